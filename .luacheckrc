@@ -1,0 +1,7 @@
+-- luacheck's settings: ./moth test runs it over all Lua files.
+std = "luajit"
+max_line_length = 100
+self = false
+ignore = { "581" } -- `not (x < y)` is not `x >= y` where NaN may come
+exclude_files = { "build*" }
+files["spec/**/*.lua"] = { std = "luajit+busted" }

@@ -1,0 +1,31 @@
+/* abi.c -- what the library says about itself: version, header text, configuration. */
+#include "blas.h"
+#include "context.h"
+
+#include "moth_header.inc" /* the text between the markers of moth.h, made by the build */
+
+#ifndef MOTH_VERSION
+#define MOTH_VERSION "0.1.0"
+#endif
+
+uint32_t moth_abi_version(void) { return MOTH_ABI; }
+const char *moth_version(void) { return MOTH_VERSION; }
+const char *moth_header(void) { return moth_header_text; }
+
+const char *moth_config(void) {
+  static _Thread_local char text[256];
+  snprintf(text, sizeof text, "moth %s, abi %d, BLAS %s, compiler %s", MOTH_VERSION, MOTH_ABI,
+           moth_blas_name(), __VERSION__);
+  return text;
+}
+
+#define NAME(value, name, type) #name,
+static const char *const dtype_names[] = {MOTH_DTYPE_LIST(NAME)};
+
+const char *moth_dtype_name(int32_t dtype) {
+  return dtype >= 0 && dtype < MOTH_DTYPES ? dtype_names[dtype] : NULL;
+}
+
+/* All arithmetic runs on the calling thread so far, whatever is asked for. */
+void moth_set_num_threads(int32_t n) { (void)n; }
+int32_t moth_get_num_threads(void) { return 1; }

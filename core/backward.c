@@ -1,0 +1,570 @@
+/* backward.c -- a backward pass as a task: it can stop at a node that is Lua's, and go on.
+**
+** A task keeps gradients that have arrived but not yet passed on: one entry per node met, in a
+** heap by falling id, which is a topological order (tape.h). Tasks nest and interleave freely; a
+** node only caches where the last task that met it keeps its entry.
+*/
+#include "loop.h"
+#include "tape.h"
+
+#include "op/arith.h"
+#include "op/copy.h"
+#include "op/create.h"
+
+typedef struct task_entry {
+  moth_node *node;   /* counted */
+  moth_tensor **dys; /* nout of them */
+  moth_tensor *one;  /* what dys points at when nout is 1 */
+} task_entry;
+
+typedef struct task_goal { /* an input that backward was asked for */
+  moth_node *node;         /* counted */
+  uint32_t output;
+  moth_tensor *grad;
+} task_goal;
+
+typedef struct moth_task {
+  struct moth_task *next;
+  moth_ctx *ctx;
+  uint32_t id, flags;
+  task_entry *entries; /* a pool; heap holds indices of the entries that wait */
+  uint32_t *heap, *free;
+  uint32_t nentries, nheap, nfree, room;
+  task_goal *goals;
+  uint32_t ngoals;
+  uint64_t least; /* no goal lies below this id */
+  bool stopped, hooked; /* at `current`, for Lua; its hooks have run */
+  task_entry current;
+  moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
+} moth_task;
+
+#define TASK_ROOM 32
+
+/* -- room -- */
+
+static int64_t pool_bytes(uint32_t room) {
+  return room * (int64_t)(sizeof(task_entry) + 2 * sizeof(uint32_t));
+}
+
+static void pool_lay_out(moth_task *t, char *block, uint32_t room) {
+  t->entries = (task_entry *)(void *)block;
+  t->heap = (uint32_t *)(void *)(block + room * sizeof(task_entry));
+  t->free = t->heap + room;
+  t->room = room;
+}
+
+static int grow(moth_task *t) {
+  moth_task old = *t;
+  char *block = moth_alloc(t->ctx, pool_bytes(t->room * 2));
+  if (!block) return t->ctx->error.code;
+  pool_lay_out(t, block, t->room * 2);
+  memcpy(t->entries, old.entries, old.nentries * sizeof *t->entries);
+  memcpy(t->heap, old.heap, old.nheap * sizeof *t->heap);
+  memcpy(t->free, old.free, old.nfree * sizeof *t->free);
+  for (uint32_t i = 0; i < t->nentries; i++) /* single gradients lie in the entry itself */
+    if (t->entries[i].dys == &old.entries[i].one) t->entries[i].dys = &t->entries[i].one;
+  moth_dealloc(t->ctx, old.entries, pool_bytes(old.room));
+  return MOTH_OK;
+}
+
+/* -- the heap: the largest id on top -- */
+
+static uint64_t id_at(const moth_task *t, uint32_t place) {
+  return t->entries[t->heap[place]].node->id;
+}
+
+static void sift_up(moth_task *t, uint32_t i) {
+  while (i && id_at(t, (i - 1) / 2) < id_at(t, i)) {
+    uint32_t up = (i - 1) / 2, held = t->heap[i];
+    t->heap[i] = t->heap[up];
+    t->heap[up] = held;
+    i = up;
+  }
+}
+
+static uint32_t pop(moth_task *t) {
+  uint32_t top = t->heap[0], i = 0;
+  t->heap[0] = t->heap[--t->nheap];
+  for (;;) {
+    uint32_t best = i, l = 2 * i + 1;
+    if (l < t->nheap && id_at(t, l) > id_at(t, best)) best = l;
+    if (l + 1 < t->nheap && id_at(t, l + 1) > id_at(t, best)) best = l + 1;
+    if (best == i) return top;
+    uint32_t held = t->heap[i];
+    t->heap[i] = t->heap[best];
+    t->heap[best] = held;
+    i = best;
+  }
+}
+
+/* -- entries -- */
+
+/* Where the task keeps the node's gradients, or UINT32_MAX. The cached place is right unless
+** another task met the node since; then the waiting entries are searched. */
+static uint32_t find(const moth_task *t, const moth_node *n) {
+  if (n->task == t->id) return n->entry;
+  if (t->ctx->task_ids == t->id) return UINT32_MAX; /* no other task began since this one */
+  for (uint32_t i = 0; i < t->nheap; i++)
+    if (t->entries[t->heap[i]].node == n) return t->heap[i];
+  return UINT32_MAX;
+}
+
+static uint32_t enter(moth_task *t, moth_node *n) {
+  uint32_t i = find(t, n);
+  if (i != UINT32_MAX) return i;
+  if (!t->nfree && t->nentries == t->room && grow(t)) return UINT32_MAX;
+  i = t->nfree ? t->free[--t->nfree] : t->nentries++;
+  task_entry *e = &t->entries[i];
+  *e = (task_entry){.node = n};
+  e->dys = &e->one;
+  if (n->nout > 1) {
+    e->dys = moth_alloc(t->ctx, n->nout * (int64_t)sizeof *e->dys);
+    if (!e->dys) {
+      e->node = NULL;
+      t->free[t->nfree++] = i;
+      return UINT32_MAX;
+    }
+    for (uint32_t k = 0; k < n->nout; k++) e->dys[k] = NULL;
+  }
+  moth_node_retain(n);
+  n->task = t->id;
+  n->entry = i;
+  t->heap[t->nheap++] = i;
+  sift_up(t, t->nheap - 1);
+  return i;
+}
+
+static void drop_entry(moth_ctx *ctx, task_entry *e) {
+  if (!e->node) return;
+  for (uint32_t k = 0; k < e->node->nout; k++) moth_tensor_release(e->dys[k]);
+  if (e->node->nout > 1)
+    moth_dealloc(ctx, e->dys, e->node->nout * (int64_t)sizeof *e->dys);
+  moth_node_release(e->node);
+  e->node = NULL;
+}
+
+/* -- gradients that meet -- */
+
+/* Whether adding into x would be seen by nobody else. */
+static bool is_ours(const moth_tensor *x) {
+  return x->refs == 1 && moth_storage_unique(x->storage) && moth_contiguous(x);
+}
+
+/* *at += take. Nothing is allocated unless someone else holds *at. */
+static int gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
+  int status;
+  if (!*at) {
+    *at = take;
+    return MOTH_OK;
+  }
+  add_args args = {.ctx = ctx, .input = *at, .other = take, .alpha = {.as.number = 1}};
+  if (!ctx->grad_mode && is_ours(*at)) {
+    status = moth_run_into(&moth_op_add, &args, *at);
+  } else {
+    moth_tensor *sum = NULL;
+    status = moth_run(&moth_op_add, &args, &sum);
+    if (!status) {
+      moth_tensor_release(*at);
+      *at = sum;
+    }
+  }
+  moth_tensor_release(take);
+  return status;
+}
+
+static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
+  moth_node *n = edge->node;
+  if (t->ngoals && n->id < t->least) { /* nothing that was asked for lies this way */
+    moth_tensor_release(take);
+    return MOTH_OK;
+  }
+  uint32_t i = enter(t, n);
+  if (i == UINT32_MAX) {
+    moth_tensor_release(take);
+    return t->ctx->error.code;
+  }
+  return gather(t->ctx, &t->entries[i].dys[edge->output], take);
+}
+
+void moth_leaf_set(moth_node *leaf, moth_tensor *take) {
+  moth_tensor *old = leaf->grad;
+  if (take) take->flags |= MOTH_T_IS_GRAD;
+  leaf->grad = take;
+  if (!old) return;
+  old->flags &= ~(uint32_t)MOTH_T_IS_GRAD;
+  moth_tensor_release(old);
+}
+
+/* Adds dy to a leaf's .grad: taken over if nobody else has it, added in place after. */
+static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
+  moth_ctx *ctx = leaf->ctx;
+  moth_tensor *y = NULL;
+  if (!leaf->grad) {
+    if (ctx->grad_mode || is_ours(*dy)) {
+      moth_leaf_set(leaf, *dy);
+      *dy = NULL;
+      return MOTH_OK;
+    }
+    int status = MOTH_CALL(ctx, &y, clone, .input = *dy);
+    if (!status) moth_leaf_set(leaf, y);
+    return status;
+  }
+  add_args args = {.ctx = ctx, .input = leaf->grad, .other = *dy, .alpha = {.as.number = 1}};
+  if (!ctx->grad_mode) return moth_run_into(&moth_op_add, &args, leaf->grad);
+  int status = moth_run(&moth_op_add, &args, &y);
+  if (!status) moth_leaf_set(leaf, y);
+  return status;
+}
+
+/* -- beginning -- */
+
+static moth_task *find_task(moth_ctx *ctx, uint32_t id) {
+  for (moth_task *t = ctx->tasks; t; t = t->next)
+    if (t->id == id) return t;
+  moth_fail(ctx, MOTH_E_STATE, NULL, "this backward pass has ended");
+  return NULL;
+}
+
+static moth_task *task_new(moth_ctx *ctx, uint32_t ngoals, uint32_t flags) {
+  moth_task *t = moth_alloc(ctx, sizeof *t);
+  if (!t) return NULL;
+  *t = (moth_task){.ctx = ctx, .flags = flags, .least = UINT64_MAX};
+  char *block = moth_alloc(ctx, pool_bytes(TASK_ROOM));
+  if (block) pool_lay_out(t, block, TASK_ROOM);
+  if (block && ngoals) t->goals = moth_alloc(ctx, ngoals * (int64_t)sizeof *t->goals);
+  if (!block || (ngoals && !t->goals)) {
+    moth_dealloc(ctx, block, pool_bytes(TASK_ROOM));
+    moth_dealloc(ctx, t, sizeof *t);
+    return NULL;
+  }
+  t->id = ++ctx->task_ids;
+  t->next = ctx->tasks;
+  ctx->tasks = t;
+  ctx->mem.live_tasks++;
+  return t;
+}
+
+static int add_goal(moth_task *t, const moth_handle *h, uint32_t i) {
+  moth_ctx *ctx = t->ctx;
+  moth_tensor *x = moth_resolve(ctx, h, "inputs");
+  moth_edge edge;
+  if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
+  if (!edge.node)
+    return moth_fail(ctx, MOTH_E_GRAPH, "inputs", "input " MOTH_POS ", %s, does not require grad",
+                     (long long)i, moth_str(x));
+  t->goals[t->ngoals++] = (task_goal){moth_node_retain(edge.node), edge.output, NULL};
+  if (edge.node->id < t->least) t->least = edge.node->id;
+  return MOTH_OK;
+}
+
+static int add_root(moth_task *t, const moth_handle *h, const moth_handle *grad) {
+  moth_ctx *ctx = t->ctx;
+  moth_tensor *x = moth_resolve(ctx, h, NULL), *g = NULL;
+  moth_edge edge;
+  if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
+  if (!edge.node)
+    return moth_fail(ctx, MOTH_E_GRAPH, NULL,
+                     "%s does not require grad: nothing that made it does", moth_str(x));
+  if (grad && grad->_slot) {
+    g = moth_resolve(ctx, grad, "gradient");
+    if (!g) return ctx->error.code;
+    if (!moth_shape_same(&g->l, &x->l) || g->l.dtype != x->l.dtype)
+      return moth_fail(ctx, MOTH_E_SHAPE, "gradient", "%s cannot be the gradient of %s",
+                       moth_str(g), moth_str(x));
+    moth_tensor_retain(g);
+  } else if (x->l.numel != 1) {
+    return moth_fail(ctx, MOTH_E_SHAPE, "gradient",
+                     "only a tensor of one element needs none; %s does", moth_str(x));
+  } else {
+    int status = MOTH_CALL(ctx, &g, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype);
+    if (status) return status;
+  }
+  return send(t, &edge, g);
+}
+
+int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_handle *grads,
+                        uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
+                        uint32_t flags, uint32_t *task) {
+  moth_error_clear(ctx);
+  ctx->error.op = "backward";
+  moth_task *t = task_new(ctx, ninputs, flags);
+  if (!t) return ctx->error.code;
+  int status = MOTH_OK;
+  for (uint32_t i = 0; !status && i < ninputs; i++) status = add_goal(t, &inputs[i], i);
+  for (uint32_t i = 0; !status && i < nroots; i++)
+    status = add_root(t, &roots[i], grads ? &grads[i] : NULL);
+  if (status) moth_task_free(ctx, t->id);
+  else *task = t->id;
+  return status;
+}
+
+static void free_task(moth_task *t) {
+  moth_ctx *ctx = t->ctx;
+  for (moth_task **at = &ctx->tasks; *at; at = &(*at)->next)
+    if (*at == t) {
+      *at = t->next;
+      break;
+    }
+  if (t->dxs) {
+    for (uint32_t i = 0; i < t->current.node->nin; i++) moth_tensor_release(t->dxs[i]);
+    moth_dealloc(ctx, t->dxs, t->current.node->nin * (int64_t)sizeof *t->dxs + 8);
+  }
+  drop_entry(ctx, &t->current);
+  while (t->nheap) drop_entry(ctx, &t->entries[t->heap[--t->nheap]]);
+  for (uint32_t i = 0; i < t->ngoals; i++) {
+    moth_tensor_release(t->goals[i].grad);
+    moth_node_release(t->goals[i].node);
+  }
+  moth_dealloc(ctx, t->goals, t->ngoals * (int64_t)sizeof *t->goals);
+  moth_dealloc(ctx, t->entries, pool_bytes(t->room));
+  moth_dealloc(ctx, t, sizeof *t);
+  ctx->mem.live_tasks--;
+}
+
+void moth_task_free(moth_ctx *ctx, uint32_t task) {
+  for (moth_task *t = ctx->tasks; t; t = t->next)
+    if (t->id == task) {
+      free_task(t);
+      return;
+    }
+}
+
+void moth_tasks_free(moth_ctx *ctx) {
+  while (ctx->tasks) free_task(ctx->tasks);
+}
+
+/* -- walking -- */
+
+/* Takes the next entry off the heap as t->current. */
+static void take_next(moth_task *t) {
+  uint32_t i = pop(t);
+  bool inside = t->entries[i].dys == &t->entries[i].one;
+  t->current = t->entries[i];
+  if (inside) t->current.dys = &t->current.one;
+  t->entries[i].node = NULL;
+  t->free[t->nfree++] = i;
+  if (t->current.node->task == t->id) t->current.node->task = 0;
+  t->hooked = false;
+}
+
+static int hand_to_goals(moth_task *t) {
+  moth_node *n = t->current.node;
+  for (uint32_t i = 0; i < t->ngoals; i++) {
+    task_goal *goal = &t->goals[i];
+    moth_tensor *dy = goal->node == n ? t->current.dys[goal->output] : NULL;
+    if (!dy) continue;
+    int status = gather(t->ctx, &goal->grad, moth_tensor_retain(dy));
+    if (status) return status;
+  }
+  if (!n->retains) return MOTH_OK;
+  for (uint32_t k = 0; k < n->nout; k++) {
+    if (!n->retains[k] || !t->current.dys[k]) continue;
+    moth_tensor *dy = moth_tensor_retain(t->current.dys[k]);
+    int status = gather_leaf(n->retains[k], &dy);
+    moth_tensor_release(dy);
+    if (status) return status;
+  }
+  return MOTH_OK;
+}
+
+/* Sends what a node's gradient gave along its edges; dxs is emptied even on error. */
+static int pass_on(moth_task *t, moth_node *n, moth_tensor **dxs) {
+  int status = MOTH_OK;
+  for (uint32_t i = 0; i < n->nin; i++) {
+    moth_tensor *dx = dxs[i];
+    dxs[i] = NULL;
+    if (!dx) continue;
+    if (status || !n->edges[i].node) moth_tensor_release(dx);
+    else status = send(t, &n->edges[i], dx);
+  }
+  return status;
+}
+
+#define DXS_ROOM 8
+
+static int run_op(moth_task *t) {
+  moth_node *n = t->current.node;
+  moth_tensor *few[DXS_ROOM] = {NULL}, **dxs = few;
+  int64_t bytes = n->nin * (int64_t)sizeof *dxs;
+  if (n->nin > DXS_ROOM) {
+    dxs = moth_alloc(t->ctx, bytes);
+    if (!dxs) return t->ctx->error.code;
+    memset(dxs, 0, (size_t)bytes);
+  }
+  int status = moth_node_run(n, t->current.dys, dxs);
+  /* What arrived here is used up: let gradients that pass through be taken over. */
+  for (uint32_t k = 0; k < n->nout; k++) {
+    moth_tensor_release(t->current.dys[k]);
+    t->current.dys[k] = NULL;
+  }
+  if (!status) status = pass_on(t, n, dxs);
+  if (dxs != few) moth_dealloc(t->ctx, dxs, bytes);
+  return status;
+}
+
+static int finish_node(moth_task *t) {
+  moth_node *n = t->current.node;
+  if (!(t->flags & MOTH_RETAIN_GRAPH) && !(n->flags & MOTH_N_LEAF)) moth_node_forget(n);
+  drop_entry(t->ctx, &t->current);
+  return MOTH_OK;
+}
+
+static bool any_gradient(const task_entry *e) {
+  for (uint32_t k = 0; k < e->node->nout; k++)
+    if (e->dys[k]) return true;
+  return false;
+}
+
+/* Runs the node at hand; MOTH_TASK_FUNCTION if that is for Lua to do. */
+static int run_current(moth_task *t) {
+  moth_node *n = t->current.node;
+  int status = hand_to_goals(t);
+  if (status) return status;
+  if (n->flags & MOTH_N_LEAF) {
+    status = t->ngoals ? MOTH_OK : gather_leaf(n, &t->current.dys[0]);
+  } else if (!any_gradient(&t->current)) {
+    status = MOTH_OK;
+  } else if (n->flags & MOTH_N_LUA) {
+    t->dxs = moth_alloc(t->ctx, n->nin * (int64_t)sizeof *t->dxs + 8);
+    if (!t->dxs) return t->ctx->error.code;
+    for (uint32_t i = 0; i < n->nin; i++) t->dxs[i] = NULL;
+    return MOTH_TASK_FUNCTION;
+  } else {
+    status = run_op(t);
+  }
+  return status ? status : finish_node(t);
+}
+
+/* Lua has run the Function at hand and put its gradients. */
+static int end_function(moth_task *t) {
+  moth_node *n = t->current.node;
+  int status = pass_on(t, n, t->dxs);
+  moth_dealloc(t->ctx, t->dxs, n->nin * (int64_t)sizeof *t->dxs + 8);
+  t->dxs = NULL;
+  return status ? status : finish_node(t);
+}
+
+static int walk(moth_task *t) {
+  int status = MOTH_OK;
+  if (t->stopped) {
+    t->stopped = false;
+    status = t->dxs ? end_function(t) : run_current(t);
+  }
+  while (status == MOTH_OK && t->nheap) {
+    if (moth_cancelled(t->ctx) && (status = moth_poll(t->ctx)) != MOTH_OK) break;
+    take_next(t);
+    if ((t->current.node->flags & MOTH_N_HOOKED) && any_gradient(&t->current))
+      status = MOTH_TASK_HOOK;
+    else status = run_current(t);
+  }
+  t->stopped = status > 0;
+  return status;
+}
+
+int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
+                       uint32_t *nwanted) {
+  moth_error_clear(ctx);
+  ctx->error.op = "backward";
+  moth_task *t = find_task(ctx, task);
+  if (!t) return ctx->error.code;
+  bool mode = ctx->grad_mode;
+  ctx->grad_mode = (t->flags & MOTH_CREATE_GRAPH) != 0;
+  int status = walk(t);
+  ctx->grad_mode = mode;
+  if (status > 0) {
+    *node = t->current.node->id;
+    *ngiven = t->current.node->nout;
+    *nwanted = t->current.node->nin;
+  } else if (status < 0 || !t->ngoals) {
+    moth_task_free(ctx, task);
+  }
+  return status;
+}
+
+/* -- what Lua asks of a task that stands at its node -- */
+
+static moth_task *stopped_task(moth_ctx *ctx, uint32_t task) {
+  moth_task *t = find_task(ctx, task);
+  if (t && t->stopped) return t;
+  if (t) moth_fail(ctx, MOTH_E_STATE, NULL, "this backward pass stands at no node");
+  return NULL;
+}
+
+int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  if (i >= t->current.node->nout) return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
+  *grad = (moth_handle){0, 0};
+  moth_tensor *dy = t->current.dys[i];
+  return dy ? moth_hand_out(ctx, moth_tensor_retain(dy), grad) : MOTH_OK;
+}
+
+int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  if (i >= t->current.node->nout || !t->current.node->outs[i].present)
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
+  const moth_layout *l = &t->current.node->outs[i].l;
+  moth_tensor *y = NULL;
+  int status = MOTH_CALL(ctx, &y, zeros, .size = {l->shape, l->ndim}, .dtype = l->dtype);
+  return status ? status : moth_hand_out(ctx, y, grad);
+}
+
+int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handle *grad) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  moth_node *n = t->current.node;
+  bool function = t->dxs != NULL;
+  if (i >= (function ? n->nin : n->nout))
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
+  moth_tensor **at = function ? &t->dxs[i] : &t->current.dys[i], *g = NULL;
+  const moth_layout *l = function                    ? &n->ins[i].l
+                         : n->flags & MOTH_N_LEAF ? &n->leaf
+                                                     : &n->outs[i].l;
+  if (grad && grad->_slot) {
+    g = moth_resolve(ctx, grad, NULL);
+    if (!g) return ctx->error.code;
+    if (!moth_shape_same(&g->l, l) || g->l.dtype != l->dtype)
+      return moth_fail(ctx, MOTH_E_SHAPE, NULL,
+                       "gradient " MOTH_POS " is %s, but the tensor it is for is %s %s",
+                       (long long)i, moth_str(g), moth_dtype_name(l->dtype),
+                       moth_str_shape(ctx, l->ndim, l->shape));
+    moth_tensor_retain(g);
+  }
+  moth_tensor_release(*at);
+  *at = g;
+  return MOTH_OK;
+}
+
+int32_t moth_task_wants(moth_ctx *ctx, uint32_t task, uint32_t i) {
+  moth_task *t = stopped_task(ctx, task);
+  return t && i < t->current.node->nin && t->current.node->edges[i].node != NULL;
+}
+
+int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  moth_node *n = t->current.node;
+  *x = (moth_handle){0, 0};
+  if (i >= n->nsaved || !n->ins[n->nin + i].present) return MOTH_OK;
+  const moth_saved *s = &n->ins[n->nin + i];
+  moth_tensor *y = moth_saved_open(n, s, "a saved tensor");
+  if (y && ctx->grad_mode && s->from > 0 && n->edges[s->from - 1].node)
+    moth_saved_tie(y, n->edges[s->from - 1].node, n->edges[s->from - 1].output);
+  else if (y && ctx->grad_mode && s->from < 0)
+    moth_saved_tie(y, n, (uint32_t)(-1 - s->from));
+  return y ? moth_hand_out(ctx, y, x) : ctx->error.code;
+}
+
+int32_t moth_task_result(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  moth_task *t = find_task(ctx, task);
+  if (!t) return ctx->error.code;
+  if (i >= t->ngoals) return moth_fail(ctx, MOTH_E_ARG, NULL, "no input %u", i);
+  *grad = (moth_handle){0, 0};
+  moth_tensor *dx = t->goals[i].grad;
+  if (dx) return moth_hand_out(ctx, moth_tensor_retain(dx), grad);
+  if (t->flags & MOTH_ALLOW_UNUSED) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_GRAPH, "inputs",
+                   "input " MOTH_POS " was not used in the graph; allow_unused = true gives nil",
+                   (long long)i);
+}

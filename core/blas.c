@@ -1,0 +1,284 @@
+/* blas.c -- finds a BLAS, and sends each matrix product where it is computed best.
+**
+** The library is process-wide and opened once, whichever context needs it first; that is the only
+** state here, and it never changes after.
+*/
+#include "blas.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "kernel/gemm.h"
+
+#define SMALL 4096 /* m n k up to which a call costs more than it saves */
+
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
+
+typedef void sgemm_function(int, int, int, int, int, int, float, const float *, int, const float *,
+                            int, float, float *, int);
+typedef void dgemm_function(int, int, int, int, int, int, double, const double *, int,
+                            const double *, int, double, double *, int);
+typedef void sgemv_function(int, int, int, int, float, const float *, int, const float *, int,
+                            float, float *, int);
+typedef void dgemv_function(int, int, int, int, double, const double *, int, const double *, int,
+                            double, double *, int);
+
+static struct {
+  bool found;
+  sgemm_function *sgemm;
+  dgemm_function *dgemm;
+  sgemv_function *sgemv;
+  dgemv_function *dgemv;
+  char name[256];
+} blas;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_int opened;
+
+/* -- finding it -- */
+
+/* OpenBLAS starts its threads while it is being loaded, unless the environment says one. For that
+** moment the environment is another array, so that no other thread sees a change half done; it is
+** kept for ever, since one may still be reading it. */
+static void *open_quietly(const char *path) {
+  char **old = environ, **with = NULL;
+  size_t n = 0;
+  if (!getenv("OPENBLAS_NUM_THREADS")) {
+    while (old && old[n]) n++;
+    with = malloc((n + 2) * sizeof *with);
+  }
+  if (with) {
+    static char one[] = "OPENBLAS_NUM_THREADS=1";
+    if (n) memcpy(with, old, n * sizeof *with);
+    with[n] = one;
+    with[n + 1] = NULL;
+    environ = with;
+  }
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (with) environ = old;
+  static char **kept[8];
+  for (size_t i = 0; with && i < sizeof kept / sizeof *kept; i++)
+    if (!kept[i]) {
+      kept[i] = with;
+      break;
+    }
+  return library;
+}
+
+static bool symbol(void *library, const char *name, void *function) {
+  void *at = dlsym(library, name);
+  memcpy(function, &at, sizeof at);
+  return at != NULL;
+}
+
+static bool take(const char *path) {
+  void *library = open_quietly(path);
+  if (!library) return false;
+  bool all = symbol(library, "cblas_sgemm", &blas.sgemm) &&
+             symbol(library, "cblas_dgemm", &blas.dgemm) &&
+             symbol(library, "cblas_sgemv", &blas.sgemv) &&
+             symbol(library, "cblas_dgemv", &blas.dgemv);
+  if (!all) {
+    dlclose(library);
+    return false;
+  }
+  void (*set_threads)(int);
+  char *(*config)(void), *(*core)(void);
+  if (symbol(library, "openblas_set_num_threads", &set_threads)) set_threads(1);
+  bool known = symbol(library, "openblas_get_config", &config) &&
+               symbol(library, "openblas_get_corename", &core);
+  if (!known) snprintf(blas.name, sizeof blas.name, "%.200s", path);
+  else snprintf(blas.name, sizeof blas.name, "%.160s, core %.16s (%.64s)", config(), core(), path);
+  return true;
+}
+
+static void find(void) {
+  static const char *const candidates[] = {"libopenblas.so.0", "libopenblas.so", "libcblas.so.3",
+                                           "libblas.so.3"};
+  const char *wanted = getenv("MOTH_BLAS");
+  if (wanted && *wanted) {
+    blas.found = strcmp(wanted, "builtin") != 0 && take(wanted);
+    if (!blas.found && strcmp(wanted, "builtin") != 0)
+      snprintf(blas.name, sizeof blas.name, "builtin (%.160s cannot be used)", wanted);
+  } else {
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates && !blas.found; i++)
+      blas.found = take(candidates[i]);
+  }
+  if (!blas.name[0]) strcpy(blas.name, "builtin");
+  atomic_store_explicit(&opened, 1, memory_order_release);
+}
+
+const char *moth_blas_name(void) {
+  return atomic_load_explicit(&opened, memory_order_acquire) ? blas.name : "not opened yet";
+}
+
+/* -- operands as BLAS wants them -- */
+
+typedef struct matrix {
+  const char *data;
+  int order, step; /* PLAIN or TRANSPOSED, and the leading dimension */
+  void *block;     /* a packed copy, if one was needed */
+  int64_t bytes;
+} matrix;
+
+static void *pack(moth_ctx *ctx, matrix *x, int from, int to, int64_t rows, int64_t cols,
+                  int64_t rs, int64_t cs) {
+  int64_t size = moth_dtype_size[from], wide = moth_dtype_size[to], count;
+  if (moth_mul_overflow(rows, cols, &count) || moth_mul_overflow(count, wide, &x->bytes)) {
+    moth_fail(ctx, MOTH_E_LIMIT, NULL, "a matrix of %lld times %lld is too large to pack",
+              (long long)rows, (long long)cols);
+    return NULL;
+  }
+  x->block = moth_alloc(ctx, x->bytes);
+  if (!x->block) return NULL;
+  for (int64_t i = 0; i < rows; i++)
+    moth_convert(cols, from, x->data + i * rs * size, cs * size, to,
+                 (char *)x->block + i * cols * wide, wide);
+  x->data = x->block;
+  return x->block;
+}
+
+static bool fits(int64_t n) { return n <= INT_MAX; }
+
+static int describe(moth_ctx *ctx, matrix *x, int dtype, const char *data, int64_t rows,
+                    int64_t cols, int64_t rs, int64_t cs) {
+  *x = (matrix){.data = data, .order = PLAIN};
+  if (rows == 1) rs = cols > 1 ? cols : 1; /* a step that is never taken */
+  if (cols == 1) cs = 1;
+  if (cs == 1 && rs >= cols && fits(rs)) {
+    x->step = (int)rs;
+    return MOTH_OK;
+  }
+  if (cols == 1) cs = rows; /* likewise, seen from the other side */
+  if ((rows == 1 || rs == 1) && cs >= rows && fits(cs)) {
+    x->order = TRANSPOSED;
+    x->step = (int)cs;
+    return MOTH_OK;
+  }
+  x->step = (int)(cols > 1 ? cols : 1);
+  return pack(ctx, x, dtype, dtype, rows, cols, rs, cs) ? MOTH_OK : ctx->error.code;
+}
+
+static void forget(moth_ctx *ctx, matrix *x) {
+  if (x->block) moth_dealloc(ctx, x->block, x->bytes);
+}
+
+/* -- calls -- */
+
+static int flip(int order) { return order == PLAIN ? TRANSPOSED : PLAIN; }
+
+/* y (rows) := M x, M being rows by cols as described. */
+static void call_gemv(const moth_product *p, const matrix *m, int64_t rows, int64_t cols, int order,
+                      const char *x, int64_t x_step, char *y, int64_t y_step) {
+  bool stored = order == PLAIN; /* M itself lies there, or its transpose */
+  int r = (int)(stored ? rows : cols), c = (int)(stored ? cols : rows);
+  if (p->dtype == MOTH_F32)
+    blas.sgemv(ROW_MAJOR, order, r, c, 1, (const float *)(const void *)m->data, m->step,
+               (const float *)(const void *)x, (int)x_step, (float)p->beta, (float *)(void *)y,
+               (int)y_step);
+  else
+    blas.dgemv(ROW_MAJOR, order, r, c, 1, (const double *)(const void *)m->data, m->step,
+               (const double *)(const void *)x, (int)x_step, p->beta, (double *)(void *)y,
+               (int)y_step);
+}
+
+static void call_gemm(const moth_product *p, const matrix *a, const matrix *b) {
+  int m = (int)p->m, n = (int)p->n, k = (int)p->k;
+  if (p->dtype == MOTH_F32)
+    blas.sgemm(ROW_MAJOR, a->order, b->order, m, n, k, 1, (const float *)(const void *)a->data,
+               a->step, (const float *)(const void *)b->data, b->step, (float)p->beta,
+               (float *)(void *)p->c, (int)p->ldc);
+  else
+    blas.dgemm(ROW_MAJOR, a->order, b->order, m, n, k, 1, (const double *)(const void *)a->data,
+               a->step, (const double *)(const void *)b->data, b->step, p->beta,
+               (double *)(void *)p->c, (int)p->ldc);
+}
+
+/* The product with one row or one column as matrix times vector: both libraries and loops are
+** several times slower when they take it for a matrix. */
+static int blas_vector(moth_ctx *ctx, const moth_product *p) {
+  bool row = p->m == 1;
+  matrix m, v = {.data = row ? p->a : p->b};
+  int64_t step = row ? p->cs_a : p->rs_b;
+  int status = row ? describe(ctx, &m, p->dtype, p->b, p->k, p->n, p->rs_b, p->cs_b)
+                   : describe(ctx, &m, p->dtype, p->a, p->m, p->k, p->rs_a, p->cs_a);
+  if (!status && (step < 1 || !fits(step))) {
+    if (!pack(ctx, &v, p->dtype, p->dtype, p->k, 1, step, 1)) status = ctx->error.code;
+    step = 1;
+  }
+  if (!status && row) /* y = B' a */
+    call_gemv(p, &m, p->n, p->k, flip(m.order), v.data, step, p->c, 1);
+  else if (!status)
+    call_gemv(p, &m, p->m, p->k, m.order, v.data, step, p->c, p->ldc);
+  forget(ctx, &m);
+  forget(ctx, &v);
+  return status;
+}
+
+static int blas_matrix(moth_ctx *ctx, const moth_product *p) {
+  matrix a, b = {.data = NULL};
+  int status = describe(ctx, &a, p->dtype, p->a, p->m, p->k, p->rs_a, p->cs_a);
+  if (!status) status = describe(ctx, &b, p->dtype, p->b, p->k, p->n, p->rs_b, p->cs_b);
+  if (!status) call_gemm(p, &a, &b);
+  forget(ctx, &a);
+  forget(ctx, &b);
+  return status;
+}
+
+/* Plain loops over any number of rows, a few at a time so that a cancel is heard. */
+static int plain(moth_ctx *ctx, const moth_product *p) {
+  int64_t work = p->n * p->k, size = moth_dtype_size[p->dtype];
+  int64_t rows = work < 1 << 22 ? (1 << 22) / (work + 1) + 1 : 1;
+  for (int64_t i = 0; i < p->m; i += rows) {
+    moth_product part = *p;
+    part.m = p->m - i < rows ? p->m - i : rows;
+    part.a += i * p->rs_a * size;
+    part.c += i * p->ldc * size;
+    moth_gemm_plain(&part);
+    if (moth_cancelled(ctx)) return moth_poll(ctx);
+  }
+  return MOTH_OK;
+}
+
+static int real_product(moth_ctx *ctx, const moth_product *p) {
+  pthread_once(&once, find);
+  bool sizes = fits(p->m) && fits(p->n) && fits(p->k) && fits(p->ldc);
+  if (blas.found && sizes)
+    return p->m == 1 || p->n == 1 ? blas_vector(ctx, p) : blas_matrix(ctx, p);
+  if (p->m == 1 || p->n == 1) return plain(ctx, p);
+  return moth_gemm_tiled(ctx, p);
+}
+
+/* Half types: operands widened into blocks, the result narrowed from one. */
+static int half_product(moth_ctx *ctx, const moth_product *p) {
+  matrix a = {.data = p->a}, b = {.data = p->b}, c = {.data = p->c};
+  bool ready = pack(ctx, &a, p->dtype, MOTH_F32, p->m, p->k, p->rs_a, p->cs_a) &&
+               pack(ctx, &b, p->dtype, MOTH_F32, p->k, p->n, p->rs_b, p->cs_b) &&
+               pack(ctx, &c, p->dtype, MOTH_F32, p->m, p->n, p->ldc, 1);
+  int status = ready ? moth_gemm(ctx, MOTH_F32, p->m, p->n, p->k, a.data, p->k, 1, b.data, p->n, 1,
+                                 c.block, p->n, p->beta)
+                     : ctx->error.code;
+  for (int64_t i = 0; i < p->m && !status; i++)
+    moth_convert(p->n, MOTH_F32, c.data + i * p->n * 4, 4, p->dtype, p->c + i * p->ldc * 2, 2);
+  forget(ctx, &a);
+  forget(ctx, &b);
+  forget(ctx, &c);
+  return status;
+}
+
+int moth_gemm(moth_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, const void *a,
+              int64_t rs_a, int64_t cs_a, const void *b, int64_t rs_b, int64_t cs_b, void *c,
+              int64_t ldc, int beta) {
+  moth_product p = {.dtype = dtype, .beta = beta, .m = m, .n = n, .k = k, .a = a, .b = b,
+                    .rs_a = rs_a, .cs_a = cs_a, .rs_b = rs_b, .cs_b = cs_b, .c = c, .ldc = ldc};
+  if (m == 0 || n == 0) return MOTH_OK;
+  if (dtype == MOTH_F16 || dtype == MOTH_BF16) return half_product(ctx, &p);
+  if (!moth_is_float(dtype)) return plain(ctx, &p);
+  if (k == 0 || (double)m * (double)n * (double)k <= SMALL) {
+    moth_gemm_plain(&p);
+    return MOTH_OK;
+  }
+  return real_product(ctx, &p);
+}

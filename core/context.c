@@ -1,0 +1,166 @@
+/* context.c -- opening and closing an engine; its memory counters, modes and flags. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "tape.h"
+
+#define FLOOR_BYTES ((int64_t)16 << 20)
+#define FLOOR_SLOTS 65536
+
+double moth_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+moth_ctx *moth_open(void) {
+  moth_ctx *ctx = aligned_alloc(64, (sizeof *ctx + 63) / 64 * 64);
+  if (!ctx) return NULL;
+  memset(ctx, 0, sizeof *ctx);
+  atomic_init(&ctx->cancel, 0);
+  ctx->refs = 1;
+  ctx->grad_mode = true;
+  ctx->default_dtype = MOTH_F32;
+  ctx->floor_bytes = ctx->mem.goal_bytes = FLOOR_BYTES;
+  ctx->floor_slots = ctx->goal_slots = FLOOR_SLOTS;
+  ctx->goal_scale = 1;
+  ctx->results.ctx = ctx;
+  ctx->slot_room = 256;
+  ctx->scope_room = 16;
+  ctx->slots = moth_alloc(ctx, (int64_t)(ctx->slot_room * sizeof *ctx->slots));
+  ctx->scopes = moth_alloc(ctx, (int64_t)(ctx->scope_room * sizeof *ctx->scopes));
+  if (ctx->slots && ctx->scopes) {
+    ctx->nslots = MOTH_NUMBER_SLOTS + 1;
+    memset(ctx->slots, 0, ctx->nslots * sizeof *ctx->slots);
+    ctx->scopes[0] = (moth_frame){0};
+    moth_layout l = {.ndim = 1, .shape = {2}, .dtype = MOTH_I64};
+    ctx->generator = moth_tensor_new(ctx, &l);
+  }
+  if (!ctx->generator) {
+    moth_close(ctx);
+    return NULL;
+  }
+  memset(ctx->generator->storage->data, 0, 16);
+  return ctx;
+}
+
+static void unref(moth_ctx *ctx) {
+  if (--ctx->refs == 0) free(ctx);
+}
+
+void moth_close(moth_ctx *ctx) {
+  if (!ctx || ctx->closed) return;
+  ctx->closed = true;
+  moth_tasks_free(ctx);
+  for (uint32_t i = 1; i < ctx->nslots; i++) {
+    moth_tensor *x = ctx->slots[i].tensor;
+    ctx->slots[i].tensor = NULL;
+    moth_tensor_release(x);
+  }
+  moth_results_clear(&ctx->results);
+  moth_tensor_release(ctx->generator);
+  ctx->nslots = 1;
+  moth_dealloc(ctx, ctx->results.at, (int64_t)(ctx->results.room * sizeof(moth_tensor *)));
+  moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *ctx->slots));
+  moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *ctx->scopes));
+  moth_dealloc(ctx, ctx->dead_ids, (int64_t)(ctx->dead_room * sizeof *ctx->dead_ids));
+  moth_empty_cache(ctx);
+  unref(ctx);
+}
+
+moth_ctx *moth_tick_arm(moth_ctx *ctx) {
+  ctx->refs++;
+  return ctx;
+}
+
+void moth_tick(moth_ctx **anchor) {
+  (*anchor)->want = true;
+  unref(*anchor);
+}
+
+/* -- memory -- */
+
+void moth_memory(moth_ctx *ctx, moth_memory_info *info) {
+  *info = ctx->mem;
+  info->shared_bytes = moth_shared_bytes();
+  info->live_handles = ctx->live_slots;
+}
+
+void moth_memory_reset_peak(moth_ctx *ctx) { ctx->mem.peak_bytes = ctx->mem.live_bytes; }
+
+void moth_memory_limit(moth_ctx *ctx, int64_t bytes) { ctx->mem.limit_bytes = bytes; }
+
+void moth_memory_floor(moth_ctx *ctx, int64_t bytes, int64_t handles) {
+  ctx->floor_bytes = bytes;
+  ctx->floor_slots = handles;
+  ctx->mem.goal_bytes = ctx->mem.live_bytes + bytes;
+  ctx->goal_slots = ctx->live_slots + handles;
+}
+
+void moth_fail_allocation(moth_ctx *ctx, int64_t after) { ctx->fail_after = after; }
+
+/* -- modes -- */
+
+int32_t moth_grad_mode(moth_ctx *ctx, int32_t on) {
+  int32_t old = ctx->grad_mode;
+  if (on >= 0) ctx->grad_mode = on != 0;
+  return old;
+}
+
+int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on) {
+  int32_t old = ctx->anomaly;
+  if (on >= 0) ctx->anomaly = on != 0;
+  return old;
+}
+
+int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype) {
+  int32_t old = ctx->default_dtype;
+  if (dtype < 0) return old;
+  if (!moth_is_float(dtype))
+    return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "a floating dtype is needed, got %s",
+                     moth_dtype_name(dtype));
+  ctx->default_dtype = dtype;
+  return old;
+}
+
+int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
+  uint64_t state[2] = {seed, 0};
+  memcpy(moth_at(ctx->generator), state, 16);
+  moth_storage_bump(ctx->generator->storage);
+  return MOTH_OK;
+}
+
+int32_t moth_generator(moth_ctx *ctx, moth_handle *out) {
+  return moth_hand_out(ctx, moth_tensor_retain(ctx->generator), out);
+}
+
+/* -- results of ops with any number of them -- */
+
+int moth_results_push(moth_results *r, moth_tensor *take) {
+  if (!take) return r->ctx->error.code;
+  if (r->n == r->room) {
+    uint32_t room = r->room ? r->room * 2 : 16;
+    moth_tensor **at = moth_alloc(r->ctx, (int64_t)(room * sizeof *at));
+    if (!at) {
+      moth_tensor_release(take);
+      return r->ctx->error.code;
+    }
+    if (r->n) memcpy(at, r->at, r->n * sizeof *at);
+    moth_dealloc(r->ctx, r->at, (int64_t)(r->room * sizeof *at));
+    r->at = at;
+    r->room = room;
+  }
+  r->at[r->n++] = take;
+  return MOTH_OK;
+}
+
+void moth_results_clear(moth_results *r) {
+  while (r->n) moth_tensor_release(r->at[--r->n]);
+}
+
+uint32_t moth_result_count(moth_ctx *ctx) { return ctx->results.n; }
+
+int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out) {
+  if (i >= ctx->results.n) return moth_fail(ctx, MOTH_E_ARG, NULL, "no result %u", i);
+  return moth_hand_out(ctx, moth_tensor_retain(ctx->results.at[i]), out);
+}

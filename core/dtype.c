@@ -1,0 +1,188 @@
+/* dtype.c -- the ten element types: names, sizes, promotion, and conversion between any two.
+**
+** Conversion loops exist for the eight types that C has; f16 and bf16 pass through f32 in blocks.
+*/
+#include "dtype.h"
+
+#include <math.h>
+
+#define SIZE(NAME, name, type) [NAME] = (uint8_t)sizeof(type),
+const uint8_t moth_dtype_size[MOTH_DTYPES] = {MOTH_DTYPE_LIST(SIZE)};
+
+#define TEXT(NAME, name, type) [NAME] = #name,
+static const char *const texts[MOTH_DTYPES] = {MOTH_DTYPE_LIST(TEXT)};
+
+int moth_promote(int a, int b) {
+  if (a == b) return a;
+  int lo = a < b ? a : b, hi = a < b ? b : a;
+  if (lo == MOTH_U8 && hi == MOTH_I8) return MOTH_I16;
+  if (lo == MOTH_F16 && hi == MOTH_BF16) return MOTH_F32;
+  return hi;
+}
+
+const char *moth_dtypes_str(uint32_t set, char *buf) {
+  char *at = buf;
+  for (int d = 0; d < MOTH_DTYPES; d++) {
+    if (!(set >> d & 1u)) continue;
+    if (at > buf) *at++ = '|';
+    size_t n = strlen(texts[d]);
+    memcpy(at, texts[d], n);
+    at += n;
+  }
+  *at = 0;
+  return buf;
+}
+
+/* -- half types --
+** Without branches, so that loops over them vectorise. An f16 is widened by shifting its bits
+** into place and multiplying by 2^112, which also makes subnormals right. */
+
+static inline float as_float(uint32_t u) {
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+
+static inline uint32_t as_bits(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  return u;
+}
+
+static inline float widen_f16(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
+  uint32_t finite = as_bits(as_float(rest) * 0x1p112f);
+  uint32_t special = rest | 0x7f800000u; /* infinity or NaN */
+  return as_float(sign | ((h & 0x7c00u) == 0x7c00u ? special : finite));
+}
+
+static inline uint16_t narrow_f16(float f) {
+  uint32_t u = as_bits(f), sign = u >> 16 & 0x8000u, rest = u & 0x7fffffffu;
+  uint32_t normal = (rest + 0xc8000fffu + (rest >> 13 & 1u)) >> 13; /* rebiased, to nearest even */
+  uint32_t small = as_bits(as_float(rest) + 0.5f) - 0x3f000000u;    /* the adder rounds */
+  uint32_t finite = rest < 0x38800000u ? small : normal;
+  uint32_t special = rest > 0x7f800000u ? 0x7e00u | (rest >> 13 & 0x3ffu) : 0x7c00u;
+  return (uint16_t)(sign | (rest >= 0x477ff000u ? special : finite));
+}
+
+float moth_f16_to_f32(uint16_t h) { return widen_f16(h); }
+uint16_t moth_f32_to_f16(float f) { return narrow_f16(f); }
+
+/* -- one element, from each kind of type to each -- */
+
+#define SATURATE(name, type, least, most, above)                    \
+  static inline type name(double v) {                               \
+    if (v != v) return 0;                                           \
+    return v <= least ? (type)least : v >= above ? (type)most : (type)v; \
+  }
+SATURATE(real_to_u8, uint8_t, 0.0, UINT8_MAX, 255.0)
+SATURATE(real_to_i8, int8_t, -128.0, INT8_MAX, 127.0)
+SATURATE(real_to_i16, int16_t, -32768.0, INT16_MAX, 32767.0)
+SATURATE(real_to_i32, int32_t, -2147483648.0, INT32_MAX, 2147483647.0)
+SATURATE(real_to_i64, int64_t, -0x1p63, INT64_MAX, 0x1p63)
+
+/* X(to, type of to, from an integer v, from a float v) */
+#define TO_LIST(X)                                         \
+  X(bool, uint8_t, v != 0, v != 0)                         \
+  X(u8, uint8_t, (uint8_t)v, real_to_u8((double)v))        \
+  X(i8, int8_t, (int8_t)v, real_to_i8((double)v))          \
+  X(i16, int16_t, (int16_t)v, real_to_i16((double)v))      \
+  X(i32, int32_t, (int32_t)v, real_to_i32((double)v))      \
+  X(i64, int64_t, (int64_t)v, real_to_i64((double)v))      \
+  X(f32, float, (float)v, (float)v)                        \
+  X(f64, double, (double)v, (double)v)
+
+/* -- loops -- */
+
+typedef void converter(int64_t n, const char *x, int64_t x_step, char *y, int64_t y_step);
+
+#define LOOP(name, from, to, expression)                                                   \
+  static void name(int64_t n, const char *x, int64_t x_step, char *y, int64_t y_step) {    \
+    if (x_step == sizeof(from) && y_step == sizeof(to)) {                                  \
+      const from *p = (const from *)(const void *)x;                                       \
+      to *q = (to *)(void *)y;                                                             \
+      for (int64_t i = 0; i < n; i++) {                                                    \
+        const from v = p[i];                                                               \
+        q[i] = expression;                                                                 \
+      }                                                                                    \
+      return;                                                                              \
+    }                                                                                      \
+    for (int64_t i = 0; i < n; i++, x += x_step, y += y_step) {                            \
+      const from v = *(const from *)(const void *)x;                                       \
+      *(to *)(void *)y = expression;                                                       \
+    }                                                                                      \
+  }
+
+#define FROM_BOOL(to, type, whole, real) LOOP(bool_to_##to, uint8_t, type, (type)(v != 0))
+#define FROM_U8(to, type, whole, real) LOOP(u8_to_##to, uint8_t, type, whole)
+#define FROM_I8(to, type, whole, real) LOOP(i8_to_##to, int8_t, type, whole)
+#define FROM_I16(to, type, whole, real) LOOP(i16_to_##to, int16_t, type, whole)
+#define FROM_I32(to, type, whole, real) LOOP(i32_to_##to, int32_t, type, whole)
+#define FROM_I64(to, type, whole, real) LOOP(i64_to_##to, int64_t, type, whole)
+#define FROM_F32(to, type, whole, real) LOOP(f32_to_##to, float, type, real)
+#define FROM_F64(to, type, whole, real) LOOP(f64_to_##to, double, type, real)
+TO_LIST(FROM_BOOL)
+TO_LIST(FROM_U8)
+TO_LIST(FROM_I8)
+TO_LIST(FROM_I16)
+TO_LIST(FROM_I32)
+TO_LIST(FROM_I64)
+TO_LIST(FROM_F32)
+TO_LIST(FROM_F64)
+LOOP(f16_to_f32, uint16_t, float, widen_f16(v))
+LOOP(bf16_to_f32, uint16_t, float, moth_bf16_to_f32(v))
+LOOP(f32_to_f16, float, uint16_t, narrow_f16(v))
+LOOP(f32_to_bf16, float, uint16_t, moth_f32_to_bf16(v))
+LOOP(copy_8, uint8_t, uint8_t, v)
+LOOP(copy_16, uint16_t, uint16_t, v)
+LOOP(copy_32, uint32_t, uint32_t, v)
+LOOP(copy_64, uint64_t, uint64_t, v)
+
+#define TABLE_ROW(from)                                                                          \
+  {[MOTH_BOOL] = from##_to_bool, [MOTH_U8] = from##_to_u8, [MOTH_I8] = from##_to_i8,             \
+   [MOTH_I16] = from##_to_i16, [MOTH_I32] = from##_to_i32, [MOTH_I64] = from##_to_i64,           \
+   [MOTH_F32] = from##_to_f32, [MOTH_F64] = from##_to_f64}
+static converter *const table[MOTH_DTYPES][MOTH_DTYPES] = {
+  [MOTH_BOOL] = TABLE_ROW(bool), [MOTH_U8] = TABLE_ROW(u8),   [MOTH_I8] = TABLE_ROW(i8),
+  [MOTH_I16] = TABLE_ROW(i16),   [MOTH_I32] = TABLE_ROW(i32), [MOTH_I64] = TABLE_ROW(i64),
+  [MOTH_F32] = TABLE_ROW(f32),   [MOTH_F64] = TABLE_ROW(f64),
+};
+
+static bool is_half(int dtype) { return dtype == MOTH_F16 || dtype == MOTH_BF16; }
+
+/* At least one side is a half type: block by block through f32. */
+static void convert_half(int64_t n, int from, const char *x, int64_t x_step, int to, char *y,
+                         int64_t y_step) {
+  enum { BLOCK = 256 };
+  float buf[BLOCK];
+  for (int64_t i = 0; i < n; i += BLOCK, x += BLOCK * x_step, y += BLOCK * y_step) {
+    int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    const char *p = (const char *)buf;
+    int64_t p_step = sizeof(float);
+    if (from == MOTH_F16) f16_to_f32(m, x, x_step, (char *)buf, sizeof(float));
+    else if (from == MOTH_BF16) bf16_to_f32(m, x, x_step, (char *)buf, sizeof(float));
+    else if (from == MOTH_F32) p = x, p_step = x_step;
+    else table[from][MOTH_F32](m, x, x_step, (char *)buf, sizeof(float));
+    if (to == MOTH_F16) f32_to_f16(m, p, p_step, y, y_step);
+    else if (to == MOTH_BF16) f32_to_bf16(m, p, p_step, y, y_step);
+    else table[MOTH_F32][to](m, p, p_step, y, y_step);
+  }
+}
+
+void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to, char *dst,
+                  int64_t dst_step) {
+  if (from == to) {
+    int64_t size = moth_dtype_size[from];
+    if (src_step == size && dst_step == size) {
+      if (n > 0) memmove(dst, src, (size_t)(n * size));
+      return;
+    }
+    converter *copy = size == 8 ? copy_64 : size == 4 ? copy_32 : size == 2 ? copy_16 : copy_8;
+    copy(n, src, src_step, dst, dst_step);
+    return;
+  }
+  if (!is_half(from) && !is_half(to)) table[from][to](n, src, src_step, dst, dst_step);
+  else if (from == MOTH_F16 && to == MOTH_F32) f16_to_f32(n, src, src_step, dst, dst_step);
+  else if (from == MOTH_BF16 && to == MOTH_F32) bf16_to_f32(n, src, src_step, dst, dst_step);
+  else convert_half(n, from, src, src_step, to, dst, dst_step);
+}

@@ -1,0 +1,71 @@
+/* dtype.h -- the ten element types: names, sizes, promotion, conversion. */
+#ifndef MOTH_DTYPE_H
+#define MOTH_DTYPE_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "moth.h"
+
+/* X(ENUM, short name, C type): f16 and bf16 are bit patterns, converted by the functions below. */
+#define MOTH_DTYPE_LIST(X) \
+  X(MOTH_BOOL, bool, uint8_t)  \
+  X(MOTH_U8, u8, uint8_t)      \
+  X(MOTH_I8, i8, int8_t)       \
+  X(MOTH_I16, i16, int16_t)    \
+  X(MOTH_I32, i32, int32_t)    \
+  X(MOTH_I64, i64, int64_t)    \
+  X(MOTH_F16, f16, uint16_t)   \
+  X(MOTH_BF16, bf16, uint16_t) \
+  X(MOTH_F32, f32, float)      \
+  X(MOTH_F64, f64, double)
+
+/* Sets of dtypes, for the `dtypes` column of an op. */
+#define MOTH_BIT(dtype) (1u << (dtype))
+#define MOTH_FLOATS (MOTH_BIT(MOTH_F16) | MOTH_BIT(MOTH_BF16) | MOTH_BIT(MOTH_F32) | MOTH_BIT(MOTH_F64))
+#define MOTH_INTS \
+  (MOTH_BIT(MOTH_U8) | MOTH_BIT(MOTH_I8) | MOTH_BIT(MOTH_I16) | MOTH_BIT(MOTH_I32) | MOTH_BIT(MOTH_I64))
+#define MOTH_NUMERIC (MOTH_FLOATS | MOTH_INTS)
+#define MOTH_ANY (MOTH_NUMERIC | MOTH_BIT(MOTH_BOOL))
+
+extern const uint8_t moth_dtype_size[MOTH_DTYPES];
+
+static inline bool moth_is_float(int dtype) { return (MOTH_FLOATS >> dtype) & 1u; }
+static inline bool moth_is_int(int dtype) { return (MOTH_INTS >> dtype) & 1u; }
+
+/* The dtype that can hold values of both, by PyTorch's lattice. */
+int moth_promote(int a, int b);
+
+/* "f32|f64" for a set of dtypes; buf of at least 64 bytes. */
+const char *moth_dtypes_str(uint32_t set, char *buf);
+
+/* -- half types: rounding to nearest even, NaN stays NaN -- */
+
+float moth_f16_to_f32(uint16_t h);
+uint16_t moth_f32_to_f16(float f);
+
+static inline float moth_bf16_to_f32(uint16_t h) {
+  uint32_t u = (uint32_t)h << 16;
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+
+static inline uint16_t moth_f32_to_bf16(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u);
+  u += 0x7fffu + ((u >> 16) & 1u);
+  return (uint16_t)(u >> 16);
+}
+
+/* Converts n elements; steps are in bytes. Float to integer saturates, NaN becomes 0; anything
+** but zero is true. */
+void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to, char *dst,
+                  int64_t dst_step);
+
+/* Whether one value can be held by `to` without wrapping or overflowing to infinity; a float with
+** a fraction does not fit an integer. bool takes anything. Value: f64, i64 or bool (u8). */
+bool moth_value_fits(int from, const void *value, int to);
+
+#endif

@@ -1,0 +1,98 @@
+/* error.c -- statuses, messages, and the cancel flags.
+**
+** A message may hold positions. They are kept 0-based between two marks and rendered in the
+** reader's base when asked for, so that the engine never needs to know who reads.
+*/
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "context.h"
+
+atomic_int moth_interrupt_flag;
+
+static const char *const error_names[] = {
+    "OK",      "E_ARG",   "E_TYPE",    "E_DTYPE",  "E_SHAPE",   "E_INDEX",
+    "E_DEVICE", "E_ALIAS", "E_VERSION", "E_GRAPH",  "E_DOMAIN",  "E_MEM",
+    "E_LIMIT", "E_FORMAT", "E_IO",      "E_STATE",  "E_INTERRUPT", "E_CUDA",
+    "E_UNSUPPORTED"};
+
+const char *moth_error_name(int32_t status) {
+  if (status > 0) return "OK";
+  return status < MOTH_E_UNSUPPORTED ? "E_UNKNOWN" : error_names[-status];
+}
+
+void moth_error_clear(moth_ctx *ctx) {
+  ctx->error.code = MOTH_OK;
+  ctx->error.arg[0] = 0;
+  ctx->error.node = ctx->error.storage = 0;
+}
+
+int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) {
+  va_list list;
+  ctx->error.code = code;
+  snprintf(ctx->error.arg, sizeof ctx->error.arg, "%s", arg ? arg : "");
+  va_start(list, format);
+  vsnprintf(ctx->error.text, sizeof ctx->error.text, format, list);
+  va_end(list);
+  return code;
+}
+
+/* Renders the text with positions counting from base. Negative ones count from the end as they
+** are. */
+const char *moth_error(moth_ctx *ctx, int32_t base) {
+  char *to = ctx->error.shown, *const end = to + sizeof ctx->error.shown - 32;
+  for (const char *at = ctx->error.text; *at && to < end;) {
+    if (*at != '\1') {
+      *to++ = *at++;
+      continue;
+    }
+    char *rest;
+    long long position = strtoll(at + 1, &rest, 10);
+    to += snprintf(to, 24, "%lld", position < 0 ? position : position + base);
+    at = *rest == '\2' ? rest + 1 : rest;
+  }
+  *to = 0;
+  return ctx->error.shown;
+}
+
+const char *moth_error_arg(moth_ctx *ctx) { return ctx->error.arg; }
+const char *moth_error_op(moth_ctx *ctx) { return ctx->error.op ? ctx->error.op : ""; }
+uint64_t moth_error_node(moth_ctx *ctx) { return ctx->error.node; }
+uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
+  *version = ctx->error.version;
+  return ctx->error.storage;
+}
+
+/* -- cancelling -- */
+
+void moth_interrupt(void) { atomic_store(&moth_interrupt_flag, 1); }
+
+void moth_cancel(moth_ctx *ctx, int32_t on) { atomic_store(&ctx->cancel, on != 0); }
+
+int32_t moth_interrupted(moth_ctx *ctx) {
+  int mine = atomic_exchange(&ctx->cancel, 0);
+  return atomic_exchange(&moth_interrupt_flag, 0) | mine;
+}
+
+int moth_poll(moth_ctx *ctx) {
+  if (!moth_cancelled(ctx)) return MOTH_OK;
+  moth_interrupted(ctx);
+  return moth_fail(ctx, MOTH_E_INTERRUPT, NULL, "interrupted");
+}
+
+/* -- the NaN that stands for an argument not given -- */
+
+static const uint64_t absent_bits = 0x7ffadeadbeef0001u;
+
+bool moth_absent(double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, 8);
+  return bits == absent_bits;
+}
+
+double moth_absent_value(void) {
+  double value;
+  memcpy(&value, &absent_bits, 8);
+  return value;
+}

@@ -1,0 +1,48 @@
+/* file.h -- files as the formats need them: one mapped or read at will, and one that appears
+** whole or not at all.
+*/
+#ifndef MOTH_FILE_H
+#define MOTH_FILE_H
+
+#include <signal.h>
+
+#include "context.h"
+#include "json.h"
+
+#define MOTH_SHOWN 200 /* room for a path in a message */
+
+/* A C string of the path, to be freed; NULL: E_ARG is set. */
+char *moth_path(moth_ctx *ctx, const moth_text *path);
+
+/* -- reading -- */
+
+typedef struct moth_source {
+  int fd;          /* -1 when mapped */
+  char *map;       /* the whole file, private to us; NULL when not mapped */
+  int64_t size;
+  char shown[MOTH_SHOWN]; /* the path, quoted */
+} moth_source;
+
+/* Only regular files. */
+int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s);
+int moth_source_read(moth_ctx *ctx, const moth_source *s, int64_t from, char *to, int64_t size);
+bool moth_source_map(moth_source *s); /* false: it stays one to read */
+void moth_source_close(moth_source *s);
+
+/* -- writing: a temporary file beside the target, fsync, rename, fsync of the directory -- */
+
+typedef struct moth_sink {
+  moth_ctx *ctx;
+  int fd;
+  char *path, *temp; /* temp is NULL for what is no regular file: a device, a pipe */
+  char shown[MOTH_SHOWN];
+  sigset_t mask;     /* the thread's, before SIGXFSZ and SIGPIPE were held back */
+} moth_sink;
+
+int moth_sink_open(moth_ctx *ctx, const moth_text *path, moth_sink *s);
+int moth_sink_write(moth_sink *s, const char *bytes, int64_t size);
+/* Ends it either way, and only once: the target is replaced if status is MOTH_OK and all goes
+** well, else it is as it was and the temporary file is gone. Returns the status to report. */
+int moth_sink_close(moth_sink *s, int status);
+
+#endif

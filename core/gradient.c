@@ -1,0 +1,160 @@
+/* gradient.c -- running one node's gradient: opening what it saved, the helpers that formulas use
+** (GRAD, moth_flow), and collecting what comes out.
+*/
+#include "registry.h"
+#include "tape.h"
+
+#include "op/arith.h"
+#include "op/copy.h"
+#include "op/reduce.h"
+#include "op/view.h"
+
+/* -- inside a formula -- */
+
+moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take) {
+  if (!take) {
+    if (!g->status) g->status = g->ctx->error.code;
+    return NULL;
+  }
+  moth_results pool = {g->ctx, g->pool, g->npool, g->pool_room};
+  int status = moth_results_push(&pool, take);
+  g->pool = pool.at;
+  g->npool = pool.n;
+  g->pool_room = pool.room;
+  if (!status) return take;
+  g->status = status;
+  return NULL;
+}
+
+moth_tensor *moth_grad_run(moth_grad *g, const moth_op *op, const void *args) {
+  moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
+  if (g->status) return NULL;
+  g->status = moth_run(op, args, out);
+  for (uint32_t i = 1; i < MOTH_MAX_OUTPUTS; i++) moth_tensor_release(out[i]);
+  return g->status ? NULL : moth_grad_own(g, out[0]);
+}
+
+moth_tensor *moth_grad_number(moth_grad *g, double value) {
+  moth_layout l = {.dtype = MOTH_F64, .numel = 1};
+  if (g->status) return NULL;
+  moth_tensor *x = moth_tensor_new(g->ctx, &l);
+  if (x) {
+    memcpy(moth_at(x), &value, 8);
+    x->flags = MOTH_T_NUMBER;
+    if (value >= -1e15 && value <= 1e15 && value == (double)(int64_t)value)
+      x->flags |= MOTH_T_WHOLE;
+  }
+  return moth_grad_own(g, x);
+}
+
+/* Sums dx over the dimensions that broadcasting gave it beyond `input`. */
+static moth_tensor *sum_to(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
+  int64_t dims[MOTH_MAX_DIMS], n = 0;
+  int more = dx->l.ndim - input->l.ndim;
+  for (int d = 0; d < dx->l.ndim; d++)
+    if (d < more || (input->l.shape[d - more] == 1 && dx->l.shape[d] != 1)) dims[n++] = d;
+  if (n == 0) return dx;
+  dx = GRAD(g, sum, .input = dx, .dim = {dims, n}, .keepdim = 1, .dtype = -1);
+  if (!dx || more <= 0) return dx;
+  return GRAD(g, view, .input = dx, .shape = {input->l.shape, input->l.ndim});
+}
+
+int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
+  if (g->status || !dx || !moth_wants(g, input)) return g->status;
+  if (!moth_shape_same(&dx->l, &input->l)) dx = sum_to(g, input, dx);
+  if (dx && dx->l.dtype != input->l.dtype) dx = GRAD(g, cast, .input = dx, .dtype = input->l.dtype);
+  if (!dx) return g->status;
+  if (!moth_shape_same(&dx->l, &input->l))
+    return g->status = moth_fail(g->ctx, MOTH_E_SHAPE, NULL, "a gradient of %s came out as %s",
+                                 moth_str(input), moth_str(dx));
+  moth_tensor **at = &g->dx[input->arg];
+  if (*at) {
+    dx = GRAD(g, add, .input = *at, .other = dx, .alpha = {.as.number = 1});
+    if (!dx) return g->status;
+    moth_tensor_release(*at);
+  }
+  *at = moth_tensor_retain(dx);
+  return MOTH_OK;
+}
+
+/* -- opening a node -- */
+
+/* The tensors that a gradient sees carry their history only when it is to be recorded itself. */
+static moth_tensor *open_saved(moth_grad *g, moth_node *n, const moth_saved *s, const char *what,
+                               moth_node *history, uint32_t output) {
+  moth_tensor *x = moth_grad_own(g, moth_saved_open(n, s, what));
+  if (x && history && g->ctx->grad_mode) moth_saved_tie(x, history, output);
+  return x;
+}
+
+static int open_inputs(moth_grad *g, moth_node *n, void *args) {
+  moth_cursor c = {.op = n->op, .args = args};
+  while (moth_next_input(&c)) {
+    const moth_saved *s = &n->ins[c.arg];
+    const moth_edge *edge = &n->edges[c.arg];
+    *c.at = NULL;
+    if (!s->present) continue;
+    *c.at = open_saved(g, n, s, n->op->rows[c.from].name, edge->node, edge->output);
+    if (!*c.at) return g->status;
+    (*c.at)->arg = c.arg;
+  }
+  return MOTH_OK;
+}
+
+static int open_outputs(moth_grad *g, moth_node *n) {
+  for (uint32_t i = 0; i < n->nout; i++) {
+    if (!n->outs[i].present) continue;
+    bool shown = i < n->op->nout && moth_is_float(n->outs[i].l.dtype);
+    g->out[i] = open_saved(g, n, &n->outs[i], "the result", shown ? n : NULL, i);
+    if (!g->out[i]) return g->status;
+  }
+  return MOTH_OK;
+}
+
+static void grad_close(moth_grad *g, int64_t list_bytes, void *list) {
+  while (g->npool) moth_tensor_release(g->pool[--g->npool]);
+  moth_dealloc(g->ctx, g->pool, g->pool_room * (int64_t)sizeof(moth_tensor *));
+  moth_dealloc(g->ctx, list, list_bytes);
+}
+
+/* Points the list arguments of `args` at room for their tensors. */
+static void spread_lists(const moth_op *op, void *args, moth_tensor **room) {
+  for (uint32_t i = 0; i < op->nrows; i++)
+    if (moth_kind_is_list(op->kinds[i])) {
+      moth_tensors *list = (moth_tensors *)(void *)moth_arg_at(op, args, i);
+      list->at = room;
+      room += list->n;
+    }
+}
+
+int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs) {
+  moth_ctx *ctx = n->ctx;
+  moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
+  union {
+    moth_ctx *ctx;
+    char bytes[sizeof(moth_ctx *) + 64 * sizeof(moth_slot)];
+  } args;
+  /* room for list arguments and, behind it, for what is wanted */
+  int64_t bytes = n->nin * (int64_t)(sizeof(moth_tensor *) + sizeof(bool)) + 16;
+  moth_tensor **list = moth_alloc(ctx, bytes);
+  if (!list) return ctx->error.code;
+  bool *wants = (bool *)(list + n->nin);
+  for (uint32_t i = 0; i < n->nin; i++) wants[i] = n->edges[i].node != NULL;
+  moth_grad g = {.ctx = ctx, .dy = dys[0], .dys = dys, .out = out, .wants = wants, .dx = dxs,
+                 .nin = n->nin};
+  memcpy(&args, n->args, n->op->size);
+  spread_lists(n->op, &args, list);
+  if (!open_inputs(&g, n, &args) && !open_outputs(&g, n)) {
+    int status = n->op->grad(&args, &g);
+    if (!g.status) g.status = status;
+  }
+  if (g.status) {
+    if (!ctx->error.node) ctx->error.node = n->id;
+    for (uint32_t i = 0; i < n->nin; i++) {
+      moth_tensor_release(dxs[i]);
+      dxs[i] = NULL;
+    }
+  }
+  grad_close(&g, bytes, list);
+  return g.status;
+}

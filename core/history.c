@@ -1,0 +1,261 @@
+/* history.c -- how histories are read, rewritten by in-place writes, and cut: tape.h explains. */
+#include "loop.h"
+#include "tape.h"
+
+#include "op/strided.h"
+
+static void set_history(moth_tensor *x, moth_node *take, uint32_t output) {
+  moth_node *old = x->node;
+  x->node = take;
+  x->output = output;
+  moth_node_release(old);
+}
+
+static moth_ints shape_of(const moth_layout *l) { return (moth_ints){l->shape, l->ndim}; }
+static moth_ints stride_of(const moth_layout *l) { return (moth_ints){l->stride, l->ndim}; }
+
+#define GEOMETRY(b, v)                                                              \
+  .base_size = shape_of(b), .base_stride = stride_of(b), .base_offset = (b)->offset, \
+  .size = shape_of(v), .stride = stride_of(v), .offset = (v)->offset
+
+/* The history of a view whose base was written: what the view now sees of the base. */
+static int refresh(moth_tensor *x) {
+  moth_tensor *base = x->base;
+  moth_edge edge;
+  int status = moth_edge_of(base, &edge);
+  if (status) return status;
+  moth_node *n = NULL;
+  if (edge.node) {
+    strided_get_args args = {.ctx = x->ctx, .input = base, GEOMETRY(&base->l, &x->l)};
+    n = moth_node_of(&moth_op_strided_get, &args, &edge);
+    if (!n) return x->ctx->error.code;
+  }
+  set_history(x, n, 0);
+  x->base_epoch = base->epoch;
+  return MOTH_OK;
+}
+
+int moth_edge_of(moth_tensor *x, moth_edge *edge) {
+  if (x->base && x->base_epoch != x->base->epoch) {
+    int status = refresh(x);
+    if (status) return status;
+  }
+  *edge = (moth_edge){x->node, x->output};
+  if (x->node || !(x->flags & MOTH_T_REQUIRES)) return MOTH_OK;
+  edge->node = moth_leaf_of(x);
+  edge->output = 0;
+  return edge->node ? MOTH_OK : x->ctx->error.code;
+}
+
+int moth_rewrite(moth_tensor *target, moth_node *take, uint32_t output) {
+  moth_tensor *base = target->base;
+  if (!base) {
+    set_history(target, take, output);
+    target->epoch++;
+    return MOTH_OK;
+  }
+  moth_edge edges[2] = {{NULL, 0}, {take, output}};
+  int status = moth_edge_of(base, &edges[0]);
+  moth_node *n = NULL;
+  if (!status) {
+    strided_put_args args = {.ctx = base->ctx, .input = base, .source = target,
+                             GEOMETRY(&base->l, &target->l)};
+    n = moth_node_of(&moth_op_strided_put, &args, edges);
+  }
+  moth_node_release(take);
+  if (!n) return base->ctx->error.code;
+  set_history(base, n, 0);
+  base->epoch++;
+  return MOTH_OK;
+}
+
+static bool leaf_needs_grad(const moth_tensor *x) {
+  return !x->node && (x->flags & MOTH_T_REQUIRES);
+}
+
+int moth_check_write(moth_tensor *x, const char *arg, bool recorded) {
+  moth_ctx *ctx = x->ctx;
+  if (moth_layout_overlaps(&x->l))
+    return moth_fail(ctx, MOTH_E_ALIAS, arg,
+                     "%s cannot be written in place: its elements overlap (as after expand); "
+                     "clone it first",
+                     moth_str(x));
+  if (!ctx->grad_mode) return MOTH_OK;
+  if (leaf_needs_grad(x))
+    return moth_fail(ctx, MOTH_E_GRAPH, arg,
+                     "a leaf that requires grad cannot be written in place; "
+                     "write under moth.no_grad, or to its .data");
+  if (x->base && leaf_needs_grad(x->base))
+    return moth_fail(ctx, MOTH_E_GRAPH, arg,
+                     "a view of a leaf that requires grad cannot be written in place; "
+                     "write under moth.no_grad, or to a view of its .data");
+  if (!recorded && !moth_needs_grad(x)) return MOTH_OK;
+  if (x->flags & MOTH_T_NO_GRAD_VIEW)
+    return moth_fail(ctx, MOTH_E_GRAPH, arg,
+                     "a view made under no_grad cannot be written in place under grad mode");
+  if (x->flags & MOTH_T_MULTI_VIEW)
+    return moth_fail(ctx, MOTH_E_GRAPH, arg,
+                     "one of several views (of unbind, split or chunk) cannot be written in place "
+                     "under grad mode; use select or narrow");
+  if (x->flags & MOTH_T_FUNCTION)
+    return moth_fail(ctx, MOTH_E_GRAPH, arg,
+                     "an output of a Function cannot be written in place under grad mode; "
+                     "clone it first");
+  return MOTH_OK;
+}
+
+/* -- what a user asks of a tensor -- */
+
+int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *h, int32_t on) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  if (!x) return ctx->error.code;
+  moth_edge edge;
+  int status = moth_edge_of(x, &edge);
+  if (status) return status;
+  if (x->node && on) return MOTH_OK;
+  if (x->node)
+    return moth_fail(ctx, MOTH_E_GRAPH, NULL,
+                     "only a leaf's requires_grad can be turned off; use detach() for %s",
+                     moth_str(x));
+  if (on && !moth_is_float(x->l.dtype))
+    return moth_fail(ctx, MOTH_E_DTYPE, NULL, "only floating tensors can require grad, got %s",
+                     moth_str(x));
+  if (on) x->flags |= MOTH_T_REQUIRES;
+  else x->flags &= ~(uint32_t)MOTH_T_REQUIRES;
+  return MOTH_OK;
+}
+
+int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  moth_edge edge;
+  if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
+  if (!edge.node) return moth_fail(ctx, MOTH_E_GRAPH, NULL, "%s does not require grad", moth_str(x));
+  moth_node *n = x->node;
+  if (!n) return MOTH_OK; /* leaves do so anyway */
+  if (!n->retains) {
+    int64_t bytes = n->nout * (int64_t)sizeof *n->retains;
+    n->retains = moth_alloc(ctx, bytes);
+    if (!n->retains) return ctx->error.code;
+    memset(n->retains, 0, (size_t)bytes);
+  }
+  if (n->retains[x->output]) return MOTH_OK;
+  moth_node *leaf = moth_leaf_of(x);
+  if (!leaf) return ctx->error.code;
+  n->retains[x->output] = moth_node_retain(leaf);
+  return MOTH_OK;
+}
+
+int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  if (!x) return ctx->error.code;
+  *grad = (moth_handle){0, 0};
+  if (!x->leaf || !x->leaf->grad) return MOTH_OK;
+  return moth_hand_out(ctx, moth_tensor_retain(x->leaf->grad), grad);
+}
+
+int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *grad) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL), *g = NULL;
+  if (!x) return ctx->error.code;
+  if (grad && grad->_slot) {
+    g = moth_resolve(ctx, grad, "grad");
+    if (!g) return ctx->error.code;
+    if (g == x) return moth_fail(ctx, MOTH_E_ALIAS, "grad", "a tensor cannot be its own gradient");
+    if (!moth_shape_same(&g->l, &x->l) || g->l.dtype != x->l.dtype)
+      return moth_fail(ctx, MOTH_E_SHAPE, "grad", "%s cannot be the gradient of %s", moth_str(g),
+                       moth_str(x));
+  }
+  if (!g && !x->leaf) return MOTH_OK;
+  moth_node *leaf = moth_leaf_of(x);
+  if (!leaf) return ctx->error.code;
+  moth_leaf_set(leaf, g ? moth_tensor_retain(g) : NULL);
+  return MOTH_OK;
+}
+
+int32_t moth_get_data(moth_ctx *ctx, const moth_handle *h, moth_handle *data) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  if (!x) return ctx->error.code;
+  moth_storage *s = moth_storage_alias(ctx, x->storage);
+  if (!s) return ctx->error.code;
+  moth_tensor *y = moth_tensor_like(ctx, &x->l, s);
+  moth_storage_release(ctx, s);
+  return y ? moth_hand_out(ctx, y, data) : ctx->error.code;
+}
+
+int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
+  if (!v) return ctx->error.code;
+  if (v->l.dtype != x->l.dtype)
+    return moth_fail(ctx, MOTH_E_DTYPE, "data", "%s cannot replace the data of %s", moth_str(v),
+                     moth_str(x));
+  if (!moth_shape_same(&v->l, &x->l) || v->l.device != x->l.device)
+    return moth_fail(ctx, MOTH_E_SHAPE, "data", "%s cannot replace the data of %s", moth_str(v),
+                     moth_str(x));
+  if (v == x) return MOTH_OK;
+  moth_storage *s = moth_storage_alias(ctx, v->storage);
+  if (!s) return ctx->error.code;
+  moth_storage_release(ctx, x->storage);
+  x->storage = s;
+  x->l = v->l;
+  return MOTH_OK;
+}
+
+int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
+  if (!v) return ctx->error.code;
+  if (v == x) return MOTH_OK;
+  if (x->node || x->base)
+    return moth_fail(ctx, MOTH_E_GRAPH, NULL, "only a leaf can change its dtype; an op made %s",
+                     moth_str(x));
+  if (!moth_shape_same(&v->l, &x->l))
+    return moth_fail(ctx, MOTH_E_SHAPE, "data", "%s cannot replace the data of %s", moth_str(v),
+                     moth_str(x));
+  if ((x->flags & MOTH_T_REQUIRES) && !moth_is_float(v->l.dtype))
+    return moth_fail(ctx, MOTH_E_DTYPE, "data", "only floating tensors can require grad, got %s",
+                     moth_str(v));
+  moth_storage *s = moth_storage_alias(ctx, v->storage);
+  if (!s) return ctx->error.code;
+  moth_storage_release(ctx, x->storage);
+  x->storage = s;
+  x->l = v->l;
+  if (x->leaf) moth_node_release(x->leaf); /* older graphs keep theirs */
+  x->leaf = NULL;
+  return MOTH_OK;
+}
+
+int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  if (!x) return ctx->error.code;
+  moth_tensor *y = moth_tensor_alias(x);
+  return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
+}
+
+int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  if (!x) return ctx->error.code;
+  if (x->base)
+    return moth_fail(ctx, MOTH_E_GRAPH, NULL, "a view cannot be detached in place; use detach()");
+  set_history(x, NULL, 0);
+  x->flags &= ~(uint32_t)MOTH_T_REQUIRES;
+  x->epoch++;
+  return MOTH_OK;
+}
+
+const char *moth_node_name(moth_ctx *ctx, const moth_handle *h) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  moth_edge edge;
+  if (!x || moth_edge_of(x, &edge) || !x->node) return NULL;
+  return x->node->op ? x->node->op->name : x->node->name;
+}
+
+int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *h, uint64_t *id, uint32_t *output) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  moth_edge edge;
+  if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
+  if (!edge.node)
+    return moth_fail(ctx, MOTH_E_GRAPH, NULL, "%s does not require grad, so no hook would run",
+                     moth_str(x));
+  edge.node->flags |= MOTH_N_HOOKED | MOTH_N_KNOWN;
+  *id = edge.node->id;
+  *output = edge.output;
+  return MOTH_OK;
+}

@@ -1,0 +1,135 @@
+/* conv.c -- convolution as a matrix product, image by image: the windows are laid out as the
+** columns of a matrix (im2col; Chellapilla, Puri & Simard 2006) and multiplied by the filters.
+** A 1x1 kernel without stride or padding needs no laying out.
+*/
+#include "conv.h"
+
+#include "../blas.h"
+
+/* The windows first..last-1 of a row whose tap at `left` from the window's start is inside. */
+static void seen(const moth_window *w, int64_t left, int64_t *first, int64_t *last) {
+  int64_t step = w->stride[1], room = w->in[1] - left;
+  int64_t end = room > 0 ? (room + step - 1) / step : 0;
+  *first = left < 0 ? (step - 1 - left) / step : 0;
+  *last = end < w->out[1] ? end : w->out[1];
+  if (*first > *last) *first = *last;
+}
+
+#define REAL float
+#define NAME(f) f##_f32
+#include "conv_real.h"
+#undef REAL
+#undef NAME
+#define REAL double
+#define NAME(f) f##_f64
+#include "conv_real.h"
+
+/* The sizes of one image's products: filters (m, k) times columns (k, p) for each group. */
+typedef struct plan {
+  int64_t size;          /* of an element */
+  int64_t m, k, p;       /* filters and taps of a group, windows of an image */
+  int64_t channels;      /* of a group */
+  int64_t room;          /* elements of a group's channels */
+  bool direct;           /* the channels are the columns */
+  int64_t bytes;
+  char *col;
+} plan;
+
+static int plan_open(moth_ctx *ctx, int dtype, const moth_conv *c, plan *q) {
+  const moth_window *w = &c->w;
+  q->size = moth_dtype_size[dtype];
+  q->m = c->filters / c->groups;
+  q->channels = c->channels / c->groups;
+  q->k = q->channels * w->kernel[0] * w->kernel[1];
+  q->p = w->out[0] * w->out[1];
+  q->room = q->channels * w->in[0] * w->in[1];
+  q->direct = true;
+  for (int i = 0; i < 2; i++)
+    q->direct = q->direct && w->kernel[i] == 1 && w->stride[i] == 1 && !w->padding[i];
+  q->bytes = 0;
+  q->col = NULL;
+  if (q->direct) return MOTH_OK;
+  if (moth_mul_overflow(q->k, q->p, &q->bytes) || moth_mul_overflow(q->bytes, q->size, &q->bytes))
+    return moth_fail(ctx, MOTH_E_MEM, NULL, "the windows of one image are too many to lay out");
+  q->col = moth_alloc(ctx, q->bytes);
+  return q->col ? MOTH_OK : ctx->error.code;
+}
+
+static void plan_close(moth_ctx *ctx, plan *q) {
+  if (q->col) moth_dealloc(ctx, q->col, q->bytes);
+}
+
+static const void *columns_of(int dtype, const moth_conv *c, const plan *q, const void *x) {
+  if (q->direct) return x;
+  if (dtype == MOTH_F32)
+    image_to_columns_f32(&c->w, q->channels, x, (float *)(void *)q->col);
+  else image_to_columns_f64(&c->w, q->channels, x, (double *)(void *)q->col);
+  return q->col;
+}
+
+static void fill_bias(int dtype, int64_t m, int64_t p, const void *bias, void *y) {
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < p; j++) {
+      if (dtype == MOTH_F32) ((float *)y)[i * p + j] = ((const float *)bias)[i];
+      else ((double *)y)[i * p + j] = ((const double *)bias)[i];
+    }
+}
+
+int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
+                      const void *weight, const void *bias, void *y) {
+  plan q;
+  int status = plan_open(ctx, dtype, c, &q);
+  for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image's groups in a row */
+    int64_t group = i % c->groups;
+    const char *xi = (const char *)x + i * q.room * q.size;
+    const char *wi = (const char *)weight + group * q.m * q.k * q.size;
+    char *yi = (char *)y + i * q.m * q.p * q.size;
+    if (bias) fill_bias(dtype, q.m, q.p, (const char *)bias + group * q.m * q.size, yi);
+    const void *col = columns_of(dtype, c, &q, xi);
+    status = moth_gemm(ctx, dtype, q.m, q.p, q.k, wi, q.k, 1, col, q.p, 1, yi, q.p, bias != NULL);
+    if (!status) status = moth_poll(ctx);
+  }
+  plan_close(ctx, &q);
+  return status;
+}
+
+int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy,
+                    const void *weight, void *dx) {
+  plan q;
+  int status = plan_open(ctx, dtype, c, &q);
+  if (!status && !q.direct && c->n) /* columns are added up in it */
+    memset(dx, 0, (size_t)(c->n * c->groups * q.room * q.size));
+  for (int64_t i = 0; !status && i < c->n * c->groups; i++) {
+    const char *wi = (const char *)weight + i % c->groups * q.m * q.k * q.size;
+    const char *dyi = (const char *)dy + i * q.m * q.p * q.size;
+    char *dxi = (char *)dx + i * q.room * q.size, *to = q.direct ? dxi : q.col;
+    status = moth_gemm(ctx, dtype, q.k, q.p, q.m, wi, 1, q.k, dyi, q.p, 1, to, q.p, 0);
+    if (status || q.direct) continue;
+    if (dtype == MOTH_F32)
+      columns_to_image_f32(&c->w, q.channels, (float *)(void *)q.col, (float *)(void *)dxi);
+    else
+      columns_to_image_f64(&c->w, q.channels, (double *)(void *)q.col, (double *)(void *)dxi);
+    status = moth_poll(ctx);
+  }
+  plan_close(ctx, &q);
+  return status;
+}
+
+int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x, const void *dy,
+                     void *dweight) {
+  plan q;
+  int status = plan_open(ctx, dtype, c, &q);
+  if (!status && c->n == 0 && q.k)
+    memset(dweight, 0, (size_t)(c->filters * q.k * q.size));
+  for (int64_t i = 0; !status && i < c->n * c->groups; i++) {
+    const char *xi = (const char *)x + i * q.room * q.size;
+    const char *dyi = (const char *)dy + i * q.m * q.p * q.size;
+    char *to = (char *)dweight + i % c->groups * q.m * q.k * q.size;
+    const void *col = columns_of(dtype, c, &q, xi);
+    status = moth_gemm(ctx, dtype, q.m, q.k, q.p, dyi, q.p, 1, col, 1, q.p, to, q.k,
+                       i >= c->groups);
+    if (!status) status = moth_poll(ctx);
+  }
+  plan_close(ctx, &q);
+  return status;
+}

@@ -1,0 +1,23 @@
+/* conv.h -- convolution over packed f32 or f64, and its two gradients. */
+#ifndef MOTH_KERNEL_CONV_H
+#define MOTH_KERNEL_CONV_H
+
+#include "window.h"
+
+/* Images (n, channels, in) and filters (filters, channels / groups, kernel) give (n, filters, out);
+** each group of filters sees its own group of channels. */
+typedef struct moth_conv {
+  moth_window w;
+  int64_t n, channels, filters, groups;
+} moth_conv;
+
+/* y = x * weight + bias (or NULL); dx from dy and weight; dweight from x and dy. They poll and
+** return a status. */
+int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
+                      const void *weight, const void *bias, void *y);
+int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy,
+                    const void *weight, void *dx);
+int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x, const void *dy,
+                     void *dweight);
+
+#endif

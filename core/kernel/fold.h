@@ -1,0 +1,30 @@
+/* fold.h -- reductions over any set of dimensions: many elements become one, by a fold.
+**
+** The walk over both kinds of dimensions is here; a fold says how an accumulator starts, takes in
+** elements and ends as a result.
+*/
+#ifndef MOTH_KERNEL_FOLD_H
+#define MOTH_KERNEL_FOLD_H
+
+#include "../loop.h"
+
+typedef struct moth_fold {
+  /* accumulators acc[0..n) take in r elements each: element i of j lies at x + j*step + i*next */
+  void (*take)(int64_t n, int64_t r, void *acc, const char *x, int64_t step, int64_t next);
+  void (*start)(int64_t n, void *acc);
+  /* results y[0..n) in a row; count is how many elements each of them took */
+  void (*finish)(int64_t n, const void *acc, char *y, int64_t count);
+} moth_fold;
+
+/* By dtype of the input; f16 and bf16 have to be cast to f32 first. Empty entries: not defined.
+** Results: sum: i64 for integers and bool, else the input's dtype; mean (floats): the same; count:
+** i64; all, any: bool; amax, amin: the input's dtype. */
+extern const moth_fold moth_sum_folds[MOTH_DTYPES], moth_mean_folds[MOTH_DTYPES];
+extern const moth_fold moth_count_folds[MOTH_DTYPES];
+extern const moth_fold moth_all_folds[MOTH_DTYPES], moth_any_folds[MOTH_DTYPES];
+extern const moth_fold moth_amax_folds[MOTH_DTYPES], moth_amin_folds[MOTH_DTYPES];
+
+/* y (contiguous, of the fold's result dtype) := x folded over the dims in mask. */
+int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask);
+
+#endif

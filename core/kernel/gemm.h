@@ -1,0 +1,24 @@
+/* gemm.h -- matrix products by our own loops: for small ones, for integers, and for everything
+** where there is no BLAS.
+*/
+#ifndef MOTH_KERNEL_GEMM_H
+#define MOTH_KERNEL_GEMM_H
+
+#include "../context.h"
+
+/* C := A B + beta C, as moth_gemm of blas.h describes it. */
+typedef struct moth_product {
+  int dtype, beta;
+  int64_t m, n, k;
+  const char *a, *b;
+  int64_t rs_a, cs_a, rs_b, cs_b;
+  char *c;
+  int64_t ldc;
+} moth_product;
+
+/* Plain loops, no memory; every dtype that loops are written for. */
+void moth_gemm_plain(const moth_product *p);
+/* f32 and f64: blocks packed for the cache. */
+int moth_gemm_tiled(moth_ctx *ctx, const moth_product *p);
+
+#endif

@@ -1,0 +1,103 @@
+/* loss.c -- losses of classes, a gather with weights, and of pairs of numbers. Sums are kept in
+** f64: a loss is one number out of many, and the price is nothing beside the memory's.
+*/
+#include "loss.h"
+
+#include <math.h>
+
+/* -- classes -- */
+
+static inline double load(int dtype, const void *x, int64_t i) {
+  return dtype == MOTH_F32 ? (double)((const float *)x)[i] : ((const double *)x)[i];
+}
+
+static inline void store(int dtype, void *x, int64_t i, double v) {
+  if (dtype == MOTH_F32) ((float *)x)[i] = (float)v;
+  else ((double *)x)[i] = v;
+}
+
+static inline double weight_of(int dtype, const moth_classes *c, int64_t i) {
+  if (c->target[i] == c->ignore) return 0;
+  return c->weight ? load(dtype, c->weight, c->target[i]) : 1;
+}
+
+/* Where the score of case i for its target lies. */
+static inline int64_t place(const moth_classes *c, int64_t i) {
+  return (i / c->inner * c->classes + c->target[i]) * c->inner + i % c->inner;
+}
+
+int64_t moth_class_check(const moth_classes *c) {
+  for (int64_t i = 0; i < c->n * c->inner; i++) {
+    int64_t t = c->target[i];
+    if (t != c->ignore && (t < 0 || t >= c->classes)) return i;
+  }
+  return -1;
+}
+
+void moth_class_loss(int dtype, const moth_classes *c, int64_t reduction, const void *x, void *y) {
+  double sum = 0, total = 0;
+  for (int64_t i = 0; i < c->n * c->inner; i++) {
+    double w = weight_of(dtype, c, i);
+    double loss = c->target[i] == c->ignore ? 0 : -w * load(dtype, x, place(c, i));
+    if (reduction == MOTH_EACH) store(dtype, y, i, loss);
+    sum += loss;
+    total += w;
+  }
+  if (reduction != MOTH_EACH) store(dtype, y, 0, reduction == MOTH_MEAN ? sum / total : sum);
+}
+
+void moth_class_loss_back(int dtype, const moth_classes *c, int64_t reduction, const void *dy,
+                          void *dx) {
+  int64_t cases = c->n * c->inner;
+  double total = 1;
+  if (cases == 0) return;
+  if (reduction == MOTH_MEAN) {
+    total = 0;
+    for (int64_t i = 0; i < cases; i++) total += weight_of(dtype, c, i);
+  }
+  memset(dx, 0, (size_t)(cases * c->classes) * moth_dtype_size[dtype]);
+  for (int64_t i = 0; i < cases; i++) {
+    if (c->target[i] == c->ignore) continue;
+    double up = load(dtype, dy, reduction == MOTH_EACH ? i : 0) / total;
+    store(dtype, dx, place(c, i), -weight_of(dtype, c, i) * up);
+  }
+}
+
+/* -- pairs -- */
+
+static inline double square(double x, double t) { return (x - t) * (x - t); }
+static inline double distance(double x, double t) { return fabs(x - t); }
+static inline double logits(double x, double t) {
+  return (x > 0 ? x : 0) - x * t + log1p(exp(-fabs(x)));
+}
+
+/* Writes the losses into y if it is given, else adds them up in four parts. */
+#define PAIRS(real, f)                                                    \
+  do {                                                                    \
+    const real *a = x, *b = target;                                       \
+    real *each = y;                                                       \
+    int64_t i = 0;                                                        \
+    if (each)                                                             \
+      for (; i < n; i++) each[i] = (real)f(a[i], b[i]);                   \
+    for (; i + 4 <= n; i += 4)                                            \
+      for (int k = 0; k < 4; k++) s[k] += f(a[i + k], b[i + k]);          \
+    for (; i < n; i++) s[0] += f(a[i], b[i]);                             \
+  } while (0)
+
+static double pairs(int dtype, int which, int64_t n, const void *x, const void *target, void *y) {
+  double s[4] = {0};
+  bool single = dtype == MOTH_F32;
+  if (which == MOTH_LOSS_SQUARE && single) PAIRS(float, square);
+  else if (which == MOTH_LOSS_SQUARE) PAIRS(double, square);
+  else if (which == MOTH_LOSS_DISTANCE && single) PAIRS(float, distance);
+  else if (which == MOTH_LOSS_DISTANCE) PAIRS(double, distance);
+  else if (single) PAIRS(float, logits);
+  else PAIRS(double, logits);
+  return (s[0] + s[2]) + (s[1] + s[3]);
+}
+
+void moth_pair_loss(int dtype, int which, int64_t n, int64_t reduction, const void *x,
+                    const void *target, void *y) {
+  double sum = pairs(dtype, which, n, x, target, reduction == MOTH_EACH ? y : NULL);
+  if (reduction != MOTH_EACH) store(dtype, y, 0, reduction == MOTH_MEAN ? sum / (double)n : sum);
+}

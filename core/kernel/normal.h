@@ -1,0 +1,19 @@
+/* normal.h -- from random words to numbers: the same bits on every machine. */
+#ifndef MOTH_KERNEL_NORMAL_H
+#define MOTH_KERNEL_NORMAL_H
+
+#include <stdint.h>
+
+/* Words that one value takes: f32 one, f64 two. Uniform in [0, 1); `bits` of f32 are random. */
+void moth_uniform_f32(int64_t n, const uint32_t *words, int bits, float *out);
+void moth_uniform_f64(int64_t n, const uint32_t *words, double *out);
+
+/* Standard normal, two values from two (f32) or four (f64) words, by Box and Muller; n is even. */
+void moth_normal_f32(int64_t n, const uint32_t *words, float *out);
+void moth_normal_f64(int64_t n, const uint32_t *words, double *out);
+
+/* x := add + mul * x */
+void moth_affine_f32(int64_t n, double mul, double add, float *x);
+void moth_affine_f64(int64_t n, double mul, double add, double *x);
+
+#endif

@@ -1,0 +1,218 @@
+/* pick.c -- the inner loops of indexing. What is only moved is known by its size alone; what is
+** added up needs its type.
+*/
+#include "pick.h"
+
+/* -- loops: along a whole dimension, over picks, and one position per value -- */
+
+typedef struct mover {
+  void (*run)(int64_t n, char *base, int64_t base_step, char *values, int64_t value_step);
+  void (*pick)(int64_t n, char *base, const int64_t *offset, char *values, int64_t value_step);
+  moth_inner along;
+} mover;
+
+#define MOVER(name, type, statement)                                                          \
+  static void run_##name(int64_t n, char *base, int64_t base_step, char *values,              \
+                         int64_t value_step) {                                                \
+    for (int64_t i = 0; i < n; i++, base += base_step, values += value_step) {                \
+      type *b = (type *)(void *)base, *v = (type *)(void *)values;                            \
+      statement;                                                                              \
+    }                                                                                         \
+  }                                                                                           \
+  static void pick_##name(int64_t n, char *base, const int64_t *offset, char *values,         \
+                          int64_t value_step) {                                               \
+    for (int64_t i = 0; i < n; i++, values += value_step) {                                   \
+      type *b = (type *)(void *)(base + offset[i]), *v = (type *)(void *)values;              \
+      statement;                                                                              \
+    }                                                                                         \
+  }                                                                                           \
+  static void along_##name(int64_t n, char *const *at, const int64_t *step, const void *arg) { \
+    const int64_t dim_step = *(const int64_t *)arg;                                           \
+    for (int64_t i = 0; i < n; i++) {                                                         \
+      int64_t position = *(const int64_t *)(const void *)(at[0] + i * step[0]);               \
+      type *v = (type *)(void *)(at[1] + i * step[1]);                                        \
+      type *b = (type *)(void *)(at[2] + i * step[2] + position * dim_step);                  \
+      statement;                                                                              \
+    }                                                                                         \
+  }                                                                                           \
+  static const mover move_##name = {run_##name, pick_##name, along_##name};
+
+MOVER(get1, uint8_t, *v = *b)
+MOVER(get2, uint16_t, *v = *b)
+MOVER(get4, uint32_t, *v = *b)
+MOVER(get8, uint64_t, *v = *b)
+MOVER(put1, uint8_t, *b = *v)
+MOVER(put2, uint16_t, *b = *v)
+MOVER(put4, uint32_t, *b = *v)
+MOVER(put8, uint64_t, *b = *v)
+MOVER(add_bool, uint8_t, *b = (uint8_t)(*b || *v))
+MOVER(add_u8, uint8_t, *b = (uint8_t)(*b + *v))
+MOVER(add_i16, uint16_t, *b = (uint16_t)(*b + *v))
+MOVER(add_i32, uint32_t, *b += *v)
+MOVER(add_i64, uint64_t, *b += *v)
+MOVER(add_f32, float, *b += *v)
+MOVER(add_f64, double, *b += *v)
+
+/* Signed integers wrap like unsigned ones of their size. */
+static const mover *mover_of(int mode, int dtype) {
+  static const mover *const adds[MOTH_DTYPES] = {
+    [MOTH_BOOL] = &move_add_bool, [MOTH_U8] = &move_add_u8,   [MOTH_I8] = &move_add_u8,
+    [MOTH_I16] = &move_add_i16,   [MOTH_I32] = &move_add_i32, [MOTH_I64] = &move_add_i64,
+    [MOTH_F32] = &move_add_f32,   [MOTH_F64] = &move_add_f64,
+  };
+  if (mode == MOTH_PICK_ADD) return adds[dtype];
+  bool get = mode == MOTH_PICK_GET;
+  switch (moth_dtype_size[dtype]) {
+  case 1: return get ? &move_get1 : &move_put1;
+  case 2: return get ? &move_get2 : &move_put2;
+  case 4: return get ? &move_get4 : &move_put4;
+  default: return get ? &move_get8 : &move_put8;
+  }
+}
+
+/* -- walking a pick -- */
+
+/* Whole dimensions on the same side of the picks that lie behind each other on both sides of the
+** move become one. */
+static void merge(moth_pick *p) {
+  for (int32_t d = p->nwhole - 2; d >= 0; d--) {
+    if (d + 1 == p->before) continue; /* the picks stand between the two */
+    if (p->base_step[d] != p->base_step[d + 1] * p->size[d + 1] ||
+        p->value_step[d] != p->value_step[d + 1] * p->size[d + 1])
+      continue;
+    p->size[d] *= p->size[d + 1];
+    p->base_step[d] = p->base_step[d + 1];
+    p->value_step[d] = p->value_step[d + 1];
+    size_t bytes = (size_t)(p->nwhole - d - 2) * sizeof *p->size;
+    memmove(p->size + d + 1, p->size + d + 2, bytes);
+    memmove(p->base_step + d + 1, p->base_step + d + 2, bytes);
+    memmove(p->value_step + d + 1, p->value_step + d + 2, bytes);
+    p->nwhole--;
+    if (d < p->before) p->before--;
+  }
+}
+
+typedef struct inner { /* what happens in each place of the outer dimensions */
+  const mover *move;
+  int64_t n, base_step, value_step; /* the innermost whole dimension; n is 0 if picks are innermost */
+  size_t block; /* bytes of it if both sides are dense and a plain copy is wanted */
+  bool get;
+} inner;
+
+static void inner_run(const moth_pick *p, const inner *in, char *base, char *values) {
+  if (!in->n) {
+    in->move->pick(p->count, base, p->offset, values, p->step);
+    return;
+  }
+  for (int64_t i = 0; i < p->count; i++, values += p->step) {
+    char *from = base + p->offset[i];
+    if (in->block) memcpy(in->get ? values : from, in->get ? from : values, in->block);
+    else in->move->run(in->n, from, in->base_step, values, in->value_step);
+  }
+}
+
+static inner inner_of(moth_pick *p, int mode, int dtype) {
+  inner in = {.move = mover_of(mode, dtype), .get = mode == MOTH_PICK_GET};
+  int64_t size = moth_dtype_size[dtype];
+  if (p->nwhole == p->before) return in;
+  int32_t last = --p->nwhole;
+  in.n = p->size[last];
+  in.base_step = p->base_step[last];
+  in.value_step = p->value_step[last];
+  bool dense = mode != MOTH_PICK_ADD && in.base_step == size && in.value_step == size;
+  if (dense && in.n > 1) in.block = (size_t)(in.n * size);
+  return in;
+}
+
+int moth_pick_run(moth_ctx *ctx, const moth_pick *pick, int mode, int dtype, char *base,
+                  char *values) {
+  moth_pick p = *pick;
+  int64_t at[MOTH_MAX_DIMS] = {0};
+  for (int32_t d = 0; d < p.nwhole; d++)
+    if (p.size[d] == 0) return MOTH_OK;
+  if (p.count == 0) return MOTH_OK;
+  merge(&p);
+  inner in = inner_of(&p, mode, dtype);
+  for (;;) {
+    inner_run(&p, &in, base, values);
+    int32_t d = p.nwhole - 1;
+    for (; d >= 0; d--) {
+      base += p.base_step[d];
+      values += p.value_step[d];
+      if (++at[d] < p.size[d]) break;
+      base -= p.base_step[d] * p.size[d];
+      values -= p.value_step[d] * p.size[d];
+      at[d] = 0;
+    }
+    if (d < 0) return MOTH_OK;
+    if (moth_cancelled(ctx)) return moth_poll(ctx);
+  }
+}
+
+int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
+                    const moth_tensor *base, int64_t step) {
+  moth_loop loop;
+  moth_loop_over(&loop, ctx, &index->l, 3, (const moth_tensor *const[]){index, values, base});
+  return moth_loop_run(&loop, mover_of(mode, base->l.dtype)->along, &step);
+}
+
+/* -- values and positions -- */
+
+moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype) {
+  moth_ctx *ctx = values->ctx;
+  int from = values->l.dtype;
+  bool number = values->flags & MOTH_T_NUMBER;
+  if (number && from != MOTH_BOOL && dtype == MOTH_BOOL) {
+    moth_fail(ctx, MOTH_E_DTYPE, arg, "true or false is needed for bool, got a number");
+    return NULL;
+  }
+  if (number && !moth_value_fits(from, moth_at(values), dtype)) {
+    moth_slot v;
+    memcpy(&v, moth_at(values), sizeof v);
+    if (from == MOTH_F64)
+      moth_fail(ctx, MOTH_E_DTYPE, arg, "%.17g does not fit %s", v.number, moth_dtype_name(dtype));
+    else
+      moth_fail(ctx, MOTH_E_DTYPE, arg, "%lld does not fit %s", (long long)v.integer,
+                moth_dtype_name(dtype));
+    return NULL;
+  }
+  if (!number && ((moth_is_float(from) && !moth_is_float(dtype)) ||
+                  (moth_is_int(from) && dtype == MOTH_BOOL))) {
+    moth_fail(ctx, MOTH_E_DTYPE, arg, "%s does not go into %s; convert it with :to()",
+              moth_str(values), moth_dtype_name(dtype));
+    return NULL;
+  }
+  return moth_cast(values, dtype);
+}
+
+typedef struct bounds {
+  int64_t size, wrong;
+  bool found;
+} bounds;
+
+static void check_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  bounds *b = (bounds *)(uintptr_t)arg;
+  for (int64_t i = 0; i < n && !b->found; i++) {
+    int64_t position = *(const int64_t *)(const void *)(at[0] + i * step[0]);
+    if (position >= 0 && position < b->size) continue;
+    b->wrong = position;
+    b->found = true;
+  }
+}
+
+int moth_pick_check(const char *arg, const moth_tensor *index, int64_t size, int32_t dim,
+                    const moth_tensor *of) {
+  moth_loop loop;
+  bounds b = {.size = size};
+  moth_loop_over(&loop, index->ctx, &index->l, 1, (const moth_tensor *const[]){index});
+  int status = moth_loop_run(&loop, check_run, &b);
+  if (status || !b.found) return status;
+  if (b.wrong < 0)
+    return moth_fail(index->ctx, MOTH_E_INDEX, arg,
+                     "positions count from " MOTH_POS " here, got " MOTH_POS, 0LL,
+                     (long long)b.wrong);
+  return moth_fail(index->ctx, MOTH_E_INDEX, arg,
+                   "position " MOTH_POS " is out of range for dim " MOTH_POS
+                   " of %s, which has size %lld",
+                   (long long)b.wrong, (long long)dim, moth_str(of), (long long)size);
+}

@@ -1,0 +1,37 @@
+/* pick.h -- moving elements between a tensor and the values picked out of it by positions.
+**
+** A pick is a set of whole dimensions, in which both sides are walked by steps, and a list of
+** offsets into the base for the dimensions that positions replace.
+*/
+#ifndef MOTH_KERNEL_PICK_H
+#define MOTH_KERNEL_PICK_H
+
+#include "../loop.h"
+
+typedef struct moth_pick {
+  int32_t nwhole, before; /* whole dimensions; how many stand before the picks in the values */
+  int64_t size[MOTH_MAX_DIMS], base_step[MOTH_MAX_DIMS], value_step[MOTH_MAX_DIMS]; /* bytes */
+  int64_t count;          /* picks */
+  const int64_t *offset;  /* of each in the base, bytes */
+  int64_t step;           /* between neighbouring picks in the values, bytes */
+} moth_pick;
+
+enum { MOTH_PICK_GET, MOTH_PICK_PUT, MOTH_PICK_ADD };
+
+/* values := base, base := values, or base += values. Half types cannot be added. */
+int moth_pick_run(moth_ctx *ctx, const moth_pick *p, int mode, int dtype, char *base, char *values);
+
+/* One position per value, along one dimension of the base whose step is given: operands are the
+** positions, the values, and the base with that dimension held at its start. */
+int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
+                    const moth_tensor *base, int64_t step);
+
+/* values as dtype, packed (a number gives a 0-d tensor); owned, NULL: error set. A float does not
+** go into integers, nor a number into bool. */
+moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype);
+
+/* Are the n positions, at distances of `step` bytes, within `size`? `of` has that dim. */
+int moth_pick_check(const char *arg, const moth_tensor *index, int64_t size, int32_t dim,
+                    const moth_tensor *of);
+
+#endif

@@ -1,0 +1,27 @@
+/* pool.h -- kernels of pooling over packed planes in f32 or f64. */
+#ifndef MOTH_KERNEL_POOL_H
+#define MOTH_KERNEL_POOL_H
+
+#include "window.h"
+
+typedef struct moth_pool {
+  moth_window w;
+  int64_t planes;
+  bool count_padding; /* mean: divide by the window's size, border included */
+  int64_t divisor;    /* ... or by this, unless 0 */
+} moth_pool;
+
+/* All of them poll and return a status; dtype is MOTH_F32 or MOTH_F64. index holds the flat
+** position in the plane, or -1 for a window without an element. */
+int moth_max_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, void *y,
+                  int64_t *index);
+int moth_mean_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, void *y);
+int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void *dy, void *dx);
+
+/* plane[index[i]] += dy[i] over planes of `room` elements, from zero; and y[i] = x[index[i]]. */
+int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
+                      const void *dy, const int64_t *index, void *dx);
+int moth_pool_gather(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
+                     const void *x, const int64_t *index, void *y);
+
+#endif

@@ -1,0 +1,20 @@
+/* real.c -- f16 and bf16 through f32: operands on the way in, results on the way out. */
+#include "real.h"
+
+moth_tensor *moth_real(const moth_tensor *x) {
+  int dtype = moth_real_dtype(x->l.dtype);
+  return dtype == x->l.dtype ? moth_packed(x) : moth_cast(x, dtype);
+}
+
+moth_tensor *moth_real_out(moth_tensor *y) {
+  if (moth_real_dtype(y->l.dtype) == y->l.dtype) return moth_tensor_retain(y);
+  moth_layout l = y->l;
+  l.dtype = MOTH_F32;
+  return moth_tensor_new(y->ctx, &l);
+}
+
+int moth_real_done(moth_tensor *work, moth_tensor *y, int status) {
+  if (!status && work != y) status = moth_copy_into(y, work);
+  moth_tensor_release(work);
+  return status;
+}

@@ -1,0 +1,156 @@
+/* rows.c -- reductions that need a whole row at once. */
+#include "rows.h"
+
+#include <math.h>
+
+#include "elementwise.h"
+#include "fold.h"
+
+int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype) {
+  moth_tensor seen = *x; /* x with its dims in another order; never leaves this function */
+  int n = 0;
+  r->count = r->length = 1;
+  r->dtype = dtype;
+  for (int pass = 0; pass < 2; pass++)
+    for (int d = 0; d < x->l.ndim; d++) {
+      if ((int)(mask >> d & 1u) != pass) continue;
+      seen.l.shape[n] = x->l.shape[d];
+      seen.l.stride[n++] = x->l.stride[d];
+      *(pass ? &r->length : &r->count) *= x->l.shape[d];
+    }
+  if (dtype == x->l.dtype && moth_layout_contiguous(&seen.l))
+    r->owner = moth_tensor_retain((moth_tensor *)(uintptr_t)x);
+  else
+    r->owner = moth_cast(&seen, dtype);
+  if (!r->owner) return x->ctx->error.code;
+  r->x = moth_at(r->owner);
+  return MOTH_OK;
+}
+
+/* Runs the body for each row, with x and the row's number i; polls between rows. */
+#define EACH_ROW(type, ...)                                                    \
+  for (int64_t i = 0, since = 0; i < r->count; i++) {                          \
+    const type *x = (const type *)(const void *)r->x + i * r->length;          \
+    __VA_ARGS__                                                                \
+    since += r->length;                                                        \
+    if (since < 1 << 20) continue;                                             \
+    since = 0;                                                                 \
+    if (moth_cancelled(r->owner->ctx)) return moth_poll(r->owner->ctx);        \
+  }
+
+/* -- variance: the mean first, then the squares of what is left, all in f64 -- */
+
+static double mean_of(const moth_rows *r, const void *x) {
+  const moth_fold *fold = &moth_mean_folds[r->dtype];
+  double sum = 0;
+  const int64_t size = moth_dtype_size[r->dtype];
+  fold->take(1, r->length, &sum, x, 0, size);
+  return sum / (double)r->length;
+}
+
+#define SQUARES(name, type, wide)                                              \
+  static double squares_##name(const type *x, int64_t n, double mean) {        \
+    double sum = 0, rest = 0;                                                  \
+    for (int64_t i = 0; i < n; i += 1024) {                                    \
+      double lane[8] = {0}, left = 0;                                          \
+      const int64_t m = n - i < 1024 ? n - i : 1024;                           \
+      for (int64_t j = 0; j < m; j++) {                                        \
+        const double d = (double)x[i + j] - mean;                              \
+        lane[j % 8] += d * d;                                                  \
+        left += d;                                                             \
+      }                                                                        \
+      for (int k = 0; k < 8; k++) sum += lane[k];                              \
+      rest += left;                                                            \
+    }                                                                          \
+    return sum - rest * rest / (double)n; /* what rounding left in the mean */ \
+  }                                                                            \
+  static int var_##name(const moth_rows *r, type *y, double by, bool root) {   \
+    EACH_ROW(type, {                                                           \
+      double v = squares_##name(x, r->length, mean_of(r, x)) / by;             \
+      y[i] = (type)(root ? sqrt(v) : v);                                       \
+    })                                                                         \
+    return MOTH_OK;                                                            \
+  }
+MOTH_EACH_FLOAT(SQUARES)
+
+int moth_rows_var(const moth_rows *r, char *y, int64_t correction, bool root) {
+  double by = (double)r->length - (double)correction;
+  if (by < 0) by = 0;
+  if (r->dtype == MOTH_F32) return var_f32(r, (float *)(void *)y, by, root);
+  return var_f64(r, (double *)(void *)y, by, root);
+}
+
+/* -- log of the sum of exponentials, relative to the largest -- */
+
+#define LOGSUMEXP(name, type, exp, log)                                        \
+  static int logsumexp_##name(const moth_rows *r, type *y) {                   \
+    EACH_ROW(type, {                                                           \
+      type most = -INFINITY;                                                   \
+      double sum = 0;                                                          \
+      for (int64_t j = 0; j < r->length; j++)                                  \
+        most = (x[j] > most || x[j] != x[j]) ? x[j] : most;                    \
+      if (most - most == 0)                                                    \
+        for (int64_t j = 0; j < r->length; j++) sum += (double)exp(x[j] - most); \
+      y[i] = most - most == 0 ? most + (type)log(sum) : most;                  \
+    })                                                                         \
+    return MOTH_OK;                                                            \
+  }
+LOGSUMEXP(f32, float, expf, log)
+LOGSUMEXP(f64, double, exp, log)
+
+int moth_rows_logsumexp(const moth_rows *r, char *y) {
+  if (r->dtype == MOTH_F32) return logsumexp_f32(r, (float *)(void *)y);
+  return logsumexp_f64(r, (double *)(void *)y);
+}
+
+/* -- positions -- */
+
+#define EXTREME(name, type, wide)                                              \
+  static int extreme_##name(const moth_rows *r, int64_t *y, bool least) {      \
+    EACH_ROW(type, {                                                           \
+      int64_t at = 0;                                                          \
+      type best = x[0];                                                        \
+      for (int64_t j = 1; j < r->length && best == best; j++) {                \
+        const type v = x[j];                                                   \
+        if ((least ? v < best : v > best) || v != v) best = v, at = j;         \
+      }                                                                        \
+      y[i] = at;                                                               \
+    })                                                                         \
+    return MOTH_OK;                                                            \
+  }
+MOTH_EACH_INT(EXTREME)
+MOTH_EACH_FLOAT(EXTREME)
+
+typedef int extreme_loop(const moth_rows *r, int64_t *y, bool least);
+
+int moth_rows_extreme(const moth_rows *r, int64_t *position, bool least) {
+  static extreme_loop *const loops[MOTH_DTYPES] = {
+    [MOTH_BOOL] = extreme_u8, MOTH_INT_ROWS(extreme), MOTH_FLOAT_ROWS(extreme)};
+  return loops[r->dtype](r, position, least);
+}
+
+/* -- running sums -- */
+
+#define CUMSUM(name, type, wide)                                               \
+  static int cumsum_##name(const moth_rows *r, type *all, bool from_end) {     \
+    const int64_t step = from_end ? -1 : 1;                                    \
+    const int64_t first = from_end ? r->length - 1 : 0;                        \
+    EACH_ROW(type, {                                                           \
+      type *y = all + i * r->length;                                           \
+      wide sum = 0;                                                            \
+      for (int64_t j = 0, at = first; j < r->length; j++, at += step) {        \
+        sum += (wide)x[at];                                                    \
+        y[at] = (type)sum;                                                     \
+      }                                                                        \
+    })                                                                         \
+    return MOTH_OK;                                                            \
+  }
+CUMSUM(i64, int64_t, uint64_t)
+CUMSUM(f32, float, double)
+CUMSUM(f64, double, double)
+
+int moth_rows_cumsum(const moth_rows *r, char *y, bool from_end) {
+  if (r->dtype == MOTH_I64) return cumsum_i64(r, (int64_t *)(void *)y, from_end);
+  if (r->dtype == MOTH_F32) return cumsum_f32(r, (float *)(void *)y, from_end);
+  return cumsum_f64(r, (double *)(void *)y, from_end);
+}

@@ -1,0 +1,27 @@
+/* rows.h -- reductions that need a whole row at once: variance, logsumexp, positions of extremes,
+** running sums. A tensor is first brought into rows: kept dimensions, then the reduced ones.
+*/
+#ifndef MOTH_KERNEL_ROWS_H
+#define MOTH_KERNEL_ROWS_H
+
+#include "../loop.h"
+
+typedef struct moth_rows {
+  int64_t count, length; /* how many rows, of how many elements */
+  int dtype;
+  const char *x;         /* in a row, one after the other */
+  moth_tensor *owner;    /* of x; release it */
+} moth_rows;
+
+/* x as rows over the dims in mask, converted to dtype; copies only if it must. */
+int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype);
+
+/* f32 or f64; y gets one value a row. */
+int moth_rows_var(const moth_rows *r, char *y, int64_t correction, bool root);
+int moth_rows_logsumexp(const moth_rows *r, char *y);
+/* Any dtype but the half ones. The first of equals wins, and NaN over all; rows are not empty. */
+int moth_rows_extreme(const moth_rows *r, int64_t *position, bool least);
+/* i64, f32 or f64; y has the rows' layout. from_end: each element sums those from it on. */
+int moth_rows_cumsum(const moth_rows *r, char *y, bool from_end);
+
+#endif

@@ -1,0 +1,42 @@
+/* scalar.h -- plain numbers as elements and as operands of loops. */
+#ifndef MOTH_KERNEL_SCALAR_H
+#define MOTH_KERNEL_SCALAR_H
+
+#include "../loop.h"
+
+/* Writes the scalar as one element of dtype (8 bytes are enough for any); E_DTYPE blaming `arg` if
+** it does not fit. */
+static inline int moth_scalar_to(moth_ctx *ctx, const char *arg, moth_scalar s, int dtype,
+                                 void *element) {
+  int from = s.type == 0 ? MOTH_F64 : MOTH_I64;
+  if (moth_value_fits(from, &s.as, dtype)) {
+    moth_convert(1, from, (const char *)&s.as, 8, dtype, element, 8);
+    return MOTH_OK;
+  }
+  if (s.type == 0)
+    return moth_fail(ctx, MOTH_E_DTYPE, arg, "%.17g does not fit %s", s.as.number,
+                     moth_dtype_name(dtype));
+  return moth_fail(ctx, MOTH_E_DTYPE, arg, "%lld does not fit %s", (long long)s.as.integer,
+                   moth_dtype_name(dtype));
+}
+
+/* One element on the caller's stack, dressed as a 0-d tensor for moth_loop_over. It is counted by
+** nobody and must not reach an op. */
+typedef struct moth_operand {
+  moth_tensor tensor;
+  moth_storage storage;
+  uint64_t element;
+} moth_operand;
+
+static inline const moth_tensor *moth_operand_of(moth_operand *o, moth_ctx *ctx, int dtype) {
+  o->storage.data = (char *)&o->element;
+  o->tensor.ctx = ctx;
+  o->tensor.storage = &o->storage;
+  o->tensor.l.ndim = 0;
+  o->tensor.l.dtype = (uint8_t)dtype;
+  o->tensor.l.numel = 1;
+  o->tensor.l.offset = 0;
+  return &o->tensor;
+}
+
+#endif

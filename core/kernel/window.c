@@ -1,0 +1,59 @@
+/* window.c -- how many windows fit, and what to say when none does. */
+#include "window.h"
+
+/* Nothing sensible is larger; below it no sum or product of two sizes overflows. */
+#define LARGEST (INT64_C(1) << 30)
+
+static int in_range(moth_ctx *ctx, const char *arg, const int64_t size[2], int64_t least) {
+  if (size[0] < least || size[1] < least)
+    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be at least %d, got %s", (int)least,
+                     moth_str_ints(ctx, 2, size));
+  if (size[0] > LARGEST || size[1] > LARGEST)
+    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be at most 2^30, got %s",
+                     moth_str_ints(ctx, 2, size));
+  return MOTH_OK;
+}
+
+static int does_not_fit(const moth_window *w, const moth_tensor *image, const char *blame) {
+  moth_ctx *ctx = image->ctx;
+  const char *kernel = moth_str_ints(ctx, 2, w->kernel);
+  const char *dilation = "", *padding = "", *dilated = "", *padded = "";
+  if (w->dilation[0] != 1 || w->dilation[1] != 1) {
+    dilated = " with dilation ";
+    dilation = moth_str_ints(ctx, 2, w->dilation);
+  }
+  if (w->padding[0] || w->padding[1]) {
+    padded = " with padding ";
+    padding = moth_str_ints(ctx, 2, w->padding);
+  }
+  return moth_fail(ctx, MOTH_E_SHAPE, blame, "%s%s%s%s does not fit %s%s%s",
+                   strcmp(blame, "weight") ? "" : "a kernel of ", kernel, dilated, dilation,
+                   moth_str(image), padded, padding);
+}
+
+int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame) {
+  int status = in_range(ctx, blame, w->kernel, 1);
+  if (!status) status = in_range(ctx, "stride", w->stride, 1);
+  if (!status) status = in_range(ctx, "padding", w->padding, 0);
+  if (!status) status = in_range(ctx, "dilation", w->dilation, 1);
+  return status;
+}
+
+int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil) {
+  moth_ctx *ctx = image->ctx;
+  int status = moth_window_check(ctx, w, blame);
+  if (status) return status;
+  for (int i = 0; i < 2; i++) {
+    w->in[i] = image->l.shape[image->l.ndim - 2 + i];
+    if (w->in[i] > INT64_MAX / 4)
+      return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s is too large", moth_str(image));
+    int64_t padded = w->in[i] + 2 * w->padding[i];
+    int64_t room = padded - (w->dilation[i] * (w->kernel[i] - 1) + 1);
+    if (room < 0) return does_not_fit(w, image, blame);
+    int64_t n = (room + (ceil ? w->stride[i] - 1 : 0)) / w->stride[i] + 1;
+    /* the last window must start inside the image or its near padding */
+    if (ceil && (n - 1) * w->stride[i] >= w->in[i] + w->padding[i]) n--;
+    w->out[i] = n;
+  }
+  return MOTH_OK;
+}

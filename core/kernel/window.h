@@ -1,0 +1,30 @@
+/* window.h -- a window that slides over the last two dimensions of an image: the geometry that
+** convolution and pooling share.
+*/
+#ifndef MOTH_KERNEL_WINDOW_H
+#define MOTH_KERNEL_WINDOW_H
+
+#include "../context.h"
+
+typedef struct moth_window { /* [0] along the height, [1] along the width */
+  int64_t in[2], out[2];     /* image and number of windows */
+  int64_t kernel[2], stride[2], padding[2], dilation[2];
+} moth_window;
+
+/* Whether kernel, stride, padding and dilation are sensible sizes; `blame` gave the kernel. */
+int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame);
+/* Checks them and works out w->out, or refuses: `image` has the dimensions (..., H, W),
+** and `blame` is the argument that gave the kernel. ceil: a window may hang over the far edge. */
+int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil);
+
+/* The taps first..last-1 of the window `at` on an axis that lie inside the image. */
+static inline void moth_window_clip(const moth_window *w, int axis, int64_t at, int64_t *first,
+                                    int64_t *last) {
+  int64_t start = at * w->stride[axis] - w->padding[axis], step = w->dilation[axis];
+  int64_t room = w->in[axis] - start; /* taps at 0, step, 2 step... below room are inside */
+  int64_t end = room > 0 ? (room + step - 1) / step : 0;
+  *first = start < 0 ? (step - 1 - start) / step : 0;
+  *last = end < w->kernel[axis] ? end : w->kernel[axis];
+}
+
+#endif

@@ -1,0 +1,294 @@
+/* launcher.c -- the program build/moth: LuaJIT with Moth on its paths.
+**
+** Runs a script, a line of code, standard input or one of Moth's own commands, and turns Ctrl-C
+** into an ordinary Lua error: the first one cancels the op that runs (or stops the interpreter
+** between two instructions), a second one ends the process. The work of the commands and of the
+** prompt is done in Lua (lua/moth/cli.lua, lua/moth/prompt.lua); here is what only C can do.
+*/
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <luajit.h>
+#include <lualib.h>
+
+#define PATH_ROOM 4096
+
+/* From the directory of an installed program to the Lua files and the library: the build says. */
+#ifndef MOTH_TO_LUA
+#define MOTH_TO_LUA "../share/lua/5.1"
+#endif
+#ifndef MOTH_TO_LIB
+#define MOTH_TO_LIB "../lib"
+#endif
+
+typedef struct places { /* where things lie */
+  char program[PATH_ROOM]; /* this program */
+  char home[PATH_ROOM];    /* its directory */
+  char root[PATH_ROOM];    /* the checkout, or "" when installed */
+  char path[4 * PATH_ROOM], cpath[4 * PATH_ROOM];
+} places;
+
+/* What the signal handler needs, set before it is installed. */
+static lua_State *main_state;
+static void (*cancel_ops)(void); /* moth_interrupt */
+static volatile sig_atomic_t interrupts;
+
+/* ---- places ---- */
+
+static bool exists(const char *format, const char *directory) {
+  char path[PATH_ROOM + 64];
+  int n = snprintf(path, sizeof path, format, directory);
+  return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
+}
+
+static void cut_last_name(char *path) {
+  char *slash = strrchr(path, '/');
+  if (slash) *slash = '\0';
+}
+
+/* A build tree beside the sources has them one level up; one elsewhere names them in `.root`. */
+static void find_root(places *at) {
+  memcpy(at->root, at->home, sizeof at->root);
+  cut_last_name(at->root);
+  if (exists("%s/lua/moth/init.lua", at->root) && exists("%s/core/moth.h", at->root)) return;
+
+  at->root[0] = '\0';
+  char note[PATH_ROOM + 8];
+  snprintf(note, sizeof note, "%s/.root", at->home);
+  FILE *file = fopen(note, "r");
+  if (!file) return;
+  if (fgets(at->root, sizeof at->root, file)) at->root[strcspn(at->root, "\n")] = '\0';
+  fclose(file);
+}
+
+static bool find_places(places *at) {
+  memset(at, 0, sizeof *at);
+  ssize_t n = readlink("/proc/self/exe", at->program, sizeof at->program - 1);
+  if (n <= 0) return false;
+  memcpy(at->home, at->program, sizeof at->home);
+  cut_last_name(at->home);
+  find_root(at);
+  int wrote, cwrote;
+  if (at->root[0]) {
+    wrote = snprintf(at->path, sizeof at->path, "%s/lua/?.lua;%s/lua/?/init.lua;", at->root,
+                     at->root);
+    cwrote = snprintf(at->cpath, sizeof at->cpath, "%s/?.so;", at->home);
+  } else {
+    wrote = snprintf(at->path, sizeof at->path, "%s/%s/?.lua;%s/%s/?/init.lua;", at->home,
+                     MOTH_TO_LUA, at->home, MOTH_TO_LUA);
+    cwrote = snprintf(at->cpath, sizeof at->cpath, "%s/%s/?.so;", at->home, MOTH_TO_LIB);
+  }
+  return wrote > 0 && (size_t)wrote < sizeof at->path && cwrote > 0 &&
+         (size_t)cwrote < sizeof at->cpath;
+}
+
+/* Puts `front` before package[field]; what LUA_PATH named stays behind it. */
+static void prepend(lua_State *L, const char *field, const char *front) {
+  lua_getglobal(L, "package");
+  lua_pushstring(L, front);
+  lua_getfield(L, -2, field);
+  lua_concat(L, 2);
+  lua_setfield(L, -2, field);
+  lua_pop(L, 1);
+}
+
+/* ---- Ctrl-C ---- */
+
+static void stop_hook(lua_State *L, lua_Debug *record) {
+  (void)record;
+  lua_sethook(L, NULL, 0, 0);
+  luaL_error(L, "interrupted!");
+}
+
+/* Cancels the op that runs or the next one, and the interpreter at its next instruction, whichever
+** comes first. The handler removes itself, so that the next Ctrl-C ends the process. */
+static void on_interrupt(int number) {
+  signal(number, SIG_DFL);
+  interrupts = 1;
+  if (cancel_ops) cancel_ops();
+  lua_sethook(main_state, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+}
+
+/* libmoth.so is opened here already, so that the handler holds an address and need not search for
+** one. The Lua side's ffi.load of the same file gives the same library. */
+static void find_cancel(lua_State *L) {
+  const char *file = getenv("MOTH_LIB");
+  int top = lua_gettop(L);
+  if (!file || !*file) {
+    lua_getglobal(L, "package");
+    lua_getfield(L, -1, "searchpath");
+    lua_pushliteral(L, "libmoth");
+    lua_getfield(L, -3, "cpath");
+    lua_call(L, 2, 1);
+    file = lua_tostring(L, -1);
+  }
+  void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : NULL;
+  if (library) {
+    void *found = dlsym(library, "moth_interrupt");
+    memcpy(&cancel_ops, &found, sizeof cancel_ops); /* C has no cast from object to function */
+  }
+  lua_settop(L, top);
+}
+
+/* ---- running ---- */
+
+static int with_traceback(lua_State *L) {
+  if (!lua_isstring(L, 1)) { /* an error value of the user's own */
+    if (lua_isnoneornil(L, 1) || !luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
+      lua_pushfstring(L, "(the error is a %s value)", luaL_typename(L, 1));
+    }
+    lua_replace(L, 1);
+    lua_settop(L, 1);
+  }
+  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  return 1;
+}
+
+/* Calls the function below its n arguments, under Ctrl-C's rule, with errors as text. */
+static int guarded(lua_State *L, int n) {
+  int base = lua_gettop(L) - n;
+  lua_pushcfunction(L, with_traceback);
+  lua_insert(L, base);
+  signal(SIGINT, on_interrupt);
+  int status = lua_pcall(L, n, 0, base);
+  signal(SIGINT, SIG_DFL);
+  lua_sethook(L, NULL, 0, 0); /* an interrupt that came too late to stop anything */
+  lua_remove(L, base);
+  return status;
+}
+
+/* For the prompt: moth_guarded(f, ...) runs f as a script runs, gives true or false, message. */
+static int guarded_call(lua_State *L) {
+  luaL_checkany(L, 1);
+  interrupts = 0;
+  int status = guarded(L, lua_gettop(L) - 1);
+  lua_pushboolean(L, status == 0);
+  lua_insert(L, 1);
+  return status == 0 ? 1 : 2;
+}
+
+static int report(lua_State *L, int status) {
+  if (status == 0) return EXIT_SUCCESS;
+  const char *text = lua_tostring(L, -1);
+  fflush(stdout);
+  fprintf(stderr, "%s\n", text ? text : "moth: not enough memory");
+  return interrupts ? 128 + SIGINT : EXIT_FAILURE;
+}
+
+/* The global `arg` as the stand-alone interpreter makes it: arg[0] is argv[script]. Pushes the
+** values behind it and returns how many. */
+static int push_arguments(lua_State *L, int argc, char **argv, int script) {
+  lua_createtable(L, argc, 1);
+  for (int i = 0; i < argc; i++) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i - script);
+  }
+  lua_setglobal(L, "arg");
+  int n = argc - script - 1;
+  if (n <= 0) return 0;
+  luaL_checkstack(L, n + 2, "too many arguments");
+  for (int i = script + 1; i < argc; i++) lua_pushstring(L, argv[i]);
+  return n;
+}
+
+/* Runs the chunk that a load function left on the stack with the arguments behind argv[script]. */
+static int run_chunk(lua_State *L, int loaded, int argc, char **argv, int script) {
+  if (loaded != 0) return report(L, loaded);
+  return report(L, guarded(L, push_arguments(L, argc, argv, script)));
+}
+
+/* require(module)(argv[from], ...): Moth's own commands. */
+static int run_module(lua_State *L, const char *module, int argc, char **argv, int script) {
+  lua_getglobal(L, "require");
+  lua_pushstring(L, module);
+  int status = guarded(L, 1);
+  if (status != 0) return report(L, status);
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "loaded");
+  lua_getfield(L, -1, module);
+  lua_getfield(L, -1, "main");
+  return report(L, guarded(L, push_arguments(L, argc, argv, script)));
+}
+
+static bool is_command(const char *word) {
+  static const char *const commands[] = {"test", "bench",     "doctor", "help", "-h",
+                                         "--help", "version", "-v",     "--version"};
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    if (strcmp(word, commands[i]) == 0) return true;
+  }
+  return false;
+}
+
+static int run(lua_State *L, int argc, char **argv) {
+  const char *first = argc > 1 ? argv[1] : NULL;
+  if (!first && isatty(STDIN_FILENO)) return run_module(L, "moth.prompt", argc, argv, 0);
+  if (!first || strcmp(first, "-") == 0) {
+    return run_chunk(L, luaL_loadfile(L, NULL), argc, argv, first ? 1 : 0);
+  }
+  if (strcmp(first, "-e") == 0) {
+    if (argc < 3) {
+      fprintf(stderr, "moth: -e needs a line of code behind it\n");
+      return EXIT_FAILURE;
+    }
+    int loaded = luaL_loadbuffer(L, argv[2], strlen(argv[2]), "=(command line)");
+    return run_chunk(L, loaded, argc, argv, 2);
+  }
+  if (is_command(first)) return run_module(L, "moth.cli", argc, argv, 0);
+  if (first[0] == '-') {
+    fprintf(stderr, "moth: unknown option '%s' (moth --help lists what there is)\n", first);
+    return EXIT_FAILURE;
+  }
+  return run_chunk(L, luaL_loadfile(L, first), argc, argv, 1);
+}
+
+/* ---- start ---- */
+
+static int prepare(lua_State *L) {
+  const places *at = lua_touserdata(L, 1);
+  luaL_openlibs(L);
+  const char *jit = getenv("MOTH_JIT");
+  if (jit && strcmp(jit, "off") == 0) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+  prepend(L, "path", at->path);
+  prepend(L, "cpath", at->cpath);
+
+  /* What Moth's own commands know about the program they run in. */
+  lua_createtable(L, 0, 4);
+  lua_pushstring(L, at->program);
+  lua_setfield(L, -2, "program");
+  if (at->root[0]) {
+    lua_pushstring(L, at->root);
+    lua_setfield(L, -2, "root");
+  }
+  lua_pushliteral(L, MOTH_VERSION);
+  lua_setfield(L, -2, "version");
+  lua_pushcfunction(L, guarded_call);
+  lua_setfield(L, -2, "guarded");
+  lua_setfield(L, LUA_REGISTRYINDEX, "moth.launcher");
+  find_cancel(L);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  static places at;
+  if (!find_places(&at)) {
+    fprintf(stderr, "moth: cannot tell where this program lies (/proc/self/exe)\n");
+    return EXIT_FAILURE;
+  }
+  lua_State *L = luaL_newstate();
+  if (!L) {
+    fprintf(stderr, "moth: not enough memory\n");
+    return EXIT_FAILURE;
+  }
+  main_state = L;
+  int status = report(L, lua_cpcall(L, prepare, &at));
+  if (status == EXIT_SUCCESS) status = run(L, argc, argv);
+  lua_close(L);
+  return status;
+}

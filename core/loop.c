@@ -1,0 +1,229 @@
+/* loop.c -- walking several tensors at once, and the copies that are built on it.
+**
+** Small contiguous operands, the common case, are found first and become one run; everything else
+** has its dimensions sorted by stride and merged where two of them step as one.
+*/
+#include "loop.h"
+
+#define POLL_RUN (1 << 20)  /* elements of one run between two looks at the cancel flag */
+#define POLL_RUNS (1 << 14) /* runs between two looks */
+
+/* -- setting up -- */
+
+static inline bool packed(const moth_layout *l) {
+  int64_t step = 1;
+  for (int d = l->ndim - 1; d >= 0; d--) {
+    if (l->shape[d] == 1) continue;
+    if (l->stride[d] != step) return false;
+    step *= l->shape[d];
+  }
+  return true;
+}
+
+/* All operands lie in a row, or are one element: a single run. An operand broadcasts to `over`,
+** so with as many elements it has the same order of them too. */
+static bool flat(moth_loop *loop, const moth_layout *over, int n,
+                 const moth_tensor *const *operands) {
+  for (int k = 0; k < n; k++) {
+    const moth_layout *l = &operands[k]->l;
+    if (l->numel == 1) {
+      loop->step[0][k] = 0;
+      if (over->numel == 1) loop->step[0][k] = moth_dtype_size[l->dtype];
+    } else if (l->numel == over->numel && packed(l)) {
+      loop->step[0][k] = moth_dtype_size[l->dtype];
+    } else {
+      return false;
+    }
+  }
+  loop->ndim = 1;
+  loop->size[0] = over->numel;
+  return true;
+}
+
+/* Whether dim b should run inside dim a: the first operand that tells them apart decides. */
+static bool inside(const moth_loop *loop, int b, int a) {
+  for (int k = 0; k < loop->noperands; k++) {
+    int64_t p = loop->step[a][k], q = loop->step[b][k];
+    if (p < 0) p = -p;
+    if (q < 0) q = -q;
+    if (p && q && p != q) return q < p;
+  }
+  return false;
+}
+
+static void swap_dims(moth_loop *loop, int a, int b) {
+  int64_t size = loop->size[a];
+  loop->size[a] = loop->size[b];
+  loop->size[b] = size;
+  for (int k = 0; k < loop->noperands; k++) {
+    int64_t step = loop->step[a][k];
+    loop->step[a][k] = loop->step[b][k];
+    loop->step[b][k] = step;
+  }
+}
+
+static void merge_dims(moth_loop *loop) {
+  int to = 0;
+  for (int d = 1; d < loop->ndim; d++) {
+    bool same = true;
+    for (int k = 0; k < loop->noperands; k++)
+      same = same && loop->step[d][k] == loop->step[to][k] * loop->size[to];
+    if (same) {
+      loop->size[to] *= loop->size[d];
+      continue;
+    }
+    to++;
+    if (to != d) swap_dims(loop, to, d);
+  }
+  loop->ndim = to + 1;
+}
+
+void moth_loop_over(moth_loop *loop, moth_ctx *ctx, const moth_layout *over, int noperands,
+                    const moth_tensor *const *operands) {
+  loop->ctx = ctx;
+  loop->noperands = noperands;
+  for (int k = 0; k < noperands; k++) loop->at[k] = moth_at(operands[k]);
+  if (flat(loop, over, noperands, operands)) return;
+  loop->ndim = 0;
+  for (int d = over->ndim - 1; d >= 0; d--) {
+    if (over->shape[d] == 1) continue;
+    int to = loop->ndim++;
+    loop->size[to] = over->shape[d];
+    for (int k = 0; k < noperands; k++) {
+      const moth_layout *l = &operands[k]->l;
+      int at = d - (over->ndim - l->ndim);
+      bool moves = at >= 0 && l->shape[at] != 1;
+      loop->step[to][k] = moves ? l->stride[at] * moth_dtype_size[l->dtype] : 0;
+    }
+    for (; to > 0 && inside(loop, to, to - 1); to--) swap_dims(loop, to, to - 1);
+  }
+  if (loop->ndim == 0 || over->numel == 0) {
+    loop->ndim = 1;
+    loop->size[0] = over->numel;
+    memset(loop->step[0], 0, sizeof loop->step[0]);
+    return;
+  }
+  merge_dims(loop);
+}
+
+/* -- running -- */
+
+/* One long run in pieces, so that a cancel is heard. */
+static int long_run(const moth_loop *loop, char **at, moth_inner inner, const void *arg) {
+  int64_t n = loop->size[0];
+  while (n > 0) {
+    int64_t m = n < POLL_RUN ? n : POLL_RUN;
+    inner(m, at, loop->step[0], arg);
+    n -= m;
+    for (int k = 0; k < loop->noperands; k++) at[k] += m * loop->step[0][k];
+    if (n > 0 && moth_cancelled(loop->ctx)) return moth_poll(loop->ctx);
+  }
+  return MOTH_OK;
+}
+
+int moth_loop_run(const moth_loop *loop, moth_inner inner, const void *arg) {
+  char *at[MOTH_LOOP_OPERANDS], *start[MOTH_LOOP_OPERANDS];
+  int64_t index[MOTH_MAX_DIMS] = {0};
+  int n = loop->noperands;
+  if (loop->size[0] == 0) return MOTH_OK;
+  if (loop->ndim == 1 && loop->size[0] <= POLL_RUN) {
+    inner(loop->size[0], loop->at, loop->step[0], arg);
+    return MOTH_OK;
+  }
+  memcpy(at, loop->at, sizeof(char *) * (size_t)n);
+  for (int64_t runs = 1;; runs++) {
+    memcpy(start, at, sizeof(char *) * (size_t)n);
+    int status = long_run(loop, start, inner, arg);
+    if (status) return status;
+    if (runs % POLL_RUNS == 0 && moth_cancelled(loop->ctx)) return moth_poll(loop->ctx);
+    int d = 1;
+    for (; d < loop->ndim; d++) {
+      for (int k = 0; k < n; k++) at[k] += loop->step[d][k];
+      if (++index[d] < loop->size[d]) break;
+      for (int k = 0; k < n; k++) at[k] -= loop->size[d] * loop->step[d][k];
+      index[d] = 0;
+    }
+    if (d == loop->ndim) return MOTH_OK;
+  }
+}
+
+/* -- copying -- */
+
+typedef struct copy_plan {
+  int from, to;
+  int64_t rows, y_step, x_step; /* of a tile's other dimension, bytes */
+} copy_plan;
+
+/* One element again and again: what is written is copied on, in growing blocks. */
+static void repeat(int64_t n, char *y, int64_t size) {
+  int64_t done = size, all = n * size;
+  while (done < all) {
+    int64_t m = all - done < done ? all - done : done;
+    if (m > 4096) m = 4096;
+    memcpy(y + done, y, (size_t)m);
+    done += m;
+  }
+}
+
+static void copy_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  const copy_plan *plan = arg;
+  int64_t size = moth_dtype_size[plan->to];
+  if (step[1] == 0 && step[0] == size && n > 0) {
+    moth_convert(1, plan->from, at[1], 0, plan->to, at[0], size);
+    repeat(n, at[0], size);
+    return;
+  }
+  moth_convert(n, plan->from, at[1], step[1], plan->to, at[0], step[0]);
+}
+
+/* A transposed copy: y runs along n, x along the rows. Square blocks keep both in cache. */
+static void copy_tiles(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  enum { TILE = 32 };
+  const copy_plan *plan = arg;
+  for (int64_t j = 0; j < n; j += TILE)
+    for (int64_t i = 0; i < plan->rows; i += TILE) {
+      int64_t w = n - j < TILE ? n - j : TILE, h = plan->rows - i < TILE ? plan->rows - i : TILE;
+      for (int64_t r = i; r < i + h; r++)
+        moth_convert(w, plan->from, at[1] + r * plan->x_step + j * step[1], step[1], plan->to,
+                     at[0] + r * plan->y_step + j * step[0], step[0]);
+    }
+}
+
+/* If x's shortest step is in another dimension than y's, that one becomes the tile's rows. */
+static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
+  if (loop->step[0][1] == size || loop->step[0][1] == 0) return false;
+  for (int d = 1; d < loop->ndim; d++) {
+    if (loop->step[d][1] != size || loop->size[d] < 4) continue;
+    plan->rows = loop->size[d];
+    plan->y_step = loop->step[d][0];
+    plan->x_step = loop->step[d][1];
+    for (int i = d + 1; i < loop->ndim; i++) swap_dims(loop, i - 1, i);
+    loop->ndim--;
+    return true;
+  }
+  return false;
+}
+
+int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
+  moth_loop loop;
+  copy_plan plan = {.from = x->l.dtype, .to = y->l.dtype};
+  const moth_tensor *operands[] = {y, x};
+  moth_loop_over(&loop, y->ctx, &y->l, 2, operands);
+  bool tiles = plan_tiles(&loop, &plan, moth_dtype_size[x->l.dtype]);
+  return moth_loop_run(&loop, tiles ? copy_tiles : copy_run, &plan);
+}
+
+moth_tensor *moth_packed(const moth_tensor *x) {
+  if (packed(&x->l)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
+  return moth_cast(x, x->l.dtype);
+}
+
+moth_tensor *moth_cast(const moth_tensor *x, int dtype) {
+  moth_layout l = x->l;
+  l.dtype = (uint8_t)dtype;
+  moth_tensor *y = moth_tensor_new(x->ctx, &l);
+  if (!y) return NULL;
+  if (moth_copy_into(y, x) == MOTH_OK) return y;
+  moth_tensor_release(y);
+  return NULL;
+}

@@ -1,0 +1,33 @@
+/* loop.h -- walking several tensors of one shape at once: dimensions are sorted and merged, and
+** a kernel sees only runs of n elements with one byte step per operand.
+*/
+#ifndef MOTH_LOOP_H
+#define MOTH_LOOP_H
+
+#include "context.h"
+
+#define MOTH_LOOP_OPERANDS 6
+
+typedef struct moth_loop {
+  moth_ctx *ctx;
+  int32_t ndim, noperands;
+  int64_t size[MOTH_MAX_DIMS]; /* [0] is the innermost */
+  int64_t step[MOTH_MAX_DIMS][MOTH_LOOP_OPERANDS]; /* bytes */
+  char *at[MOTH_LOOP_OPERANDS];
+} moth_loop;
+
+/* One run: element i of operand k lies at at[k] + i * step[k]. */
+typedef void (*moth_inner)(int64_t n, char *const *at, const int64_t *step, const void *arg);
+
+/* Operands are broadcast to the shape of `over`. */
+void moth_loop_over(moth_loop *loop, moth_ctx *ctx, const moth_layout *over, int noperands,
+                    const moth_tensor *const *operands);
+int moth_loop_run(const moth_loop *loop, moth_inner inner, const void *arg); /* polls */
+
+/* y := x, element by element, converting; x is broadcast to y. Not recorded. */
+int moth_copy_into(moth_tensor *y, const moth_tensor *x);
+/* An owned contiguous tensor with x's elements (x itself, retained, if it is that already). */
+moth_tensor *moth_packed(const moth_tensor *x);
+moth_tensor *moth_cast(const moth_tensor *x, int dtype); /* packed; not recorded */
+
+#endif

@@ -1,0 +1,327 @@
+/* moth.h -- the whole public C ABI of Moth: contexts, tensors, ops, autograd, memory, files.
+**
+** Conventions, for C hosts and for the LuaJIT binding alike:
+** - A tensor is a handle, two numbers that mean something only to the context that made it. A
+**   handle that outlived its tensor is an error, never a crash.
+** - Every fallible function returns a status: 0, or MOTH_WANT when it went well and a collection
+**   is due, or a negative code. The reason is then in moth_error(); results are left untouched.
+** - Arguments are borrowed; handles that come out are owned by the caller until moth_free(), the
+**   end of their scope, or moth_drop().
+** - Positions and dimensions count from 0 here. Nothing prints, exits, aborts or jumps.
+** - A context belongs to one thread at a time. Tokens carry tensors from one context to another.
+**
+** Between the two marker lines stands plain C without macros: LuaJIT's ffi.cdef reads the same
+** text from the built library (moth_header), so header and library cannot differ.
+*/
+#ifndef MOTH_H
+#define MOTH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MOTH_ABI 1
+
+#if defined(__GNUC__) && defined(MOTH_BUILD)
+#pragma GCC visibility push(default)
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- cdef begins ---- */
+
+typedef struct moth_ctx moth_ctx;   /* an engine: tensors, graph, memory, random numbers */
+typedef struct moth_op moth_op;     /* one entry of the op registry */
+
+typedef struct moth_handle {
+  uint32_t _slot, _gen;
+} moth_handle; /* {0, 0} means no tensor */
+
+typedef union moth_slot {
+  moth_handle handle;
+  double number;
+  int64_t integer;
+  const void *pointer;
+} moth_slot;
+
+enum {
+  MOTH_OK = 0,
+  MOTH_WANT = 1, /* all went well; a collection is due */
+  MOTH_E_ARG = -1,
+  MOTH_E_TYPE = -2,
+  MOTH_E_DTYPE = -3,
+  MOTH_E_SHAPE = -4,
+  MOTH_E_INDEX = -5,
+  MOTH_E_DEVICE = -6,
+  MOTH_E_ALIAS = -7,
+  MOTH_E_VERSION = -8,
+  MOTH_E_GRAPH = -9,
+  MOTH_E_DOMAIN = -10,
+  MOTH_E_MEM = -11,
+  MOTH_E_LIMIT = -12,
+  MOTH_E_FORMAT = -13,
+  MOTH_E_IO = -14,
+  MOTH_E_STATE = -15,
+  MOTH_E_INTERRUPT = -16,
+  MOTH_E_CUDA = -17,
+  MOTH_E_UNSUPPORTED = -18
+};
+
+/* The order is the order of promotion; names are in moth_dtype_name. */
+enum {
+  MOTH_BOOL,
+  MOTH_U8,
+  MOTH_I8,
+  MOTH_I16,
+  MOTH_I32,
+  MOTH_I64,
+  MOTH_F16,
+  MOTH_BF16,
+  MOTH_F32,
+  MOTH_F64,
+  MOTH_DTYPES
+};
+
+/* ---- the library ---- */
+
+uint32_t moth_abi_version(void);
+const char *moth_version(void);
+const char *moth_header(void);               /* the text between the markers */
+const char *moth_config(void);               /* BLAS, ISA level, build: for `moth doctor` */
+const char *moth_dtype_name(int32_t dtype);  /* "f32"; NULL beyond the last */
+const char *moth_error_name(int32_t status); /* "E_SHAPE" */
+
+/* ---- contexts and errors ---- */
+
+moth_ctx *moth_open(void);         /* NULL when out of memory */
+void moth_close(moth_ctx *ctx);    /* releases everything; the ctx goes with its last tick */
+void moth_tick(moth_ctx **anchor); /* finalizer of a collector's canary: asks for a sweep */
+moth_ctx *moth_tick_arm(moth_ctx *ctx); /* counts one more canary, returns ctx */
+
+const char *moth_error(moth_ctx *ctx, int32_t base); /* positions in it count from base */
+const char *moth_error_arg(moth_ctx *ctx);           /* "" when no argument is to blame */
+const char *moth_error_op(moth_ctx *ctx);
+uint64_t moth_error_node(moth_ctx *ctx); /* id of the node a backward error came from, or 0 */
+/* After E_VERSION the id of the storage that changed and the version that was saved; else 0. */
+uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version);
+
+void moth_interrupt(void);                    /* cancels in every context; signal-safe */
+void moth_cancel(moth_ctx *ctx, int32_t on);  /* cancels at the next op of this one */
+int32_t moth_interrupted(moth_ctx *ctx);      /* reads and clears both flags */
+
+/* ---- the op registry ---- */
+
+typedef struct moth_arg {
+  const char *name;
+  const char *kind;     /* "tensor", "int2", "dims", ...: the closed list of op.h */
+  const char *fallback; /* "" when required; "none"; a literal; an earlier argument's name */
+  const char *doc;
+  uint32_t slot, nslots; /* where it lies in the array that moth_call takes */
+} moth_arg;
+
+typedef struct moth_op_info {
+  const char *name, *family, *file, *doc, *examples;
+  const char *outputs; /* "y" or "values, indices: position" */
+  const moth_arg *args;
+  uint32_t nargs, nslots;
+  uint32_t dtypes; /* bit d: accepts dtype d */
+  uint32_t flags;  /* MOTH_OP_..., below */
+} moth_op_info;
+
+enum {
+  MOTH_OP_INPLACE = 1,  /* has a form `name_` that writes its first tensor */
+  MOTH_OP_OUT = 2,      /* takes `out` */
+  MOTH_OP_VIEW = 4,     /* the result shares the input's storage */
+  MOTH_OP_GRAD = 8,     /* differentiable */
+  MOTH_OP_METHOD = 16,  /* first argument is a tensor: also x:name() */
+  MOTH_OP_HIDDEN = 32,  /* the engine's own, not in the user's namespace */
+  MOTH_OP_RANDOM = 64,  /* draws random numbers */
+  MOTH_OP_MUTATES = 128,/* writes its first tensor: the `name_` form, or an op that only writes */
+  MOTH_OP_LIST = 256    /* any number of results: they come as one list */
+};
+
+uint32_t moth_op_count(void);
+const moth_op *moth_op_at(uint32_t i);
+const moth_op *moth_op_find(const char *name); /* also "add_"; NULL when there is none */
+const moth_op_info *moth_op_describe(const moth_op *op);
+
+/* Runs an op. slots are laid out as the registry says; bit i of given tells that argument i was
+** given, the others take their defaults. A list is two slots (pointer, length); a scalar is two
+** (type: 0 number, 1 int64, 2 bool; value). Fills at most nout handles and returns a status. */
+int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
+                  uint64_t given, moth_handle *out, uint32_t nout);
+uint32_t moth_result_count(moth_ctx *ctx); /* how many results the last moth_call had */
+int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out); /* those of a list op */
+
+/* A number as operand: fills one of the handles 1 to 4 that are kept for this and returns a
+** status. type as in a scalar. The handle is good for one call. */
+int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot *value);
+
+/* ---- tensors ---- */
+
+typedef struct moth_tensor_info {
+  int32_t dtype, device, ndim, flags; /* MOTH_IS_... */
+  int64_t numel, itemsize, offset, version;
+  int64_t shape[8], stride[8]; /* in elements */
+  uint64_t storage, node;      /* ids, for comparing; 0 when there is none */
+  uint32_t output;             /* which result of its node it is */
+} moth_tensor_info;
+
+enum {
+  MOTH_IS_CONTIGUOUS = 1,
+  MOTH_IS_LEAF = 2,
+  MOTH_IS_GRAD = 4, /* requires grad */
+  MOTH_IS_VIEW = 8,
+  MOTH_IS_RETAIN = 16 /* retains grad */
+};
+
+int32_t moth_inspect(moth_ctx *ctx, const moth_handle *x, moth_tensor_info *info);
+int32_t moth_alive(moth_ctx *ctx, const moth_handle *x); /* 1 or 0 */
+uint32_t moth_died_in(moth_ctx *ctx, const moth_handle *x); /* the scope that released it, or 0 */
+int32_t moth_from_slots(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
+                        const moth_slot *values, int64_t count, int32_t type, moth_handle *out);
+int32_t moth_from_bytes(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
+                        const void *bytes, size_t size, moth_handle *out);
+int32_t moth_from_memory(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
+                         void *data, size_t size, void (*deleter)(void *), void *owner,
+                         moth_handle *out);
+/* Elements first..first+count-1 in row-major order; numbers for float dtypes (any NaN comes out
+** as the one quiet NaN), integers for the others. */
+int32_t moth_read(moth_ctx *ctx, const moth_handle *x, int64_t first, int64_t count,
+                  moth_slot *values);
+void *moth_data(moth_ctx *ctx, const moth_handle *x); /* for C hosts; NULL if not contiguous */
+int32_t moth_bytes(moth_ctx *ctx, const moth_handle *x, void *to, size_t size); /* row-major copy */
+
+/* ---- lifetime: slots, scopes, sweeps ---- */
+
+int32_t moth_free(moth_ctx *ctx, const moth_handle *x);
+uint32_t moth_scope_open(moth_ctx *ctx);                /* its id; ids grow */
+int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope);/* closes the ones above it too */
+int32_t moth_keep(moth_ctx *ctx, const moth_handle *x); /* moves it to the scope around */
+int32_t moth_keep_always(moth_ctx *ctx, const moth_handle *x); /* out of every scope */
+uint32_t moth_slot_count(moth_ctx *ctx); /* slots 1..count may be in use */
+int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot);
+void moth_drop(moth_ctx *ctx, uint32_t slot); /* the last handle to it is gone */
+/* Ends a sweep. collected: it followed a full collection, and the goals are set anew; seconds:
+** what the collection took. */
+void moth_swept(moth_ctx *ctx, int32_t collected, double seconds);
+uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max); /* of nodes Lua knows */
+
+/* ---- memory ---- */
+
+typedef struct moth_memory_info {
+  int64_t live_bytes, peak_bytes, cached_bytes, limit_bytes, goal_bytes, shared_bytes;
+  int64_t live_tensors, live_handles, live_nodes, live_storages, live_tasks;
+  int64_t allocations, collections;
+} moth_memory_info;
+
+void moth_memory(moth_ctx *ctx, moth_memory_info *info);
+void moth_memory_reset_peak(moth_ctx *ctx);
+void moth_memory_limit(moth_ctx *ctx, int64_t bytes); /* 0: none */
+void moth_memory_floor(moth_ctx *ctx, int64_t bytes, int64_t handles); /* of the goals */
+void moth_empty_cache(moth_ctx *ctx);
+void moth_fail_allocation(moth_ctx *ctx, int64_t after); /* for tests: the n-th one fails; 0: off */
+
+/* ---- autograd ---- */
+
+int32_t moth_grad_mode(moth_ctx *ctx, int32_t on); /* sets it (or -1: leaves it), returns the old */
+int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on);
+int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *x, int32_t on);
+int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *x);
+int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *x, moth_handle *grad); /* {0,0}: none */
+int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *x, const moth_handle *grad);
+int32_t moth_get_data(moth_ctx *ctx, const moth_handle *x, moth_handle *data);
+int32_t moth_set_data(moth_ctx *ctx, const moth_handle *x, const moth_handle *data);
+/* The same for another dtype or device: leaf x takes what data holds. Its gradient is dropped. */
+int32_t moth_become(moth_ctx *ctx, const moth_handle *x, const moth_handle *data);
+int32_t moth_detach(moth_ctx *ctx, const moth_handle *x, moth_handle *out);
+int32_t moth_detach_(moth_ctx *ctx, const moth_handle *x);
+const char *moth_node_name(moth_ctx *ctx, const moth_handle *x); /* "mul"; NULL for a leaf */
+/* The id under which Lua keeps hooks of x: its leaf's, or its node's. Marks the node as hooked. */
+int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *x, uint64_t *id, uint32_t *output);
+
+/* A backward pass. grads may hold {0, 0} for a scalar root. With inputs, gradients flow to these
+** alone and are handed out by moth_task_result; without, they go to the leaves' .grad. */
+enum { MOTH_RETAIN_GRAPH = 1, MOTH_CREATE_GRAPH = 2, MOTH_ALLOW_UNUSED = 4 };
+enum { MOTH_TASK_DONE = 0, MOTH_TASK_HOOK = 2, MOTH_TASK_FUNCTION = 3 };
+
+int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_handle *grads,
+                        uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
+                        uint32_t flags, uint32_t *task);
+/* Runs until the end, an error, or a node that is Lua's: then TASK_HOOK or TASK_FUNCTION, with
+** the node's id, how many gradients stand at it and how many it must give. */
+int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
+                       uint32_t *nwanted);
+int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
+/* Zeros like result i of the node: for a gradient that did not arrive. */
+int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
+int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handle *grad);
+int32_t moth_task_wants(moth_ctx *ctx, uint32_t task, uint32_t i); /* Function: input i needs one */
+int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x);
+int32_t moth_task_result(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
+void moth_task_free(moth_ctx *ctx, uint32_t task);
+
+/* A Function written in Lua has run: ties outputs to inputs by a node of Lua's. */
+int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs, uint32_t ninputs,
+                      moth_handle *outputs, uint32_t noutputs, uint64_t nondiff,
+                      const moth_handle *saved, uint32_t nsaved, uint64_t *node);
+
+/* ---- between contexts and threads ---- */
+
+int32_t moth_token(moth_ctx *ctx, const moth_handle *x, uint64_t *token); /* opens once */
+int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out);
+int32_t moth_token_drop(moth_ctx *ctx, uint64_t token); /* one that nobody will open */
+
+/* ---- files ---- */
+
+typedef struct moth_text { /* UTF-8, borrowed; may hold NULs */
+  const char *at;
+  size_t size;
+} moth_text;
+
+typedef struct moth_stored { /* a tensor in a file */
+  moth_text name;     /* lives as long as the file's handle */
+  const char *format; /* dtype as the file calls it: "F32" */
+  int32_t dtype, ndim; /* dtype is -1 when Moth has none for it */
+  int64_t shape[8];
+  int64_t nbytes;
+} moth_stored;
+
+/* Opens a safetensors file and checks all of its structure. The handle (an empty tensor) stands
+** for the file; tensors taken from it live on without it. With map they share the file's pages
+** where those are aligned: nothing is read before it is used, writes stay private, and the file
+** may be replaced but must not be cut short meanwhile. Without map they are read into memory. */
+int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map,
+                              moth_handle *file);
+int64_t moth_safetensors_count(moth_ctx *ctx, const moth_handle *file); /* negative: a status */
+int32_t moth_safetensors_at(moth_ctx *ctx, const moth_handle *file, int64_t i, moth_stored *info);
+int64_t moth_safetensors_find(moth_ctx *ctx, const moth_handle *file, const moth_text *name);
+int32_t moth_safetensors_tensor(moth_ctx *ctx, const moth_handle *file, int64_t i,
+                                moth_handle *out);
+int64_t moth_safetensors_metadata_count(moth_ctx *ctx, const moth_handle *file);
+int32_t moth_safetensors_metadata(moth_ctx *ctx, const moth_handle *file, int64_t i,
+                                  moth_text *key, moth_text *value);
+/* Writes a safetensors file: whole or not at all, and durable when this returns. Tensors with the
+** same storage and layout are written once; the other names stand in the metadata `moth.tied`,
+** a JSON object of name to name. */
+int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_text *names,
+                              const moth_handle *tensors, uint32_t n, const moth_text *keys,
+                              const moth_text *values, uint32_t nmeta);
+
+/* ---- random numbers ---- */
+
+int32_t moth_seed(moth_ctx *ctx, uint64_t seed);
+int32_t moth_generator(moth_ctx *ctx, moth_handle *out); /* the default one: i64 {seed, offset} */
+void moth_set_num_threads(int32_t n);
+int32_t moth_get_num_threads(void);
+int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype); /* sets (or -1: leaves), returns the old */
+
+/* ---- cdef ends ---- */
+
+#ifdef __cplusplus
+}
+#endif
+#if defined(__GNUC__) && defined(MOTH_BUILD)
+#pragma GCC visibility pop
+#endif
+#endif

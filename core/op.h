@@ -1,0 +1,222 @@
+/* op.h -- what an op is: the record, the kinds of argument, and the macros that tie an op's
+** argument list, its functions and its documentation together. The only clever macros of Moth.
+**
+** An op's face stands in core/op/<family>.h:
+**
+**   #define MAX_POOL2D(ARG) \
+**     ARG(tensor, input,                  , "images, (N, C, H, W)") \
+**     ARG(int2,   kernel_size,            , "window height and width") \
+**     ARG(int2,   stride,      kernel_size, "step between windows")
+**   MOTH_ARGS(max_pool2d, MAX_POOL2D)        declares max_pool2d_args and moth_op_max_pool2d
+**
+** and its rooms in core/op/<family>.c: functions max_pool2d_shape, _cpu and _grad, then
+** MOTH_OP(max_pool2d, MAX_POOL2D, .doc = ..., .examples = ..., .dtypes = MOTH_FLOATS).
+** The family's rows end in one list, `const moth_op *const moth_pool_ops[]`, named in registry.c.
+**
+** The third column of ARG is the default: empty when the argument is required, `none` when it may
+** be absent, a literal, an earlier argument's name, or for an enum its choices, a|b|c, the first
+** being the default (with a leading `=` the enum is required).
+*/
+#ifndef MOTH_OP_H
+#define MOTH_OP_H
+
+#include "tensor.h"
+
+/* -- kinds of argument: X(name in ARG, name shown, slots, C field) -- */
+
+typedef struct moth_scalar { /* a number, an int64 or a boolean */
+  int64_t type;              /* 0, 1, 2 */
+  union {
+    double number;
+    int64_t integer;
+  } as;
+} moth_scalar;
+
+#define MOTH_KIND_LIST(X) \
+  X(tensor,       "tensor",   1, moth_tensor *, )    /* in ops that say NUMBERS also a number */ \
+  X(maybe_tensor, "tensor?",  1, moth_tensor *, )    /* NULL when absent */                      \
+  X(tensors,      "tensors",  2, moth_tensors, )                                                 \
+  X(mask,         "mask",     1, moth_tensor *, )    /* a bool tensor */                         \
+  X(index,        "index",    1, moth_tensor *, )    /* i64 positions, 0-based here */           \
+  X(maybe_index,  "index?",   1, moth_tensor *, )                                                \
+  X(indices,      "indices",  2, moth_tensors, )     /* index tensors and masks; NULL: whole dim */ \
+  X(scalar,       "scalar",   2, moth_scalar, )                                                  \
+  X(int,          "int",      1, int64_t, )                                                      \
+  X(maybe_int,    "int?",     1, int64_t, )          /* MOTH_NO_INT when absent */               \
+  X(int1,         "int1",     1, int64_t, [1])                                                   \
+  X(int2,         "int2",     2, int64_t, [2])                                                   \
+  X(int3,         "int3",     3, int64_t, [3])                                                   \
+  X(ints,         "ints",     2, moth_ints, )                                                    \
+  X(shape,        "shape",    2, moth_ints, )                                                    \
+  X(dim,          "dim",      1, int64_t, )          /* may be negative; see moth_dim */         \
+  X(maybe_dim,    "dim?",     1, int64_t, )          /* MOTH_NO_INT when absent */               \
+  X(dims,         "dims",     2, moth_ints, )        /* .at == NULL when absent */               \
+  X(position,     "position", 1, int64_t, )          /* 0-based here; may be negative */         \
+  X(float,        "float",    1, double, )                                                       \
+  X(maybe_float,  "float?",   1, double, )           /* moth_absent() when absent */             \
+  X(bool,         "bool",     1, int64_t, )                                                      \
+  X(enum,         "enum",     1, int64_t, )          /* which choice, from 0 */                  \
+  X(dtype,        "dtype",    1, int64_t, )          /* -1 when absent */                        \
+  X(device,       "device",   1, int64_t, )                                                      \
+  X(generator,    "generator",1, moth_tensor *, )    /* i64 {seed, offset}; the default's if none */
+
+#define MOTH_NO_INT INT64_MIN
+bool moth_absent(double value); /* one reserved NaN means "not given" */
+double moth_absent_value(void);
+
+#define MOTH_KIND_ENUM(name, shown, slots, type, array) MOTH_KIND_##name,
+enum { MOTH_KIND_LIST(MOTH_KIND_ENUM) MOTH_KINDS };
+
+#define MOTH_TYPE_(name, shown, slots, type, array) typedef type moth_kind_##name array;
+MOTH_KIND_LIST(MOTH_TYPE_)
+
+/* -- the argument struct: the context, then a run of slots -- */
+
+#define MOTH_FIELD(kind, name, fallback, doc) moth_kind_##kind name;
+#define MOTH_ROW(kind, name, fallback, doc) {#name, #kind, #fallback, doc, 0, 0},
+#define MOTH_ARGS(op, LIST)                                   \
+  typedef struct op##_args { moth_ctx *ctx; LIST(MOTH_FIELD) } op##_args; \
+  extern moth_op moth_op_##op;
+
+/* -- the record -- */
+
+typedef struct moth_grad moth_grad;
+
+/* A growing list of owned tensors, for ops whose number of results depends on the arguments. */
+typedef struct moth_results {
+  moth_ctx *ctx;
+  moth_tensor **at;
+  uint32_t n, room;
+} moth_results;
+int moth_results_push(moth_results *r, moth_tensor *take);
+
+#define MOTH_MAX_OUTPUTS 4
+
+struct moth_op {
+  /* columns that a record writes */
+  const char *name, *doc;
+  const char *examples; /* calls, one a line: "moth.randn(2, 3), {dim = 1}"; `{domain = ...}` rows */
+  const char *outputs;  /* default "y"; "values, indices: position"; `: hidden` makes no handle */
+  uint32_t dtypes;      /* set of dtypes of the tensor arguments, and the bits below */
+  uint32_t flags;       /* MOTH_OP_INPLACE and so on, and the bits below */
+  const char *saves;    /* what the gradient reads: "input other"; "input:other" if other needs it */
+  /* functions; results are owned, arguments borrowed. Either compute (shape + cpu), or view, or
+  ** compose (written with other ops, which record themselves), or list. */
+  int (*shape)(const void *args, moth_layout *y);  /* y[0].dtype is set; fill shape (and dtype) */
+  int (*cpu)(const void *args, moth_tensor **out); /* out is allocated, contiguous if not STRIDED */
+  int (*view)(const void *args, moth_layout *y);   /* y is the first tensor's layout to change */
+  int (*compose)(const void *args, moth_tensor **out);
+  int (*list)(const void *args, moth_results *out);
+  int (*grad)(const void *args, moth_grad *g);
+  moth_arg *rows;
+  uint32_t nrows, size; /* bytes of the args struct */
+  const char *file;
+  /* what registry.c works out from them */
+  moth_op_info info;
+  const moth_op *origin; /* of `add_`: add */
+  uint8_t kinds[24];
+  const struct moth_default *defaults; /* nrows */
+  uint32_t nout;      /* results with a handle */
+  uint32_t nhidden;   /* further results without one */
+  uint32_t position;  /* bit k: result k holds positions */
+  uint64_t save_in[24]; /* of argument i: the arguments whose gradient reads it */
+  uint64_t save_out[MOTH_MAX_OUTPUTS];
+};
+
+#define MOTH_PROMOTE (1u << 31)  /* dtypes: tensor arguments are promoted to a common dtype */
+#define MOTH_TO_FLOAT (1u << 30) /* ... integers and bool first become the default float dtype */
+
+#define MOTH_OP_NUMBERS 0x0200  /* flags: a tensor argument may be a number */
+#define MOTH_OP_STRIDED 0x10000 /* the kernel writes any layout, so in place and `out` are direct */
+#define MOTH_OP_MULTI 0x20000   /* its views may not be written in place under grad mode */
+#define MOTH_OP_MIXED 0x40000   /* tensor arguments may differ in dtype; the op checks them itself */
+
+#define MOTH_OP_RECORD_(op, LIST)                                                          \
+  .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \
+  .size = sizeof(op##_args), .file = __FILE__
+#define MOTH_ROWS_(op, LIST) static moth_arg op##_rows[] = {LIST(MOTH_ROW)};
+#define MOTH_THUNK_(op, part, T) \
+  static int op##_##part##_(const void *a, T *y) { return op##_##part((const op##_args *)a, y); }
+
+/* A differentiable op: <op>_shape, <op>_cpu and <op>_grad stand above. */
+#define MOTH_OP(op, LIST, ...)                                                                \
+  MOTH_ROWS_(op, LIST)                                                                        \
+  MOTH_THUNK_(op, shape, moth_layout) MOTH_THUNK_(op, cpu, moth_tensor *)                     \
+  MOTH_THUNK_(op, grad, moth_grad)                                                            \
+  moth_op moth_op_##op = {MOTH_OP_RECORD_(op, LIST), .shape = op##_shape_, .cpu = op##_cpu_,  \
+                          .grad = op##_grad_, __VA_ARGS__};
+/* One without a gradient. */
+#define MOTH_OP_CONST(op, LIST, ...)                                                          \
+  MOTH_ROWS_(op, LIST)                                                                        \
+  MOTH_THUNK_(op, shape, moth_layout) MOTH_THUNK_(op, cpu, moth_tensor *)                     \
+  moth_op moth_op_##op = {MOTH_OP_RECORD_(op, LIST), .shape = op##_shape_, .cpu = op##_cpu_,  \
+                          __VA_ARGS__};
+/* One whose result shares its first tensor's storage: <op>_view and <op>_grad. */
+#define MOTH_OP_VIEWS(op, LIST, ...)                                                          \
+  MOTH_ROWS_(op, LIST)                                                                        \
+  MOTH_THUNK_(op, view, moth_layout) MOTH_THUNK_(op, grad, moth_grad)                         \
+  moth_op moth_op_##op = {MOTH_OP_RECORD_(op, LIST), .view = op##_view_, .grad = op##_grad_,  \
+                          __VA_ARGS__};
+/* One made of other ops: <op>_compose. */
+#define MOTH_OP_COMPOSES(op, LIST, ...)                                                       \
+  MOTH_ROWS_(op, LIST)                                                                        \
+  MOTH_THUNK_(op, compose, moth_tensor *)                                                     \
+  moth_op moth_op_##op = {MOTH_OP_RECORD_(op, LIST), .compose = op##_compose_, __VA_ARGS__};
+/* One made of other ops, with a list of results: <op>_list. */
+#define MOTH_OP_LISTS(op, LIST, ...)                                                          \
+  MOTH_ROWS_(op, LIST)                                                                        \
+  MOTH_THUNK_(op, list, moth_results)                                                         \
+  moth_op moth_op_##op = {MOTH_OP_RECORD_(op, LIST), .list = op##_list_, __VA_ARGS__};
+
+/* -- running an op from C: recorded when grad mode is on and an input needs it -- */
+
+int moth_run(const moth_op *op, const void *args, moth_tensor **out);
+/* The same into a tensor that exists: in place when it is the op's first tensor, else as `out`. */
+int moth_run_into(const moth_op *op, const void *args, moth_tensor *target);
+
+/* MOTH_CALL(ctx, &y, mul, .input = a, .other = b): name every argument, defaults are not filled. */
+#define MOTH_CALL(context, out, op, ...) \
+  moth_run(&moth_op_##op, &(op##_args){.ctx = (context), __VA_ARGS__}, (out))
+
+/* -- inside a gradient --
+** `a` holds the arguments as saved (those not in .saves have a layout but no bytes). What GRAD
+** returns is borrowed from g and NULL after an error, which sticks: formulas need no checks. */
+
+struct moth_grad {
+  moth_ctx *ctx;
+  moth_tensor *dy;   /* gradient of the first result; never NULL when it is the only one */
+  moth_tensor **dys; /* of every result; NULL where none arrived */
+  moth_tensor **out; /* results as saved, layouts at least */
+  const bool *wants; /* of each tensor input: does it want a gradient? */
+  moth_tensor **dx;  /* what was given so far, owned */
+  uint32_t nin;
+  int status;
+  moth_tensor **pool; /* temporaries, released when the gradient returns */
+  uint32_t npool, pool_room;
+};
+
+static inline bool moth_wants(const moth_grad *g, const moth_tensor *input) {
+  return input && g->wants[input->arg];
+}
+moth_tensor *moth_grad_run(moth_grad *g, const moth_op *op, const void *args);
+moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take); /* hands a temporary to g */
+#define GRAD(g, op, ...) \
+  moth_grad_run((g), &moth_op_##op, &(op##_args){.ctx = (g)->ctx, __VA_ARGS__})
+moth_tensor *moth_grad_number(moth_grad *g, double value); /* a number as operand */
+
+/* dx (borrowed, NULL after an error) is the gradient of `input`: summed over the dimensions that
+** broadcasting added and cast to the input's dtype. Returns g->status. */
+int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
+
+/* -- helpers for shape rules; each returns a status and has set the error -- */
+
+int moth_dim(moth_ctx *ctx, const char *arg, int64_t dim, int32_t ndim, int32_t *out);
+/* The set of dims as a bit mask; absent or empty means all of them. */
+int moth_dim_mask(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, uint32_t *mask);
+/* y := a broadcast with b; blames `arg`. */
+int moth_broadcast(moth_ctx *ctx, const char *arg, moth_layout *y, const moth_tensor *a,
+                   const moth_tensor *b);
+/* The shape from a list of sizes, without its dtype; refuses negative sizes and overflow. */
+int moth_shape_of(moth_ctx *ctx, const char *arg, moth_ints sizes, moth_layout *y);
+
+#endif

@@ -1,0 +1,417 @@
+/* arith.c -- elementwise arithmetic of two tensors. */
+#include "arith.h"
+
+#include <math.h>
+
+#include "../kernel/arith.h"
+#include "../kernel/scalar.h"
+#include "compare.h"
+#include "copy.h"
+#include "unary.h"
+
+#define BINARY_FLAGS \
+  (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
+
+static int map2(moth_ctx *ctx, const moth_inner *loops, moth_tensor *y, const moth_tensor *a,
+                const moth_tensor *b, const void *arg) {
+  const moth_tensor *operands[] = {y, a, b};
+  return moth_map(ctx, loops, a->l.dtype, 3, operands, arg);
+}
+
+/* A gradient of zeros, for what is constant almost everywhere. */
+static moth_tensor *nothing(moth_grad *g, const moth_tensor *like) {
+  return GRAD(g, spread, .input = moth_grad_number(g, 0), .size = {like->l.shape, like->l.ndim});
+}
+
+#define NUMBER(value) moth_grad_number(g, value)
+#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
+#define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
+
+/* -- add, sub -- */
+
+static int check_alpha(moth_ctx *ctx, moth_scalar alpha, const moth_layout *y) {
+  uint64_t element;
+  int dtype = y->dtype;
+  if (alpha.type == 2 && dtype != MOTH_BOOL)
+    return moth_fail(ctx, MOTH_E_DTYPE, "alpha", "a boolean goes with bool tensors only, not %s",
+                     moth_dtype_name(dtype));
+  return moth_scalar_to(ctx, "alpha", alpha, dtype, &element);
+}
+
+static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as.integer == 1; }
+
+static int add_shape(const add_args *a, moth_layout *y) {
+  int status = is_one(a->alpha) ? MOTH_OK : check_alpha(a->ctx, a->alpha, y);
+  return status ? status : moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+static int add_cpu(const add_args *a, moth_tensor **out) {
+  if (is_one(a->alpha)) return map2(a->ctx, moth_add_loops, out[0], a->input, a->other, NULL);
+  uint64_t alpha;
+  int status = moth_scalar_to(a->ctx, "alpha", a->alpha, moth_compute_dtype(a->input->l.dtype),
+                              &alpha);
+  return status ? status : map2(a->ctx, moth_axpy_loops, out[0], a->input, a->other, &alpha);
+}
+
+/* sign alpha dy */
+static moth_tensor *scaled(moth_grad *g, moth_scalar alpha, double sign) {
+  double by = sign * (alpha.type == 0 ? alpha.as.number : (double)alpha.as.integer);
+  return by == 1 ? g->dy : by == -1 ? GRAD(g, neg, .input = g->dy) : TIMES(g->dy, NUMBER(by));
+}
+
+static int add_grad(const add_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
+  if (moth_wants(g, a->other)) moth_flow(g, a->other, scaled(g, a->alpha, 1));
+  return g->status;
+}
+
+MOTH_OP(add, ADD, .doc = "input + alpha * other.",
+        .examples = "moth.randn(2, 3), moth.randn(3)\n"
+                    "moth.randn(2, 3), moth.randn(2, 1), {alpha = 2}\n"
+                    "moth.randn(2, 3), 1.5",
+        .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = BINARY_FLAGS)
+
+static int sub_shape(const sub_args *a, moth_layout *y) {
+  int status = is_one(a->alpha) ? MOTH_OK : check_alpha(a->ctx, a->alpha, y);
+  return status ? status : moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+/* alpha := -alpha, wrapping */
+static void negate(int dtype, void *alpha) {
+  if (dtype == MOTH_F32) {
+    float v;
+    memcpy(&v, alpha, sizeof v);
+    v = -v;
+    memcpy(alpha, &v, sizeof v);
+  } else if (dtype == MOTH_F64) {
+    double v;
+    memcpy(&v, alpha, sizeof v);
+    v = -v;
+    memcpy(alpha, &v, sizeof v);
+  } else {
+    int64_t v;
+    moth_convert(1, dtype, alpha, 8, MOTH_I64, (char *)&v, 8);
+    v = (int64_t)(0 - (uint64_t)v);
+    moth_convert(1, MOTH_I64, (const char *)&v, 8, dtype, alpha, 8);
+  }
+}
+
+static int sub_cpu(const sub_args *a, moth_tensor **out) {
+  if (is_one(a->alpha)) return map2(a->ctx, moth_sub_loops, out[0], a->input, a->other, NULL);
+  uint64_t alpha = 0;
+  int dtype = moth_compute_dtype(a->input->l.dtype);
+  int status = moth_scalar_to(a->ctx, "alpha", a->alpha, dtype, &alpha);
+  if (status) return status;
+  negate(dtype, &alpha);
+  return map2(a->ctx, moth_axpy_loops, out[0], a->input, a->other, &alpha);
+}
+
+static int sub_grad(const sub_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
+  if (moth_wants(g, a->other)) moth_flow(g, a->other, scaled(g, a->alpha, -1));
+  return g->status;
+}
+
+MOTH_OP(sub, SUB, .doc = "input - alpha * other.",
+        .examples = "moth.randn(2, 3), moth.randn(3)\n"
+                    "moth.randn(2, 3), moth.randn(2, 1), {alpha = 2}\n"
+                    "moth.randn(2, 3), 1.5",
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .flags = BINARY_FLAGS)
+
+/* -- mul -- */
+
+static int mul_shape(const mul_args *a, moth_layout *y) {
+  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+static int mul_cpu(const mul_args *a, moth_tensor **out) {
+  return map2(a->ctx, moth_mul_loops, out[0], a->input, a->other, NULL);
+}
+
+static int mul_grad(const mul_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(g->dy, a->other));
+  if (moth_wants(g, a->other)) moth_flow(g, a->other, TIMES(g->dy, a->input));
+  return g->status;
+}
+
+MOTH_OP(mul, MUL, .doc = "input * other, element by element.",
+        .examples = "moth.randn(2, 3), moth.randn(3)\nmoth.randn(2, 3), 1.5",
+        .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "input:other other:input",
+        .flags = BINARY_FLAGS)
+
+/* -- division -- */
+
+/* Integers only: refuses x / 0, and MIN / -1 where the quotient is wanted. */
+static int check_division(moth_ctx *ctx, const moth_layout *y, const moth_tensor *x,
+                          const moth_tensor *by, bool quotient) {
+  moth_division found = {false, false}, *arg = &found;
+  const moth_tensor *operands[] = {x, by};
+  moth_loop loop;
+  moth_layout over;
+  over.ndim = y->ndim;
+  over.numel = y->numel;
+  memcpy(over.shape, y->shape, sizeof over.shape);
+  moth_loop_over(&loop, ctx, &over, 2, operands);
+  int status = moth_loop_run(&loop, moth_division_loops[x->l.dtype], &arg);
+  if (status) return status;
+  if (found.zero)
+    return moth_fail(ctx, MOTH_E_DOMAIN, "other", "integers of type %s cannot be divided by 0",
+                     moth_dtype_name(x->l.dtype));
+  if (quotient && found.overflow)
+    return moth_fail(ctx, MOTH_E_DOMAIN, "other",
+                     "the least %s divided by -1 is beyond what the type can hold",
+                     moth_dtype_name(x->l.dtype));
+  return MOTH_OK;
+}
+
+static int div_shape(const div_args *a, moth_layout *y) {
+  if (a->rounding_mode == MOTH_ROUND_NONE) {
+    if (!moth_is_float(y->dtype)) y->dtype = (uint8_t)a->ctx->default_dtype;
+  } else if (y->dtype == MOTH_BOOL) {
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "input", "bool cannot be divided with rounding");
+  }
+  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+static int div_cpu(const div_args *a, moth_tensor **out) {
+  int dtype = a->input->l.dtype;
+  if (a->rounding_mode != MOTH_ROUND_NONE) {
+    const moth_inner *loops =
+      a->rounding_mode == MOTH_ROUND_TRUNC ? moth_div_trunc_loops : moth_div_floor_loops;
+    int status = MOTH_OK;
+    if (!moth_is_float(dtype))
+      status = check_division(a->ctx, &out[0]->l, a->input, a->other, true);
+    return status ? status : map2(a->ctx, loops, out[0], a->input, a->other, NULL);
+  }
+  if (moth_is_float(dtype)) return map2(a->ctx, moth_div_loops, out[0], a->input, a->other, NULL);
+  moth_tensor *x = moth_cast(a->input, out[0]->l.dtype);
+  moth_tensor *by = x ? moth_cast(a->other, out[0]->l.dtype) : NULL;
+  int status = by ? map2(a->ctx, moth_div_loops, out[0], x, by, NULL) : a->ctx->error.code;
+  moth_tensor_release(x);
+  moth_tensor_release(by);
+  return status;
+}
+
+static int div_grad(const div_args *a, moth_grad *g) {
+  bool whole = a->rounding_mode != MOTH_ROUND_NONE;
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input, whole ? nothing(g, a->input) : OVER(g->dy, a->other));
+  if (moth_wants(g, a->other))
+    moth_flow(g, a->other,
+              whole ? nothing(g, a->other)
+                    : GRAD(g, neg, .input = TIMES(g->dy, OVER(g->out[0], a->other))));
+  return g->status;
+}
+
+MOTH_OP(div, DIV, .doc = "input / other. Integers divided without rounding give floats.",
+        .examples = "moth.randn(2, 3), moth.rand(3)  -- domain: positive\n"
+                    "moth.rand(2, 3), 1.5, {rounding_mode = \"floor\"}  -- domain: positive\n"
+                    "moth.rand(2, 3), moth.rand(3), \"trunc\"  -- domain: positive",
+        .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "other y:other", .flags = BINARY_FLAGS)
+
+static int remainder_shape(const remainder_args *a, moth_layout *y) {
+  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+static int remainder_cpu(const remainder_args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  if (!moth_is_float(a->input->l.dtype))
+    status = check_division(a->ctx, &out[0]->l, a->input, a->other, false);
+  return status ? status : map2(a->ctx, moth_remainder_loops, out[0], a->input, a->other, NULL);
+}
+
+/* -dy times the whole quotient */
+static moth_tensor *rest_by(moth_grad *g, moth_tensor *x, moth_tensor *by, int mode) {
+  moth_tensor *q = GRAD(g, div, .input = x, .other = by, .rounding_mode = mode);
+  return GRAD(g, neg, .input = TIMES(g->dy, q));
+}
+
+static int remainder_grad(const remainder_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
+  if (moth_wants(g, a->other))
+    moth_flow(g, a->other, rest_by(g, a->input, a->other, MOTH_ROUND_FLOOR));
+  return g->status;
+}
+
+MOTH_OP(remainder, REMAINDER, .doc = "What floor division leaves; it has the sign of the divisor.",
+        .examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive\n"
+                    "moth.rand(2, 3), 0.7  -- domain: positive",
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input:other other:other",
+        .flags = BINARY_FLAGS)
+
+static int fmod_shape(const fmod_args *a, moth_layout *y) {
+  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+static int fmod_cpu(const fmod_args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  if (!moth_is_float(a->input->l.dtype))
+    status = check_division(a->ctx, &out[0]->l, a->input, a->other, false);
+  return status ? status : map2(a->ctx, moth_fmod_loops, out[0], a->input, a->other, NULL);
+}
+
+static int fmod_grad(const fmod_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
+  if (moth_wants(g, a->other))
+    moth_flow(g, a->other, rest_by(g, a->input, a->other, MOTH_ROUND_TRUNC));
+  return g->status;
+}
+
+MOTH_OP(fmod, REMAINDER,
+        .doc = "What division rounded to 0 leaves; it has the sign of the dividend.",
+        .examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive\n"
+                    "moth.rand(2, 3), 0.7  -- domain: positive",
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input:other other:other",
+        .flags = BINARY_FLAGS)
+
+/* -- pow -- */
+
+/* The value of a one-element float exponent that can be read, else NaN. */
+static double lone_exponent(const moth_tensor *e) {
+  double v = NAN;
+  if (e->storage && e->l.numel == 1 && moth_is_float(e->l.dtype))
+    moth_convert(1, e->l.dtype, moth_at(e), 8, MOTH_F64, (char *)&v, 8);
+  return v;
+}
+
+static int pow_shape(const pow_args *a, moth_layout *y) {
+  int64_t e = 0;
+  if (moth_is_int(y->dtype) && a->exponent->l.ndim == 0)
+    moth_convert(1, y->dtype, moth_at(a->exponent), 8, MOTH_I64, (char *)&e, 8);
+  if (e < 0)
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "exponent",
+                     "%s to the power of %lld is no integer; convert the input to a float dtype",
+                     moth_dtype_name(y->dtype), (long long)e);
+  return moth_broadcast(a->ctx, "exponent", y, a->input, a->exponent);
+}
+
+static int pow_cpu(const pow_args *a, moth_tensor **out) {
+  if (lone_exponent(a->exponent) == 2 && moth_shape_same(&a->input->l, &out[0]->l))
+    return map2(a->ctx, moth_mul_loops, out[0], a->input, a->input, NULL);
+  return map2(a->ctx, moth_pow_loops, out[0], a->input, a->exponent, NULL);
+}
+
+/* exponent input^(exponent-1), and 0 where the exponent is 0 */
+static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
+  double value = moth_wants(g, e) ? NAN : lone_exponent(e);
+  if (value == 0) return nothing(g, x);
+  if (value == 1) return NUMBER(1);
+  if (value == 2) return TIMES(x, NUMBER(2));
+  moth_tensor *less = GRAD(g, sub, .input = e, .other = NUMBER(1), .alpha = {.as.number = 1});
+  moth_tensor *slope = TIMES(e, GRAD(g, pow, .input = x, .exponent = less));
+  if (value == value) return slope;
+  return GRAD(g, where, .condition = GRAD(g, eq, .input = e, .other = NUMBER(0)),
+              .input = NUMBER(0), .other = slope);
+}
+
+/* y log input, and 0 where both the input and a not negative exponent make y a constant 0 or 1 */
+static moth_tensor *pow_rate(moth_grad *g, moth_tensor *x, moth_tensor *e) {
+  moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
+  moth_tensor *up = GRAD(g, ge, .input = e, .other = NUMBER(0));
+  moth_tensor *rate = TIMES(g->out[0], GRAD(g, log, .input = x));
+  return GRAD(g, where, .condition = GRAD(g, logical_and, .input = zero, .other = up),
+              .input = NUMBER(0), .other = rate);
+}
+
+static int pow_grad(const pow_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input, TIMES(g->dy, pow_slope(g, a->input, a->exponent)));
+  if (moth_wants(g, a->exponent))
+    moth_flow(g, a->exponent, TIMES(g->dy, pow_rate(g, a->input, a->exponent)));
+  return g->status;
+}
+
+MOTH_OP(pow, POW, .doc = "input to the power of exponent.",
+        .examples = "moth.rand(2, 3), 2  -- domain: positive\n"
+                    "moth.rand(2, 3), moth.randn(3)  -- domain: positive",
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input exponent y:exponent",
+        .flags = BINARY_FLAGS)
+
+/* -- maximum, minimum: a tie gives each side half of the gradient -- */
+
+static int maximum_shape(const maximum_args *a, moth_layout *y) {
+  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+static int maximum_cpu(const maximum_args *a, moth_tensor **out) {
+  return map2(a->ctx, moth_maximum_loops, out[0], a->input, a->other, NULL);
+}
+
+/* dy, halved at ties and 0 where `lost` */
+static moth_tensor *winner(moth_grad *g, moth_tensor *tie, moth_tensor *lost) {
+  moth_tensor *half = TIMES(g->dy, NUMBER(0.5));
+  moth_tensor *share = GRAD(g, where, .condition = tie, .input = half, .other = g->dy);
+  return GRAD(g, masked_fill, .input = share, .mask = lost, .value = {.as.number = 0});
+}
+
+static int maximum_grad(const maximum_args *a, moth_grad *g) {
+  moth_tensor *tie = GRAD(g, eq, .input = a->input, .other = a->other);
+  moth_tensor *less = GRAD(g, lt, .input = a->input, .other = a->other);
+  moth_tensor *more = GRAD(g, gt, .input = a->input, .other = a->other);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, winner(g, tie, less));
+  if (moth_wants(g, a->other)) moth_flow(g, a->other, winner(g, tie, more));
+  return g->status;
+}
+
+MOTH_OP(maximum, EXTREME, .doc = "The larger of two values, element by element; NaN wins.",
+        .examples = "moth.randn(2, 3), moth.randn(3)  -- domain: distinct\n"
+                    "moth.randn(2, 3), 0.1  -- domain: distinct",
+        .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "input other", .flags = BINARY_FLAGS)
+
+static int minimum_shape(const minimum_args *a, moth_layout *y) {
+  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+static int minimum_cpu(const minimum_args *a, moth_tensor **out) {
+  return map2(a->ctx, moth_minimum_loops, out[0], a->input, a->other, NULL);
+}
+
+static int minimum_grad(const minimum_args *a, moth_grad *g) {
+  moth_tensor *tie = GRAD(g, eq, .input = a->input, .other = a->other);
+  moth_tensor *less = GRAD(g, lt, .input = a->input, .other = a->other);
+  moth_tensor *more = GRAD(g, gt, .input = a->input, .other = a->other);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, winner(g, tie, more));
+  if (moth_wants(g, a->other)) moth_flow(g, a->other, winner(g, tie, less));
+  return g->status;
+}
+
+MOTH_OP(minimum, EXTREME, .doc = "The smaller of two values, element by element; NaN wins.",
+        .examples = "moth.randn(2, 3), moth.randn(3)  -- domain: distinct\n"
+                    "moth.randn(2, 3), 0.1  -- domain: distinct",
+        .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "input other", .flags = BINARY_FLAGS)
+
+/* -- where -- */
+
+static int where_shape(const where_args *a, moth_layout *y) {
+  int status = moth_broadcast(a->ctx, "other", y, a->input, a->other);
+  if (status || moth_layout_broadcast(y, &a->condition->l)) return status;
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "condition", "%s cannot be broadcast with %s",
+                   moth_str(a->condition), moth_str_shape(a->ctx, y->ndim, y->shape));
+}
+
+static int where_cpu(const where_args *a, moth_tensor **out) {
+  const moth_tensor *operands[] = {out[0], a->condition, a->input, a->other};
+  return moth_map_where(a->ctx, operands);
+}
+
+static int where_grad(const where_args *a, moth_grad *g) {
+  moth_tensor *zero = NUMBER(0);
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input,
+              GRAD(g, where, .condition = a->condition, .input = g->dy, .other = zero));
+  if (moth_wants(g, a->other))
+    moth_flow(g, a->other,
+              GRAD(g, where, .condition = a->condition, .input = zero, .other = g->dy));
+  return g->status;
+}
+
+MOTH_OP(where, WHERE, .doc = "Elements of `input` where the condition holds, else of `other`.",
+        .examples = "moth.randn(2, 3):gt(0), moth.randn(2, 3), moth.randn(3)\n"
+                    "moth.randn(2, 3):gt(0), moth.randn(2, 3), 0.5",
+        .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "condition",
+        .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_NUMBERS)
+
+const moth_op *const moth_arith_ops[] = {
+  &moth_op_add, &moth_op_sub, &moth_op_mul, &moth_op_div, &moth_op_remainder, &moth_op_fmod,
+  &moth_op_pow, &moth_op_maximum, &moth_op_minimum, &moth_op_where, NULL,
+};

@@ -1,0 +1,55 @@
+/* arith.h -- the faces of elementwise arithmetic. */
+#ifndef MOTH_OP_ARITH_H
+#define MOTH_OP_ARITH_H
+
+#include "../op.h"
+
+#define ADD(ARG) \
+  ARG(tensor, input,    , "first summand") \
+  ARG(tensor, other,    , "second summand, broadcast with the first") \
+  ARG(scalar, alpha,   1, "factor of `other`")
+MOTH_ARGS(add, ADD)
+
+#define SUB(ARG) \
+  ARG(tensor, input,    , "what to take from") \
+  ARG(tensor, other,    , "what to take away, broadcast with the first") \
+  ARG(scalar, alpha,   1, "factor of `other`")
+MOTH_ARGS(sub, SUB)
+
+#define MUL(ARG) \
+  ARG(tensor, input,    , "first factor") \
+  ARG(tensor, other,    , "second factor, broadcast with the first")
+MOTH_ARGS(mul, MUL)
+
+enum { MOTH_ROUND_NONE, MOTH_ROUND_TRUNC, MOTH_ROUND_FLOOR };
+#define DIV(ARG) \
+  ARG(tensor, input,    , "dividend") \
+  ARG(tensor, other,    , "divisor, broadcast with the first") \
+  ARG(enum,   rounding_mode, none|trunc|floor, "none divides as real numbers; trunc rounds " \
+                        "towards 0, floor down, and integers stay integers")
+MOTH_ARGS(div, DIV)
+
+#define POW(ARG) \
+  ARG(tensor, input,    , "base") \
+  ARG(tensor, exponent, , "exponent, broadcast with the base")
+MOTH_ARGS(pow, POW)
+
+#define REMAINDER(ARG) \
+  ARG(tensor, input,    , "dividend") \
+  ARG(tensor, other,    , "divisor, broadcast with the first")
+MOTH_ARGS(remainder, REMAINDER)
+MOTH_ARGS(fmod, REMAINDER)
+
+#define EXTREME(ARG) \
+  ARG(tensor, input,    , "first value") \
+  ARG(tensor, other,    , "second value, broadcast with the first")
+MOTH_ARGS(maximum, EXTREME)
+MOTH_ARGS(minimum, EXTREME)
+
+#define WHERE(ARG) \
+  ARG(mask,   condition, , "where to take from `input`") \
+  ARG(tensor, input,     , "values where the condition holds") \
+  ARG(tensor, other,     , "values elsewhere; all three are broadcast")
+MOTH_ARGS(where, WHERE)
+
+#endif

@@ -1,0 +1,68 @@
+/* compare.c -- comparisons and logic, element by element; and `equal`, of whole tensors. */
+#include "compare.h"
+
+#include "../kernel/compare.h"
+
+static int mask_shape(moth_ctx *ctx, moth_layout *y, const moth_tensor *a, const moth_tensor *b) {
+  y->dtype = MOTH_BOOL;
+  return moth_broadcast(ctx, "other", y, a, b);
+}
+
+static int map2(const moth_inner *loops, moth_tensor *y, const moth_tensor *a,
+                const moth_tensor *b) {
+  const moth_tensor *operands[] = {y, a, b};
+  return moth_map(y->ctx, loops, a->l.dtype, 3, operands, NULL);
+}
+
+#define COMPARISON(op, loops, left, right, text)                                         \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                            \
+    return mask_shape(a->ctx, y, a->input, a->other);                                    \
+  }                                                                                      \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                           \
+    return map2(loops, out[0], a->left, a->right);                                       \
+  }                                                                                      \
+  MOTH_OP_CONST(op, COMPARE, .doc = text,                                                \
+                .examples = "moth.randn(2, 3), moth.randn(3)\nmoth.randn(2, 3), 0.5",    \
+                .dtypes = MOTH_ANY | MOTH_PROMOTE,                                       \
+                .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
+
+COMPARISON(eq, moth_eq_loops, input, other, "True where both sides are the same number.")
+COMPARISON(ne, moth_ne_loops, input, other, "True where the sides differ; NaN differs from itself.")
+COMPARISON(lt, moth_lt_loops, input, other, "True where input < other.")
+COMPARISON(le, moth_le_loops, input, other, "True where input <= other.")
+COMPARISON(gt, moth_lt_loops, other, input, "True where input > other.")
+COMPARISON(ge, moth_le_loops, other, input, "True where input >= other.")
+COMPARISON(logical_and, moth_logical_and_loops, input, other, "True where neither side is 0.")
+COMPARISON(logical_or, moth_logical_or_loops, input, other, "True where a side is not 0.")
+
+/* -- equal -- */
+
+static int equal_shape(const equal_args *a, moth_layout *y) {
+  (void)a;
+  y->ndim = 0;
+  y->dtype = MOTH_BOOL;
+  return MOTH_OK;
+}
+
+/* One pass writes where they differ, a second looks for it. */
+static int equal_cpu(const equal_args *a, moth_tensor **out) {
+  uint8_t *y = (uint8_t *)moth_at(out[0]);
+  *y = moth_shape_same(&a->input->l, &a->other->l);
+  if (!*y || a->input->l.numel == 0) return MOTH_OK;
+  moth_layout l = a->input->l;
+  l.dtype = MOTH_BOOL;
+  moth_tensor *differs = moth_tensor_new(a->ctx, &l);
+  int status = differs ? map2(moth_ne_loops, differs, a->input, a->other) : a->ctx->error.code;
+  if (!status) *y = memchr(moth_at(differs), 1, (size_t)l.numel) == NULL;
+  moth_tensor_release(differs);
+  return status;
+}
+
+MOTH_OP_CONST(equal, EQUAL, .doc = "Whether two tensors have the same shape and the same elements.",
+              .examples = "moth.randn(2, 3), moth.randn(2, 3)", .dtypes = MOTH_ANY | MOTH_PROMOTE,
+              .flags = MOTH_OP_METHOD)
+
+const moth_op *const moth_compare_ops[] = {
+  &moth_op_eq, &moth_op_ne, &moth_op_lt, &moth_op_le, &moth_op_gt, &moth_op_ge,
+  &moth_op_logical_and, &moth_op_logical_or, &moth_op_equal, NULL,
+};

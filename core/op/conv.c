@@ -1,0 +1,382 @@
+/* conv.c -- convolution (conv2d, conv1d), its gradients and its transpose.
+**
+** y = conv2d(x, w) is linear in x and in w. With dy the gradient of y, conv2d_input(dy, w) is that
+** of x and conv2d_weight(x, dy) that of w; the gradients of these two are again among the three.
+*/
+#include "conv.h"
+
+#include "../kernel/conv.h"
+#include "../kernel/real.h"
+#include "arith.h"
+#include "reduce.h"
+#include "view.h"
+
+#define INT2(x) {(x)[0], (x)[1]}
+#define STEPS(a)                                                                               \
+  .stride = INT2((a)->stride), .padding = INT2((a)->padding), .dilation = INT2((a)->dilation), \
+  .groups = (a)->groups
+
+/* -- geometry -- */
+
+/* A tensor's sizes, with a batch of one put before those of a single image. */
+static int with_batch(const moth_tensor *x, const char *arg, const char *names, int64_t size[4]) {
+  const moth_layout *l = &x->l;
+  if (l->ndim != 3 && l->ndim != 4)
+    return moth_fail(x->ctx, MOTH_E_SHAPE, arg, "wants (N, %s) or (%s), got %s", names, names,
+                     moth_str(x));
+  size[0] = 1;
+  memcpy(size + (4 - l->ndim), l->shape, (size_t)l->ndim * sizeof *size);
+  if (size[1] < 1 || size[2] < 1 || size[3] < 1)
+    return moth_fail(x->ctx, MOTH_E_SHAPE, arg, "only the batch may be empty, got %s",
+                     moth_str(x));
+  return MOTH_OK;
+}
+
+/* y := sizes, without the batch if `like` has none. */
+static void take_batch(moth_layout *y, const moth_tensor *like, const int64_t size[4]) {
+  y->ndim = like->l.ndim;
+  memcpy(y->shape, size + (4 - y->ndim), (size_t)y->ndim * sizeof *size);
+}
+
+static int check_groups(moth_ctx *ctx, int64_t groups, int64_t filters, const moth_tensor *shown) {
+  if (groups < 1)
+    return moth_fail(ctx, MOTH_E_DOMAIN, "groups", "must be at least 1, got %lld",
+                     (long long)groups);
+  if (filters % groups)
+    return moth_fail(ctx, MOTH_E_SHAPE, "groups", "%lld channels do not fall into %lld groups: %s",
+                     (long long)filters, (long long)groups, moth_str(shown));
+  return MOTH_OK;
+}
+
+static int check_weight(const moth_tensor *weight) {
+  const moth_layout *l = &weight->l;
+  if (l->ndim != 4)
+    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight", "wants (O, C / groups, KH, KW), got %s",
+                     moth_str(weight));
+  if (l->numel == 0)
+    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight", "must not be empty, got %s",
+                     moth_str(weight));
+  return MOTH_OK;
+}
+
+/* Whether a bias has one element for each of n channels. */
+static int check_bias(const moth_tensor *bias, int64_t n) {
+  if (!bias || (bias->l.ndim == 1 && bias->l.shape[0] == n)) return MOTH_OK;
+  return moth_fail(bias->ctx, MOTH_E_SHAPE, "bias", "wants %s, one for each filter, got %s",
+                   moth_str_shape(bias->ctx, 1, &n), moth_str(bias));
+}
+
+#define WINDOW(a) \
+  {.stride = INT2((a)->stride), .padding = INT2((a)->padding), .dilation = INT2((a)->dilation)}
+
+/* -- conv2d -- */
+
+static int conv2d_fit(const conv2d_args *a, moth_conv *c) {
+  int64_t x[4];
+  const int64_t *w = a->weight->l.shape;
+  int status = check_weight(a->weight);
+  if (!status) status = with_batch(a->input, "input", "C, H, W", x);
+  if (!status) status = check_groups(a->ctx, a->groups, w[0], a->weight);
+  if (status) return status;
+  if (x[1] / a->groups != w[1] || x[1] % a->groups)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "the filters %s want %lld channels%s, got %s", moth_str(a->weight),
+                     (long long)w[1], a->groups == 1 ? "" : " for each group",
+                     moth_str(a->input));
+  *c = (moth_conv){.w = WINDOW(a), .n = x[0], .channels = x[1], .filters = w[0],
+                   .groups = a->groups};
+  memcpy(c->w.kernel, w + 2, sizeof c->w.kernel);
+  status = moth_window_fit(&c->w, a->input, "weight", false);
+  return status ? status : check_bias(a->bias, w[0]);
+}
+
+static int conv2d_shape(const conv2d_args *a, moth_layout *y) {
+  moth_conv c;
+  int status = conv2d_fit(a, &c);
+  if (!status)
+    take_batch(y, a->input, (int64_t[4]){c.n, c.filters, c.w.out[0], c.w.out[1]});
+  return status;
+}
+
+static int conv2d_cpu(const conv2d_args *a, moth_tensor **out) {
+  moth_conv c;
+  int status = conv2d_fit(a, &c);
+  if (status) return status;
+  moth_tensor *x = moth_real(a->input), *w = moth_real(a->weight), *y = moth_real_out(out[0]);
+  moth_tensor *bias = a->bias ? moth_real(a->bias) : NULL;
+  if (!x || !w || !y || (a->bias && !bias)) status = a->ctx->error.code;
+  else
+    status = moth_conv_forward(a->ctx, x->l.dtype, &c, moth_at(x), moth_at(w),
+                               bias ? moth_at(bias) : NULL, moth_at(y));
+  moth_tensor_release(x);
+  moth_tensor_release(w);
+  moth_tensor_release(bias);
+  return moth_real_done(y, out[0], status);
+}
+
+/* The sum over everything but the channels. */
+static moth_tensor *sum_to_channels(moth_grad *g, moth_tensor *dy) {
+  int64_t dims[] = {0, 2, 3}, unbatched[] = {1, 2};
+  bool batch = dy && dy->l.ndim == 4;
+  return GRAD(g, sum, .input = dy, .dim = {batch ? dims : unbatched, batch ? 3 : 2}, .dtype = -1);
+}
+
+static int conv2d_grad(const conv2d_args *a, moth_grad *g) {
+  const moth_layout *x = &a->input->l;
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input,
+              GRAD(g, conv2d_input, .input = g->dy, .weight = a->weight,
+                   .size = INT2(&x->shape[x->ndim - 2]), STEPS(a)));
+  if (moth_wants(g, a->weight))
+    moth_flow(g, a->weight,
+              GRAD(g, conv2d_weight, .input = a->input, .output = g->dy,
+                   .kernel_size = INT2(&a->weight->l.shape[2]), STEPS(a)));
+  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, sum_to_channels(g, g->dy));
+  return g->status;
+}
+
+MOTH_OP(conv2d, CONV2D,
+  .doc = "Convolution of images with filters (cross-correlation, as everywhere in deep learning): "
+         "(N, O, OH, OW) with OH = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1.",
+  .examples =
+    "moth.randn(2, 3, 8, 8), moth.randn(4, 3, 3, 3)\n"
+    "moth.randn(2, 3, 7, 8), moth.randn(4, 3, 3, 2), moth.randn(4), {stride = {2, 1},"
+    " padding = 1, dilation = {1, 2}}\n"
+    "moth.randn(4, 5, 5), moth.randn(6, 2, 3, 3), {groups = 2}\n"
+    "moth.randn(2, 3, 4, 4), moth.randn(2, 3, 1, 1), moth.randn(2)",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input:weight weight:input")
+
+/* -- the gradient of the images -- */
+
+static int conv2d_input_fit(const conv2d_input_args *a, moth_conv *c) {
+  int64_t dy[4];
+  const int64_t *w = a->weight->l.shape;
+  int status = check_weight(a->weight);
+  if (!status) status = with_batch(a->input, "input", "O, OH, OW", dy);
+  if (!status) status = check_groups(a->ctx, a->groups, w[0], a->weight);
+  if (status) return status;
+  *c = (moth_conv){.w = WINDOW(a), .n = dy[0], .filters = w[0], .groups = a->groups};
+  if (moth_mul_overflow(w[1], a->groups, &c->channels))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "groups", "%lld groups are too many",
+                     (long long)a->groups);
+  memcpy(c->w.kernel, w + 2, sizeof c->w.kernel);
+  moth_tensor image = {.ctx = a->ctx, .l = a->input->l}; /* only a layout */
+  take_batch(&image.l, a->input, (int64_t[4]){c->n, c->channels, a->size[0], a->size[1]});
+  status = moth_window_fit(&c->w, &image, "size", false);
+  if (!status && (dy[1] != w[0] || dy[2] != c->w.out[0] || dy[3] != c->w.out[1]))
+    status = moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is not what the filters %s make of %s",
+                       moth_str(a->input), moth_str(a->weight), moth_str(&image));
+  return status;
+}
+
+static int conv2d_input_shape(const conv2d_input_args *a, moth_layout *y) {
+  moth_conv c;
+  int status = conv2d_input_fit(a, &c);
+  if (!status) take_batch(y, a->input, (int64_t[4]){c.n, c.channels, a->size[0], a->size[1]});
+  return status;
+}
+
+static int conv2d_input_cpu(const conv2d_input_args *a, moth_tensor **out) {
+  moth_conv c;
+  int status = conv2d_input_fit(a, &c);
+  if (status) return status;
+  moth_tensor *dy = moth_real(a->input), *w = moth_real(a->weight), *dx = moth_real_out(out[0]);
+  status = !dy || !w || !dx ? a->ctx->error.code
+                            : moth_conv_input(a->ctx, dy->l.dtype, &c, moth_at(dy), moth_at(w),
+                                              moth_at(dx));
+  moth_tensor_release(dy);
+  moth_tensor_release(w);
+  return moth_real_done(dx, out[0], status);
+}
+
+static int conv2d_input_grad(const conv2d_input_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input, GRAD(g, conv2d, .input = g->dy, .weight = a->weight, STEPS(a)));
+  if (moth_wants(g, a->weight))
+    moth_flow(g, a->weight,
+              GRAD(g, conv2d_weight, .input = g->dy, .output = a->input,
+                   .kernel_size = INT2(&a->weight->l.shape[2]), STEPS(a)));
+  return g->status;
+}
+
+MOTH_OP(conv2d_input, CONV2D_INPUT,
+  .doc = "The gradient of conv2d's images.",
+  .examples =
+    "moth.randn(2, 4, 6, 6), moth.randn(4, 3, 3, 3), 8\n"
+    "moth.randn(2, 4, 4, 8), moth.randn(4, 3, 3, 2), {7, 8}, {stride = {2, 1}, padding = 1,"
+    " dilation = {1, 2}}\n"
+    "moth.randn(6, 3, 3), moth.randn(6, 2, 3, 3), 5, {groups = 2}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input:weight weight:input",
+  .flags = MOTH_OP_HIDDEN)
+
+/* -- the gradient of the filters -- */
+
+static int conv2d_weight_fit(const conv2d_weight_args *a, moth_conv *c) {
+  int64_t x[4], dy[4];
+  int status = with_batch(a->input, "input", "C, H, W", x);
+  if (!status) status = with_batch(a->output, "output", "O, OH, OW", dy);
+  if (!status) status = check_groups(a->ctx, a->groups, dy[1], a->output);
+  if (!status) status = check_groups(a->ctx, a->groups, x[1], a->input);
+  if (status) return status;
+  *c = (moth_conv){.w = WINDOW(a), .n = x[0], .channels = x[1], .filters = dy[1],
+                   .groups = a->groups};
+  memcpy(c->w.kernel, a->kernel_size, sizeof c->w.kernel);
+  status = moth_window_fit(&c->w, a->input, "kernel_size", false);
+  bool same = a->input->l.ndim == a->output->l.ndim && x[0] == dy[0];
+  if (!status && (!same || dy[2] != c->w.out[0] || dy[3] != c->w.out[1]))
+    status = moth_fail(a->ctx, MOTH_E_SHAPE, "output", "%s is not what a kernel of %s makes of %s",
+                       moth_str(a->output), moth_str_ints(a->ctx, 2, a->kernel_size),
+                       moth_str(a->input));
+  return status;
+}
+
+static int conv2d_weight_shape(const conv2d_weight_args *a, moth_layout *y) {
+  moth_conv c;
+  int status = conv2d_weight_fit(a, &c);
+  if (status) return status;
+  y->ndim = 4;
+  y->shape[0] = c.filters;
+  y->shape[1] = c.channels / c.groups;
+  memcpy(y->shape + 2, a->kernel_size, 2 * sizeof *y->shape);
+  return MOTH_OK;
+}
+
+static int conv2d_weight_cpu(const conv2d_weight_args *a, moth_tensor **out) {
+  moth_conv c;
+  int status = conv2d_weight_fit(a, &c);
+  if (status) return status;
+  moth_tensor *x = moth_real(a->input), *dy = moth_real(a->output), *dw = moth_real_out(out[0]);
+  status = !x || !dy || !dw ? a->ctx->error.code
+                            : moth_conv_weight(a->ctx, x->l.dtype, &c, moth_at(x), moth_at(dy),
+                                               moth_at(dw));
+  moth_tensor_release(x);
+  moth_tensor_release(dy);
+  return moth_real_done(dw, out[0], status);
+}
+
+static int conv2d_weight_grad(const conv2d_weight_args *a, moth_grad *g) {
+  const moth_layout *x = &a->input->l;
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input,
+              GRAD(g, conv2d_input, .input = a->output, .weight = g->dy,
+                   .size = INT2(&x->shape[x->ndim - 2]), STEPS(a)));
+  if (moth_wants(g, a->output))
+    moth_flow(g, a->output, GRAD(g, conv2d, .input = a->input, .weight = g->dy, STEPS(a)));
+  return g->status;
+}
+
+MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
+  .doc = "The gradient of conv2d's filters.",
+  .examples =
+    "moth.randn(2, 3, 8, 8), moth.randn(2, 4, 6, 6), 3\n"
+    "moth.randn(2, 3, 7, 8), moth.randn(2, 4, 4, 8), {3, 2}, {stride = {2, 1}, padding = 1,"
+    " dilation = {1, 2}}\n"
+    "moth.randn(4, 5, 5), moth.randn(6, 3, 3), 3, {groups = 2}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input:output output:input",
+  .flags = MOTH_OP_HIDDEN)
+
+/* -- made of these -- */
+
+/* *out := y + bias, the bias along the channels; takes y. */
+static int add_bias(moth_tensor *y, moth_tensor *bias, moth_tensor **out) {
+  moth_tensor *column = NULL;
+  if (!bias) {
+    *out = y;
+    return MOTH_OK;
+  }
+  int status = MOTH_CALL(y->ctx, &column, reshape, .input = bias,
+                         .shape = {(int64_t[]){bias->l.numel, 1, 1}, 3});
+  if (!status)
+    status = MOTH_CALL(y->ctx, out, add, .input = y, .other = column, .alpha = {.as.number = 1});
+  moth_tensor_release(column);
+  moth_tensor_release(y);
+  return status;
+}
+
+static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor **out) {
+  moth_ctx *ctx = a->ctx;
+  int64_t x[4], size[2];
+  const int64_t *w = a->weight->l.shape;
+  int status = check_weight(a->weight);
+  if (!status) status = with_batch(a->input, "input", "C, H, W", x);
+  if (!status) status = check_groups(ctx, a->groups, w[0], a->weight);
+  if (!status && x[1] != w[0])
+    status = moth_fail(ctx, MOTH_E_SHAPE, "input", "the filters %s want %lld channels, got %s",
+                       moth_str(a->weight), (long long)w[0], moth_str(a->input));
+  if (!status) status = check_bias(a->bias, w[1] * a->groups);
+  moth_window w2 = WINDOW(a);
+  memcpy(w2.kernel, w + 2, sizeof w2.kernel);
+  if (!status) status = moth_window_check(ctx, &w2, "weight");
+  for (int i = 0; !status && i < 2; i++) {
+    int64_t extra = a->output_padding[i];
+    if (extra < 0 || (extra >= a->stride[i] && extra >= a->dilation[i]))
+      return moth_fail(ctx, MOTH_E_DOMAIN, "output_padding",
+                       "must be less than stride or dilation, got %s",
+                       moth_str_ints(ctx, 2, a->output_padding));
+    if (moth_mul_overflow(x[2 + i] - 1, a->stride[i], &size[i]) || size[i] > INT64_MAX / 4)
+      return moth_fail(ctx, MOTH_E_SHAPE, "stride", "the result of %s would be too large",
+                       moth_str(a->input));
+    size[i] += a->dilation[i] * (w[2 + i] - 1) + 1 + extra - 2 * a->padding[i];
+    if (size[i] < 1)
+      return moth_fail(ctx, MOTH_E_SHAPE, "padding", "%s cuts off all of the result",
+                       moth_str_ints(ctx, 2, a->padding));
+  }
+  moth_tensor *y = NULL;
+  if (!status)
+    status = MOTH_CALL(ctx, &y, conv2d_input, .input = a->input, .weight = a->weight,
+                       .size = INT2(size), STEPS(a));
+  return status ? status : add_bias(y, a->bias, out);
+}
+
+MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
+  .doc = "Transposed convolution: the gradient of conv2d as an op of its own, which enlarges "
+         "images.",
+  .examples =
+    "moth.randn(2, 3, 4, 4), moth.randn(3, 2, 3, 3)\n"
+    "moth.randn(2, 4, 4, 3), moth.randn(4, 2, 3, 2), moth.randn(4), {stride = 2, padding = 1,"
+    " output_padding = {1, 0}, groups = 2, dilation = {2, 1}}",
+  .dtypes = MOTH_FLOATS)
+
+/* x with a height of one before its last dimension; 4-d or 3-d for 3-d or 2-d. */
+static int heighten(moth_tensor *x, moth_tensor **y) {
+  return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
+}
+
+static int conv1d_compose(const conv1d_args *a, moth_tensor **out) {
+  moth_ctx *ctx = a->ctx;
+  moth_tensor *x = NULL, *w = NULL, *y = NULL;
+  int64_t height = -2;
+  if (a->input->l.ndim != 2 && a->input->l.ndim != 3)
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
+                     moth_str(a->input));
+  if (a->weight->l.ndim != 3)
+    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "wants (O, C / groups, K), got %s",
+                     moth_str(a->weight));
+  int status = heighten(a->input, &x);
+  if (!status) status = heighten(a->weight, &w);
+  if (!status)
+    status = MOTH_CALL(ctx, &y, conv2d, .input = x, .weight = w, .bias = a->bias,
+                       .stride = {1, a->stride[0]}, .padding = {0, a->padding[0]},
+                       .dilation = {1, a->dilation[0]}, .groups = a->groups);
+  if (!status) status = MOTH_CALL(ctx, out, squeeze, .input = y, .dim = {&height, 1});
+  moth_tensor_release(x);
+  moth_tensor_release(w);
+  moth_tensor_release(y);
+  return status;
+}
+
+MOTH_OP_COMPOSES(conv1d, CONV1D,
+  .doc = "Convolution of sequences with filters.",
+  .examples =
+    "moth.randn(2, 3, 8), moth.randn(4, 3, 3)\n"
+    "moth.randn(4, 9), moth.randn(6, 2, 3), moth.randn(6), {stride = 2, padding = 1,"
+    " dilation = 2, groups = 2}",
+  .dtypes = MOTH_FLOATS)
+
+const moth_op *const moth_conv_ops[] = {
+  &moth_op_conv2d, &moth_op_conv2d_input, &moth_op_conv2d_weight, &moth_op_conv_transpose2d,
+  &moth_op_conv1d, NULL,
+};

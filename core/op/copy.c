@@ -1,0 +1,199 @@
+/* copy.c -- ops that move values: copies, conversions, fills. */
+#include "copy.h"
+
+#include "../kernel/elementwise.h"
+#include "../kernel/scalar.h"
+#include "arith.h"
+#include "reduce.h"
+
+static void same_shape(const moth_tensor *x, moth_layout *y) {
+  y->ndim = x->l.ndim;
+  memcpy(y->shape, x->l.shape, sizeof(int64_t) * (size_t)x->l.ndim);
+}
+
+/* -- copy_: values of one tensor into another -- */
+
+static int copy__shape(const copy__args *a, moth_layout *y) {
+  same_shape(a->input, y);
+  y->dtype = a->input->l.dtype;
+  if (moth_layout_broadcast(y, &a->source->l) && moth_shape_same(y, &a->input->l)) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "source", "%s cannot be broadcast to %s",
+                   moth_str(a->source), moth_str(a->input));
+}
+
+static int copy__cpu(const copy__args *a, moth_tensor **out) {
+  return moth_copy_into(out[0], a->source);
+}
+
+/* what was there before does not matter any more */
+static int copy__grad(const copy__args *a, moth_grad *g) {
+  return moth_wants(g, a->source) ? moth_flow(g, a->source, g->dy) : g->status;
+}
+
+MOTH_OP(copy_, COPY_, .doc = "Writes the values of another tensor into this one.",
+        .examples = "moth.randn(2, 3), moth.randn(3)", .dtypes = MOTH_ANY,
+        .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_MIXED | MOTH_OP_METHOD)
+
+/* -- clone, contiguous, cast -- */
+
+static int clone_shape(const clone_args *a, moth_layout *y) {
+  same_shape(a->input, y);
+  return MOTH_OK;
+}
+
+static int clone_cpu(const clone_args *a, moth_tensor **out) {
+  return moth_copy_into(out[0], a->input);
+}
+
+static int clone_grad(const clone_args *a, moth_grad *g) { return moth_flow(g, a->input, g->dy); }
+
+MOTH_OP(clone, CLONE, .doc = "A copy with storage of its own, contiguous.",
+        .examples = "moth.randn(2, 3)", .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD)
+
+static int contiguous_compose(const contiguous_args *a, moth_tensor **out) {
+  if (!moth_contiguous(a->input)) return MOTH_CALL(a->ctx, out, clone, .input = a->input);
+  out[0] = moth_tensor_retain(a->input);
+  return MOTH_OK;
+}
+
+MOTH_OP_COMPOSES(contiguous, CONTIGUOUS,
+                 .doc = "The tensor itself if its elements lie in row-major order, else a copy "
+                        "of which that holds.",
+                 .examples = "moth.randn(2, 3)\nmoth.randn(2, 3):t()", .dtypes = MOTH_ANY,
+                 .flags = MOTH_OP_METHOD)
+
+static int cast_shape(const cast_args *a, moth_layout *y) {
+  same_shape(a->input, y);
+  if (a->dtype < 0 || a->dtype >= MOTH_DTYPES)
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)a->dtype);
+  y->dtype = (uint8_t)a->dtype;
+  return MOTH_OK;
+}
+
+static int cast_cpu(const cast_args *a, moth_tensor **out) {
+  return moth_copy_into(out[0], a->input);
+}
+
+static int cast_grad(const cast_args *a, moth_grad *g) { return moth_flow(g, a->input, g->dy); }
+
+MOTH_OP(cast, CAST,
+        .doc = "A copy with another element type. Floats become integers towards 0 and saturate, "
+               "NaN becomes 0.",
+        .examples = "moth.randn(2, 3), moth.float64", .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
+
+/* -- fills -- */
+
+static int fill__shape(const fill__args *a, moth_layout *y) {
+  uint64_t element;
+  same_shape(a->input, y);
+  y->dtype = a->input->l.dtype;
+  return moth_scalar_to(a->ctx, "value", a->value, a->input->l.dtype, &element);
+}
+
+static int fill__cpu(const fill__args *a, moth_tensor **out) {
+  moth_operand value;
+  int status = moth_scalar_to(a->ctx, "value", a->value, out[0]->l.dtype, &value.element);
+  if (status) return status;
+  return moth_copy_into(out[0], moth_operand_of(&value, a->ctx, out[0]->l.dtype));
+}
+
+static int fill__grad(const fill__args *a, moth_grad *g) {
+  (void)a; /* nothing of the input is left */
+  return g->status;
+}
+
+MOTH_OP(fill_, FILL_, .doc = "Writes one value into every element.",
+        .examples = "moth.randn(2, 3), 0.5", .dtypes = MOTH_ANY,
+        .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+
+static int zero__shape(const zero__args *a, moth_layout *y) {
+  same_shape(a->input, y);
+  y->dtype = a->input->l.dtype;
+  return MOTH_OK;
+}
+
+static int zero__cpu(const zero__args *a, moth_tensor **out) {
+  moth_operand zero = {.element = 0}; /* all dtypes write 0 as zero bits */
+  return moth_copy_into(out[0], moth_operand_of(&zero, a->ctx, out[0]->l.dtype));
+}
+
+static int zero__grad(const zero__args *a, moth_grad *g) {
+  (void)a;
+  return g->status;
+}
+
+MOTH_OP(zero_, ZERO_, .doc = "Writes 0 into every element.", .examples = "moth.randn(2, 3)",
+        .dtypes = MOTH_ANY, .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+
+/* -- masked_fill: one value where a mask holds -- */
+
+static int masked_fill_shape(const masked_fill_args *a, moth_layout *y) {
+  uint64_t element;
+  int status = moth_scalar_to(a->ctx, "value", a->value, a->input->l.dtype, &element);
+  return status ? status : moth_broadcast(a->ctx, "mask", y, a->input, a->mask);
+}
+
+static int masked_fill_cpu(const masked_fill_args *a, moth_tensor **out) {
+  moth_operand value;
+  int dtype = out[0]->l.dtype;
+  int status = moth_scalar_to(a->ctx, "value", a->value, dtype, &value.element);
+  if (status) return status;
+  const moth_tensor *operands[] = {out[0], a->mask, moth_operand_of(&value, a->ctx, dtype),
+                                   a->input};
+  return moth_map_where(a->ctx, operands);
+}
+
+static int masked_fill_grad(const masked_fill_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, masked_fill, .input = g->dy, .mask = a->mask,
+                        .value = {.as.number = 0}));
+}
+
+MOTH_OP(masked_fill, MASKED_FILL, .doc = "The input, with one value where the mask is true.",
+        .examples = "moth.randn(2, 3), moth.randn(2, 3):gt(0), 0.5", .dtypes = MOTH_ANY,
+        .saves = "mask",
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+
+/* -- spread: a reduction undone, as a view that repeats -- */
+
+static int spread_view(const spread_args *a, moth_layout *y) {
+  const moth_layout *x = &a->input->l;
+  uint32_t mask;
+  int32_t n = (int32_t)a->size.n, from = 0;
+  int status = moth_shape_of(a->ctx, "size", a->size, y);
+  if (!status) status = moth_dim_mask(a->ctx, "dim", a->dim, n, &mask);
+  if (status) return status;
+  y->offset = x->offset;
+  for (int d = 0; d < n; d++) {
+    bool reduced = mask >> d & 1u;
+    y->stride[d] = 0;
+    if (reduced && !a->keepdim) continue;
+    if (from < x->ndim && x->shape[from] == (reduced ? 1 : y->shape[d])) {
+      if (!reduced) y->stride[d] = x->stride[from];
+      from++;
+      continue;
+    }
+    from = -1;
+    break;
+  }
+  if (from == x->ndim) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s does not spread to %s", moth_str(a->input),
+                   moth_str_ints(a->ctx, a->size.n, a->size.at));
+}
+
+static int spread_grad(const spread_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, sum, .input = g->dy, .dim = a->dim, .keepdim = a->keepdim,
+                        .dtype = -1));
+}
+
+MOTH_OP_VIEWS(spread, SPREAD, .doc = "Repeats what a reduction gave, in the shape from before it.",
+              .examples = "moth.randn(2), {2, 3}, {dim = 2}\n"
+                          "moth.randn(2, 1), {2, 3}, {dim = 2, keepdim = true}\n"
+                          "moth.randn(1)[1], {2, 3}",
+              .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
+
+const moth_op *const moth_copy_ops[] = {
+  &moth_op_copy_, &moth_op_clone, &moth_op_contiguous, &moth_op_cast, &moth_op_fill_,
+  &moth_op_zero_, &moth_op_masked_fill, &moth_op_spread, NULL,
+};

@@ -1,0 +1,47 @@
+/* copy.h -- the faces of the ops that move values: copies, conversions, fills. */
+#ifndef MOTH_OP_COPY_H
+#define MOTH_OP_COPY_H
+
+#include "../op.h"
+
+#define COPY_(ARG) \
+  ARG(tensor, input,     , "tensor to write") \
+  ARG(tensor, source,    , "values, broadcast to the input and converted to its dtype")
+MOTH_ARGS(copy_, COPY_)
+
+#define CLONE(ARG) \
+  ARG(tensor, input,     , "tensor to copy")
+MOTH_ARGS(clone, CLONE)
+
+#define CONTIGUOUS(ARG) \
+  ARG(tensor, input,     , "tensor to pack")
+MOTH_ARGS(contiguous, CONTIGUOUS)
+
+#define CAST(ARG) \
+  ARG(tensor, input,     , "tensor to convert") \
+  ARG(dtype,  dtype,     , "element type of the result")
+MOTH_ARGS(cast, CAST)
+
+#define FILL_(ARG) \
+  ARG(tensor, input,     , "tensor to write") \
+  ARG(scalar, value,     , "value of every element")
+MOTH_ARGS(fill_, FILL_)
+
+#define ZERO_(ARG) \
+  ARG(tensor, input,     , "tensor to write")
+MOTH_ARGS(zero_, ZERO_)
+
+#define MASKED_FILL(ARG) \
+  ARG(tensor, input,     , "tensor to change") \
+  ARG(mask,   mask,      , "which elements, broadcast to the input") \
+  ARG(scalar, value,     , "their new value")
+MOTH_ARGS(masked_fill, MASKED_FILL)
+
+#define SPREAD(ARG) \
+  ARG(tensor, input,     , "what a reduction gave") \
+  ARG(shape,  size,      , "sizes from before the reduction") \
+  ARG(dims,   dim,   none, "dimensions that were reduced; all of them when absent") \
+  ARG(bool,   keepdim, false, "the reduction kept them as size 1")
+MOTH_ARGS(spread, SPREAD)
+
+#endif

@@ -1,0 +1,367 @@
+/* create.c -- tensors made from a shape: constant, counted up, with ones on the diagonal; and the
+** triangles of matrices.
+*/
+#include "create.h"
+
+#include <math.h>
+
+#include "../loop.h"
+
+/* -- filling a contiguous result -- */
+
+/* The n elements of size bytes at y become copies of the first one. */
+static void repeat(char *y, size_t size, int64_t n) {
+  size_t total = size * (size_t)n;
+  for (size_t done = size; done < total;) {
+    size_t part = done < total - done ? done : total - done;
+    memcpy(y + done, y, part);
+    done += part;
+  }
+}
+
+/* The three ways a scalar is held, as dtypes. */
+static int scalar_dtype(moth_scalar s) {
+  return s.type == 1 ? MOTH_I64 : s.type == 2 ? MOTH_BOOL : MOTH_F64;
+}
+
+static int fill(moth_tensor *y, moth_scalar s) {
+  size_t size = moth_dtype_size[y->l.dtype];
+  char *at = moth_at(y);
+  uint8_t truth = s.as.integer != 0;
+  const char *value = s.type == 2 ? (const char *)&truth : (const char *)&s.as;
+  if (y->l.numel == 0) return MOTH_OK;
+  moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, at, (int64_t)size);
+  repeat(at, size, y->l.numel);
+  return MOTH_OK;
+}
+
+static int fill_number(moth_tensor *y, double value) {
+  return fill(y, (moth_scalar){.type = 0, .as.number = value});
+}
+
+/* Is the value one that the dtype can hold? */
+static int check_fits(moth_ctx *ctx, const char *arg, moth_scalar s, int dtype) {
+  uint8_t truth = s.as.integer != 0;
+  const void *value = s.type == 2 ? (const void *)&truth : (const void *)&s.as;
+  if (moth_value_fits(scalar_dtype(s), value, dtype)) return MOTH_OK;
+  if (s.type == 1)
+    return moth_fail(ctx, MOTH_E_DTYPE, arg, "%lld does not fit %s", (long long)s.as.integer,
+                     moth_dtype_name(dtype));
+  if (isnan(s.as.number))
+    return moth_fail(ctx, MOTH_E_DTYPE, arg, "nan does not fit %s", moth_dtype_name(dtype));
+  return moth_fail(ctx, MOTH_E_DTYPE, arg, "%.17g does not fit %s", s.as.number,
+                   moth_dtype_name(dtype));
+}
+
+static void set_dtype(moth_ctx *ctx, int64_t dtype, moth_layout *y) {
+  y->dtype = (uint8_t)(dtype < 0 ? ctx->default_dtype : dtype);
+}
+
+/* Shape of the results that look like `input`. */
+static int like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
+  y->ndim = input->l.ndim;
+  memcpy(y->shape, input->l.shape, sizeof *y->shape * (size_t)y->ndim);
+  y->dtype = (uint8_t)(dtype < 0 ? input->l.dtype : dtype);
+  return MOTH_OK;
+}
+
+/* -- zeros, ones, empty, full -- */
+
+static int zeros_shape(const zeros_args *a, moth_layout *y) {
+  set_dtype(a->ctx, a->dtype, y);
+  return moth_shape_of(a->ctx, "size", a->size, y);
+}
+static int zeros_cpu(const zeros_args *a, moth_tensor **out) {
+  (void)a;
+  return fill_number(out[0], 0);
+}
+MOTH_OP_CONST(zeros, ZEROS, .dtypes = MOTH_ANY, .doc = "A tensor of zeros.",
+              .examples = "{2, 3}\n"
+                          "{2}, {dtype = moth.int64, device = \"cpu\"}\n")
+
+static int ones_shape(const ones_args *a, moth_layout *y) {
+  set_dtype(a->ctx, a->dtype, y);
+  return moth_shape_of(a->ctx, "size", a->size, y);
+}
+static int ones_cpu(const ones_args *a, moth_tensor **out) {
+  (void)a;
+  return fill_number(out[0], 1);
+}
+MOTH_OP_CONST(ones, ONES, .dtypes = MOTH_ANY, .doc = "A tensor of ones.",
+              .examples = "{2, 3}\n"
+                          "{2}, {dtype = moth.bool, device = \"cpu\"}\n")
+
+static int empty_shape(const empty_args *a, moth_layout *y) {
+  set_dtype(a->ctx, a->dtype, y);
+  return moth_shape_of(a->ctx, "size", a->size, y);
+}
+static int empty_cpu(const empty_args *a, moth_tensor **out) {
+  (void)a;
+  if (out[0]->l.dtype == MOTH_BOOL) return fill_number(out[0], 0); /* other bytes are no bools */
+  return MOTH_OK;
+}
+MOTH_OP_CONST(empty, EMPTY, .dtypes = MOTH_ANY, .doc = "A tensor whose values are left to chance.",
+              .examples = "{2, 3}\n"
+                          "{2}, {dtype = moth.float64, device = \"cpu\"}\n")
+
+static int full_shape(const full_args *a, moth_layout *y) {
+  static const uint8_t own[] = {0, MOTH_I64, MOTH_BOOL};
+  set_dtype(a->ctx, a->dtype, y);
+  if (a->dtype < 0 && a->fill_value.type > 0) y->dtype = own[a->fill_value.type == 1 ? 1 : 2];
+  int status = check_fits(a->ctx, "fill_value", a->fill_value, y->dtype);
+  return status ? status : moth_shape_of(a->ctx, "size", a->size, y);
+}
+static int full_cpu(const full_args *a, moth_tensor **out) { return fill(out[0], a->fill_value); }
+MOTH_OP_CONST(full, FULL, .dtypes = MOTH_ANY, .doc = "A tensor of one value.",
+              .examples = "{2, 3}, 7\n"
+                          "{2}, 7, {dtype = moth.int32, device = \"cpu\"}\n")
+
+/* -- the same with the shape of another tensor -- */
+
+static int zeros_like_shape(const zeros_like_args *a, moth_layout *y) {
+  return like(a->input, a->dtype, y);
+}
+static int zeros_like_cpu(const zeros_like_args *a, moth_tensor **out) {
+  (void)a;
+  return fill_number(out[0], 0);
+}
+MOTH_OP_CONST(zeros_like, ZEROS_LIKE, .dtypes = MOTH_ANY, .doc = "Zeros in the input's shape.",
+              .examples = "moth.randn(2, 3)\n"
+                          "moth.randn(2, 3), {dtype = moth.int64}\n")
+
+static int ones_like_shape(const ones_like_args *a, moth_layout *y) {
+  return like(a->input, a->dtype, y);
+}
+static int ones_like_cpu(const ones_like_args *a, moth_tensor **out) {
+  (void)a;
+  return fill_number(out[0], 1);
+}
+MOTH_OP_CONST(ones_like, ONES_LIKE, .dtypes = MOTH_ANY, .doc = "Ones in the input's shape.",
+              .examples = "moth.randn(2, 3)\n"
+                          "moth.randn(2, 3), {dtype = moth.int64}\n")
+
+static int empty_like_shape(const empty_like_args *a, moth_layout *y) {
+  return like(a->input, a->dtype, y);
+}
+static int empty_like_cpu(const empty_like_args *a, moth_tensor **out) {
+  (void)a;
+  return out[0]->l.dtype == MOTH_BOOL ? fill_number(out[0], 0) : MOTH_OK;
+}
+MOTH_OP_CONST(empty_like, EMPTY_LIKE, .dtypes = MOTH_ANY,
+              .doc = "Values left to chance in the input's shape.",
+              .examples = "moth.randn(2, 3)\n"
+                          "moth.randn(2, 3), {dtype = moth.int64}\n")
+
+static int full_like_shape(const full_like_args *a, moth_layout *y) {
+  like(a->input, a->dtype, y);
+  return check_fits(a->ctx, "fill_value", a->fill_value, y->dtype);
+}
+static int full_like_cpu(const full_like_args *a, moth_tensor **out) {
+  return fill(out[0], a->fill_value);
+}
+MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY, .doc = "One value in the input's shape.",
+              .examples = "moth.randn(2, 3), 7\n"
+                          "moth.randn(2, 3), 7, {dtype = moth.int64}\n")
+
+/* -- arange, linspace -- */
+
+static double scalar_number(moth_scalar s) {
+  return s.type == 0 ? s.as.number : (double)s.as.integer;
+}
+static bool scalar_whole(moth_scalar s, int64_t *value) {
+  if (s.type != 0) {
+    *value = s.as.integer;
+    return true;
+  }
+  double x = s.as.number;
+  if (!(x >= -9223372036854775808.0 && x < 9223372036854775808.0)) return false;
+  *value = (int64_t)x;
+  return (double)*value == x;
+}
+
+/* start, stop and step as whole numbers, if all of them are. */
+static bool arange_whole(const arange_args *a, int64_t at[3]) {
+  return scalar_whole(a->start, &at[0]) && scalar_whole(a->stop, &at[1]) &&
+         scalar_whole(a->step, &at[2]);
+}
+
+/* How many whole steps lie in front of stop: exact for all int64. */
+static uint64_t count_whole(const int64_t at[3]) {
+  uint64_t way, step;
+  if (at[2] > 0) {
+    way = (uint64_t)at[1] - (uint64_t)at[0];
+    step = (uint64_t)at[2];
+  } else {
+    way = (uint64_t)at[0] - (uint64_t)at[1];
+    step = 0 - (uint64_t)at[2];
+  }
+  return way / step + (way % step != 0);
+}
+
+static int arange_shape(const arange_args *a, moth_layout *y) {
+  double start = scalar_number(a->start), stop = scalar_number(a->stop);
+  double step = scalar_number(a->step), n = ceil((stop - start) / step);
+  int64_t at[3] = {0};
+  bool whole = arange_whole(a, at);
+  set_dtype(a->ctx, a->dtype, y);
+  if (a->dtype < 0 && whole) y->dtype = MOTH_I64;
+  if (step == 0) return moth_fail(a->ctx, MOTH_E_ARG, "step", "cannot be 0");
+  if (!isfinite(start) || !isfinite(stop) || !isfinite(step))
+    return moth_fail(a->ctx, MOTH_E_ARG, isfinite(start) ? isfinite(stop) ? "step" : "stop" : "start",
+                     "a finite number is needed");
+  bool wrong = whole ? (at[2] > 0 ? at[1] < at[0] : at[1] > at[0])
+                     : (step > 0 ? stop < start : stop > start);
+  if (wrong)
+    return moth_fail(a->ctx, MOTH_E_ARG, "step", "%.17g does not lead from %.17g to %.17g", step,
+                     start, stop);
+  if (whole) {
+    uint64_t exact = count_whole(at);
+    n = exact > INT64_MAX ? 1e300 : (double)exact;
+    y->shape[0] = (int64_t)exact;
+  } else if (n < 9e18) {
+    y->shape[0] = (int64_t)n;
+  }
+  y->ndim = 1;
+  if (!(n < 9e18))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, NULL, "from %.17g to %.17g by %.17g is too many values",
+                     start, stop, step);
+  return moth_shape_of(a->ctx, "stop", (moth_ints){&y->shape[0], 1}, y);
+}
+
+static int arange_cpu(const arange_args *a, moth_tensor **out) {
+  int dtype = out[0]->l.dtype;
+  int64_t at[3] = {0}, n = out[0]->l.numel, size = moth_dtype_size[dtype];
+  bool whole = arange_whole(a, at);
+  double start = scalar_number(a->start), step = scalar_number(a->step);
+  char *y = moth_at(out[0]);
+  for (int64_t i = 0; i < n;) {
+    union {
+      double number[256];
+      int64_t integer[256];
+    } block;
+    int64_t m = n - i < 256 ? n - i : 256;
+    if (whole)
+      for (int64_t j = 0; j < m; j++)
+        block.integer[j] = (int64_t)((uint64_t)at[0] + (uint64_t)(i + j) * (uint64_t)at[2]);
+    else
+      for (int64_t j = 0; j < m; j++) block.number[j] = start + (double)(i + j) * step;
+    moth_convert(m, whole ? MOTH_I64 : MOTH_F64, (const char *)&block, 8, dtype, y + i * size, size);
+    i += m;
+  }
+  return MOTH_OK;
+}
+
+MOTH_OP_CONST(arange, ARANGE, .dtypes = MOTH_ANY,
+              .doc = "The numbers from start up to, but not including, stop.",
+              .examples = "0, 5\n"
+                          "5, 1, -1.5, {dtype = moth.float64, device = \"cpu\"}\n")
+
+static int linspace_shape(const linspace_args *a, moth_layout *y) {
+  set_dtype(a->ctx, a->dtype, y);
+  if (a->steps < 0)
+    return moth_fail(a->ctx, MOTH_E_ARG, "steps", "cannot be negative, got %lld",
+                     (long long)a->steps);
+  return moth_shape_of(a->ctx, "steps", (moth_ints){&a->steps, 1}, y);
+}
+
+/* From both ends, so that both bounds are exact and the values symmetric. */
+static int linspace_cpu(const linspace_args *a, moth_tensor **out) {
+  int dtype = out[0]->l.dtype;
+  int64_t n = a->steps, size = moth_dtype_size[dtype];
+  double step = n > 1 ? (a->stop - a->start) / (double)(n - 1) : 0;
+  char *y = moth_at(out[0]);
+  for (int64_t i = 0; i < n; i++) {
+    double v = i < (n + 1) / 2 ? a->start + step * (double)i : a->stop - step * (double)(n - 1 - i);
+    moth_convert(1, MOTH_F64, (const char *)&v, 8, dtype, y + i * size, size);
+  }
+  return MOTH_OK;
+}
+
+MOTH_OP_CONST(linspace, LINSPACE, .dtypes = MOTH_NUMERIC,
+              .doc = "Numbers at equal distances from start to stop, both included.",
+              .examples = "0, 1, 5\n"
+                          "1, -1, 4, {dtype = moth.float64, device = \"cpu\"}\n")
+
+/* -- eye -- */
+
+static int eye_shape(const eye_args *a, moth_layout *y) {
+  int64_t size[2] = {a->n, a->m == MOTH_NO_INT ? a->n : a->m};
+  set_dtype(a->ctx, a->dtype, y);
+  return moth_shape_of(a->ctx, a->n < 0 ? "n" : "m", (moth_ints){size, 2}, y);
+}
+
+static int eye_cpu(const eye_args *a, moth_tensor **out) {
+  moth_tensor *y = out[0];
+  int64_t rows = y->l.shape[0], columns = y->l.shape[1];
+  int64_t size = moth_dtype_size[y->l.dtype];
+  double one = 1;
+  (void)a;
+  fill_number(y, 0);
+  for (int64_t i = 0; i < rows && i < columns; i++)
+    moth_convert(1, MOTH_F64, (const char *)&one, 8, y->l.dtype,
+                 moth_at(y) + i * (columns + 1) * size, size);
+  return MOTH_OK;
+}
+
+MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .doc = "A matrix with ones on the diagonal, else zeros.",
+              .examples = "3\n"
+                          "2, {m = 3, dtype = moth.float64, device = \"cpu\"}\n")
+
+/* -- tril, triu -- */
+
+/* Copies packed matrices; of row i the columns from `lo` up to `hi` stay, the rest become zero. */
+static int triangle(const moth_tensor *input, int64_t diagonal, bool upper, moth_tensor *y) {
+  int64_t rows = y->l.shape[y->l.ndim - 2], columns = y->l.shape[y->l.ndim - 1];
+  int64_t size = moth_dtype_size[y->l.dtype];
+  int status = moth_copy_into(y, input);
+  if (status || y->l.numel == 0) return status;
+  if (diagonal > columns) diagonal = columns; /* all or nothing from here on */
+  if (diagonal < -rows) diagonal = -rows;
+  int64_t all = y->l.numel / columns;
+  char *row = moth_at(y);
+  for (int64_t r = 0; r < all; r++, row += columns * size) {
+    int64_t edge = r % rows + diagonal + (upper ? 0 : 1); /* first of the other side */
+    edge = edge < 0 ? 0 : edge > columns ? columns : edge;
+    if (upper) memset(row, 0, (size_t)(edge * size));
+    else memset(row + edge * size, 0, (size_t)((columns - edge) * size));
+  }
+  return MOTH_OK;
+}
+
+static int matrices(const moth_tensor *input, moth_layout *y) {
+  if (input->l.ndim < 2)
+    return moth_fail(input->ctx, MOTH_E_SHAPE, "input", "matrices (..., N, M) are expected, got %s",
+                     moth_str(input));
+  return like(input, -1, y);
+}
+
+static int tril_shape(const tril_args *a, moth_layout *y) { return matrices(a->input, y); }
+static int tril_cpu(const tril_args *a, moth_tensor **out) {
+  return triangle(a->input, a->diagonal, false, out[0]);
+}
+static int tril_grad(const tril_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, tril, .input = g->dy, .diagonal = a->diagonal));
+}
+MOTH_OP(tril, TRIL, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT,
+        .doc = "The lower triangle of matrices, the rest is zero.",
+        .examples = "moth.randn(3, 3)\n"
+                    "moth.randn(2, 3, 4), {diagonal = 1}\n")
+
+static int triu_shape(const triu_args *a, moth_layout *y) { return matrices(a->input, y); }
+static int triu_cpu(const triu_args *a, moth_tensor **out) {
+  return triangle(a->input, a->diagonal, true, out[0]);
+}
+static int triu_grad(const triu_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, triu, .input = g->dy, .diagonal = a->diagonal));
+}
+MOTH_OP(triu, TRIU, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT,
+        .doc = "The upper triangle of matrices, the rest is zero.",
+        .examples = "moth.randn(3, 3)\n"
+                    "moth.randn(2, 3, 4), {diagonal = -1}\n")
+
+const moth_op *const moth_create_ops[] = {
+  &moth_op_zeros,     &moth_op_ones,      &moth_op_empty,      &moth_op_full,
+  &moth_op_zeros_like, &moth_op_ones_like, &moth_op_empty_like, &moth_op_full_like,
+  &moth_op_arange,    &moth_op_linspace,  &moth_op_eye,        &moth_op_tril,
+  &moth_op_triu,      NULL,
+};

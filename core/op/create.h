@@ -1,0 +1,73 @@
+/* create.h -- the faces of the ops that make tensors from nothing but a shape. */
+#ifndef MOTH_OP_CREATE_H
+#define MOTH_OP_CREATE_H
+
+#include "../op.h"
+
+#define CREATE_WHERE(ARG) \
+  ARG(dtype,  dtype, none, "element type; the default one when absent") \
+  ARG(device, device, cpu, "where the elements live")
+#define CREATE_LIKE(ARG) \
+  ARG(tensor, input,     , "tensor with the shape") \
+  ARG(dtype,  dtype, none, "element type; that of the input when absent")
+
+#define ZEROS(ARG) ARG(shape, size, , "sizes") CREATE_WHERE(ARG)
+MOTH_ARGS(zeros, ZEROS)
+#define ONES(ARG) ARG(shape, size, , "sizes") CREATE_WHERE(ARG)
+MOTH_ARGS(ones, ONES)
+#define EMPTY(ARG) ARG(shape, size, , "sizes") CREATE_WHERE(ARG)
+MOTH_ARGS(empty, EMPTY)
+
+#define FULL(ARG) \
+  ARG(shape,  size,      , "sizes") \
+  ARG(scalar, fill_value, , "value of every element") \
+  ARG(dtype,  dtype, none, "element type; when absent the default one for a number, bool for a " \
+                           "boolean, i64 for an int64") \
+  ARG(device, device, cpu, "where the elements live")
+MOTH_ARGS(full, FULL)
+
+#define ZEROS_LIKE(ARG) CREATE_LIKE(ARG)
+MOTH_ARGS(zeros_like, ZEROS_LIKE)
+#define ONES_LIKE(ARG) CREATE_LIKE(ARG)
+MOTH_ARGS(ones_like, ONES_LIKE)
+#define EMPTY_LIKE(ARG) CREATE_LIKE(ARG)
+MOTH_ARGS(empty_like, EMPTY_LIKE)
+
+#define FULL_LIKE(ARG) \
+  ARG(tensor, input,     , "tensor with the shape") \
+  ARG(scalar, fill_value, , "value of every element") \
+  ARG(dtype,  dtype, none, "element type; that of the input when absent")
+MOTH_ARGS(full_like, FULL_LIKE)
+
+#define ARANGE(ARG) \
+  ARG(scalar, start,     , "first value") \
+  ARG(scalar, stop,      , "bound that is not reached") \
+  ARG(scalar, step,     1, "distance of neighbours, may be negative") \
+  ARG(dtype,  dtype, none, "element type; when absent i64 if all three are whole, else the default") \
+  ARG(device, device, cpu, "where the elements live")
+MOTH_ARGS(arange, ARANGE)
+
+#define LINSPACE(ARG) \
+  ARG(float,  start,     , "first value") \
+  ARG(float,  stop,      , "last value") \
+  ARG(int,    steps,     , "how many values") \
+  CREATE_WHERE(ARG)
+MOTH_ARGS(linspace, LINSPACE)
+
+#define EYE(ARG) \
+  ARG(int,    n,         , "rows") \
+  ARG(maybe_int, m,  none, "columns; as many as rows when absent") \
+  CREATE_WHERE(ARG)
+MOTH_ARGS(eye, EYE)
+
+#define TRIL(ARG) \
+  ARG(tensor, input,     , "matrices, (..., N, M)") \
+  ARG(int,    diagonal, 0, "the last diagonal kept: above the main one if positive")
+MOTH_ARGS(tril, TRIL)
+
+#define TRIU(ARG) \
+  ARG(tensor, input,     , "matrices, (..., N, M)") \
+  ARG(int,    diagonal, 0, "the first diagonal kept: above the main one if positive")
+MOTH_ARGS(triu, TRIU)
+
+#endif

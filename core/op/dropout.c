@@ -1,0 +1,180 @@
+/* dropout.c -- dropout: random elements, or whole channels, become 0 and the others grow, so that
+** the expected sum stays. The mask is kept for the gradient.
+*/
+#include "dropout.h"
+
+#include "../kernel/real.h"
+#include "../random.h"
+
+#define WORDS 1024 /* random words at a time, four to a block */
+
+/* y[i] := x[i] * scale where the mask is set, 0 elsewhere; each mask byte covers `run` elements.
+** An input of inf or NaN that is dropped gives 0 as well. */
+#define APPLY(real)                                                             \
+  do {                                                                          \
+    const real *x = from, by = (real)scale;                                     \
+    real *y = to;                                                               \
+    if (run == 1)                                                               \
+      for (int64_t i = 0; i < n; i++) y[i] = mask[i] ? x[i] * by : 0;           \
+    else                                                                        \
+      for (int64_t i = 0; i < n; i++, x += run, y += run)                       \
+        for (int64_t k = 0; k < run; k++) y[k] = mask[i] ? x[k] * by : 0;       \
+  } while (0)
+
+static void apply_mask(int dtype, int64_t n, int64_t run, const uint8_t *mask, double scale,
+                       const void *from, void *to) {
+  if (dtype == MOTH_F32) APPLY(float);
+  else APPLY(double);
+}
+
+static int run_mask(const moth_tensor *input, const moth_tensor *mask, double scale,
+                    moth_tensor *out) {
+  moth_tensor *x = moth_real(input), *m = moth_packed(mask), *y = moth_real_out(out);
+  int status = x && m && y ? MOTH_OK : input->ctx->error.code;
+  int64_t n = mask->l.numel;
+  if (!status && n)
+    apply_mask(x->l.dtype, n, x->l.numel / n, (const uint8_t *)moth_at(m), scale, moth_at(x),
+               moth_at(y));
+  moth_tensor_release(x);
+  moth_tensor_release(m);
+  return moth_real_done(y, out, status);
+}
+
+/* -- drawing -- */
+
+static double scale_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+
+/* y takes the input's shape; the mask that of its first `lead` dimensions, or nothing if there is
+** nothing to draw. */
+static int mask_shape(const moth_tensor *input, double p, bool training, int32_t lead,
+                      moth_layout *y) {
+  if (!(p >= 0 && p <= 1))
+    return moth_fail(input->ctx, MOTH_E_DOMAIN, "p", "a probability is from 0 to 1, got %g", p);
+  y[0].ndim = input->l.ndim;
+  memcpy(y[0].shape, input->l.shape, sizeof y[0].shape);
+  y[1].dtype = MOTH_BOOL;
+  y[1].ndim = training ? lead : 1;
+  memcpy(y[1].shape, input->l.shape, sizeof y[1].shape);
+  if (!training) y[1].shape[0] = 0;
+  return MOTH_OK;
+}
+
+/* Sets each byte of the mask with probability 1 - p: its random word must reach p 2^32. */
+static int draw(moth_ctx *ctx, moth_tensor *generator, double p, int64_t n, uint8_t *mask) {
+  uint64_t seed, block, least = (uint64_t)(p * 4294967296.0);
+  uint32_t word[WORDS];
+  int status = moth_generator_take(ctx, generator, (uint64_t)(n + 3) / 4, &seed, &block);
+  for (int64_t i = 0; !status && i < n; i += WORDS, block += WORDS / 4) {
+    int64_t k = n - i < WORDS ? n - i : WORDS;
+    moth_philox_fill(seed, block, k, word);
+    for (int64_t j = 0; j < k; j++) mask[i + j] = word[j] >= least;
+    if ((i & 0xfffff) == 0) status = moth_poll(ctx);
+  }
+  return status;
+}
+
+static int drop(moth_tensor *input, double p, bool training, moth_tensor *generator,
+                moth_tensor **out) {
+  if (!training) return moth_copy_into(out[0], input);
+  int status = draw(input->ctx, generator, p, out[1]->l.numel, (uint8_t *)moth_at(out[1]));
+  return status ? status : run_mask(input, out[1], scale_of(p), out[0]);
+}
+
+static int flow_through(moth_grad *g, const moth_tensor *input, double p, bool training) {
+  if (!training) return moth_flow(g, input, g->dy);
+  return moth_flow(g, input,
+                   GRAD(g, dropout_apply, .input = g->dy, .mask = g->out[1],
+                        .scale = scale_of(p)));
+}
+
+/* -- dropout -- */
+
+static int dropout_shape(const dropout_args *a, moth_layout *y) {
+  return mask_shape(a->input, a->p, a->training, a->input->l.ndim, y);
+}
+
+static int dropout_cpu(const dropout_args *a, moth_tensor **out) {
+  return drop(a->input, a->p, a->training, a->generator, out);
+}
+
+static int dropout_grad(const dropout_args *a, moth_grad *g) {
+  return flow_through(g, a->input, a->p, a->training);
+}
+
+MOTH_OP(dropout, DROPOUT,
+  .doc = "Random elements become 0 with probability p, the others are divided by 1 - p.",
+  .examples =
+    "moth.randn(3, 4)\n"
+    "moth.randn(3, 4), 0\n"
+    "moth.randn(3, 4), {p = 0.2, training = false}\n"
+    "moth.randn(3, 4), {p = 0.2, generator = moth.Generator()}",
+  .outputs = "y, mask: hidden",
+  .dtypes = MOTH_FLOATS,
+  .saves = "mask",
+  .flags = MOTH_OP_RANDOM | MOTH_OP_INPLACE)
+
+/* -- dropout2d -- */
+
+static int dropout2d_shape(const dropout2d_args *a, moth_layout *y) {
+  int32_t ndim = a->input->l.ndim;
+  if (ndim != 3 && ndim != 4)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, H, W) or (C, H, W), got %s",
+                     moth_str(a->input));
+  return mask_shape(a->input, a->p, a->training, ndim - 2, y);
+}
+
+static int dropout2d_cpu(const dropout2d_args *a, moth_tensor **out) {
+  return drop(a->input, a->p, a->training, a->generator, out);
+}
+
+static int dropout2d_grad(const dropout2d_args *a, moth_grad *g) {
+  return flow_through(g, a->input, a->p, a->training);
+}
+
+MOTH_OP(dropout2d, DROPOUT2D,
+  .doc = "Random channels become 0 with probability p, the others are divided by 1 - p.",
+  .examples =
+    "moth.randn(2, 3, 2, 2)\n"
+    "moth.randn(3, 2, 2), 0\n"
+    "moth.randn(2, 3, 2, 2), {p = 0.2, training = false}\n"
+    "moth.randn(2, 3, 2, 2), {p = 0.2, generator = moth.Generator()}",
+  .outputs = "y, mask: hidden",
+  .dtypes = MOTH_FLOATS,
+  .saves = "mask",
+  .flags = MOTH_OP_RANDOM | MOTH_OP_INPLACE)
+
+/* -- their gradient -- */
+
+static int dropout_apply_shape(const dropout_apply_args *a, moth_layout *y) {
+  const moth_layout *x = &a->input->l, *mask = &a->mask->l;
+  bool fits = mask->ndim <= x->ndim;
+  for (int32_t i = 0; fits && i < mask->ndim; i++) fits = mask->shape[i] == x->shape[i];
+  if (!fits)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "mask", "%s does not begin as %s", moth_str(a->input),
+                     moth_str(a->mask));
+  y->ndim = x->ndim;
+  memcpy(y->shape, x->shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static int dropout_apply_cpu(const dropout_apply_args *a, moth_tensor **out) {
+  return run_mask(a->input, a->mask, a->scale, out[0]);
+}
+
+static int dropout_apply_grad(const dropout_apply_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, dropout_apply, .input = g->dy, .mask = a->mask, .scale = a->scale));
+}
+
+MOTH_OP(dropout_apply, DROPOUT_APPLY,
+  .doc = "Elements where a mask is set, times a factor, and 0 elsewhere: the gradient of dropout.",
+  .examples =
+    "moth.randn(2, 3), moth.tensor{{true, false, true}, {false, true, true}}, 2\n"
+    "moth.randn(2, 3), moth.tensor{true, false}, 1.5",
+  .dtypes = MOTH_FLOATS,
+  .saves = "mask",
+  .flags = MOTH_OP_HIDDEN)
+
+const moth_op *const moth_dropout_ops[] = {
+  &moth_op_dropout, &moth_op_dropout2d, &moth_op_dropout_apply, NULL,
+};

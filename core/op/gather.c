@@ -1,0 +1,421 @@
+/* gather.c -- indexing along one dimension, where a position below the first is an error: whole
+** slices (index_select, index_add) or element by element (gather, scatter, scatter_add), and
+** one_hot. Their faces stand in index.h.
+*/
+#include "../kernel/pick.h"
+#include "arith.h"
+#include "create.h"
+#include "index.h"
+#include "strided.h"
+
+/* -- helpers -- */
+
+static bool is_half(int dtype) { return dtype == MOTH_F16 || dtype == MOTH_BF16; }
+
+/* A dimension of a tensor that must have one. */
+static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *out) {
+  if (x->l.ndim > 0) return moth_dim(ctx, "dim", dim, x->l.ndim, out);
+  return moth_fail(ctx, MOTH_E_SHAPE, "input", "a tensor with dimensions is needed, got %s",
+                   moth_str(x));
+}
+
+static void take_shape(moth_layout *y, const moth_tensor *from) {
+  y->ndim = from->l.ndim;
+  memcpy(y->shape, from->l.shape, sizeof *y->shape * (size_t)y->ndim);
+}
+
+/* y begins as the input, unless it is that already. */
+static int begin(moth_tensor *y, const moth_tensor *input) {
+  bool here = y->storage->data == input->storage->data && moth_layout_same(&y->l, &input->l);
+  return here ? MOTH_OK : moth_copy_into(y, input);
+}
+
+/* x, or a copy of it if it shares bytes with y, which is about to be written. Takes x; owned. */
+static moth_tensor *apart(moth_tensor *take, const moth_tensor *y) {
+  if (!take || moth_storage_root(take->storage) != moth_storage_root(y->storage)) return take;
+  moth_tensor *copy = moth_tensor_new(take->ctx, &take->l);
+  if (copy && moth_copy_into(copy, take)) {
+    moth_tensor_release(copy);
+    copy = NULL;
+  }
+  moth_tensor_release(take);
+  return copy;
+}
+
+/* -- index_select, index_add -- */
+
+static int check_list(moth_ctx *ctx, const moth_tensor *index) {
+  if (index->l.ndim <= 1) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, "index", "a list of positions is expected, got %s",
+                   moth_str(index));
+}
+
+/* Moves the slices of base that the positions name to or from packed values. */
+static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
+                       const moth_tensor *values) {
+  moth_ctx *ctx = base->ctx;
+  int64_t size = moth_dtype_size[base->l.dtype], n = index->l.numel, bytes = (n ? n : 1) * 8;
+  moth_pick pick = {.before = dim, .count = n};
+  int64_t step = size;
+  for (int32_t d = base->l.ndim - 1; d >= 0; d--) {
+    if (d == dim) {
+      pick.step = step;
+      step *= n;
+      continue;
+    }
+    int32_t at = d < dim ? d : d - 1;
+    pick.size[at] = base->l.shape[d];
+    pick.base_step[at] = base->l.stride[d] * size;
+    pick.value_step[at] = step;
+    step *= pick.size[at];
+    pick.nwhole++;
+  }
+  moth_tensor *list = moth_packed(index);
+  int64_t *offset = list ? moth_alloc(ctx, bytes) : NULL;
+  int status = offset ? MOTH_OK : ctx->error.code;
+  if (!status) {
+    const int64_t *at = (const int64_t *)(const void *)moth_at(list);
+    for (int64_t i = 0; i < n; i++) offset[i] = at[i] * base->l.stride[dim] * size;
+    pick.offset = offset;
+    status = moth_pick_run(ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
+    moth_dealloc(ctx, offset, bytes);
+  }
+  moth_tensor_release(list);
+  return status;
+}
+
+static int index_select_shape(const index_select_args *a, moth_layout *y) {
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (!status) status = check_list(a->ctx, a->index);
+  if (status) return status;
+  take_shape(y, a->input);
+  y->shape[dim] = a->index->l.numel;
+  return MOTH_OK;
+}
+
+static int index_select_cpu(const index_select_args *a, moth_tensor **out) {
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (!status)
+    status = moth_pick_check("index", a->index, a->input->l.shape[dim], dim, a->input);
+  return status ? status : move_slices(MOTH_PICK_GET, a->input, dim, a->index, out[0]);
+}
+
+static moth_tensor *zeros_as(moth_grad *g, const moth_tensor *x) {
+  return GRAD(g, zeros, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype, .device = 0);
+}
+
+static const moth_scalar one = {.type = 0, .as.number = 1};
+
+static int index_select_grad(const index_select_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, index_add, .input = zeros_as(g, a->input), .dim = a->dim,
+                        .index = a->index, .source = g->dy, .alpha = one));
+}
+
+MOTH_OP(index_select, INDEX_SELECT, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT,
+        .saves = "index:input", .doc = "The slices of a dimension that a list of positions names.",
+        .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}\n"
+                    "moth.randn(3, 4), -1, {1, 4}\n")
+
+static int index_add_shape(const index_add_args *a, moth_layout *y) {
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (!status) status = check_list(a->ctx, a->index);
+  if (status) return status;
+  moth_layout wanted = {.ndim = 0};
+  take_shape(&wanted, a->input);
+  wanted.shape[dim] = a->index->l.numel;
+  if (!moth_shape_same(&wanted, &a->source->l))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "source", "%s is expected, got %s",
+                     moth_str_shape(a->ctx, wanted.ndim, wanted.shape), moth_str(a->source));
+  take_shape(y, a->input);
+  return MOTH_OK;
+}
+
+static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as.integer == 1; }
+
+/* A packed copy of x times a number; owned. */
+static moth_tensor *scaled(const moth_tensor *x, moth_scalar by, int dtype) {
+  if (is_one(by)) return moth_cast(x, dtype);
+  moth_layout l = x->l;
+  bool whole = !moth_is_float(dtype);
+  l.dtype = whole ? MOTH_I64 : MOTH_F64;
+  moth_tensor *work = moth_tensor_new(x->ctx, &l), *y = NULL;
+  if (work && !moth_copy_into(work, x)) {
+    double number = by.type == 0 ? by.as.number : (double)by.as.integer;
+    int64_t integer = by.type == 0 ? (int64_t)by.as.number : by.as.integer;
+    moth_slot *at = (moth_slot *)(void *)moth_at(work);
+    for (int64_t i = 0; i < l.numel; i++) {
+      if (whole) at[i].integer = (int64_t)((uint64_t)at[i].integer * (uint64_t)integer);
+      else at[i].number *= number;
+    }
+    y = moth_cast(work, dtype);
+  }
+  moth_tensor_release(work);
+  return y;
+}
+
+static int check_alpha(const index_add_args *a, int dtype) {
+  uint8_t truth = a->alpha.as.integer != 0;
+  const void *value = a->alpha.type == 2 ? (const void *)&truth : (const void *)&a->alpha.as;
+  int from = a->alpha.type == 0 ? MOTH_F64 : a->alpha.type == 1 ? MOTH_I64 : MOTH_BOOL;
+  if (moth_value_fits(from, value, dtype)) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_DTYPE, "alpha", "the factor does not fit %s",
+                   moth_dtype_name(dtype));
+}
+
+static int index_add_cpu(const index_add_args *a, moth_tensor **out) {
+  int32_t dim;
+  moth_tensor *y = out[0], *work = NULL, *source = NULL;
+  int dtype = y->l.dtype;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (!status)
+    status = moth_pick_check("index", a->index, a->input->l.shape[dim], dim, a->input);
+  if (!status) status = check_alpha(a, dtype);
+  if (!status) status = begin(y, a->input);
+  if (status) return status;
+  work = is_half(dtype) ? moth_cast(y, MOTH_F32) : moth_tensor_retain(y);
+  moth_tensor *alone = work ? apart(moth_pick_values("source", a->source, work->l.dtype), y) : NULL;
+  if (alone) source = scaled(alone, a->alpha, work->l.dtype);
+  status = source ? move_slices(MOTH_PICK_ADD, work, dim, a->index, source) : a->ctx->error.code;
+  if (!status && work != y) status = moth_copy_into(y, work);
+  moth_tensor_release(source);
+  moth_tensor_release(alone);
+  moth_tensor_release(work);
+  return status;
+}
+
+static int index_add_grad(const index_add_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
+  if (moth_wants(g, a->source)) {
+    moth_tensor *d = GRAD(g, index_select, .input = g->dy, .dim = a->dim, .index = a->index);
+    double alpha = a->alpha.type == 0 ? a->alpha.as.number : (double)a->alpha.as.integer;
+    if (!is_one(a->alpha)) d = GRAD(g, mul, .input = d, .other = moth_grad_number(g, alpha));
+    moth_flow(g, a->source, d);
+  }
+  return g->status;
+}
+
+MOTH_OP(index_add, INDEX_ADD, .dtypes = MOTH_ANY, .saves = "index:source",
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED,
+        .doc = "Adds slices to the slices of a dimension that a list of positions names.",
+        .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}, moth.randn(3, 4)\n"
+                    "moth.randn(3, 4), 2, {1, 4}, moth.randn(3, 2), {alpha = 2}\n")
+
+/* -- gather, scatter, scatter_add -- */
+
+/* index must have the dims of x and be nowhere longer, but in `but` (-1: nowhere). */
+static int check_index(const moth_tensor *index, const char *arg, const moth_tensor *x,
+                       int32_t but) {
+  bool fits = index->l.ndim == x->l.ndim;
+  for (int32_t d = 0; d < x->l.ndim && fits; d++)
+    fits = d == but || index->l.shape[d] <= x->l.shape[d];
+  if (fits) return MOTH_OK;
+  return moth_fail(x->ctx, MOTH_E_SHAPE, "index", "%s does not fit %s, which is %s",
+                   moth_str(index), arg, moth_str(x));
+}
+
+/* The part of x that index covers; with dimension `hold` held at its start. Owned. */
+static moth_tensor *covered(const moth_tensor *x, const moth_tensor *index, int32_t hold) {
+  moth_layout l = x->l;
+  l.numel = index->l.numel;
+  for (int32_t d = 0; d < l.ndim; d++) l.shape[d] = index->l.shape[d];
+  if (hold >= 0 && l.ndim > 0) l.stride[hold] = 0;
+  return moth_tensor_like(x->ctx, &l, x->storage);
+}
+
+/* values[...] <-> base[... index[...] in dim ...]; a 0-d tensor of values stands for all. */
+static int move_along(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
+                      const moth_tensor *values) {
+  int64_t step = base->l.ndim ? base->l.stride[dim] * moth_dtype_size[base->l.dtype] : 0;
+  moth_tensor *held = covered(base, index, dim);
+  moth_tensor *part = values->l.ndim ? covered(values, index, -1)
+                                     : moth_tensor_like(base->ctx, &values->l, values->storage);
+  int status = base->ctx->error.code;
+  if (held && part) status = moth_pick_along(base->ctx, mode, index, part, held, step);
+  moth_tensor_release(part);
+  moth_tensor_release(held);
+  return status;
+}
+
+/* The size that positions along dim may reach; a 0-d tensor counts as 1-d. */
+static int64_t reach(const moth_tensor *x, int32_t dim) {
+  return x->l.ndim ? x->l.shape[dim] : 1;
+}
+
+static int gather_shape(const gather_args *a, moth_layout *y) {
+  int32_t dim;
+  int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
+  if (!status) status = check_index(a->index, "the input", a->input, dim);
+  if (!status) take_shape(y, a->index);
+  return status;
+}
+
+static int gather_cpu(const gather_args *a, moth_tensor **out) {
+  int32_t dim;
+  int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
+  if (!status) status = moth_pick_check("index", a->index, reach(a->input, dim), dim, a->input);
+  return status ? status : move_along(MOTH_PICK_GET, a->input, dim, a->index, out[0]);
+}
+
+static int gather_grad(const gather_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, scatter_add, .input = zeros_as(g, a->input), .dim = a->dim,
+                        .index = a->index, .src = g->dy));
+}
+
+MOTH_OP(gather, GATHER, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT, .saves = "index:input",
+        .doc = "Elements at positions along a dimension, one position per element of the result.",
+        .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}\n"
+                    "moth.randn(3, 2), 1, moth.tensor{{3LL, 1LL}}\n")
+
+/* Shape rule and kernel of both scatters. */
+static int scatter_rule(moth_tensor *input, int64_t dim_arg, const moth_tensor *index,
+                        const moth_tensor *src, moth_layout *y) {
+  int32_t dim;
+  int status = moth_dim(input->ctx, "dim", dim_arg, input->l.ndim, &dim);
+  if (!status) status = check_index(index, "the input", input, dim);
+  if (!status && !(src->flags & MOTH_T_NUMBER)) status = check_index(index, "src", src, -1);
+  y->dtype = input->l.dtype;
+  if (!status) take_shape(y, input);
+  return status;
+}
+
+static int scatter_run(int mode, moth_tensor *input, int64_t dim_arg, moth_tensor *index,
+                       const moth_tensor *src, moth_tensor *y) {
+  moth_ctx *ctx = y->ctx;
+  int32_t dim;
+  bool wide = mode == MOTH_PICK_ADD && is_half(y->l.dtype);
+  int status = moth_dim(ctx, "dim", dim_arg, input->l.ndim, &dim);
+  if (!status) status = moth_pick_check("index", index, reach(input, dim), dim, input);
+  if (status) return status;
+  moth_tensor *at = apart(moth_tensor_retain(index), y), *work = NULL;
+  moth_tensor *values = apart(moth_pick_values("src", src, wide ? MOTH_F32 : y->l.dtype), y);
+  status = at && values ? begin(y, input) : ctx->error.code;
+  if (!status) work = wide ? moth_cast(y, MOTH_F32) : moth_tensor_retain(y);
+  if (!status) status = work ? move_along(mode, work, dim, at, values) : ctx->error.code;
+  if (!status && wide) status = moth_copy_into(y, work);
+  moth_tensor_release(work);
+  moth_tensor_release(values);
+  moth_tensor_release(at);
+  return status;
+}
+
+/* Gradient of src: what index covers of it gets dy's elements, the rest nothing. */
+static int src_flow(moth_grad *g, moth_tensor *src, int64_t dim, moth_tensor *index) {
+  moth_tensor *d = GRAD(g, gather, .input = g->dy, .dim = dim, .index = index);
+  if (src->flags & MOTH_T_NUMBER || moth_shape_same(&src->l, &index->l))
+    return moth_flow(g, src, d);
+  moth_layout base = src->l;
+  moth_layout_pack(&base);
+  d = GRAD(g, strided_sum, .input = d, .base_size = {base.shape, base.ndim},
+           .base_stride = {base.stride, base.ndim}, .base_offset = 0,
+           .size = {index->l.shape, index->l.ndim}, .stride = {base.stride, base.ndim},
+           .offset = 0);
+  return moth_flow(g, src, d);
+}
+
+static int scatter_shape(const scatter_args *a, moth_layout *y) {
+  return scatter_rule(a->input, a->dim, a->index, a->src, y);
+}
+
+static int scatter_cpu(const scatter_args *a, moth_tensor **out) {
+  return scatter_run(MOTH_PICK_PUT, a->input, a->dim, a->index, a->src, out[0]);
+}
+
+static int scatter_grad(const scatter_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input, GRAD(g, scatter, .input = g->dy, .dim = a->dim, .index = a->index,
+                                .src = moth_grad_number(g, 0)));
+  if (moth_wants(g, a->src)) src_flow(g, a->src, a->dim, a->index);
+  return g->status;
+}
+
+MOTH_OP(scatter, SCATTER, .dtypes = MOTH_ANY, .saves = "index",
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
+        .doc = "The input with new values at positions along a dimension. Where a position comes "
+               "twice, one of the values stays.",
+        .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL}, {4LL}, {2LL}}, moth.randn(3, 1)\n"
+                    "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, 5\n")
+
+static int scatter_add_shape(const scatter_add_args *a, moth_layout *y) {
+  return scatter_rule(a->input, a->dim, a->index, a->src, y);
+}
+
+static int scatter_add_cpu(const scatter_add_args *a, moth_tensor **out) {
+  return scatter_run(MOTH_PICK_ADD, a->input, a->dim, a->index, a->src, out[0]);
+}
+
+static int scatter_add_grad(const scatter_add_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
+  if (moth_wants(g, a->src)) src_flow(g, a->src, a->dim, a->index);
+  return g->status;
+}
+
+MOTH_OP(scatter_add, SCATTER_ADD, .dtypes = MOTH_ANY, .saves = "index:src",
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED,
+        .doc = "Adds values at positions along a dimension, each as often as it comes.",
+        .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 1LL}, {4LL, 2LL}, {2LL, 2LL}}, "
+                    "moth.randn(3, 2)\n"
+                    "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, moth.randn(2, 3)\n")
+
+/* -- one_hot -- */
+
+static void largest_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  int64_t *largest = (int64_t *)(uintptr_t)arg;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t v = *(const int64_t *)(const void *)(at[0] + i * step[0]);
+    if (v > *largest) *largest = v;
+  }
+}
+
+static int one_hot_shape(const one_hot_args *a, moth_layout *y) {
+  int64_t classes = a->num_classes, largest = -1;
+  if (a->input->l.ndim == MOTH_MAX_DIMS)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
+                     moth_str(a->input));
+  if (classes == MOTH_NO_INT) {
+    moth_loop loop;
+    moth_loop_over(&loop, a->ctx, &a->input->l, 1, (const moth_tensor *const[]){a->input});
+    int status = moth_loop_run(&loop, largest_run, &largest);
+    if (status) return status;
+    if (a->input->l.numel == 0)
+      return moth_fail(a->ctx, MOTH_E_ARG, "num_classes", "a value is needed for the empty %s",
+                       moth_str(a->input));
+    if (largest == INT64_MAX) largest--; /* far too many, and refused as such */
+    classes = largest < 0 ? 1 : largest + 1;
+  }
+  if (classes < 1)
+    return moth_fail(a->ctx, MOTH_E_ARG, "num_classes", "at least one class is needed, got %lld",
+                     (long long)classes);
+  take_shape(y, a->input);
+  y->shape[y->ndim++] = classes;
+  y->dtype = MOTH_I64;
+  return MOTH_OK;
+}
+
+static int one_hot_cpu(const one_hot_args *a, moth_tensor **out) {
+  int64_t n = a->input->l.numel, classes = out[0]->l.shape[out[0]->l.ndim - 1];
+  moth_tensor *list = moth_packed(a->input);
+  if (!list) return a->ctx->error.code;
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list);
+  int64_t *y = (int64_t *)(void *)moth_at(out[0]);
+  int status = MOTH_OK;
+  if (n) memset(y, 0, (size_t)out[0]->l.numel * sizeof *y);
+  for (int64_t i = 0; i < n && !status; i++) {
+    if (at[i] >= 0 && at[i] < classes) y[i * classes + at[i]] = 1;
+    else
+      status = moth_fail(a->ctx, MOTH_E_INDEX, "input",
+                         "class " MOTH_POS " is out of range: there are %lld, counted from " MOTH_POS,
+                         (long long)at[i], (long long)classes, 0LL);
+  }
+  moth_tensor_release(list);
+  return status;
+}
+
+MOTH_OP_CONST(one_hot, ONE_HOT, .dtypes = MOTH_ANY,
+              .doc = "A new last dimension that is 1 at the position given and 0 elsewhere.",
+              .examples = "moth.tensor{3LL, 1LL}\n"
+                          "moth.tensor{{2LL}, {1LL}}, {num_classes = 4}\n")

@@ -1,0 +1,419 @@
+/* index.c -- advanced indexing: a list of index tensors and masks, one after the other for the
+** leading dimensions, read and written as NumPy and PyTorch do. Positions may be negative and
+** count from the end then. What works along one dimension stands in gather.c.
+**
+** The index tensors are broadcast together. Where the dimensions they replace are neighbours, the
+** broadcast shape takes their place, else it comes first.
+*/
+#include "index.h"
+
+#include "../kernel/pick.h"
+#include "view.h"
+
+/* -- what a list of indices means for a tensor -- */
+
+typedef struct selector { /* an index tensor, or one mask */
+  const moth_tensor *tensor;
+  int32_t dim, ndims; /* the dimensions it replaces */
+  int64_t count;      /* true elements of a mask */
+} selector;
+
+typedef struct plan {
+  selector at[MOTH_MAX_DIMS];
+  int32_t n;
+  moth_layout picks;  /* shape of the index tensors, broadcast */
+  int32_t whole[MOTH_MAX_DIMS], nwhole, before;
+} plan;
+
+static void count_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  int64_t *count = (int64_t *)(uintptr_t)arg;
+  for (int64_t i = 0; i < n; i++) *count += at[0][i * step[0]] != 0;
+}
+
+static int count_true(const moth_tensor *mask, int64_t *count) {
+  moth_loop loop;
+  *count = 0;
+  moth_loop_over(&loop, mask->ctx, &mask->l, 1, (const moth_tensor *const[]){mask});
+  return moth_loop_run(&loop, count_run, count);
+}
+
+/* Adds x, an index tensor or a mask that begins at dimension `dim` of the tensor. */
+static int plan_add(plan *p, const moth_tensor *x, int32_t dim, const moth_tensor *of,
+                    int32_t ndim, const int64_t *shape) {
+  moth_ctx *ctx = x->ctx;
+  bool mask = x->l.dtype == MOTH_BOOL;
+  selector s = {.tensor = x, .dim = dim, .ndims = mask ? x->l.ndim : 1};
+  if (mask && x->l.ndim == 0)
+    return moth_fail(ctx, MOTH_E_SHAPE, "indices", "a mask needs at least 1 dimension, got %s",
+                     moth_str(x));
+  if (dim + s.ndims > ndim)
+    return moth_fail(ctx, MOTH_E_INDEX, "indices", "too many indices for the %d dimensions of %s",
+                     ndim, moth_str(of));
+  moth_layout shown = {.ndim = 1};
+  if (mask) {
+    for (int32_t d = 0; d < s.ndims; d++)
+      if (x->l.shape[d] != shape[dim + d])
+        return moth_fail(ctx, MOTH_E_SHAPE, "indices",
+                         "the mask %s does not have the sizes of %s from dim " MOTH_POS " on",
+                         moth_str_shape(ctx, x->l.ndim, x->l.shape), moth_str(of), (long long)dim);
+    int status = count_true(x, &s.count);
+    if (status) return status;
+    shown.shape[0] = s.count;
+  }
+  if (!moth_layout_broadcast(&p->picks, mask ? &shown : &x->l))
+    return moth_fail(ctx, MOTH_E_SHAPE, "indices",
+                     "the index tensors cannot be broadcast together: %s with those before, %s",
+                     mask ? moth_str_shape(ctx, 1, shown.shape) : moth_str(x),
+                     moth_str_shape(ctx, p->picks.ndim, p->picks.shape));
+  p->at[p->n++] = s;
+  return MOTH_OK;
+}
+
+/* of: the tensor to blame, which has this shape or belongs to it. */
+static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_tensor *of,
+                     int32_t ndim, const int64_t *shape) {
+  int32_t dim = 0, first = ndim, last = -1;
+  bool replaced[MOTH_MAX_DIMS] = {false};
+  memset(p, 0, sizeof *p);
+  for (int64_t i = 0; i < indices.n; i++) {
+    const moth_tensor *x = indices.at[i];
+    if (!x && dim < ndim) {
+      dim++;
+      continue;
+    }
+    if (!x)
+      return moth_fail(ctx, MOTH_E_INDEX, "indices", "too many indices for the %d dimensions of %s",
+                       ndim, moth_str(of));
+    int status = plan_add(p, x, dim, of, ndim, shape);
+    if (status) return status;
+    for (int32_t end = dim + p->at[p->n - 1].ndims; dim < end; dim++) {
+      replaced[dim] = true;
+      if (first > dim) first = dim;
+      last = dim;
+    }
+  }
+  for (int32_t d = 0; d < ndim; d++)
+    if (!replaced[d]) p->whole[p->nwhole++] = d;
+  bool neighbours = last - first + 1 == ndim - p->nwhole;
+  p->before = neighbours ? (first < ndim ? first : 0) : 0;
+  if (p->picks.ndim + p->nwhole > MOTH_MAX_DIMS)
+    return moth_fail(ctx, MOTH_E_SHAPE, "indices", "the result would have %d dimensions, at most %d "
+                     "are possible", p->picks.ndim + p->nwhole, MOTH_MAX_DIMS);
+  return moth_layout_pack(&p->picks)
+             ? MOTH_OK
+             : moth_fail(ctx, MOTH_E_SHAPE, "indices", "the result has too many elements");
+}
+
+/* The shape of what the plan picks out of a tensor of this shape. */
+static void plan_shape(const plan *p, const int64_t *shape, moth_layout *y) {
+  int32_t n = 0;
+  for (int32_t d = 0; d < p->before; d++) y->shape[n++] = shape[p->whole[d]];
+  for (int32_t d = 0; d < p->picks.ndim; d++) y->shape[n++] = p->picks.shape[d];
+  for (int32_t d = p->before; d < p->nwhole; d++) y->shape[n++] = shape[p->whole[d]];
+  y->ndim = n;
+}
+
+/* -- offsets -- */
+
+/* Offsets that the true elements of a mask have in the base, as a 1-d tensor. */
+static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
+  moth_layout l = {.ndim = 1, .dtype = MOTH_I64, .shape = {s->count}};
+  moth_tensor *mask = moth_packed(s->tensor), *y = mask ? moth_tensor_new(mask->ctx, &l) : NULL;
+  if (y) {
+    const char *truth = moth_at(mask);
+    int64_t *to = (int64_t *)(void *)moth_at(y), at[MOTH_MAX_DIMS] = {0}, offset = 0, n = 0;
+    for (int64_t i = 0; i < mask->l.numel && n < s->count; i++) {
+      if (truth[i]) to[n++] = offset;
+      for (int32_t d = s->ndims - 1; d >= 0; d--) {
+        int64_t step = base->stride[s->dim + d];
+        offset += step;
+        if (++at[d] < mask->l.shape[d]) break;
+        offset -= step * mask->l.shape[d];
+        at[d] = 0;
+      }
+    }
+  }
+  moth_tensor_release(mask);
+  return y;
+}
+
+/* Adds the offsets of one selector to those of all picks. */
+static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
+                       const moth_layout *base, int64_t *offset) {
+  moth_ctx *ctx = s->tensor->ctx;
+  bool mask = s->tensor->l.dtype == MOTH_BOOL;
+  moth_layout l = p->picks;
+  l.dtype = MOTH_I64;
+  moth_tensor *own = mask ? mask_offsets(s, base) : moth_packed(s->tensor), *all = own;
+  if (own && !moth_shape_same(&own->l, &l)) {
+    all = moth_tensor_new(ctx, &l);
+    if (all && moth_copy_into(all, own)) {
+      moth_tensor_release(all);
+      all = NULL;
+    }
+    moth_tensor_release(own);
+  }
+  if (!all) return ctx->error.code;
+  int status = MOTH_OK;
+  const int64_t *at = (const int64_t *)(const void *)moth_at(all);
+  int64_t size = base->shape[s->dim], step = base->stride[s->dim];
+  for (int64_t i = 0; i < l.numel && !status; i++) {
+    int64_t position = at[i];
+    if (mask) {
+      offset[i] += position;
+    } else if (position >= -size && position < size) {
+      offset[i] += (position < 0 ? position + size : position) * step;
+    } else {
+      status = moth_fail(ctx, MOTH_E_INDEX, "indices",
+                         "position " MOTH_POS " is out of range for dim " MOTH_POS
+                         " of %s, which has size %lld",
+                         (long long)position, (long long)s->dim, moth_str(of), (long long)size);
+    }
+  }
+  moth_tensor_release(all);
+  return status;
+}
+
+/* Moves elements between base and values. `values` has the picked shape, or one element. */
+static int plan_run(const plan *p, int mode, const moth_tensor *of, moth_tensor *base,
+                    const int64_t *offset, const moth_tensor *values) {
+  int64_t size = moth_dtype_size[base->l.dtype], unit = values->l.numel == 1 ? 0 : size;
+  moth_pick pick = {.nwhole = p->nwhole, .before = p->before, .count = p->picks.numel,
+                    .offset = offset};
+  int64_t step = unit;
+  for (int32_t d = p->nwhole - 1; d >= 0; d--) {
+    if (d + 1 == p->before) {
+      pick.step = step;
+      step *= p->picks.numel;
+    }
+    pick.size[d] = base->l.shape[p->whole[d]];
+    pick.base_step[d] = base->l.stride[p->whole[d]] * size;
+    pick.value_step[d] = step;
+    step *= pick.size[d];
+  }
+  if (p->before == 0) pick.step = step;
+  return moth_pick_run(of->ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
+}
+
+/* Byte offsets of all picks in a base of this layout; to be given back to moth_dealloc. */
+static int plan_offsets(const plan *p, const moth_tensor *of, const moth_layout *base,
+                        int64_t **offset) {
+  int64_t n = p->picks.numel, bytes = (n ? n : 1) * 8;
+  *offset = moth_alloc(of->ctx, bytes);
+  if (!*offset) return of->ctx->error.code;
+  memset(*offset, 0, (size_t)bytes);
+  int status = MOTH_OK;
+  for (int32_t i = 0; i < p->n && !status; i++)
+    status = add_offsets(p, &p->at[i], of, base, *offset);
+  for (int64_t i = 0; i < n; i++) (*offset)[i] *= moth_dtype_size[base->dtype];
+  if (!status) return MOTH_OK;
+  moth_dealloc(of->ctx, *offset, bytes);
+  *offset = NULL;
+  return status;
+}
+
+static void offsets_free(const plan *p, moth_ctx *ctx, int64_t *offset) {
+  if (offset) moth_dealloc(ctx, offset, (p->picks.numel ? p->picks.numel : 1) * 8);
+}
+
+/* Half types are added up in f32: base as it must be for that. Owned. */
+static moth_tensor *adding_base(moth_tensor *base) {
+  bool half = base->l.dtype == MOTH_F16 || base->l.dtype == MOTH_BF16;
+  return half ? moth_cast(base, MOTH_F32) : moth_tensor_retain(base);
+}
+
+/* Writes or adds values, which any shape that broadcasts may have, at the picks of base. */
+static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tensor *target,
+                      const moth_tensor *values) {
+  moth_ctx *ctx = of->ctx;
+  moth_tensor *base = mode == MOTH_PICK_ADD ? adding_base(target) : moth_tensor_retain(target);
+  moth_tensor *from = base ? moth_pick_values("values", values, base->l.dtype) : NULL;
+  moth_layout l = {.dtype = base ? base->l.dtype : 0};
+  int64_t *offset = NULL;
+  int status = from ? MOTH_OK : ctx->error.code;
+  plan_shape(p, target->l.shape, &l);
+  bool alias = from && moth_storage_root(from->storage) == moth_storage_root(base->storage);
+  if (!status && (alias || (from->l.numel != 1 && !moth_shape_same(&from->l, &l)))) {
+    moth_tensor *wide = moth_tensor_new(ctx, &l);
+    status = wide ? moth_copy_into(wide, from) : ctx->error.code;
+    moth_tensor_release(from);
+    from = wide;
+  }
+  if (!status) status = plan_offsets(p, of, &base->l, &offset);
+  if (!status) status = plan_run(p, mode, of, base, offset, from);
+  if (!status && base != target) status = moth_copy_into(target, base);
+  offsets_free(p, ctx, offset);
+  moth_tensor_release(from);
+  moth_tensor_release(base);
+  return status;
+}
+
+/* -- index -- */
+
+static int index_shape(const index_args *a, moth_layout *y) {
+  plan p;
+  const moth_tensor *x = a->input;
+  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape);
+  if (!status) plan_shape(&p, x->l.shape, y);
+  return status;
+}
+
+static int index_cpu(const index_args *a, moth_tensor **out) {
+  plan p;
+  moth_tensor *x = a->input;
+  int64_t *offset = NULL;
+  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape);
+  if (!status) status = plan_offsets(&p, x, &x->l, &offset);
+  if (!status) status = plan_run(&p, MOTH_PICK_GET, x, x, offset, out[0]);
+  offsets_free(&p, a->ctx, offset);
+  return status;
+}
+
+static int index_grad(const index_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, index_sum, .input = g->dy, .indices = a->indices,
+                                     .size = {a->input->l.shape, a->input->l.ndim}));
+}
+
+MOTH_OP(index, INDEX, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT, .saves = "indices:input",
+        .doc = "The elements at positions held by tensors, or where masks are true.",
+        .examples = "moth.randn(4, 5), {moth.tensor{1LL, 4LL, -1LL}, moth.tensor{2LL, 3LL, 2LL}}\n"
+                    "moth.randn(3, 2), {moth.tensor{true, false, true}}\n")
+
+/* -- index_put -- */
+
+static int index_put_shape(const index_put_args *a, moth_layout *y) {
+  plan p;
+  moth_layout picked = {.ndim = 0};
+  const moth_tensor *x = a->input;
+  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape);
+  if (status) return status;
+  plan_shape(&p, x->l.shape, &picked);
+  moth_layout wide = picked;
+  if (!moth_layout_broadcast(&wide, &a->values->l) || !moth_shape_same(&wide, &picked))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "values", "%s cannot be broadcast to the indexed %s",
+                     moth_str(a->values), moth_str_shape(a->ctx, picked.ndim, picked.shape));
+  y->ndim = x->l.ndim;
+  y->dtype = x->l.dtype;
+  memcpy(y->shape, x->l.shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static int index_put_cpu(const index_put_args *a, moth_tensor **out) {
+  plan p;
+  moth_tensor *y = out[0], *x = a->input;
+  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape);
+  bool here = y->storage->data == x->storage->data && moth_layout_same(&y->l, &x->l);
+  if (!status && !here) status = moth_copy_into(y, x);
+  if (status) return status;
+  return plan_write(&p, a->accumulate ? MOTH_PICK_ADD : MOTH_PICK_PUT, x, y, a->values);
+}
+
+static int index_put_grad(const index_put_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input,
+              a->accumulate ? g->dy
+                            : GRAD(g, index_put, .input = g->dy, .indices = a->indices,
+                                   .values = moth_grad_number(g, 0), .accumulate = 0));
+  if (moth_wants(g, a->values))
+    moth_flow(g, a->values, GRAD(g, index, .input = g->dy, .indices = a->indices));
+  return g->status;
+}
+
+MOTH_OP(index_put, INDEX_PUT, .dtypes = MOTH_ANY, .saves = "indices",
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
+        .doc = "The input with new values at positions held by tensors, or where masks are true. "
+               "Where a position comes twice the last value stays, unless they accumulate.",
+        .examples =
+            "moth.randn(4, 5), {moth.tensor{1LL, 4LL}, moth.tensor{2LL, -1LL}}, moth.randn(2)\n"
+            "moth.randn(3, 2), {moth.tensor{1LL, 1LL}}, moth.randn(2), {accumulate = true}\n"
+            "moth.randn(3, 2), {moth.tensor{true, false, true}}, 0\n")
+
+/* -- index_sum: the gradient of index -- */
+
+static int index_sum_shape(const index_sum_args *a, moth_layout *y) {
+  plan p;
+  moth_layout picked = {.ndim = 0};
+  int status = moth_shape_of(a->ctx, "size", a->size, y);
+  if (!status) status = plan_make(&p, a->ctx, a->indices, a->input, y->ndim, y->shape);
+  if (status) return status;
+  plan_shape(&p, y->shape, &picked);
+  if (moth_shape_same(&picked, &a->input->l)) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is expected, got %s",
+                   moth_str_shape(a->ctx, picked.ndim, picked.shape), moth_str(a->input));
+}
+
+static int index_sum_cpu(const index_sum_args *a, moth_tensor **out) {
+  plan p;
+  moth_tensor *y = out[0];
+  int status = plan_make(&p, a->ctx, a->indices, a->input, y->l.ndim, y->l.shape);
+  if (status) return status;
+  if (y->l.numel) memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
+  return plan_write(&p, MOTH_PICK_ADD, y, y, a->input);
+}
+
+static int index_sum_grad(const index_sum_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, index, .input = g->dy, .indices = a->indices));
+}
+
+MOTH_OP(index_sum, INDEX_SUM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .saves = "indices",
+        .doc = "Zeros to which values are added at positions held by tensors.",
+        .examples = "moth.randn(3), {moth.tensor{1LL, 1LL, 2LL}, moth.tensor{2LL, 2LL, 3LL}}, {2, 3}\n")
+
+/* -- masked_select -- */
+
+static int masked_select_compose(const masked_select_args *a, moth_tensor **out) {
+  moth_tensor *x = NULL, *mask = NULL;
+  moth_layout l = {.ndim = 0};
+  int status = moth_broadcast(a->ctx, "mask", &l, a->input, a->mask);
+  if (l.ndim == 0) l.ndim = 1, l.shape[0] = 1;
+  moth_ints size = {l.shape, l.ndim};
+  if (!status) status = MOTH_CALL(a->ctx, &x, expand, .input = a->input, .size = size);
+  if (!status) status = MOTH_CALL(a->ctx, &mask, expand, .input = a->mask, .size = size);
+  if (!status)
+    status = MOTH_CALL(a->ctx, out, index, .input = x, .indices = {&mask, 1});
+  moth_tensor_release(mask);
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_OP_COMPOSES(masked_select, MASKED_SELECT, .dtypes = MOTH_ANY,
+                 .doc = "The elements where the mask is true, in row-major order, as one dimension.",
+                 .examples = "moth.randn(2, 3), moth.tensor{{true, false, true}, {false, true, true}}\n"
+                             "moth.randn(2, 1), moth.tensor{true, false}\n")
+
+/* -- nonzero -- */
+
+static int nonzero_shape(const nonzero_args *a, moth_layout *y) {
+  moth_tensor *mask = moth_cast(a->input, MOTH_BOOL);
+  int status = mask ? count_true(mask, &y->shape[0]) : a->ctx->error.code;
+  moth_tensor_release(mask);
+  y->shape[1] = a->input->l.ndim;
+  y->ndim = 2;
+  return status;
+}
+
+static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
+  moth_tensor *mask = moth_cast(a->input, MOTH_BOOL);
+  if (!mask) return a->ctx->error.code;
+  const char *truth = moth_at(mask);
+  int32_t ndim = mask->l.ndim;
+  int64_t *to = (int64_t *)(void *)moth_at(out[0]), at[MOTH_MAX_DIMS] = {0};
+  for (int64_t i = 0; i < mask->l.numel; i++) {
+    if (truth[i]) {
+      for (int32_t d = 0; d < ndim; d++) *to++ = at[d];
+    }
+    for (int32_t d = ndim - 1; d >= 0 && ++at[d] == mask->l.shape[d]; d--) at[d] = 0;
+  }
+  moth_tensor_release(mask);
+  return MOTH_OK;
+}
+
+MOTH_OP_CONST(nonzero, NONZERO, .dtypes = MOTH_ANY, .outputs = "positions: position",
+              .doc = "The positions of all elements that are not zero, one row each.",
+              .examples = "moth.tensor{{0, 1}, {2, 0}}\n")
+
+const moth_op *const moth_index_ops[] = {
+  &moth_op_index,        &moth_op_index_put, &moth_op_index_sum, &moth_op_masked_select,
+  &moth_op_nonzero,      &moth_op_index_select, &moth_op_index_add, &moth_op_gather,
+  &moth_op_scatter,      &moth_op_scatter_add, &moth_op_one_hot, NULL,
+};

@@ -1,0 +1,77 @@
+/* index.h -- the faces of the ops that read and write elements at positions held by tensors. */
+#ifndef MOTH_OP_INDEX_H
+#define MOTH_OP_INDEX_H
+
+#include "../op.h"
+
+/* -- by lists of index tensors and masks, as in NumPy's advanced indexing -- */
+
+#define INDEX(ARG) \
+  ARG(tensor,  input,    , "tensor to read") \
+  ARG(indices, indices,  , "per leading dimension an integer tensor, a mask, or none for all of it")
+MOTH_ARGS(index, INDEX)
+
+#define INDEX_PUT(ARG) \
+  ARG(tensor,  input,    , "tensor to change") \
+  ARG(indices, indices,  , "per leading dimension an integer tensor, a mask, or none for all of it") \
+  ARG(tensor,  values,   , "new values, broadcast to the shape that indexing gives") \
+  ARG(bool,    accumulate, false, "add to what is there, repeated positions as often as they come")
+MOTH_ARGS(index_put, INDEX_PUT)
+
+#define INDEX_SUM(ARG) \
+  ARG(tensor,  input,    , "values, of the shape that indexing gives") \
+  ARG(indices, indices,  , "as for index") \
+  ARG(ints,    size,     , "sizes of the result")
+MOTH_ARGS(index_sum, INDEX_SUM)
+
+#define MASKED_SELECT(ARG) \
+  ARG(tensor, input,     , "tensor to read") \
+  ARG(mask,   mask,      , "which elements, broadcast with the input")
+MOTH_ARGS(masked_select, MASKED_SELECT)
+
+#define NONZERO(ARG) \
+  ARG(tensor, input,     , "tensor to search")
+MOTH_ARGS(nonzero, NONZERO)
+
+/* -- along one dimension -- */
+
+#define INDEX_SELECT(ARG) \
+  ARG(tensor, input,     , "tensor to read") \
+  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(index,  index,     , "positions, 1-d")
+MOTH_ARGS(index_select, INDEX_SELECT)
+
+#define INDEX_ADD(ARG) \
+  ARG(tensor, input,     , "tensor to add to") \
+  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(index,  index,     , "positions, 1-d") \
+  ARG(tensor, source,    , "what to add: as the input, but as long as `index` in `dim`") \
+  ARG(scalar, alpha,    1, "factor of `source`")
+MOTH_ARGS(index_add, INDEX_ADD)
+
+#define GATHER(ARG) \
+  ARG(tensor, input,     , "tensor to read") \
+  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(index,  index,     , "positions; the result has its shape")
+MOTH_ARGS(gather, GATHER)
+
+#define SCATTER(ARG) \
+  ARG(tensor, input,     , "tensor to change") \
+  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(index,  index,     , "positions") \
+  ARG(tensor, src,       , "values, at least as large as `index`; or one number")
+MOTH_ARGS(scatter, SCATTER)
+
+#define SCATTER_ADD(ARG) \
+  ARG(tensor, input,     , "tensor to add to") \
+  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(index,  index,     , "positions") \
+  ARG(tensor, src,       , "what to add, at least as large as `index`")
+MOTH_ARGS(scatter_add, SCATTER_ADD)
+
+#define ONE_HOT(ARG) \
+  ARG(index,  input,     , "positions, any shape") \
+  ARG(maybe_int, num_classes, none, "size of the new last dimension; just enough when absent")
+MOTH_ARGS(one_hot, ONE_HOT)
+
+#endif

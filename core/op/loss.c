@@ -1,0 +1,408 @@
+/* loss.c -- losses of classes (nll_loss, cross_entropy) and of numbers (mse_loss and friends). */
+#include "loss.h"
+
+#include "../kernel/loss.h"
+#include "../kernel/real.h"
+#include "arith.h"
+#include "create.h"
+#include "reduce.h"
+#include "softmax.h"
+#include "unary.h"
+#include "view.h"
+
+static moth_tensor *times(moth_grad *g, moth_tensor *a, moth_tensor *b) {
+  return GRAD(g, mul, .input = a, .other = b);
+}
+
+static moth_tensor *minus(moth_grad *g, moth_tensor *a, moth_tensor *b) {
+  return GRAD(g, sub, .input = a, .other = b, .alpha = {.as.number = 1});
+}
+
+/* dy, times `factor`, and divided by n if the losses became their mean. */
+static moth_tensor *scaled(moth_grad *g, int64_t reduction, int64_t n, double factor) {
+  double by = reduction == MOTH_MEAN ? factor / (double)n : factor;
+  return by == 1 ? g->dy : times(g, g->dy, moth_grad_number(g, by));
+}
+
+/* -- classes: shapes -- */
+
+static int32_t class_dim(const moth_layout *x) { return x->ndim == 1 ? 0 : 1; }
+
+/* (N, C, ...) without C, which is (N, ...), as a shape of its own. */
+static void without_classes(const moth_layout *x, moth_layout *y) {
+  int32_t class = class_dim(x);
+  y->ndim = 0;
+  for (int32_t i = 0; i < x->ndim; i++)
+    if (i != class) y->shape[y->ndim++] = x->shape[i];
+}
+
+/* Whether target and weight fit scores of layout x, called `shown`; y gets the loss's shape. */
+static int class_shapes(const moth_layout *x, const char *shown, const moth_tensor *target,
+                        const moth_tensor *weight, int64_t reduction, moth_layout *y) {
+  moth_ctx *ctx = target->ctx;
+  if (x->ndim < 1)
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (N, C, ...) or (C), got %s", shown);
+  moth_layout cases = *x;
+  without_classes(x, &cases);
+  if (!moth_shape_same(&cases, &target->l))
+    return moth_fail(ctx, MOTH_E_SHAPE, "target", "wants %s for %s, got %s",
+                     moth_str_shape(ctx, cases.ndim, cases.shape), shown, moth_str(target));
+  int64_t classes = x->shape[class_dim(x)];
+  if (weight && (weight->l.ndim != 1 || weight->l.shape[0] != classes))
+    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "wants %s, one for each class, got %s",
+                     moth_str_shape(ctx, 1, &classes), moth_str(weight));
+  y->ndim = reduction == MOTH_EACH ? cases.ndim : 0;
+  memcpy(y->shape, cases.shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static moth_classes classes_of(const moth_layout *x, int64_t ignore) {
+  moth_classes c = {.n = x->ndim == 1 ? 1 : x->shape[0], .classes = x->shape[class_dim(x)],
+                    .inner = 1, .ignore = ignore};
+  for (int32_t i = 2; i < x->ndim; i++) c.inner *= x->shape[i];
+  return c;
+}
+
+/* Opens target and weight for the kernels; both tensors are owned then. Checks the targets. */
+static int class_open(moth_classes *c, const moth_tensor *target, const moth_tensor *weight,
+                      moth_tensor **packed, moth_tensor **real) {
+  moth_ctx *ctx = target->ctx;
+  *packed = moth_packed(target);
+  *real = weight ? moth_real(weight) : NULL;
+  if (!*packed || (weight && !*real)) return ctx->error.code;
+  c->target = (const int64_t *)(void *)moth_at(*packed);
+  c->weight = weight ? moth_at(*real) : NULL;
+  int64_t bad = moth_class_check(c);
+  if (bad < 0) return MOTH_OK;
+  long long class = (long long)c->target[bad], classes = (long long)c->classes;
+  if (class < 0)
+    return moth_fail(ctx, MOTH_E_INDEX, "target",
+                     "the target at position " MOTH_POS " is %lld, which is neither one of %lld "
+                     "classes nor ignore_index",
+                     (long long)bad, class, classes);
+  return moth_fail(ctx, MOTH_E_INDEX, "target",
+                   "the target at position " MOTH_POS " is class " MOTH_POS
+                   ", but there are %lld classes",
+                   (long long)bad, class, classes);
+}
+
+/* -- nll_loss: -weight[t] x[t] -- */
+
+static int nll_loss_shape(const nll_loss_args *a, moth_layout *y) {
+  return class_shapes(&a->input->l, moth_str(a->input), a->target, a->weight, a->reduction, y);
+}
+
+static int nll_loss_cpu(const nll_loss_args *a, moth_tensor **out) {
+  moth_classes c = classes_of(&a->input->l, a->ignore_index);
+  moth_tensor *target, *weight, *x = moth_real(a->input), *y = moth_real_out(out[0]);
+  int status = class_open(&c, a->target, a->weight, &target, &weight);
+  if (!status && (!x || !y)) status = a->ctx->error.code;
+  if (!status) moth_class_loss(x->l.dtype, &c, a->reduction, moth_at(x), moth_at(y));
+  moth_tensor_release(target);
+  moth_tensor_release(weight);
+  moth_tensor_release(x);
+  return moth_real_done(y, out[0], status);
+}
+
+/* The weights of the classes at every score of a layout. */
+static moth_tensor *weight_everywhere(moth_grad *g, moth_tensor *weight, const moth_layout *x) {
+  int64_t size[MOTH_MAX_DIMS];
+  for (int32_t i = 0; i < x->ndim; i++) size[i] = i == class_dim(x) ? x->shape[i] : 1;
+  moth_tensor *lined = GRAD(g, reshape, .input = weight, .shape = {size, x->ndim});
+  return GRAD(g, expand, .input = lined, .size = {x->shape, x->ndim});
+}
+
+/* The gradient of the weights, where nll_loss of a made y and dy is y's gradient: for each class
+** the sum of dy (-x[t]) over its cases; for a mean (-x[t] - y) / W, W the sum of their weights. */
+static moth_tensor *weight_gradient(moth_grad *g, const nll_loss_args *a, moth_tensor *dy,
+                                    moth_tensor *y) {
+  const moth_layout *x = &a->input->l;
+  moth_tensor *each = GRAD(g, nll_loss, .input = a->input, .target = a->target,
+                           .ignore_index = a->ignore_index, .reduction = MOTH_EACH);
+  if (a->reduction == MOTH_MEAN) {
+    moth_tensor *sum = GRAD(g, nll_loss, .input = weight_everywhere(g, a->weight, x),
+                            .target = a->target, .ignore_index = a->ignore_index,
+                            .reduction = MOTH_SUM); /* -W */
+    each = GRAD(g, div, .input = minus(g, y, each), .other = sum);
+  }
+  moth_tensor *down = GRAD(g, neg, .input = times(g, each, dy));
+  moth_tensor *placed = GRAD(g, nll_loss_back, .input = down, .target = a->target,
+                             .size = {x->shape, x->ndim}, .ignore_index = a->ignore_index,
+                             .reduction = MOTH_EACH);
+  int64_t dims[MOTH_MAX_DIMS], n = 0;
+  for (int32_t i = 0; i < x->ndim; i++)
+    if (i != class_dim(x)) dims[n++] = i;
+  return n ? GRAD(g, sum, .input = placed, .dim = {dims, n}, .dtype = -1) : placed;
+}
+
+static int nll_loss_grad(const nll_loss_args *a, moth_grad *g) {
+  const moth_layout *x = &a->input->l;
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input,
+              GRAD(g, nll_loss_back, .input = g->dy, .target = a->target,
+                   .size = {x->shape, x->ndim}, .weight = a->weight,
+                   .ignore_index = a->ignore_index, .reduction = a->reduction));
+  if (moth_wants(g, a->weight))
+    moth_flow(g, a->weight, weight_gradient(g, a, g->dy, g->out[0]));
+  return g->status;
+}
+
+MOTH_OP(nll_loss, NLL_LOSS,
+  .doc = "Negative log likelihood: minus the log probability of the right class, weighted. A mean "
+         "is divided by the sum of the weights of the targets.",
+  .examples =
+    "moth.randn(3, 5), moth.tensor{1LL, 5LL, 2LL}\n"
+    "moth.randn(5), moth.tensor(4LL), {reduction = \"sum\"}\n"
+    "moth.randn(3, 2), moth.tensor{1LL, 2LL, 2LL}, {weight = moth.tensor{0.5, 2},"
+    " ignore_index = 1}\n"
+    "moth.randn(2, 3, 2), moth.tensor{{1LL, 3LL}, {-100LL, 2LL}}, {weight = moth.tensor{1, 2, 3},"
+    " reduction = \"none\"}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "target weight input:weight y:weight")
+
+/* -- the gradient of nll_loss -- */
+
+static int nll_loss_back_shape(const nll_loss_back_args *a, moth_layout *y) {
+  moth_layout loss = a->input->l;
+  int status = moth_shape_of(a->ctx, "size", a->size, y);
+  if (!status) {
+    const char *shown = moth_str_shape(a->ctx, y->ndim, y->shape);
+    status = class_shapes(y, shown, a->target, a->weight, a->reduction, &loss);
+  }
+  if (!status && !moth_shape_same(&loss, &a->input->l))
+    status = moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants %s, got %s",
+                       moth_str_shape(a->ctx, loss.ndim, loss.shape), moth_str(a->input));
+  return status;
+}
+
+static int nll_loss_back_cpu(const nll_loss_back_args *a, moth_tensor **out) {
+  moth_classes c = classes_of(&out[0]->l, a->ignore_index);
+  moth_tensor *target, *weight, *dy = moth_real(a->input), *dx = moth_real_out(out[0]);
+  int status = class_open(&c, a->target, a->weight, &target, &weight);
+  if (!status && (!dy || !dx)) status = a->ctx->error.code;
+  if (!status) moth_class_loss_back(dy->l.dtype, &c, a->reduction, moth_at(dy), moth_at(dx));
+  moth_tensor_release(target);
+  moth_tensor_release(weight);
+  moth_tensor_release(dy);
+  return moth_real_done(dx, out[0], status);
+}
+
+/* Linear in dy: with v the gradient of dx, both are those of dy nll_loss(v). */
+static int nll_loss_back_grad(const nll_loss_back_args *a, moth_grad *g) {
+  nll_loss_args of = {.ctx = g->ctx, .input = g->dy, .target = a->target, .weight = a->weight,
+                      .ignore_index = a->ignore_index, .reduction = a->reduction};
+  moth_tensor *loss = moth_grad_run(g, &moth_op_nll_loss, &of);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, loss);
+  if (moth_wants(g, a->weight))
+    moth_flow(g, a->weight, weight_gradient(g, &of, a->input, loss));
+  return g->status;
+}
+
+MOTH_OP(nll_loss_back, NLL_LOSS_BACK,
+  .doc = "The gradient of nll_loss.",
+  .examples =
+    "moth.randn(), moth.tensor{1LL, 5LL, 2LL}, {3, 5}\n"
+    "moth.randn(), moth.tensor{1LL, 2LL, 2LL}, {3, 2}, {weight = moth.tensor{0.5, 2},"
+    " ignore_index = 1}\n"
+    "moth.randn(3), moth.tensor{1LL, 2LL, 2LL}, {3, 2}, {reduction = \"none\"}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "target weight input:weight",
+  .flags = MOTH_OP_HIDDEN)
+
+/* -- cross_entropy: nll_loss of log_softmax -- */
+
+/* The targets that count as class 0 of one, the others as they are. */
+static moth_tensor *any_class(const moth_tensor *target, int64_t ignore) {
+  moth_layout l = target->l;
+  moth_tensor *y = moth_tensor_new(target->ctx, &l);
+  if (!y || moth_copy_into(y, target)) {
+    moth_tensor_release(y);
+    return NULL;
+  }
+  int64_t *t = (int64_t *)(void *)moth_at(y);
+  for (int64_t i = 0; i < l.numel; i++) t[i] = t[i] == ignore ? -1 : 0;
+  return y;
+}
+
+#define STEP(y, op, ...) \
+  if (!status) status = MOTH_CALL(ctx, (y), op, __VA_ARGS__)
+
+/* What every class adds when the target is spread evenly: -sum(weight logp) of each case, reduced
+** as nll_loss reduces. It is nll_loss of a single class that has these sums as its score. */
+static int evenly(const cross_entropy_args *a, moth_tensor *logp, moth_tensor **out) {
+  enum { LINED, WEIGHTED, SUM, ONE, MINUS, TOTAL, ALL, CLASS, TEMPS };
+  moth_tensor *t[TEMPS] = {NULL};
+  moth_ctx *ctx = a->ctx;
+  const moth_layout *x = &a->input->l;
+  int64_t class = class_dim(x), size[MOTH_MAX_DIMS];
+  bool divide = a->weight && a->reduction == MOTH_MEAN;
+  int status = MOTH_OK;
+  for (int32_t i = 0; i < x->ndim; i++) size[i] = i == class ? x->shape[i] : 1;
+  if (a->weight) {
+    STEP(&t[LINED], reshape, .input = a->weight, .shape = {size, x->ndim});
+    STEP(&t[WEIGHTED], mul, .input = logp, .other = t[LINED]);
+  }
+  STEP(&t[SUM], sum, .input = a->weight ? t[WEIGHTED] : logp, .dim = {&class, 1},
+       .keepdim = true, .dtype = -1);
+  t[CLASS] = any_class(a->target, a->ignore_index);
+  if (!status && !t[CLASS]) status = a->ctx->error.code;
+  STEP(divide ? &t[ALL] : out, nll_loss, .input = t[SUM], .target = t[CLASS], .ignore_index = -1,
+       .reduction = divide ? MOTH_SUM : a->reduction);
+  if (divide) { /* by the weights of the targets, as nll_loss does */
+    STEP(&t[ONE], full_like, .input = logp, .fill_value = {.as.number = -1}, .dtype = -1);
+    STEP(&t[TOTAL], nll_loss, .input = t[ONE], .target = a->target, .weight = a->weight,
+         .ignore_index = a->ignore_index, .reduction = MOTH_SUM);
+    STEP(out, div, .input = t[ALL], .other = t[TOTAL]);
+  }
+  for (int i = 0; i < TEMPS; i++) moth_tensor_release(t[i]);
+  return status;
+}
+
+static int cross_entropy_compose(const cross_entropy_args *a, moth_tensor **out) {
+  moth_ctx *ctx = a->ctx;
+  moth_tensor *logp = NULL, *hard = NULL, *less = NULL, *even = NULL;
+  moth_layout y = a->input->l;
+  double share = a->label_smoothing;
+  if (!(share >= 0 && share <= 1))
+    return moth_fail(ctx, MOTH_E_DOMAIN, "label_smoothing", "must be from 0 to 1, got %g", share);
+  int status = class_shapes(&a->input->l, moth_str(a->input), a->target, a->weight, a->reduction,
+                            &y);
+  int64_t class = class_dim(&a->input->l);
+  STEP(&logp, log_softmax, .input = a->input, .dim = class);
+  STEP(share > 0 ? &hard : out, nll_loss, .input = logp, .target = a->target,
+       .weight = a->weight, .ignore_index = a->ignore_index, .reduction = a->reduction);
+  if (share > 0) { /* (1 - share) hard + share / C even */
+    double each = share / (double)a->input->l.shape[class];
+    if (!status) status = evenly(a, logp, &even);
+    STEP(&less, add, .input = hard, .other = hard, .alpha = {.as.number = -share});
+    STEP(out, add, .input = less, .other = even, .alpha = {.as.number = each});
+  }
+  moth_tensor_release(logp);
+  moth_tensor_release(hard);
+  moth_tensor_release(less);
+  moth_tensor_release(even);
+  return status;
+}
+
+MOTH_OP_COMPOSES(cross_entropy, CROSS_ENTROPY,
+  .doc = "Cross entropy between scores and the right classes: nll_loss of log_softmax.",
+  .examples =
+    "moth.randn(3, 5), moth.tensor{1LL, 5LL, 2LL}\n"
+    "moth.randn(5), moth.tensor(4LL), {reduction = \"sum\", label_smoothing = 0.1}\n"
+    "moth.randn(3, 2), moth.tensor{1LL, 2LL, 2LL}, {weight = moth.tensor{0.5, 2},"
+    " ignore_index = 1, label_smoothing = 0.2}\n"
+    "moth.randn(2, 3, 2), moth.tensor{{1LL, 3LL}, {-100LL, 2LL}}, {weight = moth.tensor{1, 2, 3},"
+    " reduction = \"none\", label_smoothing = 0.5}",
+  .dtypes = MOTH_FLOATS)
+
+/* -- losses of pairs of numbers -- */
+
+static int pair_shape(const moth_tensor *input, const moth_tensor *target, int64_t reduction,
+                      moth_layout *y) {
+  if (!moth_shape_same(&input->l, &target->l))
+    return moth_fail(input->ctx, MOTH_E_SHAPE, "target", "wants the shape of %s, got %s",
+                     moth_str(input), moth_str(target));
+  y->ndim = reduction == MOTH_EACH ? input->l.ndim : 0;
+  memcpy(y->shape, input->l.shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static int pair_run(const moth_tensor *input, const moth_tensor *target, int which,
+                    int64_t reduction, moth_tensor *out) {
+  moth_tensor *x = moth_real(input), *t = moth_real(target), *y = moth_real_out(out);
+  int status = x && t && y ? MOTH_OK : input->ctx->error.code;
+  if (!status)
+    moth_pair_loss(x->l.dtype, which, x->l.numel, reduction, moth_at(x), moth_at(t), moth_at(y));
+  moth_tensor_release(x);
+  moth_tensor_release(t);
+  return moth_real_done(y, out, status);
+}
+
+/* Gradients dx of the input and -dx of the target. */
+static int flow_apart(moth_grad *g, const moth_tensor *input, const moth_tensor *target,
+                      moth_tensor *dx) {
+  if (moth_wants(g, input)) moth_flow(g, input, dx);
+  if (moth_wants(g, target)) moth_flow(g, target, GRAD(g, neg, .input = dx));
+  return g->status;
+}
+
+static int mse_loss_shape(const mse_loss_args *a, moth_layout *y) {
+  return pair_shape(a->input, a->target, a->reduction, y);
+}
+
+static int mse_loss_cpu(const mse_loss_args *a, moth_tensor **out) {
+  return pair_run(a->input, a->target, MOTH_LOSS_SQUARE, a->reduction, out[0]);
+}
+
+static int mse_loss_grad(const mse_loss_args *a, moth_grad *g) {
+  moth_tensor *up = scaled(g, a->reduction, a->input->l.numel, 2);
+  return flow_apart(g, a->input, a->target, times(g, minus(g, a->input, a->target), up));
+}
+
+MOTH_OP(mse_loss, MSE_LOSS,
+  .doc = "The squared differences of input and target.",
+  .examples =
+    "moth.randn(3, 4), moth.randn(3, 4)\n"
+    "moth.randn(3, 4), moth.randn(3, 4), \"sum\"\n"
+    "moth.randn(3), moth.randn(3), {reduction = \"none\"}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input target")
+
+static int l1_loss_shape(const l1_loss_args *a, moth_layout *y) {
+  return pair_shape(a->input, a->target, a->reduction, y);
+}
+
+static int l1_loss_cpu(const l1_loss_args *a, moth_tensor **out) {
+  return pair_run(a->input, a->target, MOTH_LOSS_DISTANCE, a->reduction, out[0]);
+}
+
+static int l1_loss_grad(const l1_loss_args *a, moth_grad *g) {
+  moth_tensor *side = GRAD(g, sign, .input = minus(g, a->input, a->target));
+  moth_tensor *up = scaled(g, a->reduction, a->input->l.numel, 1);
+  return flow_apart(g, a->input, a->target, times(g, side, up));
+}
+
+MOTH_OP(l1_loss, L1_LOSS,
+  .doc = "The absolute differences of input and target.",
+  .examples =
+    "moth.randn(3, 4), moth.randn(3, 4)\n"
+    "moth.randn(3, 4), moth.randn(3, 4), \"sum\"\n"
+    "moth.randn(3), moth.randn(3), {reduction = \"none\"}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input target")
+
+static int binary_cross_entropy_with_logits_shape(const binary_cross_entropy_with_logits_args *a,
+                                                  moth_layout *y) {
+  return pair_shape(a->input, a->target, a->reduction, y);
+}
+
+static int binary_cross_entropy_with_logits_cpu(const binary_cross_entropy_with_logits_args *a,
+                                                moth_tensor **out) {
+  return pair_run(a->input, a->target, MOTH_LOSS_LOGITS, a->reduction, out[0]);
+}
+
+static int binary_cross_entropy_with_logits_grad(const binary_cross_entropy_with_logits_args *a,
+                                                 moth_grad *g) {
+  moth_tensor *up = scaled(g, a->reduction, a->input->l.numel, 1);
+  if (moth_wants(g, a->input)) {
+    moth_tensor *p = GRAD(g, sigmoid, .input = a->input);
+    moth_flow(g, a->input, times(g, minus(g, p, a->target), up));
+  }
+  if (moth_wants(g, a->target))
+    moth_flow(g, a->target, GRAD(g, neg, .input = times(g, a->input, up)));
+  return g->status;
+}
+
+MOTH_OP(binary_cross_entropy_with_logits, BCE_WITH_LOGITS,
+  .doc = "Binary cross entropy of probabilities sigmoid(input), computed without overflow.",
+  .examples =
+    "moth.randn(3, 4), moth.rand(3, 4)\n"
+    "moth.randn(3, 4), moth.rand(3, 4), \"sum\"\n"
+    "moth.randn(3), moth.rand(3), {reduction = \"none\"}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input target:input")
+
+const moth_op *const moth_loss_ops[] = {
+  &moth_op_nll_loss, &moth_op_nll_loss_back, &moth_op_cross_entropy, &moth_op_mse_loss,
+  &moth_op_l1_loss, &moth_op_binary_cross_entropy_with_logits, NULL,
+};

@@ -1,0 +1,60 @@
+/* loss.h -- the faces of losses: how far an answer is from its target.
+**
+** Everywhere `reduction` says what becomes of the losses of single elements: their mean, their
+** sum, or nothing.
+*/
+#ifndef MOTH_OP_LOSS_H
+#define MOTH_OP_LOSS_H
+
+#include "../op.h"
+
+/* -- of classes -- */
+
+#define NLL_LOSS(ARG) \
+  ARG(tensor,       input,             , "logarithms of probabilities, (N, C, ...) or (C)") \
+  ARG(index,        target,            , "right class of each, (N, ...) or ()") \
+  ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
+  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(enum,         reduction, mean|sum|none, "what the losses become")
+MOTH_ARGS(nll_loss, NLL_LOSS)
+
+/* Its gradient: the weight of each target, negated and scaled, at the target's place. */
+#define NLL_LOSS_BACK(ARG) \
+  ARG(tensor,       input,             , "gradient of the loss") \
+  ARG(index,        target,            , "right class of each") \
+  ARG(shape,        size,              , "sizes of what nll_loss was given") \
+  ARG(maybe_tensor, weight,        none, "weight of each class") \
+  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(enum,         reduction, mean|sum|none, "what the losses became")
+MOTH_ARGS(nll_loss_back, NLL_LOSS_BACK)
+
+#define CROSS_ENTROPY(ARG) \
+  ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
+  ARG(index,        target,            , "right class of each, (N, ...) or ()") \
+  ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
+  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(enum,         reduction, mean|sum|none, "what the losses become") \
+  ARG(float,        label_smoothing,  0, "share of the target spread evenly over all classes")
+MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
+
+/* -- of numbers -- */
+
+#define MSE_LOSS(ARG) \
+  ARG(tensor, input,  , "any shape") \
+  ARG(tensor, target, , "of the same shape") \
+  ARG(enum,   reduction, mean|sum|none, "what the losses become")
+MOTH_ARGS(mse_loss, MSE_LOSS)
+
+#define L1_LOSS(ARG) \
+  ARG(tensor, input,  , "any shape") \
+  ARG(tensor, target, , "of the same shape") \
+  ARG(enum,   reduction, mean|sum|none, "what the losses become")
+MOTH_ARGS(l1_loss, L1_LOSS)
+
+#define BCE_WITH_LOGITS(ARG) \
+  ARG(tensor, input,  , "logits, any shape") \
+  ARG(tensor, target, , "probabilities from 0 to 1, of the same shape") \
+  ARG(enum,   reduction, mean|sum|none, "what the losses become")
+MOTH_ARGS(binary_cross_entropy_with_logits, BCE_WITH_LOGITS)
+
+#endif

@@ -1,0 +1,348 @@
+/* matmul.c -- matrix products in all of PyTorch's forms; they share one walk over batches. */
+#include "matmul.h"
+
+#include "../blas.h"
+#include "../kernel/elementwise.h"
+#include "arith.h"
+#include "copy.h"
+#include "reduce.h"
+#include "view.h"
+
+/* -- operands as batches of matrices -- */
+
+typedef struct batches { /* a tensor of at least two dims, the last two being the matrix */
+  const moth_tensor *x;
+  int64_t rows, cols, rs, cs;
+} batches;
+
+/* A vector is a row on the left, a column on the right. */
+static batches batches_of(const moth_tensor *x, bool left) {
+  int n = x->l.ndim;
+  const int64_t *shape = x->l.shape, *stride = x->l.stride;
+  if (n == 1 && left) return (batches){x, 1, shape[0], 0, stride[0]};
+  if (n == 1) return (batches){x, shape[0], 1, stride[0], 0};
+  return (batches){x, shape[n - 2], shape[n - 1], stride[n - 2], stride[n - 1]};
+}
+
+static int32_t leading(const moth_tensor *x) { return x->l.ndim > 2 ? x->l.ndim - 2 : 0; }
+
+/* Element offset between neighbours of batch dim d (counted in the result's n batch dims). */
+static int64_t batch_step(const moth_tensor *x, int d, int n) {
+  int at = d - (n - leading(x));
+  return at < 0 || x->l.shape[at] == 1 ? 0 : x->l.stride[at];
+}
+
+/* Leading dims of the left operand that step like rows join them, where the right one has none:
+** (B, T, K) x (K, N) is one product. Returns how many batch dims are left. */
+static int fold_rows(batches *a, const batches *b, int n) {
+  while (n > 0 && leading(b->x) == 0) {
+    int64_t size = a->x->l.shape[n - 1], step = a->x->l.stride[n - 1];
+    if (size != 1 && a->rows != 1 && step != a->rs * a->rows) break;
+    if (size != 1 && a->rows == 1) a->rs = step;
+    a->rows *= size;
+    n--;
+  }
+  return n;
+}
+
+/* c (contiguous) := a b, over all batches */
+static int product(moth_ctx *ctx, const moth_tensor *a, const moth_tensor *b, moth_tensor *c,
+                   int32_t nbatch, const int64_t *shape) {
+  batches p = batches_of(a, true), q = batches_of(b, false);
+  int64_t index[MOTH_MAX_DIMS] = {0}, size = moth_dtype_size[c->l.dtype];
+  int n = fold_rows(&p, &q, nbatch), status;
+  char *at = moth_at(a), *bt = moth_at(b), *ct = moth_at(c);
+  if (c->l.numel == 0) return MOTH_OK;
+  for (;;) {
+    status = moth_gemm(ctx, c->l.dtype, p.rows, q.cols, p.cols, at, p.rs, p.cs, bt, q.rs, q.cs, ct,
+                       q.cols, 0);
+    if (status) return status;
+    ct += p.rows * q.cols * size;
+    int d = n - 1;
+    for (; d >= 0; d--) {
+      int64_t sa = batch_step(a, d, nbatch) * size, sb = batch_step(b, d, nbatch) * size;
+      at += sa;
+      bt += sb;
+      if (++index[d] < shape[d]) break;
+      at -= sa * shape[d];
+      bt -= sb * shape[d];
+      index[d] = 0;
+    }
+    if (d < 0) return MOTH_OK;
+    if (moth_cancelled(ctx)) return moth_poll(ctx);
+  }
+}
+
+/* -- matmul -- */
+
+/* The batch dims of the result. */
+static int batch_shape(const matmul_args *a, moth_layout *y) {
+  moth_layout other;
+  y->ndim = leading(a->input);
+  memcpy(y->shape, a->input->l.shape, sizeof(int64_t) * (size_t)y->ndim);
+  other.ndim = leading(a->other);
+  memcpy(other.shape, a->other->l.shape, sizeof(int64_t) * (size_t)other.ndim);
+  if (moth_layout_broadcast(y, &other)) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "other",
+                   "the leading dimensions of %s and %s do not match", moth_str(a->other),
+                   moth_str(a->input));
+}
+
+static int matmul_shape(const matmul_args *a, moth_layout *y) {
+  const moth_tensor *x = a->input, *w = a->other;
+  if (x->l.ndim == 0 || w->l.ndim == 0)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, x->l.ndim == 0 ? "input" : "other",
+                     "a vector or a matrix is needed, got %s", moth_str(x->l.ndim == 0 ? x : w));
+  batches p = batches_of(x, true), q = batches_of(w, false);
+  if (p.cols != q.rows)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "other", "%s cannot be multiplied with %s: %lld columns "
+                     "on the left, %lld rows on the right", moth_str(x), moth_str(w),
+                     (long long)p.cols, (long long)q.rows);
+  int status = batch_shape(a, y);
+  if (status) return status;
+  if (x->l.ndim > 1) y->shape[y->ndim++] = p.rows;
+  if (w->l.ndim > 1) y->shape[y->ndim++] = q.cols;
+  return MOTH_OK;
+}
+
+/* Half types are widened once for all batches. */
+static int matmul_half(const matmul_args *a, moth_tensor *y, const moth_layout *batch) {
+  moth_layout l = y->l;
+  l.dtype = MOTH_F32;
+  moth_tensor *x = moth_cast(a->input, MOTH_F32), *w = moth_cast(a->other, MOTH_F32);
+  moth_tensor *work = x && w ? moth_tensor_new(a->ctx, &l) : NULL;
+  int status = work ? product(a->ctx, x, w, work, batch->ndim, batch->shape) : a->ctx->error.code;
+  if (!status) status = moth_copy_into(y, work);
+  moth_tensor_release(x);
+  moth_tensor_release(w);
+  moth_tensor_release(work);
+  return status;
+}
+
+static int matmul_cpu(const matmul_args *a, moth_tensor **out) {
+  moth_layout batch;
+  int status = batch_shape(a, &batch);
+  if (status) return status;
+  if (moth_compute_dtype(out[0]->l.dtype) != out[0]->l.dtype)
+    return matmul_half(a, out[0], &batch);
+  return product(a->ctx, a->input, a->other, out[0], batch.ndim, batch.shape);
+}
+
+#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
+#define PRODUCT(p, q) GRAD(g, matmul, .input = p, .other = q)
+#define TURNED(p) GRAD(g, transpose, .input = p, .dim0 = -2, .dim1 = -1)
+#define UNSQUEEZED(p, at) GRAD(g, unsqueeze, .input = p, .dim = at)
+
+static moth_tensor *summed(moth_grad *g, moth_tensor *x, int64_t dim) {
+  return GRAD(g, sum, .input = x, .dim = {&dim, 1}, .dtype = -1);
+}
+
+/* The gradient flows to vectors as to one-row and one-column matrices. */
+static int vector_grad(const matmul_args *a, moth_grad *g) {
+  bool row = a->input->l.ndim == 1, column = a->other->l.ndim == 1;
+  if (row && column) {
+    if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(g->dy, a->other));
+    if (moth_wants(g, a->other)) moth_flow(g, a->other, TIMES(g->dy, a->input));
+  } else if (row) { /* y (..., n) = x (k) W (..., k, n) */
+    moth_tensor *dy = UNSQUEEZED(g->dy, -2);
+    if (moth_wants(g, a->input))
+      moth_flow(g, a->input, summed(g, TIMES(a->other, dy), -1));
+    if (moth_wants(g, a->other)) moth_flow(g, a->other, TIMES(UNSQUEEZED(a->input, -1), dy));
+  } else { /* y (..., m) = A (..., m, k) x (k) */
+    moth_tensor *dy = UNSQUEEZED(g->dy, -1);
+    if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(dy, a->other));
+    if (moth_wants(g, a->other))
+      moth_flow(g, a->other, summed(g, TIMES(a->input, dy), -2));
+  }
+  return g->status;
+}
+
+static int matmul_grad(const matmul_args *a, moth_grad *g) {
+  if (a->input->l.ndim == 1 || a->other->l.ndim == 1) return vector_grad(a, g);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, TURNED(a->other)));
+  if (moth_wants(g, a->other)) {
+    bool sum = a->other->l.ndim == 2 && a->input->l.ndim > 2; /* one matrix for all batches */
+    moth_flow(g, a->other, sum ? GRAD(g, outer_sum, .input = a->input, .other = g->dy)
+                               : PRODUCT(TURNED(a->input), g->dy));
+  }
+  return g->status;
+}
+
+MOTH_OP(matmul, MATMUL, .doc = "The matrix product; leading dimensions are batches.",
+        .examples = "moth.randn(2, 3), moth.randn(3, 4)\nmoth.randn(3), moth.randn(3)\n"
+                    "moth.randn(2, 3), moth.randn(3)\nmoth.randn(3), moth.randn(2, 3, 4)\n"
+                    "moth.randn(5, 2, 3), moth.randn(3, 4)\n"
+                    "moth.randn(5, 1, 2, 3), moth.randn(2, 3, 4)",
+        .dtypes = MOTH_NUMERIC, .saves = "input:other other:input",
+        .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+
+/* -- mm, bmm, mv, dot: matmul that insists on its operands' dimensions -- */
+
+static int insist(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t ndim,
+                  const char *what) {
+  if (x->l.ndim == ndim) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s is needed, got %s; matmul takes any dimensions",
+                   what, moth_str(x));
+}
+
+#define INSISTS(op, LIST, second, left, right, left_text, right_text, text, example)           \
+  static int op##_compose(const op##_args *a, moth_tensor **out) {                             \
+    int status = insist(a->ctx, "input", a->input, left, left_text);                           \
+    if (!status) status = insist(a->ctx, #second, a->second, right, right_text);               \
+    if (status) return status;                                                                 \
+    return MOTH_CALL(a->ctx, out, matmul, .input = a->input, .other = a->second);              \
+  }                                                                                            \
+  MOTH_OP_COMPOSES(op, LIST, .doc = text, .examples = example, .dtypes = MOTH_NUMERIC,         \
+                   .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+
+INSISTS(mm, MM, mat2, 2, 2, "a matrix", "a matrix", "The product of two matrices.",
+        "moth.randn(2, 3), moth.randn(3, 4)")
+INSISTS(mv, MV, vec, 2, 1, "a matrix", "a vector", "The product of a matrix and a vector.",
+        "moth.randn(2, 3), moth.randn(3)")
+INSISTS(dot, DOT, tensor, 1, 1, "a vector", "a vector", "The dot product of two vectors.",
+        "moth.randn(3), moth.randn(3)")
+
+static int bmm_compose(const bmm_args *a, moth_tensor **out) {
+  int status = insist(a->ctx, "input", a->input, 3, "a batch of matrices");
+  if (!status) status = insist(a->ctx, "mat2", a->mat2, 3, "a batch of matrices");
+  if (status) return status;
+  if (a->input->l.shape[0] != a->mat2->l.shape[0])
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "mat2", "%s has not as many matrices as %s",
+                     moth_str(a->mat2), moth_str(a->input));
+  return MOTH_CALL(a->ctx, out, matmul, .input = a->input, .other = a->mat2);
+}
+MOTH_OP_COMPOSES(bmm, BMM, .doc = "The products of two batches of matrices.",
+                 .examples = "moth.randn(5, 2, 3), moth.randn(5, 3, 4)", .dtypes = MOTH_NUMERIC,
+                 .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+
+/* -- linear -- */
+
+static int linear_shape(const linear_args *a, moth_layout *y) {
+  const moth_tensor *x = a->input, *w = a->weight;
+  if (w->l.ndim != 2)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight",
+                     "(out features, in features) is needed, got %s", moth_str(w));
+  int32_t n = x->l.ndim;
+  if (n == 0 || x->l.shape[n - 1] != w->l.shape[1])
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "the last dimension should have the %lld features that the weight %s takes, "
+                     "got %s", (long long)w->l.shape[1], moth_str(w), moth_str(x));
+  if (a->bias && (a->bias->l.ndim != 1 || a->bias->l.shape[0] != w->l.shape[0]))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "bias", "(%lld,) is needed for the weight %s, got %s",
+                     (long long)w->l.shape[0], moth_str(w), moth_str(a->bias));
+  y->ndim = n;
+  memcpy(y->shape, x->l.shape, sizeof(int64_t) * (size_t)n);
+  y->shape[n - 1] = w->l.shape[0];
+  return MOTH_OK;
+}
+
+/* Whether x's rows step evenly, and how. */
+static bool rows_step(const moth_tensor *x, int64_t *rows, int64_t *rs, int64_t *cs) {
+  int n = x->l.ndim;
+  *rows = 1;
+  *rs = 0;
+  *cs = x->l.stride[n - 1];
+  for (int d = n - 2; d >= 0; d--) {
+    if (x->l.shape[d] == 1) continue;
+    if (*rows == 1) *rs = x->l.stride[d];
+    else if (x->l.stride[d] != *rs * *rows && x->l.numel) return false;
+    *rows *= x->l.shape[d];
+  }
+  return true;
+}
+
+/* x as one matrix, its last dim being the columns: x itself, retained, or packed. Owned. */
+static moth_tensor *matrix_of(const moth_tensor *x, int64_t *rows, int64_t *rs, int64_t *cs) {
+  if (rows_step(x, rows, rs, cs)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
+  moth_tensor *y = moth_packed(x);
+  if (y) rows_step(y, rows, rs, cs);
+  return y;
+}
+
+static int linear_real(const moth_tensor *input, const moth_tensor *w, const moth_tensor *bias,
+                       moth_tensor *y) {
+  int64_t rows, rs, cs, n = w->l.shape[0], k = w->l.shape[1];
+  int status = bias ? moth_copy_into(y, bias) : MOTH_OK;
+  if (status || y->l.numel == 0) return status;
+  moth_tensor *x = matrix_of(input, &rows, &rs, &cs);
+  if (!x) return y->ctx->error.code;
+  status = moth_gemm(y->ctx, y->l.dtype, rows, n, k, moth_at(x), rs, cs, moth_at(w),
+                     w->l.stride[1], w->l.stride[0], moth_at(y), n, bias != NULL);
+  moth_tensor_release(x);
+  return status;
+}
+
+static int linear_cpu(const linear_args *a, moth_tensor **out) {
+  if (moth_compute_dtype(out[0]->l.dtype) == out[0]->l.dtype)
+    return linear_real(a->input, a->weight, a->bias, out[0]);
+  moth_layout l = out[0]->l;
+  l.dtype = MOTH_F32;
+  moth_tensor *x = moth_cast(a->input, MOTH_F32), *w = moth_cast(a->weight, MOTH_F32);
+  moth_tensor *bias = a->bias ? moth_cast(a->bias, MOTH_F32) : NULL;
+  moth_tensor *y = x && w && (bias || !a->bias) ? moth_tensor_new(a->ctx, &l) : NULL;
+  int status = y ? linear_real(x, w, bias, y) : a->ctx->error.code;
+  if (!status) status = moth_copy_into(out[0], y);
+  moth_tensor_release(x);
+  moth_tensor_release(w);
+  moth_tensor_release(bias);
+  moth_tensor_release(y);
+  return status;
+}
+
+static int linear_grad(const linear_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, a->weight));
+  if (moth_wants(g, a->weight))
+    moth_flow(g, a->weight, GRAD(g, outer_sum, .input = g->dy, .other = a->input));
+  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, g->dy);
+  return g->status;
+}
+
+MOTH_OP(linear, LINEAR, .doc = "input times the transposed weight, plus the bias.",
+        .examples = "moth.randn(2, 3), moth.randn(4, 3), moth.randn(4)\n"
+                    "moth.randn(3), moth.randn(4, 3)\n"
+                    "moth.randn(5, 2, 3), moth.randn(4, 3), moth.randn(4)",
+        .dtypes = MOTH_NUMERIC, .saves = "input:weight weight:input", .flags = 0)
+
+/* -- outer_sum -- */
+
+static int outer_sum_shape(const outer_sum_args *a, moth_layout *y) {
+  const moth_layout *p = &a->input->l, *q = &a->other->l;
+  bool same = p->ndim == q->ndim && p->ndim > 0;
+  for (int d = 0; same && d < p->ndim - 1; d++) same = p->shape[d] == q->shape[d];
+  if (!same)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "other", "%s and %s differ before their last dimension",
+                     moth_str(a->other), moth_str(a->input));
+  y->ndim = 2;
+  y->shape[0] = p->shape[p->ndim - 1];
+  y->shape[1] = q->shape[q->ndim - 1];
+  return MOTH_OK;
+}
+
+static int outer_sum_cpu(const outer_sum_args *a, moth_tensor **out) {
+  int64_t rows, rs, cs, other_rs, other_cs;
+  moth_tensor *y = out[0];
+  moth_tensor *p = matrix_of(a->input, &rows, &rs, &cs);
+  moth_tensor *q = p ? matrix_of(a->other, &rows, &other_rs, &other_cs) : NULL;
+  int status = q ? moth_gemm(a->ctx, y->l.dtype, y->l.shape[0], y->l.shape[1], rows, moth_at(p), cs,
+                             rs, moth_at(q), other_rs, other_cs, moth_at(y), y->l.shape[1], 0)
+                 : a->ctx->error.code;
+  moth_tensor_release(p);
+  moth_tensor_release(q);
+  return status;
+}
+
+static int outer_sum_grad(const outer_sum_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) /* (..., n) times (m, n) turned */
+    moth_flow(g, a->input, GRAD(g, linear, .input = a->other, .weight = g->dy));
+  if (moth_wants(g, a->other)) moth_flow(g, a->other, PRODUCT(a->input, g->dy));
+  return g->status;
+}
+
+MOTH_OP(outer_sum, OUTER_SUM, .doc = "The outer products of two tensors' rows, summed.",
+        .examples = "moth.randn(2, 3), moth.randn(2, 4)\nmoth.randn(5, 2, 3), moth.randn(5, 2, 4)",
+        .dtypes = MOTH_NUMERIC, .saves = "input:other other:input", .flags = MOTH_OP_HIDDEN)
+
+const moth_op *const moth_matmul_ops[] = {
+  &moth_op_matmul, &moth_op_mm, &moth_op_bmm, &moth_op_mv, &moth_op_dot, &moth_op_linear,
+  &moth_op_outer_sum, NULL,
+};

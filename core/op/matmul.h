@@ -1,0 +1,44 @@
+/* matmul.h -- the faces of matrix products. */
+#ifndef MOTH_OP_MATMUL_H
+#define MOTH_OP_MATMUL_H
+
+#include "../op.h"
+
+#define MATMUL(ARG) \
+  ARG(tensor, input, , "(K,), (M, K) or (..., M, K)") \
+  ARG(tensor, other, , "(K,), (K, N) or (..., K, N); leading dimensions are broadcast")
+MOTH_ARGS(matmul, MATMUL)
+
+#define MM(ARG) \
+  ARG(tensor, input, , "matrix, (M, K)") \
+  ARG(tensor, mat2,  , "matrix, (K, N)")
+MOTH_ARGS(mm, MM)
+
+#define BMM(ARG) \
+  ARG(tensor, input, , "matrices, (B, M, K)") \
+  ARG(tensor, mat2,  , "as many matrices, (B, K, N)")
+MOTH_ARGS(bmm, BMM)
+
+#define MV(ARG) \
+  ARG(tensor, input, , "matrix, (M, K)") \
+  ARG(tensor, vec,   , "vector, (K,)")
+MOTH_ARGS(mv, MV)
+
+#define DOT(ARG) \
+  ARG(tensor, input,  , "vector, (K,)") \
+  ARG(tensor, tensor, , "vector, (K,)")
+MOTH_ARGS(dot, DOT)
+
+#define LINEAR(ARG) \
+  ARG(tensor,       input,    , "(..., in features)") \
+  ARG(tensor,       weight,   , "(out features, in features)") \
+  ARG(maybe_tensor, bias, none, "(out features,)")
+MOTH_ARGS(linear, LINEAR)
+
+/* Gradients of weights: the outer products of the rows of two tensors, summed. */
+#define OUTER_SUM(ARG) \
+  ARG(tensor, input, , "(..., M)") \
+  ARG(tensor, other, , "(..., N), the same leading dimensions")
+MOTH_ARGS(outer_sum, OUTER_SUM)
+
+#endif

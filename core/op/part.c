@@ -1,0 +1,321 @@
+/* part.c -- views of some of a tensor's elements: a position, a range, a diagonal, any geometry;
+** and the ops that cut a tensor into several views. Their faces stand in view.h.
+**
+** A gradient does not care how the input lies in memory: it is worked out as if that were packed
+** row by row, which keeps strided_sum on its direct path. as_strided alone needs the real layout.
+*/
+#include "../context.h"
+#include "strided.h"
+#include "view.h"
+
+/* -- helpers -- */
+
+static void drop_dim(moth_layout *y, int32_t dim) {
+  size_t bytes = (size_t)(y->ndim - dim - 1) * sizeof *y->shape;
+  memmove(y->shape + dim, y->shape + dim + 1, bytes);
+  memmove(y->stride + dim, y->stride + dim + 1, bytes);
+  y->ndim--;
+}
+
+/* A dimension of a tensor that must have one. */
+static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *out) {
+  if (x->l.ndim > 0) return moth_dim(ctx, "dim", dim, x->l.ndim, out);
+  return moth_fail(ctx, MOTH_E_SHAPE, "input", "a tensor with dimensions is needed, got %s",
+                   moth_str(x));
+}
+
+/* Gradient of a view: dy laid into zeros. v is the view taken of the packed base. */
+static moth_tensor *embed(moth_grad *g, const moth_layout *base, const moth_layout *v) {
+  return GRAD(g, strided_sum, .input = g->dy, .base_size = {base->shape, base->ndim},
+              .base_stride = {base->stride, base->ndim}, .base_offset = base->offset,
+              .size = {v->shape, v->ndim}, .stride = {v->stride, v->ndim}, .offset = v->offset);
+}
+
+/* The input's shape, packed; as both the base and the view that a gradient starts from. */
+static void packed_pair(const moth_tensor *input, moth_layout *base, moth_layout *v) {
+  *base = input->l;
+  moth_layout_pack(base); /* it exists, so its size does not overflow */
+  *v = *base;
+}
+
+/* -- narrow -- */
+
+static int narrow_view(const narrow_args *a, moth_layout *y) {
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (status) return status;
+  int64_t size = y->shape[dim], start = a->start < 0 ? a->start + size : a->start;
+  if (start < 0 || start > size)
+    return moth_fail(a->ctx, MOTH_E_INDEX, "start",
+                     "position " MOTH_POS " leaves dim " MOTH_POS " of %s, which has size %lld",
+                     (long long)a->start, (long long)dim, moth_str(a->input), (long long)size);
+  if (a->length < 0 || a->length > size - start)
+    return moth_fail(a->ctx, MOTH_E_INDEX, "length",
+                     "%lld positions from " MOTH_POS " leave dim " MOTH_POS
+                     " of %s, which has size %lld",
+                     (long long)a->length, (long long)start, (long long)dim, moth_str(a->input),
+                     (long long)size);
+  y->shape[dim] = a->length;
+  y->offset += start * y->stride[dim];
+  return MOTH_OK;
+}
+
+static int narrow_grad(const narrow_args *a, moth_grad *g) {
+  moth_layout base, v;
+  packed_pair(a->input, &base, &v);
+  int status = narrow_view(a, &v);
+  return status ? status : moth_flow(g, a->input, embed(g, &base, &v));
+}
+
+MOTH_OP_VIEWS(narrow, NARROW, .dtypes = MOTH_ANY,
+              .doc = "A range of positions along one dimension.",
+              .examples = "moth.randn(4, 5), 2, 2, 3\n"
+                          "moth.randn(4, 5), 1, -2, 2\n")
+
+/* -- select -- */
+
+static int select_view(const select_args *a, moth_layout *y) {
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (status) return status;
+  int64_t size = y->shape[dim], index = a->index < 0 ? a->index + size : a->index;
+  if (index < 0 || index >= size)
+    return moth_fail(a->ctx, MOTH_E_INDEX, "index",
+                     "position " MOTH_POS " is out of range for dim " MOTH_POS
+                     " of %s, which has size %lld",
+                     (long long)a->index, (long long)dim, moth_str(a->input), (long long)size);
+  y->offset += index * y->stride[dim];
+  drop_dim(y, dim);
+  return MOTH_OK;
+}
+
+static int select_grad(const select_args *a, moth_grad *g) {
+  moth_layout base, v;
+  packed_pair(a->input, &base, &v);
+  int status = select_view(a, &v);
+  return status ? status : moth_flow(g, a->input, embed(g, &base, &v));
+}
+
+MOTH_OP_VIEWS(select, SELECT, .dtypes = MOTH_ANY,
+              .doc = "One position of a dimension, which goes away.",
+              .examples = "moth.randn(4, 5), 2, 3\n"
+                          "moth.randn(4, 5), 1, -1\n")
+
+/* -- slice -- */
+
+static int slice_view(const slice_args *a, moth_layout *y) {
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (status) return status;
+  int64_t size = y->shape[dim];
+  if (a->step < 1)
+    return moth_fail(a->ctx, MOTH_E_ARG, "step", "must be positive, got %lld", (long long)a->step);
+  if (a->start < 0 || a->stop < a->start || a->stop > size)
+    return moth_fail(a->ctx, MOTH_E_INDEX, NULL,
+                     "the range from " MOTH_POS " to " MOTH_POS " leaves dim " MOTH_POS
+                     " of %s, which has size %lld",
+                     (long long)a->start, (long long)a->stop - 1, (long long)dim,
+                     moth_str(a->input), (long long)size);
+  int64_t step = a->step > size ? size + 1 : a->step;
+  y->shape[dim] = (a->stop - a->start + step - 1) / step;
+  y->offset += a->start * y->stride[dim];
+  y->stride[dim] *= step;
+  return MOTH_OK;
+}
+
+static int slice_grad(const slice_args *a, moth_grad *g) {
+  moth_layout base, v;
+  packed_pair(a->input, &base, &v);
+  int status = slice_view(a, &v);
+  return status ? status : moth_flow(g, a->input, embed(g, &base, &v));
+}
+
+MOTH_OP_VIEWS(slice, SLICE, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
+              .doc = "Every step-th position from start up to stop, along one dimension.",
+              .examples = "moth.randn(4, 7), 2, 1, 7, 2\n"
+                          "moth.randn(4, 7), 1, 0, 3\n")
+
+/* -- diagonal -- */
+
+static int diagonal_view(const diagonal_args *a, moth_layout *y) {
+  int32_t p, q;
+  if (y->ndim < 2)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "at least 2 dimensions are needed, got %s",
+                     moth_str(a->input));
+  int status = moth_dim(a->ctx, "dim1", a->dim1, y->ndim, &p);
+  if (!status) status = moth_dim(a->ctx, "dim2", a->dim2, y->ndim, &q);
+  if (status) return status;
+  if (p == q)
+    return moth_fail(a->ctx, MOTH_E_ARG, "dim2", "dim " MOTH_POS " is named twice", (long long)p);
+  int64_t rows = y->shape[p], columns = y->shape[q], step = y->stride[p] + y->stride[q];
+  if (a->offset >= 0) columns -= a->offset;
+  else rows += a->offset;
+  int64_t length = rows < columns ? rows : columns;
+  if (length < 0) length = 0;
+  if (length > 0) y->offset += a->offset >= 0 ? a->offset * y->stride[q] : -a->offset * y->stride[p];
+  drop_dim(y, p > q ? p : q);
+  drop_dim(y, p > q ? q : p);
+  y->shape[y->ndim] = length;
+  y->stride[y->ndim++] = step;
+  return MOTH_OK;
+}
+
+static int diagonal_grad(const diagonal_args *a, moth_grad *g) {
+  moth_layout base, v;
+  packed_pair(a->input, &base, &v);
+  int status = diagonal_view(a, &v);
+  return status ? status : moth_flow(g, a->input, embed(g, &base, &v));
+}
+
+MOTH_OP_VIEWS(diagonal, DIAGONAL, .dtypes = MOTH_ANY,
+              .doc = "A diagonal of matrices, as the last dimension of the result.",
+              .examples = "moth.randn(3, 4)\n"
+                          "moth.randn(2, 3, 4), {offset = 1, dim1 = 3, dim2 = 2}\n")
+
+/* -- as_strided -- */
+
+static int as_strided_view(const as_strided_args *a, moth_layout *y) {
+  moth_ctx *ctx = a->ctx;
+  int64_t offset = a->storage_offset == MOTH_NO_INT ? y->offset : a->storage_offset;
+  int64_t room = a->input->storage->nbytes / moth_dtype_size[y->dtype], last = offset;
+  if (a->stride.n != a->size.n)
+    return moth_fail(ctx, MOTH_E_ARG, "stride", "%s has not one stride for each size of %s",
+                     moth_str_ints(ctx, a->stride.n, a->stride.at),
+                     moth_str_ints(ctx, a->size.n, a->size.at));
+  int status = moth_shape_of(ctx, "size", a->size, y);
+  if (status) return status;
+  if (offset < 0)
+    return moth_fail(ctx, MOTH_E_ARG, "storage_offset", "cannot be negative, got %lld",
+                     (long long)offset);
+  bool beyond = false;
+  for (int32_t d = 0; d < y->ndim; d++) {
+    int64_t reach = 0;
+    if (a->stride.at[d] < 0)
+      return moth_fail(ctx, MOTH_E_ARG, "stride", "strides cannot be negative, got %s",
+                       moth_str_ints(ctx, a->stride.n, a->stride.at));
+    y->stride[d] = a->stride.at[d];
+    if (y->numel == 0) continue;
+    beyond |= moth_mul_overflow(y->shape[d] - 1, y->stride[d], &reach);
+    beyond |= moth_add_overflow(last, reach, &last);
+  }
+  y->offset = offset;
+  if (beyond || last > room || (last == room && y->numel))
+    return moth_fail(ctx, MOTH_E_SHAPE, "size",
+                     "sizes %s with strides %s from %lld on need more than the %lld elements of "
+                     "the storage",
+                     moth_str_ints(ctx, a->size.n, a->size.at),
+                     moth_str_ints(ctx, a->stride.n, a->stride.at), (long long)offset,
+                     (long long)room);
+  return MOTH_OK;
+}
+
+static int as_strided_grad(const as_strided_args *a, moth_grad *g) {
+  moth_layout base = a->input->l, v = base;
+  v.ndim = (int32_t)a->size.n;
+  for (int32_t d = 0; d < v.ndim; d++) {
+    v.shape[d] = a->size.at[d];
+    v.stride[d] = a->stride.at[d];
+  }
+  if (a->storage_offset != MOTH_NO_INT) v.offset = a->storage_offset;
+  return moth_flow(g, a->input, embed(g, &base, &v));
+}
+
+MOTH_OP_VIEWS(as_strided, AS_STRIDED, .dtypes = MOTH_ANY,
+              .doc = "Any sizes and strides over the input's storage.",
+              .examples = "moth.randn(3, 4), {2, 2}, {1, 2}\n"
+                          "moth.randn(9), {3, 2}, {2, 1}, {storage_offset = 1}\n")
+
+/* -- unbind, split, chunk -- */
+
+/* Takes one of several views; such may not be written in place under grad mode. */
+static int push(moth_results *out, moth_tensor *take) {
+  take->flags |= MOTH_T_MULTI_VIEW;
+  return moth_results_push(out, take);
+}
+
+static int push_range(moth_ctx *ctx, moth_tensor *input, int32_t dim, int64_t start, int64_t length,
+                      moth_results *out) {
+  moth_tensor *y = NULL;
+  int status = MOTH_CALL(ctx, &y, narrow, .input = input, .dim = dim, .start = start,
+                         .length = length);
+  return status ? status : push(out, y);
+}
+
+/* Pieces of one size; the last may be smaller. */
+static int push_pieces(moth_ctx *ctx, moth_tensor *input, int32_t dim, int64_t piece,
+                       moth_results *out) {
+  int64_t size = input->l.shape[dim], start = 0;
+  do {
+    int64_t length = size - start < piece ? size - start : piece;
+    int status = push_range(ctx, input, dim, start, length, out);
+    if (status) return status;
+    start += length;
+  } while (start < size);
+  return MOTH_OK;
+}
+
+static int unbind_list(const unbind_args *a, moth_results *out) {
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  for (int64_t i = 0; !status && i < a->input->l.shape[dim]; i++) {
+    moth_tensor *y = NULL;
+    status = MOTH_CALL(a->ctx, &y, select, .input = a->input, .dim = dim, .index = i);
+    if (!status) status = push(out, y);
+  }
+  return status;
+}
+
+MOTH_OP_LISTS(unbind, UNBIND, .dtypes = MOTH_ANY, .flags = MOTH_OP_MULTI,
+              .doc = "All positions of a dimension, one view each.",
+              .examples = "moth.randn(3, 4)\n"
+                          "moth.randn(3, 4), {dim = 2}\n")
+
+static int split_list(const split_args *a, moth_results *out) {
+  int32_t dim;
+  int64_t total = 0;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (status) return status;
+  int64_t size = a->input->l.shape[dim];
+  for (int64_t i = 0; i < a->split_size.n; i++) {
+    int64_t one = a->split_size.at[i];
+    if (one < 0 || (one == 0 && a->split_size.n == 1 && size > 0))
+      return moth_fail(a->ctx, MOTH_E_ARG, "split_size", "a piece of %lld positions is not possible",
+                       (long long)one);
+    if (moth_add_overflow(total, one, &total)) total = -1;
+    if (total < 0) break;
+  }
+  if (a->split_size.n == 1) return push_pieces(a->ctx, a->input, dim, total, out);
+  if (total != size)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "split_size",
+                     "%s does not add up to the size of dim " MOTH_POS " of %s",
+                     moth_str_ints(a->ctx, a->split_size.n, a->split_size.at), (long long)dim,
+                     moth_str(a->input));
+  for (int64_t i = 0, start = 0; i < a->split_size.n && !status; start += a->split_size.at[i++])
+    status = push_range(a->ctx, a->input, dim, start, a->split_size.at[i], out);
+  return status;
+}
+
+MOTH_OP_LISTS(split, SPLIT, .dtypes = MOTH_ANY, .flags = MOTH_OP_MULTI,
+              .doc = "Pieces of a dimension, of one size or of the sizes given.",
+              .examples = "moth.randn(5, 2), 2\n"
+                          "moth.randn(2, 5), {1, 4}, {dim = 2}\n")
+
+static int chunk_list(const chunk_args *a, moth_results *out) {
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (status) return status;
+  if (a->chunks < 1)
+    return moth_fail(a->ctx, MOTH_E_ARG, "chunks", "at least one is needed, got %lld",
+                     (long long)a->chunks);
+  int64_t size = a->input->l.shape[dim];
+  int64_t piece = size / a->chunks + (size % a->chunks != 0);
+  if (size > 0) return push_pieces(a->ctx, a->input, dim, piece, out);
+  for (int64_t i = 0; i < a->chunks && !status; i++)
+    status = push_range(a->ctx, a->input, dim, 0, 0, out);
+  return status;
+}
+
+MOTH_OP_LISTS(chunk, CHUNK, .dtypes = MOTH_ANY, .flags = MOTH_OP_MULTI,
+              .doc = "Equal pieces of a dimension, the last one possibly smaller, at most so many.",
+              .examples = "moth.randn(5, 2), 2\n"
+                          "moth.randn(2, 6), 3, {dim = 2}\n")

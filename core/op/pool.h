@@ -1,0 +1,50 @@
+/* pool.h -- the faces of pooling: the largest value or the mean of each window of an image. */
+#ifndef MOTH_OP_POOL_H
+#define MOTH_OP_POOL_H
+
+#include "../op.h"
+
+#define MAX_POOL2D(ARG) \
+  ARG(tensor, input,                  , "images, (N, C, H, W) or (C, H, W)") \
+  ARG(int2,   kernel_size,            , "window height and width") \
+  ARG(int2,   stride,      kernel_size, "step between windows") \
+  ARG(int2,   padding,     0          , "border of -inf on each side, at most half the window") \
+  ARG(int2,   dilation,    1          , "step between the elements of a window") \
+  ARG(bool,   ceil_mode,   false      , "count windows that hang over the far edge")
+MOTH_ARGS(max_pool2d, MAX_POOL2D)
+
+/* Its gradient: each value goes to its position in the plane. */
+#define MAX_POOL2D_BACK(ARG) \
+  ARG(tensor, input,   , "gradients of the windows, (..., OH, OW)") \
+  ARG(index,  indices, , "flat position in the plane for each, of the same shape") \
+  ARG(int2,   size,    , "height and width of the plane")
+MOTH_ARGS(max_pool2d_back, MAX_POOL2D_BACK)
+
+/* And the gradient of that: the values at the positions. */
+#define MAX_POOL2D_PICK(ARG) \
+  ARG(tensor, input,   , "planes, (..., H, W)") \
+  ARG(index,  indices, , "flat position in the plane for each result, (..., OH, OW)")
+MOTH_ARGS(max_pool2d_pick, MAX_POOL2D_PICK)
+
+#define AVG_POOL2D(ARG) \
+  ARG(tensor, input,                        , "images, (N, C, H, W) or (C, H, W)") \
+  ARG(int2,   kernel_size,                  , "window height and width") \
+  ARG(int2,   stride,            kernel_size, "step between windows") \
+  ARG(int2,   padding,           0          , "border of zeros, at most half the window") \
+  ARG(bool,   ceil_mode,         false      , "count windows that hang over the far edge") \
+  ARG(bool,   count_include_pad, true       , "divide by the window's size, border included") \
+  ARG(maybe_int, divisor_override, none     , "divide by this instead")
+MOTH_ARGS(avg_pool2d, AVG_POOL2D)
+
+#define AVG_POOL2D_BACK(ARG) \
+  ARG(tensor, input,             , "gradients of the windows, (..., OH, OW)") \
+  ARG(int2,   size,              , "height and width of the plane") \
+  ARG(int2,   kernel_size,       , "window height and width") \
+  ARG(int2,   stride,            , "step between windows") \
+  ARG(int2,   padding,           , "border of zeros on each side") \
+  ARG(bool,   ceil_mode,         , "count windows that hang over the far edge") \
+  ARG(bool,   count_include_pad, , "divide by the window's size, border included") \
+  ARG(maybe_int, divisor_override, none, "divide by this instead")
+MOTH_ARGS(avg_pool2d_back, AVG_POOL2D_BACK)
+
+#endif

@@ -1,0 +1,55 @@
+/* position.c -- positions of Lua users count from 1, the engine's from 0; here they are converted.
+**
+** Values below 1 are left alone: -100 stays an ignore_index, and a 0 is refused here, where the
+** message can still say what the user wrote.
+*/
+#include "position.h"
+
+#include "../loop.h"
+
+static int to_index_shape(const to_index_args *a, moth_layout *y) {
+  if (!moth_is_int(a->input->l.dtype))
+    return moth_fail(a->ctx, MOTH_E_DTYPE, NULL,
+                     "positions must be integers, got %s; convert with :long()",
+                     moth_str(a->input));
+  y->ndim = a->input->l.ndim;
+  y->dtype = MOTH_I64;
+  memcpy(y->shape, a->input->l.shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static int to_index_cpu(const to_index_args *a, moth_tensor **out) {
+  int status = moth_copy_into(out[0], a->input);
+  if (status) return status;
+  int64_t *y = (int64_t *)(void *)moth_at(out[0]);
+  for (int64_t i = 0; i < out[0]->l.numel; i++) {
+    if (y[i] > 0) y[i]--;
+    else if (y[i] == 0)
+      return moth_fail(a->ctx, MOTH_E_INDEX, NULL, "positions count from 1, got 0");
+  }
+  return MOTH_OK;
+}
+
+MOTH_OP_CONST(to_index, TO_INDEX, .doc = "Positions that count from 1 as positions that count from 0.",
+              .examples = "moth.tensor{1LL, 2LL}",
+              .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
+
+static int from_index_shape(const from_index_args *a, moth_layout *y) {
+  y->ndim = a->input->l.ndim;
+  memcpy(y->shape, a->input->l.shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static int from_index_cpu(const from_index_args *a, moth_tensor **out) {
+  int status = moth_copy_into(out[0], a->input);
+  int64_t *y = (int64_t *)(void *)moth_at(out[0]);
+  for (int64_t i = 0; i < out[0]->l.numel && !status; i++) y[i]++;
+  return status;
+}
+
+MOTH_OP_CONST(from_index, FROM_INDEX,
+              .doc = "Positions that count from 0 as positions that count from 1.",
+              .examples = "moth.tensor{0LL, 2LL}", .dtypes = MOTH_BIT(MOTH_I64),
+              .flags = MOTH_OP_HIDDEN)
+
+const moth_op *const moth_position_ops[] = {&moth_op_to_index, &moth_op_from_index, NULL};

@@ -1,0 +1,15 @@
+/* position.h -- the faces of the two ops that turn a user's positions into the engine's. */
+#ifndef MOTH_OP_POSITION_H
+#define MOTH_OP_POSITION_H
+
+#include "../op.h"
+
+#define TO_INDEX(ARG) \
+  ARG(tensor, input, , "integer positions that count from 1")
+MOTH_ARGS(to_index, TO_INDEX)
+
+#define FROM_INDEX(ARG) \
+  ARG(tensor, input, , "positions that count from 0")
+MOTH_ARGS(from_index, FROM_INDEX)
+
+#endif

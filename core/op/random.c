@@ -1,0 +1,347 @@
+/* random.c -- tensors of random numbers. Element i depends on the generator's seed and offset and
+** on i alone. An f32 (and what is narrower) takes one 32-bit word, an f64 and an integer two.
+*/
+#include "random.h"
+
+#include <math.h>
+
+#include "../kernel/normal.h"
+#include "../loop.h"
+#include "../random.h"
+#include "create.h"
+
+#define WORDS 1024 /* drawn at once, on the stack */
+
+/* -- drawing -- */
+
+typedef struct stream { /* the rest of a range of blocks */
+  uint64_t seed, block;
+} stream;
+
+static int stream_open(moth_ctx *ctx, moth_tensor *generator, int64_t n, int64_t words_each,
+                       stream *s) {
+  uint64_t words = (uint64_t)n * (uint64_t)words_each;
+  return moth_generator_take(ctx, generator, (words + 3) / 4, &s->seed, &s->block);
+}
+
+/* The next words, a multiple of 4 until the last. */
+static void stream_read(stream *s, int64_t nwords, uint32_t *words) {
+  moth_philox_fill(s->seed, s->block, nwords, words);
+  s->block += (uint64_t)(nwords + 3) / 4;
+}
+
+enum { UNIFORM, NORMAL };
+
+/* Fills y, which is contiguous and of a floating dtype, with add + mul * number. */
+static int fill_real(int what, moth_tensor *generator, moth_tensor *y, double mul, double add) {
+  int dtype = y->l.dtype, bits = dtype == MOTH_F16 ? 11 : dtype == MOTH_BF16 ? 8 : 24;
+  bool wide = dtype == MOTH_F64;
+  int64_t n = y->l.numel, size = moth_dtype_size[dtype], each = wide ? 2 : 1;
+  uint32_t words[WORDS];
+  union {
+    float f32[WORDS];
+    double f64[WORDS / 2];
+  } v;
+  stream s;
+  int status = stream_open(y->ctx, generator, what == NORMAL ? n + (n & 1) : n, each, &s);
+  if (status) return status;
+  char *to = moth_at(y);
+  for (int64_t done = 0; done < n;) {
+    int64_t m = n - done < WORDS / each ? n - done : WORDS / each, even = m + (m & 1);
+    stream_read(&s, even * each, words);
+    if (wide && what == UNIFORM) moth_uniform_f64(m, words, v.f64);
+    else if (wide) moth_normal_f64(even, words, v.f64);
+    else if (what == UNIFORM) moth_uniform_f32(m, words, bits, v.f32);
+    else moth_normal_f32(even, words, v.f32);
+    if (mul != 1 || add != 0) {
+      if (wide) moth_affine_f64(m, mul, add, v.f64);
+      else moth_affine_f32(m, mul, add, v.f32);
+    }
+    moth_convert(m, wide ? MOTH_F64 : MOTH_F32, (const char *)&v, wide ? 8 : 4, dtype,
+                 to + done * size, size);
+    done += m;
+    if (moth_cancelled(y->ctx)) return moth_poll(y->ctx);
+  }
+  return MOTH_OK;
+}
+
+/* The same for a target with any strides. */
+static int fill_target(int what, moth_tensor *generator, moth_tensor *y, double mul, double add) {
+  if (moth_contiguous(y)) return fill_real(what, generator, y, mul, add);
+  moth_tensor *packed = moth_tensor_new(y->ctx, &y->l);
+  if (!packed) return y->ctx->error.code;
+  int status = fill_real(what, generator, packed, mul, add);
+  if (!status) status = moth_copy_into(y, packed);
+  moth_tensor_release(packed);
+  return status;
+}
+
+/* -- rand, randn and the like -- */
+
+static int real_shape(moth_ctx *ctx, moth_ints size, int64_t dtype, moth_layout *y) {
+  y->dtype = (uint8_t)(dtype < 0 ? ctx->default_dtype : dtype);
+  if (!moth_is_float(y->dtype))
+    return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "a floating dtype is needed, got %s",
+                     moth_dtype_name(y->dtype));
+  return moth_shape_of(ctx, "size", size, y);
+}
+
+static int real_like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
+  return real_shape(input->ctx, (moth_ints){input->l.shape, input->l.ndim},
+                    dtype < 0 ? input->l.dtype : dtype, y);
+}
+
+static int rand_shape(const rand_args *a, moth_layout *y) {
+  return real_shape(a->ctx, a->size, a->dtype, y);
+}
+static int rand_cpu(const rand_args *a, moth_tensor **out) {
+  return fill_real(UNIFORM, a->generator, out[0], 1, 0);
+}
+MOTH_OP_CONST(rand, RAND, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
+              .doc = "Numbers drawn evenly from 0 up to, but not including, 1.",
+              .examples = "{2, 3}\n"
+                          "{2}, {generator = moth.Generator(), dtype = moth.float64, device = \"cpu\"}\n")
+
+static int randn_shape(const randn_args *a, moth_layout *y) {
+  return real_shape(a->ctx, a->size, a->dtype, y);
+}
+static int randn_cpu(const randn_args *a, moth_tensor **out) {
+  return fill_real(NORMAL, a->generator, out[0], 1, 0);
+}
+MOTH_OP_CONST(randn, RANDN, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
+              .doc = "Numbers drawn from the normal distribution with mean 0 and deviation 1.",
+              .examples = "{2, 3}\n"
+                          "{2}, {generator = moth.Generator(), dtype = moth.float64, device = \"cpu\"}\n")
+
+static int rand_like_shape(const rand_like_args *a, moth_layout *y) {
+  return real_like(a->input, a->dtype, y);
+}
+static int rand_like_cpu(const rand_like_args *a, moth_tensor **out) {
+  return fill_real(UNIFORM, a->generator, out[0], 1, 0);
+}
+MOTH_OP_CONST(rand_like, RAND_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
+              .doc = "Numbers drawn evenly from 0 up to 1, in the input's shape.",
+              .examples = "moth.zeros(2, 3)\n"
+                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64}\n")
+
+static int randn_like_shape(const randn_like_args *a, moth_layout *y) {
+  return real_like(a->input, a->dtype, y);
+}
+static int randn_like_cpu(const randn_like_args *a, moth_tensor **out) {
+  return fill_real(NORMAL, a->generator, out[0], 1, 0);
+}
+MOTH_OP_CONST(randn_like, RANDN_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
+              .doc = "Numbers drawn from the standard normal distribution, in the input's shape.",
+              .examples = "moth.zeros(2, 3)\n"
+                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64}\n")
+
+/* -- randint, randperm -- */
+
+/* A whole number below `range`, off by less than range / 2^64 from an even chance. */
+static uint64_t below(uint64_t range, const uint32_t *words) {
+  uint64_t low = (uint64_t)words[0] * (uint32_t)range, high = (uint64_t)words[1] * (uint32_t)range;
+  uint64_t low2 = (uint64_t)words[0] * (range >> 32), high2 = (uint64_t)words[1] * (range >> 32);
+  uint64_t mid = (low >> 32) + (uint32_t)high + (uint32_t)low2;
+  return high2 + (high >> 32) + (low2 >> 32) + (mid >> 32);
+}
+
+static int randint_shape(const randint_args *a, moth_layout *y) {
+  y->dtype = (uint8_t)(a->dtype < 0 ? MOTH_I64 : a->dtype);
+  if (a->low >= a->high)
+    return moth_fail(a->ctx, MOTH_E_ARG, "high", "%lld is not above low, %lld", (long long)a->high,
+                     (long long)a->low);
+  int64_t last = a->high - 1;
+  if (!moth_value_fits(MOTH_I64, &a->low, y->dtype) || !moth_value_fits(MOTH_I64, &last, y->dtype))
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "dtype", "%s cannot hold %lld to %lld",
+                     moth_dtype_name(y->dtype), (long long)a->low, (long long)last);
+  return moth_shape_of(a->ctx, "size", a->size, y);
+}
+
+static int randint_cpu(const randint_args *a, moth_tensor **out) {
+  moth_tensor *y = out[0];
+  uint64_t range = (uint64_t)a->high - (uint64_t)a->low;
+  int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype], value[WORDS / 2];
+  uint32_t words[WORDS];
+  stream s;
+  int status = stream_open(a->ctx, a->generator, n, 2, &s);
+  for (int64_t done = 0; done < n && !status;) {
+    int64_t m = n - done < WORDS / 2 ? n - done : WORDS / 2;
+    stream_read(&s, 2 * m, words);
+    for (int64_t i = 0; i < m; i++)
+      value[i] = (int64_t)((uint64_t)a->low + below(range, words + 2 * i));
+    moth_convert(m, MOTH_I64, (const char *)value, 8, y->l.dtype, moth_at(y) + done * size, size);
+    done += m;
+    if (moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+  }
+  return status;
+}
+
+MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
+              .doc = "Whole numbers drawn evenly from low up to, but not including, high.",
+              .examples = "0, 10, {2, 3}\n"
+                          "-3, 4, {2}, {generator = moth.Generator(), dtype = moth.int32, "
+                          "device = \"cpu\"}\n")
+
+static int randperm_shape(const randperm_args *a, moth_layout *y) {
+  if (a->n < 0)
+    return moth_fail(a->ctx, MOTH_E_ARG, "n", "cannot be negative, got %lld", (long long)a->n);
+  return moth_shape_of(a->ctx, "n", (moth_ints){&a->n, 1}, y);
+}
+
+/* Fisher and Yates' shuffle, from the end. */
+static int randperm_cpu(const randperm_args *a, moth_tensor **out) {
+  int64_t n = a->n, *y = (int64_t *)(void *)moth_at(out[0]);
+  uint32_t words[WORDS];
+  stream s;
+  int status = stream_open(a->ctx, a->generator, n, 2, &s);
+  for (int64_t i = 0; i < n; i++) y[i] = i;
+  for (int64_t left = n; left > 1 && !status;) {
+    int64_t m = left - 1 < WORDS / 2 ? left - 1 : WORDS / 2;
+    stream_read(&s, 2 * m, words);
+    for (int64_t i = 0; i < m; i++, left--) {
+      uint64_t j = below((uint64_t)left, words + 2 * i);
+      int64_t last = y[left - 1];
+      y[left - 1] = y[j];
+      y[j] = last;
+    }
+    if (moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+  }
+  return status;
+}
+
+MOTH_OP_CONST(randperm, RANDPERM, .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP_RANDOM,
+              .outputs = "positions: position", .doc = "The positions up to n in random order.",
+              .examples = "5\n"
+                          "4, {generator = moth.Generator()}\n")
+
+/* -- filling a tensor -- */
+
+/* What stood there before has no part in the result. */
+static int no_flow(moth_grad *g, const moth_tensor *input) {
+  return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
+                                  .dtype = input->l.dtype, .device = 0));
+}
+
+static int same_shape(const moth_tensor *input, moth_layout *y) {
+  y->ndim = input->l.ndim;
+  y->dtype = input->l.dtype;
+  memcpy(y->shape, input->l.shape, sizeof *y->shape * (size_t)y->ndim);
+  return MOTH_OK;
+}
+
+static int uniform__shape(const uniform__args *a, moth_layout *y) {
+  if (!(a->from <= a->to) || !isfinite(a->to - a->from))
+    return moth_fail(a->ctx, MOTH_E_ARG, "to", "%g to %g is no range", a->from, a->to);
+  return same_shape(a->input, y);
+}
+static int uniform__cpu(const uniform__args *a, moth_tensor **out) {
+  return fill_target(UNIFORM, a->generator, out[0], a->to - a->from, a->from);
+}
+static int uniform__grad(const uniform__args *a, moth_grad *g) { return no_flow(g, a->input); }
+MOTH_OP(uniform_, UNIFORM_, .dtypes = MOTH_FLOATS,
+        .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
+        .doc = "Fills a tensor with numbers drawn evenly from a range.",
+        .examples = "moth.zeros(2, 3)\n"
+                    "moth.zeros(2), -1, 1, {generator = moth.Generator()}\n")
+
+static int normal__shape(const normal__args *a, moth_layout *y) {
+  if (!(a->std >= 0))
+    return moth_fail(a->ctx, MOTH_E_ARG, "std", "cannot be negative, got %g", a->std);
+  return same_shape(a->input, y);
+}
+static int normal__cpu(const normal__args *a, moth_tensor **out) {
+  return fill_target(NORMAL, a->generator, out[0], a->std, a->mean);
+}
+static int normal__grad(const normal__args *a, moth_grad *g) { return no_flow(g, a->input); }
+MOTH_OP(normal_, NORMAL_, .dtypes = MOTH_FLOATS,
+        .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
+        .doc = "Fills a tensor with numbers drawn from a normal distribution.",
+        .examples = "moth.zeros(2, 3)\n"
+                    "moth.zeros(2), 3, 0.5, {generator = moth.Generator()}\n")
+
+/* -- bernoulli -- */
+
+/* y, contiguous, gets 1 where a word, as a number from 0 up to 1, lies below p: one for each
+** element, or only the first. */
+static int fill_bernoulli(moth_tensor *generator, const moth_tensor *p, double one_p,
+                          moth_tensor *y) {
+  int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype];
+  uint32_t words[WORDS];
+  double chance[WORDS];
+  stream s;
+  int status = stream_open(y->ctx, generator, n, 1, &s);
+  for (int64_t done = 0; done < n && !status;) {
+    uint8_t truth[WORDS];
+    int64_t m = n - done < WORDS ? n - done : WORDS;
+    if (p) {
+      int64_t step = moth_dtype_size[p->l.dtype];
+      moth_convert(m, p->l.dtype, moth_at(p) + done * step, step, MOTH_F64, (char *)chance, 8);
+    }
+    stream_read(&s, m, words);
+    for (int64_t i = 0; i < m; i++)
+      truth[i] = (double)words[i] * 0x1p-32 < (p ? chance[i] : one_p);
+    moth_convert(m, MOTH_BOOL, (const char *)truth, 1, y->l.dtype, moth_at(y) + done * size, size);
+    done += m;
+    if (moth_cancelled(y->ctx)) status = moth_poll(y->ctx);
+  }
+  return status;
+}
+
+static int bernoulli_shape(const bernoulli_args *a, moth_layout *y) {
+  return same_shape(a->input, y);
+}
+
+static int check_chances(const moth_tensor *p) {
+  int64_t step = moth_dtype_size[p->l.dtype];
+  for (int64_t i = 0; i < p->l.numel; i++) {
+    double v;
+    moth_convert(1, p->l.dtype, moth_at(p) + i * step, step, MOTH_F64, (char *)&v, 8);
+    if (!(v >= 0 && v <= 1))
+      return moth_fail(p->ctx, MOTH_E_DOMAIN, "input", "probabilities lie in 0..1, got %g", v);
+  }
+  return MOTH_OK;
+}
+
+static int bernoulli_cpu(const bernoulli_args *a, moth_tensor **out) {
+  moth_tensor *p = moth_packed(a->input);
+  int status = p ? check_chances(p) : a->ctx->error.code;
+  if (!status) status = fill_bernoulli(a->generator, p, 0, out[0]);
+  moth_tensor_release(p);
+  return status;
+}
+
+MOTH_OP_CONST(bernoulli, BERNOULLI, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
+              .doc = "1 with the probability that the input gives, else 0.",
+              .examples = "moth.rand(2, 3)\n"
+                          "moth.rand(2), {generator = moth.Generator()}\n")
+
+static int bernoulli__shape(const bernoulli__args *a, moth_layout *y) {
+  if (!(a->p >= 0 && a->p <= 1))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "p", "a probability lies in 0..1, got %g", a->p);
+  return same_shape(a->input, y);
+}
+
+static int bernoulli__cpu(const bernoulli__args *a, moth_tensor **out) {
+  moth_tensor *y = out[0];
+  if (moth_contiguous(y)) return fill_bernoulli(a->generator, NULL, a->p, y);
+  moth_tensor *packed = moth_tensor_new(y->ctx, &y->l);
+  if (!packed) return y->ctx->error.code;
+  int status = fill_bernoulli(a->generator, NULL, a->p, packed);
+  if (!status) status = moth_copy_into(y, packed);
+  moth_tensor_release(packed);
+  return status;
+}
+
+static int bernoulli__grad(const bernoulli__args *a, moth_grad *g) { return no_flow(g, a->input); }
+
+MOTH_OP(bernoulli_, BERNOULLI_, .dtypes = MOTH_ANY,
+        .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
+        .doc = "Fills a tensor with 1 where chance has it, else 0.",
+        .examples = "moth.zeros(2, 3)\n"
+                    "moth.zeros(2), 0.2, {generator = moth.Generator()}\n")
+
+const moth_op *const moth_random_ops[] = {
+  &moth_op_rand,    &moth_op_randn,     &moth_op_rand_like, &moth_op_randn_like,
+  &moth_op_randint, &moth_op_randperm,  &moth_op_uniform_,  &moth_op_normal_,
+  &moth_op_bernoulli, &moth_op_bernoulli_, NULL,
+};

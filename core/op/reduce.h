@@ -1,0 +1,88 @@
+/* reduce.h -- the faces of the ops that make one value of many, along some dimensions or all. */
+#ifndef MOTH_OP_REDUCE_H
+#define MOTH_OP_REDUCE_H
+
+#include "../op.h"
+
+/* -- along any dimensions -- */
+
+#define REDUCE(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
+  ARG(bool,   keepdim, false, "keep them as dimensions of size 1")
+#define REDUCE_DTYPE(ARG) \
+  REDUCE(ARG) \
+  ARG(dtype,  dtype,  none, "converts the input first")
+
+MOTH_ARGS(sum, REDUCE_DTYPE)
+MOTH_ARGS(mean, REDUCE_DTYPE)
+MOTH_ARGS(amax, REDUCE)
+MOTH_ARGS(amin, REDUCE)
+MOTH_ARGS(all, REDUCE)
+MOTH_ARGS(any, REDUCE)
+MOTH_ARGS(logsumexp, REDUCE)
+
+#define COUNT_NONZERO(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent")
+MOTH_ARGS(count_nonzero, COUNT_NONZERO)
+
+#define SPREAD_OF(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
+  ARG(int,    correction, 1, "the sum of squares is divided by the count less this") \
+  ARG(bool,   keepdim, false, "keep them as dimensions of size 1")
+MOTH_ARGS(var, SPREAD_OF)
+MOTH_ARGS(std, SPREAD_OF)
+
+/* -- along one -- */
+
+#define ARG_EXTREME(ARG) \
+  ARG(tensor,    input,      , "tensor of any shape") \
+  ARG(maybe_dim, dim,    none, "dimension to search; when absent all, and the position counts in " \
+                               "row-major order") \
+  ARG(bool,      keepdim, false, "keep it as a dimension of size 1")
+MOTH_ARGS(argmax, ARG_EXTREME)
+MOTH_ARGS(argmin, ARG_EXTREME)
+
+#define DIM_EXTREME(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(dim,    dim,        , "dimension to search") \
+  ARG(bool,   keepdim, false, "keep it as a dimension of size 1")
+MOTH_ARGS(max_dim, DIM_EXTREME)
+MOTH_ARGS(min_dim, DIM_EXTREME)
+
+#define ALL_EXTREME(ARG) \
+  ARG(tensor, input,      , "tensor of any shape")
+MOTH_ARGS(max_all, ALL_EXTREME)
+MOTH_ARGS(min_all, ALL_EXTREME)
+
+#define CUMSUM(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(dim,    dim,        , "dimension to sum along") \
+  ARG(dtype,  dtype,  none, "converts the input first")
+MOTH_ARGS(cumsum, CUMSUM)
+
+#define CUMSUM_BACK(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(dim,    dim,        , "dimension to sum along, from its end")
+MOTH_ARGS(cumsum_back, CUMSUM_BACK)
+
+/* -- what the gradient of max_dim needs: one element of each row, read or written -- */
+
+#define ROW_PICK(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(index,  index,      , "a position in `dim` for each row") \
+  ARG(dim,    dim,        , "dimension that is picked from") \
+  ARG(bool,   keepdim, false, "`index` has it as a dimension of size 1")
+MOTH_ARGS(row_pick, ROW_PICK)
+
+#define ROW_PLACE(ARG) \
+  ARG(tensor, input,      , "a value for each row") \
+  ARG(index,  index,      , "where it stands in `dim`; elsewhere is 0") \
+  ARG(dim,    dim,        , "dimension of the rows") \
+  ARG(bool,   keepdim, false, "`input` and `index` have it as a dimension of size 1") \
+  ARG(shape,  size,       , "sizes of the result")
+MOTH_ARGS(row_place, ROW_PLACE)
+
+#endif

@@ -1,0 +1,402 @@
+/* rows.c -- the reductions that look at whole rows: spread, logsumexp, positions, running sums.
+** Their faces, and the list they are in, are reduce's.
+*/
+#include "../kernel/elementwise.h"
+#include "../kernel/real.h"
+#include "../kernel/rows.h"
+#include "arith.h"
+#include "copy.h"
+#include "reduce.h"
+#include "unary.h"
+
+#define NUMBER(value) moth_grad_number(g, value)
+#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
+#define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
+#define MINUS(p, q) GRAD(g, sub, .input = p, .other = q, .alpha = {.as.number = 1})
+#define SPREAD_BACK(p)                                                                       \
+  GRAD(g, spread, .input = p, .size = {a->input->l.shape, a->input->l.ndim}, .dim = a->dim, \
+       .keepdim = a->keepdim)
+
+static void reduced(const moth_tensor *x, uint32_t mask, bool keepdim, moth_layout *y) {
+  y->ndim = 0;
+  for (int d = 0; d < x->l.ndim; d++)
+    if (!(mask >> d & 1u)) y->shape[y->ndim++] = x->l.shape[d];
+    else if (keepdim) y->shape[y->ndim++] = 1;
+}
+
+static int64_t count_of(const moth_tensor *x, const moth_tensor *y) {
+  return x->l.numel / (y->l.numel ? y->l.numel : 1);
+}
+
+/* -- var, std -- */
+
+static int var_cpu_into(const moth_tensor *x, moth_ints dims, int64_t correction, bool root,
+                        moth_tensor *y) {
+  moth_rows r;
+  uint32_t mask;
+  int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
+  if (!status) status = moth_rows_of(&r, x, mask, moth_compute_dtype(x->l.dtype));
+  if (status) return status;
+  moth_tensor *work = moth_real_out(y);
+  status = work ? moth_rows_var(&r, moth_at(work), correction, root) : y->ctx->error.code;
+  moth_tensor_release(r.owner);
+  return moth_real_done(work, y, status);
+}
+
+/* scale (input - mean), scale as the result is shaped */
+static int var_flow(moth_grad *g, moth_tensor *input, moth_ints dim, bool keepdim,
+                    moth_tensor *scale) {
+  moth_ints size = {input->l.shape, input->l.ndim};
+  moth_tensor *mean = GRAD(g, mean, .input = input, .dim = dim, .keepdim = true, .dtype = -1);
+  moth_tensor *by = GRAD(g, spread, .input = scale, .size = size, .dim = dim, .keepdim = keepdim);
+  return moth_flow(g, input, TIMES(by, MINUS(input, mean)));
+}
+
+static double degrees(const moth_tensor *x, const moth_tensor *y, int64_t correction) {
+  double n = (double)count_of(x, y) - (double)correction;
+  return n > 0 ? n : 0;
+}
+
+#define SPREAD_OP(op, root)                                                              \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                            \
+    uint32_t mask;                                                                       \
+    int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);          \
+    if (!status) reduced(a->input, mask, a->keepdim, y);                                 \
+    return status;                                                                       \
+  }                                                                                      \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                           \
+    return var_cpu_into(a->input, a->dim, a->correction, root, out[0]);                  \
+  }
+#define SPREAD_RECORD(op, ...)                                                           \
+  MOTH_OP(op, SPREAD_OF,                                                                 \
+          .examples = "moth.randn(2, 3)\n"                                               \
+                      "moth.randn(2, 3), {dim = 2, correction = 0, keepdim = true}",     \
+          .dtypes = MOTH_FLOATS, .flags = MOTH_OP_OUT | MOTH_OP_METHOD, __VA_ARGS__)
+
+SPREAD_OP(var, false)
+static int var_grad(const var_args *a, moth_grad *g) {
+  double n = degrees(a->input, g->dy, a->correction);
+  return var_flow(g, a->input, a->dim, a->keepdim, TIMES(g->dy, NUMBER(2 / n)));
+}
+SPREAD_RECORD(var, .doc = "The variance along dimensions.", .saves = "input")
+
+SPREAD_OP(std, true)
+static int std_grad(const std_args *a, moth_grad *g) {
+  double n = degrees(a->input, g->dy, a->correction);
+  moth_tensor *y = g->out[0], *scale = OVER(TIMES(g->dy, NUMBER(1 / n)), y);
+  moth_tensor *flat = GRAD(g, logical_not, .input = y); /* no spread, no slope */
+  scale = GRAD(g, masked_fill, .input = scale, .mask = flat, .value = {.as.number = 0});
+  return var_flow(g, a->input, a->dim, a->keepdim, scale);
+}
+SPREAD_RECORD(std, .doc = "The standard deviation along dimensions.", .saves = "input y")
+
+/* -- logsumexp -- */
+
+static int logsumexp_shape(const logsumexp_args *a, moth_layout *y) {
+  uint32_t mask;
+  int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
+  if (!status) reduced(a->input, mask, a->keepdim, y);
+  return status;
+}
+
+static int logsumexp_cpu(const logsumexp_args *a, moth_tensor **out) {
+  moth_rows r;
+  uint32_t mask;
+  int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
+  if (!status) status = moth_rows_of(&r, a->input, mask, moth_compute_dtype(a->input->l.dtype));
+  if (status) return status;
+  moth_tensor *work = moth_real_out(out[0]);
+  status = work ? moth_rows_logsumexp(&r, moth_at(work)) : a->ctx->error.code;
+  moth_tensor_release(r.owner);
+  return moth_real_done(work, out[0], status);
+}
+
+/* dy exp(x - y); an infinite y would make NaN of -inf - -inf */
+static int logsumexp_grad(const logsumexp_args *a, moth_grad *g) {
+  moth_tensor *y = g->out[0];
+  y = GRAD(g, masked_fill, .input = y, .mask = GRAD(g, isinf, .input = y),
+           .value = {.as.number = 0});
+  moth_tensor *share = GRAD(g, exp, .input = MINUS(a->input, SPREAD_BACK(y)));
+  return moth_flow(g, a->input, TIMES(SPREAD_BACK(g->dy), share));
+}
+
+MOTH_OP(logsumexp, REDUCE, .doc = "log(sum(exp(x))) along dimensions, without overflow.",
+        .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}",
+        .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .saves = "input y",
+        .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+
+/* -- positions of extremes -- */
+
+static int extreme_mask(moth_ctx *ctx, const moth_tensor *x, int64_t dim, uint32_t *mask) {
+  int32_t d = 0;
+  *mask = (1u << x->l.ndim) - 1u;
+  int status = dim == MOTH_NO_INT ? MOTH_OK : moth_dim(ctx, "dim", dim, x->l.ndim, &d);
+  if (status) return status;
+  if (dim != MOTH_NO_INT && x->l.ndim) *mask = 1u << d;
+  int64_t n = 1;
+  for (d = 0; d < x->l.ndim; d++)
+    if (*mask >> d & 1u) n *= x->l.shape[d];
+  if (n > 0) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from", moth_str(x));
+}
+
+static int positions_into(moth_tensor *y, const moth_tensor *x, int64_t dim, bool least) {
+  moth_rows r;
+  uint32_t mask;
+  int status = extreme_mask(y->ctx, x, dim, &mask);
+  if (!status) status = moth_rows_of(&r, x, mask, moth_compute_dtype(x->l.dtype));
+  if (status) return status;
+  status = moth_rows_extreme(&r, (int64_t *)(void *)moth_at(y), least);
+  moth_tensor_release(r.owner);
+  return status;
+}
+
+#define POSITION(op, least, text)                                                        \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                            \
+    uint32_t mask;                                                                       \
+    int status = extreme_mask(a->ctx, a->input, a->dim, &mask);                          \
+    if (!status) reduced(a->input, mask, a->keepdim, y);                                 \
+    return status;                                                                       \
+  }                                                                                      \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                           \
+    return positions_into(out[0], a->input, a->dim, least);                              \
+  }                                                                                      \
+  MOTH_OP_CONST(op, ARG_EXTREME, .doc = text,                                            \
+                .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}", \
+                .outputs = "y: position", .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD)
+
+POSITION(argmax, false, "The position of the largest value: of equals the first, of all NaN.")
+POSITION(argmin, true, "The position of the smallest value: of equals the first, of all NaN.")
+
+/* -- max_dim, min_dim: value and position -- */
+
+#define DIM_OP(op, least, text)                                                          \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                            \
+    uint32_t mask;                                                                       \
+    int status = extreme_mask(a->ctx, a->input, a->dim, &mask);                          \
+    if (status) return status;                                                           \
+    reduced(a->input, mask, a->keepdim, &y[0]);                                          \
+    reduced(a->input, mask, a->keepdim, &y[1]);                                          \
+    return MOTH_OK;                                                                      \
+  }                                                                                      \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                           \
+    int status = positions_into(out[1], a->input, a->dim, least);                        \
+    return status ? status : pick(out[0], out[1], a->input, a->dim, a->keepdim);         \
+  }                                                                                      \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                               \
+    if (!g->dys[0]) return g->status;                                                    \
+    return moth_flow(g, a->input,                                                        \
+                     GRAD(g, row_place, .input = g->dys[0], .index = g->out[1],          \
+                          .dim = a->dim, .keepdim = a->keepdim,                          \
+                          .size = {a->input->l.shape, a->input->l.ndim}));               \
+  }                                                                                      \
+  MOTH_OP(op, DIM_EXTREME, .doc = text,                                                  \
+          .examples = "moth.randn(2, 3), 2  -- domain: distinct\n"                       \
+                      "moth.randn(2, 3), 1, {keepdim = true}  -- domain: distinct",      \
+          .outputs = "values, indices: position", .dtypes = MOTH_ANY, .saves = "indices", \
+          .flags = MOTH_OP_HIDDEN)
+
+typedef struct row_walk { /* of picking from rows, or placing into them */
+  int64_t length, step; /* of a row; bytes from element to element */
+  int64_t size;         /* of an element */
+  int64_t wrong;        /* a position that is not in the row */
+  bool failed;
+} row_walk;
+
+/* `rows` without its dim: one element, the first, stands for each row. Lives on the stack. */
+static int row_starts(moth_tensor *view, row_walk *w, const moth_tensor *rows, int64_t dim,
+                      bool keepdim) {
+  int32_t d;
+  int status = moth_dim(rows->ctx, "dim", dim, rows->l.ndim, &d);
+  if (status) return status;
+  *view = *rows;
+  *w = (row_walk){.size = moth_dtype_size[rows->l.dtype], .length = 1};
+  if (rows->l.ndim == 0) return MOTH_OK;
+  w->length = rows->l.shape[d];
+  w->step = rows->l.stride[d] * w->size;
+  view->l.numel = w->length ? rows->l.numel / w->length : 0;
+  view->l.shape[d] = 1;
+  if (keepdim) return MOTH_OK;
+  for (view->l.ndim--; d < view->l.ndim; d++) {
+    view->l.shape[d] = view->l.shape[d + 1];
+    view->l.stride[d] = view->l.stride[d + 1];
+  }
+  return MOTH_OK;
+}
+
+/* Operands: positions, rows, single values. */
+static void walk_rows(int64_t n, char *const *at, const int64_t *step, row_walk *w, bool place) {
+  for (int64_t i = 0; i < n; i++) {
+    int64_t j = *(const int64_t *)(const void *)(at[0] + i * step[0]);
+    if (j < 0 || j >= w->length) {
+      w->failed = true;
+      w->wrong = j;
+      return;
+    }
+    char *row = at[1] + i * step[1] + j * w->step, *value = at[2] + i * step[2];
+    memcpy(place ? row : value, place ? value : row, (size_t)w->size);
+  }
+}
+
+MOTH_INNER(pick_run) { walk_rows(n, at, step, *(row_walk *const *)arg, false); }
+MOTH_INNER(place_run) { walk_rows(n, at, step, *(row_walk *const *)arg, true); }
+
+static int run_rows(const moth_tensor *index, const moth_tensor *starts, const moth_tensor *values,
+                    row_walk *w, moth_inner inner) {
+  const moth_tensor *operands[] = {index, starts, values};
+  moth_loop loop;
+  moth_loop_over(&loop, index->ctx, &index->l, 3, operands);
+  int status = moth_loop_run(&loop, inner, &w);
+  if (status || !w->failed) return status;
+  return moth_fail(index->ctx, MOTH_E_INDEX, "index",
+                   "position " MOTH_POS " is not in a row of %lld", (long long)w->wrong,
+                   (long long)w->length);
+}
+
+static int pick(moth_tensor *y, const moth_tensor *index, const moth_tensor *x, int64_t dim,
+                bool keepdim) {
+  moth_tensor starts;
+  row_walk w;
+  int status = row_starts(&starts, &w, x, dim, keepdim);
+  return status ? status : run_rows(index, &starts, y, &w, pick_run);
+}
+
+DIM_OP(max_dim, false, "The largest values along a dimension and their positions; NaN wins.")
+DIM_OP(min_dim, true, "The smallest values along a dimension and their positions; NaN wins.")
+
+/* y := the shape of x without dim; `index` must have it too. */
+static int row_shape(moth_ctx *ctx, const moth_layout *x, const moth_tensor *index, int64_t dim,
+                     bool keepdim, moth_layout *y) {
+  int32_t d;
+  int status = moth_dim(ctx, "dim", dim, x->ndim, &d);
+  if (status) return status;
+  y->ndim = 0;
+  for (int32_t i = 0; i < x->ndim; i++)
+    if (i != d) y->shape[y->ndim++] = x->shape[i];
+    else if (keepdim) y->shape[y->ndim++] = 1;
+  if (moth_shape_same(y, &index->l)) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, "index", "wanted one position for each row, %s, got %s",
+                   moth_str_shape(ctx, y->ndim, y->shape), moth_str(index));
+}
+
+static int row_pick_shape(const row_pick_args *a, moth_layout *y) {
+  return row_shape(a->ctx, &a->input->l, a->index, a->dim, a->keepdim, y);
+}
+
+static int row_pick_cpu(const row_pick_args *a, moth_tensor **out) {
+  return pick(out[0], a->index, a->input, a->dim, a->keepdim);
+}
+
+static int row_pick_grad(const row_pick_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, row_place, .input = g->dy, .index = a->index, .dim = a->dim,
+                        .keepdim = a->keepdim, .size = {a->input->l.shape, a->input->l.ndim}));
+}
+
+MOTH_OP(row_pick, ROW_PICK, .doc = "One element of each row.",
+        .examples = "moth.randn(2, 3), moth.tensor{1LL, 3LL}, 2\n"
+                    "moth.randn(2, 3), moth.tensor{{1LL, 2LL, 1LL}}, 1, {keepdim = true}",
+        .dtypes = MOTH_ANY, .saves = "index", .flags = MOTH_OP_HIDDEN)
+
+static int row_place_shape(const row_place_args *a, moth_layout *y) {
+  moth_layout row;
+  int status = moth_shape_of(a->ctx, "size", a->size, y);
+  if (!status) status = row_shape(a->ctx, y, a->index, a->dim, a->keepdim, &row);
+  if (status || moth_shape_same(&row, &a->input->l)) return status;
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wanted one value for each row, %s, got %s",
+                   moth_str_shape(a->ctx, row.ndim, row.shape), moth_str(a->input));
+}
+
+static int row_place_cpu(const row_place_args *a, moth_tensor **out) {
+  moth_tensor starts;
+  row_walk w;
+  int status = row_starts(&starts, &w, out[0], a->dim, a->keepdim);
+  if (status) return status;
+  memset(moth_at(out[0]), 0, (size_t)(out[0]->l.numel * w.size));
+  return run_rows(a->index, &starts, a->input, &w, place_run);
+}
+
+static int row_place_grad(const row_place_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, row_pick, .input = g->dy, .index = a->index, .dim = a->dim,
+                        .keepdim = a->keepdim));
+}
+
+MOTH_OP(row_place, ROW_PLACE, .doc = "Rows of zeros with one value in each.",
+        .examples = "moth.randn(2), moth.tensor{1LL, 3LL}, 2, {size = {2, 3}}\n"
+                    "moth.randn(2, 1), moth.tensor{{1LL}, {3LL}}, 2, "
+                    "{keepdim = true, size = {2, 3}}",
+        .dtypes = MOTH_ANY, .saves = "index", .flags = MOTH_OP_HIDDEN)
+
+/* -- running sums -- */
+
+static int cumsum_into(moth_tensor *y, const moth_tensor *x, int64_t dim, int from, bool from_end) {
+  moth_ctx *ctx = y->ctx;
+  moth_rows r;
+  int32_t d;
+  int status = moth_dim(ctx, "dim", dim, x->l.ndim, &d);
+  if (!status) status = moth_rows_of(&r, x, x->l.ndim ? 1u << d : 0, from);
+  if (status) return status;
+  moth_tensor *work = y, seen = *y; /* y with dim at the end, as the rows are */
+  for (; d < y->l.ndim - 1; d++) {
+    seen.l.shape[d] = y->l.shape[d + 1];
+    seen.l.stride[d] = y->l.stride[d + 1];
+    seen.l.shape[d + 1] = y->l.shape[d];
+    seen.l.stride[d + 1] = y->l.stride[d];
+  }
+  moth_layout l = seen.l;
+  l.dtype = (uint8_t)from;
+  if (from != y->l.dtype || !moth_layout_contiguous(&seen.l)) work = moth_tensor_new(ctx, &l);
+  status = work ? moth_rows_cumsum(&r, moth_at(work), from_end) : ctx->error.code;
+  moth_tensor_release(r.owner);
+  if (!status && work != y) status = moth_copy_into(&seen, work);
+  if (work != y) moth_tensor_release(work);
+  return status;
+}
+
+static void same_shape(const moth_tensor *x, moth_layout *y) {
+  y->ndim = x->l.ndim;
+  memcpy(y->shape, x->l.shape, sizeof(int64_t) * (size_t)x->l.ndim);
+}
+
+static int cumsum_shape(const cumsum_args *a, moth_layout *y) {
+  int32_t d;
+  int dtype = a->input->l.dtype;
+  same_shape(a->input, y);
+  if (a->dtype >= MOTH_DTYPES)
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)a->dtype);
+  y->dtype = (uint8_t)(a->dtype >= 0 ? a->dtype : moth_is_float(dtype) ? dtype : MOTH_I64);
+  return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
+}
+
+static int cumsum_cpu(const cumsum_args *a, moth_tensor **out) {
+  int dtype = out[0]->l.dtype;
+  int from = moth_is_float(dtype) ? moth_compute_dtype(dtype) : MOTH_I64;
+  return cumsum_into(out[0], a->input, a->dim, from, false);
+}
+
+static int cumsum_grad(const cumsum_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, cumsum_back, .input = g->dy, .dim = a->dim));
+}
+
+MOTH_OP(cumsum, CUMSUM, .doc = "Each element with all before it along a dimension, summed.",
+        .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}",
+        .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+
+static int cumsum_back_shape(const cumsum_back_args *a, moth_layout *y) {
+  int32_t d;
+  same_shape(a->input, y);
+  return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
+}
+
+static int cumsum_back_cpu(const cumsum_back_args *a, moth_tensor **out) {
+  return cumsum_into(out[0], a->input, a->dim, moth_compute_dtype(out[0]->l.dtype), true);
+}
+
+static int cumsum_back_grad(const cumsum_back_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, cumsum, .input = g->dy, .dim = a->dim, .dtype = -1));
+}
+
+MOTH_OP(cumsum_back, CUMSUM_BACK,
+        .doc = "Each element with all after it along a dimension, summed.",
+        .examples = "moth.randn(2, 3), 2", .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN)

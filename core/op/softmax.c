@@ -1,0 +1,175 @@
+/* softmax.c -- softmax and log_softmax. Each has a fused gradient, itself an op, whose own
+** gradients are written with plain ops.
+*/
+#include "softmax.h"
+
+#include "../kernel/real.h"
+#include "../kernel/softmax.h"
+#include "arith.h"
+#include "reduce.h"
+#include "unary.h"
+
+/* The sum of x along a, kept as a dimension of one. */
+static moth_tensor *sum_along(moth_grad *g, moth_tensor *x, int64_t dim) {
+  return GRAD(g, sum, .input = x, .dim = {&dim, 1}, .keepdim = true, .dtype = -1);
+}
+
+static moth_tensor *minus(moth_grad *g, moth_tensor *a, moth_tensor *b) {
+  return GRAD(g, sub, .input = a, .other = b, .alpha = {.as.number = 1});
+}
+
+static moth_tensor *times(moth_grad *g, moth_tensor *a, moth_tensor *b) {
+  return GRAD(g, mul, .input = a, .other = b);
+}
+
+/* -- shape and kernel, for both -- */
+
+static int softmax_layout(const moth_tensor *input, int64_t dim, moth_layout *y) {
+  int32_t at;
+  y->ndim = input->l.ndim;
+  memcpy(y->shape, input->l.shape, sizeof y->shape);
+  return moth_dim(input->ctx, "dim", dim, input->l.ndim, &at);
+}
+
+static int softmax_run(const moth_tensor *input, int64_t dim, bool logarithm, moth_tensor *out) {
+  int32_t at;
+  int status = moth_dim(input->ctx, "dim", dim, input->l.ndim, &at);
+  if (status) return status;
+  moth_lanes lanes = moth_lanes_of(&input->l, at);
+  moth_tensor *x = moth_real(input), *y = moth_real_out(out);
+  status = !x || !y ? input->ctx->error.code
+                    : moth_softmax(input->ctx, x->l.dtype, &lanes, logarithm, moth_at(x),
+                                   moth_at(y));
+  moth_tensor_release(x);
+  return moth_real_done(y, out, status);
+}
+
+static int back_layout(const moth_tensor *input, const moth_tensor *output, int64_t dim,
+                       moth_layout *dx) {
+  if (!moth_shape_same(&input->l, &output->l))
+    return moth_fail(input->ctx, MOTH_E_SHAPE, "output", "%s has not the shape of %s",
+                     moth_str(output), moth_str(input));
+  return softmax_layout(input, dim, dx);
+}
+
+static int back_run(const moth_tensor *input, const moth_tensor *output, int64_t dim,
+                    bool logarithm, moth_tensor *out) {
+  int32_t at;
+  int status = moth_dim(input->ctx, "dim", dim, input->l.ndim, &at);
+  if (status) return status;
+  moth_lanes lanes = moth_lanes_of(&input->l, at);
+  moth_tensor *dy = moth_real(input), *y = moth_real(output), *dx = moth_real_out(out);
+  status = !dy || !y || !dx ? input->ctx->error.code
+                            : moth_softmax_back(input->ctx, dy->l.dtype, &lanes, logarithm,
+                                                moth_at(dy), moth_at(y), moth_at(dx));
+  moth_tensor_release(dy);
+  moth_tensor_release(y);
+  return moth_real_done(dx, out, status);
+}
+
+/* -- softmax: y = exp(x) / sum(exp(x)) -- */
+
+static int softmax_shape(const softmax_args *a, moth_layout *y) {
+  return softmax_layout(a->input, a->dim, y);
+}
+
+static int softmax_cpu(const softmax_args *a, moth_tensor **out) {
+  return softmax_run(a->input, a->dim, false, out[0]);
+}
+
+static int softmax_grad(const softmax_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, softmax_back, .input = g->dy, .output = g->out[0], .dim = a->dim));
+}
+
+MOTH_OP(softmax, SOFTMAX,
+  .doc = "Numbers from 0 to 1 that sum to 1 along a dimension: exp(x) / sum(exp(x)).",
+  .examples =
+    "moth.randn(3, 5), 2\n"
+    "moth.randn(3, 5, 2), {dim = -2}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "y")
+
+static int softmax_back_shape(const softmax_back_args *a, moth_layout *dx) {
+  return back_layout(a->input, a->output, a->dim, dx);
+}
+
+static int softmax_back_cpu(const softmax_back_args *a, moth_tensor **out) {
+  return back_run(a->input, a->output, a->dim, false, out[0]);
+}
+
+/* dx = y (dy - sum(dy y)). With v its gradient: of dy, the same with v for dy; of y,
+** v (dy - sum(dy y)) - dy sum(v y). */
+static int softmax_back_grad(const softmax_back_args *a, moth_grad *g) {
+  moth_tensor *v = g->dy, *dy = a->input, *y = a->output;
+  if (moth_wants(g, dy))
+    moth_flow(g, dy, GRAD(g, softmax_back, .input = v, .output = y, .dim = a->dim));
+  if (moth_wants(g, y)) {
+    moth_tensor *centred = minus(g, dy, sum_along(g, times(g, dy, y), a->dim));
+    moth_tensor *rest = times(g, dy, sum_along(g, times(g, v, y), a->dim));
+    moth_flow(g, y, minus(g, times(g, v, centred), rest));
+  }
+  return g->status;
+}
+
+MOTH_OP(softmax_back, SOFTMAX_BACK,
+  .doc = "The gradient of softmax.",
+  .examples = "moth.randn(3, 5), moth.rand(3, 5), 2",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input:output output",
+  .flags = MOTH_OP_HIDDEN)
+
+/* -- log_softmax: y = x - log(sum(exp(x))) -- */
+
+static int log_softmax_shape(const log_softmax_args *a, moth_layout *y) {
+  return softmax_layout(a->input, a->dim, y);
+}
+
+static int log_softmax_cpu(const log_softmax_args *a, moth_tensor **out) {
+  return softmax_run(a->input, a->dim, true, out[0]);
+}
+
+static int log_softmax_grad(const log_softmax_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, log_softmax_back, .input = g->dy, .output = g->out[0], .dim = a->dim));
+}
+
+MOTH_OP(log_softmax, LOG_SOFTMAX,
+  .doc = "The logarithm of softmax, computed without overflow: x - log(sum(exp(x))).",
+  .examples =
+    "moth.randn(3, 5), 2\n"
+    "moth.randn(3, 5, 2), {dim = -2}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "y")
+
+static int log_softmax_back_shape(const log_softmax_back_args *a, moth_layout *dx) {
+  return back_layout(a->input, a->output, a->dim, dx);
+}
+
+static int log_softmax_back_cpu(const log_softmax_back_args *a, moth_tensor **out) {
+  return back_run(a->input, a->output, a->dim, true, out[0]);
+}
+
+/* dx = dy - p sum(dy), p = exp(y). With v its gradient: of dy, v - sum(v p); of y,
+** -v p sum(dy). */
+static int log_softmax_back_grad(const log_softmax_back_args *a, moth_grad *g) {
+  moth_tensor *vp = times(g, g->dy, GRAD(g, exp, .input = a->output));
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input, minus(g, g->dy, sum_along(g, vp, a->dim)));
+  if (moth_wants(g, a->output)) {
+    moth_tensor *sum = sum_along(g, a->input, a->dim);
+    moth_flow(g, a->output, GRAD(g, neg, .input = times(g, vp, sum)));
+  }
+  return g->status;
+}
+
+MOTH_OP(log_softmax_back, LOG_SOFTMAX_BACK,
+  .doc = "The gradient of log_softmax.",
+  .examples = "moth.randn(3, 5), moth.randn(3, 5), 2",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input:output output",
+  .flags = MOTH_OP_HIDDEN)
+
+const moth_op *const moth_softmax_ops[] = {
+  &moth_op_softmax, &moth_op_softmax_back, &moth_op_log_softmax, &moth_op_log_softmax_back, NULL,
+};

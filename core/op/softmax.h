@@ -1,0 +1,30 @@
+/* softmax.h -- the faces of softmax and its logarithm. */
+#ifndef MOTH_OP_SOFTMAX_H
+#define MOTH_OP_SOFTMAX_H
+
+#include "../op.h"
+
+#define SOFTMAX(ARG) \
+  ARG(tensor, input, , "any shape") \
+  ARG(dim,    dim,   , "dimension whose elements become probabilities that sum to 1")
+MOTH_ARGS(softmax, SOFTMAX)
+
+#define LOG_SOFTMAX(ARG) \
+  ARG(tensor, input, , "any shape") \
+  ARG(dim,    dim,   , "dimension whose elements become logarithms of probabilities")
+MOTH_ARGS(log_softmax, LOG_SOFTMAX)
+
+/* Their gradients: y (dy - sum(dy y)) and dy - exp(y) sum(dy). */
+#define SOFTMAX_BACK(ARG) \
+  ARG(tensor, input,  , "gradient of the result, dy") \
+  ARG(tensor, output, , "the result, y") \
+  ARG(dim,    dim,    , "dimension along which y sums to 1")
+MOTH_ARGS(softmax_back, SOFTMAX_BACK)
+
+#define LOG_SOFTMAX_BACK(ARG) \
+  ARG(tensor, input,  , "gradient of the result, dy") \
+  ARG(tensor, output, , "the result, y") \
+  ARG(dim,    dim,    , "dimension along which exp(y) sums to 1")
+MOTH_ARGS(log_softmax_back, LOG_SOFTMAX_BACK)
+
+#endif

@@ -1,0 +1,298 @@
+/* strided.c -- reading, writing and adding up through the geometry of a view: the gradients of
+** views, and what autograd puts in the place of a write through one.
+**
+** All three work on an image of the base. Where the base is packed row by row its own elements
+** are the image; else a scratch block spans all that L and V reach, and the base is laid into it.
+*/
+#include "strided.h"
+
+#include "../loop.h"
+#include "create.h"
+
+typedef struct geometry {
+  moth_layout base, view; /* offsets count from the first element of the image */
+  int64_t image;          /* elements of the image */
+  bool direct;            /* the packed base is the image */
+} geometry;
+
+/* -- geometry -- */
+
+static int layout_from(moth_ctx *ctx, const char *arg, moth_ints size, moth_ints stride,
+                       int64_t offset, int dtype, moth_layout *l) {
+  if (size.n != stride.n || size.n > MOTH_MAX_DIMS)
+    return moth_fail(ctx, MOTH_E_ARG, arg, "%lld sizes with %lld strides", (long long)size.n,
+                     (long long)stride.n);
+  memset(l, 0, sizeof *l);
+  l->dtype = (uint8_t)dtype;
+  int status = moth_shape_of(ctx, arg, size, l);
+  if (status) return status;
+  if (!moth_layout_pack(l)) return moth_fail(ctx, MOTH_E_SHAPE, arg, "too many elements");
+  int64_t reach = offset;
+  if (offset < 0) return moth_fail(ctx, MOTH_E_ARG, arg, "negative offset");
+  for (int32_t d = 0; d < l->ndim; d++) {
+    int64_t far;
+    if (stride.at[d] < 0) return moth_fail(ctx, MOTH_E_ARG, arg, "negative stride");
+    if (moth_mul_overflow(stride.at[d], l->shape[d] > 0 ? l->shape[d] - 1 : 0, &far) ||
+        moth_add_overflow(reach, far, &reach))
+      return moth_fail(ctx, MOTH_E_SHAPE, arg, "reaches too far");
+    l->stride[d] = stride.at[d];
+  }
+  l->offset = offset;
+  return MOTH_OK;
+}
+
+static int geometry_of(moth_ctx *ctx, int dtype, moth_ints base_size, moth_ints base_stride,
+                       int64_t base_offset, moth_ints size, moth_ints stride, int64_t offset,
+                       geometry *g) {
+  int status = layout_from(ctx, "base_size", base_size, base_stride, base_offset, dtype, &g->base);
+  if (status) return status;
+  status = layout_from(ctx, "size", size, stride, offset, dtype, &g->view);
+  if (status) return status;
+  int64_t base_lo, base_hi, lo, hi;
+  moth_layout_span(&g->base, &base_lo, &base_hi);
+  moth_layout_span(&g->view, &lo, &hi);
+  if (!g->view.numel) lo = base_lo, hi = base_lo;
+  if (!g->base.numel) base_lo = lo, base_hi = g->view.numel ? hi : lo;
+  g->direct = moth_layout_contiguous(&g->base) && base_lo <= lo && hi <= base_hi && g->base.numel;
+  int64_t first = g->direct || base_lo < lo ? base_lo : lo;
+  g->image = (base_hi > hi ? base_hi : hi) - first;
+  g->base.offset = g->base.numel ? g->base.offset - first : 0;
+  g->view.offset = g->view.numel ? g->view.offset - first : 0;
+  return MOTH_OK;
+}
+
+#define GEOMETRY(a, dtype, g)                                                                 \
+  geometry_of((a)->ctx, dtype, (a)->base_size, (a)->base_stride, (a)->base_offset, (a)->size, \
+              (a)->stride, (a)->offset, g)
+
+/* Does x have the sizes that the geometry says? */
+static int check_shape(moth_ctx *ctx, const char *arg, const moth_tensor *x, const moth_layout *l) {
+  if (moth_shape_same(&x->l, l)) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, arg, "expected %s, got %s",
+                   moth_str_shape(ctx, l->ndim, l->shape), moth_str(x));
+}
+
+static void take_shape(moth_layout *y, const moth_layout *from) {
+  y->ndim = from->ndim;
+  memcpy(y->shape, from->shape, sizeof y->shape);
+}
+
+/* -- images -- */
+
+static moth_tensor *image_new(moth_ctx *ctx, int64_t n, int dtype) {
+  moth_layout l = {.ndim = 1, .dtype = (uint8_t)dtype, .shape = {n}};
+  if (!moth_layout_pack(&l)) return NULL;
+  moth_tensor *image = moth_tensor_new(ctx, &l);
+  if (image && n) memset(moth_at(image), 0, (size_t)n * moth_dtype_size[dtype]);
+  return image;
+}
+
+/* Looks at the image, which may have another dtype than the geometry says, through l. */
+static moth_tensor *image_view(const moth_tensor *image, const moth_layout *l) {
+  moth_layout v = *l;
+  v.dtype = image->l.dtype;
+  v.device = image->l.device;
+  v.offset += image->l.offset;
+  return moth_tensor_like(image->ctx, &v, image->storage);
+}
+
+static int image_write(const moth_tensor *image, const moth_layout *l, const moth_tensor *x) {
+  moth_tensor *view = image_view(image, l);
+  int status = view ? moth_copy_into(view, x) : image->ctx->error.code;
+  moth_tensor_release(view);
+  return status;
+}
+
+static int image_read(moth_tensor *y, const moth_tensor *image, const moth_layout *l) {
+  moth_tensor *view = image_view(image, l);
+  int status = view ? moth_copy_into(y, view) : image->ctx->error.code;
+  moth_tensor_release(view);
+  return status;
+}
+
+/* -- adding through a view that meets some elements more than once -- */
+
+#define ADD_RUN(name, type, wide)                                                            \
+  static void add_##name(int64_t n, char *const *at, const int64_t *step, const void *arg) { \
+    (void)arg;                                                                               \
+    char *to = at[0], *from = at[1];                                                         \
+    for (int64_t i = 0; i < n; i++, to += step[0], from += step[1])                          \
+      *(type *)to = (type)((wide) * (type *)to + (wide) * (type *)from);                     \
+  }
+ADD_RUN(u8, uint8_t, unsigned)
+ADD_RUN(i8, int8_t, int)
+ADD_RUN(i16, int16_t, int)
+ADD_RUN(i32, int32_t, int64_t)
+ADD_RUN(i64, int64_t, uint64_t)
+ADD_RUN(f32, float, float)
+ADD_RUN(f64, double, double)
+
+static void add_bool(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  (void)arg;
+  for (int64_t i = 0; i < n; i++) {
+    char *to = at[0] + i * step[0];
+    *to = (char)(*to || at[1][i * step[1]]);
+  }
+}
+
+static const moth_inner add_runs[MOTH_DTYPES] = {
+  [MOTH_BOOL] = add_bool, [MOTH_U8] = add_u8,   [MOTH_I8] = add_i8,   [MOTH_I16] = add_i16,
+  [MOTH_I32] = add_i32,   [MOTH_I64] = add_i64, [MOTH_F32] = add_f32, [MOTH_F64] = add_f64,
+};
+
+static int image_add(const moth_tensor *image, const moth_layout *l, const moth_tensor *x) {
+  moth_tensor *from = moth_cast(x, image->l.dtype);
+  moth_tensor *to = from ? image_view(image, l) : NULL;
+  int status = image->ctx->error.code;
+  if (to) {
+    moth_loop loop;
+    moth_loop_over(&loop, image->ctx, &to->l, 2, (const moth_tensor *const[]){to, from});
+    status = moth_loop_run(&loop, add_runs[image->l.dtype], NULL);
+  }
+  moth_tensor_release(to);
+  moth_tensor_release(from);
+  return status;
+}
+
+/* y := the image through the layout of the base; an element that several places of the base share
+** counts for the first of them only. */
+static int image_deal(moth_tensor *y, const moth_tensor *image, const moth_layout *base) {
+  if (!moth_layout_overlaps(base)) return image_read(y, image, base);
+  moth_layout l = y->l;
+  l.dtype = image->l.dtype;
+  moth_tensor *part = moth_layout_pack(&l) ? moth_tensor_new(y->ctx, &l) : NULL;
+  if (!part) return y->ctx->error.code;
+  size_t size = moth_dtype_size[image->l.dtype];
+  char *to = moth_at(part), *from = moth_at(image) + base->offset * (int64_t)size;
+  int64_t at[MOTH_MAX_DIMS] = {0}, place = 0;
+  for (int64_t i = 0; i < base->numel; i++, to += size) {
+    memcpy(to, from + place * (int64_t)size, size);
+    memset(from + place * (int64_t)size, 0, size);
+    for (int32_t d = base->ndim - 1; d >= 0; d--) {
+      place += base->stride[d];
+      if (++at[d] < base->shape[d]) break;
+      place -= base->stride[d] * base->shape[d];
+      at[d] = 0;
+    }
+  }
+  int status = moth_copy_into(y, part);
+  moth_tensor_release(part);
+  return status;
+}
+
+/* -- strided_get -- */
+
+static int strided_get_shape(const strided_get_args *a, moth_layout *y) {
+  geometry g;
+  int status = GEOMETRY(a, a->input->l.dtype, &g);
+  if (status) return status;
+  take_shape(y, &g.view);
+  return check_shape(a->ctx, "input", a->input, &g.base);
+}
+
+static int strided_get_cpu(const strided_get_args *a, moth_tensor **out) {
+  geometry g;
+  int status = GEOMETRY(a, a->input->l.dtype, &g);
+  if (status) return status;
+  moth_tensor *image = g.direct ? moth_packed(a->input)
+                                : image_new(a->ctx, g.image, a->input->l.dtype);
+  if (!image) return a->ctx->error.code;
+  if (!g.direct) status = image_write(image, &g.base, a->input);
+  if (!status) status = image_read(out[0], image, &g.view);
+  moth_tensor_release(image);
+  return status;
+}
+
+#define SAME_GEOMETRY(a)                                                                        \
+  .base_size = (a)->base_size, .base_stride = (a)->base_stride, .base_offset = (a)->base_offset, \
+  .size = (a)->size, .stride = (a)->stride, .offset = (a)->offset
+
+static int strided_get_grad(const strided_get_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, strided_sum, .input = g->dy, SAME_GEOMETRY(a)));
+}
+
+MOTH_OP(strided_get, STRIDED_GET, .flags = MOTH_OP_HIDDEN, .dtypes = MOTH_ANY,
+        .doc = "The elements that a view of the given geometry sees of a base.",
+        .examples = "moth.randn(3, 4), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
+                    "moth.randn(3, 4), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3\n")
+
+/* -- strided_sum -- */
+
+static int strided_sum_shape(const strided_sum_args *a, moth_layout *y) {
+  geometry g;
+  int status = GEOMETRY(a, a->input->l.dtype, &g);
+  if (status) return status;
+  take_shape(y, &g.base);
+  return check_shape(a->ctx, "input", a->input, &g.view);
+}
+
+static int strided_sum_cpu(const strided_sum_args *a, moth_tensor **out) {
+  geometry g;
+  int dtype = a->input->l.dtype, status = GEOMETRY(a, dtype, &g);
+  if (status) return status;
+  bool adds = moth_layout_overlaps(&g.view);
+  bool half = dtype == MOTH_F16 || dtype == MOTH_BF16;
+  if (adds && half) dtype = MOTH_F32; /* sums are kept wide */
+  bool own = g.direct && dtype == a->input->l.dtype;
+  moth_tensor *image = own ? moth_tensor_retain(out[0]) : image_new(a->ctx, g.image, dtype);
+  if (!image) return a->ctx->error.code;
+  if (own) memset(moth_at(image), 0, (size_t)image->l.numel * moth_dtype_size[dtype]);
+  status = (adds ? image_add : image_write)(image, &g.view, a->input);
+  if (!status && !own) status = image_deal(out[0], image, &g.base);
+  moth_tensor_release(image);
+  return status;
+}
+
+static int strided_sum_grad(const strided_sum_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, strided_get, .input = g->dy, SAME_GEOMETRY(a)));
+}
+
+MOTH_OP(strided_sum, STRIDED_SUM, .flags = MOTH_OP_HIDDEN, .dtypes = MOTH_ANY,
+        .doc = "A base that is zero but where a view of the given geometry has elements: there it "
+               "is their sum.",
+        .examples = "moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
+                    "moth.randn(2, 2, 2), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3\n")
+
+/* -- strided_put -- */
+
+static int strided_put_shape(const strided_put_args *a, moth_layout *y) {
+  geometry g;
+  int status = GEOMETRY(a, a->input->l.dtype, &g);
+  if (status) return status;
+  take_shape(y, &g.base);
+  status = check_shape(a->ctx, "input", a->input, &g.base);
+  return status ? status : check_shape(a->ctx, "source", a->source, &g.view);
+}
+
+static int strided_put_cpu(const strided_put_args *a, moth_tensor **out) {
+  geometry g;
+  int status = GEOMETRY(a, a->input->l.dtype, &g);
+  if (status) return status;
+  moth_tensor *image = g.direct ? moth_tensor_retain(out[0])
+                                : image_new(a->ctx, g.image, a->input->l.dtype);
+  if (!image) return a->ctx->error.code;
+  status = g.direct ? moth_copy_into(image, a->input) : image_write(image, &g.base, a->input);
+  if (!status) status = image_write(image, &g.view, a->source);
+  if (!status && !g.direct) status = image_read(out[0], image, &g.base);
+  moth_tensor_release(image);
+  return status;
+}
+
+static int strided_put_grad(const strided_put_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) {
+    moth_tensor *none = GRAD(g, zeros, .size = a->size, .dtype = a->input->l.dtype, .device = 0);
+    moth_flow(g, a->input,
+              GRAD(g, strided_put, .input = g->dy, .source = none, SAME_GEOMETRY(a)));
+  }
+  if (moth_wants(g, a->source))
+    moth_flow(g, a->source, GRAD(g, strided_get, .input = g->dy, SAME_GEOMETRY(a)));
+  return g->status;
+}
+
+MOTH_OP(strided_put, STRIDED_PUT, .flags = MOTH_OP_HIDDEN, .dtypes = MOTH_ANY,
+        .doc = "A base in which the elements that a view of the given geometry sees are replaced.",
+        .examples = "moth.randn(3, 4), moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
+                    "moth.randn(3, 4), moth.randn(2, 2), {3, 4}, {1, 3}, 2, {2, 2}, {3, 1}, 3\n")
+
+const moth_op *const moth_strided_ops[] = {&moth_op_strided_get, &moth_op_strided_sum,
+                                           &moth_op_strided_put, NULL};

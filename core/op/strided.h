@@ -1,0 +1,36 @@
+/* strided.h -- the faces of the engine's own ops on geometries: what a view sees of its base.
+**
+** L = (base_size, base_stride, base_offset) is the layout of a base tensor, V = (size, stride,
+** offset) that of a view into the same storage, both in elements. Only where L and V meet do
+** elements matter; the tensors given may lie in memory in any other way.
+*/
+#ifndef MOTH_OP_STRIDED_H
+#define MOTH_OP_STRIDED_H
+
+#include "../op.h"
+
+#define STRIDED_GEOMETRY(ARG) \
+  ARG(ints, base_size,   , "sizes of the base") \
+  ARG(ints, base_stride, , "strides of the base") \
+  ARG(int,  base_offset, , "where the base begins in its storage") \
+  ARG(ints, size,        , "sizes of the view") \
+  ARG(ints, stride,      , "strides of the view") \
+  ARG(int,  offset,      , "where the view begins in the same storage")
+
+#define STRIDED_GET(ARG) \
+  ARG(tensor, input,     , "values of the base, of shape base_size") \
+  STRIDED_GEOMETRY(ARG)
+MOTH_ARGS(strided_get, STRIDED_GET)
+
+#define STRIDED_SUM(ARG) \
+  ARG(tensor, input,     , "values of the view, of shape size") \
+  STRIDED_GEOMETRY(ARG)
+MOTH_ARGS(strided_sum, STRIDED_SUM)
+
+#define STRIDED_PUT(ARG) \
+  ARG(tensor, input,     , "values of the base, of shape base_size") \
+  ARG(tensor, source,    , "values of the view, of shape size") \
+  STRIDED_GEOMETRY(ARG)
+MOTH_ARGS(strided_put, STRIDED_PUT)
+
+#endif

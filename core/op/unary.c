@@ -1,0 +1,258 @@
+/* unary.c -- elementwise functions of one tensor. Each is a row: shape and loop are the same for
+** all, what differs is its gradient, one formula a line.
+*/
+#include "unary.h"
+
+#include <math.h>
+
+#include "../kernel/scalar.h"
+#include "../kernel/unary.h"
+#include "arith.h"
+#include "compare.h"
+#include "copy.h"
+
+#define UNARY_FLAGS (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+
+static int same_shape(const moth_tensor *x, moth_layout *y) {
+  y->ndim = x->l.ndim;
+  memcpy(y->shape, x->l.shape, sizeof(int64_t) * (size_t)x->l.ndim);
+  return MOTH_OK;
+}
+
+static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, const void *arg) {
+  const moth_tensor *operands[] = {y, x};
+  return moth_map(y->ctx, loops, x->l.dtype, 2, operands, arg);
+}
+
+/* -- the words that the formulas are written in -- */
+
+#define NUMBER(value) moth_grad_number(g, value)
+#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
+#define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
+#define PLUS(p, q) GRAD(g, add, .input = p, .other = q, .alpha = {.as.number = 1})
+#define OF(op, x) GRAD(g, op, .input = x)
+#define MINUS(p) OF(neg, p)
+#define BACK(op) GRAD(g, op##_back, .grad = dy, .output = y)
+/* constant almost everywhere */
+#define ZERO GRAD(g, spread, .input = NUMBER(0), .size = {x->l.shape, x->l.ndim})
+
+#define SHAPE(op) \
+  static int op##_shape(const op##_args *a, moth_layout *y) { return same_shape(a->input, y); }
+#define CPU(op) \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) { \
+    return map1(moth_##op##_loops, out[0], a->input, NULL); \
+  }
+/* x: the input, y: the result, dy: its gradient */
+#define GRADIENT(op, formula)                                    \
+  static int op##_grad(const op##_args *a, moth_grad *g) {       \
+    moth_tensor *x = a->input, *y = g->out[0], *dy = g->dy;      \
+    (void)y, (void)dy;                                           \
+    return moth_flow(g, x, formula);                             \
+  }
+#define FUNCTION(op, formula) SHAPE(op) CPU(op) GRADIENT(op, formula)
+#define RECORD(op, ...) MOTH_OP(op, UNARY, .flags = UNARY_FLAGS, __VA_ARGS__)
+
+#define ANYWHERE .examples = "moth.randn(2, 3)"
+#define DISTINCT .examples = "moth.randn(2, 3)  -- domain: distinct" /* not at a kink or a step */
+#define POSITIVE .examples = "moth.rand(2, 3)  -- domain: positive"
+#define REAL .dtypes = MOTH_ANY | MOTH_TO_FLOAT
+#define NUMERIC .dtypes = MOTH_NUMERIC
+
+/* -- sign and size -- */
+
+FUNCTION(abs, TIMES(dy, OF(sign, x)))
+RECORD(abs, .doc = "The size of each element, without its sign.", DISTINCT, NUMERIC,
+       .saves = "input")
+FUNCTION(neg, MINUS(dy))
+RECORD(neg, .doc = "Each element with the other sign.", ANYWHERE, NUMERIC)
+FUNCTION(sign, ZERO)
+RECORD(sign, .doc = "1 for positive elements, -1 for negative ones, 0 for 0, NaN for NaN.",
+       DISTINCT, NUMERIC)
+FUNCTION(square, TIMES(dy, TIMES(x, NUMBER(2))))
+RECORD(square, .doc = "Each element times itself.", ANYWHERE, NUMERIC, .saves = "input")
+
+/* -- exponentials, logarithms, roots -- */
+
+FUNCTION(exp, TIMES(dy, y))
+RECORD(exp, .doc = "e to the power of each element.", ANYWHERE, REAL, .saves = "y")
+FUNCTION(expm1, TIMES(dy, PLUS(y, NUMBER(1))))
+RECORD(expm1, .doc = "exp(x) - 1, exact also near 0.", ANYWHERE, REAL, .saves = "y")
+FUNCTION(log, OVER(dy, x))
+RECORD(log, .doc = "The natural logarithm.", POSITIVE, REAL, .saves = "input")
+FUNCTION(log1p, OVER(dy, PLUS(x, NUMBER(1))))
+RECORD(log1p, .doc = "log(1 + x), exact also near 0.", POSITIVE, REAL, .saves = "input")
+FUNCTION(sqrt, OVER(dy, TIMES(y, NUMBER(2))))
+RECORD(sqrt, .doc = "The square root.", POSITIVE, REAL, .saves = "y")
+FUNCTION(rsqrt, TIMES(dy, TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))))
+RECORD(rsqrt, .doc = "1 / sqrt(x).", POSITIVE, REAL, .saves = "y")
+FUNCTION(reciprocal, MINUS(TIMES(dy, OF(square, y))))
+RECORD(reciprocal, .doc = "1 / x.", POSITIVE, REAL, .saves = "y")
+
+/* -- waves and steps -- */
+
+FUNCTION(sin, TIMES(dy, OF(cos, x)))
+RECORD(sin, .doc = "The sine of each element, in radians.", ANYWHERE, REAL, .saves = "input")
+FUNCTION(cos, MINUS(TIMES(dy, OF(sin, x))))
+RECORD(cos, .doc = "The cosine of each element, in radians.", ANYWHERE, REAL, .saves = "input")
+FUNCTION(tanh, BACK(tanh))
+RECORD(tanh, .doc = "The hyperbolic tangent.", ANYWHERE, REAL, .saves = "y")
+FUNCTION(sigmoid, BACK(sigmoid))
+RECORD(sigmoid, .doc = "1 / (1 + exp(-x)).", ANYWHERE, REAL, .saves = "y")
+FUNCTION(relu, BACK(relu))
+RECORD(relu, .doc = "max(x, 0).", DISTINCT, NUMERIC, .saves = "y")
+/* 2 / sqrt(pi) exp(-x^2) */
+FUNCTION(erf, TIMES(dy, TIMES(OF(exp, MINUS(OF(square, x))), NUMBER(1.1283791670955125739))))
+RECORD(erf, .doc = "The error function.", ANYWHERE, REAL, .saves = "input")
+
+/* -- rounding -- */
+
+FUNCTION(floor, ZERO)
+RECORD(floor, .doc = "The next whole number below.", DISTINCT, NUMERIC)
+FUNCTION(ceil, ZERO)
+RECORD(ceil, .doc = "The next whole number above.", DISTINCT, NUMERIC)
+FUNCTION(round, ZERO)
+RECORD(round, .doc = "The nearest whole number; halves go to the even one.", DISTINCT, NUMERIC)
+FUNCTION(trunc, ZERO)
+RECORD(trunc, .doc = "The next whole number towards 0.", DISTINCT, NUMERIC)
+
+/* -- questions; their results are masks -- */
+
+#define QUESTION(op, text)                                           \
+  static int op##_shape(const op##_args *a, moth_layout *y) {        \
+    y->dtype = MOTH_BOOL;                                            \
+    return same_shape(a->input, y);                                  \
+  }                                                                  \
+  CPU(op)                                                            \
+  MOTH_OP_CONST(op, UNARY, .doc = text, ANYWHERE, .dtypes = MOTH_ANY, \
+                .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+
+QUESTION(logical_not, "True where an element is 0 or false.")
+QUESTION(isnan, "True where an element is not a number.")
+QUESTION(isinf, "True where an element is infinite.")
+QUESTION(isfinite, "True where an element is neither infinite nor NaN.")
+
+/* -- clamp -- */
+
+static bool whole(double v) { return v - v == 0 && v == rint(v); }
+
+static int check_bound(moth_ctx *ctx, const char *arg, double bound, int dtype) {
+  uint64_t element;
+  if (moth_absent(bound)) return MOTH_OK;
+  return moth_scalar_to(ctx, arg, (moth_scalar){.type = 0, .as.number = bound}, dtype, &element);
+}
+
+static int clamp_shape(const clamp_args *a, moth_layout *y) {
+  bool low = !moth_absent(a->min), high = !moth_absent(a->max);
+  if (!low && !high)
+    return moth_fail(a->ctx, MOTH_E_ARG, "min", "at least one of min and max is needed");
+  if (moth_is_int(y->dtype) && ((low && !whole(a->min)) || (high && !whole(a->max))))
+    y->dtype = (uint8_t)a->ctx->default_dtype; /* as with any number that has a fraction */
+  int status = check_bound(a->ctx, "min", a->min, y->dtype);
+  if (!status) status = check_bound(a->ctx, "max", a->max, y->dtype);
+  return status ? status : same_shape(a->input, y);
+}
+
+/* The two bounds as elements; what is absent becomes the type's own limit. */
+static void write_bounds(const clamp_args *a, int dtype, char *bounds) {
+  double low = moth_absent(a->min) ? -INFINITY : a->min;
+  double high = moth_absent(a->max) ? INFINITY : a->max;
+  int64_t size = moth_dtype_size[dtype];
+  moth_convert(1, MOTH_F64, (const char *)&low, 8, dtype, bounds, size);
+  moth_convert(1, MOTH_F64, (const char *)&high, 8, dtype, bounds + size, size);
+}
+
+static int clamp_cpu(const clamp_args *a, moth_tensor **out) {
+  uint64_t bounds[2];
+  int dtype = out[0]->l.dtype;
+  bool low_nan = !moth_absent(a->min) && a->min != a->min;
+  bool high_nan = !moth_absent(a->max) && a->max != a->max;
+  if (low_nan || high_nan) { /* an unordered bound leaves nothing ordered */
+    moth_operand value = {.element = 0};
+    double v = NAN;
+    moth_convert(1, MOTH_F64, (const char *)&v, 8, dtype, (char *)&value.element, 8);
+    return moth_copy_into(out[0], moth_operand_of(&value, a->ctx, dtype));
+  }
+  write_bounds(a, moth_compute_dtype(dtype), (char *)bounds);
+  if (a->input->l.dtype == dtype) return map1(moth_clamp_loops, out[0], a->input, bounds);
+  moth_tensor *x = moth_cast(a->input, dtype);
+  int status = x ? map1(moth_clamp_loops, out[0], x, bounds) : a->ctx->error.code;
+  moth_tensor_release(x);
+  return status;
+}
+
+/* dy where the input is within the bounds */
+static int clamp_grad(const clamp_args *a, moth_grad *g) {
+  moth_tensor *inside = NULL, *below = NULL;
+  if (!moth_absent(a->min)) inside = GRAD(g, ge, .input = a->input, .other = NUMBER(a->min));
+  if (!moth_absent(a->max)) below = GRAD(g, le, .input = a->input, .other = NUMBER(a->max));
+  if (!inside) inside = below;
+  else if (below) inside = GRAD(g, logical_and, .input = inside, .other = below);
+  return moth_flow(g, a->input,
+                   GRAD(g, where, .condition = inside, .input = g->dy, .other = NUMBER(0)));
+}
+
+MOTH_OP(clamp, CLAMP, .doc = "Each element, or the bound that it is beyond.",
+        .examples = "moth.randn(2, 3), -0.5, 0.5  -- domain: distinct\n"
+                    "moth.randn(2, 3), {min = 0.1}  -- domain: distinct\n"
+                    "moth.randn(2, 3), {max = 0.1}  -- domain: distinct",
+        NUMERIC, .saves = "input", .flags = UNARY_FLAGS)
+
+/* -- gradients by the result -- */
+
+#define BACK_OP(op)                                                                     \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                           \
+    return moth_broadcast(a->ctx, "output", y, a->grad, a->output);                     \
+  }                                                                                     \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                          \
+    const moth_tensor *operands[] = {out[0], a->grad, a->output};                       \
+    return moth_map(a->ctx, moth_##op##_loops, a->grad->l.dtype, 3, operands, NULL);    \
+  }
+#define BACK_RECORD(op, ...)                                                            \
+  MOTH_OP(op, UNARY_BACK, .doc = "The gradient of the op it is named after, by its result.", \
+          .examples = "moth.randn(2, 3), moth.rand(2, 3)  -- domain: positive",         \
+          .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED, __VA_ARGS__)
+
+BACK_OP(tanh_back)
+static int tanh_back_grad(const tanh_back_args *a, moth_grad *g) {
+  moth_tensor *dy = g->dy;
+  if (moth_wants(g, a->grad))
+    moth_flow(g, a->grad, GRAD(g, tanh_back, .grad = dy, .output = a->output));
+  if (moth_wants(g, a->output))
+    moth_flow(g, a->output, TIMES(dy, TIMES(a->grad, TIMES(a->output, NUMBER(-2)))));
+  return g->status;
+}
+BACK_RECORD(tanh_back, .saves = "output grad:output")
+
+BACK_OP(sigmoid_back)
+static int sigmoid_back_grad(const sigmoid_back_args *a, moth_grad *g) {
+  moth_tensor *dy = g->dy;
+  if (moth_wants(g, a->grad))
+    moth_flow(g, a->grad, GRAD(g, sigmoid_back, .grad = dy, .output = a->output));
+  if (moth_wants(g, a->output)) {
+    moth_tensor *slope = PLUS(TIMES(a->output, NUMBER(-2)), NUMBER(1));
+    moth_flow(g, a->output, TIMES(dy, TIMES(a->grad, slope)));
+  }
+  return g->status;
+}
+BACK_RECORD(sigmoid_back, .saves = "output grad:output")
+
+BACK_OP(relu_back)
+static int relu_back_grad(const relu_back_args *a, moth_grad *g) {
+  if (moth_wants(g, a->grad))
+    moth_flow(g, a->grad, GRAD(g, relu_back, .grad = g->dy, .output = a->output));
+  if (moth_wants(g, a->output)) {
+    moth_tensor *x = a->output;
+    moth_flow(g, x, ZERO);
+  }
+  return g->status;
+}
+BACK_RECORD(relu_back, .saves = "output")
+
+const moth_op *const moth_unary_ops[] = {
+  &moth_op_abs,         &moth_op_neg,   &moth_op_sign,  &moth_op_square,     &moth_op_exp,
+  &moth_op_expm1,       &moth_op_log,   &moth_op_log1p, &moth_op_sqrt,       &moth_op_rsqrt,
+  &moth_op_reciprocal,  &moth_op_sin,   &moth_op_cos,   &moth_op_tanh,       &moth_op_sigmoid,
+  &moth_op_relu,        &moth_op_erf,   &moth_op_floor, &moth_op_ceil,       &moth_op_round,
+  &moth_op_trunc,       &moth_op_clamp, &moth_op_isnan, &moth_op_isinf,      &moth_op_isfinite,
+  &moth_op_logical_not, &moth_op_tanh_back, &moth_op_sigmoid_back, &moth_op_relu_back, NULL,
+};

@@ -1,0 +1,142 @@
+/* view.h -- the faces of the ops that show a tensor's elements in another shape or order, sharing
+** its storage where that is possible.
+*/
+#ifndef MOTH_OP_VIEW_H
+#define MOTH_OP_VIEW_H
+
+#include "../op.h"
+
+/* -- the same elements, in row-major order, in another shape -- */
+
+#define VIEW(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(shape,  shape,    , "new sizes; one of them may be -1 and is worked out")
+MOTH_ARGS(view, VIEW)
+
+#define VIEW_AS(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(tensor, other,    , "tensor with the new shape")
+MOTH_ARGS(view_as, VIEW_AS)
+
+#define RESHAPE(ARG) \
+  ARG(tensor, input,    , "tensor to reshape") \
+  ARG(shape,  shape,    , "new sizes; one of them may be -1 and is worked out")
+MOTH_ARGS(reshape, RESHAPE)
+
+#define RESHAPE_AS(ARG) \
+  ARG(tensor, input,    , "tensor to reshape") \
+  ARG(tensor, other,    , "tensor with the new shape")
+MOTH_ARGS(reshape_as, RESHAPE_AS)
+
+#define FLATTEN(ARG) \
+  ARG(tensor, input,    , "tensor to flatten") \
+  ARG(dim,    start_dim, 0, "first dimension to join") \
+  ARG(dim,    end_dim, -1, "last dimension to join")
+MOTH_ARGS(flatten, FLATTEN)
+
+#define UNFLATTEN(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dim,    dim,      , "dimension to take apart") \
+  ARG(shape,  sizes,    , "sizes it becomes; one of them may be -1 and is worked out")
+MOTH_ARGS(unflatten, UNFLATTEN)
+
+#define SQUEEZE(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dims,   dim,  none, "dimensions to drop where their size is 1; all of them when absent")
+MOTH_ARGS(squeeze, SQUEEZE)
+
+#define UNSQUEEZE(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dim,    dim,      , "where the new dimension of size 1 stands in the result")
+MOTH_ARGS(unsqueeze, UNSQUEEZE)
+
+/* -- the dimensions in another order -- */
+
+#define PERMUTE(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dims,   dims,     , "the dimensions in their new order")
+MOTH_ARGS(permute, PERMUTE)
+
+#define TRANSPOSE(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dim,    dim0,     , "first dimension") \
+  ARG(dim,    dim1,     , "dimension it changes places with")
+MOTH_ARGS(transpose, TRANSPOSE)
+
+#define T_(ARG) \
+  ARG(tensor, input,    , "matrix, vector or number")
+MOTH_ARGS(t, T_)
+
+#define MOVEDIM(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dims,   source,   , "dimensions to move") \
+  ARG(dims,   destination, , "where they stand in the result")
+MOTH_ARGS(movedim, MOVEDIM)
+
+/* -- fewer or more elements -- */
+
+#define EXPAND(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(shape,  size,     , "sizes after repeating dimensions of size 1; -1 keeps a size")
+MOTH_ARGS(expand, EXPAND)
+
+#define EXPAND_AS(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(tensor, other,    , "tensor with the shape to reach")
+MOTH_ARGS(expand_as, EXPAND_AS)
+
+#define NARROW(ARG) \
+  ARG(tensor,   input,  , "tensor to look at") \
+  ARG(dim,      dim,    , "dimension to shorten") \
+  ARG(position, start,  , "first position to keep") \
+  ARG(int,      length, , "how many to keep")
+MOTH_ARGS(narrow, NARROW)
+
+#define SELECT(ARG) \
+  ARG(tensor,   input,  , "tensor to look at") \
+  ARG(dim,      dim,    , "dimension to drop") \
+  ARG(position, index,  , "position to keep")
+MOTH_ARGS(select, SELECT)
+
+#define SLICE(ARG) /* 0-based and half-open also for Lua: its indexing does the arithmetic */ \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dim,    dim,      , "dimension to thin out") \
+  ARG(int,    start,    , "first position, from 0") \
+  ARG(int,    stop,     , "position behind the last") \
+  ARG(int,    step,    1, "distance of the positions kept")
+MOTH_ARGS(slice, SLICE)
+
+#define DIAGONAL(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(int,    offset,  0, "which diagonal: above the main one if positive") \
+  ARG(dim,    dim1,    0, "dimension of the rows") \
+  ARG(dim,    dim2,    1, "dimension of the columns")
+MOTH_ARGS(diagonal, DIAGONAL)
+
+#define AS_STRIDED(ARG) \
+  ARG(tensor,    input, , "tensor whose storage is looked at") \
+  ARG(ints,      size,  , "sizes of the result") \
+  ARG(ints,      stride, , "elements between neighbours, per dimension") \
+  ARG(maybe_int, storage_offset, none, "elements before the first; the input's when absent")
+MOTH_ARGS(as_strided, AS_STRIDED)
+
+/* -- several views at once -- */
+
+#define UNBIND(ARG) \
+  ARG(tensor, input,    , "tensor to take apart") \
+  ARG(dim,    dim,     0, "dimension to drop")
+MOTH_ARGS(unbind, UNBIND)
+
+#define SPLIT(ARG) \
+  ARG(tensor, input,    , "tensor to take apart") \
+  ARG(ints,   split_size, , "size of a piece, the last may be smaller; or a list of all sizes") \
+  ARG(dim,    dim,     0, "dimension to cut")
+MOTH_ARGS(split, SPLIT)
+
+#define CHUNK(ARG) \
+  ARG(tensor, input,    , "tensor to take apart") \
+  ARG(int,    chunks,   , "how many pieces, at most") \
+  ARG(dim,    dim,     0, "dimension to cut")
+MOTH_ARGS(chunk, CHUNK)
+
+#endif

@@ -1,0 +1,75 @@
+/* random.c -- Philox4x32-10 and the generators that hand out its blocks. */
+#include "random.h"
+
+#define ROUND_A 0xd2511f53u
+#define ROUND_B 0xcd9e8d57u
+#define KEY_A 0x9e3779b9u
+#define KEY_B 0xbb67ae85u
+#define LANES 64 /* counters side by side, so that compilers vectorise the rounds */
+
+void moth_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+  uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+  uint32_t k0 = key[0], k1 = key[1];
+  for (int round = 0; round < 10; round++, k0 += KEY_A, k1 += KEY_B) {
+    uint64_t a = (uint64_t)ROUND_A * c0, b = (uint64_t)ROUND_B * c2;
+    c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+    c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+    c1 = (uint32_t)b;
+    c3 = (uint32_t)a;
+  }
+  out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+/* LANES blocks from `block` on. */
+static void philox_lanes(uint64_t seed, uint64_t block, uint32_t *restrict out) {
+  uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  for (uint32_t i = 0; i < LANES; i++) {
+    c0[i] = (uint32_t)(block + i);
+    c1[i] = (uint32_t)((block + i) >> 32);
+    c2[i] = c3[i] = 0;
+  }
+  for (int round = 0; round < 10; round++, k0 += KEY_A, k1 += KEY_B) {
+    for (int i = 0; i < LANES; i++) {
+      uint64_t a = (uint64_t)ROUND_A * c0[i], b = (uint64_t)ROUND_B * c2[i];
+      c0[i] = (uint32_t)(b >> 32) ^ c1[i] ^ k0;
+      c2[i] = (uint32_t)(a >> 32) ^ c3[i] ^ k1;
+      c1[i] = (uint32_t)b;
+      c3[i] = (uint32_t)a;
+    }
+  }
+  for (int i = 0; i < LANES; i++) {
+    out[4 * i] = c0[i];
+    out[4 * i + 1] = c1[i];
+    out[4 * i + 2] = c2[i];
+    out[4 * i + 3] = c3[i];
+  }
+}
+
+void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out) {
+  const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+  for (; n >= 4 * LANES; n -= 4 * LANES, block += LANES, out += 4 * LANES)
+    philox_lanes(seed, block, out);
+  for (; n > 0; n -= 4, block++, out += 4) {
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), 0, 0};
+    uint32_t word[4];
+    moth_philox(counter, key, word);
+    memcpy(out, word, n < 4 ? (size_t)n * 4 : 16);
+  }
+}
+
+int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
+                        uint64_t *block) {
+  uint64_t state[2];
+  moth_tensor *from = generator ? generator : ctx->generator;
+  if (from->l.dtype != MOTH_I64 || from->l.numel != 2 || !moth_contiguous(from))
+    return moth_fail(ctx, MOTH_E_TYPE, "generator", "a generator is needed, got %s",
+                     moth_str(from));
+  memcpy(state, moth_at(from), sizeof state);
+  *seed = state[0];
+  *block = state[1];
+  state[1] += nblocks;
+  memcpy(moth_at(from), state, sizeof state);
+  moth_storage_bump(from->storage);
+  return MOTH_OK;
+}

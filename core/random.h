@@ -1,0 +1,22 @@
+/* random.h -- where random bits come from: Philox4x32-10, a counter-based generator.
+**
+** Block b of the stream of a seed is four words that depend on (seed, b) alone, so any part of a
+** stream can be drawn by anyone. A generator is an i64 tensor {seed, offset}; whoever draws takes
+** a range of blocks from it first.
+*/
+#ifndef MOTH_RANDOM_H
+#define MOTH_RANDOM_H
+
+#include "context.h"
+
+/* The function itself, after Salmon and others, "Parallel random numbers: as easy as 1, 2, 3". */
+void moth_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* The first n words of the stream of `seed` from block `block` on. */
+void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out);
+
+/* Takes nblocks blocks from the generator, or from the context's own if it is NULL. */
+int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
+                        uint64_t *block);
+
+#endif

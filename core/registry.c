@@ -1,0 +1,267 @@
+/* registry.c -- every op of the engine, by family; and what follows from their records.
+**
+** A new family is one row below. At first use each record is read once: slots are counted, `saves`
+** and `outputs` are parsed, and the forms `name_` are derived.
+*/
+#include "registry.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define FAMILIES(F)                                                        \
+  F(arith) F(unary) F(compare) F(reduce) F(matmul) F(copy)                 \
+  F(create) F(view) F(index) F(join) F(strided) F(random) F(position)      \
+  F(conv) F(pool) F(softmax) F(loss) F(dropout) F(optim)
+
+#define DECLARE(family) extern const moth_op *const moth_##family##_ops[];
+FAMILIES(DECLARE)
+
+#define ROW(family) {#family, moth_##family##_ops},
+static const struct {
+  const char *name;
+  const moth_op *const *ops;
+} families[] = {FAMILIES(ROW)};
+
+#define KIND(name, shown, slots, type, array) {shown, slots},
+const moth_kind moth_kinds[MOTH_KINDS] = {MOTH_KIND_LIST(KIND)};
+
+#define KIND_TEXT(name, shown, slots, type, array) #name,
+static const char *const kind_texts[MOTH_KINDS] = {MOTH_KIND_LIST(KIND_TEXT)};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const moth_op **table; /* by name */
+static uint32_t count;
+
+/* -- reading a record -- */
+
+static int kind_of(const char *text) {
+  for (int k = 0; k < MOTH_KINDS; k++)
+    if (!strcmp(text, kind_texts[k])) return k;
+  return -1;
+}
+
+/* Takes the next word, up to a space or one of `stops`, off *text; its length, 0 at the end. */
+static size_t word(const char **text, const char **start, const char *stops) {
+  *start = *text + strspn(*text, " ,");
+  size_t n = strcspn(*start, stops);
+  *text = *start + n;
+  return n;
+}
+
+static bool same(const char *name, const char *text, size_t n) {
+  return strlen(name) == n && !memcmp(name, text, n);
+}
+
+static int row_named(const moth_op *op, const char *text, size_t n) {
+  for (uint32_t i = 0; i < op->nrows; i++)
+    if (same(op->rows[i].name, text, n)) return (int)i;
+  return -1;
+}
+
+/* "values, indices: position": counts results and remembers which hold positions. */
+static void read_outputs(moth_op *op) {
+  const char *text = op->outputs ? op->outputs : "y", *name;
+  while (word(&text, &name, ":,")) {
+    bool hidden = false;
+    if (*text == ':') {
+      const char *note;
+      text++;
+      size_t n = word(&text, &note, ",");
+      hidden = same("hidden", note, n);
+      if (same("position", note, n)) op->position |= 1u << op->nout;
+    }
+    if (hidden) op->nhidden++;
+    else op->nout++;
+  }
+}
+
+/* The place of a result's name among the results, or -1. */
+static int output_named(const moth_op *op, const char *text, size_t n) {
+  const char *rest = op->outputs ? op->outputs : "y", *name;
+  for (int i = 0;; i++) {
+    size_t length = word(&rest, &name, ":,");
+    if (!length) return -1;
+    if (length == n && !memcmp(name, text, n)) return i;
+    if (*rest == ':') word(&rest, &name, ",");
+  }
+}
+
+/* "input:other y": input is read by other's gradient, the result y by every one. */
+static void read_saves(moth_op *op) {
+  const char *text = op->saves ? op->saves : "", *name;
+  for (size_t n; (n = word(&text, &name, " :")) > 0;) {
+    uint64_t readers = ~(uint64_t)0;
+    if (*text == ':') {
+      const char *reader;
+      text++;
+      size_t length = word(&text, &reader, " ");
+      int row = row_named(op, reader, length);
+      if (row >= 0) readers = (uint64_t)1 << row;
+    }
+    int row = row_named(op, name, n), out = output_named(op, name, n);
+    if (row >= 0) op->save_in[row] |= readers;
+    else if (out >= 0) op->save_out[out] |= readers;
+  }
+}
+
+static void read_rows(moth_op *op) {
+  uint32_t slot = 0;
+  for (uint32_t i = 0; i < op->nrows; i++) {
+    int kind = kind_of(op->rows[i].kind);
+    op->kinds[i] = (uint8_t)kind;
+    op->rows[i].slot = slot;
+    op->rows[i].nslots = moth_kinds[kind].slots;
+    op->rows[i].kind = moth_kinds[kind].name;
+    slot += moth_kinds[kind].slots;
+  }
+  op->info.nslots = slot;
+}
+
+/* -- defaults -- */
+
+static moth_slot literal(int kind, const char *text) {
+  moth_slot v = {.integer = 0};
+  bool none = !strcmp(text, "none");
+  if (kind == MOTH_KIND_float) v.number = strtod(text, NULL);
+  else if (kind == MOTH_KIND_maybe_float) v.number = none ? moth_absent_value() : strtod(text, NULL);
+  else if (kind == MOTH_KIND_maybe_int || kind == MOTH_KIND_maybe_dim)
+    v.integer = none ? MOTH_NO_INT : strtoll(text, NULL, 10);
+  else if (kind == MOTH_KIND_dtype) v.integer = -1;
+  else if (kind == MOTH_KIND_bool) v.integer = !strcmp(text, "true");
+  else if (kind != MOTH_KIND_enum && !none) v.integer = strtoll(text, NULL, 10);
+  return v;
+}
+
+static void default_of(const moth_op *op, uint32_t row, moth_default *d) {
+  const char *text = op->rows[row].fallback;
+  int kind = op->kinds[row], earlier = row_named(op, text, strlen(text));
+  memset(d, 0, sizeof *d);
+  if (!*text || *text == '=') {
+    d->type = MOTH_REQUIRED;
+  } else if (earlier >= 0) {
+    d->type = MOTH_EARLIER;
+    d->earlier = (uint32_t)earlier;
+  } else if (kind == MOTH_KIND_scalar) {
+    d->type = MOTH_LITERAL; /* {type 0, value} */
+    d->value[1].number = strtod(text, NULL);
+  } else {
+    d->type = MOTH_LITERAL; /* lists and tensors: all zero is "absent" */
+    for (uint32_t i = 0; i < 3; i++) d->value[i] = literal(kind, text);
+    if (moth_kind_is_ints(kind) || moth_kind_is_list(kind)) memset(d->value, 0, sizeof d->value);
+  }
+}
+
+static void read_defaults(moth_op *op) {
+  moth_default *d = calloc(op->nrows + 1, sizeof *d);
+  for (uint32_t i = 0; d && i < op->nrows; i++) default_of(op, i, &d[i]);
+  op->defaults = d;
+}
+
+/* -- what callers see -- */
+
+static const char *short_path(const char *file) {
+  const char *at = strstr(file, "core/op/");
+  for (const char *next = at; next; next = strstr(next + 1, "core/op/")) at = next;
+  return at ? at : file;
+}
+
+static uint32_t public_flags(const moth_op *op) {
+  uint32_t flags = op->flags;
+  if (op->view) flags |= MOTH_OP_VIEW;
+  if (op->list) flags |= MOTH_OP_LIST;
+  if (op->grad || op->compose || op->list) flags |= MOTH_OP_GRAD;
+  return flags;
+}
+
+/* The rows that callers see: with `out` at the end where the op takes it. */
+static moth_arg *public_rows(moth_op *op) {
+  if (!(op->flags & MOTH_OP_OUT)) return op->rows;
+  moth_arg *rows = calloc(op->nrows + 1, sizeof *rows);
+  if (!rows) return op->rows;
+  memcpy(rows, op->rows, op->nrows * sizeof *rows);
+  rows[op->nrows] = (moth_arg){"out", moth_kinds[MOTH_KIND_maybe_tensor].name, "none",
+                               "tensor that receives the result", op->info.nslots, 1};
+  op->info.nargs++;
+  op->info.nslots++;
+  return rows;
+}
+
+static void read_record(moth_op *op, const char *family) {
+  read_rows(op);
+  read_defaults(op);
+  read_outputs(op);
+  read_saves(op);
+  op->info.nargs = op->nrows;
+  op->info.args = public_rows(op);
+  op->info.name = op->name;
+  op->info.family = family;
+  op->info.file = short_path(op->file);
+  op->info.doc = op->doc ? op->doc : "";
+  op->info.examples = op->examples ? op->examples : "";
+  op->info.outputs = op->outputs ? op->outputs : "y";
+  op->info.dtypes = op->dtypes & MOTH_ANY;
+  op->info.flags = public_flags(op);
+}
+
+/* `add_` from `add`. */
+static moth_op *derive_in_place(const moth_op *op) {
+  moth_op *y = malloc(sizeof *y);
+  char *name = malloc(strlen(op->name) + 2);
+  if (!y || !name) return NULL;
+  *y = *op;
+  sprintf(name, "%s_", op->name);
+  y->name = y->info.name = name;
+  y->origin = op;
+  y->flags &= ~(uint32_t)(MOTH_OP_INPLACE | MOTH_OP_OUT);
+  y->flags |= MOTH_OP_MUTATES;
+  y->info.flags = public_flags(y);
+  y->info.args = y->rows;
+  y->info.nargs = y->nrows;
+  if (op->flags & MOTH_OP_OUT) y->info.nslots--;
+  return y;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp((*(const moth_op *const *)a)->name, (*(const moth_op *const *)b)->name);
+}
+
+static void read_all(void) {
+  uint32_t room = 0;
+  for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+    for (const moth_op *const *op = families[f].ops; *op; op++) room += 2;
+  table = calloc(room, sizeof *table);
+  if (!table) return;
+  for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+    for (const moth_op *const *at = families[f].ops; *at; at++) {
+      moth_op *op = (moth_op *)(uintptr_t)*at; /* the records are writable until now */
+      read_record(op, families[f].name);
+      table[count++] = op;
+      if (!(op->flags & MOTH_OP_INPLACE)) continue;
+      moth_op *derived = derive_in_place(op);
+      if (derived) table[count++] = derived;
+    }
+  qsort(table, count, sizeof *table, by_name);
+}
+
+/* -- asking -- */
+
+uint32_t moth_op_count(void) {
+  pthread_once(&once, read_all);
+  return count;
+}
+
+const moth_op *moth_op_at(uint32_t i) { return i < moth_op_count() ? table[i] : NULL; }
+
+const moth_op *moth_op_find(const char *name) {
+  uint32_t lo = 0, hi = moth_op_count();
+  while (lo < hi) {
+    uint32_t mid = (lo + hi) / 2;
+    int order = strcmp(name, table[mid]->name);
+    if (order == 0) return table[mid];
+    if (order < 0) hi = mid;
+    else lo = mid + 1;
+  }
+  return NULL;
+}
+
+const moth_op_info *moth_op_describe(const moth_op *op) { return &op->info; }

@@ -1,0 +1,39 @@
+/* registry.h -- what the registry works out about the kinds and the arguments of ops. */
+#ifndef MOTH_REGISTRY_H
+#define MOTH_REGISTRY_H
+
+#include "context.h"
+
+typedef struct moth_kind {
+  const char *name;
+  uint32_t slots;
+} moth_kind;
+extern const moth_kind moth_kinds[MOTH_KINDS];
+
+static inline bool moth_kind_is_tensor(int kind) { /* one tensor in one slot */
+  return kind == MOTH_KIND_tensor || kind == MOTH_KIND_maybe_tensor || kind == MOTH_KIND_mask ||
+         kind == MOTH_KIND_index || kind == MOTH_KIND_maybe_index || kind == MOTH_KIND_generator;
+}
+static inline bool moth_kind_is_list(int kind) { /* a moth_tensors in two */
+  return kind == MOTH_KIND_tensors || kind == MOTH_KIND_indices;
+}
+static inline bool moth_kind_is_ints(int kind) { /* a moth_ints in two */
+  return kind == MOTH_KIND_ints || kind == MOTH_KIND_shape || kind == MOTH_KIND_dims;
+}
+/* Kinds whose dtype the record's `dtypes` governs. */
+static inline bool moth_kind_is_value(int kind) {
+  return kind == MOTH_KIND_tensor || kind == MOTH_KIND_maybe_tensor || kind == MOTH_KIND_tensors;
+}
+
+/* What an argument is when it was not given: as moth_call lays it out. */
+typedef struct moth_default {
+  enum { MOTH_REQUIRED, MOTH_LITERAL, MOTH_EARLIER } type;
+  uint32_t earlier; /* the argument whose value it takes */
+  moth_slot value[3];
+} moth_default;
+/* The args struct seen as slots: argument `row` starts at index at(row). */
+static inline moth_slot *moth_arg_at(const moth_op *op, const void *args, uint32_t row) {
+  return (moth_slot *)((char *)(uintptr_t)args + sizeof(moth_ctx *)) + op->rows[row].slot;
+}
+
+#endif

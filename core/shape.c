@@ -1,0 +1,184 @@
+/* shape.c -- layouts: packing, broadcasting, overlap; dims from the user; shapes as text. */
+#include "context.h"
+
+bool moth_mul_overflow(int64_t a, int64_t b, int64_t *y) { return __builtin_mul_overflow(a, b, y); }
+bool moth_add_overflow(int64_t a, int64_t b, int64_t *y) { return __builtin_add_overflow(a, b, y); }
+
+bool moth_layout_pack(moth_layout *l) {
+  int64_t step = 1, numel = 1;
+  l->offset = 0;
+  for (int d = l->ndim - 1; d >= 0; d--) {
+    int64_t n = l->shape[d];
+    l->stride[d] = step;
+    if (moth_mul_overflow(step, n > 1 ? n : 1, &step)) return false;
+    if (moth_mul_overflow(numel, n, &numel)) return false;
+  }
+  l->numel = numel;
+  int64_t bytes; /* also when a zero-sized dim hides an absurd one: step has all the others */
+  return !moth_mul_overflow(step, 8, &bytes);
+}
+
+bool moth_layout_contiguous(const moth_layout *l) {
+  int64_t step = 1;
+  if (l->numel < 2) return true;
+  for (int d = l->ndim - 1; d >= 0; d--) {
+    if (l->shape[d] == 1) continue;
+    if (l->stride[d] != step) return false;
+    step *= l->shape[d];
+  }
+  return true;
+}
+
+/* Sorted by stride, each dim must step over all that the smaller ones reach. Sufficient, and exact
+** for everything views can make but exotic as_strided geometries, which count as overlapping. */
+bool moth_layout_overlaps(const moth_layout *l) {
+  int64_t stride[MOTH_MAX_DIMS], shape[MOTH_MAX_DIMS], reach = 0;
+  int n = 0;
+  if (l->numel < 2) return false;
+  for (int d = 0; d < l->ndim; d++) {
+    if (l->shape[d] == 1) continue;
+    int64_t s = l->stride[d] < 0 ? -l->stride[d] : l->stride[d];
+    int i = n++;
+    for (; i > 0 && stride[i - 1] > s; i--) stride[i] = stride[i - 1], shape[i] = shape[i - 1];
+    stride[i] = s, shape[i] = l->shape[d];
+  }
+  for (int i = 0; i < n; i++) {
+    if (stride[i] <= reach) return true;
+    reach += stride[i] * (shape[i] - 1);
+  }
+  return false;
+}
+
+bool moth_shape_same(const moth_layout *a, const moth_layout *b) {
+  if (a->ndim != b->ndim) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->shape[d] != b->shape[d]) return false;
+  return true;
+}
+
+bool moth_layout_same(const moth_layout *a, const moth_layout *b) {
+  if (a->offset != b->offset || !moth_shape_same(a, b)) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->shape[d] != 1 && a->stride[d] != b->stride[d]) return false;
+  return true;
+}
+
+void moth_layout_span(const moth_layout *l, int64_t *lo, int64_t *hi) {
+  *lo = *hi = l->offset;
+  if (l->numel == 0) return;
+  for (int d = 0; d < l->ndim; d++) {
+    int64_t reach = (l->shape[d] - 1) * l->stride[d];
+    *(reach < 0 ? lo : hi) += reach;
+  }
+  *hi += 1;
+}
+
+bool moth_layout_broadcast(moth_layout *y, const moth_layout *x) {
+  int ndim = y->ndim > x->ndim ? y->ndim : x->ndim;
+  int64_t shape[MOTH_MAX_DIMS];
+  for (int i = 1; i <= ndim; i++) {
+    int64_t p = i <= y->ndim ? y->shape[y->ndim - i] : 1;
+    int64_t q = i <= x->ndim ? x->shape[x->ndim - i] : 1;
+    if (p != q && p != 1 && q != 1) return false;
+    shape[ndim - i] = p == 1 ? q : p;
+  }
+  y->ndim = ndim;
+  memcpy(y->shape, shape, sizeof(int64_t) * (size_t)ndim);
+  return true;
+}
+
+/* -- helpers for shape rules -- */
+
+int moth_dim(moth_ctx *ctx, const char *arg, int64_t dim, int32_t ndim, int32_t *out) {
+  int32_t n = ndim > 0 ? ndim : 1; /* a 0-d tensor is treated as 1-d here, as in PyTorch */
+  if (dim < -n || dim >= n)
+    return moth_fail(ctx, MOTH_E_INDEX, arg,
+                     "dim " MOTH_POS " is out of range: wanted " MOTH_POS " to " MOTH_POS
+                     " or -%d to -1",
+                     (long long)dim, 0LL, (long long)n - 1, n);
+  *out = (int32_t)(dim < 0 ? dim + n : dim);
+  return MOTH_OK;
+}
+
+int moth_dim_mask(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, uint32_t *mask) {
+  *mask = 0;
+  if (!dims.at || dims.n == 0) {
+    *mask = (1u << ndim) - 1u;
+    return MOTH_OK;
+  }
+  for (int64_t i = 0; i < dims.n; i++) {
+    int32_t d = 0, status = moth_dim(ctx, arg, dims.at[i], ndim, &d);
+    if (status) return status;
+    if (*mask >> d & 1u)
+      return moth_fail(ctx, MOTH_E_ARG, arg, "dim " MOTH_POS " is named twice", (long long)d);
+    *mask |= 1u << d;
+  }
+  if (ndim == 0) *mask = 0;
+  return MOTH_OK;
+}
+
+int moth_broadcast(moth_ctx *ctx, const char *arg, moth_layout *y, const moth_tensor *a,
+                   const moth_tensor *b) {
+  y->ndim = a->l.ndim;
+  memcpy(y->shape, a->l.shape, sizeof(int64_t) * (size_t)a->l.ndim);
+  if (moth_layout_broadcast(y, &b->l)) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s cannot be broadcast with %s", moth_str(b),
+                   moth_str(a));
+}
+
+int moth_shape_of(moth_ctx *ctx, const char *arg, moth_ints sizes, moth_layout *y) {
+  if (sizes.n > MOTH_MAX_DIMS)
+    return moth_fail(ctx, MOTH_E_SHAPE, arg, "%lld dimensions wanted, at most %d are possible",
+                     (long long)sizes.n, MOTH_MAX_DIMS);
+  y->ndim = (int32_t)sizes.n;
+  for (int d = 0; d < y->ndim; d++) {
+    if (sizes.at[d] < 0)
+      return moth_fail(ctx, MOTH_E_SHAPE, arg, "a size cannot be negative: %s",
+                       moth_str_ints(ctx, sizes.n, sizes.at));
+    y->shape[d] = sizes.at[d];
+  }
+  if (!moth_layout_pack(y))
+    return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s is more elements than can be addressed",
+                     moth_str_ints(ctx, sizes.n, sizes.at));
+  return MOTH_OK;
+}
+
+/* -- text -- */
+
+static char *ring(moth_ctx *ctx) { return ctx->str[ctx->str_next++ % MOTH_STR_RING]; }
+
+/* Writes open, the numbers and close into buf, "..." for what does not fit. */
+static void list_text(char *buf, size_t room, char open, char close, int64_t n, const int64_t *at) {
+  size_t used = 0;
+  buf[used++] = open;
+  for (int64_t i = 0; i < n; i++) {
+    if (used + 32 > room) {
+      used += (size_t)snprintf(buf + used, room - used, "...");
+      break;
+    }
+    used += (size_t)snprintf(buf + used, room - used, "%s%lld", i ? ", " : "", (long long)at[i]);
+  }
+  if (n == 1 && open == '(') buf[used++] = ',';
+  buf[used++] = close;
+  buf[used] = 0;
+}
+
+const char *moth_str_shape(moth_ctx *ctx, int32_t ndim, const int64_t *shape) {
+  char *buf = ring(ctx);
+  list_text(buf, MOTH_STR_ROOM - 8, '(', ')', ndim, shape);
+  return buf;
+}
+
+const char *moth_str_ints(moth_ctx *ctx, int64_t n, const int64_t *at) {
+  char *buf = ring(ctx);
+  list_text(buf, MOTH_STR_ROOM - 8, '{', '}', n, at);
+  return buf;
+}
+
+const char *moth_str(const moth_tensor *x) {
+  char *buf = ring(x->ctx);
+  if (x->flags & MOTH_T_NUMBER) return "a number";
+  int used = snprintf(buf, 16, "%s ", moth_dtype_name(x->l.dtype));
+  list_text(buf + used, MOTH_STR_ROOM - 24, '(', ')', x->l.ndim, x->l.shape);
+  return buf;
+}

@@ -1,0 +1,234 @@
+/* slots.c -- handles, scopes and sweeps: how tensors are kept for Lua and let go.
+**
+** The slot table owns one reference per live handle. A slot belongs to the scope that was open
+** when it was filled, chained so that closing a scope is one walk. Slots 1 to MOTH_NUMBER_SLOTS
+** hold numbers as operands and are never handed out.
+*/
+#include "tape.h"
+
+static int grow_slots(moth_ctx *ctx) {
+  uint32_t room = ctx->slot_room * 2;
+  moth_entry *slots = moth_alloc(ctx, (int64_t)(room * sizeof *slots));
+  if (!slots) return ctx->error.code;
+  memcpy(slots, ctx->slots, ctx->nslots * sizeof *slots);
+  moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *slots));
+  ctx->slots = slots;
+  ctx->slot_room = room;
+  return MOTH_OK;
+}
+
+static void chain(moth_ctx *ctx, uint32_t i, uint32_t scope) {
+  moth_entry *e = &ctx->slots[i];
+  e->scope = scope;
+  e->prev = e->next = 0;
+  if (!scope) return;
+  uint32_t *first = &ctx->scopes[scope].first;
+  e->next = *first;
+  if (*first) ctx->slots[*first].prev = i;
+  *first = i;
+}
+
+static void unchain(moth_ctx *ctx, uint32_t i) {
+  moth_entry *e = &ctx->slots[i];
+  if (!e->scope) return;
+  if (e->prev) ctx->slots[e->prev].next = e->next;
+  else ctx->scopes[e->scope].first = e->next;
+  if (e->next) ctx->slots[e->next].prev = e->prev;
+  e->scope = 0;
+}
+
+int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h) {
+  if (take->slot) { /* it has a handle: that one again */
+    *h = (moth_handle){take->slot, ctx->slots[take->slot].gen};
+    moth_tensor_release(take);
+    return MOTH_OK;
+  }
+  uint32_t i = ctx->free_slot;
+  if (i) {
+    ctx->free_slot = ctx->slots[i].next;
+  } else {
+    if (ctx->nslots == ctx->slot_room && grow_slots(ctx)) {
+      moth_tensor_release(take);
+      return ctx->error.code;
+    }
+    i = ctx->nslots++;
+    ctx->slots[i] = (moth_entry){.gen = 1};
+  }
+  moth_entry *e = &ctx->slots[i];
+  e->tensor = take;
+  take->slot = i;
+  chain(ctx, i, ctx->nscopes);
+  ctx->live_slots++;
+  *h = (moth_handle){i, e->gen};
+  return MOTH_OK;
+}
+
+static void free_slot(moth_ctx *ctx, uint32_t i, uint32_t scope_id) {
+  moth_entry *e = &ctx->slots[i];
+  moth_tensor *x = e->tensor;
+  unchain(ctx, i);
+  e->tensor = NULL;
+  e->gen++;
+  e->died_in = scope_id;
+  e->next = ctx->free_slot;
+  ctx->free_slot = i;
+  ctx->live_slots--;
+  x->slot = 0;
+  moth_tensor_release(x);
+}
+
+static moth_tensor *lookup(moth_ctx *ctx, const moth_handle *h) {
+  if (h->_slot >= ctx->nslots || h->_slot == 0) return NULL;
+  const moth_entry *e = &ctx->slots[h->_slot];
+  return e->gen == h->_gen ? e->tensor : NULL;
+}
+
+moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg) {
+  moth_tensor *x = h ? lookup(ctx, h) : NULL;
+  if (!x) moth_fail(ctx, MOTH_E_STATE, arg, "this tensor was released");
+  return x;
+}
+
+int32_t moth_alive(moth_ctx *ctx, const moth_handle *x) { return lookup(ctx, x) != NULL; }
+
+uint32_t moth_died_in(moth_ctx *ctx, const moth_handle *x) {
+  return x->_slot < ctx->nslots ? ctx->slots[x->_slot].died_in : 0;
+}
+
+int32_t moth_free(moth_ctx *ctx, const moth_handle *x) {
+  if (!moth_resolve(ctx, x, NULL)) return ctx->error.code;
+  if (x->_slot <= MOTH_NUMBER_SLOTS)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "the handle of a number cannot be freed");
+  free_slot(ctx, x->_slot, 0);
+  return MOTH_OK;
+}
+
+/* -- numbers as operands -- */
+
+int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot *value) {
+  if (which < 1 || which > MOTH_NUMBER_SLOTS)
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "number %u of %d", which, MOTH_NUMBER_SLOTS);
+  moth_tensor **at = &ctx->slots[which].tensor, *x = *at;
+  int dtype = type == 0 ? MOTH_F64 : type == 1 ? MOTH_I64 : MOTH_BOOL;
+  if (!x || x->refs > 1 || x->l.dtype != dtype || !moth_storage_unique(x->storage)) {
+    moth_layout l = {.dtype = (uint8_t)dtype, .numel = 1};
+    moth_tensor *fresh = moth_tensor_new(ctx, &l);
+    if (!fresh) return ctx->error.code;
+    moth_tensor_release(x);
+    *at = x = fresh;
+    x->slot = which;
+  }
+  x->flags = MOTH_T_NUMBER;
+  if (type == 0) {
+    double v = value->number;
+    memcpy(x->storage->data, &v, 8);
+    if (v >= -9007199254740992.0 && v <= 9007199254740992.0 && v == (double)(int64_t)v)
+      x->flags |= MOTH_T_WHOLE;
+  } else if (type == 1) {
+    memcpy(x->storage->data, &value->integer, 8);
+    x->flags |= MOTH_T_WHOLE;
+  } else {
+    *x->storage->data = value->integer != 0;
+  }
+  return MOTH_OK;
+}
+
+/* -- scopes -- */
+
+uint32_t moth_scope_open(moth_ctx *ctx) {
+  if (ctx->nscopes + 1 == ctx->scope_room) {
+    uint32_t room = ctx->scope_room * 2;
+    moth_frame *scopes = moth_alloc(ctx, (int64_t)(room * sizeof *scopes));
+    if (!scopes) return 0;
+    memcpy(scopes, ctx->scopes, ctx->scope_room * sizeof *scopes);
+    moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *scopes));
+    ctx->scopes = scopes;
+    ctx->scope_room = room;
+  }
+  ctx->scopes[++ctx->nscopes] = (moth_frame){.id = ++ctx->scope_id};
+  return ctx->scope_id;
+}
+
+/* What stays: the gradients of live leaves, which move to the scope around. */
+static void close_top(moth_ctx *ctx) {
+  uint32_t id = ctx->scopes[ctx->nscopes].id, i = ctx->scopes[ctx->nscopes].first;
+  while (i) {
+    moth_entry *e = &ctx->slots[i];
+    uint32_t next = e->next;
+    if ((e->tensor->flags & MOTH_T_IS_GRAD) && e->tensor->refs > 1) {
+      unchain(ctx, i);
+      chain(ctx, i, ctx->nscopes - 1);
+    } else {
+      free_slot(ctx, i, id);
+    }
+    i = next;
+  }
+  ctx->nscopes--;
+}
+
+int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope) {
+  uint32_t i = ctx->nscopes;
+  while (i && ctx->scopes[i].id != scope) i--;
+  if (!i) return moth_fail(ctx, MOTH_E_STATE, NULL, "this scope is closed already");
+  while (ctx->nscopes >= i) close_top(ctx);
+  return MOTH_OK;
+}
+
+static int32_t move_to(moth_ctx *ctx, const moth_handle *x, uint32_t scope) {
+  if (!moth_resolve(ctx, x, NULL)) return ctx->error.code;
+  if (x->_slot <= MOTH_NUMBER_SLOTS) return MOTH_OK;
+  unchain(ctx, x->_slot);
+  chain(ctx, x->_slot, scope);
+  return MOTH_OK;
+}
+
+int32_t moth_keep(moth_ctx *ctx, const moth_handle *x) {
+  if (!moth_resolve(ctx, x, NULL)) return ctx->error.code;
+  uint32_t scope = ctx->slots[x->_slot].scope;
+  /* only out of the scope now open: one around it keeps its own */
+  return scope && scope == ctx->nscopes ? move_to(ctx, x, scope - 1) : MOTH_OK;
+}
+
+int32_t moth_keep_always(moth_ctx *ctx, const moth_handle *x) { return move_to(ctx, x, 0); }
+
+/* -- sweeps -- */
+
+uint32_t moth_slot_count(moth_ctx *ctx) { return ctx->nslots - 1; }
+
+int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot) {
+  return slot > MOTH_NUMBER_SLOTS && slot < ctx->nslots && ctx->slots[slot].tensor != NULL;
+}
+
+void moth_drop(moth_ctx *ctx, uint32_t slot) {
+  if (moth_slot_used(ctx, slot)) free_slot(ctx, slot, 0);
+}
+
+static double at_least(double a, double b) { return a > b ? a : b; }
+
+/* The goals: live + max(floor, 0.25 live), the share growing to 1 while collections take more
+** than a twentieth of the time. */
+void moth_swept(moth_ctx *ctx, int32_t collected, double seconds) {
+  ctx->want = false;
+  if (!collected) return;
+  ctx->mem.collections++;
+  double now = moth_seconds(), since = now - ctx->last_swept;
+  if (ctx->last_swept > 0 && since > 0) {
+    if (seconds > 0.05 * since) ctx->goal_scale *= 1.5;
+    else if (seconds < 0.02 * since) ctx->goal_scale *= 0.8;
+    if (ctx->goal_scale > 4) ctx->goal_scale = 4;
+    if (ctx->goal_scale < 1) ctx->goal_scale = 1;
+  }
+  ctx->last_swept = now;
+  double share = 0.25 * ctx->goal_scale;
+  double bytes = at_least((double)ctx->floor_bytes, share * (double)ctx->mem.live_bytes);
+  double slots = at_least((double)ctx->floor_slots * ctx->goal_scale, share * ctx->live_slots);
+  ctx->mem.goal_bytes = ctx->mem.live_bytes + (int64_t)bytes;
+  ctx->goal_slots = ctx->live_slots + (int64_t)slots;
+}
+
+uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max) {
+  uint32_t n = ctx->ndead_ids < max ? ctx->ndead_ids : max;
+  memcpy(ids, ctx->dead_ids + (ctx->ndead_ids - n), n * sizeof *ids);
+  ctx->ndead_ids -= n;
+  return n;
+}

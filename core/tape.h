@@ -1,0 +1,100 @@
+/* tape.h -- the graph that a backward pass walks.
+**
+** A node is what one recorded op leaves behind: its arguments as (storage, layout, version), the
+** edges to what made them, and the op whose gradient runs. An output owns its node, a node its
+** saved bytes and edges; there is no global tape. Ids grow, and a node's edges lead to smaller
+** ids, so walking by falling id is a topological order.
+**
+** Writing in place. A tensor's history is (node, output). In place on a tensor that is no view,
+** the new node takes the old history as its input and becomes the tensor's history. Through a
+** view v of base b, two nodes are made: the op's on v, and `strided_put` which puts v's new value
+** into b's; b's epoch grows, and v and every other view of b whose base_epoch is behind gets a
+** fresh `strided_get` of b when its history is next asked for (moth_edge_of).
+*/
+#ifndef MOTH_TAPE_H
+#define MOTH_TAPE_H
+
+#include "context.h"
+
+typedef struct moth_edge {
+  moth_node *node; /* counted; NULL: no gradient goes this way */
+  uint32_t output;
+} moth_edge;
+
+typedef struct moth_saved {
+  moth_layout l;
+  moth_storage *storage; /* counted; NULL: only the layout was saved, or no tensor was given */
+  uint32_t version;
+  uint8_t present; /* 0: no tensor was given; 1: its layout; 2: its bytes too */
+  int16_t from;    /* what a Function saved: its input from - 1, its output -from - 1, 0 neither */
+} moth_saved;
+
+enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16 };
+
+struct moth_node {
+  uint32_t refs, flags;
+  uint64_t id;
+  moth_ctx *ctx;
+  const moth_op *op;      /* NULL for leaves and Lua's Functions */
+  char *name;             /* a Function's, owned */
+  void *args;             /* the op's arguments; tensor fields are not used, lists are owned */
+  uint32_t nin, nout, nsaved;
+  moth_edge *edges;       /* nin */
+  moth_saved *ins;        /* nin, then a Function's nsaved */
+  moth_saved *outs;       /* nout */
+  moth_node **retains;    /* nout leaves that gather .grad of results, or NULL */
+  moth_tensor *grad;      /* of a leaf */
+  moth_layout leaf;       /* of a leaf: what its gradient must look like */
+  moth_node *next_dead;
+  uint32_t task, entry;   /* where the last task that met it keeps its gradients */
+  int64_t bytes;          /* of this block */
+};
+
+moth_node *moth_node_retain(moth_node *n);
+void moth_node_release(moth_node *n); /* iterative: a chain of any length */
+/* Frees what a node saved; a second backward through it is then an error. */
+void moth_node_forget(moth_node *n);
+
+/* The history of x as an edge (borrowed node); made anew first if x is a view that fell behind.
+** The node is NULL if x needs no gradient. */
+int moth_edge_of(moth_tensor *x, moth_edge *edge);
+bool moth_needs_grad(const moth_tensor *x);
+moth_node *moth_leaf_of(moth_tensor *x); /* where its .grad gathers; borrowed */
+void moth_leaf_set(moth_node *leaf, moth_tensor *take); /* its .grad; NULL clears it */
+
+/* Records op(args) = out if grad mode is on and an input needs it. In place, `target` is rewritten
+** and `before` is its value from before if the gradient reads that, else NULL. */
+int moth_record(const moth_op *op, const void *args, moth_tensor **out, moth_tensor *target,
+                moth_tensor *before);
+/* A node for op(args) with these edges, when nothing ran: for histories that are rewritten. */
+moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges);
+/* Makes n (taken) the history of target, and of its base if it is a view. */
+int moth_rewrite(moth_tensor *target, moth_node *take, uint32_t output);
+/* Whether op(args) would be recorded. */
+bool moth_records(const moth_op *op, const void *args);
+/* Before an in-place write: is it allowed? */
+int moth_check_write(moth_tensor *target, const char *arg, bool recorded);
+
+/* Visits the tensor arguments of an args struct in order, lists element by element: inputs. The
+** cursor starts as {op, args}; next returns false at the end. */
+typedef struct moth_cursor {
+  const moth_op *op;
+  void *args;
+  uint32_t row;      /* where to look next */
+  int64_t item;
+  uint32_t count;    /* inputs seen */
+  moth_tensor **at;  /* the input: where its pointer lies, */
+  uint32_t arg;      /* its number among the inputs, */
+  uint32_t from;     /* the row it belongs to */
+} moth_cursor;
+bool moth_next_input(moth_cursor *c);
+
+/* Runs the gradient of n. dys are the gradients of its results; dxs (nin, zeroed) receives owned
+** tensors where an edge leads on. Recorded if grad mode is on. */
+int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs);
+/* A tensor over saved bytes, after the version check; what names it in the error. */
+moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what);
+/* Gives an opened tensor its history again: a leaf, or a node's output. */
+void moth_saved_tie(moth_tensor *x, moth_node *history, uint32_t output);
+
+#endif

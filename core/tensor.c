@@ -1,0 +1,171 @@
+/* tensor.c -- storages and tensors: making them, counting them, letting them go. */
+#include "tape.h"
+
+/* -- storages --
+** refs and version are plain until the storage is shared; then they are touched only through
+** these atomic built-ins. */
+
+static uint32_t add_fetch(moth_storage *s, uint32_t *count, uint32_t by) {
+  if (s->shared) return __atomic_add_fetch(count, by, __ATOMIC_ACQ_REL);
+  return *count += by;
+}
+
+static moth_storage *storage_raw(moth_ctx *ctx) {
+  moth_storage *s = moth_alloc(ctx, sizeof *s);
+  if (!s) return NULL;
+  *s = (moth_storage){.refs = 1, .id = ++ctx->ids};
+  ctx->mem.live_storages++;
+  return s;
+}
+
+moth_storage *moth_storage_new(moth_ctx *ctx, int64_t nbytes) {
+  char *data = moth_alloc_data(ctx, nbytes);
+  if (!data) return NULL;
+  moth_storage *s = storage_raw(ctx);
+  if (!s) {
+    moth_dealloc_data(ctx, data, nbytes);
+    return NULL;
+  }
+  s->data = data;
+  s->nbytes = nbytes;
+  return s;
+}
+
+moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of) {
+  moth_storage *root = moth_storage_root(of), *s = storage_raw(ctx);
+  if (!s) return NULL;
+  s->root = moth_storage_retain(root);
+  s->data = root->data;
+  s->nbytes = root->nbytes;
+  s->id = root->id;
+  return s;
+}
+
+moth_storage *moth_storage_foreign(moth_ctx *ctx, void *data, int64_t nbytes,
+                                   void (*deleter)(void *), void *owner) {
+  moth_storage *s = storage_raw(ctx);
+  if (!s) return NULL;
+  s->foreign = true;
+  s->data = data;
+  s->nbytes = nbytes;
+  s->deleter = deleter;
+  s->owner = owner;
+  return s;
+}
+
+moth_storage *moth_storage_retain(moth_storage *s) {
+  add_fetch(s, &s->refs, 1);
+  return s;
+}
+
+static int64_t shared_bytes; /* of all contexts; atomic */
+
+void moth_storage_release(moth_ctx *ctx, moth_storage *s) {
+  while (s && add_fetch(s, &s->refs, UINT32_MAX) == 0) {
+    moth_storage *root = s->root;
+    if (s->foreign) {
+      if (s->deleter) s->deleter(s->owner);
+    } else if (!root && s->shared) {
+      __atomic_sub_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
+      moth_dealloc(ctx, s->data, s->nbytes);
+    } else if (!root) {
+      moth_dealloc_data(ctx, s->data, s->nbytes);
+    }
+    if (!s->shared) ctx->mem.live_storages--;
+    moth_dealloc(ctx, s, sizeof *s);
+    s = root;
+  }
+}
+
+void moth_storage_share(moth_ctx *ctx, moth_storage *s) {
+  if (s->shared) return;
+  s->shared = true; /* from here on it is counted as no context's own */
+  ctx->mem.live_storages--;
+  if (s->root) {
+    moth_storage_share(ctx, s->root);
+  } else if (!s->foreign) {
+    ctx->mem.live_bytes -= s->nbytes;
+    __atomic_add_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
+  }
+}
+
+int64_t moth_shared_bytes(void) { return __atomic_load_n(&shared_bytes, __ATOMIC_RELAXED); }
+
+uint32_t moth_storage_version(const moth_storage *s) {
+  return s->shared ? __atomic_load_n(&s->version, __ATOMIC_ACQUIRE) : s->version;
+}
+
+void moth_storage_bump(moth_storage *s) { add_fetch(s, &s->version, 1); }
+
+bool moth_storage_unique(const moth_storage *s) {
+  return !s->shared && !s->root && !s->foreign && s->refs == 1;
+}
+
+/* -- tensors -- */
+
+static void layout_copy(moth_layout *to, const moth_layout *from) {
+  size_t n = sizeof(int64_t) * (size_t)from->ndim;
+  to->ndim = from->ndim;
+  to->dtype = from->dtype;
+  to->device = from->device;
+  to->numel = from->numel;
+  to->offset = from->offset;
+  memcpy(to->shape, from->shape, n);
+  memcpy(to->stride, from->stride, n);
+}
+
+moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l) {
+  moth_tensor *x = moth_alloc(ctx, sizeof *x);
+  if (!x) return NULL;
+  x->refs = 1;
+  x->slot = x->flags = x->arg = x->output = x->epoch = x->base_epoch = 0;
+  x->ctx = ctx;
+  x->storage = NULL;
+  x->node = x->leaf = NULL;
+  x->base = NULL;
+  layout_copy(&x->l, l);
+  ctx->mem.live_tensors++;
+  return x;
+}
+
+moth_tensor *moth_tensor_like(moth_ctx *ctx, const moth_layout *l, moth_storage *s) {
+  moth_tensor *x = moth_tensor_bare(ctx, l);
+  if (x) x->storage = moth_storage_retain(s);
+  return x;
+}
+
+moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l) {
+  moth_tensor *x = moth_tensor_bare(ctx, l);
+  if (!x) return NULL;
+  if (!moth_layout_pack(&x->l)) {
+    moth_fail(ctx, MOTH_E_SHAPE, NULL, "%s is more elements than can be addressed",
+              moth_str_shape(ctx, l->ndim, l->shape));
+  } else {
+    x->storage = moth_storage_new(ctx, x->l.numel * moth_dtype_size[l->dtype]);
+  }
+  if (x->storage) return x;
+  moth_tensor_release(x);
+  return NULL;
+}
+
+moth_tensor *moth_tensor_alias(moth_tensor *x) {
+  return moth_tensor_like(x->ctx, &x->l, x->storage);
+}
+
+moth_tensor *moth_tensor_retain(moth_tensor *x) {
+  x->refs++;
+  return x;
+}
+
+void moth_tensor_release(moth_tensor *x) {
+  while (x && --x->refs == 0) {
+    moth_ctx *ctx = x->ctx;
+    moth_tensor *base = x->base; /* a base is no view: at most one more turn */
+    moth_storage_release(ctx, x->storage);
+    moth_node_release(x->node);
+    moth_node_release(x->leaf);
+    ctx->mem.live_tensors--;
+    moth_dealloc(ctx, x, sizeof *x);
+    x = base;
+  }
+}

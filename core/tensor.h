@@ -1,0 +1,128 @@
+/* tensor.h -- what a tensor is: a layout (shape, strides, dtype) over a refcounted storage.
+**
+** Tensors belong to one context and count references plainly; `retain` and `release` are the only
+** verbs. A view shares its source's storage and remembers the one tensor (its base) whose history
+** a write through it must rewrite; tape.h says how.
+*/
+#ifndef MOTH_TENSOR_H
+#define MOTH_TENSOR_H
+
+#include "dtype.h"
+
+#define MOTH_MAX_DIMS 8
+
+typedef struct moth_node moth_node;
+typedef struct moth_tensor moth_tensor;
+typedef struct moth_storage moth_storage;
+
+typedef struct moth_ints { /* a borrowed list of integers; at == NULL when it was not given */
+  const int64_t *at;
+  int64_t n;
+} moth_ints;
+
+typedef struct moth_tensors { /* a borrowed list of tensors */
+  moth_tensor **at;
+  int64_t n;
+} moth_tensors;
+
+typedef struct moth_layout {
+  int32_t ndim;
+  uint8_t dtype, device;
+  int64_t numel;
+  int64_t offset; /* in elements, like the strides */
+  int64_t shape[MOTH_MAX_DIMS];
+  int64_t stride[MOTH_MAX_DIMS];
+} moth_layout;
+
+/* Bytes, counted. An alias is a storage with a version of its own over another one's bytes: that
+** is what `.data` gives. Once shared (a token was made), refs and version are atomic. */
+struct moth_storage {
+  uint32_t refs;
+  uint32_t version;
+  bool shared;       /* counted atomically */
+  bool foreign;      /* bytes belong to `deleter` */
+  char *data;
+  int64_t nbytes;
+  moth_storage *root; /* whose bytes these are; NULL: its own */
+  void (*deleter)(void *);
+  void *owner;
+  uint64_t id;
+};
+
+enum {                     /* moth_tensor.flags */
+  MOTH_T_REQUIRES = 1,     /* a leaf that needs a gradient */
+  MOTH_T_NUMBER = 2,       /* a Lua number as operand: never decides a dtype within its category */
+  MOTH_T_WHOLE = 4,        /* ... and it has no fraction */
+  MOTH_T_NO_GRAD_VIEW = 8, /* a view made under no_grad */
+  MOTH_T_MULTI_VIEW = 16,  /* from an op with several views: unbind, split, chunk */
+  MOTH_T_FUNCTION = 32,    /* an output of a Lua Function */
+  MOTH_T_IS_GRAD = 64      /* some leaf's .grad: outlives scopes */
+};
+
+struct moth_tensor {
+  uint32_t refs;
+  uint32_t slot; /* its handle's, 0: none */
+  uint32_t flags;
+  uint32_t arg;  /* while a gradient runs: which input of the node it stands for */
+  moth_ctx *ctx;
+  moth_layout l;
+  moth_storage *storage; /* NULL while a gradient runs, if only the layout was saved */
+  moth_node *node;       /* what made it (counted), NULL for leaves */
+  uint32_t output;       /* which of the node's outputs it is */
+  moth_node *leaf;       /* where its .grad gathers (counted); NULL until needed */
+  moth_tensor *base;     /* for views: the tensor it is a view of (counted) */
+  uint32_t epoch;        /* grows when an in-place write rewrites its history */
+  uint32_t base_epoch;   /* the base's epoch when this view's node was made */
+};
+
+/* -- layouts and shapes (shape.c) -- */
+
+bool moth_mul_overflow(int64_t a, int64_t b, int64_t *y);
+bool moth_add_overflow(int64_t a, int64_t b, int64_t *y);
+
+/* Row-major strides and numel for the shape in l; false when the size overflows. */
+bool moth_layout_pack(moth_layout *l);
+bool moth_layout_contiguous(const moth_layout *l);
+bool moth_layout_overlaps(const moth_layout *l); /* two indices reach one element */
+bool moth_layout_same(const moth_layout *a, const moth_layout *b); /* all of it but the dtype */
+bool moth_shape_same(const moth_layout *a, const moth_layout *b);
+/* First and one-past-last element reached, relative to the storage. */
+void moth_layout_span(const moth_layout *l, int64_t *lo, int64_t *hi);
+/* Broadcasts y with x in place; false when they do not fit. y->dtype is not touched. */
+bool moth_layout_broadcast(moth_layout *y, const moth_layout *x);
+
+/* -- tensors -- */
+
+moth_storage *moth_storage_new(moth_ctx *ctx, int64_t nbytes); /* NULL: error is set */
+moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of);
+moth_storage *moth_storage_foreign(moth_ctx *ctx, void *data, int64_t nbytes,
+                                   void (*deleter)(void *), void *owner);
+moth_storage *moth_storage_retain(moth_storage *s);
+void moth_storage_release(moth_ctx *ctx, moth_storage *s);
+void moth_storage_share(moth_ctx *ctx, moth_storage *s); /* from now on counted atomically */
+uint32_t moth_storage_version(const moth_storage *s);
+void moth_storage_bump(moth_storage *s);
+bool moth_storage_unique(const moth_storage *s); /* one reference and its own bytes */
+int64_t moth_shared_bytes(void); /* of storages that tokens were made for */
+static inline moth_storage *moth_storage_root(moth_storage *s) { return s->root ? s->root : s; }
+
+/* Constructors return an owned tensor, or NULL with the context's error set. */
+moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l); /* packed, uninitialised */
+moth_tensor *moth_tensor_like(moth_ctx *ctx, const moth_layout *l, moth_storage *s); /* retains s */
+moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l); /* no storage */
+moth_tensor *moth_tensor_alias(moth_tensor *x); /* same storage, no history */
+moth_tensor *moth_tensor_retain(moth_tensor *x);
+void moth_tensor_release(moth_tensor *x); /* NULL is fine */
+
+static inline char *moth_at(const moth_tensor *x) {
+  return x->storage->data + x->l.offset * moth_dtype_size[x->l.dtype];
+}
+static inline bool moth_contiguous(const moth_tensor *x) { return moth_layout_contiguous(&x->l); }
+
+/* -- text for messages: "f32 (2, 3)", "(2, 3)"; from a ring of buffers in the context -- */
+
+const char *moth_str(const moth_tensor *x);
+const char *moth_str_shape(moth_ctx *ctx, int32_t ndim, const int64_t *shape);
+const char *moth_str_ints(moth_ctx *ctx, int64_t n, const int64_t *at); /* "{9, 9}" */
+
+#endif

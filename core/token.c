@@ -1,0 +1,86 @@
+/* token.c -- tensors on their way between contexts and threads.
+**
+** A token is a number for an entry in one table behind a lock; it opens once. Making one turns the
+** storage's counts atomic, so that both sides may hold it. What comes out has neither history nor
+** gradient.
+*/
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "context.h"
+
+typedef struct token_entry {
+  moth_storage *storage; /* counted; NULL: free */
+  moth_layout layout;
+  uint32_t gen;
+} token_entry;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static token_entry *entries;
+static uint32_t nentries, room;
+
+static uint32_t free_entry(void) {
+  for (uint32_t i = 0; i < nentries; i++)
+    if (!entries[i].storage) return i;
+  if (nentries == room) {
+    uint32_t more = room ? room * 2 : 64;
+    token_entry *grown = realloc(entries, more * sizeof *grown);
+    if (!grown) return UINT32_MAX;
+    entries = grown;
+    room = more;
+  }
+  entries[nentries] = (token_entry){.gen = 1};
+  return nentries++;
+}
+
+int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  if (!x) return ctx->error.code;
+  moth_storage_share(ctx, x->storage);
+  moth_storage_retain(x->storage);
+  pthread_mutex_lock(&lock);
+  uint32_t i = free_entry();
+  if (i != UINT32_MAX) {
+    entries[i].storage = x->storage;
+    entries[i].layout = x->l;
+    *token = (uint64_t)(entries[i].gen & 0xfffffu) << 32 | (i + 1); /* below 2^53 */
+  }
+  pthread_mutex_unlock(&lock);
+  if (i != UINT32_MAX) return MOTH_OK;
+  moth_storage_release(ctx, x->storage);
+  return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory for tokens");
+}
+
+/* Takes the entry out of the table; its reference goes to the caller. */
+static moth_storage *take(uint64_t token, moth_layout *l) {
+  uint32_t i = (uint32_t)token - 1;
+  moth_storage *s = NULL;
+  pthread_mutex_lock(&lock);
+  if (i < nentries && entries[i].storage && (entries[i].gen & 0xfffffu) == token >> 32) {
+    s = entries[i].storage;
+    *l = entries[i].layout;
+    entries[i].storage = NULL;
+    entries[i].gen++;
+  }
+  pthread_mutex_unlock(&lock);
+  return s;
+}
+
+int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out) {
+  moth_layout l;
+  moth_error_clear(ctx);
+  moth_storage *s = take(token, &l);
+  if (!s) return moth_fail(ctx, MOTH_E_STATE, "token", "no such token, or it was opened before");
+  moth_tensor *x = moth_tensor_like(ctx, &l, s);
+  moth_storage_release(ctx, s);
+  return x ? moth_hand_out(ctx, x, out) : ctx->error.code;
+}
+
+int32_t moth_token_drop(moth_ctx *ctx, uint64_t token) {
+  moth_layout l;
+  moth_error_clear(ctx);
+  moth_storage *s = take(token, &l);
+  if (!s) return moth_fail(ctx, MOTH_E_STATE, "token", "no such token, or it was opened before");
+  moth_storage_release(ctx, s);
+  return MOTH_OK;
+}

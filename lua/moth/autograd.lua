@@ -1,0 +1,527 @@
+-- autograd.lua -- the parts of autograd that are Lua's: grad modes, hooks, and the loop that drives
+-- a backward pass.
+--
+-- The engine never calls Lua. A backward pass is a task in the engine that runs until it meets a
+-- node with hooks or a Function written in Lua; then it hands that node's id to the loop here,
+-- which calls the user's functions and lets the task go on. What Lua holds for a node (hooks, the
+-- state of a Function) lies in one table under the node's id. Neither a yield nor an error in a
+-- user's function can therefore leave anything behind in C: an error frees the task, and so does
+-- the next sweep when the coroutine that ran it was dropped.
+
+local ffi = require "ffi"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local istensor = lib.istensor
+
+local M = {}
+
+--- What Lua holds for nodes of the graph: id -> {hooks = list, leaf = bool, class =, state =}.
+M.nodes = {}
+local nodes = M.nodes
+
+local HOOK, FUNCTION = 2, 3                            -- what moth_task_step stops for
+local RETAIN_GRAPH, CREATE_GRAPH, ALLOW_UNUSED = 1, 2, 4
+local IS_LEAF, IS_GRAD = 2, 4
+
+local weak = { __mode = "v" }
+
+-- A handle that C filled, as a tensor; nil for {0, 0}.
+local function take(h, status, fname)
+  if status < 0 then errors.status(status, fname) end
+  if h._slot == 0 then return nil end
+  return lib.adopt(h, status)
+end
+
+-- -- grad modes ----------------------------------------------------------------------------------
+-- The mode belongs to the context. A frame remembers what it was before and which coroutine
+-- changed it, so that a coroutine that ends its frame late cannot restore the wrong mode.
+
+local frames = {}
+local main = {} -- stands for the main coroutine
+
+local function enter(mode, name)
+  local frame = setmetatable({ owner = coroutine.running() or main, name = name }, weak)
+  frame.old = C.moth_grad_mode(ctx, mode)
+  frames[#frames + 1] = frame
+  return frame
+end
+
+-- Closes a frame and all above it. Returns what was wrong, if anything.
+local function leave(frame)
+  local top = #frames
+  if frames[top] == frame then
+    frames[top] = nil
+    C.moth_grad_mode(ctx, frame.old)
+    return nil
+  end
+  for i = top - 1, 1, -1 do
+    if frames[i] == frame then
+      for k = top, i, -1 do frames[k] = nil end
+      C.moth_grad_mode(ctx, frame.old)
+      return frame.name .. " ends while another coroutine is inside a grad mode that it set later; "
+        .. "the mode from before " .. frame.name .. " is restored"
+    end
+  end
+  return frame.name .. " ends, but another coroutine has ended a grad mode around it already"
+end
+
+local function finish(frame, ok, ...)
+  local problem = leave(frame)
+  if not ok then error((...), 0) end
+  if problem then errors.raise(problem) end
+  return ...
+end
+
+local function callable(f)
+  if type(f) == "function" then return true end
+  local meta = type(f) == "table" and getmetatable(f)
+  return type(meta) == "table" and meta.__call ~= nil
+end
+
+local function with_mode(mode, name, f, ...)
+  if not callable(f) then
+    errors.argument(name, "f", "expected a function, got " .. errors.describe(f))
+  end
+  return finish(enter(mode, name), pcall(f, ...))
+end
+
+--- Calls f(...) with nothing recorded for gradients, and returns what it returns. The mode from
+-- before is restored also when f raises. (As torch.no_grad.)
+function M.no_grad(f, ...)
+  local frame = enter(0, "no_grad")
+  if type(f) ~= "function" and not callable(f) then
+    leave(frame)
+    errors.argument("no_grad", "f", "expected a function, got " .. errors.describe(f))
+  end
+  return finish(frame, pcall(f, ...))
+end
+
+--- Calls f(...) with recording on, also inside no_grad, and returns what it returns.
+function M.enable_grad(f, ...) return with_mode(1, "enable_grad", f, ...) end
+
+--- Turns recording on or off. With a function after the mode, only while f(...) runs; then it
+-- returns what f returns.
+-- @param mode boolean
+function M.set_grad_enabled(mode, f, ...)
+  if type(mode) ~= "boolean" then
+    errors.argument("set_grad_enabled", "mode", "expected a boolean, got " .. errors.describe(mode))
+  end
+  if f == nil then
+    C.moth_grad_mode(ctx, mode and 1 or 0)
+    return
+  end
+  return with_mode(mode and 1 or 0, "set_grad_enabled", f, ...)
+end
+
+--- Whether ops are recorded for gradients now.
+function M.is_grad_enabled() return C.moth_grad_mode(ctx, -1) == 1 end
+
+-- -- hooks ---------------------------------------------------------------------------------------
+
+local Removable = {}
+Removable.__index = Removable
+
+--- Takes the hook away again. Doing so twice does nothing.
+function Removable:remove()
+  local hook, id = self.hook, self.id
+  hook.removed = true
+  local entry = nodes[id]
+  local list = entry and entry.hooks
+  if not list then return end
+  for i = #list, 1, -1 do
+    if list[i] == hook then table.remove(list, i) end
+  end
+  if #list == 0 then
+    entry.hooks = nil
+    if not entry.class then nodes[id] = nil end
+  end
+end
+
+--- x:register_hook(fn): fn(grad, x) is called in each backward pass when the gradient of x is
+-- known, in the order of registration. A tensor that it returns takes the gradient's place. x is
+-- handed in so that fn need not capture it; it is nil if no variable holds x any more.
+-- @return a handle with :remove()
+function M.register_hook(x, fn)
+  if not callable(fn) then
+    errors.argument("register_hook", "fn", "expected a function, got " .. errors.describe(fn))
+  end
+  local id, output = ffi.new "uint64_t[1]", ffi.new "uint32_t[1]"
+  local status = C.moth_hook_id(ctx, x, id, output)
+  if status < 0 then errors.status(status, "register_hook") end
+  id = tonumber(id[0])
+  local entry = nodes[id]
+  if not entry then
+    entry = {}
+    nodes[id] = entry
+  end
+  if not entry.hooks then entry.hooks = {} end
+  entry.leaf = bit.band(lib.inspect(x).flags, IS_LEAF) ~= 0
+  local hook = { fn = fn, output = output[0], tensor = setmetatable({ x }, weak) }
+  table.insert(entry.hooks, hook)
+  return setmetatable({ hook = hook, id = id }, Removable)
+end
+
+-- -- the loop ------------------------------------------------------------------------------------
+
+local function given(task, i, fname)
+  local h = Handle()
+  return take(h, C.moth_task_given(ctx, task, i, h), fname)
+end
+
+local function put(task, i, grad, fname)
+  local status = C.moth_task_put(ctx, task, i, grad)
+  if status < 0 then errors.status(status, fname) end
+end
+
+local function run_hooks(task, id, mode)
+  local entry = nodes[id]
+  if not entry or not entry.hooks then return end
+  local hooks = {}
+  for i, hook in ipairs(entry.hooks) do hooks[i] = hook end
+  local frame = enter(mode, "a hook")
+  for _, hook in ipairs(hooks) do
+    local grad = not hook.removed and given(task, hook.output, "backward")
+    if grad then
+      local x = hook.tensor[1]
+      if x ~= nil and C.moth_alive(ctx, x) == 0 then x = nil end
+      local new = hook.fn(grad, x)
+      if new ~= nil then
+        if not istensor(new) then
+          errors.raise("a hook returns a tensor or nothing, got " .. errors.describe(new))
+        end
+        put(task, hook.output, new, "register_hook")
+      end
+    end
+  end
+  local problem = leave(frame)
+  if problem then errors.raise(problem) end
+end
+
+local function run_function(task, id, ngiven, nwanted, mode)
+  local func = require "moth.func"
+  local entry = nodes[id]
+  if not entry or not entry.class then
+    errors.raise("the graph was walked before and what its Functions saved is freed; "
+      .. "pass retain_graph = true to the first backward", "E_GRAPH")
+  end
+  local grads = {}
+  for i = 1, ngiven do grads[i] = given(task, i - 1, "backward") end
+  local frame = enter(mode, "backward of a Function")
+  func.run_backward(entry, task, grads, ngiven, nwanted)
+  local problem = leave(frame)
+  if problem then errors.raise(problem) end
+end
+
+local node_out, given_out, wanted_out =
+  ffi.new "uint64_t[1]", ffi.new "uint32_t[1]", ffi.new "uint32_t[1]"
+
+-- Without retain_graph a node is run once: what Lua held for it can go.
+local function forget(id, flags)
+  local entry = nodes[id]
+  if not entry or entry.leaf or bit.band(flags, RETAIN_GRAPH) ~= 0 then return end
+  nodes[id] = nil
+end
+
+local function drive(task, flags)
+  local mode = bit.band(flags, CREATE_GRAPH) ~= 0 and 1 or 0
+  while true do
+    local status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
+    if status == HOOK then
+      local id = tonumber(node_out[0])
+      run_hooks(task, id, mode)
+      local entry = nodes[id]
+      if entry and not entry.class then forget(id, flags) end
+    elseif status == FUNCTION then
+      local id = tonumber(node_out[0])
+      run_function(task, id, given_out[0], wanted_out[0], mode)
+      forget(id, flags)
+    elseif status < 0 then
+      M.fail(status)
+    else
+      return
+    end
+  end
+end
+
+-- Tasks under way. The anchor lives in the running function alone: when that is gone (a coroutine
+-- that was never resumed), the sweep frees the task.
+local open, anchors = {}, setmetatable({}, weak)
+
+local function unwind(depth)
+  local frame = frames[depth + 1]
+  if frame then leave(frame) end
+end
+
+local task_out = ffi.new "uint32_t[1]"
+
+-- Runs a whole backward pass. collect(task), if given, is called at the end and its results are
+-- returned as a list.
+local function run(roots, grads, nroots, inputs, ninputs, flags, fname, collect)
+  local status = C.moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, task_out)
+  if status < 0 then M.fail(status) end
+  local task = task_out[0]
+  local anchor, depth = { task }, #frames
+  open[task], anchors[task] = true, anchor
+  local ok, problem = pcall(drive, task, flags)
+  local results
+  if ok and collect then ok, problem = pcall(collect, task) end
+  if ok then results = problem else unwind(depth) end
+  open[anchor[1]] = nil
+  C.moth_task_free(ctx, task)
+  if not ok then error(problem, 0) end
+  return results
+end
+
+-- The error of a backward pass: in anomaly mode with the line that made the node.
+function M.fail(status, fname)
+  local node = tonumber(C.moth_error_node(ctx))
+  local note = node ~= 0 and M.anomaly and M.anomaly.note(node)
+  if not note then return errors.status(status, fname) end
+  local _, problem = pcall(errors.status, status, fname)
+  error(problem .. note, 0)
+end
+
+-- By each sweep: frees tasks and closes grad modes whose coroutine was dropped.
+local function sweep()
+  for task in pairs(open) do
+    if anchors[task] == nil then
+      open[task] = nil
+      C.moth_task_free(ctx, task)
+    end
+  end
+  local lowest
+  for i = #frames, 1, -1 do
+    if frames[i].owner ~= nil then break end
+    lowest = frames[i]
+  end
+  if lowest then leave(lowest) end
+end
+
+table.insert(lib.on_sweep, sweep)
+table.insert(lib.on_dead, function(id) nodes[id] = nil end)
+
+-- -- entry points --------------------------------------------------------------------------------
+
+local function flags_of(retain_graph, create_graph, allow_unused)
+  if retain_graph == nil then retain_graph = create_graph end
+  return (retain_graph and RETAIN_GRAPH or 0) + (create_graph and CREATE_GRAPH or 0)
+    + (allow_unused and ALLOW_UNUSED or 0)
+end
+
+-- Handles of a list of tensors in a C array; holes become {0, 0}.
+local function pack(list, n)
+  if n == 0 then return nil end
+  local array = ffi.new("moth_handle[?]", n)
+  for i = 1, n do
+    local x = list[i]
+    if istensor(x) then array[i - 1]._slot, array[i - 1]._gen = x._slot, x._gen end
+  end
+  return array
+end
+
+-- A tensor or a list of tensors (with holes where `holes`) as a list and its length.
+local function listed(value, fname, aname, n)
+  if value == nil then return {}, 0 end
+  if istensor(value) then return { value }, 1 end
+  if type(value) ~= "table" or getmetatable(value) ~= nil then
+    errors.argument(fname, aname, "expected a tensor or a list of tensors, got "
+      .. errors.describe(value))
+  end
+  local count = n or #value
+  local list = {}
+  for i = 1, count do
+    local x = value[i]
+    if istensor(x) then
+      list[i] = x
+    elseif not (n and (x == nil or x == false or x == lib.none)) then
+      errors.argument(fname, aname, "expected a list of tensors, got " .. errors.describe(x)
+        .. " at position " .. i)
+    end
+  end
+  return list, count
+end
+
+local function check_length(grads, roots, n, fname, aname)
+  if type(grads) == "table" and #grads > n then
+    errors.argument(fname, aname, #grads .. " gradients for " .. n
+      .. (n == 1 and " tensor" or " tensors"))
+  end
+  return roots
+end
+
+local names = {
+  backward = { "gradient", "retain_graph", "create_graph", "inputs" },
+  ["autograd.backward"] = { "grad_tensors", "retain_graph", "create_graph", "inputs" },
+  grad = { "grad_outputs", "retain_graph", "create_graph", "allow_unused" },
+}
+
+-- Named options, checked; a positional call fills them in the order of `names`.
+local function options_of(fname, first, ...)
+  local known = names[fname]
+  if type(first) == "table" and getmetatable(first) == nil and select("#", ...) == 0 then
+    local named = false
+    for key in pairs(first) do
+      if type(key) == "string" then
+        named = true
+        local ok = false
+        for _, name in ipairs(known) do ok = ok or name == key end
+        if not ok then
+          errors.raise("'" .. fname .. "' has no argument '" .. key .. "'"
+            .. errors.nearest(key, known))
+        end
+      end
+    end
+    if named then
+      if first[1] ~= nil and first[known[1]] == nil then first[known[1]] = first[1] end
+      return first
+    end
+  end
+  local options = { [known[1]] = first }
+  for i = 2, #known do options[known[i]] = (select(i - 1, ...)) end
+  return options
+end
+
+local function check_flags(fname, options)
+  for _, name in ipairs { "retain_graph", "create_graph", "allow_unused" } do
+    local value = options[name]
+    if value == lib.none then
+      options[name] = nil
+    elseif value ~= nil and type(value) ~= "boolean" then
+      errors.argument(fname, name, "expected a boolean, got " .. errors.describe(value))
+    end
+  end
+end
+
+local function run_backward(fname, roots, nroots, grads, options)
+  check_flags(fname, options)
+  local inputs, ninputs = listed(options.inputs, fname, "inputs")
+  if options.inputs ~= nil and ninputs == 0 then
+    errors.argument(fname, "inputs", "an empty list")
+  end
+  if ninputs == 0 then
+    run(roots, grads, nroots, nil, 0, flags_of(options.retain_graph, options.create_graph), fname)
+    return
+  end
+  -- Gradients flow to the inputs alone and are added to their .grad.
+  local flags = flags_of(options.retain_graph, options.create_graph, true)
+  local list = M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
+  local accumulate = require "moth.bind".ops
+  local function add()
+    for i = 1, ninputs do
+      local x, grad = inputs[i], list[i]
+      if grad then
+        local old = x.grad
+        if old then grad = accumulate.add(old, grad) end
+        x.grad = grad
+      end
+    end
+  end
+  with_mode(options.create_graph and 1 or 0, fname, add)
+end
+
+--- x:backward{gradient, retain_graph, create_graph, inputs}: adds to the .grad of every leaf that
+-- x was made from (or of `inputs` alone) its derivative. (As torch.Tensor.backward.)
+-- @param x a floating tensor of the graph
+-- @param gradient tensor of x's shape; may be absent if x has one element
+-- @param retain_graph keep the graph for another pass (default: create_graph)
+-- @param create_graph record the pass itself, for higher derivatives (default: false)
+function M.tensor_backward(x, gradient, ...)
+  if gradient == nil and select("#", ...) == 0 then
+    run(x, nil, 1, nil, 0, 0, "backward")
+    return
+  end
+  local options = options_of("backward", gradient, ...)
+  local grad = options.gradient
+  if grad == lib.none then grad = nil end
+  if grad ~= nil and not istensor(grad) then
+    errors.argument("backward", "gradient", "expected a tensor, got " .. errors.describe(grad))
+  end
+  run_backward("backward", x, 1, grad, options)
+end
+
+--- moth.autograd.backward(tensors, {grad_tensors, retain_graph, create_graph, inputs}): as
+-- x:backward for several tensors at once, in one pass.
+-- @param tensors a tensor or a list of tensors
+-- @param grad_tensors a gradient for each of them (moth.none: none; may be absent for those with
+-- one element)
+function M.backward(tensors, ...)
+  local fname = "autograd.backward"
+  local roots, n = listed(tensors, fname, "tensors")
+  if n == 0 then errors.argument(fname, "tensors", "an empty list") end
+  local options = options_of(fname, ...)
+  local grads = check_length(options.grad_tensors, options.grad_tensors, n, fname, "grad_tensors")
+  grads = pack(listed(grads, fname, "grad_tensors", n), n)
+  run_backward(fname, pack(roots, n), n, grads, options)
+end
+
+-- Runs the pass and returns the gradients of the inputs as a list with holes.
+function M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
+  return run(roots, grads, nroots, pack(inputs, ninputs), ninputs, flags, fname, function(task)
+    local list = {}
+    for i = 1, ninputs do
+      local h = Handle()
+      list[i] = take(h, C.moth_task_result(ctx, task, i - 1, h), fname)
+    end
+    return list
+  end)
+end
+
+--- moth.autograd.grad(outputs, inputs, {grad_outputs, retain_graph, create_graph, allow_unused}):
+-- the derivatives of the outputs (summed) by each input, as several values; .grad is not touched.
+-- (As torch.autograd.grad.)
+-- @param outputs a tensor or a list of tensors
+-- @param inputs a tensor or a list of tensors that the outputs were made from
+-- @param grad_outputs the gradients of the outputs; may be absent for those with one element
+-- @param allow_unused nil for an input that no output depends on, instead of an error
+function M.grad(outputs, inputs, ...)
+  local roots, n = listed(outputs, "grad", "outputs")
+  local list, m = listed(inputs, "grad", "inputs")
+  if n == 0 then errors.argument("grad", "outputs", "expected a tensor or a list of tensors") end
+  if m == 0 then errors.argument("grad", "inputs", "expected a tensor or a list of tensors") end
+  local options = options_of("grad", ...)
+  check_flags("grad", options)
+  local grads = check_length(options.grad_outputs, options.grad_outputs, n, "grad", "grad_outputs")
+  grads = pack(listed(grads, "grad", "grad_outputs", n), n)
+  local flags = flags_of(options.retain_graph, options.create_graph, options.allow_unused)
+  local results = M.collected(pack(roots, n), grads, n, list, m, flags, "grad")
+  return unpack(results, 1, m)
+end
+
+--- What a tensor says about its graph: `x.grad_fn`, nil for a leaf.
+local GradFn = { __name = "grad_fn" }
+GradFn.__index = GradFn
+function GradFn:__tostring() return "<" .. self.name .. ">" end
+function GradFn.__eq(a, b) return a.id == b.id end
+
+function M.grad_fn(x)
+  local name = C.moth_node_name(ctx, x)
+  if name == nil then return nil end
+  local print = require "moth.print"
+  local info = lib.inspect(x)
+  name = print.node_name(ffi.string(name))
+  return setmetatable({ name = name, id = tonumber(info.node) }, GradFn)
+end
+
+M.pack, M.take, M.IS_GRAD = pack, take, IS_GRAD
+
+-- What lies in files of its own is loaded at its first use.
+local elsewhere = {
+  Function = "moth.func",
+  gradcheck = "moth.gradcheck",
+  gradgradcheck = "moth.gradcheck",
+  set_detect_anomaly = "moth.anomaly",
+  detect_anomaly = "moth.anomaly",
+  is_anomaly_enabled = "moth.anomaly",
+}
+
+return setmetatable(M, {
+  __index = function(self, key)
+    local file = elsewhere[key]
+    if not file then return nil end
+    local value = require(file)[key]
+    rawset(self, key, value)
+    return value
+  end,
+})

@@ -1,0 +1,512 @@
+--- bind.lua -- from the registry's record of an op to the Lua function that calls it.
+--
+-- An op is written out at its first use as one straight-line function: every argument is checked
+-- and stored where moth_call wants it, then comes the call. No varargs and no closures, so that
+-- LuaJIT compiles the whole of it into the caller's loop. print(bind.text("add")) shows one.
+--
+-- What C reads of a call lies in buffers shared by all calls of the op. Between filling them and
+-- the call itself the interpreter may collect garbage, and a finalizer may call an op. So every
+-- call counts itself in `state.calls`; if the count has moved before moth_call, it starts over.
+
+local ffi = require "ffi"
+local bit = require "bit"
+local dtype = require "moth.dtype"
+local errors = require "moth.error"
+local forms = require "moth.forms"
+local kinds = require "moth.kinds"
+local lib = require "moth.lib"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local concat, format = table.concat, string.format
+
+local bind = {}
+
+local HIDDEN, MUTATES, LIST = 32, 128, 256
+local NUMBERS = 0x0200
+local INTS = 64   -- integers in a list
+local OPERANDS = 4
+
+local state = { calls = 0 }
+
+-- ---- reading the registry ----
+
+local function text_of(pointer) return pointer ~= nil and ffi.string(pointer) or "" end
+
+local function choices_of(arg)
+  local list, map = {}, {}
+  for name in arg.fallback:gsub("^=", ""):gmatch("[^|]+") do
+    list[#list + 1] = name
+    map[name] = #list - 1
+  end
+  arg.choices, arg.choice = list, map
+  arg.required = arg.fallback:sub(1, 1) == "="
+end
+
+local function read_arg(row, numbers, op_name)
+  local kind = text_of(row.kind)
+  local found, optional = kinds.find(kind)
+  if not found then error(format("moth: op '%s' has an argument of kind '%s'", op_name, kind)) end
+  local arg = {
+    name = text_of(row.name), kind = kind, row = found, doc = text_of(row.doc),
+    fallback = text_of(row.fallback), optional = optional, slot = row.slot,
+  }
+  arg.required = arg.fallback == ""
+  if found.choices then choices_of(arg) end
+  if found.name == "tensor" and numbers then
+    arg.row, arg.number = kinds.find("number"), true
+  end
+  return arg
+end
+
+local function read_outputs(text)
+  local list = {}
+  if text == "" then text = "y" end
+  for item in text:gmatch("[^,]+") do
+    local name, more = item:match("^%s*([%w_]+)%s*:?%s*(.-)%s*$")
+    if not more:find("hidden") then
+      list[#list + 1] = { name = name, position = more:find("position") ~= nil }
+    end
+  end
+  return list
+end
+
+-- What ops that make tensors from nothing take beside their own: read in Lua, after the call.
+local REQUIRES_GRAD = { name = "requires_grad", kind = "bool", row = kinds.find("bool"),
+                        doc = "gather gradients for it", fallback = "false", lua = true }
+
+local function creates(args)
+  local dtype_given, device_given
+  for _, arg in ipairs(args) do
+    if arg.row.name == "tensor" or arg.row.name == "number" then return false end
+    dtype_given = dtype_given or arg.name == "dtype"
+    device_given = device_given or arg.name == "device"
+  end
+  return dtype_given and device_given
+end
+
+--- What the registry says of an op: a signature (forms.lua) with op, nslots, flags, outputs, doc,
+-- examples, file, family, dtypes; nil if there is none of that name.
+function bind.describe(name)
+  local op = C.moth_op_find(name)
+  if op == nil then return nil end
+  local info = C.moth_op_describe(op)
+  local flags = tonumber(info.flags)
+  local args = {}
+  for i = 0, info.nargs - 1 do
+    local numbers = bit.band(flags, NUMBERS) ~= 0
+    if i == 0 and bit.band(flags, MUTATES) ~= 0 then numbers = false end
+    args[i + 1] = read_arg(info.args[i], numbers, name)
+    if args[i + 1].name == "out" then
+      args[i + 1].row, args[i + 1].number = kinds.find("tensor"), nil
+    end
+  end
+  if creates(args) then args[#args + 1] = REQUIRES_GRAD end
+  local first = args[1] and kinds.find(args[1].kind).name
+  local method = first == "tensor" or first == "index" or first == "mask"
+  local sig = forms.signature(name, args, method)
+  sig.op, sig.flags, sig.nslots, sig.method = op, flags, tonumber(info.nslots), method
+  sig.family, sig.file = text_of(info.family), text_of(info.file)
+  sig.doc, sig.examples = text_of(info.doc), text_of(info.examples)
+  sig.dtypes, sig.outputs = tonumber(info.dtypes), read_outputs(text_of(info.outputs))
+  return sig
+end
+
+-- ---- what the generated functions call ----
+
+local T = {} -- their tools
+for key, value in pairs(forms.tools) do T[key] = value end
+T.C, T.ctx, T.Handle, T.istype, T.int64 = C, ctx, Handle, ffi.istype, lib.int64
+T.live, T.none, T.NONE, T.state = lib.live, lib.none, lib.NONE, state
+T.due, T.adopt, T.recover = lib.due, lib.adopt, lib.recover
+T.require_grad = function(x) x.requires_grad = true end
+
+--- What is due after an op with a list of results.
+function T.due_list(list)
+  for k = 1, lib.trace and #list or 1 do lib.due(list[k]) end
+end
+T.dtypes, T.devices = dtype.codes, kinds.devices
+
+--- Raises the error for value v of argument i.
+function T.bad(sig, i, v)
+  local text, code = kinds.explain(sig.args[i], v)
+  errors.argument(sig.name, sig.args[i].name, text, code)
+end
+
+--- Raises the error of a failed call.
+function T.raise(sig, status, ...)
+  errors.status(status, sig.name, nil, ...)
+end
+
+local number = ffi.new("moth_slot[1]")
+
+--- Makes a number the operand `which`.
+function T.operand(sig, i, which, v)
+  local kind, status = type(v), nil
+  if kind == "number" then
+    number[0].number = v
+    status = C.moth_number(ctx, which, 0, number)
+  elseif kind == "boolean" then
+    number[0].integer = v and 1 or 0
+    status = C.moth_number(ctx, which, 2, number)
+  elseif ffi.istype(lib.int64, v) then
+    number[0].integer = v
+    status = C.moth_number(ctx, which, 1, number)
+  else
+    T.bad(sig, i, v)
+  end
+  if status < 0 then errors.status(status, sig.name, sig.args[i].name) end
+end
+
+--- Makes room for n handles in a list's buffer.
+function T.reserve(buffer, n)
+  if n > buffer.room then
+    buffer.room = n * 2
+    buffer.at = lib.handles(n * 2)
+  end
+end
+
+local hidden, one_slot = {}, lib.slots(1)
+
+-- Runs one of the two ops that shift positions.
+local function shift(name, sig, arg, x)
+  local op = hidden[name] or C.moth_op_find(name)
+  hidden[name] = op
+  local status
+  for try = 1, 2 do
+    local y = Handle()
+    local mine
+    repeat
+      mine = state.calls + 1
+      state.calls = mine
+      one_slot[0].handle = x
+    until state.calls == mine
+    status = C.moth_call(ctx, op, one_slot, 1, 1, y, 1)
+    if status >= 0 then return lib.adopt(y, status) end
+    if try == 1 and not lib.recover(status) then break end
+  end
+  errors.status(status, sig.name, arg, x)
+end
+
+--- Positions from 1 on, as the user gave them in argument i, as the engine's.
+function T.to_index(sig, i, v)
+  local arg = sig.args[i]
+  if type(v) == "table" and v ~= lib.none then
+    v = (require "moth.create").integers(v)
+  end
+  if not lib.istensor(v) then T.bad(sig, i, v) end
+  return shift("to_index", sig, arg.name, v)
+end
+
+--- The same for a list of integer tensors, masks and `false` for a whole dimension.
+function T.to_indices(sig, i, v)
+  if type(v) ~= "table" then T.bad(sig, i, v) end
+  local list = {}
+  for j = 1, #v do
+    local x = v[j]
+    if x and (not lib.istensor(x) or lib.inspect(x).dtype ~= 0) then
+      if type(x) == "table" then x = (require "moth.create").integers(x) end
+      if not lib.istensor(x) then T.bad(sig, i, v) end
+      x = shift("to_index", sig, sig.args[i].name, x)
+    end
+    list[j] = x
+  end
+  return list
+end
+
+--- The state of a generator.
+function T.to_generator(sig, i, v)
+  local x = kinds.help.state_of(v)
+  if not x then T.bad(sig, i, v) end
+  return x
+end
+
+--- Positions that the engine returned, from 1 on; into `target` if the user named one.
+function T.from_index(sig, y, target)
+  local x = shift("from_index", sig, nil, y)
+  if not target then return x end
+  bind.ops.copy_(target, x)
+  return target
+end
+
+-- ---- writing an op's function ----
+
+local HEAD = [[
+local sig, op, s, T, B = ...
+local type, C, ctx, Handle, istype, int64 = type, T.C, T.ctx, T.Handle, T.istype, T.int64
+local live, none, NONE, state, due, adopt = T.live, T.none, T.NONE, T.state, T.due, T.adopt
+local dtypes, devices, recover, raise, reserve = T.dtypes, T.devices, T.recover, T.raise, T.reserve
+local fill_ints, fill_dims, fill_handles = T.fill_ints, T.fill_dims, T.fill_handles
+local RESOLVED, AGAIN, extra, twice, array = T.RESOLVED, T.AGAIN, T.extra, T.twice, T.array
+local is_arguments, first_is_value, from_index = T.is_arguments, T.first_is_value, T.from_index
+local due_list, require_grad = T.due_list, T.require_grad
+local operand1, operand2 = B.operands[1], B.operands[2]
+local operand3, operand4 = B.operands[3], B.operands[4]
+local function bad(i, v) return T.bad(sig, i, v) end
+local function operand(i, which, v) return T.operand(sig, i, which, v) end
+local function to_index(i, v) return T.to_index(sig, i, v) end
+local function to_indices(i, v) return T.to_indices(sig, i, v) end
+local function to_generator(i, v) return T.to_generator(sig, i, v) end]]
+
+-- What `moth.none` puts into the slots of an optional argument that has another default.
+local ABSENT = {
+  tensor = "s[$k].handle = NONE", index = "s[$k].handle = NONE", number = "s[$k].handle = NONE",
+  int = "s[$k].integer = -0x8000000000000000LL", dim = "s[$k].integer = -0x8000000000000000LL",
+  dtype = "s[$k].integer = -1",
+  dims = "s[$k].integer = 0 s[$k1].integer = 0", ints = "s[$k].integer = 0 s[$k1].integer = 0",
+}
+
+-- Text that puts argument i into its slots if it was given.
+local function store(sig, i, operand, out)
+  local arg = sig.args[i]
+  local row = arg.row
+  if arg.lua then
+    out("  %s", forms.fill('if type($v) ~= "nil" and type($v) ~= "boolean" then bad($i, $v) end',
+      i, "a" .. i, 0, 0))
+    return
+  end
+  local v = (row.prepare and "p" or "a") .. i
+  local function fill(text) return forms.fill(text, i, v, arg.slot, operand) end
+  if arg.required then
+    out("  %s", fill(row.store))
+    return
+  end
+  local given = format("given = given + %d", 2 ^ (i - 1))
+  local none = arg.fallback ~= "none" and (ABSENT[row.name] and ABSENT[row.name] .. " " .. given
+    or "bad($i, none)")
+  if row.name == "tensor" or row.name == "number" or row.name == "mask" then
+    out("  if istype(Handle, %s) then s[%d].handle = %s %s", v, arg.slot, v, given)
+    out("  elseif %s == none then %s", v, none and fill(none) or "")
+    out('  elseif type(%s) ~= "nil" then %s %s end', v, fill(row.store), given)
+  elseif row.prepare then
+    if none then out("  if a%d == none then %s end", i, fill(none)) end
+    out("  if %s then %s %s end", v, fill(row.store), given)
+  else
+    out('  if type(%s) ~= "nil" then', v)
+    out("    if %s ~= none then", v)
+    out("  %s\n    %s", fill(row.store), given)
+    if none then out("    else %s", fill(none)) end
+    out("    end\n  end")
+  end
+end
+
+-- Conversions and room for lists: what may allocate, before anything is stored.
+local function prepare(sig, out)
+  for i, arg in ipairs(sig.args) do
+    if arg.row.prepare then
+      local expression = forms.fill(arg.row.prepare, i, "a" .. i, 0, 0)
+      if arg.required then
+        out("  local p%d = %s", i, expression)
+      else
+        out("  local p%d", i)
+        out('  if type(a%d) ~= "nil" and (istype(Handle, a%d) or a%d ~= none) then p%d = %s end',
+        i, i, i, i, expression)
+      end
+    end
+    if arg.row.buffer == "handles" then
+      local v = (arg.row.prepare and "p" or "a") .. i
+      out('  if type(%s) == "table" then reserve(b%d, #%s) end', v, i, v)
+    end
+  end
+end
+
+local function finish_one(sig, out)
+  out("  local slot = r._slot")
+  out("  local old = live[slot]")
+  out("  if old and old._gen == r._gen then r = old else live[slot] = r end")
+  out("  if st == 1 then due(r) end")
+  if sig.outputs[1].position then
+    local target = sig.index.out
+    out("  r = from_index(sig, r, %s)", target and "a" .. target or "nil")
+  end
+  for i, arg in ipairs(sig.args) do
+    if arg.lua then out("  if a%d then require_grad(r) end", i) end
+  end
+  out("  return r")
+end
+
+local function finish_several(sig, out)
+  local names = {}
+  for k = 1, #sig.outputs do
+    names[k] = "r" .. k
+    out("  local r%d = Handle()", k)
+    out("  r%d._slot, r%d._gen = r[%d]._slot, r[%d]._gen", k, k, k - 1, k - 1)
+    out("  r%d = adopt(r%d, 0)", k, k)
+  end
+  out("  if st == 1 then due(r1) end")
+  for k, output in ipairs(sig.outputs) do
+    if output.position then out("  r%d = from_index(sig, r%d)", k, k) end
+  end
+  out("  return %s", concat(names, ", "))
+end
+
+local function finish_list(sig, out)
+  out("  local list = {}")
+  out("  for k = 1, count do")
+  out("    local h = Handle()")
+  out("    h._slot, h._gen = r[k - 1]._slot, r[k - 1]._gen")
+  out("    list[k] = adopt(h, 0)")
+  out("  end")
+  out("  if st == 1 then due(list[1]) end")
+  if sig.outputs[1].position then
+    out("  for k = 1, count do list[k] = from_index(sig, list[k]) end")
+  end
+  out("  return list")
+end
+
+-- The call itself: results, arguments, moth_call, errors.
+local function body(sig, out)
+  local n, given = #sig.args, 0
+  local names = {}
+  for i = 1, n do names[i] = "a" .. i end
+  local all = concat(names, ", ") .. (n > 0 and ", " or "")
+  local outputs = #sig.outputs
+  local list, mutates = bit.band(sig.flags, LIST) ~= 0, bit.band(sig.flags, MUTATES) ~= 0
+  prepare(sig, out)
+  if list then out("  local r = B.results(B.room)")
+  elseif mutates then outputs = 0
+  else out(outputs == 1 and "  local r = Handle()" or "  local r = B.results()") end
+  out("  local mine = state.calls + 1")
+  out("  state.calls = mine")
+  for i, arg in ipairs(sig.args) do
+    if arg.required then given = given + 2 ^ (i - 1) end
+  end
+  out("  local given = %d", given)
+  local operand = 0
+  for i, arg in ipairs(sig.args) do
+    if arg.number then operand = operand + 1 end
+    store(sig, i, math.min(operand, OPERANDS), out)
+  end
+  out("  if state.calls ~= mine then return run(%sover or RESOLVED) end", all)
+  out("  local st = C.moth_call(ctx, op, s, %d, given, %s, %d)", sig.nslots,
+    (list or mutates) and "nil" or "r", list and 0 or outputs)
+  out("  if st < 0 then")
+  out("    if over ~= AGAIN and recover(st) then return run(%sAGAIN) end", all)
+  out("    raise(sig, st%s)", n > 0 and ", " .. concat(names, ", ") or "")
+  out("  end")
+  if list then
+    out("  local count = C.moth_result_count(ctx)")
+    out("  if count > B.room then B.room = count * 2 return run(%sover or RESOLVED) end", all)
+    out("  for k = 0, count - 1 do")
+    out("    C.moth_result(ctx, k, B.one)")
+    out("    r[k] = B.one")
+    out("  end")
+    finish_list(sig, out)
+  elseif mutates then
+    out("  if st == 1 then due(a1) end")
+    out("  return a1")
+  elseif outputs == 1 then finish_one(sig, out)
+  else finish_several(sig, out) end
+end
+
+local function source(sig)
+  local lines = {}
+  local function out(pattern, ...)
+    lines[#lines + 1] = select("#", ...) > 0 and format(pattern, ...) or pattern
+  end
+  body(sig, out)
+  local head = { HEAD }
+  for i, arg in ipairs(sig.args) do
+    if arg.row.buffer then head[#head + 1] = format("local b%d = B[%d]", i, i) end
+    if arg.choice then
+      head[#head + 1] = format("local choices%d = sig.args[%d].choice", i, i)
+    end
+  end
+  return forms.source(sig, concat(head, "\n"), concat(lines, "\n"))
+end
+
+local operands = {}
+for which = 1, OPERANDS do operands[which] = ffi.new("moth_handle", { which, 0 }) end
+
+local function build(sig)
+  local B = { operands = operands, room = 64, one = Handle() }
+  B.results = bit.band(sig.flags, LIST) ~= 0 and lib.handles
+    or ffi.typeof("moth_handle[$]", #sig.outputs)
+  for i, arg in ipairs(sig.args) do
+    if arg.row.buffer == "ints" then B[i] = lib.int64s(INTS)
+    elseif arg.row.buffer == "handles" then B[i] = { at = lib.handles(16), room = 16 } end
+  end
+  local chunk = assert(loadstring(source(sig), "=[moth.op." .. sig.name .. "]"))
+  return chunk(sig, sig.op, lib.slots(math.max(sig.nslots, 1)), T, B)
+end
+
+-- ---- the functions ----
+
+local signatures = setmetatable({}, { __mode = "k" }) -- function -> what help shows of it
+
+--- Makes a function known to help: its signature with doc, examples, outputs and so on.
+function bind.register(fn, sig) signatures[fn] = sig end
+
+--- The signature of a bound or defined function; nil for any other value.
+function bind.signature(fn) return signatures[fn] end
+
+--- name -> function, for every op, hidden ones and in-place forms too; written at first use.
+bind.ops = setmetatable({}, {
+  __index = function(ops, name)
+    local sig = type(name) == "string" and bind.describe(name)
+    if not sig then return nil end
+    local fn = build(sig)
+    signatures[fn] = sig
+    rawset(ops, name, fn)
+    return fn
+  end,
+})
+
+--- An op under the name that users know, for functions made of several ops: max of max_dim.
+function bind.as(name, shown)
+  local sig = bind.describe(name)
+  sig.name = shown
+  return build(sig)
+end
+
+--- The Lua text of an op's function.
+function bind.text(name)
+  local sig = bind.describe(name)
+  return sig and source(sig)
+end
+
+--- The op of that name if users may call it, else nil.
+function bind.public(name)
+  local op = C.moth_op_find(name)
+  if op == nil or bit.band(C.moth_op_describe(op).flags, HIDDEN) ~= 0 then return nil end
+  return bind.ops[name]
+end
+
+--- The op that is the method of that name, x:name(), else nil.
+function bind.method(name)
+  local fn = bind.public(name)
+  return fn and signatures[fn].method and fn or nil
+end
+
+local all_names, all_methods
+
+local function read_names()
+  all_names, all_methods = {}, {}
+  for i = 0, C.moth_op_count() - 1 do
+    local info = C.moth_op_describe(C.moth_op_at(i))
+    if bit.band(info.flags, HIDDEN) == 0 then
+      local name = text_of(info.name)
+      all_names[#all_names + 1] = name
+      local first = info.nargs > 0 and kinds.find(text_of(info.args[0].kind)).name
+      if first == "tensor" or first == "index" or first == "mask" then
+        all_methods[#all_methods + 1] = name
+      end
+    end
+  end
+end
+
+--- The names of all ops that users may call, sorted.
+function bind.names()
+  if not all_names then read_names() end
+  return all_names
+end
+
+--- The names of those that are methods of tensors too.
+function bind.method_names()
+  if not all_methods then read_names() end
+  return all_methods
+end
+
+--- The dtype object with the engine's number.
+function bind.dtype(code) return dtype.by_code[code] end
+
+return bind

@@ -1,0 +1,284 @@
+--- Classes for Lua: single inheritance, inherited metamethods, mixins.
+--
+--     local Shape = class("Shape")
+--     function Shape:init(name) self.name = name end
+--     function Shape:__tostring() return "shape " .. self.name end
+--
+--     local Disc = class("Disc", Shape)
+--     function Disc:init(radius)
+--       Shape.init(self, "disc")            -- a super call
+--       self.radius = radius
+--     end
+--     print(Disc(2))                        --> shape disc
+--
+-- A class is a table of methods. Beside it stands one metatable for its instances, which holds
+-- the metamethods: Lua reads those raw, so a definition is copied into every subclass that has
+-- none of its own. Looking a name up goes class -> its metamethods -> base class.
+--
+-- Names that mean something to a class:
+--   init(self, ...)       the constructor
+--   signature             from define.signature, set before init: init is given what it parses
+--   __new(class)          makes the bare table of an instance (nn.Module keeps its store there)
+--   __derived(class)      called with each new subclass
+--   __index, __newindex   asked for fields that neither the instance nor its class has
+
+local class = {}
+
+local INFO = {} -- the key under which a metatable of instances keeps what is known of its class
+
+local function raise(text)
+  return require("moth.error").raise(text)
+end
+
+-- What is known of a class or of an instance's class, or nil.
+local function info_of(x)
+  if type(x) ~= "table" then return nil end
+  local meta = getmetatable(x)
+  return type(meta) == "table" and rawget(meta, INFO) or nil
+end
+
+local function class_info(x)
+  local info = info_of(x)
+  return info and info.class == x and info or nil
+end
+
+-- ---- metamethods ----
+
+-- Instances look fields up by the class, or by the function that a base brought
+-- (class.lookup); what both lack is asked of the user's own __index.
+local function install_index(info)
+  local find, miss = info.find, info.miss
+  if not miss then
+    info.meta.__index = find or info.class
+  elseif find then
+    info.meta.__index = function(self, key)
+      local value = find(self, key)
+      if value == nil then value = miss(self, key) end
+      return value
+    end
+  else
+    local methods = info.class
+    info.meta.__index = function(self, key)
+      local value = methods[key]
+      if value == nil then value = miss(self, key) end
+      return value
+    end
+  end
+end
+
+local function set_meta(info, key, value)
+  if key == "__index" then
+    info.miss = value
+    install_index(info)
+  else
+    info.meta[key] = value
+  end
+  for sub in pairs(info.subclasses) do
+    local known = class_info(sub)
+    if not known.own[key] then set_meta(known, key, value) end
+  end
+end
+
+local function define(self, key, value)
+  local info = class_info(self)
+  if type(key) == "string" and key:sub(1, 2) == "__" then
+    if key == "__index" and type(value) == "table" then
+      local from = value
+      value = function(_, name) return from[name] end
+    end
+    info.own[key] = value ~= nil or nil
+    if value == nil and info.base then
+      local base = class_info(info.base)
+      if key == "__index" then value = base.miss else value = base.meta[key] end
+    end
+    set_meta(info, key, value)
+  elseif key == "init" and rawget(self, "signature") and type(value) == "function" then
+    local parse, body = self.signature, value
+    rawset(self, key, function(object, ...) body(object, parse(...)) end)
+  else
+    rawset(self, key, value)
+  end
+end
+
+-- ---- making classes ----
+
+local function construct(self, ...)
+  local info = class_info(self)
+  local meta = info.meta
+  local new = meta.__new
+  local object = setmetatable(new and new(self) or {}, meta)
+  object:init(...)
+  return object
+end
+
+local class_meta = { -- of every class; each has its own copy with its own __index
+  __newindex = define,
+  __call = construct,
+}
+
+local function mix(self, mixin)
+  if type(mixin) ~= "table" then
+    raise("bad argument to 'class' (a mixin is a table of methods, got " ..
+      require("moth.error").describe(mixin) .. ")")
+  end
+  for key, value in pairs(mixin) do
+    if rawget(self, key) == nil and key ~= "signature" then self[key] = value end
+  end
+  local known = class_info(mixin)
+  if known then
+    for key in pairs(known.own) do
+      if key == "__index" then self[key] = known.miss else self[key] = known.meta[key] end
+    end
+  end
+  class_info(self).mixins[mixin] = true
+end
+
+local Object -- the class of which all are made
+
+--- Makes a class.
+-- @param name   its name, for messages and printing
+-- @param base   the class to inherit from (any class of Moth; default: none)
+-- @param ...    mixins: tables whose functions the class also gets
+-- @return the class; calling it makes an instance
+local function new_class(name, base, ...)
+  if type(name) ~= "string" or name == "" then
+    raise("bad argument 'name' to 'class' (expected a string, got " ..
+      require("moth.error").describe(name) .. ")")
+  end
+  if base == nil then base = Object end
+  local above = class_info(base)
+  if base ~= nil and not above then
+    raise("bad argument 'base' to 'class' (expected a class, got " ..
+      require("moth.error").describe(base) .. "; the name comes first)")
+  end
+  local self, meta = {}, {}
+  local info = {
+    class = self, meta = meta, name = name, base = base, own = {}, mixins = {},
+    subclasses = setmetatable({}, {__mode = "k"}),
+  }
+  if above then
+    for key, value in pairs(above.meta) do
+      if key ~= INFO and key ~= "__index" then meta[key] = value end
+    end
+    info.find, info.miss = above.find, above.miss
+    above.subclasses[self] = true
+  end
+  meta[INFO] = info
+  install_index(info)
+  if base then setmetatable(meta, {__index = base}) end
+  setmetatable(self, {
+    [INFO] = info,
+    __index = meta,
+    __newindex = class_meta.__newindex,
+    __call = class_meta.__call,
+    __tostring = function() return "class " .. name end,
+  })
+  for i = 1, select("#", ...) do mix(self, (select(i, ...))) end
+  local derived = above and above.meta.__derived
+  if derived then derived(self) end
+  return self
+end
+
+Object = new_class("Object")
+function Object:init() end
+function Object:__tostring() return class.typename(self) end
+
+--- The class whose instances have no other: every class inherits from it.
+class.Object = Object
+
+--- Lets instances of a class and of its subclasses find all fields through one function.
+-- @param self  the class
+-- @param find  function(object, key); it looks into the class itself
+function class.lookup(self, find)
+  local info = class_info(self)
+  info.find = find
+  install_index(info)
+  for sub in pairs(info.subclasses) do class.lookup(sub, find) end
+end
+
+-- ---- asking ----
+
+--- The class of an instance, or nil.
+function class.of(object)
+  local info = info_of(object)
+  return info and info.class ~= object and info.class or nil
+end
+
+--- The base of a class, or nil.
+function class.base(self)
+  local info = class_info(self)
+  return info and info.base
+end
+
+--- Is x a class (not an instance of one)?
+function class.isclass(x)
+  return class_info(x) ~= nil
+end
+
+--- The name of the class of an instance, or of a class itself; nil for anything else.
+function class.typename(x)
+  local info = info_of(x)
+  return info and info.name
+end
+
+--- Is `object` an instance of `wanted`, or of a class that inherits from it or mixed it in?
+function class.isinstance(object, wanted)
+  local info = info_of(object)
+  if not info or info.class == object then return false end
+  while info do
+    if info.class == wanted or info.mixins[wanted] then return true end
+    info = info.base and class_info(info.base)
+  end
+  return false
+end
+
+--- Does a class inherit from another (or is it the same)?
+function class.issubclass(self, wanted)
+  local info = class_info(self)
+  while info do
+    if info.class == wanted then return true end
+    info = info.base and class_info(info.base)
+  end
+  return false
+end
+
+--- The names of all methods of a class and its bases, sorted.
+function class.methods(self)
+  local seen, names = {}, {}
+  local info = class_info(self) or info_of(self)
+  while info do
+    for key, value in pairs(info.class) do
+      if type(key) == "string" and type(value) == "function" and not seen[key] then
+        seen[key] = true
+        names[#names + 1] = key
+      end
+    end
+    info = info.base and class_info(info.base)
+  end
+  table.sort(names)
+  return names
+end
+
+--- Raises the error for a method that a subclass must have and lacks.
+-- @param object  the instance
+-- @param name    the method's name
+-- @param form    how it should look, e.g. ":forward(input)"
+function class.abstract(object, name, form)
+  local info, names = info_of(object), {}
+  local abstract = info
+  while abstract and rawget(abstract.class, name) == nil do
+    abstract = abstract.base and class_info(abstract.base)
+  end
+  -- The near misses are sought in the user's classes, below the one that declares the method.
+  local walk = info
+  while walk and walk ~= abstract do
+    for key, value in pairs(walk.class) do
+      if type(key) == "string" and type(value) == "function" then names[#names + 1] = key end
+    end
+    walk = walk.base and class_info(walk.base)
+  end
+  raise(("class '%s' has no method '%s'%s"):format(info.name, form or name,
+    require("moth.error").nearest(name, names)))
+end
+
+return setmetatable(class, {__call = function(_, ...) return new_class(...) end})

@@ -1,0 +1,94 @@
+--- Moth's own commands: what `moth test`, `moth bench`, `moth doctor`, `moth help` run.
+-- The launcher calls `main` with the words of the command line. Scripts and code go past this
+-- file: the launcher runs them itself.
+
+local cli = {}
+
+local USAGE = [[
+moth FILE.lua [ARGUMENTS]   runs a script
+moth                        a prompt; reads a script when standard input is a pipe
+moth -e 'CODE' [ARGUMENTS]  runs a line of code
+moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
+                            other options go to busted, as --filter='a name' does)
+moth bench [small] [--help] measures
+moth doctor                 says what was found here and what is missing
+moth version
+
+MOTH_JIT=off                runs everything without LuaJIT's compiler
+MOTH_NO_INSTALL=1           never installs packages]]
+
+--- What the launcher knows of itself: program, root (of the checkout, nil when installed),
+-- version. An empty table in other hosts.
+function cli.launcher()
+  return debug.getregistry()["moth.launcher"] or {}
+end
+
+local function fail(text)
+  io.stderr:write("moth: ", text, "\n")
+  os.exit(1)
+end
+
+local function checkout(command)
+  local root = cli.launcher().root
+  if not root then
+    fail("'moth " .. command .. "' needs a checkout of Moth: the installed files have no specs")
+  end
+  return root
+end
+
+--- Puts a program's name and words where the stand-alone interpreter would.
+local function set_arguments(name, words)
+  local list = { [0] = name }
+  for i, word in ipairs(words) do list[i] = word end
+  _G.arg = list
+end
+
+local function test(words)
+  local root = checkout("test")
+  local lfs_found, lfs = pcall(require, "lfs")
+  if not lfs_found or not pcall(require, "busted.core") then
+    fail("the specs need Busted (Debian: apt-get install lua-busted)")
+  end
+  if not lfs.chdir(root) then fail("cannot enter " .. root) end
+
+  local given, paths = {}, 0
+  for _, word in ipairs(words) do
+    if word ~= "--sanitize" and word ~= "--clang" then
+      given[#given + 1] = word
+      if word:sub(1, 1) ~= "-" then paths = paths + 1 end
+    end
+  end
+  -- `.busted` says the rest. It names LuaJIT for a plain `busted`; here that runs already.
+  table.insert(given, 1, "--ignore-lua")
+  set_arguments("busted", given)
+  require "busted.runner" { standalone = false }
+end
+
+local function bench(words)
+  local file = checkout("bench") .. "/spec/bench/run.lua"
+  local chunk, message = loadfile(file)
+  if not chunk then fail(message) end
+  set_arguments(file, words)
+  chunk(unpack(words))
+end
+
+local commands = {
+  test = test,
+  bench = bench,
+  doctor = function() os.exit(require("moth.doctor").main() and 0 or 1) end,
+  help = function() print(USAGE) end,
+  version = function()
+    print(("Moth %s, %s"):format(cli.launcher().version or "?", jit.version))
+  end,
+}
+commands["-h"], commands["--help"] = commands.help, commands.help
+commands["-v"], commands["--version"] = commands.version, commands.version
+
+--- Runs the command that the first word names.
+function cli.main(command, ...)
+  local run = commands[command or "help"]
+  if not run then fail(("unknown command '%s'\n\n%s"):format(tostring(command), USAGE)) end
+  run { ... }
+end
+
+return cli

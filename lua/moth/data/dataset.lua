@@ -1,0 +1,248 @@
+--- Datasets: things with a length and samples to get by position.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local dataset = {}
+
+-- ---- what counts as a dataset ----
+
+--- The base of datasets. Subclasses have `:len()` and `:get(i)`, i from 1; several results of
+-- `get` are one sample.
+local Dataset = class("Dataset")
+dataset.Dataset = Dataset
+
+function Dataset:len()
+  class.abstract(self, "len", ":len()")
+end
+
+function Dataset:get()
+  class.abstract(self, "get", ":get(i)")
+end
+
+function Dataset:__tostring()
+  return ("%s of %d samples"):format(class.typename(self), self:len())
+end
+
+--- Raises unless i is a position in a dataset of n samples; counts from the end if negative.
+-- @return the position, from 1 to n
+function dataset.position(fname, i, n)
+  if type(i) ~= "number" or i ~= math.floor(i) then
+    errors.argument(fname, "i", "expected a position, got " .. errors.describe(i), "E_TYPE")
+  end
+  local at = i < 0 and n + 1 + i or i
+  if at < 1 or at > n then
+    errors.argument(fname, "i", ("position %d of %d samples"):format(i, n), "E_INDEX")
+  end
+  return at
+end
+
+--- Makes a dataset of what can be one: a dataset itself, any table with :len() and :get(i), or
+-- a tensor, whose rows are the samples.
+-- @param fname  the function that was given it, for messages
+-- @param name   the argument's name
+function dataset.of(value, fname, name)
+  if lib.istensor(value) then return (dataset.TensorDataset(value)) end
+  local found, fits = pcall(function()
+    return type(value) == "table" and type(value.len) == "function"
+      and type(value.get) == "function"
+  end)
+  if not (found and fits) then
+    errors.argument(fname, name, "expected a dataset (with :len() and :get(i)) or a tensor, got " ..
+      errors.describe(value), "E_TYPE")
+  end
+  return value
+end
+
+-- ---- datasets of tensors ----
+
+local TensorDataset = class("TensorDataset", Dataset)
+dataset.TensorDataset = TensorDataset
+
+--- Samples are the rows of one or more tensors of the same first size.
+-- `data.TensorDataset(images, labels)`; `get(i)` gives a row of each.
+function TensorDataset:init(...)
+  local n = select("#", ...)
+  local tensors = {...}
+  if n == 1 and type(tensors[1]) == "table" and getmetatable(tensors[1]) == nil then
+    tensors = tensors[1]
+    n = #tensors
+  end
+  if n == 0 then
+    errors.argument("TensorDataset", "tensors", "expected at least one tensor, got none")
+  end
+  for i = 1, n do
+    local x = tensors[i]
+    if not lib.istensor(x) then
+      errors.argument("TensorDataset", "tensors", ("number %d is %s, not a tensor"):format(i,
+        errors.describe(x)), "E_TYPE")
+    elseif x:dim() == 0 then
+      errors.argument("TensorDataset", "tensors", ("number %d has no rows: it is 0-d"):format(i),
+        "E_SHAPE")
+    elseif x:size(1) ~= tensors[1]:size(1) then
+      errors.argument("TensorDataset", "tensors", ("number %d is %s, the first %s: their first " ..
+        "sizes differ"):format(i, errors.describe(x), errors.describe(tensors[1])), "E_SHAPE")
+    end
+    lib.check(lib.C.moth_keep_always(lib.ctx, x), "TensorDataset")
+  end
+  self.tensors = {unpack(tensors, 1, n)}
+end
+
+function TensorDataset:len()
+  return (self.tensors[1]:size(1))
+end
+
+function TensorDataset:get(i)
+  i = dataset.position("get", i, self:len())
+  local row = {}
+  for k, x in ipairs(self.tensors) do row[k] = x:select(1, i) end
+  return unpack(row)
+end
+
+--- The samples at a tensor of positions, as batches: the loader's fast path.
+function TensorDataset:batch(positions)
+  local out = {}
+  for k, x in ipairs(self.tensors) do out[k] = x:index_select(1, positions) end
+  return unpack(out)
+end
+
+-- ---- datasets of datasets ----
+
+local Subset = class("Subset", Dataset)
+dataset.Subset = Subset
+
+-- A whole batch at once, where the dataset can do that.
+local function batch_of_subset(self, positions)
+  if not self.at then
+    self.at = require("moth").tensor(self.indices, {dtype = require("moth").int64})
+    lib.check(lib.C.moth_keep_always(lib.ctx, self.at), "Subset")
+  end
+  return self.dataset:batch(self.at:index_select(1, positions))
+end
+
+--- Some samples of a dataset, by their positions.
+-- @param whole    a dataset
+-- @param indices  a list or a tensor of positions in it, from 1
+function Subset:init(whole, indices)
+  self.dataset = dataset.of(whole, "Subset", "dataset")
+  if lib.istensor(indices) then indices = indices:tolist() end
+  if type(indices) ~= "table" then
+    errors.argument("Subset", "indices", "expected a list of positions, got " ..
+      errors.describe(indices), "E_TYPE")
+  end
+  local n, list = self.dataset:len(), {}
+  for i, at in ipairs(indices) do
+    at = tonumber(at) or at
+    if type(at) ~= "number" or at ~= math.floor(at) or at < 1 or at > n then
+      errors.argument("Subset", "indices", ("element %d is %s; positions are 1 to %d"):format(i,
+        errors.describe(at), n), "E_INDEX")
+    end
+    list[i] = at
+  end
+  self.indices = list
+  if self.dataset.batch then self.batch = batch_of_subset end
+end
+
+function Subset:len()
+  return #self.indices
+end
+
+function Subset:get(i)
+  return self.dataset:get(self.indices[dataset.position("get", i, #self.indices)])
+end
+
+local ConcatDataset = class("ConcatDataset", Dataset)
+dataset.ConcatDataset = ConcatDataset
+
+--- Several datasets, one after the other.
+-- @param datasets  a list of datasets
+function ConcatDataset:init(datasets)
+  if type(datasets) ~= "table" or getmetatable(datasets) ~= nil or #datasets == 0 then
+    errors.argument("ConcatDataset", "datasets", "expected a list of datasets, got " ..
+      errors.describe(datasets), "E_TYPE")
+  end
+  self.datasets, self.ends = {}, {}
+  local total = 0
+  for i, part in ipairs(datasets) do
+    self.datasets[i] = dataset.of(part, "ConcatDataset", "datasets")
+    total = total + self.datasets[i]:len()
+    self.ends[i] = total
+  end
+end
+
+function ConcatDataset:len()
+  return self.ends[#self.ends]
+end
+
+function ConcatDataset:get(i)
+  i = dataset.position("get", i, self:len())
+  local low, high = 1, #self.ends
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if self.ends[middle] < i then low = middle + 1 else high = middle end
+  end
+  return self.datasets[low]:get(i - (self.ends[low - 1] or 0))
+end
+
+-- ---- splitting ----
+
+-- Sizes of the parts: counts that add up to n, or shares of it that add up to 1.
+local function sizes_of(lengths, n)
+  local total, sizes = 0, {}
+  for i, length in ipairs(lengths) do
+    if type(length) ~= "number" or not (length >= 0) then
+      errors.argument("random_split", "lengths", ("element %d is %s, not a length"):format(i,
+        errors.describe(length)), "E_TYPE")
+    end
+    total = total + length
+    sizes[i] = length
+  end
+  if math.abs(total - 1) < 1e-6 and n ~= 1 then -- shares; what is left goes round from the first
+    local rest = n
+    for i, share in ipairs(lengths) do
+      sizes[i] = math.floor(n * share + 1e-9)
+      rest = rest - sizes[i]
+    end
+    for i = 1, rest do
+      local at = (i - 1) % #sizes + 1
+      sizes[at] = sizes[at] + 1
+    end
+  elseif total ~= n then
+    errors.argument("random_split", "lengths", ("%s add up to %g, the dataset has %d samples")
+      :format(errors.describe(lengths), total, n), "E_DOMAIN")
+  end
+  return sizes
+end
+
+local parse_split = define.signature("random_split", {
+  {"any", "dataset", "the dataset to split"},
+  {"any", "lengths", "sizes of the parts, or shares of the whole that add up to 1"},
+  {"generator", "generator", "source of random numbers", optional = true},
+})
+
+--- Splits a dataset at random into parts that do not overlap.
+-- `local train, test = unpack(data.random_split(all, {0.8, 0.2}))`
+-- @return a list of Subsets
+function dataset.random_split(...)
+  local whole, lengths, generator = parse_split(...)
+  whole = dataset.of(whole, "random_split", "dataset")
+  if type(lengths) ~= "table" or #lengths == 0 then
+    errors.argument("random_split", "lengths", "expected a list of sizes, got " ..
+      errors.describe(lengths), "E_TYPE")
+  end
+  local n = whole:len()
+  local sizes = sizes_of(lengths, n)
+  local order = require("moth").randperm(n, generator):tolist()
+  local parts, at = {}, 0
+  for i, size in ipairs(sizes) do
+    local indices = {}
+    for k = 1, size do indices[k] = order[at + k] end
+    at = at + size
+    parts[i] = Subset(whole, indices)
+  end
+  return parts
+end
+
+return dataset

@@ -1,0 +1,238 @@
+--- IDX files, the format of MNIST and Fashion-MNIST, plain or compressed by gzip.
+--
+--     bytes 0, 0, type, rank;  rank sizes, u32 big-endian;  the elements, row-major, big-endian
+--
+-- Every number is checked before it is used, and no memory is asked for before the bytes are
+-- there: a file that lies about its sizes is refused at the cost of its own length.
+
+local ffi = require "ffi"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local idx = {}
+
+if not pcall(ffi.typeof, "moth_gz") then -- once per state, also when this file is loaded anew
+  ffi.cdef [[
+  typedef struct moth_gz moth_gz;
+  moth_gz *moth_gzopen(const char *path, const char *mode) __asm__("gzopen");
+  int moth_gzread(moth_gz *file, void *buffer, unsigned length) __asm__("gzread");
+  int moth_gzclose(moth_gz *file) __asm__("gzclose");
+  const char *moth_gzerror(moth_gz *file, int *number) __asm__("gzerror");
+  ]]
+end
+
+local PIECE = 2 ^ 20
+local LIMIT = 2 ^ 36 -- bytes of elements; more is taken for a lie
+local U8, I8, I16, I32, F32, F64 = 1, 2, 3, 4, 8, 9 -- the engine's dtypes
+local types = { -- of IDX: the engine's dtype, bytes per element
+  [0x08] = {U8, 1}, [0x09] = {I8, 1}, [0x0B] = {I16, 2}, [0x0C] = {I32, 4},
+  [0x0D] = {F32, 4}, [0x0E] = {F64, 8},
+}
+
+local zlib
+
+local function load_zlib()
+  if zlib then return zlib end
+  for _, name in ipairs {"z", "libz.so.1", "libz.1.dylib", "zlib1"} do
+    local found, library = pcall(ffi.load, name)
+    if found then
+      zlib = library
+      return zlib
+    end
+  end
+  errors.raise("zlib was not found; it is in the Debian package zlib1g", "E_UNSUPPORTED")
+end
+
+-- ---- reading with a name for every failure ----
+
+local Reader = {}
+Reader.__index = Reader
+
+local function refuse(path, text, code)
+  errors.raise(("%s: %s"):format(path, text), code or "E_FORMAT")
+end
+
+local function open(path)
+  local plain, why = io.open(path, "rb")
+  if not plain then refuse(path, (why:gsub("^.-: ", "")), "E_IO") end
+  local start = plain:read(1)
+  plain:close()
+  if start == nil then refuse(path, "is empty or cannot be read", "E_FORMAT") end
+  local file = load_zlib().moth_gzopen(path, "rb") -- reads plain files as they are
+  if file == nil then refuse(path, "cannot be opened", "E_IO") end
+  return setmetatable({path = path, file = file}, Reader)
+end
+
+function Reader:close()
+  if self.file then zlib.moth_gzclose(self.file) end
+  self.file = nil
+end
+
+--- Reads up to n bytes into a buffer. @return how many there were
+function Reader:some(buffer, n)
+  local got = zlib.moth_gzread(self.file, buffer, n)
+  if got < 0 then
+    local number = ffi.new("int[1]")
+    local text = ffi.string(zlib.moth_gzerror(self.file, number))
+    refuse(self.path, "is damaged: " .. text)
+  end
+  return got
+end
+
+-- The rest of the file: exactly `size` bytes, as a string. Grows with what arrives.
+function Reader:rest(size)
+  local buffer = ffi.new("uint8_t[?]", math.min(size + 1, PIECE))
+  local parts, have = {}, 0
+  while true do
+    local got = self:some(buffer, math.min(size + 1 - have, PIECE))
+    if got == 0 then break end
+    have = have + got
+    if have > size then refuse(self.path, ("has bytes beyond its %d of elements"):format(size)) end
+    parts[#parts + 1] = ffi.string(buffer, got)
+  end
+  if have < size then
+    -- gzread tells of a truncated stream only here
+    local number = ffi.new("int[1]")
+    local text = ffi.string(zlib.moth_gzerror(self.file, number))
+    refuse(self.path, number[0] ~= 0 and "is damaged: " .. text
+      or ("ends too early: %d of %d bytes of elements"):format(have, size))
+  end
+  return table.concat(parts)
+end
+
+-- ---- the header ----
+
+local function u32(buffer, at)
+  return buffer[at] * 2 ^ 24 + buffer[at + 1] * 2 ^ 16 + buffer[at + 2] * 2 ^ 8 + buffer[at + 3]
+end
+
+-- @return the type's row, the sizes as a list, the number of bytes of elements
+local function header(reader)
+  local path = reader.path
+  local head = ffi.new("uint8_t[4]")
+  if reader:some(head, 4) < 4 then refuse(path, "is too short for an IDX file") end
+  local kind, rank = types[head[2]], head[3]
+  if head[0] ~= 0 or head[1] ~= 0 then
+    refuse(path, ("is no IDX file: it begins with the bytes %d, %d instead of 0, 0"):format(
+      head[0], head[1]))
+  elseif not kind then
+    refuse(path, ("has elements of the unknown type 0x%02X"):format(head[2]))
+  elseif rank < 1 or rank > 8 then
+    refuse(path, ("has %d dimensions; 1 to 8 are possible"):format(rank))
+  end
+  local sizes = ffi.new("uint8_t[?]", rank * 4)
+  if reader:some(sizes, rank * 4) < rank * 4 then refuse(path, "ends within its sizes") end
+  local shape, bytes = {}, kind[2]
+  for d = 1, rank do
+    shape[d] = u32(sizes, (d - 1) * 4)
+    bytes = bytes * math.max(shape[d], 1)
+  end
+  if bytes > LIMIT then
+    refuse(path, ("claims the shape (%s), more than %d GiB"):format(table.concat(shape, ", "),
+      LIMIT / 2 ^ 30))
+  end
+  for d = 1, rank do
+    if shape[d] == 0 then bytes = 0 end
+  end
+  return kind, shape, bytes
+end
+
+-- Big-endian elements in the order of this machine. The bytes are moved as integers: read as
+-- floats they could be forged Lua values.
+local function swap(text, width)
+  if width == 1 or ffi.abi("be") then return text end
+  local out = ffi.new("uint8_t[?]", #text)
+  local from = ffi.cast("const uint8_t *", text)
+  for at = 0, #text - width, width do
+    for k = 0, width - 1 do out[at + k] = from[at + width - 1 - k] end
+  end
+  return ffi.string(out, #text)
+end
+
+local function read(path)
+  local reader = open(path)
+  local ok, x = pcall(function()
+    local kind, shape, bytes = header(reader)
+    local data = swap(reader:rest(bytes), kind[2])
+    local sizes = ffi.new("int64_t[?]", #shape)
+    for d = 1, #shape do sizes[d - 1] = shape[d] end
+    local h = lib.Handle()
+    local status = lib.C.moth_from_bytes(lib.ctx, kind[1], sizes, #shape, data, #data, h)
+    lib.check(status, "idx")
+    return (lib.adopt(h, status))
+  end)
+  reader:close()
+  if not ok then error(x, 0) end
+  return x
+end
+
+local parse_idx = define.signature("idx", {
+  {"string", "path", "the file, plain or gzip"},
+})
+
+--- Reads an IDX file, plain or compressed by gzip.
+-- `data.idx("train-images-idx3-ubyte.gz")` -> u8 (60000, 28, 28)
+-- @param path  the file
+-- @return a tensor: u8, i8, i16, i32, f32 or f64 as the file says
+-- Errors: E_IO when it cannot be read, E_FORMAT for anything that is no whole IDX file.
+function idx.idx(...)
+  return (read((parse_idx(...))))
+end
+
+-- ---- MNIST and its kin ----
+
+local FASHION = "/usr/share/datasets/fashion-mnist"
+
+local function find(folder, name)
+  for _, ending in ipairs {".gz", ""} do
+    for _, base in ipairs {name, (name:gsub("%-idx", ".idx"))} do
+      local path = folder .. "/" .. base .. ending
+      local file = io.open(path, "rb")
+      if file then
+        file:close()
+        return path
+      end
+    end
+  end
+end
+
+local function missing(folder, name)
+  errors.raise(("%s/%s(.gz) was not found; Fashion-MNIST comes with the Debian package " ..
+    "dataset-fashion-mnist (apt-get install dataset-fashion-mnist, then it is in %s); " ..
+    "MNIST's own four files may lie in any folder"):format(folder, name, FASHION), "E_IO")
+end
+
+local function pair(folder, part)
+  local image_name, label_name = part .. "-images-idx3-ubyte", part .. "-labels-idx1-ubyte"
+  local image_path = find(folder, image_name) or missing(folder, image_name)
+  local label_path = find(folder, label_name) or missing(folder, label_name)
+  local images, labels = read(image_path), read(label_path)
+  local count = labels:dim() == 1 and labels:size(1)
+  if images:dim() ~= 3 or images.dtype ~= labels.dtype or lib.inspect(images).dtype ~= U8 then
+    refuse(image_path, "holds " .. errors.describe(images) .. ", not u8 images")
+  elseif not count then
+    refuse(label_path, "holds " .. errors.describe(labels) .. ", not one label per image")
+  elseif count ~= images:size(1) then
+    refuse(label_path, ("has %d labels for %d images"):format(count, images:size(1)))
+  end
+  return images, labels:to(require("moth").int64) + 1
+end
+
+local parse_mnist = define.signature("mnist", {
+  {"string", "folder", "where the four files are", default = FASHION},
+})
+
+--- MNIST, Fashion-MNIST or another set of the same four files, each plain or gzip.
+-- @param folder  where they are (default: where Debian's dataset-fashion-mnist puts them)
+-- @return {train_images, train_labels, test_images, test_labels}: images u8 (N, 28, 28), 0 to
+-- 255; labels i64 (N), classes 1 to 10
+function idx.mnist(...)
+  local folder = (parse_mnist(...))
+  local train_images, train_labels = pair(folder, "train")
+  local test_images, test_labels = pair(folder, "t10k")
+  return {train_images = train_images, train_labels = train_labels,
+          test_images = test_images, test_labels = test_labels}
+end
+
+return idx

@@ -1,0 +1,30 @@
+--- moth.data: datasets, samplers, the DataLoader, and readers of files.
+--
+-- A dataset has `:len()` and `:get(i)`, whose results together are one sample. A plain tensor is
+-- a dataset of its rows.
+
+local errors = require "moth.error"
+
+local files = {
+  Dataset = "dataset", TensorDataset = "dataset", Subset = "dataset", ConcatDataset = "dataset",
+  random_split = "dataset",
+  Sampler = "sampler", SequentialSampler = "sampler", RandomSampler = "sampler",
+  SubsetRandomSampler = "sampler", BatchSampler = "sampler",
+  DataLoader = "loader", default_collate = "loader",
+  idx = "idx", mnist = "idx",
+}
+
+return setmetatable({}, {
+  __index = function(data, name)
+    local file = files[name]
+    if not file then
+      local names = {}
+      for known in pairs(files) do names[#names + 1] = known end
+      errors.raise(("moth.data has no '%s'%s"):format(tostring(name),
+        errors.nearest(tostring(name), names)))
+    end
+    local found = require("moth.data." .. file)[name]
+    rawset(data, name, found)
+    return found
+  end,
+})

@@ -1,0 +1,241 @@
+--- data.DataLoader: batches of a dataset.
+--
+--     local loader = data.DataLoader{train, batch_size = 64, shuffle = true}
+--     for input, target in loader do ... end
+--
+-- Each `for` is a new pass in a new order. Datasets that can make a whole batch at once, as
+-- TensorDataset with one index_select per tensor, do; others are asked for each sample, and the
+-- samples are put together by collate_fn.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local dataset = require "moth.data.dataset"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local sampler = require "moth.data.sampler"
+
+local loader = {}
+
+-- ---- putting samples together ----
+
+local function plain(x)
+  return type(x) == "table" and getmetatable(x) == nil
+end
+
+local function mismatch(i, a, b)
+  errors.raise(("samples 1 and %d of a batch do not go together: %s and %s (give the DataLoader " ..
+    "a collate_fn)"):format(i, errors.describe(a), errors.describe(b)), "E_SHAPE")
+end
+
+local collate
+
+local function stack(list)
+  local first = list[1]
+  for i = 2, #list do
+    if not lib.istensor(list[i]) or list[i].shape ~= first.shape
+       or list[i].dtype ~= first.dtype then
+      mismatch(i, first, list[i])
+    end
+  end
+  return (require("moth").stack(list))
+end
+
+local function collate_tables(list)
+  local first, out = list[1], {}
+  for i = 2, #list do
+    if not plain(list[i]) then mismatch(i, first, list[i]) end
+    for key in pairs(list[i]) do
+      if first[key] == nil then mismatch(i, first, list[i]) end
+    end
+  end
+  for key in pairs(first) do
+    local column = {}
+    for i, sample in ipairs(list) do
+      if sample[key] == nil then mismatch(i, first, sample) end
+      column[i] = sample[key]
+    end
+    out[key] = collate(column)
+  end
+  return out
+end
+
+-- One component of all samples of a batch.
+collate = function(list)
+  local first = list[1]
+  local kind = type(first)
+  if lib.istensor(first) then return stack(list) end
+  if kind == "number" or kind == "boolean" or kind == "cdata" then
+    for i = 2, #list do
+      if type(list[i]) ~= kind or lib.istensor(list[i]) then mismatch(i, first, list[i]) end
+    end
+    return (require("moth").tensor(list))
+  end
+  if plain(first) then return collate_tables(list) end
+  return list
+end
+
+--- How a DataLoader makes a batch of samples when it is given no collate_fn: tensors are stacked;
+-- numbers, booleans and int64s become a tensor as moth.tensor makes it (so give class labels as
+-- tensors or int64s, 3LL); tables are put together entry by entry; anything else stays a list.
+-- @param samples  a list of samples; a sample with several components is a list with `n`
+-- @return one value for each component
+function loader.default_collate(samples)
+  local first = samples[1]
+  if not (plain(first) and first.n) then return (collate(samples)) end
+  local out = {}
+  for k = 1, first.n do
+    local column = {}
+    for i, sample in ipairs(samples) do
+      if sample.n ~= first.n then
+        errors.raise(("sample 1 of a batch has %d components, sample %d has %d"):format(first.n, i,
+          sample.n), "E_SHAPE")
+      end
+      column[i] = sample[k]
+      if sample[k] == nil then
+        errors.raise(("component %d of sample %d of a batch is nil"):format(k, i), "E_TYPE")
+      end
+    end
+    out[k] = collate(column)
+  end
+  return unpack(out, 1, first.n)
+end
+
+-- ---- the loader ----
+
+local DataLoader = class("DataLoader")
+loader.DataLoader = DataLoader
+
+DataLoader.signature = define.signature("DataLoader", {
+  {"any", "dataset", "a dataset (with :len() and :get(i)) or a tensor"},
+  {"int", "batch_size", "samples in a batch", default = 1},
+  {"bool", "shuffle", "a new random order in every pass?", default = false},
+  {"any", "sampler", "gives the positions, instead of shuffle", optional = true},
+  {"any", "batch_sampler", "gives lists of positions, instead of all the above", optional = true},
+  {"function", "collate_fn", "makes a batch of a list of samples", optional = true},
+  {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
+  {"generator", "generator", "source of random numbers for shuffle", optional = true},
+})
+
+local function check_sampler(given, name)
+  if given ~= nil and not (type(given) == "table" and given.iter and given.len) then
+    errors.argument("DataLoader", name, "expected a sampler, with :iter() and :len(), got " ..
+      errors.describe(given), "E_TYPE")
+  end
+end
+
+--- Batches of a dataset.
+-- @param dataset        a dataset, or a tensor whose rows are the samples
+-- @param batch_size     samples in a batch (default 1)
+-- @param shuffle        a new random order in every pass (default false)
+-- @param sampler        gives the positions; excludes shuffle
+-- @param batch_sampler  gives lists of positions; excludes the four around it
+-- @param collate_fn     function(list of samples) -> the batch (default: default_collate)
+-- @param drop_last      leave out a last batch that is not full (default false)
+-- @param generator      source of random numbers for shuffle
+function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, drop_last,
+                         generator)
+  self.dataset = dataset.of(source, "DataLoader", "dataset")
+  check_sampler(own, "sampler")
+  check_sampler(batches, "batch_sampler")
+  if batch_size < 1 then
+    errors.argument("DataLoader", "batch_size", "expected a number from 1 on, got " ..
+      errors.describe(batch_size), "E_DOMAIN")
+  elseif own and shuffle then
+    errors.argument("DataLoader", "shuffle", "goes without a sampler of one's own")
+  elseif batches and (own or shuffle or drop_last or batch_size ~= 1) then
+    errors.argument("DataLoader", "batch_sampler",
+      "goes without batch_size, shuffle, sampler and drop_last")
+  end
+  if not own then
+    own = shuffle and sampler.RandomSampler {self.dataset, generator = generator}
+      or sampler.SequentialSampler(self.dataset)
+  end
+  self.sampler, self.batch_size, self.drop_last = own, batch_size, drop_last
+  self.batch_sampler = batches or sampler.BatchSampler(own, batch_size, drop_last)
+  self.own_batches = batches ~= nil
+  self.collate_fn = collate_fn
+  self.passes = setmetatable({}, {__mode = "k"}) -- the last batch's first value -> its pass
+end
+
+--- How many batches a pass has.
+function DataLoader:len()
+  return self.batch_sampler:len()
+end
+
+-- A whole batch by one call into the dataset, its positions cut from one tensor.
+local function fast_pass(self)
+  local source, size = self.dataset, self.batch_size
+  local order = self.sampler:positions()
+  local at, n = 1, order:size(1)
+  return function()
+    local count = math.min(size, n + 1 - at)
+    if count < 1 or (self.drop_last and count < size) then return nil end
+    local positions = order:narrow(1, at, count)
+    at = at + count
+    return source:batch(positions)
+  end
+end
+
+local function sample(source, i)
+  local function packed(...)
+    if select("#", ...) == 1 then return (...) end
+    return {n = select("#", ...), ...}
+  end
+  return (packed(source:get(i)))
+end
+
+local function slow_pass(self)
+  local next_batch = self.batch_sampler:iter()
+  local source, join = self.dataset, self.collate_fn or loader.default_collate
+  return function()
+    local positions = next_batch()
+    if positions == nil then return nil end
+    if lib.istensor(positions) then positions = positions:tolist() end
+    local list = {}
+    for k, i in ipairs(positions) do
+      list[k] = sample(source, i)
+      if list[k] == nil then
+        errors.raise(("%s:get(%s) gave nothing"):format(class.typename(source) or "dataset",
+          tostring(i)), "E_TYPE")
+      end
+    end
+    return join(list)
+  end
+end
+
+--- Begins a pass. @return a function that gives one batch at a time, then nil
+function DataLoader:iter()
+  if self.dataset.batch and self.sampler.positions and not self.own_batches
+     and not self.collate_fn then
+    return (fast_pass(self))
+  end
+  return (slow_pass(self))
+end
+
+-- Remembers which pass a batch came from: its first value is what `for` hands back.
+local function remember(self, pass, first, ...)
+  if first ~= nil then self.passes[first] = pass end
+  return first, ...
+end
+
+--- `for input, target in loader do`: called with nil at first, then with the last first value.
+function DataLoader:__call(_, last)
+  local pass
+  if last == nil then
+    pass = self:iter()
+  else
+    pass = self.passes[last]
+    self.passes[last] = nil
+    if not pass then
+      errors.raise("a DataLoader is for `for input, target in loader do`, or loader:iter()",
+        "E_STATE")
+    end
+  end
+  return remember(self, pass, pass())
+end
+
+function DataLoader:__tostring()
+  return ("DataLoader of %d batches of %s"):format(self:len(), tostring(self.dataset))
+end
+
+return loader

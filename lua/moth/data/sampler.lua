@@ -1,0 +1,171 @@
+--- Samplers: in which order the samples of a dataset come. A sampler has `:len()` and `:iter()`,
+-- which begins a pass and returns a function that gives one position at a time, then nil.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local sampler = {}
+
+--- The base of samplers; subclasses have `:iter()` and `:len()`.
+local Sampler = class("Sampler")
+sampler.Sampler = Sampler
+
+function Sampler:iter()
+  class.abstract(self, "iter", ":iter()")
+end
+
+function Sampler:len()
+  class.abstract(self, "len", ":len()")
+end
+
+local function length_of(source, fname)
+  if type(source) == "number" then return source end
+  return (require("moth.data.dataset").of(source, fname, "data_source"):len())
+end
+
+local function walk(list)
+  local i = 0
+  return function()
+    i = i + 1
+    return list[i]
+  end
+end
+
+-- ---- single positions ----
+
+local SequentialSampler = class("SequentialSampler", Sampler)
+sampler.SequentialSampler = SequentialSampler
+
+--- 1, 2, ... to the end. data_source is a dataset, a tensor or a number of samples.
+function SequentialSampler:init(data_source)
+  self.data_source = data_source
+end
+
+function SequentialSampler:len()
+  return length_of(self.data_source, "SequentialSampler")
+end
+
+function SequentialSampler:iter()
+  local i, n = 0, self:len()
+  return function()
+    i = i + 1
+    return i <= n and i or nil
+  end
+end
+
+-- All positions of a pass in one i64 tensor, for the loader's fast path.
+function SequentialSampler:positions()
+  return require("moth").arange(1, self:len() + 1)
+end
+
+local RandomSampler = class("RandomSampler", Sampler)
+sampler.RandomSampler = RandomSampler
+RandomSampler.signature = define.signature("RandomSampler", {
+  {"any", "data_source", "a dataset, a tensor or a number of samples"},
+  {"bool", "replacement", "may a sample come twice?", default = false},
+  {"int", "num_samples", "how many to draw; all of them when absent", optional = true},
+  {"generator", "generator", "source of random numbers", optional = true},
+})
+
+--- A new random order in every pass.
+function RandomSampler:init(data_source, replacement, num_samples, generator)
+  self.data_source, self.replacement = data_source, replacement
+  self.num_samples, self.generator = num_samples, generator
+  if num_samples and num_samples < 1 then
+    errors.argument("RandomSampler", "num_samples", "expected a number from 1 on, got " ..
+      errors.describe(num_samples), "E_DOMAIN")
+  end
+end
+
+function RandomSampler:len()
+  return self.num_samples or length_of(self.data_source, "RandomSampler")
+end
+
+function RandomSampler:positions()
+  local moth = require "moth"
+  local n, wanted = length_of(self.data_source, "RandomSampler"), self:len()
+  local generator = self.generator
+  if self.replacement then
+    return (moth.randint(1, n + 1, {wanted}, generator))
+  end
+  local order = moth.randperm(n, generator)
+  if wanted == n then return order end
+  local parts, have = {order}, n
+  while have < wanted do
+    parts[#parts + 1] = moth.randperm(n, generator)
+    have = have + n
+  end
+  return (moth.cat(parts):narrow(1, 1, wanted))
+end
+
+function RandomSampler:iter()
+  return walk(self:positions():tolist())
+end
+
+local SubsetRandomSampler = class("SubsetRandomSampler", Sampler)
+sampler.SubsetRandomSampler = SubsetRandomSampler
+
+--- The given positions, in a new random order in every pass.
+-- @param indices    a list or tensor of positions
+-- @param generator  source of random numbers (optional)
+function SubsetRandomSampler:init(indices, generator)
+  if type(generator) == "table" then generator = generator.generator end
+  if lib.istensor(indices) then indices = indices:tolist() end
+  if type(indices) ~= "table" then
+    errors.argument("SubsetRandomSampler", "indices", "expected a list of positions, got " ..
+      errors.describe(indices), "E_TYPE")
+  end
+  self.indices, self.generator = indices, generator
+end
+
+function SubsetRandomSampler:len()
+  return #self.indices
+end
+
+function SubsetRandomSampler:iter()
+  local order = require("moth").randperm(#self.indices, self.generator):tolist()
+  for k, at in ipairs(order) do order[k] = self.indices[at] end
+  return walk(order)
+end
+
+-- ---- batches of positions ----
+
+local BatchSampler = class("BatchSampler", Sampler)
+sampler.BatchSampler = BatchSampler
+BatchSampler.signature = define.signature("BatchSampler", {
+  {"any", "sampler", "gives the positions"},
+  {"int", "batch_size", "how many make a batch"},
+  {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
+})
+
+--- Lists of positions from another sampler.
+function BatchSampler:init(inner, batch_size, drop_last)
+  if batch_size < 1 then
+    errors.argument("BatchSampler", "batch_size", "expected a number from 1 on, got " ..
+      errors.describe(batch_size), "E_DOMAIN")
+  end
+  self.sampler, self.batch_size, self.drop_last = inner, batch_size, drop_last
+end
+
+function BatchSampler:len()
+  local whole = self.sampler:len() / self.batch_size
+  return self.drop_last and math.floor(whole) or math.ceil(whole)
+end
+
+function BatchSampler:iter()
+  local next_position = self.sampler:iter()
+  return function()
+    local list = {}
+    for k = 1, self.batch_size do
+      local at = next_position()
+      if at == nil then break end
+      list[k] = at
+    end
+    if #list == 0 or (self.drop_last and #list < self.batch_size) then return nil end
+    return list
+  end
+end
+
+return sampler

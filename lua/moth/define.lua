@@ -1,0 +1,163 @@
+--- define.lua -- functions written in Lua with the calls, checks, help and errors of an op.
+--
+--     local linear = define {
+--       name = "linear", doc = "...", examples = "...",
+--       args = { {"tensor", "input", "doc"}, {"bool", "bias", "doc", default = true} },
+--       run = function(input, bias) ... end,
+--     }
+--
+-- A row of args is {kind, name, doc} with, where they apply:
+--   default   the value when the argument is not given
+--   same      the name of an earlier argument whose value is the default
+--   optional  may be absent (also written as a `?` after the kind): nil then, and for moth.none
+--   numbers   a tensor argument also takes numbers
+--   choices   of an enum: list of names, the first being the default unless `required`
+
+local errors = require "moth.error"
+local bind = require "moth.bind"
+local dtype = require "moth.dtype"
+local forms = require "moth.forms"
+local kinds = require "moth.kinds"
+local lib = require "moth.lib"
+
+local ffi = require "ffi"
+local concat, format = table.concat, string.format
+
+local define = {}
+
+local T = {}
+for key, value in pairs(forms.tools) do T[key] = value end
+T.Handle, T.istype, T.int64, T.none = lib.Handle, ffi.istype, lib.int64, lib.none
+T.dtypes, T.devices, T.scratch = dtype.codes, kinds.devices, lib.int64s(64)
+
+function T.bad(sig, i, v)
+  local text, code = kinds.explain(sig.args[i], v)
+  errors.argument(sig.name, sig.args[i].name, text, code)
+end
+
+local function shown(value)
+  if type(value) == "string" then return format("%q", value) end
+  return tostring(value)
+end
+
+local function read_choices(arg, row)
+  arg.choices, arg.choice = row.choices, {}
+  for k, name in ipairs(row.choices) do arg.choice[name] = k - 1 end
+  if row.default == nil and not arg.optional and not row.required and arg.kind == "enum" then
+    arg.default = row.choices[1]
+  end
+end
+
+local function read_arg(name, row)
+  local kind = row[1]
+  local found, optional = kinds.find(kind)
+  if not found then error(format("define: '%s' has an argument of kind '%s'", name, kind), 0) end
+  if row.numbers then found = kinds.find("number") end
+  local arg = { name = row[2], kind = kind, row = found, doc = row[3] or "",
+                optional = optional or row.optional or false, default = row.default,
+                same = row.same }
+  if row.choices then read_choices(arg, row) end
+  arg.required = not arg.optional and arg.default == nil and not arg.same
+  if arg.choices and arg.kind == "enum" then arg.fallback = concat(arg.choices, "|")
+  elseif arg.required then arg.fallback = ""
+  elseif arg.same then arg.fallback = arg.same
+  elseif arg.default == nil then arg.fallback = "none"
+  else arg.fallback = shown(arg.default) end
+  return arg
+end
+
+local HEAD = [[
+local sig, T, body, defaults = ...
+local type, Handle, istype, int64, none = type, T.Handle, T.istype, T.int64, T.none
+local dtypes, devices, scratch = T.dtypes, T.devices, T.scratch
+local fill_ints, fill_dims, is_tensors, is_data = T.fill_ints, T.fill_dims, T.is_tensors, T.is_data
+local is_callable, state_of = T.is_callable, T.state_of
+local RESOLVED, AGAIN, extra, twice, array = T.RESOLVED, T.AGAIN, T.extra, T.twice, T.array
+local is_arguments, first_is_value = T.is_arguments, T.first_is_value
+local function bad(i, v) return T.bad(sig, i, v) end]]
+
+local function write(sig)
+  local head, lines, names = { HEAD }, {}, {}
+  local function out(...) lines[#lines + 1] = format(...) end
+  for i, arg in ipairs(sig.args) do
+    names[i] = "a" .. i
+    if arg.choice then
+      head[#head + 1] = format("local choices%d = sig.args[%d].choice", i, i)
+    end
+    if arg.default ~= nil then
+      head[#head + 1] = format("local default%d = defaults[%d]", i, i)
+    end
+  end
+  for i, arg in ipairs(sig.args) do
+    local check = forms.fill(arg.row.check, i, "a" .. i, 0, 0)
+    if arg.required then
+      out("  %s", check)
+    else
+      local default = arg.default ~= nil and "default" .. i
+        or arg.same and "a" .. sig.index[arg.same] or "nil"
+      out('  if type(a%d) == "nil" then a%d = %s', i, i, default)
+      if arg.optional then out("  elseif a%d == none then a%d = nil", i, i) end
+      out("  else %s end", check)
+    end
+  end
+  out("  return body(%s)", concat(names, ", "))
+  return forms.source(sig, concat(head, "\n"), concat(lines, "\n"))
+end
+
+local TENSORS = { tensor = true, number = true, index = true, mask = true }
+
+local function build(name, rows, body)
+  local args, defaults = {}, {}
+  for i, row in ipairs(rows) do
+    args[i] = read_arg(name, row)
+    defaults[i] = args[i].default
+  end
+  local method = args[1] ~= nil and TENSORS[args[1].row.name] or false
+  local sig = forms.signature(name, args, method)
+  sig.method = method
+  local chunk, problem = loadstring(write(sig), "=[moth.op." .. name .. "]")
+  if not chunk then error(problem, 0) end
+  return chunk(sig, T, body, defaults), sig
+end
+
+-- A signature that takes nothing but a list also takes its elements in a row:
+-- nn.Sequential(a, b) as nn.Sequential{a, b}.
+local function in_row(fn, sig)
+  local row = #sig.args == 1 and sig.args[1].row
+  if not row or (row.name ~= "modules" and row.name ~= "tensors") then return fn end
+  return function(first, second, ...)
+    local plain = type(first) == "table" and getmetatable(first) == nil
+    if first == nil or (plain and second == nil) then return fn(first) end
+    return fn({ first, second, ... })
+  end
+end
+
+--- Makes a function.
+-- @param record  table of name, doc, examples (one call a line), args, run, and perhaps outputs
+-- ("y"), file (where it is written)
+-- @return the function
+function define.fn(record)
+  local fn, sig = build(record.name, record.args, record.run)
+  fn = in_row(fn, sig)
+  local info = debug.getinfo(record.run, "S")
+  sig.doc, sig.examples = record.doc or "", record.examples or ""
+  sig.outputs = record.outputs and { { name = record.outputs } } or { { name = "y" } }
+  sig.file = record.file or info.short_src
+  sig.lua = true
+  bind.register(fn, sig)
+  return fn
+end
+
+--- Makes a parser of arguments, for constructors: parse(...) -> values by position, checked, with
+-- defaults filled in.
+-- @param name  the function's name in messages
+-- @param args  rows as in define
+function define.signature(name, args)
+  local fn, sig = build(name, args, function(...) return ... end)
+  fn = in_row(fn, sig)
+  sig.doc, sig.examples, sig.outputs, sig.lua = "", "", {}, true
+  bind.register(fn, sig)
+  return fn
+end
+
+return setmetatable(define, { __call = function(_, record) return define.fn(record) end })

@@ -1,0 +1,144 @@
+--- dispatch.lua -- functions that choose between ops by what they are given: max, min, arange,
+-- range, randint.
+
+local bind = require "moth.bind"
+local define = require "moth.define"
+local dtype = require "moth.dtype"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local ops = bind.ops
+local istensor = lib.istensor
+local floor = math.floor
+
+local dispatch = {}
+
+-- max and min: of all, along a dimension with positions, or of two tensors.
+local function extreme(name, pair, order)
+  local all, along, both
+  return define {
+    name = name,
+    doc = ("The %s element; with `dim` that of each slice along it, and its position; with a "
+      .. "second tensor the %s of each pair."):format(order, order),
+    examples = "moth.randn(2, 3)  -- domain: distinct\nmoth.randn(2, 3), 2  -- domain: distinct\n"
+      .. "moth.randn(2, 3), {dim = 1, keepdim = true}  -- domain: distinct\n"
+      .. "moth.randn(2, 3), {other = moth.randn(2, 3)}",
+    outputs = "values, indices",
+    args = {
+      { "tensor", "input", "tensor of any shape", numbers = true },
+      { "any", "dim", "dimension to search, or the second tensor", optional = true },
+      { "bool", "keepdim", "keep the dimension with size 1", default = false },
+      { "tensor", "other", "second tensor or number", numbers = true, optional = true },
+    },
+    run = function(input, dim, keepdim, other)
+      if istensor(dim) then
+        if other ~= nil then errors.argument(name, "other", "given twice") end
+        other, dim = dim, nil
+      end
+      if type(other) ~= "nil" then
+        both = both or bind.as(pair, name)
+        local y = both(input, other)
+        return y
+      end
+      if dim == nil then
+        all = all or bind.as(name .. "_all", name)
+        local y = all(input)
+        return y
+      end
+      along = along or bind.as(name .. "_dim", name)
+      local values, indices = along(input, dim, keepdim)
+      return values, indices
+    end,
+  }
+end
+
+--- x:max(), x:max(dim, keepdim) -> values, indices; moth.max(a, b) elementwise.
+dispatch.max = extreme("max", "maximum", "largest")
+--- x:min(), x:min(dim, keepdim) -> values, indices; moth.min(a, b) elementwise.
+dispatch.min = extreme("min", "minimum", "smallest")
+
+local WHERE = {
+  { "dtype", "dtype", "element type; when absent i64 if all numbers are whole, else the default",
+    optional = true },
+  { "device", "device", "where the elements live", default = "cpu" },
+  { "bool", "requires_grad", "gather gradients for it", default = false },
+}
+
+local function with_where(...)
+  local rows = { ... }
+  for _, row in ipairs(WHERE) do rows[#rows + 1] = row end
+  return rows
+end
+
+local arange = bind.as("arange", "arange")
+
+--- moth.arange(stop), moth.arange(start, stop, step): from start on, below stop.
+dispatch.arange = define {
+  name = "arange",
+  doc = "Evenly spaced numbers from `start` (0 when only one is given) up to, not with, `stop`.",
+  examples = "5\n1, 4\n0, 1, 0.25\n5, 0, -2, {dtype = moth.float64}",
+  args = with_where(
+    { "scalar", "start", "first value; alone: the bound, and 0 is first", default = 0 },
+    { "scalar", "stop", "bound that is not reached", optional = true },
+    { "scalar", "step", "distance of neighbours, may be negative", default = 1 }),
+  run = function(start, stop, step, kind, device, requires_grad)
+    if stop == nil then start, stop = 0, start end
+    local y = arange(start, stop, step, kind, device, requires_grad)
+    return y
+  end,
+}
+
+local function whole(x) return x % 1 == 0 end
+
+--- moth.range(first, last, step): from first to last inclusive, as Lua's `for`.
+dispatch.range = define {
+  name = "range",
+  doc = "Evenly spaced numbers from `first` to `last`, both included, as Lua's `for` counts.",
+  examples = "1, 5\n0, 1, 0.25\n3, 1, -1, {dtype = moth.float32}",
+  args = with_where(
+    { "float", "first", "first value" },
+    { "float", "last", "last value" },
+    { "float", "step", "distance of neighbours, may be negative", default = 1 }),
+  run = function(first, last, step, kind, device, requires_grad)
+    if step == 0 or step ~= step then
+      errors.argument("range", "step", "expected a number other than 0, got "
+        .. errors.describe(step), "E_DOMAIN")
+    end
+    local count = floor((last - first) / step + 1e-9)
+    if not (count >= 0) then count = -1 end
+    if whole(first) and whole(last) and whole(step) then
+      local y = arange(first, first + (count + 1) * step, step, kind, device, requires_grad)
+      return y
+    end
+    local y = arange(first, first + (count + 0.5) * step, step,
+      kind or dtype.by_code[lib.C.moth_default_dtype(lib.ctx, -1)], device, requires_grad)
+    return y
+  end,
+}
+
+local randint = bind.as("randint", "randint")
+
+--- moth.randint(high, size), moth.randint(low, high, size): whole numbers from low (0) below high.
+dispatch.randint = define {
+  name = "randint",
+  doc = "Random whole numbers from `low` (0 when only one bound is given) up to, not with, `high`.",
+  examples = "10, {2, 3}\n-5, 5, {4}\n0, 256, {2, 2}, {dtype = moth.uint8}",
+  args = {
+    { "int", "low", "smallest value; with the sizes after it: the bound", default = 0 },
+    { "any", "high", "bound above all values", optional = true },
+    { "shape", "size", "sizes", optional = true },
+    { "dtype", "dtype", "element type; i64 when absent", optional = true },
+    { "device", "device", "where the elements live", default = "cpu" },
+    { "generator", "generator", "source of the numbers; the default one when absent",
+      optional = true },
+  },
+  run = function(low, high, size, kind, device, generator)
+    if type(high) == "table" and size == nil then low, high, size = 0, low, high
+    elseif high == nil then low, high = 0, low end
+    local y = randint { low = low, high = high, size = size, dtype = kind, device = device,
+                        generator = generator }
+    return y
+  end,
+}
+
+return dispatch

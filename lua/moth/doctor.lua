@@ -1,0 +1,96 @@
+--- `moth doctor`: says what Moth found on this machine, what is missing, and what slows it.
+
+local ffi = require "ffi"
+
+local doctor = {}
+
+local launcher = debug.getregistry()["moth.launcher"] or {}
+
+--- The first line that a command prints, or nil.
+local function output_of(command)
+  local pipe = io.popen(command .. " 2>/dev/null")
+  if not pipe then return nil end
+  local line = pipe:read("*l")
+  pipe:close()
+  return line ~= "" and line or nil
+end
+
+--- Packages of `.packages` that dpkg does not know as installed: {group, name} pairs.
+-- Nil where there is no checkout or no dpkg.
+function doctor.missing_packages(root)
+  local file = root and io.open(root .. "/.packages")
+  if not file then return nil end
+  local text = file:read("*a")
+  file:close()
+  if not output_of("command -v dpkg-query") then return nil end
+  local missing = {}
+  for line in text:gmatch("[^\n]+") do
+    local group, name = line:match("^(%w+) ([%w%-%.%+]+)$")
+    local query = "dpkg-query -W -f '${db:Status-Status}\\n' "
+    if group and output_of(query .. name) ~= "installed" then
+      missing[#missing + 1] = { group, name }
+    end
+  end
+  return missing
+end
+
+local function processor()
+  local model, cores = nil, 0
+  for line in io.lines("/proc/cpuinfo") do
+    model = model or line:match("^model name%s*:%s*(.*)")
+    if line:match("^processor%s*:") then cores = cores + 1 end
+  end
+  return ("%s, %d logical cores"):format(model or ffi.arch, cores)
+end
+
+local function luajit()
+  local fork = jit.prngstate and " (OpenResty's)" or ""
+  local state = jit.status() and "on" or "OFF: everything runs many times slower"
+  return ("%s%s, %s, compiler %s"):format(jit.version, fork, jit.arch, state)
+end
+
+--- What slows Moth down or stops it, as lines of advice.
+local function warnings(missing)
+  local list = {}
+  local core = os.getenv "OPENBLAS_CORETYPE"
+  if core then
+    list[#list + 1] = ("OPENBLAS_CORETYPE=%s in the environment chooses OpenBLAS's kernels by "
+      .. "hand and can halve its speed; unset it (env -u OPENBLAS_CORETYPE ...)"):format(core)
+  end
+  if not jit.status() then
+    list[#list + 1] = "LuaJIT's compiler is off" ..
+      (os.getenv "MOTH_JIT" == "off" and ": MOTH_JIT=off is set" or "")
+  end
+  if missing and #missing > 0 then
+    local names = {}
+    for i, entry in ipairs(missing) do names[i] = ("%s (%s)"):format(entry[2], entry[1]) end
+    list[#list + 1] = "missing Debian packages: " .. table.concat(names, ", ")
+  end
+  return list
+end
+
+--- Prints the diagnosis; returns whether Moth can run here.
+function doctor.main()
+  local function row(name, text) print(("%-10s %s"):format(name, text)) end
+
+  local found, lib = pcall(require, "moth.lib")
+  if found then
+    row("Moth", ("%s, ABI %d"):format(ffi.string(lib.C.moth_version()), lib.C.moth_abi_version()))
+    row("library", lib.path)
+    row("engine", ffi.string(lib.C.moth_config()))
+  else
+    row("Moth", "the library cannot be loaded: " .. tostring(lib))
+  end
+  row("LuaJIT", luajit())
+  row("machine", processor())
+  row("checkout", launcher.root or "none: installed files")
+
+  local list = warnings(doctor.missing_packages(launcher.root))
+  for _, text in ipairs(list) do print("! " .. text) end
+  if found and #list == 0 then print("all is well") end
+  return found
+end
+
+doctor.warnings = warnings
+
+return doctor

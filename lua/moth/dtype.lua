@@ -1,0 +1,55 @@
+--- dtype.lua -- the element types as Lua sees them: moth.float32, moth.long, ...
+--
+-- A dtype is one object, compared by identity: `x.dtype == moth.float32`. Names and aliases are
+-- PyTorch's.
+
+local dtype = {}
+
+-- By the engine's number: the name shown, then the aliases.
+local ROWS = {
+  [0] = { "bool" },
+  { "uint8" },
+  { "int8" },
+  { "int16", "short" },
+  { "int32", "int" },
+  { "int64", "long" },
+  { "float16", "half" },
+  { "bfloat16" },
+  { "float32", "float" },
+  { "float64", "double" },
+}
+local BYTES = { [0] = 1, 1, 1, 2, 4, 8, 2, 2, 4, 8 }
+local FLOATS = 6 -- the first of the float dtypes
+
+local meta = { __name = "dtype" }
+meta.__index = meta
+function meta:__tostring() return "moth." .. self.name end
+
+--- name -> dtype, aliases included.
+dtype.by_name = {}
+--- dtype -> the engine's number.
+dtype.codes = {}
+--- The engine's number -> dtype.
+dtype.by_code = {}
+
+for code = 0, #ROWS do
+  local names = ROWS[code]
+  local object = setmetatable({
+    name = names[1],          -- "float32"
+    code = code,              -- the engine's number
+    itemsize = BYTES[code],   -- bytes of an element
+    is_floating_point = code >= FLOATS,
+    is_signed = code >= 2,
+  }, meta)
+  dtype.by_code[code] = object
+  dtype.codes[object] = code
+  for _, name in ipairs(names) do dtype.by_name[name] = object end
+end
+
+--- Whether a value is a dtype.
+function dtype.is(value) return type(value) == "table" and getmetatable(value) == meta end
+
+--- The dtype with the engine's number.
+function dtype.of(code) return dtype.by_code[code] end
+
+return dtype

@@ -1,0 +1,325 @@
+--- error.lua -- errors in Lua's own wording, raised at the line that the user wrote.
+--
+--     train.lua:12: in net.layers[1]: bad argument 'kernel_size' to 'max_pool2d' ({9, 9} does not
+--     fit f32 (2, 3, 8, 8))
+--
+-- The line is that of the first stack frame outside Moth's own files, found by walking the stack.
+-- A user's `return f(x)` leaves no frame behind; where that can be seen, the message says which
+-- function it was.
+
+local ffi = require "ffi"
+
+local getinfo, getlocal, getupvalue = debug.getinfo, debug.getlocal, debug.getupvalue
+local concat, format, floor, min, max = table.concat, string.format, math.floor, math.min, math.max
+
+local errors = {}
+
+-- ---- whose code is it ----
+
+local own_prefixes = {}
+local own_cache = {} -- source -> boolean
+
+--- Declares that files whose path begins so are Moth's own and never the line to blame.
+-- @param prefix  the beginning of a chunk's source, e.g. "@/usr/share/lua/5.1/moth/"
+function errors.own(prefix)
+  own_prefixes[#own_prefixes + 1] = prefix
+  own_cache = {}
+end
+
+local function is_own(source)
+  local known = own_cache[source]
+  if known == nil then
+    known = source:sub(1, 6) == "=[moth"
+    for i = 1, #own_prefixes do
+      local prefix = own_prefixes[i]
+      if source:sub(1, #prefix) == prefix then known = true end
+    end
+    own_cache[source] = known
+  end
+  return known
+end
+
+--- Whether a function is Moth's own or C, not a user's.
+function errors.is_own(fn)
+  local info = getinfo(fn, "S")
+  return info.what == "C" or is_own(info.source)
+end
+
+do -- this file's folder; in a checkout also nn/ beside lua/
+  local here = getinfo(1, "S").source:match("^(@.*[/\\])") or "@./"
+  local root = here:match("^(@.*)lua[/\\]moth[/\\]$")
+  errors.own(here)
+  if root then
+    errors.root = root == "@" and "./" or root:sub(2)
+    errors.own(root == "@" and "@./nn/" or root .. "nn/")
+    errors.own(root .. "nn/")
+  end
+  errors.folder = here:sub(2)
+end
+
+-- ---- modules on the stack ----
+
+local module_frames = {} -- function -> namer
+
+--- Declares that `fn` calls a module's forward, with the module as its first argument.
+-- @param fn     the function
+-- @param namer  function(list of modules, outermost first) -> a path such as "net.layers[1]", or
+-- nil
+function errors.module_frame(fn, namer)
+  module_frames[fn] = namer
+end
+
+local function typename(object)
+  local class = package.loaded["moth.class"]
+  return type(class) == "table" and class.typename(object) or nil
+end
+
+-- "Net.forward, net.lua:14" for a user's function, nil for Moth's own.
+local function place_of(fn, name)
+  if type(fn) ~= "function" or errors.is_own(fn) then return nil end
+  local info = getinfo(fn, "S")
+  return format("%s, %s:%d", name, info.short_src, info.linedefined)
+end
+
+-- ---- a line erased by a tail call ----
+
+-- What the name stands for in the frame at `level` (seen from here), as far as that can be told.
+local function value_of(level, info, name, namewhat)
+  local value
+  if namewhat == "local" then
+    for i = 1, 250 do
+      local key, found = getlocal(level, i)
+      if not key then break end
+      if key == name then value = found end
+    end
+  elseif namewhat == "upvalue" then
+    for i = 1, 60 do
+      local key, found = getupvalue(info.func, i)
+      if not key then break end
+      if key == name then value = found end
+    end
+  elseif namewhat == "global" then
+    value = rawget(getfenv(info.func), name)
+  end
+  return value
+end
+
+-- The frame at level - 1 is Moth's, the one at level the user's. If the user called something
+-- else there, then that has gone by `return f(x)`.
+local function erased(level, user, callee)
+  local name, what = callee.name, callee.namewhat
+  if not name or what == "" or what == "metamethod" then return nil end
+  local op = callee.source:match("^=%[moth%.op%.(.*)%]$")
+  if what == "method" or what == "field" then
+    if op and name ~= op and name:sub(1, 2) ~= "__" then return name end
+    return nil
+  end
+  local value = value_of(level + 2, user, name, what)
+  if value ~= callee.func then return place_of(value, name) end
+end
+
+-- A module whose forward is a user's, yet no frame of it stands above the module's call.
+local function erased_forward(module)
+  local found, forward = pcall(function() return module.forward end)
+  if not found then return nil end
+  return place_of(forward, (typename(module) or "module") .. ".forward")
+end
+
+-- ---- walking the stack ----
+
+local DEPTH = 200 -- frames looked at beyond the user's
+
+-- Position "file:line: ", module path "in net.fc1: " and erased call of the running function.
+local function locate(level)
+  local user, line, tail, inner, namer
+  local modules, callee, stop = {}, nil, nil
+  while not stop or level < stop do
+    local info = getinfo(level, "Slnf")
+    if not info then break end
+    if module_frames[info.func] then
+      local _, object = getlocal(level, 1)
+      table.insert(modules, 1, object)
+      namer = module_frames[info.func]
+      if not user then inner = inner or object end
+    end
+    if not user and info.what ~= "C" and not is_own(info.source) then
+      user, line = info, info.currentline
+      stop = level + DEPTH
+      if inner then tail = erased_forward(inner)
+      elseif callee then tail = erased(level, info, callee) end
+    end
+    if info.what ~= "C" then callee = info end
+    level = level + 1
+  end
+  local place = user and line >= 0 and format("%s:%d: ", user.short_src, line) or ""
+  local path = namer and namer(modules)
+  return place, path and "in " .. path .. ": " or "", tail
+end
+
+local last_code = "OK"
+
+--- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
+function errors.code() return last_code end
+
+--- Where the user's code stands now, "train.lua:12", or nil.
+function errors.where()
+  return (locate(3):match("^(.*): $"))
+end
+
+--- Raises an error at the user's line. Does not return.
+-- @param text  what is wrong
+-- @param code  the code that moth.errcode() gives (default "E_ARG")
+function errors.raise(text, code)
+  last_code = code or "E_ARG"
+  local place, path, tail = locate(3)
+  if tail then text = format("%s (in a return call of %s)", text, tail) end
+  error(place .. path .. text, 0)
+end
+
+--- Raises "bad argument 'kernel_size' to 'max_pool2d' (text)" at the user's line.
+-- @param code  the code that moth.errcode() gives (default "E_ARG")
+function errors.argument(fname, argname, text, code)
+  return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code)
+end
+
+-- ---- errors from C ----
+
+local C, ctx, where_released -- set by lib.lua and scope.lua
+
+--- Tells this file the library and the context, once they exist.
+function errors.attach(library, context) C, ctx = library, context end
+
+--- Sets the function(handle) that says where a stale tensor was released, or nil.
+function errors.set_released(fn) where_released = fn end
+
+local function released(...)
+  for i = 1, where_released and select("#", ...) or 0 do
+    local x = select(i, ...)
+    if type(x) == "cdata" then
+      local text = where_released(x)
+      if text then return text end
+    elseif type(x) == "table" and getmetatable(x) == nil then
+      for k = 1, #x do
+        local text = type(x[k]) == "cdata" and where_released(x[k])
+        if text then return text end
+      end
+    end
+  end
+end
+
+--- Raises the error that stands in the context.
+-- @param status  the negative status
+-- @param fname   the name of the function that failed; nil: that of the op
+-- @param argname the user's argument that is to blame, where the engine knows it under another name
+-- @param ...     the arguments, to tell which of them was released
+function errors.status(status, fname, argname, ...)
+  local code = ffi.string(C.moth_error_name(status))
+  local text = ffi.string(C.moth_error(ctx, 1))
+  local arg, op = ffi.string(C.moth_error_arg(ctx)), ffi.string(C.moth_error_op(ctx))
+  if code == "E_STATE" then
+    local why = released(...)
+    if why then text = text .. ": " .. why end
+  end
+  fname = fname or op
+  if argname then arg = argname end
+  if arg ~= "" and fname ~= "" then return errors.argument(fname, arg, text, code) end
+  if code == "E_INTERRUPT" or fname == "" then return errors.raise(text, code) end
+  return errors.raise(fname .. ": " .. text, code)
+end
+
+-- ---- texts ----
+
+local describe_tensor -- set by lib.lua: function(x) -> text, or nil if x is no tensor
+
+--- Sets the function that describes tensors.
+function errors.set_describe(fn) describe_tensor = fn end
+
+local function number_text(x)
+  return x == floor(x) and x > -2 ^ 53 and x < 2 ^ 53 and format("%d", x) or format("%.14g", x)
+end
+
+-- "{9, 9}" for a short list of numbers and strings, else nil.
+local function list_text(list)
+  local n = #list
+  if n == 0 or n > 12 then return nil end
+  local parts = {}
+  for key in pairs(list) do
+    if type(key) ~= "number" then return nil end
+  end
+  for i = 1, n do
+    local v = list[i]
+    if type(v) == "number" then parts[i] = number_text(v)
+    elseif type(v) == "string" and #v < 20 then parts[i] = format("'%s'", v)
+    else return nil end
+  end
+  return "{" .. concat(parts, ", ") .. "}"
+end
+
+local function describe_table(value)
+  local meta = getmetatable(value)
+  if meta == nil then return list_text(value) or next(value) == nil and "{}" or "a table" end
+  local name = typename(value)
+  if name then
+    return (package.loaded["moth.class"].isclass(value) and "the class " or "a ") .. name
+  end
+  if type(meta) == "table" and rawget(meta, "__tostring") then return tostring(value) end
+  return "a table"
+end
+
+--- What a value is, for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".
+function errors.describe(value)
+  local kind = type(value)
+  if kind == "nil" or kind == "boolean" then return tostring(value) end
+  if kind == "number" then return number_text(value) end
+  if kind == "string" then
+    if #value > 40 then value = value:sub(1, 37) .. "..." end
+    return format("a string ('%s')", (value:gsub("%c", "?")))
+  end
+  if kind == "table" then return describe_table(value) end
+  if kind == "cdata" then
+    local text = describe_tensor and describe_tensor(value)
+    if text then return text end
+    if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then return tostring(value) end
+    return "a cdata (" .. tostring(ffi.typeof(value)) .. ")"
+  end
+  return "a " .. kind
+end
+
+-- Edits that turn a into b, two swapped letters counting once.
+local function distance(a, b)
+  local before, row = nil, {}
+  for j = 0, #b do row[j] = j end
+  for i = 1, #a do
+    local new = { [0] = i }
+    for j = 1, #b do
+      local same = a:byte(i) == b:byte(j)
+      new[j] = min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (same and 0 or 1))
+      if before and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
+        new[j] = min(new[j], before[j - 2] + 1)
+      end
+    end
+    before, row = row, new
+  end
+  return row[#b]
+end
+
+--- "; did you mean 'x'?" for the candidate nearest to a name, or "".
+-- @param name        what was written
+-- @param candidates  a list of names
+function errors.nearest(name, candidates)
+  local best, least
+  name = tostring(name)
+  if #name > 60 then return "" end
+  local limit = max(1, floor(#name / 3))
+  for i = 1, #candidates do
+    local candidate = candidates[i]
+    if type(candidate) == "string" then
+      local d = distance(name:lower(), candidate:lower())
+      local better = not best or d < least or (d == least and candidate < best)
+      if d <= limit and d < #candidate and better then best, least = candidate, d end
+    end
+  end
+  return best and format("; did you mean '%s'?", best) or ""
+end
+
+return errors

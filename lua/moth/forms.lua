@@ -1,0 +1,249 @@
+--- forms.lua -- the forms of a call: which table is a list of arguments and which is a value.
+--
+--     F.max_pool2d(x, 2)      F.max_pool2d(x, {kernel_size = 2})
+--     F.max_pool2d{x, 2}      F.max_pool2d{x, kernel_size = 2}      x:max_pool2d{kernel_size = 2}
+--
+-- The kinds of the arguments decide, not looks:
+--   (a) a table with a metatable is never a list of arguments;
+--   (b) nor is what a parameter of kind map is given;
+--   (c) shape, tensors, modules and params collect: the whole array part is their value, unless
+--       its first element is a plain table, which then is the value, the others following;
+--   (d) a lone plain table is the list of arguments if it has a string key or if the first
+--       parameter cannot be a table (in a method, the first one after the tensor);
+--   (e) a last plain table with a string key holds named arguments, and may go on with positional
+--       ones in its array part;
+--   (f) a shape also comes as integers in a row.
+--
+-- A signature is written out as one straight-line Lua function that sorts tables into positions,
+-- so that the compiler of LuaJIT takes it as it takes a user's own code. It asks `type(x) == "nil"`
+-- where x may be a tensor: `x == nil` would call the metatype's __eq.
+
+local errors = require "moth.error"
+local kinds = require "moth.kinds"
+
+local concat, format = table.concat, string.format
+
+local forms = {}
+
+--- Passed in the place after the last argument: tables are sorted already.
+forms.RESOLVED = {}
+--- The same, and a collection has been tried.
+forms.AGAIN = {}
+
+local ROW = 8 -- sizes in a row
+
+-- ---- signatures ----
+
+--- What a function takes, as the generated code and messages need it.
+-- @param name    as the user calls it
+-- @param args    list of {name, kind (a row of kinds.lua), doc, required, fallback, choices}
+-- @param method  whether the first argument may stand before the colon
+function forms.signature(name, args, method)
+  local sig = { name = name, args = args, lone = method and 2 or 1, index = {} }
+  for i, arg in ipairs(args) do sig.index[arg.name] = i end
+  local p = sig.lone
+  local arg = args[p]
+  if arg and #args >= p then
+    local after = args[p + 1]
+    if arg.row.name == "shape" then
+      if not (after and after.required) then sig.row = p end
+    elseif arg.required and (arg.row.name == "dims" or arg.row.name == "ints") then
+      if not after or after.name == "out" then sig.row = p end
+    end
+  end
+  return sig
+end
+
+local function names_of(sig)
+  local names = {}
+  for i, arg in ipairs(sig.args) do names[i] = arg.name end
+  return names
+end
+
+local function unknown(sig, name)
+  errors.raise(format("'%s' has no argument '%s'%s", sig.name, name,
+    errors.nearest(name, names_of(sig))))
+end
+
+--- Raises: a value beyond the last parameter.
+function forms.extra(sig, value)
+  local n = #sig.args
+  errors.raise(format("'%s' takes %d argument%s, got one more: %s", sig.name, n,
+    n == 1 and "" or "s", errors.describe(value)))
+end
+
+--- Raises: an argument given by position and by name.
+function forms.twice(sig, i)
+  errors.argument(sig.name, sig.args[i].name, "given twice, by position and by name")
+end
+
+--- Whether the last value given, t in position `at`, is a list of arguments.
+function forms.is_arguments(sig, t, at)
+  if type(t) ~= "table" or getmetatable(t) ~= nil then return false end
+  local arg = sig.args[at]
+  if arg and arg.row.map then return false end
+  local index, named = sig.index, false
+  for key in pairs(t) do
+    if type(key) == "string" then
+      if not index[key] then unknown(sig, key) end
+      named = true
+    end
+  end
+  if named then return true end
+  if at > sig.lone then return false end
+  if not arg then return true end
+  if arg.row.collects then return forms.first_is_value(arg, t[1]) end
+  return not arg.row.table
+end
+
+--- For a collecting argument: whether the first element of a table is its value, not the table.
+function forms.first_is_value(arg, first)
+  if type(first) ~= "table" or arg.row.name == "data" then return false end
+  if arg.row.name == "shape" then return true end
+  if getmetatable(first) ~= nil then return false end
+  return not (arg.row.name == "params" and first.params ~= nil)
+end
+
+--- The array part of a table, which may have names as well.
+function forms.array(t)
+  local list = {}
+  for i = 1, #t do list[i] = t[i] end
+  return list
+end
+
+-- ---- writing the code ----
+
+local function variables(prefix, n)
+  local list = {}
+  for i = 1, n do list[i] = prefix .. i end
+  return list
+end
+
+-- v_at, v_at+1, ... = t[1], t[2], ...
+local function spread(n, at)
+  local to, from = {}, {}
+  for i = at, n do
+    to[#to + 1] = "v" .. i
+    from[#from + 1] = format("t[%d]", i - at + 1)
+  end
+  if #to == 0 then return "" end
+  return concat(to, ", ") .. " = " .. concat(from, ", ")
+end
+
+-- What becomes of the array part of a list of arguments that starts at position `at`.
+local function take(sig, at)
+  local n, arg = #sig.args, sig.args[at]
+  local all = spread(n, at)
+  local over = n - at + 2
+  local rest = format('if type(t[%d]) ~= "nil" then extra(sig, t[%d]) end', over, over)
+  if not arg or not arg.row.collects then return all .. " " .. rest end
+  if arg.row.name == "data" then
+    return format("if t[%q] == nil then v%d = array(t) end", arg.name, at)
+  end
+  return format('if type(t[1]) ~= "nil" then\n'
+    .. "      if first_is_value(sig.args[%d], t[1]) then %s %s\n"
+    .. "      else v%d = array(t) end\n    end", at, all, rest, at)
+end
+
+-- `tables` sorts a list of arguments into positions and runs the function.
+local function tables(sig, out)
+  local n = #sig.args
+  local a, v = variables("a", n), variables("v", n)
+  local sep = n > 0 and ", " or ""
+  out("local function tables(%s%sx)", concat(a, ", "), sep)
+  out("  local t, at = x, %d", n + 1)
+  for i = n, 1, -1 do out('  if type(t) == "nil" then t, at = a%d, %d end', i, i) end
+  out("  if not is_arguments(sig, t, at) then")
+  out("    if x ~= nil then extra(sig, x) end")
+  out("    return run(%s%sRESOLVED)", concat(a, ", "), sep)
+  out("  end")
+  if n > 0 then out("  local %s = %s", concat(v, ", "), concat(a, ", ")) end
+  for at = 1, n + 1 do
+    out("  %s at == %d then\n    %s%s", at == 1 and "if" or "elseif", at,
+      at <= n and format("v%d = nil\n    ", at) or "", take(sig, at))
+  end
+  out("  end")
+  out("  local w")
+  for i, arg in ipairs(sig.args) do
+    out("  w = t[%q]", arg.name)
+    out('  if type(w) ~= "nil" then', i)
+    out('    if type(v%d) ~= "nil" then twice(sig, %d) end', i, i)
+    out("    v%d = w\n  end", i)
+  end
+  out("  return run(%s%sRESOLVED)", concat(v, ", "), sep)
+  out("end")
+end
+
+-- `entry` stands before `run` where sizes may come in a row.
+local function entry(sig, out)
+  local p, n = sig.row, #sig.args
+  local width = math.max(n + 1, p + ROW + 1)
+  local a = variables("a", width)
+  out("local function entry(%s)", concat(a, ", "))
+  out('  if type(a%d) ~= "number" then return run(%s) end', p, concat(a, ", ", 1, n + 1))
+  out("  local n, row = 1, {%s}", concat(a, ", ", p, width))
+  out('  while type(row[n + 1]) == "number" do n = n + 1 end')
+  out("  local names = row[n + 1]")
+  out("  if names == nil then return run(%s%srow%s, RESOLVED) end",
+    concat(a, ", ", 1, p - 1), p > 1 and ", " or "", (", nil"):rep(n - p))
+  out('  if type(names) ~= "table" then bad(%d, row) end', p)
+  out("  row[n + 1] = nil")
+  out("  return tables(%s%srow, names)", concat(a, ", ", 1, p - 1), p > 1 and ", " or "")
+  out("end")
+end
+
+--- Writes the whole function.
+-- @param sig   the signature
+-- @param head  lines of Lua that go before: locals, with the chunk's parameters as `...`
+-- @param body  lines of the function `run`, whose parameters are a1, a2, ... and `over`
+-- @return the text of a chunk that returns the function
+function forms.source(sig, head, body)
+  local lines = {}
+  local function out(pattern, ...)
+    lines[#lines + 1] = select("#", ...) > 0 and format(pattern, ...) or pattern
+  end
+  local n = #sig.args
+  local a = variables("a", n)
+  local tests = {}
+  for i = 1, n do tests[i] = format('type(a%d) == "table"', i) end
+  out(head)
+  out("local run")
+  tables(sig, out)
+  out("run = function(%s%sover)", concat(a, ", "), n > 0 and ", " or "")
+  if n > 0 then
+    out("  if over == nil then")
+    out("    if %s then return tables(%s) end", concat(tests, " or "), concat(a, ", "))
+    out("  elseif over ~= RESOLVED and over ~= AGAIN then")
+  else
+    out("  if over ~= nil and over ~= RESOLVED and over ~= AGAIN then")
+  end
+  out("    return tables(%s%sover)", concat(a, ", "), n > 0 and ", " or "")
+  out("  end")
+  out(body)
+  out("end")
+  if sig.row then
+    entry(sig, out)
+    out("return entry")
+  else
+    out("return run")
+  end
+  return concat(lines, "\n")
+end
+
+--- Fills a kind's text for argument i: $v variable, $i number, $k slot, $w operand, $b buffer.
+function forms.fill(text, i, variable, slot, operand)
+  local values = { i = tostring(i), v = variable, b = "b" .. i, w = tostring(operand) }
+  return (text:gsub("%$([a-z])(%d*)", function(letter, more)
+    if letter == "k" then return tostring(slot + (tonumber(more) or 0)) end
+    return values[letter] .. more
+  end))
+end
+
+--- What the generated code may use.
+forms.tools = {
+  RESOLVED = forms.RESOLVED, AGAIN = forms.AGAIN, extra = forms.extra, twice = forms.twice,
+  is_arguments = forms.is_arguments, first_is_value = forms.first_is_value, array = forms.array,
+}
+for name, fn in pairs(kinds.help) do forms.tools[name] = fn end
+
+return forms

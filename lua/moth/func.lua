@@ -1,0 +1,283 @@
+-- func.lua -- moth.autograd.Function: an op with a gradient, written in Lua.
+--
+--   local Square = nn.class("Square", moth.autograd.Function)
+--
+--   function Square.forward(ctx, x)
+--     ctx:save_for_backward(x)
+--     return x * x
+--   end
+--
+--   function Square.backward(ctx, dy)
+--     local x = ctx.saved_tensors[1]
+--     return 2 * x * dy
+--   end
+--
+--   local y = Square.apply(x)
+--
+-- forward runs unrecorded; its tensors become the results of one node of the graph. backward gets
+-- the gradient of each result of forward and returns one for each argument of forward (nil where
+-- there is none). What save_for_backward was given lies in the engine, not in Lua, so that a
+-- Function that saves its own output makes no cycle. backward is differentiable again if it is
+-- written with ops.
+
+local ffi = require "ffi"
+local autograd = require "moth.autograd"
+local class = require "moth.class"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local istensor = lib.istensor
+
+local M = {}
+
+-- -- ctx, what forward and backward share --------------------------------------------------------
+
+-- The state of one application: the user's own fields, and under the private key what Moth keeps.
+local PRIVATE = {}
+
+local methods = {}
+
+local function check_tensors(fname, ...)
+  local list = { n = select("#", ...), ... }
+  for i = 1, list.n do
+    if list[i] ~= nil and not istensor(list[i]) then
+      errors.argument(fname, "tensors", "expected tensors, got " .. errors.describe(list[i])
+        .. " at position " .. i)
+    end
+  end
+  return list
+end
+
+local function in_forward(self, fname)
+  local state = rawget(self, PRIVATE)
+  if not state.forward then errors.raise(fname .. " belongs into forward") end
+  return state
+end
+
+--- Keeps tensors for backward, which finds them in ctx.saved_tensors. nil keeps a place free.
+-- A tensor that is changed in place before backward is an error there.
+function methods:save_for_backward(...)
+  in_forward(self, "save_for_backward").saved = check_tensors("save_for_backward", ...)
+end
+
+--- Declares inputs that forward wrote in place; they must be among its results.
+function methods:mark_dirty(...)
+  in_forward(self, "mark_dirty").dirty = check_tensors("mark_dirty", ...)
+end
+
+--- Declares results that have no gradient.
+function methods:mark_non_differentiable(...)
+  in_forward(self, "mark_non_differentiable").constant =
+    check_tensors("mark_non_differentiable", ...)
+end
+
+--- Whether backward gets zeros (true, the default) or nil for results that nothing depends on.
+function methods:set_materialize_grads(on)
+  if type(on) ~= "boolean" then
+    errors.argument("set_materialize_grads", "on", "expected a boolean, got "
+      .. errors.describe(on))
+  end
+  in_forward(self, "set_materialize_grads").zeros = on
+end
+
+local Context = { __name = "ctx" }
+function Context:__index(key)
+  if key == "saved_tensors" then
+    local saved = rawget(self, PRIVATE).saved
+    if not saved then errors.raise "ctx.saved_tensors can be read in backward only" end
+    return saved
+  end
+  return methods[key]
+end
+
+-- In backward the user's functions see the state of forward through a facade of this run, so that
+-- runs of one node that nest or interleave do not share opened tensors.
+local Run = { __name = "ctx" }
+function Run:__index(key)
+  local run = rawget(self, PRIVATE)
+  if key == "saved_tensors" then
+    local list = {}
+    for i = 1, run.nsaved do
+      local h = Handle()
+      local status = C.moth_task_saved(ctx, run.task, i - 1, h)
+      if status < 0 then autograd.fail(status) end
+      if h._slot ~= 0 then list[i] = lib.adopt(h, status) end
+    end
+    rawset(self, key, list)
+    return list
+  elseif key == "needs_input_grad" then
+    return run.needs
+  end
+  return run.state[key]
+end
+function Run:__newindex(key, value) rawget(self, PRIVATE).state[key] = value end
+
+-- -- Function.apply ------------------------------------------------------------------------------
+
+local function contains(list, x)
+  for i = 1, list and list.n or 0 do
+    if list[i] ~= nil and list[i] == x then return true end
+  end
+  return false
+end
+
+-- The tensors among the results, without history: a result that is an input becomes an alias,
+-- unless it was written in place.
+local function outputs_of(name, results, inputs, state)
+  local outputs, nondiff, places = {}, 0ULL, {}
+  for i = 1, results.n do
+    local y = results[i]
+    if istensor(y) then
+      if contains(inputs, y) and not contains(state.dirty, y) then
+        local h = Handle()
+        y = autograd.take(h, C.moth_detach(ctx, y, h), name)
+        results[i] = y
+      end
+      local n = #outputs + 1
+      outputs[n], places[n] = y, i
+      if contains(state.constant, results[i]) and n <= 64 then
+        nondiff = nondiff + bit.lshift(1ULL, n - 1)
+      end
+    end
+  end
+  for i = 1, state.dirty and state.dirty.n or 0 do
+    if not contains(results, state.dirty[i]) then
+      errors.raise(name .. ".forward marks argument " .. i .. " of mark_dirty as written in place, "
+        .. "so it must return it")
+    end
+  end
+  return outputs, places, nondiff
+end
+
+local node_out = ffi.new "uint64_t[1]"
+
+-- Ties the results to the inputs by a node, if a gradient may be asked for.
+local function record(self, name, object, args, inputs, results)
+  local state = object[PRIVATE]
+  local outputs, places, nondiff = outputs_of(name, results, inputs, state)
+  if #outputs == 0 then
+    errors.raise(name .. ".forward must return a tensor, got " .. errors.describe(results[1]))
+  end
+  local nsaved = state.saved and state.saved.n or 0
+  local array = autograd.pack(outputs, #outputs)
+  local status = C.moth_function(ctx, name, autograd.pack(inputs, inputs.n), inputs.n, array,
+    #outputs, nondiff, autograd.pack(state.saved or {}, nsaved), nsaved, node_out)
+  if status < 0 then errors.status(status, name .. ".apply") end
+  for i = 1, #outputs do
+    local old, new = outputs[i], array[i - 1]
+    if new._slot ~= old._slot or new._gen ~= old._gen then
+      local h = Handle()
+      h._slot, h._gen = new._slot, new._gen
+      results[places[i]] = lib.adopt(h, 0)
+    end
+  end
+  local id = tonumber(node_out[0])
+  if id == 0 then return end
+  state.saved, state.forward, state.dirty, state.constant = nil, nil, nil, nil
+  autograd.nodes[id] = {
+    class = self, state = object, nargs = args.n, nsaved = nsaved,
+    tensors = state.tensors, zeros = state.zeros ~= false,
+  }
+  if autograd.anomaly then autograd.anomaly.made(id) end
+end
+
+local function pack_all(...) return { n = select("#", ...), ... } end
+
+local function apply(self, ...)
+  local name = class.typename(self)
+  local args = pack_all(...)
+  local needs, inputs, tensors, any = {}, { n = 0 }, {}, false
+  local recording = C.moth_grad_mode(ctx, -1) == 1
+  for i = 1, args.n do
+    local x = args[i]
+    needs[i] = false
+    if istensor(x) then
+      inputs.n = inputs.n + 1
+      inputs[inputs.n], tensors[inputs.n] = x, i
+      local flags = lib.inspect(x).flags
+      needs[i] = recording and bit.band(flags, autograd.IS_GRAD) ~= 0
+      any = any or needs[i]
+    end
+  end
+  if type(self.forward) ~= "function" then
+    errors.raise("class '" .. name .. "' has no function 'forward(ctx, ...)'")
+  end
+  local state = { forward = true, tensors = tensors }
+  local object = setmetatable({ needs_input_grad = needs, [PRIVATE] = state }, Context)
+  local results = pack_all(autograd.no_grad(self.forward, object, ...))
+  if any then
+    record(self, name, object, args, inputs, results)
+  else
+    outputs_of(name, results, { n = 0 }, state)
+  end
+  return unpack(results, 1, results.n)
+end
+
+-- -- backward ------------------------------------------------------------------------------------
+
+local function check_count(name, entry, results)
+  local n = results.n
+  while n > entry.nargs and results[n] == nil do n = n - 1 end
+  local least = #entry.tensors > 0 and entry.tensors[#entry.tensors] or 0
+  if n > entry.nargs or n < least then
+    errors.raise(("%s.backward returned %d %s, but %s.forward has %d %s"):format(name, results.n,
+      results.n == 1 and "gradient" or "gradients", name, entry.nargs,
+      entry.nargs == 1 and "argument" or "arguments"))
+  end
+end
+
+--- Runs the backward of the Function at whose node `task` stands: from autograd's loop.
+-- @param entry what autograd.nodes holds for it
+-- @param grads the gradients of its results, with holes
+function M.run_backward(entry, task, grads, ngiven)
+  local self = entry.class
+  local name = class.typename(self)
+  if type(self.backward) ~= "function" then
+    errors.raise("class '" .. name .. "' has no function 'backward(ctx, ...)'")
+  end
+  if entry.zeros then
+    for i = 1, ngiven do
+      if grads[i] == nil then
+        local h = Handle()
+        grads[i] = autograd.take(h, C.moth_task_zeros(ctx, task, i - 1, h), name .. ".backward")
+      end
+    end
+  end
+  local needs = {}
+  for i = 1, entry.nargs do needs[i] = false end
+  for k, i in ipairs(entry.tensors) do needs[i] = C.moth_task_wants(ctx, task, k - 1) == 1 end
+  local run = { task = task, state = entry.state, nsaved = entry.nsaved, needs = needs }
+  local results = pack_all(self.backward(setmetatable({ [PRIVATE] = run }, Run),
+    unpack(grads, 1, ngiven)))
+  check_count(name, entry, results)
+  for i = 1, results.n do
+    if results[i] ~= nil and not istensor(results[i]) then
+      errors.raise(name .. ".backward returned " .. errors.describe(results[i])
+        .. " as gradient " .. i .. "; wanted a tensor or nil")
+    end
+  end
+  for k, i in ipairs(entry.tensors) do
+    if results[i] ~= nil and needs[i] then
+      local status = C.moth_task_put(ctx, task, k - 1, results[i])
+      if status < 0 then errors.status(status, name .. ".backward") end
+    end
+  end
+end
+
+-- -- the class -----------------------------------------------------------------------------------
+
+local Function = class("Function")
+
+function Function.__derived(self)
+  self.apply = function(...) return apply(self, ...) end
+end
+
+function Function.init(self)
+  errors.raise("a Function is not made but applied: " .. class.typename(self) .. ".apply(...)")
+end
+
+--- moth.autograd.Function: the base of ops written in Lua.
+M.Function = Function
+
+return M

@@ -1,0 +1,133 @@
+--- help.lua -- moth.help: what a function takes and gives, from the record that also runs it.
+--
+--     help(F.conv2d)      help "conv2d"      help(nn.Conv2d)
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local errors = require "moth.error"
+local kinds = require "moth.kinds"
+
+local concat = table.concat
+
+local help = {}
+
+local SHIFTED = { dim = true, position = true, dims = true }
+
+--- A default as a Lua user would write it: dimensions and positions count from 1.
+function help.default(arg, lua)
+  local text = arg.fallback
+  if text == "" then return nil end
+  if arg.choices and (arg.kind == "enum" or text:find("|", 1, true)) then
+    return '"' .. arg.choices[1] .. '"'
+  end
+  local n = tonumber(text)
+  if n and not lua and n >= 0 and SHIFTED[arg.row.name] then return tostring(n + 1) end
+  if text == "cpu" then return '"cpu"' end
+  return text
+end
+
+local function shown_kind(arg)
+  local row = kinds.find(arg.kind)
+  if arg.choices then return concat(arg.choices, "|") end
+  if arg.number then return "tensor|number" end
+  if row.name:match("^int%d$") then return row.name == "int1" and "int" or "int|{" ..
+    ("int, "):rep(tonumber(row.name:sub(4)) - 1) .. "int}" end
+  if row.name == "dims" then return "dim|{dim, ...}" end
+  if row.name == "index" then return "positions" end
+  if row.name == "ints" then return "int|{int, ...}" end
+  return row.name
+end
+
+--- "conv2d(input, weight, bias = none, stride = 1) -> y"
+function help.line(sig)
+  local parts = {}
+  for i, arg in ipairs(sig.args) do
+    local default = help.default(arg, sig.lua)
+    if arg.required and arg.choices then default = nil end
+    parts[i] = default and arg.name .. " = " .. default or arg.name
+  end
+  local outputs = {}
+  for i, output in ipairs(sig.outputs or {}) do outputs[i] = output.name end
+  local result = #outputs > 0 and " -> " .. concat(outputs, ", ") or ""
+  return sig.name .. "(" .. concat(parts, ", ") .. ")" .. result
+end
+
+-- The first example as a call.
+local function example(sig)
+  local line = sig.examples:match("[^\n]+")
+  if not line then return nil end
+  return "moth." .. sig.name .. "(" .. line:gsub("%s*%-%- domain:.*$", "") .. ")"
+end
+
+--- The whole text about a signature.
+function help.page(sig)
+  local lines = { help.line(sig) }
+  if sig.doc ~= "" then lines[#lines + 1] = sig.doc end
+  local width = 0
+  for _, arg in ipairs(sig.args) do width = math.max(width, #arg.name) end
+  if #sig.args > 0 then lines[#lines + 1] = "" end
+  for _, arg in ipairs(sig.args) do
+    lines[#lines + 1] = ("  %-" .. width .. "s  %s (%s)"):format(arg.name, arg.doc, shown_kind(arg))
+  end
+  local call = example(sig)
+  if call then lines[#lines + 1] = "\n  example: " .. call end
+  if sig.method then
+    lines[#lines + 1] = (call and "" or "\n") .. "  method:  x:" .. sig.name .. "(...)"
+  end
+  if sig.file then lines[#lines + 1] = "  source:  " .. sig.file end
+  return concat(lines, "\n")
+end
+
+local function of_class(object)
+  local name = class.typename(object)
+  local signature = object.signature and bind.signature(object.signature)
+  local lines = { signature and help.page(signature) or name .. "(...)" }
+  local methods = class.methods(object)
+  if #methods > 0 then
+    lines[#lines + 1] = "\n  methods: " .. concat(methods, ", ")
+  end
+  return concat(lines, "\n")
+end
+
+local function overview()
+  return "help(F.conv2d), help \"conv2d\", help(nn.Conv2d): what a function takes and gives.\n"
+    .. "Ops: " .. concat(bind.names(), " ")
+end
+
+local function named(name)
+  local moth = require "moth"
+  local short = name:match("([%w_]+)$") or name
+  local ok, value = pcall(function() return moth[short] end)
+  if ok and bind.signature(value) then return value end
+  for _, module in ipairs { "moth.nn", "moth.optim", "moth.nn.functional" } do
+    local found, t = pcall(require, module)
+    local there, object = pcall(function() return found and t[short] end)
+    if there and object ~= nil and object ~= false then return object end
+  end
+  if ok and type(value) == "function" then return value end
+  errors.argument("help", "what", "there is no '" .. name .. "'"
+    .. errors.nearest(short, bind.names()))
+end
+
+--- The text of help.
+-- @param what  a function, a class, an instance, or a name
+function help.text(what)
+  if what == nil then return overview() end
+  if type(what) == "string" then what = named(what) end
+  if class.typename(what) then return of_class(class.of(what) or what) end
+  local sig = bind.signature(what)
+  if not sig and type(what) == "table" then
+    sig = bind.signature(rawget(what, "signature"))
+  end
+  if sig then return help.page(sig) end
+  if type(what) == "function" then
+    local info = debug.getinfo(what, "S")
+    return ("a function, written at %s:%d"):format(info.short_src, info.linedefined)
+  end
+  return errors.describe(what)
+end
+
+--- Prints help.text(what).
+function help.help(what) io.write(help.text(what), "\n") end
+
+return setmetatable(help, { __call = function(_, what) return help.help(what) end })

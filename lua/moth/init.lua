@@ -1,0 +1,151 @@
+--- init.lua -- require "moth": the namespace.
+--
+--     local moth = require "moth"
+--     local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+--
+-- Everything is found at its first use: a submodule, a function written in Lua, or an op of the
+-- engine. Nothing but the table itself is made when Moth is loaded.
+
+local registry = debug.getregistry()
+if registry.moth and registry.moth.moth then return registry.moth.moth end
+
+local lib = require "moth.lib"
+local errors = require "moth.error"
+local bind = require "moth.bind"
+local dtype = require "moth.dtype"
+
+local ffi = require "ffi"
+
+local anchor = lib.anchor
+local moth = { none = lib.none, _VERSION = "Moth " .. ffi.string(lib.C.moth_version()) }
+
+-- ---- where modules are found ----
+
+-- Modules that were loaded stay the same ones in this state, also when package.loaded is cleared:
+-- the metatype of tensors cannot be set twice.
+anchor.loaded = anchor.loaded or {}
+
+local function keep_loaded()
+  for name, module in pairs(package.loaded) do
+    if type(name) == "string" and name:sub(1, 5) == "moth." then anchor.loaded[name] = module end
+  end
+end
+
+-- In a checkout the modules of moth.nn lie in nn/ beside lua/.
+local function find_file(name)
+  local path = package.searchpath(name, package.path)
+  if path then return path end
+  local rest = errors.root and name:match("^moth%.nn%.?(.*)$")
+  if not rest then return nil end
+  local base = errors.root .. "nn/" .. (rest == "" and "init" or rest:gsub("%.", "/"))
+  return package.searchpath(base, "?.lua", "", "")
+end
+
+local function search(name)
+  if name == "moth" then return function() return moth end end
+  if name:sub(1, 5) ~= "moth." then return nil end
+  local loaded = anchor.loaded[name]
+  if loaded ~= nil then return function() return loaded end end
+  local path = find_file(name)
+  if not path then return nil end
+  local chunk, problem = loadfile(path)
+  if not chunk then error(problem, 0) end
+  return function(...)
+    local module = chunk(...)
+    if module == nil then module = true end
+    anchor.loaded[name] = module
+    return module
+  end
+end
+table.insert(package.loaders, 2, search)
+
+-- ---- what stands in the namespace ----
+
+local submodules = { nn = true, optim = true, data = true, autograd = true, class = true }
+
+-- Functions written in Lua: the module, or {module, field}.
+local functions = {}
+local function from(module, names)
+  for name in names:gmatch("%S+") do functions[name] = { module, name } end
+end
+from("moth.create", "tensor as_tensor frombuffer")
+from("moth.dispatch", "max min arange range randint")
+from("moth.scope", "scope keep")
+from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory collect "
+  .. "leaks")
+from("moth.autograd", "no_grad enable_grad set_grad_enabled is_grad_enabled")
+from("moth.generator", "Generator manual_seed seed initial_seed get_rng_state set_rng_state")
+from("moth.save", "save load open")
+from("moth.print", "set_printoptions")
+from("moth.help", "help")
+from("moth.index", "newaxis")
+from("moth.define", "define")
+from("moth.settings", "get_default_dtype set_default_dtype get_num_threads set_num_threads errcode "
+  .. "is_tensor is_floating_point is_grad_enabled typename token open_token")
+from("moth.autograd", "is_grad_enabled")
+functions.Size = { "moth.size", "new" }
+functions.define = { "moth.define" }
+
+local computed = {
+  default_generator = function() return require("moth.generator").default() end,
+}
+
+for name, object in pairs(dtype.by_name) do moth[name] = object end
+
+local function names()
+  local list = {}
+  for name in pairs(submodules) do list[#list + 1] = name end
+  for name in pairs(functions) do list[#list + 1] = name end
+  for name in pairs(computed) do list[#list + 1] = name end
+  for name in pairs(moth) do list[#list + 1] = name end
+  for _, name in ipairs(bind.names()) do list[#list + 1] = name end
+  return list
+end
+
+--- All names of the namespace, sorted: for completion and documentation.
+function moth.names()
+  local list, seen = {}, {}
+  for _, name in ipairs(names()) do
+    if not seen[name] then list[#list + 1] = name end
+    seen[name] = true
+  end
+  table.sort(list)
+  return list
+end
+
+local function find(name)
+  if submodules[name] then return require("moth." .. name) end
+  if computed[name] then return computed[name]() end
+  local row = functions[name]
+  if row then
+    local module = require(row[1])
+    if row[2] == nil then return module end
+    return module[row[2]]
+  end
+  return bind.public(name)
+end
+
+setmetatable(moth, {
+  __index = function(_, name)
+    if type(name) ~= "string" then return nil end
+    local value = find(name)
+    if value == nil then
+      errors.raise(("no '%s' in moth%s"):format(name, errors.nearest(name, names())))
+    end
+    rawset(moth, name, value)
+    keep_loaded()
+    return value
+  end,
+  __tostring = function() return moth._VERSION end,
+})
+
+anchor.moth = moth
+require "moth.tensor" -- the metatype of handles
+do
+  local methods = require("moth.tensor").methods
+  for _, name in ipairs { "max", "min" } do
+    methods[name] = function(...) return moth[name](...) end
+  end
+end
+keep_loaded()
+return moth

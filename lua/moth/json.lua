@@ -1,0 +1,205 @@
+--- json.lua -- JSON, small and strict: what checkpoints and configuration files need.
+--
+--     json.decode('{"lr": 0.1, "steps": [1, 2]}').steps[2]     2
+--     json.string 'a "b"'                                      "a \"b\""
+--
+-- Reading takes exactly RFC 8259: valid UTF-8, no comments, no trailing commas, no duplicate keys,
+-- nesting up to a limit. A text is never run as code. Lists and objects both become plain
+-- tables, null becomes `json.null`. Writing is done token by token, by json.string and json.number.
+
+local concat, format = table.concat, string.format
+local byte, char, find, sub = string.byte, string.char, string.find, string.sub
+
+local json = {}
+
+--- Stands for JSON's null, which a Lua table cannot hold.
+json.null = setmetatable({}, { __tostring = function() return "null" end })
+
+json.max_depth = 1000
+
+-- ---- UTF-8 ----
+
+-- Lengths by first byte, and the range of the second one where it is narrower than 80..bf.
+local function sequence(s, i)
+  local a, b = byte(s, i, i + 1)
+  local n = a < 0x80 and 1 or a >= 0xc2 and a <= 0xdf and 2 or a >= 0xe0 and a <= 0xef and 3
+    or a >= 0xf0 and a <= 0xf4 and 4 or nil
+  if not n or i + n - 1 > #s then return nil end
+  if n == 1 then return 1 end
+  local low = a == 0xe0 and 0xa0 or a == 0xf0 and 0x90 or 0x80
+  local high = a == 0xed and 0x9f or a == 0xf4 and 0x8f or 0xbf
+  if b < low or b > high then return nil end
+  for k = i + 2, i + n - 1 do
+    local c = byte(s, k)
+    if c < 0x80 or c > 0xbf then return nil end
+  end
+  return n
+end
+
+--- Position of the first byte of a string that is not well-formed UTF-8, or nil.
+function json.bad_utf8(s)
+  local i = find(s, "[\128-\255]")
+  while i do
+    local n = sequence(s, i)
+    if not n then return i end
+    i = find(s, "[\128-\255]", i + n)
+  end
+  return nil
+end
+
+local function utf8_char(code)
+  if code < 0x80 then return char(code) end
+  if code < 0x800 then return char(0xc0 + code / 64, 0x80 + code % 64) end
+  if code < 0x10000 then
+    return char(0xe0 + code / 4096, 0x80 + code / 64 % 64, 0x80 + code % 64)
+  end
+  return char(0xf0 + code / 262144, 0x80 + code / 4096 % 64, 0x80 + code / 64 % 64,
+    0x80 + code % 64)
+end
+
+-- ---- writing ----
+
+local escapes = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t" }
+
+local function escape(c) return escapes[c] or format("\\u%04x", byte(c)) end
+
+--- A string as JSON, quotes included. The string must be valid UTF-8; NUL bytes are fine.
+function json.string(s) return '"' .. s:gsub('[%c"\\]', escape) .. '"' end
+
+--- A finite number as JSON, with all its digits.
+function json.number(x) return format("%.17g", x) end
+
+-- ---- reading ----
+-- A reader is {text, depth}; every function takes a position and returns the value and the
+-- position after it, or raises a table {position, what was expected}.
+
+local function expected(position, what) error({ position = position, what = what }, 0) end
+
+local function skip(text, i) return find(text, "[^ \t\r\n]", i) or #text + 1 end
+
+local unescaped = { ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n",
+  r = "\r", t = "\t" }
+
+-- The character of \uXXXX at i (where XXXX begins) and the position after it.
+local function unicode_escape(text, i)
+  local hex = sub(text, i, i + 3)
+  if not find(hex, "^%x%x%x%x$") then expected(i, "four hexadecimal digits") end
+  local code = tonumber(hex, 16)
+  if code < 0xd800 or code > 0xdfff then return utf8_char(code), i + 4 end
+  local low = code <= 0xdbff and text:match("^\\u(%x%x%x%x)", i + 4)
+  low = low and tonumber(low, 16)
+  if not low or low < 0xdc00 or low > 0xdfff then expected(i, "a pair of surrogates") end
+  return utf8_char(0x10000 + (code - 0xd800) * 1024 + low - 0xdc00), i + 10
+end
+
+local function read_string(text, i)
+  local parts, n = {}, 0
+  local from = i + 1
+  while true do
+    local stop = find(text, '[%c"\\]', from)
+    if not stop then expected(#text + 1, "the end of a string") end
+    n = n + 1
+    parts[n] = sub(text, from, stop - 1)
+    local c = sub(text, stop, stop)
+    if c == '"' then return concat(parts), stop + 1 end
+    if c == "\127" then -- a control character to Lua, an ordinary one to JSON
+      n, from = n + 1, stop + 1
+      parts[n] = c
+    elseif c == "\\" then
+      local e = sub(text, stop + 1, stop + 1)
+      n = n + 1
+      if e == "u" then
+        parts[n], from = unicode_escape(text, stop + 2)
+      else
+        parts[n], from = unescaped[e] or expected(stop, "a valid escape"), stop + 2
+      end
+    else
+      expected(stop, "no control character in a string")
+    end
+  end
+end
+
+local function read_number(text, i)
+  local stop = select(2, find(text, "^-?%d+%.?%d*[eE]?[+-]?%d*", i))
+  local word = stop and sub(text, i, stop)
+  local whole, rest = (word or ""):match("^-?(%d+)(.*)$")
+  local fits = whole and (whole == "0" or sub(whole, 1, 1) ~= "0") and
+    (rest == "" or find(rest, "^%.%d+$") or find(rest, "^[eE][+-]?%d+$")
+      or find(rest, "^%.%d+[eE][+-]?%d+$"))
+  local value = fits and tonumber(word)
+  if not value or value - value ~= 0 then expected(i, "a value") end
+  return value, stop + 1
+end
+
+local read_value
+
+local function read_list(text, i, depth)
+  local list, n = {}, 0
+  i = skip(text, i + 1)
+  if sub(text, i, i) == "]" then return list, i + 1 end
+  while true do
+    n = n + 1
+    list[n], i = read_value(text, i, depth)
+    i = skip(text, i)
+    local c = sub(text, i, i)
+    if c == "]" then return list, i + 1 end
+    if c ~= "," then expected(i, "',' or ']'") end
+    i = skip(text, i + 1)
+  end
+end
+
+local function read_object(text, i, depth)
+  local object = {}
+  i = skip(text, i + 1)
+  if sub(text, i, i) == "}" then return object, i + 1 end
+  while true do
+    if sub(text, i, i) ~= '"' then expected(i, "a key") end
+    local key, after = read_string(text, i)
+    if object[key] ~= nil then expected(i, "a key that was not there before") end
+    after = skip(text, after)
+    if sub(text, after, after) ~= ":" then expected(after, "':'") end
+    object[key], i = read_value(text, skip(text, after + 1), depth)
+    i = skip(text, i)
+    local c = sub(text, i, i)
+    if c == "}" then return object, i + 1 end
+    if c ~= "," then expected(i, "',' or '}'") end
+    i = skip(text, i + 1)
+  end
+end
+
+local words = { t = { "true", true }, f = { "false", false }, n = { "null", json.null } }
+
+function read_value(text, i, depth)
+  local c = sub(text, i, i)
+  if c == '"' then return read_string(text, i) end
+  if c == "{" or c == "[" then
+    if depth == json.max_depth then
+      expected(i, format("at most %d levels of nesting", json.max_depth))
+    end
+    if c == "{" then return read_object(text, i, depth + 1) end
+    return read_list(text, i, depth + 1)
+  end
+  local word = words[c]
+  if not word then return read_number(text, i) end
+  if sub(text, i, i + #word[1] - 1) ~= word[1] then expected(i, "a value") end
+  return word[2], i + #word[1]
+end
+
+--- Reads a JSON text.
+-- @param text  a string
+-- @return the value: table, string, number, boolean or json.null; or nil and what is wrong, as
+-- "expected ':' at byte 12". Never raises for bad text.
+function json.decode(text)
+  local bad = json.bad_utf8(text)
+  if bad then return nil, format("invalid UTF-8 at byte %d", bad) end
+  local fine, value, after = pcall(read_value, text, skip(text, 1), 0)
+  if not fine then
+    if type(value) ~= "table" then error(value, 0) end -- out of memory
+    return nil, format("expected %s at byte %d", value.what, value.position)
+  end
+  after = skip(text, after)
+  if after <= #text then return nil, format("expected the end at byte %d", after) end
+  return value
+end
+
+return json

@@ -1,0 +1,378 @@
+--- kinds.lua -- the kinds of argument: how each is checked, handed to C, and explained.
+--
+-- For each kind:
+--   need     what a message says is needed
+--   store    Lua text that checks the value in variable $v and puts it into the slots from $k on
+--            (bind.lua); `bad($i, $v)` raises the error of argument $i
+--   check    Lua text that only checks (define.lua)
+--   table    a plain table may be its value; collects: it takes the whole array part of a table
+--   prepare  Lua expression that turns $v into what `store` reads, where that may allocate
+--   buffer   "ints" or "handles": the kind needs a list buffer, $b
+--
+-- Dimensions and positions count from 1 in Lua and from 0 in C: the shift is in `store`.
+
+local dtype = require "moth.dtype"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local size = require "moth.size"
+
+local format, floor = string.format, math.floor
+
+local kinds = {}
+local list = {}
+
+local WHOLE = 'type($v) == "number" and $v % 1 == 0 and $v <= 9007199254740992 and '
+  .. "$v >= -9007199254740992"
+local SHIFTED = "$v > 0 and $v - 1 or $v"
+
+local function add(name, row)
+  row.name = name
+  list[name] = row
+end
+
+-- ---- tensors ----
+
+add("tensor", {
+  need = "a tensor is needed",
+  store = "if istype(Handle, $v) then s[$k].handle = $v else bad($i, $v) end",
+  check = "if not istype(Handle, $v) then bad($i, $v) end",
+})
+add("number", { -- a tensor of an op that also takes numbers
+  need = "a tensor or a number is needed",
+  store = "if istype(Handle, $v) then s[$k].handle = $v\n"
+    .. "  else operand($i, $w, $v) s[$k].handle = operand$w end",
+  check = 'if not istype(Handle, $v) and type($v) ~= "number" and type($v) ~= "boolean" and '
+    .. "not istype(int64, $v) then bad($i, $v) end",
+})
+add("mask", {
+  need = "a bool tensor is needed",
+  store = list.tensor.store, check = list.tensor.check,
+})
+add("index", {
+  need = "an integer tensor or a list of positions is needed",
+  table = true,
+  prepare = "to_index($i, $v)",
+  store = "s[$k].handle = $v",
+  check = 'if not istype(Handle, $v) and type($v) ~= "table" then bad($i, $v) end',
+})
+add("tensors", {
+  need = "a list of tensors is needed",
+  table = true, collects = true, buffer = "handles",
+  store = "local n$i = fill_handles($b.at, $v)\n"
+    .. "  if not n$i then bad($i, $v) end\n"
+    .. "  s[$k].pointer = $b.at s[$k1].integer = n$i",
+  check = "if not is_tensors($v) then bad($i, $v) end",
+})
+add("indices", {
+  need = "a list of integer tensors and masks is needed",
+  table = true, collects = true, buffer = "handles",
+  prepare = "to_indices($i, $v)",
+  store = list.tensors.store,
+  check = 'if type($v) ~= "table" then bad($i, $v) end',
+})
+add("generator", {
+  need = "a moth.Generator is needed",
+  prepare = "to_generator($i, $v)",
+  store = "s[$k].handle = $v",
+  check = "if not state_of($v) then bad($i, $v) end",
+})
+
+-- ---- numbers ----
+
+add("scalar", {
+  need = "a number is needed",
+  store = 'if type($v) == "number" then s[$k].integer = 0 s[$k1].number = $v\n'
+    .. '  elseif type($v) == "boolean" then s[$k].integer = 2 s[$k1].integer = $v and 1 or 0\n'
+    .. "  elseif istype(int64, $v) then s[$k].integer = 1 s[$k1].integer = $v\n"
+    .. "  else bad($i, $v) end",
+  check = 'if type($v) ~= "number" and type($v) ~= "boolean" and not istype(int64, $v) then '
+    .. "bad($i, $v) end",
+})
+add("int", {
+  need = "an integer is needed",
+  store = "if " .. WHOLE .. " then s[$k].integer = $v else bad($i, $v) end",
+  check = "if not (" .. WHOLE .. ") then bad($i, $v) end",
+})
+add("dim", {
+  need = "a dimension is needed, an integer from 1 or from -1 down", zero = "dimensions",
+  store = "if " .. WHOLE .. " and $v ~= 0 then s[$k].integer = " .. SHIFTED
+    .. " else bad($i, $v) end",
+  check = "if not (" .. WHOLE .. " and $v ~= 0) then bad($i, $v) end",
+})
+add("position", {
+  need = "a position is needed, an integer from 1 or from -1 down", zero = "positions",
+  store = list.dim.store, check = list.dim.check,
+})
+add("float", {
+  need = "a number is needed",
+  store = 'if type($v) == "number" then s[$k].number = $v else bad($i, $v) end',
+  check = 'if type($v) ~= "number" then bad($i, $v) end',
+})
+
+for n = 1, 3 do
+  local all, each, whole = {}, {}, {}
+  for j = 0, n - 1 do
+    all[#all + 1] = format("s[$k%s].integer = $v", j == 0 and "" or j)
+    each[#each + 1] = format("s[$k%s].integer = $v[%d]", j == 0 and "" or j, j + 1)
+    whole[#whole + 1] = (WHOLE:gsub("%$v", format("$v[%d]", j + 1)))
+  end
+  local as_list = format('type($v) == "table" and #$v == %d and ', n)
+    .. table.concat(whole, " and ")
+  add("int" .. n, {
+    need = n == 1 and "an integer is needed" or
+      format("an integer or a list of %d integers is needed", n),
+    table = true,
+    store = format("if %s then %s\n  elseif %s then %s\n  else bad($i, $v) end", WHOLE,
+      table.concat(all, " "), as_list, table.concat(each, " ")),
+    check = format("if not (%s) and not (%s) then bad($i, $v) end", WHOLE, as_list),
+  })
+  add("int" .. n .. "_or_enum", { -- for Lua-side functions: padding = "same"
+    need = list["int" .. n].need:gsub(" is needed", ""),
+    table = true, choices = true,
+    check = format("if choices$i[$v] == nil and not (%s) and not (%s) then bad($i, $v) end",
+      WHOLE, as_list),
+  })
+end
+
+-- ---- lists of integers ----
+
+local function ints(name, need, fill, more)
+  local row = {
+    need = need, table = true, buffer = "ints",
+    store = format("local n$i = %s($b, $v)\n  if not n$i then bad($i, $v) end\n", fill)
+      .. "  s[$k].pointer = $b s[$k1].integer = n$i",
+    check = format("if not %s(scratch, $v) then bad($i, $v) end", fill),
+  }
+  for key, value in pairs(more or {}) do row[key] = value end
+  add(name, row)
+end
+ints("ints", "an integer or a list of integers is needed", "fill_ints")
+ints("shape", "sizes are needed, integers in a row or in a list", "fill_ints", { collects = true })
+ints("dims", "a dimension or a list of them is needed", "fill_dims", { zero = "dimensions" })
+
+-- ---- choices ----
+
+add("bool", {
+  need = "true or false is needed",
+  store = 'if type($v) == "boolean" then s[$k].integer = $v and 1 or 0 else bad($i, $v) end',
+  check = 'if type($v) ~= "boolean" then bad($i, $v) end',
+})
+add("enum", {
+  need = "a name is needed", choices = true,
+  store = "local e$i = choices$i[$v]\n"
+    .. "  if e$i then s[$k].integer = e$i else bad($i, $v) end",
+  check = "if choices$i[$v] == nil then bad($i, $v) end",
+})
+add("dtype", {
+  need = "a dtype such as moth.float32 is needed",
+  store = "local d$i = dtypes[$v]\n"
+    .. "  if d$i then s[$k].integer = d$i else bad($i, $v) end",
+  check = "if dtypes[$v] == nil then bad($i, $v) end",
+})
+add("device", {
+  need = 'a device such as "cpu" is needed',
+  store = "local d$i = devices[$v]\n"
+    .. "  if d$i then s[$k].integer = d$i else bad($i, $v) end",
+  check = "if devices[$v] == nil then bad($i, $v) end",
+})
+
+-- ---- for Lua-side functions only ----
+
+add("any", { need = "a value is needed", table = true,
+  check = "if $v == nil then bad($i, $v) end" })
+add("string", { need = "a string is needed",
+  check = 'if type($v) ~= "string" then bad($i, $v) end' })
+add("function", { need = "a function is needed",
+  check = "if not is_callable($v) then bad($i, $v) end" })
+add("map", { need = "a table is needed", table = true, map = true,
+  check = 'if type($v) ~= "table" then bad($i, $v) end' })
+add("data", { need = "numbers, booleans, tensors or nested lists of them are needed",
+  table = true, collects = true,
+  check = "if not is_data($v) then bad($i, $v) end" })
+add("modules", { need = "a list of modules is needed", table = true, collects = true,
+  check = 'if type($v) ~= "table" then bad($i, $v) end' })
+add("params", { need = "a list of parameters is needed, such as net:parameters()",
+  table = true, collects = true,
+  check = 'if type($v) ~= "table" then bad($i, $v) end' })
+
+-- ---- lookups ----
+
+--- The row of a kind and whether the kind may be absent: kinds.find("tensor?").
+function kinds.find(name)
+  local bare = name:match("^(.*)%?$") or name:match("^maybe_(.*)$")
+  local row = list[bare or name]
+  return row, bare ~= nil
+end
+
+--- The devices there are: name -> the engine's number.
+kinds.devices = { cpu = 0 }
+
+-- ---- helpers that the generated code calls; they allocate nothing ----
+
+local help = {}
+kinds.help = help
+
+local MOST = 64 -- integers in a list
+
+local function whole(v)
+  return type(v) == "number" and v % 1 == 0 and v <= 2 ^ 53 and v >= -2 ^ 53
+end
+
+--- Reads an integer or a list of them into an int64_t buffer; the count, or nil.
+function help.fill_ints(buffer, v)
+  if type(v) == "number" then
+    if not whole(v) then return nil end
+    buffer[0] = v
+    return 1
+  end
+  if type(v) ~= "table" then return nil end
+  local n = #v
+  if n > MOST then return nil end
+  for j = 1, n do
+    local x = v[j]
+    if not whole(x) then return nil end
+    buffer[j - 1] = x
+  end
+  return n
+end
+
+--- The same for dimensions, which count from 1.
+function help.fill_dims(buffer, v)
+  if type(v) == "number" then
+    if not whole(v) or v == 0 then return nil end
+    buffer[0] = v > 0 and v - 1 or v
+    return 1
+  end
+  if type(v) ~= "table" then return nil end
+  local n = #v
+  if n > MOST then return nil end
+  for j = 1, n do
+    local x = v[j]
+    if not whole(x) or x == 0 then return nil end
+    buffer[j - 1] = x > 0 and x - 1 or x
+  end
+  return n
+end
+
+--- Copies the handles of a list into a buffer; `false` stands for none. The count, or nil.
+function help.fill_handles(buffer, v)
+  if type(v) ~= "table" then return nil end
+  local n = #v
+  for j = 1, n do
+    local x = v[j]
+    if x == false then x = lib.NONE
+    elseif not lib.istensor(x) then return nil end
+    buffer[j - 1] = x
+  end
+  return n
+end
+
+--- Whether a value is a list of tensors.
+function help.is_tensors(v)
+  if type(v) ~= "table" then return false end
+  for j = 1, #v do
+    if not lib.istensor(v[j]) then return false end
+  end
+  return true
+end
+
+--- Whether a value can be called.
+function help.is_callable(v)
+  if type(v) == "function" then return true end
+  local meta = type(v) == "table" and getmetatable(v)
+  return type(meta) == "table" and meta.__call ~= nil
+end
+
+--- The state of a generator: a tensor, or what a moth.Generator keeps; nil if it is neither.
+function help.state_of(v)
+  if lib.istensor(v) then return v end
+  local state = type(v) == "table" and getmetatable(v) ~= nil and v.state
+  return lib.istensor(state) and state or nil
+end
+
+--- Whether a value may be the elements of a tensor.
+function help.is_data(v)
+  local kind = type(v)
+  return kind == "number" or kind == "boolean" or kind == "table" or lib.istensor(v)
+    or require("ffi").istype(lib.int64, v)
+end
+
+-- ---- what is wrong with a value ----
+
+local function choices_text(arg)
+  local names = {}
+  for j, name in ipairs(arg.choices) do names[j] = "'" .. name .. "'" end
+  return table.concat(names, ", ")
+end
+
+local SECOND = " (a second result passed on? wrap the call in parentheses)"
+local SINGLE = { bool = true, int = true, float = true, enum = true, dim = true, position = true,
+                 scalar = true, dtype = true, device = true, string = true }
+
+local function explain_enum(arg, value)
+  local need = "one of " .. choices_text(arg) .. " is needed"
+  if arg.row.name ~= "enum" then need = arg.row.need .. " or " .. need end
+  if type(value) ~= "string" then return need .. ", got " .. errors.describe(value), "E_TYPE" end
+  return format("%s, got '%s'%s", need, value, errors.nearest(value, arg.choices)), "E_ARG"
+end
+
+local function explain_list(arg, value)
+  if #value > MOST and arg.row.buffer == "ints" then
+    return format("at most %d integers, got %d", MOST, #value), "E_ARG"
+  end
+  for j = 1, #value do
+    local x = value[j]
+    if arg.row.buffer == "handles" then
+      if not lib.istensor(x) then
+        return format("%s, got %s at position %d", arg.row.need, errors.describe(x), j), "E_TYPE"
+      end
+    elseif arg.row.zero and type(x) == "number" and x == 0 then
+      return format("%s count from 1, got 0 at position %d", arg.row.zero, j), "E_INDEX"
+    elseif not whole(x) then
+      return format("%s, got %s at position %d", arg.row.need, errors.describe(x), j),
+        type(x) == "number" and "E_ARG" or "E_TYPE"
+    end
+  end
+end
+
+local function explain_name(arg, value)
+  if arg.row.name == "device" then
+    return format("the device '%s' is not there; this build has 'cpu'", value), "E_DEVICE"
+  end
+  local known = dtype.by_name[value:match("^[a-z]+%.(.*)$") or value]
+  return arg.row.need .. format(", got a string ('%s')", value)
+    .. (known and "; write " .. tostring(known) or ""), "E_TYPE"
+end
+
+--- Why a value is not what an argument needs.
+-- @param arg    the argument: row (its kind), choices, ...
+-- @param value  what was given; nil: nothing
+-- @return the text for a message and its code
+function kinds.explain(arg, value)
+  local row = arg.row
+  local name = row.name
+  if row.choices and value ~= nil and not lib.istensor(value) then
+    return explain_enum(arg, value)
+  end
+  local need = row.choices and "one of " .. choices_text(arg) .. " is needed" or row.need
+  if value == nil then return need .. ", got nothing", "E_ARG" end
+  if row.zero and type(value) == "number" and value == 0 then
+    return row.zero .. " count from 1, got 0", "E_INDEX"
+  end
+  if type(value) == "string" and (name == "device" or name == "dtype") then
+    return explain_name(arg, value)
+  end
+  if type(value) == "table" and (getmetatable(value) == nil or size.is(value)) and row.buffer then
+    local text, code = explain_list(arg, value)
+    if text then return text, code end
+  end
+  local text = need .. ", got " .. errors.describe(value)
+  if lib.istensor(value) and SINGLE[name] then text = text .. SECOND end
+  local number = type(value) == "number" and need:find("integer")
+  if number and value == floor(value) and value - value == 0 then
+    text = format("%s, got %.17g, which is beyond 2^53", need, value)
+  end
+  return text, number and "E_ARG" or "E_TYPE"
+end
+
+return kinds

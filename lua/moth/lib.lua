@@ -1,0 +1,253 @@
+--- lib.lua -- the engine as Lua holds it: the library, this state's context, the live handles.
+--
+-- A tensor is a handle {slot, gen} into a table that C owns, without a finalizer of its own. All
+-- handles stand in the weak table `live`; a sweep tells C which slots have lost theirs. Sweeps run
+-- when C asks for one by the status MOTH_WANT: when live bytes or handles have passed their goal,
+-- or when a Lua collection has ended, which the tick, a canary with a finalizer in C, reports.
+--
+-- Everything lives in the registry of the state, so that a reloaded Moth finds the same context.
+
+local ffi = require "ffi"
+local errors = require "moth.error"
+
+local ABI = 1           -- the moth_abi_version that these files are written for
+local WANT = 1          -- MOTH_WANT
+local E_MEM, E_LIMIT = -11, -12
+local COUNT_FLOOR = 65536 -- handles made since the last collection that are not worth another
+
+local registry = debug.getregistry()
+local anchor = registry.moth
+if anchor and anchor.lib then
+  if anchor.ffi ~= ffi then
+    error("moth: the module 'ffi' was loaded a second time, which breaks every cdata of this "
+      .. "state; start a new one", 0)
+  end
+  return anchor.lib
+end
+anchor = anchor or {}
+anchor.ffi = ffi
+registry.moth = anchor
+
+local lib = { anchor = anchor }
+
+-- ---- the library ----
+
+local function candidates()
+  local list = {}
+  local named = os.getenv("MOTH_LIB")
+  if named and named ~= "" then return { named } end
+  list[1] = package.searchpath("libmoth", package.cpath)
+  if errors.root then list[#list + 1] = errors.root .. "build/libmoth.so" end
+  return list
+end
+
+local function open_library()
+  local tried = {}
+  for _, path in ipairs(candidates()) do
+    local found, library = pcall(ffi.load, path)
+    if found then return library, path end
+    tried[#tried + 1] = tostring(library)
+  end
+  error("moth: the library libmoth.so was not found; build it (./moth does), or name it in "
+    .. "MOTH_LIB" .. (#tried > 0 and "\n  " .. table.concat(tried, "\n  ") or ""), 0)
+end
+
+local C, path = open_library()
+ffi.cdef [[
+const char *moth_header(void);
+uint32_t moth_abi_version(void);
+]]
+do
+  local abi = C.moth_abi_version()
+  if abi ~= ABI then
+    error(("moth: %s speaks ABI %d, these Lua files ABI %d; install both from one version")
+      :format(path, abi, ABI), 0)
+  end
+  if not pcall(ffi.typeof, "moth_memory_info") then ffi.cdef(ffi.string(C.moth_header())) end
+end
+
+local ctx = C.moth_open()
+if ctx == nil then error("moth: out of memory", 0) end
+ffi.gc(ctx, C.moth_close)
+
+local Handle = ffi.typeof("moth_handle")
+local live = setmetatable({}, { __mode = "v" })
+
+lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
+lib.slots = ffi.typeof("moth_slot[?]")
+lib.handles = ffi.typeof("moth_handle[?]")
+lib.int64s = ffi.typeof("int64_t[?]")
+lib.int64 = ffi.typeof("int64_t")
+lib.NONE = ffi.new("moth_handle") -- {0, 0}: no tensor
+errors.attach(C, ctx)
+
+--- What passes None by name: `F.softmax(x, {dtype = moth.none})`.
+lib.none = setmetatable({}, { __tostring = function() return "moth.none" end })
+
+--- Ties the methods and operators of tensors to handles; only the first call in a state does.
+-- @return the metatable that holds
+function lib.metatype(mt)
+  if not anchor.metatype then
+    ffi.metatype("moth_handle", mt)
+    anchor.metatype = mt
+  end
+  return anchor.metatype
+end
+
+--- Whether a value is a tensor (live or released).
+function lib.istensor(x) return ffi.istype(Handle, x) end
+
+-- ---- sweeps and collections ----
+
+local ids = ffi.new("uint64_t[64]")
+local memory = ffi.new("moth_memory_info")
+local canary = setmetatable({}, { __mode = "v" })
+local busy = false
+local count_goal = COUNT_FLOOR
+local traced = 0
+
+--- Functions called by each sweep.
+lib.on_sweep = {}
+--- Functions called with the id of each node that died, to clear what Lua kept for it.
+lib.on_dead = {}
+
+--- Functions called by each sweep, before the dead are listed.
+lib.on_sweep = {}
+
+local function arm()
+  if not canary[1] then
+    canary[1] = ffi.gc(ffi.new("moth_ctx *[1]", C.moth_tick_arm(ctx)), C.moth_tick)
+  end
+end
+
+local function clear_dead()
+  for k = 1, #lib.on_sweep do lib.on_sweep[k]() end
+  repeat
+    local n = C.moth_dead_ids(ctx, ids, 64)
+    for i = 0, n - 1 do
+      local id = tonumber(ids[i])
+      for k = 1, #lib.on_dead do lib.on_dead[k](id) end
+    end
+  until n == 0
+end
+
+-- Drops every slot whose handle is gone. The weak table may change only by a collection, and
+-- nothing in the loop allocates. (`not`, since == nil would ask the metatype's __eq.)
+local function drop_unheld()
+  for slot = 1, C.moth_slot_count(ctx) do
+    if not live[slot] then C.moth_drop(ctx, slot) end
+  end
+end
+
+--- Gives back what no handle holds any more, as far as Lua's collector has got.
+function lib.sweep()
+  drop_unheld()
+  C.moth_swept(ctx, 0, 0)
+  clear_dead()
+  arm()
+end
+
+-- Whether this runs inside a finalizer or a debug hook: there no hook fires. Asked only where the
+-- collector stands still, as it does in a finalizer, or because the host stopped it.
+local function in_finalizer()
+  local hook, mask, count = debug.gethook()
+  if hook ~= nil and type(hook) ~= "function" then return false end
+  local fired = false
+  debug.sethook(function() fired = true end, "c")
+  tostring(nil)
+  debug.sethook(hook, mask, count)
+  return not fired
+end
+
+--- A full collection and a sweep. The host's collector setting stays as it was; inside a
+-- finalizer nothing happens.
+-- @return whether it ran
+function lib.collect()
+  local running = collectgarbage("isrunning")
+  if busy or (not running and in_finalizer()) then return false end
+  busy = true
+  local start = os.clock()
+  collectgarbage("collect")
+  if not running then collectgarbage("stop") end
+  drop_unheld()
+  clear_dead()
+  C.moth_swept(ctx, 1, os.clock() - start)
+  C.moth_memory(ctx, memory)
+  local handles = tonumber(memory.live_handles)
+  count_goal = handles + math.max(lib.count_floor or COUNT_FLOOR, 0.25 * handles)
+  arm()
+  busy = false
+  return true
+end
+
+local function above_goal()
+  C.moth_memory(ctx, memory)
+  return memory.live_bytes > memory.goal_bytes or memory.live_handles > count_goal
+end
+
+--- What MOTH_WANT asks for: a sweep, and a collection where that was not enough. In anomaly mode
+-- every call comes here, with its result, and lib.trace notes where that was made.
+function lib.due(x)
+  if busy then return end
+  if lib.trace then
+    if x then lib.trace(x) end
+    traced = traced + 1
+    if traced % 256 ~= 0 and not above_goal() then return end
+  end
+  lib.sweep()
+  if above_goal() then lib.collect() end
+end
+jit.off(lib.due)
+jit.off(lib.collect)
+
+--- After a failed call: whether a collection has made room and the call is worth another try.
+function lib.recover(status)
+  return (status == E_MEM or status == E_LIMIT) and lib.collect()
+end
+
+-- ---- results ----
+
+--- Takes in a handle that C has just filled.
+-- @param h       a Handle; {0, 0} gives nil
+-- @param status  what the call returned; 1 runs the sweep that is due
+-- @return the one Lua object for that tensor: h, or the one already living
+function lib.adopt(h, status)
+  local slot = h._slot
+  if slot == 0 then return nil end
+  local old = live[slot]
+  if old and old._gen == h._gen then h = old else live[slot] = h end
+  if status == WANT then lib.due(h) end
+  return h
+end
+
+--- Raises the error behind a negative status.
+-- @param status  what the call returned
+-- @param name    the function as the user knows it
+-- @param ...     its tensors, to tell which one was released
+function lib.check(status, name, ...)
+  if status < 0 then return errors.status(status, name, nil, ...) end
+  return status
+end
+
+local info = ffi.new("moth_tensor_info")
+
+--- Dtype, sizes, strides and so on of a tensor, in a struct that the next call overwrites.
+function lib.inspect(x)
+  if C.moth_inspect(ctx, x, info) < 0 then errors.status(-15, "tensor", nil, x) end
+  return info
+end
+
+local describe_info = ffi.new("moth_tensor_info")
+
+errors.set_describe(function(x)
+  if not ffi.istype(Handle, x) then return nil end
+  if C.moth_inspect(ctx, x, describe_info) < 0 then return "a released tensor" end
+  local sizes = {}
+  for d = 1, describe_info.ndim do sizes[d] = tostring(tonumber(describe_info.shape[d - 1])) end
+  return ("%s (%s)"):format(ffi.string(C.moth_dtype_name(describe_info.dtype)),
+    table.concat(sizes, ", "))
+end)
+
+arm()
+anchor.lib = lib
+return lib

@@ -1,0 +1,124 @@
+--- memory.lua -- what the engine holds: counters, limit, cache, and what keeps it alive.
+
+local ffi = require "ffi"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx = lib.C, lib.ctx
+
+local memory = {}
+
+local info = ffi.new("moth_memory_info")
+local FIELDS = {
+  "live_bytes", "peak_bytes", "cached_bytes", "limit_bytes", "goal_bytes", "shared_bytes",
+  "live_tensors", "live_handles", "live_nodes", "live_storages", "live_tasks", "allocations",
+  "collections",
+}
+
+local function read()
+  C.moth_memory(ctx, info)
+  local t = {}
+  for _, name in ipairs(FIELDS) do t[name] = tonumber(info[name]) end
+  return t
+end
+
+--- What the engine holds now.
+-- @return a table: live_bytes (in storages), peak_bytes (their most), cached_bytes (free blocks
+-- kept for reuse), limit_bytes (0: none), goal_bytes (live bytes that ask for a collection),
+-- shared_bytes (of tensors passed between contexts), live_tensors, live_handles, live_nodes,
+-- live_storages, live_tasks (backward passes under way), allocations, collections
+function memory.memory() return read() end
+
+--- Refuses to let live bytes grow beyond a limit; ops that would then raise E_LIMIT.
+memory.set_memory_limit = define {
+  name = "set_memory_limit",
+  doc = "Sets how many bytes live tensors may take; 0 or none: as many as there are.",
+  examples = "2^30",
+  args = { { "int?", "bytes", "most bytes of live tensors" } },
+  run = function(bytes)
+    if bytes and bytes < 0 then
+      errors.argument("set_memory_limit", "bytes", "a size is not negative, got "
+        .. errors.describe(bytes))
+    end
+    C.moth_memory_limit(ctx, bytes or 0)
+  end,
+}
+
+--- Sets how much may be made between two collections at least.
+memory.set_memory_floor = define {
+  name = "set_memory_floor",
+  doc = "Sets what may be made since the last collection before another one is worth its time.",
+  examples = "2^24, 65536",
+  args = {
+    { "int", "bytes", "bytes", default = 2 ^ 24 },
+    { "int", "handles", "tensors", default = 65536 },
+  },
+  run = function(bytes, handles)
+    if bytes < 0 or handles < 0 then
+      errors.raise("set_memory_floor: a floor is not negative")
+    end
+    lib.count_floor = handles
+    C.moth_memory_floor(ctx, bytes, handles)
+  end,
+}
+
+--- Gives the free blocks that are kept for reuse back to the system.
+function memory.empty_cache() C.moth_empty_cache(ctx) end
+
+--- Lets peak_bytes start anew from what is live.
+function memory.reset_peak_memory() C.moth_memory_reset_peak(ctx) end
+
+--- Collects until nothing more goes: Lua's garbage, and the tensors that only it held.
+-- @return the number of live bytes
+function memory.collect()
+  local before
+  for _ = 1, 8 do
+    if not lib.collect() then break end
+    C.moth_memory(ctx, info)
+    local now = tonumber(info.live_handles + info.live_nodes + info.live_storages)
+    if before == now then break end
+    before = now
+  end
+  C.moth_memory(ctx, info)
+  return tonumber(info.live_bytes)
+end
+
+--- What lives after a full collection: to find out what holds memory.
+-- @return a table: the counters of moth.memory(), and `tensors`, a list of {tensor, text, history},
+-- the largest first; printing it shows the list
+function memory.leaks()
+  memory.collect()
+  local t = read()
+  local list, sizes = {}, {}
+  for slot = 1, C.moth_slot_count(ctx) do
+    local x = lib.live[slot]
+    if x and C.moth_alive(ctx, x) == 1 then
+      local tensor = lib.inspect(x)
+      local bytes = tonumber(tensor.numel * tensor.itemsize)
+      local name = C.moth_node_name(ctx, x)
+      local item = { tensor = x, text = errors.describe(x), bytes = bytes,
+                     history = name ~= nil and ffi.string(name) or nil }
+      list[#list + 1] = item
+      sizes[item] = bytes
+    end
+  end
+  table.sort(list, function(a, b) return sizes[a] > sizes[b] end)
+  t.tensors = list
+  return setmetatable(t, { __tostring = memory.report })
+end
+
+--- The text that printing moth.leaks() shows.
+function memory.report(t)
+  local lines = { ("%d tensors with a handle, %d in all; %d bytes live, %d nodes of graphs")
+    :format(t.live_handles, t.live_tensors, t.live_bytes, t.live_nodes) }
+  for i = 1, math.min(#t.tensors, 20) do
+    local item = t.tensors[i]
+    lines[#lines + 1] = ("  %10d bytes  %s%s"):format(item.bytes, item.text,
+      item.history and ", from " .. item.history or "")
+  end
+  if #t.tensors > 20 then lines[#lines + 1] = ("  ... and %d more"):format(#t.tensors - 20) end
+  return table.concat(lines, "\n")
+end
+
+return memory

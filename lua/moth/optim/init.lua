@@ -1,0 +1,26 @@
+--- moth.optim: optimizers. Each class stands in a file of its own and is loaded at first use.
+
+local errors = require "moth.error"
+
+local files = {
+  Optimizer = "moth.optim.optimizer",
+  SGD = "moth.optim.sgd",
+  Adam = "moth.optim.adam",
+  AdamW = "moth.optim.adam",
+}
+
+return setmetatable({}, {
+  __index = function(optim, name)
+    local file = files[name]
+    if not file then
+      local names = {}
+      for known in pairs(files) do names[#names + 1] = known end
+      errors.raise(("moth.optim has no '%s'%s"):format(tostring(name),
+        errors.nearest(tostring(name), names)))
+    end
+    local found = require(file)
+    if name == "AdamW" then found = found.W end
+    rawset(optim, name, found)
+    return found
+  end,
+})

@@ -1,0 +1,288 @@
+--- optim.Optimizer: what all optimizers share, parameter groups and their state.
+--
+-- A subclass gives `update(group)`, which changes group.params by their gradients with the
+-- group's options; it runs under no_grad. Its state lies in self.state[p], a table for each
+-- parameter; what is saved of it are tensors and numbers.
+--
+--     local Plain = nn.class("Plain", optim.Optimizer)
+--     function Plain:init(params, lr) optim.Optimizer.init(self, params, {lr = lr}) end
+--     function Plain:update(group)
+--       for _, p in ipairs(group.params) do
+--         if p.grad ~= nil then p:add_(p.grad, {alpha = -group.lr}) end
+--       end
+--     end
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local Optimizer = class("Optimizer")
+
+local IS_LEAF = 2 -- a bit of moth_tensor_info.flags
+
+-- ---- parameter groups ----
+
+local function bad_params(self, text)
+  errors.argument(class.typename(self), "params", text, "E_TYPE")
+end
+
+local function check_list(self, list)
+  if lib.istensor(list) then
+    bad_params(self, "expected a list of tensors, got a tensor; write {x}")
+  elseif type(list) ~= "table" or getmetatable(list) ~= nil then
+    bad_params(self, "expected a list of tensors, as net:parameters() gives, got " ..
+      errors.describe(list))
+  elseif #list == 0 then
+    bad_params(self, next(list) == nil and "expected a list of tensors, got an empty one"
+      or "expected a list of tensors; it has named entries alone")
+  end
+  local seen = {}
+  for i, p in ipairs(list) do
+    if not lib.istensor(p) then
+      bad_params(self, ("element %d is %s, not a tensor"):format(i, errors.describe(p)))
+    elseif bit.band(lib.inspect(p).flags, IS_LEAF) == 0 then
+      bad_params(self, ("element %d, %s, is the result of an op; only leaves are optimized")
+        :format(i, errors.describe(p)))
+    end
+    if seen[p] then
+      bad_params(self, ("elements %d and %d are one tensor"):format(seen[p], i))
+    end
+    seen[p] = i
+  end
+end
+
+--- Adds a group of parameters with options of its own; those left out are the optimizer's.
+-- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`
+function Optimizer:add_param_group(group)
+  if type(group) ~= "table" or getmetatable(group) ~= nil or group.params == nil then
+    errors.argument("add_param_group", "param_group",
+      "expected {params = list of tensors, ...}, got " .. errors.describe(group), "E_TYPE")
+  end
+  if lib.istensor(group.params) then group.params = {group.params} end
+  check_list(self, group.params)
+  local names = {"params"}
+  for name in pairs(self.defaults) do names[#names + 1] = name end
+  for name in pairs(group) do
+    if name ~= "params" and self.defaults[name] == nil and name ~= "initial_lr" then
+      errors.raise(("%s has no option '%s'%s"):format(class.typename(self), tostring(name),
+        errors.nearest(tostring(name), names)))
+    end
+  end
+  local earlier = {}
+  for _, other in ipairs(self.param_groups) do
+    for _, p in ipairs(other.params) do earlier[p] = true end
+  end
+  for i, p in ipairs(group.params) do
+    if earlier[p] then
+      bad_params(self, ("element %d of a group stands in an earlier group too"):format(i))
+    end
+  end
+  local made = {params = {}}
+  for i, p in ipairs(group.params) do
+    made.params[i] = p
+    lib.check(lib.C.moth_keep_always(lib.ctx, p), class.typename(self))
+  end
+  for name, value in pairs(self.defaults) do made[name] = value end
+  for name, value in pairs(group) do
+    if name ~= "params" then made[name] = value end
+  end
+  self:check(made)
+  self.param_groups[#self.param_groups + 1] = made
+end
+
+--- Sets up the groups.
+-- @param params    a list of tensors, or of group tables {params = list, lr = ...}
+-- @param defaults  a table of the options and their values
+function Optimizer:init(params, defaults)
+  self.defaults = {}
+  for name, value in pairs(defaults or {}) do self.defaults[name] = value end
+  self.param_groups = {}
+  self.state = {}
+  if type(params) == "table" and getmetatable(params) == nil and params.params then
+    params = {params}
+  end
+  local first = type(params) == "table" and getmetatable(params) == nil and params[1]
+  if type(first) == "table" then
+    for _, group in ipairs(params) do self:add_param_group(group) end
+  else
+    self:add_param_group {params = params == nil and {} or type(params) == "table" and params
+      or check_list(self, params)}
+  end
+end
+
+--- Checks the options of a group; subclasses raise for values out of range.
+function Optimizer:check(group) -- luacheck: ignore group
+end
+
+--- Raises unless a group's option is a number from `least` on (or within [least, below)).
+function Optimizer:range(group, name, least, below)
+  local value = group[name]
+  if type(value) ~= "number" or not (value >= least) or (below and not (value < below)) then
+    errors.argument(class.typename(self), name, below
+      and ("expected a number from %g to below %g, got %s"):format(least, below,
+        errors.describe(value))
+      or ("expected a number from %g on, got %s"):format(least, errors.describe(value)), "E_DOMAIN")
+  end
+end
+
+-- ---- stepping ----
+
+local parse_zero = define.signature("zero_grad", {
+  {"bool", "set_to_none", "remove the gradients (true) or fill them with zeros", default = true},
+})
+
+--- Clears the gradients of all parameters; `set_to_none = false` fills them with zeros.
+function Optimizer:zero_grad(...)
+  local set_to_none = true
+  if select("#", ...) > 0 then set_to_none = parse_zero(...) end
+  for _, group in ipairs(self.param_groups) do
+    local params = group.params
+    for i = 1, #params do
+      local p = params[i]
+      if set_to_none then
+        p.grad = nil
+      elseif p.grad ~= nil then
+        p.grad = require("moth").zeros_like(p.grad)
+      end
+    end
+  end
+end
+
+--- Changes the parameters of one group by their gradients; every optimizer has its own.
+function Optimizer:update(group) -- luacheck: ignore group
+  class.abstract(self, "update", ":update(group)")
+end
+
+local function update_all(self)
+  local groups = self.param_groups
+  for i = 1, #groups do self:update(groups[i]) end
+end
+
+--- One step of optimization.
+-- @param closure  computes the loss and its gradients anew; called first, if given
+-- @return the loss that the closure returned, or nothing
+function Optimizer:step(closure)
+  local loss
+  if closure ~= nil then loss = require("moth").enable_grad(closure) end
+  local mode = lib.C.moth_grad_mode(lib.ctx, 0)
+  local ok, problem = pcall(update_all, self)
+  lib.C.moth_grad_mode(lib.ctx, mode)
+  if not ok then error(problem, 0) end
+  return loss
+end
+
+-- ---- saving ----
+
+--- The state and the groups as plain tables, with PyTorch's names: `state["0"].momentum_buffer`
+-- belongs to the parameter numbered 0, and `param_groups[1].params` lists the numbers.
+function Optimizer:state_dict()
+  local numbers, count = {}, 0
+  local groups, state = {}, {}
+  for i, group in ipairs(self.param_groups) do
+    local packed = {params = {}}
+    for name, value in pairs(group) do
+      if name ~= "params" then packed[name] = value end
+    end
+    for j, p in ipairs(group.params) do
+      packed.params[j] = count
+      numbers[p] = count
+      count = count + 1
+    end
+    groups[i] = packed
+  end
+  for p, values in pairs(self.state) do
+    local copy = {}
+    for name, value in pairs(values) do copy[name] = value end
+    state[tostring(numbers[p])] = copy
+  end
+  return {state = state, param_groups = groups}
+end
+
+local function misfit(self, text)
+  errors.raise(("the state dict does not fit this %s; nothing was loaded: %s"):format(
+    class.typename(self), text))
+end
+
+local function check_state(self, state_dict)
+  if type(state_dict) ~= "table" or type(state_dict.state) ~= "table"
+     or type(state_dict.param_groups) ~= "table" then
+    errors.argument("load_state_dict", "state_dict",
+      "expected {state = ..., param_groups = ...}, got " .. errors.describe(state_dict), "E_TYPE")
+  end
+  local groups = state_dict.param_groups
+  if #groups ~= #self.param_groups then
+    misfit(self, ("it has %d parameter groups, this one %d"):format(#groups, #self.param_groups))
+  end
+  for i, group in ipairs(self.param_groups) do
+    local given = groups[i].params
+    if type(given) ~= "table" or #given ~= #group.params then
+      misfit(self, ("its group %d has %d parameters, this one's %d"):format(i,
+        type(given) == "table" and #given or 0, #group.params))
+    end
+  end
+end
+
+-- The state of one parameter, copied, its tensors in the parameter's dtype and place.
+local function adopt_state(self, p, values)
+  if type(values) ~= "table" then
+    misfit(self, "the state of a parameter is " .. errors.describe(values))
+  end
+  local copy = {}
+  for name, value in pairs(values) do
+    if lib.istensor(value) then
+      if name == "step" then
+        value = value:item()
+      elseif value.shape ~= p.shape then
+        misfit(self, ("'%s' is %s, its parameter is %s"):format(name, errors.describe(value),
+          errors.describe(p)))
+      else
+        value = value:detach():to(p.dtype):clone()
+        lib.check(lib.C.moth_keep_always(lib.ctx, value), "load_state_dict")
+      end
+    end
+    copy[name] = value
+  end
+  return copy
+end
+
+--- Takes the state and the options that state_dict gave; the tensors are copied.
+-- @param state_dict  {state = ..., param_groups = ...}; the groups must have as many parameters
+function Optimizer:load_state_dict(state_dict)
+  check_state(self, state_dict)
+  local state = {}
+  for i, group in ipairs(self.param_groups) do
+    for j, p in ipairs(group.params) do
+      local number = state_dict.param_groups[i].params[j]
+      local values = state_dict.state[tostring(number)] or state_dict.state[number]
+      if values ~= nil then state[p] = adopt_state(self, p, values) end
+    end
+  end
+  for i, group in ipairs(self.param_groups) do
+    for name, value in pairs(state_dict.param_groups[i]) do
+      if name ~= "params" then group[name] = value end
+    end
+  end
+  self.state = state
+end
+
+function Optimizer:__tostring()
+  local lines = {class.typename(self) .. " ("}
+  for i, group in ipairs(self.param_groups) do
+    lines[#lines + 1] = "  group " .. i .. ": " .. #group.params .. " parameters"
+    local names = {}
+    for name in pairs(group) do
+      if name ~= "params" then names[#names + 1] = name end
+    end
+    table.sort(names)
+    for _, name in ipairs(names) do
+      local value = group[name]
+      if type(value) == "table" then value = "{" .. table.concat(value, ", ") .. "}" end
+      lines[#lines + 1] = "    " .. name .. ": " .. tostring(value)
+    end
+  end
+  lines[#lines + 1] = ")"
+  return table.concat(lines, "\n")
+end
+
+return Optimizer

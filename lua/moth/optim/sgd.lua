@@ -1,0 +1,101 @@
+--- optim.SGD: stochastic gradient descent, with momentum. One call into the engine per step and
+-- group.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local Optimizer = require "moth.optim.optimizer"
+
+--- Stochastic gradient descent.
+-- `optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})`
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            learning rate (default 1e-3)
+-- @param momentum      share of the running gradient that is kept (default 0)
+-- @param dampening     share of the new gradient left out of the running one (default 0)
+-- @param weight_decay  share of the parameter added to its gradient (default 0)
+-- @param nesterov      look ahead along the running gradient (default false)
+-- @param maximize      climb instead of descend (default false)
+local SGD = class("SGD", Optimizer)
+
+SGD.signature = define.signature("SGD", {
+  {"params", "params", "tensors, or groups of them with options"},
+  {"float", "lr", "learning rate", default = 1e-3},
+  {"float", "momentum", "share of the running gradient that is kept", default = 0},
+  {"float", "dampening", "share of the new gradient left out of it", default = 0},
+  {"float", "weight_decay", "share of the parameter added to its gradient", default = 0},
+  {"bool", "nesterov", "look ahead along the running gradient", default = false},
+  {"bool", "maximize", "climb instead of descend", default = false},
+})
+
+function SGD:init(params, lr, momentum, dampening, weight_decay, nesterov, maximize)
+  Optimizer.init(self, params, {
+    lr = lr, momentum = momentum, dampening = dampening, weight_decay = weight_decay,
+    nesterov = nesterov, maximize = maximize,
+  })
+end
+
+function SGD:check(group)
+  self:range(group, "lr", 0)
+  self:range(group, "momentum", 0)
+  self:range(group, "weight_decay", 0)
+  if group.nesterov and (group.momentum == 0 or group.dampening ~= 0) then
+    errors.argument("SGD", "nesterov", "wants momentum above 0 and dampening 0", "E_DOMAIN")
+  end
+end
+
+local function run(group, params, grads, buffers, first)
+  require("moth.bind").ops.sgd_step_(params, grads, buffers, group.lr, group.momentum,
+    group.dampening, group.weight_decay, group.nesterov, group.maximize, first)
+end
+
+local function update_plain(group)
+  local params, grads, n = {}, {}, 0
+  local all = group.params
+  for i = 1, #all do
+    local p = all[i]
+    local grad = p.grad
+    if grad ~= nil then
+      n = n + 1
+      params[n], grads[n] = p, grad
+    end
+  end
+  if n > 0 then run(group, params, grads, {}, false) end
+end
+
+-- The buffer of a parameter starts as its first gradient.
+local function start(self, group, params, grads)
+  local buffers = {}
+  for i, p in ipairs(params) do
+    local buffer = require("moth").zeros_like(p)
+    lib.check(lib.C.moth_keep_always(lib.ctx, buffer), "SGD")
+    buffers[i] = buffer
+  end
+  run(group, params, grads, buffers, true)
+  for i, p in ipairs(params) do self.state[p] = {momentum_buffer = buffers[i]} end
+end
+
+function SGD:update(group)
+  if group.momentum == 0 then return update_plain(group) end
+  local params, grads, buffers, n = {}, {}, {}, 0
+  local new_params, new_grads, fresh = nil, nil, 0
+  local all, state = group.params, self.state
+  for i = 1, #all do
+    local p = all[i]
+    local grad = p.grad
+    if grad ~= nil then
+      local own = state[p]
+      if own and own.momentum_buffer ~= nil then
+        n = n + 1
+        params[n], grads[n], buffers[n] = p, grad, own.momentum_buffer
+      else
+        new_params, new_grads, fresh = new_params or {}, new_grads or {}, fresh + 1
+        new_params[fresh], new_grads[fresh] = p, grad
+      end
+    end
+  end
+  if n > 0 then run(group, params, grads, buffers, false) end
+  if fresh > 0 then start(self, group, new_params, new_grads) end
+end
+
+return SGD

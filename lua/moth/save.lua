@@ -1,0 +1,318 @@
+--- save.lua -- moth.save, moth.load and moth.open: tensors and what is around them in safetensors
+-- files.
+--
+--     moth.save(net:state_dict(), "net.safetensors")             also loads in PyTorch
+--     net:load_state_dict(moth.load "net.safetensors")
+--     moth.save({epoch = 3, model = net:state_dict()}, "run.safetensors")
+--     moth.open("net.safetensors")["fc1.weight"]                 one tensor, the rest unread
+--
+-- A file is replaced as a whole or not at all, and is on the disk when save returns. Loading runs
+-- no code. Bad files and failing disks raise errors, as every other misuse does; moth.errcode()
+-- tells E_FORMAT (the file is broken), E_UNSUPPORTED (valid, but beyond Moth), E_IO and E_ARG.
+--
+-- Loaded tensors share the file's pages (mmap): nothing is read before it is used, and writes to
+-- them stay in memory. Replacing the file, as save does, leaves them alone; cutting it short in
+-- place while they are used would end the process, so load with `mmap = false` where another
+-- program may do so.
+
+local ffi = require "ffi"
+local checkpoint = require "moth.checkpoint"
+local define = require "moth.define"
+local errors = require "moth.error"
+local json = require "moth.json"
+local lib = require "moth.lib"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+
+local texts = ffi.typeof("moth_text[?]")
+
+local STRUCTURE = "moth"  -- the metadata that holds a checkpoint's JSON text
+local TIED = "moth.tied"  -- ... and the names of tensors that are stored under another name
+
+local M = {}
+
+-- ---- between Lua strings and C ----
+
+local anchors = setmetatable({}, { __mode = "k" }) -- C array -> the strings it points into
+
+-- A C array of texts.
+local function array_of(list)
+  local array = texts(#list + 1)
+  anchors[array] = list
+  for i = 1, #list do array[i - 1].at, array[i - 1].size = list[i], #list[i] end
+  return array
+end
+
+local function string_of(text) return ffi.string(text.at, tonumber(text.size)) end
+
+-- ---- saving ----
+
+-- Sorted keys and values of the user's metadata with Moth's own.
+local function metadata_of(given, text)
+  local all, keys, values = { [STRUCTURE] = text, format = text == nil and "pt" or nil }, {}, {}
+  for key, value in pairs(given or {}) do
+    if type(key) ~= "string" or type(value) ~= "string" then
+      errors.argument("save", "metadata", "expected strings under strings, got "
+        .. errors.describe(value) .. " under " .. errors.describe(key), "E_TYPE")
+    end
+    if key == STRUCTURE or key == TIED then
+      errors.argument("save", "metadata", "'" .. key .. "' is written by Moth itself")
+    end
+    all[key] = value
+  end
+  for key in pairs(all) do keys[#keys + 1] = key end
+  table.sort(keys)
+  for i = 1, #keys do values[i] = all[keys[i]] end
+  return keys, values
+end
+
+--- Writes a value to a safetensors file, atomically: a temporary file in the same folder, fsync,
+-- rename, fsync of the folder. If anything fails the old file is untouched.
+-- @param value  a tensor; a state_dict; or tables of tensors, numbers, strings, booleans and
+-- int64, nested up to 300 deep, without cycles. Any dtype, shape and layout; what shares storage
+-- and layout is stored once. A table of names to tensors loads in PyTorch's safetensors under
+-- those names; other tensors get slash paths (`model/fc1.weight`, lists counted from 0).
+-- @param path  where to; a file there keeps its permissions
+-- @param metadata  strings under strings for other readers (default: `format = "pt"` for a
+-- state_dict, which some of them ask for)
+-- Raises E_ARG for a value that cannot be saved (functions, cycles, modules), with its place, and
+-- E_IO where the disk does. Format: huggingface/safetensors.
+M.save = define {
+  name = "save",
+  doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing.",
+  examples = "{weight = moth.ones(2, 3), bias = moth.zeros(3)}, os.tmpname()",
+  args = {
+    { "any", "value", "a tensor, a state_dict, or tables of tensors, numbers, strings, booleans" },
+    { "string", "path", "the file to write" },
+    { "map", "metadata", "strings for other readers of the file", optional = true },
+  },
+  run = function(value, path, metadata)
+    local packed, why = checkpoint.pack(value)
+    if not packed then errors.argument("save", "value", why) end
+    local names, tensors = packed.names, packed.tensors
+    local handles = lib.handles(#tensors + 1)
+    for i = 1, #tensors do handles[i - 1] = tensors[i] end
+    local keys, values = metadata_of(metadata, packed.text)
+    local status = C.moth_safetensors_save(ctx, array_of { path }, array_of(names), handles,
+      #names, array_of(keys), array_of(values), #keys)
+    lib.check(status, "save", unpack(tensors, 1, math.min(#tensors, 200)))
+  end,
+}
+
+-- ---- a file that is open ----
+
+local File = {}   -- methods
+local files = setmetatable({}, { __mode = "k" }) -- object -> {handle, path, tied, metadata, cache}
+
+local function state_of(self, fname)
+  local state = files[self]
+  if not state then errors.raise(fname .. ": expected a file from moth.open", "E_TYPE") end
+  if not state.handle then errors.raise(fname .. ": the file is closed", "E_STATE") end
+  return state
+end
+
+local function broken(state, why)
+  errors.argument(state.fname, "path", ("'%s': %s"):format(state.path, why), "E_FORMAT")
+end
+
+local function read_metadata(state)
+  local result, key, value = {}, texts(1), texts(1)
+  local n = C.moth_safetensors_metadata_count(ctx, state.handle)
+  for i = 0, tonumber(n) - 1 do
+    lib.check(C.moth_safetensors_metadata(ctx, state.handle, i, key, value), state.fname)
+    result[string_of(key[0])] = string_of(value[0])
+  end
+  return result
+end
+
+-- name -> position of the tensor in the file, and the names in the file's order.
+local function read_names(state)
+  local info, index, names = ffi.new("moth_stored"), {}, {}
+  for i = 0, tonumber(C.moth_safetensors_count(ctx, state.handle)) - 1 do
+    lib.check(C.moth_safetensors_at(ctx, state.handle, i, info), state.fname)
+    local name = string_of(info.name)
+    names[#names + 1] = name
+    index[name] = i
+  end
+  return index, names
+end
+
+-- Names that stand for a tensor stored under another one.
+local function read_tied(state)
+  local text = state.metadata[TIED]
+  if not text then return end
+  local tied, why = json.decode(text)
+  if type(tied) ~= "table" or tied == json.null then
+    broken(state, ("metadata '%s': %s"):format(TIED, why or "expected an object"))
+  end
+  local more = {}
+  for name, other in pairs(tied) do
+    if type(name) ~= "string" or type(other) ~= "string" or not state.index[other]
+      or state.index[name] then
+      broken(state, ("metadata '%s' has a wrong entry '%s'"):format(TIED, tostring(name)))
+    end
+    more[#more + 1] = name
+  end
+  table.sort(more)
+  for i = 1, #more do state.names[#state.names + 1] = more[i] end
+  for i = 1, #more do state.tied[more[i]] = tied[more[i]] end
+end
+
+local function open(fname, path, mmap)
+  local handle = Handle()
+  lib.check(C.moth_safetensors_open(ctx, array_of { path }, mmap and 1 or 0, handle), fname)
+  handle = lib.adopt(handle, 0)
+  C.moth_keep_always(ctx, handle)
+  local state = { fname = fname, handle = handle, path = path, tied = {},
+    cache = setmetatable({}, { __mode = "v" }) }
+  state.metadata = read_metadata(state)
+  state.index, state.names = read_names(state)
+  read_tied(state)
+  return state
+end
+
+-- The tensor of a name, or nil. The same name twice gives the same tensor while it lives.
+local function fetch(state, name)
+  name = state.tied[name] or name
+  local i = state.index[name]
+  if not i then return nil end
+  local x = state.cache[name]
+  if x and C.moth_alive(ctx, x) == 1 then return x end
+  local out = Handle()
+  local status = C.moth_safetensors_tensor(ctx, state.handle, i, out)
+  if lib.recover(status) then status = C.moth_safetensors_tensor(ctx, state.handle, i, out) end
+  lib.check(status, state.fname)
+  x = lib.adopt(out, status)
+  state.cache[name] = x
+  return x
+end
+
+local function close(state)
+  if state.handle then C.moth_free(ctx, state.handle) end
+  state.handle = nil
+end
+
+-- ---- loading ----
+
+local function load_all(state)
+  local text = state.metadata[STRUCTURE]
+  if text then
+    local value, why = checkpoint.unpack(text, function(name) return fetch(state, name) end)
+    if value == nil then broken(state, ("metadata '%s': %s"):format(STRUCTURE, why)) end
+    return value
+  end
+  local result, held = {}, {}
+  for i, name in ipairs(state.names) do
+    held[i] = fetch(state, name)
+    result[name] = held[i]
+  end
+  return result
+end
+
+--- Reads a safetensors file: gives back what moth.save was given, or a table of names to tensors
+-- for a file of other origin. Never runs code.
+-- @param path  the file
+-- @param device  where the tensors go (default "cpu")
+-- @param mmap  share the file's pages instead of reading it (default true)
+-- @return the value; tensors need no gradient, tied ones are one tensor again
+-- Raises E_IO, E_FORMAT with what is wrong and where, or E_UNSUPPORTED for a dtype or a number of
+-- dimensions that Moth lacks. Format: huggingface/safetensors.
+M.load = define {
+  name = "load",
+  doc = "Reads a safetensors file: what moth.save was given, or a table of names to tensors.",
+  examples = "(function() local path = os.tmpname(); moth.save(moth.ones(2), path); "
+    .. "return path end)(), {mmap = false}",
+  args = {
+    { "string", "path", "the file to read" },
+    { "device", "device", "where the tensors go", default = "cpu" },
+    { "bool", "mmap", "share the file's pages instead of reading it", default = true },
+  },
+  run = function(path, _, mmap)
+    local state = open("load", path, mmap)
+    local fine, value = pcall(load_all, state)
+    close(state)
+    if not fine then error(value, 0) end
+    return value
+  end,
+}
+
+-- ---- reading by and by ----
+
+--- The tensor of a name; file[name] is the same where no method is called so.
+-- Raises E_INDEX for a name that is not there.
+function File.tensor(self, name)
+  local state = state_of(self, "tensor")
+  local x = type(name) == "string" and fetch(state, name)
+  if x then return x end
+  errors.argument("tensor", "name", ("'%s' has no tensor %s%s"):format(state.path,
+    errors.describe(name), errors.nearest(name, state.names)), "E_INDEX")
+end
+
+--- Whether there is a tensor of that name.
+function File.has(self, name)
+  local state = state_of(self, "has")
+  return (state.index[name] or state.tied[name]) ~= nil
+end
+
+--- The names of all tensors, as a list in the file's order.
+function File.names(self)
+  local list = {}
+  for i, name in ipairs(state_of(self, "names").names) do list[i] = name end
+  return list
+end
+
+--- The file's metadata, a table of strings.
+function File.metadata(self)
+  local copy = {}
+  for key, value in pairs(state_of(self, "metadata").metadata) do copy[key] = value end
+  return copy
+end
+
+--- Dtype (as the file calls it), sizes and bytes of a tensor, without reading it:
+-- {dtype = "F32", shape = {2, 3}, nbytes = 24}; nil for a name that is not there.
+function File.info(self, name)
+  local state = state_of(self, "info")
+  local i = state.index[state.tied[name] or name]
+  if not i then return nil end
+  local info, shape = ffi.new("moth_stored"), {}
+  lib.check(C.moth_safetensors_at(ctx, state.handle, i, info), "info")
+  for d = 1, info.ndim do shape[d] = tonumber(info.shape[d - 1]) end
+  return { dtype = ffi.string(info.format), shape = shape, nbytes = tonumber(info.nbytes) }
+end
+
+--- Lets go of the file; tensors taken from it stay good. A file that is forgotten closes itself.
+function File.close(self) close(state_of(self, "close")) end
+
+local meta = {
+  __index = function(self, name) return File[name] or File.tensor(self, name) end,
+  __newindex = function() errors.raise("a file opened by moth.open cannot be written", "E_ARG") end,
+  __len = function(self) return #state_of(self, "#").names end,
+  __tostring = function(self)
+    local state = files[self]
+    if not state.handle then return ("safetensors file '%s', closed"):format(state.path) end
+    return ("safetensors file '%s', %d tensors"):format(state.path, #state.names)
+  end,
+}
+
+--- Opens a safetensors file for reading single tensors: `file[name]`, `file:names()`,
+-- `file:has(name)`, `file:info(name)`, `file:metadata()`, `file:close()`.
+-- @param path  the file
+-- @param mmap  share the file's pages instead of reading (default true)
+-- @return the file; raises as moth.load does
+M.open = define {
+  name = "open",
+  doc = "Opens a safetensors file: file[name] reads one tensor and leaves the others alone.",
+  examples = "(function() local path = os.tmpname(); moth.save({a = moth.ones(2)}, path); "
+    .. "return path end)(), {mmap = false}",
+  args = {
+    { "string", "path", "the file to read" },
+    { "bool", "mmap", "share the file's pages instead of reading it", default = true },
+  },
+  run = function(path, mmap)
+    local object = setmetatable({}, meta)
+    files[object] = open("open", path, mmap)
+    return object
+  end,
+}
+
+return M

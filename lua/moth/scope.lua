@@ -1,0 +1,146 @@
+--- scope.lua -- moth.scope: what was made inside is given back at its end, in one call.
+--
+--     local loss = moth.scope(function()
+--       local loss = F.nll_loss(net(x), y)
+--       loss:backward()
+--       optimizer:step()
+--       return loss:item()
+--     end)
+--
+-- What stays: tensors returned (also inside returned plain tables), moth.keep(t), what a module or
+-- an optimizer holds, the gradients of live leaves, and everything made before.
+
+local ffi = require "ffi"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx = lib.C, lib.ctx
+local getinfo, running = debug.getinfo, coroutine.running
+local select = select
+
+local scope = {}
+
+-- The open scopes, the innermost last: id, function, coroutine.
+local depth = 0
+local ids, functions = {}, {}
+local owners = setmetatable({}, { __mode = "v" })
+
+-- Where the last scopes were written, for messages about tensors that ended with them.
+local RING = 64
+local ring_ids, ring_info = {}, {}
+
+local function place(info)
+  return info and ("%s:%d"):format(info.short_src, info.linedefined) or "an unknown place"
+end
+
+local function info_of(fn)
+  return type(fn) == "function" and getinfo(fn, "S") or nil
+end
+
+errors.set_released(function(x)
+  if not ffi.istype(lib.Handle, x) or C.moth_alive(ctx, x) == 1 then return nil end
+  local id = C.moth_died_in(ctx, x)
+  if id == 0 then return nil end
+  local k = id % RING + 1
+  if ring_ids[k] ~= id then return "its moth.scope has ended" end
+  return "it ended with the moth.scope at " .. place(ring_info[k])
+    .. "; return it from there or use moth.keep"
+end)
+
+-- Keeps the tensors in a value: of a plain table those in it, too.
+local function keep_in(value, seen)
+  if lib.istensor(value) then
+    C.moth_keep(ctx, value)
+  elseif type(value) == "table" and getmetatable(value) == nil and not seen[value] then
+    seen[value] = true
+    for key, item in pairs(value) do
+      keep_in(key, seen)
+      keep_in(item, seen)
+    end
+  end
+end
+
+-- Takes the scopes above `level`, and that one, off the stack.
+local function pop(level)
+  for i = depth, level, -1 do
+    local k = ids[i] % RING + 1
+    ring_ids[k], ring_info[k] = ids[i], info_of(functions[i])
+    ids[i], functions[i], owners[i] = nil, nil, nil
+  end
+  depth = level - 1
+end
+
+-- Not the innermost scope is to be closed, or one that is closed already.
+local function close_out_of_order(id, level)
+  if ids[level] ~= id then
+    errors.raise("this moth.scope was closed before its end, with the one around it; a coroutine "
+      .. "that yields inside a scope must end it before the scope around it ends", "E_STATE")
+  end
+  local inner, owner = info_of(functions[depth]), owners[depth]
+  local whose = owner ~= running() and ", opened in another coroutine," or ""
+  C.moth_scope_close(ctx, id)
+  pop(level)
+  errors.raise("moth.scope ended while the scope at " .. place(inner) .. whose
+    .. " was open inside it; both are closed now", "E_STATE")
+end
+
+local function close(id, level, ok, ...)
+  if level ~= depth or ids[level] ~= id then
+    if not ok and ids[level] == id then -- the error that led here says more
+      C.moth_scope_close(ctx, id)
+      pop(level)
+      error((...), 0)
+    end
+    close_out_of_order(id, level)
+  end
+  if not ok then
+    C.moth_scope_close(ctx, id)
+    pop(level)
+    error((...), 0)
+  end
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    if lib.istensor(value) then C.moth_keep(ctx, value)
+    elseif type(value) == "table" then keep_in(value, {}) end
+  end
+  C.moth_scope_close(ctx, id)
+  pop(level)
+  return ...
+end
+
+--- Calls fn(...) and gives back the tensors made meanwhile, but those that fn returns.
+-- @param fn   the function; an error in it closes the scope and goes on unchanged
+-- @param ...  its arguments
+-- @return what fn returns
+function scope.scope(fn, ...)
+  if type(fn) ~= "function" and not (type(fn) == "table" and getmetatable(fn)) then
+    errors.argument("scope", "fn", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
+  end
+  local id = C.moth_scope_open(ctx)
+  if id == 0 then errors.status(-11, "scope") end
+  local level = depth + 1
+  depth = level
+  ids[level], functions[level], owners[level] = id, fn, running()
+  return close(id, level, pcall(fn, ...))
+end
+
+--- Keeps tensors beyond the end of the scope they were made in: they pass to the scope around it.
+-- @param ...  tensors, and plain tables with tensors in them
+-- @return the arguments
+function scope.keep(...)
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    if lib.istensor(value) then
+      local status = C.moth_keep(ctx, value)
+      if status < 0 then errors.status(status, "keep", nil, value) end
+    elseif type(value) == "table" and getmetatable(value) == nil then
+      keep_in(value, {})
+    else
+      errors.argument("keep", "x", "a tensor or a table of tensors is needed, got "
+        .. errors.describe(value), "E_TYPE")
+    end
+  end
+  return ...
+end
+
+return scope

@@ -1,0 +1,96 @@
+--- settings.lua -- small questions and switches: default dtype, threads, is_tensor, tokens.
+
+local ffi = require "ffi"
+local class = require "moth.class"
+local define = require "moth.define"
+local dtype = require "moth.dtype"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx = lib.C, lib.ctx
+
+local settings = {}
+
+--- The dtype of tensors made from Lua numbers: moth.float32 unless changed.
+function settings.get_default_dtype() return dtype.by_code[C.moth_default_dtype(ctx, -1)] end
+
+--- Sets the dtype of tensors made from Lua numbers.
+settings.set_default_dtype = define {
+  name = "set_default_dtype",
+  doc = "Sets the dtype of tensors made from Lua numbers; one of the float dtypes.",
+  examples = "moth.float32",
+  args = { { "dtype", "dtype", "a float dtype" } },
+  run = function(kind)
+    if not kind.is_floating_point then
+      errors.argument("set_default_dtype", "dtype", "a float dtype is needed, got "
+        .. tostring(kind), "E_DTYPE")
+    end
+    C.moth_default_dtype(ctx, kind.code)
+  end,
+}
+
+--- How many threads one op may use.
+function settings.get_num_threads() return C.moth_get_num_threads() end
+
+--- Sets how many threads one op may use.
+settings.set_num_threads = define {
+  name = "set_num_threads",
+  doc = "Sets how many threads one op may use; 0 or 1: the calling one alone.",
+  examples = "1",
+  args = { { "int", "n", "threads" } },
+  run = function(n)
+    if n < 0 or n > 4096 then
+      errors.argument("set_num_threads", "n", "expected 0 to 4096, got " .. errors.describe(n))
+    end
+    C.moth_set_num_threads(n)
+  end,
+}
+
+--- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
+function settings.errcode() return errors.code() end
+
+--- Whether a value is a tensor.
+function settings.is_tensor(x) return lib.istensor(x) end
+
+--- Whether a tensor's dtype is one of the float dtypes.
+function settings.is_floating_point(x)
+  if not lib.istensor(x) then
+    errors.argument("is_floating_point", "input", "a tensor is needed, got " .. errors.describe(x),
+      "E_TYPE")
+  end
+  return x:is_floating_point()
+end
+
+--- The name of a value's class, "Tensor" for tensors, else Lua's type.
+function settings.typename(x)
+  if lib.istensor(x) then return "Tensor" end
+  return class.typename(x) or type(x)
+end
+
+local token = ffi.new("uint64_t[1]")
+
+--- A token by which another Lua state, also on another thread, opens this tensor: a string. It is
+-- good for one moth.open_token; the opened tensor shares the bytes and has no history.
+function settings.token(x)
+  if not lib.istensor(x) then
+    errors.argument("token", "x", "a tensor is needed, got " .. errors.describe(x), "E_TYPE")
+  end
+  lib.check(C.moth_token(ctx, x, token), "token", x)
+  return (tostring(token[0]):gsub("ULL$", ""))
+end
+
+--- The tensor behind a token.
+function settings.open_token(text)
+  local digits = type(text) == "string" and text:match("^%d+$")
+  if not digits then
+    errors.argument("open_token", "token", "a token is needed, got " .. errors.describe(text),
+      "E_TYPE")
+  end
+  token[0] = 0
+  for digit in digits:gmatch("%d") do token[0] = token[0] * 10 + tonumber(digit) end
+  local h = lib.Handle()
+  local status = C.moth_token_open(ctx, token[0], h)
+  return lib.adopt(h, lib.check(status, "open_token"))
+end
+
+return settings

@@ -1,0 +1,58 @@
+-- size.lua -- moth.Size, the list of a tensor's sizes: `x.shape`.
+--
+--   moth.zeros(2, 3).shape == moth.Size{2, 3}     true
+--   tostring(moth.zeros(2, 3).shape)              (2, 3)
+--
+-- A plain list in every other respect: shape[1], #shape, ipairs(shape), unpack(shape).
+
+local concat = table.concat
+
+local methods = {}
+local Size = { __index = methods, __name = "Size" }
+
+--- The number of elements of a tensor with these sizes: their product, 1 for no sizes.
+function methods:numel()
+  local n = 1
+  for i = 1, #self do n = n * self[i] end
+  return n
+end
+
+function Size.__eq(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if a[i] ~= b[i] then return false end
+  end
+  return true
+end
+
+function Size:__tostring() return "(" .. concat(self, ", ") .. ")" end
+
+function Size.__concat(a, b) return tostring(a) .. tostring(b) end
+
+local M = {}
+
+--- Makes a Size of a list that becomes it.
+function M.wrap(list) return setmetatable(list, Size) end
+
+--- Whether a value is a Size.
+function M.is(value) return getmetatable(value) == Size end
+
+--- moth.Size{2, 3} or moth.Size(2, 3): a list of sizes that compares with `==`.
+-- Raises where an element is no whole number.
+function M.new(...)
+  local list = ...
+  if type(list) ~= "table" then list = { ... } end
+  local size = {}
+  for i = 1, #list do
+    local n = list[i]
+    if type(n) ~= "number" or n % 1 ~= 0 then
+      local errors = require "moth.error"
+      errors.argument("Size", "sizes", "expected whole numbers, got " .. errors.describe(n)
+        .. " at position " .. i)
+    end
+    size[i] = n
+  end
+  return setmetatable(size, Size)
+end
+
+return M

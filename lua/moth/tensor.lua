@@ -1,0 +1,531 @@
+-- tensor.lua -- what a tensor is to Lua: operators, fields, methods.
+--
+-- A tensor is a handle of two numbers; all it can do stands in the metatype that is filled here.
+-- x[key] asks by the kind of key: a number selects a row, a table or a tensor indexes (index.lua),
+-- a name is a method or a field. Most methods are ops, bound at their first use; here are those
+-- that are not: facts about a tensor, its values in Lua, conversion, and its part in a graph.
+
+local ffi = require "ffi"
+local autograd = require "moth.autograd"
+local bind = require "moth.bind"
+local dtypes = require "moth.dtype"
+local errors = require "moth.error"
+local index = require "moth.index"
+local lib = require "moth.lib"
+local size = require "moth.size"
+
+local C, ctx, Handle, ops = lib.C, lib.ctx, lib.Handle, bind.ops
+local istensor, take = lib.istensor, autograd.take
+local band = bit.band
+
+local M = {}
+
+local BOOL, I64, FLOATS = 0, 5, 6
+local IS_CONTIGUOUS, IS_LEAF, IS_GRAD, IS_RETAIN = 1, 2, 4, 16
+
+local methods, getters, setters = {}, {}, {}
+M.methods, M.getters, M.setters = methods, getters, setters
+
+local info = ffi.new "moth_tensor_info"
+
+-- The facts about x, in a struct that the next call overwrites.
+local function facts(x, fname)
+  if C.moth_inspect(ctx, x, info) < 0 then errors.status(-15, fname, nil, x) end
+  return info
+end
+
+local function checked(status, fname, x)
+  if status < 0 then errors.status(status, fname, nil, x) end
+end
+
+-- -- facts ---------------------------------------------------------------------------------------
+
+local function sizes_of(x, fname)
+  local t, sizes = facts(x, fname), {}
+  for d = 1, t.ndim do sizes[d] = tonumber(t.shape[d - 1]) end
+  return sizes
+end
+
+-- A user's dim, 1-based or negative, as 0-based.
+local function checked_dim(fname, dim, ndim)
+  if type(dim) ~= "number" or dim % 1 ~= 0 then
+    errors.argument(fname, "dim", "expected a whole number, got " .. errors.describe(dim))
+  end
+  local d = dim < 0 and ndim + dim or dim - 1
+  if d < 0 or d >= ndim or dim == 0 then
+    errors.argument(fname, "dim", dim .. " is out of range for " .. ndim
+      .. (ndim == 1 and " dimension" or " dimensions"), "E_INDEX")
+  end
+  return d
+end
+
+function getters.shape(x) return size.wrap(sizes_of(x, "shape")) end
+function getters.ndim(x) return facts(x, "ndim").ndim end
+function getters.dtype(x) return dtypes.by_code[facts(x, "dtype").dtype] end
+function getters.device(x) return facts(x, "device").device == 0 and "cpu" end
+function getters.itemsize(x) return tonumber(facts(x, "itemsize").itemsize) end
+function getters._version(x) return tonumber(facts(x, "_version").version) end
+
+function getters.nbytes(x)
+  local t = facts(x, "nbytes")
+  return tonumber(t.numel * t.itemsize)
+end
+
+--- x:size() is the moth.Size of x, x:size(dim) one number.
+function methods.size(x, dim)
+  if dim == nil then return size.wrap(sizes_of(x, "size")) end
+  local t = facts(x, "size")
+  return tonumber(t.shape[checked_dim("size", dim, t.ndim)])
+end
+
+--- x:stride() is a list, x:stride(dim) one number: elements from one position to the next.
+function methods.stride(x, dim)
+  local t = facts(x, "stride")
+  if dim ~= nil then return tonumber(t.stride[checked_dim("stride", dim, t.ndim)]) end
+  local list = {}
+  for d = 1, t.ndim do list[d] = tonumber(t.stride[d - 1]) end
+  return list
+end
+
+--- The number of dimensions.
+function methods.dim(x) return facts(x, "dim").ndim end
+methods.ndimension = methods.dim
+
+--- The number of elements.
+function methods.numel(x) return tonumber(facts(x, "numel").numel) end
+methods.nelement = methods.numel
+
+--- Elements of the storage before the first of x.
+function methods.storage_offset(x) return tonumber(facts(x, "storage_offset").offset) end
+
+--- Bytes of one element.
+function methods.element_size(x) return tonumber(facts(x, "element_size").itemsize) end
+
+--- The address of the first element as a number, for comparing; nothing can be read through it.
+function methods.data_ptr(x)
+  local t = facts(x, "data_ptr")
+  local h = x
+  if band(t.flags, IS_CONTIGUOUS) == 0 then -- the address of the first element alone
+    h = methods.detach(x)
+    while facts(h, "data_ptr").ndim > 0 do h = ops.select(h, 1, 1) end
+  end
+  local address = C.moth_data(ctx, h)
+  return tonumber(ffi.cast("intptr_t", address))
+end
+
+--- Whether the elements lie in row-major order without gaps.
+function methods.is_contiguous(x)
+  return band(facts(x, "is_contiguous").flags, IS_CONTIGUOUS) ~= 0
+end
+
+--- Whether the dtype is one of the float dtypes.
+function methods.is_floating_point(x) return facts(x, "is_floating_point").dtype >= FLOATS end
+
+--- Whether the dtype has negative numbers.
+function methods.is_signed(x)
+  local dtype = facts(x, "is_signed").dtype
+  return dtype >= 2
+end
+
+--- Whether x and other are the same part of the same storage.
+function methods.is_set_to(x, other)
+  if not istensor(other) then
+    errors.argument("is_set_to", "other", "expected a tensor, got " .. errors.describe(other))
+  end
+  local a = ffi.new "moth_tensor_info"
+  checked(C.moth_inspect(ctx, x, a), "is_set_to", x)
+  local b = facts(other, "is_set_to")
+  if a.storage ~= b.storage or a.offset ~= b.offset or a.ndim ~= b.ndim then return false end
+  for d = 0, a.ndim - 1 do
+    if a.shape[d] ~= b.shape[d] or a.stride[d] ~= b.stride[d] then return false end
+  end
+  return true
+end
+
+-- -- values in Lua -------------------------------------------------------------------------------
+
+-- One value that moth_read gave.
+local function value_of(slot, dtype)
+  if dtype >= FLOATS then return slot.number end
+  if dtype == BOOL then return slot.integer ~= 0 end
+  if dtype < I64 then return tonumber(slot.integer) end
+  local v = slot.integer
+  local n = tonumber(v)
+  if ffi.cast("int64_t", n) == v then return n end
+  return v
+end
+
+local slot1 = ffi.new "moth_slot[1]"
+
+--- The value of a tensor with one element: a number, a boolean for bool, an int64 cdata where a
+-- number would lose bits. Raises for any other number of elements.
+function methods.item(x)
+  local t = facts(x, "item")
+  if t.numel ~= 1 then
+    errors.raise("item: only a tensor with one element has an item, got " .. errors.describe(x),
+      "E_SHAPE")
+  end
+  local dtype = t.dtype
+  checked(C.moth_read(ctx, x, 0, 1, slot1), "item", x)
+  return value_of(slot1[0], dtype)
+end
+
+local BLOCK = 4096
+
+--- The values as nested plain tables of numbers or booleans (int64 cdata where a number would lose
+-- bits); of a 0-d tensor the value itself.
+function methods.tolist(x)
+  local sizes = sizes_of(x, "tolist")
+  local ndim, dtype, total = #sizes, info.dtype, tonumber(info.numel)
+  if ndim == 0 then return methods.item(x) end
+  local buffer = ffi.new("moth_slot[?]", math.min(total, BLOCK) + 1)
+  local first, filled, at = 0, 0, 0
+  local function next_value()
+    if at == filled then
+      first = first + filled
+      filled, at = math.min(BLOCK, total - first), 0
+      checked(C.moth_read(ctx, x, first, filled, buffer), "tolist", x)
+    end
+    at = at + 1
+    return value_of(buffer[at - 1], dtype)
+  end
+  local function build(d)
+    local list = {}
+    for i = 1, sizes[d] do
+      if d == ndim then list[i] = next_value() else list[i] = build(d + 1) end
+    end
+    return list
+  end
+  return build(1)
+end
+
+-- -- conversion ----------------------------------------------------------------------------------
+
+local function cast(x, dtype, copy)
+  if facts(x, "to").dtype == dtype then
+    if copy then return ops.clone(x) end
+    return x
+  end
+  return ops.cast(x, dtypes.by_code[dtype])
+end
+
+local codes = dtypes.codes
+
+local function check_device(value)
+  if value == "cpu" or value == lib.none then return end
+  if type(value) == "string" then
+    errors.argument("to", "device", "the device '" .. value .. "' is not there; this build has "
+      .. "'cpu'", "E_DEVICE")
+  end
+  errors.argument("to", "dtype", "a dtype, a device or a tensor is needed, got "
+    .. errors.describe(value), "E_TYPE")
+end
+
+local to_names = { "dtype", "device", "other", "copy", "non_blocking" }
+
+--- x:to(dtype), x:to(device), x:to(device, dtype), x:to(other), x:to{dtype =, device =, copy =}:
+-- x with another dtype or on another device; x itself if that changes nothing and copy is not set.
+function methods.to(x, ...)
+  local dtype, copy
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    if istensor(value) then
+      dtype = facts(value, "to").dtype
+    elseif codes[value] then
+      dtype = codes[value]
+    elseif type(value) == "table" and getmetatable(value) == nil then
+      for name, given in pairs(value) do
+        if name == "dtype" or name == 1 and codes[given] then
+          dtype = codes[given]
+          if not dtype and given ~= lib.none then
+            errors.argument("to", "dtype", "expected a dtype, got " .. errors.describe(given))
+          end
+        elseif name == "device" or name == 1 then check_device(given)
+        elseif name == "other" and istensor(given) then dtype = facts(given, "to").dtype
+        elseif name == "copy" then copy = given
+        elseif name ~= "non_blocking" then
+          errors.raise("'to' has no argument '" .. tostring(name) .. "'"
+            .. errors.nearest(tostring(name), to_names))
+        end
+      end
+    elseif type(value) == "boolean" then
+      copy = value
+    else
+      check_device(value)
+    end
+  end
+  return cast(x, dtype or facts(x, "to").dtype, copy)
+end
+
+local shorthands = { bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
+                     bfloat16 = 7, float = 8, double = 9 }
+for name, dtype in pairs(shorthands) do
+  methods[name] = function(x) return cast(x, dtype) end
+end
+
+--- x:type() is the name of x's dtype, x:type(dtype) converts.
+function methods.type(x, dtype)
+  if dtype == nil then return tostring(getters.dtype(x)) end
+  return methods.to(x, dtype)
+end
+
+--- x with the dtype of other.
+function methods.type_as(x, other)
+  if not istensor(other) then
+    errors.argument("type_as", "other", "expected a tensor, got " .. errors.describe(other))
+  end
+  return cast(x, facts(other, "type_as").dtype)
+end
+
+--- x in main memory: x itself.
+function methods.cpu(x)
+  facts(x, "cpu")
+  return x
+end
+
+-- -- new tensors of x's dtype --------------------------------------------------------------------
+
+-- new_zeros(2, 3), new_zeros({2, 3}), new_zeros{2, 3, dtype = ...}: x's dtype unless given.
+local function with_dtype(x, ...)
+  local n = select("#", ...)
+  local args = { ... }
+  local last = args[n]
+  if type(last) == "table" and getmetatable(last) == nil and next(last) ~= nil then
+    local named = {}
+    for k, v in pairs(last) do named[k] = v end
+    local has_names = false
+    for k in pairs(named) do has_names = has_names or type(k) == "string" end
+    if has_names then
+      if named.dtype == nil then named.dtype = getters.dtype(x) end
+      args[n] = named
+      return unpack(args, 1, n)
+    end
+  end
+  args[n + 1] = { dtype = getters.dtype(x) }
+  return unpack(args, 1, n + 1)
+end
+
+for _, name in ipairs { "zeros", "ones", "empty", "full" } do
+  methods["new_" .. name] = function(x, ...)
+    local y = ops[name](with_dtype(x, ...))
+    return y
+  end
+end
+
+--- x:new_tensor(data, {dtype, requires_grad}): as moth.tensor, with x's dtype unless given.
+function methods.new_tensor(x, data, options)
+  local create = require "moth.create"
+  local given = { dtype = getters.dtype(x) }
+  for k, v in pairs(options or {}) do given[k] = v end
+  local y = create.tensor(data, given)
+  return y
+end
+
+-- -- the graph -----------------------------------------------------------------------------------
+
+function getters.requires_grad(x) return band(facts(x, "requires_grad").flags, IS_GRAD) ~= 0 end
+function getters.is_leaf(x) return band(facts(x, "is_leaf").flags, IS_LEAF) ~= 0 end
+function getters.retains_grad(x) return band(facts(x, "retains_grad").flags, IS_RETAIN) ~= 0 end
+function getters.grad_fn(x)
+  facts(x, "grad_fn")
+  return autograd.grad_fn(x)
+end
+
+function getters.grad(x)
+  local h = Handle()
+  return take(h, C.moth_get_grad(ctx, x, h), "grad")
+end
+
+function setters.grad(x, value)
+  if value == nil or value == lib.none then
+    checked(C.moth_set_grad(ctx, x, lib.NONE), "grad", x)
+  elseif istensor(value) then
+    checked(C.moth_set_grad(ctx, x, value), "grad", x)
+  else
+    errors.raise("x.grad takes a tensor or nil, got " .. errors.describe(value), "E_TYPE")
+  end
+end
+
+function getters.data(x)
+  local h = Handle()
+  return take(h, C.moth_get_data(ctx, x, h), "data")
+end
+
+function setters.data(x, value)
+  if not istensor(value) then
+    errors.raise("x.data takes a tensor, got " .. errors.describe(value), "E_TYPE")
+  end
+  checked(C.moth_set_data(ctx, x, value), "data", value)
+end
+
+function setters.requires_grad(x, value)
+  if type(value) ~= "boolean" then
+    errors.raise("x.requires_grad takes a boolean, got " .. errors.describe(value), "E_TYPE")
+  end
+  checked(C.moth_requires_grad(ctx, x, value and 1 or 0), "requires_grad", x)
+end
+
+methods.backward = autograd.tensor_backward
+methods.register_hook = autograd.register_hook
+
+--- x without its history, sharing the elements and their version counter.
+function methods.detach(x)
+  local h = Handle()
+  return take(h, C.moth_detach(ctx, x, h), "detach")
+end
+
+--- Cuts x off its history. @return x
+function methods.detach_(x)
+  checked(C.moth_detach_(ctx, x), "detach_", x)
+  return x
+end
+
+--- Sets whether gradients for x are gathered (default true). @return x
+function methods.requires_grad_(x, on)
+  if type(on) == "table" and getmetatable(on) == nil then on = on.requires_grad end
+  if on == nil then on = true end
+  if type(on) ~= "boolean" then
+    errors.argument("requires_grad_", "requires_grad", "expected a boolean, got "
+      .. errors.describe(on))
+  end
+  checked(C.moth_requires_grad(ctx, x, on and 1 or 0), "requires_grad_", x)
+  return x
+end
+
+--- Lets x.grad be gathered although x is no leaf.
+function methods.retain_grad(x) checked(C.moth_retain_grad(ctx, x), "retain_grad", x) end
+
+--- Gives the tensor back now; using it after that is an error.
+function methods.free(x) checked(C.moth_free(ctx, x), "free", x) end
+
+-- -- transposes ----------------------------------------------------------------------------------
+
+function getters.T(x)
+  local ndim = facts(x, "T").ndim
+  local dims = {}
+  for d = 1, ndim do dims[d] = ndim - d + 1 end
+  return ops.permute(x, dims)
+end
+
+function getters.mT(x)
+  if facts(x, "mT").ndim < 2 then
+    errors.raise("mT needs at least two dimensions, got " .. errors.describe(x), "E_SHAPE")
+  end
+  return ops.transpose(x, -2, -1)
+end
+
+-- -- x[key] --------------------------------------------------------------------------------------
+
+local function names()
+  local list = {}
+  for name in pairs(methods) do list[#list + 1] = name end
+  for name in pairs(getters) do list[#list + 1] = name end
+  for _, name in ipairs(bind.method_names()) do list[#list + 1] = name end
+  return list
+end
+
+-- An op's method, bound at its first use; or the error that names the nearest.
+local function method(name)
+  local f = bind.method(name)
+  if f == nil then
+    errors.raise("a tensor has no field or method '" .. name .. "'"
+      .. errors.nearest(name, names()))
+  end
+  methods[name] = f
+  return f
+end
+
+local function get_other(x, key)
+  if type(key) == "table" then return index.get(x, key) end
+  if istensor(key) then
+    local y = index.get_tensor(x, key)
+    return y
+  end
+  errors.raise("a tensor is indexed by a position, a table, a mask or an integer tensor, got "
+    .. errors.describe(key), "E_TYPE")
+end
+
+local function get(x, key)
+  if type(key) == "string" then
+    local f = methods[key]
+    if f ~= nil then return f end
+    local getter = getters[key]
+    if getter then return getter(x) end
+    return method(key)
+  end
+  if type(key) == "number" then return ops.select(x, 1, key) end
+  return get_other(x, key)
+end
+
+local function set(x, key, value)
+  if type(key) == "number" then
+    index.set_position(x, key, value)
+  elseif type(key) == "table" then
+    index.set(x, key, value)
+  elseif istensor(key) then
+    index.set_tensor(x, key, value)
+  elseif setters[key] then
+    setters[key](x, value)
+  elseif getters[key] or methods[key] then
+    errors.raise("'" .. key .. "' of a tensor cannot be assigned")
+  else
+    local list = {}
+    for name in pairs(setters) do list[#list + 1] = name end
+    errors.raise("a tensor has no field '" .. tostring(key) .. "' to assign"
+      .. errors.nearest(tostring(key), list))
+  end
+end
+
+-- -- operators -----------------------------------------------------------------------------------
+
+local function scalar_like(v)
+  return type(v) == "number" or type(v) == "boolean" or ffi.istype("int64_t", v)
+    or ffi.istype("uint64_t", v)
+end
+
+-- Identity; elementwise comparison is x:eq(y).
+local function equal(a, b)
+  if istensor(a) and istensor(b) then return a._slot == b._slot and a._gen == b._gen end
+  local other = istensor(a) and b or a
+  if scalar_like(other) then
+    errors.raise("== between a tensor and " .. errors.describe(other) .. " is no comparison of "
+      .. "values; use x:eq(" .. tostring(other) .. ") or x:item() == " .. tostring(other),
+      "E_TYPE")
+  end
+  return false
+end
+
+local function ordered(op, a, b)
+  local name = op == "<" and "lt" or "le"
+  local other = istensor(a) and b or a
+  local text = type(other) == "number" and tostring(other) or "y"
+  if not istensor(a) then name = op == "<" and "gt" or "ge" end
+  errors.raise("a tensor has no " .. op .. "; use x:" .. name .. "(" .. text .. ") for a mask"
+    .. " or x:item() for the number", "E_TYPE")
+end
+
+M.metatable = {
+  __index = get,
+  __newindex = set,
+  __add = function(a, b) return ops.add(a, b) end,
+  __sub = function(a, b) return ops.sub(a, b) end,
+  __mul = function(a, b) return ops.mul(a, b) end,
+  __div = function(a, b) return ops.div(a, b) end,
+  __pow = function(a, b) return ops.pow(a, b) end,
+  __mod = function(a, b) return ops.remainder(a, b) end,
+  __unm = function(a) return ops.neg(a) end,
+  __eq = equal,
+  __lt = function(a, b) return ordered("<", a, b) end,
+  __le = function(a, b) return ordered("<=", a, b) end,
+  __len = function(x)
+    local t = facts(x, "#")
+    if t.ndim == 0 then errors.raise("a 0-d tensor has no length", "E_SHAPE") end
+    return tonumber(t.shape[0])
+  end,
+  __tostring = function(x) return (require "moth.print".tostring(x)) end,
+  __concat = function(a, b) return tostring(a) .. tostring(b) end,
+}
+
+lib.metatype(M.metatable)
+
+return M

@@ -1,0 +1,286 @@
+--- Modules that hold modules: Sequential, ModuleList, ModuleDict.
+--
+-- Sequential and ModuleList keep their modules in the array part of their own table, so `#list`,
+-- `ipairs(list)` and `list[i] = module` work as on any list. In a state_dict their names count
+-- from 0, as PyTorch's: "layers.0.weight" is layers[1].weight.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local errors = require "moth.error"
+
+local container = {}
+
+local STORE = Module.store_key
+
+local function ismodule(x)
+  return class.isinstance(x, Module)
+end
+
+local function plain(x)
+  return type(x) == "table" and getmetatable(x) == nil
+end
+
+local function check_module(self, fname, value)
+  if not ismodule(value) then
+    errors.argument(fname or class.typename(self), "module", "expected a module, got " ..
+      errors.describe(value), "E_TYPE")
+  end
+end
+
+-- ---- lists ----
+
+-- What Sequential and ModuleList share.
+local List = class("ModuleList", Module)
+
+local function new_list(own)
+  local object = Module.__new(own)
+  object[STORE].names = {}
+  return object
+end
+List.__new = new_list
+
+-- Called for positions that are empty so far; the others are plain assignments.
+function List:__newindex(key, value)
+  if type(key) ~= "number" then return Module.__newindex(self, key, value) end
+  if key < 0 and key >= -#self then key = #self + 1 + key end
+  if value == nil then return end
+  if key < 1 or key > #self + 1 or key ~= math.floor(key) then
+    errors.raise(("%s[%s]: positions are 1 to %d"):format(class.typename(self), tostring(key),
+      #self + 1), "E_INDEX")
+  end
+  check_module(self, nil, value)
+  rawset(self, key, value)
+end
+
+-- The position of a child by its name in paths.
+function List:_position(name)
+  for i = 1, #self do
+    if (self[STORE].names[i] or tostring(i - 1)) == name then return i end
+  end
+  local at = tonumber(name)
+  return at and at + 1
+end
+
+--- Adds a module at the end. @return the list
+function List:append(module)
+  check_module(self, "append", module)
+  rawset(self, #self + 1, module)
+  return self
+end
+
+--- Adds the modules of a list at the end. @return the list
+function List:extend(modules)
+  if type(modules) ~= "table" then
+    errors.argument("extend", "modules", "expected a list of modules, got " ..
+      errors.describe(modules), "E_TYPE")
+  end
+  for _, module in ipairs(modules) do check_module(self, "extend", module) end
+  for i = 1, #modules do rawset(self, #self + 1, modules[i]) end
+  return self
+end
+
+local function checked_position(self, fname, at, last)
+  if type(at) == "number" and at < 0 then at = #self + 1 + at end
+  if type(at) ~= "number" or at ~= math.floor(at) or at < 1 or at > last then
+    errors.argument(fname, "index", ("positions are 1 to %d, got %s"):format(last,
+      errors.describe(at)), "E_INDEX")
+  end
+  return at
+end
+
+--- Puts a module before position `index`; those from there on move up.
+function List:insert(index, module)
+  check_module(self, "insert", module)
+  index = checked_position(self, "insert", index, #self + 1)
+  local names = self[STORE].names
+  for i = #self, index, -1 do
+    names[i + 1] = names[i]
+    rawset(self, i + 1, self[i])
+  end
+  names[index] = nil
+  rawset(self, index, module)
+end
+
+--- Takes a module out (default: the last); those behind it move down. @return the module
+function List:pop(index)
+  index = checked_position(self, "pop", index or -1, #self)
+  local names, module, n = self[STORE].names, self[index], #self
+  for i = index, n do
+    names[i] = names[i + 1]
+    rawset(self, i, rawget(self, i + 1))
+  end
+  return module
+end
+
+--- How many modules there are.
+function List:len()
+  return #self
+end
+
+-- ---- ModuleList ----
+
+--- A list of modules whose parameters belong to the module that holds it.
+-- `self.layers = nn.ModuleList{nn.Linear(2, 3), nn.Linear(3, 4)}`; also without arguments.
+local ModuleList = class("ModuleList", List)
+container.ModuleList = ModuleList
+
+function ModuleList:init(...)
+  local first = ...
+  if select("#", ...) == 1 and plain(first) then return (self:extend(first)) end
+  self:extend {...}
+end
+
+-- ---- Sequential ----
+
+--- Runs modules one after the other; each gets the first value that the one before it returned.
+-- `nn.Sequential(a, b)`, `nn.Sequential{a, b}`, with names `nn.Sequential{{"conv", a},
+-- {"relu", b}}` (then also `seq.conv`), or `nn.Sequential{conv = a, relu = b}` in sorted order.
+local Sequential = class("Sequential", List)
+container.Sequential = Sequential
+
+local function add_named(self, name, module)
+  check_module(self, nil, module)
+  if type(name) ~= "string" or name == "" or name:find(".", 1, true) then
+    errors.argument("Sequential", "modules", "names are strings, not empty, without dots; got " ..
+      errors.describe(name))
+  end
+  local names = self[STORE].names
+  for i = 1, #self do
+    if names[i] == name then
+      errors.argument("Sequential", "modules", ("the name '%s' stands twice"):format(name))
+    end
+  end
+  rawset(self, #self + 1, module)
+  names[#self] = name
+end
+
+local function ispair(x)
+  return plain(x) and type(x[1]) == "string" and x[3] == nil
+end
+
+local function sorted_keys(map)
+  local keys = {}
+  for key in pairs(map) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  return keys
+end
+
+function Sequential:init(...)
+  local list = {...}
+  local n = select("#", ...)
+  if n == 1 and plain(list[1]) and not ispair(list[1]) then
+    list = list[1]
+    n = #list
+    if n == 0 then
+      for _, name in ipairs(sorted_keys(list)) do add_named(self, name, list[name]) end
+      return
+    end
+  end
+  for i = 1, n do
+    local item = list[i]
+    if ispair(item) then
+      add_named(self, item[1], item[2])
+    elseif not ismodule(item) then
+      errors.argument("Sequential", "modules", ("number %d is %s, not a module"):format(i,
+        errors.describe(item)), "E_TYPE")
+    else
+      rawset(self, #self + 1, item)
+    end
+  end
+end
+
+-- A module by its name.
+function Sequential:__index(key)
+  for i, name in pairs(self[STORE].names) do
+    if name == key then return rawget(self, i) end
+  end
+end
+
+function Sequential:forward(input)
+  for i = 1, #self do
+    local module = self[i]
+    input = module(input)
+  end
+  return input
+end
+
+-- ---- ModuleDict ----
+
+--- Modules under names. From a table with string keys they are registered in sorted order, from
+-- a list of {name, module} pairs in that order. `dict.name` reads, `dict.name = module` sets.
+local ModuleDict = class("ModuleDict", Module)
+container.ModuleDict = ModuleDict
+
+ModuleDict.signature = define.signature("ModuleDict", {
+  {"map", "modules", "names and modules, or a list of {name, module} pairs", optional = true},
+})
+
+function ModuleDict:init(modules)
+  if modules ~= nil then self:update(modules) end
+end
+
+--- Adds the modules of a table, of a list of {name, module} pairs, or of another ModuleDict.
+function ModuleDict:update(modules)
+  if class.isinstance(modules, ModuleDict) then
+    for name, module in modules:items() do self:add_module(name, module) end
+  elseif type(modules) ~= "table" or getmetatable(modules) ~= nil then
+    errors.argument("ModuleDict", "modules", "expected a table of modules, got " ..
+      errors.describe(modules), "E_TYPE")
+  elseif #modules > 0 then
+    for i, pair in ipairs(modules) do
+      if not ispair(pair) then
+        errors.argument("ModuleDict", "modules", ("element %d is %s, not {name, module}"):format(i,
+          errors.describe(pair)), "E_TYPE")
+      end
+      self:add_module(pair[1], pair[2])
+    end
+  else
+    for _, name in ipairs(sorted_keys(modules)) do self:add_module(name, modules[name]) end
+  end
+end
+
+--- Iterates over names and modules in order.
+function ModuleDict:items()
+  return (self:named_children())
+end
+
+--- The names in order, as a list.
+function ModuleDict:keys()
+  local names = {}
+  for name in self:named_children() do names[#names + 1] = name end
+  return names
+end
+
+--- The modules in order, as a list.
+function ModuleDict:values()
+  return (self:children())
+end
+
+--- Is there a module of that name?
+function ModuleDict:contains(name)
+  return self[STORE].kind[name] == "module"
+end
+
+--- Takes the module of that name out. @return the module
+function ModuleDict:pop(name)
+  if not self:contains(name) then
+    errors.argument("pop", "name", ("there is no module '%s'%s"):format(tostring(name),
+      errors.nearest(tostring(name), self:keys())), "E_INDEX")
+  end
+  local module = self[name]
+  self[name] = nil
+  return module
+end
+
+--- Takes all modules out.
+function ModuleDict:clear()
+  for _, name in ipairs(self:keys()) do self[name] = nil end
+end
+
+--- How many modules there are.
+function ModuleDict:len()
+  return #self:keys()
+end
+
+return container

@@ -1,0 +1,40 @@
+--- nn.Dropout and nn.Dropout2d: while training, zeros at random, and the rest scaled up.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+
+local dropout = {}
+
+-- Dropout: single elements; Dropout2d: whole channels of (N, C, H, W) or (C, H, W).
+for name, fname in pairs {Dropout = "dropout", Dropout2d = "dropout2d"} do
+  local Layer = class(name, Module)
+  dropout[name] = Layer
+
+  Layer.signature = define.signature(name, {
+    {"float", "p", "probability of a zero", default = 0.5},
+    {"bool", "inplace", "write the input itself?", default = false},
+  })
+
+  function Layer:init(p, inplace)
+    if not (p >= 0 and p <= 1) then
+      errors.argument(name, "p", "expected a probability from 0 to 1, got " .. errors.describe(p),
+        "E_DOMAIN")
+    end
+    self.p, self.inplace = p, inplace
+  end
+
+  function Layer:forward(input)
+    local y = functional[fname](input, self.p, self.training)
+    if self.inplace and self.training then return (input:copy_(y)) end
+    return y
+  end
+
+  function Layer:extra_repr()
+    return ("p=%g, inplace=%s"):format(self.p, tostring(self.inplace))
+  end
+end
+
+return dropout

@@ -1,0 +1,61 @@
+--- nn.Identity and nn.Linear.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+local init = require "moth.nn.weights"
+local parameter = require "moth.nn.parameter"
+
+local linear = {}
+
+--- Gives back its input; takes and ignores any arguments.
+local Identity = class("Identity", Module)
+linear.Identity = Identity
+
+function Identity:forward(input)
+  return input
+end
+
+--- input x weight^T + bias: (..., in_features) -> (..., out_features).
+-- weight (out_features, in_features) and bias (out_features) begin as PyTorch's: evenly within
+-- 1 / sqrt(in_features).
+local Linear = class("Linear", Module)
+linear.Linear = Linear
+
+Linear.signature = define.signature("Linear", {
+  {"int", "in_features", "size of the last dimension of the input"},
+  {"int", "out_features", "size of the last dimension of the result"},
+  {"bool", "bias", "is there something to add?", default = true},
+  {"device", "device", "where the parameters live", optional = true},
+  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+})
+
+function Linear:init(in_features, out_features, bias, device, dtype)
+  local moth = require "moth"
+  if in_features < 0 or out_features < 0 then
+    errors.argument("Linear", in_features < 0 and "in_features" or "out_features",
+      "is negative", "E_SHAPE")
+  end
+  self.in_features, self.out_features = in_features, out_features
+  self.weight = parameter.Parameter(moth.empty({out_features, in_features}, dtype, device))
+  if bias then self.bias = parameter.Parameter(moth.empty({out_features}, dtype, device)) end
+  self:reset_parameters()
+end
+
+--- Draws weight and bias anew.
+function Linear:reset_parameters()
+  init.reset(self.weight, self.bias)
+end
+
+function Linear:forward(input)
+  return (functional.linear(input, self.weight, self.bias))
+end
+
+function Linear:extra_repr()
+  return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features,
+    tostring(self.bias ~= nil))
+end
+
+return linear

@@ -1,0 +1,333 @@
+--- nn.Module: the base of all networks and layers.
+--
+--     local Net = nn.class("Net", nn.Module)
+--     function Net:init() self.fc = nn.Linear(320, 50) end
+--     function Net:forward(x) return F.relu(self.fc(x)) end
+--
+-- Assigning a Module, Parameter or Buffer to a field registers it, in the order of assignment;
+-- nil unregisters it; anything else is a plain field. To see every assignment, also the second
+-- one to a field, the table of a module holds nothing but its store: fields live in there.
+-- Containers of nn/container.lua keep their modules in the array part of the table itself.
+--
+-- This file has the store, registration and printing. walk.lua (children, parameters, train, to),
+-- state.lua (state_dict) and call.lua (calling, hooks) add the other methods.
+
+local class = require "moth.class"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local parameter = require "moth.nn.parameter"
+
+local Module = class("Module")
+
+local STORE = "(store)"
+local keep, kind_of = parameter.keep, parameter.kind
+
+-- ---- the store ----
+
+function Module.__new(own)
+  return {
+    [STORE] = {
+      class = own,
+      fields = {training = true},
+      kind = {},      -- name -> "module", "parameter", "buffer" or "transient"
+      order = {},     -- the registered names, in order of assignment
+      names = false,  -- of a container's array part: a table of own names by position
+      watch = false,  -- plain tables among the fields that may hide modules
+      hooks = false,
+    },
+  }
+end
+
+class.lookup(Module, function(self, key)
+  local store = self[STORE]
+  local value = store.fields[key]
+  if value ~= nil then return value end
+  if store.names and type(key) == "number" and key < 0 then
+    return rawget(self, #self + 1 + key)
+  end
+  return store.class[key]
+end)
+
+local function ismodule(x)
+  return class.isinstance(x, Module)
+end
+
+local function drop_name(store, name)
+  store.kind[name] = nil
+  for i, other in ipairs(store.order) do
+    if other == name then return table.remove(store.order, i) end
+  end
+end
+
+local function check_name(self, name)
+  if type(name) ~= "string" or name == "" or name:find(".", 1, true) then
+    errors.raise(("cannot register under %s in %s (names are strings, not empty, without dots; " ..
+      "nn.ModuleList holds modules by position)"):format(errors.describe(name),
+      class.typename(self)))
+  end
+end
+
+local registered = {module = {}, parameter = {}, buffer = {}} -- hooks on registration, by kind
+Module.registration_hooks = registered
+
+-- Registers value under a name: keeps its place when the name was registered before.
+local function register(self, name, value, kind)
+  check_name(self, name)
+  local store = self[STORE]
+  local hooks = registered[kind == "transient" and "buffer" or kind]
+  for i = 1, #hooks do
+    local other = hooks[i].fn(self, name, value)
+    if other ~= nil then value = other end
+  end
+  if not store.kind[name] then store.order[#store.order + 1] = name end
+  store.kind[name] = kind
+  store.fields[name] = value
+  if kind ~= "module" then keep(value) end
+end
+
+local expected = {
+  module = "a module or nil", parameter = "nn.Parameter or nil",
+  buffer = "a tensor or nil", transient = "a tensor or nil",
+}
+
+-- What a value would be registered as, or nil for a plain one.
+local function registers_as(value)
+  if type(value) == "cdata" then return kind_of(value) end
+  if ismodule(value) then return "module" end
+end
+
+function Module:__newindex(name, value)
+  local store = self[STORE]
+  local was = store.kind[name]
+  local kind = registers_as(value)
+  if kind then return register(self, name, value, kind) end
+  if was then
+    if value == nil then
+      drop_name(store, name)
+      store.fields[name] = nil
+    elseif (was == "buffer" or was == "transient") and lib.istensor(value) then
+      store.fields[name] = value
+      keep(value)
+    else
+      errors.raise(("cannot assign %s to the %s '%s' of %s (%s expected)"):format(
+        errors.describe(value), was == "transient" and "buffer" or was, name,
+        class.typename(self), expected[was]))
+    end
+    return
+  end
+  local sort = type(value)
+  if sort == "cdata" or sort == "table" then
+    keep(value)
+    if sort == "table" and getmetatable(value) == nil then
+      store.watch = store.watch or {}
+      store.watch[name] = true
+    end
+  end
+  store.fields[name] = value
+end
+
+-- ---- tables that hide modules ----
+
+-- The path of the first module or Parameter in a plain table, or nil.
+local function hidden_in(value, path, depth)
+  local seen = 0
+  for key, inner in pairs(value) do
+    seen = seen + 1
+    if seen > 64 then return nil end
+    local here = type(key) == "string" and path .. "." .. key
+      or path .. "[" .. tostring(key) .. "]"
+    if registers_as(inner) then return here, inner end
+    if depth > 0 and type(inner) == "table" and getmetatable(inner) == nil then
+      local found, what = hidden_in(inner, here, depth - 1)
+      if found then return found, what end
+    end
+  end
+end
+
+--- Warns once about each plain table field that holds modules, which nothing can see there.
+-- Called by every walk over a module's children and by a module's calls until they succeed.
+function Module:_watch()
+  local store = self[STORE]
+  for name in pairs(store.watch) do
+    local value = store.fields[name]
+    if type(value) ~= "table" or getmetatable(value) ~= nil or store.kind[name] then
+      store.watch[name] = nil
+    else
+      local path, what = hidden_in(value, class.typename(self) .. "." .. tostring(name), 2)
+      if path then
+        store.watch[name] = nil
+        require("moth").warn(("%s is a %s in a plain table, so it is not registered: " ..
+          "its parameters are neither trained nor saved (hold modules in nn.ModuleList or " ..
+          "nn.ModuleDict)"):format(path, parameter.typename(what)))
+      end
+    end
+  end
+  if next(store.watch) == nil then store.watch = false end
+end
+
+-- ---- registration by name ----
+
+-- A new name must not hide a method or a plain field.
+local function check_free(self, name, kind)
+  check_name(self, name)
+  local was = self[STORE].kind[name]
+  if self[name] ~= nil and not (was == kind or (was == "transient" and kind == "buffer")) then
+    errors.raise(("cannot register the %s '%s': %s has a field or method of that name"):format(
+      kind, name, class.typename(self)))
+  end
+end
+
+--- Registers a module under a name, as `self[name] = module` does.
+-- @param name    string without dots, not yet a field or method
+-- @param module  a Module, or nil to unregister
+function Module:add_module(name, module)
+  check_free(self, name, "module")
+  if module ~= nil and not ismodule(module) then
+    errors.argument("add_module", "module", "expected a module, got " .. errors.describe(module))
+  end
+  self[name] = module
+end
+Module.register_module = Module.add_module
+
+--- Registers a Parameter under a name, as `self[name] = nn.Parameter(x)` does.
+-- @param name   string without dots, not yet a field or method
+-- @param param  an nn.Parameter, or nil to unregister
+function Module:register_parameter(name, param)
+  check_free(self, name, "parameter")
+  if param ~= nil and kind_of(param) ~= "parameter" then
+    errors.argument("register_parameter", "param", ("expected nn.Parameter, got %s"):format(
+      errors.describe(param)))
+  end
+  self[name] = param
+end
+
+--- Registers a tensor as part of the module's state that is not trained.
+-- @param name        string without dots, not yet a field or method
+-- @param tensor      any tensor, or nil to unregister
+-- @param persistent  is it part of the state_dict? (default true)
+function Module:register_buffer(name, tensor, persistent)
+  if type(persistent) == "table" then persistent = persistent.persistent end
+  check_free(self, name, "buffer")
+  if tensor == nil then
+    self[name] = nil
+  elseif not lib.istensor(tensor) then
+    errors.argument("register_buffer", "tensor", "expected a tensor, got " ..
+      errors.describe(tensor))
+  elseif kind_of(tensor) == "parameter" then
+    errors.argument("register_buffer", "tensor", "is an nn.Parameter; pass its detach()")
+  else
+    register(self, name, tensor, persistent == false and "transient" or "buffer")
+  end
+end
+
+-- ---- finding by path ----
+
+-- The steps of a path: PyTorch's "layers.0.weight" or Lua's "layers[1].weight".
+local function steps(fname, path)
+  if type(path) ~= "string" then
+    errors.argument(fname, "target", "expected a path such as 'layers.0', got " ..
+      errors.describe(path))
+  end
+  local list = {}
+  path = path:gsub("%[(%d+)%]", function(i) return "." .. (tonumber(i) - 1) end)
+  for step in path:gmatch("[^.]+") do list[#list + 1] = step end
+  return list
+end
+
+local function descend(self, fname, list, last)
+  local here = self
+  for i = 1, last do
+    local found
+    for _, child in ipairs(here:_children()) do
+      if child[1] == list[i] then found = child[2] end
+    end
+    if not found then
+      local names = {}
+      for _, child in ipairs(here:_children()) do names[#names + 1] = child[1] end
+      errors.argument(fname, "target", ("%s has no submodule '%s'%s"):format(
+        class.typename(here), list[i], errors.nearest(list[i], names)))
+    end
+    here = found
+  end
+  return here
+end
+
+--- The module at a path: `net:get_submodule("layers.0")`, also written "layers[1]"; "" is itself.
+function Module:get_submodule(target)
+  local list = steps("get_submodule", target)
+  return descend(self, "get_submodule", list, #list)
+end
+
+--- Puts a module at a path; all but its last step must exist.
+function Module:set_submodule(target, module)
+  local list = steps("set_submodule", target)
+  if #list == 0 then
+    errors.argument("set_submodule", "target", "names no place")
+  elseif not ismodule(module) then
+    errors.argument("set_submodule", "module", "expected a module, got " ..
+      errors.describe(module))
+  end
+  local parent, name = descend(self, "set_submodule", list, #list - 1), list[#list]
+  local at = parent[STORE].names and parent:_position(name)
+  if at then parent[at] = module else parent[name] = module end
+end
+
+local function get_tensor(self, fname, what, target)
+  local list = steps(fname, target)
+  local parent, name = descend(self, fname, list, #list - 1), list[#list]
+  local store, names = parent[STORE], {}
+  local kind = store.kind[name]
+  if kind == "transient" then kind = "buffer" end
+  if kind == what then return store.fields[name] end
+  for other, its in pairs(store.kind) do
+    if its == what then names[#names + 1] = other end
+  end
+  return errors.argument(fname, "target", ("%s has no %s '%s'%s"):format(class.typename(parent),
+    what, tostring(name), errors.nearest(tostring(name), names)))
+end
+
+--- The Parameter at a path: `net:get_parameter("fc.weight")`.
+function Module:get_parameter(target)
+  return (get_tensor(self, "get_parameter", "parameter", target))
+end
+
+--- The buffer at a path.
+function Module:get_buffer(target)
+  return (get_tensor(self, "get_buffer", "buffer", target))
+end
+
+-- ---- printing ----
+
+--- What stands between the parentheses of a module without children; layers override it.
+function Module:extra_repr()
+  return ""
+end
+
+function Module:__tostring()
+  local lines = {}
+  local extra = self:extra_repr()
+  local position = self[STORE].names
+  for i, child in ipairs(self:_children()) do
+    local name = position and tostring(i - 1) == child[1] and tostring(i) or child[1]
+    lines[#lines + 1] = "  (" .. name .. "): " .. tostring(child[2]):gsub("\n", "\n  ")
+  end
+  local name = class.typename(self)
+  if #lines == 0 then return name .. "(" .. extra .. ")" end
+  if extra ~= "" then table.insert(lines, 1, "  " .. extra) end
+  return name .. "(\n" .. table.concat(lines, "\n") .. "\n)"
+end
+
+-- ---- what subclasses give ----
+
+--- Computes the module's results; every subclass has its own. Call the module, not this: hooks.
+function Module:forward()
+  class.abstract(self, "forward", ":forward(...)")
+end
+
+Module.store_key = STORE
+
+require "moth.nn.walk"(Module, STORE)
+require "moth.nn.state"(Module, STORE)
+require "moth.nn.call"(Module, STORE)
+
+return Module

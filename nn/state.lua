@@ -1,0 +1,250 @@
+--- state_dict and load_state_dict: a module's tensors under PyTorch's own names.
+--
+-- A state dict is an ordered map. Its tensors lie under plain string keys, so `sd["fc.weight"]`,
+-- assignment and `pairs` work; the order of the keys is kept beside it and `sd:items()` follows it.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local parameter = require "moth.nn.parameter"
+
+-- ---- the ordered map ----
+
+local StateDict = class("StateDict")
+local orders = setmetatable({}, {__mode = "k"}) -- state dict -> list of its keys
+
+--- An empty state dict, or one with the pairs of a table (in sorted order) or of another one.
+function StateDict:init(from)
+  orders[self] = {}
+  if from ~= nil then
+    for name, value in StateDict.items(from) do self[name] = value end
+  end
+end
+
+function StateDict:__newindex(name, value)
+  if value == nil then return end
+  local order = orders[self]
+  for i = #order, 1, -1 do -- a name that was removed and comes again goes to the end
+    if order[i] == name then table.remove(order, i) end
+  end
+  order[#order + 1] = name
+  rawset(self, name, value)
+end
+
+--- The names in order, as a list. Also takes a plain table: then sorted.
+function StateDict.keys(self)
+  local list, order = {}, orders[self]
+  if order then
+    for _, name in ipairs(order) do
+      if rawget(self, name) ~= nil then list[#list + 1] = name end
+    end
+  else
+    for name in pairs(self) do list[#list + 1] = name end
+    table.sort(list, function(a, b) return tostring(a) < tostring(b) end)
+  end
+  return list
+end
+
+--- Iterates over names and values in order; a snapshot of the names.
+function StateDict.items(self)
+  local list, i = StateDict.keys(self), 0
+  return function()
+    i = i + 1
+    local name = list[i]
+    if name ~= nil then return name, rawget(self, name) end
+  end
+end
+
+--- How many entries there are.
+function StateDict.len(self)
+  return #StateDict.keys(self)
+end
+
+function StateDict:__tostring()
+  local lines = {}
+  for name, value in StateDict.items(self) do
+    lines[#lines + 1] = ("  %s: %s"):format(name, errors.describe(value))
+  end
+  return "StateDict {\n" .. table.concat(lines, "\n") .. "\n}"
+end
+
+-- ---- saving ----
+
+local parse_state = define.signature("state_dict", {
+  {"any", "destination", "a state dict to add to", optional = true},
+  {"string", "prefix", "put before every name", default = ""},
+  {"bool", "keep_vars", "the Parameters themselves, not detached tensors", default = false},
+})
+
+local function fire(hooks, ...)
+  if not hooks then return end
+  local list = {}
+  for i, hook in ipairs(hooks) do list[i] = hook.fn end
+  for _, fn in ipairs(list) do fn(...) end
+end
+
+local function save_into(Module, STORE, self, out, prefix, keep_vars)
+  local hooks = self[STORE].hooks
+  fire(hooks and hooks.state_dict_pre, self, prefix, keep_vars)
+  for _, member in ipairs(self:_members()) do
+    if member[3] ~= "transient" then
+      out[prefix .. member[1]] = keep_vars and member[2] or member[2]:detach()
+    end
+  end
+  if self.get_extra_state ~= Module.get_extra_state then
+    out[prefix .. "_extra_state"] = self:get_extra_state()
+  end
+  for _, child in ipairs(self:_children()) do
+    save_into(Module, STORE, child[2], out, prefix .. child[1] .. ".", keep_vars)
+  end
+  fire(hooks and hooks.state_dict_post, self, out, prefix)
+end
+
+-- ---- loading ----
+
+local parse_load = define.signature("load_state_dict", {
+  {"map", "state_dict", "names and tensors, as state_dict gives them"},
+  {"bool", "strict", "must the names be exactly the module's own?", default = true},
+  {"bool", "assign", "take the tensors themselves instead of copying their values",
+    default = false},
+})
+
+local FLOATS = 6 -- the first floating dtype in the engine's order
+
+local function fits(name, here, value, problems, assign)
+  if not lib.istensor(value) then
+    problems[#problems + 1] = ("'%s' is %s, not a tensor"):format(name, errors.describe(value))
+    return false
+  end
+  local shape, given = here.shape, value.shape
+  if shape ~= given then
+    problems[#problems + 1] = ("'%s' has the shape %s, the module's is %s"):format(name,
+      tostring(given), tostring(shape))
+    return false
+  end
+  if assign and here.requires_grad and lib.inspect(value).dtype < FLOATS then
+    problems[#problems + 1] = ("'%s' is %s, which cannot be a parameter that requires grad")
+      :format(name, errors.describe(value))
+    return false
+  end
+  return true
+end
+
+-- What is to be done for one module and those below it, and what is wrong; nothing is changed.
+local function plan(Module, STORE, self, given, prefix, strict, assign, found)
+  local hooks = self[STORE].hooks
+  fire(hooks and hooks.load_state_dict_pre, self, given, prefix, strict)
+  for _, member in ipairs(self:_members()) do
+    local name = prefix .. member[1]
+    local value = rawget(given, name)
+    if member[3] ~= "transient" then
+      found.known[name] = true
+      if value == nil then
+        found.missing[#found.missing + 1] = name
+      elseif fits(name, member[2], value, found.problems, assign) then
+        found.copies[#found.copies + 1] = {self, member, value}
+      end
+    end
+  end
+  if self.set_extra_state ~= Module.set_extra_state then
+    local name = prefix .. "_extra_state"
+    found.known[name] = true
+    local state = rawget(given, name)
+    if state ~= nil then
+      found.extras[#found.extras + 1] = {self, state}
+    elseif self.get_extra_state ~= Module.get_extra_state then
+      found.missing[#found.missing + 1] = name
+    end
+  end
+  for _, child in ipairs(self:_children()) do
+    plan(Module, STORE, child[2], given, prefix .. child[1] .. ".", strict, assign, found)
+  end
+  if hooks and hooks.load_state_dict_post then
+    found.post[#found.post + 1] = {hooks.load_state_dict_post, self}
+  end
+end
+
+local function take(copy, assign)
+  local module, name, kind = copy[1], copy[2][1], copy[2][3]
+  local here, value = copy[2][2], copy[3]
+  if assign then
+    if value == here then return end
+    local new = value:detach()
+    if here.requires_grad then lib.check(lib.C.moth_requires_grad(lib.ctx, new, 1), "load") end
+    module[name] = parameter.mark(new, kind)
+  else
+    here:copy_(value)
+  end
+end
+
+local function listing(title, names, lines)
+  if #names == 0 then return end
+  lines[#lines + 1] = ("%s: '%s'"):format(title, table.concat(names, "', '"))
+end
+
+local function load_into(Module, STORE, self, state, strict, assign)
+  local given = StateDict(state)
+  local found = {known = {}, missing = {}, unexpected = {}, problems = {}, copies = {},
+                 extras = {}, post = {}}
+  plan(Module, STORE, self, given, "", strict, assign, found)
+  for name in StateDict.items(given) do
+    if not found.known[name] then found.unexpected[#found.unexpected + 1] = tostring(name) end
+  end
+  local keys = {missing_keys = found.missing, unexpected_keys = found.unexpected}
+  local lines = {}
+  if strict then
+    listing("missing", found.missing, lines)
+    listing("unexpected", found.unexpected, lines)
+  end
+  for _, text in ipairs(found.problems) do lines[#lines + 1] = text end
+  if #lines > 0 then
+    errors.raise(("the state dict does not fit %s; nothing was loaded:\n  %s"):format(
+      class.typename(self), table.concat(lines, "\n  ")), "E_ARG")
+  end
+  require("moth").no_grad(function()
+    for _, copy in ipairs(found.copies) do take(copy, assign) end
+  end)
+  for _, extra in ipairs(found.extras) do extra[1]:set_extra_state(extra[2]) end
+  for _, post in ipairs(found.post) do fire(post[1], post[2], keys) end
+  return keys
+end
+
+--- Adds these methods to nn.Module, whose fields lie under the key STORE.
+return function(Module, STORE)
+  Module.StateDict = StateDict
+
+  --- The module's parameters and buffers by path, as an ordered map that PyTorch understands.
+  -- The tensors are detached and share the module's storage; tied ones stand under each name.
+  -- `net:state_dict{destination, prefix = "", keep_vars = false}`
+  -- @return a StateDict: read by name, `sd:items()` iterates in order
+  function Module:state_dict(...)
+    local destination, prefix, keep_vars = parse_state(...)
+    local out = destination or StateDict()
+    save_into(Module, STORE, self, out, prefix, keep_vars)
+    return out
+  end
+
+  --- Copies the values of a state dict into the module's parameters and buffers.
+  -- Everything that does not fit is listed in one error, and then nothing was changed. Values of
+  -- another dtype are converted.
+  -- @param state_dict  a table of names and tensors
+  -- @param strict      refuse missing and unexpected names (default true)
+  -- @param assign      take the tensors themselves, with their dtype (default false); make the
+  -- optimizer afterwards
+  -- @return {missing_keys = list, unexpected_keys = list}
+  function Module:load_state_dict(...)
+    local state, strict, assign = parse_load(...)
+    return (load_into(Module, STORE, self, state, strict, assign))
+  end
+
+  --- A value to be saved with the state_dict under "_extra_state"; subclasses may have one.
+  function Module:get_extra_state()
+    errors.raise(class.typename(self) .. " has no extra state")
+  end
+
+  --- Takes the value that get_extra_state gave.
+  function Module:set_extra_state()
+    errors.raise(class.typename(self) .. " has no extra state")
+  end
+end

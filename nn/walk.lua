@@ -1,0 +1,285 @@
+--- Walks over a module's children, parameters and buffers, and what is done to all of them:
+-- apply, train, eval, requires_grad_, zero_grad, to and its kin.
+--
+-- Every walk is taken from a snapshot, so a loop over `net:named_modules()` may add and remove
+-- modules. A module or tensor that is reached twice (tied weights) comes once, at its first name.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+-- Iterates over a list of pairs.
+local function pairs_of(list)
+  local i = 0
+  return function()
+    i = i + 1
+    local pair = list[i]
+    if pair then return pair[1], pair[2] end
+  end
+end
+
+local function firsts(list, which)
+  local out = {}
+  for i, pair in ipairs(list) do out[i] = pair[which] end
+  return out
+end
+
+local function join(prefix, name)
+  return prefix == "" and name or prefix .. "." .. name
+end
+
+local parse_recurse = define.signature("parameters", {
+  {"bool", "recurse", "those of submodules too?", default = true},
+})
+local parse_members = define.signature("named_parameters", {
+  {"string", "prefix", "put before every name, with a dot", default = ""},
+  {"bool", "recurse", "those of submodules too?", default = true},
+  {"bool", "remove_duplicate", "each tensor once?", default = true},
+})
+local parse_modules = define.signature("named_modules", {
+  {"string", "prefix", "put before every name, with a dot", default = ""},
+  {"bool", "remove_duplicate", "each module once?", default = true},
+})
+local parse_flag = define.signature("train", {
+  {"bool", "mode", "training (true) or evaluation (false)", default = true},
+})
+local parse_requires = define.signature("requires_grad_", {
+  {"bool", "requires_grad", "do the parameters want gradients?", default = true},
+})
+local parse_zero = define.signature("zero_grad", {
+  {"bool", "set_to_none", "remove the gradients (true) or fill them with zeros", default = true},
+})
+
+-- ---- converting ----
+
+-- Gives a tensor of a module another dtype or device. The Lua object stays the same, so the
+-- optimizer, tied modules and the user's variables see the change.
+local function convert(x, make)
+  local moth = require "moth"
+  local new, grad
+  moth.no_grad(function()
+    new = make(x)
+    if new ~= x and x.grad ~= nil then grad = make(x.grad) end
+  end)
+  if new == x then return end
+  lib.check(lib.C.moth_become(lib.ctx, x, new), "to")
+  if grad ~= nil then x.grad = grad end
+end
+
+local function convert_all(self, make)
+  local seen = {}
+  for _, module in ipairs(self:modules()) do
+    for _, entry in ipairs(module:_members()) do
+      local x = entry[2]
+      if not seen[x] then
+        seen[x] = true
+        convert(x, make)
+      end
+    end
+  end
+  return self
+end
+
+-- ---- what is added to Module ----
+
+local function add_traversal(Module, STORE)
+  -- The children in order, as {PyTorch's name, module} pairs.
+  function Module:_children()
+    local store, list = self[STORE], {}
+    if store.watch then self:_watch() end
+    if store.names then
+      for i, child in ipairs(self) do
+        if not class.isinstance(child, Module) then
+          errors.raise(("%s[%d] is %s, not a module"):format(class.typename(self), i,
+            errors.describe(child)), "E_TYPE")
+        end
+        list[i] = {store.names[i] or tostring(i - 1), child}
+      end
+    end
+    for _, name in ipairs(store.order) do
+      if store.kind[name] == "module" then list[#list + 1] = {name, store.fields[name]} end
+    end
+    return list
+  end
+
+  -- The own tensors as {name, tensor, kind}; kind wanted: "parameter", "buffer" or nil for all.
+  -- Parameters come before buffers.
+  function Module:_members(kind)
+    local store, list = self[STORE], {}
+    for _, name in ipairs(store.order) do
+      if kind ~= "buffer" and store.kind[name] == "parameter" then
+        list[#list + 1] = {name, store.fields[name], "parameter"}
+      end
+    end
+    for _, name in ipairs(store.order) do
+      local its = store.kind[name]
+      if kind ~= "parameter" and (its == "buffer" or its == "transient") then
+        list[#list + 1] = {name, store.fields[name], its}
+      end
+    end
+    return list
+  end
+
+  -- All modules below and including this one, as {name, module} pairs, parents first.
+  function Module:_walk(prefix, once)
+    local list, seen = {}, {}
+    local function visit(module, path, depth)
+      if once and seen[module] then return end
+      if depth > 200 then
+        errors.raise(class.typename(self) .. " contains itself, at '" .. path:sub(1, 60) .. "...'")
+      end
+      seen[module] = true
+      list[#list + 1] = {path, module}
+      for _, child in ipairs(module:_children()) do
+        visit(child[2], join(path, child[1]), depth + 1)
+      end
+    end
+    visit(self, prefix, 0)
+    return list
+  end
+
+  -- The tensors of a kind, as {name, tensor} pairs.
+  function Module:_tensors(kind, prefix, recurse, once)
+    local list, seen = {}, {}
+    for _, pair in ipairs(recurse and self:_walk(prefix, once) or {{prefix, self}}) do
+      for _, member in ipairs(pair[2]:_members(kind)) do
+        local x = member[2]
+        if not (once and seen[x]) then
+          seen[x] = true
+          list[#list + 1] = {join(pair[1], member[1]), x}
+        end
+      end
+    end
+    return list
+  end
+
+  --- The modules that are fields of this one, as a list.
+  function Module:children() return firsts(self:_children(), 2) end
+
+  --- Iterates over the names and modules that are fields of this one.
+  function Module:named_children() return pairs_of(self:_children()) end
+
+  --- This module and all below it, parents first, each once, as a list.
+  function Module:modules() return firsts(self:_walk("", true), 2) end
+
+  --- Iterates over the paths and modules below and including this one (whose path is "").
+  -- `net:named_modules{prefix = "", remove_duplicate = true}`
+  function Module:named_modules(...)
+    return pairs_of(self:_walk(parse_modules(...)))
+  end
+
+  --- The Parameters of this module and, unless `recurse = false`, of all below it, as a list.
+  function Module:parameters(...)
+    return firsts(self:_tensors("parameter", "", parse_recurse(...), true), 2)
+  end
+
+  --- Iterates over the paths and Parameters, in the order of their assignment.
+  -- `for name, p in net:named_parameters{prefix = "", recurse = true, remove_duplicate = true} do`
+  function Module:named_parameters(...)
+    return pairs_of(self:_tensors("parameter", parse_members(...)))
+  end
+
+  --- The buffers of this module and, unless `recurse = false`, of all below it, as a list.
+  function Module:buffers(...)
+    return firsts(self:_tensors("buffer", "", parse_recurse(...), true), 2)
+  end
+
+  --- Iterates over the paths and buffers.
+  function Module:named_buffers(...)
+    return pairs_of(self:_tensors("buffer", parse_members(...)))
+  end
+end
+
+local function add_modes(Module)
+  --- Calls fn(module) for all modules below this one, children first, then for itself.
+  -- @return the module
+  function Module:apply(fn)
+    if type(fn) ~= "function" then
+      errors.argument("apply", "fn", "expected a function, got " .. errors.describe(fn), "E_TYPE")
+    end
+    local seen = {}
+    local function visit(module)
+      if seen[module] then return end
+      seen[module] = true
+      for _, child in ipairs(module:_children()) do visit(child[2]) end
+      fn(module)
+    end
+    visit(self)
+    return self
+  end
+
+  --- Sets the `training` field here and below: Dropout and its kin read it.
+  -- @return the module
+  function Module:train(...)
+    local mode = parse_flag(...)
+    for _, module in ipairs(self:modules()) do module.training = mode end
+    return self
+  end
+
+  --- As `train(false)`.
+  function Module:eval()
+    return (self:train(false))
+  end
+
+  --- Says whether all parameters here and below want gradients: `requires_grad_(false)` freezes.
+  -- @return the module
+  function Module:requires_grad_(...)
+    local on = parse_requires(...) and 1 or 0
+    for _, p in ipairs(self:parameters()) do
+      lib.check(lib.C.moth_requires_grad(lib.ctx, p, on), "requires_grad_")
+    end
+    return self
+  end
+
+  --- Clears the gradients of all parameters here and below; `set_to_none = false` fills zeros.
+  function Module:zero_grad(...)
+    local set_to_none = parse_zero(...)
+    for _, p in ipairs(self:parameters()) do
+      local grad = p.grad
+      if grad ~= nil then
+        if set_to_none then p.grad = nil else p.grad = require("moth").zeros_like(grad) end
+      end
+    end
+  end
+end
+
+local function add_casts(Module)
+  --- Moves all parameters and buffers to a device, or the floating ones to a dtype.
+  -- `net:to(moth.float64)`, `net:to("cpu")`, `net:to{device = "cpu", dtype = moth.float64}`,
+  -- `net:to(tensor)`: takes what Tensor:to takes. The tensors stay the same Lua objects.
+  -- @return the module
+  function Module:to(...)
+    local n, args = select("#", ...), {...}
+    return convert_all(self, function(x)
+      if x:is_floating_point() then return x:to(unpack(args, 1, n)) end
+      local device = type(args[1]) == "string" and args[1]
+        or type(args[1]) == "table" and args[1].device
+        or type(args[2]) == "table" and args[2].device
+      return device and x:to(device) or x
+    end)
+  end
+
+  --- Casts all parameters and buffers, integer ones too, to a dtype.
+  function Module:type(dtype)
+    return convert_all(self, function(x) return x:to(dtype) end)
+  end
+
+  --- Moves all parameters and buffers to the CPU.
+  function Module:cpu() return (self:to("cpu")) end
+
+  for name, dtype in pairs {float = "float32", double = "float64", half = "float16",
+                            bfloat16 = "bfloat16"} do
+    --- Casts the floating parameters and buffers: float, double, half, bfloat16.
+    Module[name] = function(self)
+      return (self:to(require("moth")[dtype]))
+    end
+  end
+end
+
+--- Adds these methods to nn.Module, whose fields lie under the key `store`.
+return function(Module, store)
+  add_traversal(Module, store)
+  add_modes(Module)
+  add_casts(Module)
+end

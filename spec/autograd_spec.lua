@@ -1,0 +1,369 @@
+-- What a user may rely on when gradients are computed: values to any order, hooks, Functions,
+-- retained graphs, modes, and memory that comes back.
+
+local moth = require "moth"
+local ag = moth.autograd
+
+local function leaf(value)
+  return moth.tensor(value, {dtype = moth.float64, requires_grad = true})
+end
+
+local function live()
+  moth.collect()
+  moth.collect()
+  local m = moth.memory()
+  return {bytes = m.live_bytes, nodes = m.live_nodes, tensors = m.live_tensors,
+          tasks = m.live_tasks}
+end
+
+describe("backward", function()
+  it("gives first, second and third derivatives", function()
+    local x = leaf(2)
+    local y = x * x * x * x
+    local g1 = ag.grad(y, x, {create_graph = true})
+    assert.equal(32, g1:item())
+    local g2 = ag.grad(g1, x, {create_graph = true})
+    assert.equal(48, g2:item())
+    local g3 = ag.grad(g2, x, {create_graph = true})
+    assert.equal(48, g3:item())
+    assert.equal(24, ag.grad(g3, x):item())
+  end)
+
+  it("adds up over the uses of a tensor and over calls", function()
+    local x = leaf(3)
+    local y = x * 2 + x * x
+    y:backward{retain_graph = true}
+    assert.equal(8, x.grad:item())
+    y:backward()
+    assert.equal(16, x.grad:item())
+    x.grad = nil
+    assert.is_nil(x.grad)
+  end)
+
+  it("sums gradients over broadcast dims", function()
+    local a = moth.ones(2, 3):requires_grad_()
+    local b = moth.ones(3):requires_grad_()
+    local c = moth.tensor(2.0):requires_grad_();
+    (a * b * c):sum():backward()
+    assert.same({{2, 2, 2}, {2, 2, 2}}, a.grad:tolist())
+    assert.same({4, 4, 4}, b.grad:tolist())
+    assert.equal(6, c.grad:item())
+  end)
+
+  it("refuses a graph that was walked before, and says how to keep it", function()
+    local x = leaf(3)
+    local y = x * x
+    y:backward()
+    assert.has_error_like(function() y:backward() end, "retain_graph")
+  end)
+
+  it("refuses a root without history and a root of several elements", function()
+    assert.has_error_like(function() moth.ones(2):sum():backward() end, "does not require grad")
+    local x = moth.ones(3):requires_grad_()
+    assert.has_error_like(function() (x * 2):backward() end, "one element")
+  end)
+
+  it("flows only to the inputs that were asked for", function()
+    local x, w = leaf(2), leaf(5)
+    local gx = ag.grad(x * w, x)
+    assert.equal(5, gx:item())
+    assert.is_nil(w.grad)
+    assert.is_nil(x.grad)
+  end)
+
+  it("says which input was not used", function()
+    local x, w = leaf(2), leaf(5)
+    local y = x * x
+    assert.has_error_like(function() ag.grad(y, {x, w}, {retain_graph = true}) end, "allow_unused")
+    local gx, gw = ag.grad(y, {x, w}, {allow_unused = true})
+    assert.equal(4, gx:item())
+    assert.is_nil(gw)
+  end)
+
+  it("walks a chain of a hundred thousand ops", function()
+    local x = leaf(1)
+    moth.scope(function()
+      local y = x
+      for _ = 1, 100000 do y = y + 1 end
+      y:backward()
+    end)
+    assert.equal(1, x.grad:item())
+  end)
+
+  it("keeps gradients of results when told to", function()
+    local x = leaf(3)
+    local y = x * 2
+    y:retain_grad()
+    local z = y * y
+    z:backward()
+    assert.equal(12, y.grad:item())
+    assert.equal(24, x.grad:item())
+  end)
+
+  it("returns every byte", function()
+    local before = live()
+    do
+      local x = moth.randn(64, 64):requires_grad_()
+      for _ = 1, 5 do
+        local y = (x:matmul(x) * x):sum()
+        y:backward()
+      end
+      x = nil -- luacheck: ignore
+    end
+    assert.same(before, live())
+  end)
+
+  it("gives an unused graph back with its last output", function()
+    local x = leaf{1, 2, 3}
+    local before = live()
+    do
+      local y = x
+      for _ = 1, 100 do y = y * x end
+      y = nil -- luacheck: ignore
+    end
+    assert.same(before, live())
+  end)
+end)
+
+describe("the grad mode", function()
+  it("records nothing under no_grad and returns what the function returns", function()
+    local x = leaf(2)
+    local a, b = moth.no_grad(function(k) return x * k, "b" end, 3)
+    assert.equal(6, a:item())
+    assert.equal("b", b)
+    assert.is_false(a.requires_grad)
+  end)
+
+  it("is restored after an error", function()
+    pcall(moth.no_grad, function() error "x" end)
+    assert.is_true(moth.is_grad_enabled())
+    local ok, message = pcall(moth.no_grad, function() return moth.ones(2, 3) + moth.ones(4) end)
+    assert.is_false(ok)
+    assert.matches("broadcast", message)
+    assert.is_true(moth.is_grad_enabled())
+  end)
+
+  it("nests", function()
+    moth.no_grad(function()
+      assert.is_false(moth.is_grad_enabled())
+      moth.enable_grad(function() assert.is_true(moth.is_grad_enabled()) end)
+      assert.is_false(moth.is_grad_enabled())
+    end)
+  end)
+end)
+
+describe("detach and data", function()
+  it("share the bytes; only detach shares the version", function()
+    local x = leaf{1, 2}
+    local y = x * x -- saves x
+    local d, data = x:detach(), x.data
+    assert.is_false(d.requires_grad)
+    data[1] = 10
+    assert.equal(10, x[1]:item())
+    y:sum():backward{retain_graph = true}
+    d[1] = 20
+    assert.has_error_like(function() y:sum():backward() end, "version")
+  end)
+
+  it("leave older graphs with the old bytes when data is assigned", function()
+    local x = leaf(2)
+    local y = x * x
+    x.data = moth.tensor(5, {dtype = moth.float64})
+    y:backward()
+    assert.equal(4, x.grad:item())
+    assert.equal(5, x:item())
+  end)
+
+  it("refuse data of another dtype or shape", function()
+    local x = leaf{1, 2}
+    assert.has_error_like(function() x.data = moth.ones(2) end, "f32")
+    assert.has_error_like(function() x.data = moth.ones(3, {dtype = moth.float64}) end, "f64 %(3,%)")
+  end)
+
+  it("run the two-pass program of the classic question", function()
+    local x = moth.tensor(2.0):requires_grad_()
+    local y = moth.tensor(3.0):requires_grad_()
+    local seen, z = {}, nil
+    for _ = 1, 2 do
+      z = x * y
+      z:backward()
+      seen[#seen + 1] = x.grad:item()
+      x.data = x.data - 0.1 * x.grad
+      x.grad.data:zero_()
+      seen[#seen + 1] = x:item()
+    end
+    seen[#seen + 1] = z:item()
+    for i, want in ipairs{3, 1.7, 3, 1.4, 5.1} do assert.near(want, seen[i], 1e-6) end
+    assert.equal("Mul", tostring(z.grad_fn))
+  end)
+end)
+
+describe("a hook", function()
+  it("sees the gradient and may replace it", function()
+    local x = leaf(2)
+    local y = x * 3
+    local seen
+    y:register_hook(function(grad) seen = grad:item() return grad * 10 end)
+    y:backward()
+    assert.equal(1, seen)
+    assert.equal(30, x.grad:item())
+  end)
+
+  it("on a leaf stays until removed", function()
+    local x, count = leaf(2), 0
+    local handle = x:register_hook(function() count = count + 1 end);
+    (x * 2):backward();
+    (x * 2):backward()
+    assert.equal(2, count)
+    handle:remove();
+    (x * 2):backward()
+    assert.equal(2, count)
+  end)
+
+  it("that raises ends the pass at the user's message, and the engine goes on", function()
+    local x = leaf(2)
+    local y = x * 3
+    y:register_hook(function() error("mine", 0) end)
+    local before = moth.memory().live_tasks
+    local ok, message = pcall(y.backward, y)
+    assert.is_false(ok)
+    assert.equal("mine", message)
+    assert.equal(before, moth.memory().live_tasks)
+    local z = x * 2
+    z:backward()
+    assert.equal(2, x.grad:item())
+  end)
+
+  it("may run backward over the same graph, three deep", function()
+    local x = leaf(2)
+    local y = x * x
+    local z = y * 1
+    local depth = 0
+    z:register_hook(function()
+      depth = depth + 1
+      if depth < 3 then z:backward{retain_graph = true} end
+    end)
+    z:backward{retain_graph = true}
+    assert.equal(3, depth)
+    assert.equal(12, x.grad:item())
+    assert.equal(0, moth.memory().live_tasks)
+  end)
+
+  it("may fail at any depth and leaves nothing behind", function()
+    for fail_at = 1, 3 do
+      local x = leaf(2)
+      local z = x * x * 1
+      local depth = 0
+      z:register_hook(function()
+        depth = depth + 1
+        if depth == fail_at then error("at " .. depth, 0) end
+        z:backward{retain_graph = true}
+      end)
+      local ok, message = pcall(function() z:backward{retain_graph = true} end)
+      assert.is_false(ok)
+      assert.equal("at " .. fail_at, message)
+      assert.equal(0, moth.memory().live_tasks)
+      assert.is_true(moth.is_grad_enabled())
+    end
+  end)
+
+  it("may yield from a coroutine at any depth", function()
+    local x = leaf(2)
+    local z = x * x * 1
+    local depth = 0
+    z:register_hook(function()
+      depth = depth + 1
+      coroutine.yield(depth)
+      if depth < 3 then z:backward{retain_graph = true} end
+    end)
+    local co = coroutine.wrap(function() z:backward{retain_graph = true} return "done" end)
+    assert.equal(1, co())
+    assert.equal(2, co())
+    assert.equal(3, co())
+    assert.equal("done", co())
+    assert.equal(12, x.grad:item())
+  end)
+
+  it("abandoned in a coroutine is swept away", function()
+    local before = live()
+    do
+      local x = leaf(2)
+      local z = x * x
+      z:register_hook(function() coroutine.yield() end)
+      local co = coroutine.create(function() z:backward() end)
+      assert.is_true(coroutine.resume(co))
+      assert.equal(before.tasks + 1, moth.memory().live_tasks)
+      x, z, co = nil, nil, nil -- luacheck: ignore
+    end
+    live()
+    assert.same(before, live())
+    assert.is_true(moth.is_grad_enabled())
+  end)
+end)
+
+describe("a Function in Lua", function()
+  local Square = moth.nn.class("Square", ag.Function)
+  function Square.forward(ctx, x)
+    ctx:save_for_backward(x)
+    return x * x
+  end
+  function Square.backward(ctx, dy)
+    local x = unpack(ctx.saved_tensors)
+    return dy * x * 2
+  end
+
+  it("computes its gradient, twice", function()
+    local x = leaf{1, 2, 3}
+    local y = Square.apply(x)
+    assert.equal("Square", tostring(y.grad_fn))
+    y:sum():backward()
+    assert.same({2, 4, 6}, x.grad:tolist())
+    assert.is_true(ag.gradcheck(Square.apply, {leaf{1, 2, 3}}))
+    assert.is_true(ag.gradgradcheck(Square.apply, {leaf{1, 2, 3}}))
+  end)
+
+  it("knows which inputs need a gradient", function()
+    local Pair, seen = moth.nn.class("Pair", ag.Function), nil
+    function Pair.forward(_, a, b) return a + b end
+    function Pair.backward(ctx, dy) seen = ctx.needs_input_grad return dy, nil end
+    Pair.apply(leaf(1), moth.tensor(2, {dtype = moth.float64})):backward()
+    assert.same({true, false}, seen)
+  end)
+
+  it("with the wrong number of gradients is an error that says both numbers", function()
+    local Bad = moth.nn.class("Bad", ag.Function)
+    function Bad.forward(_, a) return a * 1 end
+    function Bad.backward(_, dy) return dy, dy, dy end
+    local y = Bad.apply(leaf(1))
+    assert.has_error_like(function() y:backward() end, "3")
+  end)
+
+  it("that raises leaves the engine whole", function()
+    local Bad = moth.nn.class("Bad", ag.Function)
+    function Bad.forward(_, a) return a * 1 end
+    function Bad.backward() error("no way back", 0) end
+    local y = Bad.apply(leaf(1))
+    local ok, message = pcall(y.backward, y)
+    assert.is_false(ok)
+    assert.matches("no way back", message)
+    assert.equal(0, moth.memory().live_tasks)
+    assert.is_true(moth.is_grad_enabled())
+  end)
+
+  it("refuses a saved tensor that was changed", function()
+    local x = leaf{1, 2}
+    local y = x * 1
+    local z = Square.apply(y)
+    moth.no_grad(function() y:add_(1) end)
+    assert.has_error_like(function() z:sum():backward() end, "version")
+  end)
+
+  it("leaks nothing when its graph is never walked", function()
+    local before = live()
+    do
+      local x = leaf{1, 2}
+      for _ = 1, 20 do Square.apply(x) end
+    end
+    assert.same(before, live())
+  end)
+end)

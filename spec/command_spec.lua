@@ -1,0 +1,194 @@
+--- The program itself: what it runs, what it says, how it ends; and what lies in the library.
+
+local launcher = debug.getregistry()["moth.launcher"]
+
+local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+
+--- Runs a shell command; gives its output (errors included) and its exit status.
+local function shell(command)
+  local pipe = assert(io.popen("{ " .. command .. "\n} 2>&1; echo \"status $?\""))
+  local text = pipe:read("*a")
+  pipe:close()
+  local output, status = text:match("^(.*)status (%d+)\n$")
+  return output, tonumber(status)
+end
+
+--- Runs the program with these words behind it.
+local function moth(...)
+  local words = { quoted(launcher.program) }
+  for _, word in ipairs { ... } do words[#words + 1] = quoted(word) end
+  return shell(table.concat(words, " "))
+end
+
+--- A file with this text that is removed after the spec.
+local function with_file(text, use)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  local ok, message = pcall(use, path)
+  os.remove(path)
+  if not ok then error(message, 0) end
+end
+
+if not launcher then
+  pending("the command: these specs run under ./moth test")
+  return
+end
+
+describe("moth", function()
+  it("runs a line of code with its arguments", function()
+    local output, status = moth("-e", "print(..., arg[0], arg[1])", "one", "two")
+    assert.are.equal("one\ttwo\t", output:match("^one\ttwo\t"))
+    assert.are.equal(0, status)
+  end)
+
+  it("runs a script with its arguments and its name in arg[0]", function()
+    with_file("print(arg[0] == select(1, ...), arg[1], select('#', ...))", function(path)
+      assert.are.same({ "true\tb c\t2\n", 0 }, { moth(path, path, "b c") })
+    end)
+  end)
+
+  it("runs a script from a pipe", function()
+    local output, status = shell("echo 'print(6 * 7)' | " .. quoted(launcher.program))
+    assert.are.same({ "42\n", 0 }, { output, status })
+  end)
+
+  it("finds Moth and computes", function()
+    local output, status = moth("-e", "print(require('moth').ones(2):sum():item())")
+    assert.are.same({ "2\n", 0 }, { output, status })
+  end)
+
+  it("shows the user's message first, then the traceback, and fails", function()
+    with_file("local function f() error('no luck') end\nf()\n", function(path)
+      local output, status = moth(path)
+      assert.are.equal(path .. ":1: no luck", output:match("^[^\n]*"))
+      assert.is_truthy(output:find("stack traceback:", 1, true))
+      assert.are.equal(1, status)
+    end)
+  end)
+
+  it("shows error values that are not strings", function()
+    local output = moth("-e", "error(setmetatable({}, {__tostring = function() return 'odd' end}))")
+    assert.are.equal("odd", output:match("^[^\n]*"))
+    assert.are.equal("(the error is a nil value)", moth("-e", "error()"):match("^[^\n]*"))
+  end)
+
+  it("passes on the script's exit status", function()
+    assert.are.same({ "", 7 }, { moth("-e", "os.exit(7)") })
+  end)
+
+  it("says what is wrong with a file or an option", function()
+    local output, status = moth("no such file.lua")
+    assert.is_truthy(output:find("no such file.lua", 1, true))
+    assert.are.equal(1, status)
+    output, status = moth("--nonsense")
+    assert.is_truthy(output:find("unknown option '--nonsense'", 1, true))
+    assert.are.equal(1, status)
+    assert.are.equal(1, select(2, moth("-e", "x =")))
+  end)
+
+  it("runs without the compiler when MOTH_JIT=off", function()
+    local output = shell("MOTH_JIT=off " .. quoted(launcher.program) .. " -e 'print(jit.status())'")
+    assert.are.equal("false", output:match("^%a+"))
+  end)
+
+  it("echoes expressions at the prompt, continues lines, survives errors", function()
+    local lines = "1 + 1\\n= 3;\\nx = 5\\nx\\nfor i = 8, 8 do\\nprint(i) end\\n"
+      .. "error('ouch')\\nx + 1\\n"
+    local output, status = shell(("printf \"%s\" | %s -e 'require(\"moth.prompt\").main()'")
+      :format(lines, quoted(launcher.program)))
+    assert.are.equal(0, status)
+    local shown = {}
+    for line in output:gmatch("[^\n]+") do
+      local value = line:match("^[> ]*(%d+)$")
+      if value then shown[#shown + 1] = value end
+    end
+    assert.are.same({ "2", "5", "8", "6" }, shown)
+    assert.is_truthy(output:find("ouch", 1, true))
+  end)
+
+  --- Starts code in the background, interrupts it `times` times, gives its output and status.
+  local function interrupt(code, times)
+    local lines = {
+      -- A shell's background jobs ignore SIGINT, which the program then overrides.
+      ("%s -e %s & job=$!; sleep 1"):format(quoted(launcher.program), quoted(code)),
+    }
+    for _ = 1, times do lines[#lines + 1] = "kill -INT $job; sleep 0.5" end
+    lines[#lines + 1] = "(sleep 20; kill -KILL $job) >/dev/null 2>&1 & guard=$!"
+    lines[#lines + 1] = "wait $job; ended=$?; kill $guard; (exit $ended)"
+    return shell(table.concat(lines, "\n"))
+  end
+
+  it("stops at Ctrl-C in an interpreted loop", function()
+    local output, status = interrupt("jit.off() while true do end", 1)
+    assert.is_truthy(output:find("interrupted!", 1, true))
+    assert.are.equal(130, status)
+  end)
+
+  it("stops at Ctrl-C in a compiled loop that calls an op", function()
+    local code = "local m = require('moth') local x = m.ones(8) while true do x = x * 1 end"
+    local output, status = interrupt(code, 1)
+    assert.is_truthy(output:find("interrupted", 1, true))
+    assert.are.equal(130, status)
+  end)
+
+  it("ends at the second Ctrl-C when nothing else can stop it", function()
+    local _, status = interrupt("local i = 0 while true do i = i + 1 end", 2)
+    assert.are.equal(130, status)
+  end)
+end)
+
+describe("libmoth.so", function()
+  local path = package.searchpath("libmoth", package.cpath)
+  local sanitized = os.getenv "MOTH_SANITIZED"
+
+  it("needs nothing but the C library", function()
+    if sanitized then return pending("a sanitizer's library is linked in") end
+    local output, status = shell("readelf -d " .. quoted(path))
+    assert.are.equal(0, status)
+    for name in output:gmatch("%(NEEDED%)[^%[]*%[([^%]]+)%]") do
+      assert.is_truthy(name:find("^libm%.so") or name:find("^libc%.so") or name:find("^libdl%.so")
+        or name:find("^libpthread%.so") or name:find("^ld%-linux"), "needs " .. name)
+    end
+    assert.is_truthy(output:find("NODELETE", 1, true))
+  end)
+
+  it("exports only names with Moth's prefix", function()
+    local output = shell("nm -D --defined-only " .. quoted(path))
+    local count = 0
+    for name in output:gmatch("%x+ %a ([%w_]+)") do
+      if not name:find("^__") then
+        assert.are.equal("moth_", name:sub(1, 5), "exports " .. name)
+        count = count + 1
+      end
+    end
+    assert.is_true(count > 50)
+  end)
+
+  it("is below 3 MB", function()
+    if sanitized then return pending("a sanitized build is larger") end
+    local file = assert(io.open(path, "rb"))
+    local size = file:seek("end")
+    file:close()
+    assert.is_true(size < 3e6, ("%d bytes"):format(size))
+  end)
+
+  it("has a header that C11 and C++17 compilers take", function()
+    local header = quoted(launcher.root .. "/core/moth.h")
+    local flags = " -Wall -Wextra -Wpedantic -Werror -fsyntax-only "
+    assert.are.same({ "", 0 }, { shell("cc -std=c11 -x c" .. flags .. header) })
+    if select(2, shell("command -v g++ >/dev/null")) == 0 then
+      assert.are.same({ "", 0 }, { shell("g++ -std=c++17 -x c++" .. flags .. header) })
+    end
+  end)
+
+  it("carries the text of the header", function()
+    local ffi = require "ffi"
+    local lib = require "moth.lib"
+    local file = assert(io.open(launcher.root .. "/core/moth.h"))
+    local text = file:read("*a")
+    file:close()
+    assert.is_truthy(text:find(ffi.string(lib.C.moth_header()), 1, true))
+  end)
+end)

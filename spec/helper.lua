@@ -1,0 +1,17 @@
+--- Runs before all specs: finds Moth and loads it once.
+-- Under ./moth test the launcher has set the paths; a plain `busted` gets build/ here.
+
+if not debug.getregistry()["moth.launcher"] then
+  package.path = "./lua/?.lua;./lua/?/init.lua;" .. package.path
+  package.cpath = "./build/?.so;" .. package.cpath
+end
+
+local moth = require "moth"
+
+-- Each spec draws the same random numbers, whichever others run.
+require("busted").subscribe({ "test", "start" }, function()
+  moth.manual_seed(1)
+  return nil, true
+end)
+
+dofile((debug.getinfo(1, "S").source:match("^@(.*)helper%.lua$") or "./spec/") .. "support/assertions.lua")

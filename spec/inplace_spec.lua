@@ -1,0 +1,177 @@
+-- Writing in place, through views and views of views: histories, versions, and what is refused.
+
+local moth = require "moth"
+
+local function leaf(value)
+  return moth.tensor(value, {dtype = moth.float64, requires_grad = true})
+end
+
+describe("an in-place op", function()
+  it("returns its tensor and rewrites its history", function()
+    local x = leaf{1, 2, 3}
+    local y = x * 2
+    local same = y:mul_(3)
+    assert.is_true(rawequal(same, y))
+    y:sum():backward()
+    assert.same({6, 6, 6}, x.grad:tolist())
+  end)
+
+  it("differentiates to both factors although one was overwritten", function()
+    local x, w = leaf{1, 2}, leaf{5, 7}
+    local y = x * 1
+    y:mul_(w)
+    y:sum():backward()
+    assert.same({5, 7}, x.grad:tolist())
+    assert.same({1, 2}, w.grad:tolist())
+  end)
+
+  it("through a view reaches the base, and siblings see it", function()
+    local x = leaf{{1, 2}, {3, 4}}
+    local b = x * 1
+    local row, sibling = b[1], b:t()
+    row:mul_(10)
+    assert.same({{10, 20}, {3, 4}}, b:tolist())
+    sibling:sum():backward()
+    assert.same({{10, 10}, {1, 1}}, x.grad:tolist())
+  end)
+
+  it("through a view of a view", function()
+    local x = leaf{{1, 2, 3}, {4, 5, 6}}
+    local b = x * 1
+    b[2][{{1, 2}}]:mul_(10)
+    b:sum():backward()
+    assert.same({{1, 1, 1}, {10, 10, 1}}, x.grad:tolist())
+  end)
+
+  it("writes by index, differentiable to base and value", function()
+    local x, v = leaf{1, 2, 3, 4}, leaf{10, 20}
+    local b = x * 2
+    b[{{2, 3}}] = v
+    (b * b):sum():backward()
+    assert.same({8, 0, 0, 32}, x.grad:tolist())
+    assert.same({20, 40}, v.grad:tolist())
+  end)
+
+  it("writes to a transposed view, twice differentiable", function()
+    local function f(x, v)
+      local b = x * x
+      b:t()[2] = v * v
+      b[1]:mul_(x[2])
+      return b * b
+    end
+    local x, v = moth.randn(3, 3, {dtype = moth.float64}), moth.randn(3, {dtype = moth.float64})
+    x.requires_grad, v.requires_grad = true, true
+    assert.is_true(moth.autograd.gradcheck(f, {x, v}))
+    assert.is_true(moth.autograd.gradgradcheck(f, {x, v}))
+  end)
+
+  it("makes a view made before the base needed gradients need them too", function()
+    local b = moth.zeros(3, {dtype = moth.float64})
+    local view = b[{{2, 3}}]
+    local w = leaf{1, 2, 3}
+    b:add_(w)
+    assert.is_true(view.requires_grad);
+    (view * 2):sum():backward()
+    assert.same({0, 2, 2}, w.grad:tolist())
+  end)
+
+  it("names op, argument and both versions when a saved tensor changed", function()
+    local x = leaf{1, 2}
+    local y = x * 1
+    local z = y * y
+    moth.no_grad(function() y:add_(1) end)
+    local ok, message = pcall(function() z:sum():backward() end)
+    assert.is_false(ok)
+    assert.matches("mul", message)
+    assert.matches("input", message)
+    assert.matches("version 0", message)
+    assert.matches("version 1", message)
+  end)
+
+  it("of zero elements changes no version", function()
+    local x = moth.zeros(0)
+    local v = x._version
+    x:add_(1)
+    assert.equal(v, x._version)
+  end)
+
+  it("whose source overlaps the target goes through a copy", function()
+    local x = moth.arange(6)
+    x[{{2, 6}}] = x[{{1, 5}}]
+    assert.same({0, 0, 1, 2, 3, 4}, x:tolist())
+    local m = moth.tensor{{1, 2}, {3, 4}}
+    m:add_(m:t())
+    assert.same({{2, 5}, {5, 8}}, m:tolist())
+  end)
+
+  it("writes into a dtype of the same kind and refuses a lesser kind", function()
+    local x = moth.ones(2)
+    x:add_(moth.ones(2, {dtype = moth.float64}))
+    assert.same({2, 2}, x:tolist())
+    assert.equal(moth.float32, x.dtype)
+    local i = moth.tensor({1, 2}, {dtype = moth.int64})
+    assert.has_error_like(function() i:add_(moth.ones(2)) end, "cannot be written")
+    assert.same({1, 2}, i:tolist())
+  end)
+end)
+
+describe("under grad mode", function()
+  it("a leaf that needs a gradient is not written, nor any view of it", function()
+    local x = leaf{1, 2}
+    assert.has_error_like(function() x:add_(1) end, "leaf")
+    assert.has_error_like(function() x[1] = 3 end, "leaf")
+    assert.has_error_like(function() x:view(2):mul_(2) end, "leaf")
+    moth.no_grad(function() x:add_(1) end)
+    assert.same({2, 3}, x:tolist())
+  end)
+
+  it("overlapping elements are not written in any mode", function()
+    local x = moth.zeros(1):expand(3)
+    assert.has_error_like(function() x:add_(1) end, "overlap")
+    moth.no_grad(function()
+      assert.has_error_like(function() x:add_(1) end, "overlap")
+    end)
+  end)
+
+  it("one of several views is not written", function()
+    local b = leaf{{1, 2}, {3, 4}} * 1
+    local rows = b:unbind()
+    assert.has_error_like(function() rows[1]:add_(1) end, "several views")
+  end)
+
+  it("a view made under no_grad is not written", function()
+    local b = leaf{1, 2} * 1
+    local view = moth.no_grad(function() return b[{{1, 1}}] end)
+    assert.has_error_like(function() view:add_(1) end, "no_grad")
+  end)
+
+  it("an output of a Function is not written", function()
+    local Same = moth.nn.class("Same", moth.autograd.Function)
+    function Same.forward(_, x) return x * 1 end
+    function Same.backward(_, dy) return dy end
+    local y = Same.apply(leaf{1, 2})
+    assert.has_error_like(function() y:add_(1) end, "Function")
+  end)
+end)
+
+describe("out", function()
+  it("receives the result and is returned", function()
+    local y = moth.zeros(2)
+    local r = moth.add(moth.ones(2), moth.ones(2), {out = y})
+    assert.is_true(rawequal(r, y))
+    assert.same({2, 2}, y:tolist())
+  end)
+
+  it("of the wrong shape or kind is refused and left alone", function()
+    local y = moth.zeros(3)
+    assert.has_error_like(function() moth.add(moth.ones(2), moth.ones(2), {out = y}) end, "does not fit")
+    assert.same({0, 0, 0}, y:tolist())
+  end)
+
+  it("does not take part in gradients", function()
+    local x = leaf{1, 2}
+    assert.has_error_like(function()
+      moth.add(x, x, {out = moth.zeros(2, {dtype = moth.float64})})
+    end, "out")
+  end)
+end)

@@ -1,0 +1,251 @@
+-- Every op of the registry, checked by what its record says: no list by hand, so that a new op is
+-- tested before anyone writes a test for it.
+
+local moth = require "moth"
+local registry = require "spec.support.registry"
+
+local DTYPES = {[0] = moth.bool, moth.uint8, moth.int8, moth.int16, moth.int32, moth.int64,
+  moth.float16, moth.bfloat16, moth.float32, moth.float64}
+
+local function call(op, arguments) return op.fn(unpack(arguments, 1, arguments.n)) end
+
+-- Results as one list, whatever their form.
+local function results(op, arguments)
+  moth.manual_seed(7)
+  local got = {call(op, arguments)}
+  if op.list then got = got[1] end
+  return got
+end
+
+local function each_example(op, fn)
+  for i, example in ipairs(op.examples) do
+    local ok, message = pcall(fn, example, i)
+    if not ok then
+      error(("%s(%s): %s"):format(op.name, example.code, tostring(message)), 0)
+    end
+  end
+end
+
+local function same(a, b, tolerance)
+  if a.dtype ~= b.dtype or tostring(a.shape) ~= tostring(b.shape) then return false end
+  local x, y = a:flatten():tolist(), b:flatten():tolist()
+  if type(x) ~= "table" then x, y = {x}, {y} end
+  for i = 1, #x do
+    local p, q = x[i], y[i]
+    if not (p == q or (p ~= p and q ~= q)) then
+      if type(p) ~= "number" then return false end
+      if not (math.abs(p - q) <= tolerance * math.max(1, math.abs(p))) then return false end
+    end
+  end
+  return true
+end
+
+-- The same values in other layouts.
+local layouts = {
+  transposed = function(x)
+    if x:dim() < 2 then return nil end
+    return x:transpose(1, 2):contiguous():transpose(1, 2)
+  end,
+  offset = function(x)
+    if x:dim() == 0 then return nil end
+    local pad = moth.cat({x, x, x}, 1)
+    return pad:narrow(1, x:size(1) + 1, x:size(1))
+  end,
+  strided = function(x)
+    if x:dim() == 0 then return nil end
+    return moth.stack({x, x}, x:dim() + 1):select(x:dim() + 1, 2)
+  end,
+}
+
+-- A value of the wrong type for each kind, and what is right in all kinds of it.
+local WRONG = {
+  tensor = "text", ["tensor?"] = "text", tensors = 3, mask = "text", index = "text",
+  ["index?"] = "text", indices = 3, scalar = "text", int = 1.5, ["int?"] = "text", int1 = "text",
+  int2 = "text", int3 = "text", ints = "text", shape = "text", dim = 1.5, ["dim?"] = 1.5,
+  dims = "text", position = 1.5, float = "text", ["float?"] = "text", bool = 1, enum = "nonsense",
+  dtype = "nonsense", device = 3, generator = "text",
+}
+
+for _, op in ipairs(registry.ops()) do
+  describe("op " .. op.name, function()
+    it("has documentation, a source and examples that run", function()
+      assert.is_true(#op.doc > 0, "no doc")
+      assert.is_true(#op.examples > 0, "no examples")
+      assert.matches("^core/op/.+%.c$", op.file)
+      for _, arg in ipairs(op.args) do assert.is_true(#arg.doc > 0, arg.name .. " has no doc") end
+      each_example(op, function(example) results(op, example.arguments()) end)
+    end)
+
+    it("sets every argument off its default in some example", function()
+      local missing = {}
+      for i, arg in ipairs(op.args) do
+        local set = arg.name == "out" or arg.kind == "device"
+        for _, example in ipairs(op.examples) do
+          local given = example.arguments()
+          for k = 1, given.n do
+            local v = given[k]
+            if type(v) == "table" and getmetatable(v) == nil and v[arg.name] ~= nil then set = true end
+          end
+          if given.n >= i and given[i] ~= nil then set = true end
+          if arg.kind == "shape" and given.n >= 1 then set = true end
+        end
+        if not set then missing[#missing + 1] = arg.name end
+      end
+      assert.same({}, missing)
+    end)
+
+    if op.grad and not op.derived then
+      it("has the right gradient, twice", function()
+        each_example(op, function(example)
+          local arguments = example.arguments()
+          local inputs, order = {}, registry.tensors(arguments)
+          for i, x in ipairs(order) do
+            if registry.isfloat(x) then
+              order[i] = registry.redraw(x, example.domain):requires_grad_()
+              inputs[#inputs + 1] = order[i]
+            end
+          end
+          if #inputs == 0 then return end
+          local function f(...)
+            local given, k, list = {...}, 0, {}
+            for i, x in ipairs(order) do
+              list[i] = x
+              if registry.isfloat(x) then
+                k = k + 1
+                list[i] = given[k]
+              end
+            end
+            if op.mutates then list[1] = list[1] * 1 end
+            local kept = {}
+            for _, y in ipairs(results(op, registry.replace(arguments, list))) do
+              if registry.isfloat(y) then kept[#kept + 1] = y end
+            end
+            return unpack(kept)
+          end
+          if f(unpack(inputs)) == nil then return end
+          moth.autograd.gradcheck(f, inputs)
+          moth.autograd.gradgradcheck(f, inputs)
+        end)
+      end)
+    end
+
+    it("takes the dtypes it declares and refuses the others by name", function()
+      local example = op.examples[1]
+      local values = false
+      for _, arg in ipairs(op.args) do
+        if arg.name ~= "out" and (arg.kind == "tensor" or arg.kind == "tensors") then values = true end
+      end
+      if not values then return end
+      for d = 0, 9 do
+        local declared = bit.band(op.dtypes, bit.lshift(1, d)) ~= 0
+        local arguments = registry.map(example.arguments(), function(x)
+          if not registry.isfloat(x) then return x end
+          return x:to(DTYPES[d])
+        end)
+        local any = false
+        for _, x in ipairs(registry.tensors(arguments)) do any = any or x.dtype == DTYPES[d] end
+        local ok, message = pcall(results, op, arguments)
+        if not ok and any and declared then error(tostring(DTYPES[d]) .. ": " .. message, 0) end
+        if ok and any and not declared then error(tostring(DTYPES[d]) .. " was not refused", 0) end
+        if not ok then assert.matches("E_DTYPE", moth.errcode()) end
+      end
+    end)
+
+    it("does not care how its inputs lie in memory", function()
+      each_example(op, function(example)
+        local arguments = example.arguments()
+        local order = registry.tensors(arguments)
+        if #order == 0 or op.name:match("^as_strided") or op.name:match("^empty") then return end
+        local function copies()
+          local list = {}
+          for i, x in ipairs(order) do list[i] = x:clone() end
+          return registry.replace(arguments, list)
+        end
+        local expected = results(op, copies())
+        for name, lay in pairs(layouts) do
+          local list, changed = {}, false
+          for i, x in ipairs(order) do
+            local y = lay(x)
+            if y then changed = true end
+            list[i] = y or x:clone()
+          end
+          if changed then
+            local ok, got = pcall(results, op, registry.replace(arguments, list))
+            if not ok and op.name == "view" then got = expected end -- views may refuse a layout
+            if not ok and op.name ~= "view" then error(name .. ": " .. tostring(got), 0) end
+            assert.equal(#expected, #got)
+            for i = 1, #expected do
+              if not same(expected[i], got[i], 1e-5) then
+                error(("%s: result %d is %s, wanted %s"):format(name, i, tostring(got[i]),
+                  tostring(expected[i])), 0)
+              end
+            end
+          end
+        end
+      end)
+    end)
+
+    it("names the argument of a wrong type, a nil, an unknown name", function()
+      local first = op.examples[1].arguments()
+      for i, arg in ipairs(op.args) do
+        local wrong = WRONG[arg.kind]
+        assert.is_not_nil(wrong, "no wrong value for kind " .. arg.kind)
+        local names = {}
+        for k = 1, first.n do
+          local v = first[k]
+          if type(v) == "table" and getmetatable(v) == nil and next(v) ~= nil and #v == 0 then
+            for name, x in pairs(v) do names[name] = x end
+          elseif op.args[k] then
+            names[op.args[k].name] = v
+          end
+        end
+        names[arg.name] = wrong
+        local ok, message = pcall(op.fn, names)
+        assert.is_false(ok, ("%s{%s = %s} was taken"):format(op.name, arg.name, tostring(wrong)))
+        assert.matches("'" .. arg.name .. "'", message, 1, true)
+        assert.matches(op.name:gsub("%p", "%%%0"), message)
+        if arg.fallback == "" and i <= first.n then
+          names[arg.name] = nil
+          ok, message = pcall(op.fn, names)
+          assert.is_false(ok, arg.name .. " was not missed")
+          assert.matches("'" .. arg.name .. "'", message, 1, true)
+        end
+      end
+      local arguments = {n = first.n, unpack(first, 1, first.n)}
+      local last = arguments[arguments.n]
+      if type(last) == "table" and getmetatable(last) == nil and #last == 0 then
+        arguments[arguments.n] = {nonsense_name = 1}
+      else
+        arguments.n = arguments.n + 1
+        arguments[arguments.n] = {nonsense_name = 1}
+      end
+      local ok, message = pcall(call, op, arguments)
+      assert.is_false(ok)
+      assert.matches("nonsense_name", message, 1, true)
+    end)
+
+    it("gives the same by names as by place", function()
+      each_example(op, function(example)
+        local arguments = example.arguments()
+        local names = {}
+        for k = 1, arguments.n do
+          local v = arguments[k]
+          if type(v) == "table" and getmetatable(v) == nil and next(v) ~= nil and #v == 0 then
+            for name, x in pairs(v) do names[name] = x end
+          elseif op.args[k] and op.args[k].kind == "shape" and type(v) == "number" then
+            return -- a shape in a row
+          else
+            names[op.args[k].name] = v
+          end
+        end
+        local function own(list)
+          return op.mutates and registry.map(list, function(x) return x:clone() end) or list
+        end
+        local expected = results(op, own(arguments))
+        local got = results(op, own{n = 1, names})
+        if op.name:match("^empty") then return end
+        for i = 1, #expected do assert.is_true(same(expected[i], got[i], 0)) end
+      end)
+    end)
+  end)
+end

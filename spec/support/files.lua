@@ -1,0 +1,73 @@
+--- files.lua -- a folder of files for specs of loaders, and safetensors files written by hand,
+-- without Moth's own writer.
+
+local moth = require "moth"
+
+local files = {}
+
+--- Makes the folder; also takes care that it goes.
+function files.setup()
+  local pipe = io.popen("mktemp -d")
+  files.folder = pipe:read("*l")
+  pipe:close()
+end
+
+function files.teardown() os.execute("rm -r '" .. files.folder .. "'") end
+
+--- The path of a name in the folder.
+function files.path(name) return files.folder .. "/" .. name end
+
+--- Writes bytes to a name. @return its path
+function files.write(name, bytes)
+  local file = assert(io.open(files.path(name), "wb"))
+  file:write(bytes)
+  file:close()
+  return files.path(name)
+end
+
+function files.read(path)
+  local file = assert(io.open(path, "rb"))
+  local bytes = file:read("*a")
+  file:close()
+  return bytes
+end
+
+--- The names in the folder, sorted, hidden ones too.
+function files.list()
+  local names, pipe = {}, io.popen("ls -A '" .. files.folder .. "'")
+  for name in pipe:lines() do names[#names + 1] = name end
+  pipe:close()
+  return names
+end
+
+function files.unhex(text)
+  return (text:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end))
+end
+
+--- A length as a file begins with it: eight bytes, the lowest first.
+function files.le8(n)
+  local bytes = {}
+  for i = 1, 8 do
+    bytes[i] = string.char(n % 256)
+    n = math.floor(n / 256)
+  end
+  return table.concat(bytes)
+end
+
+--- A whole safetensors file.
+function files.safetensors(header, data) return files.le8(#header) .. header .. (data or "") end
+
+--- A tensor's entry in a header.
+function files.entry(name, dtype, shape, first, last)
+  return ('"%s":{"dtype":"%s","shape":[%s],"data_offsets":[%s,%s]}'):format(name, dtype, shape,
+    first, last)
+end
+
+--- Saves a value and loads it again.
+function files.round(value, options)
+  local path = files.path("round.st")
+  moth.save(value, path)
+  return moth.load(path, options)
+end
+
+return files
