@@ -548,7 +548,7 @@ int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x
   *x = (moth_handle){0, 0};
   if (i >= n->nsaved || !n->ins[n->nin + i].present) return MOTH_OK;
   const moth_saved *s = &n->ins[n->nin + i];
-  moth_tensor *y = moth_saved_open(n, s, "a saved tensor");
+  moth_tensor *y = moth_saved_open(n, s, "saved_tensors");
   if (y && ctx->grad_mode && s->from > 0 && n->edges[s->from - 1].node)
     moth_saved_tie(y, n->edges[s->from - 1].node, n->edges[s->from - 1].output);
   else if (y && ctx->grad_mode && s->from < 0)

@@ -13,7 +13,7 @@
 
 #include "kernel/gemm.h"
 
-#define SMALL 4096 /* m n k up to which a call costs more than it saves */
+#define SMALL 1024 /* m n k up to which a call costs more than it saves */
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 

@@ -225,6 +225,8 @@ static int promote(call_frame *f, const moth_op *op, int *dtype) {
     if (*c.at && moth_kind_is_value(op->kinds[c.from])) {
       vote(&v, *c.at);
       numbers_only &= ((*c.at)->flags & MOTH_T_NUMBER) != 0;
+    } else if (*c.at) {
+      numbers_only = false; /* where(mask, 1, 0) */
     }
   *dtype = lift(v.dims, lift(v.zero, v.number));
   if (*dtype == NOTHING) return MOTH_OK;
@@ -527,7 +529,9 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   frame_close(&f);
   for (uint32_t i = 0; i < MOTH_MAX_OUTPUTS; i++) {
     if (!y[i]) continue;
-    if (!status && i < op->nout && i < nout) status = moth_hand_out(ctx, y[i], &out[i]);
+    if (!status && i < nout && i < op->nout) status = moth_hand_out(ctx, y[i], &out[i]);
+    else if (!status && i < op->nout && !(op->flags & MOTH_OP_MUTATES))
+      status = moth_results_push(&ctx->results, y[i]);
     else moth_tensor_release(y[i]);
   }
   return status ? status : moth_due(ctx);

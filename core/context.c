@@ -161,6 +161,10 @@ void moth_results_clear(moth_results *r) {
 uint32_t moth_result_count(moth_ctx *ctx) { return ctx->results.n; }
 
 int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out) {
-  if (i >= ctx->results.n) return moth_fail(ctx, MOTH_E_ARG, NULL, "no result %u", i);
-  return moth_hand_out(ctx, moth_tensor_retain(ctx->results.at[i]), out);
+  moth_results *r = &ctx->results;
+  if (i >= r->n || !r->at[i])
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no result %u to take", i);
+  moth_tensor *x = r->at[i];
+  r->at[i] = NULL;
+  return moth_hand_out(ctx, x, out);
 }

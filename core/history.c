@@ -89,7 +89,7 @@ int moth_check_write(moth_tensor *x, const char *arg, bool recorded) {
     return moth_fail(ctx, MOTH_E_GRAPH, arg,
                      "a view of a leaf that requires grad cannot be written in place; "
                      "write under moth.no_grad, or to a view of its .data");
-  if (!recorded && !moth_needs_grad(x)) return MOTH_OK;
+  if (!recorded && !moth_needs_grad(x->base ? x->base : x)) return MOTH_OK;
   if (x->flags & MOTH_T_NO_GRAD_VIEW)
     return moth_fail(ctx, MOTH_E_GRAPH, arg,
                      "a view made under no_grad cannot be written in place under grad mode");

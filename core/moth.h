@@ -147,11 +147,12 @@ const moth_op_info *moth_op_describe(const moth_op *op);
 
 /* Runs an op. slots are laid out as the registry says; bit i of given tells that argument i was
 ** given, the others take their defaults. A list is two slots (pointer, length); a scalar is two
-** (type: 0 number, 1 int64, 2 bool; value). Fills at most nout handles and returns a status. */
+** (type: 0 number, 1 int64, 2 bool; value). Fills at most nout handles and returns a status;
+** results beyond those wait in the context until the next call, for moth_result to take. */
 int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
                   uint64_t given, moth_handle *out, uint32_t nout);
-uint32_t moth_result_count(moth_ctx *ctx); /* how many results the last moth_call had */
-int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out); /* those of a list op */
+uint32_t moth_result_count(moth_ctx *ctx); /* how many results the last moth_call left waiting */
+int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out); /* takes one of them, once */
 
 /* A number as operand: fills one of the handles 1 to 4 that are kept for this and returns a
 ** status. type as in a scalar. The handle is good for one call. */

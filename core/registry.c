@@ -169,7 +169,7 @@ static uint32_t public_flags(const moth_op *op) {
   uint32_t flags = op->flags;
   if (op->view) flags |= MOTH_OP_VIEW;
   if (op->list) flags |= MOTH_OP_LIST;
-  if (op->grad || op->compose || op->list) flags |= MOTH_OP_GRAD;
+  if (op->grad || ((op->compose || op->list) && op->nout)) flags |= MOTH_OP_GRAD;
   return flags;
 }
 

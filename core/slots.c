@@ -228,7 +228,7 @@ void moth_swept(moth_ctx *ctx, int32_t collected, double seconds) {
 
 uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max) {
   uint32_t n = ctx->ndead_ids < max ? ctx->ndead_ids : max;
-  memcpy(ids, ctx->dead_ids + (ctx->ndead_ids - n), n * sizeof *ids);
+  if (n) memcpy(ids, ctx->dead_ids + (ctx->ndead_ids - n), n * sizeof *ids);
   ctx->ndead_ids -= n;
   return n;
 }

@@ -197,12 +197,31 @@ function Sequential:__index(key)
   end
 end
 
+-- Runs n modules, written out without a loop: LuaJIT compiles that into its caller's trace, where
+-- a loop over modules of different classes would leave it again and again.
+local function straight(n)
+  local lines = {"local self, x = ..."}
+  for i = 1, n do lines[i + 1] = ("local m%d = self[%d] x = m%d(x)"):format(i, i, i) end
+  lines[n + 2] = "return x"
+  return assert(loadstring(table.concat(lines, "\n"), "=[moth.nn.Sequential]"))
+end
+
+local MOST = 64 -- modules written out; beyond that a loop does
+
 function Sequential:forward(input)
-  for i = 1, #self do
-    local module = self[i]
-    input = module(input)
+  local store, n = self[STORE], #self
+  if n > MOST then
+    for i = 1, n do
+      local module = self[i]
+      input = module(input)
+    end
+    return input
   end
-  return input
+  if store.length ~= n then
+    store.run, store.length = straight(n), n
+  end
+  local run = store.run
+  return (run(self, input))
 end
 
 -- ---- ModuleDict ----

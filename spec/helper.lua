@@ -14,4 +14,4 @@ require("busted").subscribe({ "test", "start" }, function()
   return nil, true
 end)
 
-dofile((debug.getinfo(1, "S").source:match("^@(.*)helper%.lua$") or "./spec/") .. "support/assertions.lua")
+dofile "spec/support/assertions.lua"

@@ -109,7 +109,7 @@ describe("the house", function()
       local number, start = 0, nil
       for line in (read(path) .. "\n"):gmatch("(.-)\n") do
         number = number + 1
-        if line:find("^[%a_][^=;]*%(") and not line:find(";$") then
+        if line:find("^[%a_][^=;]*%(") and not line:find(";$") and not line:find("^[%u%d_]+%(") then
           start = start or number
         elseif line:find("^}") and start then
           if number - start + 1 > MAX_FUNCTION then
@@ -128,7 +128,7 @@ describe("the house", function()
   it("names no place of one machine and leaves nothing unfinished", function()
     -- Written in pieces, so that this file passes its own check.
     local wrong = {
-      "/ho" .. "me/", "/wo" .. "rk/", "/tm" .. "p/w/", "TO" .. "DO", "FIX" .. "ME", "XX" .. "X",
+      "/ho" .. "me/", "/wo" .. "rk/", "/tm" .. "p/w/", "TO" .. "DO", "FIX" .. "ME",
       "not imple" .. "mented",
     }
     local complaints = {}

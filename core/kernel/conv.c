@@ -1,19 +1,12 @@
 /* conv.c -- convolution as a matrix product, image by image: the windows are laid out as the
 ** columns of a matrix (im2col; Chellapilla, Puri & Simard 2006) and multiplied by the filters.
-** A 1x1 kernel without stride or padding needs no laying out.
+** A 1x1 kernel without stride or padding needs no laying out. This serves f64 and machines without
+** vector instructions, and is the reference; f32 goes through lower.c where it can.
 */
 #include "conv.h"
 
 #include "../blas.h"
-
-/* The windows first..last-1 of a row whose tap at `left` from the window's start is inside. */
-static void seen(const moth_window *w, int64_t left, int64_t *first, int64_t *last) {
-  int64_t step = w->stride[1], room = w->in[1] - left;
-  int64_t end = room > 0 ? (room + step - 1) / step : 0;
-  *first = left < 0 ? (step - 1 - left) / step : 0;
-  *last = end < w->out[1] ? end : w->out[1];
-  if (*first > *last) *first = *last;
-}
+#include "lower.h"
 
 #define REAL float
 #define NAME(f) f##_f32
@@ -23,6 +16,17 @@ static void seen(const moth_window *w, int64_t left, int64_t *first, int64_t *la
 #define REAL double
 #define NAME(f) f##_f64
 #include "conv_real.h"
+
+static bool is_direct(const moth_window *w) {
+  for (int i = 0; i < 2; i++)
+    if (w->kernel[i] != 1 || w->stride[i] != 1 || w->padding[i]) return false;
+  return true;
+}
+
+/* Whether lower.c should be asked. */
+static bool suits(int dtype, const moth_conv *c) {
+  return dtype == MOTH_F32 && c->n;
+}
 
 /* The sizes of one image's products: filters (m, k) times columns (k, p) for each group. */
 typedef struct plan {
@@ -43,9 +47,7 @@ static int plan_open(moth_ctx *ctx, int dtype, const moth_conv *c, plan *q) {
   q->k = q->channels * w->kernel[0] * w->kernel[1];
   q->p = w->out[0] * w->out[1];
   q->room = q->channels * w->in[0] * w->in[1];
-  q->direct = true;
-  for (int i = 0; i < 2; i++)
-    q->direct = q->direct && w->kernel[i] == 1 && w->stride[i] == 1 && !w->padding[i];
+  q->direct = is_direct(w);
   q->bytes = 0;
   q->col = NULL;
   if (q->direct) return MOTH_OK;
@@ -78,7 +80,10 @@ static void fill_bias(int dtype, int64_t m, int64_t p, const void *bias, void *y
 int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
                       const void *weight, const void *bias, void *y) {
   plan q;
-  int status = plan_open(ctx, dtype, c, &q);
+  int status = MOTH_NOT_LOWERED;
+  if (suits(dtype, c)) status = moth_lower_forward(ctx, c, x, weight, bias, y);
+  if (status != MOTH_NOT_LOWERED) return status;
+  status = plan_open(ctx, dtype, c, &q);
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image's groups in a row */
     int64_t group = i % c->groups;
     const char *xi = (const char *)x + i * q.room * q.size;
@@ -96,7 +101,10 @@ int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *
 int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy,
                     const void *weight, void *dx) {
   plan q;
-  int status = plan_open(ctx, dtype, c, &q);
+  int status = MOTH_NOT_LOWERED;
+  if (suits(dtype, c)) status = moth_lower_input(ctx, c, dy, weight, dx);
+  if (status != MOTH_NOT_LOWERED) return status;
+  status = plan_open(ctx, dtype, c, &q);
   if (!status && !q.direct && c->n) /* columns are added up in it */
     memset(dx, 0, (size_t)(c->n * c->groups * q.room * q.size));
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) {
@@ -118,7 +126,10 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
 int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x, const void *dy,
                      void *dweight) {
   plan q;
-  int status = plan_open(ctx, dtype, c, &q);
+  int status = MOTH_NOT_LOWERED;
+  if (suits(dtype, c)) status = moth_lower_weight(ctx, c, x, dy, dweight);
+  if (status != MOTH_NOT_LOWERED) return status;
+  status = plan_open(ctx, dtype, c, &q);
   if (!status && c->n == 0 && q.k)
     memset(dweight, 0, (size_t)(c->filters * q.k * q.size));
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) {

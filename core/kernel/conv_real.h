@@ -11,7 +11,7 @@ static void NAME(image_to_columns)(const moth_window *w, int64_t channels, const
     int64_t s = tap % w->kernel[1], r = tap / w->kernel[1] % w->kernel[0];
     const REAL *plane = x + tap / (w->kernel[0] * w->kernel[1]) * w->in[0] * w->in[1];
     int64_t left = s * w->dilation[1] - w->padding[1], first, last;
-    seen(w, left, &first, &last);
+    moth_window_seen(w, left, &first, &last);
     for (int64_t oy = 0; oy < w->out[0]; oy++, col += width) {
       int64_t iy = oy * w->stride[0] - w->padding[0] + r * w->dilation[0];
       if (iy < 0 || iy >= w->in[0]) {
@@ -37,7 +37,7 @@ static void NAME(columns_to_image)(const moth_window *w, int64_t channels, const
     int64_t s = tap % w->kernel[1], r = tap / w->kernel[1] % w->kernel[0];
     REAL *plane = x + tap / (w->kernel[0] * w->kernel[1]) * w->in[0] * w->in[1];
     int64_t left = s * w->dilation[1] - w->padding[1], first, last;
-    seen(w, left, &first, &last);
+    moth_window_seen(w, left, &first, &last);
     for (int64_t oy = 0; oy < w->out[0]; oy++, col += width) {
       int64_t iy = oy * w->stride[0] - w->padding[0] + r * w->dilation[0];
       if (iy < 0 || iy >= w->in[0]) continue;

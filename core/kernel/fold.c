@@ -213,8 +213,8 @@ const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
 
 /* -- extremes: NaN wins -- */
 
-#define MORE(p, q) ((q) > (p) || (q) != (q) ? (q) : (p))
-#define LESS(p, q) ((q) < (p) || (q) != (q) ? (q) : (p))
+#define MORE(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))
+#define LESS(p, q) ((((q) < (p)) | ((q) != (q))) ? (q) : (p))
 #define EXTREMES(name, type, least, most)                   \
   FOLD(amax_##name, type, type, least, x, MORE)             \
   FOLD(amin_##name, type, type, most, x, LESS)              \

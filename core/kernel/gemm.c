@@ -4,37 +4,43 @@
 #include "elementwise.h"
 
 /* -- plain loops --
-** Where rows of B lie in a row, row i of C gathers multiples of them; else each element of C is a
-** dot product. */
+** Where rows of B lie in a row, eight elements of a row of C are gathered at once; else, and at the
+** edge, each element of C is a dot product. */
 
 #define PLAIN(name, type, wide)                                                                  \
+  static void edge_##name(const moth_product *p, const type *a, const type *b, type *c) {        \
+    wide sum = p->beta ? (wide)*c : 0;                                                           \
+    for (int64_t l = 0; l < p->k; l++, a += p->cs_a, b += p->rs_b) sum += (wide)*a * (wide)*b;   \
+    *c = (type)sum;                                                                              \
+  }                                                                                              \
   static void rows_##name(const moth_product *p) {                                               \
     for (int64_t i = 0; i < p->m; i++) {                                                         \
       const type *a = (const type *)(const void *)p->a + i * p->rs_a;                            \
       const type *b = (const type *)(const void *)p->b;                                          \
       type *c = (type *)(void *)p->c + i * p->ldc;                                               \
-      if (!p->beta)                                                                              \
-        for (int64_t j = 0; j < p->n; j++) c[j] = 0;                                             \
-      for (int64_t l = 0; l < p->k; l++, a += p->cs_a, b += p->rs_b) {                           \
-        const wide f = (wide)*a;                                                                 \
-        MOTH_IVDEP for (int64_t j = 0; j < p->n; j++) {                                          \
-          const wide x = (wide)b[j], y = (wide)c[j];                                             \
-          c[j] = (type)(y + f * x);                                                              \
+      int64_t j = 0;                                                                             \
+      for (; j + 8 <= p->n; j += 8) {                                                            \
+        const type *x = a, *y = b + j;                                                           \
+        wide sum[8];                                                                             \
+        for (int r = 0; r < 8; r++) sum[r] = p->beta ? (wide)c[j + r] : 0;                       \
+        for (int64_t l = 0; l < p->k; l++, x += p->cs_a, y += p->rs_b) {                         \
+          const wide f = (wide)*x;                                                               \
+          for (int r = 0; r < 8; r++) {                                                          \
+            const wide v = (wide)y[r];                                                           \
+            sum[r] += f * v;                                                                     \
+          }                                                                                      \
         }                                                                                        \
+        for (int r = 0; r < 8; r++) c[j + r] = (type)sum[r];                                     \
       }                                                                                          \
+      for (; j < p->n; j++) edge_##name(p, a, b + j, c + j);                                     \
     }                                                                                            \
   }                                                                                              \
   static void dots_##name(const moth_product *p) {                                               \
+    const type *a = (const type *)(const void *)p->a, *b = (const type *)(const void *)p->b;     \
     for (int64_t i = 0; i < p->m; i++)                                                           \
-      for (int64_t j = 0; j < p->n; j++) {                                                       \
-        const type *a = (const type *)(const void *)p->a + i * p->rs_a;                          \
-        const type *b = (const type *)(const void *)p->b + j * p->cs_b;                          \
-        type *c = (type *)(void *)p->c + i * p->ldc + j;                                         \
-        wide sum = p->beta ? (wide)*c : 0;                                                       \
-        for (int64_t l = 0; l < p->k; l++, a += p->cs_a, b += p->rs_b)                           \
-          sum += (wide)*a * (wide)*b;                                                            \
-        *c = (type)sum;                                                                          \
-      }                                                                                          \
+      for (int64_t j = 0; j < p->n; j++)                                                         \
+        edge_##name(p, a + i * p->rs_a, b + j * p->cs_b,                                         \
+                    (type *)(void *)p->c + i * p->ldc + j);                                      \
   }
 MOTH_EACH_INT(PLAIN)
 MOTH_EACH_FLOAT(PLAIN)

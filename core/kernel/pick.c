@@ -94,7 +94,7 @@ static void merge(moth_pick *p) {
 
 typedef struct inner { /* what happens in each place of the outer dimensions */
   const mover *move;
-  int64_t n, base_step, value_step; /* the innermost whole dimension; n is 0 if picks are innermost */
+  int64_t n, base_step, value_step; /* the innermost whole dimension; n is 0: picks are */
   size_t block; /* bytes of it if both sides are dense and a plain copy is wanted */
   bool get;
 } inner;

@@ -1,17 +1,17 @@
-/* softmax_real.h -- the loops of softmax.c for one REAL. A block is up to WIDE lanes side by side:
-** `step` elements lie between the positions of a lane. A lane of its own (inner == 1) goes through
-** the row functions instead, which read along it.
+/* softmax_real.h -- the loops of softmax.c for one REAL and one TARGET, the attribute that chooses
+** instructions. A block is up to WIDE lanes side by side: `step` elements lie between the positions
+** of a lane. A lane of its own (inner == 1) goes through the row functions, which read along it.
 */
 
 /* Largest of n; NaN if there is one. -inf when n is 0. */
-static REAL NAME(row_max)(int64_t n, const REAL *x) {
+TARGET static REAL NAME(row_max)(int64_t n, const REAL *x) {
   REAL m = (REAL)-INFINITY;
   for (int64_t i = 0; i < n; i++) m = x[i] > m || x[i] != x[i] ? x[i] : m;
   return m;
 }
 
 /* Writes exp(x - m) for up to WIDE elements and returns the sum. */
-static inline REAL NAME(exp_block)(int64_t n, const REAL *x, REAL m, REAL *restrict y) {
+TARGET static inline REAL NAME(exp_block)(int64_t n, const REAL *x, REAL m, REAL *restrict y) {
   REAL s[8] = {0};
   int64_t i = 0;
   for (; i < n; i++) y[i] = EXP(x[i] - m);
@@ -21,7 +21,7 @@ static inline REAL NAME(exp_block)(int64_t n, const REAL *x, REAL m, REAL *restr
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-static void NAME(row)(int64_t n, bool logarithm, const REAL *x, REAL *y) {
+TARGET static void NAME(row)(int64_t n, bool logarithm, const REAL *x, REAL *y) {
   REAL m = NAME(row_max)(n, x), sum = 0, block[WIDE];
   for (int64_t i = 0; i < n; i += WIDE) {
     int64_t k = n - i < WIDE ? n - i : WIDE;
@@ -36,7 +36,7 @@ static void NAME(row)(int64_t n, bool logarithm, const REAL *x, REAL *y) {
   }
 }
 
-static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logarithm, const REAL *x,
+TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logarithm, const REAL *x,
                         REAL *y) {
   REAL m[WIDE], sum[WIDE];
   for (int64_t k = 0; k < wide; k++) m[k] = (REAL)-INFINITY, sum[k] = 0;
@@ -63,7 +63,7 @@ static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logarithm, c
   }
 }
 
-static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, const REAL *y, REAL *dx) {
+TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, const REAL *y, REAL *dx) {
   REAL s[4] = {0};
   int64_t i = 0;
   for (; i + 4 <= n; i += 4)
@@ -76,7 +76,7 @@ static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, const REAL
     for (i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
 }
 
-static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool logarithm, const REAL *dy,
+TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool logarithm, const REAL *dy,
                              const REAL *y, REAL *dx) {
   REAL sum[WIDE];
   for (int64_t k = 0; k < wide; k++) sum[k] = 0;
@@ -92,7 +92,7 @@ static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool logarit
     }
 }
 
-static int NAME(lanes)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const REAL *x, REAL *y) {
+TARGET static int NAME(lanes)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const REAL *x, REAL *y) {
   int64_t plane = l->n * l->inner;
   for (int64_t o = 0; o < l->outer; o++, x += plane, y += plane) {
     if ((o & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
@@ -106,7 +106,7 @@ static int NAME(lanes)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const
   return MOTH_OK;
 }
 
-static int NAME(lanes_back)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const REAL *dy,
+TARGET static int NAME(lanes_back)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const REAL *dy,
                             const REAL *y, REAL *dx) {
   int64_t plane = l->n * l->inner;
   for (int64_t o = 0; o < l->outer; o++, dy += plane, y += plane, dx += plane) {

@@ -35,6 +35,8 @@ static int check_alpha(moth_ctx *ctx, moth_scalar alpha, const moth_layout *y) {
   if (alpha.type == 2 && dtype != MOTH_BOOL)
     return moth_fail(ctx, MOTH_E_DTYPE, "alpha", "a boolean goes with bool tensors only, not %s",
                      moth_dtype_name(dtype));
+  if (dtype == MOTH_BOOL && alpha.type == 0 && alpha.as.number != rint(alpha.as.number))
+    return moth_fail(ctx, MOTH_E_DTYPE, "alpha", "%.17g does not fit bool", alpha.as.number);
   return moth_scalar_to(ctx, "alpha", alpha, dtype, &element);
 }
 

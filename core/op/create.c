@@ -207,7 +207,8 @@ static int arange_shape(const arange_args *a, moth_layout *y) {
   if (a->dtype < 0 && whole) y->dtype = MOTH_I64;
   if (step == 0) return moth_fail(a->ctx, MOTH_E_ARG, "step", "cannot be 0");
   if (!isfinite(start) || !isfinite(stop) || !isfinite(step))
-    return moth_fail(a->ctx, MOTH_E_ARG, isfinite(start) ? isfinite(stop) ? "step" : "stop" : "start",
+    return moth_fail(a->ctx, MOTH_E_ARG,
+                     !isfinite(start) ? "start" : !isfinite(stop) ? "stop" : "step",
                      "a finite number is needed");
   bool wrong = whole ? (at[2] > 0 ? at[1] < at[0] : at[1] > at[0])
                      : (step > 0 ? stop < start : stop > start);
@@ -245,7 +246,8 @@ static int arange_cpu(const arange_args *a, moth_tensor **out) {
         block.integer[j] = (int64_t)((uint64_t)at[0] + (uint64_t)(i + j) * (uint64_t)at[2]);
     else
       for (int64_t j = 0; j < m; j++) block.number[j] = start + (double)(i + j) * step;
-    moth_convert(m, whole ? MOTH_I64 : MOTH_F64, (const char *)&block, 8, dtype, y + i * size, size);
+    moth_convert(m, whole ? MOTH_I64 : MOTH_F64, (const char *)&block, 8, dtype, y + i * size,
+                 size);
     i += m;
   }
   return MOTH_OK;
@@ -303,7 +305,7 @@ static int eye_cpu(const eye_args *a, moth_tensor **out) {
   return MOTH_OK;
 }
 
-MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .doc = "A matrix with ones on the diagonal, else zeros.",
+MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .doc = "A matrix with ones on the diagonal and zeros.",
               .examples = "3\n"
                           "2, {m = 3, dtype = moth.float64, device = \"cpu\"}\n")
 

@@ -43,7 +43,7 @@ MOTH_ARGS(full_like, FULL_LIKE)
   ARG(scalar, start,     , "first value") \
   ARG(scalar, stop,      , "bound that is not reached") \
   ARG(scalar, step,     1, "distance of neighbours, may be negative") \
-  ARG(dtype,  dtype, none, "element type; when absent i64 if all three are whole, else the default") \
+  ARG(dtype,  dtype, none, "element type; when absent i64 if all are whole, else the default") \
   ARG(device, device, cpu, "where the elements live")
 MOTH_ARGS(arange, ARANGE)
 

@@ -408,7 +408,7 @@ static int one_hot_cpu(const one_hot_args *a, moth_tensor **out) {
     if (at[i] >= 0 && at[i] < classes) y[i * classes + at[i]] = 1;
     else
       status = moth_fail(a->ctx, MOTH_E_INDEX, "input",
-                         "class " MOTH_POS " is out of range: there are %lld, counted from " MOTH_POS,
+                         "class " MOTH_POS " is out of range: %lld classes count from " MOTH_POS,
                          (long long)at[i], (long long)classes, 0LL);
   }
   moth_tensor_release(list);

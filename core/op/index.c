@@ -26,8 +26,12 @@ typedef struct plan {
 } plan;
 
 static void count_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
-  int64_t *count = (int64_t *)(uintptr_t)arg;
-  for (int64_t i = 0; i < n; i++) *count += at[0][i * step[0]] != 0;
+  int64_t *count = (int64_t *)(uintptr_t)arg, found = 0;
+  if (step[0] == 1)
+    for (int64_t i = 0; i < n; i++) found += at[0][i] != 0;
+  else
+    for (int64_t i = 0; i < n; i++) found += at[0][i * step[0]] != 0;
+  *count += found;
 }
 
 static int count_true(const moth_tensor *mask, int64_t *count) {
@@ -97,8 +101,9 @@ static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_te
   bool neighbours = last - first + 1 == ndim - p->nwhole;
   p->before = neighbours ? (first < ndim ? first : 0) : 0;
   if (p->picks.ndim + p->nwhole > MOTH_MAX_DIMS)
-    return moth_fail(ctx, MOTH_E_SHAPE, "indices", "the result would have %d dimensions, at most %d "
-                     "are possible", p->picks.ndim + p->nwhole, MOTH_MAX_DIMS);
+    return moth_fail(ctx, MOTH_E_SHAPE, "indices",
+                     "the result would have %d dimensions, at most %d are possible",
+                     p->picks.ndim + p->nwhole, MOTH_MAX_DIMS);
   return moth_layout_pack(&p->picks)
              ? MOTH_OK
              : moth_fail(ctx, MOTH_E_SHAPE, "indices", "the result has too many elements");
@@ -120,11 +125,13 @@ static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
   moth_layout l = {.ndim = 1, .dtype = MOTH_I64, .shape = {s->count}};
   moth_tensor *mask = moth_packed(s->tensor), *y = mask ? moth_tensor_new(mask->ctx, &l) : NULL;
   if (y) {
-    const char *truth = moth_at(mask);
+    const char *row = moth_at(mask);
     int64_t *to = (int64_t *)(void *)moth_at(y), at[MOTH_MAX_DIMS] = {0}, offset = 0, n = 0;
-    for (int64_t i = 0; i < mask->l.numel && n < s->count; i++) {
-      if (truth[i]) to[n++] = offset;
-      for (int32_t d = s->ndims - 1; d >= 0; d--) {
+    int64_t width = mask->l.shape[s->ndims - 1], last = base->stride[s->dim + s->ndims - 1];
+    for (; n < s->count; row += width) {
+      for (int64_t i = 0; i < width; i++)
+        if (row[i]) to[n++] = offset + i * last;
+      for (int32_t d = s->ndims - 2; d >= 0; d--) {
         int64_t step = base->stride[s->dim + d];
         offset += step;
         if (++at[d] < mask->l.shape[d]) break;
@@ -357,7 +364,8 @@ static int index_sum_grad(const index_sum_args *a, moth_grad *g) {
 
 MOTH_OP(index_sum, INDEX_SUM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .saves = "indices",
         .doc = "Zeros to which values are added at positions held by tensors.",
-        .examples = "moth.randn(3), {moth.tensor{1LL, 1LL, 2LL}, moth.tensor{2LL, 2LL, 3LL}}, {2, 3}\n")
+        .examples = "moth.randn(3), {moth.tensor{1LL, 1LL, 2LL}, moth.tensor{2LL, 2LL, 3LL}}, "
+                    "{2, 3}\n")
 
 /* -- masked_select -- */
 
@@ -377,8 +385,9 @@ static int masked_select_compose(const masked_select_args *a, moth_tensor **out)
 }
 
 MOTH_OP_COMPOSES(masked_select, MASKED_SELECT, .dtypes = MOTH_ANY,
-                 .doc = "The elements where the mask is true, in row-major order, as one dimension.",
-                 .examples = "moth.randn(2, 3), moth.tensor{{true, false, true}, {false, true, true}}\n"
+                 .doc = "The elements where the mask is true, row by row, as one dimension.",
+                 .examples = "moth.randn(2, 3), "
+                             "moth.tensor{{true, false, true}, {false, true, true}}\n"
                              "moth.randn(2, 1), moth.tensor{true, false}\n")
 
 /* -- nonzero -- */

@@ -8,12 +8,12 @@
 
 #define INDEX(ARG) \
   ARG(tensor,  input,    , "tensor to read") \
-  ARG(indices, indices,  , "per leading dimension an integer tensor, a mask, or none for all of it")
+  ARG(indices, indices,  , "per leading dimension an integer tensor, a mask, or none: all of it")
 MOTH_ARGS(index, INDEX)
 
 #define INDEX_PUT(ARG) \
   ARG(tensor,  input,    , "tensor to change") \
-  ARG(indices, indices,  , "per leading dimension an integer tensor, a mask, or none for all of it") \
+  ARG(indices, indices,  , "per leading dimension an integer tensor, a mask, or none: all of it") \
   ARG(tensor,  values,   , "new values, broadcast to the shape that indexing gives") \
   ARG(bool,    accumulate, false, "add to what is there, repeated positions as often as they come")
 MOTH_ARGS(index_put, INDEX_PUT)

@@ -50,8 +50,8 @@ static int cat_shape(const cat_args *a, moth_layout *y) {
     for (int32_t d = 0; d < ndim && fits; d++) fits = d == dim || x->l.shape[d] == y->shape[d];
     if (!fits)
       return moth_fail(a->ctx, MOTH_E_SHAPE, "tensors",
-                       "number " MOTH_POS " is %s, the first is %s: they may differ in dim " MOTH_POS
-                       " only",
+                       "number " MOTH_POS " is %s, the first is %s: they may differ in dim "
+                       MOTH_POS " only",
                        (long long)i, moth_str(x), moth_str(first), (long long)dim);
     if (moth_add_overflow(y->shape[dim], x->l.shape[dim], &y->shape[dim]))
       return moth_fail(a->ctx, MOTH_E_SHAPE, "tensors", "the result has too many elements");

@@ -201,8 +201,8 @@ static int nll_loss_back_grad(const nll_loss_back_args *a, moth_grad *g) {
 MOTH_OP(nll_loss_back, NLL_LOSS_BACK,
   .doc = "The gradient of nll_loss.",
   .examples =
-    "moth.randn(), moth.tensor{1LL, 5LL, 2LL}, {3, 5}\n"
-    "moth.randn(), moth.tensor{1LL, 2LL, 2LL}, {3, 2}, {weight = moth.tensor{0.5, 2},"
+    "moth.tensor(0.5), moth.tensor{1LL, 5LL, 2LL}, {3, 5}\n"
+    "moth.tensor(0.5), moth.tensor{1LL, 2LL, 2LL}, {3, 2}, {weight = moth.tensor{0.5, 2},"
     " ignore_index = 1}\n"
     "moth.randn(3), moth.tensor{1LL, 2LL, 2LL}, {3, 2}, {reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,

@@ -152,7 +152,8 @@ static int diagonal_view(const diagonal_args *a, moth_layout *y) {
   else rows += a->offset;
   int64_t length = rows < columns ? rows : columns;
   if (length < 0) length = 0;
-  if (length > 0) y->offset += a->offset >= 0 ? a->offset * y->stride[q] : -a->offset * y->stride[p];
+  if (length > 0)
+    y->offset += a->offset >= 0 ? a->offset * y->stride[q] : -a->offset * y->stride[p];
   drop_dim(y, p > q ? p : q);
   drop_dim(y, p > q ? q : p);
   y->shape[y->ndim] = length;
@@ -279,7 +280,7 @@ static int split_list(const split_args *a, moth_results *out) {
   for (int64_t i = 0; i < a->split_size.n; i++) {
     int64_t one = a->split_size.at[i];
     if (one < 0 || (one == 0 && a->split_size.n == 1 && size > 0))
-      return moth_fail(a->ctx, MOTH_E_ARG, "split_size", "a piece of %lld positions is not possible",
+      return moth_fail(a->ctx, MOTH_E_ARG, "split_size", "a piece cannot have %lld positions",
                        (long long)one);
     if (moth_add_overflow(total, one, &total)) total = -1;
     if (total < 0) break;

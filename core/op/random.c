@@ -100,7 +100,8 @@ static int rand_cpu(const rand_args *a, moth_tensor **out) {
 MOTH_OP_CONST(rand, RAND, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn evenly from 0 up to, but not including, 1.",
               .examples = "{2, 3}\n"
-                          "{2}, {generator = moth.Generator(), dtype = moth.float64, device = \"cpu\"}\n")
+                          "{2}, {generator = moth.Generator(), dtype = moth.float64, "
+                          "device = \"cpu\"}\n")
 
 static int randn_shape(const randn_args *a, moth_layout *y) {
   return real_shape(a->ctx, a->size, a->dtype, y);
@@ -111,7 +112,8 @@ static int randn_cpu(const randn_args *a, moth_tensor **out) {
 MOTH_OP_CONST(randn, RANDN, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn from the normal distribution with mean 0 and deviation 1.",
               .examples = "{2, 3}\n"
-                          "{2}, {generator = moth.Generator(), dtype = moth.float64, device = \"cpu\"}\n")
+                          "{2}, {generator = moth.Generator(), dtype = moth.float64, "
+                          "device = \"cpu\"}\n")
 
 static int rand_like_shape(const rand_like_args *a, moth_layout *y) {
   return real_like(a->input, a->dtype, y);
@@ -139,6 +141,7 @@ MOTH_OP_CONST(randn_like, RANDN_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDO
 
 /* A whole number below `range`, off by less than range / 2^64 from an even chance. */
 static uint64_t below(uint64_t range, const uint32_t *words) {
+  if (range <= UINT32_MAX) return (words[1] * range + (words[0] * range >> 32)) >> 32;
   uint64_t low = (uint64_t)words[0] * (uint32_t)range, high = (uint64_t)words[1] * (uint32_t)range;
   uint64_t low2 = (uint64_t)words[0] * (range >> 32), high2 = (uint64_t)words[1] * (range >> 32);
   uint64_t mid = (low >> 32) + (uint32_t)high + (uint32_t)low2;
@@ -167,9 +170,11 @@ static int randint_cpu(const randint_args *a, moth_tensor **out) {
   for (int64_t done = 0; done < n && !status;) {
     int64_t m = n - done < WORDS / 2 ? n - done : WORDS / 2;
     stream_read(&s, 2 * m, words);
+    char *to = moth_at(y) + done * size;
+    int64_t *v = y->l.dtype == MOTH_I64 ? (int64_t *)(void *)to : value;
     for (int64_t i = 0; i < m; i++)
-      value[i] = (int64_t)((uint64_t)a->low + below(range, words + 2 * i));
-    moth_convert(m, MOTH_I64, (const char *)value, 8, y->l.dtype, moth_at(y) + done * size, size);
+      v[i] = (int64_t)((uint64_t)a->low + below(range, words + 2 * i));
+    if (v == value) moth_convert(m, MOTH_I64, (const char *)v, 8, y->l.dtype, to, size);
     done += m;
     if (moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
   }

@@ -337,12 +337,13 @@ static int cumsum_into(moth_tensor *y, const moth_tensor *x, int64_t dim, int fr
   int status = moth_dim(ctx, "dim", dim, x->l.ndim, &d);
   if (!status) status = moth_rows_of(&r, x, x->l.ndim ? 1u << d : 0, from);
   if (status) return status;
+  const int32_t axis = d;
   moth_tensor *work = y, seen = *y; /* y with dim at the end, as the rows are */
-  for (; d < y->l.ndim - 1; d++) {
-    seen.l.shape[d] = y->l.shape[d + 1];
-    seen.l.stride[d] = y->l.stride[d + 1];
-    seen.l.shape[d + 1] = y->l.shape[d];
-    seen.l.stride[d + 1] = y->l.stride[d];
+  for (int32_t last = y->l.ndim - 1; d < last; d++) {
+    seen.l.shape[d] = seen.l.shape[d + 1];
+    seen.l.stride[d] = seen.l.stride[d + 1];
+    seen.l.shape[d + 1] = y->l.shape[axis];
+    seen.l.stride[d + 1] = y->l.stride[axis];
   }
   moth_layout l = seen.l;
   l.dtype = (uint8_t)from;

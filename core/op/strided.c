@@ -81,8 +81,7 @@ static void take_shape(moth_layout *y, const moth_layout *from) {
 
 static moth_tensor *image_new(moth_ctx *ctx, int64_t n, int dtype) {
   moth_layout l = {.ndim = 1, .dtype = (uint8_t)dtype, .shape = {n}};
-  if (!moth_layout_pack(&l)) return NULL;
-  moth_tensor *image = moth_tensor_new(ctx, &l);
+  moth_tensor *image = moth_tensor_new(ctx, &l); /* which refuses what cannot be addressed */
   if (image && n) memset(moth_at(image), 0, (size_t)n * moth_dtype_size[dtype]);
   return image;
 }
@@ -160,7 +159,7 @@ static int image_deal(moth_tensor *y, const moth_tensor *image, const moth_layou
   if (!moth_layout_overlaps(base)) return image_read(y, image, base);
   moth_layout l = y->l;
   l.dtype = image->l.dtype;
-  moth_tensor *part = moth_layout_pack(&l) ? moth_tensor_new(y->ctx, &l) : NULL;
+  moth_tensor *part = moth_tensor_new(y->ctx, &l);
   if (!part) return y->ctx->error.code;
   size_t size = moth_dtype_size[image->l.dtype];
   char *to = moth_at(part), *from = moth_at(image) + base->offset * (int64_t)size;

@@ -175,9 +175,9 @@ static int unflatten_view(const unflatten_args *a, moth_layout *y) {
     status = infer_shape(a->ctx, "sizes", a->sizes, y->shape[dim], a->input, &part);
   if (status) return status;
   if (part.ndim < 1 || y->ndim - 1 + part.ndim > MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "sizes", "%s into %s makes %d dimensions, wanted 1 to %d",
-                     moth_str_ints(a->ctx, a->sizes.n, a->sizes.at), moth_str(a->input),
-                     y->ndim - 1 + part.ndim, MOTH_MAX_DIMS);
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "sizes", "%s makes %d dimensions of %s, wanted 1 to %d",
+                     moth_str_ints(a->ctx, a->sizes.n, a->sizes.at), y->ndim - 1 + part.ndim,
+                     moth_str(a->input), MOTH_MAX_DIMS);
   int64_t step = y->stride[dim];
   make_room(y, dim + 1, part.ndim - 1);
   for (int32_t d = part.ndim - 1; d >= 0; d--) {

@@ -70,7 +70,7 @@ end
 local function finish(frame, ok, ...)
   local problem = leave(frame)
   if not ok then error((...), 0) end
-  if problem then errors.raise(problem) end
+  if problem then errors.raise(problem, "E_STATE") end
   return ...
 end
 
@@ -175,12 +175,19 @@ local function put(task, i, grad, fname)
   if status < 0 then errors.status(status, fname) end
 end
 
-local function run_hooks(task, id, mode)
+local function leave_pass(pass)
+  local frame = pass.frame
+  pass.frame = nil
+  local problem = leave(frame)
+  if problem then errors.raise(problem, "E_STATE") end
+end
+
+local function run_hooks(pass, task, id, mode)
   local entry = nodes[id]
   if not entry or not entry.hooks then return end
   local hooks = {}
   for i, hook in ipairs(entry.hooks) do hooks[i] = hook end
-  local frame = enter(mode, "a hook")
+  pass.frame = enter(mode, "a hook")
   for _, hook in ipairs(hooks) do
     local grad = not hook.removed and given(task, hook.output, "backward")
     if grad then
@@ -195,11 +202,10 @@ local function run_hooks(task, id, mode)
       end
     end
   end
-  local problem = leave(frame)
-  if problem then errors.raise(problem) end
+  leave_pass(pass)
 end
 
-local function run_function(task, id, ngiven, nwanted, mode)
+local function run_function(pass, task, id, ngiven, mode)
   local func = require "moth.func"
   local entry = nodes[id]
   if not entry or not entry.class then
@@ -208,10 +214,9 @@ local function run_function(task, id, ngiven, nwanted, mode)
   end
   local grads = {}
   for i = 1, ngiven do grads[i] = given(task, i - 1, "backward") end
-  local frame = enter(mode, "backward of a Function")
-  func.run_backward(entry, task, grads, ngiven, nwanted)
-  local problem = leave(frame)
-  if problem then errors.raise(problem) end
+  pass.frame = enter(mode, "backward of a Function")
+  func.run_backward(entry, task, grads, ngiven)
+  leave_pass(pass)
 end
 
 local node_out, given_out, wanted_out =
@@ -224,54 +229,56 @@ local function forget(id, flags)
   nodes[id] = nil
 end
 
-local function drive(task, flags)
+-- Runs a task on from the status with which it stopped. `pass` holds the grad mode's frame while
+-- Lua's functions run.
+local function drive(pass, status, task, flags)
   local mode = bit.band(flags, CREATE_GRAPH) ~= 0 and 1 or 0
-  while true do
-    local status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
+  while status ~= 0 do
     if status == HOOK then
       local id = tonumber(node_out[0])
-      run_hooks(task, id, mode)
+      run_hooks(pass, task, id, mode)
       local entry = nodes[id]
       if entry and not entry.class then forget(id, flags) end
     elseif status == FUNCTION then
       local id = tonumber(node_out[0])
-      run_function(task, id, given_out[0], wanted_out[0], mode)
+      run_function(pass, task, id, given_out[0], mode)
       forget(id, flags)
-    elseif status < 0 then
-      M.fail(status)
     else
-      return
+      M.fail(status)
     end
+    status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
   end
 end
 
--- Tasks under way. The anchor lives in the running function alone: when that is gone (a coroutine
--- that was never resumed), the sweep frees the task.
-local open, anchors = {}, setmetatable({}, weak)
+-- Passes that stopped for Lua. A pass is held by the running function alone: when that is gone (a
+-- coroutine that was never resumed), the sweep frees its task.
+local open, passes = {}, setmetatable({}, weak)
 
-local function unwind(depth)
-  local frame = frames[depth + 1]
-  if frame then leave(frame) end
+-- Runs the rest of a pass that has stopped for Lua. Returns what collect(task) returns.
+local function run_on(status, task, flags, collect)
+  local pass = {}
+  open[task], passes[task] = true, pass
+  local ok, result = pcall(drive, pass, status, task, flags)
+  if ok and collect then ok, result = pcall(collect, task) end
+  if not ok and pass.frame then leave(pass.frame) end
+  open[task], pass.frame = nil, nil
+  C.moth_task_free(ctx, task)
+  if not ok then error(result, 0) end
+  return result
 end
 
 local task_out = ffi.new "uint32_t[1]"
 
--- Runs a whole backward pass. collect(task), if given, is called at the end and its results are
--- returned as a list.
-local function run(roots, grads, nroots, inputs, ninputs, flags, fname, collect)
+-- Runs a whole backward pass. collect(task), if given, is called at the end; what it returns is
+-- returned.
+local function run(roots, grads, nroots, inputs, ninputs, flags, collect)
   local status = C.moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, task_out)
-  if status < 0 then M.fail(status) end
+  if status < 0 then return M.fail(status) end
   local task = task_out[0]
-  local anchor, depth = { task }, #frames
-  open[task], anchors[task] = true, anchor
-  local ok, problem = pcall(drive, task, flags)
-  local results
-  if ok and collect then ok, problem = pcall(collect, task) end
-  if ok then results = problem else unwind(depth) end
-  open[anchor[1]] = nil
-  C.moth_task_free(ctx, task)
-  if not ok then error(problem, 0) end
-  return results
+  status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
+  if status < 0 then return M.fail(status) end
+  if status == 0 and not collect then return nil end -- the task is gone with its end
+  return run_on(status, task, flags, collect)
 end
 
 -- The error of a backward pass: in anomaly mode with the line that made the node.
@@ -286,7 +293,7 @@ end
 -- By each sweep: frees tasks and closes grad modes whose coroutine was dropped.
 local function sweep()
   for task in pairs(open) do
-    if anchors[task] == nil then
+    if passes[task] == nil then
       open[task] = nil
       C.moth_task_free(ctx, task)
     end
@@ -401,7 +408,7 @@ local function run_backward(fname, roots, nroots, grads, options)
     errors.argument(fname, "inputs", "an empty list")
   end
   if ninputs == 0 then
-    run(roots, grads, nroots, nil, 0, flags_of(options.retain_graph, options.create_graph), fname)
+    run(roots, grads, nroots, nil, 0, flags_of(options.retain_graph, options.create_graph))
     return
   end
   -- Gradients flow to the inputs alone and are added to their .grad.
@@ -429,7 +436,7 @@ end
 -- @param create_graph record the pass itself, for higher derivatives (default: false)
 function M.tensor_backward(x, gradient, ...)
   if gradient == nil and select("#", ...) == 0 then
-    run(x, nil, 1, nil, 0, 0, "backward")
+    run(x, nil, 1, nil, 0, 0)
     return
   end
   local options = options_of("backward", gradient, ...)
@@ -458,7 +465,7 @@ end
 
 -- Runs the pass and returns the gradients of the inputs as a list with holes.
 function M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
-  return run(roots, grads, nroots, pack(inputs, ninputs), ninputs, flags, fname, function(task)
+  return run(roots, grads, nroots, pack(inputs, ninputs), ninputs, flags, function(task)
     local list = {}
     for i = 1, ninputs do
       local h = Handle()

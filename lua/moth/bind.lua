@@ -168,22 +168,17 @@ end
 local hidden, one_slot = {}, lib.slots(1)
 
 -- Runs one of the two ops that shift positions.
-local function shift(name, sig, arg, x)
+local function shift(name, sig, arg, x, again)
   local op = hidden[name] or C.moth_op_find(name)
   hidden[name] = op
-  local status
-  for try = 1, 2 do
-    local y = Handle()
-    local mine
-    repeat
-      mine = state.calls + 1
-      state.calls = mine
-      one_slot[0].handle = x
-    until state.calls == mine
-    status = C.moth_call(ctx, op, one_slot, 1, 1, y, 1)
-    if status >= 0 then return lib.adopt(y, status) end
-    if try == 1 and not lib.recover(status) then break end
-  end
+  local y = Handle()
+  local mine = state.calls + 1
+  state.calls = mine
+  one_slot[0].handle = x
+  if state.calls ~= mine then return shift(name, sig, arg, x, again) end
+  local status = C.moth_call(ctx, op, one_slot, 1, 1, y, 1)
+  if status >= 0 then return lib.adopt(y, status) end
+  if not again and lib.recover(status) then return shift(name, sig, arg, x, true) end
   errors.status(status, sig.name, arg, x)
 end
 
@@ -324,14 +319,16 @@ local function finish_one(sig, out)
   out("  return r")
 end
 
+-- Each result is asked for by itself, into a handle of its own that was made before the call:
+-- LuaJIT's allocation sinking forgets stores that copies out of an array would need, and what
+-- allocates here might run a finalizer with an op in it, which would clear the results.
 local function finish_several(sig, out)
   local names = {}
   for k = 1, #sig.outputs do
     names[k] = "r" .. k
-    out("  local r%d = Handle()", k)
-    out("  r%d._slot, r%d._gen = r[%d]._slot, r[%d]._gen", k, k, k - 1, k - 1)
-    out("  r%d = adopt(r%d, 0)", k, k)
+    out("  C.moth_result(ctx, %d, r%d)", k - 1, k)
   end
+  for k = 1, #sig.outputs do out("  r%d = adopt(r%d, 0)", k, k) end
   out("  if st == 1 then due(r1) end")
   for k, output in ipairs(sig.outputs) do
     if output.position then out("  r%d = from_index(sig, r%d)", k, k) end
@@ -339,16 +336,17 @@ local function finish_several(sig, out)
   out("  return %s", concat(names, ", "))
 end
 
-local function finish_list(sig, out)
+local function finish_list(sig, all, out)
   out("  local list = {}")
-  out("  for k = 1, count do")
+  out("  for k = 1, C.moth_result_count(ctx) do")
   out("    local h = Handle()")
-  out("    h._slot, h._gen = r[k - 1]._slot, r[k - 1]._gen")
+  out("    C.moth_result(ctx, k - 1, h)")
   out("    list[k] = adopt(h, 0)")
   out("  end")
-  out("  if st == 1 then due(list[1]) end")
+  out("  if state.calls ~= mine then return run(%sover or RESOLVED) end", all)
+  out("  if st == 1 then due_list(list) end")
   if sig.outputs[1].position then
-    out("  for k = 1, count do list[k] = from_index(sig, list[k]) end")
+    out("  for k = 1, #list do list[k] = from_index(sig, list[k]) end")
   end
   out("  return list")
 end
@@ -362,9 +360,9 @@ local function body(sig, out)
   local outputs = #sig.outputs
   local list, mutates = bit.band(sig.flags, LIST) ~= 0, bit.band(sig.flags, MUTATES) ~= 0
   prepare(sig, out)
-  if list then out("  local r = B.results(B.room)")
-  elseif mutates then outputs = 0
-  else out(outputs == 1 and "  local r = Handle()" or "  local r = B.results()") end
+  local one = outputs == 1 and not list and not mutates
+  if one then out("  local r = Handle()") end
+  for k = 1, (one or list or mutates) and 0 or outputs do out("  local r%d = Handle()", k) end
   out("  local mine = state.calls + 1")
   out("  state.calls = mine")
   for i, arg in ipairs(sig.args) do
@@ -378,19 +376,13 @@ local function body(sig, out)
   end
   out("  if state.calls ~= mine then return run(%sover or RESOLVED) end", all)
   out("  local st = C.moth_call(ctx, op, s, %d, given, %s, %d)", sig.nslots,
-    (list or mutates) and "nil" or "r", list and 0 or outputs)
+    one and "r" or "nil", one and 1 or 0)
   out("  if st < 0 then")
   out("    if over ~= AGAIN and recover(st) then return run(%sAGAIN) end", all)
   out("    raise(sig, st%s)", n > 0 and ", " .. concat(names, ", ") or "")
   out("  end")
   if list then
-    out("  local count = C.moth_result_count(ctx)")
-    out("  if count > B.room then B.room = count * 2 return run(%sover or RESOLVED) end", all)
-    out("  for k = 0, count - 1 do")
-    out("    C.moth_result(ctx, k, B.one)")
-    out("    r[k] = B.one")
-    out("  end")
-    finish_list(sig, out)
+    finish_list(sig, all, out)
   elseif mutates then
     out("  if st == 1 then due(a1) end")
     out("  return a1")
@@ -418,9 +410,7 @@ local operands = {}
 for which = 1, OPERANDS do operands[which] = ffi.new("moth_handle", { which, 0 }) end
 
 local function build(sig)
-  local B = { operands = operands, room = 64, one = Handle() }
-  B.results = bit.band(sig.flags, LIST) ~= 0 and lib.handles
-    or ffi.typeof("moth_handle[$]", #sig.outputs)
+  local B = { operands = operands }
   for i, arg in ipairs(sig.args) do
     if arg.row.buffer == "ints" then B[i] = lib.int64s(INTS)
     elseif arg.row.buffer == "handles" then B[i] = { at = lib.handles(16), room = 16 } end
@@ -471,8 +461,12 @@ function bind.public(name)
   return bind.ops[name]
 end
 
+-- Methods that are written in Lua over several ops.
+local in_lua = { max = "moth.dispatch", min = "moth.dispatch" }
+
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)
+  if in_lua[name] then return require(in_lua[name])[name] end
   local fn = bind.public(name)
   return fn and signatures[fn].method and fn or nil
 end
@@ -481,6 +475,7 @@ local all_names, all_methods
 
 local function read_names()
   all_names, all_methods = {}, {}
+  for name in pairs(in_lua) do all_methods[#all_methods + 1] = name end
   for i = 0, C.moth_op_count() - 1 do
     local info = C.moth_op_describe(C.moth_op_at(i))
     if bit.band(info.flags, HIDDEN) == 0 then
@@ -492,6 +487,7 @@ local function read_names()
       end
     end
   end
+  table.sort(all_methods)
 end
 
 --- The names of all ops that users may call, sorted.

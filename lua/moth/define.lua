@@ -142,7 +142,7 @@ function define.fn(record)
   local info = debug.getinfo(record.run, "S")
   sig.doc, sig.examples = record.doc or "", record.examples or ""
   sig.outputs = record.outputs and { { name = record.outputs } } or { { name = "y" } }
-  sig.file = record.file or info.short_src
+  sig.file = record.file or info.source:gsub("^@", "")
   sig.lua = true
   bind.register(fn, sig)
   return fn
@@ -155,7 +155,7 @@ end
 function define.signature(name, args)
   local fn, sig = build(name, args, function(...) return ... end)
   fn = in_row(fn, sig)
-  sig.doc, sig.examples, sig.outputs, sig.lua = "", "", {}, true
+  sig.doc, sig.examples, sig.outputs, sig.lua, sig.method = "", "", {}, true, false
   bind.register(fn, sig)
   return fn
 end

@@ -7,7 +7,6 @@ local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
-local ops = bind.ops
 local istensor = lib.istensor
 local floor = math.floor
 

@@ -73,6 +73,7 @@ function methods:mark_non_differentiable(...)
 end
 
 --- Whether backward gets zeros (true, the default) or nil for results that nothing depends on.
+-- Results without a gradient (integers, those marked so) always come as nil.
 function methods:set_materialize_grads(on)
   if type(on) ~= "boolean" then
     errors.argument("set_materialize_grads", "on", "expected a boolean, got "
@@ -122,10 +123,11 @@ local function contains(list, x)
   return false
 end
 
--- The tensors among the results, without history: a result that is an input becomes an alias,
+-- The tensors among the results, where they stand, which of them were marked as constant and which
+-- have a gradient. All without history: a result that is an input becomes an alias,
 -- unless it was written in place.
 local function outputs_of(name, results, inputs, state)
-  local outputs, nondiff, places = {}, 0ULL, {}
+  local outputs, nondiff, places, flows = {}, 0ULL, {}, {}
   for i = 1, results.n do
     local y = results[i]
     if istensor(y) then
@@ -136,8 +138,9 @@ local function outputs_of(name, results, inputs, state)
       end
       local n = #outputs + 1
       outputs[n], places[n] = y, i
-      if contains(state.constant, results[i]) and n <= 64 then
-        nondiff = nondiff + bit.lshift(1ULL, n - 1)
+      flows[n] = y:is_floating_point()
+      if contains(state.constant, y) and n <= 64 then
+        nondiff, flows[n] = nondiff + bit.lshift(1ULL, n - 1), false
       end
     end
   end
@@ -147,7 +150,7 @@ local function outputs_of(name, results, inputs, state)
         .. "so it must return it")
     end
   end
-  return outputs, places, nondiff
+  return outputs, places, nondiff, flows
 end
 
 local node_out = ffi.new "uint64_t[1]"
@@ -155,7 +158,7 @@ local node_out = ffi.new "uint64_t[1]"
 -- Ties the results to the inputs by a node, if a gradient may be asked for.
 local function record(self, name, object, args, inputs, results)
   local state = object[PRIVATE]
-  local outputs, places, nondiff = outputs_of(name, results, inputs, state)
+  local outputs, places, nondiff, flows = outputs_of(name, results, inputs, state)
   if #outputs == 0 then
     errors.raise(name .. ".forward must return a tensor, got " .. errors.describe(results[1]))
   end
@@ -177,7 +180,7 @@ local function record(self, name, object, args, inputs, results)
   state.saved, state.forward, state.dirty, state.constant = nil, nil, nil, nil
   autograd.nodes[id] = {
     class = self, state = object, nargs = args.n, nsaved = nsaved,
-    tensors = state.tensors, zeros = state.zeros ~= false,
+    tensors = state.tensors, zeros = state.zeros ~= false and flows or {},
   }
   if autograd.anomaly then autograd.anomaly.made(id) end
 end
@@ -236,12 +239,10 @@ function M.run_backward(entry, task, grads, ngiven)
   if type(self.backward) ~= "function" then
     errors.raise("class '" .. name .. "' has no function 'backward(ctx, ...)'")
   end
-  if entry.zeros then
-    for i = 1, ngiven do
-      if grads[i] == nil then
-        local h = Handle()
-        grads[i] = autograd.take(h, C.moth_task_zeros(ctx, task, i - 1, h), name .. ".backward")
-      end
+  for i = 1, ngiven do
+    if grads[i] == nil and entry.zeros[i] then
+      local h = Handle()
+      grads[i] = autograd.take(h, C.moth_task_zeros(ctx, task, i - 1, h), name .. ".backward")
     end
   end
   local needs = {}

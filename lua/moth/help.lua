@@ -28,7 +28,9 @@ end
 
 local function shown_kind(arg)
   local row = kinds.find(arg.kind)
-  if arg.choices then return concat(arg.choices, "|") end
+  if arg.choices then
+    return (arg.kind == "enum" and "" or "int|") .. concat(arg.choices, "|")
+  end
   if arg.number then return "tensor|number" end
   if row.name:match("^int%d$") then return row.name == "int1" and "int" or "int|{" ..
     ("int, "):rep(tonumber(row.name:sub(4)) - 1) .. "int}" end
@@ -59,6 +61,13 @@ local function example(sig)
   return "moth." .. sig.name .. "(" .. line:gsub("%s*%-%- domain:.*$", "") .. ")"
 end
 
+-- A file's name without the folder of the checkout.
+local function shown_file(file)
+  local root = errors.root
+  if root and #root > 2 and file:sub(1, #root) == root then return file:sub(#root + 1) end
+  return file
+end
+
 --- The whole text about a signature.
 function help.page(sig)
   local lines = { help.line(sig) }
@@ -74,7 +83,7 @@ function help.page(sig)
   if sig.method then
     lines[#lines + 1] = (call and "" or "\n") .. "  method:  x:" .. sig.name .. "(...)"
   end
-  if sig.file then lines[#lines + 1] = "  source:  " .. sig.file end
+  if sig.file then lines[#lines + 1] = "  source:  " .. shown_file(sig.file) end
   return concat(lines, "\n")
 end
 
@@ -82,10 +91,11 @@ local function of_class(object)
   local name = class.typename(object)
   local signature = object.signature and bind.signature(object.signature)
   local lines = { signature and help.page(signature) or name .. "(...)" }
-  local methods = class.methods(object)
-  if #methods > 0 then
-    lines[#lines + 1] = "\n  methods: " .. concat(methods, ", ")
+  local methods = {}
+  for _, method in ipairs(class.methods(object)) do
+    if method:sub(1, 1) ~= "_" and method ~= "signature" then methods[#methods + 1] = method end
   end
+  if #methods > 0 then lines[#lines + 1] = "\n  methods: " .. concat(methods, ", ") end
   return concat(lines, "\n")
 end
 

@@ -61,7 +61,8 @@ table.insert(package.loaders, 2, search)
 
 -- ---- what stands in the namespace ----
 
-local submodules = { nn = true, optim = true, data = true, autograd = true, class = true }
+local submodules = { nn = true, optim = true, data = true, autograd = true, class = true,
+                     progress = true, warn = true }
 
 -- Functions written in Lua: the module, or {module, field}.
 local functions = {}
@@ -71,18 +72,16 @@ end
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min arange range randint")
 from("moth.scope", "scope keep")
-from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory collect "
-  .. "leaks")
+from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory "
+  .. "collect leaks")
 from("moth.autograd", "no_grad enable_grad set_grad_enabled is_grad_enabled")
 from("moth.generator", "Generator manual_seed seed initial_seed get_rng_state set_rng_state")
 from("moth.save", "save load open")
 from("moth.print", "set_printoptions")
 from("moth.help", "help")
 from("moth.index", "newaxis")
-from("moth.define", "define")
 from("moth.settings", "get_default_dtype set_default_dtype get_num_threads set_num_threads errcode "
-  .. "is_tensor is_floating_point is_grad_enabled typename token open_token")
-from("moth.autograd", "is_grad_enabled")
+  .. "is_tensor is_floating_point typename token open_token")
 functions.Size = { "moth.size", "new" }
 functions.define = { "moth.define" }
 
@@ -141,11 +140,5 @@ setmetatable(moth, {
 
 anchor.moth = moth
 require "moth.tensor" -- the metatype of handles
-do
-  local methods = require("moth.tensor").methods
-  for _, name in ipairs { "max", "min" } do
-    methods[name] = function(...) return moth[name](...) end
-  end
-end
 keep_loaded()
 return moth

@@ -38,6 +38,7 @@ local function candidates()
   if named and named ~= "" then return { named } end
   list[1] = package.searchpath("libmoth", package.cpath)
   if errors.root then list[#list + 1] = errors.root .. "build/libmoth.so" end
+  list[#list + 1] = "moth" -- where the system's loader looks
   return list
 end
 
@@ -244,8 +245,8 @@ errors.set_describe(function(x)
   if C.moth_inspect(ctx, x, describe_info) < 0 then return "a released tensor" end
   local sizes = {}
   for d = 1, describe_info.ndim do sizes[d] = tostring(tonumber(describe_info.shape[d - 1])) end
-  return ("%s (%s)"):format(ffi.string(C.moth_dtype_name(describe_info.dtype)),
-    table.concat(sizes, ", "))
+  local text = table.concat(sizes, ", ") .. (#sizes == 1 and "," or "")
+  return ("%s (%s)"):format(ffi.string(C.moth_dtype_name(describe_info.dtype)), text)
 end)
 
 arm()

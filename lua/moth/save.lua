@@ -80,7 +80,8 @@ end
 M.save = define {
   name = "save",
   doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing.",
-  examples = "{weight = moth.ones(2, 3), bias = moth.zeros(3)}, os.tmpname()",
+  examples = "{weight = moth.ones(2, 3), bias = moth.zeros(3)}, os.tmpname()\n"
+    .. "moth.ones(2), os.tmpname(), {note = 'made by hand'}",
   args = {
     { "any", "value", "a tensor, a state_dict, or tables of tensors, numbers, strings, booleans" },
     { "string", "path", "the file to write" },
@@ -221,7 +222,7 @@ M.load = define {
   name = "load",
   doc = "Reads a safetensors file: what moth.save was given, or a table of names to tensors.",
   examples = "(function() local path = os.tmpname(); moth.save(moth.ones(2), path); "
-    .. "return path end)(), {mmap = false}",
+    .. "return path end)(), {device = 'cpu', mmap = false}",
   args = {
     { "string", "path", "the file to read" },
     { "device", "device", "where the tensors go", default = "cpu" },

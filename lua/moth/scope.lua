@@ -60,14 +60,19 @@ local function keep_in(value, seen)
   end
 end
 
--- Takes the scopes above `level`, and that one, off the stack.
+local function pop_top()
+  local k = ids[depth] % RING + 1
+  ring_ids[k], ring_info[k] = ids[depth], info_of(functions[depth])
+  ids[depth], functions[depth], owners[depth] = false, false, nil
+  depth = depth - 1
+end
+
+-- Takes the scopes above `level`, and that one, off the stack. (No loop around the usual case.)
 local function pop(level)
-  for i = depth, level, -1 do
-    local k = ids[i] % RING + 1
-    ring_ids[k], ring_info[k] = ids[i], info_of(functions[i])
-    ids[i], functions[i], owners[i] = nil, nil, nil
+  if depth > level then
+    for _ = level + 1, depth do pop_top() end
   end
-  depth = level - 1
+  pop_top()
 end
 
 -- Not the innermost scope is to be closed, or one that is closed already.
@@ -85,19 +90,14 @@ local function close_out_of_order(id, level)
 end
 
 local function close(id, level, ok, ...)
-  if level ~= depth or ids[level] ~= id then
-    if not ok and ids[level] == id then -- the error that led here says more
+  if not ok then -- this error says more than one about the order of scopes would
+    if ids[level] == id then
       C.moth_scope_close(ctx, id)
       pop(level)
-      error((...), 0)
     end
-    close_out_of_order(id, level)
-  end
-  if not ok then
-    C.moth_scope_close(ctx, id)
-    pop(level)
     error((...), 0)
   end
+  if level ~= depth or ids[level] ~= id then close_out_of_order(id, level) end
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
     if lib.istensor(value) then C.moth_keep(ctx, value)

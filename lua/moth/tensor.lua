@@ -331,6 +331,14 @@ function getters.grad_fn(x)
   return autograd.grad_fn(x)
 end
 
+-- Refuses `x.field = v` with what the engine says of it.
+local function assigned(status, field, x)
+  if status >= 0 then return end
+  if C.moth_alive(ctx, x) == 0 then errors.status(status, field, nil, x) end
+  errors.raise("x." .. field .. " cannot be assigned: " .. ffi.string(C.moth_error(ctx, 1)),
+    ffi.string(C.moth_error_name(status)))
+end
+
 function getters.grad(x)
   local h = Handle()
   return take(h, C.moth_get_grad(ctx, x, h), "grad")
@@ -338,9 +346,9 @@ end
 
 function setters.grad(x, value)
   if value == nil or value == lib.none then
-    checked(C.moth_set_grad(ctx, x, lib.NONE), "grad", x)
+    assigned(C.moth_set_grad(ctx, x, lib.NONE), "grad", x)
   elseif istensor(value) then
-    checked(C.moth_set_grad(ctx, x, value), "grad", x)
+    assigned(C.moth_set_grad(ctx, x, value), "grad", x)
   else
     errors.raise("x.grad takes a tensor or nil, got " .. errors.describe(value), "E_TYPE")
   end
@@ -355,14 +363,14 @@ function setters.data(x, value)
   if not istensor(value) then
     errors.raise("x.data takes a tensor, got " .. errors.describe(value), "E_TYPE")
   end
-  checked(C.moth_set_data(ctx, x, value), "data", value)
+  assigned(C.moth_set_data(ctx, x, value), "data", x)
 end
 
 function setters.requires_grad(x, value)
   if type(value) ~= "boolean" then
     errors.raise("x.requires_grad takes a boolean, got " .. errors.describe(value), "E_TYPE")
   end
-  checked(C.moth_requires_grad(ctx, x, value and 1 or 0), "requires_grad", x)
+  assigned(C.moth_requires_grad(ctx, x, value and 1 or 0), "requires_grad", x)
 end
 
 methods.backward = autograd.tensor_backward

@@ -65,7 +65,7 @@ return {
   end },
 
   { "op/square0/fwdbwd", "x * x, zero-dimensional, and back", function(moth)
-    local x, grad = moth.randn { requires_grad = true }, moth.randn {}
+    local x, grad = moth.randn({}, { requires_grad = true }), moth.randn {}
     return function()
       x.grad = nil
       local y = x * x

@@ -13,7 +13,7 @@
 enum { THREADS = 4 };
 
 static const char *root, *libdir;
-static double tokens[THREADS];
+static char tokens[THREADS][32];
 static int failures;
 
 static const char setup[] =
@@ -55,7 +55,7 @@ static int rounds = 2000;
 static void *thread(void *argument) {
   lua_State *L = state_new();
   luaL_loadstring(L, work);
-  lua_pushnumber(L, *(double *)argument);
+  lua_pushstring(L, argument);
   lua_pushinteger(L, rounds);
   if (lua_pcall(L, 2, 1, 0)) {
     fprintf(stderr, "%s\n", lua_tostring(L, -1));
@@ -78,10 +78,10 @@ int main(int argc, char **argv) {
       fprintf(stderr, "%s\n", lua_tostring(L, -1));
       return 1;
     }
-    tokens[i] = lua_tonumber(L, -1);
+    snprintf(tokens[i], sizeof tokens[i], "%s", lua_tostring(L, -1));
     lua_pop(L, 1);
   }
-  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, thread, &tokens[i]);
+  for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, thread, tokens[i]);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   lua_close(L); /* the last owner goes in any order */
   printf("%d failures\n", failures);

@@ -59,13 +59,14 @@ local floats = {[moth.float16] = true, [moth.bfloat16] = true, [moth.float32] = 
 
 function registry.isfloat(x) return lib.istensor(x) and floats[x.dtype] or false end
 
---- Values of x redrawn from an example's domain, in f64, away from kinks and ties.
-function registry.redraw(x, domain)
+--- Values of x, an example's i-th tensor, redrawn from its domain, in f64, away from kinks and
+-- ties.
+function registry.redraw(x, domain, i)
   local shape = {}
   for d = 1, x:dim() do shape[d] = x:size(d) end
   local y
   if domain == "distinct" then
-    y = moth.randperm(math.max(x:numel(), 1))[{{1, x:numel()}}]:to(moth.float64) * 0.37 - 1
+    y = moth.randperm(math.max(x:numel(), 1))[{{1, x:numel()}}]:to(moth.float64) * 0.37 - 1 + 0.11 * i
     y = y:view(shape)
   elseif domain == "positive" then
     y = moth.rand(shape, {dtype = moth.float64}) + 0.5

@@ -44,6 +44,9 @@ end
 -- @param fname  the function that was given it, for messages
 -- @param name   the argument's name
 function dataset.of(value, fname, name)
+  if type(value) == "table" and getmetatable(value) == nil and #value == 1 then
+    value = value[1] -- DataLoader{dataset}: a list of arguments without names
+  end
   if lib.istensor(value) then return (dataset.TensorDataset(value)) end
   local found, fits = pcall(function()
     return type(value) == "table" and type(value.len) == "function"

@@ -53,6 +53,15 @@ local function refuse(path, text, code)
   errors.raise(("%s: %s"):format(path, text), code or "E_FORMAT")
 end
 
+-- What zlib last complained of, or nil.
+local function complaint(reader)
+  local number = ffi.new("int[1]")
+  local text = ffi.string(zlib.moth_gzerror(reader.file, number))
+  if number[0] == 0 then return nil end
+  local start = reader.path .. ": "
+  return text:sub(1, #start) == start and text:sub(#start + 1) or text
+end
+
 local function open(path)
   local plain, why = io.open(path, "rb")
   if not plain then refuse(path, (why:gsub("^.-: ", "")), "E_IO") end
@@ -72,11 +81,7 @@ end
 --- Reads up to n bytes into a buffer. @return how many there were
 function Reader:some(buffer, n)
   local got = zlib.moth_gzread(self.file, buffer, n)
-  if got < 0 then
-    local number = ffi.new("int[1]")
-    local text = ffi.string(zlib.moth_gzerror(self.file, number))
-    refuse(self.path, "is damaged: " .. text)
-  end
+  if got < 0 then refuse(self.path, "is damaged: " .. (complaint(self) or "cannot be read")) end
   return got
 end
 
@@ -91,12 +96,10 @@ function Reader:rest(size)
     if have > size then refuse(self.path, ("has bytes beyond its %d of elements"):format(size)) end
     parts[#parts + 1] = ffi.string(buffer, got)
   end
+  local problem = complaint(self) -- of a stream cut short gzread itself says nothing
+  if problem then refuse(self.path, "is damaged: " .. problem) end
   if have < size then
-    -- gzread tells of a truncated stream only here
-    local number = ffi.new("int[1]")
-    local text = ffi.string(zlib.moth_gzerror(self.file, number))
-    refuse(self.path, number[0] ~= 0 and "is damaged: " .. text
-      or ("ends too early: %d of %d bytes of elements"):format(have, size))
+    refuse(self.path, ("ends too early: %d of %d bytes of elements"):format(have, size))
   end
   return table.concat(parts)
 end

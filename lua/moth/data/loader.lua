@@ -147,7 +147,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
       "goes without batch_size, shuffle, sampler and drop_last")
   end
   if not own then
-    own = shuffle and sampler.RandomSampler {self.dataset, generator = generator}
+    own = shuffle and sampler.RandomSampler(self.dataset, false, nil, generator)
       or sampler.SequentialSampler(self.dataset)
   end
   self.sampler, self.batch_size, self.drop_last = own, batch_size, drop_last

@@ -1,0 +1,11 @@
+--- moth.warn: where warnings go. A program that wants them elsewhere replaces it:
+-- `moth.warn = function(text) log(text) end`.
+
+local errors = require "moth.error"
+
+--- Writes a warning with the user's line to stderr.
+-- @param text  what is wrong, without a newline
+return function(text)
+  local place = errors.where()
+  io.stderr:write("moth: warning: ", place and place .. ": " or "", text, "\n")
+end
