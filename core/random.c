@@ -7,6 +7,12 @@
 #define KEY_B 0xbb67ae85u
 #define LANES 64 /* counters side by side, so that compilers vectorise the rounds */
 
+#if defined(__GNUC__)
+#define INLINE __attribute__((always_inline))
+#else
+#define INLINE
+#endif
+
 void moth_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
   uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
   uint32_t k0 = key[0], k1 = key[1];
@@ -20,8 +26,8 @@ void moth_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
   out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* LANES blocks from `block` on. */
-static void philox_lanes(uint64_t seed, uint64_t block, uint32_t *restrict out) {
+/* LANES blocks from `block` on; built for two levels of instructions. */
+static inline INLINE void lanes(uint64_t seed, uint64_t block, uint32_t *restrict out) {
   uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (uint32_t i = 0; i < LANES; i++) {
@@ -46,10 +52,28 @@ static void philox_lanes(uint64_t seed, uint64_t block, uint32_t *restrict out) 
   }
 }
 
+typedef void (*fill_lanes)(uint64_t seed, uint64_t block, uint32_t *restrict out);
+
+static void lanes_plain(uint64_t seed, uint64_t block, uint32_t *restrict out) {
+  lanes(seed, block, out);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+__attribute__((target("avx2"))) static void lanes_avx2(uint64_t seed, uint64_t block,
+                                                       uint32_t *restrict out) {
+  lanes(seed, block, out);
+}
+static fill_lanes best_lanes(void) {
+  return __builtin_cpu_supports("avx2") ? lanes_avx2 : lanes_plain;
+}
+#else
+static fill_lanes best_lanes(void) { return lanes_plain; }
+#endif
+
 void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out) {
   const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-  for (; n >= 4 * LANES; n -= 4 * LANES, block += LANES, out += 4 * LANES)
-    philox_lanes(seed, block, out);
+  fill_lanes many = best_lanes();
+  for (; n >= 4 * LANES; n -= 4 * LANES, block += LANES, out += 4 * LANES) many(seed, block, out);
   for (; n > 0; n -= 4, block++, out += 4) {
     const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), 0, 0};
     uint32_t word[4];

@@ -21,11 +21,30 @@ local function reseed(arguments)
   end
 end
 
+-- The arguments of an example by name; nil if a shape was given in a row.
+local function named(op, arguments)
+  local names = {}
+  for k = 1, arguments.n do
+    local v = arguments[k]
+    if isplain(v) and next(v) ~= nil and #v == 0 then
+      for name, x in pairs(v) do names[name] = x end
+    elseif op.args[k].kind == "shape" and type(v) == "number" then
+      return nil
+    else
+      names[op.args[k].name] = v
+    end
+  end
+  return names
+end
+
 -- Results as one list, whatever their form; of an op without results, what it may have written.
 local function results(op, arguments)
   reseed(arguments)
   local got = {call(op, arguments)}
-  if op.outputs == "" then return registry.tensors(arguments) end
+  if op.outputs == "" then
+    local names = isplain(arguments[1]) and arguments[1].params and arguments[1]
+    return registry.tensors{n = 1, names or named(op, arguments)}
+  end
   if op.list then got = got[1] end
   return got
 end
@@ -215,15 +234,7 @@ for _, op in ipairs(registry.ops()) do
       for i, arg in ipairs(op.args) do
         local wrong = WRONG[arg.kind]
         assert.is_not_nil(wrong, "no wrong value for kind " .. arg.kind)
-        local names = {}
-        for k = 1, first.n do
-          local v = first[k]
-          if isplain(v) and next(v) ~= nil and #v == 0 then
-            for name, x in pairs(v) do names[name] = x end
-          elseif op.args[k] then
-            names[op.args[k].name] = v
-          end
-        end
+        local names = named(op, first) or {}
         names[arg.name] = wrong
         local ok, message = pcall(op.fn, names)
         assert.is_false(ok, ("%s{%s = %s} was taken"):format(op.name, arg.name, tostring(wrong)))
@@ -231,6 +242,7 @@ for _, op in ipairs(registry.ops()) do
         assert.matches(op.name:gsub("%p", "%%%0"), message)
         if arg.fallback == "" and arg.kind ~= "shape" and i <= first.n then
           names[arg.name] = nil
+          if next(names) == nil then names = nil end -- {} would be a value of many kinds
           ok, message = pcall(op.fn, names)
           assert.is_false(ok, arg.name .. " was not missed")
           assert.matches("'" .. arg.name .. "'", message, 1, true)
@@ -252,17 +264,8 @@ for _, op in ipairs(registry.ops()) do
     it("gives the same by names as by place", function()
       each_example(op, function(example)
         local arguments = example.arguments()
-        local names = {}
-        for k = 1, arguments.n do
-          local v = arguments[k]
-          if isplain(v) and next(v) ~= nil and #v == 0 then
-            for name, x in pairs(v) do names[name] = x end
-          elseif op.args[k] and op.args[k].kind == "shape" and type(v) == "number" then
-            return -- a shape in a row
-          else
-            names[op.args[k].name] = v
-          end
-        end
+        local names = named(op, arguments)
+        if not names then return end
         local function own(list)
           local writes = op.mutates or op.outputs == ""
           return writes and registry.map(list, function(x) return x:clone() end) or list

@@ -10,12 +10,27 @@
 #include <math.h>
 #include <string.h>
 
+#if defined(__GNUC__)
+#define INLINE __attribute__((always_inline))
+#else
+#define INLINE
+#endif
+#if defined(__x86_64__) && defined(__GNUC__)
+#define WIDER __attribute__((target("avx2"))) /* without fused multiply-add: the same bits */
+#define HAS_WIDER __builtin_cpu_supports("avx2")
+#else
+#define WIDER
+#define HAS_WIDER 0
+#endif
+
+/* -- uniform -- */
+
 void moth_uniform_f32(int64_t n, const uint32_t *words, int bits, float *out) {
   const float unit = 1.0f / (float)(1u << bits);
   for (int64_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> (32 - bits)) * unit;
 }
 
-static uint64_t pair(const uint32_t *words) { return (uint64_t)words[1] << 32 | words[0]; }
+static inline INLINE uint64_t pair(const uint32_t *words) { return (uint64_t)words[1] << 32 | words[0]; }
 
 void moth_uniform_f64(int64_t n, const uint32_t *words, double *out) {
   for (int64_t i = 0; i < n; i++)
@@ -25,7 +40,7 @@ void moth_uniform_f64(int64_t n, const uint32_t *words, double *out) {
 /* -- f32 -- */
 
 /* -2 log(x) for normal x in (0, 1]. */
-static inline float minus_2_log_f32(float x) {
+static inline INLINE float minus_2_log_f32(float x) {
   uint32_t bits;
   memcpy(&bits, &x, 4);
   uint32_t shifted = bits - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
@@ -46,7 +61,7 @@ static inline float minus_2_log_f32(float x) {
   return -2.0f * (f + y + e * 0.693359375f);
 }
 
-void moth_normal_f32(int64_t n, const uint32_t *words, float *out) {
+static inline INLINE void normal_f32(int64_t n, const uint32_t *words, float *out) {
   for (int64_t i = 0; i + 1 < n; i += 2) {
     /* (w + 1/2) / 2^32, from halves that convert exactly */
     float high = (float)(int32_t)(words[i] >> 16), low = (float)(int32_t)(words[i] & 0xffffu);
@@ -67,7 +82,7 @@ void moth_normal_f32(int64_t n, const uint32_t *words, float *out) {
 /* -- f64 -- */
 
 /* -2 log(x) for normal x in (0, 1]: log m = 2 atanh((m - 1) / (m + 1)). */
-static inline double minus_2_log_f64(double x) {
+static inline INLINE double minus_2_log_f64(double x) {
   uint64_t bits;
   memcpy(&bits, &x, 8);
   uint64_t shifted = bits - 0x3fe6a09e667f3bcdu;
@@ -81,7 +96,7 @@ static inline double minus_2_log_f64(double x) {
 }
 
 /* sin a and cos a for a in [-pi/4, pi/4): Taylor to degrees 17 and 18. */
-static inline void sincos_f64(double a, double *sin_a, double *cos_a) {
+static inline INLINE void sincos_f64(double a, double *sin_a, double *cos_a) {
   double z = a * a, s = 1.0 / 355687428096000.0, c = -1.0 / 6402373705728000.0;
   s = s * z - 1.0 / 1307674368000.0;
   s = s * z + 1.0 / 6227020800.0;
@@ -102,7 +117,7 @@ static inline void sincos_f64(double a, double *sin_a, double *cos_a) {
   *cos_a = c * z + 1.0;
 }
 
-void moth_normal_f64(int64_t n, const uint32_t *words, double *out) {
+static inline INLINE void normal_f64(int64_t n, const uint32_t *words, double *out) {
   static const double quarter = 0.78539816339744830962; /* pi / 4 */
   for (int64_t i = 0; i + 1 < n; i += 2) {
     double u = ((double)(int64_t)(pair(words + 2 * i) >> 11) + 0.5) * 0x1p-53, s, c;
@@ -114,6 +129,26 @@ void moth_normal_f64(int64_t n, const uint32_t *words, double *out) {
     out[i] = r * (quadrant & 1 ? s : c);
     out[i + 1] = r * (quadrant & 1 ? c : s);
   }
+}
+
+/* -- both, for two levels of instructions -- */
+
+WIDER static void normal_f32_wider(int64_t n, const uint32_t *words, float *out) {
+  normal_f32(n, words, out);
+}
+
+WIDER static void normal_f64_wider(int64_t n, const uint32_t *words, double *out) {
+  normal_f64(n, words, out);
+}
+
+void moth_normal_f32(int64_t n, const uint32_t *words, float *out) {
+  if (HAS_WIDER) normal_f32_wider(n, words, out);
+  else normal_f32(n, words, out);
+}
+
+void moth_normal_f64(int64_t n, const uint32_t *words, double *out) {
+  if (HAS_WIDER) normal_f64_wider(n, words, out);
+  else normal_f64(n, words, out);
 }
 
 /* -- scale and shift -- */

@@ -5,9 +5,14 @@
 
 /* Largest of n; NaN if there is one. -inf when n is 0. */
 TARGET static REAL NAME(row_max)(int64_t n, const REAL *x) {
-  REAL m = (REAL)-INFINITY;
-  for (int64_t i = 0; i < n; i++) m = x[i] > m || x[i] != x[i] ? x[i] : m;
-  return m;
+  REAL m[16];
+  int64_t i = 0;
+  for (int k = 0; k < 16; k++) m[k] = (REAL)-INFINITY;
+  for (; i + 16 <= n; i += 16)
+    for (int k = 0; k < 16; k++) m[k] = x[i + k] > m[k] || x[i + k] != x[i + k] ? x[i + k] : m[k];
+  for (; i < n; i++) m[0] = x[i] > m[0] || x[i] != x[i] ? x[i] : m[0];
+  for (int k = 1; k < 16; k++) m[0] = m[k] > m[0] || m[k] != m[k] ? m[k] : m[0];
+  return m[0];
 }
 
 /* Writes exp(x - m) for up to WIDE elements and returns the sum. */

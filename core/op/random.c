@@ -317,7 +317,7 @@ static int bernoulli_cpu(const bernoulli_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(bernoulli, BERNOULLI, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
               .doc = "1 with the probability that the input gives, else 0.",
-              .examples = "moth.rand(2, 3)\n"
+              .examples = "moth.rand(2, 3)  -- domain: prob\n"
                           "moth.rand(2), {generator = moth.Generator()}\n")
 
 static int bernoulli__shape(const bernoulli__args *a, moth_layout *y) {

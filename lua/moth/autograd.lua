@@ -234,6 +234,7 @@ end
 local function drive(pass, status, task, flags)
   local mode = bit.band(flags, CREATE_GRAPH) ~= 0 and 1 or 0
   while status ~= 0 do
+    local ngiven = given_out[0]
     if status == HOOK then
       local id = tonumber(node_out[0])
       run_hooks(pass, task, id, mode)
@@ -241,7 +242,7 @@ local function drive(pass, status, task, flags)
       if entry and not entry.class then forget(id, flags) end
     elseif status == FUNCTION then
       local id = tonumber(node_out[0])
-      run_function(pass, task, id, given_out[0], mode)
+      run_function(pass, task, id, ngiven, mode)
       forget(id, flags)
     else
       M.fail(status)

@@ -181,8 +181,10 @@ local function entry(sig, out)
   local a = variables("a", width)
   out("local function entry(%s)", concat(a, ", "))
   out('  if type(a%d) ~= "number" then return run(%s) end', p, concat(a, ", ", 1, n + 1))
-  out("  local n, row = 1, {%s}", concat(a, ", ", p, width))
-  out('  while type(row[n + 1]) == "number" do n = n + 1 end')
+  local count = {} -- no loop: the whole call is to go into the caller's trace
+  for i = p + 1, width do count[#count + 1] = format('type(a%d) ~= "number" and %d', i, i - p) end
+  out("  local row = {%s}", concat(a, ", ", p, width))
+  out("  local n = %s or %d", concat(count, " or "), width - p + 1)
   out("  local names = row[n + 1]")
   out("  if names == nil then return run(%s%srow%s, RESOLVED) end",
     concat(a, ", ", 1, p - 1), p > 1 and ", " or "", (", nil"):rep(n - p))

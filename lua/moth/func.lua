@@ -167,6 +167,7 @@ local function record(self, name, object, args, inputs, results)
   local status = C.moth_function(ctx, name, autograd.pack(inputs, inputs.n), inputs.n, array,
     #outputs, nondiff, autograd.pack(state.saved or {}, nsaved), nsaved, node_out)
   if status < 0 then errors.status(status, name .. ".apply") end
+  local id = tonumber(node_out[0])
   for i = 1, #outputs do
     local old, new = outputs[i], array[i - 1]
     if new._slot ~= old._slot or new._gen ~= old._gen then
@@ -175,7 +176,6 @@ local function record(self, name, object, args, inputs, results)
       results[places[i]] = lib.adopt(h, 0)
     end
   end
-  local id = tonumber(node_out[0])
   if id == 0 then return end
   state.saved, state.forward, state.dirty, state.constant = nil, nil, nil, nil
   autograd.nodes[id] = {

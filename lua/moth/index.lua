@@ -132,6 +132,7 @@ local function walk(x, items)
       if source > ndim then too_many(x, n, ndim) end
       local count = #item
       if count == 2 or count == 3 then
+        shape_of(x) -- anew: since then a finalizer may have indexed another tensor
         local start, stop, step = bounds(item, tonumber(info.shape[source - 1]), source)
         y = ops.slice(y, dim, start, stop, step)
       elseif count ~= 0 then
@@ -140,7 +141,6 @@ local function walk(x, items)
       dim, source = dim + 1, source + 1
     elseif item == "..." then
       local skip = left_over(items, i, n, ndim)
-      shape_of(x) -- counting masks may have read another tensor's
       if skip < 0 then too_many(x, n - 1, ndim) end
       dim, source = dim + skip, source + skip
     elseif item == newaxis then

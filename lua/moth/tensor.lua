@@ -26,12 +26,25 @@ local IS_CONTIGUOUS, IS_LEAF, IS_GRAD, IS_RETAIN = 1, 2, 4, 16
 local methods, getters, setters = {}, {}, {}
 M.methods, M.getters, M.setters = methods, getters, setters
 
-local info = ffi.new "moth_tensor_info"
+local info, seen = ffi.new "moth_tensor_info", 0
 
 -- The facts about x, in a struct that the next call overwrites.
 local function facts(x, fname)
+  seen = seen + 1
   if C.moth_inspect(ctx, x, info) < 0 then errors.status(-15, fname, nil, x) end
   return info
+end
+
+-- What read(facts) makes of several of them. Since it may allocate, a finalizer may ask for the
+-- facts of another tensor meanwhile; then it is read again.
+local function several(x, fname, read)
+  local result, mine
+  repeat
+    local t = facts(x, fname)
+    mine = seen
+    result = read(t)
+  until seen == mine
+  return result
 end
 
 local function checked(status, fname, x)
@@ -40,11 +53,21 @@ end
 
 -- -- facts ---------------------------------------------------------------------------------------
 
-local function sizes_of(x, fname)
-  local t, sizes = facts(x, fname), {}
+local function read_sizes(t)
+  local sizes = {}
   for d = 1, t.ndim do sizes[d] = tonumber(t.shape[d - 1]) end
   return sizes
 end
+
+local function read_strides(t)
+  local list = {}
+  for d = 1, t.ndim do list[d] = tonumber(t.stride[d - 1]) end
+  return list
+end
+
+local function read_bytes(t) return tonumber(t.numel) * tonumber(t.itemsize) end
+
+local function sizes_of(x, fname) return several(x, fname, read_sizes) end
 
 -- A user's dim, 1-based or negative, as 0-based.
 local function checked_dim(fname, dim, ndim)
@@ -66,10 +89,7 @@ function getters.device(x) return facts(x, "device").device == 0 and "cpu" end
 function getters.itemsize(x) return tonumber(facts(x, "itemsize").itemsize) end
 function getters._version(x) return tonumber(facts(x, "_version").version) end
 
-function getters.nbytes(x)
-  local t = facts(x, "nbytes")
-  return tonumber(t.numel * t.itemsize)
-end
+function getters.nbytes(x) return several(x, "nbytes", read_bytes) end
 
 --- x:size() is the moth.Size of x, x:size(dim) one number.
 function methods.size(x, dim)
@@ -80,11 +100,9 @@ end
 
 --- x:stride() is a list, x:stride(dim) one number: elements from one position to the next.
 function methods.stride(x, dim)
+  if dim == nil then return several(x, "stride", read_strides) end
   local t = facts(x, "stride")
-  if dim ~= nil then return tonumber(t.stride[checked_dim("stride", dim, t.ndim)]) end
-  local list = {}
-  for d = 1, t.ndim do list[d] = tonumber(t.stride[d - 1]) end
-  return list
+  return tonumber(t.stride[checked_dim("stride", dim, t.ndim)])
 end
 
 --- The number of dimensions.
@@ -176,7 +194,8 @@ local BLOCK = 4096
 -- bits); of a 0-d tensor the value itself.
 function methods.tolist(x)
   local sizes = sizes_of(x, "tolist")
-  local ndim, dtype, total = #sizes, info.dtype, tonumber(info.numel)
+  local ndim, dtype, total = #sizes, facts(x, "tolist").dtype, 1
+  for d = 1, ndim do total = total * sizes[d] end
   if ndim == 0 then return methods.item(x) end
   local buffer = ffi.new("moth_slot[?]", math.min(total, BLOCK) + 1)
   local first, filled, at = 0, 0, 0
