@@ -326,7 +326,8 @@ static int run_view(call_frame *f, const moth_op *op, moth_tensor **out) {
   for (int d = 0; d < l.ndim; d++) l.numel *= l.shape[d];
   moth_tensor *y = moth_tensor_like(ctx, &l, x->storage);
   if (!y) return ctx->error.code;
-  y->base = moth_tensor_retain(x->base ? x->base : x);
+  moth_tensor *base = moth_base(x);
+  y->base = moth_tensor_retain(base ? base : x);
   y->base_epoch = y->base->epoch;
   y->flags = x->flags & (MOTH_T_MULTI_VIEW | MOTH_T_FUNCTION | MOTH_T_NO_GRAD_VIEW);
   if (!ctx->grad_mode) y->flags |= MOTH_T_NO_GRAD_VIEW;

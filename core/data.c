@@ -25,7 +25,7 @@ int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info
   info->node = x->node ? x->node->id : 0;
   info->output = x->output;
   info->flags = (moth_contiguous(x) ? MOTH_IS_CONTIGUOUS : 0) | (x->node ? 0 : MOTH_IS_LEAF) |
-                (edge.node ? MOTH_IS_GRAD : 0) | (x->base ? MOTH_IS_VIEW : 0) |
+                (edge.node ? MOTH_IS_GRAD : 0) | (moth_base(x) ? MOTH_IS_VIEW : 0) |
                 (x->node && x->leaf ? MOTH_IS_RETAIN : 0);
   return MOTH_OK;
 }

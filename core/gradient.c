@@ -7,6 +7,7 @@
 #include "op/arith.h"
 #include "op/copy.h"
 #include "op/reduce.h"
+#include "op/unary.h"
 #include "op/view.h"
 
 /* -- inside a formula -- */
@@ -127,6 +128,26 @@ static void spread_lists(const moth_op *op, void *args, moth_tensor **room) {
     }
 }
 
+/* Anomaly mode: a gradient that holds a NaN is an error at the op it came from. */
+static int refuse_nan(moth_node *n, moth_tensor **dxs) {
+  moth_ctx *ctx = n->ctx;
+  for (uint32_t i = 0; i < n->nin; i++) {
+    moth_tensor *nan = NULL, *found = NULL;
+    if (!dxs[i]) continue;
+    int status = MOTH_CALL(ctx, &nan, isnan, .input = dxs[i]);
+    if (!status) status = MOTH_CALL(ctx, &found, any, .input = nan);
+    bool bad = !status && *moth_at(found);
+    moth_tensor_release(nan);
+    moth_tensor_release(found);
+    if (status) return status;
+    if (!bad) continue;
+    ctx->error.op = n->op->name;
+    return moth_fail(ctx, MOTH_E_DOMAIN, NULL, "the gradient of its input " MOTH_POS " holds NaN",
+                     (long long)i);
+  }
+  return MOTH_OK;
+}
+
 int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs) {
   moth_ctx *ctx = n->ctx;
   moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
@@ -147,6 +168,7 @@ int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs) {
   if (!open_inputs(&g, n, &args) && !open_outputs(&g, n)) {
     int status = n->op->grad(&args, &g);
     if (!g.status) g.status = status;
+    if (!g.status && ctx->anomaly) g.status = refuse_nan(n, dxs);
   }
   if (g.status) {
     if (!ctx->error.node) ctx->error.node = n->id;

@@ -36,7 +36,8 @@ static int refresh(moth_tensor *x) {
 }
 
 int moth_edge_of(moth_tensor *x, moth_edge *edge) {
-  if (x->base && x->base_epoch != x->base->epoch) {
+  const moth_tensor *base = moth_base(x);
+  if (base && x->base_epoch != base->epoch) {
     int status = refresh(x);
     if (status) return status;
   }
@@ -48,7 +49,7 @@ int moth_edge_of(moth_tensor *x, moth_edge *edge) {
 }
 
 int moth_rewrite(moth_tensor *target, moth_node *take, uint32_t output) {
-  moth_tensor *base = target->base;
+  moth_tensor *base = moth_base(target);
   if (!base) {
     set_history(target, take, output);
     target->epoch++;
@@ -85,11 +86,12 @@ int moth_check_write(moth_tensor *x, const char *arg, bool recorded) {
     return moth_fail(ctx, MOTH_E_GRAPH, arg,
                      "a leaf that requires grad cannot be written in place; "
                      "write under moth.no_grad, or to its .data");
-  if (x->base && leaf_needs_grad(x->base))
+  moth_tensor *base = moth_base(x);
+  if (base && leaf_needs_grad(base))
     return moth_fail(ctx, MOTH_E_GRAPH, arg,
                      "a view of a leaf that requires grad cannot be written in place; "
                      "write under moth.no_grad, or to a view of its .data");
-  if (!recorded && !moth_needs_grad(x->base ? x->base : x)) return MOTH_OK;
+  if (!recorded && !moth_needs_grad(base ? base : x)) return MOTH_OK;
   if (x->flags & MOTH_T_NO_GRAD_VIEW)
     return moth_fail(ctx, MOTH_E_GRAPH, arg,
                      "a view made under no_grad cannot be written in place under grad mode");
@@ -203,7 +205,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v == x) return MOTH_OK;
-  if (x->node || x->base)
+  if (x->node || moth_base(x))
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "only a leaf can change its dtype; an op made %s",
                      moth_str(x));
   if (!moth_shape_same(&v->l, &x->l))
@@ -232,7 +234,7 @@ int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
 int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
-  if (x->base)
+  if (moth_base(x))
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "a view cannot be detached in place; use detach()");
   set_history(x, NULL, 0);
   x->flags &= ~(uint32_t)MOTH_T_REQUIRES;

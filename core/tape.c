@@ -199,7 +199,8 @@ void moth_saved_tie(moth_tensor *x, moth_node *history, uint32_t output) {
 /* -- recording -- */
 
 bool moth_needs_grad(const moth_tensor *x) {
-  if (x->base && x->base_epoch != x->base->epoch) return moth_needs_grad(x->base);
+  const moth_tensor *base = moth_base(x);
+  if (base && x->base_epoch != base->epoch) return moth_needs_grad(base);
   return x->node || (x->flags & MOTH_T_REQUIRES);
 }
 
@@ -354,7 +355,7 @@ static int tie_output(moth_ctx *ctx, moth_node *n, uint32_t i, moth_handle *h, m
     int status = moth_check_write(y, NULL, true);
     return status ? status : moth_rewrite(y, moth_node_retain(n), i);
   }
-  if (y->node || y->base || (y->flags & MOTH_T_REQUIRES)) {
+  if (y->node || moth_base(y) || (y->flags & MOTH_T_REQUIRES)) {
     moth_tensor *alias = moth_tensor_alias(y);
     int status = alias ? moth_hand_out(ctx, alias, h) : ctx->error.code;
     if (status) return status;

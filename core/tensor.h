@@ -75,6 +75,12 @@ struct moth_tensor {
   uint32_t base_epoch;   /* the base's epoch when this view's node was made */
 };
 
+/* The tensor that x is a view of, or NULL. Where either was given other data since (`x.data = v`),
+** they share no bytes any more and x stands for itself. */
+static inline moth_tensor *moth_base(const moth_tensor *x) {
+  return x->base && x->base->storage == x->storage ? x->base : NULL;
+}
+
 /* -- layouts and shapes (shape.c) -- */
 
 bool moth_mul_overflow(int64_t a, int64_t b, int64_t *y);

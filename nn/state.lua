@@ -84,7 +84,14 @@ local function fire(hooks, ...)
   for _, fn in ipairs(list) do fn(...) end
 end
 
+local function check_depth(self, prefix)
+  if #prefix > 4000 then
+    errors.raise(class.typename(self) .. " contains itself, at '" .. prefix:sub(1, 60) .. "...'")
+  end
+end
+
 local function save_into(Module, STORE, self, out, prefix, keep_vars)
+  check_depth(self, prefix)
   local hooks = self[STORE].hooks
   fire(hooks and hooks.state_dict_pre, self, prefix, keep_vars)
   for _, member in ipairs(self:_members()) do
@@ -133,6 +140,7 @@ end
 
 -- What is to be done for one module and those below it, and what is wrong; nothing is changed.
 local function plan(Module, STORE, self, given, prefix, strict, assign, found)
+  check_depth(self, prefix)
   local hooks = self[STORE].hooks
   fire(hooks and hooks.load_state_dict_pre, self, given, prefix, strict)
   for _, member in ipairs(self:_members()) do

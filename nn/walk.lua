@@ -83,7 +83,7 @@ end
 
 -- ---- what is added to Module ----
 
-local function add_traversal(Module, STORE)
+local function add_own(Module, STORE)
   -- The children in order, as {PyTorch's name, module} pairs.
   function Module:_children()
     local store, list = self[STORE], {}
@@ -120,7 +120,9 @@ local function add_traversal(Module, STORE)
     end
     return list
   end
+end
 
+local function add_walks(Module)
   -- All modules below and including this one, as {name, module} pairs, parents first.
   function Module:_walk(prefix, once)
     local list, seen = {}, {}
@@ -153,7 +155,9 @@ local function add_traversal(Module, STORE)
     end
     return list
   end
+end
 
+local function add_lists(Module)
   --- The modules that are fields of this one, as a list.
   function Module:children() return firsts(self:_children(), 2) end
 
@@ -279,7 +283,9 @@ end
 
 --- Adds these methods to nn.Module, whose fields lie under the key `store`.
 return function(Module, store)
-  add_traversal(Module, store)
+  add_own(Module, store)
+  add_walks(Module)
+  add_lists(Module)
   add_modes(Module)
   add_casts(Module)
 end

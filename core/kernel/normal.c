@@ -30,7 +30,9 @@ void moth_uniform_f32(int64_t n, const uint32_t *words, int bits, float *out) {
   for (int64_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> (32 - bits)) * unit;
 }
 
-static inline INLINE uint64_t pair(const uint32_t *words) { return (uint64_t)words[1] << 32 | words[0]; }
+static inline INLINE uint64_t pair(const uint32_t *words) {
+  return (uint64_t)words[1] << 32 | words[0];
+}
 
 void moth_uniform_f64(int64_t n, const uint32_t *words, double *out) {
   for (int64_t i = 0; i < n; i++)

@@ -3,15 +3,15 @@
 ** of a lane. A lane of its own (inner == 1) goes through the row functions, which read along it.
 */
 
-/* Largest of n; NaN if there is one. -inf when n is 0. */
+/* Largest of n, -inf when n is 0. A NaN is passed over here and gets into the sum. */
 TARGET static REAL NAME(row_max)(int64_t n, const REAL *x) {
   REAL m[16];
   int64_t i = 0;
   for (int k = 0; k < 16; k++) m[k] = (REAL)-INFINITY;
   for (; i + 16 <= n; i += 16)
-    for (int k = 0; k < 16; k++) m[k] = x[i + k] > m[k] || x[i + k] != x[i + k] ? x[i + k] : m[k];
-  for (; i < n; i++) m[0] = x[i] > m[0] || x[i] != x[i] ? x[i] : m[0];
-  for (int k = 1; k < 16; k++) m[0] = m[k] > m[0] || m[k] != m[k] ? m[k] : m[0];
+    for (int k = 0; k < 16; k++) m[k] = x[i + k] > m[k] ? x[i + k] : m[k];
+  for (; i < n; i++) m[0] = x[i] > m[0] ? x[i] : m[0];
+  for (int k = 1; k < 16; k++) m[0] = m[k] > m[0] ? m[k] : m[0];
   return m[0];
 }
 
@@ -47,7 +47,7 @@ TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logar
   for (int64_t k = 0; k < wide; k++) m[k] = (REAL)-INFINITY, sum[k] = 0;
   for (int64_t i = 0; i < n; i++) {
     const REAL *xi = x + i * step;
-    for (int64_t k = 0; k < wide; k++) m[k] = xi[k] > m[k] || xi[k] != xi[k] ? xi[k] : m[k];
+    for (int64_t k = 0; k < wide; k++) m[k] = xi[k] > m[k] ? xi[k] : m[k];
   }
   for (int64_t i = 0; i < n; i++) {
     const REAL *xi = x + i * step;

@@ -145,7 +145,8 @@ MOTH_OP(conv2d, CONV2D,
     "moth.randn(4, 5, 5), moth.randn(6, 2, 3, 3), {groups = 2}\n"
     "moth.randn(2, 3, 4, 4), moth.randn(2, 3, 1, 1), moth.randn(2)",
   .dtypes = MOTH_FLOATS,
-  .saves = "input:weight weight:input")
+  .saves = "input:weight weight:input",
+  .flags = MOTH_OP_METHOD)
 
 /* -- the gradient of the images -- */
 
@@ -338,7 +339,8 @@ MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
     "moth.randn(2, 3, 4, 4), moth.randn(3, 2, 3, 3)\n"
     "moth.randn(2, 4, 4, 3), moth.randn(4, 2, 3, 2), moth.randn(4), {stride = 2, padding = 1,"
     " output_padding = {1, 0}, groups = 2, dilation = {2, 1}}",
-  .dtypes = MOTH_FLOATS)
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_METHOD)
 
 /* x with a height of one before its last dimension; 4-d or 3-d for 3-d or 2-d. */
 static int heighten(moth_tensor *x, moth_tensor **y) {
@@ -374,7 +376,8 @@ MOTH_OP_COMPOSES(conv1d, CONV1D,
     "moth.randn(2, 3, 8), moth.randn(4, 3, 3)\n"
     "moth.randn(4, 9), moth.randn(6, 2, 3), moth.randn(6), {stride = 2, padding = 1,"
     " dilation = 2, groups = 2}",
-  .dtypes = MOTH_FLOATS)
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_METHOD)
 
 const moth_op *const moth_conv_ops[] = {
   &moth_op_conv2d, &moth_op_conv2d_input, &moth_op_conv2d_weight, &moth_op_conv_transpose2d,

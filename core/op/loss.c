@@ -158,7 +158,8 @@ MOTH_OP(nll_loss, NLL_LOSS,
     "moth.randn(2, 3, 2), moth.tensor{{1LL, 3LL}, {-100LL, 2LL}}, {weight = moth.tensor{1, 2, 3},"
     " reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
-  .saves = "target weight input:weight y:weight")
+  .saves = "target weight input:weight y:weight",
+  .flags = MOTH_OP_METHOD)
 
 /* -- the gradient of nll_loss -- */
 
@@ -293,7 +294,8 @@ MOTH_OP_COMPOSES(cross_entropy, CROSS_ENTROPY,
     " ignore_index = 1, label_smoothing = 0.2}\n"
     "moth.randn(2, 3, 2), moth.tensor{{1LL, 3LL}, {-100LL, 2LL}}, {weight = moth.tensor{1, 2, 3},"
     " reduction = \"none\", label_smoothing = 0.5}",
-  .dtypes = MOTH_FLOATS)
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_METHOD)
 
 /* -- losses of pairs of numbers -- */
 
@@ -346,7 +348,8 @@ MOTH_OP(mse_loss, MSE_LOSS,
     "moth.randn(3, 4), moth.randn(3, 4), \"sum\"\n"
     "moth.randn(3), moth.randn(3), {reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
-  .saves = "input target")
+  .saves = "input target",
+  .flags = MOTH_OP_METHOD)
 
 static int l1_loss_shape(const l1_loss_args *a, moth_layout *y) {
   return pair_shape(a->input, a->target, a->reduction, y);
@@ -369,7 +372,8 @@ MOTH_OP(l1_loss, L1_LOSS,
     "moth.randn(3, 4), moth.randn(3, 4), \"sum\"\n"
     "moth.randn(3), moth.randn(3), {reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
-  .saves = "input target")
+  .saves = "input target",
+  .flags = MOTH_OP_METHOD)
 
 static int binary_cross_entropy_with_logits_shape(const binary_cross_entropy_with_logits_args *a,
                                                   moth_layout *y) {
@@ -400,7 +404,8 @@ MOTH_OP(binary_cross_entropy_with_logits, BCE_WITH_LOGITS,
     "moth.randn(3, 4), moth.rand(3, 4), \"sum\"\n"
     "moth.randn(3), moth.rand(3), {reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
-  .saves = "input target:input")
+  .saves = "input target:input",
+  .flags = MOTH_OP_METHOD)
 
 const moth_op *const moth_loss_ops[] = {
   &moth_op_nll_loss, &moth_op_nll_loss_back, &moth_op_cross_entropy, &moth_op_mse_loss,

@@ -87,7 +87,8 @@ MOTH_OP(max_pool2d, MAX_POOL2D,
     "  -- domain: distinct",
   .outputs = "y, indices: hidden",
   .dtypes = MOTH_FLOATS,
-  .saves = "indices")
+  .saves = "indices",
+  .flags = MOTH_OP_METHOD)
 
 /* -- the gradient of max_pool2d, and the gradient of that -- */
 
@@ -224,7 +225,8 @@ MOTH_OP(avg_pool2d, AVG_POOL2D,
     "moth.randn(2, 3, 8, 8), {kernel_size = 4, stride = 3, padding = 2,"
     " count_include_pad = false}\n"
     "moth.randn(2, 3, 8, 8), {kernel_size = 2, divisor_override = 3}",
-  .dtypes = MOTH_FLOATS)
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_METHOD)
 
 static int avg_pool2d_back_fit(const avg_pool2d_back_args *a, moth_pool *p) {
   const moth_layout *l = &a->input->l;

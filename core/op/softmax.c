@@ -88,7 +88,8 @@ MOTH_OP(softmax, SOFTMAX,
     "moth.randn(3, 5), 2\n"
     "moth.randn(3, 5, 2), {dim = -2}",
   .dtypes = MOTH_FLOATS,
-  .saves = "y")
+  .saves = "y",
+  .flags = MOTH_OP_METHOD | MOTH_OP_OUT)
 
 static int softmax_back_shape(const softmax_back_args *a, moth_layout *dx) {
   return back_layout(a->input, a->output, a->dim, dx);
@@ -140,7 +141,8 @@ MOTH_OP(log_softmax, LOG_SOFTMAX,
     "moth.randn(3, 5), 2\n"
     "moth.randn(3, 5, 2), {dim = -2}",
   .dtypes = MOTH_FLOATS,
-  .saves = "y")
+  .saves = "y",
+  .flags = MOTH_OP_METHOD | MOTH_OP_OUT)
 
 static int log_softmax_back_shape(const log_softmax_back_args *a, moth_layout *dx) {
   return back_layout(a->input, a->output, a->dim, dx);

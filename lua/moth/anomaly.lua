@@ -5,7 +5,7 @@
 --
 -- While it is on, every op is slower: the user's line is noted for each node of the graph and for
 -- each write in place. An error in a gradient then says where the node was made and, if a saved
--- tensor was changed, which line changed it.
+-- tensor was changed, which line changed it; a gradient that holds NaN is an error.
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
@@ -63,6 +63,17 @@ end
 
 --- A Function has made the node with that id here.
 function M.made(id) note_node(id, errors.where() or "?") end
+
+--- Raises if one of the gradients that a Function's backward returned holds NaN.
+function M.refuse_nan(name, grads)
+  local ops = require "moth.bind".ops
+  for i = 1, grads.n do
+    local x = grads[i]
+    if x ~= nil and ops.any(ops.isnan(x)):item() then
+      errors.raise(name .. ".backward: gradient " .. i .. " holds NaN", "E_DOMAIN")
+    end
+  end
+end
 
 local saved_out = ffi.new "uint32_t[1]"
 

@@ -258,6 +258,7 @@ function M.run_backward(entry, task, grads, ngiven)
         .. " as gradient " .. i .. "; wanted a tensor or nil")
     end
   end
+  if autograd.anomaly then autograd.anomaly.refuse_nan(name, results) end
   for k, i in ipairs(entry.tensors) do
     if results[i] ~= nil and needs[i] then
       local status = C.moth_task_put(ctx, task, k - 1, results[i])
