@@ -232,7 +232,9 @@ static int promote(call_frame *f, const moth_op *op, int *dtype) {
   if (*dtype == NOTHING) return MOTH_OK;
   if (numbers_only)
     return moth_fail(ctx, MOTH_E_TYPE, NULL, "at least one tensor is needed, got numbers only");
-  if ((op->dtypes & MOTH_TO_FLOAT) && !moth_is_float(*dtype)) *dtype = ctx->default_dtype;
+  if ((op->dtypes & MOTH_TO_FLOAT) && !moth_is_float(*dtype) &&
+      (!op->to_float || op->to_float(&f->args)))
+    *dtype = ctx->default_dtype;
   int status = check_dtype(op, ctx, *dtype, op->rows[0].name);
   for (c = start; !status && moth_next_input(&c);)
     if (*c.at && moth_kind_is_value(op->kinds[c.from]))

@@ -108,6 +108,7 @@ struct moth_op {
   int (*compose)(const void *args, moth_tensor **out);
   int (*list)(const void *args, moth_results *out);
   int (*grad)(const void *args, moth_grad *g);
+  bool (*to_float)(const void *args); /* with MOTH_TO_FLOAT: whether this call does; NULL: all do */
   moth_arg *rows;
   uint32_t nrows, size; /* bytes of the args struct */
   const char *file;

@@ -26,32 +26,31 @@ void moth_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
   out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-#define ROUND                                                          \
-  {                                                                    \
-    uint64_t a = (uint64_t)ROUND_A * c0, b = (uint64_t)ROUND_B * c2;   \
-    c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;                                \
-    c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;                                \
-    c1 = (uint32_t)b;                                                  \
-    c3 = (uint32_t)a;                                                  \
-    k0 += KEY_A;                                                       \
-    k1 += KEY_B;                                                       \
-  }
-
-/* LANES blocks from `block` on; built for two levels of instructions. The rounds are written out,
-** so that the loop over lanes is the innermost one. */
+/* LANES blocks from `block` on; built for several levels of instructions. The two halves of a
+** product stand apart, which compilers vectorise best. */
 static inline INLINE void lanes(uint64_t seed, uint64_t block, uint32_t *restrict out) {
-  uint32_t w0[LANES], w1[LANES], w2[LANES], w3[LANES];
+  uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (uint32_t i = 0; i < LANES; i++) {
-    uint32_t c0 = (uint32_t)(block + i), c1 = (uint32_t)((block + i) >> 32), c2 = 0, c3 = 0;
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    ROUND ROUND ROUND ROUND ROUND ROUND ROUND ROUND ROUND ROUND
-    w0[i] = c0, w1[i] = c1, w2[i] = c2, w3[i] = c3;
+    c0[i] = (uint32_t)(block + i);
+    c1[i] = (uint32_t)((block + i) >> 32);
+    c2[i] = c3[i] = 0;
+  }
+  for (int round = 0; round < 10; round++, k0 += KEY_A, k1 += KEY_B) {
+    for (int i = 0; i < LANES; i++) {
+      uint32_t ha = (uint32_t)((uint64_t)ROUND_A * c0[i] >> 32), la = ROUND_A * c0[i];
+      uint32_t hb = (uint32_t)((uint64_t)ROUND_B * c2[i] >> 32), lb = ROUND_B * c2[i];
+      c0[i] = hb ^ c1[i] ^ k0;
+      c2[i] = ha ^ c3[i] ^ k1;
+      c1[i] = lb;
+      c3[i] = la;
+    }
   }
   for (int i = 0; i < LANES; i++) {
-    out[4 * i] = w0[i];
-    out[4 * i + 1] = w1[i];
-    out[4 * i + 2] = w2[i];
-    out[4 * i + 3] = w3[i];
+    out[4 * i] = c0[i];
+    out[4 * i + 1] = c1[i];
+    out[4 * i + 2] = c2[i];
+    out[4 * i + 3] = c3[i];
   }
 }
 
@@ -62,11 +61,17 @@ static void lanes_plain(uint64_t seed, uint64_t block, uint32_t *restrict out) {
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("avx2"))) static void lanes_avx2(uint64_t seed, uint64_t block,
-                                                       uint32_t *restrict out) {
+#define LEVEL(features) __attribute__((target(features))) static void
+LEVEL("avx2") lanes_avx2(uint64_t seed, uint64_t block, uint32_t *restrict out) {
   lanes(seed, block, out);
 }
+LEVEL("avx512f,avx512dq,avx512vl,avx512bw")
+lanes_avx512(uint64_t seed, uint64_t block, uint32_t *restrict out) { lanes(seed, block, out); }
+
 static fill_lanes best_lanes(void) {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    return lanes_avx512;
   return __builtin_cpu_supports("avx2") ? lanes_avx2 : lanes_plain;
 }
 #else

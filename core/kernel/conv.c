@@ -1,6 +1,6 @@
 /* conv.c -- convolution as a matrix product, image by image: the windows are laid out as the
 ** columns of a matrix (im2col; Chellapilla, Puri & Simard 2006) and multiplied by the filters.
-** A 1x1 kernel without stride or padding needs no laying out. This serves f64 and machines without
+** A 1x1 kernel without stride or padding needs no laying out. This serves f64, and machines without
 ** vector instructions, and is the reference; f32 goes through lower.c where it can.
 */
 #include "conv.h"

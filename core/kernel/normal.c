@@ -15,14 +15,6 @@
 #else
 #define INLINE
 #endif
-#if defined(__x86_64__) && defined(__GNUC__)
-#define WIDER __attribute__((target("avx2"))) /* without fused multiply-add: the same bits */
-#define HAS_WIDER __builtin_cpu_supports("avx2")
-#else
-#define WIDER
-#define HAS_WIDER 0
-#endif
-
 /* -- uniform -- */
 
 void moth_uniform_f32(int64_t n, const uint32_t *words, int bits, float *out) {
@@ -133,25 +125,49 @@ static inline INLINE void normal_f64(int64_t n, const uint32_t *words, double *o
   }
 }
 
-/* -- both, for two levels of instructions -- */
+/* -- both, for several levels of instructions; the build keeps multiply and add apart in all -- */
 
-WIDER static void normal_f32_wider(int64_t n, const uint32_t *words, float *out) {
-  normal_f32(n, words, out);
-}
+#if defined(__x86_64__) && defined(__GNUC__)
 
-WIDER static void normal_f64_wider(int64_t n, const uint32_t *words, double *out) {
-  normal_f64(n, words, out);
+#define LEVEL(name, features)                                                             \
+  __attribute__((target(features))) static void normal_f32_##name(                        \
+      int64_t n, const uint32_t *words, float *out) {                                     \
+    normal_f32(n, words, out);                                                            \
+  }                                                                                       \
+  __attribute__((target(features))) static void normal_f64_##name(                        \
+      int64_t n, const uint32_t *words, double *out) {                                    \
+    normal_f64(n, words, out);                                                            \
+  }
+LEVEL(avx2, "avx2")
+LEVEL(avx512, "avx512f,avx512dq,avx512vl,avx512bw")
+
+static int level(void) {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    return 2;
+  return __builtin_cpu_supports("avx2") ? 1 : 0;
 }
 
 void moth_normal_f32(int64_t n, const uint32_t *words, float *out) {
-  if (HAS_WIDER) normal_f32_wider(n, words, out);
+  int best = level();
+  if (best == 2) normal_f32_avx512(n, words, out);
+  else if (best == 1) normal_f32_avx2(n, words, out);
   else normal_f32(n, words, out);
 }
 
 void moth_normal_f64(int64_t n, const uint32_t *words, double *out) {
-  if (HAS_WIDER) normal_f64_wider(n, words, out);
+  int best = level();
+  if (best == 2) normal_f64_avx512(n, words, out);
+  else if (best == 1) normal_f64_avx2(n, words, out);
   else normal_f64(n, words, out);
 }
+
+#else
+
+void moth_normal_f32(int64_t n, const uint32_t *words, float *out) { normal_f32(n, words, out); }
+void moth_normal_f64(int64_t n, const uint32_t *words, double *out) { normal_f64(n, words, out); }
+
+#endif
 
 /* -- scale and shift -- */
 

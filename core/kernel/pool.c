@@ -83,8 +83,8 @@ int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void
 }
 
 static int outside_of(moth_ctx *ctx, int64_t room) {
-  return moth_fail(ctx, MOTH_E_INDEX, "indices", "a position lies outside the plane's %lld elements",
-                   (long long)room);
+  return moth_fail(ctx, MOTH_E_INDEX, "indices", "a position lies outside the plane's %lld "
+                   "elements", (long long)room);
 }
 
 int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,

@@ -41,8 +41,8 @@ TARGET static void NAME(row)(int64_t n, bool logarithm, const REAL *x, REAL *y) 
   }
 }
 
-TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logarithm, const REAL *x,
-                        REAL *y) {
+TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logarithm,
+                               const REAL *x, REAL *y) {
   REAL m[WIDE], sum[WIDE];
   for (int64_t k = 0; k < wide; k++) m[k] = (REAL)-INFINITY, sum[k] = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -68,7 +68,8 @@ TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logar
   }
 }
 
-TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, const REAL *y, REAL *dx) {
+TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, const REAL *y,
+                                  REAL *dx) {
   REAL s[4] = {0};
   int64_t i = 0;
   for (; i + 4 <= n; i += 4)
@@ -81,8 +82,8 @@ TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, con
     for (i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
 }
 
-TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool logarithm, const REAL *dy,
-                             const REAL *y, REAL *dx) {
+TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool logarithm,
+                                    const REAL *dy, const REAL *y, REAL *dx) {
   REAL sum[WIDE];
   for (int64_t k = 0; k < wide; k++) sum[k] = 0;
   for (int64_t i = 0; i < n; i++)
@@ -97,7 +98,8 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
     }
 }
 
-TARGET static int NAME(lanes)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const REAL *x, REAL *y) {
+TARGET static int NAME(lanes)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const REAL *x,
+                              REAL *y) {
   int64_t plane = l->n * l->inner;
   for (int64_t o = 0; o < l->outer; o++, x += plane, y += plane) {
     if ((o & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
@@ -111,8 +113,8 @@ TARGET static int NAME(lanes)(moth_ctx *ctx, const moth_lanes *l, bool logarithm
   return MOTH_OK;
 }
 
-TARGET static int NAME(lanes_back)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const REAL *dy,
-                            const REAL *y, REAL *dx) {
+TARGET static int NAME(lanes_back)(moth_ctx *ctx, const moth_lanes *l, bool logarithm,
+                                   const REAL *dy, const REAL *y, REAL *dx) {
   int64_t plane = l->n * l->inner;
   for (int64_t o = 0; o < l->outer; o++, dy += plane, y += plane, dx += plane) {
     if ((o & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);

@@ -166,32 +166,24 @@ static int check_division(moth_ctx *ctx, const moth_layout *y, const moth_tensor
   return MOTH_OK;
 }
 
+static bool div_gives_floats(const void *args) {
+  return ((const div_args *)args)->rounding_mode == MOTH_ROUND_NONE;
+}
+
 static int div_shape(const div_args *a, moth_layout *y) {
-  if (a->rounding_mode == MOTH_ROUND_NONE) {
-    if (!moth_is_float(y->dtype)) y->dtype = (uint8_t)a->ctx->default_dtype;
-  } else if (y->dtype == MOTH_BOOL) {
+  if (y->dtype == MOTH_BOOL)
     return moth_fail(a->ctx, MOTH_E_DTYPE, "input", "bool cannot be divided with rounding");
-  }
   return moth_broadcast(a->ctx, "other", y, a->input, a->other);
 }
 
 static int div_cpu(const div_args *a, moth_tensor **out) {
-  int dtype = a->input->l.dtype;
-  if (a->rounding_mode != MOTH_ROUND_NONE) {
-    const moth_inner *loops =
-      a->rounding_mode == MOTH_ROUND_TRUNC ? moth_div_trunc_loops : moth_div_floor_loops;
-    int status = MOTH_OK;
-    if (!moth_is_float(dtype))
-      status = check_division(a->ctx, &out[0]->l, a->input, a->other, true);
-    return status ? status : map2(a->ctx, loops, out[0], a->input, a->other, NULL);
-  }
-  if (moth_is_float(dtype)) return map2(a->ctx, moth_div_loops, out[0], a->input, a->other, NULL);
-  moth_tensor *x = moth_cast(a->input, out[0]->l.dtype);
-  moth_tensor *by = x ? moth_cast(a->other, out[0]->l.dtype) : NULL;
-  int status = by ? map2(a->ctx, moth_div_loops, out[0], x, by, NULL) : a->ctx->error.code;
-  moth_tensor_release(x);
-  moth_tensor_release(by);
-  return status;
+  int status = MOTH_OK;
+  const moth_inner *loops = a->rounding_mode == MOTH_ROUND_NONE    ? moth_div_loops
+                            : a->rounding_mode == MOTH_ROUND_TRUNC ? moth_div_trunc_loops
+                                                                   : moth_div_floor_loops;
+  if (!moth_is_float(a->input->l.dtype))
+    status = check_division(a->ctx, &out[0]->l, a->input, a->other, true);
+  return status ? status : map2(a->ctx, loops, out[0], a->input, a->other, NULL);
 }
 
 static int div_grad(const div_args *a, moth_grad *g) {
@@ -209,7 +201,8 @@ MOTH_OP(div, DIV, .doc = "input / other. Integers divided without rounding give 
         .examples = "moth.randn(2, 3), moth.rand(3)  -- domain: positive\n"
                     "moth.rand(2, 3), 1.5, {rounding_mode = \"floor\"}  -- domain: positive\n"
                     "moth.rand(2, 3), moth.rand(3), \"trunc\"  -- domain: positive",
-        .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "other y:other", .flags = BINARY_FLAGS)
+        .dtypes = MOTH_ANY | MOTH_PROMOTE | MOTH_TO_FLOAT, .to_float = div_gives_floats,
+        .saves = "other y:other", .flags = BINARY_FLAGS)
 
 static int remainder_shape(const remainder_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "other", y, a->input, a->other);

@@ -69,6 +69,13 @@ local function warnings(missing)
   return list
 end
 
+--- The BLAS is opened at its first use: a product of matrices that are worth it.
+local function open_blas()
+  local moth = require "moth"
+  local x = moth.ones(64, 64, { dtype = moth.float64 })
+  x:matmul(x)
+end
+
 --- Prints the diagnosis; returns whether Moth can run here.
 function doctor.main()
   local function row(name, text) print(("%-10s %s"):format(name, text)) end
@@ -77,6 +84,7 @@ function doctor.main()
   if found then
     row("Moth", ("%s, ABI %d"):format(ffi.string(lib.C.moth_version()), lib.C.moth_abi_version()))
     row("library", lib.path)
+    open_blas()
     row("engine", ffi.string(lib.C.moth_config()))
   else
     row("Moth", "the library cannot be loaded: " .. tostring(lib))
