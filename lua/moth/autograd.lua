@@ -318,13 +318,21 @@ local function flags_of(retain_graph, create_graph, allow_unused)
     + (allow_unused and ALLOW_UNUSED or 0)
 end
 
+-- Arrays that are kept, one for each use: C reads them before anything else can run.
+local packs, rooms = {}, {}
+for _, use in ipairs { "roots", "grads", "inputs", "outputs", "saved" } do
+  packs[use], rooms[use] = lib.handles(8), 8
+end
+
 -- Handles of a list of tensors in a C array; holes become {0, 0}.
-local function pack(list, n)
+local function pack(list, n, use)
   if n == 0 then return nil end
-  local array = ffi.new("moth_handle[?]", n)
+  if n > rooms[use] then packs[use], rooms[use] = lib.handles(2 * n), 2 * n end
+  local array = packs[use]
   for i = 1, n do
     local x = list[i]
-    if istensor(x) then array[i - 1]._slot, array[i - 1]._gen = x._slot, x._gen end
+    if istensor(x) then array[i - 1] = x
+    else array[i - 1] = lib.NONE end
   end
   return array
 end
@@ -460,13 +468,13 @@ function M.backward(tensors, ...)
   if n == 0 then errors.argument(fname, "tensors", "an empty list") end
   local options = options_of(fname, ...)
   local grads = check_length(options.grad_tensors, options.grad_tensors, n, fname, "grad_tensors")
-  grads = pack(listed(grads, fname, "grad_tensors", n), n)
-  run_backward(fname, pack(roots, n), n, grads, options)
+  grads = pack(listed(grads, fname, "grad_tensors", n), n, "grads")
+  run_backward(fname, pack(roots, n, "roots"), n, grads, options)
 end
 
 -- Runs the pass and returns the gradients of the inputs as a list with holes.
 function M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
-  return run(roots, grads, nroots, pack(inputs, ninputs), ninputs, flags, function(task)
+  return run(roots, grads, nroots, pack(inputs, ninputs, "inputs"), ninputs, flags, function(task)
     local list = {}
     for i = 1, ninputs do
       local h = Handle()
@@ -491,9 +499,9 @@ function M.grad(outputs, inputs, ...)
   local options = options_of("grad", ...)
   check_flags("grad", options)
   local grads = check_length(options.grad_outputs, options.grad_outputs, n, "grad", "grad_outputs")
-  grads = pack(listed(grads, "grad", "grad_outputs", n), n)
+  grads = pack(listed(grads, "grad", "grad_outputs", n), n, "grads")
   local flags = flags_of(options.retain_graph, options.create_graph, options.allow_unused)
-  local results = M.collected(pack(roots, n), grads, n, list, m, flags, "grad")
+  local results = M.collected(pack(roots, n, "roots"), grads, n, list, m, flags, "grad")
   return unpack(results, 1, m)
 end
 

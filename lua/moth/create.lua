@@ -235,7 +235,7 @@ function M.convert(fname, data, dtype)
     elseif type == 1 and not walk.seen[NUMBER] then dtype = I64
     else dtype = default_dtype() end
   end
-  local values = ffi.new("moth_slot[?]", walk.count)
+  local values = lib.slots(walk.count)
   if type == 1 and walk.seen[NUMBER] and not whole(data) then type = 0 end
   if type == 0 then fill_numbers(data, values, 0) else fill_integers(walk, data, values, 0) end
   return from_slots(fname, dtype, walk.sizes, values, walk.count, type)

@@ -163,9 +163,9 @@ local function record(self, name, object, args, inputs, results)
     errors.raise(name .. ".forward must return a tensor, got " .. errors.describe(results[1]))
   end
   local nsaved = state.saved and state.saved.n or 0
-  local array = autograd.pack(outputs, #outputs)
-  local status = C.moth_function(ctx, name, autograd.pack(inputs, inputs.n), inputs.n, array,
-    #outputs, nondiff, autograd.pack(state.saved or {}, nsaved), nsaved, node_out)
+  local array = autograd.pack(outputs, #outputs, "outputs")
+  local status = C.moth_function(ctx, name, autograd.pack(inputs, inputs.n, "inputs"), inputs.n, array,
+    #outputs, nondiff, autograd.pack(state.saved or {}, nsaved, "saved"), nsaved, node_out)
   if status < 0 then errors.status(status, name .. ".apply") end
   local id = tonumber(node_out[0])
   for i = 1, #outputs do

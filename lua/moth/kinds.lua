@@ -218,6 +218,11 @@ local function whole(v)
   return type(v) == "number" and v % 1 == 0 and v <= 2 ^ 53 and v >= -2 ^ 53
 end
 
+-- A plain table or a Size: a module or a dataset is no list of integers, even an empty one.
+local function is_list(v)
+  return type(v) == "table" and (getmetatable(v) == nil or size.is(v))
+end
+
 --- Reads an integer or a list of them into an int64_t buffer; the count, or nil.
 function help.fill_ints(buffer, v)
   if type(v) == "number" then
@@ -225,7 +230,7 @@ function help.fill_ints(buffer, v)
     buffer[0] = v
     return 1
   end
-  if type(v) ~= "table" then return nil end
+  if not is_list(v) then return nil end
   local n = #v
   if n > MOST then return nil end
   for j = 1, n do
@@ -243,7 +248,7 @@ function help.fill_dims(buffer, v)
     buffer[0] = v > 0 and v - 1 or v
     return 1
   end
-  if type(v) ~= "table" then return nil end
+  if not is_list(v) then return nil end
   local n = #v
   if n > MOST then return nil end
   for j = 1, n do

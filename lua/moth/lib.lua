@@ -75,9 +75,17 @@ local Handle = ffi.typeof("moth_handle")
 local live = setmetatable({}, { __mode = "v" })
 
 lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
-lib.slots = ffi.typeof("moth_slot[?]")
-lib.handles = ffi.typeof("moth_handle[?]")
-lib.int64s = ffi.typeof("int64_t[?]")
+
+--- A zeroed C array whose length is known only now. Never compiled: when LuaJIT puts off an
+-- allocation, it forgets the length of such an array, and C then writes past its end.
+-- @param element  the C type of an element, e.g. "moth_slot"
+-- @param n        how many
+function lib.array(element, n) return ffi.new(element .. "[?]", n) end
+jit.off(lib.array)
+
+function lib.slots(n) return lib.array("moth_slot", n) end
+function lib.handles(n) return lib.array("moth_handle", n) end
+function lib.int64s(n) return lib.array("int64_t", n) end
 lib.int64 = ffi.typeof("int64_t")
 lib.NONE = ffi.new("moth_handle") -- {0, 0}: no tensor
 errors.attach(C, ctx)

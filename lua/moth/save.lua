@@ -24,7 +24,7 @@ local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 
-local texts = ffi.typeof("moth_text[?]")
+local function texts(n) return lib.array("moth_text", n) end
 
 local STRUCTURE = "moth"  -- the metadata that holds a checkpoint's JSON text
 local TIED = "moth.tied"  -- ... and the names of tensors that are stored under another name
@@ -117,7 +117,7 @@ local function broken(state, why)
 end
 
 local function read_metadata(state)
-  local result, key, value = {}, texts(1), texts(1)
+  local result, key, value = {}, ffi.new "moth_text[1]", ffi.new "moth_text[1]"
   local n = C.moth_safetensors_metadata_count(ctx, state.handle)
   for i = 0, tonumber(n) - 1 do
     lib.check(C.moth_safetensors_metadata(ctx, state.handle, i, key, value), state.fname)

@@ -197,7 +197,7 @@ function methods.tolist(x)
   local ndim, dtype, total = #sizes, facts(x, "tolist").dtype, 1
   for d = 1, ndim do total = total * sizes[d] end
   if ndim == 0 then return methods.item(x) end
-  local buffer = ffi.new("moth_slot[?]", math.min(total, BLOCK) + 1)
+  local buffer = lib.slots(math.min(total, BLOCK) + 1)
   local first, filled, at = 0, 0, 0
   local function next_value()
     if at == filled then

@@ -87,7 +87,7 @@ end
 
 -- The rest of the file: exactly `size` bytes, as a string. Grows with what arrives.
 function Reader:rest(size)
-  local buffer = ffi.new("uint8_t[?]", math.min(size + 1, PIECE))
+  local buffer = lib.array("uint8_t", math.min(size + 1, PIECE))
   local parts, have = {}, 0
   while true do
     local got = self:some(buffer, math.min(size + 1 - have, PIECE))
@@ -124,7 +124,7 @@ local function header(reader)
   elseif rank < 1 or rank > 8 then
     refuse(path, ("has %d dimensions; 1 to 8 are possible"):format(rank))
   end
-  local sizes = ffi.new("uint8_t[?]", rank * 4)
+  local sizes = lib.array("uint8_t", rank * 4)
   if reader:some(sizes, rank * 4) < rank * 4 then refuse(path, "ends within its sizes") end
   local shape, bytes = {}, kind[2]
   for d = 1, rank do
@@ -145,7 +145,7 @@ end
 -- floats they could be forged Lua values.
 local function swap(text, width)
   if width == 1 or ffi.abi("be") then return text end
-  local out = ffi.new("uint8_t[?]", #text)
+  local out = lib.array("uint8_t", #text)
   local from = ffi.cast("const uint8_t *", text)
   for at = 0, #text - width, width do
     for k = 0, width - 1 do out[at + k] = from[at + width - 1 - k] end
@@ -158,7 +158,7 @@ local function read(path)
   local ok, x = pcall(function()
     local kind, shape, bytes = header(reader)
     local data = swap(reader:rest(bytes), kind[2])
-    local sizes = ffi.new("int64_t[?]", #shape)
+    local sizes = lib.int64s(#shape)
     for d = 1, #shape do sizes[d - 1] = shape[d] end
     local h = lib.Handle()
     local status = lib.C.moth_from_bytes(lib.ctx, kind[1], sizes, #shape, data, #data, h)

@@ -1,0 +1,236 @@
+-- Every way to write a call gives the same: by position, by name, in one table, as a method.
+
+local moth = require "moth"
+local registry = require "spec.support.registry"
+local forms = require "spec.support.forms"
+
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+local f64 = moth.float64
+
+local function same(a, b)
+  if not moth.is_tensor(a) then return a == b end
+  if a.dtype ~= b.dtype or a.shape ~= b.shape then return false end
+  return tostring(a) == tostring(b) and a:sub(b):ne(0):logical_and(a:eq(a)):any():item() == false
+end
+
+local function values_of(x)
+  local list = {}
+  for i, v in ipairs(x) do
+    if moth.is_tensor(v) and v.dtype == moth.bool then v = v:to(moth.int64) end
+    list[i] = v
+  end
+  return list
+end
+
+describe("each op", function()
+  for _, op in ipairs(registry.ops()) do
+    it(op.name .. " takes every form of call and gives the same", function()
+      if op.name:match "^empty" then return end
+      for _, example in ipairs(op.examples) do
+        local function run(form)
+          moth.manual_seed(7)
+          local given = registry.map(form.arguments, function(x) return x end)
+          local got
+          if form.method then
+            if op.hidden then return nil end
+            got = { form.method[op.name](form.method, unpack(given, 1, given.n)) }
+          else
+            got = { op.fn(unpack(given, 1, given.n)) }
+          end
+          if op.list then got = got[1] end
+          if op.outputs == "" then got = registry.tensors(given) end -- it writes what it is given
+          return values_of(got)
+        end
+        local function fresh()
+          moth.manual_seed(3)
+          local given = forms.positional(op, example.arguments())
+          return forms.all(op, given)
+        end
+        local expected = run(fresh()[1])
+        for i = 2, #fresh() do
+          local form = fresh()[i]
+          local ok, got = pcall(run, form)
+          assert.is_true(ok, ("%s(%s) as %s: %s"):format(op.name, example.code, form.name,
+            tostring(got)))
+          if got then
+            assert.equal(#expected, #got)
+            for k = 1, #expected do
+              assert.is_true(same(expected[k], got[k]),
+                ("%s(%s) as %s differs"):format(op.name, example.code, form.name))
+            end
+          end
+        end
+      end
+    end)
+  end
+end)
+
+describe("a table", function()
+  local x = moth.arange(6):to(f64):view(2, 3)
+
+  it("is the value where the first parameter takes a list of dims", function()
+    local y = moth.arange(24):view(2, 3, 4)
+    assert.same({ 60, 92, 124 }, y:sum{ 1, 3 }:tolist())
+    assert.same({ 3 }, { unpack(y:sum{ 1, 3 }.shape) })
+  end)
+
+  it("is the list of arguments if it has a name in it", function()
+    assert.same({ { 3, 5, 7 } }, x:sum{ 1, keepdim = true }:tolist())
+    assert.same({ 15 }, { x:sum{ keepdim = false }:item() })
+  end)
+
+  it("is the list of arguments where the first parameter cannot be a table", function()
+    assert.same({ { 2, 4 } }, moth.select{ moth.arange(8):view(2, 2, 2), 3, 1 }[{ { 1, 1 } }][{
+      {}, {} }]:mul(1):add(moth.tensor{ { 2LL, 2LL } }):tolist())
+    assert.same({ 1, 4 }, x:select{ 2, 2 }:tolist())
+    assert.same({ 3, 12 }, moth.sum{ x, 2 }:tolist())
+  end)
+
+  it("whose first element is a table holds that value and the rest", function()
+    assert.same({ { 7, 7, 7 }, { 7, 7, 7 } }, moth.full{ { 2, 3 }, 7 }:tolist())
+    local a, b = moth.ones(1, 2), moth.zeros(1, 2)
+    assert.same({ { 1, 1, 0, 0 } }, moth.cat{ { a, b }, 2 }:tolist())
+    assert.same({ { 1, 1, 0, 0 } }, moth.cat({ a, b }, 2):tolist())
+    assert.same({ { 1, 1, 0, 0 } }, moth.cat({ a, b }, { dim = 2 }):tolist())
+    assert.same({ { 1, 1 }, { 0, 0 } }, moth.cat{ a, b }:tolist())
+    assert.same({ { 1, 1, 0, 0 } }, moth.cat{ a, b, dim = 2 }:tolist())
+  end)
+
+  it("is the whole value of what collects, names beside it", function()
+    assert.same({ { 0, 0, 0 }, { 0, 0, 0 } }, moth.zeros{ 2, 3 }:tolist())
+    assert.equal(f64, moth.zeros{ 2, 3, dtype = f64 }.dtype)
+    assert.same({ 2, 3 }, { unpack(moth.zeros{ 2, 3, dtype = f64 }.shape) })
+    assert.equal(2, #nn.Sequential{ nn.ReLU(), nn.ReLU() })
+    assert.equal(2, #nn.Sequential(nn.ReLU(), nn.ReLU()))
+  end)
+
+  it("is all data to moth.tensor", function()
+    assert.same({ { 1, 2 }, { 3, 4 } }, moth.tensor{ { 1, 2 }, { 3, 4 } }:tolist())
+    assert.equal(f64, moth.tensor{ { 1, 2 }, { 3, 4 }, dtype = f64 }.dtype)
+    assert.equal(f64, moth.tensor({ 1, 2 }, { dtype = f64 }).dtype)
+    assert.same({ 0 }, { unpack(moth.tensor{}.shape) })
+  end)
+
+  it("with a metatable is never a list of arguments", function()
+    local size = moth.zeros(2, 3).shape
+    assert.same({ 2, 3 }, { unpack(moth.ones(size).shape) })
+    assert.same({ 3, 2 }, { unpack(x:view(moth.Size{ 3, 2 }).shape) })
+    local named = setmetatable({ keepdim = true }, {})
+    assert.has_error_like(function() return (x:sum(named)) end, "'dim' to 'sum'")
+    assert.has_error_like(function() return (moth.add(x, setmetatable({ other = x }, {}))) end,
+      "'other' to 'add'")
+  end)
+
+  it("of sizes may come in a row", function()
+    assert.same({ 3, 2 }, { unpack(x:view(-1, 2).shape) })
+    assert.same({ 3, 2 }, { unpack(x:view({ -1, 2 }).shape) })
+    assert.same({ 3, 2 }, { unpack(x:view{ -1, 2 }.shape) })
+    assert.same({ 3, 2 }, { unpack(x:reshape(3, 2).shape) })
+    assert.same({ 4, 2, 3 }, { unpack(x:expand(4, 2, 3).shape) })
+    assert.equal(f64, moth.randn(2, 3, { dtype = f64 }).dtype)
+    assert.equal(f64, moth.ones(1, 1, 1, 1, 1, 1, 1, 1, { dtype = f64 }).dtype)
+    assert.same({ 3, 2 }, { unpack(x:permute(2, 1).shape) })
+  end)
+
+  it("of parameters keeps its own meaning in an optimizer", function()
+    local net = nn.Linear(2, 1)
+    assert.equal(0.5, optim.SGD(net:parameters(), { lr = 0.5 }).param_groups[1].lr)
+    assert.equal(0.5, optim.SGD{ net:parameters(), lr = 0.5 }.param_groups[1].lr)
+    local groups = optim.SGD({ { params = { net.weight } }, { params = { net.bias }, lr = 2 } },
+      { lr = 0.5 })
+    assert.equal(0.5, groups.param_groups[1].lr)
+    assert.equal(2, groups.param_groups[2].lr)
+  end)
+
+  it("goes to constructors as to functions", function()
+    for _, conv in ipairs{ nn.Conv2d(1, 10, 5), nn.Conv2d{ 1, 10, 5 },
+      nn.Conv2d{ 1, 10, kernel_size = 5 }, nn.Conv2d(1, 10, { kernel_size = 5 }),
+      nn.Conv2d{ in_channels = 1, out_channels = 10, kernel_size = { 5, 5 } } } do
+      assert.same({ 10, 1, 5, 5 }, { unpack(conv.weight.shape) })
+    end
+  end)
+end)
+
+describe("moth.none", function()
+  it("passes None by name, where None may be", function()
+    local x = moth.ones(2, 3)
+    assert.equal(6, x:sum{ dim = moth.none }:item())
+    assert.equal(moth.float32, x:sum{ dim = 1, dtype = moth.none }.dtype)
+    local y = F.linear(x, moth.ones(4, 3), { bias = moth.none })
+    assert.same({ { 3, 3, 3, 3 }, { 3, 3, 3, 3 } }, y:tolist())
+    assert.same({ { 1, 1, 1 }, { 1, 1, 1 } }, x:clamp(moth.none, 1):tolist())
+  end)
+
+  it("is refused where it may not", function()
+    local x = moth.ones(2, 3)
+    assert.has_error_like(function() return (x:sum{ keepdim = moth.none }) end, "'keepdim'")
+    assert.has_error_like(function() return (moth.add(x, moth.none)) end, "'other'")
+    assert.has_error_like(function() return (moth.relu(moth.none)) end, "'input'")
+    assert.has_error_like(function() return (moth.cat({ x }, moth.none)) end, "'dim'")
+  end)
+end)
+
+describe("results", function()
+  it("of an op with several are several values", function()
+    local v, i, more = moth.tensor{ { 1, 5, 2 }, { 7, 0, 3 } }:max(2)
+    assert.same({ 5, 7 }, v:tolist())
+    assert.same({ 2, 1 }, i:tolist())
+    assert.is_nil(more)
+    assert.equal(2, select("#", moth.tensor{ { 1, 5 } }:min(2)))
+    assert.equal(1, select("#", moth.tensor{ { 1, 5 } }:min()))
+  end)
+
+  it("whose number depends on the arguments are one list", function()
+    local x = moth.arange(6):view(3, 2)
+    local q, k, v = unpack(x:split(1, { dim = 1 }))
+    assert.same({ { 0, 1 }, { 2, 3 }, { 4, 5 } }, { q[1]:tolist(), k[1]:tolist(), v[1]:tolist() })
+    assert.is_nil(getmetatable(x:unbind()))
+    assert.equal(3, #x:unbind())
+    assert.equal(2, #x:chunk(2))
+    assert.equal(1, select("#", x:chunk(2)))
+  end)
+
+  it("passed on by mistake are named as such", function()
+    local x = moth.randn(2, 3)
+    local hint = "a second result passed on?"
+    local function refused(f) assert.has_error_like(f, hint) end
+    refused(function() return (moth.sum(x, 1, x:gt(0))) end)
+    refused(function() return (F.dropout(x:max(1))) end)
+    refused(function() return (F.mse_loss(x, x, (x:gt(0)))) end)
+    refused(function() return (F.softmax(x:max(1))) end)
+    refused(function() return (moth.zeros(2, { dtype = x })) end)
+    assert.has_no_error(function() return (F.softmax((x:max(2)), 1)) end)
+  end)
+end)
+
+describe("a call", function()
+  local x = moth.ones(2, 3)
+
+  it("with an unknown name names the nearest", function()
+    assert.has_error_like(function() return (x:sum{ keepdims = true }) end,
+      "'sum' has no argument 'keepdims'; did you mean 'keepdim'%?")
+    assert.has_error_like(function() return (F.max_pool2d(moth.ones(1, 2, 2), { kernal = 2 })) end,
+      "'max_pool2d' has no argument 'kernal'")
+    assert.has_error_like(function() return (nn.Conv2d{ 1, 2, kernelsize = 3 }) end,
+      "'Conv2d' has no argument 'kernelsize'; did you mean 'kernel_size'%?")
+    assert.has_error_like(function() return (moth.zeros{ 2, dtyp = f64 }) end,
+      "did you mean 'dtype'%?")
+  end)
+
+  it("that gives an argument twice says so", function()
+    assert.has_error_like(function() return (x:sum(1, { dim = 2 })) end, "given twice")
+    assert.has_error_like(function() return (moth.add{ x, x, other = x }) end, "given twice")
+  end)
+
+  it("with too many values says so", function()
+    assert.has_error_like(function() return (moth.relu(x, x, x)) end, "one more: f32 %(2, 3%)")
+    assert.has_error_like(function() return (moth.relu{ x, x, x }) end, "one more: f32 %(2, 3%)")
+    assert.has_error_like(function() return (x:t(1)) end, "'t' takes 1 argument, got one more: 1")
+  end)
+
+  it("takes a hole as not given", function()
+    assert.same({ { 3 }, { 3 } }, moth.sum(x, 2, true):tolist())
+    assert.same({ { 6 } }, moth.sum(x, nil, true):tolist())
+    assert.equal(f64, moth.sum(x, nil, nil, f64).dtype)
+  end)
+end)
