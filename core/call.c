@@ -126,7 +126,8 @@ static int read_args(call_frame *f, const moth_op *op, const moth_slot *slots, u
     } else if (moth_kind_is_tensor(kind)) {
       status = read_tensor(ctx, op, row, slots + at->slot, f->args.slot + at->slot);
     } else if (moth_kind_is_list(kind)) {
-      status = read_list(f, op, row, slots + at->slot, (moth_tensors *)(void *)(f->args.slot + at->slot));
+      moth_tensors *list = (moth_tensors *)(void *)(f->args.slot + at->slot);
+      status = read_list(f, op, row, slots + at->slot, list);
     } else {
       memcpy(f->args.slot + at->slot, slots + at->slot, at->nslots * sizeof(moth_slot));
     }
@@ -371,17 +372,20 @@ static int untangle(call_frame *f, const moth_op *op, const moth_tensor *target)
 static int check_target(const moth_op *op, const moth_tensor *target, const moth_layout *y,
                         const char *arg) {
   if (!moth_shape_same(&target->l, y))
-    return moth_fail(target->ctx, MOTH_E_SHAPE, arg, "the result of '%s' is %s, which does not fit %s",
-                     op->name, moth_str_shape(target->ctx, y->ndim, y->shape), moth_str(target));
+    return moth_fail(target->ctx, MOTH_E_SHAPE, arg,
+                     "the result of '%s' is %s, which does not fit %s", op->name,
+                     moth_str_shape(target->ctx, y->ndim, y->shape), moth_str(target));
   int from = y->dtype, to = target->l.dtype;
   if ((moth_is_float(from) && !moth_is_float(to)) || (moth_is_int(from) && to == MOTH_BOOL))
-    return moth_fail(target->ctx, MOTH_E_DTYPE, arg, "the result is %s and cannot be written into %s",
+    return moth_fail(target->ctx, MOTH_E_DTYPE, arg,
+                     "the result is %s and cannot be written into %s",
                      moth_dtype_name(from), moth_str(target));
   return MOTH_OK;
 }
 
 /* The value of the target from before, if the op's gradient reads it. */
-static int save_before(const moth_op *op, moth_tensor *target, bool recorded, moth_tensor **before) {
+static int save_before(const moth_op *op, moth_tensor *target, bool recorded,
+                       moth_tensor **before) {
   *before = NULL;
   if (!recorded || !op->save_in[0]) return MOTH_OK;
   bool mode = target->ctx->grad_mode;
@@ -429,7 +433,8 @@ static int run_into(call_frame *f, const moth_op *op, const void *args, moth_ten
     status = shapes_of(f, op, dtype, y);
     if (!status) status = check_target(op, target, &y[0], arg);
     bool direct = (op->flags & MOTH_OP_STRIDED) && op->nout + op->nhidden == 1 &&
-                  y[0].dtype == target->l.dtype && (!in_place || first_tensor(op, &f->args) == target);
+                  y[0].dtype == target->l.dtype &&
+                  (!in_place || first_tensor(op, &f->args) == target);
     if (!status && direct) return run_direct(f, op, target, in_place);
   }
   if (status) return status;

@@ -131,7 +131,8 @@ int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
-  if (!edge.node) return moth_fail(ctx, MOTH_E_GRAPH, NULL, "%s does not require grad", moth_str(x));
+  if (!edge.node)
+    return moth_fail(ctx, MOTH_E_GRAPH, NULL, "%s does not require grad", moth_str(x));
   moth_node *n = x->node;
   if (!n) return MOTH_OK; /* leaves do so anyway */
   if (!n->retains) {

@@ -315,7 +315,7 @@ int32_t moth_seed(moth_ctx *ctx, uint64_t seed);
 int32_t moth_generator(moth_ctx *ctx, moth_handle *out); /* the default one: i64 {seed, offset} */
 void moth_set_num_threads(int32_t n);
 int32_t moth_get_num_threads(void);
-int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype); /* sets (or -1: leaves), returns the old */
+int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype); /* -1 leaves it; returns the old */
 
 /* ---- cdef ends ---- */
 

@@ -39,7 +39,7 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(mask,         "mask",     1, moth_tensor *, )    /* a bool tensor */                         \
   X(index,        "index",    1, moth_tensor *, )    /* i64 positions, 0-based here */           \
   X(maybe_index,  "index?",   1, moth_tensor *, )                                                \
-  X(indices,      "indices",  2, moth_tensors, )     /* index tensors and masks; NULL: whole dim */ \
+  X(indices,      "indices",  2, moth_tensors, )     /* indices and masks; NULL: whole dim */      \
   X(scalar,       "scalar",   2, moth_scalar, )                                                  \
   X(int,          "int",      1, int64_t, )                                                      \
   X(maybe_int,    "int?",     1, int64_t, )          /* MOTH_NO_INT when absent */               \
@@ -95,11 +95,12 @@ int moth_results_push(moth_results *r, moth_tensor *take);
 struct moth_op {
   /* columns that a record writes */
   const char *name, *doc;
-  const char *examples; /* calls, one a line: "moth.randn(2, 3), {dim = 1}"; `{domain = ...}` rows */
+  const char *examples; /* calls, one a line: "moth.randn(2, 3), {dim = 1}"; a line may end in
+                        ** "  -- domain: positive" and be drawn from there for gradient checks */
   const char *outputs;  /* default "y"; "values, indices: position"; `: hidden` makes no handle */
   uint32_t dtypes;      /* set of dtypes of the tensor arguments, and the bits below */
   uint32_t flags;       /* MOTH_OP_INPLACE and so on, and the bits below */
-  const char *saves;    /* what the gradient reads: "input other"; "input:other" if other needs it */
+  const char *saves;    /* what gradients read: "input other"; "input:other": other's reads it */
   /* functions; results are owned, arguments borrowed. Either compute (shape + cpu), or view, or
   ** compose (written with other ops, which record themselves), or list. */
   int (*shape)(const void *args, moth_layout *y);  /* y[0].dtype is set; fill shape (and dtype) */
@@ -130,7 +131,7 @@ struct moth_op {
 #define MOTH_OP_NUMBERS 0x0200  /* flags: a tensor argument may be a number */
 #define MOTH_OP_STRIDED 0x10000 /* the kernel writes any layout, so in place and `out` are direct */
 #define MOTH_OP_MULTI 0x20000   /* its views may not be written in place under grad mode */
-#define MOTH_OP_MIXED 0x40000   /* tensor arguments may differ in dtype; the op checks them itself */
+#define MOTH_OP_MIXED 0x40000   /* tensor arguments may differ in dtype; the op sees to it */
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
   .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \

@@ -123,7 +123,8 @@ static moth_slot literal(int kind, const char *text) {
   moth_slot v = {.integer = 0};
   bool none = !strcmp(text, "none");
   if (kind == MOTH_KIND_float) v.number = strtod(text, NULL);
-  else if (kind == MOTH_KIND_maybe_float) v.number = none ? moth_absent_value() : strtod(text, NULL);
+  else if (kind == MOTH_KIND_maybe_float)
+    v.number = none ? moth_absent_value() : strtod(text, NULL);
   else if (kind == MOTH_KIND_maybe_int || kind == MOTH_KIND_maybe_dim)
     v.integer = none ? MOTH_NO_INT : strtoll(text, NULL, 10);
   else if (kind == MOTH_KIND_dtype) v.integer = -1;

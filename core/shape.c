@@ -158,7 +158,6 @@ static void list_text(char *buf, size_t room, char open, char close, int64_t n, 
     }
     used += (size_t)snprintf(buf + used, room - used, "%s%lld", i ? ", " : "", (long long)at[i]);
   }
-  if (n == 1 && open == '(') buf[used++] = ',';
   buf[used++] = close;
   buf[used] = 0;
 }

@@ -43,7 +43,8 @@ static int64_t aligned(int64_t n) { return (n + 15) & ~(int64_t)15; }
 /* One block: the node, its edges, what it saves, its args. Zeroed but for the saved layouts. */
 static moth_node *node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout,
                            int64_t nargs) {
-  int64_t edges = aligned(sizeof(moth_node)), ins = edges + aligned(nin * (int64_t)sizeof(moth_edge));
+  int64_t edges = aligned(sizeof(moth_node));
+  int64_t ins = edges + aligned(nin * (int64_t)sizeof(moth_edge));
   int64_t outs = ins + (nin + nsaved) * (int64_t)sizeof(moth_saved);
   int64_t args = aligned(outs + nout * (int64_t)sizeof(moth_saved)), bytes = args + nargs;
   char *block = moth_alloc(ctx, bytes);

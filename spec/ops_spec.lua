@@ -167,7 +167,8 @@ for _, op in ipairs(registry.ops()) do
       local example = op.examples[1]
       local values = false
       for _, arg in ipairs(op.args) do
-        if arg.name ~= "out" and (arg.kind == "tensor" or arg.kind == "tensors") then values = true end
+        local kind = arg.name ~= "out" and arg.kind
+        values = values or kind == "tensor" or kind == "tensors"
       end
       if not values then return end
       for d = 0, 9 do

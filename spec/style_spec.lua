@@ -88,6 +88,16 @@ describe("the house", function()
     none(complaints)
   end)
 
+  it("makes arrays of a length known at run time through lib.array alone", function()
+    local complaints = {}
+    for _, path in ipairs(sources("^lua/.+%.lua$", "^nn/.+%.lua$")) do
+      if path ~= "lua/moth/lib.lua" and read(path):find("[?]", 1, true) then
+        complaints[#complaints + 1] = path .. ": see lib.array for what goes wrong"
+      end
+    end
+    none(complaints)
+  end)
+
   it("says at the top of each file what it is for", function()
     local complaints = {}
     for _, path in ipairs(sources("%.[ch]$", "%.cu$", "%.lua$", "%.py$", "%.cmake$", "^moth$",

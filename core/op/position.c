@@ -30,7 +30,8 @@ static int to_index_cpu(const to_index_args *a, moth_tensor **out) {
   return MOTH_OK;
 }
 
-MOTH_OP_CONST(to_index, TO_INDEX, .doc = "Positions that count from 1 as positions that count from 0.",
+MOTH_OP_CONST(to_index, TO_INDEX,
+              .doc = "Positions that count from 1 as positions that count from 0.",
               .examples = "moth.tensor{1LL, 2LL}",
               .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
 

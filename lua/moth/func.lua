@@ -164,7 +164,8 @@ local function record(self, name, object, args, inputs, results)
   end
   local nsaved = state.saved and state.saved.n or 0
   local array = autograd.pack(outputs, #outputs, "outputs")
-  local status = C.moth_function(ctx, name, autograd.pack(inputs, inputs.n, "inputs"), inputs.n, array,
+  local given = autograd.pack(inputs, inputs.n, "inputs")
+  local status = C.moth_function(ctx, name, given, inputs.n, array,
     #outputs, nondiff, autograd.pack(state.saved or {}, nsaved, "saved"), nsaved, node_out)
   if status < 0 then errors.status(status, name .. ".apply") end
   local id = tonumber(node_out[0])

@@ -1,4 +1,4 @@
--- Assertions that specs share: assert.has_error_like(fn, pattern), assert.close(expected, got, tol).
+-- Assertions that specs share: assert.has_error_like(fn, pattern), assert.close(want, got, tol).
 
 local assert = require "luassert"
 local say = require "say"

@@ -1,12 +1,15 @@
-"""Makes golden.lua: small calls with their values and gradients, computed by PyTorch in float64.
+"""Makes golden_layers.lua and golden_ops.lua: small calls with their values and gradients, computed
+by PyTorch in float64.
 
-    python3 spec/support/golden.py > spec/support/golden.lua
+    python3 spec/support/golden.py layers > spec/support/golden_layers.lua
+    python3 spec/support/golden.py ops > spec/support/golden_ops.lua
 
 Inputs are multiples of 1/16, exact in every floating dtype. The gradients are those of
 sum(y * c), c counting through -5/8 ... 5/8, so that no two elements weigh the same by chance.
 """
 
 import random
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -227,8 +230,6 @@ def pointwise_cases():
 
 
 def number(v):
-    if isinstance(v, bool):
-        return "true" if v else "false"
     v = float(v)
     if v != v or v in (float("inf"), float("-inf")):
         raise ValueError("not a finite number")
@@ -257,9 +258,14 @@ def one_based(x):
     return x if x.is_floating_point() else torch.where(x == -100, x, x + 1)
 
 
+FILES = {
+    "layers": (conv_cases, pool_cases, softmax_cases, loss_cases),
+    "ops": (product_cases, reduce_cases, shape_cases, pointwise_cases),
+}
+
+
 def main():
-    for make in (conv_cases, pool_cases, softmax_cases, loss_cases, product_cases, reduce_cases,
-                 shape_cases, pointwise_cases):
+    for make in FILES[sys.argv[1]]:
         make()
     print("-- Values and gradients that PyTorch " + torch.__version__.split("+")[0] + " computed in"
           " float64; golden.py writes this file.\n-- A tensor is {sizes, elements in row-major"

@@ -17,8 +17,8 @@ local function text(s) return s ~= nil and ffi.string(s) or "" end
 local function example_of(line)
   local code, domain = line:match("^(.-)%s+%-%-%s*domain:%s*(%w+)%s*$")
   code = code or line
-  local chunk, message = loadstring("local moth = ... return function(f) return f(" .. code .. ") end",
-    "=example")
+  local text = "local moth = ... return function(f) return f(" .. code .. ") end"
+  local chunk, message = loadstring(text, "=example")
   if not chunk then error("example '" .. line .. "': " .. message) end
   local make = chunk(moth)
   return {
@@ -66,8 +66,8 @@ function registry.redraw(x, domain, i)
   for d = 1, x:dim() do shape[d] = x:size(d) end
   local y
   if domain == "distinct" then
-    y = moth.randperm(math.max(x:numel(), 1))[{{1, x:numel()}}]:to(moth.float64) * 0.37 - 1 + 0.11 * i
-    y = y:view(shape)
+    y = moth.randperm(math.max(x:numel(), 1))[{{1, x:numel()}}]:to(moth.float64)
+    y = (y * 0.37 - 1 + 0.11 * i):view(shape)
   elseif domain == "positive" then
     y = moth.rand(shape, {dtype = moth.float64}) + 0.5
   elseif domain == "prob" then

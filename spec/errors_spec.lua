@@ -1,0 +1,314 @@
+-- Mistakes: each is an error at the user's line that names function, argument, wanted and got, and
+-- changes nothing.
+
+local moth = require "moth"
+local intact = require "spec.support.intact"
+local forms = require "spec.support.forms"
+local mistakes = require "spec.support.mistakes"
+local registry = require "spec.support.registry"
+
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+local refuses = intact.refuses
+
+describe("an op", function()
+  for _, op in ipairs(registry.ops()) do
+    it(op.name .. " refuses what the FFI would convert, by the argument's name", function()
+      local first = op.examples[1].arguments()
+      for _, arg in ipairs(op.args) do
+        local takes_numbers = op.numbers and arg.kind == "tensor" and arg.name ~= "out"
+          and not (op.mutates and arg == op.args[1])
+        for _, name in ipairs(mistakes.of(arg.kind, takes_numbers)) do
+          local given = forms.named(op, forms.positional(op, first))
+          given[arg.name] = mistakes.values[name]()
+          local ok, message = pcall(op.fn, given)
+          local what = ("%s{%s = %s}"):format(op.name, arg.name, name)
+          assert.is_false(ok, what .. " was taken")
+          assert.is_string(message)
+          assert.truthy(message:find(("bad argument '%s' to '"):format(arg.name), 1, true),
+            what .. ": " .. message)
+        end
+        local given = forms.named(op, forms.positional(op, first))
+        if arg.fallback == "" and given[arg.name] ~= nil then
+          given[arg.name] = nil
+          given.other_name_that_is_no_argument = nil
+          if next(given) ~= nil then
+            local ok, message = pcall(op.fn, given)
+            assert.is_false(ok, op.name .. " without " .. arg.name .. " was taken")
+            assert.truthy(message:find(arg.name, 1, true), message)
+          end
+        end
+      end
+    end)
+  end
+
+  it("leaves everything as it was, whatever the mistake", function()
+    local done = {}
+    for _, op in ipairs(registry.ops()) do
+      local family = op.family
+      if not op.hidden and op.args[1] and (done[family] or 0) < 2 then
+        done[family] = (done[family] or 0) + 1
+        local first = op.examples[1].arguments()
+        local last = op.args[#op.args]
+        local tensors = registry.tensors(first)
+        for _, name in ipairs{ "a released tensor", "a forged handle", "string", "an array" } do
+          local given = forms.named(op, forms.positional(op, first))
+          local value = mistakes.values[name]()
+          intact.message(function()
+            given[last.name] = value
+            op.fn(given)
+          end, tensors)
+        end
+      end
+    end
+  end)
+end)
+
+describe("a released tensor", function()
+  it("is refused by fields, methods, operators and brackets", function()
+    local x = moth.ones(2)
+    x:free()
+    local y = moth.ones(2)
+    refuses(function() return (x.shape) end, "this tensor was released", { y })
+    refuses(function() return (x:sum()) end, "bad argument 'input' to 'sum'", { y })
+    refuses(function() return (y + x) end, "bad argument 'other' to 'add'", { y })
+    refuses(function() return (x[1]) end, "released", { y })
+    refuses(function() return (x[{ { 1, 2 } }]) end, "released", { y })
+    refuses(function() x[1] = 2 end, "released", { y })
+    refuses(function() y[1] = x end, "released", { y })
+    refuses(function() return (#x) end, "released", { y })
+    refuses(function() return (x:item()) end, "released", { y })
+    refuses(function() x:free() end, "released", { y })
+    refuses(function() x.grad = nil end, "released", { y })
+    refuses(function() return (x.grad) end, "released", { y })
+    refuses(function() y.grad = x end, "released", { y })
+    refuses(function() y.data = x end, "released", { y })
+    refuses(function() x:backward() end, "released", { y })
+    refuses(function() moth.keep(x) end, "released", { y })
+    refuses(function() x:register_hook(print) end, "released", { y })
+    refuses(function() moth.token(x) end, "released", { y })
+    assert.equal("[moth tensor, released]", tostring(x))
+    assert.is_true(moth.is_tensor(x))
+  end)
+
+  it("is refused although its slot was given to another", function()
+    local x = moth.ones(2)
+    local old = mistakes.older(x)
+    refuses(function() return (moth.relu(old)) end, "bad argument 'input' to 'relu'", { x })
+    refuses(function() old:add_(1) end, "bad argument 'input'", { x })
+    refuses(function() old:free() end, "released", { x })
+    assert.same({ 1, 1 }, x:tolist())
+  end)
+end)
+
+describe("the ten mistakes", function()
+  local x = moth.ones(2, 3)
+
+  it("1: shapes that do not go together are both named", function()
+    local y = moth.ones(3, 2)
+    refuses(function() return (x + y) end,
+      "bad argument 'other' to 'add' (f32 (3, 2) cannot be broadcast with f32 (2, 3))", { x, y })
+    assert.equal("E_SHAPE", moth.errcode())
+    assert.same({ { 2, 2, 2 }, { 2, 2, 2 } }, (x + moth.ones(3)):tolist())
+  end)
+
+  it("2: so are matrices that cannot be multiplied", function()
+    local y = moth.ones(4, 5)
+    refuses(function() return (moth.mm(x, y)) end, "f32 (2, 3) cannot be multiplied with f32 (4, 5)",
+      { x, y })
+    refuses(function() return (moth.mm(x, y)) end, "bad argument 'mat2' to 'mm'", { x, y })
+    refuses(function() return (x:matmul(y)) end, "bad argument 'other' to 'matmul'", { x, y })
+    refuses(function() return (moth.bmm(x, y)) end, "to 'bmm'", { x, y })
+    refuses(function() return (moth.mv(x, moth.ones(4))) end, "bad argument 'vec' to 'mv'", { x })
+    refuses(function() return (moth.dot(moth.ones(3), moth.ones(4))) end,
+      "bad argument 'tensor' to 'dot'", { x })
+  end)
+
+  it("3: an argument that is nil", function()
+    refuses(function() return (x:add(nil)) end,
+      "bad argument 'other' to 'add' (a tensor or a number is needed, got nothing)", { x })
+    refuses(function() return (x + nil) end, "bad argument 'other' to 'add'", { x })
+    refuses(function() return (x + {}) end, "bad argument 'other' to 'add'", { x })
+    refuses(function() return (x + "3") end, "got a string ('3')", { x })
+    refuses(function() return ("3" + x) end, "bad argument 'input' to 'add'", { x })
+    assert.equal("E_TYPE", moth.errcode())
+  end)
+
+  it("4: dtypes that differ are promoted, or named with the cure", function()
+    local d = moth.ones(2, 3, { dtype = moth.float64 })
+    assert.equal(moth.float64, (x + d).dtype)
+    refuses(function() return (x:matmul(d:t())) end, "f32 (2, 3)", { x, d })
+    refuses(function() return (x:matmul(d:t())) end, ":to()", { x, d })
+    assert.equal("E_DTYPE", moth.errcode())
+  end)
+
+  it("5: a position out of range says position, dim and size, from 1", function()
+    local v = moth.ones(3)
+    refuses(function() return (v[4]) end,
+      "position 4 is out of range for dim 1 of f32 (3,), which has size 3", { v })
+    refuses(function() return (v[0]) end, "positions count from 1, got 0", { v })
+    refuses(function() return (v[-4]) end, "position -4 is out of range", { v })
+    refuses(function() return (moth.ones(3, 2)[5]) end, "position 5 is out of range", { v })
+    refuses(function() return (x:narrow(2, 3, 2)) end, "to 'narrow'", { x })
+    refuses(function() return (x:index_select(2, { 4 })) end, "'index' to 'index_select'", { x })
+    refuses(function() return (x:index_select(2, { 4 })) end, "4", { x })
+    assert.equal("E_INDEX", moth.errcode())
+  end)
+
+  it("6: a layer given another dtype names itself and both tensors", function()
+    local net = nn.Linear(3, 2)
+    local d = moth.ones(3, { dtype = moth.float64 })
+    refuses(function() return (net(d)) end, "in Linear: bad argument", { d, net.weight })
+    refuses(function() return (net(d)) end, "f64 (3,)", { d })
+    refuses(function() return (net(d)) end, "f32 (2, 3)", { d })
+  end)
+
+  it("7: a class that is out of range, counted from 1", function()
+    local y = moth.randn(2, 3)
+    refuses(function() return (F.nll_loss(y, { 0, 1 })) end,
+      "bad argument 'target' to 'nll_loss' (positions count from 1, got 0", { y })
+    refuses(function() return (F.nll_loss(y, { 1, 4 })) end,
+      "the target at position 2 is class 4, but there are 3 classes", { y })
+    refuses(function() return (F.cross_entropy(y, { 4, 1 })) end, "class 4", { y })
+    refuses(function() return (F.nll_loss(y, y:argmax(2):to(moth.float32))) end, "'target'", { y })
+    assert.equal("E_DTYPE", moth.errcode())
+  end)
+
+  it("8: a name that is nearly right", function()
+    refuses(function() return (x:summ()) end,
+      "a tensor has no field or method 'summ'; did you mean 'sum'?", { x })
+    refuses(function() return (moth.oness(2)) end, "no 'oness' in moth; did you mean 'ones'?")
+    refuses(function() return (nn.Liner(2, 3)) end, "did you mean 'Linear'?")
+    refuses(function() return (F.rleu(x)) end, "did you mean 'relu'?")
+    refuses(function() return (optim.SDG({}, {})) end, "did you mean 'SGD'?")
+    refuses(function() return (F.nll_loss(x, { 1, 1 }, { reduction = "meen" })) end,
+      "did you mean 'mean'?")
+    refuses(function() return (moth.float33) end, "did you mean 'float32'?")
+  end)
+
+  it("9: cat and ragged tables say which part differs", function()
+    local y = moth.ones(3, 4)
+    refuses(function() return (moth.cat({ x, y }, 1)) end,
+      "number 2 is f32 (3, 4), the first is f32 (2, 3): they may differ in dim 1 only", { x, y })
+    refuses(function() return (moth.stack{ x, y }) end, "f32 (3, 4)", { x, y })
+    refuses(function() return (moth.tensor{ { 1, 2 }, { 3 } }) end,
+      "row 2 has 1 element where row 1 has 2")
+    refuses(function() return (moth.cat{ x, y, 3 }) end, "got 3 at position 3", { x, y })
+  end)
+
+  it("10: constructors, layers and optimizers without what they need", function()
+    local net = nn.Linear(3, 2)
+    refuses(function() return (nn.Linear()) end,
+      "bad argument 'in_features' to 'Linear' (an integer is needed, got nothing)")
+    refuses(function() return (net:forward(nil)) end, "bad argument 'input' to 'linear'")
+    refuses(function() return (net(nil)) end, "in Linear: bad argument 'input' to 'linear'")
+    refuses(function() return (optim.SGD(nil, { lr = 0.1 })) end,
+      "bad argument 'params' to 'SGD' (a list of parameters is needed")
+    refuses(function() return (optim.SGD({}, { lr = 0.1 })) end, "'params'")
+    refuses(function() return (optim.SGD({ 3 }, { lr = 0.1 })) end, "'params'")
+  end)
+end)
+
+describe("what passes in silence elsewhere", function()
+  local x = moth.ones(2, 3)
+
+  it("raises: adding by element count, sizes that are none, comparison by value", function()
+    refuses(function() return (x + moth.ones(3, 2)) end, "cannot be broadcast", { x })
+    refuses(function() return (moth.zeros(-3)) end, "a size cannot be negative: {-3}")
+    refuses(function() return (moth.zeros(2.7)) end, "got 2.7")
+    refuses(function() return (x == 3) end, "use x:eq(3) or x:item() == 3", { x })
+    refuses(function() return (x < 3) end, "use x:lt(3)", { x })
+    refuses(function() return (3 < x) end, "use x:gt(3)", { x })
+    refuses(function() return (x <= x) end, "use x:le(y)", { x })
+  end)
+
+  it("raises: fields that are none, backward before forward", function()
+    refuses(function() return (x.foo) end, "a tensor has no field or method 'foo'", { x })
+    refuses(function() x.foo = 3 end, "a tensor has no field 'foo' to assign", { x })
+    refuses(function() x.shape = { 1 } end, "'shape' of a tensor cannot be assigned", { x })
+    refuses(function() x:sum():backward() end, "does not require grad", { x })
+    assert.equal("E_GRAPH", moth.errcode())
+  end)
+
+  it("holds no old memory in new tensors that say what they hold", function()
+    for _ = 1, 4 do
+      local dirty = moth.full({ 5000 }, 7)
+      dirty:free()
+      assert.equal(0, moth.zeros(5000):abs():max():item())
+    end
+  end)
+
+  it("equals itself and nothing of another type", function()
+    local f = { s = "3", t = {}, n = nil, b = print }
+    assert.is_true(x == x) -- luacheck: ignore
+    assert.is_false(x == x:clone())
+    assert.is_false(x == f.n)
+    assert.is_false(x == f.s)
+    assert.is_false(x == f.t)
+    assert.is_false(x == f.b)
+    refuses(function() return (x == true) end, "use x:eq(true)", { x })
+  end)
+end)
+
+describe("shapes and sizes", function()
+  local x = moth.ones(2, 3)
+
+  it("in messages are the tensor's own", function()
+    refuses(function() return (x:view(4, 2)) end,
+      "bad argument 'shape' to 'view' ({4, 2} does not fit the 6 elements of f32 (2, 3))", { x })
+    refuses(function() return (x:view(-1, -1)) end, "'shape' to 'view'", { x })
+    refuses(function() return (x:expand(3, 3)) end, "'size' to 'expand'", { x })
+    refuses(function() return (F.max_pool2d(moth.ones(2, 3, 8, 8), { 9, 9 })) end,
+      "bad argument 'kernel_size' to 'max_pool2d' ({9, 9} does not fit f32 (2, 3, 8, 8))")
+    refuses(function() return (F.conv2d(moth.ones(1, 1, 3, 3), moth.ones(8, 1, 5, 5))) end,
+      "a kernel of {5, 5} does not fit f32 (1, 1, 3, 3)")
+    refuses(function() return (F.conv2d(moth.ones(1, 1, 28, 28), moth.ones(8, 3, 5, 5))) end,
+      "want 3 channels, got f32 (1, 1, 28, 28)")
+    refuses(function() return (moth.ones(2, 2):item()) end, "f32 (2, 2)")
+  end)
+
+  it("too large for anything are refused before memory is asked for", function()
+    refuses(function() return (moth.zeros(2 ^ 40, 2 ^ 40)) end, "more elements than")
+    refuses(function() return (moth.zeros(2 ^ 50)) end, "out of memory")
+    assert.equal("E_MEM", moth.errcode())
+    refuses(function() return (moth.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1)) end,
+      "9 dimensions wanted, at most 8 are possible")
+    refuses(function() return (moth.zeros(1e300)) end, "1e+300")
+  end)
+
+  it("of dims count from 1", function()
+    refuses(function() return (x:sum(0)) end, "dimensions count from 1, got 0", { x })
+    refuses(function() return (x:sum(3)) end, "dim 3 is out of range: wanted 1 to 2 or -2 to -1", { x })
+    refuses(function() return (x:sum{ 1, 1 }) end, "'dim' to 'sum'", { x })
+    refuses(function() return (x:size(3)) end, "'dim' to 'size'", { x })
+    refuses(function() return (x:transpose(1, 4)) end, "dim 4 is out of range", { x })
+    refuses(function() return (x:unsqueeze(4)) end, "dim 4 is out of range: wanted 1 to 3", { x })
+  end)
+end)
+
+describe("writes that are refused", function()
+  it("change neither values nor versions", function()
+    local x, i = moth.ones(2, 3), moth.ones(3, { dtype = moth.int64 })
+    refuses(function() x:add_(moth.ones(5, 2, 3)) end, "add_", { x })
+    refuses(function() x:copy_(moth.ones(4)) end, "copy_", { x })
+    refuses(function() x[3] = 1 end, "position 3 is out of range", { x })
+    refuses(function() x[{ {}, 4 }] = 1 end, "position 4 is out of range", { x })
+    refuses(function() x[1] = "a" end, "a string ('a')", { x })
+    refuses(function() x[1] = { 1, 2 } end, "cannot be broadcast", { x })
+    refuses(function() i:add_(0.5) end, "add_", { i })
+    refuses(function() i:fill_(0.5) end, "fill_", { i })
+    refuses(function() i[1] = 2 ^ 70 end, "fill_", { i })
+    refuses(function() i:div_(2) end, "div_", { i })
+    refuses(function() moth.add(x, x, { out = i }) end, "out", { x, i })
+    refuses(function() x:mul_(x:t()) end, "mul_", { x })
+  end)
+end)
+
+describe("a scalar that does not fit the dtype", function()
+  it("is refused, not wrapped", function()
+    refuses(function() return (moth.full({ 2 }, 300, { dtype = moth.uint8 })) end, "fill_value")
+    refuses(function() return (moth.tensor({ 256 }, { dtype = moth.uint8 })) end, "256")
+    refuses(function() return (moth.tensor({ 1.5 }, { dtype = moth.int32 })) end, "1.5")
+    refuses(function() return (moth.tensor({ 0 / 0 }, { dtype = moth.int64 })) end, "nan")
+    assert.equal("E_DTYPE", moth.errcode())
+  end)
+end)
