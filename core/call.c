@@ -535,6 +535,7 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   frame_open(&f, ctx);
   int status = moth_cancelled(ctx) ? moth_poll(ctx) : call(&f, op, slots, nslots, given, y);
   frame_close(&f);
+  ctx->numbers = 0;
   for (uint32_t i = 0; i < MOTH_MAX_OUTPUTS; i++) {
     if (!y[i]) continue;
     if (!status && i < nout && i < op->nout) status = moth_hand_out(ctx, y[i], &out[i]);

@@ -53,6 +53,7 @@ struct moth_ctx {
 
   moth_entry *slots; /* 0 unused, 1..MOTH_NUMBER_SLOTS numbers as operands */
   uint32_t nslots, slot_room, free_slot, live_slots;
+  uint32_t numbers; /* bit k: slot k holds a number for the next call */
   moth_frame *scopes; /* 0 unused */
   uint32_t nscopes, scope_room, scope_id;
 

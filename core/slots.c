@@ -80,6 +80,7 @@ static void free_slot(moth_ctx *ctx, uint32_t i, uint32_t scope_id) {
 static moth_tensor *lookup(moth_ctx *ctx, const moth_handle *h) {
   if (h->_slot >= ctx->nslots || h->_slot == 0) return NULL;
   const moth_entry *e = &ctx->slots[h->_slot];
+  if (h->_slot <= MOTH_NUMBER_SLOTS && !(ctx->numbers >> h->_slot & 1)) return NULL;
   return e->gen == h->_gen ? e->tensor : NULL;
 }
 
@@ -118,6 +119,7 @@ int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot
     *at = x = fresh;
     x->slot = which;
   }
+  ctx->numbers |= 1u << which;
   x->flags = MOTH_T_NUMBER;
   if (type == 0) {
     double v = value->number;

@@ -4,8 +4,9 @@
 --     function Net:init() self.fc = nn.Linear(320, 50) end
 --     function Net:forward(x) return F.relu(self.fc(x)) end
 --
--- Assigning a Module, Parameter or Buffer to a field registers it, in the order of assignment;
--- nil unregisters it; anything else is a plain field. To see every assignment, also the second
+-- Assigning a Module, Parameter or Buffer to a field registers it, in the order of assignment
+-- (Lua does `self.a, self.b = x, y` from the right); nil unregisters it; anything else is a plain
+-- field. To see every assignment, also the second
 -- one to a field, the table of a module holds nothing but its store: fields live in there.
 -- Containers of nn/container.lua keep their modules in the array part of the table itself.
 --

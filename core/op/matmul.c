@@ -185,12 +185,21 @@ static int insist(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t 
                    what, moth_str(x));
 }
 
+/* The product; errors of matmul name its argument `other`, which has another name here. */
+static int multiplied(moth_ctx *ctx, const char *name, moth_tensor *x, moth_tensor *w,
+                      moth_tensor **out) {
+  int status = MOTH_CALL(ctx, out, matmul, .input = x, .other = w);
+  if (status && !strcmp(ctx->error.arg, "other"))
+    snprintf(ctx->error.arg, sizeof ctx->error.arg, "%s", name);
+  return status;
+}
+
 #define INSISTS(op, LIST, second, left, right, left_text, right_text, text, example)           \
   static int op##_compose(const op##_args *a, moth_tensor **out) {                             \
     int status = insist(a->ctx, "input", a->input, left, left_text);                           \
     if (!status) status = insist(a->ctx, #second, a->second, right, right_text);               \
     if (status) return status;                                                                 \
-    return MOTH_CALL(a->ctx, out, matmul, .input = a->input, .other = a->second);              \
+    return multiplied(a->ctx, #second, a->input, a->second, out);                              \
   }                                                                                            \
   MOTH_OP_COMPOSES(op, LIST, .doc = text, .examples = example, .dtypes = MOTH_NUMERIC,         \
                    .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
@@ -209,7 +218,7 @@ static int bmm_compose(const bmm_args *a, moth_tensor **out) {
   if (a->input->l.shape[0] != a->mat2->l.shape[0])
     return moth_fail(a->ctx, MOTH_E_SHAPE, "mat2", "%s has not as many matrices as %s",
                      moth_str(a->mat2), moth_str(a->input));
-  return MOTH_CALL(a->ctx, out, matmul, .input = a->input, .other = a->mat2);
+  return multiplied(a->ctx, "mat2", a->input, a->mat2, out);
 }
 MOTH_OP_COMPOSES(bmm, BMM, .doc = "The products of two batches of matrices.",
                  .examples = "moth.randn(5, 2, 3), moth.randn(5, 3, 4)", .dtypes = MOTH_NUMERIC,

@@ -185,8 +185,8 @@ end
 --- Positions from 1 on, as the user gave them in argument i, as the engine's.
 function T.to_index(sig, i, v)
   local arg = sig.args[i]
-  if type(v) == "table" and v ~= lib.none then
-    v = (require "moth.create").integers(v)
+  if type(v) == "table" and getmetatable(v) == nil then
+    v = (require "moth.create").integers(v, sig.name, arg.name)
   end
   if not lib.istensor(v) then T.bad(sig, i, v) end
   return shift("to_index", sig, arg.name, v)
@@ -194,12 +194,14 @@ end
 
 --- The same for a list of integer tensors, masks and `false` for a whole dimension.
 function T.to_indices(sig, i, v)
-  if type(v) ~= "table" then T.bad(sig, i, v) end
+  if type(v) ~= "table" or getmetatable(v) ~= nil then T.bad(sig, i, v) end
   local list = {}
   for j = 1, #v do
     local x = v[j]
     if x and (not lib.istensor(x) or lib.inspect(x).dtype ~= 0) then
-      if type(x) == "table" then x = (require "moth.create").integers(x) end
+      if type(x) == "table" and getmetatable(x) == nil then
+        x = (require "moth.create").integers(x, sig.name, sig.args[i].name)
+      end
       if not lib.istensor(x) then T.bad(sig, i, v) end
       x = shift("to_index", sig, sig.args[i].name, x)
     end

@@ -39,19 +39,19 @@ end
 -- -- walking nested tables -----------------------------------------------------------------------
 
 -- What is being read: sizes found so far, kinds of element met, and the path for messages.
-local function new_walk(fname)
-  return { fname = fname, sizes = {}, seen = {}, path = {}, count = 0, tensors = false }
+local function new_walk(fname, aname)
+  return { fname = fname, aname = aname or "data", sizes = {}, seen = {}, path = {}, count = 0, tensors = false }
 end
 
 local function where(walk, depth)
   local parts = {}
   for d = 1, depth do parts[d] = "[" .. walk.path[d] .. "]" end
-  return "data" .. concat(parts)
+  return walk.aname .. concat(parts)
 end
 
 local function counted(n) return n .. (n == 1 and " element" or " elements") end
 
-local function bad(walk, text, code) errors.argument(walk.fname, "data", text, code) end
+local function bad(walk, text, code) errors.argument(walk.fname, walk.aname, text, code) end
 
 local function ragged(walk, depth, n)
   local size = walk.sizes[depth]
@@ -153,14 +153,14 @@ local function default_dtype() return C.moth_default_dtype(ctx, -1) end
 local shape_buffer = ffi.new "int64_t[8]"
 
 -- A tensor of these values; type as in moth_from_slots.
-local function from_slots(fname, dtype, sizes, values, count, type)
+local function from_slots(fname, dtype, sizes, values, count, type, aname)
   for d = 1, #sizes do shape_buffer[d - 1] = sizes[d] end
   local h = Handle()
   local status = C.moth_from_slots(ctx, dtype, shape_buffer, #sizes, values, count, type, h)
   if status < 0 and lib.recover(status) then
     status = C.moth_from_slots(ctx, dtype, shape_buffer, #sizes, values, count, type, h)
   end
-  if status < 0 then errors.status(status, fname) end
+  if status < 0 then errors.status(status, fname, aname) end
   return lib.adopt(h, status)
 end
 
@@ -215,10 +215,11 @@ end
 -- @param fname the function the user called, for messages
 -- @param data number, boolean, int64, tensor or nested plain tables of them
 -- @param dtype the engine's number of the dtype, or nil to infer it
-function M.convert(fname, data, dtype)
+-- @param aname its argument, for messages (default "data")
+function M.convert(fname, data, dtype, aname)
   local kind = kind_of(data)
   if kind == TENSOR then return detached(no_grad(copied, data, dtype), fname) end
-  local walk = new_walk(fname)
+  local walk = new_walk(fname, aname)
   if kind then
     walk.seen[kind], walk.count = true, 1
     data = { data }
@@ -238,7 +239,7 @@ function M.convert(fname, data, dtype)
   local values = lib.slots(walk.count)
   if type == 1 and walk.seen[NUMBER] and not whole(data) then type = 0 end
   if type == 0 then fill_numbers(data, values, 0) else fill_integers(walk, data, values, 0) end
-  return from_slots(fname, dtype, walk.sizes, values, walk.count, type)
+  return from_slots(fname, dtype, walk.sizes, values, walk.count, type, aname)
 end
 
 local function code_of(dtype) return dtype and dtypes.codes[dtype] end
@@ -320,8 +321,11 @@ M.frombuffer = define {
   end,
 }
 
---- Positions that a user wrote as a list: i64.
-function M.integers(list) return M.convert("index", list, I64) end
+--- Positions that a user wrote as a list, for an argument of a function: i64.
+function M.integers(list, fname, aname)
+  local x = M.convert(fname or "index", list, I64, aname or "indices")
+  return x
+end
 
 --- Values to be written into x: of its dtype.
 function M.like(values, x) return M.convert("tensor", values, lib.inspect(x).dtype) end

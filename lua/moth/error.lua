@@ -118,11 +118,15 @@ local function erased(level, user, callee)
   if value ~= callee.func then return place_of(value, name) end
 end
 
--- A module whose forward is a user's, yet no frame of it stands above the module's call.
-local function erased_forward(module)
-  local found, forward = pcall(function() return module.forward end)
-  if not found then return nil end
-  return place_of(forward, (typename(module) or "module") .. ".forward")
+-- Of modules that were called, innermost first, one whose forward is a user's: no frame of it
+-- stands above the module's call.
+local function erased_forward(called)
+  for i = 1, #called do
+    local module = called[i]
+    local found, forward = pcall(function() return module.forward end)
+    local place = found and place_of(forward, (typename(module) or "module") .. ".forward")
+    if place then return place end
+  end
 end
 
 -- ---- walking the stack ----
@@ -131,8 +135,8 @@ local DEPTH = 200 -- frames looked at beyond the user's
 
 -- Position "file:line: ", module path "in net.fc1: " and erased call of the running function.
 local function locate(level)
-  local user, line, tail, inner, namer
-  local modules, callee, stop = {}, nil, nil
+  local user, line, tail, namer
+  local modules, inner, callee, stop = {}, {}, nil, nil
   while not stop or level < stop do
     local info = getinfo(level, "Slnf")
     if not info then break end
@@ -140,12 +144,12 @@ local function locate(level)
       local _, object = getlocal(level, 1)
       table.insert(modules, 1, object)
       namer = module_frames[info.func]
-      if not user then inner = inner or object end
+      if not user then inner[#inner + 1] = object end
     end
     if not user and info.what ~= "C" and not is_own(info.source) then
       user, line = info, info.currentline
       stop = level + DEPTH
-      if inner then tail = erased_forward(inner)
+      if inner[1] then tail = erased_forward(inner)
       elseif callee then tail = erased(level, info, callee) end
     end
     if info.what ~= "C" then callee = info end

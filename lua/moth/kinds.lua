@@ -263,6 +263,7 @@ end
 function help.fill_handles(buffer, v)
   if type(v) ~= "table" then return nil end
   local n = #v
+  if n == 0 and getmetatable(v) ~= nil then return nil end
   for j = 1, n do
     local x = v[j]
     if x == false then x = lib.NONE
@@ -274,7 +275,7 @@ end
 
 --- Whether a value is a list of tensors.
 function help.is_tensors(v)
-  if type(v) ~= "table" then return false end
+  if type(v) ~= "table" or (#v == 0 and getmetatable(v) ~= nil) then return false end
   for j = 1, #v do
     if not lib.istensor(v[j]) then return false end
   end
