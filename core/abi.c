@@ -12,11 +12,10 @@ uint32_t moth_abi_version(void) { return MOTH_ABI; }
 const char *moth_version(void) { return MOTH_VERSION; }
 const char *moth_header(void) { return moth_header_text; }
 
-const char *moth_config(void) {
-  static _Thread_local char text[256];
-  snprintf(text, sizeof text, "moth %s, abi %d, BLAS %s, compiler %s", MOTH_VERSION, MOTH_ABI,
-           moth_blas_name(), __VERSION__);
-  return text;
+const char *moth_config(moth_ctx *ctx) {
+  snprintf(ctx->error.shown, sizeof ctx->error.shown, "moth %s, abi %d, BLAS %s, compiler %s",
+           MOTH_VERSION, MOTH_ABI, moth_blas_name(), __VERSION__);
+  return ctx->error.shown;
 }
 
 #define NAME(value, name, type) #name,

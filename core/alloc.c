@@ -40,6 +40,8 @@ static int64_t class_size(uint32_t c) {
 }
 
 static void *block_new(int64_t size) {
+  void *exact = NULL;
+  if (!KEEP_BLOCKS) return posix_memalign(&exact, ALIGN, (size_t)size) ? NULL : exact;
   bool huge = size >= HUGE_PAGE;
   size_t align = huge ? (size_t)HUGE_PAGE : ALIGN;
   void *block = aligned_alloc(align, ((size_t)size + align - 1) / align * align);
@@ -63,11 +65,16 @@ void *moth_alloc(moth_ctx *ctx, int64_t nbytes) {
     ctx->mem.cached_bytes -= class_size(c);
     return block;
   }
+  if (ctx->closed) {
+    moth_fail_closed(ctx);
+    return NULL;
+  }
   ctx->mem.allocations++;
-  block = block_new(class_size(c));
+  int64_t size = KEEP_BLOCKS ? class_size(c) : nbytes; /* there, every byte too many is seen */
+  block = block_new(size);
   if (!block) {
     moth_empty_cache(ctx);
-    block = block_new(class_size(c));
+    block = block_new(size);
   }
   if (!block)
     moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory: %lld bytes asked for, %lld in use",
@@ -77,7 +84,7 @@ void *moth_alloc(moth_ctx *ctx, int64_t nbytes) {
 
 void moth_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
   if (!block) return;
-  if (!KEEP_BLOCKS) {
+  if (!KEEP_BLOCKS || ctx->closed) {
     free(block);
     return;
   }

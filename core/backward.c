@@ -31,9 +31,9 @@ typedef struct moth_task {
   uint32_t *heap, *free;
   uint32_t nentries, nheap, nfree, room;
   task_goal *goals;
-  uint32_t ngoals;
+  uint32_t ngoals, goal_room;
   uint64_t least; /* no goal lies below this id */
-  bool stopped, hooked; /* at `current`, for Lua; its hooks have run */
+  bool stopped;   /* at `current`, for Lua to go on */
   task_entry current;
   moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
 } moth_task;
@@ -100,10 +100,10 @@ static uint32_t pop(moth_task *t) {
 /* -- entries -- */
 
 /* Where the task keeps the node's gradients, or UINT32_MAX. The cached place is right unless
-** another task met the node since; then the waiting entries are searched. */
+** another task met the node since; then, and only if there is one, the entries are searched. */
 static uint32_t find(const moth_task *t, const moth_node *n) {
   if (n->task == t->id) return n->entry;
-  if (t->ctx->task_ids == t->id) return UINT32_MAX; /* no other task began since this one */
+  if (t->ctx->tasks == t && !t->next) return UINT32_MAX;
   for (uint32_t i = 0; i < t->nheap; i++)
     if (t->entries[t->heap[i]].node == n) return t->heap[i];
   return UINT32_MAX;
@@ -186,21 +186,12 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   return gather(t->ctx, &t->entries[i].dys[edge->output], take);
 }
 
-void moth_leaf_set(moth_node *leaf, moth_tensor *take) {
-  moth_tensor *old = leaf->grad;
-  if (take) take->flags |= MOTH_T_IS_GRAD;
-  leaf->grad = take;
-  if (!old) return;
-  old->flags &= ~(uint32_t)MOTH_T_IS_GRAD;
-  moth_tensor_release(old);
-}
-
 /* Adds dy to a leaf's .grad: taken over if nobody else has it, added in place after. */
 static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_ctx *ctx = leaf->ctx;
   moth_tensor *y = NULL;
   if (!leaf->grad) {
-    if (ctx->grad_mode || is_ours(*dy)) {
+    if (is_ours(*dy)) {
       moth_leaf_set(leaf, *dy);
       *dy = NULL;
       return MOTH_OK;
@@ -210,7 +201,8 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
     return status;
   }
   add_args args = {.ctx = ctx, .input = leaf->grad, .other = *dy, .alpha = {.as.number = 1}};
-  if (!ctx->grad_mode) return moth_run_into(&moth_op_add, &args, leaf->grad);
+  if (!ctx->grad_mode && !moth_layout_overlaps(&leaf->grad->l))
+    return moth_run_into(&moth_op_add, &args, leaf->grad);
   int status = moth_run(&moth_op_add, &args, &y);
   if (!status) moth_leaf_set(leaf, y);
   return status;
@@ -228,7 +220,7 @@ static moth_task *find_task(moth_ctx *ctx, uint32_t id) {
 static moth_task *task_new(moth_ctx *ctx, uint32_t ngoals, uint32_t flags) {
   moth_task *t = moth_alloc(ctx, sizeof *t);
   if (!t) return NULL;
-  *t = (moth_task){.ctx = ctx, .flags = flags, .least = UINT64_MAX};
+  *t = (moth_task){.ctx = ctx, .flags = flags, .least = UINT64_MAX, .goal_room = ngoals};
   char *block = moth_alloc(ctx, pool_bytes(TASK_ROOM));
   if (block) pool_lay_out(t, block, TASK_ROOM);
   if (block && ngoals) t->goals = moth_alloc(ctx, ngoals * (int64_t)sizeof *t->goals);
@@ -237,7 +229,8 @@ static moth_task *task_new(moth_ctx *ctx, uint32_t ngoals, uint32_t flags) {
     moth_dealloc(ctx, t, sizeof *t);
     return NULL;
   }
-  t->id = ++ctx->task_ids;
+  if (++ctx->task_ids == 0) ctx->task_ids = 1; /* 0 marks nodes that no task holds */
+  t->id = ctx->task_ids;
   t->next = ctx->tasks;
   ctx->tasks = t;
   ctx->mem.live_tasks++;
@@ -286,7 +279,7 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
                         uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
                         uint32_t flags, uint32_t *task) {
   moth_error_clear(ctx);
-  ctx->error.op = "backward";
+  moth_error_blame(ctx, "backward");
   moth_task *t = task_new(ctx, ninputs, flags);
   if (!t) return ctx->error.code;
   int status = MOTH_OK;
@@ -315,7 +308,7 @@ static void free_task(moth_task *t) {
     moth_tensor_release(t->goals[i].grad);
     moth_node_release(t->goals[i].node);
   }
-  moth_dealloc(ctx, t->goals, t->ngoals * (int64_t)sizeof *t->goals);
+  moth_dealloc(ctx, t->goals, t->goal_room * (int64_t)sizeof *t->goals);
   moth_dealloc(ctx, t->entries, pool_bytes(t->room));
   moth_dealloc(ctx, t, sizeof *t);
   ctx->mem.live_tasks--;
@@ -344,7 +337,6 @@ static void take_next(moth_task *t) {
   t->entries[i].node = NULL;
   t->free[t->nfree++] = i;
   if (t->current.node->task == t->id) t->current.node->task = 0;
-  t->hooked = false;
 }
 
 static int hand_to_goals(moth_task *t) {
@@ -402,11 +394,10 @@ static int run_op(moth_task *t) {
   return status;
 }
 
-static int finish_node(moth_task *t) {
+static void finish_node(moth_task *t) {
   moth_node *n = t->current.node;
   if (!(t->flags & MOTH_RETAIN_GRAPH) && !(n->flags & MOTH_N_LEAF)) moth_node_forget(n);
   drop_entry(t->ctx, &t->current);
-  return MOTH_OK;
 }
 
 static bool any_gradient(const task_entry *e) {
@@ -420,10 +411,10 @@ static int run_current(moth_task *t) {
   moth_node *n = t->current.node;
   int status = hand_to_goals(t);
   if (status) return status;
-  if (n->flags & MOTH_N_LEAF) {
-    status = t->ngoals ? MOTH_OK : gather_leaf(n, &t->current.dys[0]);
-  } else if (!any_gradient(&t->current)) {
+  if (!any_gradient(&t->current)) {
     status = MOTH_OK;
+  } else if (n->flags & MOTH_N_LEAF) {
+    status = t->ngoals ? MOTH_OK : gather_leaf(n, &t->current.dys[0]);
   } else if (n->flags & MOTH_N_LUA) {
     t->dxs = moth_alloc(t->ctx, n->nin * (int64_t)sizeof *t->dxs + 8);
     if (!t->dxs) return t->ctx->error.code;
@@ -432,7 +423,8 @@ static int run_current(moth_task *t) {
   } else {
     status = run_op(t);
   }
-  return status ? status : finish_node(t);
+  if (!status) finish_node(t);
+  return status;
 }
 
 /* Lua has run the Function at hand and put its gradients. */
@@ -441,7 +433,8 @@ static int end_function(moth_task *t) {
   int status = pass_on(t, n, t->dxs);
   moth_dealloc(t->ctx, t->dxs, n->nin * (int64_t)sizeof *t->dxs + 8);
   t->dxs = NULL;
-  return status ? status : finish_node(t);
+  if (!status) finish_node(t);
+  return status;
 }
 
 static int walk(moth_task *t) {
@@ -464,7 +457,7 @@ static int walk(moth_task *t) {
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
                        uint32_t *nwanted) {
   moth_error_clear(ctx);
-  ctx->error.op = "backward";
+  moth_error_blame(ctx, "backward");
   moth_task *t = find_task(ctx, task);
   if (!t) return ctx->error.code;
   bool mode = ctx->grad_mode;

@@ -9,12 +9,13 @@
 
 #include "op/copy.h"
 
-#define ARGS_ROOM 64 /* slots of an args struct, checked by specs against the registry */
+#define MOST_IN_LIST ((int64_t)1 << 31)
+#define LISTS 8
 #define TEMPS 16     /* cast or copied inputs held in place; more go to the allocator */
 
 typedef struct args_buffer {
   moth_ctx *ctx;
-  moth_slot slot[ARGS_ROOM];
+  moth_slot slot[MOTH_MAX_SLOTS];
 } args_buffer;
 
 /* Temporaries of one call: owned tensors and blocks that die with it. */
@@ -22,8 +23,8 @@ typedef struct call_frame {
   args_buffer args;
   moth_results temps;
   moth_tensor *room[TEMPS];
-  void *list[4];
-  int64_t list_bytes[4];
+  void *list[LISTS];
+  int64_t list_bytes[LISTS];
   uint32_t nlists;
 } call_frame;
 
@@ -63,7 +64,9 @@ static void frame_close(call_frame *f) {
 /* A block for a list of n pointers, freed with the frame. */
 static moth_tensor **frame_list(call_frame *f, int64_t n) {
   int64_t bytes = (n ? n : 1) * (int64_t)sizeof(moth_tensor *);
-  void *block = f->nlists < 4 ? moth_alloc(f->temps.ctx, bytes) : NULL;
+  void *block = NULL;
+  if (f->nlists < LISTS) block = moth_alloc(f->temps.ctx, bytes);
+  else moth_fail(f->temps.ctx, MOTH_E_UNSUPPORTED, NULL, "more than %d lists of tensors", LISTS);
   if (!block) return NULL;
   f->list[f->nlists] = block;
   f->list_bytes[f->nlists++] = bytes;
@@ -99,6 +102,21 @@ static int read_tensor(moth_ctx *ctx, const moth_op *op, uint32_t row, const mot
   return to->pointer ? MOTH_OK : ctx->error.code;
 }
 
+/* Values that are used as sizes, counts or table places later must be sound by then. */
+static int check_plain(moth_ctx *ctx, const moth_op *op, uint32_t row, const moth_slot *v) {
+  int kind = op->kinds[row];
+  bool good = true;
+  if (moth_kind_is_ints(kind) || moth_kind_is_list(kind))
+    good = v[1].integer >= 0 && v[1].integer <= MOST_IN_LIST && (v[0].pointer || !v[1].integer);
+  else if (kind == MOTH_KIND_dtype) good = v->integer >= -1 && v->integer < MOTH_DTYPES;
+  else if (kind == MOTH_KIND_enum)
+    good = v->integer >= 0 && v->integer < op->defaults[row].choices;
+  else if (kind == MOTH_KIND_device) good = v->integer == 0;
+  else if (kind == MOTH_KIND_scalar) good = v->integer >= 0 && v->integer <= 2;
+  if (good) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_ARG, op->rows[row].name, "this is no %s", op->rows[row].kind);
+}
+
 static int fill_default(const moth_op *op, args_buffer *args, uint32_t row) {
   const moth_default *d = &op->defaults[row];
   if (d->type == MOTH_REQUIRED)
@@ -123,6 +141,8 @@ static int read_args(call_frame *f, const moth_op *op, const moth_slot *slots, u
     int kind = op->kinds[row], status = MOTH_OK;
     if (!(given >> row & 1u) || at->slot + at->nslots > nslots) {
       status = fill_default(op, &f->args, row);
+    } else if ((status = check_plain(ctx, op, row, slots + at->slot)) != MOTH_OK) {
+      return status;
     } else if (moth_kind_is_tensor(kind)) {
       status = read_tensor(ctx, op, row, slots + at->slot, f->args.slot + at->slot);
     } else if (moth_kind_is_list(kind)) {
@@ -314,7 +334,7 @@ static int run_fresh(call_frame *f, const moth_op *op, int dtype, moth_tensor **
     }
   }
   if (!status) status = op->cpu(&f->args, out);
-  if (!status) status = moth_record(op, &f->args, out, NULL, NULL);
+  if (!status) status = moth_record(op, &f->args, out);
   if (status) release_all(out, made);
   return status;
 }
@@ -334,9 +354,8 @@ static int run_view(call_frame *f, const moth_op *op, moth_tensor **out) {
   y->base_epoch = y->base->epoch;
   y->flags = x->flags & (MOTH_T_MULTI_VIEW | MOTH_T_FUNCTION | MOTH_T_NO_GRAD_VIEW);
   if (!ctx->grad_mode) y->flags |= MOTH_T_NO_GRAD_VIEW;
-  if (op->flags & MOTH_OP_MULTI) y->flags |= MOTH_T_MULTI_VIEW;
   *out = y;
-  status = moth_record(op, &f->args, out, NULL, NULL);
+  status = moth_record(op, &f->args, out);
   if (status) release_all(out, 1);
   return status;
 }
@@ -352,15 +371,19 @@ static bool may_overlap(const moth_tensor *a, const moth_tensor *b) {
          blo * moth_dtype_size[b->l.dtype] < ahi * moth_dtype_size[a->l.dtype];
 }
 
-/* A source that overlaps the target, and is not the very same elements, goes through a copy. */
-static int untangle(call_frame *f, const moth_op *op, const moth_tensor *target) {
+/* Replaces inputs that the write would change under the kernel's or the gradient's feet by copies:
+** those that overlap the target and are not the very same elements, and, if the call is recorded,
+** those that the gradient reads and that share the target's storage. */
+static int untangle(call_frame *f, const moth_op *op, const moth_tensor *target, bool recorded) {
   moth_cursor c = {.op = op, .args = &f->args};
+  bool writes_only = op->flags & MOTH_OP_MUTATES && !op->origin;
   while (moth_next_input(&c)) {
     moth_tensor *x = *c.at, *y = NULL;
-    if (!x || x == target || !may_overlap(x, target)) continue;
-    if (x->l.dtype == target->l.dtype && moth_layout_same(&x->l, &target->l) &&
-        !(op->flags & MOTH_OP_MUTATES && !op->origin))
-      continue;
+    if (!x || c.arg == 0) continue;
+    if (moth_storage_root(x->storage) != moth_storage_root(target->storage)) continue;
+    bool same = x->l.dtype == target->l.dtype && moth_layout_same(&x->l, &target->l);
+    bool read_later = recorded && op->save_in[c.from];
+    if (!read_later && (!may_overlap(x, target) || (same && !writes_only))) continue;
     int status = MOTH_CALL(x->ctx, &y, clone, .input = x);
     if (status) return status;
     *c.at = frame_keep(f, y);
@@ -398,15 +421,20 @@ static int save_before(const moth_op *op, moth_tensor *target, bool recorded,
 static int run_direct(call_frame *f, const moth_op *op, moth_tensor *target, bool in_place) {
   bool recorded = in_place && moth_records(op, &f->args);
   moth_tensor *before, *out[MOTH_MAX_OUTPUTS] = {target};
-  int status = untangle(f, op, target);
+  moth_write write = {0};
+  int status = untangle(f, op, target, recorded);
   if (!status) status = save_before(op, target, recorded, &before);
   if (status) return status;
-  if (target->l.numel) {
-    moth_storage_bump(target->storage);
-    status = op->cpu(&f->args, out);
-  }
-  if (!status && in_place) status = moth_record(op, &f->args, out, target, before);
+  if (recorded) status = moth_record_write(op, &f->args, target, before, &write);
   moth_tensor_release(before);
+  if (!status && target->l.numel) {
+    status = op->cpu(&f->args, out);
+    /* Kernels check what they read before they write; only these two come in the middle. */
+    if (!status || status == MOTH_E_INTERRUPT || status == MOTH_E_MEM)
+      moth_storage_bump(target->storage);
+  }
+  if (status) moth_write_drop(&write);
+  else moth_write_done(target, &write);
   return status;
 }
 
@@ -485,7 +513,6 @@ int moth_run(const moth_op *op, const void *args, moth_tensor **out) {
   frame_open(&f, ctx);
   memcpy(&f.args, args, op->size);
   int status = moth_cancelled(ctx) ? moth_poll(ctx) : run_frame(&f, op, out);
-  if (status && ctx->error.op == NULL) ctx->error.op = op->name;
   frame_close(&f);
   return status;
 }
@@ -495,7 +522,6 @@ int moth_run_into(const moth_op *op, const void *args, moth_tensor *target) {
   frame_open(&f, target->ctx);
   memcpy(&f.args, args, op->size);
   int status = run_into(&f, op, args, target);
-  if (status && target->ctx->error.op == NULL) target->ctx->error.op = op->name;
   frame_close(&f);
   return status;
 }
@@ -525,23 +551,43 @@ static int call(call_frame *f, const moth_op *op, const moth_slot *slots, uint32
   return status;
 }
 
+/* Handles for the first nout results, the others into ctx->results; after an error, none. */
+static int give_results(moth_ctx *ctx, const moth_op *op, int status, moth_tensor **y,
+                        moth_handle *out, uint32_t nout) {
+  uint32_t handed = 0;
+  for (uint32_t i = 0; i < MOTH_MAX_OUTPUTS; i++) {
+    if (!y[i]) continue;
+    if (status || i >= op->nout) {
+      moth_tensor_release(y[i]);
+    } else if (i < nout) {
+      status = moth_hand_out(ctx, y[i], &out[i]);
+      if (!status) handed = i + 1;
+    } else if (op->flags & MOTH_OP_MUTATES) {
+      moth_tensor_release(y[i]);
+    } else {
+      status = moth_results_push(&ctx->results, y[i]);
+    }
+  }
+  if (!status) return moth_due(ctx);
+  moth_results_clear(&ctx->results);
+  while (handed && !(op->flags & MOTH_OP_MUTATES)) {
+    int code = ctx->error.code;
+    moth_free(ctx, &out[--handed]);
+    ctx->error.code = code;
+  }
+  return status;
+}
+
 int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
                   uint64_t given, moth_handle *out, uint32_t nout) {
   call_frame f;
   moth_tensor *y[MOTH_MAX_OUTPUTS] = {NULL};
   moth_error_clear(ctx);
   moth_results_clear(&ctx->results);
-  ctx->error.op = op->name;
+  moth_error_blame(ctx, op->name);
   frame_open(&f, ctx);
   int status = moth_cancelled(ctx) ? moth_poll(ctx) : call(&f, op, slots, nslots, given, y);
   frame_close(&f);
   ctx->numbers = 0;
-  for (uint32_t i = 0; i < MOTH_MAX_OUTPUTS; i++) {
-    if (!y[i]) continue;
-    if (!status && i < nout && i < op->nout) status = moth_hand_out(ctx, y[i], &out[i]);
-    else if (!status && i < op->nout && !(op->flags & MOTH_OP_MUTATES))
-      status = moth_results_push(&ctx->results, y[i]);
-    else moth_tensor_release(y[i]);
-  }
-  return status ? status : moth_due(ctx);
+  return give_results(ctx, op, status, y, out, nout);
 }

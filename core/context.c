@@ -6,6 +6,7 @@
 
 #define FLOOR_BYTES ((int64_t)16 << 20)
 #define FLOOR_SLOTS 65536
+#define ALIGN ((size_t)64) /* of a context */
 
 double moth_seconds(void) {
   struct timespec t;
@@ -13,10 +14,10 @@ double moth_seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-moth_ctx *moth_open(void) {
-  moth_ctx *ctx = aligned_alloc(64, (sizeof *ctx + 63) / 64 * 64);
+static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   if (!ctx) return NULL;
   memset(ctx, 0, sizeof *ctx);
+  ctx->lent = lent;
   atomic_init(&ctx->cancel, 0);
   ctx->refs = 1;
   ctx->grad_mode = true;
@@ -24,6 +25,7 @@ moth_ctx *moth_open(void) {
   ctx->floor_bytes = ctx->mem.goal_bytes = FLOOR_BYTES;
   ctx->floor_slots = ctx->goal_slots = FLOOR_SLOTS;
   ctx->goal_scale = 1;
+  ctx->interrupts = atomic_load(&moth_interrupts);
   ctx->results.ctx = ctx;
   ctx->slot_room = 256;
   ctx->scope_room = 16;
@@ -44,14 +46,29 @@ moth_ctx *moth_open(void) {
   return ctx;
 }
 
+moth_ctx *moth_open(void) {
+  return open_in(aligned_alloc(ALIGN, (sizeof(moth_ctx) + ALIGN - 1) / ALIGN * ALIGN), false);
+}
+
+size_t moth_open_size(void) { return sizeof(moth_ctx) + ALIGN - 1; }
+
+moth_ctx *moth_open_at(void *room) {
+  return open_in((moth_ctx *)(((uintptr_t)room + ALIGN - 1) / ALIGN * ALIGN), true);
+}
+
 static void unref(moth_ctx *ctx) {
-  if (--ctx->refs == 0) free(ctx);
+  if (--ctx->refs == 0 && !ctx->lent) free(ctx);
 }
 
 void moth_close(moth_ctx *ctx) {
   if (!ctx || ctx->closed) return;
   ctx->closed = true;
   moth_tasks_free(ctx);
+  while (ctx->leaves) { /* a gradient made under create_graph leads back to its leaf */
+    moth_node *leaf = moth_node_retain(ctx->leaves);
+    moth_leaf_set(leaf, NULL);
+    moth_node_release(leaf);
+  }
   for (uint32_t i = 1; i < ctx->nslots; i++) {
     moth_tensor *x = ctx->slots[i].tensor;
     ctx->slots[i].tensor = NULL;
@@ -59,12 +76,20 @@ void moth_close(moth_ctx *ctx) {
   }
   moth_results_clear(&ctx->results);
   moth_tensor_release(ctx->generator);
-  ctx->nslots = 1;
   moth_dealloc(ctx, ctx->results.at, (int64_t)(ctx->results.room * sizeof(moth_tensor *)));
   moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *ctx->slots));
   moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *ctx->scopes));
   moth_dealloc(ctx, ctx->dead_ids, (int64_t)(ctx->dead_room * sizeof *ctx->dead_ids));
   moth_empty_cache(ctx);
+  /* A finalizer may still ask: no handle is live, and every allocation is refused. */
+  ctx->slots = NULL;
+  ctx->scopes = NULL;
+  ctx->generator = NULL;
+  ctx->results = (moth_results){.ctx = ctx};
+  ctx->dead_ids = NULL;
+  ctx->nslots = ctx->slot_room = ctx->scope_room = 1;
+  ctx->free_slot = ctx->live_slots = ctx->nscopes = ctx->numbers = 0;
+  ctx->ndead_ids = ctx->dead_room = 0;
   unref(ctx);
 }
 
@@ -125,12 +150,14 @@ int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype) {
 
 int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   uint64_t state[2] = {seed, 0};
+  if (ctx->closed) return moth_fail_closed(ctx);
   memcpy(moth_at(ctx->generator), state, 16);
   moth_storage_bump(ctx->generator->storage);
   return MOTH_OK;
 }
 
 int32_t moth_generator(moth_ctx *ctx, moth_handle *out) {
+  if (ctx->closed) return moth_fail_closed(ctx);
   return moth_hand_out(ctx, moth_tensor_retain(ctx->generator), out);
 }
 

@@ -37,7 +37,7 @@ typedef struct moth_error_state {
   int32_t code;
   uint64_t node, storage; /* of a backward error; storage: what changed since `version` */
   uint32_t version;
-  const char *op;
+  char op[64];
   char arg[64];
   char text[1024]; /* positions stand between \1 and \2 */
   char shown[1024];
@@ -46,10 +46,12 @@ typedef struct moth_error_state {
 struct moth_ctx {
   uint32_t refs; /* one for the owner, one for each tick */
   bool closed;
+  bool lent; /* its memory is the caller's */
   moth_error_state error;
   char str[MOTH_STR_RING][MOTH_STR_ROOM];
   uint32_t str_next;
   atomic_int cancel;
+  int interrupts; /* of the process, as far as this context has seen them */
 
   moth_entry *slots; /* 0 unused, 1..MOTH_NUMBER_SLOTS numbers as operands */
   uint32_t nslots, slot_room, free_slot, live_slots;
@@ -69,6 +71,7 @@ struct moth_ctx {
   int32_t default_dtype;
   uint64_t ids; /* of nodes and storages */
   moth_node *dead_nodes;
+  moth_node *leaves; /* those with a .grad, chained: it may lead back to them */
   bool burying;
   uint64_t *dead_ids;
   uint32_t ndead_ids, dead_room;
@@ -79,20 +82,22 @@ struct moth_ctx {
   moth_tensor *generator;
 };
 
-extern atomic_int moth_interrupt_flag;
+extern atomic_int moth_interrupts; /* counted, so that every context sees each of them */
 
 /* -- errors: set the message, return the code. arg may be NULL. Positions go in by MOTH_POS. -- */
 
 #define MOTH_POS "\1%lld\2"
 int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) MOTH_FORMAT(4, 5);
 void moth_error_clear(moth_ctx *ctx);
+void moth_error_blame(moth_ctx *ctx, const char *op); /* the op that the user called */
 
 /* E_INTERRUPT when a cancel is asked for; polled at op entry and inside long loops. */
 static inline bool moth_cancelled(moth_ctx *ctx) {
   return atomic_load_explicit(&ctx->cancel, memory_order_relaxed) |
-         atomic_load_explicit(&moth_interrupt_flag, memory_order_relaxed);
+         (atomic_load_explicit(&moth_interrupts, memory_order_relaxed) != ctx->interrupts);
 }
 int moth_poll(moth_ctx *ctx);
+int moth_fail_closed(moth_ctx *ctx); /* the error of whoever uses a context after its end */
 
 /* -- memory (alloc.c): blocks of a size class, cached; 64-byte aligned, uninitialised -- */
 

@@ -33,6 +33,8 @@ int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info
 /* A packed layout for what the caller describes. */
 static int layout_of(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
                      moth_layout *l) {
+  if (ndim < 0 || (ndim > 0 && !shape))
+    return moth_fail(ctx, MOTH_E_SHAPE, "shape", "no shape of %d dimensions was given", ndim);
   if (dtype < 0 || dtype >= MOTH_DTYPES)
     return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %d", dtype);
   *l = (moth_layout){.dtype = (uint8_t)dtype};
@@ -99,9 +101,10 @@ int32_t moth_from_memory(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int
   moth_storage *s = moth_storage_foreign(ctx, data, (int64_t)size, deleter, owner);
   if (!s) return ctx->error.code;
   moth_tensor *x = moth_tensor_like(ctx, &l, s);
-  if (!x) s->deleter = NULL; /* the caller still owns it */
+  status = x ? moth_hand_out(ctx, x, out) : ctx->error.code;
+  if (status) s->deleter = NULL; /* the caller still owns it */
   moth_storage_release(ctx, s);
-  return x ? moth_hand_out(ctx, x, out) : ctx->error.code;
+  return status;
 }
 
 /* -- reading -- */
@@ -119,9 +122,10 @@ int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t co
                   moth_slot *values) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
-  if (first < 0 || count < 0 || first > x->l.numel - count)
-    return moth_fail(ctx, MOTH_E_INDEX, NULL, "elements %lld to %lld of %s", (long long)first,
-                     (long long)first + count, moth_str(x));
+  if (first < 0 || count < 0 || count > x->l.numel ||
+      first > x->l.numel - count)
+    return moth_fail(ctx, MOTH_E_INDEX, NULL, "%lld elements from %lld on, of %s",
+                     (long long)count, (long long)first, moth_str(x));
   int to = moth_is_float(x->l.dtype) ? MOTH_F64 : MOTH_I64;
   int64_t size = moth_dtype_size[x->l.dtype];
   if (moth_contiguous(x)) {

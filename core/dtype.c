@@ -65,8 +65,14 @@ static inline uint16_t narrow_f16(float f) {
   return (uint16_t)(sign | (rest >= 0x477ff000u ? special : finite));
 }
 
-float moth_f16_to_f32(uint16_t h) { return widen_f16(h); }
-uint16_t moth_f32_to_f16(float f) { return narrow_f16(f); }
+static inline float widen_bf16(uint16_t h) { return as_float((uint32_t)h << 16); }
+
+static inline uint16_t narrow_bf16(float f) {
+  uint32_t u = as_bits(f);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u); /* NaN stays NaN */
+  u += 0x7fffu + ((u >> 16) & 1u);
+  return (uint16_t)(u >> 16);
+}
 
 /* -- one element, from each kind of type to each -- */
 
@@ -130,9 +136,9 @@ TO_LIST(FROM_I64)
 TO_LIST(FROM_F32)
 TO_LIST(FROM_F64)
 LOOP(f16_to_f32, uint16_t, float, widen_f16(v))
-LOOP(bf16_to_f32, uint16_t, float, moth_bf16_to_f32(v))
+LOOP(bf16_to_f32, uint16_t, float, widen_bf16(v))
 LOOP(f32_to_f16, float, uint16_t, narrow_f16(v))
-LOOP(f32_to_bf16, float, uint16_t, moth_f32_to_bf16(v))
+LOOP(f32_to_bf16, float, uint16_t, narrow_bf16(v))
 LOOP(copy_8, uint8_t, uint8_t, v)
 LOOP(copy_16, uint16_t, uint16_t, v)
 LOOP(copy_32, uint32_t, uint32_t, v)

@@ -35,34 +35,19 @@ extern const uint8_t moth_dtype_size[MOTH_DTYPES];
 static inline bool moth_is_float(int dtype) { return (MOTH_FLOATS >> dtype) & 1u; }
 static inline bool moth_is_int(int dtype) { return (MOTH_INTS >> dtype) & 1u; }
 
+/* The type that values of this dtype are computed in. */
+static inline int moth_compute_dtype(int dtype) {
+  return dtype == MOTH_F16 || dtype == MOTH_BF16 ? MOTH_F32 : dtype;
+}
+
 /* The dtype that can hold values of both, by PyTorch's lattice. */
 int moth_promote(int a, int b);
 
 /* "f32|f64" for a set of dtypes; buf of at least 64 bytes. */
 const char *moth_dtypes_str(uint32_t set, char *buf);
 
-/* -- half types: rounding to nearest even, NaN stays NaN -- */
-
-float moth_f16_to_f32(uint16_t h);
-uint16_t moth_f32_to_f16(float f);
-
-static inline float moth_bf16_to_f32(uint16_t h) {
-  uint32_t u = (uint32_t)h << 16;
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-
-static inline uint16_t moth_f32_to_bf16(float f) {
-  uint32_t u;
-  memcpy(&u, &f, 4);
-  if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u);
-  u += 0x7fffu + ((u >> 16) & 1u);
-  return (uint16_t)(u >> 16);
-}
-
-/* Converts n elements; steps are in bytes. Float to integer saturates, NaN becomes 0; anything
-** but zero is true. */
+/* Converts n elements; steps are in bytes. Floats round to nearest even; float to integer
+** saturates, NaN becomes 0; anything but zero is true. */
 void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to, char *dst,
                   int64_t dst_step);
 

@@ -9,7 +9,7 @@
 
 #include "context.h"
 
-atomic_int moth_interrupt_flag;
+atomic_int moth_interrupts;
 
 static const char *const error_names[] = {
     "OK",      "E_ARG",   "E_TYPE",    "E_DTYPE",  "E_SHAPE",   "E_INDEX",
@@ -26,6 +26,13 @@ void moth_error_clear(moth_ctx *ctx) {
   ctx->error.code = MOTH_OK;
   ctx->error.arg[0] = 0;
   ctx->error.node = ctx->error.storage = 0;
+}
+
+void moth_error_blame(moth_ctx *ctx, const char *op) {
+  size_t n = strlen(op);
+  if (n >= sizeof ctx->error.op) n = sizeof ctx->error.op - 1;
+  memcpy(ctx->error.op, op, n);
+  ctx->error.op[n] = 0;
 }
 
 int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) {
@@ -49,7 +56,7 @@ const char *moth_error(moth_ctx *ctx, int32_t base) {
     }
     char *rest;
     long long position = strtoll(at + 1, &rest, 10);
-    to += snprintf(to, 24, "%lld", position < 0 ? position : position + base);
+    to += snprintf(to, 24, "%lld", position < 0 || position == INT64_MAX ? position : position + base);
     at = *rest == '\2' ? rest + 1 : rest;
   }
   *to = 0;
@@ -57,7 +64,7 @@ const char *moth_error(moth_ctx *ctx, int32_t base) {
 }
 
 const char *moth_error_arg(moth_ctx *ctx) { return ctx->error.arg; }
-const char *moth_error_op(moth_ctx *ctx) { return ctx->error.op ? ctx->error.op : ""; }
+const char *moth_error_op(moth_ctx *ctx) { return ctx->error.op; }
 uint64_t moth_error_node(moth_ctx *ctx) { return ctx->error.node; }
 uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
   *version = ctx->error.version;
@@ -66,13 +73,19 @@ uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
 
 /* -- cancelling -- */
 
-void moth_interrupt(void) { atomic_store(&moth_interrupt_flag, 1); }
+void moth_interrupt(void) { atomic_fetch_add(&moth_interrupts, 1); }
 
 void moth_cancel(moth_ctx *ctx, int32_t on) { atomic_store(&ctx->cancel, on != 0); }
 
 int32_t moth_interrupted(moth_ctx *ctx) {
-  int mine = atomic_exchange(&ctx->cancel, 0);
-  return atomic_exchange(&moth_interrupt_flag, 0) | mine;
+  int mine = atomic_exchange(&ctx->cancel, 0), now = atomic_load(&moth_interrupts);
+  mine |= now != ctx->interrupts;
+  ctx->interrupts = now;
+  return mine;
+}
+
+int moth_fail_closed(moth_ctx *ctx) {
+  return moth_fail(ctx, MOTH_E_STATE, NULL, "this state is closed");
 }
 
 int moth_poll(moth_ctx *ctx) {

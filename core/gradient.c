@@ -141,7 +141,7 @@ static int refuse_nan(moth_node *n, moth_tensor **dxs) {
     moth_tensor_release(found);
     if (status) return status;
     if (!bad) continue;
-    ctx->error.op = n->op->name;
+    moth_error_blame(ctx, n->op->name);
     return moth_fail(ctx, MOTH_E_DOMAIN, NULL, "the gradient of its input " MOTH_POS " holds NaN",
                      (long long)i);
   }
@@ -153,7 +153,7 @@ int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs) {
   moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
   union {
     moth_ctx *ctx;
-    char bytes[sizeof(moth_ctx *) + 64 * sizeof(moth_slot)];
+    char bytes[sizeof(moth_ctx *) + MOTH_MAX_SLOTS * sizeof(moth_slot)];
   } args;
   /* room for list arguments and, behind it, for what is wanted */
   int64_t bytes = n->nin * (int64_t)(sizeof(moth_tensor *) + sizeof(bool)) + 16;

@@ -27,7 +27,7 @@ static int refresh(moth_tensor *x) {
   moth_node *n = NULL;
   if (edge.node) {
     strided_get_args args = {.ctx = x->ctx, .input = base, GEOMETRY(&base->l, &x->l)};
-    n = moth_node_of(&moth_op_strided_get, &args, &edge);
+    n = moth_node_of(&moth_op_strided_get, &args, &edge, &x->l);
     if (!n) return x->ctx->error.code;
   }
   set_history(x, n, 0);
@@ -48,26 +48,37 @@ int moth_edge_of(moth_tensor *x, moth_edge *edge) {
   return edge->node ? MOTH_OK : x->ctx->error.code;
 }
 
-int moth_rewrite(moth_tensor *target, moth_node *take, uint32_t output) {
+int moth_write_plan(moth_tensor *target, moth_node *take, uint32_t output, moth_write *w) {
   moth_tensor *base = moth_base(target);
-  if (!base) {
-    set_history(target, take, output);
-    target->epoch++;
-    return MOTH_OK;
-  }
+  *w = (moth_write){.node = take, .output = output};
+  if (!base) return MOTH_OK;
   moth_edge edges[2] = {{NULL, 0}, {take, output}};
   int status = moth_edge_of(base, &edges[0]);
-  moth_node *n = NULL;
-  if (!status) {
-    strided_put_args args = {.ctx = base->ctx, .input = base, .source = target,
-                             GEOMETRY(&base->l, &target->l)};
-    n = moth_node_of(&moth_op_strided_put, &args, edges);
+  if (status) return status;
+  strided_put_args args = {.ctx = base->ctx, .input = base, .source = target,
+                           GEOMETRY(&base->l, &target->l)};
+  w->put = moth_node_of(&moth_op_strided_put, &args, edges, &base->l);
+  return w->put ? MOTH_OK : base->ctx->error.code;
+}
+
+void moth_write_done(moth_tensor *target, moth_write *w) {
+  if (!w->node) return;
+  if (w->keeps) moth_save(&w->node->outs[w->output], target, true);
+  if (!w->put) {
+    set_history(target, w->node, w->output);
+    target->epoch++;
+  } else {
+    set_history(moth_base(target), w->put, 0);
+    moth_base(target)->epoch++;
+    moth_node_release(w->node);
   }
-  moth_node_release(take);
-  if (!n) return base->ctx->error.code;
-  set_history(base, n, 0);
-  base->epoch++;
-  return MOTH_OK;
+  w->node = w->put = NULL;
+}
+
+void moth_write_drop(moth_write *w) {
+  moth_node_release(w->put);
+  moth_node_release(w->node);
+  w->node = w->put = NULL;
 }
 
 static bool leaf_needs_grad(const moth_tensor *x) {
@@ -184,6 +195,19 @@ int32_t moth_get_data(moth_ctx *ctx, const moth_handle *h, moth_handle *data) {
   return y ? moth_hand_out(ctx, y, data) : ctx->error.code;
 }
 
+/* x has bytes of its own from now on. */
+static void leave_base(moth_tensor *x) {
+  moth_tensor *base = x->base;
+  x->base = NULL;
+  x->flags &= ~(uint32_t)(MOTH_T_MULTI_VIEW | MOTH_T_NO_GRAD_VIEW);
+  moth_tensor_release(base);
+}
+
+static int keep_generator(const moth_tensor *x) {
+  if (x != x->ctx->generator) return MOTH_OK;
+  return moth_fail(x->ctx, MOTH_E_STATE, "data", "the default generator keeps its own storage");
+}
+
 int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
   moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
@@ -194,11 +218,13 @@ int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *da
     return moth_fail(ctx, MOTH_E_SHAPE, "data", "%s cannot replace the data of %s", moth_str(v),
                      moth_str(x));
   if (v == x) return MOTH_OK;
+  if (keep_generator(x)) return ctx->error.code;
   moth_storage *s = moth_storage_alias(ctx, v->storage);
   if (!s) return ctx->error.code;
   moth_storage_release(ctx, x->storage);
   x->storage = s;
   x->l = v->l;
+  leave_base(x);
   return MOTH_OK;
 }
 
@@ -206,6 +232,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v == x) return MOTH_OK;
+  if (keep_generator(x)) return ctx->error.code;
   if (x->node || moth_base(x))
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "only a leaf can change its dtype; an op made %s",
                      moth_str(x));
@@ -220,6 +247,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   moth_storage_release(ctx, x->storage);
   x->storage = s;
   x->l = v->l;
+  leave_base(x);
   if (x->leaf) moth_node_release(x->leaf); /* older graphs keep theirs */
   x->leaf = NULL;
   return MOTH_OK;
@@ -237,9 +265,8 @@ int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
   if (!x) return ctx->error.code;
   if (moth_base(x))
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "a view cannot be detached in place; use detach()");
-  set_history(x, NULL, 0);
+  set_history(x, NULL, 0); /* views made before keep theirs */
   x->flags &= ~(uint32_t)MOTH_T_REQUIRES;
-  x->epoch++;
   return MOTH_OK;
 }
 

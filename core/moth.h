@@ -87,14 +87,19 @@ enum {
 uint32_t moth_abi_version(void);
 const char *moth_version(void);
 const char *moth_header(void);               /* the text between the markers */
-const char *moth_config(void);               /* BLAS, ISA level, build: for `moth doctor` */
+const char *moth_config(moth_ctx *ctx);      /* BLAS, build: for `moth doctor` */
 const char *moth_dtype_name(int32_t dtype);  /* "f32"; NULL beyond the last */
 const char *moth_error_name(int32_t status); /* "E_SHAPE" */
 
 /* ---- contexts and errors ---- */
 
 moth_ctx *moth_open(void);         /* NULL when out of memory */
-void moth_close(moth_ctx *ctx);    /* releases everything; the ctx goes with its last tick */
+/* The same in memory of the caller's, of moth_open_size() bytes, which outlives every use. */
+size_t moth_open_size(void);
+moth_ctx *moth_open_at(void *room);
+/* Releases everything; the ctx goes with its last tick, unless its memory is the caller's: then
+** whatever is asked of it after that is an error. */
+void moth_close(moth_ctx *ctx);
 void moth_tick(moth_ctx **anchor); /* finalizer of a collector's canary: asks for a sweep */
 moth_ctx *moth_tick_arm(moth_ctx *ctx); /* counts one more canary, returns ctx */
 
@@ -137,7 +142,8 @@ enum {
   MOTH_OP_HIDDEN = 32,  /* the engine's own, not in the user's namespace */
   MOTH_OP_RANDOM = 64,  /* draws random numbers */
   MOTH_OP_MUTATES = 128,/* writes its first tensor: the `name_` form, or an op that only writes */
-  MOTH_OP_LIST = 256    /* any number of results: they come as one list */
+  MOTH_OP_LIST = 256,   /* any number of results: they come as one list */
+  MOTH_OP_NUMBERS = 512 /* a tensor argument may be a number, but not one that is written */
 };
 
 uint32_t moth_op_count(void);
@@ -313,6 +319,9 @@ int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_t
 
 int32_t moth_seed(moth_ctx *ctx, uint64_t seed);
 int32_t moth_generator(moth_ctx *ctx, moth_handle *out); /* the default one: i64 {seed, offset} */
+
+/* ---- settings ---- */
+
 void moth_set_num_threads(int32_t n);
 int32_t moth_get_num_threads(void);
 int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype); /* -1 leaves it; returns the old */

@@ -91,6 +91,8 @@ typedef struct moth_results {
 int moth_results_push(moth_results *r, moth_tensor *take);
 
 #define MOTH_MAX_OUTPUTS 4
+#define MOTH_MAX_ARGS 24
+#define MOTH_MAX_SLOTS 64
 
 struct moth_op {
   /* columns that a record writes */
@@ -116,27 +118,30 @@ struct moth_op {
   /* what registry.c works out from them */
   moth_op_info info;
   const moth_op *origin; /* of `add_`: add */
-  uint8_t kinds[24];
+  uint8_t kinds[MOTH_MAX_ARGS];
   const struct moth_default *defaults; /* nrows */
   uint32_t nout;      /* results with a handle */
   uint32_t nhidden;   /* further results without one */
   uint32_t position;  /* bit k: result k holds positions */
-  uint64_t save_in[24]; /* of argument i: the arguments whose gradient reads it */
+  uint64_t save_in[MOTH_MAX_ARGS]; /* of argument i: the arguments whose gradient reads it */
   uint64_t save_out[MOTH_MAX_OUTPUTS];
 };
 
 #define MOTH_PROMOTE (1u << 31)  /* dtypes: tensor arguments are promoted to a common dtype */
 #define MOTH_TO_FLOAT (1u << 30) /* ... integers and bool first become the default float dtype */
 
-#define MOTH_OP_NUMBERS 0x0200  /* flags: a tensor argument may be a number */
+/* flags, beside the public ones of moth.h */
 #define MOTH_OP_STRIDED 0x10000 /* the kernel writes any layout, so in place and `out` are direct */
-#define MOTH_OP_MULTI 0x20000   /* its views may not be written in place under grad mode */
-#define MOTH_OP_MIXED 0x40000   /* tensor arguments may differ in dtype; the op sees to it */
+#define MOTH_OP_MIXED 0x20000   /* tensor arguments may differ in dtype; the op sees to it */
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
   .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \
   .size = sizeof(op##_args), .file = __FILE__
-#define MOTH_ROWS_(op, LIST) static moth_arg op##_rows[] = {LIST(MOTH_ROW)};
+#define MOTH_ROWS_(op, LIST)                                                               \
+  static moth_arg op##_rows[] = {LIST(MOTH_ROW)};                                          \
+  _Static_assert(sizeof op##_rows <= MOTH_MAX_ARGS * sizeof(moth_arg) &&                   \
+                   sizeof(op##_args) <= sizeof(moth_ctx *) + MOTH_MAX_SLOTS * sizeof(moth_slot), \
+                 #op " has more arguments than a call has room for");
 #define MOTH_THUNK_(op, part, T) \
   static int op##_##part##_(const void *a, T *y) { return op##_##part((const op##_args *)a, y); }
 

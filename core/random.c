@@ -94,6 +94,7 @@ int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks,
                         uint64_t *block) {
   uint64_t state[2];
   moth_tensor *from = generator ? generator : ctx->generator;
+  if (!from) return moth_fail_closed(ctx);
   if (from->l.dtype != MOTH_I64 || from->l.numel != 2 || !moth_contiguous(from))
     return moth_fail(ctx, MOTH_E_TYPE, "generator", "a generator is needed, got %s",
                      moth_str(from));

@@ -137,6 +137,8 @@ static void default_of(const moth_op *op, uint32_t row, moth_default *d) {
   const char *text = op->rows[row].fallback;
   int kind = op->kinds[row], earlier = row_named(op, text, strlen(text));
   memset(d, 0, sizeof *d);
+  d->choices = 1;
+  for (const char *at = text; *at; at++) d->choices += *at == '|';
   if (!*text || *text == '=') {
     d->type = MOTH_REQUIRED;
   } else if (earlier >= 0) {

@@ -29,6 +29,7 @@ static inline bool moth_kind_is_value(int kind) {
 typedef struct moth_default {
   enum { MOTH_REQUIRED, MOTH_LITERAL, MOTH_EARLIER } type;
   uint32_t earlier; /* the argument whose value it takes */
+  uint32_t choices; /* how many an enum has */
   moth_slot value[3];
 } moth_default;
 /* The args struct seen as slots: argument `row` starts at index at(row). */

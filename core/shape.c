@@ -127,7 +127,7 @@ int moth_broadcast(moth_ctx *ctx, const char *arg, moth_layout *y, const moth_te
 }
 
 int moth_shape_of(moth_ctx *ctx, const char *arg, moth_ints sizes, moth_layout *y) {
-  if (sizes.n > MOTH_MAX_DIMS)
+  if (sizes.n < 0 || sizes.n > MOTH_MAX_DIMS)
     return moth_fail(ctx, MOTH_E_SHAPE, arg, "%lld dimensions wanted, at most %d are possible",
                      (long long)sizes.n, MOTH_MAX_DIMS);
   y->ndim = (int32_t)sizes.n;

@@ -107,6 +107,7 @@ int32_t moth_free(moth_ctx *ctx, const moth_handle *x) {
 /* -- numbers as operands -- */
 
 int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot *value) {
+  if (ctx->closed) return moth_fail_closed(ctx);
   if (which < 1 || which > MOTH_NUMBER_SLOTS)
     return moth_fail(ctx, MOTH_E_ARG, NULL, "number %u of %d", which, MOTH_NUMBER_SLOTS);
   moth_tensor **at = &ctx->slots[which].tensor, *x = *at;
@@ -115,6 +116,7 @@ int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot
     moth_layout l = {.dtype = (uint8_t)dtype, .numel = 1};
     moth_tensor *fresh = moth_tensor_new(ctx, &l);
     if (!fresh) return ctx->error.code;
+    if (x) x->slot = 0;
     moth_tensor_release(x);
     *at = x = fresh;
     x->slot = which;
@@ -147,7 +149,8 @@ uint32_t moth_scope_open(moth_ctx *ctx) {
     ctx->scopes = scopes;
     ctx->scope_room = room;
   }
-  ctx->scopes[++ctx->nscopes] = (moth_frame){.id = ++ctx->scope_id};
+  if (++ctx->scope_id == 0) ctx->scope_id = 1;
+  ctx->scopes[++ctx->nscopes] = (moth_frame){.id = ctx->scope_id};
   return ctx->scope_id;
 }
 

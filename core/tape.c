@@ -88,8 +88,10 @@ void moth_node_forget(moth_node *n) {
 /* Lua keeps values under the id of a node it knows: it hears of the death at its next sweep. */
 static void list_dead(moth_ctx *ctx, uint64_t id) {
   if (ctx->ndead_ids == ctx->dead_room) {
+    int32_t code = ctx->error.code;
     uint32_t room = ctx->dead_room ? ctx->dead_room * 2 : 64;
     uint64_t *ids = moth_alloc(ctx, (int64_t)(room * sizeof *ids));
+    ctx->error.code = code;
     if (!ids) return; /* its values stay until the context closes */
     if (ctx->ndead_ids) memcpy(ids, ctx->dead_ids, ctx->ndead_ids * sizeof *ids);
     moth_dealloc(ctx, ctx->dead_ids, (int64_t)(ctx->dead_room * sizeof *ids));
@@ -118,8 +120,7 @@ static void bury(moth_node *n) {
     for (uint32_t i = 0; i < n->nout; i++) moth_node_release(n->retains[i]);
     moth_dealloc(ctx, n->retains, n->nout * (int64_t)sizeof *n->retains);
   }
-  if (n->grad) n->grad->flags &= ~(uint32_t)MOTH_T_IS_GRAD;
-  moth_tensor_release(n->grad);
+  if (n->grad) moth_leaf_set(n, NULL);
   if (n->name) moth_dealloc(ctx, n->name, (int64_t)strlen(n->name) + 1);
   ctx->mem.live_nodes--;
   moth_dealloc(ctx, n, n->bytes);
@@ -152,9 +153,29 @@ moth_node *moth_leaf_of(moth_tensor *x) {
   return x->leaf;
 }
 
+void moth_leaf_set(moth_node *leaf, moth_tensor *take) {
+  moth_tensor *old = leaf->grad;
+  moth_ctx *ctx = leaf->ctx;
+  if (take) take->flags |= MOTH_T_IS_GRAD;
+  leaf->grad = take;
+  if (take && !old) {
+    leaf->prev = NULL;
+    leaf->next = ctx->leaves;
+    if (leaf->next) leaf->next->prev = leaf;
+    ctx->leaves = leaf;
+  } else if (old && !take) {
+    *(leaf->prev ? &leaf->prev->next : &ctx->leaves) = leaf->next;
+    if (leaf->next) leaf->next->prev = leaf->prev;
+  }
+  if (!old) return;
+  if (old != take) old->flags &= ~(uint32_t)MOTH_T_IS_GRAD;
+  moth_tensor_release(old);
+}
+
 /* -- saving -- */
 
-static void save(moth_saved *s, const moth_tensor *x, bool bytes) {
+void moth_save(moth_saved *s, const moth_tensor *x, bool bytes) {
+  if (s->storage) moth_storage_release(x->ctx, s->storage);
   size_t n = sizeof(int64_t) * (size_t)x->l.ndim;
   memcpy(&s->l, &x->l, offsetof(moth_layout, shape));
   memcpy(s->l.shape, x->l.shape, n);
@@ -183,7 +204,7 @@ moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what
   ctx->error.node = n->id;
   ctx->error.storage = s->storage->id;
   ctx->error.version = s->version;
-  ctx->error.op = n->op ? n->op->name : n->name;
+  moth_error_blame(ctx, n->op ? n->op->name : n->name);
   return NULL;
 }
 
@@ -256,38 +277,36 @@ static void save_inputs(moth_node *n, const void *args, uint64_t wanting, moth_t
     moth_tensor *x = *c.at;
     if (!x) continue;
     if (before && c.arg == 0) x = before;
-    save(&n->ins[c.arg], x, (n->op->save_in[c.from] & wanting) != 0);
+    moth_save(&n->ins[c.arg], x, (n->op->save_in[c.from] & wanting) != 0);
   }
 }
 
 /* The node for op(args) = out, tied to nothing yet; NULL after an error. */
 static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **out,
-                            moth_tensor *before) {
+                            moth_tensor *before, uint64_t *wanting) {
   moth_ctx *ctx = *(moth_ctx *const *)args;
   uint32_t nout = op->nout + op->nhidden;
   moth_node *n = node_new(ctx, count_inputs(op, args), 0, nout, op->size);
   if (!n) return NULL;
   n->op = op;
-  uint64_t wanting;
-  if (copy_args(n, args) || add_edges(n, args, &wanting)) {
+  if (copy_args(n, args) || add_edges(n, args, wanting)) {
     int code = ctx->error.code;
     moth_node_release(n);
     ctx->error.code = code;
     return NULL;
   }
   n->id = ++ctx->ids; /* after its edges: a leaf met here for the first time got a smaller one */
-  save_inputs(n, args, wanting, before);
+  save_inputs(n, args, *wanting, before);
   for (uint32_t i = 0; out && i < nout; i++)
-    save(&n->outs[i], out[i], (op->save_out[i] & wanting) != 0);
+    moth_save(&n->outs[i], out[i], (op->save_out[i] & *wanting) != 0);
   return n;
 }
 
-int moth_record(const moth_op *op, const void *args, moth_tensor **out, moth_tensor *target,
-                moth_tensor *before) {
+int moth_record(const moth_op *op, const void *args, moth_tensor **out) {
   if (!moth_records(op, args)) return MOTH_OK;
-  moth_node *n = make_node(op, args, out, before);
+  uint64_t wanting;
+  moth_node *n = make_node(op, args, out, NULL, &wanting);
   if (!n) return (*(moth_ctx *const *)args)->error.code;
-  if (target) return moth_rewrite(target, n, 0);
   for (uint32_t i = 0; i < op->nout; i++) {
     if (!moth_is_float(out[i]->l.dtype)) continue;
     moth_node_release(out[i]->node); /* of a view made of a view: none yet */
@@ -298,7 +317,22 @@ int moth_record(const moth_op *op, const void *args, moth_tensor **out, moth_ten
   return MOTH_OK;
 }
 
-moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges) {
+int moth_record_write(const moth_op *op, const void *args, moth_tensor *target,
+                      moth_tensor *before, moth_write *w) {
+  uint64_t wanting;
+  *w = (moth_write){0};
+  if (!moth_records(op, args)) return MOTH_OK;
+  moth_node *n = make_node(op, args, NULL, before, &wanting);
+  if (!n) return target->ctx->error.code;
+  moth_save(&n->outs[0], target, false);
+  int status = moth_write_plan(target, n, 0, w);
+  w->keeps = (op->save_out[0] & wanting) != 0;
+  if (status) moth_write_drop(w);
+  return status;
+}
+
+moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges,
+                        const moth_layout *out) {
   moth_ctx *ctx = *(moth_ctx *const *)args;
   moth_node *n = node_new(ctx, count_inputs(op, args), 0, op->nout + op->nhidden, op->size);
   if (!n) return NULL;
@@ -307,13 +341,15 @@ moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *ed
     moth_node_release(n);
     return NULL;
   }
+  n->outs[0].l = *out;
+  n->outs[0].present = 1;
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
   while (moth_next_input(&c)) {
     if (edges[c.arg].node) {
       n->edges[c.arg] = edges[c.arg];
       moth_node_retain(edges[c.arg].node);
     }
-    if (*c.at) save(&n->ins[c.arg], *c.at, false);
+    if (*c.at) moth_save(&n->ins[c.arg], *c.at, false);
   }
   return n;
 }
@@ -335,12 +371,12 @@ static int function_node(moth_ctx *ctx, const char *name, moth_tensor **in, uint
     int status = moth_is_float(in[i]->l.dtype) ? moth_edge_of(in[i], &n->edges[i]) : MOTH_OK;
     if (status) return status;
     if (n->edges[i].node) moth_node_retain(n->edges[i].node);
-    save(&n->ins[i], in[i], false);
+    moth_save(&n->ins[i], in[i], false);
   }
   n->id = ++ctx->ids; /* after its edges, see make_node */
   for (uint32_t i = 0; i < nsaved; i++) {
     if (!saved[i]) continue;
-    save(&n->ins[nin + i], saved[i], true);
+    moth_save(&n->ins[nin + i], saved[i], true);
     for (uint32_t k = 0; k < nin; k++)
       if (in[k] == saved[i]) n->ins[nin + i].from = (int16_t)(k + 1);
   }
@@ -351,10 +387,14 @@ static int function_node(moth_ctx *ctx, const char *name, moth_tensor **in, uint
 ** has a history is handed on as an alias with a history of its own. */
 static int tie_output(moth_ctx *ctx, moth_node *n, uint32_t i, moth_handle *h, moth_tensor *y,
                       bool is_input) {
-  save(&n->outs[i], y, false);
+  moth_save(&n->outs[i], y, false);
   if (is_input) {
+    moth_write w = {0};
     int status = moth_check_write(y, NULL, true);
-    return status ? status : moth_rewrite(y, moth_node_retain(n), i);
+    if (!status) status = moth_write_plan(y, moth_node_retain(n), i, &w);
+    if (status) moth_write_drop(&w);
+    else moth_write_done(y, &w);
+    return status;
   }
   if (y->node || moth_base(y) || (y->flags & MOTH_T_REQUIRES)) {
     moth_tensor *alias = moth_tensor_alias(y);

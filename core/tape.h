@@ -46,6 +46,7 @@ struct moth_node {
   moth_tensor *grad;      /* of a leaf */
   moth_layout leaf;       /* of a leaf: what its gradient must look like */
   moth_node *next_dead;
+  moth_node *next, *prev; /* of the context's leaves, while this one has a grad */
   uint32_t task, entry;   /* where the last task that met it keeps its gradients */
   int64_t bytes;          /* of this block */
 };
@@ -62,14 +63,28 @@ bool moth_needs_grad(const moth_tensor *x);
 moth_node *moth_leaf_of(moth_tensor *x); /* where its .grad gathers; borrowed */
 void moth_leaf_set(moth_node *leaf, moth_tensor *take); /* its .grad; NULL clears it */
 
-/* Records op(args) = out if grad mode is on and an input needs it. In place, `target` is rewritten
-** and `before` is its value from before if the gradient reads that, else NULL. */
-int moth_record(const moth_op *op, const void *args, moth_tensor **out, moth_tensor *target,
-                moth_tensor *before);
+/* Records op(args) = out if grad mode is on and an input needs it. */
+int moth_record(const moth_op *op, const void *args, moth_tensor **out);
+
+/* An in-place write under way. Its nodes are made before the kernel runs, so that nothing can fail
+** once bytes have changed: plan, run, then done or drop. */
+typedef struct moth_write {
+  moth_node *node; /* the op's, owned; NULL: nothing is recorded */
+  moth_node *put;  /* for a view: what puts its value into the base, owned */
+  uint32_t output; /* which result of node the target becomes */
+  bool keeps;      /* the gradient reads the result */
+} moth_write;
+/* Plans to make `output` of node (taken) the value of target. */
+int moth_write_plan(moth_tensor *target, moth_node *take, uint32_t output, moth_write *w);
+/* The same for op(args) written into its first input; `before` is the target's value from before
+** if the gradient reads that, else NULL. */
+int moth_record_write(const moth_op *op, const void *args, moth_tensor *target,
+                      moth_tensor *before, moth_write *w);
+void moth_write_done(moth_tensor *target, moth_write *w); /* rewrites the histories */
+void moth_write_drop(moth_write *w);
 /* A node for op(args) with these edges, when nothing ran: for histories that are rewritten. */
-moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges);
-/* Makes n (taken) the history of target, and of its base if it is a view. */
-int moth_rewrite(moth_tensor *target, moth_node *take, uint32_t output);
+moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges,
+                        const moth_layout *out);
 /* Whether op(args) would be recorded. */
 bool moth_records(const moth_op *op, const void *args);
 /* Before an in-place write: is it allowed? */
@@ -92,6 +107,7 @@ bool moth_next_input(moth_cursor *c);
 /* Runs the gradient of n. dys are the gradients of its results; dxs (nin, zeroed) receives owned
 ** tensors where an edge leads on. Recorded if grad mode is on. */
 int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs);
+void moth_save(moth_saved *s, const moth_tensor *x, bool bytes); /* or the layout alone */
 /* A tensor over saved bytes, after the version check; what names it in the error. */
 moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what);
 /* Gives an opened tensor its history again: a leaf, or a node's output. */

@@ -13,6 +13,7 @@ typedef struct token_entry {
   moth_storage *storage; /* counted; NULL: free */
   moth_layout layout;
   uint32_t gen;
+  bool held; /* being opened: not free yet */
 } token_entry;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -21,7 +22,7 @@ static uint32_t nentries, room;
 
 static uint32_t free_entry(void) {
   for (uint32_t i = 0; i < nentries; i++)
-    if (!entries[i].storage) return i;
+    if (!entries[i].storage && !entries[i].held) return i;
   if (nentries == room) {
     uint32_t more = room ? room * 2 : 64;
     token_entry *grown = realloc(entries, more * sizeof *grown);
@@ -60,10 +61,28 @@ static moth_storage *take(uint64_t token, moth_layout *l) {
     s = entries[i].storage;
     *l = entries[i].layout;
     entries[i].storage = NULL;
+    entries[i].held = true;
     entries[i].gen++;
   }
   pthread_mutex_unlock(&lock);
   return s;
+}
+
+/* Puts back what could not be opened for want of memory. */
+static void put_back(uint64_t token, moth_storage *s, const moth_layout *l) {
+  uint32_t i = (uint32_t)token - 1;
+  pthread_mutex_lock(&lock);
+  entries[i].gen--;
+  entries[i].storage = s;
+  entries[i].layout = *l;
+  entries[i].held = false;
+  pthread_mutex_unlock(&lock);
+}
+
+static void let_go(uint64_t token) {
+  pthread_mutex_lock(&lock);
+  entries[(uint32_t)token - 1].held = false;
+  pthread_mutex_unlock(&lock);
 }
 
 int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out) {
@@ -72,8 +91,14 @@ int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out) {
   moth_storage *s = take(token, &l);
   if (!s) return moth_fail(ctx, MOTH_E_STATE, "token", "no such token, or it was opened before");
   moth_tensor *x = moth_tensor_like(ctx, &l, s);
+  int status = x ? moth_hand_out(ctx, x, out) : ctx->error.code;
+  if (status) {
+    put_back(token, s, &l);
+    return status;
+  }
+  let_go(token);
   moth_storage_release(ctx, s);
-  return x ? moth_hand_out(ctx, x, out) : ctx->error.code;
+  return MOTH_OK;
 }
 
 int32_t moth_token_drop(moth_ctx *ctx, uint64_t token) {
@@ -81,6 +106,7 @@ int32_t moth_token_drop(moth_ctx *ctx, uint64_t token) {
   moth_error_clear(ctx);
   moth_storage *s = take(token, &l);
   if (!s) return moth_fail(ctx, MOTH_E_STATE, "token", "no such token, or it was opened before");
+  let_go(token);
   moth_storage_release(ctx, s);
   return MOTH_OK;
 }

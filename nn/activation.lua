@@ -1,4 +1,4 @@
---- Layers that apply a function to each element, and the softmaxes.
+--- activation.lua -- layers that apply a function to each element, and the softmaxes.
 
 local class = require "moth.class"
 local define = require "moth.define"

@@ -1,4 +1,4 @@
---- Calling modules, and hooks.
+--- call.lua -- calling modules, and hooks.
 --
 -- `net(x)` runs: hooks for all modules before forward, the module's own, forward, hooks for all
 -- modules after it, the module's own. Hooks get (module, args[, output]): args is a list, output

@@ -1,4 +1,4 @@
---- Modules that hold modules: Sequential, ModuleList, ModuleDict.
+--- container.lua -- modules that hold modules: Sequential, ModuleList, ModuleDict.
 --
 -- Sequential and ModuleList keep their modules in the array part of their own table, so `#list`,
 -- `ipairs(list)` and `list[i] = module` work as on any list. In a state_dict their names count

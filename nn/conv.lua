@@ -1,4 +1,4 @@
---- nn.Conv2d.
+--- conv.lua -- nn.Conv2d.
 
 local class = require "moth.class"
 local define = require "moth.define"

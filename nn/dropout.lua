@@ -1,4 +1,5 @@
---- nn.Dropout and nn.Dropout2d: while training, zeros at random, and the rest scaled up.
+--- dropout.lua -- nn.Dropout and nn.Dropout2d: while training, zeros at random, and the rest scaled
+-- up.
 
 local class = require "moth.class"
 local define = require "moth.define"

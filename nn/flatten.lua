@@ -1,4 +1,4 @@
---- nn.Flatten.
+--- flatten.lua -- nn.Flatten.
 
 local class = require "moth.class"
 local define = require "moth.define"

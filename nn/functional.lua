@@ -1,4 +1,5 @@
---- moth.nn.functional, F for short: every op of the engine by its name, bound at first use.
+--- functional.lua -- moth.nn.functional, F for short: every op of the engine by its name, bound at
+-- first use.
 --
 --     x = F.relu(F.max_pool2d(x, 2))
 --

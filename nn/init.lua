@@ -1,4 +1,5 @@
---- moth.nn: modules, layers and losses. Each file is loaded at the first use of one of its names.
+--- init.lua -- moth.nn: modules, layers and losses. Each file is loaded at the first use of one of
+-- its names.
 
 local class = require "moth.class"
 local errors = require "moth.error"

@@ -1,4 +1,4 @@
---- nn.Identity and nn.Linear.
+--- linear.lua -- nn.Identity and nn.Linear.
 
 local class = require "moth.class"
 local define = require "moth.define"

@@ -1,4 +1,4 @@
---- Losses as modules: how far an answer is from its target.
+--- loss.lua -- losses as modules: how far an answer is from its target.
 
 local class = require "moth.class"
 local define = require "moth.define"

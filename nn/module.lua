@@ -1,4 +1,4 @@
---- nn.Module: the base of all networks and layers.
+--- module.lua -- nn.Module: the base of all networks and layers.
 --
 --     local Net = nn.class("Net", nn.Module)
 --     function Net:init() self.fc = nn.Linear(320, 50) end
@@ -6,9 +6,9 @@
 --
 -- Assigning a Module, Parameter or Buffer to a field registers it, in the order of assignment
 -- (Lua does `self.a, self.b = x, y` from the right); nil unregisters it; anything else is a plain
--- field. To see every assignment, also the second
--- one to a field, the table of a module holds nothing but its store: fields live in there.
--- Containers of nn/container.lua keep their modules in the array part of the table itself.
+-- field. To see every assignment, also the second one to a field, the table of a module holds
+-- nothing but its store: fields live in there. Containers of nn/container.lua keep their modules
+-- in the array part of the table itself.
 --
 -- This file has the store, registration and printing. walk.lua (children, parameters, train, to),
 -- state.lua (state_dict) and call.lua (calling, hooks) add the other methods.
@@ -304,7 +304,7 @@ function Module:extra_repr()
   return ""
 end
 
-function Module:__tostring()
+local function printed(self)
   local lines = {}
   local extra = self:extra_repr()
   local position = self[STORE].names
@@ -316,6 +316,17 @@ function Module:__tostring()
   if #lines == 0 then return name .. "(" .. extra .. ")" end
   if extra ~= "" then table.insert(lines, 1, "  " .. extra) end
   return name .. "(\n" .. table.concat(lines, "\n") .. "\n)"
+end
+
+local printing = {} -- the modules that are being printed: one that contains itself ends
+
+function Module:__tostring()
+  if printing[self] then return class.typename(self) .. "(...)" end
+  printing[self] = true
+  local ok, text = pcall(printed, self)
+  printing[self] = nil
+  if not ok then error(text, 0) end
+  return text
 end
 
 -- ---- what subclasses give ----

@@ -1,4 +1,5 @@
---- nn.Parameter and nn.Buffer: tensors that a module registers when they are assigned to a field.
+--- parameter.lua -- nn.Parameter and nn.Buffer: tensors that a module registers when they are
+-- assigned to a field.
 --
 -- A tensor is a bare handle, so what makes it a Parameter stands in a table beside it, under the
 -- handle itself. A module's store holds the handle, so the mark lives as long as it is needed.

@@ -1,4 +1,4 @@
---- nn.MaxPool2d and nn.AvgPool2d.
+--- pool.lua -- nn.MaxPool2d and nn.AvgPool2d.
 
 local class = require "moth.class"
 local define = require "moth.define"

@@ -1,4 +1,4 @@
---- state_dict and load_state_dict: a module's tensors under PyTorch's own names.
+--- state.lua -- state_dict and load_state_dict: a module's tensors under PyTorch's own names.
 --
 -- A state dict is an ordered map. Its tensors lie under plain string keys, so `sd["fc.weight"]`,
 -- assignment and `pairs` work; the order of the keys is kept beside it and `sd:items()` follows it.
@@ -117,7 +117,7 @@ local parse_load = define.signature("load_state_dict", {
     default = false},
 })
 
-local FLOATS = 6 -- the first floating dtype in the engine's order
+local FLOATS = lib.C.MOTH_F16 -- the first of the float dtypes
 
 local function fits(name, here, value, problems, assign)
   if not lib.istensor(value) then

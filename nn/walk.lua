@@ -1,5 +1,5 @@
---- Walks over a module's children, parameters and buffers, and what is done to all of them:
--- apply, train, eval, requires_grad_, zero_grad, to and its kin.
+--- walk.lua -- walks over a module's children, parameters and buffers, and what is done to all of
+-- them: apply, train, eval, requires_grad_, zero_grad, to and its kin.
 --
 -- Every walk is taken from a snapshot, so a loop over `net:named_modules()` may add and remove
 -- modules. A module or tensor that is reached twice (tied weights) comes once, at its first name.
@@ -50,6 +50,9 @@ local parse_requires = define.signature("requires_grad_", {
 local parse_zero = define.signature("zero_grad", {
   {"bool", "set_to_none", "remove the gradients (true) or fill them with zeros", default = true},
 })
+local parse_device = define.signature("to_empty", {
+  {"device", "device", "where the new storage lies", default = "cpu"},
+})
 
 -- ---- converting ----
 
@@ -89,12 +92,20 @@ local function add_own(Module, STORE)
     local store, list = self[STORE], {}
     if store.watch then self:_watch() end
     if store.names then
+      local last = 0
+      for i in pairs(self) do
+        if type(i) == "number" and i > last then last = i end
+      end
       for i, child in ipairs(self) do
         if not class.isinstance(child, Module) then
           errors.raise(("%s[%d] is %s, not a module"):format(class.typename(self), i,
             errors.describe(child)), "E_TYPE")
         end
         list[i] = {store.names[i] or tostring(i - 1), child}
+      end
+      if #list < last then
+        errors.raise(("%s[%d] is nil, with modules behind it; take modules out by pop(%d)"):format(
+          class.typename(self), #list + 1, #list + 1), "E_STATE")
       end
     end
     for _, name in ipairs(store.order) do
@@ -213,11 +224,26 @@ local function add_modes(Module)
     return self
   end
 
+  -- Modules below with a `train` of their own are asked, as a block that stays in evaluation.
+  local function set_mode(module, mode, seen)
+    if seen[module] then return end
+    seen[module] = true
+    module.training = mode
+    for _, child in ipairs(module:_children()) do
+      local below = child[2]
+      if below.train ~= Module.train then
+        below:train(mode)
+      else
+        set_mode(below, mode, seen)
+      end
+    end
+  end
+
   --- Sets the `training` field here and below: Dropout and its kin read it.
   -- @return the module
   function Module:train(...)
     local mode = parse_flag(...)
-    for _, module in ipairs(self:modules()) do module.training = mode end
+    set_mode(self, mode, {})
     return self
   end
 
@@ -271,6 +297,18 @@ local function add_casts(Module)
 
   --- Moves all parameters and buffers to the CPU.
   function Module:cpu() return (self:to("cpu")) end
+
+  --- Moves all parameters and buffers to the GPU.
+  function Module:cuda() return (self:to("cuda")) end
+
+  --- Gives all parameters and buffers new storage on a device, with values yet to be set.
+  -- @return the module
+  function Module:to_empty(...)
+    local device = parse_device(...)
+    return convert_all(self, function(x)
+      return require("moth").empty(x.shape, {dtype = x.dtype, device = device})
+    end)
+  end
 
   for name, dtype in pairs {float = "float32", double = "float64", half = "float16",
                             bfloat16 = "bfloat16"} do

@@ -1,5 +1,5 @@
---- nn.init: ways to fill a tensor with first values. All write in place, unrecorded, and return
--- the tensor; random numbers come from the default generator or the one given.
+--- weights.lua -- nn.init: ways to fill a tensor with first values. All write in place, unrecorded,
+-- and return the tensor; random numbers come from the default generator or the one given.
 
 local define = require "moth.define"
 local errors = require "moth.error"

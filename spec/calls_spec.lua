@@ -32,7 +32,7 @@ describe("each op", function()
           local given = registry.map(form.arguments, function(x) return x end)
           local got
           if form.method then
-            if op.hidden then return nil end
+            if op.hidden or moth[op.name] ~= op.fn then return nil end -- a function over several
             got = { form.method[op.name](form.method, unpack(given, 1, given.n)) }
           else
             got = { op.fn(unpack(given, 1, given.n)) }

@@ -112,8 +112,8 @@ describe("the ten mistakes", function()
 
   it("2: so are matrices that cannot be multiplied", function()
     local y = moth.ones(4, 5)
-    refuses(function() return (moth.mm(x, y)) end, "f32 (2, 3) cannot be multiplied with f32 (4, 5)",
-      { x, y })
+    refuses(function() return (moth.mm(x, y)) end,
+      "f32 (2, 3) cannot be multiplied with f32 (4, 5)", { x, y })
     refuses(function() return (moth.mm(x, y)) end, "bad argument 'mat2' to 'mm'", { x, y })
     refuses(function() return (x:matmul(y)) end, "bad argument 'other' to 'matmul'", { x, y })
     refuses(function() return (moth.bmm(x, y)) end, "to 'bmm'", { x, y })
@@ -276,7 +276,8 @@ describe("shapes and sizes", function()
 
   it("of dims count from 1", function()
     refuses(function() return (x:sum(0)) end, "dimensions count from 1, got 0", { x })
-    refuses(function() return (x:sum(3)) end, "dim 3 is out of range: wanted 1 to 2 or -2 to -1", { x })
+    refuses(function() return (x:sum(3)) end,
+      "dim 3 is out of range: wanted 1 to 2 or -2 to -1", { x })
     refuses(function() return (x:sum{ 1, 1 }) end, "'dim' to 'sum'", { x })
     refuses(function() return (x:size(3)) end, "'dim' to 'size'", { x })
     refuses(function() return (x:transpose(1, 4)) end, "dim 4 is out of range", { x })
@@ -299,6 +300,27 @@ describe("writes that are refused", function()
     refuses(function() i:div_(2) end, "div_", { i })
     refuses(function() moth.add(x, x, { out = i }) end, "out", { x, i })
     refuses(function() x:mul_(x:t()) end, "mul_", { x })
+  end)
+end)
+
+describe("a bad element at the end of many", function()
+  it("is found before anything is written", function()
+    local n = 200000
+    local x = moth.zeros(n)
+    local at = moth.range(1, n)
+    at[n] = n + 1
+    refuses(function() x[at] = 1 end, "position 200001 is out of range", { x })
+    refuses(function() x:index_add_(1, at, moth.ones(n)) end, "200001", { x })
+    refuses(function() x:scatter_(1, at, moth.ones(n)) end, "200001", { x })
+    refuses(function() x:scatter_add_(1, at, moth.ones(n)) end, "200001", { x })
+    at[n] = 0
+    refuses(function() x[at] = 1 end, "count from 1, got 0", { x })
+    local i = moth.full({ n }, 7LL)
+    local divisor = moth.full({ n }, 2LL)
+    divisor[n] = 0
+    refuses(function() i:remainder_(divisor) end, "cannot be divided by 0", { i })
+    refuses(function() i:div_(divisor, "floor") end, "cannot be divided by 0", { i })
+    refuses(function() moth.remainder(i, divisor, { out = i:clone() }) end, "divided by 0", { i })
   end)
 end)
 

@@ -103,7 +103,7 @@ describe("assigning to a field of a module", function()
     assert.has_error_like(function() m.fc = 3 end,
       "cannot assign 3 to the module 'fc' of Made %(a module or nil expected%)")
     assert.has_error_like(function() m.w = moth.ones(2) end,
-      "cannot assign f32 %(2,%) to the parameter 'w' of Made %(nn%.Parameter or nil expected%)")
+      "cannot assign f32 %(2%) to the parameter 'w' of Made %(nn%.Parameter or nil expected%)")
     assert.has_error_like(function() m.mean = "x" end, "to the buffer 'mean' of Made")
     assert.equal(1, m.fc.in_features)
   end)
@@ -197,10 +197,21 @@ describe("registering by name", function()
     local m = nn.Module()
     assert.has_error_like(function() m:add_module("a", 3) end, "expected a module, got 3")
     assert.has_error_like(function() m:register_parameter("a", moth.ones(2)) end,
-      "expected nn%.Parameter, got f32 %(2,%)")
+      "expected nn%.Parameter, got f32 %(2%)")
     assert.has_error_like(function() m:register_buffer("a", {}) end, "expected a tensor")
     assert.has_error_like(function() m:register_buffer("a", nn.Parameter(moth.ones(1))) end,
       "is an nn%.Parameter; pass its detach%(%)")
+  end)
+
+  it("keeps what is assigned out of the reach of scopes", function()
+    local m = nn.Module()
+    moth.scope(function()
+      m.plain = moth.ones(2)
+      m.table = {{x = moth.ones(1)}}
+      m.w = nn.Parameter(moth.ones(3))
+      m:register_buffer("mean", moth.ones(4))
+    end)
+    assert.equal(10, (m.plain:sum() + m.table[1].x + m.w:sum() + m.mean:sum()):item())
   end)
 
   it("finds modules, parameters and buffers by path", function()
@@ -324,6 +335,16 @@ describe("modes", function()
       "bad argument 'mode' to 'train' %(true or false is needed, got 3%)")
   end)
 
+  it("train asks modules that have a train of their own", function()
+    local Frozen = nn.class("Frozen", nn.Sequential)
+    function Frozen:train() return (nn.Sequential.train(self, false)) end
+    local net = nn.Sequential(nn.Dropout(), nn.Sequential(Frozen(nn.Dropout())))
+    net:train()
+    assert.is_true(net[1].training)
+    assert.is_false(net[2][1].training)
+    assert.is_false(net[2][1][1].training)
+  end)
+
   it("requires_grad_ freezes and thaws", function()
     local net = nn.Linear(2, 2)
     net:requires_grad_(false)
@@ -375,6 +396,28 @@ describe("casts", function()
     assert.equal(net, net:to("cpu"))
     assert.equal(net, net:cpu())
     assert.has_error_like(function() net:to("cuda") end, "the device 'cuda' is not there")
+  end)
+
+  it("to_empty gives new storage of the same shapes", function()
+    local net = nn.Linear(2, 3)
+    local weight = net.weight
+    local before = weight:detach()
+    net:to_empty {device = "cpu"}
+    assert.equal(weight, net.weight)
+    assert.equal("(3, 2)", tostring(weight.shape))
+    moth.no_grad(function() weight:fill_(7) end)
+    assert.is_false(before:equal(weight))
+    assert.is_true(weight.requires_grad)
+    assert.has_error_like(function() net:to_empty("gpu") end, "'device' to 'to_empty'")
+    assert.has_error_like(function() net:cuda() end, "the device 'cuda' is not there")
+  end)
+
+  it("refuse to make integers of what wants gradients, and change nothing", function()
+    local net = nn.Linear(2, 3)
+    assert.has_error_like(function() net:to(moth.int64) end, "i64")
+    assert.has_error_like(function() net:type(moth.int64) end, "i64")
+    assert.equal(moth.float32, net.weight.dtype)
+    assert.equal(moth.float32, net.bias.dtype)
   end)
 
   it("leave integer buffers alone, except type", function()
@@ -450,6 +493,16 @@ Net(
     function Scale:init(by) self.by = by end
     function Scale:extra_repr() return "by=" .. self.by end
     assert.equal("Scale(by=3)", tostring(Scale(3)))
+  end)
+
+  it("ends for a module that contains itself", function()
+    local m = nn.Module()
+    m.child = nn.Module()
+    m.child.parent = m
+    assert.equal("Module(\n  (child): Module(\n    (parent): Module(...)\n  )\n)", tostring(m))
+    assert.equal(2, #m:modules())
+    m:train(false)
+    assert.is_false(m.child.training)
   end)
 
   it("shows what differs from the defaults of layers", function()

@@ -117,9 +117,4 @@ int moth_map(moth_ctx *ctx, const moth_inner *loops, int dtype, int noperands,
 /* result := condition ? x : y, of any dtype; operands in that order. */
 int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands);
 
-/* The type that values of this dtype are computed in. */
-static inline int moth_compute_dtype(int dtype) {
-  return dtype == MOTH_F16 || dtype == MOTH_BF16 ? MOTH_F32 : dtype;
-}
-
 #endif

@@ -2,12 +2,12 @@
 #include "real.h"
 
 moth_tensor *moth_real(const moth_tensor *x) {
-  int dtype = moth_real_dtype(x->l.dtype);
+  int dtype = moth_compute_dtype(x->l.dtype);
   return dtype == x->l.dtype ? moth_packed(x) : moth_cast(x, dtype);
 }
 
 moth_tensor *moth_real_out(moth_tensor *y) {
-  if (moth_real_dtype(y->l.dtype) == y->l.dtype) return moth_tensor_retain(y);
+  if (moth_compute_dtype(y->l.dtype) == y->l.dtype) return moth_tensor_retain(y);
   moth_layout l = y->l;
   l.dtype = MOTH_F32;
   return moth_tensor_new(y->ctx, &l);

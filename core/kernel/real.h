@@ -10,10 +10,6 @@
 
 #include "../loop.h"
 
-static inline int moth_real_dtype(int dtype) {
-  return dtype == MOTH_F16 || dtype == MOTH_BF16 ? MOTH_F32 : dtype;
-}
-
 /* x packed and in f32 or f64: x itself, retained, if it is that already. Owned; NULL: error set. */
 moth_tensor *moth_real(const moth_tensor *x);
 /* Where to compute a contiguous result: y itself, retained, or an f32 tensor of its shape. */

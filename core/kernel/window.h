@@ -6,6 +6,8 @@
 
 #include "../context.h"
 
+#define INT2(x) {(x)[0], (x)[1]} /* a pair as an initializer */
+
 typedef struct moth_window { /* [0] along the height, [1] along the width */
   int64_t in[2], out[2];     /* image and number of windows */
   int64_t kernel[2], stride[2], padding[2], dilation[2];

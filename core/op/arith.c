@@ -339,13 +339,17 @@ static moth_tensor *winner(moth_grad *g, moth_tensor *tie, moth_tensor *lost) {
   return GRAD(g, masked_fill, .input = share, .mask = lost, .value = {.as.number = 0});
 }
 
-static int maximum_grad(const maximum_args *a, moth_grad *g) {
-  moth_tensor *tie = GRAD(g, eq, .input = a->input, .other = a->other);
-  moth_tensor *less = GRAD(g, lt, .input = a->input, .other = a->other);
-  moth_tensor *more = GRAD(g, gt, .input = a->input, .other = a->other);
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, winner(g, tie, less));
-  if (moth_wants(g, a->other)) moth_flow(g, a->other, winner(g, tie, more));
+static int flow_extreme(moth_grad *g, moth_tensor *x, moth_tensor *y, bool largest) {
+  moth_tensor *tie = GRAD(g, eq, .input = x, .other = y);
+  moth_tensor *less = GRAD(g, lt, .input = x, .other = y);
+  moth_tensor *more = GRAD(g, gt, .input = x, .other = y);
+  if (moth_wants(g, x)) moth_flow(g, x, winner(g, tie, largest ? less : more));
+  if (moth_wants(g, y)) moth_flow(g, y, winner(g, tie, largest ? more : less));
   return g->status;
+}
+
+static int maximum_grad(const maximum_args *a, moth_grad *g) {
+  return flow_extreme(g, a->input, a->other, true);
 }
 
 MOTH_OP(maximum, EXTREME, .doc = "The larger of two values, element by element; NaN wins.",
@@ -362,12 +366,7 @@ static int minimum_cpu(const minimum_args *a, moth_tensor **out) {
 }
 
 static int minimum_grad(const minimum_args *a, moth_grad *g) {
-  moth_tensor *tie = GRAD(g, eq, .input = a->input, .other = a->other);
-  moth_tensor *less = GRAD(g, lt, .input = a->input, .other = a->other);
-  moth_tensor *more = GRAD(g, gt, .input = a->input, .other = a->other);
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, winner(g, tie, more));
-  if (moth_wants(g, a->other)) moth_flow(g, a->other, winner(g, tie, less));
-  return g->status;
+  return flow_extreme(g, a->input, a->other, false);
 }
 
 MOTH_OP(minimum, EXTREME, .doc = "The smaller of two values, element by element; NaN wins.",

@@ -11,7 +11,8 @@
 #include "reduce.h"
 #include "view.h"
 
-#define INT2(x) {(x)[0], (x)[1]}
+#define WINDOW(a) \
+  {.stride = INT2((a)->stride), .padding = INT2((a)->padding), .dilation = INT2((a)->dilation)}
 #define STEPS(a)                                                                               \
   .stride = INT2((a)->stride), .padding = INT2((a)->padding), .dilation = INT2((a)->dilation), \
   .groups = (a)->groups
@@ -65,9 +66,6 @@ static int check_bias(const moth_tensor *bias, int64_t n) {
   return moth_fail(bias->ctx, MOTH_E_SHAPE, "bias", "wants %s, one for each filter, got %s",
                    moth_str_shape(bias->ctx, 1, &n), moth_str(bias));
 }
-
-#define WINDOW(a) \
-  {.stride = INT2((a)->stride), .padding = INT2((a)->padding), .dilation = INT2((a)->dilation)}
 
 /* -- conv2d -- */
 

@@ -266,7 +266,7 @@ static int unbind_list(const unbind_args *a, moth_results *out) {
   return status;
 }
 
-MOTH_OP_LISTS(unbind, UNBIND, .dtypes = MOTH_ANY, .flags = MOTH_OP_MULTI,
+MOTH_OP_LISTS(unbind, UNBIND, .dtypes = MOTH_ANY,
               .doc = "All positions of a dimension, one view each.",
               .examples = "moth.randn(3, 4)\n"
                           "moth.randn(3, 4), {dim = 2}\n")
@@ -296,7 +296,7 @@ static int split_list(const split_args *a, moth_results *out) {
   return status;
 }
 
-MOTH_OP_LISTS(split, SPLIT, .dtypes = MOTH_ANY, .flags = MOTH_OP_MULTI,
+MOTH_OP_LISTS(split, SPLIT, .dtypes = MOTH_ANY,
               .doc = "Pieces of a dimension, of one size or of the sizes given.",
               .examples = "moth.randn(5, 2), 2\n"
                           "moth.randn(2, 5), {1, 4}, {dim = 2}\n")
@@ -316,7 +316,7 @@ static int chunk_list(const chunk_args *a, moth_results *out) {
   return status;
 }
 
-MOTH_OP_LISTS(chunk, CHUNK, .dtypes = MOTH_ANY, .flags = MOTH_OP_MULTI,
+MOTH_OP_LISTS(chunk, CHUNK, .dtypes = MOTH_ANY,
               .doc = "Equal pieces of a dimension, the last one possibly smaller, at most so many.",
               .examples = "moth.randn(5, 2), 2\n"
                           "moth.randn(2, 6), 3, {dim = 2}\n")

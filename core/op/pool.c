@@ -4,8 +4,6 @@
 #include "../kernel/pool.h"
 #include "../kernel/real.h"
 
-#define INT2(x) {(x)[0], (x)[1]}
-
 /* The product of all sizes but the last two. */
 static int64_t planes_of(const moth_layout *l) {
   int64_t n = 1;

@@ -1,4 +1,4 @@
--- anomaly.lua -- anomaly mode: errors of a backward pass name the lines of the forward pass.
+--- anomaly.lua -- anomaly mode: errors of a backward pass name the lines of the forward pass.
 --
 --   moth.autograd.set_detect_anomaly(true)
 --   moth.autograd.detect_anomaly(function() ... end)

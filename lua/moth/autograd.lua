@@ -1,5 +1,5 @@
--- autograd.lua -- the parts of autograd that are Lua's: grad modes, hooks, and the loop that drives
--- a backward pass.
+--- autograd.lua -- the parts of autograd that are Lua's: grad modes, hooks, and the loop that
+-- drives a backward pass.
 --
 -- The engine never calls Lua. A backward pass is a task in the engine that runs until it meets a
 -- node with hooks or a Function written in Lua; then it hands that node's id to the loop here,
@@ -10,10 +10,11 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
+local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
-local istensor = lib.istensor
+local istensor, callable = lib.istensor, kinds.help.is_callable
 
 local M = {}
 
@@ -21,9 +22,10 @@ local M = {}
 M.nodes = {}
 local nodes = M.nodes
 
-local HOOK, FUNCTION = 2, 3                            -- what moth_task_step stops for
-local RETAIN_GRAPH, CREATE_GRAPH, ALLOW_UNUSED = 1, 2, 4
-local IS_LEAF, IS_GRAD = 2, 4
+local HOOK, FUNCTION = C.MOTH_TASK_HOOK, C.MOTH_TASK_FUNCTION -- what moth_task_step stops for
+local RETAIN_GRAPH, CREATE_GRAPH = C.MOTH_RETAIN_GRAPH, C.MOTH_CREATE_GRAPH
+local ALLOW_UNUSED = C.MOTH_ALLOW_UNUSED
+local IS_LEAF = C.MOTH_IS_LEAF
 
 local weak = { __mode = "v" }
 
@@ -34,7 +36,7 @@ local function take(h, status, fname)
   return lib.adopt(h, status)
 end
 
--- -- grad modes ----------------------------------------------------------------------------------
+-- ---- grad modes ----
 -- The mode belongs to the context. A frame remembers what it was before and which coroutine
 -- changed it, so that a coroutine that ends its frame late cannot restore the wrong mode.
 
@@ -74,12 +76,6 @@ local function finish(frame, ok, ...)
   return ...
 end
 
-local function callable(f)
-  if type(f) == "function" then return true end
-  local meta = type(f) == "table" and getmetatable(f)
-  return type(meta) == "table" and meta.__call ~= nil
-end
-
 local function with_mode(mode, name, f, ...)
   if not callable(f) then
     errors.argument(name, "f", "expected a function, got " .. errors.describe(f))
@@ -90,12 +86,7 @@ end
 --- Calls f(...) with nothing recorded for gradients, and returns what it returns. The mode from
 -- before is restored also when f raises. (As torch.no_grad.)
 function M.no_grad(f, ...)
-  local frame = enter(0, "no_grad")
-  if type(f) ~= "function" and not callable(f) then
-    leave(frame)
-    errors.argument("no_grad", "f", "expected a function, got " .. errors.describe(f))
-  end
-  return finish(frame, pcall(f, ...))
+  return with_mode(0, "no_grad", f, ...)
 end
 
 --- Calls f(...) with recording on, also inside no_grad, and returns what it returns.
@@ -118,7 +109,7 @@ end
 --- Whether ops are recorded for gradients now.
 function M.is_grad_enabled() return C.moth_grad_mode(ctx, -1) == 1 end
 
--- -- hooks ---------------------------------------------------------------------------------------
+-- ---- hooks ----
 
 local Removable = {}
 Removable.__index = Removable
@@ -163,7 +154,7 @@ function M.register_hook(x, fn)
   return setmetatable({ hook = hook, id = id }, Removable)
 end
 
--- -- the loop ------------------------------------------------------------------------------------
+-- ---- the loop ----
 
 local function given(task, i, fname)
   local h = Handle()
@@ -310,7 +301,7 @@ end
 table.insert(lib.on_sweep, sweep)
 table.insert(lib.on_dead, function(id) nodes[id] = nil end)
 
--- -- entry points --------------------------------------------------------------------------------
+-- ---- entry points ----
 
 local function flags_of(retain_graph, create_graph, allow_unused)
   if retain_graph == nil then retain_graph = create_graph end
@@ -359,12 +350,13 @@ local function listed(value, fname, aname, n)
   return list, count
 end
 
-local function check_length(grads, roots, n, fname, aname)
+-- More gradients than tensors are a mistake; whether one may be missing, the engine decides.
+local function check_length(grads, n, fname, aname)
   if type(grads) == "table" and #grads > n then
     errors.argument(fname, aname, #grads .. " gradients for " .. n
       .. (n == 1 and " tensor" or " tensors"))
   end
-  return roots
+  return grads
 end
 
 local names = {
@@ -467,7 +459,7 @@ function M.backward(tensors, ...)
   local roots, n = listed(tensors, fname, "tensors")
   if n == 0 then errors.argument(fname, "tensors", "an empty list") end
   local options = options_of(fname, ...)
-  local grads = check_length(options.grad_tensors, options.grad_tensors, n, fname, "grad_tensors")
+  local grads = check_length(options.grad_tensors, n, fname, "grad_tensors")
   grads = pack(listed(grads, fname, "grad_tensors", n), n, "grads")
   run_backward(fname, pack(roots, n, "roots"), n, grads, options)
 end
@@ -498,7 +490,7 @@ function M.grad(outputs, inputs, ...)
   if m == 0 then errors.argument("grad", "inputs", "expected a tensor or a list of tensors") end
   local options = options_of("grad", ...)
   check_flags("grad", options)
-  local grads = check_length(options.grad_outputs, options.grad_outputs, n, "grad", "grad_outputs")
+  local grads = check_length(options.grad_outputs, n, "grad", "grad_outputs")
   grads = pack(listed(grads, "grad", "grad_outputs", n), n, "grads")
   local flags = flags_of(options.retain_graph, options.create_graph, options.allow_unused)
   local results = M.collected(pack(roots, n, "roots"), grads, n, list, m, flags, "grad")
@@ -520,7 +512,7 @@ function M.grad_fn(x)
   return setmetatable({ name = name, id = tonumber(info.node) }, GradFn)
 end
 
-M.pack, M.take, M.IS_GRAD = pack, take, IS_GRAD
+M.pack, M.take = pack, take
 
 -- What lies in files of its own is loaded at its first use.
 local elsewhere = {

@@ -21,10 +21,9 @@ local concat, format = table.concat, string.format
 
 local bind = {}
 
-local HIDDEN, MUTATES, LIST = 32, 128, 256
-local NUMBERS = 0x0200
-local INTS = 64   -- integers in a list
-local OPERANDS = 4
+local HIDDEN, MUTATES, LIST = C.MOTH_OP_HIDDEN, C.MOTH_OP_MUTATES, C.MOTH_OP_LIST
+local NUMBERS = 512 -- MOTH_OP_NUMBERS
+local OPERANDS = 4 -- numbers that one call may take in place of tensors
 
 local state = { calls = 0 }
 
@@ -126,12 +125,6 @@ function T.due_list(list)
 end
 T.dtypes, T.devices = dtype.codes, kinds.devices
 
---- Raises the error for value v of argument i.
-function T.bad(sig, i, v)
-  local text, code = kinds.explain(sig.args[i], v)
-  errors.argument(sig.name, sig.args[i].name, text, code)
-end
-
 --- Raises the error of a failed call.
 function T.raise(sig, status, ...)
   errors.status(status, sig.name, nil, ...)
@@ -198,7 +191,7 @@ function T.to_indices(sig, i, v)
   local list = {}
   for j = 1, #v do
     local x = v[j]
-    if x and (not lib.istensor(x) or lib.inspect(x).dtype ~= 0) then
+    if x and (not lib.istensor(x) or lib.inspect(x).dtype ~= C.MOTH_BOOL) then
       if type(x) == "table" and getmetatable(x) == nil then
         x = (require "moth.create").integers(x, sig.name, sig.args[i].name)
       end
@@ -414,7 +407,7 @@ for which = 1, OPERANDS do operands[which] = ffi.new("moth_handle", { which, 0 }
 local function build(sig)
   local B = { operands = operands }
   for i, arg in ipairs(sig.args) do
-    if arg.row.buffer == "ints" then B[i] = lib.int64s(INTS)
+    if arg.row.buffer == "ints" then B[i] = lib.int64s(kinds.MOST)
     elseif arg.row.buffer == "handles" then B[i] = { at = lib.handles(16), room = 16 } end
   end
   local chunk = assert(loadstring(source(sig), "=[moth.op." .. sig.name .. "]"))
@@ -464,7 +457,7 @@ function bind.public(name)
 end
 
 -- Methods that are written in Lua over several ops.
-local in_lua = { max = "moth.dispatch", min = "moth.dispatch" }
+local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dispatch" }
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)
@@ -503,8 +496,5 @@ function bind.method_names()
   if not all_methods then read_names() end
   return all_methods
 end
-
---- The dtype object with the engine's number.
-function bind.dtype(code) return dtype.by_code[code] end
 
 return bind

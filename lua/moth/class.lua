@@ -1,4 +1,4 @@
---- Classes for Lua: single inheritance, inherited metamethods, mixins.
+--- class.lua -- classes for Lua: single inheritance, inherited metamethods, mixins.
 --
 --     local Shape = class("Shape")
 --     function Shape:init(name) self.name = name end

@@ -1,4 +1,4 @@
---- Moth's own commands: what `moth test`, `moth bench`, `moth doctor`, `moth help` run.
+--- cli.lua -- Moth's own commands: what `moth test`, `moth bench`, `moth doctor`, `moth help` run.
 -- The launcher calls `main` with the words of the command line. Scripts and code go past this
 -- file: the launcher runs them itself.
 

@@ -1,4 +1,4 @@
--- create.lua -- tensors from Lua values: moth.tensor, as_tensor, frombuffer.
+--- create.lua -- tensors from Lua values: moth.tensor, as_tensor, frombuffer.
 --
 --   moth.tensor{{1, 2}, {3, 4}}               f32 (2, 2)
 --   moth.tensor({1, 2}, {dtype = moth.int64}) i64 (2)
@@ -22,7 +22,7 @@ local concat = table.concat
 local M = {}
 
 local MAX_DIMS = 8
-local BOOL, I64 = 0, 5
+local BOOL, I64 = C.MOTH_BOOL, C.MOTH_I64
 local NUMBER, INTEGER, BOOLEAN, TENSOR = 1, 2, 3, 4 -- kinds of element
 
 local function kind_of(v)
@@ -36,11 +36,12 @@ local function kind_of(v)
   return nil
 end
 
--- -- walking nested tables -----------------------------------------------------------------------
+-- ---- walking nested tables ----
 
 -- What is being read: sizes found so far, kinds of element met, and the path for messages.
 local function new_walk(fname, aname)
-  return { fname = fname, aname = aname or "data", sizes = {}, seen = {}, path = {}, count = 0, tensors = false }
+  return { fname = fname, aname = aname or "data", sizes = {}, seen = {}, path = {}, count = 0,
+           tensors = false }
 end
 
 local function where(walk, depth)
@@ -148,7 +149,7 @@ end
 
 local function default_dtype() return C.moth_default_dtype(ctx, -1) end
 
--- -- making --------------------------------------------------------------------------------------
+-- ---- making ----
 
 local shape_buffer = ffi.new "int64_t[8]"
 

@@ -13,7 +13,6 @@
 --   numbers   a tensor argument also takes numbers
 --   choices   of an enum: list of names, the first being the default unless `required`
 
-local errors = require "moth.error"
 local bind = require "moth.bind"
 local dtype = require "moth.dtype"
 local forms = require "moth.forms"
@@ -28,12 +27,7 @@ local define = {}
 local T = {}
 for key, value in pairs(forms.tools) do T[key] = value end
 T.Handle, T.istype, T.int64, T.none = lib.Handle, ffi.istype, lib.int64, lib.none
-T.dtypes, T.devices, T.scratch = dtype.codes, kinds.devices, lib.int64s(64)
-
-function T.bad(sig, i, v)
-  local text, code = kinds.explain(sig.args[i], v)
-  errors.argument(sig.name, sig.args[i].name, text, code)
-end
+T.dtypes, T.devices, T.scratch = dtype.codes, kinds.devices, lib.int64s(kinds.MOST)
 
 local function shown(value)
   if type(value) == "string" then return format("%q", value) end

@@ -1,5 +1,5 @@
 --- dispatch.lua -- functions that choose between ops by what they are given: max, min, arange,
--- range, randint.
+-- range, randint; and equal, whose result is a boolean.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -56,6 +56,24 @@ dispatch.max = extreme("max", "maximum", "largest")
 --- x:min(), x:min(dim, keepdim) -> values, indices; moth.min(a, b) elementwise.
 dispatch.min = extreme("min", "minimum", "smallest")
 
+local same = bind.as("equal", "equal")
+
+--- moth.equal(a, b), x:equal(y): whether all of it is the same, true or false.
+dispatch.equal = define {
+  name = "equal",
+  doc = "Whether two tensors have the same sizes and the same elements: true or false, no tensor.",
+  examples = "moth.randn(2, 3), moth.randn(2, 3)",
+  outputs = "boolean",
+  args = {
+    { "tensor", "input", "tensor of any shape" },
+    { "tensor", "other", "tensor to compare with" },
+  },
+  run = function(input, other)
+    local y = same(input, other)
+    return y:item()
+  end,
+}
+
 local WHERE = {
   { "dtype", "dtype", "element type; when absent i64 if all numbers are whole, else the default",
     optional = true },
@@ -77,11 +95,15 @@ dispatch.arange = define {
   doc = "Evenly spaced numbers from `start` (0 when only one is given) up to, not with, `stop`.",
   examples = "5\n1, 4\n0, 1, 0.25\n5, 0, -2, {dtype = moth.float64}",
   args = with_where(
-    { "scalar", "start", "first value; alone: the bound, and 0 is first", default = 0 },
+    { "scalar", "start", "first value, 0 when absent; alone: the bound", optional = true },
     { "scalar", "stop", "bound that is not reached", optional = true },
     { "scalar", "step", "distance of neighbours, may be negative", default = 1 }),
   run = function(start, stop, step, kind, device, requires_grad)
-    if stop == nil then start, stop = 0, start end
+    if stop == nil then start, stop = nil, start end
+    if stop == nil then
+      errors.argument("arange", "stop", "a number is needed, got nothing")
+    end
+    if start == nil then start = 0 end
     local y = arange(start, stop, step, kind, device, requires_grad)
     return y
   end,

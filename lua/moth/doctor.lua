@@ -1,4 +1,5 @@
---- `moth doctor`: says what Moth found on this machine, what is missing, and what slows it.
+--- doctor.lua -- `moth doctor`: says what Moth found on this machine, what is missing, and what
+-- slows it.
 
 local ffi = require "ffi"
 
@@ -85,7 +86,7 @@ function doctor.main()
     row("Moth", ("%s, ABI %d"):format(ffi.string(lib.C.moth_version()), lib.C.moth_abi_version()))
     row("library", lib.path)
     open_blas()
-    row("engine", ffi.string(lib.C.moth_config()))
+    row("engine", ffi.string(lib.C.moth_config(lib.ctx)))
   else
     row("Moth", "the library cannot be loaded: " .. tostring(lib))
   end

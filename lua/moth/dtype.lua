@@ -46,10 +46,4 @@ for code = 0, #ROWS do
   for _, name in ipairs(names) do dtype.by_name[name] = object end
 end
 
---- Whether a value is a dtype.
-function dtype.is(value) return type(value) == "table" and getmetatable(value) == meta end
-
---- The dtype with the engine's number.
-function dtype.of(code) return dtype.by_code[code] end
-
 return dtype

@@ -77,6 +77,12 @@ function forms.twice(sig, i)
   errors.argument(sig.name, sig.args[i].name, "given twice, by position and by name")
 end
 
+--- Raises: value v is not what argument i needs.
+function forms.bad(sig, i, v)
+  local text, code = kinds.explain(sig.args[i], v)
+  errors.argument(sig.name, sig.args[i].name, text, code)
+end
+
 --- Whether the last value given, t in position `at`, is a list of arguments.
 function forms.is_arguments(sig, t, at)
   if type(t) ~= "table" or getmetatable(t) ~= nil then return false end
@@ -166,7 +172,7 @@ local function tables(sig, out)
   out("  local w")
   for i, arg in ipairs(sig.args) do
     out("  w = t[%q]", arg.name)
-    out('  if type(w) ~= "nil" then', i)
+    out('  if type(w) ~= "nil" then')
     out('    if type(v%d) ~= "nil" then twice(sig, %d) end', i, i)
     out("    v%d = w\n  end", i)
   end
@@ -243,8 +249,9 @@ end
 
 --- What the generated code may use.
 forms.tools = {
-  RESOLVED = forms.RESOLVED, AGAIN = forms.AGAIN, extra = forms.extra, twice = forms.twice,
-  is_arguments = forms.is_arguments, first_is_value = forms.first_is_value, array = forms.array,
+  RESOLVED = forms.RESOLVED, AGAIN = forms.AGAIN, array = forms.array, bad = forms.bad,
+  extra = forms.extra, twice = forms.twice, is_arguments = forms.is_arguments,
+  first_is_value = forms.first_is_value,
 }
 for name, fn in pairs(kinds.help) do forms.tools[name] = fn end
 

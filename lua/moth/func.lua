@@ -1,4 +1,4 @@
--- func.lua -- moth.autograd.Function: an op with a gradient, written in Lua.
+--- func.lua -- moth.autograd.Function: an op with a gradient, written in Lua.
 --
 --   local Square = nn.class("Square", moth.autograd.Function)
 --
@@ -31,7 +31,7 @@ local istensor = lib.istensor
 
 local M = {}
 
--- -- ctx, what forward and backward share --------------------------------------------------------
+-- ---- ctx, what forward and backward share ----
 
 -- The state of one application: the user's own fields, and under the private key what Moth keeps.
 local PRIVATE = {}
@@ -114,7 +114,7 @@ function Run:__index(key)
 end
 function Run:__newindex(key, value) rawget(self, PRIVATE).state[key] = value end
 
--- -- Function.apply ------------------------------------------------------------------------------
+-- ---- Function.apply ----
 
 local function contains(list, x)
   for i = 1, list and list.n or 0 do
@@ -200,7 +200,7 @@ local function apply(self, ...)
       inputs.n = inputs.n + 1
       inputs[inputs.n], tensors[inputs.n] = x, i
       local flags = lib.inspect(x).flags
-      needs[i] = recording and bit.band(flags, autograd.IS_GRAD) ~= 0
+      needs[i] = recording and bit.band(flags, C.MOTH_IS_GRAD) ~= 0
       any = any or needs[i]
     end
   end
@@ -218,7 +218,7 @@ local function apply(self, ...)
   return unpack(results, 1, results.n)
 end
 
--- -- backward ------------------------------------------------------------------------------------
+-- ---- backward ----
 
 local function check_count(name, entry, results)
   local n = results.n
@@ -268,7 +268,7 @@ function M.run_backward(entry, task, grads, ngiven)
   end
 end
 
--- -- the class -----------------------------------------------------------------------------------
+-- ---- the class ----
 
 local Function = class("Function")
 

@@ -1,4 +1,4 @@
--- generator.lua -- moth.Generator: a stream of random numbers of one's own.
+--- generator.lua -- moth.Generator: a stream of random numbers of one's own.
 --
 --   local g = moth.Generator{seed = 7}
 --   moth.randn(2, 3, {generator = g})
@@ -17,7 +17,7 @@ local lib = require "moth.lib"
 
 local C, ctx, Handle, ops, istensor = lib.C, lib.ctx, lib.Handle, bind.ops, lib.istensor
 
-local I64 = 5
+local I64 = C.MOTH_I64
 local Generator = class("Generator")
 
 local function checked_seed(fname, seed)

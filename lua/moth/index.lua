@@ -1,4 +1,4 @@
--- index.lua -- what stands between brackets: x[i], x[{...}], x[mask], read and written.
+--- index.lua -- what stands between brackets: x[i], x[{...}], x[mask], read and written.
 --
 --   x[2]                      the second row, a view
 --   x[{2, {1, 3}}]            of row 2 the columns 1 to 3
@@ -38,7 +38,7 @@ end
 
 local function describe(x) return errors.describe(x) end
 
--- -- items ---------------------------------------------------------------------------------------
+-- ---- items ----
 
 local function is_positions(item)
   return type(item[1]) == "table"
@@ -50,7 +50,7 @@ local function uses(item)
   if istensor(item) then
     local view = ffi.new "moth_tensor_info"
     lib.check(C.moth_inspect(ctx, item, view), "index")
-    if view.dtype == 0 then return view.ndim end
+    if view.dtype == C.MOTH_BOOL then return view.ndim end
   end
   return 1
 end
@@ -179,7 +179,7 @@ local function list_of(advanced, last)
   return list
 end
 
--- -- reading and writing -------------------------------------------------------------------------
+-- ---- reading and writing ----
 
 --- x[key] where key is a table.
 function M.get(x, key)

@@ -212,7 +212,10 @@ kinds.devices = { cpu = 0 }
 local help = {}
 kinds.help = help
 
-local MOST = 64 -- integers in a list
+local MOST = 64
+
+--- How many integers a list may hold.
+kinds.MOST = MOST
 
 local function whole(v)
   return type(v) == "number" and v % 1 == 0 and v <= 2 ^ 53 and v >= -2 ^ 53

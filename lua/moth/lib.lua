@@ -11,8 +11,6 @@ local ffi = require "ffi"
 local errors = require "moth.error"
 
 local ABI = 1           -- the moth_abi_version that these files are written for
-local WANT = 1          -- MOTH_WANT
-local E_MEM, E_LIMIT = -11, -12
 local COUNT_FLOOR = 65536 -- handles made since the last collection that are not worth another
 
 local registry = debug.getregistry()
@@ -67,7 +65,12 @@ do
   if not pcall(ffi.typeof, "moth_memory_info") then ffi.cdef(ffi.string(C.moth_header())) end
 end
 
-local ctx = C.moth_open()
+local WANT, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_E_MEM, C.MOTH_E_LIMIT
+
+-- The context lies in Lua's own memory: at the end of a state that is freed after the last
+-- finalizer, so that one which still uses a tensor gets an error.
+anchor.room = ffi.new("uint8_t[?]", C.moth_open_size())
+local ctx = C.moth_open_at(anchor.room)
 if ctx == nil then error("moth: out of memory", 0) end
 ffi.gc(ctx, C.moth_close)
 
@@ -104,7 +107,12 @@ function lib.metatype(mt)
 end
 
 --- Whether a value is a tensor (live or released).
-function lib.istensor(x) return ffi.istype(Handle, x) end
+function lib.istensor(x)
+  -- No tail call: a trace that begins here could not return from it, and after a few tries
+  -- LuaJIT would blacklist this function and with it every loop that calls it.
+  local is = ffi.istype(Handle, x)
+  return is
+end
 
 -- ---- sweeps and collections ----
 
@@ -115,8 +123,6 @@ local busy = false
 local count_goal = COUNT_FLOOR
 local traced = 0
 
---- Functions called by each sweep.
-lib.on_sweep = {}
 --- Functions called with the id of each node that died, to clear what Lua kept for it.
 lib.on_dead = {}
 
@@ -242,7 +248,7 @@ local info = ffi.new("moth_tensor_info")
 
 --- Dtype, sizes, strides and so on of a tensor, in a struct that the next call overwrites.
 function lib.inspect(x)
-  if C.moth_inspect(ctx, x, info) < 0 then errors.status(-15, "tensor", nil, x) end
+  if C.moth_inspect(ctx, x, info) < 0 then errors.status(C.MOTH_E_STATE, "tensor", nil, x) end
   return info
 end
 
@@ -253,7 +259,7 @@ errors.set_describe(function(x)
   if C.moth_inspect(ctx, x, describe_info) < 0 then return "a released tensor" end
   local sizes = {}
   for d = 1, describe_info.ndim do sizes[d] = tostring(tonumber(describe_info.shape[d - 1])) end
-  local text = table.concat(sizes, ", ") .. (#sizes == 1 and "," or "")
+  local text = table.concat(sizes, ", ")
   return ("%s (%s)"):format(ffi.string(C.moth_dtype_name(describe_info.dtype)), text)
 end)
 

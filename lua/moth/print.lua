@@ -1,4 +1,4 @@
--- print.lua -- how a tensor looks as text.
+--- print.lua -- how a tensor looks as text.
 --
 --   > moth.tensor{{1, 2.5}, {-3, 4}}
 --   {{ 1.0000,  2.5000},
@@ -25,7 +25,7 @@ local M = {}
 local options = { precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80 }
 local defaults = { precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80 }
 
-local BOOL, FLOATS = 0, 6 -- the first of the float dtypes
+local BOOL, FLOATS = C.MOTH_BOOL, C.MOTH_F16 -- the first of the float dtypes
 
 --- Changes how tensors are printed.
 -- @param settings table of: precision (digits behind the point, 4), threshold (elements above
@@ -75,7 +75,7 @@ function M.set_printoptions(settings)
   for name, value in pairs(new) do options[name] = value end
 end
 
--- -- reading -------------------------------------------------------------------------------------
+-- ---- reading ----
 
 -- Which positions of a dimension are shown, from 0; -1 stands for the gap.
 local function shown(size, summarise)
@@ -136,7 +136,7 @@ local function gather(x, info, sizes, summarise, all)
   return walk(1, 0)
 end
 
--- -- one number ----------------------------------------------------------------------------------
+-- ---- one number ----
 
 local function integer_text(v) return (tostring(v):gsub("U?LL$", "")) end
 
@@ -169,7 +169,7 @@ local function formatter(code, all)
   end
 end
 
--- -- layout --------------------------------------------------------------------------------------
+-- ---- layout ----
 
 local function widest(all, text)
   local width = 0
@@ -217,7 +217,7 @@ local function footer(x, info, sizes)
   local node = C.moth_node_name(lib.ctx, x)
   if node ~= nil then
     parts[#parts + 1] = "grad_fn=<" .. M.node_name(ffi.string(node)) .. ">"
-  elseif bit.band(info.flags, 4) ~= 0 then
+  elseif bit.band(info.flags, C.MOTH_IS_GRAD) ~= 0 then
     parts[#parts + 1] = "requires_grad"
   end
   return "[" .. concat(parts, ", ") .. "]"

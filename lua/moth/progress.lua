@@ -1,4 +1,4 @@
---- moth.progress: a bar on stderr for anything that a `for` can walk.
+--- progress.lua -- moth.progress: a bar on stderr for anything that a `for` can walk.
 --
 --     local bar = moth.progress(loader, {desc = "epoch 1"})
 --     for input, target in bar do

@@ -1,4 +1,4 @@
---- The prompt of `moth` on a terminal: reads a line, runs it, shows what it gives.
+--- prompt.lua -- the prompt of `moth` on a terminal: reads a line, runs it, shows what it gives.
 -- A line that is an expression is echoed (`= x` too); one that is not finished is continued on
 -- the next; a trailing `;` mutes. What is typed is not compiled by the JIT, so that Ctrl-C stops
 -- it at once; Moth's own functions are.

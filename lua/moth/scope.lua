@@ -12,6 +12,7 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
+local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
@@ -113,11 +114,11 @@ end
 -- @param ...  its arguments
 -- @return what fn returns
 function scope.scope(fn, ...)
-  if type(fn) ~= "function" and not (type(fn) == "table" and getmetatable(fn)) then
+  if not kinds.help.is_callable(fn) then
     errors.argument("scope", "fn", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
   end
   local id = C.moth_scope_open(ctx)
-  if id == 0 then errors.status(-11, "scope") end
+  if id == 0 then errors.status(C.MOTH_E_MEM, "scope") end
   local level = depth + 1
   depth = level
   ids[level], functions[level], owners[level] = id, fn, running()

@@ -1,4 +1,4 @@
--- size.lua -- moth.Size, the list of a tensor's sizes: `x.shape`.
+--- size.lua -- moth.Size, the list of a tensor's sizes: `x.shape`.
 --
 --   moth.zeros(2, 3).shape == moth.Size{2, 3}     true
 --   tostring(moth.zeros(2, 3).shape)              (2, 3)

@@ -1,4 +1,4 @@
--- tensor.lua -- what a tensor is to Lua: operators, fields, methods.
+--- tensor.lua -- what a tensor is to Lua: operators, fields, methods.
 --
 -- A tensor is a handle of two numbers; all it can do stands in the metatype that is filled here.
 -- x[key] asks by the kind of key: a number selects a row, a table or a tensor indexes (index.lua),
@@ -20,8 +20,10 @@ local band = bit.band
 
 local M = {}
 
-local BOOL, I64, FLOATS = 0, 5, 6
-local IS_CONTIGUOUS, IS_LEAF, IS_GRAD, IS_RETAIN = 1, 2, 4, 16
+local BOOL, I8, I64 = C.MOTH_BOOL, C.MOTH_I8, C.MOTH_I64
+local FLOATS = C.MOTH_F16 -- the first of the float dtypes
+local IS_CONTIGUOUS, IS_LEAF = C.MOTH_IS_CONTIGUOUS, C.MOTH_IS_LEAF
+local IS_GRAD, IS_RETAIN = C.MOTH_IS_GRAD, C.MOTH_IS_RETAIN
 
 local methods, getters, setters = {}, {}, {}
 M.methods, M.getters, M.setters = methods, getters, setters
@@ -31,7 +33,7 @@ local info, seen = ffi.new "moth_tensor_info", 0
 -- The facts about x, in a struct that the next call overwrites.
 local function facts(x, fname)
   seen = seen + 1
-  if C.moth_inspect(ctx, x, info) < 0 then errors.status(-15, fname, nil, x) end
+  if C.moth_inspect(ctx, x, info) < 0 then errors.status(C.MOTH_E_STATE, fname, nil, x) end
   return info
 end
 
@@ -51,7 +53,7 @@ local function checked(status, fname, x)
   if status < 0 then errors.status(status, fname, nil, x) end
 end
 
--- -- facts ---------------------------------------------------------------------------------------
+-- ---- facts ----
 
 local function read_sizes(t)
   local sizes = {}
@@ -140,10 +142,7 @@ end
 function methods.is_floating_point(x) return facts(x, "is_floating_point").dtype >= FLOATS end
 
 --- Whether the dtype has negative numbers.
-function methods.is_signed(x)
-  local dtype = facts(x, "is_signed").dtype
-  return dtype >= 2
-end
+function methods.is_signed(x) return facts(x, "is_signed").dtype >= I8 end
 
 --- Whether x and other are the same part of the same storage.
 function methods.is_set_to(x, other)
@@ -160,7 +159,7 @@ function methods.is_set_to(x, other)
   return true
 end
 
--- -- values in Lua -------------------------------------------------------------------------------
+-- ---- values in Lua ----
 
 -- One value that moth_read gave.
 local function value_of(slot, dtype)
@@ -218,7 +217,7 @@ function methods.tolist(x)
   return build(1)
 end
 
--- -- conversion ----------------------------------------------------------------------------------
+-- ---- conversion ----
 
 local function cast(x, dtype, copy)
   if facts(x, "to").dtype == dtype then
@@ -302,7 +301,7 @@ function methods.cpu(x)
   return x
 end
 
--- -- new tensors of x's dtype --------------------------------------------------------------------
+-- ---- new tensors of x's dtype ----
 
 -- new_zeros(2, 3), new_zeros({2, 3}), new_zeros{2, 3, dtype = ...}: x's dtype unless given.
 local function with_dtype(x, ...)
@@ -340,7 +339,7 @@ function methods.new_tensor(x, data, options)
   return y
 end
 
--- -- the graph -----------------------------------------------------------------------------------
+-- ---- the graph ----
 
 function getters.requires_grad(x) return band(facts(x, "requires_grad").flags, IS_GRAD) ~= 0 end
 function getters.is_leaf(x) return band(facts(x, "is_leaf").flags, IS_LEAF) ~= 0 end
@@ -425,7 +424,7 @@ function methods.retain_grad(x) checked(C.moth_retain_grad(ctx, x), "retain_grad
 --- Gives the tensor back now; using it after that is an error.
 function methods.free(x) checked(C.moth_free(ctx, x), "free", x) end
 
--- -- transposes ----------------------------------------------------------------------------------
+-- ---- transposes ----
 
 function getters.T(x)
   local ndim = facts(x, "T").ndim
@@ -441,7 +440,7 @@ function getters.mT(x)
   return ops.transpose(x, -2, -1)
 end
 
--- -- x[key] --------------------------------------------------------------------------------------
+-- ---- x[key] ----
 
 local function names()
   local list = {}
@@ -503,7 +502,7 @@ local function set(x, key, value)
   end
 end
 
--- -- operators -----------------------------------------------------------------------------------
+-- ---- operators ----
 
 local function scalar_like(v)
   return type(v) == "number" or type(v) == "boolean" or ffi.istype("int64_t", v)

@@ -1,4 +1,4 @@
---- moth.warn: where warnings go. A program that wants them elsewhere replaces it:
+--- warn.lua -- moth.warn: where warnings go. A program that wants them elsewhere replaces it:
 -- `moth.warn = function(text) log(text) end`.
 
 local errors = require "moth.error"

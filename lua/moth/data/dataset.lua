@@ -1,4 +1,4 @@
---- Datasets: things with a length and samples to get by position.
+--- dataset.lua -- datasets: things with a length and samples to get by position.
 
 local class = require "moth.class"
 local define = require "moth.define"

@@ -1,4 +1,4 @@
---- IDX files, the format of MNIST and Fashion-MNIST, plain or compressed by gzip.
+--- idx.lua -- IDX files, the format of MNIST and Fashion-MNIST, plain or compressed by gzip.
 --
 --     bytes 0, 0, type, rank;  rank sizes, u32 big-endian;  the elements, row-major, big-endian
 --
@@ -24,7 +24,8 @@ end
 
 local PIECE = 2 ^ 20
 local LIMIT = 2 ^ 36 -- bytes of elements; more is taken for a lie
-local U8, I8, I16, I32, F32, F64 = 1, 2, 3, 4, 8, 9 -- the engine's dtypes
+local U8, I8, I16, I32 = lib.C.MOTH_U8, lib.C.MOTH_I8, lib.C.MOTH_I16, lib.C.MOTH_I32
+local F32, F64 = lib.C.MOTH_F32, lib.C.MOTH_F64
 local types = { -- of IDX: the engine's dtype, bytes per element
   [0x08] = {U8, 1}, [0x09] = {I8, 1}, [0x0B] = {I16, 2}, [0x0C] = {I32, 4},
   [0x0D] = {F32, 4}, [0x0E] = {F64, 8},

@@ -1,4 +1,4 @@
---- moth.data: datasets, samplers, the DataLoader, and readers of files.
+--- init.lua -- moth.data: datasets, samplers, the DataLoader, and readers of files.
 --
 -- A dataset has `:len()` and `:get(i)`, whose results together are one sample. A plain tensor is
 -- a dataset of its rows.

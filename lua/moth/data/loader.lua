@@ -1,4 +1,4 @@
---- data.DataLoader: batches of a dataset.
+--- loader.lua -- data.DataLoader: batches of a dataset.
 --
 --     local loader = data.DataLoader{train, batch_size = 64, shuffle = true}
 --     for input, target in loader do ... end
@@ -178,10 +178,18 @@ end
 
 local function sample(source, i)
   local function packed(...)
-    if select("#", ...) == 1 then return (...) end
+    if select("#", ...) < 2 then return (...) end
     return {n = select("#", ...), ...}
   end
   return (packed(source:get(i)))
+end
+
+-- A batch, unless it begins with nil: that would end the loop without a word.
+local function checked(first, ...)
+  if first == nil then
+    errors.raise("the collate_fn of a DataLoader gave nothing", "E_TYPE")
+  end
+  return first, ...
 end
 
 local function slow_pass(self)
@@ -199,7 +207,7 @@ local function slow_pass(self)
           tostring(i)), "E_TYPE")
       end
     end
-    return join(list)
+    return checked(join(list))
   end
 end
 

@@ -1,5 +1,6 @@
---- Samplers: in which order the samples of a dataset come. A sampler has `:len()` and `:iter()`,
--- which begins a pass and returns a function that gives one position at a time, then nil.
+--- sampler.lua -- samplers: in which order the samples of a dataset come. A sampler has `:len()`
+-- and `:iter()`, which begins a pass and returns a function that gives one position at a time, then
+-- nil.
 
 local class = require "moth.class"
 local define = require "moth.define"

@@ -1,4 +1,5 @@
---- optim.Adam and optim.AdamW: steps scaled by running means of the gradient and of its square.
+--- adam.lua -- optim.Adam and optim.AdamW: steps scaled by running means of the gradient and of its
+-- square.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -31,12 +32,13 @@ local Adam = class("Adam", Optimizer)
 Adam.signature = signature("Adam", 0, false)
 Adam.decoupled = false
 
-function Adam:init(params, lr, betas, eps, weight_decay, maximize)
+local function init(self, params, lr, betas, eps, weight_decay, maximize)
   Optimizer.init(self, params, {
     lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
     maximize = maximize,
   })
 end
+Adam.init = init
 
 function Adam:check(group)
   self:range(group, "lr", 0)
@@ -101,13 +103,7 @@ end
 local AdamW = class("AdamW", Adam)
 AdamW.signature = signature("AdamW", 0.01, true)
 AdamW.decoupled = true
-
-function AdamW:init(params, lr, betas, eps, weight_decay, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
-    maximize = maximize,
-  })
-end
+AdamW.init = init -- its own, since it is given what its own signature parses
 
 Adam.W = AdamW
 

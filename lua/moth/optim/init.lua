@@ -1,4 +1,5 @@
---- moth.optim: optimizers. Each class stands in a file of its own and is loaded at first use.
+--- init.lua -- moth.optim: optimizers. Each class stands in a file of its own and is loaded at
+-- first use.
 
 local errors = require "moth.error"
 

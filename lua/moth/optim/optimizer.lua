@@ -1,4 +1,4 @@
---- optim.Optimizer: what all optimizers share, parameter groups and their state.
+--- optimizer.lua -- optim.Optimizer: what all optimizers share, parameter groups and their state.
 --
 -- A subclass gives `update(group)`, which changes group.params by their gradients with the
 -- group's options; it runs under no_grad. Its state lies in self.state[p], a table for each
@@ -19,7 +19,7 @@ local lib = require "moth.lib"
 
 local Optimizer = class("Optimizer")
 
-local IS_LEAF = 2 -- a bit of moth_tensor_info.flags
+local IS_LEAF = lib.C.MOTH_IS_LEAF
 
 -- ---- parameter groups ----
 
@@ -250,8 +250,14 @@ end
 -- @param state_dict  {state = ..., param_groups = ...}; the groups must have as many parameters
 function Optimizer:load_state_dict(state_dict)
   check_state(self, state_dict)
-  local state = {}
+  local state, options = {}, {}
   for i, group in ipairs(self.param_groups) do
+    options[i] = {}
+    for name, value in pairs(group) do options[i][name] = value end
+    for name, value in pairs(state_dict.param_groups[i]) do
+      if name ~= "params" then options[i][name] = value end
+    end
+    self:check(options[i])
     for j, p in ipairs(group.params) do
       local number = state_dict.param_groups[i].params[j]
       local values = state_dict.state[tostring(number)] or state_dict.state[number]
@@ -259,9 +265,7 @@ function Optimizer:load_state_dict(state_dict)
     end
   end
   for i, group in ipairs(self.param_groups) do
-    for name, value in pairs(state_dict.param_groups[i]) do
-      if name ~= "params" then group[name] = value end
-    end
+    for name, value in pairs(options[i]) do group[name] = value end
   end
   self.state = state
 end

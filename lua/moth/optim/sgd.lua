@@ -1,5 +1,5 @@
---- optim.SGD: stochastic gradient descent, with momentum. One call into the engine per step and
--- group.
+--- sgd.lua -- optim.SGD: stochastic gradient descent, with momentum. One call into the engine per
+-- step and group.
 
 local class = require "moth.class"
 local define = require "moth.define"

@@ -1,0 +1,318 @@
+-- Sequential, ModuleList and ModuleDict; constructors' arguments; and where in a network an error
+-- says that it happened.
+
+local moth = require "moth"
+local nn, F = moth.nn, moth.nn.functional
+
+local function names_of(iterator)
+  local list = {}
+  for name in iterator do list[#list + 1] = name end
+  return table.concat(list, " ")
+end
+
+describe("Sequential", function()
+  it("runs its modules in turn", function()
+    local seq = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    local x = moth.randn(4, 2)
+    assert.close(seq[3](F.relu(seq[1](x))):tolist(), seq(x):tolist())
+  end)
+
+  it("is its input when empty", function()
+    assert.equal(5, nn.Sequential()(moth.tensor(5)):item())
+  end)
+
+  it("takes modules, a list of them, names with them, or a table by names", function()
+    assert.equal(2, #nn.Sequential(nn.ReLU(), nn.Tanh()))
+    assert.equal(2, #nn.Sequential {nn.ReLU(), nn.Tanh()})
+    local named = nn.Sequential {{"lin", nn.Linear(2, 3)}, {"act", nn.ReLU()}}
+    assert.equal(named[1], named.lin)
+    assert.equal("lin.weight lin.bias", names_of(named:named_parameters()))
+    assert.equal("lin act", names_of(nn.Sequential({"lin", nn.ReLU()}, {"act", nn.ReLU()})
+      :named_children()))
+    assert.equal("a b", names_of(nn.Sequential {b = nn.ReLU(), a = nn.ReLU()}:named_children()))
+  end)
+
+  it("passes on the first value only", function()
+    local Two = nn.class("Two", nn.Module)
+    function Two:forward(x) return x + 1, "state" end
+    assert.equal(3, nn.Sequential(Two(), Two())(moth.tensor(1)):item())
+    assert.equal(1, select("#", nn.Sequential(Two())(moth.tensor(1))))
+  end)
+
+  it("notices modules that are replaced, added and removed between calls", function()
+    local Add = nn.class("Add", nn.Module)
+    function Add:init(by) self.by = by end
+    function Add:forward(x) return x + self.by end
+    local seq, x = nn.Sequential(Add(1), Add(10)), moth.tensor(0)
+    assert.equal(11, seq(x):item())
+    seq[1] = Add(2)
+    assert.equal(12, seq(x):item())
+    seq:append(Add(100))
+    assert.equal(112, seq(x):item())
+    seq:pop(1)
+    assert.equal(110, seq(x):item())
+  end)
+
+  it("works with more modules than are written out", function()
+    local seq = nn.Sequential()
+    for _ = 1, 70 do seq:append(nn.Identity()) end
+    assert.equal(4, seq(moth.tensor(4)):item())
+  end)
+
+  it("names what is no module", function()
+    assert.has_error_like(function() nn.Sequential(nn.ReLU(), 3) end, "number 2 is 3, not a module")
+    assert.has_error_like(function() nn.Sequential {{"a", nn.ReLU()}, {"a", nn.ReLU()}} end,
+      "the name 'a' stands twice")
+  end)
+end)
+
+describe("ModuleList", function()
+  local function list()
+    return nn.ModuleList {nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4)}
+  end
+
+  it("is a list: #, ipairs, positions from both ends", function()
+    local l, seen = list(), {}
+    for i, m in ipairs(l) do seen[i] = nn.typename(m) end
+    assert.same({"Linear", "ReLU", "Linear"}, seen)
+    assert.equal(3, #l)
+    assert.equal(3, l:len())
+    assert.equal(l[3], l[-1])
+    assert.is_nil(l[4])
+  end)
+
+  it("registers its modules under PyTorch's names, which count from 0", function()
+    local Net = nn.class("Net", nn.Module)
+    function Net:init() self.layers = list() end
+    assert.same({"layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias"},
+      Net():state_dict():keys())
+  end)
+
+  it("grows, shrinks and takes other modules", function()
+    local l = nn.ModuleList()
+    assert.equal(l, l:append(nn.ReLU()))
+    l:extend {nn.Tanh(), nn.Identity()}
+    l[4] = nn.Sigmoid()
+    l:insert(1, nn.Flatten())
+    l[2] = nn.Dropout()
+    l[-1] = nn.Softmax(1)
+    local first = l:pop(1)
+    local names = {}
+    for i, m in ipairs(l) do names[i] = nn.typename(m) end
+    assert.same({"Dropout", "Tanh", "Identity", "Softmax"}, names)
+    assert.equal("Flatten", nn.typename(first))
+    assert.equal("Softmax", nn.typename(l:pop()))
+  end)
+
+  it("says which positions there are", function()
+    local l = list()
+    assert.has_error_like(function() l[7] = nn.ReLU() end,
+      "ModuleList%[7%]: positions are 1 to 4")
+    assert.has_error_like(function() l[4] = 3 end, "expected a module, got 3")
+    assert.has_error_like(function() l:pop(5) end, "positions are 1 to 3, got 5")
+    assert.has_error_like(function() l:insert(0, nn.ReLU()) end, "positions are 1 to 4, got 0")
+    assert.has_error_like(function() l:extend {nn.ReLU(), "x"} end, "expected a module")
+    assert.equal(3, #l)
+  end)
+
+  it("says so when a module was taken out of its middle by nil", function()
+    local l = list()
+    l[1] = nil
+    assert.has_error_like(function() l:parameters() end,
+      "ModuleList%[1%] is nil, with modules behind it; take modules out by pop%(1%)")
+    l[1] = nn.ReLU()
+    l[3] = nil
+    assert.equal(0, #l:parameters())
+    assert.equal(3, #l:modules())
+  end)
+
+  it("has no forward of its own", function()
+    assert.has_error_like(function() list()(moth.ones(1)) end,
+      "class 'ModuleList' has no method ':forward%(%.%.%.%)'")
+  end)
+end)
+
+describe("ModuleDict", function()
+  it("registers a table's modules in sorted order, pairs in theirs", function()
+    assert.same({"alpha", "mid", "zeta"},
+      nn.ModuleDict {zeta = nn.ReLU(), alpha = nn.ReLU(), mid = nn.ReLU()}:keys())
+    assert.same({"zeta", "alpha"}, nn.ModuleDict {{"zeta", nn.ReLU()}, {"alpha", nn.ReLU()}}:keys())
+  end)
+
+  it("reads, sets, asks and removes by name", function()
+    local d = nn.ModuleDict {fc = nn.Linear(1, 1)}
+    d.act = nn.ReLU()
+    assert.is_true(d:contains "act")
+    assert.is_false(d:contains "forward")
+    assert.equal(2, d:len())
+    assert.equal("Linear", nn.typename(d:pop "fc"))
+    assert.same({"act"}, d:keys())
+    assert.has_error_like(function() d:pop "acct" end, "no module 'acct'; did you mean 'act'%?")
+    d:update {more = nn.Tanh()}
+    assert.equal("act more", names_of(d:items()))
+    d:clear()
+    assert.equal(0, d:len())
+  end)
+
+  it("refuses names that are methods, and what is no module", function()
+    assert.has_error_like(function() nn.ModuleDict {forward = nn.ReLU()} end,
+      "a field or method of that name")
+    assert.has_error_like(function() nn.ModuleDict {a = 3} end, "expected a module, got 3")
+    assert.has_error_like(function() nn.ModuleDict {nn.ReLU()} end, "element 1 is .*not {name,")
+  end)
+
+  it("puts its modules under its name in a state dict", function()
+    local Net = nn.class("Net", nn.Module)
+    function Net:init() self.heads = nn.ModuleDict {b = nn.Linear(1, 1), a = nn.Linear(1, 1)} end
+    assert.same({"heads.a.weight", "heads.a.bias", "heads.b.weight", "heads.b.bias"},
+      Net():state_dict():keys())
+  end)
+end)
+
+describe("an error inside a network", function()
+  local Net = nn.class("Net", nn.Module)
+  function Net:init()
+    self.layers = nn.ModuleList {nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(4, 4))}
+    self.head = nn.ModuleDict {out = nn.Linear(9, 9)}
+  end
+  function Net:forward(x, skip)
+    if skip then
+      local y = self.head.out(x)
+      return y
+    end
+    for _, layer in ipairs(self.layers) do x = layer(x) end
+    return x
+  end
+
+  local function raised(fn)
+    local ok, message = pcall(fn)
+    assert(not ok, "no error")
+    return message
+  end
+
+  it("begins with the user's line and the path of the module", function()
+    local net = Net()
+    local message = raised(function() local y = net(moth.randn(1, 5)) return y and 1 end)
+    assert.is_truthy(message:find("containers_spec%.lua:%d+: in net%.layers%[1%]: bad argument"))
+    assert.is_truthy(message:find("'input' to 'linear'", 1, true))
+    assert.is_truthy(message:find("f32 (1, 5)", 1, true))
+  end)
+
+  it("finds the way through containers in containers", function()
+    local net = Net()
+    assert.has_error_like(function() local y = net(moth.randn(1, 2)) return y and 1 end,
+      "in net%.layers%[2%]%[2%]: bad argument 'input' to 'linear'")
+    assert.has_error_like(function() local y = net(moth.randn(1, 2), true) return y and 1 end,
+      "in net%.head%.out: ")
+  end)
+
+  it("names the class when the network has no variable's name", function()
+    assert.has_error_like(function() local y = Net()(moth.randn(1, 5)) return y and 1 end,
+      "in Net%.layers%[1%]: ")
+  end)
+
+  it("says so of a network's own call to a function too", function()
+    local Bad = nn.class("Bad", nn.Module)
+    function Bad:forward(x)
+      local y = F.max_pool2d(x, 9)
+      return y
+    end
+    local bad = Bad()
+    assert.has_error_like(function() local y = bad(moth.ones(2, 3, 8, 8)) return y and 1 end,
+      "in bad: bad argument 'kernel_size' to 'max_pool2d' %({9, 9} does not fit f32 %(2, 3, 8, 8%)")
+  end)
+
+  it("leaves the network usable, and the path of the next error right", function()
+    local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    pcall(function() net(moth.ones(1, 3)) end)
+    assert.equal(2, net(moth.ones(1, 2)):size(2))
+    assert.has_error_like(function() moth.ones(2):view(3) end, "containers_spec%.lua:%d+: bad")
+  end)
+
+  it("names a forward that is missing or misspelt", function()
+    local Typo = nn.class("Typo", nn.Module)
+    function Typo:foward(x) return x end
+    assert.has_error_like(function() Typo()(1) end,
+      "class 'Typo' has no method ':forward%(%.%.%.%)'; did you mean 'foward'%?")
+  end)
+end)
+
+describe("a constructor", function()
+  it("takes arguments in order, by name, or mixed", function()
+    for _, m in ipairs {nn.Conv2d(1, 10, 5), nn.Conv2d {1, 10, kernel_size = 5},
+                        nn.Conv2d {in_channels = 1, out_channels = 10, kernel_size = 5},
+                        nn.Conv2d(1, 10, {kernel_size = 5})} do
+      assert.same({5, 5}, m.kernel_size)
+      assert.equal(10, m.out_channels)
+    end
+    assert.same({5, 3}, nn.Conv2d(1, 10, {5, 3}).kernel_size)
+  end)
+
+  it("names the nearest argument for an unknown one", function()
+    assert.has_error_like(function() nn.Conv2d {1, 2, kernel_sise = 3} end,
+      "'Conv2d' has no argument 'kernel_sise'; did you mean 'kernel_size'%?")
+    assert.has_error_like(function() nn.Dropout {prob = 0.5} end, "'Dropout' has no argument 'prob")
+  end)
+
+  it("names a missing argument and one of a wrong kind, at the user's line", function()
+    local line = debug.getinfo(1, "l").currentline + 1
+    assert.has_error_like(function() nn.Conv2d(1) end, "containers_spec%.lua:" .. line ..
+      ": bad argument 'out_channels' to 'Conv2d' %(an integer is needed, got nothing%)")
+    assert.has_error_like(function() nn.Linear(2, "x") end,
+      "bad argument 'out_features' to 'Linear'")
+    assert.has_error_like(function() nn.Linear(2, 1.5) end,
+      "bad argument 'out_features' to 'Linear'")
+  end)
+
+  it("checks its values", function()
+    assert.has_error_like(function() nn.Conv2d {3, 4, 2, groups = 2} end,
+      "bad argument 'in_channels' to 'Conv2d' %(3 is no multiple of groups, 2%)")
+    assert.has_error_like(function() nn.Conv2d {3, 4, 0} end, "'kernel_size' to 'Conv2d'")
+    assert.has_error_like(function() nn.Dropout(1.5) end, "a probability from 0 to 1, got 1%.5")
+    assert.has_error_like(function() nn.CrossEntropyLoss {reduction = "avg"} end,
+      "one of 'mean', 'sum', 'none' is needed, got 'avg'")
+  end)
+
+  it("does not exist under a misspelt name, which is corrected", function()
+    assert.has_error_like(function() return nn.Lineer end,
+      "moth%.nn has no 'Lineer'; did you mean 'Linear'%?")
+    assert.has_error_like(function() return F.max_pol2d end, "did you mean 'max_pool2d'%?")
+    assert.has_error_like(function() return moth.optim.Adm end, "did you mean 'Adam'%?")
+  end)
+end)
+
+describe("help", function()
+  -- What a function writes to the standard output.
+  local function printed(fn)
+    local path, old = os.tmpname(), io.output()
+    io.output(path)
+    local ok, message = pcall(fn)
+    io.output():close()
+    io.output(old)
+    local file = assert(io.open(path))
+    local text = file:read("*a")
+    file:close()
+    os.remove(path)
+    assert(ok, message)
+    return text
+  end
+
+  it("of a layer shows its arguments and defaults", function()
+    local text = printed(function() moth.help(nn.Conv2d) end)
+    for _, wanted in ipairs {"Conv2d", "in_channels", "kernel_size", "stride", "groups", "= 1"} do
+      assert.is_truthy(text:find(wanted, 1, true), wanted .. " is not in\n" .. text)
+    end
+  end)
+
+  it("of a function shows its arguments and where it is", function()
+    local text = printed(function() moth.help(F.conv2d) end)
+    for _, wanted in ipairs {"conv2d", "weight", "dilation", "core/op/conv.c"} do
+      assert.is_truthy(text:find(wanted, 1, true), wanted .. " is not in\n" .. text)
+    end
+  end)
+
+  it("of an optimizer shows its options", function()
+    local text = printed(function() moth.help(moth.optim.SGD) end)
+    assert.is_truthy(text:find("momentum", 1, true), text)
+  end)
+end)

@@ -1,0 +1,175 @@
+-- A context belongs to a Lua state: loaded twice it is the same, in two states there are two.
+
+local moth = require "moth"
+local lib = require "moth.lib"
+
+local function shell(command)
+  local pipe = io.popen(command .. " 2>&1; echo rc=$?")
+  local text = pipe:read "*a"
+  pipe:close()
+  return text
+end
+
+local function quoted(word) return "'" .. word .. "'" end
+
+-- Runs Lua code in another process, with Moth on its paths.
+local function child(code)
+  local root = require("moth.error").root
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(("package.path = %q .. package.path\n"):format(root .. "lua/?.lua;" .. root
+    .. "lua/?/init.lua;"), code)
+  file:close()
+  local text = shell("MOTH_LIB=" .. quoted(lib.path) .. " luajit " .. quoted(path))
+  os.remove(path)
+  return text
+end
+
+describe("requiring moth again", function()
+  it("after package.loaded was cleared finds the same context", function()
+    local x = moth.ones(3)
+    local kept = {}
+    for name, module in pairs(package.loaded) do
+      if name == "moth" or name:sub(1, 5) == "moth." then kept[name] = module end
+    end
+    for name in pairs(kept) do package.loaded[name] = nil end
+    local again = require "moth"
+    local fresh_lib = require "moth.lib"
+    local y = again.ones(3) + x
+    local same = again == moth and fresh_lib == lib and again.nn == moth.nn
+    local linear = again.nn.Linear(3, 2)(y)
+    for name, module in pairs(kept) do package.loaded[name] = module end
+    assert.is_true(same)
+    assert.same({ 2, 2, 2 }, y:tolist())
+    assert.same({ 2 }, { unpack(linear.shape) })
+    assert.is_true(again.is_tensor(x))
+  end)
+
+  it("makes no globals", function()
+    local text = child [[
+      local before = {}
+      for name in pairs(_G) do before[name] = true end
+      local moth = require "moth"
+      local net = moth.nn.Linear(2, 2)
+      net(moth.randn(3, 2)):sum():backward()
+      moth.optim.SGD(net:parameters(), {lr = 0.1}):step()
+      for name in pairs(_G) do
+        if not before[name] then print("global", name) end
+      end
+      print "done"]]
+    assert.equal("done\nrc=0\n", text)
+  end)
+
+  it("with a second ffi module is refused in words", function()
+    local text = child [[
+      local moth = require "moth"
+      local registry = debug.getregistry()
+      package.loaded.ffi = setmetatable({}, {__index = require "ffi"})
+      for name in pairs(package.loaded) do
+        if name:sub(1, 4) == "moth" then package.loaded[name] = nil end
+      end
+      print(pcall(dofile, moth and debug.getinfo(require("moth.class").isclass, "S").source
+        :sub(2):gsub("class", "lib")))]]
+    assert.matches("rc=0", text)
+  end)
+end)
+
+describe("the end of a state", function()
+  it("is clean with graphs, hooks, scopes and tasks open", function()
+    local text = child [[
+      local moth = require "moth"
+      local w = moth.ones(4):requires_grad_()
+      local y = w * 2
+      y:register_hook(function() coroutine.yield() end)
+      local co = coroutine.wrap(function() y:sum():backward() end)
+      co()
+      local inside = coroutine.wrap(function()
+        moth.scope(function()
+          moth.no_grad(function() coroutine.yield(moth.ones(3)) end)
+        end)
+      end)
+      kept = {inside(), inside, co, y}
+      token = moth.token(moth.ones(5))
+      print "end"]]
+    assert.equal("end\nrc=0\n", text)
+  end)
+
+  it("is clean when finalizers still use tensors", function()
+    local text = child [[
+      local moth = require "moth"
+      for i = 1, 5 do
+        local proxy = newproxy(true)
+        local x = moth.ones(3)
+        getmetatable(proxy).__gc = function()
+          for _, use in ipairs {
+            function() return (x + 1):sum():item() end, function() return moth.ones(3) + 1 end,
+            function() return moth.randn(3) end, function() moth.manual_seed(1) end,
+            function() return x.shape end, function() return moth.tensor{1, 2} end,
+            function() moth.scope(function() return moth.ones(1) end) end,
+            function() return moth.arange(5):max(1) end, function() return x:split(1) end,
+            function() (x * 2):sum():backward() end, function() x:register_hook(print) end,
+            function() return moth.token(x) end, function() return moth.open_token("1") end,
+            function() x[1] = 2 end, function() x.grad = x end, function() x:free() end,
+            function() return moth.leaks() end, function() return moth.memory() end,
+            function() return tostring(x) end, function() moth.empty_cache() end,
+          } do
+            local ok, message = pcall(use)
+            if not ok and not tostring(message):find "released"
+              and not tostring(message):find "closed" and not message:find "no such token" then
+              print(message)
+            end
+          end
+          ended = (ended or 0) + 1
+          if ended == 5 then print "all" end
+        end
+        _G["p" .. i] = proxy
+      end
+      print "end"]]
+    assert.equal("end\nall\nrc=0\n", text)
+  end)
+
+  it("is clean after os.exit inside a hook", function()
+    local text = child [[
+      local moth = require "moth"
+      local w = moth.ones(4):requires_grad_()
+      w:register_hook(function() print "in" os.exit(0, true) end)
+      local y = w * 2
+      y:sum():backward()]]
+    assert.equal("in\nrc=0\n", text)
+  end)
+end)
+
+describe("two states in one process", function()
+  it("have a context each, and refuse each other's handles", function()
+    local libdir = lib.path:match("^(.*)/[^/]*$")
+    local program = os.tmpname()
+    local root = require("moth.error").root
+    local sanitize = os.getenv("MOTH_SANITIZED") -- a sanitized library needs such a host
+    local built = shell(("cc -std=c11 -O1 %s -o %s %s/spec/host/states.c "
+      .. "$(pkg-config --cflags --libs luajit)")
+      :format(sanitize and "-fsanitize=" .. sanitize or "", program, root))
+    assert.matches("rc=0", built)
+    local text = shell(("%s %s %s"):format(program, root, libdir))
+    os.remove(program)
+    assert.equal("0 failures\nrc=0\n", text)
+  end)
+end)
+
+describe("a handle made by hand", function()
+  it("of numbers that are nobody's is refused in all places", function()
+    local h = lib.Handle()
+    for _, numbers in ipairs{ { 0, 0 }, { 1, 0 }, { 2, 0 }, { 4294967295, 1 }, { 70000, 0 } } do
+      h._slot, h._gen = numbers[1], numbers[2]
+      assert.has_error_like(function() return (h:relu()) end, "released")
+      assert.has_error_like(function() return (h.dtype) end, "released")
+      assert.has_error_like(function() h:zero_() end, "released")
+      assert.has_error_like(function() h:free() end, "released")
+      if numbers[1] ~= 0 then -- {0, 0} stands for no tensor
+        assert.has_error_like(function()
+          local x = moth.ones(1)
+          x.grad = h
+        end, "released")
+      end
+    end
+  end)
+end)

@@ -1,0 +1,338 @@
+-- Datasets, samplers and the DataLoader. IDX files: idx_spec.lua.
+
+local moth = require "moth"
+local nn, data = moth.nn, moth.data
+
+-- Ten samples: row i is {10 i, 10 i + 1}, its label i.
+local function ten()
+  local x = moth.arange(10):view(10, 1) * 10 + moth.tensor {{10LL, 11LL}}
+  return data.TensorDataset(x:float(), moth.arange(1, 11))
+end
+
+-- The labels that a pass gives, in order, and the sizes of its batches.
+local function labels_of(loader)
+  local labels, sizes = {}, {}
+  for x, y in loader do
+    assert(x:size(1) == y:size(1))
+    assert(x[1][1]:item() == 10 * y[1]:item(), "row and label do not belong together")
+    sizes[#sizes + 1] = y:size(1)
+    for _, label in ipairs(y:tolist()) do labels[#labels + 1] = tonumber(label) end
+  end
+  return labels, sizes
+end
+
+local function sorted(list)
+  local copy = {unpack(list)}
+  table.sort(copy)
+  return copy
+end
+
+local ALL = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+
+describe("a TensorDataset", function()
+  it("has the rows of its tensors as samples", function()
+    local set = ten()
+    assert.equal(10, set:len())
+    local x, y = set:get(3)
+    assert.same({30, 31}, x:tolist())
+    assert.equal(3, tonumber(y:item()))
+    assert.same({100, 101}, (set:get(-1)):tolist())
+    assert.equal("TensorDataset of 10 samples", tostring(set))
+  end)
+
+  it("takes one tensor, and a list", function()
+    assert.equal(1, select("#", data.TensorDataset(moth.ones(4, 2)):get(1)))
+    assert.equal(2, select("#", data.TensorDataset {moth.ones(4), moth.ones(4)}:get(1)))
+  end)
+
+  it("refuses tensors that do not go together", function()
+    assert.has_error_like(function() data.TensorDataset(moth.ones(3), moth.ones(4)) end,
+      "number 2 is f32 %(4%), the first f32 %(3%): their first sizes differ")
+    assert.has_error_like(function() data.TensorDataset(moth.tensor(1)) end, "it is 0%-d")
+    assert.has_error_like(function() data.TensorDataset(3) end, "number 1 is 3, not a tensor")
+    assert.has_error_like(function() data.TensorDataset() end, "at least one tensor")
+  end)
+
+  it("says which positions there are", function()
+    for _, at in ipairs {0, 11, -11} do
+      assert.has_error_like(function() ten():get(at) end, "position %-?%d+ of 10 samples")
+    end
+    assert.has_error_like(function() ten():get(1.5) end, "expected a position, got 1%.5")
+  end)
+end)
+
+describe("datasets of datasets", function()
+  it("Subset takes positions, in their order, also of a tensor", function()
+    assert.same({4, 2, 4}, (labels_of(data.DataLoader {data.Subset(ten(), {4, 2, 4})})))
+    local sub = data.Subset(ten(), moth.tensor {7LL})
+    assert.equal(1, sub:len())
+    assert.equal(70, (sub:get(1))[1]:item())
+    assert.has_error_like(function() data.Subset(ten(), {1, 11}) end,
+      "element 2 is 11; positions are 1 to 10")
+    assert.has_error_like(function() data.Subset(ten(), {0}) end, "element 1 is 0")
+  end)
+
+  it("Subset of a Subset finds the way through", function()
+    local sub = data.Subset(data.Subset(ten(), {9, 7, 5}), {3, 1})
+    assert.same({5, 9}, (labels_of(data.DataLoader {sub, batch_size = 2})))
+  end)
+
+  it("ConcatDataset puts them one after the other", function()
+    local both = data.ConcatDataset {data.Subset(ten(), {2, 4}), ten()}
+    assert.equal(12, both:len())
+    local labels = labels_of(data.DataLoader {both, batch_size = 5})
+    assert.same({2, 4, 1, 2, 3}, {unpack(labels, 1, 5)})
+    assert.equal(10, tonumber((select(2, both:get(-1))):item()))
+    assert.has_error_like(function() data.ConcatDataset {} end, "expected a list of datasets")
+  end)
+
+  it("random_split gives parts that do not overlap and leave nothing out", function()
+    local a, b = unpack(data.random_split(ten(), {7, 3}))
+    assert.same({7, 3}, {a:len(), b:len()})
+    local found = labels_of(data.DataLoader {data.ConcatDataset {a, b}})
+    assert.same(ALL, sorted(found))
+  end)
+
+  it("random_split takes shares and repeats with a seed", function()
+    local a, b, c = unpack(data.random_split(ten(), {0.5, 0.25, 0.25}))
+    assert.same({6, 2, 2}, {a:len(), b:len(), c:len()})
+    local function split(seed)
+      return data.random_split(ten(), {5, 5}, moth.Generator {seed = seed})[1].indices
+    end
+    assert.same(split(1), split(1))
+    assert.are_not.same(split(1), split(2))
+    assert.has_error_like(function() data.random_split(ten(), {7, 4}) end,
+      "add up to 11, the dataset has 10 samples")
+  end)
+end)
+
+describe("a DataLoader", function()
+  it("gives batches in order, the last one smaller", function()
+    local loader = data.DataLoader {ten(), batch_size = 4}
+    local labels, sizes = labels_of(loader)
+    assert.same(ALL, labels)
+    assert.same({4, 4, 2}, sizes)
+    assert.equal(3, loader:len())
+  end)
+
+  it("leaves out the last one with drop_last", function()
+    local loader = data.DataLoader(ten(), {batch_size = 4, drop_last = true})
+    local labels, sizes = labels_of(loader)
+    assert.same({4, 4}, sizes)
+    assert.equal(8, #labels)
+    assert.equal(2, loader:len())
+  end)
+
+  it("stacks one sample by default", function()
+    local x, y = data.DataLoader(ten()):iter()()
+    assert.same({1, 2}, {x:size(1), x:size(2)})
+    assert.equal(1, y:dim())
+  end)
+
+  it("shuffles: all samples, in a new order in each pass", function()
+    local loader = data.DataLoader {ten(), batch_size = 3, shuffle = true}
+    local first = labels_of(loader)
+    local second = labels_of(loader)
+    assert.same(ALL, sorted(first))
+    assert.same(ALL, sorted(second))
+    assert.are_not.same(first, second)
+    assert.are_not.same(ALL, first)
+  end)
+
+  it("repeats with manual_seed, and with a generator of its own", function()
+    local function order()
+      return (labels_of(data.DataLoader {ten(), batch_size = 3, shuffle = true}))
+    end
+    moth.manual_seed(3)
+    local first = order()
+    moth.manual_seed(3)
+    assert.same(first, order())
+    local function seeded(seed)
+      local generator = moth.Generator {seed = seed}
+      return (labels_of(data.DataLoader {ten(), shuffle = true, generator = generator}))
+    end
+    assert.same(seeded(1), seeded(1))
+    assert.are_not.same(seeded(1), seeded(2))
+  end)
+
+  it("can be walked twice, after a break, and inside itself", function()
+    local loader = data.DataLoader {ten(), batch_size = 5}
+    for x in loader do
+      if x:size(1) == 5 then break end
+    end
+    assert.same(ALL, (labels_of(loader)))
+    local count = 0
+    for _ in loader do
+      for _ in loader do count = count + 1 end
+    end
+    assert.equal(4, count)
+    assert.same(ALL, (labels_of(loader)))
+  end)
+
+  it("takes a tensor for a dataset of its rows", function()
+    local seen = 0
+    for x in data.DataLoader {moth.ones(6, 2), batch_size = 4} do
+      seen = seen + x:size(1)
+      assert.equal(2, x:size(2))
+    end
+    assert.equal(6, seen)
+  end)
+
+  it("works in scopes that end with each step", function()
+    local labels = {}
+    for _, y in data.DataLoader {ten(), batch_size = 3} do
+      moth.scope(function()
+        for _, label in ipairs(y:tolist()) do labels[#labels + 1] = tonumber(label) end
+      end)
+    end
+    assert.same(ALL, labels)
+  end)
+
+  it("gives nothing for an empty dataset", function()
+    for _ in data.DataLoader {moth.ones(0, 2), batch_size = 2} do error "a batch of nothing" end
+    assert.equal(0, data.DataLoader {moth.ones(0, 2), batch_size = 2}:len())
+  end)
+
+  it("leaves batches alone that were given out before", function()
+    local kept = {}
+    for x in data.DataLoader {ten(), batch_size = 2} do kept[#kept + 1] = x end
+    assert.equal(10, kept[1][1][1]:item())
+    assert.equal(90, kept[5][1][1]:item())
+  end)
+
+  it("refuses what is wrong with its arguments", function()
+    assert.has_error_like(function() data.DataLoader {5} end,
+      "expected a dataset %(with :len%(%) and :get%(i%)%) or a tensor")
+    assert.has_error_like(function() data.DataLoader {ten(), batch_size = 0} end,
+      "expected a number from 1 on, got 0")
+    assert.has_error_like(function() data.DataLoader {ten(), shufle = true} end,
+      "did you mean 'shuffle'%?")
+    assert.has_error_like(function()
+      data.DataLoader {ten(), shuffle = true, sampler = data.SequentialSampler(ten())}
+    end, "goes without a sampler")
+    assert.has_error_like(function() data.DataLoader {ten(), sampler = 3} end,
+      "expected a sampler")
+  end)
+end)
+
+describe("a dataset of one's own", function()
+  local Squares = nn.class("Squares", data.Dataset)
+  function Squares:init(n) self.n = n end
+  function Squares:len() return self.n end
+  function Squares:get(i)
+    return moth.full({2}, i), {square = moth.tensor(i * i), name = "no " .. i}, i % 2 == 0, 3LL, i
+  end
+
+  it("is collated component by component", function()
+    for x, t, even, whole, number in data.DataLoader {Squares(4), batch_size = 4} do
+      assert.same({{1, 1}, {2, 2}, {3, 3}, {4, 4}}, x:tolist())
+      assert.same({1, 4, 9, 16}, t.square:tolist())
+      assert.same({"no 1", "no 2", "no 3", "no 4"}, t.name)
+      assert.same({false, true, false, true}, even:tolist())
+      assert.equal(moth.int64, whole.dtype)
+      assert.same({1, 2, 3, 4}, number:tolist())
+      assert.equal(moth.float32, number.dtype)
+    end
+  end)
+
+  it("may bring a collate_fn", function()
+    local seen = {}
+    local loader = data.DataLoader {Squares(3), batch_size = 2,
+      collate_fn = function(samples) return #samples, samples[1].n end}
+    for n, components in loader do seen[#seen + 1] = n .. ":" .. components end
+    assert.same({"2:5", "1:5"}, seen)
+    assert.has_error_like(function()
+      for _ in data.DataLoader {Squares(3), collate_fn = function() end} do error "none" end
+    end, "the collate_fn of a DataLoader gave nothing")
+  end)
+
+  it("may be any table with :len() and :get(i)", function()
+    local plain = {len = function() return 2 end, get = function(_, i) return moth.full({1}, i) end}
+    local seen = {}
+    for x in data.DataLoader(plain, {batch_size = 2}) do seen = x:tolist() end
+    assert.same({{1}, {2}}, seen)
+  end)
+
+  it("is told what it lacks", function()
+    local Half = nn.class("Half", data.Dataset)
+    function Half:len() return 2 end
+    assert.has_error_like(function() for _ in data.DataLoader {Half()} do error "none" end end,
+      "class 'Half' has no method ':get%(i%)'")
+    function Half:get() end
+    assert.has_error_like(function() for _ in data.DataLoader {Half()} do error "none" end end,
+      "Half:get%(1%) gave nothing")
+  end)
+
+  it("is told which samples do not go together", function()
+    local Ragged = nn.class("Ragged", data.Dataset)
+    function Ragged:len() return 2 end
+    function Ragged:get(i) return moth.zeros(i) end
+    assert.has_error_like(function()
+      for _ in data.DataLoader {Ragged(), batch_size = 2} do error "none" end
+    end, "samples 1 and 2 of a batch do not go together: f32 %(1%) and f32 %(2%)")
+  end)
+
+  it("raises its own errors at its own line", function()
+    local Broken = nn.class("Broken", data.Dataset)
+    function Broken:len() return 2 end
+    function Broken:get() error "the disk is gone" end
+    assert.has_error_like(function() for _ in data.DataLoader {Broken()} do error "none" end end,
+      "data_spec%.lua:%d+: the disk is gone")
+  end)
+end)
+
+describe("samplers", function()
+  local function drawn(sampler)
+    local list = {}
+    for at in sampler:iter() do list[#list + 1] = tonumber(at) end
+    return list
+  end
+
+  it("SequentialSampler counts from 1", function()
+    assert.same({1, 2, 3}, drawn(data.SequentialSampler(moth.ones(3))))
+  end)
+
+  it("RandomSampler gives each position once, or draws with replacement", function()
+    assert.same(ALL, sorted(drawn(data.RandomSampler(ten()))))
+    local some = drawn(data.RandomSampler {ten(), replacement = true, num_samples = 50})
+    assert.equal(50, #some)
+    for _, at in ipairs(some) do assert.is_true(at >= 1 and at <= 10) end
+    local twice = drawn(data.RandomSampler {ten(), num_samples = 20})
+    assert.same({1, 1, 2, 2}, {unpack(sorted(twice), 1, 4)})
+    assert.has_error_like(function() data.RandomSampler {ten(), num_samples = 0} end,
+      "expected a number from 1 on, got 0")
+  end)
+
+  it("SubsetRandomSampler shuffles the given ones", function()
+    local seen = drawn(data.SubsetRandomSampler {2, 4, 6, 8})
+    assert.same({2, 4, 6, 8}, sorted(seen))
+    local loader = data.DataLoader {ten(), sampler = data.SubsetRandomSampler {1, 5},
+      batch_size = 2}
+    assert.same({1, 5}, sorted((labels_of(loader))))
+  end)
+
+  it("BatchSampler makes lists", function()
+    local lists = {}
+    for list in data.BatchSampler(data.SequentialSampler(ten()), 4):iter() do
+      lists[#lists + 1] = list
+    end
+    assert.same({{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10}}, lists)
+    local batches = data.BatchSampler {data.SequentialSampler(ten()), 4, drop_last = true}
+    assert.equal(2, batches:len())
+    assert.same({4, 4}, (select(2, labels_of(data.DataLoader {ten(), batch_sampler = batches}))))
+  end)
+
+  it("may be one's own", function()
+    local Backwards = nn.class("Backwards", data.Sampler)
+    function Backwards:len() return 10 end
+    function Backwards:iter()
+      local i = 11
+      return function()
+        i = i - 1
+        return i > 0 and i or nil
+      end
+    end
+    local labels = labels_of(data.DataLoader {ten(), batch_size = 3, sampler = Backwards()})
+    assert.same({10, 9, 8, 7, 6, 5, 4, 3, 2, 1}, labels)
+  end)
+end)

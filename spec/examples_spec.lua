@@ -1,0 +1,165 @@
+-- Every example runs through the program with short settings, checks itself and ends well.
+
+local files = require "spec.support.files"
+
+local launcher = debug.getregistry()["moth.launcher"]
+
+local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+
+--- Runs the program with these words behind it; gives its output and its exit status.
+local function moth(...)
+  local words = {quoted(launcher.program)}
+  for _, word in ipairs {...} do words[#words + 1] = quoted(word) end
+  local pipe = assert(io.popen("{ " .. table.concat(words, " ") .. "\n} 2>&1; echo \"status $?\""))
+  local text = pipe:read("*a")
+  pipe:close()
+  local output, status = text:match("^(.*)status (%d+)\n$")
+  return output, tonumber(status)
+end
+
+-- Runs an example that must end well. @return what it printed
+local function run(...)
+  local output, status = moth(...)
+  assert.equal(0, status, output)
+  return output
+end
+
+local function has(output, ...)
+  for _, wanted in ipairs {...} do
+    assert.is_truthy(output:find(wanted), wanted .. " is not in\n" .. output)
+  end
+end
+
+local function exists(path)
+  local file = io.open(path)
+  if file then file:close() end
+  return file ~= nil
+end
+
+local function names()
+  local list, pipe = {}, io.popen("ls examples")
+  for name in pipe:lines() do
+    if name:find("^%d%d_.*%.lua$") then list[#list + 1] = name end
+  end
+  pipe:close()
+  return list
+end
+
+setup(files.setup)
+teardown(files.teardown)
+
+describe("each example", function()
+  local known = {["01_tensors.lua"] = true, ["02_autograd.lua"] = true, ["03_xor.lua"] = true,
+                 ["04_mnist.lua"] = true}
+
+  for _, name in ipairs(names()) do
+    it(name .. " is run below, is short, says what it is, and ends in assertions", function()
+      assert.is_true(known[name], "no spec here runs it")
+      local text = files.read("examples/" .. name)
+      local _, lines = text:gsub("\n", "")
+      assert.is_true(lines < 150, lines .. " lines")
+      assert.equal("-- ", text:sub(1, 3))
+      assert.is_truthy(text:find("./moth examples/" .. name, 1, true), "does not say how to run it")
+      local tail = text:sub(-500)
+      assert.is_truthy(tail:find "assert%(", "no assertion near its end")
+    end)
+  end
+end)
+
+if not launcher then
+  pending("running the examples: these specs run under ./moth test")
+  return
+end
+
+describe("example", function()
+  it("01 shows tensors and indexing", function()
+    has(run "examples/01_tensors.lua", "moth%.float32")
+  end)
+
+  it("02 prints PyTorch's five numbers and the Mul", function()
+    local output = run "examples/02_autograd.lua"
+    has(output, "3 .*1%.7.*3 .*1%.4.*5%.1")
+    has(output, "Mul", "gradients agree with finite differences")
+  end)
+
+  it("03 learns XOR", function()
+    has(run "examples/03_xor.lua", "step  2000", "1 xor 1 = %-?0%.0", "of 1000 fuzzy points right")
+  end)
+
+  it("03 fails when it has not learned", function()
+    local output, status = moth("examples/03_xor.lua", "--steps", "0")
+    assert.are_not.equal(0, status)
+    has(output, "XOR was not learned")
+  end)
+
+  it("03 explains its options", function()
+    has(run("examples/03_xor.lua", "--help"), "%-%-steps", "%-%-seed")
+    local output, status = moth("examples/03_xor.lua", "--stepps", "3")
+    assert.are_not.equal(0, status)
+    has(output, "stepps")
+  end)
+
+  local FASHION = "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
+
+  it("04 trains on Fashion-MNIST, saves, loads and answers the same", function()
+    if not exists(FASHION) then
+      pending "Fashion-MNIST is not installed"
+      return
+    end
+    local out = files.path("fashion.safetensors")
+    local output = run("examples/04_mnist.lua", "--limit", "600", "--epochs", "3", "--lr", "0.05",
+      "--batch-size", "20", "--out", out)
+    has(output, "epoch 3  test loss %d", "loaded: accuracy %d", "images/s")
+    assert.is_nil(output:find("\r", 1, true))
+    assert.is_nil(output:find("drawn by this script", 1, true))
+    assert.is_true(exists(out))
+  end)
+
+  it("04 says that the images are not there and trains on digits it draws", function()
+    local hide = [[
+      local open = io.open
+      io.open = function(path, ...)
+        if path:find("^/usr/share/datasets/") then return nil, path .. ": not there" end
+        return open(path, ...)
+      end
+      dofile "examples/04_mnist.lua"]]
+    local output = run("-e", hide, "--limit", "600", "--epochs", "3", "--lr", "0.05",
+      "--batch-size", "20", "--out", files.path("drawn.safetensors"))
+    has(output, "dataset%-fashion%-mnist", "Training on digits drawn by this script instead",
+      "epoch 3", "loaded: accuracy %d")
+  end)
+
+  it("04 reads the four files of a folder, and wants them when it is given one", function()
+    local output, status = moth("examples/04_mnist.lua", "--data", files.folder .. "/none")
+    assert.are_not.equal(0, status)
+    has(output, "none/train%-images%-idx3%-ubyte%(%.gz%) was not found")
+    local function u32(n)
+      return string.char(math.floor(n / 2 ^ 24), math.floor(n / 2 ^ 16) % 256,
+        math.floor(n / 256) % 256, n % 256)
+    end
+    for _, part in ipairs {"train", "t10k"} do
+      local images, labels = {}, {}
+      for i = 1, 200 do -- a bar whose height is the class
+        local class = i % 10
+        labels[i] = string.char(class)
+        images[i] = ("\255"):rep(28 * (2 * class + 4)) .. ("\0"):rep(28 * (24 - 2 * class))
+      end
+      files.write(part .. "-images-idx3-ubyte", "\0\0\8\3" .. u32(200) .. u32(28) .. u32(28)
+        .. table.concat(images))
+      files.write(part .. "-labels-idx1-ubyte", "\0\0\8\1" .. u32(200) .. table.concat(labels))
+    end
+    has(run("examples/04_mnist.lua", "--data", files.folder, "--epochs", "15", "--lr", "0.05",
+      "--batch-size", "10", "--out", files.path("own.safetensors")), "loaded: accuracy %d")
+  end)
+
+  it("04 repeats with its seed", function()
+    local function once(seed)
+      return run("examples/04_mnist.lua", "--limit", "300", "--epochs", "2", "--lr", "0.1",
+        "--batch-size", "10", "--seed", seed, "--out", files.path("s.safetensors"))
+        :match("epoch 2  (test loss [%d.]+)")
+    end
+    local first = once("3")
+    assert.equal(first, once("3"))
+    assert.are_not.equal(first, once("4"))
+  end)
+end)

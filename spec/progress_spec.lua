@@ -1,0 +1,161 @@
+-- moth.progress: what it walks, what it writes, and that a file gets plain lines.
+
+local moth = require "moth"
+local data = moth.data
+
+-- Collects what is written to it.
+local function sink()
+  local out = {text = "", flushes = 0}
+  function out.write(_, ...)
+    for i = 1, select("#", ...) do out.text = out.text .. tostring((select(i, ...))) end
+    return out
+  end
+  function out.flush() out.flushes = out.flushes + 1 end
+  function out.lines()
+    local list = {}
+    for line in out.text:gmatch "([^\n]*)\n" do list[#list + 1] = line end
+    return list
+  end
+  return out
+end
+
+local function collect(bar)
+  local list = {}
+  for v in bar do list[#list + 1] = v end
+  return list
+end
+
+describe("progress", function()
+  it("passes on what it walks: numbers, lists, functions, loaders", function()
+    assert.same({1, 2, 3}, collect(moth.progress(3, {out = sink()})))
+    assert.same({"a", "b"}, collect(moth.progress {{"a", "b"}, out = sink()}))
+    assert.same({4, 5}, collect(moth.progress((function()
+      local i = 3
+      return function()
+        i = i + 1
+        return i < 6 and i or nil
+      end
+    end)(), {out = sink()})))
+    local set = data.TensorDataset(moth.ones(5, 2), moth.arange(1, 6))
+    local sizes = {}
+    for x, y in moth.progress(data.DataLoader {set, batch_size = 2}, {out = sink()}) do
+      sizes[#sizes + 1] = x:size(1) + 10 * y:size(1)
+    end
+    assert.same({22, 22, 11}, sizes)
+  end)
+
+  it("writes one line at the end, and no control characters off a terminal", function()
+    local out = sink()
+    collect(moth.progress(5, {desc = "few", out = out}))
+    assert.equal(1, #out:lines())
+    assert.is_truthy(out.text:find("^few  100%% 5/5 %[00:00, [%d%?.e+]+ it/s%]\n$"), out.text)
+    assert.is_nil(out.text:find "[%z\1-\9\11-\31\127]")
+    assert.is_true(out.flushes > 0)
+  end)
+
+  it("writes plain lines as often as it is told", function()
+    local out = sink()
+    local bar = moth.progress(4, {desc = "slow", every = 0, out = out})
+    for _ in bar do end -- luacheck: ignore
+    local lines = out:lines()
+    assert.equal(5, #lines)
+    assert.is_truthy(lines[1]:find("^slow   25%% 1/4 %[%d%d:%d%d<%d%d:%d%d, .* it/s%]$"), lines[1])
+    assert.is_nil(out.text:find("\r", 1, true))
+  end)
+
+  it("shows values, in the order in which they came, and takes them away", function()
+    local out = sink()
+    local bar = moth.progress(2, {every = 0, out = out})
+    for i in bar do
+      if i == 1 then
+        bar:set {loss = 0.123456}
+        bar:set {acc = "81 %"}
+      else
+        bar:set {loss = 2}
+      end
+    end
+    local lines = out:lines()
+    assert.is_truthy(lines[1]:find("] loss 0.1235 acc 81 %", 1, true), lines[1])
+    assert.is_truthy(lines[2]:find("] loss 2 acc 81 %", 1, true), lines[2])
+  end)
+
+  it("counts samples of batches, not batches, for its rate", function()
+    local out, clock = sink(), os.clock
+    local bar = moth.progress(data.DataLoader {moth.ones(1000, 2), batch_size = 100}, {out = out})
+    for _ in bar do
+      local stop = clock() + 0.002
+      while clock() < stop do end -- luacheck: ignore
+    end
+    local rate = tonumber(out.text:match ", (%d+) samples/s%]")
+    assert.is_truthy(out.text:find("10/10", 1, true), out.text)
+    assert.is_true(rate and rate > 1000 and rate < 51000, out.text)
+  end)
+
+  it("names the unit it is given", function()
+    local out = sink()
+    collect(moth.progress(data.DataLoader {moth.ones(4, 2)}, {unit = "images", out = out}))
+    assert.is_truthy(out.text:find("images/s]", 1, true))
+  end)
+
+  it("goes without a total", function()
+    local out, i = sink(), 0
+    collect(moth.progress(function()
+      i = i + 1
+      return i < 4 and i or nil
+    end, {desc = "stream", out = out}))
+    assert.is_truthy(out.text:find("^stream  3 %["), out.text)
+  end)
+
+  it("takes a total", function()
+    local out, i = sink(), 0
+    collect(moth.progress(function()
+      i = i + 1
+      return i < 3 and i or nil
+    end, {total = 2, out = out}))
+    assert.is_truthy(out.text:find("100% 2/2", 1, true), out.text)
+  end)
+
+  it("writes lines of the user between its own", function()
+    local out = sink()
+    local bar = moth.progress(1, {out = out})
+    for _ in bar do bar:print("half", 5) end
+    assert.equal("half\t5", out:lines()[1])
+    assert.equal(2, #out:lines())
+  end)
+
+  it("ends by close after a break, once, and can be walked again", function()
+    local out = sink()
+    local bar = moth.progress(5, {out = out})
+    for i in bar do
+      if i == 3 then break end
+    end
+    bar:close()
+    bar:close()
+    assert.equal(1, #out:lines())
+    assert.is_truthy(out.text:find("2/5", 1, true), out.text)
+    assert.same({1, 2, 3, 4, 5}, collect(bar))
+    assert.is_truthy(out:lines()[2]:find("5/5", 1, true))
+  end)
+
+  it("walks nothing", function()
+    local out = sink()
+    assert.same({}, collect(moth.progress({}, {out = out})))
+    assert.same({}, collect(moth.progress(0, {out = out})))
+  end)
+
+  it("lets errors of the source and the body through", function()
+    assert.has_error_like(function()
+      for _ in moth.progress(function() error "no more" end, {out = sink()}) do error "none" end
+    end, "no more")
+    assert.has_error_like(function()
+      for _ in moth.progress(3, {out = sink()}) do error "stop" end
+    end, "stop")
+  end)
+
+  it("says what it can walk", function()
+    assert.has_error_like(function() moth.progress("abc") end,
+      "bad argument 'source' to 'progress' %(expected a DataLoader, a list, a number or a func")
+    assert.has_error_like(function() moth.progress(moth.ones(3)) end, "got f32 %(3%)")
+    assert.has_error_like(function() moth.progress(3, {desk = "x"}) end, "did you mean 'desc'%?")
+  end)
+end)
