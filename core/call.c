@@ -573,6 +573,7 @@ static int give_results(moth_ctx *ctx, const moth_op *op, int status, moth_tenso
   while (handed && !(op->flags & MOTH_OP_MUTATES)) {
     int code = ctx->error.code;
     moth_free(ctx, &out[--handed]);
+    out[handed] = (moth_handle){0, 0};
     ctx->error.code = code;
   }
   return status;

@@ -15,7 +15,7 @@ double moth_seconds(void) {
 }
 
 static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
-  if (!ctx) return NULL;
+  if (!ctx || !moth_op_count()) return NULL; /* asking reads the registry, which all else needs */
   memset(ctx, 0, sizeof *ctx);
   ctx->lent = lent;
   atomic_init(&ctx->cancel, 0);

@@ -56,7 +56,8 @@ const char *moth_error(moth_ctx *ctx, int32_t base) {
     }
     char *rest;
     long long position = strtoll(at + 1, &rest, 10);
-    to += snprintf(to, 24, "%lld", position < 0 || position == INT64_MAX ? position : position + base);
+    if (position >= 0 && position < INT64_MAX) position += base;
+    to += snprintf(to, 24, "%lld", position);
     at = *rest == '\2' ? rest + 1 : rest;
   }
   *to = 0;

@@ -218,6 +218,11 @@ moth_tensor *moth_packed(const moth_tensor *x) {
   return moth_cast(x, x->l.dtype);
 }
 
+moth_tensor *moth_positions(const moth_tensor *x) {
+  const moth_storage *root = moth_storage_root(x->storage);
+  return root->shared || root->foreign ? moth_cast(x, x->l.dtype) : moth_packed(x);
+}
+
 moth_tensor *moth_cast(const moth_tensor *x, int dtype) {
   moth_layout l = x->l;
   l.dtype = (uint8_t)dtype;

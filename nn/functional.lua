@@ -21,8 +21,8 @@ return setmetatable(functional, {
   __index = function(_, name)
     local op = type(name) == "string" and bind.public(name) or nil
     if op == nil then
-      errors.raise(("moth.nn.functional has no '%s'%s"):format(tostring(name),
-        errors.nearest(tostring(name), known_names())))
+      errors.raise(("moth.nn.functional has no '%s'%s (moth.help() lists what there is)"):format(
+        tostring(name), errors.nearest(tostring(name), known_names())))
     end
     rawset(functional, name, op)
     return op

@@ -25,11 +25,21 @@ local nn = {
   class = class,
 }
 
+--- The names of the namespace, sorted.
+function nn.names()
+  local names = {"class"}
+  for known in pairs(files) do names[#names + 1] = known end
+  table.sort(names)
+  return names
+end
+
 local function find(name)
   local file = files[name]
   if file then
     local loaded = require("moth.nn." .. file)
-    return whole[file] and loaded or loaded[name]
+    local found = whole[file] and loaded or loaded[name]
+    if class.isclass(found) then class.guard(found, "net") end
+    return found
   elseif type(name) == "string" and name:find("^register_module_") then
     return require("moth.nn.module").global_hooks[name]
   end
@@ -39,10 +49,8 @@ return setmetatable(nn, {
   __index = function(_, name)
     local found = find(name)
     if found == nil then
-      local names = {"class"}
-      for known in pairs(files) do names[#names + 1] = known end
-      errors.raise(("moth.nn has no '%s'%s"):format(tostring(name),
-        errors.nearest(tostring(name), names)))
+      errors.raise(("moth.nn has no '%s'%s (moth.help() lists what there is)"):format(
+        tostring(name), errors.nearest(tostring(name), nn.names())))
     end
     rawset(nn, name, found)
     return found

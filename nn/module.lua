@@ -101,7 +101,13 @@ function Module:__newindex(name, value)
   local store = self[STORE]
   local was = store.kind[name]
   local kind = registers_as(value)
-  if kind then return register(self, name, value, kind) end
+  if kind then
+    if type(Module[name]) == "function" then
+      errors.raise(("'%s' is a method of Module; choose another name for the %s"):format(name,
+        kind == "transient" and "buffer" or kind))
+    end
+    return register(self, name, value, kind)
+  end
   if was then
     if value == nil then
       drop_name(store, name)
@@ -341,5 +347,6 @@ Module.store_key = STORE
 require "moth.nn.walk"(Module, STORE)
 require "moth.nn.state"(Module, STORE)
 require "moth.nn.call"(Module, STORE)
+class.guard(Module, "net")
 
 return Module

@@ -191,6 +191,16 @@ local function listing(title, names, lines)
   lines[#lines + 1] = ("%s: '%s'"):format(title, table.concat(names, "', '"))
 end
 
+-- What load_state_dict gives.
+local Keys = {}
+function Keys:__tostring()
+  if #self.missing_keys + #self.unexpected_keys == 0 then return "<All keys matched>" end
+  local lines = {}
+  listing("missing", self.missing_keys, lines)
+  listing("unexpected", self.unexpected_keys, lines)
+  return table.concat(lines, "\n")
+end
+
 local function load_into(Module, STORE, self, state, strict, assign)
   local given = StateDict(state)
   local found = {known = {}, missing = {}, unexpected = {}, problems = {}, copies = {},
@@ -199,7 +209,8 @@ local function load_into(Module, STORE, self, state, strict, assign)
   for name in StateDict.items(given) do
     if not found.known[name] then found.unexpected[#found.unexpected + 1] = tostring(name) end
   end
-  local keys = {missing_keys = found.missing, unexpected_keys = found.unexpected}
+  local keys = setmetatable({missing_keys = found.missing, unexpected_keys = found.unexpected},
+    Keys)
   local lines = {}
   if strict then
     listing("missing", found.missing, lines)

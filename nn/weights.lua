@@ -186,4 +186,11 @@ function init.reset(weight, bias)
   end
 end
 
-return init
+return setmetatable(init, {
+  __index = function(_, name)
+    local names = {}
+    for known in pairs(init) do names[#names + 1] = known end
+    errors.raise(("moth.nn.init has no '%s'%s"):format(tostring(name),
+      errors.nearest(tostring(name), names)))
+  end,
+})

@@ -81,7 +81,7 @@ if traces.possible then
           for _ = 1, 200 do op() end
         end)
         assert.same({}, traces.blame(result))
-        assert.is_true(result.made >= 1, "no trace was made")
+        assert.is_true(result.made >= 1, "no trace was made: " .. traces.text(result))
       end)
     end
 
@@ -96,7 +96,7 @@ if traces.possible then
           for _ = 1, 200 do op() end
         end)
         assert.same({}, traces.blame(result), name)
-        assert.is_true(result.made >= 1, name)
+        assert.is_true(result.made >= 1, name .. ": " .. traces.text(result))
       end
     end)
 

@@ -27,14 +27,23 @@ TABLE_WITH_TRUTH(axpy);
 TABLE(sub);
 
 /* -- quotients and remainders --
-** Integers of every width divide as int64; MIN / -1 was refused before, MIN % -1 is 0. */
+** Integers of every width divide as int64; MIN % -1 is 0. x / 0 and MIN / -1 were refused before,
+** yet in storage that threads share a value may have changed since: there is no trap then either.
+*/
 
-static inline int64_t floor_div(int64_t x, int64_t y) {
-  int64_t q = x / y;
-  return q - ((x % y != 0) & ((x < 0) != (y < 0)));
+static inline int64_t rest_trunc(int64_t x, int64_t y) {
+  return y == -1 || y == 0 ? 0 : x % y;
 }
 
-static inline int64_t rest_trunc(int64_t x, int64_t y) { return y == -1 ? 0 : x % y; }
+static inline int64_t trunc_div(int64_t x, int64_t y) {
+  if (y == -1) return (int64_t)(0 - (uint64_t)x);
+  return y == 0 ? 0 : x / y;
+}
+
+static inline int64_t floor_div(int64_t x, int64_t y) {
+  if (y == -1 || y == 0) return trunc_div(x, y);
+  return x / y - ((x % y != 0) & ((x < 0) != (y < 0)));
+}
 
 static inline int64_t rest_floor(int64_t x, int64_t y) {
   int64_t r = rest_trunc(x, y);
@@ -71,7 +80,7 @@ static inline float floor_div_f32(float x, float y) {
 }
 
 #define INT_DIVISION(name, type, wide)                                           \
-  MOTH_MAP2(div_trunc_##name, type, type, (int64_t)x / (int64_t)y)               \
+  MOTH_MAP2(div_trunc_##name, type, type, trunc_div(x, y))                      \
   MOTH_MAP2(div_floor_##name, type, type, floor_div(x, y))                       \
   MOTH_MAP2(remainder_##name, type, type, rest_floor(x, y))                      \
   MOTH_MAP2(fmod_##name, type, type, rest_trunc(x, y))

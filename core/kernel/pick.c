@@ -200,8 +200,8 @@ static void check_run(int64_t n, char *const *at, const int64_t *step, const voi
   }
 }
 
-int moth_pick_check(const char *arg, const moth_tensor *index, int64_t size, int32_t dim,
-                    const moth_tensor *of) {
+static int check(const char *arg, const moth_tensor *index, int64_t size, int32_t dim,
+                 const moth_tensor *of) {
   moth_loop loop;
   bounds b = {.size = size};
   moth_loop_over(&loop, index->ctx, &index->l, 1, (const moth_tensor *const[]){index});
@@ -215,4 +215,12 @@ int moth_pick_check(const char *arg, const moth_tensor *index, int64_t size, int
                    "position " MOTH_POS " is out of range for dim " MOTH_POS
                    " of %s, which has size %lld",
                    (long long)b.wrong, (long long)dim, moth_str(of), (long long)size);
+}
+
+moth_tensor *moth_pick_positions(const char *arg, const moth_tensor *index, int64_t size,
+                                 int32_t dim, const moth_tensor *of) {
+  moth_tensor *list = moth_positions(index);
+  if (!list || check(arg, list, size, dim, of) == MOTH_OK) return list;
+  moth_tensor_release(list);
+  return NULL;
 }

@@ -30,8 +30,9 @@ int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const mot
 ** go into integers, nor a number into bool. */
 moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype);
 
-/* Are the n positions, at distances of `step` bytes, within `size`? `of` has that dim. */
-int moth_pick_check(const char *arg, const moth_tensor *index, int64_t size, int32_t dim,
-                    const moth_tensor *of);
+/* The positions, packed, nobody else's to change, and found to lie within `size`, which dim `dim`
+** of `of` has. Owned, NULL: error set. */
+moth_tensor *moth_pick_positions(const char *arg, const moth_tensor *index, int64_t size,
+                                 int32_t dim, const moth_tensor *of);
 
 #endif

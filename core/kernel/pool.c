@@ -82,38 +82,43 @@ int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void
   return MOTH_OK;
 }
 
-static int outside_of(moth_ctx *ctx, int64_t room) {
-  return moth_fail(ctx, MOTH_E_INDEX, "indices", "a position lies outside the plane's %lld "
-                   "elements", (long long)room);
+/* Do all positions lie in their plane, or are they -1? */
+static int check_positions(moth_ctx *ctx, int64_t planes, int64_t n, int64_t room,
+                           const int64_t *index) {
+  EACH_PLANE(planes) {
+    const int64_t *at = index + plane * n;
+    bool outside = false;
+    for (int64_t i = 0; i < n; i++) outside |= (uint64_t)at[i] + 1 > (uint64_t)room;
+    if (outside)
+      return moth_fail(ctx, MOTH_E_INDEX, "indices",
+                       "a position lies outside the plane's %lld elements", (long long)room);
+  }
+  return MOTH_OK;
 }
 
 int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
                       const void *dy, const int64_t *index, void *dx) {
-  int64_t outside = 0;
+  int status = check_positions(ctx, planes, n, room, index);
+  if (status) return status;
   if (planes) memset(dx, 0, (size_t)(planes * room) * moth_dtype_size[dtype]);
   EACH_PLANE(planes) {
     const int64_t *at = index + plane * n;
     if (dtype == MOTH_F32)
-      outside += scatter_plane_f32(n, room, (const float *)dy + plane * n, at,
-                                   (float *)dx + plane * room);
-    else
-      outside += scatter_plane_f64(n, room, (const double *)dy + plane * n, at,
-                                   (double *)dx + plane * room);
+      scatter_plane_f32(n, (const float *)dy + plane * n, at, (float *)dx + plane * room);
+    else scatter_plane_f64(n, (const double *)dy + plane * n, at, (double *)dx + plane * room);
   }
-  return outside ? outside_of(ctx, room) : MOTH_OK;
+  return MOTH_OK;
 }
 
 int moth_pool_gather(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
                      const void *x, const int64_t *index, void *y) {
-  int64_t outside = 0;
+  int status = check_positions(ctx, planes, n, room, index);
+  if (status) return status;
   EACH_PLANE(planes) {
     const int64_t *at = index + plane * n;
     if (dtype == MOTH_F32)
-      outside += gather_plane_f32(n, room, (const float *)x + plane * room, at,
-                                  (float *)y + plane * n);
-    else
-      outside += gather_plane_f64(n, room, (const double *)x + plane * room, at,
-                                  (double *)y + plane * n);
+      gather_plane_f32(n, (const float *)x + plane * room, at, (float *)y + plane * n);
+    else gather_plane_f64(n, (const double *)x + plane * room, at, (double *)y + plane * n);
   }
-  return outside ? outside_of(ctx, room) : MOTH_OK;
+  return MOTH_OK;
 }

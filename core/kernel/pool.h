@@ -18,7 +18,8 @@ int moth_max_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, v
 int moth_mean_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, void *y);
 int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void *dy, void *dx);
 
-/* plane[index[i]] += dy[i] over planes of `room` elements, from zero; and y[i] = x[index[i]]. */
+/* plane[index[i]] += dy[i] over planes of `room` elements, from zero; and y[i] = x[index[i]].
+** A position outside its plane is refused before anything is written. */
 int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
                       const void *dy, const int64_t *index, void *dx);
 int moth_pool_gather(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,

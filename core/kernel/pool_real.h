@@ -83,24 +83,12 @@ static void NAME(mean_plane_back)(const moth_pool *p, const REAL *dy, REAL *dx) 
   }
 }
 
-/* Both leave out positions of -1 and return how many others lie outside the plane. */
-static int64_t NAME(scatter_plane)(int64_t n, int64_t room, const REAL *dy, const int64_t *index,
-                                   REAL *dx) {
-  int64_t outside = 0;
-  for (int64_t i = 0; i < n; i++) {
-    if (index[i] >= 0 && index[i] < room) dx[index[i]] += dy[i];
-    else outside += index[i] != -1;
-  }
-  return outside;
+/* Both leave out positions of -1; the others were checked. */
+static void NAME(scatter_plane)(int64_t n, const REAL *dy, const int64_t *index, REAL *dx) {
+  for (int64_t i = 0; i < n; i++)
+    if (index[i] >= 0) dx[index[i]] += dy[i];
 }
 
-static int64_t NAME(gather_plane)(int64_t n, int64_t room, const REAL *x, const int64_t *index,
-                                  REAL *y) {
-  int64_t outside = 0;
-  for (int64_t i = 0; i < n; i++) {
-    bool inside = index[i] >= 0 && index[i] < room;
-    y[i] = inside ? x[index[i]] : 0;
-    outside += !inside && index[i] != -1;
-  }
-  return outside;
+static void NAME(gather_plane)(int64_t n, const REAL *x, const int64_t *index, REAL *y) {
+  for (int64_t i = 0; i < n; i++) y[i] = index[i] >= 0 ? x[index[i]] : 0;
 }

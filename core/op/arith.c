@@ -204,60 +204,44 @@ MOTH_OP(div, DIV, .doc = "input / other. Integers divided without rounding give 
         .dtypes = MOTH_ANY | MOTH_PROMOTE | MOTH_TO_FLOAT, .to_float = div_gives_floats,
         .saves = "other y:other", .flags = BINARY_FLAGS)
 
-static int remainder_shape(const remainder_args *a, moth_layout *y) {
-  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
-}
+/* -- remainder, fmod -- */
 
-static int remainder_cpu(const remainder_args *a, moth_tensor **out) {
+static int rest_into(moth_tensor *y, const moth_inner *loops, const moth_tensor *x,
+                     const moth_tensor *by) {
   int status = MOTH_OK;
-  if (!moth_is_float(a->input->l.dtype))
-    status = check_division(a->ctx, &out[0]->l, a->input, a->other, false);
-  return status ? status : map2(a->ctx, moth_remainder_loops, out[0], a->input, a->other, NULL);
+  if (!moth_is_float(x->l.dtype)) status = check_division(y->ctx, &y->l, x, by, false);
+  return status ? status : map2(y->ctx, loops, y, x, by, NULL);
 }
 
-/* -dy times the whole quotient */
-static moth_tensor *rest_by(moth_grad *g, moth_tensor *x, moth_tensor *by, int mode) {
-  moth_tensor *q = GRAD(g, div, .input = x, .other = by, .rounding_mode = mode);
-  return GRAD(g, neg, .input = TIMES(g->dy, q));
-}
-
-static int remainder_grad(const remainder_args *a, moth_grad *g) {
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
-  if (moth_wants(g, a->other))
-    moth_flow(g, a->other, rest_by(g, a->input, a->other, MOTH_ROUND_FLOOR));
+/* dy; and of the divisor -dy times the whole quotient */
+static int rest_flow(moth_grad *g, moth_tensor *x, moth_tensor *by, int mode) {
+  if (moth_wants(g, x)) moth_flow(g, x, g->dy);
+  if (moth_wants(g, by)) {
+    moth_tensor *q = GRAD(g, div, .input = x, .other = by, .rounding_mode = mode);
+    moth_flow(g, by, GRAD(g, neg, .input = TIMES(g->dy, q)));
+  }
   return g->status;
 }
 
-MOTH_OP(remainder, REMAINDER, .doc = "What floor division leaves; it has the sign of the divisor.",
-        .examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive\n"
-                    "moth.rand(2, 3), 0.7  -- domain: positive",
-        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input:other other:other",
-        .flags = BINARY_FLAGS)
+#define REST(op, mode, text)                                                                \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                               \
+    return moth_broadcast(a->ctx, "other", y, a->input, a->other);                          \
+  }                                                                                         \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                              \
+    return rest_into(out[0], moth_##op##_loops, a->input, a->other);                        \
+  }                                                                                         \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                                  \
+    return rest_flow(g, a->input, a->other, mode);                                          \
+  }                                                                                         \
+  MOTH_OP(op, REMAINDER, .doc = text,                                                       \
+          .examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive\n"                \
+                      "moth.rand(2, 3), 0.7  -- domain: positive",                          \
+          .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input:other other:other",        \
+          .flags = BINARY_FLAGS)
 
-static int fmod_shape(const fmod_args *a, moth_layout *y) {
-  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
-}
-
-static int fmod_cpu(const fmod_args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  if (!moth_is_float(a->input->l.dtype))
-    status = check_division(a->ctx, &out[0]->l, a->input, a->other, false);
-  return status ? status : map2(a->ctx, moth_fmod_loops, out[0], a->input, a->other, NULL);
-}
-
-static int fmod_grad(const fmod_args *a, moth_grad *g) {
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
-  if (moth_wants(g, a->other))
-    moth_flow(g, a->other, rest_by(g, a->input, a->other, MOTH_ROUND_TRUNC));
-  return g->status;
-}
-
-MOTH_OP(fmod, REMAINDER,
-        .doc = "What division rounded to 0 leaves; it has the sign of the dividend.",
-        .examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive\n"
-                    "moth.rand(2, 3), 0.7  -- domain: positive",
-        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input:other other:other",
-        .flags = BINARY_FLAGS)
+REST(remainder, MOTH_ROUND_FLOOR, "What floor division leaves; it has the sign of the divisor.")
+REST(fmod, MOTH_ROUND_TRUNC,
+     "What division rounded to 0 leaves; it has the sign of the dividend.")
 
 /* -- pow -- */
 

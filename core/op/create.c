@@ -77,7 +77,7 @@ static int zeros_cpu(const zeros_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(zeros, ZEROS, .dtypes = MOTH_ANY, .doc = "A tensor of zeros.",
               .examples = "{2, 3}\n"
-                          "{2}, {dtype = moth.int64, device = \"cpu\"}\n")
+                          "{2}, {dtype = moth.int64, device = \"cpu\"}")
 
 static int ones_shape(const ones_args *a, moth_layout *y) {
   set_dtype(a->ctx, a->dtype, y);
@@ -89,7 +89,7 @@ static int ones_cpu(const ones_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(ones, ONES, .dtypes = MOTH_ANY, .doc = "A tensor of ones.",
               .examples = "{2, 3}\n"
-                          "{2}, {dtype = moth.bool, device = \"cpu\"}\n")
+                          "{2}, {dtype = moth.bool, device = \"cpu\"}")
 
 static int empty_shape(const empty_args *a, moth_layout *y) {
   set_dtype(a->ctx, a->dtype, y);
@@ -102,7 +102,7 @@ static int empty_cpu(const empty_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(empty, EMPTY, .dtypes = MOTH_ANY, .doc = "A tensor whose values are left to chance.",
               .examples = "{2, 3}\n"
-                          "{2}, {dtype = moth.float64, device = \"cpu\"}\n")
+                          "{2}, {dtype = moth.float64, device = \"cpu\"}")
 
 static int full_shape(const full_args *a, moth_layout *y) {
   static const uint8_t own[] = {0, MOTH_I64, MOTH_BOOL};
@@ -114,7 +114,7 @@ static int full_shape(const full_args *a, moth_layout *y) {
 static int full_cpu(const full_args *a, moth_tensor **out) { return fill(out[0], a->fill_value); }
 MOTH_OP_CONST(full, FULL, .dtypes = MOTH_ANY, .doc = "A tensor of one value.",
               .examples = "{2, 3}, 7\n"
-                          "{2}, 7, {dtype = moth.int32, device = \"cpu\"}\n")
+                          "{2}, 7, {dtype = moth.int32, device = \"cpu\"}")
 
 /* -- the same with the shape of another tensor -- */
 
@@ -127,7 +127,7 @@ static int zeros_like_cpu(const zeros_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(zeros_like, ZEROS_LIKE, .dtypes = MOTH_ANY, .doc = "Zeros in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64}\n")
+                          "moth.randn(2, 3), {dtype = moth.int64}")
 
 static int ones_like_shape(const ones_like_args *a, moth_layout *y) {
   return like(a->input, a->dtype, y);
@@ -138,7 +138,7 @@ static int ones_like_cpu(const ones_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(ones_like, ONES_LIKE, .dtypes = MOTH_ANY, .doc = "Ones in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64}\n")
+                          "moth.randn(2, 3), {dtype = moth.int64}")
 
 static int empty_like_shape(const empty_like_args *a, moth_layout *y) {
   return like(a->input, a->dtype, y);
@@ -150,7 +150,7 @@ static int empty_like_cpu(const empty_like_args *a, moth_tensor **out) {
 MOTH_OP_CONST(empty_like, EMPTY_LIKE, .dtypes = MOTH_ANY,
               .doc = "Values left to chance in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64}\n")
+                          "moth.randn(2, 3), {dtype = moth.int64}")
 
 static int full_like_shape(const full_like_args *a, moth_layout *y) {
   like(a->input, a->dtype, y);
@@ -161,7 +161,7 @@ static int full_like_cpu(const full_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY, .doc = "One value in the input's shape.",
               .examples = "moth.randn(2, 3), 7\n"
-                          "moth.randn(2, 3), 7, {dtype = moth.int64}\n")
+                          "moth.randn(2, 3), 7, {dtype = moth.int64}")
 
 /* -- arange, linspace -- */
 
@@ -256,7 +256,7 @@ static int arange_cpu(const arange_args *a, moth_tensor **out) {
 MOTH_OP_CONST(arange, ARANGE, .dtypes = MOTH_ANY,
               .doc = "The numbers from start up to, but not including, stop.",
               .examples = "0, 5\n"
-                          "5, 1, -1.5, {dtype = moth.float64, device = \"cpu\"}\n")
+                          "5, 1, -1.5, {dtype = moth.float64, device = \"cpu\"}")
 
 static int linspace_shape(const linspace_args *a, moth_layout *y) {
   set_dtype(a->ctx, a->dtype, y);
@@ -282,7 +282,7 @@ static int linspace_cpu(const linspace_args *a, moth_tensor **out) {
 MOTH_OP_CONST(linspace, LINSPACE, .dtypes = MOTH_NUMERIC,
               .doc = "Numbers at equal distances from start to stop, both included.",
               .examples = "0, 1, 5\n"
-                          "1, -1, 4, {dtype = moth.float64, device = \"cpu\"}\n")
+                          "1, -1, 4, {dtype = moth.float64, device = \"cpu\"}")
 
 /* -- eye -- */
 
@@ -307,7 +307,7 @@ static int eye_cpu(const eye_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(eye, EYE, .dtypes = MOTH_ANY, .doc = "A matrix with ones on the diagonal and zeros.",
               .examples = "3\n"
-                          "2, {m = 3, dtype = moth.float64, device = \"cpu\"}\n")
+                          "2, {m = 3, dtype = moth.float64, device = \"cpu\"}")
 
 /* -- tril, triu -- */
 
@@ -347,7 +347,7 @@ static int tril_grad(const tril_args *a, moth_grad *g) {
 MOTH_OP(tril, TRIL, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT,
         .doc = "The lower triangle of matrices, the rest is zero.",
         .examples = "moth.randn(3, 3)\n"
-                    "moth.randn(2, 3, 4), {diagonal = 1}\n")
+                    "moth.randn(2, 3, 4), {diagonal = 1}")
 
 static int triu_shape(const triu_args *a, moth_layout *y) { return matrices(a->input, y); }
 static int triu_cpu(const triu_args *a, moth_tensor **out) {
@@ -359,7 +359,7 @@ static int triu_grad(const triu_args *a, moth_grad *g) {
 MOTH_OP(triu, TRIU, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT,
         .doc = "The upper triangle of matrices, the rest is zero.",
         .examples = "moth.randn(3, 3)\n"
-                    "moth.randn(2, 3, 4), {diagonal = -1}\n")
+                    "moth.randn(2, 3, 4), {diagonal = -1}")
 
 const moth_op *const moth_create_ops[] = {
   &moth_op_zeros,     &moth_op_ones,      &moth_op_empty,      &moth_op_full,

@@ -50,11 +50,11 @@ static int check_list(moth_ctx *ctx, const moth_tensor *index) {
                    moth_str(index));
 }
 
-/* Moves the slices of base that the positions name to or from packed values. */
-static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
+/* Moves the slices of base that a list of positions, checked, names to or from packed values. */
+static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tensor *list,
                        const moth_tensor *values) {
   moth_ctx *ctx = base->ctx;
-  int64_t size = moth_dtype_size[base->l.dtype], n = index->l.numel, bytes = (n ? n : 1) * 8;
+  int64_t size = moth_dtype_size[base->l.dtype], n = list->l.numel, bytes = (n ? n : 1) * 8;
   moth_pick pick = {.before = dim, .count = n};
   int64_t step = size;
   for (int32_t d = base->l.ndim - 1; d >= 0; d--) {
@@ -70,17 +70,13 @@ static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tens
     step *= pick.size[at];
     pick.nwhole++;
   }
-  moth_tensor *list = moth_packed(index);
-  int64_t *offset = list ? moth_alloc(ctx, bytes) : NULL;
-  int status = offset ? MOTH_OK : ctx->error.code;
-  if (!status) {
-    const int64_t *at = (const int64_t *)(const void *)moth_at(list);
-    for (int64_t i = 0; i < n; i++) offset[i] = at[i] * base->l.stride[dim] * size;
-    pick.offset = offset;
-    status = moth_pick_run(ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
-    moth_dealloc(ctx, offset, bytes);
-  }
-  moth_tensor_release(list);
+  int64_t *offset = moth_alloc(ctx, bytes);
+  if (!offset) return ctx->error.code;
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list);
+  for (int64_t i = 0; i < n; i++) offset[i] = at[i] * base->l.stride[dim] * size;
+  pick.offset = offset;
+  int status = moth_pick_run(ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
+  moth_dealloc(ctx, offset, bytes);
   return status;
 }
 
@@ -97,9 +93,12 @@ static int index_select_shape(const index_select_args *a, moth_layout *y) {
 static int index_select_cpu(const index_select_args *a, moth_tensor **out) {
   int32_t dim;
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
-  if (!status)
-    status = moth_pick_check("index", a->index, a->input->l.shape[dim], dim, a->input);
-  return status ? status : move_slices(MOTH_PICK_GET, a->input, dim, a->index, out[0]);
+  if (status) return status;
+  moth_tensor *list =
+      moth_pick_positions("index", a->index, a->input->l.shape[dim], dim, a->input);
+  status = list ? move_slices(MOTH_PICK_GET, a->input, dim, list, out[0]) : a->ctx->error.code;
+  moth_tensor_release(list);
+  return status;
 }
 
 static moth_tensor *zeros_as(moth_grad *g, const moth_tensor *x) {
@@ -117,7 +116,7 @@ static int index_select_grad(const index_select_args *a, moth_grad *g) {
 MOTH_OP(index_select, INDEX_SELECT, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT,
         .saves = "index:input", .doc = "The slices of a dimension that a list of positions names.",
         .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}\n"
-                    "moth.randn(3, 4), -1, {1, 4}\n")
+                    "moth.randn(3, 4), -1, {1, 4}")
 
 static int index_add_shape(const index_add_args *a, moth_layout *y) {
   int32_t dim;
@@ -169,21 +168,22 @@ static int check_alpha(const index_add_args *a, int dtype) {
 static int index_add_cpu(const index_add_args *a, moth_tensor **out) {
   int32_t dim;
   moth_tensor *y = out[0], *work = NULL, *source = NULL;
-  int dtype = y->l.dtype;
+  int dtype = y->l.dtype, wide = is_half(dtype) ? MOTH_F32 : dtype;
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
-  if (!status)
-    status = moth_pick_check("index", a->index, a->input->l.shape[dim], dim, a->input);
   if (!status) status = check_alpha(a, dtype);
-  if (!status) status = begin(y, a->input);
   if (status) return status;
-  work = is_half(dtype) ? moth_cast(y, MOTH_F32) : moth_tensor_retain(y);
-  moth_tensor *alone = work ? apart(moth_pick_values("source", a->source, work->l.dtype), y) : NULL;
-  if (alone) source = scaled(alone, a->alpha, work->l.dtype);
-  status = source ? move_slices(MOTH_PICK_ADD, work, dim, a->index, source) : a->ctx->error.code;
+  moth_tensor *list =
+      moth_pick_positions("index", a->index, a->input->l.shape[dim], dim, a->input);
+  list = apart(list, y);
+  if (list) source = scaled(a->source, a->alpha, wide);
+  status = source ? begin(y, a->input) : a->ctx->error.code;
+  if (!status) work = wide == dtype ? moth_tensor_retain(y) : moth_cast(y, wide);
+  if (!status)
+    status = work ? move_slices(MOTH_PICK_ADD, work, dim, list, source) : a->ctx->error.code;
   if (!status && work != y) status = moth_copy_into(y, work);
-  moth_tensor_release(source);
-  moth_tensor_release(alone);
   moth_tensor_release(work);
+  moth_tensor_release(source);
+  moth_tensor_release(list);
   return status;
 }
 
@@ -202,7 +202,7 @@ MOTH_OP(index_add, INDEX_ADD, .dtypes = MOTH_ANY, .saves = "index:source",
         .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED,
         .doc = "Adds slices to the slices of a dimension that a list of positions names.",
         .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}, moth.randn(3, 4)\n"
-                    "moth.randn(3, 4), 2, {1, 4}, moth.randn(3, 2), {alpha = 2}\n")
+                    "moth.randn(3, 4), 2, {1, 4}, moth.randn(3, 2), {alpha = 2}")
 
 /* -- gather, scatter, scatter_add -- */
 
@@ -256,8 +256,11 @@ static int gather_shape(const gather_args *a, moth_layout *y) {
 static int gather_cpu(const gather_args *a, moth_tensor **out) {
   int32_t dim;
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
-  if (!status) status = moth_pick_check("index", a->index, reach(a->input, dim), dim, a->input);
-  return status ? status : move_along(MOTH_PICK_GET, a->input, dim, a->index, out[0]);
+  if (status) return status;
+  moth_tensor *at = moth_pick_positions("index", a->index, reach(a->input, dim), dim, a->input);
+  status = at ? move_along(MOTH_PICK_GET, a->input, dim, at, out[0]) : a->ctx->error.code;
+  moth_tensor_release(at);
+  return status;
 }
 
 static int gather_grad(const gather_args *a, moth_grad *g) {
@@ -269,7 +272,7 @@ static int gather_grad(const gather_args *a, moth_grad *g) {
 MOTH_OP(gather, GATHER, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT, .saves = "index:input",
         .doc = "Elements at positions along a dimension, one position per element of the result.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}\n"
-                    "moth.randn(3, 2), 1, moth.tensor{{3LL, 1LL}}\n")
+                    "moth.randn(3, 2), 1, moth.tensor{{3LL, 1LL}}")
 
 /* Shape rule and kernel of both scatters. */
 static int scatter_rule(moth_tensor *input, int64_t dim_arg, const moth_tensor *index,
@@ -289,11 +292,11 @@ static int scatter_run(int mode, moth_tensor *input, int64_t dim_arg, moth_tenso
   int32_t dim;
   bool wide = mode == MOTH_PICK_ADD && is_half(y->l.dtype);
   int status = moth_dim(ctx, "dim", dim_arg, input->l.ndim, &dim);
-  if (!status) status = moth_pick_check("index", index, reach(input, dim), dim, input);
   if (status) return status;
-  moth_tensor *at = apart(moth_tensor_retain(index), y), *work = NULL;
-  moth_tensor *values = apart(moth_pick_values("src", src, wide ? MOTH_F32 : y->l.dtype), y);
-  status = at && values ? begin(y, input) : ctx->error.code;
+  moth_tensor *at = apart(moth_pick_positions("index", index, reach(input, dim), dim, input), y);
+  moth_tensor *values = at ? moth_pick_values("src", src, wide ? MOTH_F32 : y->l.dtype) : NULL;
+  moth_tensor *work = NULL;
+  status = values ? begin(y, input) : ctx->error.code;
   if (!status) work = wide ? moth_cast(y, MOTH_F32) : moth_tensor_retain(y);
   if (!status) status = work ? move_along(mode, work, dim, at, values) : ctx->error.code;
   if (!status && wide) status = moth_copy_into(y, work);
@@ -338,7 +341,7 @@ MOTH_OP(scatter, SCATTER, .dtypes = MOTH_ANY, .saves = "index",
         .doc = "The input with new values at positions along a dimension. Where a position comes "
                "twice, one of the values stays.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL}, {4LL}, {2LL}}, moth.randn(3, 1)\n"
-                    "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, 5\n")
+                    "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, 5")
 
 static int scatter_add_shape(const scatter_add_args *a, moth_layout *y) {
   return scatter_rule(a->input, a->dim, a->index, a->src, y);
@@ -359,7 +362,7 @@ MOTH_OP(scatter_add, SCATTER_ADD, .dtypes = MOTH_ANY, .saves = "index:src",
         .doc = "Adds values at positions along a dimension, each as often as it comes.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 1LL}, {4LL, 2LL}, {2LL, 2LL}}, "
                     "moth.randn(3, 2)\n"
-                    "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, moth.randn(2, 3)\n")
+                    "moth.randn(2, 3), 1, moth.tensor{{2LL, 1LL}}, moth.randn(2, 3)")
 
 /* -- one_hot -- */
 
@@ -398,7 +401,7 @@ static int one_hot_shape(const one_hot_args *a, moth_layout *y) {
 
 static int one_hot_cpu(const one_hot_args *a, moth_tensor **out) {
   int64_t n = a->input->l.numel, classes = out[0]->l.shape[out[0]->l.ndim - 1];
-  moth_tensor *list = moth_packed(a->input);
+  moth_tensor *list = moth_positions(a->input);
   if (!list) return a->ctx->error.code;
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
   int64_t *y = (int64_t *)(void *)moth_at(out[0]);
@@ -418,4 +421,4 @@ static int one_hot_cpu(const one_hot_args *a, moth_tensor **out) {
 MOTH_OP_CONST(one_hot, ONE_HOT, .dtypes = MOTH_ANY,
               .doc = "A new last dimension that is 1 at the position given and 0 elsewhere.",
               .examples = "moth.tensor{3LL, 1LL}\n"
-                          "moth.tensor{{2LL}, {1LL}}, {num_classes = 4}\n")
+                          "moth.tensor{{2LL}, {1LL}}, {num_classes = 4}")

@@ -13,7 +13,7 @@
 /* -- what a list of indices means for a tensor -- */
 
 typedef struct selector { /* an index tensor, or one mask */
-  const moth_tensor *tensor;
+  moth_tensor *tensor; /* owned */
   int32_t dim, ndims; /* the dimensions it replaces */
   int64_t count;      /* true elements of a mask */
 } selector;
@@ -42,8 +42,8 @@ static int count_true(const moth_tensor *mask, int64_t *count) {
 }
 
 /* Adds x, an index tensor or a mask that begins at dimension `dim` of the tensor. */
-static int plan_add(plan *p, const moth_tensor *x, int32_t dim, const moth_tensor *of,
-                    int32_t ndim, const int64_t *shape) {
+static int plan_add(plan *p, moth_tensor *x, int32_t dim, const moth_tensor *of, int32_t ndim,
+                    const int64_t *shape) {
   moth_ctx *ctx = x->ctx;
   bool mask = x->l.dtype == MOTH_BOOL;
   selector s = {.tensor = x, .dim = dim, .ndims = mask ? x->l.ndim : 1};
@@ -69,18 +69,24 @@ static int plan_add(plan *p, const moth_tensor *x, int32_t dim, const moth_tenso
                      "the index tensors cannot be broadcast together: %s with those before, %s",
                      mask ? moth_str_shape(ctx, 1, shown.shape) : moth_str(x),
                      moth_str_shape(ctx, p->picks.ndim, p->picks.shape));
+  moth_tensor_retain(x);
   p->at[p->n++] = s;
   return MOTH_OK;
 }
 
-/* of: the tensor to blame, which has this shape or belongs to it. */
+static void plan_free(plan *p) {
+  while (p->n) moth_tensor_release(p->at[--p->n].tensor);
+}
+
+/* of: the tensor to blame, which has this shape or belongs to it. The plan must be freed, even
+** after an error. To read the positions as well as their shapes, ask for a plan of `own` ones. */
 static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_tensor *of,
-                     int32_t ndim, const int64_t *shape) {
+                     int32_t ndim, const int64_t *shape, bool own) {
   int32_t dim = 0, first = ndim, last = -1;
   bool replaced[MOTH_MAX_DIMS] = {false};
   memset(p, 0, sizeof *p);
   for (int64_t i = 0; i < indices.n; i++) {
-    const moth_tensor *x = indices.at[i];
+    moth_tensor *x = indices.at[i];
     if (!x && dim < ndim) {
       dim++;
       continue;
@@ -88,7 +94,9 @@ static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_te
     if (!x)
       return moth_fail(ctx, MOTH_E_INDEX, "indices", "too many indices for the %d dimensions of %s",
                        ndim, moth_str(of));
-    int status = plan_add(p, x, dim, of, ndim, shape);
+    x = own ? moth_positions(x) : moth_tensor_retain(x);
+    int status = x ? plan_add(p, x, dim, of, ndim, shape) : ctx->error.code;
+    moth_tensor_release(x);
     if (status) return status;
     for (int32_t end = dim + p->at[p->n - 1].ndims; dim < end; dim++) {
       replaced[dim] = true;
@@ -123,24 +131,23 @@ static void plan_shape(const plan *p, const int64_t *shape, moth_layout *y) {
 /* Offsets that the true elements of a mask have in the base, as a 1-d tensor. */
 static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
   moth_layout l = {.ndim = 1, .dtype = MOTH_I64, .shape = {s->count}};
-  moth_tensor *mask = moth_packed(s->tensor), *y = mask ? moth_tensor_new(mask->ctx, &l) : NULL;
-  if (y) {
-    const char *row = moth_at(mask);
-    int64_t *to = (int64_t *)(void *)moth_at(y), at[MOTH_MAX_DIMS] = {0}, offset = 0, n = 0;
-    int64_t width = mask->l.shape[s->ndims - 1], last = base->stride[s->dim + s->ndims - 1];
-    for (; n < s->count; row += width) {
-      for (int64_t i = 0; i < width; i++)
-        if (row[i]) to[n++] = offset + i * last;
-      for (int32_t d = s->ndims - 2; d >= 0; d--) {
-        int64_t step = base->stride[s->dim + d];
-        offset += step;
-        if (++at[d] < mask->l.shape[d]) break;
-        offset -= step * mask->l.shape[d];
-        at[d] = 0;
-      }
+  const moth_tensor *mask = s->tensor;
+  moth_tensor *y = moth_tensor_new(mask->ctx, &l);
+  if (!y) return NULL;
+  const char *row = moth_at(mask);
+  int64_t *to = (int64_t *)(void *)moth_at(y), at[MOTH_MAX_DIMS] = {0}, offset = 0, n = 0;
+  int64_t width = mask->l.shape[s->ndims - 1], last = base->stride[s->dim + s->ndims - 1];
+  for (; n < s->count; row += width) {
+    for (int64_t i = 0; i < width; i++)
+      if (row[i]) to[n++] = offset + i * last;
+    for (int32_t d = s->ndims - 2; d >= 0; d--) {
+      int64_t step = base->stride[s->dim + d];
+      offset += step;
+      if (++at[d] < mask->l.shape[d]) break;
+      offset -= step * mask->l.shape[d];
+      at[d] = 0;
     }
   }
-  moth_tensor_release(mask);
   return y;
 }
 
@@ -151,7 +158,7 @@ static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
   bool mask = s->tensor->l.dtype == MOTH_BOOL;
   moth_layout l = p->picks;
   l.dtype = MOTH_I64;
-  moth_tensor *own = mask ? mask_offsets(s, base) : moth_packed(s->tensor), *all = own;
+  moth_tensor *own = mask ? mask_offsets(s, base) : moth_tensor_retain(s->tensor), *all = own;
   if (own && !moth_shape_same(&own->l, &l)) {
     all = moth_tensor_new(ctx, &l);
     if (all && moth_copy_into(all, own)) {
@@ -223,35 +230,81 @@ static void offsets_free(const plan *p, moth_ctx *ctx, int64_t *offset) {
   if (offset) moth_dealloc(ctx, offset, (p->picks.numel ? p->picks.numel : 1) * 8);
 }
 
-/* Half types are added up in f32: base as it must be for that. Owned. */
-static moth_tensor *adding_base(moth_tensor *base) {
-  bool half = base->l.dtype == MOTH_F16 || base->l.dtype == MOTH_BF16;
-  return half ? moth_cast(base, MOTH_F32) : moth_tensor_retain(base);
+/* Can values be broadcast to what the plan picks out of a tensor of this shape? */
+static int plan_fits(const plan *p, const int64_t *shape, const moth_tensor *values) {
+  moth_layout picked = {.ndim = 0};
+  plan_shape(p, shape, &picked);
+  moth_layout wide = picked;
+  if (moth_layout_broadcast(&wide, &values->l) && moth_shape_same(&wide, &picked)) return MOTH_OK;
+  return moth_fail(values->ctx, MOTH_E_SHAPE, "values", "%s cannot be broadcast to the indexed %s",
+                   moth_str(values), moth_str_shape(values->ctx, picked.ndim, picked.shape));
 }
 
-/* Writes or adds values, which any shape that broadcasts may have, at the picks of base. */
+/* values as dtype and, unless it is one element, in the shape the plan picks; in bytes that the
+** target does not have. Owned. */
+static moth_tensor *plan_values(const plan *p, const moth_tensor *target, int dtype,
+                                const moth_tensor *values) {
+  moth_layout l = {.dtype = (uint8_t)dtype};
+  plan_shape(p, target->l.shape, &l);
+  if (plan_fits(p, target->l.shape, values)) return NULL;
+  moth_tensor *from = moth_pick_values("values", values, dtype);
+  if (!from || from->l.numel == 1 || moth_shape_same(&from->l, &l)) return from;
+  moth_tensor *wide = moth_tensor_new(from->ctx, &l);
+  if (wide && moth_copy_into(wide, from)) {
+    moth_tensor_release(wide);
+    wide = NULL;
+  }
+  moth_tensor_release(from);
+  return wide;
+}
+
+/* target := of, with values written or added at the picks. All that can be wrong is found before
+** the first write. Half types are added up in f32. */
 static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tensor *target,
                       const moth_tensor *values) {
   moth_ctx *ctx = of->ctx;
-  moth_tensor *base = mode == MOTH_PICK_ADD ? adding_base(target) : moth_tensor_retain(target);
-  moth_tensor *from = base ? moth_pick_values("values", values, base->l.dtype) : NULL;
-  moth_layout l = {.dtype = base ? base->l.dtype : 0};
+  moth_layout l = target->l;
+  bool half = l.dtype == MOTH_F16 || l.dtype == MOTH_BF16, wide = half && mode == MOTH_PICK_ADD;
+  bool here = target->storage->data == of->storage->data && moth_layout_same(&l, &of->l);
   int64_t *offset = NULL;
-  int status = from ? MOTH_OK : ctx->error.code;
-  plan_shape(p, target->l.shape, &l);
-  bool alias = from && moth_storage_root(from->storage) == moth_storage_root(base->storage);
-  if (!status && (alias || (from->l.numel != 1 && !moth_shape_same(&from->l, &l)))) {
-    moth_tensor *wide = moth_tensor_new(ctx, &l);
-    status = wide ? moth_copy_into(wide, from) : ctx->error.code;
-    moth_tensor_release(from);
-    from = wide;
+  if (wide) {
+    l.dtype = MOTH_F32;
+    moth_layout_pack(&l); /* it exists, so its size does not overflow */
   }
-  if (!status) status = plan_offsets(p, of, &base->l, &offset);
-  if (!status) status = plan_run(p, mode, of, base, offset, from);
-  if (!status && base != target) status = moth_copy_into(target, base);
+  moth_tensor *base = NULL, *from = plan_values(p, target, l.dtype, values);
+  int status = from ? plan_offsets(p, of, &l, &offset) : ctx->error.code;
+  if (!status && !here) status = moth_copy_into(target, of);
+  if (!status) {
+    base = wide ? moth_cast(target, MOTH_F32) : moth_tensor_retain(target);
+    status = base ? plan_run(p, mode, of, base, offset, from) : ctx->error.code;
+  }
+  if (!status && wide) status = moth_copy_into(target, base);
   offsets_free(p, ctx, offset);
   moth_tensor_release(from);
   moth_tensor_release(base);
+  return status;
+}
+
+/* y := what the plan picks out of x. y's shape was found before: if another thread has changed a
+** mask since, what does not fit is left out and the rest is 0. */
+static int plan_read(const plan *p, moth_tensor *x, const int64_t *offset, moth_tensor *y) {
+  moth_layout l = {.dtype = x->l.dtype};
+  plan_shape(p, x->l.shape, &l);
+  if (moth_shape_same(&l, &y->l)) return plan_run(p, MOTH_PICK_GET, x, x, offset, y);
+  moth_tensor *all = moth_tensor_new(x->ctx, &l), from, to = *y;
+  if (!all) return x->ctx->error.code;
+  int status = plan_run(p, MOTH_PICK_GET, x, x, offset, all);
+  if (y->l.numel) memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
+  from = *all; /* both on the stack, to be looked at through smaller sizes */
+  from.l.numel = 1;
+  for (int32_t d = 0; d < l.ndim; d++) {
+    int64_t room = y->l.shape[d];
+    to.l.shape[d] = from.l.shape[d] = l.shape[d] < room ? l.shape[d] : room;
+    from.l.numel *= to.l.shape[d];
+  }
+  to.l.numel = from.l.numel;
+  if (!status) status = moth_copy_into(&to, &from);
+  moth_tensor_release(all);
   return status;
 }
 
@@ -260,8 +313,9 @@ static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tenso
 static int index_shape(const index_args *a, moth_layout *y) {
   plan p;
   const moth_tensor *x = a->input;
-  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape);
+  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, false);
   if (!status) plan_shape(&p, x->l.shape, y);
+  plan_free(&p);
   return status;
 }
 
@@ -269,10 +323,11 @@ static int index_cpu(const index_args *a, moth_tensor **out) {
   plan p;
   moth_tensor *x = a->input;
   int64_t *offset = NULL;
-  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape);
+  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, true);
   if (!status) status = plan_offsets(&p, x, &x->l, &offset);
-  if (!status) status = plan_run(&p, MOTH_PICK_GET, x, x, offset, out[0]);
+  if (!status) status = plan_read(&p, x, offset, out[0]);
   offsets_free(&p, a->ctx, offset);
+  plan_free(&p);
   return status;
 }
 
@@ -284,35 +339,30 @@ static int index_grad(const index_args *a, moth_grad *g) {
 MOTH_OP(index, INDEX, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT, .saves = "indices:input",
         .doc = "The elements at positions held by tensors, or where masks are true.",
         .examples = "moth.randn(4, 5), {moth.tensor{1LL, 4LL, -1LL}, moth.tensor{2LL, 3LL, 2LL}}\n"
-                    "moth.randn(3, 2), {moth.tensor{true, false, true}}\n")
+                    "moth.randn(3, 2), {moth.tensor{true, false, true}}")
 
 /* -- index_put -- */
 
 static int index_put_shape(const index_put_args *a, moth_layout *y) {
   plan p;
-  moth_layout picked = {.ndim = 0};
   const moth_tensor *x = a->input;
-  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape);
-  if (status) return status;
-  plan_shape(&p, x->l.shape, &picked);
-  moth_layout wide = picked;
-  if (!moth_layout_broadcast(&wide, &a->values->l) || !moth_shape_same(&wide, &picked))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "values", "%s cannot be broadcast to the indexed %s",
-                     moth_str(a->values), moth_str_shape(a->ctx, picked.ndim, picked.shape));
+  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, false);
+  if (!status) status = plan_fits(&p, x->l.shape, a->values);
+  plan_free(&p);
   y->ndim = x->l.ndim;
   y->dtype = x->l.dtype;
   memcpy(y->shape, x->l.shape, sizeof y->shape);
-  return MOTH_OK;
+  return status;
 }
 
 static int index_put_cpu(const index_put_args *a, moth_tensor **out) {
   plan p;
-  moth_tensor *y = out[0], *x = a->input;
-  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape);
-  bool here = y->storage->data == x->storage->data && moth_layout_same(&y->l, &x->l);
-  if (!status && !here) status = moth_copy_into(y, x);
-  if (status) return status;
-  return plan_write(&p, a->accumulate ? MOTH_PICK_ADD : MOTH_PICK_PUT, x, y, a->values);
+  moth_tensor *x = a->input;
+  int mode = a->accumulate ? MOTH_PICK_ADD : MOTH_PICK_PUT;
+  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, true);
+  if (!status) status = plan_write(&p, mode, x, out[0], a->values);
+  plan_free(&p);
+  return status;
 }
 
 static int index_put_grad(const index_put_args *a, moth_grad *g) {
@@ -333,7 +383,7 @@ MOTH_OP(index_put, INDEX_PUT, .dtypes = MOTH_ANY, .saves = "indices",
         .examples =
             "moth.randn(4, 5), {moth.tensor{1LL, 4LL}, moth.tensor{2LL, -1LL}}, moth.randn(2)\n"
             "moth.randn(3, 2), {moth.tensor{1LL, 1LL}}, moth.randn(2), {accumulate = true}\n"
-            "moth.randn(3, 2), {moth.tensor{true, false, true}}, 0\n")
+            "moth.randn(3, 2), {moth.tensor{true, false, true}}, 0")
 
 /* -- index_sum: the gradient of index -- */
 
@@ -341,10 +391,11 @@ static int index_sum_shape(const index_sum_args *a, moth_layout *y) {
   plan p;
   moth_layout picked = {.ndim = 0};
   int status = moth_shape_of(a->ctx, "size", a->size, y);
-  if (!status) status = plan_make(&p, a->ctx, a->indices, a->input, y->ndim, y->shape);
   if (status) return status;
-  plan_shape(&p, y->shape, &picked);
-  if (moth_shape_same(&picked, &a->input->l)) return MOTH_OK;
+  status = plan_make(&p, a->ctx, a->indices, a->input, y->ndim, y->shape, false);
+  if (!status) plan_shape(&p, y->shape, &picked);
+  plan_free(&p);
+  if (status || moth_shape_same(&picked, &a->input->l)) return status;
   return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is expected, got %s",
                    moth_str_shape(a->ctx, picked.ndim, picked.shape), moth_str(a->input));
 }
@@ -352,10 +403,11 @@ static int index_sum_shape(const index_sum_args *a, moth_layout *y) {
 static int index_sum_cpu(const index_sum_args *a, moth_tensor **out) {
   plan p;
   moth_tensor *y = out[0];
-  int status = plan_make(&p, a->ctx, a->indices, a->input, y->l.ndim, y->l.shape);
-  if (status) return status;
+  int status = plan_make(&p, a->ctx, a->indices, a->input, y->l.ndim, y->l.shape, true);
   if (y->l.numel) memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
-  return plan_write(&p, MOTH_PICK_ADD, y, y, a->input);
+  if (!status) status = plan_write(&p, MOTH_PICK_ADD, y, y, a->input);
+  plan_free(&p);
+  return status;
 }
 
 static int index_sum_grad(const index_sum_args *a, moth_grad *g) {
@@ -365,7 +417,7 @@ static int index_sum_grad(const index_sum_args *a, moth_grad *g) {
 MOTH_OP(index_sum, INDEX_SUM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .saves = "indices",
         .doc = "Zeros to which values are added at positions held by tensors.",
         .examples = "moth.randn(3), {moth.tensor{1LL, 1LL, 2LL}, moth.tensor{2LL, 2LL, 3LL}}, "
-                    "{2, 3}\n")
+                    "{2, 3}")
 
 /* -- masked_select -- */
 
@@ -388,7 +440,7 @@ MOTH_OP_COMPOSES(masked_select, MASKED_SELECT, .dtypes = MOTH_ANY,
                  .doc = "The elements where the mask is true, row by row, as one dimension.",
                  .examples = "moth.randn(2, 3), "
                              "moth.tensor{{true, false, true}, {false, true, true}}\n"
-                             "moth.randn(2, 1), moth.tensor{true, false}\n")
+                             "moth.randn(2, 1), moth.tensor{true, false}")
 
 /* -- nonzero -- */
 
@@ -401,25 +453,30 @@ static int nonzero_shape(const nonzero_args *a, moth_layout *y) {
   return status;
 }
 
+/* Another thread may have written to the input since its shape was found: there is room for so
+** many positions, and those that are missing are 0. */
 static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
   moth_tensor *mask = moth_cast(a->input, MOTH_BOOL);
   if (!mask) return a->ctx->error.code;
   const char *truth = moth_at(mask);
   int32_t ndim = mask->l.ndim;
   int64_t *to = (int64_t *)(void *)moth_at(out[0]), at[MOTH_MAX_DIMS] = {0};
-  for (int64_t i = 0; i < mask->l.numel; i++) {
+  int64_t room = out[0]->l.shape[0];
+  for (int64_t i = 0; i < mask->l.numel && room; i++) {
     if (truth[i]) {
       for (int32_t d = 0; d < ndim; d++) *to++ = at[d];
+      room--;
     }
     for (int32_t d = ndim - 1; d >= 0 && ++at[d] == mask->l.shape[d]; d--) at[d] = 0;
   }
+  for (room *= ndim; room; room--) *to++ = 0;
   moth_tensor_release(mask);
   return MOTH_OK;
 }
 
 MOTH_OP_CONST(nonzero, NONZERO, .dtypes = MOTH_ANY, .outputs = "positions: position",
               .doc = "The positions of all elements that are not zero, one row each.",
-              .examples = "moth.tensor{{0, 1}, {2, 0}}\n")
+              .examples = "moth.tensor{{0, 1}, {2, 0}}")
 
 const moth_op *const moth_index_ops[] = {
   &moth_op_index,        &moth_op_index_put, &moth_op_index_sum, &moth_op_masked_select,

@@ -89,7 +89,7 @@ static int cat_grad(const cat_args *a, moth_grad *g) {
 MOTH_OP(cat, CAT, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_OUT,
         .doc = "Tensors one after the other along a dimension.",
         .examples = "{moth.randn(2, 3), moth.randn(1, 3)}\n"
-                    "{moth.randn(2, 3), moth.randn(2, 2)}, {dim = 2}\n")
+                    "{moth.randn(2, 3), moth.randn(2, 2)}, {dim = 2}")
 
 /* -- stack -- */
 
@@ -136,6 +136,6 @@ static int stack_grad(const stack_args *a, moth_grad *g) {
 MOTH_OP(stack, STACK, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_OUT,
         .doc = "Tensors of one shape, side by side along a new dimension.",
         .examples = "{moth.randn(3), moth.randn(3)}\n"
-                    "{moth.randn(3), moth.randn(3)}, {dim = 2}\n")
+                    "{moth.randn(3), moth.randn(3)}, {dim = 2}")
 
 const moth_op *const moth_join_ops[] = {&moth_op_cat, &moth_op_stack, NULL};

@@ -67,7 +67,7 @@ static moth_classes classes_of(const moth_layout *x, int64_t ignore) {
 static int class_open(moth_classes *c, const moth_tensor *target, const moth_tensor *weight,
                       moth_tensor **packed, moth_tensor **real) {
   moth_ctx *ctx = target->ctx;
-  *packed = moth_packed(target);
+  *packed = moth_positions(target);
   *real = weight ? moth_real(weight) : NULL;
   if (!*packed || (weight && !*real)) return ctx->error.code;
   c->target = (const int64_t *)(void *)moth_at(*packed);

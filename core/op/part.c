@@ -10,11 +10,9 @@
 
 /* -- helpers -- */
 
-static void drop_dim(moth_layout *y, int32_t dim) {
-  size_t bytes = (size_t)(y->ndim - dim - 1) * sizeof *y->shape;
-  memmove(y->shape + dim, y->shape + dim + 1, bytes);
-  memmove(y->stride + dim, y->stride + dim + 1, bytes);
-  y->ndim--;
+/* Begins n positions further on. An empty tensor stays where it is: its strides may be anything. */
+static void advance(moth_layout *y, int64_t n, int64_t stride) {
+  if (y->numel) y->offset += n * stride;
 }
 
 /* A dimension of a tensor that must have one. */
@@ -24,19 +22,25 @@ static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *o
                    moth_str(x));
 }
 
-/* Gradient of a view: dy laid into zeros. v is the view taken of the packed base. */
-static moth_tensor *embed(moth_grad *g, const moth_layout *base, const moth_layout *v) {
-  return GRAD(g, strided_sum, .input = g->dy, .base_size = {base->shape, base->ndim},
-              .base_stride = {base->stride, base->ndim}, .base_offset = base->offset,
-              .size = {v->shape, v->ndim}, .stride = {v->stride, v->ndim}, .offset = v->offset);
+/* Gradient of a view: dy laid into zeros. v is the view taken of the base. */
+static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base,
+                 const moth_layout *v) {
+  return moth_flow(g, input,
+                   GRAD(g, strided_sum, .input = g->dy, .base_size = {base->shape, base->ndim},
+                        .base_stride = {base->stride, base->ndim}, .base_offset = base->offset,
+                        .size = {v->shape, v->ndim}, .stride = {v->stride, v->ndim},
+                        .offset = v->offset));
 }
 
-/* The input's shape, packed; as both the base and the view that a gradient starts from. */
-static void packed_pair(const moth_tensor *input, moth_layout *base, moth_layout *v) {
-  *base = input->l;
-  moth_layout_pack(base); /* it exists, so its size does not overflow */
-  *v = *base;
-}
+/* ... of the input as if it were packed. */
+#define PART_GRAD(op)                                                                   \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                              \
+    moth_layout base = a->input->l;                                                     \
+    moth_layout_pack(&base); /* it exists, so its size does not overflow */             \
+    moth_layout v = base;                                                               \
+    int status = op##_view(a, &v);                                                      \
+    return status ? status : embed(g, a->input, &base, &v);                             \
+  }
 
 /* -- narrow -- */
 
@@ -55,22 +59,17 @@ static int narrow_view(const narrow_args *a, moth_layout *y) {
                      " of %s, which has size %lld",
                      (long long)a->length, (long long)start, (long long)dim, moth_str(a->input),
                      (long long)size);
+  advance(y, start, y->stride[dim]);
   y->shape[dim] = a->length;
-  y->offset += start * y->stride[dim];
   return MOTH_OK;
 }
 
-static int narrow_grad(const narrow_args *a, moth_grad *g) {
-  moth_layout base, v;
-  packed_pair(a->input, &base, &v);
-  int status = narrow_view(a, &v);
-  return status ? status : moth_flow(g, a->input, embed(g, &base, &v));
-}
+PART_GRAD(narrow)
 
 MOTH_OP_VIEWS(narrow, NARROW, .dtypes = MOTH_ANY,
               .doc = "A range of positions along one dimension.",
               .examples = "moth.randn(4, 5), 2, 2, 3\n"
-                          "moth.randn(4, 5), 1, -2, 2\n")
+                          "moth.randn(4, 5), 1, -2, 2")
 
 /* -- select -- */
 
@@ -84,22 +83,17 @@ static int select_view(const select_args *a, moth_layout *y) {
                      "position " MOTH_POS " is out of range for dim " MOTH_POS
                      " of %s, which has size %lld",
                      (long long)a->index, (long long)dim, moth_str(a->input), (long long)size);
-  y->offset += index * y->stride[dim];
-  drop_dim(y, dim);
+  advance(y, index, y->stride[dim]);
+  moth_make_room(y, dim + 1, -1);
   return MOTH_OK;
 }
 
-static int select_grad(const select_args *a, moth_grad *g) {
-  moth_layout base, v;
-  packed_pair(a->input, &base, &v);
-  int status = select_view(a, &v);
-  return status ? status : moth_flow(g, a->input, embed(g, &base, &v));
-}
+PART_GRAD(select)
 
 MOTH_OP_VIEWS(select, SELECT, .dtypes = MOTH_ANY,
               .doc = "One position of a dimension, which goes away.",
               .examples = "moth.randn(4, 5), 2, 3\n"
-                          "moth.randn(4, 5), 1, -1\n")
+                          "moth.randn(4, 5), 1, -1")
 
 /* -- slice -- */
 
@@ -116,24 +110,20 @@ static int slice_view(const slice_args *a, moth_layout *y) {
                      " of %s, which has size %lld",
                      (long long)a->start, (long long)a->stop - 1, (long long)dim,
                      moth_str(a->input), (long long)size);
-  int64_t step = a->step > size ? size + 1 : a->step;
-  y->shape[dim] = (a->stop - a->start + step - 1) / step;
-  y->offset += a->start * y->stride[dim];
-  y->stride[dim] *= step;
+  int64_t length = a->stop - a->start;
+  advance(y, a->start, y->stride[dim]);
+  y->shape[dim] = length ? (length - 1) / a->step + 1 : 0;
+  if (y->shape[dim] < 2) return MOTH_OK; /* the stride leads nowhere: a huge one is not wanted */
+  if (moth_mul_overflow(y->stride[dim], a->step, &y->stride[dim])) y->stride[dim] = 1; /* empty */
   return MOTH_OK;
 }
 
-static int slice_grad(const slice_args *a, moth_grad *g) {
-  moth_layout base, v;
-  packed_pair(a->input, &base, &v);
-  int status = slice_view(a, &v);
-  return status ? status : moth_flow(g, a->input, embed(g, &base, &v));
-}
+PART_GRAD(slice)
 
 MOTH_OP_VIEWS(slice, SLICE, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
               .doc = "Every step-th position from start up to stop, along one dimension.",
               .examples = "moth.randn(4, 7), 2, 1, 7, 2\n"
-                          "moth.randn(4, 7), 1, 0, 3\n")
+                          "moth.randn(4, 7), 1, 0, 3")
 
 /* -- diagonal -- */
 
@@ -147,31 +137,27 @@ static int diagonal_view(const diagonal_args *a, moth_layout *y) {
   if (status) return status;
   if (p == q)
     return moth_fail(a->ctx, MOTH_E_ARG, "dim2", "dim " MOTH_POS " is named twice", (long long)p);
-  int64_t rows = y->shape[p], columns = y->shape[q], step = y->stride[p] + y->stride[q];
+  int64_t rows = y->shape[p], columns = y->shape[q], step;
+  if (moth_add_overflow(y->stride[p], y->stride[q], &step)) step = 1; /* empty */
   if (a->offset >= 0) columns -= a->offset;
   else rows += a->offset;
   int64_t length = rows < columns ? rows : columns;
   if (length < 0) length = 0;
-  if (length > 0)
-    y->offset += a->offset >= 0 ? a->offset * y->stride[q] : -a->offset * y->stride[p];
-  drop_dim(y, p > q ? p : q);
-  drop_dim(y, p > q ? q : p);
+  if (length > 0 && a->offset >= 0) advance(y, a->offset, y->stride[q]);
+  else if (length > 0) advance(y, -a->offset, y->stride[p]);
+  moth_make_room(y, (p > q ? p : q) + 1, -1);
+  moth_make_room(y, (p > q ? q : p) + 1, -1);
   y->shape[y->ndim] = length;
   y->stride[y->ndim++] = step;
   return MOTH_OK;
 }
 
-static int diagonal_grad(const diagonal_args *a, moth_grad *g) {
-  moth_layout base, v;
-  packed_pair(a->input, &base, &v);
-  int status = diagonal_view(a, &v);
-  return status ? status : moth_flow(g, a->input, embed(g, &base, &v));
-}
+PART_GRAD(diagonal)
 
 MOTH_OP_VIEWS(diagonal, DIAGONAL, .dtypes = MOTH_ANY,
               .doc = "A diagonal of matrices, as the last dimension of the result.",
               .examples = "moth.randn(3, 4)\n"
-                          "moth.randn(2, 3, 4), {offset = 1, dim1 = 3, dim2 = 2}\n")
+                          "moth.randn(2, 3, 4), {offset = 1, dim1 = 3, dim2 = 2}")
 
 /* -- as_strided -- */
 
@@ -218,15 +204,23 @@ static int as_strided_grad(const as_strided_args *a, moth_grad *g) {
     v.stride[d] = a->stride.at[d];
   }
   if (a->storage_offset != MOTH_NO_INT) v.offset = a->storage_offset;
-  return moth_flow(g, a->input, embed(g, &base, &v));
+  return embed(g, a->input, &base, &v);
 }
 
 MOTH_OP_VIEWS(as_strided, AS_STRIDED, .dtypes = MOTH_ANY,
               .doc = "Any sizes and strides over the input's storage.",
               .examples = "moth.randn(3, 4), {2, 2}, {1, 2}\n"
-                          "moth.randn(9), {3, 2}, {2, 1}, {storage_offset = 1}\n")
+                          "moth.randn(9), {3, 2}, {2, 1}, {storage_offset = 1}")
 
 /* -- unbind, split, chunk -- */
+
+#define MOST_PIECES (1 << 20)
+
+static int check_pieces(moth_ctx *ctx, const char *arg, int64_t n) {
+  if (n <= MOST_PIECES) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_LIMIT, arg, "%lld pieces are asked for, at most %d are possible",
+                   (long long)n, MOST_PIECES);
+}
 
 /* Takes one of several views; such may not be written in place under grad mode. */
 static int push(moth_results *out, moth_tensor *take) {
@@ -242,22 +236,24 @@ static int push_range(moth_ctx *ctx, moth_tensor *input, int32_t dim, int64_t st
   return status ? status : push(out, y);
 }
 
-/* Pieces of one size; the last may be smaller. */
-static int push_pieces(moth_ctx *ctx, moth_tensor *input, int32_t dim, int64_t piece,
-                       moth_results *out) {
+/* Pieces of one size, which `arg` gave; the last may be smaller. */
+static int push_pieces(moth_ctx *ctx, const char *arg, moth_tensor *input, int32_t dim,
+                       int64_t piece, moth_results *out) {
   int64_t size = input->l.shape[dim], start = 0;
-  do {
+  int status = check_pieces(ctx, arg, size ? (size - 1) / piece + 1 : 1);
+  while (!status) {
     int64_t length = size - start < piece ? size - start : piece;
-    int status = push_range(ctx, input, dim, start, length, out);
-    if (status) return status;
+    status = push_range(ctx, input, dim, start, length, out);
     start += length;
-  } while (start < size);
-  return MOTH_OK;
+    if (start == size) break;
+  }
+  return status;
 }
 
 static int unbind_list(const unbind_args *a, moth_results *out) {
   int32_t dim;
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (!status) status = check_pieces(a->ctx, "input", a->input->l.shape[dim]);
   for (int64_t i = 0; !status && i < a->input->l.shape[dim]; i++) {
     moth_tensor *y = NULL;
     status = MOTH_CALL(a->ctx, &y, select, .input = a->input, .dim = dim, .index = i);
@@ -269,7 +265,7 @@ static int unbind_list(const unbind_args *a, moth_results *out) {
 MOTH_OP_LISTS(unbind, UNBIND, .dtypes = MOTH_ANY,
               .doc = "All positions of a dimension, one view each.",
               .examples = "moth.randn(3, 4)\n"
-                          "moth.randn(3, 4), {dim = 2}\n")
+                          "moth.randn(3, 4), {dim = 2}")
 
 static int split_list(const split_args *a, moth_results *out) {
   int32_t dim;
@@ -277,6 +273,8 @@ static int split_list(const split_args *a, moth_results *out) {
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
   if (status) return status;
   int64_t size = a->input->l.shape[dim];
+  status = check_pieces(a->ctx, "split_size", a->split_size.n);
+  if (status) return status;
   for (int64_t i = 0; i < a->split_size.n; i++) {
     int64_t one = a->split_size.at[i];
     if (one < 0 || (one == 0 && a->split_size.n == 1 && size > 0))
@@ -285,7 +283,7 @@ static int split_list(const split_args *a, moth_results *out) {
     if (moth_add_overflow(total, one, &total)) total = -1;
     if (total < 0) break;
   }
-  if (a->split_size.n == 1) return push_pieces(a->ctx, a->input, dim, total, out);
+  if (a->split_size.n == 1) return push_pieces(a->ctx, "split_size", a->input, dim, total, out);
   if (total != size)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "split_size",
                      "%s does not add up to the size of dim " MOTH_POS " of %s",
@@ -299,7 +297,7 @@ static int split_list(const split_args *a, moth_results *out) {
 MOTH_OP_LISTS(split, SPLIT, .dtypes = MOTH_ANY,
               .doc = "Pieces of a dimension, of one size or of the sizes given.",
               .examples = "moth.randn(5, 2), 2\n"
-                          "moth.randn(2, 5), {1, 4}, {dim = 2}\n")
+                          "moth.randn(2, 5), {1, 4}, {dim = 2}")
 
 static int chunk_list(const chunk_args *a, moth_results *out) {
   int32_t dim;
@@ -310,7 +308,8 @@ static int chunk_list(const chunk_args *a, moth_results *out) {
                      (long long)a->chunks);
   int64_t size = a->input->l.shape[dim];
   int64_t piece = size / a->chunks + (size % a->chunks != 0);
-  if (size > 0) return push_pieces(a->ctx, a->input, dim, piece, out);
+  if (size > 0) return push_pieces(a->ctx, "chunks", a->input, dim, piece, out);
+  status = check_pieces(a->ctx, "chunks", a->chunks);
   for (int64_t i = 0; i < a->chunks && !status; i++)
     status = push_range(a->ctx, a->input, dim, 0, 0, out);
   return status;
@@ -319,4 +318,4 @@ static int chunk_list(const chunk_args *a, moth_results *out) {
 MOTH_OP_LISTS(chunk, CHUNK, .dtypes = MOTH_ANY,
               .doc = "Equal pieces of a dimension, the last one possibly smaller, at most so many.",
               .examples = "moth.randn(5, 2), 2\n"
-                          "moth.randn(2, 6), 3, {dim = 2}\n")
+                          "moth.randn(2, 6), 3, {dim = 2}")

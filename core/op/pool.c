@@ -111,7 +111,7 @@ static int max_pool2d_back_shape(const max_pool2d_back_args *a, moth_layout *y) 
 
 static int max_pool2d_back_cpu(const max_pool2d_back_args *a, moth_tensor **out) {
   const moth_layout *l = &a->input->l;
-  moth_tensor *dy = moth_real(a->input), *index = moth_packed(a->indices);
+  moth_tensor *dy = moth_real(a->input), *index = moth_positions(a->indices);
   moth_tensor *dx = moth_real_out(out[0]);
   int status = a->ctx->error.code;
   if (dy && index && dx)
@@ -143,7 +143,7 @@ static int max_pool2d_pick_shape(const max_pool2d_pick_args *a, moth_layout *y) 
 
 static int max_pool2d_pick_cpu(const max_pool2d_pick_args *a, moth_tensor **out) {
   const moth_layout *l = &a->input->l, *k = &a->indices->l;
-  moth_tensor *x = moth_real(a->input), *index = moth_packed(a->indices);
+  moth_tensor *x = moth_real(a->input), *index = moth_positions(a->indices);
   moth_tensor *y = moth_real_out(out[0]);
   int status = a->ctx->error.code;
   if (x && index && y)

@@ -101,7 +101,7 @@ MOTH_OP_CONST(rand, RAND, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn evenly from 0 up to, but not including, 1.",
               .examples = "{2, 3}\n"
                           "{2}, {generator = moth.Generator(), dtype = moth.float64, "
-                          "device = \"cpu\"}\n")
+                          "device = \"cpu\"}")
 
 static int randn_shape(const randn_args *a, moth_layout *y) {
   return real_shape(a->ctx, a->size, a->dtype, y);
@@ -113,7 +113,7 @@ MOTH_OP_CONST(randn, RANDN, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn from the normal distribution with mean 0 and deviation 1.",
               .examples = "{2, 3}\n"
                           "{2}, {generator = moth.Generator(), dtype = moth.float64, "
-                          "device = \"cpu\"}\n")
+                          "device = \"cpu\"}")
 
 static int rand_like_shape(const rand_like_args *a, moth_layout *y) {
   return real_like(a->input, a->dtype, y);
@@ -124,7 +124,7 @@ static int rand_like_cpu(const rand_like_args *a, moth_tensor **out) {
 MOTH_OP_CONST(rand_like, RAND_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn evenly from 0 up to 1, in the input's shape.",
               .examples = "moth.zeros(2, 3)\n"
-                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64}\n")
+                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64}")
 
 static int randn_like_shape(const randn_like_args *a, moth_layout *y) {
   return real_like(a->input, a->dtype, y);
@@ -135,7 +135,7 @@ static int randn_like_cpu(const randn_like_args *a, moth_tensor **out) {
 MOTH_OP_CONST(randn_like, RANDN_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn from the standard normal distribution, in the input's shape.",
               .examples = "moth.zeros(2, 3)\n"
-                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64}\n")
+                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64}")
 
 /* -- randint, randperm -- */
 
@@ -185,7 +185,7 @@ MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
               .doc = "Whole numbers drawn evenly from low up to, but not including, high.",
               .examples = "0, 10, {2, 3}\n"
                           "-3, 4, {2}, {generator = moth.Generator(), dtype = moth.int32, "
-                          "device = \"cpu\"}\n")
+                          "device = \"cpu\"}")
 
 static int randperm_shape(const randperm_args *a, moth_layout *y) {
   if (a->n < 0)
@@ -217,7 +217,7 @@ static int randperm_cpu(const randperm_args *a, moth_tensor **out) {
 MOTH_OP_CONST(randperm, RANDPERM, .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP_RANDOM,
               .outputs = "positions: position", .doc = "The positions up to n in random order.",
               .examples = "5\n"
-                          "4, {generator = moth.Generator()}\n")
+                          "4, {generator = moth.Generator()}")
 
 /* -- filling a tensor -- */
 
@@ -247,7 +247,7 @@ MOTH_OP(uniform_, UNIFORM_, .dtypes = MOTH_FLOATS,
         .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
         .doc = "Fills a tensor with numbers drawn evenly from a range.",
         .examples = "moth.zeros(2, 3)\n"
-                    "moth.zeros(2), -1, 1, {generator = moth.Generator()}\n")
+                    "moth.zeros(2), -1, 1, {generator = moth.Generator()}")
 
 static int normal__shape(const normal__args *a, moth_layout *y) {
   if (!(a->std >= 0))
@@ -262,7 +262,7 @@ MOTH_OP(normal_, NORMAL_, .dtypes = MOTH_FLOATS,
         .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
         .doc = "Fills a tensor with numbers drawn from a normal distribution.",
         .examples = "moth.zeros(2, 3)\n"
-                    "moth.zeros(2), 3, 0.5, {generator = moth.Generator()}\n")
+                    "moth.zeros(2), 3, 0.5, {generator = moth.Generator()}")
 
 /* -- bernoulli -- */
 
@@ -318,7 +318,7 @@ static int bernoulli_cpu(const bernoulli_args *a, moth_tensor **out) {
 MOTH_OP_CONST(bernoulli, BERNOULLI, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
               .doc = "1 with the probability that the input gives, else 0.",
               .examples = "moth.rand(2, 3)  -- domain: prob\n"
-                          "moth.rand(2), {generator = moth.Generator()}\n")
+                          "moth.rand(2), {generator = moth.Generator()}")
 
 static int bernoulli__shape(const bernoulli__args *a, moth_layout *y) {
   if (!(a->p >= 0 && a->p <= 1))
@@ -343,7 +343,7 @@ MOTH_OP(bernoulli_, BERNOULLI_, .dtypes = MOTH_ANY,
         .flags = MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED,
         .doc = "Fills a tensor with 1 where chance has it, else 0.",
         .examples = "moth.zeros(2, 3)\n"
-                    "moth.zeros(2), 0.2, {generator = moth.Generator()}\n")
+                    "moth.zeros(2), 0.2, {generator = moth.Generator()}")
 
 const moth_op *const moth_random_ops[] = {
   &moth_op_rand,    &moth_op_randn,     &moth_op_rand_like, &moth_op_randn_like,

@@ -2,6 +2,7 @@
 ** Their faces, and the list they are in, are reduce's.
 */
 #include "../kernel/elementwise.h"
+#include "../kernel/pick.h"
 #include "../kernel/real.h"
 #include "../kernel/rows.h"
 #include "arith.h"
@@ -197,10 +198,9 @@ POSITION(argmin, true, "The position of the smallest value: of equals the first,
           .flags = MOTH_OP_HIDDEN)
 
 typedef struct row_walk { /* of picking from rows, or placing into them */
+  int32_t dim;
   int64_t length, step; /* of a row; bytes from element to element */
   int64_t size;         /* of an element */
-  int64_t wrong;        /* a position that is not in the row */
-  bool failed;
 } row_walk;
 
 /* `rows` without its dim: one element, the first, stands for each row. Lives on the stack. */
@@ -210,7 +210,7 @@ static int row_starts(moth_tensor *view, row_walk *w, const moth_tensor *rows, i
   int status = moth_dim(rows->ctx, "dim", dim, rows->l.ndim, &d);
   if (status) return status;
   *view = *rows;
-  *w = (row_walk){.size = moth_dtype_size[rows->l.dtype], .length = 1};
+  *w = (row_walk){.dim = d, .size = moth_dtype_size[rows->l.dtype], .length = 1};
   if (rows->l.ndim == 0) return MOTH_OK;
   w->length = rows->l.shape[d];
   w->step = rows->l.stride[d] * w->size;
@@ -225,32 +225,27 @@ static int row_starts(moth_tensor *view, row_walk *w, const moth_tensor *rows, i
 }
 
 /* Operands: positions, rows, single values. */
-static void walk_rows(int64_t n, char *const *at, const int64_t *step, row_walk *w, bool place) {
+static void walk_rows(int64_t n, char *const *at, const int64_t *step, const row_walk *w,
+                      bool place) {
   for (int64_t i = 0; i < n; i++) {
     int64_t j = *(const int64_t *)(const void *)(at[0] + i * step[0]);
-    if (j < 0 || j >= w->length) {
-      w->failed = true;
-      w->wrong = j;
-      return;
-    }
     char *row = at[1] + i * step[1] + j * w->step, *value = at[2] + i * step[2];
     memcpy(place ? row : value, place ? value : row, (size_t)w->size);
   }
 }
 
-MOTH_INNER(pick_run) { walk_rows(n, at, step, *(row_walk *const *)arg, false); }
-MOTH_INNER(place_run) { walk_rows(n, at, step, *(row_walk *const *)arg, true); }
+MOTH_INNER(pick_run) { walk_rows(n, at, step, arg, false); }
+MOTH_INNER(place_run) { walk_rows(n, at, step, arg, true); }
 
-static int run_rows(const moth_tensor *index, const moth_tensor *starts, const moth_tensor *values,
-                    row_walk *w, moth_inner inner) {
-  const moth_tensor *operands[] = {index, starts, values};
+/* Takes the positions, NULL after an error; they were checked. */
+static int run_rows(moth_tensor *take, const moth_tensor *starts, const moth_tensor *values,
+                    const row_walk *w, moth_inner inner) {
   moth_loop loop;
-  moth_loop_over(&loop, index->ctx, &index->l, 3, operands);
-  int status = moth_loop_run(&loop, inner, &w);
-  if (status || !w->failed) return status;
-  return moth_fail(index->ctx, MOTH_E_INDEX, "index",
-                   "position " MOTH_POS " is not in a row of %lld", (long long)w->wrong,
-                   (long long)w->length);
+  if (!take) return starts->ctx->error.code;
+  moth_loop_over(&loop, take->ctx, &take->l, 3, (const moth_tensor *[]){take, starts, values});
+  int status = moth_loop_run(&loop, inner, w);
+  moth_tensor_release(take);
+  return status;
 }
 
 static int pick(moth_tensor *y, const moth_tensor *index, const moth_tensor *x, int64_t dim,
@@ -258,7 +253,9 @@ static int pick(moth_tensor *y, const moth_tensor *index, const moth_tensor *x, 
   moth_tensor starts;
   row_walk w;
   int status = row_starts(&starts, &w, x, dim, keepdim);
-  return status ? status : run_rows(index, &starts, y, &w, pick_run);
+  if (status) return status;
+  moth_tensor *at = moth_pick_positions("index", index, w.length, w.dim, x);
+  return run_rows(at, &starts, y, &w, pick_run);
 }
 
 DIM_OP(max_dim, false, "The largest values along a dimension and their positions; NaN wins.")
@@ -312,8 +309,9 @@ static int row_place_cpu(const row_place_args *a, moth_tensor **out) {
   row_walk w;
   int status = row_starts(&starts, &w, out[0], a->dim, a->keepdim);
   if (status) return status;
-  memset(moth_at(out[0]), 0, (size_t)(out[0]->l.numel * w.size));
-  return run_rows(a->index, &starts, a->input, &w, place_run);
+  moth_tensor *at = moth_pick_positions("index", a->index, w.length, w.dim, out[0]);
+  if (at && out[0]->l.numel) memset(moth_at(out[0]), 0, (size_t)(out[0]->l.numel * w.size));
+  return run_rows(at, &starts, a->input, &w, place_run);
 }
 
 static int row_place_grad(const row_place_args *a, moth_grad *g) {

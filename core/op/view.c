@@ -11,8 +11,7 @@
 
 static moth_ints shape_of(const moth_layout *l) { return (moth_ints){l->shape, l->ndim}; }
 
-/* Dimension `dim` and those behind it move n places back: to make room, or over what goes away. */
-static void make_room(moth_layout *y, int32_t dim, int32_t n) {
+void moth_make_room(moth_layout *y, int32_t dim, int32_t n) {
   size_t bytes = (size_t)(y->ndim - dim) * sizeof *y->shape;
   memmove(y->shape + dim + n, y->shape + dim, bytes);
   memmove(y->stride + dim + n, y->stride + dim, bytes);
@@ -104,7 +103,7 @@ MOTH_OP_VIEWS(view, VIEW, .dtypes = MOTH_ANY,
               .doc = "The same elements in another shape, without copying; an error where the "
                      "input's strides do not allow that.",
               .examples = "moth.randn(2, 6), {3, -1}\n"
-                          "moth.randn(4, 3), {2, 2, 3}\n")
+                          "moth.randn(4, 3), {2, 2, 3}")
 
 static int view_as_compose(const view_as_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, view, .input = a->input, .shape = shape_of(&a->other->l));
@@ -112,7 +111,7 @@ static int view_as_compose(const view_as_args *a, moth_tensor **out) {
 
 MOTH_OP_COMPOSES(view_as, VIEW_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
                  .doc = "The same elements in the shape of another tensor, without copying.",
-                 .examples = "moth.randn(2, 6), moth.zeros(3, 4)\n")
+                 .examples = "moth.randn(2, 6), moth.zeros(3, 4)")
 
 static int reshape_compose(const reshape_args *a, moth_tensor **out) {
   moth_layout y = a->input->l;
@@ -130,7 +129,7 @@ static int reshape_compose(const reshape_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(reshape, RESHAPE, .dtypes = MOTH_ANY,
                  .doc = "The same elements in another shape: a view where possible, else a copy.",
                  .examples = "moth.randn(2, 6), {3, -1}\n"
-                             "moth.randn(4, 3):t(), {2, 6}\n")
+                             "moth.randn(4, 3):t(), {2, 6}")
 
 static int reshape_as_compose(const reshape_as_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, reshape, .input = a->input, .shape = shape_of(&a->other->l));
@@ -138,7 +137,7 @@ static int reshape_as_compose(const reshape_as_args *a, moth_tensor **out) {
 
 MOTH_OP_COMPOSES(reshape_as, RESHAPE_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
                  .doc = "The same elements in the shape of another tensor: a view where possible.",
-                 .examples = "moth.randn(2, 6):t(), moth.zeros(3, 4)\n")
+                 .examples = "moth.randn(2, 6):t(), moth.zeros(3, 4)")
 
 static int flatten_compose(const flatten_args *a, moth_tensor **out) {
   const moth_layout *l = &a->input->l;
@@ -162,7 +161,7 @@ static int flatten_compose(const flatten_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(flatten, FLATTEN, .dtypes = MOTH_ANY,
                  .doc = "Joins neighbouring dimensions into one: a view where possible.",
                  .examples = "moth.randn(2, 3, 4)\n"
-                             "moth.randn(2, 3, 2, 2), {start_dim = 2, end_dim = 3}\n")
+                             "moth.randn(2, 3, 2, 2), {start_dim = 2, end_dim = 3}")
 
 static int unflatten_view(const unflatten_args *a, moth_layout *y) {
   moth_layout part = {.ndim = 0, .dtype = y->dtype};
@@ -179,7 +178,7 @@ static int unflatten_view(const unflatten_args *a, moth_layout *y) {
                      moth_str_ints(a->ctx, a->sizes.n, a->sizes.at), y->ndim - 1 + part.ndim,
                      moth_str(a->input), MOTH_MAX_DIMS);
   int64_t step = y->stride[dim];
-  make_room(y, dim + 1, part.ndim - 1);
+  moth_make_room(y, dim + 1, part.ndim - 1);
   for (int32_t d = part.ndim - 1; d >= 0; d--) {
     y->shape[dim + d] = part.shape[d];
     y->stride[dim + d] = step;
@@ -195,7 +194,7 @@ static int unflatten_grad(const unflatten_args *a, moth_grad *g) {
 MOTH_OP_VIEWS(unflatten, UNFLATTEN, .dtypes = MOTH_ANY,
               .doc = "Takes one dimension apart into several.",
               .examples = "moth.randn(2, 6, 2), 2, {3, -1}\n"
-                          "moth.randn(4), 1, {2, 2}\n")
+                          "moth.randn(4), 1, {2, 2}")
 
 /* -- squeeze, unsqueeze -- */
 
@@ -204,7 +203,7 @@ static int squeeze_view(const squeeze_args *a, moth_layout *y) {
   int status = moth_dim_mask(a->ctx, "dim", a->dim, y->ndim, &mask);
   if (status) return status;
   for (int32_t d = y->ndim - 1; d >= 0; d--)
-    if ((mask >> d & 1u) && y->shape[d] == 1) make_room(y, d + 1, -1);
+    if ((mask >> d & 1u) && y->shape[d] == 1) moth_make_room(y, d + 1, -1);
   return MOTH_OK;
 }
 
@@ -214,7 +213,7 @@ static int squeeze_grad(const squeeze_args *a, moth_grad *g) {
 
 MOTH_OP_VIEWS(squeeze, SQUEEZE, .dtypes = MOTH_ANY, .doc = "Drops dimensions of size 1.",
               .examples = "moth.randn(1, 3, 1)\n"
-                          "moth.randn(1, 3, 1, 2), {dim = {1, 2}}\n")
+                          "moth.randn(1, 3, 1, 2), {dim = {1, 2}}")
 
 static int unsqueeze_view(const unsqueeze_args *a, moth_layout *y) {
   int32_t dim;
@@ -223,8 +222,9 @@ static int unsqueeze_view(const unsqueeze_args *a, moth_layout *y) {
                      moth_str(a->input));
   int status = moth_dim(a->ctx, "dim", a->dim, y->ndim + 1, &dim);
   if (status) return status;
-  int64_t step = dim < y->ndim ? y->shape[dim] * y->stride[dim] : 1;
-  make_room(y, dim, 1);
+  int64_t step = 1;
+  if (dim < y->ndim && moth_mul_overflow(y->shape[dim], y->stride[dim], &step)) step = 1;
+  moth_make_room(y, dim, 1);
   y->shape[dim] = 1;
   y->stride[dim] = step;
   return MOTH_OK;
@@ -236,7 +236,7 @@ static int unsqueeze_grad(const unsqueeze_args *a, moth_grad *g) {
 
 MOTH_OP_VIEWS(unsqueeze, UNSQUEEZE, .dtypes = MOTH_ANY, .doc = "Adds a dimension of size 1.",
               .examples = "moth.randn(2, 3), 2\n"
-                          "moth.randn(2, 3), -1\n")
+                          "moth.randn(2, 3), -1")
 
 /* -- permute, transpose, t, movedim -- */
 
@@ -274,7 +274,7 @@ static int permute_grad(const permute_args *a, moth_grad *g) {
 
 MOTH_OP_VIEWS(permute, PERMUTE, .dtypes = MOTH_ANY, .doc = "The dimensions in another order.",
               .examples = "moth.randn(2, 3, 4), {3, 1, 2}\n"
-                          "moth.randn(2, 3), {-1, 1}\n")
+                          "moth.randn(2, 3), {-1, 1}")
 
 static int transpose_view(const transpose_args *a, moth_layout *y) {
   int32_t p, q;
@@ -296,7 +296,7 @@ static int transpose_grad(const transpose_args *a, moth_grad *g) {
 
 MOTH_OP_VIEWS(transpose, TRANSPOSE, .dtypes = MOTH_ANY, .doc = "Two dimensions change places.",
               .examples = "moth.randn(2, 3, 4), 1, 3\n"
-                          "moth.randn(2, 3, 4), -1, -2\n")
+                          "moth.randn(2, 3, 4), -1, -2")
 
 static int t_view(const t_args *a, moth_layout *y) {
   if (y->ndim > 2)
@@ -313,7 +313,7 @@ static int t_grad(const t_args *a, moth_grad *g) {
 
 MOTH_OP_VIEWS(t, T_, .dtypes = MOTH_ANY, .doc = "A matrix with rows and columns exchanged.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(3)\n")
+                          "moth.randn(3)")
 
 static int movedim_order(const movedim_args *a, int32_t ndim, int32_t *order) {
   uint32_t from, to;
@@ -355,7 +355,7 @@ static int movedim_grad(const movedim_args *a, moth_grad *g) {
 MOTH_OP_VIEWS(movedim, MOVEDIM, .dtypes = MOTH_ANY,
               .doc = "Some dimensions move to other places, the rest keep their order.",
               .examples = "moth.randn(2, 3, 4), {1}, {3}\n"
-                          "moth.randn(2, 3, 4), {1, -1}, {2, 1}\n")
+                          "moth.randn(2, 3, 4), {1, -1}, {2, 1}")
 
 /* -- expand -- */
 
@@ -397,7 +397,7 @@ static int expand_grad(const expand_args *a, moth_grad *g) {
 MOTH_OP_VIEWS(expand, EXPAND, .dtypes = MOTH_ANY,
               .doc = "Repeats dimensions of size 1, and new ones in front, without copying.",
               .examples = "moth.randn(3, 1), {3, 4}\n"
-                          "moth.randn(3, 1), {2, -1, 4}\n")
+                          "moth.randn(3, 1), {2, -1, 4}")
 
 static int expand_as_compose(const expand_as_args *a, moth_tensor **out) {
   return MOTH_CALL(a->ctx, out, expand, .input = a->input, .size = shape_of(&a->other->l));
@@ -405,7 +405,7 @@ static int expand_as_compose(const expand_as_args *a, moth_tensor **out) {
 
 MOTH_OP_COMPOSES(expand_as, EXPAND_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
                  .doc = "Repeats dimensions of size 1 until the shape is another tensor's.",
-                 .examples = "moth.randn(3, 1), moth.zeros(2, 3, 4)\n")
+                 .examples = "moth.randn(3, 1), moth.zeros(2, 3, 4)")
 
 const moth_op *const moth_view_ops[] = {
   &moth_op_view,       &moth_op_view_as,   &moth_op_reshape,   &moth_op_reshape_as,

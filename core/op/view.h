@@ -139,4 +139,8 @@ MOTH_ARGS(split, SPLIT)
   ARG(dim,    dim,     0, "dimension to cut")
 MOTH_ARGS(chunk, CHUNK)
 
+/* Dimension `dim` and those behind it move n places back: to make room, or, n being negative, over
+** what goes away. */
+void moth_make_room(moth_layout *y, int32_t dim, int32_t n);
+
 #endif

@@ -135,6 +135,7 @@ end
 -- handed in so that fn need not capture it; it is nil if no variable holds x any more.
 -- @return a handle with :remove()
 function M.register_hook(x, fn)
+  if not istensor(x) then errors.no_self("register_hook", "x") end
   if not callable(fn) then
     errors.argument("register_hook", "fn", "expected a function, got " .. errors.describe(fn))
   end
@@ -436,6 +437,7 @@ end
 -- @param retain_graph keep the graph for another pass (default: create_graph)
 -- @param create_graph record the pass itself, for higher derivatives (default: false)
 function M.tensor_backward(x, gradient, ...)
+  if not istensor(x) then errors.no_self("backward", "x") end
   if gradient == nil and select("#", ...) == 0 then
     run(x, nil, 1, nil, 0, 0)
     return

@@ -160,6 +160,8 @@ end
 
 local hidden, one_slot = {}, lib.slots(1)
 
+local FLOATS = C.MOTH_F16 -- the first of the float dtypes
+
 -- Runs one of the two ops that shift positions.
 local function shift(name, sig, arg, x, again)
   local op = hidden[name] or C.moth_op_find(name)
@@ -182,6 +184,10 @@ function T.to_index(sig, i, v)
     v = (require "moth.create").integers(v, sig.name, arg.name)
   end
   if not lib.istensor(v) then T.bad(sig, i, v) end
+  if arg.name == "target" and lib.inspect(v).dtype >= FLOATS then
+    errors.argument(sig.name, arg.name, "targets are classes (integers from 1), got "
+      .. errors.describe(v) .. "; class probabilities are not supported", "E_DTYPE")
+  end
   return shift("to_index", sig, arg.name, v)
 end
 
@@ -196,6 +202,11 @@ function T.to_indices(sig, i, v)
         x = (require "moth.create").integers(x, sig.name, sig.args[i].name)
       end
       if not lib.istensor(x) then T.bad(sig, i, v) end
+      if lib.inspect(x).dtype == C.MOTH_U8 then -- a mask elsewhere: it may not pass for positions
+        errors.argument(sig.name, sig.args[i].name, "an index is an int64 or bool tensor, got "
+          .. errors.describe(x) .. "; convert a mask with :bool(), positions with :long()",
+          "E_DTYPE")
+      end
       x = shift("to_index", sig, sig.args[i].name, x)
     end
     list[j] = x
@@ -228,7 +239,7 @@ local dtypes, devices, recover, raise, reserve = T.dtypes, T.devices, T.recover,
 local fill_ints, fill_dims, fill_handles = T.fill_ints, T.fill_dims, T.fill_handles
 local RESOLVED, AGAIN, extra, twice, array = T.RESOLVED, T.AGAIN, T.extra, T.twice, T.array
 local is_arguments, first_is_value, from_index = T.is_arguments, T.first_is_value, T.from_index
-local due_list, require_grad = T.due_list, T.require_grad
+local due_list, require_grad, hole, has_hole = T.due_list, T.require_grad, T.hole, T.has_hole
 local operand1, operand2 = B.operands[1], B.operands[2]
 local operand3, operand4 = B.operands[3], B.operands[4]
 local function bad(i, v) return T.bad(sig, i, v) end

@@ -79,8 +79,16 @@ local function set_meta(info, key, value)
   end
 end
 
+local misnamed = { -- what is `init` and `get` here
+  __init = "init", __init__ = "init", __getitem = "get", __getitem__ = "get", __len__ = "len",
+}
+
 local function define(self, key, value)
   local info = class_info(self)
+  if misnamed[key] then
+    raise(("%s means nothing to a class; write function %s:%s(...)"):format(key, info.name,
+      misnamed[key]))
+  end
   if type(key) == "string" and key:sub(1, 2) == "__" then
     if key == "__index" and type(value) == "table" then
       local from = value
@@ -277,8 +285,50 @@ function class.abstract(object, name, form)
     end
     walk = walk.base and class_info(walk.base)
   end
-  raise(("class '%s' has no method '%s'%s"):format(info.name, form or name,
-    require("moth.error").nearest(name, names)))
+  local hint = require("moth.error").nearest(name, names)
+  if info.meta["__" .. name] then hint = ("; __%s is not asked for it"):format(name) end
+  raise(("class '%s' has no method '%s'%s"):format(info.name, form or name, hint))
+end
+
+-- ---- methods called by '.' ----
+
+local unguarded = setmetatable({}, {__mode = "k"}) -- guarded method -> as it was written
+
+--- The function as it was written.
+function class.written(fn)
+  return unguarded[fn] or fn
+end
+
+local function guarded(name, fn, shown)
+  local known = debug.getinfo(fn, "u")
+  local most = known.isvararg and math.huge or math.max(known.nparams - 1, 0)
+  if name ~= "forward" then most = math.huge end
+  return function(self, ...)
+    local meta = type(self) == "table" and getmetatable(self)
+    local info = meta and rawget(meta, INFO)
+    if not info or info.class == self then require("moth.error").no_self(name, shown) end
+    if select("#", ...) > most then
+      raise(("%s takes %d value%s, got %d"):format(info.name, most, most == 1 and "" or "s",
+        (select("#", ...))))
+    end
+    return fn(self, ...)
+  end
+end
+
+--- Lets a class's public methods say so when they are called by '.' instead of ':', and its
+-- `forward` when it is given too much.
+-- @param self   the class, with all its methods
+-- @param shown  what its instances are called in examples: "net"
+function class.guard(self, shown)
+  for name, fn in pairs(self) do
+    if type(fn) == "function" and name ~= "init" and name ~= "signature" and not unguarded[fn]
+       and name:sub(1, 1) ~= "_" then
+      local new = guarded(name, fn, shown)
+      unguarded[new] = fn
+      rawset(self, name, new)
+    end
+  end
+  return self
 end
 
 return setmetatable(class, {__call = function(_, ...) return new_class(...) end})

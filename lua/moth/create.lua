@@ -13,6 +13,7 @@ local bind = require "moth.bind"
 local define = require "moth.define"
 local dtypes = require "moth.dtype"
 local errors = require "moth.error"
+local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 
 local C, ctx, Handle, ops = lib.C, lib.ctx, lib.Handle, bind.ops
@@ -78,6 +79,11 @@ local function survey(walk, list, depth)
     walk.sizes[depth] = n
   elseif walk.sizes[depth] ~= n then
     ragged(walk, depth, n)
+  end
+  if kinds.help.has_hole(list, n) then
+    walk.path[depth] = n + 1
+    bad(walk, depth == 1 and ("value %d is nil"):format(n + 1) or where(walk, depth) .. " is nil",
+      "E_TYPE")
   end
   if n == 0 and next(list) ~= nil then
     bad(walk, where(walk, depth - 1) .. " has keys, but no elements")

@@ -68,6 +68,7 @@ local fill_ints, fill_dims, is_tensors, is_data = T.fill_ints, T.fill_dims, T.is
 local is_callable, state_of = T.is_callable, T.state_of
 local RESOLVED, AGAIN, extra, twice, array = T.RESOLVED, T.AGAIN, T.extra, T.twice, T.array
 local is_arguments, first_is_value = T.is_arguments, T.first_is_value
+local hole, has_hole = T.hole, T.has_hole
 local function bad(i, v) return T.bad(sig, i, v) end]]
 
 local function write(sig)

@@ -10,7 +10,7 @@
 local ffi = require "ffi"
 
 local getinfo, getlocal, getupvalue = debug.getinfo, debug.getlocal, debug.getupvalue
-local concat, format, floor, min, max = table.concat, string.format, math.floor, math.min, math.max
+local concat, format, floor, min = table.concat, string.format, math.floor, math.min
 
 local errors = {}
 
@@ -186,6 +186,32 @@ function errors.argument(fname, argname, text, code)
   return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code)
 end
 
+-- ---- '.' where ':' belongs ----
+
+--- Raises: a method was called without its object.
+-- @param name    the method
+-- @param object  what such objects are called in examples: "x", "net"
+function errors.no_self(name, object)
+  errors.raise(format("'%s' was called by '.', so it does not know its object; call it with ':' "
+    .. "-- %s:%s()", name, object, name), "E_TYPE")
+end
+
+--- For a tensor that lacks a field: a hint if it came to be some method's `self` by a '.'.
+-- @param same  function(value): is it that tensor?
+function errors.dotted(same)
+  for level = 3, 40 do
+    local info = getinfo(level, "Sn")
+    if not info then break end
+    local key, value = getlocal(level, 1)
+    if key == "self" and same(value) then
+      local name = info.name or "forward"
+      return format("; here it is the self of a method: call that with ':' -- net:%s(x)", name)
+    end
+    if info.what ~= "C" and not is_own(info.source) then break end
+  end
+  return ""
+end
+
 -- ---- errors from C ----
 
 local C, ctx, where_released -- set by lib.lua and scope.lua
@@ -289,15 +315,15 @@ function errors.describe(value)
   return "a " .. kind
 end
 
--- Edits that turn a into b, two swapped letters counting once.
-local function distance(a, b)
+-- Edits that turn a into b, two swapped letters counting once; a letter for another costs `other`.
+local function distance(a, b, other)
   local before, row = nil, {}
   for j = 0, #b do row[j] = j end
   for i = 1, #a do
     local new = { [0] = i }
     for j = 1, #b do
       local same = a:byte(i) == b:byte(j)
-      new[j] = min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (same and 0 or 1))
+      new[j] = min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (same and 0 or other))
       if before and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
         new[j] = min(new[j], before[j - 2] + 1)
       end
@@ -307,18 +333,24 @@ local function distance(a, b)
   return row[#b]
 end
 
+local FEW = 20 -- among more names than these a short one is near to many
+local alias = { axis = "dim", keepdims = "keepdim", x = "input" } -- as other libraries say
+
 --- "; did you mean 'x'?" for the candidate nearest to a name, or "".
+-- A wrong guess is worse than none, so that short names must be all but right.
 -- @param name        what was written
 -- @param candidates  a list of names
 function errors.nearest(name, candidates)
   local best, least
   name = tostring(name)
   if #name > 60 then return "" end
-  local limit = max(1, floor(#name / 3))
+  local limit = #name <= 4 and 1 or #name <= 8 and 2 or 3
+  local other = #name <= 4 and #candidates > FEW and 2 or 1
   for i = 1, #candidates do
     local candidate = candidates[i]
     if type(candidate) == "string" then
-      local d = distance(name:lower(), candidate:lower())
+      if candidate == alias[name] then return format("; did you mean '%s'?", candidate) end
+      local d = distance(name:lower(), candidate:lower(), other)
       local better = not best or d < least or (d == least and candidate < best)
       if d <= limit and d < #candidate and better then best, least = candidate, d end
     end

@@ -79,8 +79,22 @@ end
 
 --- Raises: value v is not what argument i needs.
 function forms.bad(sig, i, v)
+  if type(v) == "number" and not sig.row then -- sizes in a row, where they need a list
+    for j = sig.lone, i - 1 do
+      local row = sig.args[j].row
+      if row.name == "shape" then
+        errors.argument(sig.name, sig.args[j].name, "it is a list here, as {2, 3}; got one value "
+          .. "too many: " .. errors.describe(v), "E_TYPE")
+      end
+    end
+  end
   local text, code = kinds.explain(sig.args[i], v)
   errors.argument(sig.name, sig.args[i].name, text, code)
+end
+
+--- Raises: a nil among sizes in a row, or among the elements of a table.
+function forms.hole(sig, i, n)
+  errors.argument(sig.name, sig.args[i].name, format("value %d is nil", n), "E_TYPE")
 end
 
 --- Whether the last value given, t in position `at`, is a list of arguments.
@@ -111,9 +125,11 @@ function forms.first_is_value(arg, first)
 end
 
 --- The array part of a table, which may have names as well.
+-- The first values behind a hole come along, so that it is seen.
 function forms.array(t)
-  local list = {}
-  for i = 1, #t do list[i] = t[i] end
+  local list, n = {}, #t
+  for i = 1, n do list[i] = t[i] end
+  if kinds.help.has_hole(t, n) then errors.raise(format("value %d is nil", n + 1), "E_TYPE") end
   return list
 end
 
@@ -186,12 +202,15 @@ local function entry(sig, out)
   local width = math.max(n + 1, p + ROW + 1)
   local a = variables("a", width)
   out("local function entry(%s)", concat(a, ", "))
-  out('  if type(a%d) ~= "number" then return run(%s) end', p, concat(a, ", ", 1, n + 1))
+  out('  if type(a%d) ~= "number" then', p)
+  out('    if type(a%d) == "nil" and type(a%d) == "number" then hole(sig, %d, 1) end', p, p + 1, p)
+  out("    return run(%s)\n  end", concat(a, ", ", 1, n + 1))
   local count = {} -- no loop: the whole call is to go into the caller's trace
   for i = p + 1, width do count[#count + 1] = format('type(a%d) ~= "number" and %d', i, i - p) end
   out("  local row = {%s}", concat(a, ", ", p, width))
   out("  local n = %s or %d", concat(count, " or "), width - p + 1)
   out("  local names = row[n + 1]")
+  out('  if type(names) == "nil" and has_hole(row, n) then hole(sig, %d, n + 1) end', p)
   out("  if names == nil then return run(%s%srow%s, RESOLVED) end",
     concat(a, ", ", 1, p - 1), p > 1 and ", " or "", (", nil"):rep(n - p))
   out('  if type(names) ~= "table" then bad(%d, row) end', p)
@@ -250,7 +269,7 @@ end
 --- What the generated code may use.
 forms.tools = {
   RESOLVED = forms.RESOLVED, AGAIN = forms.AGAIN, array = forms.array, bad = forms.bad,
-  extra = forms.extra, twice = forms.twice, is_arguments = forms.is_arguments,
+  extra = forms.extra, twice = forms.twice, hole = forms.hole, is_arguments = forms.is_arguments,
   first_is_value = forms.first_is_value,
 }
 for name, fn in pairs(kinds.help) do forms.tools[name] = fn end

@@ -273,7 +273,12 @@ end
 local Function = class("Function")
 
 function Function.__derived(self)
-  self.apply = function(...) return apply(self, ...) end
+  self.apply = function(first, ...)
+    if first == self then
+      errors.raise(("write %s.apply(x), with a '.'"):format(class.typename(self)))
+    end
+    return apply(self, first, ...)
+  end
 end
 
 function Function.init(self)

@@ -20,6 +20,7 @@ local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx, ops = lib.C, lib.ctx, bind.ops
+local has_hole = require("moth.kinds").help.has_hole
 local istensor = lib.istensor
 
 local M = {}
@@ -122,6 +123,7 @@ local function walk(x, items)
   local ndim = shape_of(x)
   local y, dim, source, advanced = x, 1, 1, nil
   local n = #items
+  if has_hole(items, n) then errors.raise("value " .. n + 1 .. " of an index is nil", "E_TYPE") end
   for i = 1, n do
     local item = items[i]
     if type(item) == "number" then
@@ -131,6 +133,9 @@ local function walk(x, items)
     elseif type(item) == "table" and getmetatable(item) == nil and not is_positions(item) then
       if source > ndim then too_many(x, n, ndim) end
       local count = #item
+      if has_hole(item, count) then
+        errors.raise(("value %d of index %d is nil"):format(count + 1, i), "E_TYPE")
+      end
       if count == 2 or count == 3 then
         shape_of(x) -- anew: since then a finalizer may have indexed another tensor
         local start, stop, step = bounds(item, tonumber(info.shape[source - 1]), source)

@@ -101,6 +101,15 @@ local function names()
   return list
 end
 
+-- What is worth guessing: without short and int, which are near to too much.
+local function guesses(wrong)
+  local list = {}
+  for _, name in ipairs(names()) do
+    if not dtype.by_name[name] or wrong:find("%d") then list[#list + 1] = name end
+  end
+  return list
+end
+
 --- All names of the namespace, sorted: for completion and documentation.
 function moth.names()
   local list, seen = {}, {}
@@ -129,7 +138,8 @@ setmetatable(moth, {
     if type(name) ~= "string" then return nil end
     local value = find(name)
     if value == nil then
-      errors.raise(("no '%s' in moth%s"):format(name, errors.nearest(name, names())))
+      errors.raise(("no '%s' in moth%s (moth.help() lists what there is)"):format(name,
+        errors.nearest(name, guesses(name))))
     end
     rawset(moth, name, value)
     keep_loaded()

@@ -226,39 +226,57 @@ local function is_list(v)
   return type(v) == "table" and (getmetatable(v) == nil or size.is(v))
 end
 
---- Reads an integer or a list of them into an int64_t buffer; the count, or nil.
-function help.fill_ints(buffer, v)
-  if type(v) == "number" then
-    if not whole(v) then return nil end
-    buffer[0] = v
-    return 1
-  end
+local function put_int(buffer, j, x)
+  if not whole(x) then return false end
+  buffer[j] = x
+  return true
+end
+
+local function put_dim(buffer, j, x)
+  if not whole(x) or x == 0 then return false end
+  buffer[j] = x > 0 and x - 1 or x
+  return true
+end
+
+-- Lists of up to four without a loop: one of so few rounds, within a loop of the user's, is what
+-- LuaJIT tries to compile many times in vain.
+local function put_list(buffer, v, put)
   if not is_list(v) then return nil end
   local n = #v
   if n > MOST then return nil end
-  for j = 1, n do
-    local x = v[j]
-    if not whole(x) then return nil end
-    buffer[j - 1] = x
+  local fine = (n < 1 or put(buffer, 0, v[1])) and (n < 2 or put(buffer, 1, v[2]))
+    and (n < 3 or put(buffer, 2, v[3])) and (n < 4 or put(buffer, 3, v[4]))
+  if not fine then return nil end
+  if n > 4 then
+    for j = 5, n do
+      if not put(buffer, j - 1, v[j]) then return nil end
+    end
   end
+  return n
+end
+
+--- Whether a value stands behind the end of a list: {2, nil, 3} has the length 1.
+-- Looks a few places ahead; the length is given.
+function help.has_hole(v, n)
+  return type(rawget(v, n + 2)) ~= "nil" or type(rawget(v, n + 3)) ~= "nil"
+    or type(rawget(v, n + 4)) ~= "nil"
+end
+
+--- Reads an integer or a list of them into an int64_t buffer; the count, or nil.
+function help.fill_ints(buffer, v)
+  if type(v) == "number" then
+    return put_int(buffer, 0, v) and 1 or nil
+  end
+  local n = put_list(buffer, v, put_int)
   return n
 end
 
 --- The same for dimensions, which count from 1.
 function help.fill_dims(buffer, v)
   if type(v) == "number" then
-    if not whole(v) or v == 0 then return nil end
-    buffer[0] = v > 0 and v - 1 or v
-    return 1
+    return put_dim(buffer, 0, v) and 1 or nil
   end
-  if not is_list(v) then return nil end
-  local n = #v
-  if n > MOST then return nil end
-  for j = 1, n do
-    local x = v[j]
-    if not whole(x) or x == 0 then return nil end
-    buffer[j - 1] = x > 0 and x - 1 or x
-  end
+  local n = put_list(buffer, v, put_dim)
   return n
 end
 
@@ -273,6 +291,7 @@ function help.fill_handles(buffer, v)
     elseif not lib.istensor(x) then return nil end
     buffer[j - 1] = x
   end
+  if help.has_hole(v, n) then return nil end
   return n
 end
 
@@ -330,7 +349,8 @@ local function explain_list(arg, value)
     return format("at most %d integers, got %d", MOST, #value), "E_ARG"
   end
   for j = 1, #value do
-    local x = value[j]
+    local x = rawget(value, j)
+    if x == nil then return format("value %d is nil", j), "E_TYPE" end
     if arg.row.buffer == "handles" then
       if not lib.istensor(x) then
         return format("%s, got %s at position %d", arg.row.need, errors.describe(x), j), "E_TYPE"
@@ -342,6 +362,7 @@ local function explain_list(arg, value)
         type(x) == "number" and "E_ARG" or "E_TYPE"
     end
   end
+  if help.has_hole(value, #value) then return format("value %d is nil", #value + 1), "E_TYPE" end
 end
 
 local function explain_name(arg, value)

@@ -3,12 +3,23 @@
 --   moth.zeros(2, 3).shape == moth.Size{2, 3}     true
 --   tostring(moth.zeros(2, 3).shape)              (2, 3)
 --
--- A plain list in every other respect: shape[1], #shape, ipairs(shape), unpack(shape).
+-- A list in other respects: shape[1], #shape, ipairs(shape), unpack(shape). shape[-1] is the last
+-- size; a dimension that is not there is an error.
 
 local concat = table.concat
 
 local methods = {}
-local Size = { __index = methods, __name = "Size" }
+local Size = { __name = "Size" }
+
+-- Asked for what the list itself does not have.
+function Size.__index(self, key)
+  if type(key) ~= "number" then return methods[key] end
+  local n = #self
+  if key < 0 and key >= -n and key % 1 == 0 then return rawget(self, n + 1 + key) end
+  require("moth.error").raise(key == 0 and "dimensions count from 1, got 0"
+    or ("dim %s is out of range for the %d dimension%s of %s"):format(tostring(key), n,
+      n == 1 and "" or "s", tostring(self)), "E_INDEX")
+end
 
 --- The number of elements of a tensor with these sizes: their product, 1 for no sizes.
 function methods:numel()

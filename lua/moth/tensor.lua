@@ -30,8 +30,14 @@ M.methods, M.getters, M.setters = methods, getters, setters
 
 local info, seen = ffi.new "moth_tensor_info", 0
 
+-- For methods written here: x stood before a ':'.
+local function own(x, fname)
+  if not istensor(x) then errors.no_self(fname, "x") end
+end
+
 -- The facts about x, in a struct that the next call overwrites.
 local function facts(x, fname)
+  own(x, fname)
   seen = seen + 1
   if C.moth_inspect(ctx, x, info) < 0 then errors.status(C.MOTH_E_STATE, fname, nil, x) end
   return info
@@ -146,6 +152,7 @@ function methods.is_signed(x) return facts(x, "is_signed").dtype >= I8 end
 
 --- Whether x and other are the same part of the same storage.
 function methods.is_set_to(x, other)
+  own(x, "is_set_to")
   if not istensor(other) then
     errors.argument("is_set_to", "other", "expected a tensor, got " .. errors.describe(other))
   end
@@ -231,6 +238,8 @@ local codes = dtypes.codes
 
 local function check_device(value)
   if value == "cpu" or value == lib.none then return end
+  local known = dtypes.by_name[value]
+  if known then errors.argument("to", "dtype", "write " .. tostring(known), "E_TYPE") end
   if type(value) == "string" then
     errors.argument("to", "device", "the device '" .. value .. "' is not there; this build has "
       .. "'cpu'", "E_DEVICE")
@@ -278,17 +287,22 @@ end
 local shorthands = { bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
                      bfloat16 = 7, float = 8, double = 9 }
 for name, dtype in pairs(shorthands) do
-  methods[name] = function(x) return cast(x, dtype) end
+  methods[name] = function(x)
+    own(x, name)
+    return cast(x, dtype)
+  end
 end
 
 --- x:type() is the name of x's dtype, x:type(dtype) converts.
 function methods.type(x, dtype)
+  own(x, "type")
   if dtype == nil then return tostring(getters.dtype(x)) end
   return methods.to(x, dtype)
 end
 
 --- x with the dtype of other.
 function methods.type_as(x, other)
+  own(x, "type_as")
   if not istensor(other) then
     errors.argument("type_as", "other", "expected a tensor, got " .. errors.describe(other))
   end
@@ -325,6 +339,7 @@ end
 
 for _, name in ipairs { "zeros", "ones", "empty", "full" } do
   methods["new_" .. name] = function(x, ...)
+    own(x, "new_" .. name)
     local y = ops[name](with_dtype(x, ...))
     return y
   end
@@ -332,6 +347,7 @@ end
 
 --- x:new_tensor(data, {dtype, requires_grad}): as moth.tensor, with x's dtype unless given.
 function methods.new_tensor(x, data, options)
+  own(x, "new_tensor")
   local create = require "moth.create"
   local given = { dtype = getters.dtype(x) }
   for k, v in pairs(options or {}) do given[k] = v end
@@ -396,18 +412,21 @@ methods.register_hook = autograd.register_hook
 
 --- x without its history, sharing the elements and their version counter.
 function methods.detach(x)
+  own(x, "detach")
   local h = Handle()
   return take(h, C.moth_detach(ctx, x, h), "detach")
 end
 
 --- Cuts x off its history. @return x
 function methods.detach_(x)
+  own(x, "detach_")
   checked(C.moth_detach_(ctx, x), "detach_", x)
   return x
 end
 
 --- Sets whether gradients for x are gathered (default true). @return x
 function methods.requires_grad_(x, on)
+  own(x, "requires_grad_")
   if type(on) == "table" and getmetatable(on) == nil then on = on.requires_grad end
   if on == nil then on = true end
   if type(on) ~= "boolean" then
@@ -419,10 +438,16 @@ function methods.requires_grad_(x, on)
 end
 
 --- Lets x.grad be gathered although x is no leaf.
-function methods.retain_grad(x) checked(C.moth_retain_grad(ctx, x), "retain_grad", x) end
+function methods.retain_grad(x)
+  own(x, "retain_grad")
+  checked(C.moth_retain_grad(ctx, x), "retain_grad", x)
+end
 
 --- Gives the tensor back now; using it after that is an error.
-function methods.free(x) checked(C.moth_free(ctx, x), "free", x) end
+function methods.free(x)
+  own(x, "free")
+  checked(C.moth_free(ctx, x), "free", x)
+end
 
 -- ---- transposes ----
 
@@ -442,20 +467,23 @@ end
 
 -- ---- x[key] ----
 
-local function names()
+local function names() -- without short and int, which are near to too much
   local list = {}
-  for name in pairs(methods) do list[#list + 1] = name end
+  for name in pairs(methods) do
+    if not shorthands[name] then list[#list + 1] = name end
+  end
   for name in pairs(getters) do list[#list + 1] = name end
   for _, name in ipairs(bind.method_names()) do list[#list + 1] = name end
   return list
 end
 
 -- An op's method, bound at its first use; or the error that names the nearest.
-local function method(name)
+local function method(name, x)
   local f = bind.method(name)
   if f == nil then
     errors.raise("a tensor has no field or method '" .. name .. "'"
-      .. errors.nearest(name, names()))
+      .. errors.nearest(name, names())
+      .. errors.dotted(function(v) return istensor(v) and v._slot == x._slot end))
   end
   methods[name] = f
   return f
@@ -477,7 +505,7 @@ local function get(x, key)
     if f ~= nil then return f end
     local getter = getters[key]
     if getter then return getter(x) end
-    return method(key)
+    return method(key, x)
   end
   if type(key) == "number" then return ops.select(x, 1, key) end
   return get_other(x, key)
@@ -521,13 +549,23 @@ local function equal(a, b)
   return false
 end
 
+-- Lua turns a > b into b < a before it asks.
 local function ordered(op, a, b)
+  if istensor(a) and istensor(b) then
+    errors.raise("tensors have no < or >; use " .. (op == "<" and "a:lt(b) or a:gt(b)"
+      or "a:le(b) or a:ge(b)") .. " for a mask", "E_TYPE")
+  end
   local name = op == "<" and "lt" or "le"
   local other = istensor(a) and b or a
   local text = type(other) == "number" and tostring(other) or "y"
   if not istensor(a) then name = op == "<" and "gt" or "ge" end
-  errors.raise("a tensor has no " .. op .. "; use x:" .. name .. "(" .. text .. ") for a mask"
+  errors.raise("tensors have no < or >; use x:" .. name .. "(" .. text .. ") for a mask"
     .. " or x:item() for the number", "E_TYPE")
+end
+
+local function no_walk(name)
+  errors.raise(name .. " does not walk over a tensor; write `for i = 1, #x do local row = x[i]` "
+    .. "or ipairs(x:unbind())", "E_TYPE")
 end
 
 M.metatable = {
@@ -550,6 +588,9 @@ M.metatable = {
   end,
   __tostring = function(x) return (require "moth.print".tostring(x)) end,
   __concat = function(a, b) return tostring(a) .. tostring(b) end,
+  __call = function() errors.raise("a tensor cannot be called; x[i] is a row", "E_TYPE") end,
+  __ipairs = function() no_walk("ipairs") end,
+  __pairs = function() no_walk("pairs") end,
 }
 
 lib.metatype(M.metatable)

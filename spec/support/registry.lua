@@ -17,8 +17,8 @@ local function text(s) return s ~= nil and ffi.string(s) or "" end
 local function example_of(line)
   local code, domain = line:match("^(.-)%s+%-%-%s*domain:%s*(%w+)%s*$")
   code = code or line
-  local text = "local moth = ... return function(f) return f(" .. code .. ") end"
-  local chunk, message = loadstring(text, "=example")
+  local source = "local moth = ... return function(f) return f(" .. code .. ") end"
+  local chunk, message = loadstring(source, "=example")
   if not chunk then error("example '" .. line .. "': " .. message) end
   local make = chunk(moth)
   return {

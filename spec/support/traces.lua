@@ -42,6 +42,15 @@ function traces.watch(fn)
   return result
 end
 
+--- All aborts as text.
+function traces.text(result)
+  local list = {}
+  for i, abort in ipairs(result.aborts) do
+    list[i] = ("%s at %s:%d"):format(abort.reason, abort.source, abort.line)
+  end
+  return table.concat(list, "; ")
+end
+
 --- The aborts by something that LuaJIT cannot compile, in Moth's own code.
 function traces.blame(result)
   local errors = require "moth.error"

@@ -48,6 +48,10 @@ function dataset.of(value, fname, name)
     value = value[1] -- DataLoader{dataset}: a list of arguments without names
   end
   if lib.istensor(value) then return (dataset.TensorDataset(value)) end
+  if class.isclass(value) then
+    errors.argument(fname, name, ("got the class %s; make a dataset of it: %s(...)"):format(
+      class.typename(value), class.typename(value)), "E_TYPE")
+  end
   local found, fits = pcall(function()
     return type(value) == "table" and type(value.len) == "function"
       and type(value.get) == "function"

@@ -187,7 +187,7 @@ end
 -- A batch, unless it begins with nil: that would end the loop without a word.
 local function checked(first, ...)
   if first == nil then
-    errors.raise("the collate_fn of a DataLoader gave nothing", "E_TYPE")
+    errors.raise("collate_fn returned nil; a batch is needed", "E_TYPE")
   end
   return first, ...
 end
@@ -203,8 +203,8 @@ local function slow_pass(self)
     for k, i in ipairs(positions) do
       list[k] = sample(source, i)
       if list[k] == nil then
-        errors.raise(("%s:get(%s) gave nothing"):format(class.typename(source) or "dataset",
-          tostring(i)), "E_TYPE")
+        errors.raise(("sample %s of the dataset is nil: %s:get(%s) gave nothing"):format(
+          tostring(i), class.typename(source) or "dataset", tostring(i)), "E_TYPE")
       end
     end
     return checked(join(list))
@@ -245,5 +245,7 @@ end
 function DataLoader:__tostring()
   return ("DataLoader of %d batches of %s"):format(self:len(), tostring(self.dataset))
 end
+
+class.guard(DataLoader, "loader")
 
 return loader

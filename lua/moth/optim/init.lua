@@ -1,6 +1,7 @@
 --- init.lua -- moth.optim: optimizers. Each class stands in a file of its own and is loaded at
 -- first use.
 
+local class = require "moth.class"
 local errors = require "moth.error"
 
 local files = {
@@ -21,6 +22,8 @@ return setmetatable({}, {
     end
     local found = require(file)
     if name == "AdamW" then found = found.W end
+    class.guard(found, "optimizer")
+    class.guard(require(files.Optimizer), "optimizer")
     rawset(optim, name, found)
     return found
   end,
