@@ -74,13 +74,24 @@ uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
 
 /* -- cancelling -- */
 
+static atomic_int interrupts_taken; /* how many have become an error somewhere */
+
 void moth_interrupt(void) { atomic_fetch_add(&moth_interrupts, 1); }
+
+int32_t moth_interrupt_pending(void) {
+  return atomic_load(&moth_interrupts) != atomic_load(&interrupts_taken);
+}
+
+void moth_interrupt_withdraw(void) { atomic_fetch_sub(&moth_interrupts, 1); }
 
 void moth_cancel(moth_ctx *ctx, int32_t on) { atomic_store(&ctx->cancel, on != 0); }
 
 int32_t moth_interrupted(moth_ctx *ctx) {
   int mine = atomic_exchange(&ctx->cancel, 0), now = atomic_load(&moth_interrupts);
-  mine |= now != ctx->interrupts;
+  if (now != ctx->interrupts) {
+    mine = 1;
+    atomic_store(&interrupts_taken, now);
+  }
   ctx->interrupts = now;
   return mine;
 }

@@ -37,7 +37,9 @@ typedef struct places { /* where things lie */
 
 /* What the signal handler needs, set before it is installed. */
 static lua_State *main_state;
-static void (*cancel_ops)(void); /* moth_interrupt */
+static void (*cancel_ops)(void);        /* moth_interrupt */
+static int32_t (*cancel_pending)(void); /* moth_interrupt_pending */
+static void (*cancel_withdraw)(void);   /* moth_interrupt_withdraw */
 static volatile sig_atomic_t interrupts;
 
 /* ---- places ---- */
@@ -101,9 +103,30 @@ static void prepend(lua_State *L, const char *field, const char *front) {
 
 /* ---- Ctrl-C ---- */
 
+/* Whether the function that runs is Moth's own or C: an error in the middle of those would leave
+** their work half done. */
+static bool is_own(lua_State *L, lua_Debug *record) {
+  int top = lua_gettop(L);
+  bool own = false;
+  luaL_findtable(L, LUA_REGISTRYINDEX, "_LOADED", 1);
+  lua_getfield(L, -1, "moth.error");
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, "is_own");
+    if (lua_getinfo(L, "f", record) && lua_pcall(L, 1, 1, 0) == 0) own = lua_toboolean(L, -1);
+  }
+  lua_settop(L, top);
+  return own;
+}
+
+/* Stops user code that calls no op. Where an op was stopped already, once is enough. */
 static void stop_hook(lua_State *L, lua_Debug *record) {
-  (void)record;
+  if (cancel_pending && !cancel_pending()) {
+    lua_sethook(L, NULL, 0, 0);
+    return;
+  }
+  if (is_own(L, record)) return; /* later, when it is the user's turn */
   lua_sethook(L, NULL, 0, 0);
+  if (cancel_withdraw) cancel_withdraw();
   luaL_error(L, "interrupted!");
 }
 
@@ -130,9 +153,13 @@ static void find_cancel(lua_State *L) {
     file = lua_tostring(L, -1);
   }
   void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : NULL;
-  if (library) {
+  if (library) { /* memcpy, since C has no cast from object to function */
     void *found = dlsym(library, "moth_interrupt");
-    memcpy(&cancel_ops, &found, sizeof cancel_ops); /* C has no cast from object to function */
+    memcpy(&cancel_ops, &found, sizeof cancel_ops);
+    found = dlsym(library, "moth_interrupt_pending");
+    memcpy(&cancel_pending, &found, sizeof cancel_pending);
+    found = dlsym(library, "moth_interrupt_withdraw");
+    memcpy(&cancel_withdraw, &found, sizeof cancel_withdraw);
   }
   lua_settop(L, top);
 }
@@ -172,6 +199,37 @@ static int guarded_call(lua_State *L) {
   lua_pushboolean(L, status == 0);
   lua_insert(L, 1);
   return status == 0 ? 1 : 2;
+}
+
+static void note_interrupt(int number) {
+  (void)number;
+  interrupts = 1;
+}
+
+/* For the prompt: a line of standard input; nothing at its end, false if Ctrl-C came instead. The
+** handler does not restart the read, so that it ends with an error. */
+static int read_line(lua_State *L) {
+  struct sigaction mine, old;
+  memset(&mine, 0, sizeof mine);
+  mine.sa_handler = note_interrupt;
+  sigemptyset(&mine.sa_mask);
+  interrupts = 0;
+  sigaction(SIGINT, &mine, &old);
+  char *line = NULL;
+  size_t room = 0;
+  ssize_t n = getline(&line, &room, stdin);
+  sigaction(SIGINT, &old, NULL);
+  if (interrupts) {
+    clearerr(stdin);
+    lua_pushboolean(L, 0);
+  } else if (n < 0) {
+    lua_pushnil(L);
+  } else {
+    lua_pushlstring(L, line, (size_t)n - (line[n - 1] == '\n'));
+  }
+  free(line);
+  interrupts = 0;
+  return 1;
 }
 
 static int report(lua_State *L, int status) {
@@ -286,6 +344,8 @@ static int prepare(lua_State *L) {
   lua_setfield(L, -2, "version");
   lua_pushcfunction(L, guarded_call);
   lua_setfield(L, -2, "guarded");
+  lua_pushcfunction(L, read_line);
+  lua_setfield(L, -2, "read_line");
   lua_setfield(L, LUA_REGISTRYINDEX, "moth.launcher");
   find_cancel(L);
   return 0;

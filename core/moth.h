@@ -111,6 +111,8 @@ uint64_t moth_error_node(moth_ctx *ctx); /* id of the node a backward error came
 uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version);
 
 void moth_interrupt(void);                    /* cancels in every context; signal-safe */
+int32_t moth_interrupt_pending(void);         /* one was asked for and has stopped nothing yet */
+void moth_interrupt_withdraw(void);           /* what asked has been stopped by other means */
 void moth_cancel(moth_ctx *ctx, int32_t on);  /* cancels at the next op of this one */
 int32_t moth_interrupted(moth_ctx *ctx);      /* reads and clears both flags */
 

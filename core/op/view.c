@@ -9,7 +9,7 @@
 
 /* -- helpers -- */
 
-static moth_ints shape_of(const moth_layout *l) { return (moth_ints){l->shape, l->ndim}; }
+static moth_ints sizes_of(const moth_layout *l) { return (moth_ints){l->shape, l->ndim}; }
 
 void moth_make_room(moth_layout *y, int32_t dim, int32_t n) {
   size_t bytes = (size_t)(y->ndim - dim) * sizeof *y->shape;
@@ -80,7 +80,7 @@ static bool restride(const moth_layout *from, moth_layout *y) {
 }
 
 static moth_tensor *dy_reshaped(moth_grad *g, const moth_layout *l) {
-  return GRAD(g, reshape, .input = g->dy, .shape = shape_of(l));
+  return GRAD(g, reshape, .input = g->dy, .shape = sizes_of(l));
 }
 
 /* -- view, reshape, flatten, unflatten -- */
@@ -106,7 +106,7 @@ MOTH_OP_VIEWS(view, VIEW, .dtypes = MOTH_ANY,
                           "moth.randn(4, 3), {2, 2, 3}")
 
 static int view_as_compose(const view_as_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, view, .input = a->input, .shape = shape_of(&a->other->l));
+  return MOTH_CALL(a->ctx, out, view, .input = a->input, .shape = sizes_of(&a->other->l));
 }
 
 MOTH_OP_COMPOSES(view_as, VIEW_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
@@ -118,10 +118,10 @@ static int reshape_compose(const reshape_args *a, moth_tensor **out) {
   int status = infer_shape(a->ctx, "shape", a->shape, a->input->l.numel, a->input, &y);
   if (status) return status;
   if (restride(&a->input->l, &y))
-    return MOTH_CALL(a->ctx, out, view, .input = a->input, .shape = shape_of(&y));
+    return MOTH_CALL(a->ctx, out, view, .input = a->input, .shape = sizes_of(&y));
   moth_tensor *packed = NULL;
   status = MOTH_CALL(a->ctx, &packed, clone, .input = a->input);
-  if (!status) status = MOTH_CALL(a->ctx, out, view, .input = packed, .shape = shape_of(&y));
+  if (!status) status = MOTH_CALL(a->ctx, out, view, .input = packed, .shape = sizes_of(&y));
   moth_tensor_release(packed);
   return status;
 }
@@ -132,7 +132,7 @@ MOTH_OP_COMPOSES(reshape, RESHAPE, .dtypes = MOTH_ANY,
                              "moth.randn(4, 3):t(), {2, 6}")
 
 static int reshape_as_compose(const reshape_as_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, reshape, .input = a->input, .shape = shape_of(&a->other->l));
+  return MOTH_CALL(a->ctx, out, reshape, .input = a->input, .shape = sizes_of(&a->other->l));
 }
 
 MOTH_OP_COMPOSES(reshape_as, RESHAPE_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
@@ -400,7 +400,7 @@ MOTH_OP_VIEWS(expand, EXPAND, .dtypes = MOTH_ANY,
                           "moth.randn(3, 1), {2, -1, 4}")
 
 static int expand_as_compose(const expand_as_args *a, moth_tensor **out) {
-  return MOTH_CALL(a->ctx, out, expand, .input = a->input, .size = shape_of(&a->other->l));
+  return MOTH_CALL(a->ctx, out, expand, .input = a->input, .size = sizes_of(&a->other->l));
 }
 
 MOTH_OP_COMPOSES(expand_as, EXPAND_AS, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,

@@ -79,6 +79,8 @@ local function set_meta(info, key, value)
   end
 end
 
+local unguarded = setmetatable({}, {__mode = "k"}) -- wrapped method -> as it was written
+
 local misnamed = { -- what is `init` and `get` here
   __init = "init", __init__ = "init", __getitem = "get", __getitem__ = "get", __len__ = "len",
 }
@@ -102,7 +104,9 @@ local function define(self, key, value)
     set_meta(info, key, value)
   elseif key == "init" and rawget(self, "signature") and type(value) == "function" then
     local parse, body = self.signature, value
-    rawset(self, key, function(object, ...) body(object, parse(...)) end)
+    local init = function(object, ...) body(object, parse(...)) end
+    unguarded[init] = body
+    rawset(self, key, init)
   else
     rawset(self, key, value)
   end
@@ -291,8 +295,6 @@ function class.abstract(object, name, form)
 end
 
 -- ---- methods called by '.' ----
-
-local unguarded = setmetatable({}, {__mode = "k"}) -- guarded method -> as it was written
 
 --- The function as it was written.
 function class.written(fn)

@@ -352,7 +352,8 @@ function errors.nearest(name, candidates)
       if candidate == alias[name] then return format("; did you mean '%s'?", candidate) end
       local d = distance(name:lower(), candidate:lower(), other)
       local better = not best or d < least or (d == least and candidate < best)
-      if d <= limit and d < #candidate and better then best, least = candidate, d end
+      local near = d <= 1 or d <= limit and candidate:sub(1, 1):lower() == name:sub(1, 1):lower()
+      if near and d < #candidate and better then best, least = candidate, d end
     end
   end
   return best and format("; did you mean '%s'?", best) or ""

@@ -1,6 +1,8 @@
 --- help.lua -- moth.help: what a function takes and gives, from the record that also runs it.
 --
---     help(F.conv2d)      help "conv2d"      help(nn.Conv2d)
+--     moth.help(F.conv2d)      moth.help "conv2d"      moth.help(nn.Conv2d)
+--
+-- What has no record, such as moth.scope, is shown by the comment that stands above it.
 
 local bind = require "moth.bind"
 local class = require "moth.class"
@@ -87,10 +89,49 @@ function help.page(sig)
   return concat(lines, "\n")
 end
 
+-- The lines of a file, or none where it cannot be read.
+local function lines_of(source)
+  local lines, file = {}, source:sub(1, 1) == "@" and io.open(source:sub(2))
+  if not file then return lines end
+  for line in file:lines() do lines[#lines + 1] = line end
+  file:close()
+  return lines
+end
+
+-- The `---` comment above a line, without its marks, or nil.
+local function comment_above(lines, line)
+  local text = {}
+  local at = line - 1
+  while at > 0 and lines[at] and lines[at]:find("^%s*%-%-") do
+    table.insert(text, 1, (lines[at]:gsub("^%s*%-%-%-? ?", "")))
+    if lines[at]:find("^%s*%-%-%-") then return concat(text, "\n") end
+    at = at - 1
+  end
+end
+
+-- What is written above a function.
+local function written_above(fn)
+  local info = debug.getinfo(class.written(fn), "S")
+  return comment_above(lines_of(info.source), info.linedefined), info
+end
+
+-- What is written above a class's constructor or above the class.
+local function class_comment(object)
+  local init = class.written(object.init)
+  local text, info = written_above(init)
+  if text and rawget(class.of(object) or object, "init") then return text end
+  local lines = lines_of(info.source)
+  for i, line in ipairs(lines) do
+    if line:find('class%("' .. class.typename(object) .. '"') then return comment_above(lines, i) end
+  end
+end
+
 local function of_class(object)
   local name = class.typename(object)
   local signature = object.signature and bind.signature(object.signature)
   local lines = { signature and help.page(signature) or name .. "(...)" }
+  local text = class_comment(object)
+  if text then table.insert(lines, 1, text .. "\n") end
   local methods = {}
   for _, method in ipairs(class.methods(object)) do
     if method:sub(1, 1) ~= "_" and method ~= "signature" then methods[#methods + 1] = method end
@@ -99,9 +140,29 @@ local function of_class(object)
   return concat(lines, "\n")
 end
 
+local namespaces = { "moth.nn", "moth.optim", "moth.data", "moth.nn.functional",
+                     "moth.autograd" }
+
+local function known_names()
+  local list = {}
+  for _, names in ipairs { require("moth").names(), require("moth.nn").names(),
+                           bind.method_names() } do
+    for _, name in ipairs(names) do list[#list + 1] = name end
+  end
+  for name in pairs(require("moth.tensor").methods) do list[#list + 1] = name end
+  return list
+end
+
 local function overview()
-  return "help(F.conv2d), help \"conv2d\", help(nn.Conv2d): what a function takes and gives.\n"
-    .. "Ops: " .. concat(bind.names(), " ")
+  local op, rest = {}, {}
+  for _, name in ipairs(bind.names()) do op[name] = true end
+  for _, name in ipairs(require("moth").names()) do
+    if not op[name] then rest[#rest + 1] = name end
+  end
+  return 'moth.help(F.conv2d), moth.help "conv2d", moth.help(nn.Conv2d): what a function takes and '
+    .. "gives.\n\nOps, as moth.<op>, F.<op> and mostly x:<op>(): " .. concat(bind.names(), " ")
+    .. "\n\nIn moth: " .. concat(rest, " ")
+    .. "\n\nIn moth.nn: " .. concat(require("moth.nn").names(), " ")
 end
 
 local function named(name)
@@ -109,14 +170,16 @@ local function named(name)
   local short = name:match("([%w_]+)$") or name
   local ok, value = pcall(function() return moth[short] end)
   if ok and bind.signature(value) then return value end
-  for _, module in ipairs { "moth.nn", "moth.optim", "moth.nn.functional" } do
+  for _, module in ipairs(namespaces) do
     local found, t = pcall(require, module)
     local there, object = pcall(function() return found and t[short] end)
     if there and object ~= nil and object ~= false then return object end
   end
   if ok and type(value) == "function" then return value end
+  local method = require("moth.tensor").methods[short]
+  if method then return method end
   errors.argument("help", "what", "there is no '" .. name .. "'"
-    .. errors.nearest(short, bind.names()))
+    .. errors.nearest(short, known_names()))
 end
 
 --- The text of help.
@@ -131,8 +194,8 @@ function help.text(what)
   end
   if sig then return help.page(sig) end
   if type(what) == "function" then
-    local info = debug.getinfo(what, "S")
-    return ("a function, written at %s:%d"):format(info.short_src, info.linedefined)
+    local text, info = written_above(what)
+    return (text and text .. "\n\n" or "") .. ("a function, written at %s:%d"):format(info.short_src, info.linedefined)
   end
   return errors.describe(what)
 end

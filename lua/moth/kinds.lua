@@ -226,6 +226,13 @@ local function is_list(v)
   return type(v) == "table" and (getmetatable(v) == nil or size.is(v))
 end
 
+--- Whether a value stands behind the end of a list: {2, nil, 3} has the length 1.
+-- Looks a few places ahead; the length is given.
+function help.has_hole(v, n)
+  return type(rawget(v, n + 2)) ~= "nil" or type(rawget(v, n + 3)) ~= "nil"
+    or type(rawget(v, n + 4)) ~= "nil"
+end
+
 local function put_int(buffer, j, x)
   if not whole(x) then return false end
   buffer[j] = x
@@ -252,14 +259,8 @@ local function put_list(buffer, v, put)
       if not put(buffer, j - 1, v[j]) then return nil end
     end
   end
+  if help.has_hole(v, n) then return nil end
   return n
-end
-
---- Whether a value stands behind the end of a list: {2, nil, 3} has the length 1.
--- Looks a few places ahead; the length is given.
-function help.has_hole(v, n)
-  return type(rawget(v, n + 2)) ~= "nil" or type(rawget(v, n + 3)) ~= "nil"
-    or type(rawget(v, n + 4)) ~= "nil"
 end
 
 --- Reads an integer or a list of them into an int64_t buffer; the count, or nil.

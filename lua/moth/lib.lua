@@ -182,7 +182,7 @@ function lib.collect()
   if busy or (not running and in_finalizer()) then return false end
   busy = true
   local start = os.clock()
-  collectgarbage("collect")
+  local clean, message = pcall(collectgarbage, "collect") -- finalizers of the user's may raise
   if not running then collectgarbage("stop") end
   drop_unheld()
   clear_dead()
@@ -192,6 +192,7 @@ function lib.collect()
   count_goal = handles + math.max(lib.count_floor or COUNT_FLOOR, 0.25 * handles)
   arm()
   busy = false
+  if not clean then error(message, 0) end
   return true
 end
 

@@ -40,6 +40,20 @@ local function forget_interrupt()
   if type(lib) == "table" and lib.C and lib.ctx then lib.C.moth_interrupted(lib.ctx) end
 end
 
+--- A message without those lines of its traceback that lie in Moth's own files.
+local function shortened(message)
+  local text, trace = message:match("^(.-)\nstack traceback:\n(.*)$")
+  if not text then return message end
+  local lines = {}
+  for line in trace:gmatch("[^\n]+") do
+    local own = line:find("^%s*%[C%]") or line:find("moth/[%w_/]+%.lua:") or line:find("%[moth")
+      or line:find("/nn/%w+%.lua:") or line:find("^%s*stdin:%d+: in main chunk")
+    if not own then lines[#lines + 1] = line end
+  end
+  if #lines == 0 then return text end
+  return text .. "\nstack traceback:\n" .. table.concat(lines, "\n")
+end
+
 local function run(chunk, echo)
   jit.off(chunk, true)
   local ok, message
@@ -48,27 +62,35 @@ local function run(chunk, echo)
   else
     ok, message = guarded(chunk)
   end
-  if not ok then io.stderr:write(message, "\n") end
+  if not ok then io.stderr:write(shortened(message), "\n") end
   forget_interrupt()
 end
 
+--- A line of input; nil at its end, false if Ctrl-C came instead.
+local read_line = launcher.read_line or function() return io.read("*l") end
+
 --- Reads one complete piece of code, over several lines if need be; nil at the end of input.
+-- Ctrl-C drops what was typed so far.
 local function read()
   local text
   while true do
     io.write(text and ">> " or "> ")
     io.flush()
-    local line = io.read("*l")
-    if not line then
+    local line = read_line()
+    if line == nil then
       io.write("\n")
       return nil
-    end
-    text = text and text .. "\n" .. line or line
-    local chunk, message, more = compile(text)
-    if chunk then return chunk, message end
-    if not more then
-      io.stderr:write(message, "\n")
+    elseif line == false then
+      io.write("\n")
       text = nil
+    else
+      text = text and text .. "\n" .. line or line
+      local chunk, message, more = compile(text)
+      if chunk then return chunk, message end
+      if not more then
+        io.stderr:write(message, "\n")
+        text = nil
+      end
     end
   end
 end
