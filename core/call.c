@@ -277,7 +277,9 @@ static int check_kinds(const moth_op *op, moth_cursor c) {
                        "positions must be integers, got %s; convert with :long()", moth_str(x));
     if (kind == MOTH_KIND_indices && x->l.dtype != MOTH_I64 && x->l.dtype != MOTH_BOOL)
       return moth_fail(x->ctx, MOTH_E_DTYPE, arg,
-                       "an index is an integer or bool tensor, got %s", moth_str(x));
+                       "an index is an int64 or bool tensor, got %s; convert with :long() "
+                       "or :bool()",
+                       moth_str(x));
     if (kind == MOTH_KIND_generator &&
         (x->l.dtype != MOTH_I64 || x->l.numel != 2 || !moth_contiguous(x)))
       return moth_fail(x->ctx, MOTH_E_TYPE, arg, "not a generator: %s", moth_str(x));

@@ -243,7 +243,7 @@ describe("a dataset of one's own", function()
     assert.same({"2:5", "1:5"}, seen)
     assert.has_error_like(function()
       for _ in data.DataLoader {Squares(3), collate_fn = function() end} do error "none" end
-    end, "the collate_fn of a DataLoader gave nothing")
+    end, "collate_fn returned nil")
   end)
 
   it("may be any table with :len() and :get(i)", function()
@@ -260,7 +260,7 @@ describe("a dataset of one's own", function()
       "class 'Half' has no method ':get%(i%)'")
     function Half:get() end
     assert.has_error_like(function() for _ in data.DataLoader {Half()} do error "none" end end,
-      "Half:get%(1%) gave nothing")
+      "sample 1 of the dataset is nil: Half:get%(1%) gave nothing")
   end)
 
   it("is told which samples do not go together", function()

@@ -217,7 +217,7 @@ describe("what passes in silence elsewhere", function()
     refuses(function() return (x == 3) end, "use x:eq(3) or x:item() == 3", { x })
     refuses(function() return (x < 3) end, "use x:lt(3)", { x })
     refuses(function() return (3 < x) end, "use x:gt(3)", { x })
-    refuses(function() return (x <= x) end, "use x:le(y)", { x })
+    refuses(function() return (x <= x) end, "use a:le(b)", { x })
   end)
 
   it("raises: fields that are none, backward before forward", function()

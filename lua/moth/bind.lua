@@ -184,7 +184,7 @@ function T.to_index(sig, i, v)
     v = (require "moth.create").integers(v, sig.name, arg.name)
   end
   if not lib.istensor(v) then T.bad(sig, i, v) end
-  if arg.name == "target" and lib.inspect(v).dtype >= FLOATS then
+  if arg.name == "target" and lib.inspect(v, sig.name, arg.name).dtype >= FLOATS then
     errors.argument(sig.name, arg.name, "targets are classes (integers from 1), got "
       .. errors.describe(v) .. "; class probabilities are not supported", "E_DTYPE")
   end
@@ -194,20 +194,20 @@ end
 --- The same for a list of integer tensors, masks and `false` for a whole dimension.
 function T.to_indices(sig, i, v)
   if type(v) ~= "table" or getmetatable(v) ~= nil then T.bad(sig, i, v) end
-  local list = {}
+  local list, aname = {}, sig.args[i].name
   for j = 1, #v do
     local x = v[j]
-    if x and (not lib.istensor(x) or lib.inspect(x).dtype ~= C.MOTH_BOOL) then
+    if x and (not lib.istensor(x) or lib.inspect(x, sig.name, aname).dtype ~= C.MOTH_BOOL) then
       if type(x) == "table" and getmetatable(x) == nil then
-        x = (require "moth.create").integers(x, sig.name, sig.args[i].name)
+        x = (require "moth.create").integers(x, sig.name, aname)
       end
       if not lib.istensor(x) then T.bad(sig, i, v) end
       if lib.inspect(x).dtype == C.MOTH_U8 then -- a mask elsewhere: it may not pass for positions
-        errors.argument(sig.name, sig.args[i].name, "an index is an int64 or bool tensor, got "
+        errors.argument(sig.name, aname, "an index is an int64 or bool tensor, got "
           .. errors.describe(x) .. "; convert a mask with :bool(), positions with :long()",
           "E_DTYPE")
       end
-      x = shift("to_index", sig, sig.args[i].name, x)
+      x = shift("to_index", sig, aname, x)
     end
     list[j] = x
   end

@@ -303,8 +303,8 @@ end
 
 local function guarded(name, fn, shown)
   local known = debug.getinfo(fn, "u")
-  local most = known.isvararg and math.huge or math.max(known.nparams - 1, 0)
-  if name ~= "forward" then most = math.huge end
+  local counted = name == "forward" and not known.isvararg and known.nparams > 1
+  local most = counted and known.nparams - 1 or math.huge
   return function(self, ...)
     local meta = type(self) == "table" and getmetatable(self)
     local info = meta and rawget(meta, INFO)

@@ -75,15 +75,15 @@ end
 local function survey(walk, list, depth)
   local n = #list
   if depth > MAX_DIMS then bad(walk, "more than " .. MAX_DIMS .. " tables within each other") end
-  if walk.sizes[depth] == nil then
-    walk.sizes[depth] = n
-  elseif walk.sizes[depth] ~= n then
-    ragged(walk, depth, n)
-  end
   if kinds.help.has_hole(list, n) then
     walk.path[depth] = n + 1
     bad(walk, depth == 1 and ("value %d is nil"):format(n + 1) or where(walk, depth) .. " is nil",
       "E_TYPE")
+  end
+  if walk.sizes[depth] == nil then
+    walk.sizes[depth] = n
+  elseif walk.sizes[depth] ~= n then
+    ragged(walk, depth, n)
   end
   if n == 0 and next(list) ~= nil then
     bad(walk, where(walk, depth - 1) .. " has keys, but no elements")

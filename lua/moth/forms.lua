@@ -79,16 +79,14 @@ end
 
 --- Raises: value v is not what argument i needs.
 function forms.bad(sig, i, v)
-  if type(v) == "number" and not sig.row then -- sizes in a row, where they need a list
+  local text, code = kinds.explain(sig.args[i], v)
+  if type(v) == "number" and not sig.row then -- perhaps sizes in a row, where they need a list
     for j = sig.lone, i - 1 do
-      local row = sig.args[j].row
-      if row.name == "shape" then
-        errors.argument(sig.name, sig.args[j].name, "it is a list here, as {2, 3}; got one value "
-          .. "too many: " .. errors.describe(v), "E_TYPE")
+      if sig.args[j].row.name == "shape" then
+        text = format("%s; '%s' is one list here, as {2, 3}", text, sig.args[j].name)
       end
     end
   end
-  local text, code = kinds.explain(sig.args[i], v)
   errors.argument(sig.name, sig.args[i].name, text, code)
 end
 

@@ -122,7 +122,9 @@ local function class_comment(object)
   if text and rawget(class.of(object) or object, "init") then return text end
   local lines = lines_of(info.source)
   for i, line in ipairs(lines) do
-    if line:find('class%("' .. class.typename(object) .. '"') then return comment_above(lines, i) end
+    if line:find('class%("' .. class.typename(object) .. '"') then
+      return (comment_above(lines, i))
+    end
   end
 end
 
@@ -131,7 +133,8 @@ local function of_class(object)
   local signature = object.signature and bind.signature(object.signature)
   local lines = { signature and help.page(signature) or name .. "(...)" }
   local text = class_comment(object)
-  if text then table.insert(lines, 1, text .. "\n") end
+  if text and signature then text = ("\n" .. text):gsub("\n@param.*$", ""):sub(2) end
+  if text and text ~= "" then table.insert(lines, 1, text .. "\n") end
   local methods = {}
   for _, method in ipairs(class.methods(object)) do
     if method:sub(1, 1) ~= "_" and method ~= "signature" then methods[#methods + 1] = method end
@@ -170,14 +173,14 @@ local function named(name)
   local short = name:match("([%w_]+)$") or name
   local ok, value = pcall(function() return moth[short] end)
   if ok and bind.signature(value) then return value end
+  local method = require("moth.tensor").methods[short]
+  if method and not (ok and value) then return method end
   for _, module in ipairs(namespaces) do
     local found, t = pcall(require, module)
     local there, object = pcall(function() return found and t[short] end)
     if there and object ~= nil and object ~= false then return object end
   end
   if ok and type(value) == "function" then return value end
-  local method = require("moth.tensor").methods[short]
-  if method then return method end
   errors.argument("help", "what", "there is no '" .. name .. "'"
     .. errors.nearest(short, known_names()))
 end
@@ -195,7 +198,8 @@ function help.text(what)
   if sig then return help.page(sig) end
   if type(what) == "function" then
     local text, info = written_above(what)
-    return (text and text .. "\n\n" or "") .. ("a function, written at %s:%d"):format(info.short_src, info.linedefined)
+    return (text and text .. "\n\n" or "")
+      .. ("a function, written at %s:%d"):format(info.short_src, info.linedefined)
   end
   return errors.describe(what)
 end

@@ -248,8 +248,11 @@ end
 local info = ffi.new("moth_tensor_info")
 
 --- Dtype, sizes, strides and so on of a tensor, in a struct that the next call overwrites.
-function lib.inspect(x)
-  if C.moth_inspect(ctx, x, info) < 0 then errors.status(C.MOTH_E_STATE, "tensor", nil, x) end
+-- @param fname, aname  the function and the argument to blame if x was released
+function lib.inspect(x, fname, aname)
+  if C.moth_inspect(ctx, x, info) < 0 then
+    errors.status(C.MOTH_E_STATE, fname or "tensor", aname, x)
+  end
   return info
 end
 

@@ -46,8 +46,11 @@ local function shortened(message)
   if not text then return message end
   local lines = {}
   for line in trace:gmatch("[^\n]+") do
+    if line:find("in function 'chunk'", 1, true) or line:find("in main chunk", 1, true) then
+      break -- what was typed; below it is the prompt
+    end
     local own = line:find("^%s*%[C%]") or line:find("moth/[%w_/]+%.lua:") or line:find("%[moth")
-      or line:find("/nn/%w+%.lua:") or line:find("^%s*stdin:%d+: in main chunk")
+      or line:find("/nn/%w+%.lua:")
     if not own then lines[#lines + 1] = line end
   end
   if #lines == 0 then return text end

@@ -1,0 +1,251 @@
+--- newcomer_spec.lua -- what someone who comes from PyTorch trips over says what to write instead.
+
+local moth = require "moth"
+local help = require "moth.help"
+local intact = require "spec.support.intact"
+
+local nn, F, optim, data = moth.nn, moth.nn.functional, moth.optim, moth.data
+local refuses = intact.refuses
+local launcher = debug.getregistry()["moth.launcher"] or {}
+
+local function dataset(get)
+  local Own = nn.class("Own", data.Dataset)
+  function Own:len() return 4 end -- luacheck: ignore 212
+  Own.get = get
+  return Own()
+end
+
+describe("an epoch", function()
+  it("does not end where a sample is nil", function()
+    local holes = dataset(function(_, i) if i ~= 3 then return moth.ones(2) end end)
+    refuses(function()
+      for _ in data.DataLoader(holes, { batch_size = 2 }) do moth.ones(1) end
+    end, "sample 3 of the dataset is nil")
+  end)
+
+  it("does not end where a batch is nil", function()
+    local loader = data.DataLoader(dataset(function() return moth.ones(2) end),
+      { collate_fn = function() end })
+    refuses(function() for _ in loader do moth.ones(1) end end, "collate_fn returned nil")
+  end)
+
+  it("is not run over a class", function()
+    refuses(function() return (data.DataLoader(data.TensorDataset)) end,
+      "got the class TensorDataset; make a dataset of it: TensorDataset(...)")
+  end)
+
+  it("needs len and get, not Python's names", function()
+    local Odd = nn.class("Odd", data.Dataset)
+    refuses(function() function Odd.__getitem() end end, "write function Odd:get(...)")
+    function Odd.__len() return 3 end
+    refuses(function() return (data.DataLoader(Odd(), { batch_size = 2 }):len()) end,
+      "class 'Odd' has no method ':len()'; __len is not asked for it")
+  end)
+end)
+
+describe("a nil among values", function()
+  local x = moth.ones(3, 3)
+  local gone -- stands for a variable that was never set
+
+  it("is named, in sizes", function()
+    refuses(function() return (moth.zeros(2, gone, 3)) end, "value 2 is nil")
+    refuses(function() return (moth.zeros{ 2, gone, 3 }) end, "value 2 is nil")
+    refuses(function() return (moth.randn(gone, 3)) end, "'size' to 'randn' (value 1 is nil)")
+    refuses(function() return (x:reshape(gone, 3)) end, "value 1 is nil")
+    refuses(function() return (x:view(3, gone, 3)) end, "value 2 is nil")
+    assert.same({ 2, 3 }, { unpack(moth.zeros(2, 3, gone).shape) })
+  end)
+
+  it("is named, in values and positions", function()
+    refuses(function() return (moth.tensor{ 1, gone, 3 }) end, "value 2 is nil")
+    refuses(function() return (moth.tensor{ { 1, 2, 3 }, { 1, gone, 3 } }) end,
+      "data[2][2] is nil")
+    refuses(function() return (x[{ 1, gone, 2 }]) end, "value 2 of an index is nil")
+    refuses(function() return (x[{ { 1, gone, 2 } }]) end, "value 2 of index 1 is nil")
+    refuses(function() x[1] = { 1, gone, 3 } end, "value 2 is nil")
+    refuses(function() return (moth.cat{ x, gone, x }) end, "value 2 is nil")
+  end)
+
+  it("that came by assignment too", function()
+    local list = { 1 }
+    list[3] = 3
+    refuses(function() return (moth.tensor(list)) end, "value 2 is nil")
+    refuses(function() return (moth.zeros(list)) end, "value 2 is nil")
+    refuses(function() return (x[list]) end, "value 2 of an index is nil")
+  end)
+end)
+
+describe("a '.' where ':' belongs", function()
+  local x = moth.ones(3)
+
+  it("is named by the methods of tensors", function()
+    for _, name in ipairs{ "backward", "item", "tolist", "detach", "free", "cpu", "to", "float",
+                           "size", "dim", "type", "register_hook", "requires_grad_" } do
+      refuses(function() x[name]() end, "call it with ':' -- x:" .. name .. "()")
+      refuses(function() x[name](1) end, "call it with ':' -- x:" .. name .. "()")
+    end
+  end)
+
+  it("is named by modules, optimizers and loaders", function()
+    local net = nn.Sequential(nn.Linear(3, 2))
+    local sgd = optim.SGD(net:parameters(), { lr = 0.1 })
+    local loader = data.DataLoader(moth.ones(3))
+    for _, name in ipairs{ "train", "eval", "parameters", "state_dict", "to", "forward" } do
+      refuses(function() net[name]() end, "call it with ':' -- net:" .. name .. "()")
+      refuses(function() net[name](x) end, "call it with ':' -- net:" .. name .. "()")
+    end
+    refuses(function() net[1].forward(x) end, "call it with ':' -- net:forward()")
+    refuses(function() sgd.step() end, "call it with ':' -- optimizer:step()")
+    refuses(function() sgd.zero_grad() end, "call it with ':' -- optimizer:zero_grad()")
+    refuses(function() loader.len() end, "call it with ':' -- loader:len()")
+  end)
+
+  it("is guessed where a tensor stands for the module", function()
+    local Net = nn.class("Net", nn.Module)
+    function Net:init() self.fc = nn.Linear(3, 2) end
+    function Net:forward(input) return (self.fc(input)) end
+    local net = Net()
+    local message = intact.message(function() net.forward(x) end)
+    assert.is_truthy(message:find("a tensor has no field or method 'fc'; here it is the self of a "
+      .. "method: call that with ':'", 1, true), message)
+    assert.same({ 2 }, { unpack(net:forward(x).shape) })
+  end)
+
+  it("is right for a Function", function()
+    local Same = nn.class("Same", moth.autograd.Function)
+    function Same.forward(_, input) return input * 1 end
+    function Same.backward(_, grad) return grad end
+    refuses(function() return (Same:apply(x)) end, "write Same.apply(x)")
+    assert.same({ 1, 1, 1 }, Same.apply(x):tolist())
+  end)
+end)
+
+describe("what Lua reads otherwise", function()
+  local x = moth.ones(3)
+
+  it("names both methods for < and >", function()
+    refuses(function() return (x > x) end, "tensors have no < or >; use a:lt(b) or a:gt(b)")
+    refuses(function() return (x >= x) end, "use a:le(b) or a:ge(b)")
+    refuses(function() return (x > 3) end, "use x:gt(3)")
+  end)
+
+  it("does not walk over tensors or call them", function()
+    refuses(function() return (x()) end, "a tensor cannot be called")
+    refuses(function() for _ in ipairs(x) do moth.ones(1) end end, "for i = 1, #x do")
+    refuses(function() for _ in pairs(x) do moth.ones(1) end end, "x:unbind()")
+  end)
+
+  it("counts sizes from 1 and from the end", function()
+    local shape = moth.ones(2, 5).shape
+    assert.equal(5, shape[-1])
+    assert.equal(2, shape[-2])
+    refuses(function() return (shape[0]) end, "dimensions count from 1, got 0")
+    refuses(function() return (shape[9]) end, "dim 9 is out of range for the 2 dimensions of (2, 5)")
+    refuses(function() return (shape[-3]) end, "dim -3 is out of range")
+    assert.same({ 2, 5 }, { unpack(shape) })
+    assert.equal(2, #shape)
+  end)
+end)
+
+describe("a message", function()
+  local x = moth.ones(2, 3)
+
+  it("guesses no name that is not near", function()
+    local _, text = pcall(function() return x:sort() end)
+    assert.is_nil(text:find("did you mean", 1, true))
+    refuses(function() return (moth.sort) end,
+      "no 'sort' in moth (moth.help() lists what there is)")
+    refuses(function() return (nn.LSTM) end, "no 'LSTM' (moth.help() lists what there is)")
+    refuses(function() return (F.relo) end, "(moth.help() lists what there is)")
+  end)
+
+  it("knows what other libraries call an argument", function()
+    refuses(function() return (x:sum{ axis = 1 }) end, "did you mean 'dim'?")
+    refuses(function() return (x:sum{ 1, keepdims = true }) end, "did you mean 'keepdim'?")
+    refuses(function() return (F.relu{ x = x }) end, "did you mean 'input'?")
+    refuses(function() return (nn.init.xavier_unform_) end, "did you mean 'xavier_uniform_'?")
+  end)
+
+  it("blames the argument that is wrong", function()
+    refuses(function() return (F.cross_entropy(x, moth.rand(2, 3))) end,
+      "targets are classes (integers from 1), got f32 (2, 3); class probabilities are not "
+      .. "supported")
+    refuses(function() return (x:to("float64")) end, "write moth.float64")
+    refuses(function() return (moth.full(2, 3, 7)) end, "'size' is one list here, as {2, 3}")
+    refuses(function() return (moth.randint(0, 10, 2, 3)) end, "'size' is one list here, as {2, 3}")
+  end)
+end)
+
+describe("a module", function()
+  it("says which fields are its methods", function()
+    local net = nn.Sequential()
+    refuses(function() net.train = nn.Linear(1, 1) end,
+      "'train' is a method of Module; choose another name for the module")
+  end)
+
+  it("has its constructor under init", function()
+    local Net = nn.class("Net", nn.Module)
+    refuses(function() function Net:__init() end end, -- luacheck: ignore 212
+      "write function Net:init(...)")
+  end)
+
+  it("that is built in takes what it takes", function()
+    local relu = nn.ReLU()
+    local x = moth.ones(2)
+    refuses(function() return (relu(x, x)) end, "ReLU takes 1 value, got 2")
+  end)
+
+  it("says that a state dict fitted", function()
+    local net = nn.Linear(2, 3)
+    assert.equal("<All keys matched>", tostring(net:load_state_dict(net:state_dict())))
+    local keys = net:load_state_dict({}, { strict = false })
+    assert.is_truthy(tostring(keys):find("missing: 'weight', 'bias'", 1, true))
+  end)
+end)
+
+describe("help", function()
+  local function has(what, text)
+    local page = help.text(what)
+    assert.is_truthy(page:find(text, 1, true), page)
+  end
+
+  it("shows what is written above functions and classes", function()
+    has("no_grad", "nothing recorded for gradients")
+    has("scope", "a function, written at")
+    has("backward", "x:backward{gradient")
+    has("DataLoader", "Batches of a dataset.")
+    has(nn.CrossEntropyLoss, "log_softmax")
+    has(nil, "moth.help(F.conv2d)")
+    has(nil, "Linear")
+  end)
+
+  it("guesses from all names", function()
+    refuses(function() return (help.text "scop") end, "did you mean 'scope'?")
+    refuses(function() return (help.text "Lineer") end, "did you mean 'Linear'?")
+  end)
+end)
+
+describe("the prompt", function()
+  -- Types into a prompt; what a step of the shell does in between stands in the list too.
+  local function prompt(steps)
+    local code = "io.stdout:setvbuf('no') require('moth.prompt').main()"
+    local pipe = io.popen(("(%s) | '%s' -e \"%s\" 2>&1 & job=$!; sleep 1.5; kill -INT $job; "
+      .. "wait $job"):format(steps, launcher.program, code))
+    local text = pipe:read "*a"
+    pipe:close()
+    return text
+  end
+
+  if not launcher.program then return end
+
+  it("drops an unfinished line at Ctrl-C and goes on", function()
+    local text = prompt("echo 'for i = 1, 2 do'; sleep 3; echo 'print(6 * 7)'")
+    assert.is_truthy(text:find(">> \n> 42", 1, true), text)
+  end)
+
+  it("shows an error without the lines below it that are Moth's", function()
+    local text = prompt("sleep 3; echo 'moth.ones(2):foo()'")
+    assert.is_truthy(text:find("stdin:1: a tensor has no field or method 'foo'", 1, true), text)
+    assert.is_nil(text:find("traceback", 1, true), text)
+  end)
+end)
