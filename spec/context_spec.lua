@@ -2,28 +2,9 @@
 
 local moth = require "moth"
 local lib = require "moth.lib"
+local process = require "spec.support.process"
 
-local function shell(command)
-  local pipe = io.popen(command .. " 2>&1; echo rc=$?")
-  local text = pipe:read "*a"
-  pipe:close()
-  return text
-end
-
-local function quoted(word) return "'" .. word .. "'" end
-
--- Runs Lua code in another process, with Moth on its paths.
-local function child(code)
-  local root = require("moth.error").root
-  local path = os.tmpname()
-  local file = assert(io.open(path, "w"))
-  file:write(("package.path = %q .. package.path\n"):format(root .. "lua/?.lua;" .. root
-    .. "lua/?/init.lua;"), code)
-  file:close()
-  local text = shell("MOTH_LIB=" .. quoted(lib.path) .. " luajit " .. quoted(path))
-  os.remove(path)
-  return text
-end
+local child = process.lua
 
 describe("requiring moth again", function()
   it("after package.loaded was cleared finds the same context", function()
@@ -141,16 +122,7 @@ end)
 
 describe("two states in one process", function()
   it("have a context each, and refuse each other's handles", function()
-    local libdir = lib.path:match("^(.*)/[^/]*$")
-    local program = os.tmpname()
-    local root = require("moth.error").root
-    local sanitize = os.getenv("MOTH_SANITIZED") -- a sanitized library needs such a host
-    local built = shell(("cc -std=c11 -O1 %s -o %s %s/spec/host/states.c "
-      .. "$(pkg-config --cflags --libs luajit)")
-      :format(sanitize and "-fsanitize=" .. sanitize or "", program, root))
-    assert.matches("rc=0", built)
-    local text = shell(("%s %s %s"):format(program, root, libdir))
-    os.remove(program)
+    local text = process.host "states"
     assert.equal("0 failures\nrc=0\n", text)
   end)
 end)

@@ -339,10 +339,11 @@ describe("moth.memory", function()
     assert.same(before, intact.counts())
   end)
 
-  it("keeps free blocks, until told to give them back", function()
+  it("keeps free blocks (without AddressSanitizer), until told to give them back", function()
     local x = moth.ones(1000000)
     x:free()
-    assert.is_true(moth.memory().cached_bytes >= 4000000)
+    local kept = moth.memory().cached_bytes
+    assert.is_true(kept >= 4000000 or os.getenv "MOTH_SANITIZED" ~= nil and kept == 0)
     moth.empty_cache()
     assert.is_true(moth.memory().cached_bytes < 4000000)
   end)

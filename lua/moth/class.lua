@@ -301,18 +301,39 @@ function class.written(fn)
   return unguarded[fn] or fn
 end
 
+local function no_self(name, shown)
+  require("moth.error").no_self(name, shown)
+end
+
+-- `forward` and `step` are called often: they are wrapped without `...`, which costs.
+local function guarded_often(name, fn, shown, most)
+  local function too_much(self)
+    raise(("%s takes %d value%s, got more"):format(class.typename(self) or name, most,
+      most == 1 and "" or "s"))
+  end
+  if most == 1 then
+    return function(self, a, more)
+      if type(self) ~= "table" then no_self(name, shown) end
+      if type(more) ~= "nil" then too_much(self) end
+      return fn(self, a)
+    end
+  end
+  return function(self, a, b, more)
+    if type(self) ~= "table" then no_self(name, shown) end
+    if type(more) ~= "nil" then too_much(self) end
+    return fn(self, a, b)
+  end
+end
+
 local function guarded(name, fn, shown)
   local known = debug.getinfo(fn, "u")
-  local counted = name == "forward" and not known.isvararg and known.nparams > 1
-  local most = counted and known.nparams - 1 or math.huge
+  local most = known.nparams - 1
+  if (name == "forward" or name == "step") and not known.isvararg and (most == 1 or most == 2) then
+    return guarded_often(name, fn, shown, most)
+  end
   return function(self, ...)
-    local meta = type(self) == "table" and getmetatable(self)
-    local info = meta and rawget(meta, INFO)
-    if not info or info.class == self then require("moth.error").no_self(name, shown) end
-    if select("#", ...) > most then
-      raise(("%s takes %d value%s, got %d"):format(info.name, most, most == 1 and "" or "s",
-        (select("#", ...))))
-    end
+    local info = info_of(self)
+    if not info or info.class == self then no_self(name, shown) end
     return fn(self, ...)
   end
 end
