@@ -1,0 +1,43 @@
+/* frame.h -- one call under way: its arguments as slots, and the temporaries that die with it.
+**
+** args.c fills the frame from what a caller laid out, promote.c casts the inputs to a common dtype,
+** call.c runs the op.
+*/
+#ifndef MOTH_FRAME_H
+#define MOTH_FRAME_H
+
+#include "context.h"
+
+#define MOTH_LISTS 8  /* lists of tensors among the arguments of one op */
+#define MOTH_TEMPS 16 /* cast or copied inputs held in place; more go to the allocator */
+
+typedef struct moth_args {
+  moth_ctx *ctx;
+  moth_slot slot[MOTH_MAX_SLOTS];
+} moth_args;
+
+/* Temporaries of one call: owned tensors and blocks that die with it. */
+typedef struct moth_call_frame {
+  moth_args args;
+  moth_results temps;
+  moth_tensor *room[MOTH_TEMPS];
+  void *list[MOTH_LISTS];
+  int64_t list_bytes[MOTH_LISTS];
+  uint32_t nlists;
+} moth_call_frame;
+
+void moth_frame_open(moth_call_frame *f, moth_ctx *ctx);
+/* Keeps an owned tensor until the call ends; NULL after an error. */
+moth_tensor *moth_frame_keep(moth_call_frame *f, moth_tensor *take);
+void moth_frame_close(moth_call_frame *f);
+
+/* Reads what moth_call was given into f->args, filling in defaults. */
+int moth_read_args(moth_call_frame *f, const moth_op *op, const moth_slot *slots, uint32_t nslots,
+                   uint64_t given);
+
+/* Checks the dtypes of the inputs and casts them where the op promotes. *dtype: the common one, or
+** MOTH_NO_DTYPE without a tensor to take it from. */
+#define MOTH_NO_DTYPE (-1)
+int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype);
+
+#endif

@@ -1,0 +1,147 @@
+/* promote.c -- which dtype a call computes in, and the casts that follow. PyTorch's rule: tensors
+** with dims decide, 0-d tensors and then numbers only lift the category.
+*/
+#include "frame.h"
+#include "loop.h"
+#include "registry.h"
+#include "tape.h"
+
+#include "op/copy.h"
+
+typedef struct dtype_votes {
+  int dims, zero, number; /* the dtype of each rank of voters */
+} dtype_votes;
+
+static int lift(int higher, int lower) {
+  if (higher == MOTH_NO_DTYPE) return lower;
+  if (lower == MOTH_NO_DTYPE || moth_is_float(higher)) return higher;
+  if (higher == MOTH_BOOL || moth_is_float(lower)) return moth_promote(higher, lower);
+  return higher;
+}
+
+static int join_votes(int a, int b) { return a == MOTH_NO_DTYPE ? b : moth_promote(a, b); }
+
+static void vote(dtype_votes *v, const moth_tensor *x) {
+  int dtype = x->l.dtype;
+  if (x->flags & MOTH_T_NUMBER) {
+    if (dtype == MOTH_F64) dtype = (x->flags & MOTH_T_WHOLE) ? MOTH_I64 : x->ctx->default_dtype;
+    v->number = join_votes(v->number, dtype);
+  } else if (x->l.ndim == 0) {
+    v->zero = join_votes(v->zero, dtype);
+  } else {
+    v->dims = join_votes(v->dims, dtype);
+  }
+}
+
+static int check_dtype(const moth_op *op, moth_ctx *ctx, int dtype, const char *arg) {
+  char set[64];
+  if (dtype == MOTH_NO_DTYPE || (op->dtypes >> dtype & 1u)) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_DTYPE, arg, "%s is not supported here, wanted %s",
+                   moth_dtype_name(dtype), moth_dtypes_str(op->dtypes & MOTH_ANY, set));
+}
+
+/* Replaces *at by its cast to dtype; a cast of a real tensor is recorded. */
+static int cast_input(moth_call_frame *f, const char *arg, moth_tensor **at, int dtype) {
+  moth_tensor *x = *at, *y = NULL;
+  if (x->l.dtype == dtype && !(x->flags & MOTH_T_NUMBER)) return MOTH_OK;
+  if (x->flags & MOTH_T_NUMBER) {
+    if (!moth_value_fits(x->l.dtype, moth_at(x), dtype)) {
+      moth_slot v;
+      memcpy(&v, moth_at(x), 8);
+      if (x->l.dtype == MOTH_F64)
+        return moth_fail(x->ctx, MOTH_E_DTYPE, arg, "%.17g does not fit %s", v.number,
+                         moth_dtype_name(dtype));
+      return moth_fail(x->ctx, MOTH_E_DTYPE, arg, "%lld does not fit %s", (long long)v.integer,
+                       moth_dtype_name(dtype));
+    }
+    moth_layout l = {.numel = 1, .dtype = (uint8_t)dtype};
+    y = moth_tensor_new(x->ctx, &l);
+    if (y) moth_convert(1, x->l.dtype, moth_at(x), 8, dtype, moth_at(y), 8);
+  } else {
+    int status = MOTH_CALL(x->ctx, &y, cast, .input = x, .dtype = dtype);
+    if (status) return status;
+  }
+  *at = moth_frame_keep(f, y);
+  return *at ? MOTH_OK : x->ctx->error.code;
+}
+
+/* Without promotion all tensors must agree; the first one sets the tone. */
+static int same_dtypes(const moth_op *op, moth_cursor c, int *dtype) {
+  const moth_tensor *first = NULL;
+  while (moth_next_input(&c)) {
+    moth_tensor *x = *c.at;
+    if (!x || !moth_kind_is_value(op->kinds[c.from])) continue;
+    int status = check_dtype(op, x->ctx, x->l.dtype, op->rows[c.from].name);
+    if (status) return status;
+    if (!first) first = x;
+    if (x->l.dtype != first->l.dtype && !(op->flags & MOTH_OP_MIXED))
+      return moth_fail(x->ctx, MOTH_E_DTYPE, op->rows[c.from].name,
+                       "%s does not go with %s; convert one of them with :to()", moth_str(x),
+                       moth_str(first));
+  }
+  *dtype = first ? first->l.dtype : MOTH_NO_DTYPE;
+  return MOTH_OK;
+}
+
+/* Finds the common dtype and casts the inputs to it. */
+static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
+  moth_ctx *ctx = f->temps.ctx;
+  dtype_votes v = {MOTH_NO_DTYPE, MOTH_NO_DTYPE, MOTH_NO_DTYPE};
+  moth_cursor start = {.op = op, .args = &f->args}, c = start;
+  bool numbers_only = true;
+  while (moth_next_input(&c))
+    if (*c.at && moth_kind_is_value(op->kinds[c.from])) {
+      vote(&v, *c.at);
+      numbers_only &= ((*c.at)->flags & MOTH_T_NUMBER) != 0;
+    } else if (*c.at) {
+      numbers_only = false; /* where(mask, 1, 0) */
+    }
+  *dtype = lift(v.dims, lift(v.zero, v.number));
+  if (*dtype == MOTH_NO_DTYPE) return MOTH_OK;
+  if (numbers_only)
+    return moth_fail(ctx, MOTH_E_TYPE, NULL, "at least one tensor is needed, got numbers only");
+  if ((op->dtypes & MOTH_TO_FLOAT) && !moth_is_float(*dtype) &&
+      (!op->to_float || op->to_float(&f->args)))
+    *dtype = ctx->default_dtype;
+  int status = check_dtype(op, ctx, *dtype, op->rows[0].name);
+  for (c = start; !status && moth_next_input(&c);)
+    if (*c.at && moth_kind_is_value(op->kinds[c.from]))
+      status = cast_input(f, op->rows[c.from].name, c.at, *dtype);
+  return status;
+}
+
+/* Other kinds of tensor have one dtype each. */
+static int check_kinds(const moth_op *op, moth_cursor c) {
+  while (moth_next_input(&c)) {
+    const moth_tensor *x = *c.at;
+    int kind = op->kinds[c.from];
+    const char *arg = op->rows[c.from].name;
+    if (!x) continue;
+    if (kind == MOTH_KIND_mask && x->l.dtype != MOTH_BOOL)
+      return moth_fail(x->ctx, MOTH_E_DTYPE, arg, "a mask is a bool tensor, got %s", moth_str(x));
+    if ((kind == MOTH_KIND_index || kind == MOTH_KIND_maybe_index) && x->l.dtype != MOTH_I64)
+      return moth_fail(x->ctx, MOTH_E_DTYPE, arg,
+                       "positions must be integers, got %s; convert with :long()", moth_str(x));
+    if (kind == MOTH_KIND_indices && x->l.dtype != MOTH_I64 && x->l.dtype != MOTH_BOOL)
+      return moth_fail(x->ctx, MOTH_E_DTYPE, arg,
+                       "an index is an int64 or bool tensor, got %s; convert with :long() "
+                       "or :bool()",
+                       moth_str(x));
+    if (kind == MOTH_KIND_generator &&
+        (x->l.dtype != MOTH_I64 || x->l.numel != 2 || !moth_contiguous(x)))
+      return moth_fail(x->ctx, MOTH_E_TYPE, arg, "not a generator: %s", moth_str(x));
+  }
+  return MOTH_OK;
+}
+
+int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype) {
+  moth_cursor c = {.op = op, .args = &f->args};
+  int status = check_kinds(op, c);
+  if (status) return status;
+  if (op->compose || op->list) { /* what it is made of checks for itself */
+    *dtype = MOTH_NO_DTYPE;
+    return same_dtypes(op, c, dtype);
+  }
+  if (op->dtypes & (MOTH_PROMOTE | MOTH_TO_FLOAT)) return promote(f, op, dtype);
+  return same_dtypes(op, c, dtype);
+}
