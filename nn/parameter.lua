@@ -17,7 +17,7 @@ local function own(kind, fname, data, requires_grad)
   local moth = require "moth"
   if data == nil then data = moth.empty(0) end
   local x = data:detach()
-  if requires_grad then lib.check(lib.C.moth_requires_grad(lib.ctx, x, 1), fname) end
+  if requires_grad then lib.check(lib.C.moth_requires_grad(lib.ctx, x, 1), fname, x) end
   marks[x] = kind
   return x
 end
@@ -71,7 +71,7 @@ end
 function parameter.keep(value, depth)
   depth = depth or 4
   if lib.istensor(value) then
-    lib.check(lib.C.moth_keep_always(lib.ctx, value), "keep")
+    lib.check(lib.C.moth_keep_always(lib.ctx, value), "keep", value)
   elseif type(value) == "table" and depth > 0 and getmetatable(value) == nil then
     for _, inner in pairs(value) do
       local kind = type(inner)

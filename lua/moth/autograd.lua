@@ -29,9 +29,9 @@ local IS_LEAF = C.MOTH_IS_LEAF
 
 local weak = { __mode = "v" }
 
--- A handle that C filled, as a tensor; nil for {0, 0}.
-local function take(h, status, fname)
-  if status < 0 then errors.status(status, fname) end
+-- A handle that C filled, as a tensor; nil for {0, 0}. x is the tensor that was asked, if any.
+local function take(h, status, fname, x)
+  if status < 0 then errors.status(status, fname, nil, x) end
   if h._slot == 0 then return nil end
   return lib.adopt(h, status)
 end
@@ -266,7 +266,7 @@ local task_out = ffi.new "uint32_t[1]"
 -- returned.
 local function run(roots, grads, nroots, inputs, ninputs, flags, collect)
   local status = C.moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, task_out)
-  if status < 0 then return M.fail(status) end
+  if status < 0 then return M.fail(status, nil, istensor(roots) and roots or nil) end
   local task = task_out[0]
   status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
   if status < 0 then return M.fail(status) end
@@ -275,10 +275,10 @@ local function run(roots, grads, nroots, inputs, ninputs, flags, collect)
 end
 
 -- The error of a backward pass: in anomaly mode with the line that made the node.
-function M.fail(status, fname)
+function M.fail(status, fname, x)
   local node = tonumber(C.moth_error_node(ctx))
   local note = node ~= 0 and M.anomaly and M.anomaly.note(node)
-  if not note then return errors.status(status, fname) end
+  if not note then return errors.status(status, fname, nil, x) end
   local _, problem = pcall(errors.status, status, fname)
   error(problem .. note, 0)
 end

@@ -33,7 +33,7 @@ local info = ffi.new "moth_tensor_info"
 
 local function shape_of(x)
   local status = C.moth_inspect(ctx, x, info)
-  if status < 0 then errors.status(status, "index") end
+  if status < 0 then errors.status(status, "index", nil, x) end
   return tonumber(info.ndim)
 end
 
@@ -50,7 +50,7 @@ local function uses(item)
   if item == "..." or item == newaxis then return 0 end
   if istensor(item) then
     local view = ffi.new "moth_tensor_info"
-    lib.check(C.moth_inspect(ctx, item, view), "index")
+    lib.check(C.moth_inspect(ctx, item, view), "index", item)
     if view.dtype == C.MOTH_BOOL then return view.ndim end
   end
   return 1

@@ -375,7 +375,7 @@ end
 
 function getters.grad(x)
   local h = Handle()
-  return take(h, C.moth_get_grad(ctx, x, h), "grad")
+  return take(h, C.moth_get_grad(ctx, x, h), "grad", x)
 end
 
 function setters.grad(x, value)
@@ -390,7 +390,7 @@ end
 
 function getters.data(x)
   local h = Handle()
-  return take(h, C.moth_get_data(ctx, x, h), "data")
+  return take(h, C.moth_get_data(ctx, x, h), "data", x)
 end
 
 function setters.data(x, value)
@@ -414,7 +414,7 @@ methods.register_hook = autograd.register_hook
 function methods.detach(x)
   own(x, "detach")
   local h = Handle()
-  return take(h, C.moth_detach(ctx, x, h), "detach")
+  return take(h, C.moth_detach(ctx, x, h), "detach", x)
 end
 
 --- Cuts x off its history. @return x
@@ -532,67 +532,18 @@ end
 
 -- ---- operators ----
 
-local function scalar_like(v)
-  return type(v) == "number" or type(v) == "boolean" or ffi.istype("int64_t", v)
-    or ffi.istype("uint64_t", v)
-end
-
--- Identity; elementwise comparison is x:eq(y).
-local function equal(a, b)
-  if istensor(a) and istensor(b) then return a._slot == b._slot and a._gen == b._gen end
-  local other = istensor(a) and b or a
-  if scalar_like(other) then
-    errors.raise("== between a tensor and " .. errors.describe(other) .. " is no comparison of "
-      .. "values; use x:eq(" .. tostring(other) .. ") or x:item() == " .. tostring(other),
-      "E_TYPE")
-  end
-  return false
-end
-
--- Lua turns a > b into b < a before it asks.
-local function ordered(op, a, b)
-  if istensor(a) and istensor(b) then
-    errors.raise("tensors have no < or >; use " .. (op == "<" and "a:lt(b) or a:gt(b)"
-      or "a:le(b) or a:ge(b)") .. " for a mask", "E_TYPE")
-  end
-  local name = op == "<" and "lt" or "le"
-  local other = istensor(a) and b or a
-  local text = type(other) == "number" and tostring(other) or "y"
-  if not istensor(a) then name = op == "<" and "gt" or "ge" end
-  errors.raise("tensors have no < or >; use x:" .. name .. "(" .. text .. ") for a mask"
-    .. " or x:item() for the number", "E_TYPE")
-end
-
-local function no_walk(name)
-  errors.raise(name .. " does not walk over a tensor; write `for i = 1, #x do local row = x[i]` "
-    .. "or ipairs(x:unbind())", "E_TYPE")
-end
-
 M.metatable = {
   __index = get,
   __newindex = set,
-  __add = function(a, b) return ops.add(a, b) end,
-  __sub = function(a, b) return ops.sub(a, b) end,
-  __mul = function(a, b) return ops.mul(a, b) end,
-  __div = function(a, b) return ops.div(a, b) end,
-  __pow = function(a, b) return ops.pow(a, b) end,
-  __mod = function(a, b) return ops.remainder(a, b) end,
-  __unm = function(a) return ops.neg(a) end,
-  __eq = equal,
-  __lt = function(a, b) return ordered("<", a, b) end,
-  __le = function(a, b) return ordered("<=", a, b) end,
   __len = function(x)
     local t = facts(x, "#")
     if t.ndim == 0 then errors.raise("a 0-d tensor has no length", "E_SHAPE") end
     return tonumber(t.shape[0])
   end,
   __tostring = function(x) return (require "moth.print".tostring(x)) end,
-  __concat = function(a, b) return tostring(a) .. tostring(b) end,
-  __call = function() errors.raise("a tensor cannot be called; x[i] is a row", "E_TYPE") end,
-  __ipairs = function() no_walk("ipairs") end,
-  __pairs = function() no_walk("pairs") end,
 }
 
+for name, fn in pairs(require "moth.operators") do M.metatable[name] = fn end
 lib.metatype(M.metatable)
 
 return M

@@ -29,6 +29,7 @@ end
 -- @param weight_decay  share of the parameter added to its gradient (default 0)
 -- @param maximize      climb instead of descend (default false)
 local Adam = class("Adam", Optimizer)
+Adam.keeps_own_state = true
 Adam.signature = signature("Adam", 0, false)
 Adam.decoupled = false
 

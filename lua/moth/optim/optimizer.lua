@@ -154,9 +154,25 @@ function Optimizer:update(group) -- luacheck: ignore group
   class.abstract(self, "update", ":update(group)")
 end
 
+-- State outlives the scope that a step runs in, also that of an optimizer of the user's own.
+local function keep_state(self)
+  for _, values in pairs(self.state) do
+    if lib.istensor(values) then
+      lib.check(lib.C.moth_keep_always(lib.ctx, values), class.typename(self))
+    elseif type(values) == "table" then
+      for _, value in pairs(values) do
+        if lib.istensor(value) then
+          lib.check(lib.C.moth_keep_always(lib.ctx, value), class.typename(self))
+        end
+      end
+    end
+  end
+end
+
 local function update_all(self)
   local groups = self.param_groups
   for i = 1, #groups do self:update(groups[i]) end
+  if not self.keeps_own_state then keep_state(self) end
 end
 
 --- One step of optimization.

@@ -17,6 +17,7 @@ local Optimizer = require "moth.optim.optimizer"
 -- @param nesterov      look ahead along the running gradient (default false)
 -- @param maximize      climb instead of descend (default false)
 local SGD = class("SGD", Optimizer)
+SGD.keeps_own_state = true
 
 SGD.signature = define.signature("SGD", {
   {"params", "params", "tensors, or groups of them with options"},

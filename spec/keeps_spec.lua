@@ -1,0 +1,61 @@
+-- What a scope leaves alone, what its errors say, and what operators take.
+
+local moth = require "moth"
+local nn, optim = moth.nn, moth.optim
+
+describe("an optimizer of the user's own", function()
+  it("keeps its state when its steps run inside scopes", function()
+    local Momentum = nn.class("Momentum", optim.Optimizer)
+    function Momentum:update(group)
+      for _, p in ipairs(group.params) do
+        local state = self.state[p] or {buffer = moth.zeros_like(p)}
+        self.state[p] = state
+        state.buffer = state.buffer * 0.5 + p.grad
+        p:sub_(state.buffer)
+      end
+    end
+    local p = moth.zeros(2):requires_grad_()
+    local optimizer = Momentum({p}, {lr = 1})
+    for _ = 1, 3 do
+      moth.scope(function()
+        optimizer:zero_grad()
+        p:sum():backward()
+        optimizer:step()
+      end)
+    end
+    assert.same({-4.25, -4.25}, p:tolist()) -- 1 + 1.5 + 1.75
+  end)
+end)
+
+describe("a tensor that its scope released", function()
+  local stale
+  before_each(function()
+    moth.scope(function() stale = moth.ones(2):requires_grad_() end)
+  end)
+
+  for name, use in pairs{
+    ["walked backward"] = function() stale:backward() end,
+    ["asked for its gradient"] = function() return stale.grad end,
+    ["used as an index"] = function() return moth.ones(2)[{stale}] end,
+    ["assigned to a module"] = function() nn.Module().field = stale end,
+    ["added"] = function() return stale + 1 end,
+  } do
+    it("names the scope's line when it is " .. name, function()
+      assert.has_error_like(use, "released.*keeps_spec%.lua:%d+")
+    end)
+  end
+end)
+
+describe("an operator", function()
+  it("refuses a table, which would be taken for a list of arguments", function()
+    local x = moth.ones(2)
+    for _, use in ipairs{
+      function() return x + {3} end, function() return x - {3} end,
+      function() return x * {2} end, function() return x / {2} end,
+      function() return x ^ {2} end, function() return x % {2} end,
+      function() return {2} - x end, function() return x + {other = 3} end,
+    } do
+      assert.has_error_like(use, "a tensor or a number is needed")
+    end
+  end)
+end)
