@@ -167,19 +167,25 @@ local function put(task, i, grad, fname)
   if status < 0 then errors.status(status, fname) end
 end
 
-local function leave_pass(pass)
-  local frame = pass.frame
-  pass.frame = nil
-  local problem = leave(frame)
-  if problem then errors.raise(problem, "E_STATE") end
+-- Calls f(...) under the grad mode of a task. f may yield, through here, to whoever runs the pass:
+-- the mode from before then holds until it is resumed, so that passes interleave in any order.
+local function under(mode, f, ...)
+  local thread, outer = coroutine.create(f), nil
+  local resume
+  local function after(ok, ...)
+    mode = C.moth_grad_mode(ctx, outer)
+    if not ok then error((...), 0) end
+    if coroutine.status(thread) == "dead" then return ... end
+    return resume(coroutine.yield(...))
+  end
+  function resume(...)
+    outer = C.moth_grad_mode(ctx, mode)
+    return after(coroutine.resume(thread, ...))
+  end
+  return resume(...)
 end
 
-local function run_hooks(pass, task, id, mode)
-  local entry = nodes[id]
-  if not entry or not entry.hooks then return end
-  local hooks = {}
-  for i, hook in ipairs(entry.hooks) do hooks[i] = hook end
-  pass.frame = enter(mode, "a hook")
+local function call_hooks(hooks, task)
   for _, hook in ipairs(hooks) do
     local grad = not hook.removed and given(task, hook.output, "backward")
     if grad then
@@ -194,10 +200,17 @@ local function run_hooks(pass, task, id, mode)
       end
     end
   end
-  leave_pass(pass)
 end
 
-local function run_function(pass, task, id, ngiven, mode)
+local function run_hooks(task, id, mode)
+  local entry = nodes[id]
+  if not entry or not entry.hooks then return end
+  local hooks = {}
+  for i, hook in ipairs(entry.hooks) do hooks[i] = hook end
+  under(mode, call_hooks, hooks, task)
+end
+
+local function run_function(task, id, ngiven, mode)
   local func = require "moth.func"
   local entry = nodes[id]
   if not entry or not entry.class then
@@ -206,9 +219,7 @@ local function run_function(pass, task, id, ngiven, mode)
   end
   local grads = {}
   for i = 1, ngiven do grads[i] = given(task, i - 1, "backward") end
-  pass.frame = enter(mode, "backward of a Function")
-  func.run_backward(entry, task, grads, ngiven)
-  leave_pass(pass)
+  under(mode, func.run_backward, entry, task, grads, ngiven)
 end
 
 local node_out, given_out, wanted_out =
@@ -221,20 +232,19 @@ local function forget(id, flags)
   nodes[id] = nil
 end
 
--- Runs a task on from the status with which it stopped. `pass` holds the grad mode's frame while
--- Lua's functions run.
-local function drive(pass, status, task, flags)
+-- Runs a task on from the status with which it stopped.
+local function drive(status, task, flags)
   local mode = bit.band(flags, CREATE_GRAPH) ~= 0 and 1 or 0
   while status ~= 0 do
     local ngiven = given_out[0]
     if status == HOOK then
       local id = tonumber(node_out[0])
-      run_hooks(pass, task, id, mode)
+      run_hooks(task, id, mode)
       local entry = nodes[id]
       if entry and not entry.class then forget(id, flags) end
     elseif status == FUNCTION then
       local id = tonumber(node_out[0])
-      run_function(pass, task, id, ngiven, mode)
+      run_function(task, id, ngiven, mode)
       forget(id, flags)
     else
       M.fail(status)
@@ -249,12 +259,11 @@ local open, passes = {}, setmetatable({}, weak)
 
 -- Runs the rest of a pass that has stopped for Lua. Returns what collect(task) returns.
 local function run_on(status, task, flags, collect)
-  local pass = {}
+  local pass = {} -- lives as long as this call does
   open[task], passes[task] = true, pass
-  local ok, result = pcall(drive, pass, status, task, flags)
+  local ok, result = pcall(drive, status, task, flags)
   if ok and collect then ok, result = pcall(collect, task) end
-  if not ok and pass.frame then leave(pass.frame) end
-  open[task], pass.frame = nil, nil
+  open[task], passes[task], pass.over = nil, nil, true
   C.moth_task_free(ctx, task)
   if not ok then error(result, 0) end
   return result
@@ -382,7 +391,7 @@ local function options_of(fname, first, ...)
         end
       end
     end
-    if named then
+    if named or next(first) == nil then
       if first[1] ~= nil and first[known[1]] == nil then first[known[1]] = first[1] end
       return first
     end
