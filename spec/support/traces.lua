@@ -35,6 +35,7 @@ function traces.watch(fn)
     end
   end
   jit.flush()
+  jit.opt.start "hotloop=56" -- the default; setting it clears the counters that loops share
   jit.attach(event, "trace")
   local ok, message = pcall(fn)
   jit.attach(event)
