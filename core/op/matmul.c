@@ -351,7 +351,23 @@ MOTH_OP(outer_sum, OUTER_SUM, .doc = "The outer products of two tensors' rows, s
         .examples = "moth.randn(2, 3), moth.randn(2, 4)\nmoth.randn(5, 2, 3), moth.randn(5, 2, 4)",
         .dtypes = MOTH_NUMERIC, .saves = "input:other other:input", .flags = MOTH_OP_HIDDEN)
 
+static int outer_compose(const outer_args *a, moth_tensor **out) {
+  const moth_tensor *wrong = a->input->l.ndim != 1 ? a->input : a->vec2;
+  if (wrong->l.ndim != 1)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, wrong == a->input ? "input" : "vec2",
+                     "a vector is needed, got %s", moth_str(wrong));
+  moth_tensor *column = NULL;
+  int status = MOTH_CALL(a->ctx, &column, unsqueeze, .input = a->input, .dim = 1);
+  if (!status) status = MOTH_CALL(a->ctx, out, mul, .input = column, .other = a->vec2);
+  moth_tensor_release(column);
+  return status;
+}
+
+MOTH_OP_COMPOSES(outer, OUTER, .doc = "The products of all pairs, (M, N).",
+                 .examples = "moth.randn(2), moth.randn(3)", .dtypes = MOTH_ANY,
+                 .flags = MOTH_OP_METHOD)
+
 const moth_op *const moth_matmul_ops[] = {
   &moth_op_matmul, &moth_op_mm, &moth_op_bmm, &moth_op_mv, &moth_op_dot, &moth_op_linear,
-  &moth_op_outer_sum, NULL,
+  &moth_op_outer, &moth_op_outer_sum, NULL,
 };

@@ -29,6 +29,11 @@ MOTH_ARGS(mv, MV)
   ARG(tensor, tensor, , "vector, (K,)")
 MOTH_ARGS(dot, DOT)
 
+#define OUTER(ARG) \
+  ARG(tensor, input, , "vector, (M,)") \
+  ARG(tensor, vec2,  , "vector, (N,)")
+MOTH_ARGS(outer, OUTER)
+
 #define LINEAR(ARG) \
   ARG(tensor,       input,    , "(..., in features)") \
   ARG(tensor,       weight,   , "(out features, in features)") \
