@@ -171,6 +171,7 @@ function Sequential:init(...)
   local n = select("#", ...)
   if n == 1 and plain(list[1]) and not ispair(list[1]) then
     list = list[1]
+    if plain(list[1]) and not ispair(list[1]) then list = list[1] end -- the list as one value
     n = #list
     if n == 0 then
       for _, name in ipairs(sorted_keys(list)) do add_named(self, name, list[name]) end

@@ -46,6 +46,33 @@ describe("a tensor that its scope released", function()
   end
 end)
 
+describe("the end of a scope", function()
+  it("drops what Lua held for the nodes that went with it", function()
+    local nodes = moth.autograd.nodes
+    local function held()
+      local n = 0
+      for _ in pairs(nodes) do n = n + 1 end
+      return n
+    end
+    local before = held()
+    local x = moth.ones(2):requires_grad_()
+    for _ = 1, 20 do
+      moth.scope(function() (x * 2):register_hook(function() end) end)
+    end
+    assert.equal(before, held())
+  end)
+end)
+
+describe("Sequential", function()
+  it("takes its modules in a row, as a list, and as the list of an argument list", function()
+    local a, b = nn.ReLU(), nn.Tanh()
+    for _, net in ipairs{nn.Sequential(a, b), nn.Sequential{a, b}, nn.Sequential{{a, b}}} do
+      assert.equal(2, #net)
+      assert.equal(b, net[2])
+    end
+  end)
+end)
+
 describe("an operator", function()
   it("refuses a table, which would be taken for a list of arguments", function()
     local x = moth.ones(2)

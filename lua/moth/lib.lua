@@ -135,8 +135,8 @@ local function arm()
   end
 end
 
-local function clear_dead()
-  for k = 1, #lib.on_sweep do lib.on_sweep[k]() end
+--- Drops what Lua kept for nodes that are gone.
+function lib.forget_dead()
   repeat
     local n = C.moth_dead_ids(ctx, ids, 64)
     for i = 0, n - 1 do
@@ -144,6 +144,11 @@ local function clear_dead()
       for k = 1, #lib.on_dead do lib.on_dead[k](id) end
     end
   until n == 0
+end
+
+local function clear_dead()
+  for k = 1, #lib.on_sweep do lib.on_sweep[k]() end
+  lib.forget_dead()
 end
 
 -- Drops every slot whose handle is gone. The weak table may change only by a collection, and

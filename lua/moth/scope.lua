@@ -106,6 +106,7 @@ local function close(id, level, ok, ...)
   end
   C.moth_scope_close(ctx, id)
   pop(level)
+  lib.forget_dead()
   return ...
 end
 
