@@ -36,3 +36,48 @@ describe("a token", function()
     assert.matches("rc=0", text)
   end)
 end)
+
+describe("memory of a host's own", function()
+  local ffi = require "ffi"
+  local lib = require "moth.lib"
+  local C, ctx = lib.C, lib.ctx
+  ffi.cdef "void *malloc(size_t size); void free(void *block);"
+
+  it("becomes a tensor without a copy, and goes back through its deleter", function()
+    moth.collect()
+    local before = moth.memory().live_storages
+    local block = ffi.cast("int32_t *", ffi.C.malloc(12))
+    for i = 0, 2 do block[i] = 10 * i end
+    local h, shape = lib.Handle(), ffi.new("int64_t[1]", 3)
+    assert.equal(0, C.moth_from_memory(ctx, C.MOTH_I32, shape, 1, block, 12, ffi.C.free, block, h))
+    local x = lib.adopt(h, 0)
+    block[1] = 77
+    assert.same({0, 77, 20}, x:tolist())
+    x:free() -- the deleter runs here; a sanitizer would see it missing or twice
+    assert.equal(before, moth.memory().live_storages)
+  end)
+
+  it("stays the host's when it is refused", function()
+    local block = ffi.gc(ffi.C.malloc(12), ffi.C.free)
+    local h, shape = lib.Handle(), ffi.new("int64_t[1]", 4)
+    local status = C.moth_from_memory(ctx, C.MOTH_I32, shape, 1, block, 12, ffi.C.free, block, h)
+    assert.is_true(status < 0)
+    assert.matches("12 bytes", ffi.string(C.moth_error(ctx, 1)))
+  end)
+end)
+
+describe("a token that nobody opens", function()
+  it("gives its bytes back when it is dropped, once", function()
+    local ffi = require "ffi"
+    local lib = require "moth.lib"
+    local before = moth.memory().shared_bytes
+    local token = ffi.new "uint64_t[1]"
+    local x = moth.ones(1000)
+    assert.equal(0, lib.C.moth_token(lib.ctx, x, token))
+    assert.equal(before + 4000, moth.memory().shared_bytes)
+    assert.equal(0, lib.C.moth_token_drop(lib.ctx, token[0]))
+    x:free()
+    assert.equal(before, moth.memory().shared_bytes)
+    assert.is_true(lib.C.moth_token_drop(lib.ctx, token[0]) < 0)
+  end)
+end)

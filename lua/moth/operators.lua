@@ -22,6 +22,9 @@ local function refuse(name, a, b)
     "E_TYPE")
 end
 
+-- Written out one by one: functions made by a factory would share one prototype, and LuaJIT's
+-- traces of + and * would get in each other's way.
+
 function operators.__add(a, b)
   if type(a) == "table" or type(b) == "table" then refuse("add", a, b) end
   return ops.add(a, b)
