@@ -8,21 +8,11 @@
 local ffi = require "ffi"
 local define = require "moth.define"
 local errors = require "moth.error"
+local gzip = require "moth.gzip"
 local lib = require "moth.lib"
 
 local idx = {}
 
-if not pcall(ffi.typeof, "moth_gz") then -- once per state, also when this file is loaded anew
-  ffi.cdef [[
-  typedef struct moth_gz moth_gz;
-  moth_gz *moth_gzopen(const char *path, const char *mode) __asm__("gzopen");
-  int moth_gzread(moth_gz *file, void *buffer, unsigned length) __asm__("gzread");
-  int moth_gzclose(moth_gz *file) __asm__("gzclose");
-  const char *moth_gzerror(moth_gz *file, int *number) __asm__("gzerror");
-  ]]
-end
-
-local PIECE = 2 ^ 20
 local LIMIT = 2 ^ 36 -- bytes of elements; more is taken for a lie
 local U8, I8, I16, I32 = lib.C.MOTH_U8, lib.C.MOTH_I8, lib.C.MOTH_I16, lib.C.MOTH_I32
 local F32, F64 = lib.C.MOTH_F32, lib.C.MOTH_F64
@@ -31,79 +21,7 @@ local types = { -- of IDX: the engine's dtype, bytes per element
   [0x0D] = {F32, 4}, [0x0E] = {F64, 8},
 }
 
-local zlib
-
-local function load_zlib()
-  if zlib then return zlib end
-  for _, name in ipairs {"z", "libz.so.1", "libz.1.dylib", "zlib1"} do
-    local found, library = pcall(ffi.load, name)
-    if found then
-      zlib = library
-      return zlib
-    end
-  end
-  errors.raise("zlib was not found; it is in the Debian package zlib1g", "E_UNSUPPORTED")
-end
-
--- ---- reading with a name for every failure ----
-
-local Reader = {}
-Reader.__index = Reader
-
-local function refuse(path, text, code)
-  errors.raise(("%s: %s"):format(path, text), code or "E_FORMAT")
-end
-
--- What zlib last complained of, or nil.
-local function complaint(reader)
-  local number = ffi.new("int[1]")
-  local text = ffi.string(zlib.moth_gzerror(reader.file, number))
-  if number[0] == 0 then return nil end
-  local start = reader.path .. ": "
-  return text:sub(1, #start) == start and text:sub(#start + 1) or text
-end
-
-local function open(path)
-  local plain, why = io.open(path, "rb")
-  if not plain then refuse(path, (why:gsub("^.-: ", "")), "E_IO") end
-  local start = plain:read(1)
-  plain:close()
-  if start == nil then refuse(path, "is empty or cannot be read", "E_FORMAT") end
-  local file = load_zlib().moth_gzopen(path, "rb") -- reads plain files as they are
-  if file == nil then refuse(path, "cannot be opened", "E_IO") end
-  return setmetatable({path = path, file = file}, Reader)
-end
-
-function Reader:close()
-  if self.file then zlib.moth_gzclose(self.file) end
-  self.file = nil
-end
-
---- Reads up to n bytes into a buffer. @return how many there were
-function Reader:some(buffer, n)
-  local got = zlib.moth_gzread(self.file, buffer, n)
-  if got < 0 then refuse(self.path, "is damaged: " .. (complaint(self) or "cannot be read")) end
-  return got
-end
-
--- The rest of the file: exactly `size` bytes, as a string. Grows with what arrives.
-function Reader:rest(size)
-  local buffer = lib.array("uint8_t", math.min(size + 1, PIECE))
-  local parts, have = {}, 0
-  while true do
-    local got = self:some(buffer, math.min(size + 1 - have, PIECE))
-    if got == 0 then break end
-    have = have + got
-    if have > size then refuse(self.path, ("has bytes beyond its %d of elements"):format(size)) end
-    parts[#parts + 1] = ffi.string(buffer, got)
-  end
-  local problem = complaint(self) -- of a stream cut short gzread itself says nothing
-  if problem then refuse(self.path, "is damaged: " .. problem) end
-  if have < size then
-    refuse(self.path, ("ends too early: %d of %d bytes of elements"):format(have, size))
-  end
-  return table.concat(parts)
-end
+local refuse = gzip.refuse
 
 -- ---- the header ----
 
@@ -155,10 +73,10 @@ local function swap(text, width)
 end
 
 local function read(path)
-  local reader = open(path)
+  local reader = gzip.open(path)
   local ok, x = pcall(function()
     local kind, shape, bytes = header(reader)
-    local data = swap(reader:rest(bytes), kind[2])
+    local data = swap(reader:rest(bytes, "elements"), kind[2])
     local sizes = lib.int64s(#shape)
     for d = 1, #shape do sizes[d - 1] = shape[d] end
     local h = lib.Handle()
