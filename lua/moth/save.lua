@@ -21,6 +21,7 @@ local define = require "moth.define"
 local errors = require "moth.error"
 local json = require "moth.json"
 local lib = require "moth.lib"
+local pickle = require "moth.pickle"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 
@@ -211,7 +212,8 @@ local function load_all(state)
 end
 
 --- Reads a safetensors file: gives back what moth.save was given, or a table of names to tensors
--- for a file of other origin. Never runs code.
+-- for a file of other origin; or a `.pth`, `.pt` file of torch.save: its dicts, lists, numbers,
+-- texts and tensors. Never runs code.
 -- @param path  the file
 -- @param device  where the tensors go (default "cpu")
 -- @param mmap  share the file's pages instead of reading it (default true)
@@ -220,7 +222,7 @@ end
 -- dimensions that Moth lacks. Format: huggingface/safetensors.
 M.load = define {
   name = "load",
-  doc = "Reads a safetensors file: what moth.save was given, or a table of names to tensors.",
+  doc = "Reads a safetensors file, or a .pth of torch.save: nested tables of tensors and values.",
   examples = "(function() local path = os.tmpname(); moth.save(moth.ones(2), path); "
     .. "return path end)(), {device = 'cpu', mmap = false}",
   args = {
@@ -229,6 +231,7 @@ M.load = define {
     { "bool", "mmap", "share the file's pages instead of reading it", default = true },
   },
   run = function(path, _, mmap)
+    if pickle.is(path) then return pickle.load(path, "load") end
     local state = open("load", path, mmap)
     local fine, value = pcall(load_all, state)
     close(state)

@@ -1,0 +1,356 @@
+--- pickle.lua -- what torch.save writes: a zip with one pickle and the bytes of each storage.
+-- moth.load comes here for such files.
+--
+-- A pickle is a program for a small stack machine. This one builds tables, lists, texts, numbers
+-- and tensors and nothing else: a class or function that the file names is a mark which is compared
+-- with a short list, never looked up and never called. What is not on the list is refused by name.
+--
+-- Format: Python's pickletools (protocols 2 to 4), PyTorch's torch/serialization.py.
+
+local ffi = require "ffi"
+local dtype = require "moth.dtype"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local zip = require "moth.zip"
+
+local pickle = {}
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+
+local STORAGES = { -- the storage classes of PyTorch, by element type
+  DoubleStorage = "float64", FloatStorage = "float32", HalfStorage = "float16",
+  BFloat16Storage = "bfloat16", LongStorage = "int64", IntStorage = "int32",
+  ShortStorage = "int16", CharStorage = "int8", ByteStorage = "uint8", BoolStorage = "bool",
+}
+local DEEPEST = 10 ^ 6 -- values on the stack
+
+local Machine = {}
+Machine.__index = Machine
+
+local MARK = {}
+local NONE = lib.none
+
+local function refuse(self, text, code)
+  errors.argument(self.fname, "path", ("'%s' %s"):format(self.path, text), code or "E_FORMAT")
+end
+
+-- ---- the program's bytes ----
+
+local function take(self, n)
+  local at = self.at
+  if n < 0 or at + n - 1 > #self.code then refuse(self, "is broken: its pickle ends too early") end
+  self.at = at + n
+  return self.code:sub(at, at + n - 1)
+end
+
+-- An unsigned little-endian number of n bytes; past 2^53 it is beyond any file.
+local function unsigned(self, n)
+  local text, value = take(self, n), 0
+  for i = n, 1, -1 do value = value * 256 + text:byte(i) end
+  return value
+end
+
+local function line(self)
+  local stop = self.code:find("\n", self.at, true)
+  if not stop then refuse(self, "is broken: its pickle ends too early") end
+  local text = self.code:sub(self.at, stop - 1)
+  self.at = stop + 1
+  return text
+end
+
+-- A signed number of n bytes: a Lua number where it is exact, else an int64.
+local function signed(self, n)
+  if n == 0 then return 0 end
+  local text = take(self, n)
+  if n > 8 then refuse(self, "holds an integer of more than 64 bits", "E_UNSUPPORTED") end
+  local value = text:byte(n) >= 128 and -1LL or 0LL
+  for i = n, 1, -1 do value = value * 256 + text:byte(i) end
+  local number = tonumber(value)
+  return math.abs(number) < 2 ^ 53 and number or value
+end
+
+-- A big-endian double. tonumber makes any NaN the one that Lua may hold.
+local function double(self)
+  local bytes = take(self, 8):reverse()
+  local value = ffi.new("union { uint8_t byte[8]; uint64_t word; double number; }")
+  ffi.copy(value, bytes, 8)
+  local exponent = bytes:byte(8) % 128 * 16 + math.floor(bytes:byte(7) / 16)
+  if exponent == 2047 and value.word % 2 ^ 52 ~= 0 then return 0 / 0 end
+  return value.number
+end
+
+-- ---- the stack ----
+
+local function push(self, value)
+  if self.top == DEEPEST then refuse(self, "nests deeper than any checkpoint", "E_LIMIT") end
+  self.top = self.top + 1
+  self.stack[self.top] = value
+end
+
+local function pop(self)
+  local value = self.stack[self.top]
+  if value == nil or value == MARK then refuse(self, "is broken: its pickle takes too much") end
+  self.stack[self.top] = nil
+  self.top = self.top - 1
+  return value
+end
+
+-- What lies above the last mark, as a list.
+local function pop_mark(self)
+  local at = self.top
+  while at > 0 and self.stack[at] ~= MARK do at = at - 1 end
+  if at == 0 then refuse(self, "is broken: its pickle lacks a mark") end
+  local list = {}
+  for i = at + 1, self.top do
+    list[i - at] = self.stack[i]
+    self.stack[i] = nil
+  end
+  self.stack[at], self.top = nil, at - 1
+  return list
+end
+
+local function top(self)
+  local value = self.stack[self.top]
+  if type(value) ~= "table" or value == MARK or getmetatable(value) then
+    refuse(self, "is broken: its pickle adds to what is neither a list nor a dict")
+  end
+  return value
+end
+
+-- ---- values ----
+
+-- A name that the file gives: compared, never looked up.
+local Global = {}
+
+local function global(self, module, name)
+  push(self, setmetatable({ name = module .. "." .. name }, Global))
+end
+
+local function put(self, target, key, value)
+  if type(key) ~= "string" and type(key) ~= "number" and type(key) ~= "boolean" or key ~= key then
+    refuse(self, "has a dict whose keys are " .. errors.describe(key), "E_UNSUPPORTED")
+  end
+  if value ~= NONE then target[key] = value end -- None is the absence of a value
+end
+
+local function set_items(self, pairs_of)
+  local target = top(self)
+  if #pairs_of % 2 ~= 0 then refuse(self, "is broken: a dict has a key without a value") end
+  for i = 1, #pairs_of, 2 do put(self, target, pairs_of[i], pairs_of[i + 1]) end
+end
+
+local function append(self, values)
+  local target = top(self)
+  for _, value in ipairs(values) do target[#target + 1] = value end
+end
+
+-- The 1-d tensor of a storage, from ('storage', class, key, location, elements).
+local function storage(self, id)
+  if type(id) ~= "table" or id[1] ~= "storage" or getmetatable(id[2]) ~= Global
+    or type(id[3]) ~= "string" or type(id[5]) ~= "number" then
+    refuse(self, "refers to data in an unknown way", "E_UNSUPPORTED")
+  end
+  local class, key, count = id[2].name, id[3], id[5]
+  local element = STORAGES[class:match "^torch%.(%w+)$" or ""]
+  if not element then refuse(self, ("holds data of %s"):format(class), "E_UNSUPPORTED") end
+  local known = self.storages[key]
+  if known then return known end
+  local kind, member = dtype.by_name[element], self.root .. "data/" .. key
+  local length = self.archive:length(member)
+  if length ~= count * kind.itemsize then
+    refuse(self, ("is broken: storage %s has %s bytes, %.0f %s elements are announced"):format(key,
+      length and ("%.0f"):format(length) or "no", count, element))
+  end
+  local shape, out = lib.int64s(1), Handle()
+  shape[0] = count
+  local data = self.archive:read(member)
+  local status = C.moth_from_bytes(ctx, dtype.codes[kind], shape, 1, data, #data, out)
+  lib.check(status, self.fname)
+  known = lib.adopt(out, status)
+  self.storages[key] = known
+  return known
+end
+
+local function sizes(self, list)
+  if type(list) ~= "table" or getmetatable(list) or #list > 8 then
+    refuse(self, "has a tensor of more than 8 dimensions", "E_UNSUPPORTED")
+  end
+  for _, n in ipairs(list) do
+    if type(n) ~= "number" or n < 0 or n ~= math.floor(n) then
+      refuse(self, "is broken: a tensor has a size that is no count")
+    end
+  end
+  return list
+end
+
+local builders = {}
+
+-- (storage, offset, size, stride, requires_grad, hooks): a view of the storage.
+builders["torch._utils._rebuild_tensor_v2"] = function(self, args)
+  local data, offset = args[1], args[2]
+  local size, stride = sizes(self, args[3]), sizes(self, args[4])
+  if not lib.istensor(data) or type(offset) ~= "number" or offset % 1 ~= 0 or #size ~= #stride then
+    refuse(self, "is broken: a tensor is described wrongly")
+  end
+  local last, empty = offset, false
+  for d = 1, #size do
+    empty = empty or size[d] == 0
+    last = last + (size[d] - 1) * stride[d]
+  end
+  if not empty and (offset < 0 or last >= data:numel()) then
+    refuse(self, "is broken: a tensor reaches beyond its storage")
+  end
+  if empty then return data:narrow(1, 1, 0):view(size) end
+  return data:as_strided(size, stride, offset)
+end
+builders["torch._utils._rebuild_parameter"] = function(self, args)
+  if not lib.istensor(args[1]) then refuse(self, "is broken: a parameter without a tensor") end
+  return args[1]
+end
+builders["collections.OrderedDict"] = function() return {} end
+builders["torch.Size"] = function(_, args) return args[1] or {} end
+
+local function reduce(self)
+  local args, mark = pop(self), pop(self)
+  local build = getmetatable(mark) == Global and builders[mark.name]
+  if not build or type(args) ~= "table" then
+    local name = getmetatable(mark) == Global and mark.name or "an unknown class"
+    refuse(self, ("holds an object of %s, which is code; tensors, dicts, lists, numbers and texts "
+      .. "are read: save a state_dict"):format(name), "E_UNSUPPORTED")
+  end
+  push(self, build(self, args))
+end
+
+-- ---- the instructions ----
+
+local function memo(self, key)
+  local value = self.memo[key]
+  if value == nil then refuse(self, "is broken: its pickle recalls what it never kept") end
+  push(self, value)
+end
+
+local function text(self, size)
+  push(self, take(self, size))
+end
+
+local function tuple(self, n)
+  local list = {}
+  for i = n, 1, -1 do list[i] = pop(self) end
+  push(self, list)
+end
+
+local steps = {
+  ["\128"] = function(self)
+    local protocol = unsigned(self, 1)
+    if protocol < 2 or protocol > 5 then
+      refuse(self, ("has a pickle of protocol %d; 2 to 5 are read"):format(protocol),
+        "E_UNSUPPORTED")
+    end
+  end,
+  ["\149"] = function(self) take(self, 8) end, -- the size of a frame
+  ["("] = function(self) push(self, MARK) end,
+  ["0"] = function(self) pop(self) end,
+  N = function(self) push(self, NONE) end,
+  ["\136"] = function(self) push(self, true) end,
+  ["\137"] = function(self) push(self, false) end,
+  J = function(self) push(self, signed(self, 4)) end,
+  K = function(self) push(self, unsigned(self, 1)) end,
+  M = function(self) push(self, unsigned(self, 2)) end,
+  ["\138"] = function(self) push(self, signed(self, unsigned(self, 1))) end,
+  G = function(self) push(self, double(self)) end,
+  X = function(self) text(self, unsigned(self, 4)) end,
+  ["\140"] = function(self) text(self, unsigned(self, 1)) end,
+  ["\141"] = function(self) text(self, unsigned(self, 8)) end,
+  ["U"] = function(self) text(self, unsigned(self, 1)) end,
+  ["T"] = function(self) text(self, unsigned(self, 4)) end,
+  ["B"] = function(self) text(self, unsigned(self, 4)) end,
+  ["C"] = function(self) text(self, unsigned(self, 1)) end,
+  ["}"] = function(self) push(self, {}) end,
+  ["]"] = function(self) push(self, {}) end,
+  [")"] = function(self) push(self, {}) end,
+  ["\133"] = function(self) tuple(self, 1) end,
+  ["\134"] = function(self) tuple(self, 2) end,
+  ["\135"] = function(self) tuple(self, 3) end,
+  t = function(self) push(self, pop_mark(self)) end,
+  l = function(self) push(self, pop_mark(self)) end,
+  a = function(self) append(self, { pop(self) }) end,
+  e = function(self) append(self, pop_mark(self)) end,
+  s = function(self)
+    local value, key = pop(self), pop(self)
+    put(self, top(self), key, value)
+  end,
+  u = function(self) set_items(self, pop_mark(self)) end,
+  q = function(self) self.memo[unsigned(self, 1)] = self.stack[self.top] end,
+  r = function(self) self.memo[unsigned(self, 4)] = self.stack[self.top] end,
+  ["\148"] = function(self)
+    self.memo[self.kept] = self.stack[self.top]
+    self.kept = self.kept + 1
+  end,
+  h = function(self) memo(self, unsigned(self, 1)) end,
+  j = function(self) memo(self, unsigned(self, 4)) end,
+  c = function(self)
+    local module = line(self)
+    global(self, module, line(self))
+  end,
+  ["\147"] = function(self)
+    local name, module = pop(self), pop(self)
+    global(self, tostring(module), tostring(name))
+  end,
+  Q = function(self) push(self, storage(self, pop(self))) end,
+  R = reduce,
+  ["\129"] = reduce,
+  b = function(self) pop(self) end, -- attributes, as of a state_dict's _metadata: not data
+}
+
+local function run(self)
+  while true do
+    local code = take(self, 1)
+    if code == "." then return pop(self) end
+    local step = steps[code]
+    if not step then
+      refuse(self, ("has a pickle with the instruction 0x%02X, which no checkpoint needs"):format(
+        code:byte()), "E_UNSUPPORTED")
+    end
+    step(self)
+  end
+end
+
+-- ---- files ----
+
+local function read(archive, fname)
+  local self = setmetatable({ path = archive.path, fname = fname, archive = archive, at = 1,
+    stack = {}, top = 0, memo = {}, kept = 0, storages = {} }, Machine)
+  for _, name in ipairs(archive.names) do
+    self.root = self.root or name:match "^(.-)data%.pkl$"
+  end
+  if not self.root then
+    refuse(self, "is a zip archive without data.pkl: torch.save did not write it")
+  end
+  local order = self.root .. "byteorder"
+  if archive:length(order) and archive:read(order) ~= "little" then
+    refuse(self, "was written on a big-endian machine", "E_UNSUPPORTED")
+  end
+  self.code = archive:read(self.root .. "data.pkl")
+  local value = run(self)
+  if getmetatable(value) == Global then refuse(self, "holds nothing but " .. value.name) end
+  return value
+end
+
+--- Reads what torch.save wrote (PyTorch 1.6 and later): dicts and lists are tables, dict keys stay
+-- what they are, tensors share storage as they did, None in a dict is absent and in a list
+-- moth.none. Nothing in the file is called.
+-- @param path  the file
+-- @param fname  the function that errors name
+-- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED naming what is not plain data
+function pickle.load(path, fname)
+  local archive = zip.open(path, fname)
+  local fine, value = pcall(read, archive, fname)
+  archive:close()
+  if not fine then error(value, 0) end
+  return value
+end
+
+--- Is it a file that torch.save may have written?
+pickle.is = zip.is
+
+return pickle

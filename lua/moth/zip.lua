@@ -1,0 +1,182 @@
+--- zip.lua -- reading zip archives whose members are stored, not compressed: what PyTorch's files
+-- and npz archives are. Nothing in the archive is trusted: every offset is checked against the
+-- file before it is used, and nothing is read that was not asked for.
+--
+--     local archive = zip.open("net.pth", "load")
+--     archive:read "net/data.pkl"       the bytes, their CRC checked
+--     archive:close()
+--
+-- Format: PKWARE, APPNOTE.TXT 6.3 (sections 4.3 and 4.5).
+
+local bit = require "bit"
+local errors = require "moth.error"
+local gzip = require "moth.gzip"
+
+local zip = {}
+
+local Archive = {}
+Archive.__index = Archive
+
+local END_SIZE, LOCATOR_SIZE, END64_SIZE, ENTRY_SIZE, LOCAL_SIZE = 22, 20, 56, 46, 30
+local LONGEST_COMMENT = 65535
+local MOST_ENTRIES = 10 ^ 6
+local LARGEST_DIRECTORY = 2 ^ 28 -- bytes; more is taken for a lie
+
+local function refuse(archive, text, code)
+  errors.argument(archive.fname, "path", ("'%s' %s"):format(archive.path, text), code or "E_FORMAT")
+end
+
+-- ---- little-endian numbers of a string, `at` counted from 1 ----
+
+local function u16(s, at)
+  local a, b = s:byte(at, at + 1)
+  return a + b * 2 ^ 8
+end
+
+local function u32(s, at) return u16(s, at) + u16(s, at + 2) * 2 ^ 16 end
+
+-- Beyond 2^53 it is not exact, but then beyond any file too.
+local function u64(s, at) return u32(s, at) + u32(s, at + 4) * 2 ^ 32 end
+
+-- ---- the file ----
+
+-- Exactly `size` bytes from `offset`, counted from 0.
+local function bytes(archive, offset, size, what)
+  if size == 0 then return "" end
+  if offset + size > archive.size or not archive.file:seek("set", offset) then
+    refuse(archive, ("is broken: %s would lie beyond its end"):format(what))
+  end
+  local text = archive.file:read(size)
+  if not text or #text < size then
+    refuse(archive, ("cannot be read: %s"):format(what), "E_IO")
+  end
+  return text
+end
+
+-- Where the directory lies: its offset, size and number of entries.
+local function find_directory(archive)
+  local tail_size = math.min(archive.size, END_SIZE + LONGEST_COMMENT)
+  local tail = bytes(archive, archive.size - tail_size, tail_size, "its last record")
+  local at
+  for i = #tail - END_SIZE + 1, 1, -1 do
+    if tail:sub(i, i + 3) == "PK\5\6" and u16(tail, i + 20) <= #tail - i - END_SIZE + 1 then
+      at = i
+      break
+    end
+  end
+  if not at then refuse(archive, "is no complete zip archive: it has no last record") end
+  local count, size, offset = u16(tail, at + 10), u32(tail, at + 12), u32(tail, at + 16)
+  local small = count < 0xFFFF and size < 0xFFFFFFFF and offset < 0xFFFFFFFF
+  if small then return offset, size, count end
+  local here = archive.size - tail_size + at - 1
+  if here < LOCATOR_SIZE then refuse(archive, "is broken: its zip64 record is missing") end
+  local locator = bytes(archive, here - LOCATOR_SIZE, LOCATOR_SIZE, "its zip64 locator")
+  if locator:sub(1, 4) ~= "PK\6\7" then return offset, size, count end
+  local record = bytes(archive, u64(locator, 9), END64_SIZE, "its zip64 record")
+  if record:sub(1, 4) ~= "PK\6\6" then refuse(archive, "is broken: its zip64 record is wrong") end
+  return u64(record, 49), u64(record, 41), u64(record, 33)
+end
+
+-- The 64-bit fields of an entry stand in its extra field 1, those that were full alone.
+local function widen(archive, entry, extra)
+  local at = 1
+  while at + 3 <= #extra do
+    local id, size = u16(extra, at), u16(extra, at + 2)
+    if at + 3 + size > #extra then break end
+    if id == 1 then
+      local field, last = at + 4, at + 3 + size
+      for _, name in ipairs {"size", "packed", "offset"} do
+        if entry[name] == 0xFFFFFFFF then
+          if field + 7 > last then refuse(archive, "is broken: a zip64 field is too short") end
+          entry[name], field = u64(extra, field), field + 8
+        end
+      end
+    end
+    at = at + 4 + size
+  end
+end
+
+local function read_directory(archive)
+  local offset, size, count = find_directory(archive)
+  if count > MOST_ENTRIES or size > LARGEST_DIRECTORY or count * ENTRY_SIZE > size then
+    refuse(archive, ("is broken: %.0f members in %.0f bytes"):format(count, size))
+  end
+  local text, at = bytes(archive, offset, size, "its directory"), 1
+  for _ = 1, count do
+    if at + ENTRY_SIZE - 1 > #text or text:sub(at, at + 3) ~= "PK\1\2" then
+      refuse(archive, "is broken: an entry of its directory is wrong")
+    end
+    local name_size, extra_size = u16(text, at + 28), u16(text, at + 30)
+    local after = at + ENTRY_SIZE + name_size + extra_size + u16(text, at + 32)
+    if after - 1 > #text then refuse(archive, "is broken: its directory ends too early") end
+    local name = text:sub(at + ENTRY_SIZE, at + ENTRY_SIZE + name_size - 1)
+    local entry = {
+      flags = u16(text, at + 8), method = u16(text, at + 10), crc = u32(text, at + 16),
+      packed = u32(text, at + 20), size = u32(text, at + 24), offset = u32(text, at + 42),
+    }
+    widen(archive, entry, text:sub(at + ENTRY_SIZE + name_size,
+      at + ENTRY_SIZE + name_size + extra_size - 1))
+    if archive.entries[name] then refuse(archive, ("has two members '%s'"):format(name)) end
+    archive.entries[name] = entry
+    archive.names[#archive.names + 1] = name
+    at = after
+  end
+end
+
+--- The number of bytes of a member, or nil if there is none of that name.
+function Archive:length(name)
+  local entry = self.entries[name]
+  return entry and entry.size
+end
+
+--- The bytes of a member, as a string.
+function Archive:read(name)
+  local entry = self.entries[name]
+  if not entry then refuse(self, ("has no member '%s'"):format(name)) end
+  local what = ("its member '%s'"):format(name)
+  if bit.band(entry.flags, 1) ~= 0 then refuse(self, what .. " is encrypted", "E_UNSUPPORTED") end
+  if entry.method ~= 0 or entry.packed ~= entry.size then
+    refuse(self, ("has a compressed member '%s'; stored ones are read"):format(name),
+      "E_UNSUPPORTED")
+  end
+  local head = bytes(self, entry.offset, LOCAL_SIZE, what)
+  if head:sub(1, 4) ~= "PK\3\4" then refuse(self, "is broken: " .. what .. " is not there") end
+  local start = entry.offset + LOCAL_SIZE + u16(head, 27) + u16(head, 29)
+  local text = bytes(self, start, entry.size, what)
+  local crc = gzip.crc32(text)
+  if crc and crc ~= entry.crc then
+    refuse(self, ("is damaged: %s has not the checksum it should have"):format(what))
+  end
+  return text
+end
+
+--- Lets go of the file.
+function Archive:close() self.file:close() end
+
+--- Opens an archive and reads its directory.
+-- @param path  the file
+-- @param fname  the function that errors name
+-- @return the archive: `names` in its order, `:length(name)`, `:read(name)`, `:close()`
+function zip.open(path, fname)
+  local file, why = io.open(path, "rb")
+  local archive = setmetatable({ path = path, fname = fname, entries = {}, names = {} }, Archive)
+  if not file then refuse(archive, "cannot be opened: " .. why:gsub("^.-: ", ""), "E_IO") end
+  archive.file = file
+  archive.size = file:seek "end"
+  local fine, problem = pcall(read_directory, archive)
+  if not fine then
+    file:close()
+    error(problem, 0)
+  end
+  return archive
+end
+
+--- Does a file begin as a zip archive does? false also where it cannot be read.
+function zip.is(path)
+  local file = io.open(path, "rb")
+  local start = file and file:read(4)
+  if file then file:close() end
+  return start == "PK\3\4"
+end
+
+return zip

@@ -1,0 +1,168 @@
+-- What torch.save wrote is read as data: spec/support/torch.pth comes from PyTorch
+-- (torch_pth.py beside it makes it), the bad files are made here, byte by byte.
+
+local bit = require "bit"
+local moth = require "moth"
+local files = require "spec.support.files"
+
+setup(files.setup)
+teardown(files.teardown)
+
+local PATH = "spec/support/torch.pth"
+
+-- ---- archives made by hand ----
+
+local function le(n, width) return files.le8(n):sub(1, width) end
+
+local function crc32(text)
+  local crc = bit.tobit(0xFFFFFFFF)
+  for i = 1, #text do
+    crc = bit.bxor(crc, text:byte(i))
+    for _ = 1, 8 do
+      crc = bit.bxor(bit.rshift(crc, 1), bit.band(0xEDB88320, -bit.band(crc, 1)))
+    end
+  end
+  return bit.bnot(crc) % 2 ^ 32
+end
+
+-- A zip of {name, bytes[, method]}, stored.
+local function archive(members)
+  local body, directory = {}, {}
+  local offset = 0
+  for _, member in ipairs(members) do
+    local name, bytes, method = member[1], member[2], member[3] or 0
+    local common = le(method, 2) .. le(0, 4) .. le(crc32(bytes), 4) .. le(#bytes, 4)
+      .. le(#bytes, 4) .. le(#name, 2) .. le(0, 2)
+    body[#body + 1] = "PK\3\4" .. le(20, 2) .. le(0, 2) .. common .. name .. bytes
+    directory[#directory + 1] = "PK\1\2" .. le(20, 2) .. le(20, 2) .. le(0, 2) .. common
+      .. ("\0"):rep(10) .. le(offset, 4) .. name
+    offset = offset + #body[#body]
+  end
+  local all = table.concat(directory)
+  return table.concat(body) .. all .. "PK\5\6" .. le(0, 4) .. le(#members, 2) .. le(#members, 2)
+    .. le(#all, 4) .. le(offset, 4) .. le(0, 2)
+end
+
+local function pth(code, data)
+  return archive { { "a/data.pkl", "\128\2" .. code }, { "a/data/0", data or ("\0"):rep(8) } }
+end
+
+local function load(bytes) return moth.load(files.write("bad.pth", bytes)) end
+
+local function refused(bytes, text, code)
+  local ok, message = pcall(load, bytes)
+  assert.is_false(ok)
+  assert.matches("bad argument 'path' to 'load'", message, 1, true)
+  assert.matches(text, message)
+  assert.equal(code or "E_FORMAT", moth.errcode())
+end
+
+local function word(text) return "X" .. le(#text, 4) .. text end
+local function tensor(class, count, offset, size, stride)
+  return "ctorch._utils\n_rebuild_tensor_v2\n((" .. word "storage" .. "ctorch\n" .. class .. "\n"
+    .. word "0" .. word "cpu" .. "K" .. string.char(count) .. "tQK" .. string.char(offset) .. size
+    .. stride .. "\137ccollections\nOrderedDict\n)RtR."
+end
+
+-- ---- the specs ----
+
+describe("moth.load of a file of torch.save", function()
+  local saved
+  before_each(function() saved = moth.load(PATH) end)
+
+  it("gives tables, numbers, texts and booleans", function()
+    assert.equal(3, saved.epoch)
+    assert.equal(2LL ^ 62, saved.big)
+    assert.equal(-70000, saved.negative)
+    assert.equal(1 / 3, saved.third)
+    assert.equal(math.huge, saved.infinite)
+    assert.is_nil(saved.nothing)
+    assert.equal("ä", saved.text)
+    assert.same({2, 3}, saved.size)
+    assert.same({1, moth.none, "a", {2, 3}}, saved.list)
+  end)
+
+  it("gives tensors of every dtype with their values", function()
+    assert.same({{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}}, saved.base:tolist())
+    assert.equal(5, saved.scalar:item())
+    assert.equal(moth.int64, saved.scalar.dtype)
+    assert.same({true, false}, saved.truth:tolist())
+    assert.equal(moth.float16, saved.half.dtype)
+    assert.equal(moth.bfloat16, saved.brain.dtype)
+    assert.same({1, 1}, saved.brain:tolist())
+    assert.same({0, 1, 2}, saved.bytes:tolist())
+    assert.same({1, 1}, saved.parameter:tolist())
+    assert.equal("(0, 3)", tostring(saved.empty.shape))
+  end)
+
+  it("keeps views of one storage views of one storage", function()
+    saved.base[{2, 3}] = 99
+    assert.same({4, 5, 99, 7}, saved.row:tolist())
+    assert.same({{0, 4, 8}, {1, 5, 9}, {2, 99, 10}, {3, 7, 11}}, saved.turned:tolist())
+  end)
+
+  it("gives what a module and an optimizer load", function()
+    local net = moth.nn.Linear(3, 2)
+    net:load_state_dict(saved.model)
+    assert.same({-1.5, 0.5}, net.bias:tolist())
+    local optimizer = moth.optim.SGD(net:parameters(), {lr = 0.1})
+    local state = {state = saved.optimizer.state, param_groups = {}}
+    for i, group in ipairs(saved.optimizer.param_groups) do
+      state.param_groups[i] = {lr = group.lr, momentum = group.momentum, params = group.params}
+    end
+    optimizer:load_state_dict(state)
+    assert.equal(0.75, optimizer.param_groups[1].momentum)
+    assert.same({1, 1}, optimizer.state[net.bias].momentum_buffer:tolist())
+  end)
+
+  it("calls nothing that the file names", function()
+    refused(pth("cos\nsystem\n(" .. word "touch /tmp/x" .. "tR."),
+      "an object of os.system, which is code", "E_UNSUPPORTED")
+    refused(pth("cposix\nsystem\n."), "holds nothing but posix.system")
+    refused(pth("cbuiltins\neval\n)\129."), "an object of builtins.eval", "E_UNSUPPORTED")
+    refused(pth("(ios\nsystem\n."), "the instruction 0x69", "E_UNSUPPORTED")
+  end)
+
+  it("refuses tensors that reach beyond their storage", function()
+    local two, one = "K\2\133", "K\1\133"
+    assert.same({0, 0}, load(pth(tensor("FloatStorage", 2, 0, two, one))):tolist())
+    refused(pth(tensor("FloatStorage", 2, 1, two, one)), "reaches beyond its storage")
+    refused(pth(tensor("FloatStorage", 2, 0, two, two)), "reaches beyond its storage")
+    refused(pth(tensor("FloatStorage", 2, 0, "J\255\255\255\255\133", one)), "that is no count")
+    refused(pth(tensor("FloatStorage", 9, 0, two, one)), "has 8 bytes, 9 float32 elements")
+    refused(pth(tensor("ComplexFloatStorage", 1, 0, one, one)), "torch.ComplexFloatStorage",
+      "E_UNSUPPORTED")
+  end)
+
+  it("refuses programs that are wrong", function()
+    refused(pth("."), "takes too much")
+    refused(pth("K\1"), "ends too early")
+    refused(pth("t."), "lacks a mark")
+    refused(pth("h\9."), "recalls what it never kept")
+    refused(pth("K\1K\2a."), "neither a list nor a dict")
+    refused(pth("}(K\1u."), "a key without a value")
+    refused(pth("}]K\1s."), "keys are {}", "E_UNSUPPORTED")
+    refused(archive {{"a/data.pkl", "\128\7."}}, "protocol 7", "E_UNSUPPORTED")
+  end)
+
+  it("refuses archives that are wrong", function()
+    refused(archive {{"a/b", "c"}}, "without data.pkl")
+    refused(archive {{"a/data.pkl", "N.", 8}}, "a compressed member", "E_UNSUPPORTED")
+    refused(archive {{"a", "x"}, {"a", "y"}}, "two members 'a'")
+    refused((pth("N."):gsub("N%.", "K.")), "has not the checksum")
+    refused("PK\3\4", "no complete zip archive")
+  end)
+
+  it("survives any cut and any changed byte", function()
+    local bytes = files.read(PATH)
+    for size = 0, #bytes - 1, 61 do
+      assert.is_false((pcall(load, bytes:sub(1, size))))
+    end
+    for at = 1, #bytes, 7 do
+      local changed = bytes:sub(1, at - 1) .. string.char(255 - bytes:byte(at))
+        .. bytes:sub(at + 1)
+      pcall(load, changed)
+    end
+    assert.equal(3, moth.load(PATH).epoch)
+  end)
+end)
