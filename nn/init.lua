@@ -8,6 +8,7 @@ local files = {
   Module = "module", Parameter = "parameter", Buffer = "parameter", isinstance = "parameter",
   typename = "parameter",
   Sequential = "container", ModuleList = "container", ModuleDict = "container",
+  ParameterList = "parameters", ParameterDict = "parameters",
   Identity = "linear", Linear = "linear",
   Conv2d = "conv", MaxPool2d = "pool", AvgPool2d = "pool",
   ReLU = "activation", Tanh = "activation", Sigmoid = "activation", Softmax = "activation",

@@ -1,0 +1,206 @@
+--- parameters.lua -- modules that hold parameters: ParameterList and ParameterDict.
+--
+-- A ParameterList keeps its parameters in the array part of its own table, so `#list`,
+-- `ipairs(list)` and `list[i] = p` work as on any list. In a state_dict their names count from 0,
+-- as PyTorch's. Tensors that are no Parameters become ones, sharing their storage.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local Module = require "moth.nn.module"
+local parameter = require "moth.nn.parameter"
+
+local parameters = {}
+
+local STORE = Module.store_key
+
+-- A Parameter of a tensor: itself if it is one.
+local function of(fname, value)
+  if not lib.istensor(value) then
+    errors.argument(fname, "parameters", "expected a tensor, got " .. errors.describe(value),
+      "E_TYPE")
+  end
+  if parameter.kind(value) == "parameter" then return value end
+  return (parameter.Parameter(value, value:is_floating_point()))
+end
+
+local function is_list(x)
+  return type(x) == "table" and (getmetatable(x) == nil or class.isinstance(x, Module))
+end
+
+-- ---- lists ----
+
+--- A list of parameters that belong to the module that holds it.
+-- `self.weights = nn.ParameterList{nn.Parameter(moth.zeros(2)), nn.Parameter(moth.ones(3))}`
+local ParameterList = class("ParameterList", Module)
+parameters.ParameterList = ParameterList
+
+ParameterList.signature = define.signature("ParameterList", {
+  {"tensors", "values", "parameters, or tensors that become ones", optional = true},
+})
+
+function ParameterList:init(values)
+  if values ~= nil then self:extend(values) end
+end
+
+-- Registers what stands in the array part: `list[i] = p` writes it unseen.
+local function gather(self)
+  local fields = self[STORE].fields
+  for i, value in ipairs(self) do
+    local name = tostring(i - 1)
+    if fields[name] ~= value then
+      value = of("ParameterList", value)
+      Module.__newindex(self, name, value)
+      rawset(self, i, value)
+    end
+  end
+end
+
+function ParameterList:_members(kind)
+  gather(self)
+  return (Module._members(self, kind))
+end
+
+-- Called for positions that are empty so far, and for names: load_state_dict assigns those.
+function ParameterList:__newindex(key, value)
+  local at = type(key) == "string" and tonumber(key)
+  if at and at == math.floor(at) and at >= 0 and at < #self then
+    rawset(self, at + 1, value)
+    return Module.__newindex(self, key, value)
+  elseif type(key) ~= "number" then
+    return Module.__newindex(self, key, value)
+  end
+  if key < 0 and key >= -#self then key = #self + 1 + key end
+  if key < 1 or key > #self + 1 or key ~= math.floor(key) then
+    errors.raise(("%s[%s]: positions are 1 to %d"):format(class.typename(self), tostring(key),
+      #self + 1), "E_INDEX")
+  end
+  rawset(self, key, of("ParameterList", value))
+  gather(self)
+end
+
+--- The parameter at a position below 0, counted from the end; others are plain entries.
+function ParameterList:__index(key)
+  if type(key) == "number" and key < 0 then return rawget(self, #self + 1 + key) end
+end
+
+--- Adds a parameter at the end. @return the list
+function ParameterList:append(value)
+  self[#self + 1] = of("append", value)
+  return self
+end
+
+--- Adds the parameters of a list or of another ParameterList. @return the list
+function ParameterList:extend(values)
+  if not is_list(values) then
+    errors.argument("extend", "parameters", "expected a list of tensors, got " ..
+      errors.describe(values), "E_TYPE")
+  end
+  local new = {}
+  for i, value in ipairs(values) do new[i] = of("extend", value) end
+  for _, value in ipairs(new) do self[#self + 1] = value end
+  return self
+end
+
+--- How many parameters there are.
+function ParameterList:len() return #self end
+
+-- One line a parameter, as both print.
+local function listing(self, first)
+  local lines = {}
+  for _, member in ipairs(self:_members("parameter")) do
+    local name = first and tonumber(member[1]) + first or member[1]
+    lines[#lines + 1] = ("  (%s): Parameter %s"):format(name, errors.describe(member[2]))
+  end
+  local name = class.typename(self)
+  return #lines == 0 and name .. "()" or name .. "(\n" .. table.concat(lines, "\n") .. "\n)"
+end
+
+function ParameterList:__tostring() return listing(self, 1) end
+
+-- ---- dictionaries ----
+
+--- Parameters under names. From a table with string keys they are registered in sorted order, from
+-- a list of {name, parameter} pairs in that order. `dict.name` reads, `dict.name = p` sets.
+local ParameterDict = class("ParameterDict", Module)
+parameters.ParameterDict = ParameterDict
+
+ParameterDict.signature = define.signature("ParameterDict", {
+  {"map", "parameters", "names and tensors, or a list of {name, tensor} pairs", optional = true},
+})
+
+function ParameterDict:init(values)
+  if values ~= nil then self:update(values) end
+end
+
+function ParameterDict:__newindex(name, value)
+  if lib.istensor(value) then value = of("ParameterDict", value) end
+  return Module.__newindex(self, name, value)
+end
+
+--- Adds the parameters of a table, of a list of {name, tensor} pairs, or of another ParameterDict.
+function ParameterDict:update(values)
+  if class.isinstance(values, ParameterDict) then
+    for name, value in values:items() do self[name] = value end
+    return
+  elseif not is_list(values) then
+    errors.argument("ParameterDict", "parameters", "expected a table of tensors, got " ..
+      errors.describe(values), "E_TYPE")
+  end
+  local names, new = {}, {}
+  for key, value in pairs(values) do
+    if type(key) == "number" and type(value) == "table" then key, value = value[1], value[2] end
+    names[#names + 1] = key
+    new[key] = of("ParameterDict", value)
+  end
+  if #values == 0 then table.sort(names) end
+  for _, name in ipairs(names) do self:register_parameter(name, new[name]) end
+end
+
+--- Iterates over names and parameters in order.
+function ParameterDict:items()
+  return (self:named_parameters())
+end
+
+--- The names in order, as a list.
+function ParameterDict:keys()
+  local names = {}
+  for i, member in ipairs(self:_members("parameter")) do names[i] = member[1] end
+  return names
+end
+
+--- The parameters in order, as a list.
+function ParameterDict:values()
+  return (self:parameters())
+end
+
+--- Is there a parameter of that name?
+function ParameterDict:contains(name)
+  return self[STORE].kind[name] == "parameter"
+end
+
+--- Takes the parameter of that name out. @return the parameter
+function ParameterDict:pop(name)
+  if not self:contains(name) then
+    errors.argument("pop", "name", ("there is no parameter '%s'%s"):format(tostring(name),
+      errors.nearest(tostring(name), self:keys())), "E_INDEX")
+  end
+  local value = self[name]
+  self[name] = nil
+  return value
+end
+
+--- Takes all parameters out.
+function ParameterDict:clear()
+  for _, name in ipairs(self:keys()) do self[name] = nil end
+end
+
+--- How many parameters there are.
+function ParameterDict:len()
+  return #self:keys()
+end
+
+function ParameterDict:__tostring() return listing(self) end
+
+return parameters
