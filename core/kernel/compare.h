@@ -1,11 +1,11 @@
-/* compare.h -- loops of comparisons and of logic; the result is bool, the dtype that of x and y. */
+/* compare.h -- the loops of op/compare.h, moth_compare.eq[dtype]; the result is bool. */
 #ifndef MOTH_KERNEL_COMPARE_H
 #define MOTH_KERNEL_COMPARE_H
 
+#include "../op/compare.h"
 #include "elementwise.h"
 
-/* result, x, y */
-extern moth_inner_table moth_eq_loops, moth_ne_loops, moth_lt_loops, moth_le_loops;
-extern moth_inner_table moth_logical_and_loops, moth_logical_or_loops;
+typedef struct moth_compare_loops { COMPARE_FUNCTIONS(MOTH_MEMBER) } moth_compare_loops;
+extern const moth_compare_loops moth_compare;
 
 #endif

@@ -48,11 +48,11 @@ static int add_shape(const add_args *a, moth_layout *y) {
 }
 
 static int add_cpu(const add_args *a, moth_tensor **out) {
-  if (is_one(a->alpha)) return map2(a->ctx, moth_add_loops, out[0], a->input, a->other, NULL);
-  uint64_t alpha;
+  if (is_one(a->alpha)) return map2(a->ctx, moth_arith.add, out[0], a->input, a->other, NULL);
+  uint64_t alpha[3] = {0};
   int status = moth_scalar_to(a->ctx, "alpha", a->alpha, moth_compute_dtype(a->input->l.dtype),
-                              &alpha);
-  return status ? status : map2(a->ctx, moth_axpy_loops, out[0], a->input, a->other, &alpha);
+                              alpha);
+  return status ? status : map2(a->ctx, moth_arith.more, out[0], a->input, a->other, alpha);
 }
 
 /* sign alpha dy */
@@ -78,34 +78,12 @@ static int sub_shape(const sub_args *a, moth_layout *y) {
   return status ? status : moth_broadcast(a->ctx, "other", y, a->input, a->other);
 }
 
-/* alpha := -alpha, wrapping */
-static void negate(int dtype, void *alpha) {
-  if (dtype == MOTH_F32) {
-    float v;
-    memcpy(&v, alpha, sizeof v);
-    v = -v;
-    memcpy(alpha, &v, sizeof v);
-  } else if (dtype == MOTH_F64) {
-    double v;
-    memcpy(&v, alpha, sizeof v);
-    v = -v;
-    memcpy(alpha, &v, sizeof v);
-  } else {
-    int64_t v;
-    moth_convert(1, dtype, alpha, 8, MOTH_I64, (char *)&v, 8);
-    v = (int64_t)(0 - (uint64_t)v);
-    moth_convert(1, MOTH_I64, (const char *)&v, 8, dtype, alpha, 8);
-  }
-}
-
 static int sub_cpu(const sub_args *a, moth_tensor **out) {
-  if (is_one(a->alpha)) return map2(a->ctx, moth_sub_loops, out[0], a->input, a->other, NULL);
-  uint64_t alpha = 0;
-  int dtype = moth_compute_dtype(a->input->l.dtype);
-  int status = moth_scalar_to(a->ctx, "alpha", a->alpha, dtype, &alpha);
-  if (status) return status;
-  negate(dtype, &alpha);
-  return map2(a->ctx, moth_axpy_loops, out[0], a->input, a->other, &alpha);
+  if (is_one(a->alpha)) return map2(a->ctx, moth_arith.sub, out[0], a->input, a->other, NULL);
+  uint64_t alpha[3] = {0};
+  int status = moth_scalar_to(a->ctx, "alpha", a->alpha, moth_compute_dtype(a->input->l.dtype),
+                              alpha);
+  return status ? status : map2(a->ctx, moth_arith.less, out[0], a->input, a->other, alpha);
 }
 
 static int sub_grad(const sub_args *a, moth_grad *g) {
@@ -127,7 +105,7 @@ static int mul_shape(const mul_args *a, moth_layout *y) {
 }
 
 static int mul_cpu(const mul_args *a, moth_tensor **out) {
-  return map2(a->ctx, moth_mul_loops, out[0], a->input, a->other, NULL);
+  return map2(a->ctx, moth_arith.mul, out[0], a->input, a->other, NULL);
 }
 
 static int mul_grad(const mul_args *a, moth_grad *g) {
@@ -178,9 +156,9 @@ static int div_shape(const div_args *a, moth_layout *y) {
 
 static int div_cpu(const div_args *a, moth_tensor **out) {
   int status = MOTH_OK;
-  const moth_inner *loops = a->rounding_mode == MOTH_ROUND_NONE    ? moth_div_loops
-                            : a->rounding_mode == MOTH_ROUND_TRUNC ? moth_div_trunc_loops
-                                                                   : moth_div_floor_loops;
+  const moth_inner *loops = a->rounding_mode == MOTH_ROUND_NONE    ? moth_arith.div
+                            : a->rounding_mode == MOTH_ROUND_TRUNC ? moth_arith.div_trunc
+                                                                   : moth_arith.div_floor;
   if (!moth_is_float(a->input->l.dtype))
     status = check_division(a->ctx, &out[0]->l, a->input, a->other, true);
   return status ? status : map2(a->ctx, loops, out[0], a->input, a->other, NULL);
@@ -228,7 +206,7 @@ static int rest_flow(moth_grad *g, moth_tensor *x, moth_tensor *by, int mode) {
     return moth_broadcast(a->ctx, "other", y, a->input, a->other);                          \
   }                                                                                         \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                              \
-    return rest_into(out[0], moth_##op##_loops, a->input, a->other);                        \
+    return rest_into(out[0], moth_arith.op, a->input, a->other);                        \
   }                                                                                         \
   static int op##_grad(const op##_args *a, moth_grad *g) {                                  \
     return rest_flow(g, a->input, a->other, mode);                                          \
@@ -266,8 +244,8 @@ static int pow_shape(const pow_args *a, moth_layout *y) {
 
 static int pow_cpu(const pow_args *a, moth_tensor **out) {
   if (lone_exponent(a->exponent) == 2 && moth_shape_same(&a->input->l, &out[0]->l))
-    return map2(a->ctx, moth_mul_loops, out[0], a->input, a->input, NULL);
-  return map2(a->ctx, moth_pow_loops, out[0], a->input, a->exponent, NULL);
+    return map2(a->ctx, moth_arith.mul, out[0], a->input, a->input, NULL);
+  return map2(a->ctx, moth_arith.pow, out[0], a->input, a->exponent, NULL);
 }
 
 /* exponent input^(exponent-1), and 0 where the exponent is 0 */
@@ -313,7 +291,7 @@ static int maximum_shape(const maximum_args *a, moth_layout *y) {
 }
 
 static int maximum_cpu(const maximum_args *a, moth_tensor **out) {
-  return map2(a->ctx, moth_maximum_loops, out[0], a->input, a->other, NULL);
+  return map2(a->ctx, moth_arith.maximum, out[0], a->input, a->other, NULL);
 }
 
 /* dy, halved at ties and 0 where `lost` */
@@ -346,7 +324,7 @@ static int minimum_shape(const minimum_args *a, moth_layout *y) {
 }
 
 static int minimum_cpu(const minimum_args *a, moth_tensor **out) {
-  return map2(a->ctx, moth_minimum_loops, out[0], a->input, a->other, NULL);
+  return map2(a->ctx, moth_arith.minimum, out[0], a->input, a->other, NULL);
 }
 
 static int minimum_grad(const minimum_args *a, moth_grad *g) {

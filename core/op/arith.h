@@ -1,8 +1,24 @@
-/* arith.h -- the faces of elementwise arithmetic. */
+/* arith.h -- elementwise arithmetic of two tensors: what it computes, its faces. */
 #ifndef MOTH_OP_ARITH_H
 #define MOTH_OP_ARITH_H
 
 #include "../op.h"
+
+/* x and y are the operands; kernel/elementwise.h explains the columns. */
+#define ARITH_FUNCTIONS(F)                                                           \
+  F(ANY, add, x | y, WIDE(x) + WIDE(y), x + y)                                       \
+  F(ANY, more, x | (a & y), WIDE(x) + WIDE(a) * WIDE(y), x + a * y) /* add's alpha */ \
+  F(NUMBER, sub, WIDE(x) - WIDE(y), x - y)                                           \
+  F(NUMBER, less, WIDE(x) - WIDE(a) * WIDE(y), x - a * y)                            \
+  F(ANY, mul, x & y, WIDE(x) * WIDE(y), x * y)                                       \
+  F(REAL, div, x / y)                                                                \
+  F(NUMBER, div_trunc, trunc_div(x, y), trunc(x / y))                                \
+  F(NUMBER, div_floor, floor_div(x, y), FOR_REAL(quotient)(x, y))                    \
+  F(NUMBER, remainder, rest_floor(x, y), FOR_REAL(rest)(x, y))                       \
+  F(NUMBER, fmod, rest_trunc(x, y), fmod(x, y))                                      \
+  F(NUMBER, pow, power(x, y), pow(x, y))                                             \
+  F(ANY, maximum, x | y, x > y ? x : y, ((x > y) | (x != x)) ? x : y) /* NaN wins */ \
+  F(ANY, minimum, x & y, x < y ? x : y, ((x < y) | (x != x)) ? x : y)
 
 #define ADD(ARG) \
   ARG(tensor, input,    , "first summand") \

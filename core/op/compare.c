@@ -14,26 +14,27 @@ static int map2(const moth_inner *loops, moth_tensor *y, const moth_tensor *a,
   return moth_map(y->ctx, loops, a->l.dtype, 3, operands, NULL);
 }
 
-#define COMPARISON(op, loops, left, right, text)                                         \
+#define COMPARISON(op, text)                                                             \
   static int op##_shape(const op##_args *a, moth_layout *y) {                            \
     return mask_shape(a->ctx, y, a->input, a->other);                                    \
   }                                                                                      \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                           \
-    return map2(loops, out[0], a->left, a->right);                                       \
+    return map2(moth_compare.op, out[0], a->input, a->other);                            \
   }                                                                                      \
   MOTH_OP_CONST(op, COMPARE, .doc = text,                                                \
                 .examples = "moth.randn(2, 3), moth.randn(3)\nmoth.randn(2, 3), 0.5",    \
                 .dtypes = MOTH_ANY | MOTH_PROMOTE,                                       \
                 .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
 
-COMPARISON(eq, moth_eq_loops, input, other, "True where both sides are the same number.")
-COMPARISON(ne, moth_ne_loops, input, other, "True where the sides differ; NaN differs from itself.")
-COMPARISON(lt, moth_lt_loops, input, other, "True where input < other.")
-COMPARISON(le, moth_le_loops, input, other, "True where input <= other.")
-COMPARISON(gt, moth_lt_loops, other, input, "True where input > other.")
-COMPARISON(ge, moth_le_loops, other, input, "True where input >= other.")
-COMPARISON(logical_and, moth_logical_and_loops, input, other, "True where neither side is 0.")
-COMPARISON(logical_or, moth_logical_or_loops, input, other, "True where a side is not 0.")
+COMPARISON(eq, "True where both sides are the same number.")
+COMPARISON(ne, "True where the sides differ; NaN differs from itself.")
+COMPARISON(lt, "True where input < other.")
+COMPARISON(le, "True where input <= other.")
+COMPARISON(gt, "True where input > other.")
+COMPARISON(ge, "True where input >= other.")
+COMPARISON(logical_and, "True where neither side is 0.")
+COMPARISON(logical_or, "True where a side is not 0.")
+COMPARISON(logical_xor, "True where one side is 0 and the other is not.")
 
 /* -- equal -- */
 
@@ -52,7 +53,7 @@ static int equal_cpu(const equal_args *a, moth_tensor **out) {
   moth_layout l = a->input->l;
   l.dtype = MOTH_BOOL;
   moth_tensor *differs = moth_tensor_new(a->ctx, &l);
-  int status = differs ? map2(moth_ne_loops, differs, a->input, a->other) : a->ctx->error.code;
+  int status = differs ? map2(moth_compare.ne, differs, a->input, a->other) : a->ctx->error.code;
   if (!status) *y = memchr(moth_at(differs), 1, (size_t)l.numel) == NULL;
   moth_tensor_release(differs);
   return status;
@@ -62,7 +63,5 @@ MOTH_OP_CONST(equal, EQUAL, .doc = "Whether two tensors have the same shape and 
               .examples = "moth.randn(2, 3), moth.randn(2, 3)", .dtypes = MOTH_ANY | MOTH_PROMOTE,
               .flags = MOTH_OP_METHOD)
 
-const moth_op *const moth_compare_ops[] = {
-  &moth_op_eq, &moth_op_ne, &moth_op_lt, &moth_op_le, &moth_op_gt, &moth_op_ge,
-  &moth_op_logical_and, &moth_op_logical_or, &moth_op_equal, NULL,
-};
+#define LISTED(kind, op, ...) &moth_op_##op,
+const moth_op *const moth_compare_ops[] = {COMPARE_FUNCTIONS(LISTED) &moth_op_equal, NULL};

@@ -4,18 +4,23 @@
 
 #include "../op.h"
 
+/* kernel/elementwise.h explains the columns. */
+#define COMPARE_FUNCTIONS(F)                                                     \
+  F(QUESTION, eq, x == y, x == y)                                                \
+  F(QUESTION, ne, x != y, x != y)                                                \
+  F(QUESTION, lt, x < y, x < y)                                                  \
+  F(QUESTION, le, x <= y, x <= y)                                                \
+  F(QUESTION, gt, x > y, x > y)                                                  \
+  F(QUESTION, ge, x >= y, x >= y)                                                \
+  F(QUESTION, logical_and, (x != 0) & (y != 0), (x != 0) & (y != 0))             \
+  F(QUESTION, logical_or, (x != 0) | (y != 0), (x != 0) | (y != 0))              \
+  F(QUESTION, logical_xor, (x != 0) != (y != 0), (x != 0) != (y != 0))
+
 #define COMPARE(ARG) \
   ARG(tensor, input, , "left side") \
   ARG(tensor, other, , "right side, broadcast with the left")
-
-MOTH_ARGS(eq, COMPARE)
-MOTH_ARGS(ne, COMPARE)
-MOTH_ARGS(lt, COMPARE)
-MOTH_ARGS(le, COMPARE)
-MOTH_ARGS(gt, COMPARE)
-MOTH_ARGS(ge, COMPARE)
-MOTH_ARGS(logical_and, COMPARE)
-MOTH_ARGS(logical_or, COMPARE)
+#define COMPARE_FACE(kind, op, ...) MOTH_ARGS(op, COMPARE)
+COMPARE_FUNCTIONS(COMPARE_FACE)
 
 #define EQUAL(ARG) \
   ARG(tensor, input, , "left side") \

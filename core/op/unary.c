@@ -36,93 +36,82 @@ static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, c
 /* constant almost everywhere */
 #define ZERO GRAD(g, spread, .input = NUMBER(0), .size = {x->l.shape, x->l.ndim})
 
-#define SHAPE(op) \
-  static int op##_shape(const op##_args *a, moth_layout *y) { return same_shape(a->input, y); }
-#define CPU(op) \
-  static int op##_cpu(const op##_args *a, moth_tensor **out) { \
-    return map1(moth_##op##_loops, out[0], a->input, NULL); \
+/* What every function has, and its gradient: x is the input, y the result, dy its gradient. */
+#define CPU(op)                                                  \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {   \
+    return map1(moth_unary.op, out[0], a->input, NULL);          \
   }
-/* x: the input, y: the result, dy: its gradient */
-#define GRADIENT(op, formula)                                    \
-  static int op##_grad(const op##_args *a, moth_grad *g) {       \
-    moth_tensor *x = a->input, *y = g->out[0], *dy = g->dy;      \
-    (void)y, (void)dy;                                           \
-    return moth_flow(g, x, formula);                             \
-  }
-#define FUNCTION(op, formula) SHAPE(op) CPU(op) GRADIENT(op, formula)
-#define RECORD(op, ...) MOTH_OP(op, UNARY, .flags = UNARY_FLAGS, __VA_ARGS__)
+#define FUNCTION(op, gradient, ...)                                                        \
+  static int op##_shape(const op##_args *a, moth_layout *y) { return same_shape(a->input, y); } \
+  CPU(op)                                                                                  \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                                 \
+    moth_tensor *x = a->input, *y = g->out[0], *dy = g->dy;                                \
+    (void)y, (void)dy;                                                                     \
+    return moth_flow(g, x, gradient);                                                      \
+  }                                                                                        \
+  MOTH_OP(op, UNARY, .flags = UNARY_FLAGS, __VA_ARGS__)
 
 #define ANYWHERE .examples = "moth.randn(2, 3)"
 #define DISTINCT .examples = "moth.randn(2, 3)  -- domain: distinct" /* not at a kink or a step */
 #define POSITIVE .examples = "moth.rand(2, 3)  -- domain: positive"
 #define REAL .dtypes = MOTH_ANY | MOTH_TO_FLOAT
 #define NUMERIC .dtypes = MOTH_NUMERIC
+#define SAVES_X .saves = "input"
+#define SAVES_Y .saves = "y"
+#define DOC(text) .doc = text
 
 /* -- sign and size -- */
 
-FUNCTION(abs, TIMES(dy, OF(sign, x)))
-RECORD(abs, .doc = "The size of each element, without its sign.", DISTINCT, NUMERIC,
-       .saves = "input")
-FUNCTION(neg, MINUS(dy))
-RECORD(neg, .doc = "Each element with the other sign.", ANYWHERE, NUMERIC)
-FUNCTION(sign, ZERO)
-RECORD(sign, .doc = "1 for positive elements, -1 for negative ones, 0 for 0, NaN for NaN.",
-       DISTINCT, NUMERIC)
-FUNCTION(square, TIMES(dy, TIMES(x, NUMBER(2))))
-RECORD(square, .doc = "Each element times itself.", ANYWHERE, NUMERIC, .saves = "input")
+FUNCTION(abs, TIMES(dy, OF(sign, x)), NUMERIC, DISTINCT, SAVES_X,
+         DOC("The size of each element, without its sign."))
+FUNCTION(neg, MINUS(dy), NUMERIC, ANYWHERE, DOC("Each element with the other sign."))
+FUNCTION(sign, ZERO, NUMERIC, DISTINCT,
+         DOC("1 for positive elements, -1 for negative ones, 0 for 0, NaN for NaN."))
+FUNCTION(square, TIMES(dy, TIMES(x, NUMBER(2))), NUMERIC, ANYWHERE, SAVES_X,
+         DOC("Each element times itself."))
 
 /* -- exponentials, logarithms, roots -- */
 
-FUNCTION(exp, TIMES(dy, y))
-RECORD(exp, .doc = "e to the power of each element.", ANYWHERE, REAL, .saves = "y")
-FUNCTION(expm1, TIMES(dy, PLUS(y, NUMBER(1))))
-RECORD(expm1, .doc = "exp(x) - 1, exact also near 0.", ANYWHERE, REAL, .saves = "y")
-FUNCTION(log, OVER(dy, x))
-RECORD(log, .doc = "The natural logarithm.", POSITIVE, REAL, .saves = "input")
-FUNCTION(log1p, OVER(dy, PLUS(x, NUMBER(1))))
-RECORD(log1p, .doc = "log(1 + x), exact also near 0.", POSITIVE, REAL, .saves = "input")
-FUNCTION(sqrt, OVER(dy, TIMES(y, NUMBER(2))))
-RECORD(sqrt, .doc = "The square root.", POSITIVE, REAL, .saves = "y")
-FUNCTION(rsqrt, TIMES(dy, TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))))
-RECORD(rsqrt, .doc = "1 / sqrt(x).", POSITIVE, REAL, .saves = "y")
-FUNCTION(reciprocal, MINUS(TIMES(dy, OF(square, y))))
-RECORD(reciprocal, .doc = "1 / x.", POSITIVE, REAL, .saves = "y")
+FUNCTION(exp, TIMES(dy, y), REAL, ANYWHERE, SAVES_Y, DOC("e to the power of each element."))
+FUNCTION(expm1, TIMES(dy, PLUS(y, NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
+         DOC("exp(x) - 1, exact also near 0."))
+FUNCTION(log, OVER(dy, x), REAL, POSITIVE, SAVES_X, DOC("The natural logarithm."))
+FUNCTION(log1p, OVER(dy, PLUS(x, NUMBER(1))), REAL, POSITIVE, SAVES_X,
+         DOC("log(1 + x), exact also near 0."))
+FUNCTION(sqrt, OVER(dy, TIMES(y, NUMBER(2))), REAL, POSITIVE, SAVES_Y, DOC("The square root."))
+FUNCTION(rsqrt, TIMES(dy, TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))), REAL, POSITIVE, SAVES_Y,
+         DOC("1 / sqrt(x)."))
+FUNCTION(reciprocal, MINUS(TIMES(dy, OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."))
 
 /* -- waves and steps -- */
 
-FUNCTION(sin, TIMES(dy, OF(cos, x)))
-RECORD(sin, .doc = "The sine of each element, in radians.", ANYWHERE, REAL, .saves = "input")
-FUNCTION(cos, MINUS(TIMES(dy, OF(sin, x))))
-RECORD(cos, .doc = "The cosine of each element, in radians.", ANYWHERE, REAL, .saves = "input")
-FUNCTION(tanh, BACK(tanh))
-RECORD(tanh, .doc = "The hyperbolic tangent.", ANYWHERE, REAL, .saves = "y")
-FUNCTION(sigmoid, BACK(sigmoid))
-RECORD(sigmoid, .doc = "1 / (1 + exp(-x)).", ANYWHERE, REAL, .saves = "y")
-FUNCTION(relu, BACK(relu))
-RECORD(relu, .doc = "max(x, 0).", DISTINCT, NUMERIC, .saves = "y")
+FUNCTION(sin, TIMES(dy, OF(cos, x)), REAL, ANYWHERE, SAVES_X,
+         DOC("The sine of each element, in radians."))
+FUNCTION(cos, MINUS(TIMES(dy, OF(sin, x))), REAL, ANYWHERE, SAVES_X,
+         DOC("The cosine of each element, in radians."))
+FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent."))
+FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))
+FUNCTION(relu, BACK(relu), NUMERIC, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
 /* 2 / sqrt(pi) exp(-x^2) */
-FUNCTION(erf, TIMES(dy, TIMES(OF(exp, MINUS(OF(square, x))), NUMBER(1.1283791670955125739))))
-RECORD(erf, .doc = "The error function.", ANYWHERE, REAL, .saves = "input")
+FUNCTION(erf, TIMES(dy, TIMES(OF(exp, MINUS(OF(square, x))), NUMBER(1.1283791670955125739))),
+         REAL, ANYWHERE, SAVES_X, DOC("The error function."))
 
 /* -- rounding -- */
 
-FUNCTION(floor, ZERO)
-RECORD(floor, .doc = "The next whole number below.", DISTINCT, NUMERIC)
-FUNCTION(ceil, ZERO)
-RECORD(ceil, .doc = "The next whole number above.", DISTINCT, NUMERIC)
-FUNCTION(round, ZERO)
-RECORD(round, .doc = "The nearest whole number; halves go to the even one.", DISTINCT, NUMERIC)
-FUNCTION(trunc, ZERO)
-RECORD(trunc, .doc = "The next whole number towards 0.", DISTINCT, NUMERIC)
+FUNCTION(floor, ZERO, NUMERIC, DISTINCT, DOC("The next whole number below."))
+FUNCTION(ceil, ZERO, NUMERIC, DISTINCT, DOC("The next whole number above."))
+FUNCTION(round, ZERO, NUMERIC, DISTINCT,
+         DOC("The nearest whole number; halves go to the even one."))
+FUNCTION(trunc, ZERO, NUMERIC, DISTINCT, DOC("The next whole number towards 0."))
 
 /* -- questions; their results are masks -- */
 
-#define QUESTION(op, text)                                           \
-  static int op##_shape(const op##_args *a, moth_layout *y) {        \
-    y->dtype = MOTH_BOOL;                                            \
-    return same_shape(a->input, y);                                  \
-  }                                                                  \
-  CPU(op)                                                            \
+#define QUESTION(op, text)                                            \
+  static int op##_shape(const op##_args *a, moth_layout *y) {         \
+    y->dtype = MOTH_BOOL;                                             \
+    return same_shape(a->input, y);                                   \
+  }                                                                   \
+  CPU(op)                                                             \
   MOTH_OP_CONST(op, UNARY, .doc = text, ANYWHERE, .dtypes = MOTH_ANY, \
                 .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD)
 
@@ -162,7 +151,7 @@ static void write_bounds(const clamp_args *a, int dtype, char *bounds) {
 }
 
 static int clamp_cpu(const clamp_args *a, moth_tensor **out) {
-  uint64_t bounds[2];
+  uint64_t bounds[3] = {0};
   int dtype = out[0]->l.dtype;
   bool low_nan = !moth_absent(a->min) && a->min != a->min;
   bool high_nan = !moth_absent(a->max) && a->max != a->max;
@@ -173,9 +162,9 @@ static int clamp_cpu(const clamp_args *a, moth_tensor **out) {
     return moth_copy_into(out[0], moth_operand_of(&value, a->ctx, dtype));
   }
   write_bounds(a, moth_compute_dtype(dtype), (char *)bounds);
-  if (a->input->l.dtype == dtype) return map1(moth_clamp_loops, out[0], a->input, bounds);
+  if (a->input->l.dtype == dtype) return map1(moth_unary.clamp, out[0], a->input, bounds);
   moth_tensor *x = moth_cast(a->input, dtype);
-  int status = x ? map1(moth_clamp_loops, out[0], x, bounds) : a->ctx->error.code;
+  int status = x ? map1(moth_unary.clamp, out[0], x, bounds) : a->ctx->error.code;
   moth_tensor_release(x);
   return status;
 }
@@ -205,7 +194,7 @@ MOTH_OP(clamp, CLAMP, .doc = "Each element, or the bound that it is beyond.",
   }                                                                                     \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                          \
     const moth_tensor *operands[] = {out[0], a->grad, a->output};                       \
-    return moth_map(a->ctx, moth_##op##_loops, a->grad->l.dtype, 3, operands, NULL);    \
+    return moth_map(a->ctx, moth_unary.op, a->grad->l.dtype, 3, operands, NULL);    \
   }
 #define BACK_RECORD(op, ...)                                                            \
   MOTH_OP(op, UNARY_BACK, .doc = "The gradient of the op it is named after, by its result.", \
@@ -248,11 +237,7 @@ static int relu_back_grad(const relu_back_args *a, moth_grad *g) {
 }
 BACK_RECORD(relu_back, .saves = "output")
 
+#define LISTED(kind, op, ...) &moth_op_##op,
 const moth_op *const moth_unary_ops[] = {
-  &moth_op_abs,         &moth_op_neg,   &moth_op_sign,  &moth_op_square,     &moth_op_exp,
-  &moth_op_expm1,       &moth_op_log,   &moth_op_log1p, &moth_op_sqrt,       &moth_op_rsqrt,
-  &moth_op_reciprocal,  &moth_op_sin,   &moth_op_cos,   &moth_op_tanh,       &moth_op_sigmoid,
-  &moth_op_relu,        &moth_op_erf,   &moth_op_floor, &moth_op_ceil,       &moth_op_round,
-  &moth_op_trunc,       &moth_op_clamp, &moth_op_isnan, &moth_op_isinf,      &moth_op_isfinite,
-  &moth_op_logical_not, &moth_op_tanh_back, &moth_op_sigmoid_back, &moth_op_relu_back, NULL,
+  UNARY_FUNCTIONS(LISTED) UNARY_BACKS(LISTED) &moth_op_clamp, NULL,
 };
