@@ -1,0 +1,318 @@
+/* rearrange.c -- elements in another order: turned around, rolled on; and repeated. What only has
+** another name, or is put together from other ops, stands in compound.c.
+*/
+#include "rearrange.h"
+
+#include "../loop.h"
+#include "copy.h"
+#include "index.h"
+#include "reduce.h"
+#include "view.h"
+
+static int same_shape(const moth_tensor *x, moth_layout *y) {
+  y->ndim = x->l.ndim;
+  memcpy(y->shape, x->l.shape, sizeof *y->shape * (size_t)y->ndim);
+  return MOTH_OK;
+}
+
+/* -- flip -- */
+
+/* The dims as a mask; unlike elsewhere an empty list is none of them. */
+static int some_dims(moth_ctx *ctx, moth_ints dims, int32_t ndim, uint32_t *mask) {
+  *mask = 0;
+  return dims.n ? moth_dim_mask(ctx, "dims", dims, ndim, mask) : MOTH_OK;
+}
+
+static int flip_shape(const flip_args *a, moth_layout *y) {
+  uint32_t mask;
+  same_shape(a->input, y);
+  return some_dims(a->ctx, a->dims, a->input->l.ndim, &mask);
+}
+
+/* Reads the input from the other end, by negative strides; such a tensor does not leave here. */
+static int flip_cpu(const flip_args *a, moth_tensor **out) {
+  moth_tensor seen = *a->input;
+  uint32_t mask;
+  int status = some_dims(a->ctx, a->dims, seen.l.ndim, &mask);
+  if (status || seen.l.numel == 0) return status;
+  for (int32_t d = 0; d < seen.l.ndim; d++) {
+    if (!(mask >> d & 1u)) continue;
+    seen.l.offset += (seen.l.shape[d] - 1) * seen.l.stride[d];
+    seen.l.stride[d] = -seen.l.stride[d];
+  }
+  return moth_copy_into(out[0], &seen);
+}
+
+static int flip_grad(const flip_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, flip, .input = g->dy, .dims = a->dims));
+}
+
+MOTH_OP(flip, FLIP, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+        .doc = "The elements in the opposite order along some dimensions, as a copy.",
+        .examples = "moth.randn(2, 3), {2}\n"
+                    "moth.randn(2, 3, 2), {1, -1}")
+
+/* -- roll -- */
+
+/* How far each dimension rolls, in 0..size-1. */
+static int shifts_of(const roll_args *a, const moth_layout *l, int64_t *shift) {
+  uint32_t mask;
+  memset(shift, 0, sizeof *shift * MOTH_MAX_DIMS);
+  int status = moth_dim_mask(a->ctx, "dims", a->dims, l->ndim, &mask);
+  for (int64_t i = 0; i < a->dims.n && !status; i++) {
+    int32_t d;
+    status = moth_dim(a->ctx, "dims", a->dims.at[i], l->ndim, &d);
+    if (status || l->ndim == 0 || l->shape[d] == 0) continue;
+    int64_t n = l->shape[d], by = a->shifts.at[i] % n;
+    shift[d] = by < 0 ? by + n : by;
+  }
+  return status;
+}
+
+/* The part of l that begins at `start` along dim and is n long. */
+static void part_of(moth_tensor *x, int32_t dim, int64_t start, int64_t n) {
+  x->l.offset += start * x->l.stride[dim];
+  x->l.numel = x->l.numel / x->l.shape[dim] * n;
+  x->l.shape[dim] = n;
+}
+
+/* Each rolled dimension cuts the rest into two blocks, which change places. */
+static int roll_blocks(moth_tensor *y, const moth_tensor *x, const int64_t *shift, int32_t dim) {
+  while (dim < x->l.ndim && !shift[dim]) dim++;
+  if (dim == x->l.ndim) return moth_copy_into(y, x);
+  int64_t n = x->l.shape[dim], by = shift[dim];
+  moth_tensor to = *y, from = *x;
+  part_of(&to, dim, by, n - by);
+  part_of(&from, dim, 0, n - by);
+  int status = roll_blocks(&to, &from, shift, dim + 1);
+  if (status) return status;
+  to = *y;
+  from = *x;
+  part_of(&to, dim, 0, by);
+  part_of(&from, dim, n - by, by);
+  return roll_blocks(&to, &from, shift, dim + 1);
+}
+
+static int roll_shape(const roll_args *a, moth_layout *y) {
+  int64_t shift[MOTH_MAX_DIMS];
+  same_shape(a->input, y);
+  if (a->dims.at ? a->shifts.n != a->dims.n : a->shifts.n != 1)
+    return moth_fail(a->ctx, MOTH_E_ARG, "shifts", "%lld of them are given for %s",
+                     (long long)a->shifts.n,
+                     a->dims.at ? moth_str_ints(a->ctx, a->dims.n, a->dims.at) : "all elements");
+  return a->dims.at ? shifts_of(a, &a->input->l, shift) : MOTH_OK;
+}
+
+static int roll_cpu(const roll_args *a, moth_tensor **out) {
+  int64_t shift[MOTH_MAX_DIMS] = {0};
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  if (a->dims.at) {
+    int status = shifts_of(a, &a->input->l, shift);
+    return status ? status : roll_blocks(out[0], a->input, shift, 0);
+  }
+  moth_tensor *packed = moth_packed(a->input);
+  if (!packed) return a->ctx->error.code;
+  moth_tensor to = *out[0], from = *packed;
+  to.l.ndim = from.l.ndim = 1;
+  to.l.shape[0] = from.l.shape[0] = to.l.numel;
+  to.l.stride[0] = from.l.stride[0] = 1;
+  int64_t by = a->shifts.at[0] % to.l.numel;
+  shift[0] = by < 0 ? by + to.l.numel : by;
+  int status = roll_blocks(&to, &from, shift, 0);
+  moth_tensor_release(packed);
+  return status;
+}
+
+static int roll_grad(const roll_args *a, moth_grad *g) {
+  int64_t back[MOTH_MAX_DIMS] = {0};
+  for (int64_t i = 0; i < a->shifts.n; i++)
+    back[i] = a->shifts.at[i] == INT64_MIN ? 0 : -a->shifts.at[i];
+  return moth_flow(g, a->input, GRAD(g, roll, .input = g->dy, .shifts = {back, a->shifts.n},
+                                     .dims = a->dims));
+}
+
+MOTH_OP(roll, ROLL, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+        .doc = "The elements some places further on; those beyond the end come in at the start.",
+        .examples = "moth.randn(2, 3), 2\n"
+                    "moth.randn(3, 4), {1, -3}, {1, 2}")
+
+/* -- tile -- */
+
+/* The input's sizes with ones in front where there are more repeats, and the repeats with ones in
+** front where there are fewer. */
+typedef struct tiling {
+  int32_t ndim;
+  int64_t size[MOTH_MAX_DIMS], times[MOTH_MAX_DIMS];
+} tiling;
+
+static int tiling_of(const tile_args *a, tiling *t) {
+  const moth_layout *l = &a->input->l;
+  t->ndim = a->dims.n > l->ndim ? (int32_t)a->dims.n : l->ndim;
+  if (a->dims.n > MOTH_MAX_DIMS)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "dims", "at most %d dimensions are possible, got %lld",
+                     MOTH_MAX_DIMS, (long long)a->dims.n);
+  for (int32_t d = 0; d < t->ndim; d++) {
+    int64_t x = d - (t->ndim - l->ndim), r = d - (t->ndim - a->dims.n);
+    t->size[d] = x < 0 ? 1 : l->shape[x];
+    t->times[d] = r < 0 ? 1 : a->dims.at[r];
+    if (t->times[d] < 0)
+      return moth_fail(a->ctx, MOTH_E_ARG, "dims", "nothing is repeated %lld times",
+                       (long long)t->times[d]);
+  }
+  return MOTH_OK;
+}
+
+static int tile_shape(const tile_args *a, moth_layout *y) {
+  tiling t;
+  int64_t size[MOTH_MAX_DIMS];
+  int status = tiling_of(a, &t);
+  for (int32_t d = 0; d < t.ndim && !status; d++)
+    if (moth_mul_overflow(t.size[d], t.times[d], &size[d]))
+      status = moth_fail(a->ctx, MOTH_E_SHAPE, "dims", "the result has too many elements");
+  return status ? status : moth_shape_of(a->ctx, "dims", (moth_ints){size, t.ndim}, y);
+}
+
+/* The input goes into the first corner; then every dimension in turn repeats what is there. */
+static int tile_cpu(const tile_args *a, moth_tensor **out) {
+  tiling t;
+  int status = tiling_of(a, &t);
+  if (status || out[0]->l.numel == 0) return status;
+  moth_tensor done = *out[0];
+  done.l.numel = a->input->l.numel;
+  memcpy(done.l.shape, t.size, sizeof t.size);
+  status = moth_copy_into(&done, a->input);
+  for (int32_t d = t.ndim - 1; d >= 0 && !status; d--) {
+    int64_t size = t.size[d], all = size * t.times[d];
+    for (int64_t at = size; at < all && !status;) {
+      int64_t n = at < all - at ? at : all - at;
+      moth_tensor from = done, to = done;
+      from.l.shape[d] = to.l.shape[d] = n;
+      from.l.numel = to.l.numel = done.l.numel / size * n;
+      to.l.offset += at * to.l.stride[d];
+      status = moth_copy_into(&to, &from);
+      at += n;
+    }
+    done.l.numel = done.l.numel / size * all;
+    done.l.shape[d] = all;
+  }
+  return status;
+}
+
+/* One dimension at a time: (before, times, size, behind) summed over `times`. */
+static int tile_grad(const tile_args *a, moth_grad *g) {
+  static const int64_t middle = 1;
+  tiling t;
+  int status = tiling_of(a, &t);
+  if (status) return status;
+  moth_tensor *dx = g->dy;
+  int64_t before = 1, behind = 1;
+  for (int32_t d = 0; d < t.ndim; d++) behind *= t.size[d] * t.times[d];
+  if (behind == 0)
+    dx = GRAD(g, sum, .input = dx, .dim = {NULL, 0}, .keepdim = 0, .dtype = -1);
+  for (int32_t d = 0; d < t.ndim && behind; d++) {
+    int64_t shape[4] = {before, t.times[d], t.size[d], behind / (t.size[d] * t.times[d])};
+    behind = shape[3];
+    before *= t.size[d];
+    if (t.times[d] == 1) continue;
+    dx = GRAD(g, reshape, .input = dx, .shape = {shape, 4});
+    dx = GRAD(g, sum, .input = dx, .dim = {&middle, 1}, .keepdim = 0, .dtype = -1);
+  }
+  const moth_ints size = {a->input->l.shape, a->input->l.ndim};
+  dx = behind ? GRAD(g, reshape, .input = dx, .shape = size)
+              : GRAD(g, expand, .input = dx, .size = size); /* of zeros, or nothing */
+  return moth_flow(g, a->input, dx);
+}
+
+MOTH_OP(tile, TILE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+        .doc = "The tensor side by side with itself. What PyTorch says as x.repeat(2, 3) is "
+               "x:tile(2, 3): `repeat` is a word of Lua's.",
+        .examples = "moth.randn(2, 3), {2, 2}\n"
+                    "moth.randn(2), {3, 1, 2}\n"
+                    "moth.randn(2, 2, 2), {2, 1}")
+
+static int repeat_compose(const repeat_args *a, moth_tensor **out) {
+  if (a->repeats.n < a->input->l.ndim)
+    return moth_fail(a->ctx, MOTH_E_ARG, "repeats", "%s has fewer numbers than %s dimensions",
+                     moth_str_ints(a->ctx, a->repeats.n, a->repeats.at), moth_str(a->input));
+  return MOTH_CALL(a->ctx, out, tile, .input = a->input, .dims = a->repeats);
+}
+
+MOTH_OP_COMPOSES(repeat, REPEAT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+                 .doc = "As tile, with a number for every dimension. Since `repeat` is a word of "
+                        "Lua's it is called as x[\"repeat\"](x, 2, 3); better say x:tile(2, 3).",
+                 .examples = "moth.randn(2, 3), {2, 2}\n"
+                             "moth.randn(2), {3, 1, 2}")
+
+/* -- repeat_interleave -- */
+
+static int64_t count_at(const moth_tensor *counts, int64_t i) {
+  const int64_t *at = (const int64_t *)(const void *)moth_at(counts);
+  return at[counts->l.numel == 1 ? 0 : i];
+}
+
+/* Counts for n positions as packed i64 of 1 or n elements, all of them good, and their sum. */
+static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_t *total) {
+  const moth_tensor *r = a->repeats;
+  moth_ctx *ctx = a->ctx;
+  bool whole = moth_is_int(r->l.dtype);
+  if (r->flags & MOTH_T_NUMBER) whole = moth_value_fits(r->l.dtype, moth_at(r), MOTH_I64);
+  if (!whole || r->l.ndim > 1 || (r->l.ndim == 1 && r->l.numel != 1 && r->l.numel != n)) {
+    moth_fail(ctx, whole ? MOTH_E_SHAPE : MOTH_E_DTYPE, "repeats",
+              "a whole number or %lld integers are needed, got %s", (long long)n, moth_str(r));
+    return NULL;
+  }
+  moth_tensor *counts = moth_cast(r, MOTH_I64);
+  *total = 0;
+  for (int64_t i = 0; counts && i < n; i++) {
+    int64_t c = count_at(counts, i);
+    if (c >= 0 && !moth_add_overflow(*total, c, total)) continue;
+    moth_fail(ctx, MOTH_E_ARG, "repeats", "a position cannot be repeated %lld times",
+              (long long)c);
+    moth_tensor_release(counts);
+    return NULL;
+  }
+  return counts;
+}
+
+static moth_tensor *repeated_positions(const repeat_interleave_args *a, int64_t n) {
+  int64_t total;
+  moth_tensor *counts = counts_of(a, n, &total), *y = NULL;
+  if (!counts) return NULL;
+  moth_layout l = {.ndim = 1, .dtype = MOTH_I64, .shape = {total}};
+  if (a->output_size != MOTH_NO_INT && a->output_size != total)
+    moth_fail(a->ctx, MOTH_E_SHAPE, "output_size", "%lld is not what the repeats add up to, %lld",
+              (long long)a->output_size, (long long)total);
+  else if (!moth_layout_pack(&l))
+    moth_fail(a->ctx, MOTH_E_SHAPE, "repeats", "%lld positions are too many", (long long)total);
+  else
+    y = moth_tensor_new(a->ctx, &l);
+  int64_t *to = y ? (int64_t *)(void *)moth_at(y) : NULL;
+  for (int64_t i = 0; to && i < n; i++)
+    for (int64_t c = count_at(counts, i); c > 0 && total > 0; c--, total--) *to++ = i;
+  moth_tensor_release(counts);
+  return y;
+}
+
+static int repeat_interleave_compose(const repeat_interleave_args *a, moth_tensor **out) {
+  static const int64_t all = -1;
+  int32_t dim = 0;
+  moth_tensor *x = NULL, *index = NULL;
+  bool flat = a->dim == MOTH_NO_INT || a->input->l.ndim == 0;
+  int status = flat ? MOTH_CALL(a->ctx, &x, reshape, .input = a->input, .shape = {&all, 1})
+                    : moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
+  if (!flat) x = moth_tensor_retain(a->input);
+  if (!status) index = repeated_positions(a, x->l.shape[dim]);
+  if (!status && !index) status = a->ctx->error.code;
+  if (!status)
+    status = MOTH_CALL(a->ctx, out, index_select, .input = x, .dim = dim, .index = index);
+  moth_tensor_release(index);
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_OP_COMPOSES(repeat_interleave, REPEAT_INTERLEAVE, .dtypes = MOTH_ANY,
+                 .flags = MOTH_OP_METHOD | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
+                 .doc = "Each position as often as said, one after the other.",
+                 .examples = "moth.randn(2, 3), 2\n"
+                             "moth.randn(2, 3), moth.tensor{1LL, 0LL, 2LL}, "
+                             "{dim = 2, output_size = 3}")

@@ -1,0 +1,117 @@
+/* rearrange.h -- the faces of the ops that put a tensor's elements into another order, or that
+** repeat them.
+*/
+#ifndef MOTH_OP_REARRANGE_H
+#define MOTH_OP_REARRANGE_H
+
+#include "../op.h"
+
+/* -- another order -- */
+
+#define FLIP(ARG) \
+  ARG(tensor, input,    , "tensor of any shape") \
+  ARG(dims,   dims,     , "dimensions whose order is turned around")
+MOTH_ARGS(flip, FLIP)
+
+#define FLIP_ONE(ARG) \
+  ARG(tensor, input,    , "tensor with such a dimension")
+MOTH_ARGS(fliplr, FLIP_ONE)
+MOTH_ARGS(flipud, FLIP_ONE)
+
+#define ROT90(ARG) \
+  ARG(tensor, input,    , "tensor of at least 2 dimensions") \
+  ARG(int,    k,       1, "how many quarter turns, from the first dim towards the second") \
+  ARG(dims,   dims, none, "the two dimensions of the plane; the first two when absent")
+MOTH_ARGS(rot90, ROT90)
+
+#define ROLL(ARG) \
+  ARG(tensor, input,    , "tensor of any shape") \
+  ARG(ints,   shifts,   , "how many places elements move on; those that leave come in again") \
+  ARG(dims,   dims, none, "a dimension for each shift; row-major over all when absent")
+MOTH_ARGS(roll, ROLL)
+
+/* -- repeated -- */
+
+#define TILE(ARG) \
+  ARG(tensor, input,    , "tensor of any shape") \
+  ARG(shape,  dims,     , "how often each dimension is repeated, the last ones first")
+MOTH_ARGS(tile, TILE)
+
+#define REPEAT(ARG) \
+  ARG(tensor, input,    , "tensor of any shape") \
+  ARG(shape,  repeats,  , "how often each dimension is repeated; more than there are are new ones")
+MOTH_ARGS(repeat, REPEAT)
+
+#define REPEAT_INTERLEAVE(ARG) \
+  ARG(tensor, input,    , "tensor of any shape") \
+  ARG(tensor, repeats,  , "how often each position is repeated: a number, or an integer tensor " \
+                          "with a count for each") \
+  ARG(maybe_dim, dim, none, "dimension to repeat along; the input is flattened when absent") \
+  ARG(maybe_int, output_size, none, "how many positions that makes; another sum is an error")
+MOTH_ARGS(repeat_interleave, REPEAT_INTERLEAVE)
+
+/* -- diagonals -- */
+
+#define DIAG_EMBED(ARG) \
+  ARG(tensor, input,    , "diagonals, as its last dimension") \
+  ARG(int,    offset,  0, "which diagonal: above the main one if positive") \
+  ARG(dim,    dim1,   -2, "where the dimension of the rows stands in the result") \
+  ARG(dim,    dim2,   -1, "where that of the columns stands")
+MOTH_ARGS(diag_embed, DIAG_EMBED)
+
+#define DIAG(ARG) \
+  ARG(tensor, input,    , "a vector, or a matrix") \
+  ARG(int,    diagonal, 0, "which diagonal: above the main one if positive")
+MOTH_ARGS(diag, DIAG)
+
+#define TRACE(ARG) \
+  ARG(tensor, input,    , "a matrix")
+MOTH_ARGS(trace, TRACE)
+
+/* -- other names, and shapes to reach -- */
+
+#define SWAPAXES(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dim,    axis0,    , "first dimension") \
+  ARG(dim,    axis1,    , "dimension it changes places with")
+MOTH_ARGS(swapaxes, SWAPAXES)
+
+#define SWAPDIMS(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dim,    dim0,     , "first dimension") \
+  ARG(dim,    dim1,     , "dimension it changes places with")
+MOTH_ARGS(swapdims, SWAPDIMS)
+
+#define MOVEAXIS(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dims,   source,   , "dimensions to move") \
+  ARG(dims,   destination, , "where they stand in the result")
+MOTH_ARGS(moveaxis, MOVEAXIS)
+
+#define RAVEL(ARG) \
+  ARG(tensor, input,    , "tensor of any shape")
+MOTH_ARGS(ravel, RAVEL)
+
+#define BROADCAST_TO(ARG) \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(shape,  size,     , "sizes after repeating dimensions of size 1; -1 keeps a size")
+MOTH_ARGS(broadcast_to, BROADCAST_TO)
+
+#define BROADCAST_TENSORS(ARG) \
+  ARG(tensors, tensors, , "tensors whose shapes go together")
+MOTH_ARGS(broadcast_tensors, BROADCAST_TENSORS)
+
+#define MESHGRID(ARG) \
+  ARG(tensors, tensors, , "vectors or numbers, the coordinates along each dimension") \
+  ARG(enum,    indexing, ij|xy, "xy: the first two dimensions of the results change places")
+MOTH_ARGS(meshgrid, MESHGRID)
+
+/* -- side by side -- */
+
+#define STACK_OF(ARG) \
+  ARG(tensors, tensors, , "tensors whose other sizes agree")
+MOTH_ARGS(hstack, STACK_OF)
+MOTH_ARGS(vstack, STACK_OF)
+MOTH_ARGS(dstack, STACK_OF)
+
+#endif
