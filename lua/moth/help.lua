@@ -60,7 +60,8 @@ end
 local function example(sig)
   local line = sig.examples:match("[^\n]+")
   if not line then return nil end
-  return "moth." .. sig.name .. "(" .. line:gsub("%s*%-%- domain:.*$", "") .. ")"
+  local name = sig.name == "repeat" and '["repeat"]' or "." .. sig.name -- a word of Lua's
+  return "moth" .. name .. "(" .. line:gsub("%s*%-%- domain:.*$", "") .. ")"
 end
 
 -- A file's name without the folder of the checkout.
