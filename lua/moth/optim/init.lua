@@ -1,5 +1,5 @@
---- init.lua -- moth.optim: optimizers. Each class stands in a file of its own and is loaded at
--- first use.
+--- init.lua -- moth.optim: optimizers and, in lr_scheduler, schedules of their learning rates.
+-- Each file is loaded at the first use of one of its names.
 
 local class = require "moth.class"
 local errors = require "moth.error"
@@ -13,9 +13,13 @@ local files = {
 
 return setmetatable({}, {
   __index = function(optim, name)
+    if name == "lr_scheduler" then
+      rawset(optim, name, require "moth.optim.lr_scheduler")
+      return optim[name]
+    end
     local file = files[name]
     if not file then
-      local names = {}
+      local names = {"lr_scheduler"}
       for known in pairs(files) do names[#names + 1] = known end
       errors.raise(("moth.optim has no '%s'%s"):format(tostring(name),
         errors.nearest(tostring(name), names)))

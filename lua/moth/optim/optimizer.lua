@@ -180,6 +180,7 @@ end
 -- @return the loss that the closure returned, or nothing
 function Optimizer:step(closure)
   local loss
+  self.stepped = true -- schedules ask for it
   if closure ~= nil then loss = require("moth").enable_grad(closure) end
   local mode = lib.C.moth_grad_mode(lib.ctx, 0)
   local ok, problem = pcall(update_all, self)

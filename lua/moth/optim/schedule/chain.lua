@@ -1,0 +1,139 @@
+--- chain.lua -- schedules of schedules: SequentialLR, one after the other, and ChainedScheduler,
+-- all at once.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local LRScheduler = require "moth.optim.schedule.base"
+
+local chain = {}
+
+local function check(fname, list, optimizer)
+  if type(list) ~= "table" or getmetatable(list) ~= nil or #list == 0 then
+    errors.argument(fname, "schedulers", "expected a list of schedulers, got " ..
+      errors.describe(list), "E_TYPE")
+  end
+  for i, scheduler in ipairs(list) do
+    if not class.isinstance(scheduler, LRScheduler) then
+      errors.argument(fname, "schedulers", ("element %d is %s, not a scheduler"):format(i,
+        errors.describe(scheduler)), "E_TYPE")
+    elseif class.typename(scheduler) == "ReduceLROnPlateau" then
+      errors.argument(fname, "schedulers", ("element %d is a ReduceLROnPlateau, whose step " ..
+        "takes a measure"):format(i), "E_TYPE")
+    elseif optimizer ~= nil and scheduler.optimizer ~= optimizer then
+      errors.argument(fname, "schedulers", ("element %d belongs to another optimizer"):format(i))
+    end
+  end
+end
+
+local function state_of(self)
+  local state = LRScheduler.state_dict(self)
+  state._schedulers = {}
+  for i, scheduler in ipairs(self._schedulers) do state._schedulers[i] = scheduler:state_dict() end
+  return state
+end
+
+local function load_state(self, state)
+  local inner = type(state) == "table" and state._schedulers
+  if type(inner) ~= "table" or #inner ~= #self._schedulers then
+    errors.argument("load_state_dict", "state_dict", ("expected the state of %s with %d " ..
+      "schedulers, got %s"):format(class.typename(self), #self._schedulers,
+      type(inner) == "table" and "one with " .. #inner or errors.describe(state)), "E_TYPE")
+  end
+  for i, scheduler in ipairs(self._schedulers) do scheduler:load_state_dict(inner[i]) end
+  for name, value in pairs(state) do
+    if name ~= "_schedulers" and name ~= "optimizer" then self[name] = value end
+  end
+end
+
+-- ---- one after the other ----
+
+--- The first schedule until the first milestone, then the second from its epoch 0, and so on.
+-- `SequentialLR(optimizer, {warmup, decay}, {5})`
+-- @param optimizer   whose rates are set
+-- @param schedulers  a list of schedulers of that optimizer
+-- @param milestones  the epochs at which the next one begins: one fewer than schedulers
+-- @param last_epoch  the epoch to go on from (default -1: begin)
+local SequentialLR = class("SequentialLR", LRScheduler)
+chain.SequentialLR = SequentialLR
+SequentialLR.signature = define.signature("SequentialLR", {
+  LRScheduler.OPTIMIZER, {"any", "schedulers", "one after the other"},
+  {"any", "milestones", "the epochs at which the next one begins"}, LRScheduler.LAST_EPOCH,
+})
+
+-- Takes back the step that each schedule took when it was made.
+local function undo(scheduler)
+  if scheduler._schedulers then
+    for _, inner in ipairs(scheduler._schedulers) do undo(inner) end
+  elseif scheduler.last_epoch then
+    scheduler.last_epoch = scheduler.last_epoch - 1
+  end
+end
+
+function SequentialLR:init(optimizer, schedulers, milestones, last_epoch)
+  self:_attach(optimizer)
+  check("SequentialLR", schedulers, optimizer)
+  if type(milestones) ~= "table" or #milestones ~= #schedulers - 1 then
+    errors.argument("SequentialLR", "milestones", ("expected a list of %d, one fewer than " ..
+      "schedulers, got %s"):format(#schedulers - 1, errors.describe(milestones)))
+  end
+  self._schedulers, self._milestones = {unpack(schedulers)}, {unpack(milestones)}
+  self.last_epoch, self.optimizer = last_epoch + 1, optimizer
+  for _, group in ipairs(optimizer.param_groups) do group.lr = group.initial_lr end
+  undo(self)
+  local first = self._schedulers[self:_at(0)]
+  first:_initial_step()
+  self._last_lr = first:get_last_lr()
+end
+
+--- Which schedule is at work in an epoch.
+function SequentialLR:_at(epoch)
+  local at = 1
+  while self._milestones[at] and self._milestones[at] <= epoch do at = at + 1 end
+  return at
+end
+
+--- A step of the schedule whose turn it is.
+function SequentialLR:step()
+  self.last_epoch = self.last_epoch + 1
+  local at = self:_at(self.last_epoch)
+  local scheduler = self._schedulers[at]
+  if at > 1 and self._milestones[at - 1] == self.last_epoch then
+    scheduler:_update_lr(0)
+  else
+    scheduler:step()
+  end
+  self._last_lr = scheduler:get_last_lr()
+end
+
+SequentialLR.state_dict, SequentialLR.load_state_dict = state_of, load_state
+
+-- ---- all at once ----
+
+--- A step of each of several schedules, one on top of the other.
+-- @param schedulers  a list of schedulers of one optimizer
+-- @param optimizer   that optimizer (default: the first one's)
+local ChainedScheduler = class("ChainedScheduler", LRScheduler)
+chain.ChainedScheduler = ChainedScheduler
+ChainedScheduler.signature = define.signature("ChainedScheduler", {
+  {"any", "schedulers", "all of them take each step"},
+  {"any", "optimizer", "whose rates are set", optional = true},
+})
+
+function ChainedScheduler:init(schedulers, optimizer)
+  check("ChainedScheduler", schedulers)
+  optimizer = optimizer or schedulers[1].optimizer
+  check("ChainedScheduler", schedulers, optimizer)
+  self._schedulers, self.optimizer = {unpack(schedulers)}, optimizer
+  self._last_lr = self:_rates()
+end
+
+--- A step of each.
+function ChainedScheduler:step()
+  for _, scheduler in ipairs(self._schedulers) do scheduler:step() end
+  self._last_lr = self:_rates()
+end
+
+ChainedScheduler.state_dict, ChainedScheduler.load_state_dict = state_of, load_state
+
+return chain

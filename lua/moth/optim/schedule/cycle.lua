@@ -1,0 +1,229 @@
+--- cycle.lua -- OneCycleLR and CyclicLR (Smith, 2017; Smith and Topin, 2018): up and down, once or
+-- again and again, with the momentum going the other way. A step is a batch here, not an epoch.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local LRScheduler = require "moth.optim.schedule.base"
+
+local cycle = {}
+
+-- Sets the momentum of a group, or the first of its betas.
+local function set_momentum(self, group, value)
+  if self.use_beta1 then
+    group.betas = {value, select(2, unpack(group.betas))}
+  else
+    group.momentum = value
+  end
+end
+
+-- Finds what is cycled and notes its bounds in the groups.
+local function begin_momentum(self, fname, optimizer, base, most, begins)
+  if optimizer.defaults.momentum == nil and optimizer.defaults.betas == nil then
+    errors.argument(fname, "cycle_momentum", ("is true, but %s has neither momentum nor betas")
+      :format(class.typename(optimizer)))
+  end
+  self.use_beta1 = optimizer.defaults.betas ~= nil
+  self.base_momentums = self:_numbers("base_momentum", base)
+  self.max_momentums = self:_numbers("max_momentum", most)
+  if not begins then return end
+  for i, group in ipairs(optimizer.param_groups) do
+    set_momentum(self, group, self.max_momentums[i])
+    group.max_momentum, group.base_momentum = self.max_momentums[i], self.base_momentums[i]
+  end
+end
+
+-- ---- one cycle ----
+
+--- From max_lr / div_factor up to max_lr and down to far below, in total_steps steps.
+-- @param optimizer         whose rates are set
+-- @param max_lr            the highest rate: a number, or a list of one for each group
+-- @param total_steps       how many steps there will be; or else
+-- @param epochs            how many epochs, and
+-- @param steps_per_epoch   how many steps each has
+-- @param pct_start         share of the steps that go up (default 0.3)
+-- @param anneal_strategy   "cos" or "linear"
+-- @param cycle_momentum    move momentum (or the first beta) the other way? (default true)
+-- @param base_momentum     at the highest rate (default 0.85); a number or a list
+-- @param max_momentum      at the lowest (default 0.95)
+-- @param div_factor        max_lr / the first rate (default 25)
+-- @param final_div_factor  the first rate / the last (default 1e4)
+-- @param three_phase       go down as far as up, then to the last rate? (default false)
+-- @param last_epoch        the step to go on from (default -1: begin)
+local OneCycleLR = class("OneCycleLR", LRScheduler)
+cycle.OneCycleLR = OneCycleLR
+OneCycleLR.signature = define.signature("OneCycleLR", {
+  LRScheduler.OPTIMIZER, {"any", "max_lr", "the highest rate; a number or one for each group"},
+  {"int", "total_steps", "how many steps there will be", optional = true},
+  {"int", "epochs", "or how many epochs", optional = true},
+  {"int", "steps_per_epoch", "and the steps of each", optional = true},
+  {"float", "pct_start", "share of the steps that go up", default = 0.3},
+  {"enum", "anneal_strategy", "the curve", choices = {"cos", "linear"}},
+  {"bool", "cycle_momentum", "move the momentum the other way?", default = true},
+  {"any", "base_momentum", "at the highest rate", default = 0.85},
+  {"any", "max_momentum", "at the lowest", default = 0.95},
+  {"float", "div_factor", "max_lr / the first rate", default = 25},
+  {"float", "final_div_factor", "the first rate / the last", default = 1e4},
+  {"bool", "three_phase", "down as far as up, then to the last rate?", default = false},
+  LRScheduler.LAST_EPOCH,
+})
+
+local function steps_of(total_steps, epochs, steps_per_epoch)
+  local name, n = "total_steps", total_steps
+  if n == nil and epochs ~= nil and steps_per_epoch ~= nil then
+    name, n = epochs < 1 and "epochs" or "steps_per_epoch", epochs * steps_per_epoch
+    if epochs < 1 then n = epochs end
+  end
+  if n == nil then
+    errors.argument("OneCycleLR", "total_steps",
+      "is needed, or epochs and steps_per_epoch instead")
+  elseif n < 1 then
+    errors.argument("OneCycleLR", name, "expected a number from 1 on, got " .. n, "E_DOMAIN")
+  end
+  return n
+end
+
+-- The phases: where each ends, and from which to which of a group's values it leads.
+local function phases_of(total, pct_start, three_phase)
+  local up = {pct_start * total - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"}
+  if not three_phase then
+    return {up, {total - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"}}
+  end
+  return {up,
+    {2 * pct_start * total - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"},
+    {total - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"}}
+end
+
+function OneCycleLR:init(optimizer, max_lr, total_steps, epochs, steps_per_epoch, pct_start,
+                         anneal_strategy, cycle_momentum, base_momentum, max_momentum, div_factor,
+                         final_div_factor, three_phase, last_epoch)
+  self:_attach(optimizer)
+  self.total_steps = steps_of(total_steps, epochs, steps_per_epoch)
+  if not (pct_start >= 0 and pct_start <= 1) then
+    errors.argument("OneCycleLR", "pct_start", "expected a number from 0 to 1, got " .. pct_start,
+      "E_DOMAIN")
+  end
+  self._schedule_phases = phases_of(self.total_steps, pct_start, three_phase)
+  self._anneal_func_type = anneal_strategy
+  local highest = self:_numbers("max_lr", max_lr)
+  if last_epoch == -1 then
+    for i, group in ipairs(optimizer.param_groups) do
+      group.initial_lr, group.max_lr = highest[i] / div_factor, highest[i]
+      group.min_lr = group.initial_lr / final_div_factor
+    end
+  end
+  self.cycle_momentum = cycle_momentum
+  if cycle_momentum then
+    begin_momentum(self, "OneCycleLR", optimizer, base_momentum, max_momentum, last_epoch == -1)
+  end
+  LRScheduler.init(self, optimizer, last_epoch)
+end
+
+local function anneal(self, from, to, share)
+  if self._anneal_func_type == "linear" then return (to - from) * share + from end
+  return to + (from - to) / 2 * (math.cos(math.pi * share) + 1)
+end
+
+function OneCycleLR:get_lr()
+  local step, phases = self.last_epoch, self._schedule_phases
+  if step > self.total_steps then
+    errors.raise(("OneCycleLR took its %d steps; another one has no rate (total_steps is the " ..
+      "number of all scheduler:step() calls)"):format(self.total_steps), "E_STATE")
+  end
+  local at, start = 1, 0
+  while at < #phases and step > phases[at][1] do
+    start = phases[at][1]
+    at = at + 1
+  end
+  local phase = phases[at]
+  local share = (step - start) / (phase[1] - start)
+  return (self:_each(function(group)
+    if self.cycle_momentum then
+      set_momentum(self, group, anneal(self, group[phase[4]], group[phase[5]], share))
+    end
+    return anneal(self, group[phase[2]], group[phase[3]], share)
+  end))
+end
+
+-- ---- many cycles ----
+
+--- Between base_lr and max_lr, up in step_size_up steps and down in step_size_down.
+-- @param optimizer       whose rates are set
+-- @param base_lr         the lowest rate: a number, or a list of one for each group
+-- @param max_lr          the highest, at full height
+-- @param step_size_up    steps up (default 2000)
+-- @param step_size_down  steps down (default: as many)
+-- @param mode            "triangular", "triangular2" (each cycle half as high), "exp_range"
+--                        (height gamma^steps)
+-- @param gamma           of exp_range (default 1)
+-- @param scale_fn        function(cycle or steps) -> height, instead of a mode; not saved
+-- @param scale_mode      what scale_fn is given: "cycle" or "iterations"
+-- @param cycle_momentum  move momentum (or the first beta) the other way? (default true)
+-- @param base_momentum   at the highest rate (default 0.8); a number or a list
+-- @param max_momentum    at the lowest (default 0.9)
+-- @param last_epoch      the step to go on from (default -1: begin)
+local CyclicLR = class("CyclicLR", LRScheduler)
+cycle.CyclicLR = CyclicLR
+CyclicLR.signature = define.signature("CyclicLR", {
+  LRScheduler.OPTIMIZER, {"any", "base_lr", "the lowest rate; a number or one for each group"},
+  {"any", "max_lr", "the highest rate; a number or one for each group"},
+  {"int", "step_size_up", "steps up", default = 2000},
+  {"int", "step_size_down", "steps down; as many when absent", optional = true},
+  {"enum", "mode", "the height of a cycle", choices = {"triangular", "triangular2", "exp_range"}},
+  {"float", "gamma", "of exp_range", default = 1},
+  {"function", "scale_fn", "gives the height, instead of a mode", optional = true},
+  {"enum", "scale_mode", "what scale_fn is given", choices = {"cycle", "iterations"}},
+  {"bool", "cycle_momentum", "move the momentum the other way?", default = true},
+  {"any", "base_momentum", "at the highest rate", default = 0.8},
+  {"any", "max_momentum", "at the lowest", default = 0.9},
+  LRScheduler.LAST_EPOCH,
+})
+
+function CyclicLR:init(optimizer, base_lr, max_lr, step_size_up, step_size_down, mode, gamma,
+                       scale_fn, scale_mode, cycle_momentum, base_momentum, max_momentum,
+                       last_epoch)
+  self:_attach(optimizer)
+  local lowest = self:_numbers("base_lr", base_lr)
+  if last_epoch == -1 then
+    for i, group in ipairs(optimizer.param_groups) do group.lr = lowest[i] end
+  end
+  self.max_lrs = self:_numbers("max_lr", max_lr)
+  self.total_size = step_size_up + (step_size_down or step_size_up)
+  if step_size_up < 1 or self.total_size <= step_size_up then
+    errors.argument("CyclicLR", step_size_up < 1 and "step_size_up" or "step_size_down",
+      "expected a number from 1 on", "E_DOMAIN")
+  end
+  self.step_ratio = step_size_up / self.total_size
+  self.mode, self.gamma, self.scale_fn = mode, gamma, scale_fn
+  self.scale_mode = scale_fn and scale_mode or mode == "exp_range" and "iterations" or "cycle"
+  self.cycle_momentum = cycle_momentum
+  if cycle_momentum then
+    begin_momentum(self, "CyclicLR", optimizer, base_momentum, max_momentum, last_epoch == -1)
+  end
+  LRScheduler.init(self, optimizer, last_epoch)
+  self.base_lrs = lowest
+end
+
+-- The height of the cycle: of x, its number from 1, or the number of steps.
+local function height(self, x)
+  if self.scale_fn then return self.scale_fn(x) end
+  if self.mode == "triangular" then return 1 end
+  if self.mode == "triangular2" then return 1 / 2 ^ (x - 1) end
+  return self.gamma ^ x
+end
+
+function CyclicLR:get_lr()
+  local number = math.floor(1 + self.last_epoch / self.total_size)
+  local x = 1 + self.last_epoch / self.total_size - number
+  local share = x <= self.step_ratio and x / self.step_ratio or (x - 1) / (self.step_ratio - 1)
+  local factor = share * height(self, self.scale_mode == "cycle" and number or self.last_epoch)
+  return (self:_each(function(group, base, i)
+    if self.cycle_momentum then
+      local most = self.max_momentums[i]
+      set_momentum(self, group, most - (most - self.base_momentums[i]) * factor)
+    end
+    return base + (self.max_lrs[i] - base) * factor
+  end))
+end
+
+return cycle

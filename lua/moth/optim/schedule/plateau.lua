@@ -1,0 +1,100 @@
+--- plateau.lua -- ReduceLROnPlateau: lower rates when a measure stops getting better.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local LRScheduler = require "moth.optim.schedule.base"
+
+--- Times factor when the measure given to step() has not become better for `patience` epochs.
+-- @param optimizer       whose rates are set
+-- @param mode            "min": lower is better; "max": higher is
+-- @param factor          below 1 (default 0.1)
+-- @param patience        epochs without a better value that are borne (default 10)
+-- @param threshold       what counts as better (default 1e-4)
+-- @param threshold_mode  "rel": by that share of the best value; "abs": by that much
+-- @param cooldown        epochs after a drop in which nothing counts (default 0)
+-- @param min_lr          the lowest rate: a number, or a list of one for each group (default 0)
+-- @param eps             a smaller change of a rate is not made (default 1e-8)
+local Plateau = class("ReduceLROnPlateau", LRScheduler)
+Plateau.signature = define.signature("ReduceLROnPlateau", {
+  LRScheduler.OPTIMIZER,
+  {"enum", "mode", "is lower better, or higher?", choices = {"min", "max"}},
+  {"float", "factor", "factor of a drop", default = 0.1},
+  {"int", "patience", "epochs without a better value that are borne", default = 10},
+  {"float", "threshold", "what counts as better", default = 1e-4},
+  {"enum", "threshold_mode", "relative or absolute?", choices = {"rel", "abs"}},
+  {"int", "cooldown", "epochs after a drop in which nothing counts", default = 0},
+  {"any", "min_lr", "the lowest rate; a number or one for each group", default = 0},
+  {"float", "eps", "a smaller change is not made", default = 1e-8},
+})
+
+function Plateau:init(optimizer, mode, factor, patience, threshold, threshold_mode, cooldown,
+                      min_lr, eps)
+  self:_attach(optimizer)
+  if not (factor < 1) then
+    errors.argument("ReduceLROnPlateau", "factor", ("expected a number below 1, got %g"):format(
+      factor), "E_DOMAIN")
+  end
+  self.factor, self.patience, self.cooldown = factor, patience, cooldown
+  self.min_lrs = self:_numbers("min_lr", min_lr)
+  self.default_min_lr = type(min_lr) == "number" and min_lr or nil
+  self.mode, self.threshold, self.threshold_mode, self.eps = mode, threshold, threshold_mode, eps
+  self.last_epoch = 0
+  self._last_lr = self:_rates()
+  self.best = mode == "min" and math.huge or -math.huge
+  self.cooldown_counter, self.num_bad_epochs = 0, 0
+end
+
+local function is_better(self, value)
+  local best, threshold = self.best, self.threshold
+  if self.mode == "min" then
+    if self.threshold_mode == "rel" then return value < best * (1 - threshold) end
+    return value < best - threshold
+  end
+  if self.threshold_mode == "rel" then return value > best * (1 + threshold) end
+  return value > best + threshold
+end
+
+local function reduce(self)
+  local groups = self.optimizer.param_groups
+  if #groups ~= #self.min_lrs then
+    if self.default_min_lr == nil then
+      errors.raise(("ReduceLROnPlateau has %d min_lrs, its optimizer now %d groups; extend " ..
+        "scheduler.min_lrs"):format(#self.min_lrs, #groups), "E_STATE")
+    end
+    for i = 1, #groups do self.min_lrs[i] = self.default_min_lr end
+  end
+  for i, group in ipairs(groups) do
+    local lr = math.max(group.lr * self.factor, self.min_lrs[i])
+    if group.lr - lr > self.eps then group.lr = lr end
+  end
+end
+
+--- Takes the measure of an epoch, `scheduler:step(validation_loss)`, and lowers the rates if need
+-- be.
+-- @param metrics  a number, or a tensor of one element
+function Plateau:step(metrics, epoch)
+  if lib.istensor(metrics) then metrics = metrics:item() end
+  metrics = type(metrics) == "cdata" and tonumber(metrics) or metrics
+  if type(metrics) ~= "number" then
+    errors.argument("step", "metrics", "a number is needed, such as the validation loss, got " ..
+      errors.describe(metrics), "E_TYPE")
+  end
+  self.last_epoch = epoch or self.last_epoch + 1
+  if is_better(self, metrics) then
+    self.best, self.num_bad_epochs = metrics, 0
+  else
+    self.num_bad_epochs = self.num_bad_epochs + 1
+  end
+  if self.cooldown_counter > 0 then
+    self.cooldown_counter, self.num_bad_epochs = self.cooldown_counter - 1, 0
+  end
+  if self.num_bad_epochs > self.patience then
+    reduce(self)
+    self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+  end
+  self._last_lr = self:_rates()
+end
+
+return {ReduceLROnPlateau = Plateau}
