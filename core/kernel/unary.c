@@ -12,6 +12,14 @@
   }
 MOTH_EACH_FLOAT(SIGMOID)
 
+#define SINC_LOGIT(name, real, wide)                                               \
+  static inline real sinc_of_##name(real x) {                                      \
+    real angle = (real)3.1415926535897932385 * x;                                  \
+    return x == 0 ? 1 : sin(angle) / angle;                                        \
+  }                                                                                \
+  static inline real logit_of_##name(real x) { return log(x / (1 - x)); }
+MOTH_EACH_FLOAT(SINC_LOGIT)
+
 UNARY_FUNCTIONS(MOTH_LOOPS1)
 UNARY_OTHERS(MOTH_LOOPS1)
 UNARY_BACKS(MOTH_LOOPS2)

@@ -3,6 +3,7 @@
 */
 #include "unary.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "../kernel/scalar.h"
@@ -53,8 +54,10 @@ static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, c
 
 #define ANYWHERE .examples = "moth.randn(2, 3)"
 #define DISTINCT .examples = "moth.randn(2, 3)  -- domain: distinct" /* not at a kink or a step */
+#define UNIT .examples = "moth.rand(2, 3)  -- domain: unit"
 #define POSITIVE .examples = "moth.rand(2, 3)  -- domain: positive"
 #define REAL .dtypes = MOTH_ANY | MOTH_TO_FLOAT
+#define REAL_ONLY .dtypes = MOTH_FLOATS
 #define NUMERIC .dtypes = MOTH_NUMERIC
 #define SAVES_X .saves = "input"
 #define SAVES_Y .saves = "y"
@@ -70,7 +73,13 @@ FUNCTION(sign, ZERO, NUMERIC, DISTINCT,
 FUNCTION(square, TIMES(dy, TIMES(x, NUMBER(2))), NUMERIC, ANYWHERE, SAVES_X,
          DOC("Each element times itself."))
 
+FUNCTION(sgn, ZERO, NUMERIC, DISTINCT, DOC("The same as sign."))
+FUNCTION(positive, dy, NUMERIC, ANYWHERE, DOC("Each element as it is."))
+
 /* -- exponentials, logarithms, roots -- */
+
+#define LN2 0.69314718055994530942
+#define LN10 2.3025850929940456840
 
 FUNCTION(exp, TIMES(dy, y), REAL, ANYWHERE, SAVES_Y, DOC("e to the power of each element."))
 FUNCTION(expm1, TIMES(dy, PLUS(y, NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
@@ -78,6 +87,12 @@ FUNCTION(expm1, TIMES(dy, PLUS(y, NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
 FUNCTION(log, OVER(dy, x), REAL, POSITIVE, SAVES_X, DOC("The natural logarithm."))
 FUNCTION(log1p, OVER(dy, PLUS(x, NUMBER(1))), REAL, POSITIVE, SAVES_X,
          DOC("log(1 + x), exact also near 0."))
+FUNCTION(exp2, TIMES(dy, TIMES(y, NUMBER(LN2))), REAL, ANYWHERE, SAVES_Y,
+         DOC("2 to the power of each element."))
+FUNCTION(log2, OVER(dy, TIMES(x, NUMBER(LN2))), REAL, POSITIVE, SAVES_X,
+         DOC("The logarithm to base 2."))
+FUNCTION(log10, OVER(dy, TIMES(x, NUMBER(LN10))), REAL, POSITIVE, SAVES_X,
+         DOC("The logarithm to base 10."))
 FUNCTION(sqrt, OVER(dy, TIMES(y, NUMBER(2))), REAL, POSITIVE, SAVES_Y, DOC("The square root."))
 FUNCTION(rsqrt, TIMES(dy, TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))), REAL, POSITIVE, SAVES_Y,
          DOC("1 / sqrt(x)."))
@@ -89,6 +104,39 @@ FUNCTION(sin, TIMES(dy, OF(cos, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The sine of each element, in radians."))
 FUNCTION(cos, MINUS(TIMES(dy, OF(sin, x))), REAL, ANYWHERE, SAVES_X,
          DOC("The cosine of each element, in radians."))
+FUNCTION(tan, TIMES(dy, PLUS(OF(square, y), NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
+         DOC("The tangent of each element, in radians."))
+FUNCTION(asin, TIMES(dy, OF(rsqrt, PLUS(MINUS(OF(square, x)), NUMBER(1)))), REAL, UNIT, SAVES_X,
+         DOC("The angle from -pi/2 to pi/2 whose sine is x."))
+FUNCTION(acos, MINUS(TIMES(dy, OF(rsqrt, PLUS(MINUS(OF(square, x)), NUMBER(1))))), REAL, UNIT,
+         SAVES_X, DOC("The angle from 0 to pi whose cosine is x."))
+FUNCTION(atan, OVER(dy, PLUS(OF(square, x), NUMBER(1))), REAL, ANYWHERE, SAVES_X,
+         DOC("The angle from -pi/2 to pi/2 whose tangent is x."))
+FUNCTION(sinh, TIMES(dy, OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine."))
+FUNCTION(cosh, TIMES(dy, OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine."))
+FUNCTION(asinh, TIMES(dy, OF(rsqrt, PLUS(OF(square, x), NUMBER(1)))), REAL, ANYWHERE, SAVES_X,
+         DOC("The inverse of sinh."))
+FUNCTION(acosh, TIMES(dy, OF(rsqrt, PLUS(OF(square, x), NUMBER(-1)))), REAL,
+         .examples = "moth.rand(2, 3) + 1  -- domain: large", SAVES_X,
+         DOC("The inverse of cosh, not negative."))
+FUNCTION(atanh, OVER(dy, PLUS(MINUS(OF(square, x)), NUMBER(1))), REAL, UNIT, SAVES_X,
+         DOC("The inverse of tanh."))
+FUNCTION(deg2rad, TIMES(dy, NUMBER(0.017453292519943295769)), REAL, ANYWHERE,
+         DOC("Degrees as radians."))
+FUNCTION(rad2deg, TIMES(dy, NUMBER(57.295779513082320877)), REAL, ANYWHERE,
+         DOC("Radians as degrees."))
+
+/* (cos(pi x) - y) / x, and 0 at 0 */
+static moth_tensor *sinc_slope(moth_grad *g, moth_tensor *x, moth_tensor *y) {
+  moth_tensor *wave = OF(cos, TIMES(x, NUMBER(3.1415926535897932385)));
+  moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
+  moth_tensor *by = GRAD(g, where, .condition = zero, .input = NUMBER(1), .other = x);
+  moth_tensor *slope = OVER(PLUS(wave, MINUS(y)), by);
+  return GRAD(g, where, .condition = zero, .input = NUMBER(0), .other = slope);
+}
+
+FUNCTION(sinc, TIMES(dy, sinc_slope(g, x, y)), REAL, ANYWHERE, .saves = "input y",
+         DOC("sin(pi x) / (pi x), and 1 at 0."))
 FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent."))
 FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))
 FUNCTION(relu, BACK(relu), NUMERIC, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
@@ -96,13 +144,49 @@ FUNCTION(relu, BACK(relu), NUMERIC, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
 FUNCTION(erf, TIMES(dy, TIMES(OF(exp, MINUS(OF(square, x))), NUMBER(1.1283791670955125739))),
          REAL, ANYWHERE, SAVES_X, DOC("The error function."))
 
+FUNCTION(erfc, TIMES(dy, TIMES(OF(exp, MINUS(OF(square, x))), NUMBER(-1.1283791670955125739))),
+         REAL, ANYWHERE, SAVES_X, DOC("1 - erf(x), exact also where erf is near 1."))
+
 /* -- rounding -- */
 
 FUNCTION(floor, ZERO, NUMERIC, DISTINCT, DOC("The next whole number below."))
 FUNCTION(ceil, ZERO, NUMERIC, DISTINCT, DOC("The next whole number above."))
-FUNCTION(round, ZERO, NUMERIC, DISTINCT,
-         DOC("The nearest whole number; halves go to the even one."))
 FUNCTION(trunc, ZERO, NUMERIC, DISTINCT, DOC("The next whole number towards 0."))
+
+FUNCTION(frac, dy, REAL_ONLY, DISTINCT, DOC("What trunc cuts off."))
+
+static int round_shape(const round_args *a, moth_layout *y) {
+  if (a->decimals != 0 && moth_is_int(y->dtype))
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "decimals", "other than 0 wants floats, got %s",
+                     moth_str(a->input));
+  return same_shape(a->input, y);
+}
+
+/* Writes the numbers that a loop takes, as elements of the type that dtype computes in. */
+static void write_numbers(int dtype, uint64_t *arg, double a, double b, double c) {
+  double numbers[3] = {a, b, c};
+  dtype = moth_compute_dtype(dtype);
+  moth_convert(3, MOTH_F64, (const char *)numbers, 8, dtype, (char *)arg, moth_dtype_size[dtype]);
+}
+
+static int round_cpu(const round_args *a, moth_tensor **out) {
+  uint64_t arg[3] = {0};
+  if (a->decimals == 0) return map1(moth_unary.round, out[0], a->input, NULL);
+  write_numbers(out[0]->l.dtype, arg, pow(10, fabs((double)a->decimals)), 0, 0);
+  return map1(a->decimals > 0 ? moth_unary.round_fine : moth_unary.round_coarse, out[0], a->input,
+              arg);
+}
+
+static int round_grad(const round_args *a, moth_grad *g) {
+  moth_tensor *x = a->input;
+  return moth_flow(g, x, ZERO);
+}
+
+MOTH_OP(round, ROUND, NUMERIC, .flags = UNARY_FLAGS,
+        DOC("The nearest whole number, or multiple of 10^-decimals; halves go to the even one."),
+        .examples = "moth.randn(2, 3)  -- domain: distinct\n"
+                    "moth.randn(2, 3), {decimals = 1}  -- domain: positive\n"
+                    "moth.randn(2, 3), {decimals = -1}  -- domain: distinct")
 
 /* -- questions; their results are masks -- */
 
@@ -118,7 +202,19 @@ FUNCTION(trunc, ZERO, NUMERIC, DISTINCT, DOC("The next whole number towards 0.")
 QUESTION(logical_not, "True where an element is 0 or false.")
 QUESTION(isnan, "True where an element is not a number.")
 QUESTION(isinf, "True where an element is infinite.")
+QUESTION(isposinf, "True where an element is infinity.")
+QUESTION(isneginf, "True where an element is -infinity.")
 QUESTION(isfinite, "True where an element is neither infinite nor NaN.")
+
+QUESTION(signbit, "True where the sign is minus, be it of -0.")
+
+static int bitwise_not_shape(const bitwise_not_args *a, moth_layout *y) {
+  return same_shape(a->input, y);
+}
+CPU(bitwise_not)
+MOTH_OP_CONST(bitwise_not, UNARY, DOC("Every bit of integers turned over; not, of bool."),
+              .examples = "moth.tensor{{1LL, 0LL}, {7LL, -2LL}}\nmoth.tensor{true, false}",
+              .dtypes = MOTH_INTS | MOTH_BIT(MOTH_BOOL), .flags = UNARY_FLAGS)
 
 /* -- clamp -- */
 
@@ -186,6 +282,67 @@ MOTH_OP(clamp, CLAMP, .doc = "Each element, or the bound that it is beyond.",
                     "moth.randn(2, 3), {max = 0.1}  -- domain: distinct",
         NUMERIC, .saves = "input", .flags = UNARY_FLAGS)
 
+/* -- nan_to_num -- */
+
+static int nan_to_num_shape(const nan_to_num_args *a, moth_layout *y) {
+  return same_shape(a->input, y);
+}
+
+static double largest(int dtype) {
+  static const double most[MOTH_DTYPES] = {
+    [MOTH_F16] = 65504, [MOTH_BF16] = 0x1.fep127, [MOTH_F32] = FLT_MAX, [MOTH_F64] = DBL_MAX};
+  return most[dtype];
+}
+
+static int nan_to_num_cpu(const nan_to_num_args *a, moth_tensor **out) {
+  uint64_t arg[3] = {0};
+  int dtype = out[0]->l.dtype;
+  if (!moth_is_float(dtype)) return moth_copy_into(out[0], a->input);
+  write_numbers(dtype, arg, a->nan, moth_absent(a->posinf) ? largest(dtype) : a->posinf,
+                moth_absent(a->neginf) ? -largest(dtype) : a->neginf);
+  return map1(moth_unary.nan_to_num, out[0], a->input, arg);
+}
+
+static int nan_to_num_grad(const nan_to_num_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, where, .condition = OF(isfinite, a->input),
+                                     .input = g->dy, .other = NUMBER(0)));
+}
+
+MOTH_OP(nan_to_num, NAN_TO_NUM, .dtypes = MOTH_ANY, SAVES_X, .flags = UNARY_FLAGS,
+        DOC("Numbers in the place of NaN and of the infinities."),
+        .examples = "moth.tensor{1, 0 / 0, 1 / 0}\n"
+                    "moth.randn(2, 3), 1, 2, -2\n"
+                    "moth.randn(2, 3), {posinf = 9}\n"
+                    "moth.randn(2, 3), {neginf = -9, nan = 3}")
+
+/* -- logit -- */
+
+static int logit_shape(const logit_args *a, moth_layout *y) { return same_shape(a->input, y); }
+
+static int logit_cpu(const logit_args *a, moth_tensor **out) {
+  uint64_t arg[3];
+  bool free = moth_absent(a->eps);
+  write_numbers(out[0]->l.dtype, arg, free ? -INFINITY : a->eps, free ? INFINITY : 1 - a->eps, 0);
+  return map1(moth_unary.logit, out[0], a->input, arg);
+}
+
+/* dy / (x (1 - x)) where x is between the bounds, 0 elsewhere */
+static int logit_grad(const logit_args *a, moth_grad *g) {
+  moth_tensor *x = a->input, *slope = TIMES(x, PLUS(MINUS(x), NUMBER(1)));
+  double low = moth_absent(a->eps) ? 0 : a->eps;
+  moth_tensor *above = GRAD(g, ge, .input = x, .other = NUMBER(low));
+  moth_tensor *below = GRAD(g, le, .input = x, .other = NUMBER(1 - low));
+  moth_tensor *inside = GRAD(g, logical_and, .input = above, .other = below);
+  moth_tensor *beyond = NUMBER(moth_absent(a->eps) ? NAN : 0);
+  return moth_flow(g, x, GRAD(g, where, .condition = inside, .input = OVER(g->dy, slope),
+                              .other = beyond));
+}
+
+MOTH_OP(logit, LOGIT, REAL, SAVES_X, .flags = UNARY_FLAGS,
+        DOC("log(x / (1 - x)), which sigmoid turns back."),
+        .examples = "moth.rand(2, 3)  -- domain: prob\n"
+                    "moth.rand(2, 3), {eps = 0.3}  -- domain: prob")
+
 /* -- gradients by the result -- */
 
 #define BACK_OP(op)                                                                     \
@@ -239,5 +396,6 @@ BACK_RECORD(relu_back, .saves = "output")
 
 #define LISTED(kind, op, ...) &moth_op_##op,
 const moth_op *const moth_unary_ops[] = {
-  UNARY_FUNCTIONS(LISTED) UNARY_BACKS(LISTED) &moth_op_clamp, NULL,
+  UNARY_FUNCTIONS(LISTED) UNARY_BACKS(LISTED) &moth_op_clamp, &moth_op_round,
+  &moth_op_nan_to_num, &moth_op_logit, NULL,
 };

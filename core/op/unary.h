@@ -12,28 +12,50 @@
   F(NUMBER, abs, x < 0 ? 0 - WIDE(x) : WIDE(x), fabs(x))                        \
   F(NUMBER, neg, 0 - WIDE(x), -x)                                               \
   F(NUMBER, sign, (x > 0) - (x < 0), x != x ? x : (real)((x > 0) - (x < 0)))    \
+  F(NUMBER, sgn, (x > 0) - (x < 0), x != x ? x : (real)((x > 0) - (x < 0)))     \
+  F(NUMBER, positive, x, x)                                                     \
   F(NUMBER, square, WIDE(x) * WIDE(x), x * x)                                   \
   F(NUMBER, relu, x < 0 ? 0 : x, x < 0 ? 0 : x)                                 \
   F(REAL, exp, exp(x))                                                          \
   F(REAL, expm1, expm1(x))                                                      \
   F(REAL, log, log(x))                                                          \
   F(REAL, log1p, log1p(x))                                                      \
+  F(REAL, exp2, exp2(x))                                                        \
+  F(REAL, log2, log2(x))                                                        \
+  F(REAL, log10, log10(x))                                                      \
   F(REAL, sqrt, sqrt(x))                                                        \
   F(REAL, rsqrt, 1 / sqrt(x))                                                   \
   F(REAL, reciprocal, 1 / x)                                                    \
   F(REAL, sin, sin(x))                                                          \
   F(REAL, cos, cos(x))                                                          \
+  F(REAL, tan, tan(x))                                                          \
+  F(REAL, asin, asin(x))                                                        \
+  F(REAL, acos, acos(x))                                                        \
+  F(REAL, atan, atan(x))                                                        \
+  F(REAL, sinh, sinh(x))                                                        \
+  F(REAL, cosh, cosh(x))                                                        \
   F(REAL, tanh, tanh(x))                                                        \
+  F(REAL, asinh, asinh(x))                                                      \
+  F(REAL, acosh, acosh(x))                                                      \
+  F(REAL, atanh, atanh(x))                                                      \
+  F(REAL, sinc, FOR_REAL(sinc_of)(x))                                           \
+  F(REAL, deg2rad, x * (real)0.017453292519943295769)                           \
+  F(REAL, rad2deg, x * (real)57.295779513082320877)                             \
   F(REAL, sigmoid, FOR_REAL(sigmoid_of)(x))                                     \
   F(REAL, erf, erf(x))                                                          \
+  F(REAL, erfc, erfc(x))                                                        \
   F(NUMBER, floor, x, floor(x))                                                 \
   F(NUMBER, ceil, x, ceil(x))                                                   \
-  F(NUMBER, round, x, rint(x))                                                  \
   F(NUMBER, trunc, x, trunc(x))                                                 \
+  F(REAL, frac, x - trunc(x))                                                   \
+  F(BITS, bitwise_not, !x, ~x)                                                  \
   F(QUESTION, logical_not, x == 0, x == 0)                                      \
   F(QUESTION, isnan, x != x, x != x)                                            \
   F(QUESTION, isinf, x != x, isinf(x) != 0)                                      \
-  F(QUESTION, isfinite, x == x, x - x == 0)
+  F(QUESTION, isposinf, x != x, x == (real)INFINITY)                            \
+  F(QUESTION, isneginf, x != x, x == -(real)INFINITY)                           \
+  F(QUESTION, isfinite, x == x, x - x == 0)                                     \
+  F(QUESTION, signbit, x < 0, signbit(x) != 0)
 
 #define UNARY(ARG) \
   ARG(tensor, input, , "tensor of any shape")
@@ -42,14 +64,36 @@ UNARY_FUNCTIONS(UNARY_FACE)
 
 /* -- with more arguments -- */
 
-#define UNARY_OTHERS(F) \
-  F(NUMBER, clamp, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x)
+#define UNARY_OTHERS(F)                                                                \
+  F(NUMBER, clamp, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x)               \
+  F(NUMBER, round, x, rint(x))                                                         \
+  F(REAL, round_fine, rint(x * a) / a)                                                 \
+  F(REAL, round_coarse, rint(x / a) * a)                                               \
+  F(NUMBER, nan_to_num, x, x != x ? a : x == (real)INFINITY ? b : x == -(real)INFINITY ? c : x) \
+  F(REAL, logit, FOR_REAL(logit_of)(x < a ? a : x > b ? b : x))
 
 #define CLAMP(ARG) \
   ARG(tensor,      input,     , "tensor of any shape") \
   ARG(maybe_float, min,   none, "lower bound") \
   ARG(maybe_float, max,   none, "upper bound")
 MOTH_ARGS(clamp, CLAMP)
+
+#define ROUND(ARG) \
+  ARG(tensor, input,     , "tensor of any shape") \
+  ARG(int,    decimals, 0, "digits to keep after the point; negative: zeros before it")
+MOTH_ARGS(round, ROUND)
+
+#define NAN_TO_NUM(ARG) \
+  ARG(tensor,      input,       , "tensor of any shape") \
+  ARG(float,       nan,        0, "what NaN becomes") \
+  ARG(maybe_float, posinf,  none, "what infinity becomes; the dtype's largest number if absent") \
+  ARG(maybe_float, neginf,  none, "what -infinity becomes; the dtype's least number if absent")
+MOTH_ARGS(nan_to_num, NAN_TO_NUM)
+
+#define LOGIT(ARG) \
+  ARG(tensor,      input,     , "probabilities, any shape") \
+  ARG(maybe_float, eps,   none, "first the input is clamped to eps .. 1 - eps")
+MOTH_ARGS(logit, LOGIT)
 
 /* -- gradients by the result, in one pass and differentiable again; x: gradient, y: result -- */
 

@@ -72,6 +72,8 @@ function registry.redraw(x, domain, i)
     y = moth.rand(shape, {dtype = moth.float64}) + 0.5
   elseif domain == "prob" then
     y = moth.rand(shape, {dtype = moth.float64}) * 0.8 + 0.1
+  elseif domain == "large" then
+    y = moth.rand(shape, {dtype = moth.float64}) + 1.2
   elseif domain == "unit" then
     y = moth.rand(shape, {dtype = moth.float64}) * 1.6 - 0.8
   else
