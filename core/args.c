@@ -89,7 +89,7 @@ static int check_plain(moth_ctx *ctx, const moth_op *op, uint32_t row, const mot
   if (moth_kind_is_ints(kind) || moth_kind_is_list(kind))
     good = v[1].integer >= 0 && v[1].integer <= MOST_IN_LIST && (v[0].pointer || !v[1].integer);
   else if (kind == MOTH_KIND_dtype) good = v->integer >= -1 && v->integer < MOTH_DTYPES;
-  else if (kind == MOTH_KIND_enum)
+  else if (moth_kind_is_choice(kind))
     good = v->integer >= 0 && v->integer < op->defaults[row].choices;
   else if (kind == MOTH_KIND_device) good = v->integer == 0;
   else if (kind == MOTH_KIND_scalar) good = v->integer >= 0 && v->integer <= 2;

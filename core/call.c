@@ -266,12 +266,13 @@ static int call(moth_call_frame *f, const moth_op *op, const moth_slot *slots, u
 }
 
 /* Handles for the first nout results, the others into ctx->results; after an error, none. */
-static int give_results(moth_ctx *ctx, const moth_op *op, int status, moth_tensor **y,
-                        moth_handle *out, uint32_t nout) {
-  uint32_t handed = 0;
+static int give_results(moth_ctx *ctx, const moth_op *op, const void *args, int status,
+                        moth_tensor **y, moth_handle *out, uint32_t nout) {
+  uint32_t handed = 0, given = op->nout;
+  if (!status && op->asked && !moth_arg_at(op, args, op->asked - 1)->integer) given--;
   for (uint32_t i = 0; i < MOTH_MAX_OUTPUTS; i++) {
     if (!y[i]) continue;
-    if (status || i >= op->nout) {
+    if (status || i >= given) {
       moth_tensor_release(y[i]);
     } else if (i < nout) {
       status = moth_hand_out(ctx, y[i], &out[i]);
@@ -304,5 +305,5 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   int status = moth_cancelled(ctx) ? moth_poll(ctx) : call(&f, op, slots, nslots, given, y);
   moth_frame_close(&f);
   ctx->numbers = 0;
-  return give_results(ctx, op, status, y, out, nout);
+  return give_results(ctx, op, &f.args, status, y, out, nout);
 }

@@ -15,7 +15,7 @@
 **
 ** The third column of ARG is the default: empty when the argument is required, `none` when it may
 ** be absent, a literal, an earlier argument's name, or for an enum its choices, a|b|c, the first
-** being the default (with a leading `=` the enum is required).
+** being the default (with a leading `=` the enum is required); intN_or_enum: 0|valid|same.
 */
 #ifndef MOTH_OP_H
 #define MOTH_OP_H
@@ -23,6 +23,14 @@
 #include "tensor.h"
 
 /* -- kinds of argument: X(name in ARG, name shown, slots, C field) -- */
+
+#define MOTH_NUMBERS_OR(N) /* a number or N of them, or a name: padding = "same" */ \
+  typedef struct moth_int##N##_or_enum {                                            \
+    int64_t choice; /* 0: the numbers, else which name, from 1 */                    \
+    int64_t at[N];                                                                  \
+  } moth_int##N##_or_enum;
+MOTH_NUMBERS_OR(1)
+MOTH_NUMBERS_OR(2)
 
 typedef struct moth_scalar { /* a number, an int64 or a boolean */
   int64_t type;              /* 0, 1, 2 */
@@ -46,6 +54,10 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(int1,         "int1",     1, int64_t, [1])                                                   \
   X(int2,         "int2",     2, int64_t, [2])                                                   \
   X(int3,         "int3",     3, int64_t, [3])                                                   \
+  X(maybe_int2,   "int2?",    2, int64_t, [2])       /* each may be MOTH_NO_INT */               \
+  X(int1_or_enum, "int1-or-enum", 2, moth_int1_or_enum, )                                        \
+  X(int2_or_enum, "int2-or-enum", 3, moth_int2_or_enum, )                                        \
+  X(floats,       "floats",   2, moth_floats, )      /* .at == NULL when absent */               \
   X(ints,         "ints",     2, moth_ints, )                                                    \
   X(shape,        "shape",    2, moth_ints, )                                                    \
   X(dim,          "dim",      1, int64_t, )          /* may be negative; see moth_dim */         \
@@ -99,7 +111,9 @@ struct moth_op {
   const char *name, *doc;
   const char *examples; /* calls, one a line: "moth.randn(2, 3), {dim = 1}"; a line may end in
                         ** "  -- domain: positive" and be drawn from there for gradient checks */
-  const char *outputs;  /* default "y"; "values, indices: position"; `: hidden` makes no handle */
+  /* default "y"; "values, indices: position"; `: hidden` makes no handle; `: name of a bool` has
+  ** positions and is handed out where that argument is true */
+  const char *outputs;
   uint32_t dtypes;      /* set of dtypes of the tensor arguments, and the bits below */
   uint32_t flags;       /* MOTH_OP_INPLACE and so on, and the bits below */
   const char *saves;    /* what gradients read: "input other"; "input:other": other's reads it */
@@ -123,6 +137,7 @@ struct moth_op {
   uint32_t nout;      /* results with a handle */
   uint32_t nhidden;   /* further results without one */
   uint32_t position;  /* bit k: result k holds positions */
+  uint32_t asked;     /* 1 + the argument that says whether the last result is handed out, or 0 */
   uint64_t save_in[MOTH_MAX_ARGS]; /* of argument i: the arguments whose gradient reads it */
   uint64_t save_out[MOTH_MAX_OUTPUTS];
 };

@@ -11,7 +11,8 @@
 #define FAMILIES(F)                                                        \
   F(arith) F(unary) F(compare) F(reduce) F(matmul) F(copy)                 \
   F(create) F(view) F(index) F(join) F(strided) F(random) F(position)      \
-  F(conv) F(pool) F(softmax) F(loss) F(dropout) F(optim) F(rearrange)
+  F(conv) F(pool) F(softmax) F(loss) F(dropout) F(optim) F(rearrange)      \
+  F(adaptive)
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];
 FAMILIES(DECLARE)
@@ -58,7 +59,8 @@ static int row_named(const moth_op *op, const char *text, size_t n) {
   return -1;
 }
 
-/* "values, indices: position": counts results and remembers which hold positions. */
+/* "values, indices: position": counts results and remembers which hold positions, and which is
+** handed out only where a bool argument asks for it: "y, indices: return_indices". */
 static void read_outputs(moth_op *op) {
   const char *text = op->outputs ? op->outputs : "y", *name;
   while (word(&text, &name, ":,")) {
@@ -68,7 +70,9 @@ static void read_outputs(moth_op *op) {
       text++;
       size_t n = word(&text, &note, ",");
       hidden = same("hidden", note, n);
-      if (same("position", note, n)) op->position |= 1u << op->nout;
+      int row = row_named(op, note, n);
+      if (row >= 0) op->asked = 1 + (uint32_t)row;
+      if (row >= 0 || same("position", note, n)) op->position |= 1u << op->nout;
     }
     if (hidden) op->nhidden++;
     else op->nout++;
@@ -125,7 +129,8 @@ static moth_slot literal(int kind, const char *text) {
   if (kind == MOTH_KIND_float) v.number = strtod(text, NULL);
   else if (kind == MOTH_KIND_maybe_float)
     v.number = none ? moth_absent_value() : strtod(text, NULL);
-  else if (kind == MOTH_KIND_maybe_int || kind == MOTH_KIND_maybe_dim)
+  else if (kind == MOTH_KIND_maybe_int || kind == MOTH_KIND_maybe_dim ||
+           kind == MOTH_KIND_maybe_int2)
     v.integer = none ? MOTH_NO_INT : strtoll(text, NULL, 10);
   else if (kind == MOTH_KIND_dtype) v.integer = -1;
   else if (kind == MOTH_KIND_bool) v.integer = !strcmp(text, "true");
@@ -147,6 +152,9 @@ static void default_of(const moth_op *op, uint32_t row, moth_default *d) {
   } else if (kind == MOTH_KIND_scalar) {
     d->type = MOTH_LITERAL; /* {type 0, value} */
     d->value[1].number = strtod(text, NULL);
+  } else if (kind == MOTH_KIND_int1_or_enum || kind == MOTH_KIND_int2_or_enum) {
+    d->type = MOTH_LITERAL; /* {choice 0, the numbers} */
+    for (uint32_t i = 1; i < 3; i++) d->value[i] = literal(kind, text);
   } else {
     d->type = MOTH_LITERAL; /* lists and tensors: all zero is "absent" */
     for (uint32_t i = 0; i < 3; i++) d->value[i] = literal(kind, text);

@@ -17,8 +17,13 @@ static inline bool moth_kind_is_tensor(int kind) { /* one tensor in one slot */
 static inline bool moth_kind_is_list(int kind) { /* a moth_tensors in two */
   return kind == MOTH_KIND_tensors || kind == MOTH_KIND_indices;
 }
-static inline bool moth_kind_is_ints(int kind) { /* a moth_ints in two */
-  return kind == MOTH_KIND_ints || kind == MOTH_KIND_shape || kind == MOTH_KIND_dims;
+static inline bool moth_kind_is_ints(int kind) { /* a moth_ints or moth_floats in two */
+  return kind == MOTH_KIND_ints || kind == MOTH_KIND_shape || kind == MOTH_KIND_dims ||
+         kind == MOTH_KIND_floats;
+}
+/* A number or several, or one of `choices` names: the choice comes in the first slot. */
+static inline bool moth_kind_is_choice(int kind) {
+  return kind == MOTH_KIND_enum || kind == MOTH_KIND_int1_or_enum || kind == MOTH_KIND_int2_or_enum;
 }
 /* Kinds whose dtype the record's `dtypes` governs. */
 static inline bool moth_kind_is_value(int kind) {
@@ -29,7 +34,7 @@ static inline bool moth_kind_is_value(int kind) {
 typedef struct moth_default {
   enum { MOTH_REQUIRED, MOTH_LITERAL, MOTH_EARLIER } type;
   uint32_t earlier; /* the argument whose value it takes */
-  uint32_t choices; /* how many an enum has */
+  uint32_t choices; /* how many an enum has; numbers are one */
   moth_slot value[3];
 } moth_default;
 /* The args struct seen as slots: argument `row` starts at index at(row). */

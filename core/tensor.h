@@ -20,6 +20,11 @@ typedef struct moth_ints { /* a borrowed list of integers; at == NULL when it wa
   int64_t n;
 } moth_ints;
 
+typedef struct moth_floats { /* the same of numbers */
+  const double *at;
+  int64_t n;
+} moth_floats;
+
 typedef struct moth_tensors { /* a borrowed list of tensors */
   moth_tensor **at;
   int64_t n;

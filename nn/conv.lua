@@ -30,7 +30,7 @@ Conv2d.signature = define.signature("Conv2d", {
   {"int", "out_channels", "channels of the result: number of filters"},
   {"int2", "kernel_size", "filter height and width"},
   {"int2", "stride", "step between windows", default = 1},
-  {"int2_or_enum", "padding", "border on each side, or 'valid' (none) or 'same' (keeps the size)",
+  {"int2-or-enum", "padding", "border on each side, or 'valid' (none) or 'same' (keeps the size)",
     default = 0, choices = {"valid", "same"}},
   {"int2", "dilation", "step between the elements of a window", default = 1},
   {"int", "groups", "each group of filters sees its own group of channels", default = 1},

@@ -17,6 +17,13 @@ static int64_t divisor(const moth_pool *p, int64_t oy, int64_t ox) {
   return p->divisor ? p->divisor : n;
 }
 
+static int64_t share_from(const moth_shares *p, int axis, int64_t at) {
+  return at * p->in[axis] / p->out[axis];
+}
+static int64_t share_to(const moth_shares *p, int axis, int64_t at) {
+  return ((at + 1) * p->in[axis] + p->out[axis] - 1) / p->out[axis];
+}
+
 #define REAL float
 #define NAME(f) f##_f32
 #include "pool_real.h"
@@ -78,6 +85,40 @@ int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void
     if (dtype == MOTH_F32)
       mean_plane_back_f32(p, (const float *)dy + plane * n, (float *)dx + plane * room);
     else mean_plane_back_f64(p, (const double *)dy + plane * n, (double *)dx + plane * room);
+  }
+  return MOTH_OK;
+}
+
+int moth_max_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *x, void *y,
+                    int64_t *index) {
+  int64_t room = p->in[0] * p->in[1], n = p->out[0] * p->out[1];
+  EACH_PLANE(p->planes) {
+    int64_t *k = index + plane * n;
+    if (dtype == MOTH_F32)
+      max_shares_f32(p, (const float *)x + plane * room, (float *)y + plane * n, k);
+    else max_shares_f64(p, (const double *)x + plane * room, (double *)y + plane * n, k);
+  }
+  return MOTH_OK;
+}
+
+int moth_mean_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *x, void *y) {
+  int64_t room = p->in[0] * p->in[1], n = p->out[0] * p->out[1];
+  EACH_PLANE(p->planes) {
+    if (dtype == MOTH_F32)
+      mean_shares_f32(p, (const float *)x + plane * room, (float *)y + plane * n);
+    else mean_shares_f64(p, (const double *)x + plane * room, (double *)y + plane * n);
+  }
+  return MOTH_OK;
+}
+
+int moth_mean_shares_back(moth_ctx *ctx, int dtype, const moth_shares *p, const void *dy,
+                          void *dx) {
+  int64_t room = p->in[0] * p->in[1], n = p->out[0] * p->out[1];
+  if (p->planes) memset(dx, 0, (size_t)(p->planes * room) * moth_dtype_size[dtype]);
+  EACH_PLANE(p->planes) {
+    if (dtype == MOTH_F32)
+      mean_shares_back_f32(p, (const float *)dy + plane * n, (float *)dx + plane * room);
+    else mean_shares_back_f64(p, (const double *)dy + plane * n, (double *)dx + plane * room);
   }
   return MOTH_OK;
 }

@@ -18,6 +18,17 @@ int moth_max_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, v
 int moth_mean_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, void *y);
 int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void *dy, void *dx);
 
+/* Windows that share out a plane of in[] elements among out[] places: place i sees the elements
+** from floor(i in / out) to ceil((i + 1) in / out) on each axis. */
+typedef struct moth_shares {
+  int64_t planes, in[2], out[2];
+} moth_shares;
+int moth_max_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *x, void *y,
+                    int64_t *index);
+int moth_mean_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *x, void *y);
+int moth_mean_shares_back(moth_ctx *ctx, int dtype, const moth_shares *p, const void *dy,
+                          void *dx);
+
 /* plane[index[i]] += dy[i] over planes of `room` elements, from zero; and y[i] = x[index[i]].
 ** A position outside its plane is refused before anything is written. */
 int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,

@@ -83,6 +83,39 @@ static void NAME(mean_plane_back)(const moth_pool *p, const REAL *dy, REAL *dx) 
   }
 }
 
+static void NAME(max_shares)(const moth_shares *p, const REAL *x, REAL *y, int64_t *index) {
+  const moth_window w = {.in = {p->in[0], p->in[1]}, .dilation = {1, 1}};
+  for (int64_t oy = 0; oy < p->out[0]; oy++)
+    for (int64_t ox = 0; ox < p->out[1]; ox++)
+      *index++ = NAME(largest)(&w, x, 0, share_from(p, 0, oy), share_to(p, 0, oy),
+                               share_from(p, 1, ox), share_to(p, 1, ox), y++);
+}
+
+static void NAME(mean_shares)(const moth_shares *p, const REAL *x, REAL *y) {
+  for (int64_t oy = 0; oy < p->out[0]; oy++) {
+    const int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy);
+    for (int64_t ox = 0; ox < p->out[1]; ox++) {
+      const int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
+      REAL sum = 0;
+      for (int64_t r = r0; r < r1; r++)
+        for (int64_t c = c0; c < c1; c++) sum += x[r * p->in[1] + c];
+      *y++ = sum / (REAL)((r1 - r0) * (c1 - c0));
+    }
+  }
+}
+
+static void NAME(mean_shares_back)(const moth_shares *p, const REAL *dy, REAL *dx) {
+  for (int64_t oy = 0; oy < p->out[0]; oy++) {
+    const int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy);
+    for (int64_t ox = 0; ox < p->out[1]; ox++) {
+      const int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
+      const REAL share = *dy++ / (REAL)((r1 - r0) * (c1 - c0));
+      for (int64_t r = r0; r < r1; r++)
+        for (int64_t c = c0; c < c1; c++) dx[r * p->in[1] + c] += share;
+    }
+  }
+}
+
 /* Both leave out positions of -1; the others were checked. */
 static void NAME(scatter_plane)(int64_t n, const REAL *dy, const int64_t *index, REAL *dx) {
   for (int64_t i = 0; i < n; i++)

@@ -11,6 +11,7 @@
 typedef struct moth_window { /* [0] along the height, [1] along the width */
   int64_t in[2], out[2];     /* image and number of windows */
   int64_t kernel[2], stride[2], padding[2], dilation[2];
+  int64_t extra[2];          /* further padding at the far side */
 } moth_window;
 
 /* Whether kernel, stride, padding and dilation are sensible sizes; `blame` gave the kernel. */

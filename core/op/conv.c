@@ -11,13 +11,36 @@
 #include "reduce.h"
 #include "view.h"
 
-#define WINDOW(a) \
-  {.stride = INT2((a)->stride), .padding = INT2((a)->padding), .dilation = INT2((a)->dilation)}
-#define STEPS(a)                                                                               \
-  .stride = INT2((a)->stride), .padding = INT2((a)->padding), .dilation = INT2((a)->dilation), \
+#define STEPS(a)                                                                        \
+  .stride = INT2((a)->stride), .padding = (a)->padding, .dilation = INT2((a)->dilation), \
   .groups = (a)->groups
 
 /* -- geometry -- */
+
+enum { NUMBERS, VALID, SAME }; /* what `padding` may be */
+
+/* w := the window of the images, which have only a layout here; `blame` gave the kernel. "same"
+** puts the odd one of an uneven border at the far side. */
+static int conv_window(moth_window *w, const moth_tensor *image, const char *blame,
+                       const int64_t kernel[2], const int64_t stride[2],
+                       const moth_int2_or_enum *padding, const int64_t dilation[2]) {
+  moth_ctx *ctx = image->ctx;
+  *w = (moth_window){.kernel = INT2(kernel), .stride = INT2(stride), .dilation = INT2(dilation)};
+  if (padding->choice == NUMBERS) memcpy(w->padding, padding->at, sizeof w->padding);
+  if (padding->choice == SAME) {
+    int status = moth_window_check(ctx, w, blame);
+    if (status) return status;
+    if (stride[0] != 1 || stride[1] != 1)
+      return moth_fail(ctx, MOTH_E_DOMAIN, "padding", "'same' wants stride 1, got %s",
+                       moth_str_ints(ctx, 2, stride));
+    for (int i = 0; i < 2; i++) {
+      int64_t border = dilation[i] * (kernel[i] - 1);
+      w->padding[i] = border / 2;
+      w->extra[i] = border % 2;
+    }
+  }
+  return moth_window_fit(w, image, blame, false);
+}
 
 /* A tensor's sizes, with a batch of one put before those of a single image. */
 static int with_batch(const moth_tensor *x, const char *arg, const char *names, int64_t size[4]) {
@@ -81,10 +104,8 @@ static int conv2d_fit(const conv2d_args *a, moth_conv *c) {
                      "the filters %s want %lld channels%s, got %s", moth_str(a->weight),
                      (long long)w[1], a->groups == 1 ? "" : " for each group",
                      moth_str(a->input));
-  *c = (moth_conv){.w = WINDOW(a), .n = x[0], .channels = x[1], .filters = w[0],
-                   .groups = a->groups};
-  memcpy(c->w.kernel, w + 2, sizeof c->w.kernel);
-  status = moth_window_fit(&c->w, a->input, "weight", false);
+  *c = (moth_conv){.n = x[0], .channels = x[1], .filters = w[0], .groups = a->groups};
+  status = conv_window(&c->w, a->input, "weight", w + 2, a->stride, &a->padding, a->dilation);
   return status ? status : check_bias(a->bias, w[0]);
 }
 
@@ -141,7 +162,8 @@ MOTH_OP(conv2d, CONV2D,
     "moth.randn(2, 3, 7, 8), moth.randn(4, 3, 3, 2), moth.randn(4), {stride = {2, 1},"
     " padding = 1, dilation = {1, 2}}\n"
     "moth.randn(4, 5, 5), moth.randn(6, 2, 3, 3), {groups = 2}\n"
-    "moth.randn(2, 3, 4, 4), moth.randn(2, 3, 1, 1), moth.randn(2)",
+    "moth.randn(2, 3, 4, 4), moth.randn(2, 3, 1, 1), moth.randn(2)\n"
+    "moth.randn(2, 3, 6, 5), moth.randn(4, 3, 2, 4), {padding = 'same', dilation = {3, 1}}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:weight weight:input",
   .flags = MOTH_OP_METHOD)
@@ -155,14 +177,13 @@ static int conv2d_input_fit(const conv2d_input_args *a, moth_conv *c) {
   if (!status) status = with_batch(a->input, "input", "O, OH, OW", dy);
   if (!status) status = check_groups(a->ctx, a->groups, w[0], a->weight);
   if (status) return status;
-  *c = (moth_conv){.w = WINDOW(a), .n = dy[0], .filters = w[0], .groups = a->groups};
+  *c = (moth_conv){.n = dy[0], .filters = w[0], .groups = a->groups};
   if (moth_mul_overflow(w[1], a->groups, &c->channels))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "groups", "%lld groups are too many",
                      (long long)a->groups);
-  memcpy(c->w.kernel, w + 2, sizeof c->w.kernel);
   moth_tensor image = {.ctx = a->ctx, .l = a->input->l}; /* only a layout */
   take_batch(&image.l, a->input, (int64_t[4]){c->n, c->channels, a->size[0], a->size[1]});
-  status = moth_window_fit(&c->w, &image, "size", false);
+  status = conv_window(&c->w, &image, "size", w + 2, a->stride, &a->padding, a->dilation);
   if (!status && (dy[1] != w[0] || dy[2] != c->w.out[0] || dy[3] != c->w.out[1]))
     status = moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is not what the filters %s make of %s",
                        moth_str(a->input), moth_str(a->weight), moth_str(&image));
@@ -205,7 +226,8 @@ MOTH_OP(conv2d_input, CONV2D_INPUT,
     "moth.randn(2, 4, 6, 6), moth.randn(4, 3, 3, 3), 8\n"
     "moth.randn(2, 4, 4, 8), moth.randn(4, 3, 3, 2), {7, 8}, {stride = {2, 1}, padding = 1,"
     " dilation = {1, 2}}\n"
-    "moth.randn(6, 3, 3), moth.randn(6, 2, 3, 3), 5, {groups = 2}",
+    "moth.randn(6, 3, 3), moth.randn(6, 2, 3, 3), 5, {groups = 2}\n"
+    "moth.randn(4, 5, 5), moth.randn(4, 3, 2, 4), 5, {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:weight weight:input",
   .flags = MOTH_OP_HIDDEN)
@@ -219,10 +241,9 @@ static int conv2d_weight_fit(const conv2d_weight_args *a, moth_conv *c) {
   if (!status) status = check_groups(a->ctx, a->groups, dy[1], a->output);
   if (!status) status = check_groups(a->ctx, a->groups, x[1], a->input);
   if (status) return status;
-  *c = (moth_conv){.w = WINDOW(a), .n = x[0], .channels = x[1], .filters = dy[1],
-                   .groups = a->groups};
-  memcpy(c->w.kernel, a->kernel_size, sizeof c->w.kernel);
-  status = moth_window_fit(&c->w, a->input, "kernel_size", false);
+  *c = (moth_conv){.n = x[0], .channels = x[1], .filters = dy[1], .groups = a->groups};
+  status = conv_window(&c->w, a->input, "kernel_size", a->kernel_size, a->stride, &a->padding,
+                       a->dilation);
   bool same = a->input->l.ndim == a->output->l.ndim && x[0] == dy[0];
   if (!status && (!same || dy[2] != c->w.out[0] || dy[3] != c->w.out[1]))
     status = moth_fail(a->ctx, MOTH_E_SHAPE, "output", "%s is not what a kernel of %s makes of %s",
@@ -272,7 +293,8 @@ MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
     "moth.randn(2, 3, 8, 8), moth.randn(2, 4, 6, 6), 3\n"
     "moth.randn(2, 3, 7, 8), moth.randn(2, 4, 4, 8), {3, 2}, {stride = {2, 1}, padding = 1,"
     " dilation = {1, 2}}\n"
-    "moth.randn(4, 5, 5), moth.randn(6, 3, 3), 3, {groups = 2}",
+    "moth.randn(4, 5, 5), moth.randn(6, 3, 3), 3, {groups = 2}\n"
+    "moth.randn(4, 5, 5), moth.randn(6, 5, 5), {2, 4}, {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:output output:input",
   .flags = MOTH_OP_HIDDEN)
@@ -306,9 +328,10 @@ static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor 
     status = moth_fail(ctx, MOTH_E_SHAPE, "input", "the filters %s want %lld channels, got %s",
                        moth_str(a->weight), (long long)w[0], moth_str(a->input));
   if (!status) status = check_bias(a->bias, w[1] * a->groups);
-  moth_window w2 = WINDOW(a);
-  memcpy(w2.kernel, w + 2, sizeof w2.kernel);
-  if (!status) status = moth_window_check(ctx, &w2, "weight");
+  if (status) return status;
+  moth_window w2 = {.kernel = INT2(w + 2), .stride = INT2(a->stride), .padding = INT2(a->padding),
+                    .dilation = INT2(a->dilation)};
+  status = moth_window_check(ctx, &w2, "weight");
   for (int i = 0; !status && i < 2; i++) {
     int64_t extra = a->output_padding[i];
     if (extra < 0 || (extra >= a->stride[i] && extra >= a->dilation[i]))
@@ -326,7 +349,9 @@ static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor 
   moth_tensor *y = NULL;
   if (!status)
     status = MOTH_CALL(ctx, &y, conv2d_input, .input = a->input, .weight = a->weight,
-                       .size = INT2(size), STEPS(a));
+                       .size = INT2(size), .stride = INT2(a->stride),
+                       .padding = {NUMBERS, INT2(a->padding)}, .dilation = INT2(a->dilation),
+                       .groups = a->groups);
   return status ? status : add_bias(y, a->bias, out);
 }
 
@@ -340,32 +365,40 @@ MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_METHOD)
 
-/* x with a height of one before its last dimension; 4-d or 3-d for 3-d or 2-d. */
-static int heighten(moth_tensor *x, moth_tensor **y) {
-  return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
+/* -- in one dimension: images of height one -- */
+
+static int flatten_height(moth_tensor *y, moth_tensor **out) { /* takes y */
+  int64_t height = -2;
+  int status = MOTH_CALL(y->ctx, out, squeeze, .input = y, .dim = {&height, 1});
+  moth_tensor_release(y);
+  return status;
+}
+
+/* x and w := input and weight with a height of one before their last dimension. Owned, also after
+** an error. */
+static int heighten(moth_tensor *input, moth_tensor *weight, const char *names, moth_tensor **x,
+                    moth_tensor **w) {
+  moth_ctx *ctx = input->ctx;
+  if (input->l.ndim != 2 && input->l.ndim != 3)
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
+                     moth_str(input));
+  if (weight->l.ndim != 3)
+    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "wants %s, got %s", names, moth_str(weight));
+  int status = MOTH_CALL(ctx, x, unsqueeze, .input = input, .dim = -2);
+  return status ? status : MOTH_CALL(ctx, w, unsqueeze, .input = weight, .dim = -2);
 }
 
 static int conv1d_compose(const conv1d_args *a, moth_tensor **out) {
-  moth_ctx *ctx = a->ctx;
   moth_tensor *x = NULL, *w = NULL, *y = NULL;
-  int64_t height = -2;
-  if (a->input->l.ndim != 2 && a->input->l.ndim != 3)
-    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
-                     moth_str(a->input));
-  if (a->weight->l.ndim != 3)
-    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "wants (O, C / groups, K), got %s",
-                     moth_str(a->weight));
-  int status = heighten(a->input, &x);
-  if (!status) status = heighten(a->weight, &w);
+  int status = heighten(a->input, a->weight, "(O, C / groups, K)", &x, &w);
   if (!status)
-    status = MOTH_CALL(ctx, &y, conv2d, .input = x, .weight = w, .bias = a->bias,
-                       .stride = {1, a->stride[0]}, .padding = {0, a->padding[0]},
+    status = MOTH_CALL(a->ctx, &y, conv2d, .input = x, .weight = w, .bias = a->bias,
+                       .stride = {1, a->stride[0]},
+                       .padding = {a->padding.choice, {0, a->padding.at[0]}},
                        .dilation = {1, a->dilation[0]}, .groups = a->groups);
-  if (!status) status = MOTH_CALL(ctx, out, squeeze, .input = y, .dim = {&height, 1});
   moth_tensor_release(x);
   moth_tensor_release(w);
-  moth_tensor_release(y);
-  return status;
+  return status ? status : flatten_height(y, out);
 }
 
 MOTH_OP_COMPOSES(conv1d, CONV1D,
@@ -373,11 +406,34 @@ MOTH_OP_COMPOSES(conv1d, CONV1D,
   .examples =
     "moth.randn(2, 3, 8), moth.randn(4, 3, 3)\n"
     "moth.randn(4, 9), moth.randn(6, 2, 3), moth.randn(6), {stride = 2, padding = 1,"
-    " dilation = 2, groups = 2}",
+    " dilation = 2, groups = 2}\n"
+    "moth.randn(2, 3, 8), moth.randn(4, 3, 4), {padding = 'same'}",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_METHOD)
+
+static int conv_transpose1d_compose(const conv_transpose1d_args *a, moth_tensor **out) {
+  moth_tensor *x = NULL, *w = NULL, *y = NULL;
+  int status = heighten(a->input, a->weight, "(C, O / groups, K)", &x, &w);
+  if (!status)
+    status = MOTH_CALL(a->ctx, &y, conv_transpose2d, .input = x, .weight = w, .bias = a->bias,
+                       .stride = {1, a->stride[0]}, .padding = {0, a->padding[0]},
+                       .output_padding = {0, a->output_padding[0]}, .groups = a->groups,
+                       .dilation = {1, a->dilation[0]});
+  moth_tensor_release(x);
+  moth_tensor_release(w);
+  return status ? status : flatten_height(y, out);
+}
+
+MOTH_OP_COMPOSES(conv_transpose1d, CONV_TRANSPOSE1D,
+  .doc = "Transposed convolution of sequences: the gradient of conv1d as an op of its own.",
+  .examples =
+    "moth.randn(2, 3, 5), moth.randn(3, 2, 3)\n"
+    "moth.randn(4, 5), moth.randn(4, 2, 3), moth.randn(4), {stride = 3, padding = 1,"
+    " output_padding = 2, groups = 2, dilation = 2}",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_METHOD)
 
 const moth_op *const moth_conv_ops[] = {
   &moth_op_conv2d, &moth_op_conv2d_input, &moth_op_conv2d_weight, &moth_op_conv_transpose2d,
-  &moth_op_conv1d, NULL,
+  &moth_op_conv1d, &moth_op_conv_transpose1d, NULL,
 };

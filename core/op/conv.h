@@ -6,7 +6,8 @@
 
 #define CONV_STEPS(ARG) \
   ARG(int2,         stride,      1, "step between windows") \
-  ARG(int2,         padding,     0, "border of zeros on each side") \
+  ARG(int2_or_enum, padding, 0|valid|same, "border of zeros on each side, or valid: none, or " \
+                                          "same: what keeps the size") \
   ARG(int2,         dilation,    1, "step between the elements of a window") \
   ARG(int,          groups,      1, "each group of filters sees its own group of channels")
 
@@ -48,9 +49,21 @@ MOTH_ARGS(conv_transpose2d, CONV_TRANSPOSE2D)
   ARG(tensor,       weight,       , "filters, (O, C / groups, K)") \
   ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
   ARG(int1,         stride,      1, "step between windows") \
-  ARG(int1,         padding,     0, "border of zeros on each side") \
+  ARG(int1_or_enum, padding, 0|valid|same, "border of zeros on each side, or valid: none, or " \
+                                          "same: what keeps the size") \
   ARG(int1,         dilation,    1, "step between the elements of a window") \
   ARG(int,          groups,      1, "each group of filters sees its own group of channels")
 MOTH_ARGS(conv1d, CONV1D)
+
+#define CONV_TRANSPOSE1D(ARG) \
+  ARG(tensor,       input,        , "sequences, (N, C, L) or (C, L)") \
+  ARG(tensor,       weight,       , "filters, (C, O / groups, K)") \
+  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  ARG(int1,         stride,      1, "step between windows of the result") \
+  ARG(int1,         padding,     0, "border cut off on each side") \
+  ARG(int1,         output_padding, 0, "further size of the result, less than a step") \
+  ARG(int,          groups,      1, "each group of filters sees its own group of channels") \
+  ARG(int1,         dilation,    1, "step between the elements of a window")
+MOTH_ARGS(conv_transpose1d, CONV_TRANSPOSE1D)
 
 #endif

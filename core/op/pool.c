@@ -3,6 +3,7 @@
 
 #include "../kernel/pool.h"
 #include "../kernel/real.h"
+#include "view.h"
 
 /* The product of all sizes but the last two. */
 static int64_t planes_of(const moth_layout *l) {
@@ -52,7 +53,6 @@ static int max_pool2d_shape(const max_pool2d_args *a, moth_layout *y) {
   if (status) return status;
   replane(&y[0], &a->input->l, w.out);
   replane(&y[1], &a->input->l, w.out);
-  y[1].dtype = MOTH_I64;
   return MOTH_OK;
 }
 
@@ -76,14 +76,15 @@ static int max_pool2d_grad(const max_pool2d_args *a, moth_grad *g) {
 }
 
 MOTH_OP(max_pool2d, MAX_POOL2D,
-  .doc = "The largest value in each window of an image; NaN counts as largest.",
+  .doc = "The largest value in each window of an image; NaN counts as largest. With "
+         "return_indices also where each stands, counted along the rows of its plane.",
   .examples =
     "moth.randn(2, 3, 8, 8), 2  -- domain: distinct\n"
     "moth.randn(2, 3, 9, 8), {kernel_size = {3, 2}, stride = {2, 1}, padding = 1}"
     "  -- domain: distinct\n"
-    "moth.randn(2, 7, 8), {kernel_size = 2, stride = 3, dilation = 2, ceil_mode = true}"
-    "  -- domain: distinct",
-  .outputs = "y, indices: hidden",
+    "moth.randn(2, 7, 8), {kernel_size = 2, stride = 3, dilation = 2, ceil_mode = true,"
+    " return_indices = true}  -- domain: distinct",
+  .outputs = "y, indices: return_indices",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
   .flags = MOTH_OP_METHOD)
@@ -279,7 +280,71 @@ MOTH_OP(avg_pool2d_back, AVG_POOL2D_BACK,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN)
 
+/* -- in one dimension: images of height one -- */
+
+static int heighten(moth_tensor *x, moth_tensor **y) {
+  if (x->l.ndim != 2 && x->l.ndim != 3)
+    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
+                     moth_str(x));
+  return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
+}
+
+/* out := n results without their height; takes y. */
+static int flatten_height(moth_tensor **y, int n, moth_tensor **out) {
+  int64_t height = -2;
+  int status = MOTH_OK;
+  for (int i = 0; i < n; i++) {
+    if (!status)
+      status = MOTH_CALL(y[i]->ctx, &out[i], squeeze, .input = y[i], .dim = {&height, 1});
+    moth_tensor_release(y[i]);
+  }
+  return status;
+}
+
+static int max_pool1d_compose(const max_pool1d_args *a, moth_tensor **out) {
+  moth_tensor *x = NULL, *y[2] = {NULL};
+  int status = heighten(a->input, &x);
+  if (!status)
+    status = MOTH_CALL(a->ctx, y, max_pool2d, .input = x, .kernel_size = {1, a->kernel_size[0]},
+                       .stride = {1, a->stride[0]}, .padding = {0, a->padding[0]},
+                       .dilation = {1, a->dilation[0]}, .ceil_mode = a->ceil_mode,
+                       .return_indices = a->return_indices);
+  moth_tensor_release(x);
+  return status ? status : flatten_height(y, 2, out);
+}
+
+MOTH_OP_COMPOSES(max_pool1d, MAX_POOL1D,
+  .doc = "The largest value in each window of a sequence; NaN counts as largest.",
+  .examples =
+    "moth.randn(2, 3, 8), 2  -- domain: distinct\n"
+    "moth.randn(3, 10), {kernel_size = 3, stride = 2, padding = 1, dilation = 2,"
+    " ceil_mode = true, return_indices = true}  -- domain: distinct",
+  .outputs = "y, indices: return_indices",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_METHOD)
+
+static int avg_pool1d_compose(const avg_pool1d_args *a, moth_tensor **out) {
+  moth_tensor *x = NULL, *y = NULL;
+  int status = heighten(a->input, &x);
+  if (!status)
+    status = MOTH_CALL(a->ctx, &y, avg_pool2d, .input = x, .kernel_size = {1, a->kernel_size[0]},
+                       .stride = {1, a->stride[0]}, .padding = {0, a->padding[0]},
+                       .ceil_mode = a->ceil_mode, .count_include_pad = a->count_include_pad,
+                       .divisor_override = MOTH_NO_INT);
+  moth_tensor_release(x);
+  return status ? status : flatten_height(&y, 1, out);
+}
+
+MOTH_OP_COMPOSES(avg_pool1d, AVG_POOL1D,
+  .doc = "The mean of each window of a sequence.",
+  .examples =
+    "moth.randn(2, 3, 8), 2\n"
+    "moth.randn(3, 10), {kernel_size = 4, stride = 3, padding = 2, ceil_mode = true,"
+    " count_include_pad = false}",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_METHOD)
+
 const moth_op *const moth_pool_ops[] = {
   &moth_op_max_pool2d, &moth_op_max_pool2d_back, &moth_op_max_pool2d_pick,
-  &moth_op_avg_pool2d, &moth_op_avg_pool2d_back, NULL,
+  &moth_op_avg_pool2d, &moth_op_avg_pool2d_back, &moth_op_max_pool1d, &moth_op_avg_pool1d, NULL,
 };

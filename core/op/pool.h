@@ -10,8 +10,19 @@
   ARG(int2,   stride,      kernel_size, "step between windows") \
   ARG(int2,   padding,     0          , "border of -inf on each side, at most half the window") \
   ARG(int2,   dilation,    1          , "step between the elements of a window") \
-  ARG(bool,   ceil_mode,   false      , "count windows that hang over the far edge")
+  ARG(bool,   ceil_mode,   false      , "count windows that hang over the far edge") \
+  ARG(bool,   return_indices, false   , "also give the flat position of each in its plane")
 MOTH_ARGS(max_pool2d, MAX_POOL2D)
+
+#define MAX_POOL1D(ARG) \
+  ARG(tensor, input,                  , "sequences, (N, C, L) or (C, L)") \
+  ARG(int1,   kernel_size,            , "window length") \
+  ARG(int1,   stride,      kernel_size, "step between windows") \
+  ARG(int1,   padding,     0          , "border of -inf on each side, at most half the window") \
+  ARG(int1,   dilation,    1          , "step between the elements of a window") \
+  ARG(bool,   ceil_mode,   false      , "count windows that hang over the far edge") \
+  ARG(bool,   return_indices, false   , "also give the position of each in its sequence")
+MOTH_ARGS(max_pool1d, MAX_POOL1D)
 
 /* Its gradient: each value goes to its position in the plane. */
 #define MAX_POOL2D_BACK(ARG) \
@@ -35,6 +46,15 @@ MOTH_ARGS(max_pool2d_pick, MAX_POOL2D_PICK)
   ARG(bool,   count_include_pad, true       , "divide by the window's size, border included") \
   ARG(maybe_int, divisor_override, none     , "divide by this instead")
 MOTH_ARGS(avg_pool2d, AVG_POOL2D)
+
+#define AVG_POOL1D(ARG) \
+  ARG(tensor, input,                        , "sequences, (N, C, L) or (C, L)") \
+  ARG(int1,   kernel_size,                  , "window length") \
+  ARG(int1,   stride,            kernel_size, "step between windows") \
+  ARG(int1,   padding,           0          , "border of zeros, at most half the window") \
+  ARG(bool,   ceil_mode,         false      , "count windows that hang over the far edge") \
+  ARG(bool,   count_include_pad, true       , "divide by the window's size, border included")
+MOTH_ARGS(avg_pool1d, AVG_POOL1D)
 
 #define AVG_POOL2D_BACK(ARG) \
   ARG(tensor, input,             , "gradients of the windows, (..., OH, OW)") \

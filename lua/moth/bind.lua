@@ -33,12 +33,16 @@ local function text_of(pointer) return pointer ~= nil and ffi.string(pointer) or
 
 local function choices_of(arg)
   local list, map = {}, {}
-  for name in arg.fallback:gsub("^=", ""):gmatch("[^|]+") do
+  local text = arg.fallback:gsub("^=", "")
+  arg.required = arg.fallback:sub(1, 1) == "="
+  if arg.row.numbers then -- "0|valid|same": choice 0 are numbers
+    arg.fallback, text = text:match("^([^|]*)|(.*)$")
+  end
+  for name in text:gmatch("[^|]+") do
     list[#list + 1] = name
-    map[name] = #list - 1
+    map[name] = #list - (arg.row.numbers and 0 or 1)
   end
   arg.choices, arg.choice = list, map
-  arg.required = arg.fallback:sub(1, 1) == "="
 end
 
 local function read_arg(row, numbers, op_name)
@@ -63,7 +67,9 @@ local function read_outputs(text)
   for item in text:gmatch("[^,]+") do
     local name, more = item:match("^%s*([%w_]+)%s*:?%s*(.-)%s*$")
     if not more:find("hidden") then
-      list[#list + 1] = { name = name, position = more:find("position") ~= nil }
+      local asked = more ~= "" and more ~= "position" and more or nil -- given if this is true
+      list[#list + 1] = { name = name, asked = asked,
+                          position = asked ~= nil or more == "position" }
     end
   end
   return list
@@ -237,6 +243,7 @@ local type, C, ctx, Handle, istype, int64 = type, T.C, T.ctx, T.Handle, T.istype
 local live, none, NONE, state, due, adopt = T.live, T.none, T.NONE, T.state, T.due, T.adopt
 local dtypes, devices, recover, raise, reserve = T.dtypes, T.devices, T.recover, T.raise, T.reserve
 local fill_ints, fill_dims, fill_handles = T.fill_ints, T.fill_dims, T.fill_handles
+local fill_floats, is_list, NO_INT = T.fill_floats, T.is_list, -0x8000000000000000LL
 local RESOLVED, AGAIN, extra, twice, array = T.RESOLVED, T.AGAIN, T.extra, T.twice, T.array
 local is_arguments, first_is_value, from_index = T.is_arguments, T.first_is_value, T.from_index
 local due_list, require_grad, hole, has_hole = T.due_list, T.require_grad, T.hole, T.has_hole
@@ -251,9 +258,10 @@ local function to_generator(i, v) return T.to_generator(sig, i, v) end]]
 -- What `moth.none` puts into the slots of an optional argument that has another default.
 local ABSENT = {
   tensor = "s[$k].handle = NONE", index = "s[$k].handle = NONE", number = "s[$k].handle = NONE",
-  int = "s[$k].integer = -0x8000000000000000LL", dim = "s[$k].integer = -0x8000000000000000LL",
+  int = "s[$k].integer = NO_INT", dim = "s[$k].integer = NO_INT",
   dtype = "s[$k].integer = -1",
   dims = "s[$k].integer = 0 s[$k1].integer = 0", ints = "s[$k].integer = 0 s[$k1].integer = 0",
+  floats = "s[$k].integer = 0 s[$k1].integer = 0",
 }
 
 -- Text that puts argument i into its slots if it was given.
@@ -325,6 +333,19 @@ local function finish_one(sig, out)
   out("  return r")
 end
 
+-- A second result where an argument asks for it, r2 being its handle then; else one.
+local function finish_asked(out)
+  out("  if r2 then")
+  out("    C.moth_result(ctx, 0, r2)")
+  out("    r2 = adopt(r2, 0)")
+  out("    r = adopt(r, st)")
+  out("    r2 = from_index(sig, r2)")
+  out("    return r, r2")
+  out("  end")
+  out("  r = adopt(r, st)")
+  out("  return r")
+end
+
 -- Each result is asked for by itself, into a handle of its own that was made before the call:
 -- LuaJIT's allocation sinking forgets stores that copies out of an array would need, and what
 -- allocates here might run a finalizer with an op in it, which would clear the results.
@@ -366,8 +387,13 @@ local function body(sig, out)
   local outputs = #sig.outputs
   local list, mutates = bit.band(sig.flags, LIST) ~= 0, bit.band(sig.flags, MUTATES) ~= 0
   prepare(sig, out)
-  local one = outputs == 1 and not list and not mutates
+  local asked = outputs == 2 and sig.outputs[2].asked
+  local one = (outputs == 1 or asked) and not list and not mutates
   if one then out("  local r = Handle()") end
+  if asked then
+    local a = "a" .. sig.index[asked]
+    out('  local r2 = type(%s) == "boolean" and %s and Handle()', a, a)
+  end
   for k = 1, (one or list or mutates) and 0 or outputs do out("  local r%d = Handle()", k) end
   out("  local mine = state.calls + 1")
   out("  state.calls = mine")
@@ -392,6 +418,7 @@ local function body(sig, out)
   elseif mutates then
     out("  if st == 1 then due(a1) end")
     out("  return a1")
+  elseif asked then finish_asked(out)
   elseif outputs == 1 then finish_one(sig, out)
   else finish_several(sig, out) end
 end
@@ -419,6 +446,7 @@ local function build(sig)
   local B = { operands = operands }
   for i, arg in ipairs(sig.args) do
     if arg.row.buffer == "ints" then B[i] = lib.int64s(kinds.MOST)
+    elseif arg.row.buffer == "floats" then B[i] = lib.doubles(kinds.MOST)
     elseif arg.row.buffer == "handles" then B[i] = { at = lib.handles(16), room = 16 } end
   end
   local chunk = assert(loadstring(source(sig), "=[moth.op." .. sig.name .. "]"))

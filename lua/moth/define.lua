@@ -65,6 +65,7 @@ local sig, T, body, defaults = ...
 local type, Handle, istype, int64, none = type, T.Handle, T.istype, T.int64, T.none
 local dtypes, devices, scratch = T.dtypes, T.devices, T.scratch
 local fill_ints, fill_dims, is_tensors, is_data = T.fill_ints, T.fill_dims, T.is_tensors, T.is_data
+local fill_floats, is_list = T.fill_floats, T.is_list
 local is_callable, state_of = T.is_callable, T.state_of
 local RESOLVED, AGAIN, extra, twice, array = T.RESOLVED, T.AGAIN, T.extra, T.twice, T.array
 local is_arguments, first_is_value = T.is_arguments, T.first_is_value

@@ -31,11 +31,13 @@ end
 local function shown_kind(arg)
   local row = kinds.find(arg.kind)
   if arg.choices then
-    return (arg.kind == "enum" and "" or "int|") .. concat(arg.choices, "|")
+    return (row.numbers and "int|" or "") .. concat(arg.choices, "|")
   end
   if arg.number then return "tensor|number" end
   if row.name:match("^int%d$") then return row.name == "int1" and "int" or "int|{" ..
     ("int, "):rep(tonumber(row.name:sub(4)) - 1) .. "int}" end
+  if row.name == "int2?" then return "int|{int|none, int|none}" end
+  if row.name == "floats" then return "number|{number, ...}" end
   if row.name == "dims" then return "dim|{dim, ...}" end
   if row.name == "index" then return "positions" end
   if row.name == "ints" then return "int|{int, ...}" end
@@ -51,7 +53,9 @@ function help.line(sig)
     parts[i] = default and arg.name .. " = " .. default or arg.name
   end
   local outputs = {}
-  for i, output in ipairs(sig.outputs or {}) do outputs[i] = output.name end
+  for i, output in ipairs(sig.outputs or {}) do
+    outputs[i] = output.asked and "(" .. output.name .. ")" or output.name
+  end
   local result = #outputs > 0 and " -> " .. concat(outputs, ", ") or ""
   return sig.name .. "(" .. concat(parts, ", ") .. ")" .. result
 end

@@ -126,11 +126,39 @@ for n = 1, 3 do
       table.concat(all, " "), as_list, table.concat(each, " ")),
     check = format("if not (%s) and not (%s) then bad($i, $v) end", WHOLE, as_list),
   })
-  add("int" .. n .. "_or_enum", { -- for Lua-side functions: padding = "same"
+  local function at(k) return k == 0 and "$k" or "$k" .. k end
+  local one, several = { "s[$k].integer = 0" }, { "s[$k].integer = 0" }
+  for j = 1, n do
+    one[j + 1] = format("s[%s].integer = $v", at(j))
+    several[j + 1] = format("s[%s].integer = $v[%d]", at(j), j)
+  end
+  add("int" .. n .. "-or-enum", { -- padding = "same"
     need = list["int" .. n].need:gsub(" is needed", ""),
-    table = true, choices = true,
+    table = true, choices = true, numbers = true,
+    store = format("local e$i = choices$i[$v]\n  if e$i then s[$k].integer = e$i\n"
+      .. "  elseif %s then %s\n  elseif %s then %s\n  else bad($i, $v) end", WHOLE,
+      table.concat(one, " "), as_list, table.concat(several, " ")),
     check = format("if choices$i[$v] == nil and not (%s) and not (%s) then bad($i, $v) end",
       WHOLE, as_list),
+  })
+end
+
+do -- a pair of sizes, each of which may be moth.none: "as it is"
+  local function side(v, k)
+    local whole = WHOLE:gsub("%$v", v)
+    return format("if %s == none then s[%s].integer = NO_INT\n  elseif %s then "
+      .. "s[%s].integer = %s\n  else bad($i, $v) end", v, k, whole, k, v), whole
+  end
+  local first, is_first = side("$v[1]", "$k")
+  local second, is_second = side("$v[2]", "$k1")
+  add("int2?", {
+    need = "an integer or a list of 2, each of which may be moth.none, is needed",
+    table = true,
+    store = format('if %s then s[$k].integer = $v s[$k1].integer = $v\n'
+      .. '  elseif is_list($v) and #$v == 2 then\n  %s\n  %s\n  else bad($i, $v) end',
+      WHOLE, first, second),
+    check = format("if not (%s) and not (is_list($v) and #$v == 2 and ($v[1] == none or %s) "
+      .. "and ($v[2] == none or %s)) then bad($i, $v) end", WHOLE, is_first, is_second),
   })
 end
 
@@ -149,6 +177,13 @@ end
 ints("ints", "an integer or a list of integers is needed", "fill_ints")
 ints("shape", "sizes are needed, integers in a row or in a list", "fill_ints", { collects = true })
 ints("dims", "a dimension or a list of them is needed", "fill_dims", { zero = "dimensions" })
+
+add("floats", {
+  need = "a number or a list of numbers is needed", table = true, buffer = "floats",
+  store = "local n$i = fill_floats($b, $v)\n  if not n$i then bad($i, $v) end\n"
+    .. "  s[$k].pointer = $b s[$k1].integer = n$i",
+  check = "if not fill_floats(scratch, $v) then bad($i, $v) end",
+})
 
 -- ---- choices ----
 
@@ -199,9 +234,9 @@ add("params", { need = "a list of parameters is needed, such as net:parameters()
 
 --- The row of a kind and whether the kind may be absent: kinds.find("tensor?").
 function kinds.find(name)
+  if list[name] then return list[name], false end
   local bare = name:match("^(.*)%?$") or name:match("^maybe_(.*)$")
-  local row = list[bare or name]
-  return row, bare ~= nil
+  return list[bare], bare ~= nil
 end
 
 --- The devices there are: name -> the engine's number.
@@ -261,6 +296,23 @@ local function put_list(buffer, v, put)
   end
   if help.has_hole(v, n) then return nil end
   return n
+end
+
+--- Whether a value is a plain table or a Size.
+help.is_list = is_list
+
+--- Reads a number or a list of them into a buffer of doubles; the count, or nil.
+function help.fill_floats(buffer, v)
+  if type(v) == "number" then
+    buffer[0] = v
+    return 1
+  end
+  if not is_list(v) or #v > MOST or help.has_hole(v, #v) then return nil end
+  for j = 1, #v do
+    if type(v[j]) ~= "number" then return nil end
+    buffer[j - 1] = v[j]
+  end
+  return #v
 end
 
 --- Reads an integer or a list of them into an int64_t buffer; the count, or nil.
@@ -340,7 +392,7 @@ local SINGLE = { bool = true, int = true, float = true, enum = true, dim = true,
 
 local function explain_enum(arg, value)
   local need = "one of " .. choices_text(arg) .. " is needed"
-  if arg.row.name ~= "enum" then need = arg.row.need .. " or " .. need end
+  if arg.row.numbers then need = arg.row.need .. " or " .. need end
   if type(value) ~= "string" then return need .. ", got " .. errors.describe(value), "E_TYPE" end
   return format("%s, got '%s'%s", need, value, errors.nearest(value, arg.choices)), "E_ARG"
 end

@@ -89,6 +89,7 @@ jit.off(lib.array)
 function lib.slots(n) return lib.array("moth_slot", n) end
 function lib.handles(n) return lib.array("moth_handle", n) end
 function lib.int64s(n) return lib.array("int64_t", n) end
+function lib.doubles(n) return lib.array("double", n) end
 lib.int64 = ffi.typeof("int64_t")
 lib.NONE = ffi.new("moth_handle") -- {0, 0}: no tensor
 errors.attach(C, ctx)
