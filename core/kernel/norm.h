@@ -1,0 +1,42 @@
+/* norm.h -- kernels of normalisation: rows of (channels, inner) elements, each row on its own, as
+** layer_norm, group_norm and rms_norm want them, and channels of (n, c, inner) over n and inner,
+** as batch_norm does. Packed f32 or f64; weights stand for one channel each and may be absent.
+*/
+#ifndef MOTH_KERNEL_NORM_H
+#define MOTH_KERNEL_NORM_H
+
+#include "../context.h"
+
+typedef struct moth_row_norm {
+  int dtype;
+  /* rows of channels * inner elements; row r belongs to group r % groups of the weights */
+  int64_t rows, groups, channels, inner;
+  bool centred; /* is the mean taken away? */
+  double eps;
+  const void *x, *dy, *weight, *bias;
+  void *y, *mean, *rstd; /* mean and 1 / sqrt(var + eps) of each row; mean unused if not centred */
+  void *dx;
+  double *dweight, *dbias; /* groups * channels each, zeroed, or both NULL */
+  void *part;              /* room for twice as many elements, if they are there */
+} moth_row_norm;
+
+/* Each polls and returns a status. */
+int moth_row_norm_run(moth_ctx *ctx, const moth_row_norm *p);
+int moth_row_norm_back(moth_ctx *ctx, const moth_row_norm *p); /* mean and rstd are read */
+
+typedef struct moth_channel_norm {
+  int dtype;
+  int64_t n, c, inner;
+  const void *x, *dy;
+} moth_channel_norm;
+
+/* sum[c] := of x, or with `mean` of (x - mean)^2. */
+int moth_channel_sums(moth_ctx *ctx, const moth_channel_norm *p, const double *mean, double *sum);
+/* dysum[c] := of dy; dyxsum[c] := of dy (x - mean). */
+int moth_channel_back_sums(moth_ctx *ctx, const moth_channel_norm *p, const double *mean,
+                           double *dysum, double *dyxsum);
+/* y := (x - mean) scale + shift, and with dy: y := dy by + (x - mean) scale + shift. */
+int moth_channel_apply(moth_ctx *ctx, const moth_channel_norm *p, const double *mean,
+                       const double *by, const double *scale, const double *shift, void *y);
+
+#endif

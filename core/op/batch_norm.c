@@ -1,0 +1,441 @@
+/* batch_norm.c -- batch_norm and instance_norm: channels normalised over the batch or over their
+** own plane, and the running statistics. Their faces, and the list they are in, are norm's.
+**
+** channel_norm is the one node that a batch_norm leaves; its mean and variance are hidden results,
+** from which batch_norm moves the running statistics on, unrecorded.
+*/
+#include <math.h>
+
+#include "../kernel/norm.h"
+#include "../kernel/real.h"
+#include "../tape.h"
+#include "arith.h"
+#include "norm.h"
+#include "reduce.h"
+#include "unary.h"
+#include "view.h"
+
+#define NUMBER(value) moth_grad_number(g, value)
+#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
+#define PLUS(p, q) GRAD(g, add, .input = p, .other = q, .alpha = {.as.number = 1})
+#define MINUS(p, q) GRAD(g, sub, .input = p, .other = q, .alpha = {.as.number = 1})
+
+static void release(moth_tensor **at, int n) {
+  while (n) moth_tensor_release(at[--n]);
+}
+
+/* (N, C, ...) as n, c, inner; elements to a channel, or -1 where they are too many to count. */
+static int64_t channels_of(const moth_tensor *x, moth_channel_norm *p) {
+  int64_t each;
+  p->n = x->l.shape[0];
+  p->c = x->l.shape[1];
+  p->inner = 1;
+  for (int32_t i = 2; i < x->l.ndim; i++)
+    if (moth_mul_overflow(p->inner, x->l.shape[i], &p->inner)) return -1;
+  return moth_mul_overflow(p->n, p->inner, &each) ? -1 : each;
+}
+
+static int check_input(const moth_tensor *x) {
+  moth_channel_norm p;
+  if (x->l.ndim < 2)
+    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, ...), got %s", moth_str(x));
+  if (channels_of(x, &p) < 0)
+    return moth_fail(x->ctx, MOTH_E_LIMIT, "input", "%s is too large", moth_str(x));
+  return MOTH_OK;
+}
+
+/* -- in double, one number for each channel -- */
+
+enum { MEAN, VAR, RSTD, SCALE, SHIFT, BY, DYSUM, DYXSUM, COLUMNS };
+
+typedef struct table {
+  moth_ctx *ctx;
+  int64_t c, bytes;
+  double *at;
+} table;
+
+static int table_new(table *t, moth_ctx *ctx, int64_t c) {
+  *t = (table){.ctx = ctx, .c = c};
+  if (moth_mul_overflow(c, COLUMNS * (int64_t)sizeof(double), &t->bytes))
+    return moth_fail(ctx, MOTH_E_LIMIT, "input", "%lld channels are too many", (long long)c);
+  t->at = moth_alloc(ctx, t->bytes);
+  return t->at ? MOTH_OK : ctx->error.code;
+}
+
+static void table_free(table *t) {
+  if (t->at) moth_dealloc(t->ctx, t->at, t->bytes);
+}
+
+static double *column(const table *t, int which) { return t->at + which * t->c; }
+
+/* A column from a tensor, or filled with `otherwise` if there is none. */
+static void column_read(const table *t, int which, const moth_tensor *x, double otherwise) {
+  double *to = column(t, which);
+  if (x)
+    moth_convert(t->c, x->l.dtype, moth_at(x), x->l.stride[0] * moth_dtype_size[x->l.dtype],
+                 MOTH_F64, (char *)to, sizeof *to);
+  else
+    for (int64_t i = 0; i < t->c; i++) to[i] = otherwise;
+}
+
+static void column_write(const table *t, int which, moth_tensor *y) {
+  if (y->l.numel)
+    moth_convert(t->c, MOTH_F64, (const char *)column(t, which), sizeof(double), y->l.dtype,
+                 moth_at(y), moth_dtype_size[y->l.dtype]);
+}
+
+static void find_rstd(const table *t, double eps) {
+  for (int64_t i = 0; i < t->c; i++) column(t, RSTD)[i] = 1 / sqrt(column(t, VAR)[i] + eps);
+}
+
+/* -- channel_norm -- */
+
+static int channel_norm_shape(const channel_norm_args *a, moth_layout *y) {
+  int status = check_input(a->input);
+  if (status) return status;
+  const int64_t *c = &a->input->l.shape[1];
+  status = moth_norm_fits(a->ctx, "weight", a->weight, 1, c);
+  if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, 1, c);
+  if (!status) status = moth_norm_fits(a->ctx, "mean", a->mean, 1, c);
+  if (!status) status = moth_norm_fits(a->ctx, "var", a->var, 1, c);
+  if (!status && !a->mean != !a->var)
+    status = moth_fail(a->ctx, MOTH_E_ARG, a->mean ? "var" : "mean", "the other one is given too");
+  y[0].ndim = a->input->l.ndim;
+  memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
+  y[1].dtype = y[2].dtype = (uint8_t)moth_compute_dtype(a->input->l.dtype);
+  y[1].ndim = y[2].ndim = 1;
+  y[1].shape[0] = y[2].shape[0] = a->mean ? 0 : *c;
+  return status;
+}
+
+/* Mean and variance of every channel, in two passes; 0 where there is nothing. */
+static int find_statistics(const table *t, const moth_channel_norm *p, int64_t each) {
+  if (each == 0) each = 1;
+  int status = moth_channel_sums(t->ctx, p, NULL, column(t, MEAN));
+  for (int64_t i = 0; i < t->c; i++) column(t, MEAN)[i] /= (double)each;
+  if (!status) status = moth_channel_sums(t->ctx, p, column(t, MEAN), column(t, VAR));
+  for (int64_t i = 0; i < t->c; i++) column(t, VAR)[i] /= (double)each;
+  return status;
+}
+
+static int channel_norm_cpu(const channel_norm_args *a, moth_tensor **out) {
+  table t;
+  moth_channel_norm p;
+  int64_t each = channels_of(a->input, &p);
+  int status = table_new(&t, a->ctx, p.c);
+  if (status) return status;
+  moth_tensor *x = moth_real(a->input), *y = moth_real_out(out[0]);
+  if (!x || !y) status = a->ctx->error.code;
+  if (!status) {
+    p.dtype = x->l.dtype;
+    p.x = moth_at(x);
+    p.dy = NULL;
+    column_read(&t, MEAN, a->mean, 0);
+    column_read(&t, VAR, a->var, 0);
+    column_read(&t, SCALE, a->weight, 1);
+    column_read(&t, SHIFT, a->bias, 0);
+    if (!a->mean) status = find_statistics(&t, &p, each);
+    find_rstd(&t, a->eps);
+    for (int64_t i = 0; i < p.c; i++) column(&t, SCALE)[i] *= column(&t, RSTD)[i];
+  }
+  if (!status)
+    status = moth_channel_apply(a->ctx, &p, column(&t, MEAN), NULL, column(&t, SCALE),
+                                column(&t, SHIFT), moth_at(y));
+  column_write(&t, MEAN, out[1]);
+  column_write(&t, VAR, out[2]);
+  moth_tensor_release(x);
+  table_free(&t);
+  return moth_real_done(y, out[0], status);
+}
+
+/* With xhat = (x - mean) rstd and g = dy weight: where the statistics are the input's own,
+** dx = rstd (g - mean(g) - xhat mean(g xhat)), means over each channel; else they get gradients. */
+static int with_ops(const channel_norm_args *a, moth_grad *g) {
+  int64_t over[MOTH_MAX_DIMS], wide[MOTH_MAX_DIMS], n = 0;
+  for (int32_t d = 0; d < a->input->l.ndim; d++) {
+    wide[d] = d == 1 ? a->input->l.shape[1] : 1;
+    if (d != 1) over[n++] = d;
+  }
+#define WIDE(p) GRAD(g, reshape, .input = p, .shape = {wide, a->input->l.ndim})
+#define CHANNEL_MEAN(p) GRAD(g, mean, .input = p, .dim = {over, n}, .keepdim = true, .dtype = -1)
+#define CHANNEL_SUM(p) GRAD(g, sum, .input = p, .dim = {over, n}, .dtype = -1)
+  bool own = !a->mean;
+  moth_tensor *x = MINUS(a->input, own ? CHANNEL_MEAN(a->input) : WIDE(a->mean));
+  moth_tensor *var = own ? CHANNEL_MEAN(GRAD(g, square, .input = x)) : WIDE(a->var);
+  moth_tensor *rstd = GRAD(g, rsqrt, .input = PLUS(var, NUMBER(a->eps)));
+  moth_tensor *xhat = TIMES(x, rstd), *gw = g->dy;
+  if (a->weight && (moth_wants(g, a->input) || moth_wants(g, a->mean) || moth_wants(g, a->var)))
+    gw = TIMES(gw, WIDE(a->weight));
+  if (moth_wants(g, a->input)) {
+    moth_tensor *dx = gw;
+    if (own)
+      dx = MINUS(MINUS(gw, CHANNEL_MEAN(gw)), TIMES(xhat, CHANNEL_MEAN(TIMES(gw, xhat))));
+    moth_flow(g, a->input, TIMES(dx, rstd));
+  }
+  if (moth_wants(g, a->mean))
+    moth_flow(g, a->mean, GRAD(g, neg, .input = CHANNEL_SUM(TIMES(gw, rstd))));
+  if (moth_wants(g, a->var)) {
+    moth_tensor *slope = TIMES(TIMES(gw, xhat), TIMES(GRAD(g, square, .input = rstd),
+                                                      NUMBER(-0.5)));
+    moth_flow(g, a->var, CHANNEL_SUM(slope));
+  }
+  if (moth_wants(g, a->weight)) moth_flow(g, a->weight, CHANNEL_SUM(TIMES(g->dy, xhat)));
+  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, CHANNEL_SUM(g->dy));
+  return g->status;
+}
+
+static int channel_norm_grad(const channel_norm_args *a, moth_grad *g) {
+  if (g->ctx->grad_mode || moth_wants(g, a->mean) || moth_wants(g, a->var)) return with_ops(a, g);
+  moth_tensor *d[MOTH_MAX_OUTPUTS] = {NULL};
+  g->status = MOTH_CALL(g->ctx, d, channel_norm_back, .grad = g->dy, .input = a->input,
+                        .weight = moth_wants(g, a->input) ? a->weight : NULL,
+                        .mean = a->mean ? a->mean : g->out[1],
+                        .var = a->var ? a->var : g->out[2], .eps = a->eps, .training = !a->mean);
+  if (g->status) return g->status;
+  for (int i = 0; i < 3; i++) moth_grad_own(g, d[i]);
+  moth_flow(g, a->input, d[0]);
+  moth_flow(g, a->weight, d[1]);
+  return moth_flow(g, a->bias, d[2]);
+}
+
+MOTH_OP(channel_norm, CHANNEL_NORM,
+  .doc = "batch_norm without the running statistics: by those given, or by the input's own.",
+  .examples =
+    "moth.randn(4, 3)\n"
+    "moth.randn(3, 2, 2), moth.randn(2), moth.randn(2), {eps = 0.1}\n"
+    "moth.rand(2, 3, 2), {weight = moth.rand(3), mean = moth.rand(3), var = moth.rand(3)}"
+    "  -- domain: positive",
+  .outputs = "y, batch_mean: hidden, batch_var: hidden",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input mean var batch_mean batch_var weight:input weight:mean weight:var",
+  .flags = MOTH_OP_HIDDEN)
+
+static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout *y) {
+  int status = check_input(a->input);
+  if (status) return status;
+  const int64_t *c = &a->input->l.shape[1];
+  status = moth_norm_fits(a->ctx, "grad", a->grad, a->input->l.ndim, a->input->l.shape);
+  if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, 1, c);
+  if (!status) status = moth_norm_fits(a->ctx, "mean", a->mean, 1, c);
+  if (!status) status = moth_norm_fits(a->ctx, "var", a->var, 1, c);
+  y[0].ndim = a->input->l.ndim;
+  memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
+  y[1].ndim = y[2].ndim = 1;
+  y[1].shape[0] = y[2].shape[0] = *c;
+  return status;
+}
+
+static void back_factors(const channel_norm_back_args *a, const table *t, double each) {
+  for (int64_t i = 0; i < t->c; i++) {
+    double rstd = column(t, RSTD)[i], by = column(t, BY)[i] * rstd;
+    column(t, BY)[i] = by;
+    column(t, SHIFT)[i] = a->training ? -by * column(t, DYSUM)[i] / each : 0;
+    column(t, SCALE)[i] = a->training ? -by * rstd * rstd * column(t, DYXSUM)[i] / each : 0;
+    column(t, DYXSUM)[i] *= rstd;
+  }
+}
+
+static int channel_norm_back_cpu(const channel_norm_back_args *a, moth_tensor **out) {
+  table t;
+  moth_channel_norm p;
+  int64_t each = channels_of(a->input, &p);
+  int status = table_new(&t, a->ctx, p.c);
+  if (status) return status;
+  moth_tensor *x = moth_real(a->input), *dy = moth_real(a->grad), *dx = moth_real_out(out[0]);
+  if (!x || !dy || !dx) status = a->ctx->error.code;
+  if (!status) {
+    p.dtype = x->l.dtype;
+    p.x = moth_at(x);
+    p.dy = moth_at(dy);
+    column_read(&t, MEAN, a->mean, 0);
+    column_read(&t, VAR, a->var, 0);
+    column_read(&t, BY, a->weight, 1);
+    find_rstd(&t, a->eps);
+    status = moth_channel_back_sums(a->ctx, &p, column(&t, MEAN), column(&t, DYSUM),
+                                    column(&t, DYXSUM));
+    back_factors(a, &t, (double)each);
+  }
+  if (!status)
+    status = moth_channel_apply(a->ctx, &p, column(&t, MEAN), column(&t, BY), column(&t, SCALE),
+                                column(&t, SHIFT), moth_at(dx));
+  column_write(&t, DYXSUM, out[1]);
+  column_write(&t, DYSUM, out[2]);
+  moth_tensor_release(x);
+  moth_tensor_release(dy);
+  table_free(&t);
+  return moth_real_done(dx, out[0], status);
+}
+
+MOTH_OP_CONST(channel_norm_back, CHANNEL_NORM_BACK,
+  .doc = "The gradients of channel_norm.",
+  .examples =
+    "moth.randn(4, 3), moth.randn(4, 3), moth.randn(3), moth.randn(3), moth.rand(3)\n"
+    "moth.randn(2, 3, 2), moth.randn(2, 3, 2), {mean = moth.randn(3), var = moth.rand(3),"
+    " eps = 0.1, training = false}",
+  .outputs = "dx, dweight, dbias",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
+/* -- running statistics -- */
+
+static int check_running(const moth_tensor *input, moth_tensor *mean, moth_tensor *var,
+                         bool update) {
+  moth_ctx *ctx = input->ctx;
+  const char *name[2] = {"running_mean", "running_var"};
+  moth_tensor *both[2] = {mean, var};
+  if (!mean != !var)
+    return moth_fail(ctx, MOTH_E_ARG, name[mean != NULL], "the other one is given too");
+  for (int i = 0; i < 2 && mean; i++) {
+    int status = moth_norm_fits(ctx, name[i], both[i], 1, &input->l.shape[1]);
+    if (!status && update && ctx->grad_mode && moth_needs_grad(both[i]))
+      status = moth_fail(ctx, MOTH_E_GRAPH, name[i], "needs a gradient, so it cannot be updated");
+    if (!status && update) status = moth_check_write(both[i], name[i], false);
+    if (status) return status;
+  }
+  return MOTH_OK;
+}
+
+/* running := (1 - momentum) running + momentum factor value */
+static int move_on(moth_tensor *running, const moth_tensor *value, double momentum,
+                   double factor) {
+  moth_tensor *work = moth_cast(running, MOTH_F64), *by = moth_cast(value, MOTH_F64);
+  if (work == running) { /* f64 already: not to be written before all is well */
+    moth_tensor_release(work);
+    work = moth_tensor_new(running->ctx, &running->l);
+    if (work && moth_copy_into(work, running)) moth_tensor_release(work), work = NULL;
+  }
+  int status = work && by ? MOTH_OK : running->ctx->error.code;
+  if (!status) {
+    double *r = (double *)(void *)moth_at(work);
+    const double *v = (const double *)(const void *)moth_at(by);
+    for (int64_t i = 0; i < running->l.numel; i++)
+      r[i] = (1 - momentum) * r[i] + momentum * factor * v[i];
+    status = moth_copy_into(running, work);
+    if (running->l.numel) moth_storage_bump(running->storage);
+  }
+  moth_tensor_release(work);
+  moth_tensor_release(by);
+  return status;
+}
+
+/* -- batch_norm -- */
+
+static int check_batch(const batch_norm_args *a) {
+  moth_channel_norm p;
+  int status = check_input(a->input);
+  if (!status) status = check_running(a->input, a->running_mean, a->running_var, a->training);
+  if (status) return status;
+  if (!a->training && !a->running_mean)
+    return moth_fail(a->ctx, MOTH_E_ARG, "running_mean", "a value is needed outside training");
+  if (a->training && channels_of(a->input, &p) == 1)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "more than one value per channel is needed in training, got %s",
+                     moth_str(a->input));
+  return MOTH_OK;
+}
+
+static int batch_norm_compose(const batch_norm_args *a, moth_tensor **out) {
+  moth_channel_norm p;
+  moth_tensor *y[MOTH_MAX_OUTPUTS] = {NULL};
+  int status = check_batch(a);
+  if (!status)
+    status = MOTH_CALL(a->ctx, y, channel_norm, .input = a->input, .weight = a->weight,
+                       .bias = a->bias, .eps = a->eps,
+                       .mean = a->training ? NULL : a->running_mean,
+                       .var = a->training ? NULL : a->running_var);
+  if (status) return status;
+  double n = (double)channels_of(a->input, &p);
+  if (a->training && a->running_mean && n > 0) {
+    status = move_on(a->running_mean, y[1], a->momentum, 1);
+    if (!status) status = move_on(a->running_var, y[2], a->momentum, n / (n - 1));
+  }
+  release(y + 1, 2);
+  if (status) moth_tensor_release(y[0]);
+  else out[0] = y[0];
+  return status;
+}
+
+MOTH_OP_COMPOSES(batch_norm, BATCH_NORM,
+  .doc = "(x - mean) / sqrt(var + eps) * weight + bias for each channel, with mean and variance "
+         "of the batch in training, else the running ones. Training moves these: running = "
+         "(1 - momentum) running + momentum batch, with the unbiased variance (Ioffe and Szegedy "
+         "2015).",
+  .examples =
+    "moth.randn(4, 3), {training = true}\n"
+    "moth.randn(3, 2, 2), moth.randn(2), moth.rand(2), moth.randn(2), moth.randn(2),"
+    " {eps = 0.1}  -- domain: positive\n"
+    "moth.randn(4, 2, 2), {weight = moth.randn(2), training = true, momentum = 0.2}",
+  .dtypes = MOTH_FLOATS)
+
+/* -- instance_norm -- */
+
+/* The statistics of single planes, averaged over the batch; unrecorded. */
+static int planes_on(const instance_norm_args *a) {
+  moth_tensor *y[4] = {NULL};
+  moth_ctx *ctx = a->ctx;
+  int64_t planes[MOTH_MAX_DIMS], n = 0, first = 0;
+  for (int32_t d = 2; d < a->input->l.ndim; d++) planes[n++] = d;
+  bool mode = ctx->grad_mode;
+  ctx->grad_mode = false;
+  int status = MOTH_CALL(ctx, &y[0], mean, .input = a->input, .dim = {planes, n}, .dtype = -1);
+  if (!status) status = MOTH_CALL(ctx, &y[1], mean, .input = y[0], .dim = {&first, 1}, .dtype = -1);
+  if (!status)
+    status = MOTH_CALL(ctx, &y[2], var, .input = a->input, .dim = {planes, n}, .correction = 1);
+  if (!status) status = MOTH_CALL(ctx, &y[3], mean, .input = y[2], .dim = {&first, 1}, .dtype = -1);
+  ctx->grad_mode = mode;
+  if (!status) status = move_on(a->running_mean, y[1], a->momentum, 1);
+  if (!status) status = move_on(a->running_var, y[3], a->momentum, 1);
+  release(y, 4);
+  return status;
+}
+
+static int check_instance(const instance_norm_args *a) {
+  moth_channel_norm p;
+  const int64_t *c = &a->input->l.shape[1];
+  int status = check_input(a->input);
+  if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, 1, c);
+  if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, 1, c);
+  if (!status)
+    status = check_running(a->input, a->running_mean, a->running_var, a->use_input_stats);
+  if (status) return status;
+  channels_of(a->input, &p);
+  if (!a->use_input_stats && !a->running_mean)
+    return moth_fail(a->ctx, MOTH_E_ARG, "running_mean",
+                     "a value is needed without the input's own statistics");
+  if (a->use_input_stats && p.inner == 1)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "more than one value per channel of each sample is needed, got %s",
+                     moth_str(a->input));
+  return MOTH_OK;
+}
+
+static int instance_norm_compose(const instance_norm_args *a, moth_tensor **out) {
+  int status = check_instance(a);
+  if (status) return status;
+  if (!a->use_input_stats)
+    return MOTH_CALL(a->ctx, out, channel_norm, .input = a->input, .weight = a->weight,
+                     .bias = a->bias, .mean = a->running_mean, .var = a->running_var,
+                     .eps = a->eps);
+  int64_t channels = a->input->l.shape[1];
+  moth_tensor *y[MOTH_MAX_OUTPUTS] = {NULL};
+  if (channels == 0) return MOTH_CALL(a->ctx, out, reshape, .input = a->input,
+                                      .shape = {a->input->l.shape, a->input->l.ndim});
+  status = MOTH_CALL(a->ctx, y, group_norm, .input = a->input, .num_groups = channels,
+                     .weight = a->weight, .bias = a->bias, .eps = a->eps);
+  if (!status && a->running_mean && a->input->l.numel) status = planes_on(a);
+  release(y + 1, 2);
+  if (status) moth_tensor_release(y[0]);
+  else out[0] = y[0];
+  return status;
+}
+
+MOTH_OP_COMPOSES(instance_norm, INSTANCE_NORM,
+  .doc = "(x - mean) / sqrt(var + eps) * weight + bias, with mean and variance of each channel of "
+         "each sample, or else the running ones (Ulyanov et al. 2016).",
+  .examples =
+    "moth.randn(2, 3, 4)\n"
+    "moth.randn(2, 3, 2, 2), {weight = moth.randn(3), bias = moth.randn(3), momentum = 0.2,"
+    " eps = 0.1}\n"
+    "moth.randn(2, 3, 4), moth.randn(3), moth.rand(3), {use_input_stats = false}"
+    "  -- domain: positive",
+  .dtypes = MOTH_FLOATS)

@@ -1,0 +1,99 @@
+/* norm.h -- the faces of normalisation: values brought to mean 0 and variance 1, over what each
+** op says, then scaled and shifted.
+*/
+#ifndef MOTH_OP_NORM_H
+#define MOTH_OP_NORM_H
+
+#include "../op.h"
+
+/* -- every row by its own statistics -- */
+
+#define LAYER_NORM(ARG) \
+  ARG(tensor,       input,           , "(..., normalized_shape)") \
+  ARG(ints,         normalized_shape,, "sizes of the last dimensions, which are normalised") \
+  ARG(maybe_tensor, weight,      none, "factors, of normalized_shape") \
+  ARG(maybe_tensor, bias,        none, "summands, of normalized_shape") \
+  ARG(float,        eps,         1e-5, "added to the variance")
+MOTH_ARGS(layer_norm, LAYER_NORM)
+
+#define RMS_NORM(ARG) \
+  ARG(tensor,       input,           , "(..., normalized_shape)") \
+  ARG(ints,         normalized_shape,, "sizes of the last dimensions, which are normalised") \
+  ARG(maybe_tensor, weight,      none, "factors, of normalized_shape") \
+  ARG(maybe_float,  eps,         none, "added to the mean square; when absent the spacing of " \
+                                       "floats at 1, of f32 for half types too")
+MOTH_ARGS(rms_norm, RMS_NORM)
+
+#define GROUP_NORM(ARG) \
+  ARG(tensor,       input,           , "(N, C, ...)") \
+  ARG(int,          num_groups,      , "how many groups the channels make") \
+  ARG(maybe_tensor, weight,      none, "factors, (C)") \
+  ARG(maybe_tensor, bias,        none, "summands, (C)") \
+  ARG(float,        eps,         1e-5, "added to the variance")
+MOTH_ARGS(group_norm, GROUP_NORM)
+
+/* Gradients of the three. Rows are as many as rstd has elements. */
+#define ROW_NORM_BACK(ARG) \
+  ARG(tensor,       grad,            , "gradient of the result") \
+  ARG(tensor,       input,           , "what was normalised") \
+  ARG(maybe_tensor, weight,      none, "factors, groups * channels of them") \
+  ARG(maybe_tensor, mean,        none, "mean of each row; absent if it was not taken away") \
+  ARG(tensor,       rstd,            , "1 / standard deviation of each row") \
+  ARG(int,          groups,          , "how many rows in a row have weights of their own") \
+  ARG(int,          channels,        , "weights to a row") \
+  ARG(bool,         affine,      true, "are gradients of weight and bias wanted?")
+MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
+
+/* -- every channel over the batch -- */
+
+#define BATCH_NORM(ARG) \
+  ARG(tensor,       input,           , "(N, C, ...)") \
+  ARG(maybe_tensor, running_mean, none, "(C); updated in training, used otherwise") \
+  ARG(maybe_tensor, running_var, none, "(C); updated in training, used otherwise") \
+  ARG(maybe_tensor, weight,      none, "factors, (C)") \
+  ARG(maybe_tensor, bias,        none, "summands, (C)") \
+  ARG(bool,         training,   false, "normalise by the batch's own statistics?") \
+  ARG(float,        momentum,     0.1, "weight of the batch in the running statistics") \
+  ARG(float,        eps,         1e-5, "added to the variance")
+MOTH_ARGS(batch_norm, BATCH_NORM)
+
+#define INSTANCE_NORM(ARG) \
+  ARG(tensor,       input,           , "(N, C, ...)") \
+  ARG(maybe_tensor, running_mean, none, "(C); updated with the input's statistics, or used") \
+  ARG(maybe_tensor, running_var, none, "(C); updated with the input's statistics, or used") \
+  ARG(maybe_tensor, weight,      none, "factors, (C)") \
+  ARG(maybe_tensor, bias,        none, "summands, (C)") \
+  ARG(bool,         use_input_stats, true, "normalise by the input's own statistics?") \
+  ARG(float,        momentum,     0.1, "weight of the input in the running statistics") \
+  ARG(float,        eps,         1e-5, "added to the variance")
+MOTH_ARGS(instance_norm, INSTANCE_NORM)
+
+/* What batch_norm is without the running statistics. */
+#define CHANNEL_NORM(ARG) \
+  ARG(tensor,       input,           , "(N, C, ...)") \
+  ARG(maybe_tensor, weight,      none, "factors, (C)") \
+  ARG(maybe_tensor, bias,        none, "summands, (C)") \
+  ARG(maybe_tensor, mean,        none, "(C); when absent the input's, and so for var") \
+  ARG(maybe_tensor, var,         none, "(C)") \
+  ARG(float,        eps,         1e-5, "added to the variance")
+MOTH_ARGS(channel_norm, CHANNEL_NORM)
+
+#define CHANNEL_NORM_BACK(ARG) \
+  ARG(tensor,       grad,            , "gradient of the result") \
+  ARG(tensor,       input,           , "what was normalised") \
+  ARG(maybe_tensor, weight,      none, "factors, (C)") \
+  ARG(tensor,       mean,            , "(C)") \
+  ARG(tensor,       var,             , "(C)") \
+  ARG(float,        eps,         1e-5, "added to the variance") \
+  ARG(bool,         training,    true, "are mean and var functions of the input?")
+MOTH_ARGS(channel_norm_back, CHANNEL_NORM_BACK)
+
+
+/* Shared by the files of the family: an argument that wants one number for each of `shape`. */
+int moth_norm_fits(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t ndim,
+                   const int64_t *shape);
+
+extern moth_op moth_op_batch_norm, moth_op_instance_norm, moth_op_channel_norm,
+    moth_op_channel_norm_back;
+
+#endif
