@@ -1,0 +1,38 @@
+/* order.h -- sorting and selecting within rows.
+**
+** Every element becomes an unsigned key that is ordered as the elements are: NaN above all, -0 as
+** 0, all of it complemented when the largest come first. Keys are sorted by their bytes (radix) or,
+** if there are few, by merging; both are stable. The k-th key is found by counting bytes from the
+** highest on, in time that does not depend on the values.
+*/
+#ifndef MOTH_KERNEL_ORDER_H
+#define MOTH_KERNEL_ORDER_H
+
+#include "rows.h"
+
+typedef struct moth_keyed { /* an element on its way */
+  uint64_t key;
+  int64_t at; /* its position in the row */
+} moth_keyed;
+
+#define MOTH_KEY_NAN UINT64_MAX /* of floats, ascending */
+
+/* Keys of n packed elements of a dtype, half ones excepted. */
+void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t *keys);
+
+/* Sorts n elements stably by key; `spare` has room for as many. */
+void moth_keyed_sort(int64_t n, moth_keyed *x, moth_keyed *spare);
+
+/* The key of rank k, from 0, among n. */
+uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t k);
+
+/* The first k positions of each row in order (all of them: k is the length), into `position`, k a
+** row; and their elements, in the rows' dtype, into `values` if it is not NULL. */
+int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
+                   int64_t *position);
+
+/* Value and position of the element of rank k in each row; k < 0: the lower median, or NaN if there
+** is one. Rows are not empty. */
+int moth_rows_rank(const moth_rows *r, int64_t k, char *values, int64_t *position);
+
+#endif

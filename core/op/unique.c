@@ -1,0 +1,339 @@
+/* unique.c -- equal elements and how many of them there are; values looked for in sorted ones. The
+** faces stand in sort.h, and the list of both files is at the end.
+*/
+#include "../kernel/order.h"
+#include "index.h"
+#include "sort.h"
+#include "view.h"
+
+/* -- unique -- */
+
+typedef struct groups {
+  int64_t n, width;      /* slices, and keys of each */
+  uint64_t *keys;
+  moth_keyed *x, *spare; /* the slices in order */
+  int64_t bytes;
+} groups;
+
+static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r) {
+  g->n = r->count;
+  g->width = r->length;
+  int64_t each = g->width * 8 + 2 * (int64_t)sizeof(moth_keyed);
+  if (moth_mul_overflow(g->n ? g->n : 1, each, &g->bytes)) g->bytes = INT64_MAX;
+  g->x = moth_alloc(input->ctx, g->bytes);
+  if (!g->x) return input->ctx->error.code;
+  g->spare = g->x + g->n;
+  g->keys = (uint64_t *)(void *)(g->spare + g->n);
+  moth_keys_of(g->n * g->width, r->x, r->dtype, false, g->keys);
+  for (int64_t i = 0; i < g->n; i++) g->x[i].at = i;
+  return MOTH_OK;
+}
+
+/* Sorted by the last key first, so that the first one decides in the end. */
+static int groups_sort(groups *g, moth_ctx *ctx) {
+  for (int64_t c = g->width - 1; c >= 0; c--) {
+    for (int64_t i = 0; i < g->n; i++) g->x[i].key = g->keys[g->x[i].at * g->width + c];
+    moth_keyed_sort(g->n, g->x, g->spare);
+    if (moth_cancelled(ctx)) return moth_poll(ctx);
+  }
+  return MOTH_OK;
+}
+
+static bool equal_slices(const groups *g, int64_t p, int64_t q, bool floats) {
+  const uint64_t *a = g->keys + p * g->width, *b = g->keys + q * g->width;
+  for (int64_t c = 0; c < g->width; c++)
+    if (a[c] != b[c] || (floats && a[c] == MOTH_KEY_NAN)) return false;
+  return true;
+}
+
+static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
+  moth_layout l = {.ndim = 1, .dtype = MOTH_I64, .shape = {n}};
+  return moth_layout_pack(&l) ? moth_tensor_new(ctx, &l) : NULL;
+}
+
+static int64_t *numbers(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
+
+/* Fills inverse; the first of each group and its size go to new lists. */
+static int groups_read(const groups *g, bool floats, moth_tensor *inverse, moth_tensor **first,
+                       moth_tensor **counts) {
+  moth_ctx *ctx = inverse->ctx;
+  int64_t n = 0, *group = numbers(inverse);
+  for (int64_t i = 0; i < g->n; i++) {
+    n += i == 0 || !equal_slices(g, g->x[i - 1].at, g->x[i].at, floats);
+    group[g->x[i].at] = n - 1;
+  }
+  *first = new_list(ctx, n);
+  *counts = *first ? new_list(ctx, n) : NULL;
+  if (!*counts) return ctx->error.code;
+  int64_t *f = numbers(*first), *c = numbers(*counts);
+  for (int64_t i = 0; i < n; i++) c[i] = 0;
+  for (int64_t i = 0; i < g->n; i++) {
+    int64_t at = g->x[i].at, to = group[at];
+    if (c[to]++ == 0) f[to] = at;
+  }
+  return MOTH_OK;
+}
+
+/* Which rows are compared: elements, or the slices along a dimension. */
+static int unique_rows(const unique_all_args *a, int32_t *dim, moth_rows *r, moth_layout *inverse) {
+  const moth_tensor *x = a->input;
+  uint32_t mask = 0;
+  *dim = -1;
+  *inverse = x->l;
+  if (a->dim != MOTH_NO_INT) {
+    if (x->l.ndim == 0)
+      return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                       "a tensor with dimensions is needed, got %s", moth_str(x));
+    int status = moth_dim(a->ctx, "dim", a->dim, x->l.ndim, dim);
+    if (status) return status;
+    mask = ((1u << x->l.ndim) - 1u) & ~(1u << *dim);
+    inverse->ndim = 1;
+    inverse->shape[0] = x->l.shape[*dim];
+  }
+  inverse->dtype = MOTH_I64;
+  moth_layout_pack(inverse); /* no larger than the input */
+  return moth_rows_of(r, x, mask, moth_compute_dtype(x->l.dtype));
+}
+
+static int pick_first(const unique_all_args *a, int32_t dim, moth_tensor *first, moth_tensor **y) {
+  static const int64_t all = -1;
+  if (dim >= 0)
+    return MOTH_CALL(a->ctx, y, index_select, .input = a->input, .dim = dim, .index = first);
+  moth_tensor *flat = NULL;
+  int status = MOTH_CALL(a->ctx, &flat, reshape, .input = a->input, .shape = {&all, 1});
+  if (!status)
+    status = MOTH_CALL(a->ctx, y, index_select, .input = flat, .dim = 0, .index = first);
+  moth_tensor_release(flat);
+  return status;
+}
+
+static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
+  moth_rows r;
+  groups g = {.x = NULL};
+  int32_t dim;
+  moth_layout l;
+  moth_tensor *inverse = NULL, *first = NULL, *counts = NULL, *y = NULL;
+  int status = unique_rows(a, &dim, &r, &l);
+  if (status) return status;
+  inverse = moth_tensor_new(a->ctx, &l);
+  status = inverse ? groups_open(&g, a->input, &r) : a->ctx->error.code;
+  if (!status && !a->consecutive) status = groups_sort(&g, a->ctx);
+  if (!status) status = groups_read(&g, moth_is_float(r.dtype), inverse, &first, &counts);
+  if (!status) status = pick_first(a, dim, first, &y);
+  if (g.x) moth_dealloc(a->ctx, g.x, g.bytes);
+  moth_tensor_release(r.owner);
+  moth_tensor_release(first);
+  if (status) {
+    moth_tensor_release(inverse);
+    moth_tensor_release(counts);
+    return status;
+  }
+  out[0] = y;
+  out[1] = inverse;
+  out[2] = counts;
+  return MOTH_OK;
+}
+
+MOTH_OP_COMPOSES(unique_all, UNIQUE_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
+                 .outputs = "values, inverse: position, counts",
+                 .doc = "The different elements or slices in order, which of them each one is, and "
+                        "how often they come.",
+                 .examples = "moth.tensor{3LL, 1LL, 3LL}\n"
+                             "moth.tensor{{3LL, 1LL}, {3LL, 1LL}}, {dim = 1, consecutive = true}")
+
+/* -- bincount -- */
+
+static void most_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  int64_t *bounds = (int64_t *)(uintptr_t)arg; /* smallest, largest */
+  for (int64_t i = 0; i < n; i++) {
+    int64_t v = *(const int64_t *)(const void *)(at[0] + i * step[0]);
+    if (v < bounds[0]) bounds[0] = v;
+    if (v > bounds[1]) bounds[1] = v;
+  }
+}
+
+static int bincount_shape(const bincount_args *a, moth_layout *y) {
+  const moth_tensor *w = a->weights;
+  int64_t bounds[2] = {0, -1};
+  if (!moth_is_int(a->input->l.dtype))
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "input", "integers are needed, got %s",
+                     moth_str(a->input));
+  if (a->input->l.ndim != 1)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "one dimension is needed, got %s",
+                     moth_str(a->input));
+  if (w && !moth_shape_same(&w->l, &a->input->l))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weights", "one for each of %s is needed, got %s",
+                     moth_str(a->input), moth_str(w));
+  if (a->minlength < 0)
+    return moth_fail(a->ctx, MOTH_E_ARG, "minlength", "cannot be negative, got %lld",
+                     (long long)a->minlength);
+  moth_tensor *list = moth_cast(a->input, MOTH_I64);
+  if (!list) return a->ctx->error.code;
+  moth_loop loop;
+  moth_loop_over(&loop, a->ctx, &list->l, 1, (const moth_tensor *const[]){list});
+  int status = moth_loop_run(&loop, most_run, bounds);
+  moth_tensor_release(list);
+  if (status) return status;
+  if (bounds[0] < 0)
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "values from 0 on are counted, got %lld",
+                     (long long)bounds[0]);
+  int64_t n = bounds[1] < INT64_MAX ? bounds[1] + 1 : bounds[1];
+  if (n < a->minlength) n = a->minlength;
+  y->dtype = (uint8_t)(!w ? MOTH_I64 : w->l.dtype == MOTH_F32 ? MOTH_F32 : MOTH_F64);
+  return moth_shape_of(a->ctx, "input", (moth_ints){&n, 1}, y);
+}
+
+/* Another thread may have written to the input since its shape was found: what is out of range is
+** left out. */
+static int bincount_cpu(const bincount_args *a, moth_tensor **out) {
+  moth_tensor *y = out[0], *list = moth_cast(a->input, MOTH_I64), *w = NULL;
+  int64_t n = a->input->l.numel, room = y->l.numel;
+  if (list && a->weights) w = moth_cast(a->weights, y->l.dtype);
+  int status = !list || (a->weights && !w) ? a->ctx->error.code : MOTH_OK;
+  if (!status && room) memset(moth_at(y), 0, (size_t)(room * moth_dtype_size[y->l.dtype]));
+  for (int64_t i = 0; i < n && !status; i++) {
+    int64_t at = numbers(list)[i];
+    if (at < 0 || at >= room) continue;
+    if (!w) numbers(y)[at]++;
+    else if (y->l.dtype == MOTH_F32)
+      ((float *)(void *)moth_at(y))[at] += ((const float *)(const void *)moth_at(w))[i];
+    else ((double *)(void *)moth_at(y))[at] += ((const double *)(const void *)moth_at(w))[i];
+  }
+  moth_tensor_release(w);
+  moth_tensor_release(list);
+  return status;
+}
+
+MOTH_OP_CONST(bincount, BINCOUNT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_MIXED,
+              .doc = "How often each whole number from 0 on comes.",
+              .examples = "moth.tensor{0LL, 2LL, 2LL}\n"
+                          "moth.tensor{0LL, 2LL}, {weights = moth.tensor{0.5, 2}, minlength = 5}")
+
+/* -- searchsorted, bucketize, isin -- */
+
+/* Packed keys of x, as i64 tensors for want of u64; owned. */
+static moth_tensor *keys_of(const moth_tensor *x) {
+  moth_tensor *from = moth_cast(x, moth_compute_dtype(x->l.dtype)), *y = NULL;
+  moth_layout l = x->l;
+  l.dtype = MOTH_I64;
+  if (from) y = moth_tensor_new(x->ctx, &l);
+  if (y)
+    moth_keys_of(l.numel, moth_at(from), from->l.dtype, false, (uint64_t *)(void *)moth_at(y));
+  moth_tensor_release(from);
+  return y;
+}
+
+/* How many of n sorted keys are below v; or, of equals as well, not above it. */
+static int64_t rank_of(const uint64_t *keys, int64_t n, uint64_t v, bool right) {
+  int64_t lo = 0, hi = n;
+  while (lo < hi) {
+    int64_t mid = lo + (hi - lo) / 2;
+    if (keys[mid] < v || (right && keys[mid] == v)) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+
+static int searchsorted_shape(const searchsorted_args *a, moth_layout *y) {
+  const moth_layout *s = &a->sorted_sequence->l, *x = &a->input->l;
+  bool fits = s->ndim == 1 || s->ndim == x->ndim;
+  for (int32_t d = 0; d + 1 < s->ndim && fits; d++) fits = s->shape[d] == x->shape[d];
+  if (s->ndim == 0 || !fits)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "sorted_sequence",
+                     "one dimension, or as many rows as the input %s has, are needed, got %s",
+                     moth_str(a->input), moth_str(a->sorted_sequence));
+  y->ndim = x->ndim;
+  y->dtype = MOTH_I64;
+  memcpy(y->shape, x->shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static int searchsorted_cpu(const searchsorted_args *a, moth_tensor **out) {
+  moth_tensor *s = keys_of(a->sorted_sequence), *x = s ? keys_of(a->input) : NULL;
+  int status = x ? MOTH_OK : a->ctx->error.code;
+  const int64_t n = a->sorted_sequence->l.shape[a->sorted_sequence->l.ndim - 1];
+  const int64_t rows = n ? a->sorted_sequence->l.numel / n : 1, all = a->input->l.numel;
+  const int64_t each = rows ? all / rows : 0;
+  for (int64_t i = 0; i < all && !status; i++) {
+    const uint64_t *keys = (const uint64_t *)(const void *)moth_at(s) + (n ? i / each * n : 0);
+    const uint64_t v = ((const uint64_t *)(const void *)moth_at(x))[i];
+    numbers(out[0])[i] = rank_of(keys, n, v, a->right || a->side == 1);
+  }
+  moth_tensor_release(x);
+  moth_tensor_release(s);
+  return status;
+}
+
+MOTH_OP_CONST(searchsorted, SEARCHSORTED, .dtypes = MOTH_ANY | MOTH_PROMOTE,
+              .flags = MOTH_OP_NUMBERS, .outputs = "positions: position",
+              .doc = "Where values would have to be put in for a sorted row to stay sorted: 1 is "
+                     "before all n, n + 1 behind them.",
+              .examples = "moth.tensor{1, 3, 5}, moth.tensor{{0, 3}, {4, 9}}\n"
+                          "moth.tensor{1, 3, 5}, 3, {right = true, side = \"right\"}")
+
+static int bucketize_compose(const bucketize_args *a, moth_tensor **out) {
+  if (a->boundaries->l.ndim != 1)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "boundaries", "one dimension is needed, got %s",
+                     moth_str(a->boundaries));
+  return MOTH_CALL(a->ctx, out, searchsorted, .sorted_sequence = a->boundaries,
+                   .input = a->input, .right = a->right);
+}
+
+MOTH_OP_COMPOSES(bucketize, BUCKETIZE, .dtypes = MOTH_ANY,
+                 .flags = MOTH_OP_METHOD | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
+                 .outputs = "positions: position",
+                 .doc = "Between which boundaries values lie: 1 is below the first of n, n + 1 "
+                        "above the last.",
+                 .examples = "moth.tensor{{0LL, 3LL}, {4LL, 9LL}}, moth.tensor{1LL, 3LL, 5LL}\n"
+                             "moth.tensor{3LL}, moth.tensor{1LL, 3LL}, {right = true}")
+
+static int isin_shape(const isin_args *a, moth_layout *y) {
+  y->ndim = a->elements->l.ndim;
+  y->dtype = MOTH_BOOL;
+  memcpy(y->shape, a->elements->l.shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static int isin_cpu(const isin_args *a, moth_tensor **out) {
+  moth_rows r;
+  uint8_t *y = (uint8_t *)moth_at(out[0]);
+  const moth_tensor *test = a->test_elements;
+  const uint32_t mask = (1u << test->l.ndim) - 1u;
+  int status = moth_rows_of(&r, test, mask, moth_compute_dtype(test->l.dtype));
+  if (status) return status;
+  moth_layout l = {.ndim = 1, .dtype = (uint8_t)r.dtype, .shape = {test->l.numel}};
+  moth_tensor *at = new_list(a->ctx, test->l.numel), *values = NULL, *s = NULL, *x = NULL;
+  if (at && moth_layout_pack(&l)) values = moth_tensor_new(a->ctx, &l);
+  status = values ? MOTH_OK : a->ctx->error.code;
+  if (!status && r.length)
+    status = moth_rows_sort(&r, r.length, false, moth_at(values), numbers(at));
+  if (!status) s = keys_of(values);
+  if (s) x = keys_of(a->elements);
+  if (!status && !x) status = a->ctx->error.code;
+  for (int64_t i = 0; i < a->elements->l.numel && !status; i++) {
+    const uint64_t *keys = (const uint64_t *)(const void *)moth_at(s);
+    const uint64_t v = ((const uint64_t *)(const void *)moth_at(x))[i];
+    const int64_t p = rank_of(keys, test->l.numel, v, false);
+    bool found = p < test->l.numel && keys[p] == v;
+    if (moth_is_float(r.dtype) && v == MOTH_KEY_NAN) found = false;
+    y[i] = found != (bool)a->invert;
+  }
+  moth_tensor_release(x);
+  moth_tensor_release(s);
+  moth_tensor_release(values);
+  moth_tensor_release(at);
+  moth_tensor_release(r.owner);
+  return status;
+}
+
+MOTH_OP_CONST(isin, ISIN, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_NUMBERS,
+              .doc = "Which elements are found among others.",
+              .examples = "moth.tensor{{1, 2}, {3, 4}}, moth.tensor{2, 3}\n"
+                          "moth.tensor{1, 2}, moth.tensor{2}, "
+                          "{assume_unique = true, invert = true}")
+
+const moth_op *const moth_sort_ops[] = {
+  &moth_op_sort,       &moth_op_argsort,    &moth_op_msort,      &moth_op_topk,
+  &moth_op_kthvalue,   &moth_op_median_all, &moth_op_median_dim, &moth_op_unique_all,
+  &moth_op_bincount,   &moth_op_searchsorted, &moth_op_bucketize, &moth_op_isin, NULL,
+};

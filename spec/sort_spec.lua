@@ -1,0 +1,68 @@
+-- Order: sorting large and small rows, ties, NaN, and what is found in sorted ones.
+
+local moth = require "moth"
+
+local NAN = 0 / 0
+
+describe("sort", function()
+  it("orders rows of every size, and says where the elements stood", function()
+    for _, n in ipairs { 1, 2, 15, 16, 17, 100, 192, 193, 1000, 5000 } do
+      for _, dtype in ipairs { moth.float32, moth.float64, moth.int64, moth.int8 } do
+        local x = (moth.randn(3, n, { dtype = moth.float64 }) * 40):to(dtype)
+        local y, at = x:sort(2)
+        assert.is_true(moth.equal(x:gather(2, at), y))
+        if n > 1 then
+          assert.is_true(y[{ {}, { 2, n } }]:ge(y[{ {}, { 1, n - 1 } }]):all():item())
+        end
+        local top, where = x:topk(math.ceil(n / 10), 2)
+        local down = x:sort { dim = 2, descending = true }
+        assert.is_true(moth.equal(top, down[{ {}, { 1, math.ceil(n / 10) } }]))
+        assert.is_true(moth.equal(x:gather(2, where), top))
+      end
+    end
+  end)
+
+  it("keeps the order of equals in both directions", function()
+    local x = moth.arange(1000) % 3
+    local _, up = x:sort()
+    local _, down = x:sort { descending = true }
+    assert.same({ 1, 4, 7 }, up[{ { 1, 3 } }]:tolist())
+    assert.same({ 3, 6, 9 }, down[{ { 1, 3 } }]:tolist())
+    assert.same({ 1, 4, 7 }, down[{ { 668 - 1, 670 - 1 } }]:tolist())
+  end)
+
+  it("counts NaN as the greatest and -0 as 0", function()
+    local x = moth.tensor { NAN, 1, math.huge, -0.0, 0 }
+    assert.same({ 4, 5, 2, 3, 1 }, x:argsort():tolist())
+    assert.same({ 1, 3, 2, 4, 5 }, x:argsort { descending = true }:tolist())
+  end)
+
+  it("sends the gradient where the values came from", function()
+    local x = moth.tensor({ 3, 1, 2 }, { requires_grad = true })
+    local y = x:sort();
+    (y * moth.tensor { 1, 10, 100 }):sum():backward()
+    assert.same({ 100, 1, 10 }, x.grad:tolist())
+  end)
+end)
+
+describe("unique", function()
+  it("gives values, inverse and counts, of which the first two rebuild the input", function()
+    local x = moth.randint(0, 20, { 7, 30 })
+    local values, inverse, counts = x:unique { return_inverse = true, return_counts = true }
+    assert.is_true(moth.equal(values:index_select(1, inverse:flatten()):view(7, 30), x))
+    assert.equal(210, counts:sum():item())
+    local only = x:unique()
+    assert.is_true(moth.equal(only, values))
+    local _, second = x:unique { return_counts = true }
+    assert.is_true(moth.equal(second, counts))
+  end)
+end)
+
+describe("searchsorted", function()
+  it("gives positions from 1 on, n + 1 behind all", function()
+    local edges = moth.tensor { 1, 3, 5 }
+    assert.same({ 1, 1, 2, 4 }, moth.searchsorted(edges, moth.tensor { 0, 1, 2, 9 }):tolist())
+    assert.same({ 1, 2, 2, 4 },
+      moth.bucketize(moth.tensor { 0, 1, 2, 9 }, edges, { right = true }):tolist())
+  end)
+end)
