@@ -1,6 +1,6 @@
 /* replay.c -- gradients of the recurrent ops. Unrecorded they come from the fused kernel. Where
-** they are recorded themselves (create_graph) the steps are done again with plain ops, and the pass back
-** through those is what gets recorded: slow, and right for derivatives of any order.
+** they are recorded themselves (create_graph) the steps are done again with plain ops, and the pass
+** back through those is what gets recorded: slow, and right for derivatives of any order.
 */
 #include "../tape.h"
 #include "arith.h"
