@@ -240,23 +240,29 @@ int moth_run_into(const moth_op *op, const void *args, moth_tensor *target) {
   return status;
 }
 
-/* The `out` that was given, in the slot behind the op's own; NULL if none. */
-static int given_out(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
-                     uint64_t given, moth_tensor **target) {
+/* Where the result goes, by the slot behind the op's own: the `out` that was given, the first
+** tensor if `inplace` is true, else NULL. */
+static int given_target(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
+                        uint32_t nslots, uint64_t given, moth_tensor **target) {
+  moth_ctx *ctx = f->temps.ctx;
   *target = NULL;
   if (op->info.nargs == op->nrows || !(given >> op->nrows & 1u)) return MOTH_OK;
   uint32_t at = op->info.args[op->nrows].slot;
-  if (at >= nslots || slots[at].handle._slot == 0) return MOTH_OK;
+  if (at >= nslots) return MOTH_OK;
+  if (op->flags & MOTH_OP_TAKES_INPLACE) {
+    if (slots[at].integer) *target = first_tensor(op, &f->args);
+    return MOTH_OK;
+  }
+  if (slots[at].handle._slot == 0) return MOTH_OK;
   *target = moth_resolve(ctx, &slots[at].handle, "out");
   return *target ? MOTH_OK : ctx->error.code;
 }
 
 static int call(moth_call_frame *f, const moth_op *op, const moth_slot *slots, uint32_t nslots,
                 uint64_t given, moth_tensor **out) {
-  moth_ctx *ctx = f->temps.ctx;
   moth_tensor *target;
   int status = moth_read_args(f, op, slots, nslots, given);
-  if (!status) status = given_out(ctx, op, slots, nslots, given, &target);
+  if (!status) status = given_target(f, op, slots, nslots, given, &target);
   if (status) return status;
   if (!target) return run_frame(f, op, out);
   moth_args args = f->args;

@@ -148,6 +148,7 @@ struct moth_op {
 /* flags, beside the public ones of moth.h */
 #define MOTH_OP_STRIDED 0x10000 /* the kernel writes any layout, so in place and `out` are direct */
 #define MOTH_OP_MIXED 0x20000   /* tensor arguments may differ in dtype; the op sees to it */
+#define MOTH_OP_TAKES_INPLACE 0x40000 /* a last argument `inplace`: true makes it `name_` */
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
   .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \

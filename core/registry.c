@@ -12,7 +12,7 @@
   F(arith) F(unary) F(compare) F(reduce) F(matmul) F(copy) F(create)       \
   F(view) F(index) F(join) F(strided) F(random) F(position) F(norm)        \
   F(conv) F(pool) F(softmax) F(loss) F(dropout) F(optim) F(rearrange)      \
-  F(adaptive) F(sort) F(recurrent)
+  F(adaptive) F(sort)
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];
 FAMILIES(DECLARE)
@@ -184,14 +184,16 @@ static uint32_t public_flags(const moth_op *op) {
   return flags;
 }
 
-/* The rows that callers see: with `out` at the end where the op takes it. */
+/* The rows that callers see: with `out` or `inplace` at the end where the op takes it. */
 static moth_arg *public_rows(moth_op *op) {
-  if (!(op->flags & MOTH_OP_OUT)) return op->rows;
+  static const moth_arg out = {"out", "tensor?", "none", "tensor that receives the result", 0, 1};
+  static const moth_arg inplace = {"inplace", "bool", "false", "write the input itself", 0, 1};
+  if (!(op->flags & (MOTH_OP_OUT | MOTH_OP_TAKES_INPLACE))) return op->rows;
   moth_arg *rows = calloc(op->nrows + 1, sizeof *rows);
   if (!rows) return op->rows;
   memcpy(rows, op->rows, op->nrows * sizeof *rows);
-  rows[op->nrows] = (moth_arg){"out", moth_kinds[MOTH_KIND_maybe_tensor].name, "none",
-                               "tensor that receives the result", op->info.nslots, 1};
+  rows[op->nrows] = op->flags & MOTH_OP_OUT ? out : inplace;
+  rows[op->nrows].slot = op->info.nslots;
   op->info.nargs++;
   op->info.nslots++;
   return rows;
@@ -223,12 +225,12 @@ static moth_op *derive_in_place(const moth_op *op) {
   sprintf(name, "%s_", op->name);
   y->name = y->info.name = name;
   y->origin = op;
-  y->flags &= ~(uint32_t)(MOTH_OP_INPLACE | MOTH_OP_OUT);
+  y->flags &= ~(uint32_t)(MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_TAKES_INPLACE);
   y->flags |= MOTH_OP_MUTATES;
   y->info.flags = public_flags(y);
   y->info.args = y->rows;
   y->info.nargs = y->nrows;
-  if (op->flags & MOTH_OP_OUT) y->info.nslots--;
+  if (op->info.nargs > op->nrows) y->info.nslots--;
   return y;
 }
 

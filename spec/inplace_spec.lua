@@ -155,6 +155,32 @@ describe("under grad mode", function()
   end)
 end)
 
+describe("inplace = true", function()
+  local F = moth.nn.functional
+
+  it("writes the input, returns it and differentiates as the plain call does", function()
+    local x, plain = leaf{-1, 0.5, 2}, leaf{-1, 0.5, 2}
+    local y = x * 1
+    assert.is_true(rawequal(F.silu(y, {inplace = true}), y))
+    assert.same(F.silu(plain):tolist(), y:tolist())
+    y:sum():backward()
+    F.silu(plain):sum():backward()
+    assert.same(plain.grad:tolist(), x.grad:tolist())
+  end)
+
+  it("is the argument behind the others", function()
+    local x = moth.tensor{-2, 3}
+    F.leaky_relu(x, 0.5, true)
+    assert.same({-1, 3}, x:tolist())
+    F.relu(x, false)
+    assert.same({-1, 3}, x:tolist())
+  end)
+
+  it("refuses a leaf that needs a gradient", function()
+    assert.has_error_like(function() F.relu(leaf{1, 2}, true) end, "leaf")
+  end)
+end)
+
 describe("out", function()
   it("receives the result and is returned", function()
     local y = moth.zeros(2)

@@ -114,7 +114,7 @@ for _, op in ipairs(registry.ops()) do
     it("sets every argument off its default in some example", function()
       local missing = {}
       for i, arg in ipairs(op.args) do
-        local set = arg.name == "out" or arg.kind == "device"
+        local set = arg.name == "out" or arg.name == "inplace" or arg.kind == "device"
         for _, example in ipairs(op.examples) do
           local given = example.arguments()
           for k = 1, given.n do
