@@ -43,3 +43,9 @@ int moth_map(moth_ctx *ctx, const moth_inner *loops, int dtype, int noperands,
   for (int k = 0; k < noperands; k++) call.dtype[k] = operands[k]->l.dtype;
   return moth_loop_run(&loop, run_half, &call);
 }
+
+void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c) {
+  double numbers[3] = {a, b, c};
+  int real = moth_compute_dtype(dtype);
+  moth_convert(3, MOTH_F64, (const char *)numbers, 8, real, (char *)arg, moth_dtype_size[real]);
+}

@@ -205,6 +205,9 @@
 int moth_map(moth_ctx *ctx, const moth_inner *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg);
 
+/* Writes three numbers as a loop for values of this dtype wants them. */
+void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c);
+
 /* result := condition ? x : y, of any dtype; operands in that order. */
 int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands);
 

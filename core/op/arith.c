@@ -5,9 +5,7 @@
 
 #include "../kernel/arith.h"
 #include "../kernel/scalar.h"
-#include "compare.h"
-#include "copy.h"
-#include "unary.h"
+#include "formula.h"
 
 #define BINARY_FLAGS \
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
@@ -17,15 +15,6 @@ static int map2(moth_ctx *ctx, const moth_inner *loops, moth_tensor *y, const mo
   const moth_tensor *operands[] = {y, a, b};
   return moth_map(ctx, loops, a->l.dtype, 3, operands, arg);
 }
-
-/* A gradient of zeros, for what is constant almost everywhere. */
-static moth_tensor *nothing(moth_grad *g, const moth_tensor *like) {
-  return GRAD(g, spread, .input = moth_grad_number(g, 0), .size = {like->l.shape, like->l.ndim});
-}
-
-#define NUMBER(value) moth_grad_number(g, value)
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
-#define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
 
 /* -- add, sub -- */
 
@@ -167,10 +156,10 @@ static int div_cpu(const div_args *a, moth_tensor **out) {
 static int div_grad(const div_args *a, moth_grad *g) {
   bool whole = a->rounding_mode != MOTH_ROUND_NONE;
   if (moth_wants(g, a->input))
-    moth_flow(g, a->input, whole ? nothing(g, a->input) : OVER(g->dy, a->other));
+    moth_flow(g, a->input, whole ? ZERO_OF(a->input) : OVER(g->dy, a->other));
   if (moth_wants(g, a->other))
     moth_flow(g, a->other,
-              whole ? nothing(g, a->other)
+              whole ? ZERO_OF(a->other)
                     : GRAD(g, neg, .input = TIMES(g->dy, OVER(g->out[0], a->other))));
   return g->status;
 }
@@ -251,7 +240,7 @@ static int pow_cpu(const pow_args *a, moth_tensor **out) {
 /* exponent input^(exponent-1), and 0 where the exponent is 0 */
 static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
   double value = moth_wants(g, e) ? NAN : lone_exponent(e);
-  if (value == 0) return nothing(g, x);
+  if (value == 0) return ZERO_OF(x);
   if (value == 1) return NUMBER(1);
   if (value == 2) return TIMES(x, NUMBER(2));
   moth_tensor *less = GRAD(g, sub, .input = e, .other = NUMBER(1), .alpha = {.as.number = 1});

@@ -8,11 +8,11 @@
 
 #include "../kernel/scalar.h"
 #include "../kernel/unary.h"
-#include "arith.h"
-#include "compare.h"
-#include "copy.h"
+#include "formula.h"
 
 #define UNARY_FLAGS (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+#define IN_PLACE_FLAGS \
+  (MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE | MOTH_OP_STRIDED | MOTH_OP_METHOD)
 
 static int same_shape(const moth_tensor *x, moth_layout *y) {
   y->ndim = x->l.ndim;
@@ -25,17 +25,8 @@ static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, c
   return moth_map(y->ctx, loops, x->l.dtype, 2, operands, arg);
 }
 
-/* -- the words that the formulas are written in -- */
-
-#define NUMBER(value) moth_grad_number(g, value)
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
-#define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
-#define PLUS(p, q) GRAD(g, add, .input = p, .other = q, .alpha = {.as.number = 1})
-#define OF(op, x) GRAD(g, op, .input = x)
-#define MINUS(p) OF(neg, p)
 #define BACK(op) GRAD(g, op##_back, .grad = dy, .output = y)
-/* constant almost everywhere */
-#define ZERO GRAD(g, spread, .input = NUMBER(0), .size = {x->l.shape, x->l.ndim})
+#define ZERO ZERO_OF(x)
 
 /* What every function has, and its gradient: x is the input, y the result, dy its gradient. */
 #define CPU(op)                                                  \
@@ -50,15 +41,16 @@ static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, c
     (void)y, (void)dy;                                                                     \
     return moth_flow(g, x, gradient);                                                      \
   }                                                                                        \
-  MOTH_OP(op, UNARY, .flags = UNARY_FLAGS, __VA_ARGS__)
+  MOTH_OP(op, UNARY, __VA_ARGS__)
 
 #define ANYWHERE .examples = "moth.randn(2, 3)"
 #define DISTINCT .examples = "moth.randn(2, 3)  -- domain: distinct" /* not at a kink or a step */
 #define UNIT .examples = "moth.rand(2, 3)  -- domain: unit"
 #define POSITIVE .examples = "moth.rand(2, 3)  -- domain: positive"
-#define REAL .dtypes = MOTH_ANY | MOTH_TO_FLOAT
-#define REAL_ONLY .dtypes = MOTH_FLOATS
-#define NUMERIC .dtypes = MOTH_NUMERIC
+#define REAL .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = UNARY_FLAGS
+#define REAL_ONLY .dtypes = MOTH_FLOATS, .flags = UNARY_FLAGS
+#define NUMERIC .dtypes = MOTH_NUMERIC, .flags = UNARY_FLAGS
+#define NUMERIC_IN_PLACE .dtypes = MOTH_NUMERIC, .flags = IN_PLACE_FLAGS
 #define SAVES_X .saves = "input"
 #define SAVES_Y .saves = "y"
 #define DOC(text) .doc = text
@@ -139,7 +131,7 @@ FUNCTION(sinc, TIMES(dy, sinc_slope(g, x, y)), REAL, ANYWHERE, .saves = "input y
          DOC("sin(pi x) / (pi x), and 1 at 0."))
 FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent."))
 FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))
-FUNCTION(relu, BACK(relu), NUMERIC, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
+FUNCTION(relu, BACK(relu), NUMERIC_IN_PLACE, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
 /* 2 / sqrt(pi) exp(-x^2) */
 FUNCTION(erf, TIMES(dy, TIMES(OF(exp, MINUS(OF(square, x))), NUMBER(1.1283791670955125739))),
          REAL, ANYWHERE, SAVES_X, DOC("The error function."))
@@ -162,17 +154,10 @@ static int round_shape(const round_args *a, moth_layout *y) {
   return same_shape(a->input, y);
 }
 
-/* Writes the numbers that a loop takes, as elements of the type that dtype computes in. */
-static void write_numbers(int dtype, uint64_t *arg, double a, double b, double c) {
-  double numbers[3] = {a, b, c};
-  dtype = moth_compute_dtype(dtype);
-  moth_convert(3, MOTH_F64, (const char *)numbers, 8, dtype, (char *)arg, moth_dtype_size[dtype]);
-}
-
 static int round_cpu(const round_args *a, moth_tensor **out) {
   uint64_t arg[3] = {0};
   if (a->decimals == 0) return map1(moth_unary.round, out[0], a->input, NULL);
-  write_numbers(out[0]->l.dtype, arg, pow(10, fabs((double)a->decimals)), 0, 0);
+  moth_numbers(out[0]->l.dtype, arg, pow(10, fabs((double)a->decimals)), 0, 0);
   return map1(a->decimals > 0 ? moth_unary.round_fine : moth_unary.round_coarse, out[0], a->input,
               arg);
 }
@@ -182,7 +167,7 @@ static int round_grad(const round_args *a, moth_grad *g) {
   return moth_flow(g, x, ZERO);
 }
 
-MOTH_OP(round, ROUND, NUMERIC, .flags = UNARY_FLAGS,
+MOTH_OP(round, ROUND, NUMERIC,
         DOC("The nearest whole number, or multiple of 10^-decimals; halves go to the even one."),
         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
                     "moth.randn(2, 3), {decimals = 1}  -- domain: positive\n"
@@ -280,7 +265,7 @@ MOTH_OP(clamp, CLAMP, .doc = "Each element, or the bound that it is beyond.",
         .examples = "moth.randn(2, 3), -0.5, 0.5  -- domain: distinct\n"
                     "moth.randn(2, 3), {min = 0.1}  -- domain: distinct\n"
                     "moth.randn(2, 3), {max = 0.1}  -- domain: distinct",
-        NUMERIC, .saves = "input", .flags = UNARY_FLAGS)
+        NUMERIC, .saves = "input")
 
 /* -- nan_to_num -- */
 
@@ -298,7 +283,7 @@ static int nan_to_num_cpu(const nan_to_num_args *a, moth_tensor **out) {
   uint64_t arg[3] = {0};
   int dtype = out[0]->l.dtype;
   if (!moth_is_float(dtype)) return moth_copy_into(out[0], a->input);
-  write_numbers(dtype, arg, a->nan, moth_absent(a->posinf) ? largest(dtype) : a->posinf,
+  moth_numbers(dtype, arg, a->nan, moth_absent(a->posinf) ? largest(dtype) : a->posinf,
                 moth_absent(a->neginf) ? -largest(dtype) : a->neginf);
   return map1(moth_unary.nan_to_num, out[0], a->input, arg);
 }
@@ -322,7 +307,7 @@ static int logit_shape(const logit_args *a, moth_layout *y) { return same_shape(
 static int logit_cpu(const logit_args *a, moth_tensor **out) {
   uint64_t arg[3];
   bool free = moth_absent(a->eps);
-  write_numbers(out[0]->l.dtype, arg, free ? -INFINITY : a->eps, free ? INFINITY : 1 - a->eps, 0);
+  moth_numbers(out[0]->l.dtype, arg, free ? -INFINITY : a->eps, free ? INFINITY : 1 - a->eps, 0);
   return map1(moth_unary.logit, out[0], a->input, arg);
 }
 
@@ -338,7 +323,7 @@ static int logit_grad(const logit_args *a, moth_grad *g) {
                               .other = beyond));
 }
 
-MOTH_OP(logit, LOGIT, REAL, SAVES_X, .flags = UNARY_FLAGS,
+MOTH_OP(logit, LOGIT, REAL, SAVES_X,
         DOC("log(x / (1 - x)), which sigmoid turns back."),
         .examples = "moth.rand(2, 3)  -- domain: prob\n"
                     "moth.rand(2, 3), {eps = 0.3}  -- domain: prob")

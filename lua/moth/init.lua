@@ -147,7 +147,6 @@ setmetatable(moth, {
     return value
   end,
   __tostring = function() return moth._VERSION end,
-  __names = moth.names, -- for completion
 })
 
 anchor.moth = moth

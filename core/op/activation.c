@@ -1,0 +1,344 @@
+/* activation.c -- functions between the layers of a network. Each is one pass, and so is its
+** gradient, `<op>_back`; what that one's own gradient needs, the bend of the curve, is a formula.
+*/
+#include "activation.h"
+
+#include "../kernel/activation.h"
+#include "formula.h"
+#include "softmax.h"
+#include "view.h"
+
+static int same_shape(const moth_tensor *x, moth_layout *y) {
+  y->ndim = x->l.ndim;
+  memcpy(y->shape, x->l.shape, sizeof y->shape);
+  return MOTH_OK;
+}
+
+static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, double a, double b,
+                double c) {
+  uint64_t arg[3];
+  const moth_tensor *operands[] = {y, x};
+  moth_numbers(y->l.dtype, arg, a, b, c);
+  return moth_map(y->ctx, loops, y->l.dtype, 2, operands, arg);
+}
+
+static int map2(const moth_inner *loops, moth_tensor *y, const moth_tensor *x,
+                const moth_tensor *other, double a, double b, double c) {
+  uint64_t arg[3];
+  const moth_tensor *operands[] = {y, x, other};
+  moth_numbers(y->l.dtype, arg, a, b, c);
+  return moth_map(y->ctx, loops, y->l.dtype, 3, operands, arg);
+}
+
+/* -- gradients: x is the input, v the gradient of what is here -- */
+
+#define BACK(op, slope_of_x, ...)                                                          \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                              \
+    return moth_broadcast(a->ctx, "input", y, a->grad, a->input);                          \
+  }                                                                                        \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                             \
+    return map2(moth_activation.op, out[0], a->grad, a->input, a->a, a->b, a->c);          \
+  }                                                                                        \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                                 \
+    moth_tensor *x = a->input, *v = g->dy;                                                 \
+    if (moth_wants(g, a->grad))                                                            \
+      moth_flow(g, a->grad,                                                                \
+                GRAD(g, op, .grad = v, .input = x, .a = a->a, .b = a->b, .c = a->c));      \
+    if (moth_wants(g, x)) moth_flow(g, x, slope_of_x);                                     \
+    return g->status;                                                                      \
+  }                                                                                        \
+  MOTH_OP(op, ACTIVATION_BACK, .doc = "The gradient of the function it is named after.",   \
+          .examples = "moth.randn(2, 3), moth.randn(2, 3), 0.3, 1.5, 0.7"                  \
+                      "  -- domain: distinct",                                             \
+          .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED, __VA_ARGS__)
+
+/* Where the function is made of straight lines, and where it bends. */
+#define STRAIGHT(op) BACK(op, ZERO_OF(x), .saves = "input")
+#define BENT(op, bend) BACK(op, TIMES(TIMES(v, a->grad), bend), .saves = "input grad:input")
+
+static moth_tensor *one_less(moth_grad *g, moth_tensor *x) { return PLUS(MINUS(x), NUMBER(1)); }
+
+/* s (1 - s), the slope of s = sigmoid(x) */
+static moth_tensor *sigmoid_slope(moth_grad *g, moth_tensor *x) {
+  moth_tensor *s = OF(sigmoid, x);
+  return TIMES(s, one_less(g, s));
+}
+
+/* a b c^2 exp(c x) below 0 */
+static moth_tensor *elu_bend(moth_grad *g, const elu_back_args *a) {
+  moth_tensor *e = OF(exp, TIMES(a->input, NUMBER(a->c)));
+  return CHOOSE(ABOVE(a->input, NUMBER(0)), NUMBER(0), TIMES(e, NUMBER(a->a * a->b * a->c * a->c)));
+}
+
+/* (2 - x^2) exp(-x^2 / 2) / sqrt(2 pi) */
+static moth_tensor *gelu_bend(moth_grad *g, moth_tensor *x) {
+  moth_tensor *q = OF(square, x), *bell = OF(exp, TIMES(q, NUMBER(-0.5)));
+  return TIMES(TIMES(bell, NUMBER(0.39894228040143267794)), PLUS(MINUS(q), NUMBER(2)));
+}
+
+/* Of x s(u), u = k (x + h x^3): s (1 - s) (2 u' + x u'' + x u'^2 (1 - 2 s)) */
+static moth_tensor *gelu_tanh_bend(moth_grad *g, moth_tensor *x) {
+  const double k = 1.5957691216057307117, h = 0.044715;
+  moth_tensor *q = OF(square, x);
+  moth_tensor *u = TIMES(TIMES(x, NUMBER(k)), PLUS(TIMES(q, NUMBER(h)), NUMBER(1)));
+  moth_tensor *du = PLUS(TIMES(q, NUMBER(3 * k * h)), NUMBER(k));
+  moth_tensor *ddu = TIMES(x, NUMBER(6 * k * h)), *s = OF(sigmoid, u);
+  moth_tensor *odd = PLUS(TIMES(s, NUMBER(-2)), NUMBER(1));
+  moth_tensor *sum = PLUS(PLUS(du, du), TIMES(x, PLUS(ddu, TIMES(OF(square, du), odd))));
+  return TIMES(TIMES(s, one_less(g, s)), sum);
+}
+
+/* s (1 - s) (2 + x (1 - 2 s)) */
+static moth_tensor *silu_bend(moth_grad *g, moth_tensor *x) {
+  moth_tensor *odd = PLUS(TIMES(OF(sigmoid, x), NUMBER(-2)), NUMBER(1));
+  return TIMES(sigmoid_slope(g, x), PLUS(TIMES(x, odd), NUMBER(2)));
+}
+
+/* With t = tanh(softplus(x)): 2 t' + x t'', t' = (1 - t^2) s, t'' = t' (1 - s - 2 t s) */
+static moth_tensor *mish_bend(moth_grad *g, moth_tensor *x) {
+  moth_tensor *s = OF(sigmoid, x), *t = OF(tanh, GRAD(g, softplus, .input = x, .beta = 1,
+                                                      .threshold = 20));
+  moth_tensor *dt = TIMES(one_less(g, OF(square, t)), s);
+  moth_tensor *turn = LESS(one_less(g, s), TIMES(TIMES(t, s), NUMBER(2)));
+  return TIMES(dt, PLUS(TIMES(x, turn), NUMBER(2)));
+}
+
+static moth_tensor *softplus_bend(moth_grad *g, const softplus_back_args *a) {
+  moth_tensor *u = TIMES(a->input, NUMBER(a->a));
+  moth_tensor *bend = TIMES(sigmoid_slope(g, u), NUMBER(a->a));
+  return CHOOSE(ABOVE(u, NUMBER(a->b)), NUMBER(0), bend);
+}
+
+/* -2 sign(x) / (1 + |x|)^3 */
+static moth_tensor *softsign_bend(moth_grad *g, moth_tensor *x) {
+  moth_tensor *n = PLUS(OF(abs, x), NUMBER(1));
+  return OVER(TIMES(OF(sign, x), NUMBER(-2)), TIMES(n, OF(square, n)));
+}
+
+/* 2 t (1 - t^2) */
+static moth_tensor *tanhshrink_bend(moth_grad *g, moth_tensor *x) {
+  moth_tensor *t = OF(tanh, x);
+  return TIMES(TIMES(t, NUMBER(2)), one_less(g, OF(square, t)));
+}
+
+static moth_tensor *hardswish_bend(moth_grad *g, moth_tensor *x) {
+  moth_tensor *inside = BOTH(ABOVE(x, NUMBER(-3)), BELOW(x, NUMBER(3)));
+  return CHOOSE(inside, NUMBER(1.0 / 3), ZERO_OF(x));
+}
+
+STRAIGHT(leaky_relu_back)
+STRAIGHT(hardtanh_back)
+STRAIGHT(hardsigmoid_back)
+STRAIGHT(shrink_back)
+STRAIGHT(threshold_back)
+BENT(elu_back, elu_bend(g, a))
+BENT(gelu_back, gelu_bend(g, x))
+BENT(gelu_tanh_back, gelu_tanh_bend(g, x))
+BENT(silu_back, silu_bend(g, x))
+BENT(mish_back, mish_bend(g, x))
+BENT(softplus_back, softplus_bend(g, a))
+BENT(logsigmoid_back, MINUS(sigmoid_slope(g, x)))
+BENT(softsign_back, softsign_bend(g, x))
+BENT(tanhshrink_back, tanhshrink_bend(g, x))
+BENT(hardswish_back, hardswish_bend(g, x))
+
+/* -- the functions; A, B, C are the numbers that the loops of `curve` take -- */
+
+#define FUNCTION(op, LIST, curve, back, A, B, C, ...)                                      \
+  static int op##_shape(const op##_args *a, moth_layout *y) { return same_shape(a->input, y); } \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                             \
+    return map1(moth_activation.curve, out[0], a->input, A, B, C);                         \
+  }                                                                                        \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                                 \
+    return moth_flow(g, a->input,                                                          \
+                     GRAD(g, back, .grad = g->dy, .input = a->input, .a = A, .b = B, .c = C)); \
+  }                                                                                        \
+  MOTH_OP(op, LIST, .saves = "input", __VA_ARGS__)
+
+#define DOC(text) .doc = text
+#define ANYWHERE .examples = "moth.randn(2, 3)"
+#define DISTINCT .examples = "moth.randn(2, 3)  -- domain: distinct"
+#define REAL .dtypes = MOTH_FLOATS, .flags = MOTH_OP_STRIDED | MOTH_OP_METHOD
+#define ALL .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_STRIDED | MOTH_OP_METHOD
+/* Those that PyTorch gives an argument `inplace`. */
+#define IN_PLACE MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE
+#define REAL_IN_PLACE .dtypes = MOTH_FLOATS, .flags = IN_PLACE
+#define NUMERIC_IN_PLACE .dtypes = MOTH_NUMERIC, .flags = IN_PLACE
+
+FUNCTION(leaky_relu, LEAKY_RELU, leaky_relu, leaky_relu_back, a->negative_slope, 0, 0,
+         REAL_IN_PLACE, DOC("x, and negative_slope * x below 0."),
+         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
+                     "moth.randn(2, 3), {negative_slope = 0.2}  -- domain: distinct")
+FUNCTION(elu, ELU, elu, elu_back, a->alpha, 1, 1, REAL_IN_PLACE,
+         DOC("x, and alpha (exp(x) - 1) below 0."),
+         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {alpha = 0.5}  -- domain: distinct")
+FUNCTION(selu, ACTIVATION, elu, elu_back, 1.6732632423543772848, 1.0507009873554804934, 1,
+         REAL_IN_PLACE, DISTINCT,
+         DOC("elu, scaled so that layer after layer keeps mean 0 and variance 1 "
+             "(Klambauer et al., 2017)."))
+FUNCTION(silu, ACTIVATION, silu, silu_back, 0, 0, 0, REAL_IN_PLACE, ANYWHERE,
+         DOC("x sigmoid(x), also called swish."))
+FUNCTION(mish, ACTIVATION, mish, mish_back, 0, 0, 0, REAL_IN_PLACE, ANYWHERE,
+         DOC("x tanh(softplus(x)) (Misra, 2019)."))
+FUNCTION(softplus, SOFTPLUS, softplus, softplus_back, a->beta, a->threshold, 0, REAL,
+         DOC("log(1 + exp(beta x)) / beta, a smooth relu."),
+         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 2, 1.5  -- domain: distinct")
+FUNCTION(logsigmoid, ACTIVATION, logsigmoid, logsigmoid_back, 0, 0, 0, REAL, ANYWHERE,
+         DOC("log(sigmoid(x)), without overflow."))
+FUNCTION(softsign, ACTIVATION, softsign, softsign_back, 0, 0, 0, ALL, DISTINCT,
+         DOC("x / (1 + |x|)."))
+FUNCTION(tanhshrink, ACTIVATION, tanhshrink, tanhshrink_back, 0, 0, 0, ALL, ANYWHERE,
+         DOC("x - tanh(x)."))
+FUNCTION(relu6, ACTIVATION, hardtanh, hardtanh_back, 0, 6, 0, NUMERIC_IN_PLACE, DISTINCT,
+         DOC("min(max(x, 0), 6)."))
+FUNCTION(hardsigmoid, ACTIVATION, hardsigmoid, hardsigmoid_back, 0, 0, 0, REAL_IN_PLACE, DISTINCT,
+         DOC("Straight lines for sigmoid: min(max(x + 3, 0), 6) / 6."))
+FUNCTION(hardswish, ACTIVATION, hardswish, hardswish_back, 0, 0, 0, REAL_IN_PLACE, DISTINCT,
+         DOC("x hardsigmoid(x)."))
+FUNCTION(softshrink, SHRINK, softshrink, shrink_back, a->lambd, 0, 0, REAL,
+         DOC("x drawn towards 0 by lambd."),
+         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
+                     "moth.randn(2, 3), 0.25  -- domain: distinct")
+FUNCTION(hardshrink, SHRINK, hardshrink, shrink_back, a->lambd, 0, 0, REAL,
+         DOC("x, and 0 where it is not beyond lambd."),
+         .examples = "moth.randn(2, 3)  -- domain: distinct\n"
+                     "moth.randn(2, 3), 0.25  -- domain: distinct")
+FUNCTION(threshold, THRESHOLD, threshold, threshold_back, a->threshold, a->value, 0,
+         NUMERIC_IN_PLACE, DOC("x, and `value` where x is not above the threshold."),
+         .examples = "moth.randn(2, 3), 0.1, 2  -- domain: distinct")
+
+static int hardtanh_shape(const hardtanh_args *a, moth_layout *y) {
+  if (a->min_val > a->max_val)
+    return moth_fail(a->ctx, MOTH_E_ARG, "min_val", "%g is above max_val, %g", a->min_val,
+                     a->max_val);
+  return same_shape(a->input, y);
+}
+static int hardtanh_cpu(const hardtanh_args *a, moth_tensor **out) {
+  return map1(moth_activation.hardtanh, out[0], a->input, a->min_val, a->max_val, 0);
+}
+static int hardtanh_grad(const hardtanh_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, hardtanh_back, .grad = g->dy, .input = a->input,
+                                     .a = a->min_val, .b = a->max_val));
+}
+MOTH_OP(hardtanh, HARDTANH, .saves = "input", NUMERIC_IN_PLACE,
+        DOC("Each element, or the bound that it is beyond."),
+        .examples = "moth.randn(2, 3)  -- domain: distinct\n"
+                    "moth.randn(2, 3), -0.5, 0.25  -- domain: distinct")
+
+static int celu_shape(const celu_args *a, moth_layout *y) {
+  if (a->alpha == 0)
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "alpha", "celu divides by it, so it cannot be 0");
+  return same_shape(a->input, y);
+}
+static int celu_cpu(const celu_args *a, moth_tensor **out) {
+  return map1(moth_activation.elu, out[0], a->input, a->alpha, 1, 1 / a->alpha);
+}
+static int celu_grad(const celu_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, elu_back, .grad = g->dy, .input = a->input, .a = a->alpha,
+                                     .b = 1, .c = 1 / a->alpha));
+}
+MOTH_OP(celu, ELU, .saves = "input", REAL_IN_PLACE,
+        DOC("x, and alpha (exp(x / alpha) - 1) below 0."),
+        .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {alpha = 0.5}")
+
+static int gelu_shape(const gelu_args *a, moth_layout *y) { return same_shape(a->input, y); }
+static int gelu_cpu(const gelu_args *a, moth_tensor **out) {
+  return map1(a->approximate ? moth_activation.gelu_tanh : moth_activation.gelu, out[0], a->input,
+              0, 0, 0);
+}
+static int gelu_grad(const gelu_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   a->approximate ? GRAD(g, gelu_tanh_back, .grad = g->dy, .input = a->input)
+                                  : GRAD(g, gelu_back, .grad = g->dy, .input = a->input));
+}
+MOTH_OP(gelu, GELU, .saves = "input", REAL,
+        DOC("x times the chance that a normal number is below x (Hendrycks and Gimpel, 2016)."),
+        .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {approximate = \"tanh\"}")
+
+/* -- prelu: the weight lies along dimension 1 -- */
+
+static int prelu_spread_shape(const prelu_spread_args *a, moth_layout *y) {
+  return moth_broadcast(a->ctx, "weight", y, a->input, a->weight);
+}
+static int prelu_spread_cpu(const prelu_spread_args *a, moth_tensor **out) {
+  return map2(moth_activation.prelu, out[0], a->input, a->weight, 0, 0, 0);
+}
+static int prelu_spread_grad(const prelu_spread_args *a, moth_grad *g) {
+  moth_tensor *up = ABOVE(a->input, NUMBER(0));
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, CHOOSE(up, g->dy, TIMES(g->dy, a->weight)));
+  if (moth_wants(g, a->weight))
+    moth_flow(g, a->weight, CHOOSE(up, NUMBER(0), TIMES(g->dy, a->input)));
+  return g->status;
+}
+MOTH_OP(prelu_spread, PRELU, DOC("prelu with a weight that is broadcast with the input."),
+        .examples = "moth.randn(2, 3), moth.rand(3)  -- domain: distinct", .dtypes = MOTH_FLOATS,
+        .saves = "input weight:input", .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED)
+
+static int prelu_compose(const prelu_args *a, moth_tensor **out) {
+  const moth_layout *x = &a->input->l, *w = &a->weight->l;
+  int64_t channels = x->ndim > 1 ? x->shape[1] : 1, size[MOTH_MAX_DIMS];
+  if (w->ndim > 1 || (w->numel != 1 && w->numel != channels))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "wants 1 number or %lld, one per channel, "
+                     "for %s, got %s", (long long)channels, moth_str(a->input),
+                     moth_str(a->weight));
+  for (int32_t i = 0; i < x->ndim; i++) size[i] = i == 1 ? w->numel : 1;
+  moth_tensor *lined = NULL;
+  int status = MOTH_CALL(a->ctx, &lined, reshape, .input = a->weight, .shape = {size, x->ndim});
+  if (!status)
+    status = MOTH_CALL(a->ctx, out, prelu_spread, .input = a->input, .weight = lined);
+  moth_tensor_release(lined);
+  return status;
+}
+MOTH_OP_COMPOSES(prelu, PRELU, DOC("x, and weight * x below 0, with a weight that is learnt."),
+                 .examples = "moth.randn(2, 3, 2), moth.rand(3)  -- domain: distinct\n"
+                             "moth.randn(4), moth.rand(1)  -- domain: distinct",
+                 .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD)
+
+/* -- glu, softmin -- */
+
+static int glu_compose(const glu_args *a, moth_tensor **out) {
+  moth_ctx *ctx = a->ctx;
+  moth_tensor *first = NULL, *second = NULL, *gate = NULL;
+  int32_t dim;
+  int status = moth_dim(ctx, "dim", a->dim, a->input->l.ndim, &dim);
+  if (status) return status;
+  if (a->input->l.ndim == 0)
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "a single number has no halves");
+  int64_t half = a->input->l.shape[dim] / 2;
+  if (a->input->l.shape[dim] != 2 * half)
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has an odd size along dimension " MOTH_POS,
+                     moth_str(a->input), (long long)dim);
+  status = MOTH_CALL(ctx, &first, narrow, .input = a->input, .dim = dim, .length = half);
+  if (!status)
+    status = MOTH_CALL(ctx, &second, narrow, .input = a->input, .dim = dim, .start = half,
+                       .length = half);
+  if (!status) status = MOTH_CALL(ctx, &gate, sigmoid, .input = second);
+  if (!status) status = MOTH_CALL(ctx, out, mul, .input = first, .other = gate);
+  moth_tensor_release(first);
+  moth_tensor_release(second);
+  moth_tensor_release(gate);
+  return status;
+}
+MOTH_OP_COMPOSES(glu, GLU, DOC("The first half times the sigmoid of the second."),
+                 .examples = "moth.randn(2, 4)\nmoth.randn(4, 3), {dim = 1}",
+                 .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD)
+
+static int softmin_compose(const softmin_args *a, moth_tensor **out) {
+  moth_tensor *less = NULL;
+  int status = MOTH_CALL(a->ctx, &less, neg, .input = a->input);
+  if (!status) status = MOTH_CALL(a->ctx, out, softmax, .input = less, .dim = a->dim);
+  moth_tensor_release(less);
+  return status;
+}
+MOTH_OP_COMPOSES(softmin, SOFTMIN, DOC("softmax(-x): the least becomes the most probable."),
+                 .examples = "moth.randn(2, 3), 2\nmoth.randn(4, 3), {dim = -1}",
+                 .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD)
+
+#define LISTED(kind, op, ...) &moth_op_##op,
+const moth_op *const moth_activation_ops[] = {
+  &moth_op_leaky_relu, &moth_op_elu, &moth_op_selu, &moth_op_celu, &moth_op_gelu, &moth_op_silu,
+  &moth_op_mish, &moth_op_softplus, &moth_op_logsigmoid, &moth_op_softsign, &moth_op_tanhshrink,
+  &moth_op_relu6, &moth_op_hardtanh, &moth_op_hardsigmoid, &moth_op_hardswish,
+  &moth_op_softshrink, &moth_op_hardshrink, &moth_op_threshold, &moth_op_prelu,
+  &moth_op_prelu_spread, &moth_op_glu, &moth_op_softmin, ACTIVATION_BACKS(LISTED) NULL,
+};

@@ -1,0 +1,130 @@
+/* activation.h -- functions between the layers of a network: what they compute, their faces.
+** relu, sigmoid and tanh are in unary.h, softmax in softmax.h.
+*/
+#ifndef MOTH_OP_ACTIVATION_H
+#define MOTH_OP_ACTIVATION_H
+
+#include "../op.h"
+
+/* -- the curves; kernel/elementwise.h explains the columns, a, b, c are arguments -- */
+
+#define ACTIVATION_CURVES(F)                                                                 \
+  F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
+  F(REAL, elu, x > 0 ? b * x : a * b * expm1(c * x)) /* celu and selu too */                 \
+  F(REAL, gelu, x * FOR_REAL(normal_of)(x))                                                  \
+  F(REAL, gelu_tanh, x * FOR_REAL(sigmoid_of)(FOR_REAL(gelu_angle)(x)))                      \
+  F(REAL, silu, x * FOR_REAL(sigmoid_of)(x))                                                 \
+  F(REAL, mish, x * FOR_REAL(mish_of)(x))                                                    \
+  F(REAL, softplus, a * x > b ? x : FOR_REAL(softplus_of)(a * x) / a)                        \
+  F(REAL, logsigmoid, -FOR_REAL(softplus_of)(-x))                                            \
+  F(REAL, softsign, x / (1 + fabs(x)))                                                       \
+  F(REAL, tanhshrink, x - tanh(x))                                                           \
+  F(NUMBER, hardtanh, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x) /* relu6 too */   \
+  F(REAL, hardsigmoid, (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6)                                 \
+  F(REAL, hardswish, x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6)                               \
+  F(REAL, softshrink, x > a ? x - a : x < -a ? x + a : x * 0)                                \
+  F(REAL, hardshrink, x >= -a && x <= a ? 0 : x)                                             \
+  F(NUMBER, threshold, x <= a ? b : x, x <= a ? b : x)
+
+#define ACTIVATION_PAIRS(F) F(REAL, prelu, x > 0 ? x : y * x) /* y: the weight */
+
+/* x: the gradient of the result, y: the input */
+#define ACTIVATION_BACKS(F)                                                                  \
+  F(REAL, leaky_relu_back, y > 0 ? x : a * x)                                                \
+  F(REAL, elu_back, y <= 0 ? x * (a * b * c) * exp(c * y) : b * x)                           \
+  F(REAL, gelu_back, x * (FOR_REAL(normal_of)(y) + y * FOR_REAL(bell_of)(y)))                \
+  F(REAL, gelu_tanh_back, x * FOR_REAL(gelu_slope)(y))                                       \
+  F(REAL, silu_back, x * FOR_REAL(sigmoid_of)(y) * (1 + y * FOR_REAL(sigmoid_of)(-y)))       \
+  F(REAL, mish_back, x * FOR_REAL(mish_slope)(y))                                            \
+  F(REAL, softplus_back, a * y > b ? x : x * FOR_REAL(sigmoid_of)(a * y))                    \
+  F(REAL, logsigmoid_back, x * FOR_REAL(sigmoid_of)(-y))                                     \
+  F(REAL, softsign_back, x / ((1 + fabs(y)) * (1 + fabs(y))))                                \
+  F(REAL, tanhshrink_back, x * (tanh(y) * tanh(y)))                                          \
+  F(REAL, hardtanh_back, y <= a || y >= b ? 0 : x)                                           \
+  F(REAL, hardsigmoid_back, y > -3 && y < 3 ? x / 6 : 0)                                     \
+  F(REAL, hardswish_back, y < -3 ? 0 : y <= 3 ? x * (y / 3 + (real)0.5) : x)                 \
+  F(REAL, shrink_back, y >= -a && y <= a ? 0 : x)                                            \
+  F(REAL, threshold_back, y <= a ? 0 : x)
+
+/* -- faces -- */
+
+#define ACTIVATION(ARG) \
+  ARG(tensor, input, , "any shape")
+MOTH_ARGS(silu, ACTIVATION)
+MOTH_ARGS(selu, ACTIVATION)
+MOTH_ARGS(mish, ACTIVATION)
+MOTH_ARGS(relu6, ACTIVATION)
+MOTH_ARGS(softsign, ACTIVATION)
+MOTH_ARGS(logsigmoid, ACTIVATION)
+MOTH_ARGS(tanhshrink, ACTIVATION)
+MOTH_ARGS(hardsigmoid, ACTIVATION)
+MOTH_ARGS(hardswish, ACTIVATION)
+
+#define LEAKY_RELU(ARG) \
+  ARG(tensor, input,               , "any shape") \
+  ARG(float,  negative_slope,  0.01, "factor of what is below 0")
+MOTH_ARGS(leaky_relu, LEAKY_RELU)
+
+#define ELU(ARG) \
+  ARG(tensor, input,    , "any shape") \
+  ARG(float,  alpha, 1.0, "what -elu approaches far below 0")
+MOTH_ARGS(elu, ELU)
+MOTH_ARGS(celu, ELU)
+
+#define GELU(ARG) \
+  ARG(tensor, input, , "any shape") \
+  ARG(enum, approximate, none|tanh, "tanh: an approximation that many models were trained with")
+MOTH_ARGS(gelu, GELU)
+
+#define SOFTPLUS(ARG) \
+  ARG(tensor, input,      , "any shape") \
+  ARG(float,  beta,      1, "how sharp the bend at 0 is") \
+  ARG(float,  threshold, 20, "where beta * input is above it the result is the input")
+MOTH_ARGS(softplus, SOFTPLUS)
+
+#define HARDTANH(ARG) \
+  ARG(tensor, input,      , "any shape") \
+  ARG(float,  min_val, -1.0, "lower bound") \
+  ARG(float,  max_val,  1.0, "upper bound")
+MOTH_ARGS(hardtanh, HARDTANH)
+
+#define SHRINK(ARG) \
+  ARG(tensor, input,    , "any shape") \
+  ARG(float,  lambd, 0.5, "what lies between -lambd and lambd becomes 0")
+MOTH_ARGS(softshrink, SHRINK)
+MOTH_ARGS(hardshrink, SHRINK)
+
+#define THRESHOLD(ARG) \
+  ARG(tensor, input,     , "any shape") \
+  ARG(float,  threshold, , "what is not above it is replaced") \
+  ARG(float,  value,     , "by this")
+MOTH_ARGS(threshold, THRESHOLD)
+
+#define PRELU(ARG) \
+  ARG(tensor, input,  , "any shape; its second dimension is that of the channels") \
+  ARG(tensor, weight, , "factor of what is below 0: one, or one per channel, (C)")
+MOTH_ARGS(prelu, PRELU)
+MOTH_ARGS(prelu_spread, PRELU)
+
+#define GLU(ARG) \
+  ARG(tensor, input,   , "any shape of an even size along `dim`") \
+  ARG(dim,    dim,   -1, "dimension whose second half opens and closes the first")
+MOTH_ARGS(glu, GLU)
+
+#define SOFTMIN(ARG) \
+  ARG(tensor, input, , "any shape") \
+  ARG(dim,    dim,   , "dimension whose elements become probabilities that sum to 1")
+MOTH_ARGS(softmin, SOFTMIN)
+
+/* -- gradients, in one pass and differentiable again -- */
+
+#define ACTIVATION_BACK(ARG) \
+  ARG(tensor, grad,   , "gradient of the result") \
+  ARG(tensor, input,  , "what the function was applied to") \
+  ARG(float,  a,     0, "numbers of the function") \
+  ARG(float,  b,     0, "the second of them") \
+  ARG(float,  c,     0, "the third")
+#define ACTIVATION_BACK_FACE(kind, op, ...) MOTH_ARGS(op, ACTIVATION_BACK)
+ACTIVATION_BACKS(ACTIVATION_BACK_FACE)
+
+#endif
