@@ -1,0 +1,71 @@
+"""Functions of each element of one tensor."""
+
+import torch
+
+from kit import B, I, P, R, S, T, U, V, exempt, inf, nan, op
+
+SPECIAL = T([nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 2.5])
+
+
+def samples(f, draw, ints=True, special=SPECIAL, floats_of_ints=False):
+    """What every elementwise function is asked."""
+    f(draw(2, 3))
+    f("0-d", draw())
+    f("empty", draw(0, 3))
+    f("one element", draw(1))
+    f("a repeated row", draw(1, 5).then(lambda x: x.expand(3, 5)))
+    f("seventeen", draw(2, 17))
+    if special is not None:
+        f("special values", special, grad=False)
+    if ints:
+        f("int64", I(2, 5, low=1 if floats_of_ints else -9))
+        f("int8", I(5, low=1 if floats_of_ints else -9, dtype=torch.int8))
+        f("uint8", I(3, low=1, high=200, dtype=torch.uint8))
+    if floats_of_ints:
+        f("bool", T([True], torch.bool))
+
+
+# exact on the grid
+for name, kind in (("abs", "copy"), ("neg", "copy"), ("floor", "copy"), ("ceil", "copy"),
+                   ("round", "copy"), ("trunc", "copy"), ("square", "arith"), ("relu", "copy")):
+    samples(op(name, "input", getattr(torch, name), kind), R)
+
+sign = op("sign", "input", torch.sign)
+samples(sign, R, special=T([inf, -inf, 0.0, -0.0, 1.0]))  # the sign of NaN is NaN here
+
+for name in ("isnan", "isinf", "isfinite"):
+    f = op(name, "input", getattr(torch, name))
+    samples(f, R)
+f = op("logical_not", "input", torch.logical_not)
+samples(f, R)
+f("bool", B(2, 3))
+f("zeros among them", T([[0.0, 1.0], [nan, -0.0]]))
+
+f = op("bitwise_not", "input", torch.bitwise_not)
+f(I(2, 3))
+f("0-d", I())
+f("empty", I(0, 2))
+f("one element", I(1))
+f("bool", B(5))
+f("uint8", I(5, low=0, high=255, dtype=torch.uint8))
+f("int8", I(5, dtype=torch.int8))
+f.raises("E_DTYPE", R(2))
+
+for name, draw in (("exp", R), ("expm1", S), ("log", P), ("log1p", P), ("log2", P),
+                   ("sqrt", P), ("rsqrt", P), ("reciprocal", R), ("sin", R), ("cos", R),
+                   ("tan", V), ("tanh", S), ("sigmoid", R), ("erf", S)):
+    f = op(name, "input", getattr(torch, name), "arith" if name in ("sqrt", "reciprocal") else "math")
+    samples(f, draw, floats_of_ints=True)
+
+f = op("clamp", "input min max", torch.clamp)
+f(R(2, 5), -1.5, 2.0)
+f("only min", R(5), 0.5)
+f("only max", R(5), max=0.5)
+f("0-d", R(), -1.0, 1.0)
+f("empty", R(0, 2), -1.0, 1.0)
+f("min above max", R(5), 2.0, -1.0, grad=False)
+f("at the bounds", T([-1.0, 0.0, 1.0]), -1.0, 1.0)
+f("special values", SPECIAL, -1.0, 1.0, grad=False)
+f("int64", I(2, 5), -3, 4)
+f("uint8", I(5, low=0, high=255, dtype=torch.uint8), 10, 100)
+f.raises("E_ARG", R(2))
