@@ -250,11 +250,11 @@ static int clamp_cpu(const clamp_args *a, moth_tensor **out) {
   return status;
 }
 
-/* dy where the input is within the bounds */
+/* dy where the input lies between the bounds; at a bound, 0, as in PyTorch since 2.15 */
 static int clamp_grad(const clamp_args *a, moth_grad *g) {
   moth_tensor *inside = NULL, *below = NULL;
-  if (!moth_absent(a->min)) inside = GRAD(g, ge, .input = a->input, .other = NUMBER(a->min));
-  if (!moth_absent(a->max)) below = GRAD(g, le, .input = a->input, .other = NUMBER(a->max));
+  if (!moth_absent(a->min)) inside = GRAD(g, gt, .input = a->input, .other = NUMBER(a->min));
+  if (!moth_absent(a->max)) below = GRAD(g, lt, .input = a->input, .other = NUMBER(a->max));
   if (!inside) inside = below;
   else if (below) inside = GRAD(g, logical_and, .input = inside, .other = below);
   return moth_flow(g, a->input,

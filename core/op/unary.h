@@ -65,7 +65,7 @@ UNARY_FUNCTIONS(UNARY_FACE)
 /* -- with more arguments -- */
 
 #define UNARY_OTHERS(F)                                                                \
-  F(NUMBER, clamp, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x)               \
+  F(NUMBER, clamp, x > b || a > b ? b : x < a ? a : x, x > b || a > b ? b : x < a ? a : x) \
   F(NUMBER, round, x, rint(x))                                                         \
   F(REAL, round_fine, rint(x * a) / a)                                                 \
   F(REAL, round_coarse, rint(x / a) * a)                                               \

@@ -136,7 +136,8 @@ end
 
 --- The bytes of its stored elements.
 function golden.bytes(shard, entry)
-  return shard.blob:sub(entry.o + 1, entry.o + golden.stored(entry) * SIZES[entry.t])
+  local s = shard.blob:sub(entry.o + 1, entry.o + golden.stored(entry) * SIZES[entry.t])
+  return s
 end
 
 --- Its stored elements as a list: numbers, booleans, int64 cdata where a number would lose bits.

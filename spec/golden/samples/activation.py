@@ -67,7 +67,7 @@ for name in ("softmax", "log_softmax"):
     f("seventeen", R(3, 17), -1)
     f("empty rows", R(0, 3), 1)
     f("empty slices", R(3, 0), 1)
-    f("large values", T([[1000.0, 1000.0, 999.0], [-1000.0, -1000.5, -999.0]]), 1)
+    f("large values", T([[1024.0, 1024.0, 1020.0], [-1024.0, -1024.0, -1020.0]]), 1)
     f("ties", T([[1.0, 1.0, 1.0]]), 1)
     f("masked by -inf", T([[1.0, -inf, 2.0], [-inf, -inf, 0.0]]), 1, grad=False)
     f("special values", T([[nan, 1.0], [inf, 1.0], [-inf, -inf]]), 1, grad=False)
