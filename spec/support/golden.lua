@@ -1,5 +1,5 @@
---- golden.lua -- reads the golden values of spec/golden/data, FAMILY.json with FAMILY.bin. For tests
--- alone; it shares nothing with Moth's own readers, so that a fault of theirs does not hide itself.
+--- golden.lua -- reads spec/golden/data, FAMILY.json with FAMILY.bin. It shares nothing with Moth's
+-- own readers, so that a fault of theirs does not hide itself.
 
 local ffi = require "ffi"
 
@@ -8,17 +8,14 @@ local golden = {}
 -- ---- JSON, as far as json.dumps of our generator goes ----
 
 local ESCAPES = {n = "\n", t = "\t", r = "\r", b = "\b", f = "\f"}
-local WORDS = {["true"] = true, ["false"] = false}
-golden.null = setmetatable({}, {__tostring = function() return "null" end})
+golden.null = {}
+local WORDS = {["true"] = true, ["false"] = false, null = golden.null}
 
 local value_at
 
 local function string_at(text, at)
-  local last = at
-  repeat last = text:find('["\\]', last + 1)
-    local escaped = text:sub(last, last) == "\\"
-    if escaped then last = last + 1 end
-  until not escaped
+  local last = text:find('["\\]', at + 1)
+  while text:sub(last, last) == "\\" do last = text:find('["\\]', last + 2) end
   local s = text:sub(at + 1, last - 1):gsub("\\u(%x%x%x%x)", function(code)
     return string.char(tonumber(code, 16)) -- ours are ASCII
   end):gsub("\\(.)", function(c) return ESCAPES[c] or c end)
@@ -37,11 +34,11 @@ local function list_at(text, at)
 end
 
 local function object_at(text, at)
-  local object, key = {}, nil
+  local object = {}
   at = text:find("%S", at + 1)
   while text:sub(at, at) ~= "}" do
-    key, at = string_at(text, at)
-    object[key], at = value_at(text, text:find("[^%s:]", at))
+    local key, after = string_at(text, at)
+    object[key], at = value_at(text, text:find("[^%s:]", after))
     at = text:find("[^%s,]", at)
   end
   return object, at + 1
@@ -49,30 +46,28 @@ end
 
 function value_at(text, at)
   local c = text:sub(at, at)
-  if c == '"' then return string_at(text, at) end
-  if c == "[" then return list_at(text, at) end
-  if c == "{" then return object_at(text, at) end
+  local read = c == '"' and string_at or c == "[" and list_at or c == "{" and object_at
+  if read then return read(text, at) end
   local word = text:match("^[%w+.-]+", at)
-  if word == "null" then return golden.null, at + 4 end
   if WORDS[word] ~= nil then return WORDS[word], at + #word end
   return assert(tonumber(word), "bad JSON at byte " .. at), at + #word
 end
 
 -- ---- shards ----
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
+local FOLDER = "spec/golden/data/"
+
+local function read(name)
+  local file = assert(io.open(FOLDER .. name, "rb"))
   local text = file:read("*a")
   file:close()
   return text
 end
 
-local FOLDER = "spec/golden/data/"
-
 --- One family: {ops = {name -> samples}, exempt = {name -> why}, made = provenance, blob = bytes}.
 function golden.load(family)
-  local shard = value_at(read(FOLDER .. family .. ".json"), 1)
-  shard.family, shard.blob = family, read(FOLDER .. family .. ".bin")
+  local shard = value_at(read(family .. ".json"), 1)
+  shard.family, shard.blob = family, read(family .. ".bin")
   assert(#shard.blob == shard.made.bytes, family .. ".bin has another size than its manifest says")
   return shard
 end
@@ -130,7 +125,7 @@ function golden.stored(entry)
   local n, sizes = 1, {}
   for d, size in ipairs(entry.s) do sizes[d] = size end
   for _, d in ipairs(entry.e or {}) do sizes[d] = 1 end
-  for _, size in ipairs(sizes) do n = n * size end
+  for d = 1, #sizes do n = n * sizes[d] end
   return n, sizes
 end
 
