@@ -1,0 +1,134 @@
+/* pad.c -- padding row by row: tables say which element each place of a dimension has, -1 being the
+** constant; within the last dimension the middle is one run.
+*/
+#include "pad.h"
+
+static int64_t source(const moth_pad *p, int d, int64_t i) {
+  int64_t at = i - p->before[d], n = p->in[d];
+  if (at >= 0 && at < n) return at;
+  switch (p->mode) {
+    case MOTH_PAD_REFLECT: return at < 0 ? -at : 2 * n - 2 - at;
+    case MOTH_PAD_REPLICATE: return at < 0 ? 0 : n - 1;
+    case MOTH_PAD_CIRCULAR: return at < 0 ? at + n : at - n;
+    default: return -1;
+  }
+}
+
+typedef struct walk { /* over the rows of the padded tensor */
+  const moth_pad *p;
+  int64_t index[MOTH_MAX_DIMS], *table[MOTH_MAX_DIMS];
+  int64_t first, last; /* the run of the last dimension that comes from a row as it is */
+} walk;
+
+static int64_t table_bytes(const moth_pad *p) {
+  int64_t n = 1;
+  for (int d = 0; d < p->ndim; d++) n += p->out[d];
+  return n * (int64_t)sizeof(int64_t);
+}
+
+static int64_t *start(moth_ctx *ctx, const moth_pad *p, walk *w) {
+  int64_t *block = moth_alloc(ctx, table_bytes(p)), *at = block;
+  *w = (walk){.p = p};
+  for (int d = 0; block && d < p->ndim; d++) {
+    w->table[d] = at;
+    for (int64_t i = 0; i < p->out[d]; i++) *at++ = source(p, d, i);
+  }
+  const int last = p->ndim - 1;
+  const int64_t before = p->before[last], end = before + p->in[last];
+  w->first = before > 0 ? before : 0;
+  w->last = end < p->out[last] ? end : p->out[last];
+  if (w->last < w->first) w->first = w->last = 0;
+  return block;
+}
+
+/* The offset of the row that stands here in the input, or -1: all of it is the constant. */
+static int64_t row_of(const walk *w) {
+  int64_t at = 0;
+  for (int d = 0; d < w->p->ndim - 1; d++) {
+    int64_t from = w->table[d][w->index[d]];
+    if (from < 0) return -1;
+    at = at * w->p->in[d] + from;
+  }
+  return at * w->p->in[w->p->ndim - 1];
+}
+
+static void step(walk *w) {
+  for (int d = w->p->ndim - 2; d >= 0; d--) {
+    if (++w->index[d] < w->p->out[d]) return;
+    w->index[d] = 0;
+  }
+}
+
+static int64_t rows_of(const moth_pad *p, const int64_t *size) {
+  int64_t n = 1;
+  for (int d = 0; d < p->ndim - 1; d++) n *= size[d];
+  return n;
+}
+
+#define COPIES(name, type)                                                                     \
+  static void copy_##name(const walk *w, const char *x, const char *fill, char *y) {            \
+    const int64_t *from = w->table[w->p->ndim - 1], n = w->p->out[w->p->ndim - 1];              \
+    const type *in = (const type *)(const void *)x;                                             \
+    type *out = (type *)(void *)y, constant;                                                    \
+    memcpy(&constant, fill, sizeof constant);                                                   \
+    if (!x) {                                                                                   \
+      for (int64_t i = 0; i < n; i++) out[i] = constant;                                        \
+      return;                                                                                   \
+    }                                                                                           \
+    for (int64_t i = 0; i < w->first; i++) out[i] = from[i] < 0 ? constant : in[from[i]];       \
+    if (w->last > w->first)                                                                     \
+      memcpy(out + w->first, in + from[w->first], (size_t)(w->last - w->first) * sizeof *out);  \
+    for (int64_t i = w->last; i < n; i++) out[i] = from[i] < 0 ? constant : in[from[i]];        \
+  }
+COPIES(1, uint8_t)
+COPIES(2, uint16_t)
+COPIES(4, uint32_t)
+COPIES(8, uint64_t)
+
+int moth_pad_forward(moth_ctx *ctx, const moth_pad *p, int64_t size, const char *x,
+                     const char *fill, char *y) {
+  walk w;
+  int64_t *block = start(ctx, p, &w), rows = rows_of(p, p->out);
+  const int64_t width = p->out[p->ndim - 1];
+  if (!block) return ctx->error.code;
+  int status = MOTH_OK;
+  for (int64_t r = 0; r < rows && width && !status; r++, y += width * size, step(&w)) {
+    int64_t from = row_of(&w);
+    const char *row = from < 0 ? NULL : x + from * size;
+    if (size == 1) copy_1(&w, row, fill, y);
+    else if (size == 2) copy_2(&w, row, fill, y);
+    else if (size == 4) copy_4(&w, row, fill, y);
+    else copy_8(&w, row, fill, y);
+    if ((r & 4095) == 4095 && moth_cancelled(ctx)) status = moth_poll(ctx);
+  }
+  moth_dealloc(ctx, block, table_bytes(p));
+  return status;
+}
+
+#define ADDS(name, type)                                                        \
+  static void add_##name(const walk *w, const type *dy, type *dx) {             \
+    const int64_t *to = w->table[w->p->ndim - 1], n = w->p->out[w->p->ndim - 1]; \
+    for (int64_t i = 0; i < n; i++)                                             \
+      if (to[i] >= 0) dx[to[i]] += dy[i];                                       \
+  }
+ADDS(f32, float)
+ADDS(f64, double)
+
+int moth_pad_back(moth_ctx *ctx, const moth_pad *p, int dtype, const void *dy, void *dx) {
+  walk w;
+  int64_t *block = start(ctx, p, &w), rows = rows_of(p, p->out);
+  const int64_t width = p->out[p->ndim - 1], size = moth_dtype_size[dtype];
+  int64_t bytes = rows_of(p, p->in) * p->in[p->ndim - 1] * size;
+  if (!block) return ctx->error.code;
+  if (bytes) memset(dx, 0, (size_t)bytes);
+  int status = MOTH_OK;
+  for (int64_t r = 0; r < rows && width && !status; r++, step(&w)) {
+    int64_t to = row_of(&w);
+    if (to >= 0 && dtype == MOTH_F32) add_f32(&w, (const float *)dy + r * width, (float *)dx + to);
+    if (to >= 0 && dtype == MOTH_F64)
+      add_f64(&w, (const double *)dy + r * width, (double *)dx + to);
+    if ((r & 4095) == 4095 && moth_cancelled(ctx)) status = moth_poll(ctx);
+  }
+  moth_dealloc(ctx, block, table_bytes(p));
+  return status;
+}
