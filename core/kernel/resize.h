@@ -1,0 +1,20 @@
+/* resize.h -- resampling of planes: each axis is a small sum over taps, the same for all planes. */
+#ifndef MOTH_KERNEL_RESIZE_H
+#define MOTH_KERNEL_RESIZE_H
+
+#include "../context.h"
+
+enum { MOTH_NEAREST, MOTH_NEAREST_EXACT, MOTH_LINEAR, MOTH_CUBIC };
+
+typedef struct moth_resize {
+  int64_t planes, in[2], out[2];
+  int mode;
+  bool align; /* corners stand on corners */
+  double scale[2]; /* how much larger; 0: out / in */
+} moth_resize;
+
+/* dtype is MOTH_F32 or MOTH_F64; y from x, and dx from dy. They poll. */
+int moth_resize_forward(moth_ctx *ctx, int dtype, const moth_resize *r, const void *x, void *y);
+int moth_resize_back(moth_ctx *ctx, int dtype, const moth_resize *r, const void *dy, void *dx);
+
+#endif

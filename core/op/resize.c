@@ -1,0 +1,274 @@
+/* resize.c -- sequences and images of another size. */
+#include "resize.h"
+
+#include "../kernel/real.h"
+#include "../kernel/resize.h"
+#include "adaptive.h"
+#include "view.h"
+
+#include <math.h>
+
+#define LARGEST (INT64_C(1) << 30)
+
+static int in_range(moth_ctx *ctx, const char *arg, const int64_t size[2]) {
+  if (size[0] >= 1 && size[1] >= 1 && size[0] <= LARGEST && size[1] <= LARGEST) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_DOMAIN, arg, "the result's sides must be 1 to 2^30, got %s",
+                   moth_str_ints(ctx, 2, size));
+}
+
+static int images_fit(const moth_tensor *x) {
+  const int64_t *n = x->l.shape;
+  if (x->l.ndim != 4)
+    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, H, W), got %s", moth_str(x));
+  if (n[1] < 1 || n[2] < 1 || n[3] < 1)
+    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "only the batch may be empty, got %s",
+                     moth_str(x));
+  return MOTH_OK;
+}
+
+#define HOW(a) .mode = (int)(a)->mode, .align = (a)->align_corners, \
+               .scale = {(a)->scale_h, (a)->scale_w}
+#define SAME_HOW(a) .mode = (a)->mode, .align_corners = (a)->align_corners, \
+                    .scale_h = (a)->scale_h, .scale_w = (a)->scale_w
+
+/* -- resize: images only, all numbers given -- */
+
+static int resize_shape(const resize_args *a, moth_layout *y) {
+  int status = images_fit(a->input);
+  if (!status) status = in_range(a->ctx, "size", a->size);
+  if (status) return status;
+  y->ndim = 4;
+  memcpy(y->shape, a->input->l.shape, sizeof y->shape);
+  y->shape[2] = a->size[0];
+  y->shape[3] = a->size[1];
+  return MOTH_OK;
+}
+
+static int resize_cpu(const resize_args *a, moth_tensor **out) {
+  const int64_t *n = a->input->l.shape;
+  moth_resize r = {HOW(a), .planes = n[0] * n[1], .in = {n[2], n[3]},
+                   .out = {a->size[0], a->size[1]}};
+  moth_tensor *x = moth_real(a->input), *y = moth_real_out(out[0]);
+  int status = !x || !y ? a->ctx->error.code
+                        : moth_resize_forward(a->ctx, x->l.dtype, &r, moth_at(x), moth_at(y));
+  moth_tensor_release(x);
+  return moth_real_done(y, out[0], status);
+}
+
+static int resize_grad(const resize_args *a, moth_grad *g) {
+  const int64_t *n = a->input->l.shape;
+  return moth_flow(g, a->input,
+                   GRAD(g, resize_back, .input = g->dy, .size = {n[2], n[3]}, SAME_HOW(a)));
+}
+
+MOTH_OP(resize, RESIZE,
+  .doc = "Images resampled to a size: what interpolate is made of.",
+  .examples =
+    "moth.randn(1, 2, 3, 4), {5, 2}\n"
+    "moth.randn(1, 2, 3, 4), {6, 8}, {mode = 'linear', align_corners = true}\n"
+    "moth.randn(1, 2, 3, 4), {7, 9}, {mode = 'cubic', scale_h = 2.5, scale_w = 2.3}",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN)
+
+static int resize_back_shape(const resize_back_args *a, moth_layout *y) {
+  int status = images_fit(a->input);
+  if (!status) status = in_range(a->ctx, "size", a->size);
+  if (status) return status;
+  y->ndim = 4;
+  memcpy(y->shape, a->input->l.shape, sizeof y->shape);
+  y->shape[2] = a->size[0];
+  y->shape[3] = a->size[1];
+  return MOTH_OK;
+}
+
+static int resize_back_cpu(const resize_back_args *a, moth_tensor **out) {
+  const int64_t *n = a->input->l.shape;
+  moth_resize r = {HOW(a), .planes = n[0] * n[1], .in = {a->size[0], a->size[1]},
+                   .out = {n[2], n[3]}};
+  moth_tensor *dy = moth_real(a->input), *dx = moth_real_out(out[0]);
+  int status = !dy || !dx ? a->ctx->error.code
+                          : moth_resize_back(a->ctx, dy->l.dtype, &r, moth_at(dy), moth_at(dx));
+  moth_tensor_release(dy);
+  return moth_real_done(dx, out[0], status);
+}
+
+static int resize_back_grad(const resize_back_args *a, moth_grad *g) {
+  const int64_t *n = a->input->l.shape;
+  return moth_flow(g, a->input,
+                   GRAD(g, resize, .input = g->dy, .size = {n[2], n[3]}, SAME_HOW(a)));
+}
+
+MOTH_OP(resize_back, RESIZE_BACK,
+  .doc = "The gradient of resize.",
+  .examples =
+    "moth.randn(1, 2, 5, 2), {3, 4}\n"
+    "moth.randn(1, 2, 6, 8), {3, 4}, {mode = 'linear', align_corners = true}\n"
+    "moth.randn(1, 2, 7, 9), {3, 4}, {mode = 'cubic', scale_h = 2.5, scale_w = 2.3}",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN)
+
+/* -- interpolate -- */
+
+enum { NEAREST, LINEAR, BILINEAR, BICUBIC, AREA, NEAREST_EXACT };
+
+/* How many sides the mode asks for, and whether it knows corners. */
+static int check_mode(const interpolate_args *a) {
+  int32_t ndim = a->input->l.ndim;
+  if (ndim != 3 && ndim != 4)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (N, C, H, W), got %s",
+                     moth_str(a->input));
+  bool corners = a->mode == LINEAR || a->mode == BILINEAR || a->mode == BICUBIC;
+  if (corners && (a->mode == LINEAR) != (ndim == 3))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "mode", "'%s' wants %s, got %s",
+                     a->mode == LINEAR ? "linear" : a->mode == BILINEAR ? "bilinear" : "bicubic",
+                     a->mode == LINEAR ? "(N, C, L)" : "(N, C, H, W)", moth_str(a->input));
+  if (a->align_corners && !corners)
+    return moth_fail(a->ctx, MOTH_E_ARG, "align_corners",
+                     "goes with the modes 'linear', 'bilinear' and 'bicubic'");
+  return MOTH_OK;
+}
+
+static int check_counts(const interpolate_args *a, int64_t sides) {
+  if (!a->size.at == !a->scale_factor.at)
+    return moth_fail(a->ctx, MOTH_E_ARG, "size", "either size or scale_factor is needed, got %s",
+                     a->size.at ? "both" : "neither");
+  int64_t n = a->size.at ? a->size.n : a->scale_factor.n;
+  if (n != 1 && n != sides)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, a->size.at ? "size" : "scale_factor",
+                     "a number or %lld of them are needed for %s, got %lld", (long long)sides,
+                     moth_str(a->input), (long long)n);
+  return MOTH_OK;
+}
+
+/* Sizes and factors of both sides; the height of a sequence is 1. */
+static int sizes_of(const interpolate_args *a, int64_t size[2], double scale[2]) {
+  const moth_layout *l = &a->input->l;
+  int sides = l->ndim - 2;
+  int status = check_counts(a, sides);
+  size[0] = 1;
+  scale[0] = scale[1] = 0;
+  for (int i = 2 - sides; !status && i < 2; i++) {
+    int k = i - 2 + sides;
+    if (a->size.at) {
+      size[i] = a->size.at[a->size.n == 1 ? 0 : k];
+      continue;
+    }
+    double factor = a->scale_factor.at[a->scale_factor.n == 1 ? 0 : k];
+    double length = floor((double)l->shape[2 + k] * factor);
+    if (!(factor > 0) || !(length <= (double)LARGEST))
+      return moth_fail(a->ctx, MOTH_E_DOMAIN, "scale_factor", "%.17g is no factor for %s", factor,
+                       moth_str(a->input));
+    size[i] = (int64_t)length;
+    scale[i] = factor;
+  }
+  return status ? status : in_range(a->ctx, a->size.at ? "size" : "scale_factor", size);
+}
+
+static int resampled(const interpolate_args *a, moth_tensor *x, const int64_t size[2],
+                     const double scale[2], moth_tensor **y) {
+  static const int64_t modes[] = {MOTH_NEAREST, MOTH_LINEAR, MOTH_LINEAR, MOTH_CUBIC, 0,
+                                  MOTH_NEAREST_EXACT};
+  if (a->mode == AREA)
+    return MOTH_CALL(a->ctx, y, adaptive_avg_pool2d, .input = x, .output_size = {size[0], size[1]});
+  return MOTH_CALL(a->ctx, y, resize, .input = x, .size = {size[0], size[1]},
+                   .mode = modes[a->mode], .align_corners = a->align_corners, .scale_h = scale[0],
+                   .scale_w = scale[1]);
+}
+
+static int interpolate_compose(const interpolate_args *a, moth_tensor **out) {
+  int64_t size[2], height = -2;
+  double scale[2];
+  moth_tensor *x = NULL, *y = NULL;
+  int status = check_mode(a);
+  if (!status) status = sizes_of(a, size, scale);
+  if (status) return status;
+  if (a->input->l.ndim == 4) return resampled(a, a->input, size, scale, out);
+  status = MOTH_CALL(a->ctx, &x, unsqueeze, .input = a->input, .dim = -2);
+  if (!status) status = resampled(a, x, size, scale, &y);
+  if (!status) status = MOTH_CALL(a->ctx, out, squeeze, .input = y, .dim = {&height, 1});
+  moth_tensor_release(x);
+  moth_tensor_release(y);
+  return status;
+}
+
+MOTH_OP_COMPOSES(interpolate, INTERPOLATE,
+  .doc = "Sequences or images of another size, given by `size` or by `scale_factor`.",
+  .examples =
+    "moth.randn(2, 3, 4, 5), {scale_factor = 2}\n"
+    "moth.randn(2, 3, 4, 5), {6, 4}, {mode = 'bilinear', align_corners = true}\n"
+    "moth.randn(2, 3, 4, 5), {scale_factor = {1.5, 0.7}, mode = 'bicubic'}\n"
+    "moth.randn(2, 3, 5), 8, {mode = 'linear'}\n"
+    "moth.randn(2, 3, 5), 2, {mode = 'area'}\n"
+    "moth.randn(2, 3, 5), 7, {mode = 'nearest-exact'}",
+  .dtypes = MOTH_FLOATS)
+
+/* -- pixels from channels and back -- */
+
+static int check_pixels(moth_ctx *ctx, const moth_tensor *x, const char *arg, int64_t r,
+                        bool shuffle) {
+  const moth_layout *l = &x->l;
+  if (l->ndim < 3 || l->ndim + 2 > MOTH_MAX_DIMS)
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (..., C, H, W), got %s", moth_str(x));
+  if (r < 1 || r > LARGEST)
+    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "must lie between 1 and 2^30, got %lld",
+                     (long long)r);
+  const int64_t *n = l->shape + l->ndim - 3;
+  if (shuffle ? n[0] % (r * r) != 0 : n[1] % r || n[2] % r)
+    return moth_fail(ctx, MOTH_E_SHAPE, arg, shuffle ? "the channels of %s are no multiple of %lld"
+                     : "the sides of %s are no multiples of %lld", moth_str(x),
+                     (long long)(shuffle ? r * r : r));
+  return MOTH_OK;
+}
+
+/* out := x seen as `split`, its last five dims put in an order, seen as `joined`. */
+static int rearranged(moth_tensor *x, const int64_t split[5], const int64_t order[5],
+                      const int64_t joined[3], moth_tensor **out) {
+  moth_ctx *ctx = x->ctx;
+  int lead = x->l.ndim - 3;
+  int64_t shape[MOTH_MAX_DIMS], dims[MOTH_MAX_DIMS];
+  moth_tensor *y = NULL, *z = NULL;
+  memcpy(shape, x->l.shape, (size_t)lead * sizeof *shape);
+  memcpy(shape + lead, split, 5 * sizeof *shape);
+  for (int d = 0; d < lead + 5; d++) dims[d] = d < lead ? d : lead + order[d - lead];
+  int status = MOTH_CALL(ctx, &y, reshape, .input = x, .shape = {shape, lead + 5});
+  if (!status) status = MOTH_CALL(ctx, &z, permute, .input = y, .dims = {dims, lead + 5});
+  memcpy(shape + lead, joined, 3 * sizeof *shape);
+  if (!status) status = MOTH_CALL(ctx, out, reshape, .input = z, .shape = {shape, lead + 3});
+  moth_tensor_release(y);
+  moth_tensor_release(z);
+  return status;
+}
+
+static int pixel_shuffle_compose(const pixel_shuffle_args *a, moth_tensor **out) {
+  int64_t r = a->upscale_factor;
+  int status = check_pixels(a->ctx, a->input, "upscale_factor", r, true);
+  if (status) return status;
+  const int64_t *n = a->input->l.shape + a->input->l.ndim - 3, c = n[0] / (r * r);
+  return rearranged(a->input, (int64_t[]){c, r, r, n[1], n[2]}, (int64_t[]){0, 3, 1, 4, 2},
+                    (int64_t[]){c, n[1] * r, n[2] * r}, out);
+}
+
+MOTH_OP_COMPOSES(pixel_shuffle, PIXEL_SHUFFLE,
+  .doc = "Groups of r r channels become r times larger images (Shi et al. 2016).",
+  .examples = "moth.randn(2, 8, 3, 2), 2",
+  .dtypes = MOTH_ANY)
+
+static int pixel_unshuffle_compose(const pixel_unshuffle_args *a, moth_tensor **out) {
+  int64_t r = a->downscale_factor;
+  int status = check_pixels(a->ctx, a->input, "downscale_factor", r, false);
+  if (status) return status;
+  const int64_t *n = a->input->l.shape + a->input->l.ndim - 3;
+  return rearranged(a->input, (int64_t[]){n[0], n[1] / r, r, n[2] / r, r},
+                    (int64_t[]){0, 2, 4, 1, 3}, (int64_t[]){n[0] * r * r, n[1] / r, n[2] / r},
+                    out);
+}
+
+MOTH_OP_COMPOSES(pixel_unshuffle, PIXEL_UNSHUFFLE,
+  .doc = "The inverse of pixel_shuffle: squares of r r pixels become channels.",
+  .examples = "moth.randn(2, 2, 6, 4), 2",
+  .dtypes = MOTH_ANY)
+
+const moth_op *const moth_resize_ops[] = {
+  &moth_op_resize, &moth_op_resize_back, &moth_op_interpolate, &moth_op_pixel_shuffle,
+  &moth_op_pixel_unshuffle, NULL,
+};
