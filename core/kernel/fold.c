@@ -211,6 +211,19 @@ const moth_fold moth_count_folds[MOTH_DTYPES] = {TABLE(count)};
 const moth_fold moth_any_folds[MOTH_DTYPES] = {TABLE(any)};
 const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
 
+/* -- products -- */
+
+#define TIMES(p, q) ((p) * (q))
+#define PROD_INT(name, type, wide)                                    \
+  FOLD(prod_##name, type, uint64_t, 1, (uint64_t)x, TIMES)            \
+  FINISH(prod_##name##_end, uint64_t, int64_t, v)
+#define PROD_FLOAT(name, type, wide)                                  \
+  FOLD(prod_##name, type, double, 1, (double)x, TIMES)                \
+  FINISH(prod_##name##_end, double, type, v)
+MOTH_EACH_INT(PROD_INT)
+MOTH_EACH_FLOAT(PROD_FLOAT)
+const moth_fold moth_prod_folds[MOTH_DTYPES] = {TABLE(prod)};
+
 /* -- extremes: NaN wins -- */
 
 #define MORE(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))

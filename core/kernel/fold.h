@@ -20,6 +20,7 @@ typedef struct moth_fold {
 ** Results: sum: i64 for integers and bool, else the input's dtype; mean (floats): the same; count:
 ** i64; all, any: bool; amax, amin: the input's dtype. */
 extern const moth_fold moth_sum_folds[MOTH_DTYPES], moth_mean_folds[MOTH_DTYPES];
+extern const moth_fold moth_prod_folds[MOTH_DTYPES]; /* as sum */
 extern const moth_fold moth_count_folds[MOTH_DTYPES];
 extern const moth_fold moth_all_folds[MOTH_DTYPES], moth_any_folds[MOTH_DTYPES];
 extern const moth_fold moth_amax_folds[MOTH_DTYPES], moth_amin_folds[MOTH_DTYPES];

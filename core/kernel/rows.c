@@ -27,6 +27,31 @@ int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype) {
   return MOTH_OK;
 }
 
+int moth_row_result_open(moth_row_result *o, moth_tensor *y, int32_t axis, int dtype) {
+  const int32_t last = y->l.ndim - 1;
+  o->y = y;
+  o->seen = *y;
+  for (int32_t d = axis; d < last; d++) {
+    o->seen.l.shape[d] = y->l.shape[d + 1];
+    o->seen.l.stride[d] = y->l.stride[d + 1];
+  }
+  if (last >= 0) {
+    o->seen.l.shape[last] = y->l.shape[axis];
+    o->seen.l.stride[last] = y->l.stride[axis];
+  }
+  moth_layout l = o->seen.l;
+  l.dtype = (uint8_t)dtype;
+  bool direct = dtype == y->l.dtype && moth_layout_contiguous(&o->seen.l);
+  o->work = direct ? moth_tensor_retain(y) : moth_tensor_new(y->ctx, &l);
+  return o->work ? MOTH_OK : y->ctx->error.code;
+}
+
+int moth_row_result_done(moth_row_result *o, int status) {
+  if (!status && o->work != o->y) status = moth_copy_into(&o->seen, o->work);
+  moth_tensor_release(o->work);
+  return status;
+}
+
 /* Runs the body for each row, with x and the row's number i; polls between rows. */
 #define EACH_ROW(type, ...)                                                    \
   for (int64_t i = 0, since = 0; i < r->count; i++) {                          \

@@ -16,6 +16,14 @@ typedef struct moth_rows {
 /* x as rows over the dims in mask, converted to dtype; copies only if it must. */
 int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype);
 
+/* Where to compute results that have a row for each row of the input, along dimension `axis`. */
+typedef struct moth_row_result {
+  moth_tensor *y, seen; /* seen: y with that dimension at the end, as the rows have it */
+  moth_tensor *work;    /* owned, packed like seen; y itself if that lies so */
+} moth_row_result;
+int moth_row_result_open(moth_row_result *o, moth_tensor *y, int32_t axis, int dtype);
+int moth_row_result_done(moth_row_result *o, int status); /* passes the status on */
+
 /* f32 or f64; y gets one value a row. */
 int moth_rows_var(const moth_rows *r, char *y, int64_t correction, bool root);
 int moth_rows_logsumexp(const moth_rows *r, char *y);

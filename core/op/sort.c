@@ -12,37 +12,6 @@
 #include "reduce.h"
 #include "view.h"
 
-/* -- results that lie in rows along a dimension -- */
-
-typedef struct row_result {
-  moth_tensor *y, seen; /* seen: y with that dimension at the end, as the rows have it */
-  moth_tensor *work;    /* owned; y itself if that lies so */
-} row_result;
-
-static int result_open(row_result *o, moth_tensor *y, int32_t axis, int dtype) {
-  o->y = y;
-  o->seen = *y;
-  for (int32_t d = axis; d + 1 < y->l.ndim; d++) {
-    o->seen.l.shape[d] = y->l.shape[d + 1];
-    o->seen.l.stride[d] = y->l.stride[d + 1];
-  }
-  if (y->l.ndim) {
-    o->seen.l.shape[y->l.ndim - 1] = y->l.shape[axis];
-    o->seen.l.stride[y->l.ndim - 1] = y->l.stride[axis];
-  }
-  moth_layout l = o->seen.l;
-  l.dtype = (uint8_t)dtype;
-  bool direct = dtype == y->l.dtype && moth_layout_contiguous(&o->seen.l);
-  o->work = direct ? moth_tensor_retain(y) : moth_tensor_new(y->ctx, &l);
-  return o->work ? MOTH_OK : y->ctx->error.code;
-}
-
-static int result_done(row_result *o, int status) {
-  if (!status && o->work != o->y) status = moth_copy_into(&o->seen, o->work);
-  moth_tensor_release(o->work);
-  return status;
-}
-
 static int64_t size_of(const moth_tensor *x, int32_t d) { return x->l.ndim ? x->l.shape[d] : 1; }
 
 static int same_shape(const moth_tensor *x, moth_layout *y) {
@@ -56,19 +25,19 @@ static int sort_into(moth_tensor *values, moth_tensor *indices, const moth_tenso
                      bool descending) {
   moth_ctx *ctx = x->ctx;
   moth_rows r;
-  row_result v = {.work = NULL}, at;
+  moth_row_result v = {.work = NULL}, at;
   int32_t d;
   int status = moth_dim(ctx, "dim", dim, x->l.ndim, &d);
   if (status || indices->l.numel == 0) return status;
   status = moth_rows_of(&r, x, x->l.ndim ? 1u << d : 0, moth_compute_dtype(x->l.dtype));
   if (status) return status;
-  status = result_open(&at, indices, d, MOTH_I64);
-  if (!status && values) status = result_open(&v, values, d, r.dtype);
+  status = moth_row_result_open(&at, indices, d, MOTH_I64);
+  if (!status && values) status = moth_row_result_open(&v, values, d, r.dtype);
   if (!status)
     status = moth_rows_sort(&r, size_of(indices, d), descending, values ? moth_at(v.work) : NULL,
                             (int64_t *)(void *)moth_at(at.work));
-  status = result_done(&at, status);
-  if (values) status = result_done(&v, status);
+  status = moth_row_result_done(&at, status);
+  if (values) status = moth_row_result_done(&v, status);
   moth_tensor_release(r.owner);
   return status;
 }

@@ -1,5 +1,5 @@
 --- dispatch.lua -- functions that choose between ops by what they are given: max, min, arange,
--- range, randint; and equal, whose result is a boolean.
+-- range, randint, norm; and equal, whose result is a boolean.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -71,6 +71,33 @@ dispatch.equal = define {
   run = function(input, other)
     local y = same(input, other)
     return y:item()
+  end,
+}
+
+local norm_p = bind.as("norm_p", "norm")
+
+--- moth.norm(x, p, dim, keepdim): the p-norm of all, or along dimensions.
+dispatch.norm = define {
+  name = "norm",
+  doc = "The p-norm along dimensions: the p-th root of the sum of |x|^p. math.huge gives the "
+    .. "largest |x|, 0 counts what is not 0, 'fro' is 2.",
+  examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 1, {dim = 2, keepdim = true}\n"
+    .. "moth.randn(2, 3), 'fro', {dim = {1, 2}, dtype = moth.float64}",
+  args = {
+    { "tensor", "input", "tensor of any shape" },
+    { "any", "p", "the power, or 'fro'", default = "fro" },
+    { "dims", "dim", "dimensions to reduce; all of them when absent", optional = true },
+    { "bool", "keepdim", "keep them as dimensions of size 1", default = false },
+    { "dtype", "dtype", "converts the input first", optional = true },
+  },
+  run = function(input, p, dim, keepdim, kind)
+    if p == "fro" or p == lib.none then p = 2 end
+    if type(p) ~= "number" then
+      errors.argument("norm", "p", "a number or 'fro' is needed, got " .. errors.describe(p),
+        "E_TYPE")
+    end
+    local y = norm_p(input, p, dim, keepdim, kind)
+    return y
   end,
 }
 
