@@ -12,7 +12,7 @@
   F(arith) F(unary) F(compare) F(reduce) F(matmul) F(copy) F(create)       \
   F(view) F(index) F(join) F(strided) F(random) F(position) F(norm)        \
   F(adaptive) F(pad) F(resize) F(conv) F(pool) F(softmax) F(activation)    \
-  F(loss) F(dropout) F(optim) F(rearrange) F(sort) F(scan)
+  F(loss) F(dropout) F(optim) F(rearrange) F(sort) F(scan) F(clip)
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];
 FAMILIES(DECLARE)

@@ -16,10 +16,11 @@ local files = {
   Dropout = "dropout", Dropout2d = "dropout", Flatten = "flatten",
   NLLLoss = "loss", CrossEntropyLoss = "loss", MSELoss = "loss", L1Loss = "loss",
   BCEWithLogitsLoss = "loss",
-  functional = "functional", init = "weights",
+  functional = "functional", init = "weights", utils = "utils",
 }
 
-local whole = {module = true, functional = true, weights = true} -- files that are the value
+-- Files that are the value.
+local whole = {module = true, functional = true, weights = true, utils = true}
 
 local nn = {
   --- Makes a class: nn.class("Net", nn.Module).

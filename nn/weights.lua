@@ -161,6 +161,8 @@ fillers {
   },
 }
 
+fillers(require "moth.nn.shapes")
+
 init.calculate_gain = define {
   name = "calculate_gain",
   doc = "The factor by which a nonlinearity asks for larger weights.",

@@ -1,0 +1,159 @@
+/* clip.c -- the norm of many tensors as one vector, and scaling them by it: one call each, however
+** many there are. Neither is differentiable; optimizers are what they are for.
+*/
+#include "clip.h"
+
+#include <math.h>
+
+#include "../loop.h"
+#include "../tape.h"
+
+#define BLOCK 512
+#define LANES 8
+
+/* -- the norm -- */
+
+typedef struct norm {
+  double p;
+  int dtype;
+  double *sum; /* of |x|^p, or the largest or smallest |x| */
+} norm;
+
+static double merge(double p, double sum, double x) {
+  if (p == HUGE_VAL) return x > sum || x != x ? x : sum;
+  if (p == -HUGE_VAL) return x < sum || x != x ? x : sum;
+  return sum + x;
+}
+
+static double share(double p, double x) {
+  x = fabs(x);
+  if (p == HUGE_VAL || p == -HUGE_VAL || p == 1) return x;
+  return p == 0 ? (x != 0) : pow(x, p);
+}
+
+static void add_block(const norm *job, int64_t n, const double *x) {
+  double lane[LANES] = {0}, sum = *job->sum;
+  if (job->p == 2) { /* side by side, so that they may run in vectors */
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+      for (int k = 0; k < LANES; k++) lane[k] += x[i + k] * x[i + k];
+    for (; i < n; i++) sum += x[i] * x[i];
+    for (int k = 0; k < LANES; k++) sum += lane[k];
+  } else {
+    for (int64_t i = 0; i < n; i++) sum = merge(job->p, sum, share(job->p, x[i]));
+  }
+  *job->sum = sum;
+}
+
+static void norm_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  const norm *job = arg;
+  double x[BLOCK];
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    int64_t count = n - i < BLOCK ? n - i : BLOCK;
+    moth_convert(count, job->dtype, at[0] + i * step[0], step[0], MOTH_F64, (char *)x,
+                 (int64_t)sizeof *x);
+    add_block(job, count, x);
+  }
+}
+
+static int total_norm_shape(const total_norm_args *a, moth_layout *y) {
+  y->ndim = 0;
+  if (a->norm_type != a->norm_type)
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "norm_type", "is NaN");
+  if (a->tensors.n == 0)
+    return moth_fail(a->ctx, MOTH_E_ARG, "tensors", "at least one tensor is needed");
+  return MOTH_OK;
+}
+
+static int total_norm_cpu(const total_norm_args *a, moth_tensor **out) {
+  double p = a->norm_type, sum = p == -HUGE_VAL ? HUGE_VAL : 0;
+  for (int64_t i = 0; i < a->tensors.n; i++) {
+    const moth_tensor *x = a->tensors.at[i];
+    double before = sum;
+    norm job = {p, x->l.dtype, &sum};
+    moth_loop loop;
+    moth_loop_over(&loop, a->ctx, &x->l, 1, &x);
+    int status = moth_loop_run(&loop, norm_run, &job);
+    if (status) return status;
+    if (p == 0 && sum > before) sum = before + 1; /* PyTorch's is the norm of the norms */
+  }
+  if (p == 2) sum = sqrt(sum);
+  else if (p != 0 && p != 1 && p != HUGE_VAL && p != -HUGE_VAL) sum = pow(sum, 1 / p);
+  if (a->error_if_nonfinite && !(sum - sum == 0))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "error_if_nonfinite",
+                     "the norm of order %g is %s; the gradients cannot be clipped", p,
+                     sum != sum ? "NaN" : "infinite");
+  moth_convert(1, MOTH_F64, (char *)&sum, 0, out[0]->l.dtype, moth_at(out[0]), 0);
+  return MOTH_OK;
+}
+
+MOTH_OP_CONST(total_norm, TOTAL_NORM,
+  .doc = "The norm of several tensors taken together as one long vector: a scalar.",
+  .examples =
+    "{moth.randn(3), moth.randn(2, 2)}\n"
+    "{moth.randn(3)}, {norm_type = 1, error_if_nonfinite = true}",
+  .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
+  .flags = MOTH_OP_HIDDEN)
+
+/* -- clipping -- */
+
+typedef struct scale {
+  double factor;
+  int dtype;
+} scale;
+
+static void scale_f32(int64_t n, float *x, float factor) {
+  for (int64_t i = 0; i < n; i++) x[i] *= factor;
+}
+
+static void scale_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  const scale *job = arg;
+  double x[BLOCK];
+  if (job->dtype == MOTH_F32 && step[0] == (int64_t)sizeof(float)) {
+    scale_f32(n, (float *)(void *)at[0], (float)job->factor);
+    return;
+  }
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    int64_t count = n - i < BLOCK ? n - i : BLOCK, size = (int64_t)sizeof *x;
+    char *from = at[0] + i * step[0];
+    moth_convert(count, job->dtype, from, step[0], MOTH_F64, (char *)x, size);
+    for (int64_t k = 0; k < count; k++) x[k] *= job->factor;
+    moth_convert(count, MOTH_F64, (char *)x, size, job->dtype, from, step[0]);
+  }
+}
+
+static int clip_norm__compose(const clip_norm__args *a, moth_tensor **out) {
+  const moth_tensor *total = a->total_norm;
+  double length;
+  (void)out;
+  if (total->l.numel != 1)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "total_norm", "wants one element, got %s",
+                     moth_str(total));
+  for (int64_t i = 0; i < a->tensors.n; i++) {
+    int status = moth_check_write(a->tensors.at[i], "tensors", false);
+    if (status) return status;
+  }
+  moth_convert(1, total->l.dtype, moth_at(total), 0, MOTH_F64, (char *)&length, 0);
+  double factor = a->max_norm / (length + 1e-6);
+  if (factor >= 1) return MOTH_OK; /* NaN goes on, and is what the gradients become */
+  for (int64_t i = 0; i < a->tensors.n; i++) {
+    moth_tensor *x = a->tensors.at[i];
+    const moth_tensor *operand = x;
+    scale job = {factor, x->l.dtype};
+    moth_loop loop;
+    if (x->l.numel) moth_storage_bump(x->storage);
+    moth_loop_over(&loop, a->ctx, &x->l, 1, &operand);
+    int status = moth_loop_run(&loop, scale_run, &job);
+    if (status) return status;
+  }
+  return MOTH_OK;
+}
+
+MOTH_OP_COMPOSES(clip_norm_, CLIP_NORM_,
+  .doc = "Scales several tensors by one factor, so that their norm is max_norm at most.",
+  .examples = "{moth.randn(3), moth.randn(2, 2)}, moth.ones({}), 0.5",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
+const moth_op *const moth_clip_ops[] = {&moth_op_total_norm, &moth_op_clip_norm_, NULL};

@@ -1,0 +1,19 @@
+/* clip.h -- the faces of ops over many gradients at once: their common norm, and clipping by it. */
+#ifndef MOTH_OP_CLIP_H
+#define MOTH_OP_CLIP_H
+
+#include "../op.h"
+
+#define TOTAL_NORM(ARG) \
+  ARG(tensors, tensors,            , "taken together as one long vector") \
+  ARG(float,   norm_type,         2, "order p of the norm; math.huge for the largest size") \
+  ARG(bool,    error_if_nonfinite, false, "refuse an infinite norm and NaN?")
+MOTH_ARGS(total_norm, TOTAL_NORM)
+
+#define CLIP_NORM_(ARG) \
+  ARG(tensors, tensors,            , "made shorter") \
+  ARG(tensor,  total_norm,         , "their norm, one element") \
+  ARG(float,   max_norm,           , "the longest that they may be")
+MOTH_ARGS(clip_norm_, CLIP_NORM_)
+
+#endif

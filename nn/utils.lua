@@ -1,0 +1,162 @@
+--- utils.lua -- nn.utils: clipping gradients, and parameters as one vector.
+
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local utils = {}
+
+local function moth() return require "moth" end
+local function ops() return require("moth.bind").ops end
+
+-- ---- lists of parameters ----
+
+-- A list of tensors of what may be one tensor, a list, or what a module gives.
+local function listed(fname, name, value)
+  if lib.istensor(value) then return {value} end
+  if type(value) ~= "table" or getmetatable(value) ~= nil then
+    errors.argument(fname, name, "expected a tensor or a list of them, as net:parameters() gives, "
+      .. "got " .. errors.describe(value), "E_TYPE")
+  end
+  for i, x in ipairs(value) do
+    if not lib.istensor(x) then
+      errors.argument(fname, name, ("element %d is %s, not a tensor"):format(i,
+        errors.describe(x)), "E_TYPE")
+    end
+  end
+  return value
+end
+
+local function grads_of(fname, parameters)
+  local grads = {}
+  for _, p in ipairs(listed(fname, "parameters", parameters)) do
+    local grad = p.grad
+    if grad ~= nil then grads[#grads + 1] = grad end
+  end
+  return grads
+end
+
+local function total_norm(fname, tensors, norm_type, error_if_nonfinite)
+  if #tensors == 0 then return (moth().tensor(0.0)) end
+  if norm_type ~= norm_type then
+    errors.argument(fname, "norm_type", "is NaN", "E_DOMAIN")
+  end
+  return (moth().no_grad(ops().total_norm, tensors, norm_type, error_if_nonfinite))
+end
+
+local function clip(grads, max_norm, total)
+  if #grads > 0 then moth().no_grad(ops().clip_norm_, grads, total, max_norm) end
+end
+
+local PARAMETERS = {"any", "parameters", "a tensor, or a list as net:parameters() gives"}
+local NORM_TYPE = {"float", "norm_type", "order of the norm; math.huge for the largest size",
+  default = 2}
+local FINITE = {"bool", "error_if_nonfinite", "raise when the norm is infinite or NaN?",
+  default = false}
+
+local function functions(rows)
+  for _, row in ipairs(rows) do
+    utils[row.name] = define {
+      name = row.name, doc = row.doc, examples = row.examples, args = row.args, run = row.run,
+      outputs = row.outputs,
+    }
+  end
+end
+
+functions {
+  {
+    name = "clip_grad_norm_", outputs = "total_norm",
+    doc = "Scales the gradients of all parameters by one factor, so that their norm, taken as one "
+      .. "long vector, is max_norm at most. The result is the norm before (Pascanu et al., 2013).",
+    examples = "{moth.nn.Parameter(moth.randn(3))}, 1\n"
+      .. "moth.nn.Linear(2, 3):parameters(), {max_norm = 0.5, norm_type = 1, "
+      .. "error_if_nonfinite = true}",
+    args = {PARAMETERS, {"float", "max_norm", "the longest that they may be"}, NORM_TYPE, FINITE},
+    run = function(parameters, max_norm, norm_type, error_if_nonfinite)
+      local grads = grads_of("clip_grad_norm_", parameters)
+      local total = total_norm("clip_grad_norm_", grads, norm_type, error_if_nonfinite)
+      clip(grads, max_norm, total)
+      return total
+    end,
+  },
+  {
+    name = "clip_grad_value_", outputs = "nothing",
+    doc = "Brings every element of the parameters' gradients into [-clip_value, clip_value].",
+    examples = "moth.nn.Linear(2, 3):parameters(), 0.5",
+    args = {PARAMETERS, {"float", "clip_value", "the largest size of an element"}},
+    run = function(parameters, clip_value)
+      local grads = grads_of("clip_grad_value_", parameters)
+      moth().no_grad(function()
+        for _, grad in ipairs(grads) do grad:clamp_(-clip_value, clip_value) end
+      end)
+    end,
+  },
+  {
+    name = "get_total_norm", outputs = "total_norm",
+    doc = "The norm of several tensors taken as one long vector; it has no gradient.",
+    examples = "{moth.randn(3), moth.randn(2, 2)}\n"
+      .. "{moth.randn(3)}, {norm_type = 1, error_if_nonfinite = true}",
+    args = {{"any", "tensors", "a tensor or a list of them"}, NORM_TYPE, FINITE},
+    run = function(tensors, norm_type, error_if_nonfinite)
+      return (total_norm("get_total_norm", listed("get_total_norm", "tensors", tensors), norm_type,
+        error_if_nonfinite))
+    end,
+  },
+  {
+    name = "clip_grads_with_norm_", outputs = "nothing",
+    doc = "Scales the parameters' gradients as clip_grad_norm_ does, by a norm that is known.",
+    examples = "moth.nn.Linear(2, 3):parameters(), 0.5, moth.tensor(2.0)",
+    args = {PARAMETERS, {"float", "max_norm", "the longest that they may be"},
+            {"tensor", "total_norm", "their norm, as get_total_norm gives it"}},
+    run = function(parameters, max_norm, total)
+      clip(grads_of("clip_grads_with_norm_", parameters), max_norm, total)
+    end,
+  },
+  {
+    name = "parameters_to_vector", outputs = "vector",
+    doc = "All elements of several tensors in one vector, one tensor after the other.",
+    examples = "moth.nn.Linear(2, 3):parameters()",
+    args = {{"any", "parameters", "a tensor or a list of them"}},
+    run = function(parameters)
+      local parts = {}
+      for i, p in ipairs(listed("parameters_to_vector", "parameters", parameters)) do
+        parts[i] = p:reshape(-1)
+      end
+      if #parts == 0 then
+        errors.argument("parameters_to_vector", "parameters", "the list is empty")
+      end
+      return (moth().cat(parts))
+    end,
+  },
+  {
+    name = "vector_to_parameters", outputs = "nothing",
+    doc = "Gives the elements of a vector to several tensors, in order. They share its storage.",
+    examples = "moth.randn(9), moth.nn.Linear(2, 3):parameters()",
+    args = {{"tensor", "vec", "as long as all of them together"},
+            {"any", "parameters", "a tensor or a list of them"}},
+    run = function(vec, parameters)
+      local list, total = listed("vector_to_parameters", "parameters", parameters), 0
+      for _, p in ipairs(list) do total = total + p:numel() end
+      if vec:dim() ~= 1 or vec:numel() ~= total then
+        errors.argument("vector_to_parameters", "vec", ("expected a vector of %d elements, as many "
+          .. "as the parameters have, got %s"):format(total, errors.describe(vec)), "E_SHAPE")
+      end
+      local at = 1
+      vec = vec:detach()
+      for _, p in ipairs(list) do
+        local n = p:numel()
+        p.data = vec:narrow(1, at, n):view(p.shape)
+        at = at + n
+      end
+    end,
+  },
+}
+
+return setmetatable(utils, {
+  __index = function(_, name)
+    local names = {}
+    for known in pairs(utils) do names[#names + 1] = known end
+    errors.raise(("moth.nn.utils has no '%s'%s"):format(tostring(name),
+      errors.nearest(tostring(name), names)))
+  end,
+})

@@ -1,0 +1,142 @@
+-- nn.utils clips gradients as PyTorch does; nn.init fills as its names say.
+
+local moth = require "moth"
+local nn = moth.nn
+local utils, init = nn.utils, nn.init
+
+-- Parameters of several dtypes and layouts with the gradients 3, -4; 12 (norm 13, by p = 1: 19).
+local function parameters(dtype)
+  dtype = dtype or moth.float32
+  local p, q = nn.Parameter(moth.zeros(2, {dtype = dtype})), nn.Parameter(moth.zeros(1, 2):t())
+  local r = nn.Parameter(moth.zeros(3))
+  p.grad = moth.tensor({3.0, -4.0}, {dtype = dtype})
+  q.grad = moth.tensor {{12.0}, {0.0}}
+  return {p, q, r}
+end
+
+describe("clip_grad_norm_", function()
+  it("scales all gradients to the norm and gives the norm before", function()
+    for _, dtype in ipairs {moth.float32, moth.float64, moth.float16, moth.bfloat16} do
+      local list = parameters(dtype)
+      assert.close(13, utils.clip_grad_norm_(list, 6.5):item(), 1e-5)
+      assert.close({{1.5, -2}, {{6}, {0}}}, {list[1].grad:tolist(), list[2].grad:tolist()}, 1e-2)
+      assert.is_nil(list[3].grad)
+    end
+  end)
+
+  it("knows the orders of PyTorch", function()
+    local orders = {[1] = 19, [2] = 13, [3] = 12.20705700, [math.huge] = 12, [-math.huge] = 0,
+                    [0] = 2, [0.5] = 51.78461457}
+    for order, wanted in pairs(orders) do
+      assert.close(wanted, utils.clip_grad_norm_(parameters(), 1, order):item(), 1e-4)
+    end
+  end)
+
+  it("leaves short gradients alone, and does with NaN what PyTorch does", function()
+    local list = parameters()
+    local version = list[1].grad._version
+    utils.clip_grad_norm_(list, 100)
+    assert.same({3, -4}, list[1].grad:tolist())
+    assert.equal(version, list[1].grad._version)
+    list[2].grad[1]:fill_(0 / 0)
+    assert.has_error_like(function()
+      utils.clip_grad_norm_(list, 1, {error_if_nonfinite = true})
+    end, "the norm of order 2 is NaN")
+    assert.same({3, -4}, list[1].grad:tolist())
+    utils.clip_grad_norm_(list, 1)
+    assert.is_true(list[1].grad:isnan():all():item())
+  end)
+
+  it("takes one tensor, and no gradients at all", function()
+    local list = parameters()
+    assert.close(5, utils.clip_grad_norm_(list[1], 1):item())
+    assert.equal(0, utils.clip_grad_norm_(nn.Linear(2, 2):parameters(), 1):item())
+    assert.has_error_like(function() utils.clip_grad_norm_(nn.Linear(1, 1), 1) end,
+      "as net:parameters%(%) gives, got")
+    assert.has_error_like(function() return utils.clip_grad_nrm_ end, "did you mean")
+  end)
+
+  it("is get_total_norm and clip_grads_with_norm_", function()
+    local list = parameters()
+    local total = utils.get_total_norm {list[1].grad, list[2].grad}
+    assert.close(13, total:item(), 1e-5)
+    utils.clip_grads_with_norm_(list, 1.3, total)
+    assert.close({0.3, -0.4}, list[1].grad:tolist(), 1e-6)
+  end)
+end)
+
+describe("nn.utils", function()
+  it("clips gradients by value", function()
+    local list = parameters()
+    utils.clip_grad_value_(list, 3.5)
+    assert.same({{3, -3.5}, {{3.5}, {0}}}, {list[1].grad:tolist(), list[2].grad:tolist()})
+  end)
+
+  it("makes a vector of parameters, with gradient, and parameters of a vector", function()
+    local net = nn.Linear(2, 3)
+    local vector = utils.parameters_to_vector(net:parameters());
+    (vector * vector):sum():backward()
+    assert.close((net.weight * 2):tolist(), net.weight.grad:tolist())
+    utils.vector_to_parameters(moth.arange(9):float(), net:parameters())
+    assert.same({{0, 1}, {2, 3}, {4, 5}}, net.weight:tolist())
+    assert.same({6, 7, 8}, net.bias:tolist())
+    assert.is_true(net.weight.requires_grad)
+    assert.has_error_like(function() utils.vector_to_parameters(moth.ones(8), net:parameters()) end,
+      "a vector of 9 elements")
+  end)
+end)
+
+describe("nn.init", function()
+  it("fills between bounds by trunc_normal_, wherever they lie", function()
+    for _, c in ipairs {{0, 1, -2, 2}, {1, 2, 0.5, 3}, {0, 1, 2, 3}, {0, 1, -0.1, 0.1}} do
+      local x = init.trunc_normal_(moth.empty(2000), unpack(c))
+      assert.is_true(x:min():item() >= c[3] - 1e-6 and x:max():item() <= c[4] + 1e-6)
+    end
+    local x = init.trunc_normal_(moth.empty(40000), 0, 1, 0, 1)
+    assert.close(0.459862, x:mean():item(), 0.01)
+    x = init.trunc_normal_(moth.empty(40000), 0, 1, 2, 3)
+    assert.close(2.3157926, x:mean():item(), 0.01)
+    assert.has_error_like(function() init.trunc_normal_(moth.empty(2), 0, 1, 2, 1) end,
+      "must be above a = 2")
+  end)
+
+  it("makes orthogonal matrices, of every shape", function()
+    for _, shape in ipairs {{5, 5}, {40, 100}, {100, 70}, {8, 2, 3, 3}, {1, 4}, {4, 1}} do
+      local x = init.orthogonal_(moth.empty(shape, {dtype = moth.float64}), {gain = 2})
+      local m = x:reshape(shape[1], -1)
+      if m:size(1) > m:size(2) then m = m:t() end
+      assert.close((moth.eye(m:size(1), {dtype = moth.float64}) * 4):tolist(),
+        m:matmul(m:t()):tolist(), 1e-12)
+    end
+    local p = nn.Parameter(moth.empty(70, 70))
+    init.orthogonal_(p)
+    assert.close(moth.eye(70):tolist(), p:matmul(p:t()):tolist(), 2e-6)
+    assert.is_true(p.requires_grad and p.is_leaf)
+    assert.equal(0, init.orthogonal_(moth.empty(0, 3)):numel())
+  end)
+
+  it("makes identities by eye_ and dirac_", function()
+    assert.same({{1, 0, 0}, {0, 1, 0}}, init.eye_(moth.empty(2, 3)):tolist())
+    local x = moth.randn(1, 4, 5, 5)
+    local conv = nn.Conv2d {4, 4, kernel_size = 3, padding = 1, groups = 2, bias = false}
+    init.dirac_(conv.weight, 2)
+    assert.close(x:tolist(), conv(x):tolist())
+    assert.same({{{0, 1, 0}, {0, 0, 0}}, {{0, 0, 0}, {0, 1, 0}}, {{0, 0, 0}, {0, 0, 0}}},
+      init.dirac_(moth.empty(3, 2, 3)):tolist())
+    assert.has_error_like(function() init.dirac_(moth.empty(3, 2)) end, "expected 3 to 5 dim")
+    assert.has_error_like(function() init.dirac_(moth.empty(3, 2, 3), 2) end, "2 does not divide")
+  end)
+
+  it("leaves a share of each column 0 by sparse_", function()
+    local x = init.sparse_(moth.empty(10, 7), 0.25)
+    for column = 1, 7 do assert.equal(3, x:select(2, column):eq(0):sum():item()) end
+    assert.is_true(x:abs():max():item() < 0.1)
+  end)
+
+  it("draws from the generator it is given", function()
+    local g = moth.Generator {seed = 5}
+    local a = init.orthogonal_(moth.empty(3, 3), {generator = g})
+    local b = init.orthogonal_(moth.empty(3, 3), {generator = moth.Generator {seed = 5}})
+    assert.same(a:tolist(), b:tolist())
+  end)
+end)
