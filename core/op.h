@@ -64,6 +64,7 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(maybe_dim,    "dim?",     1, int64_t, )          /* MOTH_NO_INT when absent */               \
   X(dims,         "dims",     2, moth_ints, )        /* .at == NULL when absent */               \
   X(position,     "position", 1, int64_t, )          /* 0-based here; may be negative */         \
+  X(maybe_position, "position?", 1, int64_t, )       /* MOTH_NO_INT when absent */               \
   X(float,        "float",    1, double, )                                                       \
   X(maybe_float,  "float?",   1, double, )           /* moth_absent() when absent */             \
   X(bool,         "bool",     1, int64_t, )                                                      \

@@ -11,6 +11,7 @@
 #define FAMILIES(F)                                                        \
   F(arith) F(unary) F(compare) F(reduce) F(matmul) F(copy) F(create)       \
   F(view) F(index) F(join) F(strided) F(random) F(position) F(norm)        \
+  F(embedding) F(attention)                                                \
   F(adaptive) F(pad) F(resize) F(conv) F(pool) F(softmax) F(activation)    \
   F(loss) F(dropout) F(optim) F(rearrange) F(sort) F(scan) F(clip)
 
@@ -130,7 +131,7 @@ static moth_slot literal(int kind, const char *text) {
   else if (kind == MOTH_KIND_maybe_float)
     v.number = none ? moth_absent_value() : strtod(text, NULL);
   else if (kind == MOTH_KIND_maybe_int || kind == MOTH_KIND_maybe_dim ||
-           kind == MOTH_KIND_maybe_int2)
+           kind == MOTH_KIND_maybe_position || kind == MOTH_KIND_maybe_int2)
     v.integer = none ? MOTH_NO_INT : strtoll(text, NULL, 10);
   else if (kind == MOTH_KIND_dtype) v.integer = -1;
   else if (kind == MOTH_KIND_bool) v.integer = !strcmp(text, "true");

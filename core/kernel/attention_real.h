@@ -1,0 +1,114 @@
+/* attention_real.h -- the loops of attention.c over a block of scores, for one REAL and one TARGET,
+** the attribute that chooses instructions.
+*/
+
+/* s := s scale + bias, and -inf for keys behind the query. */
+TARGET static void NAME(finish_row)(const block *b, int64_t r, REAL *s) {
+  const moth_attention *p = b->p;
+  REAL scale = (REAL)p->scale;
+  int64_t n = b->cols;
+  if (p->bias.data) {
+    const REAL *bias = (const REAL *)(const void *)p->bias.data + p->bias.at[b->batch] +
+                       (b->row + r) * p->bias.rs + b->col * p->bias.cs;
+    if (p->bias.cs == 1)
+      for (int64_t c = 0; c < n; c++) s[c] = s[c] * scale + bias[c];
+    else
+      for (int64_t c = 0; c < n; c++) s[c] = s[c] * scale + bias[c * p->bias.cs];
+  } else {
+    for (int64_t c = 0; c < n; c++) s[c] *= scale;
+  }
+  if (p->causal)
+    for (int64_t c = b->row + r + 1 - b->col < 0 ? 0 : b->row + r + 1 - b->col; c < n; c++)
+      s[c] = (REAL)-INFINITY;
+}
+
+TARGET static REAL NAME(largest)(int64_t n, const REAL *x, REAL least) {
+  REAL m[16];
+  int64_t i = 0;
+  for (int k = 0; k < 16; k++) m[k] = least;
+  for (; i + 16 <= n; i += 16)
+    for (int k = 0; k < 16; k++) m[k] = x[i + k] > m[k] ? x[i + k] : m[k];
+  for (; i < n; i++) m[0] = x[i] > m[0] ? x[i] : m[0];
+  for (int k = 1; k < 16; k++) m[0] = m[k] > m[0] ? m[k] : m[0];
+  return m[0];
+}
+
+/* x := exp(x - m), and the sum of that. */
+TARGET static REAL NAME(exp_sum)(int64_t n, REAL *x, REAL m) {
+  REAL sum[8] = {0};
+  int64_t i = 0;
+  for (; i < n; i++) x[i] = EXP(x[i] - m);
+  for (i = 0; i + 8 <= n; i += 8)
+    for (int k = 0; k < 8; k++) sum[k] += x[i + k];
+  for (; i < n; i++) sum[0] += x[i];
+  return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+/* Scores become weights against the largest so far; what was gathered shrinks to match. */
+TARGET static void NAME(take_in)(const block *b) {
+  REAL *s = b->scores, *max = b->max, *sum = b->sum, *y = b->y;
+  int64_t n = b->cols, v = b->p->v;
+  for (int64_t r = 0; r < b->rows; r++, s += n, y += v) {
+    NAME(finish_row)(b, r, s);
+    REAL m = NAME(largest)(n, s, max[r]);
+    if (m == (REAL)-INFINITY) { /* nothing is seen yet; NaN shows all the same */
+      for (int64_t c = 0; c < n; c++) {
+        s[c] = s[c] == s[c] ? 0 : s[c];
+        sum[r] += s[c];
+      }
+      continue;
+    }
+    REAL shrink = max[r] == (REAL)-INFINITY ? 0 : EXP(max[r] - m);
+    sum[r] = sum[r] * shrink + NAME(exp_sum)(n, s, m);
+    if (max[r] != m)
+      for (int64_t k = 0; k < v; k++) y[k] *= shrink;
+    max[r] = m;
+  }
+}
+
+TARGET static void NAME(divide)(const block *b, char *lse_at) {
+  REAL *y = b->y, *max = b->max, *sum = b->sum, *lse = (REAL *)(void *)lse_at;
+  for (int64_t r = 0; r < b->rows; r++, y += b->p->v) {
+    bool blind = sum[r] == 0;
+    REAL by = blind ? 0 : 1 / sum[r];
+    for (int64_t k = 0; k < b->p->v; k++) y[k] *= by;
+    lse[r] = blind ? (REAL)INFINITY : max[r] + LOG(sum[r]);
+  }
+}
+
+/* Weights again, from scores and lse. */
+TARGET static void NAME(weigh)(const block *b, const char *lse_at) {
+  REAL *s = b->scores;
+  const REAL *lse = (const REAL *)(const void *)lse_at;
+  for (int64_t r = 0; r < b->rows; r++, s += b->cols) {
+    NAME(finish_row)(b, r, s);
+    for (int64_t c = 0; c < b->cols; c++) s[c] = EXP(s[c] - lse[r]);
+  }
+}
+
+/* Of each row, sum(dy y). */
+TARGET static void NAME(dots)(int64_t rows, int64_t n, const char *dy_at, const char *y_at,
+                              void *out) {
+  const REAL *dy = (const REAL *)(const void *)dy_at, *y = (const REAL *)(const void *)y_at;
+  REAL *d = out;
+  for (int64_t r = 0; r < rows; r++, dy += n, y += n) {
+    REAL s[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+      for (int k = 0; k < 8; k++) s[k] += dy[i + k] * y[i + k];
+    for (; i < n; i++) s[0] += dy[i] * y[i];
+    d[r] = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+  }
+}
+
+/* Gradient of the scores before they were scaled: weights (their gradient - sum(dy y)) scale. */
+TARGET static void NAME(score_grad)(const block *b) {
+  const REAL *s = b->scores, *d = b->sum;
+  REAL *ds = b->other, scale = (REAL)b->p->scale;
+  for (int64_t r = 0; r < b->rows; r++, s += b->cols, ds += b->cols)
+    for (int64_t c = 0; c < b->cols; c++)
+      ds[c] = s[c] == 0 ? 0 : s[c] * (ds[c] - d[r]) * scale;
+}
+
+static const attention_level NAME(level) = {NAME(take_in), NAME(divide), NAME(weigh), NAME(dots),
+                                            NAME(score_grad)};

@@ -1,0 +1,40 @@
+/* attention.h -- the faces of attention: softmax(query key^T) value. */
+#ifndef MOTH_OP_ATTENTION_H
+#define MOTH_OP_ATTENTION_H
+
+#include "../op.h"
+
+#define ATTENTION_OF(ARG) \
+  ARG(tensor,       query,         , "(..., L, E)") \
+  ARG(tensor,       key,           , "(..., S, E); leading dimensions are broadcast") \
+  ARG(tensor,       value,         , "(..., S, V)")
+
+#define SCALED_DOT_PRODUCT_ATTENTION(ARG) \
+  ATTENTION_OF(ARG) \
+  ARG(maybe_tensor, attn_mask, none, "(..., L, S): bool, true where a key takes part, or numbers " \
+                                     "that are added to the scores") \
+  ARG(float,        dropout_p,    0, "probability that a weight becomes 0") \
+  ARG(bool,         is_causal, false, "query i sees keys up to i only") \
+  ARG(maybe_float,  scale,     none, "factor of the scores; 1 / sqrt(E) when absent") \
+  ARG(bool,         enable_gqa, false, "may query have several times the heads, dimension -3, " \
+                                       "of key and value?")
+MOTH_ARGS(scaled_dot_product_attention, SCALED_DOT_PRODUCT_ATTENTION)
+
+#define ATTENTION(ARG) \
+  ATTENTION_OF(ARG) \
+  ARG(maybe_tensor, bias,      none, "(..., L, S), added to the scores") \
+  ARG(bool,         is_causal, false, "query i sees keys up to i only") \
+  ARG(float,        scale,        1, "factor of the scores")
+MOTH_ARGS(attention, ATTENTION)
+
+#define ATTENTION_BACK(ARG) \
+  ARG(tensor,       grad,          , "gradient of the result") \
+  ATTENTION_OF(ARG) \
+  ARG(tensor,       output,        , "the result") \
+  ARG(tensor,       lse,           , "log of the sum of exp of each row's scores") \
+  ARG(maybe_tensor, bias,      none, "(..., L, S), added to the scores") \
+  ARG(bool,         is_causal, false, "query i sees keys up to i only") \
+  ARG(float,        scale,        1, "factor of the scores")
+MOTH_ARGS(attention_back, ATTENTION_BACK)
+
+#endif

@@ -1,0 +1,286 @@
+/* embedding.c -- embedding: rows of a table by their numbers, and the way back, where rows are
+** added up in the order of the tokens, so that the sums are the same bits each time.
+*/
+#include "embedding.h"
+
+#include <math.h>
+
+#include "../kernel/real.h"
+#include "../tape.h"
+
+#define NUDGE 1e-7 /* PyTorch's, beside the norm that is divided by */
+
+/* -- tokens and their shares -- */
+
+/* The tokens, packed and found within the table; owned, NULL: error set. */
+static moth_tensor *tokens_of(const moth_tensor *index, int64_t rows, const char *arg) {
+  moth_tensor *list = moth_positions(index);
+  if (!list) return NULL;
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list);
+  for (int64_t i = 0; i < list->l.numel; i++) {
+    if (at[i] >= 0 && at[i] < rows) continue;
+    moth_fail(index->ctx, MOTH_E_INDEX, arg,
+              "token " MOTH_POS " is out of range: there are %lld, from " MOTH_POS " on",
+              (long long)at[i], (long long)rows, 0LL);
+    moth_tensor_release(list);
+    return NULL;
+  }
+  return list;
+}
+
+static int real_padding(moth_ctx *ctx, int64_t padding, int64_t rows, int64_t *y) {
+  *y = -1;
+  if (padding == MOTH_NO_INT) return MOTH_OK;
+  *y = padding < 0 ? padding + rows : padding;
+  if (*y >= 0 && *y < rows) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_INDEX, "padding_idx", MOTH_POS " is out of range for %lld tokens",
+                   (long long)padding, (long long)rows);
+}
+
+typedef struct shares {
+  moth_ctx *ctx;
+  int64_t padding, bytes, *count; /* count: of each token, NULL if it does not matter */
+} shares;
+
+static int shares_new(shares *s, moth_ctx *ctx, const moth_tensor *list, int64_t rows,
+                      int64_t padding, bool by_count) {
+  *s = (shares){.ctx = ctx};
+  int status = real_padding(ctx, padding, rows, &s->padding);
+  if (status || !by_count) return status;
+  if (moth_mul_overflow(rows, (int64_t)sizeof *s->count, &s->bytes))
+    return moth_fail(ctx, MOTH_E_LIMIT, "weight", "%lld rows are too many", (long long)rows);
+  s->count = moth_alloc(ctx, s->bytes);
+  if (!s->count) return ctx->error.code;
+  if (s->bytes) memset(s->count, 0, (size_t)s->bytes);
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list);
+  for (int64_t i = 0; i < list->l.numel; i++) s->count[at[i]]++;
+  return MOTH_OK;
+}
+
+static void shares_free(shares *s) {
+  if (s->count) moth_dealloc(s->ctx, s->count, s->bytes);
+}
+
+static double share(const shares *s, int64_t token) {
+  if (token == s->padding) return 0;
+  return s->count ? 1 / (double)s->count[token] : 1;
+}
+
+/* -- rows out of the table -- */
+
+static int embedding_rows_shape(const embedding_rows_args *a, moth_layout *y) {
+  const moth_layout *x = &a->input->l;
+  int64_t padding;
+  if (a->weight->l.ndim != 2)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "wants (tokens, features), got %s",
+                     moth_str(a->weight));
+  if (x->ndim == MOTH_MAX_DIMS)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
+                     moth_str(a->input));
+  y->ndim = x->ndim + 1;
+  memcpy(y->shape, x->shape, sizeof y->shape);
+  y->shape[x->ndim] = a->weight->l.shape[1];
+  return real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
+}
+
+#define SCALE_ROW(real)                                                            \
+  do {                                                                             \
+    real *row = (real *)(void *)(to + i * bytes);                                  \
+    for (int64_t k = 0; k < d; k++) row[k] = by == 0 ? 0 : row[k] * (real)by;      \
+  } while (0)
+
+/* y (in f32 or f64 if there are shares) := rows of w */
+static int take_rows(const embedding_rows_args *a, const moth_tensor *w, const moth_tensor *list,
+                     moth_tensor *y) {
+  shares s = {.padding = -1};
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list);
+  int64_t d = w->l.shape[1], bytes = d * moth_dtype_size[w->l.dtype];
+  const char *from = moth_at(w);
+  char *to = moth_at(y);
+  int status = MOTH_OK;
+  if (a->shared)
+    status = shares_new(&s, a->ctx, list, w->l.shape[0], a->padding_idx, a->scale_grad_by_freq);
+  for (int64_t i = 0; !status && d && i < list->l.numel; i++) {
+    if ((i & 4095) == 0 && moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+    memcpy(to + i * bytes, from + at[i] * bytes, (size_t)bytes);
+    double by = a->shared ? share(&s, at[i]) : 1;
+    if (by == 1) continue;
+    if (w->l.dtype == MOTH_F32) SCALE_ROW(float);
+    else SCALE_ROW(double);
+  }
+  shares_free(&s);
+  return status;
+}
+
+static int embedding_rows_cpu(const embedding_rows_args *a, moth_tensor **out) {
+  moth_tensor *list = tokens_of(a->input, a->weight->l.shape[0], "input");
+  if (!list) return a->ctx->error.code;
+  moth_tensor *w = a->shared ? moth_real(a->weight) : moth_packed(a->weight);
+  moth_tensor *y = a->shared ? moth_real_out(out[0]) : moth_tensor_retain(out[0]);
+  int status = w && y ? take_rows(a, w, list, y) : a->ctx->error.code;
+  moth_tensor_release(w);
+  moth_tensor_release(list);
+  return moth_real_done(y, out[0], status);
+}
+
+static int embedding_rows_grad(const embedding_rows_args *a, moth_grad *g) {
+  return moth_flow(g, a->weight,
+                   GRAD(g, embedding_back, .input = g->dy, .index = a->input,
+                        .num_embeddings = a->weight->l.shape[0], .padding_idx = a->padding_idx,
+                        .scale_grad_by_freq = a->scale_grad_by_freq));
+}
+
+MOTH_OP(embedding_rows, EMBEDDING_ROWS,
+  .doc = "Rows of a table by their numbers.",
+  .examples =
+    "moth.randn(4, 3), moth.tensor{{2LL, 1LL}, {4LL, 2LL}}\n"
+    "moth.randn(4, 3), {2, 1, 4, 2}, {padding_idx = 2, scale_grad_by_freq = true, shared = true}\n"
+    "moth.randn(4, 3), {1, 4, 1}, {scale_grad_by_freq = true, shared = true}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input",
+  .flags = MOTH_OP_HIDDEN)
+
+/* -- and back -- */
+
+static int embedding_back_shape(const embedding_back_args *a, moth_layout *y) {
+  int32_t n = a->index->l.ndim;
+  bool fits = a->input->l.ndim == n + 1;
+  for (int32_t i = 0; fits && i < n; i++) fits = a->input->l.shape[i] == a->index->l.shape[i];
+  if (!fits)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s does not go with %s", moth_str(a->input),
+                     moth_str(a->index));
+  if (a->num_embeddings < 0)
+    return moth_fail(a->ctx, MOTH_E_ARG, "num_embeddings", "is negative");
+  y->ndim = 2;
+  y->shape[0] = a->num_embeddings;
+  y->shape[1] = a->input->l.shape[n];
+  return MOTH_OK;
+}
+
+#define ADD_ROWS(real)                                                              \
+  do {                                                                              \
+    const real *from = (const real *)(const void *)moth_at(dy) + i * d;             \
+    real *to = (real *)(void *)moth_at(y) + at[i] * d, f = (real)by;                \
+    for (int64_t k = 0; k < d; k++) to[k] += from[k] * f;                           \
+  } while (0)
+
+static int add_rows(const embedding_back_args *a, const moth_tensor *list, const moth_tensor *dy,
+                    moth_tensor *y) {
+  shares s;
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list);
+  int64_t d = y->l.shape[1];
+  int status = shares_new(&s, a->ctx, list, a->num_embeddings, a->padding_idx,
+                          a->scale_grad_by_freq);
+  if (!status && y->l.numel)
+    memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
+  for (int64_t i = 0; !status && d && i < list->l.numel; i++) {
+    if ((i & 4095) == 0 && moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+    if (at[i] == s.padding) continue;
+    double by = share(&s, at[i]);
+    if (dy->l.dtype == MOTH_F32) ADD_ROWS(float);
+    else ADD_ROWS(double);
+  }
+  shares_free(&s);
+  return status;
+}
+
+static int embedding_back_cpu(const embedding_back_args *a, moth_tensor **out) {
+  moth_tensor *list = tokens_of(a->index, a->num_embeddings, "index");
+  if (!list) return a->ctx->error.code;
+  moth_tensor *dy = moth_real(a->input), *y = moth_real_out(out[0]);
+  int status = dy && y ? add_rows(a, list, dy, y) : a->ctx->error.code;
+  moth_tensor_release(dy);
+  moth_tensor_release(list);
+  return moth_real_done(y, out[0], status);
+}
+
+static int embedding_back_grad(const embedding_back_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, embedding_rows, .weight = g->dy, .input = a->index,
+                        .padding_idx = a->padding_idx,
+                        .scale_grad_by_freq = a->scale_grad_by_freq, .shared = true));
+}
+
+MOTH_OP(embedding_back, EMBEDDING_BACK,
+  .doc = "The gradient of embedding: rows added up by token.",
+  .examples =
+    "moth.randn(2, 2, 3), moth.tensor{{2LL, 1LL}, {4LL, 2LL}}, 4\n"
+    "moth.randn(4, 3), {2, 1, 4, 2}, 4, {padding_idx = 1, scale_grad_by_freq = true}",
+  .dtypes = MOTH_FLOATS,
+  .saves = "index",
+  .flags = MOTH_OP_HIDDEN)
+
+/* -- embedding -- */
+
+static double norm_of(int64_t n, const double *x, double p) {
+  double sum = 0;
+  if (p == 2) {
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sqrt(sum);
+  }
+  if (isinf(p)) {
+    for (int64_t i = 0; i < n; i++) sum = fabs(x[i]) > sum ? fabs(x[i]) : sum;
+    return sum;
+  }
+  for (int64_t i = 0; i < n; i++) sum += pow(fabs(x[i]), p);
+  return pow(sum, 1 / p);
+}
+
+/* Shortens the rows that are too long; `row` has room for one. */
+static void shorten(moth_tensor *w, const moth_tensor *list, double most, double p, double *row) {
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list);
+  int64_t d = w->l.shape[1], size = moth_dtype_size[w->l.dtype], step = w->l.stride[1] * size;
+  for (int64_t i = 0; i < list->l.numel; i++) {
+    char *here = moth_at(w) + at[i] * w->l.stride[0] * size;
+    moth_convert(d, w->l.dtype, here, step, MOTH_F64, (char *)row, sizeof *row);
+    double norm = norm_of(d, row, p);
+    if (!(norm > most)) continue;
+    for (int64_t k = 0; k < d; k++) row[k] *= most / (norm + NUDGE);
+    moth_convert(d, MOTH_F64, (const char *)row, sizeof *row, w->l.dtype, here, step);
+  }
+}
+
+static int keep_within(const embedding_args *a) {
+  moth_ctx *ctx = a->ctx;
+  moth_tensor *w = a->weight;
+  int64_t bytes;
+  bool mode = ctx->grad_mode;
+  if (w->l.ndim != 2) return MOTH_OK; /* embedding_rows will say so */
+  ctx->grad_mode = false;
+  int status = moth_check_write(w, "weight", false);
+  ctx->grad_mode = mode;
+  if (status) return status;
+  if (moth_mul_overflow(w->l.shape[1], (int64_t)sizeof(double), &bytes))
+    return moth_fail(ctx, MOTH_E_LIMIT, "weight", "%s is too large", moth_str(w));
+  moth_tensor *list = tokens_of(a->input, w->l.shape[0], "input");
+  double *row = list ? moth_alloc(ctx, bytes) : NULL;
+  if (!row) status = ctx->error.code;
+  if (!status) {
+    shorten(w, list, a->max_norm, a->norm_type, row);
+    if (w->l.numel && list->l.numel) moth_storage_bump(w->storage);
+    moth_dealloc(ctx, row, bytes);
+  }
+  moth_tensor_release(list);
+  return status;
+}
+
+static int embedding_compose(const embedding_args *a, moth_tensor **out) {
+  if (!moth_absent(a->max_norm)) {
+    int status = keep_within(a);
+    if (status) return status;
+  }
+  return MOTH_CALL(a->ctx, out, embedding_rows, .weight = a->weight, .input = a->input,
+                   .padding_idx = a->padding_idx, .scale_grad_by_freq = a->scale_grad_by_freq);
+}
+
+MOTH_OP_COMPOSES(embedding, EMBEDDING,
+  .doc = "The vectors of tokens, from a table: (...) -> (..., features).",
+  .examples =
+    "moth.tensor{{2LL, 1LL}, {4LL, 2LL}}, moth.randn(4, 3)\n"
+    "{2, 1, 4}, moth.randn(4, 3), {padding_idx = 3, scale_grad_by_freq = true, max_norm = 50,"
+    " norm_type = 1}",
+  .dtypes = MOTH_FLOATS)
+
+const moth_op *const moth_embedding_ops[] = {
+  &moth_op_embedding, &moth_op_embedding_rows, &moth_op_embedding_back, NULL,
+};

@@ -1,0 +1,34 @@
+/* embedding.h -- the faces of embedding: a vector for each token, looked up in a table. */
+#ifndef MOTH_OP_EMBEDDING_H
+#define MOTH_OP_EMBEDDING_H
+
+#include "../op.h"
+
+#define EMBEDDING(ARG) \
+  ARG(index,          input,            , "tokens, any shape") \
+  ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
+  ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
+  ARG(maybe_float,    max_norm,     none, "longer vectors that are looked up are shortened to " \
+                                          "it, in place") \
+  ARG(float,          norm_type,       2, "exponent of that norm") \
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?")
+MOTH_ARGS(embedding, EMBEDDING)
+
+/* A token's share in the gradient is 1, or 0 for padding, or 1 / how often it comes. */
+#define EMBEDDING_ROWS(ARG) \
+  ARG(tensor,         weight,           , "the vectors, (tokens, features)") \
+  ARG(index,          input,            , "tokens, any shape") \
+  ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?") \
+  ARG(bool,           shared,      false, "multiply what is looked up by its share as well?")
+MOTH_ARGS(embedding_rows, EMBEDDING_ROWS)
+
+#define EMBEDDING_BACK(ARG) \
+  ARG(tensor,         input,            , "gradient of the result, (..., features)") \
+  ARG(index,          index,            , "tokens, (...)") \
+  ARG(int,            num_embeddings,   , "rows of the table") \
+  ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
+  ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?")
+MOTH_ARGS(embedding_back, EMBEDDING_BACK)
+
+#endif
