@@ -146,6 +146,8 @@ struct moth_op {
 #define MOTH_PROMOTE (1u << 31)  /* dtypes: tensor arguments are promoted to a common dtype */
 #define MOTH_TO_FLOAT (1u << 30) /* ... integers and bool first become the default float dtype */
 
+#define MOTH_NO_BOOL (1u << 29)  /* ... none may be bool, be the common dtype another */
+
 /* flags, beside the public ones of moth.h */
 #define MOTH_OP_STRIDED 0x10000 /* the kernel writes any layout, so in place and `out` are direct */
 #define MOTH_OP_MIXED 0x20000   /* tensor arguments may differ in dtype; the op sees to it */

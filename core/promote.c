@@ -91,6 +91,10 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
   bool numbers_only = true;
   while (moth_next_input(&c))
     if (*c.at && moth_kind_is_value(op->kinds[c.from])) {
+      if ((op->dtypes & MOTH_NO_BOOL) && (*c.at)->l.dtype == MOTH_BOOL)
+        return moth_fail(ctx, MOTH_E_DTYPE, op->rows[c.from].name,
+                         "bool is not supported here; use logical_xor or logical_not, or convert "
+                         "it with :to()");
       vote(&v, *c.at);
       numbers_only &= ((*c.at)->flags & MOTH_T_NUMBER) != 0;
     } else if (*c.at) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define FAMILIES(F)                                                        \
-  F(arith) F(unary) F(compare) F(reduce) F(matmul) F(copy) F(create)       \
+  F(arith) F(binary) F(unary) F(compare) F(reduce) F(matmul) F(copy) F(create)       \
   F(view) F(index) F(join) F(strided) F(random) F(position) F(norm)        \
   F(embedding) F(attention)                                                \
   F(adaptive) F(pad) F(resize) F(conv) F(pool) F(softmax) F(activation)    \

@@ -26,6 +26,7 @@
 **   REAL      of floats
 **   NUMBER    of integers; of floats
 **   ANY       of truths; of integers; of floats
+**   WHOLE     of integers
 **   BITS      of truths; of integers
 **   QUESTION  of integers and truths; of floats; the answer is a truth
 **
@@ -50,18 +51,18 @@
 #define MOTH_LOOPS_REAL(MAP, op, f)     \
   MAP(op##_f32, float, float, f)        \
   MAP(op##_f64, double, double, f)
-#define MOTH_INT_LOOPS_(MAP, op, f)     \
+#define MOTH_LOOPS_WHOLE(MAP, op, f)     \
   MAP(op##_u8, uint8_t, uint8_t, f)     \
   MAP(op##_i8, int8_t, int8_t, f)       \
   MAP(op##_i16, int16_t, int16_t, f)    \
   MAP(op##_i32, int32_t, int32_t, f)    \
   MAP(op##_i64, int64_t, int64_t, f)
 #define MOTH_LOOPS_NUMBER(MAP, op, whole, f) \
-  MOTH_INT_LOOPS_(MAP, op, whole)            \
+  MOTH_LOOPS_WHOLE(MAP, op, whole)            \
   MOTH_LOOPS_REAL(MAP, op, f)
 #define MOTH_LOOPS_BITS(MAP, op, truth, whole) \
   MAP(op##_truth, uint8_t, uint8_t, truth)     \
-  MOTH_INT_LOOPS_(MAP, op, whole)
+  MOTH_LOOPS_WHOLE(MAP, op, whole)
 #define MOTH_LOOPS_ANY(MAP, op, truth, whole, f) \
   MOTH_LOOPS_BITS(MAP, op, truth, whole)         \
   MOTH_LOOPS_REAL(MAP, op, f)
@@ -78,6 +79,7 @@
   [MOTH_U8] = op##_u8, [MOTH_I8] = op##_i8, [MOTH_I16] = op##_i16, [MOTH_I32] = op##_i32, \
   [MOTH_I64] = op##_i64
 #define MOTH_FLOAT_ROWS(op) [MOTH_F32] = op##_f32, [MOTH_F64] = op##_f64
+#define MOTH_ROWS_WHOLE(op) MOTH_INT_ROWS(op)
 #define MOTH_ROWS_REAL(op) MOTH_FLOAT_ROWS(op)
 #define MOTH_ROWS_NUMBER(op) MOTH_INT_ROWS(op), MOTH_ROWS_REAL(op)
 #define MOTH_ROWS_BITS(op) [MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)

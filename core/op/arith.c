@@ -85,7 +85,7 @@ MOTH_OP(sub, SUB, .doc = "input - alpha * other.",
         .examples = "moth.randn(2, 3), moth.randn(3)\n"
                     "moth.randn(2, 3), moth.randn(2, 1), {alpha = 2}\n"
                     "moth.randn(2, 3), 1.5",
-        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .flags = BINARY_FLAGS)
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE | MOTH_NO_BOOL, .flags = BINARY_FLAGS)
 
 /* -- mul -- */
 
@@ -170,6 +170,28 @@ MOTH_OP(div, DIV, .doc = "input / other. Integers divided without rounding give 
                     "moth.rand(2, 3), moth.rand(3), \"trunc\"  -- domain: positive",
         .dtypes = MOTH_ANY | MOTH_PROMOTE | MOTH_TO_FLOAT, .to_float = div_gives_floats,
         .saves = "other y:other", .flags = BINARY_FLAGS)
+
+#define FLOORED(a) \
+  &(div_args) { \
+    .ctx = (a)->ctx, .input = (a)->input, .other = (a)->other, .rounding_mode = MOTH_ROUND_FLOOR \
+  }
+
+static int floor_divide_shape(const floor_divide_args *a, moth_layout *y) {
+  return div_shape(FLOORED(a), y);
+}
+
+static int floor_divide_cpu(const floor_divide_args *a, moth_tensor **out) {
+  return div_cpu(FLOORED(a), out);
+}
+
+static int floor_divide_grad(const floor_divide_args *a, moth_grad *g) {
+  return div_grad(FLOORED(a), g);
+}
+
+MOTH_OP(floor_divide, REMAINDER, .doc = "input / other, rounded down; integers stay integers.",
+        .examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive\n"
+                    "moth.rand(2, 3), 0.3  -- domain: distinct",
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .flags = BINARY_FLAGS)
 
 /* -- remainder, fmod -- */
 
@@ -357,6 +379,7 @@ MOTH_OP(where, WHERE, .doc = "Elements of `input` where the condition holds, els
         .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_NUMBERS)
 
 const moth_op *const moth_arith_ops[] = {
-  &moth_op_add, &moth_op_sub, &moth_op_mul, &moth_op_div, &moth_op_remainder, &moth_op_fmod,
+  &moth_op_add, &moth_op_sub, &moth_op_mul, &moth_op_div, &moth_op_floor_divide,
+  &moth_op_remainder, &moth_op_fmod,
   &moth_op_pow, &moth_op_maximum, &moth_op_minimum, &moth_op_where, NULL,
 };

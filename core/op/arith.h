@@ -55,6 +55,7 @@ MOTH_ARGS(pow, POW)
   ARG(tensor, other,    , "divisor, broadcast with the first")
 MOTH_ARGS(remainder, REMAINDER)
 MOTH_ARGS(fmod, REMAINDER)
+MOTH_ARGS(floor_divide, REMAINDER)
 
 #define EXTREME(ARG) \
   ARG(tensor, input,    , "first value") \

@@ -497,6 +497,7 @@ end
 
 -- Methods that are written in Lua over several ops.
 local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dispatch",
+                 allclose = "moth.dispatch",
                  norm = "moth.dispatch", median = "moth.results", unique = "moth.results",
                  unique_consecutive = "moth.results" }
 

@@ -1,5 +1,5 @@
 --- dispatch.lua -- functions that choose between ops by what they are given: max, min, arange,
--- range, randint, norm; and equal, whose result is a boolean.
+-- range, randint, norm; and equal and allclose, whose result is a boolean.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -98,6 +98,28 @@ dispatch.norm = define {
     end
     local y = norm_p(input, p, dim, keepdim, kind)
     return y
+  end,
+}
+
+local isclose = bind.as("isclose", "allclose")
+
+--- moth.allclose(a, b), x:allclose(y): whether all of it is nearly the same, true or false.
+dispatch.allclose = define {
+  name = "allclose",
+  doc = "Whether |input - other| <= atol + rtol |other| everywhere: true or false, no tensor.",
+  examples = "moth.randn(2, 3), moth.randn(2, 3)\n"
+    .. "moth.randn(2, 3), moth.randn(3), {rtol = 0.1, atol = 2, equal_nan = true}",
+  outputs = "boolean",
+  args = {
+    { "tensor", "input", "tensor of any shape" },
+    { "tensor", "other", "tensor to compare with, broadcast with the first" },
+    { "float", "rtol", "allowed difference, as a part of `other`", default = 1e-5 },
+    { "float", "atol", "allowed difference, added to that", default = 1e-8 },
+    { "bool", "equal_nan", "is NaN close to NaN?", default = false },
+  },
+  run = function(input, other, rtol, atol, equal_nan)
+    local y = isclose(input, other, rtol, atol, equal_nan):all()
+    return y:item()
   end,
 }
 

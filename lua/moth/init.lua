@@ -70,7 +70,7 @@ local function from(module, names)
   for name in names:gmatch("%S+") do functions[name] = { module, name } end
 end
 from("moth.create", "tensor as_tensor frombuffer")
-from("moth.dispatch", "max min equal norm arange range randint")
+from("moth.dispatch", "max min equal allclose norm arange range randint")
 from("moth.results", "median unique unique_consecutive")
 from("moth.scope", "scope keep")
 from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory "

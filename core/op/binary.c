@@ -1,0 +1,235 @@
+/* binary.c -- further functions of two and three tensors: angles, logarithms, signs, bits, and
+** sums with a product or a quotient.
+*/
+#include "binary.h"
+
+#include "../kernel/binary.h"
+#include "../kernel/scalar.h"
+#include "formula.h"
+
+#define QUESTION_FLAGS (MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
+#define BINARY_FLAGS (QUESTION_FLAGS | MOTH_OP_INPLACE)
+
+static int map2(const moth_inner *loops, moth_tensor *y, const moth_tensor *a,
+                const moth_tensor *b, const void *arg) {
+  const moth_tensor *operands[] = {y, a, b};
+  return moth_map(y->ctx, loops, a->l.dtype, 3, operands, arg);
+}
+
+#define SHAPE_AND_CPU(op)                                                     \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                 \
+    return moth_broadcast(a->ctx, "other", y, a->input, a->other);            \
+  }                                                                           \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                \
+    return map2(moth_binary.op, out[0], a->input, a->other, NULL);            \
+  }
+
+/* -- of real numbers; x and y are the operands, z the result, dz its gradient -- */
+
+#define FUNCTION(op, of_x, of_y, ...)                                                    \
+  SHAPE_AND_CPU(op)                                                                      \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                               \
+    moth_tensor *x = a->input, *y = a->other, *z = g->out[0], *dz = g->dy;               \
+    (void)z, (void)dz;                                                                   \
+    if (moth_wants(g, x)) moth_flow(g, x, of_x);                                         \
+    if (moth_wants(g, y)) moth_flow(g, y, of_y);                                         \
+    return g->status;                                                                    \
+  }                                                                                      \
+  MOTH_OP(op, BINARY, .flags = BINARY_FLAGS, __VA_ARGS__)
+
+#define DOC(text) .doc = text
+#define SAVES(text) .saves = text
+#define ALL .dtypes = MOTH_ANY | MOTH_PROMOTE | MOTH_TO_FLOAT
+#define FLOATS .dtypes = MOTH_FLOATS | MOTH_PROMOTE
+#define ANY .dtypes = MOTH_ANY | MOTH_PROMOTE
+#define EXAMPLES(domain) \
+  .examples = "moth.rand(2, 3), moth.rand(3)" domain "\nmoth.rand(2, 3), 0.5" domain
+
+/* 1 / (x^2 + y^2), but 0 at the origin */
+static moth_tensor *inverse_square(moth_grad *g, moth_tensor *x, moth_tensor *y) {
+  moth_tensor *q = PLUS(OF(square, x), OF(square, y));
+  moth_tensor *zero = GRAD(g, eq, .input = q, .other = NUMBER(0));
+  return CHOOSE(zero, NUMBER(0), OF(reciprocal, q));
+}
+
+FUNCTION(atan2, TIMES(dz, TIMES(y, inverse_square(g, x, y))),
+         MINUS(TIMES(dz, TIMES(x, inverse_square(g, x, y)))), ALL, SAVES("input other"),
+         EXAMPLES(""), DOC("The angle from -pi to pi of the point (other, input)."))
+FUNCTION(hypot, TIMES(dz, OVER(x, z)), TIMES(dz, OVER(y, z)), FLOATS,
+         SAVES("input:input other:other y"), EXAMPLES("  -- domain: positive"),
+         DOC("sqrt(input^2 + other^2), without overflow in between."))
+FUNCTION(copysign, TIMES(dz, TIMES(OF(sign, x), OF(sign, z))), ZERO_OF(y), ALL,
+         SAVES("input:input y:input"), EXAMPLES(""),
+         DOC("The size of `input` with the sign of `other`, be it that of -0."))
+
+/* log y, but 0 where x is and y has no logarithm */
+static moth_tensor *xlogy_rate(moth_grad *g, moth_tensor *x, moth_tensor *y) {
+  moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
+  moth_tensor *none = GRAD(g, le, .input = y, .other = NUMBER(0));
+  return CHOOSE(BOTH(zero, none), NUMBER(0), OF(log, y));
+}
+
+FUNCTION(xlogy, TIMES(dz, xlogy_rate(g, x, y)), TIMES(dz, OVER(x, y)), ALL, SAVES("input other"),
+         EXAMPLES("  -- domain: positive"), DOC("input * log(other), and 0 where input is 0."))
+FUNCTION(logaddexp, TIMES(dz, OF(sigmoid, LESS(x, y))), TIMES(dz, OF(sigmoid, LESS(y, x))),
+         FLOATS, SAVES("input other"), EXAMPLES(""),
+         DOC("log(exp(input) + exp(other)), without overflow."))
+FUNCTION(heaviside, ZERO_OF(x), ZERO_OF(y), ANY, EXAMPLES(""),
+         DOC("0 below 0, 1 above it, and `other` at it."))
+
+/* Of fmax or fmin: dz where x won, being `beyond` y or alone a number; half of it at a tie. */
+static moth_tensor *won(moth_grad *g, moth_tensor *x, moth_tensor *y, moth_tensor *beyond) {
+  moth_tensor *tie = GRAD(g, eq, .input = x, .other = y);
+  moth_tensor *alone = GRAD(g, logical_or, .input = beyond, .other = OF(isnan, y));
+  return CHOOSE(tie, TIMES(g->dy, NUMBER(0.5)), CHOOSE(alone, g->dy, NUMBER(0)));
+}
+#define MORE won(g, x, y, ABOVE(x, y))
+#define LESSER won(g, x, y, BELOW(x, y))
+
+FUNCTION(fmax, MORE, LESS(dz, MORE), ANY, SAVES("input other"), EXAMPLES("  -- domain: distinct"),
+         DOC("The larger of two values; of NaN and a number the number."))
+FUNCTION(fmin, LESSER, LESS(dz, LESSER), ANY, SAVES("input other"),
+         EXAMPLES("  -- domain: distinct"),
+         DOC("The smaller of two values; of NaN and a number the number."))
+
+/* -- of bits -- */
+
+#define INTEGERS .dtypes = MOTH_INTS | MOTH_PROMOTE
+#define INTEGERS_AND_BOOL .dtypes = MOTH_INTS | MOTH_BIT(MOTH_BOOL) | MOTH_PROMOTE
+#define BITS(op, ...)                                                                      \
+  SHAPE_AND_CPU(op)                                                                        \
+  MOTH_OP_CONST(op, BINARY, .flags = BINARY_FLAGS,                                         \
+                .examples = "moth.tensor{6LL, 0LL, 5LL}, moth.tensor{3LL, 1LL, 2LL}\n"     \
+                            "moth.tensor{6LL, 0LL, 5LL}, 3",                               \
+                __VA_ARGS__)
+
+BITS(bitwise_and, INTEGERS_AND_BOOL, DOC("The bits that both have; of bool: both."))
+BITS(bitwise_or, INTEGERS_AND_BOOL, DOC("The bits that one or both have; of bool: one or both."))
+BITS(bitwise_xor, INTEGERS_AND_BOOL, DOC("The bits that only one has; of bool: only one."))
+BITS(bitwise_left_shift, INTEGERS,
+     DOC("input * 2^other; 0 when other is negative or all bits are gone."))
+BITS(bitwise_right_shift, INTEGERS,
+     DOC("input / 2^other, rounded down; a negative other takes all bits but the sign."))
+
+/* -- isclose -- */
+
+static int isclose_shape(const isclose_args *a, moth_layout *y) {
+  if (!(a->rtol >= 0) || !(a->atol >= 0))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, a->rtol >= 0 ? "atol" : "rtol",
+                     "must not be negative, got %g", a->rtol >= 0 ? a->atol : a->rtol);
+  y->dtype = MOTH_BOOL;
+  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+/* Integers as f64, which the tolerances are. */
+static int isclose_cpu(const isclose_args *a, moth_tensor **out) {
+  uint64_t arg[3];
+  int dtype = a->input->l.dtype;
+  if (!moth_is_float(dtype)) dtype = MOTH_F64;
+  moth_numbers(dtype, arg, a->rtol, a->atol, (double)a->equal_nan);
+  if (dtype == a->input->l.dtype)
+    return map2(moth_binary.isclose, out[0], a->input, a->other, arg);
+  moth_tensor *x = moth_cast(a->input, dtype), *y = moth_cast(a->other, dtype);
+  int status = x && y ? map2(moth_binary.isclose, out[0], x, y, arg) : a->ctx->error.code;
+  moth_tensor_release(x);
+  moth_tensor_release(y);
+  return status;
+}
+
+MOTH_OP_CONST(isclose, ISCLOSE, ANY, .flags = QUESTION_FLAGS,
+              DOC("True where |input - other| <= atol + rtol |other|."),
+              .examples = "moth.randn(2, 3), moth.randn(3)\n"
+                          "moth.randn(2, 3), 0.5, {rtol = 0.1, atol = 0.5, equal_nan = true}")
+
+/* -- of three tensors -- */
+
+static int shape_of_three(moth_layout *y, const moth_tensor *x, const moth_tensor *p,
+                          const char *first, const moth_tensor *q, const char *second) {
+  int status = moth_broadcast(x->ctx, first, y, x, p);
+  if (status || moth_layout_broadcast(y, &q->l)) return status;
+  return moth_fail(x->ctx, MOTH_E_SHAPE, second, "%s cannot be broadcast with %s", moth_str(q),
+                   moth_str_shape(x->ctx, y->ndim, y->shape));
+}
+
+static int map3(const moth_inner *loops, moth_tensor *y, const moth_tensor *x,
+                const moth_tensor *p, const moth_tensor *q, const void *arg) {
+  const moth_tensor *operands[] = {y, x, p, q};
+  return moth_map(y->ctx, loops, y->l.dtype, 4, operands, arg);
+}
+
+static int lerp_shape(const lerp_args *a, moth_layout *y) {
+  return shape_of_three(y, a->input, a->end, "end", a->weight, "weight");
+}
+static int lerp_cpu(const lerp_args *a, moth_tensor **out) {
+  return map3(moth_binary.lerp, out[0], a->input, a->end, a->weight, NULL);
+}
+static int lerp_grad(const lerp_args *a, moth_grad *g) {
+  moth_tensor *dy = g->dy;
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input, TIMES(dy, PLUS(MINUS(a->weight), NUMBER(1))));
+  if (moth_wants(g, a->end)) moth_flow(g, a->end, TIMES(dy, a->weight));
+  if (moth_wants(g, a->weight)) moth_flow(g, a->weight, TIMES(dy, LESS(a->end, a->input)));
+  return g->status;
+}
+MOTH_OP(lerp, LERP, FLOATS, .flags = BINARY_FLAGS,
+        SAVES("weight:input weight:end input:weight end:weight"),
+        DOC("input + weight * (end - input)."),
+        .examples = "moth.randn(2, 3), moth.randn(3), 0.25\n"
+                    "moth.randn(2, 3), moth.randn(2, 3), moth.rand(2, 1)")
+
+/* value as the loops want it */
+static int value_of(moth_ctx *ctx, moth_scalar value, int dtype, uint64_t arg[3]) {
+  arg[1] = arg[2] = 0;
+  return moth_scalar_to(ctx, "value", value, moth_compute_dtype(dtype), arg);
+}
+
+static moth_tensor *by_value(moth_grad *g, moth_scalar value) {
+  double by = value.type == 0 ? value.as.number : (double)value.as.integer;
+  return by == 1 ? g->dy : TIMES(g->dy, NUMBER(by));
+}
+
+#define ADDC_SHAPE_AND_CPU(op)                                                             \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                              \
+    uint64_t arg[3];                                                                       \
+    int status = value_of(a->ctx, a->value, y->dtype, arg);                                \
+    return status ? status                                                                 \
+                  : shape_of_three(y, a->input, a->tensor1, "tensor1", a->tensor2, "tensor2"); \
+  }                                                                                        \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                             \
+    uint64_t arg[3];                                                                       \
+    int status = value_of(a->ctx, a->value, out[0]->l.dtype, arg);                         \
+    return status ? status                                                                 \
+                  : map3(moth_binary.op, out[0], a->input, a->tensor1, a->tensor2, arg);   \
+  }
+
+ADDC_SHAPE_AND_CPU(addcmul)
+static int addcmul_grad(const addcmul_args *a, moth_grad *g) {
+  moth_tensor *dy = by_value(g, a->value);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
+  if (moth_wants(g, a->tensor1)) moth_flow(g, a->tensor1, TIMES(dy, a->tensor2));
+  if (moth_wants(g, a->tensor2)) moth_flow(g, a->tensor2, TIMES(dy, a->tensor1));
+  return g->status;
+}
+MOTH_OP(addcmul, ADDC, .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .flags = BINARY_FLAGS,
+        SAVES("tensor1:tensor2 tensor2:tensor1"), DOC("input + value * tensor1 * tensor2."),
+        .examples = "moth.randn(2, 3), moth.randn(3), moth.randn(2, 1)\n"
+                    "moth.randn(2, 3), moth.randn(2, 3), moth.randn(3), {value = 2}")
+
+ADDC_SHAPE_AND_CPU(addcdiv)
+static int addcdiv_grad(const addcdiv_args *a, moth_grad *g) {
+  moth_tensor *dy = by_value(g, a->value), *p = a->tensor1, *q = a->tensor2;
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
+  if (moth_wants(g, p)) moth_flow(g, p, OVER(dy, q));
+  if (moth_wants(g, q)) moth_flow(g, q, MINUS(TIMES(dy, OVER(p, OF(square, q)))));
+  return g->status;
+}
+MOTH_OP(addcdiv, ADDC, FLOATS, .flags = BINARY_FLAGS, SAVES("tensor1:tensor2 tensor2"),
+        DOC("input + value * tensor1 / tensor2."),
+        .examples = "moth.randn(2, 3), moth.randn(3), moth.rand(2, 1) + 1  -- domain: positive\n"
+                    "moth.randn(2, 3), moth.randn(2, 3), moth.rand(3) + 1, {value = 2}"
+                    "  -- domain: positive")
+
+#define LISTED(kind, op, ...) &moth_op_##op,
+const moth_op *const moth_binary_ops[] = {
+  BINARY_REALS(LISTED) BINARY_BITS(LISTED) BINARY_THREES(LISTED) &moth_op_isclose, NULL,
+};

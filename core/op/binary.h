@@ -1,0 +1,69 @@
+/* binary.h -- further functions of two and three tensors: what they compute, their faces. A line
+** of the list and a row in binary.c are a new function.
+*/
+#ifndef MOTH_OP_BINARY_H
+#define MOTH_OP_BINARY_H
+
+#include "../op.h"
+
+/* kernel/elementwise.h explains the columns. */
+#define BINARY_REALS(F)                                                                      \
+  F(REAL, atan2, atan2(x, y))                                                                \
+  F(REAL, hypot, hypot(x, y))                                                                \
+  F(REAL, copysign, copysign(x, y))                                                          \
+  F(REAL, xlogy, y != y ? y : x == 0 ? 0 : x * log(y))                                       \
+  F(REAL, logaddexp, x == y ? x + (real)0.69314718055994530942                               \
+                            : fmax(x, y) + log1p(exp(-fabs(x - y))))                         \
+  F(ANY, fmax, x | y, x > y ? x : y, x > y || y != y ? x : y)                                \
+  F(ANY, fmin, x & y, x < y ? x : y, x < y || y != y ? x : y)                                \
+  F(ANY, heaviside, x ? x : y, x == 0 ? y : x > 0, x == 0 ? y : x > 0)
+
+#define BINARY_BITS(F)                                                                       \
+  F(BITS, bitwise_and, x & y, x & y)                                                         \
+  F(BITS, bitwise_or, x | y, x | y)                                                          \
+  F(BITS, bitwise_xor, x ^ y, x ^ y)                                                         \
+  F(WHOLE, bitwise_left_shift, y < 0 || y >= 8 * (int)sizeof(x) ? 0 : WIDE(x) << y)          \
+  F(WHOLE, bitwise_right_shift, (int64_t)x >> (y < 0 || y > 63 ? 63 : y))
+
+/* Not ops of their own; a, b, c: rtol, atol, equal_nan */
+#define BINARY_OTHERS(F)                                                                     \
+  F(QUESTION, isclose, x == y,                                                               \
+    x == y || (c != 0 && x != x && y != y) ||                                                \
+      (fabs(x - y) <= b + fabs(a * y) && fabs(x - y) < (real)INFINITY))
+
+/* x, y, z: the three tensors, a: value */
+#define BINARY_THREES(F)                                                                     \
+  F(NUMBER, addcmul, WIDE(x) + WIDE(a) * WIDE(y) * WIDE(z), x + a * y * z)                   \
+  F(REAL, addcdiv, x + a * (y / z))                                                          \
+  F(REAL, lerp, fabs(z) < (real)0.5 ? x + z * (y - x) : y - (y - x) * (1 - z))
+
+#define BINARY(ARG) \
+  ARG(tensor, input, , "first operand") \
+  ARG(tensor, other, , "second operand, broadcast with the first")
+#define BINARY_FACE(kind, op, ...) MOTH_ARGS(op, BINARY)
+BINARY_REALS(BINARY_FACE)
+BINARY_BITS(BINARY_FACE)
+
+#define ISCLOSE(ARG) \
+  ARG(tensor, input,       , "left side") \
+  ARG(tensor, other,       , "right side, broadcast with the left") \
+  ARG(float,  rtol,    1e-5, "allowed difference, as a part of the right side") \
+  ARG(float,  atol,    1e-8, "allowed difference, added to that") \
+  ARG(bool,   equal_nan, false, "is NaN close to NaN?")
+MOTH_ARGS(isclose, ISCLOSE)
+
+#define LERP(ARG) \
+  ARG(tensor, input,  , "where weight 0 is") \
+  ARG(tensor, end,    , "where weight 1 is") \
+  ARG(tensor, weight, , "a number or a tensor; all three are broadcast")
+MOTH_ARGS(lerp, LERP)
+
+#define ADDC(ARG) \
+  ARG(tensor, input,    , "what to add to") \
+  ARG(tensor, tensor1,  , "first operand") \
+  ARG(tensor, tensor2,  , "second operand; all three are broadcast") \
+  ARG(scalar, value,   1, "factor of what is added")
+MOTH_ARGS(addcmul, ADDC)
+MOTH_ARGS(addcdiv, ADDC)
+
+#endif
