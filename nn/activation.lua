@@ -1,60 +1,148 @@
 --- activation.lua -- layers that apply a function to each element, and the softmaxes.
+--
+-- Nearly all are one row: the class, the function, the arguments that both share.
 
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
 local functional = require "moth.nn.functional"
+local parameter = require "moth.nn.parameter"
 
 local activation = {}
 
---- max(x, 0) of each element; `inplace = true` writes the input.
-local ReLU = class("ReLU", Module)
-activation.ReLU = ReLU
+-- ---- layers made of a row ----
 
-ReLU.signature = define.signature("ReLU", {
-  {"bool", "inplace", "write the input itself?", default = false},
+-- forward for n arguments, written out so that calls of it compile.
+local forwards = {
+  [0] = function(fname)
+    return function(_, input) return (functional[fname](input)) end
+  end,
+  function(fname, a)
+    return function(self, input) return (functional[fname](input, self[a])) end
+  end,
+  function(fname, a, b)
+    return function(self, input) return (functional[fname](input, self[a], self[b])) end
+  end,
+}
+
+local function shown(value)
+  return type(value) == "string" and "'" .. value .. "'" or tostring(value)
+end
+
+-- Makes a class. `inplace` adds PyTorch's argument: then the input itself is written.
+local function layer(name, fname, rows, inplace)
+  local Layer = class(name, Module)
+  activation[name] = Layer
+  local fields = {}
+  for i, row in ipairs(rows) do fields[i] = row[2] end
+  if inplace then
+    rows[#rows + 1] = {"bool", "inplace", "write the input itself?", default = false}
+  end
+  Layer.signature = define.signature(name, rows)
+
+  function Layer:init(...)
+    for i, row in ipairs(rows) do self[row[2]] = (select(i, ...)) end
+  end
+
+  local apart = forwards[#fields](fname, fields[1], fields[2])
+  if inplace then
+    local within = forwards[#fields](fname .. "_", fields[1], fields[2])
+    function Layer:forward(input)
+      if self.inplace then return (within(self, input)) end
+      return (apart(self, input))
+    end
+  else
+    Layer.forward = apart
+  end
+
+  function Layer:extra_repr()
+    local parts = {}
+    for i, field in ipairs(fields) do parts[i] = field .. "=" .. shown(self[field]) end
+    if inplace and self.inplace then parts[#parts + 1] = "inplace=true" end
+    return table.concat(parts, ", ")
+  end
+end
+
+local function number(name, doc, default)
+  return {"float", name, doc, default = default}
+end
+
+-- ---- functions of each element ----
+
+layer("Tanh", "tanh", {})
+layer("Sigmoid", "sigmoid", {})
+layer("LogSigmoid", "logsigmoid", {})
+layer("Softsign", "softsign", {})
+layer("Tanhshrink", "tanhshrink", {})
+layer("ReLU", "relu", {}, true)
+layer("ReLU6", "relu6", {}, true)
+layer("SELU", "selu", {}, true)
+layer("SiLU", "silu", {}, true)
+layer("Mish", "mish", {}, true)
+layer("Hardswish", "hardswish", {}, true)
+layer("Hardsigmoid", "hardsigmoid", {}, true)
+layer("ELU", "elu", {number("alpha", "what it tends to far below 0, negated", 1)}, true)
+layer("CELU", "celu", {number("alpha", "what it tends to far below 0, negated", 1)}, true)
+layer("LeakyReLU", "leaky_relu", {number("negative_slope", "slope below 0", 0.01)}, true)
+layer("Hardtanh", "hardtanh", {number("min_val", "lower bound", -1),
+                               number("max_val", "upper bound", 1)}, true)
+layer("Threshold", "threshold", {{"float", "threshold", "up to here the value is replaced"},
+                                 {"float", "value", "what replaces it"}}, true)
+layer("Softplus", "softplus", {number("beta", "sharpness of the bend", 1),
+                               number("threshold", "beyond it, times beta, x itself", 20)})
+layer("Softshrink", "softshrink", {number("lambd", "how far values move towards 0", 0.5)})
+layer("Hardshrink", "hardshrink", {number("lambd", "up to this size values become 0", 0.5)})
+layer("GELU", "gelu", {{"enum", "approximate", "the exact form, or the one by tanh",
+                        choices = {"none", "tanh"}}})
+
+-- ---- functions along a dimension ----
+
+local DIM = {"dim", "dim", "the dimension whose elements belong together"}
+layer("Softmax", "softmax", {DIM})
+layer("LogSoftmax", "log_softmax", {DIM})
+layer("Softmin", "softmin", {DIM})
+layer("GLU", "glu", {{"dim", "dim", "the dimension that is halved", default = -1}})
+
+--- Softmax over the channels of images: (N, C, H, W) or (C, H, W).
+local Softmax2d = class("Softmax2d", Module)
+activation.Softmax2d = Softmax2d
+Softmax2d.signature = define.signature("Softmax2d", {})
+
+function Softmax2d:init() end
+
+function Softmax2d:forward(input)
+  return (functional.softmax(input, -3))
+end
+
+-- ---- with a parameter ----
+
+--- max(x, 0) + weight min(x, 0), the slope below 0 being learnt (He et al., 2015).
+-- `weight` is (num_parameters): one for all, or one for each channel, dim 2 of the input.
+local PReLU = class("PReLU", Module)
+activation.PReLU = PReLU
+
+PReLU.signature = define.signature("PReLU", {
+  {"int", "num_parameters", "1, or the number of channels", default = 1},
+  {"float", "init", "the first slope", default = 0.25},
+  {"dtype", "dtype", "element type; the default one when absent", optional = true},
 })
 
-function ReLU:init(inplace)
-  self.inplace = inplace
+function PReLU:init(num_parameters, init, dtype)
+  local moth = require "moth"
+  self.num_parameters, self.start = num_parameters, init
+  self.weight = parameter.Parameter(moth.full{{num_parameters}, init, dtype = dtype})
 end
 
-function ReLU:forward(input)
-  if self.inplace then return (functional.relu_(input)) end
-  return (functional.relu(input))
+function PReLU:reset_parameters()
+  require("moth.nn.weights").constant_(self.weight, self.start)
 end
 
-function ReLU:extra_repr()
-  return self.inplace and "inplace=true" or ""
+function PReLU:forward(input)
+  return (functional.prelu(input, self.weight))
 end
 
--- Layers without arguments, by the function they apply.
-for name, fname in pairs {Tanh = "tanh", Sigmoid = "sigmoid"} do
-  local Layer = class(name, Module)
-  activation[name] = Layer
-  Layer.signature = define.signature(name, {})
-  function Layer:init() end
-  function Layer:forward(input)
-    return (functional[fname](input))
-  end
-end
-
--- Layers along one dimension.
-for name, fname in pairs {Softmax = "softmax", LogSoftmax = "log_softmax"} do
-  local Layer = class(name, Module)
-  activation[name] = Layer
-  Layer.signature = define.signature(name, {
-    {"dim", "dim", "the dimension whose elements belong together"},
-  })
-  function Layer:init(dim)
-    self.dim = dim
-  end
-  function Layer:forward(input)
-    return (functional[fname](input, self.dim))
-  end
-  function Layer:extra_repr()
-    return "dim=" .. self.dim
-  end
+function PReLU:extra_repr()
+  return "num_parameters=" .. self.num_parameters
 end
 
 return activation

@@ -4,20 +4,29 @@
 local class = require "moth.class"
 local errors = require "moth.error"
 
-local files = {
-  Module = "module", Parameter = "parameter", Buffer = "parameter", isinstance = "parameter",
-  typename = "parameter",
-  Sequential = "container", ModuleList = "container", ModuleDict = "container",
-  ParameterList = "parameters", ParameterDict = "parameters",
-  Identity = "linear", Linear = "linear",
-  Conv2d = "conv", MaxPool2d = "pool", AvgPool2d = "pool",
-  ReLU = "activation", Tanh = "activation", Sigmoid = "activation", Softmax = "activation",
-  LogSoftmax = "activation",
-  Dropout = "dropout", Dropout2d = "dropout", Flatten = "flatten",
-  NLLLoss = "loss", CrossEntropyLoss = "loss", MSELoss = "loss", L1Loss = "loss",
-  BCEWithLogitsLoss = "loss",
-  functional = "functional", init = "weights", utils = "utils",
-}
+local files = {} -- name -> the file that has it
+
+local function from(file, names)
+  for name in names:gmatch "%S+" do files[name] = file end
+end
+
+from("module", "Module")
+from("parameter", "Parameter Buffer isinstance typename")
+from("container", "Sequential ModuleList ModuleDict")
+from("parameters", "ParameterList ParameterDict")
+from("linear", "Identity Linear")
+from("conv", "Conv2d")
+from("pool", "MaxPool2d AvgPool2d")
+from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardsigmoid "
+  .. "Hardtanh Threshold Softplus Softshrink Hardshrink Softsign Tanh Tanhshrink Sigmoid "
+  .. "LogSigmoid GLU Softmax Softmin Softmax2d LogSoftmax")
+from("dropout", "Dropout Dropout2d")
+from("flatten", "Flatten")
+from("loss", "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "
+  .. "BCEWithLogitsLoss KLDivLoss")
+from("functional", "functional")
+from("weights", "init")
+from("utils", "utils")
 
 -- Files that are the value.
 local whole = {module = true, functional = true, weights = true, utils = true}

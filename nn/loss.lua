@@ -48,21 +48,74 @@ function CrossEntropyLoss:forward(input, target)
     self.label_smoothing))
 end
 
--- Losses of pairs of numbers: input and target of the same shape.
-local pairwise = {
-  MSELoss = "mse_loss", L1Loss = "l1_loss",
-  BCEWithLogitsLoss = "binary_cross_entropy_with_logits",
-}
-for name, fname in pairs(pairwise) do
+-- ---- losses of pairs of numbers: input and target of the same shape ----
+
+-- Makes a class that holds at most one number beside its reduction.
+local function pairwise(name, fname, reduction, row)
   local Loss = class(name, Module)
   loss[name] = Loss
-  Loss.signature = define.signature(name, {REDUCTION})
-  function Loss:init(reduction)
-    self.reduction = reduction
+  Loss.signature = define.signature(name, {reduction, row})
+  local field = row and row[2]
+  function Loss:init(chosen, value)
+    self.reduction = chosen
+    if field then self[field] = value end
   end
   function Loss:forward(input, target)
+    if field then
+      return (functional[fname](input, target, self.reduction, self[field]))
+    end
     return (functional[fname](input, target, self.reduction))
   end
+end
+
+pairwise("MSELoss", "mse_loss", REDUCTION)
+pairwise("L1Loss", "l1_loss", REDUCTION)
+pairwise("SmoothL1Loss", "smooth_l1_loss", REDUCTION,
+  {"float", "beta", "where squares turn into sizes", default = 1})
+pairwise("HuberLoss", "huber_loss", REDUCTION,
+  {"float", "delta", "where squares turn into sizes", default = 1})
+pairwise("KLDivLoss", "kl_div",
+  {"enum", "reduction", "what the losses of single elements become; batchmean is the divergence",
+   choices = {"mean", "sum", "none", "batchmean"}},
+  {"bool", "log_target", "does the target hold logarithms too?", default = false})
+
+--- Binary cross entropy of probabilities, each with a target from 0 to 1.
+-- `nn.BCELoss(weight, reduction)`: the weight rescales the losses of single elements.
+local BCELoss = class("BCELoss", Module)
+loss.BCELoss = BCELoss
+
+local ELEMENTS = {"tensor", "weight", "weight of each element, broadcast", optional = true}
+
+BCELoss.signature = define.signature("BCELoss", {ELEMENTS, REDUCTION})
+
+function BCELoss:init(weight, reduction)
+  if weight ~= nil then self:register_buffer("weight", weight) end
+  self.reduction = reduction
+end
+
+function BCELoss:forward(input, target)
+  return (functional.binary_cross_entropy(input, target, self.weight, self.reduction))
+end
+
+--- Binary cross entropy of scores: a sigmoid and BCELoss in one, exact for large scores.
+-- `nn.BCEWithLogitsLoss(weight, reduction, pos_weight)`: pos_weight weighs the targets 1.
+local BCEWithLogitsLoss = class("BCEWithLogitsLoss", Module)
+loss.BCEWithLogitsLoss = BCEWithLogitsLoss
+
+BCEWithLogitsLoss.signature = define.signature("BCEWithLogitsLoss", {
+  ELEMENTS, REDUCTION,
+  {"tensor", "pos_weight", "weight of the targets 1, broadcast", optional = true},
+})
+
+function BCEWithLogitsLoss:init(weight, reduction, pos_weight)
+  if weight ~= nil then self:register_buffer("weight", weight) end
+  if pos_weight ~= nil then self:register_buffer("pos_weight", pos_weight) end
+  self.reduction = reduction
+end
+
+function BCEWithLogitsLoss:forward(input, target)
+  return (functional.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction,
+    self.pos_weight))
 end
 
 return loss
