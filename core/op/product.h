@@ -1,0 +1,61 @@
+/* product.h -- the faces of products with something added, and of inner and outer kin. */
+#ifndef MOTH_OP_PRODUCT_H
+#define MOTH_OP_PRODUCT_H
+
+#include "../op.h"
+
+#define BETA_ALPHA(ARG) \
+  ARG(scalar, beta,  1, "factor of `input`; 0: the input does not matter, not even its NaN") \
+  ARG(scalar, alpha, 1, "factor of the product")
+
+#define ADDMM(ARG) \
+  ARG(tensor, input, , "what to add to, broadcast to (M, N)") \
+  ARG(tensor, mat1,  , "matrix, (M, K)") \
+  ARG(tensor, mat2,  , "matrix, (K, N)") \
+  BETA_ALPHA(ARG)
+MOTH_ARGS(addmm, ADDMM)
+
+#define BADDBMM(ARG) \
+  ARG(tensor, input,  , "what to add to, broadcast to (B, M, N)") \
+  ARG(tensor, batch1, , "matrices, (B, M, K)") \
+  ARG(tensor, batch2, , "as many matrices, (B, K, N)") \
+  BETA_ALPHA(ARG)
+MOTH_ARGS(baddbmm, BADDBMM)
+
+#define ADDBMM(ARG) \
+  ARG(tensor, input,  , "what to add to, broadcast to (M, N)") \
+  ARG(tensor, batch1, , "matrices, (B, M, K)") \
+  ARG(tensor, batch2, , "as many matrices, (B, K, N)") \
+  BETA_ALPHA(ARG)
+MOTH_ARGS(addbmm, ADDBMM)
+
+#define ADDMV(ARG) \
+  ARG(tensor, input, , "what to add to, broadcast to (M,)") \
+  ARG(tensor, mat,   , "matrix, (M, K)") \
+  ARG(tensor, vec,   , "vector, (K,)") \
+  BETA_ALPHA(ARG)
+MOTH_ARGS(addmv, ADDMV)
+
+#define ADDR(ARG) \
+  ARG(tensor, input, , "what to add to, broadcast to (M, N)") \
+  ARG(tensor, vec1,  , "vector, (M,)") \
+  ARG(tensor, vec2,  , "vector, (N,)") \
+  BETA_ALPHA(ARG)
+MOTH_ARGS(addr, ADDR)
+
+#define INNER(ARG) \
+  ARG(tensor, input, , "(..., K), or a number") \
+  ARG(tensor, other, , "(..., K), or a number")
+MOTH_ARGS(inner, INNER)
+
+#define VDOT(ARG) \
+  ARG(tensor, input, , "vector, (K,)") \
+  ARG(tensor, other, , "vector, (K,)")
+MOTH_ARGS(vdot, VDOT)
+
+#define KRON(ARG) \
+  ARG(tensor, input, , "tensor of any shape") \
+  ARG(tensor, other, , "tensor of any shape")
+MOTH_ARGS(kron, KRON)
+
+#endif
