@@ -106,3 +106,23 @@ int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks,
   moth_storage_bump(from->storage);
   return MOTH_OK;
 }
+
+int moth_stream_open(moth_ctx *ctx, moth_tensor *generator, int64_t n, int64_t words_each,
+                     moth_stream *s) {
+  uint64_t words = (uint64_t)n * (uint64_t)words_each;
+  return moth_generator_take(ctx, generator, (words + 3) / 4, &s->seed, &s->block);
+}
+
+void moth_stream_read(moth_stream *s, int64_t nwords, uint32_t *words) {
+  moth_philox_fill(s->seed, s->block, nwords, words);
+  s->block += (uint64_t)(nwords + 3) / 4;
+}
+
+uint64_t moth_random_below(uint64_t range, const uint32_t *words) {
+  if (range == 0) return (uint64_t)words[1] << 32 | words[0];
+  if (range <= UINT32_MAX) return (words[1] * range + (words[0] * range >> 32)) >> 32;
+  uint64_t low = (uint64_t)words[0] * (uint32_t)range, high = (uint64_t)words[1] * (uint32_t)range;
+  uint64_t low2 = (uint64_t)words[0] * (range >> 32), high2 = (uint64_t)words[1] * (range >> 32);
+  uint64_t mid = (low >> 32) + (uint32_t)high + (uint32_t)low2;
+  return high2 + (high >> 32) + (low2 >> 32) + (mid >> 32);
+}

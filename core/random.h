@@ -19,4 +19,16 @@ void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out);
 int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
                         uint64_t *block);
 
+typedef struct moth_stream { /* the rest of a range of blocks that was taken */
+  uint64_t seed, block;
+} moth_stream;
+int moth_stream_open(moth_ctx *ctx, moth_tensor *generator, int64_t n, int64_t words_each,
+                     moth_stream *s);
+/* The next words, a multiple of 4 until the last. */
+void moth_stream_read(moth_stream *s, int64_t nwords, uint32_t *words);
+
+/* A whole number below `range` from two words, off by less than range / 2^64 from an even chance;
+** range 0 stands for 2^64. */
+uint64_t moth_random_below(uint64_t range, const uint32_t *words);
+
 #endif

@@ -169,6 +169,13 @@ void moth_normal_f64(int64_t n, const uint32_t *words, double *out) { normal_f64
 
 #endif
 
+/* -- exponential -- */
+
+void moth_exponential_f64(int64_t n, const uint32_t *words, double *out) {
+  for (int64_t i = 0; i < n; i++)
+    out[i] = 0.5 * minus_2_log_f64(((double)(int64_t)(pair(words + 2 * i) >> 11) + 0.5) * 0x1p-53);
+}
+
 /* -- scale and shift -- */
 
 void moth_affine_f32(int64_t n, double mul, double add, float *x) {

@@ -12,6 +12,9 @@ void moth_uniform_f64(int64_t n, const uint32_t *words, double *out);
 void moth_normal_f32(int64_t n, const uint32_t *words, float *out);
 void moth_normal_f64(int64_t n, const uint32_t *words, double *out);
 
+/* Exponential with mean 1, one value from two words; never 0. */
+void moth_exponential_f64(int64_t n, const uint32_t *words, double *out);
+
 /* x := add + mul * x */
 void moth_affine_f32(int64_t n, double mul, double add, float *x);
 void moth_affine_f64(int64_t n, double mul, double add, double *x);

@@ -49,6 +49,20 @@ MOTH_ARGS(index_select, INDEX_SELECT)
   ARG(scalar, alpha,    1, "factor of `source`")
 MOTH_ARGS(index_add, INDEX_ADD)
 
+#define INDEX_COPY(ARG) \
+  ARG(tensor, input,     , "tensor to change") \
+  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(index,  index,     , "positions, 1-d") \
+  ARG(tensor, source,    , "new values: as the input, but as long as `index` in `dim`")
+MOTH_ARGS(index_copy, INDEX_COPY)
+
+#define INDEX_FILL(ARG) \
+  ARG(tensor, input,     , "tensor to change") \
+  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(index,  index,     , "positions, 1-d") \
+  ARG(scalar, value,     , "new value of all elements there")
+MOTH_ARGS(index_fill, INDEX_FILL)
+
 #define GATHER(ARG) \
   ARG(tensor, input,     , "tensor to read") \
   ARG(dim,    dim,       , "dimension the positions belong to") \
@@ -68,6 +82,27 @@ MOTH_ARGS(scatter, SCATTER)
   ARG(index,  index,     , "positions") \
   ARG(tensor, src,       , "what to add, at least as large as `index`")
 MOTH_ARGS(scatter_add, SCATTER_ADD)
+
+#define TAKE(ARG) \
+  ARG(tensor, input,     , "tensor to read, as if it had one dimension") \
+  ARG(index,  index,     , "positions, in row-major order; the result has their shape")
+MOTH_ARGS(take, TAKE)
+
+#define TAKE_ALONG_DIM(ARG) \
+  ARG(tensor, input,     , "tensor to read") \
+  ARG(index,  indices,   , "positions, broadcast with the input in the other dimensions") \
+  ARG(maybe_dim, dim, none, "dimension the positions belong to; when absent both are flattened")
+MOTH_ARGS(take_along_dim, TAKE_ALONG_DIM)
+
+#define ARGWHERE(ARG) \
+  ARG(tensor, input,     , "tensor to search")
+MOTH_ARGS(argwhere, ARGWHERE)
+
+#define MASKED_SCATTER(ARG) \
+  ARG(tensor, input,     , "tensor to change") \
+  ARG(mask,   mask,      , "which elements, broadcast with the input") \
+  ARG(tensor, source,    , "their new values, in row-major order; it may have more")
+MOTH_ARGS(masked_scatter, MASKED_SCATTER)
 
 #define ONE_HOT(ARG) \
   ARG(index,  input,     , "positions, any shape") \

@@ -1,5 +1,6 @@
 /* random.c -- tensors of random numbers. Element i depends on the generator's seed and offset and
 ** on i alone. An f32 (and what is narrower) takes one 32-bit word, an f64 and an integer two.
+** Further distributions stand in draw.c.
 */
 #include "random.h"
 
@@ -14,22 +15,6 @@
 
 /* -- drawing -- */
 
-typedef struct stream { /* the rest of a range of blocks */
-  uint64_t seed, block;
-} stream;
-
-static int stream_open(moth_ctx *ctx, moth_tensor *generator, int64_t n, int64_t words_each,
-                       stream *s) {
-  uint64_t words = (uint64_t)n * (uint64_t)words_each;
-  return moth_generator_take(ctx, generator, (words + 3) / 4, &s->seed, &s->block);
-}
-
-/* The next words, a multiple of 4 until the last. */
-static void stream_read(stream *s, int64_t nwords, uint32_t *words) {
-  moth_philox_fill(s->seed, s->block, nwords, words);
-  s->block += (uint64_t)(nwords + 3) / 4;
-}
-
 enum { UNIFORM, NORMAL };
 
 /* Fills y, which is contiguous and of a floating dtype, with add + mul * number. */
@@ -42,13 +27,13 @@ static int fill_real(int what, moth_tensor *generator, moth_tensor *y, double mu
     float f32[WORDS];
     double f64[WORDS / 2];
   } v;
-  stream s;
-  int status = stream_open(y->ctx, generator, what == NORMAL ? n + (n & 1) : n, each, &s);
+  moth_stream s;
+  int status = moth_stream_open(y->ctx, generator, what == NORMAL ? n + (n & 1) : n, each, &s);
   if (status) return status;
   char *to = moth_at(y);
   for (int64_t done = 0; done < n;) {
     int64_t m = n - done < WORDS / each ? n - done : WORDS / each, even = m + (m & 1);
-    stream_read(&s, even * each, words);
+    moth_stream_read(&s, even * each, words);
     if (wide && what == UNIFORM) moth_uniform_f64(m, words, v.f64);
     else if (wide) moth_normal_f64(even, words, v.f64);
     else if (what == UNIFORM) moth_uniform_f32(m, words, bits, v.f32);
@@ -139,15 +124,6 @@ MOTH_OP_CONST(randn_like, RANDN_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDO
 
 /* -- randint, randperm -- */
 
-/* A whole number below `range`, off by less than range / 2^64 from an even chance. */
-static uint64_t below(uint64_t range, const uint32_t *words) {
-  if (range <= UINT32_MAX) return (words[1] * range + (words[0] * range >> 32)) >> 32;
-  uint64_t low = (uint64_t)words[0] * (uint32_t)range, high = (uint64_t)words[1] * (uint32_t)range;
-  uint64_t low2 = (uint64_t)words[0] * (range >> 32), high2 = (uint64_t)words[1] * (range >> 32);
-  uint64_t mid = (low >> 32) + (uint32_t)high + (uint32_t)low2;
-  return high2 + (high >> 32) + (low2 >> 32) + (mid >> 32);
-}
-
 static int randint_shape(const randint_args *a, moth_layout *y) {
   y->dtype = (uint8_t)(a->dtype < 0 ? MOTH_I64 : a->dtype);
   if (a->low >= a->high)
@@ -165,15 +141,15 @@ static int randint_cpu(const randint_args *a, moth_tensor **out) {
   uint64_t range = (uint64_t)a->high - (uint64_t)a->low;
   int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype], value[WORDS / 2];
   uint32_t words[WORDS];
-  stream s;
-  int status = stream_open(a->ctx, a->generator, n, 2, &s);
+  moth_stream s;
+  int status = moth_stream_open(a->ctx, a->generator, n, 2, &s);
   for (int64_t done = 0; done < n && !status;) {
     int64_t m = n - done < WORDS / 2 ? n - done : WORDS / 2;
-    stream_read(&s, 2 * m, words);
+    moth_stream_read(&s, 2 * m, words);
     char *to = moth_at(y) + done * size;
     int64_t *v = y->l.dtype == MOTH_I64 ? (int64_t *)(void *)to : value;
     for (int64_t i = 0; i < m; i++)
-      v[i] = (int64_t)((uint64_t)a->low + below(range, words + 2 * i));
+      v[i] = (int64_t)((uint64_t)a->low + moth_random_below(range, words + 2 * i));
     if (v == value) moth_convert(m, MOTH_I64, (const char *)v, 8, y->l.dtype, to, size);
     done += m;
     if (moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
@@ -197,14 +173,14 @@ static int randperm_shape(const randperm_args *a, moth_layout *y) {
 static int randperm_cpu(const randperm_args *a, moth_tensor **out) {
   int64_t n = a->n, *y = (int64_t *)(void *)moth_at(out[0]);
   uint32_t words[WORDS];
-  stream s;
-  int status = stream_open(a->ctx, a->generator, n, 2, &s);
+  moth_stream s;
+  int status = moth_stream_open(a->ctx, a->generator, n, 2, &s);
   for (int64_t i = 0; i < n; i++) y[i] = i;
   for (int64_t left = n; left > 1 && !status;) {
     int64_t m = left - 1 < WORDS / 2 ? left - 1 : WORDS / 2;
-    stream_read(&s, 2 * m, words);
+    moth_stream_read(&s, 2 * m, words);
     for (int64_t i = 0; i < m; i++, left--) {
-      uint64_t j = below((uint64_t)left, words + 2 * i);
+      uint64_t j = moth_random_below((uint64_t)left, words + 2 * i);
       int64_t last = y[left - 1];
       y[left - 1] = y[j];
       y[j] = last;
@@ -273,8 +249,8 @@ static int fill_bernoulli(moth_tensor *generator, const moth_tensor *p, double o
   int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype];
   uint32_t words[WORDS];
   double chance[WORDS];
-  stream s;
-  int status = stream_open(y->ctx, generator, n, 1, &s);
+  moth_stream s;
+  int status = moth_stream_open(y->ctx, generator, n, 1, &s);
   for (int64_t done = 0; done < n && !status;) {
     uint8_t truth[WORDS];
     int64_t m = n - done < WORDS ? n - done : WORDS;
@@ -282,7 +258,7 @@ static int fill_bernoulli(moth_tensor *generator, const moth_tensor *p, double o
       int64_t step = moth_dtype_size[p->l.dtype];
       moth_convert(m, p->l.dtype, moth_at(p) + done * step, step, MOTH_F64, (char *)chance, 8);
     }
-    stream_read(&s, m, words);
+    moth_stream_read(&s, m, words);
     for (int64_t i = 0; i < m; i++)
       truth[i] = (double)words[i] * 0x1p-32 < (p ? chance[i] : one_p);
     moth_convert(m, MOTH_BOOL, (const char *)truth, 1, y->l.dtype, moth_at(y) + done * size, size);
@@ -348,5 +324,6 @@ MOTH_OP(bernoulli_, BERNOULLI_, .dtypes = MOTH_ANY,
 const moth_op *const moth_random_ops[] = {
   &moth_op_rand,    &moth_op_randn,     &moth_op_rand_like, &moth_op_randn_like,
   &moth_op_randint, &moth_op_randperm,  &moth_op_uniform_,  &moth_op_normal_,
-  &moth_op_bernoulli, &moth_op_bernoulli_, NULL,
+  &moth_op_bernoulli, &moth_op_bernoulli_, &moth_op_randint_like, &moth_op_random_,
+  &moth_op_exponential_, &moth_op_geometric_, &moth_op_multinomial, NULL,
 };

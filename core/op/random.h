@@ -65,4 +65,40 @@ MOTH_ARGS(bernoulli, BERNOULLI)
   RANDOM_FROM(ARG)
 MOTH_ARGS(bernoulli_, BERNOULLI_)
 
+/* -- draw.c -- */
+
+#define RANDINT_LIKE(ARG) \
+  ARG(tensor, input,     , "tensor with the shape") \
+  ARG(int,    low,       , "smallest value; alone: the bound, from 0 on") \
+  ARG(maybe_int, high, none, "bound above all values") \
+  RANDOM_FROM(ARG) \
+  ARG(dtype,  dtype, none, "element type; that of the input when absent")
+MOTH_ARGS(randint_like, RANDINT_LIKE)
+
+#define RANDOM_(ARG) \
+  ARG(tensor, input,     , "tensor to fill") \
+  ARG(maybe_int, from, none, "smallest value; alone: the bound, from 0 on; when absent 0") \
+  ARG(maybe_int, to,   none, "bound above all values; when absent all that the dtype holds") \
+  RANDOM_FROM(ARG)
+MOTH_ARGS(random_, RANDOM_)
+
+#define EXPONENTIAL_(ARG) \
+  ARG(tensor, input,     , "tensor to fill") \
+  ARG(float,  lambd,    1, "how many come in a unit of time: the mean is its inverse") \
+  RANDOM_FROM(ARG)
+MOTH_ARGS(exponential_, EXPONENTIAL_)
+
+#define GEOMETRIC_(ARG) \
+  ARG(tensor, input,     , "tensor to fill") \
+  ARG(float,  p,         , "probability of each trial to succeed") \
+  RANDOM_FROM(ARG)
+MOTH_ARGS(geometric_, GEOMETRIC_)
+
+#define MULTINOMIAL(ARG) \
+  ARG(tensor, input,     , "weights from 0 on, not all 0, (n) or (rows, n)") \
+  ARG(int,    num_samples, , "how many positions to draw in each row") \
+  ARG(bool,   replacement, false, "a position may come again") \
+  RANDOM_FROM(ARG)
+MOTH_ARGS(multinomial, MULTINOMIAL)
+
 #endif

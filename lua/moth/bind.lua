@@ -499,7 +499,7 @@ end
 local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dispatch",
                  allclose = "moth.dispatch",
                  norm = "moth.dispatch", median = "moth.results", unique = "moth.results",
-                 unique_consecutive = "moth.results" }
+                 unique_consecutive = "moth.results", nonzero = "moth.results" }
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)

@@ -1,8 +1,9 @@
 --- results.lua -- functions whose results depend on how they are called: median, unique,
--- unique_consecutive, nonzero, where.
+-- unique_consecutive, nonzero, where, normal.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
+local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local results = {}
@@ -87,6 +88,102 @@ results.unique_consecutive = define {
   run = function(input, return_inverse, return_counts, dim)
     local a, b, c = runs(input, dim, true, return_inverse, return_counts)
     return a, b, c
+  end,
+}
+
+-- ---- nonzero, where ----
+
+local nonzero = bind.as("nonzero", "nonzero")
+local choose = bind.as("where", "where")
+
+-- One list of positions for each dimension: what indexes x to give its elements that are not zero.
+local function as_tuple(x)
+  if x:dim() == 0 then x = x:view(1) end
+  local list = nonzero(x):unbind(2)
+  return list
+end
+
+--- moth.nonzero(x), one row for each element; with {as_tuple = true} a list with one vector for
+-- each dimension.
+results.nonzero = define {
+  name = "nonzero",
+  doc = "The positions of all elements that are not zero: a row each, or, as a tuple, one vector "
+    .. "for each dimension.",
+  examples = "moth.tensor{{0, 1}, {2, 0}}\nmoth.tensor{{0, 1}, {2, 0}}, {as_tuple = true}",
+  outputs = "positions",
+  args = {
+    { "tensor", "input", "tensor to search" },
+    { "bool", "as_tuple", "a list with one vector for each dimension", default = false },
+  },
+  run = function(input, tuple)
+    if tuple then
+      local list = as_tuple(input)
+      return list
+    end
+    local y = nonzero(input)
+    return y
+  end,
+}
+
+--- moth.where(condition, input, other); moth.where(condition) is nonzero as a tuple.
+results.where = define {
+  name = "where",
+  doc = "Elements of one tensor where a condition holds, of another elsewhere. With a condition "
+    .. "alone, where it holds: a list with one vector of positions for each dimension.",
+  examples = "moth.tensor{true, false}, moth.randn(2), 0\nmoth.tensor{true, false}",
+  args = {
+    { "tensor", "condition", "where to take from `input`: a bool tensor" },
+    { "tensor", "input", "values where the condition holds", numbers = true, optional = true },
+    { "tensor", "other", "values elsewhere; all three are broadcast", numbers = true,
+      optional = true },
+    { "tensor", "out", "tensor that receives the result", optional = true },
+  },
+  run = function(condition, input, other, out)
+    if type(input) == "nil" and type(other) == "nil" then
+      local list = as_tuple(condition)
+      return list
+    end
+    local y = choose(condition, input, other, out)
+    return y
+  end,
+}
+
+-- ---- normal ----
+
+--- moth.normal(mean, std, size): numbers drawn from normal distributions, one for each element of
+-- mean and std, or `size` of one.
+results.normal = define {
+  name = "normal",
+  doc = "Numbers drawn from normal distributions: one for each mean and deviation, or `size` of "
+    .. "one.",
+  examples = "moth.tensor{1, 2}, moth.tensor{0.1, 0.2}\n0, 2, {size = {2, 3}}\n"
+    .. "moth.tensor{1, 2}, {generator = moth.Generator()}",
+  args = {
+    { "tensor", "mean", "means, a number or a tensor", numbers = true },
+    { "tensor", "std", "standard deviations, a number or a tensor", numbers = true, default = 1 },
+    { "shape", "size", "sizes, for two numbers", optional = true },
+    { "generator", "generator", "source of the numbers; the default one when absent",
+      optional = true },
+  },
+  run = function(mean, std, size, generator)
+    local many = lib.istensor(mean) and mean or lib.istensor(std) and std or nil
+    if (many == nil) == (size == nil) then
+      errors.argument("normal", "size", many and "the tensors have one"
+        or "is needed with two numbers")
+    end
+    local autograd = require "moth.autograd"
+    return (autograd.no_grad(function()
+      local ops = bind.ops
+      local z
+      if size then
+        z = ops.randn { size = size, generator = generator }
+      elseif lib.istensor(mean) and lib.istensor(std) then
+        z = ops.randn_like { ops.broadcast_tensors { mean, std }[1], generator = generator }
+      else
+        z = ops.randn_like { many, generator = generator }
+      end
+      return z * std + mean
+    end))
   end,
 }
 

@@ -1,0 +1,308 @@
+/* draw.c -- further distributions: whole numbers, exponential, geometric, and positions by weights.
+** Every value takes two words of the stream and is worked out in f64. The faces, and the list these
+** ops are in, are random's.
+*/
+#include <math.h>
+
+#include "../kernel/normal.h"
+#include "../kernel/order.h"
+#include "../random.h"
+#include "create.h"
+#include "random.h"
+
+#define WORDS 1024
+#define BLOCK (WORDS / 2) /* values at a time */
+
+/* -- filling: values come in blocks, f64 or i64, and are converted -- */
+
+typedef void (*maker)(int64_t n, const uint32_t *words, const void *how, moth_slot *values);
+
+static int fill(moth_tensor *y, moth_tensor *generator, maker make, const void *how, int from) {
+  uint32_t words[WORDS];
+  moth_slot values[BLOCK];
+  moth_stream s;
+  int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype];
+  int status = moth_stream_open(y->ctx, generator, n, 2, &s);
+  for (int64_t done = 0; done < n && !status;) {
+    int64_t m = n - done < BLOCK ? n - done : BLOCK;
+    moth_stream_read(&s, 2 * m, words);
+    make(m, words, how, values);
+    moth_convert(m, from, (const char *)values, 8, y->l.dtype, moth_at(y) + done * size, size);
+    done += m;
+    if (moth_cancelled(y->ctx)) status = moth_poll(y->ctx);
+  }
+  return status;
+}
+
+/* The same for a target with any strides. */
+static int fill_target(moth_tensor *y, moth_tensor *generator, maker make, const void *how,
+                       int from) {
+  if (moth_contiguous(y)) return fill(y, generator, make, how, from);
+  moth_tensor *packed = moth_tensor_new(y->ctx, &y->l);
+  if (!packed) return y->ctx->error.code;
+  int status = fill(packed, generator, make, how, from);
+  if (!status) status = moth_copy_into(y, packed);
+  moth_tensor_release(packed);
+  return status;
+}
+
+static int same_shape(const moth_tensor *input, moth_layout *y) {
+  y->ndim = input->l.ndim;
+  memcpy(y->shape, input->l.shape, sizeof *y->shape * (size_t)y->ndim);
+  return MOTH_OK;
+}
+
+/* What stood there before has no part in the result. */
+static int no_flow(moth_grad *g, const moth_tensor *input) {
+  return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
+                                  .dtype = input->l.dtype, .device = 0));
+}
+
+#define FILLS (MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED)
+
+/* -- whole numbers -- */
+
+typedef struct whole_range { /* count 0: all of int64 */
+  int64_t low;
+  uint64_t count;
+} whole_range;
+
+static void make_whole(int64_t n, const uint32_t *words, const void *how, moth_slot *values) {
+  const whole_range *r = how;
+  for (int64_t i = 0; i < n; i++)
+    values[i].integer = (int64_t)((uint64_t)r->low + moth_random_below(r->count, words + 2 * i));
+}
+
+/* low alone is the bound. */
+static int range_of(moth_ctx *ctx, const char *arg, int64_t low, int64_t high, int dtype,
+                    whole_range *r) {
+  r->low = high == MOTH_NO_INT ? 0 : low;
+  if (high == MOTH_NO_INT) high = low;
+  if (r->low >= high)
+    return moth_fail(ctx, MOTH_E_ARG, arg, "%lld is not above %lld", (long long)high,
+                     (long long)r->low);
+  int64_t last = high - 1;
+  r->count = (uint64_t)high - (uint64_t)r->low;
+  if (moth_value_fits(MOTH_I64, &r->low, dtype) && moth_value_fits(MOTH_I64, &last, dtype))
+    return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_DTYPE, arg, "%s cannot hold %lld to %lld", moth_dtype_name(dtype),
+                   (long long)r->low, (long long)last);
+}
+
+static int randint_like_shape(const randint_like_args *a, moth_layout *y) {
+  whole_range r;
+  same_shape(a->input, y);
+  y->dtype = (uint8_t)(a->dtype < 0 ? a->input->l.dtype : a->dtype);
+  return range_of(a->ctx, "high", a->low, a->high, y->dtype, &r);
+}
+
+static int randint_like_cpu(const randint_like_args *a, moth_tensor **out) {
+  whole_range r;
+  int status = range_of(a->ctx, "high", a->low, a->high, out[0]->l.dtype, &r);
+  return status ? status : fill(out[0], a->generator, make_whole, &r, MOTH_I64);
+}
+
+MOTH_OP_CONST(randint_like, RANDINT_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
+              .doc = "Whole numbers drawn evenly from low up to, but not including, high, in the "
+                     "input's shape.",
+              .examples = "moth.zeros(2, 3), 2\n"
+                          "moth.zeros(2), 0, 2, {generator = moth.Generator(), "
+                          "dtype = moth.int32}")
+
+/* All whole numbers from 0 on that a dtype holds exactly. */
+static whole_range all_of(int dtype) {
+  static const uint8_t bits[MOTH_DTYPES] = {
+    [MOTH_BOOL] = 1, [MOTH_U8] = 8,   [MOTH_I8] = 7,   [MOTH_I16] = 15, [MOTH_I32] = 31,
+    [MOTH_I64] = 63, [MOTH_F16] = 11, [MOTH_BF16] = 8, [MOTH_F32] = 24, [MOTH_F64] = 53};
+  return (whole_range){0, ((uint64_t)1 << bits[dtype]) + (dtype >= MOTH_F16)};
+}
+
+static int random_range(const random__args *a, whole_range *r) {
+  int dtype = a->input->l.dtype;
+  *r = all_of(dtype);
+  if (a->from == MOTH_NO_INT && a->to == MOTH_NO_INT) return MOTH_OK;
+  if (a->from == MOTH_NO_INT) return range_of(a->ctx, "to", 0, a->to, dtype, r);
+  return range_of(a->ctx, a->to == MOTH_NO_INT ? "from" : "to", a->from, a->to, dtype, r);
+}
+
+static int random__shape(const random__args *a, moth_layout *y) {
+  whole_range r;
+  same_shape(a->input, y);
+  return random_range(a, &r);
+}
+
+static int random__cpu(const random__args *a, moth_tensor **out) {
+  whole_range r;
+  int status = random_range(a, &r);
+  return status ? status : fill_target(out[0], a->generator, make_whole, &r, MOTH_I64);
+}
+
+static int random__grad(const random__args *a, moth_grad *g) { return no_flow(g, a->input); }
+
+MOTH_OP(random_, RANDOM_, .dtypes = MOTH_ANY, .flags = FILLS,
+        .doc = "Fills a tensor with whole numbers drawn evenly.",
+        .examples = "moth.zeros(2, 3)\n"
+                    "moth.zeros(2), 0, 2, {generator = moth.Generator()}")
+
+/* -- exponential, geometric -- */
+
+static void make_exponential(int64_t n, const uint32_t *words, const void *how, moth_slot *values) {
+  double x[BLOCK];
+  moth_exponential_f64(n, words, x);
+  for (int64_t i = 0; i < n; i++) values[i].number = x[i] / *(const double *)how;
+}
+
+static int exponential__shape(const exponential__args *a, moth_layout *y) {
+  if (!(a->lambd > 0))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "lambd", "a positive number is needed, got %g",
+                     a->lambd);
+  return same_shape(a->input, y);
+}
+
+static int exponential__cpu(const exponential__args *a, moth_tensor **out) {
+  return fill_target(out[0], a->generator, make_exponential, &a->lambd, MOTH_F64);
+}
+
+static int exponential__grad(const exponential__args *a, moth_grad *g) {
+  return no_flow(g, a->input);
+}
+
+MOTH_OP(exponential_, EXPONENTIAL_, .dtypes = MOTH_FLOATS, .flags = FILLS,
+        .doc = "Fills a tensor with numbers drawn from an exponential distribution.",
+        .examples = "moth.zeros(2, 3)\n"
+                    "moth.zeros(2), 3, {generator = moth.Generator()}")
+
+/* How many trials it takes: an exponential number, counted in whole steps. */
+static void make_geometric(int64_t n, const uint32_t *words, const void *how, moth_slot *values) {
+  make_exponential(n, words, how, values);
+  for (int64_t i = 0; i < n; i++) {
+    double trials = ceil(values[i].number);
+    values[i].number = trials < 1 ? 1 : trials;
+  }
+}
+
+static int geometric__shape(const geometric__args *a, moth_layout *y) {
+  if (!(a->p > 0 && a->p < 1))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "p", "a probability within 0..1 is needed, got %g",
+                     a->p);
+  return same_shape(a->input, y);
+}
+
+static int geometric__cpu(const geometric__args *a, moth_tensor **out) {
+  const double rate = -log1p(-a->p);
+  return fill_target(out[0], a->generator, make_geometric, &rate, MOTH_F64);
+}
+
+static int geometric__grad(const geometric__args *a, moth_grad *g) { return no_flow(g, a->input); }
+
+MOTH_OP(geometric_, GEOMETRIC_, .dtypes = MOTH_NUMERIC, .flags = FILLS,
+        .doc = "Fills a tensor with how many trials it takes until one succeeds.",
+        .examples = "moth.zeros(2, 3), 0.5\n"
+                    "moth.zeros(2), 0.2, {generator = moth.Generator()}")
+
+/* -- multinomial -- */
+
+static int multinomial_shape(const multinomial_args *a, moth_layout *y) {
+  const moth_layout *l = &a->input->l;
+  int64_t n = l->ndim ? l->shape[l->ndim - 1] : 0;
+  if (l->ndim < 1 || l->ndim > 2 || n == 0)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "weights (n) or (rows, n) are needed, got %s",
+                     moth_str(a->input));
+  if (a->num_samples < 1 || (!a->replacement && a->num_samples > n))
+    return moth_fail(a->ctx, MOTH_E_ARG, "num_samples", "%lld of %lld positions are asked for%s",
+                     (long long)a->num_samples, (long long)n,
+                     a->num_samples < 1 ? "" : "; say {replacement = true}");
+  same_shape(a->input, y);
+  y->dtype = MOTH_I64;
+  y->shape[y->ndim - 1] = a->num_samples;
+  return MOTH_OK;
+}
+
+/* Weights must be finite and not below 0; enough of each row above it. */
+static int check_weights(const multinomial_args *a, int64_t rows, int64_t n, const double *w) {
+  for (int64_t i = 0; i < rows; i++) {
+    int64_t some = 0, wanted = a->replacement ? 1 : a->num_samples;
+    for (int64_t j = 0; j < n; j++) {
+      const double v = w[i * n + j];
+      if (!(v >= 0) || isinf(v))
+        return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
+                         "weights are finite and from 0 on, got %g", v);
+      some += v > 0;
+    }
+    if (some < wanted)
+      return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
+                       "%lld positions are drawn, but only %lld weights of row " MOTH_POS
+                       " are above 0", (long long)wanted, (long long)some, (long long)i);
+  }
+  return MOTH_OK;
+}
+
+/* With replacement: where a share of the sum falls, for each sample. Turns w into running sums. */
+static int draw_again(const multinomial_args *a, int64_t rows, int64_t n, double *w, int64_t *y) {
+  uint32_t words[WORDS];
+  double u[BLOCK];
+  moth_stream s;
+  const int64_t k = a->num_samples;
+  int status = moth_stream_open(a->ctx, a->generator, rows * k, 2, &s);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 1; j < n; j++) w[i * n + j] += w[i * n + j - 1];
+  for (int64_t done = 0; done < rows * k && !status;) {
+    const int64_t m = rows * k - done < BLOCK ? rows * k - done : BLOCK;
+    moth_stream_read(&s, 2 * m, words);
+    moth_uniform_f64(m, words, u);
+    for (int64_t c = 0; c < m; c++, done++) {
+      const double *sum = w + done / k * n, at = u[c] * sum[n - 1];
+      int64_t lo = 0, hi = n - 1;
+      while (lo < hi) {
+        const int64_t mid = (lo + hi) / 2;
+        if (sum[mid] > at) hi = mid;
+        else lo = mid + 1;
+      }
+      while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding led to a weight of 0 */
+      y[done] = lo;
+    }
+    if (moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+  }
+  return status;
+}
+
+/* Without: of times that are exponential with the weights as rates, the first ones. */
+static int draw_once(const multinomial_args *a, moth_tensor *weights, int64_t rows, int64_t n,
+                     int64_t *y) {
+  moth_tensor *times = moth_tensor_new(a->ctx, &weights->l);
+  if (!times) return a->ctx->error.code;
+  const double one = 1, *w = (const double *)(const void *)moth_at(weights);
+  double *t = (double *)(void *)moth_at(times);
+  int status = fill(times, a->generator, make_exponential, &one, MOTH_F64);
+  for (int64_t i = 0; i < rows * n; i++) t[i] = w[i] > 0 ? t[i] / w[i] : NAN; /* after all */
+  const moth_rows r = {.count = rows, .length = n, .dtype = MOTH_F64, .x = moth_at(times),
+                       .owner = times};
+  if (!status) status = moth_rows_sort(&r, a->num_samples, false, NULL, y);
+  moth_tensor_release(times);
+  return status;
+}
+
+static int multinomial_cpu(const multinomial_args *a, moth_tensor **out) {
+  const moth_layout *l = &a->input->l;
+  const int64_t n = l->shape[l->ndim - 1], rows = l->ndim == 2 ? l->shape[0] : 1;
+  int64_t *y = (int64_t *)(void *)moth_at(out[0]);
+  moth_tensor *weights = moth_tensor_new(a->ctx, &(moth_layout){
+    .ndim = 2, .dtype = MOTH_F64, .shape = {rows, n}, .stride = {n, 1}, .numel = rows * n});
+  if (!weights) return a->ctx->error.code;
+  moth_tensor seen = *weights;
+  if (l->ndim == 1) seen.l.ndim = 1, seen.l.shape[0] = n, seen.l.stride[0] = 1;
+  int status = moth_copy_into(&seen, a->input);
+  double *w = (double *)(void *)moth_at(weights);
+  if (!status) status = check_weights(a, rows, n, w);
+  if (!status && rows > 0)
+    status = a->replacement ? draw_again(a, rows, n, w, y) : draw_once(a, weights, rows, n, y);
+  moth_tensor_release(weights);
+  return status;
+}
+
+MOTH_OP_CONST(multinomial, MULTINOMIAL, .dtypes = MOTH_FLOATS,
+              .flags = MOTH_OP_RANDOM | MOTH_OP_METHOD, .outputs = "positions: position",
+              .doc = "Positions drawn with probabilities in proportion to the weights of a row.",
+              .examples = "moth.rand(2, 3), 2  -- domain: prob\n"
+                          "moth.rand(3), 4, {replacement = true, generator = moth.Generator()}"
+                          "  -- domain: prob")
