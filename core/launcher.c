@@ -3,7 +3,7 @@
 ** Runs a script, a line of code, standard input or one of Moth's own commands, and turns Ctrl-C
 ** into an ordinary Lua error: the first one cancels the op that runs (or stops the interpreter
 ** between two instructions), a second one ends the process. The work of the commands and of the
-** prompt is done in Lua (lua/moth/cli.lua, lua/moth/prompt.lua); here is what only C can do.
+** prompt is done in Lua (lua/moth/cli.lua, lua/moth/repl/); here is what only C can do.
 */
 #include <dlfcn.h>
 #include <signal.h>
@@ -191,19 +191,21 @@ static int guarded(lua_State *L, int n) {
   return status;
 }
 
-/* For the prompt: moth_guarded(f, ...) runs f as a script runs, gives true or false, message. */
+static void note_interrupt(int number) {
+  (void)number;
+  interrupts = 1;
+}
+
+/* For the prompt: moth_guarded(f, ...) runs f as a script runs, gives true or false, message.
+** Behind it Ctrl-C is but noted: pressed once too often, it must not end the prompt. */
 static int guarded_call(lua_State *L) {
   luaL_checkany(L, 1);
   interrupts = 0;
   int status = guarded(L, lua_gettop(L) - 1);
+  signal(SIGINT, note_interrupt);
   lua_pushboolean(L, status == 0);
   lua_insert(L, 1);
   return status == 0 ? 1 : 2;
-}
-
-static void note_interrupt(int number) {
-  (void)number;
-  interrupts = 1;
 }
 
 /* For the prompt: a line of standard input; nothing at its end, false if Ctrl-C came instead. The
@@ -286,7 +288,7 @@ static bool is_command(const char *word) {
 
 static int run(lua_State *L, int argc, char **argv) {
   const char *first = argc > 1 ? argv[1] : NULL;
-  if (!first && isatty(STDIN_FILENO)) return run_module(L, "moth.prompt", argc, argv, 0);
+  if (!first && isatty(STDIN_FILENO)) return run_module(L, "moth.repl", argc, argv, 0);
   if (!first || strcmp(first, "-") == 0) {
     return run_chunk(L, luaL_loadfile(L, NULL), argc, argv, first ? 1 : 0);
   }

@@ -18,6 +18,7 @@ local function known_names()
 end
 
 return setmetatable(functional, {
+  __names = known_names, -- for completion
   __index = function(_, name)
     local op = type(name) == "string" and bind.public(name) or nil
     if op == nil then

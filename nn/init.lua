@@ -57,6 +57,7 @@ local function find(name)
 end
 
 return setmetatable(nn, {
+  __names = nn.names, -- for completion
   __index = function(_, name)
     local found = find(name)
     if found == nil then

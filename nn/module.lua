@@ -324,6 +324,13 @@ local function printed(self)
   return name .. "(\n" .. table.concat(lines, "\n") .. "\n)"
 end
 
+--- The names of its fields, for completion.
+function Module:__names()
+  local list = {}
+  for name in pairs(self[STORE].fields) do list[#list + 1] = tostring(name) end
+  return list
+end
+
 local printing = {} -- the modules that are being printed: one that contains itself ends
 
 function Module:__tostring()

@@ -95,12 +95,12 @@ describe("moth", function()
   it("echoes expressions at the prompt, continues lines, survives errors", function()
     local lines = "1 + 1\\n= 3;\\nx = 5\\nx\\nfor i = 8, 8 do\\nprint(i) end\\n"
       .. "error('ouch')\\nx + 1\\n"
-    local output, status = shell(("printf \"%s\" | %s -e 'require(\"moth.prompt\").main()'")
+    local output, status = shell(("printf \"%s\" | %s -e 'require(\"moth.repl\").main()'")
       :format(lines, quoted(launcher.program)))
     assert.are.equal(0, status)
     local shown = {}
     for line in output:gmatch("[^\n]+") do
-      local value = line:match("^[> ]*(%d+)$")
+      local value = line:match("[>.] (%d+)$")
       if value then shown[#shown + 1] = value end
     end
     assert.are.same({ "2", "5", "8", "6" }, shown)

@@ -229,7 +229,7 @@ end)
 describe("the prompt", function()
   -- Types into a prompt; what a step of the shell does in between stands in the list too.
   local function prompt(steps)
-    local code = "io.stdout:setvbuf('no') require('moth.prompt').main()"
+    local code = "io.stdout:setvbuf('no') require('moth.repl').main()"
     local pipe = io.popen(("(%s) | '%s' -e \"%s\" 2>&1 & job=$!; sleep 1.5; kill -INT $job; "
       .. "wait $job"):format(steps, launcher.program, code))
     local text = pipe:read "*a"
@@ -241,12 +241,12 @@ describe("the prompt", function()
 
   it("drops an unfinished line at Ctrl-C and goes on", function()
     local text = prompt("echo 'for i = 1, 2 do'; sleep 3; echo 'print(6 * 7)'")
-    assert.is_truthy(text:find(">> \n> 42", 1, true), text)
+    assert.is_truthy(text:find("  .. \n[1]> 42", 1, true), text)
   end)
 
   it("shows an error without the lines below it that are Moth's", function()
     local text = prompt("sleep 3; echo 'moth.ones(2):foo()'")
-    assert.is_truthy(text:find("stdin:1: a tensor has no field or method 'foo'", 1, true), text)
+    assert.is_truthy(text:find("[1]:1: a tensor has no field or method 'foo'", 1, true), text)
     assert.is_nil(text:find("traceback", 1, true), text)
   end)
 end)

@@ -50,6 +50,12 @@ local function luajit()
   return ("%s%s, %s, compiler %s"):format(jit.version, fork, jit.arch, state)
 end
 
+local function editor()
+  local found = require("moth.repl.editor").found()
+  return found and found .. " edits its lines"
+    or "neither isocline nor libedit (libedit2) was found: no editing, no completion"
+end
+
 --- What slows Moth down or stops it, as lines of advice.
 local function warnings(missing)
   local list = {}
@@ -92,6 +98,7 @@ function doctor.main()
   end
   row("LuaJIT", luajit())
   row("machine", processor())
+  row("prompt", editor())
   row("checkout", launcher.root or "none: installed files")
 
   local list = warnings(doctor.missing_packages(launcher.root))

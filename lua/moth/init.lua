@@ -148,6 +148,7 @@ setmetatable(moth, {
     return value
   end,
   __tostring = function() return moth._VERSION end,
+  __names = moth.names, -- for completion
 })
 
 anchor.moth = moth

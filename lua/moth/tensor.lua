@@ -467,15 +467,18 @@ end
 
 -- ---- x[key] ----
 
-local function names() -- without short and int, which are near to too much
+local function names(of_methods) -- without short and int, which are near to too much
   local list = {}
   for name in pairs(methods) do
     if not shorthands[name] then list[#list + 1] = name end
   end
-  for name in pairs(getters) do list[#list + 1] = name end
+  for name in pairs(of_methods and {} or getters) do list[#list + 1] = name end
   for _, name in ipairs(bind.method_names()) do list[#list + 1] = name end
   return list
 end
+
+--- The names of a tensor's methods and, unless only those are wanted, of its fields.
+M.names = names
 
 -- An op's method, bound at its first use; or the error that names the nearest.
 local function method(name, x)

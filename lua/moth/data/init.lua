@@ -14,14 +14,19 @@ local files = {
   idx = "idx", mnist = "idx",
 }
 
+local function names()
+  local list = {}
+  for name in pairs(files) do list[#list + 1] = name end
+  return list
+end
+
 return setmetatable({}, {
+  __names = names, -- for completion
   __index = function(data, name)
     local file = files[name]
     if not file then
-      local names = {}
-      for known in pairs(files) do names[#names + 1] = known end
       errors.raise(("moth.data has no '%s'%s"):format(tostring(name),
-        errors.nearest(tostring(name), names)))
+        errors.nearest(tostring(name), names())))
     end
     local found = require("moth.data." .. file)[name]
     rawset(data, name, found)

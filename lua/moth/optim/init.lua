@@ -11,7 +11,14 @@ local files = {
   AdamW = "moth.optim.adam",
 }
 
+local function names()
+  local list = {"lr_scheduler"}
+  for name in pairs(files) do list[#list + 1] = name end
+  return list
+end
+
 return setmetatable({}, {
+  __names = names, -- for completion
   __index = function(optim, name)
     if name == "lr_scheduler" then
       rawset(optim, name, require "moth.optim.lr_scheduler")
@@ -19,10 +26,8 @@ return setmetatable({}, {
     end
     local file = files[name]
     if not file then
-      local names = {"lr_scheduler"}
-      for known in pairs(files) do names[#names + 1] = known end
       errors.raise(("moth.optim has no '%s'%s"):format(tostring(name),
-        errors.nearest(tostring(name), names)))
+        errors.nearest(tostring(name), names())))
     end
     local found = require(file)
     if name == "AdamW" then found = found.W end

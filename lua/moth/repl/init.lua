@@ -1,0 +1,144 @@
+--- init.lua -- the prompt of `moth` on a terminal: reads a piece of code, runs it, shows what it
+-- gives.
+--
+--     [1]> x = moth.randn(2, 3)
+--     [2]> x:sum(1)
+--     {0.3117, -1.2650, 0.8830}
+--     [moth.float32 of size 3]
+--     [3]> ? F.conv2d
+--
+-- A line that is an expression is shown; `ans` keeps its value; a `;` at its end mutes. A line that
+-- is not finished goes on in the next. `? name` shows help. The number in the prompt is what
+-- messages name the piece by: "[3]:1: ...".
+
+local complete = require "moth.repl.complete"
+local editor = require "moth.repl.editor"
+local evaluate = require "moth.repl.evaluate"
+local history = require "moth.repl.history"
+local show = require "moth.repl.show"
+
+local repl = {}
+
+local launcher = debug.getregistry()["moth.launcher"] or {}
+
+local function complain(text)
+  io.flush()
+  io.stderr:write(text, "\n")
+end
+
+-- ---- help ----
+
+-- The names in a namespace, such as moth.optim.
+local function listed(name, value)
+  local list = {}
+  for key in pairs(complete.names(value, ".")) do
+    if key:find("^[%a][%w_]*$") then list[#list + 1] = key end
+  end
+  table.sort(list)
+  return ("In %s: %s"):format(name, show.filled(list, " ", ""))
+end
+
+--- The text that `? name` shows: of a value in scope if there is one, else of a word of Moth's.
+function repl.help(name)
+  local help = require "moth.help"
+  if name == "" then return help.text() end
+  local value = complete.value((name:gsub(":", ".")))
+  if value == nil or type(value) == "string" then
+    local found, text = pcall(help.text, name)
+    return found and text or text:match("%((there is no .*)%)$") or text
+  end
+  local class = require "moth.class"
+  if type(value) == "table" and not class.typename(value) then
+    return listed(name, value)
+  end
+  return help.text(value)
+end
+
+local function asks_for_help(text)
+  return text:match("^%s*%?%s*([%w_.:%[%]]*)%s*$") or text:match("^%s*([%a_][%w_.:%[%]]*)%?%s*$")
+end
+
+-- ---- one piece ----
+
+local function receive(show_them)
+  return function(...)
+    local n = select("#", ...)
+    if n == 0 then return end
+    rawset(_G, "ans", (...))
+    if show_them then print(show.values({ ... }, n)) end
+  end
+end
+
+--- Reads lines until they are a whole piece of code.
+-- @param input   an editor with `remember`
+-- @param number  the piece's number
+-- @return a function that runs it and what it is called with; false if there is nothing to run;
+-- nil at the end of input
+function repl.read(input, number)
+  local name, text, blank = ("[%d]"):format(number), nil, 0
+  local first = name .. "> "
+  local later = (" "):rep(#first - 3) .. ".. "
+  while true do
+    local line = input.read(text and later or first, text and text .. "\n" or "")
+    if not line then return line end
+    blank = line:find("%S") and 0 or blank + 1
+    if blank > 0 and (not text or input.blank_leaves and blank == 2) then return false end
+    input.remember(line)
+    local wanted = not text and asks_for_help(line)
+    if wanted then return function() print(repl.help(wanted)) end end
+    text = text and text .. "\n" .. line or line
+    local chunk, message, more = evaluate.compile(text, name)
+    if chunk then return chunk, receive(message) end
+    if not more then
+      complain(message)
+      return false
+    end
+  end
+end
+
+-- ---- the loop ----
+
+-- What stands ready: moth, nn, F, optim.
+local function preload()
+  local moth = require "moth"
+  local globals = { moth = moth, nn = moth.nn, optim = moth.optim, F = moth.nn.functional }
+  for name, value in pairs(globals) do rawset(_G, name, value) end
+end
+
+-- The user's own beginning, ~/.config/moth/init.lua.
+local function run_init()
+  local path = history.path("CONFIG", ".config", "init.lua")
+  local file = path and io.open(path)
+  if not file then return end
+  file:close()
+  local chunk, message = loadfile(path)
+  local ok = chunk ~= nil
+  if ok then ok, message = evaluate.run(chunk) end
+  if not ok then complain(message) end
+end
+
+--- The loop. Ends with the input (Ctrl-D).
+function repl.main()
+  evaluate.guarded(preload)
+  evaluate.interruptible()
+  local past = history.open()
+  local input = editor.open(past.lines)
+  function input.remember(line)
+    if past:add(line) and input.add then input.add(line) end
+  end
+  print(("Moth %s, %s. ? shows help, TAB completes, Ctrl-D leaves."):format(
+    launcher.version or "", jit.version))
+  run_init()
+  local number = 1
+  while true do
+    local chunk, receiver = repl.read(input, number)
+    if chunk == nil then break end
+    if chunk then
+      local ok, message = evaluate.run(chunk, receiver)
+      if not ok then complain(message) end
+      number = number + 1
+    end
+  end
+end
+
+return repl

@@ -1,0 +1,130 @@
+--- show.lua -- how the prompt shows a value: tensors and modules as they print themselves, a plain
+-- table one level deep, a function of Moth by its signature.
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local errors = require "moth.error"
+local help = require "moth.help"
+local lib = require "moth.lib"
+
+local show = {}
+
+local WIDTH, MOST = 80, 60 -- columns of a line, entries of a table
+
+-- ---- tables ----
+
+local function is_plain(value)
+  return type(value) == "table" and getmetatable(value) == nil
+end
+
+local function size(t)
+  local n = 0
+  for _ in pairs(t) do n = n + 1 end
+  return n
+end
+
+-- A value inside a table: one short line.
+local function inner(value)
+  if type(value) == "string" then
+    local text = ("%q"):format(value):gsub("\\\n", "\\n")
+    return #text <= 60 and text or text:sub(1, 56) .. '..."'
+  elseif is_plain(value) then
+    local n = size(value)
+    return n == 0 and "{}" or ("{...%d}"):format(n)
+  elseif lib.istensor(value) or class.typename(value) or type(value) == "function" then
+    return "<" .. errors.describe(value) .. ">"
+  end
+  local text = tostring(value):gsub("%s*\n%s*", " ")
+  return #text <= 60 and text or text:sub(1, 57) .. "..."
+end
+
+-- Strings by the alphabet, others by their kind.
+local function before(a, b)
+  local x, y = type(a), type(b)
+  if x ~= y then return x < y end
+  if x == "string" or x == "number" then return a < b end
+  return tostring(a) < tostring(b)
+end
+
+local function key_text(key)
+  if type(key) == "string" and key:find("^[%a_][%w_]*$") then return key .. " = " end
+  return "[" .. inner(key) .. "] = "
+end
+
+local function of_table(t)
+  local parts, keys, n = {}, {}, #t
+  for i = 1, math.min(n, MOST) do parts[i] = inner(t[i]) end
+  for key in pairs(t) do
+    local in_list = type(key) == "number" and key >= 1 and key <= n and key % 1 == 0
+    if not in_list then keys[#keys + 1] = key end
+  end
+  table.sort(keys, before)
+  for i = 1, math.min(#keys, MOST - #parts) do
+    parts[#parts + 1] = key_text(keys[i]) .. inner(t[keys[i]])
+  end
+  local more = n + #keys - #parts
+  if more > 0 then parts[#parts + 1] = ("... %d more"):format(more) end
+  local line = "{" .. table.concat(parts, ", ") .. "}"
+  if #line <= WIDTH then return line end
+  if #keys > 0 then return "{\n  " .. table.concat(parts, ",\n  ") .. ",\n}" end
+  return "{\n  " .. show.filled(parts, ", ", "  ") .. "\n}"
+end
+
+-- ---- any value ----
+
+--- Words as lines of at most 80 columns.
+-- @param separator  what stands between two words
+-- @param indent     what each line but the first begins with
+function show.filled(words, separator, indent)
+  local lines, line = {}, ""
+  for i, word in ipairs(words) do
+    local last = i == #words and "" or separator
+    if line ~= "" and #line + #word + #indent > WIDTH then
+      lines[#lines + 1] = (line:gsub("%s+$", ""))
+      line = ""
+    end
+    line = line .. word .. last
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n" .. indent)
+end
+
+--- Words in columns, read downwards, as TAB lists them.
+function show.columns(words, width)
+  local widest = 0
+  for _, word in ipairs(words) do widest = math.max(widest, #word) end
+  local across = math.max(1, math.floor(((width or WIDTH) + 1) / (widest + 2)))
+  local down = math.ceil(#words / across)
+  local lines = {}
+  for row = 1, down do
+    local line = {}
+    for column = 0, across - 1 do
+      local word = words[column * down + row]
+      if word then line[#line + 1] = word .. (" "):rep(widest + 2 - #word) end
+    end
+    lines[row] = table.concat(line):gsub("%s+$", "")
+  end
+  return table.concat(lines, "\n")
+end
+
+--- The text of one value.
+function show.value(value)
+  if is_plain(value) then return of_table(value) end
+  if type(value) == "function" then
+    local sig = bind.signature(value)
+    if sig then return "function " .. help.line(sig) end
+  end
+  return tostring(value)
+end
+
+--- The text of several values: short ones in a row, as print has them, else one below the other.
+function show.values(list, n)
+  local texts, row = {}, true
+  for i = 1, n do
+    texts[i] = show.value(list[i])
+    if #texts[i] > WIDTH / 2 or texts[i]:find("\n", 1, true) then row = false end
+  end
+  return table.concat(texts, row and "\t" or "\n")
+end
+
+return show

@@ -1,0 +1,296 @@
+--- The prompt: what it makes of a line, what TAB offers, and how it behaves on a terminal.
+
+local moth = require "moth"
+local complete = require "moth.repl.complete"
+local editor = require "moth.repl.editor"
+local evaluate = require "moth.repl.evaluate"
+local history = require "moth.repl.history"
+local lexer = require "moth.repl.lexer"
+local repl = require "moth.repl"
+local show = require "moth.repl.show"
+local terminal = require "spec.support.terminal"
+
+local launcher = debug.getregistry()["moth.launcher"]
+
+-- ---- without a terminal ----
+
+describe("a line at the prompt", function()
+  -- What a line gives: a list with n; or nil, message, whether it wants more.
+  local function give(text)
+    local chunk, message, more = evaluate.compile(text, "[7]")
+    if not chunk then return nil, message, more end
+    local got = { shown = message, n = 0 }
+    chunk(function(...)
+      got = { shown = message, n = select("#", ...), ... }
+    end)
+    return got
+  end
+
+  it("gives its values when it is an expression", function()
+    assert.are.same({ 2, shown = true, n = 1 }, give "1 + 1")
+    assert.are.same({ 1, nil, 3, shown = true, n = 3 }, give "1, nil, 3")
+    assert.are.same({ 5, shown = true, n = 1 }, give "= 5 -- five")
+    assert.are.same({ "a;", shown = true, n = 1 }, give "'a;'")
+  end)
+
+  it("is muted by a semicolon at its end", function()
+    assert.are.same({ 3, shown = false, n = 1 }, give "3;")
+    assert.are.same({ 3, shown = false, n = 1 }, give "3 ; -- no matter")
+  end)
+
+  it("wants more lines while it is not finished", function()
+    for _, text in ipairs { "for i = 1, 2 do", "f(", "x = {1,", "s = [[long", "--[[ note" } do
+      local chunk, _, more = give(text)
+      assert.is_nil(chunk)
+      assert.is_true(more, text)
+    end
+    local _, message, more = give "x = = 1"
+    assert.is_false(more)
+    assert.are.equal("[7]:1:", message:match("^%S+"))
+  end)
+
+  it("keeps its local variables for the next one", function()
+    local function kept(text) return (lexer.globalized(text):gsub(" +", " "):gsub("^ ", "")) end
+    assert.are.equal("x = 1", kept "local x = 1")
+    assert.are.equal("x = nil; y, z = nil", kept "local x; local y, z")
+    assert.are.equal("function f() local a = 1 end", kept "local function f() local a = 1 end")
+    assert.are.equal("for i = 1, 2 do local a = i end b = 2",
+      kept "for i = 1, 2 do local a = i end local b = 2")
+    assert.are.equal("s = 'local t = 1'", kept "local s = 'local t = 1'")
+  end)
+
+  it("names the line of an error in code of several lines", function()
+    local chunk = evaluate.compile("x_of_spec = 1\nerror('ouch')", "[7]")
+    local ok, message = pcall(chunk, print)
+    _G.x_of_spec = nil
+    assert.is_false(ok)
+    assert.are.equal("[7]:2: ouch", message)
+  end)
+end)
+
+describe("what the prompt shows", function()
+  it("is one level of a plain table", function()
+    assert.are.equal('{1, "two", {...3}, lr = 0.1, on = true}',
+      show.value { 1, "two", { 1, 2, 3 }, on = true, lr = 0.1 })
+    assert.are.equal("{<f32 (2, 3)>, <a Linear>}",
+      show.value { moth.ones(2, 3), moth.nn.Linear(2, 2) })
+    assert.is_truthy(show.value(setmetatable({}, nil)) == "{}")
+  end)
+
+  it("cuts a long table short", function()
+    local t = {}
+    for i = 1, 1000 do t[i] = i end
+    local text = show.value(t)
+    assert.is_truthy(text:find("... 940 more", 1, true))
+    for line in text:gmatch("[^\n]+") do assert.is_true(#line <= 82, line) end
+  end)
+
+  it("is a function's signature", function()
+    assert.is_truthy(show.value(moth.relu):find("function relu(input", 1, true))
+  end)
+
+  it("puts short values in a row and long ones below each other", function()
+    assert.are.equal("1\tnil\ttrue", show.values({ 1, nil, true }, 3))
+    local _, lines = show.values({ moth.ones(2), moth.ones(2) }, 2):gsub("\n", "")
+    assert.are.equal(3, lines)
+  end)
+end)
+
+describe("help at the prompt", function()
+  it("explains values in scope, methods and Moth's words", function()
+    assert.is_truthy(repl.help("moth.relu"):find("max(x, 0)", 1, true))
+    assert.is_truthy(repl.help("conv2d"):find("stride", 1, true))
+    _G.spec_x = moth.ones(2)
+    assert.is_truthy(repl.help("spec_x:sum"):find("keepdim", 1, true))
+    _G.spec_x = moth.optim
+    assert.is_truthy(repl.help("spec_x"):find("AdamW", 1, true))
+    _G.spec_x = nil
+    assert.is_truthy(repl.help("no_such_thing"):find("there is no 'no_such_thing'", 1, true))
+  end)
+end)
+
+describe("completion", function()
+  local function offers(text)
+    local _, list = complete.find(text)
+    local set = {}
+    for _, name in ipairs(list) do set[name] = true end
+    return set, list
+  end
+
+  setup(function()
+    _G.spec_x, _G.spec_moth, _G.spec_nn = moth.ones(3), moth, moth.nn
+    _G.spec_net = moth.nn.Sequential(moth.nn.Linear(2, 2))
+    _G.spec_net.head = moth.nn.Linear(2, 2)
+  end)
+  teardown(function()
+    _G.spec_x, _G.spec_moth, _G.spec_nn, _G.spec_net = nil, nil, nil, nil
+  end)
+
+  it("knows globals and keywords", function()
+    local set = offers "print(spec_"
+    assert.is_true(set.spec_x and set.spec_net)
+    assert.is_true(offers("if true th")["then"])
+    assert.are.same({}, (offers "-- spec_"))
+  end)
+
+  it("knows the names that a namespace finds only when asked", function()
+    assert.is_true(offers("spec_moth.nn.Con").Conv2d)
+    assert.is_true(offers("spec_moth.nn.functional.max_po").max_pool2d)
+    assert.is_true(offers("spec_moth.optim.Ad").AdamW)
+    assert.is_true(offers("spec_moth.floa").float64)
+  end)
+
+  it("knows a tensor's methods and fields", function()
+    assert.is_true(offers("spec_x:su").sum)
+    assert.is_true(offers("spec_x.sh").shape)
+    assert.is_nil(offers("spec_x:sh").shape)
+    assert.is_true(offers("spec_x:abs():su").sum)
+  end)
+
+  it("knows a module's fields, children and methods", function()
+    assert.is_true(offers("spec_net.he").head)
+    assert.is_true(offers("spec_net[1].wei").weight)
+    assert.is_true(offers("spec_net:para").parameters)
+  end)
+
+  it("knows the names of the arguments that are still to be given", function()
+    assert.are.same({ ["kernel_size = "] = true }, (offers "spec_nn.Conv2d{1, 10, ker"))
+    assert.is_true(offers("spec_moth.conv2d(spec_x, {pad")["padding = "])
+    local set = offers "spec_nn.Conv2d{1, 10, stride = 2,\n "
+    assert.is_true(set["kernel_size = "])
+    assert.is_nil(set["stride = "])
+    assert.is_nil(set["in_channels = "])
+    assert.is_true(offers("spec_x:sum{1, keep")["keepdim = "])
+    assert.are.same({}, (offers "spec_x:sum{1, keepdim = "))
+  end)
+
+  it("knows the choices of an argument", function()
+    assert.are.same({ "mean'" }, select(2, offers "spec_nn.MSELoss{reduction = 'm"))
+    assert.are.same({ 'sum"' }, select(2, offers 'spec_moth.mse_loss(spec_x, spec_x, "s'))
+  end)
+
+  it("knows file names in other strings", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    os.execute(("mkdir -p '%s/inner' && touch '%s/input.csv' '%s/.input'"):format(folder, folder,
+      folder))
+    local _, list = offers("open('" .. folder .. "/in")
+    os.execute(("rm -r '%s'"):format(folder))
+    assert.are.same({ folder .. "/inner/", folder .. "/input.csv'" }, list)
+  end)
+
+  it("calls nothing", function()
+    local called = false
+    _G.spec_f = function() called = true return moth end
+    complete.find "spec_f().nn.Con"
+    complete.find "spec_f{"
+    _G.spec_f = nil
+    assert.is_false(called)
+  end)
+end)
+
+-- ---- on a terminal ----
+
+if not launcher then
+  pending("the prompt on a terminal: these specs run under ./moth test")
+  return
+end
+
+describe("the history", function()
+  it("works where nothing can be written", function()
+    local past = setmetatable({ path = "/proc/no/such/history", lines = {} }, { __index = history })
+    assert.is_true(past:add "x")
+    assert.is_false(past:add "x")
+  end)
+end)
+
+describe("the prompt on a terminal", function()
+  local home, t
+
+  before_each(function()
+    home = os.tmpname()
+    os.remove(home)
+    os.execute(("mkdir -p '%s/config/moth'"):format(home))
+  end)
+  after_each(function()
+    t:close()
+    os.execute(("rm -rf '%s'"):format(home))
+  end)
+
+  -- Interrupts a piece that has begun to run: it says so first.
+  local function interrupted(code)
+    t:enter("print('be' .. 'gun') " .. code, "begun\n")
+    t:type("\3")
+    t:wait("interrupted")
+    t:wait("]> ")
+  end
+
+  it("shows values, goes on over several lines, survives errors, explains, leaves", function()
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:enter("moth.ones(2, 2):sum()", "4 [moth.float32]\n[2]> ")
+    t:enter("local a = ans + 1;", "[3]> ")
+    t:enter("for i = 1, 2 do", ".. ")
+    t:enter("print(i * a:item())", ".. ")
+    t:enter("end", "5\n10\n[4]> ")
+    t:enter("F.relu('no')", "[4]:1: bad argument 'input' to 'relu'")
+    t:wait("[5]> ")
+    t:enter("? F.relu", "max(x, 0)")
+    t:wait("[6]> ")
+    t:type("\4")
+    assert.is_true(t:ended())
+  end)
+
+  it("is back at once after Ctrl-C in a loop, of ops or of nothing", function()
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    interrupted("while true do end")
+    interrupted("local x = moth.ones(8) while true do x = x * 1 end")
+    interrupted("loadstring('while true do end')()")
+    interrupted("moth.scope(function() while true do end end)")
+    t:enter("6 * 7", "42\n[6]> ")
+  end)
+
+  it("drops at Ctrl-C what is being typed", function()
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:type("\3")
+    t:wait("[1]> ")
+    t:enter("if true then", ".. ")
+    t:type("\3")
+    t:wait("[1]> ")
+    t:enter("6 * 7", "42\n[2]> ")
+  end)
+
+  it("runs the user's own beginning", function()
+    local file = assert(io.open(home .. "/config/moth/init.lua", "w"))
+    file:write("answer = 42")
+    file:close()
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:enter("answer + 1", "43\n")
+  end)
+
+  it("completes with TAB and remembers the lines of earlier runs", function()
+    if not editor.found() then
+      t = terminal.moth(home)
+      return pending("neither isocline nor libedit is here")
+    end
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:type("c = moth.nn.MSEL\t{reduc\t'su\t}\r")
+    t:wait("[2]> ")
+    t:enter("c.reduction", "sum\n[3]> ")
+    t:type("moth.ran\t")
+    t:wait("randperm")
+    t:wait("[3]> moth.ran")
+    t:type("\3\4")
+    assert.is_true(t:ended())
+    t:close()
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:type("\27[A\27[A\r") -- up, up
+    t:wait("reduction = 'sum'}")
+    t:wait("[2]> ")
+  end)
+end)
