@@ -81,7 +81,7 @@ local function isocline(past)
   ic.ic_set_default_completer(completer, nil)
   local function read(prompt, earlier)
     before = earlier
-    local line = ic.ic_readline(prompt)
+    local line = ic.ic_readline((prompt:gsub("%[", "\\["))) -- brackets are markup there
     if line == nil then return nil end
     local text = ffi.string(line)
     C.free(line)

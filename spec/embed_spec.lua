@@ -1,0 +1,56 @@
+--- Moth inside a C program: examples/embed/frame.c is compiled as the README says and run.
+
+local lib = require "moth.lib"
+local process = require "spec.support.process"
+
+local root = require("moth.error").root
+local libdir = lib.path:match("^(.*)/[^/]*$")
+
+describe("a C program with a mind of Lua", function()
+  local folder, program, compiled
+
+  -- Runs it on a number of frames. @return what it printed
+  local function run(frames)
+    return process.shell(([[cd '%s' && LUA_PATH="lua/?.lua;lua/?/init.lua" LUA_CPATH='%s/?.so' \
+      '%s' %d examples/embed/brain.lua '%s/brain.safetensors']]):format(root, libdir, program,
+      frames, folder))
+  end
+
+  setup(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    os.execute("mkdir '" .. folder .. "'")
+    program = folder .. "/frame"
+    local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
+    compiled = process.shell(([[cd '%s' && cc -std=gnu11 -O2 -Wall -Wextra -Werror %s -Icore \
+      examples/embed/frame.c -o '%s' $(pkg-config --cflags --libs luajit) -L'%s' -lmoth -lm \
+      -Wl,-rpath,'%s']]):format(root, sanitize, program, libdir, libdir))
+  end)
+  teardown(function() os.execute("rm -r '" .. folder .. "'") end)
+
+  it("compiles without a warning, below 100 lines", function()
+    assert.are.equal("rc=0\n", compiled)
+    local lines = 0
+    for _ in io.lines(root .. "examples/embed/frame.c") do lines = lines + 1 end
+    assert.is_true(lines < 100)
+  end)
+
+  it("outlives an error, a memory limit and a loop without an end", function()
+    local text = run(600)
+    assert.is_truthy(text:find("confused: examples/embed/brain.lua:%d+: in net%[1%]: bad argument"),
+      text)
+    assert.is_truthy(text:find("greedy: [^\n]*memory limit of 67108864 bytes reached"), text)
+    assert.is_truthy(text:find("lost: examples/embed/brain.lua:%d+: interrupted"), text)
+    assert.is_truthy(text:find("rc=0", 1, true), text)
+  end)
+
+  it("runs frame after frame without growing, on weights from the file", function()
+    local text = run(20000)
+    local early, late = text:match("resident: ([%d.]+) MiB at frame 1000, ([%d.]+) at")
+    assert.is_truthy(early, text)
+    -- a sanitizer keeps freed memory
+    if not process.sanitized then assert.is_true(late - early < 2, text) end
+    assert.is_true(tonumber(text:match("([%d.]+) from the lamp")) < 0.5, text)
+    assert.is_truthy(text:find("rc=0", 1, true), text)
+  end)
+end)
