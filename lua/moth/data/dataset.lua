@@ -193,6 +193,42 @@ function ConcatDataset:get(i)
   return self.datasets[low]:get(i - (self.ends[low - 1] or 0))
 end
 
+local StackDataset = class("StackDataset", Dataset)
+dataset.StackDataset = StackDataset
+
+--- Datasets of one length side by side. `StackDataset(images, labels)`: the first components of
+-- their samples are one sample; `StackDataset{image = images, label = labels}`: a table of them.
+function StackDataset:init(...)
+  local first = ...
+  local named = type(first) == "table" and getmetatable(first) == nil
+  local given = named and first or {...}
+  self.datasets, self.named, self.length = {}, false, nil
+  for key, part in pairs(given) do
+    if type(key) ~= "number" then self.named = true end
+    part = dataset.of(part, "StackDataset", "datasets")
+    self.datasets[key], self.length = part, self.length or part:len()
+    if part:len() ~= self.length then
+      errors.argument("StackDataset", "datasets", ("differ in length: %d and %d samples"):format(
+        self.length, part:len()), "E_SHAPE")
+    end
+  end
+  if not self.length then
+    errors.argument("StackDataset", "datasets", "expected at least one dataset, got none")
+  end
+end
+
+function StackDataset:len()
+  return self.length
+end
+
+function StackDataset:get(i)
+  i = dataset.position("get", i, self.length)
+  local sample = {}
+  for key, part in pairs(self.datasets) do sample[key] = (part:get(i)) end
+  if self.named then return sample end
+  return unpack(sample, 1, #self.datasets)
+end
+
 -- ---- splitting ----
 
 -- Sizes of the parts: counts that add up to n, or shares of it that add up to 1.

@@ -7,11 +7,12 @@ local errors = require "moth.error"
 
 local files = {
   Dataset = "dataset", TensorDataset = "dataset", Subset = "dataset", ConcatDataset = "dataset",
-  random_split = "dataset",
+  StackDataset = "dataset", random_split = "dataset",
+  IterableDataset = "iterable", ChainDataset = "iterable",
   Sampler = "sampler", SequentialSampler = "sampler", RandomSampler = "sampler",
-  SubsetRandomSampler = "sampler", BatchSampler = "sampler",
+  SubsetRandomSampler = "sampler", WeightedRandomSampler = "sampler", BatchSampler = "sampler",
   DataLoader = "loader", default_collate = "loader",
-  idx = "idx", mnist = "idx",
+  idx = "idx", mnist = "idx", csv = "csv",
 }
 
 local function names()

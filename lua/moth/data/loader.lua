@@ -5,12 +5,18 @@
 --
 -- Each `for` is a new pass in a new order. Datasets that can make a whole batch at once, as
 -- TensorDataset with one index_select per tensor, do; others are asked for each sample, and the
--- samples are put together by collate_fn.
+-- samples are put together by collate_fn. A stream (IterableDataset) is cut into batches as it
+-- comes.
+--
+-- `loader:state_dict()` in the middle of a pass says where it is: after load_state_dict the next
+-- pass goes on there, with the order that the first one had.
 
 local class = require "moth.class"
 local define = require "moth.define"
 local dataset = require "moth.data.dataset"
 local errors = require "moth.error"
+local iterable = require "moth.data.iterable"
+local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 local sampler = require "moth.data.sampler"
 
@@ -106,7 +112,7 @@ local DataLoader = class("DataLoader")
 loader.DataLoader = DataLoader
 
 DataLoader.signature = define.signature("DataLoader", {
-  {"any", "dataset", "a dataset (with :len() and :get(i)) or a tensor"},
+  {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()) or a tensor"},
   {"int", "batch_size", "samples in a batch", default = 1},
   {"bool", "shuffle", "a new random order in every pass?", default = false},
   {"any", "sampler", "gives the positions, instead of shuffle", optional = true},
@@ -123,8 +129,19 @@ local function check_sampler(given, name)
   end
 end
 
+-- A stream gives its samples in its own order.
+local function init_stream(self, source, excluded)
+  for name, given in pairs(excluded) do
+    if given then
+      errors.argument("DataLoader", name, ("goes without %s: a stream has no positions, its " ..
+        "samples come in its own order"):format(class.typename(source) or "an iterable"))
+    end
+  end
+  self.dataset, self.stream = source, true
+end
+
 --- Batches of a dataset.
--- @param dataset        a dataset, or a tensor whose rows are the samples
+-- @param dataset        a dataset, an IterableDataset, or a tensor whose rows are the samples
 -- @param batch_size     samples in a batch (default 1)
 -- @param shuffle        a new random order in every pass (default false)
 -- @param sampler        gives the positions; excludes shuffle
@@ -134,7 +151,6 @@ end
 -- @param generator      source of random numbers for shuffle
 function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, drop_last,
                          generator)
-  self.dataset = dataset.of(source, "DataLoader", "dataset")
   check_sampler(own, "sampler")
   check_sampler(batches, "batch_sampler")
   if batch_size < 1 then
@@ -146,27 +162,47 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
     errors.argument("DataLoader", "batch_sampler",
       "goes without batch_size, shuffle, sampler and drop_last")
   end
+  self.batch_size, self.drop_last, self.collate_fn = batch_size, drop_last, collate_fn
+  self.passes = setmetatable({}, {__mode = "k"}) -- the last batch's first value -> its pass
+  if type(source) == "table" and getmetatable(source) == nil and #source == 1 then
+    source = source[1] -- DataLoader{dataset}: a list of arguments without names
+  end
+  if iterable.is(source) then
+    return init_stream(self, source, {shuffle = shuffle, sampler = own, batch_sampler = batches})
+  end
+  self.dataset = dataset.of(source, "DataLoader", "dataset")
   if not own then
     own = shuffle and sampler.RandomSampler(self.dataset, false, nil, generator)
       or sampler.SequentialSampler(self.dataset)
   end
-  self.sampler, self.batch_size, self.drop_last = own, batch_size, drop_last
+  self.sampler = own
   self.batch_sampler = batches or sampler.BatchSampler(own, batch_size, drop_last)
   self.own_batches = batches ~= nil
-  self.collate_fn = collate_fn
-  self.passes = setmetatable({}, {__mode = "k"}) -- the last batch's first value -> its pass
+end
+
+-- How many samples there are, or nil if the stream does not know.
+local function samples_of(self)
+  if self.stream then return iterable.length(self.dataset) end
+  return self.dataset:len()
 end
 
 --- How many batches a pass has.
 function DataLoader:len()
-  return self.batch_sampler:len()
+  if not self.stream then return self.batch_sampler:len() end
+  local n = samples_of(self)
+  if not n then
+    errors.raise(("a DataLoader of %s has no length: the stream has no :len()"):format(
+      class.typename(self.dataset) or "an iterable"), "E_TYPE")
+  end
+  return self.drop_last and math.floor(n / self.batch_size) or math.ceil(n / self.batch_size)
 end
 
--- A whole batch by one call into the dataset, its positions cut from one tensor.
-local function fast_pass(self)
+-- A whole batch by one call into the dataset, its positions cut from one tensor. Passes begin
+-- after `skip` batches.
+local function fast_pass(self, skip)
   local source, size = self.dataset, self.batch_size
   local order = self.sampler:positions()
-  local at, n = 1, order:size(1)
+  local at, n = 1 + skip * size, order:size(1)
   return function()
     local count = math.min(size, n + 1 - at)
     if count < 1 or (self.drop_last and count < size) then return nil end
@@ -176,11 +212,12 @@ local function fast_pass(self)
   end
 end
 
+local function packed(...)
+  if select("#", ...) < 2 then return (...) end
+  return {n = select("#", ...), ...}
+end
+
 local function sample(source, i)
-  local function packed(...)
-    if select("#", ...) < 2 then return (...) end
-    return {n = select("#", ...), ...}
-  end
   return (packed(source:get(i)))
 end
 
@@ -192,8 +229,9 @@ local function checked(first, ...)
   return first, ...
 end
 
-local function slow_pass(self)
+local function slow_pass(self, skip)
   local next_batch = self.batch_sampler:iter()
+  for _ = 1, skip do next_batch() end
   local source, join = self.dataset, self.collate_fn or loader.default_collate
   return function()
     local positions = next_batch()
@@ -211,14 +249,106 @@ local function slow_pass(self)
   end
 end
 
---- Begins a pass. @return a function that gives one batch at a time, then nil
-function DataLoader:iter()
+local function stream_pass(self, skip)
+  local step, size = self.dataset:iter(), self.batch_size
+  local join, ended = self.collate_fn or loader.default_collate, false
+  for _ = 1, skip * size do step() end
+  return function()
+    local list = {}
+    while not ended and #list < size do
+      local one = packed(step())
+      if one == nil or type(one) == "table" and one.n and one[1] == nil then
+        ended = true
+      else
+        list[#list + 1] = one
+      end
+    end
+    if #list == 0 or (self.drop_last and #list < size) then return nil end
+    return checked(join(list))
+  end
+end
+
+local function begin(self, skip)
+  if self.stream then return (stream_pass(self, skip)) end
   if self.dataset.batch and self.sampler.positions and not self.own_batches
      and not self.collate_fn then
-    return (fast_pass(self))
+    return (fast_pass(self, skip))
   end
-  return (slow_pass(self))
+  return (slow_pass(self, skip))
 end
+
+-- ---- where a pass is ----
+
+-- The state of the generator that the order is drawn from.
+local function randomness(self)
+  local own = self.sampler and self.sampler.generator
+    or self.batch_sampler and self.batch_sampler.generator
+    or self.own_batches and self.batch_sampler.sampler and self.batch_sampler.sampler.generator
+  return kinds.help.state_of(own or require("moth").default_generator)
+end
+
+local function set_randomness(state, values)
+  local moth = require "moth"
+  moth.no_grad(state.copy_, state, moth.tensor(values, {dtype = moth.int64}))
+end
+
+-- Counts the batches that a pass gave.
+local function counted(self, pass, first, ...)
+  if first ~= nil then
+    pass.batch = pass.batch + 1
+  elseif self.pass == pass then
+    self.pass = nil
+  end
+  return first, ...
+end
+
+--- Begins a pass. @return a function that gives one batch at a time, then nil
+function DataLoader:iter()
+  local state, resume = randomness(self), self.resume
+  local now = state:tolist()
+  local pass = {batch = resume and resume.batch or 0, random = resume and resume.random or now}
+  self.resume = nil
+  if resume then set_randomness(state, resume.random) end
+  local ok, step = pcall(begin, self, pass.batch)
+  if resume then set_randomness(state, now) end
+  if not ok then error(step, 0) end
+  self.pass = pass
+  return function() return counted(self, pass, step()) end
+end
+
+--- Where the pass in progress is, as a plain table: how many batches it gave, and the state that
+-- the generator of its order had at its beginning. Between passes: that the next one is a new one.
+-- A sampler of one's own must draw its whole order in :iter(); a stream is run through again.
+function DataLoader:state_dict()
+  local pass = self.pass or self.resume
+  local state = {batch = pass and pass.batch or 0, batch_size = self.batch_size,
+                 samples = samples_of(self)}
+  if pass then state.random = {unpack(pass.random)} end
+  return state
+end
+
+--- Lets the next pass go on where state_dict was called, batch for batch. The generator itself is
+-- left as it is: put its state back as that of a checkpoint.
+function DataLoader:load_state_dict(state_dict)
+  if type(state_dict) ~= "table" or type(state_dict.batch) ~= "number"
+     or (state_dict.random ~= nil and type(state_dict.random) ~= "table") then
+    errors.argument("load_state_dict", "state_dict",
+      "expected what a DataLoader's state_dict() gives, got " .. errors.describe(state_dict),
+      "E_TYPE")
+  end
+  for name, own in pairs {batch_size = self.batch_size, samples = samples_of(self)} do
+    if state_dict[name] ~= nil and state_dict[name] ~= own then
+      errors.argument("load_state_dict", "state_dict", ("is of a loader with %s = %s, this one " ..
+        "has %s"):format(name, tostring(state_dict[name]), tostring(own)), "E_STATE")
+    end
+  end
+  self.pass, self.resume = nil, nil
+  if state_dict.random then
+    self.resume = {batch = state_dict.batch, random = {unpack(state_dict.random)}}
+  end
+end
+
+-- ---- walking ----
 
 -- Remembers which pass a batch came from: its first value is what `for` hands back.
 local function remember(self, pass, first, ...)
@@ -243,6 +373,9 @@ function DataLoader:__call(_, last)
 end
 
 function DataLoader:__tostring()
+  if self.stream and not samples_of(self) then
+    return "DataLoader of " .. tostring(self.dataset)
+  end
   return ("DataLoader of %d batches of %s"):format(self:len(), tostring(self.dataset))
 end
 

@@ -132,6 +132,69 @@ function SubsetRandomSampler:iter()
   return walk(order)
 end
 
+local WeightedRandomSampler = class("WeightedRandomSampler", Sampler)
+sampler.WeightedRandomSampler = WeightedRandomSampler
+WeightedRandomSampler.signature = define.signature("WeightedRandomSampler", {
+  {"any", "weights", "a weight for each sample; they need not add up to 1"},
+  {"int", "num_samples", "how many to draw in a pass"},
+  {"bool", "replacement", "may a sample come twice?", default = true},
+  {"generator", "generator", "source of random numbers", optional = true},
+})
+
+local function check_weights(weights)
+  local x = lib.istensor(weights) and weights or require("moth").tensor(weights)
+  x = x:to(require("moth").float64)
+  if x:dim() ~= 1 or x:numel() == 0 then
+    errors.argument("WeightedRandomSampler", "weights", "expected a list of numbers, got " ..
+      errors.describe(weights), "E_SHAPE")
+  elseif not (x:min():item() >= 0 and x:sum():item() < math.huge) then
+    errors.argument("WeightedRandomSampler", "weights", "must be finite and not negative",
+      "E_DOMAIN")
+  end
+  return x
+end
+
+--- Positions drawn by weight.
+function WeightedRandomSampler:init(weights, num_samples, replacement, generator)
+  local x = check_weights(weights)
+  local some = x:gt(0):sum():item()
+  if num_samples < 1 or some == 0 or (not replacement and num_samples > some) then
+    errors.argument("WeightedRandomSampler", some == 0 and "weights" or "num_samples",
+      some == 0 and "are all 0" or num_samples < 1
+      and "expected a number from 1 on, got " .. num_samples
+      or ("%d samples cannot be drawn without replacement from %d with a weight"):format(
+        num_samples, some), "E_DOMAIN")
+  end
+  lib.check(lib.C.moth_keep_always(lib.ctx, x), "WeightedRandomSampler")
+  self.weights, self.num_samples = x, num_samples
+  self.replacement, self.generator = replacement, generator
+end
+
+function WeightedRandomSampler:len()
+  return self.num_samples
+end
+
+-- With replacement: where even numbers fall in the running sum of the weights. Without: the
+-- largest of log(u) / weight, which are the first to arrive of as many Poisson processes
+-- (Efraimidis and Spirakis, 2006).
+function WeightedRandomSampler:positions()
+  local moth = require "moth"
+  local options = {dtype = moth.float64, generator = self.generator}
+  if self.replacement then
+    local ends = self.weights:cumsum(1)
+    local total = ends[-1]:item()
+    local at = moth.rand(self.num_samples, options) * total
+    return (moth.searchsorted(ends, at, {right = true}):clamp {max = ends:size(1)})
+  end
+  local keys = moth.rand(self.weights:size(1), options):log() / self.weights
+  local _, order = keys:topk(self.num_samples)
+  return order
+end
+
+function WeightedRandomSampler:iter()
+  return walk(self:positions():tolist())
+end
+
 -- ---- batches of positions ----
 
 local BatchSampler = class("BatchSampler", Sampler)

@@ -1,0 +1,380 @@
+--- csv.lua -- data.csv: tables of text with a delimiter (RFC 4180), plain or compressed by gzip.
+--
+--     local iris = data.csv("iris.csv", {header = false, skip = 1})
+--     local x = iris:tensor({1, 2, 3, 4})        -- f32 (150, 4)
+--     local species = iris:column(5)             -- i64 (150)
+--
+-- Fields may be quoted: then they may hold delimiters, line ends and "" for a quote. Lines end in
+-- LF or CRLF; a byte order mark is passed over, empty lines are. Every row has as many fields as
+-- the first. A column whose fields all are whole numbers becomes an i64 tensor, one of numbers a
+-- tensor of `dtype`, anything else a list of strings.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local dtypes = require "moth.dtype"
+local errors = require "moth.error"
+local gzip = require "moth.gzip"
+local lib = require "moth.lib"
+local Dataset = require("moth.data.dataset").Dataset
+
+local ffi = require "ffi"
+local byte, find, gsub, sub = string.byte, string.find, string.gsub, string.sub
+
+local LIMIT = 2 ^ 31 -- bytes of text; LuaJIT's strings are shorter
+local QUOTE, LF, CR = 34, 10, 13
+
+local function refuse(path, line, text)
+  gzip.refuse(path, ("line %d%s"):format(line, text))
+end
+
+-- Text as messages show it.
+local function shown(text)
+  if type(text) ~= "string" then return errors.describe(text) end
+  return "'" .. (#text > 40 and sub(text, 1, 37) .. "..." or text) .. "'"
+end
+
+-- ---- fields ----
+
+-- The field that begins with the quote at i: its text, where it ends, how many line ends it has.
+local function quoted(path, text, i, line)
+  local from, breaks = i + 1, 0
+  local at = from
+  while true do
+    local close = find(text, '"', at, true)
+    if not close then refuse(path, line, ": a quoted field does not end") end
+    if byte(text, close + 1) ~= QUOTE then
+      local value = sub(text, from, close - 1)
+      if find(value, "\n", 1, true) then
+        local _, n = gsub(value, "\n", "")
+        breaks = n
+      end
+      return (gsub(value, '""', '"')), close + 1, breaks
+    end
+    at = close + 2
+  end
+end
+
+-- Reads the row that begins at i. @return where the next one begins, its line
+local function read_row(path, text, i, line, stop, row)
+  local n = 0
+  while true do
+    local value, after
+    if byte(text, i) == QUOTE then
+      local breaks
+      value, after, breaks = quoted(path, text, i, line)
+      line = line + breaks
+    else
+      after = find(text, stop, i) or #text + 1
+      value = sub(text, i, after - 1)
+    end
+    n = n + 1
+    row[n] = value
+    local c = byte(text, after)
+    if c == CR and (byte(text, after + 1) == LF or after == #text) then
+      after, c = after + 1, LF
+    end
+    if c == nil or c == LF then return after + 1, line + 1, n end
+    if find(text, stop, after) ~= after or c == CR then
+      refuse(path, line, (", field %d: %s follows its closing quote"):format(n,
+        shown(sub(text, after, after))))
+    end
+    i = after + 1
+  end
+end
+
+-- All rows: columns of strings, and the line that each row begins in.
+local function read_rows(path, text, stop, from, line)
+  local columns, lines, count, wanted = {}, {}, 0, nil
+  local i, row = from, {}
+  while i <= #text do
+    local start = line
+    local c = byte(text, i)
+    if c == LF or (c == CR and byte(text, i + 1) == LF) then
+      i, line = i + (c == CR and 2 or 1), line + 1
+    else
+      local n
+      i, line, n = read_row(path, text, i, line, stop, row)
+      if not wanted then
+        wanted = n
+        for k = 1, n do columns[k] = {} end
+      elseif n ~= wanted then
+        refuse(path, start, (" has %d field%s, the first row %d"):format(n, n == 1 and "" or "s",
+          wanted))
+      end
+      count = count + 1
+      lines[count] = start
+      for k = 1, n do columns[k][count] = row[k] end
+    end
+  end
+  return columns, lines
+end
+
+-- ---- numbers ----
+
+local WHOLE = "^%s*[+-]?%d+%s*$"
+local NUMBER = "^%s*[+-]?%.?%d[%d.]*[eE]?[+-]?%d*%s*$"
+local words = {nan = 0 / 0, ["+nan"] = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge,
+               ["+inf"] = math.huge, ["-inf"] = -math.huge, infinity = math.huge,
+               ["-infinity"] = -math.huge}
+
+local function number_of(field)
+  if find(field, NUMBER) then return tonumber(field) end
+  return words[field:lower()]
+end
+
+-- A whole number that a double may not hold: int64, or nil beyond it.
+local function integer_of(field)
+  local value = tonumber(field)
+  if math.abs(value) < 2 ^ 53 then return value end
+  if math.abs(value) > 2 ^ 63 then return nil end
+  local sign, digits = field:match("^%s*([+-]?)0*(%d-)%s*$")
+  local whole = 0ULL
+  for k = 1, #digits do whole = whole * 10 + (byte(digits, k) - 48) end
+  if whole > (sign == "-" and 0x8000000000000000ULL or 0x7fffffffffffffffULL) then return nil end
+  return ffi.cast("int64_t", sign == "-" and -whole or whole)
+end
+
+-- What a column holds: "whole", "number" or "string".
+local function kind_of(fields, missing)
+  local kind, some = "whole", false
+  for i = 1, #fields do
+    local field = fields[i]
+    if missing[field] then
+      kind = "number"
+    elseif kind == "whole" and find(field, WHOLE) then
+      some = true
+      if integer_of(field) == nil then kind = "number" end
+    elseif number_of(field) then
+      kind, some = "number", true
+    else
+      return "string"
+    end
+  end
+  return some and kind or "string"
+end
+
+-- A column as a tensor; a field that is no number is named with its place.
+local function to_tensor(self, k, dtype)
+  local moth, fields, values = require "moth", self.fields[k], {}
+  local whole = not dtype.is_floating_point
+  for i = 1, #fields do
+    local field, value = fields[i], nil
+    if whole then
+      if find(field, WHOLE) then value = integer_of(field) end
+    elseif self.missing[field] then
+      value = 0 / 0
+    else
+      value = number_of(field)
+    end
+    if value == nil then
+      refuse(self.path, self.lines[i], (", column %d%s: %s is no %snumber%s"):format(k,
+        self.named and " ('" .. self.names[k] .. "')" or "", shown(field),
+        whole and "whole " or "", whole and " of " .. tostring(dtype) or ""))
+    end
+    values[i] = value
+  end
+  if #values == 0 then return (moth.zeros({0}, {dtype = dtype})) end
+  local x = moth.tensor(values, {dtype = whole and moth.int64 or dtype})
+  return x.dtype == dtype and x or x:to(dtype)
+end
+
+-- ---- the table ----
+
+--- What data.csv gives: columns with names. It is a dataset too, whose samples are its rows, each
+-- a table by name.
+-- @field names  the names of the columns, a list
+local Table = class("Table", Dataset)
+
+function Table:init(path, columns, lines, names, named, options)
+  self.path, self.fields, self.lines, self.names = path, columns, lines, names
+  self.named, self.dtype, self.dtypes, self.missing = named, options.dtype, options.dtypes,
+    options.missing
+  self.places, self.made = {}, {}
+  for k, name in ipairs(names) do
+    if self.places[name] then
+      refuse(path, 1, (": columns %d and %d are both named '%s'"):format(self.places[name], k,
+        name))
+    end
+    self.places[name] = k
+  end
+end
+
+--- How many rows there are.
+function Table:len()
+  return #self.lines
+end
+
+-- The position of a column given by name or position.
+local function place_of(self, fname, column)
+  local k = self.places[column] or type(column) == "number" and column
+  if k and k < 0 then k = #self.names + 1 + k end
+  if not k or not self.names[k] then
+    errors.argument(fname, "column", ("%s has no column %s%s"):format(self.path,
+      shown(column), type(column) == "string" and errors.nearest(column, self.names)
+      or ("; they are 1 to %d"):format(#self.names)), "E_INDEX")
+  end
+  return k
+end
+
+--- A column: a tensor of its numbers, or a list of its strings.
+-- @param column  its name or position
+-- @param dtype   what it must be: a dtype, or "string" (default: what the fields look like)
+function Table:column(column, dtype)
+  local k = place_of(self, "column", column)
+  dtype = dtype or self.dtypes[self.names[k]] or self.dtypes[k]
+  if not dtype then
+    local kind = kind_of(self.fields[k], self.missing)
+    dtype = kind == "whole" and require("moth").int64 or kind == "number" and self.dtype
+      or "string"
+  end
+  if dtype == "string" then return {unpack(self.fields[k])} end
+  if not dtypes.codes[dtype] then
+    errors.argument("column", "dtype", "expected a dtype or 'string', got " ..
+      errors.describe(dtype), "E_TYPE")
+  end
+  return (to_tensor(self, k, dtype))
+end
+
+--- Several columns as one tensor, (rows, columns).
+-- @param columns  a list of names and positions (default: all of them)
+-- @param dtype    its dtype (default: that of the file, f32)
+function Table:tensor(columns, dtype)
+  local moth, parts = require "moth", {}
+  if columns == nil then
+    columns = {}
+    for k = 1, #self.names do columns[k] = k end
+  elseif type(columns) ~= "table" then
+    columns = {columns}
+  end
+  for i, column in ipairs(columns) do
+    parts[i] = to_tensor(self, place_of(self, "tensor", column), dtype or self.dtype)
+  end
+  return (moth.stack(parts, {dim = 2}))
+end
+
+function Table:get(i)
+  i = require("moth.data.dataset").position("get", i, self:len())
+  local row = {}
+  for k, name in ipairs(self.names) do
+    local column = self.made[k]
+    if column == nil then
+      column = self:column(k)
+      if lib.istensor(column) then lib.check(lib.C.moth_keep_always(lib.ctx, column), "csv") end
+      self.made[k] = column
+    end
+    if lib.istensor(column) then row[name] = column:select(1, i) else row[name] = column[i] end
+  end
+  return row
+end
+
+function Table:__tostring()
+  return ("Table of %d rows: %s"):format(self:len(), table.concat(self.names, ", "))
+end
+
+-- ---- reading ----
+
+local parse = define.signature("csv", {
+  {"string", "path", "the file, plain or .gz"},
+  {"bool", "header", "does the first row name the columns?", default = true},
+  {"string", "delimiter", "between fields; one character, or \"space\" for runs of blanks",
+    default = ","},
+  {"any", "columns", "the columns wanted, by name or position; all when absent", optional = true},
+  {"int", "skip", "lines before the table", default = 0},
+  {"dtype", "dtype", "of columns of numbers with fractions", optional = true},
+  {"any", "dtypes", "dtypes (or \"string\") of single columns, by name or position",
+    optional = true},
+  {"any", "missing", "a list of what stands for a missing number; it becomes NaN",
+    optional = true},
+})
+
+local MISSING = {"", "NA", "N/A", "nan", "NaN", "null"}
+
+-- A pattern that finds the end of a field that is not quoted.
+local function stop_of(delimiter)
+  if #delimiter ~= 1 or find(delimiter, '["\r\n]') then
+    errors.argument("csv", "delimiter", "expected one character, or \"space\", got " ..
+      errors.describe(delimiter))
+  end
+  return "[\n\r" .. gsub(delimiter, "[%^%]%-%%]", "%%%0") .. "]"
+end
+
+-- Runs of blanks between fields as one tab each, none at the ends of lines.
+local function squeeze(text)
+  return (gsub(gsub(gsub(text, "[ \t]+", "\t"), "\t?(\r?\n)\t?", "%1"), "^\t", ""):gsub("\t$", ""))
+end
+
+local function skip_lines(path, text, skip)
+  local i = sub(text, 1, 3) == "\239\187\191" and 4 or 1
+  for line = 1, skip do
+    local stop = find(text, "\n", i, true)
+    if not stop then
+      gzip.refuse(path, ("has %d lines, fewer than the %d to skip"):format(line, skip))
+    end
+    i = stop + 1
+  end
+  return i
+end
+
+-- The names of the columns, taken from the first row if that is what it has.
+local function names_of(columns, lines, header)
+  local names = {}
+  for k, column in ipairs(columns) do
+    names[k] = header and table.remove(column, 1) or "column" .. k
+  end
+  if header then table.remove(lines, 1) end
+  return names
+end
+
+-- The columns that are wanted, in the order that they are wanted in.
+local function choose(self, wanted)
+  if type(wanted) ~= "table" or getmetatable(wanted) ~= nil then
+    errors.argument("csv", "columns", "expected a list of names or positions, got " ..
+      errors.describe(wanted), "E_TYPE")
+  end
+  local names, fields = {}, {}
+  for i, column in ipairs(wanted) do
+    local k = place_of(self, "csv", column)
+    names[i], fields[i] = self.names[k], self.fields[k]
+  end
+  return fields, names
+end
+
+local function read_text(path)
+  local reader = gzip.open(path)
+  local ok, text = pcall(reader.all, reader, LIMIT)
+  reader:close()
+  if not ok then error(text, 0) end
+  return text
+end
+
+--- Reads a table of text.
+-- @param path       the file, plain or compressed by gzip
+-- @param header     does the first row name the columns? (default true; else they are named
+--                   column1, column2, ...)
+-- @param delimiter  between fields: one character (default ","), or "space" for runs of blanks
+-- @param columns    the columns wanted, a list of names and positions (default: all)
+-- @param skip       how many lines stand before the table (default 0)
+-- @param dtype      of columns with fractions (default: the default dtype, f32)
+-- @param dtypes     dtypes of single columns, or "string": {id = "string", [2] = moth.float64}
+-- @param missing    what stands for a missing number (default "", NA, N/A, nan, NaN, null)
+-- @return a Table, with :column(name), :tensor{names}, :len(), .names
+local function csv(...)
+  local path, header, delimiter, columns, skip, dtype, types, missing = parse(...)
+  local text = read_text(path)
+  local from = skip_lines(path, text, skip)
+  if delimiter == "space" then
+    text, from, delimiter = squeeze(sub(text, from)), 1, "\t"
+  end
+  local fields, lines = read_rows(path, text, stop_of(delimiter), from, skip + 1)
+  if #lines == 0 then gzip.refuse(path, "has no rows") end
+  local options = {dtype = dtype or require("moth").get_default_dtype(), dtypes = types or {},
+                   missing = {}}
+  for _, word in ipairs(missing or MISSING) do options.missing[word] = true end
+  local names = names_of(fields, lines, header)
+  local all = Table(path, fields, lines, names, header, options)
+  if columns == nil then return all end
+  fields, names = choose(all, columns)
+  return (Table(path, fields, lines, names, header, options))
+end
+
+return {csv = csv, Table = Table}

@@ -1,0 +1,110 @@
+--- iterable.lua -- datasets that are streams: samples come one after the other, without positions.
+
+local class = require "moth.class"
+local errors = require "moth.error"
+
+local iterable = {}
+
+--- The base of streams. Subclasses have `:iter()`, which begins a pass and returns a function that
+-- gives the next sample (several results are one sample), then nil; `:len()` too if they know it.
+-- Without a subclass: `data.IterableDataset(function() return io.lines(path) end)`.
+-- @param begin  function that begins a pass and returns such a function
+local IterableDataset = class("IterableDataset")
+iterable.IterableDataset = IterableDataset
+
+function IterableDataset:init(begin)
+  if begin ~= nil and type(begin) ~= "function" then
+    errors.argument("IterableDataset", "begin", "expected a function that begins a pass, got " ..
+      errors.describe(begin), "E_TYPE")
+  end
+  self.begin = begin
+end
+
+function IterableDataset:iter()
+  if not self.begin then class.abstract(self, "iter", ":iter()") end
+  local step, state, at = self.begin()
+  if type(step) ~= "function" then
+    errors.raise("the function of an IterableDataset gave " .. errors.describe(step) ..
+      "; a function that gives the next sample is needed", "E_TYPE")
+  end
+  local function keep(first, ...)
+    at = first
+    return first, ...
+  end
+  return function() return keep(step(state, at)) end
+end
+
+function IterableDataset:__tostring()
+  return class.typename(self)
+end
+
+--- Is x a stream: an IterableDataset, or any object with :iter() that has no :get(i)?
+function iterable.is(x)
+  if class.isinstance(x, IterableDataset) then return true end
+  local found, fits = pcall(function()
+    return type(x) == "table" and not class.isclass(x) and type(x.iter) == "function"
+      and x.get == nil
+  end)
+  return found and fits
+end
+
+--- The length of a stream, or nil where it has none.
+function iterable.length(x)
+  local len = x.len
+  return type(len) == "function" and x:len() or nil
+end
+
+--- Several streams, one after the other.
+-- @param datasets  a list of IterableDatasets
+local ChainDataset = class("ChainDataset", IterableDataset)
+iterable.ChainDataset = ChainDataset
+
+function ChainDataset:init(datasets)
+  if type(datasets) ~= "table" or getmetatable(datasets) ~= nil then
+    errors.argument("ChainDataset", "datasets", "expected a list of IterableDatasets, got " ..
+      errors.describe(datasets), "E_TYPE")
+  end
+  for i, part in ipairs(datasets) do
+    if not iterable.is(part) then
+      errors.argument("ChainDataset", "datasets", ("element %d is %s, not an IterableDataset")
+        :format(i, errors.describe(part)), "E_TYPE")
+    end
+  end
+  self.datasets = {unpack(datasets)}
+end
+
+function ChainDataset:iter()
+  local at, step = 0, nil
+  local advance
+  local function check(first, ...)
+    if first == nil then
+      step = nil
+      return advance()
+    end
+    return first, ...
+  end
+  advance = function()
+    if not step then
+      at = at + 1
+      if not self.datasets[at] then return nil end
+      step = self.datasets[at]:iter()
+    end
+    return check(step())
+  end
+  return advance
+end
+
+--- How many samples all of them have; an error if one does not know.
+function ChainDataset:len()
+  local total = 0
+  for i, part in ipairs(self.datasets) do
+    local n = iterable.length(part)
+    if not n then
+      errors.raise(("ChainDataset has no length: its dataset %d has none"):format(i), "E_TYPE")
+    end
+    total = total + n
+  end
+  return total
+end
+
+return iterable
