@@ -237,9 +237,8 @@ static moth_task *task_new(moth_ctx *ctx, uint32_t ngoals, uint32_t flags) {
   return t;
 }
 
-static int add_goal(moth_task *t, const moth_handle *h, uint32_t i) {
+static int add_goal(moth_task *t, moth_tensor *x, uint32_t i) {
   moth_ctx *ctx = t->ctx;
-  moth_tensor *x = moth_resolve(ctx, h, "inputs");
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge)) return ctx->error.code;
   if (!edge.node)
@@ -283,7 +282,8 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
   moth_task *t = task_new(ctx, ninputs, flags);
   if (!t) return ctx->error.code;
   int status = MOTH_OK;
-  for (uint32_t i = 0; !status && i < ninputs; i++) status = add_goal(t, &inputs[i], i);
+  for (uint32_t i = 0; !status && i < ninputs; i++)
+    status = add_goal(t, moth_resolve(ctx, &inputs[i], "inputs"), i);
   for (uint32_t i = 0; !status && i < nroots; i++)
     status = add_root(t, &roots[i], grads ? &grads[i] : NULL);
   if (status) moth_task_free(ctx, t->id);
@@ -471,6 +471,28 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   } else if (status < 0 || !t->ngoals) {
     moth_task_free(ctx, task);
   }
+  return status;
+}
+
+int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const *dys,
+                   uint32_t nroots, moth_tensor *const *inputs, uint32_t ninputs,
+                   moth_tensor **dxs) {
+  moth_task *t = task_new(ctx, ninputs, MOTH_RETAIN_GRAPH | MOTH_CREATE_GRAPH);
+  if (!t) return ctx->error.code;
+  int status = MOTH_OK;
+  for (uint32_t i = 0; !status && i < ninputs; i++) status = add_goal(t, inputs[i], i);
+  for (uint32_t i = 0; !status && i < nroots; i++) {
+    moth_edge edge = {NULL, 0};
+    if (dys[i]) status = moth_edge_of(roots[i], &edge);
+    if (!status && edge.node) status = send(t, &edge, moth_tensor_retain(dys[i]));
+  }
+  if (!status) status = walk(t);
+  if (status > 0) status = moth_fail(ctx, MOTH_E_STATE, NULL, "a gradient cannot wait for Lua");
+  for (uint32_t i = 0; !status && i < ninputs; i++) {
+    dxs[i] = t->goals[i].grad;
+    t->goals[i].grad = NULL;
+  }
+  free_task(t);
   return status;
 }
 

@@ -107,6 +107,12 @@ bool moth_next_input(moth_cursor *c);
 /* Runs the gradient of n. dys are the gradients of its results; dxs (nin, zeroed) receives owned
 ** tensors where an edge leads on. Recorded if grad mode is on. */
 int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs);
+/* The gradients of roots, which arrived as dys (NULL: none), towards inputs, all in the graph and
+** recorded. What made the inputs is left out, so ends of a graph must be made before the rest of it
+** and after all else. dxs (ninputs) receives owned tensors, NULL where none arrived. */
+int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const *dys,
+                   uint32_t nroots, moth_tensor *const *inputs, uint32_t ninputs,
+                   moth_tensor **dxs);
 void moth_save(moth_saved *s, const moth_tensor *x, bool bytes); /* or the layout alone */
 /* A tensor over saved bytes, after the version check; what names it in the error. */
 moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what);

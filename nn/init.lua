@@ -24,6 +24,7 @@ from("dropout", "Dropout Dropout2d")
 from("flatten", "Flatten")
 from("loss", "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "
   .. "BCEWithLogitsLoss KLDivLoss")
+from("recurrent", "RNN LSTM GRU RNNCell LSTMCell GRUCell")
 from("functional", "functional")
 from("weights", "init")
 from("utils", "utils")

@@ -152,6 +152,9 @@ functions {
   },
 }
 
+--- Sequences of different lengths: nn.utils.rnn.pad_sequence and its kin.
+utils.rnn = require "moth.nn.sequence"
+
 return setmetatable(utils, {
   __index = function(_, name)
     local names = {}

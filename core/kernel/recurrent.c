@@ -1,0 +1,396 @@
+/* recurrent.c -- layers of recurrent networks, forward and back through time (Werbos 1990).
+**
+** A lane is one layer in one direction. Sequences are ordered by falling length, so that those
+** which reach a step are its first rows; of these the first `before` go on from the neighbouring
+** step and the rest, which begin here, from h0. A row's running gradient holds that of its last
+** state until its last step is undone and that of its first state after its first one.
+*/
+#include "recurrent.h"
+
+#include "../blas.h"
+#include "sigmoid.h"
+#include "elementwise.h"
+
+typedef struct step {
+  int64_t rows, n, ld, ld0;
+  void *gates, *h, *c;
+  const void *h0, *c0; /* the state before; h0 lies ld0 apart */
+  const void *dy;
+  void *dgates, *dh, *dc;
+} step;
+
+#define TARGET
+#define REAL double
+#define NAME(f) f##_f64
+#define TANH moth_tanh_f64
+#define SIGMOID moth_sigmoid_f64
+#include "recurrent_real.h"
+#undef REAL
+#undef NAME
+#undef TANH
+#undef SIGMOID
+
+/* f32 is compiled for several levels of instructions, since its curves vectorise. */
+#define REAL float
+#define TANH moth_tanh_f32
+#define SIGMOID moth_sigmoid_f32
+#define NAME(f) f##_f32
+#include "recurrent_real.h"
+#undef NAME
+#undef TARGET
+
+typedef struct level {
+  void (*forward)(int mode, const step *);
+  void (*back)(int mode, const step *);
+  void (*sum_rows)(int64_t, int64_t, int64_t, const void *, void *);
+  void (*mask)(int64_t, const void *, const void *, void *);
+  void (*fill_bias)(const moth_rnn *, const void *, const void *, void *);
+} level;
+#define LEVEL(name) \
+  {step_forward_##name, step_back_##name, sum_rows_##name, mask_##name, fill_bias_##name}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+#define TARGET __attribute__((target("avx2,fma")))
+#define NAME(f) f##_avx2
+#include "recurrent_real.h"
+#undef NAME
+#undef TARGET
+#define TARGET __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma")))
+#define NAME(f) f##_avx512
+#include "recurrent_real.h"
+
+static level level_of(int dtype) {
+  if (dtype != MOTH_F32) return (level)LEVEL(f64);
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return (level)LEVEL(f32);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    return (level)LEVEL(avx512);
+  return (level)LEVEL(avx2);
+}
+
+#else
+
+static level level_of(int dtype) {
+  return dtype == MOTH_F32 ? (level)LEVEL(f32) : (level)LEVEL(f64);
+}
+
+#endif
+
+/* -- where things lie -- */
+
+bool moth_rnn_room(const moth_rnn *r, int64_t *size, int64_t *masks) {
+  int64_t all = 1, kept = moth_rnn_kept(r->mode) + (r->mode == MOTH_LSTM) + 1, bytes;
+  const int64_t factors[] = {r->layers, r->directions, r->steps, r->batch, r->hidden};
+  for (int i = 0; i < 5; i++)
+    if (moth_mul_overflow(all, factors[i], &all)) return false;
+  if (moth_mul_overflow(all, (kept + 1) * 8, &bytes)) return false;
+  *masks = all * kept;
+  *size = *masks + (r->masked ? all / r->layers * (r->layers - 1) : 0);
+  return true;
+}
+
+int64_t moth_rnn_weights(const moth_rnn *r) {
+  int64_t n = 0, wide = moth_rnn_gates(r->mode) * r->hidden;
+  for (int64_t layer = 0; layer < r->layers; layer++)
+    n += r->directions * wide * (moth_rnn_inputs(r, layer) + r->hidden + (r->biased ? 2 : 0));
+  return n;
+}
+
+typedef struct lane {
+  moth_ctx *ctx;
+  const moth_rnn *r;
+  level level;
+  int64_t size, n, wide, kept, ld; /* bytes of an element; hidden; gates' and kept widths */
+  int64_t number, layer, direction;
+  const void *const *params;
+  char *gates, *cells, *y; /* y: this direction's columns of the layer's output */
+  const char *h0, *c0;
+} lane;
+
+static char *layer_output(const moth_rnn *r, const void *reserve, int64_t layer) {
+  int64_t block = r->steps * r->batch * r->directions * r->hidden;
+  int64_t kept = moth_rnn_kept(r->mode) + (r->mode == MOTH_LSTM);
+  return (char *)(uintptr_t)reserve +
+         moth_dtype_size[r->dtype] * block * (r->layers * kept + layer);
+}
+
+static char *layer_mask(const moth_rnn *r, const void *reserve, int64_t layer) {
+  return layer_output(r, reserve, r->layers + layer);
+}
+
+static lane lane_of(moth_ctx *ctx, const moth_rnn *r, const void *reserve, const void *h0,
+                    const void *c0, int64_t number) {
+  lane q = {.ctx = ctx, .r = r, .level = level_of(r->dtype), .size = moth_dtype_size[r->dtype],
+            .n = r->hidden, .number = number, .layer = number / r->directions,
+            .direction = number % r->directions};
+  int64_t block = r->steps * r->batch * q.n * q.size, lanes = r->layers * r->directions;
+  q.wide = moth_rnn_gates(r->mode) * q.n;
+  q.kept = moth_rnn_kept(r->mode) * q.n;
+  q.ld = r->directions * q.n;
+  q.params = r->params + number * (r->biased ? 4 : 2);
+  q.gates = (char *)(uintptr_t)reserve + block * moth_rnn_kept(r->mode) * number;
+  q.cells = (char *)(uintptr_t)reserve + block * (moth_rnn_kept(r->mode) * lanes + number);
+  q.y = layer_output(r, reserve, q.layer) + q.direction * q.n * q.size;
+  q.h0 = (const char *)h0 + number * r->batch * q.n * q.size;
+  q.c0 = r->mode == MOTH_LSTM ? (const char *)c0 + number * r->batch * q.n * q.size : NULL;
+  return q;
+}
+
+/* Step number s in the lane's order: when, how many rows it has, and how many of these had and
+** will have a neighbour. */
+typedef struct moment {
+  int64_t t, rows, earlier, before, after;
+} moment;
+
+static int64_t active(const moth_rnn *r, int64_t t) {
+  if (t < 0 || t >= r->steps) return 0;
+  return r->sizes ? r->sizes[t] : r->batch;
+}
+
+static moment moment_of(const lane *q, int64_t s) {
+  bool back = q->direction == 1;
+  moment m = {.t = back ? q->r->steps - 1 - s : s};
+  m.rows = active(q->r, m.t);
+  m.earlier = back ? m.t + 1 : m.t - 1;
+  m.before = active(q->r, m.earlier);
+  m.after = active(q->r, back ? m.t - 1 : m.t + 1);
+  if (m.before > m.rows) m.before = m.rows;
+  if (m.after > m.rows) m.after = m.rows;
+  return m;
+}
+
+/* The rows of a moment that go on (part 0) or begin (part 1), as far as both ways need them. */
+static bool part_of(const lane *q, const moment *m, int part, int64_t *first, step *s) {
+  *first = part ? m->before : 0;
+  int64_t at = m->t * q->r->batch + *first, past = m->earlier * q->r->batch;
+  *s = (step){.rows = part ? m->rows - m->before : m->before, .n = q->n, .ld = q->ld};
+  s->gates = q->gates + at * q->kept * q->size;
+  s->h = q->y + at * q->ld * q->size;
+  s->c = q->cells + at * q->n * q->size;
+  if (part) {
+    s->h0 = q->h0 + *first * q->n * q->size;
+    s->c0 = q->c0 ? q->c0 + *first * q->n * q->size : NULL;
+    s->ld0 = q->n;
+  } else if (s->rows) {
+    s->h0 = q->y + past * q->ld * q->size;
+    s->c0 = q->cells + past * q->n * q->size;
+    s->ld0 = q->ld;
+  }
+  return s->rows > 0;
+}
+
+/* -- forward -- */
+
+/* gates += h0 W_hh^T; a GRU keeps the last gate's share apart. */
+static int add_state(const lane *q, const step *s) {
+  const char *w = q->params[1];
+  int64_t n = q->n, cols = q->r->mode == MOTH_GRU ? 2 * n : q->wide;
+  int status = moth_gemm(q->ctx, q->r->dtype, s->rows, cols, n, s->h0, s->ld0, 1, w, 1, n,
+                         s->gates, q->kept, 1);
+  if (status || q->r->mode != MOTH_GRU) return status;
+  return moth_gemm(q->ctx, q->r->dtype, s->rows, n, n, s->h0, s->ld0, 1, w + cols * n * q->size, 1,
+                   n, (char *)s->gates + 3 * n * q->size, q->kept, 1);
+}
+
+/* What sequences that end here leave behind. */
+static void keep_last(const lane *q, const moment *m, char *hn, char *cn) {
+  int64_t bytes = q->n * q->size, first = q->number * q->r->batch;
+  for (int64_t k = m->after; k < m->rows; k++) {
+    int64_t at = m->t * q->r->batch + k;
+    memcpy(hn + (first + k) * bytes, q->y + at * q->ld * q->size, (size_t)bytes);
+    if (q->c0) memcpy(cn + (first + k) * bytes, q->cells + at * bytes, (size_t)bytes);
+  }
+}
+
+static int lane_forward(const lane *q, const void *x, void *hn, void *cn) {
+  const moth_rnn *r = q->r;
+  int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, q->layer), first;
+  q->level.fill_bias(r, r->biased ? q->params[2] : NULL, r->biased ? q->params[3] : NULL,
+                     q->gates);
+  int status = moth_gemm(q->ctx, r->dtype, rows, q->wide, inputs, x, inputs, 1, q->params[0], 1,
+                         inputs, q->gates, q->kept, 1);
+  for (int64_t i = 0; !status && i < r->steps; i++) {
+    moment m = moment_of(q, i);
+    for (int part = 0; !status && part < 2; part++) {
+      step s;
+      if (!part_of(q, &m, part, &first, &s)) continue;
+      status = add_state(q, &s);
+      q->level.forward(r->mode, &s);
+    }
+    keep_last(q, &m, hn, cn);
+    if (!status && moth_cancelled(q->ctx)) status = moth_poll(q->ctx);
+  }
+  return status;
+}
+
+/* The input of a layer above the first: the output below it, through dropout. */
+static int layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, int64_t layer,
+                       void **room, const void **x) {
+  int64_t n = r->steps * r->batch * r->directions * r->hidden;
+  *x = layer_output(r, reserve, layer - 1);
+  if (!r->masked) return MOTH_OK;
+  if (!*room) *room = moth_alloc(ctx, n * moth_dtype_size[r->dtype]);
+  if (!*room) return ctx->error.code;
+  level_of(r->dtype).mask(n, *x, layer_mask(r, reserve, layer - 1), *room);
+  *x = *room;
+  return MOTH_OK;
+}
+
+int moth_rnn_forward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void *h0,
+                     const void *c0, void *reserve, void *hn, void *cn, const void **y) {
+  int64_t block = r->steps * r->batch * r->directions * r->hidden * moth_dtype_size[r->dtype];
+  void *room = NULL;
+  int status = MOTH_OK;
+  *y = layer_output(r, reserve, r->layers - 1);
+  if (!r->batch) return MOTH_OK;
+  if (r->sizes) memset(layer_output(r, reserve, 0), 0, (size_t)(block * r->layers));
+  for (int64_t layer = 0; !status && layer < r->layers; layer++) {
+    if (layer) status = layer_input(ctx, r, reserve, layer, &room, &x);
+    for (int64_t d = 0; !status && d < r->directions; d++) {
+      lane q = lane_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
+      status = lane_forward(&q, x, hn, cn);
+    }
+  }
+  if (room) moth_dealloc(ctx, room, block);
+  return status;
+}
+
+/* -- back -- */
+
+/* dh of the step before: dgates W_hh, to which a GRU adds what z let through. */
+static int back_state(const lane *q, int64_t rows, const char *dgates, char *dh) {
+  const char *w = q->params[1];
+  int64_t n = q->n;
+  bool gru = q->r->mode == MOTH_GRU;
+  int64_t cols = gru ? 2 * n : q->wide;
+  int status = moth_gemm(q->ctx, q->r->dtype, rows, n, cols, dgates, q->kept, 1, w, n, 1, dh, n,
+                         gru);
+  if (status || !gru) return status;
+  return moth_gemm(q->ctx, q->r->dtype, rows, n, n, dgates + 3 * n * q->size, q->kept, 1,
+                   w + cols * n * q->size, n, 1, dh, n, 1);
+}
+
+/* Undoes all steps: fills dgates, and those of the rows' first steps into `begun`. */
+static int lane_steps(const lane *q, const char *dy, char *dh, char *dc, char *dgates,
+                      char *begun) {
+  const moth_rnn *r = q->r;
+  int64_t bytes = q->n * q->size, wide = q->kept * q->size, first;
+  int status = MOTH_OK;
+  if (r->sizes) memset(dgates, 0, (size_t)(r->steps * r->batch * wide));
+  for (int64_t i = r->steps - 1; !status && i >= 0; i--) {
+    moment m = moment_of(q, i);
+    char *at = dgates + m.t * r->batch * wide;
+    for (int part = 0; part < 2; part++) {
+      step s;
+      if (!part_of(q, &m, part, &first, &s)) continue;
+      s.dy = dy + (m.t * r->batch + first) * q->ld * q->size;
+      s.dgates = at + first * wide;
+      s.dh = dh + first * bytes;
+      s.dc = dc ? dc + first * bytes : NULL;
+      q->level.back(r->mode, &s);
+      if (part) memcpy(begun + first * wide, s.dgates, (size_t)(s.rows * wide));
+    }
+    status = back_state(q, m.rows, at, dh);
+    if (!status && moth_cancelled(q->ctx)) status = moth_poll(q->ctx);
+  }
+  return status;
+}
+
+/* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on. */
+static int state_weight(const lane *q, const char *dgates, const char *begun, int64_t column,
+                        int64_t row, int64_t n, char *dw) {
+  const moth_rnn *r = q->r;
+  int64_t rows = (r->steps - 1) * r->batch, skip = r->batch;
+  const char *y = q->y;
+  dw += row * q->n * q->size;
+  int status = moth_gemm(q->ctx, r->dtype, n, q->n, r->batch, begun + column * q->size, 1, q->kept,
+                         q->h0, q->n, 1, dw, q->n, 0);
+  if (status || !rows) return status;
+  if (q->direction) y += skip * q->ld * q->size;
+  else dgates += skip * q->kept * q->size;
+  return moth_gemm(q->ctx, r->dtype, n, q->n, rows, dgates + column * q->size, 1, q->kept, y, q->ld,
+                   1, dw, q->n, 1);
+}
+
+/* The gradients of the lane's parameters, in a row from dw on. `begun` is used up. */
+static int lane_weights(const lane *q, const void *x, const char *dgates, char *begun, char *dw) {
+  const moth_rnn *r = q->r;
+  int64_t inputs = moth_rnn_inputs(r, q->layer), rows = r->steps * r->batch, n = q->n;
+  bool gru = r->mode == MOTH_GRU;
+  int64_t shared = gru ? 2 * n : q->wide; /* gates whose two shares are only ever added */
+  char *dw_hh = dw + q->wide * inputs * q->size, *db = dw_hh + q->wide * n * q->size;
+  int status = moth_gemm(q->ctx, r->dtype, q->wide, inputs, rows, dgates, 1, q->kept, x, inputs, 1,
+                         dw, inputs, 0);
+  if (!status) status = state_weight(q, dgates, begun, 0, 0, shared, dw_hh);
+  if (!status && gru) status = state_weight(q, dgates, begun, 3 * n, 2 * n, n, dw_hh);
+  if (status || !r->biased) return status;
+  q->level.sum_rows(rows, q->kept, q->kept, dgates, begun);
+  size_t bytes = (size_t)(q->wide * q->size);
+  memcpy(db, begun, bytes);
+  memcpy(db + bytes, begun, bytes);
+  if (gru)
+    memcpy(db + bytes + shared * q->size, begun + 3 * n * q->size, (size_t)(n * q->size));
+  return MOTH_OK;
+}
+
+typedef struct room { /* for backward; `next` takes turns with dy */
+  char *dgates, *begun, *next;
+  void *x;
+  int64_t dgates_bytes, begun_bytes, block;
+} room;
+
+static int room_open(moth_ctx *ctx, const moth_rnn *r, room *w) {
+  int64_t size = moth_dtype_size[r->dtype], kept = moth_rnn_kept(r->mode) * r->hidden * size;
+  *w = (room){.dgates_bytes = r->steps * r->batch * kept, .begun_bytes = r->batch * kept};
+  w->block = r->steps * r->batch * r->directions * r->hidden * size;
+  w->dgates = moth_alloc(ctx, w->dgates_bytes);
+  if (w->dgates) w->begun = moth_alloc(ctx, w->begun_bytes);
+  if (w->begun && r->layers > 1) w->next = moth_alloc(ctx, w->block);
+  return w->begun && (w->next || r->layers == 1) ? MOTH_OK : ctx->error.code;
+}
+
+static void room_close(moth_ctx *ctx, room *w) {
+  if (w->dgates) moth_dealloc(ctx, w->dgates, w->dgates_bytes);
+  if (w->begun) moth_dealloc(ctx, w->begun, w->begun_bytes);
+  if (w->next) moth_dealloc(ctx, w->next, w->block);
+  if (w->x) moth_dealloc(ctx, w->x, w->block);
+}
+
+int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void *h0,
+                      const void *c0, const void *reserve, void *dy, void *dh, void *dc, void *dx,
+                      void *dw) {
+  int64_t size = moth_dtype_size[r->dtype], states = r->batch * r->hidden * size;
+  int64_t rows = r->steps * r->batch;
+  char *above = dy, *end = (char *)dw + moth_rnn_weights(r) * size;
+  room w = {0};
+  if (!r->batch) {
+    memset(dw, 0, (size_t)(end - (char *)dw));
+    return MOTH_OK;
+  }
+  int status = room_open(ctx, r, &w);
+  char *below = w.next;
+  for (int64_t layer = r->layers - 1; !status && layer >= 0; layer--) {
+    int64_t inputs = moth_rnn_inputs(r, layer);
+    int64_t each = moth_rnn_gates(r->mode) * r->hidden * (inputs + r->hidden + 2 * r->biased);
+    const void *from = x;
+    char *to = layer ? below : dx;
+    if (layer) status = layer_input(ctx, r, reserve, layer, &w.x, &from);
+    for (int64_t d = r->directions - 1; !status && d >= 0; d--) {
+      lane q = lane_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
+      end -= each * size;
+      status = lane_steps(&q, above + d * q.n * size, (char *)dh + q.number * states,
+                          q.c0 ? (char *)dc + q.number * states : NULL, w.dgates, w.begun);
+      if (!status) status = lane_weights(&q, from, w.dgates, w.begun, end);
+      if (!status && to)
+        status = moth_gemm(ctx, r->dtype, rows, inputs, q.wide, w.dgates, q.kept, 1, q.params[0],
+                           inputs, 1, to, inputs, d != r->directions - 1);
+    }
+    if (layer && r->masked && !status)
+      level_of(r->dtype).mask(rows * inputs, below, layer_mask(r, reserve, layer - 1), below);
+    below = above;
+    above = to;
+  }
+  room_close(ctx, &w);
+  return status;
+}

@@ -1,0 +1,51 @@
+/* recurrent.h -- kernels of recurrent networks over packed f32 or f64, time first.
+**
+** The projection of all steps' inputs is one product; each step then adds the state's. What the
+** gradient reads stays in one block, the reserve: for each layer and direction the gates as they
+** were used, (steps, batch, kept * hidden), and for LSTM the cells; for each layer its output,
+** (steps, batch, directions * hidden); between layers the masks of dropout.
+*/
+#ifndef MOTH_KERNEL_RECURRENT_H
+#define MOTH_KERNEL_RECURRENT_H
+
+#include "../context.h"
+
+enum { MOTH_RNN_TANH, MOTH_RNN_RELU, MOTH_LSTM, MOTH_GRU };
+
+typedef struct moth_rnn {
+  int mode, dtype;
+  int64_t steps, batch, input, hidden;
+  int64_t layers, directions;
+  bool biased, masked;  /* masked: dropout between layers */
+  const int64_t *sizes; /* how many sequences reach each step, falling; NULL: all */
+  const void **params;  /* w_ih, w_hh[, b_ih, b_hh] for each layer and direction */
+} moth_rnn;
+
+static inline int64_t moth_rnn_gates(int mode) {
+  return mode == MOTH_LSTM ? 4 : mode == MOTH_GRU ? 3 : 1;
+}
+/* Of a GRU the state's share of the last gate is kept as well. */
+static inline int64_t moth_rnn_kept(int mode) {
+  return mode == MOTH_LSTM || mode == MOTH_GRU ? 4 : 1;
+}
+static inline int64_t moth_rnn_inputs(const moth_rnn *r, int64_t layer) {
+  return layer ? r->directions * r->hidden : r->input;
+}
+
+/* Elements of the reserve, and where its masks begin; false when that overflows. */
+bool moth_rnn_room(const moth_rnn *r, int64_t *size, int64_t *masks);
+/* Elements of all parameters in a row. */
+int64_t moth_rnn_weights(const moth_rnn *r);
+
+/* x (steps, batch, input); h0, c0, hn, cn (layers * directions, batch, hidden). The masks must lie
+** in the reserve. The last layer's output is left there; its place is returned in *y. */
+int moth_rnn_forward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void *h0,
+                     const void *c0, void *reserve, void *hn, void *cn, const void **y);
+
+/* dy (steps, batch, directions * hidden) is overwritten. dh and dc hold the gradients of hn and cn
+** and receive those of h0 and c0; dw those of the parameters in a row; dx may be NULL. */
+int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void *h0,
+                      const void *c0, const void *reserve, void *dy, void *dh, void *dc, void *dx,
+                      void *dw);
+
+#endif

@@ -1,0 +1,356 @@
+--- recurrent.lua -- nn.RNN, nn.LSTM, nn.GRU over sequences, and their cells for single steps.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+local init = require "moth.nn.weights"
+local lib = require "moth.lib"
+local parameter = require "moth.nn.parameter"
+local sequence = require "moth.nn.sequence"
+
+local recurrent = {}
+
+local SIZES = {
+  {"int", "input_size", "features of each step of the input"},
+  {"int", "hidden_size", "units: features of the state"},
+}
+local BIAS = {"bool", "bias", "is something added before the gates?", default = true}
+local NONLINEARITY = {"enum", "nonlinearity", "what the units apply", choices = {"tanh", "relu"}}
+local PLACE = {
+  {"device", "device", "where the parameters live", optional = true},
+  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+}
+local SEQUENCE = {
+  BIAS,
+  {"bool", "batch_first", "are input and output (N, L, ...) instead of (L, N, ...)?",
+    default = false},
+  {"float", "dropout", "probability of a zero between layers while training", default = 0},
+  {"bool", "bidirectional", "do layers also run backward in time?", default = false},
+}
+
+local function joined(...)
+  local rows = {}
+  for _, part in ipairs {...} do
+    for _, row in ipairs(part) do rows[#rows + 1] = row end
+  end
+  return rows
+end
+
+local function check_sizes(name, input_size, hidden_size)
+  if input_size < 1 or hidden_size < 1 then
+    errors.argument(name, input_size < 1 and "input_size" or "hidden_size",
+      "expected a number from 1 on, got " .. math.min(input_size, hidden_size), "E_DOMAIN")
+  end
+end
+
+-- All parameters begin evenly within 1 / sqrt(hidden_size).
+local function reset(self)
+  local bound = 1 / math.sqrt(self.hidden_size)
+  for _, p in ipairs(self:parameters()) do init.uniform_(p, -bound, bound) end
+end
+
+-- A state tensor or {h, c}: a list of `n` tensors.
+local function states_of(self, hx, n)
+  if n == 1 and lib.istensor(hx) then return {hx} end
+  if n == 2 and type(hx) == "table" and lib.istensor(hx[1]) and lib.istensor(hx[2]) then
+    return {hx[1], hx[2]}
+  end
+  return errors.argument(class.typename(self), "hx", ("%s expected, got %s"):format(
+    n == 2 and "a table of two tensors, {h, c}," or "a tensor", errors.describe(hx)), "E_TYPE")
+end
+
+local function zeros(input, n, ...)
+  local moth = require "moth"
+  local list = {}
+  for i = 1, n do list[i] = moth.zeros({...}, {dtype = input.dtype, device = input.device}) end
+  return list
+end
+
+-- ---- sequences ----
+
+local Base = class("RNNBase", Module)
+
+local function names_of(self, layer, direction)
+  local tail = "_l" .. layer .. (direction == 2 and "_reverse" or "")
+  local names = {"weight_ih" .. tail, "weight_hh" .. tail}
+  if self.bias then names[3], names[4] = "bias_ih" .. tail, "bias_hh" .. tail end
+  return names
+end
+
+function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, batch_first, dropout,
+                     bidirectional, device, dtype)
+  local moth = require "moth"
+  check_sizes(name, input_size, hidden_size)
+  if num_layers < 1 then
+    errors.argument(name, "num_layers", "expected a number from 1 on, got " .. num_layers,
+      "E_DOMAIN")
+  elseif not (dropout >= 0 and dropout <= 1) then
+    errors.argument(name, "dropout", "expected a probability from 0 to 1, got "
+      .. errors.describe(dropout), "E_DOMAIN")
+  end
+  self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+  self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
+  self.bidirectional = bidirectional
+  local directions, names = bidirectional and 2 or 1, {}
+  for layer = 0, num_layers - 1 do
+    local inputs = layer == 0 and input_size or hidden_size * directions
+    for direction = 1, directions do
+      for i, field in ipairs(names_of(self, layer, direction)) do
+        local shape = {gates * hidden_size, i == 1 and inputs or i == 2 and hidden_size or nil}
+        self[field] = parameter.Parameter(moth.empty(shape, dtype, device))
+        names[#names + 1] = field
+      end
+    end
+  end
+  self.parameter_names = names
+  self:reset_parameters()
+end
+
+--- Draws all parameters anew, evenly within 1 / sqrt(hidden_size).
+function Base:reset_parameters()
+  reset(self)
+end
+
+--- Does nothing: parameters need no common memory here. For scripts that come from PyTorch.
+function Base:flatten_parameters() end
+
+-- Runs the op over a batch: output, then the list of last states.
+function Base:_run(op, input, states, batch_sizes)
+  local params = {}
+  for i, field in ipairs(self.parameter_names) do params[i] = self[field] end
+  local out = {functional[op](input, self.states == 2 and states or states[1], params,
+    {has_biases = self.bias, num_layers = self.num_layers, dropout = self.dropout,
+      train = self.training, bidirectional = self.bidirectional,
+      batch_first = self.batch_first and batch_sizes == nil, batch_sizes = batch_sizes})}
+  return table.remove(out, 1), out
+end
+
+-- What the op is given for an input without a batch, and back.
+function Base:_single(op, input, states)
+  for i, x in ipairs(states) do
+    if x:dim() ~= 2 then
+      errors.argument(class.typename(self), "hx", ("(layers * directions, H) is wanted for an "
+        .. "input without a batch, got %s"):format(errors.describe(x)), "E_SHAPE")
+    end
+    states[i] = x:unsqueeze(2)
+  end
+  local dim = self.batch_first and 1 or 2
+  local output, last = self:_run(op, input:unsqueeze(dim), states)
+  for i, x in ipairs(last) do last[i] = x:squeeze(2) end
+  return output:squeeze(dim), last
+end
+
+function Base:_packed(op, packed, hx)
+  local lanes = self.num_layers * (self.bidirectional and 2 or 1)
+  local input, sizes = sequence.spread(packed)
+  local order, states = packed.sorted_indices
+  if hx == nil then
+    states = zeros(input, self.states, lanes, sizes[1], self.hidden_size)
+  else
+    states = states_of(self, hx, self.states)
+    for i, x in ipairs(states) do states[i] = order and x:index_select(2, order) or x end
+  end
+  local output, last = self:_run(op, input, states, sizes)
+  for i, x in ipairs(last) do
+    last[i] = order and x:index_select(2, packed.unsorted_indices) or x
+  end
+  return sequence.gather(output, packed), last
+end
+
+-- Output and list of last states for any form of input.
+function Base:_forward(op, input, hx)
+  if class.isinstance(input, sequence.PackedSequence) then return self:_packed(op, input, hx) end
+  if not lib.istensor(input) or (input:dim() ~= 2 and input:dim() ~= 3) then
+    errors.argument(class.typename(self), "input", ("%s or (L, I) expected, got %s"):format(
+      self.batch_first and "(N, L, I)" or "(L, N, I)", errors.describe(input)), "E_SHAPE")
+  end
+  local single = input:dim() == 2
+  if input:size(-1) ~= self.input_size then
+    errors.argument(class.typename(self), "input", ("%d features expected in the last dimension, "
+      .. "got %s"):format(self.input_size, errors.describe(input)), "E_SHAPE")
+  end
+  local lanes = self.num_layers * (self.bidirectional and 2 or 1)
+  local states
+  if hx ~= nil then states = states_of(self, hx, self.states)
+  elseif single then states = zeros(input, self.states, lanes, self.hidden_size)
+  else
+    states = zeros(input, self.states, lanes, input:size(self.batch_first and 1 or 2),
+      self.hidden_size)
+  end
+  if single then return self:_single(op, input, states) end
+  return self:_run(op, input, states)
+end
+
+function Base:extra_repr()
+  local parts = {("%d, %d"):format(self.input_size, self.hidden_size)}
+  if self.num_layers ~= 1 then parts[#parts + 1] = "num_layers=" .. self.num_layers end
+  if not self.bias then parts[#parts + 1] = "bias=false" end
+  if self.batch_first then parts[#parts + 1] = "batch_first=true" end
+  if self.dropout ~= 0 then parts[#parts + 1] = ("dropout=%g"):format(self.dropout) end
+  if self.bidirectional then parts[#parts + 1] = "bidirectional=true" end
+  return table.concat(parts, ", ")
+end
+
+--- A plain recurrent network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh) for each step,
+-- or relu. `output, h = rnn(input[, h])`: input (L, N, input_size), (N, L, input_size) with
+-- batch_first, (L, input_size) without a batch, or a PackedSequence; h (num_layers * directions,
+-- N, hidden_size), zeros when absent; output (L, N, directions * hidden_size).
+-- Parameters: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, and so on for further layers;
+-- with the ending _reverse those of the second direction.
+local RNN = class("RNN", Base)
+recurrent.RNN = RNN
+RNN.states = 1
+
+RNN.signature = define.signature("RNN", joined(SIZES,
+  {{"int", "num_layers", "layers, each on the output of the one below", default = 1},
+    NONLINEARITY}, SEQUENCE, PLACE))
+
+function RNN:init(input_size, hidden_size, num_layers, nonlinearity, ...)
+  self.nonlinearity = nonlinearity
+  self:_build("RNN", 1, input_size, hidden_size, num_layers, ...)
+end
+
+function RNN:forward(input, hx)
+  local output, last = self:_forward("rnn_" .. self.nonlinearity, input, hx)
+  return output, last[1]
+end
+
+local LAYERS = {{"int", "num_layers", "layers, each on the output of the one below", default = 1}}
+
+--- Long short-term memory (Hochreiter and Schmidhuber, 1997). `output, {h, c} = lstm(input[,
+-- {h, c}])`, with the shapes and parameter names of nn.RNN; the gates lie in the order i, f, g, o.
+local LSTM = class("LSTM", Base)
+recurrent.LSTM = LSTM
+LSTM.states = 2
+
+LSTM.signature = define.signature("LSTM", joined(SIZES, LAYERS, SEQUENCE, PLACE))
+
+function LSTM:init(...)
+  self:_build("LSTM", 4, ...)
+end
+
+function LSTM:forward(input, hx)
+  local output, last = self:_forward("lstm", input, hx)
+  return output, last
+end
+
+--- Gated recurrent units (Cho et al., 2014). `output, h = gru(input[, h])`, with the shapes and
+-- parameter names of nn.RNN; the gates lie in the order r, z, n.
+local GRU = class("GRU", Base)
+recurrent.GRU = GRU
+GRU.states = 1
+
+GRU.signature = define.signature("GRU", joined(SIZES, LAYERS, SEQUENCE, PLACE))
+
+function GRU:init(...)
+  self:_build("GRU", 3, ...)
+end
+
+function GRU:forward(input, hx)
+  local output, last = self:_forward("gru", input, hx)
+  return output, last[1]
+end
+
+-- ---- cells ----
+
+local Cell = class("RNNCellBase", Module)
+
+function Cell:_build(name, gates, input_size, hidden_size, bias, device, dtype)
+  local moth = require "moth"
+  check_sizes(name, input_size, hidden_size)
+  self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+  local wide = gates * hidden_size
+  self.weight_ih = parameter.Parameter(moth.empty({wide, input_size}, dtype, device))
+  self.weight_hh = parameter.Parameter(moth.empty({wide, hidden_size}, dtype, device))
+  if bias then
+    self.bias_ih = parameter.Parameter(moth.empty({wide}, dtype, device))
+    self.bias_hh = parameter.Parameter(moth.empty({wide}, dtype, device))
+  end
+  self:reset_parameters()
+end
+
+--- Draws all parameters anew, evenly within 1 / sqrt(hidden_size).
+function Cell:reset_parameters()
+  reset(self)
+end
+
+-- The new states as a list.
+function Cell:_step(op, input, hx)
+  if not lib.istensor(input) or (input:dim() ~= 1 and input:dim() ~= 2) then
+    errors.argument(class.typename(self), "input", "(N, I) or (I,) expected, got "
+      .. errors.describe(input), "E_SHAPE")
+  end
+  local single, states = input:dim() == 1
+  if hx ~= nil then states = states_of(self, hx, self.states)
+  elseif single then states = zeros(input, self.states, self.hidden_size)
+  else states = zeros(input, self.states, input:size(1), self.hidden_size) end
+  if single then
+    input = input:unsqueeze(1)
+    for i, x in ipairs(states) do states[i] = x:unsqueeze(1) end
+  end
+  local out = {functional[op](input, self.states == 2 and states or states[1], self.weight_ih,
+    self.weight_hh, self.bias_ih, self.bias_hh)}
+  for i = 1, single and #out or 0 do out[i] = out[i]:squeeze(1) end
+  return out
+end
+
+function Cell:extra_repr()
+  return ("%d, %d%s"):format(self.input_size, self.hidden_size, self.bias and "" or ", bias=false")
+end
+
+--- One step of nn.RNN: `h = cell(input[, h])`; input (N, input_size) or (input_size,), h (N,
+-- hidden_size), zeros when absent. Parameters: weight_ih, weight_hh, bias_ih, bias_hh.
+local RNNCell = class("RNNCell", Cell)
+recurrent.RNNCell = RNNCell
+RNNCell.states = 1
+
+RNNCell.signature = define.signature("RNNCell", joined(SIZES, {BIAS, NONLINEARITY}, PLACE))
+
+function RNNCell:init(input_size, hidden_size, bias, nonlinearity, device, dtype)
+  self.nonlinearity = nonlinearity
+  self:_build("RNNCell", 1, input_size, hidden_size, bias, device, dtype)
+end
+
+function RNNCell:forward(input, hx)
+  return self:_step("rnn_" .. self.nonlinearity .. "_cell", input, hx)[1]
+end
+
+function RNNCell:extra_repr()
+  local text = Cell.extra_repr(self)
+  return self.nonlinearity == "tanh" and text or text .. ", nonlinearity=" .. self.nonlinearity
+end
+
+--- One step of nn.LSTM: `h, c = cell(input[, {h, c}])`.
+local LSTMCell = class("LSTMCell", Cell)
+recurrent.LSTMCell = LSTMCell
+LSTMCell.states = 2
+
+LSTMCell.signature = define.signature("LSTMCell", joined(SIZES, {BIAS}, PLACE))
+
+function LSTMCell:init(...)
+  self:_build("LSTMCell", 4, ...)
+end
+
+function LSTMCell:forward(input, hx)
+  local states = self:_step("lstm_cell", input, hx)
+  return states[1], states[2]
+end
+
+--- One step of nn.GRU: `h = cell(input[, h])`.
+local GRUCell = class("GRUCell", Cell)
+recurrent.GRUCell = GRUCell
+GRUCell.states = 1
+
+GRUCell.signature = define.signature("GRUCell", joined(SIZES, {BIAS}, PLACE))
+
+function GRUCell:init(...)
+  self:_build("GRUCell", 3, ...)
+end
+
+function GRUCell:forward(input, hx)
+  return self:_step("gru_cell", input, hx)[1]
+end
+
+return recurrent

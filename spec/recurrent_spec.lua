@@ -1,0 +1,187 @@
+-- Recurrent modules: what they take and give, beside what the registry already checks of their ops.
+
+local moth = require "moth"
+local nn = moth.nn
+
+local function near(a, b, tolerance)
+  assert.equal(tostring(b.shape), tostring(a.shape))
+  assert.is_true((a - b):abs():max():item() <= (tolerance or 1e-6))
+end
+
+local function refuses(fn, text)
+  local ok, message = pcall(fn)
+  assert.is_false(ok)
+  assert.matches(text, message, 1, true)
+end
+
+local kinds = {RNN = 1, LSTM = 2, GRU = 1}
+
+describe("a recurrent module", function()
+  it("has PyTorch's parameters by name, shape and order", function()
+    local names, shapes = {}, {}
+    local lstm = nn.LSTM{3, 5, num_layers = 2, bidirectional = true}
+    for name, p in lstm:named_parameters() do
+      names[#names + 1], shapes[name] = name, tostring(p.shape)
+    end
+    assert.same({
+      "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_ih_l0_reverse",
+      "weight_hh_l0_reverse", "bias_ih_l0_reverse", "bias_hh_l0_reverse", "weight_ih_l1",
+      "weight_hh_l1", "bias_ih_l1", "bias_hh_l1", "weight_ih_l1_reverse", "weight_hh_l1_reverse",
+      "bias_ih_l1_reverse", "bias_hh_l1_reverse"}, names)
+    assert.equal("(20, 3)", shapes.weight_ih_l0)
+    assert.equal("(20, 10)", shapes.weight_ih_l1)
+    assert.equal("LSTM(3, 5, num_layers=2, bidirectional=true)", tostring(lstm))
+    assert.equal(4, #nn.GRU(3, 5, {num_layers = 2, bias = false}):parameters())
+    assert.equal("RNNCell(3, 5, bias=false, nonlinearity=relu)",
+      tostring(nn.RNNCell(3, 5, false, "relu")))
+    for _, p in ipairs(lstm:parameters()) do
+      assert.is_true(p:abs():max():item() <= 1 / math.sqrt(5))
+    end
+  end)
+
+  for name, states in pairs(kinds) do
+    it("gives output and last state: " .. name, function()
+      local net = nn[name](3, 5, {num_layers = 2})
+      local out, last = net(moth.randn(4, 2, 3))
+      assert.equal("(4, 2, 5)", tostring(out.shape))
+      for _, x in ipairs(states == 2 and last or {last}) do
+        assert.equal("(2, 2, 5)", tostring(x.shape))
+      end
+      near((net(moth.randn(4, 2, 3), last)), (net(moth.randn(4, 2, 3), last)), 2)
+    end)
+
+    it("goes on where it stopped: " .. name, function()
+      local net, x = nn[name](3, 5, {num_layers = 2}), moth.randn(6, 2, 3)
+      local whole = net(x)
+      local first, state = net(x:narrow(1, 1, 2))
+      local second = net(x:narrow(1, 3, 4), state)
+      near(moth.cat({first, second}, 1), whole)
+    end)
+
+    it("does what its cell does step by step: " .. name, function()
+      local net, cell, x = nn[name](3, 5), nn[name .. "Cell"](3, 5), moth.randn(4, 2, 3)
+      for _, part in ipairs {"weight_ih", "weight_hh", "bias_ih", "bias_hh"} do
+        cell[part] = net[part .. "_l0"]
+      end
+      local state, out = nil, {}
+      for t = 1, 4 do
+        if states == 2 then state = {cell(x[t], state)} else state = cell(x[t], state) end
+        out[t] = states == 2 and state[1] or state
+      end
+      near(moth.stack(out), (net(x)))
+      local h = cell(x[1][1])
+      near(h, out[1][1])
+    end)
+
+    it("takes a sequence without a batch, and batches first: " .. name, function()
+      local net, x = nn[name]{3, 5, bidirectional = true}, moth.randn(4, 3)
+      local out, state = net(x)
+      local batched = net(x:unsqueeze(2))
+      near(out, batched:squeeze(2))
+      assert.equal("(2, 5)", tostring((states == 2 and state[1] or state).shape))
+      net.batch_first = true
+      near((net(x)), out)
+      near((net(x:unsqueeze(1)):squeeze(1)), out)
+    end)
+
+    it("sees no padding in a packed sequence: " .. name, function()
+      local rnn = nn.utils.rnn
+      local net = nn[name](3, 5, {num_layers = 2, bidirectional = true, dtype = moth.float64})
+      local x = {moth.randn(2, 3):double(), moth.randn(4, 3):double(), moth.randn(3, 3):double()}
+      for i = 1, 3 do x[i]:requires_grad_() end
+      local packed = rnn.pack_sequence(x, {enforce_sorted = false})
+      local out, last = net(packed)
+      local padded, lengths = rnn.pad_packed_sequence(out)
+      assert.same({2, 4, 3}, lengths:tolist())
+      assert.equal(0, padded[3][1]:abs():sum():item())
+      padded:square():sum():backward()
+      for i = 1, 3 do
+        local alone = x[i]:detach():requires_grad_()
+        local y, state = net(alone)
+        near(padded:select(2, i):narrow(1, 1, y:size(1)), y, 1e-12)
+        near((states == 2 and last[2] or last):select(2, i), states == 2 and state[2] or state,
+          1e-12)
+        y:square():sum():backward()
+        near(x[i].grad, alone.grad, 1e-12)
+      end
+    end)
+  end
+
+  it("drops between layers while training, and repeatably", function()
+    local net, x = nn.GRU{3, 5, num_layers = 2, dropout = 0.5}, moth.randn(4, 2, 3)
+    local function run()
+      moth.manual_seed(3)
+      return (net(x))
+    end
+    local once = run()
+    near(run(), once, 0)
+    net:eval()
+    local quiet = net(x)
+    near((net(x)), quiet, 0)
+    assert.is_true((quiet - once):abs():max():item() > 1e-3)
+    net:train()
+    net.dropout = 1 -- the second layer sees zeros only
+    net:zero_grad()
+    net(x):sum():backward()
+    assert.equal(0, net.weight_ih_l0.grad:abs():sum():item())
+    assert.is_true(net.weight_hh_l1.grad:abs():sum():item() > 0)
+  end)
+
+  it("takes no sequences in a batch, and no sequence without a step", function()
+    local net = nn.LSTM(3, 5)
+    local out = net(moth.randn(4, 0, 3))
+    assert.equal("(4, 0, 5)", tostring(out.shape))
+    out:sum():backward()
+    assert.equal(0, net.weight_hh_l0.grad:abs():sum():item())
+    refuses(function() net(moth.randn(0, 2, 3)) end, "at least one step is needed")
+  end)
+
+  it("works in half precision", function()
+    local net = nn.LSTM(3, 5, {num_layers = 2})
+    local x = moth.randn(4, 2, 3)
+    local full = net(x)
+    net:half()
+    local out = net(x:half())
+    assert.equal(moth.float16, out.dtype)
+    near(out:float(), full, 5e-3)
+    out:float():sum():backward()
+    assert.equal(moth.float16, net.weight_ih_l0.grad.dtype)
+  end)
+
+  it("says what does not fit", function()
+    local lstm = nn.LSTM(3, 5)
+    local x = moth.randn(4, 2, 3)
+    refuses(function() lstm(moth.randn(4, 2, 7)) end, "3 features expected")
+    refuses(function() lstm(x, moth.zeros(1, 2, 5)) end, "a table of two tensors, {h, c}")
+    refuses(function() lstm(x, {moth.zeros(1, 3, 5), moth.zeros(1, 3, 5)}) end,
+      "(1, 2, 5) is wanted for f32 (4, 2, 3), got f32 (1, 3, 5)")
+    refuses(function()
+      moth.gru(x, moth.zeros(2, 2, 5), {moth.ones(15, 3), moth.ones(15, 5), moth.ones(15, 4),
+        moth.ones(15, 5)}, false, 2)
+    end, "weight_ih of layer 2 is f32 (15, 4), wanted (15, 5)")
+    refuses(function() nn.GRU(3, 0) end, "'hidden_size'")
+    refuses(function()
+      nn.utils.rnn.pack_padded_sequence(x, {2, 3})
+    end, "enforce_sorted = false")
+  end)
+end)
+
+describe("padding", function()
+  it("makes one tensor of sequences and takes it apart again", function()
+    local rnn = nn.utils.rnn
+    local x = {moth.ones(2, 2), moth.ones(3, 2)}
+    local padded = rnn.pad_sequence(x, {batch_first = true, padding_value = -1})
+    assert.same({{{1, 1}, {1, 1}, {-1, -1}}, {{1, 1}, {1, 1}, {1, 1}}}, padded:tolist())
+    assert.same({{-1, -1}, {1, 1}, {1, 1}},
+      rnn.pad_sequence(x, true, -1, "left")[1]:tolist())
+    local list = rnn.unpad_sequence(padded, {2, 3}, true)
+    near(list[1], x[1], 0)
+    near(list[2], x[2], 0)
+    local packed = rnn.pack_padded_sequence(padded, {2, 3}, true, false)
+    assert.same({2, 2, 1}, packed.batch_sizes:tolist())
+    local again, lengths = rnn.pad_packed_sequence(packed, true, -1, 4)
+    assert.equal("(2, 4, 2)", tostring(again.shape))
+    near(again:narrow(2, 1, 3), padded, 0)
+    assert.same({2, 3}, lengths:tolist())
+  end)
+end)
