@@ -9,6 +9,7 @@ moth FILE.lua [ARGUMENTS]   runs a script
 moth                        a prompt; reads a script when standard input is a pipe
 moth -e 'CODE' [ARGUMENTS]  runs a line of code
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
+                            --coverage: the ops that golden values or gradchecks leave out;
                             other options go to busted, as --filter='a name' does)
 moth bench [small] [--help] measures
 moth doctor                 says what was found here and what is missing
@@ -43,8 +44,17 @@ local function set_arguments(name, words)
   _G.arg = list
 end
 
+-- What golden values and gradient checks leave out; see spec/support/coverage.lua.
+local function coverage(root)
+  package.path = root .. "/?.lua;" .. package.path
+  local found, lfs = pcall(require, "lfs")
+  if not found or not lfs.chdir(root) then fail("cannot enter " .. root) end
+  os.exit(require("spec.support.coverage").report(true) and 0 or 1)
+end
+
 local function test(words)
   local root = checkout("test")
+  if words[1] == "--coverage" then coverage(root) end
   local lfs_found, lfs = pcall(require, "lfs")
   if not lfs_found or not pcall(require, "busted.core") then
     fail("the specs need Busted (Debian: apt-get install lua-busted)")

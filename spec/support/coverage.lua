@@ -1,0 +1,95 @@
+--- coverage.lua -- which ops have no golden values, and which differentiable ones no gradcheck:
+--
+--     ./moth test --coverage
+--
+-- Asked are all public ops of the registry and the functions written in Lua that take tensors.
+-- In-place forms are their base's; hidden ops (mostly gradients) are reached through the ops that
+-- use them. What has no golden values for a reason says so by `exempt` in its sample file.
+
+local bind = require "moth.bind"
+local golden = require "spec.support.golden"
+local moth = require "moth"
+local registry = require "spec.support.registry"
+
+local coverage = {}
+
+local TENSORS = {tensor = true, tensors = true, number = true, mask = true, index = true}
+
+-- Functions made of ops that stand in a namespace by name, with their signatures.
+local function collect(found, namespace, names)
+  for _, name in ipairs(names) do
+    local ok, fn = pcall(function() return namespace[name] end)
+    local sig = ok and type(fn) == "function" and bind.signature(fn)
+    if sig and sig.lua and not found[name] then
+      for _, arg in ipairs(sig.args) do
+        if TENSORS[arg.row.name] then found[name] = {fn = fn, sig = sig} end
+      end
+    end
+  end
+end
+
+local function keys(t)
+  local list = {}
+  for name in pairs(t) do list[#list + 1] = name end
+  table.sort(list)
+  return list
+end
+
+--- name -> {fn, sig} of the functions written in Lua that take tensors.
+function coverage.functions()
+  local found = {}
+  collect(found, moth, moth.names())
+  collect(found, moth.nn.functional, keys(moth.nn.functional))
+  collect(found, require("moth.tensor").methods, keys(require("moth.tensor").methods))
+  return found
+end
+
+--- Two sorted lists of names: without golden values, differentiable without gradcheck.
+function coverage.missing()
+  local known, why, ungolden, unchecked = {}, {}, {}, {}
+  for _, shard in ipairs(golden.all()) do
+    for name in pairs(shard.ops) do known[name] = true end
+    for name, reason in pairs(shard.exempt) do why[name] = reason end
+  end
+  local function ask(name)
+    if not known[name] and not why[name] then ungolden[#ungolden + 1] = name end
+  end
+  local functions = coverage.functions()
+  for _, op in ipairs(registry.ops()) do
+    if not op.derived and not op.hidden then
+      ask(op.name)
+      if op.grad and not coverage.differentiated(op) then unchecked[#unchecked + 1] = op.name end
+    end
+    functions[op.name] = nil
+  end
+  for name in pairs(functions) do ask(name) end
+  table.sort(ungolden)
+  return ungolden, unchecked, why
+end
+
+--- Whether ops_spec finds floats to differentiate by in the op's examples.
+function coverage.differentiated(op)
+  for _, example in ipairs(op.examples) do
+    for _, x in ipairs(registry.tensors(example.arguments())) do
+      if registry.isfloat(x) then return true end
+    end
+  end
+  return false
+end
+
+--- Prints both lists; true if they are empty.
+function coverage.report(verbose)
+  local ungolden, unchecked, why = coverage.missing()
+  local function say(title, list)
+    print(("ops without %s: %s"):format(title, #list > 0 and table.concat(list, " ") or "none"))
+  end
+  say("golden values", ungolden)
+  say("gradcheck", unchecked)
+  if verbose then
+    print "without golden values for a reason:"
+    for _, name in ipairs(keys(why)) do print(("  %-20s %s"):format(name, why[name])) end
+  end
+  return #ungolden + #unchecked == 0
+end
+
+return coverage
