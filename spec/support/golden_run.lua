@@ -26,7 +26,7 @@ end
 
 --- The public function of that name: of moth, of F, or a method of tensors.
 function run.find(name)
-  return member(moth.nn.functional, name) or member(moth, name)
+  return member(moth, name) or member(moth.nn.functional, name)
     or rawget(require("moth.tensor").methods, name)
 end
 

@@ -97,3 +97,18 @@ f("negative dim", R(2, 4, 3), -2)
 f("one pair", R(2))
 f("empty", R(0, 4))
 f("special values", T([[1.0, inf, nan, 2.0]]), grad=False)
+
+for name in ("hardshrink", "softshrink"):
+    samples(op(name, "input lambd", getattr(F, name), "soft"), R, zero=False,
+            special=T([nan, inf, -inf, 0.0, 30.0]))
+    f = op(name, "input lambd", getattr(F, name), "soft")
+    f(R(2, 5), 2.0)
+    f("at the threshold", T([0.5, -0.5, 0.75]))
+
+f = op("threshold", "input threshold value", F.threshold)
+f(R(2, 5), 0.5, -1.0)
+f("0-d", R(), 0.5, -1.0)
+f("empty", R(0, 3), 0.5, -1.0)
+f("one element", R(1), 0.5, 7.0)
+f("at the threshold", T([0.5, 0.25, 1.0]), 0.5, 2.0)
+f("special values", SPECIAL, 0.5, 2.0, grad=False)

@@ -69,3 +69,37 @@ f("special values", SPECIAL, -1.0, 1.0, grad=False)
 f("int64", I(2, 5), -3, 4)
 f("uint8", I(5, low=0, high=255, dtype=torch.uint8), 10, 100)
 f.raises("E_ARG", R(2))
+
+for name, draw in (("acos", V), ("asin", V), ("atan", R), ("acosh", P), ("asinh", R), ("atanh", V),
+                   ("cosh", S), ("sinh", S), ("erfc", S), ("exp2", S), ("log10", P), ("sinc", U),
+                   ("deg2rad", R), ("rad2deg", R), ("logit", U)):
+    change = (lambda d: lambda *s: d(*s).then(lambda x: x + 1))(draw) if name == "acosh" else draw
+    f = op(name, "input", getattr(torch, name), "soft" if name == "logit" else "math")
+    samples(f, change, floats_of_ints=name not in ("acos", "asin", "acosh", "atanh", "logit", "sinc"),
+            ints=name not in ("acos", "asin", "acosh", "atanh", "logit", "sinc"),
+            special=T([nan, 0.0, 0.5]) if name == "sinc" else SPECIAL)
+f = op("logit", "input eps", torch.logit, "soft")
+f("clamped", T([0.0, 0.125, 0.5, 1.0]), 0.25, grad=False)
+
+for name in ("frac", "positive", "sgn"):
+    f = op(name, "input", getattr(torch, name))
+    samples(f, R, ints=name != "frac",
+            special=T([inf, -inf, 0.0, -0.0, 1.0]) if name == "sgn" else SPECIAL)
+for name in ("isneginf", "isposinf", "signbit"):
+    f = op(name, "input", getattr(torch, name))
+    samples(f, R, special=SPECIAL if name != "signbit" else T([inf, -inf, 0.0, -0.0, 1.0]))
+
+f = op("nan_to_num", "input nan posinf neginf", torch.nan_to_num)
+f(R(2, 3))
+f("special values", T([nan, 1.0, -1.0]), grad=False)
+f("replaced", T([nan, inf, -inf, 1.0]), 0.5, 2.0, -2.0)
+f("0-d", R())
+f("empty", R(0, 3))
+f("one element", T([nan]), 1.5)
+f("int64", I(3))
+
+f = op("round", "input", torch.round)
+f("half to even", T([0.5, 1.5, 2.5, -0.5, -1.5, -2.5]))
+f("decimals", T([1.25, -2.75, 3.0625]), decimals=1, grad=False, tol=1e-2,
+  why="scaled by a power of ten")
+f("tens", T([15.0, -25.0, 34.0]), decimals=-1, grad=False)

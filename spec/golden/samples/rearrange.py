@@ -1,0 +1,122 @@
+"""Elements in another order, repeated, or spread over new dimensions."""
+
+import torch
+
+from kit import B, I, N, P, R, S, T, U, V, inf, nan, op
+
+for name in ("fliplr", "flipud"):
+    f = op(name, "input", getattr(torch, name))
+    f(R(2, 3))
+    f(R(2, 3, 5))
+    f("empty", R(0, 3))
+    f("one element", R(1, 1))
+    f("int64", I(2, 3))
+    f("bool", B(2, 3))
+
+f = op("rot90", "input k dims", torch.rot90)
+f(R(2, 3))
+f(R(2, 3), 2)
+f(R(2, 3), -1)
+f("other dims", R(2, 3, 5), 1, [1, 2])
+f("negative dims", R(2, 3, 5), 3, [-1, 0])
+f("empty", R(0, 3))
+f("int64", I(2, 3))
+
+f = op("repeat", "input repeats", lambda x, repeats: x.repeat(repeats))
+f(R(3), [2])
+f(R(2, 3), [2, 1])
+f("more repeats than dims", R(3), [2, 2])
+f("0 times", R(2, 3), [0, 1])
+f("0-d", R(), [3])
+f("empty", R(0, 3), [2, 2])
+f("int64", I(2, 3), [1, 2])
+f.raises("E_ARG", "fewer repeats than dims", R(2, 3), [2])
+
+f = op("ravel", "input", torch.ravel)
+f(R(2, 3))
+f("0-d", R())
+f("empty", R(0, 3))
+f("one element", R(1))
+f("stride 0", R(1, 3).then(lambda x: x.expand(2, 3)))
+f("int64", I(2, 3))
+
+f = op("trace", "input", torch.trace, "reduce")
+f(R(3, 3))
+f(R(2, 3))
+f("one element", R(1, 1))
+f("nothing", R(0, 3))
+f("seventeen", R(5, 17))
+f("int64", I(3, 3))
+f.raises("E_SHAPE", "a vector", R(3))
+
+f = op("diag", "input diagonal", torch.diag)
+f(R(3))
+f(R(3), 1)
+f(R(2), -1)
+f("of a matrix", R(3, 5))
+f("above", R(3, 5), 2)
+f("below", R(3, 3), -1)
+f("empty", R(0))
+f("int64", I(3))
+
+f = op("diag_embed", "input offset dim1 dim2", torch.diag_embed)
+f(R(3))
+f(R(2, 3))
+f("above", R(2, 3), 1)
+f("below", R(3), -2)
+f("other dims", R(2, 3), 0, 0, 2)
+f("empty", R(0))
+f("int64", I(3))
+
+for name in ("hstack", "vstack", "dstack"):
+    f = op(name, "tensors", getattr(torch, name))
+    f("vectors", [R(3), R(3)])
+    f("matrices", [R(2, 3), R(2, 3)])
+    f("0-d", [R(), R()])
+    f("one tensor", [R(3)])
+    f("one element", [R(1), R(1)])
+    f("empty", [R(0, 3), R(0, 3)])
+    f("int64", [I(3), I(3)])
+
+for name in ("swapaxes", "swapdims"):
+    f = op(name, "input " + ("axis0 axis1" if name == "swapaxes" else "dim0 dim1"),
+           getattr(torch, name), dims=("dim0", "dim1", "axis0", "axis1"))
+    f(R(2, 3), 0, 1)
+    f(R(2, 3, 5), 0, 2)
+    f("negative", R(2, 3, 5), -1, 0)
+    f("a dim with itself", R(2, 3), 1, 1)
+    f("empty", R(0, 3), 0, 1)
+    f("int64", I(2, 3), 0, 1)
+
+f = op("moveaxis", "input source destination", torch.moveaxis)
+f(R(2, 3, 5), 0, 2)
+f(R(2, 3, 5), 2, 0)
+f("several", R(2, 3, 5), [0, 1], [2, 0])
+f("negative", R(2, 3, 5), -1, 0)
+f("empty", R(0, 3), 0, 1)
+f("int64", I(2, 3), 0, 1)
+
+f = op("broadcast_to", "input size", torch.broadcast_to)
+f(R(1, 3), [2, 3])
+f("a dimension more", R(3), [2, 3])
+f("0-d", R(), [2, 3])
+f("to empty", R(1, 3), [0, 3])
+f("the same", R(2, 3), [2, 3])
+f("int64", I(1, 3), [2, 3])
+
+f = op("broadcast_tensors", "tensors", lambda tensors: torch.broadcast_tensors(*tensors))
+f([R(3, 1), R(5)])
+f("one", [R(3)])
+f("three", [R(2, 1, 1), R(3, 1), R(5)])
+f("0-d", [R(), R(2)])
+f("empty", [R(0, 3), R(3)])
+f("int64", [I(3, 1), I(2)])
+
+f = op("meshgrid", "tensors indexing", lambda tensors, indexing="ij":
+       torch.meshgrid(*tensors, indexing=indexing))
+f([R(2), R(3)])
+f("xy", [R(2), R(3)], "xy")
+f("one", [R(3)])
+f("three", [R(2), R(1), R(3)])
+f("empty", [R(0), R(3)])
+f("int64", [I(2), I(3)])
