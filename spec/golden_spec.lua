@@ -33,7 +33,7 @@ describe("golden values", function()
                 local wrong = {}
                 for _, sample in ipairs(samples) do
                   local ok, message = pcall(run.check, shard, name, fn, sample, dtype)
-                  if not ok then
+                  if not ok and (strict or not tostring(message):match "has no argument") then
                     wrong[#wrong + 1] = ("%s [%s]: %s"):format(name, sample.name,
                       tostring(message))
                   end

@@ -145,11 +145,11 @@ def shown(value):
 
 class Op:
     def __init__(self, name, params, fn, kind, positions=(), returns=(), dims=None,
-                 mutates=False, second=True):
+                 mutates=False, second=True, constants=()):
         self.name, self.params, self.fn, self.kind = name, params.split(), fn, kind
         self.positions, self.returns, self.mutates = set(positions), set(returns), mutates
         self.dims = DIM_NAMES if dims is None else set(dims)
-        self.second = second
+        self.second, self.constants = second, set(constants)  # constants have no gradient
         self.samples = _current[0]["ops"].setdefault(name, [])
 
     def arguments(self, label, args, named):
@@ -170,7 +170,7 @@ class Op:
         label, args = self.label(args, named)
         pairs = self.arguments(label, args, named)
         sample = {"name": label, "fixed": fixed, "layouts": layouts, "tol": tol, "why": why,
-                  "dtypes": dtypes, "kind": self.kind}
+                  "dtypes": dtypes, "kind": self.kind, "constants": self.constants}
         try:
             runs = [self.run(pairs, len(args), grad) for _ in range(3)]
         except Exception as problem:
@@ -212,7 +212,7 @@ class Op:
                 return [leaf(x) for x in v]
             return v
 
-        y = self.call([(k, leaf(v)) for k, v in pairs], n)
+        y = self.call([(k, v if k in self.constants else leaf(v)) for k, v in pairs], n)
         outputs = tensors_of(y)
         result = {"y": [v.detach() + 1 if j in self.returns and v.dtype == torch.int64
                         else v.detach() for j, v in enumerate(outputs)]}

@@ -5,9 +5,9 @@
 Each family becomes FAMILY.json (samples, arguments, where their tensors lie) and FAMILY.bin
 (their elements, little-endian, NaNs canonical). A second run writes the same bytes.
 A tensor in the manifest is {"t": dtype, "s": sizes, "o": offset in bytes}, and "e" the dimensions
-of stride 0 (one element is stored for each). Values of a sample:
+of stride 0 (one element is stored for each), and "c" if no gradient is asked for. Values of a sample:
 
-    args      [[name, value], ...]; leaves are the floating tensors among them, in this order
+    args      [[name, value], ...]; leaves are the floating tensors without "c", in this order
     y         results; cotangent of element k of result j (from 0): (7(k + 3j) mod 11 - 5) / 8
     grads     of sum(y * cotangent) by each leaf
     second    gradient by each leaf of sum(grads * v), v = (5(k + 2i) mod 13 - 6) / 8 of leaf i
@@ -95,6 +95,9 @@ def rounded(values):
 def record(sample, index, blob):
     entry = {"name": sample["name"], "kind": sample["kind"],
              "args": [[k, plain(v, blob)] for k, v in sample["args"]]}
+    for name, value in entry["args"]:
+        if name in sample.get("constants", ()) and isinstance(value, dict):
+            value["c"] = True
     if "error" in sample:
         entry["error"] = sample["error"]
         return entry

@@ -74,7 +74,7 @@ for name, draw in (("acos", V), ("asin", V), ("atan", R), ("acosh", P), ("asinh"
                    ("cosh", S), ("sinh", S), ("erfc", S), ("exp2", S), ("log10", P), ("sinc", U),
                    ("deg2rad", R), ("rad2deg", R), ("logit", U)):
     change = (lambda d: lambda *s: d(*s).then(lambda x: x + 1))(draw) if name == "acosh" else draw
-    f = op(name, "input", getattr(torch, name), "soft" if name == "logit" else "math")
+    f = op(name, "input", getattr(torch, name), "soft" if name in ("logit", "sinc") else "math")
     samples(f, change, floats_of_ints=name not in ("acos", "asin", "acosh", "atanh", "logit", "sinc"),
             ints=name not in ("acos", "asin", "acosh", "atanh", "logit", "sinc"),
             special=T([nan, 0.0, 0.5]) if name == "sinc" else SPECIAL)
