@@ -20,6 +20,10 @@ from("pool", "MaxPool2d AvgPool2d")
 from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardsigmoid "
   .. "Hardtanh Threshold Softplus Softshrink Hardshrink Softsign Tanh Tanhshrink Sigmoid "
   .. "LogSigmoid GLU Softmax Softmin Softmax2d LogSoftmax")
+from("norm", "BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d "
+  .. "LayerNorm RMSNorm GroupNorm")
+from("embedding", "Embedding")
+from("attention", "MultiheadAttention")
 from("dropout", "Dropout Dropout2d")
 from("flatten", "Flatten")
 from("loss", "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "

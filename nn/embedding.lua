@@ -1,0 +1,123 @@
+--- embedding.lua -- nn.Embedding: a table with a vector for each token.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+local init = require "moth.nn.weights"
+local parameter = require "moth.nn.parameter"
+
+local embedding = {}
+
+--- The vectors of tokens: integers (...), from 1 to num_embeddings -> (..., embedding_dim).
+-- weight (num_embeddings, embedding_dim) begins normally distributed, with mean 0 and standard
+-- deviation 1; the row of padding_idx begins as 0 and gets no gradient.
+local Embedding = class("Embedding", Module)
+embedding.Embedding = Embedding
+
+local OPTIONS = {
+  {"position", "padding_idx", "a token whose vector gets no gradient", optional = true},
+  {"float", "max_norm", "longer vectors that are looked up are shortened to it", optional = true},
+  {"float", "norm_type", "exponent of that norm", default = 2},
+  {"bool", "scale_grad_by_freq", "divide gradients by how often a token comes?", default = false},
+  {"bool", "sparse", "sparse gradients; not supported", default = false},
+}
+
+local rows = {
+  {"int", "num_embeddings", "how many tokens there are"},
+  {"int", "embedding_dim", "size of a vector"},
+}
+for _, row in ipairs(OPTIONS) do rows[#rows + 1] = row end
+for _, row in ipairs {
+  {"tensor", "_weight", "the vectors to begin with", optional = true},
+  {"bool", "_freeze", "are the vectors to stay as they are?", default = false},
+  {"device", "device", "where the vectors live", optional = true},
+  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+} do rows[#rows + 1] = row end
+
+Embedding.signature = define.signature("Embedding", rows)
+
+local function real_padding(padding, n)
+  if padding == nil then return nil end
+  if padding > n or padding < -n then
+    errors.argument("Embedding", "padding_idx", ("%d is out of range for %d tokens"):format(
+      padding, n), "E_INDEX")
+  end
+  return padding < 0 and padding + n + 1 or padding
+end
+
+function Embedding:init(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type,
+                        scale_grad_by_freq, sparse, weight, freeze, device, dtype)
+  local moth = require "moth"
+  if sparse then
+    errors.argument("Embedding", "sparse", "sparse gradients are not supported", "E_UNSUPPORTED")
+  end
+  self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+  self.padding_idx = real_padding(padding_idx, num_embeddings)
+  self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
+  if weight ~= nil then
+    if weight:dim() ~= 2 or weight:size(1) ~= num_embeddings or weight:size(2) ~= embedding_dim then
+      errors.argument("Embedding", "_weight", ("expected (%d, %d), got %s"):format(num_embeddings,
+        embedding_dim, errors.describe(weight)), "E_SHAPE")
+    end
+    self.weight = parameter.Parameter(weight, not freeze)
+  else
+    local fresh = moth.empty({num_embeddings, embedding_dim}, dtype, device)
+    self.weight = parameter.Parameter(fresh, not freeze)
+    self:reset_parameters()
+  end
+end
+
+--- Draws the vectors anew.
+function Embedding:reset_parameters()
+  local weight, padding = self.weight, self.padding_idx
+  init.normal_(weight)
+  if padding ~= nil then
+    require("moth").no_grad(function() weight:select(1, padding):zero_() end)
+  end
+end
+
+function Embedding:forward(input)
+  return (functional.embedding(input, self.weight, self.padding_idx, self.max_norm,
+    self.norm_type, self.scale_grad_by_freq))
+end
+
+function Embedding:extra_repr()
+  local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)
+  if self.padding_idx ~= nil then text = text .. ", padding_idx=" .. self.padding_idx end
+  if self.max_norm ~= nil then text = text .. ", max_norm=" .. self.max_norm end
+  if self.norm_type ~= 2 then text = text .. ", norm_type=" .. self.norm_type end
+  if self.scale_grad_by_freq then text = text .. ", scale_grad_by_freq=true" end
+  return text
+end
+
+local pretrained_rows = {
+  {"tensor", "embeddings", "the vectors, (tokens, features)"},
+  {"bool", "freeze", "are they to stay as they are?", default = true},
+}
+for _, row in ipairs(OPTIONS) do pretrained_rows[#pretrained_rows + 1] = row end
+local parse_pretrained = define.signature("Embedding.from_pretrained", pretrained_rows)
+
+--- An Embedding of vectors that exist, which it shares: nn.Embedding.from_pretrained(vectors,
+-- freeze = true, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse).
+-- A callable table and no function, since it has no object to be called on.
+local function from_pretrained(...)
+  local vectors, freeze, padding_idx, max_norm, norm_type, by_freq, sparse = parse_pretrained(...)
+  if vectors:dim() ~= 2 then
+    errors.argument("Embedding.from_pretrained", "embeddings",
+      "expected (tokens, features), got " .. errors.describe(vectors), "E_SHAPE")
+  end
+  local none = require("moth").none
+  local function given(v) if v == nil then return none end return v end
+  return Embedding(vectors:size(1), vectors:size(2), given(padding_idx), given(max_norm),
+    norm_type, by_freq, sparse, vectors, freeze)
+end
+Embedding.from_pretrained = setmetatable({}, {
+  __call = function(_, first, ...)
+    if first == Embedding then return (from_pretrained(...)) end
+    return (from_pretrained(first, ...))
+  end,
+})
+
+return embedding

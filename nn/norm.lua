@@ -1,0 +1,260 @@
+--- norm.lua -- layers that bring values to mean 0 and variance 1, then scale and shift them:
+-- BatchNorm1d to 3d and InstanceNorm1d to 3d by channel, LayerNorm and RMSNorm by the last
+-- dimensions, GroupNorm by groups of channels.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+local parameter = require "moth.nn.parameter"
+
+local norm = {}
+
+local DEVICE = {"device", "device", "where the parameters live", optional = true}
+local DTYPE = {"dtype", "dtype", "their element type; the default one when absent", optional = true}
+
+local function ones(size, dtype, device) return require("moth").ones(size, dtype, device) end
+local function zeros(size, dtype, device) return require("moth").zeros(size, dtype, device) end
+
+local function fill(x, value)
+  if x ~= nil then require("moth").no_grad(function() x:fill_(value) end) end
+end
+
+-- Parameters weight = 1 and bias = 0, each if it is wanted.
+local function affine_parameters(self, size, weight, bias, device, dtype)
+  if weight then self.weight = parameter.Parameter(ones(size, dtype, device)) end
+  if bias then self.bias = parameter.Parameter(zeros(size, dtype, device)) end
+end
+
+local function reset_parameters(self)
+  fill(self.weight, 1)
+  fill(self.bias, 0)
+end
+
+-- ---- by channel, with running statistics ----
+
+local function running_buffers(self, device, dtype)
+  local n = self.num_features
+  self.running_mean = parameter.Buffer(zeros({n}, dtype, device))
+  self.running_var = parameter.Buffer(ones({n}, dtype, device))
+  self.num_batches_tracked = parameter.Buffer(zeros({}, require("moth").int64, device))
+end
+
+local function channel_rows(affine, track)
+  return {
+    {"int", "num_features", "channels, C"},
+    {"float", "eps", "added to the variance", default = 1e-5},
+    {"float", "momentum", "weight of the newest in the running statistics; none: their mean",
+      default = 0.1, optional = true},
+    {"bool", "affine", "are there weight and bias?", default = affine},
+    {"bool", "track_running_stats", "are there running statistics?", default = track},
+    DEVICE, DTYPE,
+  }
+end
+
+local function channel_init(self, num_features, eps, momentum, affine, track, device, dtype)
+  if num_features < 0 then
+    errors.argument(class.typename(self), "num_features", "is negative", "E_SHAPE")
+  end
+  self.num_features, self.eps, self.momentum = num_features, eps, momentum
+  self.affine, self.track_running_stats = affine, track
+  affine_parameters(self, {num_features}, affine, affine, device, dtype)
+  if track then running_buffers(self, device, dtype) end
+end
+
+local function reset_running_stats(self)
+  fill(self.running_mean, 0)
+  fill(self.running_var, 1)
+  fill(self.num_batches_tracked, 0)
+end
+
+local function channel_repr(self)
+  return ("%d, eps=%g, momentum=%s, affine=%s, track_running_stats=%s"):format(self.num_features,
+    self.eps, tostring(self.momentum), tostring(self.affine), tostring(self.track_running_stats))
+end
+
+local function check_input(self, input, least, most)
+  local dims = input:dim()
+  if dims < least or dims > most then
+    errors.argument(class.typename(self), "input", ("expected %s dimensions, got %s"):format(
+      least == most and tostring(least) or least .. " or " .. most, errors.describe(input)),
+      "E_SHAPE")
+  end
+end
+
+-- One more batch was seen; the weight of the newest in the running statistics.
+local function count_batch(self)
+  local momentum = self.momentum or 0
+  if self.training and self.track_running_stats and self.num_batches_tracked ~= nil then
+    local seen = self.num_batches_tracked
+    require("moth").no_grad(function() seen:add_(1) end)
+    if self.momentum == nil then momentum = 1 / tonumber(seen:item()) end
+  end
+  return momentum
+end
+
+local BATCH = {
+  BatchNorm1d = {2, 3, "(N, C) or (N, C, L)"}, BatchNorm2d = {4, 4, "(N, C, H, W)"},
+  BatchNorm3d = {5, 5, "(N, C, D, H, W)"},
+}
+
+-- Batch normalisation (Ioffe and Szegedy 2015): F.batch_norm with parameters weight and bias (C)
+-- and the buffers running_mean, running_var (C) and num_batches_tracked (int64).
+for name, rank in pairs(BATCH) do
+  local Layer = class(name, Module)
+  norm[name] = Layer
+  Layer.signature = define.signature(name, channel_rows(true, true))
+  Layer.init, Layer.extra_repr = channel_init, channel_repr
+  Layer.reset_running_stats = reset_running_stats
+
+  function Layer:reset_parameters()
+    reset_running_stats(self)
+    reset_parameters(self)
+  end
+
+  function Layer:forward(input)
+    check_input(self, input, rank[1], rank[2])
+    local momentum, mean, var = count_batch(self), self.running_mean, self.running_var
+    local own = self.training or mean == nil
+    if self.training and not self.track_running_stats then mean, var = nil, nil end
+    return (functional.batch_norm(input, mean, var, self.weight, self.bias, own, momentum,
+      self.eps))
+  end
+end
+
+local INSTANCE = {InstanceNorm1d = 3, InstanceNorm2d = 4, InstanceNorm3d = 5}
+
+-- Instance normalisation (Ulyanov et al. 2016): F.instance_norm over (N, C, ...) or (C, ...).
+for name, dims in pairs(INSTANCE) do
+  local Layer = class(name, Module)
+  norm[name] = Layer
+  Layer.signature = define.signature(name, channel_rows(false, false))
+  Layer.init, Layer.extra_repr = channel_init, channel_repr
+  Layer.reset_running_stats = reset_running_stats
+
+  function Layer:reset_parameters()
+    reset_running_stats(self)
+    reset_parameters(self)
+  end
+
+  function Layer:forward(input)
+    check_input(self, input, dims - 1, dims)
+    local single = input:dim() == dims - 1
+    local own = self.training or not self.track_running_stats
+    local y = functional.instance_norm(single and input:unsqueeze(1) or input, self.running_mean,
+      self.running_var, self.weight, self.bias, own, self.momentum or 0, self.eps)
+    if single then y = y:squeeze(1) end
+    return y
+  end
+end
+
+-- ---- by the last dimensions ----
+
+local function sizes_of(v)
+  if type(v) == "number" then return {v} end
+  local list = {}
+  for i = 1, #v do list[i] = v[i] end
+  return list
+end
+
+local function sizes_text(list) return "(" .. table.concat(list, ", ") .. ")" end
+
+--- Layer normalisation (Ba et al. 2016): (..., normalized_shape) -> the same shape.
+-- weight and bias have normalized_shape and begin as 1 and 0.
+local LayerNorm = class("LayerNorm", Module)
+norm.LayerNorm = LayerNorm
+
+LayerNorm.signature = define.signature("LayerNorm", {
+  {"ints", "normalized_shape", "sizes of the last dimensions"},
+  {"float", "eps", "added to the variance", default = 1e-5},
+  {"bool", "elementwise_affine", "are there weight and bias?", default = true},
+  {"bool", "bias", "is there a bias, beside the weight?", default = true},
+  DEVICE, DTYPE,
+})
+
+function LayerNorm:init(normalized_shape, eps, elementwise_affine, bias, device, dtype)
+  self.normalized_shape, self.eps = sizes_of(normalized_shape), eps
+  self.elementwise_affine = elementwise_affine
+  affine_parameters(self, self.normalized_shape, elementwise_affine, elementwise_affine and bias,
+    device, dtype)
+end
+
+LayerNorm.reset_parameters = reset_parameters
+
+function LayerNorm:forward(input)
+  return (functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps))
+end
+
+function LayerNorm:extra_repr()
+  return ("%s, eps=%g, elementwise_affine=%s"):format(sizes_text(self.normalized_shape), self.eps,
+    tostring(self.elementwise_affine))
+end
+
+--- Normalisation by the root mean square (Zhang and Sennrich 2019): (..., normalized_shape) -> the
+-- same shape. weight has normalized_shape and begins as 1.
+local RMSNorm = class("RMSNorm", Module)
+norm.RMSNorm = RMSNorm
+
+RMSNorm.signature = define.signature("RMSNorm", {
+  {"ints", "normalized_shape", "sizes of the last dimensions"},
+  {"float", "eps", "added to the mean square; when absent the spacing of floats at 1",
+    optional = true},
+  {"bool", "elementwise_affine", "is there a weight?", default = true},
+  DEVICE, DTYPE,
+})
+
+function RMSNorm:init(normalized_shape, eps, elementwise_affine, device, dtype)
+  self.normalized_shape, self.eps = sizes_of(normalized_shape), eps
+  self.elementwise_affine = elementwise_affine
+  affine_parameters(self, self.normalized_shape, elementwise_affine, false, device, dtype)
+end
+
+RMSNorm.reset_parameters = reset_parameters
+
+function RMSNorm:forward(input)
+  return (functional.rms_norm(input, self.normalized_shape, self.weight, self.eps))
+end
+
+function RMSNorm:extra_repr()
+  return ("%s, eps=%s, elementwise_affine=%s"):format(sizes_text(self.normalized_shape),
+    tostring(self.eps), tostring(self.elementwise_affine))
+end
+
+-- ---- by groups of channels ----
+
+--- Group normalisation (Wu and He 2018): (N, C, ...) -> the same shape. weight and bias (C) begin
+-- as 1 and 0.
+local GroupNorm = class("GroupNorm", Module)
+norm.GroupNorm = GroupNorm
+
+GroupNorm.signature = define.signature("GroupNorm", {
+  {"int", "num_groups", "how many groups the channels make"},
+  {"int", "num_channels", "channels, C"},
+  {"float", "eps", "added to the variance", default = 1e-5},
+  {"bool", "affine", "are there weight and bias?", default = true},
+  DEVICE, DTYPE,
+})
+
+function GroupNorm:init(num_groups, num_channels, eps, affine, device, dtype)
+  if num_groups < 1 or num_channels % num_groups ~= 0 then
+    errors.argument("GroupNorm", "num_groups", ("%d channels do not make %d groups"):format(
+      num_channels, num_groups), "E_SHAPE")
+  end
+  self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+  self.affine = affine
+  affine_parameters(self, {num_channels}, affine, affine, device, dtype)
+end
+
+GroupNorm.reset_parameters = reset_parameters
+
+function GroupNorm:forward(input)
+  return (functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps))
+end
+
+function GroupNorm:extra_repr()
+  return ("%d, %d, eps=%g, affine=%s"):format(self.num_groups, self.num_channels, self.eps,
+    tostring(self.affine))
+end
+
+return norm

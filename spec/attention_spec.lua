@@ -1,0 +1,132 @@
+-- Attention as a user meets it: masks, blocks, heads that are shared, and the layer.
+
+local moth = require "moth"
+
+local nn, F = moth.nn, moth.nn.functional
+local sdpa = F.scaled_dot_product_attention
+
+local function list(x) return x:flatten():tolist() end
+
+local function draw(...) return moth.randn({...}, {dtype = moth.float64}) end
+
+-- The same by its formula.
+local function plain(q, k, v, bias)
+  local s = q:matmul(k:transpose(-2, -1)) / math.sqrt(q:size(-1))
+  if bias then s = s + bias end
+  return F.softmax(s, -1):matmul(v)
+end
+
+describe("scaled_dot_product_attention", function()
+  it("agrees with its formula across blocks of queries and keys", function()
+    local q, k, v = draw(2, 70, 8) * 3, draw(2, 600, 8), draw(2, 600, 5)
+    assert.close(list(plain(q, k, v)), list(sdpa(q, k, v)), 1e-12)
+    local one = moth.ones(70, 600, {dtype = moth.float64})
+    local bias = (one * -math.huge):triu(2)
+    bias = moth.where(one:triu(2):gt(0), bias, 0)
+    local seen = moth.ones(70, 600):tril(1):gt(0)
+    assert.close(list(plain(q, k, v, bias)), list(sdpa(q, k, v, seen)), 1e-12)
+  end)
+
+  it("has the same gradients fused as written with ops", function()
+    local q, k, v = draw(3, 70, 4), draw(300, 4), draw(3, 300, 2)
+    local inputs = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}
+    for _, causal in ipairs{false, true} do
+      local function slopes(create)
+        local y = sdpa(q, k, v, {is_causal = causal})
+        return moth.autograd.grad((y * y):sum(), inputs, {create_graph = create})
+      end
+      local a, b = slopes(false), slopes(true)
+      for i = 1, 3 do assert.close(list(b[i]), list(a[i]), 1e-10) end
+    end
+  end)
+
+  it("gives 0 to a query that may see no key, and no NaN backward", function()
+    local q, k, v = draw(2, 3):requires_grad_(), draw(4, 3), draw(4, 1)
+    local seen = moth.tensor{{true, true, false, true}, {false, false, false, false}}
+    for _, p in ipairs{0, 0.5} do
+      local y = sdpa(q, k, v, seen, p)
+      assert.equal(0, y[2]:item())
+      y:sum():backward()
+      assert.is_true(moth.isfinite(q.grad):all():item())
+    end
+    assert.same({0, 0, 0}, list(q.grad[2]))
+  end)
+
+  it("lets causal queries see keys up to their own position, whatever the lengths", function()
+    local v = moth.eye(4)
+    local y = sdpa(moth.zeros(2, 3), moth.zeros(4, 3), v, {is_causal = true})
+    assert.close({1, 0, 0, 0, 0.5, 0.5, 0, 0}, list(y))
+  end)
+
+  it("shares heads of key and value", function()
+    local q, k, v = draw(2, 6, 3, 4), draw(2, 2, 5, 4), draw(2, 2, 5, 4)
+    local wanted = sdpa(q, k:repeat_interleave(3, 2), v:repeat_interleave(3, 2))
+    assert.close(list(wanted), list(sdpa(q, k, v, {enable_gqa = true})), 1e-12)
+    assert.has_error_like(function()
+      sdpa(q, draw(2, 4, 5, 4), draw(2, 4, 5, 4), {enable_gqa = true})
+    end, "'key'.*6 heads")
+  end)
+
+  it("gives 0 where there are no keys, and nothing for no queries", function()
+    assert.same({0, 0}, list(sdpa(moth.ones(1, 3), moth.ones(0, 3), moth.ones(0, 2))))
+    assert.equal("(0, 2)", tostring(sdpa(moth.ones(0, 3), moth.ones(4, 3), moth.ones(4, 2)).shape))
+  end)
+
+  it("names what does not fit", function()
+    local q, k, v = moth.ones(2, 3), moth.ones(4, 3), moth.ones(4, 3)
+    assert.has_error_like(function() sdpa(q, moth.ones(4, 2), v) end, "'key'")
+    assert.has_error_like(function() sdpa(q, k, moth.ones(5, 3)) end, "'value'")
+    assert.has_error_like(function() sdpa(q, k, v, moth.ones(3, 4)) end, "'attn_mask'")
+    assert.has_error_like(function()
+      sdpa(q, k, v, moth.ones(2, 4), {is_causal = true})
+    end, "'is_causal'")
+    assert.has_error_like(function() sdpa(q, k, v:double()) end, "'value'")
+  end)
+end)
+
+describe("MultiheadAttention", function()
+  it("calls true in a mask what takes no part", function()
+    local layer = nn.MultiheadAttention(4, 2, {batch_first = true})
+    local x = moth.randn(1, 3, 4)
+    local padding = moth.tensor{{false, false, true}}
+    local y, weights = layer(x, x, x, {key_padding_mask = padding})
+    assert.equal("(1, 3, 3)", tostring(weights.shape))
+    assert.same({0, 0, 0}, list(weights:select(3, 3)))
+    local z, none = layer(x, x, x, {key_padding_mask = padding, need_weights = false})
+    assert.is_nil(none)
+    assert.close(list(y), list(z), 1e-5)
+  end)
+
+  it("has PyTorch's parameters in PyTorch's order", function()
+    local function names(layer)
+      local found = {}
+      for name in layer:named_parameters() do found[#found + 1] = name end
+      return found
+    end
+    assert.same({"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"},
+      names(nn.MultiheadAttention(4, 2)))
+    assert.same({"q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_bias", "bias_k",
+      "bias_v", "out_proj.weight", "out_proj.bias"},
+      names(nn.MultiheadAttention{4, 2, kdim = 3, add_bias_kv = true}))
+  end)
+
+  it("takes a sample without a batch", function()
+    local layer = nn.MultiheadAttention(4, 2)
+    local q, k = moth.randn(3, 4), moth.randn(5, 4)
+    local y, weights = layer(q, k, k)
+    assert.equal("(3, 4)", tostring(y.shape))
+    assert.equal("(3, 5)", tostring(weights.shape))
+    local batch = layer(q:unsqueeze(2), k:unsqueeze(2), k:unsqueeze(2))
+    assert.close(list(y), list(batch), 1e-5)
+  end)
+
+  it("names what does not fit", function()
+    assert.has_error_like(function() nn.MultiheadAttention(5, 2) end, "'num_heads'")
+    local layer = nn.MultiheadAttention(4, 2)
+    local x = moth.randn(3, 1, 4)
+    assert.has_error_like(function() layer(x, x, moth.randn(3, 1, 5)) end, "'value'")
+    assert.has_error_like(function()
+      layer(x, x, x, {attn_mask = moth.ones(2, 2)})
+    end, "'attn_mask'.*%(3, 3%)")
+  end)
+end)

@@ -1,0 +1,150 @@
+-- Normalisation as a user meets it: running statistics, second gradients, what is refused; and the
+-- layers' buffers.
+
+local moth = require "moth"
+
+local nn, F = moth.nn, moth.nn.functional
+
+local function list(x) return x:flatten():tolist() end
+
+describe("batch_norm", function()
+  local x = moth.tensor{{1, 2}, {3, 4}, {5, 12}}
+
+  it("moves the running statistics in place, with the unbiased variance", function()
+    local mean, var = moth.zeros(2), moth.ones(2)
+    F.batch_norm(x, mean, var, {training = true, momentum = 0.5})
+    assert.close({1.5, 3}, list(mean))
+    assert.close({2.5, 14.5}, list(var))
+  end)
+
+  it("leaves them alone outside training, and uses them", function()
+    local mean, var = moth.tensor{1, 2}, moth.tensor{4, 1}
+    local y = F.batch_norm(x, mean, var, {eps = 0})
+    assert.close({0, 0, 1, 2, 2, 10}, list(y))
+    assert.same({1, 2}, list(mean))
+  end)
+
+  it("leaves one node for the gradient", function()
+    local y = F.batch_norm(x:clone():requires_grad_(), {training = true})
+    assert.matches("ChannelNorm", tostring(y))
+  end)
+
+  it("gives the same gradient fused as written with ops", function()
+    local a = moth.randn(4, 3, 5, {dtype = moth.float64}):requires_grad_()
+    local w = moth.randn(3, {dtype = moth.float64}):requires_grad_()
+    local function slopes(create)
+      local y = F.batch_norm(a, {weight = w, training = true})
+      return moth.autograd.grad((y * y * y):sum(), {a, w}, {create_graph = create})
+    end
+    local p, q = slopes(false), slopes(true)
+    for i = 1, 2 do assert.close(list(p[i]), list(q[i]), 1e-12) end
+  end)
+
+  it("refuses one value per channel, half of the statistics, and the wrong number", function()
+    assert.has_error_like(function() F.batch_norm(moth.ones(1, 3), {training = true}) end,
+      "'input' to 'batch_norm'.*more than one value per channel")
+    assert.has_error_like(function() F.batch_norm(x, moth.zeros(2)) end, "'running_var'")
+    assert.has_error_like(function() F.batch_norm(x) end, "'running_mean'.*outside training")
+    local mean = moth.zeros(2)
+    assert.has_error_like(function()
+      F.batch_norm(x, mean, moth.ones(3), {training = true})
+    end, "'running_var' to 'batch_norm' %(wants %(2%), got f32 %(3%)%)")
+    assert.same({0, 0}, list(mean))
+  end)
+
+  it("refuses running statistics that need a gradient", function()
+    local mean = moth.zeros(2):requires_grad_()
+    assert.has_error_like(function()
+      F.batch_norm(x, mean, moth.ones(2), {training = true})
+    end, "'running_mean'.*needs a gradient")
+  end)
+end)
+
+describe("layer_norm and its kin", function()
+  it("makes 0 of rows without spread", function()
+    assert.same({0, 0, 0}, list(F.layer_norm(moth.ones(1, 3), {3})))
+    assert.same({0, 0, 0, 0}, list(F.group_norm(moth.ones(1, 4) * 7, 2)))
+  end)
+
+  it("keeps small spreads beside a large mean", function()
+    local y = F.layer_norm(moth.tensor{10000, 10001, 10002}, {3})
+    assert.close({-1.2247, 0, 1.2247}, list(y), 1e-3)
+  end)
+
+  it("computes half types in f32", function()
+    local x = moth.tensor{300, -300, 300, -300}:to(moth.float16) -- squares overflow f16
+    assert.close({1, -1, 1, -1}, list(F.rms_norm(x, {4})), 1e-3)
+    assert.equal(moth.float16, F.layer_norm(x, {4}).dtype)
+  end)
+
+  it("says how the input ends", function()
+    assert.has_error_like(function() F.layer_norm(moth.ones(2, 3), {4}) end,
+      "'normalized_shape' to 'layer_norm' %({4} is not how f32 %(2, 3%) ends%)")
+    assert.has_error_like(function() F.group_norm(moth.ones(2, 3), 2) end, "'num_groups'")
+    assert.has_error_like(function()
+      F.layer_norm(moth.ones(2, 3), {3}, moth.ones(2))
+    end, "'weight'.*wants %(3%)")
+  end)
+end)
+
+describe("normalising layers", function()
+  it("count batches, and average them all without momentum", function()
+    local layer = nn.BatchNorm1d(2, {momentum = moth.none})
+    layer(moth.tensor{{1, 1}, {3, 3}})
+    layer(moth.tensor{{5, 5}, {7, 7}})
+    assert.equal("2LL", tostring(layer.num_batches_tracked:item() + 0LL))
+    assert.close({4, 4}, list(layer.running_mean))
+  end)
+
+  it("keep PyTorch's names and dtypes in the state", function()
+    local state = nn.BatchNorm2d(3):state_dict()
+    local names = {}
+    for name in pairs(state) do names[#names + 1] = name end
+    table.sort(names)
+    assert.same({"bias", "num_batches_tracked", "running_mean", "running_var", "weight"}, names)
+    assert.equal(moth.int64, state.num_batches_tracked.dtype)
+  end)
+
+  it("use the batch in eval mode if nothing is tracked", function()
+    local layer = nn.BatchNorm1d(1, {track_running_stats = false, affine = false, eps = 0}):eval()
+    assert.close({-1, 1}, list(layer(moth.tensor{{1}, {3}})))
+    assert.is_nil(layer.running_mean)
+  end)
+
+  it("take a sample without a batch where PyTorch does", function()
+    assert.equal("(3, 5)", tostring(nn.InstanceNorm1d(3)(moth.randn(3, 5)).shape))
+    assert.has_error_like(function() nn.BatchNorm2d(3)(moth.randn(3, 5)) end,
+      "'input' to 'BatchNorm2d' %(expected 4 dimensions")
+  end)
+end)
+
+describe("embedding", function()
+  it("gives padding no gradient, and adds up repeated tokens", function()
+    local w = moth.ones(3, 2):requires_grad_()
+    F.embedding({2, 1, 2}, w, {padding_idx = 1}):sum():backward()
+    assert.same({0, 0, 2, 2, 0, 0}, list(w.grad))
+  end)
+
+  it("shortens long rows in place, of the tokens it sees", function()
+    local w = moth.tensor{{3, 4}, {6, 8}}
+    local y = F.embedding({1}, w, {max_norm = 1})
+    assert.close({0.6, 0.8}, list(y))
+    assert.close({0.6, 0.8, 6, 8}, list(w))
+  end)
+
+  it("names the token and how many there are", function()
+    local layer = nn.Embedding(3, 2, {padding_idx = -1})
+    assert.equal(3, layer.padding_idx)
+    assert.same({0, 0}, list(layer({3})))
+    assert.has_error_like(function() layer({4}) end, "token 4 is out of range: there are 3")
+    assert.has_error_like(function() nn.Embedding(3, 2, 4) end, "'padding_idx'")
+  end)
+
+  it("shares vectors that exist", function()
+    local vectors = moth.tensor{{1, 2}, {3, 4}}
+    local layer = nn.Embedding.from_pretrained(vectors)
+    assert.is_false(layer.weight.requires_grad)
+    assert.same({3, 4}, list(layer({2})))
+    assert.is_true(nn.Embedding.from_pretrained(vectors, false).weight.requires_grad)
+  end)
+end)
