@@ -62,7 +62,7 @@ table.insert(package.loaders, 2, search)
 -- ---- what stands in the namespace ----
 
 local submodules = { nn = true, optim = true, data = true, autograd = true, class = true,
-                     progress = true, warn = true }
+                     progress = true, summary = true, warn = true }
 
 -- Functions written in Lua: the module, or {module, field}.
 local functions = {}
