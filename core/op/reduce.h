@@ -35,6 +35,40 @@ MOTH_ARGS(count_nonzero, COUNT_NONZERO)
 MOTH_ARGS(var, SPREAD_OF)
 MOTH_ARGS(std, SPREAD_OF)
 
+/* -- put together from those (measure.c) -- */
+
+MOTH_ARGS(var_mean, SPREAD_OF)
+MOTH_ARGS(std_mean, SPREAD_OF)
+MOTH_ARGS(nansum, REDUCE_DTYPE)
+MOTH_ARGS(nanmean, REDUCE_DTYPE)
+
+#define AMINMAX(ARG) \
+  ARG(tensor,    input,      , "tensor of any shape") \
+  ARG(maybe_dim, dim,    none, "dimension to reduce; all of them when absent") \
+  ARG(bool,      keepdim, false, "keep it as a dimension of size 1")
+MOTH_ARGS(aminmax, AMINMAX)
+
+#define DIFF(ARG) \
+  ARG(tensor, input,      , "tensor with dimensions") \
+  ARG(int,    n,         1, "how many times differences are taken") \
+  ARG(dim,    dim,      -1, "dimension to go along") \
+  ARG(maybe_tensor, prepend, none, "what comes before the input along it") \
+  ARG(maybe_tensor, append, none, "what comes behind it")
+MOTH_ARGS(diff, DIFF)
+
+#define DIST(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(tensor, other,      , "tensor, broadcast with it") \
+  ARG(float,  p,         2, "the power of the norm")
+MOTH_ARGS(dist, DIST)
+
+#define HISTC(ARG) \
+  ARG(tensor, input,      , "numbers, any shape") \
+  ARG(int,    bins,    100, "how many classes") \
+  ARG(float,  min,       0, "lower end of the first") \
+  ARG(float,  max,       0, "upper end of the last; where both are equal the input's own ends")
+MOTH_ARGS(histc, HISTC)
+
 /* -- along one -- */
 
 #define ARG_EXTREME(ARG) \

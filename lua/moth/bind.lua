@@ -499,7 +499,8 @@ end
 local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dispatch",
                  allclose = "moth.dispatch",
                  norm = "moth.dispatch", median = "moth.results", unique = "moth.results",
-                 unique_consecutive = "moth.results", nonzero = "moth.results" }
+                 unique_consecutive = "moth.results", nonzero = "moth.results",
+                 new_tensor = "moth.create" }
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)

@@ -287,6 +287,26 @@ M.as_tensor = define {
   end,
 }
 
+--- x:new_tensor(data, {dtype, device, requires_grad}): as moth.tensor, with x's dtype.
+M.new_tensor = define {
+  name = "new_tensor",
+  doc = "A new tensor as moth.tensor makes it, of this tensor's dtype unless one is given.",
+  examples = "moth.ones(2, {dtype = moth.float64}), {{1, 2}, {3, 4}}\n"
+    .. "moth.ones(2), {1, 0}, {dtype = moth.bool, requires_grad = false}",
+  args = {
+    { "tensor", "input", "tensor with the dtype" },
+    { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
+    { "dtype", "dtype", "element type; that of the input when absent", optional = true },
+    { "device", "device", "where the elements live", default = "cpu" },
+    { "bool", "requires_grad", "gather gradients for it", default = false },
+  },
+  run = function(input, data, dtype, _, requires_grad)
+    local x = M.convert("new_tensor", data, code_of(dtype) or lib.inspect(input).dtype)
+    if requires_grad then x.requires_grad = true end
+    return x
+  end,
+}
+
 --- moth.frombuffer(buffer, {dtype, count, offset}): a 1-d tensor with a copy of a string's bytes.
 M.frombuffer = define {
   name = "frombuffer",

@@ -345,16 +345,6 @@ for _, name in ipairs { "zeros", "ones", "empty", "full" } do
   end
 end
 
---- x:new_tensor(data, {dtype, requires_grad}): as moth.tensor, with x's dtype unless given.
-function methods.new_tensor(x, data, options)
-  own(x, "new_tensor")
-  local create = require "moth.create"
-  local given = { dtype = getters.dtype(x) }
-  for k, v in pairs(options or {}) do given[k] = v end
-  local y = create.tensor(data, given)
-  return y
-end
-
 -- ---- the graph ----
 
 function getters.requires_grad(x) return band(facts(x, "requires_grad").flags, IS_GRAD) ~= 0 end
