@@ -1,4 +1,4 @@
---- conv.lua -- nn.Conv2d.
+--- conv.lua -- nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -7,166 +7,236 @@ local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local init = require "moth.nn.weights"
 local parameter = require "moth.nn.parameter"
+local window = require "moth.nn.window"
 
 local conv = {}
 
-local function pair(v)
-  if type(v) == "number" then return {v, v} end
-  return type(v) == "table" and {v[1], v[2]} or v
+local WHERE = {
+  {"device", "device", "where the parameters live", optional = true},
+  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+}
+
+local BIAS = {"bool", "bias", "is something added to each channel?", default = true}
+local GROUPS = {"int", "groups", "each group of filters sees its own group of channels",
+  default = 1}
+
+-- The common first rows, for n dimensions.
+local function channels(n)
+  return {"int", "in_channels", "channels of the input"},
+    {"int", "out_channels", "channels of the result: number of filters"},
+    {"int" .. n, "kernel_size", "size of the filters"},
+    {"int" .. n, "stride", "step between windows", default = 1}
 end
 
-local function pair_text(v)
-  return type(v) == "string" and v or ("(%d, %d)"):format(v[1], v[2])
+local function dilation(n)
+  return {"int" .. n, "dilation", "step between the elements of a window", default = 1}
 end
+
+local function conv_signature(name, n)
+  local a, b, c, d = channels(n)
+  return define.signature(name, {
+    a, b, c, d,
+    {"int" .. n .. "-or-enum", "padding", "border on each side, or 'valid' (none) or 'same' "
+      .. "(keeps the size)", default = 0, choices = {"valid", "same"}},
+    dilation(n), GROUPS, BIAS,
+    {"enum", "padding_mode", "what the border is filled with",
+      choices = {"zeros", "reflect", "replicate", "circular"}},
+    unpack(WHERE),
+  })
+end
+
+-- ---- what all of them begin with ----
+
+local function check(self, name)
+  local function bad(arg, text) errors.argument(name, arg, text, "E_SHAPE") end
+  local groups = self.groups
+  if groups < 1 then bad("groups", "expected a number from 1 on, got " .. groups) end
+  for _, arg in ipairs {"in_channels", "out_channels"} do
+    if self[arg] < 1 then bad(arg, "expected a number from 1 on, got " .. self[arg]) end
+    if self[arg] % groups ~= 0 then
+      bad(arg, ("%d is no multiple of groups, %d"):format(self[arg], groups))
+    end
+  end
+  for arg, least in pairs {kernel_size = 1, stride = 1, dilation = 1, padding = 0,
+                           output_padding = 0} do
+    for _, v in ipairs(type(self[arg]) == "table" and self[arg] or {}) do
+      if v < least then
+        bad(arg, ("expected numbers from %d on, got %s"):format(least,
+          errors.describe(self[arg])))
+      end
+    end
+  end
+  if self.padding == "same" and not window.all(self.stride, 1) then
+    bad("padding", "'same' wants stride 1")
+  end
+end
+
+-- Draws the parameters; first and second are the weight's leading sizes.
+local function begin(self, first, second, bias, device, dtype)
+  local moth = require "moth"
+  local size = {first, second, unpack(self.kernel_size)}
+  self.weight = parameter.Parameter(moth.empty(size, dtype, device))
+  if bias then
+    self.bias = parameter.Parameter(moth.empty({self.out_channels}, dtype, device))
+  end
+  self:reset_parameters()
+end
+
+local function reset_parameters(self) init.reset(self.weight, self.bias) end
+
+local function extra_repr(self)
+  local parts = {
+    ("%d, %d, kernel_size=%s, stride=%s"):format(self.in_channels, self.out_channels,
+      window.text(self.kernel_size), window.text(self.stride)),
+  }
+  local function add(name, value) parts[#parts + 1] = name .. "=" .. value end
+  if not window.all(self.padding, 0) then add("padding", window.text(self.padding)) end
+  if not window.all(self.dilation, 1) then add("dilation", window.text(self.dilation)) end
+  if self.output_padding and not window.all(self.output_padding, 0) then
+    add("output_padding", window.text(self.output_padding))
+  end
+  if self.groups ~= 1 then add("groups", self.groups) end
+  if self.bias == nil then add("bias", "false") end
+  if self.padding_mode ~= "zeros" then add("padding_mode", self.padding_mode) end
+  return table.concat(parts, ", ")
+end
+
+-- ---- Conv1d, Conv2d ----
+
+-- The border as F.pad takes it: before and after, from the last dimension on.
+local function border(self, n)
+  local sides = {}
+  for d = n, 1, -1 do
+    local before, after = 0, 0
+    if self.padding == "same" then
+      local all = self.dilation[d] * (self.kernel_size[d] - 1)
+      before = math.floor(all / 2)
+      after = all - before
+    elseif self.padding ~= "valid" then
+      before, after = self.padding[d], self.padding[d]
+    end
+    sides[#sides + 1] = before
+    sides[#sides + 1] = after
+  end
+  return sides
+end
+
+local function make_conv(Conv, n)
+  local name, op = "Conv" .. n .. "d", "conv" .. n .. "d"
+  conv[name] = Conv
+  Conv.signature = conv_signature(name, n)
+
+  function Conv:init(in_channels, out_channels, kernel_size, stride, padding, dilation_, groups,
+                     bias, padding_mode, device, dtype)
+    self.in_channels, self.out_channels = in_channels, out_channels
+    self.kernel_size, self.stride = window.list(kernel_size, n), window.list(stride, n)
+    self.padding, self.dilation = window.list(padding, n), window.list(dilation_, n)
+    self.groups, self.padding_mode = groups, padding_mode
+    check(self, name)
+    if padding_mode ~= "zeros" then self.border = border(self, n) end
+    begin(self, out_channels, in_channels / groups, bias, device, dtype)
+  end
+
+  Conv.reset_parameters = reset_parameters
+  Conv.extra_repr = extra_repr
+
+  function Conv:forward(input)
+    local padding = self.padding
+    if self.border and input:dim() > n then -- else the op says what is wrong
+      input, padding = functional.pad(input, self.border, self.padding_mode), 0
+    end
+    return (functional[op](input, self.weight, self.bias, self.stride, padding, self.dilation,
+      self.groups))
+  end
+end
+
+--- Slides filters over sequences: (N, in_channels, L) or (in_channels, L) -> (N, out_channels, L'),
+-- L' = (L + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down.
+-- weight (out_channels, in_channels / groups, K) and bias (out_channels) begin as PyTorch's.
+local Conv1d = class("Conv1d", Module)
+make_conv(Conv1d, 1)
 
 --- Slides filters over images: (N, in_channels, H, W) or (in_channels, H, W) -> (N, out_channels,
 -- H', W'), H' = (H + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down.
 -- weight (out_channels, in_channels / groups, KH, KW) and bias (out_channels) begin as PyTorch's.
 local Conv2d = class("Conv2d", Module)
-conv.Conv2d = Conv2d
+make_conv(Conv2d, 2)
 
-Conv2d.signature = define.signature("Conv2d", {
-  {"int", "in_channels", "channels of the images"},
-  {"int", "out_channels", "channels of the result: number of filters"},
-  {"int2", "kernel_size", "filter height and width"},
-  {"int2", "stride", "step between windows", default = 1},
-  {"int2-or-enum", "padding", "border on each side, or 'valid' (none) or 'same' (keeps the size)",
-    default = 0, choices = {"valid", "same"}},
-  {"int2", "dilation", "step between the elements of a window", default = 1},
-  {"int", "groups", "each group of filters sees its own group of channels", default = 1},
-  {"bool", "bias", "is something added to each channel?", default = true},
-  {"enum", "padding_mode", "what the border is filled with",
-    choices = {"zeros", "reflect", "replicate", "circular"}},
-  {"device", "device", "where the parameters live", optional = true},
-  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
-})
+-- ---- ConvTranspose1d, ConvTranspose2d ----
 
-local function check(self)
-  local function bad(name, text) errors.argument("Conv2d", name, text, "E_SHAPE") end
-  local groups = self.groups
-  if groups < 1 then bad("groups", "expected a number from 1 on, got " .. groups) end
-  for _, name in ipairs {"in_channels", "out_channels"} do
-    if self[name] < 1 then bad(name, "expected a number from 1 on, got " .. self[name]) end
-    if self[name] % groups ~= 0 then
-      bad(name, ("%d is no multiple of groups, %d"):format(self[name], groups))
+local function transpose_signature(name, n)
+  local a, b, c, d = channels(n)
+  return define.signature(name, {
+    a, b, c, d,
+    {"int" .. n, "padding", "border cut off on each side", default = 0},
+    {"int" .. n, "output_padding", "further size of the result, less than a step", default = 0},
+    GROUPS, BIAS, dilation(n),
+    {"enum", "padding_mode", "only zeros", choices = {"zeros"}},
+    unpack(WHERE),
+  })
+end
+
+-- The output_padding that gives a size.
+local function reaching(self, name, n, input, output_size)
+  local function bad(text) errors.argument(name, "output_size", text, "E_SHAPE") end
+  local sizes = window.list(output_size, n)
+  if type(sizes) ~= "table" or #sizes ~= n then
+    bad(("%d sizes are needed, got %s"):format(n, errors.describe(output_size)))
+  end
+  local more = {}
+  for d = 1, n do
+    local least = (input:size(d - n - 1) - 1) * self.stride[d] - 2 * self.padding[d]
+      + self.dilation[d] * (self.kernel_size[d] - 1) + 1
+    more[d] = sizes[d] - least
+    if more[d] < 0 or more[d] >= self.stride[d] then
+      bad(("%d to %d is what %s can become, got %s"):format(least, least + self.stride[d] - 1,
+        errors.describe(input), window.text(sizes)))
     end
   end
-  for _, name in ipairs {"kernel_size", "stride", "dilation"} do
-    if self[name][1] < 1 or self[name][2] < 1 then
-      bad(name, "expected numbers from 1 on, got " .. errors.describe(self[name]))
+  return more
+end
+
+local function make_transpose(Transpose, n)
+  local name, op = "ConvTranspose" .. n .. "d", "conv_transpose" .. n .. "d"
+  conv[name] = Transpose
+  Transpose.signature = transpose_signature(name, n)
+
+  function Transpose:init(in_channels, out_channels, kernel_size, stride, padding, output_padding,
+                          groups, bias, dilation_, padding_mode, device, dtype)
+    self.in_channels, self.out_channels = in_channels, out_channels
+    self.kernel_size, self.stride = window.list(kernel_size, n), window.list(stride, n)
+    self.padding, self.dilation = window.list(padding, n), window.list(dilation_, n)
+    self.output_padding = window.list(output_padding, n)
+    self.groups, self.padding_mode = groups, padding_mode
+    check(self, name)
+    begin(self, in_channels, out_channels / groups, bias, device, dtype)
+  end
+
+  Transpose.reset_parameters = reset_parameters
+  Transpose.extra_repr = extra_repr
+
+  function Transpose:forward(input, output_size)
+    local more = self.output_padding
+    if output_size ~= nil and input:dim() > n then
+      more = reaching(self, name, n, input, output_size)
     end
-  end
-  local padding = self.padding
-  if padding == "same" and (self.stride[1] ~= 1 or self.stride[2] ~= 1) then
-    bad("padding", "'same' wants stride 1")
-  elseif type(padding) == "table" and (padding[1] < 0 or padding[2] < 0) then
-    bad("padding", "expected numbers from 0 on, got " .. errors.describe(padding))
+    return (functional[op](input, self.weight, self.bias, self.stride, self.padding, more,
+      self.groups, self.dilation))
   end
 end
 
--- The border before and after along H and W: {top, bottom, left, right}.
-local function border(self)
-  local padding = self.padding
-  if padding == "valid" then return {0, 0, 0, 0} end
-  if padding ~= "same" then return {padding[1], padding[1], padding[2], padding[2]} end
-  local sides = {}
-  for d = 1, 2 do
-    local all = self.dilation[d] * (self.kernel_size[d] - 1)
-    sides[2 * d - 1] = math.floor(all / 2)
-    sides[2 * d] = all - sides[2 * d - 1]
-  end
-  return sides
-end
+--- The transpose of Conv1d, which lengthens sequences: (N, in_channels, L) -> (N, out_channels,
+-- L'), L' = (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
+-- weight (in_channels, out_channels / groups, K) and bias (out_channels) begin as PyTorch's; the
+-- call takes an output_size too, from which output_padding follows.
+local ConvTranspose1d = class("ConvTranspose1d", Module)
+make_transpose(ConvTranspose1d, 1)
 
-function Conv2d:init(in_channels, out_channels, kernel_size, stride, padding, dilation, groups,
-                     bias, padding_mode, device, dtype)
-  local moth = require "moth"
-  self.in_channels, self.out_channels = in_channels, out_channels
-  self.kernel_size, self.stride = pair(kernel_size), pair(stride)
-  self.padding, self.dilation = pair(padding), pair(dilation)
-  self.groups, self.padding_mode = groups, padding_mode
-  check(self)
-  self.border = border(self)
-  local window = self.kernel_size
-  local size = {out_channels, in_channels / groups, window[1], window[2]}
-  self.weight = parameter.Parameter(moth.empty(size, dtype, device))
-  if bias then self.bias = parameter.Parameter(moth.empty({out_channels}, dtype, device)) end
-  self:reset_parameters()
-end
-
---- Draws weight and bias anew.
-function Conv2d:reset_parameters()
-  init.reset(self.weight, self.bias)
-end
-
--- Which row stands where in an image of n rows with a border, by padding_mode.
-local function sources(mode, n, before, after)
-  local list = {}
-  for at = 1 - before, n + after do
-    local from = at
-    if mode == "replicate" then
-      from = math.min(math.max(at, 1), n)
-    elseif mode == "circular" then
-      from = (at - 1) % n + 1
-    elseif at < 1 then
-      from = 2 - at
-    elseif at > n then
-      from = 2 * n - at
-    end
-    list[#list + 1] = from
-  end
-  return list
-end
-
--- The image with its border filled from itself.
-local function fill_border(self, input)
-  for d = 1, 2 do
-    local dim, before, after = d - 3, self.border[2 * d - 1], self.border[2 * d]
-    local n = input:size(dim)
-    local most = self.padding_mode == "reflect" and n - 1
-      or self.padding_mode == "circular" and n or math.huge
-    if math.max(before, after) > most or n == 0 then
-      errors.argument("Conv2d", "padding", ("%d in mode '%s' does not fit %s"):format(
-        math.max(before, after), self.padding_mode, errors.describe(input)), "E_SHAPE")
-    end
-    if before + after > 0 then
-      input = input:index_select(dim, sources(self.padding_mode, n, before, after))
-    end
-  end
-  return input
-end
-
-function Conv2d:forward(input)
-  local conv2d, sides = functional.conv2d, self.border
-  if self.padding_mode ~= "zeros" then
-    if input:dim() < 3 then return (conv2d(input, self.weight, self.bias)) end -- it will say why
-    input = fill_border(self, input)
-    return (conv2d(input, self.weight, self.bias, self.stride, 0, self.dilation, self.groups))
-  end
-  -- An uneven border ('same' with an even filter) is made even; the first row goes again.
-  local y = conv2d(input, self.weight, self.bias, self.stride, {sides[2], sides[4]},
-    self.dilation, self.groups)
-  for d = 1, 2 do
-    if sides[2 * d] > sides[2 * d - 1] then y = y:narrow(d - 3, 2, y:size(d - 3) - 1) end
-  end
-  return y
-end
-
-function Conv2d:extra_repr()
-  local parts = {
-    ("%d, %d, kernel_size=%s, stride=%s"):format(self.in_channels, self.out_channels,
-      pair_text(self.kernel_size), pair_text(self.stride)),
-  }
-  local padding = pair_text(self.padding)
-  if padding ~= "(0, 0)" then parts[#parts + 1] = "padding=" .. padding end
-  local dilation = pair_text(self.dilation)
-  if dilation ~= "(1, 1)" then parts[#parts + 1] = "dilation=" .. dilation end
-  if self.groups ~= 1 then parts[#parts + 1] = "groups=" .. self.groups end
-  if self.bias == nil then parts[#parts + 1] = "bias=false" end
-  if self.padding_mode ~= "zeros" then
-    parts[#parts + 1] = "padding_mode=" .. self.padding_mode
-  end
-  return table.concat(parts, ", ")
-end
+--- The transpose of Conv2d, which enlarges images: (N, in_channels, H, W) -> (N, out_channels, H',
+-- W'), H' = (H - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
+-- weight (in_channels, out_channels / groups, KH, KW) and bias (out_channels) begin as PyTorch's;
+-- the call takes an output_size too, from which output_padding follows.
+local ConvTranspose2d = class("ConvTranspose2d", Module)
+make_transpose(ConvTranspose2d, 2)
 
 return conv

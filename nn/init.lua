@@ -15,8 +15,12 @@ from("parameter", "Parameter Buffer isinstance typename")
 from("container", "Sequential ModuleList ModuleDict")
 from("parameters", "ParameterList ParameterDict")
 from("linear", "Identity Linear")
-from("conv", "Conv2d")
-from("pool", "MaxPool2d AvgPool2d")
+from("conv", "Conv1d Conv2d ConvTranspose1d ConvTranspose2d")
+from("pool", "MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d "
+  .. "AdaptiveMaxPool1d AdaptiveMaxPool2d")
+from("pad", "ConstantPad1d ConstantPad2d ZeroPad1d ZeroPad2d ReflectionPad1d ReflectionPad2d "
+  .. "ReplicationPad1d ReplicationPad2d CircularPad1d CircularPad2d")
+from("resize", "Upsample UpsamplingNearest2d UpsamplingBilinear2d PixelShuffle PixelUnshuffle")
 from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardsigmoid "
   .. "Hardtanh Threshold Softplus Softshrink Hardshrink Softsign Tanh Tanhshrink Sigmoid "
   .. "LogSigmoid GLU Softmax Softmin Softmax2d LogSoftmax")

@@ -1,73 +1,149 @@
---- pool.lua -- nn.MaxPool2d and nn.AvgPool2d.
+--- pool.lua -- nn.MaxPool1d, MaxPool2d, AvgPool1d, AvgPool2d and those that pool to a given size.
 
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
 local functional = require "moth.nn.functional"
+local window = require "moth.nn.window"
 
 local pool = {}
 
--- A number, or "(3, 2)" for two different ones.
-local function window_text(v)
-  if type(v) == "table" then return ("(%d, %d)"):format(v[1], v[2]) end
-  return tostring(v)
+local text = window.text
+
+local function steps(n, border)
+  return {"int" .. n, "kernel_size", "size of the window"},
+    {"int" .. n, "stride", "step between windows", same = "kernel_size"},
+    {"int" .. n, "padding", border .. " on each side, at most half the window", default = 0}
 end
+
+local CEIL = {"bool", "ceil_mode", "count windows that hang over the far edge?", default = false}
+local INDICES = {"bool", "return_indices", "also give where each value stands?", default = false}
+
+-- ---- the largest ----
+
+local function make_max(Pool, n)
+  local name, op = "MaxPool" .. n .. "d", "max_pool" .. n .. "d"
+  pool[name] = Pool
+  local kernel_size, stride, padding = steps(n, "border of -inf")
+  Pool.signature = define.signature(name, {
+    kernel_size, stride, padding,
+    {"int" .. n, "dilation", "step between the elements of a window", default = 1},
+    INDICES, CEIL,
+  })
+
+  function Pool:init(kernel_size_, stride_, padding_, dilation, return_indices, ceil_mode)
+    self.kernel_size, self.stride, self.padding = kernel_size_, stride_, padding_
+    self.dilation, self.ceil_mode, self.return_indices = dilation, ceil_mode, return_indices
+  end
+
+  function Pool:forward(input)
+    if self.return_indices then
+      local y, indices = functional[op](input, self.kernel_size, self.stride, self.padding,
+        self.dilation, self.ceil_mode, true)
+      return y, indices
+    end
+    return (functional[op](input, self.kernel_size, self.stride, self.padding, self.dilation,
+      self.ceil_mode))
+  end
+
+  function Pool:extra_repr()
+    return ("kernel_size=%s, stride=%s, padding=%s, dilation=%s, ceil_mode=%s"):format(
+      text(self.kernel_size), text(self.stride), text(self.padding), text(self.dilation),
+      tostring(self.ceil_mode))
+  end
+end
+
+--- The largest value in each window: (N, C, L) or (C, L) -> the same, shorter.
+local MaxPool1d = class("MaxPool1d", Module)
+make_max(MaxPool1d, 1)
 
 --- The largest value in each window: (N, C, H, W) or (C, H, W) -> the same with fewer rows.
 local MaxPool2d = class("MaxPool2d", Module)
-pool.MaxPool2d = MaxPool2d
+make_max(MaxPool2d, 2)
 
-MaxPool2d.signature = define.signature("MaxPool2d", {
-  {"int2", "kernel_size", "window height and width"},
-  {"int2", "stride", "step between windows", same = "kernel_size"},
-  {"int2", "padding", "border of -inf on each side, at most half the window", default = 0},
-  {"int2", "dilation", "step between the elements of a window", default = 1},
-  {"bool", "ceil_mode", "count windows that hang over the far edge?", default = false},
-})
+-- ---- the mean ----
 
-function MaxPool2d:init(kernel_size, stride, padding, dilation, ceil_mode)
-  self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
-  self.dilation, self.ceil_mode = dilation, ceil_mode
+local function make_avg(Pool, n)
+  local name, op = "AvgPool" .. n .. "d", "avg_pool" .. n .. "d"
+  pool[name] = Pool
+  local kernel_size, stride, padding = steps(n, "border of zeros")
+  Pool.signature = define.signature(name, {
+    kernel_size, stride, padding, CEIL,
+    {"bool", "count_include_pad", "divide by the window's size, border included?",
+      default = true},
+    n == 2 and {"int", "divisor_override", "divide by this instead", optional = true} or nil,
+  })
+
+  function Pool:init(kernel_size_, stride_, padding_, ceil_mode, count_include_pad, divisor)
+    self.kernel_size, self.stride, self.padding = kernel_size_, stride_, padding_
+    self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+    self.divisor_override = divisor
+  end
+
+  function Pool:forward(input)
+    return (functional[op](input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+      self.count_include_pad, self.divisor_override))
+  end
+
+  function Pool:extra_repr()
+    return ("kernel_size=%s, stride=%s, padding=%s"):format(text(self.kernel_size),
+      text(self.stride), text(self.padding))
+  end
 end
 
-function MaxPool2d:forward(input)
-  return (functional.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation,
-    self.ceil_mode))
-end
-
-function MaxPool2d:extra_repr()
-  return ("kernel_size=%s, stride=%s, padding=%s, dilation=%s, ceil_mode=%s"):format(
-    window_text(self.kernel_size), window_text(self.stride), window_text(self.padding),
-    window_text(self.dilation), tostring(self.ceil_mode))
-end
+--- The mean of each window: (N, C, L) or (C, L) -> the same, shorter.
+local AvgPool1d = class("AvgPool1d", Module)
+make_avg(AvgPool1d, 1)
 
 --- The mean of each window: (N, C, H, W) or (C, H, W) -> the same with fewer rows.
 local AvgPool2d = class("AvgPool2d", Module)
-pool.AvgPool2d = AvgPool2d
+make_avg(AvgPool2d, 2)
 
-AvgPool2d.signature = define.signature("AvgPool2d", {
-  {"int2", "kernel_size", "window height and width"},
-  {"int2", "stride", "step between windows", same = "kernel_size"},
-  {"int2", "padding", "border of zeros, at most half the window", default = 0},
-  {"bool", "ceil_mode", "count windows that hang over the far edge?", default = false},
-  {"bool", "count_include_pad", "divide by the window's size, border included?", default = true},
-  {"int", "divisor_override", "divide by this instead", optional = true},
-})
+-- ---- to a given size ----
 
-function AvgPool2d:init(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor)
-  self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
-  self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
-  self.divisor_override = divisor
+local function make_adaptive(Pool, kind, n)
+  local name = "Adaptive" .. kind .. "Pool" .. n .. "d"
+  local op = "adaptive_" .. kind:lower() .. "_pool" .. n .. "d"
+  local max = kind == "Max"
+  pool[name] = Pool
+  Pool.signature = define.signature(name, {
+    {n == 2 and "int2?" or "int1", "output_size", n == 2
+      and "height and width of the result; a side that is moth.none stays"
+      or "length of the result"},
+    max and INDICES or nil,
+  })
+
+  function Pool:init(output_size, return_indices)
+    self.output_size, self.return_indices = output_size, return_indices
+  end
+
+  function Pool:forward(input)
+    if self.return_indices then
+      local y, indices = functional[op](input, self.output_size, true)
+      return y, indices
+    end
+    return (functional[op](input, self.output_size))
+  end
+
+  function Pool:extra_repr()
+    return "output_size=" .. text(self.output_size)
+  end
 end
 
-function AvgPool2d:forward(input)
-  return (functional.avg_pool2d(input, self.kernel_size, self.stride, self.padding,
-    self.ceil_mode, self.count_include_pad, self.divisor_override))
-end
+--- Sequences of a given length, each element the mean of its share: (N, C, L) -> (N, C, L').
+local AdaptiveAvgPool1d = class("AdaptiveAvgPool1d", Module)
+make_adaptive(AdaptiveAvgPool1d, "Avg", 1)
 
-function AvgPool2d:extra_repr()
-  return ("kernel_size=%s, stride=%s, padding=%s"):format(window_text(self.kernel_size),
-    window_text(self.stride), window_text(self.padding))
-end
+--- Images of a given size, each element the mean of its share: (N, C, H, W) -> (N, C, H', W').
+local AdaptiveAvgPool2d = class("AdaptiveAvgPool2d", Module)
+make_adaptive(AdaptiveAvgPool2d, "Avg", 2)
+
+--- Sequences of a given length, each element the largest of its share: (N, C, L) -> (N, C, L').
+local AdaptiveMaxPool1d = class("AdaptiveMaxPool1d", Module)
+make_adaptive(AdaptiveMaxPool1d, "Max", 1)
+
+--- Images of a given size, each element the largest of its share: (N, C, H, W) -> (N, C, H', W').
+local AdaptiveMaxPool2d = class("AdaptiveMaxPool2d", Module)
+make_adaptive(AdaptiveMaxPool2d, "Max", 2)
 
 return pool

@@ -1,0 +1,96 @@
+--- resize.lua -- nn.Upsample and its kin, nn.PixelShuffle, nn.PixelUnshuffle.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local functional = require "moth.nn.functional"
+local window = require "moth.nn.window"
+
+local resize = {}
+
+local SIZE = {"ints", "size", "sizes of the result: one for all sides, or one for each",
+  optional = true}
+local FACTOR = {"floats", "scale_factor", "how much larger it is, for all sides or for each",
+  optional = true}
+
+local function copied(v)
+  return type(v) == "table" and {unpack(v)} or v
+end
+
+--- Sequences or images of another size: (N, C, L) or (N, C, H, W); `size` or `scale_factor` says
+-- which.
+local Upsample = class("Upsample", Module)
+resize.Upsample = Upsample
+
+Upsample.signature = define.signature("Upsample", {
+  SIZE, FACTOR,
+  {"enum", "mode", "how values between the elements are found",
+    choices = {"nearest", "linear", "bilinear", "bicubic", "area", "nearest-exact"}},
+  {"bool", "align_corners", "do corner elements stand on corner elements?", default = false},
+})
+
+function Upsample:init(size, scale_factor, mode, align_corners)
+  self.size, self.scale_factor = copied(size), copied(scale_factor)
+  self.mode, self.align_corners = mode, align_corners
+end
+
+function Upsample:forward(input)
+  return (functional.interpolate(input, self.size, self.scale_factor, self.mode,
+    self.align_corners))
+end
+
+function Upsample:extra_repr()
+  local how = self.scale_factor ~= nil and "scale_factor=" .. window.text(self.scale_factor)
+    or "size=" .. window.text(self.size)
+  return ("%s, mode='%s'"):format(how, self.mode)
+end
+
+--- Images of another size, each element that of the nearest: (N, C, H, W) -> (N, C, H', W').
+local UpsamplingNearest2d = class("UpsamplingNearest2d", Upsample)
+resize.UpsamplingNearest2d = UpsamplingNearest2d
+UpsamplingNearest2d.signature = define.signature("UpsamplingNearest2d", {SIZE, FACTOR})
+
+function UpsamplingNearest2d:init(size, scale_factor)
+  Upsample.init(self, size, scale_factor, "nearest", false)
+end
+
+--- Images of another size, bilinear with corners on corners: (N, C, H, W) -> (N, C, H', W').
+local UpsamplingBilinear2d = class("UpsamplingBilinear2d", Upsample)
+resize.UpsamplingBilinear2d = UpsamplingBilinear2d
+UpsamplingBilinear2d.signature = define.signature("UpsamplingBilinear2d", {SIZE, FACTOR})
+
+function UpsamplingBilinear2d:init(size, scale_factor)
+  Upsample.init(self, size, scale_factor, "bilinear", true)
+end
+
+--- Groups of r r channels become r times larger images: (..., C r r, H, W) -> (..., C, H r, W r).
+local PixelShuffle = class("PixelShuffle", Module)
+resize.PixelShuffle = PixelShuffle
+PixelShuffle.signature = define.signature("PixelShuffle", {
+  {"int", "upscale_factor", "r: how much larger the result is"},
+})
+
+function PixelShuffle:init(upscale_factor) self.upscale_factor = upscale_factor end
+
+function PixelShuffle:forward(input)
+  return (functional.pixel_shuffle(input, self.upscale_factor))
+end
+
+function PixelShuffle:extra_repr() return "upscale_factor=" .. self.upscale_factor end
+
+--- Squares of r r pixels become channels: (..., C, H r, W r) -> (..., C r r, H, W).
+local PixelUnshuffle = class("PixelUnshuffle", Module)
+resize.PixelUnshuffle = PixelUnshuffle
+PixelUnshuffle.signature = define.signature("PixelUnshuffle", {
+  {"int", "downscale_factor", "r: how much smaller the result is"},
+})
+
+function PixelUnshuffle:init(downscale_factor) self.downscale_factor = downscale_factor end
+
+function PixelUnshuffle:forward(input)
+  return (functional.pixel_unshuffle(input, self.downscale_factor))
+end
+
+function PixelUnshuffle:extra_repr() return "downscale_factor=" .. self.downscale_factor end
+
+return resize
