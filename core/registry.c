@@ -14,7 +14,7 @@
   F(embedding) F(attention) F(recurrent)                                   \
   F(adaptive) F(pad) F(resize) F(product)                                  \
   F(conv) F(pool) F(softmax) F(activation)                                 \
-  F(loss) F(dropout) F(optim) F(rearrange) F(sort) F(scan) F(clip)
+  F(loss) F(pairloss) F(dropout) F(optim) F(rearrange) F(sort) F(scan) F(clip)
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];
 FAMILIES(DECLARE)

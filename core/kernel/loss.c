@@ -65,39 +65,76 @@ void moth_class_loss_back(int dtype, const moth_classes *c, int64_t reduction, c
 
 /* -- pairs -- */
 
-static inline double square(double x, double t) { return (x - t) * (x - t); }
-static inline double distance(double x, double t) { return fabs(x - t); }
-static inline double logits(double x, double t) {
+static inline double square(double x, double t, double a) {
+  (void)a;
+  return (x - t) * (x - t);
+}
+static inline double distance(double x, double t, double a) {
+  (void)a;
+  return fabs(x - t);
+}
+static inline double huber(double x, double t, double a) {
+  double d = fabs(x - t);
+  return d <= a ? 0.5 * d * d : a * (d - 0.5 * a);
+}
+static inline double smooth(double x, double t, double a) {
+  double d = fabs(x - t);
+  return d < a ? 0.5 * d * d / a : d - 0.5 * a;
+}
+static inline double logits(double x, double t, double a) {
+  (void)a;
   return (x > 0 ? x : 0) - x * t + log1p(exp(-fabs(x)));
+}
+static inline double at_least(double low, double x) { return x < low ? low : x; }
+static inline double chances(double x, double t, double a) {
+  (void)a;
+  return -(t * at_least(-100, log(x)) + (1 - t) * at_least(-100, log1p(-x)));
+}
+static inline double kl(double x, double t, double a) {
+  (void)a;
+  return (t == 0 ? 0 : t * log(t)) - t * x;
+}
+static inline double kl_log(double x, double t, double a) {
+  (void)a;
+  return exp(t) * (t - x);
 }
 
 /* Writes the losses into y if it is given, else adds them up in four parts. */
-#define PAIRS(real, f)                                                    \
-  do {                                                                    \
-    const real *a = x, *b = target;                                       \
-    real *each = y;                                                       \
-    int64_t i = 0;                                                        \
-    if (each)                                                             \
-      for (; i < n; i++) each[i] = (real)f(a[i], b[i]);                   \
-    for (; i + 4 <= n; i += 4)                                            \
-      for (int k = 0; k < 4; k++) s[k] += f(a[i + k], b[i + k]);          \
-    for (; i < n; i++) s[0] += f(a[i], b[i]);                             \
-  } while (0)
+#define PAIRS(f, name, real)                                                             \
+  static double f##_##name(int64_t n, const real *x, const real *t, double a, real *y) { \
+    double s[4] = {0};                                                                   \
+    int64_t i = 0;                                                                       \
+    if (y)                                                                               \
+      for (; i < n; i++) y[i] = (real)f((double)x[i], (double)t[i], a);                  \
+    for (; i + 4 <= n; i += 4)                                                           \
+      for (int k = 0; k < 4; k++) s[k] += f((double)x[i + k], (double)t[i + k], a);      \
+    for (; i < n; i++) s[0] += f((double)x[i], (double)t[i], a);                         \
+    return (s[0] + s[2]) + (s[1] + s[3]);                                                \
+  }
+#define BOTH_PAIRS(NAME, f) PAIRS(f, f32, float) PAIRS(f, f64, double)
+MOTH_PAIR_LOSSES(BOTH_PAIRS)
 
-static double pairs(int dtype, int which, int64_t n, const void *x, const void *target, void *y) {
-  double s[4] = {0};
-  bool single = dtype == MOTH_F32;
-  if (which == MOTH_LOSS_SQUARE && single) PAIRS(float, square);
-  else if (which == MOTH_LOSS_SQUARE) PAIRS(double, square);
-  else if (which == MOTH_LOSS_DISTANCE && single) PAIRS(float, distance);
-  else if (which == MOTH_LOSS_DISTANCE) PAIRS(double, distance);
-  else if (single) PAIRS(float, logits);
-  else PAIRS(double, logits);
-  return (s[0] + s[2]) + (s[1] + s[3]);
+static double pairs(int dtype, int which, double a, int64_t n, const void *x, const void *t,
+                    void *y) {
+  switch (which) {
+#define CASE(NAME, f) \
+  case MOTH_LOSS_##NAME: return dtype == MOTH_F32 ? f##_f32(n, x, t, a, y) : f##_f64(n, x, t, a, y);
+    MOTH_PAIR_LOSSES(CASE)
+  }
+  return 0;
 }
 
-void moth_pair_loss(int dtype, int which, int64_t n, int64_t reduction, const void *x,
+void moth_pair_loss(int dtype, int which, double a, int64_t n, int64_t reduction, const void *x,
                     const void *target, void *y) {
-  double sum = pairs(dtype, which, n, x, target, reduction == MOTH_EACH ? y : NULL);
+  double sum = pairs(dtype, which, a, n, x, target, reduction == MOTH_EACH ? y : NULL);
   if (reduction != MOTH_EACH) store(dtype, y, 0, reduction == MOTH_MEAN ? sum / (double)n : sum);
+}
+
+bool moth_all_chances(int dtype, int64_t n, const void *x) {
+  bool inside = true;
+  for (int64_t i = 0; i < n; i++) {
+    double v = load(dtype, x, i);
+    inside &= v >= 0 && v <= 1;
+  }
+  return inside;
 }

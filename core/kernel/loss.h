@@ -21,9 +21,24 @@ void moth_class_loss(int dtype, const moth_classes *c, int64_t reduction, const 
 void moth_class_loss_back(int dtype, const moth_classes *c, int64_t reduction, const void *dy,
                           void *dx);
 
-/* (x - t)^2, |x - t|, and -(t log s(x) + (1 - t) log(1 - s(x))) with s the logistic function. */
-enum { MOTH_LOSS_SQUARE, MOTH_LOSS_DISTANCE, MOTH_LOSS_LOGITS };
-void moth_pair_loss(int dtype, int which, int64_t n, int64_t reduction, const void *x,
+/* Losses of a pair of numbers x and t, some with a number a of their own:
+**   SQUARE    (x - t)^2
+**   DISTANCE  |x - t|
+**   SMOOTH    (x - t)^2 / (2 a) up to a distance of a, from there on |x - t| - a / 2
+**   HUBER     a times that
+**   LOGITS    -(t log s(x) + (1 - t) log(1 - s(x))), s the logistic function
+**   CHANCES   -(t log x + (1 - t) log(1 - x)), each logarithm at least -100
+**   KL        t (log t - x)
+**   KL_LOG    exp(t) (t - x)
+*/
+#define MOTH_PAIR_LOSSES(F) \
+  F(SQUARE, square) F(DISTANCE, distance) F(SMOOTH, smooth) F(HUBER, huber) \
+  F(LOGITS, logits) F(CHANCES, chances) F(KL, kl) F(KL_LOG, kl_log)
+#define MOTH_PAIR_LOSS(NAME, f) MOTH_LOSS_##NAME,
+enum { MOTH_PAIR_LOSSES(MOTH_PAIR_LOSS) };
+void moth_pair_loss(int dtype, int which, double a, int64_t n, int64_t reduction, const void *x,
                     const void *target, void *y);
+/* Whether all n numbers are from 0 to 1. */
+bool moth_all_chances(int dtype, int64_t n, const void *x);
 
 #endif

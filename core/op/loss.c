@@ -1,4 +1,4 @@
-/* loss.c -- losses of classes (nll_loss, cross_entropy) and of numbers (mse_loss and friends). */
+/* loss.c -- losses of classes: nll_loss and cross_entropy. */
 #include "loss.h"
 
 #include "../kernel/loss.h"
@@ -16,12 +16,6 @@ static moth_tensor *times(moth_grad *g, moth_tensor *a, moth_tensor *b) {
 
 static moth_tensor *minus(moth_grad *g, moth_tensor *a, moth_tensor *b) {
   return GRAD(g, sub, .input = a, .other = b, .alpha = {.as.number = 1});
-}
-
-/* dy, times `factor`, and divided by n if the losses became their mean. */
-static moth_tensor *scaled(moth_grad *g, int64_t reduction, int64_t n, double factor) {
-  double by = reduction == MOTH_MEAN ? factor / (double)n : factor;
-  return by == 1 ? g->dy : times(g, g->dy, moth_grad_number(g, by));
 }
 
 /* -- classes: shapes -- */
@@ -297,117 +291,75 @@ MOTH_OP_COMPOSES(cross_entropy, CROSS_ENTROPY,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_METHOD)
 
-/* -- losses of pairs of numbers -- */
+/* -- cross_entropy of probabilities: -sum(weight target log_softmax) of each case -- */
 
-static int pair_shape(const moth_tensor *input, const moth_tensor *target, int64_t reduction,
-                      moth_layout *y) {
-  if (!moth_shape_same(&input->l, &target->l))
-    return moth_fail(input->ctx, MOTH_E_SHAPE, "target", "wants the shape of %s, got %s",
-                     moth_str(input), moth_str(target));
-  y->ndim = reduction == MOTH_EACH ? input->l.ndim : 0;
-  memcpy(y->shape, input->l.shape, sizeof y->shape);
+static int soft_check(const cross_entropy_soft_args *a) {
+  const moth_layout *x = &a->input->l;
+  if (x->ndim < 1)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, ...) or (C), got %s",
+                     moth_str(a->input));
+  if (!moth_shape_same(x, &a->target->l))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "target", "wants the shape of %s, got %s",
+                     moth_str(a->input), moth_str(a->target));
+  int64_t classes = x->shape[class_dim(x)];
+  if (a->weight && (a->weight->l.ndim != 1 || a->weight->l.shape[0] != classes))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "wants %s, one for each class, got %s",
+                     moth_str_shape(a->ctx, 1, &classes), moth_str(a->weight));
+  if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "label_smoothing", "must be from 0 to 1, got %g",
+                     a->label_smoothing);
   return MOTH_OK;
 }
 
-static int pair_run(const moth_tensor *input, const moth_tensor *target, int which,
-                    int64_t reduction, moth_tensor *out) {
-  moth_tensor *x = moth_real(input), *t = moth_real(target), *y = moth_real_out(out);
-  int status = x && t && y ? MOTH_OK : input->ctx->error.code;
-  if (!status)
-    moth_pair_loss(x->l.dtype, which, x->l.numel, reduction, moth_at(x), moth_at(t), moth_at(y));
-  moth_tensor_release(x);
-  moth_tensor_release(t);
-  return moth_real_done(y, out, status);
-}
-
-/* Gradients dx of the input and -dx of the target. */
-static int flow_apart(moth_grad *g, const moth_tensor *input, const moth_tensor *target,
-                      moth_tensor *dx) {
-  if (moth_wants(g, input)) moth_flow(g, input, dx);
-  if (moth_wants(g, target)) moth_flow(g, target, GRAD(g, neg, .input = dx));
-  return g->status;
-}
-
-static int mse_loss_shape(const mse_loss_args *a, moth_layout *y) {
-  return pair_shape(a->input, a->target, a->reduction, y);
-}
-
-static int mse_loss_cpu(const mse_loss_args *a, moth_tensor **out) {
-  return pair_run(a->input, a->target, MOTH_LOSS_SQUARE, a->reduction, out[0]);
-}
-
-static int mse_loss_grad(const mse_loss_args *a, moth_grad *g) {
-  moth_tensor *up = scaled(g, a->reduction, a->input->l.numel, 2);
-  return flow_apart(g, a->input, a->target, times(g, minus(g, a->input, a->target), up));
-}
-
-MOTH_OP(mse_loss, MSE_LOSS,
-  .doc = "The squared differences of input and target.",
-  .examples =
-    "moth.randn(3, 4), moth.randn(3, 4)\n"
-    "moth.randn(3, 4), moth.randn(3, 4), \"sum\"\n"
-    "moth.randn(3), moth.randn(3), {reduction = \"none\"}",
-  .dtypes = MOTH_FLOATS,
-  .saves = "input target",
-  .flags = MOTH_OP_METHOD)
-
-static int l1_loss_shape(const l1_loss_args *a, moth_layout *y) {
-  return pair_shape(a->input, a->target, a->reduction, y);
-}
-
-static int l1_loss_cpu(const l1_loss_args *a, moth_tensor **out) {
-  return pair_run(a->input, a->target, MOTH_LOSS_DISTANCE, a->reduction, out[0]);
-}
-
-static int l1_loss_grad(const l1_loss_args *a, moth_grad *g) {
-  moth_tensor *side = GRAD(g, sign, .input = minus(g, a->input, a->target));
-  moth_tensor *up = scaled(g, a->reduction, a->input->l.numel, 1);
-  return flow_apart(g, a->input, a->target, times(g, side, up));
-}
-
-MOTH_OP(l1_loss, L1_LOSS,
-  .doc = "The absolute differences of input and target.",
-  .examples =
-    "moth.randn(3, 4), moth.randn(3, 4)\n"
-    "moth.randn(3, 4), moth.randn(3, 4), \"sum\"\n"
-    "moth.randn(3), moth.randn(3), {reduction = \"none\"}",
-  .dtypes = MOTH_FLOATS,
-  .saves = "input target",
-  .flags = MOTH_OP_METHOD)
-
-static int binary_cross_entropy_with_logits_shape(const binary_cross_entropy_with_logits_args *a,
-                                                  moth_layout *y) {
-  return pair_shape(a->input, a->target, a->reduction, y);
-}
-
-static int binary_cross_entropy_with_logits_cpu(const binary_cross_entropy_with_logits_args *a,
-                                                moth_tensor **out) {
-  return pair_run(a->input, a->target, MOTH_LOSS_LOGITS, a->reduction, out[0]);
-}
-
-static int binary_cross_entropy_with_logits_grad(const binary_cross_entropy_with_logits_args *a,
-                                                 moth_grad *g) {
-  moth_tensor *up = scaled(g, a->reduction, a->input->l.numel, 1);
-  if (moth_wants(g, a->input)) {
-    moth_tensor *p = GRAD(g, sigmoid, .input = a->input);
-    moth_flow(g, a->input, times(g, minus(g, p, a->target), up));
+static int cross_entropy_soft_compose(const cross_entropy_soft_args *a, moth_tensor **out) {
+  enum { LOGP, EVEN, SMOOTH, LINED, WEIGHTED, EACH, LOSS, MINUS, CASES, TEMPS };
+  moth_tensor *t[TEMPS] = {NULL};
+  moth_ctx *ctx = a->ctx;
+  const moth_layout *x = &a->input->l;
+  int64_t class = class_dim(x), size[MOTH_MAX_DIMS];
+  int status = soft_check(a);
+  if (status) return status; /* x->ndim is not 0 then */
+  int64_t classes = x->shape[class], cases = classes ? x->numel / classes : 0;
+  double share = a->label_smoothing;
+  for (int32_t i = 0; i < x->ndim; i++) size[i] = i == class ? classes : 1;
+  STEP(&t[LOGP], log_softmax, .input = a->input, .dim = class);
+  moth_tensor *target = a->target, *logp = t[LOGP];
+  if (share > 0) { /* (1 - share) target + share / C */
+    STEP(&t[EVEN], full_like, .input = target, .dtype = -1,
+         .fill_value = {.as.number = share / (double)classes});
+    STEP(&t[SMOOTH], add, .input = t[EVEN], .other = target, .alpha = {.as.number = 1 - share});
+    target = t[SMOOTH];
   }
-  if (moth_wants(g, a->target))
-    moth_flow(g, a->target, GRAD(g, neg, .input = times(g, a->input, up)));
-  return g->status;
+  if (a->weight) {
+    STEP(&t[LINED], reshape, .input = a->weight, .shape = {size, x->ndim});
+    STEP(&t[WEIGHTED], mul, .input = logp, .other = t[LINED]);
+    logp = t[WEIGHTED];
+  }
+  STEP(&t[EACH], mul, .input = logp, .other = target);
+  moth_ints dims = {&class, a->reduction == MOTH_EACH ? 1 : 0};
+  if (a->reduction != MOTH_EACH) dims.at = NULL;
+  STEP(&t[LOSS], sum, .input = t[EACH], .dim = dims, .dtype = -1);
+  STEP(a->reduction == MOTH_MEAN ? &t[MINUS] : out, neg, .input = t[LOSS]);
+  if (a->reduction == MOTH_MEAN) {
+    STEP(&t[CASES], full_like, .input = t[MINUS], .dtype = -1,
+         .fill_value = {.as.number = (double)cases});
+    STEP(out, div, .input = t[MINUS], .other = t[CASES]);
+  }
+  for (int i = 0; i < TEMPS; i++) moth_tensor_release(t[i]);
+  return status;
 }
 
-MOTH_OP(binary_cross_entropy_with_logits, BCE_WITH_LOGITS,
-  .doc = "Binary cross entropy of probabilities sigmoid(input), computed without overflow.",
+MOTH_OP_COMPOSES(cross_entropy_soft, CROSS_ENTROPY_SOFT,
+  .doc = "Cross entropy between scores and probabilities of the classes.",
   .examples =
-    "moth.randn(3, 4), moth.rand(3, 4)\n"
-    "moth.randn(3, 4), moth.rand(3, 4), \"sum\"\n"
-    "moth.randn(3), moth.rand(3), {reduction = \"none\"}",
+    "moth.randn(3, 5), moth.rand(3, 5)\n"
+    "moth.randn(5), moth.rand(5), {reduction = \"sum\", label_smoothing = 0.1}\n"
+    "moth.randn(2, 3, 2), moth.rand(2, 3, 2), {weight = moth.tensor{1, 2, 3},"
+    " reduction = \"none\", label_smoothing = 0.5}",
   .dtypes = MOTH_FLOATS,
-  .saves = "input target:input",
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_HIDDEN)
 
 const moth_op *const moth_loss_ops[] = {
-  &moth_op_nll_loss, &moth_op_nll_loss_back, &moth_op_cross_entropy, &moth_op_mse_loss,
-  &moth_op_l1_loss, &moth_op_binary_cross_entropy_with_logits, NULL,
+  &moth_op_nll_loss, &moth_op_nll_loss_back, &moth_op_cross_entropy, &moth_op_cross_entropy_soft,
+  NULL,
 };

@@ -37,24 +37,13 @@ MOTH_ARGS(nll_loss_back, NLL_LOSS_BACK)
   ARG(float,        label_smoothing,  0, "share of the target spread evenly over all classes")
 MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
 
-/* -- of numbers -- */
-
-#define MSE_LOSS(ARG) \
-  ARG(tensor, input,  , "any shape") \
-  ARG(tensor, target, , "of the same shape") \
-  ARG(enum,   reduction, mean|sum|none, "what the losses become")
-MOTH_ARGS(mse_loss, MSE_LOSS)
-
-#define L1_LOSS(ARG) \
-  ARG(tensor, input,  , "any shape") \
-  ARG(tensor, target, , "of the same shape") \
-  ARG(enum,   reduction, mean|sum|none, "what the losses become")
-MOTH_ARGS(l1_loss, L1_LOSS)
-
-#define BCE_WITH_LOGITS(ARG) \
-  ARG(tensor, input,  , "logits, any shape") \
-  ARG(tensor, target, , "probabilities from 0 to 1, of the same shape") \
-  ARG(enum,   reduction, mean|sum|none, "what the losses become")
-MOTH_ARGS(binary_cross_entropy_with_logits, BCE_WITH_LOGITS)
+/* The same with a probability of each class as target. */
+#define CROSS_ENTROPY_SOFT(ARG) \
+  ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
+  ARG(tensor,       target,            , "probability of each class, of the same shape") \
+  ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
+  ARG(enum,         reduction, mean|sum|none, "what the losses become") \
+  ARG(float,        label_smoothing,  0, "share of the target spread evenly over all classes")
+MOTH_ARGS(cross_entropy_soft, CROSS_ENTROPY_SOFT)
 
 #endif

@@ -1,0 +1,59 @@
+/* pairloss.h -- the faces of losses of numbers: how far each is from its target.
+**
+** `reduction` says what becomes of the losses of single elements: their mean, their sum, or
+** nothing.
+*/
+#ifndef MOTH_OP_PAIRLOSS_H
+#define MOTH_OP_PAIRLOSS_H
+
+#include "../op.h"
+
+#define PAIR_LOSS(ARG) \
+  ARG(tensor, input,  , "any shape") \
+  ARG(tensor, target, , "of the same shape") \
+  ARG(enum,   reduction, mean|sum|none, "what the losses become")
+MOTH_ARGS(mse_loss, PAIR_LOSS)
+MOTH_ARGS(l1_loss, PAIR_LOSS)
+
+#define SMOOTH_L1_LOSS(ARG) \
+  ARG(tensor, input,  , "any shape") \
+  ARG(tensor, target, , "of the same shape") \
+  ARG(enum,   reduction, mean|sum|none, "what the losses become") \
+  ARG(float,  beta, 1.0, "distance up to which the loss is a square")
+MOTH_ARGS(smooth_l1_loss, SMOOTH_L1_LOSS)
+
+#define HUBER_LOSS(ARG) \
+  ARG(tensor, input,  , "any shape") \
+  ARG(tensor, target, , "of the same shape") \
+  ARG(enum,   reduction, mean|sum|none, "what the losses become") \
+  ARG(float,  delta, 1.0, "distance up to which the loss is a square")
+MOTH_ARGS(huber_loss, HUBER_LOSS)
+
+#define BCE(ARG) \
+  ARG(tensor,       input,      , "probabilities from 0 to 1, any shape") \
+  ARG(tensor,       target,     , "probabilities from 0 to 1, of the same shape") \
+  ARG(maybe_tensor, weight, none, "factor of each loss, broadcast with them") \
+  ARG(enum,         reduction, mean|sum|none, "what the losses become")
+MOTH_ARGS(binary_cross_entropy, BCE)
+
+#define BCE_WITH_LOGITS(ARG) \
+  ARG(tensor,       input,          , "logits, any shape") \
+  ARG(tensor,       target,         , "probabilities from 0 to 1, of the same shape") \
+  ARG(maybe_tensor, weight,     none, "factor of each loss, broadcast with them") \
+  ARG(enum,         reduction, mean|sum|none, "what the losses become") \
+  ARG(maybe_tensor, pos_weight, none, "factor of the part that the target has, broadcast")
+MOTH_ARGS(binary_cross_entropy_with_logits, BCE_WITH_LOGITS)
+
+/* The two without weights, in one pass. */
+MOTH_ARGS(chance_loss, PAIR_LOSS)
+MOTH_ARGS(logit_loss, PAIR_LOSS)
+
+#define KL_DIV(ARG) \
+  ARG(tensor, input,  , "logarithms of probabilities, any shape") \
+  ARG(tensor, target, , "probabilities, of the same shape") \
+  ARG(enum,   reduction, mean|sum|none|batchmean, "what the losses become; batchmean: their " \
+                         "sum, divided by the size of the first dimension") \
+  ARG(bool,   log_target, false, "is the target a logarithm too?")
+MOTH_ARGS(kl_div, KL_DIV)
+
+#endif
