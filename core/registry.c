@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #define FAMILIES(F)                                                        \
-  F(arith) F(binary) F(unary) F(compare) F(reduce) F(matmul) F(copy) F(create)       \
-  F(view) F(index) F(join) F(strided) F(random) F(position) F(norm)        \
+  F(arith) F(binary) F(unary) F(compare) F(reduce) F(matmul) F(copy)       \
+  F(create) F(view) F(index) F(join) F(strided) F(random) F(position) F(norm)        \
   F(embedding) F(attention) F(recurrent)                                   \
   F(adaptive) F(pad) F(resize) F(product)                                  \
   F(conv) F(pool) F(softmax) F(activation)                                 \

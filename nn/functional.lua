@@ -8,7 +8,7 @@
 local bind = require "moth.bind"
 local errors = require "moth.error"
 
-local functional = {}
+local functional = {cross_entropy = (require "moth.dispatch").cross_entropy}
 
 local function known_names()
   local names = {}

@@ -192,7 +192,7 @@ function T.to_index(sig, i, v)
   if not lib.istensor(v) then T.bad(sig, i, v) end
   if arg.name == "target" and lib.inspect(v, sig.name, arg.name).dtype >= FLOATS then
     errors.argument(sig.name, arg.name, "targets are classes (integers from 1), got "
-      .. errors.describe(v) .. "; class probabilities are not supported", "E_DTYPE")
+      .. errors.describe(v), "E_DTYPE")
   end
   return shift("to_index", sig, arg.name, v)
 end
@@ -497,7 +497,7 @@ end
 
 -- Methods that are written in Lua over several ops.
 local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dispatch",
-                 allclose = "moth.dispatch",
+                 allclose = "moth.dispatch", cross_entropy = "moth.dispatch",
                  norm = "moth.dispatch", median = "moth.results", unique = "moth.results",
                  unique_consecutive = "moth.results", nonzero = "moth.results",
                  new_tensor = "moth.create" }

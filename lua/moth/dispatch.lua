@@ -1,5 +1,5 @@
 --- dispatch.lua -- functions that choose between ops by what they are given: max, min, arange,
--- range, randint, norm; and equal and allclose, whose result is a boolean.
+-- range, randint, norm, cross_entropy; and equal and allclose, whose result is a boolean.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -120,6 +120,37 @@ dispatch.allclose = define {
   run = function(input, other, rtol, atol, equal_nan)
     local y = isclose(input, other, rtol, atol, equal_nan):all()
     return y:item()
+  end,
+}
+
+local classes = bind.as("cross_entropy", "cross_entropy")
+local chances = bind.as("cross_entropy_soft", "cross_entropy")
+local FLOATS = lib.C.MOTH_F16 -- the first of the float dtypes
+
+--- F.cross_entropy(input, target): the target holds classes from 1, or a probability of each.
+dispatch.cross_entropy = define {
+  name = "cross_entropy",
+  doc = "Cross entropy between scores and the right classes, or probabilities of the classes.",
+  examples = "moth.randn(3, 5), moth.tensor{1LL, 5LL, 2LL}\n"
+    .. "moth.randn(3, 2), moth.tensor{1LL, 2LL, 2LL}, {weight = moth.tensor{0.5, 2}, "
+    .. "ignore_index = 1, label_smoothing = 0.2}\n"
+    .. "moth.randn(3, 5), moth.rand(3, 5), {reduction = 'sum'}",
+  args = {
+    { "tensor", "input", "scores of the classes, (N, C, ...) or (C)" },
+    { "any", "target", "right class of each, (N, ...) or (); or probabilities, as the scores" },
+    { "tensor", "weight", "weight of each class, (C)", optional = true },
+    { "int", "ignore_index", "a target that counts for nothing", default = -100 },
+    { "enum", "reduction", "what the losses become", choices = { "mean", "sum", "none" } },
+    { "float", "label_smoothing", "share of the target spread evenly over all classes",
+      default = 0 },
+  },
+  run = function(input, target, weight, ignore_index, reduction, label_smoothing)
+    if istensor(target) and lib.inspect(target, "cross_entropy", "target").dtype >= FLOATS then
+      local y = chances(input, target, weight, reduction, label_smoothing)
+      return y
+    end
+    local y = classes(input, target, weight, ignore_index, reduction, label_smoothing)
+    return y
   end,
 }
 

@@ -70,7 +70,7 @@ local function from(module, names)
   for name in names:gmatch("%S+") do functions[name] = { module, name } end
 end
 from("moth.create", "tensor as_tensor frombuffer")
-from("moth.dispatch", "max min equal allclose norm arange range randint")
+from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal")
 from("moth.contract", "einsum tensordot")
 from("moth.scope", "scope keep")
