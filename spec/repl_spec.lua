@@ -19,7 +19,7 @@ describe("a line at the prompt", function()
   local function give(text)
     local chunk, message, more = evaluate.compile(text, "[7]")
     if not chunk then return nil, message, more end
-    local got = { shown = message, n = 0 }
+    local got = { n = 0 }
     chunk(function(...)
       got = { shown = message, n = select("#", ...), ... }
     end)
@@ -30,6 +30,8 @@ describe("a line at the prompt", function()
     assert.are.same({ 2, shown = true, n = 1 }, give "1 + 1")
     assert.are.same({ 1, nil, 3, shown = true, n = 3 }, give "1, nil, 3")
     assert.are.same({ 5, shown = true, n = 1 }, give "= 5 -- five")
+    assert.are.same({ 5, shown = true, n = 1 }, give "return 5")
+    assert.are.same({ n = 0 }, give "returned_in_spec = nil")
     assert.are.same({ "a;", shown = true, n = 1 }, give "'a;'")
   end)
 
@@ -198,9 +200,11 @@ end
 
 describe("the history", function()
   it("works where nothing can be written", function()
-    local past = setmetatable({ path = "/proc/no/such/history", lines = {} }, { __index = history })
-    assert.is_true(past:add "x")
-    assert.is_false(past:add "x")
+    for _, path in ipairs { false, "/proc/no/such/history" } do
+      local past = setmetatable({ path = path, lines = {} }, { __index = history })
+      assert.is_true(past:add "x")
+      assert.is_false(past:add "x")
+    end
   end)
 end)
 

@@ -203,6 +203,7 @@ function help.text(what)
   if sig then return help.page(sig) end
   if type(what) == "function" then
     local text, info = written_above(what)
+    if info.what == "C" then return "a function written in C: Lua's own, or the host's" end
     return (text and text .. "\n\n" or "")
       .. ("a function, written at %s:%d"):format(info.short_src, info.linedefined)
   end

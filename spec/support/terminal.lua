@@ -2,7 +2,6 @@
 
 local ffi = require "ffi"
 local lib = require "moth.lib"
-local process = require "spec.support.process"
 
 local C = ffi.C
 local terminal = {}
@@ -107,10 +106,8 @@ end
 --- Moth's prompt on a terminal, its files under `home`.
 function terminal.moth(home, more)
   local launcher = debug.getregistry()["moth.launcher"]
-  return terminal.start(("env -u MOTH_JIT XDG_STATE_HOME=%s/state XDG_CONFIG_HOME=%s/config %s %s")
+  return terminal.start(("env XDG_STATE_HOME=%s/state XDG_CONFIG_HOME=%s/config %s %s")
     :format(home, home, more or "", launcher.program))
 end
-
-terminal.shell = process.shell
 
 return terminal

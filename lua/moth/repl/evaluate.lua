@@ -13,9 +13,9 @@ local launcher = debug.getregistry()["moth.launcher"] or {}
 
 -- ---- compiling ----
 
--- Text without `=` at its front and `;` at its end, and whether that was there.
+-- Text without `=` or `return` at its front and `;` at its end, and whether the last was there.
 local function trimmed(text)
-  text = text:gsub("^%s*=", " ")
+  text = text:gsub("^%s*=", " "):gsub("^%s*return%f[^%w_]", " ")
   local tokens, mute = lexer.code(text), false
   for i = #tokens, 1, -1 do
     if tokens[i].text ~= ";" or tokens[i].kind ~= "op" then break end
@@ -62,7 +62,7 @@ function evaluate.shortened(message)
       break -- what was typed; below it is the prompt
     end
     local own = line:find("^%s*%[C%]") or line:find("moth/[%w_/]+%.lua:") or line:find("%[moth")
-      or line:find("/nn/%w+%.lua:")
+      or line:find("%[builtin") or line:find("/nn/%w+%.lua:")
     if not own then lines[#lines + 1] = line end
   end
   if #lines == 0 then return text end

@@ -47,7 +47,7 @@ function history.open()
     file:write(table.concat(lines, "\n"), "\n")
     file:close()
   end
-  return setmetatable({ path = path, lines = lines }, { __index = history })
+  return setmetatable({ path = path or false, lines = lines }, { __index = history })
 end
 
 --- Adds a line, unless it is blank or says again what the last one said. Tells whether it did.
