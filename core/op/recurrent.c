@@ -55,8 +55,8 @@ static int check_sizes(const recurrent_call *c, moth_rnn *r) {
   if (!r->sizes) return MOTH_OK;
   bool good = c->sizes.n == r->steps && r->sizes[0] == r->batch;
   for (int64_t t = 0; good && t < r->steps; t++)
-    good = r->sizes[t] > 0 && (t == 0 || r->sizes[t] <= r->sizes[t - 1]);
-  if (good || !r->batch) return MOTH_OK;
+    good = r->sizes[t] >= (r->batch > 0) && (t == 0 || r->sizes[t] <= r->sizes[t - 1]);
+  if (good) return MOTH_OK;
   return moth_fail(c->ctx, MOTH_E_ARG, "batch_sizes",
                    "%lld falling numbers from %lld on are wanted, got %s", (long long)r->steps,
                    (long long)r->batch, moth_str_ints(c->ctx, c->sizes.n, c->sizes.at));
