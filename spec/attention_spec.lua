@@ -130,3 +130,33 @@ describe("MultiheadAttention", function()
     end, "'attn_mask'.*%(3, 3%)")
   end)
 end)
+
+describe("TransformerEncoder", function()
+  local function small(options)
+    options[1], options[2], options.dim_feedforward, options.dropout = 4, 2, 6, 0
+    return nn.TransformerEncoderLayer(options)
+  end
+
+  it("repeats a layer with its values, in parameters of its own", function()
+    local layer = small{}
+    local encoder = nn.TransformerEncoder(layer, 2)
+    local x = moth.randn(3, 1, 4)
+    assert.close(list(layer((layer(x)))), list(encoder(x)), 1e-5)
+    assert.equal(2 * #layer:parameters(), #encoder:parameters())
+    assert.is_not_nil(encoder:state_dict()["layers.1.self_attn.in_proj_weight"])
+  end)
+
+  it("hides what its mask calls true", function()
+    local layer = small{batch_first = true, norm_first = true}
+    local causal = moth.ones(3, 3):triu(1):gt(0)
+    local x = moth.randn(1, 3, 4)
+    local a = layer(x, causal)
+    x[{1, 3}] = 7
+    local b = layer(x, causal)
+    assert.close(list(a[{1, {1, 2}}]), list(b[{1, {1, 2}}]), 1e-6)
+  end)
+
+  it("names an unknown activation", function()
+    assert.has_error_like(function() small{activation = "rely"} end, "'activation'")
+  end)
+end)
