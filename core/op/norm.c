@@ -13,6 +13,7 @@
 #include "../tape.h"
 #include "arith.h"
 #include "reduce.h"
+#include "scan.h"
 #include "unary.h"
 #include "view.h"
 
@@ -366,7 +367,33 @@ MOTH_OP(group_norm, GROUP_NORM,
   .dtypes = MOTH_FLOATS,
   .saves = "input mean rstd weight:input")
 
+/* -- normalize -- */
+
+static int normalize_compose(const normalize_args *a, moth_tensor **out) {
+  moth_ctx *ctx = a->ctx;
+  moth_tensor *length = NULL, *least = NULL;
+  int status = MOTH_CALL(ctx, &length, norm_p, .input = a->input, .p = a->p, .dim = {&a->dim, 1},
+                         .keepdim = true, .dtype = -1);
+  if (!status)
+    status = MOTH_CALL(ctx, &least, clamp, .input = length, .min = a->eps,
+                       .max = moth_absent_value());
+  if (!status)
+    status = MOTH_CALL(ctx, out, div, .input = a->input, .other = least,
+                       .rounding_mode = MOTH_ROUND_NONE);
+  moth_tensor_release(length);
+  moth_tensor_release(least);
+  return status;
+}
+
+MOTH_OP_COMPOSES(normalize, NORMALIZE,
+  .doc = "Vectors along a dimension divided by their length: x / max(norm(x), eps).",
+  .examples =
+    "moth.randn(2, 3)\n"
+    "moth.randn(2, 3), {p = 1, dim = -2, eps = 0.1}",
+  .dtypes = MOTH_FLOATS)
+
 const moth_op *const moth_norm_ops[] = {
+  &moth_op_normalize,
   &moth_op_layer_norm, &moth_op_rms_norm, &moth_op_group_norm, &moth_op_row_norm_back,
   &moth_op_batch_norm, &moth_op_instance_norm, &moth_op_channel_norm, &moth_op_channel_norm_back,
   NULL,

@@ -89,6 +89,13 @@ MOTH_ARGS(channel_norm, CHANNEL_NORM)
 MOTH_ARGS(channel_norm_back, CHANNEL_NORM_BACK)
 
 
+#define NORMALIZE(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(float,  p,         2, "exponent of the norm") \
+  ARG(dim,    dim,       1, "the dimension whose elements make a vector") \
+  ARG(float,  eps,   1e-12, "least length that is divided by")
+MOTH_ARGS(normalize, NORMALIZE)
+
 /* Shared by the files of the family: an argument that wants one number for each of `shape`. */
 int moth_norm_fits(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t ndim,
                    const int64_t *shape);
