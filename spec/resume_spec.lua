@@ -199,3 +199,52 @@ describe("a WeightedRandomSampler", function()
     assert.has_error_like(function() S({1, 0}, 2, false) end, "2 samples cannot be drawn")
   end)
 end)
+
+describe("a whole checkpoint", function()
+  -- Trains for two epochs with dropout; saves at a step in the middle of the second if told to.
+  local function train(path, save_at, resume)
+    moth.manual_seed(resume and 1234 or 3)
+    local net = nn.Sequential {nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1)}
+    local opt = moth.optim.AdamW(net:parameters(), {lr = 0.05, amsgrad = true})
+    local schedule = moth.optim.lr_scheduler.OneCycleLR(opt, {max_lr = 0.1, total_steps = 12})
+    local x = moth.arange(60):float():view(20, 3):sin()
+    local loader = data.DataLoader {data.TensorDataset(x, x:sum(2, {keepdim = true})),
+                                    batch_size = 4, shuffle = true}
+    local first, step = 1, 0
+    if resume then
+      local saved = moth.load(path)
+      net:load_state_dict(saved.model)
+      opt:load_state_dict(saved.optimizer)
+      schedule:load_state_dict(saved.schedule)
+      loader:load_state_dict(saved.loader)
+      moth.set_rng_state(saved.random)
+      first, step = saved.epoch, saved.step
+    end
+    for epoch = first, 2 do
+      for input, target in loader do
+        opt:zero_grad()
+        moth.nn.functional.mse_loss(net(input), target):backward()
+        opt:step()
+        schedule:step()
+        step = step + 1
+        if step == save_at then
+          moth.save({model = net:state_dict(), optimizer = opt:state_dict(), step = step,
+                     schedule = schedule:state_dict(), loader = loader:state_dict(),
+                     random = moth.get_rng_state(), epoch = epoch}, path)
+        end
+      end
+    end
+    return nn.utils.parameters_to_vector(net:parameters()):tolist(), schedule:get_last_lr()
+  end
+
+  it("taken in the middle of an epoch goes on bit for bit", function()
+    local path = os.tmpname()
+    for _, at in ipairs {3, 5, 7} do
+      local wanted, rate = train(path, at)
+      local got, its_rate = train(path, nil, true)
+      assert.same(wanted, got)
+      assert.same(rate, its_rate)
+    end
+    os.remove(path)
+  end)
+end)

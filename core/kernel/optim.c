@@ -1,4 +1,4 @@
-/* optim.c -- steps of SGD and Adam. PyTorch's rules, term by term. */
+/* optim.c -- steps of the optimizers, one parameter at a time, for every dtype and layout. */
 #include "optim.h"
 
 #include <math.h>
@@ -6,32 +6,36 @@
 #define REAL float
 #define NAME(f) f##_f32
 #define SQRT sqrtf
+#define ABS fabsf
 #include "optim_real.h"
 #undef REAL
 #undef NAME
 #undef SQRT
+#undef ABS
 #define REAL double
 #define NAME(f) f##_f64
 #define SQRT sqrt
+#define ABS fabs
 #include "optim_real.h"
 
-#define MOST 4    /* operands: parameter, gradient, two running means */
+#define MOST MOTH_STEP_OPERANDS
 #define BLOCK 256 /* elements converted at a time where they are not in a row or half types */
 
 typedef struct job {
-  const moth_sgd *sgd; /* one of the two */
-  const moth_adam *adam;
+  const moth_step *step;
   int dtype, operands;
 } job;
 
-static void step_f32(const job *j, int64_t n, float *const *x) {
-  if (j->sgd) sgd_f32(n, x[0], x[1], x[2], j->sgd);
-  else adam_f32(n, x[0], x[1], x[2], x[3], j->adam);
-}
-
-static void step_f64(const job *j, int64_t n, double *const *x) {
-  if (j->sgd) sgd_f64(n, x[0], x[1], x[2], j->sgd);
-  else adam_f64(n, x[0], x[1], x[2], x[3], j->adam);
+static void step_real(const job *j, int real, int64_t n, void *const *x) {
+  if (real == MOTH_F64) {
+    double *y[MOST];
+    for (int k = 0; k < MOST; k++) y[k] = x[k];
+    rules_f64[j->step->rule](n, y, j->step);
+  } else {
+    float *y[MOST];
+    for (int k = 0; k < MOST; k++) y[k] = x[k];
+    rules_f32[j->step->rule](n, y, j->step);
+  }
 }
 
 static bool in_a_row(const job *j, const int64_t *step) {
@@ -52,8 +56,7 @@ static void run_blocks(const job *j, int64_t n, char *const *at, const int64_t *
       x[k] = room[k];
       moth_convert(count, j->dtype, at[k] + i * step[k], step[k], real, x[k], size);
     }
-    if (real == MOTH_F64) step_f64(j, count, (double *[MOST]){x[0], x[1], x[2], x[3]});
-    else step_f32(j, count, (float *[MOST]){x[0], x[1], x[2], x[3]});
+    step_real(j, real, count, x);
     for (int k = 0; k < j->operands; k++)
       if (k != 1)
         moth_convert(count, real, x[k], size, j->dtype, at[k] + i * step[k], step[k]);
@@ -68,26 +71,14 @@ static void inner(int64_t n, char *const *at, const int64_t *step, const void *a
     return;
   }
   for (int k = 0; k < j->operands; k++) x[k] = at[k];
-  if (j->dtype == MOTH_F64) step_f64(j, n, (double *[MOST]){x[0], x[1], x[2], x[3]});
-  else step_f32(j, n, (float *[MOST]){x[0], x[1], x[2], x[3]});
+  step_real(j, j->dtype, n, x);
 }
 
-static int run(job *j, moth_tensor *const *x) {
+int moth_step_run(const moth_step *s, moth_tensor *const *x, int n) {
+  job j = {.step = s, .dtype = x[0]->l.dtype, .operands = n};
   moth_loop loop;
-  const moth_tensor *operand[MOST] = {x[0], x[1], x[2], x[3]};
-  j->dtype = x[0]->l.dtype;
-  for (j->operands = 0; j->operands < MOST && x[j->operands];) j->operands++;
-  moth_loop_over(&loop, x[0]->ctx, &x[0]->l, j->operands, operand);
-  return moth_loop_run(&loop, inner, j);
-}
-
-int moth_sgd_step(const moth_sgd *s, moth_tensor *param, moth_tensor *grad, moth_tensor *buffer) {
-  job j = {.sgd = s};
-  return run(&j, (moth_tensor *[MOST]){param, grad, buffer, NULL});
-}
-
-int moth_adam_step(const moth_adam *s, moth_tensor *param, moth_tensor *grad, moth_tensor *mean,
-                   moth_tensor *square) {
-  job j = {.adam = s};
-  return run(&j, (moth_tensor *[MOST]){param, grad, mean, square});
+  const moth_tensor *operand[MOST] = {NULL};
+  for (int k = 0; k < n; k++) operand[k] = x[k];
+  moth_loop_over(&loop, x[0]->ctx, &x[0]->l, n, operand);
+  return moth_loop_run(&loop, inner, &j);
 }

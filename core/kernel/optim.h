@@ -4,21 +4,35 @@
 
 #include "../loop.h"
 
-typedef struct moth_sgd {
-  double lr, momentum, dampening, weight_decay;
-  bool nesterov, maximize, first, buffered;
-} moth_sgd;
+/* The rule decides what else of the struct counts, and which tensors follow the gradient. */
+typedef enum moth_rule {
+  MOTH_SGD,      /* [buffer] */
+  MOTH_ADAM,     /* mean, square, [greatest square] */
+  MOTH_NADAM,    /* mean, square */
+  MOTH_RADAM,    /* mean, square */
+  MOTH_ADAMAX,   /* mean, greatest */
+  MOTH_RMSPROP,  /* square, [mean if centered], [buffer if momentum] */
+  MOTH_ADAGRAD,  /* sum of squares */
+  MOTH_ADADELTA, /* square, square of the steps */
+  MOTH_RULES
+} moth_rule;
 
-typedef struct moth_adam {
-  double step_size, root_correction; /* lr / (1 - beta1^t), sqrt(1 - beta2^t) */
-  double beta1, beta2, eps, weight_decay, shrink; /* shrink: 1 - lr weight_decay if decoupled */
-  bool maximize;
-} moth_adam;
+typedef struct moth_step {
+  moth_rule rule;
+  double lr;           /* factor of the step, corrections included */
+  double lr_grad;      /* NAdam: factor of the gradient's own share */
+  double beta1, beta2; /* shares of the running means that are kept */
+  double root;         /* Adam: sqrt(1 - beta2^t); RAdam: factor of the adaptive step, or 0 */
+  double eps, weight_decay;
+  double shrink; /* the parameter's factor before all else: 1 - lr weight_decay if decoupled */
+  double momentum, dampening;
+  bool maximize, nesterov, first, centered;
+} moth_step;
 
-/* Operands of one floating dtype and one shape, in any layout; half types through f32. buffer is
-** NULL unless s->buffered. */
-int moth_sgd_step(const moth_sgd *s, moth_tensor *param, moth_tensor *grad, moth_tensor *buffer);
-int moth_adam_step(const moth_adam *s, moth_tensor *param, moth_tensor *grad, moth_tensor *mean,
-                   moth_tensor *square);
+#define MOTH_STEP_OPERANDS 5
+
+/* x: n operands, the parameter first, its gradient second, of one floating dtype and one shape, in
+** any layout; half types go through f32. All but the gradient are written. */
+int moth_step_run(const moth_step *s, moth_tensor *const *x, int n);
 
 #endif

@@ -8,69 +8,91 @@
 #include "../kernel/optim.h"
 #include "../tape.h"
 
-/* Whether list goes with params: as long, and each element of the parameter's shape and dtype. */
-static int goes_with(moth_ctx *ctx, moth_tensors params, moth_tensors list, const char *arg) {
-  if (list.n != params.n)
-    return moth_fail(ctx, MOTH_E_ARG, arg, "wants %lld tensors, one for each parameter, got %lld",
-                     (long long)params.n, (long long)list.n);
+/* -- what all steps share -- */
+
+typedef struct list {
+  const char *name;
+  moth_tensors of;
+} list;
+
+/* Whether a list goes with params: as long, each element of the parameter's shape and dtype. */
+static int goes_with(moth_ctx *ctx, moth_tensors params, list x) {
+  if (x.of.n != params.n)
+    return moth_fail(ctx, MOTH_E_ARG, x.name,
+                     "wants %lld tensors, one for each parameter, got %lld",
+                     (long long)params.n, (long long)x.of.n);
   for (int64_t i = 0; i < params.n; i++) {
-    const moth_tensor *p = params.at[i], *x = list.at[i];
-    if (!moth_shape_same(&p->l, &x->l) || p->l.dtype != x->l.dtype)
-      return moth_fail(ctx, p->l.dtype == x->l.dtype ? MOTH_E_SHAPE : MOTH_E_DTYPE, arg,
+    const moth_tensor *p = params.at[i], *own = x.of.at[i];
+    if (!moth_shape_same(&p->l, &own->l) || p->l.dtype != own->l.dtype)
+      return moth_fail(ctx, p->l.dtype == own->l.dtype ? MOTH_E_SHAPE : MOTH_E_DTYPE, x.name,
                        "number " MOTH_POS " is %s, but its parameter is %s", (long long)i,
-                       moth_str(x), moth_str(p));
+                       moth_str(own), moth_str(p));
   }
   return MOTH_OK;
 }
 
-static int may_write(moth_ctx *ctx, moth_tensors list, const char *arg) {
-  for (int64_t i = 0; i < list.n; i++) {
-    if (ctx->grad_mode && moth_needs_grad(list.at[i]))
-      return moth_fail(ctx, MOTH_E_GRAPH, arg,
+static int may_write(moth_ctx *ctx, list x) {
+  for (int64_t i = 0; i < x.of.n; i++) {
+    if (ctx->grad_mode && moth_needs_grad(x.of.at[i]))
+      return moth_fail(ctx, MOTH_E_GRAPH, x.name,
                        "number " MOTH_POS " needs a gradient; steps run under no_grad",
                        (long long)i);
-    int status = moth_check_write(list.at[i], arg, false);
+    int status = moth_check_write(x.of.at[i], x.name, false);
     if (status) return status;
   }
   return MOTH_OK;
 }
 
-static int within(moth_ctx *ctx, const char *arg, double value, double least, double most) {
-  if (value >= least && value <= most) return MOTH_OK;
+static void within(int *status, moth_ctx *ctx, const char *arg, double value, double least,
+                   double most) {
+  if (*status || (value >= least && value <= most)) return;
   if (most < HUGE_VAL)
-    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be from %g to %g, got %g", least, most, value);
-  return moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be at least %g, got %g", least, value);
+    *status = moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be from %g to %g, got %g", least, most,
+                        value);
+  else
+    *status = moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be at least %g, got %g", least, value);
 }
 
-static void written(moth_tensor *x) {
-  if (x && x->l.numel) moth_storage_bump(x->storage);
+static void not_negative(int *status, moth_ctx *ctx, const char *arg, double value) {
+  within(status, ctx, arg, value, 0, HUGE_VAL);
 }
+
+/* A step of every parameter. lists: params, grads, then n - 2 lists of state; each is checked
+** before anything is written. */
+static int step_all(moth_ctx *ctx, int status, const moth_step *s, const list *lists, int n) {
+  moth_tensors params = lists[0].of;
+  for (int k = 1; !status && k < n; k++) status = goes_with(ctx, params, lists[k]);
+  for (int k = 0; !status && k < n; k++)
+    if (k != 1) status = may_write(ctx, lists[k]);
+  for (int64_t i = 0; !status && i < params.n; i++) {
+    moth_tensor *x[MOTH_STEP_OPERANDS];
+    for (int k = 0; k < n; k++) {
+      x[k] = lists[k].of.at[i];
+      if (k != 1 && x[k]->l.numel) moth_storage_bump(x[k]->storage);
+    }
+    status = moth_step_run(s, x, n);
+  }
+  return status;
+}
+
+#define LIST(name) {#name, a->name}
 
 /* -- SGD -- */
 
 static int sgd_step__compose(const sgd_step__args *a, moth_tensor **out) {
-  moth_ctx *ctx = a->ctx;
   bool buffered = a->momentum != 0;
+  int status = MOTH_OK;
   (void)out;
-  int status = goes_with(ctx, a->params, a->grads, "grads");
-  if (!status && buffered)
-    status = goes_with(ctx, a->params, a->momentum_buffers, "momentum_buffers");
-  if (!status) status = may_write(ctx, a->params, "params");
-  if (!status && buffered) status = may_write(ctx, a->momentum_buffers, "momentum_buffers");
-  if (!status) status = within(ctx, "lr", a->lr, 0, HUGE_VAL);
-  if (!status) status = within(ctx, "momentum", a->momentum, 0, HUGE_VAL);
-  if (!status) status = within(ctx, "weight_decay", a->weight_decay, 0, HUGE_VAL);
+  not_negative(&status, a->ctx, "lr", a->lr);
+  not_negative(&status, a->ctx, "momentum", a->momentum);
+  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
   if (!status && a->nesterov && (!buffered || a->dampening != 0))
-    status = moth_fail(ctx, MOTH_E_DOMAIN, "nesterov", "wants momentum above 0 and dampening 0");
-  moth_sgd s = {a->lr, a->momentum, a->dampening, a->weight_decay,
-                a->nesterov, a->maximize, a->first, buffered};
-  for (int64_t i = 0; !status && i < a->params.n; i++) {
-    moth_tensor *buffer = buffered ? a->momentum_buffers.at[i] : NULL;
-    written(a->params.at[i]);
-    written(buffer);
-    status = moth_sgd_step(&s, a->params.at[i], a->grads.at[i], buffer);
-  }
-  return status;
+    status = moth_fail(a->ctx, MOTH_E_DOMAIN, "nesterov", "wants momentum above 0 and dampening 0");
+  moth_step s = {.rule = MOTH_SGD, .lr = a->lr, .momentum = a->momentum,
+                 .dampening = a->dampening, .weight_decay = a->weight_decay,
+                 .nesterov = a->nesterov, .maximize = a->maximize, .first = a->first};
+  list lists[] = {LIST(params), LIST(grads), LIST(momentum_buffers)};
+  return step_all(a->ctx, status, &s, lists, buffered ? 3 : 2);
 }
 
 MOTH_OP_COMPOSES(sgd_step_, SGD_STEP_,
@@ -87,54 +109,200 @@ MOTH_OP_COMPOSES(sgd_step_, SGD_STEP_,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
-/* -- Adam -- */
+/* -- Adam and its kin -- */
 
-static int adam_check(const adam_step__args *a) {
-  moth_ctx *ctx = a->ctx;
-  int status = goes_with(ctx, a->params, a->grads, "grads");
-  if (!status) status = goes_with(ctx, a->params, a->exp_avgs, "exp_avgs");
-  if (!status) status = goes_with(ctx, a->params, a->exp_avg_sqs, "exp_avg_sqs");
-  if (!status) status = may_write(ctx, a->params, "params");
-  if (!status) status = may_write(ctx, a->exp_avgs, "exp_avgs");
-  if (!status) status = may_write(ctx, a->exp_avg_sqs, "exp_avg_sqs");
-  if (!status) status = within(ctx, "step", a->step, 1, HUGE_VAL);
-  if (!status) status = within(ctx, "lr", a->lr, 0, HUGE_VAL);
-  if (!status) status = within(ctx, "beta1", a->beta1, 0, 1);
-  if (!status) status = within(ctx, "beta2", a->beta2, 0, 1);
-  if (!status) status = within(ctx, "eps", a->eps, 0, HUGE_VAL);
-  if (!status) status = within(ctx, "weight_decay", a->weight_decay, 0, HUGE_VAL);
-  return status;
-}
+#define BETAS(a, status)                                             \
+  do {                                                               \
+    within(&(status), (a)->ctx, "step", (a)->step, 1, HUGE_VAL);     \
+    not_negative(&(status), (a)->ctx, "lr", (a)->lr);                \
+    within(&(status), (a)->ctx, "beta1", (a)->beta1, 0, 1);          \
+    within(&(status), (a)->ctx, "beta2", (a)->beta2, 0, 1);          \
+    not_negative(&(status), (a)->ctx, "eps", (a)->eps);              \
+    not_negative(&(status), (a)->ctx, "weight_decay", (a)->weight_decay); \
+  } while (0)
+
+/* What stands in the struct for all of them; `shrunk`: the decay is decoupled, at this rate. */
+#define ADAPTIVE(a, its_rule, its_lr, shrunk, rate)                     \
+  .rule = (its_rule), .lr = (its_lr), .beta1 = (a)->beta1, .beta2 = (a)->beta2, \
+  .eps = (a)->eps, .weight_decay = (shrunk) ? 0 : (a)->weight_decay,    \
+  .shrink = (shrunk) ? 1 - (rate) * (a)->weight_decay : 1, .maximize = (a)->maximize
 
 static int adam_step__compose(const adam_step__args *a, moth_tensor **out) {
-  int status = adam_check(a);
+  int status = MOTH_OK;
   (void)out;
-  moth_adam s = {.step_size = a->lr / (1 - pow(a->beta1, a->step)),
-                 .root_correction = sqrt(1 - pow(a->beta2, a->step)),
-                 .beta1 = a->beta1, .beta2 = a->beta2, .eps = a->eps,
-                 .weight_decay = a->decoupled ? 0 : a->weight_decay,
-                 .shrink = a->decoupled ? 1 - a->lr * a->weight_decay : 1,
-                 .maximize = a->maximize};
-  for (int64_t i = 0; !status && i < a->params.n; i++) {
-    moth_tensor *param = a->params.at[i], *mean = a->exp_avgs.at[i], *sq = a->exp_avg_sqs.at[i];
-    written(param);
-    written(mean);
-    written(sq);
-    status = moth_adam_step(&s, param, a->grads.at[i], mean, sq);
-  }
-  return status;
+  BETAS(a, status);
+  moth_step s = {ADAPTIVE(a, MOTH_ADAM, a->lr / (1 - pow(a->beta1, a->step)), a->decoupled, a->lr),
+                 .root = sqrt(1 - pow(a->beta2, a->step))};
+  list lists[] = {LIST(params), LIST(grads), LIST(exp_avgs), LIST(exp_avg_sqs),
+                  LIST(max_exp_avg_sqs)};
+  return step_all(a->ctx, status, &s, lists, a->max_exp_avg_sqs.n ? 5 : 4);
 }
 
 MOTH_OP_COMPOSES(adam_step_, ADAM_STEP_,
-  .doc = "A step of Adam (Kingma & Ba 2015), or of AdamW (Loshchilov & Hutter 2019).",
+  .doc = "A step of Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019) or AMSGrad "
+         "(Reddi et al. 2018).",
   .examples =
-    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
-    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)},"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, {}, 1\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {moth.rand(3)},"
     " {step = 2, lr = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01}\n"
-    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)},"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {},"
     " {step = 2, weight_decay = 0.01, decoupled = true, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
-const moth_op *const moth_optim_ops[] = {&moth_op_sgd_step_, &moth_op_adam_step_, NULL};
+static int nadam_step__compose(const nadam_step__args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  (void)out;
+  BETAS(a, status);
+  moth_step s = {ADAPTIVE(a, MOTH_NADAM, a->lr, a->decoupled, 1), .lr_grad = a->lr_grad,
+                 .root = sqrt(1 - pow(a->beta2, a->step))};
+  list lists[] = {LIST(params), LIST(grads), LIST(exp_avgs), LIST(exp_avg_sqs)};
+  return step_all(a->ctx, status, &s, lists, 4);
+}
+
+MOTH_OP_COMPOSES(nadam_step_, NADAM_STEP_,
+  .doc = "A step of NAdam (Dozat 2016): Adam that looks ahead. lr and lr_grad are the factors of "
+         "the running mean and of the new gradient, corrections included; weight_decay the share "
+         "that goes in this step, if decoupled.",
+  .examples =
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 2, lr = 0.1,"
+    " lr_grad = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01,"
+    " decoupled = true, maximize = true}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
+/* How far the adaptive step may be trusted at step t; 0: not yet. */
+static double radam_factor(double beta2, double t) {
+  double correction = 1 - pow(beta2, t), most = 2 / (1 - beta2) - 1;
+  double now = most - 2 * t * pow(beta2, t) / correction;
+  if (!(now > 5)) return 0;
+  return sqrt((now - 4) * (now - 2) * most / ((most - 4) * (most - 2) * now)) * sqrt(correction);
+}
+
+static int radam_step__compose(const radam_step__args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  (void)out;
+  BETAS(a, status);
+  moth_step s = {
+    ADAPTIVE(a, MOTH_RADAM, a->lr / (1 - pow(a->beta1, a->step)), a->decoupled, a->lr),
+    .root = radam_factor(a->beta2, a->step)};
+  list lists[] = {LIST(params), LIST(grads), LIST(exp_avgs), LIST(exp_avg_sqs)};
+  return step_all(a->ctx, status, &s, lists, 4);
+}
+
+MOTH_OP_COMPOSES(radam_step_, RADAM_STEP_,
+  .doc = "A step of RAdam (Liu et al. 2020): Adam that waits until its means are worth trusting.",
+  .examples =
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 20, lr = 0.1,"
+    " beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01, decoupled = true,"
+    " maximize = true}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
+static int adamax_step__compose(const adamax_step__args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  (void)out;
+  BETAS(a, status);
+  moth_step s = {ADAPTIVE(a, MOTH_ADAMAX, a->lr / (1 - pow(a->beta1, a->step)), false, 0)};
+  list lists[] = {LIST(params), LIST(grads), LIST(exp_avgs), LIST(exp_infs)};
+  return step_all(a->ctx, status, &s, lists, 4);
+}
+
+MOTH_OP_COMPOSES(adamax_step_, ADAMAX_STEP_,
+  .doc = "A step of Adamax (Kingma & Ba 2015): Adam by the largest gradient instead of the mean "
+         "square.",
+  .examples =
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 2, lr = 0.1,"
+    " beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01, maximize = true}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
+/* -- RMSprop, Adagrad, Adadelta -- */
+
+static int rmsprop_step__compose(const rmsprop_step__args *a, moth_tensor **out) {
+  int status = MOTH_OK, n = 3;
+  (void)out;
+  not_negative(&status, a->ctx, "lr", a->lr);
+  not_negative(&status, a->ctx, "alpha", a->alpha);
+  not_negative(&status, a->ctx, "eps", a->eps);
+  not_negative(&status, a->ctx, "momentum", a->momentum);
+  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
+  moth_step s = {.rule = MOTH_RMSPROP, .lr = a->lr, .beta2 = a->alpha, .eps = a->eps,
+                 .momentum = a->momentum, .weight_decay = a->weight_decay,
+                 .maximize = a->maximize, .centered = a->grad_avgs.n > 0};
+  list lists[MOTH_STEP_OPERANDS] = {LIST(params), LIST(grads), LIST(square_avgs)};
+  if (a->grad_avgs.n) lists[n++] = (list)LIST(grad_avgs);
+  if (a->momentum != 0) lists[n++] = (list)LIST(momentum_buffers);
+  return step_all(a->ctx, status, &s, lists, n);
+}
+
+MOTH_OP_COMPOSES(rmsprop_step_, RMSPROP_STEP_,
+  .doc = "A step of RMSprop (Hinton 2012), centered as by Graves (2013).",
+  .examples =
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {}, {}\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3) + 1}, {moth.rand(3)}, {moth.rand(3)},"
+    " {lr = 0.1, alpha = 0.9, eps = 0.001, momentum = 0.9, weight_decay = 0.01,"
+    " maximize = true}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
+static int adagrad_step__compose(const adagrad_step__args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  (void)out;
+  within(&status, a->ctx, "step", a->step, 1, HUGE_VAL);
+  not_negative(&status, a->ctx, "lr", a->lr);
+  not_negative(&status, a->ctx, "lr_decay", a->lr_decay);
+  not_negative(&status, a->ctx, "eps", a->eps);
+  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
+  moth_step s = {.rule = MOTH_ADAGRAD, .lr = a->lr / (1 + (a->step - 1) * a->lr_decay),
+                 .eps = a->eps, .weight_decay = a->weight_decay, .maximize = a->maximize};
+  list lists[] = {LIST(params), LIST(grads), LIST(sums)};
+  return step_all(a->ctx, status, &s, lists, 3);
+}
+
+MOTH_OP_COMPOSES(adagrad_step_, ADAGRAD_STEP_,
+  .doc = "A step of Adagrad (Duchi et al. 2011).",
+  .examples =
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, 1\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {step = 3, lr = 0.1, lr_decay = 0.1,"
+    " eps = 0.001, weight_decay = 0.01, maximize = true}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
+static int adadelta_step__compose(const adadelta_step__args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  (void)out;
+  not_negative(&status, a->ctx, "lr", a->lr);
+  within(&status, a->ctx, "rho", a->rho, 0, 1);
+  not_negative(&status, a->ctx, "eps", a->eps);
+  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
+  moth_step s = {.rule = MOTH_ADADELTA, .lr = a->lr, .beta2 = a->rho, .eps = a->eps,
+                 .weight_decay = a->weight_decay, .maximize = a->maximize};
+  list lists[] = {LIST(params), LIST(grads), LIST(square_avgs), LIST(acc_deltas)};
+  return step_all(a->ctx, status, &s, lists, 4);
+}
+
+MOTH_OP_COMPOSES(adadelta_step_, ADADELTA_STEP_,
+  .doc = "A step of Adadelta (Zeiler 2012).",
+  .examples =
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {moth.rand(3)}\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {moth.rand(3)}, {lr = 0.1, rho = 0.8,"
+    " eps = 0.001, weight_decay = 0.01, maximize = true}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
+const moth_op *const moth_optim_ops[] = {
+  &moth_op_sgd_step_,    &moth_op_adam_step_,    &moth_op_nadam_step_,   &moth_op_radam_step_,
+  &moth_op_adamax_step_, &moth_op_rmsprop_step_, &moth_op_adagrad_step_, &moth_op_adadelta_step_,
+  NULL,
+};

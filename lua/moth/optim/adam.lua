@@ -1,47 +1,33 @@
 --- adam.lua -- optim.Adam and optim.AdamW: steps scaled by running means of the gradient and of its
--- square.
+-- square. The other members of the family, NAdam, RAdam and Adamax, take its options from here.
 
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
-local lib = require "moth.lib"
+local bundle = require "moth.optim.bundle"
 local Optimizer = require "moth.optim.optimizer"
 
-local function signature(name, weight_decay, decoupled)
-  return define.signature(name, {
+local adam = {}
+
+--- The arguments that the whole family begins with.
+function adam.rows(lr, weight_decay)
+  return {
     {"params", "params", "tensors, or groups of them with options"},
-    {"float", "lr", "learning rate", default = 1e-3},
+    {"float", "lr", "learning rate", default = lr},
     {"any", "betas", "{b1, b2}: shares of the running means that are kept; {0.9, 0.999}",
       optional = true},
     {"float", "eps", "keeps the division from 0", default = 1e-8},
-    {"float", "weight_decay", decoupled and "share by which the parameter shrinks"
+    {"float", "weight_decay", weight_decay > 0 and "share by which the parameter shrinks"
       or "share of the parameter added to its gradient", default = weight_decay},
-    {"bool", "maximize", "climb instead of descend", default = false},
-  })
+  }
 end
 
---- Adam (Kingma and Ba, 2015).
--- `optim.Adam(net:parameters(), {lr = 1e-3, betas = {0.9, 0.999}})`
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            learning rate (default 1e-3)
--- @param betas         shares of the running means that are kept (default {0.9, 0.999})
--- @param eps           keeps the division from 0 (default 1e-8)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param maximize      climb instead of descend (default false)
-local Adam = class("Adam", Optimizer)
-Adam.keeps_own_state = true
-Adam.signature = signature("Adam", 0, false)
-Adam.decoupled = false
+adam.MAXIMIZE = {"bool", "maximize", "climb instead of descend", default = false}
+adam.DECOUPLED = {"bool", "decoupled_weight_decay", "does the decay shrink the parameter itself?",
+  default = false}
 
-local function init(self, params, lr, betas, eps, weight_decay, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
-    maximize = maximize,
-  })
-end
-Adam.init = init
-
-function Adam:check(group)
+--- Raises unless the family's options are in their ranges.
+function adam.check(self, group)
   self:range(group, "lr", 0)
   self:range(group, "eps", 0)
   self:range(group, "weight_decay", 0)
@@ -55,57 +41,71 @@ function Adam:check(group)
   end
 end
 
-local function fresh(p)
-  local moth = require "moth"
-  local state = {step = 0, exp_avg = moth.zeros_like(p), exp_avg_sq = moth.zeros_like(p)}
-  for _, name in ipairs {"exp_avg", "exp_avg_sq"} do
-    lib.check(lib.C.moth_keep_always(lib.ctx, state[name]), "Adam")
-  end
-  return state
+local AMSGRAD = {"bool", "amsgrad", "divide by the greatest mean square so far?", default = false}
+
+local function signature(name, weight_decay, ...)
+  local rows = adam.rows(1e-3, weight_decay)
+  rows[#rows + 1] = AMSGRAD
+  rows[#rows + 1] = adam.MAXIMIZE
+  rows[#rows + 1] = ...
+  return define.signature(name, rows)
 end
 
--- The parameters that have taken the same number of steps go together: as a rule, all of them.
-local function bundles(self, group)
-  local all, by_step = {}, {}
-  for _, p in ipairs(group.params) do
-    local grad = p.grad
-    if grad ~= nil then
-      local own = self.state[p]
-      if not own then
-        own = fresh(p)
-        self.state[p] = own
-      end
-      local bundle = by_step[own.step]
-      if not bundle then
-        bundle = {step = own.step, params = {}, grads = {}, means = {}, squares = {}, states = {}}
-        by_step[own.step] = bundle
-        all[#all + 1] = bundle
-      end
-      local n = #bundle.params + 1
-      bundle.params[n], bundle.grads[n], bundle.states[n] = p, grad, own
-      bundle.means[n], bundle.squares[n] = own.exp_avg, own.exp_avg_sq
-    end
-  end
-  return all
+--- Adam (Kingma and Ba, 2015).
+-- `optim.Adam(net:parameters(), {lr = 1e-3, betas = {0.9, 0.999}})`
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            learning rate (default 1e-3)
+-- @param betas         shares of the running means that are kept (default {0.9, 0.999})
+-- @param eps           keeps the division from 0 (default 1e-8)
+-- @param weight_decay  share of the parameter added to its gradient (default 0)
+-- @param amsgrad       divide by the greatest mean square so far (Reddi et al., 2018)? (false)
+-- @param maximize      climb instead of descend (default false)
+-- @param decoupled_weight_decay  let the decay shrink the parameter itself, as AdamW (false)
+local Adam = class("Adam", Optimizer)
+Adam.keeps_own_state = true
+Adam.signature = signature("Adam", 0, adam.DECOUPLED)
+
+local function init(self, params, lr, betas, eps, weight_decay, amsgrad, maximize, decoupled)
+  Optimizer.init(self, params, {
+    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
+    amsgrad = amsgrad, maximize = maximize, decoupled_weight_decay = decoupled,
+  })
 end
+
+function Adam:init(...)
+  init(self, ...)
+end
+
+Adam.check = adam.check
+
+local PLAIN, AMS = {"exp_avg", "exp_avg_sq"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
 
 function Adam:update(group)
   local step = require("moth.bind").ops.adam_step_
   local betas = group.betas
-  for _, bundle in ipairs(bundles(self, group)) do
-    step(bundle.params, bundle.grads, bundle.means, bundle.squares, bundle.step + 1, group.lr,
-      betas[1], betas[2], group.eps, group.weight_decay, self.decoupled, group.maximize)
-    for _, own in ipairs(bundle.states) do own.step = own.step + 1 end
+  for _, b in ipairs(bundle.of(self, group, group.amsgrad and AMS or PLAIN)) do
+    step(b.params, b.grads, b.exp_avg, b.exp_avg_sq, b.max_exp_avg_sq or {}, b.step + 1, group.lr,
+      betas[1], betas[2], group.eps, group.weight_decay, group.maximize,
+      group.decoupled_weight_decay)
+    bundle.count(b)
   end
 end
 
 --- AdamW (Loshchilov and Hutter, 2019): Adam whose weight decay, 0.01 by default, shrinks the
 -- parameter itself. The other arguments are Adam's.
 local AdamW = class("AdamW", Adam)
-AdamW.signature = signature("AdamW", 0.01, true)
-AdamW.decoupled = true
-AdamW.init = init -- its own, since it is given what its own signature parses
+AdamW.keeps_own_state = true
+AdamW.signature = signature("AdamW", 0.01)
 
-Adam.W = AdamW
+function AdamW:init(params, lr, betas, eps, weight_decay, amsgrad, maximize)
+  init(self, params, lr, betas, eps, weight_decay, amsgrad, maximize, true)
+end
 
-return Adam
+function AdamW:check(group)
+  adam.check(self, group)
+  group.decoupled_weight_decay = true -- also after loading the state of an Adam
+end
+
+adam.Adam, adam.AdamW = Adam, AdamW
+
+return adam

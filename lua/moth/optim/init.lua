@@ -9,6 +9,12 @@ local files = {
   SGD = "moth.optim.sgd",
   Adam = "moth.optim.adam",
   AdamW = "moth.optim.adam",
+  NAdam = "moth.optim.kin",
+  RAdam = "moth.optim.kin",
+  Adamax = "moth.optim.kin",
+  RMSprop = "moth.optim.sized",
+  Adagrad = "moth.optim.sized",
+  Adadelta = "moth.optim.sized",
 }
 
 local function names()
@@ -30,7 +36,7 @@ return setmetatable({}, {
         errors.nearest(tostring(name), names())))
     end
     local found = require(file)
-    if name == "AdamW" then found = found.W end
+    if not class.isclass(found) then found = found[name] end
     class.guard(found, "optimizer")
     class.guard(require(files.Optimizer), "optimizer")
     rawset(optim, name, found)

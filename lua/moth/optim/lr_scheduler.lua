@@ -14,14 +14,19 @@ local files = {
   SequentialLR = "chain", ChainedScheduler = "chain",
 }
 
+local function names()
+  local list = {}
+  for name in pairs(files) do list[#list + 1] = name end
+  return list
+end
+
 return setmetatable({}, {
+  __names = names, -- for completion
   __index = function(schedulers, name)
     local file = files[name]
     if not file then
-      local names = {}
-      for known in pairs(files) do names[#names + 1] = known end
       errors.raise(("moth.optim.lr_scheduler has no '%s'%s"):format(tostring(name),
-        errors.nearest(tostring(name), names)))
+        errors.nearest(tostring(name), names())))
     end
     local found = require("moth.optim.schedule." .. file)
     if file ~= "base" then found = found[name] end

@@ -21,6 +21,13 @@ local Optimizer = class("Optimizer")
 
 local IS_LEAF = lib.C.MOTH_IS_LEAF
 
+-- What a group may hold beside the optimizer's options: what schedules note there ...
+local notes = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true,
+               base_momentum = true}
+-- ... and what PyTorch's state dicts say of how it computes, which means nothing here.
+local ignored = {foreach = true, fused = true, capturable = true, differentiable = true,
+                 param_names = true}
+
 -- ---- parameter groups ----
 
 local function bad_params(self, text)
@@ -52,6 +59,12 @@ local function check_list(self, list)
   end
 end
 
+local function nearest_option(self, name)
+  local names = {"params"}
+  for known in pairs(self.defaults) do names[#names + 1] = known end
+  return errors.nearest(tostring(name), names)
+end
+
 --- Adds a group of parameters with options of its own; those left out are the optimizer's.
 -- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`
 function Optimizer:add_param_group(group)
@@ -61,12 +74,10 @@ function Optimizer:add_param_group(group)
   end
   if lib.istensor(group.params) then group.params = {group.params} end
   check_list(self, group.params)
-  local names = {"params"}
-  for name in pairs(self.defaults) do names[#names + 1] = name end
   for name in pairs(group) do
-    if name ~= "params" and self.defaults[name] == nil and name ~= "initial_lr" then
+    if name ~= "params" and self.defaults[name] == nil and not notes[name] then
       errors.raise(("%s has no option '%s'%s"):format(class.typename(self), tostring(name),
-        errors.nearest(tostring(name), names)))
+        nearest_option(self, name)))
     end
   end
   local earlier = {}
@@ -154,8 +165,11 @@ function Optimizer:update(group) -- luacheck: ignore group
   class.abstract(self, "update", ":update(group)")
 end
 
--- State outlives the scope that a step runs in, also that of an optimizer of the user's own.
+-- State outlives the scope that a step runs in, also that of an optimizer of the user's own. Moth's
+-- own classes keep what they make and say so by `keeps_own_state`, which is not inherited: a
+-- subclass of SGD may have more.
 local function keep_state(self)
+  if rawget(class.of(self), "keeps_own_state") then return end
   for _, values in pairs(self.state) do
     if lib.istensor(values) then
       lib.check(lib.C.moth_keep_always(lib.ctx, values), class.typename(self))
@@ -172,7 +186,46 @@ end
 local function update_all(self)
   local groups = self.param_groups
   for i = 1, #groups do self:update(groups[i]) end
-  if not self.keeps_own_state then keep_state(self) end
+  keep_state(self)
+end
+
+local Hook = class("Hook")
+
+function Hook:init(list, entry)
+  self.list, self.entry = list, entry
+end
+
+--- Takes the hook away.
+function Hook:remove()
+  for i, entry in ipairs(self.list) do
+    if entry == self.entry then return table.remove(self.list, i) end
+  end
+end
+
+local function add_hook(self, kind, fname, fn)
+  if type(fn) ~= "function" then
+    errors.argument(fname, "hook", "expected a function, got " .. errors.describe(fn), "E_TYPE")
+  end
+  local list, entry = self[kind] or {}, {fn = fn}
+  self[kind] = list
+  list[#list + 1] = entry
+  return Hook(list, entry)
+end
+
+local function run_hooks(self, list, closure)
+  for _, entry in ipairs({unpack(list)}) do entry.fn(self, {closure}) end
+end
+
+--- Adds fn(optimizer, args), called before every step; args is {closure} or {}.
+-- @return a handle with :remove()
+function Optimizer:register_step_pre_hook(hook)
+  return (add_hook(self, "pre_hooks", "register_step_pre_hook", hook))
+end
+
+--- Adds fn(optimizer, args), called after every step.
+-- @return a handle with :remove()
+function Optimizer:register_step_post_hook(hook)
+  return (add_hook(self, "post_hooks", "register_step_post_hook", hook))
 end
 
 --- One step of optimization.
@@ -181,11 +234,13 @@ end
 function Optimizer:step(closure)
   local loss
   self.stepped = true -- schedules ask for it
+  if self.pre_hooks then run_hooks(self, self.pre_hooks, closure) end
   if closure ~= nil then loss = require("moth").enable_grad(closure) end
   local mode = lib.C.moth_grad_mode(lib.ctx, 0)
   local ok, problem = pcall(update_all, self)
   lib.C.moth_grad_mode(lib.ctx, mode)
   if not ok then error(problem, 0) end
+  if self.post_hooks then run_hooks(self, self.post_hooks, closure) end
   return loss
 end
 
@@ -247,9 +302,11 @@ local function adopt_state(self, p, values)
   end
   local copy = {}
   for name, value in pairs(values) do
-    if lib.istensor(value) then
-      if name == "step" then
-        value = value:item()
+    if value == lib.none then
+      value = nil
+    elseif lib.istensor(value) then
+      if value:dim() == 0 and p:dim() > 0 or name == "step" or name == "mu_product" then
+        value = tonumber(value:item()) -- PyTorch's steps are tensors
       elseif value.shape ~= p.shape then
         misfit(self, ("'%s' is %s, its parameter is %s"):format(name, errors.describe(value),
           errors.describe(p)))
@@ -263,21 +320,36 @@ local function adopt_state(self, p, values)
   return copy
 end
 
---- Takes the state and the options that state_dict gave; the tensors are copied.
+-- The options of a group: its own, and over them those that were saved.
+local function adopt_options(self, group, saved, i)
+  local options = {}
+  for name, value in pairs(group) do options[name] = value end
+  for name, value in pairs(saved) do
+    local known = self.defaults[name] ~= nil or notes[name] or group[name] ~= nil
+    if lib.istensor(value) then value = value:item() end
+    if known and name ~= "params" then
+      if value ~= lib.none then options[name] = value end
+    elseif not known and not ignored[name] and value ~= false and value ~= lib.none then
+      misfit(self, ("its group %d has the option '%s', which is unknown%s"):format(i,
+        tostring(name), nearest_option(self, name)))
+    end
+  end
+  self:check(options)
+  return options
+end
+
+--- Takes the state and the options that state_dict gave; the tensors are copied. PyTorch's state
+-- dicts fit too. Nothing is taken if anything does not fit.
 -- @param state_dict  {state = ..., param_groups = ...}; the groups must have as many parameters
 function Optimizer:load_state_dict(state_dict)
   check_state(self, state_dict)
   local state, options = {}, {}
   for i, group in ipairs(self.param_groups) do
-    options[i] = {}
-    for name, value in pairs(group) do options[i][name] = value end
-    for name, value in pairs(state_dict.param_groups[i]) do
-      if name ~= "params" then options[i][name] = value end
-    end
-    self:check(options[i])
+    local saved = state_dict.param_groups[i]
+    options[i] = adopt_options(self, group, saved, i)
     for j, p in ipairs(group.params) do
-      local number = state_dict.param_groups[i].params[j]
-      local values = state_dict.state[tostring(number)] or state_dict.state[number]
+      local values = state_dict.state[tostring(saved.params[j])]
+        or state_dict.state[saved.params[j]]
       if values ~= nil then state[p] = adopt_state(self, p, values) end
     end
   end

@@ -47,7 +47,7 @@ end
 
 local function run(group, params, grads, buffers, first)
   require("moth.bind").ops.sgd_step_(params, grads, buffers, group.lr, group.momentum,
-    group.dampening, group.weight_decay, group.nesterov, group.maximize, first)
+    group.dampening, group.nesterov, first, group.weight_decay, group.maximize)
 end
 
 local function update_plain(group)

@@ -1,0 +1,65 @@
+--- bundle.lua -- gathers the parameters of a group for one call into the engine.
+--
+-- Parameters without a gradient are left out. Those that have taken the same number of steps go
+-- together: as a rule, all of them.
+
+local lib = require "moth.lib"
+
+local bundle = {}
+
+local function start(p, own, name)
+  local x = require("moth").zeros_like(p)
+  lib.check(lib.C.moth_keep_always(lib.ctx, x), name)
+  own[name] = x
+  return x
+end
+
+local function add(found, p, grad, own, names)
+  local n = #found.params + 1
+  found.params[n], found.grads[n], found.states[n] = p, grad, own
+  for i = 1, #names do
+    local name = names[i]
+    found[name][n] = own[name] or start(p, own, name)
+  end
+end
+
+--- The bundles of a group, a list of tables of lists that belong together: params, grads, states
+-- (the parameters' tables in self.state) and one for each of `names`, the tensors of the state;
+-- a tensor that is missing begins as zeros.
+-- @param self   the optimizer
+-- @param group  one of its groups
+-- @param names  which tensors each parameter's state has
+-- @param key    function(state) -> what must be equal in a bundle (default: the step)
+function bundle.of(self, group, names, key)
+  local all, by_key, params, state = {}, {}, group.params, self.state
+  for i = 1, #params do
+    local p = params[i]
+    local grad = p.grad
+    if grad ~= nil then
+      local own = state[p]
+      if not own then
+        own = {step = 0}
+        state[p] = own
+      end
+      own.step = own.step or 0
+      local at = key and key(own) or own.step
+      local found = by_key[at]
+      if not found then
+        found = {step = own.step, params = {}, grads = {}, states = {}}
+        for k = 1, #names do found[names[k]] = {} end
+        by_key[at] = found
+        all[#all + 1] = found
+      end
+      add(found, p, grad, own, names)
+    end
+  end
+  return all
+end
+
+--- Counts a step of every parameter of a bundle.
+function bundle.count(found)
+  local states = found.states
+  for i = 1, #states do states[i].step = found.step + 1 end
+end
+
+return bundle

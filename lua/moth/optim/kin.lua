@@ -1,0 +1,144 @@
+--- kin.lua -- optim.NAdam, optim.RAdam and optim.Adamax: kin of Adam.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local adam = require "moth.optim.adam"
+local bundle = require "moth.optim.bundle"
+local Optimizer = require "moth.optim.optimizer"
+
+local kin = {}
+
+local function new(name, rows)
+  local made = class(name, Optimizer)
+  made.keeps_own_state = true
+  made.signature = define.signature(name, rows)
+  kin[name] = made
+  return made
+end
+
+local MEANS = {"exp_avg", "exp_avg_sq"}
+
+-- ---- NAdam ----
+
+local rows = adam.rows(2e-3, 0)
+rows[#rows + 1] = {"float", "momentum_decay", "how fast the look ahead grows", default = 4e-3}
+rows[#rows + 1] = adam.DECOUPLED
+rows[#rows + 1] = adam.MAXIMIZE
+
+--- NAdam (Dozat, 2016): Adam with Nesterov's momentum.
+-- @param params          list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr              learning rate (default 2e-3)
+-- @param betas           shares of the running means that are kept (default {0.9, 0.999})
+-- @param eps             keeps the division from 0 (default 1e-8)
+-- @param weight_decay    share of the parameter added to its gradient (default 0)
+-- @param momentum_decay  how fast the look ahead grows (default 4e-3)
+-- @param decoupled_weight_decay  let the decay shrink the parameter itself (default false)
+-- @param maximize        climb instead of descend (default false)
+local NAdam = new("NAdam", rows)
+
+function NAdam:init(params, lr, betas, eps, weight_decay, momentum_decay, decoupled, maximize)
+  Optimizer.init(self, params, {
+    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
+    momentum_decay = momentum_decay, decoupled_weight_decay = decoupled, maximize = maximize,
+  })
+end
+
+function NAdam:check(group)
+  adam.check(self, group)
+  self:range(group, "momentum_decay", 0)
+end
+
+local function step_and_product(own)
+  own.mu_product = own.mu_product or 1
+  return ("%d %.17g"):format(own.step, own.mu_product)
+end
+
+function NAdam:update(group)
+  local run = require("moth.bind").ops.nadam_step_
+  local beta1, lr, decay = group.betas[1], group.lr, group.momentum_decay
+  local weight_decay = group.weight_decay * (group.decoupled_weight_decay and lr or 1)
+  for _, b in ipairs(bundle.of(self, group, MEANS, step_and_product)) do
+    local step = b.step + 1
+    local mu = beta1 * (1 - 0.5 * 0.96 ^ (step * decay))
+    local mu_next = beta1 * (1 - 0.5 * 0.96 ^ ((step + 1) * decay))
+    local product = b.states[1].mu_product * mu
+    run(b.params, b.grads, b.exp_avg, b.exp_avg_sq, {
+      step = step, lr = lr * mu_next / (1 - product * mu_next), lr_grad = lr * (1 - mu)
+        / (1 - product), beta1 = beta1, beta2 = group.betas[2], eps = group.eps,
+      weight_decay = weight_decay, maximize = group.maximize,
+      decoupled = group.decoupled_weight_decay,
+    })
+    bundle.count(b)
+    for _, own in ipairs(b.states) do own.mu_product = product end
+  end
+end
+
+-- ---- RAdam ----
+
+rows = adam.rows(1e-3, 0)
+rows[#rows + 1] = adam.DECOUPLED
+rows[#rows + 1] = adam.MAXIMIZE
+
+--- RAdam (Liu et al., 2020): Adam that waits until its running means are worth trusting.
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            learning rate (default 1e-3)
+-- @param betas         shares of the running means that are kept (default {0.9, 0.999})
+-- @param eps           keeps the division from 0 (default 1e-8)
+-- @param weight_decay  share of the parameter added to its gradient (default 0)
+-- @param decoupled_weight_decay  let the decay shrink the parameter itself (default false)
+-- @param maximize      climb instead of descend (default false)
+local RAdam = new("RAdam", rows)
+
+function RAdam:init(params, lr, betas, eps, weight_decay, decoupled, maximize)
+  Optimizer.init(self, params, {
+    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
+    decoupled_weight_decay = decoupled, maximize = maximize,
+  })
+end
+
+RAdam.check = adam.check
+
+function RAdam:update(group)
+  local run, betas = require("moth.bind").ops.radam_step_, group.betas
+  for _, b in ipairs(bundle.of(self, group, MEANS)) do
+    run(b.params, b.grads, b.exp_avg, b.exp_avg_sq, b.step + 1, group.lr, betas[1], betas[2],
+      group.eps, group.weight_decay, group.maximize, group.decoupled_weight_decay)
+    bundle.count(b)
+  end
+end
+
+-- ---- Adamax ----
+
+rows = adam.rows(2e-3, 0)
+rows[#rows + 1] = adam.MAXIMIZE
+
+--- Adamax (Kingma and Ba, 2015): Adam by the largest gradient instead of the mean square.
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            learning rate (default 2e-3)
+-- @param betas         shares of the running values that are kept (default {0.9, 0.999})
+-- @param eps           keeps the division from 0 (default 1e-8)
+-- @param weight_decay  share of the parameter added to its gradient (default 0)
+-- @param maximize      climb instead of descend (default false)
+local Adamax = new("Adamax", rows)
+
+function Adamax:init(params, lr, betas, eps, weight_decay, maximize)
+  Optimizer.init(self, params, {
+    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
+    maximize = maximize,
+  })
+end
+
+Adamax.check = adam.check
+
+local LARGEST = {"exp_avg", "exp_inf"}
+
+function Adamax:update(group)
+  local run, betas = require("moth.bind").ops.adamax_step_, group.betas
+  for _, b in ipairs(bundle.of(self, group, LARGEST)) do
+    run(b.params, b.grads, b.exp_avg, b.exp_inf, b.step + 1, group.lr, betas[1], betas[2],
+      group.eps, group.weight_decay, group.maximize)
+    bundle.count(b)
+  end
+end
+
+return kin

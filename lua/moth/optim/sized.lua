@@ -1,0 +1,167 @@
+--- sized.lua -- optim.RMSprop, optim.Adagrad and optim.Adadelta: steps divided by the size that
+-- gradients had so far.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local lib = require "moth.lib"
+local bundle = require "moth.optim.bundle"
+local Optimizer = require "moth.optim.optimizer"
+
+local sized = {}
+
+local PARAMS = {"params", "params", "tensors, or groups of them with options"}
+local WEIGHT_DECAY = {"float", "weight_decay", "share of the parameter added to its gradient",
+  default = 0}
+local MAXIMIZE = {"bool", "maximize", "climb instead of descend", default = false}
+
+local function lr(default)
+  return {"float", "lr", "learning rate", default = default}
+end
+
+local function eps(default)
+  return {"float", "eps", "keeps the division from 0", default = default}
+end
+
+local function new(name, rows)
+  local made = class(name, Optimizer)
+  made.keeps_own_state = true
+  made.signature = define.signature(name, rows)
+  sized[name] = made
+  return made
+end
+
+local function check(self, group, ...)
+  for _, name in ipairs {"lr", "eps", "weight_decay", ...} do self:range(group, name, 0) end
+end
+
+-- ---- RMSprop ----
+
+--- RMSprop (Hinton, 2012), centered as by Graves (2013).
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            learning rate (default 1e-2)
+-- @param alpha         share of the running mean of squares that is kept (default 0.99)
+-- @param eps           keeps the division from 0 (default 1e-8)
+-- @param weight_decay  share of the parameter added to its gradient (default 0)
+-- @param momentum      share of the running step that is kept (default 0)
+-- @param centered      divide by the spread around the mean gradient? (default false)
+-- @param maximize      climb instead of descend (default false)
+local RMSprop = new("RMSprop", {
+  PARAMS, lr(1e-2),
+  {"float", "alpha", "share of the running mean of squares that is kept", default = 0.99},
+  eps(1e-8), WEIGHT_DECAY,
+  {"float", "momentum", "share of the running step that is kept", default = 0},
+  {"bool", "centered", "divide by the spread around the mean gradient?", default = false},
+  MAXIMIZE,
+})
+
+function RMSprop:init(params, rate, alpha, least, weight_decay, momentum, centered, maximize)
+  Optimizer.init(self, params, {
+    lr = rate, alpha = alpha, eps = least, weight_decay = weight_decay, momentum = momentum,
+    centered = centered, maximize = maximize,
+  })
+end
+
+function RMSprop:check(group)
+  check(self, group, "alpha", "momentum")
+end
+
+function RMSprop:update(group)
+  local run, names = require("moth.bind").ops.rmsprop_step_, {"square_avg"}
+  if group.centered then names[#names + 1] = "grad_avg" end
+  if group.momentum > 0 then names[#names + 1] = "momentum_buffer" end
+  for _, b in ipairs(bundle.of(self, group, names)) do
+    run(b.params, b.grads, b.square_avg, b.grad_avg or {}, b.momentum_buffer or {}, group.lr,
+      group.alpha, group.eps, group.momentum, group.weight_decay, group.maximize)
+    bundle.count(b)
+  end
+end
+
+-- ---- Adagrad ----
+
+--- Adagrad (Duchi et al., 2011).
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            learning rate (default 1e-2)
+-- @param lr_decay      lowers the rate: lr / (1 + (step - 1) lr_decay) (default 0)
+-- @param weight_decay  share of the parameter added to its gradient (default 0)
+-- @param initial_accumulator_value  what the sum of squares begins with (default 0)
+-- @param eps           keeps the division from 0 (default 1e-10)
+-- @param maximize      climb instead of descend (default false)
+local Adagrad = new("Adagrad", {
+  PARAMS, lr(1e-2), {"float", "lr_decay", "lowers the rate step by step", default = 0},
+  WEIGHT_DECAY,
+  {"float", "initial_accumulator_value", "what the sum of squares begins with", default = 0},
+  eps(1e-10), MAXIMIZE,
+})
+
+function Adagrad:init(params, rate, lr_decay, weight_decay, initial, least, maximize)
+  Optimizer.init(self, params, {
+    lr = rate, lr_decay = lr_decay, weight_decay = weight_decay,
+    initial_accumulator_value = initial, eps = least, maximize = maximize,
+  })
+end
+
+function Adagrad:check(group)
+  check(self, group, "lr_decay", "initial_accumulator_value")
+end
+
+--- Adds a group; its state exists from the beginning, as PyTorch's does.
+function Adagrad:add_param_group(group)
+  Optimizer.add_param_group(self, group)
+  local made = self.param_groups[#self.param_groups]
+  for _, p in ipairs(made.params) do
+    local sum = require("moth").full_like(p, made.initial_accumulator_value)
+    lib.check(lib.C.moth_keep_always(lib.ctx, sum), "Adagrad")
+    self.state[p] = {step = 0, sum = sum}
+  end
+end
+
+local SUM = {"sum"}
+
+function Adagrad:update(group)
+  local run = require("moth.bind").ops.adagrad_step_
+  for _, b in ipairs(bundle.of(self, group, SUM)) do
+    run(b.params, b.grads, b.sum, b.step + 1, group.lr, group.lr_decay, group.eps,
+      group.weight_decay, group.maximize)
+    bundle.count(b)
+  end
+end
+
+-- ---- Adadelta ----
+
+--- Adadelta (Zeiler, 2012).
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            factor of the step (default 1)
+-- @param rho           share of the running means that is kept (default 0.9)
+-- @param eps           keeps the division from 0 (default 1e-6)
+-- @param weight_decay  share of the parameter added to its gradient (default 0)
+-- @param maximize      climb instead of descend (default false)
+local Adadelta = new("Adadelta", {
+  PARAMS, lr(1), {"float", "rho", "share of the running means that is kept", default = 0.9},
+  eps(1e-6), WEIGHT_DECAY, MAXIMIZE,
+})
+
+function Adadelta:init(params, rate, rho, least, weight_decay, maximize)
+  Optimizer.init(self, params, {
+    lr = rate, rho = rho, eps = least, weight_decay = weight_decay, maximize = maximize,
+  })
+end
+
+function Adadelta:check(group)
+  check(self, group)
+  local rho = group.rho
+  self:range(group, "rho", 0)
+  if rho > 1 then self:range(group, "rho", 0, 1) end
+end
+
+local SQUARES = {"square_avg", "acc_delta"}
+
+function Adadelta:update(group)
+  local run = require("moth.bind").ops.adadelta_step_
+  for _, b in ipairs(bundle.of(self, group, SQUARES)) do
+    run(b.params, b.grads, b.square_avg, b.acc_delta, group.lr, group.rho, group.eps,
+      group.weight_decay, group.maximize)
+    bundle.count(b)
+  end
+end
+
+return sized

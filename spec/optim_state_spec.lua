@@ -1,0 +1,191 @@
+-- Optimizers step as PyTorch's do, keep the same state under the same names, and go on from a
+-- state dict of PyTorch's; hooks, and classes of one's own with state of their own.
+
+local moth = require "moth"
+local nn, optim = moth.nn, moth.optim
+
+local function T(values) return (moth.tensor(values, {dtype = moth.float64})) end
+
+local cases = dofile("spec/support/golden_optim.lua")(T, moth.none)
+local hints = {foreach = true, fused = true, capturable = true, differentiable = true}
+
+-- The first two parameters, as in golden_optim.py.
+local function parameters(row, dtype)
+  row = row or {0.5, -1.5, 2.0, 0.25, 1.0}
+  return nn.Parameter(T({row[1], row[2], row[3]}):to(dtype or moth.float64)),
+    nn.Parameter(T({{row[4], row[5]}}):to(dtype or moth.float64))
+end
+
+local function step(opt, p, q, i)
+  opt:zero_grad()
+  local loss = (p * p * p):sum() / 8
+  if i > 2 then loss = loss + (q * q):sum() / 2 end
+  loss:backward()
+  opt:step()
+end
+
+local function row_of(p, q)
+  return moth.cat {p:detach(), q:detach():view(-1)}:tolist()
+end
+
+local function make(case, p, q)
+  if next(case[2]) == nil then return (optim[case[1]] {p, q}) end
+  return (optim[case[1]]({p, q}, case[2]))
+end
+
+local function trace(case, dtype)
+  local p, q = parameters(nil, dtype)
+  local opt, rows = make(case, p, q), {}
+  for i = 1, 20 do
+    step(opt, p, q, i)
+    if i == 1 or i == 10 or i == 20 then rows[#rows + 1] = row_of(p, q) end
+  end
+  return rows
+end
+
+local function keys(t)
+  local list = {}
+  for key in pairs(t) do list[#list + 1] = tostring(key) end
+  table.sort(list)
+  return list
+end
+
+local function number(x) return type(x) == "number" and x or tonumber(x:item()) end
+
+for k, case in ipairs(cases) do
+  describe(("%s, options %d,"):format(case[1], k), function()
+    it("takes PyTorch's twenty steps", function()
+      assert.close(case[3], trace(case, moth.float64), 1e-11)
+      assert.close(case[3], trace(case, moth.float32), 2e-4)
+    end)
+
+    it("has PyTorch's state dict, by name and number", function()
+      local p, q = parameters()
+      local opt = make(case, p, q)
+      for i = 1, 10 do step(opt, p, q, i) end
+      local state = opt:state_dict()
+      local wanted = case[4]
+      assert.same(keys(wanted.state), keys(state.state))
+      for at, values in pairs(wanted.state) do
+        local own = state.state[tostring(at)]
+        assert.same(keys(values), keys(own))
+        for name, value in pairs(values) do
+          if type(own[name]) == "number" then assert.close(number(value), own[name], 1e-12)
+          else assert.close(value:tolist(), own[name]:tolist(), 1e-9) end
+        end
+      end
+      for name, value in pairs(wanted.param_groups[1]) do
+        if not hints[name] then assert.same(value, state.param_groups[1][name], name) end
+      end
+    end)
+
+    it("goes on from PyTorch's state dict", function()
+      local p, q = parameters(case[3][2])
+      local opt = optim[case[1]] {p, q}
+      opt:load_state_dict(case[4])
+      for i = 11, 20 do step(opt, p, q, i) end
+      assert.close(case[3][3], row_of(p, q), 1e-11)
+    end)
+
+    it("goes on from its own state dict, saved to a file, bit for bit", function()
+      local rows = trace(case, moth.float32)
+      local p, q = parameters(nil, moth.float32)
+      local opt = make(case, p, q)
+      for i = 1, 10 do step(opt, p, q, i) end
+      local path = os.tmpname()
+      moth.save(opt:state_dict(), path)
+      opt = optim[case[1]] {p, q}
+      opt:load_state_dict(moth.load(path))
+      os.remove(path)
+      for i = 11, 20 do step(opt, p, q, i) end
+      assert.same(rows[3], row_of(p, q))
+    end)
+  end)
+end
+
+describe("loading an optimizer's state", function()
+  local function made() return (optim.SGD({(parameters())}, {lr = 0.5, momentum = 0.5})) end
+
+  it("refuses an option it does not know, and takes nothing", function()
+    local opt = made()
+    local state = made():state_dict()
+    state.param_groups[1].lr = 0.25
+    state.param_groups[1].momentun = 0.5
+    assert.has_error_like(function() opt:load_state_dict(state) end,
+      "its group 1 has the option 'momentun', which is unknown; did you mean 'momentum'%?")
+    assert.equal(0.5, opt.param_groups[1].lr)
+    local adam = optim.Adam({(parameters())}, {amsgrad = true})
+    assert.has_error_like(function() opt:load_state_dict(adam:state_dict()) end,
+      "which is unknown")
+  end)
+
+  it("refuses options out of range and tensors of another shape", function()
+    local opt = made()
+    local state = made():state_dict()
+    state.param_groups[1].lr = -1
+    assert.has_error_like(function() opt:load_state_dict(state) end, "'lr' to 'SGD'")
+    state.param_groups[1].lr = 1
+    state.state["0"] = {momentum_buffer = moth.zeros(4)}
+    assert.has_error_like(function() opt:load_state_dict(state) end,
+      "'momentum_buffer' is f32 %(4%), its parameter is f64 %(3%)")
+  end)
+
+  it("takes what a schedule noted in the groups", function()
+    local opt = made()
+    optim.lr_scheduler.OneCycleLR(opt, {max_lr = 1, total_steps = 5})
+    local new = made()
+    new:load_state_dict(opt:state_dict())
+    assert.equal(1, new.param_groups[1].max_lr)
+  end)
+end)
+
+describe("an optimizer", function()
+  it("runs hooks before and after its steps", function()
+    local p = nn.Parameter(moth.ones(2))
+    p.grad = moth.ones(2)
+    local opt, log = optim.SGD({p}, {lr = 0.5}), {}
+    opt:register_step_pre_hook(function(o) log[#log + 1] = {o == opt, p[1]:item()} end)
+    local after = opt:register_step_post_hook(function() log[#log + 1] = p[1]:item() end)
+    opt:step()
+    assert.same({{true, 1}, 0.5}, log)
+    after:remove()
+    opt:step()
+    assert.equal(3, #log)
+  end)
+
+  it("of one's own on top of SGD keeps state of its own through scopes", function()
+    local Slow = nn.class("Slow", optim.SGD)
+    function Slow:update(group)
+      optim.SGD.update(self, group)
+      for _, p in ipairs(group.params) do
+        local own = self.state[p] or {}
+        self.state[p] = own
+        own.slow = own.slow and own.slow * 0.5 + p.data * 0.5 or p.data:clone()
+      end
+    end
+    local p = nn.Parameter(moth.ones(2))
+    p.grad = moth.ones(2)
+    local opt = Slow({p}, {lr = 0.5, momentum = 0.5})
+    for _ = 1, 3 do moth.scope(function() opt:step() end) end
+    assert.equal(2, #opt.state[p].slow:tolist())
+    assert.equal(2, #opt.state[p].momentum_buffer:tolist())
+  end)
+
+  it("reads strided and half parameters", function()
+    for _, dtype in ipairs {moth.float16, moth.bfloat16, moth.float32} do
+      for _, name in ipairs {"Adam", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad"} do
+        local flat = nn.Parameter(moth.full({6}, 1, {dtype = dtype}))
+        local x = moth.full({3, 2}, 1, {dtype = dtype}):t():detach():requires_grad_()
+        local grad = moth.tensor({1, -2, 3, 4, 0, 0.5}, {dtype = dtype})
+        local a, b = optim[name]({flat}, {lr = 0.125}), optim[name]({x}, {lr = 0.125})
+        for _ = 1, 3 do
+          flat.grad, x.grad = grad, grad:view(2, 3)
+          a:step()
+          b:step()
+        end
+        assert.same(flat:tolist(), x:detach():reshape(-1):tolist(), name)
+        assert.is_true(flat[1]:item() < 1 and flat[2]:item() > 1)
+      end
+    end
+  end)
+end)
