@@ -1,5 +1,5 @@
 --- results.lua -- functions whose results depend on how they are called: median, unique,
--- unique_consecutive, nonzero, where, normal.
+-- unique_consecutive, nonzero, where, tensor_split, normal.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -145,6 +145,59 @@ results.where = define {
     end
     local y = choose(condition, input, other, out)
     return y
+  end,
+}
+
+-- ---- tensor_split ----
+
+-- Ends of the pieces: n about equal ones, the larger first, or those given, as Python clips them.
+local function ends_of(sections, size)
+  local ends = {}
+  if type(sections) == "number" then
+    if sections < 1 or sections % 1 ~= 0 then
+      errors.argument("tensor_split", "indices_or_sections", "at least one piece is needed, got "
+        .. sections)
+    end
+    local piece, larger = math.floor(size / sections), size % sections
+    for i = 1, sections do ends[i] = i * piece + math.min(i, larger) end
+    return ends
+  end
+  if type(sections) ~= "table" or getmetatable(sections) ~= nil then
+    errors.argument("tensor_split", "indices_or_sections", "a number or a list of them is needed, "
+      .. "got " .. errors.describe(sections), "E_TYPE")
+  end
+  for i, stop in ipairs(sections) do
+    if type(stop) ~= "number" or stop % 1 ~= 0 then
+      errors.argument("tensor_split", "indices_or_sections", "whole numbers are needed, got "
+        .. errors.describe(stop), "E_TYPE")
+    end
+    if stop < 0 then stop = stop + size end
+    ends[i] = math.max(0, math.min(stop, size))
+  end
+  ends[#ends + 1] = size
+  return ends
+end
+
+--- moth.tensor_split(x, 3), moth.tensor_split(x, {2, 5}): a list of views.
+results.tensor_split = define {
+  name = "tensor_split",
+  doc = "Pieces of a dimension: so many of about one size, or cut behind the counts given, as "
+    .. "{2, 5} cuts behind the second and the fifth position.",
+  examples = "moth.randn(5, 2), 3\nmoth.randn(2, 6), {2, 5}, {dim = 2}",
+  outputs = "list",
+  args = {
+    { "tensor", "input", "tensor to take apart" },
+    { "any", "indices_or_sections", "how many pieces, or a list of how far each goes" },
+    { "int", "dim", "dimension to cut", default = 1 },
+  },
+  run = function(input, sections, dim)
+    local list, start = {}, 0
+    local size = input:size(dim)
+    for i, stop in ipairs(ends_of(sections, size)) do
+      list[i] = input:narrow(dim, math.min(start, size) + 1, math.max(0, stop - start))
+      start = stop
+    end
+    return list
   end,
 }
 
