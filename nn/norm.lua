@@ -83,15 +83,19 @@ local function check_input(self, input, least, most)
   end
 end
 
--- One more batch was seen; the weight of the newest in the running statistics.
+-- The weight of the newest batch in the running statistics.
+local function momentum_of(self)
+  if self.momentum ~= nil then return self.momentum end
+  local counts = self.training and self.track_running_stats and self.num_batches_tracked ~= nil
+  return counts and 1 / (tonumber(self.num_batches_tracked:item()) + 1) or 0
+end
+
+-- One more batch was seen.
 local function count_batch(self)
-  local momentum = self.momentum or 0
-  if self.training and self.track_running_stats and self.num_batches_tracked ~= nil then
-    local seen = self.num_batches_tracked
+  local seen = self.num_batches_tracked
+  if self.training and self.track_running_stats and seen ~= nil then
     require("moth").no_grad(function() seen:add_(1) end)
-    if self.momentum == nil then momentum = 1 / tonumber(seen:item()) end
   end
-  return momentum
 end
 
 local BATCH = {
@@ -115,11 +119,13 @@ for name, rank in pairs(BATCH) do
 
   function Layer:forward(input)
     check_input(self, input, rank[1], rank[2])
-    local momentum, mean, var = count_batch(self), self.running_mean, self.running_var
+    local mean, var = self.running_mean, self.running_var
     local own = self.training or mean == nil
     if self.training and not self.track_running_stats then mean, var = nil, nil end
-    return (functional.batch_norm(input, mean, var, self.weight, self.bias, own, momentum,
-      self.eps))
+    local y = functional.batch_norm(input, mean, var, self.weight, self.bias, own,
+      momentum_of(self), self.eps)
+    count_batch(self)
+    return y
   end
 end
 

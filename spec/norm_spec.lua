@@ -96,6 +96,12 @@ describe("normalising layers", function()
     assert.close({4, 4}, list(layer.running_mean))
   end)
 
+  it("count no batch that was refused", function()
+    local layer = nn.BatchNorm1d(2)
+    assert.is_false(pcall(layer, moth.ones(1, 2)))
+    assert.equal(0, tonumber(layer.num_batches_tracked:item()))
+  end)
+
   it("keep PyTorch's names and dtypes in the state", function()
     local state = nn.BatchNorm2d(3):state_dict()
     local names = {}
