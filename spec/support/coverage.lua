@@ -46,9 +46,14 @@ end
 
 --- Two sorted lists of names: without golden values, differentiable without gradcheck.
 function coverage.missing()
-  local known, why, ungolden, unchecked = {}, {}, {}, {}
+  local known, why, ungolden, unchecked, differentiable = {}, {}, {}, {}, {}
   for _, shard in ipairs(golden.all()) do
-    for name in pairs(shard.ops) do known[name] = true end
+    for name, samples in pairs(shard.ops) do
+      known[name] = true
+      for _, sample in ipairs(samples) do
+        differentiable[name] = differentiable[name] or sample.grads ~= nil
+      end
+    end
     for name, reason in pairs(shard.exempt) do why[name] = reason end
   end
   local function ask(name)
@@ -62,12 +67,19 @@ function coverage.missing()
     end
     functions[op.name] = nil
   end
-  for name in pairs(functions) do ask(name) end
+  for name, f in pairs(functions) do
+    ask(name)
+    local op = {outputs = "", examples = registry.examples(f.sig.examples)}
+    if differentiable[name] and not coverage.differentiated(op) then
+      unchecked[#unchecked + 1] = name
+    end
+  end
   table.sort(ungolden)
   return ungolden, unchecked, why
 end
 
---- Whether ops_spec finds floats to differentiate by in the op's examples. Positions have none.
+--- Whether ops_spec or coverage_spec finds floats to differentiate by in the op's examples.
+-- Positions have no gradient.
 function coverage.differentiated(op)
   if op.outputs:match "^%w+: position$" then return true end
   for _, example in ipairs(op.examples) do

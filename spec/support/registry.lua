@@ -31,6 +31,13 @@ local function example_of(line)
   }
 end
 
+--- The calls of a text of examples, one a line.
+function registry.examples(source)
+  local list = {}
+  for line in source:gmatch("[^\n]+") do list[#list + 1] = example_of(line) end
+  return list
+end
+
 --- One record per op, `name_` forms included, sorted by name.
 function registry.ops()
   local list = {}
@@ -46,7 +53,7 @@ function registry.ops()
         doc = text(arg.doc)}
     end
     op.source = text(info.examples)
-    for line in op.source:gmatch("[^\n]+") do op.examples[#op.examples + 1] = example_of(line) end
+    op.examples = registry.examples(op.source)
     op.fn = bind.ops[op.name]
     op.derived = op.name:sub(-1) == "_" and C.moth_op_find(op.name:sub(1, -2)) ~= nil
     list[#list + 1] = op

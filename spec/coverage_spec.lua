@@ -1,0 +1,58 @@
+-- Nothing is left out: every op has golden values and, if it has a gradient, a gradcheck; the
+-- functions written in Lua are differentiated by their examples here, as ops are in ops_spec.
+
+local moth = require "moth"
+local coverage = require "spec.support.coverage"
+local registry = require "spec.support.registry"
+
+local only = os.getenv "MOTH_SPEC_OP"
+local strict = os.getenv "MOTH_GOLDEN_STRICT" == "1"
+
+local function floats(results)
+  local kept = {}
+  local function walk(v)
+    if registry.isfloat(v) then kept[#kept + 1] = v
+    elseif type(v) == "table" and getmetatable(v) == nil then
+      for _, x in ipairs(v) do walk(x) end
+    end
+  end
+  walk(results)
+  return kept
+end
+
+describe("what is checked", function()
+  it("leaves no op out", function()
+    local ungolden, unchecked = coverage.missing()
+    if not strict then return end
+    assert.same({}, ungolden)
+    assert.same({}, unchecked)
+  end)
+
+  for name, f in pairs(coverage.functions()) do
+    if not only or name:match(only) then
+      it("includes the gradient of " .. name .. ", twice", function()
+        for _, example in ipairs(registry.examples(f.sig.examples)) do
+          local arguments = example.arguments()
+          local order, inputs, at = registry.tensors(arguments), {}, {}
+          for i, x in ipairs(order) do
+            if registry.isfloat(x) then
+              order[i] = registry.redraw(x, example.domain, i):requires_grad_()
+              inputs[#inputs + 1] = order[i]
+              at[#at + 1] = i
+            end
+          end
+          local function call(...)
+            for k, x in ipairs{...} do order[at[k]] = x end
+            local list = registry.replace(arguments, order)
+            return unpack(floats{f.fn(unpack(list, 1, list.n))})
+          end
+          local y = #inputs > 0 and call(unpack(inputs))
+          if y and y.requires_grad then
+            moth.autograd.gradcheck(call, inputs)
+            moth.autograd.gradgradcheck(call, inputs)
+          end
+        end
+      end)
+    end
+  end
+end)
