@@ -10,8 +10,18 @@ local errors = require "moth.error"
 
 local functional = {cross_entropy = (require "moth.dispatch").cross_entropy}
 
+-- Functions written in Lua, by the module that they stand in; loaded at first use.
+local in_lua = {}
+for name in ("cosine_similarity margin_ranking_loss hinge_embedding_loss cosine_embedding_loss "
+    .. "triplet_margin_loss poisson_nll_loss gaussian_nll_loss"):gmatch("%S+") do
+  in_lua[name] = "moth.nn.margins"
+end
+
 local function known_names()
   local names = {}
+  for name in pairs(in_lua) do
+    if rawget(functional, name) == nil then names[#names + 1] = name end
+  end
   for name in pairs(functional) do names[#names + 1] = name end
   for _, name in ipairs(bind.names()) do names[#names + 1] = name end
   return names
@@ -20,7 +30,9 @@ end
 return setmetatable(functional, {
   __names = known_names, -- for completion
   __index = function(_, name)
-    local op = type(name) == "string" and bind.public(name) or nil
+    local op
+    if in_lua[name] then op = require(in_lua[name])[name]
+    elseif type(name) == "string" then op = bind.public(name) end
     if op == nil then
       errors.raise(("moth.nn.functional has no '%s'%s (moth.help() lists what there is)"):format(
         tostring(name), errors.nearest(tostring(name), known_names())))

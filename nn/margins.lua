@@ -1,0 +1,176 @@
+--- margins.lua -- losses composed of ops: of pairs and triplets with a margin, of angles, and the
+-- likelihoods of Poisson and of Gauss. They are found in moth.nn.functional.
+
+local define = require "moth.define"
+local functional = require "moth.nn.functional"
+
+local margins = {}
+
+local REDUCTION = {"enum", "reduction", "what the losses of single elements become",
+                   choices = {"mean", "sum", "none"}}
+
+local function reduced(loss, reduction)
+  if reduction == "mean" then loss = loss:mean()
+  elseif reduction == "sum" then loss = loss:sum() end
+  return loss
+end
+
+--- The cosine of the angle between vectors that lie along a dimension; both are broadcast.
+margins.cosine_similarity = define {
+  name = "cosine_similarity",
+  doc = "The cosine of the angle between vectors along a dimension.",
+  examples = "moth.randn(2, 3), moth.randn(2, 3)\n"
+    .. "moth.randn(2, 3), moth.randn(3), {dim = 1, eps = 1e-6}",
+  args = {
+    {"tensor", "x1", "vectors, any shape"},
+    {"tensor", "x2", "vectors, broadcast with the first"},
+    {"dim", "dim", "the dimension that they lie along", default = 2},
+    {"float", "eps", "the least length that a vector counts with", default = 1e-8},
+  },
+  run = function(x1, x2, dim, eps)
+    local both = (x1 * x2):sum(dim)
+    local y = both / (x1:norm(2, dim):clamp(eps) * x2:expand_as(x1 * x2):norm(2, dim):clamp(eps))
+    return y
+  end,
+}
+
+--- max(0, -target (input1 - input2) + margin): the first should rank higher where target is 1,
+-- lower where it is -1.
+margins.margin_ranking_loss = define {
+  name = "margin_ranking_loss",
+  doc = "How far two scores are from the right order with a margin between them.",
+  examples = "moth.randn(4), moth.randn(4), moth.ones(4)\n"
+    .. "moth.randn(4), moth.randn(4), moth.ones(4), {margin = 0.5, reduction = 'sum'}",
+  args = {
+    {"tensor", "input1", "scores, any shape"},
+    {"tensor", "input2", "scores, of the same shape"},
+    {"tensor", "target", "1 where the first should be larger, -1 where the second"},
+    {"float", "margin", "how much larger", default = 0},
+    REDUCTION,
+  },
+  run = function(input1, input2, target, margin, reduction)
+    local loss = functional.relu(margin - target * (input1 - input2))
+    return (reduced(loss, reduction))
+  end,
+}
+
+--- The input where target is 1, max(0, margin - input) where it is -1.
+margins.hinge_embedding_loss = define {
+  name = "hinge_embedding_loss",
+  doc = "Distances that should be small where target is 1 and beyond a margin where it is -1.",
+  examples = "moth.randn(4), moth.ones(4)\n"
+    .. "moth.randn(4), -moth.ones(4), {margin = 2, reduction = 'none'}",
+  args = {
+    {"tensor", "input", "distances, any shape"},
+    {"tensor", "target", "1 or -1 for each"},
+    {"float", "margin", "the distance that is far enough", default = 1},
+    REDUCTION,
+  },
+  run = function(input, target, margin, reduction)
+    local far = functional.where(target:ne(1), functional.relu(margin - input), 0)
+    local near = functional.where(target:ne(-1), input, 0)
+    return (reduced(far + near, reduction))
+  end,
+}
+
+--- 1 - cos where target is 1, max(0, cos - margin) where it is -1, of the vectors' angles.
+margins.cosine_embedding_loss = define {
+  name = "cosine_embedding_loss",
+  doc = "Vectors that should point the same way where target is 1, and apart where it is -1.",
+  examples = "moth.randn(4, 3), moth.randn(4, 3), moth.ones(4)\n"
+    .. "moth.randn(4, 3), moth.randn(4, 3), -moth.ones(4), {margin = 0.2, reduction = 'sum'}",
+  args = {
+    {"tensor", "input1", "vectors, (N, D) or (D)"},
+    {"tensor", "input2", "vectors, of the same shape"},
+    {"tensor", "target", "1 or -1 for each, (N) or ()"},
+    {"float", "margin", "the cosine that is apart enough", default = 0},
+    REDUCTION,
+  },
+  run = function(input1, input2, target, margin, reduction)
+    local tiny = 1e-12
+    local a, b = input1:square():sum(-1) + tiny, input2:square():sum(-1) + tiny
+    local cos = (input1 * input2):sum(-1) / (a * b):sqrt()
+    local near = functional.where(target:eq(1), 1 - cos, 0)
+    local far = functional.where(target:eq(-1), functional.relu(cos - margin), 0)
+    return (reduced(near + far, reduction))
+  end,
+}
+
+--- max(0, |anchor - positive| - |anchor - negative| + margin) (Balntas et al., 2016).
+margins.triplet_margin_loss = define {
+  name = "triplet_margin_loss",
+  doc = "Anchors should be nearer to their positives than to their negatives, by a margin.",
+  examples = "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3)\n"
+    .. "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3), "
+    .. "{margin = 2, p = 1, eps = 1e-5, swap = true, reduction = 'none'}",
+  args = {
+    {"tensor", "anchor", "vectors, (N, D) or (D)"},
+    {"tensor", "positive", "what should be near"},
+    {"tensor", "negative", "what should be far"},
+    {"float", "margin", "by how much", default = 1},
+    {"float", "p", "the power of the distance's norm", default = 2},
+    {"float", "eps", "added to differences, so that a distance of 0 has a gradient",
+     default = 1e-6},
+    {"bool", "swap", "also count the distance of positive and negative?", default = false},
+    REDUCTION,
+  },
+  run = function(anchor, positive, negative, margin, p, eps, swap, reduction)
+    local near = (anchor - positive + eps):norm(p, -1)
+    local far = (anchor - negative + eps):norm(p, -1)
+    if swap then far = functional.minimum(far, (positive - negative + eps):norm(p, -1)) end
+    return (reduced(functional.relu(near - far + margin), reduction))
+  end,
+}
+
+--- exp(input) - target input, the likelihood of counts up to what the input does not change.
+margins.poisson_nll_loss = define {
+  name = "poisson_nll_loss",
+  doc = "The negated logarithm of a count's likelihood under a Poisson distribution.",
+  examples = "moth.randn(4), moth.tensor{0, 1, 2, 5}\n"
+    .. "moth.rand(4) + 1, moth.tensor{0, 1, 2, 5}, "
+    .. "{log_input = false, full = true, eps = 1e-6, reduction = 'sum'}",
+  args = {
+    {"tensor", "input", "expected counts or their logarithms, any shape"},
+    {"tensor", "target", "counts, of the same shape"},
+    {"bool", "log_input", "is the input a logarithm?", default = true},
+    {"bool", "full", "add Stirling's approximation of log(target!)?", default = false},
+    {"float", "eps", "added to an input before its logarithm is taken", default = 1e-8},
+    REDUCTION,
+  },
+  run = function(input, target, log_input, full, eps, reduction)
+    local loss
+    if log_input then loss = input:exp() - target * input
+    else loss = input - target * (input + eps):log() end
+    if full then
+      local stirling = target * target:log() - target + 0.5 * (2 * math.pi * target):log()
+      loss = loss + functional.where(target:gt(1), stirling, 0)
+    end
+    return (reduced(loss, reduction))
+  end,
+}
+
+--- (log(var) + (input - target)^2 / var) / 2 (Nix and Weigend, 1994).
+margins.gaussian_nll_loss = define {
+  name = "gaussian_nll_loss",
+  doc = "The negated logarithm of a number's likelihood under a normal distribution.",
+  examples = "moth.randn(4, 2), moth.randn(4, 2), moth.rand(4, 2) + 0.5\n"
+    .. "moth.randn(4, 2), moth.randn(4, 2), moth.rand(4, 1) + 0.5, "
+    .. "{full = true, eps = 1e-4, reduction = 'sum'}",
+  args = {
+    {"tensor", "input", "expected values, any shape"},
+    {"tensor", "target", "values, of the same shape"},
+    {"tensor", "var", "their variances, of the same shape or 1 in the last dimension"},
+    {"bool", "full", "add the constant log(2 pi) / 2?", default = false},
+    {"float", "eps", "the least variance, which passes on gradients as if it were none",
+     default = 1e-6},
+    REDUCTION,
+  },
+  run = function(input, target, var, full, eps, reduction)
+    var = var + (var:detach():clamp(eps) - var:detach())
+    local loss = 0.5 * (var:log() + (input - target):square() / var)
+    if full then loss = loss + 0.5 * math.log(2 * math.pi) end
+    return (reduced(loss, reduction))
+  end,
+}
+
+return margins

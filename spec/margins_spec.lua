@@ -1,0 +1,45 @@
+-- Losses composed in Lua: values of PyTorch, computed in float64, and gradients.
+
+local moth = require "moth"
+local F = moth.nn.functional
+
+local function f64(values) return moth.tensor(values, {dtype = moth.float64}) end
+
+describe("the composed losses", function()
+  local x, y = f64{{1, 2}, {-3, 0.5}}, f64{{0.5, -1}, {2, 2}}
+  local sign = f64{1, -1}
+
+  it("have the values of their definitions", function()
+    local function near(want, got)
+      assert.is_true(math.abs(want - got:item()) < 1e-12, ("%g, got %g"):format(want, got:item()))
+    end
+    near((0.3 + 0) / 2, F.margin_ranking_loss(f64{1, 2}, f64{1, 4}, sign, {margin = 0.3}))
+    near(0.4 + 0.8, F.hinge_embedding_loss(f64{0.4, 0.2}, sign, {reduction = "sum"}))
+    near(1 / math.sqrt(2), F.cosine_similarity(f64{{1, 0}}, f64{{3, 3}}))
+    near(math.exp(0.5) - 1, F.poisson_nll_loss(f64{0.5}, f64{2}))
+    near(0.5 * (math.log(2) + 4.5), F.gaussian_nll_loss(f64{1}, f64{4}, f64{2}))
+    near(4 - 1 + 1, F.triplet_margin_loss(f64{{0, 0}}, f64{{4, 0}}, f64{{0, 1}}, {eps = 0}))
+  end)
+
+  it("have the right gradients, twice", function()
+    for _, f in ipairs {
+      function(a, b) return (F.cosine_similarity(a, b)) end,
+      function(a, b) return (F.cosine_embedding_loss(a, b, sign, {margin = -2})) end,
+      function(a, b) return (F.triplet_margin_loss(a, b, a * b)) end,
+      function(a, b) return (F.gaussian_nll_loss(a, b, a:square() + 1)) end,
+    } do
+      local p, q = x:clone():requires_grad_(), y:clone():requires_grad_()
+      moth.autograd.gradcheck(f, {p, q})
+      moth.autograd.gradgradcheck(f, {p, q})
+    end
+  end)
+
+  it("take probabilities of classes in cross_entropy", function()
+    local hot = f64{{0, 1}, {1, 0}}
+    assert.is_true(moth.allclose(F.cross_entropy(x, hot), F.cross_entropy(x, {2, 1})))
+    local p = x:clone():requires_grad_()
+    moth.autograd.gradcheck(function(a)
+      return (F.cross_entropy(a, hot, {label_smoothing = 0.1, weight = f64{1, 3}}))
+    end, {p})
+  end)
+end)
