@@ -80,3 +80,32 @@ describe("the layer", function()
     assert.error_matches(function() nn.Softmax() end, "bad argument 'dim' to 'Softmax'")
   end)
 end)
+
+describe("the loss", function()
+  local x, t = moth.rand(3, 4), moth.rand(3, 4)
+
+  it("of pairs of numbers is its function with its options", function()
+    local w = moth.rand(4)
+    local rows = {
+      {nn.MSELoss(), F.mse_loss(x, t)},
+      {nn.L1Loss("sum"), F.l1_loss{x, t, reduction = "sum"}},
+      {nn.SmoothL1Loss{beta = 0.5}, F.smooth_l1_loss{x, t, beta = 0.5}},
+      {nn.HuberLoss{reduction = "none", delta = 0.3}, F.huber_loss{x, t, reduction = "none",
+        delta = 0.3}},
+      {nn.KLDivLoss{reduction = "batchmean", log_target = true}, F.kl_div{x, t,
+        reduction = "batchmean", log_target = true}},
+      {nn.BCELoss{weight = w}, F.binary_cross_entropy{x, t, weight = w}},
+      {nn.BCEWithLogitsLoss{pos_weight = w, reduction = "sum"},
+        F.binary_cross_entropy_with_logits{x, t, pos_weight = w, reduction = "sum"}},
+    }
+    for _, row in ipairs(rows) do
+      assert.is_true(row[1](x, t):equal(row[2]), tostring(row[1]))
+    end
+  end)
+
+  it("keeps its weights as buffers, outside the parameters", function()
+    local loss = nn.BCEWithLogitsLoss{weight = moth.ones(4), pos_weight = moth.ones(4)}
+    assert.equal(2, #loss:buffers())
+    assert.same({}, loss:parameters())
+  end)
+end)

@@ -50,7 +50,9 @@ teardown(files.teardown)
 
 describe("each example", function()
   local known = {["01_tensors.lua"] = true, ["02_autograd.lua"] = true, ["03_xor.lua"] = true,
-                 ["04_mnist.lua"] = true}
+                 ["04_mnist.lua"] = true, ["05_char_lstm.lua"] = true, ["06_gpt.lua"] = true,
+                 ["07_extending.lua"] = true, ["08_resume.lua"] = true, ["09_cartpole.lua"] = true,
+                 ["10_checkpoints.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " is run below, is short, says what it is, and ends in assertions", function()
@@ -161,5 +163,61 @@ describe("example", function()
     local first = once("3")
     assert.equal(first, once("3"))
     assert.are_not.equal(first, once("4"))
+  end)
+
+  local WITHOUT_BIBLE = [[
+    local popen = io.popen
+    io.popen = function(command, ...)
+      if command:find "^bible" then command = "true" end
+      return popen(command, ...)
+    end
+    arg[0] = "examples/x.lua"
+    dofile "examples/%s"]]
+
+  it("05 writes with an LSTM, or says which package brings the text", function()
+    local output = run("-e", WITHOUT_BIBLE:format "05_char_lstm.lua", "--steps", "30", "--write",
+      "20", "--length", "16")
+    has(output, "bible%-kjv", "step    30  validation loss %d", "parameters",
+      "\n[%w ]+%.?[^:]+\npeak")
+  end)
+
+  it("06 writes with a GPT, or says which package brings the text", function()
+    local output = run("-e", WITHOUT_BIBLE:format "06_gpt.lua", "--steps", "5", "--write", "20",
+      "--layers", "2", "--width", "32", "--context", "16")
+    has(output, "bible%-kjv", "step     5  validation loss %d", "\n[%w ]+%.?[^:]+\npeak")
+  end)
+
+  it("05 and 06 read the Bible where it is installed", function()
+    if os.execute "command -v bible >/dev/null" ~= 0 then
+      pending "the package bible-kjv is not installed"
+      return
+    end
+    has(run("examples/05_char_lstm.lua", "--steps", "2", "--write", "5"), "111487 parameters")
+    has(run("examples/06_gpt.lua", "--steps", "1", "--write", "5", "--batch-size", "2"),
+      "817664 parameters")
+  end)
+
+  it("07 has a Function, three levels of classes and hooks of its own", function()
+    has(run "examples/07_extending.lua", "agrees with finite differences", "Gated%(",
+      "scale=0%.%d+, learned", "3 different weights")
+  end)
+
+  it("08 resumes a run bit for bit", function()
+    has(run "examples/08_resume.lua", "equal bit for bit")
+  end)
+
+  it("09 balances the pole inside the loop of its game", function()
+    has(run "examples/09_cartpole.lua", "steps a round after %d+ rounds", "0%.0 MB of tensors live")
+  end)
+
+  it("10 says where its checkpoints come from, or meets PyTorch's figures", function()
+    has(run("examples/10_checkpoints.lua", "--data", files.folder), "pip download",
+      "missing: digit_recognizer/models/handwriting_model.pth")
+    local folder = os.getenv "MOTH_CHECKPOINTS"
+    if not folder then
+      pending "MOTH_CHECKPOINTS names no folder of the unpacked checkpoints"
+      return
+    end
+    has(run("examples/10_checkpoints.lua", "--data", folder), "1467 of 1797 right", "voice:")
   end)
 end)

@@ -1,0 +1,67 @@
+-- The text that examples 05 and 06 learn: the King James Bible as symbols, cut into a part for
+-- training and one for validation, with random windows of each. Loaded by
+-- `dofile "examples/bible.lua"`; it comes with the Debian package bible-kjv.
+
+local moth = require "moth"
+
+local bible = {}
+
+-- One verse a line, without its reference (`Ge1:1 In the beginning ...`).
+local function verses()
+  local pipe = io.popen("bible -f gen1:1-rev22:21 2>/dev/null")
+  local text = pipe and pipe:read("*a") or ""
+  if pipe then pipe:close() end
+  return #text > 4e6 and text:gsub("\n%s*\n", "\n"):gsub("([^\n]*)\n", function(verse)
+    local words = verse:match("^%S+%s+(.*)$")
+    return words and words .. "\n" or ""
+  end)
+end
+
+-- Where the package is missing: sentences of a few words, much easier to foretell.
+local function stand_in()
+  print "The program `bible` was not found; the Debian package bible-kjv brings the text"
+  print "(apt-get install bible-kjv). Learning made-up sentences instead."
+  local who, does = {"the king", "a man", "his son", "the people"}, {"went", "said", "came", "saw"}
+  local where = {"unto the city", "in the land", "of the house", "before him"}
+  local lines = {}
+  for i = 1, 6000 do
+    lines[i] = who[math.random(4)] .. " " .. does[math.random(4)] .. " " .. where[math.random(4)]
+  end
+  return table.concat(lines, ".\n") .. ".\n"
+end
+
+--- Reads the text. @return {symbols, count, text, real, train, valid}: `symbols` is a string of all
+-- characters in the order of their bytes; train and valid are i64 tensors of positions in it.
+function bible.read()
+  local text = verses()
+  local real = text and true or false
+  text = text or stand_in()
+  local codes, seen = moth.frombuffer(text, {dtype = moth.uint8}):long(), {}
+  local place = moth.zeros(256, {dtype = moth.int64})
+  for byte = 0, 255 do
+    if text:find(string.char(byte), 1, true) then
+      seen[#seen + 1] = string.char(byte)
+      place[byte + 1] = #seen
+    end
+  end
+  local ids = place:index_select(1, codes + 1)
+  local cut = math.floor(#text * 0.9)
+  return {symbols = table.concat(seen), count = #seen, text = text, real = real,
+          train = ids[{{1, cut}}], valid = ids[{{cut + 1, #text}}]}
+end
+
+--- n windows of a part at random places: the symbols, and those that follow each, both (n, length).
+function bible.windows(part, n, length)
+  local first = moth.randint(1, #part - length, {n, 1})
+  local at = first + moth.arange(length)
+  return part[at], part[at + 1]
+end
+
+--- The text of a list of positions.
+function bible.spell(symbols, ids)
+  local letters = {}
+  for i, id in ipairs(ids) do letters[i] = symbols:sub(id, id) end
+  return table.concat(letters)
+end
+
+return bible
