@@ -13,6 +13,7 @@
   F(create) F(view) F(index) F(join) F(strided) F(random) F(position) F(norm)        \
   F(embedding) F(attention) F(recurrent)                                   \
   F(adaptive) F(pad) F(resize) F(product)                                  \
+  F(columns)                                                               \
   F(conv) F(pool) F(softmax) F(activation)                                 \
   F(loss) F(pairloss) F(dropout) F(optim) F(rearrange) F(sort) F(scan) F(clip)
 

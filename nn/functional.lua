@@ -17,10 +17,15 @@ for name in ("cosine_similarity margin_ranking_loss hinge_embedding_loss cosine_
   in_lua[name] = "moth.nn.margins"
 end
 
+-- Ops under the names they have here: as a method, unfold is a view along one dimension.
+local renamed = {unfold = "im2col"}
+
 local function known_names()
   local names = {}
-  for name in pairs(in_lua) do
-    if rawget(functional, name) == nil then names[#names + 1] = name end
+  for _, more in ipairs {in_lua, renamed} do
+    for name in pairs(more) do
+      if rawget(functional, name) == nil then names[#names + 1] = name end
+    end
   end
   for name in pairs(functional) do names[#names + 1] = name end
   for _, name in ipairs(bind.names()) do names[#names + 1] = name end
@@ -32,6 +37,7 @@ return setmetatable(functional, {
   __index = function(_, name)
     local op
     if in_lua[name] then op = require(in_lua[name])[name]
+    elseif renamed[name] then op = bind.as(renamed[name], name)
     elseif type(name) == "string" then op = bind.public(name) end
     if op == nil then
       errors.raise(("moth.nn.functional has no '%s'%s (moth.help() lists what there is)"):format(

@@ -21,6 +21,7 @@ from("pool", "MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d Adaptive
 from("pad", "ConstantPad1d ConstantPad2d ZeroPad1d ZeroPad2d ReflectionPad1d ReflectionPad2d "
   .. "ReplicationPad1d ReplicationPad2d CircularPad1d CircularPad2d")
 from("resize", "Upsample UpsamplingNearest2d UpsamplingBilinear2d PixelShuffle PixelUnshuffle")
+from("columns", "Unfold Fold")
 from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardsigmoid "
   .. "Hardtanh Threshold Softplus Softshrink Hardshrink Softsign Tanh Tanhshrink Sigmoid "
   .. "LogSigmoid GLU Softmax Softmin Softmax2d LogSoftmax")

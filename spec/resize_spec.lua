@@ -122,6 +122,15 @@ describe("interpolate", function()
     assert.same({{{1.5, 3}}}, F.interpolate(x, 2, {mode = "area"}):tolist())
   end)
 
+  it("takes windows apart and together again", function()
+    local x = moth.arange(6):float():view(1, 1, 2, 3)
+    local columns = nn.Unfold(2)(x)
+    assert.same({{{0, 1}, {1, 2}, {3, 4}, {4, 5}}}, columns:tolist())
+    assert.same({{{{0, 2, 2}, {3, 8, 5}}}}, nn.Fold({2, 3}, 2)(columns):tolist())
+    refuses("'input' to 'unfold' %(wants %(N, C, H, W%)",
+      function() return (F.unfold(moth.ones(2), 2)) end)
+  end)
+
   it("takes sizes or factors, one for all sides or one for each", function()
     local x = moth.randn(1, 1, 4, 6)
     assert.equal("(1, 1, 2, 9)", shape(F.interpolate(x, {scale_factor = {0.5, 1.5}})))

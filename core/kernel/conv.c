@@ -144,3 +144,36 @@ int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x
   plan_close(ctx, &q);
   return status;
 }
+
+/* -- columns as a result -- */
+
+int moth_columns(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,
+                 const void *x, void *columns) {
+  const int64_t room = channels * w->in[0] * w->in[1];
+  const int64_t size = channels * w->kernel[0] * w->kernel[1] * w->out[0] * w->out[1];
+  for (int64_t i = 0; i < n; i++) {
+    if (dtype == MOTH_F32)
+      image_to_columns_f32(w, channels, (const float *)x + i * room, (float *)columns + i * size);
+    else
+      image_to_columns_f64(w, channels, (const double *)x + i * room,
+                           (double *)columns + i * size);
+    if (moth_cancelled(ctx)) return moth_poll(ctx);
+  }
+  return MOTH_OK;
+}
+
+int moth_columns_back(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,
+                      const void *columns, void *x) {
+  const int64_t room = channels * w->in[0] * w->in[1];
+  const int64_t size = channels * w->kernel[0] * w->kernel[1] * w->out[0] * w->out[1];
+  if (n) memset(x, 0, (size_t)(n * room) * moth_dtype_size[dtype]);
+  for (int64_t i = 0; i < n; i++) {
+    if (dtype == MOTH_F32)
+      columns_to_image_f32(w, channels, (const float *)columns + i * size, (float *)x + i * room);
+    else
+      columns_to_image_f64(w, channels, (const double *)columns + i * size,
+                           (double *)x + i * room);
+    if (moth_cancelled(ctx)) return moth_poll(ctx);
+  }
+  return MOTH_OK;
+}

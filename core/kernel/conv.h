@@ -20,4 +20,11 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
 int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x, const void *dy,
                      void *dweight);
 
+/* What each tap of a window sees: images (n, channels, in) to columns (n, channels kernel, out),
+** and back, where what several saw is summed. */
+int moth_columns(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,
+                 const void *x, void *columns);
+int moth_columns_back(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,
+                      const void *columns, void *x);
+
 #endif

@@ -479,7 +479,9 @@ bind.ops = setmetatable({}, {
 function bind.as(name, shown)
   local sig = bind.describe(name)
   sig.name = shown
-  return build(sig)
+  local fn = build(sig)
+  signatures[fn] = sig
+  return fn
 end
 
 --- The Lua text of an op's function.
