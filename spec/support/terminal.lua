@@ -21,18 +21,18 @@ int close(int fd);
 int kill(int pid, int signal);
 ]]
 
-local READ_WRITE, NO_CONTROL, READABLE, KILL = 2, 256, 1, 9
+local READ_WRITE, NO_CONTROL, CLOSE_ON_EXEC, READABLE, KILL = 2, 256, 524288, 1, 9
 local PATIENCE = 60 -- seconds; a busy machine is no failure
 
 --- Starts a shell command on a terminal of 100 columns.
 function terminal.start(command)
-  local fd = C.posix_openpt(READ_WRITE + NO_CONTROL)
+  local fd = C.posix_openpt(READ_WRITE + NO_CONTROL + CLOSE_ON_EXEC)
   assert(fd >= 0 and C.grantpt(fd) == 0 and C.unlockpt(fd) == 0, "no pseudo-terminal to be had")
   local name = ffi.string(C.ptsname(fd))
   local line = ("stty cols 100 rows 40 <%s; TERM=xterm setsid -c sh -c 'exec %s' <%s >%s 2>&1 &")
     :format(name, command:gsub("'", "'\\''"), name, name)
   -- open here too until the program writes, so that the terminal is not taken for deserted
-  local guard = C.open(name, READ_WRITE + NO_CONTROL)
+  local guard = C.open(name, READ_WRITE + NO_CONTROL + CLOSE_ON_EXEC)
   local shell = assert(io.popen(line .. " echo $!"))
   local pid = tonumber(shell:read "*l")
   shell:close()
