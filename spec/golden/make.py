@@ -5,7 +5,8 @@
 Each family becomes FAMILY.json (samples, arguments, where their tensors lie) and FAMILY.bin
 (their elements, little-endian, NaNs canonical). A second run writes the same bytes.
 A tensor in the manifest is {"t": dtype, "s": sizes, "o": offset in bytes}, and "e" the dimensions
-of stride 0 (one element is stored for each), and "c" if no gradient is asked for. Values of a sample:
+of stride 0 (one element is stored for each), and "c" if no gradient is
+asked for. Values of a sample:
 
     args      [[name, value], ...]; leaves are the floating tensors without "c", in this order
     y         results; cotangent of element k of result j (from 0): (7(k + 3j) mod 11 - 5) / 8
@@ -115,15 +116,15 @@ def record(sample, index, blob):
     return entry
 
 
-def digest():
-    """Of all that decides what is written."""
+def digest(family):
+    """Of all that decides what is written of a family."""
     total = hashlib.sha256()
-    for path in sorted(HERE.rglob("*.py")):
-        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in (HERE / "kit.py", HERE / "make.py", HERE / "samples" / f"{family}.py"):
+        total.update(path.read_bytes())
     return total.hexdigest()
 
 
-def write(name, family, source):
+def write(name, family):
     blob, count = Blob(), 0
     rows = []
     for op, samples in sorted(family["ops"].items()):
@@ -133,7 +134,7 @@ def write(name, family, source):
         rows.append(f"{json.dumps(op)}: [\n{lines}]")
     data = bytes(blob.bytes)
     made = {"torch": torch.__version__.split("+")[0], "numpy": numpy.__version__,
-            "seed": kit.SEED, "generator": source, "bytes": len(data),
+            "seed": kit.SEED, "generator": digest(name), "bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
             "note": "computed by us; no sample code copied"}
     text = (f'{{"made": {json.dumps(made)},\n"exempt": {json.dumps(family["exempt"], indent=1)},\n'
@@ -156,9 +157,8 @@ def main():
         importlib.import_module(f"samples.{path.stem}")
     if kit.PROBLEMS:
         sys.exit("\n".join(kit.PROBLEMS))
-    source = digest()
     for name, family in sorted(kit.FAMILIES.items()):
-        write(name, family, source)
+        write(name, family)
     wanted = {f"{n}.{end}" for n in kit.FAMILIES for end in ("json", "bin")}
     for path in (HERE / "data").iterdir():
         if path.name not in wanted:
