@@ -8,6 +8,11 @@ from kit import B, I, N, P, R, S, T, U, V, inf, nan, op
 HOW = ("mean", "sum", "none")
 I64 = torch.int64
 
+
+def signs(*shape):
+    return B(*shape).then(lambda x: x.double() * 2 - 1)
+
+
 for name in ("nll_loss", "cross_entropy"):
     f = op(name, "input target weight", getattr(F, name), "soft",
            positions=("target", "ignore_index"), constants=("weight",))
@@ -37,7 +42,7 @@ f("large values", T([[1024.0, 0.0], [-1024.0, 0.0]]), T([0, 1], I64))
 for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"):
     f = op(name, "input target", getattr(F, name), "soft",
            constants=("target",) if name == "soft_margin_loss" else ())
-    other = R if name != "soft_margin_loss" else (lambda *s: B(*s).then(lambda x: x.double() * 2 - 1))
+    other = R if name != "soft_margin_loss" else signs
     for how in HOW:
         f(R(2, 3), other(2, 3), reduction=how)
     f("0-d", R(), other())
@@ -91,9 +96,9 @@ f("one element", R(1), U(1))
 f("no elements", R(0), U(0), reduction="sum")
 f("a target of 0", R(3), T([0.0, 0.5, 1.0]), reduction="none", grad=False)
 
-f = op("hinge_embedding_loss", "input target", F.hinge_embedding_loss, "soft")
-g = op("margin_ranking_loss", "input1 input2 target", F.margin_ranking_loss, "soft")
-c = op("cosine_embedding_loss", "input1 input2 target", F.cosine_embedding_loss, "soft")
+f = op("hinge_embedding_loss", "input target", F.hinge_embedding_loss, "composed")
+g = op("margin_ranking_loss", "input1 input2 target", F.margin_ranking_loss, "composed")
+c = op("cosine_embedding_loss", "input1 input2 target", F.cosine_embedding_loss, "composed")
 SIGNS = T([1.0, -1.0, 1.0])
 for how in HOW:
     f(R(3), SIGNS.clone(), reduction=how)
@@ -103,16 +108,16 @@ for how in HOW:
     g("no margin " + how, R(3), R(3), SIGNS.clone(), reduction=how)
     c("no margin " + how, R(3, 5), R(3, 5), SIGNS.clone(), reduction=how)
 
-t = op("triplet_margin_loss", "anchor positive negative", F.triplet_margin_loss, "soft")
+t = op("triplet_margin_loss", "anchor positive negative", F.triplet_margin_loss, "composed")
 for how in HOW:
     t(R(3, 5), R(3, 5), R(3, 5), reduction=how)
     t("margin " + how, R(3, 5), R(3, 5), R(3, 5), margin=4.0, p=2.0, reduction=how)
-p = op("poisson_nll_loss", "input target", F.poisson_nll_loss, "soft")
+p = op("poisson_nll_loss", "input target", F.poisson_nll_loss, "composed")
 for how in HOW:
     p(S(2, 3), P(2, 3), reduction=how)
     p("no logarithm " + how, P(2, 3), P(2, 3), log_input=False, reduction=how)
 p("full", S(5), P(5), full=True)
-n = op("gaussian_nll_loss", "input target var", F.gaussian_nll_loss, "soft")
+n = op("gaussian_nll_loss", "input target var", F.gaussian_nll_loss, "composed")
 for how in HOW:
     n(R(2, 3), R(2, 3), P(2, 3), reduction=how)
 n("full", R(5), R(5), P(5), full=True)

@@ -54,7 +54,8 @@ f.raises("E_DTYPE", R(2))
 for name, draw in (("exp", R), ("expm1", S), ("log", P), ("log1p", P), ("log2", P),
                    ("sqrt", P), ("rsqrt", P), ("reciprocal", R), ("sin", R), ("cos", R),
                    ("tan", V), ("tanh", S), ("sigmoid", R), ("erf", S)):
-    f = op(name, "input", getattr(torch, name), "arith" if name in ("sqrt", "reciprocal") else "math")
+    kind = "arith" if name in ("sqrt", "reciprocal") else "math"
+    f = op(name, "input", getattr(torch, name), kind)
     samples(f, draw, floats_of_ints=True)
 
 f = op("clamp", "input min max", torch.clamp)
@@ -75,8 +76,8 @@ for name, draw in (("acos", V), ("asin", V), ("atan", R), ("acosh", P), ("asinh"
                    ("deg2rad", R), ("rad2deg", R), ("logit", U)):
     change = (lambda d: lambda *s: d(*s).then(lambda x: x + 1))(draw) if name == "acosh" else draw
     f = op(name, "input", getattr(torch, name), "soft" if name in ("logit", "sinc") else "math")
-    samples(f, change, floats_of_ints=name not in ("acos", "asin", "acosh", "atanh", "logit", "sinc"),
-            ints=name not in ("acos", "asin", "acosh", "atanh", "logit", "sinc"),
+    whole = name not in ("acos", "asin", "acosh", "atanh", "logit", "sinc")
+    samples(f, change, floats_of_ints=whole, ints=whole,
             special=T([nan, 0.0, 0.5]) if name == "sinc" else SPECIAL)
 f = op("logit", "input eps", torch.logit, "soft")
 f("clamped", T([0.0, 0.125, 0.5, 1.0]), 0.25, grad=False)
