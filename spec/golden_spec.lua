@@ -15,7 +15,8 @@ local shards = golden.all()
 
 describe("golden values", function()
   for _, shard in ipairs(shards) do
-    local names = {}
+    local names, later = {}, {}
+    for _, name in ipairs(shard.later) do later[name] = true end
     for name in pairs(shard.ops) do names[#names + 1] = name end
     table.sort(names)
     for _, name in ipairs(names) do
@@ -23,7 +24,7 @@ describe("golden values", function()
         local fn = run.find(name)
         if not fn then
           it("of " .. name .. ": the op is there", function()
-            assert(not strict, name .. " has golden values, but there is no such function")
+            assert(later[name] or not strict, name .. " has golden values, but there is no such function")
           end)
         else
           for _, dtype in ipairs(DTYPES) do

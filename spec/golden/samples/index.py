@@ -3,7 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from kit import B, I, N, P, R, S, T, U, V, exempt, inf, nan, op
+from kit import B, I, N, P, R, S, T, U, V, exempt, inf, nan, later, op
+
+later("scatter_reduce")
 
 I64 = torch.int64
 

@@ -3,7 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from kit import B, I, N, P, R, S, T, U, V, inf, nan, op
+from kit import B, I, N, P, R, S, T, U, V, inf, nan, later, op
+
+later("soft_margin_loss")
 
 HOW = ("mean", "sum", "none")
 I64 = torch.int64

@@ -3,7 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from kit import B, I, N, P, R, S, T, U, V, inf, nan, op
+from kit import B, I, N, P, R, S, T, U, V, inf, nan, later, op
+
+later("local_response_norm")
 
 f = op("layer_norm", "input normalized_shape weight bias", F.layer_norm, "soft")
 f(R(2, 3), [3])
