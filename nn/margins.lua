@@ -128,7 +128,7 @@ margins.poisson_nll_loss = define {
   doc = "The negated logarithm of a count's likelihood under a Poisson distribution.",
   examples = "moth.randn(4), moth.tensor{0, 1, 2, 5}\n"
     .. "moth.rand(4) + 1, moth.tensor{0, 1, 2, 5}, "
-    .. "{log_input = false, full = true, eps = 1e-6, reduction = 'sum'}",
+    .. "{log_input = false, full = true, eps = 1e-6, reduction = 'sum'}  -- domain: positive",
   args = {
     {"tensor", "input", "expected counts or their logarithms, any shape"},
     {"tensor", "target", "counts, of the same shape"},
@@ -153,9 +153,9 @@ margins.poisson_nll_loss = define {
 margins.gaussian_nll_loss = define {
   name = "gaussian_nll_loss",
   doc = "The negated logarithm of a number's likelihood under a normal distribution.",
-  examples = "moth.randn(4, 2), moth.randn(4, 2), moth.rand(4, 2) + 0.5\n"
+  examples = "moth.randn(4, 2), moth.randn(4, 2), moth.rand(4, 2) + 0.5  -- domain: positive\n"
     .. "moth.randn(4, 2), moth.randn(4, 2), moth.rand(4, 1) + 0.5, "
-    .. "{full = true, eps = 1e-4, reduction = 'sum'}",
+    .. "{full = true, eps = 1e-4, reduction = 'sum'}  -- domain: positive",
   args = {
     {"tensor", "input", "expected values, any shape"},
     {"tensor", "target", "values, of the same shape"},

@@ -24,7 +24,7 @@ describe("golden values", function()
         local fn = run.find(name)
         if not fn then
           it("of " .. name .. ": the op is there", function()
-            assert(later[name] or not strict, name .. " has golden values, but there is no such function")
+            assert(later[name] or not strict, name .. " has golden values, but is not there")
           end)
         else
           for _, dtype in ipairs(DTYPES) do
