@@ -15,6 +15,8 @@ local function reduced(loss, reduction)
   return loss
 end
 
+local HALF = {float16 = true, bfloat16 = true}
+
 --- The cosine of the angle between vectors that lie along a dimension; both are broadcast.
 margins.cosine_similarity = define {
   name = "cosine_similarity",
@@ -28,9 +30,14 @@ margins.cosine_similarity = define {
     {"float", "eps", "the least length that a vector counts with", default = 1e-8},
   },
   run = function(x1, x2, dim, eps)
-    local both = (x1 * x2):sum(dim)
-    local y = both / (x1:norm(2, dim):clamp(eps) * x2:expand_as(x1 * x2):norm(2, dim):clamp(eps))
-    return y
+    local product = x1 * x2
+    local dtype = product.dtype
+    if HALF[dtype.name] then -- an eps of 1e-8 is 0 in f16
+      x1, x2 = x1:float(), x2:float()
+      product = x1 * x2
+    end
+    local lengths = x1:norm(2, dim):clamp(eps) * x2:expand_as(product):norm(2, dim):clamp(eps)
+    return ((product:sum(dim) / lengths):to(dtype))
   end,
 }
 

@@ -14,6 +14,7 @@
 -- state.lua (state_dict) and call.lua (calling, hooks) add the other methods.
 
 local class = require "moth.class"
+local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local parameter = require "moth.nn.parameter"
@@ -208,18 +209,21 @@ function Module:register_parameter(name, param)
   self[name] = param
 end
 
+local parse_buffer = define.signature("register_buffer", {
+  {"string", "name", "without dots, not yet a field or method"},
+  {"tensor", "tensor", "any tensor; none unregisters", optional = true},
+  {"bool", "persistent", "is it part of the state_dict?", default = true},
+})
+
 --- Registers a tensor as part of the module's state that is not trained.
 -- @param name        string without dots, not yet a field or method
 -- @param tensor      any tensor, or nil to unregister
 -- @param persistent  is it part of the state_dict? (default true)
-function Module:register_buffer(name, tensor, persistent)
-  if type(persistent) == "table" then persistent = persistent.persistent end
+function Module:register_buffer(...)
+  local name, tensor, persistent = parse_buffer(...)
   check_free(self, name, "buffer")
   if tensor == nil then
     self[name] = nil
-  elseif not lib.istensor(tensor) then
-    errors.argument("register_buffer", "tensor", "expected a tensor, got " ..
-      errors.describe(tensor))
   elseif kind_of(tensor) == "parameter" then
     errors.argument("register_buffer", "tensor", "is an nn.Parameter; pass its detach()")
   else

@@ -260,3 +260,32 @@ describe("the creation functions", function()
     assert.equal("moth.float32", x:type())
   end)
 end)
+
+describe("new tensors like another", function()
+  local x = moth.ones(2, {dtype = moth.float64})
+
+  it("have its dtype, whatever form the call has", function()
+    for _, y in ipairs{x:new_zeros(2, 3), x:new_ones{2, 3}, x:new_full({2, 3}, 7),
+        x:new_full{{2, 3}, 7, requires_grad = true}, x:new_empty({2, 3})} do
+      assert.equal("moth.float64 (2, 3)", ("%s %s"):format(y.dtype, y.shape))
+    end
+    local y = x:new_zeros(2, {dtype = moth.int32})
+    assert.equal(moth.int32, y.dtype)
+    assert.is_true(x:new_ones(2, {requires_grad = true}).requires_grad)
+  end)
+
+  it("refuse names that they have not", function()
+    assert.error_matches(function() x:new_zeros(2, {dtpe = moth.int32}) end,
+      "'new_zeros' has no argument 'dtpe'; did you mean 'dtype'?", 1, true)
+  end)
+end)
+
+describe("size and stride", function()
+  it("take dim by name and refuse what they do not know", function()
+    local x = moth.ones(2, 3)
+    assert.equal(3, x:size{dim = 2})
+    assert.equal(3, x:stride{dim = 1})
+    assert.error_matches(function() x:size{dm = 1} end, "did you mean 'dim'?", 1, true)
+    assert.error_matches(function() x:size(1, 2) end, "takes 2 arguments, got one more", 1, true)
+  end)
+end)

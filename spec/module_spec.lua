@@ -198,7 +198,7 @@ describe("registering by name", function()
     assert.has_error_like(function() m:add_module("a", 3) end, "expected a module, got 3")
     assert.has_error_like(function() m:register_parameter("a", moth.ones(2)) end,
       "expected nn%.Parameter, got f32 %(2%)")
-    assert.has_error_like(function() m:register_buffer("a", {}) end, "expected a tensor")
+    assert.has_error_like(function() m:register_buffer("a", {}) end, "a tensor is needed")
     assert.has_error_like(function() m:register_buffer("a", nn.Parameter(moth.ones(1))) end,
       "is an nn%.Parameter; pass its detach%(%)")
   end)

@@ -74,7 +74,7 @@ describe("a seed", function()
       intact.refuses(function() moth.manual_seed(bad) end, "bad argument 'seed' to 'manual_seed'")
       intact.refuses(function() moth.Generator{ seed = bad } end, "'seed' to 'Generator'")
     end
-    intact.refuses(function() moth.manual_seed(nil) end, "got nil")
+    intact.refuses(function() moth.manual_seed(nil) end, "got nothing")
   end)
 
   it("taken from the clock differs and is told", function()

@@ -12,6 +12,7 @@
 #include "../kernel/real.h"
 #include "../tape.h"
 #include "arith.h"
+#include "copy.h"
 #include "reduce.h"
 #include "scan.h"
 #include "unary.h"
@@ -369,17 +370,22 @@ MOTH_OP(group_norm, GROUP_NORM,
 
 /* -- normalize -- */
 
+/* Half types go through f32: an eps of 1e-12 is 0 in f16, and a vector of zeros would become NaN. */
 static int normalize_compose(const normalize_args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
-  moth_tensor *length = NULL, *least = NULL;
+  moth_tensor *length = NULL, *least = NULL, *y = NULL;
+  const int64_t dtype = a->input->l.dtype;
+  const bool half = dtype == MOTH_F16 || dtype == MOTH_BF16;
   int status = MOTH_CALL(ctx, &length, norm_p, .input = a->input, .p = a->p, .dim = {&a->dim, 1},
-                         .keepdim = true, .dtype = -1);
+                         .keepdim = true, .dtype = half ? MOTH_F32 : -1);
   if (!status)
     status = MOTH_CALL(ctx, &least, clamp, .input = length, .min = a->eps,
                        .max = moth_absent_value());
   if (!status)
-    status = MOTH_CALL(ctx, out, div, .input = a->input, .other = least,
+    status = MOTH_CALL(ctx, half ? &y : out, div, .input = a->input, .other = least,
                        .rounding_mode = MOTH_ROUND_NONE);
+  if (!status && half) status = MOTH_CALL(ctx, out, cast, .input = y, .dtype = dtype);
+  moth_tensor_release(y);
   moth_tensor_release(length);
   moth_tensor_release(least);
   return status;

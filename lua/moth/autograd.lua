@@ -366,64 +366,46 @@ local function check_length(grads, n, fname, aname)
     errors.argument(fname, aname, #grads .. " gradients for " .. n
       .. (n == 1 and " tensor" or " tensors"))
   end
-  return grads
 end
 
-local names = {
-  backward = { "gradient", "retain_graph", "create_graph", "inputs" },
-  ["autograd.backward"] = { "grad_tensors", "retain_graph", "create_graph", "inputs" },
-  grad = { "grad_outputs", "retain_graph", "create_graph", "allow_unused" },
+-- Arguments by position and by name, checked; made at the first call, as define needs this file.
+local parsers = {}
+local FLAGS = {
+  { "bool", "retain_graph", "keep the graph for another pass", optional = true },
+  { "bool", "create_graph", "record the pass itself", default = false },
+}
+local INPUTS = { "any", "inputs", "gradients flow to these alone", optional = true }
+local rows = {
+  backward = { { "tensor", "x", "what is differentiated" },
+    { "tensor", "gradient", "gradient of x", optional = true }, FLAGS[1], FLAGS[2], INPUTS },
+  ["autograd.backward"] = { { "any", "tensors", "what is differentiated" },
+    { "any", "grad_tensors", "their gradients", optional = true }, FLAGS[1], FLAGS[2], INPUTS },
+  grad = { { "any", "outputs", "what is differentiated" },
+    { "any", "inputs", "by what" },
+    { "any", "grad_outputs", "gradients of the outputs", optional = true }, FLAGS[1], FLAGS[2],
+    { "bool", "allow_unused", "nil where no output depends on an input", default = false } },
 }
 
--- Named options, checked; a positional call fills them in the order of `names`.
-local function options_of(fname, first, ...)
-  local known = names[fname]
-  if type(first) == "table" and getmetatable(first) == nil and select("#", ...) == 0 then
-    local named = false
-    for key in pairs(first) do
-      if type(key) == "string" then
-        named = true
-        local ok = false
-        for _, name in ipairs(known) do ok = ok or name == key end
-        if not ok then
-          errors.raise("'" .. fname .. "' has no argument '" .. key .. "'"
-            .. errors.nearest(key, known))
-        end
-      end
-    end
-    if named or next(first) == nil then
-      if first[1] ~= nil and first[known[1]] == nil then first[known[1]] = first[1] end
-      return first
-    end
+local function parsed(fname, ...)
+  local parse = parsers[fname]
+  if not parse then
+    parse = require "moth.define".signature(fname, rows[fname])
+    parsers[fname] = parse
   end
-  local options = { [known[1]] = first }
-  for i = 2, #known do options[known[i]] = (select(i - 1, ...)) end
-  return options
+  return parse(...)
 end
 
-local function check_flags(fname, options)
-  for _, name in ipairs { "retain_graph", "create_graph", "allow_unused" } do
-    local value = options[name]
-    if value == lib.none then
-      options[name] = nil
-    elseif value ~= nil and type(value) ~= "boolean" then
-      errors.argument(fname, name, "expected a boolean, got " .. errors.describe(value))
-    end
-  end
-end
-
-local function run_backward(fname, roots, nroots, grads, options)
-  check_flags(fname, options)
-  local inputs, ninputs = listed(options.inputs, fname, "inputs")
-  if options.inputs ~= nil and ninputs == 0 then
+local function run_backward(fname, roots, nroots, grads, retain_graph, create_graph, wanted)
+  local inputs, ninputs = listed(wanted, fname, "inputs")
+  if wanted ~= nil and ninputs == 0 then
     errors.argument(fname, "inputs", "an empty list")
   end
   if ninputs == 0 then
-    run(roots, grads, nroots, nil, 0, flags_of(options.retain_graph, options.create_graph))
+    run(roots, grads, nroots, nil, 0, flags_of(retain_graph, create_graph))
     return
   end
   -- Gradients flow to the inputs alone and are added to their .grad.
-  local flags = flags_of(options.retain_graph, options.create_graph, true)
+  local flags = flags_of(retain_graph, create_graph, true)
   local list = M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
   local accumulate = require "moth.bind".ops
   local function add()
@@ -436,7 +418,7 @@ local function run_backward(fname, roots, nroots, grads, options)
       end
     end
   end
-  with_mode(options.create_graph and 1 or 0, fname, add)
+  with_mode(create_graph and 1 or 0, fname, add)
 end
 
 --- x:backward{gradient, retain_graph, create_graph, inputs}: adds to the .grad of every leaf that
@@ -451,13 +433,8 @@ function M.tensor_backward(x, gradient, ...)
     run(x, nil, 1, nil, 0, 0)
     return
   end
-  local options = options_of("backward", gradient, ...)
-  local grad = options.gradient
-  if grad == lib.none then grad = nil end
-  if grad ~= nil and not istensor(grad) then
-    errors.argument("backward", "gradient", "expected a tensor, got " .. errors.describe(grad))
-  end
-  run_backward("backward", x, 1, grad, options)
+  local _, grad, retain_graph, create_graph, inputs = parsed("backward", x, gradient, ...)
+  run_backward("backward", x, 1, grad, retain_graph, create_graph, inputs)
 end
 
 --- moth.autograd.backward(tensors, {grad_tensors, retain_graph, create_graph, inputs}): as
@@ -465,14 +442,14 @@ end
 -- @param tensors a tensor or a list of tensors
 -- @param grad_tensors a gradient for each of them (moth.none: none; may be absent for those with
 -- one element)
-function M.backward(tensors, ...)
+function M.backward(...)
   local fname = "autograd.backward"
+  local tensors, grads, retain_graph, create_graph, inputs = parsed(fname, ...)
   local roots, n = listed(tensors, fname, "tensors")
   if n == 0 then errors.argument(fname, "tensors", "an empty list") end
-  local options = options_of(fname, ...)
-  local grads = check_length(options.grad_tensors, n, fname, "grad_tensors")
+  check_length(grads, n, fname, "grad_tensors")
   grads = pack(listed(grads, fname, "grad_tensors", n), n, "grads")
-  run_backward(fname, pack(roots, n, "roots"), n, grads, options)
+  run_backward(fname, pack(roots, n, "roots"), n, grads, retain_graph, create_graph, inputs)
 end
 
 -- Runs the pass and returns the gradients of the inputs as a list with holes.
@@ -494,16 +471,15 @@ end
 -- @param inputs a tensor or a list of tensors that the outputs were made from
 -- @param grad_outputs the gradients of the outputs; may be absent for those with one element
 -- @param allow_unused nil for an input that no output depends on, instead of an error
-function M.grad(outputs, inputs, ...)
+function M.grad(...)
+  local outputs, inputs, grads, retain_graph, create_graph, allow_unused = parsed("grad", ...)
   local roots, n = listed(outputs, "grad", "outputs")
   local list, m = listed(inputs, "grad", "inputs")
   if n == 0 then errors.argument("grad", "outputs", "expected a tensor or a list of tensors") end
   if m == 0 then errors.argument("grad", "inputs", "expected a tensor or a list of tensors") end
-  local options = options_of("grad", ...)
-  check_flags("grad", options)
-  local grads = check_length(options.grad_outputs, n, "grad", "grad_outputs")
+  check_length(grads, n, "grad", "grad_outputs")
   grads = pack(listed(grads, "grad", "grad_outputs", n), n, "grads")
-  local flags = flags_of(options.retain_graph, options.create_graph, options.allow_unused)
+  local flags = flags_of(retain_graph, create_graph, allow_unused)
   local results = M.collected(pack(roots, n, "roots"), grads, n, list, m, flags, "grad")
   return unpack(results, 1, m)
 end

@@ -502,7 +502,9 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
                  allclose = "moth.dispatch", cross_entropy = "moth.dispatch",
                  norm = "moth.dispatch", median = "moth.results", unique = "moth.results",
                  unique_consecutive = "moth.results", nonzero = "moth.results",
-                 new_tensor = "moth.create", tensor_split = "moth.results" }
+                 new_tensor = "moth.create", new_zeros = "moth.create",
+                 new_ones = "moth.create", new_empty = "moth.create", new_full = "moth.create",
+                 tensor_split = "moth.results" }
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)

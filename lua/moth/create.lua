@@ -307,6 +307,42 @@ M.new_tensor = define {
   end,
 }
 
+-- x:new_zeros(2, 3), x:new_full({2, 3}, 7): of x's dtype unless another is given.
+local function new_like(name, doc, example, fill)
+  local rows = {
+    { "tensor", "input", "tensor with the dtype" },
+    { "shape", "size", "sizes" },
+    { "dtype", "dtype", "element type; that of the input when absent", optional = true },
+    { "device", "device", "where the elements live", default = "cpu" },
+    { "bool", "requires_grad", "gather gradients for it", default = false },
+  }
+  if fill then table.insert(rows, 3, { "scalar", "fill_value", "value of every element" }) end
+  local op = ops[name]
+  local function made(x, input, requires_grad, dtype)
+    dtype = dtype or dtypes.by_code[lib.inspect(input).dtype]
+    x = x(dtype)
+    if requires_grad then x.requires_grad = true end
+    return x
+  end
+  M["new_" .. name] = define {
+    name = "new_" .. name,
+    doc = doc .. ", of this tensor's dtype unless one is given.",
+    examples = ("moth.ones(2), {2, 3}%s\nmoth.ones(2), {2, 3}%s, {dtype = moth.float64, "
+      .. "requires_grad = true}"):format(example, example),
+    args = rows,
+    run = fill and function(input, size, value, dtype, _, requires_grad)
+      return (made(function(kind) return (op(size, value, kind)) end, input, requires_grad, dtype))
+    end or function(input, size, dtype, _, requires_grad)
+      return (made(function(kind) return (op(size, kind)) end, input, requires_grad, dtype))
+    end,
+  }
+end
+
+new_like("zeros", "A new tensor of zeros", "")
+new_like("ones", "A new tensor of ones", "")
+new_like("empty", "A new tensor whose elements are not set", "")
+new_like("full", "A new tensor with the same value everywhere", ", 7", true)
+
 --- moth.frombuffer(buffer, {dtype, count, offset}): a 1-d tensor with a copy of a string's bytes.
 M.frombuffer = define {
   name = "frombuffer",

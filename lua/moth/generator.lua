@@ -12,6 +12,7 @@ local autograd = require "moth.autograd"
 local bind = require "moth.bind"
 local class = require "moth.class"
 local create = require "moth.create"
+local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
@@ -20,8 +21,10 @@ local C, ctx, Handle, ops, istensor = lib.C, lib.ctx, lib.Handle, bind.ops, lib.
 local I64 = C.MOTH_I64
 local Generator = class("Generator")
 
+local SEED = { "float", "seed", "whole number from 0 to 2^53" }
+
 local function checked_seed(fname, seed)
-  if type(seed) ~= "number" or seed % 1 ~= 0 or seed < 0 or seed > 2 ^ 53 then
+  if seed % 1 ~= 0 or seed < 0 or seed > 2 ^ 53 then
     errors.argument(fname, "seed", "expected a whole number from 0 to 2^53, got "
       .. errors.describe(seed))
   end
@@ -36,27 +39,23 @@ local function checked_state(fname, state)
   errors.argument(fname, "state", "expected i64 (2), got " .. errors.describe(state))
 end
 
+Generator.signature = define.signature("Generator", {
+  { "float", "seed", "whole number from 0 to 2^53", default = 0 } })
+
 --- moth.Generator{seed = n}: a new source of random numbers; seed 0 if none is given.
 -- @param seed whole number from 0 to 2^53
 function Generator:init(seed)
-  if type(seed) == "table" and getmetatable(seed) == nil then
-    for key in pairs(seed) do
-      if key ~= "seed" and key ~= 1 then
-        errors.raise("'Generator' has no argument '" .. tostring(key) .. "'"
-          .. errors.nearest(tostring(key), { "seed" }))
-      end
-    end
-    seed = seed.seed or seed[1]
-  end
-  seed = checked_seed("Generator", seed == nil and 0 or seed)
+  checked_seed("Generator", seed)
   local values = ffi.new("int64_t[2]", seed, 0)
   self.state = create.convert("Generator", { values[0], values[1] }, I64)
   C.moth_keep_always(ctx, self.state)
 end
 
+local parse_seed = define.signature("manual_seed", { SEED })
+
 --- Starts the stream anew from a seed. @return the generator
-function Generator:manual_seed(seed)
-  checked_seed("manual_seed", seed)
+function Generator:manual_seed(...)
+  local seed = checked_seed("manual_seed", parse_seed(...))
   return self:set_state(create.convert("manual_seed", { seed, 0 }, I64))
 end
 
@@ -101,13 +100,19 @@ function M.default()
 end
 
 --- moth.manual_seed(seed): starts the default stream anew. @return the default generator
--- @param seed whole number from 0 to 2^53
-function M.manual_seed(seed)
-  checked_seed("manual_seed", seed)
-  local status = C.moth_seed(ctx, seed)
-  if status < 0 then errors.status(status, "manual_seed") end
-  return M.default()
-end
+M.manual_seed = define {
+  name = "manual_seed",
+  doc = "Starts the default stream of random numbers anew from a seed.",
+  examples = "7",
+  outputs = "generator",
+  args = { SEED },
+  run = function(seed)
+    checked_seed("manual_seed", seed)
+    local status = C.moth_seed(ctx, seed)
+    if status < 0 then errors.status(status, "manual_seed") end
+    return M.default()
+  end,
+}
 
 --- moth.seed(): starts the default stream anew from the clock. @return the seed
 function M.seed() return M.default():seed() end

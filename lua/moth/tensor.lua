@@ -99,15 +99,31 @@ function getters._version(x) return tonumber(facts(x, "_version").version) end
 
 function getters.nbytes(x) return several(x, "nbytes", read_bytes) end
 
+-- size and stride are called often: named arguments and mistakes take the long way.
+local function parser(fname)
+  local parse
+  return function(...)
+    parse = parse or require "moth.define".signature(fname, { { "tensor", "input", "tensor" },
+      { "dim", "dim", "the dimension; all of them when absent", optional = true } })
+    local _, dim = parse(...)
+    return dim
+  end
+end
+local parse_size, parse_stride = parser "size", parser "stride"
+
 --- x:size() is the moth.Size of x, x:size(dim) one number.
-function methods.size(x, dim)
+function methods.size(x, dim, more)
+  own(x, "size")
+  if type(dim) == "table" or type(more) ~= "nil" then dim = parse_size(x, dim, more) end
   if dim == nil then return size.wrap(sizes_of(x, "size")) end
   local t = facts(x, "size")
   return tonumber(t.shape[checked_dim("size", dim, t.ndim)])
 end
 
 --- x:stride() is a list, x:stride(dim) one number: elements from one position to the next.
-function methods.stride(x, dim)
+function methods.stride(x, dim, more)
+  own(x, "stride")
+  if type(dim) == "table" or type(more) ~= "nil" then dim = parse_stride(x, dim, more) end
   if dim == nil then return several(x, "stride", read_strides) end
   local t = facts(x, "stride")
   return tonumber(t.stride[checked_dim("stride", dim, t.ndim)])
@@ -315,36 +331,6 @@ function methods.cpu(x)
   return x
 end
 
--- ---- new tensors of x's dtype ----
-
--- new_zeros(2, 3), new_zeros({2, 3}), new_zeros{2, 3, dtype = ...}: x's dtype unless given.
-local function with_dtype(x, ...)
-  local n = select("#", ...)
-  local args = { ... }
-  local last = args[n]
-  if type(last) == "table" and getmetatable(last) == nil and next(last) ~= nil then
-    local named = {}
-    for k, v in pairs(last) do named[k] = v end
-    local has_names = false
-    for k in pairs(named) do has_names = has_names or type(k) == "string" end
-    if has_names then
-      if named.dtype == nil then named.dtype = getters.dtype(x) end
-      args[n] = named
-      return unpack(args, 1, n)
-    end
-  end
-  args[n + 1] = { dtype = getters.dtype(x) }
-  return unpack(args, 1, n + 1)
-end
-
-for _, name in ipairs { "zeros", "ones", "empty", "full" } do
-  methods["new_" .. name] = function(x, ...)
-    own(x, "new_" .. name)
-    local y = ops[name](with_dtype(x, ...))
-    return y
-  end
-end
-
 -- ---- the graph ----
 
 function getters.requires_grad(x) return band(facts(x, "requires_grad").flags, IS_GRAD) ~= 0 end
@@ -414,14 +400,18 @@ function methods.detach_(x)
   return x
 end
 
+local parse_requires
+
 --- Sets whether gradients for x are gathered (default true). @return x
-function methods.requires_grad_(x, on)
+function methods.requires_grad_(x, on, ...)
   own(x, "requires_grad_")
-  if type(on) == "table" and getmetatable(on) == nil then on = on.requires_grad end
-  if on == nil then on = true end
-  if type(on) ~= "boolean" then
-    errors.argument("requires_grad_", "requires_grad", "expected a boolean, got "
-      .. errors.describe(on))
+  if on == nil then
+    on = true
+  elseif type(on) ~= "boolean" or select("#", ...) > 0 then
+    parse_requires = parse_requires or require "moth.define".signature("requires_grad_", {
+      { "tensor", "input", "tensor" },
+      { "bool", "requires_grad", "gather gradients for it?", default = true } })
+    on = select(2, parse_requires(x, on, ...))
   end
   checked(C.moth_requires_grad(ctx, x, on and 1 or 0), "requires_grad_", x)
   return x
