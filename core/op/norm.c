@@ -370,7 +370,7 @@ MOTH_OP(group_norm, GROUP_NORM,
 
 /* -- normalize -- */
 
-/* Half types go through f32: an eps of 1e-12 is 0 in f16, and a vector of zeros would become NaN. */
+/* Half types go through f32: an eps of 1e-12 is 0 in f16, which makes NaN of a zero vector. */
 static int normalize_compose(const normalize_args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
   moth_tensor *length = NULL, *least = NULL, *y = NULL;
