@@ -1,21 +1,50 @@
 /* registry.c -- every op of the engine, by family; and what follows from their records.
 **
-** A new family is one row below. At first use each record is read once: slots are counted, `saves`
-** and `outputs` are parsed, and the forms `name_` are derived.
+** A new family is one row of FAMILIES. At first use each record is read once: slots are counted,
+** `saves` and `outputs` are parsed, and the forms `name_` are derived.
 */
 #include "registry.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define FAMILIES(F)                                                        \
-  F(arith) F(binary) F(unary) F(compare) F(reduce) F(matmul) F(copy)       \
-  F(create) F(view) F(index) F(join) F(strided) F(random) F(position) F(norm)        \
-  F(embedding) F(attention) F(recurrent)                                   \
-  F(adaptive) F(pad) F(resize) F(product)                                  \
-  F(columns)                                                               \
-  F(conv) F(pool) F(softmax) F(activation)                                 \
-  F(loss) F(pairloss) F(dropout) F(optim) F(rearrange) F(sort) F(scan) F(clip)
+/* What each one holds; a file named behind it is a further room of the same family. */
+#define FAMILIES(F) \
+  F(copy)       /* copies, conversions, fills */ \
+  F(create)     /* tensors from a shape; triangles of matrices */ \
+  F(random)     /* random numbers; further distributions: distribution.c */ \
+  F(view)       /* other shapes of the same elements; some of them: part.c */ \
+  F(strided)    /* reading and writing through the geometry of a view */ \
+  F(position)   /* positions that count from 1, converted */ \
+  F(arith)      /* + - * / and what belongs to them */ \
+  F(unary)      /* functions of one tensor, element by element */ \
+  F(binary)     /* further functions of two tensors and three */ \
+  F(compare)    /* comparisons and logic */ \
+  F(reduce)     /* sum, mean, all, max: reduce.c; rows.c; var_mean, diff, histc: measure.c */ \
+  F(scan)       /* running products and extremes; prod, norms */ \
+  F(sort)       /* orders: sort.c; equals and searches: unique.c */ \
+  F(matmul)     /* matrix products */ \
+  F(product)    /* matrix products with a sum; inner, kron */ \
+  F(index)      /* index tensors: index.c; along a dimension: gather.c, place.c */ \
+  F(join)       /* cat and stack */ \
+  F(rearrange)  /* flips, rolls, repeats; grids, stacks, diagonals: compound.c */ \
+  F(clip)       /* the norm of many tensors, for optimizers */ \
+  F(activation) /* what stands between layers */ \
+  F(softmax)    /* softmax, log_softmax */ \
+  F(dropout)    /* dropout, of elements and of channels */ \
+  F(conv)       /* convolutions and their transposes */ \
+  F(columns)    /* windows as columns: unfold, fold */ \
+  F(pool)       /* pooling by windows */ \
+  F(adaptive)   /* pooling to a given size */ \
+  F(pad)        /* borders */ \
+  F(resize)     /* interpolate, pixel_shuffle */ \
+  F(norm)       /* layer_norm and its kin; batch_norm.c */ \
+  F(embedding)  /* rows of a table */ \
+  F(attention)  /* scaled_dot_product_attention */ \
+  F(recurrent)  /* RNN, LSTM, GRU: recurrent.c, cell.c, replay.c */ \
+  F(loss)       /* losses of classes */ \
+  F(pointloss)  /* losses of numbers and probabilities, each element by itself */ \
+  F(optim)      /* steps of the optimizers */
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];
 FAMILIES(DECLARE)

@@ -1,4 +1,4 @@
-/* loss.c -- losses of classes: nll_loss and cross_entropy. */
+/* loss.c -- losses of classes: nll_loss and cross_entropy. Those of numbers are in pointloss.c. */
 #include "loss.h"
 
 #include "../kernel/loss.h"

@@ -1,6 +1,6 @@
 /* random.c -- tensors of random numbers. Element i depends on the generator's seed and offset and
 ** on i alone. An f32 (and what is narrower) takes one 32-bit word, an f64 and an integer two.
-** Further distributions stand in draw.c.
+** Further distributions stand in distribution.c.
 */
 #include "random.h"
 

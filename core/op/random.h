@@ -65,7 +65,7 @@ MOTH_ARGS(bernoulli, BERNOULLI)
   RANDOM_FROM(ARG)
 MOTH_ARGS(bernoulli_, BERNOULLI_)
 
-/* -- draw.c -- */
+/* -- distribution.c -- */
 
 #define RANDINT_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \

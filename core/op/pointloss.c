@@ -1,7 +1,7 @@
-/* pairloss.c -- losses of numbers: mse_loss and l1_loss, what lies between them, and the losses of
-** probabilities. Each is one pass, its gradient a formula.
+/* pointloss.c -- losses element by element: mse_loss and l1_loss, what lies between them, and the
+** losses of probabilities. Each is one pass, its gradient a formula.
 */
-#include "pairloss.h"
+#include "pointloss.h"
 
 #include "../kernel/loss.h"
 #include "../kernel/real.h"
@@ -290,7 +290,7 @@ MOTH_OP(kl_div, KL_DIV, .dtypes = MOTH_FLOATS, SAVES, METHOD,
     "moth.randn(3), moth.rand(3), {reduction = \"sum\"}  -- domain: prob\n"
     "moth.randn(3), moth.randn(3), {reduction = \"none\", log_target = true}")
 
-const moth_op *const moth_pairloss_ops[] = {
+const moth_op *const moth_pointloss_ops[] = {
   &moth_op_mse_loss, &moth_op_l1_loss, &moth_op_smooth_l1_loss, &moth_op_huber_loss,
   &moth_op_chance_loss, &moth_op_logit_loss, &moth_op_binary_cross_entropy,
   &moth_op_binary_cross_entropy_with_logits, &moth_op_kl_div, NULL,

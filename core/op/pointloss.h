@@ -1,10 +1,10 @@
-/* pairloss.h -- the faces of losses of numbers: how far each is from its target.
+/* pointloss.h -- the faces of losses element by element: how far each is from its target.
 **
 ** `reduction` says what becomes of the losses of single elements: their mean, their sum, or
 ** nothing.
 */
-#ifndef MOTH_OP_PAIRLOSS_H
-#define MOTH_OP_PAIRLOSS_H
+#ifndef MOTH_OP_POINTLOSS_H
+#define MOTH_OP_POINTLOSS_H
 
 #include "../op.h"
 

@@ -1,6 +1,6 @@
-/* draw.c -- further distributions: whole numbers, exponential, geometric, and positions by weights.
-** Every value takes two words of the stream and is worked out in f64. The faces, and the list these
-** ops are in, are random's.
+/* distribution.c -- further distributions: whole numbers, exponential, geometric, and positions by
+** weights. Every value takes two words of the stream and is worked out in f64. The faces, and the
+** list these ops are in, are random's.
 */
 #include <math.h>
 
