@@ -224,3 +224,32 @@ describe("compiled and interpreted code", function()
     assert.equal(3000, b)
   end)
 end)
+
+-- LuaJIT issue 829: see core/traverse.c.
+describe("a traversal of a table", function()
+  local broken = jit.version:find("beta3", 1, true) and jit.arch == "x64"
+
+  it("is not compiled where LuaJIT may cut its pointers", function()
+    if not broken then
+      pending("this LuaJIT compiles traversals rightly: " .. jit.version)
+      return
+    end
+    local function number(f) return require("jit.util").funcinfo(f).ffid end
+    assert.is_number(number(rawget)) -- of what LuaJIT knows how to compile
+    assert.is_nil(number(next))
+    assert.equal(next, (pairs {}))
+  end)
+
+  it("gives what it always gave", function()
+    local seen, n = {}, 0
+    for _ = 1, 200 do
+      for key, value in pairs {5, 6, name = "x", [2.5] = true} do seen[key], n = value, n + 1 end
+    end
+    assert.same({5, 6, name = "x", [2.5] = true}, seen)
+    assert.equal(800, n)
+    assert.equal(nil, (next {}))
+    assert.equal(1, (next {7}))
+    assert.error_matches(function() pairs() end, "to 'pairs' %(table expected, got no value%)")
+    assert.is_false((pcall(next, {}, "no key")))
+  end)
+end)

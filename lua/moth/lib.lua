@@ -67,6 +67,23 @@ end
 
 local WANT, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_E_MEM, C.MOTH_E_LIMIT
 
+-- LuaJIT 2.1 beta 3, which Debian 12 has, may crash in a compiled traversal of a table (its issue
+-- 829; core/traverse.c tells more). There pairs and next are ones that it does not compile.
+if jit.version:find("beta3", 1, true) and jit.arch == "x64" and not anchor.next then
+  local traverse = package.loadlib(path == "moth" and "libmoth.so" or path, "moth_lua_next")
+  if traverse and select("#", traverse {}) == 1 then
+    anchor.next = traverse
+    rawset(_G, "next", traverse)
+    rawset(_G, "pairs", function(t)
+      if type(t) ~= "table" then
+        error("bad argument #1 to 'pairs' (table expected, got "
+          .. (t == nil and "no value" or type(t)) .. ")", 2)
+      end
+      return traverse, t, nil
+    end)
+  end
+end
+
 -- The context lies in Lua's own memory: at the end of a state that is freed after the last
 -- finalizer, so that one which still uses a tensor gets an error.
 anchor.room = ffi.new("uint8_t[?]", C.moth_open_size())

@@ -6,10 +6,6 @@ local lib = require "moth.lib"
 local golden = require "spec.support.golden"
 local tolerance = require "spec.support.tolerance"
 
--- Once in a few runs a trace of this file, as Debian 12's LuaJIT (2.1 beta 3) compiles it, reads
--- through a table pointer cut to 32 bits. What it calls stays compiled.
-jit.off(true, true)
-
 local C = lib.C
 local run = {}
 
