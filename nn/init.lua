@@ -2,15 +2,17 @@
 -- its names.
 
 local class = require "moth.class"
-local errors = require "moth.error"
+local lazy = require "moth.lazy"
 
-local files = {} -- name -> the file that has it
+local rows = {
+  functional = {"moth.nn.functional"},
+  init = {"moth.nn.weights"},
+  utils = {"moth.nn.utils"},
+  Module = {"moth.nn.module"},
+}
 
-local function from(file, names)
-  for name in names:gmatch "%S+" do files[name] = file end
-end
+local function from(file, names) lazy.from(rows, "moth.nn." .. file, names) end
 
-from("module", "Module")
 from("parameter", "Parameter Buffer isinstance typename")
 from("container", "Sequential ModuleList ModuleDict")
 from("parameters", "ParameterList ParameterDict")
@@ -35,47 +37,21 @@ from("flatten", "Flatten")
 from("loss", "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "
   .. "BCEWithLogitsLoss KLDivLoss")
 from("recurrent", "RNN LSTM GRU RNNCell LSTMCell GRUCell")
-from("functional", "functional")
-from("weights", "init")
-from("utils", "utils")
 
--- Files that are the value.
-local whole = {module = true, functional = true, weights = true, utils = true}
-
-local nn = {
+local nn, names = lazy.namespace("moth.nn", {
   --- Makes a class: nn.class("Net", nn.Module).
   class = class,
-}
+}, rows, {
+  find = function(name)
+    if name:find "^register_module_" then return require("moth.nn.module").global_hooks[name] end
+  end,
+  found = function(value)
+    if class.isclass(value) then class.guard(value, "net") end
+  end,
+  hint = lazy.HELP,
+})
 
 --- The names of the namespace, sorted.
-function nn.names()
-  local names = {"class"}
-  for known in pairs(files) do names[#names + 1] = known end
-  table.sort(names)
-  return names
-end
+nn.names = names
 
-local function find(name)
-  local file = files[name]
-  if file then
-    local loaded = require("moth.nn." .. file)
-    local found = whole[file] and loaded or loaded[name]
-    if class.isclass(found) then class.guard(found, "net") end
-    return found
-  elseif type(name) == "string" and name:find("^register_module_") then
-    return require("moth.nn.module").global_hooks[name]
-  end
-end
-
-return setmetatable(nn, {
-  __names = nn.names, -- for completion
-  __index = function(_, name)
-    local found = find(name)
-    if found == nil then
-      errors.raise(("moth.nn has no '%s'%s (moth.help() lists what there is)"):format(
-        tostring(name), errors.nearest(tostring(name), nn.names())))
-    end
-    rawset(nn, name, found)
-    return found
-  end,
-})
+return nn

@@ -2,6 +2,7 @@
 
 local define = require "moth.define"
 local errors = require "moth.error"
+local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 
 local utils = {}
@@ -155,11 +156,4 @@ functions {
 --- Sequences of different lengths: nn.utils.rnn.pad_sequence and its kin.
 utils.rnn = require "moth.nn.sequence"
 
-return setmetatable(utils, {
-  __index = function(_, name)
-    local names = {}
-    for known in pairs(utils) do names[#names + 1] = known end
-    errors.raise(("moth.nn.utils has no '%s'%s"):format(tostring(name),
-      errors.nearest(tostring(name), names)))
-  end,
-})
+return (lazy.namespace("moth.nn.utils", utils, {}))

@@ -3,6 +3,7 @@
 
 local define = require "moth.define"
 local errors = require "moth.error"
+local lazy = require "moth.lazy"
 
 local init = {}
 
@@ -188,11 +189,4 @@ function init.reset(weight, bias)
   end
 end
 
-return setmetatable(init, {
-  __index = function(_, name)
-    local names = {}
-    for known in pairs(init) do names[#names + 1] = known end
-    errors.raise(("moth.nn.init has no '%s'%s"):format(tostring(name),
-      errors.nearest(tostring(name), names)))
-  end,
-})
+return (lazy.namespace("moth.nn.init", init, {}))

@@ -175,7 +175,7 @@ describe("the ten mistakes", function()
   it("8: a name that is nearly right", function()
     refuses(function() return (x:summ()) end,
       "a tensor has no field or method 'summ'; did you mean 'sum'?", { x })
-    refuses(function() return (moth.oness(2)) end, "no 'oness' in moth; did you mean 'ones'?")
+    refuses(function() return (moth.oness(2)) end, "moth has no 'oness'; did you mean 'ones'?")
     refuses(function() return (nn.Liner(2, 3)) end, "did you mean 'Linear'?")
     refuses(function() return (F.rleu(x)) end, "did you mean 'relu'?")
     refuses(function() return (optim.SDG({}, {})) end, "did you mean 'SGD'?")

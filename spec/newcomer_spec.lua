@@ -155,7 +155,7 @@ describe("a message", function()
     local _, text = pcall(function() return x:istft() end)
     assert.is_nil(text:find("did you mean", 1, true))
     refuses(function() return (moth.istft) end,
-      "no 'istft' in moth (moth.help() lists what there is)")
+      "moth has no 'istft' (moth.help() lists what there is)")
     refuses(function() return (nn.AdaptiveLogSoftmaxWithLoss) end,
       "(moth.help() lists what there is)")
     refuses(function() return (F.relo) end, "(moth.help() lists what there is)")

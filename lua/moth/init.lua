@@ -13,6 +13,7 @@ local lib = require "moth.lib"
 local errors = require "moth.error"
 local bind = require "moth.bind"
 local dtype = require "moth.dtype"
+local lazy = require "moth.lazy"
 
 local ffi = require "ffi"
 
@@ -61,14 +62,15 @@ table.insert(package.loaders, 2, search)
 
 -- ---- what stands in the namespace ----
 
-local submodules = { nn = true, optim = true, data = true, autograd = true, class = true,
-                     progress = true, summary = true, warn = true }
-
--- Functions written in Lua: the module, or {module, field}.
-local functions = {}
-local function from(module, names)
-  for name in names:gmatch("%S+") do functions[name] = { module, name } end
+-- Values written in Lua, by where they stand.
+local rows = {
+  Size = {"moth.size", "new"},
+  define = {"moth.define"},
+}
+for name in ("nn optim data autograd class progress summary warn"):gmatch "%S+" do
+  rows[name] = {"moth." .. name}
 end
+local function from(module, names) lazy.from(rows, module, names) end
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split")
@@ -84,72 +86,30 @@ from("moth.help", "help")
 from("moth.index", "newaxis")
 from("moth.settings", "get_default_dtype set_default_dtype get_num_threads set_num_threads errcode "
   .. "is_tensor is_floating_point typename token open_token")
-functions.Size = { "moth.size", "new" }
-functions.define = { "moth.define" }
-
-local computed = {
-  default_generator = function() return require("moth.generator").default() end,
-}
 
 for name, object in pairs(dtype.by_name) do moth[name] = object end
 
-local function names()
+-- Not short and int, which are near to too much.
+local function worth_guessing(names, wrong)
   local list = {}
-  for name in pairs(submodules) do list[#list + 1] = name end
-  for name in pairs(functions) do list[#list + 1] = name end
-  for name in pairs(computed) do list[#list + 1] = name end
-  for name in pairs(moth) do list[#list + 1] = name end
-  for _, name in ipairs(bind.names()) do list[#list + 1] = name end
-  return list
-end
-
--- What is worth guessing: without short and int, which are near to too much.
-local function guesses(wrong)
-  local list = {}
-  for _, name in ipairs(names()) do
-    if not dtype.by_name[name] or wrong:find("%d") then list[#list + 1] = name end
+  for _, name in ipairs(names) do
+    if not dtype.by_name[name] or wrong:find "%d" then list[#list + 1] = name end
   end
-  return list
-end
-
---- All names of the namespace, sorted: for completion and documentation.
-function moth.names()
-  local list, seen = {}, {}
-  for _, name in ipairs(names()) do
-    if not seen[name] then list[#list + 1] = name end
-    seen[name] = true
-  end
-  table.sort(list)
   return list
 end
 
 local function find(name)
-  if submodules[name] then return require("moth." .. name) end
-  if computed[name] then return computed[name]() end
-  local row = functions[name]
-  if row then
-    local module = require(row[1])
-    if row[2] == nil then return module end
-    return module[row[2]]
-  end
+  if name == "default_generator" then return require("moth.generator").default() end
   return bind.public(name)
 end
 
-setmetatable(moth, {
-  __index = function(_, name)
-    if type(name) ~= "string" then return nil end
-    local value = find(name)
-    if value == nil then
-      errors.raise(("no '%s' in moth%s (moth.help() lists what there is)"):format(name,
-        errors.nearest(name, guesses(name))))
-    end
-    rawset(moth, name, value)
-    keep_loaded()
-    return value
-  end,
-  __tostring = function() return moth._VERSION end,
-  __names = moth.names, -- for completion
-})
+--- All names of the namespace, sorted: for completion and documentation.
+moth.names = select(2, lazy.namespace("moth", moth, rows, {
+  find = find, names = bind.names, also = {"default_generator"}, guesses = worth_guessing,
+  found = keep_loaded, hint = lazy.HELP,
+}))
+
+getmetatable(moth).__tostring = function() return moth._VERSION end
 
 anchor.moth = moth
 require "moth.tensor" -- the metatype of handles

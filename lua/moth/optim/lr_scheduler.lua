@@ -2,36 +2,16 @@
 -- schedule/ is loaded at the first use of one of its names.
 
 local class = require "moth.class"
-local errors = require "moth.error"
+local lazy = require "moth.lazy"
 
-local files = {
-  LRScheduler = "base",
-  StepLR = "plain", MultiStepLR = "plain", ConstantLR = "plain", LinearLR = "plain",
-  ExponentialLR = "plain", PolynomialLR = "plain", LambdaLR = "plain", MultiplicativeLR = "plain",
-  CosineAnnealingLR = "cosine", CosineAnnealingWarmRestarts = "cosine",
-  OneCycleLR = "cycle", CyclicLR = "cycle",
-  ReduceLROnPlateau = "plateau",
-  SequentialLR = "chain", ChainedScheduler = "chain",
-}
+local rows = {LRScheduler = {"moth.optim.schedule.base"}}
+lazy.from(rows, "moth.optim.schedule.plain", "StepLR MultiStepLR ConstantLR LinearLR ExponentialLR "
+  .. "PolynomialLR LambdaLR MultiplicativeLR")
+lazy.from(rows, "moth.optim.schedule.cosine", "CosineAnnealingLR CosineAnnealingWarmRestarts")
+lazy.from(rows, "moth.optim.schedule.cycle", "OneCycleLR CyclicLR")
+lazy.from(rows, "moth.optim.schedule.plateau", "ReduceLROnPlateau")
+lazy.from(rows, "moth.optim.schedule.chain", "SequentialLR ChainedScheduler")
 
-local function names()
-  local list = {}
-  for name in pairs(files) do list[#list + 1] = name end
-  return list
-end
-
-return setmetatable({}, {
-  __names = names, -- for completion
-  __index = function(schedulers, name)
-    local file = files[name]
-    if not file then
-      errors.raise(("moth.optim.lr_scheduler has no '%s'%s"):format(tostring(name),
-        errors.nearest(tostring(name), names())))
-    end
-    local found = require("moth.optim.schedule." .. file)
-    if file ~= "base" then found = found[name] end
-    class.guard(found, "scheduler")
-    rawset(schedulers, name, found)
-    return found
-  end,
-})
+return (lazy.namespace("moth.optim.lr_scheduler", {}, rows, {
+  found = function(scheduler) class.guard(scheduler, "scheduler") end,
+}))

@@ -1,0 +1,80 @@
+--- lazy.lua -- namespaces whose names are found at their first use: moth, moth.nn and their kin.
+--
+--     local rows = {}
+--     lazy.from(rows, "moth.data.sampler", "Sampler SequentialSampler RandomSampler")
+--     return lazy.namespace("moth.data", {}, rows)
+--
+-- A row says where a value stands: {module, field}, or {module} where the module is the value. What
+-- was found once lies in the namespace itself. An unknown name is an error with the nearest one.
+
+local errors = require "moth.error"
+
+local lazy = {}
+
+--- Adds a row for each of the names, which are fields of one module.
+-- @param rows    name -> row
+-- @param module  as `require` takes it
+-- @param names   the names, with spaces between
+function lazy.from(rows, module, names)
+  for name in names:gmatch "%S+" do rows[name] = {module, name} end
+end
+
+local function find_row(rows, name)
+  local row = rows[name]
+  if not row then return nil end
+  local module = require(row[1])
+  if row[2] == nil then return module end
+  return module[row[2]]
+end
+
+-- What there is, what the rows would give, and what only `find` knows; sorted, each name once.
+local function names_of(space, rows, more)
+  local list, seen = {}, {}
+  local function add(name)
+    if type(name) == "string" and not seen[name] then list[#list + 1], seen[name] = name, true end
+  end
+  for name in pairs(space) do add(name) end
+  for name in pairs(rows) do add(name) end
+  for _, name in ipairs(more.names and more.names() or {}) do add(name) end
+  for _, name in ipairs(more.also or {}) do add(name) end
+  table.sort(list)
+  return list
+end
+
+--- Lets a table find further names; it is the result, and a function that lists all its names.
+-- @param path   what messages call it: "moth.nn"
+-- @param space  the table, with what is there already
+-- @param rows   name -> row
+-- @param more   what only some namespaces need, optional:
+--   find(name)   what no row has; nil if there is no such name
+--   names()      lists those names, and the list `also` some that it leaves out
+--   found(value) is called with each value that is found
+--   guesses(names, wrong)  lists those of the names that are worth guessing
+--   hint         stands at the end of the error
+function lazy.namespace(path, space, rows, more)
+  more = more or {}
+  local function names() return names_of(space, rows, more) end
+  local function missing(name)
+    local known = names()
+    if more.guesses then known = more.guesses(known, name) end
+    errors.raise(("%s has no '%s'%s%s"):format(path, name, errors.nearest(name, known),
+      more.hint or ""))
+  end
+  return setmetatable(space, {
+    __names = names, -- for completion
+    __index = function(_, name)
+      if type(name) ~= "string" then return nil end
+      local value = find_row(rows, name)
+      if value == nil and more.find then value = more.find(name) end
+      if value == nil then missing(name) end
+      rawset(space, name, value)
+      if more.found then more.found(value) end
+      return value
+    end,
+  }), names
+end
+
+--- The hint of namespaces that `help` knows.
+lazy.HELP = " (moth.help() lists what there is)"
+
+return lazy
