@@ -250,6 +250,16 @@ describe("dropout", function()
     assert.is_true(moth.equal(x.grad, y:detach()))
   end)
 
+  it("draws like another tensor what it draws by shape", function()
+    local x = moth.zeros(3, 4, {dtype = moth.float64})
+    for _, name in ipairs {"rand", "randn"} do
+      moth.manual_seed(5)
+      local wanted = moth[name](3, 4, {dtype = moth.float64})
+      moth.manual_seed(5)
+      assert.is_true(moth[name .. "_like"](x):equal(wanted))
+    end
+  end)
+
   it("drops whole channels as dropout2d", function()
     local y = F.dropout2d(moth.ones(20, 30, 4, 5), 0.5)
     local sums = y:sum{ 3, 4 }

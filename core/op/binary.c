@@ -74,8 +74,23 @@ FUNCTION(xlogy, TIMES(dz, xlogy_rate(g, x, y)), TIMES(dz, OVER(x, y)), ALL, SAVE
 FUNCTION(logaddexp, TIMES(dz, OF(sigmoid, LESS(x, y))), TIMES(dz, OF(sigmoid, LESS(y, x))),
          FLOATS, SAVES("input other"), EXAMPLES(""),
          DOC("log(exp(input) + exp(other)), without overflow."))
-FUNCTION(heaviside, ZERO_OF(x), ZERO_OF(y), ANY, EXAMPLES(""),
-         DOC("0 below 0, 1 above it, and `other` at it."))
+
+static int heaviside_shape(const heaviside_args *a, moth_layout *y) {
+  return moth_broadcast(a->ctx, "values", y, a->input, a->values);
+}
+
+static int heaviside_cpu(const heaviside_args *a, moth_tensor **out) {
+  return map2(moth_binary.heaviside, out[0], a->input, a->values, NULL);
+}
+
+static int heaviside_grad(const heaviside_args *a, moth_grad *g) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, ZERO_OF(a->input));
+  if (moth_wants(g, a->values)) moth_flow(g, a->values, ZERO_OF(a->values));
+  return g->status;
+}
+
+MOTH_OP(heaviside, HEAVISIDE, ANY, EXAMPLES(""), .flags = BINARY_FLAGS,
+        DOC("0 below 0, 1 above it, and `values` at it."))
 
 /* Of fmax or fmin: dz where x won, being `beyond` y or alone a number; half of it at a tie. */
 static moth_tensor *won(moth_grad *g, moth_tensor *x, moth_tensor *y, moth_tensor *beyond) {
@@ -231,5 +246,6 @@ MOTH_OP(addcdiv, ADDC, FLOATS, .flags = BINARY_FLAGS, SAVES("tensor1:tensor2 ten
 
 #define LISTED(kind, op, ...) &moth_op_##op,
 const moth_op *const moth_binary_ops[] = {
-  BINARY_REALS(LISTED) BINARY_BITS(LISTED) BINARY_THREES(LISTED) &moth_op_isclose, NULL,
+  BINARY_REALS(LISTED) BINARY_BITS(LISTED) BINARY_THREES(LISTED)
+  &moth_op_heaviside, &moth_op_isclose, NULL,
 };

@@ -15,8 +15,7 @@
   F(REAL, logaddexp, x == y ? x + (real)0.69314718055994530942                               \
                             : fmax(x, y) + log1p(exp(-fabs(x - y))))                         \
   F(ANY, fmax, x | y, x > y ? x : y, x > y || y != y ? x : y)                                \
-  F(ANY, fmin, x & y, x < y ? x : y, x < y || y != y ? x : y)                                \
-  F(ANY, heaviside, x ? x : y, x == 0 ? y : x > 0, x == 0 ? y : x > 0)
+  F(ANY, fmin, x & y, x < y ? x : y, x < y || y != y ? x : y)
 
 #define BINARY_BITS(F)                                                                       \
   F(BITS, bitwise_and, x & y, x & y)                                                         \
@@ -25,8 +24,9 @@
   F(WHOLE, bitwise_left_shift, y < 0 || y >= 8 * (int)sizeof(x) ? 0 : WIDE(x) << y)          \
   F(WHOLE, bitwise_right_shift, (int64_t)x >> (y < 0 || y > 63 ? 63 : y))
 
-/* Not ops of their own; a, b, c: rtol, atol, equal_nan */
+/* With faces of their own; a, b, c: rtol, atol, equal_nan */
 #define BINARY_OTHERS(F)                                                                     \
+  F(ANY, heaviside, x ? x : y, x == 0 ? y : x > 0, x == 0 ? y : x > 0)                       \
   F(QUESTION, isclose, x == y,                                                               \
     x == y || (c != 0 && x != x && y != y) ||                                                \
       (fabs(x - y) <= b + fabs(a * y) && fabs(x - y) < (real)INFINITY))
@@ -43,6 +43,11 @@
 #define BINARY_FACE(kind, op, ...) MOTH_ARGS(op, BINARY)
 BINARY_REALS(BINARY_FACE)
 BINARY_BITS(BINARY_FACE)
+
+#define HEAVISIDE(ARG) \
+  ARG(tensor, input,  , "any shape") \
+  ARG(tensor, values, , "what it is at 0, broadcast with the input")
+MOTH_ARGS(heaviside, HEAVISIDE)
 
 #define ISCLOSE(ARG) \
   ARG(tensor, input,       , "left side") \

@@ -132,6 +132,8 @@ static int check_counts(const interpolate_args *a, int64_t sides) {
   if (!a->size.at == !a->scale_factor.at)
     return moth_fail(a->ctx, MOTH_E_ARG, "size", "either size or scale_factor is needed, got %s",
                      a->size.at ? "both" : "neither");
+  if (a->size.at && a->recompute_scale_factor)
+    return moth_fail(a->ctx, MOTH_E_ARG, "recompute_scale_factor", "goes with scale_factor alone");
   int64_t n = a->size.at ? a->size.n : a->scale_factor.n;
   if (n != 1 && n != sides)
     return moth_fail(a->ctx, MOTH_E_SHAPE, a->size.at ? "size" : "scale_factor",
@@ -159,7 +161,7 @@ static int sizes_of(const interpolate_args *a, int64_t size[2], double scale[2])
       return moth_fail(a->ctx, MOTH_E_DOMAIN, "scale_factor", "%.17g is no factor for %s", factor,
                        moth_str(a->input));
     size[i] = (int64_t)length;
-    scale[i] = factor;
+    if (!a->recompute_scale_factor) scale[i] = factor;
   }
   return status ? status : in_range(a->ctx, a->size.at ? "size" : "scale_factor", size);
 }
@@ -199,7 +201,8 @@ MOTH_OP_COMPOSES(interpolate, INTERPOLATE,
     "moth.randn(2, 3, 4, 5), {scale_factor = {1.5, 0.7}, mode = 'bicubic'}\n"
     "moth.randn(2, 3, 5), 8, {mode = 'linear'}\n"
     "moth.randn(2, 3, 5), 2, {mode = 'area'}\n"
-    "moth.randn(2, 3, 5), 7, {mode = 'nearest-exact'}",
+    "moth.randn(2, 3, 5), 7, {mode = 'nearest-exact'}\n"
+    "moth.randn(2, 3, 5), {scale_factor = 1.5, mode = 'linear', recompute_scale_factor = true}",
   .dtypes = MOTH_FLOATS)
 
 /* -- pixels from channels and back -- */

@@ -12,7 +12,9 @@
                                    "elements are found; linear for sequences, bilinear and " \
                                    "bicubic for images") \
   ARG(bool,   align_corners, false, "corner elements stand on corner elements, else corners on " \
-                                   "corners; for linear, bilinear, bicubic")
+                                   "corners; for linear, bilinear, bicubic") \
+  ARG(bool,   recompute_scale_factor, false, "elements are placed by the sizes, not by the " \
+                                   "factors that gave them")
 MOTH_ARGS(interpolate, INTERPOLATE)
 
 #define RESIZE_HOW(ARG) \

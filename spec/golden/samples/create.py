@@ -96,7 +96,7 @@ f("empty", R(0), R(0), grad=False)
 f("0-d", T(1.0), T(1.0), grad=False)
 f("int64", T([1, 2], i64), T([1, 2], i64))
 
-DRAWS = "random: spec/random_spec.lua checks the distribution"
+DRAWS = "random: spec/random_spec.lua and distribution_spec.lua check the distribution"
 for name in ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm",
              "normal_", "uniform_", "normal", "bernoulli", "bernoulli_", "multinomial",
              "exponential_", "geometric_", "cauchy_", "log_normal_", "random_", "poisson"):
