@@ -326,7 +326,7 @@ MOTH_OP_COMPOSES(glu, GLU, DOC("The first half times the sigmoid of the second."
 static int softmin_compose(const softmin_args *a, moth_tensor **out) {
   moth_tensor *less = NULL;
   int status = MOTH_CALL(a->ctx, &less, neg, .input = a->input);
-  if (!status) status = MOTH_CALL(a->ctx, out, softmax, .input = less, .dim = a->dim);
+  if (!status) status = MOTH_CALL(a->ctx, out, softmax, .input = less, .dim = a->dim, .dtype = -1);
   moth_tensor_release(less);
   return status;
 }

@@ -206,11 +206,11 @@ static moth_tensor *weights_with_ops(const attention_args *a, moth_grad *g, cons
     moth_tensor *behind = GRAD(g, ones, .size = {size, 2}, .dtype = MOTH_BOOL, .device = 0);
     s = FILLED(s, GRAD(g, triu, .input = behind, .diagonal = 1), -INFINITY);
   }
-  if (!a->bias || f->s == 0) return GRAD(g, softmax, .input = s, .dim = -1);
+  if (!a->bias || f->s == 0) return GRAD(g, softmax, .input = s, .dim = -1, .dtype = -1);
   moth_tensor *least = moth_grad_number(g, -INFINITY);
   moth_tensor *blind = GRAD(g, all, .input = GRAD(g, eq, .input = s, .other = least),
                             .dim = {&last, 1}, .keepdim = true);
-  return FILLED(GRAD(g, softmax, .input = FILLED(s, blind, 0), .dim = -1), blind, 0);
+  return FILLED(GRAD(g, softmax, .input = FILLED(s, blind, 0), .dim = -1, .dtype = -1), blind, 0);
 }
 
 static int with_ops(const attention_args *a, moth_grad *g, const form *f) {
@@ -397,7 +397,7 @@ static moth_tensor *with_dropout(steps *t, const attention_args *a, double p) {
     blind = DO(all, .input = blind, .dim = {&last, 1}, .keepdim = true);
     s = DO(masked_fill, .input = s, .mask = blind, .value = {.as.number = 0});
   }
-  moth_tensor *w = DO(softmax, .input = s, .dim = -1);
+  moth_tensor *w = DO(softmax, .input = s, .dim = -1, .dtype = -1);
   if (blind) w = DO(masked_fill, .input = w, .mask = blind, .value = {.as.number = 0});
   w = DO(dropout, .input = w, .p = p, .training = true);
   return DO(matmul, .input = w, .other = a->value);

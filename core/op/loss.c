@@ -263,7 +263,7 @@ static int cross_entropy_compose(const cross_entropy_args *a, moth_tensor **out)
   int status = class_shapes(&a->input->l, moth_str(a->input), a->target, a->weight, a->reduction,
                             &y);
   int64_t class = class_dim(&a->input->l);
-  STEP(&logp, log_softmax, .input = a->input, .dim = class);
+  STEP(&logp, log_softmax, .input = a->input, .dim = class, .dtype = -1);
   STEP(share > 0 ? &hard : out, nll_loss, .input = logp, .target = a->target,
        .weight = a->weight, .ignore_index = a->ignore_index, .reduction = a->reduction);
   if (share > 0) { /* (1 - share) hard + share / C even */
@@ -322,7 +322,7 @@ static int cross_entropy_soft_compose(const cross_entropy_soft_args *a, moth_ten
   int64_t classes = x->shape[class], cases = classes ? x->numel / classes : 0;
   double share = a->label_smoothing;
   for (int32_t i = 0; i < x->ndim; i++) size[i] = i == class ? classes : 1;
-  STEP(&t[LOGP], log_softmax, .input = a->input, .dim = class);
+  STEP(&t[LOGP], log_softmax, .input = a->input, .dim = class, .dtype = -1);
   moth_tensor *target = a->target, *logp = t[LOGP];
   if (share > 0) { /* (1 - share) target + share / C */
     STEP(&t[EVEN], full_like, .input = target, .dtype = -1,

@@ -16,7 +16,8 @@
 #define BOTH(op, first, text)                                                             \
   static int op##_compose(const op##_args *a, moth_tensor **out) {                        \
     int status = MOTH_CALL(a->ctx, &out[0], first, .input = a->input, .dim = a->dim,      \
-                           .correction = a->correction, .keepdim = a->keepdim);           \
+                           .correction = a->correction, .keepdim = a->keepdim,            \
+                           .unbiased = a->unbiased);                                      \
     if (status) return status;                                                            \
     return MOTH_CALL(a->ctx, &out[1], mean, .input = a->input, .dim = a->dim,             \
                      .keepdim = a->keepdim, .dtype = -1);                                 \
@@ -24,7 +25,8 @@
   MOTH_OP_COMPOSES(op, SPREAD_OF, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD,         \
                    .doc = text, .outputs = #first ", mean",                               \
                    .examples = "moth.randn(2, 3)\n"                                       \
-                               "moth.randn(2, 3), {dim = 2, correction = 0, keepdim = true}")
+                               "moth.randn(2, 3), {dim = 2, correction = 0, keepdim = true}\n" \
+                               "moth.randn(2, 3), {unbiased = false}")
 
 BOTH(var_mean, var, "The variance and the mean along dimensions.")
 BOTH(std_mean, std, "The standard deviation and the mean along dimensions.")

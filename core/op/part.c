@@ -159,6 +159,42 @@ MOTH_OP_VIEWS(diagonal, DIAGONAL, .dtypes = MOTH_ANY,
               .examples = "moth.randn(3, 4)\n"
                           "moth.randn(2, 3, 4), {offset = 1, dim1 = 3, dim2 = 2}")
 
+/* -- unfold: windows, which overlap where they are longer than the step -- */
+
+static int unfold_dim_view(const unfold_dim_args *a, moth_layout *y) {
+  int32_t d = 0;
+  int status = moth_dim(a->ctx, "dimension", a->dimension, y->ndim, &d);
+  if (status) return status;
+  const bool flat = y->ndim == 0; /* counts as one position */
+  const int64_t n = flat ? 1 : y->shape[d], stride = flat ? 1 : y->stride[d];
+  if (y->ndim == MOTH_MAX_DIMS)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
+                     moth_str(a->input));
+  if (a->size < 0 || a->size > n)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "size", "0 to %lld are possible in %s, got %lld",
+                     (long long)n, moth_str(a->input), (long long)a->size);
+  if (a->step < 1)
+    return moth_fail(a->ctx, MOTH_E_ARG, "step", "at least 1 is needed, got %lld",
+                     (long long)a->step);
+  if (!flat) {
+    const int64_t windows = (n - a->size) / a->step + 1;
+    int64_t far;
+    if (moth_mul_overflow(stride, a->step, &far)) far = 0; /* of a single window */
+    y->shape[d] = windows;
+    y->stride[d] = far;
+  }
+  y->shape[y->ndim] = a->size;
+  y->stride[y->ndim++] = stride;
+  return MOTH_OK;
+}
+
+PART_GRAD(unfold_dim)
+
+MOTH_OP_VIEWS(unfold_dim, UNFOLD_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
+              .doc = "Windows of a dimension: their positions become the last dimension.",
+              .examples = "moth.randn(2, 7), 2, 3, 2\n"
+                          "moth.randn(4, 3), 1, 2, 1")
+
 /* -- as_strided -- */
 
 static int as_strided_view(const as_strided_args *a, moth_layout *y) {

@@ -66,24 +66,25 @@ static double degrees(const moth_tensor *x, const moth_tensor *y, int64_t correc
     return status;                                                                       \
   }                                                                                      \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                           \
-    return var_cpu_into(a->input, a->dim, a->correction, root, out[0]);                  \
+    return var_cpu_into(a->input, a->dim, a->unbiased ? a->correction : 0, root, out[0]);                  \
   }
 #define SPREAD_RECORD(op, ...)                                                           \
   MOTH_OP(op, SPREAD_OF,                                                                 \
           .examples = "moth.randn(2, 3)\n"                                               \
-                      "moth.randn(2, 3), {dim = 2, correction = 0, keepdim = true}",     \
+                      "moth.randn(2, 3), {dim = 2, correction = 0, keepdim = true}\n"   \
+                      "moth.randn(2, 3), {unbiased = false}",                            \
           .dtypes = MOTH_FLOATS, .flags = MOTH_OP_OUT | MOTH_OP_METHOD, __VA_ARGS__)
 
 SPREAD_OP(var, false)
 static int var_grad(const var_args *a, moth_grad *g) {
-  double n = degrees(a->input, g->dy, a->correction);
+  double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
   return var_flow(g, a->input, a->dim, a->keepdim, TIMES(g->dy, NUMBER(2 / n)));
 }
 SPREAD_RECORD(var, .doc = "The variance along dimensions.", .saves = "input")
 
 SPREAD_OP(std, true)
 static int std_grad(const std_args *a, moth_grad *g) {
-  double n = degrees(a->input, g->dy, a->correction);
+  double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
   moth_tensor *y = g->out[0], *scale = OVER(TIMES(g->dy, NUMBER(1 / n)), y);
   moth_tensor *flat = GRAD(g, logical_not, .input = y); /* no spread, no slope */
   scale = GRAD(g, masked_fill, .input = scale, .mask = flat, .value = {.as.number = 0});

@@ -5,6 +5,7 @@
 
 #include "../kernel/real.h"
 #include "../kernel/softmax.h"
+#include "../loop.h"
 #include "arith.h"
 #include "reduce.h"
 #include "unary.h"
@@ -24,10 +25,14 @@ static moth_tensor *times(moth_grad *g, moth_tensor *a, moth_tensor *b) {
 
 /* -- shape and kernel, for both -- */
 
-static int softmax_layout(const moth_tensor *input, int64_t dim, moth_layout *y) {
+static int softmax_layout(const moth_tensor *input, int64_t dim, int64_t dtype, moth_layout *y) {
   int32_t at;
   y->ndim = input->l.ndim;
   memcpy(y->shape, input->l.shape, sizeof y->shape);
+  if (dtype >= 0) y->dtype = (uint8_t)dtype;
+  if (dtype >= MOTH_DTYPES || !moth_is_float(y->dtype))
+    return moth_fail(input->ctx, MOTH_E_DTYPE, dtype < 0 ? "input" : "dtype",
+                     "a float dtype is needed%s", dtype < 0 ? "; say {dtype = moth.float32}" : "");
   return moth_dim(input->ctx, "dim", dim, input->l.ndim, &at);
 }
 
@@ -36,7 +41,9 @@ static int softmax_run(const moth_tensor *input, int64_t dim, bool logarithm, mo
   int status = moth_dim(input->ctx, "dim", dim, input->l.ndim, &at);
   if (status) return status;
   moth_lanes lanes = moth_lanes_of(&input->l, at);
-  moth_tensor *x = moth_real(input), *y = moth_real_out(out);
+  moth_tensor *y = moth_real_out(out), *x = NULL;
+  if (input->l.dtype == out->l.dtype) x = moth_real(input);
+  else if (y) x = moth_cast(input, y->l.dtype);
   status = !x || !y ? input->ctx->error.code
                     : moth_softmax(input->ctx, x->l.dtype, &lanes, logarithm, moth_at(x),
                                    moth_at(y));
@@ -49,7 +56,7 @@ static int back_layout(const moth_tensor *input, const moth_tensor *output, int6
   if (!moth_shape_same(&input->l, &output->l))
     return moth_fail(input->ctx, MOTH_E_SHAPE, "output", "%s has not the shape of %s",
                      moth_str(output), moth_str(input));
-  return softmax_layout(input, dim, dx);
+  return softmax_layout(input, dim, -1, dx);
 }
 
 static int back_run(const moth_tensor *input, const moth_tensor *output, int64_t dim,
@@ -70,7 +77,7 @@ static int back_run(const moth_tensor *input, const moth_tensor *output, int64_t
 /* -- softmax: y = exp(x) / sum(exp(x)) -- */
 
 static int softmax_shape(const softmax_args *a, moth_layout *y) {
-  return softmax_layout(a->input, a->dim, y);
+  return softmax_layout(a->input, a->dim, a->dtype, y);
 }
 
 static int softmax_cpu(const softmax_args *a, moth_tensor **out) {
@@ -86,8 +93,9 @@ MOTH_OP(softmax, SOFTMAX,
   .doc = "Numbers from 0 to 1 that sum to 1 along a dimension: exp(x) / sum(exp(x)).",
   .examples =
     "moth.randn(3, 5), 2\n"
-    "moth.randn(3, 5, 2), {dim = -2}",
-  .dtypes = MOTH_FLOATS,
+    "moth.randn(3, 5, 2), {dim = -2}\n"
+    "moth.randn(3, 5), 2, {dtype = moth.float64}",
+  .dtypes = MOTH_ANY,
   .saves = "y",
   .flags = MOTH_OP_METHOD | MOTH_OP_OUT)
 
@@ -123,7 +131,7 @@ MOTH_OP(softmax_back, SOFTMAX_BACK,
 /* -- log_softmax: y = x - log(sum(exp(x))) -- */
 
 static int log_softmax_shape(const log_softmax_args *a, moth_layout *y) {
-  return softmax_layout(a->input, a->dim, y);
+  return softmax_layout(a->input, a->dim, a->dtype, y);
 }
 
 static int log_softmax_cpu(const log_softmax_args *a, moth_tensor **out) {
@@ -139,8 +147,9 @@ MOTH_OP(log_softmax, LOG_SOFTMAX,
   .doc = "The logarithm of softmax, computed without overflow: x - log(sum(exp(x))).",
   .examples =
     "moth.randn(3, 5), 2\n"
-    "moth.randn(3, 5, 2), {dim = -2}",
-  .dtypes = MOTH_FLOATS,
+    "moth.randn(3, 5, 2), {dim = -2}\n"
+    "moth.randn(3, 5), 2, {dtype = moth.float64}",
+  .dtypes = MOTH_ANY,
   .saves = "y",
   .flags = MOTH_OP_METHOD | MOTH_OP_OUT)
 

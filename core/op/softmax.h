@@ -6,12 +6,14 @@
 
 #define SOFTMAX(ARG) \
   ARG(tensor, input, , "any shape") \
-  ARG(dim,    dim,   , "dimension whose elements become probabilities that sum to 1")
+  ARG(dim,    dim,   , "dimension whose elements become probabilities that sum to 1") \
+  ARG(dtype,  dtype, none, "converts the input first")
 MOTH_ARGS(softmax, SOFTMAX)
 
 #define LOG_SOFTMAX(ARG) \
   ARG(tensor, input, , "any shape") \
-  ARG(dim,    dim,   , "dimension whose elements become logarithms of probabilities")
+  ARG(dim,    dim,   , "dimension whose elements become logarithms of probabilities") \
+  ARG(dtype,  dtype, none, "converts the input first")
 MOTH_ARGS(log_softmax, LOG_SOFTMAX)
 
 /* Their gradients: y (dy - sum(dy y)) and dy - exp(y) sum(dy). */

@@ -413,5 +413,5 @@ const moth_op *const moth_view_ops[] = {
   &moth_op_permute,    &moth_op_transpose, &moth_op_t,         &moth_op_movedim,
   &moth_op_expand,     &moth_op_expand_as, &moth_op_narrow,    &moth_op_select,
   &moth_op_slice,      &moth_op_diagonal,  &moth_op_as_strided, &moth_op_unbind,
-  &moth_op_split,      &moth_op_chunk,     NULL,
+  &moth_op_split,      &moth_op_chunk,     &moth_op_unfold_dim, NULL,
 };

@@ -120,6 +120,13 @@ MOTH_ARGS(diagonal, DIAGONAL)
   ARG(maybe_int, storage_offset, none, "elements before the first; the input's when absent")
 MOTH_ARGS(as_strided, AS_STRIDED)
 
+#define UNFOLD_DIM(ARG) /* x:unfold(...); F.unfold is im2col */ \
+  ARG(tensor, input,    , "tensor to look at") \
+  ARG(dim,    dimension, , "dimension to cut into windows") \
+  ARG(int,    size,     , "positions in a window") \
+  ARG(int,    step,     , "positions from one window to the next")
+MOTH_ARGS(unfold_dim, UNFOLD_DIM)
+
 /* -- several views at once -- */
 
 #define UNBIND(ARG) \

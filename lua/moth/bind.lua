@@ -502,13 +502,19 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
                  allclose = "moth.dispatch", cross_entropy = "moth.dispatch",
                  norm = "moth.dispatch", median = "moth.results", unique = "moth.results",
                  unique_consecutive = "moth.results", nonzero = "moth.results",
-                 new_tensor = "moth.create", new_zeros = "moth.create",
+                 quantile = "moth.composed", nanmedian = "moth.composed",
+                 where = "moth.composed", unfold = "moth.composed",
+                 fill_diagonal_ = "moth.composed", log_normal_ = "moth.composed",
+                 cauchy_ = "moth.composed", new_tensor = "moth.create", new_zeros = "moth.create",
                  new_ones = "moth.create", new_empty = "moth.create", new_full = "moth.create",
                  tensor_split = "moth.results" }
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)
-  if in_lua[name] then return require(in_lua[name])[name] end
+  if in_lua[name] then
+    local module = require(in_lua[name])
+    return module[name .. "_method"] or module[name]
+  end
   local fn = bind.public(name)
   return fn and signatures[fn].method and fn or nil
 end

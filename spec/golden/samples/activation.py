@@ -72,6 +72,7 @@ for name in ("softmax", "log_softmax"):
     f("negative dim", R(2, 3, 5), -2)
     f("0-d", R(), 0)
     f("one element", R(1), 0)
+    f("of integers", I(2, 3), 1, dtype=torch.float64)
     f("a dimension of size 1", R(3, 1), 1)
     f("seventeen", R(3, 17), -1)
     f("empty rows", R(0, 3), 1)

@@ -2,9 +2,7 @@
 
 import torch
 
-from kit import B, I, N, P, R, S, T, U, V, exempt, inf, nan, later, op
-
-later("logspace tril_indices triu_indices")
+from kit import B, I, N, P, R, S, T, U, V, exempt, inf, nan, op
 
 f32, f64, i64 = torch.float32, torch.float64, torch.int64
 

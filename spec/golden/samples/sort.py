@@ -68,6 +68,36 @@ f("0-d", R())
 f("NaN", T([1.0, nan, 2.0]), grad=False)
 f("int64", I(5, low=-50, high=50), 0)
 
+f = op("nanmedian", "input dim", torch.nanmedian, returns=(1,))
+f(R(2, 5))
+f(R(2, 5), 1)
+f(R(5, 3), 0, keepdim=True)
+f("of an even number the lower", R(4))
+f("0-d", R())
+f("NaN", T([[1.0, nan, 2.0, nan], [4.0, 3.0, nan, 5.0]]), 1, grad=False)
+f("of all with NaN", T([[1.0, nan, 2.0], [4.0, 3.0, nan]]), grad=False)
+f("int64", I(5, low=-50, high=50), 0)
+
+
+def quantile(input, q, dim=None, **more):
+    return torch.quantile(input, q if isinstance(q, float) else torch.tensor(q, dtype=input.dtype),
+                          dim, **more)
+
+
+WIDE = {"dtypes": ["float64", "float32"], "why": "PyTorch has it of f32 and f64"}
+f = op("quantile", "input q dim", quantile, "soft")
+f(R(2, 5), 0.25, **WIDE)
+f(R(2, 5), 0.5, 1, **WIDE)
+f(R(5, 3), 0.75, 0, keepdim=True, **WIDE)
+f("keepdim of all", R(5, 3), 0.75, keepdim=True, **WIDE)
+f("several", R(2, 5), [0.25, 0.5, 0.625], 1, **WIDE)
+f("between", R(2, 6), 0.375, 1, **WIDE)
+f("the ends", R(2, 6), [0.0, 1.0], 1, **WIDE)
+for how in ("lower", "higher", "midpoint", "nearest"):
+    f(how, R(2, 6), [0.25, 0.375, 0.5, 0.625], -1, interpolation=how, **WIDE)
+f("NaN", T([[1.0, nan, 2.0], [4.0, 3.0, 5.0]]), 0.5, 1, grad=False, **WIDE)
+f("one element", R(1), 0.25, **WIDE)
+
 f = op("unique", "input", torch.unique, returns=(1,))
 f(T([3.0, 1.0, 3.0, -2.0]), grad=False)
 f("with positions and counts", T([3.0, 1.0, 3.0, -2.0]), return_inverse=True, return_counts=True,

@@ -1,0 +1,343 @@
+--- composed.lua -- functions made of a few ops each: quantile, nanmedian, cdist, logspace,
+-- tril_indices, triu_indices, fill_diagonal_, log_normal_, cauchy_; and where and unfold as methods.
+
+local bind = require "moth.bind"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local ops = bind.ops
+local istensor = lib.istensor
+
+local composed = {}
+
+-- ---- order ----
+
+-- x with the dimension last, or all of it as one; and where results get a 1 with keepdim.
+local function rows_of(x, dim)
+  if dim == nil then return x:reshape(-1) end
+  if x:dim() == 0 then return x:reshape(1) end
+  return x:movedim(dim, -1)
+end
+
+local function keep(y, x, dim, keepdim)
+  if not keepdim then return y end
+  if dim ~= nil then return x:dim() == 0 and y or y:unsqueeze(dim) end
+  local ones = {}
+  for d = 1, x:dim() do ones[d] = 1 end
+  return y:reshape(ones)
+end
+
+local FIND = {
+  { "int", "dim", "dimension to search; all of them when absent", optional = true },
+  { "bool", "keepdim", "keep it as a dimension of size 1", default = false },
+}
+
+-- The sorted row's value at place `at` (from 0, with fractions): exact where it is whole.
+local PICKS = {
+  linear = function(low, high, part) return low + (high - low) * part end,
+  lower = function(low) return low end,
+  higher = function(_, high) return high end,
+  midpoint = function(low, high) return low + (high - low) * 0.5 end,
+  nearest = function(low, high, part)
+    local even = part.floor % 2 == 0
+    return (part.part > 0.5 or (part.part == 0.5 and not even)) and high or low
+  end,
+}
+
+local function place(sorted, q, n, how)
+  local at = q * (n - 1)
+  local floor = math.floor(at)
+  local low, part = sorted:select(-1, floor + 1), at - floor
+  if part == 0 then return low end
+  local high = sorted:select(-1, floor + 2)
+  if how == "nearest" then return (PICKS.nearest(low, high, { part = part, floor = floor })) end
+  return (PICKS[how](low, high, how == "midpoint" and 0.5 or part))
+end
+
+local function checked_q(q)
+  if type(q) ~= "number" or not (q >= 0 and q <= 1) then
+    errors.argument("quantile", "q", "numbers from 0 to 1 are needed, got " .. errors.describe(q),
+      "E_DOMAIN")
+  end
+  return q
+end
+
+--- moth.quantile(x, q, dim, keepdim, interpolation): q a number, or several, which then are the
+-- first dimension of the result.
+composed.quantile = define {
+  name = "quantile",
+  doc = "The value that a share `q` of the elements along a dimension does not exceed, between "
+    .. "neighbours as `interpolation` says. NaN wins.",
+  examples = "moth.randn(2, 5), 0.3  -- domain: distinct\n"
+    .. "moth.randn(2, 5), {0.25, 0.5}, {dim = 2, keepdim = true, interpolation = 'midpoint'}"
+    .. "  -- domain: distinct",
+  args = {
+    { "tensor", "input", "float tensor of any shape" },
+    { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of them" },
+    FIND[1], FIND[2],
+    { "enum", "interpolation", "what to take between two elements",
+      choices = { "linear", "lower", "higher", "midpoint", "nearest" } },
+  },
+  run = function(input, q, dim, keepdim, how)
+    if not input:is_floating_point() then
+      errors.argument("quantile", "input", "a float tensor is needed, got "
+        .. errors.describe(input), "E_DTYPE")
+    end
+    local x = rows_of(input, dim)
+    local n = x:size(-1)
+    if n == 0 then
+      errors.argument("quantile", "input", "has no elements to choose from", "E_SHAPE")
+    end
+    local sorted = x:sort(-1)
+    -- NaN is sorted to the end: a row with one gives nothing else
+    sorted = ops.where(sorted:select(-1, n):isnan():unsqueeze(-1), 0 / 0, sorted)
+    if istensor(q) then q = q:tolist() end
+    if type(q) ~= "table" then
+      return (keep(place(sorted, checked_q(q), n, how), input, dim, keepdim))
+    end
+    local list = {}
+    for i, one in ipairs(q) do
+      list[i] = keep(place(sorted, checked_q(one), n, how), input, dim, keepdim)
+    end
+    return (ops.stack(list, 1))
+  end,
+}
+
+--- moth.nanmedian(x), moth.nanmedian(x, dim, keepdim) -> values, indices.
+composed.nanmedian = define {
+  name = "nanmedian",
+  doc = "The element in the middle of those that are not NaN, the lower of two; with `dim` that of "
+    .. "each slice along it, and its position.",
+  examples = "moth.randn(2, 3)  -- domain: distinct\n"
+    .. "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",
+  outputs = "values, indices",
+  args = { { "tensor", "input", "tensor of any shape" }, FIND[1], FIND[2] },
+  run = function(input, dim, keepdim)
+    local x = rows_of(input, dim)
+    local good = x:isnan():logical_not():sum(-1, { keepdim = true })
+    local sorted, order = x:sort { -1, stable = true }
+    local at = (good - 1):clamp(0):div(2, { rounding_mode = "floor" }):long() + 1
+    local value = sorted:gather(-1, at):squeeze(-1)
+    if dim == nil then return value end
+    local index = order:gather(-1, at):squeeze(-1)
+    value, index = keep(value, input, dim, keepdim), keep(index, input, dim, keepdim)
+    return value, index
+  end,
+}
+
+-- ---- distances ----
+
+local MANY = 25 -- rows from which the product of matrices is the faster way
+
+-- sqrt(|a|^2 + |b|^2 - 2 a b), with no slope where it is 0.
+local function euclidean(a, b)
+  local square = (a:square():sum(-1):unsqueeze(-1) + b:square():sum(-1):unsqueeze(-2)
+    - a:matmul(b:transpose(-1, -2)) * 2):clamp(0)
+  local apart = square:gt(0)
+  return (ops.where(apart, ops.where(apart, square, 1):sqrt(), 0))
+end
+
+--- moth.cdist(x1, x2, p): x1 (..., P, M), x2 (..., R, M) -> (..., P, R).
+composed.cdist = define {
+  name = "cdist",
+  doc = "The p-norm distances of all pairs of rows of two matrices, or of stacks of them.",
+  examples = "moth.randn(3, 2), moth.randn(4, 2)\n"
+    .. "moth.randn(2, 3, 2), moth.randn(4, 2), {p = 1}\n"
+    .. "moth.randn(3, 2), moth.randn(4, 2), "
+    .. "{compute_mode = 'use_mm_for_euclid_dist'}",
+  args = {
+    { "tensor", "x1", "rows, (..., P, M)" },
+    { "tensor", "x2", "rows, (..., R, M)" },
+    { "float", "p", "the power of the norm", default = 2 },
+    { "enum", "compute_mode", "whether p = 2 goes through a product of matrices, which is faster "
+      .. "and less exact", choices = { "use_mm_for_euclid_dist_if_necessary",
+      "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist" } },
+  },
+  run = function(x1, x2, p, mode)
+    if x1:dim() < 2 or x2:dim() < 2 or x1:size(-1) ~= x2:size(-1) then
+      errors.argument("cdist", "x2", ("rows of one length are needed, got %s and %s"):format(
+        errors.describe(x1), errors.describe(x2)), "E_SHAPE")
+    end
+    local product = mode == "use_mm_for_euclid_dist" or (mode ~= "donot_use_mm_for_euclid_dist"
+      and (x1:size(-2) > MANY or x2:size(-2) > MANY))
+    if p == 2 and product then return (euclidean(x1, x2)) end
+    return ((x1:unsqueeze(-2) - x2:unsqueeze(-3)):norm(p, -1))
+  end,
+}
+
+-- ---- from nothing ----
+
+local WHERE = {
+  { "dtype", "dtype", "element type; the default one when absent", optional = true },
+  { "device", "device", "where the elements live", default = "cpu" },
+  { "bool", "requires_grad", "gather gradients for it", default = false },
+}
+
+--- moth.logspace(start, stop, steps, base): from base^start to base^stop.
+composed.logspace = define {
+  name = "logspace",
+  doc = "Powers of `base` whose exponents are evenly spaced from `start` to `stop`.",
+  examples = "0, 2, 3\n1, 4, 4, {base = 2, dtype = moth.float64, requires_grad = true}",
+  args = {
+    { "float", "start", "first exponent" },
+    { "float", "stop", "last exponent" },
+    { "int", "steps", "how many values" },
+    { "float", "base", "what is raised to them", default = 10 },
+    WHERE[1], WHERE[2], WHERE[3],
+  },
+  run = function(start, stop, steps, base, dtype, _, requires_grad)
+    local y = ops.pow(base, ops.linspace(start, stop, steps, require("moth").float64))
+    y = y:to(dtype or require("moth").get_default_dtype())
+    if requires_grad then y.requires_grad = true end
+    return y
+  end,
+}
+
+local function triangle(name, cut, which)
+  composed[name] = define {
+    name = name,
+    doc = "The positions of the " .. which .. " triangle of a matrix: rows in the first row of "
+      .. "the result, columns in the second.",
+    examples = "3, 3\n2, 4, {offset = 1}",
+    outputs = "positions",
+    args = {
+      { "int", "row", "rows of the matrix" },
+      { "int", "col", "columns" },
+      { "int", "offset", "which diagonal bounds it: above the main one if positive", default = 0 },
+      { "dtype", "dtype", "element type; i64 when absent", optional = true },
+      { "device", "device", "where the elements live", default = "cpu" },
+    },
+    run = function(row, col, offset, dtype)
+      if row < 0 or col < 0 then
+        errors.argument(name, row < 0 and "row" or "col", "a size is not negative, got "
+          .. math.min(row, col), "E_ARG")
+      end
+      local y = ops[cut](ops.ones { row, col, dtype = require("moth").bool }, offset)
+      y = require("moth.results").nonzero(y):t():contiguous()
+      return dtype and y:to(dtype) or y
+    end,
+  }
+end
+
+triangle("tril_indices", "tril", "lower")
+triangle("triu_indices", "triu", "upper")
+
+-- ---- methods ----
+
+local choose = bind.as("where", "where")
+
+--- x:where(condition, other): x where the condition holds.
+composed.where_method = define {
+  name = "where",
+  doc = "The elements of the input where a condition holds, of another tensor elsewhere.",
+  examples = "moth.randn(2), moth.tensor{true, false}, 0",
+  args = {
+    { "tensor", "input", "values where the condition holds" },
+    { "tensor", "condition", "a bool tensor" },
+    { "tensor", "other", "values elsewhere; all three are broadcast", numbers = true },
+  },
+  run = function(input, condition, other)
+    local y = choose(condition, input, other)
+    return y
+  end,
+}
+
+local windows = bind.as("unfold_dim", "unfold")
+
+--- x:unfold(dimension, size, step): a view. (F.unfold is something else: images as columns.)
+composed.unfold_method = define {
+  name = "unfold",
+  doc = "Windows of a dimension, as a view: their positions become the last dimension.",
+  examples = "moth.randn(2, 7), 2, 3, 2\nmoth.randn(4, 3), 1, 2, 1",
+  args = {
+    { "tensor", "input", "tensor to look at" },
+    { "dim", "dimension", "dimension to cut into windows" },
+    { "int", "size", "positions in a window" },
+    { "int", "step", "positions from one window to the next" },
+  },
+  run = function(input, dimension, size, step)
+    local y = windows(input, dimension, size, step)
+    return y
+  end,
+}
+
+--- x:fill_diagonal_(value, wrap): writes the main diagonal. @return x
+composed.fill_diagonal_ = define {
+  name = "fill_diagonal_",
+  doc = "Writes one value along the main diagonal.",
+  examples = "moth.zeros(3, 3), 1\nmoth.zeros(7, 3), 1, {wrap = true}",
+  args = {
+    { "tensor", "input", "a matrix, or a tensor of equal sizes" },
+    { "scalar", "fill_value", "the value" },
+    { "bool", "wrap", "begin anew, after a gap of one row, below the square part of a tall "
+      .. "matrix?", default = false },
+  },
+  run = function(input, value, wrap)
+    local ndim, least, step = input:dim(), math.huge, 0
+    if ndim < 2 then
+      errors.argument("fill_diagonal_", "input", "at least 2 dimensions are needed, got "
+        .. errors.describe(input), "E_SHAPE")
+    end
+    for d = 1, ndim do
+      local n = input:size(d)
+      if ndim > 2 and n ~= input:size(1) then
+        errors.argument("fill_diagonal_", "input", "beyond matrices all sizes are the same, got "
+          .. errors.describe(input), "E_SHAPE")
+      end
+      least, step = math.min(least, n), step + input:stride(d)
+    end
+    if least == 0 then return input end
+    if ndim == 2 then
+      local rows, columns = input:size(1), input:size(2)
+      local square = wrap and columns + 1 or rows
+      for first = 1, rows, square do
+        local part = input:narrow(1, first, math.min(square, rows - first + 1))
+        part:diagonal():fill_(value)
+      end
+    else
+      input:as_strided({ least }, { step }, input:storage_offset()):fill_(value)
+    end
+    return input
+  end,
+}
+
+local GENERATOR = { "generator", "generator", "source of the numbers; the default one when absent",
+                    optional = true }
+
+--- x:log_normal_(mean, std): exp of numbers drawn from a normal distribution. @return x
+composed.log_normal_ = define {
+  name = "log_normal_",
+  doc = "Fills with numbers whose logarithms are normally distributed.",
+  examples = "moth.zeros(3)\nmoth.zeros(3), {mean = 0, std = 0.5, generator = moth.Generator()}",
+  args = {
+    { "tensor", "input", "float tensor to fill" },
+    { "float", "mean", "mean of the logarithms", default = 1 },
+    { "float", "std", "their standard deviation", default = 2 },
+    GENERATOR,
+  },
+  run = function(input, mean, std, generator)
+    local y = ops.normal_(input, mean, std, generator):exp_()
+    return y
+  end,
+}
+
+--- x:cauchy_(median, sigma): numbers drawn from a Cauchy distribution. @return x
+composed.cauchy_ = define {
+  name = "cauchy_",
+  doc = "Fills with numbers drawn from a Cauchy distribution.",
+  examples = "moth.zeros(3)\nmoth.zeros(3), {median = 1, sigma = 0.5, "
+    .. "generator = moth.Generator()}",
+  args = {
+    { "tensor", "input", "float tensor to fill" },
+    { "float", "median", "the middle", default = 0 },
+    { "float", "sigma", "half of the width at half height", default = 1 },
+    GENERATOR,
+  },
+  run = function(input, median, sigma, generator)
+    local y = ops.uniform_(input, -math.pi / 2, math.pi / 2, generator):tan_()
+    return (y:mul_(sigma):add_(median))
+  end,
+}
+
+return composed
