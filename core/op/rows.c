@@ -66,7 +66,8 @@ static double degrees(const moth_tensor *x, const moth_tensor *y, int64_t correc
     return status;                                                                       \
   }                                                                                      \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                           \
-    return var_cpu_into(a->input, a->dim, a->unbiased ? a->correction : 0, root, out[0]);                  \
+    const int64_t less = a->unbiased ? a->correction : 0;                                \
+    return var_cpu_into(a->input, a->dim, less, root, out[0]);                           \
   }
 #define SPREAD_RECORD(op, ...)                                                           \
   MOTH_OP(op, SPREAD_OF,                                                                 \

@@ -1,5 +1,5 @@
 --- composed.lua -- functions made of a few ops each: quantile, nanmedian, cdist, logspace,
--- tril_indices, triu_indices, fill_diagonal_, log_normal_, cauchy_; and where and unfold as methods.
+-- tril_indices, triu_indices, fill_diagonal_, log_normal_, cauchy_; where and unfold as methods.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -33,26 +33,25 @@ local FIND = {
   { "bool", "keepdim", "keep it as a dimension of size 1", default = false },
 }
 
--- The sorted row's value at place `at` (from 0, with fractions): exact where it is whole.
+-- What lies between two neighbours.
 local PICKS = {
   linear = function(low, high, part) return low + (high - low) * part end,
   lower = function(low) return low end,
   higher = function(_, high) return high end,
   midpoint = function(low, high) return low + (high - low) * 0.5 end,
-  nearest = function(low, high, part)
-    local even = part.floor % 2 == 0
-    return (part.part > 0.5 or (part.part == 0.5 and not even)) and high or low
-  end,
 }
 
+-- The value of sorted rows at that share of their length n: exact where it meets an element.
 local function place(sorted, q, n, how)
   local at = q * (n - 1)
   local floor = math.floor(at)
   local low, part = sorted:select(-1, floor + 1), at - floor
   if part == 0 then return low end
   local high = sorted:select(-1, floor + 2)
-  if how == "nearest" then return (PICKS.nearest(low, high, { part = part, floor = floor })) end
-  return (PICKS[how](low, high, how == "midpoint" and 0.5 or part))
+  if how == "nearest" then -- the even one of two as near
+    return part + floor % 2 / 1e9 > 0.5 and high or low
+  end
+  return (PICKS[how](low, high, part))
 end
 
 local function checked_q(q)
