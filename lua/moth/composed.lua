@@ -49,7 +49,7 @@ local function place(sorted, q, n, how)
   if part == 0 then return low end
   local high = sorted:select(-1, floor + 2)
   if how == "nearest" then -- the even one of two as near
-    return part + floor % 2 / 1e9 > 0.5 and high or low
+    return (part > 0.5 or (part == 0.5 and floor % 2 == 1)) and high or low
   end
   return (PICKS[how](low, high, part))
 end
