@@ -73,13 +73,13 @@ if jit.version:find("beta3", 1, true) and jit.arch == "x64" and not anchor.next 
   local traverse = package.loadlib(path == "moth" and "libmoth.so" or path, "moth_lua_next")
   if traverse and select("#", traverse {}) == 1 then
     anchor.next = traverse
+    local compiled_next, compiled_pairs = next, pairs
     rawset(_G, "next", traverse)
     rawset(_G, "pairs", function(t)
-      if type(t) ~= "table" then
-        error("bad argument #1 to 'pairs' (table expected, got "
-          .. (t == nil and "no value" or type(t)) .. ")", 2)
-      end
-      return traverse, t, nil
+      if type(t) ~= "table" then return compiled_pairs(t) end -- a tensor; or an error
+      local iterate, state, first = compiled_pairs(t)
+      if iterate == compiled_next then iterate = traverse end
+      return iterate, state, first
     end)
   end
 end
