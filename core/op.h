@@ -239,6 +239,11 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
 int moth_dim(moth_ctx *ctx, const char *arg, int64_t dim, int32_t ndim, int32_t *out);
 /* The set of dims as a bit mask; absent or empty means all of them. */
 int moth_dim_mask(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, uint32_t *mask);
+/* y := the shape that is left of x's, reduced along `dims`, and which dims those are. */
+int moth_reduced_shape(moth_ctx *ctx, const moth_tensor *x, moth_ints dims, bool keepdim,
+                       moth_layout *y, uint32_t *mask);
+/* y := x's shape, without its dtype. Always MOTH_OK, so that a shape rule can end with it. */
+int moth_shape_like(const moth_tensor *x, moth_layout *y);
 /* y := a broadcast with b; blames `arg`. */
 int moth_broadcast(moth_ctx *ctx, const char *arg, moth_layout *y, const moth_tensor *a,
                    const moth_tensor *b);

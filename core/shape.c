@@ -126,6 +126,23 @@ int moth_broadcast(moth_ctx *ctx, const char *arg, moth_layout *y, const moth_te
                    moth_str(a));
 }
 
+int moth_reduced_shape(moth_ctx *ctx, const moth_tensor *x, moth_ints dims, bool keepdim,
+                       moth_layout *y, uint32_t *mask) {
+  int status = moth_dim_mask(ctx, "dim", dims, x->l.ndim, mask);
+  if (status) return status;
+  y->ndim = 0;
+  for (int32_t d = 0; d < x->l.ndim; d++)
+    if (!(*mask >> d & 1u)) y->shape[y->ndim++] = x->l.shape[d];
+    else if (keepdim) y->shape[y->ndim++] = 1;
+  return MOTH_OK;
+}
+
+int moth_shape_like(const moth_tensor *x, moth_layout *y) {
+  y->ndim = x->l.ndim;
+  memcpy(y->shape, x->l.shape, sizeof *y->shape * (size_t)y->ndim);
+  return MOTH_OK;
+}
+
 int moth_shape_of(moth_ctx *ctx, const char *arg, moth_ints sizes, moth_layout *y) {
   if (sizes.n < 0 || sizes.n > MOTH_MAX_DIMS)
     return moth_fail(ctx, MOTH_E_SHAPE, arg, "%lld dimensions wanted, at most %d are possible",

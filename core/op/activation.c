@@ -8,12 +8,6 @@
 #include "softmax.h"
 #include "view.h"
 
-static int same_shape(const moth_tensor *x, moth_layout *y) {
-  y->ndim = x->l.ndim;
-  memcpy(y->shape, x->l.shape, sizeof y->shape);
-  return MOTH_OK;
-}
-
 static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, double a, double b,
                 double c) {
   uint64_t arg[3];
@@ -56,7 +50,7 @@ static int map2(const moth_inner *loops, moth_tensor *y, const moth_tensor *x,
 #define STRAIGHT(op) BACK(op, ZERO_OF(x), .saves = "input")
 #define BENT(op, bend) BACK(op, TIMES(TIMES(v, a->grad), bend), .saves = "input grad:input")
 
-static moth_tensor *one_less(moth_grad *g, moth_tensor *x) { return PLUS(MINUS(x), NUMBER(1)); }
+static moth_tensor *one_less(moth_grad *g, moth_tensor *x) { return PLUS(NEGATED(x), NUMBER(1)); }
 
 /* s (1 - s), the slope of s = sigmoid(x) */
 static moth_tensor *sigmoid_slope(moth_grad *g, moth_tensor *x) {
@@ -73,7 +67,7 @@ static moth_tensor *elu_bend(moth_grad *g, const elu_back_args *a) {
 /* (2 - x^2) exp(-x^2 / 2) / sqrt(2 pi) */
 static moth_tensor *gelu_bend(moth_grad *g, moth_tensor *x) {
   moth_tensor *q = OF(square, x), *bell = OF(exp, TIMES(q, NUMBER(-0.5)));
-  return TIMES(TIMES(bell, NUMBER(0.39894228040143267794)), PLUS(MINUS(q), NUMBER(2)));
+  return TIMES(TIMES(bell, NUMBER(0.39894228040143267794)), PLUS(NEGATED(q), NUMBER(2)));
 }
 
 /* Of x s(u), u = k (x + h x^3): s (1 - s) (2 u' + x u'' + x u'^2 (1 - 2 s)) */
@@ -99,7 +93,7 @@ static moth_tensor *mish_bend(moth_grad *g, moth_tensor *x) {
   moth_tensor *s = OF(sigmoid, x), *t = OF(tanh, GRAD(g, softplus, .input = x, .beta = 1,
                                                       .threshold = 20));
   moth_tensor *dt = TIMES(one_less(g, OF(square, t)), s);
-  moth_tensor *turn = LESS(one_less(g, s), TIMES(TIMES(t, s), NUMBER(2)));
+  moth_tensor *turn = MINUS(one_less(g, s), TIMES(TIMES(t, s), NUMBER(2)));
   return TIMES(dt, PLUS(TIMES(x, turn), NUMBER(2)));
 }
 
@@ -137,7 +131,7 @@ BENT(gelu_tanh_back, gelu_tanh_bend(g, x))
 BENT(silu_back, silu_bend(g, x))
 BENT(mish_back, mish_bend(g, x))
 BENT(softplus_back, softplus_bend(g, a))
-BENT(logsigmoid_back, MINUS(sigmoid_slope(g, x)))
+BENT(logsigmoid_back, NEGATED(sigmoid_slope(g, x)))
 BENT(softsign_back, softsign_bend(g, x))
 BENT(tanhshrink_back, tanhshrink_bend(g, x))
 BENT(hardswish_back, hardswish_bend(g, x))
@@ -145,7 +139,9 @@ BENT(hardswish_back, hardswish_bend(g, x))
 /* -- the functions; A, B, C are the numbers that the loops of `curve` take -- */
 
 #define FUNCTION(op, LIST, curve, back, A, B, C, ...)                                      \
-  static int op##_shape(const op##_args *a, moth_layout *y) { return same_shape(a->input, y); } \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                              \
+    return moth_shape_like(a->input, y);                                                   \
+  }                                                                                        \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                             \
     return map1(moth_activation.curve, out[0], a->input, A, B, C);                         \
   }                                                                                        \
@@ -211,7 +207,7 @@ static int hardtanh_shape(const hardtanh_args *a, moth_layout *y) {
   if (a->min_val > a->max_val)
     return moth_fail(a->ctx, MOTH_E_ARG, "min_val", "%g is above max_val, %g", a->min_val,
                      a->max_val);
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 static int hardtanh_cpu(const hardtanh_args *a, moth_tensor **out) {
   return map1(moth_activation.hardtanh, out[0], a->input, a->min_val, a->max_val, 0);
@@ -228,7 +224,7 @@ MOTH_OP(hardtanh, HARDTANH, .saves = "input", NUMERIC_IN_PLACE,
 static int celu_shape(const celu_args *a, moth_layout *y) {
   if (a->alpha == 0)
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "alpha", "celu divides by it, so it cannot be 0");
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 static int celu_cpu(const celu_args *a, moth_tensor **out) {
   return map1(moth_activation.elu, out[0], a->input, a->alpha, 1, 1 / a->alpha);
@@ -241,7 +237,7 @@ MOTH_OP(celu, ELU, .saves = "input", REAL_IN_PLACE,
         DOC("x, and alpha (exp(x / alpha) - 1) below 0."),
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {alpha = 0.5}")
 
-static int gelu_shape(const gelu_args *a, moth_layout *y) { return same_shape(a->input, y); }
+static int gelu_shape(const gelu_args *a, moth_layout *y) { return moth_shape_like(a->input, y); }
 static int gelu_cpu(const gelu_args *a, moth_tensor **out) {
   return map1(a->approximate ? moth_activation.gelu_tanh : moth_activation.gelu, out[0], a->input,
               0, 0, 0);

@@ -47,7 +47,7 @@ static int add_cpu(const add_args *a, moth_tensor **out) {
 /* sign alpha dy */
 static moth_tensor *scaled(moth_grad *g, moth_scalar alpha, double sign) {
   double by = sign * (alpha.type == 0 ? alpha.as.number : (double)alpha.as.integer);
-  return by == 1 ? g->dy : by == -1 ? GRAD(g, neg, .input = g->dy) : TIMES(g->dy, NUMBER(by));
+  return by == 1 ? g->dy : by == -1 ? OF(neg, g->dy) : TIMES(g->dy, NUMBER(by));
 }
 
 static int add_grad(const add_args *a, moth_grad *g) {
@@ -265,7 +265,7 @@ static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
   if (value == 0) return ZERO_OF(x);
   if (value == 1) return NUMBER(1);
   if (value == 2) return TIMES(x, NUMBER(2));
-  moth_tensor *less = GRAD(g, sub, .input = e, .other = NUMBER(1), .alpha = {.as.number = 1});
+  moth_tensor *less = MINUS(e, NUMBER(1));
   moth_tensor *slope = TIMES(e, GRAD(g, pow, .input = x, .exponent = less));
   if (value == value) return slope;
   return GRAD(g, where, .condition = GRAD(g, eq, .input = e, .other = NUMBER(0)),
@@ -276,7 +276,7 @@ static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
 static moth_tensor *pow_rate(moth_grad *g, moth_tensor *x, moth_tensor *e) {
   moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
   moth_tensor *up = GRAD(g, ge, .input = e, .other = NUMBER(0));
-  moth_tensor *rate = TIMES(g->out[0], GRAD(g, log, .input = x));
+  moth_tensor *rate = TIMES(g->out[0], OF(log, x));
   return GRAD(g, where, .condition = GRAD(g, logical_and, .input = zero, .other = up),
               .input = NUMBER(0), .other = rate);
 }

@@ -9,16 +9,11 @@
 
 #include "../kernel/attention.h"
 #include "../kernel/real.h"
-#include "arith.h"
-#include "compare.h"
-#include "copy.h"
 #include "create.h"
 #include "dropout.h"
-#include "matmul.h"
+#include "formula.h"
 #include "reduce.h"
 #include "softmax.h"
-#include "unary.h"
-#include "view.h"
 
 /* -- shapes -- */
 
@@ -188,12 +183,7 @@ static int attention_cpu(const attention_args *a, moth_tensor **out) {
   return moth_real_done(y, out[0], status);
 }
 
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
-#define PRODUCT(p, q) GRAD(g, matmul, .input = p, .other = q)
-#define TURNED(p) GRAD(g, transpose, .input = p, .dim0 = -2, .dim1 = -1)
 #define LAST_SUM(p) GRAD(g, sum, .input = p, .dim = {&last, 1}, .keepdim = true, .dtype = -1)
-#define FILLED(p, m, with) \
-  GRAD(g, masked_fill, .input = p, .mask = m, .value = {.as.number = with})
 
 static const int64_t last = -1;
 
@@ -201,7 +191,7 @@ static const int64_t last = -1;
 static moth_tensor *weights_with_ops(const attention_args *a, moth_grad *g, const form *f) {
   int64_t size[2] = {f->l, f->s};
   moth_tensor *s = TIMES(PRODUCT(a->query, TURNED(a->key)), moth_grad_number(g, a->scale));
-  if (a->bias) s = GRAD(g, add, .input = s, .other = a->bias, .alpha = {.as.number = 1});
+  if (a->bias) s = PLUS(s, a->bias);
   if (a->is_causal) {
     moth_tensor *behind = GRAD(g, ones, .size = {size, 2}, .dtype = MOTH_BOOL, .device = 0);
     s = FILLED(s, GRAD(g, triu, .input = behind, .diagonal = 1), -INFINITY);
@@ -217,7 +207,7 @@ static int with_ops(const attention_args *a, moth_grad *g, const form *f) {
   moth_tensor *weights = weights_with_ops(a, g, f), *scale = moth_grad_number(g, a->scale);
   if (moth_wants(g, a->value)) moth_flow(g, a->value, PRODUCT(TURNED(weights), g->dy));
   moth_tensor *d = PRODUCT(g->dy, TURNED(a->value));
-  d = GRAD(g, sub, .input = d, .other = LAST_SUM(TIMES(d, weights)), .alpha = {.as.number = 1});
+  d = MINUS(d, LAST_SUM(TIMES(d, weights)));
   d = TIMES(d, weights);
   if (moth_wants(g, a->bias)) moth_flow(g, a->bias, d);
   d = TIMES(d, scale);

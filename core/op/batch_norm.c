@@ -9,16 +9,9 @@
 #include "../kernel/norm.h"
 #include "../kernel/real.h"
 #include "../tape.h"
-#include "arith.h"
+#include "formula.h"
 #include "norm.h"
 #include "reduce.h"
-#include "unary.h"
-#include "view.h"
-
-#define NUMBER(value) moth_grad_number(g, value)
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
-#define PLUS(p, q) GRAD(g, add, .input = p, .other = q, .alpha = {.as.number = 1})
-#define MINUS(p, q) GRAD(g, sub, .input = p, .other = q, .alpha = {.as.number = 1})
 
 static void release(moth_tensor **at, int n) {
   while (n) moth_tensor_release(at[--n]);
@@ -161,7 +154,7 @@ static int with_ops(const channel_norm_args *a, moth_grad *g) {
 #define CHANNEL_SUM(p) GRAD(g, sum, .input = p, .dim = {over, n}, .dtype = -1)
   bool own = !a->mean;
   moth_tensor *x = MINUS(a->input, own ? CHANNEL_MEAN(a->input) : WIDE(a->mean));
-  moth_tensor *var = own ? CHANNEL_MEAN(GRAD(g, square, .input = x)) : WIDE(a->var);
+  moth_tensor *var = own ? CHANNEL_MEAN(OF(square, x)) : WIDE(a->var);
   moth_tensor *rstd = GRAD(g, rsqrt, .input = PLUS(var, NUMBER(a->eps)));
   moth_tensor *xhat = TIMES(x, rstd), *gw = g->dy;
   if (a->weight && (moth_wants(g, a->input) || moth_wants(g, a->mean) || moth_wants(g, a->var)))
@@ -175,7 +168,7 @@ static int with_ops(const channel_norm_args *a, moth_grad *g) {
   if (moth_wants(g, a->mean))
     moth_flow(g, a->mean, GRAD(g, neg, .input = CHANNEL_SUM(TIMES(gw, rstd))));
   if (moth_wants(g, a->var)) {
-    moth_tensor *slope = TIMES(TIMES(gw, xhat), TIMES(GRAD(g, square, .input = rstd),
+    moth_tensor *slope = TIMES(TIMES(gw, xhat), TIMES(OF(square, rstd),
                                                       NUMBER(-0.5)));
     moth_flow(g, a->var, CHANNEL_SUM(slope));
   }

@@ -53,7 +53,7 @@ static moth_tensor *inverse_square(moth_grad *g, moth_tensor *x, moth_tensor *y)
 }
 
 FUNCTION(atan2, TIMES(dz, TIMES(y, inverse_square(g, x, y))),
-         MINUS(TIMES(dz, TIMES(x, inverse_square(g, x, y)))), ALL, SAVES("input other"),
+         NEGATED(TIMES(dz, TIMES(x, inverse_square(g, x, y)))), ALL, SAVES("input other"),
          EXAMPLES(""), DOC("The angle from -pi to pi of the point (other, input)."))
 FUNCTION(hypot, TIMES(dz, OVER(x, z)), TIMES(dz, OVER(y, z)), FLOATS,
          SAVES("input:input other:other y"), EXAMPLES("  -- domain: positive"),
@@ -71,7 +71,7 @@ static moth_tensor *xlogy_rate(moth_grad *g, moth_tensor *x, moth_tensor *y) {
 
 FUNCTION(xlogy, TIMES(dz, xlogy_rate(g, x, y)), TIMES(dz, OVER(x, y)), ALL, SAVES("input other"),
          EXAMPLES("  -- domain: positive"), DOC("input * log(other), and 0 where input is 0."))
-FUNCTION(logaddexp, TIMES(dz, OF(sigmoid, LESS(x, y))), TIMES(dz, OF(sigmoid, LESS(y, x))),
+FUNCTION(logaddexp, TIMES(dz, OF(sigmoid, MINUS(x, y))), TIMES(dz, OF(sigmoid, MINUS(y, x))),
          FLOATS, SAVES("input other"), EXAMPLES(""),
          DOC("log(exp(input) + exp(other)), without overflow."))
 
@@ -101,9 +101,9 @@ static moth_tensor *won(moth_grad *g, moth_tensor *x, moth_tensor *y, moth_tenso
 #define MORE won(g, x, y, ABOVE(x, y))
 #define LESSER won(g, x, y, BELOW(x, y))
 
-FUNCTION(fmax, MORE, LESS(dz, MORE), ANY, SAVES("input other"), EXAMPLES("  -- domain: distinct"),
+FUNCTION(fmax, MORE, MINUS(dz, MORE), ANY, SAVES("input other"), EXAMPLES("  -- domain: distinct"),
          DOC("The larger of two values; of NaN and a number the number."))
-FUNCTION(fmin, LESSER, LESS(dz, LESSER), ANY, SAVES("input other"),
+FUNCTION(fmin, LESSER, MINUS(dz, LESSER), ANY, SAVES("input other"),
          EXAMPLES("  -- domain: distinct"),
          DOC("The smaller of two values; of NaN and a number the number."))
 
@@ -181,9 +181,9 @@ static int lerp_cpu(const lerp_args *a, moth_tensor **out) {
 static int lerp_grad(const lerp_args *a, moth_grad *g) {
   moth_tensor *dy = g->dy;
   if (moth_wants(g, a->input))
-    moth_flow(g, a->input, TIMES(dy, PLUS(MINUS(a->weight), NUMBER(1))));
+    moth_flow(g, a->input, TIMES(dy, PLUS(NEGATED(a->weight), NUMBER(1))));
   if (moth_wants(g, a->end)) moth_flow(g, a->end, TIMES(dy, a->weight));
-  if (moth_wants(g, a->weight)) moth_flow(g, a->weight, TIMES(dy, LESS(a->end, a->input)));
+  if (moth_wants(g, a->weight)) moth_flow(g, a->weight, TIMES(dy, MINUS(a->end, a->input)));
   return g->status;
 }
 MOTH_OP(lerp, LERP, FLOATS, .flags = BINARY_FLAGS,
@@ -235,7 +235,7 @@ static int addcdiv_grad(const addcdiv_args *a, moth_grad *g) {
   moth_tensor *dy = by_value(g, a->value), *p = a->tensor1, *q = a->tensor2;
   if (moth_wants(g, a->input)) moth_flow(g, a->input, g->dy);
   if (moth_wants(g, p)) moth_flow(g, p, OVER(dy, q));
-  if (moth_wants(g, q)) moth_flow(g, q, MINUS(TIMES(dy, OVER(p, OF(square, q)))));
+  if (moth_wants(g, q)) moth_flow(g, q, NEGATED(TIMES(dy, OVER(p, OF(square, q)))));
   return g->status;
 }
 MOTH_OP(addcdiv, ADDC, FLOATS, .flags = BINARY_FLAGS, SAVES("tensor1:tensor2 tensor2"),

@@ -6,15 +6,10 @@
 #include "arith.h"
 #include "reduce.h"
 
-static void same_shape(const moth_tensor *x, moth_layout *y) {
-  y->ndim = x->l.ndim;
-  memcpy(y->shape, x->l.shape, sizeof(int64_t) * (size_t)x->l.ndim);
-}
-
 /* -- copy_: values of one tensor into another -- */
 
 static int copy__shape(const copy__args *a, moth_layout *y) {
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   y->dtype = a->input->l.dtype;
   if (moth_layout_broadcast(y, &a->source->l) && moth_shape_same(y, &a->input->l)) return MOTH_OK;
   return moth_fail(a->ctx, MOTH_E_SHAPE, "source", "%s cannot be broadcast to %s",
@@ -37,7 +32,7 @@ MOTH_OP(copy_, COPY_, .doc = "Writes the values of another tensor into this one.
 /* -- clone, contiguous, cast -- */
 
 static int clone_shape(const clone_args *a, moth_layout *y) {
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   return MOTH_OK;
 }
 
@@ -63,7 +58,7 @@ MOTH_OP_COMPOSES(contiguous, CONTIGUOUS,
                  .flags = MOTH_OP_METHOD)
 
 static int cast_shape(const cast_args *a, moth_layout *y) {
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   if (a->dtype < 0 || a->dtype >= MOTH_DTYPES)
     return moth_fail(a->ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)a->dtype);
   y->dtype = (uint8_t)a->dtype;
@@ -85,7 +80,7 @@ MOTH_OP(cast, CAST,
 
 static int fill__shape(const fill__args *a, moth_layout *y) {
   uint64_t element;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   y->dtype = a->input->l.dtype;
   return moth_scalar_to(a->ctx, "value", a->value, a->input->l.dtype, &element);
 }
@@ -107,7 +102,7 @@ MOTH_OP(fill_, FILL_, .doc = "Writes one value into every element.",
         .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD)
 
 static int zero__shape(const zero__args *a, moth_layout *y) {
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   y->dtype = a->input->l.dtype;
   return MOTH_OK;
 }

@@ -59,8 +59,7 @@ static void set_dtype(moth_ctx *ctx, int64_t dtype, moth_layout *y) {
 
 /* Shape of the results that look like `input`. */
 static int like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
-  y->ndim = input->l.ndim;
-  memcpy(y->shape, input->l.shape, sizeof *y->shape * (size_t)y->ndim);
+  moth_shape_like(input, y);
   y->dtype = (uint8_t)(dtype < 0 ? input->l.dtype : dtype);
   return MOTH_OK;
 }

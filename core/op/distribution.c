@@ -46,12 +46,6 @@ static int fill_target(moth_tensor *y, moth_tensor *generator, maker make, const
   return status;
 }
 
-static int same_shape(const moth_tensor *input, moth_layout *y) {
-  y->ndim = input->l.ndim;
-  memcpy(y->shape, input->l.shape, sizeof *y->shape * (size_t)y->ndim);
-  return MOTH_OK;
-}
-
 /* What stood there before has no part in the result. */
 static int no_flow(moth_grad *g, const moth_tensor *input) {
   return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
@@ -91,7 +85,7 @@ static int range_of(moth_ctx *ctx, const char *arg, int64_t low, int64_t high, i
 
 static int randint_like_shape(const randint_like_args *a, moth_layout *y) {
   whole_range r;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   y->dtype = (uint8_t)(a->dtype < 0 ? a->input->l.dtype : a->dtype);
   return range_of(a->ctx, "high", a->low, a->high, y->dtype, &r);
 }
@@ -127,7 +121,7 @@ static int random_range(const random__args *a, whole_range *r) {
 
 static int random__shape(const random__args *a, moth_layout *y) {
   whole_range r;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   return random_range(a, &r);
 }
 
@@ -156,7 +150,7 @@ static int exponential__shape(const exponential__args *a, moth_layout *y) {
   if (!(a->lambd > 0))
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "lambd", "a positive number is needed, got %g",
                      a->lambd);
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 
 static int exponential__cpu(const exponential__args *a, moth_tensor **out) {
@@ -185,7 +179,7 @@ static int geometric__shape(const geometric__args *a, moth_layout *y) {
   if (!(a->p > 0 && a->p < 1))
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "p", "a probability within 0..1 is needed, got %g",
                      a->p);
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 
 static int geometric__cpu(const geometric__args *a, moth_tensor **out) {
@@ -212,7 +206,7 @@ static int multinomial_shape(const multinomial_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_ARG, "num_samples", "%lld of %lld positions are asked for%s",
                      (long long)a->num_samples, (long long)n,
                      a->num_samples < 1 ? "" : "; say {replacement = true}");
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   y->dtype = MOTH_I64;
   y->shape[y->ndim - 1] = a->num_samples;
   return MOTH_OK;

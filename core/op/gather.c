@@ -20,8 +20,7 @@ static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *o
 }
 
 static void take_shape(moth_layout *y, const moth_tensor *from) {
-  y->ndim = from->l.ndim;
-  memcpy(y->shape, from->l.shape, sizeof *y->shape * (size_t)y->ndim);
+  moth_shape_like(from, y);
 }
 
 /* y begins as the input, unless it is that already. */

@@ -3,20 +3,10 @@
 
 #include "../kernel/loss.h"
 #include "../kernel/real.h"
-#include "arith.h"
 #include "create.h"
+#include "formula.h"
 #include "reduce.h"
 #include "softmax.h"
-#include "unary.h"
-#include "view.h"
-
-static moth_tensor *times(moth_grad *g, moth_tensor *a, moth_tensor *b) {
-  return GRAD(g, mul, .input = a, .other = b);
-}
-
-static moth_tensor *minus(moth_grad *g, moth_tensor *a, moth_tensor *b) {
-  return GRAD(g, sub, .input = a, .other = b, .alpha = {.as.number = 1});
-}
 
 /* -- classes: shapes -- */
 
@@ -117,9 +107,9 @@ static moth_tensor *weight_gradient(moth_grad *g, const nll_loss_args *a, moth_t
     moth_tensor *sum = GRAD(g, nll_loss, .input = weight_everywhere(g, a->weight, x),
                             .target = a->target, .ignore_index = a->ignore_index,
                             .reduction = MOTH_SUM); /* -W */
-    each = GRAD(g, div, .input = minus(g, y, each), .other = sum);
+    each = OVER(MINUS(y, each), sum);
   }
-  moth_tensor *down = GRAD(g, neg, .input = times(g, each, dy));
+  moth_tensor *down = NEGATED(TIMES(each, dy));
   moth_tensor *placed = GRAD(g, nll_loss_back, .input = down, .target = a->target,
                              .size = {x->shape, x->ndim}, .ignore_index = a->ignore_index,
                              .reduction = MOTH_EACH);

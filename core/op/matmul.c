@@ -3,10 +3,8 @@
 
 #include "../blas.h"
 #include "../kernel/elementwise.h"
-#include "arith.h"
-#include "copy.h"
+#include "formula.h"
 #include "reduce.h"
-#include "view.h"
 
 /* -- operands as batches of matrices -- */
 
@@ -128,9 +126,6 @@ static int matmul_cpu(const matmul_args *a, moth_tensor **out) {
   return product(a->ctx, a->input, a->other, out[0], batch.ndim, batch.shape);
 }
 
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
-#define PRODUCT(p, q) GRAD(g, matmul, .input = p, .other = q)
-#define TURNED(p) GRAD(g, transpose, .input = p, .dim0 = -2, .dim1 = -1)
 #define UNSQUEEZED(p, at) GRAD(g, unsqueeze, .input = p, .dim = at)
 
 static moth_tensor *summed(moth_grad *g, moth_tensor *x, int64_t dim) {

@@ -11,17 +11,9 @@
 #include "../kernel/norm.h"
 #include "../kernel/real.h"
 #include "../tape.h"
-#include "arith.h"
-#include "copy.h"
+#include "formula.h"
 #include "reduce.h"
 #include "scan.h"
-#include "unary.h"
-#include "view.h"
-
-#define NUMBER(value) moth_grad_number(g, value)
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
-#define PLUS(p, q) GRAD(g, add, .input = p, .other = q, .alpha = {.as.number = 1})
-#define MINUS(p, q) GRAD(g, sub, .input = p, .other = q, .alpha = {.as.number = 1})
 
 typedef struct row_form {
   int64_t rows, groups, channels, inner;
@@ -181,7 +173,7 @@ static int with_ops(moth_grad *g, const row_grad *r) {
   moth_tensor *x = GRAD(g, reshape, .input = r->input, .shape = {four, 4});
   moth_tensor *dy = GRAD(g, reshape, .input = g->dy, .shape = {four, 4}), *gw = dy;
   if (r->centred) x = MINUS(x, ROW_MEAN(x));
-  moth_tensor *var = ROW_MEAN(GRAD(g, square, .input = x));
+  moth_tensor *var = ROW_MEAN(OF(square, x));
   moth_tensor *rstd = GRAD(g, rsqrt, .input = PLUS(var, NUMBER(r->eps)));
   moth_tensor *xhat = TIMES(x, rstd);
   if (moth_wants(g, r->input)) {

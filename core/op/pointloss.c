@@ -74,16 +74,16 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, int64_t n, double fa
 
 /* -- of the difference -- */
 
-LOSS(mse_loss, PAIR_LOSS, MOTH_LOSS_SQUARE, 0, TIMES(LESS(x, t), NUMBER(2)),
-     TIMES(LESS(x, t), NUMBER(-2)), SAVES, METHOD, .examples = REDUCTIONS(""),
+LOSS(mse_loss, PAIR_LOSS, MOTH_LOSS_SQUARE, 0, TIMES(MINUS(x, t), NUMBER(2)),
+     TIMES(MINUS(x, t), NUMBER(-2)), SAVES, METHOD, .examples = REDUCTIONS(""),
      DOC("The squared differences of input and target."))
 
-LOSS(l1_loss, PAIR_LOSS, MOTH_LOSS_DISTANCE, 0, OF(sign, LESS(x, t)), OF(sign, LESS(t, x)), SAVES,
+LOSS(l1_loss, PAIR_LOSS, MOTH_LOSS_DISTANCE, 0, OF(sign, MINUS(x, t)), OF(sign, MINUS(t, x)), SAVES,
      METHOD, .examples = REDUCTIONS(""), DOC("The absolute differences of input and target."))
 
 /* p - q, at most `most` in size */
 static moth_tensor *limited(moth_grad *g, moth_tensor *p, moth_tensor *q, double most) {
-  return GRAD(g, clamp, .input = LESS(p, q), .min = -most, .max = most);
+  return GRAD(g, clamp, .input = MINUS(p, q), .min = -most, .max = most);
 }
 
 #define HUBER_EXAMPLES(name)                                              \
@@ -119,7 +119,7 @@ static int smooth_l1_loss_cpu(const smooth_l1_loss_args *a, moth_tensor **out) {
   return pair_run(a->input, a->target, MOTH_LOSS_SMOOTH, a->beta, a->reduction, out[0]);
 }
 static moth_tensor *smooth_slope(moth_grad *g, moth_tensor *p, moth_tensor *q, double beta) {
-  if (beta == 0) return OF(sign, LESS(p, q));
+  if (beta == 0) return OF(sign, MINUS(p, q));
   return TIMES(limited(g, p, q, beta), NUMBER(1 / beta));
 }
 static int smooth_l1_loss_grad(const smooth_l1_loss_args *a, moth_grad *g) {
@@ -136,16 +136,16 @@ MOTH_OP(smooth_l1_loss, SMOOTH_L1_LOSS, .dtypes = MOTH_FLOATS, SAVES, METHOD,
 
 /* (x - t) / (x (1 - x)), whose divisor is kept from 0 */
 static moth_tensor *chance_slope(moth_grad *g, moth_tensor *x, moth_tensor *t) {
-  moth_tensor *q = TIMES(x, PLUS(MINUS(x), NUMBER(1)));
+  moth_tensor *q = TIMES(x, PLUS(NEGATED(x), NUMBER(1)));
   double absent = moth_absent_value();
-  return OVER(LESS(x, t), GRAD(g, clamp, .input = q, .min = 1e-12, .max = absent));
+  return OVER(MINUS(x, t), GRAD(g, clamp, .input = q, .min = 1e-12, .max = absent));
 }
 
 /* log(1 - x) - log(x), each at least -100 */
 static moth_tensor *chance_rate(moth_grad *g, moth_tensor *x) {
   double absent = moth_absent_value();
-  moth_tensor *no = OF(log1p, MINUS(x)), *yes = OF(log, x);
-  return LESS(GRAD(g, clamp, .input = no, .min = -100, .max = absent),
+  moth_tensor *no = OF(log1p, NEGATED(x)), *yes = OF(log, x);
+  return MINUS(GRAD(g, clamp, .input = no, .min = -100, .max = absent),
               GRAD(g, clamp, .input = yes, .min = -100, .max = absent));
 }
 
@@ -155,7 +155,7 @@ LOSS(chance_loss, PAIR_LOSS, MOTH_LOSS_CHANCES, 0, chance_slope(g, x, t), chance
                  "moth.rand(3, 4), moth.rand(3, 4), \"sum\"  -- domain: prob\n"
                  "moth.rand(3), moth.rand(3), {reduction = \"none\"}  -- domain: prob")
 
-LOSS(logit_loss, PAIR_LOSS, MOTH_LOSS_LOGITS, 0, LESS(OF(sigmoid, x), t), MINUS(x),
+LOSS(logit_loss, PAIR_LOSS, MOTH_LOSS_LOGITS, 0, MINUS(OF(sigmoid, x), t), NEGATED(x),
      .saves = "input target:input", HIDDEN, .examples = REDUCTIONS(""),
      DOC("binary_cross_entropy_with_logits without weights."))
 
@@ -275,9 +275,9 @@ static int kl_div_grad(const kl_div_args *a, moth_grad *g) {
   moth_tensor *up = a->reduction == MOTH_BATCH_MEAN ? TIMES(g->dy, NUMBER(1 / batch_of(a)))
                                                     : scaled(g, a->reduction, x->l.numel, 1);
   moth_tensor *p = a->log_target ? OF(exp, t) : t;
-  if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, MINUS(p)));
+  if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, NEGATED(p)));
   if (moth_wants(g, t)) {
-    moth_tensor *slope = LESS(PLUS(a->log_target ? t : OF(log, t), NUMBER(1)), x);
+    moth_tensor *slope = MINUS(PLUS(a->log_target ? t : OF(log, t), NUMBER(1)), x);
     moth_flow(g, t, TIMES(up, a->log_target ? TIMES(p, slope) : slope));
   }
   return g->status;

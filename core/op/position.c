@@ -36,9 +36,7 @@ MOTH_OP_CONST(to_index, TO_INDEX,
               .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
 
 static int from_index_shape(const from_index_args *a, moth_layout *y) {
-  y->ndim = a->input->l.ndim;
-  memcpy(y->shape, a->input->l.shape, sizeof y->shape);
-  return MOTH_OK;
+  return moth_shape_like(a->input, y);
 }
 
 static int from_index_cpu(const from_index_args *a, moth_tensor **out) {

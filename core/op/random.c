@@ -203,17 +203,10 @@ static int no_flow(moth_grad *g, const moth_tensor *input) {
                                   .dtype = input->l.dtype, .device = 0));
 }
 
-static int same_shape(const moth_tensor *input, moth_layout *y) {
-  y->ndim = input->l.ndim;
-  y->dtype = input->l.dtype;
-  memcpy(y->shape, input->l.shape, sizeof *y->shape * (size_t)y->ndim);
-  return MOTH_OK;
-}
-
 static int uniform__shape(const uniform__args *a, moth_layout *y) {
   if (!(a->from <= a->to) || !isfinite(a->to - a->from))
     return moth_fail(a->ctx, MOTH_E_ARG, "to", "%g to %g is no range", a->from, a->to);
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 static int uniform__cpu(const uniform__args *a, moth_tensor **out) {
   return fill_target(UNIFORM, a->generator, out[0], a->to - a->from, a->from);
@@ -228,7 +221,7 @@ MOTH_OP(uniform_, UNIFORM_, .dtypes = MOTH_FLOATS,
 static int normal__shape(const normal__args *a, moth_layout *y) {
   if (!(a->std >= 0))
     return moth_fail(a->ctx, MOTH_E_ARG, "std", "cannot be negative, got %g", a->std);
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 static int normal__cpu(const normal__args *a, moth_tensor **out) {
   return fill_target(NORMAL, a->generator, out[0], a->std, a->mean);
@@ -269,7 +262,7 @@ static int fill_bernoulli(moth_tensor *generator, const moth_tensor *p, double o
 }
 
 static int bernoulli_shape(const bernoulli_args *a, moth_layout *y) {
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 
 static int check_chances(const moth_tensor *p) {
@@ -299,7 +292,7 @@ MOTH_OP_CONST(bernoulli, BERNOULLI, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RAND
 static int bernoulli__shape(const bernoulli__args *a, moth_layout *y) {
   if (!(a->p >= 0 && a->p <= 1))
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "p", "a probability lies in 0..1, got %g", a->p);
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 
 static int bernoulli__cpu(const bernoulli__args *a, moth_tensor **out) {

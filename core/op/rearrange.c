@@ -9,12 +9,6 @@
 #include "reduce.h"
 #include "view.h"
 
-static int same_shape(const moth_tensor *x, moth_layout *y) {
-  y->ndim = x->l.ndim;
-  memcpy(y->shape, x->l.shape, sizeof *y->shape * (size_t)y->ndim);
-  return MOTH_OK;
-}
-
 /* -- flip -- */
 
 /* The dims as a mask; unlike elsewhere an empty list is none of them. */
@@ -25,7 +19,7 @@ static int some_dims(moth_ctx *ctx, moth_ints dims, int32_t ndim, uint32_t *mask
 
 static int flip_shape(const flip_args *a, moth_layout *y) {
   uint32_t mask;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   return some_dims(a->ctx, a->dims, a->input->l.ndim, &mask);
 }
 
@@ -95,7 +89,7 @@ static int roll_blocks(moth_tensor *y, const moth_tensor *x, const int64_t *shif
 
 static int roll_shape(const roll_args *a, moth_layout *y) {
   int64_t shift[MOTH_MAX_DIMS];
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   if (a->dims.at ? a->shifts.n != a->dims.n : a->shifts.n != 1)
     return moth_fail(a->ctx, MOTH_E_ARG, "shifts", "%lld of them are given for %s",
                      (long long)a->shifts.n,

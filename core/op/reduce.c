@@ -3,30 +3,9 @@
 
 #include "../kernel/elementwise.h"
 #include "../kernel/fold.h"
-#include "arith.h"
-#include "compare.h"
-#include "copy.h"
-#include "unary.h"
+#include "formula.h"
 
 #define REDUCE_FLAGS (MOTH_OP_OUT | MOTH_OP_METHOD)
-#define NUMBER(value) moth_grad_number(g, value)
-#define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
-/* what was reduced as `a` says, in the input's shape again */
-#define SPREAD_BACK(p)                                                                       \
-  GRAD(g, spread, .input = p, .size = {a->input->l.shape, a->input->l.ndim}, .dim = a->dim, \
-       .keepdim = a->keepdim)
-
-/* The shape that is left, and which dims go. */
-static int reduced_shape(moth_ctx *ctx, const moth_tensor *x, moth_ints dims, bool keepdim,
-                         moth_layout *y, uint32_t *mask) {
-  int status = moth_dim_mask(ctx, "dim", dims, x->l.ndim, mask);
-  if (status) return status;
-  y->ndim = 0;
-  for (int d = 0; d < x->l.ndim; d++)
-    if (!(*mask >> d & 1u)) y->shape[y->ndim++] = x->l.shape[d];
-    else if (keepdim) y->shape[y->ndim++] = 1;
-  return MOTH_OK;
-}
 
 /* How many elements become one. */
 static int64_t reduced_count(const moth_tensor *x, uint32_t mask) {
@@ -74,7 +53,7 @@ static int sum_shape(const sum_args *a, moth_layout *y) {
   uint32_t mask;
   y->dtype = (uint8_t)(a->dtype < 0 ? sum_dtype(a->input->l.dtype) : a->dtype);
   int status = check_dtype(a->ctx, a->dtype);
-  return status ? status : reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
+  return status ? status : moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
 }
 
 static int sum_cpu(const sum_args *a, moth_tensor **out) {
@@ -101,7 +80,7 @@ static int mean_shape(const mean_args *a, moth_layout *y) {
                      "a mean is not a whole number, so %s cannot hold it; say "
                      "{dtype = moth.float32}", moth_dtype_name(dtype));
   y->dtype = (uint8_t)dtype;
-  return reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
+  return moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
 }
 
 static int mean_cpu(const mean_args *a, moth_tensor **out) {
@@ -124,7 +103,7 @@ MOTH_OP(mean, REDUCE_DTYPE, .doc = "The mean along dimensions.",
 #define FOLD_EXTREME(op, text)                                                               \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                \
     uint32_t mask;                                                                           \
-    int status = reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);              \
+    int status = moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);              \
     return status ? status : refuse_empty(a->ctx, a->input, mask);                           \
   }                                                                                          \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                               \
@@ -167,7 +146,7 @@ MOTH_OP_COMPOSES(min_all, ALL_EXTREME, .doc = "The smallest value of all; NaN wi
   static int op##_shape(const op##_args *a, moth_layout *y) {                                \
     uint32_t mask;                                                                           \
     y->dtype = MOTH_BOOL;                                                                    \
-    return reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);                    \
+    return moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);                    \
   }                                                                                          \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                               \
     int from = moth_compute_dtype(a->input->l.dtype);                                        \
@@ -184,7 +163,7 @@ TRUTH(any, "True where some element along the dimensions is not 0 or false.")
 static int count_nonzero_shape(const count_nonzero_args *a, moth_layout *y) {
   uint32_t mask;
   y->dtype = MOTH_I64;
-  return reduced_shape(a->ctx, a->input, a->dim, false, y, &mask);
+  return moth_reduced_shape(a->ctx, a->input, a->dim, false, y, &mask);
 }
 
 static int count_nonzero_cpu(const count_nonzero_args *a, moth_tensor **out) {

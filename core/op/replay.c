@@ -3,22 +3,13 @@
 ** back through those is what gets recorded: slow, and right for derivatives of any order.
 */
 #include "../tape.h"
-#include "arith.h"
-#include "copy.h"
 #include "create.h"
+#include "formula.h"
 #include "join.h"
-#include "matmul.h"
 #include "recurrent.h"
 #include "recurrent_call.h"
-#include "unary.h"
-#include "view.h"
 
-#define PLUS(p, q) GRAD(g, add, .input = p, .other = q, .alpha = {.as.number = 1})
-#define MINUS(p, q) GRAD(g, sub, .input = p, .other = q, .alpha = {.as.number = 1})
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
 #define PART(x, d, from, n) GRAD(g, narrow, .input = x, .dim = d, .start = from, .length = n)
-#define TANH(x) GRAD(g, tanh, .input = x)
-#define SIGMOID(x) GRAD(g, sigmoid, .input = x)
 #define SAME(x) GRAD(g, view, .input = x, .shape = {(x)->l.shape, (x)->l.ndim})
 
 /* -- one step -- */
@@ -33,20 +24,20 @@ static state step(moth_grad *g, const moth_rnn *r, moth_tensor *x, state s, moth
   moth_tensor *h = GRAD(g, linear, .input = s.h, .weight = params[1],
                         .bias = r->biased ? params[3] : NULL);
   if (r->mode == MOTH_GRU) {
-    moth_tensor *rz = SIGMOID(PLUS(PART(x, 1, 0, 2 * n), PART(h, 1, 0, 2 * n)));
+    moth_tensor *rz = OF(sigmoid, PLUS(PART(x, 1, 0, 2 * n), PART(h, 1, 0, 2 * n)));
     moth_tensor *share = TIMES(PART(rz, 1, 0, n), PART(h, 1, 2 * n, n));
-    moth_tensor *new = TANH(PLUS(PART(x, 1, 2 * n, n), share));
+    moth_tensor *new = OF(tanh, PLUS(PART(x, 1, 2 * n, n), share));
     s.h = PLUS(new, TIMES(PART(rz, 1, n, n), MINUS(s.h, new)));
     return s;
   }
   moth_tensor *all = PLUS(x, h);
   if (r->mode == MOTH_LSTM) {
-    moth_tensor *in = SIGMOID(PART(all, 1, 0, n)), *forget = SIGMOID(PART(all, 1, n, n));
-    moth_tensor *new = TANH(PART(all, 1, 2 * n, n)), *out = SIGMOID(PART(all, 1, 3 * n, n));
+    moth_tensor *in = OF(sigmoid, PART(all, 1, 0, n)), *forget = OF(sigmoid, PART(all, 1, n, n));
+    moth_tensor *new = OF(tanh, PART(all, 1, 2 * n, n)), *out = OF(sigmoid, PART(all, 1, 3 * n, n));
     s.c = PLUS(TIMES(forget, s.c), TIMES(in, new));
-    s.h = TIMES(out, TANH(s.c));
+    s.h = TIMES(out, OF(tanh, s.c));
   } else {
-    s.h = r->mode == MOTH_RNN_RELU ? GRAD(g, relu, .input = all) : TANH(all);
+    s.h = r->mode == MOTH_RNN_RELU ? OF(relu, all) : OF(tanh, all);
   }
   return s;
 }

@@ -5,18 +5,9 @@
 #include "../kernel/pick.h"
 #include "../kernel/real.h"
 #include "../kernel/rows.h"
-#include "arith.h"
-#include "copy.h"
+#include "formula.h"
 #include "reduce.h"
-#include "unary.h"
 
-#define NUMBER(value) moth_grad_number(g, value)
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
-#define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
-#define MINUS(p, q) GRAD(g, sub, .input = p, .other = q, .alpha = {.as.number = 1})
-#define SPREAD_BACK(p)                                                                       \
-  GRAD(g, spread, .input = p, .size = {a->input->l.shape, a->input->l.ndim}, .dim = a->dim, \
-       .keepdim = a->keepdim)
 
 static void reduced(const moth_tensor *x, uint32_t mask, bool keepdim, moth_layout *y) {
   y->ndim = 0;
@@ -87,7 +78,7 @@ SPREAD_OP(std, true)
 static int std_grad(const std_args *a, moth_grad *g) {
   double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
   moth_tensor *y = g->out[0], *scale = OVER(TIMES(g->dy, NUMBER(1 / n)), y);
-  moth_tensor *flat = GRAD(g, logical_not, .input = y); /* no spread, no slope */
+  moth_tensor *flat = OF(logical_not, y); /* no spread, no slope */
   scale = GRAD(g, masked_fill, .input = scale, .mask = flat, .value = {.as.number = 0});
   return var_flow(g, a->input, a->dim, a->keepdim, scale);
 }
@@ -117,7 +108,7 @@ static int logsumexp_cpu(const logsumexp_args *a, moth_tensor **out) {
 /* dy exp(x - y); an infinite y would make NaN of -inf - -inf */
 static int logsumexp_grad(const logsumexp_args *a, moth_grad *g) {
   moth_tensor *y = g->out[0];
-  y = GRAD(g, masked_fill, .input = y, .mask = GRAD(g, isinf, .input = y),
+  y = GRAD(g, masked_fill, .input = y, .mask = OF(isinf, y),
            .value = {.as.number = 0});
   moth_tensor *share = GRAD(g, exp, .input = MINUS(a->input, SPREAD_BACK(y)));
   return moth_flow(g, a->input, TIMES(SPREAD_BACK(g->dy), share));
@@ -355,15 +346,10 @@ static int cumsum_into(moth_tensor *y, const moth_tensor *x, int64_t dim, int fr
   return status;
 }
 
-static void same_shape(const moth_tensor *x, moth_layout *y) {
-  y->ndim = x->l.ndim;
-  memcpy(y->shape, x->l.shape, sizeof(int64_t) * (size_t)x->l.ndim);
-}
-
 static int cumsum_shape(const cumsum_args *a, moth_layout *y) {
   int32_t d;
   int dtype = a->input->l.dtype;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   if (a->dtype >= MOTH_DTYPES)
     return moth_fail(a->ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)a->dtype);
   y->dtype = (uint8_t)(a->dtype >= 0 ? a->dtype : moth_is_float(dtype) ? dtype : MOTH_I64);
@@ -386,7 +372,7 @@ MOTH_OP(cumsum, CUMSUM, .doc = "Each element with all before it along a dimensio
 
 static int cumsum_back_shape(const cumsum_back_args *a, moth_layout *y) {
   int32_t d;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
 }
 

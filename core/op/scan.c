@@ -12,40 +12,15 @@
 #include "../kernel/fold.h"
 #include "../kernel/real.h"
 #include "../kernel/scan.h"
-#include "arith.h"
-#include "compare.h"
-#include "copy.h"
 #include "create.h"
+#include "formula.h"
 #include "index.h"
 #include "join.h"
 #include "rearrange.h"
 #include "reduce.h"
-#include "unary.h"
-#include "view.h"
 
-#define NUMBER(value) moth_grad_number(g, value)
-#define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
-#define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
-#define FILLED(p, where, with) \
-  GRAD(g, masked_fill, .input = p, .mask = where, .value = {.as.number = with})
 
 /* -- helpers -- */
-
-static int same_shape(const moth_tensor *x, moth_layout *y) {
-  y->ndim = x->l.ndim;
-  memcpy(y->shape, x->l.shape, sizeof *y->shape * (size_t)y->ndim);
-  return MOTH_OK;
-}
-
-static int reduced_shape(moth_ctx *ctx, const moth_tensor *x, moth_ints dims, bool keepdim,
-                         moth_layout *y, uint32_t *mask) {
-  int status = moth_dim_mask(ctx, "dim", dims, x->l.ndim, mask);
-  y->ndim = 0;
-  for (int d = 0; d < x->l.ndim && !status; d++)
-    if (!(*mask >> d & 1u)) y->shape[y->ndim++] = x->l.shape[d];
-    else if (keepdim) y->shape[y->ndim++] = 1;
-  return status;
-}
 
 static int check_dtype(moth_ctx *ctx, int64_t dtype) {
   if (dtype < MOTH_DTYPES) return MOTH_OK;
@@ -78,7 +53,7 @@ static int prod_shape(const prod_args *a, moth_layout *y) {
   uint32_t mask;
   y->dtype = (uint8_t)(a->dtype < 0 ? sum_dtype(a->input->l.dtype) : a->dtype);
   int status = check_dtype(a->ctx, a->dtype);
-  return status ? status : reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
+  return status ? status : moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
 }
 
 static int prod_cpu(const prod_args *a, moth_tensor **out) {
@@ -159,7 +134,7 @@ MOTH_OP(prod, PROD, .dtypes = MOTH_ANY, .saves = "input",
 
 static int cumprod_shape(const cumprod_args *a, moth_layout *y) {
   int32_t d;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   y->dtype = (uint8_t)(a->dtype < 0 ? sum_dtype(a->input->l.dtype) : a->dtype);
   int status = check_dtype(a->ctx, a->dtype);
   return status ? status : moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
@@ -196,7 +171,7 @@ MOTH_OP(cumprod, CUMPROD, .dtypes = MOTH_ANY, .saves = "input y",
 
 static int recur_shape(const recur_args *a, moth_layout *y) {
   int32_t d;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   if (!moth_shape_same(&a->input->l, &a->factor->l))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "factor", "%s is needed, got %s", moth_str(a->input),
                      moth_str(a->factor));
@@ -254,8 +229,8 @@ static int cum_into(moth_tensor **out, const moth_tensor *x, int64_t dim, bool l
 #define RUNNING(op, least, text)                                                           \
   static int op##_shape(const op##_args *a, moth_layout *y) {                              \
     int32_t d;                                                                             \
-    same_shape(a->input, &y[0]);                                                           \
-    same_shape(a->input, &y[1]);                                                           \
+    moth_shape_like(a->input, &y[0]);                                                           \
+    moth_shape_like(a->input, &y[1]);                                                           \
     return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);                          \
   }                                                                                        \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                             \
@@ -289,7 +264,7 @@ static int norm_p_shape(const norm_p_args *a, moth_layout *y) {
                      "{dtype = moth.float32}", moth_dtype_name(dtype));
   if (isnan(a->p)) return moth_fail(a->ctx, MOTH_E_ARG, "p", "a number is needed, got nan");
   y->dtype = (uint8_t)dtype;
-  status = reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
+  status = moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
   int64_t n = 1;
   for (int d = 0; d < a->input->l.ndim && !status; d++)
     if (mask >> d & 1u) n *= a->input->l.shape[d];
@@ -313,31 +288,28 @@ static int norm_p_cpu(const norm_p_args *a, moth_tensor **out) {
 /* x |x|^(p-2) dy / y^(p-1); 0 where x or y is. Zeros are set to 1 before they can make infinity. */
 static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
   const moth_ints size = {a->input->l.shape, a->input->l.ndim};
-#define SPREAD_BACK(t) \
-  GRAD(g, spread, .input = t, .size = size, .dim = a->dim, .keepdim = a->keepdim)
   moth_tensor *x = a->input, *y = g->out[0], *dy = g->dy, *dx;
   if (dy->l.dtype != x->l.dtype) x = GRAD(g, cast, .input = x, .dtype = dy->l.dtype);
-  moth_tensor *flat = GRAD(g, logical_not, .input = y);
+  moth_tensor *flat = OF(logical_not, y);
   if (a->p == 0) {
     dx = GRAD(g, zeros, .size = size, .dtype = a->input->l.dtype);
   } else if (a->p == 2) {
     dx = TIMES(x, SPREAD_BACK(FILLED(OVER(dy, FILLED(y, flat, 1)), flat, 0)));
   } else if (isinf(a->p)) {
-    moth_tensor *chosen = GRAD(g, eq, .input = GRAD(g, abs, .input = x), .other = SPREAD_BACK(y));
+    moth_tensor *chosen = GRAD(g, eq, .input = OF(abs, x), .other = SPREAD_BACK(y));
     moth_tensor *n = GRAD(g, sum, .input = chosen, .dim = a->dim, .keepdim = a->keepdim,
                           .dtype = -1);
-    dx = TIMES(GRAD(g, sign, .input = x), SPREAD_BACK(OVER(dy, n)));
+    dx = TIMES(OF(sign, x), SPREAD_BACK(OVER(dy, n)));
     dx = GRAD(g, where, .condition = chosen, .input = dx, .other = NUMBER(0));
   } else {
-    moth_tensor *zero = GRAD(g, logical_not, .input = x);
+    moth_tensor *zero = OF(logical_not, x);
     moth_tensor *size_of_x = GRAD(g, abs, .input = FILLED(x, zero, 1));
     dx = GRAD(g, pow, .input = size_of_x, .exponent = NUMBER(a->p - 1));
-    dx = FILLED(TIMES(dx, GRAD(g, sign, .input = x)), zero, 0);
+    dx = FILLED(TIMES(dx, OF(sign, x)), zero, 0);
     moth_tensor *by = GRAD(g, pow, .input = FILLED(y, flat, 1), .exponent = NUMBER(a->p - 1));
     dx = TIMES(dx, SPREAD_BACK(FILLED(OVER(dy, by), flat, 0)));
   }
   return moth_flow(g, a->input, dx);
-#undef SPREAD_BACK
 }
 
 MOTH_OP(norm_p, NORM_P, .dtypes = MOTH_ANY, .saves = "input y", .flags = MOTH_OP_HIDDEN,

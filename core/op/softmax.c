@@ -6,29 +6,19 @@
 #include "../kernel/real.h"
 #include "../kernel/softmax.h"
 #include "../loop.h"
-#include "arith.h"
+#include "formula.h"
 #include "reduce.h"
-#include "unary.h"
 
 /* The sum of x along a, kept as a dimension of one. */
 static moth_tensor *sum_along(moth_grad *g, moth_tensor *x, int64_t dim) {
   return GRAD(g, sum, .input = x, .dim = {&dim, 1}, .keepdim = true, .dtype = -1);
 }
 
-static moth_tensor *minus(moth_grad *g, moth_tensor *a, moth_tensor *b) {
-  return GRAD(g, sub, .input = a, .other = b, .alpha = {.as.number = 1});
-}
-
-static moth_tensor *times(moth_grad *g, moth_tensor *a, moth_tensor *b) {
-  return GRAD(g, mul, .input = a, .other = b);
-}
-
 /* -- shape and kernel, for both -- */
 
 static int softmax_layout(const moth_tensor *input, int64_t dim, int64_t dtype, moth_layout *y) {
   int32_t at;
-  y->ndim = input->l.ndim;
-  memcpy(y->shape, input->l.shape, sizeof y->shape);
+  moth_shape_like(input, y);
   if (dtype >= 0) y->dtype = (uint8_t)dtype;
   if (dtype >= MOTH_DTYPES || !moth_is_float(y->dtype))
     return moth_fail(input->ctx, MOTH_E_DTYPE, dtype < 0 ? "input" : "dtype",
@@ -114,9 +104,9 @@ static int softmax_back_grad(const softmax_back_args *a, moth_grad *g) {
   if (moth_wants(g, dy))
     moth_flow(g, dy, GRAD(g, softmax_back, .input = v, .output = y, .dim = a->dim));
   if (moth_wants(g, y)) {
-    moth_tensor *centred = minus(g, dy, sum_along(g, times(g, dy, y), a->dim));
-    moth_tensor *rest = times(g, dy, sum_along(g, times(g, v, y), a->dim));
-    moth_flow(g, y, minus(g, times(g, v, centred), rest));
+    moth_tensor *centred = MINUS(dy, sum_along(g, TIMES(dy, y), a->dim));
+    moth_tensor *rest = TIMES(dy, sum_along(g, TIMES(v, y), a->dim));
+    moth_flow(g, y, MINUS(TIMES(v, centred), rest));
   }
   return g->status;
 }
@@ -164,12 +154,12 @@ static int log_softmax_back_cpu(const log_softmax_back_args *a, moth_tensor **ou
 /* dx = dy - p sum(dy), p = exp(y). With v its gradient: of dy, v - sum(v p); of y,
 ** -v p sum(dy). */
 static int log_softmax_back_grad(const log_softmax_back_args *a, moth_grad *g) {
-  moth_tensor *vp = times(g, g->dy, GRAD(g, exp, .input = a->output));
+  moth_tensor *vp = TIMES(g->dy, OF(exp, a->output));
   if (moth_wants(g, a->input))
-    moth_flow(g, a->input, minus(g, g->dy, sum_along(g, vp, a->dim)));
+    moth_flow(g, a->input, MINUS(g->dy, sum_along(g, vp, a->dim)));
   if (moth_wants(g, a->output)) {
     moth_tensor *sum = sum_along(g, a->input, a->dim);
-    moth_flow(g, a->output, GRAD(g, neg, .input = times(g, vp, sum)));
+    moth_flow(g, a->output, NEGATED(TIMES(vp, sum)));
   }
   return g->status;
 }

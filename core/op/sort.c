@@ -14,12 +14,6 @@
 
 static int64_t size_of(const moth_tensor *x, int32_t d) { return x->l.ndim ? x->l.shape[d] : 1; }
 
-static int same_shape(const moth_tensor *x, moth_layout *y) {
-  y->ndim = x->l.ndim;
-  memcpy(y->shape, x->l.shape, sizeof *y->shape * (size_t)y->ndim);
-  return MOTH_OK;
-}
-
 /* The first k along dim in order; values may be NULL. */
 static int sort_into(moth_tensor *values, moth_tensor *indices, const moth_tensor *x, int64_t dim,
                      bool descending) {
@@ -55,8 +49,8 @@ static int flow_back(moth_grad *g, const moth_tensor *input, int64_t dim) {
 
 static int sort_shape(const sort_args *a, moth_layout *y) {
   int32_t d;
-  same_shape(a->input, &y[0]);
-  same_shape(a->input, &y[1]);
+  moth_shape_like(a->input, &y[0]);
+  moth_shape_like(a->input, &y[1]);
   return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
 }
 
@@ -76,7 +70,7 @@ MOTH_OP(sort, SORT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD, .saves = "indic
 
 static int argsort_shape(const argsort_args *a, moth_layout *y) {
   int32_t d;
-  same_shape(a->input, y);
+  moth_shape_like(a->input, y);
   return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
 }
 
@@ -114,7 +108,7 @@ static int topk_shape(const topk_args *a, moth_layout *y) {
                      " of %s are asked for", (long long)a->k, (long long)n, (long long)d,
                      moth_str(a->input));
   for (int i = 0; i < 2; i++) {
-    same_shape(a->input, &y[i]);
+    moth_shape_like(a->input, &y[i]);
     if (y[i].ndim) y[i].shape[d] = a->k;
   }
   return MOTH_OK;

@@ -14,12 +14,6 @@
 #define IN_PLACE_FLAGS \
   (MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE | MOTH_OP_STRIDED | MOTH_OP_METHOD)
 
-static int same_shape(const moth_tensor *x, moth_layout *y) {
-  y->ndim = x->l.ndim;
-  memcpy(y->shape, x->l.shape, sizeof(int64_t) * (size_t)x->l.ndim);
-  return MOTH_OK;
-}
-
 static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, const void *arg) {
   const moth_tensor *operands[] = {y, x};
   return moth_map(y->ctx, loops, x->l.dtype, 2, operands, arg);
@@ -34,7 +28,9 @@ static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, c
     return map1(moth_unary.op, out[0], a->input, NULL);          \
   }
 #define FUNCTION(op, gradient, ...)                                                        \
-  static int op##_shape(const op##_args *a, moth_layout *y) { return same_shape(a->input, y); } \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                              \
+    return moth_shape_like(a->input, y);                                                   \
+  }                                                                                        \
   CPU(op)                                                                                  \
   static int op##_grad(const op##_args *a, moth_grad *g) {                                 \
     moth_tensor *x = a->input, *y = g->out[0], *dy = g->dy;                                \
@@ -59,7 +55,7 @@ static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, c
 
 FUNCTION(abs, TIMES(dy, OF(sign, x)), NUMERIC, DISTINCT, SAVES_X,
          DOC("The size of each element, without its sign."))
-FUNCTION(neg, MINUS(dy), NUMERIC, ANYWHERE, DOC("Each element with the other sign."))
+FUNCTION(neg, NEGATED(dy), NUMERIC, ANYWHERE, DOC("Each element with the other sign."))
 FUNCTION(sign, ZERO, NUMERIC, DISTINCT,
          DOC("1 for positive elements, -1 for negative ones, 0 for 0, NaN for NaN."))
 FUNCTION(square, TIMES(dy, TIMES(x, NUMBER(2))), NUMERIC, ANYWHERE, SAVES_X,
@@ -88,19 +84,19 @@ FUNCTION(log10, OVER(dy, TIMES(x, NUMBER(LN10))), REAL, POSITIVE, SAVES_X,
 FUNCTION(sqrt, OVER(dy, TIMES(y, NUMBER(2))), REAL, POSITIVE, SAVES_Y, DOC("The square root."))
 FUNCTION(rsqrt, TIMES(dy, TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))), REAL, POSITIVE, SAVES_Y,
          DOC("1 / sqrt(x)."))
-FUNCTION(reciprocal, MINUS(TIMES(dy, OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."))
+FUNCTION(reciprocal, NEGATED(TIMES(dy, OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."))
 
 /* -- waves and steps -- */
 
 FUNCTION(sin, TIMES(dy, OF(cos, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The sine of each element, in radians."))
-FUNCTION(cos, MINUS(TIMES(dy, OF(sin, x))), REAL, ANYWHERE, SAVES_X,
+FUNCTION(cos, NEGATED(TIMES(dy, OF(sin, x))), REAL, ANYWHERE, SAVES_X,
          DOC("The cosine of each element, in radians."))
 FUNCTION(tan, TIMES(dy, PLUS(OF(square, y), NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
          DOC("The tangent of each element, in radians."))
-FUNCTION(asin, TIMES(dy, OF(rsqrt, PLUS(MINUS(OF(square, x)), NUMBER(1)))), REAL, UNIT, SAVES_X,
+FUNCTION(asin, TIMES(dy, OF(rsqrt, PLUS(NEGATED(OF(square, x)), NUMBER(1)))), REAL, UNIT, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose sine is x."))
-FUNCTION(acos, MINUS(TIMES(dy, OF(rsqrt, PLUS(MINUS(OF(square, x)), NUMBER(1))))), REAL, UNIT,
+FUNCTION(acos, NEGATED(TIMES(dy, OF(rsqrt, PLUS(NEGATED(OF(square, x)), NUMBER(1))))), REAL, UNIT,
          SAVES_X, DOC("The angle from 0 to pi whose cosine is x."))
 FUNCTION(atan, OVER(dy, PLUS(OF(square, x), NUMBER(1))), REAL, ANYWHERE, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose tangent is x."))
@@ -111,7 +107,7 @@ FUNCTION(asinh, TIMES(dy, OF(rsqrt, PLUS(OF(square, x), NUMBER(1)))), REAL, ANYW
 FUNCTION(acosh, TIMES(dy, OF(rsqrt, PLUS(OF(square, x), NUMBER(-1)))), REAL,
          .examples = "moth.rand(2, 3) + 1  -- domain: large", SAVES_X,
          DOC("The inverse of cosh, not negative."))
-FUNCTION(atanh, OVER(dy, PLUS(MINUS(OF(square, x)), NUMBER(1))), REAL, UNIT, SAVES_X,
+FUNCTION(atanh, OVER(dy, PLUS(NEGATED(OF(square, x)), NUMBER(1))), REAL, UNIT, SAVES_X,
          DOC("The inverse of tanh."))
 FUNCTION(deg2rad, TIMES(dy, NUMBER(0.017453292519943295769)), REAL, ANYWHERE,
          DOC("Degrees as radians."))
@@ -123,7 +119,7 @@ static moth_tensor *sinc_slope(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   moth_tensor *wave = OF(cos, TIMES(x, NUMBER(3.1415926535897932385)));
   moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
   moth_tensor *by = GRAD(g, where, .condition = zero, .input = NUMBER(1), .other = x);
-  moth_tensor *slope = OVER(PLUS(wave, MINUS(y)), by);
+  moth_tensor *slope = OVER(PLUS(wave, NEGATED(y)), by);
   return GRAD(g, where, .condition = zero, .input = NUMBER(0), .other = slope);
 }
 
@@ -133,10 +129,10 @@ FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent.
 FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))
 FUNCTION(relu, BACK(relu), NUMERIC_IN_PLACE, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
 /* 2 / sqrt(pi) exp(-x^2) */
-FUNCTION(erf, TIMES(dy, TIMES(OF(exp, MINUS(OF(square, x))), NUMBER(1.1283791670955125739))),
+FUNCTION(erf, TIMES(dy, TIMES(OF(exp, NEGATED(OF(square, x))), NUMBER(1.1283791670955125739))),
          REAL, ANYWHERE, SAVES_X, DOC("The error function."))
 
-FUNCTION(erfc, TIMES(dy, TIMES(OF(exp, MINUS(OF(square, x))), NUMBER(-1.1283791670955125739))),
+FUNCTION(erfc, TIMES(dy, TIMES(OF(exp, NEGATED(OF(square, x))), NUMBER(-1.1283791670955125739))),
          REAL, ANYWHERE, SAVES_X, DOC("1 - erf(x), exact also where erf is near 1."))
 
 /* -- rounding -- */
@@ -151,7 +147,7 @@ static int round_shape(const round_args *a, moth_layout *y) {
   if (a->decimals != 0 && moth_is_int(y->dtype))
     return moth_fail(a->ctx, MOTH_E_DTYPE, "decimals", "other than 0 wants floats, got %s",
                      moth_str(a->input));
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 
 static int round_cpu(const round_args *a, moth_tensor **out) {
@@ -178,7 +174,7 @@ MOTH_OP(round, ROUND, NUMERIC,
 #define QUESTION(op, text)                                            \
   static int op##_shape(const op##_args *a, moth_layout *y) {         \
     y->dtype = MOTH_BOOL;                                             \
-    return same_shape(a->input, y);                                   \
+    return moth_shape_like(a->input, y);                              \
   }                                                                   \
   CPU(op)                                                             \
   MOTH_OP_CONST(op, UNARY, .doc = text, ANYWHERE, .dtypes = MOTH_ANY, \
@@ -194,7 +190,7 @@ QUESTION(isfinite, "True where an element is neither infinite nor NaN.")
 QUESTION(signbit, "True where the sign is minus, be it of -0.")
 
 static int bitwise_not_shape(const bitwise_not_args *a, moth_layout *y) {
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 CPU(bitwise_not)
 MOTH_OP_CONST(bitwise_not, UNARY, DOC("Every bit of integers turned over; not, of bool."),
@@ -219,7 +215,7 @@ static int clamp_shape(const clamp_args *a, moth_layout *y) {
     y->dtype = (uint8_t)a->ctx->default_dtype; /* as with any number that has a fraction */
   int status = check_bound(a->ctx, "min", a->min, y->dtype);
   if (!status) status = check_bound(a->ctx, "max", a->max, y->dtype);
-  return status ? status : same_shape(a->input, y);
+  return status ? status : moth_shape_like(a->input, y);
 }
 
 /* The two bounds as elements; what is absent becomes the type's own limit. */
@@ -270,7 +266,7 @@ MOTH_OP(clamp, CLAMP, .doc = "Each element, or the bound that it is beyond.",
 /* -- nan_to_num -- */
 
 static int nan_to_num_shape(const nan_to_num_args *a, moth_layout *y) {
-  return same_shape(a->input, y);
+  return moth_shape_like(a->input, y);
 }
 
 static double largest(int dtype) {
@@ -302,7 +298,7 @@ MOTH_OP(nan_to_num, NAN_TO_NUM, .dtypes = MOTH_ANY, SAVES_X, .flags = UNARY_FLAG
 
 /* -- logit -- */
 
-static int logit_shape(const logit_args *a, moth_layout *y) { return same_shape(a->input, y); }
+static int logit_shape(const logit_args *a, moth_layout *y) { return moth_shape_like(a->input, y); }
 
 static int logit_cpu(const logit_args *a, moth_tensor **out) {
   uint64_t arg[3];
@@ -313,7 +309,7 @@ static int logit_cpu(const logit_args *a, moth_tensor **out) {
 
 /* dy / (x (1 - x)) where x is between the bounds, 0 elsewhere */
 static int logit_grad(const logit_args *a, moth_grad *g) {
-  moth_tensor *x = a->input, *slope = TIMES(x, PLUS(MINUS(x), NUMBER(1)));
+  moth_tensor *x = a->input, *slope = TIMES(x, PLUS(NEGATED(x), NUMBER(1)));
   double low = moth_absent(a->eps) ? 0 : a->eps;
   moth_tensor *above = GRAD(g, ge, .input = x, .other = NUMBER(low));
   moth_tensor *below = GRAD(g, le, .input = x, .other = NUMBER(1 - low));
