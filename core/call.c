@@ -88,12 +88,12 @@ static bool may_overlap(const moth_tensor *a, const moth_tensor *b) {
 ** those that overlap the target and are not the very same elements, and, if the call is recorded,
 ** those that the gradient reads and that share the target's storage. */
 static int untangle(moth_call_frame *f, const moth_op *op, const moth_tensor *target,
-                    bool recorded) {
+                    bool in_place, bool recorded) {
   moth_cursor c = {.op = op, .args = &f->args};
   bool writes_only = op->flags & MOTH_OP_MUTATES && !op->origin;
   while (moth_next_input(&c)) {
     moth_tensor *x = *c.at, *y = NULL;
-    if (!x || c.arg == 0) continue;
+    if (!x || (in_place && c.arg == 0)) continue;
     if (moth_storage_root(x->storage) != moth_storage_root(target->storage)) continue;
     bool same = x->l.dtype == target->l.dtype && moth_layout_same(&x->l, &target->l);
     bool read_later = recorded && op->save_in[c.from];
@@ -136,7 +136,7 @@ static int run_direct(moth_call_frame *f, const moth_op *op, moth_tensor *target
   bool recorded = in_place && moth_records(op, &f->args);
   moth_tensor *before, *out[MOTH_MAX_OUTPUTS] = {target};
   moth_write write = {0};
-  int status = untangle(f, op, target, recorded);
+  int status = untangle(f, op, target, in_place, recorded);
   if (!status) status = save_before(op, target, recorded, &before);
   if (status) return status;
   if (recorded) status = moth_record_write(op, &f->args, target, before, &write);

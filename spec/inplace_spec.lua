@@ -196,6 +196,15 @@ describe("out", function()
     assert.same({0, 0, 0}, y:tolist())
   end)
 
+  it("that overlaps any input, the first one too, receives what it would have elsewhere", function()
+    local x = moth.arange(6)
+    moth.add(x:narrow(1, 1, 5), 10, {out = x:narrow(1, 2, 5)})
+    assert.same({0, 10, 11, 12, 13, 14}, x:tolist())
+    local m = moth.tensor{{1, 2}, {3, 4}}
+    moth.neg(m:t(), {out = m})
+    assert.same({{-1, -3}, {-2, -4}}, m:tolist())
+  end)
+
   it("does not take part in gradients", function()
     local x = leaf{1, 2}
     assert.has_error_like(function()
