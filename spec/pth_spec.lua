@@ -25,7 +25,7 @@ local function crc32(text)
   return bit.bnot(crc) % 2 ^ 32
 end
 
--- A zip of {name, bytes[, method]}, stored.
+-- A zip of {name, bytes[, method]}, stored; those with `again` are the first one's bytes.
 local function archive(members)
   local body, directory = {}, {}
   local offset = 0
@@ -33,9 +33,10 @@ local function archive(members)
     local name, bytes, method = member[1], member[2], member[3] or 0
     local common = le(method, 2) .. le(0, 4) .. le(crc32(bytes), 4) .. le(#bytes, 4)
       .. le(#bytes, 4) .. le(#name, 2) .. le(0, 2)
-    body[#body + 1] = "PK\3\4" .. le(20, 2) .. le(0, 2) .. common .. name .. bytes
+    body[#body + 1] = member.again and "" or "PK\3\4" .. le(20, 2) .. le(0, 2) .. common .. name
+      .. bytes
     directory[#directory + 1] = "PK\1\2" .. le(20, 2) .. le(20, 2) .. le(0, 2) .. common
-      .. ("\0"):rep(10) .. le(offset, 4) .. name
+      .. ("\0"):rep(10) .. le(member.again and 0 or offset, 4) .. name
     offset = offset + #body[#body]
   end
   local all = table.concat(directory)
@@ -134,6 +135,13 @@ describe("moth.load of a file of torch.save", function()
       "E_UNSUPPORTED")
   end)
 
+  it("takes any number of numbers", function()
+    local one = "G\63\248" .. ("\0"):rep(6)
+    local list = load(pth("](" .. one:rep(70000) .. "e."))
+    assert.equal(70000, #list)
+    assert.equal(1.5, list[70000])
+  end)
+
   it("refuses programs that are wrong", function()
     refused(pth("."), "takes too much")
     refused(pth("K\1"), "ends too early")
@@ -151,6 +159,8 @@ describe("moth.load of a file of torch.save", function()
     refused(archive {{"a", "x"}, {"a", "y"}}, "two members 'a'")
     refused((pth("N."):gsub("N%.", "K.")), "has not the checksum")
     refused("PK\3\4", "no complete zip archive")
+    local large = ("x"):rep(1000)
+    refused(archive {{"a/data/0", large}, {"a/data/1", large, again = true}}, "members overlap")
   end)
 
   it("survives any cut and any changed byte", function()

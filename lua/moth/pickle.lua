@@ -69,10 +69,13 @@ local function signed(self, n)
   return math.abs(number) < 2 ^ 53 and number or value
 end
 
+-- One for all: a type without a name is another one each time its text is read.
+local Eight = ffi.typeof "union { uint8_t byte[8]; uint64_t word; double number; }"
+
 -- A big-endian double. tonumber makes any NaN the one that Lua may hold.
 local function double(self)
   local bytes = take(self, 8):reverse()
-  local value = ffi.new("union { uint8_t byte[8]; uint64_t word; double number; }")
+  local value = Eight()
   ffi.copy(value, bytes, 8)
   local exponent = bytes:byte(8) % 128 * 16 + math.floor(bytes:byte(7) / 16)
   if exponent == 2047 and value.word % 2 ^ 52 ~= 0 then return 0 / 0 end

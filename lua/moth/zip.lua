@@ -101,7 +101,7 @@ local function read_directory(archive)
   if count > MOST_ENTRIES or size > LARGEST_DIRECTORY or count * ENTRY_SIZE > size then
     refuse(archive, ("is broken: %.0f members in %.0f bytes"):format(count, size))
   end
-  local text, at = bytes(archive, offset, size, "its directory"), 1
+  local text, at, all = bytes(archive, offset, size, "its directory"), 1, 0
   for _ = 1, count do
     if at + ENTRY_SIZE - 1 > #text or text:sub(at, at + 3) ~= "PK\1\2" then
       refuse(archive, "is broken: an entry of its directory is wrong")
@@ -116,6 +116,8 @@ local function read_directory(archive)
     }
     widen(archive, entry, text:sub(at + ENTRY_SIZE + name_size,
       at + ENTRY_SIZE + name_size + extra_size - 1))
+    all = all + entry.packed -- or a small file could be read as a huge one, again and again
+    if all > archive.size then refuse(archive, "is broken: its members overlap") end
     if archive.entries[name] then refuse(archive, ("has two members '%s'"):format(name)) end
     archive.entries[name] = entry
     archive.names[#archive.names + 1] = name
