@@ -216,7 +216,7 @@ MOTH_OP_COMPOSES(dstack, STACK_OF, .dtypes = MOTH_ANY, .flags = MOTH_OP_MIXED,
 static int diag_embed_shape(const diag_embed_args *a, moth_layout *y) {
   const moth_layout *l = &a->input->l;
   int32_t p, q, from = 0;
-  int64_t size[MOTH_MAX_DIMS] = {0}, n = 0, more = a->offset < 0 ? -a->offset : a->offset;
+  int64_t size[MOTH_MAX_DIMS] = {0}, n = 0, by = a->offset < 0 ? -(a->offset + 1) : a->offset;
   if (l->ndim == 0 || l->ndim >= MOTH_MAX_DIMS)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "1 to %d dimensions are needed, got %s",
                      MOTH_MAX_DIMS - 1, moth_str(a->input));
@@ -225,7 +225,8 @@ static int diag_embed_shape(const diag_embed_args *a, moth_layout *y) {
   if (status) return status;
   if (p == q)
     return moth_fail(a->ctx, MOTH_E_ARG, "dim2", "dim " MOTH_POS " is named twice", (long long)p);
-  if (more < 0 || moth_add_overflow(l->shape[l->ndim - 1], more, &n))
+  if (moth_add_overflow(l->shape[l->ndim - 1], by, &n) ||
+      moth_add_overflow(n, a->offset < 0, &n))
     return moth_fail(a->ctx, MOTH_E_ARG, "offset", "%lld is too far", (long long)a->offset);
   for (int32_t d = 0; d <= l->ndim; d++) size[d] = d == p || d == q ? n : l->shape[from++];
   return moth_shape_of(a->ctx, "offset", (moth_ints){size, l->ndim + 1}, y);

@@ -13,6 +13,8 @@
 #include "unary.h"
 #include "view.h"
 
+#define POLL_AFTER (1 << 20) /* elements between two looks at the cancel flag */
+
 #define BOTH(op, first, text)                                                             \
   static int op##_compose(const op##_args *a, moth_tensor **out) {                        \
     int status = MOTH_CALL(a->ctx, &out[0], first, .input = a->input, .dim = a->dim,      \
@@ -201,6 +203,15 @@ static int histc_ends(const histc_args *a, int64_t n, const double *x, double *l
   return MOTH_OK;
 }
 
+/* Which class x, which lies in lo..hi, belongs to. Differences of the largest numbers overflow; of a
+** range that is one number, because 1 is nothing beside it, the class in the middle is taken. */
+static int64_t class_of(double x, double lo, double hi, int64_t bins) {
+  double at = (x - lo) * (double)bins / (hi - lo);
+  if (!isfinite(at)) at = (x / 2 - lo / 2) / (hi / 2 - lo / 2) * (double)bins;
+  if (isnan(at)) at = (double)bins / 2;
+  return at < (double)bins ? (int64_t)at : bins - 1;
+}
+
 static int histc_cpu(const histc_args *a, moth_tensor **out) {
   double lo, hi;
   const int64_t n = a->input->l.numel, bins = a->bins;
@@ -212,10 +223,9 @@ static int histc_cpu(const histc_args *a, moth_tensor **out) {
   if (!status) status = histc_ends(a, n, at, &lo, &hi);
   double *c = status ? NULL : (double *)(void *)moth_at(count);
   if (c) memset(c, 0, (size_t)bins * sizeof *c);
-  for (int64_t i = 0; i < n && c; i++) {
-    if (!(at[i] >= lo && at[i] <= hi)) continue;
-    int64_t bin = (int64_t)((at[i] - lo) * (double)bins / (hi - lo));
-    c[bin < bins ? bin : bins - 1]++;
+  for (int64_t i = 0; i < n && !status; i++) {
+    if (at[i] >= lo && at[i] <= hi) c[class_of(at[i], lo, hi, bins)]++;
+    if (i % POLL_AFTER == 0 && moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
   }
   if (!status) status = moth_copy_into(out[0], count);
   moth_tensor_release(count);

@@ -257,9 +257,12 @@ static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_
   }
   moth_tensor *counts = moth_cast(r, MOTH_I64);
   *total = 0;
-  for (int64_t i = 0; counts && i < n; i++) {
-    int64_t c = count_at(counts, i);
-    if (c >= 0 && !moth_add_overflow(*total, c, total)) continue;
+  const bool each = counts && counts->l.numel != 1; /* one count serves for all of n */
+  for (int64_t i = 0; counts && i < (each ? n : 1); i++) {
+    int64_t c = count_at(counts, i), more = c;
+    if (c >= 0 && (each || !moth_mul_overflow(c, n, &more)) &&
+        !moth_add_overflow(*total, more, total))
+      continue;
     moth_fail(ctx, MOTH_E_ARG, "repeats", "a position cannot be repeated %lld times",
               (long long)c);
     moth_tensor_release(counts);
@@ -280,7 +283,7 @@ static moth_tensor *repeated_positions(const repeat_interleave_args *a, int64_t 
     moth_fail(a->ctx, MOTH_E_SHAPE, "repeats", "%lld positions are too many", (long long)total);
   else
     y = moth_tensor_new(a->ctx, &l);
-  int64_t *to = y ? (int64_t *)(void *)moth_at(y) : NULL;
+  int64_t *to = y && total ? (int64_t *)(void *)moth_at(y) : NULL;
   for (int64_t i = 0; to && i < n; i++)
     for (int64_t c = count_at(counts, i); c > 0 && total > 0; c--, total--) *to++ = i;
   moth_tensor_release(counts);

@@ -6,6 +6,12 @@
 #include "sort.h"
 #include "view.h"
 
+#define POLL_AFTER (1 << 16) /* elements between two looks at the cancel flag */
+
+static int poll_at(moth_ctx *ctx, int64_t i) {
+  return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_poll(ctx) : MOTH_OK;
+}
+
 /* -- unique -- */
 
 typedef struct groups {
@@ -33,7 +39,7 @@ static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r) 
 static int groups_sort(groups *g, moth_ctx *ctx) {
   for (int64_t c = g->width - 1; c >= 0; c--) {
     for (int64_t i = 0; i < g->n; i++) g->x[i].key = g->keys[g->x[i].at * g->width + c];
-    moth_keyed_sort(g->n, g->x, g->spare);
+    moth_keyed_sort(ctx, g->n, g->x, g->spare);
     if (moth_cancelled(ctx)) return moth_poll(ctx);
   }
   return MOTH_OK;
@@ -193,6 +199,7 @@ static int bincount_cpu(const bincount_args *a, moth_tensor **out) {
   if (!status && room) memset(moth_at(y), 0, (size_t)(room * moth_dtype_size[y->l.dtype]));
   for (int64_t i = 0; i < n && !status; i++) {
     int64_t at = numbers(list)[i];
+    status = poll_at(a->ctx, i);
     if (at < 0 || at >= room) continue;
     if (!w) numbers(y)[at]++;
     else if (y->l.dtype == MOTH_F32)
@@ -258,6 +265,7 @@ static int searchsorted_cpu(const searchsorted_args *a, moth_tensor **out) {
     const uint64_t *keys = (const uint64_t *)(const void *)moth_at(s) + (n ? i / each * n : 0);
     const uint64_t v = ((const uint64_t *)(const void *)moth_at(x))[i];
     numbers(out[0])[i] = rank_of(keys, n, v, a->right || a->side == 1);
+    status = poll_at(a->ctx, i);
   }
   moth_tensor_release(x);
   moth_tensor_release(s);
@@ -317,6 +325,7 @@ static int isin_cpu(const isin_args *a, moth_tensor **out) {
     bool found = p < test->l.numel && keys[p] == v;
     if (moth_is_float(r.dtype) && v == MOTH_KEY_NAN) found = false;
     y[i] = found != (bool)a->invert;
+    status = poll_at(a->ctx, i);
   }
   moth_tensor_release(x);
   moth_tensor_release(s);
