@@ -203,8 +203,8 @@ static int histc_ends(const histc_args *a, int64_t n, const double *x, double *l
   return MOTH_OK;
 }
 
-/* The class of x, which lies in lo..hi. Differences of the largest numbers overflow; of a range that
-** is one number, because 1 is nothing beside it, the class in the middle is taken. */
+/* The class of x, which lies in lo..hi. Differences of the largest numbers overflow. A range may be
+** one number, if 1 is nothing beside it: then the class in the middle. */
 static int64_t class_of(double x, double lo, double hi, int64_t bins) {
   double at = (x - lo) * (double)bins / (hi - lo);
   if (!isfinite(at)) at = (x / 2 - lo / 2) / (hi / 2 - lo / 2) * (double)bins;
