@@ -31,7 +31,8 @@ from("norm", "BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d 
   .. "LayerNorm RMSNorm GroupNorm")
 from("embedding", "Embedding")
 from("attention", "MultiheadAttention")
-from("transformer", "TransformerEncoderLayer TransformerEncoder")
+from("transformer", "TransformerEncoderLayer TransformerEncoder TransformerDecoderLayer "
+  .. "TransformerDecoder Transformer")
 from("dropout", "Dropout Dropout2d")
 from("flatten", "Flatten")
 from("loss", "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "

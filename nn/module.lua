@@ -231,6 +231,13 @@ function Module:register_buffer(...)
   end
 end
 
+--- A module like this one that shares no tensor with it: its parameters want gradients as these
+-- do and have none yet; buffers, plain fields and hooks are copied, what is tied stays tied.
+-- @return the copy
+function Module:deepcopy()
+  return (require "moth.deepcopy".deepcopy(self))
+end
+
 -- ---- finding by path ----
 
 -- The steps of a path: PyTorch's "layers.0.weight" or Lua's "layers[1].weight".

@@ -1,4 +1,5 @@
---- transformer.lua -- nn.TransformerEncoderLayer and nn.TransformerEncoder (Vaswani et al. 2017).
+--- transformer.lua -- nn.Transformer, its encoder and decoder and their layers (Vaswani et al.
+-- 2017).
 
 local class = require "moth.class"
 local container = require "moth.nn.container"
@@ -19,7 +20,7 @@ local transformer = {}
 local EncoderLayer = class("TransformerEncoderLayer", Module)
 transformer.TransformerEncoderLayer = EncoderLayer
 
-EncoderLayer.signature = define.signature("TransformerEncoderLayer", {
+local LAYER = {
   {"int", "d_model", "features of a position"},
   {"int", "nhead", "heads of the attention"},
   {"int", "dim_feedforward", "features between the two linear layers", default = 2048},
@@ -31,15 +32,17 @@ EncoderLayer.signature = define.signature("TransformerEncoderLayer", {
   {"bool", "bias", "do the linear layers and the LayerNorms have one?", default = true},
   {"device", "device", "where the parameters live", optional = true},
   {"dtype", "dtype", "their element type; the default one when absent", optional = true},
-})
+}
+
+EncoderLayer.signature = define.signature("TransformerEncoderLayer", LAYER)
 
 local ACTIVATIONS = {relu = "relu", gelu = "gelu"}
 
-local function activation_of(v)
+local function activation_of(v, fname)
   if type(v) == "string" then
     local name = ACTIVATIONS[v]
     if not name then
-      errors.argument("TransformerEncoderLayer", "activation",
+      errors.argument(fname, "activation",
         ("expected \"relu\", \"gelu\" or a function, got '%s'"):format(v), "E_ARG")
     end
     return function(x) return (functional[name](x)) end
@@ -47,25 +50,28 @@ local function activation_of(v)
   return v
 end
 
-function EncoderLayer:init(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
-                           batch_first, norm_first, bias, device, dtype)
+-- What layers of both sorts are made of; attentions and norms by the names of their fields.
+local function build(self, fname, attentions, norms, d_model, nhead, dim_feedforward, dropout,
+                     activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
   local none = require("moth").none
   device, dtype = device or none, dtype or none
-  self.options = {d_model = d_model, nhead = nhead, dim_feedforward = dim_feedforward,
-    dropout = dropout, activation = activation, layer_norm_eps = layer_norm_eps,
-    batch_first = batch_first, norm_first = norm_first, bias = bias, device = device,
-    dtype = dtype}
   self.norm_first = norm_first
-  self.self_attn = attention.MultiheadAttention{d_model, nhead, dropout = dropout, bias = bias,
-    batch_first = batch_first, device = device, dtype = dtype}
+  for _, name in ipairs(attentions) do
+    self[name] = attention.MultiheadAttention{d_model, nhead, dropout = dropout, bias = bias,
+      batch_first = batch_first, device = device, dtype = dtype}
+  end
   self.linear1 = linear.Linear(d_model, dim_feedforward, bias, device, dtype)
   self.dropout = dropout_layer.Dropout(dropout)
   self.linear2 = linear.Linear(dim_feedforward, d_model, bias, device, dtype)
-  self.norm1 = norm.LayerNorm(d_model, layer_norm_eps, true, bias, device, dtype)
-  self.norm2 = norm.LayerNorm(d_model, layer_norm_eps, true, bias, device, dtype)
-  self.dropout1 = dropout_layer.Dropout(dropout)
-  self.dropout2 = dropout_layer.Dropout(dropout)
-  self.activation = activation_of(activation)
+  for i = 1, norms do
+    self["norm" .. i] = norm.LayerNorm(d_model, layer_norm_eps, true, bias, device, dtype)
+  end
+  for i = 1, norms do self["dropout" .. i] = dropout_layer.Dropout(dropout) end
+  self.activation = activation_of(activation, fname)
+end
+
+function EncoderLayer:init(...)
+  build(self, "TransformerEncoderLayer", {"self_attn"}, 2, ...)
 end
 
 local parse_layer = define.signature("TransformerEncoderLayer.forward", {
@@ -81,49 +87,56 @@ local function attend(self, x, mask, padding)
   return self.dropout1(y)
 end
 
-local function feed_forward(self, x)
+local function feed_forward(self, x, dropout)
   local y = self.dropout(self.activation(self.linear1(x)))
-  return self.dropout2(self.linear2(y))
+  return dropout(self.linear2(y))
 end
 
 function EncoderLayer:forward(...)
   local x, mask, padding = parse_layer(...)
   if self.norm_first then
     x = x + attend(self, self.norm1(x), mask, padding)
-    return x + feed_forward(self, self.norm2(x))
+    return x + feed_forward(self, self.norm2(x), self.dropout2)
   end
   x = self.norm1(x + attend(self, x, mask, padding))
-  return (self.norm2(x + feed_forward(self, x)))
+  return (self.norm2(x + feed_forward(self, x, self.dropout2)))
 end
 
---- Several layers like the one given, with its values, one after the other, and perhaps a norm at
--- the end.
+-- Copies of a layer, and perhaps a norm for the end.
+local function repeated(self, fname, aname, layer, num_layers, final)
+  for name, module in pairs {[aname] = layer, norm = final} do
+    if not class.isinstance(module, Module) then
+      errors.argument(fname, name, "expected a module, got " .. errors.describe(module), "E_TYPE")
+    end
+  end
+  if num_layers < 1 then
+    errors.argument(fname, "num_layers", "expected a number from 1 on, got " .. num_layers, "E_ARG")
+  end
+  local list = {}
+  for i = 1, num_layers do list[i] = layer:deepcopy() end
+  self.layers = container.ModuleList(list)
+  self.num_layers = num_layers
+  if final ~= nil then self.norm = final end
+end
+
+local function finished(self, x)
+  if self.norm ~= nil then return (self.norm(x)) end
+  return x
+end
+
+--- Several copies of the layer given, one after the other, and perhaps a norm at the end. Any
+-- module may be the layer that takes (src, {src_mask, src_key_padding_mask}).
 local Encoder = class("TransformerEncoder", Module)
 transformer.TransformerEncoder = Encoder
 
 Encoder.signature = define.signature("TransformerEncoder", {
-  {"any", "encoder_layer", "a TransformerEncoderLayer"},
+  {"any", "encoder_layer", "a TransformerEncoderLayer, or a module like it"},
   {"int", "num_layers", "how many copies of it"},
   {"any", "norm", "a module that the result goes through", optional = true},
 })
 
 function Encoder:init(encoder_layer, num_layers, final)
-  if not class.isinstance(encoder_layer, EncoderLayer) then
-    errors.argument("TransformerEncoder", "encoder_layer",
-      "expected a TransformerEncoderLayer, got " .. errors.describe(encoder_layer), "E_TYPE")
-  end
-  if num_layers < 1 then
-    errors.argument("TransformerEncoder", "num_layers",
-      "expected a number from 1 on, got " .. num_layers, "E_ARG")
-  end
-  local list, state = {}, encoder_layer:state_dict()
-  for i = 1, num_layers do
-    list[i] = EncoderLayer(encoder_layer.options)
-    list[i]:load_state_dict(state)
-  end
-  self.layers = container.ModuleList(list)
-  self.num_layers = num_layers
-  if final ~= nil then self.norm = final end
+  repeated(self, "TransformerEncoder", "encoder_layer", encoder_layer, num_layers, final)
 end
 
 local parse_encoder = define.signature("TransformerEncoder.forward", {
@@ -134,13 +147,180 @@ local parse_encoder = define.signature("TransformerEncoder.forward", {
 })
 
 function Encoder:forward(...)
-  local none = require("moth").none
   local x, mask, padding = parse_encoder(...)
+  local options = {src_mask = mask, src_key_padding_mask = padding}
   for _, layer in ipairs(self.layers) do
-    x = layer(x, {src_mask = mask or none, src_key_padding_mask = padding or none})
+    if next(options) == nil then x = layer(x) else x = layer(x, options) end
   end
-  if self.norm ~= nil then x = self.norm(x) end
-  return x
+  return (finished(self, x))
 end
+
+-- ---- the decoder ----
+
+--- Attention of a sequence to itself and to `memory`, which an encoder made, then two linear
+-- layers, each with a residual connection and a LayerNorm: tgt (T, N, d_model), memory
+-- (S, N, d_model), with batch_first (N, T, d_model) and (N, S, d_model) -> tgt's shape.
+local DecoderLayer = class("TransformerDecoderLayer", Module)
+transformer.TransformerDecoderLayer = DecoderLayer
+
+DecoderLayer.signature = define.signature("TransformerDecoderLayer", LAYER)
+
+function DecoderLayer:init(...)
+  build(self, "TransformerDecoderLayer", {"self_attn", "multihead_attn"}, 3, ...)
+end
+
+local DECODER = {
+  {"tensor", "tgt", "(T, N, d_model)"},
+  {"tensor", "memory", "(S, N, d_model)"},
+  {"tensor", "tgt_mask", "(T, T) or (N * nhead, T, T)", optional = true},
+  {"tensor", "memory_mask", "(T, S) or (N * nhead, T, S)", optional = true},
+  {"tensor", "tgt_key_padding_mask", "(N, T)", optional = true},
+  {"tensor", "memory_key_padding_mask", "(N, S)", optional = true},
+  {"bool", "tgt_is_causal", "says that tgt_mask is causal, which changes nothing",
+   default = false},
+  {"bool", "memory_is_causal", "says the same of memory_mask", default = false},
+}
+
+local parse_decoder_layer = define.signature("TransformerDecoderLayer.forward", DECODER)
+
+local function attend_memory(self, x, memory, mask, padding)
+  local y = self.multihead_attn(x, memory, memory, {attn_mask = mask, key_padding_mask = padding,
+    need_weights = false})
+  return self.dropout2(y)
+end
+
+function DecoderLayer:forward(...)
+  local x, memory, mask, memory_mask, padding, memory_padding = parse_decoder_layer(...)
+  if self.norm_first then
+    x = x + attend(self, self.norm1(x), mask, padding)
+    x = x + attend_memory(self, self.norm2(x), memory, memory_mask, memory_padding)
+    return x + feed_forward(self, self.norm3(x), self.dropout3)
+  end
+  x = self.norm1(x + attend(self, x, mask, padding))
+  x = self.norm2(x + attend_memory(self, x, memory, memory_mask, memory_padding))
+  return (self.norm3(x + feed_forward(self, x, self.dropout3)))
+end
+
+--- Several copies of the layer given, one after the other, and perhaps a norm at the end.
+local Decoder = class("TransformerDecoder", Module)
+transformer.TransformerDecoder = Decoder
+
+Decoder.signature = define.signature("TransformerDecoder", {
+  {"any", "decoder_layer", "a TransformerDecoderLayer, or a module like it"},
+  {"int", "num_layers", "how many copies of it"},
+  {"any", "norm", "a module that the result goes through", optional = true},
+})
+
+function Decoder:init(decoder_layer, num_layers, final)
+  repeated(self, "TransformerDecoder", "decoder_layer", decoder_layer, num_layers, final)
+end
+
+local parse_decoder = define.signature("TransformerDecoder.forward", DECODER)
+
+function Decoder:forward(...)
+  local x, memory, mask, memory_mask, padding, memory_padding = parse_decoder(...)
+  local options = {tgt_mask = mask, memory_mask = memory_mask, tgt_key_padding_mask = padding,
+    memory_key_padding_mask = memory_padding}
+  for _, layer in ipairs(self.layers) do
+    if next(options) == nil then x = layer(x, memory) else x = layer(x, memory, options) end
+  end
+  return (finished(self, x))
+end
+
+-- ---- both ----
+
+--- An encoder and a decoder, each with a LayerNorm at the end: src (S, N, d_model) and tgt
+-- (T, N, d_model), or with the batch first, -> tgt's shape.
+local Transformer = class("Transformer", Module)
+transformer.Transformer = Transformer
+
+Transformer.signature = define.signature("Transformer", {
+  {"int", "d_model", "features of a position", default = 512},
+  {"int", "nhead", "heads of the attentions", default = 8},
+  {"int", "num_encoder_layers", "layers of the encoder", default = 6},
+  {"int", "num_decoder_layers", "layers of the decoder", default = 6},
+  LAYER[3], LAYER[4], LAYER[5],
+  {"any", "custom_encoder", "a module in place of the encoder", optional = true},
+  {"any", "custom_decoder", "a module in place of the decoder", optional = true},
+  LAYER[6], LAYER[7], LAYER[8], LAYER[9], LAYER[10], LAYER[11],
+})
+
+function Transformer:init(d_model, nhead, encoders, decoders, dim_feedforward, dropout, activation,
+                          encoder, decoder, layer_norm_eps, batch_first, norm_first, bias, device,
+                          dtype)
+  local none = require("moth").none
+  device, dtype = device or none, dtype or none
+  local options = {d_model = d_model, nhead = nhead, dim_feedforward = dim_feedforward,
+    dropout = dropout, activation = activation, layer_norm_eps = layer_norm_eps,
+    batch_first = batch_first, norm_first = norm_first, bias = bias, device = device,
+    dtype = dtype}
+  local function final()
+    return (norm.LayerNorm(d_model, layer_norm_eps, true, bias, device, dtype))
+  end
+  self.encoder = encoder or Encoder(EncoderLayer(options), encoders, final())
+  self.decoder = decoder or Decoder(DecoderLayer(options), decoders, final())
+  self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+  local init = require "moth.nn.weights"
+  for _, p in ipairs(self:parameters()) do
+    if p:dim() > 1 then init.xavier_uniform_(p) end
+  end
+end
+
+local parse_transformer = define.signature("Transformer.forward", {
+  {"tensor", "src", "(S, N, d_model)"},
+  {"tensor", "tgt", "(T, N, d_model)"},
+  {"tensor", "src_mask", "(S, S) or (N * nhead, S, S)", optional = true},
+  {"tensor", "tgt_mask", "(T, T) or (N * nhead, T, T)", optional = true},
+  {"tensor", "memory_mask", "(T, S) or (N * nhead, T, S)", optional = true},
+  {"tensor", "src_key_padding_mask", "(N, S)", optional = true},
+  {"tensor", "tgt_key_padding_mask", "(N, T)", optional = true},
+  {"tensor", "memory_key_padding_mask", "(N, S)", optional = true},
+  {"bool", "src_is_causal", "says that src_mask is causal, which changes nothing",
+   default = false},
+  {"bool", "tgt_is_causal", "says the same of tgt_mask", default = false},
+  {"bool", "memory_is_causal", "says the same of memory_mask", default = false},
+})
+
+function Transformer:forward(...)
+  local src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding, memory_padding =
+    parse_transformer(...)
+  for name, x in pairs {src = src, tgt = tgt} do
+    if x:dim() < 2 or x:dim() > 3 or x:size(-1) ~= self.d_model or x:dim() ~= src:dim() then
+      errors.argument("Transformer.forward", name, ("%d features in each position are needed, and "
+        .. "as many dimensions in src and tgt, got %s"):format(self.d_model, errors.describe(x)),
+        "E_SHAPE")
+    end
+  end
+  local memory = self.encoder(src, {mask = src_mask, src_key_padding_mask = src_padding,
+    is_causal = false})
+  return (self.decoder(tgt, memory, {tgt_mask = tgt_mask, memory_mask = memory_mask,
+    tgt_key_padding_mask = tgt_padding, memory_key_padding_mask = memory_padding,
+    tgt_is_causal = false}))
+end
+
+local causal_mask = define {
+  name = "generate_square_subsequent_mask",
+  doc = "The mask of a causal attention: -inf above the diagonal, 0 elsewhere.",
+  examples = "3",
+  args = {
+    {"int", "size", "positions"},
+    {"device", "device", "where it lives", default = "cpu"},
+    {"dtype", "dtype", "element type; the default one when absent", optional = true},
+  },
+  run = function(size, device, dtype)
+    return (functional.full({size, size}, -math.huge, {device = device,
+      dtype = dtype or require("moth").get_default_dtype()}):triu(1))
+  end,
+}
+
+--- The mask of a causal attention over `size` positions: -inf above the diagonal, else 0.
+-- `nn.Transformer.generate_square_subsequent_mask(size)`, (size, size) of the default dtype; also
+-- as a method.
+Transformer.generate_square_subsequent_mask = setmetatable({}, {
+  __call = function(_, first, ...)
+    if class.isinstance(first, Transformer) then return (causal_mask(...)) end
+    return (causal_mask(first, ...))
+  end,
+})
 
 return transformer

@@ -75,6 +75,7 @@ from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split")
 from("moth.composed", "quantile nanmedian cdist logspace tril_indices triu_indices")
+from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
 from("moth.scope", "scope keep")
 from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory "
