@@ -1,6 +1,8 @@
 /* random.c -- Philox4x32-10 and the generators that hand out its blocks. */
 #include "random.h"
 
+#include "kernel/level.h"
+
 #define ROUND_A 0xd2511f53u
 #define ROUND_B 0xcd9e8d57u
 #define KEY_A 0x9e3779b9u
@@ -60,7 +62,7 @@ static void lanes_plain(uint64_t seed, uint64_t block, uint32_t *restrict out) {
   lanes(seed, block, out);
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if MOTH_HAS_LEVELS
 #define LEVEL(features) __attribute__((target(features))) static void
 LEVEL("avx2") lanes_avx2(uint64_t seed, uint64_t block, uint32_t *restrict out) {
   lanes(seed, block, out);
@@ -69,10 +71,9 @@ LEVEL("avx512f,avx512dq,avx512vl,avx512bw")
 lanes_avx512(uint64_t seed, uint64_t block, uint32_t *restrict out) { lanes(seed, block, out); }
 
 static fill_lanes best_lanes(void) {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-    return lanes_avx512;
-  return __builtin_cpu_supports("avx2") ? lanes_avx2 : lanes_plain;
+  int level = moth_level();
+  return level == MOTH_LEVEL_AVX512 ? lanes_avx512
+         : level == MOTH_LEVEL_AVX2 ? lanes_avx2 : lanes_plain;
 }
 #else
 static fill_lanes best_lanes(void) { return lanes_plain; }

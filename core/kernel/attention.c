@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "../blas.h"
-#include "exp_small.h"
+#include "exp.h"
 
 #define ROWS 64  /* queries at a time */
 #define COLS 256 /* keys at a time */
@@ -27,52 +27,12 @@ typedef struct attention_level {
   void (*score_grad)(const block *);
 } attention_level;
 
-#define TARGET
-#define REAL double
-#define NAME(f) f##_f64
-#define EXP exp
-#define LOG log
-#include "attention_real.h"
-#undef REAL
-#undef NAME
-#undef EXP
-#undef LOG
-
-#define REAL float
-#define EXP exp_small
-#define LOG logf
-#define NAME(f) f##_f32
-#include "attention_real.h"
-#undef NAME
-#undef TARGET
-
-#if defined(__x86_64__) && defined(__GNUC__)
-
-#define TARGET __attribute__((target("avx2,fma")))
-#define NAME(f) f##_avx2
-#include "attention_real.h"
-#undef NAME
-#undef TARGET
-#define TARGET __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma")))
-#define NAME(f) f##_avx512
-#include "attention_real.h"
+#define LOOPS "attention_real.h"
+#include "each_level.h"
 
 static const attention_level *level_for(int dtype) {
-  if (dtype != MOTH_F32) return &level_f64;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return &level_f32;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-    return &level_avx512;
-  return &level_avx2;
+  return dtype == MOTH_F32 ? MOTH_BEST(&level) : &level_f64;
 }
-
-#else
-
-static const attention_level *level_for(int dtype) {
-  return dtype == MOTH_F32 ? &level_f32 : &level_f64;
-}
-
-#endif
 
 /* -- products -- */
 

@@ -37,7 +37,7 @@ TARGET static REAL NAME(largest)(int64_t n, const REAL *x, REAL least) {
 TARGET static REAL NAME(exp_sum)(int64_t n, REAL *x, REAL m) {
   REAL sum[8] = {0};
   int64_t i = 0;
-  for (; i < n; i++) x[i] = EXP(x[i] - m);
+  for (; i < n; i++) x[i] = MATH(exp)(x[i] - m);
   for (i = 0; i + 8 <= n; i += 8)
     for (int k = 0; k < 8; k++) sum[k] += x[i + k];
   for (; i < n; i++) sum[0] += x[i];
@@ -58,7 +58,7 @@ TARGET static void NAME(take_in)(const block *b) {
       }
       continue;
     }
-    REAL shrink = max[r] == (REAL)-INFINITY ? 0 : EXP(max[r] - m);
+    REAL shrink = max[r] == (REAL)-INFINITY ? 0 : MATH(exp)(max[r] - m);
     sum[r] = sum[r] * shrink + NAME(exp_sum)(n, s, m);
     if (max[r] != m)
       for (int64_t k = 0; k < v; k++) y[k] *= shrink;
@@ -72,7 +72,7 @@ TARGET static void NAME(divide)(const block *b, char *lse_at) {
     bool blind = sum[r] == 0;
     REAL by = blind ? 0 : 1 / sum[r];
     for (int64_t k = 0; k < b->p->v; k++) y[k] *= by;
-    lse[r] = blind ? (REAL)INFINITY : max[r] + LOG(sum[r]);
+    lse[r] = blind ? (REAL)INFINITY : max[r] + MATH(log)(sum[r]);
   }
 }
 
@@ -82,7 +82,7 @@ TARGET static void NAME(weigh)(const block *b, const char *lse_at) {
   const REAL *lse = (const REAL *)(const void *)lse_at;
   for (int64_t r = 0; r < b->rows; r++, s += b->cols) {
     NAME(finish_row)(b, r, s);
-    for (int64_t c = 0; c < b->cols; c++) s[c] = EXP(s[c] - lse[r]);
+    for (int64_t c = 0; c < b->cols; c++) s[c] = MATH(exp)(s[c] - lse[r]);
   }
 }
 

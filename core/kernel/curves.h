@@ -1,5 +1,6 @@
-/* curves.h -- curves that need more than one expression, for f32 and f64: sigmoid_of_f32(x) and so
-** on. None of them overflows where its value does not, nor loses a tail to 1 - 1.
+/* curves.h -- activation curves that need more than one expression, and their slopes, for f32 and
+** f64: sigmoid_of_f32(x) and so on, by the C library's exp. None of them overflows where its value
+** does not, nor loses a tail to 1 - 1. exp.h has faster ones.
 */
 #ifndef MOTH_KERNEL_CURVES_H
 #define MOTH_KERNEL_CURVES_H

@@ -17,46 +17,12 @@ typedef struct norm_level {
                const double *, const double *, void *);
 } norm_level;
 
-#define TARGET
-#define REAL double
-#define NAME(f) f##_f64
-#include "norm_real.h"
-#undef REAL
-#undef NAME
-
-#define REAL float
-#define NAME(f) f##_f32
-#include "norm_real.h"
-#undef NAME
-#undef TARGET
-
-#if defined(__x86_64__) && defined(__GNUC__)
-
-#define TARGET __attribute__((target("avx2,fma")))
-#define NAME(f) f##_avx2
-#include "norm_real.h"
-#undef NAME
-#undef TARGET
-#define TARGET __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma")))
-#define NAME(f) f##_avx512
-#include "norm_real.h"
+#define LOOPS "norm_real.h"
+#include "each_level.h"
 
 static const norm_level *level_for(int dtype) {
-  if (dtype != MOTH_F32) return &level_f64;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return &level_f32;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-    return &level_avx512;
-  return &level_avx2;
+  return dtype == MOTH_F32 ? MOTH_BEST(&level) : &level_f64;
 }
-
-#else
-
-static const norm_level *level_for(int dtype) {
-  return dtype == MOTH_F32 ? &level_f32 : &level_f64;
-}
-
-#endif
 
 int moth_row_norm_run(moth_ctx *ctx, const moth_row_norm *p) {
   return level_for(p->dtype)->rows_run(ctx, p);

@@ -272,7 +272,5 @@ TARGET static int NAME(channel_apply)(moth_ctx *ctx, const moth_channel_norm *p,
   return MOTH_OK;
 }
 
-#define LEVEL_OF {NAME(rows_run), NAME(rows_back), NAME(channel_sums), NAME(channel_back_sums), \
-                  NAME(channel_apply)}
-static const norm_level NAME(level) = LEVEL_OF;
-#undef LEVEL_OF
+static const norm_level NAME(level) = {NAME(rows_run), NAME(rows_back), NAME(channel_sums),
+                                       NAME(channel_back_sums), NAME(channel_apply)};

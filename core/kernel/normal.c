@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "level.h"
+
 #if defined(__GNUC__)
 #define INLINE __attribute__((always_inline))
 #else
@@ -127,7 +129,7 @@ static inline INLINE void normal_f64(int64_t n, const uint32_t *words, double *o
 
 /* -- both, for several levels of instructions; the build keeps multiply and add apart in all -- */
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if MOTH_HAS_LEVELS
 
 #define LEVEL(name, features)                                                             \
   __attribute__((target(features))) static void normal_f32_##name(                        \
@@ -141,24 +143,17 @@ static inline INLINE void normal_f64(int64_t n, const uint32_t *words, double *o
 LEVEL(avx2, "avx2")
 LEVEL(avx512, "avx512f,avx512dq,avx512vl,avx512bw")
 
-static int level(void) {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-    return 2;
-  return __builtin_cpu_supports("avx2") ? 1 : 0;
-}
-
 void moth_normal_f32(int64_t n, const uint32_t *words, float *out) {
-  int best = level();
-  if (best == 2) normal_f32_avx512(n, words, out);
-  else if (best == 1) normal_f32_avx2(n, words, out);
+  int best = moth_level();
+  if (best == MOTH_LEVEL_AVX512) normal_f32_avx512(n, words, out);
+  else if (best == MOTH_LEVEL_AVX2) normal_f32_avx2(n, words, out);
   else normal_f32(n, words, out);
 }
 
 void moth_normal_f64(int64_t n, const uint32_t *words, double *out) {
-  int best = level();
-  if (best == 2) normal_f64_avx512(n, words, out);
-  else if (best == 1) normal_f64_avx2(n, words, out);
+  int best = moth_level();
+  if (best == MOTH_LEVEL_AVX512) normal_f64_avx512(n, words, out);
+  else if (best == MOTH_LEVEL_AVX2) normal_f64_avx2(n, words, out);
   else normal_f64(n, words, out);
 }
 

@@ -8,8 +8,8 @@
 #include "recurrent.h"
 
 #include "../blas.h"
-#include "sigmoid.h"
 #include "elementwise.h"
+#include "exp.h"
 
 typedef struct step {
   int64_t rows, n, ld, ld0;
@@ -19,26 +19,6 @@ typedef struct step {
   void *dgates, *dh, *dc;
 } step;
 
-#define TARGET
-#define REAL double
-#define NAME(f) f##_f64
-#define TANH moth_tanh_f64
-#define SIGMOID moth_sigmoid_f64
-#include "recurrent_real.h"
-#undef REAL
-#undef NAME
-#undef TANH
-#undef SIGMOID
-
-/* f32 is compiled for several levels of instructions, since its curves vectorise. */
-#define REAL float
-#define TANH moth_tanh_f32
-#define SIGMOID moth_sigmoid_f32
-#define NAME(f) f##_f32
-#include "recurrent_real.h"
-#undef NAME
-#undef TARGET
-
 typedef struct level {
   void (*forward)(int mode, const step *);
   void (*back)(int mode, const step *);
@@ -46,36 +26,13 @@ typedef struct level {
   void (*mask)(int64_t, const void *, const void *, void *);
   void (*fill_bias)(const moth_rnn *, const void *, const void *, void *);
 } level;
-#define LEVEL(name) \
-  {step_forward_##name, step_back_##name, sum_rows_##name, mask_##name, fill_bias_##name}
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#define LOOPS "recurrent_real.h"
+#include "each_level.h"
 
-#define TARGET __attribute__((target("avx2,fma")))
-#define NAME(f) f##_avx2
-#include "recurrent_real.h"
-#undef NAME
-#undef TARGET
-#define TARGET __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma")))
-#define NAME(f) f##_avx512
-#include "recurrent_real.h"
-
-static level level_of(int dtype) {
-  if (dtype != MOTH_F32) return (level)LEVEL(f64);
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return (level)LEVEL(f32);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-    return (level)LEVEL(avx512);
-  return (level)LEVEL(avx2);
+static const level *level_of(int dtype) {
+  return dtype == MOTH_F32 ? MOTH_BEST(&level) : &level_f64;
 }
-
-#else
-
-static level level_of(int dtype) {
-  return dtype == MOTH_F32 ? (level)LEVEL(f32) : (level)LEVEL(f64);
-}
-
-#endif
 
 /* -- where things lie -- */
 
@@ -100,7 +57,7 @@ int64_t moth_rnn_weights(const moth_rnn *r) {
 typedef struct lane {
   moth_ctx *ctx;
   const moth_rnn *r;
-  level level;
+  const level *level;
   int64_t size, n, wide, kept, ld; /* bytes of an element; hidden; gates' and kept widths */
   int64_t number, layer, direction;
   const void *const *params;
@@ -206,7 +163,7 @@ static void keep_last(const lane *q, const moment *m, char *hn, char *cn) {
 static int lane_forward(const lane *q, const void *x, void *hn, void *cn) {
   const moth_rnn *r = q->r;
   int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, q->layer), first;
-  q->level.fill_bias(r, r->biased ? q->params[2] : NULL, r->biased ? q->params[3] : NULL,
+  q->level->fill_bias(r, r->biased ? q->params[2] : NULL, r->biased ? q->params[3] : NULL,
                      q->gates);
   int status = moth_gemm(q->ctx, r->dtype, rows, q->wide, inputs, x, inputs, 1, q->params[0], 1,
                          inputs, q->gates, q->kept, 1);
@@ -216,7 +173,7 @@ static int lane_forward(const lane *q, const void *x, void *hn, void *cn) {
       step s;
       if (!part_of(q, &m, part, &first, &s)) continue;
       status = add_state(q, &s);
-      q->level.forward(r->mode, &s);
+      q->level->forward(r->mode, &s);
     }
     keep_last(q, &m, hn, cn);
     if (!status && moth_cancelled(q->ctx)) status = moth_poll(q->ctx);
@@ -232,7 +189,7 @@ static int layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, in
   if (!r->masked) return MOTH_OK;
   if (!*room) *room = moth_alloc(ctx, n * moth_dtype_size[r->dtype]);
   if (!*room) return ctx->error.code;
-  level_of(r->dtype).mask(n, *x, layer_mask(r, reserve, layer - 1), *room);
+  level_of(r->dtype)->mask(n, *x, layer_mask(r, reserve, layer - 1), *room);
   *x = *room;
   return MOTH_OK;
 }
@@ -288,7 +245,7 @@ static int lane_steps(const lane *q, const char *dy, char *dh, char *dc, char *d
       s.dgates = at + first * wide;
       s.dh = dh + first * bytes;
       s.dc = dc ? dc + first * bytes : NULL;
-      q->level.back(r->mode, &s);
+      q->level->back(r->mode, &s);
       if (part) memcpy(begun + first * wide, s.dgates, (size_t)(s.rows * wide));
     }
     status = back_state(q, m.rows, at, dh);
@@ -325,7 +282,7 @@ static int lane_weights(const lane *q, const void *x, const char *dgates, char *
   if (!status) status = state_weight(q, dgates, begun, 0, 0, shared, dw_hh);
   if (!status && gru) status = state_weight(q, dgates, begun, 3 * n, 2 * n, n, dw_hh);
   if (status || !r->biased) return status;
-  q->level.sum_rows(rows, q->kept, q->kept, dgates, begun);
+  q->level->sum_rows(rows, q->kept, q->kept, dgates, begun);
   size_t bytes = (size_t)(q->wide * q->size);
   memcpy(db, begun, bytes);
   memcpy(db + bytes, begun, bytes);
@@ -387,7 +344,7 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
                            inputs, 1, to, inputs, d != r->directions - 1);
     }
     if (layer && r->masked && !status)
-      level_of(r->dtype).mask(rows * inputs, below, layer_mask(r, reserve, layer - 1), below);
+      level_of(r->dtype)->mask(rows * inputs, below, layer_mask(r, reserve, layer - 1), below);
     below = above;
     above = to;
   }

@@ -11,7 +11,7 @@ TARGET static void NAME(plain)(const step *s, bool relu) {
     if (relu)
       MOTH_IVDEP for (int64_t j = 0; j < n; j++) h[j] = g[j] < 0 ? 0 : g[j];
     else
-      MOTH_IVDEP for (int64_t j = 0; j < n; j++) h[j] = TANH(g[j]);
+      MOTH_IVDEP for (int64_t j = 0; j < n; j++) h[j] = MATH(tanh)(g[j]);
   }
 }
 
@@ -35,13 +35,13 @@ TARGET static void NAME(lstm)(const step *s) {
     REAL *g = (REAL *)s->gates + k * 4 * n, *h = (REAL *)s->h + k * s->ld;
     const REAL *c0 = (const REAL *)s->c0 + k * n;
     REAL *c = (REAL *)s->c + k * n;
-    MOTH_IVDEP for (int64_t j = 0; j < 2 * n; j++) g[j] = SIGMOID(g[j]);
-    MOTH_IVDEP for (int64_t j = 2 * n; j < 3 * n; j++) g[j] = TANH(g[j]);
-    MOTH_IVDEP for (int64_t j = 3 * n; j < 4 * n; j++) g[j] = SIGMOID(g[j]);
+    MOTH_IVDEP for (int64_t j = 0; j < 2 * n; j++) g[j] = MATH(sigmoid)(g[j]);
+    MOTH_IVDEP for (int64_t j = 2 * n; j < 3 * n; j++) g[j] = MATH(tanh)(g[j]);
+    MOTH_IVDEP for (int64_t j = 3 * n; j < 4 * n; j++) g[j] = MATH(sigmoid)(g[j]);
     MOTH_IVDEP for (int64_t j = 0; j < n; j++) {
       const REAL v = g[n + j] * c0[j] + g[j] * g[2 * n + j];
       c[j] = v;
-      h[j] = g[3 * n + j] * TANH(v);
+      h[j] = g[3 * n + j] * MATH(tanh)(v);
     }
   }
 }
@@ -55,7 +55,7 @@ TARGET static void NAME(lstm_back)(const step *s) {
     REAL *dc = (REAL *)s->dc + k * n;
     REAL *di = (REAL *)s->dgates + k * 4 * n, *df = di + n, *dg = df + n, *d_o = dg + n;
     MOTH_IVDEP for (int64_t j = 0; j < n; j++) {
-      const REAL d = dy[j] + dh[j], t = TANH(c[j]);
+      const REAL d = dy[j] + dh[j], t = MATH(tanh)(c[j]);
       const REAL e = dc[j] + d * go[j] * (1 - t * t);
       d_o[j] = d * t * go[j] * (1 - go[j]);
       di[j] = e * gg[j] * gi[j] * (1 - gi[j]);
@@ -73,9 +73,9 @@ TARGET static void NAME(gru)(const step *s) {
   for (int64_t k = 0; k < s->rows; k++) {
     REAL *g = (REAL *)s->gates + k * 4 * n, *h = (REAL *)s->h + k * s->ld;
     const REAL *h0 = (const REAL *)s->h0 + k * s->ld0;
-    MOTH_IVDEP for (int64_t j = 0; j < 2 * n; j++) g[j] = SIGMOID(g[j]);
+    MOTH_IVDEP for (int64_t j = 0; j < 2 * n; j++) g[j] = MATH(sigmoid)(g[j]);
     MOTH_IVDEP for (int64_t j = 0; j < n; j++) {
-      const REAL v = TANH(g[2 * n + j] + g[j] * g[3 * n + j]);
+      const REAL v = MATH(tanh)(g[2 * n + j] + g[j] * g[3 * n + j]);
       g[2 * n + j] = v;
       h[j] = v + g[n + j] * (h0[j] - v);
     }
@@ -144,3 +144,6 @@ TARGET static void NAME(fill_bias)(const moth_rnn *r, const void *bias_ih, const
         g[j] = j < 2 * n ? p[j] + q[j] : j < 3 * n ? p[j] : q[j - n];
   }
 }
+
+static const level NAME(level) = {NAME(step_forward), NAME(step_back), NAME(sum_rows), NAME(mask),
+                                  NAME(fill_bias)};

@@ -19,7 +19,7 @@ TARGET static REAL NAME(row_max)(int64_t n, const REAL *x) {
 TARGET static inline REAL NAME(exp_block)(int64_t n, const REAL *x, REAL m, REAL *restrict y) {
   REAL s[8] = {0};
   int64_t i = 0;
-  for (; i < n; i++) y[i] = EXP(x[i] - m);
+  for (; i < n; i++) y[i] = MATH(exp)(x[i] - m);
   for (i = 0; i + 8 <= n; i += 8)
     for (int k = 0; k < 8; k++) s[k] += y[i + k];
   for (; i < n; i++) s[0] += y[i];
@@ -33,7 +33,7 @@ TARGET static void NAME(row)(int64_t n, bool logarithm, const REAL *x, REAL *y) 
     sum += NAME(exp_block)(k, x + i, m, logarithm ? block : y + i);
   }
   if (logarithm) {
-    REAL by = LOG(sum);
+    REAL by = MATH(log)(sum);
     for (int64_t i = 0; i < n; i++) y[i] = x[i] - m - by;
   } else {
     REAL by = 1 / sum;
@@ -53,11 +53,11 @@ TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logar
     const REAL *xi = x + i * step;
     REAL *yi = y + i * step;
     for (int64_t k = 0; k < wide; k++) {
-      yi[k] = EXP(xi[k] - m[k]);
+      yi[k] = MATH(exp)(xi[k] - m[k]);
       sum[k] += yi[k];
     }
   }
-  for (int64_t k = 0; k < wide; k++) sum[k] = logarithm ? LOG(sum[k]) : 1 / sum[k];
+  for (int64_t k = 0; k < wide; k++) sum[k] = logarithm ? MATH(log)(sum[k]) : 1 / sum[k];
   for (int64_t i = 0; i < n; i++) {
     const REAL *xi = x + i * step;
     REAL *yi = y + i * step;
@@ -77,7 +77,7 @@ TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, con
   for (; i < n; i++) s[0] += logarithm ? dy[i] : dy[i] * y[i];
   REAL sum = (s[0] + s[2]) + (s[1] + s[3]);
   if (logarithm)
-    for (i = 0; i < n; i++) dx[i] = dy[i] - EXP(y[i]) * sum;
+    for (i = 0; i < n; i++) dx[i] = dy[i] - MATH(exp)(y[i]) * sum;
   else
     for (i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
 }
@@ -94,7 +94,7 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
   for (int64_t i = 0; i < n; i++)
     for (int64_t k = 0; k < wide; k++) {
       int64_t at = i * step + k;
-      dx[at] = logarithm ? dy[at] - EXP(y[at]) * sum[k] : y[at] * (dy[at] - sum[k]);
+      dx[at] = logarithm ? dy[at] - MATH(exp)(y[at]) * sum[k] : y[at] * (dy[at] - sum[k]);
     }
 }
 

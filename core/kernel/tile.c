@@ -3,7 +3,9 @@
 
 #include <stddef.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#include "level.h"
+
+#if MOTH_HAS_LEVELS
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -12,7 +14,7 @@
 #endif
 
 #define LEVEL "AVX-512"
-#define TARGET __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma")))
+#define TARGET MOTH_AVX512
 #define NAME(f) f##_avx512
 #define LANES 16
 #define ROWS 12
@@ -26,7 +28,7 @@
 #undef TAPS
 
 #define LEVEL "AVX2"
-#define TARGET __attribute__((target("avx2,fma")))
+#define TARGET MOTH_AVX2
 #define NAME(f) f##_avx2
 #define LANES 8
 #define ROWS 6
@@ -34,10 +36,8 @@
 #include "tile_level.h"
 
 const moth_tile *moth_tile_best(void) {
-  bool fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-  return fma && wide ? &tile_avx512 : fma ? &tile_avx2 : NULL;
+  int level = moth_level();
+  return level == MOTH_LEVEL_AVX512 ? &tile_avx512 : level == MOTH_LEVEL_AVX2 ? &tile_avx2 : NULL;
 }
 
 #else

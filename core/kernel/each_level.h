@@ -1,0 +1,47 @@
+/* each_level.h -- compiles the loops in the header LOOPS: for f64 once, and for f32 at every level
+** of instructions.
+**
+**     #define LOOPS "softmax_real.h"
+**     #include "each_level.h"
+**
+** They are written with REAL, the type; TARGET, which every function begins with; NAME(f), its name
+** (f_f64, f_f32, f_avx2, f_avx512); and MATH(f), a function of exp.h. MOTH_BEST(f) of level.h is
+** the f32 one to call.
+*/
+#include "level.h"
+
+#define TARGET
+#define REAL double
+#define NAME(f) f##_f64
+#define MATH(f) moth_##f##_f64
+#include LOOPS
+#undef REAL
+#undef NAME
+#undef MATH
+
+#define REAL float
+#define MATH(f) moth_##f##_f32
+#define NAME(f) f##_f32
+#include LOOPS
+#undef NAME
+#undef TARGET
+
+#if MOTH_HAS_LEVELS
+
+#define TARGET MOTH_AVX2
+#define NAME(f) f##_avx2
+#include LOOPS
+#undef NAME
+#undef TARGET
+
+#define TARGET MOTH_AVX512
+#define NAME(f) f##_avx512
+#include LOOPS
+#undef NAME
+#undef TARGET
+
+#endif
+
+#undef REAL
+#undef MATH
+#undef LOOPS
