@@ -378,7 +378,7 @@ static int one_hot_shape(const one_hot_args *a, moth_layout *y) {
   if (a->input->l.ndim == MOTH_MAX_DIMS)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
                      moth_str(a->input));
-  if (classes == MOTH_NO_INT) {
+  if (classes == MOTH_NO_INT || classes == -1) {
     moth_loop loop;
     moth_loop_over(&loop, a->ctx, &a->input->l, 1, (const moth_tensor *const[]){a->input});
     int status = moth_loop_run(&loop, largest_run, &largest);

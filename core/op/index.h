@@ -106,7 +106,7 @@ MOTH_ARGS(masked_scatter, MASKED_SCATTER)
 
 #define ONE_HOT(ARG) \
   ARG(index,  input,     , "positions, any shape") \
-  ARG(maybe_int, num_classes, none, "size of the new last dimension; just enough when absent")
+  ARG(maybe_int, num_classes, none, "size of the new last dimension; just enough when absent or -1")
 MOTH_ARGS(one_hot, ONE_HOT)
 
 #endif

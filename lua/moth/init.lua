@@ -73,7 +73,8 @@ end
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
-from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split")
+from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split "
+  .. "meshgrid broadcast_tensors")
 from("moth.composed", "quantile nanmedian cdist logspace tril_indices triu_indices")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")

@@ -452,7 +452,7 @@ function kinds.explain(arg, value)
   local text = need .. ", got " .. errors.describe(value)
   if lib.istensor(value) and SINGLE[name] then text = text .. SECOND end
   local number = type(value) == "number" and need:find("integer")
-  if number and value == floor(value) and value - value == 0 then
+  if number and value == floor(value) and math.abs(value) >= 2 ^ 53 and value - value == 0 then
     text = format("%s, got %.17g, which is beyond 2^53", need, value)
   end
   return text, number and "E_ARG" or "E_TYPE"

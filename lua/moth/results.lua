@@ -1,5 +1,5 @@
 --- results.lua -- functions whose results depend on how they are called: median, unique,
--- unique_consecutive, nonzero, where, tensor_split, normal.
+-- unique_consecutive, nonzero, where, tensor_split, normal, meshgrid, broadcast_tensors.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -239,5 +239,33 @@ results.normal = define {
     end))
   end,
 }
+
+-- ---- tensors in a row ----
+
+-- An op on a list of tensors that PyTorch also calls with them in a row.
+local function in_a_row(name)
+  local op = bind.as(name, name)
+  local function call(first, ...)
+    if not lib.istensor(first) then
+      local list = op(first, ...)
+      return list
+    end
+    local tensors, rest, n = { first }, { ... }, select("#", ...)
+    local given = 0
+    while lib.istensor(rest[given + 1]) do
+      given = given + 1
+      tensors[given + 1] = rest[given]
+    end
+    local list = op(tensors, unpack(rest, given + 1, n))
+    return list
+  end
+  bind.register(call, bind.signature(op))
+  return call
+end
+
+--- moth.meshgrid(a, b, ...) or moth.meshgrid({a, b, ...}, indexing) -> a list.
+results.meshgrid = in_a_row("meshgrid")
+--- moth.broadcast_tensors(a, b, ...) or moth.broadcast_tensors {a, b, ...} -> a list.
+results.broadcast_tensors = in_a_row("broadcast_tensors")
 
 return results

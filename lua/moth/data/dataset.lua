@@ -129,6 +129,11 @@ local function batch_of_subset(self, positions)
   return self.dataset:batch(self.at:index_select(1, positions))
 end
 
+Subset.signature = define.signature("Subset", {
+  {"any", "dataset", "a dataset or a tensor"},
+  {"any", "indices", "a list or a tensor of positions in it, from 1"},
+})
+
 --- Some samples of a dataset, by their positions.
 -- @param whole    a dataset
 -- @param indices  a list or a tensor of positions in it, from 1
@@ -162,6 +167,10 @@ end
 
 local ConcatDataset = class("ConcatDataset", Dataset)
 dataset.ConcatDataset = ConcatDataset
+
+ConcatDataset.signature = define.signature("ConcatDataset", {
+  {"any", "datasets", "a list of datasets"},
+})
 
 --- Several datasets, one after the other.
 -- @param datasets  a list of datasets

@@ -109,11 +109,15 @@ end
 local SubsetRandomSampler = class("SubsetRandomSampler", Sampler)
 sampler.SubsetRandomSampler = SubsetRandomSampler
 
+SubsetRandomSampler.signature = define.signature("SubsetRandomSampler", {
+  {"any", "indices", "a list or a tensor of positions"},
+  {"generator", "generator", "source of the random numbers", optional = true},
+})
+
 --- The given positions, in a new random order in every pass.
 -- @param indices    a list or tensor of positions
 -- @param generator  source of random numbers (optional)
 function SubsetRandomSampler:init(indices, generator)
-  if type(generator) == "table" then generator = generator.generator end
   if lib.istensor(indices) then indices = indices:tolist() end
   if type(indices) ~= "table" then
     errors.argument("SubsetRandomSampler", "indices", "expected a list of positions, got " ..

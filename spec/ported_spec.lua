@@ -1,0 +1,51 @@
+-- Calls as scripts ported from PyTorch make them, where the forms of the registry do not show it.
+
+local moth = require "moth"
+local F, data = moth.nn.functional, moth.data
+
+describe("calls in a ported script", function()
+  it("cat takes an empty vector as nothing, so a loop may begin with one", function()
+    local x = moth.ones(2, 3):requires_grad_()
+    local y = moth.cat({ moth.tensor {}, x, moth.zeros(0), x }, 2)
+    assert.same({ { 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1 } }, y:tolist())
+    y:sum():backward()
+    assert.same({ { 2, 2, 2 }, { 2, 2, 2 } }, x.grad:tolist())
+    assert.same({ 0 }, { moth.cat({ moth.zeros(0), moth.zeros(0) }).shape[1] })
+    local out = moth.zeros(2, 3)
+    moth.cat({ moth.zeros(0), x:detach() }, { out = out })
+    assert.same({ { 1, 1, 1 }, { 1, 1, 1 } }, out:tolist())
+    assert.has_error(function() moth.cat { moth.zeros(0, 2), x } end)
+  end)
+
+  it("one_hot takes PyTorch's -1 for as many classes as needed", function()
+    assert.same({ { 1, 0, 0 }, { 0, 0, 1 } }, F.one_hot({ 1, 3 }, -1):tolist())
+  end)
+
+  it("a number where positions belong is not called too large", function()
+    local ok, text = pcall(function() return F.cross_entropy(moth.zeros(1, 3), 2) end)
+    assert.is_false(ok)
+    assert.truthy(tostring(text):find("list of positions is needed, got 2)", 1, true))
+  end)
+
+  it("datasets and samplers take their arguments by name", function()
+    local rows = moth.arange(5)
+    assert.equal(2, data.Subset { rows, indices = { 1, 5 } }:len())
+    assert.equal(4, data.Subset(rows, { 1, 5 }):get(2):item())
+    assert.equal(7, data.ConcatDataset { datasets = { rows, moth.arange(2) } }:len())
+    assert.equal(7, data.ConcatDataset { rows, moth.arange(2) }:len())
+    local g = moth.Generator()
+    assert.equal(3, data.SubsetRandomSampler({ 1, 2, 3 }, { generator = g }):len())
+    assert.equal(3, data.SubsetRandomSampler { 1, 2, 3 }:len())
+  end)
+
+  it("meshgrid and broadcast_tensors take their tensors in a row too", function()
+    local a, b = moth.arange(2), moth.arange(3)
+    local rows, columns = unpack(moth.meshgrid(a, b))
+    assert.same({ { 0, 0, 0 }, { 1, 1, 1 } }, rows:tolist())
+    assert.same({ { 0, 1, 2 }, { 0, 1, 2 } }, columns:tolist())
+    assert.same({ 3, 2 }, { unpack(moth.meshgrid(a, b, { indexing = "xy" })[1].shape) })
+    local p, q = unpack(moth.broadcast_tensors(moth.zeros(2, 1), b))
+    assert.same({ 2, 3 }, { unpack(p.shape) })
+    assert.same({ 2, 3 }, { unpack(q.shape) })
+  end)
+end)
