@@ -242,3 +242,21 @@ EXTREMES(f32, float, -INFINITY, INFINITY)
 EXTREMES(f64, double, -INFINITY, INFINITY)
 const moth_fold moth_amax_folds[MOTH_DTYPES] = {TABLE(amax)};
 const moth_fold moth_amin_folds[MOTH_DTYPES] = {TABLE(amin)};
+
+int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x, moth_ints dims,
+                   int from, int to) {
+  moth_ctx *ctx = y->ctx;
+  moth_tensor *cast = NULL, *work = y;
+  moth_layout l = y->l;
+  uint32_t mask;
+  int status = moth_dim_mask(ctx, "dim", dims, x->l.ndim, &mask);
+  if (status) return status;
+  if (x->l.dtype != from && !(x = cast = moth_cast(x, from))) return ctx->error.code;
+  l.dtype = (uint8_t)to;
+  if (y->l.dtype != to) work = moth_tensor_new(ctx, &l);
+  status = work ? moth_fold_run(&folds[from], work, x, mask) : ctx->error.code;
+  if (!status && work != y) status = moth_copy_into(y, work);
+  if (work != y) moth_tensor_release(work);
+  moth_tensor_release(cast);
+  return status;
+}

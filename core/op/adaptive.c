@@ -5,8 +5,8 @@
 
 #include "../kernel/pool.h"
 #include "../kernel/real.h"
+#include "height.h"
 #include "pool.h"
-#include "view.h"
 
 #define LARGEST (INT64_C(1) << 30)
 
@@ -161,35 +161,16 @@ MOTH_OP(adaptive_max_pool2d, ADAPTIVE_MAX_POOL2D,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_METHOD)
 
-/* -- in one dimension: images of height one -- */
-
-static int heighten(moth_tensor *x, moth_tensor **y) {
-  if (x->l.ndim != 2 && x->l.ndim != 3)
-    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
-                     moth_str(x));
-  return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
-}
-
-/* out := n results without their height; takes y. */
-static int flatten_height(moth_tensor **y, int n, moth_tensor **out) {
-  int64_t height = -2;
-  int status = MOTH_OK;
-  for (int i = 0; i < n; i++) {
-    if (!status)
-      status = MOTH_CALL(y[i]->ctx, &out[i], squeeze, .input = y[i], .dim = {&height, 1});
-    moth_tensor_release(y[i]);
-  }
-  return status;
-}
+/* -- in one dimension -- */
 
 static int adaptive_avg_pool1d_compose(const adaptive_avg_pool1d_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *y = NULL;
-  int status = heighten(a->input, &x);
+  int status = with_height(a->input, &x);
   if (!status)
     status = MOTH_CALL(a->ctx, &y, adaptive_avg_pool2d, .input = x,
                        .output_size = {1, a->output_size[0]});
   moth_tensor_release(x);
-  return status ? status : flatten_height(&y, 1, out);
+  return status ? status : without_height(&y, 1, out);
 }
 
 MOTH_OP_COMPOSES(adaptive_avg_pool1d, ADAPTIVE_AVG_POOL1D,
@@ -200,13 +181,13 @@ MOTH_OP_COMPOSES(adaptive_avg_pool1d, ADAPTIVE_AVG_POOL1D,
 
 static int adaptive_max_pool1d_compose(const adaptive_max_pool1d_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *y[2] = {NULL};
-  int status = heighten(a->input, &x);
+  int status = with_height(a->input, &x);
   if (!status)
     status = MOTH_CALL(a->ctx, y, adaptive_max_pool2d, .input = x,
                        .output_size = {1, a->output_size[0]},
                        .return_indices = a->return_indices);
   moth_tensor_release(x);
-  return status ? status : flatten_height(y, 2, out);
+  return status ? status : without_height(y, 2, out);
 }
 
 MOTH_OP_COMPOSES(adaptive_max_pool1d, ADAPTIVE_MAX_POOL1D,

@@ -3,7 +3,7 @@
 
 #include "../kernel/pool.h"
 #include "../kernel/real.h"
-#include "view.h"
+#include "height.h"
 
 /* The product of all sizes but the last two. */
 static int64_t planes_of(const moth_layout *l) {
@@ -280,37 +280,18 @@ MOTH_OP(avg_pool2d_back, AVG_POOL2D_BACK,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN)
 
-/* -- in one dimension: images of height one -- */
-
-static int heighten(moth_tensor *x, moth_tensor **y) {
-  if (x->l.ndim != 2 && x->l.ndim != 3)
-    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
-                     moth_str(x));
-  return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
-}
-
-/* out := n results without their height; takes y. */
-static int flatten_height(moth_tensor **y, int n, moth_tensor **out) {
-  int64_t height = -2;
-  int status = MOTH_OK;
-  for (int i = 0; i < n; i++) {
-    if (!status)
-      status = MOTH_CALL(y[i]->ctx, &out[i], squeeze, .input = y[i], .dim = {&height, 1});
-    moth_tensor_release(y[i]);
-  }
-  return status;
-}
+/* -- in one dimension -- */
 
 static int max_pool1d_compose(const max_pool1d_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *y[2] = {NULL};
-  int status = heighten(a->input, &x);
+  int status = with_height(a->input, &x);
   if (!status)
     status = MOTH_CALL(a->ctx, y, max_pool2d, .input = x, .kernel_size = {1, a->kernel_size[0]},
                        .stride = {1, a->stride[0]}, .padding = {0, a->padding[0]},
                        .dilation = {1, a->dilation[0]}, .ceil_mode = a->ceil_mode,
                        .return_indices = a->return_indices);
   moth_tensor_release(x);
-  return status ? status : flatten_height(y, 2, out);
+  return status ? status : without_height(y, 2, out);
 }
 
 MOTH_OP_COMPOSES(max_pool1d, MAX_POOL1D,
@@ -325,14 +306,14 @@ MOTH_OP_COMPOSES(max_pool1d, MAX_POOL1D,
 
 static int avg_pool1d_compose(const avg_pool1d_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *y = NULL;
-  int status = heighten(a->input, &x);
+  int status = with_height(a->input, &x);
   if (!status)
     status = MOTH_CALL(a->ctx, &y, avg_pool2d, .input = x, .kernel_size = {1, a->kernel_size[0]},
                        .stride = {1, a->stride[0]}, .padding = {0, a->padding[0]},
                        .ceil_mode = a->ceil_mode, .count_include_pad = a->count_include_pad,
                        .divisor_override = MOTH_NO_INT);
   moth_tensor_release(x);
-  return status ? status : flatten_height(&y, 1, out);
+  return status ? status : without_height(&y, 1, out);
 }
 
 MOTH_OP_COMPOSES(avg_pool1d, AVG_POOL1D,

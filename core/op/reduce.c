@@ -20,25 +20,6 @@ static int refuse_empty(moth_ctx *ctx, const moth_tensor *x, uint32_t mask) {
   return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from", moth_str(x));
 }
 
-/* y := x folded, computed from one dtype to another. */
-static int fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x, moth_ints dims,
-                     int from, int to) {
-  moth_ctx *ctx = y->ctx;
-  moth_tensor *cast = NULL, *work = y;
-  moth_layout l = y->l;
-  uint32_t mask;
-  int status = moth_dim_mask(ctx, "dim", dims, x->l.ndim, &mask);
-  if (status) return status;
-  if (x->l.dtype != from && !(x = cast = moth_cast(x, from))) return ctx->error.code;
-  l.dtype = (uint8_t)to;
-  if (y->l.dtype != to) work = moth_tensor_new(ctx, &l);
-  status = work ? moth_fold_run(&folds[from], work, x, mask) : ctx->error.code;
-  if (!status && work != y) status = moth_copy_into(y, work);
-  if (work != y) moth_tensor_release(work);
-  moth_tensor_release(cast);
-  return status;
-}
-
 /* -- sum, mean -- */
 
 static int check_dtype(moth_ctx *ctx, int64_t dtype) {
@@ -58,7 +39,7 @@ static int sum_shape(const sum_args *a, moth_layout *y) {
 
 static int sum_cpu(const sum_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
-  return fold_into(moth_sum_folds, out[0], a->input, a->dim, from, sum_dtype(from));
+  return moth_fold_into(moth_sum_folds, out[0], a->input, a->dim, from, sum_dtype(from));
 }
 
 static int sum_grad(const sum_args *a, moth_grad *g) {
@@ -85,7 +66,7 @@ static int mean_shape(const mean_args *a, moth_layout *y) {
 
 static int mean_cpu(const mean_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(out[0]->l.dtype);
-  return fold_into(moth_mean_folds, out[0], a->input, a->dim, from, from);
+  return moth_fold_into(moth_mean_folds, out[0], a->input, a->dim, from, from);
 }
 
 static int mean_grad(const mean_args *a, moth_grad *g) {
@@ -108,7 +89,7 @@ MOTH_OP(mean, REDUCE_DTYPE, .doc = "The mean along dimensions.",
   }                                                                                          \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                               \
     int from = moth_compute_dtype(a->input->l.dtype);                                        \
-    return fold_into(moth_##op##_folds, out[0], a->input, a->dim, from, from);               \
+    return moth_fold_into(moth_##op##_folds, out[0], a->input, a->dim, from, from);               \
   }                                                                                          \
   static int op##_grad(const op##_args *a, moth_grad *g) {                                   \
     moth_tensor *chosen = GRAD(g, eq, .input = a->input, .other = SPREAD_BACK(g->out[0]));   \
@@ -150,7 +131,7 @@ MOTH_OP_COMPOSES(min_all, ALL_EXTREME, .doc = "The smallest value of all; NaN wi
   }                                                                                          \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                               \
     int from = moth_compute_dtype(a->input->l.dtype);                                        \
-    return fold_into(moth_##op##_folds, out[0], a->input, a->dim, from, MOTH_BOOL);          \
+    return moth_fold_into(moth_##op##_folds, out[0], a->input, a->dim, from, MOTH_BOOL);          \
   }                                                                                          \
   MOTH_OP_CONST(op, REDUCE, .doc = text,                                                     \
                 .examples = "moth.randn(2, 3):gt(0)\n"                                       \
@@ -168,7 +149,7 @@ static int count_nonzero_shape(const count_nonzero_args *a, moth_layout *y) {
 
 static int count_nonzero_cpu(const count_nonzero_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->input->l.dtype);
-  return fold_into(moth_count_folds, out[0], a->input, a->dim, from, MOTH_I64);
+  return moth_fold_into(moth_count_folds, out[0], a->input, a->dim, from, MOTH_I64);
 }
 
 MOTH_OP_CONST(count_nonzero, COUNT_NONZERO,

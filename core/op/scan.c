@@ -58,19 +58,7 @@ static int prod_shape(const prod_args *a, moth_layout *y) {
 
 static int prod_cpu(const prod_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
-  moth_tensor *x = a->input, *cast = NULL, *work = out[0];
-  moth_layout l = work->l;
-  uint32_t mask;
-  int status = moth_dim_mask(a->ctx, "dim", a->dim, x->l.ndim, &mask);
-  if (status) return status;
-  if (x->l.dtype != from && !(x = cast = moth_cast(x, from))) return a->ctx->error.code;
-  l.dtype = (uint8_t)sum_dtype(from);
-  if (l.dtype != work->l.dtype) work = moth_tensor_new(a->ctx, &l);
-  status = work ? moth_fold_run(&moth_prod_folds[from], work, x, mask) : a->ctx->error.code;
-  if (!status && work != out[0]) status = moth_copy_into(out[0], work);
-  if (work != out[0]) moth_tensor_release(work);
-  moth_tensor_release(cast);
-  return status;
+  return moth_fold_into(moth_prod_folds, out[0], a->input, a->dim, from, sum_dtype(from));
 }
 
 /* The input as (kept dims, all reduced ones in one): order and sizes. */

@@ -1,0 +1,27 @@
+/* height.h -- sequences as images of height one, for poolings in one dimension. */
+#ifndef MOTH_OP_HEIGHT_H
+#define MOTH_OP_HEIGHT_H
+
+#include "view.h"
+
+/* y := x, (N, C, L) or (C, L), with a height; owned. */
+static inline int with_height(moth_tensor *x, moth_tensor **y) {
+  if (x->l.ndim != 2 && x->l.ndim != 3)
+    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
+                     moth_str(x));
+  return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
+}
+
+/* out := n results without their height; takes y. */
+static inline int without_height(moth_tensor **y, int n, moth_tensor **out) {
+  int64_t height = -2;
+  int status = MOTH_OK;
+  for (int i = 0; i < n; i++) {
+    if (!status)
+      status = MOTH_CALL(y[i]->ctx, &out[i], squeeze, .input = y[i], .dim = {&height, 1});
+    moth_tensor_release(y[i]);
+  }
+  return status;
+}
+
+#endif
