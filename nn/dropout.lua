@@ -1,5 +1,4 @@
---- dropout.lua -- nn.Dropout and nn.Dropout2d: while training, zeros at random, and the rest scaled
--- up.
+--- dropout.lua -- nn.Dropout and its kin: while training, zeros at random, and the rest scaled up.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -9,8 +8,9 @@ local functional = require "moth.nn.functional"
 
 local dropout = {}
 
--- Dropout: single elements; Dropout2d: whole channels of (N, C, H, W) or (C, H, W).
-for name, fname in pairs {Dropout = "dropout", Dropout2d = "dropout2d"} do
+-- Dropout: single elements; Dropout1d, 2d, 3d: whole channels of sequences, images, volumes.
+for name, fname in pairs {Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
+                          Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout"} do
   local Layer = class(name, Module)
   dropout[name] = Layer
 

@@ -1,4 +1,4 @@
---- flatten.lua -- nn.Flatten.
+--- flatten.lua -- nn.Flatten and nn.Unflatten.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -25,6 +25,28 @@ end
 
 function Flatten:extra_repr()
   return ("start_dim=%d, end_dim=%d"):format(self.start_dim, self.end_dim)
+end
+
+--- Makes several dimensions of one.
+local Unflatten = class("Unflatten", Module)
+flatten.Unflatten = Unflatten
+
+Unflatten.signature = define.signature("Unflatten", {
+  {"dim", "dim", "the dimension that is split"},
+  {"shape", "unflattened_size", "the sizes it becomes, one of them perhaps -1"},
+})
+
+function Unflatten:init(dim, unflattened_size)
+  self.dim, self.unflattened_size = dim, unflattened_size
+end
+
+function Unflatten:forward(input)
+  return (input:unflatten(self.dim, self.unflattened_size))
+end
+
+function Unflatten:extra_repr()
+  return ("dim=%d, unflattened_size=(%s)"):format(self.dim,
+    table.concat(self.unflattened_size, ", "))
 end
 
 return flatten

@@ -16,7 +16,7 @@ local function from(file, names) lazy.from(rows, "moth.nn." .. file, names) end
 from("parameter", "Parameter Buffer isinstance typename")
 from("container", "Sequential ModuleList ModuleDict")
 from("parameters", "ParameterList ParameterDict")
-from("linear", "Identity Linear")
+from("linear", "Identity Linear Bilinear")
 from("conv", "Conv1d Conv2d ConvTranspose1d ConvTranspose2d")
 from("pool", "MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d "
   .. "AdaptiveMaxPool1d AdaptiveMaxPool2d")
@@ -33,9 +33,11 @@ from("embedding", "Embedding")
 from("attention", "MultiheadAttention")
 from("transformer", "TransformerEncoderLayer TransformerEncoder TransformerDecoderLayer "
   .. "TransformerDecoder Transformer")
-from("dropout", "Dropout Dropout2d")
-from("flatten", "Flatten")
-from("loss", "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "
+from("dropout", "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout")
+from("flatten", "Flatten Unflatten")
+from("loss", "CosineSimilarity PairwiseDistance SoftMarginLoss HingeEmbeddingLoss PoissonNLLLoss "
+  .. "GaussianNLLLoss MarginRankingLoss CosineEmbeddingLoss TripletMarginLoss "
+  .. "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "
   .. "BCEWithLogitsLoss KLDivLoss")
 from("recurrent", "RNN LSTM GRU RNNCell LSTMCell GRUCell")
 

@@ -58,4 +58,49 @@ function Linear:extra_repr()
     tostring(self.bias ~= nil))
 end
 
+--- input1^T weight[k] input2 + bias[k]: (..., in1_features), (..., in2_features) ->
+-- (..., out_features). weight (out_features, in1_features, in2_features) and bias begin evenly
+-- within 1 / sqrt(in1_features).
+local Bilinear = class("Bilinear", Module)
+linear.Bilinear = Bilinear
+
+Bilinear.signature = define.signature("Bilinear", {
+  {"int", "in1_features", "size of the last dimension of the first input"},
+  {"int", "in2_features", "size of the last dimension of the second"},
+  {"int", "out_features", "size of the last dimension of the result"},
+  {"bool", "bias", "is there something to add?", default = true},
+  {"device", "device", "where the parameters live", optional = true},
+  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+})
+
+function Bilinear:init(in1_features, in2_features, out_features, bias, device, dtype)
+  local moth = require "moth"
+  if in1_features < 1 then
+    errors.argument("Bilinear", "in1_features", "at least 1 is needed, got " .. in1_features,
+      "E_ARG")
+  end
+  self.in1_features, self.in2_features = in1_features, in2_features
+  self.out_features = out_features
+  self.weight = parameter.Parameter(moth.empty({out_features, in1_features, in2_features}, dtype,
+    device))
+  if bias then self.bias = parameter.Parameter(moth.empty({out_features}, dtype, device)) end
+  self:reset_parameters()
+end
+
+--- Draws weight and bias anew.
+function Bilinear:reset_parameters()
+  local bound = 1 / math.sqrt(self.in1_features)
+  init.uniform_(self.weight, -bound, bound)
+  if self.bias ~= nil then init.uniform_(self.bias, -bound, bound) end
+end
+
+function Bilinear:forward(input1, input2)
+  return (functional.bilinear(input1, input2, self.weight, self.bias))
+end
+
+function Bilinear:extra_repr()
+  return ("in1_features=%d, in2_features=%d, out_features=%d, bias=%s"):format(self.in1_features,
+    self.in2_features, self.out_features, tostring(self.bias ~= nil))
+end
+
 return linear

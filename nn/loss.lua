@@ -1,5 +1,6 @@
 --- loss.lua -- losses as modules: how far an answer is from its target.
 
+local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
@@ -117,5 +118,44 @@ function BCEWithLogitsLoss:forward(input, target)
   return (functional.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction,
     self.pos_weight))
 end
+
+-- ---- losses of functional that take options alone ----
+
+-- Makes a class of a function's arguments behind its tensors, of which there are n.
+local function options(name, fname, n)
+  local Loss = class(name, Module)
+  loss[name] = Loss
+  local fields, rows = {}, {}
+  for i, arg in ipairs(bind.signature(functional[fname]).args) do
+    if i > n then
+      fields[i - n] = arg.name
+      rows[i - n] = {arg.kind, arg.name, arg.doc, default = arg.default, choices = arg.choices}
+    end
+  end
+  Loss.signature = define.signature(name, rows)
+  function Loss:init(...)
+    for i, field in ipairs(fields) do self[field] = (select(i, ...)) end
+  end
+  local function settings(self)
+    local list = {}
+    for i, field in ipairs(fields) do list[i] = self[field] end
+    return unpack(list, 1, #fields)
+  end
+  if n == 2 then
+    function Loss:forward(a, b) return (functional[fname](a, b, settings(self))) end
+  else
+    function Loss:forward(a, b, c) return (functional[fname](a, b, c, settings(self))) end
+  end
+end
+
+options("CosineSimilarity", "cosine_similarity", 2)
+options("PairwiseDistance", "pairwise_distance", 2)
+options("SoftMarginLoss", "soft_margin_loss", 2)
+options("HingeEmbeddingLoss", "hinge_embedding_loss", 2)
+options("PoissonNLLLoss", "poisson_nll_loss", 2)
+options("GaussianNLLLoss", "gaussian_nll_loss", 3)
+options("MarginRankingLoss", "margin_ranking_loss", 3)
+options("CosineEmbeddingLoss", "cosine_embedding_loss", 3)
+options("TripletMarginLoss", "triplet_margin_loss", 3)
 
 return loss

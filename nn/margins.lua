@@ -2,6 +2,7 @@
 -- likelihoods of Poisson and of Gauss. They are found in moth.nn.functional.
 
 local define = require "moth.define"
+local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 
 local margins = {}
@@ -177,6 +178,66 @@ margins.gaussian_nll_loss = define {
     local loss = 0.5 * (var:log() + (input - target):square() / var)
     if full then loss = loss + 0.5 * math.log(2 * math.pi) end
     return (reduced(loss, reduction))
+  end,
+}
+
+--- log(1 + exp(-target input)).
+margins.soft_margin_loss = define {
+  name = "soft_margin_loss",
+  doc = "The logistic loss of scores whose signs should be those of the target.",
+  examples = "moth.randn(4), moth.ones(4)\nmoth.randn(4), -moth.ones(4), {reduction = 'sum'}",
+  args = {
+    {"tensor", "input", "scores, any shape"},
+    {"tensor", "target", "1 or -1 for each"},
+    REDUCTION,
+  },
+  run = function(input, target, reduction)
+    return (reduced(functional.softplus(-target * input), reduction))
+  end,
+}
+
+--- The p-norm of x1 - x2 + eps along the last dimension.
+margins.pairwise_distance = define {
+  name = "pairwise_distance",
+  doc = "The distances of vectors, which lie along the last dimension.",
+  examples = "moth.randn(2, 3), moth.randn(2, 3)\n"
+    .. "moth.randn(2, 3), moth.randn(3), {p = 1, eps = 1e-3, keepdim = true}",
+  args = {
+    {"tensor", "x1", "vectors, (..., D)"},
+    {"tensor", "x2", "vectors, broadcast with the first"},
+    {"float", "p", "the power of the norm", default = 2},
+    {"float", "eps", "added to differences, so that a distance of 0 has a gradient",
+     default = 1e-6},
+    {"bool", "keepdim", "keep the dimension with size 1", default = false},
+  },
+  run = function(x1, x2, p, eps, keepdim)
+    return ((x1 - x2 + eps):norm(p, -1, keepdim))
+  end,
+}
+
+--- x1^T A x2 + bias for each of several matrices A.
+margins.bilinear = define {
+  name = "bilinear",
+  doc = "input1^T weight[k] input2 + bias[k] for each feature k of the result.",
+  examples = "moth.randn(2, 3), moth.randn(2, 4), moth.randn(5, 3, 4)\n"
+    .. "moth.randn(3), moth.randn(4), moth.randn(5, 3, 4), {bias = moth.randn(5)}",
+  args = {
+    {"tensor", "input1", "(..., in1_features)"},
+    {"tensor", "input2", "(..., in2_features)"},
+    {"tensor", "weight", "(out_features, in1_features, in2_features)"},
+    {"tensor", "bias", "(out_features)", optional = true},
+  },
+  run = function(input1, input2, weight, bias)
+    if weight:dim() ~= 3 or input1:dim() < 1 or input2:dim() < 1
+       or input1:size(-1) ~= weight:size(2) or input2:size(-1) ~= weight:size(3) then
+      errors.argument("bilinear", "weight", ("%s does not fit %s and %s"):format(
+        errors.describe(weight), errors.describe(input1), errors.describe(input2)), "E_SHAPE")
+    end
+    local out, first, second = weight:size(1), weight:size(2), weight:size(3)
+    local rows = input1:matmul(weight:permute(2, 1, 3):reshape(first, out * second))
+    local y = (rows:unflatten(-1, {out, second}) * input2:unsqueeze(-2)):sum(-1)
+    if bias then y = y + bias end
+    return y
   end,
 }
 

@@ -89,6 +89,9 @@ function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, bat
   elseif not (dropout >= 0 and dropout <= 1) then
     errors.argument(name, "dropout", "expected a probability from 0 to 1, got "
       .. errors.describe(dropout), "E_DOMAIN")
+  elseif dropout > 0 and num_layers == 1 then
+    require("moth").warn(("%s: dropout lies between layers, so with one layer there is none")
+      :format(name))
   end
   self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
   self.bias, self.batch_first, self.dropout = bias, batch_first, dropout

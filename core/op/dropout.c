@@ -111,7 +111,7 @@ MOTH_OP(dropout, DROPOUT,
   .outputs = "y, mask: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "mask",
-  .flags = MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE)
+  .flags = MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE)
 
 /* -- dropout2d -- */
 
@@ -141,7 +141,7 @@ MOTH_OP(dropout2d, DROPOUT2D,
   .outputs = "y, mask: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "mask",
-  .flags = MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE)
+  .flags = MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE)
 
 /* -- their gradient -- */
 

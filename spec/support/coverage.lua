@@ -39,7 +39,7 @@ end
 function coverage.functions()
   local found = {}
   collect(found, moth, moth.names())
-  collect(found, moth.nn.functional, keys(moth.nn.functional))
+  collect(found, moth.nn.functional, getmetatable(moth.nn.functional).__names())
   collect(found, require("moth.tensor").methods, keys(require("moth.tensor").methods))
   return found
 end

@@ -3,9 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from kit import B, I, N, P, R, S, T, U, V, inf, nan, later, op
+from kit import B, I, N, P, R, S, T, U, V, inf, nan, op
 
-later("soft_margin_loss")
 
 HOW = ("mean", "sum", "none")
 I64 = torch.int64
@@ -125,3 +124,17 @@ for how in HOW:
 n("full", R(5), R(5), P(5), full=True)
 n("one variance a row", R(2, 3), R(2, 3), P(2, 1))
 n("seventeen", R(17), R(17), P(17))
+
+f = op("pairwise_distance", "x1 x2 p", F.pairwise_distance, "soft")
+f(R(3, 5), R(3, 5))
+f("1", R(3, 5), R(3, 5), 1.0)
+f("another eps", R(3, 5), R(3, 5), eps=0.5, keepdim=True)
+f("vectors", R(5), R(5))
+f("no rows", R(0, 3), R(0, 3), grad=False)
+
+f = op("bilinear", "input1 input2 weight bias", F.bilinear, "composed")
+f(V(3, 2), V(3, 5), V(2, 2, 5))
+f("bias", V(3, 2), V(3, 5), V(2, 2, 5), R(2))
+f("more dimensions", V(2, 3, 2), V(2, 3, 5), V(1, 2, 5), R(1))
+f("one row", V(2), V(3), V(5, 2, 3), R(5))
+f.raises("E_SHAPE", V(3, 2), V(3, 5), V(2, 3, 5))
