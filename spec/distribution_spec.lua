@@ -34,6 +34,12 @@ describe("a draw", function()
     assert.same({ 1, 3, 4 }, first[5]:sort():tolist())
   end)
 
+  it("refuses a deviation below 0", function()
+    local spread = moth.tensor { 1, -1 }
+    assert.has_error_like(function() moth.normal(0, -1, { 2 }) end, "cannot be negative")
+    assert.has_error_like(function() moth.normal(0, spread) end, "cannot be negative")
+  end)
+
   it("refuses weights that are none, and more positions than there are", function()
     assert.has_error(function() moth.multinomial(moth.tensor { 1, -1 }, 1) end)
     assert.has_error(function() moth.multinomial(moth.tensor { 0, 0 }, 1) end)

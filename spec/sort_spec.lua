@@ -93,6 +93,13 @@ describe("a size that comes from values", function()
   end)
 end)
 
+describe("what is empty", function()
+  it("has a median, NaN, and no different slices", function()
+    assert.equal("nan", tostring(math.abs(moth.zeros(0):median():item())))
+    assert.equal("(0, 1099511627776)", tostring(moth.zeros(0, 2 ^ 40):unique { dim = 1 }.shape))
+  end)
+end)
+
 describe("histc", function()
   it("has a class for every number of a range, however wide or narrow", function()
     local wide = moth.tensor({ -1e308, 0, 1e308 }, { dtype = moth.float64 })

@@ -6,6 +6,8 @@
 */
 #include "sort.h"
 
+#include <math.h>
+
 #include "../kernel/order.h"
 #include "create.h"
 #include "index.h"
@@ -222,6 +224,9 @@ MOTH_OP(median_dim, MEDIAN_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .sa
 static int median_all_compose(const median_all_args *a, moth_tensor **out) {
   static const int64_t all = -1;
   moth_tensor *flat = NULL, *y[2] = {NULL, NULL};
+  if (a->input->l.numel == 0 && moth_is_float(a->input->l.dtype))
+    return MOTH_CALL(a->ctx, out, full, .size = {(int64_t[]){0}, 0}, .dtype = a->input->l.dtype,
+                     .fill_value = {.as.number = NAN});
   if (a->input->l.numel == 0)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from",
                      moth_str(a->input));
@@ -234,5 +239,6 @@ static int median_all_compose(const median_all_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(median_all, MEDIAN_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
-                 .doc = "The median of all elements, the lower of two; NaN wins.",
+                 .doc = "The median of all elements, the lower of two; NaN wins, and is that of "
+                        "no floats.",
                  .examples = "moth.randn(2, 3)  -- domain: distinct")

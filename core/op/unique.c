@@ -23,7 +23,7 @@ typedef struct groups {
 
 static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r) {
   g->n = r->count;
-  g->width = r->length;
+  g->width = g->n ? r->length : 0; /* of no slices the length does not matter */
   int64_t each = g->width * 8 + 2 * (int64_t)sizeof(moth_keyed);
   if (moth_mul_overflow(g->n ? g->n : 1, each, &g->bytes)) g->bytes = INT64_MAX;
   g->x = moth_alloc(input->ctx, g->bytes);
