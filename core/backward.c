@@ -2,7 +2,8 @@
 **
 ** A task keeps gradients that have arrived but not yet passed on: one entry per node met, in a
 ** heap by falling id, which is a topological order (tape.h). Tasks nest and interleave freely; a
-** node only caches where the last task that met it keeps its entry.
+** node only caches where the last task that met it keeps its entry, and a task whose node was taken
+** over by another one so searches from then on.
 */
 #include "loop.h"
 #include "tape.h"
@@ -33,6 +34,7 @@ typedef struct moth_task {
   task_goal *goals;
   uint32_t ngoals, goal_room;
   uint64_t least; /* no goal lies below this id */
+  bool strays;    /* another task has met a node that waits here, and keeps its place there now */
   bool stopped;   /* at `current`, for Lua to go on */
   task_entry current;
   moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
@@ -100,13 +102,19 @@ static uint32_t pop(moth_task *t) {
 /* -- entries -- */
 
 /* Where the task keeps the node's gradients, or UINT32_MAX. The cached place is right unless
-** another task met the node since; then, and only if there is one, the entries are searched. */
+** another task met the node since, which has then told this one. */
 static uint32_t find(const moth_task *t, const moth_node *n) {
   if (n->task == t->id) return n->entry;
-  if (t->ctx->tasks == t && !t->next) return UINT32_MAX;
+  if (!t->strays) return UINT32_MAX;
   for (uint32_t i = 0; i < t->nheap; i++)
     if (t->entries[t->heap[i]].node == n) return t->heap[i];
   return UINT32_MAX;
+}
+
+/* Tells the task whose entry the node caches, if it lives, that it must search from now on. */
+static void take_over(const moth_task *t, const moth_node *n) {
+  for (moth_task *other = n->task ? t->ctx->tasks : NULL; other; other = other->next)
+    if (other->id == n->task) other->strays = true;
 }
 
 static uint32_t enter(moth_task *t, moth_node *n) {
@@ -127,6 +135,7 @@ static uint32_t enter(moth_task *t, moth_node *n) {
     for (uint32_t k = 0; k < n->nout; k++) e->dys[k] = NULL;
   }
   moth_node_retain(n);
+  take_over(t, n);
   n->task = t->id;
   n->entry = i;
   t->heap[t->nheap++] = i;

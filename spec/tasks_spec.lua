@@ -53,6 +53,20 @@ describe("two passes that yield in their hooks", function()
   end)
 end)
 
+describe("a pass inside a hook of another", function()
+  it("leaves nodes that wait in the outer one with one entry", function()
+    local x = leaf(3)
+    local node = x * 2
+    local old, new = node * 3, node * node -- node waits for old's gradient when old's hook runs
+    local inner, total, calls = node * 5, new + old, 0
+    node:register_hook(function() calls = calls + 1 end)
+    old:register_hook(function() inner:backward{retain_graph = true} end)
+    total:backward()
+    assert.equal(2, calls)
+    assert.equal(2 * (12 + 3) + 2 * 5, x.grad:item())
+  end)
+end)
+
 describe("the grad mode of a pass", function()
   it("holds in its hooks, and not outside while a hook waits", function()
     local co = pass(leaf(3))
