@@ -2,6 +2,7 @@
 -- layers' buffers.
 
 local moth = require "moth"
+local lib = require "moth.lib"
 
 local nn, F = moth.nn, moth.nn.functional
 
@@ -34,7 +35,7 @@ describe("batch_norm", function()
     local w = moth.randn(3, {dtype = moth.float64}):requires_grad_()
     local function slopes(create)
       local y = F.batch_norm(a, {weight = w, training = true})
-      return moth.autograd.grad((y * y * y):sum(), {a, w}, {create_graph = create})
+      return {moth.autograd.grad((y * y * y):sum(), {a, w}, {create_graph = create})}
     end
     local p, q = slopes(false), slopes(true)
     for i = 1, 2 do assert.close(list(p[i]), list(q[i]), 1e-12) end
@@ -50,6 +51,26 @@ describe("batch_norm", function()
       F.batch_norm(x, mean, moth.ones(3), {training = true})
     end, "'running_var' to 'batch_norm' %(wants %(2%), got f32 %(3%)%)")
     assert.same({0, 0}, list(mean))
+  end)
+
+  it("moves both statistics or, where memory ends, neither", function()
+    local recover = lib.recover -- a failed allocation is tried again after a collection
+    lib.recover = function() return false end
+    local planes, done = moth.randn(3, 2, 4), 0
+    for k = 1, 200 do
+      local mean, var = moth.zeros(2), moth.ones(2)
+      local norm, input = F.batch_norm, x
+      if k % 2 == 0 then norm, input = F.instance_norm, planes end
+      lib.C.moth_fail_allocation(lib.ctx, math.ceil(k / 2))
+      local ok = pcall(norm, input, {running_mean = mean, running_var = var,
+        [k % 2 == 0 and "use_input_stats" or "training"] = true})
+      lib.C.moth_fail_allocation(lib.ctx, 0)
+      if ok then done = done + 1 end
+      assert.equal(ok, list(mean)[1] ~= 0 and list(var)[1] ~= 1, "allocation " .. k)
+      assert.equal(ok, list(mean)[1] ~= 0 or list(var)[1] ~= 1, "allocation " .. k)
+    end
+    lib.recover = recover
+    assert.is_true(done > 10 and done < 190)
   end)
 
   it("refuses running statistics that need a gradient", function()
@@ -136,6 +157,14 @@ describe("embedding", function()
     local y = F.embedding({1}, w, {max_norm = 1})
     assert.close({0.6, 0.8}, list(y))
     assert.close({0.6, 0.8, 6, 8}, list(w))
+  end)
+
+  it("shortens nothing when the call is refused", function()
+    local w = moth.tensor{{3, 4}, {6, 8}}
+    assert.has_error_like(function()
+      F.embedding({1}, w, {max_norm = 1, padding_idx = 9})
+    end, "'padding_idx' to 'embedding'")
+    assert.same({3, 4, 6, 8}, list(w))
   end)
 
   it("names the token and how many there are", function()

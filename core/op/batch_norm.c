@@ -288,26 +288,34 @@ static int check_running(const moth_tensor *input, moth_tensor *mean, moth_tenso
   return MOTH_OK;
 }
 
-/* running := (1 - momentum) running + momentum factor value */
-static int move_on(moth_tensor *running, const moth_tensor *value, double momentum,
-                   double factor) {
-  moth_tensor *work = moth_cast(running, MOTH_F64), *by = moth_cast(value, MOTH_F64);
-  if (work == running) { /* f64 already: not to be written before all is well */
-    moth_tensor_release(work);
-    work = moth_tensor_new(running->ctx, &running->l);
-    if (work && moth_copy_into(work, running)) moth_tensor_release(work), work = NULL;
+/* (1 - momentum) running + momentum factor value, in f64; owned, NULL: error set. */
+static moth_tensor *moved(const moth_tensor *running, const moth_tensor *value, double momentum,
+                          double factor) {
+  moth_tensor *y = moth_cast(running, MOTH_F64), *by = y ? moth_cast(value, MOTH_F64) : NULL;
+  if (!by) {
+    moth_tensor_release(y);
+    return NULL;
   }
-  int status = work && by ? MOTH_OK : running->ctx->error.code;
-  if (!status) {
-    double *r = (double *)(void *)moth_at(work);
-    const double *v = (const double *)(const void *)moth_at(by);
-    for (int64_t i = 0; i < running->l.numel; i++)
-      r[i] = (1 - momentum) * r[i] + momentum * factor * v[i];
-    status = moth_copy_into(running, work);
-    if (running->l.numel) moth_storage_bump(running->storage);
-  }
-  moth_tensor_release(work);
+  double *r = (double *)(void *)moth_at(y);
+  const double *v = (const double *)(const void *)moth_at(by);
+  for (int64_t i = 0; i < y->l.numel; i++) r[i] = (1 - momentum) * r[i] + momentum * factor * v[i];
   moth_tensor_release(by);
+  return y;
+}
+
+/* Moves both running statistics towards the batch's, or, after an error, neither. */
+static int move_on(moth_tensor *mean, const moth_tensor *batch_mean, moth_tensor *var,
+                   const moth_tensor *batch_var, double momentum, double factor) {
+  moth_tensor *m = moved(mean, batch_mean, momentum, 1);
+  moth_tensor *v = m ? moved(var, batch_var, momentum, factor) : NULL;
+  int status = v ? moth_copy_into(mean, m) : mean->ctx->error.code;
+  if (!status) status = moth_copy_into(var, v);
+  if (v && mean->l.numel) {
+    moth_storage_bump(mean->storage);
+    moth_storage_bump(var->storage);
+  }
+  moth_tensor_release(m);
+  moth_tensor_release(v);
   return status;
 }
 
@@ -338,10 +346,8 @@ static int batch_norm_compose(const batch_norm_args *a, moth_tensor **out) {
                        .var = a->training ? NULL : a->running_var);
   if (status) return status;
   double n = (double)channels_of(a->input, &p);
-  if (a->training && a->running_mean && n > 0) {
-    status = move_on(a->running_mean, y[1], a->momentum, 1);
-    if (!status) status = move_on(a->running_var, y[2], a->momentum, n / (n - 1));
-  }
+  if (a->training && a->running_mean && n > 0)
+    status = move_on(a->running_mean, y[1], a->running_var, y[2], a->momentum, n / (n - 1));
   release(y + 1, 2);
   if (status) moth_tensor_release(y[0]);
   else out[0] = y[0];
@@ -376,8 +382,7 @@ static int planes_on(const instance_norm_args *a) {
     status = MOTH_CALL(ctx, &y[2], var, .input = a->input, .dim = {planes, n}, .correction = 1);
   if (!status) status = MOTH_CALL(ctx, &y[3], mean, .input = y[2], .dim = {&first, 1}, .dtype = -1);
   ctx->grad_mode = mode;
-  if (!status) status = move_on(a->running_mean, y[1], a->momentum, 1);
-  if (!status) status = move_on(a->running_var, y[3], a->momentum, 1);
+  if (!status) status = move_on(a->running_mean, y[1], a->running_var, y[3], a->momentum, 1);
   release(y, 4);
   return status;
 }

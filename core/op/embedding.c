@@ -227,10 +227,11 @@ static double norm_of(int64_t n, const double *x, double p) {
 }
 
 /* Shortens the rows that are too long; `row` has room for one. */
-static void shorten(moth_tensor *w, const moth_tensor *list, double most, double p, double *row) {
+static int shorten(moth_tensor *w, const moth_tensor *list, double most, double p, double *row) {
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
   int64_t d = w->l.shape[1], size = moth_dtype_size[w->l.dtype], step = w->l.stride[1] * size;
   for (int64_t i = 0; i < list->l.numel; i++) {
+    if ((i & 4095) == 4095 && moth_cancelled(w->ctx)) return moth_poll(w->ctx);
     char *here = moth_at(w) + at[i] * w->l.stride[0] * size;
     moth_convert(d, w->l.dtype, here, step, MOTH_F64, (char *)row, sizeof *row);
     double norm = norm_of(d, row, p);
@@ -238,6 +239,7 @@ static void shorten(moth_tensor *w, const moth_tensor *list, double most, double
     for (int64_t k = 0; k < d; k++) row[k] *= most / (norm + NUDGE);
     moth_convert(d, MOTH_F64, (const char *)row, sizeof *row, w->l.dtype, here, step);
   }
+  return MOTH_OK;
 }
 
 static int keep_within(const embedding_args *a) {
@@ -245,7 +247,6 @@ static int keep_within(const embedding_args *a) {
   moth_tensor *w = a->weight;
   int64_t bytes;
   bool mode = ctx->grad_mode;
-  if (w->l.ndim != 2) return MOTH_OK; /* embedding_rows will say so */
   ctx->grad_mode = false;
   int status = moth_check_write(w, "weight", false);
   ctx->grad_mode = mode;
@@ -256,7 +257,7 @@ static int keep_within(const embedding_args *a) {
   double *row = list ? moth_alloc(ctx, bytes) : NULL;
   if (!row) status = ctx->error.code;
   if (!status) {
-    shorten(w, list, a->max_norm, a->norm_type, row);
+    status = shorten(w, list, a->max_norm, a->norm_type, row);
     if (w->l.numel && list->l.numel) moth_storage_bump(w->storage);
     moth_dealloc(ctx, row, bytes);
   }
@@ -265,12 +266,16 @@ static int keep_within(const embedding_args *a) {
 }
 
 static int embedding_compose(const embedding_args *a, moth_tensor **out) {
+  const embedding_rows_args rows = {.ctx = a->ctx, .weight = a->weight, .input = a->input,
+                                    .padding_idx = a->padding_idx,
+                                    .scale_grad_by_freq = a->scale_grad_by_freq};
   if (!moth_absent(a->max_norm)) {
-    int status = keep_within(a);
+    moth_layout y;
+    int status = embedding_rows_shape(&rows, &y); /* nothing is written if that refuses */
+    if (!status) status = keep_within(a);
     if (status) return status;
   }
-  return MOTH_CALL(a->ctx, out, embedding_rows, .weight = a->weight, .input = a->input,
-                   .padding_idx = a->padding_idx, .scale_grad_by_freq = a->scale_grad_by_freq);
+  return moth_run(&moth_op_embedding_rows, &rows, out);
 }
 
 MOTH_OP_COMPOSES(embedding, EMBEDDING,
