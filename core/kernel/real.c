@@ -13,6 +13,12 @@ moth_tensor *moth_real_out(moth_tensor *y) {
   return moth_tensor_new(y->ctx, &l);
 }
 
+int moth_real_alike(const char *arg, const moth_tensor *x, const moth_tensor *like) {
+  if (!x || moth_compute_dtype(x->l.dtype) == moth_compute_dtype(like->l.dtype)) return MOTH_OK;
+  return moth_fail(x->ctx, MOTH_E_DTYPE, arg, "%s does not go with %s", moth_str(x),
+                   moth_str(like));
+}
+
 int moth_real_done(moth_tensor *work, moth_tensor *y, int status) {
   if (!status && work != y) status = moth_copy_into(y, work);
   moth_tensor_release(work);

@@ -14,6 +14,9 @@
 moth_tensor *moth_real(const moth_tensor *x);
 /* Where to compute a contiguous result: y itself, retained, or an f32 tensor of its shape. */
 moth_tensor *moth_real_out(moth_tensor *y);
+/* Refuses x, which may be NULL, where it computes in another type than `like`: for ops that take
+** f32 beside half types, whose kernels believe in one type all the same. */
+int moth_real_alike(const char *arg, const moth_tensor *x, const moth_tensor *like);
 /* Copies work into y if it is not y, and releases it; passes on the status. */
 int moth_real_done(moth_tensor *work, moth_tensor *y, int status);
 

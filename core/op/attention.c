@@ -247,8 +247,9 @@ MOTH_OP(attention, ATTENTION,
 
 static int attention_back_shape(const attention_back_args *a, moth_layout *y) {
   form f;
-  const moth_tensor *of[3] = {a->query, a->key, a->value};
+  const moth_tensor *of[] = {a->query, a->key, a->value, a->grad, a->output, a->lse, a->bias};
   int status = form_of(a->query, a->key, a->value, a->bias, &f);
+  for (int i = 1; !status && i < 7; i++) status = moth_real_alike("grad", of[i], a->query);
   if (status) return status;
   moth_layout wanted;
   lead_shape(&f, &wanted);

@@ -205,6 +205,7 @@ MOTH_OP(channel_norm, CHANNEL_NORM,
 
 static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout *y) {
   int status = check_input(a->input);
+  if (!status) status = moth_real_alike("grad", a->grad, a->input);
   if (status) return status;
   const int64_t *c = &a->input->l.shape[1];
   status = moth_norm_fits(a->ctx, "grad", a->grad, a->input->l.ndim, a->input->l.shape);

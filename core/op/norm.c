@@ -69,6 +69,8 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
 
 static int row_norm_back_shape(const row_norm_back_args *a, moth_layout *y) {
   int64_t weights, rows = a->rstd->l.numel, n = a->input->l.numel;
+  int status = moth_real_alike("grad", a->grad, a->input);
+  if (status) return status;
   if (!moth_shape_same(&a->grad->l, &a->input->l))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s does not go with %s", moth_str(a->grad),
                      moth_str(a->input));

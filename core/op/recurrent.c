@@ -266,6 +266,11 @@ static int back_fit(const recurrent_back_args *a, recurrent_call *c, moth_rnn *r
     return moth_fail(a->ctx, MOTH_E_ARG, "hx", "%d tensor(s) are needed, got %lld",
                      a->mode == MOTH_LSTM ? 2 : 1, (long long)a->hx.n);
   int status = moth_recurrent_fit(c, r);
+  if (!status) status = moth_real_alike("reserve", a->reserve, a->input);
+  for (int64_t i = 0; !status && i < a->hx.n; i++)
+    status = moth_real_alike("hx", a->hx.at[i], a->input);
+  for (int64_t i = 0; !status && i < a->params.n; i++)
+    status = moth_real_alike("params", a->params.at[i], a->input);
   if (status) return status;
   moth_rnn_room(r, &size, &masks);
   if (a->reserve->l.ndim != 1 || a->reserve->l.shape[0] != size)
