@@ -53,6 +53,18 @@ static moth_tensor **frame_list(moth_call_frame *f, int64_t n) {
   return block;
 }
 
+int moth_frame_own_lists(moth_call_frame *f, const moth_op *op) {
+  for (uint32_t row = 0; row < op->nrows; row++) {
+    if (!moth_kind_is_list(op->kinds[row])) continue;
+    moth_tensors *list = (moth_tensors *)(void *)(f->args.slot + op->rows[row].slot);
+    moth_tensor **at = frame_list(f, list->n);
+    if (!at) return f->temps.ctx->error.code;
+    if (list->n) memcpy(at, list->at, (size_t)list->n * sizeof *at);
+    list->at = at;
+  }
+  return MOTH_OK;
+}
+
 /* -- reading the slots -- */
 
 static int read_list(moth_call_frame *f, const moth_op *op, uint32_t row, const moth_slot *from,

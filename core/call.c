@@ -226,7 +226,8 @@ int moth_run(const moth_op *op, const void *args, moth_tensor **out) {
   moth_ctx *ctx = ((const moth_args *)args)->ctx;
   moth_frame_open(&f, ctx);
   memcpy(&f.args, args, op->size);
-  int status = moth_cancelled(ctx) ? moth_poll(ctx) : run_frame(&f, op, out);
+  int status = moth_cancelled(ctx) ? moth_poll(ctx) : moth_frame_own_lists(&f, op);
+  if (!status) status = run_frame(&f, op, out);
   moth_frame_close(&f);
   return status;
 }
@@ -235,7 +236,8 @@ int moth_run_into(const moth_op *op, const void *args, moth_tensor *target) {
   moth_call_frame f;
   moth_frame_open(&f, target->ctx);
   memcpy(&f.args, args, op->size);
-  int status = run_into(&f, op, args, target);
+  int status = moth_frame_own_lists(&f, op);
+  if (!status) status = run_into(&f, op, args, target);
   moth_frame_close(&f);
   return status;
 }

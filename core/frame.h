@@ -30,6 +30,9 @@ void moth_frame_open(moth_call_frame *f, moth_ctx *ctx);
 /* Keeps an owned tensor until the call ends; NULL after an error. */
 moth_tensor *moth_frame_keep(moth_call_frame *f, moth_tensor *take);
 void moth_frame_close(moth_call_frame *f);
+/* Copies the lists of f->args, which are then the frame's to change: casts replace what is in them,
+** and the caller's own stay as they are. */
+int moth_frame_own_lists(moth_call_frame *f, const moth_op *op);
 
 /* Reads what moth_call was given into f->args, filling in defaults. */
 int moth_read_args(moth_call_frame *f, const moth_op *op, const moth_slot *slots, uint32_t nslots,

@@ -232,6 +232,28 @@ for _, op in ipairs(registry.ops()) do
       end)
     end)
 
+    it("gives the same with one input of a wider type, or refuses it", function()
+      if op.mutates or op.outputs == "" or op.random or op.name:match "^empty"
+        or op.name:match "^nan_to_num" then return end -- whose constants are its dtype's own
+      each_example(op, function(example)
+        local arguments = example.arguments()
+        local order = registry.tensors(arguments)
+        local expected = results(op, arguments)
+        for i, x in ipairs(order) do
+          local list = {unpack(order)}
+          if x.dtype == moth.float32 then list[i] = x:to(moth.float64) end
+          local ok, got = pcall(results, op, registry.replace(arguments, list))
+          for k = 1, ok and list[i] ~= x and #expected or 0 do
+            local y = got[k]:to(expected[k].dtype)
+            if not same(expected[k], y, 1e-3) then
+              error(("input %d in f64: result %d is %s, wanted %s"):format(i, k, tostring(y),
+                tostring(expected[k])), 0)
+            end
+          end
+        end
+      end)
+    end)
+
     it("names the argument of a wrong type, a nil, an unknown name", function()
       local first = op.examples[1].arguments()
       for i, arg in ipairs(op.args) do

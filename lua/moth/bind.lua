@@ -122,8 +122,7 @@ local T = {} -- their tools
 for key, value in pairs(forms.tools) do T[key] = value end
 T.C, T.ctx, T.Handle, T.istype, T.int64 = C, ctx, Handle, ffi.istype, lib.int64
 T.live, T.none, T.NONE, T.state = lib.live, lib.none, lib.NONE, state
-T.due, T.adopt = lib.due, lib.adopt
-T.recover = function(status) return (lib.recover(status)) end -- looked up anew: specs turn it off
+T.due, T.adopt, T.recover = lib.due, lib.adopt, lib.recover
 T.require_grad = function(x) x.requires_grad = true end
 
 --- What is due after an op with a list of results.
