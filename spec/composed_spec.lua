@@ -3,6 +3,11 @@
 local moth = require "moth"
 
 describe("x:unfold", function()
+  it("refuses more elements than can be counted", function()
+    local wide = moth.zeros(1):expand(2 ^ 52)
+    assert.has_error_like(function() wide:unfold(1, 2 ^ 51, 1) end, "than can be addressed")
+  end)
+
   it("is a view of windows, through which gradients are added up", function()
     local x = moth.arange(7):double():requires_grad_()
     local y = x:unfold(1, 3, 2)

@@ -185,7 +185,10 @@ static int unfold_dim_view(const unfold_dim_args *a, moth_layout *y) {
   }
   y->shape[y->ndim] = a->size;
   y->stride[y->ndim++] = stride;
-  return MOTH_OK;
+  moth_layout all = *y; /* windows that overlap have more elements than there are */
+  if (moth_layout_pack(&all)) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "size", "%s is more elements than can be addressed",
+                   moth_str_shape(a->ctx, y->ndim, y->shape));
 }
 
 PART_GRAD(unfold_dim)
