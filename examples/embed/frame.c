@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
 
   double at[2] = {0, 0}, speed[2] = {0, 0}, lamp[2] = {1, 0};
   for (long i = 0; i < frames; i++) {
-    if (i == 1000) early = resident_mib();
+    if (i + 1 == 1000) early = resident_mib();
     if (i == 500) make_mistakes(L);
     double began = microseconds(), seen[] = {lamp[0] - at[0], lamp[1] - at[1], speed[0], speed[1]};
     if (!ask(L, "frame", 4, seen, 2)) return 1;
