@@ -27,6 +27,15 @@ describe("calls in a ported script", function()
     assert.truthy(tostring(text):find("list of positions is needed, got 2)", 1, true))
   end)
 
+  it("the _like forms take device and requires_grad", function()
+    local x = moth.zeros(2)
+    for _, name in ipairs { "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like" } do
+      assert.is_true(moth[name](x, { requires_grad = true, device = "cpu" }).requires_grad)
+      assert.is_false(moth[name](x).requires_grad)
+    end
+    assert.is_true(moth.full_like(x, 3, { requires_grad = true }).requires_grad)
+  end)
+
   it("datasets and samplers take their arguments by name", function()
     local rows = moth.arange(5)
     assert.equal(2, data.Subset { rows, indices = { 1, 5 } }:len())

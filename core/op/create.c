@@ -126,7 +126,7 @@ static int zeros_like_cpu(const zeros_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(zeros_like, ZEROS_LIKE, .dtypes = MOTH_ANY, .doc = "Zeros in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64}")
+                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
 
 static int ones_like_shape(const ones_like_args *a, moth_layout *y) {
   return like(a->input, a->dtype, y);
@@ -137,7 +137,7 @@ static int ones_like_cpu(const ones_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(ones_like, ONES_LIKE, .dtypes = MOTH_ANY, .doc = "Ones in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64}")
+                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
 
 static int empty_like_shape(const empty_like_args *a, moth_layout *y) {
   return like(a->input, a->dtype, y);
@@ -149,7 +149,7 @@ static int empty_like_cpu(const empty_like_args *a, moth_tensor **out) {
 MOTH_OP_CONST(empty_like, EMPTY_LIKE, .dtypes = MOTH_ANY,
               .doc = "Values left to chance in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64}")
+                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
 
 static int full_like_shape(const full_like_args *a, moth_layout *y) {
   like(a->input, a->dtype, y);
@@ -160,7 +160,7 @@ static int full_like_cpu(const full_like_args *a, moth_tensor **out) {
 }
 MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY, .doc = "One value in the input's shape.",
               .examples = "moth.randn(2, 3), 7\n"
-                          "moth.randn(2, 3), 7, {dtype = moth.int64}")
+                          "moth.randn(2, 3), 7, {dtype = moth.int64, device = \"cpu\"}")
 
 /* -- arange, linspace -- */
 

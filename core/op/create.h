@@ -9,7 +9,8 @@
   ARG(device, device, cpu, "where the elements live")
 #define CREATE_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \
-  ARG(dtype,  dtype, none, "element type; that of the input when absent")
+  ARG(dtype,  dtype, none, "element type; that of the input when absent") \
+  ARG(device, device, cpu, "where the elements live")
 
 #define ZEROS(ARG) ARG(shape, size, , "sizes") CREATE_WHERE(ARG)
 MOTH_ARGS(zeros, ZEROS)
@@ -36,7 +37,8 @@ MOTH_ARGS(empty_like, EMPTY_LIKE)
 #define FULL_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \
   ARG(scalar, fill_value, , "value of every element") \
-  ARG(dtype,  dtype, none, "element type; that of the input when absent")
+  ARG(dtype,  dtype, none, "element type; that of the input when absent") \
+  ARG(device, device, cpu, "where the elements live")
 MOTH_ARGS(full_like, FULL_LIKE)
 
 #define ARANGE(ARG) \

@@ -109,7 +109,8 @@ static int rand_like_cpu(const rand_like_args *a, moth_tensor **out) {
 MOTH_OP_CONST(rand_like, RAND_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn evenly from 0 up to 1, in the input's shape.",
               .examples = "moth.zeros(2, 3)\n"
-                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64}")
+                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64, "
+                          "device = \"cpu\"}")
 
 static int randn_like_shape(const randn_like_args *a, moth_layout *y) {
   return real_like(a->input, a->dtype, y);
@@ -120,7 +121,8 @@ static int randn_like_cpu(const randn_like_args *a, moth_tensor **out) {
 MOTH_OP_CONST(randn_like, RANDN_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn from the standard normal distribution, in the input's shape.",
               .examples = "moth.zeros(2, 3)\n"
-                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64}")
+                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64, "
+                          "device = \"cpu\"}")
 
 /* -- randint, randperm -- */
 

@@ -15,7 +15,8 @@
 #define RANDOM_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \
   RANDOM_FROM(ARG) \
-  ARG(dtype,  dtype, none, "element type; that of the input when absent")
+  ARG(dtype,  dtype, none, "element type; that of the input when absent") \
+  ARG(device, device, cpu, "where the elements live")
 
 #define RAND(ARG) ARG(shape, size, , "sizes") RANDOM_WHERE(ARG)
 MOTH_ARGS(rand, RAND)

@@ -79,10 +79,12 @@ end
 local REQUIRES_GRAD = { name = "requires_grad", kind = "bool", row = kinds.find("bool"),
                         doc = "gather gradients for it", fallback = "false", lua = true }
 
-local function creates(args)
+local function creates(name, args)
   local dtype_given, device_given
   for _, arg in ipairs(args) do
-    if arg.row.name == "tensor" or arg.row.name == "number" then return false end
+    if arg.row.name == "number" or arg.row.name == "tensor" and not name:find("_like$") then
+      return false
+    end
     dtype_given = dtype_given or arg.name == "dtype"
     device_given = device_given or arg.name == "device"
   end
@@ -105,7 +107,7 @@ function bind.describe(name)
       args[i + 1].row, args[i + 1].number = kinds.find("tensor"), nil
     end
   end
-  if creates(args) then args[#args + 1] = REQUIRES_GRAD end
+  if creates(name, args) then args[#args + 1] = REQUIRES_GRAD end
   local first = args[1] and kinds.find(args[1].kind).name
   local method = first == "tensor" or first == "index" or first == "mask"
   local sig = forms.signature(name, args, method)
