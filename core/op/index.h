@@ -83,6 +83,15 @@ MOTH_ARGS(scatter, SCATTER)
   ARG(tensor, src,       , "what to add, at least as large as `index`")
 MOTH_ARGS(scatter_add, SCATTER_ADD)
 
+#define SCATTER_REDUCE(ARG) \
+  ARG(tensor, input,     , "tensor to change") \
+  ARG(dim,    dim,       , "dimension the positions belong to") \
+  ARG(index,  index,     , "positions") \
+  ARG(tensor, src,       , "values, at least as large as `index`") \
+  ARG(enum,   reduce, =sum|prod|mean|amax|amin, "what those at one position become") \
+  ARG(bool,   include_self, true, "does the element of the input take part?")
+MOTH_ARGS(scatter_reduce, SCATTER_REDUCE)
+
 #define TAKE(ARG) \
   ARG(tensor, input,     , "tensor to read, as if it had one dimension") \
   ARG(index,  index,     , "positions, in row-major order; the result has their shape")

@@ -3,9 +3,8 @@
 import torch
 import torch.nn.functional as F
 
-from kit import B, I, N, P, R, S, T, U, V, exempt, inf, nan, later, op
+from kit import B, I, N, P, R, S, T, U, V, exempt, inf, nan, op
 
-later("scatter_reduce")
 
 I64 = torch.int64
 
@@ -75,9 +74,14 @@ for name in ("scatter_add", ):
 
 f = op("scatter_reduce", "input dim index src reduce", torch.scatter_reduce, "reduce",
        positions=("index",))
-for how in ("sum", "amax", "amin", "mean"):
-    f(how, R(3), 0, T([1, 1, 0, 1], I64), R(4), how)
-    f(how + " without self", R(3), 0, T([1, 1, 0, 1], I64), R(4), how, include_self=False)
+for how in ("sum", "prod", "amax", "amin", "mean"):
+    f(how, S(3), 0, T([1, 1, 0, 1], I64), S(4), how)
+    f(how + " without self", S(3), 0, T([1, 1, 0, 1], I64), S(4), how, include_self=False)
+    f(how + " of rows", S(3, 5), 1, N(5, 3, 2), S(3, 2), how)
+    f(how + " of int64", I(3), 0, T([1, 1, 0, 1], I64), I(4), how)
+    f(how + " of nothing", S(3), 0, N(3, 0), S(0), how)
+f("NaN", S(2), 0, T([1, 1, 0], I64), T([nan, 2.0, 3.0]), "amax", grad=False)
+f.raises("E_INDEX", "beyond the end", S(3), 0, T([3], I64), S(1), "sum")
 
 f = op("index_add", "input dim index source", torch.index_add, "reduce", positions=("index",))
 f(R(3, 5), 0, N(3, 2), R(2, 5))
