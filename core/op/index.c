@@ -481,7 +481,8 @@ MOTH_OP_CONST(nonzero, NONZERO, .dtypes = MOTH_ANY, .outputs = "positions: posit
 const moth_op *const moth_index_ops[] = {
   &moth_op_index,        &moth_op_index_put, &moth_op_index_sum, &moth_op_masked_select,
   &moth_op_nonzero,      &moth_op_index_select, &moth_op_index_add, &moth_op_gather,
-  &moth_op_scatter,      &moth_op_scatter_add, &moth_op_scatter_reduce, &moth_op_one_hot, &moth_op_index_copy,
+  &moth_op_scatter,      &moth_op_scatter_add, &moth_op_scatter_reduce,
+  &moth_op_one_hot, &moth_op_index_copy,
   &moth_op_index_fill,   &moth_op_take, &moth_op_take_along_dim, &moth_op_argwhere,
   &moth_op_masked_scatter, NULL,
 };
