@@ -129,6 +129,8 @@ describe("interpolate", function()
     assert.same({{{{0, 2, 2}, {3, 8, 5}}}}, nn.Fold({2, 3}, 2)(columns):tolist())
     refuses("'input' to 'unfold' %(wants %(N, C, H, W%)",
       function() return (F.unfold(moth.ones(2), 2)) end)
+    refuses("'kernel_size' to 'fold' %(must be at most", -- before any product of them
+      function() return (F.fold(moth.ones(4, 4), {4, 4}, {2 ^ 40, 2 ^ 40})) end)
   end)
 
   it("takes sizes or factors, one for all sides or one for each", function()

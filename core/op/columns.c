@@ -91,8 +91,8 @@ static int fold_fit(const fold_args *a, columns *c) {
   moth_tensor image = {.ctx = a->ctx, .l = *l}; /* only a layout */
   memcpy(&image.l.shape[l->ndim - 2], a->output_size, 2 * sizeof *l->shape);
   int status = moth_window_fit(&c->w, &image, "kernel_size", false);
+  if (status) return status; /* the kernel may be too large to multiply */
   int64_t taps = l->shape[l->ndim - 2], window = c->w.kernel[0] * c->w.kernel[1];
-  if (status) return status;
   if (taps == 0 || taps % window)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "kernel_size",
                      "the %lld rows of %s are no multiple of a window of %lld", (long long)taps,
