@@ -55,6 +55,16 @@ describe("positions of triangles", function()
 end)
 
 describe("log_normal_ and cauchy_", function()
+  it("leave nothing of what they overwrite, nor of how they draw, to the gradient", function()
+    for _, name in ipairs {"log_normal_", "cauchy_"} do
+      local x = moth.ones(3, {requires_grad = true})
+      local y = x * 2
+      y[name](y)
+      y:sum():backward()
+      assert.same({0, 0, 0}, (x.grad or moth.zeros(3)):tolist())
+    end
+  end)
+
   it("have the median of their distribution", function()
     moth.manual_seed(1)
     local x = moth.zeros(20001):log_normal_(1, 0.5)

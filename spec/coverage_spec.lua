@@ -20,14 +20,15 @@ local function floats(results)
 end
 
 describe("what is checked", function()
+  local ungolden, unchecked, exempt = coverage.missing()
+
   it("leaves no op out", function()
-    local ungolden, unchecked = coverage.missing()
     assert.same({}, ungolden)
     assert.same({}, unchecked)
   end)
 
   for name, f in pairs(coverage.functions()) do
-    if not only or name:match(only) then
+    if not exempt[name] and (not only or name:match(only)) then
       it("includes the gradient of " .. name .. ", twice", function()
         for _, example in ipairs(registry.examples(f.sig.examples)) do
           local arguments = example.arguments()
@@ -41,6 +42,7 @@ describe("what is checked", function()
           end
           local function call(...)
             for k, x in ipairs{...} do order[at[k]] = x end
+            if name:find "_$" then order[1] = order[1]:clone() end -- it is written
             moth.manual_seed(1) -- what draws draws the same
             local list = registry.replace(arguments, order)
             return unpack(floats{f.fn(unpack(list, 1, list.n))})

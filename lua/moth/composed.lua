@@ -304,6 +304,13 @@ composed.fill_diagonal_ = define {
 local GENERATOR = { "generator", "generator", "source of the numbers; the default one when absent",
                     optional = true }
 
+-- Writes what fn makes of an unrecorded tensor like x, so that x forgets its history at once.
+local function overwrite(x, fn)
+  local drawn = require("moth.autograd").no_grad(function() return fn(ops.empty_like(x)) end)
+  local y = ops.copy_(x, drawn)
+  return y
+end
+
 --- x:log_normal_(mean, std): exp of numbers drawn from a normal distribution. @return x
 composed.log_normal_ = define {
   name = "log_normal_",
@@ -316,8 +323,7 @@ composed.log_normal_ = define {
     GENERATOR,
   },
   run = function(input, mean, std, generator)
-    local y = ops.normal_(input, mean, std, generator):exp_()
-    return y
+    return (overwrite(input, function(y) return y:normal_(mean, std, generator):exp_() end))
   end,
 }
 
@@ -334,8 +340,9 @@ composed.cauchy_ = define {
     GENERATOR,
   },
   run = function(input, median, sigma, generator)
-    local y = ops.uniform_(input, -math.pi / 2, math.pi / 2, generator):tan_()
-    return (y:mul_(sigma):add_(median))
+    return (overwrite(input, function(y)
+      return y:uniform_(-math.pi / 2, math.pi / 2, generator):tan_():mul_(sigma):add_(median)
+    end))
   end,
 }
 

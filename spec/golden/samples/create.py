@@ -94,6 +94,42 @@ f("empty", R(0), R(0), grad=False)
 f("0-d", T(1.0), T(1.0), grad=False)
 f("int64", T([1, 2], i64), T([1, 2], i64))
 
+# ---- like another tensor ----
+
+for name in ("new_zeros", "new_ones"):
+    f = op(name, "input size", lambda x, size, name=name, **o: getattr(x, name)(size, **o))
+    f(R(2), [2, 3], grad=False)
+    f("0-d", R(2), [], grad=False)
+    f("empty", R(2), [0, 3], grad=False)
+    f("one element", R(0), [1], grad=False)
+    f("of int64", T([1, 2], i64), [2])
+    f("of bool", T([True], torch.bool), [2])
+
+f = op("new_full", "input size fill_value", lambda x, size, v, **o: x.new_full(size, v, **o))
+f(R(2), [2, 3], 1.5, grad=False)
+f("0-d", R(2), [], 2.5, grad=False)
+f("empty", R(2), [0, 3], 1.5, grad=False)
+f("infinity", R(2), [1], inf, grad=False)
+f("of int64", T([1, 2], i64), [2], 7)
+f("of bool", T([True], torch.bool), [2], True)
+
+f = op("new_tensor", "input data", lambda x, data, **o: x.new_tensor(data, **o))
+f(R(2), [1.5, 2.0], grad=False)
+f("nested", R(2), [[1.0, 2.0], [3.0, 4.0]], grad=False)
+f("a number", R(2), 2.5, grad=False)
+f("of int64", T([1], i64), [1, 2])
+f("of uint8", T([1], torch.uint8), [1, 2])
+f("of bool", T([True], torch.bool), [True, False])
+
+f = op("fill_diagonal_", "input fill_value wrap", lambda x, *a, **o: x.fill_diagonal_(*a, **o),
+       mutates=True)
+f(R(3, 3), 1.5)
+f("wide", R(2, 5), 0.0)
+f("tall", R(5, 2), -1.0)
+f("tall, wrapped", R(7, 2), 2.5, wrap=True)
+f("a cube", R(3, 3, 3), 0.5)
+f("int64", T([[1, 2], [3, 4]], i64), 9)
+
 DRAWS = "random: spec/random_spec.lua and distribution_spec.lua check the distribution"
 for name in ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm",
              "normal_", "uniform_", "normal", "bernoulli", "bernoulli_", "multinomial",
