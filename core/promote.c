@@ -36,8 +36,10 @@ static void vote(dtype_votes *v, const moth_tensor *x) {
 static int check_dtype(const moth_op *op, moth_ctx *ctx, int dtype, const char *arg) {
   char set[64];
   if (dtype == MOTH_NO_DTYPE || (op->dtypes >> dtype & 1u)) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_DTYPE, arg, "%s is not supported here, wanted %s",
-                   moth_dtype_name(dtype), moth_dtypes_str(op->dtypes & MOTH_ANY, set));
+  bool whole = dtype < MOTH_F16 && !(op->dtypes & ~(uint32_t)MOTH_FLOATS & MOTH_ANY);
+  return moth_fail(ctx, MOTH_E_DTYPE, arg, "%s is not supported here, wanted %s%s",
+                   moth_dtype_name(dtype), moth_dtypes_str(op->dtypes & MOTH_ANY, set),
+                   whole ? "; convert with :float()" : "");
 }
 
 /* Replaces *at by its cast to dtype; a cast of a real tensor is recorded. */

@@ -44,8 +44,11 @@ class.lookup(Module, function(self, key)
   local store = self[STORE]
   local value = store.fields[key]
   if value ~= nil then return value end
-  if store.names and type(key) == "number" and key < 0 then
-    return rawget(self, #self + 1 + key)
+  if store.names and type(key) == "number" then
+    local n = #self
+    if key >= -n and key < 0 then return rawget(self, n + 1 + key) end
+    errors.raise(("%s[%s]: %s"):format(class.typename(self), tostring(key),
+      n == 0 and "it is empty" or ("positions are 1 to %d"):format(n)), "E_INDEX")
   end
   return store.class[key]
 end)
@@ -262,8 +265,12 @@ local function descend(self, fname, list, last)
     if not found then
       local names = {}
       for _, child in ipairs(here:_children()) do names[#names + 1] = child[1] end
+      local hint = errors.nearest(list[i], names)
+      if here[STORE].names and list[i]:find "^%d+$" and #here > 0 then
+        hint = ('; names count from 0: net[%d] is "%s"'):format(#here, names[#names])
+      end
       errors.argument(fname, "target", ("%s has no submodule '%s'%s"):format(
-        class.typename(here), list[i], errors.nearest(list[i], names)))
+        class.typename(here), list[i], hint))
     end
     here = found
   end

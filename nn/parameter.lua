@@ -27,6 +27,18 @@ local parse_parameter = define.signature("Parameter", {
   {"bool", "requires_grad", "does it want a gradient?", default = true},
 })
 
+-- Refuses Parameter{1, 2}: PyTorch takes tensors only, too.
+local function refuse_numbers(data)
+  if getmetatable(data) ~= nil then return end
+  local first = data[1]
+  if type(first) == "table" and getmetatable(first) == nil then first = first[1] end
+  if type(first) == "number" then
+    errors.argument("Parameter", "data", "a tensor is needed, got a table; write moth.tensor{"
+      .. (type(data[1]) == "table" and "..." or errors.describe(data):gsub("[{}]", "")) .. "}",
+      "E_TYPE")
+  end
+end
+
 local parse_buffer = define.signature("Buffer", {
   {"tensor", "data", "the values; the buffer shares them", optional = true},
   {"bool", "persistent", "is it part of the state_dict?", default = true},
@@ -37,6 +49,7 @@ local parse_buffer = define.signature("Buffer", {
 -- (any dtype without requires_grad); the result is a leaf that shares its storage.
 parameter.Parameter = setmetatable({signature = parse_parameter}, {
   __call = function(_, ...)
+    if type((...)) == "table" then refuse_numbers(...) end
     local data, requires_grad = parse_parameter(...)
     return own("parameter", "Parameter", data, requires_grad)
   end,

@@ -6,6 +6,7 @@
 
 local class = require "moth.class"
 local define = require "moth.define"
+local devices = require "moth.device"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
@@ -283,7 +284,7 @@ local function add_casts(Module)
     local n, args = select("#", ...), {...}
     return convert_all(self, function(x)
       if x:is_floating_point() then return x:to(unpack(args, 1, n)) end
-      local device = type(args[1]) == "string" and args[1]
+      local device = (type(args[1]) == "string" or devices.is(args[1])) and args[1]
         or type(args[1]) == "table" and args[1].device
         or type(args[2]) == "table" and args[2].device
       return device and x:to(device) or x

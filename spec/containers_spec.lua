@@ -78,7 +78,7 @@ describe("ModuleList", function()
     assert.equal(3, #l)
     assert.equal(3, l:len())
     assert.equal(l[3], l[-1])
-    assert.is_nil(l[4])
+    assert.has_error(function() return l[4] end)
   end)
 
   it("registers its modules under PyTorch's names, which count from 0", function()

@@ -279,6 +279,11 @@ static int check_running(const moth_tensor *input, moth_tensor *mean, moth_tenso
   moth_tensor *both[2] = {mean, var};
   if (!mean != !var)
     return moth_fail(ctx, MOTH_E_ARG, name[mean != NULL], "the other one is given too");
+  if (mean && mean->l.ndim == 1 && moth_shape_same(&mean->l, &var->l) &&
+      mean->l.shape[0] != input->l.shape[1])
+    return moth_fail(ctx, MOTH_E_SHAPE, "input",
+                     "%s has %lld channels, the running statistics are of %lld", moth_str(input),
+                     (long long)input->l.shape[1], (long long)mean->l.shape[0]);
   for (int i = 0; i < 2 && mean; i++) {
     int status = moth_norm_fits(ctx, name[i], both[i], 1, &input->l.shape[1]);
     if (!status && update && ctx->grad_mode && moth_needs_grad(both[i]))

@@ -10,6 +10,7 @@
 
 local ffi = require "ffi"
 local bit = require "bit"
+local alias = require "moth.alias"
 local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local forms = require "moth.forms"
@@ -194,7 +195,7 @@ function T.to_index(sig, i, v)
   if not lib.istensor(v) then T.bad(sig, i, v) end
   if arg.name == "target" and lib.inspect(v, sig.name, arg.name).dtype >= FLOATS then
     errors.argument(sig.name, arg.name, "targets are classes (integers from 1), got "
-      .. errors.describe(v), "E_DTYPE")
+      .. errors.describe(v) .. "; convert with :long()", "E_DTYPE")
   end
   return shift("to_index", sig, arg.name, v)
 end
@@ -492,9 +493,20 @@ function bind.text(name)
   return sig and source(sig)
 end
 
+-- The op that has this other name, under it; nil if there is none (the name of an in-place form
+-- is made from the other, and not every op has one).
+local function aliased(name)
+  local known = alias.op(name)
+  if C.moth_op_find(known) == nil then return nil end
+  local fn = bind.as(known, name)
+  signatures[fn].alias = known
+  return fn
+end
+
 --- The op of that name if users may call it, else nil.
 function bind.public(name)
   local op = C.moth_op_find(name)
+  if op == nil and alias.op(name) then return aliased(name) end
   if op == nil or bit.band(C.moth_op_describe(op).flags, HIDDEN) ~= 0 then return nil end
   return bind.ops[name]
 end

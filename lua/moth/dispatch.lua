@@ -146,6 +146,11 @@ dispatch.cross_entropy = define {
   },
   run = function(input, target, weight, ignore_index, reduction, label_smoothing)
     if istensor(target) and lib.inspect(target, "cross_entropy", "target").dtype >= FLOATS then
+      if target.shape ~= input.shape then
+        errors.argument("cross_entropy", "target", ("targets are classes (integers from 1; convert "
+          .. "with :long()) or probabilities of the input's shape, %s, got %s"):format(
+          tostring(input.shape), errors.describe(target)), "E_SHAPE")
+      end
       local y = chances(input, target, weight, reduction, label_smoothing)
       return y
     end

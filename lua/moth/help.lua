@@ -78,6 +78,7 @@ end
 --- The whole text about a signature.
 function help.page(sig)
   local lines = { help.line(sig) }
+  if sig.alias then lines[#lines + 1] = "(another name of " .. sig.alias .. ")" end
   if sig.doc ~= "" then lines[#lines + 1] = sig.doc end
   local width = 0
   for _, arg in ipairs(sig.args) do width = math.max(width, #arg.name) end

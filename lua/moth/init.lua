@@ -66,6 +66,9 @@ table.insert(package.loaders, 2, search)
 local rows = {
   Size = {"moth.size", "new"},
   define = {"moth.define"},
+  device = {"moth.device", "new"},
+  cuda = {"moth.device", "cuda"},
+  inference_mode = {"moth.autograd", "no_grad"},
 }
 for name in ("nn optim data autograd class progress summary warn"):gmatch "%S+" do
   rows[name] = {"moth." .. name}
@@ -106,9 +109,11 @@ local function find(name)
   return bind.public(name)
 end
 
+local also = {"default_generator", unpack(require("moth.alias").names())}
+
 --- All names of the namespace, sorted: for completion and documentation.
 moth.names = select(2, lazy.namespace("moth", moth, rows, {
-  find = find, names = bind.names, also = {"default_generator"}, guesses = worth_guessing,
+  find = find, names = bind.names, also = also, guesses = worth_guessing,
   found = keep_loaded, hint = lazy.HELP,
 }))
 

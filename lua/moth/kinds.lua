@@ -11,6 +11,7 @@
 --
 -- Dimensions and positions count from 1 in Lua and from 0 in C: the shift is in `store`.
 
+local device = require "moth.device"
 local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local lib = require "moth.lib"
@@ -239,8 +240,8 @@ function kinds.find(name)
   return list[bare], bare ~= nil
 end
 
---- The devices there are: name -> the engine's number.
-kinds.devices = { cpu = 0 }
+--- The devices there are, as objects and as names -> the engine's number.
+kinds.devices = device.codes
 
 -- ---- helpers that the generated code calls; they allocate nothing ----
 
@@ -420,7 +421,7 @@ end
 
 local function explain_name(arg, value)
   if arg.row.name == "device" then
-    return format("the device '%s' is not there; this build has 'cpu'", value), "E_DEVICE"
+    return device.missing(value), "E_DEVICE"
   end
   local known = dtype.by_name[value:match("^[a-z]+%.(.*)$") or value]
   return arg.row.need .. format(", got a string ('%s')", value)
@@ -442,6 +443,7 @@ function kinds.explain(arg, value)
   if row.zero and type(value) == "number" and value == 0 then
     return row.zero .. " count from 1, got 0", "E_INDEX"
   end
+  if device.is(value) and name == "device" then return device.missing(value), "E_DEVICE" end
   if type(value) == "string" and (name == "device" or name == "dtype") then
     return explain_name(arg, value)
   end

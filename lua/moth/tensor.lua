@@ -8,6 +8,7 @@
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
 local bind = require "moth.bind"
+local devices = require "moth.device"
 local dtypes = require "moth.dtype"
 local errors = require "moth.error"
 local index = require "moth.index"
@@ -93,7 +94,8 @@ end
 function getters.shape(x) return size.wrap(sizes_of(x, "shape")) end
 function getters.ndim(x) return facts(x, "ndim").ndim end
 function getters.dtype(x) return dtypes.by_code[facts(x, "dtype").dtype] end
-function getters.device(x) return facts(x, "device").device == 0 and "cpu" end
+function getters.device(x) return devices.by_code[facts(x, "device").device] end
+function getters.is_cuda(x) return facts(x, "is_cuda").device ~= 0 end
 function getters.itemsize(x) return tonumber(facts(x, "itemsize").itemsize) end
 function getters._version(x) return tonumber(facts(x, "_version").version) end
 
@@ -253,12 +255,11 @@ end
 local codes = dtypes.codes
 
 local function check_device(value)
-  if value == "cpu" or value == lib.none then return end
+  if devices.codes[value] or value == lib.none then return end
   local known = dtypes.by_name[value]
   if known then errors.argument("to", "dtype", "write " .. tostring(known), "E_TYPE") end
-  if type(value) == "string" then
-    errors.argument("to", "device", "the device '" .. value .. "' is not there; this build has "
-      .. "'cpu'", "E_DEVICE")
+  if type(value) == "string" or devices.is(value) then
+    errors.argument("to", "device", devices.missing(value), "E_DEVICE")
   end
   errors.argument("to", "dtype", "a dtype, a device or a tensor is needed, got "
     .. errors.describe(value), "E_TYPE")
@@ -329,6 +330,12 @@ end
 function methods.cpu(x)
   facts(x, "cpu")
   return x
+end
+
+--- x on a GPU; there is none in this build.
+function methods.cuda(x)
+  own(x, "cuda")
+  return methods.to(x, "cuda")
 end
 
 -- ---- the graph ----

@@ -10,7 +10,8 @@ local dataset = {}
 -- ---- what counts as a dataset ----
 
 --- The base of datasets. Subclasses have `:len()` and `:get(i)`, i from 1; several results of
--- `get` are one sample.
+-- `get` are one sample: write `return x, y`. A list, `return {x, y}`, is one component, which a
+-- DataLoader gives as one table of batches. Lengths are `dataset:len()`; `#dataset` is always 0.
 local Dataset = class("Dataset")
 dataset.Dataset = Dataset
 
@@ -24,6 +25,15 @@ end
 
 function Dataset:__tostring()
   return ("%s of %d samples"):format(class.typename(self), self:len())
+end
+
+-- Python's dataset[i] would be nil without a word. (`#dataset` cannot be caught: LuaJIT asks no
+-- table for its length.)
+function Dataset:__index(key)
+  if type(key) == "number" and rawget(self, 1) == nil then -- else it keeps a list of its own
+    errors.raise(("a %s has no [%s]; write dataset:get(%s)"):format(class.typename(self), key, key),
+      "E_TYPE")
+  end
 end
 
 --- Raises unless i is a position in a dataset of n samples; counts from the end if negative.
@@ -57,6 +67,11 @@ function dataset.of(value, fname, name)
       and type(value.get) == "function"
   end)
   if not (found and fits) then
+    local parts = type(value) == "table" and getmetatable(value) == nil and value
+    if parts and class.isinstance(parts[1], Dataset) then
+      errors.argument(fname, name, ("got a list of %d datasets; local a, b = unpack(list)"):format(
+        #parts), "E_TYPE")
+    end
     errors.argument(fname, name, "expected a dataset (with :len() and :get(i)) or a tensor, got " ..
       errors.describe(value), "E_TYPE")
   end

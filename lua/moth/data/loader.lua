@@ -112,7 +112,8 @@ local DataLoader = class("DataLoader")
 loader.DataLoader = DataLoader
 
 DataLoader.signature = define.signature("DataLoader", {
-  {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()) or a tensor"},
+  {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()) or a tensor",
+    optional = true}, -- its absence is worded below
   {"int", "batch_size", "samples in a batch", default = 1},
   {"bool", "shuffle", "a new random order in every pass?", default = false},
   {"any", "sampler", "gives the positions, instead of shuffle", optional = true},
@@ -120,7 +121,20 @@ DataLoader.signature = define.signature("DataLoader", {
   {"function", "collate_fn", "makes a batch of a list of samples", optional = true},
   {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
   {"generator", "generator", "source of random numbers for shuffle", optional = true},
+  {"int", "num_workers", "processes that make batches; only 0, this one", default = 0},
+  {"bool", "pin_memory", "only false: there is no GPU to copy to", default = false},
 })
+
+-- What scripts written for PyTorch pass along.
+local function check_workers(num_workers, pin_memory)
+  if num_workers ~= 0 then
+    errors.argument("DataLoader", "num_workers", ("batches are made in this process; leave it at 0"
+      .. ", got %d"):format(num_workers), "E_UNSUPPORTED")
+  elseif pin_memory then
+    errors.argument("DataLoader", "pin_memory", "there is no GPU to copy to; leave it at false",
+      "E_UNSUPPORTED")
+  end
+end
 
 local function check_sampler(given, name)
   if given ~= nil and not (type(given) == "table" and given.iter and given.len) then
@@ -149,8 +163,11 @@ end
 -- @param collate_fn     function(list of samples) -> the batch (default: default_collate)
 -- @param drop_last      leave out a last batch that is not full (default false)
 -- @param generator      source of random numbers for shuffle
+-- @param num_workers    0: batches are made in this process
+-- @param pin_memory     false
 function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, drop_last,
-                         generator)
+                         generator, num_workers, pin_memory)
+  check_workers(num_workers, pin_memory)
   check_sampler(own, "sampler")
   check_sampler(batches, "batch_sampler")
   if batch_size < 1 then
@@ -257,7 +274,7 @@ local function stream_pass(self, skip)
     local list = {}
     while not ended and #list < size do
       local one = packed(step())
-      if one == nil or type(one) == "table" and one.n and one[1] == nil then
+      if one == nil or type(one) == "table" and rawget(one, "n") and rawget(one, 1) == nil then
         ended = true
       else
         list[#list + 1] = one
@@ -370,6 +387,13 @@ function DataLoader:__call(_, last)
     end
   end
   return remember(self, pass, pass())
+end
+
+-- Python's loader[1] would be nil without a word; neither ipairs(loader) nor #loader asks here.
+function DataLoader:__index(key)
+  if type(key) == "number" then
+    errors.raise(("a DataLoader has no [%s]; write `for x, y in loader do`"):format(key), "E_TYPE")
+  end
 end
 
 function DataLoader:__tostring()

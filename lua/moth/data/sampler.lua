@@ -22,7 +22,7 @@ function Sampler:len()
 end
 
 local function length_of(source, fname)
-  if type(source) == "table" and type(source[1]) == "number" then source = source[1] end
+  if type(source) == "table" and type(rawget(source, 1)) == "number" then source = source[1] end
   if type(source) == "number" then return source end
   return (require("moth.data.dataset").of(source, fname, "data_source"):len())
 end

@@ -1,0 +1,143 @@
+--- script_spec.lua -- what ordinary PyTorch scripts write works here, or says what to write.
+
+local moth = require "moth"
+local help = require "moth.help"
+local intact = require "spec.support.intact"
+
+local nn, F, data = moth.nn, moth.nn.functional, moth.data
+local refuses = intact.refuses
+
+describe("a target of the wrong dtype", function()
+  local x = moth.randn(3, 5)
+
+  it("names the cure where classes are wanted", function()
+    local classes = moth.tensor{ 1, 2, 3 } -- Lua numbers: f32
+    refuses(function() return (F.cross_entropy(x, classes)) end,
+      "targets are classes (integers from 1; convert with :long()) or probabilities of the "
+      .. "input's shape, (3, 5), got f32 (3)")
+    refuses(function() return (nn.CrossEntropyLoss()(x, classes)) end, "convert with :long()")
+    refuses(function() return (F.nll_loss(x, classes)) end, "got f32 (3); convert with :long()")
+    refuses(function() return (F.embedding(classes, x)) end, "convert with :long()")
+    refuses(function() return (x:gather(1, classes:view(1, 3))) end, "convert with :long()")
+    refuses(function() return (F.cross_entropy(x, moth.rand(3, 4))) end, "got f32 (3, 4)")
+  end)
+
+  it("names the cure where numbers are wanted", function()
+    local whole = moth.tensor{ 1LL, 0LL, 1LL }
+    refuses(function() return (F.binary_cross_entropy_with_logits(moth.randn(3), whole)) end,
+      "convert with :float()")
+    refuses(function() return (F.mse_loss(moth.randn(3), whole)) end, "convert with :float()")
+  end)
+end)
+
+describe("a loader or a dataset", function()
+  local set = data.TensorDataset(moth.ones(4, 2))
+  local loader = data.DataLoader{ set, batch_size = 2 }
+
+  it("is not read by position", function()
+    refuses(function() return loader[1] end, "write `for x, y in loader do`")
+    refuses(function() return set[1] end, "write dataset:get(1)")
+    local Own = nn.class("Own", data.Dataset)
+    refuses(function() return Own()[3] end, "write dataset:get(3)")
+    assert.is_nil(set.nothing)
+  end)
+
+  it("says what to write for what a loader cannot take", function()
+    local parts = data.random_split(set, { 2, 2 })
+    refuses(function() return (data.DataLoader(parts)) end,
+      "got a list of 2 datasets; local a, b = unpack(list)")
+    refuses(function() return (data.DataLoader(nil, { batch_size = 2 })) end, -- luacheck: ignore
+      "expected a dataset")
+    assert.equal(2, data.DataLoader{ set, batch_size = 2, num_workers = 0, pin_memory = false }
+      :len())
+    refuses(function() return (data.DataLoader{ set, num_workers = 2 }) end,
+      "batches are made in this process; leave it at 0")
+    refuses(function() return (data.DataLoader{ set, pin_memory = true }) end, "leave it at false")
+  end)
+end)
+
+describe("a device", function()
+  local device = moth.device(moth.cuda.is_available() and "cuda" or "cpu")
+
+  it("is chosen as in PyTorch", function()
+    assert.equal("cpu", tostring(device))
+    assert.equal("using cpu", "using " .. device)
+    assert.equal("cpu", device.type)
+    assert.is_nil(device.index)
+    assert.equal(0, moth.cuda.device_count())
+    assert.equal(device, moth.ones(2).device)
+    assert.equal(device, moth.device(device))
+    assert.is_false(moth.ones(2).is_cuda)
+  end)
+
+  it("goes wherever a device goes", function()
+    local net = nn.Linear(2, 2)
+    local x = moth.ones(2)
+    assert.equal(net, net:to(device))
+    assert.equal(x, x:to(device))
+    assert.equal(x, x:to("cpu"))
+    assert.equal(moth.float64, x:to(device, moth.float64).dtype)
+    assert.equal(moth.float64, x:to{ device = device, dtype = moth.float64 }.dtype)
+    assert.equal(device, moth.zeros(2, { device = device }).device)
+    assert.equal(device, moth.tensor({ 1, 2 }, { device = device }).device)
+    assert.equal(device, nn.Linear(2, 2, { device = device }).weight.device)
+  end)
+
+  it("that is not there says so", function()
+    local text = "no CUDA device; this build computes on the CPU"
+    refuses(function() return (moth.ones(2):to("cuda")) end, text)
+    refuses(function() return (moth.ones(2):to(moth.device("cuda:0"))) end, text)
+    refuses(function() return (moth.ones(2):cuda()) end, text)
+    refuses(function() return (nn.Linear(2, 2):to("cuda")) end, text)
+    refuses(function() return (nn.Linear(2, 2):cuda()) end, text)
+    refuses(function() return (moth.ones(2, { device = "cuda" })) end, text)
+    refuses(function() return (moth.device("gpu")) end, "'cpu' or 'cuda', got 'gpu'")
+  end)
+end)
+
+describe("another name", function()
+  local x = moth.tensor{ -1, 2, 3 }
+
+  it("is the same function", function()
+    assert.same({ -1, 2, 3, -1, 2, 3 }, moth.concat({ x, x }):tolist())
+    assert.same({ 0, 2, 2 }, x:clip(0, 2):tolist())
+    assert.same({ 0, 2, 2 }, x:clone():clip_(0, 2):tolist())
+    assert.same({ -2, 4, 6 }, x:multiply(2):tolist())
+    assert.same({ 1, 2, 3 }, moth.absolute(x):tolist())
+    assert.same({ false, true, true }, x:greater(0):tolist())
+    assert.same({ true, false, true }, moth.not_equal(x, 2):tolist())
+    assert.equal(3, moth.inference_mode(function() return 3 end))
+  end)
+
+  it("is what messages and help say", function()
+    refuses(function() return (x:clip("a")) end, "'min' to 'clip'")
+    assert.is_truthy(help.text("clip"):find("another name of clamp", 1, true), help.text("clip"))
+    refuses(function() return (moth.concatenat) end, "did you mean 'concatenate'?")
+  end)
+end)
+
+describe("a module", function()
+  it("of a list is found by its position or its path", function()
+    local net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    refuses(function() return (net:get_submodule("2")) end,
+      'names count from 0: net[2] is "1"')
+    refuses(function() return net[0] end, "positions are 1 to 2")
+    refuses(function() return net[3] end, "positions are 1 to 2")
+    refuses(function() return nn.ModuleList{}[1] end, "it is empty")
+    local count = 0
+    for _ in ipairs(net) do count = count + 1 end
+    assert.equal(2, count)
+    assert.equal(net[2], net[-1])
+  end)
+
+  it("says how many channels it is for", function()
+    refuses(function() return (nn.BatchNorm2d(3)(moth.randn(2, 4, 5, 5))) end,
+      "in BatchNorm2d: bad argument 'input' to 'batch_norm' (f32 (2, 4, 5, 5) has 4 channels, "
+      .. "the running statistics are of 3)")
+  end)
+
+  it("gets tensors, not tables, for parameters", function()
+    refuses(function() return (nn.Parameter({ 1, 2 })) end,
+      "a tensor is needed, got a table; write moth.tensor{1, 2}")
+  end)
+end)
