@@ -297,6 +297,10 @@ static int run(lua_State *L, int argc, char **argv) {
       fprintf(stderr, "moth: -e needs a line of code behind it\n");
       return EXIT_FAILURE;
     }
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "moth.repl.preload");
+    int ready = guarded(L, 1);
+    if (ready != 0) return report(L, ready);
     int loaded = luaL_loadbuffer(L, argv[2], strlen(argv[2]), "=(command line)");
     return run_chunk(L, loaded, argc, argv, 2);
   }

@@ -282,4 +282,6 @@ function MultiheadAttention:forward(...)
   return y, weights
 end
 
+define.takes(MultiheadAttention.forward, parse, "output, weights")
+
 return attention

@@ -223,6 +223,12 @@ local function make_transpose(Transpose, n)
     return (functional[op](input, self.weight, self.bias, self.stride, self.padding, more,
       self.groups, self.dilation))
   end
+
+  define.takes(Transpose.forward, {
+    {"tensor", "input", ("(N, in_channels%s) or without N"):format(n == 1 and ", L" or ", ...")},
+    {"int" .. n, "output_size", "sizes of the result, where the stride leaves a choice",
+      optional = true},
+  })
 end
 
 --- The transpose of Conv1d, which lengthens sequences: (N, in_channels, L) -> (N, out_channels,

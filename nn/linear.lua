@@ -98,6 +98,10 @@ function Bilinear:forward(input1, input2)
   return (functional.bilinear(input1, input2, self.weight, self.bias))
 end
 
+define.takes(Bilinear.forward, {
+  {"tensor", "input1", "(..., in1_features)"}, {"tensor", "input2", "(..., in2_features)"},
+})
+
 function Bilinear:extra_repr()
   return ("in1_features=%d, in2_features=%d, out_features=%d, bias=%s"):format(self.in1_features,
     self.in2_features, self.out_features, tostring(self.bias ~= nil))

@@ -19,6 +19,9 @@ local errors = require "moth.error"
 local lib = require "moth.lib"
 local parameter = require "moth.nn.parameter"
 
+--- The base of all networks and layers: a class of one's own has `init`, which makes its parts, and
+-- `forward`, which `net(...)` calls with the arguments it is given. Modules, Parameters and Buffers
+-- in fields are registered: net:parameters(), net:state_dict(), net:to() and print(net) find them.
 local Module = class("Module")
 
 local STORE = "(store)"

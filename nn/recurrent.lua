@@ -196,6 +196,25 @@ function Base:extra_repr()
   return table.concat(parts, ", ")
 end
 
+-- What help says of the calls, for each kind of state.
+local function layer_takes(layer, hx, outputs)
+  define.takes(layer.forward, {
+    {"any", "input", "(L, N, input_size), (N, L, input_size) with batch_first, (L, input_size) "
+      .. "or a PackedSequence"},
+    {"any", "hx", hx .. "; zeros when absent", optional = true},
+  }, outputs)
+end
+
+local function cell_takes(cell, hx, outputs)
+  define.takes(cell.forward, {
+    {"tensor", "input", "(N, input_size) or (input_size,)"},
+    {"any", "hx", hx .. "; zeros when absent", optional = true},
+  }, outputs)
+end
+
+local STATE = "(num_layers * directions, N, hidden_size)"
+local CELL_STATE = "(N, hidden_size)"
+
 --- A plain recurrent network (Elman 1990): h = tanh(W_ih x + b_ih + W_hh h + b_hh) for each step,
 -- or relu. `output, h = rnn(input[, h])`: input (L, N, input_size), (N, L, input_size) with
 -- batch_first, (L, input_size) without a batch, or a PackedSequence; h (num_layers * directions,
@@ -220,6 +239,8 @@ function RNN:forward(input, hx)
   return output, last[1]
 end
 
+layer_takes(RNN, STATE, "output, h")
+
 local LAYERS = {{"int", "num_layers", "layers, each on the output of the one below", default = 1}}
 
 --- Long short-term memory (Hochreiter and Schmidhuber, 1997). `output, {h, c} = lstm(input[,
@@ -239,6 +260,8 @@ function LSTM:forward(input, hx)
   return output, last
 end
 
+layer_takes(LSTM, "{h, c}, each " .. STATE, "output, states")
+
 --- Gated recurrent units (Cho et al., 2014). `output, h = gru(input[, h])`, with the shapes and
 -- parameter names of nn.RNN; the gates lie in the order r, z, n.
 local GRU = class("GRU", Base)
@@ -255,6 +278,8 @@ function GRU:forward(input, hx)
   local output, last = self:_forward("gru", input, hx)
   return output, last[1]
 end
+
+layer_takes(GRU, STATE, "output, h")
 
 -- ---- cells ----
 
@@ -320,6 +345,8 @@ function RNNCell:forward(input, hx)
   return self:_step("rnn_" .. self.nonlinearity .. "_cell", input, hx)[1]
 end
 
+cell_takes(RNNCell, CELL_STATE, "h")
+
 function RNNCell:extra_repr()
   local text = Cell.extra_repr(self)
   return self.nonlinearity == "tanh" and text or text .. ", nonlinearity=" .. self.nonlinearity
@@ -341,6 +368,8 @@ function LSTMCell:forward(input, hx)
   return states[1], states[2]
 end
 
+cell_takes(LSTMCell, "{h, c}, each " .. CELL_STATE, "h, c")
+
 --- One step of nn.GRU: `h = cell(input[, h])`.
 local GRUCell = class("GRUCell", Cell)
 recurrent.GRUCell = GRUCell
@@ -355,5 +384,7 @@ end
 function GRUCell:forward(input, hx)
   return self:_step("gru_cell", input, hx)[1]
 end
+
+cell_takes(GRUCell, CELL_STATE, "h")
 
 return recurrent

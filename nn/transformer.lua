@@ -102,6 +102,8 @@ function EncoderLayer:forward(...)
   return (self.norm2(x + feed_forward(self, x, self.dropout2)))
 end
 
+define.takes(EncoderLayer.forward, parse_layer)
+
 -- Copies of a layer, and perhaps a norm for the end.
 local function repeated(self, fname, aname, layer, num_layers, final)
   for name, module in pairs {[aname] = layer, norm = final} do
@@ -155,6 +157,8 @@ function Encoder:forward(...)
   return (finished(self, x))
 end
 
+define.takes(Encoder.forward, parse_encoder)
+
 -- ---- the decoder ----
 
 --- Attention of a sequence to itself and to `memory`, which an encoder made, then two linear
@@ -201,6 +205,8 @@ function DecoderLayer:forward(...)
   return (self.norm3(x + feed_forward(self, x, self.dropout3)))
 end
 
+define.takes(DecoderLayer.forward, parse_decoder_layer)
+
 --- Several copies of the layer given, one after the other, and perhaps a norm at the end.
 local Decoder = class("TransformerDecoder", Module)
 transformer.TransformerDecoder = Decoder
@@ -226,6 +232,8 @@ function Decoder:forward(...)
   end
   return (finished(self, x))
 end
+
+define.takes(Decoder.forward, parse_decoder)
 
 -- ---- both ----
 
@@ -297,6 +305,8 @@ function Transformer:forward(...)
     tgt_key_padding_mask = tgt_padding, memory_key_padding_mask = memory_padding,
     tgt_is_causal = false}))
 end
+
+define.takes(Transformer.forward, parse_transformer)
 
 local causal_mask = define {
   name = "generate_square_subsequent_mask",

@@ -77,6 +77,11 @@ describe("moth", function()
     assert.are.same({ "", 7 }, { moth("-e", "os.exit(7)") })
   end)
 
+  it("has moth, nn, F, optim and data ready for -e, as the prompt has", function()
+    local output = moth("-e", 'print(F.relu(moth.ones(1)):item(), nn.ReLU, optim.SGD, data)')
+    assert.are.equal("1\tclass ReLU\tclass SGD\tmoth.data\n", output)
+  end)
+
   it("says what is wrong with a file or an option", function()
     local output, status = moth("no such file.lua")
     assert.is_truthy(output:find("no such file.lua", 1, true))

@@ -29,7 +29,7 @@ describe("help", function()
     has(help.text(moth.add), "alpha = 1")
   end)
 
-  it("knows every op, and its first example runs as shown", function()
+  it("knows every op, with all arguments and an example", function()
     for _, op in ipairs(registry.ops()) do
       if not op.hidden then
         local text = help.text(moth[op.name])
@@ -37,8 +37,6 @@ describe("help", function()
         for _, arg in ipairs(op.args) do has(text, "  " .. arg.name) end
         local call = text:match("example: ([^\n]+)")
         assert.is_string(call, op.name)
-        local chunk = assert(loadstring("local moth = ... return " .. call))
-        assert.has_no_error(function() chunk(moth) end)
         assert.is_nil(text:find(require("moth.error").root, 1, true))
       end
     end
@@ -67,6 +65,156 @@ describe("help", function()
     moth.help(moth.add)
     io.write = kept -- luacheck: ignore 122
     has(table.concat(out), "add(input, other, alpha = 1")
+  end)
+end)
+
+-- The names under which examples are printed.
+local scope = { moth = moth, nn = nn, F = F, optim = moth.optim, data = moth.data,
+                print = function() end }
+setmetatable(scope, { __index = _G })
+
+-- Runs what a page shows as its example; fails with the page.
+local function run_example(text, what)
+  local code = text:match("\n  example: ([^\n]+)")
+  local chunk
+  if code then
+    chunk = loadstring("return " .. code) or loadstring(code)
+  else
+    code = text:match("\n  example:\n(.-)\n\n") or text:match("\n  example:\n(.*)$")
+    assert.is_string(code, what .. " has no example:\n" .. text)
+    chunk = loadstring(code)
+  end
+  assert.is_function(chunk, text)
+  local stderr = io.stderr
+  io.stderr = { write = function() end, flush = function() end } -- luacheck: ignore 122
+  local ok, problem = pcall(setfenv(chunk, scope))
+  io.stderr = stderr -- luacheck: ignore 122
+  assert.is_true(ok, what .. ": " .. tostring(problem) .. "\n" .. text)
+end
+
+describe("help of everything that can be reached", function()
+  local places = require "moth.places"
+  local class = require "moth.class"
+  local bind = require "moth.bind"
+
+  it("names it as it is reached; its example runs, its method exists", function()
+    local pages = 0
+    for _, place in ipairs(places.list) do
+      for _, name in ipairs(places.names(place)) do
+        local value = places.space(place)[name]
+        local text = help.text(value)
+        assert.is_true(#text > 0)
+        if bind.signature(value) then
+          pages = pages + 1
+          run_example(text, place.path .. "." .. name)
+          local first = text:match("^[%w_.]+")
+          local reached = assert(loadstring("return " .. first:gsub("%.repeat$", '["repeat"]')))
+          assert.equal(value, setfenv(reached, scope)(), text)
+          local method = text:match("method:  x:([%w_]+)")
+          if method then assert.is_function(moth.ones(2)[method], text) end
+        elseif class.isclass(value) then
+          pages = pages + 1
+          run_example(text, place.path .. "." .. name)
+        end
+      end
+    end
+    assert.is_true(pages > 600)
+    moth.set_memory_limit(0) -- the examples of settings
+    moth.set_memory_floor()
+  end)
+
+  it("lists a method only where x:name() is this function", function()
+    has(help.text "nn.init.xavier_uniform_", "nn.init.xavier_uniform_(tensor, gain = 1")
+    has(help.text "pad_sequence", "nn.utils.rnn.pad_sequence(")
+    for _, name in ipairs { "nn.init.xavier_uniform_", "nn.init.normal_", "F.cosine_similarity",
+                            "nn.utils.rnn.pad_sequence", "F.unfold", "moth.normal",
+                            "moth.tensordot" } do
+      assert.is_nil(help.text(name):find("method:", 1, true), name)
+    end
+    has(help.text "moth.sum", "method:  x:sum(...)")
+    has(help.text "moth.max", "method:  x:max(...)")
+  end)
+end)
+
+describe("help of a name", function()
+  it("is a page for a namespace: what it is and its names", function()
+    has(help.text "nn", "Conv2d")
+    has(help.text "moth.optim", "SGD")
+    has(help.text "data", "DataLoader")
+    has(help.text "autograd", "Function")
+    has(help.text "nn.init", "xavier_uniform_")
+    has(help.text "nn.utils", "clip_grad_norm_")
+    has(help.text "optim.lr_scheduler", "StepLR")
+    has(help.text "F", "conv2d")
+    assert.equal(help.text "optim", help.text(moth.optim))
+    for _, name in ipairs { "moth.nn", "moth.nn.functional", "moth.nn.init", "moth.nn.utils.rnn",
+                            "moth.optim.lr_scheduler", "moth.data", "moth.autograd" } do
+      has(help.text(), name)
+    end
+    assert.is_nil(help.text("autograd"):find("tensor_backward", 1, true))
+  end)
+
+  it("finds values of Moth that are no functions", function()
+    has(help.text "float32", "4 bytes")
+    has(help.text(moth.long), "int64")
+    has(help.text "newaxis", "x[{")
+    has(help.text "none", "None")
+    has(help.text "summary", "summary(")
+  end)
+
+  it("finds it wherever it stands, with or without the path", function()
+    for _, name in ipairs { "StepLR", "lr_scheduler.StepLR", "optim.lr_scheduler.StepLR",
+                            "moth.optim.lr_scheduler.StepLR" } do
+      has(help.text(name), "StepLR(optimizer, step_size")
+    end
+    has(help.text "nn.utils.clip_grad_norm_", "max_norm")
+    has(help.text "clip_grad_norm_", "nn.utils.clip_grad_norm_(")
+    has(help.text "register_forward_hook", "hook")
+    has(help.text "net:named_parameters", "named_parameters")
+    has(help.text "Conv2d", "in_channels")
+    intact.refuses(function() return (help.text "conv2D") end, "did you mean 'Conv2d'")
+    intact.refuses(function() return (help.text "nn.init.xavier") end, "xavier_")
+  end)
+
+  it("lists what else has that name", function()
+    local text = help.text "normal_"
+    has(text, "nn.init.normal_")
+    has(text, "moth.normal_(")
+    has(help.text "state_dict", "optim.Optimizer:state_dict")
+  end)
+end)
+
+describe("help of a class", function()
+  it("has the constructor, the call with its arguments, the methods", function()
+    local text = help.text(nn.LSTM)
+    has(text, "nn.LSTM(input_size, hidden_size")
+    has(text, "Long short-term memory")
+    has(text, "net(input, hx = none)")
+    has(text, "reset_parameters")
+    assert.is_nil(text:find("forward_signature", 1, true))
+    has(help.text(nn.MultiheadAttention), "key_padding_mask")
+    has(help.text(nn.TransformerEncoder), "net(src, mask = none, src_key_padding_mask = none")
+    has(help.text(nn.ConvTranspose2d), "output_size")
+    has(help.text(nn.Bilinear), "net(input1, input2)")
+    has(help.text(nn.Linear), "net(input)")
+  end)
+
+  it("shows how to write one's own Module, Dataset, Function", function()
+    has(help.text(nn.Module), "nn.class(")
+    has(help.text "data.Dataset", ":get(i)")
+    has(help.text "autograd.Function", "save_for_backward")
+    has(help.text "nn.ModuleList", "nn.ModuleList")
+    has(help.text(moth.data.DataLoader), "batch_size")
+  end)
+
+  it("shows the parameters of a user's function", function()
+    local Net = nn.class("Net", nn.Module)
+    --- Adds a shift.
+    function Net:forward(x, shift) return x + shift end
+    local text = help.text(Net().forward)
+    has(text, "(self, x, shift)")
+    has(text, "Adds a shift.")
+    has(help.text(Net), "net(x, shift)")
   end)
 end)
 

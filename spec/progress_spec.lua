@@ -44,6 +44,16 @@ describe("progress", function()
     assert.same({22, 22, 11}, sizes)
   end)
 
+  it("is walked by :iter() too, once each", function()
+    local bar, list = moth.progress({"a", "b"}, {out = sink()}), {}
+    local next_of = bar:iter()
+    for v in next_of do list[#list + 1] = v end
+    assert.same({"a", "b"}, list)
+    assert.is_nil(next_of())
+    for v in bar:iter() do list[#list + 1] = v end
+    assert.same({"a", "b", "a", "b"}, list)
+  end)
+
   it("writes one line at the end, and no control characters off a terminal", function()
     local out = sink()
     collect(moth.progress(5, {desc = "few", out = out}))

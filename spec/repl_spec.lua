@@ -106,7 +106,12 @@ describe("help at the prompt", function()
     assert.is_truthy(repl.help("spec_x:sum"):find("keepdim", 1, true))
     _G.spec_x = moth.optim
     assert.is_truthy(repl.help("spec_x"):find("AdamW", 1, true))
+    _G.spec_x = { inner = 1 }
+    assert.equal("In spec_x: inner", repl.help("spec_x"))
+    _G.spec_x = moth.float32
+    assert.is_truthy(repl.help("spec_x"):find("4 bytes", 1, true))
     _G.spec_x = nil
+    assert.is_truthy(repl.help("nn.Module"):find("nn.class(", 1, true))
     assert.is_truthy(repl.help("no_such_thing"):find("there is no 'no_such_thing'", 1, true))
   end)
 end)

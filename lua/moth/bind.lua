@@ -511,6 +511,9 @@ function bind.public(name)
   return bind.ops[name]
 end
 
+--- Is there an op of that name?
+function bind.is_op(name) return C.moth_op_find(name) ~= nil end
+
 -- Methods that are written in Lua over several ops.
 local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dispatch",
                  allclose = "moth.dispatch", cross_entropy = "moth.dispatch",

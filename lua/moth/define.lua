@@ -156,4 +156,21 @@ function define.signature(name, args)
   return fn
 end
 
+--- Says to help what a function takes that is called often or reads its arguments itself, such as
+-- the forward of a layer. Nothing is checked for it.
+-- @param fn       the function
+-- @param args     what define.signature returned, or rows as in define
+-- @param outputs  names of its results, "output, h"; optional
+function define.takes(fn, args, outputs)
+  local sig = { name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true }
+  if type(args) == "function" then sig.args = bind.signature(args).args
+  else
+    for i, row in ipairs(args) do sig.args[i] = read_arg("forward", row) end
+  end
+  for name in (outputs or ""):gmatch("[^,%s][^,]*") do
+    sig.outputs[#sig.outputs + 1] = { name = name }
+  end
+  bind.register(fn, sig)
+end
+
 return setmetatable(define, { __call = function(_, record) return define.fn(record) end })

@@ -270,6 +270,9 @@ end
 
 -- ---- the class ----
 
+--- The base of ops with a gradient of one's own: a class with `forward(ctx, ...)`, which runs
+-- unrecorded, and `backward(ctx, grad...)`, which returns a gradient for each argument of forward
+-- (nil where there is none). `Cube.apply(...)` calls it.
 local Function = class("Function")
 
 function Function.__derived(self)

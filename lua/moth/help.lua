@@ -7,11 +7,18 @@
 local bind = require "moth.bind"
 local class = require "moth.class"
 local errors = require "moth.error"
+local dtype = require "moth.dtype"
 local kinds = require "moth.kinds"
+local lib = require "moth.lib"
+local places = require "moth.places"
+local samples = require "moth.samples"
 
 local concat = table.concat
 
 local help = {}
+
+-- Words as lines; the prompt's file asks for this one.
+local function filled(...) return (require("moth.repl.show").filled(...)) end
 
 local SHIFTED = { dim = true, position = true, dims = true }
 
@@ -60,12 +67,12 @@ function help.line(sig)
   return sig.name .. "(" .. concat(parts, ", ") .. ")" .. result
 end
 
--- The first example as a call.
-local function example(sig)
+-- The first example as a call of what is reached by `path`.
+local function example(sig, path)
   local line = sig.examples:match("[^\n]+")
   if not line then return nil end
-  local name = sig.name == "repeat" and '["repeat"]' or "." .. sig.name -- a word of Lua's
-  return "moth" .. name .. "(" .. line:gsub("%s*%-%- domain:.*$", "") .. ")"
+  path = path:gsub("%.repeat$", '["repeat"]') -- a word of Lua's
+  return path .. "(" .. line:gsub("%s*%-%- domain:.*$", "") .. ")"
 end
 
 -- A file's name without the folder of the checkout.
@@ -75,20 +82,33 @@ local function shown_file(file)
   return file
 end
 
---- The whole text about a signature.
-function help.page(sig)
-  local lines = { help.line(sig) }
-  if sig.alias then lines[#lines + 1] = "(another name of " .. sig.alias .. ")" end
-  if sig.doc ~= "" then lines[#lines + 1] = sig.doc end
+-- Adds a line for each argument.
+local function add_arguments(lines, sig)
   local width = 0
   for _, arg in ipairs(sig.args) do width = math.max(width, #arg.name) end
-  if #sig.args > 0 then lines[#lines + 1] = "" end
   for _, arg in ipairs(sig.args) do
     lines[#lines + 1] = ("  %-" .. width .. "s  %s (%s)"):format(arg.name, arg.doc, shown_kind(arg))
   end
-  local call = example(sig)
+end
+
+-- Is x:name(...) this function, which stands at that place?
+local function is_method(fn, sig, place)
+  local found, method = pcall(bind.method, sig.name)
+  if not found or not method then return false end
+  return method == fn or place ~= nil and place.path == "moth"
+end
+
+-- The whole text about the signature of a function.
+local function page(fn, sig)
+  local path, place = places.home(fn, sig.name)
+  local lines = { (path and path:match("^(.*%.)") or "") .. help.line(sig) }
+  if sig.alias then lines[#lines + 1] = "(another name of " .. sig.alias .. ")" end
+  if sig.doc ~= "" then lines[#lines + 1] = sig.doc end
+  if #sig.args > 0 then lines[#lines + 1] = "" end
+  add_arguments(lines, sig)
+  local call = path and example(sig, path)
   if call then lines[#lines + 1] = "\n  example: " .. call end
-  if sig.method then
+  if is_method(fn, sig, place) then
     lines[#lines + 1] = (call and "" or "\n") .. "  method:  x:" .. sig.name .. "(...)"
   end
   if sig.file then lines[#lines + 1] = "  source:  " .. shown_file(sig.file) end
@@ -134,79 +154,230 @@ local function class_comment(object)
   end
 end
 
+-- ---- classes ----
+
+-- The names of a function's parameters, without self.
+local function parameters(fn, with_self)
+  local info, list = debug.getinfo(fn, "u"), {}
+  for i = 1, info.nparams do
+    local name = debug.getlocal(fn, i)
+    if name ~= "self" or with_self then list[#list + 1] = name or "?" end
+  end
+  if info.isvararg then list[#list + 1] = "..." end
+  return "(" .. concat(list, ", ") .. ")"
+end
+
+-- How an instance of a module class is called: a line, and its arguments where they are known.
+local function add_call(lines, object)
+  local forward = object.forward
+  if type(forward) ~= "function" or forward == require("moth.nn.module").forward then return end
+  forward = class.written(forward)
+  local sig = bind.signature(forward)
+  if not sig then
+    lines[#lines + 1] = "\n  net" .. parameters(forward)
+    return
+  end
+  lines[#lines + 1] = "\n  net" .. help.line(sig):match("%(.*$")
+  add_arguments(lines, sig)
+end
+
+local function add_example(lines, path, signature)
+  local line, text = samples.of(path, signature)
+  if line then lines[#lines + 1] = "\n  example: " .. line end
+  if text then lines[#lines + 1] = "\n  example:\n    " .. text:gsub("\n", "\n    ") end
+end
+
+-- The names of its public methods, those of its own first.
+local function add_methods(lines, object)
+  local own, inherited = {}, {}
+  for _, name in ipairs(class.methods(object)) do
+    if name:sub(1, 1) ~= "_" and name ~= "signature" and name ~= "init" then
+      local list = rawget(object, name) ~= nil and own or inherited
+      list[#list + 1] = name
+    end
+  end
+  if #own > 0 then
+    lines[#lines + 1] = "\n  methods:   " .. filled(own, " ", "    ")
+  end
+  local base = class.base(object)
+  if #inherited > 0 and base then
+    lines[#lines + 1] = ("%s  from %s:  %s"):format(#own > 0 and "" or "\n",
+      class.typename(base), filled(inherited, " ", "    "))
+  end
+end
+
 local function of_class(object)
   local name = class.typename(object)
   local signature = object.signature and bind.signature(object.signature)
-  local lines = { signature and help.page(signature) or name .. "(...)" }
+  local path = places.home(object, signature and signature.name or name, name)
+  local lines = {}
   local text = class_comment(object)
   if text and signature then text = ("\n" .. text):gsub("\n@param.*$", ""):sub(2) end
-  if text and text ~= "" then table.insert(lines, 1, text .. "\n") end
-  local methods = {}
-  for _, method in ipairs(class.methods(object)) do
-    if method:sub(1, 1) ~= "_" and method ~= "signature" then methods[#methods + 1] = method end
+  local head = signature and help.line(signature)
+    or name .. parameters(class.written(object.init))
+  lines[1] = (path and path:match("^(.*%.)") or "") .. head
+  if text and text ~= "" then lines[2] = text end
+  if signature and #signature.args > 0 then
+    lines[#lines + 1] = ""
+    add_arguments(lines, signature)
   end
-  if #methods > 0 then lines[#lines + 1] = "\n  methods: " .. concat(methods, ", ") end
+  add_call(lines, object)
+  if path then add_example(lines, path, signature) end
+  add_methods(lines, object)
   return concat(lines, "\n")
 end
 
-local namespaces = { "moth.nn", "moth.optim", "moth.data", "moth.nn.functional",
-                     "moth.autograd" }
+-- ---- namespaces and names ----
 
-local function known_names()
-  local list = {}
-  for _, names in ipairs { require("moth").names(), require("moth.nn").names(),
-                           bind.method_names() } do
-    for _, name in ipairs(names) do list[#list + 1] = name end
-  end
-  for name in pairs(require("moth.tensor").methods) do list[#list + 1] = name end
-  return list
+local function of_place(place)
+  local path = place.path
+  local short = place.short ~= path and (" (%s in scripts)"):format(place.short) or ""
+  local names = places.names(place)
+  return ("%s%s: %s.\n\n  %s\n\n  moth.help \"%s.%s\" says more of one."):format(path, short,
+    place.doc, filled(names, " ", "  "), place.short, names[1])
 end
 
 local function overview()
-  local op, rest = {}, {}
-  for _, name in ipairs(bind.names()) do op[name] = true end
-  for _, name in ipairs(require("moth").names()) do
-    if not op[name] then rest[#rest + 1] = name end
+  local is_op = {}
+  for _, name in ipairs(bind.names()) do is_op[name] = true end
+  local text = { 'moth.help(F.conv2d), moth.help "conv2d", moth.help(nn.Conv2d), moth.help "optim":'
+    .. "\nwhat a function takes and gives, what a class does, what a namespace holds.",
+    "\nOps, as moth.<op>, F.<op> and mostly x:<op>():\n  " .. filled(bind.names(), " ", "  ") }
+  for _, place in ipairs(places.list) do
+    local rest = {}
+    for _, name in ipairs(places.names(place)) do
+      if not is_op[name] then rest[#rest + 1] = name end
+    end
+    if #rest > 0 then
+      text[#text + 1] = ("\nIn %s, %s:\n  %s"):format(place.path, place.doc,
+        filled(rest, " ", "  "))
+    end
   end
-  return 'moth.help(F.conv2d), moth.help "conv2d", moth.help(nn.Conv2d): what a function takes and '
-    .. "gives.\n\nOps, as moth.<op>, F.<op> and mostly x:<op>(): " .. concat(bind.names(), " ")
-    .. "\n\nIn moth: " .. concat(rest, " ")
-    .. "\n\nIn moth.nn: " .. concat(require("moth.nn").names(), " ")
+  return concat(text, "\n")
 end
 
-local function named(name)
-  local moth = require "moth"
-  local short = name:match("([%w_]+)$") or name
-  local ok, value = pcall(function() return moth[short] end)
-  if ok and bind.signature(value) then return value end
-  local method = require("moth.tensor").methods[short]
-  if method and not (ok and value) then return method end
-  for _, module in ipairs(namespaces) do
-    local found, t = pcall(require, module)
-    local there, object = pcall(function() return found and t[short] end)
-    if there and object ~= nil and object ~= false then return object end
+-- What is neither a function nor a class: by its value.
+local function of_value(value)
+  if dtype.codes[value] then
+    local aliases = {}
+    for name, object in pairs(dtype.by_name) do
+      if object == value and name ~= value.name then aliases[#aliases + 1] = "moth." .. name end
+    end
+    return ("moth.%s: an element type, %d byte%s each%s. moth.ones(3, {dtype = moth.%s}), "
+      .. "x:to(moth.%s)"):format(value.name, value.itemsize, value.itemsize == 1 and "" or "s",
+      #aliases > 0 and ", also " .. concat(aliases, ", ") or "", value.name, value.name)
+  elseif value == lib.none then
+    return "moth.none: PyTorch's None where an argument is given: "
+      .. "x:sum(moth.none, {keepdim = true})"
+  elseif value == require("moth").newaxis then
+    return "moth.newaxis: in an index, a new dimension of size 1: x[{moth.newaxis, 1}]"
   end
-  if ok and type(value) == "function" then return value end
-  errors.argument("help", "what", "there is no '" .. name .. "'"
-    .. errors.nearest(short, known_names()))
+end
+
+-- Where names stand that contain a piece of one: at most eight paths.
+local function containing(piece)
+  local list = {}
+  for _, place in ipairs(#piece > 2 and places.list or {}) do
+    for _, name in ipairs(places.names(place)) do
+      if #list < 8 and name:lower():find(piece:lower(), 1, true) then
+        list[#list + 1] = place.short .. "." .. name
+      end
+    end
+  end
+  return #list > 0 and "; there are " .. concat(list, ", ") or ""
+end
+
+local function refuse(name)
+  local short = name:match("([%w_]+)$") or name
+  local known = places.all()
+  for method in pairs(require("moth.tensor").methods) do known[#known + 1] = method end
+  for _, method in ipairs(bind.method_names()) do known[#known + 1] = method end
+  for _, method in ipairs(class.methods(require("moth.nn").Module)) do
+    known[#known + 1] = method
+  end
+  local hint = errors.nearest(short, known)
+  if hint == "" then hint = containing(short) end
+  errors.argument("help", "what", "there is no '" .. name .. "'" .. hint)
+end
+
+-- A method of tensors that is not also a function of the namespaces.
+local function tensor_method(name)
+  local method = require("moth.tensor").methods[name]
+  if method then return method end
+  local found, fn = pcall(bind.method, name)
+  return found and fn or nil
+end
+
+-- Everything that has the name, the nearest first: {path =, value =}.
+local function candidates(short, before)
+  local list = {}
+  local place = before and places.of(before)
+  for _, row in ipairs(places.find(short)) do
+    local at = place and row.path == place.short .. "." .. short and 1 or #list + 1
+    table.insert(list, at, row)
+  end
+  local method = tensor_method(short)
+  local same = false
+  for _, row in ipairs(list) do
+    same = same or row.value == method or row.path == "moth." .. short
+  end
+  if method and not same then list[#list + 1] = { path = "x:" .. short, value = method } end
+  if #list == 0 or before then
+    for _, row in ipairs(places.methods(short)) do
+      local of = before and (row.path == before .. ":" .. short
+        or row.path:match("([%w_]+):") == before:match("([%w_]+)$"))
+      table.insert(list, of and 1 or #list + 1, row)
+    end
+  end
+  return list
+end
+
+-- The text about a name, and what else has it.
+local function of_name(name)
+  local place = places.of(name)
+  if place then return of_place(place) end
+  local before, short = name:match("^(.-)[.:]?([%w_]+)$")
+  if not short then refuse(name) end
+  local list = candidates(short, before ~= "" and before or nil)
+  if #list == 0 then refuse(name) end
+  local others = {}
+  for i = 2, #list do others[#others + 1] = list[i].path end
+  local first = list[1]
+  local text = help.text(first.value)
+  if first.class then
+    text = first.path .. parameters(class.written(first.value)) .. "\n" .. text
+  end
+  if #others == 0 then return text end
+  return text .. "\n\n  also of that name: " .. filled(others, " ", "    ")
+end
+
+--- Does help say more of a table than what it is?
+function help.knows(value)
+  return class.typename(value) ~= nil or places.of(value) ~= nil or of_value(value) ~= nil
 end
 
 --- The text of help.
--- @param what  a function, a class, an instance, or a name
+-- @param what  a function, a class, an instance, a namespace, or a name
 function help.text(what)
   if what == nil then return overview() end
-  if type(what) == "string" then what = named(what) end
+  if type(what) == "string" then return of_name(what) end
+  local value = type(what) == "table" and of_value(what)
+  if value then return value end
+  local place = type(what) == "table" and places.of(what)
+  if place then return of_place(place) end
   if class.typename(what) then return of_class(class.of(what) or what) end
-  local sig = bind.signature(what)
+  local fn = what
+  local sig = bind.signature(type(what) == "function" and class.written(what) or what)
   if not sig and type(what) == "table" then
     sig = bind.signature(rawget(what, "signature"))
   end
-  if sig then return help.page(sig) end
+  if sig then return page(fn, sig) end
   if type(what) == "function" then
     local text, info = written_above(what)
     if info.what == "C" then return "a function written in C: Lua's own, or the host's" end
-    return (text and text .. "\n\n" or "")
-      .. ("a function, written at %s:%d"):format(info.short_src, info.linedefined)
+    return (text and text .. "\n\n" or "") .. ("a function%s, written at %s:%d"):format(
+      parameters(class.written(what), true):gsub("^%(%)$", ""), shown_file(info.source:sub(2)),
+      info.linedefined)
   end
   return errors.describe(what)
 end

@@ -62,6 +62,7 @@ function lazy.namespace(path, space, rows, more)
   end
   return setmetatable(space, {
     __names = names, -- for completion
+    __tostring = function() return path end,
     __index = function(_, name)
       if type(name) ~= "string" then return nil end
       local value = find_row(rows, name)

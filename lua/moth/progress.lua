@@ -246,4 +246,17 @@ function Progress:__call(_, last)
   return advance(self, self.next())
 end
 
+--- The same as an iterator: `for input, target in bar:iter() do`.
+function Progress:iter()
+  local last, over
+  local function keep(first, ...)
+    last, over = first, first == nil
+    return first, ...
+  end
+  return function()
+    if over then return nil end
+    return keep(self(nil, last))
+  end
+end
+
 return Progress

@@ -28,7 +28,7 @@ end
 
 -- ---- help ----
 
--- The names in a namespace, such as moth.optim.
+-- The names in a table of the user's.
 local function listed(name, value)
   local list = {}
   for key in pairs(complete.names(value, ".")) do
@@ -47,10 +47,7 @@ function repl.help(name)
     local found, text = pcall(help.text, name)
     return found and text or text:match("%((there is no .*)%)$") or text
   end
-  local class = require "moth.class"
-  if type(value) == "table" and not class.typename(value) then
-    return listed(name, value)
-  end
+  if type(value) == "table" and not help.knows(value) then return listed(name, value) end
   return help.text(value)
 end
 
@@ -98,13 +95,6 @@ end
 
 -- ---- the loop ----
 
--- What stands ready: moth, nn, F, optim.
-local function preload()
-  local moth = require "moth"
-  local globals = { moth = moth, nn = moth.nn, optim = moth.optim, F = moth.nn.functional }
-  for name, value in pairs(globals) do rawset(_G, name, value) end
-end
-
 -- The user's own beginning, ~/.config/moth/init.lua.
 local function run_init()
   local path = history.path("CONFIG", ".config", "init.lua")
@@ -119,7 +109,7 @@ end
 
 --- The loop. Ends with the input (Ctrl-D).
 function repl.main()
-  evaluate.guarded(preload)
+  evaluate.guarded(require, "moth.repl.preload")
   evaluate.interruptible()
   local past = history.open()
   local input = editor.open(past.lines)

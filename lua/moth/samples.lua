@@ -1,0 +1,226 @@
+--- samples.lua -- an example for each class, which help shows. A spec runs them all.
+--
+--     samples.of("nn.Conv2d", Conv2d)   --> "nn.Conv2d(3, 16, 3, {padding = 1})(moth.randn(...))"
+
+local samples = {}
+
+-- Path and example, a line each.
+local LINES = [[
+nn.Bilinear nn.Bilinear(2, 3, 4)(moth.randn(5, 2), moth.randn(5, 3))
+nn.ConstantPad1d nn.ConstantPad1d(2, 0.5)(moth.randn(1, 3, 4))
+nn.ConstantPad2d nn.ConstantPad2d({1, 1, 2, 2}, 0.5)(moth.randn(1, 3, 4, 4))
+nn.ConstantPad3d nn.ConstantPad3d(1, 0.5)(moth.randn(1, 3, 4, 4, 4))
+nn.Embedding nn.Embedding(10, 3)(moth.tensor{1LL, 5LL, 10LL})
+nn.EmbeddingBag nn.EmbeddingBag(10, 3)(moth.tensor{{1LL, 5LL, 10LL}})
+nn.Flatten nn.Flatten()(moth.randn(2, 3, 4))
+nn.Unflatten nn.Unflatten(2, {3, 4})(moth.randn(2, 12))
+nn.Fold nn.Fold({4, 5}, 2)(moth.randn(1, 12, 12))
+nn.Unfold nn.Unfold(2)(moth.randn(1, 3, 4, 5))
+nn.GroupNorm nn.GroupNorm(2, 6)(moth.randn(2, 6, 4))
+nn.LayerNorm nn.LayerNorm(6)(moth.randn(2, 6))
+nn.RMSNorm nn.RMSNorm(6)(moth.randn(2, 6))
+nn.Linear nn.Linear(20, 30)(moth.randn(128, 20))
+nn.PixelShuffle nn.PixelShuffle(2)(moth.randn(1, 8, 3, 3))
+nn.PixelUnshuffle nn.PixelUnshuffle(2)(moth.randn(1, 2, 6, 6))
+nn.Threshold nn.Threshold(0.1, 20)(moth.randn(4))
+nn.GLU nn.GLU()(moth.randn(2, 4))
+nn.Softmax nn.Softmax(2)(moth.randn(2, 3))
+nn.LogSoftmax nn.LogSoftmax(2)(moth.randn(2, 3))
+nn.Softmin nn.Softmin(2)(moth.randn(2, 3))
+nn.Softmax2d nn.Softmax2d()(moth.randn(2, 3, 4, 4))
+nn.Upsample nn.Upsample{scale_factor = 2, mode = "nearest"}(moth.randn(1, 3, 4, 4))
+nn.UpsamplingNearest2d nn.UpsamplingNearest2d{scale_factor = 2}(moth.randn(1, 3, 4, 4))
+nn.UpsamplingBilinear2d nn.UpsamplingBilinear2d{scale_factor = 2}(moth.randn(1, 3, 4, 4))
+nn.ZeroPad1d nn.ZeroPad1d(2)(moth.randn(1, 3, 4))
+nn.ReflectionPad1d nn.ReflectionPad1d(2)(moth.randn(1, 3, 4))
+nn.ReplicationPad1d nn.ReplicationPad1d(2)(moth.randn(1, 3, 4))
+nn.CircularPad1d nn.CircularPad1d(2)(moth.randn(1, 3, 4))
+nn.ParameterList nn.ParameterList{moth.randn(3), moth.randn(2, 3)}
+nn.ParameterDict nn.ParameterDict{left = moth.randn(3), right = moth.randn(2, 3)}
+nn.Sequential nn.Sequential(nn.Linear(20, 8), nn.ReLU(), nn.Linear(8, 3))(moth.randn(5, 20))
+nn.ModuleDict nn.ModuleDict{relu = nn.ReLU(), tanh = nn.Tanh()}
+nn.RNN output, h = nn.RNN(10, 20)(moth.randn(5, 3, 10))
+nn.LSTM output, states = nn.LSTM(10, 20, {batch_first = true})(moth.randn(3, 5, 10))
+nn.GRU output, h = nn.GRU(10, 20)(moth.randn(5, 3, 10))
+nn.RNNCell h = nn.RNNCell(10, 20)(moth.randn(3, 10))
+nn.LSTMCell h, c = nn.LSTMCell(10, 20)(moth.randn(3, 10))
+nn.GRUCell h = nn.GRUCell(10, 20)(moth.randn(3, 10), moth.zeros(3, 20))
+nn.TransformerEncoderLayer nn.TransformerEncoderLayer(8, 2)(moth.randn(5, 3, 8))
+nn.Transformer nn.Transformer(8, 2, 1, 1, 16)(moth.randn(5, 3, 8), moth.randn(4, 3, 8))
+nn.CosineSimilarity nn.CosineSimilarity()(moth.randn(5, 3), moth.randn(5, 3))
+nn.PairwiseDistance nn.PairwiseDistance()(moth.randn(5, 3), moth.randn(5, 3))
+nn.CrossEntropyLoss nn.CrossEntropyLoss()(moth.randn(4, 3), moth.tensor{1LL, 3LL, 2LL, 1LL})
+nn.NLLLoss nn.NLLLoss()(F.log_softmax(moth.randn(4, 3), 2), moth.tensor{1LL, 3LL, 2LL, 1LL})
+nn.BCELoss nn.BCELoss()(moth.rand(4), moth.tensor{0, 1, 1, 0})
+nn.BCEWithLogitsLoss nn.BCEWithLogitsLoss()(moth.randn(4), moth.tensor{0, 1, 1, 0})
+nn.GaussianNLLLoss nn.GaussianNLLLoss()(moth.randn(4), moth.randn(4), moth.ones(4))
+nn.MarginRankingLoss nn.MarginRankingLoss()(moth.randn(4), moth.randn(4), moth.ones(4))
+nn.CosineEmbeddingLoss nn.CosineEmbeddingLoss()(moth.randn(4, 3), moth.randn(4, 3), moth.ones(4))
+nn.TripletMarginLoss nn.TripletMarginLoss()(moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3))
+nn.utils.rnn.PackedSequence nn.utils.rnn.pack_sequence{moth.randn(3, 2), moth.randn(1, 2)}
+optim.Optimizer optim.SGD(nn.Linear(2, 1):parameters(), {lr = 0.1}):step()
+optim.SGD optim.SGD(nn.Linear(2, 1):parameters(), {lr = 0.1, momentum = 0.9})
+data.TensorDataset data.TensorDataset(moth.randn(10, 3), moth.arange(10)):get(1)
+data.Subset data.Subset(moth.randn(10, 3), {1, 4, 7}):len()
+data.ConcatDataset data.ConcatDataset{moth.randn(10, 3), moth.randn(5, 3)}:len()
+data.StackDataset data.StackDataset(moth.randn(10, 3), moth.arange(10)):get(1)
+data.Sampler data.DataLoader(moth.randn(10, 3), {sampler = data.RandomSampler(10)})
+data.SequentialSampler data.SequentialSampler(moth.randn(10, 3)):iter()
+data.RandomSampler data.RandomSampler(10, {replacement = true, num_samples = 4})
+data.SubsetRandomSampler data.SubsetRandomSampler{1, 4, 7}
+data.WeightedRandomSampler data.WeightedRandomSampler({0.1, 0.9}, 5)
+data.BatchSampler data.BatchSampler(data.RandomSampler(10), 3, true)
+data.ChainDataset data.ChainDataset{data.IterableDataset(function() return ipairs{3, 1, 4} end)}
+moth.Generator moth.rand(3, {generator = moth.Generator():manual_seed(1)})
+moth.summary print(moth.summary(nn.Linear(20, 3), {1, 20}))
+]]
+
+-- What stands behind optim.lr_scheduler.NAME(optimizer, ...).
+local SCHEDULES = {
+  StepLR = "30", MultiStepLR = "{30, 80}", ConstantLR = "", LinearLR = "",
+  ExponentialLR = "0.9", PolynomialLR = "100",
+  LambdaLR = "function(epoch) return 0.95 ^ epoch end",
+  MultiplicativeLR = "function(epoch) return 0.95 end", CosineAnnealingLR = "100",
+  CosineAnnealingWarmRestarts = "10", OneCycleLR = "0.1, {total_steps = 100}",
+  CyclicLR = "0.001, 0.1", ReduceLROnPlateau = "{patience = 5}",
+}
+
+-- Longer ones.
+samples.texts = {
+  ["nn.Module"] = [[
+local Net = nn.class("Net", nn.Module)
+function Net:init(features)                -- the constructor; nothing above it need be called
+  self.fc1 = nn.Linear(20, features)       -- modules and parameters in fields are registered
+  self.fc2 = nn.Linear(features, 3)
+end
+function Net:forward(x, temperature)       -- what net(...) is given
+  return self.fc2(F.relu(self.fc1(x))) / (temperature or 1)
+end
+local net = Net(64)
+print(net(moth.randn(5, 20)).shape, net(moth.randn(5, 20), 2).shape)]],
+  ["data.Dataset"] = [[
+local Squares = nn.class("Squares", data.Dataset)
+function Squares:init(n) self.n = n end
+function Squares:len() return self.n end
+function Squares:get(i)                    -- i from 1; what it returns is one sample
+  return moth.tensor{i, i * i}, i % 2 == 0 and 1LL or 2LL -- 1LL: a class, int64 in a batch
+end
+for input, target in data.DataLoader(Squares(10), {batch_size = 4, shuffle = true}) do
+  print(input.shape, target.dtype)
+end]],
+  ["data.IterableDataset"] = [[
+local stream = data.IterableDataset(function()
+  local i = 0
+  return function()
+    i = i + 1
+    if i <= 10 then return moth.full({3}, i) end
+  end
+end)
+for batch in data.DataLoader(stream, 4) do print(batch.shape) end]],
+  ["data.DataLoader"] = [[
+local set = data.TensorDataset(moth.randn(10, 3), moth.randint(1, 3, {10}))
+for input, target in data.DataLoader(set, {batch_size = 4, shuffle = true}) do
+  print(input.shape, target.shape)
+end]],
+  ["moth.autograd.Function"] = [[
+local Cube = nn.class("Cube", moth.autograd.Function)
+function Cube.forward(ctx, x)
+  ctx:save_for_backward(x)
+  return x ^ 3
+end
+function Cube.backward(ctx, dy)            -- a gradient for each argument of forward
+  local x = ctx.saved_tensors[1]
+  return 3 * x ^ 2 * dy
+end
+local x = moth.tensor({1, 2}, {requires_grad = true})
+Cube.apply(x):sum():backward()
+print(x.grad)]],
+  ["nn.ModuleList"] = [[
+local layers = nn.ModuleList{nn.Linear(4, 4), nn.Linear(4, 4)}
+layers:append(nn.Linear(4, 2))
+local x = moth.randn(3, 4)
+for i, layer in ipairs(layers) do x = F.relu(layer(x)) end
+print(#layers, x.shape)]],
+  ["nn.TransformerEncoder"] = [[
+local layer = nn.TransformerEncoderLayer(8, 2)
+local encoder = nn.TransformerEncoder(layer, 3)
+local output = encoder(moth.randn(5, 3, 8), {src_key_padding_mask = moth.zeros(3, 5):bool()})]],
+  ["nn.TransformerDecoder"] = [[
+local layer = nn.TransformerDecoderLayer(8, 2)
+local output = nn.TransformerDecoder(layer, 3)(moth.randn(4, 3, 8), moth.randn(5, 3, 8))]],
+  ["nn.TransformerDecoderLayer"] = [[
+local layer = nn.TransformerDecoderLayer(8, 2)
+local output = layer(moth.randn(4, 3, 8), moth.randn(5, 3, 8))]],
+  ["nn.MultiheadAttention"] = [[
+local attention = nn.MultiheadAttention(8, 2, {batch_first = true})
+local x = moth.randn(3, 5, 8)
+local output, weights = attention(x, x, x)]],
+  ["moth.progress"] = [[
+local bar = moth.progress(data.DataLoader(moth.randn(100, 3), 10), {desc = "epoch 1"})
+for batch in bar do bar:set{loss = batch:mean():item()} end -- or: for batch in bar:iter() do]],
+  ["optim.lr_scheduler.LRScheduler"] = [[
+local Halves = nn.class("Halves", optim.lr_scheduler.LRScheduler)
+function Halves:get_lr()                   -- the rate of each group of parameters
+  local rates = {}
+  for i, lr in ipairs(self.base_lrs) do rates[i] = lr / 2 ^ self.last_epoch end
+  return rates
+end
+local scheduler = Halves(optim.SGD(nn.Linear(2, 1):parameters(), 0.1))]],
+  ["optim.lr_scheduler.SequentialLR"] = [[
+local optimizer, schedule = optim.SGD(nn.Linear(2, 1):parameters(), 0.1), optim.lr_scheduler
+local warm, main = schedule.LinearLR(optimizer), schedule.ExponentialLR(optimizer, 0.9)
+local scheduler = schedule.SequentialLR(optimizer, {warm, main}, {5})]],
+  ["optim.lr_scheduler.ChainedScheduler"] = [[
+local optimizer, schedule = optim.SGD(nn.Linear(2, 1):parameters(), 0.1), optim.lr_scheduler
+local one, two = schedule.LinearLR(optimizer), schedule.ExponentialLR(optimizer, 0.9)
+local scheduler = schedule.ChainedScheduler{one, two}]],
+}
+
+-- Families whose members differ by the number of dimensions: the images are given behind them.
+local FAMILIES = {
+  { "^Conv%d", "(3, 16, 3)", 3 }, { "^ConvTranspose", "(3, 16, 3, {stride = 2})", 3 },
+  { "^LPPool", "(2, 2)", 3 }, { "^FractionalMaxPool", "(2, {output_size = 3})", 3 },
+  { "^Adaptive", "(2)", 3 }, { "Pool%d", "(2)", 3 }, { "Pad%d", "(1)", 3 },
+  { "Norm%dd", "(3)", 3 }, { "^Dropout%d", "()", 3 }, { "^FeatureAlpha", "()", 3 },
+}
+
+local function of_family(name)
+  local n = tonumber(name:match("(%d)d$"))
+  for _, row in ipairs(n and FAMILIES or {}) do
+    if name:find(row[1]) then
+      return ("nn.%s%s(moth.randn(2, %d%s))"):format(name, row[2], row[3], (", 8"):rep(n))
+    end
+  end
+end
+
+local function lines()
+  local map = {}
+  for path, text in LINES:gmatch("(%S+) ([^\n]+)") do map[path] = text end
+  return map
+end
+
+--- The example of a class.
+-- @param path  where it stands: "nn.Conv2d"
+-- @param sig   its constructor's signature, or nil
+-- @return a line, or nil and several lines, or nothing
+function samples.of(path, sig)
+  if samples.texts[path] then return nil, samples.texts[path] end
+  local line = lines()[path]
+  if line then return line end
+  local space, name = path:match("^(.*)%.([%w_]+)$")
+  if SCHEDULES[name] and space == "optim.lr_scheduler" then
+    local more = SCHEDULES[name] ~= "" and ", " .. SCHEDULES[name] or ""
+    return ("%s(optim.SGD(nn.Linear(2, 1):parameters(), 0.1)%s)"):format(path, more)
+  end
+  if space == "optim" then return path .. "(nn.Linear(2, 1):parameters(), {lr = 0.01})" end
+  if space ~= "nn" then return nil end
+  local line_of_family = of_family(name)
+  if line_of_family then return line_of_family end
+  for _, arg in ipairs(sig and sig.args or {}) do
+    if arg.required then return nil end
+  end
+  if name:find("Loss$") then return path .. "()(moth.rand(4, 3), moth.rand(4, 3))" end
+  return path .. "()(moth.randn(2, 3))"
+end
+
+return samples
