@@ -20,8 +20,8 @@
   F(unary)      /* functions of one tensor, element by element */ \
   F(binary)     /* further functions of two tensors and three */ \
   F(compare)    /* comparisons and logic */ \
-  F(reduce)     /* sum, mean, all, max: reduce.c; rows.c; var_mean, diff, histc: measure.c */ \
-  F(scan)       /* running products and extremes; prod, norms */ \
+  F(reduce)     /* sum, mean, all, max: reduce.c; var, norms: rows.c; counts: histogram.c */ \
+  F(scan)       /* running sums, products and extremes; differences */ \
   F(sort)       /* orders: sort.c; equals and searches: unique.c */ \
   F(matmul)     /* matrix products */ \
   F(product)    /* matrix products with a sum; inner, kron */ \

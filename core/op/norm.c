@@ -13,7 +13,6 @@
 #include "../tape.h"
 #include "formula.h"
 #include "reduce.h"
-#include "scan.h"
 
 typedef struct row_form {
   int64_t rows, groups, channels, inner;

@@ -4,6 +4,8 @@
 #include "../kernel/elementwise.h"
 #include "../kernel/fold.h"
 #include "formula.h"
+#include "rearrange.h"
+#include "scan.h"
 
 #define REDUCE_FLAGS (MOTH_OP_OUT | MOTH_OP_METHOD)
 
@@ -22,24 +24,23 @@ static int refuse_empty(moth_ctx *ctx, const moth_tensor *x, uint32_t mask) {
 
 /* -- sum, mean -- */
 
-static int check_dtype(moth_ctx *ctx, int64_t dtype) {
+int moth_check_dtype(moth_ctx *ctx, int64_t dtype) {
   if (dtype < MOTH_DTYPES) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)dtype);
 }
 
-/* Integers and bool sum up to i64. */
-static int sum_dtype(int dtype) { return moth_is_float(dtype) ? dtype : MOTH_I64; }
+int moth_sum_dtype(int dtype) { return moth_is_float(dtype) ? dtype : MOTH_I64; }
 
 static int sum_shape(const sum_args *a, moth_layout *y) {
   uint32_t mask;
-  y->dtype = (uint8_t)(a->dtype < 0 ? sum_dtype(a->input->l.dtype) : a->dtype);
-  int status = check_dtype(a->ctx, a->dtype);
+  y->dtype = (uint8_t)(a->dtype < 0 ? moth_sum_dtype(a->input->l.dtype) : a->dtype);
+  int status = moth_check_dtype(a->ctx, a->dtype);
   return status ? status : moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
 }
 
 static int sum_cpu(const sum_args *a, moth_tensor **out) {
   int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
-  return moth_fold_into(moth_sum_folds, out[0], a->input, a->dim, from, sum_dtype(from));
+  return moth_fold_into(moth_sum_folds, out[0], a->input, a->dim, from, moth_sum_dtype(from));
 }
 
 static int sum_grad(const sum_args *a, moth_grad *g) {
@@ -54,7 +55,7 @@ MOTH_OP(sum, REDUCE_DTYPE, .doc = "The sum along dimensions; that of integers an
 static int mean_shape(const mean_args *a, moth_layout *y) {
   uint32_t mask;
   int dtype = a->dtype < 0 ? a->input->l.dtype : (int)a->dtype;
-  int status = check_dtype(a->ctx, a->dtype);
+  int status = moth_check_dtype(a->ctx, a->dtype);
   if (status) return status;
   if (!moth_is_float(dtype))
     return moth_fail(a->ctx, MOTH_E_DTYPE, a->dtype < 0 ? "input" : "dtype",
@@ -78,6 +79,77 @@ MOTH_OP(mean, REDUCE_DTYPE, .doc = "The mean along dimensions.",
         .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
                     "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}",
         .dtypes = MOTH_ANY, .flags = REDUCE_FLAGS)
+
+/* -- prod -- */
+
+static int prod_shape(const prod_args *a, moth_layout *y) {
+  uint32_t mask;
+  y->dtype = (uint8_t)(a->dtype < 0 ? moth_sum_dtype(a->input->l.dtype) : a->dtype);
+  int status = moth_check_dtype(a->ctx, a->dtype);
+  return status ? status : moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
+}
+
+static int prod_cpu(const prod_args *a, moth_tensor **out) {
+  int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
+  return moth_fold_into(moth_prod_folds, out[0], a->input, a->dim, from, moth_sum_dtype(from));
+}
+
+/* The input as (kept dims, all reduced ones in one): order and sizes. */
+typedef struct prod_layout {
+  int64_t order[MOTH_MAX_DIMS], back[MOTH_MAX_DIMS], moved[MOTH_MAX_DIMS];
+  int64_t shape[MOTH_MAX_DIMS + 1], nkept;
+} prod_layout;
+
+static void flatten_reduced(prod_layout *r, const moth_tensor *x, uint32_t mask) {
+  int64_t n = 0, length = 1;
+  for (int pass = 0; pass < 2; pass++) {
+    for (int d = 0; d < x->l.ndim; d++) {
+      if ((int)(mask >> d & 1u) != pass) continue;
+      r->order[n] = d;
+      r->back[d] = n;
+      r->moved[n] = x->l.shape[d];
+      if (pass) length *= x->l.shape[d];
+      else r->shape[n] = x->l.shape[d];
+      n++;
+    }
+    if (!pass) r->nkept = n;
+  }
+  r->shape[r->nkept] = length;
+}
+
+/* dy times the product of all that stands before and of all that stands behind. */
+static int prod_grad(const prod_args *a, moth_grad *g) {
+  prod_layout r;
+  uint32_t mask;
+  const int64_t ndim = a->input->l.ndim;
+  int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
+  if (status) return status;
+  flatten_reduced(&r, a->input, mask);
+  moth_tensor *x = a->input;
+  if (g->dy->l.dtype != x->l.dtype) x = GRAD(g, cast, .input = x, .dtype = g->dy->l.dtype);
+  x = GRAD(g, permute, .input = x, .dims = {r.order, ndim});
+  x = GRAD(g, reshape, .input = x, .shape = {r.shape, r.nkept + 1});
+  const int64_t last = r.nkept;
+  moth_tensor *before = GRAD(g, cumprod, .input = moth_shifted(g, x, last, 1, false), .dim = last,
+                             .dtype = -1);
+  moth_tensor *behind = moth_shifted(g, x, last, 1, true);
+  behind = GRAD(g, flip, .input = behind, .dims = {&last, 1});
+  behind = GRAD(g, cumprod, .input = behind, .dim = last, .dtype = -1);
+  behind = GRAD(g, flip, .input = behind, .dims = {&last, 1});
+  const int64_t was = r.shape[last];
+  r.shape[last] = 1;
+  moth_tensor *dy = GRAD(g, reshape, .input = g->dy, .shape = {r.shape, r.nkept + 1});
+  r.shape[last] = was;
+  moth_tensor *dx = TIMES(dy, TIMES(before, behind));
+  dx = GRAD(g, reshape, .input = dx, .shape = {r.moved, ndim});
+  return moth_flow(g, a->input, GRAD(g, permute, .input = dx, .dims = {r.back, ndim}));
+}
+
+MOTH_OP(prod, REDUCE_DTYPE, .dtypes = MOTH_ANY, .saves = "input",
+        .flags = MOTH_OP_OUT | MOTH_OP_METHOD,
+        .doc = "The product along dimensions; that of integers and bool is i64.",
+        .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
+                    "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
 
 /* -- amax, amin: elements that share the extreme share the gradient -- */
 
@@ -157,11 +229,89 @@ MOTH_OP_CONST(count_nonzero, COUNT_NONZERO,
               .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2}", .dtypes = MOTH_ANY,
               .flags = MOTH_OP_METHOD)
 
+/* -- what is not NaN -- */
+
+/* x with 0 for NaN; owned. nan (may be NULL) gets where those were. */
+static int without_nan(moth_ctx *ctx, moth_tensor *x, moth_tensor **y, moth_tensor **nan) {
+  moth_tensor *mask = NULL;
+  int status = MOTH_CALL(ctx, &mask, isnan, .input = x);
+  if (!status)
+    status = MOTH_CALL(ctx, y, masked_fill, .input = x, .mask = mask,
+                       .value = {.type = 1, .as.integer = 0});
+  if (nan && !status) *nan = mask;
+  else moth_tensor_release(mask);
+  return status;
+}
+
+static int nansum_compose(const nansum_args *a, moth_tensor **out) {
+  moth_tensor *x = NULL;
+  if (!moth_is_float(a->input->l.dtype))
+    return MOTH_CALL(a->ctx, out, sum, .input = a->input, .dim = a->dim, .keepdim = a->keepdim,
+                     .dtype = a->dtype);
+  int status = without_nan(a->ctx, a->input, &x, NULL);
+  if (!status)
+    status = MOTH_CALL(a->ctx, out, sum, .input = x, .dim = a->dim, .keepdim = a->keepdim,
+                       .dtype = a->dtype);
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_OP_COMPOSES(nansum, REDUCE_DTYPE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+                 .doc = "The sum along dimensions of what is not NaN.",
+                 .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
+                             "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
+
+static int nanmean_compose(const nanmean_args *a, moth_tensor **out) {
+  moth_tensor *x = NULL, *nan = NULL, *good = NULL, *total = NULL, *n = NULL;
+  int status = without_nan(a->ctx, a->input, &x, &nan);
+  int64_t dtype = a->dtype < 0 ? a->input->l.dtype : a->dtype;
+  if (!status) status = MOTH_CALL(a->ctx, &good, logical_not, .input = nan);
+  if (!status)
+    status = MOTH_CALL(a->ctx, &total, sum, .input = x, .dim = a->dim, .keepdim = a->keepdim,
+                       .dtype = dtype);
+  if (!status)
+    status = MOTH_CALL(a->ctx, &n, sum, .input = good, .dim = a->dim, .keepdim = a->keepdim,
+                       .dtype = -1);
+  if (!status)
+    status = MOTH_CALL(a->ctx, out, div, .input = total, .other = n,
+                       .rounding_mode = MOTH_ROUND_NONE);
+  moth_tensor_release(n);
+  moth_tensor_release(total);
+  moth_tensor_release(good);
+  moth_tensor_release(nan);
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_OP_COMPOSES(nanmean, REDUCE_DTYPE, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD,
+                 .doc = "The mean along dimensions of what is not NaN.",
+                 .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}\n"
+                             "moth.randn(2, 3, 2), {1, 3}, {dtype = moth.float64}")
+
+/* -- aminmax -- */
+
+static int aminmax_compose(const aminmax_args *a, moth_tensor **out) {
+  const bool all = a->dim == MOTH_NO_INT;
+  const moth_ints dim = {all ? NULL : &a->dim, all ? 0 : 1};
+  int status = MOTH_CALL(a->ctx, &out[0], amin, .input = a->input, .dim = dim,
+                         .keepdim = a->keepdim);
+  if (status) return status;
+  return MOTH_CALL(a->ctx, &out[1], amax, .input = a->input, .dim = dim, .keepdim = a->keepdim);
+}
+
+MOTH_OP_COMPOSES(aminmax, AMINMAX, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+                 .doc = "The smallest and the largest value, along a dimension or of all.",
+                 .outputs = "min, max",
+                 .examples = "moth.randn(2, 3)  -- domain: distinct\n"
+                             "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct")
+
+/* Those of rows.c and histogram.c too. */
 const moth_op *const moth_reduce_ops[] = {
-  &moth_op_sum, &moth_op_mean, &moth_op_amax, &moth_op_amin, &moth_op_max_all, &moth_op_min_all,
-  &moth_op_all, &moth_op_any, &moth_op_count_nonzero, &moth_op_var, &moth_op_std,
+  &moth_op_sum, &moth_op_mean, &moth_op_prod, &moth_op_amax, &moth_op_amin, &moth_op_max_all,
+  &moth_op_min_all, &moth_op_all, &moth_op_any, &moth_op_count_nonzero, &moth_op_nansum,
+  &moth_op_nanmean, &moth_op_aminmax,
+  &moth_op_var, &moth_op_std, &moth_op_var_mean, &moth_op_std_mean, &moth_op_norm_p, &moth_op_dist,
   &moth_op_logsumexp, &moth_op_argmax, &moth_op_argmin, &moth_op_max_dim, &moth_op_min_dim,
-  &moth_op_cumsum, &moth_op_cumsum_back, &moth_op_row_pick, &moth_op_row_place,
-  &moth_op_var_mean, &moth_op_std_mean, &moth_op_nansum, &moth_op_nanmean, &moth_op_aminmax,
-  &moth_op_diff, &moth_op_dist, &moth_op_histc, NULL,
+  &moth_op_row_pick, &moth_op_row_place,
+  &moth_op_histc, &moth_op_bincount, NULL,
 };

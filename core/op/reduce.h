@@ -4,6 +4,9 @@
 
 #include "../op.h"
 
+int moth_check_dtype(moth_ctx *ctx, int64_t dtype); /* of an argument `dtype`; -1 is none */
+int moth_sum_dtype(int dtype);                      /* integers and bool sum up to i64 */
+
 /* -- along any dimensions -- */
 
 #define REDUCE(ARG) \
@@ -16,6 +19,9 @@
 
 MOTH_ARGS(sum, REDUCE_DTYPE)
 MOTH_ARGS(mean, REDUCE_DTYPE)
+MOTH_ARGS(prod, REDUCE_DTYPE)
+MOTH_ARGS(nansum, REDUCE_DTYPE)
+MOTH_ARGS(nanmean, REDUCE_DTYPE)
 MOTH_ARGS(amax, REDUCE)
 MOTH_ARGS(amin, REDUCE)
 MOTH_ARGS(all, REDUCE)
@@ -35,13 +41,8 @@ MOTH_ARGS(count_nonzero, COUNT_NONZERO)
   ARG(bool,   unbiased, true, "false is a correction of 0")
 MOTH_ARGS(var, SPREAD_OF)
 MOTH_ARGS(std, SPREAD_OF)
-
-/* -- put together from those (measure.c) -- */
-
 MOTH_ARGS(var_mean, SPREAD_OF)
 MOTH_ARGS(std_mean, SPREAD_OF)
-MOTH_ARGS(nansum, REDUCE_DTYPE)
-MOTH_ARGS(nanmean, REDUCE_DTYPE)
 
 #define AMINMAX(ARG) \
   ARG(tensor,    input,      , "tensor of any shape") \
@@ -49,26 +50,19 @@ MOTH_ARGS(nanmean, REDUCE_DTYPE)
   ARG(bool,      keepdim, false, "keep it as a dimension of size 1")
 MOTH_ARGS(aminmax, AMINMAX)
 
-#define DIFF(ARG) \
-  ARG(tensor, input,      , "tensor with dimensions") \
-  ARG(int,    n,         1, "how many times differences are taken") \
-  ARG(dim,    dim,      -1, "dimension to go along") \
-  ARG(maybe_tensor, prepend, none, "what comes before the input along it") \
-  ARG(maybe_tensor, append, none, "what comes behind it")
-MOTH_ARGS(diff, DIFF)
+#define NORM_P(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(float,  p,         2, "the power; may be infinite, and 0 counts what is not 0") \
+  ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
+  ARG(bool,   keepdim, false, "keep them as dimensions of size 1") \
+  ARG(dtype,  dtype,  none, "converts the input first")
+MOTH_ARGS(norm_p, NORM_P)
 
 #define DIST(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(tensor, other,      , "tensor, broadcast with it") \
   ARG(float,  p,         2, "the power of the norm")
 MOTH_ARGS(dist, DIST)
-
-#define HISTC(ARG) \
-  ARG(tensor, input,      , "numbers, any shape") \
-  ARG(int,    bins,    100, "how many classes") \
-  ARG(float,  min,       0, "lower end of the first") \
-  ARG(float,  max,       0, "upper end of the last; where both are equal the input's own ends")
-MOTH_ARGS(histc, HISTC)
 
 /* -- along one -- */
 
@@ -92,16 +86,20 @@ MOTH_ARGS(min_dim, DIM_EXTREME)
 MOTH_ARGS(max_all, ALL_EXTREME)
 MOTH_ARGS(min_all, ALL_EXTREME)
 
-#define CUMSUM(ARG) \
-  ARG(tensor, input,      , "tensor of any shape") \
-  ARG(dim,    dim,        , "dimension to sum along") \
-  ARG(dtype,  dtype,  none, "converts the input first")
-MOTH_ARGS(cumsum, CUMSUM)
+/* -- histogram.c -- */
 
-#define CUMSUM_BACK(ARG) \
-  ARG(tensor, input,      , "tensor of any shape") \
-  ARG(dim,    dim,        , "dimension to sum along, from its end")
-MOTH_ARGS(cumsum_back, CUMSUM_BACK)
+#define HISTC(ARG) \
+  ARG(tensor, input,      , "numbers, any shape") \
+  ARG(int,    bins,    100, "how many classes") \
+  ARG(float,  min,       0, "lower end of the first") \
+  ARG(float,  max,       0, "upper end of the last; where both are equal the input's own ends")
+MOTH_ARGS(histc, HISTC)
+
+#define BINCOUNT(ARG) \
+  ARG(tensor, input,      , "whole numbers from 0 on, (n)") \
+  ARG(maybe_tensor, weights, none, "what each of them counts, (n); 1 when absent") \
+  ARG(int,    minlength, 0, "the result is at least so long")
+MOTH_ARGS(bincount, BINCOUNT)
 
 /* -- what the gradient of max_dim needs: one element of each row, read or written -- */
 

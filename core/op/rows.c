@@ -1,13 +1,16 @@
-/* rows.c -- the reductions that look at whole rows: spread, logsumexp, positions, running sums.
-** Their faces, and the list they are in, are reduce's.
+/* rows.c -- the reductions that look at whole rows: spread, norms, logsumexp, positions of
+** extremes. Their faces, and the list they are in, are reduce's.
 */
+#include <math.h>
+
 #include "../kernel/elementwise.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"
 #include "../kernel/rows.h"
+#include "../kernel/scan.h"
+#include "create.h"
 #include "formula.h"
 #include "reduce.h"
-
 
 static void reduced(const moth_tensor *x, uint32_t mask, bool keepdim, moth_layout *y) {
   y->ndim = 0;
@@ -83,6 +86,109 @@ static int std_grad(const std_args *a, moth_grad *g) {
   return var_flow(g, a->input, a->dim, a->keepdim, scale);
 }
 SPREAD_RECORD(std, .doc = "The standard deviation along dimensions.", .saves = "input y")
+
+#define WITH_MEAN(op, first, text)                                                             \
+  static int op##_compose(const op##_args *a, moth_tensor **out) {                        \
+    int status = MOTH_CALL(a->ctx, &out[0], first, .input = a->input, .dim = a->dim,      \
+                           .correction = a->correction, .keepdim = a->keepdim,            \
+                           .unbiased = a->unbiased);                                      \
+    if (status) return status;                                                            \
+    return MOTH_CALL(a->ctx, &out[1], mean, .input = a->input, .dim = a->dim,             \
+                     .keepdim = a->keepdim, .dtype = -1);                                 \
+  }                                                                                       \
+  MOTH_OP_COMPOSES(op, SPREAD_OF, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD,         \
+                   .doc = text, .outputs = #first ", mean",                               \
+                   .examples = "moth.randn(2, 3)\n"                                       \
+                               "moth.randn(2, 3), {dim = 2, correction = 0, keepdim = true}\n" \
+                               "moth.randn(2, 3), {unbiased = false}")
+
+WITH_MEAN(var_mean, var, "The variance and the mean along dimensions.")
+WITH_MEAN(std_mean, std, "The standard deviation and the mean along dimensions.")
+
+/* -- p-norms -- */
+
+
+static int norm_p_shape(const norm_p_args *a, moth_layout *y) {
+  uint32_t mask;
+  int dtype = a->dtype < 0 ? a->input->l.dtype : (int)a->dtype;
+  int status = moth_check_dtype(a->ctx, a->dtype);
+  if (status) return status;
+  if (!moth_is_float(dtype))
+    return moth_fail(a->ctx, MOTH_E_DTYPE, a->dtype < 0 ? "input" : "dtype",
+                     "a norm is not a whole number, so %s cannot hold it; say "
+                     "{dtype = moth.float32}", moth_dtype_name(dtype));
+  if (isnan(a->p)) return moth_fail(a->ctx, MOTH_E_ARG, "p", "a number is needed, got nan");
+  y->dtype = (uint8_t)dtype;
+  status = moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
+  int64_t n = 1;
+  for (int d = 0; d < a->input->l.ndim && !status; d++)
+    if (mask >> d & 1u) n *= a->input->l.shape[d];
+  if (status || n > 0 || !isinf(a->p)) return status;
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from",
+                   moth_str(a->input));
+}
+
+static int norm_p_cpu(const norm_p_args *a, moth_tensor **out) {
+  moth_rows r;
+  uint32_t mask;
+  int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
+  if (!status) status = moth_rows_of(&r, a->input, mask, moth_compute_dtype(out[0]->l.dtype));
+  if (status) return status;
+  moth_tensor *work = moth_real_out(out[0]);
+  status = work ? moth_rows_norm(&r, a->p, moth_at(work)) : a->ctx->error.code;
+  moth_tensor_release(r.owner);
+  return moth_real_done(work, out[0], status);
+}
+
+/* x |x|^(p-2) dy / y^(p-1); 0 where x or y is. Zeros are set to 1 before they can make infinity. */
+static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
+  const moth_ints size = {a->input->l.shape, a->input->l.ndim};
+  moth_tensor *x = a->input, *y = g->out[0], *dy = g->dy, *dx;
+  if (dy->l.dtype != x->l.dtype) x = GRAD(g, cast, .input = x, .dtype = dy->l.dtype);
+  moth_tensor *flat = OF(logical_not, y);
+  if (a->p == 0) {
+    dx = GRAD(g, zeros, .size = size, .dtype = a->input->l.dtype);
+  } else if (a->p == 2) {
+    dx = TIMES(x, SPREAD_BACK(FILLED(OVER(dy, FILLED(y, flat, 1)), flat, 0)));
+  } else if (isinf(a->p)) {
+    moth_tensor *chosen = GRAD(g, eq, .input = OF(abs, x), .other = SPREAD_BACK(y));
+    moth_tensor *n = GRAD(g, sum, .input = chosen, .dim = a->dim, .keepdim = a->keepdim,
+                          .dtype = -1);
+    dx = TIMES(OF(sign, x), SPREAD_BACK(OVER(dy, n)));
+    dx = GRAD(g, where, .condition = chosen, .input = dx, .other = NUMBER(0));
+  } else {
+    moth_tensor *zero = OF(logical_not, x);
+    moth_tensor *size_of_x = GRAD(g, abs, .input = FILLED(x, zero, 1));
+    dx = GRAD(g, pow, .input = size_of_x, .exponent = NUMBER(a->p - 1));
+    dx = FILLED(TIMES(dx, OF(sign, x)), zero, 0);
+    moth_tensor *by = GRAD(g, pow, .input = FILLED(y, flat, 1), .exponent = NUMBER(a->p - 1));
+    dx = TIMES(dx, SPREAD_BACK(FILLED(OVER(dy, by), flat, 0)));
+  }
+  return moth_flow(g, a->input, dx);
+}
+
+MOTH_OP(norm_p, NORM_P, .dtypes = MOTH_ANY, .saves = "input y", .flags = MOTH_OP_HIDDEN,
+        .doc = "The p-norm along dimensions.",
+        .examples = "moth.randn(2, 3)\n"
+                    "moth.randn(2, 3), 3, {dim = 2, keepdim = true}\n"
+                    "moth.randn(2, 3), math.huge, {dim = 1}  -- domain: distinct\n"
+                    "moth.randn(2, 3), -math.huge  -- domain: distinct\n"
+                    "moth.randn(2, 3), 0\nmoth.randn(2, 3), 1\nmoth.randn(2, 3), 0.5\n"
+                    "moth.randn(2, 3, 2), 2, {1, 3}, {dtype = moth.float64}")
+
+static int dist_compose(const dist_args *a, moth_tensor **out) {
+  moth_tensor *d = NULL;
+  int status = MOTH_CALL(a->ctx, &d, sub, .input = a->input, .other = a->other,
+                         .alpha = {.type = 1, .as.integer = 1});
+  if (!status) status = MOTH_CALL(a->ctx, out, norm_p, .input = d, .p = a->p, .dtype = -1);
+  moth_tensor_release(d);
+  return status;
+}
+
+MOTH_OP_COMPOSES(dist, DIST, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_METHOD,
+                 .doc = "The p-norm of the difference of two tensors.",
+                 .examples = "moth.randn(2, 3), moth.randn(3)\n"
+                             "moth.randn(2, 3), moth.randn(2, 3), 3")
 
 /* -- logsumexp -- */
 
@@ -318,72 +424,3 @@ MOTH_OP(row_place, ROW_PLACE, .doc = "Rows of zeros with one value in each.",
                     "moth.randn(2, 1), moth.tensor{{1LL}, {3LL}}, 2, "
                     "{keepdim = true, size = {2, 3}}",
         .dtypes = MOTH_ANY, .saves = "index", .flags = MOTH_OP_HIDDEN)
-
-/* -- running sums -- */
-
-static int cumsum_into(moth_tensor *y, const moth_tensor *x, int64_t dim, int from, bool from_end) {
-  moth_ctx *ctx = y->ctx;
-  moth_rows r;
-  int32_t d;
-  int status = moth_dim(ctx, "dim", dim, x->l.ndim, &d);
-  if (!status) status = moth_rows_of(&r, x, x->l.ndim ? 1u << d : 0, from);
-  if (status) return status;
-  const int32_t axis = d;
-  moth_tensor *work = y, seen = *y; /* y with dim at the end, as the rows are */
-  for (int32_t last = y->l.ndim - 1; d < last; d++) {
-    seen.l.shape[d] = seen.l.shape[d + 1];
-    seen.l.stride[d] = seen.l.stride[d + 1];
-    seen.l.shape[d + 1] = y->l.shape[axis];
-    seen.l.stride[d + 1] = y->l.stride[axis];
-  }
-  moth_layout l = seen.l;
-  l.dtype = (uint8_t)from;
-  if (from != y->l.dtype || !moth_layout_contiguous(&seen.l)) work = moth_tensor_new(ctx, &l);
-  status = work ? moth_rows_cumsum(&r, moth_at(work), from_end) : ctx->error.code;
-  moth_tensor_release(r.owner);
-  if (!status && work != y) status = moth_copy_into(&seen, work);
-  if (work != y) moth_tensor_release(work);
-  return status;
-}
-
-static int cumsum_shape(const cumsum_args *a, moth_layout *y) {
-  int32_t d;
-  int dtype = a->input->l.dtype;
-  moth_shape_like(a->input, y);
-  if (a->dtype >= MOTH_DTYPES)
-    return moth_fail(a->ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)a->dtype);
-  y->dtype = (uint8_t)(a->dtype >= 0 ? a->dtype : moth_is_float(dtype) ? dtype : MOTH_I64);
-  return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
-}
-
-static int cumsum_cpu(const cumsum_args *a, moth_tensor **out) {
-  int dtype = out[0]->l.dtype;
-  int from = moth_is_float(dtype) ? moth_compute_dtype(dtype) : MOTH_I64;
-  return cumsum_into(out[0], a->input, a->dim, from, false);
-}
-
-static int cumsum_grad(const cumsum_args *a, moth_grad *g) {
-  return moth_flow(g, a->input, GRAD(g, cumsum_back, .input = g->dy, .dim = a->dim));
-}
-
-MOTH_OP(cumsum, CUMSUM, .doc = "Each element with all before it along a dimension, summed.",
-        .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}",
-        .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
-
-static int cumsum_back_shape(const cumsum_back_args *a, moth_layout *y) {
-  int32_t d;
-  moth_shape_like(a->input, y);
-  return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
-}
-
-static int cumsum_back_cpu(const cumsum_back_args *a, moth_tensor **out) {
-  return cumsum_into(out[0], a->input, a->dim, moth_compute_dtype(out[0]->l.dtype), true);
-}
-
-static int cumsum_back_grad(const cumsum_back_args *a, moth_grad *g) {
-  return moth_flow(g, a->input, GRAD(g, cumsum, .input = g->dy, .dim = a->dim, .dtype = -1));
-}
-
-MOTH_OP(cumsum_back, CUMSUM_BACK,
-        .doc = "Each element with all after it along a dimension, summed.",
-        .examples = "moth.randn(2, 3), 2", .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN)

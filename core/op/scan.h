@@ -1,23 +1,22 @@
-/* scan.h -- the faces of products, running results and norms. */
+/* scan.h -- the faces of running results. */
 #ifndef MOTH_OP_SCAN_H
 #define MOTH_OP_SCAN_H
 
 #include "../op.h"
 
-#define PROD(ARG) \
-  ARG(tensor, input,      , "tensor of any shape") \
-  ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
-  ARG(bool,   keepdim, false, "keep them as dimensions of size 1") \
-  ARG(dtype,  dtype,  none, "converts the input first")
-MOTH_ARGS(prod, PROD)
+/* x one place further along dim, with `number` coming in; or, back, one place nearer. */
+moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double number, bool back);
 
-#define NORM_P(ARG) \
+#define CUMSUM(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(float,  p,         2, "the power; may be infinite, and 0 counts what is not 0") \
-  ARG(dims,   dim,    none, "dimensions to reduce; all of them when absent") \
-  ARG(bool,   keepdim, false, "keep them as dimensions of size 1") \
+  ARG(dim,    dim,        , "dimension to sum along") \
   ARG(dtype,  dtype,  none, "converts the input first")
-MOTH_ARGS(norm_p, NORM_P)
+MOTH_ARGS(cumsum, CUMSUM)
+
+#define CUMSUM_BACK(ARG) \
+  ARG(tensor, input,      , "tensor of any shape") \
+  ARG(dim,    dim,        , "dimension to sum along, from its end")
+MOTH_ARGS(cumsum_back, CUMSUM_BACK)
 
 #define CUMPROD(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
@@ -37,5 +36,13 @@ MOTH_ARGS(cummin, CUM_EXTREME)
   ARG(dim,    dim,        , "dimension to go along") \
   ARG(bool,   from_end, false, "go from its end")
 MOTH_ARGS(recur, RECUR)
+
+#define DIFF(ARG) \
+  ARG(tensor, input,      , "tensor with dimensions") \
+  ARG(int,    n,         1, "how many times differences are taken") \
+  ARG(dim,    dim,      -1, "dimension to go along") \
+  ARG(maybe_tensor, prepend, none, "what comes before the input along it") \
+  ARG(maybe_tensor, append, none, "what comes behind it")
+MOTH_ARGS(diff, DIFF)
 
 #endif

@@ -49,12 +49,6 @@ MOTH_ARGS(median_dim, MEDIAN_DIM)
   ARG(bool,   consecutive, false, "only equals that stand behind each other count as such")
 MOTH_ARGS(unique_all, UNIQUE_ALL)
 
-#define BINCOUNT(ARG) \
-  ARG(tensor, input,      , "whole numbers from 0 on, (n)") \
-  ARG(maybe_tensor, weights, none, "what each of them counts, (n); 1 when absent") \
-  ARG(int,    minlength, 0, "the result is at least so long")
-MOTH_ARGS(bincount, BINCOUNT)
-
 /* -- looking for values -- */
 
 #define SEARCHSORTED(ARG) \

@@ -147,75 +147,6 @@ MOTH_OP_COMPOSES(unique_all, UNIQUE_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HI
                  .examples = "moth.tensor{3LL, 1LL, 3LL}\n"
                              "moth.tensor{{3LL, 1LL}, {3LL, 1LL}}, {dim = 1, consecutive = true}")
 
-/* -- bincount -- */
-
-static void most_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
-  int64_t *bounds = (int64_t *)(uintptr_t)arg; /* smallest, largest */
-  for (int64_t i = 0; i < n; i++) {
-    int64_t v = *(const int64_t *)(const void *)(at[0] + i * step[0]);
-    if (v < bounds[0]) bounds[0] = v;
-    if (v > bounds[1]) bounds[1] = v;
-  }
-}
-
-static int bincount_shape(const bincount_args *a, moth_layout *y) {
-  const moth_tensor *w = a->weights;
-  int64_t bounds[2] = {0, -1};
-  if (!moth_is_int(a->input->l.dtype))
-    return moth_fail(a->ctx, MOTH_E_DTYPE, "input", "integers are needed, got %s",
-                     moth_str(a->input));
-  if (a->input->l.ndim != 1)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "one dimension is needed, got %s",
-                     moth_str(a->input));
-  if (w && !moth_shape_same(&w->l, &a->input->l))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "weights", "one for each of %s is needed, got %s",
-                     moth_str(a->input), moth_str(w));
-  if (a->minlength < 0)
-    return moth_fail(a->ctx, MOTH_E_ARG, "minlength", "cannot be negative, got %lld",
-                     (long long)a->minlength);
-  moth_tensor *list = moth_cast(a->input, MOTH_I64);
-  if (!list) return a->ctx->error.code;
-  moth_loop loop;
-  moth_loop_over(&loop, a->ctx, &list->l, 1, (const moth_tensor *const[]){list});
-  int status = moth_loop_run(&loop, most_run, bounds);
-  moth_tensor_release(list);
-  if (status) return status;
-  if (bounds[0] < 0)
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "values from 0 on are counted, got %lld",
-                     (long long)bounds[0]);
-  int64_t n = bounds[1] < INT64_MAX ? bounds[1] + 1 : bounds[1];
-  if (n < a->minlength) n = a->minlength;
-  y->dtype = (uint8_t)(!w ? MOTH_I64 : w->l.dtype == MOTH_F32 ? MOTH_F32 : MOTH_F64);
-  return moth_shape_of(a->ctx, "input", (moth_ints){&n, 1}, y);
-}
-
-/* Another thread may have written to the input since its shape was found: what is out of range is
-** left out. */
-static int bincount_cpu(const bincount_args *a, moth_tensor **out) {
-  moth_tensor *y = out[0], *list = moth_cast(a->input, MOTH_I64), *w = NULL;
-  int64_t n = a->input->l.numel, room = y->l.numel;
-  if (list && a->weights) w = moth_cast(a->weights, y->l.dtype);
-  int status = !list || (a->weights && !w) ? a->ctx->error.code : MOTH_OK;
-  if (!status && room) memset(moth_at(y), 0, (size_t)(room * moth_dtype_size[y->l.dtype]));
-  for (int64_t i = 0; i < n && !status; i++) {
-    int64_t at = numbers(list)[i];
-    status = poll_at(a->ctx, i);
-    if (at < 0 || at >= room) continue;
-    if (!w) numbers(y)[at]++;
-    else if (y->l.dtype == MOTH_F32)
-      ((float *)(void *)moth_at(y))[at] += ((const float *)(const void *)moth_at(w))[i];
-    else ((double *)(void *)moth_at(y))[at] += ((const double *)(const void *)moth_at(w))[i];
-  }
-  moth_tensor_release(w);
-  moth_tensor_release(list);
-  return status;
-}
-
-MOTH_OP_CONST(bincount, BINCOUNT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_MIXED,
-              .doc = "How often each whole number from 0 on comes.",
-              .examples = "moth.tensor{0LL, 2LL, 2LL}\n"
-                          "moth.tensor{0LL, 2LL}, {weights = moth.tensor{0.5, 2}, minlength = 5}")
-
 /* -- searchsorted, bucketize, isin -- */
 
 /* Packed keys of x, as i64 tensors for want of u64; owned. */
@@ -344,5 +275,5 @@ MOTH_OP_CONST(isin, ISIN, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_NU
 const moth_op *const moth_sort_ops[] = {
   &moth_op_sort,       &moth_op_argsort,    &moth_op_msort,      &moth_op_topk,
   &moth_op_kthvalue,   &moth_op_median_all, &moth_op_median_dim, &moth_op_unique_all,
-  &moth_op_bincount,   &moth_op_searchsorted, &moth_op_bucketize, &moth_op_isin, NULL,
+  &moth_op_searchsorted, &moth_op_bucketize, &moth_op_isin, NULL,
 };

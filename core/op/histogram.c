@@ -1,0 +1,150 @@
+/* histogram.c -- how many elements lie in each class: histc of numbers, bincount of whole ones from
+** 0 on. Their faces, and the list they are in, are reduce's.
+*/
+#include <math.h>
+
+#include "../loop.h"
+#include "copy.h"
+#include "reduce.h"
+
+#define POLL_AFTER (1 << 16) /* elements between two looks at the cancel flag */
+
+static int poll_at(moth_ctx *ctx, int64_t i) {
+  return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_poll(ctx) : MOTH_OK;
+}
+
+/* -- histc -- */
+
+static int histc_shape(const histc_args *a, moth_layout *y) {
+  if (a->bins < 1)
+    return moth_fail(a->ctx, MOTH_E_ARG, "bins", "at least one is needed, got %lld",
+                     (long long)a->bins);
+  if (!(a->min <= a->max) || !isfinite(a->max - a->min))
+    return moth_fail(a->ctx, MOTH_E_ARG, "max", "%g to %g is no range", a->min, a->max);
+  return moth_shape_of(a->ctx, "bins", (moth_ints){&a->bins, 1}, y);
+}
+
+/* The ends of the range: given, or else found; widened where they are the same. */
+static int histc_ends(const histc_args *a, int64_t n, const double *x, double *lo, double *hi) {
+  *lo = a->min;
+  *hi = a->max;
+  if (*lo == *hi && n > 0) {
+    *lo = *hi = x[0];
+    for (int64_t i = 0; i < n; i++) {
+      if (x[i] < *lo) *lo = x[i];
+      if (x[i] > *hi || x[i] != x[i]) *hi = x[i];
+      if (x[i] != x[i]) break;
+    }
+  }
+  if (!isfinite(*lo) || !isfinite(*hi))
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "%g to %g is no range; give min and max", *lo,
+                     *hi);
+  if (*lo == *hi) *lo -= 1, *hi += 1;
+  return MOTH_OK;
+}
+
+/* The class of x, which lies in lo..hi. Differences of the largest numbers overflow. A range may be
+** one number, if 1 is nothing beside it: then the class in the middle. */
+static int64_t class_of(double x, double lo, double hi, int64_t bins) {
+  double at = (x - lo) * (double)bins / (hi - lo);
+  if (!isfinite(at)) at = (x / 2 - lo / 2) / (hi / 2 - lo / 2) * (double)bins;
+  if (isnan(at)) at = (double)bins / 2;
+  return at < (double)bins ? (int64_t)at : bins - 1;
+}
+
+static int histc_cpu(const histc_args *a, moth_tensor **out) {
+  double lo, hi;
+  const int64_t n = a->input->l.numel, bins = a->bins;
+  moth_layout l = out[0]->l;
+  l.dtype = MOTH_F64;
+  moth_tensor *x = moth_cast(a->input, MOTH_F64), *count = x ? moth_tensor_new(a->ctx, &l) : NULL;
+  int status = count ? MOTH_OK : a->ctx->error.code;
+  const double *at = x ? (const double *)(const void *)moth_at(x) : NULL;
+  if (!status) status = histc_ends(a, n, at, &lo, &hi);
+  double *c = status ? NULL : (double *)(void *)moth_at(count);
+  if (c) memset(c, 0, (size_t)bins * sizeof *c);
+  for (int64_t i = 0; i < n && !status; i++) {
+    if (at[i] >= lo && at[i] <= hi) c[class_of(at[i], lo, hi, bins)]++;
+    status = poll_at(a->ctx, i);
+  }
+  if (!status) status = moth_copy_into(out[0], count);
+  moth_tensor_release(count);
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_OP_CONST(histc, HISTC, .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_METHOD,
+              .doc = "How many elements lie in each of equally wide classes.",
+              .examples = "moth.randn(20), {bins = 4}\n"
+                          "moth.randn(20), 5, -1, 1")
+
+/* -- bincount -- */
+
+static int64_t *at_i64(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
+
+static void most_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  int64_t *bounds = (int64_t *)(uintptr_t)arg; /* smallest, largest */
+  for (int64_t i = 0; i < n; i++) {
+    int64_t v = *(const int64_t *)(const void *)(at[0] + i * step[0]);
+    if (v < bounds[0]) bounds[0] = v;
+    if (v > bounds[1]) bounds[1] = v;
+  }
+}
+
+static int bincount_shape(const bincount_args *a, moth_layout *y) {
+  const moth_tensor *w = a->weights;
+  int64_t bounds[2] = {0, -1};
+  if (!moth_is_int(a->input->l.dtype))
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "input", "integers are needed, got %s",
+                     moth_str(a->input));
+  if (a->input->l.ndim != 1)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "one dimension is needed, got %s",
+                     moth_str(a->input));
+  if (w && !moth_shape_same(&w->l, &a->input->l))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weights", "one for each of %s is needed, got %s",
+                     moth_str(a->input), moth_str(w));
+  if (a->minlength < 0)
+    return moth_fail(a->ctx, MOTH_E_ARG, "minlength", "cannot be negative, got %lld",
+                     (long long)a->minlength);
+  moth_tensor *list = moth_cast(a->input, MOTH_I64);
+  if (!list) return a->ctx->error.code;
+  moth_loop loop;
+  moth_loop_over(&loop, a->ctx, &list->l, 1, (const moth_tensor *const[]){list});
+  int status = moth_loop_run(&loop, most_run, bounds);
+  moth_tensor_release(list);
+  if (status) return status;
+  if (bounds[0] < 0)
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "values from 0 on are counted, got %lld",
+                     (long long)bounds[0]);
+  int64_t n = bounds[1] < INT64_MAX ? bounds[1] + 1 : bounds[1];
+  if (n < a->minlength) n = a->minlength;
+  y->dtype = (uint8_t)(!w ? MOTH_I64 : w->l.dtype == MOTH_F32 ? MOTH_F32 : MOTH_F64);
+  return moth_shape_of(a->ctx, "input", (moth_ints){&n, 1}, y);
+}
+
+/* Another thread may have written to the input since its shape was found: what is out of range is
+** left out. */
+static int bincount_cpu(const bincount_args *a, moth_tensor **out) {
+  moth_tensor *y = out[0], *list = moth_cast(a->input, MOTH_I64), *w = NULL;
+  int64_t n = a->input->l.numel, room = y->l.numel;
+  if (list && a->weights) w = moth_cast(a->weights, y->l.dtype);
+  int status = !list || (a->weights && !w) ? a->ctx->error.code : MOTH_OK;
+  if (!status && room) memset(moth_at(y), 0, (size_t)(room * moth_dtype_size[y->l.dtype]));
+  for (int64_t i = 0; i < n && !status; i++) {
+    int64_t at = at_i64(list)[i];
+    status = poll_at(a->ctx, i);
+    if (at < 0 || at >= room) continue;
+    if (!w) at_i64(y)[at]++;
+    else if (y->l.dtype == MOTH_F32)
+      ((float *)(void *)moth_at(y))[at] += ((const float *)(const void *)moth_at(w))[i];
+    else ((double *)(void *)moth_at(y))[at] += ((const double *)(const void *)moth_at(w))[i];
+  }
+  moth_tensor_release(w);
+  moth_tensor_release(list);
+  return status;
+}
+
+MOTH_OP_CONST(bincount, BINCOUNT, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_MIXED,
+              .doc = "How often each whole number from 0 on comes.",
+              .examples = "moth.tensor{0LL, 2LL, 2LL}\n"
+                          "moth.tensor{0LL, 2LL}, {weights = moth.tensor{0.5, 2}, minlength = 5}")
