@@ -166,6 +166,17 @@ static void find_cancel(lua_State *L) {
 
 /* ---- running ---- */
 
+/* Lets Moth, if it is loaded, add to the message at index 1 (lua/moth/hint.lua). */
+static void add_hint(lua_State *L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "moth");
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "hint");
+  if (lua_isfunction(L, -1)) {
+    lua_pushvalue(L, 1);
+    if (lua_pcall(L, 1, 1, 0) == 0 && lua_isstring(L, -1)) lua_replace(L, 1);
+  }
+  lua_settop(L, 1);
+}
+
 static int with_traceback(lua_State *L) {
   if (!lua_isstring(L, 1)) { /* an error value of the user's own */
     if (lua_isnoneornil(L, 1) || !luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
@@ -173,6 +184,8 @@ static int with_traceback(lua_State *L) {
     }
     lua_replace(L, 1);
     lua_settop(L, 1);
+  } else if (strstr(lua_tostring(L, 1), "attempt to call method")) {
+    add_hint(L);
   }
   luaL_traceback(L, L, lua_tostring(L, 1), 1);
   return 1;

@@ -141,3 +141,76 @@ describe("a module", function()
       "a tensor is needed, got a table; write moth.tensor{1, 2}")
   end)
 end)
+
+describe("a misspelt method", function()
+  local launcher = debug.getregistry()["moth.launcher"] or {}
+  if not launcher.program then return end
+
+  -- What a script that fails writes.
+  local function complaint(code)
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write("local moth = require 'moth'\nlocal nn = moth.nn\n", code)
+    file:close()
+    local pipe = io.popen(("'%s' '%s' 2>&1"):format(launcher.program, path))
+    local text = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    return text
+  end
+
+  it("is followed by the one that was meant, where the script ends of it", function()
+    local text = complaint "local net = nn.Linear(1, 1) net:zero_gard()"
+    assert.is_truthy(text:find("(a nil value); did you mean 'zero_grad'?", 1, true), text)
+    text = complaint("local Net = nn.class('Net', nn.Module)\n"
+      .. "function Net:forward(x) return (self:hiden(x)) end\nfunction Net:hidden(x) return x end\n"
+      .. "Net()(moth.ones(1))")
+    assert.is_truthy(text:find("did you mean 'hidden'?", 1, true), text)
+    text = complaint "local sgd = moth.optim.SGD({moth.ones(1)}, {lr = 1}) sgd:setp()"
+    assert.is_truthy(text:find("did you mean 'step'?", 1, true), text)
+  end)
+
+  it("stays nil when it is only read, and Lua's own words where nothing is near", function()
+    local text = complaint "assert(nn.Linear(1, 1).zero_gard == nil) print 'fine'"
+    assert.equal("fine\n", text)
+    text = complaint "local net, t = nn.Linear(1, 1), {} t:zzz()"
+    assert.is_nil(text:find("did you mean", 1, true), text)
+  end)
+end)
+
+describe("the prompt", function()
+  local launcher = debug.getregistry()["moth.launcher"] or {}
+  if not launcher.program then return end
+
+  local function prompt(lines)
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write(lines)
+    file:close()
+    local pipe = io.popen(("'%s' -e \"require('moth.repl').main()\" < '%s' 2>&1"):format(
+      launcher.program, path))
+    local text = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    return text
+  end
+
+  it("tells how to leave and leaves", function()
+    local text = prompt("exit\nquit\nhelp\nhelp(F.relu)\nhelp 'conv2d'\nquit()\nprint(6 * 7)\n")
+    assert.is_truthy(text:find("exit() or Ctrl-D leaves", 1, true), text)
+    assert.is_truthy(text:find("quit() or Ctrl-D leaves", 1, true), text)
+    assert.is_truthy(text:find("help(F.conv2d)", 1, true), text)
+    assert.is_truthy(text:find("relu(input", 1, true), text)
+    assert.is_truthy(text:find("conv2d(input", 1, true), text)
+    assert.is_nil(text:find("42", 1, true), text)
+  end)
+
+  it("drops an unfinished piece at Ctrl-D", function()
+    local repl = require "moth.repl"
+    local input = { read = function() end, remember = function() end }
+    assert.is_nil(repl.read(input, 1))
+    local lines = { "for i = 1, 2 do" }
+    function input.read() return table.remove(lines, 1) end
+    assert.is_false(repl.read(input, 1))
+  end)
+end)

@@ -120,6 +120,10 @@ moth.names = select(2, lazy.namespace("moth", moth, rows, {
 getmetatable(moth).__tostring = function() return moth._VERSION end
 
 anchor.moth = moth
+function anchor.hint(message) -- for the launcher
+  local text = require "moth.hint"(message)
+  return text
+end
 require "moth.tensor" -- the metatype of handles
 keep_loaded()
 return moth

@@ -26,6 +26,8 @@ local function complain(text)
   io.stderr:write(text, "\n")
 end
 
+local words = {} -- exit, quit and help
+
 -- ---- help ----
 
 -- The names in a table of the user's.
@@ -47,6 +49,7 @@ function repl.help(name)
     local found, text = pcall(help.text, name)
     return found and text or text:match("%((there is no .*)%)$") or text
   end
+  if words[value] then return tostring(value) end
   if type(value) == "table" and not help.knows(value) then return listed(name, value) end
   return help.text(value)
 end
@@ -77,6 +80,7 @@ function repl.read(input, number)
   local later = (" "):rep(#first - 3) .. ".. "
   while true do
     local line = input.read(text and later or first, text and text .. "\n" or "")
+    if line == nil and text then return false end -- Ctrl-D drops what is not finished
     if not line then return line end
     blank = line:find("%S") and 0 or blank + 1
     if blank > 0 and (not text or input.blank_leaves and blank == 2) then return false end
@@ -95,6 +99,26 @@ end
 
 -- ---- the loop ----
 
+-- A word that says what it does when it is typed alone, and does it when called.
+local function word(text, does)
+  local object = setmetatable({}, {
+    __call = function(_, ...) return (does(...)) end,
+    __tostring = function() return text end,
+  })
+  words[object] = true
+  return object
+end
+
+-- What is typed where one comes from Python.
+local function python_words()
+  local function leave(code) os.exit(type(code) == "number" and code or 0) end
+  for _, name in ipairs { "exit", "quit" } do
+    rawset(_G, name, word(name .. "() or Ctrl-D leaves", leave))
+  end
+  rawset(_G, "help", word("help(F.conv2d), help 'conv2d' or ? F.conv2d explains one thing; ? alone "
+    .. "lists what there is", function(what) require("moth.help")(what) end))
+end
+
 -- The user's own beginning, ~/.config/moth/init.lua.
 local function run_init()
   local path = history.path("CONFIG", ".config", "init.lua")
@@ -110,6 +134,7 @@ end
 --- The loop. Ends with the input (Ctrl-D).
 function repl.main()
   evaluate.guarded(require, "moth.repl.preload")
+  python_words()
   evaluate.interruptible()
   local past = history.open()
   local input = editor.open(past.lines)

@@ -1,0 +1,52 @@
+--- hint.lua -- what Lua's own message of an error leaves out, for scripts and the prompt.
+--
+-- An unknown field of a module is nil, as in any Lua table: `if self.bias then` must not raise. So
+-- net:zero_gard() ends in Lua's "attempt to call method 'zero_gard' (a nil value)". Where such a
+-- message ends a script, the launcher's handler asks here for the name that was meant.
+
+local class = require "moth.class"
+local errors = require "moth.error"
+
+-- The first function on the stack that is the user's: its level for the caller, and itself.
+local function failed()
+  local level = 2
+  while true do
+    local info = debug.getinfo(level, "f")
+    if not info then return nil end
+    if not errors.is_own(info.func) then return level - 1, info.func end
+    level = level + 1
+  end
+end
+
+-- Calls visit(value) with what the function at a level, and everybody, can name.
+local function each_value(level, fn, visit)
+  for i = 1, 250 do
+    local name, value = debug.getlocal(level + 1, i)
+    if not name then break end
+    visit(value)
+  end
+  for i = 1, 60 do
+    local name, value = debug.getupvalue(fn, i)
+    if not name then break end
+    visit(value)
+  end
+  for _, value in pairs(_G) do visit(value) end
+end
+
+--- A message with a hint at its end, or as it is.
+-- @param message  an error's text, while the stack is as it was raised
+return function(message)
+  local name = message:match "attempt to call method '([%w_]+)' %(a nil value%)$"
+  if not name then return message end
+  local level, fn = failed()
+  if not level then return message end
+  local names = {}
+  each_value(level, fn, function(value)
+    if type(value) ~= "table" or not class.typename(value) then return end
+    for _, method in ipairs(class.methods(value)) do
+      if method == name then return end
+      names[#names + 1] = method
+    end
+  end)
+  return message .. errors.nearest(name, names)
+end
