@@ -2,6 +2,7 @@
 -- both ends. Run it with: ./moth examples/01_tensors.lua
 
 local moth = require "moth"
+require "argparse"("01_tensors", "Making tensors, looking into them, writing to them."):parse()
 
 -- ---- making ----
 

@@ -2,6 +2,7 @@
 -- back. Run it with: ./moth examples/02_autograd.lua
 
 local moth = require "moth"
+require "argparse"("02_autograd", "Gradients, their gradients, and views written to."):parse()
 local grad = moth.autograd.grad
 
 local function near(a, b) assert(math.abs(a - b) < 1e-5, a .. " is not " .. b) end

@@ -142,6 +142,7 @@ hook:remove()
 
 local kinds = Ternary.apply(net[2].inner.weight):unique():numel()
 print(("mean size of results: %.2f and %.2f; %d gradients were clipped; %d different weights")
-  :format(sizes["1"], sizes["2"], clipped, kinds))
-assert(loss < 0.02, "the sine was not learned")
+  :format(sizes["1"] or 0, sizes["2"] or 0, clipped, kinds))
+if args.steps < 500 then print("the sine takes some 500 steps to learn") end
+assert(args.steps < 500 or loss < 0.02, "the sine was not learned")
 assert(kinds <= 3, "the weights are not ternary")

@@ -101,6 +101,22 @@ describe("example", function()
     has(output, "stepps")
   end)
 
+  it("01 and 02 explain themselves and refuse what they do not know", function()
+    for _, name in ipairs {"examples/01_tensors.lua", "examples/02_autograd.lua"} do
+      has(run(name, "--help"), "Usage:")
+      local output, status = moth(name, "--steps", "3")
+      assert.are_not.equal(0, status)
+      has(output, "unknown option '%-%-steps'")
+    end
+  end)
+
+  it("04, 07 and 09 end well when they are cut short", function()
+    has(run("examples/04_mnist.lua", "--limit", "10", "--out", files.path("few.safetensors")),
+      "and loaded: accuracy")
+    has(run("examples/07_extending.lua", "--steps", "50"), "takes some 500 steps to learn")
+    has(run("examples/09_cartpole.lua", "--episodes", "20"), "takes up to 1000 rounds")
+  end)
+
   local FASHION = "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 
   it("04 trains on Fashion-MNIST, saves, loads and answers the same", function()

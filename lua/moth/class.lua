@@ -16,7 +16,8 @@
 -- none of its own. Looking a name up goes class -> its metamethods -> base class.
 --
 -- Names that mean something to a class:
---   init(self, ...)       the constructor
+--   init(self, ...)       the constructor; it gets what was passed: Net{width = 2} gives it one
+--                         table, unless the class has a signature
 --   signature             from define.signature, set before init: init is given what it parses
 --   __new(class)          makes the bare table of an instance (nn.Module keeps its store there)
 --   __derived(class)      called with each new subclass
