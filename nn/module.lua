@@ -237,6 +237,8 @@ function Module:register_buffer(...)
   end
 end
 
+define.takes(Module.register_buffer, parse_buffer)
+
 --- A module like this one that shares no tensor with it: its parameters want gradients as these
 -- do and have none yet; buffers, plain fields and hooks are copied, what is tied stays tied.
 -- @return the copy

@@ -243,6 +243,7 @@ return function(Module, STORE)
     save_into(Module, STORE, self, out, prefix, keep_vars)
     return out
   end
+  define.takes(Module.state_dict, parse_state)
 
   --- Copies the values of a state dict into the module's parameters and buffers.
   -- Everything that does not fit is listed in one error, and then nothing was changed. Values of
@@ -256,6 +257,7 @@ return function(Module, STORE)
     local state, strict, assign = parse_load(...)
     return (load_into(Module, STORE, self, state, strict, assign))
   end
+  define.takes(Module.load_state_dict, parse_load)
 
   --- A value to be saved with the state_dict under "_extra_state"; subclasses may have one.
   function Module:get_extra_state()

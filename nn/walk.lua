@@ -184,27 +184,32 @@ local function add_lists(Module)
   function Module:named_modules(...)
     return pairs_of(self:_walk(parse_modules(...)))
   end
+  define.takes(Module.named_modules, parse_modules)
 
   --- The Parameters of this module and, unless `recurse = false`, of all below it, as a list.
   function Module:parameters(...)
     return firsts(self:_tensors("parameter", "", parse_recurse(...), true), 2)
   end
+  define.takes(Module.parameters, parse_recurse)
 
   --- Iterates over the paths and Parameters, in the order of their assignment.
   -- `for name, p in net:named_parameters{prefix = "", recurse = true, remove_duplicate = true} do`
   function Module:named_parameters(...)
     return pairs_of(self:_tensors("parameter", parse_members(...)))
   end
+  define.takes(Module.named_parameters, parse_members)
 
   --- The buffers of this module and, unless `recurse = false`, of all below it, as a list.
   function Module:buffers(...)
     return firsts(self:_tensors("buffer", "", parse_recurse(...), true), 2)
   end
+  define.takes(Module.buffers, parse_recurse)
 
   --- Iterates over the paths and buffers.
   function Module:named_buffers(...)
     return pairs_of(self:_tensors("buffer", parse_members(...)))
   end
+  define.takes(Module.named_buffers, parse_members)
 end
 
 local function add_modes(Module)
@@ -247,6 +252,7 @@ local function add_modes(Module)
     set_mode(self, mode, {})
     return self
   end
+  define.takes(Module.train, parse_flag)
 
   --- As `train(false)`.
   function Module:eval()
@@ -262,6 +268,7 @@ local function add_modes(Module)
     end
     return self
   end
+  define.takes(Module.requires_grad_, parse_requires)
 
   --- Clears the gradients of all parameters here and below; `set_to_none = false` fills zeros.
   function Module:zero_grad(...)
@@ -273,6 +280,7 @@ local function add_modes(Module)
       end
     end
   end
+  define.takes(Module.zero_grad, parse_zero)
 end
 
 local function add_casts(Module)
@@ -310,6 +318,7 @@ local function add_casts(Module)
       return require("moth").empty(x.shape, {dtype = x.dtype, device = device})
     end)
   end
+  define.takes(Module.to_empty, parse_device)
 
   for name, dtype in pairs {float = "float32", double = "float64", half = "float16",
                             bfloat16 = "bfloat16"} do

@@ -163,7 +163,9 @@ end
 -- @param outputs  names of its results, "output, h"; optional
 function define.takes(fn, args, outputs)
   local sig = { name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true }
-  if type(args) == "function" then sig.args = bind.signature(args).args
+  if type(args) == "function" then
+    local parsed = bind.signature(args)
+    sig.name, sig.args = parsed.name:match("[%w_]+$"), parsed.args
   else
     for i, row in ipairs(args) do sig.args[i] = read_arg("forward", row) end
   end

@@ -51,8 +51,8 @@ local function shown_kind(arg)
   return row.name
 end
 
---- "conv2d(input, weight, bias = none, stride = 1) -> y"
-function help.line(sig)
+-- "(input, weight, bias = none, stride = 1) -> y"
+local function arguments(sig)
   local parts = {}
   for i, arg in ipairs(sig.args) do
     local default = help.default(arg, sig.lua)
@@ -64,8 +64,11 @@ function help.line(sig)
     outputs[i] = output.asked and "(" .. output.name .. ")" or output.name
   end
   local result = #outputs > 0 and " -> " .. concat(outputs, ", ") or ""
-  return sig.name .. "(" .. concat(parts, ", ") .. ")" .. result
+  return "(" .. concat(parts, ", ") .. ")" .. result
 end
+
+--- "conv2d(input, weight, bias = none, stride = 1) -> y"
+function help.line(sig) return sig.name .. arguments(sig) end
 
 -- The first example as a call of what is reached by `path`.
 local function example(sig, path)
@@ -98,23 +101,6 @@ local function is_method(fn, sig, place)
   return method == fn or place ~= nil and place.path == "moth"
 end
 
--- The whole text about the signature of a function.
-local function page(fn, sig)
-  local path, place = places.home(fn, sig.name)
-  local lines = { (path and path:match("^(.*%.)") or "") .. help.line(sig) }
-  if sig.alias then lines[#lines + 1] = "(another name of " .. sig.alias .. ")" end
-  if sig.doc ~= "" then lines[#lines + 1] = sig.doc end
-  if #sig.args > 0 then lines[#lines + 1] = "" end
-  add_arguments(lines, sig)
-  local call = path and example(sig, path)
-  if call then lines[#lines + 1] = "\n  example: " .. call end
-  if is_method(fn, sig, place) then
-    lines[#lines + 1] = (call and "" or "\n") .. "  method:  x:" .. sig.name .. "(...)"
-  end
-  if sig.file then lines[#lines + 1] = "  source:  " .. shown_file(sig.file) end
-  return concat(lines, "\n")
-end
-
 -- The lines of a file, or none where it cannot be read.
 local function lines_of(source)
   local lines, file = {}, source:sub(1, 1) == "@" and io.open(source:sub(2))
@@ -141,6 +127,70 @@ local function written_above(fn)
   return comment_above(lines_of(info.source), info.linedefined), info
 end
 
+-- What is written above a table that is called like a class, such as nn.Parameter.
+local function made_comment(object, name)
+  local meta = type(object) == "table" and getmetatable(object)
+  if type(meta) ~= "table" or type(meta.__call) ~= "function" then return nil end
+  local lines = lines_of(debug.getinfo(meta.__call, "S").source)
+  for i, line in ipairs(lines) do
+    if line:find("%." .. name .. " = setmetatable") then return (comment_above(lines, i)) end
+  end
+end
+
+-- The names of a function's parameters, without self.
+local function parameters(fn, with_self)
+  local info, list = debug.getinfo(fn, "u"), {}
+  for i = 1, info.nparams do
+    local name = debug.getlocal(fn, i)
+    if name ~= "self" or with_self then list[#list + 1] = name or "?" end
+  end
+  if info.isvararg then list[#list + 1] = "..." end
+  return "(" .. concat(list, ", ") .. ")"
+end
+
+-- Adds an example: a line or several.
+local function add_example(lines, line, text)
+  if line then lines[#lines + 1] = "\n  example: " .. line end
+  if text then lines[#lines + 1] = "\n  example:\n    " .. text:gsub("\n", "\n    ") end
+end
+
+-- The whole text about the signature of a function.
+local function page(fn, sig, path)
+  local home, place = places.home(fn, sig.name)
+  local lines = { (home or path or sig.name) .. arguments(sig) }
+  if sig.alias then lines[#lines + 1] = "(another name of " .. sig.alias .. ")" end
+  local doc = sig.doc
+  if doc == "" then
+    doc = type(fn) == "function" and written_above(fn) or made_comment(fn, sig.name)
+    doc = doc and ("\n" .. doc):gsub("\n@param.*$", ""):sub(2) -- they stand below
+  end
+  if doc and doc ~= "" then lines[#lines + 1] = doc end
+  if #sig.args > 0 then lines[#lines + 1] = "" end
+  add_arguments(lines, sig)
+  local call = home and example(sig, home)
+  if call then add_example(lines, call)
+  elseif home then add_example(lines, samples.known(home)) end
+  if is_method(fn, sig, place) then
+    lines[#lines + 1] = (call and "" or "\n") .. "  method:  x:" .. sig.name .. "(...)"
+  end
+  if sig.file then lines[#lines + 1] = "  source:  " .. shown_file(sig.file) end
+  return concat(lines, "\n")
+end
+
+-- The text about a function without a record.
+local function of_function(fn, path)
+  local text, info = written_above(fn)
+  if info.what == "C" then return "a function written in C: Lua's own, or the host's" end
+  path = path or places.reach(fn)
+  local names = parameters(class.written(fn), not path)
+  local lines = { path and path .. names }
+  lines[#lines + 1] = text
+  if path then add_example(lines, samples.known(path)) end
+  lines[#lines + 1] = (#lines > 0 and "\n" or "") .. ("a function%s, written at %s:%d"):format(
+    path and "" or names:gsub("^%(%)$", ""), shown_file(info.source:sub(2)), info.linedefined)
+  return concat(lines, "\n")
+end
+
 -- What is written above a class's constructor or above the class.
 local function class_comment(object)
   local init = class.written(object.init)
@@ -156,17 +206,6 @@ end
 
 -- ---- classes ----
 
--- The names of a function's parameters, without self.
-local function parameters(fn, with_self)
-  local info, list = debug.getinfo(fn, "u"), {}
-  for i = 1, info.nparams do
-    local name = debug.getlocal(fn, i)
-    if name ~= "self" or with_self then list[#list + 1] = name or "?" end
-  end
-  if info.isvararg then list[#list + 1] = "..." end
-  return "(" .. concat(list, ", ") .. ")"
-end
-
 -- How an instance of a module class is called: a line, and its arguments where they are known.
 local function add_call(lines, object)
   local forward = object.forward
@@ -177,14 +216,8 @@ local function add_call(lines, object)
     lines[#lines + 1] = "\n  net" .. parameters(forward)
     return
   end
-  lines[#lines + 1] = "\n  net" .. help.line(sig):match("%(.*$")
+  lines[#lines + 1] = "\n  net" .. arguments(sig)
   add_arguments(lines, sig)
-end
-
-local function add_example(lines, path, signature)
-  local line, text = samples.of(path, signature)
-  if line then lines[#lines + 1] = "\n  example: " .. line end
-  if text then lines[#lines + 1] = "\n  example:\n    " .. text:gsub("\n", "\n    ") end
 end
 
 -- The names of its public methods, those of its own first.
@@ -222,7 +255,7 @@ local function of_class(object)
     add_arguments(lines, signature)
   end
   add_call(lines, object)
-  if path then add_example(lines, path, signature) end
+  if path then add_example(lines, samples.of(path, signature)) end
   add_methods(lines, object)
   return concat(lines, "\n")
 end
@@ -269,6 +302,10 @@ local function of_value(value)
   elseif value == lib.none then
     return "moth.none: PyTorch's None where an argument is given: "
       .. "x:sum(moth.none, {keepdim = true})"
+  elseif value == class then
+    return 'nn.class("Net", nn.Module): makes a class of that name. function Net:init(...) is its'
+      .. "\nconstructor, Net(...) makes an object, Base.init(self, ...) is a super call. The base "
+      .. "may be\nany class of Moth or of your own, or none; tables behind it are mixed in."
   elseif value == require("moth").newaxis then
     return "moth.newaxis: in an index, a new dimension of size 1: x[{moth.newaxis, 1}]"
   end
@@ -321,7 +358,10 @@ local function candidates(short, before)
   for _, row in ipairs(list) do
     same = same or row.value == method or row.path == "moth." .. short
   end
-  if method and not same then list[#list + 1] = { path = "x:" .. short, value = method } end
+  if method and not same then -- those written in Lua are what such a name means most often
+    local first = not place and require("moth.tensor").methods[short] == method
+    table.insert(list, first and 1 or #list + 1, { path = "x:" .. short, value = method })
+  end
   if #list == 0 or before then
     for _, row in ipairs(places.methods(short)) do
       local of = before and (row.path == before .. ":" .. short
@@ -343,10 +383,7 @@ local function of_name(name)
   local others = {}
   for i = 2, #list do others[#others + 1] = list[i].path end
   local first = list[1]
-  local text = help.text(first.value)
-  if first.class then
-    text = first.path .. parameters(class.written(first.value)) .. "\n" .. text
-  end
+  local text = help.text(first.value, first.path)
   if #others == 0 then return text end
   return text .. "\n\n  also of that name: " .. filled(others, " ", "    ")
 end
@@ -358,7 +395,8 @@ end
 
 --- The text of help.
 -- @param what  a function, a class, an instance, a namespace, or a name
-function help.text(what)
+-- @param path  how a method was reached, which it does not know itself: "nn.Module:train"
+function help.text(what, path)
   if what == nil then return overview() end
   if type(what) == "string" then return of_name(what) end
   local value = type(what) == "table" and of_value(what)
@@ -371,14 +409,8 @@ function help.text(what)
   if not sig and type(what) == "table" then
     sig = bind.signature(rawget(what, "signature"))
   end
-  if sig then return page(fn, sig) end
-  if type(what) == "function" then
-    local text, info = written_above(what)
-    if info.what == "C" then return "a function written in C: Lua's own, or the host's" end
-    return (text and text .. "\n\n" or "") .. ("a function%s, written at %s:%d"):format(
-      parameters(class.written(what), true):gsub("^%(%)$", ""), shown_file(info.source:sub(2)),
-      info.linedefined)
-  end
+  if sig then return page(fn, sig, path) end
+  if type(what) == "function" then return of_function(what, path) end
   return errors.describe(what)
 end
 

@@ -31,6 +31,7 @@ places.list = {
     only = "Function backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
       .. "is_anomaly_enabled is_grad_enabled no_grad set_detect_anomaly set_grad_enabled",
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
+  { path = "moth.cuda", short = "moth.cuda", doc = "what scripts ask about GPUs" },
 }
 
 local function words(text)
@@ -111,6 +112,17 @@ function places.home(value, ...)
       if holds(place, name) and rawequal(places.space(place)[name], value) then
         return place.short .. "." .. name, place
       end
+    end
+  end
+end
+
+--- The path of a function of unknown name, or nil; ops are not looked through.
+function places.reach(value)
+  local is_op = require("moth.bind").is_op
+  for _, place in ipairs(places.list) do
+    local space = places.space(place)
+    for _, name in ipairs(places.names(place)) do
+      if not is_op(name) and rawequal(space[name], value) then return place.short .. "." .. name end
     end
   end
 end

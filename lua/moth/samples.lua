@@ -71,6 +71,13 @@ data.SubsetRandomSampler data.SubsetRandomSampler{1, 4, 7}
 data.WeightedRandomSampler data.WeightedRandomSampler({0.1, 0.9}, 5)
 data.BatchSampler data.BatchSampler(data.RandomSampler(10), 3, true)
 data.ChainDataset data.ChainDataset{data.IterableDataset(function() return ipairs{3, 1, 4} end)}
+data.random_split data.random_split(moth.randn(10, 3), {0.8, 0.2})
+data.default_collate data.default_collate{moth.ones(2), moth.zeros(2)}
+nn.Parameter nn.Parameter(moth.zeros(3))
+nn.Buffer nn.Buffer(moth.zeros(3))
+nn.isinstance nn.isinstance(nn.Conv2d(1, 2, 3), nn.Module)
+moth.no_grad moth.no_grad(function() return moth.ones(2) * 2 end)
+moth.scope moth.scope(function() return moth.ones(2):sum():item() end)
 moth.Generator moth.rand(3, {generator = moth.Generator():manual_seed(1)})
 moth.summary print(moth.summary(nn.Linear(20, 3), {1, 20}))
 ]]
@@ -135,6 +142,9 @@ end
 local x = moth.tensor({1, 2}, {requires_grad = true})
 Cube.apply(x):sum():backward()
 print(x.grad)]],
+  ["moth.autograd.grad"] = [[
+local x = moth.tensor({1, 2}, {requires_grad = true})
+local dx = moth.autograd.grad((x ^ 2):sum(), x)]],
   ["nn.ModuleList"] = [[
 local layers = nn.ModuleList{nn.Linear(4, 4), nn.Linear(4, 4)}
 layers:append(nn.Linear(4, 2))
@@ -199,14 +209,19 @@ local function lines()
   return map
 end
 
+--- The example that is written here: a line, or nil and several.
+function samples.known(path)
+  if samples.texts[path] then return nil, samples.texts[path] end
+  return lines()[path]
+end
+
 --- The example of a class.
 -- @param path  where it stands: "nn.Conv2d"
 -- @param sig   its constructor's signature, or nil
 -- @return a line, or nil and several lines, or nothing
 function samples.of(path, sig)
-  if samples.texts[path] then return nil, samples.texts[path] end
-  local line = lines()[path]
-  if line then return line end
+  local line, text = samples.known(path)
+  if line or text then return line, text end
   local space, name = path:match("^(.*)%.([%w_]+)$")
   if SCHEDULES[name] and space == "optim.lr_scheduler" then
     local more = SCHEDULES[name] ~= "" and ", " .. SCHEDULES[name] or ""

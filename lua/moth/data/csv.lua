@@ -377,4 +377,6 @@ local function csv(...)
   return (Table(path, fields, lines, names, header, options))
 end
 
+define.takes(csv, parse)
+
 return {csv = csv, Table = Table}

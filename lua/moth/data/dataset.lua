@@ -312,4 +312,6 @@ function dataset.random_split(...)
   return parts
 end
 
+define.takes(dataset.random_split, parse_split, "parts")
+
 return dataset

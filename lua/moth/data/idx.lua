@@ -102,6 +102,8 @@ function idx.idx(...)
   return (read((parse_idx(...))))
 end
 
+define.takes(idx.idx, parse_idx)
+
 -- ---- MNIST and its kin ----
 
 local FASHION = "/usr/share/datasets/fashion-mnist"
@@ -156,5 +158,7 @@ function idx.mnist(...)
   return {train_images = train_images, train_labels = train_labels,
           test_images = test_images, test_labels = test_labels}
 end
+
+define.takes(idx.mnist, parse_mnist)
 
 return idx

@@ -160,6 +160,8 @@ function Optimizer:zero_grad(...)
   end
 end
 
+define.takes(Optimizer.zero_grad, parse_zero)
+
 --- Changes the parameters of one group by their gradients; every optimizer has its own.
 function Optimizer:update(group) -- luacheck: ignore group
   class.abstract(self, "update", ":update(group)")
