@@ -72,8 +72,12 @@ function dataset.of(value, fname, name)
       errors.argument(fname, name, ("got a list of %d datasets; local a, b = unpack(list)"):format(
         #parts), "E_TYPE")
     end
-    errors.argument(fname, name, "expected a dataset (with :len() and :get(i)) or a tensor, got " ..
-      errors.describe(value), "E_TYPE")
+    local got = errors.describe(value)
+    if value == nil then
+      got = got .. " (of a random_split? it gives one list: local a, b = unpack(list))"
+    end
+    errors.argument(fname, name, "expected a dataset (with :len() and :get(i)) or a tensor, got "
+      .. got, "E_TYPE")
   end
   return value
 end
