@@ -279,7 +279,8 @@ local function overview()
   for _, place in ipairs(places.list) do
     local rest = {}
     for _, name in ipairs(places.names(place)) do
-      if not is_op[name] then rest[#rest + 1] = name end
+      local listed = place.path == "moth" or place.short == "F"
+      if not (listed and is_op[name]) then rest[#rest + 1] = name end
     end
     if #rest > 0 then
       text[#text + 1] = ("\nIn %s, %s:\n  %s"):format(place.path, place.doc,
@@ -345,6 +346,12 @@ local function tensor_method(name)
   return found and fn or nil
 end
 
+-- Does a base of a class have a method of that name?
+local function inherits(object, name)
+  local base = class.base(object)
+  return base ~= nil and type(base[name]) == "function"
+end
+
 -- Everything that has the name, the nearest first: {path =, value =}.
 local function candidates(short, before)
   local list = {}
@@ -362,12 +369,10 @@ local function candidates(short, before)
     local first = not place and require("moth.tensor").methods[short] == method
     table.insert(list, first and 1 or #list + 1, { path = "x:" .. short, value = method })
   end
-  if #list == 0 or before then
-    for _, row in ipairs(places.methods(short)) do
-      local of = before and (row.path == before .. ":" .. short
-        or row.path:match("([%w_]+):") == before:match("([%w_]+)$"))
-      table.insert(list, of and 1 or #list + 1, row)
-    end
+  if #list > 0 and not before then return list end
+  for _, row in ipairs(places.methods(short)) do
+    if before and row.path:match("([%w_]+):") == before:match("([%w_]+)$") then return { row } end
+    if not inherits(row.class, short) then list[#list + 1] = row end
   end
   return list
 end
