@@ -60,12 +60,12 @@ function MultiheadAttention:init(embed_dim, num_heads, dropout, bias, add_bias_k
   local function fresh(...)
     return parameter.Parameter(moth.empty({...}, dtype, device))
   end
-  if embed_dim < 1 then bad("embed_dim", "expected a number from 1 on, got " .. embed_dim) end
+  if embed_dim < 1 then bad("embed_dim", "a number from 1 on is needed, got " .. embed_dim) end
   if num_heads < 1 or embed_dim % num_heads ~= 0 then
     bad("num_heads", ("%d features do not make %d heads"):format(embed_dim, num_heads))
   end
   if not (dropout >= 0 and dropout <= 1) then
-    bad("dropout", "expected a probability from 0 to 1, got " .. dropout, "E_DOMAIN")
+    bad("dropout", "a probability from 0 to 1 is needed, got " .. dropout, "E_DOMAIN")
   end
   self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim / num_heads
   self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
@@ -112,18 +112,18 @@ end
 local function check(self, query, key, value)
   local dims = query:dim()
   if dims ~= 2 and dims ~= 3 then
-    bad("query", "expected 2 or 3 dimensions, got " .. errors.describe(query))
+    bad("query", "2 or 3 dimensions are needed, got " .. errors.describe(query))
   end
   for name, x in pairs {key = key, value = value} do
     if x:dim() ~= dims then
-      bad(name, ("expected %d dimensions as the query has, got %s"):format(dims,
+      bad(name, ("%d dimensions are needed, as the query has,, got %s"):format(dims,
         errors.describe(x)))
     end
   end
   local wanted = {query = self.embed_dim, key = self.kdim, value = self.vdim}
   for name, x in pairs {query = query, key = key, value = value} do
     if x:size(-1) ~= wanted[name] then
-      bad(name, ("expected %d as the last size, got %s"):format(wanted[name],
+      bad(name, ("%d is needed as the last size, got %s"):format(wanted[name],
         errors.describe(x)))
     end
   end
@@ -171,7 +171,7 @@ local function added(name, mask, like)
     return moth.zeros(mask.shape, {dtype = like.dtype}):masked_fill(mask, -math.huge)
   end
   if not mask.dtype.is_floating_point then
-    bad(name, "expected a bool or floating tensor, got " .. errors.describe(mask), "E_DTYPE")
+    bad(name, "a bool or floating tensor is needed, got " .. errors.describe(mask), "E_DTYPE")
   end
   return mask:to(like.dtype)
 end
@@ -194,13 +194,13 @@ local function merge(self, attn_mask, padding, query, l, n, s)
     elseif sizes_are(a, n * self.num_heads, l, s) then
       a = a:view(n, self.num_heads, l, s)
     else
-      bad("attn_mask", ("expected (%d, %d) or (%d, %d, %d), got %s"):format(l, s,
+      bad("attn_mask", ("(%d, %d) or (%d, %d, %d) is needed, got %s"):format(l, s,
         n * self.num_heads, l, s, errors.describe(attn_mask)))
     end
   end
   if p ~= nil then
     if not sizes_are(p, n, s) then
-      bad("key_padding_mask", ("expected (%d, %d), got %s"):format(n, s, errors.describe(padding)))
+      bad("key_padding_mask", ("(%d, %d) is needed, got %s"):format(n, s, errors.describe(padding)))
     end
     p = p:view(n, 1, 1, s)
   end

@@ -29,7 +29,7 @@ end
 
 local function add_hook(list, fname, fn, options)
   if type(fn) ~= "function" then
-    errors.argument(fname, "hook", "expected a function, got " .. errors.describe(fn), "E_TYPE")
+    errors.argument(fname, "hook", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
   end
   local hook = {fn = fn}
   local prepend = type(options) == "table" and options.prepend
@@ -103,8 +103,8 @@ local function run_backward(hooks, module, grads, other)
     if new ~= nil then
       if lib.istensor(new) then new = {new} end
       if not plain(new) then
-        errors.raise(("a backward hook of %s returned %s (a list of gradients, or nothing, " ..
-          "expected)"):format(class.typename(module), errors.describe(new)), "E_TYPE")
+        errors.raise(("a list of gradients or nothing is needed from a backward hook of %s, " ..
+          "got %s"):format(class.typename(module), errors.describe(new)), "E_TYPE")
       end
       grads = new
     end

@@ -23,7 +23,7 @@ end
 
 local function check_module(self, fname, value)
   if not ismodule(value) then
-    errors.argument(fname or class.typename(self), "module", "expected a module, got " ..
+    errors.argument(fname or class.typename(self), "module", "a module is needed, got " ..
       errors.describe(value), "E_TYPE")
   end
 end
@@ -72,7 +72,7 @@ end
 --- Adds the modules of a list at the end. @return the list
 function List:extend(modules)
   if type(modules) ~= "table" then
-    errors.argument("extend", "modules", "expected a list of modules, got " ..
+    errors.argument("extend", "modules", "a list of modules is needed, got " ..
       errors.describe(modules), "E_TYPE")
   end
   for _, module in ipairs(modules) do check_module(self, "extend", module) end
@@ -245,7 +245,7 @@ function ModuleDict:update(modules)
   if class.isinstance(modules, ModuleDict) then
     for name, module in modules:items() do self:add_module(name, module) end
   elseif type(modules) ~= "table" or getmetatable(modules) ~= nil then
-    errors.argument("ModuleDict", "modules", "expected a table of modules, got " ..
+    errors.argument("ModuleDict", "modules", "a table of modules is needed, got " ..
       errors.describe(modules), "E_TYPE")
   elseif #modules > 0 then
     for i, pair in ipairs(modules) do

@@ -50,9 +50,9 @@ end
 local function check(self, name)
   local function bad(arg, text) errors.argument(name, arg, text, "E_SHAPE") end
   local groups = self.groups
-  if groups < 1 then bad("groups", "expected a number from 1 on, got " .. groups) end
+  if groups < 1 then bad("groups", "a number from 1 on is needed, got " .. groups) end
   for _, arg in ipairs {"in_channels", "out_channels"} do
-    if self[arg] < 1 then bad(arg, "expected a number from 1 on, got " .. self[arg]) end
+    if self[arg] < 1 then bad(arg, "a number from 1 on is needed, got " .. self[arg]) end
     if self[arg] % groups ~= 0 then
       bad(arg, ("%d is no multiple of groups, %d"):format(self[arg], groups))
     end
@@ -61,7 +61,7 @@ local function check(self, name)
                            output_padding = 0} do
     for _, v in ipairs(type(self[arg]) == "table" and self[arg] or {}) do
       if v < least then
-        bad(arg, ("expected numbers from %d on, got %s"):format(least,
+        bad(arg, ("numbers from %d on are needed, got %s"):format(least,
           errors.describe(self[arg])))
       end
     end

@@ -20,10 +20,10 @@ local function done(input, y, inplace)
   return inplace and input:copy_(y) or y
 end
 
-local function wanted(name, input, most, shown)
+local function check_dims(name, input, most, shown)
   local ndim = input:dim()
   if ndim ~= most and ndim ~= most - 1 then
-    errors.argument(name, "input", ("wants %s, got %s"):format(shown, errors.describe(input)),
+    errors.argument(name, "input", ("%s is needed, got %s"):format(shown, errors.describe(input)),
       "E_SHAPE")
   end
 end
@@ -35,7 +35,7 @@ draws.dropout1d = define {
   examples = "moth.randn(2, 3, 4)\nmoth.randn(3, 4), {p = 0.2, training = false}",
   args = rows("sequences, (N, C, L) or (C, L)", false),
   run = function(input, p, training, inplace)
-    wanted("dropout1d", input, 3, "(N, C, L) or (C, L)")
+    check_dims("dropout1d", input, 3, "(N, C, L) or (C, L)")
     local y = functional.dropout2d(input:unsqueeze(-1), p, training):squeeze(-1)
     return (done(input, y, inplace))
   end,
@@ -48,7 +48,7 @@ draws.dropout3d = define {
   examples = "moth.randn(2, 3, 2, 2, 2)\nmoth.randn(3, 2, 2, 2), {p = 0.2, training = false}",
   args = rows("volumes, (N, C, D, H, W) or (C, D, H, W)", false),
   run = function(input, p, training, inplace)
-    wanted("dropout3d", input, 5, "(N, C, D, H, W) or (C, D, H, W)")
+    check_dims("dropout3d", input, 5, "(N, C, D, H, W) or (C, D, H, W)")
     local y = functional.dropout2d(input:flatten(-3, -2), p, training):view_as(input)
     return (done(input, y, inplace))
   end,
@@ -70,7 +70,7 @@ draws.alpha_dropout = define {
   },
   run = function(input, p, training, inplace)
     if not (p >= 0 and p <= 1) then
-      errors.argument("alpha_dropout", "p", "expected a probability from 0 to 1, got "
+      errors.argument("alpha_dropout", "p", "a probability from 0 to 1 is needed, got "
         .. errors.describe(p), "E_DOMAIN")
     end
     if not training or p == 0 then return input end

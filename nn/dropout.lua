@@ -21,7 +21,7 @@ for name, fname in pairs {Dropout = "dropout", Dropout1d = "dropout1d", Dropout2
 
   function Layer:init(p, inplace)
     if not (p >= 0 and p <= 1) then
-      errors.argument(name, "p", "expected a probability from 0 to 1, got " .. errors.describe(p),
+      errors.argument(name, "p", "a probability from 0 to 1 is needed, got " .. errors.describe(p),
         "E_DOMAIN")
     end
     self.p, self.inplace = p, inplace

@@ -58,7 +58,7 @@ function Embedding:init(num_embeddings, embedding_dim, padding_idx, max_norm, no
   self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
   if weight ~= nil then
     if weight:dim() ~= 2 or weight:size(1) ~= num_embeddings or weight:size(2) ~= embedding_dim then
-      errors.argument("Embedding", "_weight", ("expected (%d, %d), got %s"):format(num_embeddings,
+      errors.argument("Embedding", "_weight", ("(%d, %d) is needed, got %s"):format(num_embeddings,
         embedding_dim, errors.describe(weight)), "E_SHAPE")
     end
     self.weight = parameter.Parameter(weight, not freeze)
@@ -106,7 +106,7 @@ local function from_pretrained(...)
   local vectors, freeze, padding_idx, max_norm, norm_type, by_freq, sparse = parse_pretrained(...)
   if vectors:dim() ~= 2 then
     errors.argument("Embedding.from_pretrained", "embeddings",
-      "expected (tokens, features), got " .. errors.describe(vectors), "E_SHAPE")
+      "(tokens, features) is needed, got " .. errors.describe(vectors), "E_SHAPE")
   end
   local none = require("moth").none
   local function given(v) if v == nil then return none end return v end

@@ -123,7 +123,7 @@ function Module:__newindex(name, value)
       store.fields[name] = value
       keep(value)
     else
-      errors.raise(("cannot assign %s to the %s '%s' of %s (%s expected)"):format(
+      errors.raise(("cannot assign %s to the %s '%s' of %s (%s is needed)"):format(
         errors.describe(value), was == "transient" and "buffer" or was, name,
         class.typename(self), expected[was]))
     end
@@ -197,7 +197,7 @@ end
 function Module:add_module(name, module)
   check_free(self, name, "module")
   if module ~= nil and not ismodule(module) then
-    errors.argument("add_module", "module", "expected a module, got " .. errors.describe(module))
+    errors.argument("add_module", "module", "a module is needed, got " .. errors.describe(module))
   end
   self[name] = module
 end
@@ -209,7 +209,7 @@ Module.register_module = Module.add_module
 function Module:register_parameter(name, param)
   check_free(self, name, "parameter")
   if param ~= nil and kind_of(param) ~= "parameter" then
-    errors.argument("register_parameter", "param", ("expected nn.Parameter, got %s"):format(
+    errors.argument("register_parameter", "param", ("nn.Parameter is needed, got %s"):format(
       errors.describe(param)))
   end
   self[name] = param
@@ -251,7 +251,7 @@ end
 -- The steps of a path: PyTorch's "layers.0.weight" or Lua's "layers[1].weight".
 local function steps(fname, path)
   if type(path) ~= "string" then
-    errors.argument(fname, "target", "expected a path such as 'layers.0', got " ..
+    errors.argument(fname, "target", "a path such as 'layers.0' is needed, got " ..
       errors.describe(path))
   end
   local list = {}
@@ -294,7 +294,7 @@ function Module:set_submodule(target, module)
   if #list == 0 then
     errors.argument("set_submodule", "target", "names no place")
   elseif not ismodule(module) then
-    errors.argument("set_submodule", "module", "expected a module, got " ..
+    errors.argument("set_submodule", "module", "a module is needed, got " ..
       errors.describe(module))
   end
   local parent, name = descend(self, "set_submodule", list, #list - 1), list[#list]

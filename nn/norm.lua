@@ -77,7 +77,7 @@ end
 local function check_input(self, input, least, most)
   local dims = input:dim()
   if dims < least or dims > most then
-    errors.argument(class.typename(self), "input", ("expected %s dimensions, got %s"):format(
+    errors.argument(class.typename(self), "input", ("%s dimensions are needed, got %s"):format(
       least == most and tostring(least) or least .. " or " .. most, errors.describe(input)),
       "E_SHAPE")
   end

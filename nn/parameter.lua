@@ -101,7 +101,7 @@ function parameter.isinstance(x, wanted)
     return marks[x] == "buffer" or marks[x] == "transient"
   end
   if not class.isclass(wanted) then
-    errors.raise("bad argument 'class' to 'isinstance' (expected a class, got " ..
+    errors.raise("bad argument 'class' to 'isinstance' (a class is needed, got " ..
       errors.describe(wanted) .. ")")
   end
   return class.isinstance(x, wanted)

@@ -18,7 +18,7 @@ local STORE = Module.store_key
 -- A Parameter of a tensor: itself if it is one.
 local function of(fname, value)
   if not lib.istensor(value) then
-    errors.argument(fname, "parameters", "expected a tensor, got " .. errors.describe(value),
+    errors.argument(fname, "parameters", "a tensor is needed, got " .. errors.describe(value),
       "E_TYPE")
   end
   if parameter.kind(value) == "parameter" then return value end
@@ -94,7 +94,7 @@ end
 --- Adds the parameters of a list or of another ParameterList. @return the list
 function ParameterList:extend(values)
   if not is_list(values) then
-    errors.argument("extend", "parameters", "expected a list of tensors, got " ..
+    errors.argument("extend", "parameters", "a list of tensors is needed, got " ..
       errors.describe(values), "E_TYPE")
   end
   local new = {}
@@ -145,7 +145,7 @@ function ParameterDict:update(values)
     for name, value in values:items() do self[name] = value end
     return
   elseif not is_list(values) then
-    errors.argument("ParameterDict", "parameters", "expected a table of tensors, got " ..
+    errors.argument("ParameterDict", "parameters", "a table of tensors is needed, got " ..
       errors.describe(values), "E_TYPE")
   end
   local names, new = {}, {}

@@ -41,7 +41,7 @@ end
 local function check_sizes(name, input_size, hidden_size)
   if input_size < 1 or hidden_size < 1 then
     errors.argument(name, input_size < 1 and "input_size" or "hidden_size",
-      "expected a number from 1 on, got " .. math.min(input_size, hidden_size), "E_DOMAIN")
+      "a number from 1 on is needed, got " .. math.min(input_size, hidden_size), "E_DOMAIN")
   end
 end
 
@@ -57,7 +57,7 @@ local function states_of(self, hx, n)
   if n == 2 and type(hx) == "table" and lib.istensor(hx[1]) and lib.istensor(hx[2]) then
     return {hx[1], hx[2]}
   end
-  return errors.argument(class.typename(self), "hx", ("%s expected, got %s"):format(
+  return errors.argument(class.typename(self), "hx", ("%s is needed, got %s"):format(
     n == 2 and "a table of two tensors, {h, c}," or "a tensor", errors.describe(hx)), "E_TYPE")
 end
 
@@ -84,10 +84,10 @@ function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, bat
   local moth = require "moth"
   check_sizes(name, input_size, hidden_size)
   if num_layers < 1 then
-    errors.argument(name, "num_layers", "expected a number from 1 on, got " .. num_layers,
+    errors.argument(name, "num_layers", "a number from 1 on is needed, got " .. num_layers,
       "E_DOMAIN")
   elseif not (dropout >= 0 and dropout <= 1) then
-    errors.argument(name, "dropout", "expected a probability from 0 to 1, got "
+    errors.argument(name, "dropout", "a probability from 0 to 1 is needed, got "
       .. errors.describe(dropout), "E_DOMAIN")
   elseif dropout > 0 and num_layers == 1 then
     require("moth").warn(("%s: dropout lies between layers, so with one layer there is none")
@@ -134,7 +134,7 @@ end
 function Base:_single(op, input, states)
   for i, x in ipairs(states) do
     if x:dim() ~= 2 then
-      errors.argument(class.typename(self), "hx", ("(layers * directions, H) is wanted for an "
+      errors.argument(class.typename(self), "hx", ("(layers * directions, H) is needed for an "
         .. "input without a batch, got %s"):format(errors.describe(x)), "E_SHAPE")
     end
     states[i] = x:unsqueeze(2)
@@ -166,12 +166,12 @@ end
 function Base:_forward(op, input, hx)
   if class.isinstance(input, sequence.PackedSequence) then return self:_packed(op, input, hx) end
   if not lib.istensor(input) or (input:dim() ~= 2 and input:dim() ~= 3) then
-    errors.argument(class.typename(self), "input", ("%s or (L, I) expected, got %s"):format(
+    errors.argument(class.typename(self), "input", ("%s or (L, I) is needed, got %s"):format(
       self.batch_first and "(N, L, I)" or "(L, N, I)", errors.describe(input)), "E_SHAPE")
   end
   local single = input:dim() == 2
   if input:size(-1) ~= self.input_size then
-    errors.argument(class.typename(self), "input", ("%d features expected in the last dimension, "
+    errors.argument(class.typename(self), "input", ("%d features are needed in the last dimension, "
       .. "got %s"):format(self.input_size, errors.describe(input)), "E_SHAPE")
   end
   local lanes = self.num_layers * (self.bidirectional and 2 or 1)
@@ -307,7 +307,7 @@ end
 -- The new states as a list.
 function Cell:_step(op, input, hx)
   if not lib.istensor(input) or (input:dim() ~= 1 and input:dim() ~= 2) then
-    errors.argument(class.typename(self), "input", "(N, I) or (I,) expected, got "
+    errors.argument(class.typename(self), "input", "(N, I) or (I,) is needed, got "
       .. errors.describe(input), "E_SHAPE")
   end
   local single, states = input:dim() == 1

@@ -45,7 +45,7 @@ local function numbers(fname, name, value)
     good = good and copy[i] ~= nil and copy[i] > 0 and copy[i] % 1 == 0
   end
   if good then return copy end
-  return errors.argument(fname, name, "a list of lengths from 1 on expected, got "
+  return errors.argument(fname, name, "a list of lengths from 1 on is needed, got "
     .. errors.describe(value), "E_ARG")
 end
 
@@ -156,7 +156,7 @@ sequence.pad_packed_sequence = define {
   run = function(packed, batch_first, padding_value, total_length)
     local fname = "pad_packed_sequence"
     if not class.isinstance(packed, PackedSequence) then
-      errors.argument(fname, "sequence", "a PackedSequence expected, got "
+      errors.argument(fname, "sequence", "a PackedSequence is needed, got "
         .. errors.describe(packed), "E_TYPE")
     end
     local padded, sizes = sequence.spread(packed, padding_value)
@@ -203,8 +203,8 @@ sequence.pad_sequence = define {
     local most, list = 0, {}
     for i, x in ipairs(sequences) do
       if x:dim() == 0 then
-        errors.argument("pad_sequence", "sequences", ("number %d is 0-d, (L, ...) expected")
-          :format(i), "E_SHAPE")
+        errors.argument("pad_sequence", "sequences", ("(L, ...) is needed, got number %d "
+          .. "without dimensions"):format(i), "E_SHAPE")
       end
       most = math.max(most, x:size(1))
     end

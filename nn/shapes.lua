@@ -11,7 +11,7 @@ local GENERATOR = {"generator", "generator", "source of random numbers", optiona
 local function need_dims(fname, x, least, most)
   local n = x:dim()
   if n < least or n > most then
-    errors.argument(fname, "tensor", ("expected %s dimensions, got %s"):format(
+    errors.argument(fname, "tensor", ("%s dimensions are needed, got %s"):format(
       least == most and tostring(least) or most == math.huge and least .. " or more"
         or least .. " to " .. most, errors.describe(x)), "E_SHAPE")
   end
@@ -50,10 +50,11 @@ end
 
 local function trunc_normal(x, mean, std, a, b, generator)
   if not (a < b) then
-    errors.argument("trunc_normal_", "b", ("must be above a = %g, got %g"):format(a, b),
-      "E_DOMAIN")
+    errors.argument("trunc_normal_", "b", ("a number above a = %g is needed, got %g"):format(
+      a, b), "E_DOMAIN")
   elseif not (std > 0) then
-    errors.argument("trunc_normal_", "std", ("must be above 0, got %g"):format(std), "E_DOMAIN")
+    errors.argument("trunc_normal_", "std", ("a number above 0 is needed, got %g"):format(std),
+      "E_DOMAIN")
   end
   if mean < a - 2 * std or mean > b + 2 * std then
     moth().warn("trunc_normal_: the mean is more than 2 std outside [a, b]")
@@ -130,7 +131,7 @@ end
 local function sparse(x, sparsity, std, generator)
   need_dims("sparse_", x, 2, 2)
   if not (sparsity >= 0 and sparsity <= 1) then
-    errors.argument("sparse_", "sparsity", ("expected a share from 0 to 1, got %g"):format(
+    errors.argument("sparse_", "sparsity", ("a share from 0 to 1 is needed, got %g"):format(
       sparsity), "E_DOMAIN")
   end
   local rows = x:size(1)

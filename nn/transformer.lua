@@ -43,7 +43,7 @@ local function activation_of(v, fname)
     local name = ACTIVATIONS[v]
     if not name then
       errors.argument(fname, "activation",
-        ("expected \"relu\", \"gelu\" or a function, got '%s'"):format(v), "E_ARG")
+        ("\"relu\", \"gelu\" or a function is needed, got '%s'"):format(v), "E_ARG")
     end
     return function(x) return (functional[name](x)) end
   end
@@ -108,11 +108,12 @@ define.takes(EncoderLayer.forward, parse_layer)
 local function repeated(self, fname, aname, layer, num_layers, final)
   for name, module in pairs {[aname] = layer, norm = final} do
     if not class.isinstance(module, Module) then
-      errors.argument(fname, name, "expected a module, got " .. errors.describe(module), "E_TYPE")
+      errors.argument(fname, name, "a module is needed, got " .. errors.describe(module), "E_TYPE")
     end
   end
   if num_layers < 1 then
-    errors.argument(fname, "num_layers", "expected a number from 1 on, got " .. num_layers, "E_ARG")
+    errors.argument(fname, "num_layers", "a number from 1 on is needed, got " .. num_layers,
+      "E_ARG")
   end
   local list = {}
   for i = 1, num_layers do list[i] = layer:deepcopy() end

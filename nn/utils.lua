@@ -16,8 +16,8 @@ local function ops() return require("moth.bind").ops end
 local function listed(fname, name, value)
   if lib.istensor(value) then return {value} end
   if type(value) ~= "table" or getmetatable(value) ~= nil then
-    errors.argument(fname, name, "expected a tensor or a list of them, as net:parameters() gives, "
-      .. "got " .. errors.describe(value), "E_TYPE")
+    errors.argument(fname, name, "a tensor or a list of them, as net:parameters() gives, is "
+      .. "needed, got " .. errors.describe(value), "E_TYPE")
   end
   for i, x in ipairs(value) do
     if not lib.istensor(x) then
@@ -139,8 +139,9 @@ functions {
       local list, total = listed("vector_to_parameters", "parameters", parameters), 0
       for _, p in ipairs(list) do total = total + p:numel() end
       if vec:dim() ~= 1 or vec:numel() ~= total then
-        errors.argument("vector_to_parameters", "vec", ("expected a vector of %d elements, as many "
-          .. "as the parameters have, got %s"):format(total, errors.describe(vec)), "E_SHAPE")
+        errors.argument("vector_to_parameters", "vec", ("a vector of %d elements, as many "
+          .. "as the parameters have, is needed, got %s"):format(total, errors.describe(vec)),
+          "E_SHAPE")
       end
       local at = 1
       vec = vec:detach()

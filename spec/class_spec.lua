@@ -146,8 +146,8 @@ describe("a class made wrongly", function()
   it("says that the name comes first", function()
     local A = class("A")
     assert.has_error_like(function() class(A) end,
-      "bad argument 'name' to 'class' %(expected a string, got the class A%)")
-    assert.has_error_like(function() class("B", 3) end, "expected a class, got 3; the name comes")
+      "bad argument 'name' to 'class' %(a string is needed, got the class A%)")
+    assert.has_error_like(function() class("B", 3) end, "a class is needed, got 3; the name comes")
   end)
 
   it("names the method that a subclass lacks, and the misspelt one", function()

@@ -108,10 +108,10 @@ describe("ModuleList", function()
     local l = list()
     assert.has_error_like(function() l[7] = nn.ReLU() end,
       "ModuleList%[7%]: positions are 1 to 4")
-    assert.has_error_like(function() l[4] = 3 end, "expected a module, got 3")
+    assert.has_error_like(function() l[4] = 3 end, "a module is needed, got 3")
     assert.has_error_like(function() l:pop(5) end, "positions are 1 to 3, got 5")
     assert.has_error_like(function() l:insert(0, nn.ReLU()) end, "positions are 1 to 4, got 0")
-    assert.has_error_like(function() l:extend {nn.ReLU(), "x"} end, "expected a module")
+    assert.has_error_like(function() l:extend {nn.ReLU(), "x"} end, "a module is needed")
     assert.equal(3, #l)
   end)
 
@@ -157,7 +157,7 @@ describe("ModuleDict", function()
   it("refuses names that are methods, and what is no module", function()
     assert.has_error_like(function() nn.ModuleDict {forward = nn.ReLU()} end,
       "a field or method of that name")
-    assert.has_error_like(function() nn.ModuleDict {a = 3} end, "expected a module, got 3")
+    assert.has_error_like(function() nn.ModuleDict {a = 3} end, "a module is needed, got 3")
     assert.has_error_like(function() nn.ModuleDict {nn.ReLU()} end, "element 1 is .*not {name,")
   end)
 
@@ -268,7 +268,8 @@ describe("a constructor", function()
     assert.has_error_like(function() nn.Conv2d {3, 4, 2, groups = 2} end,
       "bad argument 'in_channels' to 'Conv2d' %(3 is no multiple of groups, 2%)")
     assert.has_error_like(function() nn.Conv2d {3, 4, 0} end, "'kernel_size' to 'Conv2d'")
-    assert.has_error_like(function() nn.Dropout(1.5) end, "a probability from 0 to 1, got 1%.5")
+    assert.has_error_like(function() nn.Dropout(1.5) end,
+      "a probability from 0 to 1 is needed, got 1%.5")
     assert.has_error_like(function() nn.CrossEntropyLoss {reduction = "avg"} end,
       "one of 'mean', 'sum', 'none' is needed, got 'avg'")
   end)

@@ -114,7 +114,7 @@ describe("data.csv", function()
     fails("", nil, "is empty")
     fails("a\n", {skip = 3}, "has 2 lines, fewer than the 3 to skip")
     fails("a\n1\n", {columns = {"b"}}, "has no column 'b'")
-    fails("a\n1\n", {delimiter = ",,"}, "expected one character")
+    fails("a\n1\n", {delimiter = ",,"}, "one character or \"space\" is needed")
     assert.has_error_like(function() data.csv "no/such.csv" end, "no/such.csv: ")
     assert.has_error_like(function() read("a\n1.5\n"):column(1, moth.int64) end,
       "line 2, column 1 %('a'%): '1.5' is no whole number of moth.int64")

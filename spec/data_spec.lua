@@ -57,7 +57,7 @@ describe("a TensorDataset", function()
     for _, at in ipairs {0, 11, -11} do
       assert.has_error_like(function() ten():get(at) end, "position %-?%d+ of 10 samples")
     end
-    assert.has_error_like(function() ten():get(1.5) end, "expected a position, got 1%.5")
+    assert.has_error_like(function() ten():get(1.5) end, "a position is needed, got 1%.5")
   end)
 end)
 
@@ -83,7 +83,7 @@ describe("datasets of datasets", function()
     local labels = labels_of(data.DataLoader {both, batch_size = 5})
     assert.same({2, 4, 1, 2, 3}, {unpack(labels, 1, 5)})
     assert.equal(10, tonumber((select(2, both:get(-1))):item()))
-    assert.has_error_like(function() data.ConcatDataset {} end, "expected a list of datasets")
+    assert.has_error_like(function() data.ConcatDataset {} end, "a list of datasets is needed")
   end)
 
   it("random_split gives parts that do not overlap and leave nothing out", function()
@@ -202,16 +202,16 @@ describe("a DataLoader", function()
 
   it("refuses what is wrong with its arguments", function()
     assert.has_error_like(function() data.DataLoader {5} end,
-      "expected a dataset %(with :len%(%) and :get%(i%)%) or a tensor")
+      "a dataset %(with :len%(%) and :get%(i%)%) or a tensor is needed")
     assert.has_error_like(function() data.DataLoader {ten(), batch_size = 0} end,
-      "expected a number from 1 on, got 0")
+      "a number from 1 on is needed, got 0")
     assert.has_error_like(function() data.DataLoader {ten(), shufle = true} end,
       "did you mean 'shuffle'%?")
     assert.has_error_like(function()
       data.DataLoader {ten(), shuffle = true, sampler = data.SequentialSampler(ten())}
     end, "goes without a sampler")
     assert.has_error_like(function() data.DataLoader {ten(), sampler = 3} end,
-      "expected a sampler")
+      "a sampler with :iter%(%) and :len%(%) is needed")
   end)
 end)
 
@@ -300,7 +300,7 @@ describe("samplers", function()
     local twice = drawn(data.RandomSampler {ten(), num_samples = 20})
     assert.same({1, 1, 2, 2}, {unpack(sorted(twice), 1, 4)})
     assert.has_error_like(function() data.RandomSampler {ten(), num_samples = 0} end,
-      "expected a number from 1 on, got 0")
+      "a number from 1 on is needed, got 0")
   end)
 
   it("SubsetRandomSampler shuffles the given ones", function()

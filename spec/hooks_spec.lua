@@ -115,7 +115,7 @@ describe("forward hooks", function()
 
   it("want functions", function()
     assert.has_error_like(function() linear():register_forward_hook(3) end,
-      "bad argument 'hook' to 'register_forward_hook' %(expected a function, got 3%)")
+      "bad argument 'hook' to 'register_forward_hook' %(a function is needed, got 3%)")
   end)
 end)
 
@@ -201,7 +201,7 @@ describe("full backward hooks", function()
     local m, x = linear(), moth.ones(1, 2):requires_grad_()
     m:register_full_backward_hook(function() return 3 end)
     assert.has_error_like(function() m(x):sum():backward() end,
-      "a backward hook of Linear returned 3 %(a list of gradients, or nothing, expected%)")
+      "a list of gradients or nothing is needed from a backward hook of Linear, got 3")
   end)
 
   it("do not change gradients by being there", function()

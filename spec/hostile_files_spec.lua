@@ -123,7 +123,7 @@ for _, case in ipairs {
   { "tied to nobody", '{"b":"c"}', "wrong entry 'b'" },
   { "tied name taken", '{"a":"a"}', "wrong entry 'a'" },
   { "tied is a list", '["a"]', "wrong entry" },
-  { "tied is null", "null", "expected an object" },
+  { "tied is null", "null", "an object is needed" },
 } do
   hostile[#hostile + 1] = { case[1], file_of('{"__metadata__":{"moth.tied":' .. json.string(case[2])
     .. "}," .. one .. "}", eight), case[3] }

@@ -141,7 +141,7 @@ describe("normalising layers", function()
   it("take a sample without a batch where PyTorch does", function()
     assert.equal("(3, 5)", tostring(nn.InstanceNorm1d(3)(moth.randn(3, 5)).shape))
     assert.has_error_like(function() nn.BatchNorm2d(3)(moth.randn(3, 5)) end,
-      "'input' to 'BatchNorm2d' %(expected 4 dimensions")
+      "'input' to 'BatchNorm2d' %(4 dimensions are needed")
   end)
 end)
 

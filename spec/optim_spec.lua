@@ -255,7 +255,7 @@ describe("an optimizer refuses", function()
   local p = moth.zeros(2)
 
   it("parameters that are none", function()
-    assert.has_error_like(function() optim.SGD {} end, "expected a list of tensors, got an empty")
+    assert.has_error_like(function() optim.SGD {} end, "a list of tensors is needed, got an empty")
     assert.has_error_like(function() optim.SGD(p) end, "'params' to 'SGD'")
     assert.has_error_like(function() optim.SGD({p, 3}) end, "element 2 is 3, not a tensor")
     assert.has_error_like(function() optim.SGD({p:clone():requires_grad_() * 2}) end,
@@ -265,12 +265,12 @@ describe("an optimizer refuses", function()
 
   it("options out of their range", function()
     assert.has_error_like(function() optim.SGD({p}, {lr = -1}) end,
-      "bad argument 'lr' to 'SGD' %(expected a number from 0 on, got %-1%)")
+      "bad argument 'lr' to 'SGD' %(a number from 0 on is needed, got %-1%)")
     assert.has_error_like(function() optim.SGD({p}, {lr = 0 / 0}) end, "'lr' to 'SGD'")
     assert.has_error_like(function() optim.SGD({p}, {nesterov = true}) end,
       "wants momentum above 0 and dampening 0")
     assert.has_error_like(function() optim.Adam({p}, {betas = {0.9, 1}}) end,
-      "expected two numbers from 0 to below 1")
+      "two numbers from 0 to below 1 are needed")
     assert.has_error_like(function() optim.SGD({{params = {p}, lr = "fast"}}) end, "got .*'fast'")
   end)
 

@@ -48,7 +48,7 @@ describe("ParameterList", function()
     local list = Net().weights
     assert.error_matches(function() list[4] = moth.ones(1) end, "positions are 1 to 3")
     list[1] = "text"
-    assert.error_matches(function() list:parameters() end, "expected a tensor, got a string")
+    assert.error_matches(function() list:parameters() end, "a tensor is needed, got a string")
   end)
 end)
 

@@ -155,7 +155,7 @@ describe("a Size", function()
     assert.equal(1, moth.Size{}:numel())
     assert.equal(2, #size)
     assert.same({ 2, 3 }, { unpack(size) })
-    assert.has_error_like(function() moth.Size{ 1.5 } end, "whole numbers, got 1.5")
+    assert.has_error_like(function() moth.Size{ 1.5 } end, "whole numbers are needed, got 1.5")
   end)
 
   it("is new each time: changing it changes no tensor", function()

@@ -164,7 +164,7 @@ describe("progress", function()
 
   it("says what it can walk", function()
     assert.has_error_like(function() moth.progress("abc") end,
-      "bad argument 'source' to 'progress' %(expected a DataLoader, a list, a number or a func")
+      "bad argument 'source' to 'progress' %(a DataLoader, a list, a number or a func")
     assert.has_error_like(function() moth.progress(moth.ones(3)) end, "got f32 %(3%)")
     assert.has_error_like(function() moth.progress(3, {desk = "x"}) end, "did you mean 'desc'%?")
   end)

@@ -161,7 +161,7 @@ describe("a recurrent module", function()
   it("says what does not fit", function()
     local lstm = nn.LSTM(3, 5)
     local x = moth.randn(4, 2, 3)
-    refuses(function() lstm(moth.randn(4, 2, 7)) end, "3 features expected")
+    refuses(function() lstm(moth.randn(4, 2, 7)) end, "3 features are needed")
     refuses(function() lstm(x, moth.zeros(1, 2, 5)) end, "a table of two tensors, {h, c}")
     refuses(function() lstm(x, {moth.zeros(1, 3, 5), moth.zeros(1, 3, 5)}) end,
       "(1, 2, 5) is wanted for f32 (4, 2, 3), got f32 (1, 3, 5)")

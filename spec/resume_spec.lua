@@ -193,8 +193,8 @@ describe("a WeightedRandomSampler", function()
 
   it("refuses what cannot be drawn from", function()
     local S = data.WeightedRandomSampler
-    assert.has_error_like(function() S({1, -1}, 2) end, "must be finite and not negative")
-    assert.has_error_like(function() S({1, 0 / 0}, 2) end, "must be finite and not negative")
+    assert.has_error_like(function() S({1, -1}, 2) end, "finite numbers from 0 on are needed")
+    assert.has_error_like(function() S({1, 0 / 0}, 2) end, "finite numbers from 0 on are needed")
     assert.has_error_like(function() S({0, 0}, 2) end, "are all 0")
     assert.has_error_like(function() S({1, 0}, 2, false) end, "2 samples cannot be drawn")
   end)

@@ -153,18 +153,19 @@ describe("a schedule", function()
   it("refuses what does not go together", function()
     local o = optimizer()
     assert.has_error_like(function() S.StepLR(nn.Linear(1, 1), 3) end,
-      "bad argument 'optimizer' to 'StepLR' %(expected an optimizer")
-    assert.has_error_like(function() S.StepLR(o, 0) end, "from 1 on, got 0")
+      "bad argument 'optimizer' to 'StepLR' %(an optimizer is needed")
+    assert.has_error_like(function() S.StepLR(o, 0) end, "from 1 on is needed, got 0")
     assert.has_error_like(function() S.LambdaLR(o, {math.sin}) end,
       "'lr_lambda' to 'LambdaLR' %(has 1 values, the optimizer 2 parameter groups")
-    assert.has_error_like(function() S.LambdaLR(o, 0.5) end, "expected a function for group 1")
+    assert.has_error_like(function() S.LambdaLR(o, 0.5) end,
+      "a function for group 1 is needed, got 0%.5")
     assert.has_error_like(function() S.OneCycleLR(o, 1) end,
       "'total_steps' to 'OneCycleLR' %(is needed, or epochs and steps_per_epoch")
     assert.has_error_like(function() S.ReduceLROnPlateau(o):step() end, "such as the validation")
     assert.has_error_like(function() S.ReduceLROnPlateau(o, {factor = 2}) end, "a number below 1")
     assert.has_error_like(function()
       S.SequentialLR(o, {S.StepLR(o, 1), S.StepLR(o, 2)}, {1, 2})
-    end, "'milestones' to 'SequentialLR' %(expected a list of 1, one fewer")
+    end, "'milestones' to 'SequentialLR' %(a list of 1, one fewer")
     assert.has_error_like(function()
       S.ChainedScheduler {S.StepLR(o, 1), S.StepLR(optimizer(), 1)}
     end, "element 2 belongs to another optimizer")
@@ -172,7 +173,7 @@ describe("a schedule", function()
       S.SequentialLR(o, {S.ReduceLROnPlateau(o)}, {})
     end, "whose step takes a measure")
     assert.has_error_like(function() S.StepLR(o, 1):load_state_dict(o:state_dict()) end,
-      "expected what a scheduler's state_dict%(%) gives, got a table without 'last_epoch'")
+      "what a scheduler's state_dict%(%) gives is needed, got a table without 'last_epoch'")
     assert.has_error_like(function() return S.CosineLR end, "no 'CosineLR'")
   end)
 

@@ -331,8 +331,8 @@ describe("an optimizer's state dict", function()
     refused(function(sd)
       sd.param_groups[1].momentum = 0.5
       sd.param_groups[2].lr = -1
-    end, "'lr' to 'SGD' %(expected a number from 0 on, got %-1%)")
-    refused(function(sd) sd.state = nil end, "expected {state = %.%.%., param_groups = %.%.%.}")
+    end, "'lr' to 'SGD' %(a number from 0 on is needed, got %-1%)")
+    refused(function(sd) sd.state = nil end, "{state = %.%.%., param_groups = %.%.%.} is needed")
   end)
 
   it("follows a parameter that was cast", function()

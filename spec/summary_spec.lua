@@ -65,7 +65,7 @@ describe("moth.summary", function()
 
   it("does without an input, and says what it needs", function()
     assert.is_truthy(tostring(moth.summary(nn.Linear(3, 4))):find("16 parameters", 1, true))
-    assert.has_error_like(function() moth.summary(3) end, "expected a module, got 3")
+    assert.has_error_like(function() moth.summary(3) end, "a module is needed, got 3")
     assert.has_error_like(function() moth.summary(Net(), "x") end, "expected a size such as")
     assert.has_error_like(function() moth.summary(Net(), {2, 3}) end, "in .*first")
   end)

@@ -52,7 +52,7 @@ describe("clip_grad_norm_", function()
     assert.close(5, utils.clip_grad_norm_(list[1], 1):item())
     assert.equal(0, utils.clip_grad_norm_(nn.Linear(2, 2):parameters(), 1):item())
     assert.has_error_like(function() utils.clip_grad_norm_(nn.Linear(1, 1), 1) end,
-      "as net:parameters%(%) gives, got")
+      "as net:parameters%(%) gives, is needed, got")
     assert.has_error_like(function() return utils.clip_grad_nrm_ end, "did you mean")
   end)
 
@@ -97,7 +97,7 @@ describe("nn.init", function()
     x = init.trunc_normal_(moth.empty(40000), 0, 1, 2, 3)
     assert.close(2.3157926, x:mean():item(), 0.01)
     assert.has_error_like(function() init.trunc_normal_(moth.empty(2), 0, 1, 2, 1) end,
-      "must be above a = 2")
+      "above a = 2 is needed, got 1")
   end)
 
   it("makes orthogonal matrices, of every shape", function()
@@ -123,7 +123,8 @@ describe("nn.init", function()
     assert.close(x:tolist(), conv(x):tolist())
     assert.same({{{0, 1, 0}, {0, 0, 0}}, {{0, 0, 0}, {0, 1, 0}}, {{0, 0, 0}, {0, 0, 0}}},
       init.dirac_(moth.empty(3, 2, 3)):tolist())
-    assert.has_error_like(function() init.dirac_(moth.empty(3, 2)) end, "expected 3 to 5 dim")
+    assert.has_error_like(function() init.dirac_(moth.empty(3, 2)) end,
+      "3 to 5 dimensions are needed")
     assert.has_error_like(function() init.dirac_(moth.empty(3, 2, 3), 2) end, "2 does not divide")
   end)
 

@@ -78,7 +78,7 @@ end
 
 local function with_mode(mode, name, f, ...)
   if not callable(f) then
-    errors.argument(name, "f", "expected a function, got " .. errors.describe(f))
+    errors.argument(name, "f", "a function is needed, got " .. errors.describe(f))
   end
   return finish(enter(mode, name), pcall(f, ...))
 end
@@ -97,7 +97,8 @@ function M.enable_grad(f, ...) return with_mode(1, "enable_grad", f, ...) end
 -- @param mode boolean
 function M.set_grad_enabled(mode, f, ...)
   if type(mode) ~= "boolean" then
-    errors.argument("set_grad_enabled", "mode", "expected a boolean, got " .. errors.describe(mode))
+    errors.argument("set_grad_enabled", "mode", "a boolean is needed, got "
+      .. errors.describe(mode))
   end
   if f == nil then
     C.moth_grad_mode(ctx, mode and 1 or 0)
@@ -137,7 +138,7 @@ end
 function M.register_hook(x, fn)
   if not istensor(x) then errors.no_self("register_hook", "x") end
   if not callable(fn) then
-    errors.argument("register_hook", "fn", "expected a function, got " .. errors.describe(fn))
+    errors.argument("register_hook", "fn", "a function is needed, got " .. errors.describe(fn))
   end
   local id, output = ffi.new "uint64_t[1]", ffi.new "uint32_t[1]"
   local status = C.moth_hook_id(ctx, x, id, output)
@@ -343,7 +344,7 @@ local function listed(value, fname, aname, n)
   if value == nil then return {}, 0 end
   if istensor(value) then return { value }, 1 end
   if type(value) ~= "table" or getmetatable(value) ~= nil then
-    errors.argument(fname, aname, "expected a tensor or a list of tensors, got "
+    errors.argument(fname, aname, "a tensor or a list of tensors is needed, got "
       .. errors.describe(value))
   end
   local count = n or #value
@@ -353,7 +354,7 @@ local function listed(value, fname, aname, n)
     if istensor(x) then
       list[i] = x
     elseif not (n and (x == nil or x == false or x == lib.none)) then
-      errors.argument(fname, aname, "expected a list of tensors, got " .. errors.describe(x)
+      errors.argument(fname, aname, "a list of tensors is needed, got " .. errors.describe(x)
         .. " at position " .. i)
     end
   end
@@ -475,8 +476,10 @@ function M.grad(...)
   local outputs, inputs, grads, retain_graph, create_graph, allow_unused = parsed("grad", ...)
   local roots, n = listed(outputs, "grad", "outputs")
   local list, m = listed(inputs, "grad", "inputs")
-  if n == 0 then errors.argument("grad", "outputs", "expected a tensor or a list of tensors") end
-  if m == 0 then errors.argument("grad", "inputs", "expected a tensor or a list of tensors") end
+  if n == 0 or m == 0 then
+    errors.argument("grad", n == 0 and "outputs" or "inputs",
+      "a tensor or a list of tensors is needed, got an empty list")
+  end
   check_length(grads, n, "grad", "grad_outputs")
   grads = pack(listed(grads, "grad", "grad_outputs", n), n, "grads")
   local flags = flags_of(retain_graph, create_graph, allow_unused)

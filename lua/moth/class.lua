@@ -155,13 +155,13 @@ local Object -- the class of which all are made
 -- @return the class; calling it makes an instance
 local function new_class(name, base, ...)
   if type(name) ~= "string" or name == "" then
-    raise("bad argument 'name' to 'class' (expected a string, got " ..
+    raise("bad argument 'name' to 'class' (a string is needed, got " ..
       require("moth.error").describe(name) .. ")")
   end
   if base == nil then base = Object end
   local above = class_info(base)
   if base ~= nil and not above then
-    raise("bad argument 'base' to 'class' (expected a class, got " ..
+    raise("bad argument 'base' to 'class' (a class is needed, got " ..
       require("moth.error").describe(base) .. "; the name comes first)")
   end
   local self, meta = {}, {}

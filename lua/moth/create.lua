@@ -68,7 +68,7 @@ end
 
 local function bad_element(walk, depth, v)
   bad(walk, where(walk, depth) .. " is " .. errors.describe(v)
-    .. "; wanted numbers, booleans, int64s, tensors or tables of them", "E_TYPE")
+    .. "; numbers, booleans, int64s, tensors or tables of them are needed", "E_TYPE")
 end
 
 -- Finds the shape below `list` at that depth and checks it; counts kinds of elements.
@@ -233,7 +233,7 @@ function M.convert(fname, data, dtype, aname)
   elseif type(data) == "table" then
     survey(walk, data, 1)
   else
-    bad(walk, "expected numbers, booleans, tensors or tables of them, got "
+    bad(walk, "numbers, booleans, tensors or tables of them are needed, got "
       .. errors.describe(data), "E_TYPE")
   end
   if walk.seen[TENSOR] then return detached(no_grad(from_tensors, fname, data, dtype), fname) end

@@ -207,7 +207,7 @@ dispatch.range = define {
     { "float", "step", "distance of neighbours, may be negative", default = 1 }),
   run = function(first, last, step, kind, device, requires_grad)
     if step == 0 or step ~= step then
-      errors.argument("range", "step", "expected a number other than 0, got "
+      errors.argument("range", "step", "a number other than 0 is needed, got "
         .. errors.describe(step), "E_DOMAIN")
     end
     local count = floor((last - first) / step + 1e-9)

@@ -42,7 +42,7 @@ local function check_tensors(fname, ...)
   local list = { n = select("#", ...), ... }
   for i = 1, list.n do
     if list[i] ~= nil and not istensor(list[i]) then
-      errors.argument(fname, "tensors", "expected tensors, got " .. errors.describe(list[i])
+      errors.argument(fname, "tensors", "tensors are needed, got " .. errors.describe(list[i])
         .. " at position " .. i)
     end
   end
@@ -76,7 +76,7 @@ end
 -- Results without a gradient (integers, those marked so) always come as nil.
 function methods:set_materialize_grads(on)
   if type(on) ~= "boolean" then
-    errors.argument("set_materialize_grads", "on", "expected a boolean, got "
+    errors.argument("set_materialize_grads", "on", "a boolean is needed, got "
       .. errors.describe(on))
   end
   in_forward(self, "set_materialize_grads").zeros = on
@@ -256,7 +256,7 @@ function M.run_backward(entry, task, grads, ngiven)
   for i = 1, results.n do
     if results[i] ~= nil and not istensor(results[i]) then
       errors.raise(name .. ".backward returned " .. errors.describe(results[i])
-        .. " as gradient " .. i .. "; wanted a tensor or nil")
+        .. " as gradient " .. i .. "; a tensor or nil is needed")
     end
   end
   if autograd.anomaly then autograd.anomaly.refuse_nan(name, results) end

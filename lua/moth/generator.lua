@@ -25,7 +25,7 @@ local SEED = { "float", "seed", "whole number from 0 to 2^53" }
 
 local function checked_seed(fname, seed)
   if seed % 1 ~= 0 or seed < 0 or seed > 2 ^ 53 then
-    errors.argument(fname, "seed", "expected a whole number from 0 to 2^53, got "
+    errors.argument(fname, "seed", "a whole number from 0 to 2^53 is needed, got "
       .. errors.describe(seed))
   end
   return seed
@@ -36,7 +36,7 @@ local function checked_state(fname, state)
     local info = lib.inspect(state)
     if info.dtype == I64 and info.ndim == 1 and info.shape[0] == 2 then return state end
   end
-  errors.argument(fname, "state", "expected i64 (2), got " .. errors.describe(state))
+  errors.argument(fname, "state", "i64 (2) is needed, got " .. errors.describe(state))
 end
 
 Generator.signature = define.signature("Generator", {

@@ -26,7 +26,7 @@ local function options_of(fname, options)
   for name, value in pairs(known) do result[name] = value end
   if options == nil then return result end
   if type(options) ~= "table" then
-    errors.argument(fname, "options", "expected a table of named options, got "
+    errors.argument(fname, "options", "a table of named options is needed, got "
       .. errors.describe(options))
   end
   local names = {}
@@ -64,7 +64,7 @@ end
 local function checked_inputs(fname, inputs)
   local list, any = as_list(inputs), false
   if type(list) ~= "table" then
-    errors.argument(fname, "inputs", "expected a tensor or a list, got "
+    errors.argument(fname, "inputs", "a tensor or a list is needed, got "
       .. errors.describe(inputs))
   end
   local checked = {}

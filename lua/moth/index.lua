@@ -88,8 +88,8 @@ local function bad_item(item, i)
       .. "{first, last[, step]}; write positions as an integer tensor or as {{...}}")
   end
   errors.raise("index " .. i .. " is " .. describe(item)
-    .. "; wanted a position, a range {first, last[, step]}, {}, \"...\", moth.newaxis, a mask or "
-    .. "an integer tensor")
+    .. "; a position, a range {first, last[, step]}, {}, \"...\", moth.newaxis, a mask or an "
+    .. "integer tensor is needed")
 end
 
 local function too_many(x, count, ndim)

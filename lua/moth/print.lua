@@ -41,24 +41,24 @@ function M.set_printoptions(settings)
   }
   local known = { "precision", "threshold", "edgeitems", "linewidth", "sci_mode", "profile" }
   if type(settings) ~= "table" then
-    errors.argument("set_printoptions", "settings", "expected a table of named options, got "
+    errors.argument("set_printoptions", "settings", "a table of named options is needed, got "
       .. errors.describe(settings))
   end
   local new = {}
   for name, value in pairs(settings) do
     if name == "profile" then
       if not profiles[value] then
-        errors.argument("set_printoptions", "profile", "expected default, short or full, got "
+        errors.argument("set_printoptions", "profile", "default, short or full is needed, got "
           .. errors.describe(value))
       end
     elseif name == "sci_mode" then
       if type(value) ~= "boolean" then
-        errors.argument("set_printoptions", name, "expected a boolean, got "
+        errors.argument("set_printoptions", name, "a boolean is needed, got "
           .. errors.describe(value))
       end
     elseif defaults[name] then
       if type(value) ~= "number" or not (value >= 0) then
-        errors.argument("set_printoptions", name, "expected a number from 0, got "
+        errors.argument("set_printoptions", name, "a number from 0 on is needed, got "
           .. errors.describe(value))
       end
     else

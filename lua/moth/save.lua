@@ -53,7 +53,7 @@ local function metadata_of(given, text)
   local all, keys, values = { [STRUCTURE] = text, format = text == nil and "pt" or nil }, {}, {}
   for key, value in pairs(given or {}) do
     if type(key) ~= "string" or type(value) ~= "string" then
-      errors.argument("save", "metadata", "expected strings under strings, got "
+      errors.argument("save", "metadata", "strings under strings are needed, got "
         .. errors.describe(value) .. " under " .. errors.describe(key), "E_TYPE")
     end
     if key == STRUCTURE or key == TIED then
@@ -108,7 +108,7 @@ local files = setmetatable({}, { __mode = "k" }) -- object -> {handle, path, tie
 
 local function state_of(self, fname)
   local state = files[self]
-  if not state then errors.raise(fname .. ": expected a file from moth.open", "E_TYPE") end
+  if not state then errors.raise(fname .. ": a file from moth.open is needed", "E_TYPE") end
   if not state.handle then errors.raise(fname .. ": the file is closed", "E_STATE") end
   return state
 end
@@ -145,7 +145,7 @@ local function read_tied(state)
   if not text then return end
   local tied, why = json.decode(text)
   if type(tied) ~= "table" or tied == json.null then
-    broken(state, ("metadata '%s': %s"):format(TIED, why or "expected an object"))
+    broken(state, ("metadata '%s': %s"):format(TIED, why or "an object is needed"))
   end
   local more = {}
   for name, other in pairs(tied) do

@@ -40,7 +40,7 @@ settings.set_num_threads = define {
   args = { { "int", "n", "threads" } },
   run = function(n)
     if n < 0 or n > 4096 then
-      errors.argument("set_num_threads", "n", "expected 0 to 4096, got " .. errors.describe(n))
+      errors.argument("set_num_threads", "n", "0 to 4096 is needed, got " .. errors.describe(n))
     end
     C.moth_set_num_threads(n)
   end,

@@ -58,7 +58,7 @@ function M.new(...)
     local n = list[i]
     if type(n) ~= "number" or n % 1 ~= 0 then
       local errors = require "moth.error"
-      errors.argument("Size", "sizes", "expected whole numbers, got " .. errors.describe(n)
+      errors.argument("Size", "sizes", "whole numbers are needed, got " .. errors.describe(n)
         .. " at position " .. i)
     end
     size[i] = n

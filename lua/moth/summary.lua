@@ -36,8 +36,8 @@ local function one_input(value, dtype, i)
   local moth = require "moth"
   if lib.istensor(value) then return value end
   if not is_size(value) then
-    errors.argument("summary", "input", ("expected a size such as {2, 1, 28, 28} or a tensor%s, " ..
-      "got %s"):format(i and " as number " .. i or "", errors.describe(value)), "E_TYPE")
+    errors.argument("summary", "input", ("a size such as {2, 1, 28, 28} or a tensor is " ..
+      "needed%s, got %s"):format(i and " as number " .. i or "", errors.describe(value)), "E_TYPE")
   end
   return (moth.ones(value, {dtype = dtype or moth.get_default_dtype()}))
 end
@@ -117,7 +117,7 @@ end
 -- trainable, calls), parameters, trainable, bytes
 function Summary:init(model, input, dtype)
   if type(model) ~= "table" or not class.isinstance(model, require("moth").nn.Module) then
-    errors.argument("summary", "model", "expected a module, got " .. errors.describe(model),
+    errors.argument("summary", "model", "a module is needed, got " .. errors.describe(model),
       "E_TYPE")
   end
   local by_module

@@ -81,7 +81,7 @@ local function sizes_of(x, fname) return several(x, fname, read_sizes) end
 -- A user's dim, 1-based or negative, as 0-based.
 local function checked_dim(fname, dim, ndim)
   if type(dim) ~= "number" or dim % 1 ~= 0 then
-    errors.argument(fname, "dim", "expected a whole number, got " .. errors.describe(dim))
+    errors.argument(fname, "dim", "a whole number is needed, got " .. errors.describe(dim))
   end
   local d = dim < 0 and ndim + dim or dim - 1
   if d < 0 or d >= ndim or dim == 0 then
@@ -172,7 +172,7 @@ function methods.is_signed(x) return facts(x, "is_signed").dtype >= I8 end
 function methods.is_set_to(x, other)
   own(x, "is_set_to")
   if not istensor(other) then
-    errors.argument("is_set_to", "other", "expected a tensor, got " .. errors.describe(other))
+    errors.argument("is_set_to", "other", "a tensor is needed, got " .. errors.describe(other))
   end
   local a = ffi.new "moth_tensor_info"
   checked(C.moth_inspect(ctx, x, a), "is_set_to", x)
@@ -282,7 +282,7 @@ function methods.to(x, ...)
         if name == "dtype" or name == 1 and codes[given] then
           dtype = codes[given]
           if not dtype and given ~= lib.none then
-            errors.argument("to", "dtype", "expected a dtype, got " .. errors.describe(given))
+            errors.argument("to", "dtype", "a dtype is needed, got " .. errors.describe(given))
           end
         elseif name == "device" or name == 1 then check_device(given)
         elseif name == "other" and istensor(given) then dtype = facts(given, "to").dtype
@@ -321,7 +321,7 @@ end
 function methods.type_as(x, other)
   own(x, "type_as")
   if not istensor(other) then
-    errors.argument("type_as", "other", "expected a tensor, got " .. errors.describe(other))
+    errors.argument("type_as", "other", "a tensor is needed, got " .. errors.describe(other))
   end
   return cast(x, facts(other, "type_as").dtype)
 end

@@ -229,7 +229,7 @@ function Table:column(column, dtype)
   end
   if dtype == "string" then return {unpack(self.fields[k])} end
   if not dtypes.codes[dtype] then
-    errors.argument("column", "dtype", "expected a dtype or 'string', got " ..
+    errors.argument("column", "dtype", "a dtype or 'string' is needed, got " ..
       errors.describe(dtype), "E_TYPE")
   end
   return (to_tensor(self, k, dtype))
@@ -292,7 +292,7 @@ local MISSING = {"", "NA", "N/A", "nan", "NaN", "null"}
 -- A pattern that finds the end of a field that is not quoted.
 local function stop_of(delimiter)
   if #delimiter ~= 1 or find(delimiter, '["\r\n]') then
-    errors.argument("csv", "delimiter", "expected one character, or \"space\", got " ..
+    errors.argument("csv", "delimiter", "one character or \"space\" is needed, got " ..
       errors.describe(delimiter))
   end
   return "[\n\r" .. gsub(delimiter, "[%^%]%-%%]", "%%%0") .. "]"
@@ -328,7 +328,7 @@ end
 -- The columns that are wanted, in the order that they are wanted in.
 local function choose(self, wanted)
   if type(wanted) ~= "table" or getmetatable(wanted) ~= nil then
-    errors.argument("csv", "columns", "expected a list of names or positions, got " ..
+    errors.argument("csv", "columns", "a list of names or positions is needed, got " ..
       errors.describe(wanted), "E_TYPE")
   end
   local names, fields = {}, {}

@@ -40,7 +40,7 @@ end
 -- @return the position, from 1 to n
 function dataset.position(fname, i, n)
   if type(i) ~= "number" or i ~= math.floor(i) then
-    errors.argument(fname, "i", "expected a position, got " .. errors.describe(i), "E_TYPE")
+    errors.argument(fname, "i", "a position is needed, got " .. errors.describe(i), "E_TYPE")
   end
   local at = i < 0 and n + 1 + i or i
   if at < 1 or at > n then
@@ -76,8 +76,8 @@ function dataset.of(value, fname, name)
     if value == nil then
       got = got .. " (of a random_split? it gives one list: local a, b = unpack(list))"
     end
-    errors.argument(fname, name, "expected a dataset (with :len() and :get(i)) or a tensor, got "
-      .. got, "E_TYPE")
+    errors.argument(fname, name, "a dataset (with :len() and :get(i)) or a tensor is needed, "
+      .. "got " .. got, "E_TYPE")
   end
   return value
 end
@@ -97,7 +97,7 @@ function TensorDataset:init(...)
     n = #tensors
   end
   if n == 0 then
-    errors.argument("TensorDataset", "tensors", "expected at least one tensor, got none")
+    errors.argument("TensorDataset", "tensors", "at least one tensor is needed, got none")
   end
   for i = 1, n do
     local x = tensors[i]
@@ -160,7 +160,7 @@ function Subset:init(whole, indices)
   self.dataset = dataset.of(whole, "Subset", "dataset")
   if lib.istensor(indices) then indices = indices:tolist() end
   if type(indices) ~= "table" then
-    errors.argument("Subset", "indices", "expected a list of positions, got " ..
+    errors.argument("Subset", "indices", "a list of positions is needed, got " ..
       errors.describe(indices), "E_TYPE")
   end
   local n, list = self.dataset:len(), {}
@@ -195,7 +195,7 @@ ConcatDataset.signature = define.signature("ConcatDataset", {
 -- @param datasets  a list of datasets
 function ConcatDataset:init(datasets)
   if type(datasets) ~= "table" or getmetatable(datasets) ~= nil or #datasets == 0 then
-    errors.argument("ConcatDataset", "datasets", "expected a list of datasets, got " ..
+    errors.argument("ConcatDataset", "datasets", "a list of datasets is needed, got " ..
       errors.describe(datasets), "E_TYPE")
   end
   self.datasets, self.ends = {}, {}
@@ -241,7 +241,7 @@ function StackDataset:init(...)
     end
   end
   if not self.length then
-    errors.argument("StackDataset", "datasets", "expected at least one dataset, got none")
+    errors.argument("StackDataset", "datasets", "at least one dataset is needed, got none")
   end
 end
 
@@ -300,7 +300,7 @@ function dataset.random_split(...)
   local whole, lengths, generator = parse_split(...)
   whole = dataset.of(whole, "random_split", "dataset")
   if type(lengths) ~= "table" or #lengths == 0 then
-    errors.argument("random_split", "lengths", "expected a list of sizes, got " ..
+    errors.argument("random_split", "lengths", "a list of sizes is needed, got " ..
       errors.describe(lengths), "E_TYPE")
   end
   local n = whole:len()

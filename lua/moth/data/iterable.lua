@@ -14,7 +14,7 @@ iterable.IterableDataset = IterableDataset
 
 function IterableDataset:init(begin)
   if begin ~= nil and type(begin) ~= "function" then
-    errors.argument("IterableDataset", "begin", "expected a function that begins a pass, got " ..
+    errors.argument("IterableDataset", "begin", "a function that begins a pass is needed, got " ..
       errors.describe(begin), "E_TYPE")
   end
   self.begin = begin
@@ -61,7 +61,7 @@ iterable.ChainDataset = ChainDataset
 
 function ChainDataset:init(datasets)
   if type(datasets) ~= "table" or getmetatable(datasets) ~= nil then
-    errors.argument("ChainDataset", "datasets", "expected a list of IterableDatasets, got " ..
+    errors.argument("ChainDataset", "datasets", "a list of IterableDatasets is needed, got " ..
       errors.describe(datasets), "E_TYPE")
   end
   for i, part in ipairs(datasets) do

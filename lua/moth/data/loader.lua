@@ -138,7 +138,7 @@ end
 
 local function check_sampler(given, name)
   if given ~= nil and not (type(given) == "table" and given.iter and given.len) then
-    errors.argument("DataLoader", name, "expected a sampler, with :iter() and :len(), got " ..
+    errors.argument("DataLoader", name, "a sampler with :iter() and :len() is needed, got " ..
       errors.describe(given), "E_TYPE")
   end
 end
@@ -171,7 +171,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   check_sampler(own, "sampler")
   check_sampler(batches, "batch_sampler")
   if batch_size < 1 then
-    errors.argument("DataLoader", "batch_size", "expected a number from 1 on, got " ..
+    errors.argument("DataLoader", "batch_size", "a number from 1 on is needed, got " ..
       errors.describe(batch_size), "E_DOMAIN")
   elseif own and shuffle then
     errors.argument("DataLoader", "shuffle", "goes without a sampler of one's own")
@@ -350,7 +350,7 @@ function DataLoader:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or type(state_dict.batch) ~= "number"
      or (state_dict.random ~= nil and type(state_dict.random) ~= "table") then
     errors.argument("load_state_dict", "state_dict",
-      "expected what a DataLoader's state_dict() gives, got " .. errors.describe(state_dict),
+      "what a DataLoader's state_dict() gives is needed, got " .. errors.describe(state_dict),
       "E_TYPE")
   end
   for name, own in pairs {batch_size = self.batch_size, samples = samples_of(self)} do

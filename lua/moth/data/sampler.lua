@@ -76,7 +76,7 @@ function RandomSampler:init(data_source, replacement, num_samples, generator)
   self.data_source, self.replacement = data_source, replacement
   self.num_samples, self.generator = num_samples, generator
   if num_samples and num_samples < 1 then
-    errors.argument("RandomSampler", "num_samples", "expected a number from 1 on, got " ..
+    errors.argument("RandomSampler", "num_samples", "a number from 1 on is needed, got " ..
       errors.describe(num_samples), "E_DOMAIN")
   end
 end
@@ -120,7 +120,7 @@ SubsetRandomSampler.signature = define.signature("SubsetRandomSampler", {
 function SubsetRandomSampler:init(indices, generator)
   if lib.istensor(indices) then indices = indices:tolist() end
   if type(indices) ~= "table" then
-    errors.argument("SubsetRandomSampler", "indices", "expected a list of positions, got " ..
+    errors.argument("SubsetRandomSampler", "indices", "a list of positions is needed, got " ..
       errors.describe(indices), "E_TYPE")
   end
   self.indices, self.generator = indices, generator
@@ -149,10 +149,10 @@ local function check_weights(weights)
   local x = lib.istensor(weights) and weights or require("moth").tensor(weights)
   x = x:to(require("moth").float64)
   if x:dim() ~= 1 or x:numel() == 0 then
-    errors.argument("WeightedRandomSampler", "weights", "expected a list of numbers, got " ..
+    errors.argument("WeightedRandomSampler", "weights", "a list of numbers is needed, got " ..
       errors.describe(weights), "E_SHAPE")
   elseif not (x:min():item() >= 0 and x:sum():item() < math.huge) then
-    errors.argument("WeightedRandomSampler", "weights", "must be finite and not negative",
+    errors.argument("WeightedRandomSampler", "weights", "finite numbers from 0 on are needed",
       "E_DOMAIN")
   end
   return x
@@ -165,7 +165,7 @@ function WeightedRandomSampler:init(weights, num_samples, replacement, generator
   if num_samples < 1 or some == 0 or (not replacement and num_samples > some) then
     errors.argument("WeightedRandomSampler", some == 0 and "weights" or "num_samples",
       some == 0 and "are all 0" or num_samples < 1
-      and "expected a number from 1 on, got " .. num_samples
+      and "a number from 1 on is needed, got " .. num_samples
       or ("%d samples cannot be drawn without replacement from %d with a weight"):format(
         num_samples, some), "E_DOMAIN")
   end
@@ -212,7 +212,7 @@ BatchSampler.signature = define.signature("BatchSampler", {
 --- Lists of positions from another sampler.
 function BatchSampler:init(inner, batch_size, drop_last)
   if batch_size < 1 then
-    errors.argument("BatchSampler", "batch_size", "expected a number from 1 on, got " ..
+    errors.argument("BatchSampler", "batch_size", "a number from 1 on is needed, got " ..
       errors.describe(batch_size), "E_DOMAIN")
   end
   self.sampler, self.batch_size, self.drop_last = inner, batch_size, drop_last

@@ -36,7 +36,7 @@ function adam.check(self, group)
     local beta = type(betas) == "table" and betas[i]
     if type(beta) ~= "number" or not (beta >= 0 and beta < 1) then
       errors.argument(class.typename(self), "betas",
-        "expected two numbers from 0 to below 1, got " .. errors.describe(betas), "E_DOMAIN")
+        "two numbers from 0 to below 1 are needed, got " .. errors.describe(betas), "E_DOMAIN")
     end
   end
 end

@@ -36,13 +36,13 @@ end
 
 local function check_list(self, list)
   if lib.istensor(list) then
-    bad_params(self, "expected a list of tensors, got a tensor; write {x}")
+    bad_params(self, "a list of tensors is needed, got a tensor; write {x}")
   elseif type(list) ~= "table" or getmetatable(list) ~= nil then
-    bad_params(self, "expected a list of tensors, as net:parameters() gives, got " ..
+    bad_params(self, "a list of tensors, as net:parameters() gives, is needed, got " ..
       errors.describe(list))
   elseif #list == 0 then
-    bad_params(self, next(list) == nil and "expected a list of tensors, got an empty one"
-      or "expected a list of tensors; it has named entries alone")
+    bad_params(self, next(list) == nil and "a list of tensors is needed, got an empty one"
+      or "a list of tensors is needed, got named entries alone")
   end
   local seen = {}
   for i, p in ipairs(list) do
@@ -70,7 +70,7 @@ end
 function Optimizer:add_param_group(group)
   if type(group) ~= "table" or getmetatable(group) ~= nil or group.params == nil then
     errors.argument("add_param_group", "param_group",
-      "expected {params = list of tensors, ...}, got " .. errors.describe(group), "E_TYPE")
+      "{params = list of tensors, ...} is needed, got " .. errors.describe(group), "E_TYPE")
   end
   if lib.istensor(group.params) then group.params = {group.params} end
   check_list(self, group.params)
@@ -131,9 +131,10 @@ function Optimizer:range(group, name, least, below)
   local value = group[name]
   if type(value) ~= "number" or not (value >= least) or (below and not (value < below)) then
     errors.argument(class.typename(self), name, below
-      and ("expected a number from %g to below %g, got %s"):format(least, below,
+      and ("a number from %g to below %g is needed, got %s"):format(least, below,
         errors.describe(value))
-      or ("expected a number from %g on, got %s"):format(least, errors.describe(value)), "E_DOMAIN")
+      or ("a number from %g on is needed, got %s"):format(least, errors.describe(value)),
+      "E_DOMAIN")
   end
 end
 
@@ -206,7 +207,7 @@ end
 
 local function add_hook(self, kind, fname, fn)
   if type(fn) ~= "function" then
-    errors.argument(fname, "hook", "expected a function, got " .. errors.describe(fn), "E_TYPE")
+    errors.argument(fname, "hook", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
   end
   local list, entry = self[kind] or {}, {fn = fn}
   self[kind] = list
@@ -282,7 +283,7 @@ local function check_state(self, state_dict)
   if type(state_dict) ~= "table" or type(state_dict.state) ~= "table"
      or type(state_dict.param_groups) ~= "table" then
     errors.argument("load_state_dict", "state_dict",
-      "expected {state = ..., param_groups = ...}, got " .. errors.describe(state_dict), "E_TYPE")
+      "{state = ..., param_groups = ...} is needed, got " .. errors.describe(state_dict), "E_TYPE")
   end
   local groups = state_dict.param_groups
   if #groups ~= #self.param_groups then

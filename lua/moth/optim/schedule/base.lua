@@ -37,7 +37,7 @@ LRScheduler.signature = define.signature("LRScheduler", {
 --- Takes the optimizer whose rates are set; raises unless it is one.
 function LRScheduler:_attach(optimizer)
   if not class.isinstance(optimizer, Optimizer) then
-    errors.argument(class.typename(self), "optimizer", "expected an optimizer, got " ..
+    errors.argument(class.typename(self), "optimizer", "an optimizer is needed, got " ..
       errors.describe(optimizer), "E_TYPE")
   end
   self.optimizer = optimizer
@@ -63,7 +63,7 @@ function LRScheduler:_numbers(name, value)
   for _, number in ipairs(list) do
     if type(number) ~= "number" then
       errors.argument(class.typename(self), name,
-        "expected a number, or a list of one for each group, got " .. errors.describe(value),
+        "a number or a list of one for each group is needed, got " .. errors.describe(value),
         "E_TYPE")
     end
   end
@@ -204,7 +204,7 @@ end
 function LRScheduler:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or state_dict.last_epoch == nil then
     errors.argument("load_state_dict", "state_dict",
-      "expected what a scheduler's state_dict() gives, got " .. (type(state_dict) == "table"
+      "what a scheduler's state_dict() gives is needed, got " .. (type(state_dict) == "table"
         and "a table without 'last_epoch'" or errors.describe(state_dict)), "E_TYPE")
   end
   local base = state_dict.base_lrs

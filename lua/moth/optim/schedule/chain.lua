@@ -10,7 +10,7 @@ local chain = {}
 
 local function check(fname, list, optimizer)
   if type(list) ~= "table" or getmetatable(list) ~= nil or #list == 0 then
-    errors.argument(fname, "schedulers", "expected a list of schedulers, got " ..
+    errors.argument(fname, "schedulers", "a list of schedulers is needed, got " ..
       errors.describe(list), "E_TYPE")
   end
   for i, scheduler in ipairs(list) do
@@ -36,8 +36,8 @@ end
 local function load_state(self, state)
   local inner = type(state) == "table" and state._schedulers
   if type(inner) ~= "table" or #inner ~= #self._schedulers then
-    errors.argument("load_state_dict", "state_dict", ("expected the state of %s with %d " ..
-      "schedulers, got %s"):format(class.typename(self), #self._schedulers,
+    errors.argument("load_state_dict", "state_dict", ("the state of %s with %d " ..
+      "schedulers is needed, got %s"):format(class.typename(self), #self._schedulers,
       type(inner) == "table" and "one with " .. #inner or errors.describe(state)), "E_TYPE")
   end
   for i, scheduler in ipairs(self._schedulers) do scheduler:load_state_dict(inner[i]) end
@@ -74,8 +74,8 @@ function SequentialLR:init(optimizer, schedulers, milestones, last_epoch)
   self:_attach(optimizer)
   check("SequentialLR", schedulers, optimizer)
   if type(milestones) ~= "table" or #milestones ~= #schedulers - 1 then
-    errors.argument("SequentialLR", "milestones", ("expected a list of %d, one fewer than " ..
-      "schedulers, got %s"):format(#schedulers - 1, errors.describe(milestones)))
+    errors.argument("SequentialLR", "milestones", ("a list of %d, one fewer than " ..
+      "schedulers, is needed, got %s"):format(#schedulers - 1, errors.describe(milestones)))
   end
   self._schedulers, self._milestones = {unpack(schedulers)}, {unpack(milestones)}
   self.last_epoch, self.optimizer = last_epoch + 1, optimizer

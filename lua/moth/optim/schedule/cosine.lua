@@ -22,7 +22,7 @@ CosineAnnealingLR.signature = define.signature("CosineAnnealingLR", {
 
 function CosineAnnealingLR:init(optimizer, T_max, eta_min, last_epoch)
   if T_max < 1 then
-    errors.argument("CosineAnnealingLR", "T_max", "expected a number from 1 on, got " .. T_max,
+    errors.argument("CosineAnnealingLR", "T_max", "a number from 1 on is needed, got " .. T_max,
       "E_DOMAIN")
   end
   self.T_max, self.eta_min = T_max, eta_min
@@ -68,7 +68,7 @@ function Restarts:init(optimizer, T_0, T_mult, eta_min, last_epoch)
   for name, value in pairs {T_0 = T_0, T_mult = T_mult} do
     if value < 1 then
       errors.argument("CosineAnnealingWarmRestarts", name,
-        "expected a number from 1 on, got " .. value, "E_DOMAIN")
+        "a number from 1 on is needed, got " .. value, "E_DOMAIN")
     end
   end
   self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
@@ -108,7 +108,7 @@ function Restarts:step(epoch)
       self.T_i = self.T_i * self.T_mult
     end
   elseif type(epoch) ~= "number" or not (epoch >= 0) then
-    errors.argument("step", "epoch", "expected a number from 0 on, got " ..
+    errors.argument("step", "epoch", "a number from 0 on is needed, got " ..
       errors.describe(epoch), "E_DOMAIN")
   else
     go_to(self, epoch)

@@ -78,7 +78,7 @@ local function steps_of(total_steps, epochs, steps_per_epoch)
     errors.argument("OneCycleLR", "total_steps",
       "is needed, or epochs and steps_per_epoch instead")
   elseif n < 1 then
-    errors.argument("OneCycleLR", name, "expected a number from 1 on, got " .. n, "E_DOMAIN")
+    errors.argument("OneCycleLR", name, "a number from 1 on is needed, got " .. n, "E_DOMAIN")
   end
   return n
 end
@@ -100,7 +100,7 @@ function OneCycleLR:init(optimizer, max_lr, total_steps, epochs, steps_per_epoch
   self:_attach(optimizer)
   self.total_steps = steps_of(total_steps, epochs, steps_per_epoch)
   if not (pct_start >= 0 and pct_start <= 1) then
-    errors.argument("OneCycleLR", "pct_start", "expected a number from 0 to 1, got " .. pct_start,
+    errors.argument("OneCycleLR", "pct_start", "a number from 0 to 1 is needed, got " .. pct_start,
       "E_DOMAIN")
   end
   self._schedule_phases = phases_of(self.total_steps, pct_start, three_phase)
@@ -190,8 +190,10 @@ function CyclicLR:init(optimizer, base_lr, max_lr, step_size_up, step_size_down,
   self.max_lrs = self:_numbers("max_lr", max_lr)
   self.total_size = step_size_up + (step_size_down or step_size_up)
   if step_size_up < 1 or self.total_size <= step_size_up then
-    errors.argument("CyclicLR", step_size_up < 1 and "step_size_up" or "step_size_down",
-      "expected a number from 1 on", "E_DOMAIN")
+    local down = step_size_up >= 1
+    errors.argument("CyclicLR", down and "step_size_down" or "step_size_up", "a number "
+      .. (down and "above 0" or "from 1 on") .. " is needed, got "
+      .. (down and step_size_down or step_size_up), "E_DOMAIN")
   end
   self.step_ratio = step_size_up / self.total_size
   self.mode, self.gamma, self.scale_fn = mode, gamma, scale_fn

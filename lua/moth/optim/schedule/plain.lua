@@ -43,7 +43,7 @@ local StepLR = new("StepLR", {{"int", "step_size", "epochs between two drops"}, 
 
 function StepLR:init(optimizer, step_size, gamma, last_epoch)
   if step_size < 1 then
-    errors.argument("StepLR", "step_size", "expected a number from 1 on, got " .. step_size,
+    errors.argument("StepLR", "step_size", "a number from 1 on is needed, got " .. step_size,
       "E_DOMAIN")
   end
   self.step_size, self.gamma = step_size, gamma
@@ -95,7 +95,7 @@ end
 
 local function check_share(fname, name, value, above_zero)
   if value > 1 or value < 0 or (above_zero and value == 0) then
-    errors.argument(fname, name, ("expected a number %s 0 to 1, got %g"):format(
+    errors.argument(fname, name, ("a number %s 0 to 1 is needed, got %g"):format(
       above_zero and "above" or "from", value), "E_DOMAIN")
   end
 end
@@ -213,7 +213,7 @@ local function functions(self, optimizer, lr_lambda)
     local meta = getmetatable(fn)
     if type(fn) ~= "function" and not (type(meta) == "table" and meta.__call) then
       errors.argument(class.typename(self), "lr_lambda",
-        ("expected a function for group %d, got %s"):format(i, errors.describe(fn)), "E_TYPE")
+        ("a function for group %d is needed, got %s"):format(i, errors.describe(fn)), "E_TYPE")
     end
   end
 end

@@ -33,7 +33,7 @@ function Plateau:init(optimizer, mode, factor, patience, threshold, threshold_mo
                       min_lr, eps)
   self:_attach(optimizer)
   if not (factor < 1) then
-    errors.argument("ReduceLROnPlateau", "factor", ("expected a number below 1, got %g"):format(
+    errors.argument("ReduceLROnPlateau", "factor", ("a number below 1 is needed, got %g"):format(
       factor), "E_DOMAIN")
   end
   self.factor, self.patience, self.cooldown = factor, patience, cooldown
