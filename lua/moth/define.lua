@@ -11,6 +11,7 @@
 --   same      the name of an earlier argument whose value is the default
 --   optional  may be absent (also written as a `?` after the kind): nil then, and for moth.none
 --   numbers   a tensor argument also takes numbers
+--   hint      stands at the end of the message when it is missing
 --   choices   of an enum: list of names, the first being the default unless `required`
 
 local bind = require "moth.bind"
@@ -49,6 +50,7 @@ local function read_arg(name, row)
   if row.numbers then found = kinds.find("number") end
   local arg = { name = row[2], kind = kind, row = found, doc = row[3] or "",
                 optional = optional or row.optional or false, default = row.default,
+                hint = row.hint,
                 same = row.same }
   if row.choices then read_choices(arg, row) end
   arg.required = not arg.optional and arg.default == nil and not arg.same

@@ -113,7 +113,7 @@ loader.DataLoader = DataLoader
 
 DataLoader.signature = define.signature("DataLoader", {
   {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()) or a tensor",
-    optional = true}, -- its absence is worded below
+    hint = " (of a random_split? it gives one list: local a, b = unpack(list))"},
   {"int", "batch_size", "samples in a batch", default = 1},
   {"bool", "shuffle", "a new random order in every pass?", default = false},
   {"any", "sampler", "gives the positions, instead of shuffle", optional = true},
