@@ -181,7 +181,8 @@ end
 local function of_function(fn, path)
   local text, info = written_above(fn)
   if info.what == "C" then return "a function written in C: Lua's own, or the host's" end
-  path = path or places.reach(fn)
+  local head = lines_of(info.source)[info.linedefined] or ""
+  path = path or places.home(fn, head:match("([%w_]+)%s*%(") or "") or places.reach(fn)
   local names = parameters(class.written(fn), not path)
   local lines = { path and path .. names }
   lines[#lines + 1] = text
@@ -196,10 +197,17 @@ local function class_comment(object)
   local init = class.written(object.init)
   local text, info = written_above(init)
   if text and rawget(class.of(object) or object, "init") then return text end
-  local lines = lines_of(info.source)
-  for i, line in ipairs(lines) do
-    if line:find('class%("' .. class.typename(object) .. '"') then
-      return (comment_above(lines, i))
+  local seen, sources = {}, { info.source } -- the constructor may lie in the file of a base
+  for _, fn in pairs(class.of(object) or object) do
+    local at = type(fn) == "function" and debug.getinfo(class.written(fn), "S").source
+    if at and not seen[at] then seen[at], sources[#sources + 1] = true, at end
+  end
+  for _, source in ipairs(sources) do
+    local lines = lines_of(source)
+    for i, line in ipairs(lines) do
+      if line:find('class%("' .. class.typename(object) .. '"') then
+        return (comment_above(lines, i))
+      end
     end
   end
 end
@@ -239,6 +247,17 @@ local function add_methods(lines, object)
   end
 end
 
+-- What the function says that a layer stands for: of F.smooth_l1_loss for SmoothL1Loss.
+local function doc_of_function(name)
+  local snake = name:gsub("ReLU", "Relu"):gsub("([%l%d])(%u)", "%1_%2")
+    :gsub("(%u)(%u%l)", "%1_%2"):lower()
+  for _, fname in ipairs { name:lower(), snake, (snake:gsub("%dd$", "")) } do
+    local found, fn = pcall(function() return require("moth.nn.functional")[fname] end)
+    local sig = found and bind.signature(fn)
+    if sig and sig.doc ~= "" then return ("As F.%s: %s"):format(fname, sig.doc) end
+  end
+end
+
 local function of_class(object)
   local name = class.typename(object)
   local signature = object.signature and bind.signature(object.signature)
@@ -246,6 +265,7 @@ local function of_class(object)
   local lines = {}
   local text = class_comment(object)
   if text and signature then text = ("\n" .. text):gsub("\n@param.*$", ""):sub(2) end
+  if not text and path and path:find("^nn%.[^.]+$") then text = doc_of_function(name) end
   local head = signature and help.line(signature)
     or name .. parameters(class.written(object.init))
   lines[1] = (path and path:match("^(.*%.)") or "") .. head
