@@ -47,7 +47,7 @@ describe("a loader or a dataset", function()
     refuses(function() return (data.DataLoader(parts)) end,
       "got a list of 2 datasets; local a, b = unpack(list)")
     refuses(function() return (data.DataLoader(nil, { batch_size = 2 })) end, -- luacheck: ignore
-      "got nil (of a random_split? it gives one list: local a, b = unpack(list))")
+      "got nothing (of a random_split? it gives one list: local a, b = unpack(list))")
     assert.equal(2, data.DataLoader{ set, batch_size = 2, num_workers = 0, pin_memory = false }
       :len())
     refuses(function() return (data.DataLoader{ set, num_workers = 2 }) end,

@@ -72,12 +72,8 @@ function dataset.of(value, fname, name)
       errors.argument(fname, name, ("got a list of %d datasets; local a, b = unpack(list)"):format(
         #parts), "E_TYPE")
     end
-    local got = errors.describe(value)
-    if value == nil then
-      got = got .. " (of a random_split? it gives one list: local a, b = unpack(list))"
-    end
-    errors.argument(fname, name, "a dataset (with :len() and :get(i)) or a tensor is needed, "
-      .. "got " .. got, "E_TYPE")
+    errors.argument(fname, name, "expected a dataset (with :len() and :get(i)) or a tensor, got " ..
+      errors.describe(value), "E_TYPE")
   end
   return value
 end
