@@ -205,9 +205,9 @@ local function class_comment(object)
   for _, source in ipairs(sources) do
     local lines = lines_of(source)
     for i, line in ipairs(lines) do
-      if line:find('class%("' .. class.typename(object) .. '"') then
-        return (comment_above(lines, i))
-      end
+      local made = line:find('= [%w_.]+%("' .. class.typename(object) .. '"')
+      local comment = made and comment_above(lines, i)
+      if comment then return comment end
     end
   end
 end
