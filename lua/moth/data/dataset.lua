@@ -72,8 +72,8 @@ function dataset.of(value, fname, name)
       errors.argument(fname, name, ("got a list of %d datasets; local a, b = unpack(list)"):format(
         #parts), "E_TYPE")
     end
-    errors.argument(fname, name, "expected a dataset (with :len() and :get(i)) or a tensor, got " ..
-      errors.describe(value), "E_TYPE")
+    errors.argument(fname, name, "a dataset (with :len() and :get(i)) or a tensor is needed, got "
+      .. errors.describe(value), "E_TYPE")
   end
   return value
 end
