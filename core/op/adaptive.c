@@ -170,7 +170,7 @@ static int adaptive_avg_pool1d_compose(const adaptive_avg_pool1d_args *a, moth_t
     status = MOTH_CALL(a->ctx, &y, adaptive_avg_pool2d, .input = x,
                        .output_size = {1, a->output_size[0]});
   moth_tensor_release(x);
-  return status ? status : without_height(&y, 1, out);
+  return status ? status : without_height(a->ctx, &y, 1, out);
 }
 
 MOTH_OP_COMPOSES(adaptive_avg_pool1d, ADAPTIVE_AVG_POOL1D,
@@ -187,7 +187,7 @@ static int adaptive_max_pool1d_compose(const adaptive_max_pool1d_args *a, moth_t
                        .output_size = {1, a->output_size[0]},
                        .return_indices = a->return_indices);
   moth_tensor_release(x);
-  return status ? status : without_height(y, 2, out);
+  return status ? status : without_height(a->ctx, y, 2, out);
 }
 
 MOTH_OP_COMPOSES(adaptive_max_pool1d, ADAPTIVE_MAX_POOL1D,

@@ -12,14 +12,17 @@ static inline int with_height(moth_tensor *x, moth_tensor **y) {
   return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
 }
 
-/* out := n results without their height; takes y. */
-static inline int without_height(moth_tensor **y, int n, moth_tensor **out) {
+/* out := n results without their height; takes y. After an error there are none. */
+static inline int without_height(moth_ctx *ctx, moth_tensor **y, int n, moth_tensor **out) {
   int64_t height = -2;
   int status = MOTH_OK;
   for (int i = 0; i < n; i++) {
-    if (!status)
-      status = MOTH_CALL(y[i]->ctx, &out[i], squeeze, .input = y[i], .dim = {&height, 1});
+    if (!status) status = MOTH_CALL(ctx, &out[i], squeeze, .input = y[i], .dim = {&height, 1});
     moth_tensor_release(y[i]);
+  }
+  for (int i = 0; i < n && status; i++) {
+    moth_tensor_release(out[i]);
+    out[i] = NULL;
   }
   return status;
 }

@@ -291,7 +291,7 @@ static int max_pool1d_compose(const max_pool1d_args *a, moth_tensor **out) {
                        .dilation = {1, a->dilation[0]}, .ceil_mode = a->ceil_mode,
                        .return_indices = a->return_indices);
   moth_tensor_release(x);
-  return status ? status : without_height(y, 2, out);
+  return status ? status : without_height(a->ctx, y, 2, out);
 }
 
 MOTH_OP_COMPOSES(max_pool1d, MAX_POOL1D,
@@ -313,7 +313,7 @@ static int avg_pool1d_compose(const avg_pool1d_args *a, moth_tensor **out) {
                        .ceil_mode = a->ceil_mode, .count_include_pad = a->count_include_pad,
                        .divisor_override = MOTH_NO_INT);
   moth_tensor_release(x);
-  return status ? status : without_height(&y, 1, out);
+  return status ? status : without_height(a->ctx, &y, 1, out);
 }
 
 MOTH_OP_COMPOSES(avg_pool1d, AVG_POOL1D,
