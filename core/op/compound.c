@@ -168,16 +168,14 @@ static int at_least(moth_ctx *ctx, moth_tensor *x, int32_t ndim, int32_t lead, m
   return MOTH_CALL(ctx, y, reshape, .input = x, .shape = {shape, ndim});
 }
 
-#define MOST_STACKED 4096
-
 static int stacked(moth_ctx *ctx, moth_tensors list, int32_t ndim, int32_t lead, int64_t dim,
                    moth_tensor **out) {
-  moth_tensor *at[MOST_STACKED];
-  int64_t n = 0;
+  int64_t n = 0, bytes = list.n * (int64_t)sizeof(moth_tensor *); /* the list is as long */
   int status = MOTH_OK;
-  if (list.n < 1 || list.n > MOST_STACKED)
-    return moth_fail(ctx, MOTH_E_ARG, "tensors", "1 to %d tensors can be stacked, got %lld",
-                     MOST_STACKED, (long long)list.n);
+  if (list.n < 1)
+    return moth_fail(ctx, MOTH_E_ARG, "tensors", "at least one tensor is needed");
+  moth_tensor **at = moth_alloc(ctx, bytes);
+  if (!at) return ctx->error.code;
   for (; n < list.n && !status; n++) {
     at[n] = NULL;
     status = at_least(ctx, list.at[n], ndim, lead, &at[n]);
@@ -185,6 +183,7 @@ static int stacked(moth_ctx *ctx, moth_tensors list, int32_t ndim, int32_t lead,
   if (dim == 1 && ndim == 1 && !status && at[0]->l.ndim == 1) dim = 0;
   if (!status) status = MOTH_CALL(ctx, out, cat, .tensors = {at, n}, .dim = dim);
   while (n) moth_tensor_release(at[--n]);
+  moth_dealloc(ctx, at, bytes);
   return status;
 }
 
