@@ -119,8 +119,16 @@ static int roll_cpu(const roll_args *a, moth_tensor **out) {
 
 static int roll_grad(const roll_args *a, moth_grad *g) {
   int64_t back[MOTH_MAX_DIMS] = {0};
-  for (int64_t i = 0; i < a->shifts.n; i++)
-    back[i] = a->shifts.at[i] == INT64_MIN ? 0 : -a->shifts.at[i];
+  for (int64_t i = 0; i < a->shifts.n; i++) { /* the remainder, since -INT64_MIN does not exist */
+    int64_t n = g->dy->l.numel;
+    int32_t d = 0;
+    if (a->dims.at) {
+      int status = moth_dim(a->ctx, "dims", a->dims.at[i], g->dy->l.ndim, &d);
+      if (status) return status;
+      n = g->dy->l.ndim ? g->dy->l.shape[d] : 1;
+    }
+    back[i] = n ? -(a->shifts.at[i] % n) : 0;
+  }
   return moth_flow(g, a->input, GRAD(g, roll, .input = g->dy, .shifts = {back, a->shifts.n},
                                      .dims = a->dims));
 }
