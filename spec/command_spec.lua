@@ -137,6 +137,13 @@ describe("moth", function()
     assert.are.equal(130, status)
   end)
 
+  it("stops at Ctrl-C inside one sum, however long", function()
+    local code = "local m = require('moth') local x = m.ones(1):expand(2 ^ 40) print(x:sum())"
+    local output, status = interrupt(code, 1)
+    assert.is_truthy(output:find("interrupted", 1, true))
+    assert.are.equal(130, status)
+  end)
+
   it("ends at the second Ctrl-C when nothing else can stop it", function()
     local _, status = interrupt("local i = 0 while true do i = i + 1 end", 2)
     assert.are.equal(130, status)

@@ -11,7 +11,8 @@
 
 /* -- the walk -- */
 
-enum { BLOCK = 128, POLL = 1 << 20 }; /* accumulators at a time; elements between two polls */
+enum { BLOCK = 128, POLL = 1 << 20, PIECE = 1 << 24 };
+/* accumulators at a time; elements between two polls; and the most that are read at once */
 
 typedef struct axes {
   int n;
@@ -55,19 +56,40 @@ static bool next(const axes *a, int64_t *index, const char **x) {
   return false;
 }
 
-static void fold_block(const moth_fold *fold, const axes *over, int64_t n, int64_t step,
-                       const char *x, char *y, int64_t count) {
+/* How many elements may still be read before the next poll. */
+typedef struct patience {
+  moth_ctx *ctx;
+  int64_t left;
+} patience;
+
+static bool tired(patience *p, int64_t read) {
+  if ((p->left -= read) > 0) return false;
+  p->left = POLL;
+  return moth_cancelled(p->ctx);
+}
+
+/* A long row is read in pieces, so that it can be stopped; what it has by then is not finished. */
+static int fold_block(const moth_fold *fold, const axes *over, int64_t n, int64_t step,
+                      const char *x, char *y, int64_t count, patience *p) {
   uint64_t acc[BLOCK];
-  int64_t index[MOTH_MAX_DIMS] = {0};
+  int64_t index[MOTH_MAX_DIMS] = {0}, piece = PIECE / n;
   fold->start(n, acc);
-  do fold->take(n, over->size[0], acc, x, step, over->step[0]);
-  while (next(over, index, &x));
+  do {
+    int64_t at = 0, length = over->size[0];
+    do {
+      int64_t m = length - at < piece ? length - at : piece;
+      fold->take(n, m, acc, x + at * over->step[0], step, over->step[0]);
+      at += m;
+      if (tired(p, n * m)) return moth_poll(p->ctx);
+    } while (at < length);
+  } while (next(over, index, &x));
   fold->finish(n, acc, y, count);
+  return MOTH_OK;
 }
 
 int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
   axes kept, over;
-  int64_t index[MOTH_MAX_DIMS] = {0}, count = 1, since = 0, size = moth_dtype_size[y->l.dtype];
+  int64_t index[MOTH_MAX_DIMS] = {0}, count = 1, size = moth_dtype_size[y->l.dtype];
   if (y->l.numel == 0) return MOTH_OK;
   axes_of(&kept, &x->l, mask, false);
   axes_of(&over, &x->l, mask, true);
@@ -75,18 +97,16 @@ int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, u
   if (count == 0) over.n = 1, over.size[0] = 0;
   const char *from = moth_at(x);
   char *to = moth_at(y);
+  patience p = {y->ctx, POLL};
+  int status = MOTH_OK;
   do {
-    for (int64_t j = 0; j < kept.size[0]; j += BLOCK) {
+    for (int64_t j = 0; j < kept.size[0] && !status; j += BLOCK) {
       int64_t n = kept.size[0] - j < BLOCK ? kept.size[0] - j : BLOCK;
-      fold_block(fold, &over, n, kept.step[0], from + j * kept.step[0], to, count);
+      status = fold_block(fold, &over, n, kept.step[0], from + j * kept.step[0], to, count, &p);
       to += n * size;
-      since += n * count;
-      if (since < POLL) continue;
-      since = 0;
-      if (moth_cancelled(y->ctx)) return moth_poll(y->ctx);
     }
-  } while (next(&kept, index, &from));
-  return MOTH_OK;
+  } while (!status && next(&kept, index, &from));
+  return status;
 }
 
 /* -- loops --
