@@ -127,7 +127,8 @@ static int check_kinds(const moth_op *op, moth_cursor c) {
       return moth_fail(x->ctx, MOTH_E_DTYPE, arg, "a mask is a bool tensor, got %s", moth_str(x));
     if ((kind == MOTH_KIND_index || kind == MOTH_KIND_maybe_index) && x->l.dtype != MOTH_I64)
       return moth_fail(x->ctx, MOTH_E_DTYPE, arg,
-                       "positions must be integers, got %s; convert with :long()", moth_str(x));
+                       "integers are needed as positions, got %s; convert with :long()",
+                       moth_str(x));
     if (kind == MOTH_KIND_indices && x->l.dtype != MOTH_I64 && x->l.dtype != MOTH_BOOL)
       return moth_fail(x->ctx, MOTH_E_DTYPE, arg,
                        "an index is an int64 or bool tensor, got %s; convert with :long() "

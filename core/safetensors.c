@@ -401,7 +401,7 @@ static moth_file *file_of(moth_ctx *ctx, const moth_handle *h) {
   if (!x) return NULL;
   moth_storage *s = moth_storage_root(x->storage);
   if (s->deleter == file_drop && s->nbytes == 0) return s->owner;
-  moth_fail(ctx, MOTH_E_TYPE, "file", "a file was wanted, got %s", moth_str(x));
+  moth_fail(ctx, MOTH_E_TYPE, "file", "a file is needed, got %s", moth_str(x));
   return NULL;
 }
 

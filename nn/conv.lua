@@ -67,7 +67,7 @@ local function check(self, name)
     end
   end
   if self.padding == "same" and not window.all(self.stride, 1) then
-    bad("padding", "'same' wants stride 1")
+    bad("padding", "'same' needs stride 1")
   end
 end
 

@@ -62,7 +62,7 @@ describe("nn.Conv2d", function()
     end
     assert.has_error_like(function()
       nn.Conv2d {1, 1, 3, padding = "same", stride = 2}
-    end, "'same' wants stride 1")
+    end, "'same' needs stride 1")
   end)
 
   it("puts the odd row of 'same' at the far edge, as PyTorch", function()

@@ -268,7 +268,7 @@ describe("an optimizer refuses", function()
       "bad argument 'lr' to 'SGD' %(a number from 0 on is needed, got %-1%)")
     assert.has_error_like(function() optim.SGD({p}, {lr = 0 / 0}) end, "'lr' to 'SGD'")
     assert.has_error_like(function() optim.SGD({p}, {nesterov = true}) end,
-      "wants momentum above 0 and dampening 0")
+      "needs momentum above 0 and dampening 0")
     assert.has_error_like(function() optim.Adam({p}, {betas = {0.9, 1}}) end,
       "two numbers from 0 to below 1 are needed")
     assert.has_error_like(function() optim.SGD({{params = {p}, lr = "fast"}}) end, "got .*'fast'")

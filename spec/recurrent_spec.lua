@@ -164,11 +164,11 @@ describe("a recurrent module", function()
     refuses(function() lstm(moth.randn(4, 2, 7)) end, "3 features are needed")
     refuses(function() lstm(x, moth.zeros(1, 2, 5)) end, "a table of two tensors, {h, c}")
     refuses(function() lstm(x, {moth.zeros(1, 3, 5), moth.zeros(1, 3, 5)}) end,
-      "(1, 2, 5) is wanted for f32 (4, 2, 3), got f32 (1, 3, 5)")
+      "(1, 2, 5) is needed for f32 (4, 2, 3), got f32 (1, 3, 5)")
     refuses(function()
       moth.gru(x, moth.zeros(2, 2, 5), {moth.ones(15, 3), moth.ones(15, 5), moth.ones(15, 4),
         moth.ones(15, 5)}, false, 2)
-    end, "weight_ih of layer 2 is f32 (15, 4), wanted (15, 5)")
+    end, "weight_ih of layer 2 is f32 (15, 4), but (15, 5) is needed")
     refuses(function() nn.GRU(3, 0) end, "'hidden_size'")
     local weights = {moth.ones(15, 3), moth.ones(15, 5)}
     for batch, sizes in pairs {[0] = {1}, [2] = {2, 0, 0, 0}, [3] = {3, 1, 2, 1}} do

@@ -19,7 +19,7 @@ describe("convolution", function()
     assert.same({{{{4}}}}, F.conv2d(x, w, {padding = "valid"}):tolist())
     assert.same({{{6, 10, 14, 12, 9}}}, F.conv1d(row(1, 2, 3, 4, 5), moth.ones(1, 1, 4),
       {padding = "same"}):tolist())
-    refuses("'padding' to 'conv1d' %('same' wants stride 1", function()
+    refuses("'padding' to 'conv1d' %('same' needs stride 1", function()
       return (F.conv1d(row(1, 2, 3), moth.ones(1, 1, 2), {padding = "same", stride = 2}))
     end)
     refuses("one of 'valid', 'same' is needed, got 'sane'; did you mean 'same'",
@@ -127,9 +127,10 @@ describe("interpolate", function()
     local columns = nn.Unfold(2)(x)
     assert.same({{{0, 1}, {1, 2}, {3, 4}, {4, 5}}}, columns:tolist())
     assert.same({{{{0, 2, 2}, {3, 8, 5}}}}, nn.Fold({2, 3}, 2)(columns):tolist())
-    refuses("'input' to 'unfold' %(wants %(N, C, H, W%)",
+    refuses("'input' to 'unfold' %(%(N, C, H, W%)",
       function() return (F.unfold(moth.ones(2), 2)) end)
-    refuses("'kernel_size' to 'fold' %(must be at most", -- before any product of them
+    refuses("'kernel_size' to 'fold' %(numbers up to 2%^30 are needed",
+      -- before any product of them
       function() return (F.fold(moth.ones(4, 4), {4, 4}, {2 ^ 40, 2 ^ 40})) end)
   end)
 
@@ -141,7 +142,7 @@ describe("interpolate", function()
     refuses("'size' to 'interpolate' %(either size or scale_factor is needed, got neither",
       function() return (F.interpolate(x)) end)
     refuses("got both", function() return (F.interpolate(x, 2, 2)) end)
-    refuses("'mode' to 'interpolate' %('linear' wants %(N, C, L%)",
+    refuses("'mode' to 'interpolate' %('linear' needs %(N, C, L%)",
       function() return (F.interpolate(x, 2, {mode = "linear"})) end)
     refuses("'align_corners' to 'interpolate'",
       function() return (F.interpolate(x, 2, {align_corners = true})) end)

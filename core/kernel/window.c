@@ -6,10 +6,10 @@
 
 static int in_range(moth_ctx *ctx, const char *arg, const int64_t size[2], int64_t least) {
   if (size[0] < least || size[1] < least)
-    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be at least %d, got %s", (int)least,
+    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "numbers from %d on are needed, got %s", (int)least,
                      moth_str_ints(ctx, 2, size));
   if (size[0] > LARGEST || size[1] > LARGEST)
-    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be at most 2^30, got %s",
+    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "numbers up to 2^30 are needed, got %s",
                      moth_str_ints(ctx, 2, size));
   return MOTH_OK;
 }

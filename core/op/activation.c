@@ -274,9 +274,9 @@ static int prelu_compose(const prelu_args *a, moth_tensor **out) {
   const moth_layout *x = &a->input->l, *w = &a->weight->l;
   int64_t channels = x->ndim > 1 ? x->shape[1] : 1, size[MOTH_MAX_DIMS];
   if (w->ndim > 1 || (w->numel != 1 && w->numel != channels))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "wants 1 number or %lld, one per channel, "
-                     "for %s, got %s", (long long)channels, moth_str(a->input),
-                     moth_str(a->weight));
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight",
+                     "1 number or %lld, one per channel, is needed, " "for %s, got %s",
+                     (long long)channels, moth_str(a->input), moth_str(a->weight));
   for (int32_t i = 0; i < x->ndim; i++) size[i] = i == 1 ? w->numel : 1;
   moth_tensor *lined = NULL;
   int status = MOTH_CALL(a->ctx, &lined, reshape, .input = a->weight, .shape = {size, x->ndim});

@@ -15,7 +15,7 @@ static int shares_fit(moth_shares *p, const moth_tensor *input, const int64_t si
   moth_ctx *ctx = input->ctx;
   const moth_layout *l = &input->l;
   if (l->ndim != 3 && l->ndim != 4)
-    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (N, C, H, W) or (C, H, W), got %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) or (C, H, W) is needed, got %s",
                      moth_str(input));
   p->planes = 1;
   for (int i = 0; i + 2 < l->ndim; i++) p->planes *= l->shape[i];
@@ -28,7 +28,7 @@ static int shares_fit(moth_shares *p, const moth_tensor *input, const int64_t si
     p->out[i] = size[i] == MOTH_NO_INT ? p->in[i] : size[i];
   }
   if (p->out[0] < 0 || p->out[1] < 0 || p->out[0] > LARGEST || p->out[1] > LARGEST)
-    return moth_fail(ctx, MOTH_E_DOMAIN, "output_size", "must lie between 0 and 2^30, got %s",
+    return moth_fail(ctx, MOTH_E_DOMAIN, "output_size", "numbers from 0 to 2^30 are needed, got %s",
                      moth_str_ints(ctx, 2, p->out));
   return MOTH_OK;
 }
@@ -80,11 +80,11 @@ MOTH_OP(adaptive_avg_pool2d, ADAPTIVE_AVG_POOL2D,
 static int back_fit(const adaptive_avg_pool2d_back_args *a, moth_shares *p) {
   const moth_layout *l = &a->input->l;
   if (a->size[0] < 1 || a->size[1] < 1 || a->size[0] > LARGEST || a->size[1] > LARGEST)
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "size", "must lie between 1 and 2^30, got %s",
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "size", "numbers from 1 to 2^30 are needed, got %s",
                      moth_str_ints(a->ctx, 2, a->size));
   if (l->ndim != 3 && l->ndim != 4)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, OH, OW) or (C, OH, OW), got %s",
-                     moth_str(a->input));
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "(N, C, OH, OW) or (C, OH, OW) is needed, got %s", moth_str(a->input));
   moth_tensor planes = {.ctx = a->ctx, .l = *l};
   replane(&planes.l, l, a->size);
   return shares_fit(p, &planes, &l->shape[l->ndim - 2]);

@@ -41,7 +41,7 @@ static int form_of(const moth_tensor *q, const moth_tensor *k, const moth_tensor
   const char *name[4] = {"query", "key", "value", "attn_mask"};
   for (int i = 0; i < 3; i++)
     if (all[i]->l.ndim < 2)
-      return moth_fail(q->ctx, MOTH_E_SHAPE, name[i], "wants at least two dimensions, got %s",
+      return moth_fail(q->ctx, MOTH_E_SHAPE, name[i], "at least two dimensions are needed, got %s",
                        moth_str(all[i]));
   const int64_t *qs = q->l.shape + q->l.ndim, *ks = k->l.shape + k->l.ndim;
   const int64_t *vs = v->l.shape + v->l.ndim;

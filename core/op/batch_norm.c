@@ -31,7 +31,7 @@ static int64_t channels_of(const moth_tensor *x, moth_channel_norm *p) {
 static int check_input(const moth_tensor *x) {
   moth_channel_norm p;
   if (x->l.ndim < 2)
-    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, ...), got %s", moth_str(x));
+    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "(N, C, ...) is needed, got %s", moth_str(x));
   if (channels_of(x, &p) < 0)
     return moth_fail(x->ctx, MOTH_E_LIMIT, "input", "%s is too large", moth_str(x));
   return MOTH_OK;

@@ -131,7 +131,7 @@ BITS(bitwise_right_shift, INTEGERS,
 static int isclose_shape(const isclose_args *a, moth_layout *y) {
   if (!(a->rtol >= 0) || !(a->atol >= 0))
     return moth_fail(a->ctx, MOTH_E_DOMAIN, a->rtol >= 0 ? "atol" : "rtol",
-                     "must not be negative, got %g", a->rtol >= 0 ? a->atol : a->rtol);
+                     "a number from 0 on is needed, got %g", a->rtol >= 0 ? a->atol : a->rtol);
   y->dtype = MOTH_BOOL;
   return moth_broadcast(a->ctx, "other", y, a->input, a->other);
 }

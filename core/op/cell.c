@@ -12,7 +12,7 @@ static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const mo
   if (!b_ih != !b_hh)
     return moth_fail(ctx, MOTH_E_ARG, b_ih ? "b_hh" : "b_ih", "is needed beside the other bias");
   if (c->h0->l.shape[0] != r.batch || (c->c0 && !moth_shape_same(&c->c0->l, &c->h0->l)))
-    return moth_fail(ctx, MOTH_E_SHAPE, "hx", "%s is wanted for %s, got %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "hx", "%s is needed for %s, got %s",
                      moth_str_shape(ctx, 2, (int64_t[]){r.batch, r.hidden}), moth_str(c->input),
                      moth_str(c->h0->l.shape[0] != r.batch ? c->h0 : c->c0));
   moth_tensor **p = c->params.at;

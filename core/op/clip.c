@@ -127,7 +127,7 @@ static int clip_norm__compose(const clip_norm__args *a, moth_tensor **out) {
   double length;
   (void)out;
   if (total->l.numel != 1)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "total_norm", "wants one element, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "total_norm", "one element is needed, got %s",
                      moth_str(total));
   for (int64_t i = 0; i < a->tensors.n; i++) {
     int status = moth_check_write(a->tensors.at[i], "tensors", false);

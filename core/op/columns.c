@@ -30,7 +30,7 @@ static int sizes_fit(columns *c, const moth_tensor *shown) {
 static int im2col_fit(const im2col_args *a, columns *c) {
   const moth_layout *l = &a->input->l;
   if (l->ndim != 3 && l->ndim != 4)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, H, W) or (C, H, W), got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) or (C, H, W) is needed, got %s",
                      moth_str(a->input));
   *c = (columns){.w = WINDOW(a), .n = l->ndim == 4 ? l->shape[0] : 1,
                  .channels = l->shape[l->ndim - 3]};
@@ -82,10 +82,10 @@ MOTH_OP(im2col, IM2COL,
 static int fold_fit(const fold_args *a, columns *c) {
   const moth_layout *l = &a->input->l;
   if (l->ndim != 2 && l->ndim != 3)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C KH KW, L) or (C KH KW, L), got %s",
-                     moth_str(a->input));
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "(N, C KH KW, L) or (C KH KW, L) is needed, got %s", moth_str(a->input));
   if (a->output_size[0] < 1 || a->output_size[1] < 1)
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "output_size", "must be at least 1, got %s",
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "output_size", "numbers from 1 on are needed, got %s",
                      moth_str_ints(a->ctx, 2, a->output_size));
   *c = (columns){.w = WINDOW(a), .n = l->ndim == 3 ? l->shape[0] : 1};
   moth_tensor image = {.ctx = a->ctx, .l = *l}; /* only a layout */

@@ -31,7 +31,7 @@ static int conv_window(moth_window *w, const moth_tensor *image, const char *bla
     int status = moth_window_check(ctx, w, blame);
     if (status) return status;
     if (stride[0] != 1 || stride[1] != 1)
-      return moth_fail(ctx, MOTH_E_DOMAIN, "padding", "'same' wants stride 1, got %s",
+      return moth_fail(ctx, MOTH_E_DOMAIN, "padding", "'same' needs stride 1, got %s",
                        moth_str_ints(ctx, 2, stride));
     for (int i = 0; i < 2; i++) {
       int64_t border = dilation[i] * (kernel[i] - 1);
@@ -46,7 +46,7 @@ static int conv_window(moth_window *w, const moth_tensor *image, const char *bla
 static int with_batch(const moth_tensor *x, const char *arg, const char *names, int64_t size[4]) {
   const moth_layout *l = &x->l;
   if (l->ndim != 3 && l->ndim != 4)
-    return moth_fail(x->ctx, MOTH_E_SHAPE, arg, "wants (N, %s) or (%s), got %s", names, names,
+    return moth_fail(x->ctx, MOTH_E_SHAPE, arg, "(N, %s) or (%s) is needed, got %s", names, names,
                      moth_str(x));
   size[0] = 1;
   memcpy(size + (4 - l->ndim), l->shape, (size_t)l->ndim * sizeof *size);
@@ -64,7 +64,7 @@ static void take_batch(moth_layout *y, const moth_tensor *like, const int64_t si
 
 static int check_groups(moth_ctx *ctx, int64_t groups, int64_t filters, const moth_tensor *shown) {
   if (groups < 1)
-    return moth_fail(ctx, MOTH_E_DOMAIN, "groups", "must be at least 1, got %lld",
+    return moth_fail(ctx, MOTH_E_DOMAIN, "groups", "a number from 1 on is needed, got %lld",
                      (long long)groups);
   if (filters % groups)
     return moth_fail(ctx, MOTH_E_SHAPE, "groups", "%lld channels do not fall into %lld groups: %s",
@@ -75,10 +75,10 @@ static int check_groups(moth_ctx *ctx, int64_t groups, int64_t filters, const mo
 static int check_weight(const moth_tensor *weight) {
   const moth_layout *l = &weight->l;
   if (l->ndim != 4)
-    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight", "wants (O, C / groups, KH, KW), got %s",
-                     moth_str(weight));
+    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight",
+                     "(O, C / groups, KH, KW) is needed, got %s", moth_str(weight));
   if (l->numel == 0)
-    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight", "must not be empty, got %s",
+    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight", "one with elements is needed, got %s",
                      moth_str(weight));
   return MOTH_OK;
 }
@@ -86,7 +86,7 @@ static int check_weight(const moth_tensor *weight) {
 /* Whether a bias has one element for each of n channels. */
 static int check_bias(const moth_tensor *bias, int64_t n) {
   if (!bias || (bias->l.ndim == 1 && bias->l.shape[0] == n)) return MOTH_OK;
-  return moth_fail(bias->ctx, MOTH_E_SHAPE, "bias", "wants %s, one for each filter, got %s",
+  return moth_fail(bias->ctx, MOTH_E_SHAPE, "bias", "%s is needed, one for each filter, got %s",
                    moth_str_shape(bias->ctx, 1, &n), moth_str(bias));
 }
 
@@ -336,7 +336,7 @@ static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor 
     int64_t extra = a->output_padding[i];
     if (extra < 0 || (extra >= a->stride[i] && extra >= a->dilation[i]))
       return moth_fail(ctx, MOTH_E_DOMAIN, "output_padding",
-                       "must be less than stride or dilation, got %s",
+                       "less than stride or dilation is needed, got %s",
                        moth_str_ints(ctx, 2, a->output_padding));
     if (moth_mul_overflow(x[2 + i] - 1, a->stride[i], &size[i]) || size[i] > INT64_MAX / 4)
       return moth_fail(ctx, MOTH_E_SHAPE, "stride", "the result of %s would be too large",
@@ -380,10 +380,10 @@ static int heighten(moth_tensor *input, moth_tensor *weight, const char *names, 
                     moth_tensor **w) {
   moth_ctx *ctx = input->ctx;
   if (input->l.ndim != 2 && input->l.ndim != 3)
-    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "(N, C, L) or (C, L) is needed, got %s",
                      moth_str(input));
   if (weight->l.ndim != 3)
-    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "wants %s, got %s", names, moth_str(weight));
+    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "%s is needed, got %s", names, moth_str(weight));
   int status = MOTH_CALL(ctx, x, unsqueeze, .input = input, .dim = -2);
   return status ? status : MOTH_CALL(ctx, w, unsqueeze, .input = weight, .dim = -2);
 }

@@ -260,7 +260,7 @@ MOTH_OP_CONST(arange, ARANGE, .dtypes = MOTH_ANY,
 static int linspace_shape(const linspace_args *a, moth_layout *y) {
   set_dtype(a->ctx, a->dtype, y);
   if (a->steps < 0)
-    return moth_fail(a->ctx, MOTH_E_ARG, "steps", "cannot be negative, got %lld",
+    return moth_fail(a->ctx, MOTH_E_ARG, "steps", "a number from 0 on is needed, got %lld",
                      (long long)a->steps);
   return moth_shape_of(a->ctx, "steps", (moth_ints){&a->steps, 1}, y);
 }
@@ -331,7 +331,7 @@ static int triangle(const moth_tensor *input, int64_t diagonal, bool upper, moth
 
 static int matrices(const moth_tensor *input, moth_layout *y) {
   if (input->l.ndim < 2)
-    return moth_fail(input->ctx, MOTH_E_SHAPE, "input", "matrices (..., N, M) are expected, got %s",
+    return moth_fail(input->ctx, MOTH_E_SHAPE, "input", "matrices (..., N, M) are needed, got %s",
                      moth_str(input));
   return like(input, -1, y);
 }

@@ -118,7 +118,7 @@ MOTH_OP(dropout, DROPOUT,
 static int dropout2d_shape(const dropout2d_args *a, moth_layout *y) {
   int32_t ndim = a->input->l.ndim;
   if (ndim != 3 && ndim != 4)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, H, W) or (C, H, W), got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) or (C, H, W) is needed, got %s",
                      moth_str(a->input));
   return mask_shape(a->input, a->p, a->training, ndim - 2, y);
 }

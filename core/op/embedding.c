@@ -72,7 +72,7 @@ static int embedding_rows_shape(const embedding_rows_args *a, moth_layout *y) {
   const moth_layout *x = &a->input->l;
   int64_t padding;
   if (a->weight->l.ndim != 2)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "wants (tokens, features), got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "(tokens, features) is needed, got %s",
                      moth_str(a->weight));
   if (x->ndim == MOTH_MAX_DIMS)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",

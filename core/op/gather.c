@@ -45,7 +45,7 @@ static moth_tensor *apart(moth_tensor *take, const moth_tensor *y) {
 
 static int check_list(moth_ctx *ctx, const moth_tensor *index) {
   if (index->l.ndim <= 1) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_SHAPE, "index", "a list of positions is expected, got %s",
+  return moth_fail(ctx, MOTH_E_SHAPE, "index", "a list of positions is needed, got %s",
                    moth_str(index));
 }
 
@@ -126,7 +126,7 @@ static int index_add_shape(const index_add_args *a, moth_layout *y) {
   take_shape(&wanted, a->input);
   wanted.shape[dim] = a->index->l.numel;
   if (!moth_shape_same(&wanted, &a->source->l))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "source", "%s is expected, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "source", "%s is needed, got %s",
                      moth_str_shape(a->ctx, wanted.ndim, wanted.shape), moth_str(a->source));
   take_shape(y, a->input);
   return MOTH_OK;

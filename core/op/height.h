@@ -7,7 +7,7 @@
 /* y := x, (N, C, L) or (C, L), with a height; owned. */
 static inline int with_height(moth_tensor *x, moth_tensor **y) {
   if (x->l.ndim != 2 && x->l.ndim != 3)
-    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (C, L), got %s",
+    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "(N, C, L) or (C, L) is needed, got %s",
                      moth_str(x));
   return MOTH_CALL(x->ctx, y, unsqueeze, .input = x, .dim = -2);
 }

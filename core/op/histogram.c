@@ -104,7 +104,7 @@ static int bincount_shape(const bincount_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "weights", "one for each of %s is needed, got %s",
                      moth_str(a->input), moth_str(w));
   if (a->minlength < 0)
-    return moth_fail(a->ctx, MOTH_E_ARG, "minlength", "cannot be negative, got %lld",
+    return moth_fail(a->ctx, MOTH_E_ARG, "minlength", "a number from 0 on is needed, got %lld",
                      (long long)a->minlength);
   moth_tensor *list = moth_cast(a->input, MOTH_I64);
   if (!list) return a->ctx->error.code;

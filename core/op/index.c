@@ -396,7 +396,7 @@ static int index_sum_shape(const index_sum_args *a, moth_layout *y) {
   if (!status) plan_shape(&p, y->shape, &picked);
   plan_free(&p);
   if (status || moth_shape_same(&picked, &a->input->l)) return status;
-  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is expected, got %s",
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is needed, got %s",
                    moth_str_shape(a->ctx, picked.ndim, picked.shape), moth_str(a->input));
 }
 

@@ -25,15 +25,15 @@ static int class_shapes(const moth_layout *x, const char *shown, const moth_tens
                         const moth_tensor *weight, int64_t reduction, moth_layout *y) {
   moth_ctx *ctx = target->ctx;
   if (x->ndim < 1)
-    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (N, C, ...) or (C), got %s", shown);
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "(N, C, ...) or (C) is needed, got %s", shown);
   moth_layout cases = *x;
   without_classes(x, &cases);
   if (!moth_shape_same(&cases, &target->l))
-    return moth_fail(ctx, MOTH_E_SHAPE, "target", "wants %s for %s, got %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "target", "%s for %s is needed, got %s",
                      moth_str_shape(ctx, cases.ndim, cases.shape), shown, moth_str(target));
   int64_t classes = x->shape[class_dim(x)];
   if (weight && (weight->l.ndim != 1 || weight->l.shape[0] != classes))
-    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "wants %s, one for each class, got %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "%s is needed, one for each class, got %s",
                      moth_str_shape(ctx, 1, &classes), moth_str(weight));
   y->ndim = reduction == MOTH_EACH ? cases.ndim : 0;
   memcpy(y->shape, cases.shape, sizeof y->shape);
@@ -155,7 +155,7 @@ static int nll_loss_back_shape(const nll_loss_back_args *a, moth_layout *y) {
     status = class_shapes(y, shown, a->target, a->weight, a->reduction, &loss);
   }
   if (!status && !moth_shape_same(&loss, &a->input->l))
-    status = moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants %s, got %s",
+    status = moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is needed, got %s",
                        moth_str_shape(a->ctx, loss.ndim, loss.shape), moth_str(a->input));
   return status;
 }
@@ -249,7 +249,8 @@ static int cross_entropy_compose(const cross_entropy_args *a, moth_tensor **out)
   moth_layout y = a->input->l;
   double share = a->label_smoothing;
   if (!(share >= 0 && share <= 1))
-    return moth_fail(ctx, MOTH_E_DOMAIN, "label_smoothing", "must be from 0 to 1, got %g", share);
+    return moth_fail(ctx, MOTH_E_DOMAIN, "label_smoothing",
+                     "a number from 0 to 1 is needed, got %g", share);
   int status = class_shapes(&a->input->l, moth_str(a->input), a->target, a->weight, a->reduction,
                             &y);
   int64_t class = class_dim(&a->input->l);
@@ -286,18 +287,18 @@ MOTH_OP_COMPOSES(cross_entropy, CROSS_ENTROPY,
 static int soft_check(const cross_entropy_soft_args *a) {
   const moth_layout *x = &a->input->l;
   if (x->ndim < 1)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, ...) or (C), got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "(N, C, ...) or (C) is needed, got %s",
                      moth_str(a->input));
   if (!moth_shape_same(x, &a->target->l))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "target", "wants the shape of %s, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "target", "the shape of %s is needed, got %s",
                      moth_str(a->input), moth_str(a->target));
   int64_t classes = x->shape[class_dim(x)];
   if (a->weight && (a->weight->l.ndim != 1 || a->weight->l.shape[0] != classes))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "wants %s, one for each class, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "weight", "%s is needed, one for each class, got %s",
                      moth_str_shape(a->ctx, 1, &classes), moth_str(a->weight));
   if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "label_smoothing", "must be from 0 to 1, got %g",
-                     a->label_smoothing);
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "label_smoothing",
+                     "a number from 0 to 1 is needed, got %g", a->label_smoothing);
   return MOTH_OK;
 }
 

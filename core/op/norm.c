@@ -24,7 +24,7 @@ int moth_norm_fits(moth_ctx *ctx, const char *arg, const moth_tensor *x, int32_t
   moth_layout wanted = {.ndim = ndim};
   memcpy(wanted.shape, shape, sizeof *shape * (size_t)ndim);
   if (moth_shape_same(&wanted, &x->l)) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_SHAPE, arg, "wants %s, got %s", moth_str_shape(ctx, ndim, shape),
+  return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s is needed, got %s", moth_str_shape(ctx, ndim, shape),
                    moth_str(x));
 }
 
@@ -308,7 +308,7 @@ MOTH_OP(rms_norm, RMS_NORM,
 static int group_form(const group_norm_args *a, row_form *f) {
   const moth_layout *x = &a->input->l;
   if (x->ndim < 2)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, ...), got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "(N, C, ...) is needed, got %s",
                      moth_str(a->input));
   if (a->num_groups < 1 || x->shape[1] % a->num_groups)
     return moth_fail(a->ctx, MOTH_E_ARG, "num_groups", "%lld channels do not make %lld groups",

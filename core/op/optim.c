@@ -19,7 +19,7 @@ typedef struct list {
 static int goes_with(moth_ctx *ctx, moth_tensors params, list x) {
   if (x.of.n != params.n)
     return moth_fail(ctx, MOTH_E_ARG, x.name,
-                     "wants %lld tensors, one for each parameter, got %lld",
+                     "%lld tensors are needed, one for each parameter, got %lld",
                      (long long)params.n, (long long)x.of.n);
   for (int64_t i = 0; i < params.n; i++) {
     const moth_tensor *p = params.at[i], *own = x.of.at[i];
@@ -47,10 +47,11 @@ static void within(int *status, moth_ctx *ctx, const char *arg, double value, do
                    double most) {
   if (*status || (value >= least && value <= most)) return;
   if (most < HUGE_VAL)
-    *status = moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be from %g to %g, got %g", least, most,
-                        value);
+    *status = moth_fail(ctx, MOTH_E_DOMAIN, arg, "a number from %g to %g is needed, got %g", least,
+                        most, value);
   else
-    *status = moth_fail(ctx, MOTH_E_DOMAIN, arg, "must be at least %g, got %g", least, value);
+    *status = moth_fail(ctx, MOTH_E_DOMAIN, arg, "a number from %g on is needed, got %g", least,
+                        value);
 }
 
 static void not_negative(int *status, moth_ctx *ctx, const char *arg, double value) {
@@ -87,7 +88,7 @@ static int sgd_step__compose(const sgd_step__args *a, moth_tensor **out) {
   not_negative(&status, a->ctx, "momentum", a->momentum);
   not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
   if (!status && a->nesterov && (!buffered || a->dampening != 0))
-    status = moth_fail(a->ctx, MOTH_E_DOMAIN, "nesterov", "wants momentum above 0 and dampening 0");
+    status = moth_fail(a->ctx, MOTH_E_DOMAIN, "nesterov", "needs momentum above 0 and dampening 0");
   moth_step s = {.rule = MOTH_SGD, .lr = a->lr, .momentum = a->momentum,
                  .dampening = a->dampening, .weight_decay = a->weight_decay,
                  .nesterov = a->nesterov, .maximize = a->maximize, .first = a->first};

@@ -103,7 +103,8 @@ static int slice_view(const slice_args *a, moth_layout *y) {
   if (status) return status;
   int64_t size = y->shape[dim];
   if (a->step < 1)
-    return moth_fail(a->ctx, MOTH_E_ARG, "step", "must be positive, got %lld", (long long)a->step);
+    return moth_fail(a->ctx, MOTH_E_ARG, "step", "a number from 1 on is needed, got %lld",
+                     (long long)a->step);
   if (a->start < 0 || a->stop < a->start || a->stop > size)
     return moth_fail(a->ctx, MOTH_E_INDEX, NULL,
                      "the range from " MOTH_POS " to " MOTH_POS " leaves dim " MOTH_POS
@@ -211,7 +212,7 @@ static int as_strided_view(const as_strided_args *a, moth_layout *y) {
   int status = moth_shape_of(ctx, "size", a->size, y);
   if (status) return status;
   if (offset < 0)
-    return moth_fail(ctx, MOTH_E_ARG, "storage_offset", "cannot be negative, got %lld",
+    return moth_fail(ctx, MOTH_E_ARG, "storage_offset", "a number from 0 on is needed, got %lld",
                      (long long)offset);
   bool beyond = false;
   for (int32_t d = 0; d < y->ndim; d++) {

@@ -19,7 +19,7 @@ static int slices_at(moth_ctx *ctx, const moth_tensor *input, int64_t dim,
                      moth_str(input));
   int status = moth_dim(ctx, "dim", dim, input->l.ndim, d);
   if (status || index->l.ndim <= 1) return status;
-  return moth_fail(ctx, MOTH_E_SHAPE, "index", "a list of positions is expected, got %s",
+  return moth_fail(ctx, MOTH_E_SHAPE, "index", "a list of positions is needed, got %s",
                    moth_str(index));
 }
 
@@ -59,7 +59,7 @@ static int index_copy_compose(const index_copy_args *a, moth_tensor **out) {
   moth_layout wanted = a->input->l;
   wanted.shape[dim] = a->index->l.numel;
   if (!moth_shape_same(&wanted, &a->source->l))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "source", "%s is expected, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "source", "%s is needed, got %s",
                      moth_str_shape(a->ctx, wanted.ndim, wanted.shape), moth_str(a->source));
   return put_slices(a->ctx, a->input, dim, a->index, a->source, out);
 }

@@ -15,7 +15,7 @@ enum { MOTH_BATCH_MEAN = MOTH_EACH + 1 }; /* kl_div's own reduction */
 static int pair_shape(const moth_tensor *input, const moth_tensor *target, int64_t reduction,
                       moth_layout *y) {
   if (!moth_shape_same(&input->l, &target->l))
-    return moth_fail(input->ctx, MOTH_E_SHAPE, "target", "wants the shape of %s, got %s",
+    return moth_fail(input->ctx, MOTH_E_SHAPE, "target", "the shape of %s is needed, got %s",
                      moth_str(input), moth_str(target));
   y->ndim = reduction == MOTH_EACH ? input->l.ndim : 0;
   memcpy(y->shape, input->l.shape, sizeof y->shape);
@@ -93,7 +93,8 @@ static moth_tensor *limited(moth_grad *g, moth_tensor *p, moth_tensor *q, double
 
 static int huber_loss_shape(const huber_loss_args *a, moth_layout *y) {
   if (!(a->delta > 0))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "delta", "must be above 0, got %g", a->delta);
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "delta", "a number above 0 is needed, got %g",
+                     a->delta);
   return pair_shape(a->input, a->target, a->reduction, y);
 }
 static int huber_loss_cpu(const huber_loss_args *a, moth_tensor **out) {
@@ -112,7 +113,8 @@ MOTH_OP(huber_loss, HUBER_LOSS, .dtypes = MOTH_FLOATS, SAVES, METHOD,
 
 static int smooth_l1_loss_shape(const smooth_l1_loss_args *a, moth_layout *y) {
   if (!(a->beta >= 0))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "beta", "must not be negative, got %g", a->beta);
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "beta", "a number from 0 on is needed, got %g",
+                     a->beta);
   return pair_shape(a->input, a->target, a->reduction, y);
 }
 static int smooth_l1_loss_cpu(const smooth_l1_loss_args *a, moth_tensor **out) {

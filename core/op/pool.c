@@ -25,7 +25,7 @@ static int pool_fit(moth_window *w, const moth_tensor *input, bool ceil) {
   moth_ctx *ctx = input->ctx;
   const moth_layout *l = &input->l;
   if (l->ndim != 3 && l->ndim != 4)
-    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (N, C, H, W) or (C, H, W), got %s",
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) or (C, H, W) is needed, got %s",
                      moth_str(input));
   int status = moth_window_fit(w, input, "kernel_size", ceil);
   if (status) return status;
@@ -103,7 +103,7 @@ static int same_places(moth_ctx *ctx, const moth_tensor *input, const moth_tenso
 
 static int max_pool2d_back_shape(const max_pool2d_back_args *a, moth_layout *y) {
   if (a->size[0] < 1 || a->size[1] < 1)
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "size", "must be at least 1, got %s",
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "size", "numbers from 1 on are needed, got %s",
                      moth_str_ints(a->ctx, 2, a->size));
   int status = same_places(a->ctx, a->input, a->indices, 0);
   if (!status) replane(y, &a->input->l, a->size);
@@ -175,7 +175,8 @@ MOTH_OP(max_pool2d_pick, MAX_POOL2D_PICK,
 
 static int divisor_of(moth_ctx *ctx, int64_t given, int64_t *divisor) {
   *divisor = given == MOTH_NO_INT ? 0 : given;
-  return given == 0 ? moth_fail(ctx, MOTH_E_DOMAIN, "divisor_override", "must not be 0") : MOTH_OK;
+  return given == 0 ? moth_fail(ctx, MOTH_E_DOMAIN, "divisor_override",
+                                "a number other than 0 is needed, got 0") : MOTH_OK;
 }
 
 static int avg_pool2d_fit(const avg_pool2d_args *a, moth_pool *p) {
@@ -230,8 +231,8 @@ MOTH_OP(avg_pool2d, AVG_POOL2D,
 static int avg_pool2d_back_fit(const avg_pool2d_back_args *a, moth_pool *p) {
   const moth_layout *l = &a->input->l;
   if (l->ndim != 3 && l->ndim != 4)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, OH, OW) or (C, OH, OW), got %s",
-                     moth_str(a->input));
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "(N, C, OH, OW) or (C, OH, OW) is needed, got %s", moth_str(a->input));
   *p = (moth_pool){.w = {.kernel = INT2(a->kernel_size), .stride = INT2(a->stride),
                          .padding = INT2(a->padding), .dilation = {1, 1}},
                    .planes = planes_of(l), .count_padding = a->count_include_pad};

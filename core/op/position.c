@@ -10,7 +10,7 @@
 static int to_index_shape(const to_index_args *a, moth_layout *y) {
   if (!moth_is_int(a->input->l.dtype))
     return moth_fail(a->ctx, MOTH_E_DTYPE, NULL,
-                     "positions must be integers, got %s; convert with :long()",
+                     "integers are needed as positions, got %s; convert with :long()",
                      moth_str(a->input));
   y->ndim = a->input->l.ndim;
   y->dtype = MOTH_I64;

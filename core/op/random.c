@@ -167,7 +167,8 @@ MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
 
 static int randperm_shape(const randperm_args *a, moth_layout *y) {
   if (a->n < 0)
-    return moth_fail(a->ctx, MOTH_E_ARG, "n", "cannot be negative, got %lld", (long long)a->n);
+    return moth_fail(a->ctx, MOTH_E_ARG, "n", "a number from 0 on is needed, got %lld",
+                     (long long)a->n);
   return moth_shape_of(a->ctx, "n", (moth_ints){&a->n, 1}, y);
 }
 

@@ -16,7 +16,7 @@ int moth_recurrent_param(moth_ctx *ctx, const char *arg, const char *what, const
   bool fits = x->l.ndim == ndim;
   for (int32_t d = 0; fits && d < ndim; d++) fits = x->l.shape[d] == want[d];
   if (fits) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s is %s, wanted %s", what, moth_str(x),
+  return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s is %s, but %s is needed", what, moth_str(x),
                    moth_str_shape(ctx, ndim, want));
 }
 
@@ -46,7 +46,7 @@ static int check_state(const recurrent_call *c, const moth_rnn *r, const moth_te
   bool fits = x->l.ndim == 3;
   for (int d = 0; fits && d < 3; d++) fits = x->l.shape[d] == want[d];
   if (fits) return MOTH_OK;
-  return moth_fail(c->ctx, MOTH_E_SHAPE, "hx", "%s is wanted for %s, got %s",
+  return moth_fail(c->ctx, MOTH_E_SHAPE, "hx", "%s is needed for %s, got %s",
                    moth_str_shape(c->ctx, 3, want), moth_str(c->input), moth_str(x));
 }
 
@@ -58,7 +58,7 @@ static int check_sizes(const recurrent_call *c, moth_rnn *r) {
     good = r->sizes[t] >= (r->batch > 0) && (t == 0 || r->sizes[t] <= r->sizes[t - 1]);
   if (good) return MOTH_OK;
   return moth_fail(c->ctx, MOTH_E_ARG, "batch_sizes",
-                   "%lld falling numbers from %lld on are wanted, got %s", (long long)r->steps,
+                   "%lld falling numbers from %lld on are needed, got %s", (long long)r->steps,
                    (long long)r->batch, moth_str_ints(c->ctx, c->sizes.n, c->sizes.at));
 }
 
@@ -70,10 +70,10 @@ static int measure(const recurrent_call *c, moth_rnn *r) {
                   .directions = c->bidirectional ? 2 : 1, .biased = c->biased,
                   .masked = c->masked};
   if (x->l.ndim != dims)
-    return moth_fail(c->ctx, MOTH_E_SHAPE, "input", "wants %s, got %s",
+    return moth_fail(c->ctx, MOTH_E_SHAPE, "input", "%s is needed, got %s",
                      c->cell ? "(N, I)" : c->batch_first ? "(N, L, I)" : "(L, N, I)", moth_str(x));
   if (h->l.ndim != dims)
-    return moth_fail(c->ctx, MOTH_E_SHAPE, "hx", "wants %s, got %s",
+    return moth_fail(c->ctx, MOTH_E_SHAPE, "hx", "%s is needed, got %s",
                      c->cell ? "(N, H)" : "(layers * directions, N, H)", moth_str(h));
   r->steps = c->cell ? 1 : x->l.shape[c->batch_first ? 1 : 0];
   r->batch = x->l.shape[c->cell || c->batch_first ? 0 : 1];
@@ -90,7 +90,7 @@ static int measure(const recurrent_call *c, moth_rnn *r) {
                      moth_str(x));
   if (r->layers < 1 || r->layers > c->params.n)
     return moth_fail(c->ctx, MOTH_E_DOMAIN, "num_layers",
-                     "from 1 to as many as params are for is wanted, got %lld",
+                     "a number from 1 to as many as params are for is needed, got %lld",
                      (long long)r->layers);
   return MOTH_OK;
 }
@@ -274,7 +274,7 @@ static int back_fit(const recurrent_back_args *a, recurrent_call *c, moth_rnn *r
   if (status) return status;
   moth_rnn_room(r, &size, &masks);
   if (a->reserve->l.ndim != 1 || a->reserve->l.shape[0] != size)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "reserve", "(%lld,) is wanted, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "reserve", "(%lld,) is needed, got %s",
                      (long long)size, moth_str(a->reserve));
   moth_layout y[3] = {{0}};
   shape_of(&y[0], 3, a->batch_first ? r->batch : r->steps, a->batch_first ? r->steps : r->batch,
@@ -284,7 +284,7 @@ static int back_fit(const recurrent_back_args *a, recurrent_call *c, moth_rnn *r
   static const char *const names[] = {"dy", "dh", "dc"};
   for (int i = 0; i < 3; i++)
     if (dys[i] && !moth_shape_same(&dys[i]->l, &y[i]))
-      return moth_fail(a->ctx, MOTH_E_SHAPE, names[i], "%s is wanted, got %s",
+      return moth_fail(a->ctx, MOTH_E_SHAPE, names[i], "%s is needed, got %s",
                        moth_str_shape(a->ctx, 3, y[i].shape), moth_str(dys[i]));
   return MOTH_OK;
 }

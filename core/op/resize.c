@@ -12,14 +12,14 @@
 
 static int in_range(moth_ctx *ctx, const char *arg, const int64_t size[2]) {
   if (size[0] >= 1 && size[1] >= 1 && size[0] <= LARGEST && size[1] <= LARGEST) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_DOMAIN, arg, "the result's sides must be 1 to 2^30, got %s",
+  return moth_fail(ctx, MOTH_E_DOMAIN, arg, "sides of 1 to 2^30 are needed, got %s",
                    moth_str_ints(ctx, 2, size));
 }
 
 static int images_fit(const moth_tensor *x) {
   const int64_t *n = x->l.shape;
   if (x->l.ndim != 4)
-    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "wants (N, C, H, W), got %s", moth_str(x));
+    return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) is needed, got %s", moth_str(x));
   if (n[1] < 1 || n[2] < 1 || n[3] < 1)
     return moth_fail(x->ctx, MOTH_E_SHAPE, "input", "only the batch may be empty, got %s",
                      moth_str(x));
@@ -115,11 +115,11 @@ enum { NEAREST, LINEAR, BILINEAR, BICUBIC, AREA, NEAREST_EXACT };
 static int check_mode(const interpolate_args *a) {
   int32_t ndim = a->input->l.ndim;
   if (ndim != 3 && ndim != 4)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wants (N, C, L) or (N, C, H, W), got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "(N, C, L) or (N, C, H, W) is needed, got %s",
                      moth_str(a->input));
   bool corners = a->mode == LINEAR || a->mode == BILINEAR || a->mode == BICUBIC;
   if (corners && (a->mode == LINEAR) != (ndim == 3))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "mode", "'%s' wants %s, got %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "mode", "'%s' needs %s, got %s",
                      a->mode == LINEAR ? "linear" : a->mode == BILINEAR ? "bilinear" : "bicubic",
                      a->mode == LINEAR ? "(N, C, L)" : "(N, C, H, W)", moth_str(a->input));
   if (a->align_corners && !corners)
@@ -211,9 +211,9 @@ static int check_pixels(moth_ctx *ctx, const moth_tensor *x, const char *arg, in
                         bool shuffle) {
   const moth_layout *l = &x->l;
   if (l->ndim < 3 || l->ndim + 2 > MOTH_MAX_DIMS)
-    return moth_fail(ctx, MOTH_E_SHAPE, "input", "wants (..., C, H, W), got %s", moth_str(x));
+    return moth_fail(ctx, MOTH_E_SHAPE, "input", "(..., C, H, W) is needed, got %s", moth_str(x));
   if (r < 1 || r > LARGEST)
-    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "must lie between 1 and 2^30, got %lld",
+    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "a number from 1 to 2^30 is needed, got %lld",
                      (long long)r);
   const int64_t *n = l->shape + l->ndim - 3;
   if (shuffle ? n[0] % (r * r) != 0 : n[1] % r || n[2] % r)

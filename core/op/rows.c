@@ -371,7 +371,7 @@ static int row_shape(moth_ctx *ctx, const moth_layout *x, const moth_tensor *ind
     if (i != d) y->shape[y->ndim++] = x->shape[i];
     else if (keepdim) y->shape[y->ndim++] = 1;
   if (moth_shape_same(y, &index->l)) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_SHAPE, "index", "wanted one position for each row, %s, got %s",
+  return moth_fail(ctx, MOTH_E_SHAPE, "index", "one position for each row, %s, is needed, got %s",
                    moth_str_shape(ctx, y->ndim, y->shape), moth_str(index));
 }
 
@@ -399,7 +399,7 @@ static int row_place_shape(const row_place_args *a, moth_layout *y) {
   int status = moth_shape_of(a->ctx, "size", a->size, y);
   if (!status) status = row_shape(a->ctx, y, a->index, a->dim, a->keepdim, &row);
   if (status || moth_shape_same(&row, &a->input->l)) return status;
-  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "wanted one value for each row, %s, got %s",
+  return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "one value for each row, %s, is needed, got %s",
                    moth_str_shape(a->ctx, row.ndim, row.shape), moth_str(a->input));
 }
 

@@ -68,7 +68,7 @@ static int geometry_of(moth_ctx *ctx, int dtype, moth_ints base_size, moth_ints 
 /* Does x have the sizes that the geometry says? */
 static int check_shape(moth_ctx *ctx, const char *arg, const moth_tensor *x, const moth_layout *l) {
   if (moth_shape_same(&x->l, l)) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_SHAPE, arg, "expected %s, got %s",
+  return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s is needed, got %s",
                    moth_str_shape(ctx, l->ndim, l->shape), moth_str(x));
 }
 

@@ -145,7 +145,7 @@ FUNCTION(frac, dy, REAL_ONLY, DISTINCT, DOC("What trunc cuts off."))
 
 static int round_shape(const round_args *a, moth_layout *y) {
   if (a->decimals != 0 && moth_is_int(y->dtype))
-    return moth_fail(a->ctx, MOTH_E_DTYPE, "decimals", "other than 0 wants floats, got %s",
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "decimals", "other than 0 needs floats, got %s",
                      moth_str(a->input));
   return moth_shape_like(a->input, y);
 }

@@ -174,7 +174,8 @@ static int unflatten_view(const unflatten_args *a, moth_layout *y) {
     status = infer_shape(a->ctx, "sizes", a->sizes, y->shape[dim], a->input, &part);
   if (status) return status;
   if (part.ndim < 1 || y->ndim - 1 + part.ndim > MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "sizes", "%s makes %d dimensions of %s, wanted 1 to %d",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "sizes",
+                     "%s makes %d dimensions of %s, 1 to %d are needed",
                      moth_str_ints(a->ctx, a->sizes.n, a->sizes.at), y->ndim - 1 + part.ndim,
                      moth_str(a->input), MOTH_MAX_DIMS);
   int64_t step = y->stride[dim];
@@ -244,8 +245,9 @@ MOTH_OP_VIEWS(unsqueeze, UNSQUEEZE, .dtypes = MOTH_ANY, .doc = "Adds a dimension
 static int order_of(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, int32_t *order) {
   uint32_t mask;
   if (dims.n != ndim)
-    return moth_fail(ctx, MOTH_E_ARG, arg, "all %d dimensions must be named once, got %lld of them",
-                     ndim, (long long)dims.n);
+    return moth_fail(ctx, MOTH_E_ARG, arg,
+                     "all %d dimensions are needed, each once, got %lld of them", ndim,
+                     (long long)dims.n);
   int status = moth_dim_mask(ctx, arg, dims, ndim, &mask);
   for (int32_t d = 0; d < ndim && !status; d++)
     status = moth_dim(ctx, arg, dims.at[d], ndim, &order[d]);
@@ -301,7 +303,7 @@ MOTH_OP_VIEWS(transpose, TRANSPOSE, .dtypes = MOTH_ANY, .doc = "Two dimensions c
 static int t_view(const t_args *a, moth_layout *y) {
   if (y->ndim > 2)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
-                     "at most 2 dimensions are expected, got %s; use transpose or permute",
+                     "at most 2 dimensions are needed, got %s; use transpose or permute",
                      moth_str(a->input));
   if (y->ndim == 2) reorder(y, (const int32_t[]){1, 0});
   return MOTH_OK;

@@ -41,7 +41,7 @@ function SGD:check(group)
   self:range(group, "momentum", 0)
   self:range(group, "weight_decay", 0)
   if group.nesterov and (group.momentum == 0 or group.dampening ~= 0) then
-    errors.argument("SGD", "nesterov", "wants momentum above 0 and dampening 0", "E_DOMAIN")
+    errors.argument("SGD", "nesterov", "needs momentum above 0 and dampening 0", "E_DOMAIN")
   end
 end
 
