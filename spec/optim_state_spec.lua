@@ -2,14 +2,25 @@
 -- state dict of PyTorch's; hooks, and classes of one's own with state of their own.
 
 local moth = require "moth"
+local golden = require "spec.support.golden"
 local nn, optim = moth.nn, moth.optim
 
 local function T(values) return (moth.tensor(values, {dtype = moth.float64})) end
 
-local cases = dofile("spec/support/golden_optim.lua")(T, moth.none)
+-- JSON as Lua and Moth have it: tensors, none, and the numbers of parameters as keys.
+local function restored(value)
+  if value == golden.null then return moth.none end
+  if type(value) ~= "table" then return value end
+  if value.tensor then return T(value.tensor) end
+  local t = {}
+  for key, v in pairs(value) do t[tonumber(key) or key] = restored(v) end
+  return t
+end
+
+local cases = restored(golden.cases "optim")
 local hints = {foreach = true, fused = true, capturable = true, differentiable = true}
 
--- The first two parameters, as in golden_optim.py.
+-- The first two parameters, as in golden/optim.py.
 local function parameters(row, dtype)
   row = row or {0.5, -1.5, 2.0, 0.25, 1.0}
   return nn.Parameter(T({row[1], row[2], row[3]}):to(dtype or moth.float64)),
@@ -29,8 +40,8 @@ local function row_of(p, q)
 end
 
 local function make(case, p, q)
-  if next(case[2]) == nil then return (optim[case[1]] {p, q}) end
-  return (optim[case[1]]({p, q}, case[2]))
+  if next(case.options) == nil then return (optim[case.optimizer] {p, q}) end
+  return (optim[case.optimizer]({p, q}, case.options))
 end
 
 local function trace(case, dtype)
@@ -53,10 +64,10 @@ end
 local function number(x) return type(x) == "number" and x or tonumber(x:item()) end
 
 for k, case in ipairs(cases) do
-  describe(("%s, options %d,"):format(case[1], k), function()
+  describe(("%s, options %d,"):format(case.optimizer, k), function()
     it("takes PyTorch's twenty steps", function()
-      assert.close(case[3], trace(case, moth.float64), 1e-11)
-      assert.close(case[3], trace(case, moth.float32), 2e-4)
+      assert.close(case.rows, trace(case, moth.float64), 1e-11)
+      assert.close(case.rows, trace(case, moth.float32), 2e-4)
     end)
 
     it("has PyTorch's state dict, by name and number", function()
@@ -64,7 +75,7 @@ for k, case in ipairs(cases) do
       local opt = make(case, p, q)
       for i = 1, 10 do step(opt, p, q, i) end
       local state = opt:state_dict()
-      local wanted = case[4]
+      local wanted = case.state
       assert.same(keys(wanted.state), keys(state.state))
       for at, values in pairs(wanted.state) do
         local own = state.state[tostring(at)]
@@ -80,11 +91,11 @@ for k, case in ipairs(cases) do
     end)
 
     it("goes on from PyTorch's state dict", function()
-      local p, q = parameters(case[3][2])
-      local opt = optim[case[1]] {p, q}
-      opt:load_state_dict(case[4])
+      local p, q = parameters(case.rows[2])
+      local opt = optim[case.optimizer] {p, q}
+      opt:load_state_dict(case.state)
       for i = 11, 20 do step(opt, p, q, i) end
-      assert.close(case[3][3], row_of(p, q), 1e-11)
+      assert.close(case.rows[3], row_of(p, q), 1e-11)
     end)
 
     it("goes on from its own state dict, saved to a file, bit for bit", function()
@@ -94,7 +105,7 @@ for k, case in ipairs(cases) do
       for i = 1, 10 do step(opt, p, q, i) end
       local path = os.tmpname()
       moth.save(opt:state_dict(), path)
-      opt = optim[case[1]] {p, q}
+      opt = optim[case.optimizer] {p, q}
       opt:load_state_dict(moth.load(path))
       os.remove(path)
       for i = 11, 20 do step(opt, p, q, i) end

@@ -14,7 +14,7 @@ local function optimizer(kind)
   return (optim.SGD(groups, {lr = 0.5, momentum = 0.9}))
 end
 
--- The same losses as golden_schedules.py has.
+-- The same losses as golden/schedules.py has.
 local function measure(i)
   return ({3, 2, 1.5, 1.5, 1.5, 1.5, 1.7, 1.6, 1.5, 1.25})[i % 10 + 1] - (i > 30 and 0.5 or 0)
 end
@@ -33,13 +33,13 @@ local function momentum(group)
   return group.betas and group.betas[1] or group.momentum
 end
 
-local cases = dofile "spec/support/golden_schedules.lua"
+local cases = require("spec.support.golden").cases "schedules"
 
 describe("fifty steps give PyTorch's rates with", function()
   for _, case in ipairs(cases) do
-    it(case[1], function()
-      local o = optimizer(case[2])
-      local schedule = make(case[3], o)
+    it(case.name, function()
+      local o = optimizer(case.optimizer)
+      local schedule = make(case.schedule, o)
       local first, second, moves = {}, {}, {}
       for i = 0, STEPS do
         first[#first + 1] = o.param_groups[1].lr
@@ -49,9 +49,9 @@ describe("fifty steps give PyTorch's rates with", function()
         end
         if i < STEPS then advance(schedule, o, i) end
       end
-      assert.close(case[4], first, 1e-12)
-      assert.close(case[5], second, 1e-12)
-      assert.close(case[6], moves, 1e-12)
+      assert.close(case.first, first, 1e-12)
+      assert.close(case.second, second, 1e-12)
+      assert.close(case.momentum, moves, 1e-12)
       assert.close({first[#first], second[#second]}, schedule:get_last_lr(), 0)
     end)
   end
@@ -59,16 +59,16 @@ end)
 
 describe("a state saved after 20 steps and loaded goes on as if nothing had been:", function()
   for _, case in ipairs(cases) do
-    it(case[1], function()
+    it(case.name, function()
       local path = os.tmpname()
-      local o = optimizer(case[2])
-      local schedule = make(case[3], o)
+      local o = optimizer(case.optimizer)
+      local schedule = make(case.schedule, o)
       for i = 0, 19 do advance(schedule, o, i) end
       moth.save({schedule = schedule:state_dict(), optimizer = o:state_dict()}, path)
       local saved = moth.load(path)
       os.remove(path)
-      o = optimizer(case[2])
-      schedule = make(case[3], o)
+      o = optimizer(case.optimizer)
+      schedule = make(case.schedule, o)
       o:load_state_dict(saved.optimizer)
       schedule:load_state_dict(saved.schedule)
       local rates = {}
@@ -76,7 +76,7 @@ describe("a state saved after 20 steps and loaded goes on as if nothing had been
         rates[#rates + 1] = o.param_groups[1].lr
         if i < STEPS then advance(schedule, o, i) end
       end
-      assert.close({unpack(case[4], 21)}, rates, 1e-12)
+      assert.close({unpack(case.first, 21)}, rates, 1e-12)
     end)
   end
 end)

@@ -1,5 +1,6 @@
---- golden.lua -- reads spec/golden/data, FAMILY.json with FAMILY.bin. It shares nothing with Moth's
--- own readers, so that a fault of theirs does not hide itself.
+--- golden.lua -- reads spec/golden/data, FAMILY.json with FAMILY.bin, and the runs of optimizers
+-- and schedules beside it. It shares nothing with Moth's own readers, so that a fault of theirs
+-- does not hide itself.
 
 local ffi = require "ffi"
 
@@ -62,6 +63,11 @@ local function read(name)
   local text = file:read("*a")
   file:close()
   return text
+end
+
+--- The cases of NAME.json: a run of PyTorch's, made by NAME.py beside it.
+function golden.cases(name)
+  return value_at(read("../" .. name .. ".json"), 1).cases
 end
 
 --- One family: {ops = {name -> samples}, exempt = {name -> why}, made = provenance, blob = bytes}.

@@ -1,12 +1,13 @@
-"""Makes golden_schedules.lua: the learning rates that PyTorch's schedules set in 50 steps.
+"""Makes schedules.json: the learning rates that PyTorch's schedules set in 50 steps.
 
-    python3 spec/support/golden_schedules.py > spec/support/golden_schedules.lua
+    python3 spec/golden/schedules.py > spec/golden/schedules.json
 
 Each case is a schedule as one writes it in Lua and in Python, for an SGD with momentum of two
 groups, or an Adam. Of the first group every rate is recorded, of the second every tenth; of
 schedules that move the momentum also that.
 """
 
+import json
 import warnings
 
 import torch
@@ -111,48 +112,30 @@ def momentum(group):
     return group["betas"][0] if "betas" in group else group["momentum"]
 
 
-def wrapped(values):
-    lines, line = [], "    {"
-    for i, value in enumerate(values):
-        text = repr(float(value)) + ("," if i + 1 < len(values) else "},")
-        if len(line) + len(text) > 100:
-            lines.append(line.rstrip())
-            line = "     "
-        line += text + " "
-    return "\n".join(lines + [line.rstrip()])
-
-
-def text(lua):
-    """A Lua string over as many lines as it needs."""
-    parts = [lua[i:i + 76] for i in range(0, len(lua), 76)]
-    return " ..\n    ".join('"' + part + '"' for part in parts)
+def run(name, lua, make):
+    kind = "Adam" if "Adam" in name else "SGD"
+    opt = optimizer(kind)
+    schedule = make(opt)
+    case = {"name": name, "optimizer": kind, "schedule": lua, "first": [], "second": [],
+            "momentum": []}
+    for i in range(STEPS + 1):
+        case["first"].append(opt.param_groups[0]["lr"])
+        if i % 10 == 0:
+            case["second"].append(opt.param_groups[1]["lr"])
+            case["momentum"].append(momentum(opt.param_groups[0]))
+        opt.step()
+        if i < STEPS:
+            if isinstance(schedule, S.ReduceLROnPlateau):
+                schedule.step(measure(i))
+            else:
+                schedule.step()
+    return case
 
 
 def main():
-    print("-- Made by golden_schedules.py with PyTorch", torch.__version__.split("+")[0])
-    print("-- name, optimizer, schedule, rates of group 1, each tenth of group 2, momentum")
-    print("return {")
-    for name, lua, make in CASES:
-        kind = "Adam" if "Adam" in name else "SGD"
-        opt = optimizer(kind)
-        schedule = make(opt)
-        first, second, moves = [], [], []
-        for i in range(STEPS + 1):
-            first.append(opt.param_groups[0]["lr"])
-            if i % 10 == 0:
-                second.append(opt.param_groups[1]["lr"])
-                moves.append(momentum(opt.param_groups[0]))
-            opt.step()
-            if i < STEPS:
-                if isinstance(schedule, S.ReduceLROnPlateau):
-                    schedule.step(measure(i))
-                else:
-                    schedule.step()
-        print(f'  {{"{name}", "{kind}",\n    {text(lua)},')
-        for values in (first, second, moves):
-            print(wrapped(values))
-        print("  },")
-    print("}")
+    cases = ",\n".join(json.dumps(run(*case)) for case in CASES)
+    made = {"torch": torch.__version__.split("+")[0]}
+    print(f'{{"made": {json.dumps(made)},\n"cases": [\n{cases}]}}')
 
 
 main()
