@@ -1,4 +1,5 @@
---- activation.lua -- layers that apply a function to each element, and the softmaxes.
+--- activation.lua -- layers that apply a function to each element, and the softmaxes; and
+-- gumbel_softmax of moth.nn.functional.
 --
 -- Nearly all are one row: the class, the function, the arguments that both share.
 
@@ -144,5 +145,30 @@ end
 function PReLU:extra_repr()
   return "num_parameters=" .. self.num_parameters
 end
+
+-- ---- a function ----
+
+--- Samples of a softmax that have gradients (Jang et al., 2017; Maddison et al., 2017).
+activation.gumbel_softmax = define {
+  name = "gumbel_softmax",
+  doc = "Draws from the categories of a softmax, softly, or hard: 1 at one category, with the "
+    .. "gradient of the soft result.",
+  examples = "moth.randn(3, 4)\nmoth.randn(3, 4), {tau = 0.5, dim = 1}",
+  args = {
+    {"tensor", "logits", "logarithms of probabilities up to a summand, any shape"},
+    {"float", "tau", "temperature: the lower, the nearer to one category", default = 1},
+    {"bool", "hard", "1 at one category and 0 elsewhere?", default = false},
+    {"float", "eps", "changes nothing, as in PyTorch", default = 1e-10},
+    {"dim", "dim", "the dimension of the categories", default = -1},
+  },
+  run = function(logits, tau, hard, _, dim)
+    local noise = functional.empty_like(logits:detach()):exponential_():log()
+    local soft = ((logits - noise) / tau):softmax(dim)
+    if not hard then return soft end
+    local _, index = soft:max(dim, true)
+    local y = functional.zeros_like(soft:detach()):scatter(dim, index, 1)
+    return y - soft:detach() + soft
+  end,
+}
 
 return activation

@@ -13,7 +13,8 @@ lazy.from(rows, "moth.dispatch", "cross_entropy")
 lazy.from(rows, "moth.nn.margins", "cosine_similarity margin_ranking_loss hinge_embedding_loss "
   .. "cosine_embedding_loss triplet_margin_loss poisson_nll_loss gaussian_nll_loss "
   .. "soft_margin_loss pairwise_distance bilinear")
-lazy.from(rows, "moth.nn.draws", "dropout1d dropout3d alpha_dropout gumbel_softmax")
+lazy.from(rows, "moth.nn.dropout", "dropout1d dropout3d alpha_dropout")
+lazy.from(rows, "moth.nn.activation", "gumbel_softmax")
 
 -- Ops under the names they have here: as a method, unfold is a view along one dimension.
 local renamed = {unfold = "im2col"}
