@@ -26,6 +26,18 @@ static int images_fit(const moth_tensor *x) {
   return MOTH_OK;
 }
 
+/* Images of that size: resize makes them, and its gradient takes them back. */
+static int resized(const moth_tensor *x, const int64_t size[2], moth_layout *y) {
+  int status = images_fit(x);
+  if (!status) status = in_range(x->ctx, "size", size);
+  if (status) return status;
+  y->ndim = 4;
+  memcpy(y->shape, x->l.shape, sizeof y->shape);
+  y->shape[2] = size[0];
+  y->shape[3] = size[1];
+  return MOTH_OK;
+}
+
 #define HOW(a) .mode = (int)(a)->mode, .align = (a)->align_corners, \
                .scale = {(a)->scale_h, (a)->scale_w}
 #define SAME_HOW(a) .mode = (a)->mode, .align_corners = (a)->align_corners, \
@@ -34,14 +46,7 @@ static int images_fit(const moth_tensor *x) {
 /* -- resize: images only, all numbers given -- */
 
 static int resize_shape(const resize_args *a, moth_layout *y) {
-  int status = images_fit(a->input);
-  if (!status) status = in_range(a->ctx, "size", a->size);
-  if (status) return status;
-  y->ndim = 4;
-  memcpy(y->shape, a->input->l.shape, sizeof y->shape);
-  y->shape[2] = a->size[0];
-  y->shape[3] = a->size[1];
-  return MOTH_OK;
+  return resized(a->input, a->size, y);
 }
 
 static int resize_cpu(const resize_args *a, moth_tensor **out) {
@@ -71,14 +76,7 @@ MOTH_OP(resize, RESIZE,
   .flags = MOTH_OP_HIDDEN)
 
 static int resize_back_shape(const resize_back_args *a, moth_layout *y) {
-  int status = images_fit(a->input);
-  if (!status) status = in_range(a->ctx, "size", a->size);
-  if (status) return status;
-  y->ndim = 4;
-  memcpy(y->shape, a->input->l.shape, sizeof y->shape);
-  y->shape[2] = a->size[0];
-  y->shape[3] = a->size[1];
-  return MOTH_OK;
+  return resized(a->input, a->size, y);
 }
 
 static int resize_back_cpu(const resize_back_args *a, moth_tensor **out) {
