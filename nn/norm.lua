@@ -55,7 +55,8 @@ end
 
 local function channel_init(self, num_features, eps, momentum, affine, track, device, dtype)
   if num_features < 0 then
-    errors.argument(class.typename(self), "num_features", "is negative", "E_SHAPE")
+    errors.argument(class.typename(self), "num_features",
+      "a number from 0 on is needed, got " .. num_features, "E_SHAPE")
   end
   self.num_features, self.eps, self.momentum = num_features, eps, momentum
   self.affine, self.track_running_stats = affine, track
@@ -98,17 +99,11 @@ local function count_batch(self)
   end
 end
 
-local BATCH = {
-  BatchNorm1d = {2, 3, "(N, C) or (N, C, L)"}, BatchNorm2d = {4, 4, "(N, C, H, W)"},
-  BatchNorm3d = {5, 5, "(N, C, D, H, W)"},
-}
-
--- Batch normalisation (Ioffe and Szegedy 2015): F.batch_norm with parameters weight and bias (C)
--- and the buffers running_mean, running_var (C) and num_batches_tracked (int64).
-for name, rank in pairs(BATCH) do
+-- What BatchNorm and InstanceNorm share; by default with weight, bias and statistics, or without.
+local function channel_class(name, all)
   local Layer = class(name, Module)
   norm[name] = Layer
-  Layer.signature = define.signature(name, channel_rows(true, true))
+  Layer.signature = define.signature(name, channel_rows(all, all))
   Layer.init, Layer.extra_repr = channel_init, channel_repr
   Layer.reset_running_stats = reset_running_stats
 
@@ -116,6 +111,17 @@ for name, rank in pairs(BATCH) do
     reset_running_stats(self)
     reset_parameters(self)
   end
+
+  return Layer
+end
+
+-- How many dimensions the input may have: (N, C), (N, C, L); (N, C, H, W); (N, C, D, H, W).
+local BATCH = {BatchNorm1d = {2, 3}, BatchNorm2d = {4, 4}, BatchNorm3d = {5, 5}}
+
+-- Batch normalisation (Ioffe and Szegedy 2015): F.batch_norm with parameters weight and bias (C)
+-- and the buffers running_mean, running_var (C) and num_batches_tracked (int64).
+for name, rank in pairs(BATCH) do
+  local Layer = channel_class(name, true)
 
   function Layer:forward(input)
     check_input(self, input, rank[1], rank[2])
@@ -133,16 +139,7 @@ local INSTANCE = {InstanceNorm1d = 3, InstanceNorm2d = 4, InstanceNorm3d = 5}
 
 -- Instance normalisation (Ulyanov et al. 2016): F.instance_norm over (N, C, ...) or (C, ...).
 for name, dims in pairs(INSTANCE) do
-  local Layer = class(name, Module)
-  norm[name] = Layer
-  Layer.signature = define.signature(name, channel_rows(false, false))
-  Layer.init, Layer.extra_repr = channel_init, channel_repr
-  Layer.reset_running_stats = reset_running_stats
-
-  function Layer:reset_parameters()
-    reset_running_stats(self)
-    reset_parameters(self)
-  end
+  local Layer = channel_class(name, false)
 
   function Layer:forward(input)
     check_input(self, input, dims - 1, dims)
