@@ -122,6 +122,17 @@ describe("interpolate", function()
     assert.same({{{1.5, 3}}}, F.interpolate(x, 2, {mode = "area"}):tolist())
   end)
 
+  it("stays inside the image whatever the scale, and counts channels that can be", function()
+    local resize = require("moth.bind").ops.resize -- what interpolate and C hosts call
+    local x = moth.arange(9):float():view(1, 1, 3, 3)
+    for _, mode in ipairs {"nearest", "nearest_exact", "linear", "cubic"} do
+      local y = resize(x, {1, 2}, {mode = mode, scale_h = 1e-300, scale_w = 1e-300})
+      assert.equal(8, y[{1, 1, 1, 2}]:item())
+    end
+    refuses("'downscale_factor' to 'pixel_unshuffle' %(1073741824 makes too many",
+      function() return (F.pixel_unshuffle(moth.zeros(16, 0, 0), 2 ^ 30)) end)
+  end)
+
   it("takes windows apart and together again", function()
     local x = moth.arange(6):float():view(1, 1, 2, 3)
     local columns = nn.Unfold(2)(x)

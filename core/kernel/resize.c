@@ -24,13 +24,16 @@ static double step_of(const moth_resize *r, int axis) {
 static int64_t nearest(const moth_resize *r, int axis, int64_t i) {
   const float step = (float)step_of(r, axis);
   const float at = r->mode == MOTH_NEAREST ? (float)i * step : ((float)i + 0.5f) * step;
-  const int64_t found = (int64_t)floorf(at), last = r->in[axis] - 1;
+  const int64_t last = r->in[axis] - 1;
+  if (!(at < 0x1p62f)) return last; /* a tiny scale: no integer is that large */
+  const int64_t found = (int64_t)floorf(at);
   return found < last ? found : last;
 }
 
 static void linear(const moth_resize *r, int axis, double at, int64_t *to, double *weight) {
   const int64_t last = r->in[axis] - 1;
   at = at > 0 ? at : 0;
+  if (at > (double)last + 1) at = (double)last + 1;
   to[0] = (int64_t)floor(at);
   if (to[0] > last) to[0] = last;
   to[1] = to[0] + (to[0] < last);
@@ -42,6 +45,7 @@ static void linear(const moth_resize *r, int axis, double at, int64_t *to, doubl
 /* Keys (1981), with the coefficient -0.75. */
 static void cubic(const moth_resize *r, int axis, double at, int64_t *to, double *weight) {
   const int64_t last = r->in[axis] - 1;
+  if (at > (double)last + 2) at = (double)last + 2;
   const double A = -0.75, whole = floor(at), t = at - whole;
   const double near[2] = {t, 1 - t}, far[2] = {t + 1, 2 - t};
   for (int k = 0; k < 2; k++) {

@@ -259,9 +259,12 @@ static int pixel_unshuffle_compose(const pixel_unshuffle_args *a, moth_tensor **
   int status = check_pixels(a->ctx, a->input, "downscale_factor", r, false);
   if (status) return status;
   const int64_t *n = a->input->l.shape + a->input->l.ndim - 3;
+  int64_t channels;
+  if (moth_mul_overflow(n[0], r * r, &channels))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "downscale_factor", "%lld makes too many channels of %s",
+                     (long long)r, moth_str(a->input));
   return rearranged(a->input, (int64_t[]){n[0], n[1] / r, r, n[2] / r, r},
-                    (int64_t[]){0, 2, 4, 1, 3}, (int64_t[]){n[0] * r * r, n[1] / r, n[2] / r},
-                    out);
+                    (int64_t[]){0, 2, 4, 1, 3}, (int64_t[]){channels, n[1] / r, n[2] / r}, out);
 }
 
 MOTH_OP_COMPOSES(pixel_unshuffle, PIXEL_UNSHUFFLE,
