@@ -142,7 +142,7 @@ static int scatter_reduce_cpu(const scatter_reduce_args *a, moth_tensor **out) {
 /* The part of src that index covers. */
 static moth_tensor *covered(const scatter_reduce_args *a, moth_grad *g) {
   moth_tensor *x = a->src;
-  for (int32_t d = 0; d < x->l.ndim; d++)
+  for (int32_t d = 0; d < a->src->l.ndim; d++)
     if (x && a->index->l.shape[d] < a->src->l.shape[d])
       x = GRAD(g, narrow, .input = x, .dim = d, .start = 0, .length = a->index->l.shape[d]);
   return x;

@@ -1,0 +1,76 @@
+-- Memory that ends in the middle of a gradient: every op's examples, forward, backward and the
+-- gradient of the gradient, with one allocation after the other failing. What leaks is
+-- memory_spec's; here each must end in an error, and the same call later in the same values.
+
+local moth = require "moth"
+local lib = require "moth.lib"
+local registry = require "spec.support.registry"
+
+local C, ctx = lib.C, lib.ctx
+
+local function float_results(op, arguments)
+  moth.manual_seed(7)
+  local got, kept = {op.fn(unpack(arguments, 1, arguments.n))}, {}
+  for _, y in ipairs(op.list and got[1] or got) do
+    if registry.isfloat(y) and y.requires_grad then kept[#kept + 1] = y end
+  end
+  return kept
+end
+
+local function sum(list)
+  local total = 0
+  for _, y in pairs(list) do
+    if y.requires_grad then total = total + (y * y):sum() end
+  end
+  return total
+end
+
+local function slopes(loss, inputs, create_graph)
+  if not lib.istensor(loss) then return {} end
+  return {moth.autograd.grad({loss}, inputs, {create_graph = create_graph, allow_unused = true})}
+end
+
+-- An example's call with its float tensors as leaves: a function that computes gradients twice.
+local function twice(op, example)
+  local arguments, leaves = example.arguments(), {}
+  local order = registry.tensors(arguments)
+  moth.manual_seed(3)
+  for i, x in ipairs(order) do
+    if registry.isfloat(x) then
+      order[i] = registry.redraw(x, example.domain, i):requires_grad_()
+      leaves[#leaves + 1] = order[i]
+    end
+  end
+  arguments = registry.replace(arguments, order)
+  return function()
+    local first = slopes(sum(float_results(op, arguments)), leaves, true)
+    return slopes(sum(first), leaves, false)
+  end
+end
+
+local function fails(f, k)
+  C.moth_fail_allocation(ctx, k)
+  local ok, message = pcall(f)
+  C.moth_fail_allocation(ctx, 0)
+  if not ok then assert.matches("out of memory", message) end
+  return not ok
+end
+
+describe("memory that ends in a gradient", function()
+  local collect = lib.collect
+  before_each(function() lib.collect = function() return false end end) -- no second try
+  after_each(function() lib.collect = collect end)
+
+  for _, op in ipairs(registry.ops()) do
+    if op.grad and not op.derived and not op.mutates then
+      it("is an error of " .. op.name, function()
+        for _, example in ipairs(op.examples) do
+          local f = twice(op, example)
+          f()
+          local k = 1
+          while fails(f, k) do k = k + 1 + math.floor(k / 40) end
+        end
+      end)
+    end
+  end
+end)
