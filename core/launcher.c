@@ -256,7 +256,7 @@ static int report(lua_State *L, int status) {
 }
 
 /* The global `arg` as the stand-alone interpreter makes it: arg[0] is argv[script]. Pushes the
-** values behind it and returns how many. */
+** values behind it and returns how many, or -1 where they are more than Lua's stack takes. */
 static int push_arguments(lua_State *L, int argc, char **argv, int script) {
   lua_createtable(L, argc, 1);
   for (int i = 0; i < argc; i++) {
@@ -266,15 +266,22 @@ static int push_arguments(lua_State *L, int argc, char **argv, int script) {
   lua_setglobal(L, "arg");
   int n = argc - script - 1;
   if (n <= 0) return 0;
-  luaL_checkstack(L, n + 2, "too many arguments");
+  if (!lua_checkstack(L, n + 2)) return -1;
   for (int i = script + 1; i < argc; i++) lua_pushstring(L, argv[i]);
   return n;
+}
+
+/* Calls the function below the n arguments that push_arguments gave. */
+static int run_with(lua_State *L, int n) {
+  if (n >= 0) return report(L, guarded(L, n));
+  fprintf(stderr, "moth: too many arguments\n");
+  return EXIT_FAILURE;
 }
 
 /* Runs the chunk that a load function left on the stack with the arguments behind argv[script]. */
 static int run_chunk(lua_State *L, int loaded, int argc, char **argv, int script) {
   if (loaded != 0) return report(L, loaded);
-  return report(L, guarded(L, push_arguments(L, argc, argv, script)));
+  return run_with(L, push_arguments(L, argc, argv, script));
 }
 
 /* require(module)(argv[from], ...): Moth's own commands. */
@@ -287,7 +294,7 @@ static int run_module(lua_State *L, const char *module, int argc, char **argv, i
   lua_getfield(L, -1, "loaded");
   lua_getfield(L, -1, module);
   lua_getfield(L, -1, "main");
-  return report(L, guarded(L, push_arguments(L, argc, argv, script)));
+  return run_with(L, push_arguments(L, argc, argv, script));
 }
 
 static bool is_command(const char *word) {

@@ -92,6 +92,12 @@ describe("moth", function()
     assert.are.equal(1, select(2, moth("-e", "x =")))
   end)
 
+  it("refuses more arguments than Lua takes", function()
+    local output, status = shell(quoted(launcher.program) .. " -e 'print(#arg)' $(seq 20000)")
+    assert.are.equal("moth: too many arguments\n", output)
+    assert.are.equal(1, status)
+  end)
+
   it("runs without the compiler when MOTH_JIT=off", function()
     local output = shell("MOTH_JIT=off " .. quoted(launcher.program) .. " -e 'print(jit.status())'")
     assert.are.equal("false", output:match("^%a+"))

@@ -187,6 +187,25 @@ describe("an optimizer", function()
     assert.is_true(moth.is_grad_enabled())
   end)
 
+  it("moves nothing where memory ends before the state of all parameters is there", function()
+    for name, options in pairs {SGD = {momentum = 0.5}, Adam = {lr = 0.5}, RMSprop = {lr = 0.5}} do
+      local p, q = parameter(), nn.Parameter(moth.ones(2 ^ 18))
+      local opt = optim[name]({p, q}, options)
+      p.grad = moth.ones(2)
+      opt:step() -- p has its state, q has none yet
+      q.grad = moth.ones(2 ^ 18)
+      local before = p:tolist()
+      moth.collect()
+      moth.set_memory_limit(moth.memory().live_bytes + 2 ^ 16)
+      local ok = pcall(opt.step, opt)
+      moth.set_memory_limit(0)
+      assert.is_false(ok)
+      assert.same(before, p:tolist(), name)
+      opt:step()
+      assert.is_true(p[1]:item() < before[1] and q[1]:item() < 1)
+    end
+  end)
+
   it("does not record its steps", function()
     local p = parameter()
     local opt = optim.SGD({p}, {lr = 0.5, momentum = 0.5});

@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
   long frames = argc > 1 ? atol(argv[1]) : 100000;
   double *cost = malloc((size_t)frames * sizeof *cost), early = 0;
   lua_State *L = luaL_newstate();
-  if (frames < 1 || !cost || !L) return 1;
+  if (frames < 1 || frames > 1 << 28 || !cost || !L) return 1;
   memset(cost, 255, (size_t)frames * sizeof *cost); /* touched now, or it would look like growth */
   luaL_openlibs(L);
   /* What the script may have: bytes; and stray tensors before they are collected. */

@@ -64,14 +64,18 @@ local function update_plain(group)
   if n > 0 then run(group, params, grads, {}, false) end
 end
 
--- The buffer of a parameter starts as its first gradient.
-local function start(self, group, params, grads)
+local function new_buffers(params)
   local buffers = {}
   for i, p in ipairs(params) do
     local buffer = require("moth").zeros_like(p)
     lib.check(lib.C.moth_keep_always(lib.ctx, buffer), "SGD")
     buffers[i] = buffer
   end
+  return buffers
+end
+
+-- The buffer of a parameter starts as its first gradient.
+local function start(self, group, params, grads, buffers)
   run(group, params, grads, buffers, true)
   for i, p in ipairs(params) do self.state[p] = {momentum_buffer = buffers[i]} end
 end
@@ -95,8 +99,9 @@ function SGD:update(group)
       end
     end
   end
+  local made = new_params and new_buffers(new_params) -- may fail: before anything has moved
   if n > 0 then run(group, params, grads, buffers, false) end
-  if fresh > 0 then start(self, group, new_params, new_grads) end
+  if made then start(self, group, new_params, new_grads, made) end
 end
 
 return SGD
