@@ -118,7 +118,10 @@ static int rows_forward(moth_ctx *ctx, const attention_level *level, block *b) {
   return status;
 }
 
-int moth_attention_run(moth_ctx *ctx, const moth_attention *p) {
+typedef int (*row_work)(moth_ctx *ctx, const attention_level *level, block *b);
+
+/* Does the work for each block of rows in turn. */
+static int each_rows(moth_ctx *ctx, const moth_attention *p, row_work work) {
   room r;
   block b = {.p = p};
   int status = room_new(&r, &b, ctx, p);
@@ -126,10 +129,14 @@ int moth_attention_run(moth_ctx *ctx, const moth_attention *p) {
   for (b.batch = 0; b.batch < p->batches && !status; b.batch++)
     for (b.row = 0; b.row < p->l && !status; b.row += ROWS) {
       b.rows = p->l - b.row < ROWS ? p->l - b.row : ROWS;
-      status = moth_cancelled(ctx) ? moth_poll(ctx) : rows_forward(ctx, level, &b);
+      status = moth_cancelled(ctx) ? moth_poll(ctx) : work(ctx, level, &b);
     }
   if (r.at) moth_dealloc(ctx, r.at, r.bytes);
   return status;
+}
+
+int moth_attention_run(moth_ctx *ctx, const moth_attention *p) {
+  return each_rows(ctx, p, rows_forward);
 }
 
 /* -- backward -- */
@@ -172,15 +179,5 @@ static int rows_back(moth_ctx *ctx, const attention_level *level, block *b) {
 }
 
 int moth_attention_back(moth_ctx *ctx, const moth_attention *p) {
-  room r;
-  block b = {.p = p};
-  int status = room_new(&r, &b, ctx, p);
-  const attention_level *level = level_for(p->dtype);
-  for (b.batch = 0; b.batch < p->batches && !status; b.batch++)
-    for (b.row = 0; b.row < p->l && !status; b.row += ROWS) {
-      b.rows = p->l - b.row < ROWS ? p->l - b.row : ROWS;
-      status = moth_cancelled(ctx) ? moth_poll(ctx) : rows_back(ctx, level, &b);
-    }
-  if (r.at) moth_dealloc(ctx, r.at, r.bytes);
-  return status;
+  return each_rows(ctx, p, rows_back);
 }
