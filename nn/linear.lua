@@ -36,7 +36,7 @@ function Linear:init(in_features, out_features, bias, device, dtype)
   local moth = require "moth"
   if in_features < 0 or out_features < 0 then
     errors.argument("Linear", in_features < 0 and "in_features" or "out_features",
-      "is negative", "E_SHAPE")
+      "a number from 0 on is needed, got " .. math.min(in_features, out_features), "E_SHAPE")
   end
   self.in_features, self.out_features = in_features, out_features
   self.weight = parameter.Parameter(moth.empty({out_features, in_features}, dtype, device))
