@@ -31,14 +31,10 @@ static int at_least_one(moth_ctx *ctx, moth_tensors tensors) {
 
 /* -- cat -- */
 
-/* An empty vector goes with anything, as in PyTorch: loops begin with one and grow it. */
-static bool nothing(const moth_tensor *x) { return x->l.ndim == 1 && x->l.shape[0] == 0; }
-
 static int cat_shape(const cat_args *a, moth_layout *y) {
   int status = at_least_one(a->ctx, a->tensors);
   if (status) return status;
   const moth_tensor *first = a->tensors.at[0];
-  for (int64_t i = 1; i < a->tensors.n && nothing(first); i++) first = a->tensors.at[i];
   int32_t dim, ndim = first->l.ndim;
   if (ndim == 0)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "tensors",
@@ -50,7 +46,6 @@ static int cat_shape(const cat_args *a, moth_layout *y) {
   y->shape[dim] = 0;
   for (int64_t i = 0; i < a->tensors.n; i++) {
     const moth_tensor *x = a->tensors.at[i];
-    if (nothing(x)) continue;
     bool fits = x->l.ndim == ndim;
     for (int32_t d = 0; d < ndim && fits; d++) fits = d == dim || x->l.shape[d] == y->shape[d];
     if (!fits)
@@ -70,7 +65,6 @@ static int cat_cpu(const cat_args *a, moth_tensor **out) {
   int status = moth_dim(a->ctx, "dim", a->dim, out[0]->l.ndim, &dim);
   for (int64_t i = 0; i < a->tensors.n && !status; i++) {
     const moth_tensor *x = a->tensors.at[i];
-    if (nothing(x)) continue;
     status = place(out[0], x, dim, start, false);
     start += x->l.shape[dim];
   }
@@ -83,7 +77,6 @@ static int cat_grad(const cat_args *a, moth_grad *g) {
   int status = moth_dim(a->ctx, "dim", a->dim, g->out[0]->l.ndim, &dim);
   for (int64_t i = 0; i < a->tensors.n && !status; i++) {
     moth_tensor *x = a->tensors.at[i];
-    if (nothing(x)) continue; /* no element has a gradient */
     int64_t length = x->l.shape[dim];
     if (moth_wants(g, x))
       status = moth_flow(g, x, GRAD(g, narrow, .input = g->dy, .dim = dim, .start = start,
