@@ -1,5 +1,5 @@
 --- margins.lua -- losses composed of ops: of pairs and triplets with a margin, of angles, and the
--- likelihoods of Poisson and of Gauss. They are found in moth.nn.functional.
+-- likelihoods of Poisson and of Gauss; and bilinear. They are found in moth.nn.functional.
 
 local define = require "moth.define"
 local errors = require "moth.error"
