@@ -347,6 +347,69 @@ MOTH_OP(minimum, EXTREME, .doc = "The smaller of two values, element by element;
                     "moth.randn(2, 3), 0.1  -- domain: distinct",
         .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "input other", .flags = BINARY_FLAGS)
 
+/* -- clamp between tensors -- */
+
+static int clamp_tensor_shape(const clamp_tensor_args *a, moth_layout *y) {
+  if (!a->min && !a->max)
+    return moth_fail(a->ctx, MOTH_E_ARG, "min", "at least one of min and max is needed");
+  moth_shape_like(a->input, y);
+  const moth_tensor *bounds[] = {a->min, a->max};
+  for (int i = 0; i < 2; i++)
+    if (bounds[i] && !moth_layout_broadcast(y, &bounds[i]->l))
+      return moth_fail(a->ctx, MOTH_E_SHAPE, i ? "max" : "min", "%s cannot be broadcast with %s",
+                       moth_str(bounds[i]), moth_str_shape(a->ctx, y->ndim, y->shape));
+  return MOTH_OK;
+}
+
+static int clamp_tensor_cpu(const clamp_tensor_args *a, moth_tensor **out) {
+  if (!a->max) return map2(a->ctx, moth_arith.maximum, out[0], a->input, a->min, NULL);
+  if (!a->min) return map2(a->ctx, moth_arith.minimum, out[0], a->input, a->max, NULL);
+  moth_layout l = {.dtype = a->input->l.dtype};
+  l.ndim = out[0]->l.ndim;
+  memcpy(l.shape, out[0]->l.shape, sizeof l.shape);
+  moth_layout_pack(&l);
+  moth_tensor *low = moth_tensor_new(a->ctx, &l);
+  if (!low) return a->ctx->error.code;
+  int status = map2(a->ctx, moth_arith.maximum, low, a->input, a->min, NULL);
+  if (!status) status = map2(a->ctx, moth_arith.minimum, out[0], low, a->max, NULL);
+  moth_tensor_release(low);
+  return status;
+}
+
+/* At a bound it and the input share. Where the bounds cross or meet, the upper one counts if the
+** input is above it or they cross, the lower one if they meet above the input. */
+static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
+  moth_tensor *x = a->input, *low = a->min, *high = a->max;
+  if (!low || !high) return flow_extreme(g, x, low ? low : high, low != NULL);
+  moth_tensor *crossed = GRAD(g, gt, .input = low, .other = high);
+  moth_tensor *under = GRAD(g, lt, .input = x, .other = low);
+  moth_tensor *over = GRAD(g, gt, .input = x, .other = high);
+  moth_tensor *at_low = GRAD(g, eq, .input = x, .other = low);
+  moth_tensor *at_high = GRAD(g, eq, .input = x, .other = high);
+  moth_tensor *out_low = GRAD(g, logical_or, .input = over, .other = crossed);
+  if (moth_wants(g, x)) {
+    moth_tensor *tie = GRAD(g, logical_or, .input = at_low, .other = at_high);
+    moth_flow(g, x, winner(g, tie, GRAD(g, logical_or, .input = under, .other = out_low)));
+  }
+  if (moth_wants(g, low)) {
+    moth_tensor *mine = GRAD(g, logical_or, .input = under, .other = at_low);
+    moth_tensor *lost = GRAD(g, logical_or, .input = OF(logical_not, mine), .other = out_low);
+    moth_flow(g, low, winner(g, at_low, lost));
+  }
+  if (moth_wants(g, high)) {
+    moth_tensor *mine = GRAD(g, logical_or, .input = out_low, .other = at_high);
+    moth_tensor *tie = GRAD(g, gt, .input = at_high, .other = crossed);
+    moth_flow(g, high, winner(g, tie, OF(logical_not, mine)));
+  }
+  return g->status;
+}
+
+MOTH_OP(clamp_tensor, CLAMP_TENSOR, .doc = "Each element, or the bound that it is beyond.",
+        .examples = "moth.randn(2, 3), moth.zeros(3), moth.ones(2, 1)  -- domain: distinct\n"
+                    "moth.randn(2, 3), {max = moth.randn(3)}  -- domain: distinct",
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input min max",
+        .flags = BINARY_FLAGS | MOTH_OP_HIDDEN)
+
 /* -- where -- */
 
 static int where_shape(const where_args *a, moth_layout *y) {
@@ -381,5 +444,6 @@ MOTH_OP(where, WHERE, .doc = "Elements of `input` where the condition holds, els
 const moth_op *const moth_arith_ops[] = {
   &moth_op_add, &moth_op_sub, &moth_op_mul, &moth_op_div, &moth_op_floor_divide,
   &moth_op_remainder, &moth_op_fmod,
-  &moth_op_pow, &moth_op_maximum, &moth_op_minimum, &moth_op_where, NULL,
+  &moth_op_pow, &moth_op_maximum, &moth_op_minimum, &moth_op_clamp_tensor, &moth_op_where,
+  NULL,
 };

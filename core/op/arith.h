@@ -63,6 +63,12 @@ MOTH_ARGS(floor_divide, REMAINDER)
 MOTH_ARGS(maximum, EXTREME)
 MOTH_ARGS(minimum, EXTREME)
 
+#define CLAMP_TENSOR(ARG) \
+  ARG(tensor,       input,    , "tensor of any shape") \
+  ARG(maybe_tensor, min,  none, "lower bounds; all three are broadcast") \
+  ARG(maybe_tensor, max,  none, "upper bounds")
+MOTH_ARGS(clamp_tensor, CLAMP_TENSOR) /* clamp, where a bound is a tensor */
+
 #define WHERE(ARG) \
   ARG(mask,   condition, , "where to take from `input`") \
   ARG(tensor, input,     , "values where the condition holds") \

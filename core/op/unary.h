@@ -74,8 +74,8 @@ UNARY_FUNCTIONS(UNARY_FACE)
 
 #define CLAMP(ARG) \
   ARG(tensor,      input,     , "tensor of any shape") \
-  ARG(maybe_float, min,   none, "lower bound") \
-  ARG(maybe_float, max,   none, "upper bound")
+  ARG(maybe_float, min,   none, "lower bound, a number or a tensor") \
+  ARG(maybe_float, max,   none, "upper bound, a number or a tensor")
 MOTH_ARGS(clamp, CLAMP)
 
 #define ROUND(ARG) \

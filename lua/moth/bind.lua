@@ -92,6 +92,9 @@ local function creates(name, args)
   return dtype_given and device_given
 end
 
+-- clamp takes numbers; where a bound is a tensor, another op does the work.
+local OTHER = { clamp = "clamp_tensor", clamp_ = "clamp_tensor_" }
+
 --- What the registry says of an op: a signature (forms.lua) with op, nslots, flags, outputs, doc,
 -- examples, file, family, dtypes; nil if there is none of that name.
 function bind.describe(name)
@@ -112,6 +115,7 @@ function bind.describe(name)
   local first = args[1] and kinds.find(args[1].kind).name
   local method = first == "tensor" or first == "index" or first == "mask"
   local sig = forms.signature(name, args, method)
+  sig.other = OTHER[name]
   sig.op, sig.flags, sig.nslots, sig.method = op, flags, tonumber(info.nslots), method
   sig.family, sig.file = text_of(info.family), text_of(info.file)
   sig.doc, sig.examples = text_of(info.doc), text_of(info.examples)
@@ -381,8 +385,20 @@ local function finish_list(sig, all, out)
   out("  return list")
 end
 
+--- The op for tensors where an op takes numbers, under the name that the user wrote.
+function T.overload(sig)
+  sig.tensors = sig.tensors or bind.as(sig.other, sig.name)
+  return sig.tensors
+end
+
 -- The call itself: results, arguments, moth_call, errors.
 local function body(sig, out)
+  if sig.other then
+    out('  if (type(a2) == "cdata" and istype(Handle, a2)) or '
+      .. '(type(a3) == "cdata" and istype(Handle, a3)) then')
+    out("    local y = T.overload(sig)(a1, a2, a3%s)", sig.args[4] and ", a4" or "")
+    out("    return y\n  end")
+  end
   local n, given = #sig.args, 0
   local names = {}
   for i = 1, n do names[i] = "a" .. i end
@@ -524,7 +540,9 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
                  fill_diagonal_ = "moth.composed", log_normal_ = "moth.composed",
                  cauchy_ = "moth.composed", new_tensor = "moth.create", new_zeros = "moth.create",
                  new_ones = "moth.create", new_empty = "moth.create", new_full = "moth.create",
-                 tensor_split = "moth.results" }
+                 tensor_split = "moth.results", clamp_min = "moth.composed",
+                 clamp_max = "moth.composed", clamp_min_ = "moth.composed",
+                 clamp_max_ = "moth.composed" }
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)

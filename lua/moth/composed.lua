@@ -222,6 +222,35 @@ end
 triangle("tril_indices", "tril", "lower")
 triangle("triu_indices", "triu", "upper")
 
+-- One bound of clamp, as an op of its own; also in place.
+local function bounded(name, bound, beyond, inplace)
+  local clamp = bind.as(inplace and "clamp_" or "clamp", name)
+  return define {
+    name = name,
+    doc = ("Each element, or the bound where it is %s it%s."):format(beyond,
+      inplace and ", in place" or ""),
+    examples = "moth.randn(2, 3), 0.5  -- domain: distinct\n"
+      .. "moth.randn(2, 3), {" .. bound .. " = moth.randn(3)}  -- domain: distinct",
+    args = {
+      { "tensor", "input", "tensor of any shape" },
+      { "tensor", bound, "the bound, a number or a tensor", numbers = true },
+    },
+    run = bound == "min" and function(input, min)
+      local y = clamp(input, min)
+      return y
+    end or function(input, max)
+      local y = clamp(input, nil, max)
+      return y
+    end,
+  }
+end
+
+--- x:clamp_min(min), x:clamp_max(max) and in place: clamp with one bound, which is needed.
+composed.clamp_min = bounded("clamp_min", "min", "below")
+composed.clamp_max = bounded("clamp_max", "max", "above")
+composed.clamp_min_ = bounded("clamp_min_", "min", "below", true)
+composed.clamp_max_ = bounded("clamp_max_", "max", "above", true)
+
 -- ---- methods ----
 
 local choose = bind.as("where", "where")

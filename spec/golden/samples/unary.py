@@ -70,6 +70,24 @@ f("special values", SPECIAL, -1.0, 1.0, grad=False)
 f("int64", I(2, 5), -3, 4)
 f("uint8", I(5, low=0, high=255, dtype=torch.uint8), 10, 100)
 f.raises("E_ARG", R(2))
+f("tensors", R(2, 5), R(5), R(2, 1))
+f("a tensor as min", R(5), R(2, 1))
+f("a tensor as max", R(5), max=R(5))
+f("tensors that are met", T([1.0, 2.0, 3.0, 0.0, 5.0, 4.0]), T([1.0, 3.0, 1.0, 1.0, 1.0, 5.0]),
+  T([4.0, 4.0, 3.0, 1.0, 4.0, 2.0]))
+f("tensors, special values", SPECIAL, T(-1.0), T(1.0), grad=False)
+f("tensors of int64", I(2, 5), I(5), I(5))
+f("an empty tensor", R(0, 2), R(2))
+
+for name in ("clamp_min", "clamp_max"):
+    f = op(name, "input " + name[6:], getattr(torch, name))
+    f(R(2, 5), 0.5)
+    f("a tensor", R(2, 5), R(5))
+    f("0-d", R(), -1.0)
+    f("empty", R(0, 2), -1.0)
+    f("one element", R(1), T([0.5]))
+    f("special values", SPECIAL, 1.0, grad=False)
+    f("int64", I(2, 5), I(5))
 
 for name, draw in (("acos", V), ("asin", V), ("atan", R), ("acosh", P), ("asinh", R), ("atanh", V),
                    ("cosh", S), ("sinh", S), ("erfc", S), ("exp2", S), ("log10", P), ("sinc", U),
