@@ -69,7 +69,7 @@ static int cumsum_grad(const cumsum_args *a, moth_grad *g) {
 
 MOTH_OP(cumsum, CUMSUM, .doc = "Each element with all before it along a dimension, summed.",
         .examples = "moth.randn(2, 3), 2\nmoth.randn(2, 3), 1, {dtype = moth.float64}",
-        .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+        .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_METHOD)
 
 static int cumsum_back_shape(const cumsum_back_args *a, moth_layout *y) {
   int32_t d;
