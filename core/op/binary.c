@@ -4,6 +4,7 @@
 #include "binary.h"
 
 #include "../kernel/binary.h"
+#include "../kernel/compare.h"
 #include "../kernel/scalar.h"
 #include "formula.h"
 
@@ -136,10 +137,14 @@ static int isclose_shape(const isclose_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "other", y, a->input, a->other);
 }
 
-/* Integers as f64, which the tolerances are. */
+/* Integers as f64, which the tolerances are; without any, as they are. */
 static int isclose_cpu(const isclose_args *a, moth_tensor **out) {
   uint64_t arg[3];
   int dtype = a->input->l.dtype;
+  if (!moth_is_float(dtype) && a->rtol == 0 && a->atol == 0) {
+    const moth_tensor *operands[] = {out[0], a->input, a->other};
+    return moth_map(a->ctx, moth_compare.eq, dtype, 3, operands, NULL);
+  }
   if (!moth_is_float(dtype)) dtype = MOTH_F64;
   moth_numbers(dtype, arg, a->rtol, a->atol, (double)a->equal_nan);
   if (dtype == a->input->l.dtype)

@@ -4,6 +4,8 @@ import torch
 
 from kit import B, I, P, R, S, T, U, V, inf, nan, op
 
+I64 = torch.int64
+
 AWKWARD = (T([nan, 1.0, inf, -inf, inf, 0.0, -0.0, 2.0]),
            T([1.0, nan, inf, inf, 0.0, -0.0, 0.0, -inf]))
 
@@ -186,6 +188,8 @@ for name in ("bitwise_left_shift", "bitwise_right_shift"):
     f("int32", I(5, dtype=torch.int32), T([0, 1, 2, 3, 4], torch.int32))
 
 f = op("isclose", "input other rtol atol equal_nan", torch.isclose)
+f("int64 beyond 2^53, exactly", T([2**53 + 1, 2**53, -2**63], I64), T([2**53, 2**53, 2**63 - 1], I64),
+  0.0, 0.0)
 g = op("allclose", "input other rtol atol equal_nan", torch.allclose)
 NEAR = T([1.0, 2.0, 4.0])
 for h in (f, g):
