@@ -386,7 +386,9 @@ local function finish_list(sig, all, out)
 end
 
 --- The op for tensors where an op takes numbers, under the name that the user wrote.
-function T.overload(sig)
+function T.overload(sig, min, max)
+  if ffi.istype(Handle, min) and min._gen == 0 then T.bad(sig, 2, min) end
+  if ffi.istype(Handle, max) and max._gen == 0 then T.bad(sig, 3, max) end
   sig.tensors = sig.tensors or bind.as(sig.other, sig.name)
   return sig.tensors
 end
@@ -396,7 +398,7 @@ local function body(sig, out)
   if sig.other then
     out('  if (type(a2) == "cdata" and istype(Handle, a2)) or '
       .. '(type(a3) == "cdata" and istype(Handle, a3)) then')
-    out("    local y = T.overload(sig)(a1, a2, a3%s)", sig.args[4] and ", a4" or "")
+    out("    local y = T.overload(sig, a2, a3)(a1, a2, a3%s)", sig.args[4] and ", a4" or "")
     out("    return y\n  end")
   end
   local n, given = #sig.args, 0
