@@ -3,6 +3,7 @@
 
 local moth = require "moth"
 local coverage = require "spec.support.coverage"
+local golden = require "spec.support.golden"
 local registry = require "spec.support.registry"
 
 local only = os.getenv "MOTH_SPEC_OP"
@@ -25,6 +26,16 @@ describe("what is checked", function()
   it("leaves no op out", function()
     assert.same({}, ungolden)
     assert.same({}, unchecked)
+  end)
+
+  it("has at least six samples for each", function()
+    local few = {}
+    for _, shard in ipairs(golden.all()) do
+      for name, samples in pairs(shard.ops) do
+        if #samples < 6 then few[#few + 1] = name end
+      end
+    end
+    assert.same({}, few)
   end)
 
   for name, f in pairs(coverage.functions()) do
