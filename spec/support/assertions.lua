@@ -32,3 +32,18 @@ end
 
 say:set("assertion.close.positive", "Expected\n%s\nbut got\n%s\n(tolerance %s)")
 assert:register("assertion", "close", close, "assertion.close.positive", "assertion.close.positive")
+
+--- Counts of what is held (a number, or a table of them) that have not grown. Not equality:
+-- garbage from before may go meanwhile.
+local function at_most(_, arguments)
+  local before, now = arguments[1], arguments[2]
+  if type(before) == "number" then return now <= before end
+  for name, count in pairs(before) do
+    if now[name] > count then return false end
+  end
+  return true
+end
+
+say:set("assertion.at_most.positive", "Expected no more than\n%s\nbut got\n%s")
+assert:register("assertion", "at_most", at_most, "assertion.at_most.positive",
+  "assertion.at_most.positive")
