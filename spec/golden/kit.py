@@ -19,7 +19,7 @@ import torch
 
 inf, nan = math.inf, math.nan
 SEED = 20250
-FAMILIES = {}      # family -> {"ops": {name: [samples]}, "exempt": {name: why}, "later": [names]}
+FAMILIES = {}      # family -> {"ops": {name: [samples]}, "exempt": {name: why}}
 PROBLEMS = []      # samples that PyTorch could not compute, or not twice alike
 _current = [None]
 DIM_NAMES = {"dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim", "source",
@@ -28,16 +28,11 @@ FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
 
 def family(name):
-    _current[0] = FAMILIES.setdefault(name, {"ops": {}, "exempt": {}, "later": []})
+    _current[0] = FAMILIES.setdefault(name, {"ops": {}, "exempt": {}})
 
 
 def exempt(name, why):
     _current[0]["exempt"][name] = why
-
-
-def later(names):
-    """Ops whose samples stand ready although Moth does not have them yet."""
-    _current[0]["later"] += names.split()
 
 
 # ---- inputs ----

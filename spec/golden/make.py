@@ -138,7 +138,6 @@ def write(name, family):
             "sha256": hashlib.sha256(data).hexdigest(),
             "note": "computed by us; no sample code copied"}
     text = (f'{{"made": {json.dumps(made)},\n"exempt": {json.dumps(family["exempt"], indent=1)},\n'
-            f'"later": {json.dumps(family["later"])},\n'
             '"ops": {' + ",\n".join(rows) + "}}\n")
     folder = HERE / "data"
     folder.mkdir(exist_ok=True)

@@ -3,9 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from kit import B, I, N, P, R, S, T, U, V, inf, nan, later, op
-
-later("channel_shuffle")
+from kit import B, I, N, P, R, S, T, U, V, inf, nan, op
 
 X = {1: (5,), 2: (5, 3), 3: (3, 2, 3)}     # sizes of images
 K = {1: (3,), 2: (3, 2), 3: (2, 1, 2)}     # and of filters
@@ -136,17 +134,15 @@ f("one row by corners", R(1, 1, 3, 3), [1, 2], mode="bilinear", align_corners=Tr
 f("linear", R(1, 2, 3), [5], mode="linear")
 f("the same size", R(1, 1, 2, 3), [2, 3], mode="bilinear")
 
-for name, args in (("pixel_shuffle", (1, 4, 2, 3)), ("pixel_unshuffle", (1, 1, 4, 2)),
-                   ("channel_shuffle", (1, 4, 2, 3))):
-    f = op(name, "input " + {"pixel_shuffle": "upscale_factor", "pixel_unshuffle":
-                             "downscale_factor", "channel_shuffle": "groups"}[name],
-           getattr(F, name))
+for name, factor, args in (("pixel_shuffle", "upscale_factor", (1, 4, 2, 3)),
+                           ("pixel_unshuffle", "downscale_factor", (1, 1, 4, 2))):
+    f = op(name, "input " + factor, getattr(F, name))
     f(R(*args), 2)
     f("two images", R(2, *args[1:]), 2)
     f("by one", R(*args), 1)
-    f("no images", R(0, *args[1:]), 2 if name == "channel_shuffle" else 1, grad=False)
+    f("no images", R(0, *args[1:]), 1, grad=False)
     f("stride 0", R(*args).then(lambda x: x.expand(3, *x.shape[1:])), 2)
-    f("int64" if name != "channel_shuffle" else "more", R(*args), 2)
+    f("int64", I(*args), 2)
 
 for name in ("unfold", "im2col"):  # one op, two names
     f = op(name, "input kernel_size dilation padding stride", F.unfold)

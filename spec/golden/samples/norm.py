@@ -3,9 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from kit import B, I, N, P, R, S, T, U, V, inf, nan, later, op
-
-later("local_response_norm")
+from kit import B, I, N, P, R, S, T, U, V, inf, nan, op
 
 f = op("layer_norm", "input normalized_shape weight bias", F.layer_norm, "soft")
 f(R(2, 3), [3])
@@ -90,10 +88,6 @@ f("broadcast", R(3, 1, 5), R(2, 5), -1)
 f("vectors", R(5), R(5), 0)
 f("a zero row", T([[0.0, 0.0], [3.0, 4.0]]), T([[1.0, 2.0], [3.0, -4.0]]), grad=False)
 f("no rows", R(0, 5), R(0, 5))
-f = op("local_response_norm", "input size alpha beta k", F.local_response_norm, "composed")
-for args in ((2,), (3, 0.5), (3, 0.5, 0.5, 2.0), (1,), (5,)):
-    f(R(2, 5, 3), *args)
-f("images", R(1, 3, 2, 2), 2)
 
 
 def attention(query, key, value, attn_mask=None, **named):
