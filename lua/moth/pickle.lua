@@ -353,7 +353,4 @@ function pickle.load(path, fname)
   return value
 end
 
---- Is it a file that torch.save may have written?
-pickle.is = zip.is
-
 return pickle

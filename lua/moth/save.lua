@@ -21,7 +21,6 @@ local define = require "moth.define"
 local errors = require "moth.error"
 local json = require "moth.json"
 local lib = require "moth.lib"
-local pickle = require "moth.pickle"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 
@@ -196,6 +195,14 @@ end
 
 -- ---- loading ----
 
+-- What torch.save writes is a zip archive.
+local function is_zip(path)
+  local file = io.open(path, "rb")
+  local start = file and file:read(4)
+  if file then file:close() end
+  return start == "PK\3\4"
+end
+
 local function load_all(state)
   local text = state.metadata[STRUCTURE]
   if text then
@@ -231,7 +238,7 @@ M.load = define {
     { "bool", "mmap", "share the file's pages instead of reading it", default = true },
   },
   run = function(path, _, mmap)
-    if pickle.is(path) then return pickle.load(path, "load") end
+    if is_zip(path) then return require("moth.pickle").load(path, "load") end
     local state = open("load", path, mmap)
     local fine, value = pcall(load_all, state)
     close(state)

@@ -173,12 +173,4 @@ function zip.open(path, fname)
   return archive
 end
 
---- Does a file begin as a zip archive does? false also where it cannot be read.
-function zip.is(path)
-  local file = io.open(path, "rb")
-  local start = file and file:read(4)
-  if file then file:close() end
-  return start == "PK\3\4"
-end
-
 return zip
