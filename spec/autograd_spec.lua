@@ -2,18 +2,11 @@
 -- retained graphs, modes, and memory that comes back.
 
 local moth = require "moth"
+local intact = require "spec.support.intact"
 local ag = moth.autograd
 
 local function leaf(value)
   return moth.tensor(value, {dtype = moth.float64, requires_grad = true})
-end
-
-local function live()
-  moth.collect()
-  moth.collect()
-  local m = moth.memory()
-  return {bytes = m.live_bytes, nodes = m.live_nodes, tensors = m.live_tensors,
-          tasks = m.live_tasks}
 end
 
 describe("backward", function()
@@ -101,7 +94,7 @@ describe("backward", function()
   end)
 
   it("returns every byte", function()
-    local before = live()
+    local before = intact.counts()
     do
       local x = moth.randn(64, 64):requires_grad_()
       for _ = 1, 5 do
@@ -110,19 +103,19 @@ describe("backward", function()
       end
       x = nil -- luacheck: ignore
     end
-    assert.at_most(before, live())
+    assert.at_most(before, intact.counts())
   end)
 
   it("gives an unused graph back with its last output", function()
     local x = leaf{1, 2, 3}
     local _ = x * x -- from now on it has a place where its gradient would gather
-    local before = live()
+    local before = intact.counts()
     do
       local y = x
       for _ = 1, 100 do y = y * x end
       y = nil -- luacheck: ignore
     end
-    assert.at_most(before, live())
+    assert.at_most(before, intact.counts())
   end)
 end)
 
@@ -287,7 +280,7 @@ describe("a hook", function()
   end)
 
   it("abandoned in a coroutine is swept away", function()
-    local before = live()
+    local before = intact.counts()
     do
       local x = leaf(2)
       local z = x * x
@@ -297,8 +290,8 @@ describe("a hook", function()
       assert.equal(before.tasks + 1, moth.memory().live_tasks)
       x, z, co = nil, nil, nil -- luacheck: ignore
     end
-    live()
-    assert.at_most(before, live())
+    intact.counts()
+    assert.at_most(before, intact.counts())
     assert.is_true(moth.is_grad_enabled())
   end)
 end)
@@ -361,11 +354,11 @@ describe("a Function in Lua", function()
   end)
 
   it("leaks nothing when its graph is never walked", function()
-    local before = live()
+    local before = intact.counts()
     do
       local x = leaf{1, 2}
       for _ = 1, 20 do Square.apply(x) end
     end
-    assert.at_most(before, live())
+    assert.at_most(before, intact.counts())
   end)
 end)

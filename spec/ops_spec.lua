@@ -102,6 +102,14 @@ local WRONG = {
 
 local only = os.getenv "MOTH_SPEC_OP" -- a pattern, for a look at some ops alone
 
+if only then
+  it("finds ops by MOTH_SPEC_OP", function()
+    local found = 0
+    for _, op in ipairs(registry.ops()) do found = found + (op.name:match(only) and 1 or 0) end
+    assert.is_true(found > 0, "no op matches the Lua pattern '" .. only .. "'")
+  end)
+end
+
 for _, op in ipairs(registry.ops()) do
   if not only or op.name:match(only) then describe("op " .. op.name, function()
     it("has documentation, a source and examples that run", function()

@@ -168,10 +168,14 @@ describe("moth.load of a file of torch.save", function()
     for size = 0, #bytes - 1, 61 do
       assert.is_false((pcall(load, bytes:sub(1, size))))
     end
+    local gzip = require "moth.gzip"
+    local crc = gzip.crc32
+    finally(function() gzip.crc32 = crc end)
     for at = 1, #bytes, 7 do
-      local changed = bytes:sub(1, at - 1) .. string.char(255 - bytes:byte(at))
-        .. bytes:sub(at + 1)
-      pcall(load, changed)
+      gzip.crc32 = at % 2 == 0 and crc or function() end -- also past the checksums
+      local ok, message = pcall(load, bytes:sub(1, at - 1) .. string.char(255 - bytes:byte(at))
+        .. bytes:sub(at + 1))
+      assert(ok or message:find("bad argument 'path' to 'load'", 1, true), message)
     end
     assert.equal(3, moth.load(PATH).epoch)
   end)
