@@ -24,7 +24,3 @@ static const char *const dtype_names[] = {MOTH_DTYPE_LIST(NAME)};
 const char *moth_dtype_name(int32_t dtype) {
   return dtype >= 0 && dtype < MOTH_DTYPES ? dtype_names[dtype] : NULL;
 }
-
-/* All arithmetic runs on the calling thread so far, whatever is asked for. */
-void moth_set_num_threads(int32_t n) { (void)n; }
-int32_t moth_get_num_threads(void) { return 1; }

@@ -1,24 +1,19 @@
-/* level.h -- the levels of instructions that hot loops are compiled for, and which one this machine
-** has. each_level.h compiles loops for all of them.
+/* level.h -- the levels of instructions that hot loops are compiled for, and which one runs here.
+** each_level.h compiles loops for all of them.
 */
 #ifndef MOTH_KERNEL_LEVEL_H
 #define MOTH_KERNEL_LEVEL_H
 
 enum { MOTH_LEVEL_PLAIN, MOTH_LEVEL_AVX2, MOTH_LEVEL_AVX512 };
 
+/* The best level of this processor, or a lower one that MOTH_ISA names: plain, avx2 or avx512. */
+int moth_level(void);
+
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #define MOTH_HAS_LEVELS 1
 #define MOTH_AVX2 __attribute__((target("avx2,fma")))
 #define MOTH_AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma")))
-
-static inline int moth_level(void) {
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MOTH_LEVEL_PLAIN;
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")
-             ? MOTH_LEVEL_AVX512
-             : MOTH_LEVEL_AVX2;
-}
 
 /* f_f32 or what stands for it on this machine. MOTH_BEST(&f) is the address of such a thing. */
 #define MOTH_BEST(f)                                    \

@@ -1,0 +1,31 @@
+/* level.c -- which level of instructions this processor has, by its single features. */
+#include "level.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int found(void) {
+#if MOTH_HAS_LEVELS
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return MOTH_LEVEL_PLAIN;
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")
+             ? MOTH_LEVEL_AVX512
+             : MOTH_LEVEL_AVX2;
+#else
+  return MOTH_LEVEL_PLAIN;
+#endif
+}
+
+int moth_level(void) {
+  static const char *const names[] = {"plain", "avx2", "avx512"};
+  static atomic_int known; /* 1 + the level; 0: not looked yet */
+  int level = atomic_load_explicit(&known, memory_order_relaxed) - 1;
+  if (level >= 0) return level;
+  const char *wanted = getenv("MOTH_ISA");
+  level = found();
+  for (int i = 0; wanted && i < level; i++)
+    if (!strcmp(wanted, names[i])) level = i;
+  atomic_store_explicit(&known, level + 1, memory_order_relaxed);
+  return level;
+}

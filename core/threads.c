@@ -1,0 +1,278 @@
+/* threads.c -- a small pool of threads for the whole process.
+**
+** A job is one 64-bit word, (number of the job, pieces left), from which the caller and the workers
+** take pieces by compare-and-swap; a count of finished pieces ends it. Workers that found nothing
+** look on for some 50 us, since a thread that is awake starts a job in 0.3 us and a parked one in
+** 15, then park on a futex: an idle process uses no processor. They are woken for one long job or
+** for many short ones in a row. Threads are started by the first job that is worth them and are
+** gone, like all others, in a forked child, which starts its own.
+**
+** A worker that is not running (another process has its processor) may hold up the end of a job
+** for milliseconds. Where that happened, jobs stay on the calling thread for a while, each time for
+** twice as long, so that a busy machine costs little more than one thread does.
+*/
+#include "threads.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINGER 50e3      /* ns a worker looks for a next job before it parks */
+#define WORTH_AWAKE 3e3  /* ns of work that are worth sharing with a worker that is awake, */
+#define WORTH_WAKING 6e4 /* ... and with one that must be woken */
+#define LEAST_PIECE 1e3  /* ns; shorter pieces cost more to take than they are worth */
+#define MOST_PIECE 1e6   /* ns; a cancel is heard between pieces */
+#define PER_THREAD 4     /* pieces for each thread: those that are slower take fewer */
+#define PATIENCE 1e5     /* ns of waiting for the last piece that are still no sign of trouble */
+#define LEAST_REST 2e6   /* ns without workers after that, */
+#define MOST_REST 1e8    /* ... at most */
+
+typedef struct job {
+  moth_work *work;
+  const void *arg;
+  int64_t n, piece; /* items in all and in a piece */
+  uint32_t pieces;
+} job;
+
+static struct {
+  pthread_mutex_t busy; /* held while a job runs: whoever finds it held runs alone */
+  job now;              /* stable while one of its pieces is taken and not finished */
+  _Atomic uint64_t left; /* number of the job << 32 | pieces nobody has taken */
+  _Atomic uint32_t done; /* pieces finished */
+  _Atomic uint32_t wake; /* the futex: grows when parked workers are wanted */
+  atomic_int awake;      /* workers that look for a job */
+  atomic_int lanes;      /* 0: not decided yet */
+  int workers;           /* threads that were started */
+  uint32_t number;       /* of the last job */
+  double rest_until, rest;
+  double missed, last_missed; /* ns of work done alone while workers are parked, and until when */
+} pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static double now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value) {
+  syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+}
+
+/* -- how many -- */
+
+/* MOTH_NUM_THREADS, OMP_NUM_THREADS, or the processors that this process may use. */
+static int default_lanes(void) {
+  static const char *const names[] = {"MOTH_NUM_THREADS", "OMP_NUM_THREADS"};
+  for (int i = 0; i < 2; i++) {
+    const char *text = getenv(names[i]);
+    long n = text ? strtol(text, NULL, 10) : 0;
+    if (n > 0) return n < MOTH_MAX_LANES ? (int)n : MOTH_MAX_LANES;
+  }
+  cpu_set_t set;
+  int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+  return n < 1 ? 1 : n < MOTH_MAX_LANES ? n : MOTH_MAX_LANES;
+}
+
+int moth_lanes(void) {
+  int n = atomic_load_explicit(&pool.lanes, memory_order_relaxed);
+  if (n) return n;
+  n = default_lanes();
+  atomic_store_explicit(&pool.lanes, n, memory_order_relaxed);
+  return n;
+}
+
+void moth_set_num_threads(int32_t n) {
+  atomic_store(&pool.lanes, n < 1 ? 1 : n < MOTH_MAX_LANES ? n : MOTH_MAX_LANES);
+}
+
+int32_t moth_get_num_threads(void) { return moth_lanes(); }
+
+/* -- pieces -- */
+
+/* Takes one piece of job `number`, or whichever runs if that is 0; false when none is left. What
+** pool.now holds is read only after a piece was taken: until it is finished the job stays. */
+static bool take(uint32_t number, uint32_t *piece) {
+  uint64_t left = atomic_load_explicit(&pool.left, memory_order_acquire);
+  while ((uint32_t)left && (!number || left >> 32 == number))
+    if (atomic_compare_exchange_weak_explicit(&pool.left, &left, left - 1, memory_order_acq_rel,
+                                              memory_order_acquire)) {
+      *piece = (uint32_t)left - 1;
+      return true;
+    }
+  return false;
+}
+
+static void run_piece(uint32_t left, int lane) {
+  const job *j = &pool.now;
+  int64_t first = (int64_t)(j->pieces - 1 - left) * j->piece, last = first + j->piece;
+  j->work(first, last < j->n ? last : j->n, lane, j->arg);
+  atomic_fetch_add_explicit(&pool.done, 1, memory_order_release);
+}
+
+/* -- workers -- */
+
+static void *worker(void *at) {
+  int lane = (int)(intptr_t)at;
+  uint32_t piece;
+  for (;;) {
+    uint32_t seen = atomic_load(&pool.wake);
+    double until = now_ns() + LINGER;
+    atomic_fetch_add(&pool.awake, 1);
+    for (unsigned looks = 0;; looks++) {
+      if (lane < atomic_load_explicit(&pool.lanes, memory_order_relaxed) && take(0, &piece)) {
+        run_piece(piece, lane);
+        while (take(0, &piece)) run_piece(piece, lane);
+        until = now_ns() + LINGER;
+      }
+      relax();
+      if (looks % 32 == 31 && now_ns() > until) break;
+    }
+    atomic_fetch_sub(&pool.awake, 1);
+    if (lane < atomic_load(&pool.lanes) && (uint32_t)atomic_load(&pool.left)) continue;
+    futex(&pool.wake, FUTEX_WAIT_PRIVATE, seen);
+  }
+  return NULL;
+}
+
+static void child_after_fork(void) {
+  pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+  pool.busy = fresh;
+  pool.workers = 0;
+  atomic_store(&pool.left, (uint64_t)pool.number << 32);
+  atomic_store(&pool.awake, 0);
+}
+
+static void forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
+
+/* Starts what workers are missing; they hear no signals. Fewer than wanted will do. */
+static void start(int lanes) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, forks);
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  pthread_attr_t attr;
+  pthread_attr_init(&attr);
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attr, (size_t)1 << 20);
+  for (pthread_t thread; pool.workers < lanes - 1; pool.workers++)
+    if (pthread_create(&thread, &attr, worker, (void *)(intptr_t)(pool.workers + 1))) break;
+  pthread_attr_destroy(&attr);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* -- jobs -- */
+
+/* Waits for the pieces that workers have taken. A long wait means that one of them does not run. */
+static void finish(double piece_ns) {
+  const job *j = &pool.now;
+  double since = 0, now = 0;
+  for (unsigned looks = 1; atomic_load_explicit(&pool.done, memory_order_acquire) < j->pieces;
+       looks++) {
+    relax();
+    if (looks % 64) continue;
+    now = now_ns();
+    if (since == 0) since = now;
+    if (now - since > LINGER) sched_yield();
+  }
+  if (since == 0 || now - since < PATIENCE + 3 * piece_ns) {
+    pool.rest /= 2;
+    return;
+  }
+  pool.rest = pool.rest * 2 < LEAST_REST ? LEAST_REST : pool.rest * 2;
+  if (pool.rest > MOST_REST) pool.rest = MOST_REST;
+  pool.rest_until = now + pool.rest;
+}
+
+static int alone(moth_ctx *ctx, const job *j) {
+  for (int64_t first = 0; first < j->n; first += j->piece) {
+    if (first && moth_cancelled(ctx)) return moth_poll(ctx);
+    j->work(first, j->n - first < j->piece ? j->n : first + j->piece, 0, j->arg);
+  }
+  return MOTH_OK;
+}
+
+static int together(moth_ctx *ctx, const job *j, bool wake, double piece_ns) {
+  uint32_t number = ++pool.number ? pool.number : ++pool.number, piece;
+  pool.now = *j;
+  atomic_store_explicit(&pool.done, 0, memory_order_relaxed);
+  atomic_store(&pool.left, (uint64_t)number << 32 | j->pieces);
+  if (wake) {
+    atomic_fetch_add(&pool.wake, 1);
+    futex(&pool.wake, FUTEX_WAKE_PRIVATE, MOTH_MAX_LANES);
+  }
+  bool cancelled = false;
+  while (!cancelled && take(number, &piece)) {
+    run_piece(piece, 0);
+    cancelled = moth_cancelled(ctx);
+  }
+  if (cancelled) { /* what nobody took stays undone */
+    uint64_t left = atomic_exchange(&pool.left, (uint64_t)number << 32);
+    atomic_fetch_add(&pool.done, (uint32_t)left);
+  }
+  finish(piece_ns);
+  return cancelled ? moth_poll(ctx) : MOTH_OK;
+}
+
+/* Items in a piece: a multiple of grain, near `ns` of work. */
+static int64_t piece_of(int64_t n, int64_t grain, double cost, double ns) {
+  double items = cost > 0 ? ns / cost : (double)n;
+  int64_t grains = items < (double)n ? (int64_t)(items / (double)grain) : (n + grain - 1) / grain;
+  return (grains > 0 ? grains : 1) * grain;
+}
+
+/* Whether workers should take part in a job of `all` ns: they are awake, or worth waking. */
+static bool worth(double all) {
+  bool awake = atomic_load_explicit(&pool.awake, memory_order_relaxed) > 0;
+  if (awake && !pool.rest_until) return true;
+  double now = now_ns();
+  if (now < pool.rest_until) return false;
+  pool.rest_until = 0;
+  if (awake || all >= WORTH_WAKING) return true;
+  if (now - pool.last_missed > LINGER) pool.missed = 0;
+  pool.missed += all;
+  pool.last_missed = now + all;
+  return pool.missed >= WORTH_WAKING;
+}
+
+int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_work *work,
+                  const void *arg) {
+  double all = (double)n * cost;
+  job j = {.work = work, .arg = arg, .n = n};
+  if (n <= 0) return MOTH_OK;
+  int lanes = all < WORTH_AWAKE || n <= grain ? 1 : moth_lanes();
+  if (lanes > 1 && pthread_mutex_trylock(&pool.busy)) lanes = 1;
+  else if (lanes > 1 && !worth(all)) {
+    pthread_mutex_unlock(&pool.busy);
+    lanes = 1;
+  }
+  if (lanes == 1) {
+    j.piece = piece_of(n, grain, cost, MOST_PIECE);
+    return alone(ctx, &j);
+  }
+  if (pool.workers < lanes - 1) start(lanes);
+  double ns = all / (lanes * PER_THREAD);
+  ns = ns < LEAST_PIECE ? LEAST_PIECE : ns > MOST_PIECE ? MOST_PIECE : ns;
+  j.piece = piece_of(n, grain, cost, ns);
+  j.pieces = (uint32_t)((n + j.piece - 1) / j.piece);
+  bool wake = atomic_load(&pool.awake) < (pool.workers < lanes - 1 ? pool.workers : lanes - 1);
+  wake = wake && (all >= WORTH_WAKING || pool.missed >= WORTH_WAKING);
+  pool.missed = 0;
+  int status = together(ctx, &j, wake, (double)j.piece * cost);
+  pthread_mutex_unlock(&pool.busy);
+  return status;
+}
