@@ -13,7 +13,12 @@ int moth_level(void);
 
 #define MOTH_HAS_LEVELS 1
 #define MOTH_AVX2 __attribute__((target("avx2,fma")))
-#define MOTH_AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,fma")))
+#define MOTH_AVX512_SET "avx512f,avx512dq,avx512vl,avx512bw,fma"
+#if defined(__clang__) /* which has no word for it */
+#define MOTH_AVX512 __attribute__((target(MOTH_AVX512_SET)))
+#else /* gcc would stay at vectors of 256 bits */
+#define MOTH_AVX512 __attribute__((target(MOTH_AVX512_SET ",prefer-vector-width=512")))
+#endif
 
 /* f_f32 or what stands for it on this machine. MOTH_BEST(&f) is the address of such a thing. */
 #define MOTH_BEST(f)                                    \
