@@ -1,6 +1,7 @@
 /* abi.c -- what the library says about itself: version, header text, configuration. */
 #include "blas.h"
 #include "context.h"
+#include "kernel/level.h"
 
 #include "moth_header.inc" /* the text between the markers of moth.h, made by the build */
 
@@ -13,8 +14,9 @@ const char *moth_version(void) { return MOTH_VERSION; }
 const char *moth_header(void) { return moth_header_text; }
 
 const char *moth_config(moth_ctx *ctx) {
-  snprintf(ctx->error.shown, sizeof ctx->error.shown, "moth %s, abi %d, BLAS %s, compiler %s",
-           MOTH_VERSION, MOTH_ABI, moth_blas_name(), __VERSION__);
+  snprintf(ctx->error.shown, sizeof ctx->error.shown,
+           "moth %s, abi %d, loops %s, threads %d, BLAS %s, compiler %s", MOTH_VERSION, MOTH_ABI,
+           moth_level_name(), moth_get_num_threads(), moth_blas_name(), __VERSION__);
   return ctx->error.shown;
 }
 

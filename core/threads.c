@@ -48,6 +48,7 @@ static struct {
   _Atomic uint32_t wake; /* the futex: grows when parked workers are wanted */
   atomic_int awake;      /* workers that look for a job */
   atomic_int lanes;      /* 0: not decided yet */
+  bool eager;            /* MOTH_SPLIT=1, for tests: every job is cut and shared */
   int workers;           /* threads that were started */
   uint32_t number;       /* of the last job */
   double rest_until, rest;
@@ -91,6 +92,8 @@ int moth_lanes(void) {
   int n = atomic_load_explicit(&pool.lanes, memory_order_relaxed);
   if (n) return n;
   n = default_lanes();
+  const char *split = getenv("MOTH_SPLIT");
+  pool.eager = split && !strcmp(split, "1");
   atomic_store_explicit(&pool.lanes, n, memory_order_relaxed);
   return n;
 }
@@ -237,6 +240,7 @@ static int64_t piece_of(int64_t n, int64_t grain, double cost, double ns) {
 
 /* Whether workers should take part in a job of `all` ns: they are awake, or worth waking. */
 static bool worth(double all) {
+  if (pool.eager) return true;
   bool awake = atomic_load_explicit(&pool.awake, memory_order_relaxed) > 0;
   if (awake && !pool.rest_until) return true;
   double now = now_ns();
@@ -254,7 +258,8 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
   double all = (double)n * cost;
   job j = {.work = work, .arg = arg, .n = n};
   if (n <= 0) return MOTH_OK;
-  int lanes = all < WORTH_AWAKE || n <= grain ? 1 : moth_lanes();
+  int lanes = moth_lanes();
+  if (n <= grain || (all < WORTH_AWAKE && !pool.eager)) lanes = 1;
   if (lanes > 1 && pthread_mutex_trylock(&pool.busy)) lanes = 1;
   else if (lanes > 1 && !worth(all)) {
     pthread_mutex_unlock(&pool.busy);
@@ -267,10 +272,10 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
   if (pool.workers < lanes - 1) start(lanes);
   double ns = all / (lanes * PER_THREAD);
   ns = ns < LEAST_PIECE ? LEAST_PIECE : ns > MOST_PIECE ? MOST_PIECE : ns;
-  j.piece = piece_of(n, grain, cost, ns);
+  j.piece = pool.eager ? (n / grain / 7 + 1) * grain : piece_of(n, grain, cost, ns);
   j.pieces = (uint32_t)((n + j.piece - 1) / j.piece);
   bool wake = atomic_load(&pool.awake) < (pool.workers < lanes - 1 ? pool.workers : lanes - 1);
-  wake = wake && (all >= WORTH_WAKING || pool.missed >= WORTH_WAKING);
+  wake = wake && (all >= WORTH_WAKING || pool.missed >= WORTH_WAKING || pool.eager);
   pool.missed = 0;
   int status = together(ctx, &j, wake, (double)j.piece * cost);
   pthread_mutex_unlock(&pool.busy);

@@ -17,8 +17,11 @@ static int found(void) {
 #endif
 }
 
+static const char *const names[] = {"plain", "avx2", "avx512"};
+
+const char *moth_level_name(void) { return names[moth_level()]; }
+
 int moth_level(void) {
-  static const char *const names[] = {"plain", "avx2", "avx512"};
   static atomic_int known; /* 1 + the level; 0: not looked yet */
   int level = atomic_load_explicit(&known, memory_order_relaxed) - 1;
   if (level >= 0) return level;

@@ -8,6 +8,7 @@ enum { MOTH_LEVEL_PLAIN, MOTH_LEVEL_AVX2, MOTH_LEVEL_AVX512 };
 
 /* The best level of this processor, or a lower one that MOTH_ISA names: plain, avx2 or avx512. */
 int moth_level(void);
+const char *moth_level_name(void);
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
