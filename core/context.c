@@ -6,7 +6,7 @@
 
 #define FLOOR_BYTES ((int64_t)16 << 20)
 #define FLOOR_SLOTS 65536
-#define ALIGN ((size_t)64) /* of a context */
+#define ALIGN ((size_t)MOTH_ALIGN)
 
 double moth_seconds(void) {
   struct timespec t;
@@ -20,6 +20,7 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   ctx->lent = lent;
   atomic_init(&ctx->cancel, 0);
   ctx->refs = 1;
+  moth_keep_blocks(ctx, true);
   ctx->grad_mode = true;
   ctx->default_dtype = MOTH_F32;
   ctx->floor_bytes = ctx->mem.goal_bytes = FLOOR_BYTES;
@@ -63,6 +64,7 @@ static void unref(moth_ctx *ctx) {
 void moth_close(moth_ctx *ctx) {
   if (!ctx || ctx->closed) return;
   ctx->closed = true;
+  moth_keep_blocks(ctx, false);
   moth_tasks_free(ctx);
   while (ctx->leaves) { /* a gradient made under create_graph leads back to its leaf */
     moth_node *leaf = moth_node_retain(ctx->leaves);
@@ -107,6 +109,7 @@ void moth_tick(moth_ctx **anchor) {
 
 void moth_memory(moth_ctx *ctx, moth_memory_info *info) {
   *info = ctx->mem;
+  info->cached_bytes = moth_cached_bytes(ctx);
   info->shared_bytes = moth_shared_bytes();
   info->live_handles = ctx->live_slots;
 }

@@ -29,9 +29,15 @@ typedef struct moth_frame { /* an open scope */
 } moth_frame;
 
 #define MOTH_CLASSES 256   /* size classes of the block cache */
+#define MOTH_ALIGN 64      /* of blocks, and of a context */
 #define MOTH_STR_RING 8    /* texts for messages that may be in use at once */
 #define MOTH_STR_ROOM 192
 #define MOTH_NUMBER_SLOTS 4
+
+typedef struct moth_chain { /* free blocks of one size class; each begins with the next one */
+  void *first;
+  int64_t count;
+} moth_chain;
 
 typedef struct moth_error_state {
   int32_t code;
@@ -59,7 +65,8 @@ struct moth_ctx {
   moth_frame *scopes; /* 0 unused */
   uint32_t nscopes, scope_room, scope_id;
 
-  void *blocks[MOTH_CLASSES]; /* free blocks by size class */
+  moth_chain blocks[MOTH_CLASSES];
+  bool keeps_blocks; /* not after its end, nor where a tool looks for uses after a free */
   moth_memory_info mem;
   int64_t floor_bytes, floor_slots, goal_slots;
   double last_swept;
@@ -101,11 +108,65 @@ int moth_fail_closed(moth_ctx *ctx); /* the error of whoever uses a context afte
 
 /* -- memory (alloc.c): blocks of a size class, cached; 64-byte aligned, uninitialised -- */
 
-void *moth_alloc(moth_ctx *ctx, int64_t nbytes); /* NULL: E_MEM or E_LIMIT is set */
-void moth_dealloc(moth_ctx *ctx, void *block, int64_t nbytes);
-/* Counted as live bytes as well: for tensor data. */
-void *moth_alloc_data(moth_ctx *ctx, int64_t nbytes);
-void moth_dealloc_data(moth_ctx *ctx, void *block, int64_t nbytes);
+/* What the inline roads below leave: large blocks, an empty chain, a test's failure. */
+void *moth_alloc_block(moth_ctx *ctx, int64_t nbytes);
+void moth_dealloc_block(moth_ctx *ctx, void *block, int64_t nbytes);
+#define MOTH_INLINE_BLOCK ((uint64_t)1 << 20)
+
+/* The class of a size: eight to an octave, from 64 bytes on. */
+static inline uint32_t moth_class_of(int64_t nbytes) {
+  if (nbytes <= MOTH_ALIGN) return 0;
+  uint64_t n = ((uint64_t)nbytes + MOTH_ALIGN - 1) / MOTH_ALIGN * MOTH_ALIGN;
+  uint32_t k = 63u - (uint32_t)__builtin_clzll(n - 1); /* 2^k < n <= 2^(k+1) */
+  uint64_t step = (uint64_t)1 << (k - 3);
+  return (k - 6) * 8 + (uint32_t)((n - ((uint64_t)1 << k) + step - 1) >> (k - 3));
+}
+
+/* NULL: E_MEM is set. A loop that leaves its garbage to Lua's collector walks through more blocks
+** than a cache holds: the block that comes next is asked for while this one is filled. */
+static inline void *moth_alloc(moth_ctx *ctx, int64_t nbytes) {
+  if ((uint64_t)nbytes > MOTH_INLINE_BLOCK || ctx->fail_after > 0)
+    return moth_alloc_block(ctx, nbytes);
+  moth_chain *c = &ctx->blocks[moth_class_of(nbytes)];
+  char *block = c->first;
+  if (!block) return moth_alloc_block(ctx, nbytes);
+  memcpy(&c->first, block, sizeof c->first);
+  c->count--;
+  const char *next = c->first;
+  __builtin_prefetch(next, 1);
+  if (nbytes > 64) __builtin_prefetch(next + 64, 1);
+  if (nbytes > 128) __builtin_prefetch(next + 128, 1);
+  return block;
+}
+
+static inline void moth_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
+  if (!block) return;
+  if (!ctx->keeps_blocks || (uint64_t)nbytes > MOTH_INLINE_BLOCK) {
+    moth_dealloc_block(ctx, block, nbytes);
+    return;
+  }
+  moth_chain *c = &ctx->blocks[moth_class_of(nbytes)];
+  memcpy(block, &c->first, sizeof c->first);
+  c->first = block;
+  c->count++;
+}
+
+void moth_keep_blocks(moth_ctx *ctx, bool keep);
+int64_t moth_cached_bytes(const moth_ctx *ctx);
+
+/* Bytes of tensor data count as live, against the limit and towards the goal: before they are
+** allocated. False: E_LIMIT is set. */
+void moth_refuse_data(moth_ctx *ctx, int64_t nbytes);
+static inline bool moth_count_data(moth_ctx *ctx, int64_t nbytes) {
+  int64_t limit = ctx->mem.limit_bytes;
+  if (limit > 0 && (nbytes > limit || ctx->mem.live_bytes > limit - nbytes)) {
+    moth_refuse_data(ctx, nbytes);
+    return false;
+  }
+  ctx->mem.live_bytes += nbytes;
+  if (ctx->mem.live_bytes > ctx->mem.peak_bytes) ctx->mem.peak_bytes = ctx->mem.live_bytes;
+  return true;
+}
 
 /* -- handles (slots.c) -- */
 

@@ -22,11 +22,11 @@ typedef struct moth_edge {
 } moth_edge;
 
 typedef struct moth_saved {
-  moth_layout l;
   moth_storage *storage; /* counted; NULL: only the layout was saved, or no tensor was given */
   uint32_t version;
   uint8_t present; /* 0: no tensor was given; 1: its layout; 2: its bytes too */
   int16_t from;    /* what a Function saved: its input from - 1, its output -from - 1, 0 neither */
+  moth_layout l;
 } moth_saved;
 
 enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16 };

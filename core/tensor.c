@@ -5,34 +5,58 @@
 ** refs and version are plain until the storage is shared; then they are touched only through
 ** these atomic built-ins. */
 
+static int64_t shared_bytes; /* of all contexts; atomic */
+
 static uint32_t add_fetch(moth_storage *s, uint32_t *count, uint32_t by) {
   if (s->shared) return __atomic_add_fetch(count, by, __ATOMIC_ACQ_REL);
   return *count += by;
 }
 
-static moth_storage *storage_raw(moth_ctx *ctx) {
-  moth_storage *s = moth_alloc(ctx, sizeof *s);
+static moth_storage *storage_raw(moth_ctx *ctx, int64_t more) {
+  moth_storage *s = moth_alloc(ctx, (int64_t)sizeof *s + more);
   if (!s) return NULL;
   *s = (moth_storage){.refs = 1, .id = ++ctx->ids};
   ctx->mem.live_storages++;
   return s;
 }
 
+/* Few bytes lie in the storage's own block. */
+#define FEW_BYTES 1024
+_Static_assert(sizeof(moth_storage) % MOTH_ALIGN == 0, "data behind it lies aligned");
+
 moth_storage *moth_storage_new(moth_ctx *ctx, int64_t nbytes) {
-  char *data = moth_alloc_data(ctx, nbytes);
-  if (!data) return NULL;
-  moth_storage *s = storage_raw(ctx);
-  if (!s) {
-    moth_dealloc_data(ctx, data, nbytes);
-    return NULL;
+  bool few = nbytes <= FEW_BYTES;
+  if (!moth_count_data(ctx, nbytes)) return NULL;
+  moth_storage *s = storage_raw(ctx, few ? nbytes : 0);
+  char *data = s && !few ? moth_alloc(ctx, nbytes) : (char *)(s + 1);
+  if (s && data) {
+    s->data = data;
+    s->nbytes = nbytes;
+    return s;
   }
-  s->data = data;
-  s->nbytes = nbytes;
-  return s;
+  ctx->mem.live_bytes -= nbytes;
+  if (s) {
+    ctx->mem.live_storages--;
+    moth_dealloc(ctx, s, sizeof *s);
+  }
+  return NULL;
+}
+
+static void free_storage(moth_ctx *ctx, moth_storage *s) {
+  bool few = s->data == (char *)(s + 1);
+  if (!s->root && !s->foreign) {
+    if (s->shared) __atomic_sub_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
+    else ctx->mem.live_bytes -= s->nbytes;
+    if (!few) moth_dealloc(ctx, s->data, s->nbytes);
+  } else if (s->foreign && s->deleter) {
+    s->deleter(s->owner);
+  }
+  if (!s->shared) ctx->mem.live_storages--;
+  moth_dealloc(ctx, s, (int64_t)sizeof *s + (few ? s->nbytes : 0));
 }
 
 moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of) {
-  moth_storage *root = moth_storage_root(of), *s = storage_raw(ctx);
+  moth_storage *root = moth_storage_root(of), *s = storage_raw(ctx, 0);
   if (!s) return NULL;
   s->root = moth_storage_retain(root);
   s->data = root->data;
@@ -43,7 +67,7 @@ moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of) {
 
 moth_storage *moth_storage_foreign(moth_ctx *ctx, void *data, int64_t nbytes,
                                    void (*deleter)(void *), void *owner) {
-  moth_storage *s = storage_raw(ctx);
+  moth_storage *s = storage_raw(ctx, 0);
   if (!s) return NULL;
   s->foreign = true;
   s->data = data;
@@ -58,21 +82,10 @@ moth_storage *moth_storage_retain(moth_storage *s) {
   return s;
 }
 
-static int64_t shared_bytes; /* of all contexts; atomic */
-
 void moth_storage_release(moth_ctx *ctx, moth_storage *s) {
   while (s && add_fetch(s, &s->refs, UINT32_MAX) == 0) {
     moth_storage *root = s->root;
-    if (s->foreign) {
-      if (s->deleter) s->deleter(s->owner);
-    } else if (!root && s->shared) {
-      __atomic_sub_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
-      moth_dealloc(ctx, s->data, s->nbytes);
-    } else if (!root) {
-      moth_dealloc_data(ctx, s->data, s->nbytes);
-    }
-    if (!s->shared) ctx->mem.live_storages--;
-    moth_dealloc(ctx, s, sizeof *s);
+    free_storage(ctx, s);
     s = root;
   }
 }

@@ -64,19 +64,19 @@ enum {                     /* moth_tensor.flags */
   MOTH_T_IS_GRAD = 64      /* some leaf's .grad: outlives scopes */
 };
 
-struct moth_tensor {
+struct moth_tensor { /* what every call reads stands first: two or three lines of the cache */
   uint32_t refs;
   uint32_t slot; /* its handle's, 0: none */
   uint32_t flags;
   uint32_t arg;  /* while a gradient runs: which input of the node it stands for */
   moth_ctx *ctx;
-  moth_layout l;
   moth_storage *storage; /* NULL while a gradient runs, if only the layout was saved */
   moth_node *node;       /* what made it (counted), NULL for leaves */
-  uint32_t output;       /* which of the node's outputs it is */
   moth_node *leaf;       /* where its .grad gathers (counted); NULL until needed */
   moth_tensor *base;     /* for views: the tensor it is a view of (counted) */
+  uint32_t output;       /* which of the node's outputs it is */
   uint32_t epoch;        /* grows when an in-place write rewrites its history */
+  moth_layout l;
   uint32_t base_epoch;   /* the base's epoch when this view's node was made */
 };
 
