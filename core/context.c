@@ -5,7 +5,7 @@
 #include "tape.h"
 
 #define FLOOR_BYTES ((int64_t)16 << 20)
-#define FLOOR_SLOTS 65536
+#define FLOOR_SLOTS 8192
 #define ALIGN ((size_t)MOTH_ALIGN)
 
 double moth_seconds(void) {
@@ -25,7 +25,7 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   ctx->default_dtype = MOTH_F32;
   ctx->floor_bytes = ctx->mem.goal_bytes = FLOOR_BYTES;
   ctx->floor_slots = ctx->goal_slots = FLOOR_SLOTS;
-  ctx->goal_scale = 1;
+  ctx->goal_scale = ctx->slot_scale = 1;
   ctx->interrupts = atomic_load(&moth_interrupts);
   ctx->results.ctx = ctx;
   ctx->slot_room = 256;

@@ -70,7 +70,8 @@ struct moth_ctx {
   moth_memory_info mem;
   int64_t floor_bytes, floor_slots, goal_slots;
   double last_swept;
-  double goal_scale; /* grows when collections take too long */
+  double goal_scale, slot_scale; /* of bytes, of handles; grow when collections take too long */
+  uint32_t dropped;              /* handles since the last sweep ended */
   bool want;
   int64_t fail_after;
 

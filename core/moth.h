@@ -211,8 +211,9 @@ int32_t moth_keep_always(moth_ctx *ctx, const moth_handle *x); /* out of every s
 uint32_t moth_slot_count(moth_ctx *ctx); /* slots 1..count may be in use */
 int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot);
 void moth_drop(moth_ctx *ctx, uint32_t slot); /* the last handle to it is gone */
+int32_t moth_above_goal(moth_ctx *ctx); /* is a collection due, whatever has been swept? */
 /* Ends a sweep. collected: it followed a full collection, and the goals are set anew; seconds:
-** what the collection took. */
+** what both took. */
 void moth_swept(moth_ctx *ctx, int32_t collected, double seconds);
 uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max); /* of nodes Lua knows */
 
@@ -222,6 +223,7 @@ typedef struct moth_memory_info {
   int64_t live_bytes, peak_bytes, cached_bytes, limit_bytes, goal_bytes, shared_bytes;
   int64_t live_tensors, live_handles, live_nodes, live_storages, live_tasks;
   int64_t allocations, collections;
+  double collection_seconds;
 } moth_memory_info;
 
 void moth_memory(moth_ctx *ctx, moth_memory_info *info);

@@ -217,28 +217,45 @@ void moth_drop(moth_ctx *ctx, uint32_t slot) {
       __builtin_prefetch(near->node, 1);
     }
   }
-  if (moth_slot_used(ctx, slot)) free_slot(ctx, slot, 0);
+  if (!moth_slot_used(ctx, slot)) return;
+  ctx->dropped++;
+  free_slot(ctx, slot, 0);
 }
 
 static double at_least(double a, double b) { return a > b ? a : b; }
 
-/* The goals: live + max(floor, 0.25 live), the share growing to 1 while collections take more
-** than a twentieth of the time. */
+int32_t moth_above_goal(moth_ctx *ctx) {
+  return ctx->mem.live_bytes > ctx->mem.goal_bytes || ctx->live_slots > ctx->goal_slots;
+}
+
+static double clamp(double x, double lo, double hi) { return x < lo ? lo : x > hi ? hi : x; }
+
+/* What a handle takes to be collected, swept and freed, whenever that happens. */
+#define DROP_SECONDS 80e-9
+#define MOST_BYTES_SCALE 4 /* a share of 1: twice what lives */
+#define MOST_SLOTS_SCALE 8
+
+/* The goals: live + max(floor, 0.25 live). While collections cost more than a twentieth of the
+** time, not counting what their garbage takes at any rate, the share of bytes grows to 1 and the
+** floor of handles with it; they come back down when that is over. */
 void moth_swept(moth_ctx *ctx, int32_t collected, double seconds) {
+  double cost = at_least(seconds - DROP_SECONDS * ctx->dropped, 0);
   ctx->want = false;
+  ctx->dropped = 0;
   if (!collected) return;
   ctx->mem.collections++;
+  ctx->mem.collection_seconds += seconds;
   double now = moth_seconds(), since = now - ctx->last_swept;
   if (ctx->last_swept > 0 && since > 0) {
-    if (seconds > 0.05 * since) ctx->goal_scale *= 1.5;
-    else if (seconds < 0.02 * since) ctx->goal_scale *= 0.8;
-    if (ctx->goal_scale > 4) ctx->goal_scale = 4;
-    if (ctx->goal_scale < 1) ctx->goal_scale = 1;
+    double bytes = cost > 0.05 * since ? 1.5 : cost < 0.02 * since ? 0.8 : 1;
+    double slots = cost > 0.05 * since ? 2 : cost < 0.02 * since ? 0.5 : 1;
+    ctx->goal_scale = clamp(ctx->goal_scale * bytes, 1, MOST_BYTES_SCALE);
+    ctx->slot_scale = clamp(ctx->slot_scale * slots, 1, MOST_SLOTS_SCALE);
   }
   ctx->last_swept = now;
   double share = 0.25 * ctx->goal_scale;
   double bytes = at_least((double)ctx->floor_bytes, share * (double)ctx->mem.live_bytes);
-  double slots = at_least((double)ctx->floor_slots * ctx->goal_scale, share * ctx->live_slots);
+  double slots = at_least((double)ctx->floor_slots * ctx->slot_scale, share * ctx->live_slots);
   ctx->mem.goal_bytes = ctx->mem.live_bytes + (int64_t)bytes;
   ctx->goal_slots = ctx->live_slots + (int64_t)slots;
 }

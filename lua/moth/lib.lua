@@ -11,7 +11,6 @@ local ffi = require "ffi"
 local errors = require "moth.error"
 
 local ABI = 1           -- the moth_abi_version that these files are written for
-local COUNT_FLOOR = 65536 -- handles made since the last collection that are not worth another
 
 local registry = debug.getregistry()
 local anchor = registry.moth
@@ -135,10 +134,8 @@ end
 -- ---- sweeps and collections ----
 
 local ids = ffi.new("uint64_t[64]")
-local memory = ffi.new("moth_memory_info")
 local canary = setmetatable({}, { __mode = "v" })
 local busy = false
-local count_goal = COUNT_FLOOR
 local traced = 0
 
 --- Functions called with the id of each node that died, to clear what Lua kept for it.
@@ -210,18 +207,10 @@ function lib.collect()
   drop_unheld()
   clear_dead()
   C.moth_swept(ctx, 1, os.clock() - start)
-  C.moth_memory(ctx, memory)
-  local handles = tonumber(memory.live_handles)
-  count_goal = handles + math.max(lib.count_floor or COUNT_FLOOR, 0.25 * handles)
   arm()
   busy = false
   if not clean then error(message, 0) end
   return true
-end
-
-local function above_goal()
-  C.moth_memory(ctx, memory)
-  return memory.live_bytes > memory.goal_bytes or memory.live_handles > count_goal
 end
 
 --- What MOTH_WANT asks for: a sweep, and a collection where that was not enough. In anomaly mode
@@ -231,10 +220,10 @@ function lib.due(x)
   if lib.trace then
     if x then lib.trace(x) end
     traced = traced + 1
-    if traced % 256 ~= 0 and not above_goal() then return end
+    if traced % 256 ~= 0 and C.moth_above_goal(ctx) == 0 then return end
   end
   lib.sweep()
-  if above_goal() then lib.collect() end
+  if C.moth_above_goal(ctx) ~= 0 then lib.collect() end
 end
 jit.off(lib.due)
 jit.off(lib.collect)

@@ -13,7 +13,7 @@ local info = ffi.new("moth_memory_info")
 local FIELDS = {
   "live_bytes", "peak_bytes", "cached_bytes", "limit_bytes", "goal_bytes", "shared_bytes",
   "live_tensors", "live_handles", "live_nodes", "live_storages", "live_tasks", "allocations",
-  "collections",
+  "collections", "collection_seconds",
 }
 
 local function read()
@@ -27,7 +27,8 @@ end
 -- @return a table: live_bytes (in storages), peak_bytes (their most), cached_bytes (free blocks
 -- kept for reuse), limit_bytes (0: none), goal_bytes (live bytes that ask for a collection),
 -- shared_bytes (of tensors passed between contexts), live_tensors, live_handles, live_nodes,
--- live_storages, live_tasks (backward passes under way), allocations, collections
+-- live_storages, live_tasks (backward passes under way), allocations (blocks asked of the system),
+-- collections (asked for by the engine or moth.collect), collection_seconds (what they took)
 function memory.memory() return read() end
 
 --- Refuses to let live bytes grow beyond a limit; ops that would then raise E_LIMIT.
@@ -49,16 +50,15 @@ memory.set_memory_limit = define {
 memory.set_memory_floor = define {
   name = "set_memory_floor",
   doc = "Sets what may be made since the last collection before another one is worth its time.",
-  examples = "2^24, 65536",
+  examples = "2^24, 8192",
   args = {
     { "int", "bytes", "bytes", default = 2 ^ 24 },
-    { "int", "handles", "tensors", default = 65536 },
+    { "int", "handles", "tensors", default = 8192 },
   },
   run = function(bytes, handles)
     if bytes < 0 or handles < 0 then
       errors.raise("set_memory_floor: a floor is not negative")
     end
-    lib.count_floor = handles
     C.moth_memory_floor(ctx, bytes, handles)
   end,
 }
