@@ -204,7 +204,7 @@ int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot) {
   return slot > MOTH_NUMBER_SLOTS && slot < ctx->nslots && ctx->slots[slot].tensor != NULL;
 }
 
-/* A sweep drops slots in a row, their tensors long out of the cache: those to come are asked for. */
+/* A sweep drops slots in a row, their tensors long out of the cache: it asks for those to come. */
 #define AHEAD 8
 
 void moth_drop(moth_ctx *ctx, uint32_t slot) {
