@@ -11,7 +11,7 @@ moth -e 'CODE' [ARGUMENTS]  runs a line of code
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
                             --coverage: the ops that golden values or gradchecks leave out;
                             other options go to busted, as --filter='a name' does)
-moth bench [small] [--help] measures
+moth bench [GROUP] [--help] measures, with --peer PYTHON beside PyTorch
 moth doctor                 says what was found here and what is missing
 moth version
 

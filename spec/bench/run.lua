@@ -1,183 +1,222 @@
---- `moth bench`: times the workloads of a suite and, with --peer, PyTorch's beside them.
+--- `moth bench`: times Moth and, with --peer, PyTorch beside it.
 --
---   moth bench small [--only PATTERN] [--seconds S] [--json FILE]
---   moth bench small --peer PYTHON [--script FILE] [--rounds N]
+-- Both sides are processes that wait while the other one runs. They live as long as a group: a
+-- program's allocator has a past, and PyTorch's times depend on it (a large result costs up to ten
+-- times its arithmetic in page faults where malloc has not learned to keep such blocks; in a group
+-- it mostly has). --fresh gives each workload processes of its own.
 --
--- With a peer both sides run in processes of their own, by turns, so that what else the machine
--- does hits both. The table shows the median of the rounds' medians, in microseconds a call.
+-- For each workload both set it up, then take turns: one pair of timings in each round. A row's
+-- ratio is the median over the pairs of PyTorch's time over Moth's; its spread the third quartile
+-- of the pairs' ratios over the first. A row whose spread is above 1.3 is marked and counts
+-- neither way.
 
-local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/?.lua;" .. package.path
 
-local ffi = require "ffi"
 local argparse = require "argparse"
-local timing = require "timing"
-
-local LIVE_TABLES = 1e5
+local child = require "child"
+local report = require "report"
+local workloads = require "workloads"
 
 local launcher = debug.getregistry()["moth.launcher"] or {}
 
 local function options_of(words)
   local parser = argparse("moth bench", "Times Moth, and PyTorch beside it.")
-  parser:argument("suite", "what to time"):choices({ "small" }):default("small"):args("?")
-  parser:option("--only", "only workloads whose name matches this Lua pattern", "")
-  parser:option("--seconds", "timed seconds for each workload", "0.5"):convert(tonumber)
-  parser:option("--threads", "threads on both sides", "1"):convert(tonumber)
-  parser:option("--json", "also write the results to this file")
+  local groups, known = {"all"}, {}
+  for _, row in ipairs(workloads.read()) do
+    if not known[row.group] then groups[#groups + 1] = row.group end
+    known[row.group] = true
+  end
+  parser:argument("group", "what to time"):choices(groups):default("all"):args("?")
+  parser:option("--only", "only workloads whose name matches: a Lua pattern", "")
   parser:option("--peer", "a Python that has PyTorch: time that as well")
-  parser:option("--script", "the peer's script", here .. "/peer.py")
-  parser:option("--rounds", "with --peer: turns of both sides", "3"):convert(tonumber)
+  parser:flag("--best", "and PyTorch once more, in its best setting")
+  parser:option("--threads", "threads on all sides", "1"):convert(tonumber)
+  parser:option("--seconds", "of each timing", "0.1"):convert(tonumber)
+  parser:option("--rounds", "turns of all sides", "5"):convert(tonumber)
+  parser:flag("--cpu", "time of the processes, not of the wall: for busy machines, one thread")
+  parser:flag("--fresh", "each workload in processes of its own")
+  parser:flag("--list", "print the names and what they are, and end")
+  parser:option("--json", "also write the results to this file")
+  parser:option("--markdown", "also write them as tables to this file")
   return parser:parse(words)
 end
 
---- One result as a JSON line, with the keys that the peer prints too.
-local function line_of(r)
-  return ('{"name": "%s", "unit": "us", "median": %.4f, "min": %.4f, "threads": %d, "n": %d}')
-    :format(r.name, r.median, r.min, r.threads, r.n)
+-- ---- the sides ----
+
+-- What a knowing user would set: MKL told that the CPU is Intel's (it takes a slow path on others),
+-- an allocator that keeps its pages. The peer adds fused optimizers.
+local function best_setting(folder)
+  local setting = {
+    MOTH_BENCH_BEST = "1", MALLOC_MMAP_MAX_ = "0", MALLOC_TRIM_THRESHOLD_ = "100000000000",
+  }
+  local info = io.open "/proc/cpuinfo"
+  local vendor = info and info:read(4096):match "vendor_id%s*:%s*(%S+)"
+  if info then info:close() end
+  if vendor == "AuthenticAMD" then
+    local source = assert(io.open(folder .. "/intel.c", "w"))
+    source:write "int mkl_serv_intel_cpu_true(void) { return 1; }\n"
+    source:close()
+    local library = folder .. "/intel.so"
+    local status = os.execute(("cc -shared -fPIC -o %s %s"):format(child.quoted(library),
+      child.quoted(folder .. "/intel.c")))
+    assert(status == 0, "cc could not compile the library that is preloaded")
+    setting.LD_PRELOAD = library
+  end
+  return setting
 end
 
-local function parse_line(line)
-  local name = line:match('"name": "([^"]+)"')
-  local median, min = line:match('"median": ([%d.e+-]+)'), line:match('"min": ([%d.e+-]+)')
-  if not (name and median and min) then return nil end
-  return { name = name, median = tonumber(median), min = tonumber(min) }
+local function sides_of(options, folder)
+  local function setting(more)
+    local all = {
+      OPENBLAS_CORETYPE = false, OPENBLAS_L2_SIZE = false, OMP_NUM_THREADS = options.threads,
+      PYTHONDONTWRITEBYTECODE = "1",
+    }
+    for name, value in pairs(more or {}) do all[name] = value end
+    return all
+  end
+  local clock = options.cpu and "cpu" or "wall"
+  local words = {launcher.program, here .. "/side.lua", options.threads, clock}
+  local sides = {child.new("Moth", words, setting(), folder)}
+  if options.peer then
+    words = {options.peer, here .. "/peer", options.threads, clock}
+    sides[2] = child.new("PyTorch", words, setting(), folder)
+    if options.best then
+      sides[3] = child.new("PyTorch, best", words, setting(best_setting(folder)), folder)
+    end
+  end
+  return sides
 end
 
---- Tables that the collector has to walk past, as in a program that has other things to do.
-local function ballast()
-  local list = {}
-  for i = 1, LIVE_TABLES do list[i] = { i, name = "entry" } end
+-- ---- taking turns ----
+
+-- name .. variant .. part -> {name, group, unit, values = {side -> {round -> value}}, errors}
+local function gatherer(row)
+  local list, by_name = {}, {}
+  local function entry(name, unit)
+    if not by_name[name] then
+      by_name[name] = {name = name, group = row.group, unit = unit, values = {}, errors = {}}
+      list[#list + 1] = by_name[name]
+    end
+    by_name[name].unit = by_name[name].unit or unit
+    return by_name[name]
+  end
+  return list, entry
+end
+
+local function variants_of(row, side)
+  return side == 1 and row.variants or {""}
+end
+
+-- One turn of one side.
+local function turn(row, sides, side, round, options, entry)
+  for _, variant in ipairs(variants_of(row, side)) do
+    local parts, problem = sides[side]:time(variant == "" and "plain" or variant, options.seconds,
+      round)
+    if not parts then entry(row.name .. variant).errors[side] = problem end
+    for _, part in ipairs(parts or {}) do
+      local e = entry(row.name .. variant .. part[1], part[2])
+      e.values[side] = e.values[side] or {}
+      e.values[side][round] = part[3]
+    end
+  end
+end
+
+--- Times a workload on all sides. @return its entries
+local function compare(row, sides, options)
+  local list, entry = gatherer(row)
+  local ready = {}
+  for side, process in ipairs(sides) do
+    local ok, problem = process:ask("setup", row.name)
+    ready[side] = ok ~= nil
+    if not ok then entry(row.name).errors[side] = problem end
+  end
+  for round = 1, options.rounds do
+    for side = 1, #sides do
+      if ready[side] then turn(row, sides, side, round, options, entry) end
+    end
+  end
+  for side, process in ipairs(sides) do
+    if ready[side] then process:ask "drop" end
+  end
   return list
 end
 
-local function time_one(moth, options, workload, variant)
-  moth.manual_seed(0)
-  local step, around = workload[3](moth)
-  local held = variant:find("tables", 1, true) and ballast() or nil
-  collectgarbage()
-  local scope = variant:find("scope", 1, true) and moth.scope or nil
-  local samples
-  local function run() samples = timing.measure(step, options.seconds, scope) end
-  if around then around(run) else run() end
-  assert(not held or #held == LIVE_TABLES)
-  local median, min = timing.summary(samples)
-  return {
-    name = workload[1] .. variant, median = median, min = min, threads = options.threads,
-    n = #samples,
+-- A variant is compared with what the peer does, which has no variants.
+local function lend_peers(list)
+  local by_name = {}
+  for _, e in ipairs(list) do by_name[e.name] = e end
+  for _, e in ipairs(list) do
+    local plain = by_name[(e.name:gsub("%+[%w+]+", "", 1))]
+    for side, values in pairs(plain and plain.values or {}) do
+      if side > 1 then e.values[side] = values end
+    end
+  end
+end
+
+local function chosen_rows(options)
+  local rows = {}
+  for _, row in ipairs(workloads.read()) do
+    if (options.group == "all" or row.group == options.group) and row.name:find(options.only) then
+      rows[#rows + 1] = row
+    end
+  end
+  return rows
+end
+
+local function stop(sides)
+  for _, side in ipairs(sides) do side:stop() end
+end
+
+local function versions_of(sides)
+  local list = {}
+  for i, side in ipairs(sides) do
+    local text, problem = side:ask "version"
+    if not text then error(side.label .. ": " .. problem, 0) end
+    list[i] = text
+  end
+  return list
+end
+
+local function time_all(options, folder)
+  local sides = sides_of(options, folder)
+  local about = {
+    options = options, labels = {}, versions = versions_of(sides),
   }
-end
-
---- Runs Moth's side in this process; each result goes to show(result).
-local function time_suite(options, show)
-  -- It chooses OpenBLAS's kernels by hand and slows them on some machines.
-  ffi.C.unsetenv("OPENBLAS_CORETYPE")
-  local moth = require "moth"
-  moth.set_num_threads(options.threads)
-  local results = {}
-  for _, workload in ipairs(require(options.suite)) do
-    if workload[1]:find(options.only) then
-      local variants = workload.variants and { "", "+scope", "+tables", "+scope+tables" } or { "" }
-      for _, variant in ipairs(variants) do
-        local done, result = pcall(time_one, moth, options, workload, variant)
-        if not done then
-          io.stderr:write(("%s: left out: %s\n"):format(workload[1], tostring(result)))
-          break
-        end
-        results[#results + 1] = result
-        show(result, workload[2])
-      end
+  for i, side in ipairs(sides) do about.labels[i] = side.label end
+  local results, group = {}, nil
+  report.heading(about)
+  for _, row in ipairs(chosen_rows(options)) do
+    if options.fresh or row.group ~= group then stop(sides) end
+    group = row.group
+    local list = compare(row, sides, options)
+    lend_peers(list)
+    for _, e in ipairs(list) do
+      results[#results + 1] = e
+      report.line(about, e)
     end
   end
-  return results
-end
-
-local function write_json(path, results)
-  local file = assert(io.open(path, "w"))
-  for _, r in ipairs(results) do file:write(line_of(r), "\n") end
-  file:close()
-end
-
---- A word as the shell takes it literally.
-local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
-
---- Runs one side in its own process; gives {name = {median, min}} and the order of the names.
-local function run_side(words)
-  local command = {}
-  for i, word in ipairs(words) do command[i] = quoted(tostring(word)) end
-  local pipe = assert(io.popen("env -u OPENBLAS_CORETYPE " .. table.concat(command, " ")))
-  local found, order = {}, {}
-  for line in pipe:lines() do
-    local result = parse_line(line)
-    if result then
-      found[result.name], order[#order + 1] = result, result.name
-    end
-  end
-  pipe:close()
-  return found, order
-end
-
-local function median_over(rounds, name)
-  local values, lowest = {}, math.huge
-  for _, round in ipairs(rounds) do
-    if round[name] then
-      values[#values + 1] = round[name].median
-      lowest = math.min(lowest, round[name].min)
-    end
-  end
-  if #values == 0 then return nil end
-  return (timing.summary(values)), lowest
-end
-
-local function compare(options)
-  local ours, theirs, order = {}, {}, nil
-  for round = 1, options.rounds do
-    io.stderr:write(("round %d of %d\n"):format(round, options.rounds))
-    ours[round], order = run_side {
-      launcher.program, "bench", options.suite, "--only", options.only, "--seconds",
-      options.seconds, "--threads", options.threads, "--json", "/dev/stdout",
-    }
-    theirs[round] = run_side {
-      options.peer, options.script, "--seconds", options.seconds, "--threads", options.threads,
-      "--only", options.script == here .. "/peer.py" and options.only or "^(small|op/square0)",
-    }
-  end
-
-  print(("%-32s %10s %10s %10s %8s"):format("workload, us", "Moth", "(lowest)", "PyTorch", "ratio"))
-  local logs, n, lines = 0, 0, {}
-  for _, name in ipairs(order) do
-    local mine, lowest = median_over(ours, name)
-    local other = median_over(theirs, name:match("^[^+]+"))
-    local row = ("%-32s %10.3f %10.3f"):format(name, mine, lowest)
-    if other then
-      row = row .. (" %10.3f %7.1fx"):format(other, other / mine)
-      if not name:find("+", 1, true) then logs, n = logs + math.log(other / mine), n + 1 end
-    end
-    print(row)
-    lines[#lines + 1] = { name = name, median = mine, min = lowest, threads = options.threads,
-      n = options.rounds }
-  end
-  if n > 0 then
-    print(("geometric mean over %d workloads: %.2f times as fast as PyTorch")
-      :format(n, math.exp(logs / n)))
-  end
-  if options.json then write_json(options.json, lines) end
+  stop(sides)
+  report.means(about, results)
+  if options.json then report.json(about, results, options.json) end
+  if options.markdown then report.markdown(about, results, options.markdown) end
 end
 
 local function main(words)
   local options = options_of(words)
-  if options.peer then return compare(options) end
-  if options.json == "/dev/stdout" then
-    time_suite(options, function(r)
-      print(line_of(r))
-      io.stdout:flush()
-    end)
+  if options.list then
+    for _, row in ipairs(chosen_rows(options)) do
+      print(("%-42s %s"):format(row.name, row.text))
+    end
     return
   end
-  print(("%-32s %10s %10s  %s"):format("workload, us", "median", "lowest", "what it does"))
-  local results = time_suite(options, function(r, text)
-    print(("%-32s %10.3f %10.3f  %s"):format(r.name, r.median, r.min, text))
-  end)
-  if options.json then write_json(options.json, results) end
+  local folder = child.folder()
+  local ok, problem = xpcall(time_all, debug.traceback, options, folder)
+  os.execute("rm -rf " .. child.quoted(folder))
+  if not ok then
+    io.stderr:write("moth bench: ", problem, "\n")
+    os.exit(1)
+  end
 end
 
-main { ... }
+main {...}

@@ -1,42 +1,45 @@
---- How a workload is timed; spec/bench/peer.py does the same on PyTorch's side.
--- Calls double until a batch takes a twentieth of the wanted seconds (that is the warm-up), then
--- batches run for that many seconds, at least five. Wall clock; the collector stays on.
+--- How a workload is timed; spec/bench/peer/__main__.py does the same on PyTorch's side.
+-- Calls double until a batch takes a twentieth of the wanted seconds (that is the warm-up); then
+-- batches run for that many seconds, at least one. The collector stays on. The clock is the wall's;
+-- timing.use_cpu_time() takes the process's own time instead, for busy machines and one thread.
 
 local ffi = require "ffi"
 
 ffi.cdef [[
   typedef struct moth_bench_time { long seconds, nanoseconds; } moth_bench_time;
   int clock_gettime(int clock, moth_bench_time *time);
-  int unsetenv(const char *name);
 ]]
 
 local timing = {}
 
-local MONOTONIC = 1
+local MONOTONIC, PROCESS = 1, 2
+local clock = MONOTONIC
 local now_at = ffi.new "moth_bench_time"
 
 --- Seconds on a clock that only goes forward.
-local function now()
-  ffi.C.clock_gettime(MONOTONIC, now_at)
+function timing.now()
+  ffi.C.clock_gettime(clock, now_at)
   return tonumber(now_at.seconds) + tonumber(now_at.nanoseconds) * 1e-9
 end
 
---- Each workload gets loops of its own, so that the traces of one do not serve another.
+function timing.use_cpu_time() clock = PROCESS end
+
+-- Each workload gets loops of its own, so that the traces of one do not serve another.
 local LOOPS = [[
-  local step, now, scope = ...
+  local step, now, scope, each, x, y = ...
   local function plain(n)
     local start = now()
-    for _ = 1, n do step() end
+    for _ = 1, n do step(x, y) end
     return now() - start
   end
   local left
   local function some()
-    for _ = 1, left do step() end
+    for _ = 1, left do step(x, y) end
   end
   local function scoped(n)
     local start = now()
     while n > 0 do
-      left = n < 100 and n or 100
+      left = n < each and n or each
       scope(some)
       n = n - left
     end
@@ -45,14 +48,23 @@ local LOOPS = [[
   return scope and scoped or plain
 ]]
 
---- Microseconds per call of step(), one sample for each batch. With scope (moth.scope) a hundred
--- calls share one.
-function timing.measure(step, seconds, scope)
-  local batch = loadstring(LOOPS, "=bench")(step, now, scope)
-  batch(2)
-  local calls, samples, total = 1, {}, 0
-  while batch(calls) < seconds / 20 do calls = calls * 2 end
-  while #samples < 5 or total < seconds do
+--- A function that runs step(x, y) n times and gives the seconds that took.
+-- @param scope  moth.scope, if `each` calls shall share a scope; else nil
+function timing.batch(step, x, y, scope, each)
+  return loadstring(LOOPS, "=bench")(step, timing.now, scope, each, x, y)
+end
+
+--- How many calls make a batch. (The faster of two: one pause must not end the search.)
+function timing.warm_up(batch, seconds)
+  local calls = 1
+  while math.min(batch(calls), batch(calls)) < seconds / 20 do calls = calls * 2 end
+  return calls
+end
+
+--- Microseconds per call, one sample for each batch.
+function timing.samples(batch, calls, seconds)
+  local samples, total = {}, 0
+  while #samples < 1 or total < seconds do
     local took = batch(calls)
     samples[#samples + 1] = took / calls * 1e6
     total = total + took
@@ -60,16 +72,17 @@ function timing.measure(step, seconds, scope)
   return samples
 end
 
---- The median and the smallest of a list.
-function timing.summary(samples)
+--- The value at a share of a sorted copy of the list, between neighbours where need be.
+function timing.quantile(list, share)
   local sorted = {}
-  for i, v in ipairs(samples) do sorted[i] = v end
+  for i, value in ipairs(list) do sorted[i] = value end
   table.sort(sorted)
-  local n = #sorted
-  local middle = (sorted[math.floor((n + 1) / 2)] + sorted[math.floor(n / 2) + 1]) / 2
-  return middle, sorted[1]
+  local at = 1 + share * (#sorted - 1)
+  local low = math.floor(at)
+  local above = sorted[math.min(low + 1, #sorted)]
+  return sorted[low] + (at - low) * (above - sorted[low])
 end
 
-timing.now = now
+function timing.median(list) return (timing.quantile(list, 0.5)) end
 
 return timing

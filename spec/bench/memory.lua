@@ -1,0 +1,64 @@
+-- The program of the memory rows: peak memory of training steps, in a process of their own.
+-- Run it with: ./moth spec/bench/memory.lua train/mlp784 [plain | +scope | +tables | +scope+tables]
+
+package.path = (arg[0]:match "^(.*)/" or ".") .. "/?.lua;" .. package.path
+
+local moth = require "moth"
+local now = require("timing").now
+
+local LIVE_TABLES, STEPS = 1e6, 20
+
+local name, variant = arg[1], arg[2] or "plain"
+local row
+for _, r in ipairs(require("workloads").read()) do
+  if r.name == name then row = r end
+end
+
+-- Kilobytes that the process has or had at most.
+local function status(key)
+  for line in io.lines "/proc/self/status" do
+    local kilobytes = line:match("^" .. key .. ":%s*(%d+)")
+    if kilobytes then return tonumber(kilobytes) end
+  end
+end
+
+local function reset_peak()
+  local file = assert(io.open("/proc/self/clear_refs", "w"))
+  file:write "5"
+  file:close()
+end
+
+local held = {}
+if variant:find("+tables", 1, true) then
+  for i = 1, LIVE_TABLES do held[i] = {i, name = "entry"} end
+end
+
+moth.manual_seed(0)
+local step, x, y = require("train").train(row)
+local function once() step(x, y) end
+local function run(steps)
+  for _ = 1, steps do
+    if variant:find("+scope", 1, true) then moth.scope(once) else once() end
+  end
+end
+
+collectgarbage()
+collectgarbage()
+local rss = status "VmRSS"
+reset_peak()
+moth.reset_peak_memory()
+local before = moth.memory()
+local start = now()
+run(STEPS)
+local took = now() - start
+local after = moth.memory()
+
+-- What every step leaves (gradients, the optimizer's state) is in both peaks.
+print(("peak_tensors MiB %.3f"):format((after.peak_bytes - before.live_bytes) / 2 ^ 20))
+print(("peak_rss MiB %.3f"):format((status "VmHWM" - rss) / 1024))
+print(("collections count %d"):format(after.collections - before.collections))
+if after.collecting_seconds then
+  local share = (after.collecting_seconds - before.collecting_seconds) / took
+  print(("collecting %% %.3f"):format(share * 100))
+end
+assert(#held == 0 or #held == LIVE_TABLES)

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""PyTorch's side of `moth bench`: told on standard input what to time, answers on standard output.
+
+The conversation is that of spec/bench/side.lua, the timing that of spec/bench/timing.lua.
+    python spec/bench/peer [THREADS] [wall|cpu]
+"""
+import gc
+import statistics
+import sys
+import time
+import timeit
+
+import torch
+
+import data
+import ops
+import train
+import whole
+import workloads
+
+KINDS = {"call": ops.call, "graph": ops.call, "op": ops.op, "train": train.train,
+         "infer": train.infer}
+ROWS = workloads.read()
+CLOCK = time.process_time if sys.argv[2:] == ["cpu"] else time.perf_counter
+
+
+def setup_of(row):
+    if row.kind in KINDS:
+        return KINDS[row.kind]
+    if row.kind == "step":
+        return getattr(data if row.group in ("data", "io") else train, row.fn)
+    return {"import": whole.import_, "memory": whole.memory}.get(
+        row.fn if row.group == "process" else row.group) or getattr(whole, row.fn)
+
+
+class Side:
+    """The workload that is set up."""
+
+    def __init__(self):
+        self.row = self.step = self.batch = self.calls = None
+
+    def drop(self, *_):
+        self.row = self.step = self.batch = self.calls = None
+        gc.collect()
+
+    def setup(self, name):
+        self.drop()
+        torch.manual_seed(0)
+        self.row = ROWS[name]
+        self.step = setup_of(self.row)(self.row)
+
+    def warm_up(self, seconds):
+        self.batch = timeit.Timer(self.step, "import gc; gc.enable()", CLOCK).timeit
+        self.calls = 1
+        while min(self.batch(self.calls), self.batch(self.calls)) < seconds / 20:
+            self.calls *= 2
+
+    def time(self, _, seconds, round_):
+        seconds = float(seconds)
+        if self.row.kind == "whole":
+            parts = self.step(int(round_))
+        else:
+            if not self.batch:
+                self.warm_up(seconds)
+            times = []
+            while not times or sum(times) < seconds:
+                times.append(self.batch(self.calls))
+            parts = {"-": ("us", statistics.median(times) / self.calls * 1e6)}
+        for part, (unit, value) in parts.items():
+            print("part", part, unit, repr(value))
+
+    def version(self):
+        return f"PyTorch {torch.__version__}, Python {sys.version.split()[0]}"
+
+
+def main():
+    torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    side = Side()
+    for line in sys.stdin:
+        command, *words = line.split()
+        try:
+            print("done", getattr(side, command)(*words) or "", flush=True)
+        except Exception as error:  # a row that fails is a row of the table
+            print("error", " ".join(f"{type(error).__name__}: {error}".split()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""The program of the memory rows: memory.py train/mlp784, in a process of its own.
+
+Prints JSON. peak_tensors is the sum of what the profiler saw allocated and freed in one run of
+the steps; peak_rss is of another run, without the profiler.
+"""
+import json
+import os
+import sys
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+import train
+import workloads
+
+STEPS = 20
+
+
+def status(key):
+    """Kilobytes that the process has or had at most."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(key + ":"))
+
+
+def resident(step):
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+    before = status("VmRSS")
+    for _ in range(STEPS):
+        step()
+    return (status("VmHWM") - before) / 1024
+
+
+def in_tensors(step):
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        for _ in range(3):
+            step()
+    live = peak = 0
+    for event in seen.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            peak = max(peak, live)
+    return peak / 2**20
+
+
+def main():
+    torch.manual_seed(0)
+    row = workloads.read()[sys.argv[1]]
+    pid = os.fork()  # each measurement finds a fresh process
+    if pid == 0:
+        print(json.dumps({"peak_rss": ("MiB", resident(train.train(row)))})[:-1], end=", ",
+              flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print(f'"peak_tensors": ["MiB", {in_tensors(train.train(row))}]}}')
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    main()

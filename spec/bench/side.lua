@@ -1,0 +1,131 @@
+--- Moth's side of `moth bench`: a process that is told on standard input what to time, and answers
+-- on standard output. It waits while the other side runs. Words of the conversation:
+--
+--   setup NAME                    makes a workload; `done`, or `error TEXT`
+--   time VARIANT SECONDS ROUND    `part SUFFIX UNIT VALUE` for each figure, then `done`; a variant
+--                                 is `plain`, `+scope`, `+tables`, `+scope+tables`, `+capture`
+--   drop                          forgets the workload
+--   version                       `done TEXT`
+
+local here = arg[0]:match "^(.*)/" or "."
+package.path = here .. "/?.lua;" .. package.path
+
+local ffi = require "ffi"
+
+local timing = require "timing"
+local workloads = require "workloads"
+
+ffi.cdef "int unsetenv(const char *name);"
+-- They choose OpenBLAS's kernels by hand and slow them on some machines.
+ffi.C.unsetenv "OPENBLAS_CORETYPE"
+ffi.C.unsetenv "OPENBLAS_L2_SIZE"
+
+local moth = require "moth"
+
+moth.set_num_threads(tonumber(arg[1]) or 1)
+if arg[2] == "cpu" then timing.use_cpu_time() end
+
+local LIVE_TABLES, CALLS_A_SCOPE = 1e5, 100
+
+local rows = {}
+for _, row in ipairs(workloads.read()) do rows[row.name] = row end
+
+-- Files that need more than the ops of a row are loaded for it.
+local function setup_in(module, kind)
+  return function(row) return require(module)[kind](row) end
+end
+
+-- kind -> function(row) -> the step, its two arguments, what to do at the end
+local setups = {
+  call = setup_in("ops", "call"), graph = setup_in("ops", "graph"), op = setup_in("ops", "op"),
+  train = setup_in("train", "train"), infer = setup_in("train", "infer"),
+}
+
+function setups.step(row)
+  local from_data = row.group == "data" or row.group == "io"
+  return require(from_data and "data" or "train").step[row.fn](row)
+end
+
+function setups.whole(row)
+  local whole = require "whole"
+  return (whole[row.fn] or whole[row.group])(row)
+end
+
+local current -- {row, step, x, y, finish, loops by variant}
+
+local function drop()
+  if current and current.finish then current.finish() end
+  current = nil
+  collectgarbage()
+  collectgarbage()
+end
+
+local function setup(name)
+  drop()
+  jit.flush() -- as if this were the program's only work
+  moth.manual_seed(0)
+  local row = assert(rows[name], "no such workload")
+  local step, x, y, finish = setups[row.kind](row)
+  current = {row = row, step = step, x = x, y = y, finish = finish, loops = {}}
+end
+
+-- The loop of a variant, and how many calls it takes at a time.
+local function loop_of(variant, seconds)
+  local loop = current.loops[variant]
+  if loop then return loop end
+  local kind, step = current.row.kind, current.step
+  if variant:find("+capture", 1, true) then step = moth.capture(step) end
+  local scope = variant:find("+scope", 1, true) and moth.scope or nil
+  local small = kind == "call" or kind == "graph" or kind == "op" or kind == "infer"
+  local batch = timing.batch(step, current.x, current.y, scope, small and CALLS_A_SCOPE or 1)
+  loop = {batch = batch, calls = timing.warm_up(batch, seconds)}
+  current.loops[variant] = loop
+  return loop
+end
+
+-- Tables that the collector has to walk past, as in a program that has other things to do.
+local function ballast()
+  local list = {}
+  for i = 1, LIVE_TABLES do list[i] = {i, name = "entry"} end
+  return list
+end
+
+local function time_step(variant, seconds)
+  local held = variant:find("+tables", 1, true) and ballast() or nil
+  collectgarbage()
+  local samples
+  local function run()
+    local loop = loop_of(variant, seconds)
+    samples = timing.samples(loop.batch, loop.calls, seconds)
+  end
+  if current.row.kind == "infer" then moth.no_grad(run) else run() end
+  assert(not held or #held == LIVE_TABLES)
+  return {{"", "us", timing.median(samples)}}
+end
+
+local function time(variant, seconds, round)
+  if not current then error("nothing is set up", 0) end
+  local whole = current.row.kind == "whole"
+  local parts = whole and current.step(variant, round) or time_step(variant, seconds)
+  for _, part in ipairs(parts) do
+    print(("part %s %s %.17g"):format(part[1] == "" and "-" or part[1], part[2], part[3]))
+  end
+end
+
+local commands = {setup = setup, drop = drop}
+
+function commands.time(rest)
+  local variant, seconds, round = rest:match "^(%S+) (%S+) (%S+)$"
+  time(variant, tonumber(seconds), tonumber(round))
+end
+
+function commands.version() return moth._VERSION .. ", " .. jit.version end
+
+io.stdout:setvbuf "line"
+for line in io.lines() do
+  local command, rest = line:match "^(%S+)%s*(.*)$"
+  local ok, result = pcall(commands[command], rest)
+  local text = tostring(result or ""):gsub("%s+", " ")
+  print(ok and "done " .. text or "error " .. text)
+end
+drop()

@@ -1,0 +1,103 @@
+--- bench_spec.lua -- the benchmark: that it runs, and that both sides know the same workloads.
+
+local process = require "spec.support.process"
+
+local HERE = "spec/bench/"
+
+local function text_of(path)
+  local file = assert(io.open(path))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local function rows()
+  local path = package.path
+  package.path = HERE .. "?.lua;" .. path
+  local workloads = require "workloads"
+  package.path = path
+  return workloads.read(HERE .. "workloads.txt")
+end
+
+-- Where the peer defines what a row calls: a key of a table, or a function of a file.
+local function peer_has(row)
+  if row.kind == "train" or row.kind == "infer" then return true end
+  if row.kind == "call" or row.kind == "graph" or row.kind == "op" then
+    return text_of(HERE .. "peer/ops.py"):find('"' .. row.fn .. '":', 1, true)
+  end
+  local all = text_of(HERE .. "peer/train.py") .. text_of(HERE .. "peer/data.py")
+    .. text_of(HERE .. "peer/whole.py")
+  local name = row.group == "memory" and "memory" or row.fn
+  return all:find("\ndef " .. name .. "_?%(")
+end
+
+describe("the benchmark", function()
+  it("has the peer's side of each workload", function()
+    for _, row in ipairs(rows()) do
+      assert.is_truthy(peer_has(row), row.name)
+    end
+  end)
+
+  it("has each network on both sides", function()
+    local ours, theirs = text_of(HERE .. "nets.lua"), text_of(HERE .. "peer/nets.py")
+    for _, row in ipairs(rows()) do
+      local net = row.kind ~= "whole" and row.options.net and row.options.net:match "^[%w_]+"
+      if net then
+        assert.is_truthy(ours:find("function nets." .. net .. "(", 1, true), net)
+        assert.is_truthy(theirs:find("def " .. net .. "(", 1, true), net)
+      end
+    end
+  end)
+
+  it("gives each workload one name", function()
+    local seen = {}
+    for _, row in ipairs(rows()) do
+      assert.is_nil(seen[row.name], row.name)
+      seen[row.name] = true
+    end
+  end)
+
+  -- A peer that is asked like PyTorch's and answers by a rule of the shell's `case`.
+  local function bench(words, answer)
+    local program = debug.getregistry()["moth.launcher"].program
+    local peer = os.tmpname()
+    local file = assert(io.open(peer, "w"))
+    file:write("#!/bin/sh\nwhile read -r line; do case $line in\n", answer or "",
+      "\n*) echo done a peer;; esac; done\n")
+    file:close()
+    os.execute("chmod +x " .. peer)
+    local command = ("%s bench %s --seconds 0.0001"):format(program, words)
+    if answer then command = command .. " --peer " .. peer end
+    local text = process.shell(command)
+    os.remove(peer)
+    return text
+  end
+
+  it("times Moth alone and prints a row for each workload and variant", function()
+    local out = bench "small --only matmul4 --rounds 1"
+    assert.matches("small/matmul4 +us +%d+%.%d+", out)
+    assert.matches("small/matmul4%+scope +us +%d+%.%d+", out)
+    assert.matches("rc=0", out)
+  end)
+
+  it("gives the ratio to a peer, its spread, and the mean of a group", function()
+    local out = bench("small --only inplace", "time*) echo part - us 1000; echo done;;")
+    assert.matches("small/add16_inplace +us +%d+%.%d+ +1000 +%d+%.%d%d +%d+%.%d%d", out)
+  end)
+
+  it("shows a row that fails on one side, and goes on", function()
+    local out = bench("small --only add16_ --rounds 1",
+      "setup*grad) echo done;; time*) echo error no memory;;")
+    assert.matches("small/add16_grad +us +%d+%.%d+ +error", out)
+    assert.matches("PyTorch: no memory", out)
+    assert.matches("small/add16_inplace +us +%d+%.%d+ +error", out)
+  end)
+
+  it("shows a row whose process dies, and starts another", function()
+    local out = bench("small --only add16_ --rounds 1",
+      "*inplace) exit;; time*) echo part - us 7; echo done;;")
+    assert.matches("small/add16_grad +us +%d+%.%d+ +7.000", out)
+    assert.matches("PyTorch: the process ended", out)
+    assert.matches("rc=0", out)
+  end)
+end)
