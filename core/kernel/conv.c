@@ -17,12 +17,6 @@
 #define NAME(f) f##_f64
 #include "conv_real.h"
 
-static bool is_direct(const moth_window *w) {
-  for (int i = 0; i < 2; i++)
-    if (w->kernel[i] != 1 || w->stride[i] != 1 || w->padding[i]) return false;
-  return true;
-}
-
 /* Whether lower.c should be asked. */
 static bool suits(int dtype, const moth_conv *c) {
   return dtype == MOTH_F32 && c->n;
@@ -47,7 +41,7 @@ static int plan_open(moth_ctx *ctx, int dtype, const moth_conv *c, plan *q) {
   q->k = q->channels * w->kernel[0] * w->kernel[1];
   q->p = w->out[0] * w->out[1];
   q->room = q->channels * w->in[0] * w->in[1];
-  q->direct = is_direct(w);
+  q->direct = moth_window_is_plain(w);
   q->bytes = 0;
   q->col = NULL;
   if (q->direct) return MOTH_OK;

@@ -1,9 +1,56 @@
-/* lower.h -- the fast f32 convolution: images lowered along the width only, and tiles. */
+/* lower.h -- the fast f32 convolution: images lowered along the width only, and tiles.
+**
+** For a band of rows of windows, xs[c][copy][phase][row][image][ox] holds what one tap along the
+** width sees in channel c, for every row of the image that the band needs (rows of one phase are a
+** vertical stride apart), with padding and stride worked in. Then what a tap (c, r, s) of the
+** kernel sees in all windows q of the band lies in a row, at xs + offset + q: KW copies of the
+** image instead of KH * KW, no edge cases, and no vector is wasted whatever the width. Images that
+** are small lie side by side. The layout is from Cho & Brand 2017 (MEC).
+*/
 #ifndef MOTH_KERNEL_LOWER_H
 #define MOTH_KERNEL_LOWER_H
 
+#include "../threads.h"
 #include "conv.h"
 #include "tile.h"
+
+typedef struct moth_lowering {
+  int64_t channels, in[2];     /* of a group of an image; its rows and columns */
+  int64_t lines, width;        /* windows of an image */
+  int64_t step[2], top, left;  /* window (0, 0) begins at (top, left); windows are a step apart */
+  int64_t copies, apart;       /* of each row, every next one begins `apart` columns further */
+  int64_t reach;               /* rows of the image beyond a window's first that it sees */
+  int64_t area;                /* taps of a window in one channel */
+  /* worked out by moth_lowering_plan: */
+  int64_t phases, halo;        /* of rows; rows of a phase beyond the band's own */
+  int64_t side, line;          /* images side by side, windows in their line */
+  int64_t block, band, rows;   /* channels and lines of windows at a time; rows of a phase */
+} moth_lowering;
+
+/* Chooses how much is lowered at a time, for n images, where small ones lie side by side until
+** they have `windows`; false: the shape does not suit. What it chooses does not depend on the
+** number of threads. */
+bool moth_lowering_plan(moth_lowering *l, int64_t n, int64_t windows);
+/* Another band than the planned one. */
+static inline void moth_lowering_band(moth_lowering *l, int64_t band) {
+  l->band = band;
+  l->rows = band + l->halo;
+}
+
+/* Floats of xs, with what tiles read beyond the last window. */
+int64_t moth_lowered_size(const moth_lowering *l);
+
+/* Where in xs the copy of channel c begins that sees the row `down` below a window's first. */
+static inline int64_t moth_lowered_at(const moth_lowering *l, int64_t c, int64_t copy,
+                                      int64_t down) {
+  int64_t plane = (c * l->copies + copy) * l->phases + down % l->step[0];
+  return (plane * l->rows + down / l->step[0]) * l->line;
+}
+
+/* Fills xs for lines from oy on; x is the first channel of the first of `images` images, the next
+** image `apart` floats on. What the lines beyond the last one hold is arbitrary. */
+void moth_lower(const moth_lowering *l, const float *x, int64_t images, int64_t apart,
+                int64_t channels, int64_t oy, float *xs);
 
 /* Like those of conv.h. MOTH_NOT_LOWERED: the shape does not suit, nothing was done. */
 #define MOTH_NOT_LOWERED 2
@@ -13,6 +60,9 @@ int moth_lower_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const f
                      float *dx);
 int moth_lower_weight(moth_ctx *ctx, const moth_conv *c, const float *x, const float *dy,
                       float *dweight);
+/* The second of them by columns that are added up: for images of few channels. */
+int moth_lower_columns(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
+                       float *dx);
 
 /* The windows first..last-1 of a row whose tap at `left` from the window's start is inside. */
 static inline void moth_window_seen(const moth_window *w, int64_t left, int64_t *first,

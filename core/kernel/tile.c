@@ -1,7 +1,7 @@
 /* tile.c -- the f32 tile for AVX-512 and AVX2, and the choice between them at run time. */
 #include "tile.h"
 
-#include <stddef.h>
+#include <string.h>
 
 #include "level.h"
 
@@ -18,21 +18,33 @@
 #define NAME(f) f##_avx512
 #define LANES 16
 #define ROWS 12
-#define TAPS 8
+#define TAPS1 10
+#define TAPS2 8
+#define TAPS4 6
+#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #include "tile_level.h"
 #undef LEVEL
 #undef TARGET
 #undef NAME
 #undef LANES
 #undef ROWS
-#undef TAPS
+#undef TAPS1
+#undef TAPS2
+#undef TAPS4
+#undef LOW
+#undef HIGH
 
 #define LEVEL "AVX2"
 #define TARGET MOTH_AVX2
 #define NAME(f) f##_avx2
 #define LANES 8
 #define ROWS 6
-#define TAPS 6
+#define TAPS1 6
+#define TAPS2 6
+#define TAPS4 0
+#define LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #include "tile_level.h"
 
 const moth_tile *moth_tile_best(void) {

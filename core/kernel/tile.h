@@ -11,19 +11,25 @@
 
 #define MOTH_TILE_ROWS 12    /* of the tallest tile on any level */
 #define MOTH_TILE_COLUMNS 32 /* of the widest */
+#define MOTH_TILE_LANES 16   /* of the longest vector */
 
 typedef struct moth_tile {
   const char *level;
-  int rows, columns; /* of a product's tile */
-  int taps, lanes;   /* of a sum's: rows, and the step of its columns */
+  int rows, columns;    /* of a product's tile; columns are two vectors */
+  int lanes;            /* of a vector */
+  int vectors, taps[5]; /* of a sum: the most vectors (2 or 4), and rows by vectors (1, 2 or 4) */
   /* y[i][j] = start[i] + sum over t of a[t * m + i] * b[off[t] + j] for i < m <= rows and all
-  ** columns j; rows of y are ldy apart. start NULL: adds to y instead. */
-  void (*product)(int m, int64_t n, const float *a, const float *b, const int64_t *off,
+  ** columns j, or one vector of them if not wide; rows of y are ldy apart. start NULL: adds to y
+  ** instead. (6 rows of 4 vectors gained nothing here: they read twice as much of b from L2.) */
+  void (*product)(int m, bool wide, int64_t n, const float *a, const float *b, const int64_t *off,
                   const float *start, float *y, int64_t ldy);
-  /* y[i * ldb + j] += sum over q of x[off[i] + q] * b[q * ldb + j] for i < m <= taps and j < lanes,
-  ** or < 2 lanes if wide. */
-  void (*sum)(int m, bool wide, int64_t n, const float *x, const int64_t *off, const float *b,
+  /* y[i * ldb + j] += sum over q of x[off[i] + q] * b[q * ldb + j] for i < m <= taps[v] and j in
+  ** v vectors. */
+  void (*sum)(int m, int v, int64_t n, const float *x, const int64_t *off, const float *b,
               int64_t ldb, float *y);
+  /* to[j * ldt + i] = from[i * ld + j] for i < m and j < n; i up to a whole number of vectors
+  ** is written, with 0. */
+  void (*turn)(int64_t m, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt);
 } moth_tile;
 
 /* The best level of this processor; NULL where none of them runs. */

@@ -1,6 +1,7 @@
 /* tile_level.h -- the loops of tile.c for one level: LANES floats in a vector, ROWS rows in a
-** product's tile, TAPS in a sum's, TARGET the attribute that chooses instructions. Heights are
-** constants where the loops are inlined, so that all accumulators stay in registers.
+** product's tile, TAPS1, TAPS2 and TAPS4 in a sum's of so many vectors, TARGET the attribute that
+** chooses instructions. Heights are constants where the loops are inlined, so that all
+** accumulators stay in registers.
 */
 typedef float NAME(vector) __attribute__((vector_size(4 * LANES)));
 typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -8,7 +9,7 @@ typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may
 #define LOOSE NAME(loose)
 
 TARGET static inline __attribute__((always_inline)) void NAME(product_of)(
-    const int m, int64_t n, const float *a, const float *b, const int64_t *off,
+    const int m, const int wide, int64_t n, const float *a, const float *b, const int64_t *off,
     const float *start, float *y, int64_t ldy) {
   VECTOR s[ROWS][2];
   UNROLL for (int i = 0; i < m; i++) {
@@ -17,28 +18,29 @@ TARGET static inline __attribute__((always_inline)) void NAME(product_of)(
   }
   for (int64_t t = 0; t < n; t++, a += m) {
     const LOOSE *from = (const LOOSE *)(const void *)(b + off[t]);
-    VECTOR b0 = from[0], b1 = from[1];
+    VECTOR b0 = from[0], b1 = wide ? from[1] : from[0];
     UNROLL for (int i = 0; i < m; i++) {
       s[i][0] += a[i] * b0;
-      s[i][1] += a[i] * b1;
+      if (wide) s[i][1] += a[i] * b1;
     }
   }
   UNROLL for (int i = 0; i < m; i++) {
     LOOSE *to = (LOOSE *)(void *)(y + i * ldy);
     if (!start) {
       s[i][0] += to[0];
-      s[i][1] += to[1];
+      if (wide) s[i][1] += to[1];
     }
     to[0] = s[i][0];
-    to[1] = s[i][1];
+    if (wide) to[1] = s[i][1];
   }
 }
 
-TARGET static void NAME(product)(int m, int64_t n, const float *a, const float *b,
+TARGET static void NAME(product)(int m, bool wide, int64_t n, const float *a, const float *b,
                                  const int64_t *off, const float *start, float *y, int64_t ldy) {
-  switch (m) {
+  switch (wide ? m : -m) {
 #define HEIGHT(k) \
-  case k: NAME(product_of)(k, n, a, b, off, start, y, ldy); break;
+  case k: NAME(product_of)(k, 1, n, a, b, off, start, y, ldy); break; \
+  case -k: NAME(product_of)(k, 0, n, a, b, off, start, y, ldy); break;
     HEIGHT(1) HEIGHT(2) HEIGHT(3) HEIGHT(4) HEIGHT(5) HEIGHT(6)
 #if ROWS > 6
     HEIGHT(7) HEIGHT(8) HEIGHT(9) HEIGHT(10) HEIGHT(11) HEIGHT(12)
@@ -48,45 +50,82 @@ TARGET static void NAME(product)(int m, int64_t n, const float *a, const float *
 }
 
 TARGET static inline __attribute__((always_inline)) void NAME(sum_of)(
-    const int m, const int wide, int64_t n, const float *x, const int64_t *off, const float *b,
+    const int m, const int v, int64_t n, const float *x, const int64_t *off, const float *b,
     int64_t ldb, float *y) {
-  VECTOR s[TAPS][2];
-  const float *at[TAPS];
+  VECTOR s[TAPS1][4], c[4];
+  const float *at[TAPS1];
   UNROLL for (int i = 0; i < m; i++) {
-    s[i][0] = s[i][1] = (VECTOR){0};
+    UNROLL for (int j = 0; j < v; j++) s[i][j] = (VECTOR){0};
     at[i] = x + off[i];
   }
   for (int64_t q = 0; q < n; q++, b += ldb) {
     const LOOSE *from = (const LOOSE *)(const void *)b;
-    VECTOR b0 = from[0], b1 = wide ? from[1] : from[0];
-    UNROLL for (int i = 0; i < m; i++) {
-      s[i][0] += at[i][q] * b0;
-      if (wide) s[i][1] += at[i][q] * b1;
-    }
+    UNROLL for (int j = 0; j < v; j++) c[j] = from[j];
+    UNROLL for (int i = 0; i < m; i++)
+      UNROLL for (int j = 0; j < v; j++) s[i][j] += at[i][q] * c[j];
   }
   UNROLL for (int i = 0; i < m; i++) {
     LOOSE *to = (LOOSE *)(void *)(y + i * ldb);
-    to[0] += s[i][0];
-    if (wide) to[1] += s[i][1];
+    UNROLL for (int j = 0; j < v; j++) to[j] += s[i][j];
   }
 }
 
-TARGET static void NAME(sum)(int m, bool wide, int64_t n, const float *x, const int64_t *off,
+TARGET static void NAME(sum)(int m, int v, int64_t n, const float *x, const int64_t *off,
                              const float *b, int64_t ldb, float *y) {
-  switch (wide ? -m : m) {
-#define HEIGHT(k)                                                     \
-  case k: NAME(sum_of)(k, 0, n, x, off, b, ldb, y); break; \
-  case -k: NAME(sum_of)(k, 1, n, x, off, b, ldb, y); break;
-    HEIGHT(1) HEIGHT(2) HEIGHT(3) HEIGHT(4) HEIGHT(5) HEIGHT(6)
-#if TAPS > 6
-    HEIGHT(7) HEIGHT(8)
+  switch (v * 16 + m) {
+#define HEIGHT(k, v) case v * 16 + k: NAME(sum_of)(k, v, n, x, off, b, ldb, y); break;
+    HEIGHT(1, 1) HEIGHT(2, 1) HEIGHT(3, 1) HEIGHT(4, 1) HEIGHT(5, 1) HEIGHT(6, 1)
+    HEIGHT(1, 2) HEIGHT(2, 2) HEIGHT(3, 2) HEIGHT(4, 2) HEIGHT(5, 2) HEIGHT(6, 2)
+#if TAPS1 > 6
+    HEIGHT(7, 1) HEIGHT(8, 1) HEIGHT(9, 1) HEIGHT(10, 1)
+#endif
+#if TAPS2 > 6
+    HEIGHT(7, 2) HEIGHT(8, 2)
+#endif
+#if TAPS4
+    HEIGHT(1, 4) HEIGHT(2, 4) HEIGHT(3, 4) HEIGHT(4, 4) HEIGHT(5, 4) HEIGHT(6, 4)
 #endif
 #undef HEIGHT
   }
 }
 
-static const moth_tile NAME(tile) = {.level = LEVEL, .rows = ROWS, .columns = 2 * LANES,
-                                     .taps = TAPS, .lanes = LANES, .product = NAME(product),
-                                     .sum = NAME(sum)};
+/* The transpose of LANES vectors: each round interleaves those that are half of them apart. */
+TARGET static inline __attribute__((always_inline)) void NAME(transpose)(VECTOR *a) {
+  VECTOR b[LANES];
+  UNROLL for (int round = 1; round < LANES; round *= 2) {
+    UNROLL for (int i = 0; i < LANES / 2; i++) {
+      b[2 * i] = __builtin_shufflevector(a[i], a[i + LANES / 2], LOW);
+      b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + LANES / 2], HIGH);
+    }
+    UNROLL for (int i = 0; i < LANES; i++) a[i] = b[i];
+  }
+}
+
+TARGET static void NAME(turn)(int64_t m, int64_t n, const float *from, int64_t ld, float *to,
+                              int64_t ldt) {
+  for (int64_t i = 0; i < m; i += LANES)
+    for (int64_t j = 0; j < n; j += LANES) {
+      int64_t high = m - i < LANES ? m - i : LANES, wide = n - j < LANES ? n - j : LANES;
+      VECTOR a[LANES] = {{0}};
+      if (wide == LANES)
+        for (int k = 0; k < high; k++)
+          a[k] = *(const LOOSE *)(const void *)(from + (i + k) * ld + j);
+      else
+        for (int k = 0; k < high; k++)
+          memcpy(&a[k], from + (i + k) * ld + j, (size_t)wide * sizeof *from);
+      NAME(transpose)(a);
+      if (wide == LANES)
+        for (int k = 0; k < LANES; k++)
+          *(LOOSE *)(void *)(to + (j + k) * ldt + i) = a[k];
+      else
+        for (int k = 0; k < wide; k++) *(LOOSE *)(void *)(to + (j + k) * ldt + i) = a[k];
+    }
+}
+
+static const moth_tile NAME(tile) = {
+  .level = LEVEL, .rows = ROWS, .columns = 2 * LANES, .lanes = LANES, .vectors = TAPS4 ? 4 : 2,
+  .taps = {0, TAPS1, TAPS2, 0, TAPS4}, .product = NAME(product), .sum = NAME(sum),
+  .turn = NAME(turn),
+};
 #undef VECTOR
 #undef LOOSE

@@ -20,6 +20,14 @@ int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame);
 ** and `blame` is the argument that gave the kernel. ceil: a window may hang over the far edge. */
 int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil);
 
+/* Whether the only window of each pixel is itself. */
+static inline bool moth_window_is_plain(const moth_window *w) {
+  for (int i = 0; i < 2; i++)
+    if (w->kernel[i] != 1 || w->stride[i] != 1 || w->out[i] != w->in[i] || w->padding[i])
+      return false;
+  return true;
+}
+
 /* The taps first..last-1 of the window `at` on an axis that lie inside the image. */
 static inline void moth_window_clip(const moth_window *w, int axis, int64_t at, int64_t *first,
                                     int64_t *last) {

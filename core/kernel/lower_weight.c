@@ -1,0 +1,206 @@
+/* lower_weight.c -- the gradient of convolution's filters: for each tap of lowered images, what it
+** saw in all windows times the turned dy, summed. Rows of a tile are taps, its vectors filters.
+*/
+#include "lower.h"
+
+#define BLOCK 128           /* windows summed in one go: what a panel of dy holds of them fits L1 */
+#define SIDE_WINDOWS 128
+#define NS_PER_FMA 0.011
+#define TASKS 16            /* as many as that, where there is something to do for them */
+#define NS_OF_TASK 2e4
+#define SUMS (1 << 20)      /* floats of sums that images have apart from each other, at most */
+
+/* Sums lie as [group][part][panel of filters][tap][filter], where a part of the bands of all
+** images has sums of its own: parts depend on shapes alone, so that threads change nothing. */
+typedef struct job {
+  moth_lowering l;
+  const moth_tile *tile;
+  int64_t n, groups, filters, padded; /* padded: a whole number of vectors */
+  int64_t taps;                       /* of all channels */
+  int64_t p;                          /* windows of an image */
+  int64_t down;                       /* rows of an image between taps */
+  bool plain;                         /* images are read where they are */
+  int64_t blocks, bands, units, parts; /* of channels; of an image; bands in all; parts of these */
+  int64_t xs, lane;                   /* floats */
+  const float *x, *dy;
+  float *dweight, *sums, *room;
+  const int64_t *off;
+} job;
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Vectors of the panel that begins where `left` filters are left. */
+static int panel_vectors(const moth_tile *tile, int64_t left) {
+  int64_t vectors = ceil_div(left, tile->lanes);
+  return vectors >= 4 && tile->vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
+}
+
+typedef struct task {
+  const job *j;
+  int64_t side, images, oy, lines, c, channels; /* c: the first of these channels */
+  const float *x, *dy; /* of the group in the first image */
+  float *xs, *gt;
+} task;
+
+/* gt := dy of filters from i on, turned, for windows q to q + n - 1 of the band. */
+static void turn(const task *t, int64_t i, int64_t filters, int64_t width, int64_t q, int64_t n) {
+  const job *j = t->j;
+  const moth_lowering *l = &j->l;
+  const float *dy = t->dy + i * j->p + t->oy * l->width;
+  if (l->side == 1) {
+    j->tile->turn(filters, n, dy + q, j->p, t->gt, width);
+    return;
+  }
+  for (int64_t at = 0, some; at < n; at += some) {
+    int64_t line = (q + at) / l->line, k = (q + at) % l->line / l->width, ox = (q + at) % l->width;
+    some = least(n - at, l->width - ox);
+    if (k < t->images)
+      j->tile->turn(filters, some,
+                    dy + k * j->groups * j->filters * j->p + line * l->width + ox, j->p,
+                    t->gt + at * width, width);
+    else memset(t->gt + at * width, 0, (size_t)(some * width) * sizeof *t->gt);
+  }
+}
+
+static void add_band(const task *t, float *sums) {
+  const job *j = t->j;
+  const moth_tile *tile = j->tile;
+  int64_t windows = t->lines * j->l.line, taps = t->channels * j->l.area;
+  const float *b = t->xs;
+  if (j->plain) b = t->x + t->c * j->p + t->oy * j->l.width;
+  for (int64_t q = 0; q < windows; q += BLOCK) {
+    int64_t n = least(windows - q, BLOCK), width;
+    for (int64_t i = 0; i < j->filters; i += width) {
+      int v = panel_vectors(tile, j->filters - i), height = moth_tile_height(taps, tile->taps[v]);
+      width = v * tile->lanes;
+      turn(t, i, least(j->filters - i, width), width, q, n);
+      float *to = sums + i * j->taps + t->c * j->l.area * width;
+      for (int64_t k = 0; k < taps; k += height)
+        tile->sum((int)least(taps - k, height), v, n, b + q, j->off + k, t->gt, width,
+                  to + k * width);
+    }
+  }
+}
+
+static void clear(const job *j, float *sums, int64_t c, int64_t channels) {
+  int64_t width;
+  for (int64_t i = 0; i < j->filters; i += width) {
+    width = panel_vectors(j->tile, j->filters - i) * j->tile->lanes;
+    memset(sums + i * j->taps + c * j->l.area * width, 0,
+           (size_t)(channels * j->l.area * width) * sizeof *sums);
+  }
+}
+
+static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  const moth_lowering *l = &j->l;
+  int64_t plane = l->in[0] * l->in[1], image = j->groups * l->channels * plane;
+  task t = {.j = j, .xs = j->room + lane * j->lane};
+  t.gt = t.xs + j->xs;
+  for (int64_t at = first; at < last; at++) {
+    int64_t part = at % j->parts, g = at / j->parts / j->blocks;
+    float *sums = j->sums + (g * j->parts + part) * j->taps * j->padded;
+    t.c = at / j->parts % j->blocks * l->block;
+    t.channels = least(l->channels - t.c, l->block);
+    clear(j, sums, t.c, t.channels);
+    for (int64_t u = j->units * part / j->parts; u < j->units * (part + 1) / j->parts; u++) {
+      t.side = u / j->bands * l->side;
+      t.oy = u % j->bands * l->band;
+      t.images = least(j->n - t.side, l->side);
+      t.lines = least(l->lines - t.oy, l->band);
+      t.x = j->x + t.side * image + g * l->channels * plane;
+      t.dy = j->dy + (t.side * j->groups + g) * j->filters * j->p;
+      if (!j->plain) moth_lower(l, t.x + t.c * plane, t.images, image, t.channels, t.oy, t.xs);
+      add_band(&t, sums);
+    }
+  }
+}
+
+/* Adds up the parts of a panel of filters and turns them to where they belong. */
+static void gather(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  int64_t lanes = j->tile->lanes, width, whole = j->taps / lanes * lanes;
+  (void)lane;
+  for (int64_t g = first; g < last; g++)
+    for (int64_t i = 0; i < j->filters; i += width) {
+      width = panel_vectors(j->tile, j->filters - i) * lanes;
+      int64_t n = least(j->filters - i, width), size = j->taps * j->padded;
+      float *sums = j->sums + g * j->parts * size + i * j->taps;
+      float *to = j->dweight + (g * j->filters + i) * j->taps;
+      for (int64_t part = 1; part < j->parts; part++) {
+        const float *more = sums + part * size;
+        for (int64_t k = 0; k < j->taps * width; k++) sums[k] += more[k];
+      }
+      j->tile->turn(whole, n, sums, width, to, j->taps);
+      for (int64_t k = whole; k < j->taps; k++)
+        for (int64_t f = 0; f < n; f++) to[f * j->taps + k] = sums[k * width + f];
+    }
+}
+
+/* How many tasks there are, by shapes alone. */
+static void cut(job *j, double cost) {
+  moth_lowering *l = &j->l;
+  double worth = cost / NS_OF_TASK;
+  int64_t wanted = worth > TASKS ? TASKS : worth > 1 ? (int64_t)worth : 1;
+  j->bands = ceil_div(l->lines, l->band);
+  j->units = ceil_div(j->n, l->side) * j->bands;
+  j->blocks = ceil_div(l->channels, l->block);
+  int64_t tasks = j->groups * j->blocks, sums = j->groups * j->taps * j->padded;
+  j->parts = least(ceil_div(wanted, tasks), j->units);
+  if (j->parts > SUMS / sums) j->parts = SUMS / sums;
+  if (j->parts < 1) j->parts = 1;
+  if (tasks * j->parts < wanted / 2) { /* then by channels */
+    int64_t blocks = ceil_div(wanted, j->groups * j->parts);
+    int64_t most = ceil_div(j->taps, 96); /* turning dy again for each costs something */
+    if (blocks > most) blocks = most;
+    if (blocks > j->blocks) l->block = ceil_div(l->channels, blocks);
+    j->blocks = ceil_div(l->channels, l->block);
+  }
+}
+
+static int run(moth_ctx *ctx, job *j, double fma) {
+  moth_lowering *l = &j->l;
+  cut(j, fma * NS_PER_FMA);
+  int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes() : 1;
+  int64_t table = l->block * l->area;
+  j->xs = j->plain ? 0 : moth_lowered_size(l);
+  j->lane = ceil_div(j->xs + BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
+  int64_t floats = lanes * j->lane + j->groups * j->parts * j->taps * j->padded;
+  int64_t bytes = floats * (int64_t)sizeof(float) + table * (int64_t)sizeof(int64_t);
+  char *room = moth_alloc(ctx, bytes);
+  if (!room) return ctx->error.code;
+  j->room = (float *)(void *)room;
+  j->sums = j->room + lanes * j->lane;
+  int64_t *off = (int64_t *)(void *)(room + floats * (int64_t)sizeof(float));
+  j->off = off;
+  for (int64_t c = 0; c < l->block; c++)
+    for (int64_t t = 0; t < l->area; t++)
+      *off++ = j->plain ? c * j->p
+                        : moth_lowered_at(l, c, t % l->copies, t / l->copies * j->down);
+  int status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA / (double)tasks, run_tasks, j);
+  if (!status)
+    status = moth_parallel(ctx, j->groups, 1,
+                           (double)(j->parts * j->taps * j->padded) * 0.3, gather, j);
+  moth_dealloc(ctx, room, bytes);
+  return status;
+}
+
+int moth_lower_weight(moth_ctx *ctx, const moth_conv *c, const float *x, const float *dy,
+                      float *dweight) {
+  const moth_window *w = &c->w;
+  job j = {.tile = moth_tile_best(), .n = c->n, .groups = c->groups,
+           .filters = c->filters / c->groups, .p = w->out[0] * w->out[1],
+           .down = w->dilation[0], .x = x, .dy = dy, .dweight = dweight};
+  if (!j.tile) return MOTH_NOT_LOWERED;
+  j.l = (moth_lowering){
+    .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
+    .width = w->out[1], .step = INT2(w->stride), .top = -w->padding[0], .left = -w->padding[1],
+    .copies = w->kernel[1], .apart = w->dilation[1],
+    .reach = (w->kernel[0] - 1) * w->dilation[0], .area = w->kernel[0] * w->kernel[1]};
+  j.padded = ceil_div(j.filters, j.tile->lanes) * j.tile->lanes;
+  j.taps = j.l.channels * j.l.area;
+  j.plain = moth_window_is_plain(w);
+  if (!moth_lowering_plan(&j.l, j.n, j.plain ? 1 : SIDE_WINDOWS)) return MOTH_NOT_LOWERED;
+  return run(ctx, &j, (double)(c->filters * j.taps) * (double)(j.n * j.p));
+}
