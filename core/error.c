@@ -28,11 +28,11 @@ void moth_error_clear(moth_ctx *ctx) {
   ctx->error.node = ctx->error.storage = 0;
 }
 
-void moth_error_blame(moth_ctx *ctx, const char *op) {
-  size_t n = strlen(op);
-  if (n >= sizeof ctx->error.op) n = sizeof ctx->error.op - 1;
-  memcpy(ctx->error.op, op, n);
-  ctx->error.op[n] = 0;
+void moth_error_blame(moth_ctx *ctx, const char *op) { ctx->error.op = op; }
+
+void moth_error_blame_copy(moth_ctx *ctx, const char *op) {
+  snprintf(ctx->error.op_room, sizeof ctx->error.op_room, "%s", op);
+  ctx->error.op = ctx->error.op_room;
 }
 
 int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) {
@@ -65,7 +65,7 @@ const char *moth_error(moth_ctx *ctx, int32_t base) {
 }
 
 const char *moth_error_arg(moth_ctx *ctx) { return ctx->error.arg; }
-const char *moth_error_op(moth_ctx *ctx) { return ctx->error.op; }
+const char *moth_error_op(moth_ctx *ctx) { return ctx->error.op ? ctx->error.op : ""; }
 uint64_t moth_error_node(moth_ctx *ctx) { return ctx->error.node; }
 uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
   *version = ctx->error.version;

@@ -103,6 +103,12 @@ typedef struct moth_results {
 } moth_results;
 int moth_results_push(moth_results *r, moth_tensor *take);
 
+typedef struct moth_input { /* an argument that is a tensor, or a list of them */
+  uint8_t row, slot;
+  bool list;
+  bool value; /* its dtype is governed by the record's `dtypes` */
+} moth_input;
+
 #define MOTH_MAX_OUTPUTS 4
 #define MOTH_MAX_ARGS 24
 #define MOTH_MAX_SLOTS 64
@@ -135,6 +141,10 @@ struct moth_op {
   const moth_op *origin; /* of `add_`: add */
   uint8_t kinds[MOTH_MAX_ARGS];
   const struct moth_default *defaults; /* nrows */
+  moth_input inputs[MOTH_MAX_ARGS];
+  uint32_t ninputs;
+  bool lists, ints;   /* are there lists of tensors, of numbers? */
+  bool others;        /* tensors whose dtype `dtypes` does not govern: masks, positions */
   uint32_t nout;      /* results with a handle */
   uint32_t nhidden;   /* further results without one */
   uint32_t position;  /* bit k: result k holds positions */

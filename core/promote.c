@@ -72,7 +72,7 @@ static int same_dtypes(const moth_op *op, moth_cursor c, int *dtype) {
   const moth_tensor *first = NULL;
   while (moth_next_input(&c)) {
     moth_tensor *x = *c.at;
-    if (!x || !moth_kind_is_value(op->kinds[c.from])) continue;
+    if (!x || !c.value) continue;
     int status = check_dtype(op, x->ctx, x->l.dtype, op->rows[c.from].name);
     if (status) return status;
     if (!first) first = x;
@@ -141,10 +141,26 @@ static int check_kinds(const moth_op *op, moth_cursor c) {
   return MOTH_OK;
 }
 
+/* The dtype that all inputs have, if the op takes it as it is: then nothing is left to do. */
+static int common(const moth_op *op, moth_cursor c) {
+  int dtype = MOTH_NO_DTYPE;
+  while (moth_next_input(&c)) {
+    const moth_tensor *x = *c.at;
+    if (!x || !c.value) continue;
+    if (x->flags & MOTH_T_NUMBER || (dtype != MOTH_NO_DTYPE && dtype != x->l.dtype))
+      return MOTH_NO_DTYPE;
+    dtype = x->l.dtype;
+  }
+  return dtype != MOTH_NO_DTYPE && moth_is_float(dtype) && op->dtypes >> dtype & 1u ? dtype
+                                                                                   : MOTH_NO_DTYPE;
+}
+
 int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype) {
   moth_cursor c = {.op = op, .args = &f->args};
-  int status = check_kinds(op, c);
+  int status = op->others ? check_kinds(op, c) : MOTH_OK;
   if (status) return status;
+  *dtype = common(op, c);
+  if (*dtype != MOTH_NO_DTYPE) return MOTH_OK;
   if (op->compose || op->list) { /* what it is made of checks for itself */
     *dtype = MOTH_NO_DTYPE;
     return same_dtypes(op, c, dtype);

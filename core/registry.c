@@ -148,6 +148,12 @@ static void read_rows(moth_op *op) {
     op->rows[i].slot = slot;
     op->rows[i].nslots = moth_kinds[kind].slots;
     op->rows[i].kind = moth_kinds[kind].name;
+    bool list = moth_kind_is_list(kind), value = moth_kind_is_value(kind);
+    if (list || moth_kind_is_tensor(kind))
+      op->inputs[op->ninputs++] = (moth_input){(uint8_t)i, (uint8_t)slot, list, value};
+    op->lists |= list;
+    op->ints |= moth_kind_is_ints(kind);
+    op->others |= (list || moth_kind_is_tensor(kind)) && !value;
     slot += moth_kinds[kind].slots;
   }
   op->info.nslots = slot;

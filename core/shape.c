@@ -120,7 +120,8 @@ int moth_dim_mask(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, 
 int moth_broadcast(moth_ctx *ctx, const char *arg, moth_layout *y, const moth_tensor *a,
                    const moth_tensor *b) {
   y->ndim = a->l.ndim;
-  memcpy(y->shape, a->l.shape, sizeof(int64_t) * (size_t)a->l.ndim);
+  memcpy(y->shape, a->l.shape, sizeof y->shape);
+  if (moth_shape_same(&a->l, &b->l)) return MOTH_OK;
   if (moth_layout_broadcast(y, &b->l)) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s cannot be broadcast with %s", moth_str(b),
                    moth_str(a));

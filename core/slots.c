@@ -211,11 +211,9 @@ void moth_drop(moth_ctx *ctx, uint32_t slot) {
   if (slot + AHEAD < ctx->nslots) {
     const moth_tensor *far = ctx->slots[slot + AHEAD].tensor;
     const moth_tensor *near = ctx->slots[slot + AHEAD / 2].tensor;
-    __builtin_prefetch(far, 1);
-    if (near) {
-      __builtin_prefetch(near->storage, 1);
-      __builtin_prefetch(near->node, 1);
-    }
+    if (far) __builtin_prefetch(far, 1);
+    if (near && near->storage) __builtin_prefetch(near->storage, 1);
+    if (near && near->node) __builtin_prefetch(near->node, 1);
   }
   if (!moth_slot_used(ctx, slot)) return;
   ctx->dropped++;

@@ -6,31 +6,8 @@
 
 /* -- the tensor arguments of an args struct -- */
 
-bool moth_next_input(moth_cursor *c) {
-  const moth_op *op = c->op;
-  for (; c->row < op->nrows; c->row++, c->item = 0) {
-    int kind = op->kinds[c->row];
-    moth_slot *slot = moth_arg_at(op, c->args, c->row);
-    if (moth_kind_is_tensor(kind)) {
-      c->at = (moth_tensor **)(void *)slot;
-      c->from = c->row++;
-      c->arg = c->count++;
-      return true;
-    }
-    if (moth_kind_is_list(kind)) {
-      moth_tensors *list = (moth_tensors *)(void *)slot;
-      if (c->item < list->n) {
-        c->at = &list->at[c->item++];
-        c->from = c->row;
-        c->arg = c->count++;
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 static uint32_t count_inputs(const moth_op *op, const void *args) {
+  if (!op->lists) return op->ninputs;
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)args};
   while (moth_next_input(&c)) {}
   return c.count;
@@ -102,7 +79,7 @@ static void list_dead(moth_ctx *ctx, uint64_t id) {
 }
 
 static void free_lists(moth_node *n) {
-  if (!n->op) return;
+  if (!n->op || !n->op->ints) return;
   for (uint32_t i = 0; i < n->op->nrows; i++)
     if (moth_kind_is_ints(n->op->kinds[i])) {
       moth_ints *list = (moth_ints *)(void *)moth_arg_at(n->op, n->args, i);
@@ -176,10 +153,7 @@ void moth_leaf_set(moth_node *leaf, moth_tensor *take) {
 
 void moth_save(moth_saved *s, const moth_tensor *x, bool bytes) {
   if (s->storage) moth_storage_release(x->ctx, s->storage);
-  size_t n = sizeof(int64_t) * (size_t)x->l.ndim;
-  memcpy(&s->l, &x->l, offsetof(moth_layout, shape));
-  memcpy(s->l.shape, x->l.shape, n);
-  memcpy(s->l.stride, x->l.stride, n);
+  moth_layout_copy(&s->l, &x->l);
   s->present = bytes ? 2 : 1;
   s->from = 0;
   s->storage = bytes ? moth_storage_retain(x->storage) : NULL;
@@ -204,7 +178,7 @@ moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what
   ctx->error.node = n->id;
   ctx->error.storage = s->storage->id;
   ctx->error.version = s->version;
-  moth_error_blame(ctx, n->op ? n->op->name : n->name);
+  moth_error_blame_copy(ctx, n->op ? n->op->name : n->name);
   return NULL;
 }
 
@@ -239,7 +213,7 @@ bool moth_records(const moth_op *op, const void *args) {
 static int copy_args(moth_node *n, const void *args) {
   const moth_op *op = n->op;
   memcpy(n->args, args, op->size);
-  for (uint32_t i = 0; i < op->nrows; i++) {
+  for (uint32_t i = 0; op->ints && i < op->nrows; i++) {
     if (!moth_kind_is_ints(op->kinds[i])) continue;
     moth_ints *list = (moth_ints *)(void *)moth_arg_at(op, n->args, i);
     if (!list->at) continue;

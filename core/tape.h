@@ -95,14 +95,34 @@ int moth_check_write(moth_tensor *target, const char *arg, bool recorded);
 typedef struct moth_cursor {
   const moth_op *op;
   void *args;
-  uint32_t row;      /* where to look next */
+  uint32_t next;     /* of op->inputs: where to look next */
   int64_t item;
   uint32_t count;    /* inputs seen */
   moth_tensor **at;  /* the input: where its pointer lies, */
   uint32_t arg;      /* its number among the inputs, */
-  uint32_t from;     /* the row it belongs to */
+  uint32_t from;     /* the row it belongs to, */
+  bool value;        /* and whether the record governs its dtype */
 } moth_cursor;
-bool moth_next_input(moth_cursor *c);
+
+static inline bool moth_next_input(moth_cursor *c) {
+  for (; c->next < c->op->ninputs; c->next++, c->item = 0) {
+    const moth_input in = c->op->inputs[c->next];
+    void *slot = (char *)c->args + sizeof(moth_ctx *) + in.slot * sizeof(moth_slot);
+    c->at = slot;
+    c->from = in.row;
+    c->value = in.value;
+    if (in.list) {
+      const moth_tensors *list = slot;
+      if (c->item >= list->n) continue;
+      c->at = &list->at[c->item++];
+    } else {
+      c->next++;
+    }
+    c->arg = c->count++;
+    return true;
+  }
+  return false;
+}
 
 /* Runs the gradient of n. dys are the gradients of its results; dxs (nin, zeroed) receives owned
 ** tensors where an edge leads on. Recorded if grad mode is on. */

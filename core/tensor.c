@@ -116,17 +116,6 @@ bool moth_storage_unique(const moth_storage *s) {
 
 /* -- tensors -- */
 
-static void layout_copy(moth_layout *to, const moth_layout *from) {
-  size_t n = sizeof(int64_t) * (size_t)from->ndim;
-  to->ndim = from->ndim;
-  to->dtype = from->dtype;
-  to->device = from->device;
-  to->numel = from->numel;
-  to->offset = from->offset;
-  memcpy(to->shape, from->shape, n);
-  memcpy(to->stride, from->stride, n);
-}
-
 moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l) {
   moth_tensor *x = moth_alloc(ctx, sizeof *x);
   if (!x) return NULL;
@@ -136,7 +125,7 @@ moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l) {
   x->storage = NULL;
   x->node = x->leaf = NULL;
   x->base = NULL;
-  layout_copy(&x->l, l);
+  moth_layout_copy(&x->l, l);
   ctx->mem.live_tensors++;
   return x;
 }

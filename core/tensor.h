@@ -39,6 +39,17 @@ typedef struct moth_layout {
   int64_t stride[MOTH_MAX_DIMS];
 } moth_layout;
 
+/* What holds of ndim dimensions; a few more where that makes the sizes known. */
+static inline void moth_layout_copy(moth_layout *to, const moth_layout *from) {
+  enum { FEW = 4 };
+  memcpy(to, from, offsetof(moth_layout, shape));
+  memcpy(to->shape, from->shape, FEW * sizeof(int64_t));
+  memcpy(to->stride, from->stride, FEW * sizeof(int64_t));
+  if (from->ndim <= FEW) return;
+  memcpy(to->shape + FEW, from->shape + FEW, FEW * sizeof(int64_t));
+  memcpy(to->stride + FEW, from->stride + FEW, FEW * sizeof(int64_t));
+}
+
 /* Bytes, counted. An alias is a storage with a version of its own over another one's bytes: that
 ** is what `.data` gives. Once shared (a token was made), refs and version are atomic. */
 struct moth_storage {
