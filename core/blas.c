@@ -1,4 +1,5 @@
-/* blas.c -- finds a BLAS, and sends each matrix product where it is computed best.
+/* blas.c -- finds a BLAS, and sends each matrix product where it is computed best: f32 to tiles of
+** our own where they are compiled for this processor, f64 and other processors' f32 to the library.
 **
 ** The library is process-wide and opened once, whichever context needs it first; that is the only
 ** state here, and it never changes after.
@@ -11,9 +12,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "kernel/gemm.h"
+#include "kernel/matrix.h"
+#include "threads.h"
 
-#define SMALL 1024 /* m n k up to which a call costs more than it saves */
+#define SMALL 1024       /* m n k up to which a call costs more than it saves */
+#define BLOCK 128        /* rows or columns that are one call of a large product */
+#define BLAS_PER_NS 30.0 /* multiplications and additions of a library, roughly */
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
@@ -217,11 +221,42 @@ static int blas_vector(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
+/* A large product is cut into blocks that are the same for any number of threads: a library may
+** add in another order where a block begins. */
+typedef struct blocks {
+  const moth_product *p;
+  const matrix *a, *b;
+  bool by_rows;
+} blocks;
+
+static void multiply_blocks(int64_t first, int64_t last, int lane, const void *arg) {
+  const blocks *w = arg;
+  (void)lane;
+  int64_t size = moth_dtype_size[w->p->dtype];
+  for (int64_t i = first * BLOCK; i < last * BLOCK; i += BLOCK) {
+    moth_product part = *w->p;
+    matrix a = *w->a, b = *w->b;
+    int64_t *side = w->by_rows ? &part.m : &part.n;
+    if (i >= *side) return;
+    *side = *side - i < BLOCK ? *side - i : BLOCK;
+    if (w->by_rows) a.data += i * (a.order == PLAIN ? a.step : 1) * size;
+    else b.data += i * (b.order == PLAIN ? 1 : b.step) * size;
+    part.c += i * (w->by_rows ? part.ldc : 1) * size;
+    call_gemm(&part, &a, &b);
+  }
+}
+
 static int blas_matrix(moth_ctx *ctx, const moth_product *p) {
   matrix a, b = {.data = NULL};
   int status = describe(ctx, &a, p->dtype, p->a, p->m, p->k, p->rs_a, p->cs_a);
   if (!status) status = describe(ctx, &b, p->dtype, p->b, p->k, p->n, p->rs_b, p->cs_b);
-  if (!status) call_gemm(p, &a, &b);
+  blocks w = {p, &a, &b, p->m >= p->n};
+  int64_t side = w.by_rows ? p->m : p->n, other = w.by_rows ? p->n : p->m;
+  if (!status && side < 2 * BLOCK)
+    call_gemm(p, &a, &b);
+  else if (!status)
+    status = moth_parallel(ctx, (side + BLOCK - 1) / BLOCK, 1,
+                           (double)other * (double)p->k * BLOCK / BLAS_PER_NS, multiply_blocks, &w);
   forget(ctx, &a);
   forget(ctx, &b);
   return status;
@@ -268,17 +303,55 @@ static int half_product(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
+static int without_bias(moth_ctx *ctx, const moth_product *p) {
+  if (p->dtype == MOTH_F16 || p->dtype == MOTH_BF16) return half_product(ctx, p);
+  if (!moth_is_float(p->dtype)) return plain(ctx, p);
+  if (p->k == 0 || (double)p->m * (double)p->n * (double)p->k <= SMALL) {
+    moth_gemm_plain(p);
+    return MOTH_OK;
+  }
+  return real_product(ctx, p);
+}
+
+static bool own(const moth_product *p) { return p->dtype == MOTH_F32 && moth_matrix_here(); }
+
+int moth_multiply(moth_ctx *ctx, const moth_product *p) {
+  if (p->m == 0 || p->n == 0) return MOTH_OK;
+  if (own(p)) return moth_sgemm(ctx, p);
+  if (!p->bias) return without_bias(ctx, p);
+  moth_product q = *p;
+  int64_t size = moth_dtype_size[p->dtype];
+  q.bias = NULL;
+  for (int64_t i = 0; i < p->m; i++)
+    memcpy(p->c + i * p->ldc * size, p->bias, (size_t)(p->n * size));
+  q.beta = 1;
+  return without_bias(ctx, &q);
+}
+
+int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch) {
+  int64_t count = 1, size = moth_dtype_size[p->dtype];
+  for (int d = 0; d < batch->ndim; d++) count *= batch->shape[d];
+  if (p->m == 0 || p->n == 0 || count == 0) return MOTH_OK;
+  if (own(p)) return moth_sgemm_batch(ctx, p, batch, count);
+  for (int64_t i = 0; i < count; i++) {
+    moth_product q = *p;
+    int64_t a, b;
+    moth_batch_at(batch, i, &a, &b);
+    q.a += a * size;
+    q.b += b * size;
+    q.c += i * batch->step_c * size;
+    int status = moth_multiply(ctx, &q);
+    if (!status && moth_cancelled(ctx)) status = moth_poll(ctx);
+    if (status) return status;
+  }
+  return MOTH_OK;
+}
+
 int moth_gemm(moth_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, const void *a,
               int64_t rs_a, int64_t cs_a, const void *b, int64_t rs_b, int64_t cs_b, void *c,
               int64_t ldc, int beta) {
-  moth_product p = {.dtype = dtype, .beta = beta, .m = m, .n = n, .k = k, .a = a, .b = b,
-                    .rs_a = rs_a, .cs_a = cs_a, .rs_b = rs_b, .cs_b = cs_b, .c = c, .ldc = ldc};
-  if (m == 0 || n == 0) return MOTH_OK;
-  if (dtype == MOTH_F16 || dtype == MOTH_BF16) return half_product(ctx, &p);
-  if (!moth_is_float(dtype)) return plain(ctx, &p);
-  if (k == 0 || (double)m * (double)n * (double)k <= SMALL) {
-    moth_gemm_plain(&p);
-    return MOTH_OK;
-  }
-  return real_product(ctx, &p);
+  const moth_product p = {.dtype = dtype, .beta = beta, .m = m, .n = n, .k = k, .a = a, .b = b,
+                          .rs_a = rs_a, .cs_a = cs_a, .rs_b = rs_b, .cs_b = cs_b, .c = c,
+                          .ldc = ldc};
+  return moth_multiply(ctx, &p);
 }

@@ -1,12 +1,13 @@
-/* blas.h -- matrix products: a BLAS found at run time, or our own loops where there is none.
+/* blas.h -- matrix products: our own tiles for f32, a BLAS found at run time for the rest, or our
+** own loops where there is none.
 **
-** The library is opened at the first product that is worth a call, from a list of candidates or
+** The library is opened at the first product that needs it, from a list of candidates or
 ** from MOTH_BLAS in the environment (a path, or `builtin`), and told to use one thread.
 */
 #ifndef MOTH_BLAS_H
 #define MOTH_BLAS_H
 
-#include "context.h"
+#include "kernel/sgemm.h"
 
 /* C := A B + beta C, with A (m, k), B (k, n), C (m, n), beta 0 or 1; with 0, C is not read.
 ** rs and cs are the steps from row to row and from column to column in elements, any of them may
@@ -15,6 +16,10 @@
 int moth_gemm(moth_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, const void *a,
               int64_t rs_a, int64_t cs_a, const void *b, int64_t rs_b, int64_t cs_b, void *c,
               int64_t ldc, int beta);
+
+/* The same, with a bias where beta is 0; and all products of a batch. */
+int moth_multiply(moth_ctx *ctx, const moth_product *p);
+int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 
 /* "OpenBLAS ... (libopenblas.so.0)", "builtin", or "not opened yet": asking opens nothing. */
 const char *moth_blas_name(void);

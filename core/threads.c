@@ -242,7 +242,7 @@ static int64_t piece_of(int64_t n, int64_t grain, double cost, double ns) {
 static bool worth(double all) {
   if (pool.eager) return true;
   bool awake = atomic_load_explicit(&pool.awake, memory_order_relaxed) > 0;
-  if (awake && !pool.rest_until) return true;
+  if (awake && pool.rest_until == 0) return true;
   double now = now_ns();
   if (now < pool.rest_until) return false;
   pool.rest_until = 0;

@@ -47,28 +47,17 @@ static int fold_rows(batches *a, const batches *b, int n) {
 static int product(moth_ctx *ctx, const moth_tensor *a, const moth_tensor *b, moth_tensor *c,
                    int32_t nbatch, const int64_t *shape) {
   batches p = batches_of(a, true), q = batches_of(b, false);
-  int64_t index[MOTH_MAX_DIMS] = {0}, size = moth_dtype_size[c->l.dtype];
-  int n = fold_rows(&p, &q, nbatch), status;
-  char *at = moth_at(a), *bt = moth_at(b), *ct = moth_at(c);
-  if (c->l.numel == 0) return MOTH_OK;
-  for (;;) {
-    status = moth_gemm(ctx, c->l.dtype, p.rows, q.cols, p.cols, at, p.rs, p.cs, bt, q.rs, q.cs, ct,
-                       q.cols, 0);
-    if (status) return status;
-    ct += p.rows * q.cols * size;
-    int d = n - 1;
-    for (; d >= 0; d--) {
-      int64_t sa = batch_step(a, d, nbatch) * size, sb = batch_step(b, d, nbatch) * size;
-      at += sa;
-      bt += sb;
-      if (++index[d] < shape[d]) break;
-      at -= sa * shape[d];
-      bt -= sb * shape[d];
-      index[d] = 0;
-    }
-    if (d < 0) return MOTH_OK;
-    if (moth_cancelled(ctx)) return moth_poll(ctx);
+  moth_batch batch = {.ndim = fold_rows(&p, &q, nbatch)};
+  for (int d = 0; d < batch.ndim; d++) {
+    batch.shape[d] = shape[d];
+    batch.step_a[d] = batch_step(a, d, nbatch);
+    batch.step_b[d] = batch_step(b, d, nbatch);
   }
+  const moth_product one = {.dtype = c->l.dtype, .m = p.rows, .n = q.cols, .k = p.cols,
+                            .a = moth_at(a), .rs_a = p.rs, .cs_a = p.cs, .b = moth_at(b),
+                            .rs_b = q.rs, .cs_b = q.cs, .c = moth_at(c), .ldc = q.cols};
+  batch.step_c = p.rows * q.cols;
+  return moth_multiply_batch(ctx, &one, &batch);
 }
 
 /* -- matmul -- */
@@ -265,14 +254,17 @@ static moth_tensor *matrix_of(const moth_tensor *x, int64_t *rows, int64_t *rs, 
 
 static int linear_real(const moth_tensor *input, const moth_tensor *w, const moth_tensor *bias,
                        moth_tensor *y) {
-  int64_t rows, rs, cs, n = w->l.shape[0], k = w->l.shape[1];
-  int status = bias ? moth_copy_into(y, bias) : MOTH_OK;
-  if (status || y->l.numel == 0) return status;
-  moth_tensor *x = matrix_of(input, &rows, &rs, &cs);
-  if (!x) return y->ctx->error.code;
-  status = moth_gemm(y->ctx, y->l.dtype, rows, n, k, moth_at(x), rs, cs, moth_at(w),
-                     w->l.stride[1], w->l.stride[0], moth_at(y), n, bias != NULL);
+  moth_product p = {.dtype = y->l.dtype, .n = w->l.shape[0], .k = w->l.shape[1], .b = moth_at(w),
+                    .rs_b = w->l.stride[1], .cs_b = w->l.stride[0], .c = moth_at(y)};
+  p.ldc = p.n;
+  if (y->l.numel == 0) return MOTH_OK;
+  moth_tensor *row = bias ? moth_packed(bias) : NULL;
+  moth_tensor *x = row || !bias ? matrix_of(input, &p.m, &p.rs_a, &p.cs_a) : NULL;
+  if (x) p.a = moth_at(x);
+  if (row) p.bias = moth_at(row);
+  int status = x ? moth_multiply(y->ctx, &p) : y->ctx->error.code;
   moth_tensor_release(x);
+  moth_tensor_release(row);
   return status;
 }
 

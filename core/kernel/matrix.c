@@ -1,0 +1,250 @@
+/* matrix.c -- f32 matrix products for AVX-512 and AVX2: the walk over tiles; the tiles themselves
+** are in matrix_level.h.
+*/
+#include "matrix.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "level.h"
+
+#if MOTH_HAS_LEVELS
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
+
+typedef struct moth_strip { /* tiles one below the other */
+  int64_t tiles, k;
+  const float *a;
+  int64_t rs, cs, next; /* next: from one tile's rows of A to the next's */
+  const float *b;
+  int64_t ldb, last; /* last: where a row's last vector begins */
+  float *c;
+  int64_t ldc;
+  const float *bias;
+  bool add;
+} moth_strip;
+
+typedef void strip_loop(const moth_strip *p);
+
+#define VECTOR(n)                                              \
+  typedef float vector##n __attribute__((vector_size(4 * n))); \
+  typedef float loose##n __attribute__((vector_size(4 * n), aligned(4), may_alias));
+VECTOR(4)
+VECTOR(8)
+VECTOR(16)
+#undef VECTOR
+typedef float loose1 __attribute__((may_alias));
+
+#define SHUFFLE __builtin_shufflevector
+
+#define TARGET MOTH_AVX512
+#define NAME(f) f##_avx512
+#define LANES 16
+#define vector_avx512 vector16
+#define loose_avx512 loose16
+#define LOW1(x, y) SHUFFLE(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define HIGH1(x, y) SHUFFLE(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOW2(x, y) SHUFFLE(x, y, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define HIGH2(x, y) SHUFFLE(x, y, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#define EVEN4(x, y) SHUFFLE(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+#define ODD4(x, y) SHUFFLE(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+#include "matrix_level.h"
+#undef TARGET
+#undef NAME
+#undef LANES
+#undef LOW1
+#undef HIGH1
+#undef LOW2
+#undef HIGH2
+
+#define TARGET MOTH_AVX2
+#define NAME(f) f##_avx2
+#define LANES 8
+#define vector_avx2 vector8
+#define loose_avx2 loose8
+#define LOW1(x, y) SHUFFLE(x, y, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HIGH1(x, y) SHUFFLE(x, y, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOW2(x, y) SHUFFLE(x, y, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH2(x, y) SHUFFLE(x, y, 2, 3, 10, 11, 6, 7, 14, 15)
+#define LOW4(x, y) SHUFFLE(x, y, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH4(x, y) SHUFFLE(x, y, 4, 5, 6, 7, 12, 13, 14, 15)
+#include "matrix_level.h"
+
+static bool wide(void) { return moth_level() == MOTH_LEVEL_AVX512; }
+
+bool moth_matrix_here(void) { return moth_level() != MOTH_LEVEL_PLAIN; }
+
+/* -- how rows and columns are cut -- */
+
+typedef struct panels {
+  int lanes, set;   /* of the vectors, and which of the tables' sets that is */
+  int64_t vectors, n; /* in a row of C; panels */
+} panels;
+
+static inline panels panels_of(int64_t n) {
+  panels p = {.lanes = 1, .set = 0};
+  if (n >= 16 && wide()) p.lanes = 16, p.set = 3;
+  else if (n >= 8) p.lanes = 8, p.set = 2;
+  else if (n >= 4) p.lanes = 4, p.set = 1;
+  int most = p.lanes == 16 || p.lanes == 1 ? 4 : 2;
+  p.vectors = (n + p.lanes - 1) / p.lanes;
+  p.n = (p.vectors + most - 1) / most;
+  return p;
+}
+
+/* Where panel i begins, in vectors: they differ by one at most. */
+static inline int64_t panel_at(const panels *p, int64_t i) { return p->vectors * i / p->n; }
+
+int64_t moth_matrix_panels(int64_t n) { return panels_of(n).n; }
+
+int moth_matrix_height(int64_t m, int64_t n) {
+  int most = n >= 16 && n <= 32 && wide() ? 12 : 6;
+  int64_t tiles = (m + most - 1) / most;
+  return tiles > 0 ? (int)((m + tiles - 1) / tiles) : most;
+}
+
+int64_t moth_matrix_depth(int64_t k) {
+  int64_t parts = (k + MOTH_MATRIX_DEPTH - 1) / MOTH_MATRIX_DEPTH;
+  return parts > 0 ? (k + parts - 1) / parts : 1;
+}
+
+/* -- products -- */
+
+/* Rows from i to i + m, one panel, at most MOTH_MATRIX_DEPTH deep. */
+static inline void strips(moth_strip *s, strip_loop *const *loops, int64_t m, int height) {
+  s->tiles = m / height;
+  s->next = height * s->rs;
+  if (s->tiles) loops[height](s);
+  int rest = (int)(m % height);
+  if (!rest) return;
+  s->a += s->tiles * s->next;
+  s->c += s->tiles * height * s->ldc;
+  s->tiles = 1;
+  loops[rest](s);
+}
+
+/* Tiles t0 to t1 and panels p0 to p1. */
+static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
+  const panels cut = panels_of(p->n);
+  const int height = moth_matrix_height(p->m, p->n);
+  strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
+    wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
+  int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
+  for (int64_t t = 0; t < p->k || t == 0; t += depth) {
+    int64_t k = p->k - t < depth ? p->k - t : depth;
+    for (int64_t i = t0 * height; i < bottom; i += BLOCK_TILES * height) {
+      int64_t m = bottom - i < BLOCK_TILES * height ? bottom - i : BLOCK_TILES * height;
+      for (int64_t j = p0; j < p1; j++) {
+        int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
+        int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
+        moth_strip s = {.k = k, .a = p->a + i * p->rs + t * p->cs, .rs = p->rs, .cs = p->cs,
+                        .b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column,
+                        .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
+                        .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
+                        .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
+        strips(&s, loops[nv - 1], m, height);
+      }
+    }
+  }
+}
+
+void moth_matrix_rows(const moth_matrix *p, int64_t first, int64_t last) {
+  part(p, first, last, 0, panels_of(p->n).n);
+}
+
+void moth_matrix_columns(const moth_matrix *p, int64_t first, int64_t last) {
+  part(p, 0, p->m, first, last); /* more tiles than there are */
+}
+
+void moth_matrix_run(const moth_matrix *p) { part(p, 0, p->m, 0, panels_of(p->n).n); }
+
+/* -- packing -- */
+
+static void pack_panel(float *to, const float *b, int64_t k, int64_t w, int64_t rs, int64_t cs) {
+  if (cs == 1)
+    for (int64_t t = 0; t < k; t++) memcpy(to + t * w, b + t * rs, (size_t)w * sizeof *to);
+  else if (rs == 1)
+    (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, k, w, b, cs);
+  else
+    for (int64_t t = 0; t < k; t++)
+      for (int64_t j = 0; j < w; j++) to[t * w + j] = b[t * rs + j * cs];
+}
+
+void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, int64_t rs,
+                             int64_t cs, int64_t t, int64_t first, int64_t last) {
+  const panels cut = panels_of(n);
+  int64_t depth = moth_matrix_depth(k);
+  if (k - t < depth) depth = k - t;
+  for (int64_t j = first; j < last; j++) {
+    int64_t from = panel_at(&cut, j) * cut.lanes, until = panel_at(&cut, j + 1) * cut.lanes;
+    if (until > n) until = n;
+    pack_panel(to + t * n + from * depth, b + t * rs + from * cs, depth, until - from, rs, cs);
+  }
+}
+
+void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t rs, int64_t cs) {
+  for (int64_t t = 0; t < k; t += moth_matrix_depth(k))
+    moth_matrix_pack_panels(to, b, k, n, rs, cs, t, 0, panels_of(n).n);
+}
+
+void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
+                      int64_t last) {
+  (wide() ? pack_turned_avx512 : pack_turned_avx2)(to + first * k, last - first, k, a + first, cs);
+}
+
+/* -- a matrix times a vector -- */
+
+void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last) {
+  moth_dots d = *p;
+  int most = moth_matrix_height(p->m, 64);
+  for (int i = 0; i < p->m; i += most) { /* w is read once for so many vectors */
+    d.m = p->m - i < most ? p->m - i : most;
+    d.x = p->x + i * p->ldx;
+    d.y = p->y + i * p->ldy;
+    if (p->bias) d.bias = p->bias + i * p->bias_x;
+    (wide() ? dots_avx512 : dots_avx2)(&d, first, last);
+  }
+}
+
+void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
+  (wide() ? sums_avx512 : sums_avx2)(p, first, last);
+}
+
+#else
+
+bool moth_matrix_here(void) { return false; }
+int moth_matrix_height(int64_t m, int64_t n) { return m + n ? 1 : 1; }
+int64_t moth_matrix_panels(int64_t n) { return n; }
+int64_t moth_matrix_depth(int64_t k) { return k; }
+void moth_matrix_run(const moth_matrix *p) { (void)p; }
+void moth_matrix_rows(const moth_matrix *p, int64_t first, int64_t last) {
+  (void)p, (void)first, (void)last;
+}
+void moth_matrix_columns(const moth_matrix *p, int64_t first, int64_t last) {
+  (void)p, (void)first, (void)last;
+}
+void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t rs, int64_t cs) {
+  (void)to, (void)b, (void)k, (void)n, (void)rs, (void)cs;
+}
+void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, int64_t rs,
+                             int64_t cs, int64_t t, int64_t first, int64_t last) {
+  (void)to, (void)b, (void)k, (void)n, (void)rs, (void)cs, (void)t, (void)first, (void)last;
+}
+void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
+                      int64_t last) {
+  (void)to, (void)a, (void)k, (void)cs, (void)first, (void)last;
+}
+void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last) {
+  (void)p, (void)first, (void)last;
+}
+void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
+  (void)p, (void)first, (void)last;
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* matrix.h -- f32 matrix products by tiles of our own, for one thread and without memory: what the
+** products, attention and recurrent layers are made of inside their jobs. sgemm.c sends whole
+** products here, in parts.
+**
+** After Goto & van de Geijn 2008 and BLIS (Van Zee & van de Geijn 2015), but for what is packed:
+** a tile of 6 rows and 4 vectors of columns (12 and 2 where there are no more) reads A where it
+** lies, whatever its strides, and B where its rows lie in a row.
+*/
+#ifndef MOTH_KERNEL_MATRIX_H
+#define MOTH_KERNEL_MATRIX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MOTH_MATRIX_ROWS 12   /* of the tallest tile */
+#define MOTH_MATRIX_DEPTH 384 /* products added in one go: longer sums lose digits, and the cache */
+
+/* C (m, n) := A (m, k) B (k, n) [+ C] [+ bias, one number for each column]. Each element is summed
+** in the same order whichever part of C is asked for. */
+typedef struct moth_matrix {
+  int64_t m, n, k;
+  const float *a;
+  int64_t rs, cs; /* any */
+  const float *b;
+  int64_t ldb; /* b's rows are contiguous, ldb apart */
+  float *c;
+  int64_t ldc;
+  const float *bias; /* or NULL */
+  bool add;
+  bool packed; /* b was laid out by moth_matrix_pack */
+} moth_matrix;
+
+/* y[i * ldy + j * step] (+)= x[i] . w[j] [+ bias[i * bias_x + j * bias_w]] for i < m */
+typedef struct moth_dots {
+  int m;
+  int64_t k, ldx, ldw, ldy, step, bias_x, bias_w;
+  const float *x, *w, *bias;
+  float *y;
+  bool add;
+} moth_dots;
+
+typedef struct moth_sums { /* y[j] (+)= sum over t of x[t * step] b[t * ldb + j] [+ bias[j]] */
+  int64_t k, step, ldb;
+  const float *x, *b, *bias;
+  float *y;
+  bool add;
+} moth_sums;
+
+/* Whether this processor has a level of instructions that these loops are compiled for; without
+** it nothing below may be called. */
+bool moth_matrix_here(void);
+
+/* How rows and columns of a product are cut: tiles of `height` rows, and panels of columns. */
+int moth_matrix_height(int64_t m, int64_t n);
+int64_t moth_matrix_panels(int64_t n);
+
+void moth_matrix_run(const moth_matrix *p);
+/* Only the tiles and panels from `first` to `last` - 1. */
+void moth_matrix_rows(const moth_matrix *p, int64_t first, int64_t last);
+void moth_matrix_columns(const moth_matrix *p, int64_t first, int64_t last);
+
+/* Lays b (k, n) with any strides out in k * n floats for products that say packed; or only those panels
+** of columns, of the part of at most MOTH_MATRIX_DEPTH rows of b that begins with row t. */
+void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t rs, int64_t cs);
+int64_t moth_matrix_depth(int64_t k); /* rows in such a part */
+void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, int64_t rs,
+                             int64_t cs, int64_t t, int64_t first, int64_t last);
+/* to[i * k + t] = a[i + t * cs], which is a matrix's own form where it lies turned, in rows from
+** first to last - 1. */
+void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
+                      int64_t last);
+
+/* Vector products for rows or columns j from first to last - 1; pieces begin at multiples of 64. */
+void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last);
+void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last);
+
+#endif

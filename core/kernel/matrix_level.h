@@ -1,0 +1,211 @@
+/* matrix_level.h -- the loops of matrix.c for one level: LANES floats in the widest vector, TARGET
+** the attribute that chooses instructions, STRIPS the table of strips for them.
+**
+** A tile of C stays in registers for all of k; A is read where it lies, a number at a time through
+** one pointer for three rows, and B a few vectors at a time. The last vector of a row of B may
+** overlap the one before it, so that no width needs masks or room.
+*/
+
+/* One strip: tiles of m rows and nv vectors, one below the other. */
+#define TILES(f, V, U, lanes)                                                                  \
+  TARGET static inline __attribute__((always_inline)) void NAME(f)(const moth_strip *p,        \
+                                                                   const int m, const int nv) { \
+    const float *from = p->a;                                                                  \
+    float *c = p->c;                                                                           \
+    const int64_t rs = p->rs, cs = p->cs, ldb = p->ldb, ldc = p->ldc, last = p->last;          \
+    for (int64_t tile = 0; tile < p->tiles; tile++, from += p->next, c += m * ldc) {           \
+      V s[12][4], x[4];                                                                        \
+      UNROLL for (int i = 0; i < m; i++)                                                       \
+        UNROLL for (int v = 0; v < nv; v++) s[i][v] = (V){0};                                  \
+      const float *b = p->b, *a[4] = {from, from + 3 * rs, from + 6 * rs, from + 9 * rs};      \
+      for (int64_t t = 0; t < p->k; t++, b += ldb) {                                           \
+        UNROLL for (int v = 0; v < nv; v++)                                                    \
+          x[v] = *(const U *)(const void *)(b + (v && v == nv - 1 ? last : v * lanes));        \
+        UNROLL for (int i = 0; i < m; i++)                                                     \
+          UNROLL for (int v = 0; v < nv; v++) s[i][v] += a[i / 3][i % 3 * rs] * x[v];          \
+        UNROLL for (int g = 0; 3 * g < m; g++) a[g] += cs;                                     \
+      }                                                                                        \
+      if (p->bias) {                                                                           \
+        UNROLL for (int v = 0; v < nv; v++)                                                    \
+          x[v] = *(const U *)(const void *)(p->bias + (v && v == nv - 1 ? last : v * lanes));  \
+        UNROLL for (int i = 0; i < m; i++)                                                     \
+          UNROLL for (int v = 0; v < nv; v++) s[i][v] += x[v];                                 \
+      }                                                                                        \
+      UNROLL for (int i = 0; i < m; i++) {                                                     \
+        float *row = c + i * ldc;                                                              \
+        if (p->add)                                                                            \
+          UNROLL for (int v = 0; v < nv; v++)                                                  \
+            s[i][v] += *(const U *)(const void *)(row + (v && v == nv - 1 ? last : v * lanes)); \
+        UNROLL for (int v = 0; v < nv; v++)                                                    \
+          *(U *)(void *)(row + (v && v == nv - 1 ? last : v * lanes)) = s[i][v];               \
+      }                                                                                        \
+    }                                                                                          \
+  }
+#if LANES > 8
+TILES(tiles16, vector16, loose16, 16)
+#endif
+TILES(tiles8, vector8, loose8, 8)
+TILES(tiles4, vector4, loose4, 4)
+TILES(tiles1, float, loose1, 1)
+#undef TILES
+
+#define STRIP(lanes, nv, m)                                              \
+  TARGET static void NAME(strip_##lanes##_##nv##_##m)(const moth_strip *p) { \
+    NAME(tiles##lanes)(p, m, nv);                                        \
+  }
+#define ROW(lanes, nv, m) [m] = NAME(strip_##lanes##_##nv##_##m),
+#define SIX(X, lanes, nv) \
+  X(lanes, nv, 1) X(lanes, nv, 2) X(lanes, nv, 3) X(lanes, nv, 4) X(lanes, nv, 5) X(lanes, nv, 6)
+#define TWELVE(X, lanes, nv)                                                                   \
+  SIX(X, lanes, nv)                                                                            \
+  X(lanes, nv, 7) X(lanes, nv, 8) X(lanes, nv, 9) X(lanes, nv, 10) X(lanes, nv, 11) X(lanes, nv, 12)
+
+#if LANES > 8
+TWELVE(STRIP, 16, 1) TWELVE(STRIP, 16, 2) SIX(STRIP, 16, 3) SIX(STRIP, 16, 4)
+#endif
+SIX(STRIP, 8, 1) SIX(STRIP, 8, 2) SIX(STRIP, 4, 1) SIX(STRIP, 4, 2)
+SIX(STRIP, 1, 1) SIX(STRIP, 1, 2) SIX(STRIP, 1, 3)
+
+static strip_loop *const NAME(strips)[4][4][MOTH_MATRIX_ROWS + 1] = {
+  {{SIX(ROW, 1, 1)}, {SIX(ROW, 1, 2)}, {SIX(ROW, 1, 3)}},
+  {{SIX(ROW, 4, 1)}, {SIX(ROW, 4, 2)}},
+  {{SIX(ROW, 8, 1)}, {SIX(ROW, 8, 2)}},
+#if LANES > 8
+  {{TWELVE(ROW, 16, 1)}, {TWELVE(ROW, 16, 2)}, {SIX(ROW, 16, 3)}, {SIX(ROW, 16, 4)}},
+#endif
+};
+#undef STRIP
+#undef ROW
+#undef SIX
+#undef TWELVE
+
+/* -- packing: rows of B as wide as a panel, one below the other -- */
+
+/* to[t * w + j] = b[j * ld + t] for LANES j and LANES t */
+TARGET static inline __attribute__((always_inline)) void NAME(turn)(float *to, int64_t w,
+                                                                    const float *b, int64_t ld) {
+  NAME(vector) r[LANES], s[LANES];
+  UNROLL for (int i = 0; i < LANES; i++) r[i] = *(const NAME(loose) *)(const void *)(b + i * ld);
+  UNROLL for (int i = 0; i < LANES; i += 2) { /* pairs of numbers, */
+    s[i] = LOW1(r[i], r[i + 1]);
+    s[i + 1] = HIGH1(r[i], r[i + 1]);
+  }
+  UNROLL for (int i = 0; i < LANES; i += 4) { /* fours, */
+    UNROLL for (int j = 0; j < 2; j++) {
+      r[i + 2 * j] = LOW2(s[i + j], s[i + j + 2]);
+      r[i + 2 * j + 1] = HIGH2(s[i + j], s[i + j + 2]);
+    }
+  }
+#if LANES > 8
+  UNROLL for (int i = 0; i < 16; i += 8) { /* eights, */
+    UNROLL for (int j = 0; j < 4; j++) {
+      s[i + j] = EVEN4(r[i + j], r[i + j + 4]);
+      s[i + j + 4] = ODD4(r[i + j], r[i + j + 4]);
+    }
+  }
+  UNROLL for (int j = 0; j < 8; j++) { /* ... and all; s[j] begins with column j or 8 + j - 4 */
+    r[j] = EVEN4(s[j], s[j + 8]);
+    r[j + 8] = ODD4(s[j], s[j + 8]);
+  }
+#else
+  UNROLL for (int j = 0; j < 4; j++) {
+    s[j] = LOW4(r[j], r[j + 4]);
+    s[j + 4] = HIGH4(r[j], r[j + 4]);
+  }
+  UNROLL for (int j = 0; j < 8; j++) r[j] = s[j];
+#endif
+  UNROLL for (int i = 0; i < LANES; i++) *(NAME(loose) *)(void *)(to + i * w) = r[i];
+}
+
+/* A panel of B that lies turned: its columns in a row, ld apart. */
+TARGET static void NAME(pack_turned)(float *to, int64_t k, int64_t w, const float *b, int64_t ld) {
+  if (w < LANES || k < LANES) {
+    for (int64_t t = 0; t < k; t++)
+      for (int64_t j = 0; j < w; j++) to[t * w + j] = b[j * ld + t];
+    return;
+  }
+  for (int64_t j = 0;; j = j + 2 * LANES > w ? w - LANES : j + LANES) {
+    for (int64_t t = 0;; t = t + 2 * LANES > k ? k - LANES : t + LANES) {
+      NAME(turn)(to + t * w + j, w, b + j * ld + t, ld);
+      if (t + LANES == k) break;
+    }
+    if (j + LANES == w) break;
+  }
+}
+
+/* -- a matrix times a vector -- */
+
+/* m vectors x times `rows` rows of w, from row j on: each product in one or two vectors of sums */
+TARGET static inline __attribute__((always_inline)) void NAME(dots_of)(
+    const moth_dots *p, const int m, const int rows, int64_t j) {
+  enum { PARTS = 2 };
+  NAME(vector) s[6][4][PARTS];
+  const float *w = p->w + j * p->ldw;
+  int64_t t = 0, k = p->k;
+  const int parts = m > 1 ? 1 : PARTS;
+  UNROLL for (int i = 0; i < m; i++)
+    UNROLL for (int r = 0; r < rows; r++)
+      UNROLL for (int h = 0; h < parts; h++) s[i][r][h] = (NAME(vector)){0};
+  for (; t + LANES * parts <= k; t += LANES * parts)
+    UNROLL for (int r = 0; r < rows; r++)
+      UNROLL for (int h = 0; h < parts; h++) {
+        NAME(vector) v = *(const NAME(loose) *)(const void *)(w + r * p->ldw + t + h * LANES);
+        UNROLL for (int i = 0; i < m; i++)
+          s[i][r][h] += v * *(const NAME(loose) *)(const void *)(p->x + i * p->ldx + t + h * LANES);
+      }
+  UNROLL for (int i = 0; i < m; i++)
+    UNROLL for (int r = 0; r < rows; r++) {
+      float sum = 0, part[LANES];
+      if (parts > 1) s[i][r][0] += s[i][r][1];
+      *(NAME(loose) *)(void *)part = s[i][r][0];
+      for (int h = LANES / 2; h; h /= 2)
+        for (int l = 0; l < h; l++) part[l] += part[l + h];
+      for (int64_t l = t; l < k; l++) sum += p->x[i * p->ldx + l] * w[r * p->ldw + l];
+      float *y = p->y + i * p->ldy + (j + r) * p->step;
+      sum += part[0] + (p->bias ? p->bias[i * p->bias_x + (j + r) * p->bias_w] : 0);
+      *y = p->add ? *y + sum : sum;
+    }
+}
+
+TARGET static void NAME(dots)(const moth_dots *p, int64_t first, int64_t last) {
+  enum { ROWS = LANES / 4 };
+  int64_t j = first;
+  switch (p->m) {
+#define VECTORS(m)                                                       \
+  case m:                                                                \
+    for (; j + ROWS <= last; j += ROWS) NAME(dots_of)(p, m, ROWS, j);    \
+    for (; j < last; j++) NAME(dots_of)(p, m, 1, j);                     \
+    break;
+    VECTORS(1) VECTORS(2) VECTORS(3) VECTORS(4) VECTORS(5) VECTORS(6)
+#undef VECTORS
+  }
+}
+
+/* y (+)= the rows of b, ldb apart, times x[0], x[step], ...: eight rows at a time, so that b is
+** read in long streams */
+TARGET static void NAME(sums)(const moth_sums *p, int64_t first, int64_t last) {
+  enum { ROWS = 8 };
+  const float *x = p->x, *b = p->b;
+  for (int64_t j = first; j < last; j++)
+    p->y[j] = (p->add ? p->y[j] : 0) + (p->bias ? p->bias[j] : 0);
+  int64_t t = 0;
+  for (; t + ROWS <= p->k; t += ROWS, x += ROWS * p->step, b += ROWS * p->ldb) {
+    float f[ROWS];
+    for (int r = 0; r < ROWS; r++) f[r] = x[r * p->step];
+    int64_t j = first;
+    for (; j + LANES <= last; j += LANES) {
+      NAME(loose) *y = (NAME(loose) *)(void *)(p->y + j);
+      NAME(vector) s[2] = {(NAME(vector)){0}, (NAME(vector)){0}};
+      UNROLL for (int r = 0; r < ROWS; r++)
+        s[r % 2] += f[r] * *(const NAME(loose) *)(const void *)(b + r * p->ldb + j);
+      *y += s[0] + s[1];
+    }
+    for (; j < last; j++) {
+      float s[2] = {0, 0};
+      for (int r = 0; r < ROWS; r++) s[r % 2] += f[r] * b[r * p->ldb + j];
+      p->y[j] += s[0] + s[1];
+    }
+  }
+  for (; t < p->k; t++, x += p->step, b += p->ldb)
+    for (int64_t j = first; j < last; j++) p->y[j] += *x * b[j];
+}

@@ -1,0 +1,317 @@
+/* sgemm.c -- f32 products: the form that suits their sizes and strides, packing, and threads.
+**
+** Operands are read where they lie as far as tiles can: A with any strides, B with contiguous rows.
+** B is laid out anew only where it lies turned (as in x W') or is large, A only where it lies turned
+** and is read many times. Up to 1024^3 packing gains nothing: tiles 64 wide read B in long enough
+** pieces.
+*/
+#include "sgemm.h"
+
+#include "../threads.h"
+#include "matrix.h"
+
+#define PER_NS 110.0            /* multiplications and additions a thread does in a nanosecond */
+#define PACKED_PER_NS 4.0       /* elements laid out anew */
+#define READ_PER_NS 8.0         /* elements of a matrix that meets a vector */
+#define FEW_ROWS 8              /* rows against B turned that are dot products, */
+#define LONG 32                 /* ... of at least this many elements */
+#define STREAMED (64 << 10)     /* elements of a matrix that does not stay in L2 */
+#define ROOM (1 << 20)          /* floats of B laid out at a time, */
+#define LARGE (3 << 19)         /* elements of B that are laid out anew in any case */
+#define DEEP 16384              /* ... in pieces of at most so many rows */
+#define TURNED_MOST (4 << 20)   /* floats of A laid out anew, */
+#define TURNED_LEAST (256 << 10) /* ... and from where it pays */
+
+static const float *floats(const char *at) { return (const float *)(const void *)at; }
+
+/* -- one row, one column, few rows against turned ones -- */
+
+typedef struct vector_product { /* one of two forms */
+  bool dots;
+  int64_t n; /* rows of w, or elements of y */
+  moth_dots d;
+  moth_sums s;
+} vector_product;
+
+static bool as_sums(const moth_product *p, vector_product *v) {
+  if (p->n * p->k < STREAMED || p->m > 1 || p->cs_b != 1) return false;
+  v->n = p->n;
+  v->s = (moth_sums){.k = p->k, .step = p->cs_a, .ldb = p->rs_b, .x = floats(p->a),
+                     .b = floats(p->b), .bias = floats(p->bias), .y = (float *)(void *)p->c,
+                     .add = p->beta};
+  return true;
+}
+
+/* y' = x' A' */
+static bool as_turned_sums(const moth_product *p, vector_product *v) {
+  if (p->m * p->k < STREAMED || p->n > 1 || p->rs_a != 1 || p->ldc != 1 || p->bias) return false;
+  v->n = p->m;
+  v->s = (moth_sums){.k = p->k, .step = p->rs_b, .ldb = p->cs_a, .x = floats(p->b),
+                     .b = floats(p->a), .y = (float *)(void *)p->c, .add = p->beta};
+  return true;
+}
+
+static bool as_dots(const moth_product *p, vector_product *v) {
+  if (p->k < LONG || p->cs_a != 1 || p->rs_b != 1) return false;
+  v->dots = true;
+  v->d = (moth_dots){.k = p->k, .bias = floats(p->bias), .y = (float *)(void *)p->c,
+                     .add = p->beta};
+  moth_dots *d = &v->d;
+  if (p->m <= FEW_ROWS) {
+    v->n = p->n;
+    d->m = (int)p->m, d->x = floats(p->a), d->w = floats(p->b);
+    d->ldx = p->rs_a, d->ldw = p->cs_b, d->ldy = p->ldc, d->step = 1, d->bias_w = 1;
+  } else if (p->n <= FEW_ROWS) {
+    v->n = p->m;
+    d->m = (int)p->n, d->x = floats(p->b), d->w = floats(p->a);
+    d->ldx = p->cs_b, d->ldw = p->rs_a, d->ldy = 1, d->step = p->ldc, d->bias_x = 1;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+static bool as_vector(const moth_product *p, vector_product *v) {
+  if (p->m > FEW_ROWS && p->n > FEW_ROWS) return false;
+  *v = (vector_product){.dots = false};
+  return as_dots(p, v) || as_sums(p, v) || as_turned_sums(p, v);
+}
+
+static void vector_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const vector_product *v = arg;
+  (void)lane;
+  if (v->dots) moth_matrix_dots(&v->d, first, last);
+  else moth_matrix_sums(&v->s, first, last);
+}
+
+/* -- by tiles -- */
+
+/* Whether B must be laid out anew; and whether it pays, since rows far apart in memory collide in
+** the caches. */
+static bool turned_b(const moth_product *p) { return p->cs_b != 1 && p->n > 1; }
+static bool packs_b(const moth_product *p) {
+  return turned_b(p) || (p->m >= 128 && p->n > 64 && p->k * p->n > LARGE);
+}
+
+static moth_matrix tiled(const moth_product *p) {
+  return (moth_matrix){.m = p->m, .n = p->n, .k = p->k, .a = floats(p->a), .rs = p->rs_a,
+                       .cs = p->cs_a, .b = floats(p->b), .ldb = p->rs_b, .ldc = p->ldc,
+                       .c = (float *)(void *)p->c, .bias = floats(p->bias), .add = p->beta};
+}
+
+int64_t moth_sgemm_room(const moth_product *p) { return turned_b(p) ? p->k * p->n : 0; }
+
+void moth_sgemm_alone(const moth_product *p, float *room) {
+  vector_product v;
+  if (as_vector(p, &v)) {
+    vector_part(0, v.n, 0, &v);
+    return;
+  }
+  moth_matrix q = tiled(p);
+  if (turned_b(p)) {
+    moth_matrix_pack(room, q.b, q.k, q.n, p->rs_b, p->cs_b);
+    q.b = room;
+    q.packed = true;
+  }
+  moth_matrix_run(&q);
+}
+
+typedef struct shared { /* a product that threads share */
+  const moth_product *p;
+  moth_matrix q;
+  float *b, *a; /* room for b, and for a if that is turned */
+  bool by_rows;
+} shared;
+
+static void pack_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const shared *s = arg;
+  (void)lane;
+  for (int64_t t = 0; t < s->q.k; t += moth_matrix_depth(s->q.k))
+    moth_matrix_pack_panels(s->b, s->q.b, s->q.k, s->q.n, s->p->rs_b, s->p->cs_b, t, first, last);
+}
+
+static void turn_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const shared *s = arg;
+  (void)lane;
+  moth_matrix_turn(s->a, s->q.a, s->q.k, s->q.cs, first, last);
+}
+
+static void tile_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const shared *s = arg;
+  (void)lane;
+  if (s->by_rows) moth_matrix_rows(&s->q, first, last);
+  else moth_matrix_columns(&s->q, first, last);
+}
+
+/* The longer side is cut: the other operand is read once for each piece. */
+static int run_tiles(moth_ctx *ctx, shared *s) {
+  const moth_matrix *q = &s->q;
+  int height = moth_matrix_height(q->m, q->n);
+  int64_t tiles = (q->m + height - 1) / height, panels = moth_matrix_panels(q->n);
+  double ns = (double)q->m * (double)q->n * (double)q->k / PER_NS;
+  s->by_rows = q->m >= q->n || panels < 4 ? tiles >= 4 || tiles >= panels : false;
+  int64_t items = s->by_rows ? tiles : panels;
+  return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
+}
+
+int moth_sgemm_packed(moth_ctx *ctx, const moth_matrix *q) {
+  shared s = {.q = *q};
+  return q->m && q->n ? run_tiles(ctx, &s) : MOTH_OK;
+}
+
+/* B is laid out and used as many columns at a time as the room takes. */
+static int run_packed(moth_ctx *ctx, shared *s, int64_t columns) {
+  const moth_product *p = s->p;
+  const moth_matrix whole = s->q;
+  int status = MOTH_OK;
+  for (int64_t j = 0; j < p->n && !status; j += columns) {
+    s->q = whole;
+    s->q.n = p->n - j < columns ? p->n - j : columns;
+    s->q.b += j * p->cs_b;
+    s->q.c += j;
+    if (s->q.bias) s->q.bias += j;
+    int64_t panels = moth_matrix_panels(s->q.n);
+    double ns = (double)s->q.n * (double)s->q.k / PACKED_PER_NS;
+    status = moth_parallel(ctx, panels, 1, ns / (double)panels, pack_part, s);
+    s->q.b = s->b;
+    s->q.packed = true;
+    if (!status) status = run_tiles(ctx, s);
+  }
+  return status;
+}
+
+static bool turned_a(const moth_product *p) {
+  int64_t size = p->m * p->k;
+  return p->rs_a == 1 && p->cs_a > 1 && p->n > 256 && size >= TURNED_LEAST && size <= TURNED_MOST;
+}
+
+static int run_shared(moth_ctx *ctx, const moth_product *p) {
+  shared s = {.p = p, .q = tiled(p)};
+  int64_t columns = ROOM / p->k / 64 * 64, bytes_a = 0, bytes_b;
+  if (columns < 64) columns = 64;
+  if (columns > p->n) columns = p->n;
+  bytes_b = columns * p->k * 4;
+  int status = MOTH_OK;
+  if (turned_a(p)) {
+    bytes_a = p->m * p->k * 4;
+    s.a = moth_alloc(ctx, bytes_a);
+    if (!s.a) return ctx->error.code;
+    status = moth_parallel(ctx, p->m, 64, (double)p->k / PACKED_PER_NS, turn_part, &s);
+    s.q.a = s.a;
+    s.q.rs = p->k;
+    s.q.cs = 1;
+  }
+  if (!status && packs_b(p)) {
+    s.b = moth_alloc(ctx, bytes_b);
+    status = s.b ? run_packed(ctx, &s, columns) : ctx->error.code;
+  } else if (!status) {
+    status = run_tiles(ctx, &s);
+  }
+  if (s.a) moth_dealloc(ctx, s.a, bytes_a);
+  if (s.b) moth_dealloc(ctx, s.b, bytes_b);
+  return status;
+}
+
+/* Turned B of any depth, a piece of it at a time. */
+static int run_deep(moth_ctx *ctx, const moth_product *p) {
+  int64_t parts = (p->k + DEEP - 1) / DEEP, depth = (p->k + parts - 1) / parts;
+  int status = MOTH_OK;
+  for (int64_t t = 0; t < p->k && !status; t += depth) {
+    moth_product part = *p;
+    part.k = p->k - t < depth ? p->k - t : depth;
+    part.a += t * p->cs_a * 4;
+    part.b += t * p->rs_b * 4;
+    if (t) part.beta = 1;
+    if (t + part.k < p->k) part.bias = NULL;
+    status = run_shared(ctx, &part);
+  }
+  return status;
+}
+
+static bool is_small(const moth_product *p) { /* nothing to share, and little to pack */
+  return (double)p->m * (double)p->n * (double)p->k < 3000 * PER_NS && p->n * p->k <= 65536;
+}
+
+/* Steps that are never taken say nothing about the layout. */
+static moth_product settled(const moth_product *p) {
+  moth_product q = *p;
+  if (q.m == 1) q.rs_a = q.cs_a == 1 ? q.k : 1;
+  if (q.k == 1) q.cs_a = 1, q.rs_b = q.cs_b == 1 ? q.n : 1;
+  if (q.n == 1) q.cs_b = q.rs_b == 1 ? q.k : 1;
+  return q;
+}
+
+int moth_sgemm(moth_ctx *ctx, const moth_product *given) {
+  const moth_product p = settled(given);
+  vector_product v;
+  if (is_small(&p)) {
+    int64_t bytes = moth_sgemm_room(&p) * 4;
+    float *room = bytes ? moth_alloc(ctx, bytes) : NULL;
+    if (bytes && !room) return ctx->error.code;
+    moth_sgemm_alone(&p, room);
+    if (room) moth_dealloc(ctx, room, bytes);
+    return MOTH_OK;
+  }
+  if (as_vector(&p, &v)) {
+    double ns = (double)p.k * (double)p.m * (double)p.n / (double)v.n / READ_PER_NS;
+    return moth_parallel(ctx, v.n, 64, ns, vector_part, &v);
+  }
+  return packs_b(&p) && p.k > DEEP ? run_deep(ctx, &p) : run_shared(ctx, &p);
+}
+
+/* -- batches -- */
+
+void moth_batch_at(const moth_batch *batch, int64_t i, int64_t *a, int64_t *b) {
+  *a = *b = 0;
+  for (int d = batch->ndim - 1; d >= 0; d--) {
+    int64_t at = i % batch->shape[d];
+    i /= batch->shape[d];
+    *a += at * batch->step_a[d];
+    *b += at * batch->step_b[d];
+  }
+}
+
+typedef struct many {
+  moth_product p;
+  const moth_batch *batch;
+  float *room;
+  int64_t each; /* floats of room for a thread */
+} many;
+
+static moth_product one_of(const moth_product *p, const moth_batch *batch, int64_t i) {
+  moth_product q = *p;
+  int64_t a, b;
+  moth_batch_at(batch, i, &a, &b);
+  q.a += a * 4;
+  q.b += b * 4;
+  q.c += i * batch->step_c * 4;
+  return q;
+}
+
+static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const many *w = arg;
+  for (int64_t i = first; i < last; i++) {
+    moth_product q = one_of(&w->p, w->batch, i);
+    moth_sgemm_alone(&q, w->room ? w->room + lane * w->each : NULL);
+  }
+}
+
+int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
+                     int64_t count) {
+  many w = {.p = settled(p), .batch = batch};
+  w.each = (moth_sgemm_room(&w.p) + 15) / 16 * 16;
+  double ns = (double)p->m * (double)p->n * (double)p->k / PER_NS;
+  if (count == 1 || w.each > ROOM || p->k > DEEP || (ns > 1e5 && count < 4 * moth_lanes())) {
+    int status = MOTH_OK;
+    for (int64_t i = 0; i < count && !status; i++) {
+      moth_product q = one_of(p, batch, i);
+      status = moth_sgemm(ctx, &q);
+    }
+    return status;
+  }
+  int64_t bytes = w.each * moth_lanes() * 4;
+  if (bytes && !(w.room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  int status = moth_parallel(ctx, count, 1, ns + 20, batch_part, &w);
+  if (w.room) moth_dealloc(ctx, w.room, bytes);
+  return status;
+}

@@ -1,0 +1,32 @@
+/* sgemm.h -- whole f32 products by the tiles of matrix.h: which form suits, what is packed, and how
+** the threads share it.
+*/
+#ifndef MOTH_KERNEL_SGEMM_H
+#define MOTH_KERNEL_SGEMM_H
+
+#include "gemm.h"
+#include "matrix.h"
+
+#define MOTH_MAX_BATCH_DIMS 16
+
+typedef struct moth_batch { /* many products: steps from one to the next in elements, may be 0 */
+  int ndim;
+  int64_t shape[MOTH_MAX_BATCH_DIMS], step_a[MOTH_MAX_BATCH_DIMS], step_b[MOTH_MAX_BATCH_DIMS];
+  int64_t step_c; /* the results lie in order */
+} moth_batch;
+
+/* All need moth_matrix_here(). */
+int moth_sgemm(moth_ctx *ctx, const moth_product *p);
+int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch, int64_t count);
+
+/* With a B that moth_matrix_pack laid out before (or rows in a row), shared among threads. */
+int moth_sgemm_packed(moth_ctx *ctx, const moth_matrix *q);
+
+/* Without memory or threads, for use inside a job; room holds moth_sgemm_room(p) floats. */
+int64_t moth_sgemm_room(const moth_product *p);
+void moth_sgemm_alone(const moth_product *p, float *room);
+
+/* Element offsets of the i-th product's operands. */
+void moth_batch_at(const moth_batch *batch, int64_t i, int64_t *a, int64_t *b);
+
+#endif

@@ -1,0 +1,80 @@
+--- gemm.lua -- products of many shapes against f64, for gemm_spec.lua and the processes it starts.
+
+local moth = require "moth"
+
+local gemm = {}
+
+--- @return how far c is from a b (+ start), in units of what sums of that length may lose
+function gemm.off(c, a, b, start)
+  local k = a.shape[#a.shape]
+  local want, size = a:double():matmul(b:double()), a:double():abs():matmul(b:double():abs())
+  if start then want, size = want + start:double(), size + start:double():abs() end
+  if want:numel() == 0 then return 0 end
+  local unit = 6e-8 * (4 + math.sqrt(k))
+  return ((c:double() - want):abs() / (size * unit + 1e-30)):max():item()
+end
+
+-- All ways in which an (m, n) matrix may lie in memory.
+local layouts = {
+  function(m, n) return moth.randn(m, n) end,
+  function(m, n) return moth.randn(n, m):t() end,
+  function(m, n) return moth.randn(m + 2, n + 3):narrow(1, 2, m):narrow(2, 2, n) end,
+  function(m, n) return moth.randn(n, 2 * m):t():narrow(1, 1, 2 * m)[{ { 1, 2 * m, 2 } }] end,
+  function(m, n) return moth.randn(1, n):expand(m, n) end,
+  function(m, n) return moth.randn(m, 1):expand(m, n) end,
+}
+
+local function check(m, n, k, i, j)
+  local a, b = layouts[i](m, k), layouts[j](k, n)
+  local bias = moth.randn(n)
+  local e = gemm.off(a:matmul(b), a, b)
+  local f = gemm.off(moth.nn.functional.linear(a, b:t(), bias), a, b, bias)
+  if not (e <= 1 and f <= 1) then
+    error(("%dx%dx%d, layouts %d %d: %g %g"):format(m, n, k, i, j, e, f))
+  end
+end
+
+local sizes = { 1, 2, 3, 5, 7, 8, 11, 13, 15, 16, 17, 31, 33, 63, 64, 65, 130, 385 }
+
+--- Checks products of many shapes and layouts. @return "right", or an error says which is not
+function gemm.every_shape()
+  moth.manual_seed(1)
+  local turn = 0
+  for _, m in ipairs(sizes) do
+    for _, n in ipairs(sizes) do
+      for _, k in ipairs(sizes) do
+        if m * n * k < 3e5 then
+          turn = turn + 1
+          check(m, n, k, turn % 2 + 1, math.floor(turn / 2) % 2 + 1)
+          if turn % 3 == 0 then check(m, n, k, turn % 6 + 1, math.floor(turn / 6) % 6 + 1) end
+        end
+      end
+    end
+  end
+  check(300, 400, 900, 1, 2)
+  check(3, 5, 20000, 2, 2) -- deeper than what is laid out at a time
+  check(130, 70, 20000, 1, 2)
+  check(130, 2100, 800, 1, 1) -- large enough to be laid out anew
+  check(1100, 300, 260, 2, 1)
+  return "right"
+end
+
+--- @return checksums of products that threads share
+function gemm.bits()
+  moth.manual_seed(2)
+  local out = {}
+  local function put(x) out[#out + 1] = ("%.17g"):format((x * x):double():sum():item()) end
+  for _, s in ipairs { { 64, 65, 784 }, { 257, 130, 385 }, { 31, 1000, 300 }, { 1, 3000, 700 },
+                       { 3000, 1, 700 }, { 5, 700, 513 } } do
+    local m, n, k = unpack(s)
+    for i = 1, 2 do
+      for j = 1, 2 do put(layouts[i](m, k):matmul(layouts[j](k, n))) end
+    end
+    put(moth.randn(m, k):double():matmul(moth.randn(k, n):double()))
+  end
+  put(moth.randn(37, 20, 30):bmm(moth.randn(37, 30, 40)))
+  put(moth.randn(37, 20, 30):bmm(moth.randn(37, 40, 30):transpose(2, 3)))
+  return table.concat(out, " ")
+end
+
+return gemm
