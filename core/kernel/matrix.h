@@ -59,8 +59,8 @@ void moth_matrix_run(const moth_matrix *p);
 void moth_matrix_rows(const moth_matrix *p, int64_t first, int64_t last);
 void moth_matrix_columns(const moth_matrix *p, int64_t first, int64_t last);
 
-/* Lays b (k, n) with any strides out in k * n floats for products that say packed; or only those panels
-** of columns, of the part of at most MOTH_MATRIX_DEPTH rows of b that begins with row t. */
+/* Lays b (k, n) with any strides out in k * n floats, for products that say packed; or only those
+** panels of columns, of the part of at most MOTH_MATRIX_DEPTH rows of b that begins with row t. */
 void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t rs, int64_t cs);
 int64_t moth_matrix_depth(int64_t k); /* rows in such a part */
 void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, int64_t rs,

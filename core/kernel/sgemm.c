@@ -1,9 +1,9 @@
 /* sgemm.c -- f32 products: the form that suits their sizes and strides, packing, and threads.
 **
 ** Operands are read where they lie as far as tiles can: A with any strides, B with contiguous rows.
-** B is laid out anew only where it lies turned (as in x W') or is large, A only where it lies turned
-** and is read many times. Up to 1024^3 packing gains nothing: tiles 64 wide read B in long enough
-** pieces.
+** B is laid out anew only where it lies turned (as in x W') or is large, A only where it lies
+** turned and is read many times. Up to 1024^3 packing gains nothing: tiles 64 wide read B in long
+** enough pieces.
 */
 #include "sgemm.h"
 
