@@ -5,8 +5,12 @@
 */
 #include "loop.h"
 
+#include "threads.h"
+
 #define POLL_RUN (1 << 20)  /* elements of one run between two looks at the cancel flag */
 #define POLL_RUNS (1 << 14) /* runs between two looks */
+#define ALONE 1e3           /* ns of work below which the pool is not asked */
+#define GRAIN 256           /* elements: pieces on several threads begin at multiples */
 
 /* -- setting up -- */
 
@@ -145,6 +149,52 @@ int moth_loop_run(const moth_loop *loop, moth_inner inner, const void *arg) {
     }
     if (d == loop->ndim) return MOTH_OK;
   }
+}
+
+/* Elements first to last - 1 of the loop: part of a row, whole rows, part of a row. */
+typedef struct shared_run {
+  const moth_loop *loop;
+  moth_inner inner;
+  const void *arg;
+} shared_run;
+
+static void run_share(int64_t first, int64_t last, int lane, const void *arg) {
+  const shared_run *run = arg;
+  const moth_loop *loop = run->loop;
+  char *at[MOTH_LOOP_OPERANDS];
+  int64_t index[MOTH_MAX_DIMS], rest = first;
+  (void)lane;
+  for (int k = 0; k < loop->noperands; k++) at[k] = loop->at[k];
+  for (int d = 0; d < loop->ndim; d++) {
+    index[d] = rest % loop->size[d];
+    rest /= loop->size[d];
+    for (int k = 0; k < loop->noperands; k++) at[k] += index[d] * loop->step[d][k];
+  }
+  while (first < last) {
+    int64_t m = loop->size[0] - index[0] < last - first ? loop->size[0] - index[0] : last - first;
+    run->inner(m, at, loop->step[0], run->arg);
+    first += m;
+    if (first == last) return;
+    for (int k = 0; k < loop->noperands; k++) at[k] -= index[0] * loop->step[0][k];
+    index[0] = 0;
+    for (int d = 1; d < loop->ndim; d++) {
+      for (int k = 0; k < loop->noperands; k++) at[k] += loop->step[d][k];
+      if (++index[d] < loop->size[d]) break;
+      for (int k = 0; k < loop->noperands; k++) at[k] -= loop->size[d] * loop->step[d][k];
+      index[d] = 0;
+    }
+  }
+}
+
+int moth_loop_share(const moth_loop *loop, moth_inner inner, const void *arg, double cost) {
+  int64_t n = loop->size[0];
+  if (loop->ndim == 1 && (double)n * cost < ALONE) {
+    if (n > 0) inner(n, loop->at, loop->step[0], arg);
+    return MOTH_OK;
+  }
+  for (int d = 1; d < loop->ndim; d++) n *= loop->size[d];
+  shared_run run = {loop, inner, arg};
+  return moth_parallel(loop->ctx, n, GRAIN, cost, run_share, &run);
 }
 
 /* -- copying -- */

@@ -23,6 +23,9 @@ typedef void (*moth_inner)(int64_t n, char *const *at, const int64_t *step, cons
 void moth_loop_over(moth_loop *loop, moth_ctx *ctx, const moth_layout *over, int noperands,
                     const moth_tensor *const *operands);
 int moth_loop_run(const moth_loop *loop, moth_inner inner, const void *arg); /* polls */
+/* The same on several threads, where elements of `cost` ns are worth it: what inner writes for an
+** element must not depend on the run that it comes in, and nothing else may be written. */
+int moth_loop_share(const moth_loop *loop, moth_inner inner, const void *arg, double cost);
 
 /* y := x, element by element, converting; x is broadcast to y. Not recorded. */
 int moth_copy_into(moth_tensor *y, const moth_tensor *x);

@@ -3,7 +3,7 @@
 */
 #include "arith.h"
 
-#include <tgmath.h>
+#include "words.h"
 
 /* -- quotients and remainders --
 ** Integers of every width divide as int64; MIN % -1 is 0. x / 0 and MIN / -1 were refused before,
@@ -57,8 +57,8 @@ static inline int64_t power(int64_t x, int64_t y) {
 
 /* -- the table -- */
 
-ARITH_FUNCTIONS(MOTH_LOOPS2)
-const moth_arith_loops moth_arith = {ARITH_FUNCTIONS(MOTH_ROWS)};
+#define LISTS(ONE, TWO, THREE) ARITH_FUNCTIONS(TWO)
+MOTH_FAMILY(arith, LISTS)
 
 /* -- what integer division must refuse -- */
 
@@ -111,5 +111,5 @@ int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands) {
                                        [8] = where_64};
   moth_loop loop;
   moth_loop_over(&loop, ctx, &operands[0]->l, 4, operands);
-  return moth_loop_run(&loop, by_size[moth_dtype_size[operands[0]->l.dtype]], NULL);
+  return moth_loop_share(&loop, by_size[moth_dtype_size[operands[0]->l.dtype]], NULL, 0.15);
 }

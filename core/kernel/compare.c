@@ -1,5 +1,10 @@
 /* compare.c -- loops of comparisons and of logic, as op/compare.h lists them. */
 #include "compare.h"
 
-COMPARE_FUNCTIONS(MOTH_LOOPS2)
-const moth_compare_loops moth_compare = {COMPARE_FUNCTIONS(MOTH_ROWS)};
+#include "words.h"
+
+#pragma GCC diagnostic ignored "-Wtype-limits" /* unsigned integers are never below 0 */
+
+#define LISTS(ONE, TWO, THREE) \
+  COMPARE_FUNCTIONS(TWO)
+MOTH_FAMILY(compare, LISTS)

@@ -1,47 +1,104 @@
-/* elementwise.c -- runs an inner loop over its operands; half types in blocks through f32. */
+/* elementwise.c -- runs an inner loop over its operands: f32 at the best level, on several threads,
+** and in blocks what its loop does not take as it is, half types and elements that lie apart.
+*/
 #include "elementwise.h"
 
-typedef struct half_call {
-  moth_inner inner; /* the f32 loop */
+#include "functions.h"
+
+#define BLOCK 512 /* elements gathered at a time; all operands' blocks stay in the first cache */
+#define FEW 12    /* a run of fewer is left to the loop, which goes by single steps */
+
+typedef struct block_call {
+  moth_inner inner;
   const void *arg;
-  int noperands;
+  int noperands, real; /* the type computed with; of the others only half types become it */
   int dtype[MOTH_LOOP_OPERANDS];
-} half_call;
+} block_call;
 
-#define HALF_BLOCK 256
+/* Whether operand k must be gathered: a half type, or neither contiguous nor one element. */
+static inline bool gathered(const block_call *call, int k, int64_t step, bool apart) {
+  if (moth_compute_dtype(call->dtype[k]) != call->dtype[k]) return true;
+  return apart && step != 0 && step != moth_dtype_size[call->dtype[k]];
+}
 
-MOTH_INNER(run_half) {
-  const half_call *call = arg;
-  float room[MOTH_LOOP_OPERANDS][HALF_BLOCK];
-  for (int64_t i = 0; i < n; i += HALF_BLOCK) {
-    int64_t m = n - i < HALF_BLOCK ? n - i : HALF_BLOCK;
+MOTH_INNER(run_blocks) {
+  const block_call *call = arg;
+  double room[MOTH_LOOP_OPERANDS][BLOCK];
+  bool moved[MOTH_LOOP_OPERANDS], apart = n >= FEW, any = false;
+  for (int k = 0; k < call->noperands; k++) any |= moved[k] = gathered(call, k, step[k], apart);
+  if (!any) {
+    call->inner(n, at, step, call->arg);
+    return;
+  }
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
     char *block[MOTH_LOOP_OPERANDS];
     int64_t width[MOTH_LOOP_OPERANDS];
     for (int k = 0; k < call->noperands; k++) {
+      const int from = call->dtype[k], to = moth_compute_dtype(from);
       block[k] = at[k] + i * step[k];
       width[k] = step[k];
-      if (moth_compute_dtype(call->dtype[k]) == call->dtype[k]) continue;
+      if (!moved[k]) continue;
+      width[k] = step[k] || k == 0 ? moth_dtype_size[to] : 0;
       if (k > 0)
-        moth_convert(step[k] ? m : 1, call->dtype[k], block[k], step[k], MOTH_F32,
-                     (char *)room[k], sizeof(float));
+        moth_convert(step[k] ? m : 1, from, block[k], step[k], to, (char *)room[k],
+                     moth_dtype_size[to]);
       block[k] = (char *)room[k];
-      width[k] = step[k] ? (int64_t)sizeof(float) : 0;
     }
     call->inner(m, block, width, call->arg);
-    if (block[0] == (char *)room[0])
-      moth_convert(m, MOTH_F32, block[0], sizeof(float), call->dtype[0], at[0] + i * step[0],
-                   step[0]);
+    if (moved[0])
+      moth_convert(m, moth_compute_dtype(call->dtype[0]), block[0], width[0], call->dtype[0],
+                   at[0] + i * step[0], step[0]);
   }
 }
 
-int moth_map(moth_ctx *ctx, const moth_inner *loops, int dtype, int noperands,
+/* What an element costs, in ns: its bytes, and the function. */
+static double cost_of(const moth_loops *loops, int dtype, int noperands) {
+  static const float slower[] = {8, 2, 1}; /* plain, AVX2, AVX-512 */
+  double each = loops->cost, moved = 0.03 * noperands;
+  if (dtype == MOTH_F64) return moved * 2 + each * 20; /* C's functions, one by one */
+  if (moth_is_float(dtype)) each *= (double)slower[moth_level()];
+  else each *= 10;
+  return moved + each + (moth_compute_dtype(dtype) == dtype ? 0 : 0.1 * noperands);
+}
+
+int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg) {
+  const int real = moth_compute_dtype(dtype), level = moth_level();
+  const moth_inner inner = real == MOTH_F32 && level ? loops->of[MOTH_DTYPES - 1 + level]
+                                                     : loops->of[real];
   moth_loop loop;
   moth_loop_over(&loop, ctx, &operands[0]->l, noperands, operands);
-  if (moth_compute_dtype(dtype) == dtype) return moth_loop_run(&loop, loops[dtype], arg);
-  half_call call = {.inner = loops[MOTH_F32], .arg = arg, .noperands = noperands};
+  const double cost = cost_of(loops, dtype, noperands);
+  bool plain = real == dtype;
+  for (int k = 0; plain && k < noperands; k++) {
+    const int64_t step = loop.step[0][k];
+    plain = step == moth_dtype_size[operands[k]->l.dtype] || step == 0;
+  }
+  if (plain) return moth_loop_share(&loop, inner, arg, cost);
+  block_call call = {.inner = inner, .arg = arg, .noperands = noperands, .real = real};
   for (int k = 0; k < noperands; k++) call.dtype[k] = operands[k]->l.dtype;
-  return moth_loop_run(&loop, run_half, &call);
+  return moth_loop_share(&loop, run_blocks, &call, cost + 0.3);
+}
+
+void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, moth_inner near,
+               moth_inner far) {
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    char *block[] = {at[0] + i * step[0], at[1] + i * step[1]};
+    const uint32_t limit = moth_bits_f32(MOTH_WAVE_FAR);
+    uint32_t beyond = 0;
+    if (step[1] == sizeof(float)) {
+      const float *x = (const float *)(const void *)block[1];
+      for (int64_t j = 0; j < m; j++) beyond |= limit - moth_bits_f32(moth_abs_f32(x[j]));
+    } else {
+      for (int64_t j = 0; j < m; j++) {
+        const float x = *(const float *)(const void *)(block[1] + j * step[1]);
+        beyond |= limit - moth_bits_f32(moth_abs_f32(x));
+      }
+    }
+    (beyond >> 31 ? far : near)(m, block, step, arg);
+  }
 }
 
 void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c) {

@@ -2,10 +2,11 @@
 ** and the dispatcher that runs them.
 **
 ** A loop is a moth_inner: operand 0 is the result. Contiguous operands and single elements have
-** loops of their own, which compilers vectorise; any other steps go through the last one. Loops
-** exist for the types C has: f16 and bf16 pass through the f32 loop in blocks.
+** loops of their own, which compilers vectorise; any other steps go through the last one, if there
+** are few elements, or are gathered in blocks. f32 loops are compiled for every level of
+** instructions (level.h); f16 and bf16 pass through them in blocks.
 **
-**   MOTH_MAP2(add_f32, float, float, x + y)      x and y are the operands
+**   MOTH_MAP2(target, add_f32, float, float, x + y)      x and y are the operands
 **
 ** No iteration depends on another one even in place, where the result is one of the operands.
 */
@@ -13,6 +14,7 @@
 #define MOTH_KERNEL_ELEMENTWISE_H
 
 #include "../loop.h"
+#include "level.h"
 
 #if defined(__clang__) /* which also warns where a loop has no vector form */
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -24,67 +26,127 @@
 /* -- a family's functions are one list, F(kind, name, expression ...), in its header in op/ --
 **
 **   REAL      of floats
+**   CURVE     of floats, and far more work than moving them
+**   WAVE      the same, for functions of angles; and C's function, for large ones
 **   NUMBER    of integers; of floats
+**   HEAVY     the same, and far more work
 **   ANY       of truths; of integers; of floats
 **   WHOLE     of integers
 **   BITS      of truths; of integers
 **   QUESTION  of integers and truths; of floats; the answer is a truth
 **
 ** In an expression x, y and z are the operands, `real` is their type and a, b, c are numbers that
-** come with the call. exp(x) is that of <tgmath.h>, so that it has the type of x, and FOR_REAL(f)
-** is f_f32 or f_f64. WIDE(x) is x in the unsigned type where overflow wraps.
+** come with the call. exp(x) has the type of x (words.h), and FOR_REAL(f) is f_f32 or f_f64.
+** WIDE(x) is x in the unsigned type where overflow wraps.
 **
-** MOTH_LOOPS1(REAL, exp, exp(x)) writes the loops of one operand, MOTH_LOOPS2 of two, and
-** MOTH_ROWS(REAL, exp, ...) the row of the family's table: one member per function, by dtype.
+** A family is compiled by naming its lists once, for functions of one, two and three operands:
+**
+**   #define LISTS(ONE, TWO, THREE) UNARY_FUNCTIONS(ONE) UNARY_BACKS(TWO)
+**   MOTH_FAMILY(unary, LISTS)
+**
+** writes all loops and the family's table, moth_unary: one member per function.
 */
-#define MOTH_LOOPS1(kind, op, ...) MOTH_LOOPS_##kind(MOTH_MAP1, op, __VA_ARGS__)
-#define MOTH_LOOPS2(kind, op, ...) MOTH_LOOPS_##kind(MOTH_MAP2, op, __VA_ARGS__)
-#define MOTH_LOOPS3(kind, op, ...) MOTH_LOOPS_##kind(MOTH_MAP3, op, __VA_ARGS__)
-#define MOTH_ROWS(kind, op, ...) .op = {MOTH_ROWS_##kind(op)},
-#define MOTH_MEMBER(kind, op, ...) moth_inner op[MOTH_DTYPES];
+#define MOTH_LEVEL_ROWS (MOTH_DTYPES + 2) /* f32 at the two higher levels comes last */
+
+typedef struct moth_loops {
+  moth_inner of[MOTH_LEVEL_ROWS]; /* by dtype; use moth_loop_of */
+  float cost;                     /* ns for an f32 at the highest level, beside its bytes */
+} moth_loops;
+
+#define MOTH_MEMBER(kind, op, ...) moth_loops op[1];
 
 #define WIDE(x)                               \
   _Generic((x), float: (x), double: (x), int64_t: (uint64_t)(x), default: (uint32_t)(x))
 
 #define FOR_REAL(f) _Generic((real)0, float: f##_f32, default: f##_f64)
 
-#define MOTH_LOOPS_REAL(MAP, op, f)     \
-  MAP(op##_f32, float, float, f)        \
-  MAP(op##_f64, double, double, f)
-#define MOTH_LOOPS_WHOLE(MAP, op, f)     \
-  MAP(op##_u8, uint8_t, uint8_t, f)     \
-  MAP(op##_i8, int8_t, int8_t, f)       \
-  MAP(op##_i16, int16_t, int16_t, f)    \
-  MAP(op##_i32, int32_t, int32_t, f)    \
-  MAP(op##_i64, int64_t, int64_t, f)
-#define MOTH_LOOPS_NUMBER(MAP, op, whole, f) \
-  MOTH_LOOPS_WHOLE(MAP, op, whole)            \
-  MOTH_LOOPS_REAL(MAP, op, f)
-#define MOTH_LOOPS_BITS(MAP, op, truth, whole) \
-  MAP(op##_truth, uint8_t, uint8_t, truth)     \
-  MOTH_LOOPS_WHOLE(MAP, op, whole)
-#define MOTH_LOOPS_ANY(MAP, op, truth, whole, f) \
-  MOTH_LOOPS_BITS(MAP, op, truth, whole)         \
-  MOTH_LOOPS_REAL(MAP, op, f)
-#define MOTH_LOOPS_QUESTION(MAP, op, whole, f) \
-  MAP(op##_u8, uint8_t, uint8_t, whole)        \
-  MAP(op##_i8, int8_t, uint8_t, whole)         \
-  MAP(op##_i16, int16_t, uint8_t, whole)       \
-  MAP(op##_i32, int32_t, uint8_t, whole)       \
-  MAP(op##_i64, int64_t, uint8_t, whole)       \
-  MAP(op##_f32, float, uint8_t, f)             \
-  MAP(op##_f64, double, uint8_t, f)
+/* -- loops: those for each type once, f32 for each level -- */
+
+#define MOTH_BASE_REAL(MAP, op, f) MAP(, op##_f64, double, double, f)
+#define MOTH_BASE_CURVE MOTH_BASE_REAL
+#define MOTH_BASE_WAVE(MAP, op, f, far) MOTH_BASE_REAL(MAP, op, f)
+#define MOTH_BASE_WHOLE(MAP, op, f)      \
+  MAP(, op##_u8, uint8_t, uint8_t, f)    \
+  MAP(, op##_i8, int8_t, int8_t, f)      \
+  MAP(, op##_i16, int16_t, int16_t, f)   \
+  MAP(, op##_i32, int32_t, int32_t, f)   \
+  MAP(, op##_i64, int64_t, int64_t, f)
+#define MOTH_BASE_NUMBER(MAP, op, whole, f) \
+  MOTH_BASE_WHOLE(MAP, op, whole)           \
+  MOTH_BASE_REAL(MAP, op, f)
+#define MOTH_BASE_HEAVY MOTH_BASE_NUMBER
+#define MOTH_BASE_BITS(MAP, op, truth, whole)  \
+  MAP(, op##_truth, uint8_t, uint8_t, truth)   \
+  MOTH_BASE_WHOLE(MAP, op, whole)
+#define MOTH_BASE_ANY(MAP, op, truth, whole, f) \
+  MOTH_BASE_BITS(MAP, op, truth, whole)         \
+  MOTH_BASE_REAL(MAP, op, f)
+#define MOTH_BASE_QUESTION(MAP, op, whole, f) \
+  MAP(, op##_u8, uint8_t, uint8_t, whole)     \
+  MAP(, op##_i8, int8_t, uint8_t, whole)      \
+  MAP(, op##_i16, int16_t, uint8_t, whole)    \
+  MAP(, op##_i32, int32_t, uint8_t, whole)    \
+  MAP(, op##_i64, int64_t, uint8_t, whole)    \
+  MAP(, op##_f64, double, uint8_t, f)
+#define MOTH_BASE1(kind, op, ...) MOTH_BASE_##kind(MOTH_MAP1, op, __VA_ARGS__)
+#define MOTH_BASE2(kind, op, ...) MOTH_BASE_##kind(MOTH_MAP2, op, __VA_ARGS__)
+#define MOTH_BASE3(kind, op, ...) MOTH_BASE_##kind(MOTH_MAP3, op, __VA_ARGS__)
+
+#define MOTH_SINGLE_REAL(MAP, target, name, f) MAP(target, name, float, float, f)
+#define MOTH_SINGLE_CURVE MOTH_SINGLE_REAL
+#define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, f, far)
+#define MOTH_SINGLE_WHOLE(MAP, target, name, f)
+#define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
+#define MOTH_SINGLE_HEAVY MOTH_SINGLE_NUMBER
+#define MOTH_SINGLE_BITS(MAP, target, name, truth, whole)
+#define MOTH_SINGLE_ANY(MAP, target, name, truth, whole, f) MAP(target, name, float, float, f)
+#define MOTH_SINGLE_QUESTION(MAP, target, name, whole, f) MAP(target, name, float, uint8_t, f)
+
+#define MOTH_PLAIN1(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP1, , op##_f32, __VA_ARGS__)
+#define MOTH_PLAIN2(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP2, , op##_f32, __VA_ARGS__)
+#define MOTH_PLAIN3(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP3, , op##_f32, __VA_ARGS__)
+
+/* -- tables -- */
 
 #define MOTH_INT_ROWS(op)                                                                \
   [MOTH_U8] = op##_u8, [MOTH_I8] = op##_i8, [MOTH_I16] = op##_i16, [MOTH_I32] = op##_i32, \
   [MOTH_I64] = op##_i64
+
 #define MOTH_FLOAT_ROWS(op) [MOTH_F32] = op##_f32, [MOTH_F64] = op##_f64
-#define MOTH_ROWS_WHOLE(op) MOTH_INT_ROWS(op)
-#define MOTH_ROWS_REAL(op) MOTH_FLOAT_ROWS(op)
-#define MOTH_ROWS_NUMBER(op) MOTH_INT_ROWS(op), MOTH_ROWS_REAL(op)
-#define MOTH_ROWS_BITS(op) [MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)
-#define MOTH_ROWS_ANY(op) MOTH_ROWS_BITS(op), MOTH_ROWS_REAL(op)
-#define MOTH_ROWS_QUESTION(op) [MOTH_BOOL] = op##_u8, MOTH_ROWS_NUMBER(op)
+
+#if MOTH_HAS_LEVELS
+#define MOTH_AVX2_1(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP1, MOTH_AVX2, op##_avx2, __VA_ARGS__)
+#define MOTH_AVX2_2(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP2, MOTH_AVX2, op##_avx2, __VA_ARGS__)
+#define MOTH_AVX2_3(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP3, MOTH_AVX2, op##_avx2, __VA_ARGS__)
+#define MOTH_AVX512_1(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP1, MOTH_AVX512, op##_avx512, __VA_ARGS__)
+#define MOTH_AVX512_2(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP2, MOTH_AVX512, op##_avx512, __VA_ARGS__)
+#define MOTH_AVX512_3(k, op, ...) MOTH_SINGLE_##k(MOTH_MAP3, MOTH_AVX512, op##_avx512, __VA_ARGS__)
+#define MOTH_LEVELS_OF(LISTS)                    \
+  LISTS(MOTH_AVX2_1, MOTH_AVX2_2, MOTH_AVX2_3)   \
+  LISTS(MOTH_AVX512_1, MOTH_AVX512_2, MOTH_AVX512_3)
+#define MOTH_REAL_ROWS(op) \
+  MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = op##_avx512
+#else
+#define MOTH_LEVELS_OF(LISTS)
+#define MOTH_REAL_ROWS(op) MOTH_FLOAT_ROWS(op)
+#endif
+
+#define MOTH_ROWS_WHOLE(op) {MOTH_INT_ROWS(op)}, 0
+#define MOTH_ROWS_REAL(op) {MOTH_REAL_ROWS(op)}, 0
+#define MOTH_ROWS_CURVE(op) {MOTH_REAL_ROWS(op)}, 0.3f
+#define MOTH_ROWS_WAVE(op) {MOTH_REAL_ROWS(op)}, 0.4f
+#define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, 0
+#define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, 1
+#define MOTH_ROWS_BITS(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)}, 0
+#define MOTH_ROWS_ANY(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, 0
+#define MOTH_ROWS_QUESTION(op) {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, 0
+#define MOTH_ROWS(kind, op, ...) .op = {{MOTH_ROWS_##kind(op)}},
+
+#define MOTH_FAMILY(name, LISTS)                     \
+  LISTS(MOTH_BASE1, MOTH_BASE2, MOTH_BASE3)          \
+  LISTS(MOTH_PLAIN1, MOTH_PLAIN2, MOTH_PLAIN3)       \
+  MOTH_LEVELS_OF(LISTS)                              \
+  const moth_##name##_loops moth_##name = {LISTS(MOTH_ROWS, MOTH_ROWS, MOTH_ROWS)};
 
 /* Types that other loops are written for: X(name, type, unsigned type in which overflow wraps). */
 #define MOTH_EACH_INT(X)    \
@@ -108,8 +170,8 @@
   (void)a, (void)b, (void)c;
 
 /* result := expression of x; from and to are the element types. */
-#define MOTH_MAP1(name, from, to, expression)                                         \
-  MOTH_INNER(name) {                                                                  \
+#define MOTH_MAP1(target, name, from, to, expression)                                         \
+  target MOTH_INNER(name) {                                                           \
     typedef from real;                                                                \
     char *r = at[0];                                                                  \
     const char *p = at[1];                                                            \
@@ -130,9 +192,17 @@
     }                                                                                 \
   }
 
-/* result := expression of x and y. */
-#define MOTH_MAP2(name, from, to, expression)                                         \
+/* A function of angles: in blocks, since one that is very large sends its block to C's function. */
+#define MOTH_MAP_WAVE(target, name, expression, of_c)                                 \
+  MOTH_MAP1(target, name##_near, float, float, expression)                            \
+  MOTH_MAP1(, name##_far, float, float, of_c)                                         \
   MOTH_INNER(name) {                                                                  \
+    moth_wave(n, at, step, arg, name##_near, name##_far);                             \
+  }
+
+/* result := expression of x and y. */
+#define MOTH_MAP2(target, name, from, to, expression)                                         \
+  target MOTH_INNER(name) {                                                           \
     typedef from real;                                                                \
     enum { S = sizeof(from) };                                                        \
     char *r = at[0];                                                                  \
@@ -175,8 +245,8 @@
   }
 
 /* result := expression of x, y and z. */
-#define MOTH_MAP3(name, from, to, expression)                                         \
-  MOTH_INNER(name) {                                                                  \
+#define MOTH_MAP3(target, name, from, to, expression)                                         \
+  target MOTH_INNER(name) {                                                           \
     typedef from real;                                                                \
     enum { S = sizeof(from) };                                                        \
     char *r = at[0];                                                                  \
@@ -204,8 +274,12 @@
 
 /* Runs loops[dtype], operands[0] being the result, over its shape; dtype is that of the values
 ** computed with. `arg` is for the loop: NULL or three numbers of that dtype, f32 for half types. */
-int moth_map(moth_ctx *ctx, const moth_inner *loops, int dtype, int noperands,
+int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg);
+
+/* Of f32 functions of angles: near up to MOTH_WAVE_FAR, far beyond. */
+void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, moth_inner near,
+               moth_inner far);
 
 /* Writes three numbers as a loop for values of this dtype wants them. */
 void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c);

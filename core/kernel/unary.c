@@ -5,12 +5,8 @@
 
 #pragma GCC diagnostic ignored "-Wtype-limits" /* unsigned integers are never below 0 */
 
-UNARY_FUNCTIONS(MOTH_LOOPS1)
-UNARY_OTHERS(MOTH_LOOPS1)
-UNARY_BACKS(MOTH_LOOPS2)
-
-const moth_unary_loops moth_unary = {
-  UNARY_FUNCTIONS(MOTH_ROWS)
-  UNARY_OTHERS(MOTH_ROWS)
-  UNARY_BACKS(MOTH_ROWS)
-};
+#define LISTS(ONE, TWO, THREE) \
+  UNARY_FUNCTIONS(ONE) \
+  UNARY_OTHERS(ONE) \
+  UNARY_BACKS(TWO)
+MOTH_FAMILY(unary, LISTS)

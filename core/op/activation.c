@@ -8,7 +8,7 @@
 #include "softmax.h"
 #include "view.h"
 
-static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, double a, double b,
+static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, double a, double b,
                 double c) {
   uint64_t arg[3];
   const moth_tensor *operands[] = {y, x};
@@ -16,7 +16,7 @@ static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, d
   return moth_map(y->ctx, loops, y->l.dtype, 2, operands, arg);
 }
 
-static int map2(const moth_inner *loops, moth_tensor *y, const moth_tensor *x,
+static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
                 const moth_tensor *other, double a, double b, double c) {
   uint64_t arg[3];
   const moth_tensor *operands[] = {y, x, other};

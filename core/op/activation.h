@@ -10,16 +10,16 @@
 
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
-  F(REAL, elu, x > 0 ? b * x : a * b * expm1(c * x)) /* celu and selu too */                 \
-  F(REAL, gelu, x * FOR_REAL(normal_of)(x))                                                  \
-  F(REAL, gelu_tanh, x * FOR_REAL(sigmoid_of)(FOR_REAL(gelu_angle)(x)))                      \
-  F(REAL, silu, x * FOR_REAL(sigmoid_of)(x))                                                 \
-  F(REAL, mish, x * FOR_REAL(mish_of)(x))                                                    \
-  F(REAL, softplus, a * x > b ? x : FOR_REAL(softplus_of)(a * x) / a)                        \
-  F(REAL, logsigmoid, -FOR_REAL(softplus_of)(-x))                                            \
+  F(CURVE, elu, x > 0 ? b * x : a * b * FOR_REAL(moth_less_one)(c * x)) /* celu and selu too */\
+  F(CURVE, gelu, x * FOR_REAL(moth_share)(x))                                                \
+  F(CURVE, gelu_tanh, x * FOR_REAL(moth_sigmoid)(FOR_REAL(gelu_angle)(x)))                   \
+  F(CURVE, silu, x * FOR_REAL(moth_sigmoid)(x))                                              \
+  F(CURVE, mish, x * FOR_REAL(mish_of)(x))                                                   \
+  F(CURVE, softplus, a * x > b ? x : FOR_REAL(softplus_of)(a * x) / a)                       \
+  F(CURVE, logsigmoid, -FOR_REAL(softplus_of)(-x))                                           \
   F(REAL, softsign, x / (1 + fabs(x)))                                                       \
-  F(REAL, tanhshrink, x - tanh(x))                                                           \
-  F(NUMBER, hardtanh, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x) /* relu6 too */   \
+  F(CURVE, tanhshrink, x - tanh(x))                                                          \
+  F(NUMBER, hardtanh, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x) /* relu6 too */  \
   F(REAL, hardsigmoid, (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6)                                 \
   F(REAL, hardswish, x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6)                               \
   F(REAL, softshrink, x > a ? x - a : x < -a ? x + a : x * 0)                                \
@@ -31,15 +31,15 @@
 /* x: the gradient of the result, y: the input */
 #define ACTIVATION_BACKS(F)                                                                  \
   F(REAL, leaky_relu_back, y > 0 ? x : a * x)                                                \
-  F(REAL, elu_back, y <= 0 ? x * (a * b * c) * exp(c * y) : b * x)                           \
-  F(REAL, gelu_back, x * (FOR_REAL(normal_of)(y) + y * FOR_REAL(bell_of)(y)))                \
-  F(REAL, gelu_tanh_back, x * FOR_REAL(gelu_slope)(y))                                       \
-  F(REAL, silu_back, x * FOR_REAL(sigmoid_of)(y) * (1 + y * FOR_REAL(sigmoid_of)(-y)))       \
-  F(REAL, mish_back, x * FOR_REAL(mish_slope)(y))                                            \
-  F(REAL, softplus_back, a * y > b ? x : x * FOR_REAL(sigmoid_of)(a * y))                    \
-  F(REAL, logsigmoid_back, x * FOR_REAL(sigmoid_of)(-y))                                     \
+  F(CURVE, elu_back, y <= 0 ? x * (a * b * c) * exp(c * y) : b * x)                          \
+  F(CURVE, gelu_back, x * FOR_REAL(gelu_slope_of)(y))                                        \
+  F(CURVE, gelu_tanh_back, x * FOR_REAL(gelu_tanh_slope)(y))                                 \
+  F(CURVE, silu_back, x * FOR_REAL(silu_slope)(y))                                           \
+  F(CURVE, mish_back, x * FOR_REAL(mish_slope)(y))                                           \
+  F(CURVE, softplus_back, a * y > b ? x : x * FOR_REAL(moth_sigmoid)(a * y))                 \
+  F(CURVE, logsigmoid_back, x * FOR_REAL(moth_sigmoid)(-y))                                  \
   F(REAL, softsign_back, x / ((1 + fabs(y)) * (1 + fabs(y))))                                \
-  F(REAL, tanhshrink_back, x * (tanh(y) * tanh(y)))                                          \
+  F(CURVE, tanhshrink_back, x * (tanh(y) * tanh(y)))                                         \
   F(REAL, hardtanh_back, y <= a || y >= b ? 0 : x)                                           \
   F(REAL, hardsigmoid_back, y > -3 && y < 3 ? x / 6 : 0)                                     \
   F(REAL, hardswish_back, y < -3 ? 0 : y <= 3 ? x * (y / 3 + (real)0.5) : x)                 \

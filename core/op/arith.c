@@ -10,7 +10,7 @@
 #define BINARY_FLAGS \
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
 
-static int map2(moth_ctx *ctx, const moth_inner *loops, moth_tensor *y, const moth_tensor *a,
+static int map2(moth_ctx *ctx, const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
                 const moth_tensor *b, const void *arg) {
   const moth_tensor *operands[] = {y, a, b};
   return moth_map(ctx, loops, a->l.dtype, 3, operands, arg);
@@ -145,7 +145,7 @@ static int div_shape(const div_args *a, moth_layout *y) {
 
 static int div_cpu(const div_args *a, moth_tensor **out) {
   int status = MOTH_OK;
-  const moth_inner *loops = a->rounding_mode == MOTH_ROUND_NONE    ? moth_arith.div
+  const moth_loops *loops = a->rounding_mode == MOTH_ROUND_NONE    ? moth_arith.div
                             : a->rounding_mode == MOTH_ROUND_TRUNC ? moth_arith.div_trunc
                                                                    : moth_arith.div_floor;
   if (!moth_is_float(a->input->l.dtype))
@@ -195,7 +195,7 @@ MOTH_OP(floor_divide, REMAINDER, .doc = "input / other, rounded down; integers s
 
 /* -- remainder, fmod -- */
 
-static int rest_into(moth_tensor *y, const moth_inner *loops, const moth_tensor *x,
+static int rest_into(moth_tensor *y, const moth_loops *loops, const moth_tensor *x,
                      const moth_tensor *by) {
   int status = MOTH_OK;
   if (!moth_is_float(x->l.dtype)) status = check_division(y->ctx, &y->l, x, by, false);

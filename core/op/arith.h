@@ -13,10 +13,10 @@
   F(ANY, mul, x & y, WIDE(x) * WIDE(y), x * y)                                       \
   F(REAL, div, x / y)                                                                \
   F(NUMBER, div_trunc, trunc_div(x, y), trunc(x / y))                                \
-  F(NUMBER, div_floor, floor_div(x, y), FOR_REAL(quotient)(x, y))                    \
-  F(NUMBER, remainder, rest_floor(x, y), FOR_REAL(rest)(x, y))                       \
-  F(NUMBER, fmod, rest_trunc(x, y), fmod(x, y))                                      \
-  F(NUMBER, pow, power(x, y), pow(x, y))                                             \
+  F(HEAVY, div_floor, floor_div(x, y), FOR_REAL(quotient)(x, y))                    \
+  F(HEAVY, remainder, rest_floor(x, y), FOR_REAL(rest)(x, y))                       \
+  F(HEAVY, fmod, rest_trunc(x, y), fmod(x, y))                                      \
+  F(HEAVY, pow, power(x, y), pow(x, y))                                             \
   F(ANY, maximum, x | y, x > y ? x : y, ((x > y) | (x != x)) ? x : y) /* NaN wins */ \
   F(ANY, minimum, x & y, x < y ? x : y, ((x < y) | (x != x)) ? x : y)
 

@@ -11,7 +11,7 @@
 #define QUESTION_FLAGS (MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
 #define BINARY_FLAGS (QUESTION_FLAGS | MOTH_OP_INPLACE)
 
-static int map2(const moth_inner *loops, moth_tensor *y, const moth_tensor *a,
+static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
                 const moth_tensor *b, const void *arg) {
   const moth_tensor *operands[] = {y, a, b};
   return moth_map(y->ctx, loops, a->l.dtype, 3, operands, arg);
@@ -171,7 +171,7 @@ static int shape_of_three(moth_layout *y, const moth_tensor *x, const moth_tenso
                    moth_str_shape(x->ctx, y->ndim, y->shape));
 }
 
-static int map3(const moth_inner *loops, moth_tensor *y, const moth_tensor *x,
+static int map3(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
                 const moth_tensor *p, const moth_tensor *q, const void *arg) {
   const moth_tensor *operands[] = {y, x, p, q};
   return moth_map(y->ctx, loops, y->l.dtype, 4, operands, arg);

@@ -8,12 +8,12 @@
 
 /* kernel/elementwise.h explains the columns. */
 #define BINARY_REALS(F)                                                                      \
-  F(REAL, atan2, atan2(x, y))                                                                \
-  F(REAL, hypot, hypot(x, y))                                                                \
+  F(CURVE, atan2, atan2(x, y))                                                                \
+  F(CURVE, hypot, hypot(x, y))                                                                \
   F(REAL, copysign, copysign(x, y))                                                          \
-  F(REAL, xlogy, y != y ? y : x == 0 ? 0 : x * log(y))                                       \
-  F(REAL, logaddexp, x == y ? x + (real)0.69314718055994530942                               \
-                            : fmax(x, y) + log1p(exp(-fabs(x - y))))                         \
+  F(CURVE, xlogy, y != y ? y : x == 0 ? 0 : x * log(y))                                       \
+  F(CURVE, logaddexp, x == y ? x + (real)0.69314718055994530942                               \
+                            : (x > y ? x : y) + log1p(exp(-fabs(x - y))))                         \
   F(ANY, fmax, x | y, x > y ? x : y, x > y || y != y ? x : y)                                \
   F(ANY, fmin, x & y, x < y ? x : y, x < y || y != y ? x : y)
 

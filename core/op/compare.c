@@ -8,7 +8,7 @@ static int mask_shape(moth_ctx *ctx, moth_layout *y, const moth_tensor *a, const
   return moth_broadcast(ctx, "other", y, a, b);
 }
 
-static int map2(const moth_inner *loops, moth_tensor *y, const moth_tensor *a,
+static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
                 const moth_tensor *b) {
   const moth_tensor *operands[] = {y, a, b};
   return moth_map(y->ctx, loops, a->l.dtype, 3, operands, NULL);

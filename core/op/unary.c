@@ -14,7 +14,7 @@
 #define IN_PLACE_FLAGS \
   (MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE | MOTH_OP_STRIDED | MOTH_OP_METHOD)
 
-static int map1(const moth_inner *loops, moth_tensor *y, const moth_tensor *x, const void *arg) {
+static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, const void *arg) {
   const moth_tensor *operands[] = {y, x};
   return moth_map(y->ctx, loops, x->l.dtype, 2, operands, arg);
 }

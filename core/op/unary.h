@@ -16,34 +16,34 @@
   F(NUMBER, positive, x, x)                                                     \
   F(NUMBER, square, WIDE(x) * WIDE(x), x * x)                                   \
   F(NUMBER, relu, x < 0 ? 0 : x, x < 0 ? 0 : x)                                 \
-  F(REAL, exp, exp(x))                                                          \
-  F(REAL, expm1, expm1(x))                                                      \
-  F(REAL, log, log(x))                                                          \
-  F(REAL, log1p, log1p(x))                                                      \
-  F(REAL, exp2, exp2(x))                                                        \
-  F(REAL, log2, log2(x))                                                        \
-  F(REAL, log10, log10(x))                                                      \
+  F(CURVE, exp, exp(x))                                                         \
+  F(CURVE, expm1, expm1(x))                                                     \
+  F(CURVE, log, log(x))                                                         \
+  F(CURVE, log1p, log1p(x))                                                     \
+  F(CURVE, exp2, exp2(x))                                                       \
+  F(CURVE, log2, log2(x))                                                       \
+  F(CURVE, log10, log10(x))                                                     \
   F(REAL, sqrt, sqrt(x))                                                        \
   F(REAL, rsqrt, 1 / sqrt(x))                                                   \
   F(REAL, reciprocal, 1 / x)                                                    \
-  F(REAL, sin, sin(x))                                                          \
-  F(REAL, cos, cos(x))                                                          \
-  F(REAL, tan, tan(x))                                                          \
-  F(REAL, asin, asin(x))                                                        \
-  F(REAL, acos, acos(x))                                                        \
-  F(REAL, atan, atan(x))                                                        \
-  F(REAL, sinh, sinh(x))                                                        \
-  F(REAL, cosh, cosh(x))                                                        \
-  F(REAL, tanh, tanh(x))                                                        \
-  F(REAL, asinh, asinh(x))                                                      \
-  F(REAL, acosh, acosh(x))                                                      \
-  F(REAL, atanh, atanh(x))                                                      \
-  F(REAL, sinc, FOR_REAL(sinc_of)(x))                                           \
+  F(WAVE, sin, sin(x), sinf(x))                                                 \
+  F(WAVE, cos, cos(x), cosf(x))                                                 \
+  F(WAVE, tan, tan(x), tanf(x))                                                 \
+  F(CURVE, asin, asin(x))                                                       \
+  F(CURVE, acos, acos(x))                                                       \
+  F(CURVE, atan, atan(x))                                                       \
+  F(CURVE, sinh, sinh(x))                                                       \
+  F(CURVE, cosh, cosh(x))                                                       \
+  F(CURVE, tanh, tanh(x))                                                       \
+  F(CURVE, asinh, asinh(x))                                                     \
+  F(CURVE, acosh, acosh(x))                                                     \
+  F(CURVE, atanh, atanh(x))                                                     \
+  F(CURVE, sinc, FOR_REAL(moth_sinc)(x))                                           \
   F(REAL, deg2rad, x * (real)0.017453292519943295769)                           \
   F(REAL, rad2deg, x * (real)57.295779513082320877)                             \
-  F(REAL, sigmoid, FOR_REAL(sigmoid_of)(x))                                     \
-  F(REAL, erf, erf(x))                                                          \
-  F(REAL, erfc, erfc(x))                                                        \
+  F(CURVE, sigmoid, FOR_REAL(moth_sigmoid)(x))                                    \
+  F(CURVE, erf, erf(x))                                                         \
+  F(CURVE, erfc, erfc(x))                                                       \
   F(NUMBER, floor, x, floor(x))                                                 \
   F(NUMBER, ceil, x, ceil(x))                                                   \
   F(NUMBER, trunc, x, trunc(x))                                                 \
@@ -70,7 +70,7 @@ UNARY_FUNCTIONS(UNARY_FACE)
   F(REAL, round_fine, rint(x * a) / a)                                                 \
   F(REAL, round_coarse, rint(x / a) * a)                                               \
   F(NUMBER, nan_to_num, x, x != x ? a : x == (real)INFINITY ? b : x == -(real)INFINITY ? c : x) \
-  F(REAL, logit, FOR_REAL(logit_of)(x < a ? a : x > b ? b : x))
+  F(CURVE, logit, FOR_REAL(logit_of)(x < a ? a : x > b ? b : x))
 
 #define CLAMP(ARG) \
   ARG(tensor,      input,     , "tensor of any shape") \

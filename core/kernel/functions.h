@@ -1,0 +1,347 @@
+/* functions.h -- elementwise functions for the loops: f_f32 is plain arithmetic without branches,
+** so that loops vectorise, f_f64 the C library's. What is not in exp.h is worked out in f64 and
+** rounded once: half a unit in the last place and the shortest formulas, at half the speed.
+**
+** In a family's list exp(x) is moth_exp_f32 or _f64; words.h says so.
+*/
+#ifndef MOTH_KERNEL_FUNCTIONS_H
+#define MOTH_KERNEL_FUNCTIONS_H
+
+#include "exp.h"
+
+MOTH_INLINE uint64_t moth_bits_f64(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, 8);
+  return bits;
+}
+
+MOTH_INLINE double moth_double_of(uint64_t bits) {
+  double x;
+  memcpy(&x, &bits, 8);
+  return x;
+}
+
+/* -- exponentials: those in f64 have relative errors of 1e-10 -- */
+
+/* 2^t = (1 + q) 2^n for |t| up to 300: returns q; the low bits of *n are n. */
+MOTH_INLINE double moth_wide_exp2(double t, uint64_t *n) {
+  double whole = t + 6755399441055744.0;
+  *n = moth_bits_f64(whole);
+  double r = t - (whole - 6755399441055744.0);
+  double p = 1.5252716816162738e-05;
+  p = p * r + 0.00015461329907957659;
+  p = p * r + 0.0013333669462920643;
+  p = p * r + 0.0096180570369668299;
+  p = p * r + 0.055504107275861199;
+  p = p * r + 0.2402265092005183;
+  p = p * r + 0.69314718058157176;
+  return p * r;
+}
+
+MOTH_INLINE double moth_wide_two_to(uint64_t n) { /* 2^n */
+  return moth_double_of((n + 1023) << 52);
+}
+
+/* Within what an f32 and its reciprocal can be; NaN passes. */
+MOTH_INLINE double moth_wide_bound(double t) {
+  double low = t < -200.0 ? -200.0 : t;
+  return low > 200.0 ? 200.0 : low;
+}
+
+MOTH_INLINE double moth_wide_pow2(double t) {
+  uint64_t n;
+  double q = moth_wide_exp2(moth_wide_bound(t), &n);
+  return (1.0 + q) * moth_wide_two_to(n);
+}
+
+MOTH_INLINE double moth_wide_expm1(double x) {
+  uint64_t n;
+  double q = moth_wide_exp2(moth_wide_bound(x * 1.4426950408889634074), &n);
+  double s = moth_wide_two_to(n);
+  return s * q + (s - 1.0);
+}
+
+/* In f32: 2^x = 2^n (1 + r p), 0.8 units in the last place. */
+MOTH_INLINE float moth_exp2_f32(float x) {
+  float c = x < -150.0f ? -150.0f : x;
+  c = c > 128.0f ? 128.0f : c;
+  float whole = c + 12582912.0f;
+  uint32_t n = moth_bits_f32(whole);
+  float r = c - (whole - 12582912.0f);
+  float p = 1.5252716816162738e-05f;
+  p = p * r + 0.00015461329907957659f;
+  p = p * r + 0.0013333669462920643f;
+  p = p * r + 0.0096180570369668299f;
+  p = p * r + 0.055504107275861199f;
+  p = p * r + 0.2402265092005183f;
+  p = p * r + 0.69314718058157176f;
+  return moth_scale_twice(1.0f + p * r, n);
+}
+
+MOTH_INLINE float moth_expm1_f32(float x) { return x == 0 ? x : (float)moth_wide_expm1(x); }
+
+MOTH_INLINE float moth_sinh_f32(float x) {
+  float y = (float)(0.5 * (moth_wide_expm1(x) - moth_wide_expm1(-(double)x)));
+  return x == 0 ? x : y;
+}
+
+MOTH_INLINE float moth_cosh_f32(float x) {
+  const double turn = 1.4426950408889634074 * x;
+  return (float)(0.5 * (moth_wide_pow2(turn) + moth_wide_pow2(-turn)));
+}
+
+/* -- logarithms -- */
+
+/* f P(f) = log(1 + f), relative error 2e-11, for x = (1 + f) 2^e; x positive and normal. */
+MOTH_INLINE double moth_wide_log_parts(double x, double *e) {
+  uint64_t shifted = moth_bits_f64(x) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
+  *e = moth_double_of((shifted >> 52) | 0x4330000000000000u) - 4503599627371519.0;
+  double f = moth_double_of((shifted & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
+  double p = 0.053629308190328309;
+  p = p * f - 0.099009605024009115;
+  p = p * f + 0.100332470341141;
+  p = p * f - 0.099228385774062747;
+  p = p * f + 0.11005073618014888;
+  p = p * f - 0.12497485333979594;
+  p = p * f + 0.14290987653964451;
+  p = p * f - 0.16666943416921443;
+  p = p * f + 0.1999988112406022;
+  p = p * f - 0.24999994079739032;
+  p = p * f + 0.3333333433393707;
+  p = p * f - 0.50000000029416147;
+  p = p * f + 0.99999999998595579;
+  return p * f;
+}
+
+/* log(x) * by + e * whole: any base; NaN below 0 */
+MOTH_INLINE float moth_wide_log(double x, double by, double whole) {
+  double e, y = moth_wide_log_parts(x, &e) * by + e * whole;
+  y = x < INFINITY ? y : x; /* NaN too */
+  y = x == 0 ? -INFINITY : y;
+  return (float)(x < 0 ? NAN : y);
+}
+
+#define MOTH_LN2 0.69314718055994530942
+
+MOTH_INLINE float moth_log2_f32(float x) { return moth_wide_log(x, 1.4426950408889634074, 1); }
+MOTH_INLINE float moth_log10_f32(float x) {
+  return moth_wide_log(x, 0.43429448190325182765, 0.30102999566398119521);
+}
+MOTH_INLINE float moth_log1p_f32(float x) {
+  float y = moth_wide_log(1.0 + x, 1, MOTH_LN2);
+  return x < 1e-4f && x > -1e-4f ? x - x * x * (0.5f - x * 0.33333333f) : y;
+}
+
+MOTH_INLINE float moth_asinh_f32(float x) {
+  double a = moth_abs_f32(x);
+  float y = moth_wide_log(a + sqrt(a * a + 1.0), 1, MOTH_LN2), b = moth_abs_f32(x);
+  return moth_signed_f32(b < 1e-3f ? b - b * b * b * 0.16666667f : y, x);
+}
+
+MOTH_INLINE float moth_acosh_f32(float x) {
+  double a = x;
+  float y = moth_wide_log(a + sqrt(a * a - 1.0), 1, MOTH_LN2);
+  return x >= 1 ? y : NAN;
+}
+
+MOTH_INLINE float moth_atanh_f32(float x) {
+  double a = x;
+  float y = 0.5f * moth_wide_log((1.0 + a) / (1.0 - a), 1, MOTH_LN2);
+  return x < 1e-3f && x > -1e-3f ? x + x * x * x * 0.33333333f : y;
+}
+
+/* -- waves -- */
+
+/* x = n pi/2 + r, |r| up to pi/4, for |x| below 2^29: the parts of pi/2 have 24 bits each, so that
+** products with n are exact. Beyond it the loops take those of C (MOTH_WAVE_FAR). */
+#define MOTH_WAVE_FAR 5e8f
+
+MOTH_INLINE double moth_wide_turn(double x, uint64_t *n) {
+  double whole = x * 0.63661977236758134308 + 6755399441055744.0;
+  *n = moth_bits_f64(whole);
+  whole -= 6755399441055744.0;
+  double r = x - whole * 1.57079625129699707031;
+  r -= whole * 7.54978941586159635335e-08;
+  return r - whole * 5.39030252995776476554e-15;
+}
+
+MOTH_INLINE double moth_wide_sin(double r) {
+  double z = r * r, p = -2.5052108385441718775e-08;
+  p = p * z + 2.7557319223985890653e-06;
+  p = p * z - 1.9841269841269841270e-04;
+  p = p * z + 8.3333333333333333333e-03;
+  p = p * z - 1.6666666666666666667e-01;
+  return p * z * r + r;
+}
+
+MOTH_INLINE double moth_wide_cos(double r) {
+  double z = r * r, p = 2.0876756987868098979e-09;
+  p = p * z - 2.7557319223985890653e-07;
+  p = p * z + 2.4801587301587301587e-05;
+  p = p * z - 1.3888888888888888889e-03;
+  p = p * z + 4.1666666666666666667e-02;
+  p = p * z - 0.5;
+  return p * z + 1.0;
+}
+
+/* sin(r + n pi/2) */
+MOTH_INLINE double moth_wide_wave(double r, uint64_t n) {
+  double s = moth_wide_sin(r), c = moth_wide_cos(r), y = n & 1 ? c : s;
+  return moth_double_of(moth_bits_f64(y) ^ (n & 2) << 62);
+}
+
+MOTH_INLINE float moth_sin_f32(float x) {
+  uint64_t n;
+  double r = moth_wide_turn(x, &n);
+  float y = (float)moth_wide_wave(r, n);
+  return x == 0 ? x : y;
+}
+
+MOTH_INLINE float moth_cos_f32(float x) {
+  uint64_t n;
+  double r = moth_wide_turn(x, &n);
+  return (float)moth_wide_wave(r, n + 1);
+}
+
+MOTH_INLINE float moth_tan_f32(float x) {
+  uint64_t n;
+  double r = moth_wide_turn(x, &n), s = moth_wide_sin(r), c = moth_wide_cos(r);
+  double over = n & 1 ? -c : s, under = n & 1 ? s : c;
+  float y = (float)(over / under);
+  return x == 0 ? x : y;
+}
+
+/* sin(pi x) / (pi x): the turns of pi x are exact, and none are left from 2^24 on. */
+MOTH_INLINE float moth_sinc_f32(float x) {
+  double t = x < 16777216.0f && x > -16777216.0f ? 2.0 * x : 0.0;
+  double whole = t + 6755399441055744.0;
+  uint64_t n = moth_bits_f64(whole);
+  double r = (t - (whole - 6755399441055744.0)) * 1.57079632679489661923;
+  float y = (float)(moth_wide_wave(r, n) / (3.14159265358979323846 * x));
+  y = x == 0 ? 1 : y;
+  return x - x == 0 ? y : x != x ? x : 0;
+}
+
+/* -- their inverses -- */
+
+MOTH_INLINE double moth_wide_atan(double a) { /* of a from 0 on */
+  double over = a > 2.41421356237309504880 ? -1.0 : a > 0.41421356237309504880 ? a - 1.0 : a;
+  double under = a > 2.41421356237309504880 ? a : a > 0.41421356237309504880 ? a + 1.0 : 1.0;
+  double base = a > 2.41421356237309504880   ? 1.57079632679489661923
+                : a > 0.41421356237309504880 ? 0.78539816339744830962
+                                             : 0.0;
+  double t = over / under, z = t * t, p = 0.047142414929633614;
+  p = p * z - 0.08459754467399111;
+  p = p * z + 0.11041179699166884;
+  p = p * z - 0.14281650520359418;
+  p = p * z + 0.19999886355525553;
+  p = p * z - 0.33333332134663307;
+  return base + (p * z * t + t);
+}
+
+MOTH_INLINE float moth_atan_f32(float x) {
+  return moth_signed_f32((float)moth_wide_atan(moth_abs_f32(x)), x);
+}
+
+/* asin(t) for t from 0 to 1/2; z = t^2 */
+MOTH_INLINE double moth_wide_asin(double t, double z) {
+  double p = 0.034951502053584889;
+  p = p * z + 0.0072238738099431547;
+  p = p * z + 0.024711527109146904;
+  p = p * z + 0.030092211933458457;
+  p = p * z + 0.044662035309955106;
+  p = p * z + 0.074999382000379394;
+  p = p * z + 0.16666667421651343;
+  return p * z * t + t;
+}
+
+MOTH_INLINE float moth_asin_f32(float x) {
+  double a = moth_abs_f32(x), z = a > 0.5 ? 0.5 - 0.5 * a : a * a;
+  double t = a > 0.5 ? sqrt(z) : a, y = moth_wide_asin(t, z);
+  y = a > 0.5 ? 1.57079632679489661923 - 2.0 * y : y;
+  return moth_signed_f32((float)y, x);
+}
+
+MOTH_INLINE float moth_acos_f32(float x) {
+  double a = moth_abs_f32(x), z = a > 0.5 ? 0.5 - 0.5 * a : a * a;
+  double t = a > 0.5 ? sqrt(z) : a, y = moth_wide_asin(t, z);
+  double far = x < 0 ? 3.14159265358979323846 - 2.0 * y : 2.0 * y;
+  return (float)(a > 0.5 ? far : 1.57079632679489661923 - (x < 0 ? -y : y));
+}
+
+MOTH_INLINE float moth_atan2_f32(float y, float x) {
+  double a = moth_abs_f32(y), b = moth_abs_f32(x);
+  double r = a / b;
+  r = a == b ? 1.0 : r; /* of two infinities */
+  double t = moth_wide_atan(r);
+  t = a == 0 ? 0.0 : t;
+  t = moth_bits_f32(x) >> 31 ? 3.14159265358979323846 - t : t;
+  t = a == 0 && b == 0 ? (moth_bits_f32(x) >> 31 ? 3.14159265358979323846 : 0.0) : t;
+  float f = moth_signed_f32((float)t, y);
+  return x != x ? x : y != y ? y : f;
+}
+
+MOTH_INLINE float moth_hypot_f32(float x, float y) {
+  double p = x, q = y;
+  float f = (float)sqrt(p * p + q * q);
+  return x - x != 0 && x == x ? INFINITY : y - y != 0 && y == y ? INFINITY : f;
+}
+
+/* -- powers and tails -- */
+
+MOTH_INLINE float moth_pow_f32(float x, float y) {
+  float a = x < 0 ? -x : x;
+  double e, l = moth_wide_log_parts(a, &e) * 1.4426950408889634074 + e;
+  double t = moth_wide_bound(y * l);
+  float f = (float)moth_wide_pow2(t);
+  float size = y < 0 ? -y : y, half = 0.5f * y;
+  /* from 2^24 on every number is even; whole ones below it have no fraction */
+  int whole = size >= 8388608.0f || (float)(int32_t)(size < 8388608.0f ? y : 0) == y;
+  int even = size >= 16777216.0f ||
+             (float)(int32_t)(size < 16777216.0f ? half : 0) == half;
+  float zero = y < 0 ? INFINITY : 0.0f; /* what 0 becomes, and infinity the other way */
+  f = a == 0 ? zero : f;
+  f = a == INFINITY ? (y < 0 ? 0.0f : INFINITY) : f;
+  float far = (a < 1) == (y < 0) ? INFINITY : 0.0f;
+  f = size == INFINITY ? (a == 1 ? 1.0f : far) : f;
+  f = moth_bits_f32(x) >> 31 && whole && !even ? -f : f;
+  f = x < 0 && !whole && a < INFINITY && size < INFINITY ? NAN : f;
+  f = x != x ? x : y != y ? y : f;
+  return y == 0 || x == 1 ? 1.0f : f;
+}
+
+/* exp(-a^2) times a polynomial in 1 / (1 + 0.4 a), relative error 2e-9; beyond 10.2 it is 0. */
+MOTH_INLINE float moth_erfc_f32(float x) {
+  double a = moth_abs_f32(x);
+  a = a > 10.4 ? 10.4 : a;
+  double t = 1.0 / (1.0 + 0.4 * a), p = -0.037903630880168043;
+  p = p * t + 0.24578966390007079;
+  p = p * t - 0.61911201567084029;
+  p = p * t + 0.72180053915706033;
+  p = p * t - 0.44516986297161154;
+  p = p * t + 0.37048301443992904;
+  p = p * t + 0.089261987094436668;
+  p = p * t + 0.22590197778200502;
+  p = p * t + 0.2230639837332466;
+  p = p * t + 0.22589223348849696;
+  p = p * t - 7.8879798669495571e-06;
+  double y = p * moth_wide_pow2(-1.4426950408889634074 * a * a);
+  return (float)(x < 0 ? 2.0 - y : y);
+}
+
+/* -- f64, and the words -- */
+
+MOTH_INLINE double moth_sinc_f64(double x) {
+  double angle = 3.1415926535897932385 * x;
+  return x == 0 ? 1 : sin(angle) / angle;
+}
+#define MOTH_OF_C(f) \
+  MOTH_INLINE double moth_##f##_f64(double x) { return f(x); }
+#define MOTH_OF_C2(f) \
+  MOTH_INLINE double moth_##f##_f64(double x, double y) { return f(x, y); }
+MOTH_OF_C(exp2) MOTH_OF_C(expm1) MOTH_OF_C(sinh) MOTH_OF_C(cosh) MOTH_OF_C(log2) MOTH_OF_C(log10)
+MOTH_OF_C(log1p) MOTH_OF_C(asinh) MOTH_OF_C(acosh) MOTH_OF_C(atanh) MOTH_OF_C(sin) MOTH_OF_C(cos)
+MOTH_OF_C(tan) MOTH_OF_C(asin) MOTH_OF_C(acos) MOTH_OF_C(atan) MOTH_OF_C(erfc)
+MOTH_OF_C2(atan2) MOTH_OF_C2(hypot) MOTH_OF_C2(pow)
+
+#endif
