@@ -11,7 +11,7 @@
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
   F(CURVE, elu, x > 0 ? b * x : a * b * FOR_REAL(moth_less_one)(c * x)) /* celu and selu too */\
-  F(CURVE, gelu, x * FOR_REAL(moth_share)(x))                                                \
+  F(CURVE, gelu, FOR_REAL(moth_gelu)(x))                                                     \
   F(CURVE, gelu_tanh, x * FOR_REAL(moth_sigmoid)(FOR_REAL(gelu_angle)(x)))                   \
   F(CURVE, silu, x * FOR_REAL(moth_sigmoid)(x))                                              \
   F(CURVE, mish, x * FOR_REAL(mish_of)(x))                                                   \
