@@ -1,7 +1,25 @@
-/* pool.c -- pooling: plane by plane, a window at a time. */
+/* pool.c -- pooling: planes are shared out among threads, pool_real.h has the loops. */
 #include "pool.h"
 
 #include <math.h>
+#include <stdatomic.h>
+
+#include "../threads.h"
+
+#define BLOCK 256 /* results of a row taken at a time */
+#define FEW 4      /* fewer windows inside a row are taken one by one, as those over its edges */
+
+typedef struct job {
+  const moth_pool *p;
+  const moth_shares *s;
+  const void *x;
+  void *y;
+  int64_t *index;
+  int64_t room, n;  /* elements of a plane of the image, and of the results */
+  int64_t from, to; /* the windows of a row that lie inside it */
+  bool tiles;       /* the windows cover the plane, each element once */
+  atomic_bool *outside; /* has a position been found that is not in its plane? */
+} job;
 
 /* What the sum over a window is divided by; 0: it has no element. */
 static int64_t divisor(const moth_pool *p, int64_t oy, int64_t ox) {
@@ -24,142 +42,103 @@ static int64_t share_to(const moth_shares *p, int axis, int64_t at) {
   return ((at + 1) * p->in[axis] + p->out[axis] - 1) / p->out[axis];
 }
 
-#define REAL float
-#define NAME(f) f##_f32
-#include "pool_real.h"
-#undef REAL
-#undef NAME
-#define REAL double
-#define NAME(f) f##_f64
-#include "pool_real.h"
-#undef REAL
-#undef NAME
+typedef int32_t bits_f32, bits_avx2, bits_avx512;
+typedef int64_t bits_f64;
+static const int64_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-#define EACH_PLANE(planes) \
-  for (int64_t plane = 0; plane < (planes); plane++) \
-    if ((plane & 63) == 0 && moth_cancelled(ctx)) return moth_poll(ctx); \
-    else
+#define LOOPS "pool_real.h"
+#include "each_level.h"
+
+#define RUN(f, planes, cost)                                                              \
+  moth_parallel(ctx, planes, 1, cost, dtype == MOTH_F32 ? MOTH_BEST(f) : f##_f64, &j)
+
+/* -- windows -- */
+
+static job windows(const moth_pool *p, const void *x, void *y) {
+  const moth_window *w = &p->w;
+  job j = {.p = p, .x = x, .y = y, .room = w->in[0] * w->in[1], .n = w->out[0] * w->out[1]};
+  int64_t s = w->stride[1], reach = (w->kernel[1] - 1) * w->dilation[1];
+  int64_t last = w->in[1] - 1 - reach + w->padding[1]; /* where the last window inside begins */
+  j.from = (w->padding[1] + s - 1) / s;
+  j.to = last < 0 ? 0 : last / s + 1;
+  if (j.to > w->out[1]) j.to = w->out[1];
+  if (j.room > INT32_MAX || j.to - j.from < FEW) j.from = j.to = w->out[1];
+  j.tiles = true;
+  for (int i = 0; i < 2; i++)
+    j.tiles = j.tiles && !w->padding[i] && w->kernel[i] == w->stride[i] &&
+              w->in[i] == w->out[i] * w->stride[i];
+  if (j.from > 0) j.tiles = false; /* what goes one by one is added */
+  return j;
+}
+
+/* Nanoseconds for a plane, roughly: `each` for a tap. */
+static double cost_of(const moth_pool *p, double each) {
+  const moth_window *w = &p->w;
+  double taps = (double)w->kernel[0] * (double)w->kernel[1];
+  return each * (double)(w->out[0] * w->out[1]) * (taps < 1e6 ? taps : 1e6);
+}
 
 int moth_max_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, void *y,
                   int64_t *index) {
-  const moth_window *w = &p->w;
-  int64_t room = w->in[0] * w->in[1], n = w->out[0] * w->out[1];
-  bool inside = true;
-  for (int i = 0; i < 2; i++) {
-    int64_t last = (w->out[i] - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i];
-    inside = inside && !w->padding[i] && last < w->in[i];
-  }
-  int64_t size = inside && w->kernel[0] == w->kernel[1] ? w->kernel[0] : 0;
-  EACH_PLANE(p->planes) {
-    int64_t *k = index + plane * n;
-    if (dtype == MOTH_F32) {
-      const float *from = (const float *)x + plane * room;
-      float *to = (float *)y + plane * n;
-      if (size == 2) max_plane_inside_f32(w, from, to, k, 2);
-      else if (size == 3) max_plane_inside_f32(w, from, to, k, 3);
-      else max_plane_f32(w, from, to, k);
-    } else {
-      const double *from = (const double *)x + plane * room;
-      double *to = (double *)y + plane * n;
-      if (size == 2) max_plane_inside_f64(w, from, to, k, 2);
-      else max_plane_f64(w, from, to, k);
-    }
-  }
-  return MOTH_OK;
+  job j = windows(p, x, y);
+  j.index = index;
+  return RUN(max_planes, p->planes, cost_of(p, 0.2));
 }
 
 int moth_mean_pool(moth_ctx *ctx, int dtype, const moth_pool *p, const void *x, void *y) {
-  int64_t room = p->w.in[0] * p->w.in[1], n = p->w.out[0] * p->w.out[1];
-  EACH_PLANE(p->planes) {
-    if (dtype == MOTH_F32)
-      mean_plane_f32(p, (const float *)x + plane * room, (float *)y + plane * n);
-    else mean_plane_f64(p, (const double *)x + plane * room, (double *)y + plane * n);
-  }
-  return MOTH_OK;
+  job j = windows(p, x, y);
+  return RUN(mean_planes, p->planes, cost_of(p, 0.15));
 }
 
 int moth_mean_pool_back(moth_ctx *ctx, int dtype, const moth_pool *p, const void *dy, void *dx) {
-  int64_t room = p->w.in[0] * p->w.in[1], n = p->w.out[0] * p->w.out[1];
-  if (p->planes) memset(dx, 0, (size_t)(p->planes * room) * moth_dtype_size[dtype]);
-  EACH_PLANE(p->planes) {
-    if (dtype == MOTH_F32)
-      mean_plane_back_f32(p, (const float *)dy + plane * n, (float *)dx + plane * room);
-    else mean_plane_back_f64(p, (const double *)dy + plane * n, (double *)dx + plane * room);
-  }
-  return MOTH_OK;
+  job j = windows(p, dy, dx);
+  return RUN(mean_planes_back, p->planes, cost_of(p, 0.2));
+}
+
+/* -- shares -- */
+
+static job shares(const moth_shares *p, const void *x, void *y) {
+  return (job){.s = p, .x = x, .y = y, .room = p->in[0] * p->in[1], .n = p->out[0] * p->out[1]};
 }
 
 int moth_max_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *x, void *y,
                     int64_t *index) {
-  int64_t room = p->in[0] * p->in[1], n = p->out[0] * p->out[1];
-  EACH_PLANE(p->planes) {
-    int64_t *k = index + plane * n;
-    if (dtype == MOTH_F32)
-      max_shares_f32(p, (const float *)x + plane * room, (float *)y + plane * n, k);
-    else max_shares_f64(p, (const double *)x + plane * room, (double *)y + plane * n, k);
-  }
-  return MOTH_OK;
+  job j = shares(p, x, y);
+  j.index = index;
+  return RUN(max_shares, p->planes, (double)(j.room + j.n));
 }
 
 int moth_mean_shares(moth_ctx *ctx, int dtype, const moth_shares *p, const void *x, void *y) {
-  int64_t room = p->in[0] * p->in[1], n = p->out[0] * p->out[1];
-  EACH_PLANE(p->planes) {
-    if (dtype == MOTH_F32)
-      mean_shares_f32(p, (const float *)x + plane * room, (float *)y + plane * n);
-    else mean_shares_f64(p, (const double *)x + plane * room, (double *)y + plane * n);
-  }
-  return MOTH_OK;
+  job j = shares(p, x, y);
+  return RUN(mean_shares, p->planes, 0.2 * (double)j.room + (double)j.n);
 }
 
 int moth_mean_shares_back(moth_ctx *ctx, int dtype, const moth_shares *p, const void *dy,
                           void *dx) {
-  int64_t room = p->in[0] * p->in[1], n = p->out[0] * p->out[1];
-  if (p->planes) memset(dx, 0, (size_t)(p->planes * room) * moth_dtype_size[dtype]);
-  EACH_PLANE(p->planes) {
-    if (dtype == MOTH_F32)
-      mean_shares_back_f32(p, (const float *)dy + plane * n, (float *)dx + plane * room);
-    else mean_shares_back_f64(p, (const double *)dy + plane * n, (double *)dx + plane * room);
-  }
-  return MOTH_OK;
+  job j = shares(p, dy, dx);
+  return RUN(mean_shares_back, p->planes, 0.2 * (double)j.room + (double)j.n);
 }
 
-/* Do all positions lie in their plane, or are they -1? */
-static int check_positions(moth_ctx *ctx, int64_t planes, int64_t n, int64_t room,
-                           const int64_t *index) {
-  EACH_PLANE(planes) {
-    const int64_t *at = index + plane * n;
-    bool outside = false;
-    for (int64_t i = 0; i < n; i++) outside |= (uint64_t)at[i] + 1 > (uint64_t)room;
-    if (outside)
-      return moth_fail(ctx, MOTH_E_INDEX, "indices",
-                       "a position lies outside the plane's %lld elements", (long long)room);
-  }
-  return MOTH_OK;
+/* -- positions -- */
+
+static int told(moth_ctx *ctx, int status, const job *j) {
+  if (status || !atomic_load(j->outside)) return status;
+  return moth_fail(ctx, MOTH_E_INDEX, "indices",
+                   "a position lies outside the plane's %lld elements", (long long)j->room);
 }
 
 int moth_pool_scatter(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
                       const void *dy, const int64_t *index, void *dx) {
-  int status = check_positions(ctx, planes, n, room, index);
-  if (status) return status;
-  if (planes) memset(dx, 0, (size_t)(planes * room) * moth_dtype_size[dtype]);
-  EACH_PLANE(planes) {
-    const int64_t *at = index + plane * n;
-    if (dtype == MOTH_F32)
-      scatter_plane_f32(n, (const float *)dy + plane * n, at, (float *)dx + plane * room);
-    else scatter_plane_f64(n, (const double *)dy + plane * n, at, (double *)dx + plane * room);
-  }
-  return MOTH_OK;
+  atomic_bool outside = false;
+  job j = {.x = dy, .y = dx, .index = (int64_t *)(uintptr_t)index, .room = room, .n = n,
+           .outside = &outside};
+  return told(ctx, RUN(scatter_planes, planes, 0.1 * (double)room + (double)n), &j);
 }
 
 int moth_pool_gather(moth_ctx *ctx, int dtype, int64_t planes, int64_t n, int64_t room,
                      const void *x, const int64_t *index, void *y) {
-  int status = check_positions(ctx, planes, n, room, index);
-  if (status) return status;
-  EACH_PLANE(planes) {
-    const int64_t *at = index + plane * n;
-    if (dtype == MOTH_F32)
-      gather_plane_f32(n, (const float *)x + plane * room, at, (float *)y + plane * n);
-    else gather_plane_f64(n, (const double *)x + plane * room, at, (double *)y + plane * n);
-  }
-  return MOTH_OK;
+  atomic_bool outside = false;
+  job j = {.x = x, .y = y, .index = (int64_t *)(uintptr_t)index, .room = room, .n = n,
+           .outside = &outside};
+  return told(ctx, RUN(gather_planes, planes, (double)n), &j);
 }

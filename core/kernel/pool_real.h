@@ -1,9 +1,16 @@
-/* pool_real.h -- the loops of pool.c over one plane; included once for each REAL. */
+/* pool_real.h -- the loops of pool.c for one REAL and one TARGET, over planes first to last - 1.
+** Windows that lie inside their row are taken side by side, a tap at a time, so that the compiler
+** makes vectors of neighbouring results; those over an edge go one by one.
+*/
+#define TAPS TARGET static inline __attribute__((always_inline)) void
+
+/* -- the largest -- */
 
 /* The largest of a window's taps [r0, r1) x [c0, c1); the first of equals, NaN above all. */
-static inline int64_t NAME(largest)(const moth_window *w, const REAL *x, int64_t at, int64_t r0,
-                                    int64_t r1, int64_t c0, int64_t c1, REAL *y) {
-  const int64_t down = w->dilation[0] * w->in[1], right = w->dilation[1];
+TARGET static inline int64_t NAME(largest)(const moth_window *w, const REAL *x, int64_t at,
+                                           int64_t r0, int64_t r1, int64_t c0, int64_t c1,
+                                           REAL *y) {
+  int64_t down = w->dilation[0] * w->in[1], right = w->dilation[1];
   int64_t found = at + r0 * down + c0 * right;
   REAL best = x[found];
   for (int64_t r = r0; r < r1; r++) {
@@ -19,109 +26,372 @@ static inline int64_t NAME(largest)(const moth_window *w, const REAL *x, int64_t
   return found;
 }
 
-/* Windows of constant size that all lie inside: the compiler unrolls the taps. */
-static inline void NAME(max_plane_inside)(const moth_window *w, const REAL *x, REAL *y,
-                                          int64_t *index, int64_t size) {
-  for (int64_t oy = 0; oy < w->out[0]; oy++) {
-    int64_t at = oy * w->stride[0] * w->in[1];
-    for (int64_t ox = 0; ox < w->out[1]; ox++, at += w->stride[1])
-      *index++ = NAME(largest)(w, x, at, 0, size, 0, size, y++);
+/* L windows that begin s elements apart, k taps wide; x: the first tap of the first, `index` counts
+** from there. The taps of neighbouring windows are one vector. */
+#define CHUNK(L, EVEN, ODD)                                                                    \
+  typedef REAL NAME(v##L) __attribute__((vector_size(L * sizeof(REAL))));                      \
+  typedef NAME(bits) NAME(b##L) __attribute__((vector_size(L * sizeof(REAL))));                \
+  typedef int64_t NAME(w##L) __attribute__((vector_size(L * 8)));                              \
+  TAPS NAME(load##L)(const int64_t k, const int64_t s, const REAL *x, int64_t tap,             \
+                     NAME(v##L) *to) {                                                         \
+    NAME(v##L) a, b;                                                                           \
+    if (s == 1) {                                                                              \
+      memcpy(to, x + tap, sizeof *to);                                                         \
+    } else if (s == 2 && k > 1) { /* what lies behind the last tap is not touched */           \
+      memcpy(&a, x + tap - (tap > 0), sizeof a);                                               \
+      memcpy(&b, x + tap - (tap > 0) + L, sizeof b);                                           \
+      *to = tap > 0 ? __builtin_shufflevector(a, b, ODD)                                       \
+                    : __builtin_shufflevector(a, b, EVEN);                                     \
+    } else {                                                                                   \
+      a = (NAME(v##L)){0};                                                                     \
+      for (int i = 0; i < L; i++) a[i] = x[i * s + tap];                                       \
+      *to = a;                                                                                 \
+    }                                                                                          \
+  }                                                                                            \
+  TAPS NAME(max##L)(const int64_t k, const int64_t s, int64_t rows, int64_t down,              \
+                    int64_t right, const REAL *x, int64_t start, REAL *y, int64_t *index) {    \
+    NAME(b##L) more, found = {0}, bits, old;                                                   \
+    NAME(v##L) best, v;                                                                        \
+    NAME(load##L)(k, s, x, 0, &best);                                                             \
+    for (int64_t r = 0; r < rows; r++)                                                         \
+      for (int64_t c = r ? 0 : 1; c < k; c++) {                                                \
+        NAME(load##L)(k, s, x + r * down, c * right, &v);                                         \
+        more = (v > best) | (v != v);                                                          \
+        memcpy(&bits, &v, sizeof v);                                                           \
+        memcpy(&old, &best, sizeof old);                                                       \
+        found = (more & (NAME(bits))(r * down + c * right)) | (~more & found);                 \
+        bits = (more & bits) | (~more & old);                                                  \
+        memcpy(&best, &bits, sizeof best);                                                     \
+      }                                                                                        \
+    memcpy(y, &best, sizeof best);                                                             \
+    NAME(w##L) at = __builtin_convertvector(found, NAME(w##L)), number;                        \
+    memcpy(&number, numbers, sizeof number);                                                   \
+    at += number * s + start;                                                                  \
+    memcpy(index, &at, sizeof at);                                                             \
+  }                                                                                            \
+  TAPS NAME(sum##L)(const int64_t k, const int64_t s, int64_t rows, int64_t down,              \
+                    const REAL *x, REAL by, REAL *y) {                                         \
+    NAME(v##L) sum = {0}, v;                                                                   \
+    for (int64_t r = 0; r < rows; r++)                                                         \
+      for (int64_t c = 0; c < k; c++) {                                                        \
+        NAME(load##L)(k, s, x + r * down, c, &v);                                                 \
+        sum += v;                                                                              \
+      }                                                                                        \
+    sum /= by;                                                                                 \
+    memcpy(y, &sum, sizeof sum);                                                               \
   }
+#define LIST(...) __VA_ARGS__
+CHUNK(4, LIST(0, 2, 4, 6), LIST(1, 3, 5, 7))
+CHUNK(8, LIST(0, 2, 4, 6, 8, 10, 12, 14), LIST(1, 3, 5, 7, 9, 11, 13, 15))
+CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+      LIST(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))
+#undef LIST
+#undef CHUNK
+
+/* Does THIS(L, i) for n windows: L of them from the i-th on. The last vector begins earlier, over
+** what is done already, rather than to be shorter. n is 4 or more. */
+#define EACH_CHUNK(n, THIS)                                                       \
+  do {                                                                            \
+    if (n >= 16) {                                                                \
+      for (int64_t i = 0; i < n; i += 16) THIS(16, (i <= n - 16 ? i : n - 16));   \
+    } else if (n >= 8) {                                                          \
+      for (int64_t i = 0; i < n; i += 8) THIS(8, (i <= n - 8 ? i : n - 8));       \
+    } else {                                                                      \
+      for (int64_t i = 0; i < n; i += 4) THIS(4, (i <= n - 4 ? i : n - 4));       \
+    }                                                                             \
+  } while (0)
+
+/* n windows in a row, all inside. */
+TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t rows, const REAL *x,
+                                 int64_t start, REAL *y, int64_t *index) {
+  const int64_t k = w->kernel[1], s = w->stride[1], right = w->dilation[1];
+  const int64_t down = w->dilation[0] * w->in[1];
+#define PLAIN22(L, i) NAME(max##L)(2, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
+#define PLAIN32(L, i) NAME(max##L)(3, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
+#define DENSE(L, i) NAME(max##L)(k, 1, rows, down, right, x + i, start + i, y + i, index + i)
+#define ANY(L, i) \
+  NAME(max##L)(k, s, rows, down, right, x + i * s, start + i * s, y + i, index + i)
+  if (k == 2 && s == 2 && right == 1) EACH_CHUNK(n, PLAIN22);
+  else if (k == 3 && s == 2 && right == 1) EACH_CHUNK(n, PLAIN32);
+  else if (s == 1) EACH_CHUNK(n, DENSE);
+  else EACH_CHUNK(n, ANY);
+#undef PLAIN22
+#undef PLAIN32
+#undef DENSE
+#undef ANY
 }
 
-static void NAME(max_plane)(const moth_window *w, const REAL *x, REAL *y, int64_t *index) {
-  for (int64_t oy = 0; oy < w->out[0]; oy++) {
-    int64_t r0, r1;
+TARGET static void NAME(max_plane)(const job *j, const REAL *x, REAL *y, int64_t *index) {
+  const moth_window *w = &j->p->w;
+  int64_t s = w->stride[1], down = w->dilation[0] * w->in[1];
+  for (int64_t oy = 0; oy < w->out[0]; oy++, y += w->out[1], index += w->out[1]) {
+    int64_t r0, r1, c0, c1, row = (oy * w->stride[0] - w->padding[0]) * w->in[1] - w->padding[1];
     moth_window_clip(w, 0, oy, &r0, &r1);
-    for (int64_t ox = 0; ox < w->out[1]; ox++, y++) {
-      int64_t c0, c1;
-      moth_window_clip(w, 1, ox, &c0, &c1);
-      int64_t at = (oy * w->stride[0] - w->padding[0]) * w->in[1] + ox * w->stride[1] -
-                   w->padding[1];
-      bool some = r0 < r1 && c0 < c1;
-      *y = (REAL)-INFINITY;
-      *index++ = some ? NAME(largest)(w, x, at, r0, r1, c0, c1, y) : -1;
-    }
-  }
-}
-
-static void NAME(mean_plane)(const moth_pool *p, const REAL *x, REAL *y) {
-  const moth_window *w = &p->w;
-  for (int64_t oy = 0; oy < w->out[0]; oy++) {
-    int64_t r0, r1;
-    moth_window_clip(w, 0, oy, &r0, &r1);
+    int64_t from = r0 < r1 ? j->from : w->out[1], to = r0 < r1 ? j->to : w->out[1];
     for (int64_t ox = 0; ox < w->out[1]; ox++) {
-      int64_t c0, c1;
+      if (ox == from) ox = to;
+      if (ox == w->out[1]) break;
       moth_window_clip(w, 1, ox, &c0, &c1);
-      const REAL *at = x + (oy * w->stride[0] - w->padding[0]) * w->in[1] +
-                       ox * w->stride[1] - w->padding[1];
+      y[ox] = (REAL)-INFINITY;
+      index[ox] = r0 < r1 && c0 < c1
+                      ? NAME(largest)(w, x, row + ox * s, r0, r1, c0, c1, y + ox) : -1;
+    }
+    if (from == to) continue;
+    int64_t start = row + from * s + r0 * down;
+    NAME(max_row)(w, to - from, r1 - r0, x + start, start, y + from, index + from);
+  }
+}
+
+TARGET static void NAME(max_planes)(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  for (int64_t plane = first; plane < last; plane++)
+    NAME(max_plane)(j, (const REAL *)j->x + plane * j->room, (REAL *)j->y + plane * j->n,
+                    j->index + plane * j->n);
+  (void)lane;
+}
+
+/* -- the mean -- */
+
+TARGET static void NAME(mean_row)(const moth_window *w, int64_t n, int64_t rows, const REAL *x,
+                                  REAL by, REAL *y) {
+  const int64_t k = w->kernel[1], s = w->stride[1], down = w->in[1];
+#define PLAIN22(L, i) NAME(sum##L)(2, 2, rows, down, x + i * 2, by, y + i)
+#define PLAIN32(L, i) NAME(sum##L)(3, 2, rows, down, x + i * 2, by, y + i)
+#define DENSE(L, i) NAME(sum##L)(k, 1, rows, down, x + i, by, y + i)
+#define ANY(L, i) NAME(sum##L)(k, s, rows, down, x + i * s, by, y + i)
+  if (k == 2 && s == 2) EACH_CHUNK(n, PLAIN22);
+  else if (k == 3 && s == 2) EACH_CHUNK(n, PLAIN32);
+  else if (s == 1) EACH_CHUNK(n, DENSE);
+  else EACH_CHUNK(n, ANY);
+#undef PLAIN22
+#undef PLAIN32
+#undef DENSE
+#undef ANY
+}
+
+TARGET static void NAME(mean_plane)(const job *j, const REAL *x, REAL *y) {
+  const moth_window *w = &j->p->w;
+  int64_t s = w->stride[1];
+  for (int64_t oy = 0; oy < w->out[0]; oy++, y += w->out[1]) {
+    int64_t r0, r1, c0, c1, row = (oy * w->stride[0] - w->padding[0]) * w->in[1] - w->padding[1];
+    moth_window_clip(w, 0, oy, &r0, &r1);
+    int64_t from = r0 < r1 ? j->from : w->out[1], to = r0 < r1 ? j->to : w->out[1];
+    for (int64_t ox = 0; ox < w->out[1]; ox++) {
+      if (ox == from) ox = to;
+      if (ox == w->out[1]) break;
+      moth_window_clip(w, 1, ox, &c0, &c1);
       REAL sum = 0;
       for (int64_t r = r0; r < r1; r++)
-        for (int64_t c = c0; c < c1; c++) sum += at[r * w->in[1] + c];
-      int64_t n = divisor(p, oy, ox);
-      *y++ = n ? sum / (REAL)n : 0;
+        for (int64_t c = c0; c < c1; c++) sum += x[row + ox * s + r * w->in[1] + c];
+      int64_t n = divisor(j->p, oy, ox);
+      y[ox] = n ? sum / (REAL)n : 0;
     }
+    if (from < to)
+      NAME(mean_row)(w, to - from, r1 - r0, x + row + from * s + r0 * w->in[1],
+                     (REAL)divisor(j->p, oy, from), y + from);
   }
 }
 
-static void NAME(mean_plane_back)(const moth_pool *p, const REAL *dy, REAL *dx) {
-  const moth_window *w = &p->w;
-  for (int64_t oy = 0; oy < w->out[0]; oy++) {
-    int64_t r0, r1;
-    moth_window_clip(w, 0, oy, &r0, &r1);
-    for (int64_t ox = 0; ox < w->out[1]; ox++) {
-      int64_t c0, c1;
-      moth_window_clip(w, 1, ox, &c0, &c1);
-      REAL *at = dx + (oy * w->stride[0] - w->padding[0]) * w->in[1] + ox * w->stride[1] -
-                 w->padding[1];
-      int64_t n = divisor(p, oy, ox);
-      REAL share = n ? *dy / (REAL)n : 0;
-      dy++;
-      for (int64_t r = r0; r < r1; r++)
-        for (int64_t c = c0; c < c1; c++) at[r * w->in[1] + c] += share;
-    }
-  }
+TARGET static void NAME(mean_planes)(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  for (int64_t plane = first; plane < last; plane++)
+    NAME(mean_plane)(j, (const REAL *)j->x + plane * j->room, (REAL *)j->y + plane * j->n);
+  (void)lane;
 }
 
-static void NAME(max_shares)(const moth_shares *p, const REAL *x, REAL *y, int64_t *index) {
-  const moth_window w = {.in = {p->in[0], p->in[1]}, .dilation = {1, 1}};
-  for (int64_t oy = 0; oy < p->out[0]; oy++)
-    for (int64_t ox = 0; ox < p->out[1]; ox++)
-      *index++ = NAME(largest)(&w, x, 0, share_from(p, 0, oy), share_to(p, 0, oy),
-                               share_from(p, 1, ox), share_to(p, 1, ox), y++);
-}
-
-static void NAME(mean_shares)(const moth_shares *p, const REAL *x, REAL *y) {
-  for (int64_t oy = 0; oy < p->out[0]; oy++) {
-    const int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy);
-    for (int64_t ox = 0; ox < p->out[1]; ox++) {
-      const int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
-      REAL sum = 0;
-      for (int64_t r = r0; r < r1; r++)
-        for (int64_t c = c0; c < c1; c++) sum += x[r * p->in[1] + c];
-      *y++ = sum / (REAL)((r1 - r0) * (c1 - c0));
-    }
-  }
-}
-
-static void NAME(mean_shares_back)(const moth_shares *p, const REAL *dy, REAL *dx) {
-  for (int64_t oy = 0; oy < p->out[0]; oy++) {
-    const int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy);
-    for (int64_t ox = 0; ox < p->out[1]; ox++) {
-      const int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
-      const REAL share = *dy++ / (REAL)((r1 - r0) * (c1 - c0));
-      for (int64_t r = r0; r < r1; r++)
-        for (int64_t c = c0; c < c1; c++) dx[r * p->in[1] + c] += share;
-    }
-  }
-}
-
-/* Both leave out positions of -1; the others were checked. */
-static void NAME(scatter_plane)(int64_t n, const REAL *dy, const int64_t *index, REAL *dx) {
+/* Adds shares to the k taps of n windows; fresh: writes them, the windows lying side by side. */
+TAPS NAME(share_taps)(const int64_t k, const int64_t s, const bool fresh, int64_t n,
+                      const REAL *restrict share, REAL *restrict x) {
   for (int64_t i = 0; i < n; i++)
-    if (index[i] >= 0) dx[index[i]] += dy[i];
+    for (int64_t c = 0; c < k; c++) x[i * s + c] = (fresh ? 0 : x[i * s + c]) + share[i];
 }
 
-static void NAME(gather_plane)(int64_t n, const REAL *x, const int64_t *index, REAL *y) {
-  for (int64_t i = 0; i < n; i++) y[i] = index[i] >= 0 ? x[index[i]] : 0;
+TARGET static void NAME(share_row)(int64_t k, int64_t s, bool fresh, int64_t n, const REAL *share,
+                                   REAL *x) {
+  if (k == 2 && s == 2 && fresh) NAME(share_taps)(2, 2, true, n, share, x);
+  else if (k == 2 && s == 2) NAME(share_taps)(2, 2, false, n, share, x);
+  else if (s == 1 && !fresh)
+    for (int64_t c = 0; c < k; c++) NAME(share_taps)(1, 1, false, n, share, x + c);
+  else if (fresh) NAME(share_taps)(k, s, true, n, share, x);
+  else NAME(share_taps)(k, s, false, n, share, x);
 }
+
+TARGET static void NAME(mean_plane_back)(const job *j, const REAL *dy, REAL *dx) {
+  const moth_window *w = &j->p->w;
+  REAL share[BLOCK];
+  int64_t s = w->stride[1];
+  if (!j->tiles) memset(dx, 0, (size_t)j->room * sizeof(REAL));
+  for (int64_t oy = 0; oy < w->out[0]; oy++, dy += w->out[1]) {
+    int64_t r0, r1, c0, c1, row = (oy * w->stride[0] - w->padding[0]) * w->in[1] - w->padding[1];
+    moth_window_clip(w, 0, oy, &r0, &r1);
+    int64_t from = r0 < r1 ? j->from : w->out[1], to = r0 < r1 ? j->to : w->out[1];
+    for (int64_t ox = 0; ox < w->out[1]; ox++) {
+      if (ox == from) ox = to;
+      if (ox == w->out[1]) break;
+      moth_window_clip(w, 1, ox, &c0, &c1);
+      int64_t n = divisor(j->p, oy, ox);
+      REAL one = n ? dy[ox] / (REAL)n : 0;
+      for (int64_t r = r0; r < r1; r++)
+        for (int64_t c = c0; c < c1; c++) dx[row + ox * s + r * w->in[1] + c] += one;
+    }
+    if (from >= to) continue;
+    REAL by = (REAL)divisor(j->p, oy, from);
+    for (int64_t ox = from; ox < to; ox += BLOCK) {
+      int64_t n = to - ox < BLOCK ? to - ox : BLOCK;
+      for (int64_t i = 0; i < n; i++) share[i] = dy[ox + i] / by;
+      for (int64_t r = r0; r < r1; r++)
+        NAME(share_row)(w->kernel[1], s, j->tiles, n, share, dx + row + ox * s + r * w->in[1]);
+    }
+  }
+}
+
+TARGET static void NAME(mean_planes_back)(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  for (int64_t plane = first; plane < last; plane++)
+    NAME(mean_plane_back)(j, (const REAL *)j->x + plane * j->n, (REAL *)j->y + plane * j->room);
+  (void)lane;
+}
+
+/* -- shares -- */
+
+typedef REAL NAME(lanes) __attribute__((vector_size(64), aligned(sizeof(REAL)), may_alias));
+
+/* The sum of n elements, block by block, in lanes. */
+TARGET static double NAME(sum)(int64_t n, const REAL *x) {
+  enum { LANES = 64 / sizeof(REAL), LONGEST = 8192 };
+  double all = 0;
+  for (int64_t from = 0; from < n; from += LONGEST) {
+    int64_t i = from, to = n - from < LONGEST ? n : from + LONGEST;
+    NAME(lanes) s[4] = {{0}};
+    for (; i + 4 * LANES <= to; i += 4 * LANES) {
+      const NAME(lanes) *at = (const NAME(lanes) *)(const void *)(x + i);
+      s[0] += at[0];
+      s[1] += at[1];
+      s[2] += at[2];
+      s[3] += at[3];
+    }
+    for (; i + LANES <= to; i += LANES) s[0] += *(const NAME(lanes) *)(const void *)(x + i);
+    s[0] = (s[0] + s[1]) + (s[2] + s[3]);
+    REAL part = 0;
+    for (int k = 0; k < LANES; k++) part += s[0][k];
+    for (; i < to; i++) part += x[i];
+    all += (double)part;
+  }
+  return all;
+}
+
+/* Rows are added up first, as long as BLOCK has room for one. */
+TARGET static void NAME(mean_shares_of)(const moth_shares *p, const REAL *x, REAL *y) {
+  int64_t wide = p->in[1];
+  REAL total[BLOCK];
+  for (int64_t oy = 0; oy < p->out[0]; oy++) {
+    int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy), rows = r1 - r0;
+    const REAL *from = x + r0 * wide;
+    if (p->out[1] == 1) {
+      *y++ = (REAL)(NAME(sum)(rows * wide, from) / (double)(rows * wide));
+      continue;
+    }
+    if (wide <= BLOCK) {
+      for (int64_t i = 0; i < wide; i++) total[i] = from[i];
+      for (int64_t r = 1; r < rows; r++)
+        for (int64_t i = 0; i < wide; i++) total[i] += from[r * wide + i];
+    }
+    for (int64_t ox = 0; ox < p->out[1]; ox++) {
+      int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
+      REAL sum = 0;
+      if (wide <= BLOCK)
+        for (int64_t c = c0; c < c1; c++) sum += total[c];
+      else
+        for (int64_t r = 0; r < rows; r++) sum += (REAL)NAME(sum)(c1 - c0, from + r * wide + c0);
+      *y++ = sum / (REAL)(rows * (c1 - c0));
+    }
+  }
+}
+
+TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  for (int64_t plane = first; plane < last; plane++)
+    NAME(mean_shares_of)(j->s, (const REAL *)j->x + plane * j->room, (REAL *)j->y + plane * j->n);
+  (void)lane;
+}
+
+TARGET static void NAME(mean_shares_back_of)(const moth_shares *p, const REAL *dy, REAL *dx) {
+  bool apart = p->in[0] % p->out[0] == 0; /* then no row belongs to two shares */
+  if (!apart || p->out[1] > 1) memset(dx, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(REAL));
+  for (int64_t oy = 0; oy < p->out[0]; oy++) {
+    int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy);
+    for (int64_t ox = 0; ox < p->out[1]; ox++) {
+      int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
+      REAL share = *dy++ / (REAL)((r1 - r0) * (c1 - c0));
+      REAL *to = dx + r0 * p->in[1];
+      if (apart && p->out[1] == 1)
+        for (int64_t i = 0; i < (r1 - r0) * p->in[1]; i++) to[i] = share;
+      else
+        for (int64_t r = r0; r < r1; r++, to += p->in[1])
+          for (int64_t c = c0; c < c1; c++) to[c] += share;
+    }
+  }
+}
+
+TARGET static void NAME(mean_shares_back)(int64_t first, int64_t last, int lane,
+                                          const void *arg) {
+  const job *j = arg;
+  for (int64_t plane = first; plane < last; plane++)
+    NAME(mean_shares_back_of)(j->s, (const REAL *)j->x + plane * j->n,
+                              (REAL *)j->y + plane * j->room);
+  (void)lane;
+}
+
+TARGET static void NAME(max_shares)(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  const moth_shares *p = j->s;
+  const moth_window w = {.in = {p->in[0], p->in[1]}, .dilation = {1, 1}};
+  for (int64_t plane = first; plane < last; plane++) {
+    const REAL *x = (const REAL *)j->x + plane * j->room;
+    REAL *y = (REAL *)j->y + plane * j->n;
+    int64_t *index = j->index + plane * j->n;
+    for (int64_t oy = 0; oy < p->out[0]; oy++)
+      for (int64_t ox = 0; ox < p->out[1]; ox++)
+        *index++ = NAME(largest)(&w, x, 0, share_from(p, 0, oy), share_to(p, 0, oy),
+                                 share_from(p, 1, ox), share_to(p, 1, ox), y++);
+  }
+  (void)lane;
+}
+
+/* -- positions; those of -1 are left out, those outside of the plane are told -- */
+
+static bool NAME(outside)(const job *j, const int64_t *at) {
+  bool outside = false;
+  for (int64_t i = 0; i < j->n; i++) outside |= (uint64_t)at[i] + 1 > (uint64_t)j->room;
+  if (outside) atomic_store(j->outside, true);
+  return outside;
+}
+
+TARGET static void NAME(scatter_planes)(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  for (int64_t plane = first; plane < last; plane++) {
+    const int64_t *at = j->index + plane * j->n;
+    const REAL *dy = (const REAL *)j->x + plane * j->n;
+    REAL *dx = (REAL *)j->y + plane * j->room;
+    memset(dx, 0, (size_t)j->room * sizeof(REAL));
+    if (NAME(outside)(j, at)) continue;
+    for (int64_t i = 0; i < j->n; i++)
+      if (at[i] >= 0) dx[at[i]] += dy[i];
+  }
+  (void)lane;
+}
+
+TARGET static void NAME(gather_planes)(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  for (int64_t plane = first; plane < last; plane++) {
+    const int64_t *at = j->index + plane * j->n;
+    const REAL *x = (const REAL *)j->x + plane * j->room;
+    REAL *y = (REAL *)j->y + plane * j->n;
+    if (NAME(outside)(j, at)) continue;
+    for (int64_t i = 0; i < j->n; i++) y[i] = at[i] >= 0 ? x[at[i]] : 0;
+  }
+  (void)lane;
+}
+
+#undef TAPS
+#undef EACH_CHUNK
