@@ -5,12 +5,13 @@
 **     #include "each_level.h"
 **
 ** They are written with REAL, the type; TARGET, which every function begins with; NAME(f), its name
-** (f_f64, f_f32, f_avx2, f_avx512); and MATH(f), a function of exp.h. MOTH_BEST(f) of level.h is
-** the f32 one to call.
+** (f_f64, f_f32, f_avx2, f_avx512); MATH(f), a function of exp.h; and VECTOR_BYTES, the size of a
+** register. MOTH_BEST(f) of level.h is the f32 one to call.
 */
 #include "level.h"
 
 #define TARGET
+#define VECTOR_BYTES 16
 #define REAL double
 #define NAME(f) f##_f64
 #define MATH(f) moth_##f##_f64
@@ -25,20 +26,25 @@
 #include LOOPS
 #undef NAME
 #undef TARGET
+#undef VECTOR_BYTES
 
 #if MOTH_HAS_LEVELS
 
 #define TARGET MOTH_AVX2
+#define VECTOR_BYTES 32
 #define NAME(f) f##_avx2
 #include LOOPS
 #undef NAME
 #undef TARGET
+#undef VECTOR_BYTES
 
 #define TARGET MOTH_AVX512
+#define VECTOR_BYTES 64
 #define NAME(f) f##_avx512
 #include LOOPS
 #undef NAME
 #undef TARGET
+#undef VECTOR_BYTES
 
 #endif
 

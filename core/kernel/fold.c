@@ -1,18 +1,13 @@
-/* fold.c -- reductions: how dimensions are walked, and the loops of sum, count, all, any, extremes.
-**
-** f32 sums in f64. f64 sums in eight lanes and by halves (pairwise), so that the error grows with
-** the logarithm of the count.
+/* fold.c -- reductions: how dimensions are walked and cut into pieces; their loops are in folds.c.
 */
 #include "fold.h"
 
-#include <math.h>
+#include "../threads.h"
+#include "level.h"
 
-#include "elementwise.h"
-
-/* -- the walk -- */
-
-enum { BLOCK = 128, POLL = 1 << 20, PIECE = 1 << 24 };
-/* accumulators at a time; elements between two polls; and the most that are read at once */
+enum { BLOCK = MOTH_FOLD_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17 };
+/* accumulators at a time; elements between two polls, the most that are read at once, and those of
+** one of the chunks that a reduction to few results is cut into */
 
 typedef struct axes {
   int n;
@@ -56,212 +51,121 @@ static bool next(const axes *a, int64_t *index, const char **x) {
   return false;
 }
 
-/* How many elements may still be read before the next poll. */
-typedef struct patience {
+/* One fold. Its items: `across` blocks of at most BLOCK accumulators for every index of the outer
+** kept dimensions; and where those are few, each cut into chunks of the outermost reduced one, whose
+** accumulators are joined in order afterwards. How it is cut depends on the shape alone. */
+typedef struct job {
   moth_ctx *ctx;
-  int64_t left;
-} patience;
+  const moth_fold *fold;
+  moth_take *take;
+  const axes *kept, *over;
+  const char *x;
+  char *y;
+  int64_t size, count;            /* of a result, in bytes; elements that become one */
+  int64_t across, blocks, results; /* blocks of a row, and of all */
+  int64_t chunk, chunks;
+  uint64_t *part; /* accumulators of every chunk */
+} job;
 
-static bool tired(patience *p, int64_t read) {
-  if ((p->left -= read) > 0) return false;
-  p->left = POLL;
-  return moth_cancelled(p->ctx);
-}
-
-/* A long row is read in pieces, so that it can be stopped; what it has by then is not finished. */
-static int fold_block(const moth_fold *fold, const axes *over, int64_t n, int64_t step,
-                      const char *x, char *y, int64_t count, patience *p) {
-  uint64_t acc[BLOCK];
-  int64_t index[MOTH_MAX_DIMS] = {0}, piece = PIECE / n;
-  fold->start(n, acc);
+/* Folds `over` for n accumulators; false if it was interrupted. */
+static bool fold_block(const job *j, const axes *over, int64_t n, const char *x, uint64_t *acc) {
+  const int64_t step = j->kept->step[0], piece = PIECE / n;
+  int64_t index[MOTH_MAX_DIMS] = {0}, left = POLL;
+  j->fold->start(n, acc);
   do {
     int64_t at = 0, length = over->size[0];
     do {
       int64_t m = length - at < piece ? length - at : piece;
-      fold->take(n, m, acc, x + at * over->step[0], step, over->step[0]);
+      j->take(n, m, acc, x + at * over->step[0], step, over->step[0]);
       at += m;
-      if (tired(p, n * m)) return moth_poll(p->ctx);
+      if ((left -= n * m) > 0) continue;
+      left = POLL;
+      if (moth_cancelled(j->ctx)) return false;
     } while (at < length);
   } while (next(over, index, &x));
-  fold->finish(n, acc, y, count);
-  return MOTH_OK;
+  return true;
+}
+
+static void fold_item(const job *j, int64_t item) {
+  uint64_t acc[BLOCK];
+  const axes *kept = j->kept;
+  int64_t c = item / j->blocks, block = item % j->blocks, outer = block / j->across;
+  int64_t first = block % j->across * BLOCK, n = kept->size[0] - first;
+  int64_t result = outer * kept->size[0] + first;
+  const char *x = j->x + first * kept->step[0];
+  for (int d = 1; d < kept->n; d++) {
+    x += outer % kept->size[d] * kept->step[d];
+    outer /= kept->size[d];
+  }
+  if (n > BLOCK) n = BLOCK;
+  if (j->chunks == 1) {
+    if (fold_block(j, j->over, n, x, acc))
+      j->fold->finish(n, acc, j->y + result * j->size, j->count);
+    return;
+  }
+  axes over = *j->over;
+  int64_t *length = &over.size[over.n - 1], from = c * j->chunk;
+  *length = *length - from < j->chunk ? *length - from : j->chunk;
+  fold_block(j, &over, n, x + from * over.step[over.n - 1], j->part + c * j->results + result);
+}
+
+static void fold_items(int64_t first, int64_t last, int lane, const void *arg) {
+  (void)lane;
+  for (int64_t i = first; i < last; i++) fold_item(arg, i);
+}
+
+/* Joins the chunks; a block's accumulators may be smaller than 64 bits, so block by block. */
+static void join_chunks(const job *j) {
+  for (int64_t block = 0; block < j->blocks; block++) {
+    int64_t first = block % j->across * BLOCK, n = j->kept->size[0] - first;
+    int64_t result = block / j->across * j->kept->size[0] + first;
+    if (n > BLOCK) n = BLOCK;
+    for (int64_t c = 1; c < j->chunks; c++)
+      j->fold->join(n, j->part + result, j->part + c * j->results + result);
+    j->fold->finish(n, j->part + result, j->y + result * j->size, j->count);
+  }
+}
+
+static void cut(job *j, int64_t numel) {
+  const int64_t last = j->over->size[j->over->n - 1];
+  j->across = (j->kept->size[0] + BLOCK - 1) / BLOCK;
+  j->blocks = j->results / j->kept->size[0] * j->across;
+  j->chunks = 1;
+  if (j->blocks >= 16 || numel < 2 * CHUNK || last < 2) return;
+  int64_t wanted = (numel + CHUNK - 1) / CHUNK;
+  if (wanted > 64) wanted = 64;
+  if (wanted > last) wanted = last;
+  j->chunk = (last + wanted - 1) / wanted;
+  j->chunks = (last + j->chunk - 1) / j->chunk;
+}
+
+static int run_job(job *j, int64_t numel) {
+  const int64_t items = j->blocks * j->chunks;
+  const int64_t bytes = j->chunks > 1 ? j->chunks * j->results * 8 : 0;
+  int status = MOTH_OK;
+  if (bytes && !(j->part = moth_alloc(j->ctx, bytes))) return j->ctx->error.code;
+  if (numel < 4096 || items == 1) fold_items(0, items, 0, j);
+  else
+    status = moth_parallel(j->ctx, items, 1, 0.1 * (double)numel / (double)items, fold_items, j);
+  if (!status && moth_cancelled(j->ctx)) status = moth_poll(j->ctx);
+  if (!status && bytes) join_chunks(j);
+  if (bytes) moth_dealloc(j->ctx, j->part, bytes);
+  return status;
 }
 
 int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
   axes kept, over;
-  int64_t index[MOTH_MAX_DIMS] = {0}, count = 1, size = moth_dtype_size[y->l.dtype];
   if (y->l.numel == 0) return MOTH_OK;
   axes_of(&kept, &x->l, mask, false);
   axes_of(&over, &x->l, mask, true);
-  for (int d = 0; d < over.n; d++) count *= over.size[d];
-  if (count == 0) over.n = 1, over.size[0] = 0;
-  const char *from = moth_at(x);
-  char *to = moth_at(y);
-  patience p = {y->ctx, POLL};
-  int status = MOTH_OK;
-  do {
-    for (int64_t j = 0; j < kept.size[0] && !status; j += BLOCK) {
-      int64_t n = kept.size[0] - j < BLOCK ? kept.size[0] - j : BLOCK;
-      status = fold_block(fold, &over, n, kept.step[0], from + j * kept.step[0], to, count, &p);
-      to += n * size;
-    }
-  } while (!status && next(&kept, index, &from));
-  return status;
+  job j = {.ctx = y->ctx, .fold = fold, .take = fold->take[moth_level()], .kept = &kept,
+           .over = &over, .x = moth_at(x), .y = moth_at(y), .size = moth_dtype_size[y->l.dtype],
+           .count = 1, .results = y->l.numel};
+  for (int d = 0; d < over.n; d++) j.count *= over.size[d];
+  if (j.count == 0) over.n = 1, over.size[0] = 0;
+  cut(&j, x->l.numel);
+  return run_job(&j, x->l.numel);
 }
-
-/* -- loops --
-** JOIN(p, q) combines two accumulators, FROM is an element x as one. Along a row: eight lanes,
-** long rows by halves. Across rows: as many at once as there are accumulators. */
-
-#define AT(type, p) (*(const type *)(const void *)(p))
-
-#define FOLD(name, type, acc_type, ZERO, FROM, JOIN)                                               \
-  static void name##_start(int64_t n, void *room) {                                                \
-    acc_type *acc = room;                                                                          \
-    for (int64_t j = 0; j < n; j++) acc[j] = ZERO;                                                 \
-  }                                                                                                \
-  static acc_type name##_row(int64_t r, const char *at, int64_t next) {                            \
-    if (r > 4096) {                                                                                \
-      int64_t half = r / 2 / 8 * 8;                                                                \
-      acc_type p = name##_row(half, at, next), q = name##_row(r - half, at + half * next, next);   \
-      return JOIN(p, q);                                                                           \
-    }                                                                                              \
-    acc_type lane[8] = {ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO};                           \
-    int64_t i = 0;                                                                                 \
-    if (next == sizeof(type)) {                                                                    \
-      const type *p = (const type *)(const void *)at;                                              \
-      for (; i + 8 <= r; i += 8)                                                                   \
-        for (int k = 0; k < 8; k++) {                                                              \
-          const type x = p[i + k];                                                                 \
-          const acc_type v = FROM;                                                                 \
-          lane[k] = JOIN(lane[k], v);                                                              \
-        }                                                                                          \
-    }                                                                                              \
-    for (; i < r; i++) {                                                                           \
-      const type x = AT(type, at + i * next);                                                      \
-      const acc_type v = FROM;                                                                     \
-      lane[i % 8] = JOIN(lane[i % 8], v);                                                          \
-    }                                                                                              \
-    for (int k = 4; k; k /= 2)                                                                     \
-      for (int j = 0; j < k; j++) lane[j] = JOIN(lane[j], lane[j + k]);                            \
-    return lane[0];                                                                                \
-  }                                                                                                \
-  static void name##_across(int64_t n, int64_t r, acc_type *acc, const char *at, int64_t step,     \
-                            int64_t next) {                                                        \
-    for (int64_t i = 0; i < r; i++, at += next) {                                                  \
-      if (step == sizeof(type)) {                                                                  \
-        const type *p = (const type *)(const void *)at;                                            \
-        MOTH_IVDEP for (int64_t j = 0; j < n; j++) {                                               \
-          const type x = p[j];                                                                     \
-          const acc_type v = FROM, was = acc[j];                                                   \
-          acc[j] = JOIN(was, v);                                                                   \
-        }                                                                                          \
-      } else {                                                                                     \
-        for (int64_t j = 0; j < n; j++) {                                                          \
-          const type x = AT(type, at + j * step);                                                  \
-          const acc_type v = FROM;                                                                 \
-          acc[j] = JOIN(acc[j], v);                                                                \
-        }                                                                                          \
-      }                                                                                            \
-    }                                                                                              \
-  }                                                                                                \
-  static void name##_take(int64_t n, int64_t r, void *room, const char *x, int64_t step,           \
-                          int64_t next) {                                                          \
-    acc_type *acc = room, part[BLOCK];                                                             \
-    if (n == 1 || next == sizeof(type)) {                                                          \
-      for (int64_t j = 0; j < n; j++) {                                                            \
-        const acc_type v = name##_row(r, x + j * step, next);                                      \
-        acc[j] = JOIN(acc[j], v);                                                                  \
-      }                                                                                            \
-      return;                                                                                      \
-    }                                                                                              \
-    for (int64_t i = 0; i < r; i += 256) {                                                         \
-      name##_start(n, part);                                                                       \
-      name##_across(n, r - i < 256 ? r - i : 256, part, x + i * next, step, next);                 \
-      for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], part[j]);                              \
-    }                                                                                              \
-  }
-
-#define FINISH(name, acc_type, to, expression)                                        \
-  static void name(int64_t n, const void *room, char *y, int64_t count) {             \
-    const acc_type *acc = room;                                                       \
-    (void)count;                                                                      \
-    for (int64_t j = 0; j < n; j++) {                                                 \
-      const acc_type v = acc[j];                                                      \
-      ((to *)(void *)y)[j] = (to)(expression);                                        \
-    }                                                                                 \
-  }
-
-#define ENTRY(fold, finish) {fold##_take, fold##_start, finish}
-#define TABLE(fold)                                                                   \
-  [MOTH_BOOL] = ENTRY(fold##_u8, fold##_u8_end), [MOTH_U8] = ENTRY(fold##_u8, fold##_u8_end), \
-  [MOTH_I8] = ENTRY(fold##_i8, fold##_i8_end), [MOTH_I16] = ENTRY(fold##_i16, fold##_i16_end), \
-  [MOTH_I32] = ENTRY(fold##_i32, fold##_i32_end), [MOTH_I64] = ENTRY(fold##_i64, fold##_i64_end), \
-  [MOTH_F32] = ENTRY(fold##_f32, fold##_f32_end), [MOTH_F64] = ENTRY(fold##_f64, fold##_f64_end)
-
-/* -- sum, mean -- */
-
-#define PLUS(p, q) ((p) + (q))
-#define SUM_INT(name, type, wide)                                     \
-  FOLD(sum_##name, type, uint64_t, 0, (uint64_t)x, PLUS)              \
-  FINISH(sum_##name##_end, uint64_t, int64_t, v)
-#define SUM_FLOAT(name, type, wide)                                   \
-  FOLD(sum_##name, type, double, 0, (double)x, PLUS)                  \
-  FINISH(sum_##name##_end, double, type, v)                           \
-  FINISH(mean_##name##_end, double, type, v / (double)count)
-MOTH_EACH_INT(SUM_INT)
-MOTH_EACH_FLOAT(SUM_FLOAT)
-const moth_fold moth_sum_folds[MOTH_DTYPES] = {TABLE(sum)};
-const moth_fold moth_mean_folds[MOTH_DTYPES] = {
-  [MOTH_F32] = ENTRY(sum_f32, mean_f32_end), [MOTH_F64] = ENTRY(sum_f64, mean_f64_end)};
-
-/* -- count, all, any -- */
-
-#define OR(p, q) ((p) | (q))
-#define TRUTH(name, type, wide)                                                \
-  FOLD(count_##name, type, uint64_t, 0, (uint64_t)(x != 0), PLUS)              \
-  FOLD(any_##name, type, uint64_t, 0, (uint64_t)(x != 0), OR)                  \
-  FOLD(all_##name, type, uint64_t, 0, (uint64_t)(x == 0), OR)                  \
-  FINISH(count_##name##_end, uint64_t, int64_t, v)                             \
-  FINISH(any_##name##_end, uint64_t, uint8_t, v)                               \
-  FINISH(all_##name##_end, uint64_t, uint8_t, v == 0)
-MOTH_EACH_INT(TRUTH)
-MOTH_EACH_FLOAT(TRUTH)
-const moth_fold moth_count_folds[MOTH_DTYPES] = {TABLE(count)};
-const moth_fold moth_any_folds[MOTH_DTYPES] = {TABLE(any)};
-const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
-
-/* -- products -- */
-
-#define TIMES(p, q) ((p) * (q))
-#define PROD_INT(name, type, wide)                                    \
-  FOLD(prod_##name, type, uint64_t, 1, (uint64_t)x, TIMES)            \
-  FINISH(prod_##name##_end, uint64_t, int64_t, v)
-#define PROD_FLOAT(name, type, wide)                                  \
-  FOLD(prod_##name, type, double, 1, (double)x, TIMES)                \
-  FINISH(prod_##name##_end, double, type, v)
-MOTH_EACH_INT(PROD_INT)
-MOTH_EACH_FLOAT(PROD_FLOAT)
-const moth_fold moth_prod_folds[MOTH_DTYPES] = {TABLE(prod)};
-
-/* -- extremes: NaN wins -- */
-
-#define MORE(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))
-#define LESS(p, q) ((((q) < (p)) | ((q) != (q))) ? (q) : (p))
-#define EXTREMES(name, type, least, most)                   \
-  FOLD(amax_##name, type, type, least, x, MORE)             \
-  FOLD(amin_##name, type, type, most, x, LESS)              \
-  FINISH(amax_##name##_end, type, type, v)                  \
-  FINISH(amin_##name##_end, type, type, v)
-EXTREMES(u8, uint8_t, 0, UINT8_MAX)
-EXTREMES(i8, int8_t, INT8_MIN, INT8_MAX)
-EXTREMES(i16, int16_t, INT16_MIN, INT16_MAX)
-EXTREMES(i32, int32_t, INT32_MIN, INT32_MAX)
-EXTREMES(i64, int64_t, INT64_MIN, INT64_MAX)
-EXTREMES(f32, float, -INFINITY, INFINITY)
-EXTREMES(f64, double, -INFINITY, INFINITY)
-const moth_fold moth_amax_folds[MOTH_DTYPES] = {TABLE(amax)};
-const moth_fold moth_amin_folds[MOTH_DTYPES] = {TABLE(amin)};
 
 int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x, moth_ints dims,
                    int from, int to) {

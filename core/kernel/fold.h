@@ -8,10 +8,15 @@
 
 #include "../loop.h"
 
+#define MOTH_FOLD_BLOCK 1024 /* the most accumulators at a time */
+
+/* Accumulators acc[0..n) take in r elements each: element i of j lies at x + j*step + i*next. */
+typedef void moth_take(int64_t n, int64_t r, void *acc, const char *x, int64_t step, int64_t next);
+
 typedef struct moth_fold {
-  /* accumulators acc[0..n) take in r elements each: element i of j lies at x + j*step + i*next */
-  void (*take)(int64_t n, int64_t r, void *acc, const char *x, int64_t step, int64_t next);
+  moth_take *take[3]; /* at each level of instructions */
   void (*start)(int64_t n, void *acc);
+  void (*join)(int64_t n, void *acc, const void *more); /* acc takes in other accumulators */
   /* results y[0..n) in a row; count is how many elements each of them took */
   void (*finish)(int64_t n, const void *acc, char *y, int64_t count);
 } moth_fold;
@@ -20,6 +25,7 @@ typedef struct moth_fold {
 ** Results: sum: i64 for integers and bool, else the input's dtype; mean (floats): the same; count:
 ** i64; all, any: bool; amax, amin: the input's dtype. */
 extern const moth_fold moth_sum_folds[MOTH_DTYPES], moth_mean_folds[MOTH_DTYPES];
+extern const moth_fold moth_length_folds[MOTH_DTYPES]; /* floats: the root of the sum of squares */
 extern const moth_fold moth_prod_folds[MOTH_DTYPES]; /* as sum */
 extern const moth_fold moth_count_folds[MOTH_DTYPES];
 extern const moth_fold moth_all_folds[MOTH_DTYPES], moth_any_folds[MOTH_DTYPES];

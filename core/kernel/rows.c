@@ -5,6 +5,7 @@
 
 #include "elementwise.h"
 #include "fold.h"
+#include "level.h"
 
 int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype) {
   moth_tensor seen = *x; /* x with its dims in another order; never leaves this function */
@@ -69,7 +70,7 @@ static double mean_of(const moth_rows *r, const void *x) {
   const moth_fold *fold = &moth_mean_folds[r->dtype];
   double sum = 0;
   const int64_t size = moth_dtype_size[r->dtype];
-  fold->take(1, r->length, &sum, x, 0, size);
+  fold->take[moth_level()](1, r->length, &sum, x, 0, size);
   return sum / (double)r->length;
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "../kernel/elementwise.h"
+#include "../kernel/fold.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"
 #include "../kernel/rows.h"
@@ -131,6 +132,8 @@ static int norm_p_shape(const norm_p_args *a, moth_layout *y) {
 static int norm_p_cpu(const norm_p_args *a, moth_tensor **out) {
   moth_rows r;
   uint32_t mask;
+  int from = moth_compute_dtype(out[0]->l.dtype);
+  if (a->p == 2) return moth_fold_into(moth_length_folds, out[0], a->input, a->dim, from, from);
   int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
   if (!status) status = moth_rows_of(&r, a->input, mask, moth_compute_dtype(out[0]->l.dtype));
   if (status) return status;

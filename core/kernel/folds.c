@@ -1,0 +1,204 @@
+/* folds.c -- the loops of reductions: sum, products, count, all, any, extremes, norms.
+**
+** Integers wrap in 64 bits. f32 sums in blocks and those in f64. Long rows of other types go by
+** halves (pairwise), so that the error grows with the logarithm of the count.
+*/
+#include "fold.h"
+
+#include <math.h>
+
+#include "elementwise.h"
+
+#define BLOCK MOTH_FOLD_BLOCK
+
+#define LOOPS "fold_real.h"
+#include "each_level.h"
+
+/* -- loops --
+** JOIN(p, q) combines two accumulators, FROM is an element x as one. Along a row: eight lanes,
+** long rows by halves. Across rows: as many at once as there are accumulators. */
+
+#define AT(type, p) (*(const type *)(const void *)(p))
+
+#define FOLD(name, type, acc_type, ZERO, FROM, JOIN)                                               \
+  static void name##_start(int64_t n, void *room) {                                                \
+    acc_type *acc = room;                                                                          \
+    for (int64_t j = 0; j < n; j++) acc[j] = ZERO;                                                 \
+  }                                                                                                \
+  static void name##_join(int64_t n, void *room, const void *more) {                               \
+    acc_type *acc = room;                                                                          \
+    const acc_type *other = more;                                                                  \
+    for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], other[j]);                               \
+  }                                                                                                \
+  static acc_type name##_row(int64_t r, const char *at, int64_t next) {                            \
+    if (r > 4096) {                                                                                \
+      int64_t half = r / 2 / 8 * 8;                                                                \
+      acc_type p = name##_row(half, at, next), q = name##_row(r - half, at + half * next, next);   \
+      return JOIN(p, q);                                                                           \
+    }                                                                                              \
+    acc_type lane[8] = {ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO};                           \
+    int64_t i = 0;                                                                                 \
+    if (next == sizeof(type)) {                                                                    \
+      const type *p = (const type *)(const void *)at;                                              \
+      for (; i + 8 <= r; i += 8)                                                                   \
+        for (int k = 0; k < 8; k++) {                                                              \
+          const type x = p[i + k];                                                                 \
+          const acc_type v = FROM;                                                                 \
+          lane[k] = JOIN(lane[k], v);                                                              \
+        }                                                                                          \
+    }                                                                                              \
+    for (; i < r; i++) {                                                                           \
+      const type x = AT(type, at + i * next);                                                      \
+      const acc_type v = FROM;                                                                     \
+      lane[i % 8] = JOIN(lane[i % 8], v);                                                          \
+    }                                                                                              \
+    for (int k = 4; k; k /= 2)                                                                     \
+      for (int j = 0; j < k; j++) lane[j] = JOIN(lane[j], lane[j + k]);                            \
+    return lane[0];                                                                                \
+  }                                                                                                \
+  static void name##_across(int64_t n, int64_t r, acc_type *acc, const char *at, int64_t step,     \
+                            int64_t next) {                                                        \
+    for (int64_t i = 0; i < r; i++, at += next) {                                                  \
+      if (step == sizeof(type)) {                                                                  \
+        const type *p = (const type *)(const void *)at;                                            \
+        MOTH_IVDEP for (int64_t j = 0; j < n; j++) {                                               \
+          const type x = p[j];                                                                     \
+          const acc_type v = FROM, was = acc[j];                                                   \
+          acc[j] = JOIN(was, v);                                                                   \
+        }                                                                                          \
+      } else {                                                                                     \
+        for (int64_t j = 0; j < n; j++) {                                                          \
+          const type x = AT(type, at + j * step);                                                  \
+          const acc_type v = FROM;                                                                 \
+          acc[j] = JOIN(acc[j], v);                                                                \
+        }                                                                                          \
+      }                                                                                            \
+    }                                                                                              \
+  }                                                                                                \
+  static void name##_take(int64_t n, int64_t r, void *room, const char *x, int64_t step,           \
+                          int64_t next) {                                                          \
+    acc_type *acc = room, part[BLOCK];                                                             \
+    if (n == 1 || next == sizeof(type)) {                                                          \
+      for (int64_t j = 0; j < n; j++) {                                                            \
+        const acc_type v = name##_row(r, x + j * step, next);                                      \
+        acc[j] = JOIN(acc[j], v);                                                                  \
+      }                                                                                            \
+      return;                                                                                      \
+    }                                                                                              \
+    for (int64_t i = 0; i < r; i += 256) {                                                         \
+      name##_start(n, part);                                                                       \
+      name##_across(n, r - i < 256 ? r - i : 256, part, x + i * next, step, next);                 \
+      for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], part[j]);                              \
+    }                                                                                              \
+  }
+
+#define FINISH(name, acc_type, to, expression)                                        \
+  static void name(int64_t n, const void *room, char *y, int64_t count) {             \
+    const acc_type *acc = room;                                                       \
+    (void)count;                                                                      \
+    for (int64_t j = 0; j < n; j++) {                                                 \
+      const acc_type v = acc[j];                                                      \
+      ((to *)(void *)y)[j] = (to)(expression);                                        \
+    }                                                                                 \
+  }
+
+#define ENTRY(fold, finish) \
+  {{fold##_take, fold##_take, fold##_take}, fold##_start, fold##_join, finish}
+#define WHOLE(fold)                                                                   \
+  [MOTH_BOOL] = ENTRY(fold##_u8, fold##_u8_end), [MOTH_U8] = ENTRY(fold##_u8, fold##_u8_end), \
+  [MOTH_I8] = ENTRY(fold##_i8, fold##_i8_end), [MOTH_I16] = ENTRY(fold##_i16, fold##_i16_end), \
+  [MOTH_I32] = ENTRY(fold##_i32, fold##_i32_end), [MOTH_I64] = ENTRY(fold##_i64, fold##_i64_end)
+#define TABLE(fold)                                                                   \
+  WHOLE(fold), [MOTH_F32] = ENTRY(fold##_f32, fold##_f32_end),                        \
+  [MOTH_F64] = ENTRY(fold##_f64, fold##_f64_end)
+
+/* Of floats, whose loops stand in fold_real.h: take, and what starts and joins accumulators. */
+#if MOTH_HAS_LEVELS
+#define LEVELS(take) {take##_f32, take##_avx2, take##_avx512}
+#else
+#define LEVELS(take) {take##_f32, take##_f32, take##_f32}
+#endif
+#define FLOATS(take, f32, f32_end, f64, f64_end)                        \
+  [MOTH_F32] = {LEVELS(take), f32##_start, f32##_join, f32_end},        \
+  [MOTH_F64] = {{take##_f64, take##_f64, take##_f64}, f64##_start, f64##_join, f64_end}
+#define ACCUMULATOR(name, type, ZERO, JOIN)                             \
+  static void name##_start(int64_t n, void *room) {                     \
+    type *acc = room;                                                   \
+    for (int64_t j = 0; j < n; j++) acc[j] = (type)(ZERO);              \
+  }                                                                     \
+  static void name##_join(int64_t n, void *room, const void *more) {    \
+    type *acc = room;                                                   \
+    const type *other = more;                                           \
+    for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], other[j]);    \
+  }
+
+/* -- sum, mean -- */
+
+#define PLUS(p, q) ((p) + (q))
+#define SUM_INT(name, type, wide)                                     \
+  FOLD(sum_##name, type, uint64_t, 0, (uint64_t)x, PLUS)              \
+  FINISH(sum_##name##_end, uint64_t, int64_t, v)
+MOTH_EACH_INT(SUM_INT)
+ACCUMULATOR(total, double, 0, PLUS)
+#define SUM_FLOAT(name, type, wide)                                   \
+  FINISH(sum_##name##_end, double, type, v)                           \
+  FINISH(mean_##name##_end, double, type, v / (double)count)          \
+  FINISH(length_##name##_end, double, type, sqrt(v))
+MOTH_EACH_FLOAT(SUM_FLOAT)
+#define TOTALS(take, name) FLOATS(take, total, name##_f32_end, total, name##_f64_end)
+const moth_fold moth_sum_folds[MOTH_DTYPES] = {WHOLE(sum), TOTALS(sum_take, sum)};
+const moth_fold moth_mean_folds[MOTH_DTYPES] = {TOTALS(sum_take, mean)};
+const moth_fold moth_length_folds[MOTH_DTYPES] = {TOTALS(squares_take, length)};
+
+/* -- count, all, any -- */
+
+#define OR(p, q) ((p) | (q))
+#define TRUTH(name, type, wide)                                                \
+  FOLD(count_##name, type, uint64_t, 0, (uint64_t)(x != 0), PLUS)              \
+  FOLD(any_##name, type, uint64_t, 0, (uint64_t)(x != 0), OR)                  \
+  FOLD(all_##name, type, uint64_t, 0, (uint64_t)(x == 0), OR)                  \
+  FINISH(count_##name##_end, uint64_t, int64_t, v)                             \
+  FINISH(any_##name##_end, uint64_t, uint8_t, v)                               \
+  FINISH(all_##name##_end, uint64_t, uint8_t, v == 0)
+MOTH_EACH_INT(TRUTH)
+MOTH_EACH_FLOAT(TRUTH)
+const moth_fold moth_count_folds[MOTH_DTYPES] = {TABLE(count)};
+const moth_fold moth_any_folds[MOTH_DTYPES] = {TABLE(any)};
+const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
+
+/* -- products -- */
+
+#define TIMES(p, q) ((p) * (q))
+#define PROD_INT(name, type, wide)                                    \
+  FOLD(prod_##name, type, uint64_t, 1, (uint64_t)x, TIMES)            \
+  FINISH(prod_##name##_end, uint64_t, int64_t, v)
+#define PROD_FLOAT(name, type, wide)                                  \
+  FOLD(prod_##name, type, double, 1, (double)x, TIMES)                \
+  FINISH(prod_##name##_end, double, type, v)
+MOTH_EACH_INT(PROD_INT)
+MOTH_EACH_FLOAT(PROD_FLOAT)
+const moth_fold moth_prod_folds[MOTH_DTYPES] = {TABLE(prod)};
+
+/* -- extremes: NaN wins -- */
+
+#define MORE(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))
+#define LESS(p, q) ((((q) < (p)) | ((q) != (q))) ? (q) : (p))
+#define EXTREMES(name, type, least, most)                   \
+  FOLD(amax_##name, type, type, least, x, MORE)             \
+  FOLD(amin_##name, type, type, most, x, LESS)              \
+  FINISH(amax_##name##_end, type, type, v)                  \
+  FINISH(amin_##name##_end, type, type, v)
+EXTREMES(u8, uint8_t, 0, UINT8_MAX)
+EXTREMES(i8, int8_t, INT8_MIN, INT8_MAX)
+EXTREMES(i16, int16_t, INT16_MIN, INT16_MAX)
+EXTREMES(i32, int32_t, INT32_MIN, INT32_MAX)
+EXTREMES(i64, int64_t, INT64_MIN, INT64_MAX)
+#define FLOAT_EXTREMES(name, type, wide)                    \
+  ACCUMULATOR(most_##name, type, -INFINITY, MORE)           \
+  ACCUMULATOR(least_##name, type, INFINITY, LESS)           \
+  FINISH(extreme_##name##_end, type, type, v)
+MOTH_EACH_FLOAT(FLOAT_EXTREMES)
+const moth_fold moth_amax_folds[MOTH_DTYPES] = {
+  WHOLE(amax), FLOATS(amax_take, most_f32, extreme_f32_end, most_f64, extreme_f64_end)};
+const moth_fold moth_amin_folds[MOTH_DTYPES] = {
+  WHOLE(amin), FLOATS(amin_take, least_f32, extreme_f32_end, least_f64, extreme_f64_end)};

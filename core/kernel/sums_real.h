@@ -1,0 +1,97 @@
+/* sums_real.h -- sums and extremes of elements that lie in a row, in explicit vectors, for one REAL
+** and one TARGET; loops of each_level.h include it. Compilers do not reorder float sums by
+** themselves: here they run in four vectors, over SUM_BLOCK elements at most, and go on in double.
+*/
+typedef REAL NAME(vec) __attribute__((vector_size(VECTOR_BYTES)));
+typedef REAL NAME(loose)
+  __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef __typeof__(_Generic((REAL)0, float: (int32_t)0, default: (int64_t)0)) NAME(word);
+typedef NAME(word) NAME(vmask) __attribute__((vector_size(VECTOR_BYTES)));
+
+#ifndef SUM_BLOCK
+#define SUM_BLOCK 2048
+#define VEC NAME(vec)
+#define VMASK NAME(vmask)
+#define VEC_AT(p) (*(const NAME(loose) *)(const void *)(p))
+#define PER ((int64_t)(VECTOR_BYTES / sizeof(REAL)))
+#define INLINED static inline __attribute__((always_inline))
+#define CHOOSE(mask, a, b) ((VEC)(((mask) & (VMASK)(a)) | (~(mask) & (VMASK)(b))))
+#endif
+
+/* The sum of a vector's elements, by halves. */
+TARGET INLINED REAL NAME(total)(const VEC *v) {
+  REAL s[VECTOR_BYTES / sizeof(REAL)];
+  memcpy(s, v, VECTOR_BYTES);
+#if VECTOR_BYTES == 64
+  for (int k = 0; k < 8; k++) s[k] += s[k + 8];
+#endif
+#if VECTOR_BYTES >= 32
+  for (int k = 0; k < 4; k++) s[k] += s[k + 4];
+#endif
+  if (PER == 2) return s[0] + s[1];
+  return (s[0] + s[2 % PER]) + (s[1] + s[3 % PER]);
+}
+
+/* f(n, x, m): the sum of TERM, which may use v, an element, and m. */
+#define VECTOR_SUM(f, TERM)                                                              \
+  TARGET INLINED REAL NAME(f##_block)(int64_t n, const REAL *x, const REAL m) {          \
+    VEC s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                          \
+    REAL rest = 0;                                                                       \
+    int64_t i = 0;                                                                       \
+    (void)m;                                                                             \
+    for (; i + 4 * PER <= n; i += 4 * PER) {                                             \
+      { const VEC v = VEC_AT(x + i); s0 += TERM; }                                       \
+      { const VEC v = VEC_AT(x + i + PER); s1 += TERM; }                                 \
+      { const VEC v = VEC_AT(x + i + 2 * PER); s2 += TERM; }                             \
+      { const VEC v = VEC_AT(x + i + 3 * PER); s3 += TERM; }                             \
+    }                                                                                    \
+    for (; i + PER <= n; i += PER) { const VEC v = VEC_AT(x + i); s0 += TERM; }          \
+    for (; i < n; i++) { const REAL v = x[i]; rest += TERM; }                            \
+    s0 = (s0 + s2) + (s1 + s3);                                                          \
+    return NAME(total)(&s0) + rest;                                                      \
+  }                                                                                      \
+  TARGET INLINED double NAME(f)(int64_t n, const REAL *x, const REAL m) {                \
+    double sum = 0;                                                                      \
+    for (int64_t i = 0; i < n; i += SUM_BLOCK)                                           \
+      sum += (double)NAME(f##_block)(n - i < SUM_BLOCK ? n - i : SUM_BLOCK, x + i, m);   \
+    return sum;                                                                          \
+  }
+
+/* f(n, x): the extreme of n elements by BETTER, > or <, WORST if there are none. NaNs are passed
+** over, but *nan is set if there were any. */
+#define VECTOR_EXTREME(f, BETTER, WORST)                                                 \
+  TARGET INLINED REAL NAME(f)(int64_t n, const REAL *x, bool *nan) {                     \
+    VEC m0 = (VEC){0} + (REAL)(WORST), m1 = m0, m2 = m0, m3 = m0;                        \
+    VMASK odd = {0};                                                                     \
+    REAL best = (REAL)(WORST), m[VECTOR_BYTES / sizeof(REAL)];                           \
+    bool any = false;                                                                    \
+    int64_t i = 0;                                                                       \
+    for (; i + 4 * PER <= n; i += 4 * PER) {                                             \
+      const VEC a = VEC_AT(x + i), b = VEC_AT(x + i + PER);                              \
+      const VEC c = VEC_AT(x + i + 2 * PER), d = VEC_AT(x + i + 3 * PER);                \
+      m0 = CHOOSE(a BETTER m0, a, m0);                                                   \
+      m1 = CHOOSE(b BETTER m1, b, m1);                                                   \
+      m2 = CHOOSE(c BETTER m2, c, m2);                                                   \
+      m3 = CHOOSE(d BETTER m3, d, m3);                                                   \
+      odd |= (a != a) | (b != b) | (c != c) | (d != d);                                  \
+    }                                                                                    \
+    for (; i + PER <= n; i += PER) {                                                     \
+      const VEC a = VEC_AT(x + i);                                                       \
+      m0 = CHOOSE(a BETTER m0, a, m0);                                                   \
+      odd |= (a != a);                                                                   \
+    }                                                                                    \
+    for (; i < n; i++) {                                                                 \
+      best = x[i] BETTER best ? x[i] : best;                                             \
+      any |= x[i] != x[i];                                                               \
+    }                                                                                    \
+    m0 = CHOOSE(m1 BETTER m0, m1, m0);                                                   \
+    m2 = CHOOSE(m3 BETTER m2, m3, m2);                                                   \
+    m0 = CHOOSE(m2 BETTER m0, m2, m0);                                                   \
+    memcpy(m, &m0, VECTOR_BYTES);                                                        \
+    for (int64_t k = 0; k < PER; k++) {                                                  \
+      best = m[k] BETTER best ? m[k] : best;                                             \
+      any |= odd[k] != 0;                                                                \
+    }                                                                                    \
+    *nan = any;                                                                          \
+    return best;                                                                         \
+  }
