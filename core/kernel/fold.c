@@ -51,8 +51,8 @@ static bool next(const axes *a, int64_t *index, const char **x) {
   return false;
 }
 
-/* One fold. Its items: `across` blocks of at most BLOCK accumulators for every index of the outer
-** kept dimensions; and where those are few, each cut into chunks of the outermost reduced one, whose
+/* One fold. Its items: `across` blocks of `wide` accumulators for every index of the outer kept
+** dimensions; and where those are few, each cut into chunks of the outermost reduced one, whose
 ** accumulators are joined in order afterwards. How it is cut depends on the shape alone. */
 typedef struct job {
   moth_ctx *ctx;
@@ -62,7 +62,7 @@ typedef struct job {
   const char *x;
   char *y;
   int64_t size, count;            /* of a result, in bytes; elements that become one */
-  int64_t across, blocks, results; /* blocks of a row, and of all */
+  int64_t wide, across, blocks, results; /* across: blocks of a row; blocks: of all */
   int64_t chunk, chunks;
   uint64_t *part; /* accumulators of every chunk */
 } job;
@@ -90,14 +90,14 @@ static void fold_item(const job *j, int64_t item) {
   uint64_t acc[BLOCK];
   const axes *kept = j->kept;
   int64_t c = item / j->blocks, block = item % j->blocks, outer = block / j->across;
-  int64_t first = block % j->across * BLOCK, n = kept->size[0] - first;
+  int64_t first = block % j->across * j->wide, n = kept->size[0] - first;
   int64_t result = outer * kept->size[0] + first;
   const char *x = j->x + first * kept->step[0];
   for (int d = 1; d < kept->n; d++) {
     x += outer % kept->size[d] * kept->step[d];
     outer /= kept->size[d];
   }
-  if (n > BLOCK) n = BLOCK;
+  if (n > j->wide) n = j->wide;
   if (j->chunks == 1) {
     if (fold_block(j, j->over, n, x, acc))
       j->fold->finish(n, acc, j->y + result * j->size, j->count);
@@ -117,24 +117,27 @@ static void fold_items(int64_t first, int64_t last, int lane, const void *arg) {
 /* Joins the chunks; a block's accumulators may be smaller than 64 bits, so block by block. */
 static void join_chunks(const job *j) {
   for (int64_t block = 0; block < j->blocks; block++) {
-    int64_t first = block % j->across * BLOCK, n = j->kept->size[0] - first;
+    int64_t first = block % j->across * j->wide, n = j->kept->size[0] - first;
     int64_t result = block / j->across * j->kept->size[0] + first;
-    if (n > BLOCK) n = BLOCK;
+    if (n > j->wide) n = j->wide;
     for (int64_t c = 1; c < j->chunks; c++)
       j->fold->join(n, j->part + result, j->part + c * j->results + result);
     j->fold->finish(n, j->part + result, j->y + result * j->size, j->count);
   }
 }
 
-static void cut(job *j, int64_t numel) {
+static void cut(job *j, int64_t numel, int64_t element) {
   const int64_t last = j->over->size[j->over->n - 1];
-  j->across = (j->kept->size[0] + BLOCK - 1) / BLOCK;
+  j->wide = BLOCK;
+  if (j->over->step[0] == element && j->count > CHUNK / BLOCK) /* whole rows, to be read in order */
+    j->wide = j->count < CHUNK ? CHUNK / j->count : 1;
+  j->across = (j->kept->size[0] + j->wide - 1) / j->wide;
   j->blocks = j->results / j->kept->size[0] * j->across;
   j->chunks = 1;
-  if (j->blocks >= 16 || numel < 2 * CHUNK || last < 2) return;
-  int64_t wanted = (numel + CHUNK - 1) / CHUNK;
+  int64_t wanted = (numel / j->blocks + CHUNK - 1) / CHUNK;
   if (wanted > 64) wanted = 64;
   if (wanted > last) wanted = last;
+  if (j->blocks >= 16 || wanted < 2) return;
   j->chunk = (last + wanted - 1) / wanted;
   j->chunks = (last + j->chunk - 1) / j->chunk;
 }
@@ -163,7 +166,7 @@ int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, u
            .count = 1, .results = y->l.numel};
   for (int d = 0; d < over.n; d++) j.count *= over.size[d];
   if (j.count == 0) over.n = 1, over.size[0] = 0;
-  cut(&j, x->l.numel);
+  cut(&j, x->l.numel, moth_dtype_size[x->l.dtype]);
   return run_job(&j, x->l.numel);
 }
 

@@ -108,7 +108,10 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *room, const ch
     else
       for (int64_t i = 0; i < r; i++, at += next) {
         const char *x = at;
-        for (int64_t j = 0; j < n; j++, x += step) acc[j] += (double)ELEMENT(0) * (double)ELEMENT(0);
+        for (int64_t j = 0; j < n; j++, x += step) {
+          const double v = (double)ELEMENT(0);
+          acc[j] += v * v;
+        }
       }
     return;
   }
