@@ -6,6 +6,7 @@
 #include "conv.h"
 
 #include "../blas.h"
+#include "depthwise.h"
 #include "lower.h"
 
 #define REAL float
@@ -71,10 +72,58 @@ static void fill_bias(int dtype, int64_t m, int64_t p, const void *bias, void *y
     }
 }
 
+/* -- windows as large as their images: a matrix product for all images at once -- */
+
+static bool is_whole(const moth_window *w) {
+  for (int i = 0; i < 2; i++)
+    if (w->out[i] != 1 || w->kernel[i] != w->in[i] || w->padding[i]) return false;
+  return true;
+}
+
+static int whole_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const char *x,
+                         const char *weight, const char *bias, char *y) {
+  int64_t m = c->filters / c->groups, size = moth_dtype_size[dtype], row = c->filters * size;
+  int64_t k = c->channels / c->groups * c->w.in[0] * c->w.in[1];
+  int status = MOTH_OK;
+  for (int64_t n = 0; bias && n < c->n; n++) memcpy(y + n * row, bias, (size_t)row);
+  for (int64_t g = 0; !status && g < c->groups; g++)
+    status = moth_gemm(ctx, dtype, c->n, m, k, x + g * k * size, c->groups * k, 1,
+                       weight + g * m * k * size, 1, k, y + g * m * size, c->filters,
+                       bias != NULL);
+  return status;
+}
+
+static int whole_input(moth_ctx *ctx, int dtype, const moth_conv *c, const char *dy,
+                       const char *weight, char *dx) {
+  int64_t m = c->filters / c->groups, size = moth_dtype_size[dtype];
+  int64_t k = c->channels / c->groups * c->w.in[0] * c->w.in[1];
+  int status = MOTH_OK;
+  for (int64_t g = 0; !status && g < c->groups; g++)
+    status = moth_gemm(ctx, dtype, c->n, k, m, dy + g * m * size, c->filters, 1,
+                       weight + g * m * k * size, k, 1, dx + g * k * size, c->groups * k, 0);
+  return status;
+}
+
+static int whole_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const char *x,
+                        const char *dy, char *dweight) {
+  int64_t m = c->filters / c->groups, size = moth_dtype_size[dtype];
+  int64_t k = c->channels / c->groups * c->w.in[0] * c->w.in[1];
+  int status = MOTH_OK;
+  for (int64_t g = 0; !status && g < c->groups; g++)
+    status = moth_gemm(ctx, dtype, m, k, c->n, dy + g * m * size, 1, c->filters,
+                       x + g * k * size, c->groups * k, 1, dweight + g * m * k * size, k, 0);
+  return status;
+}
+
+/* -- the three -- */
+
 int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
                       const void *weight, const void *bias, void *y) {
   plan q;
   int status = MOTH_NOT_LOWERED;
+  if (c->n && is_whole(&c->w)) return whole_forward(ctx, dtype, c, x, weight, bias, y);
+  if (suits(dtype, c) && moth_is_depthwise(c))
+    return moth_depthwise_forward(ctx, c, x, weight, bias, y);
   if (suits(dtype, c)) status = moth_lower_forward(ctx, c, x, weight, bias, y);
   if (status != MOTH_NOT_LOWERED) return status;
   status = plan_open(ctx, dtype, c, &q);
@@ -96,6 +145,9 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
                     const void *weight, void *dx) {
   plan q;
   int status = MOTH_NOT_LOWERED;
+  if (c->n && is_whole(&c->w)) return whole_input(ctx, dtype, c, dy, weight, dx);
+  if (suits(dtype, c) && moth_is_depthwise(c))
+    return moth_depthwise_input(ctx, c, dy, weight, dx);
   if (suits(dtype, c)) status = moth_lower_input(ctx, c, dy, weight, dx);
   if (status != MOTH_NOT_LOWERED) return status;
   status = plan_open(ctx, dtype, c, &q);
@@ -121,6 +173,9 @@ int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x
                      void *dweight) {
   plan q;
   int status = MOTH_NOT_LOWERED;
+  if (c->n && is_whole(&c->w)) return whole_weight(ctx, dtype, c, x, dy, dweight);
+  if (suits(dtype, c) && moth_is_depthwise(c))
+    return moth_depthwise_weight(ctx, c, x, dy, dweight);
   if (suits(dtype, c)) status = moth_lower_weight(ctx, c, x, dy, dweight);
   if (status != MOTH_NOT_LOWERED) return status;
   status = plan_open(ctx, dtype, c, &q);
