@@ -4,7 +4,7 @@
 #include "lower.h"
 
 #define BLOCK 128           /* windows summed in one go: what a panel of dy holds of them fits L1 */
-#define SIDE_WINDOWS 128
+#define SIDE_WINDOWS 64
 #define NS_PER_FMA 0.011
 #define TASKS 16            /* as many as that, where there is something to do for them */
 #define NS_OF_TASK 2e4
@@ -40,27 +40,34 @@ typedef struct task {
   const job *j;
   int64_t side, images, oy, lines, c, channels; /* c: the first of these channels */
   const float *x, *dy; /* of the group in the first image */
-  float *xs, *gt;
+  float *xs, *gt, *rows; /* rows: as many of dy as gt holds */
 } task;
 
-/* gt := dy of filters from i on, turned, for windows q to q + n - 1 of the band. */
+/* gt := dy of filters from i on, turned, for windows q to q + n - 1 of the band. What lies side by
+** side is put together first. */
 static void turn(const task *t, int64_t i, int64_t filters, int64_t width, int64_t q, int64_t n) {
   const job *j = t->j;
   const moth_lowering *l = &j->l;
   const float *dy = t->dy + i * j->p + t->oy * l->width;
+  int64_t apart = j->groups * j->filters * j->p;
   if (l->side == 1) {
     j->tile->turn(filters, n, dy + q, j->p, t->gt, width);
     return;
   }
   for (int64_t at = 0, some; at < n; at += some) {
     int64_t line = (q + at) / l->line, k = (q + at) % l->line / l->width, ox = (q + at) % l->width;
+    const float *from = dy + k * apart + line * l->width + ox;
     some = least(n - at, l->width - ox);
-    if (k < t->images)
-      j->tile->turn(filters, some,
-                    dy + k * j->groups * j->filters * j->p + line * l->width + ox, j->p,
-                    t->gt + at * width, width);
-    else memset(t->gt + at * width, 0, (size_t)(some * width) * sizeof *t->gt);
+    for (int64_t f = 0; f < filters; f++) {
+      float *to = t->rows + f * BLOCK + at;
+      if (k >= t->images)
+        for (int64_t m = 0; m < some; m++) to[m] = 0;
+      else if (some == 4) memcpy(to, from + f * j->p, 4 * sizeof *to);
+      else
+        for (int64_t m = 0; m < some; m++) to[m] = from[f * j->p + m];
+    }
   }
+  j->tile->turn(filters, n, t->rows, BLOCK, t->gt, width);
 }
 
 static void add_band(const task *t, float *sums) {
@@ -98,6 +105,7 @@ static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   int64_t plane = l->in[0] * l->in[1], image = j->groups * l->channels * plane;
   task t = {.j = j, .xs = j->room + lane * j->lane};
   t.gt = t.xs + j->xs;
+  t.rows = t.gt + BLOCK * j->tile->vectors * j->tile->lanes;
   for (int64_t at = first; at < last; at++) {
     int64_t part = at % j->parts, g = at / j->parts / j->blocks;
     float *sums = j->sums + (g * j->parts + part) * j->taps * j->padded;
@@ -138,8 +146,8 @@ static void gather(int64_t first, int64_t last, int lane, const void *arg) {
     }
 }
 
-/* How many tasks there are, by shapes alone. */
-static void cut(job *j, double cost) {
+/* Parts by shapes alone; blocks of channels, whose sums are apart, as many as threads like. */
+static void cut(job *j, double cost, int lanes) {
   moth_lowering *l = &j->l;
   double worth = cost / NS_OF_TASK;
   int64_t wanted = worth > TASKS ? TASKS : worth > 1 ? (int64_t)worth : 1;
@@ -150,9 +158,10 @@ static void cut(job *j, double cost) {
   j->parts = least(ceil_div(wanted, tasks), j->units);
   if (j->parts > SUMS / sums) j->parts = SUMS / sums;
   if (j->parts < 1) j->parts = 1;
-  if (tasks * j->parts < wanted / 2) { /* then by channels */
+  if (wanted > 4 * lanes) wanted = 4 * lanes;
+  if (lanes > 1 && tasks * j->parts < wanted) {
     int64_t blocks = ceil_div(wanted, j->groups * j->parts);
-    int64_t most = ceil_div(j->taps, 96); /* turning dy again for each costs something */
+    int64_t most = ceil_div(j->taps, 96); /* each turns all of dy again */
     if (blocks > most) blocks = most;
     if (blocks > j->blocks) l->block = ceil_div(l->channels, blocks);
     j->blocks = ceil_div(l->channels, l->block);
@@ -161,11 +170,11 @@ static void cut(job *j, double cost) {
 
 static int run(moth_ctx *ctx, job *j, double fma) {
   moth_lowering *l = &j->l;
-  cut(j, fma * NS_PER_FMA);
+  cut(j, fma * NS_PER_FMA, moth_lanes());
   int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes() : 1;
   int64_t table = l->block * l->area;
   j->xs = j->plain ? 0 : moth_lowered_size(l);
-  j->lane = ceil_div(j->xs + BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
+  j->lane = ceil_div(j->xs + 2 * BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
   int64_t floats = lanes * j->lane + j->groups * j->parts * j->taps * j->padded;
   int64_t bytes = floats * (int64_t)sizeof(float) + table * (int64_t)sizeof(int64_t);
   char *room = moth_alloc(ctx, bytes);
