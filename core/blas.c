@@ -328,6 +328,28 @@ int moth_multiply(moth_ctx *ctx, const moth_product *p) {
   return without_bias(ctx, &q);
 }
 
+/* As BLAS takes it where it lies; order 0 where it does not. */
+static matrix seen(const char *data, int64_t rows, int64_t cols, int64_t rs, int64_t cs) {
+  matrix x = {.data = data};
+  if (cs == 1 && rs >= cols && fits(rs)) x.order = PLAIN, x.step = (int)rs;
+  else if (rs == 1 && cs >= rows && fits(cs)) x.order = TRANSPOSED, x.step = (int)cs;
+  return x;
+}
+
+void moth_multiply_inside(const moth_product *p) {
+  if (p->m == 0 || p->n == 0) return;
+  if (own(p)) {
+    moth_sgemm_alone(p, NULL);
+    return;
+  }
+  pthread_once(&once, find);
+  matrix a = seen(p->a, p->m, p->k, p->rs_a, p->cs_a), b = seen(p->b, p->k, p->n, p->rs_b, p->cs_b);
+  bool worth = (double)p->m * (double)p->n * (double)p->k > SMALL;
+  bool sizes = fits(p->m) && fits(p->n) && fits(p->k) && fits(p->ldc);
+  if (blas.found && worth && sizes && a.order && b.order) call_gemm(p, &a, &b);
+  else moth_gemm_plain(p);
+}
+
 int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch) {
   int64_t count = 1, size = moth_dtype_size[p->dtype];
   for (int d = 0; d < batch->ndim; d++) count *= batch->shape[d];

@@ -1,15 +1,19 @@
-/* attention.c -- blocks of queries against blocks of keys, forward and backward. The loops over a
-** block stand in attention_real.h and are compiled for f64 once and for f32 at several levels.
+/* attention.c -- blocks of queries against blocks of keys, forward and backward (the tiling of Dao
+** et al. 2022). Keys and values are first laid out so that every product reads rows that lie in a
+** row; a block of scores stays in L1. The loops over a block stand in attention_real.h and are
+** compiled for f64 once and for f32 at several levels.
 */
 #include "attention.h"
 
 #include <math.h>
 
 #include "../blas.h"
+#include "../threads.h"
 #include "exp.h"
+#include "matrix.h"
 
-#define ROWS 64  /* queries at a time */
-#define COLS 256 /* keys at a time */
+#define ROWS 36  /* queries at a time: six tiles of a product */
+#define COLS 128 /* keys at a time */
 
 typedef struct block {
   const moth_attention *p;
@@ -27,6 +31,12 @@ typedef struct attention_level {
   void (*score_grad)(const block *);
 } attention_level;
 
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #define LOOPS "attention_real.h"
 #include "each_level.h"
 
@@ -34,7 +44,7 @@ static const attention_level *level_for(int dtype) {
   return dtype == MOTH_F32 ? MOTH_BEST(&level) : &level_f64;
 }
 
-/* -- products -- */
+/* -- where things lie -- */
 
 typedef struct matrix {
   const char *at;
@@ -50,31 +60,79 @@ static matrix part(const moth_attention *p, const moth_matrices *m, int64_t batc
 static matrix packed(const void *at, int64_t cols) { return (matrix){at, cols, 1}; }
 static matrix turned(matrix m) { return (matrix){m.at, m.cs, m.rs}; }
 
-static int product(moth_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, matrix a, matrix b,
-                   void *c, int beta) {
-  return moth_gemm(ctx, dtype, m, n, k, a.at, a.rs, a.cs, b.at, b.rs, b.cs, c, n, beta);
+/* C := A B + beta C; the rows of B and C are contiguous. */
+static void product(int dtype, int64_t m, int64_t n, int64_t k, matrix a, matrix b, void *c,
+                    int beta) {
+  moth_multiply_inside(&(moth_product){.dtype = dtype, .beta = beta, .m = m, .n = n, .k = k,
+                                       .a = a.at, .b = b.at, .rs_a = a.rs, .cs_a = a.cs,
+                                       .rs_b = b.rs, .cs_b = b.cs, .c = c, .ldc = n});
 }
 
-/* -- room -- */
+/* to := x (rows, cols), packed. */
+static void pack(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
+  int64_t size = moth_dtype_size[dtype];
+  for (int64_t i = 0; i < rows; i++)
+    moth_convert(cols, dtype, x.at + i * x.rs * size, x.cs * size, dtype, to + i * cols * size,
+                 size);
+}
 
+/* to := x' (cols, rows), packed. */
+static void turn(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
+  if (dtype == MOTH_F32 && x.cs == 1 && moth_matrix_here())
+    moth_matrix_turn((float *)(void *)to, (const float *)(const void *)x.at, rows, x.rs, 0, cols);
+  else
+    pack(dtype, cols, rows, turned(x), to);
+}
+
+/* What one thread works with: a batch's keys and values in blocks of COLS keys, each block as
+** columns (e, COLS) or as rows, the block's queries, and its scores, twice. */
 typedef struct room {
-  moth_ctx *ctx;
-  char *at;
-  int64_t bytes;
+  block b;
+  int64_t batch; /* whose keys and values these are; -1: nobody's */
+  char *keys_turned, *values_turned, *keys, *values, *query;
 } room;
 
-/* Scores twice, and a row of numbers twice. */
-static int room_new(room *r, block *b, moth_ctx *ctx, const moth_attention *p) {
-  int64_t size = moth_dtype_size[p->dtype];
-  *r = (room){.ctx = ctx, .bytes = (2 * ROWS * COLS + 2 * ROWS) * size};
-  r->at = moth_alloc(ctx, r->bytes);
-  if (!r->at) return ctx->error.code;
-  b->p = p;
-  b->scores = r->at;
-  b->other = r->at + ROWS * COLS * size;
-  b->max = r->at + 2 * ROWS * COLS * size;
-  b->sum = r->at + (2 * ROWS * COLS + ROWS) * size;
+typedef struct job {
+  const moth_attention *p;
+  const attention_level *level;
+  room *rooms;
+  int64_t blocks; /* of queries in a batch */
+} job;
+
+static int64_t blocks_of(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+/* Rooms for all threads in one block of memory, which begins with the rooms themselves. */
+static int rooms_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
+  const moth_attention *p = j->p;
+  int64_t size = moth_dtype_size[p->dtype], lanes = moth_lanes(), each, more;
+  int64_t keys = blocks_of(p->s, COLS) * COLS, scores = ROWS * COLS;
+  bool over = moth_mul_overflow(keys, back ? 2 * p->e + p->v : p->e + p->v, &each) ||
+              moth_add_overflow(each, 2 * scores + 2 * ROWS + ROWS * p->e, &each) ||
+              moth_mul_overflow(each, size, &each) || moth_add_overflow(each, 63, &each) ||
+              moth_mul_overflow(each / 64 * 64 + (int64_t)sizeof(room), lanes, bytes);
+  if (over) return moth_fail(ctx, MOTH_E_LIMIT, "key", "too many keys");
+  j->rooms = moth_alloc(ctx, *bytes);
+  if (!j->rooms) return ctx->error.code;
+  more = each / 64 * 64;
+  for (int64_t i = 0; i < lanes; i++) {
+    char *at = (char *)(j->rooms + lanes) + i * more;
+    room *r = &j->rooms[i];
+    *r = (room){.batch = -1, .b = {.p = p}};
+    r->b.scores = at;
+    r->b.other = at + scores * size;
+    r->b.max = at + 2 * scores * size;
+    r->b.sum = at + (2 * scores + ROWS) * size;
+    r->query = at + (2 * scores + 2 * ROWS) * size;
+    r->keys_turned = r->query + ROWS * p->e * size;
+    r->values = r->values_turned = r->keys_turned + keys * p->e * size;
+    r->keys = r->values + keys * p->v * size;
+  }
   return MOTH_OK;
+}
+
+/* The block's part of what lies in blocks of COLS keys, `width` elements for each. */
+static char *block_at(const block *b, char *at, int64_t width) {
+  return at + b->col * width * moth_dtype_size[b->p->dtype];
 }
 
 /* How many keys the block's last query may see. */
@@ -91,93 +149,136 @@ static void set_all(int dtype, void *at, int64_t n, double value) {
 
 /* -- forward -- */
 
-static int scores_of(moth_ctx *ctx, const block *b) {
-  const moth_attention *p = b->p;
-  return product(ctx, p->dtype, b->rows, b->cols, p->e, part(p, &p->query, b->batch, b->row),
-                 turned(part(p, &p->key, b->batch, b->col)), b->scores, 0);
+/* Lays the keys and values of a batch out. */
+static void room_fill(const job *j, room *r, int64_t batch, bool back) {
+  const moth_attention *p = j->p;
+  block *b = &r->b;
+  b->batch = r->batch = batch;
+  for (b->col = 0; b->col < p->s; b->col += COLS) {
+    matrix k = part(p, &p->key, batch, b->col), v = part(p, &p->value, batch, b->col);
+    b->cols = p->s - b->col < COLS ? p->s - b->col : COLS;
+    turn(p->dtype, b->cols, p->e, k, block_at(b, r->keys_turned, p->e));
+    if (back) pack(p->dtype, b->cols, p->e, k, block_at(b, r->keys, p->e));
+    if (back) turn(p->dtype, b->cols, p->v, v, block_at(b, r->values_turned, p->v));
+    else pack(p->dtype, b->cols, p->v, v, block_at(b, r->values, p->v));
+  }
 }
 
-static int rows_forward(moth_ctx *ctx, const attention_level *level, block *b) {
+static void scores_of(const room *r) {
+  const block *b = &r->b;
+  const moth_attention *p = b->p;
+  product(p->dtype, b->rows, b->cols, p->e, part(p, &p->query, b->batch, b->row),
+          packed(block_at(b, r->keys_turned, p->e), b->cols), b->scores, 0);
+}
+
+static void rows_forward(const job *j, room *r) {
+  block *b = &r->b;
   const moth_attention *p = b->p;
   int64_t keys = keys_seen(b), size = moth_dtype_size[p->dtype];
   int64_t first = b->batch * p->l + b->row;
-  int status = MOTH_OK;
   b->y = p->y + first * p->v * size;
   set_all(p->dtype, b->max, b->rows, -INFINITY);
   set_all(p->dtype, b->sum, b->rows, 0);
   set_all(p->dtype, b->y, b->rows * p->v, 0);
-  for (b->col = 0; b->col < keys && !status; b->col += COLS) {
-    b->cols = keys - b->col < COLS ? keys - b->col : COLS;
-    status = scores_of(ctx, b);
-    if (status) break;
-    level->take_in(b);
-    status = product(ctx, p->dtype, b->rows, p->v, b->cols, packed(b->scores, b->cols),
-                     part(p, &p->value, b->batch, b->col), b->y, 1);
+  for (b->col = 0; b->col < keys; b->col += COLS) {
+    b->cols = p->s - b->col < COLS ? p->s - b->col : COLS;
+    scores_of(r);
+    j->level->take_in(b);
+    product(p->dtype, b->rows, p->v, b->cols, packed(b->scores, b->cols),
+            packed(block_at(b, r->values, p->v), p->v), b->y, 1);
   }
-  if (!status) level->divide(b, p->lse + first * size);
-  return status;
+  j->level->divide(b, p->lse + first * size);
 }
 
-typedef int (*row_work)(moth_ctx *ctx, const attention_level *level, block *b);
+static void block_of_rows(block *b, int64_t row) {
+  b->row = row;
+  b->rows = b->p->l - row < ROWS ? b->p->l - row : ROWS;
+}
 
-/* Does the work for each block of rows in turn. */
-static int each_rows(moth_ctx *ctx, const moth_attention *p, row_work work) {
-  room r;
-  block b = {.p = p};
-  int status = room_new(&r, &b, ctx, p);
-  const attention_level *level = level_for(p->dtype);
-  for (b.batch = 0; b.batch < p->batches && !status; b.batch++)
-    for (b.row = 0; b.row < p->l && !status; b.row += ROWS) {
-      b.rows = p->l - b.row < ROWS ? p->l - b.row : ROWS;
-      status = moth_cancelled(ctx) ? moth_poll(ctx) : work(ctx, level, &b);
-    }
-  if (r.at) moth_dealloc(ctx, r.at, r.bytes);
-  return status;
+/* Items are blocks of queries, batch by batch. */
+static void forward_work(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  room *r = &j->rooms[lane];
+  for (int64_t i = first; i < last; i++) {
+    if (r->batch != i / j->blocks) room_fill(j, r, i / j->blocks, false);
+    block_of_rows(&r->b, i % j->blocks * ROWS);
+    rows_forward(j, r);
+  }
+}
+
+/* Nanoseconds of one block of queries, roughly: products at 100 multiplications, and exp. */
+static double row_cost(const moth_attention *p) {
+  double pairs = (double)(p->l < ROWS ? p->l : ROWS) * (double)p->s * (p->causal ? 0.5 : 1);
+  return pairs * ((double)(p->e + p->v) / 100 + 0.3);
 }
 
 int moth_attention_run(moth_ctx *ctx, const moth_attention *p) {
-  return each_rows(ctx, p, rows_forward);
+  job j = {.p = p, .level = level_for(p->dtype), .blocks = blocks_of(p->l, ROWS)};
+  int64_t bytes;
+  int status = rooms_open(ctx, &j, false, &bytes);
+  if (status) return status;
+  status = moth_parallel(ctx, p->batches * j.blocks, 1, row_cost(p), forward_work, &j);
+  moth_dealloc(ctx, j.rooms, bytes);
+  return status;
 }
 
 /* -- backward -- */
 
 /* The block's share in the gradients of query, key and value. */
-static int block_back(moth_ctx *ctx, const attention_level *level, block *b, matrix dy) {
+static void block_back(const job *j, room *r, matrix dy) {
+  block *b = &r->b;
   const moth_attention *p = b->p;
   int64_t size = moth_dtype_size[p->dtype], n = b->cols, m = b->rows;
   char *dv = p->dvalue + (p->dvalue_at[b->batch] + b->col * p->v) * size;
   char *dk = p->dkey + (p->dkey_at[b->batch] + b->col * p->e) * size;
   char *dq = p->dquery + (p->dquery_at[b->batch] + b->row * p->e) * size;
   matrix weights = packed(b->scores, n), ds = packed(b->other, n);
-  int status = scores_of(ctx, b);
-  if (status) return status;
-  level->weigh(b, p->lse + (b->batch * p->l + b->row) * size);
-  status = product(ctx, p->dtype, n, p->v, m, turned(weights), dy, dv, 1);
-  if (!status)
-    status = product(ctx, p->dtype, m, n, p->v, dy,
-                     turned(part(p, &p->value, b->batch, b->col)), b->other, 0);
-  if (status) return status;
-  level->score_grad(b);
-  status = product(ctx, p->dtype, m, p->e, n, ds, part(p, &p->key, b->batch, b->col), dq, 1);
-  if (!status)
-    status = product(ctx, p->dtype, n, p->e, m, turned(ds),
-                     part(p, &p->query, b->batch, b->row), dk, 1);
-  return status;
+  scores_of(r);
+  j->level->weigh(b, p->lse + (b->batch * p->l + b->row) * size);
+  product(p->dtype, n, p->v, m, turned(weights), dy, dv, 1);
+  product(p->dtype, m, n, p->v, dy, packed(block_at(b, r->values_turned, p->v), n), b->other, 0);
+  j->level->score_grad(b);
+  product(p->dtype, m, p->e, n, ds, packed(block_at(b, r->keys, p->e), p->e), dq, 1);
+  product(p->dtype, n, p->e, m, turned(ds), packed(r->query, p->e), dk, 1);
 }
 
-static int rows_back(moth_ctx *ctx, const attention_level *level, block *b) {
-  const moth_attention *p = b->p;
-  int64_t keys = keys_seen(b), size = moth_dtype_size[p->dtype];
-  int64_t first = (b->batch * p->l + b->row) * p->v * size;
-  int status = MOTH_OK;
-  level->dots(b->rows, p->v, p->dy + first, p->y + first, b->sum);
-  for (b->col = 0; b->col < keys && !status; b->col += COLS) {
-    b->cols = keys - b->col < COLS ? keys - b->col : COLS;
-    status = block_back(ctx, level, b, packed(p->dy + first, p->v));
+/* Items are batches: the gradients of keys and values gather over all queries. */
+static void back_work(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  const moth_attention *p = j->p;
+  room *r = &j->rooms[lane];
+  block *b = &r->b;
+  int64_t size = moth_dtype_size[p->dtype];
+  for (int64_t batch = first; batch < last; batch++) {
+    room_fill(j, r, batch, true);
+    for (int64_t row = 0; row < p->l; row += ROWS) {
+      block_of_rows(b, row);
+      int64_t keys = keys_seen(b), at = (batch * p->l + row) * p->v * size;
+      pack(p->dtype, b->rows, p->e, part(p, &p->query, batch, row), r->query);
+      j->level->dots(b->rows, p->v, p->dy + at, p->y + at, b->sum);
+      for (b->col = 0; b->col < keys; b->col += COLS) {
+        b->cols = p->s - b->col < COLS ? p->s - b->col : COLS;
+        block_back(j, r, packed(p->dy + at, p->v));
+      }
+    }
   }
-  return status;
+}
+
+/* Whether batches share a gradient, as where keys were broadcast. */
+static bool shares(const int64_t *at, int64_t batches) {
+  for (int64_t i = 1; i < batches; i++)
+    if (at[i] <= at[i - 1]) return true;
+  return false;
 }
 
 int moth_attention_back(moth_ctx *ctx, const moth_attention *p) {
-  return each_rows(ctx, p, rows_back);
+  job j = {.p = p, .level = level_for(p->dtype), .blocks = blocks_of(p->l, ROWS)};
+  int64_t bytes, n = p->batches;
+  int status = rooms_open(ctx, &j, true, &bytes);
+  if (status) return status;
+  bool alone = shares(p->dquery_at, n) || shares(p->dkey_at, n) || shares(p->dvalue_at, n);
+  double cost = row_cost(p) * (double)j.blocks * 2.5;
+  status = moth_parallel(ctx, n, alone ? n : 1, cost, back_work, &j);
+  moth_dealloc(ctx, j.rooms, bytes);
+  return status;
 }

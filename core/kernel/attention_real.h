@@ -22,26 +22,42 @@ TARGET static void NAME(finish_row)(const block *b, int64_t r, REAL *s) {
       s[c] = (REAL)-INFINITY;
 }
 
+typedef REAL NAME(lanes) __attribute__((vector_size(64), aligned(8), may_alias));
+typedef __typeof__((NAME(lanes)){0} > (NAME(lanes)){0}) NAME(choice);
+#define LANES NAME(lanes)
+#define WIDE ((int)(sizeof(LANES) / sizeof(REAL)))
+
+/* GCC does not see that these loops can run in vectors: comparing and adding keep their order. */
 TARGET static REAL NAME(largest)(int64_t n, const REAL *x, REAL least) {
-  REAL m[16];
+  LANES m = least - (LANES){0};
   int64_t i = 0;
-  for (int k = 0; k < 16; k++) m[k] = least;
-  for (; i + 16 <= n; i += 16)
-    for (int k = 0; k < 16; k++) m[k] = x[i + k] > m[k] ? x[i + k] : m[k];
-  for (; i < n; i++) m[0] = x[i] > m[0] ? x[i] : m[0];
-  for (int k = 1; k < 16; k++) m[0] = m[k] > m[0] ? m[k] : m[0];
-  return m[0];
+  for (; i + WIDE <= n; i += WIDE) {
+    LANES v = *(const LANES *)(const void *)(x + i);
+    NAME(choice) above = v > m;
+    m = (LANES)((above & (NAME(choice))v) | (~above & (NAME(choice))m));
+  }
+  for (; i < n; i++) least = x[i] > least ? x[i] : least;
+  REAL part[WIDE];
+  *(LANES *)(void *)part = m;
+  UNROLL for (int half = WIDE / 2; half > 0; half /= 2)
+    UNROLL for (int k = 0; k < half; k++)
+      part[k] = part[k + half] > part[k] ? part[k + half] : part[k];
+  return part[0] > least ? part[0] : least;
 }
 
 /* x := exp(x - m), and the sum of that. */
 TARGET static REAL NAME(exp_sum)(int64_t n, REAL *x, REAL m) {
-  REAL sum[8] = {0};
+  LANES all = {0};
+  REAL sum = 0;
   int64_t i = 0;
   for (; i < n; i++) x[i] = MATH(exp)(x[i] - m);
-  for (i = 0; i + 8 <= n; i += 8)
-    for (int k = 0; k < 8; k++) sum[k] += x[i + k];
-  for (; i < n; i++) sum[0] += x[i];
-  return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+  for (i = 0; i + WIDE <= n; i += WIDE) all += *(const LANES *)(const void *)(x + i);
+  for (; i < n; i++) sum += x[i];
+  REAL part[WIDE];
+  *(LANES *)(void *)part = all;
+  UNROLL for (int half = WIDE / 2; half > 0; half /= 2)
+    UNROLL for (int k = 0; k < half; k++) part[k] += part[k + half];
+  return sum + part[0];
 }
 
 /* Scores become weights against the largest so far; what was gathered shrinks to match. */
@@ -80,9 +96,11 @@ TARGET static void NAME(divide)(const block *b, char *lse_at) {
 TARGET static void NAME(weigh)(const block *b, const char *lse_at) {
   REAL *s = b->scores;
   const REAL *lse = (const REAL *)(const void *)lse_at;
-  for (int64_t r = 0; r < b->rows; r++, s += b->cols) {
+  const int64_t n = b->cols;
+  for (int64_t r = 0; r < b->rows; r++, s += n) {
     NAME(finish_row)(b, r, s);
-    for (int64_t c = 0; c < b->cols; c++) s[c] = MATH(exp)(s[c] - lse[r]);
+    const REAL l = lse[r];
+    for (int64_t c = 0; c < n; c++) s[c] = MATH(exp)(s[c] - l);
   }
 }
 
@@ -105,10 +123,14 @@ TARGET static void NAME(dots)(int64_t rows, int64_t n, const char *dy_at, const 
 TARGET static void NAME(score_grad)(const block *b) {
   const REAL *s = b->scores, *d = b->sum;
   REAL *ds = b->other, scale = (REAL)b->p->scale;
-  for (int64_t r = 0; r < b->rows; r++, s += b->cols, ds += b->cols)
-    for (int64_t c = 0; c < b->cols; c++)
-      ds[c] = s[c] == 0 ? 0 : s[c] * (ds[c] - d[r]) * scale;
+  const int64_t n = b->cols;
+  for (int64_t r = 0; r < b->rows; r++, s += n, ds += n) {
+    const REAL sum = d[r];
+    for (int64_t c = 0; c < n; c++) ds[c] = s[c] == 0 ? 0 : s[c] * (ds[c] - sum) * scale;
+  }
 }
 
 static const attention_level NAME(level) = {NAME(take_in), NAME(divide), NAME(weigh), NAME(dots),
                                             NAME(score_grad)};
+#undef LANES
+#undef WIDE
