@@ -8,8 +8,10 @@
 #include "recurrent.h"
 
 #include "../blas.h"
+#include "../threads.h"
 #include "elementwise.h"
 #include "exp.h"
+#include "matrix.h"
 
 typedef struct step {
   int64_t rows, n, ld, ld0;
@@ -24,7 +26,7 @@ typedef struct level {
   void (*back)(int mode, const step *);
   void (*sum_rows)(int64_t, int64_t, int64_t, const void *, void *);
   void (*mask)(int64_t, const void *, const void *, void *);
-  void (*fill_bias)(const moth_rnn *, const void *, const void *, void *);
+  void (*add_biases)(const moth_rnn *, const void *, const void *, void *);
 } level;
 
 #define LOOPS "recurrent_real.h"
@@ -117,11 +119,19 @@ static moment moment_of(const lane *q, int64_t s) {
   return m;
 }
 
-/* The rows of a moment that go on (part 0) or begin (part 1), as far as both ways need them. */
-static bool part_of(const lane *q, const moment *m, int part, int64_t *first, step *s) {
+typedef struct span { /* rows of a batch */
+  int64_t first, last;
+} span;
+
+/* The rows of a moment that go on (part 0) or begin (part 1) and lie within a span, as far as both
+** ways need them. */
+static bool part_of(const lane *q, const moment *m, int part, span rows, int64_t *first, step *s) {
+  int64_t end = part ? m->rows : m->before;
   *first = part ? m->before : 0;
+  if (*first < rows.first) *first = rows.first;
+  if (end > rows.last) end = rows.last;
   int64_t at = m->t * q->r->batch + *first, past = m->earlier * q->r->batch;
-  *s = (step){.rows = part ? m->rows - m->before : m->before, .n = q->n, .ld = q->ld};
+  *s = (step){.rows = end - *first, .n = q->n, .ld = q->ld};
   s->gates = q->gates + at * q->kept * q->size;
   s->h = q->y + at * q->ld * q->size;
   s->c = q->cells + at * q->n * q->size;
@@ -129,9 +139,9 @@ static bool part_of(const lane *q, const moment *m, int part, int64_t *first, st
     s->h0 = q->h0 + *first * q->n * q->size;
     s->c0 = q->c0 ? q->c0 + *first * q->n * q->size : NULL;
     s->ld0 = q->n;
-  } else if (s->rows) {
-    s->h0 = q->y + past * q->ld * q->size;
-    s->c0 = q->cells + past * q->n * q->size;
+  } else if (s->rows > 0) {
+    s->h0 = q->y + (past + *first) * q->ld * q->size;
+    s->c0 = q->cells + (past + *first) * q->n * q->size;
     s->ld0 = q->ld;
   }
   return s->rows > 0;
@@ -139,45 +149,135 @@ static bool part_of(const lane *q, const moment *m, int part, int64_t *first, st
 
 /* -- forward -- */
 
-/* gates += h0 W_hh^T; a GRU keeps the last gate's share apart. */
-static int add_state(const lane *q, const step *s) {
+/* W_hh as the steps of a chain read it: turned, and in tiles where those are our own. A GRU keeps
+** the last gate's share of the state apart, so that is a second block. */
+static int64_t shared_gates(const lane *q) { return q->r->mode == MOTH_GRU ? 2 * q->n : q->wide; }
+
+static bool tiled(const lane *q) { return q->r->dtype == MOTH_F32 && moth_matrix_here(); }
+
+static void turn_block(const lane *q, int64_t from, int64_t columns, char *to) {
+  int64_t n = q->n;
+  const char *w = (const char *)q->params[1] + from * n * q->size;
+  if (tiled(q)) {
+    moth_matrix_pack((float *)(void *)to, (const float *)(const void *)w, n, columns, 1, n);
+    return;
+  }
+  for (int64_t j = 0; j < n; j++)
+    moth_convert(columns, q->r->dtype, w + j * q->size, n * q->size, q->r->dtype,
+                 to + j * columns * q->size, q->size);
+}
+
+/* c (rows, columns) += a b, inside a job. */
+static void add_product(const lane *q, const step *s, const char *b, int64_t columns, char *c) {
+  if (tiled(q)) {
+    moth_matrix_run(&(moth_matrix){
+      .m = s->rows, .n = columns, .k = q->n, .a = s->h0, .rs = s->ld0, .cs = 1,
+      .b = (const float *)(const void *)b, .packed = true, .c = (float *)(void *)c, .ldc = q->kept,
+      .add = true});
+    return;
+  }
+  moth_multiply_inside(&(moth_product){
+    .dtype = q->r->dtype, .beta = 1, .m = s->rows, .n = columns, .k = q->n, .a = s->h0,
+    .rs_a = s->ld0, .cs_a = 1, .b = b, .rs_b = columns, .cs_b = 1, .c = c, .ldc = q->kept});
+}
+
+/* gates += h0 W_hh^T */
+static void add_state(const lane *q, const step *s, const char *turned) {
+  int64_t shared = shared_gates(q);
+  add_product(q, s, turned, shared, s->gates);
+  if (shared < q->wide)
+    add_product(q, s, turned + shared * q->n * q->size, q->n,
+                (char *)s->gates + 3 * q->n * q->size);
+}
+
+/* The same for the only step, where nothing is worth turning. */
+static int add_first_state(const lane *q) {
   const char *w = q->params[1];
-  int64_t n = q->n, cols = q->r->mode == MOTH_GRU ? 2 * n : q->wide;
-  int status = moth_gemm(q->ctx, q->r->dtype, s->rows, cols, n, s->h0, s->ld0, 1, w, 1, n,
-                         s->gates, q->kept, 1);
-  if (status || q->r->mode != MOTH_GRU) return status;
-  return moth_gemm(q->ctx, q->r->dtype, s->rows, n, n, s->h0, s->ld0, 1, w + cols * n * q->size, 1,
-                   n, (char *)s->gates + 3 * n * q->size, q->kept, 1);
+  int64_t n = q->n, shared = shared_gates(q), rows = active(q->r, 0);
+  int status = moth_gemm(q->ctx, q->r->dtype, rows, shared, n, q->h0, n, 1, w, 1, n, q->gates,
+                         q->kept, 1);
+  if (status || shared == q->wide) return status;
+  return moth_gemm(q->ctx, q->r->dtype, rows, n, n, q->h0, n, 1, w + shared * n * q->size, 1, n,
+                   q->gates + 3 * n * q->size, q->kept, 1);
 }
 
 /* What sequences that end here leave behind. */
-static void keep_last(const lane *q, const moment *m, char *hn, char *cn) {
+static void keep_last(const lane *q, const moment *m, span rows, char *hn, char *cn) {
   int64_t bytes = q->n * q->size, first = q->number * q->r->batch;
-  for (int64_t k = m->after; k < m->rows; k++) {
+  int64_t k = m->after > rows.first ? m->after : rows.first;
+  for (int64_t end = m->rows < rows.last ? m->rows : rows.last; k < end; k++) {
     int64_t at = m->t * q->r->batch + k;
     memcpy(hn + (first + k) * bytes, q->y + at * q->ld * q->size, (size_t)bytes);
     if (q->c0) memcpy(cn + (first + k) * bytes, q->cells + at * bytes, (size_t)bytes);
   }
 }
 
+typedef struct walk { /* through the steps of a chain, either way */
+  const lane *q;
+  const char *turned, *dy; /* turned: NULL where the state was added already */
+  char *hn, *cn, *dh, *dc, *dgates, *begun;
+} walk;
+
+static void walk_forward(int64_t first_row, int64_t last_row, int thread, const void *arg) {
+  const walk *w = arg;
+  const lane *q = w->q;
+  const span rows = {first_row, last_row};
+  (void)thread;
+  for (int64_t i = 0; i < q->r->steps && !moth_cancelled(q->ctx); i++) {
+    moment m = moment_of(q, i);
+    for (int part = 0; part < 2; part++) {
+      step s;
+      int64_t first;
+      if (!part_of(q, &m, part, rows, &first, &s)) continue;
+      if (w->turned) add_state(q, &s, w->turned);
+      q->level->forward(q->r->mode, &s);
+    }
+    keep_last(q, &m, rows, w->hn, w->cn);
+  }
+}
+
+/* Rows of a batch are apart from each other, so each thread goes through all steps with some. */
+static int walk_rows(const lane *q, moth_work *work, const walk *w) {
+  enum { TILE = 6 };
+  double cost = (double)q->r->steps * (double)(q->n * (q->wide + 200)) / 100;
+  int status = moth_parallel(q->ctx, q->r->batch, TILE, cost, work, w);
+  return !status && moth_cancelled(q->ctx) ? moth_poll(q->ctx) : status;
+}
+
+/* gates := x W_ih^T + the biases, of all steps; what a GRU keeps beside begins with its bias. */
+static int add_inputs(const lane *q, const void *x) {
+  const moth_rnn *r = q->r;
+  int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, q->layer);
+  int64_t rest = (q->kept - q->wide) * q->size, bytes = q->kept * q->size;
+  char *biases = moth_alloc(q->ctx, bytes);
+  if (!biases) return q->ctx->error.code;
+  q->level->add_biases(r, r->biased ? q->params[2] : NULL, r->biased ? q->params[3] : NULL, biases);
+  for (int64_t i = 0; rest && i < rows; i++)
+    memcpy(q->gates + i * bytes + bytes - rest, biases + bytes - rest, (size_t)rest);
+  int status = moth_multiply(q->ctx, &(moth_product){
+    .dtype = r->dtype, .m = rows, .n = q->wide, .k = inputs, .a = x, .rs_a = inputs, .cs_a = 1,
+    .b = q->params[0], .rs_b = 1, .cs_b = inputs, .c = q->gates, .ldc = q->kept, .bias = biases});
+  moth_dealloc(q->ctx, biases, bytes);
+  return status;
+}
+
 static int lane_forward(const lane *q, const void *x, void *hn, void *cn) {
   const moth_rnn *r = q->r;
-  int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, q->layer), first;
-  q->level->fill_bias(r, r->biased ? q->params[2] : NULL, r->biased ? q->params[3] : NULL,
-                     q->gates);
-  int status = moth_gemm(q->ctx, r->dtype, rows, q->wide, inputs, x, inputs, 1, q->params[0], 1,
-                         inputs, q->gates, q->kept, 1);
-  for (int64_t i = 0; !status && i < r->steps; i++) {
-    moment m = moment_of(q, i);
-    for (int part = 0; !status && part < 2; part++) {
-      step s;
-      if (!part_of(q, &m, part, &first, &s)) continue;
-      status = add_state(q, &s);
-      q->level->forward(r->mode, &s);
-    }
-    keep_last(q, &m, hn, cn);
-    if (!status && moth_cancelled(q->ctx)) status = moth_poll(q->ctx);
+  int64_t bytes = r->steps > 1 ? q->wide * q->n * q->size : 0, shared = shared_gates(q);
+  walk w = {.q = q, .hn = hn, .cn = cn};
+  int status = add_inputs(q, x);
+  if (status) return status;
+  char *turned = bytes ? moth_alloc(q->ctx, bytes) : NULL;
+  if (bytes && !turned) return q->ctx->error.code;
+  if (turned) {
+    turn_block(q, 0, shared, turned);
+    if (shared < q->wide) turn_block(q, shared, q->n, turned + shared * q->n * q->size);
+  } else {
+    status = add_first_state(q);
   }
+  w.turned = turned;
+  if (!status) status = walk_rows(q, walk_forward, &w);
+  if (turned) moth_dealloc(q->ctx, turned, bytes);
   return status;
 }
 
@@ -215,43 +315,55 @@ int moth_rnn_forward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void
 
 /* -- back -- */
 
+/* c (rows, n) := or += some gates' gradients times their rows of W_hh, inside a job. */
+static void through_state(const lane *q, int64_t rows, const char *dgates, int64_t gate,
+                          int64_t gates, char *dh, int beta) {
+  moth_multiply_inside(&(moth_product){
+    .dtype = q->r->dtype, .beta = beta, .m = rows, .n = q->n, .k = gates, .a = dgates,
+    .rs_a = q->kept, .cs_a = 1, .b = (const char *)q->params[1] + gate * q->n * q->size,
+    .rs_b = q->n, .cs_b = 1, .c = dh, .ldc = q->n});
+}
+
 /* dh of the step before: dgates W_hh, to which a GRU adds what z let through. */
-static int back_state(const lane *q, int64_t rows, const char *dgates, char *dh) {
-  const char *w = q->params[1];
-  int64_t n = q->n;
-  bool gru = q->r->mode == MOTH_GRU;
-  int64_t cols = gru ? 2 * n : q->wide;
-  int status = moth_gemm(q->ctx, q->r->dtype, rows, n, cols, dgates, q->kept, 1, w, n, 1, dh, n,
-                         gru);
-  if (status || !gru) return status;
-  return moth_gemm(q->ctx, q->r->dtype, rows, n, n, dgates + 3 * n * q->size, q->kept, 1,
-                   w + cols * n * q->size, n, 1, dh, n, 1);
+static void back_state(const lane *q, int64_t rows, const char *dgates, char *dh) {
+  int64_t shared = shared_gates(q);
+  bool gru = shared < q->wide;
+  through_state(q, rows, dgates, 0, shared, dh, gru);
+  if (gru) through_state(q, rows, dgates + 3 * q->n * q->size, shared, q->n, dh, 1);
 }
 
 /* Undoes all steps: fills dgates, and those of the rows' first steps into `begun`. */
-static int lane_steps(const lane *q, const char *dy, char *dh, char *dc, char *dgates,
-                      char *begun) {
-  const moth_rnn *r = q->r;
+static void walk_back(int64_t first_row, int64_t last_row, int thread, const void *arg) {
+  const walk *w = arg;
+  const lane *q = w->q;
+  const span rows = {first_row, last_row};
   int64_t bytes = q->n * q->size, wide = q->kept * q->size, first;
-  int status = MOTH_OK;
-  if (r->sizes) memset(dgates, 0, (size_t)(r->steps * r->batch * wide));
-  for (int64_t i = r->steps - 1; !status && i >= 0; i--) {
+  (void)thread;
+  for (int64_t i = q->r->steps - 1; i >= 0 && !moth_cancelled(q->ctx); i--) {
     moment m = moment_of(q, i);
-    char *at = dgates + m.t * r->batch * wide;
+    char *at = w->dgates + m.t * q->r->batch * wide;
     for (int part = 0; part < 2; part++) {
       step s;
-      if (!part_of(q, &m, part, &first, &s)) continue;
-      s.dy = dy + (m.t * r->batch + first) * q->ld * q->size;
+      if (!part_of(q, &m, part, rows, &first, &s)) continue;
+      s.dy = w->dy + (m.t * q->r->batch + first) * q->ld * q->size;
       s.dgates = at + first * wide;
-      s.dh = dh + first * bytes;
-      s.dc = dc ? dc + first * bytes : NULL;
-      q->level->back(r->mode, &s);
-      if (part) memcpy(begun + first * wide, s.dgates, (size_t)(s.rows * wide));
+      s.dh = w->dh + first * bytes;
+      s.dc = w->dc ? w->dc + first * bytes : NULL;
+      q->level->back(q->r->mode, &s);
+      if (part) memcpy(w->begun + first * wide, s.dgates, (size_t)(s.rows * wide));
     }
-    status = back_state(q, m.rows, at, dh);
-    if (!status && moth_cancelled(q->ctx)) status = moth_poll(q->ctx);
+    int64_t end = m.rows < rows.last ? m.rows : rows.last;
+    if (end > rows.first)
+      back_state(q, end - rows.first, at + rows.first * wide, w->dh + rows.first * bytes);
   }
-  return status;
+}
+
+static int lane_steps(const lane *q, const char *dy, char *dh, char *dc, char *dgates,
+                      char *begun) {
+  walk w = {.q = q, .dy = dy, .dh = dh, .dc = dc, .dgates = dgates, .begun = begun};
+  if (q->r->sizes)
+    memset(dgates, 0, (size_t)(q->r->steps * q->r->batch * q->kept * q->size));
+  return walk_rows(q, walk_back, &w);
 }
 
 /* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on. */

@@ -128,22 +128,16 @@ TARGET static void NAME(mask)(int64_t n, const void *from, const void *mask, voi
   MOTH_IVDEP for (int64_t i = 0; i < n; i++) y[i] = m[i] == 0 ? 0 : x[i] * m[i];
 }
 
-/* Every row of gates := the biases that are added before the state comes. */
-TARGET static void NAME(fill_bias)(const moth_rnn *r, const void *bias_ih, const void *bias_hh,
-                                   void *gates) {
-  const int64_t n = r->hidden, wide = moth_rnn_kept(r->mode) * n, rows = r->steps * r->batch;
+/* The biases as the gates begin with them, before the state comes. */
+TARGET static void NAME(add_biases)(const moth_rnn *r, const void *bias_ih, const void *bias_hh,
+                                    void *to) {
+  const int64_t n = r->hidden, wide = moth_rnn_kept(r->mode) * n;
+  const int64_t both = r->mode == MOTH_GRU ? 2 * n : wide;
   const REAL *p = bias_ih, *q = bias_hh;
-  REAL *g = gates;
-  for (int64_t i = 0; i < rows; i++, g += wide) {
-    if (!r->biased)
-      for (int64_t j = 0; j < wide; j++) g[j] = 0;
-    else if (r->mode != MOTH_GRU)
-      for (int64_t j = 0; j < wide; j++) g[j] = p[j] + q[j];
-    else
-      for (int64_t j = 0; j < wide; j++)
-        g[j] = j < 2 * n ? p[j] + q[j] : j < 3 * n ? p[j] : q[j - n];
-  }
+  REAL *g = to;
+  for (int64_t j = 0; j < wide; j++)
+    g[j] = !r->biased ? 0 : j < both ? p[j] + q[j] : j < 3 * n ? p[j] : q[j - n];
 }
 
 static const level NAME(level) = {NAME(step_forward), NAME(step_back), NAME(sum_rows), NAME(mask),
-                                  NAME(fill_bias)};
+                                  NAME(add_biases)};
