@@ -1,0 +1,93 @@
+-- The pool of threads, seen from outside: when it starts, that it sleeps, that nothing depends on
+-- it. Each claim runs in a forked process, where the pool is fresh.
+
+local ffi = require "ffi"
+local moth = require "moth"
+local F = moth.nn.functional
+local child = require "spec.support.child"
+
+pcall(ffi.cdef, "int usleep(unsigned microseconds);")
+
+--- Threads of this process.
+local function threads()
+  local n = 0
+  for line in io.lines "/proc/self/status" do
+    n = tonumber(line:match("^Threads:%s*(%d+)")) or n
+  end
+  return n
+end
+
+--- Clock ticks that this process has used, all threads together.
+local function ticks()
+  local file = io.open "/proc/self/stat"
+  local user, system = file:read("*a"):match("%) %S+" .. (" %S+"):rep(10) .. " (%d+) (%d+)")
+  file:close()
+  return tonumber(user) + tonumber(system)
+end
+
+local function large_work()
+  local x = moth.randn(512, 2048)
+  return { x:exp(), F.softmax(x, 2), x:matmul(x:t()), x:sum(1), x:sum(), F.layer_norm(x, { 2048 }) }
+end
+
+describe("the pool of threads", function()
+  it("is not started by small work", function()
+    assert.is_true(child.run(function()
+      moth.set_num_threads(4)
+      local x = moth.randn(64)
+      for _ = 1, 200 do x = (x + 1):tanh() end
+      return threads() == 1
+    end))
+  end)
+
+  it("is started by large work, and by none when one thread is asked for", function()
+    assert.is_true(child.run(function()
+      moth.set_num_threads(1)
+      large_work()
+      if threads() ~= 1 then return false end
+      moth.set_num_threads(3)
+      large_work()
+      return threads() == 3
+    end))
+  end)
+
+  it("uses no processor while there is nothing to do", function()
+    assert.is_true(child.run(function()
+      moth.set_num_threads(4)
+      large_work()
+      ffi.C.usleep(20000)
+      local before = ticks()
+      ffi.C.usleep(300000)
+      return ticks() - before <= 1
+    end))
+  end)
+
+  it("gives the same bits for any number of threads", function()
+    assert.is_true(child.run(function()
+      local results = {}
+      for n = 1, 4 do
+        moth.set_num_threads(n)
+        moth.manual_seed(3)
+        results[n] = large_work()
+        for i, y in ipairs(results[n]) do
+          if not moth.equal(y, results[1][i]) then return false end
+        end
+      end
+    end))
+  end)
+
+  it("works in a forked process, whose parent used it", function()
+    assert.is_true(child.run(function()
+      moth.set_num_threads(2)
+      moth.manual_seed(3)
+      local x = large_work()
+      return child.run(function()
+        moth.manual_seed(3)
+        for i, y in ipairs(large_work()) do
+          if not moth.equal(y, x[i]) then return false end
+        end
+        return threads() == 2
+      end)
+    end))
+  end)
+end)
