@@ -5,8 +5,8 @@
 ** node only caches where the last task that met it keeps its entry, and a task whose node was taken
 ** over by another one so searches from then on.
 */
+#include "capture.h"
 #include "loop.h"
-#include "tape.h"
 
 #include "op/arith.h"
 #include "op/copy.h"
@@ -199,6 +199,7 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
 static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_ctx *ctx = leaf->ctx;
   moth_tensor *y = NULL;
+  if (ctx->capture && moth_capture_leaf(leaf, false)) return ctx->error.code;
   if (!leaf->grad) {
     if (is_ours(*dy)) {
       moth_leaf_set(leaf, *dy);
@@ -460,7 +461,11 @@ static int walk(moth_task *t) {
     else status = run_current(t);
   }
   t->stopped = status > 0;
-  return status;
+  if (status <= 0) return status;
+  int refused = moth_capture_refuse(t->ctx, status == MOTH_TASK_HOOK
+                                              ? "a hook would run in backward"
+                                              : "a Function written in Lua would run in backward");
+  return refused ? refused : status;
 }
 
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,

@@ -3,6 +3,7 @@
 ** moth_call reads what the caller laid out and fills in defaults; moth_run is the same road for C,
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
 */
+#include "capture.h"
 #include "frame.h"
 #include "loop.h"
 #include "registry.h"
@@ -32,21 +33,33 @@ static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layo
     y[i].dtype = (uint8_t)(dtype == MOTH_NO_DTYPE ? f->temps.ctx->default_dtype : dtype);
     if (op->position >> i & 1u) y[i].dtype = MOTH_I64;
   }
-  return op->shape(&f->args, y);
+  f->temps.ctx->quiet++; /* what a shape rule looks at is no part of a recording */
+  int status = op->shape(&f->args, y);
+  f->temps.ctx->quiet--;
+  return status;
+}
+
+static int run_kernel(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out,
+                      bool fresh) {
+  if (!ctx->capture) return op->cpu(args, out);
+  return moth_capture_run(op, op->cpu, args, out, fresh ? op->nout + op->nhidden : 1, fresh);
 }
 
 static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tensor **out) {
   moth_layout y[MOTH_MAX_OUTPUTS];
   uint32_t n = op->nout + op->nhidden, made = 0;
+  moth_ctx *ctx = f->temps.ctx;
   int status = shapes_of(f, op, dtype, y);
+  if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, true);
   for (; !status && made < n; made++) {
-    out[made] = moth_tensor_new(f->temps.ctx, &y[made]);
+    out[made] = moth_tensor_new(ctx, &y[made]);
     if (!out[made]) {
-      status = f->temps.ctx->error.code;
+      status = ctx->error.code;
       break;
     }
   }
-  if (!status) status = op->cpu(&f->args, out);
+  if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, false);
+  if (!status) status = run_kernel(ctx, op, &f->args, out, true);
   if (!status) status = moth_record(op, &f->args, out);
   if (status) release_all(out, made);
   return status;
@@ -142,7 +155,7 @@ static int run_direct(moth_call_frame *f, const moth_op *op, moth_tensor *target
   if (recorded) status = moth_record_write(op, &f->args, target, before, &write);
   moth_tensor_release(before);
   if (!status && target->l.numel) {
-    status = op->cpu(&f->args, out);
+    status = run_kernel(target->ctx, op, &f->args, out, false);
     /* Kernels check what they read before they write; only these two come in the middle. */
     if (!status || status == MOTH_E_INTERRUPT || status == MOTH_E_MEM)
       moth_storage_bump(target->storage);
@@ -203,6 +216,21 @@ static int run_writer(moth_call_frame *f, const moth_op *op, moth_tensor **out) 
 
 /* -- the two entrances -- */
 
+/* The shape of the result hangs on values: of all, or for lists of indices if one is a mask. */
+static int refuse_reads(moth_call_frame *f, const moth_op *op) {
+  char what[96];
+  moth_cursor c = {.op = op, .args = &f->args};
+  bool list = false, mask = false;
+  while (moth_next_input(&c))
+    if (op->kinds[c.from] == MOTH_KIND_indices) {
+      list = true;
+      mask |= *c.at && (*c.at)->l.dtype == MOTH_BOOL;
+    }
+  if (list && !mask) return MOTH_OK;
+  snprintf(what, sizeof what, "'%s' gives a result whose shape depends on values", op->name);
+  return moth_capture_refuse(f->temps.ctx, what);
+}
+
 static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   int dtype = MOTH_NO_DTYPE, status;
   if (op->origin) {
@@ -215,6 +243,11 @@ static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   status = moth_prepare(f, op, &dtype);
   if (status) return status;
   if (op->view) return run_view(f, op, out);
+  if (f->temps.ctx->capture) {
+    if ((op->flags & MOTH_OP_READS) && (status = refuse_reads(f, op)) != MOTH_OK) return status;
+    if (op->flags & MOTH_OP_WHOLE)
+      return moth_capture_run(op, op->compose, &f->args, out, 0, false);
+  }
   if (op->compose) return op->compose(&f->args, out);
   if (op->list) return op->list(&f->args, &f->temps.ctx->results);
   if (op->flags & MOTH_OP_MUTATES) return run_writer(f, op, out);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "tape.h"
+#include "capture.h"
 
 #define FLOOR_BYTES ((int64_t)16 << 20)
 #define FLOOR_SLOTS 8192
@@ -65,6 +65,7 @@ void moth_close(moth_ctx *ctx) {
   if (!ctx || ctx->closed) return;
   ctx->closed = true;
   moth_keep_blocks(ctx, false);
+  moth_captures_free(ctx);
   moth_tasks_free(ctx);
   while (ctx->leaves) { /* a gradient made under create_graph leads back to its leaf */
     moth_node *leaf = moth_node_retain(ctx->leaves);
@@ -154,6 +155,7 @@ int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype) {
 int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   uint64_t state[2] = {seed, 0};
   if (ctx->closed) return moth_fail_closed(ctx);
+  if (moth_capture_refuse(ctx, "the generator is seeded")) return ctx->error.code;
   memcpy(moth_at(ctx->generator), state, 16);
   moth_storage_bump(ctx->generator->storage);
   return MOTH_OK;

@@ -87,6 +87,10 @@ struct moth_ctx {
   struct moth_task *tasks; /* chained */
   uint32_t task_ids;
 
+  struct moth_capture *capture;  /* under way, see capture.h */
+  struct moth_capture *captures; /* done, chained */
+  uint32_t quiet;                /* > 0: what runs now is recorded as a whole, or not at all */
+
   moth_results results; /* of the last call */
   moth_tensor *generator;
 };

@@ -3,8 +3,8 @@
 ** Numbers leave the engine through moth_read alone. A NaN read through LuaJIT's FFI could be a
 ** forged Lua value, so each one is replaced by the quiet NaN, by a test on bits.
 */
+#include "capture.h"
 #include "loop.h"
-#include "tape.h"
 
 int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
@@ -121,7 +121,7 @@ static void canonicalise(int64_t n, moth_slot *values) {
 int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t count,
                   moth_slot *values) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x) return ctx->error.code;
+  if (!x || moth_capture_refuse(ctx, "values are read")) return ctx->error.code;
   if (first < 0 || count < 0 || count > x->l.numel ||
       first > x->l.numel - count)
     return moth_fail(ctx, MOTH_E_INDEX, NULL, "%lld elements from %lld on, of %s",
@@ -146,7 +146,7 @@ int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t co
 
 void *moth_data(moth_ctx *ctx, const moth_handle *h) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x) return NULL;
+  if (!x || moth_capture_refuse(ctx, "values are read")) return NULL;
   if (!moth_contiguous(x)) {
     moth_fail(ctx, MOTH_E_SHAPE, NULL, "%s is not contiguous", moth_str(x));
     return NULL;
@@ -156,7 +156,7 @@ void *moth_data(moth_ctx *ctx, const moth_handle *h) {
 
 int32_t moth_bytes(moth_ctx *ctx, const moth_handle *h, void *to, size_t size) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x) return ctx->error.code;
+  if (!x || moth_capture_refuse(ctx, "values are read")) return ctx->error.code;
   uint64_t wanted = (uint64_t)x->l.numel * moth_dtype_size[x->l.dtype];
   if (size != wanted)
     return moth_fail(ctx, MOTH_E_ARG, NULL, "%lld bytes are needed, room for %lld",

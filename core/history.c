@@ -1,6 +1,6 @@
 /* history.c -- how histories are read, rewritten by in-place writes, and cut: tape.h explains. */
+#include "capture.h"
 #include "loop.h"
-#include "tape.h"
 
 #include "op/strided.h"
 
@@ -163,6 +163,8 @@ int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
   *grad = (moth_handle){0, 0};
+  if (ctx->capture && (!moth_leaf_of(x) || moth_capture_leaf(x->leaf, false)))
+    return ctx->error.code;
   if (!x->leaf || !x->leaf->grad) return MOTH_OK;
   return moth_hand_out(ctx, moth_tensor_retain(x->leaf->grad), grad);
 }
@@ -178,9 +180,9 @@ int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *gr
       return moth_fail(ctx, MOTH_E_SHAPE, "grad", "%s cannot be the gradient of %s", moth_str(g),
                        moth_str(x));
   }
-  if (!g && !x->leaf) return MOTH_OK;
+  if (!g && !x->leaf && !ctx->capture) return MOTH_OK;
   moth_node *leaf = moth_leaf_of(x);
-  if (!leaf) return ctx->error.code;
+  if (!leaf || moth_capture_leaf(leaf, true)) return ctx->error.code;
   moth_leaf_set(leaf, g ? moth_tensor_retain(g) : NULL);
   return MOTH_OK;
 }

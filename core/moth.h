@@ -277,6 +277,35 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
                       moth_handle *outputs, uint32_t noutputs, uint64_t nondiff,
                       const moth_handle *saved, uint32_t nsaved, uint64_t *node);
 
+/* ---- recordings: a step that is run once and then replayed ---- */
+
+/* Between begin and end every kernel that runs is also recorded. inputs are tensors that a replay
+** copies its own inputs into first; all other numbers, and the way the host's code took, are
+** constants. end replaces the handles in results by ones without history, which replays overwrite;
+** abort drops what was recorded. What reads values meanwhile is E_UNSUPPORTED. */
+enum { MOTH_CAPTURE_STALE = 4 }; /* the step would go another way now: nothing was done */
+int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs,
+                           uint32_t *capture);
+int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults);
+void moth_capture_abort(moth_ctx *ctx);
+int32_t moth_capture_open(moth_ctx *ctx); /* 1 while one is recorded */
+/* The recording under way will not do: end is to drop it and return CAPTURE_STALE. */
+void moth_capture_void(moth_ctx *ctx);
+/* The arguments of the last op recorded, if that is op, laid out as for moth_call: what numbers
+** among them are changed to, replays read. They live as long as the recording. */
+moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op);
+/* Runs a recording with these inputs (16 at most). CAPTURE_STALE: they have another shape, dtype or
+** number, or modes, storages of parameters or gradients are not as they were. */
+int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
+                            uint32_t ninputs);
+void moth_capture_free(moth_ctx *ctx, uint32_t capture);
+/* To compare a replay with the step itself: keep what it may change; run the step; swap, so that
+** what was kept holds again; replay; differs tells what came out otherwise, and forgets. */
+enum { MOTH_CAPTURE_VALUE = 5, MOTH_CAPTURE_GRADIENT = 6, MOTH_CAPTURE_RANDOM = 7 };
+int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture);
+int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture);
+int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture);
+
 /* ---- between contexts and threads ---- */
 
 int32_t moth_token(moth_ctx *ctx, const moth_handle *x, uint64_t *token); /* opens once */

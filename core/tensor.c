@@ -1,5 +1,5 @@
 /* tensor.c -- storages and tensors: making them, counting them, letting them go. */
-#include "tape.h"
+#include "capture.h"
 
 /* -- storages --
 ** refs and version are plain until the storage is shared; then they are touched only through
@@ -16,6 +16,10 @@ static moth_storage *storage_raw(moth_ctx *ctx, int64_t more) {
   moth_storage *s = moth_alloc(ctx, (int64_t)sizeof *s + more);
   if (!s) return NULL;
   *s = (moth_storage){.refs = 1, .id = ++ctx->ids};
+  if (moth_captures(ctx) && moth_capture_born(ctx, s)) {
+    moth_dealloc(ctx, s, (int64_t)sizeof *s + more);
+    return NULL;
+  }
   ctx->mem.live_storages++;
   return s;
 }
@@ -28,7 +32,8 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int64_t nbytes) {
   bool few = nbytes <= FEW_BYTES;
   if (!moth_count_data(ctx, nbytes)) return NULL;
   moth_storage *s = storage_raw(ctx, few ? nbytes : 0);
-  char *data = s && !few ? moth_alloc(ctx, nbytes) : (char *)(s + 1);
+  char *data = (char *)(s + 1);
+  if (s && !few) data = ctx->capture ? moth_capture_block(ctx, s, nbytes) : moth_alloc(ctx, nbytes);
   if (s && data) {
     s->data = data;
     s->nbytes = nbytes;
@@ -36,8 +41,9 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int64_t nbytes) {
   }
   ctx->mem.live_bytes -= nbytes;
   if (s) {
+    if (ctx->capture) moth_capture_unborn(ctx, s);
     ctx->mem.live_storages--;
-    moth_dealloc(ctx, s, sizeof *s);
+    moth_dealloc(ctx, s, (int64_t)sizeof *s + (few ? nbytes : 0));
   }
   return NULL;
 }
@@ -84,6 +90,10 @@ moth_storage *moth_storage_retain(moth_storage *s) {
 
 void moth_storage_release(moth_ctx *ctx, moth_storage *s) {
   while (s && add_fetch(s, &s->refs, UINT32_MAX) == 0) {
+    if (ctx->capture && moth_capture_owns(ctx, s)) {
+      s = moth_capture_bury(ctx, s);
+      continue;
+    }
     moth_storage *root = s->root;
     free_storage(ctx, s);
     s = root;

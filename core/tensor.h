@@ -57,6 +57,8 @@ struct moth_storage {
   uint32_t version;
   bool shared;       /* counted atomically */
   bool foreign;      /* bytes belong to `deleter` */
+  uint8_t held;      /* what the recording `capture` knows of it: capture_parts.h */
+  uint32_t capture;  /* the last recording that met it; 0: none */
   char *data;
   int64_t nbytes;
   moth_storage *root; /* whose bytes these are; NULL: its own */

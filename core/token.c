@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "context.h"
+#include "capture.h"
 
 typedef struct token_entry {
   moth_storage *storage; /* counted; NULL: free */
@@ -36,7 +36,7 @@ static uint32_t free_entry(void) {
 
 int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x) return ctx->error.code;
+  if (!x || moth_capture_refuse(ctx, "a tensor is given away")) return ctx->error.code;
   moth_storage_share(ctx, x->storage);
   moth_storage_retain(x->storage);
   pthread_mutex_lock(&lock);

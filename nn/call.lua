@@ -180,7 +180,15 @@ local function packed(...)
   return {n = select("#", ...), ...}
 end
 
+-- A step is being recorded: a replay asks whether the module is still in the same mode.
+local function note_module(recording, self, store)
+  local n = #recording.modules + 1
+  recording.seen[self] = true
+  recording.modules[n], recording.training[n] = store.fields, store.fields.training
+end
+
 local function with_hooks(self, hooks, ...)
+  if lib.capture then require("moth.capture").refuse("a hook") end
   local args = run_pre(global.pre, self, packed(...))
   args = run_pre(hooks and hooks.pre, self, args)
   local pass
@@ -282,6 +290,8 @@ return function(Module, STORE)
   local function call(self, ...)
     local store = self[STORE]
     if store.watch then self:_watch() end
+    local recording = lib.capture
+    if recording and not recording.seen[self] then note_module(recording, self, store) end
     if store.hooks or has_global() then
       return pass_on(with_hooks(self, store.hooks, ...))
     end

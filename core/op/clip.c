@@ -154,6 +154,6 @@ MOTH_OP_COMPOSES(clip_norm_, CLIP_NORM_,
   .examples = "{moth.randn(3), moth.randn(2, 2)}, moth.ones({}), 0.5",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 const moth_op *const moth_clip_ops[] = {&moth_op_total_norm, &moth_op_clip_norm_, NULL};

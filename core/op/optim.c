@@ -108,7 +108,7 @@ MOTH_OP_COMPOSES(sgd_step_, SGD_STEP_,
     " {lr = 0.1, momentum = 0.9, nesterov = true, first = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 /* -- Adam and its kin -- */
 
@@ -150,7 +150,7 @@ MOTH_OP_COMPOSES(adam_step_, ADAM_STEP_,
     " {step = 2, weight_decay = 0.01, decoupled = true, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 static int nadam_step__compose(const nadam_step__args *a, moth_tensor **out) {
   int status = MOTH_OK;
@@ -173,7 +173,7 @@ MOTH_OP_COMPOSES(nadam_step_, NADAM_STEP_,
     " decoupled = true, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 /* How far the adaptive step may be trusted at step t; 0: not yet. */
 static double radam_factor(double beta2, double t) {
@@ -203,7 +203,7 @@ MOTH_OP_COMPOSES(radam_step_, RADAM_STEP_,
     " maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 static int adamax_step__compose(const adamax_step__args *a, moth_tensor **out) {
   int status = MOTH_OK;
@@ -223,7 +223,7 @@ MOTH_OP_COMPOSES(adamax_step_, ADAMAX_STEP_,
     " beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 /* -- RMSprop, Adagrad, Adadelta -- */
 
@@ -253,7 +253,7 @@ MOTH_OP_COMPOSES(rmsprop_step_, RMSPROP_STEP_,
     " maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 static int adagrad_step__compose(const adagrad_step__args *a, moth_tensor **out) {
   int status = MOTH_OK;
@@ -277,7 +277,7 @@ MOTH_OP_COMPOSES(adagrad_step_, ADAGRAD_STEP_,
     " eps = 0.001, weight_decay = 0.01, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 static int adadelta_step__compose(const adadelta_step__args *a, moth_tensor **out) {
   int status = MOTH_OK;
@@ -300,7 +300,7 @@ MOTH_OP_COMPOSES(adadelta_step_, ADADELTA_STEP_,
     " eps = 0.001, weight_decay = 0.01, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 const moth_op *const moth_optim_ops[] = {
   &moth_op_sgd_step_,    &moth_op_adam_step_,    &moth_op_nadam_step_,   &moth_op_radam_step_,

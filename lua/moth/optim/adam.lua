@@ -80,6 +80,26 @@ Adam.check = adam.check
 
 local PLAIN, AMS = {"exp_avg", "exp_avg_sq"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
 
+--- Writes what all of the family have into the op's arguments.
+function adam.write(group, s, at, step)
+  local betas = group.betas
+  s[at.step].number, s[at.lr].number = step, group.lr
+  s[at.beta1].number, s[at.beta2].number = betas[1], betas[2]
+  s[at.eps].number, s[at.weight_decay].number = group.eps, group.weight_decay
+  s[at.maximize].integer = group.maximize and 1 or 0
+  return true
+end
+
+function adam.write_decoupled(_, group, s, at, step)
+  s[at.decoupled].integer = group.decoupled_weight_decay and 1 or 0
+  return (adam.write(group, s, at, step))
+end
+
+local function write(cell, group, s, at, step)
+  if group.amsgrad ~= cell.amsgrad then return false end
+  return (adam.write_decoupled(cell, group, s, at, step))
+end
+
 function Adam:update(group)
   local step = require("moth.bind").ops.adam_step_
   local betas = group.betas
@@ -88,6 +108,7 @@ function Adam:update(group)
       betas[1], betas[2], group.eps, group.weight_decay, group.maximize,
       group.decoupled_weight_decay)
     bundle.count(b)
+    bundle.note(self, group, b, "adam_step_", write)
   end
 end
 

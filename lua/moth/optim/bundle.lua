@@ -8,6 +8,7 @@ local lib = require "moth.lib"
 local bundle = {}
 
 local function start(p, own, name)
+  if lib.capture then require("moth.capture").void() end
   local x = require("moth").zeros_like(p)
   lib.check(lib.C.moth_keep_always(lib.ctx, x), name)
   own[name] = x
@@ -54,6 +55,44 @@ function bundle.of(self, group, names, key)
     end
   end
   return all
+end
+
+-- Before a replay: false if the step would go another way.
+local function write(cell, s, at)
+  local group, states, number = cell.group, cell.states, cell.number
+  local optimizer = cell.optimizer
+  if optimizer.state ~= cell.state or #group.params ~= cell.count
+     or #optimizer.param_groups ~= cell.groups then
+    return false
+  end
+  local step = states[1].step
+  for i = 2, #states do
+    if states[i].step ~= step then return false end
+  end
+  cell.step = step + 1
+  return number(cell, group, s, at, step + 1)
+end
+
+-- After it.
+local function done(cell)
+  local states, step = cell.states, cell.step
+  for i = 1, #states do states[i].step = step end
+  if cell.more then cell.more(cell) end
+end
+
+--- While a step is recorded: what the op that ran for a bundle is to get in a replay.
+-- @param self, group  the optimizer and the group
+-- @param found   the bundle
+-- @param op      the op's name
+-- @param number  function(cell, group, slots, at, step) that writes the op's numbers and returns
+--                true, or false if another op, or other lists, would be needed
+-- @param more    function(cell), called after each replay
+function bundle.note(self, group, found, op, number, more)
+  if not lib.capture then return end
+  require("moth.capture").cell(op, {write = write, done = done, number = number, more = more,
+    group = group, states = found.states, state = self.state, optimizer = self,
+    count = #group.params, groups = #self.param_groups,
+    amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})
 end
 
 --- Counts a step of every parameter of a bundle.

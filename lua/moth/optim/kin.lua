@@ -53,23 +53,42 @@ local function step_and_product(own)
   return ("%d %.17g"):format(own.step, own.mu_product)
 end
 
+-- The factors of the running mean and of the new gradient, the product of the momenta so far, and
+-- the weight decay of a step.
+local function factors(group, step, product)
+  local beta1, lr, decay = group.betas[1], group.lr, group.momentum_decay
+  local mu = beta1 * (1 - 0.5 * 0.96 ^ (step * decay))
+  local mu_next = beta1 * (1 - 0.5 * 0.96 ^ ((step + 1) * decay))
+  product = product * mu
+  return lr * mu_next / (1 - product * mu_next), lr * (1 - mu) / (1 - product), product,
+    group.weight_decay * (group.decoupled_weight_decay and lr or 1)
+end
+
+local function write_nadam(cell, group, s, at, step)
+  local lr, lr_grad, product, weight_decay = factors(group, step, cell.states[1].mu_product)
+  adam.write_decoupled(cell, group, s, at, step)
+  s[at.lr].number, s[at.lr_grad].number, s[at.weight_decay].number = lr, lr_grad, weight_decay
+  cell.product = product
+  return true
+end
+
+local function keep_product(cell)
+  for _, own in ipairs(cell.states) do own.mu_product = cell.product end
+end
+
 function NAdam:update(group)
   local run = require("moth.bind").ops.nadam_step_
-  local beta1, lr, decay = group.betas[1], group.lr, group.momentum_decay
-  local weight_decay = group.weight_decay * (group.decoupled_weight_decay and lr or 1)
   for _, b in ipairs(bundle.of(self, group, MEANS, step_and_product)) do
     local step = b.step + 1
-    local mu = beta1 * (1 - 0.5 * 0.96 ^ (step * decay))
-    local mu_next = beta1 * (1 - 0.5 * 0.96 ^ ((step + 1) * decay))
-    local product = b.states[1].mu_product * mu
+    local lr, lr_grad, product, weight_decay = factors(group, step, b.states[1].mu_product)
     run(b.params, b.grads, b.exp_avg, b.exp_avg_sq, {
-      step = step, lr = lr * mu_next / (1 - product * mu_next), lr_grad = lr * (1 - mu)
-        / (1 - product), beta1 = beta1, beta2 = group.betas[2], eps = group.eps,
-      weight_decay = weight_decay, maximize = group.maximize,
+      step = step, lr = lr, lr_grad = lr_grad, beta1 = group.betas[1], beta2 = group.betas[2],
+      eps = group.eps, weight_decay = weight_decay, maximize = group.maximize,
       decoupled = group.decoupled_weight_decay,
     })
     bundle.count(b)
     for _, own in ipairs(b.states) do own.mu_product = product end
+    bundle.note(self, group, b, "nadam_step_", write_nadam, keep_product)
   end
 end
 
@@ -104,6 +123,7 @@ function RAdam:update(group)
     run(b.params, b.grads, b.exp_avg, b.exp_avg_sq, b.step + 1, group.lr, betas[1], betas[2],
       group.eps, group.weight_decay, group.maximize, group.decoupled_weight_decay)
     bundle.count(b)
+    bundle.note(self, group, b, "radam_step_", adam.write_decoupled)
   end
 end
 
@@ -132,12 +152,17 @@ Adamax.check = adam.check
 
 local LARGEST = {"exp_avg", "exp_inf"}
 
+local function write_adamax(_, group, s, at, step)
+  return (adam.write(group, s, at, step))
+end
+
 function Adamax:update(group)
   local run, betas = require("moth.bind").ops.adamax_step_, group.betas
   for _, b in ipairs(bundle.of(self, group, LARGEST)) do
     run(b.params, b.grads, b.exp_avg, b.exp_inf, b.step + 1, group.lr, betas[1], betas[2],
       group.eps, group.weight_decay, group.maximize)
     bundle.count(b)
+    bundle.note(self, group, b, "adamax_step_", write_adamax)
   end
 end
 

@@ -155,7 +155,11 @@ function Optimizer:zero_grad(...)
       if set_to_none then
         p.grad = nil
       elseif p.grad ~= nil then
-        p.grad = require("moth").zeros_like(p.grad)
+        if lib.capture then -- replays clear the gradient that the step was recorded with
+          require("moth").no_grad(p.grad.zero_, p.grad)
+        else
+          p.grad = require("moth").zeros_like(p.grad)
+        end
       end
     end
   end
@@ -186,7 +190,57 @@ local function keep_state(self)
   end
 end
 
+-- What a user's own optimizer has in its state, and its options, while a step is recorded.
+local function plain_values(self)
+  local list = {}
+  for p, values in pairs(self.state) do
+    for name, value in pairs(type(values) == "table" and values or {}) do
+      list[#list + 1] = {values, name, value, p}
+    end
+  end
+  return list
+end
+
+local function options_of(self)
+  local list = {}
+  for _, group in ipairs(self.param_groups) do
+    for name, value in pairs(group) do
+      if name ~= "params" then list[#list + 1] = {group, name, value} end
+    end
+  end
+  return list
+end
+
+local function unchanged(cell)
+  for _, row in ipairs(cell.options) do
+    if row[1][row[2]] ~= row[3] then return false end
+  end
+  return true
+end
+
+-- An optimizer whose op Moth does not know: its options are constants, another value of one is
+-- another recording; its state must be written in place.
+local function update_recorded(self)
+  local before, options = plain_values(self), options_of(self)
+  local groups = self.param_groups
+  for i = 1, #groups do self:update(groups[i]) end
+  keep_state(self)
+  local capture = require "moth.capture"
+  if #plain_values(self) ~= #before then capture.void() end
+  for _, row in ipairs(before) do
+    if not rawequal(row[1][row[2]], row[3]) then
+      capture.refuse(("the step of %s, which replaces '%s' in its state instead of writing to it,")
+        :format(class.typename(self), tostring(row[2])))
+    end
+  end
+  capture.cell(nil, {write = unchanged, options = options})
+end
+
 local function update_all(self)
+  if lib.capture then
+    lib.capture.states[self.state] = true
+    if not rawget(class.of(self), "keeps_own_state") then return update_recorded(self) end
+  end
   local groups = self.param_groups
   for i = 1, #groups do self:update(groups[i]) end
   keep_state(self)
@@ -237,6 +291,9 @@ end
 function Optimizer:step(closure)
   local loss
   self.stepped = true -- schedules ask for it
+  if lib.capture and (self.pre_hooks or self.post_hooks) then
+    require("moth.capture").refuse("an optimizer's hook")
+  end
   if self.pre_hooks then run_hooks(self, self.pre_hooks, closure) end
   if closure ~= nil then loss = require("moth").enable_grad(closure) end
   local mode = lib.C.moth_grad_mode(lib.ctx, 0)

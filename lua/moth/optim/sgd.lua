@@ -45,12 +45,33 @@ function SGD:check(group)
   end
 end
 
+-- What a replay uses; false if the step would go another way.
+local function write(cell, s, at)
+  local group = cell.group
+  local momentum = group.momentum
+  if (momentum ~= 0) ~= cell.buffered or #group.params ~= cell.count
+     or cell.optimizer.state ~= cell.state or #cell.optimizer.param_groups ~= cell.groups then
+    return false
+  end
+  s[at.lr].number, s[at.momentum].number = group.lr, momentum
+  s[at.dampening].number, s[at.weight_decay].number = group.dampening, group.weight_decay
+  s[at.nesterov].integer = group.nesterov and 1 or 0
+  s[at.maximize].integer = group.maximize and 1 or 0
+  return true
+end
+
+local function note(self, group)
+  require("moth.capture").cell("sgd_step_", {write = write, group = group, optimizer = self,
+    buffered = group.momentum ~= 0, count = #group.params, state = self.state,
+    groups = #self.param_groups})
+end
+
 local function run(group, params, grads, buffers, first)
   require("moth.bind").ops.sgd_step_(params, grads, buffers, group.lr, group.momentum,
     group.dampening, group.nesterov, first, group.weight_decay, group.maximize)
 end
 
-local function update_plain(group)
+local function update_plain(self, group)
   local params, grads, n = {}, {}, 0
   local all = group.params
   for i = 1, #all do
@@ -61,7 +82,10 @@ local function update_plain(group)
       params[n], grads[n] = p, grad
     end
   end
-  if n > 0 then run(group, params, grads, {}, false) end
+  if n > 0 then
+    run(group, params, grads, {}, false)
+    if lib.capture then note(self, group) end
+  end
 end
 
 local function new_buffers(params)
@@ -81,7 +105,7 @@ local function start(self, group, params, grads, buffers)
 end
 
 function SGD:update(group)
-  if group.momentum == 0 then return update_plain(group) end
+  if group.momentum == 0 then return update_plain(self, group) end
   local params, grads, buffers, n = {}, {}, {}, 0
   local new_params, new_grads, fresh = nil, nil, 0
   local all, state = group.params, self.state
@@ -100,8 +124,14 @@ function SGD:update(group)
     end
   end
   local made = new_params and new_buffers(new_params) -- may fail: before anything has moved
-  if n > 0 then run(group, params, grads, buffers, false) end
-  if made then start(self, group, new_params, new_grads, made) end
+  if n > 0 then
+    run(group, params, grads, buffers, false)
+    if lib.capture then note(self, group) end
+  end
+  if made then
+    start(self, group, new_params, new_grads, made)
+    if lib.capture then require("moth.capture").void() end
+  end
 end
 
 return SGD

@@ -65,6 +65,20 @@ function RMSprop:check(group)
   check(self, group, "alpha", "momentum")
 end
 
+-- What the three have in common; a replay uses it.
+local function write(group, s, at)
+  s[at.lr].number, s[at.eps].number = group.lr, group.eps
+  s[at.weight_decay].number = group.weight_decay
+  s[at.maximize].integer = group.maximize and 1 or 0
+  return true
+end
+
+local function write_rmsprop(cell, group, s, at)
+  if group.centered ~= cell.centered or (group.momentum > 0) ~= cell.buffered then return false end
+  s[at.alpha].number, s[at.momentum].number = group.alpha, group.momentum
+  return (write(group, s, at))
+end
+
 function RMSprop:update(group)
   local run, names = require("moth.bind").ops.rmsprop_step_, {"square_avg"}
   if group.centered then names[#names + 1] = "grad_avg" end
@@ -73,6 +87,7 @@ function RMSprop:update(group)
     run(b.params, b.grads, b.square_avg, b.grad_avg or {}, b.momentum_buffer or {}, group.lr,
       group.alpha, group.eps, group.momentum, group.weight_decay, group.maximize)
     bundle.count(b)
+    bundle.note(self, group, b, "rmsprop_step_", write_rmsprop)
   end
 end
 
@@ -117,12 +132,18 @@ end
 
 local SUM = {"sum"}
 
+local function write_adagrad(_, group, s, at, step)
+  s[at.step].number, s[at.lr_decay].number = step, group.lr_decay
+  return (write(group, s, at))
+end
+
 function Adagrad:update(group)
   local run = require("moth.bind").ops.adagrad_step_
   for _, b in ipairs(bundle.of(self, group, SUM)) do
     run(b.params, b.grads, b.sum, b.step + 1, group.lr, group.lr_decay, group.eps,
       group.weight_decay, group.maximize)
     bundle.count(b)
+    bundle.note(self, group, b, "adagrad_step_", write_adagrad)
   end
 end
 
@@ -155,12 +176,18 @@ end
 
 local SQUARES = {"square_avg", "acc_delta"}
 
+local function write_adadelta(_, group, s, at)
+  s[at.rho].number = group.rho
+  return (write(group, s, at))
+end
+
 function Adadelta:update(group)
   local run = require("moth.bind").ops.adadelta_step_
   for _, b in ipairs(bundle.of(self, group, SQUARES)) do
     run(b.params, b.grads, b.square_avg, b.acc_delta, group.lr, group.rho, group.eps,
       group.weight_decay, group.maximize)
     bundle.count(b)
+    bundle.note(self, group, b, "adadelta_step_", write_adadelta)
   end
 end
 

@@ -1,0 +1,332 @@
+/* capture.c -- recording a step: instructions, frozen tensors, and who owns which bytes. capture.h
+** tells how it works, replay.c runs what was recorded.
+*/
+#include "capture_parts.h"
+
+#include "frame.h"
+#include "registry.h"
+
+#include "op/copy.h"
+
+#define CHUNK ((int64_t)16 << 10)
+#define SMALL 4096 /* bytes of a constant result that is kept rather than computed again */
+
+enum { ALL = 1, LARGE = 2 }; /* moth_capture.fresh */
+
+/* -- room -- */
+
+/* n bytes that live as long as the recording; NULL: error set. */
+static void *room(moth_capture *c, int64_t n) {
+  n = (n + 15) / 16 * 16;
+  if (!c->chunks || c->chunks->used + n > c->chunks->bytes) {
+    int64_t bytes = (int64_t)sizeof(moth_chunk) + (n > CHUNK / 4 ? n : CHUNK);
+    moth_chunk *chunk = moth_alloc(c->ctx, bytes);
+    if (!chunk) return NULL;
+    *chunk = (moth_chunk){c->chunks, bytes, (int64_t)sizeof *chunk};
+    c->chunks = chunk;
+  }
+  void *at = (char *)c->chunks + c->chunks->used;
+  c->chunks->used += n;
+  return at;
+}
+
+int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *its_room, size_t size) {
+  void *old, *block;
+  if (n < *its_room) return MOTH_OK;
+  memcpy(&old, list, sizeof old);
+  uint32_t more = *its_room ? *its_room * 2 : 32;
+  block = moth_alloc(ctx, (int64_t)(more * size));
+  if (!block) return ctx->error.code;
+  if (n) memcpy(block, old, n * size);
+  moth_dealloc(ctx, old, (int64_t)(*its_room * size));
+  memcpy(list, &block, sizeof block);
+  *its_room = more;
+  return MOTH_OK;
+}
+
+/* -- storages -- */
+
+static int adopt(moth_capture *c, moth_storage *s, uint8_t held) {
+  int status = moth_capture_grow(c->ctx, &c->stores, c->nstores, &c->store_room, sizeof *c->stores);
+  if (status) return status;
+  c->stores[c->nstores++] = (moth_held){s, MOTH_HELD_NOT};
+  s->capture = c->id;
+  s->held = held;
+  return MOTH_OK;
+}
+
+int moth_capture_born(moth_ctx *ctx, moth_storage *s) {
+  return adopt(ctx->capture, s, MOTH_C_INSIDE);
+}
+
+bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s) {
+  return s->capture && ctx->capture && s->capture == ctx->capture->id;
+}
+
+/* A storage that an instruction uses. One from before is held from now on. */
+static int touch(moth_capture *c, moth_storage *s) {
+  if (s->capture == c->id) return MOTH_OK;
+  if (s->root) {
+    int status = touch(c, s->root);
+    if (status) return status;
+  }
+  int status = adopt(c, s, 0);
+  if (status) return status;
+  c->stores[c->nstores - 1].how = MOTH_HELD_COUNTED;
+  moth_storage_retain(s);
+  return MOTH_OK;
+}
+
+static bool inside(const moth_capture *c, const moth_storage *s) {
+  return s->capture == c->id && (s->held & MOTH_C_INSIDE);
+}
+
+void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int64_t nbytes) {
+  moth_capture *c = ctx->capture;
+  if (!c->fresh || ctx->quiet || (c->fresh == LARGE && nbytes <= SMALL))
+    return moth_alloc_data(ctx, nbytes);
+  s->held |= MOTH_C_POOLED;
+  int64_t size = moth_block_size(nbytes);
+  for (uint32_t i = c->npool; i-- > 0;) {
+    moth_spare *spare = &c->pool[i];
+    if (moth_block_size(spare->nbytes) != size) continue;
+    void *block = spare->block;
+    ctx->mem.live_bytes += nbytes - spare->nbytes;
+    *spare = c->pool[--c->npool];
+    return block;
+  }
+  return moth_alloc_data(ctx, nbytes);
+}
+
+moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
+  moth_capture *c = ctx->capture;
+  s->refs = 1;
+  s->held |= MOTH_C_BURIED;
+  if ((s->held & MOTH_C_POOLED) && s->data) {
+    /* Without room for the note the block simply is not used again. */
+    int64_t after = ctx->fail_after;
+    ctx->fail_after = 0;
+    moth_error_state error = ctx->error;
+    if (!moth_capture_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool))
+      c->pool[c->npool++] = (moth_spare){s->data, s->nbytes};
+    else ctx->error = error;
+    ctx->fail_after = after;
+  }
+  return s->root;
+}
+
+/* -- frozen tensors -- */
+
+static int watch(moth_capture *c, moth_tensor *x) {
+  moth_tensor *base = moth_base(x);
+  if (base) x = base;
+  if (!x->slot && !(x->flags & MOTH_T_REQUIRES)) return MOTH_OK;
+  for (uint32_t i = 0; i < c->nwatched; i++)
+    if (c->watched[i].tensor == x) return MOTH_OK;
+  int status = moth_capture_grow(c->ctx, &c->watched, c->nwatched, &c->watch_room, sizeof *c->watched);
+  if (!status) c->watched[c->nwatched++] = (moth_watched){moth_tensor_retain(x), x->storage};
+  return status;
+}
+
+/* A number is a constant, and its bytes soon hold another. */
+static moth_storage *number_of(moth_capture *c, const moth_tensor *x) {
+  moth_storage *s = room(c, sizeof *s + 8);
+  if (!s) return NULL;
+  *s = (moth_storage){.refs = 1, .data = (char *)(s + 1), .nbytes = 8};
+  memcpy(s->data, moth_at(x), (size_t)moth_dtype_size[x->l.dtype]);
+  return s;
+}
+
+static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
+  bool number = x->flags & MOTH_T_NUMBER;
+  for (uint32_t i = 0; i < MOTH_FROZEN && !number; i++) {
+    moth_tensor *y = c->frozen[i];
+    if (y && y->storage == x->storage && y->l.dtype == x->l.dtype && moth_layout_same(&y->l, &x->l))
+      return y;
+  }
+  moth_tensor *y = room(c, sizeof *y);
+  if (!y) return NULL;
+  *y = (moth_tensor){.refs = 1, .ctx = c->ctx, .l = x->l, .storage = x->storage,
+                     .flags = x->flags & (MOTH_T_NUMBER | MOTH_T_WHOLE)};
+  if (number) {
+    y->l.offset = 0;
+    y->storage = number_of(c, x);
+    return y->storage ? y : NULL;
+  }
+  if (touch(c, x->storage)) return NULL;
+  if (!inside(c, x->storage) && watch(c, x)) return NULL;
+  c->frozen[c->nfrozen++ % MOTH_FROZEN] = y;
+  return y;
+}
+
+/* A copy of args with frozen tensors and lists of its own. */
+static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
+  char *copy = room(c, op->size);
+  if (!copy) return NULL;
+  memcpy(copy, args, op->size);
+  for (uint32_t row = 0; row < op->nrows; row++) {
+    moth_slot *at = moth_arg_at(op, copy, row);
+    int kind = op->kinds[row];
+    if (moth_kind_is_tensor(kind)) {
+      moth_tensor *x = (moth_tensor *)(uintptr_t)at->pointer;
+      if (x && !(at->pointer = freeze(c, x))) return NULL;
+    } else if (moth_kind_is_list(kind)) {
+      moth_tensors *list = (moth_tensors *)(void *)at;
+      moth_tensor **own = room(c, (list->n + 1) * (int64_t)sizeof *own);
+      if (!own) return NULL;
+      for (int64_t i = 0; i < list->n; i++) {
+        own[i] = list->at[i] ? freeze(c, list->at[i]) : NULL;
+        if (list->at[i] && !own[i]) return NULL;
+      }
+      list->at = own;
+    } else if (moth_kind_is_ints(kind) && at[0].pointer) {
+      void *own = room(c, at[1].integer * 8 + 8);
+      if (!own) return NULL;
+      memcpy(own, at[0].pointer, (size_t)at[1].integer * 8);
+      at[0].pointer = own;
+    }
+  }
+  return copy;
+}
+
+/* -- instructions -- */
+
+/* Bytes that no instruction wrote are about to change: each replay begins with them. */
+static int keep_initial(moth_capture *c, moth_storage *s) {
+  moth_initial *first = room(c, (int64_t)sizeof *first);
+  void *bytes = first ? moth_alloc_data(c->ctx, s->nbytes) : NULL;
+  if (!bytes) return c->ctx->error.code;
+  memcpy(bytes, s->data, (size_t)s->nbytes);
+  *first = (moth_initial){c->initial, s, bytes};
+  c->initial = first;
+  return MOTH_OK;
+}
+
+static bool fills(const moth_tensor *y) {
+  return moth_contiguous(y) &&
+         y->l.numel * moth_dtype_size[y->l.dtype] == y->storage->nbytes;
+}
+
+/* Notes that y is written. whole: nothing of it is left. */
+static int note_write(moth_capture *c, const moth_tensor *y, bool whole) {
+  moth_storage *s = y->storage;
+  if (inside(c, s) && !s->root && !(s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN)) && !whole &&
+      s->nbytes > 0 && s->data) {
+    int status = keep_initial(c, s);
+    if (status) return status;
+  }
+  s->held |= s->held & MOTH_C_WRITTEN ? MOTH_C_AGAIN : MOTH_C_WRITTEN;
+  if (s->root) s->root->held |= MOTH_C_WRITTEN | MOTH_C_AGAIN;
+  return MOTH_OK;
+}
+
+/* An op that is recorded whole may write each of its tensors, and sees to their versions. */
+static int note_whole(moth_capture *c, const moth_op *op, void *args) {
+  moth_cursor cursor = {.op = op, .args = args};
+  while (moth_next_input(&cursor)) {
+    moth_storage *s = *cursor.at ? (*cursor.at)->storage : NULL;
+    if (!s || s->capture != c->id || (s->held & MOTH_C_AGAIN)) continue;
+    uint8_t held = s->held;
+    int status = note_write(c, *cursor.at, false);
+    if (status) return status;
+    s->held = held | MOTH_C_AGAIN;
+  }
+  return MOTH_OK;
+}
+
+static int append(moth_capture *c, const moth_op *op, moth_kernel run, const void *args,
+                  moth_tensor **out, uint32_t nout, bool fresh) {
+  moth_instruction in = {.op = op, .run = run};
+  int status = moth_capture_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
+  if (status) return status;
+  in.args = freeze_args(c, op, args);
+  if (!in.args) return c->ctx->error.code;
+  for (uint32_t i = 0; i < nout; i++) {
+    in.out[i] = freeze(c, out[i]);
+    if (!in.out[i]) return c->ctx->error.code;
+    bool whole = fresh || (op == &moth_op_copy_ && fills(out[i]));
+    status = note_write(c, in.out[i], whole);
+    if (status) return status;
+  }
+  if (op->flags & MOTH_OP_WHOLE) {
+    status = note_whole(c, op, in.args);
+    if (status) return status;
+  }
+  in.once = fresh && nout == 1 && !(out[0]->storage->held & MOTH_C_POOLED);
+  c->code[c->ncode++] = in;
+  return MOTH_OK;
+}
+
+int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_tensor **out,
+                     uint32_t nout, bool fresh) {
+  moth_ctx *ctx = ((const moth_args *)args)->ctx;
+  if (ctx->quiet) return run(args, out);
+  moth_capture *c = ctx->capture;
+  uint32_t before = c->ncode;
+  int status = append(c, op, run, args, out, nout, fresh);
+  if (status) return status;
+  ctx->quiet++;
+  status = run(args, out);
+  ctx->quiet--;
+  if (status) c->ncode = before;
+  return status;
+}
+
+int moth_capture_copy(moth_tensor *y, const moth_tensor *x) {
+  copy__args args = {.ctx = y->ctx, .input = y, .source = (moth_tensor *)(uintptr_t)x};
+  return moth_capture_run(&moth_op_copy_, moth_op_copy_.cpu, &args, &y, 1, false);
+}
+
+static bool has_input(const moth_op *op, const void *args) {
+  moth_cursor cursor = {.op = op, .args = (void *)(uintptr_t)args};
+  while (moth_next_input(&cursor))
+    if (*cursor.at) return true;
+  return false;
+}
+
+/* What small results without inputs hold is the same in every replay: they are no part of the pool,
+** and unless something else writes them, of the replay either. */
+void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool on) {
+  if (ctx->quiet) return;
+  bool same = on && !has_input(op, args) && !(op->flags & MOTH_OP_RANDOM);
+  ctx->capture->fresh = !on ? 0 : same ? LARGE : ALL;
+}
+
+/* -- what else a recording notices -- */
+
+int moth_capture_leaf(moth_node *leaf, bool set) {
+  moth_capture *c = leaf->ctx->capture;
+  if (!c) return MOTH_OK;
+  for (uint32_t i = 0; i < c->nleaves; i++)
+    if (c->leaves[i].leaf == leaf) return MOTH_OK;
+  int status = moth_capture_grow(c->ctx, &c->leaves, c->nleaves, &c->leaf_room, sizeof *c->leaves);
+  if (status) return status;
+  moth_tensor *before = set || !leaf->grad ? NULL : moth_tensor_retain(leaf->grad);
+  c->leaves[c->nleaves++] = (moth_leaf_state){
+    .leaf = moth_node_retain(leaf), .before = before, .asked = !set};
+  return MOTH_OK;
+}
+
+int moth_capture_refuse(moth_ctx *ctx, const char *what) {
+  if (!moth_captures(ctx)) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
+                   "%s while moth.capture records the step: what it finds would be a constant "
+                   "of every replay; do this outside of the captured function", what);
+}
+
+bool moth_capture_constant(const moth_tensor *x) {
+  const moth_ctx *ctx = x->ctx;
+  if (!moth_captures(ctx) || (x->flags & MOTH_T_NUMBER)) return true;
+  const moth_storage *s = x->storage;
+  return inside(ctx->capture, s) && !s->root && !(s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN));
+}
+
+void moth_capture_void(moth_ctx *ctx) {
+  if (ctx->capture) ctx->capture->empty = true;
+}
+
+moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op) {
+  moth_capture *c = ctx->capture;
+  if (!c || c->ncode == 0 || c->code[c->ncode - 1].op != op) return NULL;
+  return moth_arg_at(op, c->code[c->ncode - 1].args, 0);
+}

@@ -1,0 +1,50 @@
+/* capture.h -- recordings: the kernel calls of one training or inference step, replayed in a row.
+**
+** While ctx->capture is set, every kernel that runs leaves an instruction behind: the function, a
+** copy of its arguments, its outputs. Tensors in it are frozen: headers of the recording's own, over
+** the storages that were used. Views, shape rules, the tape and handles leave nothing.
+**
+** Three sorts of storage. Those from before the recording are held by it. Those that an op made
+** (pooled) hand their block on to later results when they die, so that a replay, which runs in the
+** same order, needs no more memory than the step did. All others made meanwhile hold constants of
+** the recording and keep their bytes; if an instruction writes one, each replay restores it first.
+**
+** ctx->quiet counts what is recorded as a whole (a kernel, a shape rule): inside it nothing is.
+*/
+#ifndef MOTH_CAPTURE_H
+#define MOTH_CAPTURE_H
+
+#include "tape.h"
+
+typedef struct moth_capture moth_capture;
+typedef int (*moth_kernel)(const void *args, moth_tensor **out);
+
+static inline bool moth_captures(const moth_ctx *ctx) { return ctx->capture && !ctx->quiet; }
+
+/* Runs a kernel and records it. nout results lie in out; fresh: they were made for this call. */
+int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_tensor **out,
+                     uint32_t nout, bool fresh);
+/* y := x, recorded: for copies that no op asks for. */
+int moth_capture_copy(moth_tensor *y, const moth_tensor *x);
+/* From now on (on: until told otherwise) storages are results of this op, to be pooled. */
+void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool on);
+
+/* -- storages (tensor.c asks) -- */
+
+void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int64_t nbytes); /* its bytes */
+int moth_capture_born(moth_ctx *ctx, moth_storage *s);
+bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s);
+/* Its last reference is gone. Returns the storage that it was an alias of, to be released, or NULL. */
+moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s);
+
+/* -- what a recording must notice -- */
+
+/* A leaf's .grad is about to be read or, if `set`, replaced without looking. */
+int moth_capture_leaf(moth_node *leaf, bool set);
+/* While recording: the error that `what` reads values. Else OK. */
+int moth_capture_refuse(moth_ctx *ctx, const char *what);
+/* Whether the values of x are the same in each replay; true when nothing is recorded. */
+bool moth_capture_constant(const moth_tensor *x);
+void moth_captures_free(moth_ctx *ctx);
+
+#endif

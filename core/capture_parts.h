@@ -1,0 +1,99 @@
+/* capture_parts.h -- what a recording is made of; for capture.c, which records, and
+** capture_run.c, which begins, ends, replays and frees. capture.h tells how it works.
+*/
+#ifndef MOTH_CAPTURE_PARTS_H
+#define MOTH_CAPTURE_PARTS_H
+
+#include "capture.h"
+
+#define MOTH_FROZEN 64 /* headers that are looked through for one that is the same */
+
+enum {                /* moth_storage.held, in the recording that it names */
+  MOTH_C_INSIDE = 1,  /* made meanwhile */
+  MOTH_C_POOLED = 2,  /* a result: its block may be used again when it dies */
+  MOTH_C_WRITTEN = 4, /* by an instruction */
+  MOTH_C_AGAIN = 8,   /* by two of them, or in a way that is not known */
+  MOTH_C_BURIED = 16  /* died meanwhile: only the recording knows it */
+};
+
+typedef struct moth_instruction {
+  moth_kernel run;
+  void *args;
+  moth_tensor *out[MOTH_MAX_OUTPUTS];
+  const moth_op *op;
+  bool once; /* it gives the same each time */
+} moth_instruction;
+
+typedef struct moth_held {
+  moth_storage *s;
+  enum { MOTH_HELD_NOT, MOTH_HELD_COUNTED, MOTH_HELD_BURIED } how;
+} moth_held;
+
+typedef struct moth_spare { /* a block that may be used again */
+  void *block;
+  int64_t nbytes;
+} moth_spare;
+
+typedef struct moth_watched { /* a tensor from before: it must keep its storage */
+  moth_tensor *tensor;        /* counted */
+  moth_storage *storage;
+} moth_watched;
+
+typedef struct moth_leaf_state {
+  moth_node *leaf;            /* counted */
+  moth_tensor *before;        /* its .grad when the step began, counted; matters if `asked` */
+  moth_tensor *after;         /* and at the end, counted */
+  bool asked;
+  moth_tensor *kept, *other;  /* while a replay is compared with the step, counted */
+} moth_leaf_state;
+
+typedef struct moth_kept { /* bytes of a storage, behind this header, while two runs are compared */
+  struct moth_kept *next;
+  moth_storage *s;
+  int64_t nbytes;
+} moth_kept;
+
+typedef struct moth_initial { /* what a storage holds when a replay begins */
+  struct moth_initial *next;
+  moth_storage *s;
+  void *bytes;
+} moth_initial;
+
+typedef struct moth_chunk {
+  struct moth_chunk *next;
+  int64_t bytes, used;
+} moth_chunk;
+
+struct moth_capture {
+  moth_capture *next;
+  moth_ctx *ctx;
+  uint32_t id;
+  bool grad_mode, empty; /* empty: the step will not go the same way again */
+  int32_t default_dtype;
+  uint8_t fresh;         /* storages made now are results: 1 all, 2 large ones */
+
+  moth_instruction *code;
+  uint32_t ncode, code_room;
+  moth_held *stores;
+  uint32_t nstores, store_room;
+  moth_spare *pool;
+  uint32_t npool, pool_room;
+  moth_watched *watched;
+  uint32_t nwatched, watch_room;
+  moth_leaf_state *leaves;
+  uint32_t nleaves, leaf_room;
+  moth_storage **written; /* by instructions, and others may see them: their versions grow */
+  uint32_t nwritten, written_room;
+  moth_tensor **inputs;   /* counted */
+  uint32_t ninputs, input_room;
+  moth_initial *initial;
+  moth_kept *kept;
+  moth_chunk *chunks;
+  moth_tensor *frozen[MOTH_FROZEN];
+  uint32_t nfrozen;
+};
+
+/* Makes room for one more element in the list at *list. */
+int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size);
+
+#endif

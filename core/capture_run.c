@@ -1,0 +1,380 @@
+/* capture_run.c -- recordings from outside: begin, end, replay, compare, free. capture.h tells how
+** they work.
+*/
+#include <stdatomic.h>
+
+#include "capture_parts.h"
+#include "loop.h"
+
+/* -- freeing -- */
+
+static void release_stores(moth_capture *c) {
+  moth_ctx *ctx = c->ctx;
+  for (uint32_t i = 0; i < c->nstores; i++) {
+    moth_storage *s = c->stores[i].s;
+    if (c->stores[i].how == MOTH_HELD_COUNTED) {
+      moth_storage_release(ctx, s);
+    } else if (c->stores[i].how == MOTH_HELD_BURIED) {
+      /* the block is the pool's, or an alias's root's, or its own */
+      bool own = !s->root && !(s->held & MOTH_C_POOLED);
+      s->root = NULL;
+      if (own) {
+        moth_storage_release(ctx, s);
+      } else {
+        ctx->mem.live_storages--;
+        moth_dealloc(ctx, s, sizeof *s);
+      }
+    }
+  }
+  for (uint32_t i = 0; i < c->npool; i++)
+    moth_dealloc_data(ctx, c->pool[i].block, c->pool[i].nbytes);
+}
+
+static void free_lists(moth_capture *c) {
+  moth_ctx *ctx = c->ctx;
+#define FREE_LIST(list, room) moth_dealloc(ctx, c->list, (int64_t)(c->room * sizeof *c->list))
+  FREE_LIST(code, code_room);
+  FREE_LIST(stores, store_room);
+  FREE_LIST(pool, pool_room);
+  FREE_LIST(watched, watch_room);
+  FREE_LIST(leaves, leaf_room);
+  FREE_LIST(written, written_room);
+  FREE_LIST(inputs, input_room);
+#undef FREE_LIST
+  while (c->chunks) {
+    moth_chunk *chunk = c->chunks;
+    c->chunks = chunk->next;
+    moth_dealloc(ctx, chunk, chunk->bytes);
+  }
+}
+
+static void drop_kept(moth_capture *c) {
+  moth_ctx *ctx = c->ctx;
+  while (c->kept) {
+    moth_kept *kept = c->kept;
+    c->kept = kept->next;
+    moth_dealloc(ctx, kept, (int64_t)sizeof *kept + kept->nbytes);
+  }
+  for (uint32_t i = 0; i < c->nleaves; i++) {
+    moth_tensor_release(c->leaves[i].kept);
+    moth_tensor_release(c->leaves[i].other);
+    c->leaves[i].kept = c->leaves[i].other = NULL;
+  }
+}
+
+/* c is in no list any more. */
+static void destroy(moth_capture *c) {
+  moth_ctx *ctx = c->ctx;
+  drop_kept(c);
+  for (uint32_t i = 0; i < c->nleaves; i++) {
+    moth_tensor_release(c->leaves[i].before);
+    moth_tensor_release(c->leaves[i].after);
+    moth_node_release(c->leaves[i].leaf);
+  }
+  for (uint32_t i = 0; i < c->nwatched; i++) moth_tensor_release(c->watched[i].tensor);
+  for (uint32_t i = 0; i < c->ninputs; i++) moth_tensor_release(c->inputs[i]);
+  for (moth_initial *first = c->initial; first; first = first->next)
+    moth_dealloc_data(ctx, first->bytes, first->s->nbytes);
+  release_stores(c);
+  free_lists(c);
+  moth_dealloc(ctx, c, sizeof *c);
+}
+
+/* Which storages died while it was recorded is known now. */
+static void settle(moth_capture *c, bool hold) {
+  for (uint32_t i = 0; i < c->nstores; i++) {
+    moth_held *at = &c->stores[i];
+    if (at->how == MOTH_HELD_COUNTED) continue;
+    if (at->s->held & MOTH_C_BURIED) {
+      at->how = MOTH_HELD_BURIED;
+    } else if (hold) {
+      at->how = MOTH_HELD_COUNTED;
+      moth_storage_retain(at->s);
+    }
+  }
+}
+
+void moth_capture_abort(moth_ctx *ctx) {
+  moth_capture *c = ctx->capture;
+  if (!c) return;
+  ctx->capture = NULL;
+  settle(c, false);
+  destroy(c);
+}
+
+static moth_capture *find(moth_ctx *ctx, uint32_t id) {
+  for (moth_capture *c = ctx->captures; c; c = c->next)
+    if (c->id == id) return c;
+  moth_fail(ctx, MOTH_E_STATE, NULL, "this recording is gone");
+  return NULL;
+}
+
+void moth_capture_free(moth_ctx *ctx, uint32_t capture) {
+  for (moth_capture **at = &ctx->captures; *at; at = &(*at)->next) {
+    moth_capture *c = *at;
+    if (c->id != capture) continue;
+    *at = c->next;
+    destroy(c);
+    return;
+  }
+}
+
+void moth_captures_free(moth_ctx *ctx) {
+  moth_capture_abort(ctx);
+  while (ctx->captures) moth_capture_free(ctx, ctx->captures->id);
+}
+
+/* -- recording -- */
+
+static int add_input(moth_capture *c, moth_tensor *x) {
+  if (!x) return c->ctx->error.code;
+  int status = moth_capture_grow(c->ctx, &c->inputs, c->ninputs, &c->input_room, sizeof x);
+  if (!status) c->inputs[c->ninputs++] = moth_tensor_retain(x);
+  return status;
+}
+
+int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs,
+                           uint32_t *capture) {
+  static atomic_uint ids; /* of the process: storages may pass between contexts */
+  moth_error_clear(ctx);
+  if (ctx->closed) return moth_fail_closed(ctx);
+  if (ctx->capture)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a step is being recorded already");
+  if (ctx->anomaly)
+    return moth_fail(ctx, MOTH_E_STATE, NULL,
+                     "anomaly mode looks at values; a step cannot be recorded in it");
+  moth_capture *c = moth_alloc(ctx, sizeof *c);
+  if (!c) return ctx->error.code;
+  memset(c, 0, sizeof *c);
+  c->ctx = ctx;
+  c->grad_mode = ctx->grad_mode;
+  c->default_dtype = ctx->default_dtype;
+  while (c->id == 0) c->id = atomic_fetch_add(&ids, 1) + 1;
+  int status = MOTH_OK;
+  for (uint32_t i = 0; !status && i < ninputs; i++)
+    status = add_input(c, moth_resolve(ctx, &inputs[i], NULL));
+  if (status) {
+    destroy(c);
+    return status;
+  }
+  *capture = c->id;
+  ctx->capture = c;
+  return MOTH_OK;
+}
+
+/* Leaves out what gives the same each time, and lists whose versions must grow. */
+static int finish_code(moth_capture *c) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < c->ncode; i++) {
+    const moth_instruction *in = &c->code[i];
+    if (in->once && !(in->out[0]->storage->held & MOTH_C_AGAIN)) continue;
+    c->code[n++] = *in;
+  }
+  c->ncode = n;
+  for (uint32_t i = 0; i < c->nstores; i++) {
+    moth_storage *s = c->stores[i].s;
+    if (!(s->held & MOTH_C_WRITTEN) || (s->held & MOTH_C_BURIED)) continue;
+    int status = moth_capture_grow(c->ctx, &c->written, c->nwritten, &c->written_room, sizeof s);
+    if (status) return status;
+    c->written[c->nwritten++] = s;
+  }
+  return MOTH_OK;
+}
+
+/* The results without their history, which a replay would not go on. */
+static int plain_results(moth_ctx *ctx, moth_handle *results, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    moth_tensor *x = moth_resolve(ctx, &results[i], NULL);
+    if (!x) return ctx->error.code;
+    if (!x->node && !moth_base(x)) continue;
+    moth_tensor *y = moth_tensor_alias(x);
+    int status = y ? moth_hand_out(ctx, y, &results[i]) : ctx->error.code;
+    if (status) return status;
+  }
+  return MOTH_OK;
+}
+
+int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults) {
+  moth_capture *c = ctx->capture;
+  moth_error_clear(ctx);
+  if (!c) return moth_fail(ctx, MOTH_E_STATE, NULL, "nothing is being recorded");
+  int status = finish_code(c);
+  ctx->quiet++; /* new tensors over old storages are no part of it */
+  if (!status) status = plain_results(ctx, results, nresults);
+  ctx->quiet--;
+  if (status || c->empty) {
+    moth_capture_abort(ctx);
+    return status ? status : MOTH_CAPTURE_STALE;
+  }
+  for (uint32_t i = 0; i < c->nleaves; i++) {
+    moth_tensor *grad = c->leaves[i].leaf->grad;
+    if (grad) c->leaves[i].after = moth_tensor_retain(grad);
+  }
+  settle(c, true);
+  ctx->capture = NULL;
+  c->next = ctx->captures;
+  ctx->captures = c;
+  return MOTH_OK;
+}
+
+int32_t moth_capture_open(moth_ctx *ctx) { return ctx->capture != NULL; }
+
+/* -- replay -- */
+
+static bool fits(const moth_tensor *to, const moth_tensor *x) {
+  return x->l.dtype == to->l.dtype && x->l.device == to->l.device && moth_shape_same(&x->l, &to->l);
+}
+
+/* Whether the step would go the recorded way: same inputs, modes, parameters and gradients. */
+static bool is_stale(const moth_capture *c, moth_tensor *const *x) {
+  const moth_ctx *ctx = c->ctx;
+  if (ctx->grad_mode != c->grad_mode || ctx->default_dtype != c->default_dtype || ctx->anomaly)
+    return true;
+  for (uint32_t i = 0; i < c->ninputs; i++)
+    if (!fits(c->inputs[i], x[i]) || (ctx->grad_mode && moth_needs_grad(x[i]))) return true;
+  for (uint32_t i = 0; i < c->nwatched; i++)
+    if (c->watched[i].tensor->storage != c->watched[i].storage) return true;
+  for (uint32_t i = 0; i < c->nleaves; i++)
+    if (c->leaves[i].asked && c->leaves[i].leaf->grad != c->leaves[i].before) return true;
+  return false;
+}
+
+static int copy_inputs(moth_capture *c, moth_tensor *const *x) {
+  for (uint32_t i = 0; i < c->ninputs; i++) {
+    moth_tensor *to = c->inputs[i];
+    if (x[i]->storage == to->storage) continue;
+    moth_storage_bump(to->storage);
+    if (moth_contiguous(x[i])) {
+      if (to->storage->nbytes) memcpy(to->storage->data, moth_at(x[i]), (size_t)to->storage->nbytes);
+    } else {
+      int status = moth_copy_into(to, x[i]);
+      if (status) return status;
+    }
+  }
+  return MOTH_OK;
+}
+
+static int run_code(const moth_capture *c) {
+  moth_ctx *ctx = c->ctx;
+  const moth_instruction *end = c->code + c->ncode;
+  for (moth_initial *first = c->initial; first; first = first->next)
+    memcpy(first->s->data, first->bytes, (size_t)first->s->nbytes);
+  for (moth_instruction *in = c->code; in < end; in++) {
+    int status = moth_cancelled(ctx) ? moth_poll(ctx) : in->run(in->args, in->out);
+    if (!status) continue;
+    moth_error_blame(ctx, in->op->name);
+    return status;
+  }
+  return MOTH_OK;
+}
+
+/* Others see that what the step wrote has changed, and the gradients where the step leaves them. */
+static void show(moth_capture *c, bool done) {
+  for (uint32_t i = 0; i < c->nwritten; i++) moth_storage_bump(c->written[i]);
+  for (uint32_t i = 0; done && i < c->nleaves; i++) {
+    const moth_leaf_state *at = &c->leaves[i];
+    if (at->leaf->grad != at->after)
+      moth_leaf_set(at->leaf, at->after ? moth_tensor_retain(at->after) : NULL);
+  }
+}
+
+#define FEW 16
+
+int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
+                            uint32_t ninputs) {
+  moth_tensor *x[FEW];
+  moth_error_clear(ctx);
+  moth_capture *c = find(ctx, capture);
+  if (!c) return ctx->error.code;
+  if (ctx->capture)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a replay cannot be part of a recording");
+  if (ninputs > FEW || ninputs != c->ninputs) return MOTH_CAPTURE_STALE;
+  for (uint32_t i = 0; i < ninputs; i++) {
+    x[i] = moth_resolve(ctx, &inputs[i], NULL);
+    if (!x[i]) return ctx->error.code;
+  }
+  if (is_stale(c, x)) return MOTH_CAPTURE_STALE;
+  bool mode = ctx->grad_mode;
+  ctx->grad_mode = false;
+  int status = copy_inputs(c, x);
+  if (!status) status = run_code(c);
+  ctx->grad_mode = mode;
+  show(c, status == MOTH_OK);
+  return status ? status : moth_due(ctx);
+}
+
+/* -- comparing a replay with the step itself -- */
+
+static int keep_bytes(moth_capture *c, moth_storage *s) {
+  if (s->root || s->nbytes == 0) return MOTH_OK;
+  moth_kept *kept = moth_alloc(c->ctx, (int64_t)sizeof *kept + s->nbytes);
+  if (!kept) return c->ctx->error.code;
+  *kept = (moth_kept){c->kept, s, s->nbytes};
+  memcpy(kept + 1, s->data, (size_t)s->nbytes);
+  c->kept = kept;
+  return MOTH_OK;
+}
+
+int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
+  moth_capture *c = find(ctx, capture);
+  if (!c) return ctx->error.code;
+  drop_kept(c);
+  int status = keep_bytes(c, ctx->generator->storage);
+  for (uint32_t i = 0; !status && i < c->nstores; i++)
+    if (c->stores[i].how == MOTH_HELD_COUNTED && c->stores[i].s != ctx->generator->storage)
+      status = keep_bytes(c, c->stores[i].s);
+  for (uint32_t i = 0; !status && i < c->nleaves; i++) {
+    moth_tensor *grad = c->leaves[i].leaf->grad;
+    c->leaves[i].kept = grad ? moth_tensor_retain(grad) : NULL;
+  }
+  return status;
+}
+
+static void swap_bytes(char *a, char *b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    char held = a[i];
+    a[i] = b[i];
+    b[i] = held;
+  }
+}
+
+int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture) {
+  moth_capture *c = find(ctx, capture);
+  if (!c) return ctx->error.code;
+  for (moth_kept *kept = c->kept; kept; kept = kept->next) {
+    swap_bytes(kept->s->data, (char *)(kept + 1), kept->nbytes);
+    moth_storage_bump(kept->s);
+  }
+  for (uint32_t i = 0; i < c->nleaves; i++) {
+    moth_leaf_state *at = &c->leaves[i];
+    at->other = at->leaf->grad ? moth_tensor_retain(at->leaf->grad) : NULL;
+    moth_leaf_set(at->leaf, at->kept ? moth_tensor_retain(at->kept) : NULL);
+  }
+  return MOTH_OK;
+}
+
+static bool same_bytes(const moth_tensor *x, const moth_tensor *y) {
+  if (!x || !y) return x == y;
+  if (x->l.dtype != y->l.dtype || !moth_shape_same(&x->l, &y->l)) return false;
+  moth_tensor *a = moth_packed(x), *b = a ? moth_packed(y) : NULL;
+  bool same = b && !memcmp(moth_at(a), moth_at(b),
+                           (size_t)(x->l.numel * moth_dtype_size[x->l.dtype]));
+  moth_tensor_release(a);
+  moth_tensor_release(b);
+  return same;
+}
+
+int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture) {
+  moth_capture *c = find(ctx, capture);
+  if (!c) return ctx->error.code;
+  int32_t found = 0;
+  for (uint32_t i = 0; i < c->nleaves && !found; i++)
+    if (!same_bytes(c->leaves[i].leaf->grad, c->leaves[i].other)) found = MOTH_CAPTURE_GRADIENT;
+  for (moth_kept *kept = c->kept; kept && !found; kept = kept->next) {
+    bool outside = !(kept->s->capture == c->id && (kept->s->held & MOTH_C_INSIDE));
+    if (outside && memcmp(kept->s->data, kept + 1, (size_t)kept->nbytes))
+      found = kept->s == ctx->generator->storage ? MOTH_CAPTURE_RANDOM : MOTH_CAPTURE_VALUE;
+  }
+  drop_kept(c);
+  return found;
+}
