@@ -216,21 +216,6 @@ static int run_writer(moth_call_frame *f, const moth_op *op, moth_tensor **out) 
 
 /* -- the two entrances -- */
 
-/* The shape of the result hangs on values: of all, or for lists of indices if one is a mask. */
-static int refuse_reads(moth_call_frame *f, const moth_op *op) {
-  char what[96];
-  moth_cursor c = {.op = op, .args = &f->args};
-  bool list = false, mask = false;
-  while (moth_next_input(&c))
-    if (op->kinds[c.from] == MOTH_KIND_indices) {
-      list = true;
-      mask |= *c.at && (*c.at)->l.dtype == MOTH_BOOL;
-    }
-  if (list && !mask) return MOTH_OK;
-  snprintf(what, sizeof what, "'%s' gives a result whose shape depends on values", op->name);
-  return moth_capture_refuse(f->temps.ctx, what);
-}
-
 static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   int dtype = MOTH_NO_DTYPE, status;
   if (op->origin) {
@@ -243,11 +228,8 @@ static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   status = moth_prepare(f, op, &dtype);
   if (status) return status;
   if (op->view) return run_view(f, op, out);
-  if (f->temps.ctx->capture) {
-    if ((op->flags & MOTH_OP_READS) && (status = refuse_reads(f, op)) != MOTH_OK) return status;
-    if (op->flags & MOTH_OP_WHOLE)
-      return moth_capture_run(op, op->compose, &f->args, out, 0, false);
-  }
+  if ((op->flags & MOTH_OP_WHOLE) && f->temps.ctx->capture)
+    return moth_capture_run(op, op->compose, &f->args, out, 0, false);
   if (op->compose) return op->compose(&f->args, out);
   if (op->list) return op->list(&f->args, &f->temps.ctx->results);
   if (op->flags & MOTH_OP_MUTATES) return run_writer(f, op, out);

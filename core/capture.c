@@ -59,6 +59,11 @@ int moth_capture_born(moth_ctx *ctx, moth_storage *s) {
   return adopt(ctx->capture, s, MOTH_C_INSIDE);
 }
 
+void moth_capture_unborn(moth_ctx *ctx, const moth_storage *s) {
+  moth_capture *c = ctx->capture;
+  if (c->nstores && c->stores[c->nstores - 1].s == s) c->nstores--;
+}
+
 bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s) {
   return s->capture && ctx->capture && s->capture == ctx->capture->id;
 }
@@ -81,21 +86,24 @@ static bool inside(const moth_capture *c, const moth_storage *s) {
   return s->capture == c->id && (s->held & MOTH_C_INSIDE);
 }
 
+/* Whether a block for n bytes has room for m; where none are kept, every byte too many is seen. */
+static bool same_block(const moth_ctx *ctx, int64_t n, int64_t m) {
+  return ctx->keeps_blocks ? moth_class_of(n) == moth_class_of(m) : n == m;
+}
+
 void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int64_t nbytes) {
   moth_capture *c = ctx->capture;
   if (!c->fresh || ctx->quiet || (c->fresh == LARGE && nbytes <= SMALL))
-    return moth_alloc_data(ctx, nbytes);
+    return moth_alloc(ctx, nbytes);
   s->held |= MOTH_C_POOLED;
-  int64_t size = moth_block_size(nbytes);
   for (uint32_t i = c->npool; i-- > 0;) {
-    moth_spare *spare = &c->pool[i];
-    if (moth_block_size(spare->nbytes) != size) continue;
-    void *block = spare->block;
-    ctx->mem.live_bytes += nbytes - spare->nbytes;
-    *spare = c->pool[--c->npool];
-    return block;
+    moth_spare spare = c->pool[i];
+    if (!same_block(ctx, spare.nbytes, nbytes)) continue;
+    ctx->mem.live_bytes -= spare.nbytes;
+    c->pool[i] = c->pool[--c->npool];
+    return spare.block;
   }
-  return moth_alloc_data(ctx, nbytes);
+  return moth_alloc(ctx, nbytes);
 }
 
 moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
@@ -120,10 +128,11 @@ moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
 static int watch(moth_capture *c, moth_tensor *x) {
   moth_tensor *base = moth_base(x);
   if (base) x = base;
-  if (!x->slot && !(x->flags & MOTH_T_REQUIRES)) return MOTH_OK;
+  if (x->capture == c->id || (!x->slot && !(x->flags & MOTH_T_REQUIRES))) return MOTH_OK;
   for (uint32_t i = 0; i < c->nwatched; i++)
     if (c->watched[i].tensor == x) return MOTH_OK;
-  int status = moth_capture_grow(c->ctx, &c->watched, c->nwatched, &c->watch_room, sizeof *c->watched);
+  int status =
+    moth_capture_grow(c->ctx, &c->watched, c->nwatched, &c->watch_room, sizeof *c->watched);
   if (!status) c->watched[c->nwatched++] = (moth_watched){moth_tensor_retain(x), x->storage};
   return status;
 }
@@ -194,8 +203,12 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
 /* Bytes that no instruction wrote are about to change: each replay begins with them. */
 static int keep_initial(moth_capture *c, moth_storage *s) {
   moth_initial *first = room(c, (int64_t)sizeof *first);
-  void *bytes = first ? moth_alloc_data(c->ctx, s->nbytes) : NULL;
-  if (!bytes) return c->ctx->error.code;
+  if (!first || !moth_count_data(c->ctx, s->nbytes)) return c->ctx->error.code;
+  void *bytes = moth_alloc(c->ctx, s->nbytes);
+  if (!bytes) {
+    c->ctx->mem.live_bytes -= s->nbytes;
+    return c->ctx->error.code;
+  }
   memcpy(bytes, s->data, (size_t)s->nbytes);
   *first = (moth_initial){c->initial, s, bytes};
   c->initial = first;
@@ -296,7 +309,7 @@ void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool
 
 int moth_capture_leaf(moth_node *leaf, bool set) {
   moth_capture *c = leaf->ctx->capture;
-  if (!c) return MOTH_OK;
+  if (!c || ((leaf->flags & MOTH_N_YOUNG) && leaf->id > c->first)) return MOTH_OK;
   for (uint32_t i = 0; i < c->nleaves; i++)
     if (c->leaves[i].leaf == leaf) return MOTH_OK;
   int status = moth_capture_grow(c->ctx, &c->leaves, c->nleaves, &c->leaf_room, sizeof *c->leaves);
@@ -312,6 +325,13 @@ int moth_capture_refuse(moth_ctx *ctx, const char *what) {
   return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
                    "%s while moth.capture records the step: what it finds would be a constant "
                    "of every replay; do this outside of the captured function", what);
+}
+
+int moth_capture_refuse_shape(moth_ctx *ctx, const char *op) {
+  if (!ctx->capture || ctx->quiet > 1) return MOTH_OK; /* a shape rule itself is quiet */
+  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
+                   "the shape of what '%s' gives depends on values, so moth.capture cannot record "
+                   "it; do this outside of the captured function", op);
 }
 
 bool moth_capture_constant(const moth_tensor *x) {

@@ -1,8 +1,8 @@
 /* capture.h -- recordings: the kernel calls of one training or inference step, replayed in a row.
 **
 ** While ctx->capture is set, every kernel that runs leaves an instruction behind: the function, a
-** copy of its arguments, its outputs. Tensors in it are frozen: headers of the recording's own, over
-** the storages that were used. Views, shape rules, the tape and handles leave nothing.
+** copy of its arguments, its outputs. Tensors in it are frozen: headers of the recording's own,
+** over the storages that were used. Views, shape rules, the tape and handles leave nothing.
 **
 ** Three sorts of storage. Those from before the recording are held by it. Those that an op made
 ** (pooled) hand their block on to later results when they die, so that a replay, which runs in the
@@ -33,8 +33,9 @@ void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool
 
 void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int64_t nbytes); /* its bytes */
 int moth_capture_born(moth_ctx *ctx, moth_storage *s);
+void moth_capture_unborn(moth_ctx *ctx, const moth_storage *s); /* its bytes could not be had */
 bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s);
-/* Its last reference is gone. Returns the storage that it was an alias of, to be released, or NULL. */
+/* Its last reference is gone. Returns the one it was an alias of, to be released, or NULL. */
 moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s);
 
 /* -- what a recording must notice -- */
@@ -43,6 +44,8 @@ moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s);
 int moth_capture_leaf(moth_node *leaf, bool set);
 /* While recording: the error that `what` reads values. Else OK. */
 int moth_capture_refuse(moth_ctx *ctx, const char *what);
+/* For shape rules and ops made of others: the same if a shape depends on values. */
+int moth_capture_refuse_shape(moth_ctx *ctx, const char *op);
 /* Whether the values of x are the same in each replay; true when nothing is recorded. */
 bool moth_capture_constant(const moth_tensor *x);
 void moth_captures_free(moth_ctx *ctx);

@@ -68,6 +68,7 @@ struct moth_capture {
   moth_capture *next;
   moth_ctx *ctx;
   uint32_t id;
+  uint64_t first;        /* nodes made meanwhile have greater ids */
   bool grad_mode, empty; /* empty: the step will not go the same way again */
   int32_t default_dtype;
   uint8_t fresh;         /* storages made now are results: 1 all, 2 large ones */

@@ -8,6 +8,11 @@
 
 /* -- freeing -- */
 
+static void free_data(moth_ctx *ctx, void *block, int64_t nbytes) {
+  ctx->mem.live_bytes -= nbytes;
+  moth_dealloc(ctx, block, nbytes);
+}
+
 static void release_stores(moth_capture *c) {
   moth_ctx *ctx = c->ctx;
   for (uint32_t i = 0; i < c->nstores; i++) {
@@ -26,8 +31,7 @@ static void release_stores(moth_capture *c) {
       }
     }
   }
-  for (uint32_t i = 0; i < c->npool; i++)
-    moth_dealloc_data(ctx, c->pool[i].block, c->pool[i].nbytes);
+  for (uint32_t i = 0; i < c->npool; i++) free_data(ctx, c->pool[i].block, c->pool[i].nbytes);
 }
 
 static void free_lists(moth_capture *c) {
@@ -74,7 +78,7 @@ static void destroy(moth_capture *c) {
   for (uint32_t i = 0; i < c->nwatched; i++) moth_tensor_release(c->watched[i].tensor);
   for (uint32_t i = 0; i < c->ninputs; i++) moth_tensor_release(c->inputs[i]);
   for (moth_initial *first = c->initial; first; first = first->next)
-    moth_dealloc_data(ctx, first->bytes, first->s->nbytes);
+    free_data(ctx, first->bytes, first->s->nbytes);
   release_stores(c);
   free_lists(c);
   moth_dealloc(ctx, c, sizeof *c);
@@ -98,6 +102,7 @@ void moth_capture_abort(moth_ctx *ctx) {
   moth_capture *c = ctx->capture;
   if (!c) return;
   ctx->capture = NULL;
+  ctx->capture_id = 0;
   settle(c, false);
   destroy(c);
 }
@@ -149,6 +154,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   c->ctx = ctx;
   c->grad_mode = ctx->grad_mode;
   c->default_dtype = ctx->default_dtype;
+  c->first = ctx->ids;
   while (c->id == 0) c->id = atomic_fetch_add(&ids, 1) + 1;
   int status = MOTH_OK;
   for (uint32_t i = 0; !status && i < ninputs; i++)
@@ -159,6 +165,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   }
   *capture = c->id;
   ctx->capture = c;
+  ctx->capture_id = c->id;
   return MOTH_OK;
 }
 
@@ -212,6 +219,7 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   }
   settle(c, true);
   ctx->capture = NULL;
+  ctx->capture_id = 0;
   c->next = ctx->captures;
   ctx->captures = c;
   return MOTH_OK;
@@ -244,8 +252,9 @@ static int copy_inputs(moth_capture *c, moth_tensor *const *x) {
     moth_tensor *to = c->inputs[i];
     if (x[i]->storage == to->storage) continue;
     moth_storage_bump(to->storage);
+    size_t bytes = (size_t)to->storage->nbytes;
     if (moth_contiguous(x[i])) {
-      if (to->storage->nbytes) memcpy(to->storage->data, moth_at(x[i]), (size_t)to->storage->nbytes);
+      if (bytes) memcpy(to->storage->data, moth_at(x[i]), bytes);
     } else {
       int status = moth_copy_into(to, x[i]);
       if (status) return status;

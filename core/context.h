@@ -88,6 +88,7 @@ struct moth_ctx {
   uint32_t task_ids;
 
   struct moth_capture *capture;  /* under way, see capture.h */
+  uint32_t capture_id;           /* its id, or 0 */
   struct moth_capture *captures; /* done, chained */
   uint32_t quiet;                /* > 0: what runs now is recorded as a whole, or not at all */
 

@@ -163,7 +163,6 @@ struct moth_op {
 #define MOTH_OP_MIXED 0x20000   /* tensor arguments may differ in dtype; the op sees to it */
 #define MOTH_OP_TAKES_INPLACE 0x40000 /* a last argument `inplace`: true makes it `name_` */
 #define MOTH_OP_WHOLE 0x80000 /* its `compose` moves bytes itself: one instruction of a recording */
-#define MOTH_OP_READS 0x100000 /* the shape of its result depends on values: not to be recorded */
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
   .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \

@@ -124,6 +124,7 @@ moth_node *moth_leaf_of(moth_tensor *x) {
     moth_node *n = node_new(x->ctx, 0, 0, 1, 0);
     if (!n) return NULL;
     n->flags = MOTH_N_LEAF;
+    if (x->capture && x->capture == x->ctx->capture_id) n->flags |= MOTH_N_YOUNG;
     n->leaf = x->l;
     x->leaf = n;
   }

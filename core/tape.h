@@ -29,7 +29,8 @@ typedef struct moth_saved {
   moth_layout l;
 } moth_saved;
 
-enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16 };
+enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16,
+       MOTH_N_YOUNG = 32 /* of a tensor that was made in the recording that made this leaf */ };
 
 struct moth_node {
   uint32_t refs, flags;

@@ -132,6 +132,7 @@ moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l) {
   x->refs = 1;
   x->slot = x->flags = x->arg = x->output = x->epoch = x->base_epoch = 0;
   x->ctx = ctx;
+  x->capture = ctx->capture_id;
   x->storage = NULL;
   x->node = x->leaf = NULL;
   x->base = NULL;

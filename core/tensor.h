@@ -91,6 +91,7 @@ struct moth_tensor { /* what every call reads stands first: two or three lines o
   uint32_t epoch;        /* grows when an in-place write rewrites its history */
   moth_layout l;
   uint32_t base_epoch;   /* the base's epoch when this view's node was made */
+  uint32_t capture;      /* the recording that it was made in, 0: none */
 };
 
 /* The tensor that x is a view of, or NULL. Where either was given other data since (`x.data = v`),

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "../capture.h"
 #include "../kernel/arith.h"
 #include "../kernel/scalar.h"
 #include "formula.h"
@@ -261,7 +262,8 @@ static int pow_cpu(const pow_args *a, moth_tensor **out) {
 
 /* exponent input^(exponent-1), and 0 where the exponent is 0 */
 static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
-  double value = moth_wants(g, e) ? NAN : lone_exponent(e);
+  double value = moth_wants(g, e) || !e->storage || !moth_capture_constant(e) ? NAN
+                                                                             : lone_exponent(e);
   if (value == 0) return ZERO_OF(x);
   if (value == 1) return NUMBER(1);
   if (value == 2) return TIMES(x, NUMBER(2));

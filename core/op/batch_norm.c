@@ -309,21 +309,31 @@ static moth_tensor *moved(const moth_tensor *running, const moth_tensor *value, 
   return y;
 }
 
-/* Moves both running statistics towards the batch's, or, after an error, neither. */
-static int move_on(moth_tensor *mean, const moth_tensor *batch_mean, moth_tensor *var,
-                   const moth_tensor *batch_var, double momentum, double factor) {
-  moth_tensor *m = moved(mean, batch_mean, momentum, 1);
-  moth_tensor *v = m ? moved(var, batch_var, momentum, factor) : NULL;
-  int status = v ? moth_copy_into(mean, m) : mean->ctx->error.code;
-  if (!status) status = moth_copy_into(var, v);
-  if (v && mean->l.numel) {
-    moth_storage_bump(mean->storage);
-    moth_storage_bump(var->storage);
+/* Both statistics move, or, after an error, neither. */
+static int move_running__compose(const move_running__args *a, moth_tensor **out) {
+  (void)out;
+  moth_tensor *m = moved(a->mean, a->batch_mean, a->momentum, 1);
+  moth_tensor *v = m ? moved(a->var, a->batch_var, a->momentum, a->factor) : NULL;
+  int status = v ? moth_copy_into(a->mean, m) : a->ctx->error.code;
+  if (!status) status = moth_copy_into(a->var, v);
+  if (v && a->mean->l.numel) {
+    moth_storage_bump(a->mean->storage);
+    moth_storage_bump(a->var->storage);
   }
   moth_tensor_release(m);
   moth_tensor_release(v);
   return status;
 }
+
+MOTH_OP_COMPOSES(move_running_, MOVE_RUNNING_,
+  .doc = "Moves running statistics towards those of a batch: (1 - momentum) running + momentum "
+         "batch.",
+  .examples =
+    "moth.zeros(3), moth.randn(3), moth.ones(3), moth.rand(3)\n"
+    "moth.zeros(3), moth.randn(3), moth.ones(3), moth.rand(3), {momentum = 0.2, factor = 1.5}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
 /* -- batch_norm -- */
 
@@ -353,7 +363,9 @@ static int batch_norm_compose(const batch_norm_args *a, moth_tensor **out) {
   if (status) return status;
   double n = (double)channels_of(a->input, &p);
   if (a->training && a->running_mean && n > 0)
-    status = move_on(a->running_mean, y[1], a->running_var, y[2], a->momentum, n / (n - 1));
+    status = MOTH_CALL(a->ctx, NULL, move_running_, .mean = a->running_mean, .batch_mean = y[1],
+                       .var = a->running_var, .batch_var = y[2], .momentum = a->momentum,
+                       .factor = n / (n - 1));
   release(y + 1, 2);
   if (status) moth_tensor_release(y[0]);
   else out[0] = y[0];
@@ -388,7 +400,10 @@ static int planes_on(const instance_norm_args *a) {
     status = MOTH_CALL(ctx, &y[2], var, .input = a->input, .dim = {planes, n}, .correction = 1);
   if (!status) status = MOTH_CALL(ctx, &y[3], mean, .input = y[2], .dim = {&first, 1}, .dtype = -1);
   ctx->grad_mode = mode;
-  if (!status) status = move_on(a->running_mean, y[1], a->running_var, y[3], a->momentum, 1);
+  if (!status)
+    status = MOTH_CALL(ctx, NULL, move_running_, .mean = a->running_mean, .batch_mean = y[1],
+                       .var = a->running_var, .batch_var = y[3], .momentum = a->momentum,
+                       .factor = 1);
   release(y, 4);
   return status;
 }

@@ -242,10 +242,11 @@ static int shorten(moth_tensor *w, const moth_tensor *list, double most, double 
   return MOTH_OK;
 }
 
-static int keep_within(const embedding_args *a) {
+static int embedding_renorm__compose(const embedding_renorm__args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
   moth_tensor *w = a->weight;
   int64_t bytes;
+  (void)out;
   bool mode = ctx->grad_mode;
   ctx->grad_mode = false;
   int status = moth_check_write(w, "weight", false);
@@ -265,6 +266,14 @@ static int keep_within(const embedding_args *a) {
   return status;
 }
 
+MOTH_OP_COMPOSES(embedding_renorm_, EMBEDDING_RENORM_,
+  .doc = "Shortens the vectors of tokens that are too long.",
+  .examples = "moth.randn(4, 3), {2, 1, 4}, 0.5\n"
+              "moth.randn(4, 3), {2, 1, 4}, {max_norm = 0.5, norm_type = 1}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_WHOLE)
+
 static int embedding_compose(const embedding_args *a, moth_tensor **out) {
   const embedding_rows_args rows = {.ctx = a->ctx, .weight = a->weight, .input = a->input,
                                     .padding_idx = a->padding_idx,
@@ -272,7 +281,9 @@ static int embedding_compose(const embedding_args *a, moth_tensor **out) {
   if (!moth_absent(a->max_norm)) {
     moth_layout y;
     int status = embedding_rows_shape(&rows, &y); /* nothing is written if that refuses */
-    if (!status) status = keep_within(a);
+    if (!status)
+      status = MOTH_CALL(a->ctx, NULL, embedding_renorm_, .weight = a->weight, .input = a->input,
+                         .max_norm = a->max_norm, .norm_type = a->norm_type);
     if (status) return status;
   }
   return moth_run(&moth_op_embedding_rows, &rows, out);
@@ -287,5 +298,6 @@ MOTH_OP_COMPOSES(embedding, EMBEDDING,
   .dtypes = MOTH_FLOATS)
 
 const moth_op *const moth_embedding_ops[] = {
-  &moth_op_embedding, &moth_op_embedding_rows, &moth_op_embedding_back, NULL,
+  &moth_op_embedding, &moth_op_embedding_renorm_, &moth_op_embedding_rows,
+  &moth_op_embedding_back, NULL,
 };

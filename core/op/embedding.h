@@ -14,6 +14,13 @@
   ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?")
 MOTH_ARGS(embedding, EMBEDDING)
 
+#define EMBEDDING_RENORM_(ARG) \
+  ARG(tensor,         weight,           , "the vectors, (tokens, features), written") \
+  ARG(index,          input,            , "tokens, any shape") \
+  ARG(float,          max_norm,         , "longer vectors among theirs are shortened to it") \
+  ARG(float,          norm_type,       2, "exponent of that norm")
+MOTH_ARGS(embedding_renorm_, EMBEDDING_RENORM_)
+
 /* A token's share in the gradient is 1, or 0 for padding, or 1 / how often it comes. */
 #define EMBEDDING_ROWS(ARG) \
   ARG(tensor,         weight,           , "the vectors, (tokens, features)") \

@@ -2,6 +2,7 @@
 ** slices (index_select, index_add) or element by element (gather, scatter, scatter_add), and
 ** one_hot. Their faces stand in index.h.
 */
+#include "../capture.h"
 #include "../kernel/pick.h"
 #include "arith.h"
 #include "create.h"
@@ -380,6 +381,7 @@ static int one_hot_shape(const one_hot_args *a, moth_layout *y) {
                      moth_str(a->input));
   if (classes == MOTH_NO_INT || classes == -1) {
     moth_loop loop;
+    if (moth_capture_refuse_shape(a->ctx, "one_hot")) return a->ctx->error.code;
     moth_loop_over(&loop, a->ctx, &a->input->l, 1, (const moth_tensor *const[]){a->input});
     int status = moth_loop_run(&loop, largest_run, &largest);
     if (status) return status;

@@ -3,6 +3,7 @@
 */
 #include <math.h>
 
+#include "../capture.h"
 #include "../loop.h"
 #include "copy.h"
 #include "reduce.h"
@@ -94,6 +95,7 @@ static void most_run(int64_t n, char *const *at, const int64_t *step, const void
 static int bincount_shape(const bincount_args *a, moth_layout *y) {
   const moth_tensor *w = a->weights;
   int64_t bounds[2] = {0, -1};
+  if (moth_capture_refuse_shape(a->ctx, "bincount")) return a->ctx->error.code;
   if (!moth_is_int(a->input->l.dtype))
     return moth_fail(a->ctx, MOTH_E_DTYPE, "input", "integers are needed, got %s",
                      moth_str(a->input));

@@ -7,6 +7,7 @@
 */
 #include "index.h"
 
+#include "../capture.h"
 #include "../kernel/pick.h"
 #include "view.h"
 
@@ -313,6 +314,10 @@ static int plan_read(const plan *p, moth_tensor *x, const int64_t *offset, moth_
 static int index_shape(const index_args *a, moth_layout *y) {
   plan p;
   const moth_tensor *x = a->input;
+  for (int64_t i = 0; i < a->indices.n; i++)
+    if (a->indices.at[i] && a->indices.at[i]->l.dtype == MOTH_BOOL &&
+        moth_capture_refuse_shape(a->ctx, "indexing with a mask"))
+      return a->ctx->error.code;
   int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, false);
   if (!status) plan_shape(&p, x->l.shape, y);
   plan_free(&p);
@@ -445,6 +450,7 @@ MOTH_OP_COMPOSES(masked_select, MASKED_SELECT, .dtypes = MOTH_ANY,
 /* -- nonzero -- */
 
 static int nonzero_shape(const nonzero_args *a, moth_layout *y) {
+  if (moth_capture_refuse_shape(a->ctx, "nonzero")) return a->ctx->error.code;
   moth_tensor *mask = moth_cast(a->input, MOTH_BOOL);
   int status = mask ? count_true(mask, &y->shape[0]) : a->ctx->error.code;
   moth_tensor_release(mask);

@@ -196,21 +196,23 @@ MOTH_OP(nll_loss_back, NLL_LOSS_BACK,
 
 /* -- cross_entropy: nll_loss of log_softmax -- */
 
-/* The targets that count as class 0 of one, the others as they are. */
-static moth_tensor *any_class(const moth_tensor *target, int64_t ignore) {
-  moth_layout l = target->l;
-  moth_tensor *y = moth_tensor_new(target->ctx, &l);
-  if (!y || moth_copy_into(y, target)) {
-    moth_tensor_release(y);
-    return NULL;
-  }
-  int64_t *t = (int64_t *)(void *)moth_at(y);
-  for (int64_t i = 0; i < l.numel; i++) t[i] = t[i] == ignore ? -1 : 0;
-  return y;
-}
-
 #define STEP(y, op, ...) \
   if (!status) status = MOTH_CALL(ctx, (y), op, __VA_ARGS__)
+
+/* The targets that count as class 0 of one, the others as -1. */
+static int any_class(const cross_entropy_args *a, moth_tensor **out) {
+  enum { IGNORE, IGNORED, ONES, TEMPS };
+  moth_tensor *t[TEMPS] = {NULL};
+  moth_ctx *ctx = a->ctx;
+  int status = MOTH_OK;
+  STEP(&t[IGNORE], full, .size = {(int64_t[]){0}, 0},
+       .fill_value = {.type = 1, .as.integer = a->ignore_index}, .dtype = MOTH_I64);
+  STEP(&t[IGNORED], eq, .input = a->target, .other = t[IGNORE]);
+  STEP(&t[ONES], cast, .input = t[IGNORED], .dtype = MOTH_I64);
+  STEP(out, neg, .input = t[ONES]);
+  for (int i = 0; i < TEMPS; i++) moth_tensor_release(t[i]);
+  return status;
+}
 
 /* What every class adds when the target is spread evenly: -sum(weight logp) of each case, reduced
 ** as nll_loss reduces. It is nll_loss of a single class that has these sums as its score. */
@@ -229,8 +231,7 @@ static int evenly(const cross_entropy_args *a, moth_tensor *logp, moth_tensor **
   }
   STEP(&t[SUM], sum, .input = a->weight ? t[WEIGHTED] : logp, .dim = {&class, 1},
        .keepdim = true, .dtype = -1);
-  t[CLASS] = any_class(a->target, a->ignore_index);
-  if (!status && !t[CLASS]) status = a->ctx->error.code;
+  if (!status) status = any_class(a, &t[CLASS]);
   STEP(divide ? &t[ALL] : out, nll_loss, .input = t[SUM], .target = t[CLASS], .ignore_index = -1,
        .reduction = divide ? MOTH_SUM : a->reduction);
   if (divide) { /* by the weights of the targets, as nll_loss does */

@@ -394,6 +394,7 @@ MOTH_OP_COMPOSES(normalize, NORMALIZE,
 const moth_op *const moth_norm_ops[] = {
   &moth_op_normalize,
   &moth_op_layer_norm, &moth_op_rms_norm, &moth_op_group_norm, &moth_op_row_norm_back,
-  &moth_op_batch_norm, &moth_op_instance_norm, &moth_op_channel_norm, &moth_op_channel_norm_back,
+  &moth_op_batch_norm, &moth_op_move_running_, &moth_op_instance_norm, &moth_op_channel_norm,
+  &moth_op_channel_norm_back,
   NULL,
 };

@@ -57,6 +57,15 @@ MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
   ARG(float,        eps,         1e-5, "added to the variance")
 MOTH_ARGS(batch_norm, BATCH_NORM)
 
+#define MOVE_RUNNING_(ARG) \
+  ARG(tensor, mean,                    , "running mean of each channel, written") \
+  ARG(tensor, batch_mean,              , "that of the batch") \
+  ARG(tensor, var,                     , "running variance of each channel, written") \
+  ARG(tensor, batch_var,               , "that of the batch") \
+  ARG(float,  momentum,             0.1, "share of the new") \
+  ARG(float,  factor,                 1, "by which the batch's variance is multiplied")
+MOTH_ARGS(move_running_, MOVE_RUNNING_)
+
 #define INSTANCE_NORM(ARG) \
   ARG(tensor,       input,           , "(N, C, ...)") \
   ARG(maybe_tensor, running_mean, none, "(C); updated with the input's statistics, or used") \

@@ -1,6 +1,7 @@
 /* place.c -- further ops on elements at positions, made of those in index.c and gather.c. Their
 ** faces, and the list they are in, are index's.
 */
+#include "../capture.h"
 #include "../loop.h"
 #include "copy.h"
 #include "index.h"
@@ -178,6 +179,7 @@ static int masked_scatter_compose(const masked_scatter_args *a, moth_tensor **ou
   moth_tensor *x = NULL, *mask = NULL, *count = NULL, *values = NULL, *y = NULL;
   moth_layout l = {.ndim = 0};
   int status = moth_broadcast(a->ctx, "mask", &l, a->input, a->mask);
+  if (!status) status = moth_capture_refuse_shape(a->ctx, "masked_scatter");
   const moth_layout result = l;
   if (l.ndim == 0) l.ndim = 1, l.shape[0] = 1;
   const moth_ints size = {l.shape, l.ndim};

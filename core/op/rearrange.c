@@ -3,6 +3,7 @@
 */
 #include "rearrange.h"
 
+#include "../capture.h"
 #include "../loop.h"
 #include "copy.h"
 #include "index.h"
@@ -306,6 +307,8 @@ static int repeat_interleave_compose(const repeat_interleave_args *a, moth_tenso
   int status = flat ? MOTH_CALL(a->ctx, &x, reshape, .input = a->input, .shape = {&all, 1})
                     : moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
   if (!flat) x = moth_tensor_retain(a->input);
+  if (!status && !(a->repeats->flags & MOTH_T_NUMBER))
+    status = moth_capture_refuse_shape(a->ctx, "repeat_interleave");
   if (!status) index = repeated_positions(a, x->l.shape[dim]);
   if (!status && !index) status = a->ctx->error.code;
   if (!status)

@@ -11,7 +11,7 @@
 --
 -- The engine keeps the kernel calls of the recorded run (core/capture.h). What Lua adds: inputs and
 -- results; which modules ran, and whether in training; and cells, one for each optimizer op of the
--- recording: before a replay they write what the optimizer's groups say now into the op's arguments.
+-- recording: before a replay they write what the groups say now into the op's arguments.
 
 local ffi = require "ffi"
 local define = require "moth.define"
@@ -425,6 +425,7 @@ local parse = define.signature("capture", {
 
 --- Records a training or inference step at its first call, and replays it as one call of the engine
 -- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
+-- `moth.capture(function(x) return x * 2 end)`
 --
 -- The arguments of fn are its inputs: each replay copies them in. What fn returns is overwritten by
 -- each replay, and has no history. Learning rates and the other options of Moth's optimizers, their

@@ -1,0 +1,120 @@
+-- Every op of the registry, and its gradient, recorded and replayed with other values: the same
+-- bits as the call itself gives, or an error while it is recorded.
+
+local moth = require "moth"
+local registry = require "spec.support.registry"
+
+local function values_of(x)
+  if x:is_floating_point() then x = x:to(moth.float64) end
+  local list = x:detach():flatten():tolist()
+  if type(list) ~= "table" then list = {list} end
+  for i = 1, #list do list[i] = tostring(list[i]) end
+  return tostring(x.shape) .. " " .. table.concat(list, " ")
+end
+
+local function all_values(list)
+  local text = {}
+  for i, x in ipairs(list) do text[i] = values_of(x) end
+  return table.concat(text, "\n")
+end
+
+-- The example's arguments with tensors[1], tensors[2], ... in place of its own.
+local function with(arguments, tensors)
+  local own = registry.tensors(arguments)
+  local place = {}
+  for i, x in ipairs(own) do place[x] = tensors[i] end
+  return registry.map(arguments, function(x) return place[x] end)
+end
+
+-- A step that calls the op, and with `backward` also finds the gradients of its inputs.
+local function step_of(op, arguments, backward)
+  return function(...)
+    local given, leaves = {...}, {}
+    for i, x in ipairs(backward and given or {}) do
+      if x:is_floating_point() then
+        leaves[#leaves + 1] = x:detach():requires_grad_()
+        given[i] = leaves[#leaves] * 1 -- which may be written in place
+      end
+    end
+    local used = with(arguments, given)
+    local results = registry.tensors {n = 1, {op.fn(unpack(used, 1, used.n))}}
+    if op.outputs == "" then results = given end
+    if not backward then return unpack(results) end
+    local loss
+    for _, y in ipairs(results) do
+      if y:is_floating_point() and y.requires_grad then
+        local part = (y * y):sum():to(moth.float64)
+        loss = loss and loss + part or part
+      end
+    end
+    if not loss then return unpack(results) end
+    loss:backward()
+    local grads = {loss}
+    for _, x in ipairs(leaves) do
+      if x.grad ~= nil then grads[#grads + 1] = x.grad end
+    end
+    return unpack(grads)
+  end
+end
+
+local function drawn(example, seed)
+  moth.manual_seed(seed)
+  local arguments = example.arguments()
+  return arguments, registry.tensors(arguments)
+end
+
+-- The default generator and those among the arguments start anew.
+local function seed(arguments, number)
+  moth.manual_seed(number)
+  for i = 1, arguments.n do
+    local v = arguments[i]
+    if type(v) == "table" and getmetatable(v) == nil then v = v.generator end
+    local generator = type(v) == "table" and getmetatable(v) ~= nil and v.manual_seed
+    if generator then v:manual_seed(number) end
+  end
+end
+
+local function check(op, example, backward)
+  local arguments, first = drawn(example, 1)
+  local _, second = drawn(example, 2)
+  if #first == 0 or #first > 16 then return end
+  local run = step_of(op, arguments, backward)
+  local step = moth.capture(run)
+  seed(arguments, 3)
+  local ok, message = pcall(step, unpack(first))
+  if not ok then
+    if tostring(message):find("moth.capture", 1, true) then return end
+    if pcall(run, unpack(first)) then error(message, 0) end
+    return -- the call itself raises
+  end
+  seed(arguments, 4)
+  local replayed = all_values {step(unpack(second))}
+  if tostring(step) ~= "captured step (1 recording)" then error("it was recorded again", 0) end
+  seed(arguments, 4)
+  for i, x in ipairs(second) do second[i] = x:detach():clone() end
+  local wanted = all_values {run(unpack(second))}
+  step:free()
+  if replayed ~= wanted then
+    error(("a replay gave\n%s\nwanted\n%s"):format(replayed:sub(1, 300), wanted:sub(1, 300)), 0)
+  end
+end
+
+describe("a recording of", function()
+  local pattern = os.getenv("MOTH_SPEC_OP") or "."
+  for _, op in ipairs(registry.ops()) do
+    if op.name:find(pattern) and not op.name:find "^empty" then
+      it(op.name .. " gives what a call gives", function()
+        for _, example in ipairs(op.examples) do
+          for _, backward in ipairs {false, op.grad or nil} do
+            local ok, message = pcall(check, op, example, backward)
+            if not ok then
+              error(("%s(%s)%s: %s"):format(op.name, example.code, backward and ", gradient" or "",
+                tostring(message)), 0)
+            end
+          end
+        end
+        moth.collect()
+      end)
+    end
+  end
+end)
