@@ -247,6 +247,14 @@ static int note_whole(moth_capture *c, const moth_op *op, void *args) {
   return MOTH_OK;
 }
 
+/* Whether the op gives the same each time. */
+static bool is_constant(const moth_op *op, const void *args) {
+  moth_cursor cursor = {.op = op, .args = (void *)(uintptr_t)args};
+  while (moth_next_input(&cursor))
+    if (*cursor.at) return false;
+  return !(op->flags & MOTH_OP_RANDOM);
+}
+
 static int append(moth_capture *c, const moth_op *op, moth_kernel run, const void *args,
                   moth_tensor **out, uint32_t nout, bool fresh) {
   moth_instruction in = {.op = op, .run = run};
@@ -265,7 +273,7 @@ static int append(moth_capture *c, const moth_op *op, moth_kernel run, const voi
     status = note_whole(c, op, in.args);
     if (status) return status;
   }
-  in.once = fresh && nout == 1 && !(out[0]->storage->held & MOTH_C_POOLED);
+  in.once = fresh && nout == 1 && !(out[0]->storage->held & MOTH_C_POOLED) && is_constant(op, args);
   c->code[c->ncode++] = in;
   return MOTH_OK;
 }
@@ -290,19 +298,11 @@ int moth_capture_copy(moth_tensor *y, const moth_tensor *x) {
   return moth_capture_run(&moth_op_copy_, moth_op_copy_.cpu, &args, &y, 1, false);
 }
 
-static bool has_input(const moth_op *op, const void *args) {
-  moth_cursor cursor = {.op = op, .args = (void *)(uintptr_t)args};
-  while (moth_next_input(&cursor))
-    if (*cursor.at) return true;
-  return false;
-}
-
 /* What small results without inputs hold is the same in every replay: they are no part of the pool,
 ** and unless something else writes them, of the replay either. */
 void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool on) {
   if (ctx->quiet) return;
-  bool same = on && !has_input(op, args) && !(op->flags & MOTH_OP_RANDOM);
-  ctx->capture->fresh = !on ? 0 : same ? LARGE : ALL;
+  ctx->capture->fresh = !on ? 0 : is_constant(op, args) ? LARGE : ALL;
 }
 
 /* -- what else a recording notices -- */

@@ -425,7 +425,6 @@ local parse = define.signature("capture", {
 
 --- Records a training or inference step at its first call, and replays it as one call of the engine
 -- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
--- `moth.capture(function(x) return x * 2 end)`
 --
 -- The arguments of fn are its inputs: each replay copies them in. What fn returns is overwritten by
 -- each replay, and has no history. Learning rates and the other options of Moth's optimizers, their

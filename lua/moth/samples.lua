@@ -78,6 +78,7 @@ nn.Buffer nn.Buffer(moth.zeros(3))
 nn.isinstance nn.isinstance(nn.Conv2d(1, 2, 3), nn.Module)
 moth.no_grad moth.no_grad(function() return moth.ones(2) * 2 end)
 moth.scope moth.scope(function() return moth.ones(2):sum():item() end)
+moth.capture moth.capture(function(x) return x * 2 end)(moth.ones(2))
 moth.Generator moth.rand(3, {generator = moth.Generator():manual_seed(1)})
 moth.summary print(moth.summary(nn.Linear(20, 3), {1, 20}))
 ]]
