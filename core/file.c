@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define CHUNK ((int64_t)16 << 20) /* between two looks at the cancel flag */
+#define SEND ((int64_t)8 << 20)   /* bytes that are worth sending to the disk on their own */
 
 char *moth_path(moth_ctx *ctx, const moth_text *path) {
   if (!path || !path->at || path->size == 0) {
@@ -167,8 +168,30 @@ static int open_target(moth_sink *s) {
   return open_temporary(s, st.st_mode & 0777);
 }
 
-int moth_sink_open(moth_ctx *ctx, const moth_text *path, moth_sink *s) {
-  *s = (moth_sink){.ctx = ctx, .fd = -1, .path = moth_path(ctx, path)};
+/* Blocks for the whole file at once, where the file system can: it writes faster and lies in one
+** piece. If there is no room, writing will say so. */
+static void reserve(const moth_sink *s, int64_t size) {
+#ifdef __linux__
+  if (s->temp && size > 0) (void)!fallocate(s->fd, FALLOC_FL_KEEP_SIZE, 0, size);
+#else
+  (void)s, (void)size;
+#endif
+}
+
+/* Lets the disk begin while the rest is still being copied: fsync then waits for little. */
+static void send(moth_sink *s) {
+#ifdef __linux__
+  if (!s->durable || !s->temp || s->written - s->sent < SEND) return;
+  (void)!sync_file_range(s->fd, s->sent, s->written - s->sent, SYNC_FILE_RANGE_WRITE);
+  s->sent = s->written;
+#else
+  (void)s;
+#endif
+}
+
+int moth_sink_open(moth_ctx *ctx, const moth_text *path, int64_t size, bool durable,
+                   moth_sink *s) {
+  *s = (moth_sink){.ctx = ctx, .fd = -1, .path = moth_path(ctx, path), .durable = durable};
   if (!s->path) return ctx->error.code;
   moth_quote(*path, s->shown, sizeof s->shown);
   int code = open_target(s);
@@ -177,6 +200,7 @@ int moth_sink_open(moth_ctx *ctx, const moth_text *path, moth_sink *s) {
     return io_error(ctx, "write", s->shown, code);
   }
   hold_signals(s);
+  reserve(s, size);
   return MOTH_OK;
 }
 
@@ -189,6 +213,8 @@ int moth_sink_write(moth_sink *s, const char *bytes, int64_t size) {
     if (n < 0) return io_error(s->ctx, "write", s->shown, errno);
     bytes += n;
     size -= n;
+    s->written += n;
+    send(s);
   }
   return MOTH_OK;
 }
@@ -206,7 +232,7 @@ static int sync_directory(moth_sink *s) {
 
 static int commit(moth_sink *s) {
   bool regular = s->temp != NULL;
-  if (regular && fsync(s->fd)) return io_error(s->ctx, "write", s->shown, errno);
+  if (regular && s->durable && fsync(s->fd)) return io_error(s->ctx, "write", s->shown, errno);
   int fd = s->fd;
   s->fd = -1;
   if (close(fd) && errno != EINTR) return io_error(s->ctx, "write", s->shown, errno);
@@ -214,7 +240,7 @@ static int commit(moth_sink *s) {
   if (rename(s->temp, s->path)) return io_error(s->ctx, "replace", s->shown, errno);
   free(s->temp);
   s->temp = NULL;
-  return sync_directory(s);
+  return s->durable ? sync_directory(s) : MOTH_OK;
 }
 
 int moth_sink_close(moth_sink *s, int status) {

@@ -29,17 +29,21 @@ int moth_source_read(moth_ctx *ctx, const moth_source *s, int64_t from, char *to
 bool moth_source_map(moth_source *s); /* false: it stays one to read */
 void moth_source_close(moth_source *s);
 
-/* -- writing: a temporary file beside the target, fsync, rename, fsync of the directory -- */
+/* -- writing: a temporary file beside the target, fsync, rename, fsync of the directory; without
+** the fsyncs if it need not be durable -- */
 
 typedef struct moth_sink {
   moth_ctx *ctx;
   int fd;
   char *path, *temp; /* temp is NULL for what is no regular file: a device, a pipe */
+  bool durable;
+  int64_t written, sent; /* bytes written, and of these on their way to the disk */
   char shown[MOTH_SHOWN];
   sigset_t mask;     /* the thread's, before SIGXFSZ and SIGPIPE were held back */
 } moth_sink;
 
-int moth_sink_open(moth_ctx *ctx, const moth_text *path, moth_sink *s);
+/* `size` is what will be written. */
+int moth_sink_open(moth_ctx *ctx, const moth_text *path, int64_t size, bool durable, moth_sink *s);
 int moth_sink_write(moth_sink *s, const char *bytes, int64_t size);
 /* Ends it either way, and only once: the target is replaced if status is MOTH_OK and all goes
 ** well, else it is as it was and the temporary file is gone. Returns the status to report. */

@@ -341,12 +341,12 @@ int32_t moth_safetensors_tensor(moth_ctx *ctx, const moth_handle *file, int64_t 
 int64_t moth_safetensors_metadata_count(moth_ctx *ctx, const moth_handle *file);
 int32_t moth_safetensors_metadata(moth_ctx *ctx, const moth_handle *file, int64_t i,
                                   moth_text *key, moth_text *value);
-/* Writes a safetensors file: whole or not at all, and durable when this returns. Tensors with the
-** same storage and layout are written once; the other names stand in the metadata `moth.tied`,
-** a JSON object of name to name. */
+/* Writes a safetensors file: whole or not at all and, if `durable`, on the disk when this returns.
+** Tensors with the same storage and layout are written once; the other names stand in the metadata
+** `moth.tied`, a JSON object of name to name. */
 int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_text *names,
                               const moth_handle *tensors, uint32_t n, const moth_text *keys,
-                              const moth_text *values, uint32_t nmeta);
+                              const moth_text *values, uint32_t nmeta, int32_t durable);
 
 /* ---- random numbers ---- */
 

@@ -19,6 +19,8 @@ typedef struct saver {
   moth_ctx *ctx;
   item *items, **order; /* order: as written; while ties are looked for, by address */
   uint32_t n, ntied, nmeta;
+  int64_t nbytes; /* of all values */
+  bool durable;
   const moth_text *keys, *values;
   moth_buffer header;
   char shown[96];
@@ -171,6 +173,7 @@ static int put_header(saver *s) {
     if (moth_add_overflow(start, t->nbytes, &start))
       return moth_fail(s->ctx, MOTH_E_LIMIT, "tensors", "more bytes than a file can hold");
   }
+  s->nbytes = start;
   moth_put_word(b, "}");
   while (b->size % 8 && !b->failed) moth_put_word(b, " ");
   if (b->failed) return moth_fail(s->ctx, MOTH_E_MEM, NULL, "out of memory for the header");
@@ -242,14 +245,17 @@ static int save(saver *s, const moth_text *path, const moth_text *names,
   status = put_header(s);
   if (status) return status;
   moth_sink sink;
-  status = moth_sink_open(s->ctx, path, &sink);
+  int64_t size;
+  if (moth_add_overflow(s->nbytes, 8 + (int64_t)s->header.size, &size)) size = 0;
+  status = moth_sink_open(s->ctx, path, size, s->durable, &sink);
   return status ? status : moth_sink_close(&sink, write_all(s, &sink));
 }
 
 int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_text *names,
                               const moth_handle *tensors, uint32_t n, const moth_text *keys,
-                              const moth_text *values, uint32_t nmeta) {
-  saver s = {.ctx = ctx, .n = n, .keys = keys, .values = values, .nmeta = nmeta};
+                              const moth_text *values, uint32_t nmeta, int32_t durable) {
+  saver s = {.ctx = ctx, .n = n, .keys = keys, .values = values, .nmeta = nmeta,
+             .durable = durable != 0};
   moth_error_clear(ctx);
   int status = save(&s, path, names, tensors);
   free(s.items);

@@ -6,7 +6,8 @@
 --     moth.save({epoch = 3, model = net:state_dict()}, "run.safetensors")
 --     moth.open("net.safetensors")["fc1.weight"]                 one tensor, the rest unread
 --
--- A file is replaced as a whole or not at all, and is on the disk when save returns. Loading runs
+-- A file is replaced as a whole or not at all, and is on the disk when save returns (unless
+-- `moth.save{value, path, durable = false}` says that this need not be waited for). Loading runs
 -- no code. Bad files and failing disks raise errors, as every other misuse does; moth.errcode()
 -- tells E_FORMAT (the file is broken), E_UNSUPPORTED (valid, but beyond Moth), E_IO and E_ARG.
 --
@@ -75,19 +76,23 @@ end
 -- @param path  where to; a file there keeps its permissions
 -- @param metadata  strings under strings for other readers (default: `format = "pt"` for a
 -- state_dict, which some of them ask for)
+-- @param durable  wait until the file is on the disk (default true); false takes half the time, and
+-- a power failure soon after may leave neither the new file nor the old one
 -- Raises E_ARG for a value that cannot be saved (functions, cycles, modules), with its place, and
 -- E_IO where the disk does. Format: huggingface/safetensors.
 M.save = define {
   name = "save",
   doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing.",
   examples = "{weight = moth.ones(2, 3), bias = moth.zeros(3)}, os.tmpname()\n"
-    .. "moth.ones(2), os.tmpname(), {note = 'made by hand'}",
+    .. "moth.ones(2), os.tmpname(), {note = 'made by hand'}\n"
+    .. "{moth.ones(2), os.tmpname(), durable = false}",
   args = {
     { "any", "value", "a tensor, a state_dict, or tables of tensors, numbers, strings, booleans" },
     { "string", "path", "the file to write" },
     { "map", "metadata", "strings for other readers of the file", optional = true },
+    { "bool", "durable", "wait until the file is on the disk", default = true },
   },
-  run = function(value, path, metadata)
+  run = function(value, path, metadata, durable)
     local packed, why = checkpoint.pack(value)
     if not packed then errors.argument("save", "value", why) end
     local names, tensors = packed.names, packed.tensors
@@ -95,7 +100,7 @@ M.save = define {
     for i = 1, #tensors do handles[i - 1] = tensors[i] end
     local keys, values = metadata_of(metadata, packed.text)
     local status = C.moth_safetensors_save(ctx, array_of { path }, array_of(names), handles,
-      #names, array_of(keys), array_of(values), #keys)
+      #names, array_of(keys), array_of(values), #keys, durable and 1 or 0)
     lib.check(status, "save", unpack(tensors, 1, math.min(#tensors, 200)))
   end,
 }

@@ -121,8 +121,8 @@ local function mean_lines(about, results)
     each_group(results, function(group, variant)
       local mean, n, lowest, noisy = mean_of(results, group, variant, peer)
       if not mean then return end
-      local line = ("%s%s: %.2f times as fast as %s (geometric mean of %d rows, the lowest %.2f)")
-        :format(group, variant, mean, about.labels[peer], n, lowest)
+      local line = ("%s%s: %s / Moth: %.2f (geometric mean of %d rows, the lowest %.2f)")
+        :format(group, variant, about.labels[peer], mean, n, lowest)
       if noisy > 0 then line = line .. (", %d too noisy to count"):format(noisy) end
       lines[#lines + 1] = line
     end)
@@ -202,7 +202,8 @@ the unit shown per call; %s.
 A ratio above 1 is Moth's: the peer's figure over Moth's, the median over the pairs. The spread is
 the third quartile of the pairs' ratios over the first; above 1.3 the row is marked ! and counts in
 no mean. +scope stands inside moth.scope, +tables beside 10^5 live Lua tables (10^6 in the memory
-group), +capture is replayed by moth.capture; PyTorch has none of these, so they repeat its figure.
+group), +capture is replayed by moth.capture, +fsync waits for the disk as moth.save does unless told
+otherwise; PyTorch has none of these, so they repeat its figure.
 ]]
 
 local function command_line(options)

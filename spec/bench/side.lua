@@ -3,7 +3,8 @@
 --
 --   setup NAME                    makes a workload; `done`, or `error TEXT`
 --   time VARIANT SECONDS ROUND    `part SUFFIX UNIT VALUE` for each figure, then `done`; a variant
---                                 is `plain`, `+scope`, `+tables`, `+scope+tables`, `+capture`
+--                                 is `plain`, `+scope`, `+tables`, `+scope+tables`, `+capture`,
+--                                 `+fsync`
 --   drop                          forgets the workload
 --   version                       `done TEXT`
 
@@ -76,8 +77,10 @@ local function loop_of(variant, seconds)
   local kind, step = current.row.kind, current.step
   if variant:find("+capture", 1, true) then step = moth.capture(step) end
   local scope = variant:find("+scope", 1, true) and moth.scope or nil
+  local x = current.x
+  if variant:find("+fsync", 1, true) then x = true end
   local small = kind == "call" or kind == "graph" or kind == "op" or kind == "infer"
-  local batch = timing.batch(step, current.x, current.y, scope, small and CALLS_A_SCOPE or 1)
+  local batch = timing.batch(step, x, current.y, scope, small and CALLS_A_SCOPE or 1)
   loop = {batch = batch, calls = timing.warm_up(batch, seconds)}
   current.loops[variant] = loop
   return loop

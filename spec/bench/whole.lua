@@ -35,11 +35,11 @@ whole["import"] = function()
   return once
 end
 
---- What `cmake --install` would install: the program and the Lua files.
+--- What is installed to run programs: the launcher, the library, the Lua files.
 function whole.disk()
   return function()
     local bytes = 0
-    local words = quoted(launcher.program)
+    local words = quoted(launcher.program) .. " " .. quoted(require("moth.lib").path)
     for _, folder in ipairs {"lua", "nn"} do
       words = words .. " " .. quoted(launcher.root .. "/" .. folder)
     end

@@ -58,7 +58,7 @@ static void read_all(const moth_handle *file) {
   }
   for (int64_t i = moth_safetensors_metadata_count(ctx, file) - 1; i >= 0; i--)
     CHECK(moth_safetensors_metadata(ctx, file, i, &key, &value) == MOTH_OK);
-  CHECK(moth_safetensors_save(ctx, &path, names, tensors, taken, NULL, NULL, 0) == MOTH_OK);
+  CHECK(moth_safetensors_save(ctx, &path, names, tensors, taken, NULL, NULL, 0, 1) == MOTH_OK);
   for (uint32_t i = 0; i < taken; i++) moth_free(ctx, &tensors[i]);
   free(names);
   free(tensors);

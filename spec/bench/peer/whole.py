@@ -15,10 +15,10 @@ HERE = pathlib.Path(__file__).parent
 IMPORT = "import torch; torch.ones(1) + 1; print(open('/proc/self/status').read())"
 
 
-def child(*words):
+def child(*words, **options):
     """Starts this Python on some words."""
     words = [sys.executable, *map(str, words)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **options)
 
 
 def import_(_):
@@ -59,6 +59,6 @@ def fashion_mnist(_):
 
 def memory(row):
     def program(_):
-        out = child(HERE / "memory.py", row.options["net"]).communicate()[0]
-        return json.loads(out)
+        process = child(HERE / "memory.py", row.options["net"], stderr=subprocess.DEVNULL)
+        return json.loads(process.communicate()[0])
     return program
