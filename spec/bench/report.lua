@@ -202,8 +202,8 @@ the unit shown per call; %s.
 A ratio above 1 is Moth's: the peer's figure over Moth's, the median over the pairs. The spread is
 the third quartile of the pairs' ratios over the first; above 1.3 the row is marked ! and counts in
 no mean. +scope stands inside moth.scope, +tables beside 10^5 live Lua tables (10^6 in the memory
-group), +capture is replayed by moth.capture, +fsync waits for the disk as moth.save does unless told
-otherwise; PyTorch has none of these, so they repeat its figure.
+group), +capture is replayed by moth.capture, +fsync waits for the disk, as moth.save does unless
+told otherwise; PyTorch has none of these, so they repeat its figure.
 ]]
 
 local function command_line(options)
