@@ -7,12 +7,22 @@
 
 #include <math.h>
 
-typedef struct taps { /* element i of the result is the sum of weight[i][k] * x[at[i][k]] */
-  int count;
-  int64_t *at;
-  double *weight;
+#include "../threads.h"
+
+typedef struct taps { /* element i of the result is the sum over k of w[k][i] * x[at[k][i]] */
+  int64_t n, *at;
+  void *weight; /* in the dtype computed in */
   int64_t bytes;
 } taps;
+
+typedef struct job {
+  const moth_resize *r;
+  taps t[2];
+  int count;
+  const void *x;
+  void *y, *room;         /* room: rows of the result's width, `each` elements for a thread */
+  int64_t from, to, each; /* elements of a plane of the image, and of the result */
+} job;
 
 /* Elements of the image per element of the result. */
 static double step_of(const moth_resize *r, int axis) {
@@ -58,16 +68,10 @@ static void cubic(const moth_resize *r, int axis, double at, int64_t *to, double
   }
 }
 
-static void fill(const moth_resize *r, int dtype, int axis, const taps *t) {
-  for (int64_t i = 0; i < r->out[axis]; i++) {
-    int64_t *to = t->at + i * t->count;
-    double *weight = t->weight + i * t->count;
-    double step = step_of(r, axis), at;
-    if (r->mode <= MOTH_NEAREST_EXACT) {
-      to[0] = nearest(r, axis, i);
-      weight[0] = 1;
-      continue;
-    }
+static void fill(const moth_resize *r, int dtype, int axis, int count, const taps *t) {
+  for (int64_t i = 0; i < t->n; i++) {
+    int64_t to[4] = {0};
+    double weight[4] = {1}, step = step_of(r, axis), at;
     if (dtype == MOTH_F32) {
       float s = (float)step;
       at = r->align ? s * (float)i : s * ((float)i + 0.5f) - 0.5f;
@@ -75,101 +79,66 @@ static void fill(const moth_resize *r, int dtype, int axis, const taps *t) {
       at = r->align ? step * (double)i : step * ((double)i + 0.5) - 0.5;
     }
     if (r->mode == MOTH_LINEAR && r->in[axis] == r->out[axis]) at = (double)i;
-    if (r->mode == MOTH_LINEAR) linear(r, axis, at, to, weight);
+    if (r->mode <= MOTH_NEAREST_EXACT) to[0] = nearest(r, axis, i);
+    else if (r->mode == MOTH_LINEAR) linear(r, axis, at, to, weight);
     else cubic(r, axis, at, to, weight);
-  }
-}
-
-static int make_taps(moth_ctx *ctx, const moth_resize *r, int dtype, taps t[2]) {
-  int count = r->mode == MOTH_LINEAR ? 2 : r->mode == MOTH_CUBIC ? 4 : 1;
-  for (int axis = 0; axis < 2; axis++) {
-    t[axis] = (taps){.count = count, .bytes = r->out[axis] * count * 8};
-    t[axis].at = moth_alloc(ctx, 2 * t[axis].bytes);
-    if (!t[axis].at) {
-      if (axis) moth_dealloc(ctx, t[0].at, 2 * t[0].bytes);
-      return ctx->error.code;
+    for (int k = 0; k < count; k++) {
+      t->at[k * t->n + i] = to[k];
+      if (dtype == MOTH_F32) ((float *)t->weight)[k * t->n + i] = (float)weight[k];
+      else ((double *)t->weight)[k * t->n + i] = weight[k];
     }
-    t[axis].weight = (double *)(void *)(t[axis].at + r->out[axis] * count);
-    fill(r, dtype, axis, &t[axis]);
   }
-  return MOTH_OK;
 }
 
-static void drop_taps(moth_ctx *ctx, taps t[2]) {
-  for (int axis = 0; axis < 2; axis++) moth_dealloc(ctx, t[axis].at, 2 * t[axis].bytes);
+static void drop(moth_ctx *ctx, job *j, int64_t size) {
+  for (int axis = 0; axis < 2; axis++)
+    if (j->t[axis].at) moth_dealloc(ctx, j->t[axis].at, j->t[axis].bytes);
+  if (j->room) moth_dealloc(ctx, j->room, moth_lanes() * j->each * size);
 }
 
-/* N, the number of taps, is a constant where these are called: the compiler unrolls them. */
-#define PLANES(name, REAL)                                                                        \
-  static inline void gather_##name(const moth_resize *r, const taps *t, const REAL *x, REAL *y,   \
-                                   const int N) {                                                 \
-    for (int64_t oy = 0; oy < r->out[0]; oy++)                                                    \
-      for (int64_t ox = 0; ox < r->out[1]; ox++) {                                                \
-        const int64_t *rows = t[0].at + oy * N, *cols = t[1].at + ox * N;                         \
-        const double *down = t[0].weight + oy * N, *right = t[1].weight + ox * N;                 \
-        REAL sum = 0;                                                                             \
-        for (int i = 0; i < N; i++) {                                                             \
-          const REAL *row = x + rows[i] * r->in[1];                                               \
-          REAL part = 0;                                                                          \
-          for (int k = 0; k < N; k++) part += (REAL)right[k] * row[cols[k]];                      \
-          sum += (REAL)down[i] * part;                                                            \
-        }                                                                                         \
-        *y++ = sum;                                                                               \
-      }                                                                                           \
-  }                                                                                               \
-  static inline void scatter_##name(const moth_resize *r, const taps *t, const REAL *dy,          \
-                                    REAL *dx, const int N) {                                      \
-    for (int64_t oy = 0; oy < r->out[0]; oy++)                                                    \
-      for (int64_t ox = 0; ox < r->out[1]; ox++, dy++) {                                          \
-        const int64_t *rows = t[0].at + oy * N, *cols = t[1].at + ox * N;                         \
-        const double *down = t[0].weight + oy * N, *right = t[1].weight + ox * N;                 \
-        for (int i = 0; i < N; i++)                                                               \
-          for (int k = 0; k < N; k++)                                                             \
-            dx[rows[i] * r->in[1] + cols[k]] += (REAL)down[i] * (REAL)right[k] * *dy;             \
-      }                                                                                           \
-  }                                                                                               \
-  static void plane_##name(const moth_resize *r, const taps *t, const REAL *x, REAL *y) {         \
-    if (t->count == 1) /* a copy: 0 * inf must not come in */                                     \
-      for (int64_t oy = 0; oy < r->out[0]; oy++)                                                  \
-        for (int64_t ox = 0; ox < r->out[1]; ox++)                                                \
-          *y++ = x[t[0].at[oy] * r->in[1] + t[1].at[ox]];                                         \
-    else if (t->count == 2) gather_##name(r, t, x, y, 2);                                         \
-    else gather_##name(r, t, x, y, 4);                                                            \
-  }                                                                                               \
-  static void plane_back_##name(const moth_resize *r, const taps *t, const REAL *dy, REAL *dx) {  \
-    if (t->count == 1) scatter_##name(r, t, dy, dx, 1);                                           \
-    else if (t->count == 2) scatter_##name(r, t, dy, dx, 2);                                      \
-    else scatter_##name(r, t, dy, dx, 4);                                                         \
+/* Tables of taps, and a thread's rows. */
+static int prepare(moth_ctx *ctx, job *j, int dtype, int64_t size) {
+  const moth_resize *r = j->r;
+  j->count = r->mode == MOTH_LINEAR ? 2 : r->mode == MOTH_CUBIC ? 4 : 1;
+  j->from = r->in[0] * r->in[1];
+  j->to = r->out[0] * r->out[1];
+  j->each = r->out[1] * j->count;
+  for (int axis = 0; axis < 2; axis++) {
+    taps *t = &j->t[axis];
+    t->n = r->out[axis];
+    t->bytes = t->n * j->count * (8 + size);
+    t->at = moth_alloc(ctx, t->bytes);
+    if (!t->at) break;
+    t->weight = t->at + t->n * j->count;
+    fill(r, dtype, axis, j->count, t);
   }
-PLANES(f32, float)
-PLANES(f64, double)
+  if (j->t[1].at) j->room = moth_alloc(ctx, moth_lanes() * j->each * size);
+  if (j->room) return MOTH_OK;
+  drop(ctx, j, size);
+  return ctx->error.code;
+}
+
+#define LOOPS "resize_real.h"
+#include "each_level.h"
+
+#define RUN(f)                                                                             \
+  moth_parallel(ctx, r->planes, 1, (double)(j.from + j.count * j.to) * 0.25,               \
+                dtype == MOTH_F32 ? MOTH_BEST(f) : f##_f64, &j)
 
 int moth_resize_forward(moth_ctx *ctx, int dtype, const moth_resize *r, const void *x, void *y) {
-  taps t[2];
-  const int64_t from = r->in[0] * r->in[1], to = r->out[0] * r->out[1];
-  int status = make_taps(ctx, r, dtype, t);
+  job j = {.r = r, .x = x, .y = y};
+  int status = prepare(ctx, &j, dtype, moth_dtype_size[dtype]);
   if (status) return status;
-  for (int64_t p = 0; p < r->planes && !status; p++) {
-    if (dtype == MOTH_F32) plane_f32(r, t, (const float *)x + p * from, (float *)y + p * to);
-    else plane_f64(r, t, (const double *)x + p * from, (double *)y + p * to);
-    if ((p & 15) == 15 && moth_cancelled(ctx)) status = moth_poll(ctx);
-  }
-  drop_taps(ctx, t);
+  status = RUN(planes);
+  drop(ctx, &j, moth_dtype_size[dtype]);
   return status;
 }
 
 int moth_resize_back(moth_ctx *ctx, int dtype, const moth_resize *r, const void *dy, void *dx) {
-  taps t[2];
-  const int64_t from = r->in[0] * r->in[1], to = r->out[0] * r->out[1];
-  int status = make_taps(ctx, r, dtype, t);
+  job j = {.r = r, .x = dy, .y = dx};
+  int status = prepare(ctx, &j, dtype, moth_dtype_size[dtype]);
   if (status) return status;
-  if (r->planes) memset(dx, 0, (size_t)(r->planes * from) * moth_dtype_size[dtype]);
-  for (int64_t p = 0; p < r->planes && !status; p++) {
-    if (dtype == MOTH_F32)
-      plane_back_f32(r, t, (const float *)dy + p * to, (float *)dx + p * from);
-    else plane_back_f64(r, t, (const double *)dy + p * to, (double *)dx + p * from);
-    if ((p & 15) == 15 && moth_cancelled(ctx)) status = moth_poll(ctx);
-  }
-  drop_taps(ctx, t);
+  status = RUN(planes_back);
+  drop(ctx, &j, moth_dtype_size[dtype]);
   return status;
 }
