@@ -19,7 +19,7 @@
 #endif
 /* -- uniform -- */
 
-void moth_uniform_f32(int64_t n, const uint32_t *words, int bits, float *out) {
+static inline INLINE void uniform_f32(int64_t n, const uint32_t *words, int bits, float *out) {
   const float unit = 1.0f / (float)(1u << bits);
   for (int64_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> (32 - bits)) * unit;
 }
@@ -139,6 +139,10 @@ static inline INLINE void normal_f64(int64_t n, const uint32_t *words, double *o
   __attribute__((target(features))) static void normal_f64_##name(                        \
       int64_t n, const uint32_t *words, double *out) {                                    \
     normal_f64(n, words, out);                                                            \
+  }                                                                                       \
+  __attribute__((target(features))) static void uniform_f32_##name(                       \
+      int64_t n, const uint32_t *words, int bits, float *out) {                           \
+    uniform_f32(n, words, bits, out);                                                     \
   }
 LEVEL(avx2, "avx2")
 LEVEL(avx512, "avx512f,avx512dq,avx512vl,avx512bw")
@@ -150,6 +154,13 @@ void moth_normal_f32(int64_t n, const uint32_t *words, float *out) {
   else normal_f32(n, words, out);
 }
 
+void moth_uniform_f32(int64_t n, const uint32_t *words, int bits, float *out) {
+  int best = moth_level();
+  if (best == MOTH_LEVEL_AVX512) uniform_f32_avx512(n, words, bits, out);
+  else if (best == MOTH_LEVEL_AVX2) uniform_f32_avx2(n, words, bits, out);
+  else uniform_f32(n, words, bits, out);
+}
+
 void moth_normal_f64(int64_t n, const uint32_t *words, double *out) {
   int best = moth_level();
   if (best == MOTH_LEVEL_AVX512) normal_f64_avx512(n, words, out);
@@ -159,6 +170,9 @@ void moth_normal_f64(int64_t n, const uint32_t *words, double *out) {
 
 #else
 
+void moth_uniform_f32(int64_t n, const uint32_t *words, int bits, float *out) {
+  uniform_f32(n, words, bits, out);
+}
 void moth_normal_f32(int64_t n, const uint32_t *words, float *out) { normal_f32(n, words, out); }
 void moth_normal_f64(int64_t n, const uint32_t *words, double *out) { normal_f64(n, words, out); }
 

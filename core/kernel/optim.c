@@ -1,23 +1,15 @@
 /* optim.c -- steps of the optimizers, one parameter at a time, for every dtype and layout. */
 #include "optim.h"
 
-#include <math.h>
+#include "exp.h"
 
-#define REAL float
-#define NAME(f) f##_f32
-#define SQRT sqrtf
-#define ABS fabsf
-#include "optim_real.h"
-#undef REAL
-#undef NAME
-#undef SQRT
-#undef ABS
-#define REAL double
-#define NAME(f) f##_f64
-#define SQRT sqrt
-#define ABS fabs
-#include "optim_real.h"
+MOTH_INLINE float moth_sqrt_f32(float x) { return sqrtf(x); }
+MOTH_INLINE double moth_sqrt_f64(double x) { return sqrt(x); }
 
+#define LOOPS "optim_real.h"
+#include "each_level.h"
+
+#define COST 0.4 /* ns for an element, whose operands come from far away */
 #define MOST MOTH_STEP_OPERANDS
 #define BLOCK 256 /* elements converted at a time where they are not in a row or half types */
 
@@ -34,7 +26,7 @@ static void step_real(const job *j, int real, int64_t n, void *const *x) {
   } else {
     float *y[MOST];
     for (int k = 0; k < MOST; k++) y[k] = x[k];
-    rules_f32[j->step->rule](n, y, j->step);
+    MOTH_BEST(rules)[j->step->rule](n, y, j->step);
   }
 }
 
@@ -80,5 +72,5 @@ int moth_step_run(const moth_step *s, moth_tensor *const *x, int n) {
   const moth_tensor *operand[MOST] = {NULL};
   for (int k = 0; k < n; k++) operand[k] = x[k];
   moth_loop_over(&loop, x[0]->ctx, &x[0]->l, n, operand);
-  return moth_loop_run(&loop, inner, &j);
+  return moth_loop_share(&loop, inner, &j, COST);
 }

@@ -1,5 +1,5 @@
-/* optim_real.h -- the loops of optim.c for one REAL, over elements in a row: PyTorch's rules, term
-** by term. x[0] is the parameter, x[1] its gradient; x[k] is NULL from the last operand on.
+/* optim_real.h -- the loops of optim.c for one type and level (each_level.h), over elements in a
+** row: PyTorch's rules, term by term. x[0] is the parameter, x[1] its gradient; x[k] is NULL from the last operand on.
 */
 
 #define COMMON \
@@ -9,24 +9,25 @@
   const REAL lr = (REAL)s->lr, eps = (REAL)s->eps; \
   (void)eps
 
-static void NAME(sgd)(int64_t n, REAL *const *x, const moth_step *s) {
+TARGET static void NAME(sgd)(int64_t n, REAL *const *x, const moth_step *s) {
   COMMON;
   REAL *restrict buffer = x[2];
   const REAL momentum = (REAL)s->momentum, keep = s->first ? 0 : momentum;
   const REAL add = s->first ? 1 : (REAL)(1 - s->dampening);
+  const bool first = s->first;
   if (!buffer)
     for (int64_t i = 0; i < n; i++) p[i] -= lr * (sign * grad[i] + decay * p[i]);
   else if (s->nesterov)
     for (int64_t i = 0; i < n; i++) {
       REAL g = sign * grad[i] + decay * p[i];
-      REAL b = (s->first ? 0 : keep * buffer[i]) + add * g;
+      REAL b = (first ? 0 : keep * buffer[i]) + add * g;
       buffer[i] = b;
       p[i] -= lr * (g + momentum * b);
     }
   else
     for (int64_t i = 0; i < n; i++) {
       REAL g = sign * grad[i] + decay * p[i];
-      REAL b = (s->first ? 0 : keep * buffer[i]) + add * g;
+      REAL b = (first ? 0 : keep * buffer[i]) + add * g;
       buffer[i] = b;
       p[i] -= lr * b;
     }
@@ -48,53 +49,53 @@ static void NAME(sgd)(int64_t n, REAL *const *x, const moth_step *s) {
   mean[i] = m; \
   square[i] = v
 
-static void NAME(adam)(int64_t n, REAL *const *x, const moth_step *s) {
+TARGET static void NAME(adam)(int64_t n, REAL *const *x, const moth_step *s) {
   COMMON;
   MEANS;
   REAL *restrict greatest = x[4];
-  const REAL root = (REAL)s->root;
+  const REAL by = (REAL)(1 / s->root); /* a division less */
   if (!greatest)
     for (int64_t i = 0; i < n; i++) {
       MOVE_MEANS;
-      p[i] = at - lr * m / (SQRT(v) / root + eps);
+      p[i] = at - lr * m / (MATH(sqrt)(v) * by + eps);
     }
   else
     for (int64_t i = 0; i < n; i++) {
       MOVE_MEANS;
       REAL most = greatest[i] >= v || greatest[i] != greatest[i] ? greatest[i] : v;
       greatest[i] = most;
-      p[i] = at - lr * m / (SQRT(most) / root + eps);
+      p[i] = at - lr * m / (MATH(sqrt)(most) * by + eps);
     }
 }
 
-static void NAME(nadam)(int64_t n, REAL *const *x, const moth_step *s) {
+TARGET static void NAME(nadam)(int64_t n, REAL *const *x, const moth_step *s) {
   COMMON;
   MEANS;
-  const REAL root = (REAL)s->root, lr_grad = (REAL)s->lr_grad;
+  const REAL by = (REAL)(1 / s->root), lr_grad = (REAL)s->lr_grad;
   for (int64_t i = 0; i < n; i++) {
     MOVE_MEANS;
-    REAL under = SQRT(v) / root + eps;
+    REAL under = MATH(sqrt)(v) * by + eps;
     p[i] = at - lr_grad * g / under - lr * m / under;
   }
 }
 
-static void NAME(radam)(int64_t n, REAL *const *x, const moth_step *s) {
+TARGET static void NAME(radam)(int64_t n, REAL *const *x, const moth_step *s) {
   COMMON;
   MEANS;
   const REAL root = (REAL)s->root;
   for (int64_t i = 0; i < n; i++) {
     MOVE_MEANS;
-    p[i] = root > 0 ? at - lr * m * root / (SQRT(v) + eps) : at - lr * m;
+    p[i] = root > 0 ? at - lr * m * root / (MATH(sqrt)(v) + eps) : at - lr * m;
   }
 }
 
-static void NAME(adamax)(int64_t n, REAL *const *x, const moth_step *s) {
+TARGET static void NAME(adamax)(int64_t n, REAL *const *x, const moth_step *s) {
   COMMON;
   MEANS;
   for (int64_t i = 0; i < n; i++) {
     REAL at = p[i] * shrink, g = sign * grad[i] + decay * at;
     REAL m = mean[i] + rest1 * (g - mean[i]);
-    REAL old = beta2 * square[i], size = ABS(g) + eps;
+    REAL old = beta2 * square[i], size = MATH(abs)(g) + eps;
     REAL most = old >= size || old != old ? old : size;
     mean[i] = m;
     square[i] = most;
@@ -102,7 +103,7 @@ static void NAME(adamax)(int64_t n, REAL *const *x, const moth_step *s) {
   }
 }
 
-static void NAME(rmsprop)(int64_t n, REAL *const *x, const moth_step *s) {
+TARGET static void NAME(rmsprop)(int64_t n, REAL *const *x, const moth_step *s) {
   COMMON;
   REAL *restrict square = x[2];
   REAL *restrict mean = s->centered ? x[3] : NULL;
@@ -116,23 +117,23 @@ static void NAME(rmsprop)(int64_t n, REAL *const *x, const moth_step *s) {
       mean[i] += rest * (g - mean[i]);
       v -= mean[i] * mean[i];
     }
-    REAL step = g / (SQRT(v) + eps);
+    REAL step = g / (MATH(sqrt)(v) + eps);
     if (buffer) step = buffer[i] = momentum * buffer[i] + step;
     p[i] -= lr * step;
   }
 }
 
-static void NAME(adagrad)(int64_t n, REAL *const *x, const moth_step *s) {
+TARGET static void NAME(adagrad)(int64_t n, REAL *const *x, const moth_step *s) {
   COMMON;
   REAL *restrict sum = x[2];
   for (int64_t i = 0; i < n; i++) {
     REAL g = sign * grad[i] + decay * p[i];
     sum[i] += g * g;
-    p[i] -= lr * g / (SQRT(sum[i]) + eps);
+    p[i] -= lr * g / (MATH(sqrt)(sum[i]) + eps);
   }
 }
 
-static void NAME(adadelta)(int64_t n, REAL *const *x, const moth_step *s) {
+TARGET static void NAME(adadelta)(int64_t n, REAL *const *x, const moth_step *s) {
   COMMON;
   REAL *restrict square = x[2];
   REAL *restrict steps = x[3];
@@ -140,7 +141,7 @@ static void NAME(adadelta)(int64_t n, REAL *const *x, const moth_step *s) {
   for (int64_t i = 0; i < n; i++) {
     REAL g = sign * grad[i] + decay * p[i];
     square[i] = rho * square[i] + rest * g * g;
-    REAL step = SQRT(steps[i] + eps) / SQRT(square[i] + eps) * g;
+    REAL step = MATH(sqrt)(steps[i] + eps) / MATH(sqrt)(square[i] + eps) * g;
     steps[i] = rho * steps[i] + rest * step * step;
     p[i] -= lr * step;
   }

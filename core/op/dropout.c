@@ -3,38 +3,71 @@
 */
 #include "dropout.h"
 
+#include "../kernel/dropout.h"
 #include "../kernel/real.h"
 #include "../random.h"
+#include "../threads.h"
 
 #define WORDS 1024 /* random words at a time, four to a block */
 
-/* y[i] := x[i] * scale where the mask is set, 0 elsewhere; each mask byte covers `run` elements.
-** An input of inf or NaN that is dropped gives 0 as well. */
-#define APPLY(real)                                                             \
-  do {                                                                          \
-    const real *x = from, by = (real)scale;                                     \
-    real *y = to;                                                               \
-    if (run == 1)                                                               \
-      for (int64_t i = 0; i < n; i++) y[i] = mask[i] ? x[i] * by : 0;           \
-    else                                                                        \
-      for (int64_t i = 0; i < n; i++, x += run, y += run)                       \
-        for (int64_t k = 0; k < run; k++) y[k] = mask[i] ? x[k] * by : 0;       \
-  } while (0)
+/* A mask of n bytes, each for `run` elements in a row of x; drawn first if word is set. */
+typedef struct masking {
+  int dtype; /* f32 or f64 */
+  int64_t run;
+  double scale;
+  const char *x;
+  char *y;
+  uint8_t *mask;
+  bool drawn;
+  uint64_t seed, block;
+  uint32_t least; /* words from here on stay */
+} masking;
 
-static void apply_mask(int dtype, int64_t n, int64_t run, const uint8_t *mask, double scale,
-                       const void *from, void *to) {
-  if (dtype == MOTH_F32) APPLY(float);
-  else APPLY(double);
+#define MASK_LOOPS(name, real)                                                              \
+  static void mask_##name(const masking *m, int64_t first, int64_t n, const uint32_t *word) { \
+    const int64_t run = m->run;                                                             \
+    const real *x = (const real *)(const void *)m->x + first * run, by = (real)m->scale;    \
+    real *y = (real *)(void *)m->y + first * run;                                           \
+    uint8_t *mask = m->mask + first;                                                        \
+    if (run == 1 && word) {                                                                 \
+      moth_drop_##name(n, word, m->least, mask, x, by, y);                                  \
+      return;                                                                               \
+    }                                                                                       \
+    for (int64_t i = 0; word && i < n; i++) mask[i] = word[i] >= m->least;                  \
+    if (run == 1) moth_apply_mask_##name(n, mask, x, by, y);                                \
+    else                                                                                    \
+      for (int64_t i = 0; i < n; i++, x += run, y += run)                                   \
+        for (int64_t k = 0; k < run; k++) y[k] = mask[i] ? x[k] * by : 0;                   \
+  }
+MASK_LOOPS(f32, float)
+MASK_LOOPS(f64, double)
+
+/* Bytes first to last - 1 of a mask: drawn and applied while they are near. */
+static void run_masking(int64_t first, int64_t last, int lane, const void *arg) {
+  const masking *m = arg;
+  uint32_t word[WORDS];
+  (void)lane;
+  for (int64_t i = first; i < last; i += WORDS) {
+    const int64_t n = last - i < WORDS ? last - i : WORDS;
+    if (m->drawn) moth_philox_fill(m->seed, m->block + (uint64_t)i / 4, n, word);
+    (m->dtype == MOTH_F32 ? mask_f32 : mask_f64)(m, i, n, m->drawn ? word : NULL);
+  }
 }
 
-static int run_mask(const moth_tensor *input, const moth_tensor *mask, double scale,
+static int run_mask(const moth_tensor *input, const moth_tensor *mask, masking how,
                     moth_tensor *out) {
   moth_tensor *x = moth_real(input), *m = moth_packed(mask), *y = moth_real_out(out);
   int status = x && m && y ? MOTH_OK : input->ctx->error.code;
   int64_t n = mask->l.numel;
-  if (!status && n)
-    apply_mask(x->l.dtype, n, x->l.numel / n, (const uint8_t *)moth_at(m), scale, moth_at(x),
-               moth_at(y));
+  if (!status && n) {
+    how.dtype = x->l.dtype;
+    how.run = x->l.numel / n;
+    how.x = moth_at(x);
+    how.y = moth_at(y);
+    how.mask = (uint8_t *)moth_at(m);
+    status = moth_parallel(input->ctx, n, WORDS, (how.drawn ? 0.35 : 0.05) + 0.1 * (double)how.run,
+                           run_masking, &how);
+  }
   moth_tensor_release(x);
   moth_tensor_release(m);
   return moth_real_done(y, out, status);
@@ -59,25 +92,16 @@ static int mask_shape(const moth_tensor *input, double p, bool training, int32_t
   return MOTH_OK;
 }
 
-/* Sets each byte of the mask with probability 1 - p: its random word must reach p 2^32. */
-static int draw(moth_ctx *ctx, moth_tensor *generator, double p, int64_t n, uint8_t *mask) {
-  uint64_t seed, block, least = (uint64_t)(p * 4294967296.0);
-  uint32_t word[WORDS];
-  int status = moth_generator_take(ctx, generator, (uint64_t)(n + 3) / 4, &seed, &block);
-  for (int64_t i = 0; !status && i < n; i += WORDS, block += WORDS / 4) {
-    int64_t k = n - i < WORDS ? n - i : WORDS;
-    moth_philox_fill(seed, block, k, word);
-    for (int64_t j = 0; j < k; j++) mask[i + j] = word[j] >= least;
-    if ((i & 0xfffff) == 0) status = moth_poll(ctx);
-  }
-  return status;
-}
-
+/* Each byte of the mask is set with probability 1 - p: its random word must reach p 2^32. */
 static int drop(moth_tensor *input, double p, bool training, moth_tensor *generator,
                 moth_tensor **out) {
   if (!training) return moth_copy_into(out[0], input);
-  int status = draw(input->ctx, generator, p, out[1]->l.numel, (uint8_t *)moth_at(out[1]));
-  return status ? status : run_mask(input, out[1], scale_of(p), out[0]);
+  masking how = {.scale = scale_of(p), .drawn = p < 1,
+                 .least = p < 1 ? (uint32_t)(p * 4294967296.0) : 0};
+  int status = moth_generator_take(input->ctx, generator, (uint64_t)(out[1]->l.numel + 3) / 4,
+                                   &how.seed, &how.block);
+  if (p == 1) memset(moth_at(out[1]), 0, (size_t)out[1]->l.numel); /* no word reaches 2^32 */
+  return status ? status : run_mask(input, out[1], how, out[0]);
 }
 
 static int flow_through(moth_grad *g, const moth_tensor *input, double p, bool training) {
@@ -158,7 +182,7 @@ static int dropout_apply_shape(const dropout_apply_args *a, moth_layout *y) {
 }
 
 static int dropout_apply_cpu(const dropout_apply_args *a, moth_tensor **out) {
-  return run_mask(a->input, a->mask, a->scale, out[0]);
+  return run_mask(a->input, a->mask, (masking){.scale = a->scale}, out[0]);
 }
 
 static int dropout_apply_grad(const dropout_apply_args *a, moth_grad *g) {

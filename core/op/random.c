@@ -9,6 +9,7 @@
 #include "../kernel/normal.h"
 #include "../loop.h"
 #include "../random.h"
+#include "../threads.h"
 #include "create.h"
 
 #define WORDS 1024 /* drawn at once, on the stack */
@@ -17,37 +18,56 @@
 
 enum { UNIFORM, NORMAL };
 
-/* Fills y, which is contiguous and of a floating dtype, with add + mul * number. */
-static int fill_real(int what, moth_tensor *generator, moth_tensor *y, double mul, double add) {
-  int dtype = y->l.dtype, bits = dtype == MOTH_F16 ? 11 : dtype == MOTH_BF16 ? 8 : 24;
-  bool wide = dtype == MOTH_F64;
-  int64_t n = y->l.numel, size = moth_dtype_size[dtype], each = wide ? 2 : 1;
+typedef struct drawing {
+  moth_stream stream;
+  int what, dtype, bits;
+  bool wide; /* f64: two words for each value */
+  double mul, add;
+  char *to;
+} drawing;
+
+/* Values first to last - 1, f32 straight into place. */
+static void draw_real(int64_t first, int64_t last, int lane, const void *arg) {
+  const drawing *d = arg;
+  const int64_t size = moth_dtype_size[d->dtype], each = d->wide ? 2 : 1;
   uint32_t words[WORDS];
   union {
     float f32[WORDS];
     double f64[WORDS / 2];
   } v;
-  moth_stream s;
-  int status = moth_stream_open(y->ctx, generator, what == NORMAL ? n + (n & 1) : n, each, &s);
-  if (status) return status;
-  char *to = moth_at(y);
-  for (int64_t done = 0; done < n;) {
-    int64_t m = n - done < WORDS / each ? n - done : WORDS / each, even = m + (m & 1);
-    moth_stream_read(&s, even * each, words);
-    if (wide && what == UNIFORM) moth_uniform_f64(m, words, v.f64);
-    else if (wide) moth_normal_f64(even, words, v.f64);
-    else if (what == UNIFORM) moth_uniform_f32(m, words, bits, v.f32);
-    else moth_normal_f32(even, words, v.f32);
-    if (mul != 1 || add != 0) {
-      if (wide) moth_affine_f64(m, mul, add, v.f64);
-      else moth_affine_f32(m, mul, add, v.f32);
+  (void)lane;
+  for (int64_t i = first, m; i < last; i += m) {
+    m = last - i < WORDS / each ? last - i : WORDS / each;
+    const int64_t even = m + (m & 1);
+    char *to = d->to + i * size;
+    float *x = d->dtype == MOTH_F32 && m == even ? (float *)(void *)to : v.f32;
+    moth_philox_fill(d->stream.seed, d->stream.block + (uint64_t)(i * each / 4), even * each,
+                     words);
+    if (d->wide && d->what == UNIFORM) moth_uniform_f64(m, words, v.f64);
+    else if (d->wide) moth_normal_f64(even, words, v.f64);
+    else if (d->what == UNIFORM) moth_uniform_f32(m, words, d->bits, x);
+    else moth_normal_f32(even, words, x);
+    if (d->mul != 1 || d->add != 0) {
+      if (d->wide) moth_affine_f64(m, d->mul, d->add, v.f64);
+      else moth_affine_f32(m, d->mul, d->add, x);
     }
-    moth_convert(m, wide ? MOTH_F64 : MOTH_F32, (const char *)&v, wide ? 8 : 4, dtype,
-                 to + done * size, size);
-    done += m;
-    if (moth_cancelled(y->ctx)) return moth_poll(y->ctx);
+    if ((char *)x != to)
+      moth_convert(m, d->wide ? MOTH_F64 : MOTH_F32, (const char *)&v, d->wide ? 8 : 4, d->dtype,
+                   to, size);
   }
-  return MOTH_OK;
+}
+
+/* Fills y, which is contiguous and of a floating dtype, with add + mul * number. */
+static int fill_real(int what, moth_tensor *generator, moth_tensor *y, double mul, double add) {
+  const int dtype = y->l.dtype;
+  const int64_t n = y->l.numel;
+  drawing d = {.what = what, .dtype = dtype, .wide = dtype == MOTH_F64, .mul = mul, .add = add,
+               .bits = dtype == MOTH_F16 ? 11 : dtype == MOTH_BF16 ? 8 : 24, .to = moth_at(y)};
+  int status = moth_stream_open(y->ctx, generator, what == NORMAL ? n + (n & 1) : n,
+                                d.wide ? 2 : 1, &d.stream);
+  return status ? status
+                : moth_parallel(y->ctx, n, WORDS, (what == NORMAL ? 0.6 : 0.3) * (d.wide ? 8 : 1),
+                                draw_real, &d);
 }
 
 /* The same for a target with any strides. */
@@ -138,25 +158,42 @@ static int randint_shape(const randint_args *a, moth_layout *y) {
   return moth_shape_of(a->ctx, "size", a->size, y);
 }
 
+typedef struct whole_drawing {
+  moth_stream stream;
+  int64_t low;
+  uint64_t range;
+  int dtype;
+  char *to;
+} whole_drawing;
+
+static void draw_whole(int64_t first, int64_t last, int lane, const void *arg) {
+  const whole_drawing *d = arg;
+  const int64_t size = moth_dtype_size[d->dtype];
+  int64_t value[WORDS / 2];
+  uint32_t words[WORDS];
+  (void)lane;
+  for (int64_t i = first, m; i < last; i += m) {
+    m = last - i < WORDS / 2 ? last - i : WORDS / 2;
+    char *to = d->to + i * size;
+    int64_t *v = d->dtype == MOTH_I64 ? (int64_t *)(void *)to : value;
+    moth_philox_fill(d->stream.seed, d->stream.block + (uint64_t)i / 2, 2 * m, words);
+    if (d->range - 1 < UINT32_MAX) /* the common case alone, which vectorises */
+      for (int64_t k = 0; k < m; k++)
+        v[k] = (int64_t)((uint64_t)d->low + ((words[2 * k + 1] * d->range +
+                                              (words[2 * k] * d->range >> 32)) >> 32));
+    else
+      for (int64_t k = 0; k < m; k++)
+        v[k] = (int64_t)((uint64_t)d->low + moth_random_below(d->range, words + 2 * k));
+    if (v == value) moth_convert(m, MOTH_I64, (const char *)v, 8, d->dtype, to, size);
+  }
+}
+
 static int randint_cpu(const randint_args *a, moth_tensor **out) {
   moth_tensor *y = out[0];
-  uint64_t range = (uint64_t)a->high - (uint64_t)a->low;
-  int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype], value[WORDS / 2];
-  uint32_t words[WORDS];
-  moth_stream s;
-  int status = moth_stream_open(a->ctx, a->generator, n, 2, &s);
-  for (int64_t done = 0; done < n && !status;) {
-    int64_t m = n - done < WORDS / 2 ? n - done : WORDS / 2;
-    moth_stream_read(&s, 2 * m, words);
-    char *to = moth_at(y) + done * size;
-    int64_t *v = y->l.dtype == MOTH_I64 ? (int64_t *)(void *)to : value;
-    for (int64_t i = 0; i < m; i++)
-      v[i] = (int64_t)((uint64_t)a->low + moth_random_below(range, words + 2 * i));
-    if (v == value) moth_convert(m, MOTH_I64, (const char *)v, 8, y->l.dtype, to, size);
-    done += m;
-    if (moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
-  }
-  return status;
+  whole_drawing d = {.low = a->low, .range = (uint64_t)a->high - (uint64_t)a->low,
+                     .dtype = y->l.dtype, .to = moth_at(y)};
+  int status = moth_stream_open(a->ctx, a->generator, y->l.numel, 2, &d.stream);
+  return status ? status : moth_parallel(a->ctx, y->l.numel, WORDS / 2, 1.2, draw_whole, &d);
 }
 
 MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
@@ -239,29 +276,41 @@ MOTH_OP(normal_, NORMAL_, .dtypes = MOTH_FLOATS,
 /* -- bernoulli -- */
 
 /* y, contiguous, gets 1 where a word, as a number from 0 up to 1, lies below p: one for each
-** element, or only the first. */
-static int fill_bernoulli(moth_tensor *generator, const moth_tensor *p, double one_p,
-                          moth_tensor *y) {
-  int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype];
+** element, or for all the same. */
+typedef struct chances {
+  moth_stream stream;
+  const moth_tensor *p;
+  double one_p;
+  moth_tensor *y;
+} chances;
+
+static void draw_truth(int64_t first, int64_t last, int lane, const void *arg) {
+  const chances *c = arg;
+  const moth_tensor *p = c->p, *y = c->y;
+  const int64_t size = moth_dtype_size[y->l.dtype];
   uint32_t words[WORDS];
   double chance[WORDS];
-  moth_stream s;
-  int status = moth_stream_open(y->ctx, generator, n, 1, &s);
-  for (int64_t done = 0; done < n && !status;) {
-    uint8_t truth[WORDS];
-    int64_t m = n - done < WORDS ? n - done : WORDS;
+  uint8_t truth[WORDS];
+  (void)lane;
+  for (int64_t i = first, m; i < last; i += m) {
+    m = last - i < WORDS ? last - i : WORDS;
+    moth_philox_fill(c->stream.seed, c->stream.block + (uint64_t)i / 4, m, words);
     if (p) {
-      int64_t step = moth_dtype_size[p->l.dtype];
-      moth_convert(m, p->l.dtype, moth_at(p) + done * step, step, MOTH_F64, (char *)chance, 8);
+      const int64_t step = moth_dtype_size[p->l.dtype];
+      moth_convert(m, p->l.dtype, moth_at(p) + i * step, step, MOTH_F64, (char *)chance, 8);
+      for (int64_t k = 0; k < m; k++) truth[k] = (double)words[k] * 0x1p-32 < chance[k];
+    } else {
+      for (int64_t k = 0; k < m; k++) truth[k] = (double)words[k] * 0x1p-32 < c->one_p;
     }
-    moth_stream_read(&s, m, words);
-    for (int64_t i = 0; i < m; i++)
-      truth[i] = (double)words[i] * 0x1p-32 < (p ? chance[i] : one_p);
-    moth_convert(m, MOTH_BOOL, (const char *)truth, 1, y->l.dtype, moth_at(y) + done * size, size);
-    done += m;
-    if (moth_cancelled(y->ctx)) status = moth_poll(y->ctx);
+    moth_convert(m, MOTH_BOOL, (const char *)truth, 1, y->l.dtype, moth_at(y) + i * size, size);
   }
-  return status;
+}
+
+static int fill_bernoulli(moth_tensor *generator, const moth_tensor *p, double one_p,
+                          moth_tensor *y) {
+  chances c = {.p = p, .one_p = one_p, .y = y};
+  int status = moth_stream_open(y->ctx, generator, y->l.numel, 1, &c.stream);
+  return status ? status : moth_parallel(y->ctx, y->l.numel, WORDS, 1, draw_truth, &c);
 }
 
 static int bernoulli_shape(const bernoulli_args *a, moth_layout *y) {

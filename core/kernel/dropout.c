@@ -1,0 +1,23 @@
+/* dropout.c -- drawing masks, and applying them, at every level of instructions. */
+#include "dropout.h"
+
+#define LOOPS "dropout_real.h"
+#include "each_level.h"
+
+void moth_drop_f32(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask, const float *x,
+                   float by, float *y) {
+  MOTH_BEST(drop)(n, word, least, mask, x, by, y);
+}
+
+void moth_drop_f64(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask,
+                   const double *x, double by, double *y) {
+  drop_f64(n, word, least, mask, x, by, y);
+}
+
+void moth_apply_mask_f32(int64_t n, const uint8_t *mask, const float *x, float by, float *y) {
+  MOTH_BEST(apply)(n, mask, x, by, y);
+}
+
+void moth_apply_mask_f64(int64_t n, const uint8_t *mask, const double *x, double by, double *y) {
+  apply_f64(n, mask, x, by, y);
+}

@@ -1,0 +1,16 @@
+/* dropout.h -- drawing masks, and applying them. */
+#ifndef MOTH_KERNEL_DROPOUT_H
+#define MOTH_KERNEL_DROPOUT_H
+
+#include <stdint.h>
+
+/* mask[i] := whether word i reaches `least`; and what the mask does to x. */
+void moth_drop_f32(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask, const float *x,
+                   float by, float *y);
+void moth_drop_f64(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask,
+                   const double *x, double by, double *y);
+/* y[i] := x[i] * by where the mask is set, 0 elsewhere: inf or NaN that is dropped gives 0 too. */
+void moth_apply_mask_f32(int64_t n, const uint8_t *mask, const float *x, float by, float *y);
+void moth_apply_mask_f64(int64_t n, const uint8_t *mask, const double *x, double by, double *y);
+
+#endif
