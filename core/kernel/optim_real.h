@@ -1,5 +1,6 @@
 /* optim_real.h -- the loops of optim.c for one type and level (each_level.h), over elements in a
-** row: PyTorch's rules, term by term. x[0] is the parameter, x[1] its gradient; x[k] is NULL from the last operand on.
+** row: PyTorch's rules, term by term. x[0] is the parameter, x[1] its gradient; x[k] is NULL from
+** the last operand on.
 */
 
 #define COMMON \
