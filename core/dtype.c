@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "kernel/level.h"
+
 #define SIZE(NAME, name, type) [NAME] = (uint8_t)sizeof(type),
 const uint8_t moth_dtype_size[MOTH_DTYPES] = {MOTH_DTYPE_LIST(SIZE)};
 
@@ -33,30 +35,36 @@ const char *moth_dtypes_str(uint32_t set, char *buf) {
   return buf;
 }
 
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
+
 /* -- half types --
 ** Without branches, so that loops over them vectorise. An f16 is widened by shifting its bits
 ** into place and multiplying by 2^112, which also makes subnormals right. */
 
-static inline float as_float(uint32_t u) {
+INLINE float as_float(uint32_t u) {
   float f;
   memcpy(&f, &u, 4);
   return f;
 }
 
-static inline uint32_t as_bits(float f) {
+INLINE uint32_t as_bits(float f) {
   uint32_t u;
   memcpy(&u, &f, 4);
   return u;
 }
 
-static inline float widen_f16(uint16_t h) {
+INLINE float widen_f16(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
   uint32_t finite = as_bits(as_float(rest) * 0x1p112f);
   uint32_t special = rest | 0x7f800000u; /* infinity or NaN */
   return as_float(sign | ((h & 0x7c00u) == 0x7c00u ? special : finite));
 }
 
-static inline uint16_t narrow_f16(float f) {
+INLINE uint16_t narrow_f16(float f) {
   uint32_t u = as_bits(f), sign = u >> 16 & 0x8000u, rest = u & 0x7fffffffu;
   uint32_t normal = (rest + 0xc8000fffu + (rest >> 13 & 1u)) >> 13; /* rebiased, to nearest even */
   uint32_t small = as_bits(as_float(rest) + 0.5f) - 0x3f000000u;    /* the adder rounds */
@@ -65,13 +73,12 @@ static inline uint16_t narrow_f16(float f) {
   return (uint16_t)(sign | (rest >= 0x477ff000u ? special : finite));
 }
 
-static inline float widen_bf16(uint16_t h) { return as_float((uint32_t)h << 16); }
+INLINE float widen_bf16(uint16_t h) { return as_float((uint32_t)h << 16); }
 
-static inline uint16_t narrow_bf16(float f) {
-  uint32_t u = as_bits(f);
-  if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u); /* NaN stays NaN */
-  u += 0x7fffu + ((u >> 16) & 1u);
-  return (uint16_t)(u >> 16);
+INLINE uint16_t narrow_bf16(float f) {
+  uint32_t u = as_bits(f), nan = u >> 16 | 0x40u; /* NaN stays NaN */
+  uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+  return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
 /* -- one element, from each kind of type to each -- */
@@ -144,6 +151,64 @@ LOOP(copy_16, uint16_t, uint16_t, v)
 LOOP(copy_32, uint32_t, uint32_t, v)
 LOOP(copy_64, uint64_t, uint64_t, v)
 
+/* -- contiguous ones at higher levels of instructions, where that pays -- */
+
+#if MOTH_HAS_LEVELS
+#define QUICK(target, name, from, to, expression)                                   \
+  target static void name(int64_t n, const char *x, char *y) {                      \
+    const from *restrict p = (const from *)(const void *)x;                         \
+    to *restrict q = (to *)(void *)y;                                               \
+    for (int64_t i = 0; i < n; i++) {                                               \
+      const from v = p[i];                                                          \
+      q[i] = expression;                                                            \
+    }                                                                               \
+  }
+#define QUICK_BOTH(name, from, to, expression)                                      \
+  QUICK(MOTH_AVX2, name##_avx2, from, to, expression)                               \
+  QUICK(MOTH_AVX512, name##_avx512, from, to, expression)
+QUICK_BOTH(quick_f16_f32, uint16_t, float, widen_f16(v))
+QUICK_BOTH(quick_bf16_f32, uint16_t, float, widen_bf16(v))
+QUICK_BOTH(quick_f32_f16, float, uint16_t, narrow_f16(v))
+QUICK_BOTH(quick_f32_bf16, float, uint16_t, narrow_bf16(v))
+QUICK_BOTH(quick_f32_f64, float, double, (double)v)
+QUICK_BOTH(quick_f64_f32, double, float, (float)v)
+QUICK_BOTH(quick_i64_f32, int64_t, float, (float)v)
+QUICK_BOTH(quick_u8_f32, uint8_t, float, (float)v)
+/* clamped before they are cut, so that no cast is out of range and none needs a branch */
+#define WITHIN(v, least, most) ((v) < least ? least : (v) > most ? most : (v))
+QUICK_BOTH(quick_f32_i32, float, int32_t,
+           v != v ? 0 : (int32_t)WITHIN((double)v, -2147483648.0, 2147483647.0))
+QUICK_BOTH(quick_f32_u8, float, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0f, 255.0f))
+QUICK_BOTH(quick_f32_i64, float, int64_t,
+           v != v ? 0 : v >= 0x1p63f ? INT64_MAX : (int64_t)WITHIN(v, -0x1p63f, 0x1.fffffep62f))
+QUICK_BOTH(quick_f32_bool, float, uint8_t, v != 0)
+
+typedef void quick(int64_t n, const char *x, char *y);
+#define BOTH(name) {name##_avx2, name##_avx512}
+
+static quick *quick_of(int from, int to) {
+  static quick *const into_f32[MOTH_DTYPES][2] = {
+    [MOTH_F16] = BOTH(quick_f16_f32), [MOTH_BF16] = BOTH(quick_bf16_f32),
+    [MOTH_F64] = BOTH(quick_f64_f32), [MOTH_I64] = BOTH(quick_i64_f32),
+    [MOTH_U8] = BOTH(quick_u8_f32)};
+  static quick *const from_f32[MOTH_DTYPES][2] = {
+    [MOTH_F16] = BOTH(quick_f32_f16), [MOTH_BF16] = BOTH(quick_f32_bf16),
+    [MOTH_F64] = BOTH(quick_f32_f64), [MOTH_I32] = BOTH(quick_f32_i32),
+    [MOTH_I64] = BOTH(quick_f32_i64), [MOTH_U8] = BOTH(quick_f32_u8),
+    [MOTH_BOOL] = BOTH(quick_f32_bool)};
+  const int level = moth_level();
+  if (level == MOTH_LEVEL_PLAIN) return NULL;
+  return from == MOTH_F32 ? from_f32[to][level - 1] : to == MOTH_F32 ? into_f32[from][level - 1]
+                                                                     : NULL;
+}
+#else
+typedef void quick(int64_t n, const char *x, char *y);
+static quick *quick_of(int from, int to) {
+  (void)from, (void)to;
+  return NULL;
+}
+#endif
+
 #define TABLE_ROW(from)                                                                          \
   {[MOTH_BOOL] = from##_to_bool, [MOTH_U8] = from##_to_u8, [MOTH_I8] = from##_to_i8,             \
    [MOTH_I16] = from##_to_i16, [MOTH_I32] = from##_to_i32, [MOTH_I64] = from##_to_i64,           \
@@ -186,6 +251,13 @@ void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to
     converter *copy = size == 8 ? copy_64 : size == 4 ? copy_32 : size == 2 ? copy_16 : copy_8;
     copy(n, src, src_step, dst, dst_step);
     return;
+  }
+  if (n >= 16 && src_step == moth_dtype_size[from] && dst_step == moth_dtype_size[to]) {
+    quick *best = quick_of(from, to);
+    if (best) {
+      best(n, src, dst);
+      return;
+    }
   }
   if (!is_half(from) && !is_half(to)) table[from][to](n, src, src_step, dst, dst_step);
   else if (from == MOTH_F16 && to == MOTH_F32) f16_to_f32(n, src, src_step, dst, dst_step);

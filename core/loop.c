@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "loop.h"
 
+#include "kernel/turn.h"
 #include "threads.h"
 
 #define POLL_RUN (1 << 20)  /* elements of one run between two looks at the cancel flag */
@@ -203,6 +204,8 @@ int moth_loop_share(const moth_loop *loop, moth_inner inner, const void *arg, do
 typedef struct copy_plan {
   int from, to;
   int64_t rows, y_step, x_step; /* of a tile's other dimension, bytes */
+  int64_t bands;                /* of tiles among the rows */
+  const moth_loop *loop;
 } copy_plan;
 
 /* One element again and again: what is written is copied on, in growing blocks. */
@@ -227,17 +230,42 @@ static void copy_run(int64_t n, char *const *at, const int64_t *step, const void
   moth_convert(n, plan->from, at[1], step[1], plan->to, at[0], step[0]);
 }
 
-/* A transposed copy: y runs along n, x along the rows. Square blocks keep both in cache. */
-static void copy_tiles(int64_t n, char *const *at, const int64_t *step, const void *arg) {
-  enum { TILE = 32 };
-  const copy_plan *plan = arg;
-  for (int64_t j = 0; j < n; j += TILE)
-    for (int64_t i = 0; i < plan->rows; i += TILE) {
-      int64_t w = n - j < TILE ? n - j : TILE, h = plan->rows - i < TILE ? plan->rows - i : TILE;
-      for (int64_t r = i; r < i + h; r++)
-        moth_convert(w, plan->from, at[1] + r * plan->x_step + j * step[1], step[1], plan->to,
-                     at[0] + r * plan->y_step + j * step[0], step[0]);
+enum { TILE = 64 };
+
+/* A transposed copy: y runs along n, x along the rows. Blocks keep both in cache. */
+static void copy_tiles(int64_t n, char *const *at, const int64_t *step, const copy_plan *plan,
+                       int64_t first, int64_t last) {
+  const int64_t size = moth_dtype_size[plan->to];
+  const bool turns = size == 4 && plan->from == plan->to && step[0] == 4 && plan->x_step == 4;
+  for (int64_t j = 0; j < n; j += TILE) {
+    const int64_t w = n - j < TILE ? n - j : TILE;
+    const char *x = at[1] + j * step[1] + first * plan->x_step;
+    char *y = at[0] + j * step[0] + first * plan->y_step;
+    if (turns) {
+      moth_turn(last - first, w, x, step[1], y, plan->y_step);
+      continue;
     }
+    for (int64_t r = first; r < last; r++, x += plan->x_step, y += plan->y_step)
+      moth_convert(w, plan->from, x, step[1], plan->to, y, step[0]);
+  }
+}
+
+/* Bands of tiles, first to last - 1: each is TILE rows of one place of the outer dimensions. */
+static void run_tiles(int64_t first, int64_t last, int lane, const void *arg) {
+  const copy_plan *plan = arg;
+  const moth_loop *loop = plan->loop;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) {
+    int64_t place = i / plan->bands, row = i % plan->bands * TILE;
+    char *at[2] = {loop->at[0], loop->at[1]};
+    for (int d = 1; d < loop->ndim; d++) {
+      const int64_t index = place % loop->size[d];
+      place /= loop->size[d];
+      for (int k = 0; k < 2; k++) at[k] += index * loop->step[d][k];
+    }
+    copy_tiles(loop->size[0], at, loop->step[0], plan, row,
+               plan->rows - row < TILE ? plan->rows : row + TILE);
+  }
 }
 
 /* If x's shortest step is in another dimension than y's, that one becomes the tile's rows. */
@@ -246,6 +274,8 @@ static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
   for (int d = 1; d < loop->ndim; d++) {
     if (loop->step[d][1] != size || loop->size[d] < 4) continue;
     plan->rows = loop->size[d];
+    plan->bands = (plan->rows + TILE - 1) / TILE;
+    plan->loop = loop;
     plan->y_step = loop->step[d][0];
     plan->x_step = loop->step[d][1];
     for (int i = d + 1; i < loop->ndim; i++) swap_dims(loop, i - 1, i);
@@ -256,13 +286,18 @@ static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
 }
 
 int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
-  if (moth_captures(y->ctx)) return moth_capture_copy(y, x);
   moth_loop loop;
   copy_plan plan = {.from = x->l.dtype, .to = y->l.dtype};
   const moth_tensor *operands[] = {y, x};
   moth_loop_over(&loop, y->ctx, &y->l, 2, operands);
-  bool tiles = plan_tiles(&loop, &plan, moth_dtype_size[x->l.dtype]);
-  return moth_loop_run(&loop, tiles ? copy_tiles : copy_run, &plan);
+  const double cost = 0.02 * (moth_dtype_size[plan.from] + moth_dtype_size[plan.to]) +
+                      (plan.from == plan.to ? 0 : 0.1);
+  if (!plan_tiles(&loop, &plan, moth_dtype_size[x->l.dtype]))
+    return moth_loop_share(&loop, copy_run, &plan, cost);
+  int64_t bands = plan.bands;
+  for (int d = 1; d < loop.ndim; d++) bands *= loop.size[d];
+  return moth_parallel(y->ctx, bands, 1, (cost + 0.2) * TILE * (double)loop.size[0], run_tiles,
+                       &plan);
 }
 
 moth_tensor *moth_packed(const moth_tensor *x) {
