@@ -1,0 +1,161 @@
+-- Loops are compiled for several levels of instructions, and MOTH_ISA names one: errors of f32
+-- functions are bounded at each, random numbers are the same bits at each and for any number of
+-- threads, and so are elementwise results for any number of threads.
+
+local ffi = require "ffi"
+
+local process = require "spec.support.process"
+
+pcall(ffi.cdef, "int setenv(const char *name, const char *value, int overwrite);")
+pcall(ffi.cdef, "int unsetenv(const char *name);")
+
+-- One that the processor lacks becomes the best that it has.
+local LEVELS = {"plain", "avx2", "avx512"}
+
+-- Errors in units in the last place of f32 (f64 results are the reference), between bounds of x.
+local BOUNDS = [[
+local bounds = {
+  exp = {1.1, -100, 88}, expm1 = {0.6, -20, 80}, exp2 = {1, -140, 127}, log = {1, 1e-30, 1e30},
+  log1p = {0.6, -0.99, 1e5}, log2 = {0.6, 1e-30, 1e30}, log10 = {0.6, 1e-30, 1e30},
+  sin = {0.6, -1e4, 1e4}, cos = {0.6, -1e4, 1e4}, tan = {0.6, -1e3, 1e3}, asin = {0.6, -1, 1},
+  acos = {0.6, -1, 1}, atan = {0.6, -1e3, 1e3}, sinh = {0.6, -80, 80}, cosh = {0.6, -80, 80},
+  tanh = {1, -12, 12}, asinh = {0.6, -1e5, 1e5}, acosh = {0.6, 1, 1e5},
+  atanh = {0.6, -0.9999, 0.9999}, sigmoid = {2.6, -80, 20},
+  erf = {1.45, -5, 5}, erfc = {0.6, -5, 9}, sqrt = {0.51, 0, 1e30},
+  rsqrt = {1.6, 1e-30, 1e30}, reciprocal = {0.51, 1e-30, 1e30},
+}
+]]
+
+local ERRORS = BOUNDS .. [[
+local moth = require "moth"
+local function unit(y) -- of the last place of each f32 near y
+  local e = y:abs():clamp(2 ^ -126):log2():floor()
+  return (e - 23):exp2()
+end
+for name, b in pairs(bounds) do
+  local x = (moth.rand(200000) * (b[3] - b[2]) + b[2]):clamp(b[2], b[3])
+  if b[2] > 0 and b[3] / b[2] > 1e6 then -- over the exponents
+    x = (moth.rand(200000):double() * math.log(b[3] / b[2]) + math.log(b[2])):exp():float()
+  end
+  local small = moth.randn(50000) * 0.1 -- and near 0
+  if b[2] < 0 then x = moth.cat({x, small}) end
+  local want = moth[name](x:double())
+  local off = ((moth[name](x):double() - want):abs() / unit(want)):max():item()
+  if not (off <= b[1]) then print(("%s is %.3f units off"):format(name, off)) end
+end
+local x = moth.randn(200000) * 3
+for name, most in pairs {gelu = 1.3e-6, silu = 1.5e-6, mish = 2e-6, softplus = 1e-6} do
+  local f = require("moth.nn.functional")[name]
+  local off = (f(x):double() - f(x:double())):abs():max():item()
+  if not (off <= most) then print(("%s is %g off"):format(name, off)) end
+end
+-- lists are long enough to meet the vector loops; the first four values say enough
+local function special(name)
+  local x, s = moth.tensor{1 / 0, -1 / 0, 0 / 0, -0.0}:tile(9), {name}
+  local y = moth[name](x)
+  for i = 1, 4 do
+    local v = y[i]:item()
+    s[i + 1] = v ~= v and "nan" or v == 0 and (1 / v < 0 and "-0" or "0") or ("%.6g"):format(v)
+  end
+  return table.concat(s, " ")
+end
+for _, name in ipairs {"exp", "log", "tanh", "sigmoid", "erf", "sin", "atan", "log1p", "expm1",
+                       "sqrt", "asinh", "sinh", "cosh", "erfc", "relu"} do
+  print(special(name))
+end
+]]
+
+local SPECIALS = [[
+exp inf 0 nan 1
+log inf nan nan -inf
+tanh 1 -1 nan -0
+sigmoid 1 0 nan 0.5
+erf 1 -1 nan -0
+sin nan nan nan -0
+atan 1.5708 -1.5708 nan -0
+log1p inf nan nan -0
+expm1 inf -1 nan -0
+sqrt inf nan nan -0
+asinh inf -inf nan -0
+sinh inf -inf nan -0
+cosh inf inf nan 1
+erfc 0 2 nan 1
+relu inf 0 nan -0
+rc=0
+]]
+
+-- Prints a number that depends on every bit of results, of sizes that are split among threads.
+local BITS = [[
+local moth = require "moth"
+local F = require "moth.nn.functional"
+local function show(name, t)
+  local d = t:reshape(-1):double()
+  local sum = (d * moth.arange(1, d:numel() + 1):double()):sum()
+  print(name, ("%.17g"):format(sum:item()))
+end
+]]
+
+local RANDOM = BITS .. [[
+moth.manual_seed(7)
+show("uniform", moth.rand(300001))
+show("normal", moth.randn(300001))
+show("double", moth.randn{3001, dtype = moth.float64}:float())
+show("integers", moth.randint(0, 1000, {100001}):float())
+show("dropout", F.dropout(moth.ones(300001), 0.3))
+show("bernoulli", moth.bernoulli(moth.full({100001}, 0.3)))
+]]
+
+local LOOPS = BITS .. [[
+moth.manual_seed(7)
+local x, y = moth.randn(300001), moth.randn(300001)
+for _, name in ipairs {"exp", "tanh", "sigmoid", "log", "sin", "erf", "atan"} do
+  show(name, moth[name](x):nan_to_num())
+end
+show("add", moth.add(x, y, {alpha = 3}))
+show("gelu", F.gelu(x))
+show("rows", moth.randn(1000, 301) * moth.randn(301) + moth.randn(1000, 1))
+show("turned", (moth.randn(500, 600):t() + moth.randn(600, 500)):exp())
+show("half", (x:half() * y:half()):float())
+show("copy", moth.randn(700, 500):t():contiguous())
+]]
+
+local function lua(environment, code)
+  local before = {}
+  for name, value in environment:gmatch "(%S+)=(%S+)" do
+    before[name] = os.getenv(name) or false
+    ffi.C.setenv(name, value, 1)
+  end
+  local text = process.lua(code)
+  for name, value in pairs(before) do
+    if value then ffi.C.setenv(name, value, 1) else ffi.C.unsetenv(name) end
+  end
+  return text
+end
+
+describe("at every level of instructions", function()
+  for _, level in ipairs(LEVELS) do
+    it("functions of f32 keep their errors and their special values: " .. level, function()
+      assert.equal(SPECIALS, lua("MOTH_ISA=" .. level, ERRORS))
+    end)
+  end
+
+  it("and for any number of threads random numbers are the same bits", function()
+    local want = lua("MOTH_ISA=plain MOTH_NUM_THREADS=1", RANDOM)
+    assert.matches("rc=0", want)
+    for _, level in ipairs(LEVELS) do
+      for _, threads in ipairs {1, 3} do
+        local how = ("MOTH_ISA=%s MOTH_NUM_THREADS=%d"):format(level, threads)
+        assert.equal(want, lua(how, RANDOM), how)
+      end
+    end
+  end)
+
+  it("elementwise results are the same bits for any number of threads", function()
+    for _, level in ipairs(LEVELS) do
+      local how = "MOTH_ISA=" .. level
+      local want = lua(how .. " MOTH_NUM_THREADS=1", LOOPS)
+      assert.matches("rc=0", want)
+      assert.equal(want, lua(how .. " MOTH_NUM_THREADS=3", LOOPS), how)
+    end
+  end)
+end)
