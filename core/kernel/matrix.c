@@ -17,6 +17,7 @@
 #endif
 
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
+#define SHALLOW 32     /* depth up to which a row of tiles is gone through first: C is the traffic */
 
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k;
@@ -138,8 +139,9 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
   int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
   for (int64_t t = 0; t < p->k || t == 0; t += depth) {
     int64_t k = p->k - t < depth ? p->k - t : depth;
-    for (int64_t i = t0 * height; i < bottom; i += BLOCK_TILES * height) {
-      int64_t m = bottom - i < BLOCK_TILES * height ? bottom - i : BLOCK_TILES * height;
+    for (int64_t i = t0 * height, m; i < bottom; i += m) {
+      m = k > SHALLOW ? BLOCK_TILES * height : height;
+      if (m > bottom - i) m = bottom - i;
       for (int64_t j = p0; j < p1; j++) {
         int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
