@@ -22,6 +22,7 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   ctx->refs = 1;
   moth_keep_blocks(ctx, true);
   ctx->grad_mode = true;
+  ctx->autocast = -1;
   ctx->default_dtype = MOTH_F32;
   ctx->floor_bytes = ctx->mem.goal_bytes = FLOOR_BYTES;
   ctx->floor_slots = ctx->goal_slots = FLOOR_SLOTS;
@@ -78,6 +79,7 @@ void moth_close(moth_ctx *ctx) {
     moth_tensor_release(x);
   }
   moth_results_clear(&ctx->results);
+  moth_autocast_forget(ctx);
   moth_tensor_release(ctx->generator);
   moth_dealloc(ctx, ctx->results.at, (int64_t)(ctx->results.room * sizeof(moth_tensor *)));
   moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *ctx->slots));

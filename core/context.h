@@ -77,6 +77,9 @@ struct moth_ctx {
   int64_t fail_after;
 
   bool grad_mode, anomaly;
+  int32_t autocast; /* the dtype that products are lowered to, or MOTH_NO_DTYPE */
+  struct moth_cast *casts; /* of leaves, while a region of autocast lasts */
+  uint32_t ncasts, cast_room;
   int32_t default_dtype;
   uint64_t ids; /* of nodes and storages */
   moth_node *dead_nodes;
@@ -175,6 +178,8 @@ static inline bool moth_count_data(moth_ctx *ctx, int64_t nbytes) {
   if (ctx->mem.live_bytes > ctx->mem.peak_bytes) ctx->mem.peak_bytes = ctx->mem.live_bytes;
   return true;
 }
+
+void moth_autocast_forget(moth_ctx *ctx); /* casts that were kept (autocast.c) */
 
 /* -- handles (slots.c) -- */
 

@@ -42,5 +42,7 @@ int moth_read_args(moth_call_frame *f, const moth_op *op, const moth_slot *slots
 ** MOTH_NO_DTYPE without a tensor to take it from. */
 #define MOTH_NO_DTYPE (-1)
 int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype);
+/* Casts inputs as the region of autocast says that the context is in (autocast.c). */
+int moth_autocast_inputs(moth_call_frame *f, const moth_op *op);
 
 #endif

@@ -237,6 +237,7 @@ void moth_fail_allocation(moth_ctx *ctx, int64_t after); /* for tests: the n-th 
 
 int32_t moth_grad_mode(moth_ctx *ctx, int32_t on); /* sets it (or -1: leaves it), returns the old */
 int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on);
+int32_t moth_autocast(moth_ctx *ctx, int32_t dtype); /* -1: off; -2: leaves it; the old one */
 int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *x, int32_t on);
 int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *x);
 int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *x, moth_handle *grad); /* {0,0}: none */

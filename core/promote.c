@@ -158,6 +158,7 @@ static int common(const moth_op *op, moth_cursor c) {
 int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype) {
   moth_cursor c = {.op = op, .args = &f->args};
   int status = op->others ? check_kinds(op, c) : MOTH_OK;
+  if (!status && f->temps.ctx->autocast != MOTH_NO_DTYPE) status = moth_autocast_inputs(f, op);
   if (status) return status;
   *dtype = common(op, c);
   if (*dtype != MOTH_NO_DTYPE) return MOTH_OK;

@@ -37,15 +37,19 @@ local function take(h, status, fname, x)
 end
 
 -- ---- grad modes ----
--- The mode belongs to the context. A frame remembers what it was before and which coroutine
+-- The modes belong to the context. A frame remembers what one was before and which coroutine
 -- changed it, so that a coroutine that ends its frame late cannot restore the wrong mode.
 
 local frames = {}
 local main = {} -- stands for the main coroutine
 
-local function enter(mode, name)
-  local frame = setmetatable({ owner = coroutine.running() or main, name = name }, weak)
-  frame.old = C.moth_grad_mode(ctx, mode)
+local function set_grad_mode(mode) return C.moth_grad_mode(ctx, mode) end
+
+--- Begins a frame. set (which something else must hold) changes a mode and returns the old one.
+local function enter(mode, name, set)
+  set = set or set_grad_mode
+  local frame = setmetatable({ owner = coroutine.running() or main, name = name, set = set }, weak)
+  frame.old = set(mode)
   frames[#frames + 1] = frame
   return frame
 end
@@ -55,13 +59,15 @@ local function leave(frame)
   local top = #frames
   if frames[top] == frame then
     frames[top] = nil
-    C.moth_grad_mode(ctx, frame.old)
+    frame.set(frame.old)
     return nil
   end
   for i = top - 1, 1, -1 do
     if frames[i] == frame then
-      for k = top, i, -1 do frames[k] = nil end
-      C.moth_grad_mode(ctx, frame.old)
+      for k = top, i, -1 do
+        frames[k].set(frames[k].old)
+        frames[k] = nil
+      end
       return frame.name .. " ends while another coroutine is inside a grad mode that it set later; "
         .. "the mode from before " .. frame.name .. " is restored"
     end
@@ -82,6 +88,8 @@ local function with_mode(mode, name, f, ...)
   end
   return finish(enter(mode, name), pcall(f, ...))
 end
+
+M.frames = { enter = enter, leave = leave, finish = finish }
 
 --- Calls f(...) with nothing recorded for gradients, and returns what it returns. The mode from
 -- before is restored also when f raises. (As torch.no_grad.)

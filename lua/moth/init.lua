@@ -87,6 +87,7 @@ from("moth.capture", "capture")
 from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory "
   .. "collect leaks")
 from("moth.autograd", "no_grad enable_grad set_grad_enabled is_grad_enabled")
+from("moth.autocast", "autocast is_autocast_enabled")
 from("moth.generator", "Generator manual_seed seed initial_seed get_rng_state set_rng_state")
 from("moth.save", "save load open")
 from("moth.print", "set_printoptions")

@@ -76,6 +76,7 @@ data.default_collate data.default_collate{moth.ones(2), moth.zeros(2)}
 nn.Parameter nn.Parameter(moth.zeros(3))
 nn.Buffer nn.Buffer(moth.zeros(3))
 nn.isinstance nn.isinstance(nn.Conv2d(1, 2, 3), nn.Module)
+moth.autocast moth.autocast("cpu", moth.bfloat16, moth.matmul, moth.ones(2, 2), moth.ones(2, 2))
 moth.no_grad moth.no_grad(function() return moth.ones(2) * 2 end)
 moth.scope moth.scope(function() return moth.ones(2):sum():item() end)
 moth.capture moth.capture(function(x) return x * 2 end)(moth.ones(2))

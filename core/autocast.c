@@ -1,0 +1,162 @@
+/* autocast.c -- mixed precision: inside a region, products are computed in a shorter dtype and
+** what is delicate in f32, after PyTorch's lists for the CPU; all other ops take what they are
+** given, at the widest dtype among it. Casts are recorded, so gradients flow back to f32 leaves;
+** a leaf's cast is kept until the outermost region ends, since weights are used again and again.
+*/
+#include "frame.h"
+#include "tape.h"
+
+#include "op/attention.h"
+#include "op/conv.h"
+#include "op/copy.h"
+#include "op/loss.h"
+#include "op/matmul.h"
+#include "op/norm.h"
+#include "op/pointloss.h"
+#include "op/product.h"
+#include "op/reduce.h"
+#include "op/scan.h"
+#include "op/softmax.h"
+
+struct moth_cast {
+  moth_tensor *x, *y; /* counted: a leaf and its cast, */
+  uint32_t version;   /* ... made of this version */
+  bool recorded;
+};
+
+void moth_autocast_forget(moth_ctx *ctx) {
+  while (ctx->ncasts) {
+    struct moth_cast c = ctx->casts[--ctx->ncasts];
+    moth_tensor_release(c.x);
+    moth_tensor_release(c.y);
+  }
+  if (ctx->casts) moth_dealloc(ctx, ctx->casts, ctx->cast_room * (int64_t)sizeof *ctx->casts);
+  ctx->casts = NULL;
+  ctx->cast_room = 0;
+}
+
+int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
+  int32_t old = ctx->autocast;
+  if (dtype < MOTH_NO_DTYPE) return old;
+  ctx->autocast = dtype;
+  if (dtype == MOTH_NO_DTYPE) moth_autocast_forget(ctx);
+  return old;
+}
+
+static bool listed(const moth_op *op, const moth_op *const *list) {
+  for (; *list; list++)
+    if (*list == op) return true;
+  return false;
+}
+
+static bool lowers(const moth_op *op) {
+  static const moth_op *const list[] = {
+    &moth_op_matmul, &moth_op_linear, &moth_op_mm, &moth_op_bmm, &moth_op_mv, &moth_op_addmm,
+    &moth_op_baddbmm, &moth_op_addbmm, &moth_op_conv1d, &moth_op_conv2d, &moth_op_conv_transpose1d,
+    &moth_op_conv_transpose2d, &moth_op_scaled_dot_product_attention, &moth_op_attention, NULL};
+  return listed(op, list);
+}
+
+static bool raises(const moth_op *op) {
+  static const moth_op *const list[] = {
+    &moth_op_softmax, &moth_op_log_softmax, &moth_op_nll_loss, &moth_op_cross_entropy,
+    &moth_op_cross_entropy_soft, &moth_op_mse_loss, &moth_op_l1_loss, &moth_op_smooth_l1_loss,
+    &moth_op_huber_loss, &moth_op_binary_cross_entropy,
+    &moth_op_binary_cross_entropy_with_logits, &moth_op_kl_div, &moth_op_layer_norm,
+    &moth_op_rms_norm, &moth_op_group_norm, &moth_op_batch_norm, &moth_op_instance_norm,
+    &moth_op_normalize, &moth_op_prod, &moth_op_cumprod, &moth_op_logsumexp, NULL};
+  return listed(op, list);
+}
+
+/* f64 stays what it is. */
+static bool eligible(const moth_tensor *x) {
+  return moth_is_float(x->l.dtype) && x->l.dtype != MOTH_F64 && !(x->flags & MOTH_T_NUMBER);
+}
+
+/* The widest dtype of the floats, if they differ and the op does not promote by itself. */
+static int widest(const moth_op *op, moth_cursor c) {
+  int dtype = MOTH_NO_DTYPE;
+  bool mixed = false;
+  if (op->flags & MOTH_OP_MUTATES || op->dtypes & (MOTH_PROMOTE | MOTH_TO_FLOAT))
+    return MOTH_NO_DTYPE;
+  while (moth_next_input(&c)) {
+    const moth_tensor *x = *c.at;
+    if (!x || !c.value || !moth_is_float(x->l.dtype)) continue;
+    if (dtype != MOTH_NO_DTYPE && dtype != x->l.dtype) mixed = true;
+    dtype = dtype == MOTH_NO_DTYPE ? x->l.dtype : moth_promote(dtype, x->l.dtype);
+  }
+  return mixed ? dtype : MOTH_NO_DTYPE;
+}
+
+/* -- casts of leaves, kept -- */
+
+static bool worth_keeping(const moth_tensor *x, int dtype) {
+  return dtype == x->ctx->autocast && x->flags & MOTH_T_REQUIRES && !moth_base(x);
+}
+
+/* Borrowed, or NULL. */
+static moth_tensor *kept_cast(const moth_tensor *x, int dtype) {
+  moth_ctx *ctx = x->ctx;
+  for (uint32_t i = 0; i < ctx->ncasts; i++) {
+    struct moth_cast *c = &ctx->casts[i];
+    if (c->x != x || c->y->l.dtype != dtype) continue;
+    bool used_up = c->y->node && c->y->node->flags & MOTH_N_RELEASED;
+    if (c->version == moth_storage_version(x->storage) && c->recorded == ctx->grad_mode && !used_up)
+      return c->y;
+    moth_tensor_release(c->x);
+    moth_tensor_release(c->y);
+    *c = ctx->casts[--ctx->ncasts];
+    return NULL;
+  }
+  return NULL;
+}
+
+/* Without memory for it the cast is not kept. */
+static void keep_cast(moth_tensor *x, moth_tensor *y) {
+  moth_ctx *ctx = x->ctx;
+  if (ctx->ncasts == ctx->cast_room) {
+    uint32_t room = ctx->cast_room ? 2 * ctx->cast_room : 16;
+    struct moth_cast *casts = moth_alloc(ctx, room * (int64_t)sizeof *casts);
+    if (!casts) {
+      moth_error_clear(ctx);
+      return;
+    }
+    if (ctx->casts) {
+      memcpy(casts, ctx->casts, ctx->ncasts * sizeof *casts);
+      moth_dealloc(ctx, ctx->casts, ctx->cast_room * (int64_t)sizeof *casts);
+    }
+    ctx->casts = casts;
+    ctx->cast_room = room;
+  }
+  ctx->casts[ctx->ncasts++] =
+    (struct moth_cast){.x = moth_tensor_retain(x), .y = moth_tensor_retain(y),
+                       .version = moth_storage_version(x->storage), .recorded = ctx->grad_mode};
+}
+
+static int cast_to(moth_call_frame *f, moth_tensor **at, int dtype) {
+  moth_tensor *x = *at, *y = NULL;
+  bool keep = worth_keeping(x, dtype);
+  moth_tensor *known = keep ? kept_cast(x, dtype) : NULL;
+  if (known) {
+    y = moth_tensor_retain(known);
+  } else {
+    int status = MOTH_CALL(x->ctx, &y, cast, .input = x, .dtype = dtype);
+    if (status) return status;
+    if (keep) keep_cast(x, y);
+  }
+  *at = moth_frame_keep(f, y);
+  return *at ? MOTH_OK : x->ctx->error.code;
+}
+
+int moth_autocast_inputs(moth_call_frame *f, const moth_op *op) {
+  moth_cursor c = {.op = op, .args = &f->args};
+  int dtype = lowers(op) ? f->temps.ctx->autocast : raises(op) ? MOTH_F32 : widest(op, c);
+  if (dtype == MOTH_NO_DTYPE) return MOTH_OK;
+  while (moth_next_input(&c)) {
+    moth_tensor *x = *c.at;
+    if (!x || !c.value || !eligible(x) || x->l.dtype == dtype) continue;
+    int status = cast_to(f, c.at, dtype);
+    if (status) return status;
+  }
+  return MOTH_OK;
+}

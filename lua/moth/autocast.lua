@@ -1,0 +1,75 @@
+--- autocast.lua -- mixed precision: products in bfloat16, what is delicate in float32.
+--
+-- After Micikevicius et al. 2018, with PyTorch's lists of ops for the CPU. The engine casts the
+-- inputs of ops while the mode is on (core/autocast.c); here are the regions.
+
+local autograd = require "moth.autograd"
+local device = require "moth.device"
+local dtypes = require "moth.dtype"
+local errors = require "moth.error"
+local kinds = require "moth.kinds"
+local lib = require "moth.lib"
+
+local C, ctx = lib.C, lib.ctx
+local frames = autograd.frames
+
+local M = {}
+
+local OFF, ASK = -1, -2
+
+local function set(code) return C.moth_autocast(ctx, code) end
+
+local function code_of(device_type, dtype)
+  if device.name(device_type) ~= "cpu" then
+    errors.argument("autocast", "device_type", '"cpu" is needed, got '
+      .. errors.describe(device_type))
+  end
+  if dtype == false then return OFF end
+  if dtype ~= nil and dtype ~= dtypes.by_name.bfloat16 and dtype ~= dtypes.by_name.float16 then
+    errors.argument("autocast", "dtype", "moth.bfloat16, moth.float16 or false is needed, got "
+      .. errors.describe(dtype))
+  end
+  return (dtype or dtypes.by_name.bfloat16).code
+end
+
+local Region = {}
+Region.__index = Region
+
+--- Begins the region. @return the region
+function Region:enter()
+  if self.frame then errors.raise("the region of autocast has begun already", "E_STATE") end
+  self.frame = frames.enter(self.code, "autocast", set)
+  return self
+end
+
+--- Ends the region and all that began inside it.
+function Region:exit()
+  local frame = self.frame
+  if not frame then errors.raise("the region of autocast has not begun", "E_STATE") end
+  self.frame = nil
+  local problem = frames.leave(frame)
+  if problem then errors.raise(problem, "E_STATE") end
+end
+
+--- Calls f(...) in mixed precision, and returns what it returns: matrix products, convolutions and
+-- attention cast their float32 inputs to `dtype` and give that; softmax, losses and norms cast
+-- theirs to float32; other ops take what comes, at the widest dtype. Parameters and gradients stay
+-- float32; a parameter is cast once in a region. Backward passes go outside the region or inside.
+-- Where the processor has AVX512-BF16, products of bfloat16 run at up to twice the speed.
+-- Without f a region is returned, with `enter` and `exit`. (As torch.autocast; Micikevicius et al.
+-- 2018, "Mixed precision training".)
+-- @param device_type  "cpu"
+-- @param dtype  moth.bfloat16 (the default), moth.float16, or false: no casts inside
+function M.autocast(device_type, dtype, f, ...)
+  local code = code_of(device_type, dtype)
+  if f == nil then return setmetatable({ code = code }, Region) end
+  if not kinds.help.is_callable(f) then
+    errors.argument("autocast", "f", "a function is needed, got " .. errors.describe(f))
+  end
+  return frames.finish(frames.enter(code, "autocast", set), pcall(f, ...))
+end
+
+--- Whether ops cast their inputs for mixed precision now.
+function M.is_autocast_enabled() return set(ASK) ~= OFF end
+
+return M

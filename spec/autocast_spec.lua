@@ -1,0 +1,84 @@
+-- Mixed precision: what is cast, what is not, and where gradients arrive.
+
+local moth = require "moth"
+local nn = moth.nn
+local F = nn.functional
+
+local function inside(f, ...) return moth.autocast("cpu", moth.bfloat16, f, ...) end
+
+describe("autocast", function()
+  it("lowers products and raises what is delicate", function()
+    local x, w, b = moth.randn(4, 6), moth.randn(5, 6), moth.randn(5)
+    inside(function()
+      local y = F.linear(x, w, b)
+      assert.equal(moth.bfloat16, y.dtype)
+      assert.equal(moth.bfloat16, x:matmul(w:t()).dtype)
+      assert.equal(moth.bfloat16, F.conv2d(moth.randn(1, 2, 5, 5), moth.randn(3, 2, 3, 3)).dtype)
+      assert.equal(moth.bfloat16, F.relu(y).dtype)
+      assert.equal(moth.float32, F.softmax(y, 1).dtype)
+      assert.equal(moth.float32, F.cross_entropy(y, moth.tensor({ 1, 2, 3, 1 }, moth.int64)).dtype)
+      assert.equal(moth.float32, F.layer_norm(y, { 5 }).dtype)
+      assert.equal(moth.float32, (y + b).dtype)
+      assert.equal(moth.float32, moth.cat({ y, y:float() }, 1).dtype)
+      assert.equal(moth.float64, x:double():matmul(w:double():t()).dtype)
+    end)
+    assert.equal(moth.float32, F.linear(x, w, b).dtype)
+  end)
+
+  it("gives f32 gradients near those of f32, whether backward runs inside or not", function()
+    moth.manual_seed(1)
+    local net = nn.Sequential(nn.Linear(20, 30), nn.LayerNorm(30), nn.ReLU(), nn.Linear(30, 3))
+    local x, y = moth.randn(16, 20), moth.randint(1, 4, { 16 })
+    local function loss() return F.cross_entropy(net(x), y) end
+    local function gradient()
+      local g = net[1].weight.grad:clone()
+      assert.equal(moth.float32, g.dtype)
+      net:zero_grad()
+      return g
+    end
+    loss():backward()
+    local want = gradient()
+    inside(loss):backward()
+    local outer = gradient()
+    inside(function()
+      loss():backward()
+      local first = gradient()
+      loss():backward() -- the kept cast of the weight has been used up
+      assert.is_true(moth.equal(first, gradient()))
+      assert.is_true(moth.equal(first, outer))
+    end)
+    assert.is_true((want - outer):norm():item() < 0.05 * want:norm():item())
+    assert.is_false(moth.equal(want, outer))
+  end)
+
+  it("sees a weight that was changed inside the region", function()
+    local w = moth.ones(2, 2):requires_grad_()
+    inside(function()
+      assert.equal(2, F.linear(moth.ones(2), w)[1]:item())
+      moth.no_grad(function() w:mul_(3) end)
+      assert.equal(6, F.linear(moth.ones(2), w)[1]:item())
+    end)
+  end)
+
+  it("ends with an error, nests, and can be entered by hand", function()
+    assert.has_error_like(function() inside(function() error "stop" end) end, "stop")
+    assert.is_false(moth.is_autocast_enabled())
+    local region = moth.autocast("cpu", moth.bfloat16):enter()
+    assert.is_true(moth.is_autocast_enabled())
+    moth.autocast("cpu", false, function() assert.is_false(moth.is_autocast_enabled()) end)
+    moth.no_grad(function() assert.is_true(moth.is_autocast_enabled()) end)
+    region:exit()
+    assert.is_false(moth.is_autocast_enabled())
+    assert.has_error_like(function() region:exit() end, "not begun")
+    assert.has_error_like(function() moth.autocast("cuda", moth.bfloat16) end, "device_type")
+    assert.has_error_like(function() moth.autocast("cpu", moth.int32) end, "dtype")
+  end)
+
+  it("runs recurrent layers and transformers", function()
+    inside(function()
+      local y = nn.LSTM(4, 5)(moth.randn(3, 2, 4):bfloat16())
+      assert.equal(moth.float32, y.dtype)
+      nn.TransformerEncoderLayer(8, 2, 16)(moth.randn(3, 2, 8)):sum():backward()
+    end)
+  end)
+end)
