@@ -474,13 +474,10 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   moth_error_blame(ctx, "backward");
   moth_task *t = find_task(ctx, task);
   if (!t) return ctx->error.code;
-  bool mode = ctx->grad_mode;
-  int32_t autocast = ctx->autocast; /* gradients have the dtypes of what they flow to */
-  ctx->grad_mode = (t->flags & MOTH_CREATE_GRAPH) != 0;
-  ctx->autocast = -1;
+  moth_modes modes = ctx->modes; /* gradients have the dtypes of what they flow to */
+  ctx->modes = (moth_modes){.grad_mode = (t->flags & MOTH_CREATE_GRAPH) != 0, .autocast = -1};
   int status = walk(t);
-  ctx->grad_mode = mode;
-  ctx->autocast = autocast;
+  ctx->modes = modes;
   if (status > 0) {
     *node = t->current.node->id;
     *ngiven = t->current.node->nout;

@@ -50,6 +50,11 @@ typedef struct moth_error_state {
   char shown[1024];
 } moth_error_state;
 
+typedef struct moth_modes {
+  bool grad_mode;
+  int32_t autocast;
+} moth_modes;
+
 struct moth_ctx {
   uint32_t refs; /* one for the owner, one for each tick */
   bool closed;
@@ -76,8 +81,14 @@ struct moth_ctx {
   bool want;
   int64_t fail_after;
 
-  bool grad_mode, anomaly;
-  int32_t autocast; /* the dtype that products are lowered to, or MOTH_NO_DTYPE */
+  union {
+    struct {
+      bool grad_mode;
+      int32_t autocast; /* the dtype that products are lowered to, or -1 */
+    };
+    moth_modes modes; /* both */
+  };
+  bool anomaly;
   struct moth_cast *casts; /* of leaves, while a region of autocast lasts */
   uint32_t ncasts, cast_room;
   int32_t default_dtype;

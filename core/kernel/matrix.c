@@ -17,7 +17,7 @@
 #endif
 
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
-#define SHALLOW 32     /* depth up to which a row of tiles is gone through first: C is the traffic */
+#define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
 
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k;
