@@ -144,7 +144,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (ctx->capture)
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "a step is being recorded already");
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "moth.capture is recording a step already");
   if (ctx->anomaly)
     return moth_fail(ctx, MOTH_E_STATE, NULL,
                      "anomaly mode looks at values; a step cannot be recorded in it");
@@ -316,6 +316,8 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
 
 static int keep_bytes(moth_capture *c, moth_storage *s) {
   if (s->root || s->nbytes == 0) return MOTH_OK;
+  for (uint32_t i = 0; i < c->ninputs; i++)
+    if (c->inputs[i]->storage == s) return MOTH_OK; /* each replay fills them */
   moth_kept *kept = moth_alloc(c->ctx, (int64_t)sizeof *kept + s->nbytes);
   if (!kept) return c->ctx->error.code;
   *kept = (moth_kept){c->kept, s, s->nbytes};
