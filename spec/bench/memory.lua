@@ -57,8 +57,6 @@ local after = moth.memory()
 print(("peak_tensors MiB %.3f"):format((after.peak_bytes - before.live_bytes) / 2 ^ 20))
 print(("peak_rss MiB %.3f"):format((status "VmHWM" - rss) / 1024))
 print(("collections count %d"):format(after.collections - before.collections))
-if after.collecting_seconds then
-  local share = (after.collecting_seconds - before.collecting_seconds) / took
-  print(("collecting %% %.3f"):format(share * 100))
-end
+print(("collecting %% %.3f"):format(
+  (after.collection_seconds - before.collection_seconds) / took * 100))
 assert(#held == 0 or #held == LIVE_TABLES)

@@ -28,7 +28,7 @@ local function options_of(words)
     known[row.group] = true
   end
   parser:argument("group", "what to time"):choices(groups):default("all"):args("?")
-  parser:option("--only", "only workloads whose name matches: a Lua pattern", "")
+  parser:option("--only", "only workloads whose name matches: Lua patterns, a|b", "")
   parser:option("--peer", "a Python that has PyTorch: time that as well")
   parser:flag("--best", "and PyTorch once more, in its best setting")
   parser:option("--threads", "threads on all sides", "1"):convert(tonumber)
@@ -154,10 +154,19 @@ local function lend_peers(list)
   end
 end
 
+-- Is one of the patterns, which | separates, in the name?
+local function matches(name, patterns)
+  if patterns == "" then return true end
+  for pattern in patterns:gmatch "[^|]+" do
+    if name:find(pattern) then return true end
+  end
+  return false
+end
+
 local function chosen_rows(options)
   local rows = {}
   for _, row in ipairs(workloads.read()) do
-    if (options.group == "all" or row.group == options.group) and row.name:find(options.only) then
+    if (options.group == "all" or row.group == options.group) and matches(row.name, options.only) then
       rows[#rows + 1] = row
     end
   end
