@@ -179,7 +179,7 @@ static void reserve(const moth_sink *s, int64_t size) {
 }
 
 /* Lets the disk begin while the rest is still being copied: fsync then waits for little. */
-static void send(moth_sink *s) {
+static void send_off(moth_sink *s) {
 #ifdef __linux__
   if (!s->durable || !s->temp || s->written - s->sent < SEND) return;
   (void)!sync_file_range(s->fd, s->sent, s->written - s->sent, SYNC_FILE_RANGE_WRITE);
@@ -214,7 +214,7 @@ int moth_sink_write(moth_sink *s, const char *bytes, int64_t size) {
     bytes += n;
     size -= n;
     s->written += n;
-    send(s);
+    send_off(s);
   }
   return MOTH_OK;
 }

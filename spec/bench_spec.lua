@@ -80,6 +80,14 @@ describe("the benchmark", function()
     assert.matches("rc=0", out)
   end)
 
+  it("takes all groups and several patterns", function()
+    local out = bench "--list --only 'add16/?|gpt$'"
+    assert.matches("small/add16", out)
+    assert.matches("train/gpt", out)
+    assert.matches("memory/gpt", out)
+    assert.not_matches("mlp784", out)
+  end)
+
   it("gives the ratio to a peer, its spread, and the mean of a group", function()
     local out = bench("small --only inplace", "time*) echo part - us 1000; echo done;;")
     assert.matches("small/add16_inplace +us +%d+%.%d+ +1000 +%d+%.%d%d +%d+%.%d%d", out)

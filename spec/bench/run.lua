@@ -27,7 +27,7 @@ local function options_of(words)
     if not known[row.group] then groups[#groups + 1] = row.group end
     known[row.group] = true
   end
-  parser:argument("group", "what to time"):choices(groups):default("all"):args("?")
+  parser:argument("group", "what to time (default: all)"):choices(groups):args("?")
   parser:option("--only", "only workloads whose name matches: Lua patterns, a|b", "")
   parser:option("--peer", "a Python that has PyTorch: time that as well")
   parser:flag("--best", "and PyTorch once more, in its best setting")
@@ -39,7 +39,9 @@ local function options_of(words)
   parser:flag("--list", "print the names and what they are, and end")
   parser:option("--json", "also write the results to this file")
   parser:option("--markdown", "also write them as tables to this file")
-  return parser:parse(words)
+  local options = parser:parse(words)
+  options.group = options.group or "all"
+  return options
 end
 
 -- ---- the sides ----
@@ -166,9 +168,8 @@ end
 local function chosen_rows(options)
   local rows = {}
   for _, row in ipairs(workloads.read()) do
-    if (options.group == "all" or row.group == options.group) and matches(row.name, options.only) then
-      rows[#rows + 1] = row
-    end
+    local wanted = options.group == "all" or row.group == options.group
+    if wanted and matches(row.name, options.only) then rows[#rows + 1] = row end
   end
   return rows
 end
