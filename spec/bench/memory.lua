@@ -1,12 +1,12 @@
 -- The program of the memory rows: peak memory of training steps, in a process of their own.
--- Run it with: ./moth spec/bench/memory.lua train/mlp784 [plain | +scope | +tables | +scope+tables]
+-- Run it with: ./moth spec/bench/memory.lua train/gpt [plain | +scope | +tables | +scope+tables] [STEPS]
 
 package.path = (arg[0]:match "^(.*)/" or ".") .. "/?.lua;" .. package.path
 
 local moth = require "moth"
 local now = require("timing").now
 
-local LIVE_TABLES, STEPS = 1e6, 20
+local LIVE_TABLES = 1e6
 
 local name, variant = arg[1], arg[2] or "plain"
 local row
@@ -49,7 +49,7 @@ reset_peak()
 moth.reset_peak_memory()
 local before = moth.memory()
 local start = now()
-run(STEPS)
+run(tonumber(arg[3]) or 20)
 local took = now() - start
 local after = moth.memory()
 

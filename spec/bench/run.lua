@@ -133,7 +133,7 @@ local function compare(row, sides, options)
     ready[side] = ok ~= nil
     if not ok then entry(row.name).errors[side] = problem end
   end
-  for round = 1, options.rounds do
+  for round = 1, math.min(options.rounds, row.options.rounds or options.rounds) do
     for side = 1, #sides do
       if ready[side] then turn(row, sides, side, round, options, entry) end
     end

@@ -16,11 +16,16 @@ local MONOTONIC, PROCESS = 1, 2
 local clock = MONOTONIC
 local now_at = ffi.new "moth_bench_time"
 
---- Seconds on a clock that only goes forward.
-function timing.now()
-  ffi.C.clock_gettime(clock, now_at)
+local function seconds_on(chosen)
+  ffi.C.clock_gettime(chosen, now_at)
   return tonumber(now_at.seconds) + tonumber(now_at.nanoseconds) * 1e-9
 end
+
+--- Seconds on a clock that only goes forward.
+function timing.now() return (seconds_on(clock)) end
+
+--- The same, whatever the clock of timing.now.
+function timing.wall() return (seconds_on(MONOTONIC)) end
 
 function timing.use_cpu_time() clock = PROCESS end
 

@@ -136,7 +136,7 @@ function train.step.generate(row)
     local caches = row.options.cache and {{}, {}, {}, {}}
     local ids, start = prompt, 0
     for _ = 1, 64 do
-      local new = net(ids, caches, start)[{{}, {-1}}]:argmax(3)
+      local new = net(ids, caches, start)[{{}, {-1, -1}}]:argmax(3)
       if caches then
         ids, start = new, start + ids:size(2)
       else

@@ -27,9 +27,9 @@ local IMPORT = [[
 
 whole["import"] = function()
   local function once()
-    local start, peak = timing.now(), nil
+    local start, peak = timing.wall(), nil
     run({"-e", IMPORT}, function(line) peak = peak or line:match "^VmHWM:%s*(%d+)" end)
-    return {{"wall", "us", (timing.now() - start) * 1e6}, {"peak_rss", "MiB", peak / 1024}}
+    return {{"wall", "us", (timing.wall() - start) * 1e6}, {"peak_rss", "MiB", peak / 1024}}
   end
   once() -- fills the caches
   return once
@@ -55,12 +55,12 @@ end
 function whole.fashion_mnist()
   return function(_, round)
     local epochs, parts = round == 1 and 3 or 1, {}
-    local start, epoch = timing.now(), 0
+    local start, epoch = timing.wall(), 0
     run({here .. "/fashion_mnist.lua", round, epochs}, function(line)
       local seconds, accuracy = line:match "^(%S+) (%S+)$"
       epoch = epoch + 1
       if epoch == 1 then
-        parts[1] = {"wall_1_epoch", "us", (timing.now() - start) * 1e6}
+        parts[1] = {"wall_1_epoch", "us", (timing.wall() - start) * 1e6}
         parts[2] = {"epoch", "us", seconds * 1e6}
         parts[3] = {"accuracy_1", "%", tonumber(accuracy)}
       elseif epoch == 3 then
@@ -74,7 +74,7 @@ end
 function whole.memory(row)
   return function(variant)
     local parts = {}
-    run({here .. "/memory.lua", row.options.net, variant}, function(line)
+    run({here .. "/memory.lua", row.options.net, variant, row.options.steps}, function(line)
       local name, unit, value = line:match "^(%S+) (%S+) (%S+)$"
       parts[#parts + 1] = {name, unit, tonumber(value)}
     end)

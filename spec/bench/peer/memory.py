@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program of the memory rows: memory.py train/mlp784, in a process of its own.
+"""The program of the memory rows: memory.py train/mlp784 STEPS, in a process of its own.
 
 Prints JSON. peak_tensors is the sum of what the profiler saw allocated and freed in one run of
 the steps; peak_rss is of another run, without the profiler.
@@ -14,8 +14,6 @@ from torch.profiler import ProfilerActivity, profile
 import train
 import workloads
 
-STEPS = 20
-
 
 def status(key):
     """Kilobytes that the process has or had at most."""
@@ -23,11 +21,11 @@ def status(key):
         return next(int(line.split()[1]) for line in file if line.startswith(key + ":"))
 
 
-def resident(step):
+def resident(step, steps):
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")
     before = status("VmRSS")
-    for _ in range(STEPS):
+    for _ in range(steps):
         step()
     return (status("VmHWM") - before) / 1024
 
@@ -49,7 +47,7 @@ def main():
     row = workloads.read()[sys.argv[1]]
     pid = os.fork()  # each measurement finds a fresh process
     if pid == 0:
-        print(json.dumps({"peak_rss": ("MiB", resident(train.train(row)))})[:-1], end=", ",
+        print(json.dumps({"peak_rss": ("MiB", resident(train.train(row), int(sys.argv[2])))})[:-1], end=", ",
               flush=True)
         os._exit(0)
     os.waitpid(pid, 0)

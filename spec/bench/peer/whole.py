@@ -59,6 +59,7 @@ def fashion_mnist(_):
 
 def memory(row):
     def program(_):
-        process = child(HERE / "memory.py", row.options["net"], stderr=subprocess.DEVNULL)
+        process = child(HERE / "memory.py", row.options["net"], row.options["steps"],
+                        stderr=subprocess.DEVNULL)
         return json.loads(process.communicate()[0])
     return program
