@@ -1,5 +1,5 @@
 -- The program of the memory rows: peak memory of training steps, in a process of their own.
--- Run it with: ./moth spec/bench/memory.lua train/gpt [plain | +scope | +tables | +scope+tables] [STEPS]
+-- Run it with: ./moth spec/bench/memory.lua train/gpt [plain | +scope | +tables | ...] [STEPS]
 
 package.path = (arg[0]:match "^(.*)/" or ".") .. "/?.lua;" .. package.path
 
