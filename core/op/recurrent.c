@@ -9,13 +9,16 @@
 
 /* -- what fits -- */
 
+static bool param_fits(const moth_tensor *x, int64_t rows, int64_t cols) {
+  if (x->l.ndim != (cols ? 2 : 1) || x->l.shape[0] != rows) return false;
+  return !cols || x->l.shape[1] == cols;
+}
+
 int moth_recurrent_param(moth_ctx *ctx, const char *arg, const char *what, const moth_tensor *x,
                          int64_t rows, int64_t cols) {
   int64_t want[] = {rows, cols};
   int32_t ndim = cols ? 2 : 1;
-  bool fits = x->l.ndim == ndim;
-  for (int32_t d = 0; fits && d < ndim; d++) fits = x->l.shape[d] == want[d];
-  if (fits) return MOTH_OK;
+  if (param_fits(x, rows, cols)) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s is %s, but %s is needed", what, moth_str(x),
                    moth_str_shape(ctx, ndim, want));
 }
@@ -33,6 +36,7 @@ static int check_params(const recurrent_call *c, const moth_rnn *r) {
     int64_t kind = i % each, lane = i / each, layer = lane / r->directions;
     int64_t cols = kind == 0 ? moth_rnn_inputs(r, layer) : kind == 1 ? r->hidden : 0;
     char what[64];
+    if (param_fits(c->params.at[i], wide, cols)) continue;
     snprintf(what, sizeof what, "%s%s of layer %lld", names[kind],
              lane % r->directions ? " (reverse)" : "", (long long)layer + 1);
     int status = moth_recurrent_param(c->ctx, "params", what, c->params.at[i], wide, cols);
