@@ -169,6 +169,14 @@ int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
   return moth_hand_out(ctx, moth_tensor_retain(x->leaf->grad), grad);
 }
 
+int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *h, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    const moth_tensor *x = moth_resolve(ctx, &h[i], NULL);
+    if (!x || !x->leaf || !x->leaf->grad) return 0;
+  }
+  return 1;
+}
+
 int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *grad) {
   moth_tensor *x = moth_resolve(ctx, h, NULL), *g = NULL;
   if (!x) return ctx->error.code;

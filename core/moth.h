@@ -241,6 +241,7 @@ int32_t moth_autocast(moth_ctx *ctx, int32_t dtype); /* -1: off; -2: leaves it; 
 int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *x, int32_t on);
 int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *x);
 int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *x, moth_handle *grad); /* {0,0}: none */
+int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *x, uint32_t n); /* do all of them? */
 int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *x, const moth_handle *grad);
 int32_t moth_get_data(moth_ctx *ctx, const moth_handle *x, moth_handle *data);
 int32_t moth_set_data(moth_ctx *ctx, const moth_handle *x, const moth_handle *data);

@@ -58,10 +58,24 @@ static void not_negative(int *status, moth_ctx *ctx, const char *arg, double val
   within(status, ctx, arg, value, 0, HUGE_VAL);
 }
 
-/* A step of every parameter. lists: params, grads, then n - 2 lists of state; each is checked
-** before anything is written. */
-static int step_all(moth_ctx *ctx, int status, const moth_step *s, const list *lists, int n) {
+/* The parameters' own gradients, in a block of n pointers, to be freed. */
+static moth_tensor **own_grads(moth_ctx *ctx, moth_tensors params) {
+  moth_tensor **at = moth_alloc(ctx, params.n * (int64_t)sizeof *at);
+  for (int64_t i = 0; at && i < params.n; i++) {
+    const moth_node *leaf = params.at[i]->leaf;
+    at[i] = leaf ? leaf->grad : NULL;
+    if (at[i]) continue;
+    moth_fail(ctx, MOTH_E_STATE, "params", "number " MOTH_POS " has no gradient", (long long)i);
+    moth_dealloc(ctx, at, params.n * (int64_t)sizeof *at);
+    return NULL;
+  }
+  return at;
+}
+
+/* Each list is checked before anything is written. */
+static int step_lists(moth_ctx *ctx, const moth_step *s, const list *lists, int n) {
   moth_tensors params = lists[0].of;
+  int status = MOTH_OK;
   for (int k = 1; !status && k < n; k++) status = goes_with(ctx, params, lists[k]);
   for (int k = 0; !status && k < n; k++)
     if (k != 1) status = may_write(ctx, lists[k]);
@@ -73,6 +87,20 @@ static int step_all(moth_ctx *ctx, int status, const moth_step *s, const list *l
     }
     status = moth_step_run(s, x, n);
   }
+  return status;
+}
+
+/* A step of every parameter. lists: params, grads, then n - 2 lists of state. Without grads the
+** parameters' own are used, which then need no handles. */
+static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, int n) {
+  moth_tensors params = lists[0].of;
+  if (status) return status;
+  if (lists[1].of.n || !params.n) return step_lists(ctx, s, lists, n);
+  moth_tensor **own = own_grads(ctx, params);
+  if (!own) return ctx->error.code;
+  lists[1].of = (moth_tensors){own, params.n};
+  status = step_lists(ctx, s, lists, n);
+  moth_dealloc(ctx, own, params.n * (int64_t)sizeof *own);
   return status;
 }
 

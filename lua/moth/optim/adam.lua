@@ -1,6 +1,7 @@
 --- adam.lua -- optim.Adam and optim.AdamW: steps scaled by running means of the gradient and of its
 -- square. The other members of the family, NAdam, RAdam and Adamax, take its options from here.
 
+local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -78,6 +79,7 @@ end
 
 Adam.check = adam.check
 
+local NONE = {}
 local PLAIN, AMS = {"exp_avg", "exp_avg_sq"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
 
 --- Writes what all of the family have into the op's arguments.
@@ -101,10 +103,10 @@ local function write(cell, group, s, at, step)
 end
 
 function Adam:update(group)
-  local step = require("moth.bind").ops.adam_step_
+  local step = bind.ops.adam_step_
   local betas = group.betas
   for _, b in ipairs(bundle.of(self, group, group.amsgrad and AMS or PLAIN)) do
-    step(b.params, b.grads, b.exp_avg, b.exp_avg_sq, b.max_exp_avg_sq or {}, b.step + 1, group.lr,
+    step(b.params, b.grads, b.exp_avg, b.exp_avg_sq, b.max_exp_avg_sq or NONE, b.step + 1, group.lr,
       betas[1], betas[2], group.eps, group.weight_decay, group.maximize,
       group.decoupled_weight_decay)
     bundle.count(b)

@@ -1,11 +1,18 @@
 --- bundle.lua -- gathers the parameters of a group for one call into the engine.
 --
 -- Parameters without a gradient are left out. Those that have taken the same number of steps go
--- together: as a rule, all of them.
+-- together: as a rule, all of them. Such a whole bundle is kept for the steps to come, as long as
+-- it would come out the same; its list of gradients is empty, which tells the engine to take the
+-- parameters' own. That saves their handles, which would keep them until Lua's next collection.
 
 local lib = require "moth.lib"
 
+local C, ctx = lib.C, lib.ctx
+
 local bundle = {}
+
+local wholes = setmetatable({}, {__mode = "k"}) -- group -> bundle
+local NONE = {}
 
 local function start(p, own, name)
   if lib.capture then require("moth.capture").void() end
@@ -24,6 +31,48 @@ local function add(found, p, grad, own, names)
   end
 end
 
+-- Whether a parameter's state is what the bundle holds.
+local function same(found, own, i)
+  local names = found.names
+  for k = 1, #names do
+    local name = names[k]
+    if not rawequal(own[name], found[name][i]) then return false end
+  end
+  return true
+end
+
+--- The whole bundle of a group, if it still holds and every parameter has a gradient; else nil.
+function bundle.whole(self, group, names)
+  local found = wholes[group]
+  if not found or found.names ~= names or lib.capture then return nil end
+  local mine, now, states, state = found.params, group.params, found.states, self.state
+  local n, step = #mine, found.counts and states[1].step
+  if #now ~= n then return nil end
+  for i = 1, n do
+    local p = mine[i]
+    local own = state[p]
+    if not rawequal(p, now[i]) or own ~= states[i] then return nil end
+    if own and (own.step ~= step and found.counts or not same(found, own, i)) then return nil end
+  end
+  if C.moth_have_grads(ctx, found.handles, n) == 0 then return nil end
+  found.step = step
+  return found
+end
+
+--- Keeps a bundle for the steps to come if it has all parameters of its group.
+-- @param found   {params, states and the lists of `names`}
+-- @param counts  do the parameters count their steps?
+function bundle.keep(group, names, found, counts)
+  local n = #found.params
+  if n == 0 or n ~= #group.params or lib.capture then return end
+  local made = {names = names, counts = counts, params = found.params, states = found.states,
+                grads = NONE, handles = lib.handles(n)}
+  for i = 1, n do made.handles[i - 1] = found.params[i] end
+  for k = 1, #names do made[names[k]] = found[names[k]] end
+  made.list = {made}
+  wholes[group] = made
+end
+
 --- The bundles of a group, a list of tables of lists that belong together: params, grads, states
 -- (the parameters' tables in self.state) and one for each of `names`, the tensors of the state;
 -- a tensor that is missing begins as zeros.
@@ -32,6 +81,8 @@ end
 -- @param names  which tensors each parameter's state has
 -- @param key    function(state) -> what must be equal in a bundle (default: the step)
 function bundle.of(self, group, names, key)
+  local whole = not key and bundle.whole(self, group, names)
+  if whole then return whole.list end
   local all, by_key, params, state = {}, {}, group.params, self.state
   for i = 1, #params do
     local p = params[i]
@@ -54,6 +105,7 @@ function bundle.of(self, group, names, key)
       add(found, p, grad, own, names)
     end
   end
+  if #all == 1 and not key then bundle.keep(group, names, all[1], true) end
   return all
 end
 

@@ -1,5 +1,6 @@
 --- kin.lua -- optim.NAdam, optim.RAdam and optim.Adamax: kin of Adam.
 
+local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local adam = require "moth.optim.adam"
@@ -77,7 +78,7 @@ local function keep_product(cell)
 end
 
 function NAdam:update(group)
-  local run = require("moth.bind").ops.nadam_step_
+  local run = bind.ops.nadam_step_
   for _, b in ipairs(bundle.of(self, group, MEANS, step_and_product)) do
     local step = b.step + 1
     local lr, lr_grad, product, weight_decay = factors(group, step, b.states[1].mu_product)
@@ -118,7 +119,7 @@ end
 RAdam.check = adam.check
 
 function RAdam:update(group)
-  local run, betas = require("moth.bind").ops.radam_step_, group.betas
+  local run, betas = bind.ops.radam_step_, group.betas
   for _, b in ipairs(bundle.of(self, group, MEANS)) do
     run(b.params, b.grads, b.exp_avg, b.exp_avg_sq, b.step + 1, group.lr, betas[1], betas[2],
       group.eps, group.weight_decay, group.maximize, group.decoupled_weight_decay)
@@ -157,7 +158,7 @@ local function write_adamax(_, group, s, at, step)
 end
 
 function Adamax:update(group)
-  local run, betas = require("moth.bind").ops.adamax_step_, group.betas
+  local run, betas = bind.ops.adamax_step_, group.betas
   for _, b in ipairs(bundle.of(self, group, LARGEST)) do
     run(b.params, b.grads, b.exp_avg, b.exp_inf, b.step + 1, group.lr, betas[1], betas[2],
       group.eps, group.weight_decay, group.maximize)

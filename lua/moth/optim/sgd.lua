@@ -1,10 +1,12 @@
 --- sgd.lua -- optim.SGD: stochastic gradient descent, with momentum. One call into the engine per
 -- step and group.
 
+local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local bundle = require "moth.optim.bundle"
 local Optimizer = require "moth.optim.optimizer"
 
 --- Stochastic gradient descent.
@@ -67,11 +69,15 @@ local function note(self, group)
 end
 
 local function run(group, params, grads, buffers, first)
-  require("moth.bind").ops.sgd_step_(params, grads, buffers, group.lr, group.momentum,
+  bind.ops.sgd_step_(params, grads, buffers, group.lr, group.momentum,
     group.dampening, group.nesterov, first, group.weight_decay, group.maximize)
 end
 
+local NONE, BUFFER = {}, {"momentum_buffer"}
+
 local function update_plain(self, group)
+  local whole = bundle.whole(self, group, NONE)
+  if whole then return (run(group, whole.params, NONE, NONE, false)) end
   local params, grads, n = {}, {}, 0
   local all = group.params
   for i = 1, #all do
@@ -86,6 +92,7 @@ local function update_plain(self, group)
     run(group, params, grads, {}, false)
     if lib.capture then note(self, group) end
   end
+  bundle.keep(group, NONE, {params = params, states = NONE})
 end
 
 local function new_buffers(params)
@@ -105,8 +112,10 @@ local function start(self, group, params, grads, buffers)
 end
 
 function SGD:update(group)
-  if group.momentum == 0 then return update_plain(self, group) end
-  local params, grads, buffers, n = {}, {}, {}, 0
+  if group.momentum == 0 then return (update_plain(self, group)) end
+  local whole = bundle.whole(self, group, BUFFER)
+  if whole then return (run(group, whole.params, NONE, whole.momentum_buffer, false)) end
+  local params, grads, buffers, states, n = {}, {}, {}, {}, 0
   local new_params, new_grads, fresh = nil, nil, 0
   local all, state = group.params, self.state
   for i = 1, #all do
@@ -116,7 +125,7 @@ function SGD:update(group)
       local own = state[p]
       if own and own.momentum_buffer ~= nil then
         n = n + 1
-        params[n], grads[n], buffers[n] = p, grad, own.momentum_buffer
+        params[n], grads[n], buffers[n], states[n] = p, grad, own.momentum_buffer, own
       else
         new_params, new_grads, fresh = new_params or {}, new_grads or {}, fresh + 1
         new_params[fresh], new_grads[fresh] = p, grad
@@ -128,6 +137,7 @@ function SGD:update(group)
     run(group, params, grads, buffers, false)
     if lib.capture then note(self, group) end
   end
+  bundle.keep(group, BUFFER, {params = params, states = states, momentum_buffer = buffers})
   if made then
     start(self, group, new_params, new_grads, made)
     if lib.capture then require("moth.capture").void() end

@@ -1,6 +1,7 @@
 --- sized.lua -- optim.RMSprop, optim.Adagrad and optim.Adadelta: steps divided by the size that
 -- gradients had so far.
 
+local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local lib = require "moth.lib"
@@ -79,12 +80,18 @@ local function write_rmsprop(cell, group, s, at)
   return (write(group, s, at))
 end
 
+local NONE = {}
+local RMS = {
+  plain = {"square_avg"}, buffered = {"square_avg", "momentum_buffer"},
+  centered = {"square_avg", "grad_avg"}, both = {"square_avg", "grad_avg", "momentum_buffer"},
+}
+
 function RMSprop:update(group)
-  local run, names = require("moth.bind").ops.rmsprop_step_, {"square_avg"}
-  if group.centered then names[#names + 1] = "grad_avg" end
-  if group.momentum > 0 then names[#names + 1] = "momentum_buffer" end
+  local run, buffered = bind.ops.rmsprop_step_, group.momentum > 0
+  local names = group.centered and (buffered and RMS.both or RMS.centered)
+    or buffered and RMS.buffered or RMS.plain
   for _, b in ipairs(bundle.of(self, group, names)) do
-    run(b.params, b.grads, b.square_avg, b.grad_avg or {}, b.momentum_buffer or {}, group.lr,
+    run(b.params, b.grads, b.square_avg, b.grad_avg or NONE, b.momentum_buffer or NONE, group.lr,
       group.alpha, group.eps, group.momentum, group.weight_decay, group.maximize)
     bundle.count(b)
     bundle.note(self, group, b, "rmsprop_step_", write_rmsprop)
@@ -138,7 +145,7 @@ local function write_adagrad(_, group, s, at, step)
 end
 
 function Adagrad:update(group)
-  local run = require("moth.bind").ops.adagrad_step_
+  local run = bind.ops.adagrad_step_
   for _, b in ipairs(bundle.of(self, group, SUM)) do
     run(b.params, b.grads, b.sum, b.step + 1, group.lr, group.lr_decay, group.eps,
       group.weight_decay, group.maximize)
@@ -182,7 +189,7 @@ local function write_adadelta(_, group, s, at)
 end
 
 function Adadelta:update(group)
-  local run = require("moth.bind").ops.adadelta_step_
+  local run = bind.ops.adadelta_step_
   for _, b in ipairs(bundle.of(self, group, SQUARES)) do
     run(b.params, b.grads, b.square_avg, b.acc_delta, group.lr, group.rho, group.eps,
       group.weight_decay, group.maximize)
