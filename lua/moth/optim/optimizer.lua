@@ -242,7 +242,12 @@ local function update_all(self)
     if not rawget(class.of(self), "keeps_own_state") then return update_recorded(self) end
   end
   local groups = self.param_groups
-  for i = 1, #groups do self:update(groups[i]) end
+  local n = #groups
+  if n == 1 then
+    self:update(groups[1]) -- LuaJIT compiles this into the caller's loop, but no loop within
+  else
+    for i = 1, n do self:update(groups[i]) end
+  end
   keep_state(self)
 end
 
