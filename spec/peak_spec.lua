@@ -1,0 +1,72 @@
+--- What a training step holds at most: in a scope, without one, and beside many live Lua tables.
+
+local moth = require "moth"
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+
+local FLOOR = 16 * 2 ^ 20
+
+-- A training step of a small network whose gradients weigh as much as its parameters.
+local function trainer()
+  local net = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+  local optimizer = optim.Adam(net:parameters())
+  local x, y = moth.randn(32, 256), moth.randint(1, 11, {32})
+  return function()
+    optimizer:zero_grad()
+    F.cross_entropy(net(x), y):backward()
+    optimizer:step()
+  end
+end
+
+-- The most bytes that were live during n calls, and how many collections they took.
+local function peak(n, call)
+  call()
+  moth.collect()
+  local before = moth.memory().collections
+  moth.reset_peak_memory()
+  for _ = 1, n do call() end
+  local after = moth.memory()
+  return after.peak_bytes, after.collections - before
+end
+
+describe("a training step", function()
+  it("in a scope holds no more after a thousand steps than after one, and never collects", function()
+    local step = trainer()
+    local one = peak(1, function() moth.scope(step) end)
+    local many, collections = peak(1000, function() moth.scope(step) end)
+    assert.is_true(many <= 1.05 * one, ("%d bytes, then %d"):format(one, many))
+    assert.equal(0, collections)
+  end)
+
+  it("without a scope stays within 1.3 times that and 16 MiB, also beside many tables", function()
+    local step = trainer()
+    local scoped = peak(3, function() moth.scope(step) end)
+    assert.is_true(peak(600, step) <= 1.3 * scoped + FLOOR)
+    local tables = {}
+    for i = 1, 1e5 do tables[i] = {i} end
+    assert.is_true(peak(600, step) <= 1.3 * scoped + FLOOR)
+    assert.equal(1e5, #tables)
+  end)
+
+  it("keeps no gradient alive by the optimizer's having read it", function()
+    local step = trainer()
+    step()
+    moth.collect()
+    local before = moth.memory().live_bytes
+    collectgarbage("stop")
+    for _ = 1, 20 do step() end
+    local grown = moth.memory().live_bytes - before
+    collectgarbage("restart")
+    -- 20 steps' activations are garbage now, a sixth of what their gradients would be
+    assert.is_true(grown < 20 * 110000, ("%d bytes"):format(grown))
+  end)
+end)
+
+describe("the time that collections take", function()
+  it("is counted", function()
+    local before = moth.memory()
+    moth.collect()
+    local after = moth.memory()
+    assert.is_true(after.collections > before.collections)
+    assert.is_true(after.collection_seconds > before.collection_seconds)
+  end)
+end)
