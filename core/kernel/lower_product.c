@@ -32,6 +32,7 @@ typedef struct job {
   phase *phase;
   int64_t *tap;         /* where in weight a phase's taps lie */
   int64_t *copy, *reach; /* and what they see */
+  bool straight;        /* the taps of a filter lie in a row */
   bool plain;           /* images are read where they are */
   bool direct;          /* results are written where they belong */
   int height;           /* of a panel of filters */
@@ -46,7 +47,22 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* -- packing -- */
 
-/* Panel by panel, phase by phase: each with its filters side by side. */
+/* The taps of some channels, each with the m filters of a panel side by side. */
+static void pack_channels(const job *j, const phase *h, int64_t m, const float *from,
+                            int64_t channels, float *to) {
+  const int64_t *tap = j->tap + h->first, rs = j->rs, cs = j->cs, taps = h->taps;
+  for (int64_t c = 0; c < channels; c++, from += cs)
+    for (int64_t t = 0; t < taps; t++, to += m) {
+      const float *w = from + tap[t];
+      if (m == MOTH_TILE_ROWS)
+        for (int r = 0; r < MOTH_TILE_ROWS; r++) to[r] = w[r * rs];
+      else
+        for (int64_t r = 0; r < m; r++) to[r] = w[r * rs];
+    }
+}
+
+/* Panel by panel, phase by phase: each with its filters side by side. Filters whose taps lie in a
+** row are turned, which writes a little beyond the end: the last ones are not. */
 static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
   int64_t panels = ceil_div(j->filters, j->height);
@@ -55,17 +71,12 @@ static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) 
     int64_t g = at / panels, i = at % panels * j->height, m = least(j->filters - i, j->height);
     for (int p = 0; p < j->phases; p++) {
       const phase *h = &j->phase[p];
-      const int64_t *tap = j->tap + h->first;
       const float *from = j->weight + g * j->of_group + i * j->rs;
       float *to = j->packed + g * j->of_group + h->packed + i * h->k;
-      for (int64_t c = 0; c < j->l.channels; c++, from += j->cs)
-        for (int64_t t = 0; t < h->taps; t++, to += m) {
-          const float *w = from + tap[t];
-          if (m == MOTH_TILE_ROWS)
-            for (int r = 0; r < MOTH_TILE_ROWS; r++) to[r] = w[r * j->rs];
-          else
-            for (int64_t r = 0; r < m; r++) to[r] = w[r * j->rs];
-        }
+      int64_t some = j->straight ? j->l.channels - ceil_div(MOTH_TILE_LANES, h->taps) : 0;
+      if (some > 0) j->tile->turn(m, some * h->taps, from, j->rs, to, m);
+      else some = 0;
+      pack_channels(j, h, m, from + some * j->cs, j->l.channels - some, to + some * h->taps * m);
     }
   }
 }
@@ -304,8 +315,8 @@ int moth_lower_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const 
   int64_t area = w->kernel[0] * w->kernel[1], bytes = 3 * area * (int64_t)sizeof(int64_t);
   phase all = {.taps = area};
   job j = {.tile = moth_tile_best(), .n = c->n, .groups = c->groups,
-           .filters = c->filters / c->groups, .cs = area, .out = INT2(w->out), .step = {1, 1},
-           .phases = 1, .phase = &all, .x = x, .weight = weight, .bias = bias, .y = y};
+           .filters = c->filters / c->groups, .cs = area, .straight = true,
+           .out = INT2(w->out), .step = {1, 1}, .phases = 1, .phase = &all, .x = x, .weight = weight, .bias = bias, .y = y};
   j.l = (moth_lowering){
     .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
     .width = w->out[1], .step = INT2(w->stride), .top = -w->padding[0], .left = -w->padding[1],

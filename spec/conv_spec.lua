@@ -1,0 +1,106 @@
+-- Convolution in f32, which has fast paths of many kinds, against f64, which is columns times
+-- filters; and that threads change no bit of it.
+
+local moth = require "moth"
+local conv2d = moth.nn.functional.conv2d
+local ops = require("moth.bind").ops
+
+--- The three of one shape: result, gradient of images, gradient of filters.
+local function all(x, w, b, dy, c)
+  local size = { x:size(3), x:size(4) }
+  local kernel = { w:size(3), w:size(4) }
+  local rest = { stride = c.stride, padding = c.padding, dilation = c.dilation, groups = c.groups }
+  return conv2d(x, w, b, rest), ops.conv2d_input(dy, w, size, rest),
+    ops.conv2d_weight(x, dy, kernel, rest)
+end
+
+local function far(got, wanted)
+  return (got:double() - wanted):abs():max():item() / (wanted:abs():max():item() + 1e-30)
+end
+
+--- Whether a shape is computed as in f64, and the same by one thread and by two.
+local function check(c)
+  c.stride, c.padding, c.dilation = c.stride or 1, c.padding or 0, c.dilation or 1
+  c.groups = c.groups or 1
+  local x = moth.randn(c.n or 2, c.channels, c[1], c[2])
+  local w = moth.randn(c.filters, c.channels / c.groups, c.kernel[1], c.kernel[2])
+  local b = moth.randn(c.filters)
+  local dy = moth.randn(conv2d(x, w, b, c.stride, c.padding, c.dilation, c.groups):size())
+  local wanted = { all(x:double(), w:double(), b:double(), dy:double(), c) }
+  local threads, results = moth.get_num_threads(), {}
+  for n = 1, 2 do
+    moth.set_num_threads(n)
+    results[n] = { all(x, w, b, dy, c) }
+  end
+  moth.set_num_threads(threads)
+  for i, what in ipairs { "result", "gradient of images", "gradient of filters" } do
+    local error = far(results[1][i], wanted[i])
+    assert.is_true(error < 5e-6, ("%s: off by %g"):format(what, error))
+    assert.is_true(moth.equal(results[1][i], results[2][i]), what .. " depends on threads")
+  end
+end
+
+describe("convolution in f32 is that in f64", function()
+  before_each(function() moth.manual_seed(4) end)
+
+  it("for results of every width", function()
+    for width = 1, 40 do
+      check { 5, width, channels = 3, filters = 5, kernel = { 3, 3 }, padding = 1 }
+    end
+  end)
+
+  it("for every number of channels and filters", function()
+    for n = 1, 40 do
+      check { 6, 7, channels = n, filters = 41 - n, kernel = { 3, 2 }, padding = { 1, 0 } }
+    end
+  end)
+
+  it("for more taps than are added in one go", function()
+    check { 9, 11, n = 3, channels = 290, filters = 20, kernel = { 3, 3 }, padding = 1 }
+    check { 4, 4, n = 5, channels = 300, filters = 33, kernel = { 3, 3 }, padding = 1 }
+    check { 40, 130, n = 1, channels = 70, filters = 17, kernel = { 3, 3 }, padding = 1 }
+  end)
+
+  it("for steps, also wider than the kernel", function()
+    for stride = 2, 4 do
+      check { 13, 22, channels = 8, filters = 12, kernel = { 3, 3 }, stride = stride, padding = 1 }
+      check { 12, 21, channels = 9, filters = 7, kernel = { 2, 1 }, stride = { stride, 3 } }
+      check { 16, 16, channels = 6, filters = 10, kernel = { 4, 4 }, stride = stride, padding = 1 }
+    end
+    check { 9, 17, channels = 16, filters = 24, kernel = { 1, 1 }, stride = 2 }
+  end)
+
+  it("for kernels with holes and borders larger than them", function()
+    check { 15, 18, channels = 5, filters = 6, kernel = { 3, 3 }, dilation = 2, padding = 2 }
+    check { 15, 18, channels = 5, filters = 6, kernel = { 3, 2 }, dilation = { 3, 2 },
+            stride = { 2, 3 }, padding = { 4, 1 } }
+    check { 6, 5, channels = 8, filters = 9, kernel = { 2, 2 }, padding = 4 }
+    check { 3, 3, channels = 8, filters = 9, kernel = { 5, 5 }, padding = 3 }
+  end)
+
+  it("for groups, and for channels that are groups of their own", function()
+    check { 10, 19, channels = 12, filters = 18, kernel = { 3, 3 }, groups = 3, padding = 1 }
+    for _, width in ipairs { 1, 7, 16, 17, 33, 40 } do
+      for stride = 1, 3 do
+        check { 9, width, channels = 6, filters = 6, groups = 6, kernel = { 3, 3 }, padding = 1,
+                stride = stride }
+        check { 9, width, channels = 4, filters = 8, groups = 4, kernel = { 5, 1 }, padding = 2,
+                stride = { 1, stride }, dilation = { 2, 1 } }
+      end
+    end
+  end)
+
+  it("for 1x1 kernels, and kernels as large as the image", function()
+    for _, side in ipairs { 1, 3, 7, 14, 16 } do
+      check { side, side, n = 3, channels = 40, filters = 13, kernel = { 1, 1 } }
+    end
+    check { 4, 5, n = 7, channels = 6, filters = 10, kernel = { 4, 5 } }
+    check { 4, 5, n = 7, channels = 6, filters = 10, kernel = { 4, 5 }, groups = 2 }
+  end)
+
+  it("for one large image, which threads share", function()
+    check { 64, 64, n = 1, channels = 16, filters = 16, kernel = { 3, 3 }, padding = 1 }
+    check { 8, 8, n = 1, channels = 128, filters = 128, kernel = { 3, 3 }, padding = 1 }
+    check { 1, 300, channels = 24, filters = 30, kernel = { 1, 5 }, padding = { 0, 2 } }
+  end)
+end)
