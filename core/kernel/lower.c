@@ -43,51 +43,37 @@ bool moth_lowering_plan(moth_lowering *l, int64_t n, int64_t side) {
 
 /* -- copying -- */
 
-/* n floats, where 16 may be written if there is room for them. */
-static inline void copy_row(float *restrict to, const float *restrict x, int64_t n) {
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) memcpy(to + i, x + i, 16 * sizeof *to);
-  if (i + 8 <= n) {
-    memcpy(to + i, x + i, 8 * sizeof *to);
-    i += 8;
-  }
-  if (i + 4 <= n) {
-    memcpy(to + i, x + i, 4 * sizeof *to);
-    i += 4;
-  }
-  for (; i < n; i++) to[i] = x[i];
-}
-
 static inline void zero_row(float *to, int64_t n) {
   for (int64_t i = 0; i < n; i++) to[i] = 0;
 }
 
-/* One row of xs: what windows first..last-1 see of an input row, from `left` on; zeros around. */
-static void lower_row(int64_t step, int64_t width, int64_t first, int64_t last, const float *x,
-                      float *restrict to) {
-  zero_row(to, first);
-  if (step == 1) copy_row(to + first, x + first, last - first);
-  else if (step == 2)
-    for (int64_t i = first; i < last; i++) to[i] = x[2 * i];
-  else
-    for (int64_t i = first; i < last; i++) to[i] = x[step * i];
-  zero_row(to + last, width - last);
+/* Rows first..last-1 of the n that begin at row `from` of an image, a step apart, lie inside. */
+static void rows_inside(int64_t n, int64_t from, int64_t step, int64_t height, int64_t *first,
+                        int64_t *last) {
+  *first = from < 0 ? ceil_div(-from, step) : 0;
+  *last = from < height ? ceil_div(height - from, step) : 0;
+  if (*last > n) *last = n;
+  if (*first > *last) *first = *last;
 }
 
 /* The rows of one plane of xs, for one image. */
 static void lower_plane(const moth_lowering *l, const float *x, int64_t left, int64_t oy,
                         float *to) {
   int64_t step = l->step[1], room = l->in[1] - left;
-  int64_t first = left < 0 ? (step - 1 - left) / step : 0;
-  int64_t last = room > 0 ? (room + step - 1) / step : 0;
+  int64_t first = left < 0 ? ceil_div(-left, step) : 0;
+  int64_t last = room > 0 ? ceil_div(room, step) : 0;
   if (last > l->width) last = l->width;
   if (first > last) first = last;
   for (int64_t phase = 0; phase < l->phases; phase++) {
-    int64_t iy = oy * l->step[0] + phase + l->top;
-    for (int64_t row = 0; row < l->rows; row++, iy += l->step[0], to += l->line) {
-      if (iy < 0 || iy >= l->in[0]) zero_row(to, l->width);
-      else lower_row(step, l->width, first, last, x + iy * l->in[1] + left, to);
-    }
+    int64_t iy = oy * l->step[0] + phase + l->top, top, bottom;
+    rows_inside(l->rows, iy, l->step[0], l->in[0], &top, &bottom);
+    for (int64_t row = 0; row < top; row++, to += l->line) zero_row(to, l->width);
+    if (top < bottom)
+      l->tile->lower(bottom - top, step, first, last - first, l->width,
+                     x + (iy + top * l->step[0]) * l->in[1] + left + first * step,
+                     l->in[1] * l->step[0], to, l->line);
+    to += (bottom - top) * l->line;
+    for (int64_t row = bottom; row < l->rows; row++, to += l->line) zero_row(to, l->width);
   }
 }
 

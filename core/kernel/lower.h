@@ -15,6 +15,7 @@
 #include "tile.h"
 
 typedef struct moth_lowering {
+  const moth_tile *tile;
   int64_t channels, in[2];     /* of a group of an image; its rows and columns */
   int64_t lines, width;        /* windows of an image */
   int64_t step[2], top, left;  /* window (0, 0) begins at (top, left); windows are a step apart */

@@ -11,6 +11,7 @@
 #define NS_PER_FMA 0.01
 #define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */
 #define SIDE_WINDOWS 128
+#define MOST_TURNED 64 /* taps */
 #define FEW_CHANNELS 4 /* images with fewer waste most of a tile */
 
 typedef struct phase {
@@ -61,6 +62,28 @@ static void pack_channels(const job *j, const phase *h, int64_t m, const float *
     }
 }
 
+/* The same for all phases where filter follows filter with all its taps: they are turned in
+** registers, which reads a little beyond the panel; returns how many channels that did. */
+static int64_t pack_turned(const job *j, int64_t i, int64_t m, const float *from, float *to) {
+  float turned[MOST_TURNED * MOTH_TILE_LANES];
+  int64_t area = j->rs, wide = ceil_div(area, MOTH_TILE_LANES) * MOTH_TILE_LANES;
+  if (j->straight || area < 4 || wide > MOST_TURNED || j->cs < wide) return 0;
+  for (int64_t c = 0; c < j->l.channels - 1; c++, from += j->cs) {
+    j->tile->turn(m, wide, from, area, turned, MOTH_TILE_LANES);
+    for (int p = 0; p < j->phases; p++) {
+      const phase *h = &j->phase[p];
+      float *at = to + h->packed + i * h->k + c * h->taps * m;
+      for (int64_t t = 0; t < h->taps; t++, at += m) {
+        const float *row = turned + j->tap[h->first + t] * MOTH_TILE_LANES;
+        if (m == MOTH_TILE_ROWS) memcpy(at, row, MOTH_TILE_ROWS * sizeof *at);
+        else
+          for (int64_t r = 0; r < m; r++) at[r] = row[r];
+      }
+    }
+  }
+  return j->l.channels - 1;
+}
+
 /* Panel by panel, phase by phase: each with its filters side by side. Filters whose taps lie in a
 ** row are turned, which writes a little beyond the end: the last ones are not. */
 static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
@@ -69,13 +92,14 @@ static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) 
   (void)lane;
   for (int64_t at = first; at < last; at++) {
     int64_t g = at / panels, i = at % panels * j->height, m = least(j->filters - i, j->height);
+    const float *from = j->weight + g * j->of_group + i * j->rs;
+    int64_t done = pack_turned(j, i, m, from, j->packed + g * j->of_group);
     for (int p = 0; p < j->phases; p++) {
       const phase *h = &j->phase[p];
-      const float *from = j->weight + g * j->of_group + i * j->rs;
       float *to = j->packed + g * j->of_group + h->packed + i * h->k;
-      int64_t some = j->straight ? j->l.channels - ceil_div(MOTH_TILE_LANES, h->taps) : 0;
-      if (some > 0) j->tile->turn(m, some * h->taps, from, j->rs, to, m);
-      else some = 0;
+      int64_t some = j->straight ? j->l.channels - ceil_div(MOTH_TILE_LANES, h->taps) : done;
+      if (some < 0) some = 0;
+      if (j->straight) j->tile->turn(m, some * h->taps, from, j->rs, to, m);
       pack_channels(j, h, m, from + some * j->cs, j->l.channels - some, to + some * h->taps * m);
     }
   }
@@ -318,7 +342,7 @@ int moth_lower_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const 
            .filters = c->filters / c->groups, .cs = area, .straight = true,
            .out = INT2(w->out), .step = {1, 1}, .phases = 1, .phase = &all, .x = x, .weight = weight, .bias = bias, .y = y};
   j.l = (moth_lowering){
-    .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
+    .tile = j.tile, .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
     .width = w->out[1], .step = INT2(w->stride), .top = -w->padding[0], .left = -w->padding[1],
     .copies = w->kernel[1], .apart = w->dilation[1],
     .reach = (w->kernel[0] - 1) * w->dilation[0], .area = area};
@@ -401,7 +425,7 @@ int moth_lower_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const f
            .filters = c->channels / c->groups, .rs = area, .out = INT2(w->in),
            .step = INT2(w->stride), .phases = count, .x = dy, .weight = weight, .y = dx};
   j.l = (moth_lowering){
-    .channels = c->filters / c->groups, .in = INT2(w->out),
+    .tile = j.tile, .channels = c->filters / c->groups, .in = INT2(w->out),
     .lines = ceil_div(w->in[0], w->stride[0]), .width = ceil_div(w->in[1], w->stride[1]),
     .step = {1, 1}, .top = low[0], .left = low[1],
     .apart = w->stride[1] == 1 ? w->dilation[1] : 1, .reach = high[0] - low[0],

@@ -203,7 +203,7 @@ int moth_lower_weight(moth_ctx *ctx, const moth_conv *c, const float *x, const f
            .down = w->dilation[0], .x = x, .dy = dy, .dweight = dweight};
   if (!j.tile) return MOTH_NOT_LOWERED;
   j.l = (moth_lowering){
-    .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
+    .tile = j.tile, .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
     .width = w->out[1], .step = INT2(w->stride), .top = -w->padding[0], .left = -w->padding[1],
     .copies = w->kernel[1], .apart = w->dilation[1],
     .reach = (w->kernel[0] - 1) * w->dilation[0], .area = w->kernel[0] * w->kernel[1]};

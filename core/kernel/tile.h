@@ -30,6 +30,10 @@ typedef struct moth_tile {
   /* to[j * ldt + i] = from[i * ld + j] for i < m and j < n; i up to a whole number of vectors
   ** is written, with 0. */
   void (*turn)(int64_t m, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt);
+  /* Each of `rows` rows: n elements of `from`, a step apart, to to[first] and what follows; zeros
+  ** around them, up to width. Rows are ld apart, and ldt in `to`. */
+  void (*lower)(int64_t rows, int64_t step, int64_t first, int64_t n, int64_t width,
+                const float *from, int64_t ld, float *to, int64_t ldt);
 } moth_tile;
 
 /* The best level of this processor; NULL where none of them runs. */

@@ -122,10 +122,40 @@ TARGET static void NAME(turn)(int64_t m, int64_t n, const float *from, int64_t l
     }
 }
 
+/* n floats; the last vector may overlap the one before. */
+TARGET static inline __attribute__((always_inline)) void NAME(copy)(const float *from, int64_t n,
+                                                                    float *to) {
+  if (n >= LANES) {
+    for (int64_t i = 0; i + LANES <= n; i += LANES)
+      *(LOOSE *)(void *)(to + i) = *(const LOOSE *)(const void *)(from + i);
+    *(LOOSE *)(void *)(to + n - LANES) = *(const LOOSE *)(const void *)(from + n - LANES);
+  } else if (n >= 8) {
+    memcpy(to, from, 8 * sizeof *to);
+    memcpy(to + n - 8, from + n - 8, 8 * sizeof *to);
+  } else if (n >= 4) {
+    memcpy(to, from, 4 * sizeof *to);
+    memcpy(to + n - 4, from + n - 4, 4 * sizeof *to);
+  } else
+    for (int64_t i = 0; i < n; i++) to[i] = from[i];
+}
+
+TARGET static void NAME(lower)(int64_t rows, int64_t step, int64_t first, int64_t n, int64_t width,
+                               const float *from, int64_t ld, float *restrict to, int64_t ldt) {
+  for (int64_t i = 0; i < rows; i++, from += ld, to += ldt) {
+    for (int64_t k = 0; k < first; k++) to[k] = 0;
+    if (step == 1) NAME(copy)(from, n, to + first);
+    else if (step == 2)
+      for (int64_t k = 0; k < n; k++) to[first + k] = from[2 * k];
+    else
+      for (int64_t k = 0; k < n; k++) to[first + k] = from[step * k];
+    for (int64_t k = first + n; k < width; k++) to[k] = 0;
+  }
+}
+
 static const moth_tile NAME(tile) = {
   .level = LEVEL, .rows = ROWS, .columns = 2 * LANES, .lanes = LANES, .vectors = TAPS4 ? 4 : 2,
   .taps = {0, TAPS1, TAPS2, 0, TAPS4}, .product = NAME(product), .sum = NAME(sum),
-  .turn = NAME(turn),
+  .turn = NAME(turn), .lower = NAME(lower),
 };
 #undef VECTOR
 #undef LOOSE
