@@ -20,15 +20,6 @@ typedef struct job {
   int64_t *off;
 } job;
 
-/* Rows are short: eights of constant length cost half of a general loop. */
-static void add_row(float *restrict to, int64_t step, const float *restrict col, int64_t n) {
-  int64_t i = 0;
-  if (step == 1)
-    for (; i + 8 <= n; i += 8)
-      for (int k = 0; k < 8; k++) to[i + k] += col[i + k];
-  for (; i < n; i++) to[i * step] += col[i];
-}
-
 /* Adds the columns of some channels to where they came from. */
 static void scatter(const job *j, int64_t channels, const float *col, float *x) {
   const moth_window *w = &j->c->w;
@@ -37,12 +28,14 @@ static void scatter(const job *j, int64_t channels, const float *col, float *x) 
     float *plane = x + tap / j->area * w->in[0] * w->in[1];
     int64_t left = s * w->dilation[1] - w->padding[1], first, last;
     moth_window_seen(w, left, &first, &last);
-    for (int64_t oy = 0; oy < w->out[0]; oy++) {
-      int64_t iy = oy * w->stride[0] - w->padding[0] + r * w->dilation[0];
-      if (iy < 0 || iy >= w->in[0]) continue;
-      add_row(plane + iy * w->in[1] + left + first * w->stride[1], w->stride[1],
-              col + oy * w->out[1] + first, last - first);
-    }
+    int64_t top = r * w->dilation[0] - w->padding[0], step = w->stride[0];
+    int64_t oy = top < 0 ? (step - 1 - top) / step : 0;
+    int64_t end = w->in[0] > top ? (w->in[0] - top + step - 1) / step : 0;
+    if (end > w->out[0]) end = w->out[0];
+    if (oy < end && first < last)
+      j->tile->add(end - oy, last - first, col + oy * w->out[1] + first, w->out[1],
+                   plane + (top + oy * step) * w->in[1] + left + first * w->stride[1],
+                   step * w->in[1], w->stride[1]);
   }
 }
 

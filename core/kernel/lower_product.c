@@ -11,6 +11,7 @@
 #define NS_PER_FMA 0.01
 #define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */
 #define SIDE_WINDOWS 128
+#define PART_FILTERS 64 /* worth lowering the images for */
 #define MOST_TURNED 64 /* taps */
 #define FEW_CHANNELS 4 /* images with fewer waste most of a tile */
 
@@ -254,7 +255,7 @@ static void cut(job *j, double cost, int lanes) {
   j->sides = ceil_div(j->n, l->side);
   j->bands = ceil_div(l->lines, l->band);
   j->panels = ceil_div(j->filters, j->height);
-  int64_t wanted = cost > 5e4 ? 4 * lanes : 1, tasks = j->groups * j->sides;
+  int64_t wanted = cost > 5e4 && lanes > 1 ? 4 * lanes : 1, tasks = j->groups * j->sides;
   if (tasks * j->bands < wanted) {
     int64_t band = ceil_div(l->lines, ceil_div(wanted, tasks));
     int64_t some = ceil_div(2 * MOTH_TILE_COLUMNS, l->line);
@@ -264,9 +265,9 @@ static void cut(job *j, double cost, int lanes) {
     j->bands = ceil_div(l->lines, l->band);
   }
   j->parts = 1;
-  if (tasks * j->bands < wanted && tasks * j->bands % lanes) {
-    int64_t most = j->panels / 2 > 0 ? j->panels / 2 : 1;
-    j->parts = least(ceil_div(wanted, tasks * j->bands), most);
+  if (tasks * j->bands < 2 * lanes && wanted > 1) { /* each lowers for itself */
+    int64_t most = j->plain ? j->panels : j->filters / PART_FILTERS;
+    j->parts = least(ceil_div(2 * lanes, tasks * j->bands), most > 0 ? most : 1);
   }
   j->panels = ceil_div(j->panels, j->parts);
   j->parts = ceil_div(ceil_div(j->filters, j->height), j->panels);
@@ -340,7 +341,8 @@ int moth_lower_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const 
   phase all = {.taps = area};
   job j = {.tile = moth_tile_best(), .n = c->n, .groups = c->groups,
            .filters = c->filters / c->groups, .cs = area, .straight = true,
-           .out = INT2(w->out), .step = {1, 1}, .phases = 1, .phase = &all, .x = x, .weight = weight, .bias = bias, .y = y};
+           .out = INT2(w->out), .step = {1, 1}, .phases = 1, .phase = &all, .x = x,
+           .weight = weight, .bias = bias, .y = y};
   j.l = (moth_lowering){
     .tile = j.tile, .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
     .width = w->out[1], .step = INT2(w->stride), .top = -w->padding[0], .left = -w->padding[1],

@@ -6,9 +6,9 @@
 #define BLOCK 128           /* windows summed in one go: what a panel of dy holds of them fits L1 */
 #define SIDE_WINDOWS 64
 #define NS_PER_FMA 0.011
-#define TASKS 16            /* as many as that, where there is something to do for them */
-#define NS_OF_TASK 2e4
-#define SUMS (1 << 20)      /* floats of sums that images have apart from each other, at most */
+#define TASKS 8             /* as many as that, where there is something to do for them */
+#define NS_OF_TASK 4e4
+#define SUMS (1 << 18)      /* floats of sums that images have apart from each other, at most */
 
 /* Sums lie as [group][part][panel of filters][tap][filter], where a part of the bands of all
 ** images has sums of its own: parts depend on shapes alone, so that threads change nothing. */

@@ -23,6 +23,8 @@
 #define TAPS4 6
 #define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define PICK 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31
+#define PICK_HALF 0, 2, 4, 6, 9, 11, 13, 15
 #include "tile_level.h"
 #undef LEVEL
 #undef TARGET
@@ -34,6 +36,8 @@
 #undef TAPS4
 #undef LOW
 #undef HIGH
+#undef PICK
+#undef PICK_HALF
 
 #define LEVEL "AVX2"
 #define TARGET MOTH_AVX2
@@ -45,6 +49,8 @@
 #define TAPS4 0
 #define LOW 0, 8, 1, 9, 2, 10, 3, 11
 #define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#define PICK 0, 2, 4, 6, 9, 11, 13, 15
+#define PICK_HALF 0, 2, 5, 7
 #include "tile_level.h"
 
 const moth_tile *moth_tile_best(void) {

@@ -34,6 +34,9 @@ typedef struct moth_tile {
   ** around them, up to width. Rows are ld apart, and ldt in `to`. */
   void (*lower)(int64_t rows, int64_t step, int64_t first, int64_t n, int64_t width,
                 const float *from, int64_t ld, float *to, int64_t ldt);
+  /* Adds `rows` rows of n elements to those of `to`, a step apart there. */
+  void (*add)(int64_t rows, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt,
+              int64_t step);
 } moth_tile;
 
 /* The best level of this processor; NULL where none of them runs. */

@@ -5,8 +5,10 @@
 */
 typedef float NAME(vector) __attribute__((vector_size(4 * LANES)));
 typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef float NAME(half) __attribute__((vector_size(2 * LANES), aligned(4), may_alias));
 #define VECTOR NAME(vector)
 #define LOOSE NAME(loose)
+#define HALF NAME(half)
 
 TARGET static inline __attribute__((always_inline)) void NAME(product_of)(
     const int m, const int wide, int64_t n, const float *a, const float *b, const int64_t *off,
@@ -139,23 +141,56 @@ TARGET static inline __attribute__((always_inline)) void NAME(copy)(const float 
     for (int64_t i = 0; i < n; i++) to[i] = from[i];
 }
 
+/* Every other of 2 n - 1 floats, and none beyond them: the even ones of two vectors, the second of
+** which begins one float early. */
+TARGET static inline __attribute__((always_inline)) void NAME(copy_even)(const float *from,
+                                                                         int64_t n, float *to) {
+  int64_t k = 0;
+  for (; k + LANES <= n; k += LANES) {
+    VECTOR a = *(const LOOSE *)(const void *)(from + 2 * k);
+    VECTOR b = *(const LOOSE *)(const void *)(from + 2 * k + LANES - 1);
+    *(LOOSE *)(void *)(to + k) = __builtin_shufflevector(a, b, PICK);
+  }
+  if (k < n && n >= LANES / 2) {
+    for (; k < n; k += LANES / 2) {
+      if (k > n - LANES / 2) k = n - LANES / 2;
+      HALF a = *(const HALF *)(const void *)(from + 2 * k);
+      HALF b = *(const HALF *)(const void *)(from + 2 * k + LANES / 2 - 1);
+      *(HALF *)(void *)(to + k) = __builtin_shufflevector(a, b, PICK_HALF);
+    }
+  } else
+    for (; k < n; k++) to[k] = from[2 * k];
+}
+
 TARGET static void NAME(lower)(int64_t rows, int64_t step, int64_t first, int64_t n, int64_t width,
                                const float *from, int64_t ld, float *restrict to, int64_t ldt) {
   for (int64_t i = 0; i < rows; i++, from += ld, to += ldt) {
     for (int64_t k = 0; k < first; k++) to[k] = 0;
     if (step == 1) NAME(copy)(from, n, to + first);
-    else if (step == 2)
-      for (int64_t k = 0; k < n; k++) to[first + k] = from[2 * k];
+    else if (step == 2) NAME(copy_even)(from, n, to + first);
     else
       for (int64_t k = 0; k < n; k++) to[first + k] = from[step * k];
     for (int64_t k = first + n; k < width; k++) to[k] = 0;
   }
 }
 
+/* Rows are short: eights of constant length cost half of a general loop. */
+TARGET static void NAME(add)(int64_t rows, int64_t n, const float *from, int64_t ld, float *to,
+                             int64_t ldt, int64_t step) {
+  for (int64_t i = 0; i < rows; i++, from += ld, to += ldt) {
+    int64_t k = 0;
+    if (step == 1)
+      for (; k + LANES / 2 <= n; k += LANES / 2)
+        *(HALF *)(void *)(to + k) += *(const HALF *)(const void *)(from + k);
+    for (; k < n; k++) to[k * step] += from[k];
+  }
+}
+
 static const moth_tile NAME(tile) = {
   .level = LEVEL, .rows = ROWS, .columns = 2 * LANES, .lanes = LANES, .vectors = TAPS4 ? 4 : 2,
   .taps = {0, TAPS1, TAPS2, 0, TAPS4}, .product = NAME(product), .sum = NAME(sum),
-  .turn = NAME(turn), .lower = NAME(lower),
+  .turn = NAME(turn), .lower = NAME(lower), .add = NAME(add),
 };
 #undef VECTOR
 #undef LOOSE
+#undef HALF
