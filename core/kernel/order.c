@@ -54,7 +54,7 @@ void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t
 
 /* -- sorting -- */
 
-enum { RUN = 16, FEW = 192, DIGITS = 8, BYTES = 256 };
+enum { RUN = 16, SMALL = 32, FEW = 192, DIGITS = 8, BYTES = 256 };
 
 static void insertion(int64_t n, moth_keyed *x) {
   for (int64_t i = 1; i < n; i++) {
@@ -146,6 +146,18 @@ static void choose(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
     }
 }
 
+/* The same, and in order, for a k that is small: most elements are no match for the k-th so far. */
+static void choose_few(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
+  int64_t have = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const uint64_t key = keys[i];
+    if (have == k && key >= x[k - 1].key) continue;
+    int64_t at = have < k ? have++ : k - 1;
+    for (; at > 0 && x[at - 1].key > key; at--) x[at] = x[at - 1];
+    x[at] = (moth_keyed){key, i};
+  }
+}
+
 static void take_values(int64_t k, const char *row, int64_t size, const int64_t *position,
                         char *values) {
   for (int64_t i = 0; i < k; i++)
@@ -165,10 +177,12 @@ int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
   for (int64_t i = 0; i < r->count && !status; i++) {
     const char *row = r->x + i * n * size;
     moth_keys_of(n, row, r->dtype, descending, keys);
-    if (k < n / 4) choose(n, keys, k, x);
+    const bool few = k > 0 && k <= SMALL && k < n / 4;
+    if (few) choose_few(n, keys, k, x);
+    else if (k < n / 4) choose(n, keys, k, x);
     else
       for (int64_t j = 0; j < n; j++) x[j] = (moth_keyed){keys[j], j};
-    moth_keyed_sort(ctx, k < n / 4 ? k : n, x, spare);
+    if (!few) moth_keyed_sort(ctx, k < n / 4 ? k : n, x, spare);
     for (int64_t j = 0; j < k; j++) position[i * k + j] = x[j].at;
     if (values) take_values(k, row, size, position + i * k, values + i * k * size);
     if (moth_cancelled(ctx)) status = moth_poll(ctx);

@@ -27,7 +27,16 @@ typedef struct mover {
     }                                                                                         \
   }                                                                                           \
   static void along_##name(int64_t n, char *const *at, const int64_t *step, const void *arg) { \
-    const int64_t dim_step = *(const int64_t *)arg;                                           \
+    const int64_t dim_step = *(const int64_t *)arg, size = sizeof(type);                      \
+    if (step[0] == 8 && step[1] == size && step[2] == 0 && dim_step == size) {                \
+      const int64_t *position = (const int64_t *)(const void *)at[0];                         \
+      type *v = (type *)(void *)at[1], *row = (type *)(void *)at[2];                          \
+      for (int64_t i = 0; i < n; i++, v++) {                                                  \
+        type *b = row + position[i];                                                          \
+        statement;                                                                            \
+      }                                                                                       \
+      return;                                                                                 \
+    }                                                                                         \
     for (int64_t i = 0; i < n; i++) {                                                         \
       int64_t position = *(const int64_t *)(const void *)(at[0] + i * step[0]);               \
       type *v = (type *)(void *)(at[1] + i * step[1]);                                        \
@@ -156,6 +165,66 @@ int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const mot
   return moth_loop_run(&loop, mover_of(mode, base->l.dtype)->along, &step);
 }
 
+/* -- masks: both sides packed, one value after the other where the mask holds. No branch asks the
+** mask, which would be guessed wrongly half of the time. -- */
+
+typedef struct masked { /* what is left to do */
+  int64_t n, count;
+  const uint8_t *mask;
+  char *base, *values;
+} masked;
+
+#define MASKED(name, type, sum)                                                               \
+  static void masked_##name(int mode, int64_t n, bool one, masked *m) {                       \
+    type *x = (type *)(void *)m->base, *v = (type *)(void *)m->values;                        \
+    const uint8_t *mask = m->mask;                                                            \
+    int64_t i = 0, at = 0;                                                                    \
+    if (mode == MOTH_PICK_PUT && one) {                                                       \
+      const type w = *v;                                                                      \
+      for (; i < n; i++) x[i] = mask[i] ? w : x[i];                                           \
+    } else if (mode == MOTH_PICK_GET) {                                                       \
+      for (; i < n && at < m->count; i++) v[at] = x[i], at += mask[i] != 0;                   \
+    } else {                                                                                  \
+      for (; i < n && at < m->count; i++) {                                                   \
+        const type w = v[one ? 0 : at];                                                       \
+        const type either[2] = {x[i], mode == MOTH_PICK_PUT ? w : (type)(sum)};               \
+        x[i] = either[mask[i] != 0];                                                          \
+        at += mask[i] != 0;                                                                   \
+      }                                                                                       \
+    }                                                                                         \
+    m->base = (char *)(x + n);                                                                \
+    m->count -= at;                                                                           \
+    if (!one) m->values = (char *)(v + at);                                                   \
+  }
+MASKED(bool, uint8_t, x[i] || w)
+MASKED(u8, uint8_t, x[i] + w)
+MASKED(i16, uint16_t, x[i] + w)
+MASKED(i32, uint32_t, x[i] + w)
+MASKED(i64, uint64_t, x[i] + w)
+MASKED(f32, float, x[i] + w)
+MASKED(f64, double, x[i] + w)
+
+int moth_pick_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *mask, int64_t count,
+                     char *base, char *values, bool one) {
+  typedef void masked_loop(int mode, int64_t n, bool one, masked *m);
+  static masked_loop *const loops[MOTH_DTYPES] = {
+    [MOTH_BOOL] = masked_bool, [MOTH_U8] = masked_u8,   [MOTH_I8] = masked_u8,
+    [MOTH_I16] = masked_i16,   [MOTH_I32] = masked_i32, [MOTH_I64] = masked_i64,
+    [MOTH_F16] = masked_i16,   [MOTH_BF16] = masked_i16, /* moved only */
+    [MOTH_F32] = masked_f32,   [MOTH_F64] = masked_f64,
+  };
+  masked m = {.n = mask->l.numel, .count = count, .base = base, .values = values,
+              .mask = (const uint8_t *)moth_at(mask)};
+  while (m.n > 0 && m.count > 0) {
+    const int64_t n = m.n < 1 << 20 ? m.n : 1 << 20;
+    loops[dtype](mode, n, one, &m);
+    m.mask += n;
+    m.n -= n;
+    if (m.n > 0 && moth_cancelled(ctx)) return moth_poll(ctx);
+  }
+  return MOTH_OK;
+}
+
 /* -- values and positions -- */
 
 moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype) {
@@ -192,6 +261,14 @@ typedef struct bounds {
 
 static void check_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   bounds *b = (bounds *)(uintptr_t)arg;
+  if (step[0] == 8 && !b->found) { /* all at once; which one it was is seen to below */
+    const int64_t *position = (const int64_t *)(const void *)at[0];
+    const uint64_t size = (uint64_t)b->size;
+    uint64_t wrong = 0;
+    for (int64_t i = 0; i < n; i++) /* the sign tells: plain vectors cannot compare 64 bits */
+      wrong |= (uint64_t)position[i] | (size - 1 - (uint64_t)position[i]);
+    if (!(wrong >> 63)) return;
+  }
   for (int64_t i = 0; i < n && !b->found; i++) {
     int64_t position = *(const int64_t *)(const void *)(at[0] + i * step[0]);
     if (position >= 0 && position < b->size) continue;

@@ -26,6 +26,11 @@ int moth_pick_run(moth_ctx *ctx, const moth_pick *p, int mode, int dtype, char *
 int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
                     const moth_tensor *base, int64_t step);
 
+/* The same where a mask of the base's shape holds, in `count` places; all packed. one: all places
+** get the same value, which is not read from the base. Half types cannot be added. */
+int moth_pick_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *mask, int64_t count,
+                     char *base, char *values, bool one);
+
 /* values as dtype, packed (a number gives a 0-d tensor); owned, NULL: error set. A float does not
 ** go into integers, nor a number into bool. */
 moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype);

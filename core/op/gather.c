@@ -4,10 +4,12 @@
 */
 #include "../capture.h"
 #include "../kernel/pick.h"
+#include "../kernel/real.h"
 #include "arith.h"
 #include "create.h"
 #include "index.h"
 #include "strided.h"
+#include "view.h"
 
 /* -- helpers -- */
 
@@ -101,16 +103,18 @@ static int index_select_cpu(const index_select_args *a, moth_tensor **out) {
   return status;
 }
 
-static moth_tensor *zeros_as(moth_grad *g, const moth_tensor *x) {
-  return GRAD(g, zeros, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype, .device = 0);
-}
-
-static const moth_scalar one = {.type = 0, .as.number = 1};
 
 static int index_select_grad(const index_select_args *a, moth_grad *g) {
-  return moth_flow(g, a->input,
-                   GRAD(g, index_add, .input = zeros_as(g, a->input), .dim = a->dim,
-                        .index = a->index, .source = g->dy, .alpha = one));
+  moth_tensor *at[MOTH_MAX_DIMS] = {NULL}, *list = a->index;
+  static const int64_t flat = -1;
+  int32_t dim;
+  int status = real_dim(a->ctx, a->dim, a->input, &dim);
+  if (status) return status;
+  if (list->l.ndim == 0) list = GRAD(g, reshape, .input = list, .shape = {&flat, 1});
+  at[dim] = list;
+  if (!list) return g->status;
+  return moth_flow(g, a->input, GRAD(g, index_sum, .input = g->dy, .indices = {at, dim + 1},
+                                     .size = {a->input->l.shape, a->input->l.ndim}));
 }
 
 MOTH_OP(index_select, INDEX_SELECT, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT,
@@ -264,15 +268,51 @@ static int gather_cpu(const gather_args *a, moth_tensor **out) {
 }
 
 static int gather_grad(const gather_args *a, moth_grad *g) {
-  return moth_flow(g, a->input,
-                   GRAD(g, scatter_add, .input = zeros_as(g, a->input), .dim = a->dim,
-                        .index = a->index, .src = g->dy));
+  return moth_flow(g, a->input, GRAD(g, gather_back, .input = g->dy, .dim = a->dim,
+                                     .index = a->index,
+                                     .size = {a->input->l.shape, a->input->l.ndim}));
 }
 
 MOTH_OP(gather, GATHER, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT, .saves = "index:input",
         .doc = "Elements at positions along a dimension, one position per element of the result.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}\n"
                     "moth.randn(3, 2), 1, moth.tensor{{3LL, 1LL}}")
+
+/* -- the gradient of gather: zeros to which values are added -- */
+
+static int gather_back_shape(const gather_back_args *a, moth_layout *y) {
+  int32_t dim;
+  int status = moth_shape_of(a->ctx, "size", a->size, y);
+  if (status) return status;
+  const moth_tensor like = {.ctx = a->ctx, .l = *y};
+  status = moth_dim(a->ctx, "dim", a->dim, y->ndim, &dim);
+  if (!status) status = check_index(a->index, "the result", &like, dim);
+  return status ? status : check_index(a->index, "the input", a->input, -1);
+}
+
+static int gather_back_cpu(const gather_back_args *a, moth_tensor **out) {
+  int32_t dim;
+  moth_tensor *y = moth_real_out(out[0]);
+  int status = moth_dim(a->ctx, "dim", a->dim, out[0]->l.ndim, &dim);
+  moth_tensor *at = y && !status
+                        ? moth_pick_positions("index", a->index, reach(y, dim), dim, y) : NULL;
+  moth_tensor *from = at ? moth_real(a->input) : NULL;
+  if (!from) status = a->ctx->error.code;
+  if (!status && y->l.numel)
+    memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
+  if (!status) status = move_along(MOTH_PICK_ADD, y, dim, at, from);
+  moth_tensor_release(from);
+  moth_tensor_release(at);
+  return moth_real_done(y, out[0], status);
+}
+
+static int gather_back_grad(const gather_back_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, GRAD(g, gather, .input = g->dy, .dim = a->dim, .index = a->index));
+}
+
+MOTH_OP(gather_back, GATHER_BACK, .dtypes = MOTH_FLOATS, .saves = "index", .flags = MOTH_OP_HIDDEN,
+        .doc = "The gradient of gather: zeros to which values are added at positions.",
+        .examples = "moth.randn(3, 2), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}, {3, 4}")
 
 /* Shape rule and kernel of both scatters. */
 static int scatter_rule(moth_tensor *input, int64_t dim_arg, const moth_tensor *index,

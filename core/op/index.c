@@ -28,10 +28,14 @@ typedef struct plan {
 
 static void count_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   int64_t *count = (int64_t *)(uintptr_t)arg, found = 0;
-  if (step[0] == 1)
-    for (int64_t i = 0; i < n; i++) found += at[0][i] != 0;
-  else
-    for (int64_t i = 0; i < n; i++) found += at[0][i * step[0]] != 0;
+  int64_t i = 0;
+  if (step[0] == 1) /* in bytes as long as they hold it */
+    for (; i + 128 <= n; i += 128) {
+      uint8_t part = 0;
+      for (int k = 0; k < 128; k++) part = (uint8_t)(part + (at[0][i + k] != 0));
+      found += part;
+    }
+  for (; i < n; i++) found += at[0][i * step[0]] != 0;
   *count += found;
 }
 
@@ -139,8 +143,10 @@ static moth_tensor *mask_offsets(const selector *s, const moth_layout *base) {
   int64_t *to = (int64_t *)(void *)moth_at(y), at[MOTH_MAX_DIMS] = {0}, offset = 0, n = 0;
   int64_t width = mask->l.shape[s->ndims - 1], last = base->stride[s->dim + s->ndims - 1];
   for (; n < s->count; row += width) {
-    for (int64_t i = 0; i < width; i++)
-      if (row[i]) to[n++] = offset + i * last;
+    for (int64_t i = 0; i < width && n < s->count; i++) { /* no branch asks the mask */
+      to[n] = offset + i * last;
+      n += row[i] != 0;
+    }
     for (int32_t d = s->ndims - 2; d >= 0; d--) {
       int64_t step = base->stride[s->dim + d];
       offset += step;
@@ -231,6 +237,19 @@ static void offsets_free(const plan *p, moth_ctx *ctx, int64_t *offset) {
   if (offset) moth_dealloc(ctx, offset, (p->picks.numel ? p->picks.numel : 1) * 8);
 }
 
+/* Is the plan one mask over all of a packed tensor? */
+static bool plan_is_mask(const plan *p, const moth_layout *base) {
+  moth_layout l = *base;
+  return p->n == 1 && p->nwhole == 0 && p->at[0].tensor->l.dtype == MOTH_BOOL &&
+         moth_layout_pack(&l) && moth_layout_same(&l, base);
+}
+
+static int mask_run(const plan *p, int mode, moth_tensor *base, const moth_tensor *values) {
+  return moth_pick_masked(base->ctx, mode, base->l.dtype, p->at[0].tensor, p->at[0].count,
+                          moth_at(base), moth_at(values),
+                          values->l.numel == 1 && mode != MOTH_PICK_GET);
+}
+
 /* Can values be broadcast to what the plan picks out of a tensor of this shape? */
 static int plan_fits(const plan *p, const int64_t *shape, const moth_tensor *values) {
   moth_layout picked = {.ndim = 0};
@@ -273,11 +292,14 @@ static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tenso
     moth_layout_pack(&l); /* it exists, so its size does not overflow */
   }
   moth_tensor *base = NULL, *from = plan_values(p, target, l.dtype, values);
-  int status = from ? plan_offsets(p, of, &l, &offset) : ctx->error.code;
+  const bool mask = plan_is_mask(p, &l);
+  int status = !from ? ctx->error.code : mask ? MOTH_OK : plan_offsets(p, of, &l, &offset);
   if (!status && !here) status = moth_copy_into(target, of);
   if (!status) {
     base = wide ? moth_cast(target, MOTH_F32) : moth_tensor_retain(target);
-    status = base ? plan_run(p, mode, of, base, offset, from) : ctx->error.code;
+    if (!base) status = ctx->error.code;
+    else if (mask) status = mask_run(p, mode, base, from);
+    else status = plan_run(p, mode, of, base, offset, from);
   }
   if (!status && wide) status = moth_copy_into(target, base);
   offsets_free(p, ctx, offset);
@@ -329,8 +351,12 @@ static int index_cpu(const index_args *a, moth_tensor **out) {
   moth_tensor *x = a->input;
   int64_t *offset = NULL;
   int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, true);
-  if (!status) status = plan_offsets(&p, x, &x->l, &offset);
-  if (!status) status = plan_read(&p, x, offset, out[0]);
+  if (!status && p.picks.numel == out[0]->l.numel && plan_is_mask(&p, &x->l)) {
+    status = mask_run(&p, MOTH_PICK_GET, x, out[0]);
+  } else {
+    if (!status) status = plan_offsets(&p, x, &x->l, &offset);
+    if (!status) status = plan_read(&p, x, offset, out[0]);
+  }
   offsets_free(&p, a->ctx, offset);
   plan_free(&p);
   return status;
@@ -468,12 +494,15 @@ static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
   int32_t ndim = mask->l.ndim;
   int64_t *to = (int64_t *)(void *)moth_at(out[0]), at[MOTH_MAX_DIMS] = {0};
   int64_t room = out[0]->l.shape[0];
-  for (int64_t i = 0; i < mask->l.numel && room; i++) {
-    if (truth[i]) {
-      for (int32_t d = 0; d < ndim; d++) *to++ = at[d];
-      room--;
+  const int64_t width = ndim ? mask->l.shape[ndim - 1] : 1;
+  for (int64_t i = 0; i < mask->l.numel && room; i += width) {
+    for (int64_t k = 0; k < width && room; k++) { /* no branch asks the mask */
+      for (int32_t d = 0; d < ndim - 1; d++) to[d] = at[d];
+      if (ndim) to[ndim - 1] = k;
+      to += truth[i + k] ? ndim : 0;
+      room -= truth[i + k] != 0;
     }
-    for (int32_t d = ndim - 1; d >= 0 && ++at[d] == mask->l.shape[d]; d--) at[d] = 0;
+    for (int32_t d = ndim - 2; d >= 0 && ++at[d] == mask->l.shape[d]; d--) at[d] = 0;
   }
   for (room *= ndim; room; room--) *to++ = 0;
   moth_tensor_release(mask);
@@ -487,6 +516,7 @@ MOTH_OP_CONST(nonzero, NONZERO, .dtypes = MOTH_ANY, .outputs = "positions: posit
 const moth_op *const moth_index_ops[] = {
   &moth_op_index,        &moth_op_index_put, &moth_op_index_sum, &moth_op_masked_select,
   &moth_op_nonzero,      &moth_op_index_select, &moth_op_index_add, &moth_op_gather,
+  &moth_op_gather_back,
   &moth_op_scatter,      &moth_op_scatter_add, &moth_op_scatter_reduce,
   &moth_op_one_hot, &moth_op_index_copy,
   &moth_op_index_fill,   &moth_op_take, &moth_op_take_along_dim, &moth_op_argwhere,

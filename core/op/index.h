@@ -69,6 +69,13 @@ MOTH_ARGS(index_fill, INDEX_FILL)
   ARG(index,  index,     , "positions; the result has its shape")
 MOTH_ARGS(gather, GATHER)
 
+#define GATHER_BACK(ARG) \
+  ARG(tensor, input,     , "gradient of the elements gathered") \
+  ARG(dim,    dim,       , "as for gather") \
+  ARG(index,  index,     , "as for gather") \
+  ARG(ints,   size,      , "sizes of the result")
+MOTH_ARGS(gather_back, GATHER_BACK)
+
 #define SCATTER(ARG) \
   ARG(tensor, input,     , "tensor to change") \
   ARG(dim,    dim,       , "dimension the positions belong to") \

@@ -19,14 +19,19 @@ static int to_index_shape(const to_index_args *a, moth_layout *y) {
 }
 
 static int to_index_cpu(const to_index_args *a, moth_tensor **out) {
-  int status = moth_copy_into(out[0], a->input);
-  if (status) return status;
+  const moth_tensor *x = a->input;
+  moth_tensor *packed = x->l.dtype == MOTH_I64 ? moth_packed(x) : moth_cast(x, MOTH_I64);
+  if (!packed) return a->ctx->error.code;
+  const int64_t *from = (const int64_t *)(const void *)moth_at(packed);
   int64_t *y = (int64_t *)(void *)moth_at(out[0]);
+  uint64_t all = ~(uint64_t)0;
   for (int64_t i = 0; i < out[0]->l.numel; i++) {
-    if (y[i] > 0) y[i]--;
-    else if (y[i] == 0)
-      return moth_fail(a->ctx, MOTH_E_INDEX, NULL, "positions count from 1, got 0");
+    const uint64_t v = (uint64_t)from[i]; /* in signs: plain vectors cannot compare 64 bits */
+    all &= v | (0 - v);
+    y[i] = (int64_t)(v - (((0 - v) & ~v) >> 63));
   }
+  moth_tensor_release(packed);
+  if (!(all >> 63)) return moth_fail(a->ctx, MOTH_E_INDEX, NULL, "positions count from 1, got 0");
   return MOTH_OK;
 }
 
