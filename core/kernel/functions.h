@@ -61,7 +61,7 @@ MOTH_INLINE double moth_wide_expm1(double x) {
   return s * q + (s - 1.0);
 }
 
-/* In f32: 2^x = 2^n (1 + r p), 0.8 units in the last place. */
+/* In f32: 2^x = 2^n (1 + r p), 1 unit in the last place. */
 MOTH_INLINE float moth_exp2_f32(float x) {
   float c = x < -150.0f ? -150.0f : x;
   c = c > 128.0f ? 128.0f : c;
