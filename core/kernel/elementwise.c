@@ -3,6 +3,7 @@
 */
 #include "elementwise.h"
 
+#include "../threads.h"
 #include "functions.h"
 
 #define BLOCK 512 /* elements gathered at a time; all operands' blocks stay in the first cache */
@@ -11,7 +12,7 @@
 typedef struct block_call {
   moth_inner inner;
   const void *arg;
-  int noperands, real; /* the type computed with; of the others only half types become it */
+  int noperands;
   int dtype[MOTH_LOOP_OPERANDS];
 } block_call;
 
@@ -62,23 +63,116 @@ static double cost_of(const moth_loops *loops, int dtype, int noperands) {
   return moved + each + (moth_compute_dtype(dtype) == dtype ? 0 : 0.1 * noperands);
 }
 
-int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
-             const moth_tensor *const *operands, const void *arg) {
-  const int real = moth_compute_dtype(dtype), level = moth_level();
+/* -- short rows of f32, some repeated: many at once, with the repeated ones written out -- */
+
+typedef struct row_call {
+  const moth_loop *loop;
+  moth_inner inner;
+  const void *arg;
+} row_call;
+
+/* Rows first to last - 1; all operands that are not in a row as a whole go through room. */
+static void run_rows(int64_t first, int64_t last, int lane, const void *arg) {
+  const row_call *call = arg;
+  const moth_loop *loop = call->loop;
+  const int64_t wide = loop->size[0], most = BLOCK / wide;
+  float room[MOTH_LOOP_OPERANDS][BLOCK];
+  int64_t step[MOTH_LOOP_OPERANDS];
+  (void)lane;
+  for (int64_t i = first, rows; i < last; i += rows) {
+    char *at[MOTH_LOOP_OPERANDS];
+    rows = last - i < most ? last - i : most;
+    for (int k = 0; k < loop->noperands; k++) {
+      const int64_t along = loop->step[0][k], down = loop->step[1][k];
+      at[k] = loop->at[k] + i * down;
+      step[k] = along;
+      if (along && down == along * wide) continue;
+      const char *x = at[k];
+      at[k] = (char *)room[k];
+      step[k] = sizeof(float);
+      if (down == 0 && i > first) continue; /* as in the block before */
+      for (int64_t r = 0; r < rows; r++, x += down)
+        for (int64_t j = 0; j < wide; j++)
+          memcpy(&room[k][r * wide + j], x + j * along, sizeof(float));
+    }
+    call->inner(rows * wide, at, step, call->arg);
+  }
+}
+
+/* Whether run_rows is the way: the result is in a row, and so is, or is f32, each operand. */
+static bool short_rows(const moth_loop *loop, const moth_tensor *const *operands) {
+  if (loop->ndim != 2 || loop->size[0] >= 64 || loop->size[1] < 8) return false;
+  for (int k = 0; k < loop->noperands; k++) {
+    const int64_t along = loop->step[0][k], down = loop->step[1][k];
+    const int dtype = operands[k]->l.dtype;
+    if (along == moth_dtype_size[dtype] && down == along * loop->size[0]) continue;
+    if (k == 0 || dtype != MOTH_F32) return false;
+  }
+  return true;
+}
+
+/* -- operands that run across the result: copied first, which goes by tiles -- */
+
+static bool across(const moth_loop *loop, int k, const moth_tensor *x) {
+  const int64_t size = moth_dtype_size[x->l.dtype];
+  if (loop->step[0][k] == size || loop->step[0][k] == 0) return false;
+  for (int d = 1; d < loop->ndim; d++)
+    if (loop->step[d][k] == size && loop->size[d] >= 4) return true;
+  return false;
+}
+
+/* Packs such operands into own; how many, or -1: error set. */
+static int pack_across(const moth_loop *loop, const moth_tensor *const *operands,
+                       moth_tensor **own) {
+  int packed = 0;
+  if (loop->ndim < 2 || operands[0]->l.numel < 4096 || !moth_contiguous(operands[0])) return 0;
+  for (int k = 1; k < loop->noperands; k++) {
+    if (!across(loop, k, operands[k])) continue;
+    own[k] = moth_packed(operands[k]);
+    if (!own[k]) return -1;
+    packed++;
+  }
+  return packed;
+}
+
+static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
+                   const moth_tensor *const *operands, const void *arg) {
+  const int real = moth_compute_dtype(dtype), level = moth_level(), n = loop->noperands;
   const moth_inner inner = real == MOTH_F32 && level ? loops->of[MOTH_DTYPES - 1 + level]
                                                      : loops->of[real];
-  moth_loop loop;
-  moth_loop_over(&loop, ctx, &operands[0]->l, noperands, operands);
-  const double cost = cost_of(loops, dtype, noperands);
+  const double cost = cost_of(loops, dtype, n);
+  if (dtype == MOTH_F32 && short_rows(loop, operands)) {
+    const row_call rows = {loop, inner, arg};
+    return moth_parallel(loop->ctx, loop->size[1], 16, (cost + 0.2) * (double)loop->size[0],
+                         run_rows, &rows);
+  }
   bool plain = real == dtype;
-  for (int k = 0; plain && k < noperands; k++) {
-    const int64_t step = loop.step[0][k];
+  for (int k = 0; plain && k < n; k++) {
+    const int64_t step = loop->step[0][k];
     plain = step == moth_dtype_size[operands[k]->l.dtype] || step == 0;
   }
-  if (plain) return moth_loop_share(&loop, inner, arg, cost);
-  block_call call = {.inner = inner, .arg = arg, .noperands = noperands, .real = real};
-  for (int k = 0; k < noperands; k++) call.dtype[k] = operands[k]->l.dtype;
-  return moth_loop_share(&loop, run_blocks, &call, cost + 0.3);
+  if (plain) return moth_loop_share(loop, inner, arg, cost);
+  block_call call = {.inner = inner, .arg = arg, .noperands = n};
+  for (int k = 0; k < n; k++) call.dtype[k] = operands[k]->l.dtype;
+  return moth_loop_share(loop, run_blocks, &call, cost + 0.3);
+}
+
+int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
+             const moth_tensor *const *operands, const void *arg) {
+  moth_loop loop;
+  moth_tensor *own[MOTH_LOOP_OPERANDS] = {NULL};
+  const moth_tensor *now[MOTH_LOOP_OPERANDS];
+  moth_loop_over(&loop, ctx, &operands[0]->l, noperands, operands);
+  const int packed = loop.ndim < 2 ? 0 : pack_across(&loop, operands, own);
+  if (packed == 0) return run_map(&loop, loops, dtype, operands, arg);
+  for (int k = 0; k < noperands; k++) now[k] = own[k] ? own[k] : operands[k];
+  int status = packed < 0 ? ctx->error.code : MOTH_OK;
+  if (!status) {
+    moth_loop_over(&loop, ctx, &now[0]->l, noperands, now);
+    status = run_map(&loop, loops, dtype, now, arg);
+  }
+  for (int k = 0; k < noperands; k++) moth_tensor_release(own[k]);
+  return status;
 }
 
 void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, moth_inner near,
