@@ -294,20 +294,27 @@ MOTH_INLINE float moth_pow_f32(float x, float y) {
   double e, l = moth_wide_log_parts(a, &e) * 1.4426950408889634074 + e;
   double t = moth_wide_bound(y * l);
   float f = (float)moth_wide_pow2(t);
-  float size = y < 0 ? -y : y, half = 0.5f * y;
-  /* from 2^24 on every number is even; whole ones below it have no fraction */
-  int whole = size >= 8388608.0f || (float)(int32_t)(size < 8388608.0f ? y : 0) == y;
-  int even = size >= 16777216.0f ||
-             (float)(int32_t)(size < 16777216.0f ? half : 0) == half;
-  float zero = y < 0 ? INFINITY : 0.0f; /* what 0 becomes, and infinity the other way */
+  /* which numbers are whole and even: from 2^23 and from 2^24 on all are */
+  float size = moth_abs_f32(y), half = 0.5f * size;
+  float near = (size + 8388608.0f) - 8388608.0f, near_half = (half + 8388608.0f) - 8388608.0f;
+  near = size < 8388608.0f ? near : size;
+  near_half = half < 8388608.0f ? near_half : half;
+  uint32_t minus = moth_bits_f32(x) & 0x80000000u;
+  uint32_t odd = (near_half == half ? 0u : 0x80000000u) & (near == size ? 0x80000000u : 0u);
+  float zero = y < 0 ? INFINITY : 0.0f, far = y < 0 ? 0.0f : INFINITY; /* of 0, of infinity */
+  float beyond = a < 1 ? zero : far; /* where y is infinite */
   f = a == 0 ? zero : f;
-  f = a == INFINITY ? (y < 0 ? 0.0f : INFINITY) : f;
-  float far = (a < 1) == (y < 0) ? INFINITY : 0.0f;
-  f = size == INFINITY ? (a == 1 ? 1.0f : far) : f;
-  f = moth_bits_f32(x) >> 31 && whole && !even ? -f : f;
-  f = x < 0 && !whole && a < INFINITY && size < INFINITY ? NAN : f;
-  f = x != x ? x : y != y ? y : f;
-  return y == 0 || x == 1 ? 1.0f : f;
+  f = a == INFINITY ? far : f;
+  f = size == INFINITY ? beyond : f;
+  f = (size == INFINITY ? a : 0.0f) == 1 ? 1.0f : f;
+  f = moth_float_of(moth_bits_f32(f) ^ (minus & odd));
+  float broken = near == size ? f : NAN; /* of x below 0 */
+  broken = a < INFINITY ? broken : f;
+  f = x < 0 ? broken : f;
+  f = x != x ? x : f;
+  f = y != y ? y : f;
+  f = y == 0 ? 1.0f : f;
+  return x == 1 ? 1.0f : f;
 }
 
 /* exp(-a^2) times a polynomial in 1 / (1 + 0.4 a), relative error 2e-9; beyond 10.2 it is 0. */
