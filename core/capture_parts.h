@@ -70,7 +70,7 @@ struct moth_capture {
   uint32_t id;
   uint64_t first;        /* nodes made meanwhile have greater ids */
   bool grad_mode, empty; /* empty: the step will not go the same way again */
-  int32_t default_dtype;
+  int32_t default_dtype, autocast;
   uint8_t fresh;         /* storages made now are results: 1 all, 2 large ones */
 
   moth_instruction *code;

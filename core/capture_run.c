@@ -154,6 +154,8 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   c->ctx = ctx;
   c->grad_mode = ctx->grad_mode;
   c->default_dtype = ctx->default_dtype;
+  c->autocast = ctx->autocast;
+  moth_autocast_forget(ctx); /* casts that were kept: replays must make their own */
   c->first = ctx->ids;
   while (c->id == 0) c->id = atomic_fetch_add(&ids, 1) + 1;
   int status = MOTH_OK;
@@ -236,7 +238,8 @@ static bool fits(const moth_tensor *to, const moth_tensor *x) {
 /* Whether the step would go the recorded way: same inputs, modes, parameters and gradients. */
 static bool is_stale(const moth_capture *c, moth_tensor *const *x) {
   const moth_ctx *ctx = c->ctx;
-  if (ctx->grad_mode != c->grad_mode || ctx->default_dtype != c->default_dtype || ctx->anomaly)
+  if (ctx->grad_mode != c->grad_mode || ctx->default_dtype != c->default_dtype ||
+      ctx->autocast != c->autocast || ctx->anomaly)
     return true;
   for (uint32_t i = 0; i < c->ninputs; i++)
     if (!fits(c->inputs[i], x[i]) || (ctx->grad_mode && moth_needs_grad(x[i]))) return true;
