@@ -6,6 +6,7 @@
 #include "elementwise.h"
 #include "fold.h"
 #include "level.h"
+#include "softmax.h"
 
 int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype) {
   moth_tensor seen = *x; /* x with its dims in another order; never leaves this function */
@@ -106,27 +107,8 @@ int moth_rows_var(const moth_rows *r, char *y, int64_t correction, bool root) {
   return var_f64(r, (double *)(void *)y, by, root);
 }
 
-/* -- log of the sum of exponentials, relative to the largest -- */
-
-#define LOGSUMEXP(name, type, exp, log)                                        \
-  static int logsumexp_##name(const moth_rows *r, type *y) {                   \
-    EACH_ROW(type, {                                                           \
-      type most = -INFINITY;                                                   \
-      double sum = 0;                                                          \
-      for (int64_t j = 0; j < r->length; j++)                                  \
-        most = (x[j] > most || x[j] != x[j]) ? x[j] : most;                    \
-      if (most - most == 0)                                                    \
-        for (int64_t j = 0; j < r->length; j++) sum += (double)exp(x[j] - most); \
-      y[i] = most - most == 0 ? most + (type)log(sum) : most;                  \
-    })                                                                         \
-    return MOTH_OK;                                                            \
-  }
-LOGSUMEXP(f32, float, expf, log)
-LOGSUMEXP(f64, double, exp, log)
-
 int moth_rows_logsumexp(const moth_rows *r, char *y) {
-  if (r->dtype == MOTH_F32) return logsumexp_f32(r, (float *)(void *)y);
-  return logsumexp_f64(r, (double *)(void *)y);
+  return moth_logsumexp(r->owner->ctx, r->dtype, r->count, r->length, r->x, y);
 }
 
 /* -- positions -- */

@@ -3,46 +3,54 @@
 ** of a lane. A lane of its own (inner == 1) goes through the row functions, which read along it.
 */
 
-/* Largest of n, -inf when n is 0. A NaN is passed over here and gets into the sum. */
-TARGET static REAL NAME(row_max)(int64_t n, const REAL *x) {
-  REAL m[16];
-  int64_t i = 0;
-  for (int k = 0; k < 16; k++) m[k] = (REAL)-INFINITY;
-  for (; i + 16 <= n; i += 16)
-    for (int k = 0; k < 16; k++) m[k] = x[i + k] > m[k] ? x[i + k] : m[k];
-  for (; i < n; i++) m[0] = x[i] > m[0] ? x[i] : m[0];
-  for (int k = 1; k < 16; k++) m[0] = m[k] > m[0] ? m[k] : m[0];
-  return m[0];
-}
+#include "sums_real.h"
+
+VECTOR_EXTREME(largest, >, -INFINITY)
+VECTOR_SUM(plain_sum, v)
 
 /* Writes exp(x - m) for up to WIDE elements and returns the sum. */
-TARGET static inline REAL NAME(exp_block)(int64_t n, const REAL *x, REAL m, REAL *restrict y) {
-  REAL s[8] = {0};
-  int64_t i = 0;
-  for (; i < n; i++) y[i] = MATH(exp)(x[i] - m);
-  for (i = 0; i + 8 <= n; i += 8)
-    for (int k = 0; k < 8; k++) s[k] += y[i + k];
-  for (; i < n; i++) s[0] += y[i];
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+TARGET INLINED REAL NAME(exp_block)(int64_t n, const REAL *restrict x, REAL m, REAL *restrict y) {
+  for (int64_t i = 0; i < n; i++) y[i] = MATH(exp)(x[i] - m);
+  return NAME(plain_sum_block)(n, y, 0);
 }
 
-TARGET static void NAME(row)(int64_t n, bool logarithm, const REAL *x, REAL *y) {
-  REAL m = NAME(row_max)(n, x), sum = 0, block[WIDE];
-  for (int64_t i = 0; i < n; i += WIDE) {
-    int64_t k = n - i < WIDE ? n - i : WIDE;
-    sum += NAME(exp_block)(k, x + i, m, logarithm ? block : y + i);
-  }
-  if (logarithm) {
-    REAL by = MATH(log)(sum);
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] - m - by;
-  } else {
-    REAL by = 1 / sum;
-    for (int64_t i = 0; i < n; i++) y[i] *= by;
+/* The sum of exp(x - m), m being the largest, which is returned in *most. A NaN is passed over by
+** the search and gets into the sum. */
+TARGET INLINED REAL NAME(exp_sum)(int64_t n, const REAL *x, REAL *most) {
+  bool nan;
+  REAL m = NAME(largest)(n, x, &nan), block[WIDE];
+  double sum = 0;
+  for (int64_t i = 0; i < n; i += WIDE)
+    sum += (double)NAME(exp_block)(n - i < WIDE ? n - i : WIDE, x + i, m, block);
+  *most = m;
+  return (REAL)sum;
+}
+
+TARGET static void NAME(row)(int64_t n, const REAL *x, REAL *restrict y) {
+  bool nan;
+  double sum = 0;
+  REAL m = NAME(largest)(n, x, &nan);
+  for (int64_t i = 0; i < n; i += WIDE)
+    sum += (double)NAME(exp_block)(n - i < WIDE ? n - i : WIDE, x + i, m, y + i);
+  REAL by = (REAL)(1 / sum);
+  for (int64_t i = 0; i < n; i++) y[i] *= by;
+}
+
+/* Sixteen rows at a time, so that their logarithms are one vector. */
+TARGET static void NAME(log_rows)(int64_t rows, int64_t n, const REAL *x, REAL *restrict y) {
+  while (rows > 0) {
+    int64_t some = rows < 16 ? rows : 16;
+    REAL m[16] = {0}, by[16] = {0};
+    for (int64_t k = 0; k < some; k++) by[k] = NAME(exp_sum)(n, x + k * n, &m[k]);
+    for (int k = 0; k < 16; k++) by[k] = MATH(log)(by[k]);
+    for (int64_t k = 0; k < some; k++, x += n, y += n)
+      for (int64_t i = 0; i < n; i++) y[i] = x[i] - m[k] - by[k];
+    rows -= some;
   }
 }
 
 TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logarithm,
-                               const REAL *x, REAL *y) {
+                               const REAL *x, REAL *restrict y) {
   REAL m[WIDE], sum[WIDE];
   for (int64_t k = 0; k < wide; k++) m[k] = (REAL)-INFINITY, sum[k] = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -68,22 +76,35 @@ TARGET static void NAME(block)(int64_t n, int64_t wide, int64_t step, bool logar
   }
 }
 
-TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, const REAL *y,
-                                  REAL *dx) {
-  REAL s[4] = {0};
+TARGET INLINED REAL NAME(dot)(int64_t n, const REAL *a, const REAL *b) {
+  VEC s0 = {0}, s1 = {0};
+  REAL rest = 0;
   int64_t i = 0;
-  for (; i + 4 <= n; i += 4)
-    for (int k = 0; k < 4; k++) s[k] += logarithm ? dy[i + k] : dy[i + k] * y[i + k];
-  for (; i < n; i++) s[0] += logarithm ? dy[i] : dy[i] * y[i];
-  REAL sum = (s[0] + s[2]) + (s[1] + s[3]);
-  if (logarithm)
-    for (i = 0; i < n; i++) dx[i] = dy[i] - MATH(exp)(y[i]) * sum;
-  else
-    for (i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
+  for (; i + 2 * PER <= n; i += 2 * PER) {
+    s0 += VEC_AT(a + i) * VEC_AT(b + i);
+    s1 += VEC_AT(a + i + PER) * VEC_AT(b + i + PER);
+  }
+  for (; i < n; i++) rest += a[i] * b[i];
+  s0 += s1;
+  return NAME(total)(&s0) + rest;
+}
+
+TARGET static void NAME(row_back)(int64_t n, bool logarithm, const REAL *dy, const REAL *y,
+                                  REAL *restrict dx) {
+  if (logarithm) {
+    REAL sum = (REAL)NAME(plain_sum)(n, dy, 0);
+    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - MATH(exp)(y[i]) * sum;
+    return;
+  }
+  double sum = 0;
+  for (int64_t i = 0; i < n; i += SUM_BLOCK)
+    sum += (double)NAME(dot)(n - i < SUM_BLOCK ? n - i : SUM_BLOCK, dy + i, y + i);
+  REAL by = (REAL)sum;
+  for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - by);
 }
 
 TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool logarithm,
-                                    const REAL *dy, const REAL *y, REAL *dx) {
+                                    const REAL *dy, const REAL *y, REAL *restrict dx) {
   REAL sum[WIDE];
   for (int64_t k = 0; k < wide; k++) sum[k] = 0;
   for (int64_t i = 0; i < n; i++)
@@ -98,32 +119,42 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
     }
 }
 
-TARGET static int NAME(lanes)(moth_ctx *ctx, const moth_lanes *l, bool logarithm, const REAL *x,
-                              REAL *y) {
-  int64_t plane = l->n * l->inner;
-  for (int64_t o = 0; o < l->outer; o++, x += plane, y += plane) {
-    if ((o & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
-    if (l->inner == 1) NAME(row)(l->n, logarithm, x, y);
-    else
-      for (int64_t k = 0; k < l->inner; k += WIDE) {
-        int64_t wide = l->inner - k < WIDE ? l->inner - k : WIDE;
-        NAME(block)(l->n, wide, l->inner, logarithm, x + k, y + k);
-      }
+/* Items: whole lanes where they stand alone, else blocks of WIDE lanes. */
+TARGET static void NAME(lanes)(int64_t first, int64_t last, int lane, const void *arg) {
+  const softmax_job *j = arg;
+  const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
+  const REAL *x = j->x, *dy = j->dy;
+  REAL *y = j->y;
+  (void)lane;
+  if (inner == 1 && !dy && j->logarithm) {
+    NAME(log_rows)(last - first, n, x + first * n, y + first * n);
+    return;
   }
-  return MOTH_OK;
+  for (int64_t i = first; i < last; i++) {
+    if (inner == 1) {
+      int64_t at = i * n;
+      if (dy) NAME(row_back)(n, j->logarithm, dy + at, x + at, y + at);
+      else NAME(row)(n, x + at, y + at);
+      continue;
+    }
+    int64_t k = i % blocks * WIDE, at = i / blocks * n * inner + k;
+    int64_t wide = inner - k < WIDE ? inner - k : WIDE;
+    if (dy) NAME(block_back)(n, wide, inner, j->logarithm, dy + at, x + at, y + at);
+    else NAME(block)(n, wide, inner, j->logarithm, x + at, y + at);
+  }
 }
 
-TARGET static int NAME(lanes_back)(moth_ctx *ctx, const moth_lanes *l, bool logarithm,
-                                   const REAL *dy, const REAL *y, REAL *dx) {
-  int64_t plane = l->n * l->inner;
-  for (int64_t o = 0; o < l->outer; o++, dy += plane, y += plane, dx += plane) {
-    if ((o & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
-    if (l->inner == 1) NAME(row_back)(l->n, logarithm, dy, y, dx);
-    else
-      for (int64_t k = 0; k < l->inner; k += WIDE) {
-        int64_t wide = l->inner - k < WIDE ? l->inner - k : WIDE;
-        NAME(block_back)(l->n, wide, l->inner, logarithm, dy + k, y + k, dx + k);
-      }
+/* log(sum(exp)) of rows; what is infinite or NaN comes through. */
+TARGET static void NAME(sum_rows)(int64_t first, int64_t last, int lane, const void *arg) {
+  const softmax_job *j = arg;
+  REAL *y = j->y;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) {
+    const REAL *x = (const REAL *)j->x + i * j->n;
+    bool nan;
+    REAL m = NAME(largest)(j->n, x, &nan);
+    if (nan) y[i] = (REAL)NAN;
+    else if (m - m != 0) y[i] = m;
+    else y[i] = MATH(log)(NAME(exp_sum)(j->n, x, &m)) + m;
   }
-  return MOTH_OK;
 }

@@ -15,6 +15,12 @@ typedef NAME(word) NAME(vmask) __attribute__((vector_size(VECTOR_BYTES)));
 #define VEC_AT(p) (*(const NAME(loose) *)(const void *)(p))
 #define PER ((int64_t)(VECTOR_BYTES / sizeof(REAL)))
 #define INLINED static inline __attribute__((always_inline))
+/* a[0] := all of them; k and k + h are joined. Halves of constant length become vectors. */
+#define HALVE(a, JOIN)                                                       \
+  if (PER >= 16) { enum { h = 8 }; for (int k = 0; k < h; k++) a[k % PER] = JOIN; } \
+  if (PER >= 8) { enum { h = 4 }; for (int k = 0; k < h; k++) a[k % PER] = JOIN; }  \
+  if (PER >= 4) { enum { h = 2 }; for (int k = 0; k < h; k++) a[k % PER] = JOIN; }  \
+  if (PER >= 2) { enum { h = 1 }; for (int k = 0; k < h; k++) a[k % PER] = JOIN; }
 #define CHOOSE(mask, a, b) ((VEC)(((mask) & (VMASK)(a)) | (~(mask) & (VMASK)(b))))
 #endif
 
@@ -22,14 +28,8 @@ typedef NAME(word) NAME(vmask) __attribute__((vector_size(VECTOR_BYTES)));
 TARGET INLINED REAL NAME(total)(const VEC *v) {
   REAL s[VECTOR_BYTES / sizeof(REAL)];
   memcpy(s, v, VECTOR_BYTES);
-#if VECTOR_BYTES == 64
-  for (int k = 0; k < 8; k++) s[k] += s[k + 8];
-#endif
-#if VECTOR_BYTES >= 32
-  for (int k = 0; k < 4; k++) s[k] += s[k + 4];
-#endif
-  if (PER == 2) return s[0] + s[1];
-  return (s[0] + s[2 % PER]) + (s[1] + s[3 % PER]);
+  HALVE(s, s[k] + s[k + h])
+  return s[0];
 }
 
 /* f(n, x, m): the sum of TERM, which may use v, an element, and m. */
@@ -88,10 +88,9 @@ TARGET INLINED REAL NAME(total)(const VEC *v) {
     m2 = CHOOSE(m3 BETTER m2, m3, m2);                                                   \
     m0 = CHOOSE(m2 BETTER m0, m2, m0);                                                   \
     memcpy(m, &m0, VECTOR_BYTES);                                                        \
-    for (int64_t k = 0; k < PER; k++) {                                                  \
-      best = m[k] BETTER best ? m[k] : best;                                             \
-      any |= odd[k] != 0;                                                                \
-    }                                                                                    \
+    HALVE(m, m[k + h] BETTER m[k] ? m[k + h] : m[k])                                     \
+    best = m[0] BETTER best ? m[0] : best;                                               \
+    for (int64_t k = 0; k < PER; k++) any |= odd[k] != 0;                                \
     *nan = any;                                                                          \
     return best;                                                                         \
   }

@@ -30,7 +30,7 @@ static int softmax_run(const moth_tensor *input, int64_t dim, bool logarithm, mo
   int32_t at;
   int status = moth_dim(input->ctx, "dim", dim, input->l.ndim, &at);
   if (status) return status;
-  moth_lanes lanes = moth_lanes_of(&input->l, at);
+  moth_strips lanes = moth_strips_of(&input->l, at);
   moth_tensor *y = moth_real_out(out), *x = NULL;
   if (input->l.dtype == out->l.dtype) x = moth_real(input);
   else if (y) x = moth_cast(input, y->l.dtype);
@@ -54,7 +54,7 @@ static int back_run(const moth_tensor *input, const moth_tensor *output, int64_t
   int32_t at;
   int status = moth_dim(input->ctx, "dim", dim, input->l.ndim, &at);
   if (status) return status;
-  moth_lanes lanes = moth_lanes_of(&input->l, at);
+  moth_strips lanes = moth_strips_of(&input->l, at);
   moth_tensor *dy = moth_real(input), *y = moth_real(output), *dx = moth_real_out(out);
   status = !dy || !y || !dx ? input->ctx->error.code
                             : moth_softmax_back(input->ctx, dy->l.dtype, &lanes, logarithm,
