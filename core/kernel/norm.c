@@ -5,16 +5,19 @@
 
 #include <math.h>
 
-#define LANES 16   /* partial sums side by side */
-#define BLOCK 1024 /* elements summed before the sum goes on in double */
+#include "../threads.h"
+
+typedef struct channel_job {
+  const moth_channel_norm *p;
+  const double *mean, *by, *scale, *shift;
+  double *sum, *more;
+  void *y;
+} channel_job;
 
 typedef struct norm_level {
-  int (*rows_run)(moth_ctx *, const moth_row_norm *);
+  moth_work *rows_run;
   int (*rows_back)(moth_ctx *, const moth_row_norm *);
-  int (*sums)(moth_ctx *, const moth_channel_norm *, const double *, double *);
-  int (*back_sums)(moth_ctx *, const moth_channel_norm *, const double *, double *, double *);
-  int (*apply)(moth_ctx *, const moth_channel_norm *, const double *, const double *,
-               const double *, const double *, void *);
+  moth_work *sums, *apply;
 } norm_level;
 
 #define LOOPS "norm_real.h"
@@ -24,24 +27,44 @@ static const norm_level *level_for(int dtype) {
   return dtype == MOTH_F32 ? MOTH_BEST(&level) : &level_f64;
 }
 
+/* Small work is done here and now. */
+static int run(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_work *work,
+               const void *arg) {
+  if ((double)n * cost > 1000) return moth_parallel(ctx, n, grain, cost, work, arg);
+  work(0, n, 0, arg);
+  return MOTH_OK;
+}
+
 int moth_row_norm_run(moth_ctx *ctx, const moth_row_norm *p) {
-  return level_for(p->dtype)->rows_run(ctx, p);
+  return run(ctx, p->rows, 1, 0.2 * (double)(p->channels * p->inner), level_for(p->dtype)->rows_run,
+             p);
 }
 
 int moth_row_norm_back(moth_ctx *ctx, const moth_row_norm *p) {
   return level_for(p->dtype)->rows_back(ctx, p);
 }
 
+/* By channels; neighbours in a row of them stay together. */
+static int run_sums(moth_ctx *ctx, const moth_channel_norm *p, const channel_job *j) {
+  return run(ctx, p->c, p->inner == 1 ? 64 : 1, 0.1 * (double)(p->n * p->inner),
+             level_for(p->dtype)->sums, j);
+}
+
 int moth_channel_sums(moth_ctx *ctx, const moth_channel_norm *p, const double *mean, double *sum) {
-  return level_for(p->dtype)->sums(ctx, p, mean, sum);
+  moth_channel_norm without = *p;
+  without.dy = NULL;
+  return run_sums(ctx, p, &(channel_job){.p = &without, .mean = mean, .sum = sum});
 }
 
 int moth_channel_back_sums(moth_ctx *ctx, const moth_channel_norm *p, const double *mean,
                            double *dysum, double *dyxsum) {
-  return level_for(p->dtype)->back_sums(ctx, p, mean, dysum, dyxsum);
+  return run_sums(ctx, p, &(channel_job){.p = p, .mean = mean, .sum = dysum, .more = dyxsum});
 }
 
 int moth_channel_apply(moth_ctx *ctx, const moth_channel_norm *p, const double *mean,
                        const double *by, const double *scale, const double *shift, void *y) {
-  return level_for(p->dtype)->apply(ctx, p, mean, by, scale, shift, y);
+  channel_job j = {.p = p, .mean = mean, .by = by, .scale = scale, .shift = shift, .y = y};
+  const bool rows = p->inner == 1;
+  return run(ctx, rows ? p->n : p->n * p->c, 1, 0.1 * (double)(rows ? p->c : p->inner),
+             level_for(p->dtype)->apply, &j);
 }

@@ -1,65 +1,40 @@
 /* norm_real.h -- the loops of norm.c for one REAL and one TARGET, the attribute that chooses
-** instructions. Sums run in LANES partial sums over at most BLOCK elements and go on in double.
+** instructions. Sums run in vectors over at most SUM_BLOCK elements and go on in double.
 */
 
-TARGET static inline double NAME(lanes_total)(const REAL *s) {
-  double total = 0;
-  for (int k = 0; k < LANES; k++) total += (double)s[k];
-  return total;
-}
+#include "sums_real.h"
 
-TARGET static double NAME(sum)(int64_t n, const REAL *x) {
-  double total = 0;
-  for (int64_t at = 0; at < n; at += BLOCK) {
-    int64_t end = n - at < BLOCK ? n : at + BLOCK, i = at;
-    REAL s[LANES] = {0};
-    for (; i + LANES <= end; i += LANES)
-      for (int k = 0; k < LANES; k++) s[k] += x[i + k];
-    for (int k = 0; i < end; i++, k++) s[k] += x[i];
-    total += NAME(lanes_total)(s);
-  }
-  return total;
-}
-
-TARGET static double NAME(squares)(int64_t n, const REAL *x, REAL mean) {
-  double total = 0;
-  for (int64_t at = 0; at < n; at += BLOCK) {
-    int64_t end = n - at < BLOCK ? n : at + BLOCK, i = at;
-    REAL s[LANES] = {0};
-    for (; i + LANES <= end; i += LANES)
-      for (int k = 0; k < LANES; k++) s[k] += (x[i + k] - mean) * (x[i + k] - mean);
-    for (int k = 0; i < end; i++, k++) s[k] += (x[i] - mean) * (x[i] - mean);
-    total += NAME(lanes_total)(s);
-  }
-  return total;
-}
+VECTOR_SUM(norm_sum, v)
+VECTOR_SUM(norm_squares, (v - m) * (v - m))
 
 /* The sums of dy and of dy (x - mean). */
-TARGET static void NAME(products)(int64_t n, const REAL *x, const REAL *dy, REAL mean,
-                                  double *sums) {
+TARGET INLINED void NAME(products)(int64_t n, const REAL *x, const REAL *dy, REAL mean,
+                                   double *sums) {
   sums[0] = sums[1] = 0;
-  for (int64_t at = 0; at < n; at += BLOCK) {
-    int64_t end = n - at < BLOCK ? n : at + BLOCK, i = at;
-    REAL s[LANES] = {0}, t[LANES] = {0};
-    for (; i + LANES <= end; i += LANES)
-      for (int k = 0; k < LANES; k++) {
-        s[k] += dy[i + k];
-        t[k] += dy[i + k] * (x[i + k] - mean);
-      }
-    for (int k = 0; i < end; i++, k++) {
-      s[k] += dy[i];
-      t[k] += dy[i] * (x[i] - mean);
+  for (int64_t at = 0; at < n; at += SUM_BLOCK) {
+    int64_t end = n - at < SUM_BLOCK ? n : at + SUM_BLOCK, i = at;
+    VEC s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0};
+    REAL s = 0, t = 0;
+    for (; i + 2 * PER <= end; i += 2 * PER) {
+      const VEC a = VEC_AT(dy + i), b = VEC_AT(dy + i + PER);
+      s0 += a, s1 += b;
+      t0 += a * (VEC_AT(x + i) - mean), t1 += b * (VEC_AT(x + i + PER) - mean);
     }
-    sums[0] += NAME(lanes_total)(s);
-    sums[1] += NAME(lanes_total)(t);
+    for (; i < end; i++) {
+      s += dy[i];
+      t += dy[i] * (x[i] - mean);
+    }
+    s0 += s1, t0 += t1;
+    sums[0] += (double)(NAME(total)(&s0) + s);
+    sums[1] += (double)(NAME(total)(&t0) + t);
   }
 }
 
 /* -- rows -- */
 
 TARGET static void NAME(row_write)(const moth_row_norm *p, const REAL *x, REAL mean, REAL rstd,
-                                   const REAL *w, const REAL *b, REAL *y) {
-  int64_t channels = p->channels, inner = p->inner;
+                                   const REAL *w, const REAL *b, REAL *restrict y) {
+  const int64_t channels = p->channels, inner = p->inner;
   if (!w && !b) {
     for (int64_t i = 0; i < channels * inner; i++) y[i] = (x[i] - mean) * rstd;
   } else if (inner == 1) {
@@ -77,54 +52,60 @@ TARGET static void NAME(row_write)(const moth_row_norm *p, const REAL *x, REAL m
   }
 }
 
-TARGET static int NAME(rows_run)(moth_ctx *ctx, const moth_row_norm *p) {
-  int64_t n = p->channels * p->inner;
-  const REAL *x = p->x, *weight = p->weight, *bias = p->bias;
-  REAL *y = p->y, *means = p->mean, *rstds = p->rstd;
-  for (int64_t r = 0; r < p->rows; r++, x += n, y += n) {
-    if ((r & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
+TARGET static void NAME(rows_run)(int64_t from, int64_t last, int lane, const void *arg) {
+  const moth_row_norm *p = arg;
+  const int64_t n = p->channels * p->inner;
+  const REAL *weight = p->weight, *bias = p->bias;
+  REAL *means = p->mean, *rstds = p->rstd;
+  (void)lane;
+  for (int64_t r = from; r < last; r++) {
+    const REAL *x = (const REAL *)p->x + r * n;
     int64_t first = r % p->groups * p->channels;
-    REAL mean = p->centred ? (REAL)(NAME(sum)(n, x) / (double)n) : 0;
-    REAL rstd = (REAL)(1 / sqrt(NAME(squares)(n, x, mean) / (double)n + p->eps));
+    REAL mean = p->centred ? (REAL)(NAME(norm_sum)(n, x, 0) / (double)n) : 0;
+    REAL rstd = (REAL)(1 / sqrt(NAME(norm_squares)(n, x, mean) / (double)n + p->eps));
     NAME(row_write)(p, x, mean, rstd, weight ? weight + first : NULL, bias ? bias + first : NULL,
-                    y);
+                    (REAL *)p->y + r * n);
     if (p->centred) means[r] = mean;
     rstds[r] = rstd;
   }
-  return MOTH_OK;
 }
 
 /* One channel to each element: the sums over the row of g and g (x - mean), g = dy w, and the
-** row's share of the gradients of weight and bias. */
+** row's share of the gradients of weight and bias, all in one pass. */
+TARGET INLINED void NAME(row_sums_of)(const bool share, const bool weighted, int64_t n,
+                                      const REAL *x, const REAL *dy, const REAL *w, REAL mean,
+                                      REAL rstd, REAL *restrict dw, REAL *restrict db,
+                                      double *sums) {
+  sums[0] = sums[1] = 0;
+  for (int64_t at = 0; at < n; at += SUM_BLOCK) {
+    int64_t end = n - at < SUM_BLOCK ? n : at + SUM_BLOCK, i = at;
+    VEC s0 = {0}, t0 = {0};
+    REAL s = 0, t = 0;
+    for (; i + PER <= end; i += PER) {
+      const VEC d = VEC_AT(dy + i), c = VEC_AT(x + i) - mean;
+      const VEC g = weighted ? d * VEC_AT(w + i) : d;
+      s0 += g, t0 += g * c;
+      if (share) {
+        *(NAME(loose) *)(void *)(dw + i) += d * (c * rstd);
+        *(NAME(loose) *)(void *)(db + i) += d;
+      }
+    }
+    for (; i < end; i++) {
+      const REAL d = dy[i], c = x[i] - mean, g = weighted ? d * w[i] : d;
+      s += g, t += g * c;
+      if (share) dw[i] += d * (c * rstd), db[i] += d;
+    }
+    sums[0] += (double)(NAME(total)(&s0) + s);
+    sums[1] += (double)(NAME(total)(&t0) + t);
+  }
+}
+
 TARGET static void NAME(row_sums)(int64_t n, const REAL *x, const REAL *dy, const REAL *w,
                                   REAL mean, REAL rstd, REAL *dw, REAL *db, double *sums) {
-  sums[0] = sums[1] = 0;
-  if (dw)
-    for (int64_t i = 0; i < n; i++) {
-      dw[i] += dy[i] * ((x[i] - mean) * rstd);
-      db[i] += dy[i];
-    }
-  if (!w) {
-    NAME(products)(n, x, dy, mean, sums);
-    return;
-  }
-  for (int64_t at = 0; at < n; at += BLOCK) {
-    int64_t end = n - at < BLOCK ? n : at + BLOCK, i = at;
-    REAL s[LANES] = {0}, t[LANES] = {0};
-    for (; i + LANES <= end; i += LANES)
-      for (int k = 0; k < LANES; k++) {
-        REAL g = dy[i + k] * w[i + k];
-        s[k] += g;
-        t[k] += g * (x[i + k] - mean);
-      }
-    for (int k = 0; i < end; i++, k++) {
-      REAL g = dy[i] * w[i];
-      s[k] += g;
-      t[k] += g * (x[i] - mean);
-    }
-    sums[0] += NAME(lanes_total)(s);
-    sums[1] += NAME(lanes_total)(t);
-  }
+  if (dw && w) NAME(row_sums_of)(true, true, n, x, dy, w, mean, rstd, dw, db, sums);
+  else if (dw) NAME(row_sums_of)(true, false, n, x, dy, w, mean, rstd, dw, db, sums);
+  else if (w) NAME(row_sums_of)(false, true, n, x, dy, w, mean, rstd, dw, db, sums);
+  else NAME(row_sums_of)(false, false, n, x, dy, w, mean, rstd, dw, db, sums);
 }
 
 /* The same for channels of several elements. */
@@ -144,33 +125,35 @@ TARGET static void NAME(channel_sums_of_row)(const moth_row_norm *p, const REAL 
 /* dx = rstd (g - mean of g - xhat mean of (g xhat)) */
 TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const REAL *dy,
                                   const REAL *w, REAL mean, REAL rstd, const double *sums,
-                                  REAL *dx) {
-  double n = (double)(p->channels * p->inner), r = (double)rstd;
+                                  REAL *restrict dx) {
+  const int64_t channels = p->channels, inner = p->inner;
+  double n = (double)(channels * inner), r = (double)rstd;
   REAL even = p->centred ? (REAL)(-r * sums[0] / n) : 0;
   REAL along = (REAL)(-r * r * r * sums[1] / n);
-  if (p->inner == 1 && w) {
-    for (int64_t i = 0; i < p->channels; i++)
+  if (inner == 1 && w) {
+    for (int64_t i = 0; i < channels; i++)
       dx[i] = dy[i] * w[i] * rstd + (x[i] - mean) * along + even;
     return;
   }
-  for (int64_t c = 0; c < p->channels; c++, x += p->inner, dy += p->inner, dx += p->inner) {
-    if (!w) { /* all of them alike */
-      for (int64_t i = 0; i < p->channels * p->inner; i++)
-        dx[i] = dy[i] * rstd + (x[i] - mean) * along + even;
-      return;
-    }
+  if (!w) { /* all of them alike */
+    for (int64_t i = 0; i < channels * inner; i++)
+      dx[i] = dy[i] * rstd + (x[i] - mean) * along + even;
+    return;
+  }
+  for (int64_t c = 0; c < channels; c++, x += inner, dy += inner, dx += inner) {
     REAL by = rstd * w[c];
-    for (int64_t i = 0; i < p->inner; i++) dx[i] = dy[i] * by + (x[i] - mean) * along + even;
+    for (int64_t i = 0; i < inner; i++) dx[i] = dy[i] * by + (x[i] - mean) * along + even;
   }
 }
 
 /* Gradients of weights gather in `part` for a while, so that long sums stay exact. */
 TARGET static void NAME(flush)(const moth_row_norm *p) {
   int64_t n = p->groups * p->channels;
-  REAL *dw = p->part, *db = dw + n;
+  REAL *restrict dw = p->part, *restrict db = dw + n;
+  double *restrict dweight = p->dweight, *restrict dbias = p->dbias;
   for (int64_t i = 0; i < n; i++) {
-    p->dweight[i] += (double)dw[i];
-    p->dbias[i] += (double)db[i];
+    dweight[i] += (double)dw[i];
+    dbias[i] += (double)db[i];
     dw[i] = db[i] = 0;
   }
 }
@@ -198,79 +181,101 @@ TARGET static int NAME(rows_back)(moth_ctx *ctx, const moth_row_norm *p) {
   return MOTH_OK;
 }
 
-/* -- channels -- */
+/* -- channels --
+** A plane is what one sample has of one channel. Samples whose planes are single elements are rows
+** of channels, which are read as they lie. */
 
-TARGET static int NAME(channel_sums)(moth_ctx *ctx, const moth_channel_norm *p, const double *mean,
-                                     double *sum) {
-  const REAL *x = p->x;
-  for (int64_t c = 0; c < p->c; c++) sum[c] = 0;
-  for (int64_t n = 0; n < p->n; n++) {
-    if ((n & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
-    if (p->inner == 1 && !mean)
-      for (int64_t c = 0; c < p->c; c++) sum[c] += (double)x[c];
-    else if (p->inner == 1)
-      for (int64_t c = 0; c < p->c; c++)
-        sum[c] += ((double)x[c] - mean[c]) * ((double)x[c] - mean[c]);
-    else
-      for (int64_t c = 0; c < p->c; c++)
-        sum[c] += mean ? NAME(squares)(p->inner, x + c * p->inner, (REAL)mean[c])
-                       : NAME(sum)(p->inner, x + c * p->inner);
-    x += p->c * p->inner;
-  }
-  return MOTH_OK;
+TARGET static void NAME(row_of_sums)(int64_t n, const REAL *x, double *restrict sum) {
+  for (int64_t c = 0; c < n; c++) sum[c] += (double)x[c];
 }
 
-TARGET static int NAME(channel_back_sums)(moth_ctx *ctx, const moth_channel_norm *p,
-                                          const double *mean, double *dysum, double *dyxsum) {
-  const REAL *x = p->x, *dy = p->dy;
-  for (int64_t c = 0; c < p->c; c++) dysum[c] = dyxsum[c] = 0;
-  for (int64_t n = 0; n < p->n; n++) {
-    if ((n & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
-    if (p->inner == 1)
-      for (int64_t c = 0; c < p->c; c++) {
-        dysum[c] += (double)dy[c];
-        dyxsum[c] += (double)dy[c] * ((double)x[c] - mean[c]);
-      }
-    else
-      for (int64_t c = 0; c < p->c; c++) {
-        double own[2];
-        NAME(products)(p->inner, x + c * p->inner, dy + c * p->inner, (REAL)mean[c], own);
-        dysum[c] += own[0];
-        dyxsum[c] += own[1];
-      }
-    x += p->c * p->inner;
-    dy += p->c * p->inner;
+TARGET static void NAME(row_of_squares)(int64_t n, const REAL *x, const double *mean,
+                                        double *restrict sum) {
+  for (int64_t c = 0; c < n; c++) {
+    const double d = (double)x[c] - mean[c];
+    sum[c] += d * d;
   }
-  return MOTH_OK;
 }
 
-TARGET static int NAME(channel_apply)(moth_ctx *ctx, const moth_channel_norm *p,
-                                      const double *mean, const double *by, const double *scale,
-                                      const double *shift, void *out) {
-  const REAL *x = p->x, *dy = p->dy;
-  REAL *y = out;
-  for (int64_t n = 0; n < p->n; n++) {
-    if ((n & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
-    if (p->inner == 1) {
-      for (int64_t c = 0; c < p->c; c++)
-        y[c] = (REAL)(((double)x[c] - mean[c]) * scale[c] + shift[c] +
-                      (dy ? (double)dy[c] * by[c] : 0));
-      x += p->c, y += p->c, dy = dy ? dy + p->c : NULL;
+TARGET static void NAME(row_of_products)(int64_t n, const REAL *x, const REAL *dy,
+                                         const double *mean, double *restrict dysum,
+                                         double *restrict dyxsum) {
+  for (int64_t c = 0; c < n; c++) {
+    const double d = (double)dy[c];
+    dysum[c] += d;
+    dyxsum[c] += d * ((double)x[c] - mean[c]);
+  }
+}
+
+TARGET static void NAME(plane)(int64_t n, const REAL *x, REAL m, REAL a, REAL b, REAL *restrict y) {
+  for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * a + b;
+}
+
+TARGET static void NAME(plane_back)(int64_t n, const REAL *x, const REAL *dy, REAL m, REAL a,
+                                    REAL b, REAL d, REAL *restrict y) {
+  for (int64_t i = 0; i < n; i++) y[i] = dy[i] * d + (x[i] - m) * a + b;
+}
+
+/* Channels first to last - 1 of all samples: of x, or of (x - mean)^2, or with dy both sums. */
+TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int lane, const void *arg) {
+  const channel_job *j = arg;
+  const int64_t c = j->p->c, inner = j->p->inner, n = last - first;
+  const REAL *x = j->p->x, *dy = j->p->dy;
+  const double *mean = j->mean;
+  double *sum = j->sum, *more = j->more;
+  (void)lane;
+  for (int64_t k = first; k < last; k++) sum[k] = 0;
+  for (int64_t k = first; dy && k < last; k++) more[k] = 0;
+  for (int64_t s = 0; s < j->p->n; s++) {
+    const int64_t at = s * c * inner;
+    if (inner == 1) {
+      if (dy)
+        NAME(row_of_products)(n, x + at + first, dy + at + first, mean + first, sum + first,
+                              more + first);
+      else if (mean) NAME(row_of_squares)(n, x + at + first, mean + first, sum + first);
+      else NAME(row_of_sums)(n, x + at + first, sum + first);
       continue;
     }
-    for (int64_t c = 0; c < p->c; c++, x += p->inner, y += p->inner) {
-      REAL m = (REAL)mean[c], a = (REAL)scale[c], b = (REAL)shift[c];
-      if (!dy) {
-        for (int64_t i = 0; i < p->inner; i++) y[i] = (x[i] - m) * a + b;
-        continue;
+    for (int64_t k = first; k < last; k++) {
+      const REAL *plane = x + at + k * inner;
+      if (dy) {
+        double own[2];
+        NAME(products)(inner, plane, dy + at + k * inner, (REAL)mean[k], own);
+        sum[k] += own[0];
+        more[k] += own[1];
+      } else {
+        sum[k] += mean ? NAME(norm_squares)(inner, plane, (REAL)mean[k])
+                       : NAME(norm_sum)(inner, plane, 0);
       }
-      REAL d = (REAL)by[c];
-      for (int64_t i = 0; i < p->inner; i++) y[i] = dy[i] * d + (x[i] - m) * a + b;
-      dy += p->inner;
     }
   }
-  return MOTH_OK;
+}
+
+/* Samples first to last - 1 where planes are single elements, else planes. */
+TARGET static void NAME(channel_apply)(int64_t first, int64_t last, int lane, const void *arg) {
+  const channel_job *j = arg;
+  const int64_t c = j->p->c, inner = j->p->inner;
+  const REAL *x = j->p->x, *dy = j->p->dy;
+  const double *mean = j->mean, *by = j->by, *scale = j->scale, *shift = j->shift;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) {
+    const int64_t at = i * (inner == 1 ? c : inner), k = i % c;
+    REAL *restrict y = (REAL *)j->y + at;
+    const REAL *from = x + at, *back = dy ? dy + at : NULL;
+    if (inner != 1) {
+      if (dy)
+        NAME(plane_back)(inner, from, back, (REAL)mean[k], (REAL)scale[k], (REAL)shift[k],
+                         (REAL)by[k], y);
+      else NAME(plane)(inner, from, (REAL)mean[k], (REAL)scale[k], (REAL)shift[k], y);
+    } else if (dy) {
+      for (int64_t q = 0; q < c; q++)
+        y[q] = (REAL)(((double)from[q] - mean[q]) * scale[q] + shift[q] + (double)back[q] * by[q]);
+    } else {
+      for (int64_t q = 0; q < c; q++)
+        y[q] = (REAL)(((double)from[q] - mean[q]) * scale[q] + shift[q]);
+    }
+  }
 }
 
 static const norm_level NAME(level) = {NAME(rows_run), NAME(rows_back), NAME(channel_sums),
-                                       NAME(channel_back_sums), NAME(channel_apply)};
+                                       NAME(channel_apply)};
