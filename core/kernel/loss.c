@@ -63,6 +63,32 @@ void moth_class_loss_back(int dtype, const moth_classes *c, int64_t reduction, c
   }
 }
 
+void moth_entropy_loss(int dtype, const moth_classes *c, int64_t reduction, const void *x,
+                       const void *const parts[2], void *y) {
+  double sum = 0, total = 0;
+  for (int64_t i = 0; i < c->n * c->inner; i++) {
+    double w = weight_of(dtype, c, i), loss = 0;
+    if (c->target[i] != c->ignore)
+      loss = w * (load(dtype, parts[0], i) - load(dtype, x, place(c, i)) + load(dtype, parts[1], i));
+    if (reduction == MOTH_EACH) store(dtype, y, i, loss);
+    sum += loss;
+    total += w;
+  }
+  if (reduction != MOTH_EACH) store(dtype, y, 0, reduction == MOTH_MEAN ? sum / total : sum);
+}
+
+void moth_class_factors(int dtype, const moth_classes *c, int64_t reduction, const void *dy,
+                        void *factor) {
+  double total = 1;
+  if (reduction == MOTH_MEAN) total = 0;
+  for (int64_t i = 0; reduction == MOTH_MEAN && i < c->n * c->inner; i++)
+    total += weight_of(dtype, c, i);
+  for (int64_t i = 0; i < c->n * c->inner; i++) {
+    double up = load(dtype, dy, reduction == MOTH_EACH ? i : 0) / total;
+    store(dtype, factor, i, c->target[i] == c->ignore ? 0 : weight_of(dtype, c, i) * up);
+  }
+}
+
 /* -- pairs -- */
 
 static inline double square(double x, double t, double a) {

@@ -21,6 +21,13 @@ void moth_class_loss(int dtype, const moth_classes *c, int64_t reduction, const 
 void moth_class_loss_back(int dtype, const moth_classes *c, int64_t reduction, const void *dy,
                           void *dx);
 
+/* The same from scores, of which parts holds what moth_softmax_parts gives. */
+void moth_entropy_loss(int dtype, const moth_classes *c, int64_t reduction, const void *x,
+                       const void *const parts[2], void *y);
+/* What the gradient of each case is multiplied by; 0 for those that count for nothing. */
+void moth_class_factors(int dtype, const moth_classes *c, int64_t reduction, const void *dy,
+                        void *factor);
+
 /* Losses of a pair of numbers x and t, some with a number a of their own:
 **   SQUARE    (x - t)^2
 **   DISTANCE  |x - t|

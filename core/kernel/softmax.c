@@ -17,6 +17,13 @@ typedef struct softmax_job {
   void *y;
 } softmax_job;
 
+typedef struct entropy_job {
+  int64_t n, inner;
+  const void *x, *factor;
+  const int64_t *target;
+  void *most, *rest, *dx;
+} entropy_job;
+
 #define LOOPS "softmax_real.h"
 #include "each_level.h"
 
@@ -31,10 +38,10 @@ moth_strips moth_strips_of(const moth_layout *x, int32_t dim) {
   return l;
 }
 
-static int run(moth_ctx *ctx, int dtype, int64_t lanes, const softmax_job *j, moth_work *work) {
-  const double cost = (double)j->n * (dtype == MOTH_F32 ? 0.4 : 8);
-  const int64_t blocks = (j->inner + WIDE - 1) / WIDE, wide = j->inner < WIDE ? j->inner : WIDE;
-  const int64_t items = j->inner ? lanes / j->inner * blocks : 0;
+static int run(moth_ctx *ctx, int dtype, const moth_strips *l, const void *j, moth_work *work) {
+  const double cost = (double)l->n * (dtype == MOTH_F32 ? 0.4 : 8);
+  const int64_t blocks = (l->inner + WIDE - 1) / WIDE, wide = l->inner < WIDE ? l->inner : WIDE;
+  const int64_t items = l->outer * blocks, lanes = l->outer * l->inner;
   if ((double)lanes * cost < 1000) work(0, items, 0, j);
   else return moth_parallel(ctx, items, 1, cost * (double)wide, work, j);
   return MOTH_OK;
@@ -43,18 +50,34 @@ static int run(moth_ctx *ctx, int dtype, int64_t lanes, const softmax_job *j, mo
 int moth_softmax(moth_ctx *ctx, int dtype, const moth_strips *l, bool logarithm, const void *x,
                  void *y) {
   softmax_job j = {l->n, l->inner, logarithm, x, NULL, y};
-  return run(ctx, dtype, l->outer * l->inner, &j,
+  return run(ctx, dtype, l, &j,
              dtype == MOTH_F32 ? MOTH_BEST(lanes) : lanes_f64);
 }
 
 int moth_softmax_back(moth_ctx *ctx, int dtype, const moth_strips *l, bool logarithm,
                       const void *dy, const void *y, void *dx) {
   softmax_job j = {l->n, l->inner, logarithm, y, dy, dx};
-  return run(ctx, dtype, l->outer * l->inner, &j,
+  return run(ctx, dtype, l, &j,
              dtype == MOTH_F32 ? MOTH_BEST(lanes) : lanes_f64);
 }
 
 int moth_logsumexp(moth_ctx *ctx, int dtype, int64_t rows, int64_t n, const void *x, void *y) {
   softmax_job j = {n, 1, true, x, NULL, y};
-  return run(ctx, dtype, rows, &j, dtype == MOTH_F32 ? MOTH_BEST(sum_rows) : sum_rows_f64);
+  return run(ctx, dtype, &(moth_strips){rows, n, 1}, &j,
+             dtype == MOTH_F32 ? MOTH_BEST(sum_rows) : sum_rows_f64);
+}
+
+int moth_softmax_parts(moth_ctx *ctx, int dtype, const moth_strips *l, const void *x, void *most,
+                       void *rest) {
+  entropy_job j = {.n = l->n, .inner = l->inner, .x = x, .most = most, .rest = rest};
+  return run(ctx, dtype, l, &j, dtype == MOTH_F32 ? MOTH_BEST(parts) : parts_f64);
+}
+
+int moth_entropy_back(moth_ctx *ctx, int dtype, const moth_strips *l, const void *x,
+                      const void *const parts[2], const int64_t *target, const void *factor,
+                      void *dx) {
+  entropy_job j = {.n = l->n, .inner = l->inner, .x = x, .factor = factor, .target = target,
+                   .most = (void *)(uintptr_t)parts[0], .rest = (void *)(uintptr_t)parts[1],
+                   .dx = dx};
+  return run(ctx, dtype, l, &j, dtype == MOTH_F32 ? MOTH_BEST(entropy_back) : entropy_back_f64);
 }

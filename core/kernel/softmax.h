@@ -19,4 +19,14 @@ int moth_softmax_back(moth_ctx *ctx, int dtype, const moth_strips *l, bool logar
 /* y[i] := log(sum(exp(x))) of row i of n elements. */
 int moth_logsumexp(moth_ctx *ctx, int dtype, int64_t rows, int64_t n, const void *x, void *y);
 
+/* For every lane its largest and log(sum(exp(x - largest))): kept apart, they are exact where the
+** loss is small. */
+int moth_softmax_parts(moth_ctx *ctx, int dtype, const moth_strips *l, const void *x, void *most,
+                       void *rest);
+/* dx := factor (softmax(x) - 1 at the target), factor being one number for each lane; 0 where that
+** is 0. */
+int moth_entropy_back(moth_ctx *ctx, int dtype, const moth_strips *l, const void *x,
+                      const void *const parts[2], const int64_t *target, const void *factor,
+                      void *dx);
+
 #endif

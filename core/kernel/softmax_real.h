@@ -144,6 +144,78 @@ TARGET static void NAME(lanes)(int64_t first, int64_t last, int lane, const void
   }
 }
 
+/* -- cross entropy: of each lane the largest and the logarithm of the sum of exp(x - largest) -- */
+
+TARGET static void NAME(row_parts)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *rest) {
+  for (int64_t k = 0; k < rows; k++) rest[k] = NAME(exp_sum)(n, x + k * n, &most[k]);
+  for (int64_t k = 0; k < rows; k++) rest[k] = MATH(log)(rest[k]);
+}
+
+TARGET static void NAME(block_parts)(int64_t n, int64_t wide, int64_t step, const REAL *x,
+                                     REAL *restrict most, REAL *restrict rest) {
+  for (int64_t k = 0; k < wide; k++) most[k] = (REAL)-INFINITY, rest[k] = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const REAL *xi = x + i * step;
+    for (int64_t k = 0; k < wide; k++) most[k] = xi[k] > most[k] ? xi[k] : most[k];
+  }
+  for (int64_t i = 0; i < n; i++) {
+    const REAL *xi = x + i * step;
+    for (int64_t k = 0; k < wide; k++) rest[k] += MATH(exp)(xi[k] - most[k]);
+  }
+  for (int64_t k = 0; k < wide; k++) rest[k] = MATH(log)(rest[k]);
+}
+
+TARGET static void NAME(parts)(int64_t first, int64_t last, int lane, const void *arg) {
+  const entropy_job *j = arg;
+  const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
+  const REAL *x = j->x;
+  REAL *most = j->most, *rest = j->rest;
+  (void)lane;
+  if (inner == 1) {
+    NAME(row_parts)(last - first, n, x + first * n, most + first, rest + first);
+    return;
+  }
+  for (int64_t i = first; i < last; i++) {
+    int64_t k = i % blocks * WIDE, o = i / blocks, wide = inner - k < WIDE ? inner - k : WIDE;
+    NAME(block_parts)(n, wide, inner, x + o * n * inner + k, most + o * inner + k,
+                      rest + o * inner + k);
+  }
+}
+
+/* dx = factor (softmax - [target]); what counts for nothing gets zeros, whatever it is. */
+TARGET static void NAME(row_entropy)(int64_t n, const REAL *x, REAL m, REAL r, REAL f,
+                                     REAL *restrict dx) {
+  for (int64_t i = 0; i < n; i++) dx[i] = MATH(exp)((x[i] - m) - r) * f;
+}
+
+TARGET static void NAME(block_entropy)(int64_t n, int64_t wide, int64_t step, const REAL *x,
+                                       const REAL *m, const REAL *r, const REAL *f,
+                                       REAL *restrict dx) {
+  for (int64_t i = 0; i < n; i++, x += step, dx += step)
+    for (int64_t k = 0; k < wide; k++) {
+      const REAL v = MATH(exp)((x[k] - m[k]) - r[k]) * f[k];
+      dx[k] = f[k] == 0 ? 0 : v;
+    }
+}
+
+TARGET static void NAME(entropy_back)(int64_t first, int64_t last, int lane, const void *arg) {
+  const entropy_job *j = arg;
+  const int64_t n = j->n, inner = j->inner, blocks = (inner + WIDE - 1) / WIDE;
+  const REAL *x = j->x, *most = j->most, *rest = j->rest, *factor = j->factor;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) {
+    int64_t k = i % blocks * WIDE, o = i / blocks, wide = inner - k < WIDE ? inner - k : WIDE;
+    int64_t at = o * n * inner + k, of = o * inner + k;
+    REAL *dx = (REAL *)j->dx + at;
+    if (inner > 1)
+      NAME(block_entropy)(n, wide, inner, x + at, most + of, rest + of, factor + of, dx);
+    else if (factor[of] == 0) memset(dx, 0, (size_t)n * sizeof *dx);
+    else NAME(row_entropy)(n, x + at, most[of], rest[of], factor[of], dx);
+    for (int64_t q = 0; q < wide; q++)
+      if (factor[of + q] != 0) dx[j->target[of + q] * inner + q] -= factor[of + q];
+  }
+}
+
 /* log(sum(exp)) of rows; what is infinite or NaN comes through. */
 TARGET static void NAME(sum_rows)(int64_t first, int64_t last, int lane, const void *arg) {
   const softmax_job *j = arg;

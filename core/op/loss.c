@@ -3,6 +3,7 @@
 
 #include "../kernel/loss.h"
 #include "../kernel/real.h"
+#include "../kernel/softmax.h"
 #include "create.h"
 #include "formula.h"
 #include "reduce.h"
@@ -194,6 +195,130 @@ MOTH_OP(nll_loss_back, NLL_LOSS_BACK,
   .saves = "target weight input:weight",
   .flags = MOTH_OP_HIDDEN)
 
+/* -- class_entropy: cross_entropy in one node, which keeps two numbers of each case -- */
+
+static int class_entropy_shape(const class_entropy_args *a, moth_layout *y) {
+  int status = class_shapes(&a->input->l, moth_str(a->input), a->target, a->weight, a->reduction,
+                            y);
+  for (int i = 1; i < 3; i++) {
+    y[i].dtype = (uint8_t)moth_compute_dtype(a->input->l.dtype);
+    y[i].ndim = a->target->l.ndim;
+    memcpy(y[i].shape, a->target->l.shape, sizeof y[i].shape);
+  }
+  return status;
+}
+
+static int class_entropy_cpu(const class_entropy_args *a, moth_tensor **out) {
+  moth_classes c = classes_of(&a->input->l, a->ignore_index);
+  moth_strips l = moth_strips_of(&a->input->l, class_dim(&a->input->l));
+  moth_tensor *target, *weight, *x = moth_real(a->input), *y = moth_real_out(out[0]);
+  int status = class_open(&c, a->target, a->weight, &target, &weight);
+  if (!status && (!x || !y)) status = a->ctx->error.code;
+  void *most = moth_at(out[1]), *rest = moth_at(out[2]);
+  if (!status) status = moth_softmax_parts(a->ctx, x->l.dtype, &l, moth_at(x), most, rest);
+  if (!status)
+    moth_entropy_loss(x->l.dtype, &c, a->reduction, moth_at(x), (const void *[]){most, rest},
+                      moth_at(y));
+  moth_tensor_release(target);
+  moth_tensor_release(weight);
+  moth_tensor_release(x);
+  return moth_real_done(y, out[0], status);
+}
+
+/* To be differentiated itself, or for the weights' gradient, by ops. */
+static int class_entropy_grad(const class_entropy_args *a, moth_grad *g) {
+  const moth_layout *x = &a->input->l;
+  if (!g->ctx->grad_mode && !moth_wants(g, a->weight))
+    return moth_flow(g, a->input,
+                     GRAD(g, class_entropy_back, .grad = g->dy, .input = a->input,
+                          .most = g->out[1], .rest = g->out[2], .target = a->target,
+                          .weight = a->weight, .ignore_index = a->ignore_index,
+                          .reduction = a->reduction));
+  const int64_t class = class_dim(x);
+  moth_tensor *logp = GRAD(g, log_softmax, .input = a->input, .dim = class, .dtype = -1);
+  nll_loss_args of = {.ctx = g->ctx, .input = logp, .target = a->target, .weight = a->weight,
+                      .ignore_index = a->ignore_index, .reduction = a->reduction};
+  if (logp && moth_wants(g, a->input)) {
+    moth_tensor *d = GRAD(g, nll_loss_back, .input = g->dy, .target = a->target,
+                          .size = {x->shape, x->ndim}, .weight = a->weight,
+                          .ignore_index = a->ignore_index, .reduction = a->reduction);
+    moth_flow(g, a->input, GRAD(g, log_softmax_back, .input = d, .output = logp, .dim = class));
+  }
+  if (logp && moth_wants(g, a->weight))
+    moth_flow(g, a->weight, weight_gradient(g, &of, g->dy, g->out[0]));
+  return g->status;
+}
+
+MOTH_OP(class_entropy, CLASS_ENTROPY,
+  .doc = "cross_entropy of right classes, without smoothing.",
+  .examples =
+    "moth.randn(3, 5), moth.tensor{1LL, 5LL, 2LL}\n"
+    "moth.randn(5), moth.tensor(4LL), {reduction = \"sum\"}\n"
+    "moth.randn(3, 2), moth.tensor{1LL, 2LL, 2LL}, {weight = moth.tensor{0.5, 2},"
+    " ignore_index = 1}\n"
+    "moth.randn(2, 3, 2), moth.tensor{{1LL, 3LL}, {-100LL, 2LL}}, {weight = moth.tensor{1, 2, 3},"
+    " reduction = \"none\"}",
+  .outputs = "y, most: hidden, rest: hidden",
+  .dtypes = MOTH_FLOATS,
+  .saves = "input target weight most rest y:weight",
+  .flags = MOTH_OP_HIDDEN)
+
+static int class_entropy_back_shape(const class_entropy_back_args *a, moth_layout *y) {
+  moth_layout loss = a->grad->l;
+  int status = class_shapes(&a->input->l, moth_str(a->input), a->target, a->weight, a->reduction,
+                            &loss);
+  if (!status && !moth_shape_same(&loss, &a->grad->l))
+    status = moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s is needed, got %s",
+                       moth_str_shape(a->ctx, loss.ndim, loss.shape), moth_str(a->grad));
+  const moth_tensor *parts[2] = {a->most, a->rest};
+  for (int i = 0; i < 2 && !status; i++)
+    if (!moth_shape_same(&parts[i]->l, &a->target->l))
+      status = moth_fail(a->ctx, MOTH_E_SHAPE, i ? "rest" : "most", "%s does not go with %s",
+                         moth_str(parts[i]), moth_str(a->target));
+  y->dtype = a->input->l.dtype;
+  return status ? status : moth_shape_like(a->input, y);
+}
+
+static int class_entropy_back_cpu(const class_entropy_back_args *a, moth_tensor **out) {
+  enum { DY, MOST, REST, WEIGHT, ALL };
+  const moth_tensor *from[ALL] = {a->grad, a->most, a->rest, a->weight};
+  moth_classes c = classes_of(&a->input->l, a->ignore_index);
+  moth_strips l = moth_strips_of(&a->input->l, class_dim(&a->input->l));
+  moth_tensor *t[ALL] = {NULL}, *target, *weight = NULL, *factor = NULL;
+  moth_tensor *x = moth_real(a->input), *dx = moth_real_out(out[0]);
+  int status = x && dx ? MOTH_OK : a->ctx->error.code, dtype = x ? x->l.dtype : MOTH_F32;
+  for (int i = 0; i < ALL && !status; i++)
+    if (from[i] && !(t[i] = moth_cast(from[i], dtype))) status = a->ctx->error.code;
+  int opened = class_open(&c, a->target, status ? NULL : t[WEIGHT], &target, &weight);
+  if (!status) status = opened;
+  moth_layout lay = a->target->l;
+  lay.dtype = (uint8_t)dtype;
+  if (!status && !(factor = moth_tensor_new(a->ctx, &lay))) status = a->ctx->error.code;
+  if (!status && a->input->l.numel) {
+    moth_class_factors(dtype, &c, a->reduction, moth_at(t[DY]), moth_at(factor));
+    status = moth_entropy_back(a->ctx, dtype, &l, moth_at(x),
+                               (const void *[]){moth_at(t[MOST]), moth_at(t[REST])}, c.target,
+                               moth_at(factor), moth_at(dx));
+  }
+  for (int i = 0; i < ALL; i++) moth_tensor_release(t[i]);
+  moth_tensor_release(factor);
+  moth_tensor_release(target);
+  moth_tensor_release(weight);
+  moth_tensor_release(x);
+  return moth_real_done(dx, out[0], status);
+}
+
+MOTH_OP_CONST(class_entropy_back, CLASS_ENTROPY_BACK,
+  .doc = "The gradient of class_entropy.",
+  .examples =
+    "moth.tensor(0.5), moth.randn(3, 5), moth.rand(3), moth.rand(3), moth.tensor{1LL, 5LL, 2LL}\n"
+    "moth.tensor(0.5), moth.randn(3, 2), moth.rand(3), moth.rand(3), moth.tensor{1LL, 2LL, 2LL},"
+    " {weight = moth.tensor{0.5, 2}, ignore_index = 1}\n"
+    "moth.randn(3), moth.randn(3, 2), moth.rand(3), moth.rand(3), moth.tensor{1LL, 2LL, 2LL},"
+    " {reduction = \"none\"}",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+
 /* -- cross_entropy: nll_loss of log_softmax -- */
 
 #define STEP(y, op, ...) \
@@ -255,15 +380,18 @@ static int cross_entropy_compose(const cross_entropy_args *a, moth_tensor **out)
   int status = class_shapes(&a->input->l, moth_str(a->input), a->target, a->weight, a->reduction,
                             &y);
   int64_t class = class_dim(&a->input->l);
+  if (!status && share == 0)
+    return MOTH_CALL(ctx, out, class_entropy, .input = a->input, .target = a->target,
+                     .weight = a->weight, .ignore_index = a->ignore_index,
+                     .reduction = a->reduction);
   STEP(&logp, log_softmax, .input = a->input, .dim = class, .dtype = -1);
-  STEP(share > 0 ? &hard : out, nll_loss, .input = logp, .target = a->target,
-       .weight = a->weight, .ignore_index = a->ignore_index, .reduction = a->reduction);
-  if (share > 0) { /* (1 - share) hard + share / C even */
-    double each = share / (double)a->input->l.shape[class];
-    if (!status) status = evenly(a, logp, &even);
-    STEP(&less, add, .input = hard, .other = hard, .alpha = {.as.number = -share});
-    STEP(out, add, .input = less, .other = even, .alpha = {.as.number = each});
-  }
+  STEP(&hard, nll_loss, .input = logp, .target = a->target, .weight = a->weight,
+       .ignore_index = a->ignore_index, .reduction = a->reduction);
+  /* (1 - share) hard + share / C even */
+  double each = share / (double)a->input->l.shape[class];
+  if (!status) status = evenly(a, logp, &even);
+  STEP(&less, add, .input = hard, .other = hard, .alpha = {.as.number = -share});
+  STEP(out, add, .input = less, .other = even, .alpha = {.as.number = each});
   moth_tensor_release(logp);
   moth_tensor_release(hard);
   moth_tensor_release(less);
@@ -352,6 +480,7 @@ MOTH_OP_COMPOSES(cross_entropy_soft, CROSS_ENTROPY_SOFT,
   .flags = MOTH_OP_HIDDEN)
 
 const moth_op *const moth_loss_ops[] = {
-  &moth_op_nll_loss, &moth_op_nll_loss_back, &moth_op_cross_entropy, &moth_op_cross_entropy_soft,
+  &moth_op_nll_loss, &moth_op_nll_loss_back, &moth_op_class_entropy,
+  &moth_op_class_entropy_back, &moth_op_cross_entropy, &moth_op_cross_entropy_soft,
   NULL,
 };

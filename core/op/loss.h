@@ -37,6 +37,25 @@ MOTH_ARGS(nll_loss_back, NLL_LOSS_BACK)
   ARG(float,        label_smoothing,  0, "share of the target spread evenly over all classes")
 MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
 
+#define CLASS_ENTROPY(ARG) \
+  ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
+  ARG(index,        target,            , "right class of each, (N, ...) or ()") \
+  ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
+  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(enum,         reduction, mean|sum|none, "what the losses become")
+MOTH_ARGS(class_entropy, CLASS_ENTROPY)
+
+#define CLASS_ENTROPY_BACK(ARG) \
+  ARG(tensor,       grad,              , "gradient of the loss") \
+  ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
+  ARG(tensor,       most,              , "the largest score of each case") \
+  ARG(tensor,       rest,              , "log(sum(exp(input - most)))") \
+  ARG(index,        target,            , "right class of each, (N, ...) or ()") \
+  ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
+  ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
+  ARG(enum,         reduction, mean|sum|none, "what the losses became")
+MOTH_ARGS(class_entropy_back, CLASS_ENTROPY_BACK)
+
 /* The same with a probability of each class as target. */
 #define CROSS_ENTROPY_SOFT(ARG) \
   ARG(tensor,       input,             , "scores of the classes, (N, C, ...) or (C)") \
