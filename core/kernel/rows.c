@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "elementwise.h"
+#include "extreme.h"
 #include "fold.h"
 #include "level.h"
 #include "softmax.h"
@@ -127,13 +128,14 @@ int moth_rows_logsumexp(const moth_rows *r, char *y) {
     return MOTH_OK;                                                            \
   }
 MOTH_EACH_INT(EXTREME)
-MOTH_EACH_FLOAT(EXTREME)
 
 typedef int extreme_loop(const moth_rows *r, int64_t *y, bool least);
 
 int moth_rows_extreme(const moth_rows *r, int64_t *position, bool least) {
   static extreme_loop *const loops[MOTH_DTYPES] = {
-    [MOTH_BOOL] = extreme_u8, MOTH_INT_ROWS(extreme), MOTH_FLOAT_ROWS(extreme)};
+    [MOTH_BOOL] = extreme_u8, MOTH_INT_ROWS(extreme)};
+  if (moth_is_float(r->dtype))
+    return moth_extremes(r->owner->ctx, r->dtype, r->count, r->length, 1, least, r->x, position);
   return loops[r->dtype](r, position, least);
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "../kernel/elementwise.h"
+#include "../kernel/extreme.h"
 #include "../kernel/fold.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"
@@ -243,10 +244,30 @@ static int extreme_mask(moth_ctx *ctx, const moth_tensor *x, int64_t dim, uint32
   return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from", moth_str(x));
 }
 
+/* Columns of floats, where rows would have to be made first; -1: x is not like that. */
+static int columns_into(moth_tensor *y, const moth_tensor *x, uint32_t mask, bool least) {
+  int64_t outer = 1, n = 1, inner = 1;
+  const int dtype = x->l.dtype;
+  if ((dtype != MOTH_F32 && dtype != MOTH_F64) || !moth_layout_contiguous(&x->l) || y->l.numel == 0)
+    return -1;
+  for (int d = 0; d < x->l.ndim; d++) {
+    if (mask >> d & 1u) n *= x->l.shape[d];
+    else if (n == 1 && !(mask & ((1u << d) - 1u))) outer *= x->l.shape[d];
+    else inner *= x->l.shape[d];
+  }
+  if (inner == 1 || n > INT32_MAX) return -1;
+  return moth_extremes(y->ctx, dtype, outer, n, inner, least, moth_at(x),
+                       (int64_t *)(void *)moth_at(y));
+}
+
 static int positions_into(moth_tensor *y, const moth_tensor *x, int64_t dim, bool least) {
   moth_rows r;
   uint32_t mask;
   int status = extreme_mask(y->ctx, x, dim, &mask);
+  if (!status && dim != MOTH_NO_INT) {
+    int done = columns_into(y, x, mask, least);
+    if (done >= 0) return done;
+  }
   if (!status) status = moth_rows_of(&r, x, mask, moth_compute_dtype(x->l.dtype));
   if (status) return status;
   status = moth_rows_extreme(&r, (int64_t *)(void *)moth_at(y), least);
