@@ -5,6 +5,11 @@
 
 #include <math.h>
 
+#include "../threads.h"
+#include "functions.h"
+
+#define PAIR_BLOCK 8192 /* pairs that are summed in one go */
+
 /* -- classes -- */
 
 static inline double load(int dtype, const void *x, int64_t i) {
@@ -91,69 +96,34 @@ void moth_class_factors(int dtype, const moth_classes *c, int64_t reduction, con
 
 /* -- pairs -- */
 
-static inline double square(double x, double t, double a) {
-  (void)a;
-  return (x - t) * (x - t);
-}
-static inline double distance(double x, double t, double a) {
-  (void)a;
-  return fabs(x - t);
-}
-static inline double huber(double x, double t, double a) {
-  double d = fabs(x - t);
-  return d <= a ? 0.5 * d * d : a * (d - 0.5 * a);
-}
-static inline double smooth(double x, double t, double a) {
-  double d = fabs(x - t);
-  return d < a ? 0.5 * d * d / a : d - 0.5 * a;
-}
-static inline double logits(double x, double t, double a) {
-  (void)a;
-  return (x > 0 ? x : 0) - x * t + log1p(exp(-fabs(x)));
-}
-static inline double at_least(double low, double x) { return x < low ? low : x; }
-static inline double chances(double x, double t, double a) {
-  (void)a;
-  return -(t * at_least(-100, log(x)) + (1 - t) * at_least(-100, log1p(-x)));
-}
-static inline double kl(double x, double t, double a) {
-  (void)a;
-  return (t == 0 ? 0 : t * log(t)) - t * x;
-}
-static inline double kl_log(double x, double t, double a) {
-  (void)a;
-  return exp(t) * (t - x);
-}
+typedef struct pair_job {
+  int which;
+  double a;
+  int64_t n;
+  const void *x, *target;
+  void *y;      /* the losses, or NULL */
+  double *sums; /* of each block, if y is NULL */
+} pair_job;
 
-/* Writes the losses into y if it is given, else adds them up in four parts. */
-#define PAIRS(f, name, real)                                                             \
-  static double f##_##name(int64_t n, const real *x, const real *t, double a, real *y) { \
-    double s[4] = {0};                                                                   \
-    int64_t i = 0;                                                                       \
-    if (y)                                                                               \
-      for (; i < n; i++) y[i] = (real)f((double)x[i], (double)t[i], a);                  \
-    for (; i + 4 <= n; i += 4)                                                           \
-      for (int k = 0; k < 4; k++) s[k] += f((double)x[i + k], (double)t[i + k], a);      \
-    for (; i < n; i++) s[0] += f((double)x[i], (double)t[i], a);                         \
-    return (s[0] + s[2]) + (s[1] + s[3]);                                                \
+#define LOOPS "loss_real.h"
+#include "each_level.h"
+
+int moth_pair_loss(moth_ctx *ctx, int dtype, int which, double a, int64_t n, int64_t reduction,
+                   const void *x, const void *target, void *y) {
+  const int64_t blocks = (n + PAIR_BLOCK - 1) / PAIR_BLOCK, bytes = blocks * 8;
+  moth_work *work = dtype == MOTH_F32 ? MOTH_BEST(pairs) : pairs_f64;
+  pair_job j = {which, a, n, x, target, reduction == MOTH_EACH ? y : NULL, NULL};
+  double few[4], sum = 0;
+  int status = MOTH_OK;
+  if (!j.y && !(j.sums = blocks <= 4 ? few : moth_alloc(ctx, bytes))) return ctx->error.code;
+  if (blocks == 1) work(0, 1, 0, &j);
+  else status = moth_parallel(ctx, blocks, 1, PAIR_BLOCK * 0.3, work, &j);
+  if (!j.y) {
+    for (int64_t i = 0; i < blocks && !status; i++) sum += j.sums[i];
+    store(dtype, y, 0, reduction == MOTH_MEAN ? sum / (double)n : sum);
+    if (blocks > 4) moth_dealloc(ctx, j.sums, bytes);
   }
-#define BOTH_PAIRS(NAME, f) PAIRS(f, f32, float) PAIRS(f, f64, double)
-MOTH_PAIR_LOSSES(BOTH_PAIRS)
-
-static double pairs(int dtype, int which, double a, int64_t n, const void *x, const void *t,
-                    void *y) {
-  switch (which) {
-#define CASE(NAME, f) \
-  case MOTH_LOSS_##NAME: return dtype == MOTH_F32 ? f##_f32(n, x, t, a, y) : f##_f64(n, x, t, a, y);
-    MOTH_PAIR_LOSSES(CASE)
-  }
-  return 0;
-}
-
-void moth_pair_loss(int dtype, int which, double a, int64_t n, int64_t reduction, const void *x,
-                    const void *target, void *y) {
-  double sum = pairs(dtype, which, a, n, x, target, reduction == MOTH_EACH ? y : NULL);
-  if (reduction != MOTH_EACH) store(dtype, y, 0, reduction == MOTH_MEAN ? sum / (double)n : sum);
+  return status;
 }
 
 bool moth_all_chances(int dtype, int64_t n, const void *x) {

@@ -43,8 +43,8 @@ void moth_class_factors(int dtype, const moth_classes *c, int64_t reduction, con
   F(LOGITS, logits) F(CHANCES, chances) F(KL, kl) F(KL_LOG, kl_log)
 #define MOTH_PAIR_LOSS(NAME, f) MOTH_LOSS_##NAME,
 enum { MOTH_PAIR_LOSSES(MOTH_PAIR_LOSS) };
-void moth_pair_loss(int dtype, int which, double a, int64_t n, int64_t reduction, const void *x,
-                    const void *target, void *y);
+int moth_pair_loss(moth_ctx *ctx, int dtype, int which, double a, int64_t n, int64_t reduction,
+                   const void *x, const void *target, void *y);
 /* Whether all n numbers are from 0 to 1. */
 bool moth_all_chances(int dtype, int64_t n, const void *x);
 

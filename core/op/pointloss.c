@@ -32,8 +32,8 @@ static int pair_run(const moth_tensor *input, const moth_tensor *target, int whi
                        "probabilities from 0 to 1 are needed; "
                        "binary_cross_entropy_with_logits takes other numbers");
   if (!status)
-    moth_pair_loss(x->l.dtype, which, a, x->l.numel, reduction, moth_at(x), moth_at(t),
-                   moth_at(y));
+    status = moth_pair_loss(input->ctx, x->l.dtype, which, a, x->l.numel, reduction, moth_at(x),
+                            moth_at(t), moth_at(y));
   moth_tensor_release(x);
   moth_tensor_release(t);
   return moth_real_done(y, out, status);

@@ -1,0 +1,49 @@
+/* loss_real.h -- the losses of pairs for one REAL and one TARGET: computed into a short block, whose
+** sum goes on in double. What each one is stands in loss.h.
+*/
+#include "sums_real.h"
+
+VECTOR_SUM(loss_sum, v)
+
+#define PAIR(f, LOSS)                                                                      \
+  TARGET static void NAME(f)(int64_t n, const REAL *x0, const REAL *t0, const REAL a,      \
+                             REAL *restrict y) {                                           \
+    (void)a;                                                                               \
+    for (int64_t i = 0; i < n; i++) {                                                      \
+      const REAL x = x0[i], t = t0[i], d = x - t, far = d < 0 ? -d : d;                    \
+      (void)far;                                                                           \
+      y[i] = LOSS;                                                                         \
+    }                                                                                      \
+  }
+#define FLOOR(v) ((v) < -100 ? -100 : (v))
+PAIR(square, d *d)
+PAIR(distance, far)
+PAIR(smooth, far < a ? (REAL)0.5 * d * d / a : far - (REAL)0.5 * a)
+PAIR(huber, far <= a ? (REAL)0.5 * d * d : a * (far - (REAL)0.5 * a))
+PAIR(logits, (x < 0 ? 0 : x) - x * t + MATH(log1p)(MATH(full_exp)(-MATH(abs)(x))))
+PAIR(chances, -(t * FLOOR(MATH(log)(x)) + (1 - t) * FLOOR(MATH(log1p)(-x))))
+PAIR(kl, (t == 0 ? 0 : t * MATH(log)(t)) - t * x)
+PAIR(kl_log, MATH(full_exp)(t) * (t - x))
+#undef FLOOR
+#undef PAIR
+
+TARGET static void NAME(pairs)(int64_t first, int64_t last, int lane, const void *arg) {
+  typedef void loop(int64_t, const REAL *, const REAL *, REAL, REAL *restrict);
+#define LOOP(LOSS, f) [MOTH_LOSS_##LOSS] = NAME(f),
+  static loop *const loops[] = {MOTH_PAIR_LOSSES(LOOP)};
+#undef LOOP
+  const pair_job *j = arg;
+  REAL block[512];
+  (void)lane;
+  for (int64_t b = first; b < last; b++) {
+    double sum = 0;
+    int64_t end = (b + 1) * PAIR_BLOCK < j->n ? (b + 1) * PAIR_BLOCK : j->n;
+    for (int64_t i = b * PAIR_BLOCK; i < end; i += 512) {
+      int64_t n = end - i < 512 ? end - i : 512;
+      REAL *y = j->y ? (REAL *)j->y + i : block;
+      loops[j->which](n, (const REAL *)j->x + i, (const REAL *)j->target + i, (REAL)j->a, y);
+      if (!j->y) sum += (double)NAME(loss_sum_block)(n, y, 0);
+    }
+    if (!j->y) j->sums[b] = sum;
+  }
+}
