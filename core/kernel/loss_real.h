@@ -15,12 +15,18 @@ VECTOR_SUM(loss_sum, v)
       y[i] = LOSS;                                                                         \
     }                                                                                      \
   }
+/* log(1 + exp(x)), with what rounding takes from 1 + e, e being at most 1. */
+TARGET INLINED REAL NAME(softplus)(REAL x) {
+  const REAL e = MATH(exp)(-MATH(abs)(x)), u = 1 + e;
+  return (x < 0 ? 0 : x) + (MATH(log)(u) + (e - (u - 1)) / u);
+}
+
 #define FLOOR(v) ((v) < -100 ? -100 : (v))
 PAIR(square, d *d)
 PAIR(distance, far)
 PAIR(smooth, far < a ? (REAL)0.5 * d * d / a : far - (REAL)0.5 * a)
 PAIR(huber, far <= a ? (REAL)0.5 * d * d : a * (far - (REAL)0.5 * a))
-PAIR(logits, (x < 0 ? 0 : x) - x * t + MATH(log1p)(MATH(full_exp)(-MATH(abs)(x))))
+PAIR(logits, NAME(softplus)(x) - x * t)
 PAIR(chances, -(t * FLOOR(MATH(log)(x)) + (1 - t) * FLOOR(MATH(log1p)(-x))))
 PAIR(kl, (t == 0 ? 0 : t * MATH(log)(t)) - t * x)
 PAIR(kl_log, MATH(full_exp)(t) * (t - x))
