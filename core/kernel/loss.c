@@ -74,7 +74,8 @@ void moth_entropy_loss(int dtype, const moth_classes *c, int64_t reduction, cons
   for (int64_t i = 0; i < c->n * c->inner; i++) {
     double w = weight_of(dtype, c, i), loss = 0;
     if (c->target[i] != c->ignore)
-      loss = w * (load(dtype, parts[0], i) - load(dtype, x, place(c, i)) + load(dtype, parts[1], i));
+      loss = w * ((load(dtype, parts[0], i) - load(dtype, x, place(c, i))) +
+                  load(dtype, parts[1], i));
     if (reduction == MOTH_EACH) store(dtype, y, i, loss);
     sum += loss;
     total += w;

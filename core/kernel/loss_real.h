@@ -15,10 +15,10 @@ VECTOR_SUM(loss_sum, v)
       y[i] = LOSS;                                                                         \
     }                                                                                      \
   }
-/* log(1 + exp(x)), with what rounding takes from 1 + e, e being at most 1. */
-TARGET INLINED REAL NAME(softplus)(REAL x) {
+/* log(1 + exp(-|x|)), with what rounding takes from 1 + e, e being at most 1. */
+TARGET INLINED REAL NAME(log_tail)(REAL x) {
   const REAL e = MATH(exp)(-MATH(abs)(x)), u = 1 + e;
-  return (x < 0 ? 0 : x) + (MATH(log)(u) + (e - (u - 1)) / u);
+  return MATH(log)(u) + (e - (u - 1)) / u;
 }
 
 #define FLOOR(v) ((v) < -100 ? -100 : (v))
@@ -26,7 +26,7 @@ PAIR(square, d *d)
 PAIR(distance, far)
 PAIR(smooth, far < a ? (REAL)0.5 * d * d / a : far - (REAL)0.5 * a)
 PAIR(huber, far <= a ? (REAL)0.5 * d * d : a * (far - (REAL)0.5 * a))
-PAIR(logits, NAME(softplus)(x) - x * t)
+PAIR(logits, (x < 0 ? -t : 1 - t) * x + NAME(log_tail)(x))
 PAIR(chances, -(t * FLOOR(MATH(log)(x)) + (1 - t) * FLOOR(MATH(log1p)(-x))))
 PAIR(kl, (t == 0 ? 0 : t * MATH(log)(t)) - t * x)
 PAIR(kl_log, MATH(full_exp)(t) * (t - x))
