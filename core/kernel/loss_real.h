@@ -1,5 +1,5 @@
-/* loss_real.h -- the losses of pairs for one REAL and one TARGET: computed into a short block, whose
-** sum goes on in double. What each one is stands in loss.h.
+/* loss_real.h -- the losses of pairs for one REAL and one TARGET: computed into a short block,
+** whose sum goes on in double. What each one is stands in loss.h.
 */
 #include "sums_real.h"
 
