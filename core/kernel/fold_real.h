@@ -135,7 +135,7 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *room, const ch
     for (int64_t i = 0; i < r; i++, x += next)                                                 \
       for (int64_t j = 0; j < n; j++) {                                                        \
         const REAL v = x[j], m = acc[j];                                                       \
-        acc[j] = (v BETTER m) | (v != v) ? v : m;                                              \
+        acc[j] = ((v BETTER m) | (v != v)) ? v : m;                                            \
       }                                                                                        \
   }                                                                                            \
   TARGET static void NAME(f##_take)(int64_t n, int64_t r, void *room, const char *x,           \
@@ -156,7 +156,7 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *room, const ch
         REAL m = acc[j];                                                                       \
         for (int64_t i = 0; i < r; i++) {                                                      \
           const REAL v = ELEMENT(i);                                                           \
-          m = (v BETTER m) | (v != v) ? v : m;                                                 \
+          m = ((v BETTER m) | (v != v)) ? v : m;                                               \
         }                                                                                      \
         acc[j] = m;                                                                            \
       }                                                                                        \
