@@ -55,7 +55,7 @@ end
 -- attention cast their float32 inputs to `dtype` and give that; softmax, losses and norms cast
 -- theirs to float32; other ops take what comes, at the widest dtype. Parameters and gradients stay
 -- float32; a parameter is cast once in a region. Backward passes go outside the region or inside.
--- Where the processor has AVX512-BF16, products of bfloat16 run at up to twice the speed.
+-- On this CPU backend it saves memory, not time: short dtypes are multiplied as float32.
 -- Without f a region is returned, with `enter` and `exit`. (As torch.autocast; Micikevicius et al.
 -- 2018, "Mixed precision training".)
 -- @param device_type  "cpu"
