@@ -471,6 +471,7 @@ static int walk(moth_task *t) {
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
                        uint32_t *nwanted) {
   moth_error_clear(ctx);
+  moth_settle_lanes(ctx);
   moth_error_blame(ctx, "backward");
   moth_task *t = find_task(ctx, task);
   if (!t) return ctx->error.code;

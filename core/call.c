@@ -323,6 +323,7 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_tensor *y[MOTH_MAX_OUTPUTS] = {NULL};
   moth_error_clear(ctx);
   moth_results_clear(&ctx->results);
+  moth_settle_lanes(ctx);
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);
   int status = moth_cancelled(ctx) ? moth_poll(ctx) : call(&f, op, slots, nslots, given, y);

@@ -296,6 +296,7 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
                             uint32_t ninputs) {
   moth_tensor *x[FEW];
   moth_error_clear(ctx);
+  moth_settle_lanes(ctx);
   moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   if (ctx->capture)

@@ -28,6 +28,7 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   ctx->floor_slots = ctx->goal_slots = FLOOR_SLOTS;
   ctx->goal_scale = ctx->slot_scale = 1;
   ctx->interrupts = atomic_load(&moth_interrupts);
+  moth_pool_ready(ctx);
   ctx->results.ctx = ctx;
   ctx->slot_room = 256;
   ctx->scope_room = 16;

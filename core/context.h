@@ -64,6 +64,7 @@ struct moth_ctx {
   uint32_t str_next;
   atomic_int cancel;
   int interrupts; /* of the process, as far as this context has seen them */
+  int lanes;      /* threads for a job, as of the last entrance from outside */
 
   moth_entry *slots; /* 0 unused, 1..MOTH_NUMBER_SLOTS numbers as operands */
   uint32_t nslots, slot_room, free_slot, live_slots;
@@ -127,6 +128,13 @@ static inline bool moth_cancelled(moth_ctx *ctx) {
 }
 int moth_poll(moth_ctx *ctx);
 int moth_fail_closed(moth_ctx *ctx); /* the error of whoever uses a context after its end */
+
+/* What moth_set_num_threads asks for holds from here on; called where ops are run from outside. */
+extern atomic_int moth_pool_lanes; /* 1 to MOTH_MAX_LANES once a context is open */
+void moth_pool_ready(moth_ctx *ctx); /* reads what the environment says */
+static inline void moth_settle_lanes(moth_ctx *ctx) {
+  ctx->lanes = atomic_load_explicit(&moth_pool_lanes, memory_order_relaxed);
+}
 
 /* -- memory (alloc.c): blocks of a size class, cached; 64-byte aligned, uninitialised -- */
 

@@ -1,11 +1,11 @@
 /* threads.c -- a small pool of threads for the whole process.
 **
-** A job is one 64-bit word, (number of the job, pieces left), from which the caller and the workers
-** take pieces by compare-and-swap; a count of finished pieces ends it. Workers that found nothing
-** look on for some 50 us, since a thread that is awake starts a job in 0.3 us and a parked one in
-** 15, then park on a futex: an idle process uses no processor. They are woken for one long job or
-** for many short ones in a row. Threads are started by the first job that is worth them and are
-** gone, like all others, in a forked child, which starts its own.
+** A job is one 64-bit word, (its number, the threads it has scratch for, pieces left), from which
+** the caller and the workers take pieces by compare-and-swap; a count of finished pieces ends it.
+** Workers that found nothing look on for some 50 us, since a thread that is awake starts a job in
+** 0.3 us and a parked one in 15, then park on a futex: an idle process uses no processor. They are
+** woken for one long job or for many short ones in a row. Threads are started by the first job that
+** is worth them and are gone, like all others, in a forked child, which starts its own.
 **
 ** A worker that is not running (another process has its processor) may hold up the end of a job
 ** for milliseconds. Where that happened, jobs stay on the calling thread for a while, each time for
@@ -32,6 +32,9 @@
 #define PATIENCE 1e5     /* ns of waiting for the last piece that are still no sign of trouble */
 #define LEAST_REST 2e6   /* ns without workers after that, */
 #define MOST_REST 1e8    /* ... at most */
+#define PIECES_BITS 24   /* of a job's word, */
+#define LANES_BITS 8     /* ... and above them; the rest is its number */
+#define MOST_PIECES ((UINT32_C(1) << PIECES_BITS) - 1)
 
 typedef struct job {
   moth_work *work;
@@ -43,17 +46,18 @@ typedef struct job {
 static struct {
   pthread_mutex_t busy; /* held while a job runs: whoever finds it held runs alone */
   job now;              /* stable while one of its pieces is taken and not finished */
-  _Atomic uint64_t left; /* number of the job << 32 | pieces nobody has taken */
+  _Atomic uint64_t left; /* number of the job, its lanes, pieces nobody has taken */
   _Atomic uint32_t done; /* pieces finished */
   _Atomic uint32_t wake; /* the futex: grows when parked workers are wanted */
   atomic_int awake;      /* workers that look for a job */
-  atomic_int lanes;      /* 0: not decided yet */
-  bool eager;            /* MOTH_SPLIT=1, for tests: every job is cut and shared */
+  atomic_bool eager;     /* MOTH_SPLIT=1, for tests: every job is cut and shared */
   int workers;           /* threads that were started */
   uint32_t number;       /* of the last job */
   double rest_until, rest;
   double missed, last_missed; /* ns of work done alone while workers are parked, and until when */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
+
+atomic_int moth_pool_lanes; /* 0: not decided yet */
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -88,32 +92,42 @@ static int default_lanes(void) {
   return n < 1 ? 1 : n < MOTH_MAX_LANES ? n : MOTH_MAX_LANES;
 }
 
-int moth_lanes(void) {
-  int n = atomic_load_explicit(&pool.lanes, memory_order_relaxed);
+void moth_set_num_threads(int32_t n) {
+  atomic_store(&moth_pool_lanes, n < 1 ? 1 : n < MOTH_MAX_LANES ? n : MOTH_MAX_LANES);
+}
+
+int32_t moth_get_num_threads(void) {
+  int n = atomic_load_explicit(&moth_pool_lanes, memory_order_relaxed), undecided = 0;
   if (n) return n;
   n = default_lanes();
+  return atomic_compare_exchange_strong(&moth_pool_lanes, &undecided, n) ? n : undecided;
+}
+
+void moth_pool_ready(moth_ctx *ctx) {
   const char *split = getenv("MOTH_SPLIT");
-  pool.eager = split && !strcmp(split, "1");
-  atomic_store_explicit(&pool.lanes, n, memory_order_relaxed);
-  return n;
+  if (split && !strcmp(split, "1")) atomic_store(&pool.eager, true);
+  ctx->lanes = moth_get_num_threads();
 }
-
-void moth_set_num_threads(int32_t n) {
-  atomic_store(&pool.lanes, n < 1 ? 1 : n < MOTH_MAX_LANES ? n : MOTH_MAX_LANES);
-}
-
-int32_t moth_get_num_threads(void) { return moth_lanes(); }
 
 /* -- pieces -- */
 
+static uint64_t word_of(uint32_t number, int lanes, uint32_t pieces) {
+  return (uint64_t)number << 32 | (uint64_t)lanes << PIECES_BITS | pieces;
+}
+
+/* Whether a job has a piece for this lane. */
+static bool has(uint64_t left, int lane) {
+  return (left & MOST_PIECES) && lane < (int)(left >> PIECES_BITS & ((1 << LANES_BITS) - 1));
+}
+
 /* Takes one piece of job `number`, or whichever runs if that is 0; false when none is left. What
 ** pool.now holds is read only after a piece was taken: until it is finished the job stays. */
-static bool take(uint32_t number, uint32_t *piece) {
+static bool take(uint32_t number, int lane, uint32_t *piece) {
   uint64_t left = atomic_load_explicit(&pool.left, memory_order_acquire);
-  while ((uint32_t)left && (!number || left >> 32 == number))
+  while (has(left, lane) && (!number || left >> 32 == number))
     if (atomic_compare_exchange_weak_explicit(&pool.left, &left, left - 1, memory_order_acq_rel,
                                               memory_order_acquire)) {
-      *piece = (uint32_t)left - 1;
+      *piece = (uint32_t)(left & MOST_PIECES) - 1;
       return true;
     }
   return false;
@@ -136,16 +150,16 @@ static void *worker(void *at) {
     double until = now_ns() + LINGER;
     atomic_fetch_add(&pool.awake, 1);
     for (unsigned looks = 0;; looks++) {
-      if (lane < atomic_load_explicit(&pool.lanes, memory_order_relaxed) && take(0, &piece)) {
+      if (take(0, lane, &piece)) {
         run_piece(piece, lane);
-        while (take(0, &piece)) run_piece(piece, lane);
+        while (take(0, lane, &piece)) run_piece(piece, lane);
         until = now_ns() + LINGER;
       }
       relax();
       if (looks % 32 == 31 && now_ns() > until) break;
     }
     atomic_fetch_sub(&pool.awake, 1);
-    if (lane < atomic_load(&pool.lanes) && (uint32_t)atomic_load(&pool.left)) continue;
+    if (has(atomic_load(&pool.left), lane)) continue;
     futex(&pool.wake, FUTEX_WAIT_PRIVATE, seen);
   }
   return NULL;
@@ -155,7 +169,7 @@ static void child_after_fork(void) {
   pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
   pool.busy = fresh;
   pool.workers = 0;
-  atomic_store(&pool.left, (uint64_t)pool.number << 32);
+  atomic_store(&pool.left, word_of(pool.number, 0, 0));
   atomic_store(&pool.awake, 0);
 }
 
@@ -180,6 +194,12 @@ static void start(int lanes) {
 
 /* -- jobs -- */
 
+/* What a cancel leaves of a job is not whole, even if the cancel has been withdrawn since. */
+static int interrupted(moth_ctx *ctx) {
+  moth_interrupted(ctx);
+  return moth_fail(ctx, MOTH_E_INTERRUPT, NULL, "interrupted");
+}
+
 /* Waits for the pieces that workers have taken. A long wait means that one of them does not run. */
 static void finish(double piece_ns) {
   const job *j = &pool.now;
@@ -203,32 +223,32 @@ static void finish(double piece_ns) {
 
 static int alone(moth_ctx *ctx, const job *j) {
   for (int64_t first = 0; first < j->n; first += j->piece) {
-    if (first && moth_cancelled(ctx)) return moth_poll(ctx);
+    if (first && moth_cancelled(ctx)) return interrupted(ctx);
     j->work(first, j->n - first < j->piece ? j->n : first + j->piece, 0, j->arg);
   }
   return MOTH_OK;
 }
 
-static int together(moth_ctx *ctx, const job *j, bool wake, double piece_ns) {
+static int together(moth_ctx *ctx, const job *j, int lanes, bool wake, double piece_ns) {
   uint32_t number = ++pool.number ? pool.number : ++pool.number, piece;
   pool.now = *j;
   atomic_store_explicit(&pool.done, 0, memory_order_relaxed);
-  atomic_store(&pool.left, (uint64_t)number << 32 | j->pieces);
+  atomic_store(&pool.left, word_of(number, lanes, j->pieces));
   if (wake) {
     atomic_fetch_add(&pool.wake, 1);
     futex(&pool.wake, FUTEX_WAKE_PRIVATE, MOTH_MAX_LANES);
   }
   bool cancelled = false;
-  while (!cancelled && take(number, &piece)) {
+  while (!cancelled && take(number, 0, &piece)) {
     run_piece(piece, 0);
     cancelled = moth_cancelled(ctx);
   }
   if (cancelled) { /* what nobody took stays undone */
-    uint64_t left = atomic_exchange(&pool.left, (uint64_t)number << 32);
-    atomic_fetch_add(&pool.done, (uint32_t)left);
+    uint64_t left = atomic_exchange(&pool.left, word_of(number, 0, 0));
+    atomic_fetch_add(&pool.done, (uint32_t)(left & MOST_PIECES));
   }
   finish(piece_ns);
-  return cancelled ? moth_poll(ctx) : MOTH_OK;
+  return cancelled ? interrupted(ctx) : MOTH_OK;
 }
 
 /* Items in a piece: a multiple of grain, near `ns` of work. */
@@ -239,8 +259,8 @@ static int64_t piece_of(int64_t n, int64_t grain, double cost, double ns) {
 }
 
 /* Whether workers should take part in a job of `all` ns: they are awake, or worth waking. */
-static bool worth(double all) {
-  if (pool.eager) return true;
+static bool worth(double all, bool eager) {
+  if (eager) return true;
   bool awake = atomic_load_explicit(&pool.awake, memory_order_relaxed) > 0;
   if (awake && pool.rest_until == 0) return true;
   double now = now_ns();
@@ -258,10 +278,11 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
   double all = (double)n * cost;
   job j = {.work = work, .arg = arg, .n = n};
   if (n <= 0) return MOTH_OK;
-  int lanes = moth_lanes();
-  if (n <= grain || (all < WORTH_AWAKE && !pool.eager)) lanes = 1;
+  int lanes = moth_lanes(ctx);
+  const bool eager = atomic_load_explicit(&pool.eager, memory_order_relaxed);
+  if (n <= grain || (all < WORTH_AWAKE && !eager)) lanes = 1;
   if (lanes > 1 && pthread_mutex_trylock(&pool.busy)) lanes = 1;
-  else if (lanes > 1 && !worth(all)) {
+  else if (lanes > 1 && !worth(all, eager)) {
     pthread_mutex_unlock(&pool.busy);
     lanes = 1;
   }
@@ -272,12 +293,13 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
   if (pool.workers < lanes - 1) start(lanes);
   double ns = all / (lanes * PER_THREAD);
   ns = ns < LEAST_PIECE ? LEAST_PIECE : ns > MOST_PIECE ? MOST_PIECE : ns;
-  j.piece = pool.eager ? (n / grain / 7 + 1) * grain : piece_of(n, grain, cost, ns);
+  j.piece = eager ? (n / grain / 7 + 1) * grain : piece_of(n, grain, cost, ns);
+  while (j.piece < n && (n - 1) / j.piece >= MOST_PIECES) j.piece *= 2;
   j.pieces = (uint32_t)((n + j.piece - 1) / j.piece);
   bool wake = atomic_load(&pool.awake) < (pool.workers < lanes - 1 ? pool.workers : lanes - 1);
-  wake = wake && (all >= WORTH_WAKING || pool.missed >= WORTH_WAKING || pool.eager);
+  wake = wake && (all >= WORTH_WAKING || pool.missed >= WORTH_WAKING || eager);
   pool.missed = 0;
-  int status = together(ctx, &j, wake, (double)j.piece * cost);
+  int status = together(ctx, &j, lanes, wake, (double)j.piece * cost);
   pthread_mutex_unlock(&pool.busy);
   return status;
 }

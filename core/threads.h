@@ -8,13 +8,14 @@
 
 #define MOTH_MAX_LANES 64
 
-/* Items first to last - 1 of a job. `lane`, below moth_lanes(), is this thread's own: scratch
+/* Items first to last - 1 of a job. `lane`, below moth_lanes(ctx), is this thread's own: scratch
 ** memory is laid out by lane beforehand. It neither allocates nor fails, and starts no job itself.
 ** What it computes for an item must not depend on where pieces begin. */
 typedef void moth_work(int64_t first, int64_t last, int lane, const void *arg);
 
-/* How many threads may take part in a job of this context's. */
-int moth_lanes(void);
+/* How many threads may take part in a job of this context's. It stays while an entrance from
+** outside runs, whatever another thread asks for meanwhile: scratch is sized by it. */
+static inline int moth_lanes(const moth_ctx *ctx) { return ctx->lanes; }
 
 /* Runs work over items 0 to n - 1, on several threads where that pays. Pieces are multiples of
 ** `grain` items; `cost` is what one item takes one thread, in nanoseconds, roughly. Between pieces

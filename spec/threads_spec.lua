@@ -9,6 +9,22 @@ end
 
 local moth = require "moth"
 
+--- Builds spec/host/<name>.c and runs it: it must find no failure.
+local function host(name, rounds)
+  local lib = require("moth.lib").path
+  local root, libdir = require("moth.error").root, lib:match("^(.*)/[^/]*$")
+  local program = os.tmpname()
+  local sanitize = os.getenv("MOTH_SANITIZED") -- a sanitized library needs such a host
+  local built = run(("cc -std=c11 -O1 %s -o %s %s/spec/host/%s.c "
+    .. "$(pkg-config --cflags --libs luajit) -lpthread")
+    :format(sanitize and "-fsanitize=" .. sanitize or "", program, root, name))
+  assert.matches("rc=0", built)
+  local text = run(("MOTH_SPLIT=1 %s %s %s %d"):format(program, root, libdir, rounds))
+  os.remove(program)
+  assert.matches("0 failures", text)
+  assert.matches("rc=0", text)
+end
+
 describe("a token", function()
   it("opens once, in its own context too, without history", function()
     local x = moth.ones(3):requires_grad_()
@@ -21,19 +37,12 @@ describe("a token", function()
     assert.has_error_like(function() moth.open_token(12345) end, "token")
   end)
 
-  it("carries tensors between threads that write at once", function()
-    local lib = require("moth.lib").path
-    local root, libdir = require("moth.error").root, lib:match("^(.*)/[^/]*$")
-    local program = os.tmpname()
-    local sanitize = os.getenv("MOTH_SANITIZED") -- a sanitized library needs such a host
-    local built = run(("cc -std=c11 -O1 %s -o %s %s/spec/host/threads.c "
-      .. "$(pkg-config --cflags --libs luajit) -lpthread")
-      :format(sanitize and "-fsanitize=" .. sanitize or "", program, root))
-    assert.matches("rc=0", built)
-    local text = run(("%s %s %s 500"):format(program, root, libdir))
-    os.remove(program)
-    assert.matches("0 failures", text)
-    assert.matches("rc=0", text)
+  it("carries tensors between threads that write at once", function() host("threads", 500) end)
+end)
+
+describe("jobs of several Lua states", function()
+  it("keep the number of threads that their memory was laid out for", function()
+    host("lanes", 100)
   end)
 end)
 

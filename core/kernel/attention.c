@@ -104,7 +104,7 @@ static int64_t blocks_of(int64_t n, int64_t of) { return (n + of - 1) / of; }
 /* Rooms for all threads in one block of memory, which begins with the rooms themselves. */
 static int rooms_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
   const moth_attention *p = j->p;
-  int64_t size = moth_dtype_size[p->dtype], lanes = moth_lanes(), each, more;
+  int64_t size = moth_dtype_size[p->dtype], lanes = moth_lanes(ctx), each, more;
   int64_t keys = blocks_of(p->s, COLS) * COLS, scores = ROWS * COLS;
   bool over = moth_mul_overflow(keys, back ? 2 * p->e + p->v : p->e + p->v, &each) ||
               moth_add_overflow(each, 2 * scores + 2 * ROWS + ROWS * p->e, &each) ||

@@ -204,7 +204,7 @@ static seeing windows_of(const job *j, float *plane) {
 static int run(moth_ctx *ctx, job *j, int64_t floats, int64_t n, moth_work *work) {
   const moth_window *w = &j->w;
   int64_t taps = w->kernel[0] * w->kernel[1], all = j->c->filters * taps;
-  int64_t lanes = n > 1 ? moth_lanes() : 1;
+  int64_t lanes = n > 1 ? moth_lanes(ctx) : 1;
   j->lane = (j->plane + floats + 15) / 16 * 16;
   int64_t floats_all = lanes * j->lane + all;
   int64_t bytes = taps * (int64_t)sizeof(int64_t) + floats_all * (int64_t)sizeof(float);

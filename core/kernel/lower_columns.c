@@ -110,7 +110,7 @@ int moth_lower_columns(moth_ctx *ctx, const moth_conv *c, const float *dy, const
   j.at_once = COLUMN_BYTES / column > 0 ? COLUMN_BYTES / column : 1;
   if (j.at_once > j.channels) j.at_once = j.channels;
   j.parts = (j.channels + j.at_once - 1) / j.at_once;
-  int64_t tasks = c->n * c->groups * j.parts, lanes = tasks > 1 ? moth_lanes() : 1;
+  int64_t tasks = c->n * c->groups * j.parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   j.lane = (j.filters + j.at_once * j.area) * j.padded;
   int64_t table = j.filters * (int64_t)sizeof *j.off;
   int64_t floats = c->channels * j.area * j.filters + lanes * j.lane;

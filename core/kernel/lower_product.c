@@ -304,14 +304,14 @@ static int run(moth_ctx *ctx, job *j) {
   if (!moth_lowering_plan(l, j->n, j->plain || small ? 1 : SIDE_WINDOWS)) return MOTH_NOT_LOWERED;
   j->height = moth_tile_height(j->filters, j->tile->rows);
   double fma = (double)(j->of_group * j->groups) * (double)(j->n * l->lines * l->width);
-  cut(j, fma * NS_PER_FMA, moth_lanes());
+  cut(j, fma * NS_PER_FMA, moth_lanes(ctx));
   j->direct = l->side == 1 && j->phases == 1 && j->step[0] == 1 && j->step[1] == 1;
   int64_t tasks = j->groups * j->sides * j->bands * j->parts, part = j->panels * j->height;
   j->xs = j->plain ? l->block * MOTH_TILE_COLUMNS : moth_lowered_size(l);
   j->ys = j->direct ? 0 : j->phases * part * ceil_div(l->band * l->line, columns) * columns;
   j->edge = part * MOTH_TILE_COLUMNS;
   j->lane = ceil_div(j->xs + j->ys + j->edge, 16) * 16;
-  int64_t lanes = tasks > 1 ? moth_lanes() : 1;
+  int64_t lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   int64_t table = l->block * (taps + 1), starts = j->groups * j->filters;
   int64_t floats = lanes * j->lane + ceil_div(j->groups * j->of_group + starts, 2) * 2;
   int64_t bytes = floats * (int64_t)sizeof(float) + table * (int64_t)sizeof(int64_t);

@@ -170,8 +170,8 @@ static void cut(job *j, double cost, int lanes) {
 
 static int run(moth_ctx *ctx, job *j, double fma) {
   moth_lowering *l = &j->l;
-  cut(j, fma * NS_PER_FMA, moth_lanes());
-  int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes() : 1;
+  cut(j, fma * NS_PER_FMA, moth_lanes(ctx));
+  int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   int64_t table = l->block * l->area;
   j->xs = j->plain ? 0 : moth_lowered_size(l);
   j->lane = ceil_div(j->xs + 2 * BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;

@@ -240,7 +240,7 @@ static void walk_forward(int64_t first_row, int64_t last_row, int thread, const 
 ** as many as there are for one thread, since each step reads the whole weight for them. */
 static int walk_rows(const lane *q, moth_work *work, const walk *w) {
   enum { TILE = 6 };
-  int64_t share = (q->r->batch + moth_lanes() - 1) / moth_lanes();
+  int64_t share = (q->r->batch + moth_lanes(q->ctx) - 1) / moth_lanes(q->ctx);
   double cost = (double)q->r->steps * (double)(q->n * (q->wide + 200)) / 100;
   int status = moth_parallel(q->ctx, q->r->batch, (share + TILE - 1) / TILE * TILE, cost, work, w);
   return !status && moth_cancelled(q->ctx) ? moth_poll(q->ctx) : status;

@@ -93,7 +93,7 @@ static void fill(const moth_resize *r, int dtype, int axis, int count, const tap
 static void drop(moth_ctx *ctx, job *j, int64_t size) {
   for (int axis = 0; axis < 2; axis++)
     if (j->t[axis].at) moth_dealloc(ctx, j->t[axis].at, j->t[axis].bytes);
-  if (j->room) moth_dealloc(ctx, j->room, moth_lanes() * j->each * size);
+  if (j->room) moth_dealloc(ctx, j->room, moth_lanes(ctx) * j->each * size);
 }
 
 /* Tables of taps, and a thread's rows. */
@@ -112,7 +112,7 @@ static int prepare(moth_ctx *ctx, job *j, int dtype, int64_t size) {
     t->weight = t->at + t->n * j->count;
     fill(r, dtype, axis, j->count, t);
   }
-  if (j->t[1].at) j->room = moth_alloc(ctx, moth_lanes() * j->each * size);
+  if (j->t[1].at) j->room = moth_alloc(ctx, moth_lanes(ctx) * j->each * size);
   if (j->room) return MOTH_OK;
   drop(ctx, j, size);
   return ctx->error.code;

@@ -301,7 +301,7 @@ int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *bat
   many w = {.p = settled(p), .batch = batch};
   w.each = (moth_sgemm_room(&w.p) + 15) / 16 * 16;
   double ns = (double)p->m * (double)p->n * (double)p->k / PER_NS;
-  if (count == 1 || w.each > ROOM || p->k > DEEP || (ns > 1e5 && count < 4 * moth_lanes())) {
+  if (count == 1 || w.each > ROOM || p->k > DEEP || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
     int status = MOTH_OK;
     for (int64_t i = 0; i < count && !status; i++) {
       moth_product q = one_of(p, batch, i);
@@ -309,7 +309,7 @@ int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *bat
     }
     return status;
   }
-  int64_t bytes = w.each * moth_lanes() * 4;
+  int64_t bytes = w.each * moth_lanes(ctx) * 4;
   if (bytes && !(w.room = moth_alloc(ctx, bytes))) return ctx->error.code;
   int status = moth_parallel(ctx, count, 1, ns + 20, batch_part, &w);
   if (w.room) moth_dealloc(ctx, w.room, bytes);
