@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "kernel/halves.h"
 #include "kernel/matrix.h"
 #include "threads.h"
 
@@ -315,8 +316,13 @@ static int without_bias(moth_ctx *ctx, const moth_product *p) {
 
 static bool own(const moth_product *p) { return p->dtype == MOTH_F32 && moth_matrix_here(); }
 
+bool moth_half_products(int dtype) {
+  return (dtype == MOTH_F16 || dtype == MOTH_BF16) && moth_matrix_here();
+}
+
 int moth_multiply(moth_ctx *ctx, const moth_product *p) {
   if (p->m == 0 || p->n == 0) return MOTH_OK;
+  if (moth_half_products(p->dtype)) return moth_halves(ctx, p);
   if (own(p)) return moth_sgemm(ctx, p);
   if (!p->bias) return without_bias(ctx, p);
   moth_product q = *p;
@@ -355,6 +361,7 @@ int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *
   for (int d = 0; d < batch->ndim; d++) count *= batch->shape[d];
   if (p->m == 0 || p->n == 0 || count == 0) return MOTH_OK;
   if (own(p)) return moth_sgemm_batch(ctx, p, batch, count);
+  if (moth_half_products(p->dtype)) return moth_halves_batch(ctx, p, batch, count);
   for (int64_t i = 0; i < count; i++) {
     moth_product q = *p;
     int64_t a, b;

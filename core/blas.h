@@ -21,6 +21,9 @@ int moth_gemm(moth_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, const v
 int moth_multiply(moth_ctx *ctx, const moth_product *p);
 int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 
+/* Whether products of that half type need no widening. */
+bool moth_half_products(int dtype);
+
 /* A product inside a job of threads.h: f32 or f64, without a bias, the rows of B contiguous. */
 void moth_multiply_inside(const moth_product *p);
 

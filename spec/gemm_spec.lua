@@ -1,9 +1,29 @@
--- Matrix products of f32: our own tiles against f64, over shapes that no tile fits, at every level
--- of instructions, with the same bits for any number of threads.
+-- Matrix products of f32 and of half types: our own tiles against f64, over shapes that no tile
+-- fits, at every level of instructions, with the same bits for any number of threads.
 
 local moth = require "moth"
 local gemm = require "spec.support.gemm"
 local process = require "spec.support.process"
+
+-- What f returns with one number of threads and with another.
+local function on_threads(one, other, f)
+  local threads, seen = moth.get_num_threads(), {}
+  for i, n in ipairs { one, other } do
+    moth.set_num_threads(n)
+    seen[i] = f()
+  end
+  moth.set_num_threads(threads)
+  return seen[1], seen[2]
+end
+
+local function at_level(level, check)
+  return process.lua(([[
+    local ffi = require "ffi"
+    ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+    ffi.C.setenv("MOTH_ISA", "%s", 1) -- before the first product
+    package.path = "%s?.lua;" .. package.path
+    print(require("spec.support.gemm").%s())]]):format(level, require("moth.error").root, check))
+end
 
 describe("an f32 product", function()
   it("is right for every shape and layout", function()
@@ -36,27 +56,53 @@ describe("an f32 product", function()
   end)
 
   it("has the same bits for any number of threads", function()
-    local threads = moth.get_num_threads()
-    local seen = {}
-    for n = 1, 3 do
-      moth.set_num_threads(n)
-      seen[n] = gemm.bits()
-    end
-    moth.set_num_threads(threads)
-    assert.equal(seen[1], seen[2])
-    assert.equal(seen[1], seen[3])
+    local one, three = on_threads(1, 3, gemm.bits)
+    assert.equal(one, three)
   end)
 
   it("is right at every level of instructions", function()
     for _, level in ipairs { "plain", "avx2" } do
-      local text = process.lua(([[
-        local ffi = require "ffi"
-        ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
-        ffi.C.setenv("MOTH_ISA", "%s", 1) -- before the first product
-        package.path = "%s?.lua;" .. package.path
-        print(require("spec.support.gemm").every_shape())]])
-        :format(level, require("moth.error").root))
-      assert.equal("right\nrc=0\n", text, level)
+      assert.equal("right\nrc=0\n", at_level(level, "every_shape"), level)
     end
+  end)
+end)
+
+describe("a product of half types", function()
+  it("is rounded once, for every shape and layout", function()
+    assert.equal("right", gemm.every_half())
+  end)
+
+  it("is that at every level of instructions", function()
+    for _, level in ipairs { "plain", "avx2" } do
+      assert.equal("right\nrc=0\n", at_level(level, "every_half"), level)
+    end
+  end)
+
+  it("lets NaN and infinity through, and no further", function()
+    for _, dtype in ipairs { moth.bfloat16, moth.float16 } do
+      local a, b = moth.ones(20, 41):to(dtype), moth.ones(41, 30):to(dtype)
+      a[3][41], a[5][1], b[2][30] = 0 / 0, math.huge, -math.huge
+      local y = a:matmul(b)
+      assert.is_true(moth.isnan(y[3]):all():item())
+      assert.equal(math.huge, y[5][29]:item())
+      assert.is_true(moth.isnan(y[5][30]):item())
+      assert.equal(-math.huge, y[4][30]:item())
+      assert.equal(41, y[4][29]:item())
+      assert.equal(41, y[20][1]:item())
+    end
+  end)
+
+  it("is the start, or nothing, where there is nothing to add", function()
+    local bias = moth.tensor({ 1, 2, 3 }, moth.bfloat16)
+    local y = moth.nn.functional.linear(moth.zeros(2, 0):bfloat16(), moth.zeros(3, 0):bfloat16(),
+      bias)
+    assert.same({ { 1, 2, 3 }, { 1, 2, 3 } }, y:tolist())
+    assert.same({ { 0, 0 } }, moth.zeros(1, 0):bfloat16():matmul(moth.zeros(0, 2):bfloat16())
+      :tolist())
+  end)
+
+  it("has the same bits for any number of threads", function()
+    local one, three = on_threads(1, 3, gemm.half_bits)
+    assert.equal(one, three)
   end)
 end)

@@ -172,7 +172,7 @@ static void pack_panel(float *to, const float *b, int64_t k, int64_t w, int64_t 
   if (cs == 1)
     for (int64_t t = 0; t < k; t++) memcpy(to + t * w, b + t * rs, (size_t)w * sizeof *to);
   else if (rs == 1)
-    (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, k, w, b, cs);
+    (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, w, k, w, b, cs);
   else
     for (int64_t t = 0; t < k; t++)
       for (int64_t j = 0; j < w; j++) to[t * w + j] = b[t * rs + j * cs];
@@ -197,7 +197,12 @@ void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t r
 
 void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
                       int64_t last) {
-  (wide() ? pack_turned_avx512 : pack_turned_avx2)(to + first * k, last - first, k, a + first, cs);
+  moth_matrix_turn_panel(to + first * k, k, a + first, last - first, k, cs);
+}
+
+void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
+                            int64_t cs) {
+  (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, step, k, w, b, cs);
 }
 
 /* -- a matrix times a vector -- */
@@ -241,6 +246,10 @@ void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, in
 void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
                       int64_t last) {
   (void)to, (void)a, (void)k, (void)cs, (void)first, (void)last;
+}
+void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
+                            int64_t cs) {
+  (void)to, (void)step, (void)b, (void)k, (void)w, (void)cs;
 }
 void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last) {
   (void)p, (void)first, (void)last;

@@ -70,6 +70,10 @@ void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, in
 void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
                       int64_t last);
 
+/* to[t * step + j] = b[t + j * cs] for t < k and j < w. */
+void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
+                            int64_t cs);
+
 /* Vector products for rows or columns j from first to last - 1; pieces begin at multiples of 64. */
 void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last);
 void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last);

@@ -117,16 +117,17 @@ TARGET static inline __attribute__((always_inline)) void NAME(turn)(float *to, i
   UNROLL for (int i = 0; i < LANES; i++) *(NAME(loose) *)(void *)(to + i * w) = r[i];
 }
 
-/* A panel of B that lies turned: its columns in a row, ld apart. */
-TARGET static void NAME(pack_turned)(float *to, int64_t k, int64_t w, const float *b, int64_t ld) {
+/* A panel of B that lies turned: its columns in a row, ld apart; its rows `step` apart then. */
+TARGET static void NAME(pack_turned)(float *to, int64_t step, int64_t k, int64_t w, const float *b,
+                                     int64_t ld) {
   if (w < LANES || k < LANES) {
     for (int64_t t = 0; t < k; t++)
-      for (int64_t j = 0; j < w; j++) to[t * w + j] = b[j * ld + t];
+      for (int64_t j = 0; j < w; j++) to[t * step + j] = b[j * ld + t];
     return;
   }
   for (int64_t j = 0;; j = j + 2 * LANES > w ? w - LANES : j + LANES) {
     for (int64_t t = 0;; t = t + 2 * LANES > k ? k - LANES : t + LANES) {
-      NAME(turn)(to + t * w + j, w, b + j * ld + t, ld);
+      NAME(turn)(to + t * step + j, step, b + j * ld + t, ld);
       if (t + LANES == k) break;
     }
     if (j + LANES == w) break;

@@ -92,6 +92,11 @@ static int matmul_shape(const matmul_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
+/* Whether operands of that dtype are multiplied as they are. */
+static bool is_multiplied(int dtype) {
+  return moth_compute_dtype(dtype) == dtype || moth_half_products(dtype);
+}
+
 /* Half types are widened once for all batches. */
 static int matmul_half(const matmul_args *a, moth_tensor *y, const moth_layout *batch) {
   moth_layout l = y->l;
@@ -110,8 +115,7 @@ static int matmul_cpu(const matmul_args *a, moth_tensor **out) {
   moth_layout batch;
   int status = batch_shape(a, &batch);
   if (status) return status;
-  if (moth_compute_dtype(out[0]->l.dtype) != out[0]->l.dtype)
-    return matmul_half(a, out[0], &batch);
+  if (!is_multiplied(out[0]->l.dtype)) return matmul_half(a, out[0], &batch);
   return product(a->ctx, a->input, a->other, out[0], batch.ndim, batch.shape);
 }
 
@@ -269,7 +273,7 @@ static int linear_real(const moth_tensor *input, const moth_tensor *w, const mot
 }
 
 static int linear_cpu(const linear_args *a, moth_tensor **out) {
-  if (moth_compute_dtype(out[0]->l.dtype) == out[0]->l.dtype)
+  if (is_multiplied(out[0]->l.dtype))
     return linear_real(a->input, a->weight, a->bias, out[0]);
   moth_layout l = out[0]->l;
   l.dtype = MOTH_F32;

@@ -77,4 +77,71 @@ function gemm.bits()
   return table.concat(out, " ")
 end
 
+-- ---- f16 and bf16 ----
+
+--- @return how far c is from a b (+ start), in units of rounding once what was summed in f32
+local function half_off(c, a, b, start)
+  local want, size = a:double():matmul(b:double()), a:double():abs():matmul(b:double():abs())
+  if start then want, size = want + start:double(), size + start:double():abs() end
+  local unit = c.dtype == moth.bfloat16 and 2^-8 or 2^-11
+  local least = c.dtype == moth.bfloat16 and 1e-38 or 2^-24
+  local room = want:abs() * (1.001 * unit) + size * 6e-8 * (4 + math.sqrt(a.shape[2])) + least
+  return ((c:double() - want):abs() / room):max():item()
+end
+
+local function check_half(dtype, m, n, k, i, j)
+  local a, b = layouts[i](m, k):to(dtype), layouts[j](k, n):to(dtype)
+  if i > 2 then -- a cast is contiguous: half types with the layout itself
+    a = moth.randn(m + 1, 2 * k + 1):to(dtype)[{ { 2, m + 1 }, { 1, 2 * k, 2 } }]
+  elseif i == 2 then
+    a = moth.randn(k, m):to(dtype):t()
+  end
+  if j == 2 then b = moth.randn(n, k):to(dtype):t() end
+  local bias = moth.randn(n):to(dtype)
+  local e = half_off(a:matmul(b), a, b)
+  local f = half_off(moth.nn.functional.linear(a, b:t(), bias), a, b, bias)
+  if not (e <= 1 and f <= 1) then
+    error(("%s %dx%dx%d, layouts %d %d: %g %g"):format(dtype, m, n, k, i, j, e, f))
+  end
+end
+
+local half_sizes = { 1, 2, 7, 12, 16, 33, 48, 65, 130 }
+
+--- As every_shape, for half types.
+function gemm.every_half()
+  moth.manual_seed(4)
+  local turn = 0
+  for _, dtype in ipairs { moth.bfloat16, moth.float16 } do
+    for _, m in ipairs(half_sizes) do
+      for _, n in ipairs(half_sizes) do
+        for _, k in ipairs(half_sizes) do
+          turn = turn + 1
+          check_half(dtype, m, n, k, turn % 3 + 1, math.floor(turn / 3) % 2 + 1)
+        end
+      end
+    end
+    check_half(dtype, 60, 70, 2051, 1, 2) -- deeper than is summed in one go
+    check_half(dtype, 70, 60, 2051, 2, 1)
+    check_half(dtype, 20, 200, 12000, 2, 2) -- more than is laid out at a time
+  end
+  return "right"
+end
+
+--- @return checksums of half products that threads share
+function gemm.half_bits()
+  moth.manual_seed(5)
+  local out = {}
+  for _, dtype in ipairs { moth.bfloat16, moth.float16 } do
+    local function random(...) return moth.randn(...):to(dtype) end
+    local function put(x) out[#out + 1] = ("%.17g"):format((x:double() ^ 2):sum():item()) end
+    for _, s in ipairs { { 64, 65, 784 }, { 257, 130, 385 }, { 31, 1000, 300 }, { 1, 999, 700 } } do
+      local m, n, k = unpack(s)
+      put(random(m, k):matmul(random(k, n)))
+      put(random(k, m):t():matmul(random(n, k):t()))
+    end
+    put(random(37, 20, 30):bmm(random(37, 30, 40)))
+  end
+  return table.concat(out, " ")
+end
+
 return gemm
