@@ -1,6 +1,7 @@
 -- Recurrent modules: what they take and give, beside what the registry already checks of their ops.
 
 local moth = require "moth"
+local process = require "spec.support.process"
 local nn = moth.nn
 
 local function near(a, b, tolerance)
@@ -180,6 +181,45 @@ describe("a recurrent module", function()
     refuses(function()
       nn.utils.rnn.pack_padded_sequence(x, {2, 3})
     end, "enforce_sorted = false")
+  end)
+end)
+
+describe("recurrent results", function()
+  it("have the same bits for any number of threads, at every level of instructions", function()
+    for _, level in ipairs { "", "avx2", "plain" } do
+      local text = process.lua(([[
+        local ffi = require "ffi"
+        ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+        ffi.C.setenv("MOTH_SPLIT", "1", 1) -- before anything is computed
+        if "%s" ~= "" then ffi.C.setenv("MOTH_ISA", "%s", 1) end
+        local moth = require "moth"
+        local function results(net, x)
+          for _, p in ipairs(net:parameters()) do p.grad = nil end
+          x.grad = nil
+          local y = net(x)
+          y:pow(3):sum():backward()
+          local all = { y, x.grad }
+          for _, p in ipairs(net:parameters()) do all[#all + 1] = p.grad end
+          return all
+        end
+        for _, shape in ipairs { { 8, 3 }, { 8, 7 }, { 70, 65 }, { 7, 130 } } do
+          for _, kind in ipairs { "RNN", "LSTM", "GRU" } do
+            for _, dtype in ipairs { moth.float32, moth.float64 } do
+              local net = moth.nn[kind](5, shape[2]):to(dtype)
+              local x = moth.randn({ 3, shape[1], 5 }, { dtype = dtype, requires_grad = true })
+              moth.set_num_threads(1)
+              local first = results(net, x)
+              for n = 2, 4 do
+                moth.set_num_threads(n)
+                for i, y in ipairs(results(net, x)) do
+                  assert(moth.equal(y, first[i]), ("%%s %%d %%d %%d"):format(kind, shape[1], n, i))
+                end
+              end
+            end
+          end
+        end]]):format(level, level))
+      assert.equal("rc=0\n", text, level)
+    end
   end)
 end)
 

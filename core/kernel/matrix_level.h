@@ -6,8 +6,13 @@
 ** overlap the one before it, so that no width needs masks or room.
 */
 
+/* Numbers by themselves are fused by name: compilers put those of neighbouring rows into vectors,
+** and leave some of these apart, so that an element would depend on how many rows a tile has. */
+#define ADD_LANES(s, a, x) s += (a) * (x)
+#define ADD_ONE(s, a, x) s = __builtin_fmaf(a, x, s)
+
 /* One strip: tiles of m rows and nv vectors, one below the other. */
-#define TILES(f, V, U, lanes)                                                                  \
+#define TILES(f, V, U, lanes, ADD)                                                             \
   TARGET static inline __attribute__((always_inline)) void NAME(f)(const moth_strip *p,        \
                                                                    const int m, const int nv) { \
     const float *from = p->a;                                                                  \
@@ -22,7 +27,7 @@
         UNROLL for (int v = 0; v < nv; v++)                                                    \
           x[v] = *(const U *)(const void *)(b + (v && v == nv - 1 ? last : v * lanes));        \
         UNROLL for (int i = 0; i < m; i++)                                                     \
-          UNROLL for (int v = 0; v < nv; v++) s[i][v] += a[i / 3][i % 3 * rs] * x[v];          \
+          UNROLL for (int v = 0; v < nv; v++) ADD(s[i][v], a[i / 3][i % 3 * rs], x[v]);        \
         UNROLL for (int g = 0; 3 * g < m; g++) a[g] += cs;                                     \
       }                                                                                        \
       if (p->bias) {                                                                           \
@@ -42,12 +47,14 @@
     }                                                                                          \
   }
 #if LANES > 8
-TILES(tiles16, vector16, loose16, 16)
+TILES(tiles16, vector16, loose16, 16, ADD_LANES)
 #endif
-TILES(tiles8, vector8, loose8, 8)
-TILES(tiles4, vector4, loose4, 4)
-TILES(tiles1, float, loose1, 1)
+TILES(tiles8, vector8, loose8, 8, ADD_LANES)
+TILES(tiles4, vector4, loose4, 4, ADD_LANES)
+TILES(tiles1, float, loose1, 1, ADD_ONE)
 #undef TILES
+#undef ADD_LANES
+#undef ADD_ONE
 
 #define STRIP(lanes, nv, m)                                              \
   TARGET static void NAME(strip_##lanes##_##nv##_##m)(const moth_strip *p) { \

@@ -13,6 +13,8 @@
 #include "exp.h"
 #include "matrix.h"
 
+#define SOME_ROWS 32 /* that a library multiplies at a time */
+
 typedef struct step {
   int64_t rows, n, ld, ld0;
   void *gates, *h, *c;
@@ -218,11 +220,8 @@ typedef struct walk { /* through the steps of a chain, either way */
   char *hn, *cn, *dh, *dc, *dgates, *begun;
 } walk;
 
-static void walk_forward(int64_t first_row, int64_t last_row, int thread, const void *arg) {
-  const walk *w = arg;
+static void rows_forward(const walk *w, span rows) {
   const lane *q = w->q;
-  const span rows = {first_row, last_row};
-  (void)thread;
   for (int64_t i = 0; i < q->r->steps && !moth_cancelled(q->ctx); i++) {
     moment m = moment_of(q, i);
     for (int part = 0; part < 2; part++) {
@@ -236,13 +235,31 @@ static void walk_forward(int64_t first_row, int64_t last_row, int thread, const 
   }
 }
 
+/* Rows that go through the steps together. A library's products may round a row by how many there
+** are, which must not be how many a thread has. */
+static int64_t rows_at_once(const lane *q) { return tiled(q) ? q->r->batch : SOME_ROWS; }
+
+static void walk_rows(int64_t first, int64_t last, const walk *w,
+                      void (*rows)(const walk *w, span rows)) {
+  for (int64_t at = first, next; at < last; at = next) {
+    next = last - at < rows_at_once(w->q) ? last : at + rows_at_once(w->q);
+    rows(w, (span){at, next});
+  }
+}
+
+static void walk_forward(int64_t first, int64_t last, int thread, const void *arg) {
+  (void)thread;
+  walk_rows(first, last, arg, rows_forward);
+}
+
 /* Rows of a batch are apart from each other, so each thread goes through all steps with some: with
 ** as many as there are for one thread, since each step reads the whole weight for them. */
-static int walk_rows(const lane *q, moth_work *work, const walk *w) {
+static int walk_batch(const lane *q, moth_work *work, const walk *w) {
   enum { TILE = 6 };
   int64_t share = (q->r->batch + moth_lanes(q->ctx) - 1) / moth_lanes(q->ctx);
+  int64_t grain = tiled(q) ? (share + TILE - 1) / TILE * TILE : SOME_ROWS;
   double cost = (double)q->r->steps * (double)(q->n * (q->wide + 200)) / 100;
-  int status = moth_parallel(q->ctx, q->r->batch, (share + TILE - 1) / TILE * TILE, cost, work, w);
+  int status = moth_parallel(q->ctx, q->r->batch, grain, cost, work, w);
   return !status && moth_cancelled(q->ctx) ? moth_poll(q->ctx) : status;
 }
 
@@ -278,7 +295,7 @@ static int lane_forward(const lane *q, const void *x, void *hn, void *cn) {
     status = add_first_state(q);
   }
   w.turned = turned;
-  if (!status) status = walk_rows(q, walk_forward, &w);
+  if (!status) status = walk_batch(q, walk_forward, &w);
   if (turned) moth_dealloc(q->ctx, turned, bytes);
   return status;
 }
@@ -320,10 +337,17 @@ int moth_rnn_forward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void
 /* c (rows, n) := or += some gates' gradients times their rows of W_hh, inside a job. */
 static void through_state(const lane *q, int64_t rows, const char *dgates, int64_t gate,
                           int64_t gates, char *dh, int beta) {
+  const char *w = (const char *)q->params[1] + gate * q->n * q->size;
+  if (tiled(q)) { /* not the form that suits this many rows: others take other sums */
+    moth_matrix_run(&(moth_matrix){
+      .m = rows, .n = q->n, .k = gates, .a = (const float *)(const void *)dgates, .rs = q->kept,
+      .cs = 1, .b = (const float *)(const void *)w, .ldb = q->n, .c = (float *)(void *)dh,
+      .ldc = q->n, .add = beta});
+    return;
+  }
   moth_multiply_inside(&(moth_product){
     .dtype = q->r->dtype, .beta = beta, .m = rows, .n = q->n, .k = gates, .a = dgates,
-    .rs_a = q->kept, .cs_a = 1, .b = (const char *)q->params[1] + gate * q->n * q->size,
-    .rs_b = q->n, .cs_b = 1, .c = dh, .ldc = q->n});
+    .rs_a = q->kept, .cs_a = 1, .b = w, .rs_b = q->n, .cs_b = 1, .c = dh, .ldc = q->n});
 }
 
 /* dh of the step before: dgates W_hh, to which a GRU adds what z let through. */
@@ -335,12 +359,9 @@ static void back_state(const lane *q, int64_t rows, const char *dgates, char *dh
 }
 
 /* Undoes all steps: fills dgates, and those of the rows' first steps into `begun`. */
-static void walk_back(int64_t first_row, int64_t last_row, int thread, const void *arg) {
-  const walk *w = arg;
+static void rows_back(const walk *w, span rows) {
   const lane *q = w->q;
-  const span rows = {first_row, last_row};
   int64_t bytes = q->n * q->size, wide = q->kept * q->size, first;
-  (void)thread;
   for (int64_t i = q->r->steps - 1; i >= 0 && !moth_cancelled(q->ctx); i--) {
     moment m = moment_of(q, i);
     char *at = w->dgates + m.t * q->r->batch * wide;
@@ -360,12 +381,17 @@ static void walk_back(int64_t first_row, int64_t last_row, int thread, const voi
   }
 }
 
+static void walk_back(int64_t first, int64_t last, int thread, const void *arg) {
+  (void)thread;
+  walk_rows(first, last, arg, rows_back);
+}
+
 static int lane_steps(const lane *q, const char *dy, char *dh, char *dc, char *dgates,
                       char *begun) {
   walk w = {.q = q, .dy = dy, .dh = dh, .dc = dc, .dgates = dgates, .begun = begun};
   if (q->r->sizes)
     memset(dgates, 0, (size_t)(q->r->steps * q->r->batch * q->kept * q->size));
-  return walk_rows(q, walk_back, &w);
+  return walk_batch(q, walk_back, &w);
 }
 
 /* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on. */
