@@ -79,7 +79,7 @@ local function loop_of(variant, seconds)
   local scope = variant:find("+scope", 1, true) and moth.scope or nil
   local x = current.x
   if variant:find("+fsync", 1, true) then x = true end
-  local small = kind == "call" or kind == "graph" or kind == "op" or kind == "infer"
+  local small = current.row.group == "small" and kind ~= "train" and kind ~= "step"
   local batch = timing.batch(step, x, current.y, scope, small and CALLS_A_SCOPE or 1)
   loop = {batch = batch, calls = timing.warm_up(batch, seconds)}
   current.loops[variant] = loop

@@ -23,13 +23,19 @@ local function split(text, pattern)
   return list
 end
 
+-- "[op] also=+scope" is the group's name and what all of its rows are timed in besides.
+local function heading_of(line)
+  local group, variants = line:match "^%[(%w+)%]%s*(.*)$"
+  return group, group and split(variants:gsub("also=", ""), "[^,]+")
+end
+
 -- "op op/add/1e4 *[10000] dim=1 -- text" as a table.
-local function parse(line, group)
+local function parse(line, group, variants)
   local head, text = line:match "^(.-)%s+%-%-%s+(.*)$"
   local words = split(head or line, "%S+")
   local row = {
     kind = words[1], name = words[2], group = group, text = text or "", inputs = {}, options = {},
-    variants = {""},
+    variants = {"", unpack(variants)},
   }
   for i = 3, #words do
     local key, value = words[i]:match "^(%w+_?%w*)=(.*)$"
@@ -55,12 +61,13 @@ end
 --- All workloads in the table's order: lists of {name, group, kind, fn, inputs, options, variants,
 -- text, backward}. An `op` line gives two.
 function workloads.read(path)
-  local rows, group = {}, nil
+  local rows, group, variants = {}, nil, nil
   for _, line in ipairs(lines_of(path or here .. "/workloads.txt")) do
-    local heading = line:match "^%[(%w+)%]$"
-    group = heading or group
-    if not heading then
-      local row = parse(line, group)
+    local heading, all = heading_of(line)
+    if heading then
+      group, variants = heading, all
+    else
+      local row = parse(line, group, variants)
       if row.kind ~= "op" then
         rows[#rows + 1] = row
       else

@@ -48,7 +48,7 @@ def read(path=TABLE):
     rows, group = [], None
     for line in lines(path):
         if line[0] == "[":
-            group = line.strip("[]")
+            group = line[1:line.index("]")]
             continue
         row = parse(line, group)
         if row.kind != "op":
