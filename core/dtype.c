@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "kernel/level.h"
+#include "kernel/move.h"
 
 #define SIZE(NAME, name, type) [NAME] = (uint8_t)sizeof(type),
 const uint8_t moth_dtype_size[MOTH_DTYPES] = {MOTH_DTYPE_LIST(SIZE)};
@@ -246,6 +247,10 @@ void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to
     int64_t size = moth_dtype_size[from];
     if (src_step == size && dst_step == size) {
       if (n > 0) memmove(dst, src, (size_t)(n * size));
+      return;
+    }
+    if (n > 8 && src_step == -size && dst_step == size) {
+      moth_reverse((int)size, n, src - (n - 1) * size, dst);
       return;
     }
     converter *copy = size == 8 ? copy_64 : size == 4 ? copy_32 : size == 2 ? copy_16 : copy_8;

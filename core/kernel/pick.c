@@ -3,6 +3,8 @@
 */
 #include "pick.h"
 
+#include "move.h"
+
 /* -- loops: along a whole dimension, over picks, and one position per value -- */
 
 typedef struct mover {
@@ -261,14 +263,8 @@ typedef struct bounds {
 
 static void check_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   bounds *b = (bounds *)(uintptr_t)arg;
-  if (step[0] == 8 && !b->found) { /* all at once; which one it was is seen to below */
-    const int64_t *position = (const int64_t *)(const void *)at[0];
-    const uint64_t size = (uint64_t)b->size;
-    uint64_t wrong = 0;
-    for (int64_t i = 0; i < n; i++) /* the sign tells: plain vectors cannot compare 64 bits */
-      wrong |= (uint64_t)position[i] | (size - 1 - (uint64_t)position[i]);
-    if (!(wrong >> 63)) return;
-  }
+  if (step[0] == 8 && !b->found) /* all at once; which one it was is seen to below */
+    if (moth_positions_within(n, (const int64_t *)(const void *)at[0], b->size)) return;
   for (int64_t i = 0; i < n && !b->found; i++) {
     int64_t position = *(const int64_t *)(const void *)(at[0] + i * step[0]);
     if (position >= 0 && position < b->size) continue;

@@ -141,6 +141,7 @@ static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as
 
 /* A packed copy of x times a number; owned. */
 static moth_tensor *scaled(const moth_tensor *x, moth_scalar by, int dtype) {
+  if (is_one(by) && x->l.dtype == dtype) return moth_packed(x);
   if (is_one(by)) return moth_cast(x, dtype);
   moth_layout l = x->l;
   bool whole = !moth_is_float(dtype);
@@ -179,7 +180,7 @@ static int index_add_cpu(const index_add_args *a, moth_tensor **out) {
   moth_tensor *list =
       moth_pick_positions("index", a->index, a->input->l.shape[dim], dim, a->input);
   list = apart(list, y);
-  if (list) source = scaled(a->source, a->alpha, wide);
+  if (list) source = apart(scaled(a->source, a->alpha, wide), y);
   status = source ? begin(y, a->input) : a->ctx->error.code;
   if (!status) work = wide == dtype ? moth_tensor_retain(y) : moth_cast(y, wide);
   if (!status)

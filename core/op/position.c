@@ -5,7 +5,11 @@
 */
 #include "position.h"
 
+#include <stdatomic.h>
+
+#include "../kernel/move.h"
 #include "../loop.h"
+#include "../threads.h"
 
 static int to_index_shape(const to_index_args *a, moth_layout *y) {
   if (!moth_is_int(a->input->l.dtype))
@@ -18,21 +22,33 @@ static int to_index_shape(const to_index_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
+typedef struct shifting { /* none: a 0 was seen, by any of the threads */
+  const int64_t *from;
+  int64_t *to;
+  atomic_bool *none;
+} shifting;
+
+static void shift(int64_t first, int64_t last, int lane, const void *arg) {
+  const shifting *s = arg;
+  (void)lane;
+  if (!moth_positions_shift(last - first, s->from + first, s->to + first))
+    atomic_store(s->none, true);
+}
+
 static int to_index_cpu(const to_index_args *a, moth_tensor **out) {
   const moth_tensor *x = a->input;
+  const int64_t n = out[0]->l.numel;
   moth_tensor *packed = x->l.dtype == MOTH_I64 ? moth_packed(x) : moth_cast(x, MOTH_I64);
   if (!packed) return a->ctx->error.code;
-  const int64_t *from = (const int64_t *)(const void *)moth_at(packed);
-  int64_t *y = (int64_t *)(void *)moth_at(out[0]);
-  uint64_t all = ~(uint64_t)0;
-  for (int64_t i = 0; i < out[0]->l.numel; i++) {
-    const uint64_t v = (uint64_t)from[i]; /* in signs: plain vectors cannot compare 64 bits */
-    all &= v | (0 - v);
-    y[i] = (int64_t)(v - (((0 - v) & ~v) >> 63));
-  }
+  atomic_bool none = false;
+  int status = MOTH_OK;
+  const shifting s = {(const int64_t *)(const void *)moth_at(packed),
+                      (int64_t *)(void *)moth_at(out[0]), &none};
+  if (n < 4096) shift(0, n, 0, &s);
+  else status = moth_parallel(a->ctx, n, 1024, 0.3, shift, &s);
   moth_tensor_release(packed);
-  if (!(all >> 63)) return moth_fail(a->ctx, MOTH_E_INDEX, NULL, "positions count from 1, got 0");
-  return MOTH_OK;
+  if (status || !atomic_load(&none)) return status;
+  return moth_fail(a->ctx, MOTH_E_INDEX, NULL, "positions count from 1, got 0");
 }
 
 MOTH_OP_CONST(to_index, TO_INDEX,

@@ -1,0 +1,87 @@
+-- Elements that are only moved or chosen, at sizes around those of vectors: against plain Lua.
+
+local moth = require "moth"
+
+local SIZES = { 1, 7, 8, 9, 31, 33, 64, 67, 130 }
+local TYPES = { "float32", "float64", "bfloat16", "int16", "int64", "uint8", "bool" }
+
+local function numbers(n, dtype, from)
+  local x = (moth.arange(n) + from) % 100
+  return dtype == "bool" and (x % 3):eq(0) or x:to(moth[dtype])
+end
+
+local function each(f)
+  for _, dtype in ipairs(TYPES) do
+    for _, n in ipairs(SIZES) do f(n, dtype) end
+  end
+end
+
+describe("a mask", function()
+  it("chooses between tensors, between their slices, and numbers", function()
+    each(function(n, dtype)
+      local p, q = numbers(n, dtype, 1), numbers(2 * n, dtype, 40)[{ { 1, -1, 2 } }]
+      local mask = (moth.arange(n) * 7 % 5):lt(2)
+      local a, b, m = p:tolist(), q:tolist(), mask:tolist()
+      local one, two = {}, {}
+      for i = 1, n do
+        one[i] = m[i] and a[i] or not m[i] and b[i]
+        two[i] = m[i] and b[1] or not m[i] and a[i]
+      end
+      assert.same(one, moth.where(mask, p, q):tolist())
+      assert.same(one, moth.where(mask, p, q:contiguous()):tolist())
+      assert.same(two, moth.where(mask, q[1], p):tolist())
+      assert.same(two, p:masked_fill(mask, b[1]):tolist())
+      p:masked_fill_(mask, b[1])
+      assert.same(two, p:tolist())
+    end)
+  end)
+
+  it("takes NaN and zeros as they are", function()
+    local nan, mask = moth.full({ 40 }, 0 / 0), moth.arange(40):lt(20)
+    assert.equal(20, nan:masked_fill(mask, -0.0):isnan():sum():item())
+    assert.equal(-math.huge, (1 / nan:masked_fill(mask, -0.0))[1]:item())
+  end)
+end)
+
+describe("flip", function()
+  it("turns rows of every type and length around", function()
+    each(function(n, dtype)
+      local x = numbers(2 * n, dtype, 3):view(2, n)
+      local rows = x:tolist()
+      for i = 1, 2 do
+        local turned = {}
+        for j = 1, n do turned[j] = rows[i][n + 1 - j] end
+        rows[i] = turned
+      end
+      assert.same(rows, x:flip(2):tolist())
+      assert.same(rows, x:t():contiguous():t():flip(2):tolist())
+    end)
+  end)
+end)
+
+local WRONG = { [0] = "count from 1", [10] = "out of range", [-1] = "got %-1" }
+
+describe("positions", function()
+  it("are refused wherever in a long list the bad one stands", function()
+    local x = moth.randn(9, 2)
+    for _, n in ipairs { 1, 37, 20011 } do
+      for _, at in ipairs { 1, math.ceil(n / 2), n } do
+        local index = moth.ones(n):long()
+        for bad, message in pairs(WRONG) do
+          index[at] = bad
+          assert.error_matches(function() return x:index_select(1, index) end, message)
+          index[at] = 9
+        end
+        assert.equal(x[{ 9, 2 }]:item(), x:index_select(1, index)[{ at, 2 }]:item())
+      end
+    end
+  end)
+end)
+
+describe("index_add_", function()
+  it("reads a source that lies in the tensor as it was before", function()
+    local x = moth.tensor { { 1, 2 }, { 10, 20 }, { 100, 200 } }
+    x:index_add_(1, { 2, 3, 2 }, x)
+    assert.same({ { 1, 2 }, { 111, 222 }, { 110, 220 } }, x:tolist())
+  end)
+end)
