@@ -20,7 +20,9 @@
 
 struct moth_cast {
   moth_tensor *x, *y; /* counted: a leaf and its cast, */
-  uint32_t version;   /* ... made of this version */
+  const moth_storage *storage; /* ... made of this one, which .data may replace, */
+  uint64_t id;
+  uint32_t version;   /* ... of this version */
   bool recorded;
 };
 
@@ -101,8 +103,9 @@ static moth_tensor *kept_cast(const moth_tensor *x, int dtype) {
     struct moth_cast *c = &ctx->casts[i];
     if (c->x != x || c->y->l.dtype != dtype) continue;
     bool used_up = c->y->node && c->y->node->flags & MOTH_N_RELEASED;
-    if (c->version == moth_storage_version(x->storage) && c->recorded == ctx->grad_mode && !used_up)
-      return c->y;
+    bool same = c->storage == x->storage && c->id == x->storage->id &&
+                c->version == moth_storage_version(x->storage);
+    if (same && c->recorded == ctx->grad_mode && !used_up) return c->y;
     moth_tensor_release(c->x);
     moth_tensor_release(c->y);
     *c = ctx->casts[--ctx->ncasts];
@@ -130,6 +133,7 @@ static void keep_cast(moth_tensor *x, moth_tensor *y) {
   }
   ctx->casts[ctx->ncasts++] =
     (struct moth_cast){.x = moth_tensor_retain(x), .y = moth_tensor_retain(y),
+                       .storage = x->storage, .id = x->storage->id,
                        .version = moth_storage_version(x->storage), .recorded = ctx->grad_mode};
 }
 

@@ -49,7 +49,7 @@ int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *its_room,
 static int adopt(moth_capture *c, moth_storage *s, uint8_t held) {
   int status = moth_capture_grow(c->ctx, &c->stores, c->nstores, &c->store_room, sizeof *c->stores);
   if (status) return status;
-  c->stores[c->nstores++] = (moth_held){s, MOTH_HELD_NOT};
+  c->stores[c->nstores++] = (moth_held){s, MOTH_HELD_NOT, held & MOTH_C_INSIDE};
   s->capture = c->id;
   s->held = held;
   return MOTH_OK;
@@ -117,7 +117,10 @@ moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
     moth_error_state error = ctx->error;
     if (!moth_capture_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool))
       c->pool[c->npool++] = (moth_spare){s->data, s->nbytes};
-    else ctx->error = error;
+    else {
+      ctx->error = error;
+      s->held &= (uint8_t)~MOTH_C_POOLED; /* it stays this storage's, and goes with it */
+    }
     ctx->fail_after = after;
   }
   return s->root;
@@ -133,8 +136,17 @@ static int watch(moth_capture *c, moth_tensor *x) {
     if (c->watched[i].tensor == x) return MOTH_OK;
   int status =
     moth_capture_grow(c->ctx, &c->watched, c->nwatched, &c->watch_room, sizeof *c->watched);
-  if (!status) c->watched[c->nwatched++] = (moth_watched){moth_tensor_retain(x), x->storage};
+  if (!status)
+    c->watched[c->nwatched++] =
+      (moth_watched){moth_tensor_retain(x), x->storage, x->flags & MOTH_T_REQUIRES};
   return status;
+}
+
+int moth_capture_look(moth_tensor *x) {
+  moth_capture *c = x->ctx->capture;
+  if (!moth_captures(x->ctx)) return MOTH_OK;
+  int status = touch(c, x->storage);
+  return status ? status : watch(c, x);
 }
 
 /* A number is a constant, and its bytes soon hold another. */
@@ -151,7 +163,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
   for (uint32_t i = 0; i < MOTH_FROZEN && !number; i++) {
     moth_tensor *y = c->frozen[i];
     if (y && y->storage == x->storage && y->l.dtype == x->l.dtype && moth_layout_same(&y->l, &x->l))
-      return y;
+      return inside(c, x->storage) || !watch(c, x) ? y : NULL;
   }
   moth_tensor *y = room(c, sizeof *y);
   if (!y) return NULL;
@@ -200,8 +212,10 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
 
 /* -- instructions -- */
 
-/* Bytes that no instruction wrote are about to change: each replay begins with them. */
-static int keep_initial(moth_capture *c, moth_storage *s) {
+int moth_capture_initial(moth_capture *c, moth_storage *s) {
+  if (!inside(c, s) || s->root || s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN) || s->nbytes == 0 ||
+      !s->data)
+    return MOTH_OK;
   moth_initial *first = room(c, (int64_t)sizeof *first);
   if (!first || !moth_count_data(c->ctx, s->nbytes)) return c->ctx->error.code;
   void *bytes = moth_alloc(c->ctx, s->nbytes);
@@ -223,11 +237,8 @@ static bool fills(const moth_tensor *y) {
 /* Notes that y is written. whole: nothing of it is left. */
 static int note_write(moth_capture *c, const moth_tensor *y, bool whole) {
   moth_storage *s = y->storage;
-  if (inside(c, s) && !s->root && !(s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN)) && !whole &&
-      s->nbytes > 0 && s->data) {
-    int status = keep_initial(c, s);
-    if (status) return status;
-  }
+  int status = whole ? MOTH_OK : moth_capture_initial(c, moth_storage_root(s));
+  if (status) return status;
   s->held |= s->held & MOTH_C_WRITTEN ? MOTH_C_AGAIN : MOTH_C_WRITTEN;
   if (s->root) s->root->held |= MOTH_C_WRITTEN | MOTH_C_AGAIN;
   return MOTH_OK;

@@ -40,6 +40,10 @@ moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s);
 
 /* -- what a recording must notice -- */
 
+/* x gives its bytes to another tensor (detach, .data), or was given others: replays use those as
+** long as x has them. */
+int moth_capture_look(moth_tensor *x);
+
 /* A leaf's .grad is about to be read or, if `set`, replaced without looking. */
 int moth_capture_leaf(moth_node *leaf, bool set);
 /* While recording: the error that `what` reads values. Else OK. */

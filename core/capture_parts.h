@@ -27,6 +27,7 @@ typedef struct moth_instruction {
 typedef struct moth_held {
   moth_storage *s;
   enum { MOTH_HELD_NOT, MOTH_HELD_COUNTED, MOTH_HELD_BURIED } how;
+  bool inside; /* made meanwhile: another recording may have met it since, and marked it anew */
 } moth_held;
 
 typedef struct moth_spare { /* a block that may be used again */
@@ -34,9 +35,10 @@ typedef struct moth_spare { /* a block that may be used again */
   int64_t nbytes;
 } moth_spare;
 
-typedef struct moth_watched { /* a tensor from before: it must keep its storage */
+typedef struct moth_watched { /* a tensor from before: these must stay */
   moth_tensor *tensor;        /* counted */
   moth_storage *storage;
+  uint32_t requires;          /* MOTH_T_REQUIRES or 0 */
 } moth_watched;
 
 typedef struct moth_leaf_state {
@@ -51,6 +53,7 @@ typedef struct moth_kept { /* bytes of a storage, behind this header, while two 
   struct moth_kept *next;
   moth_storage *s;
   int64_t nbytes;
+  bool inside;
 } moth_kept;
 
 typedef struct moth_initial { /* what a storage holds when a replay begins */
@@ -96,5 +99,8 @@ struct moth_capture {
 
 /* Makes room for one more element in the list at *list. */
 int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size);
+/* If no instruction wrote the bytes of s and no op made them, each replay is to begin with those
+** that it has now: they are about to change, or others may change them. */
+int moth_capture_initial(moth_capture *c, moth_storage *s);
 
 #endif

@@ -176,7 +176,8 @@ static int finish_code(moth_capture *c) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < c->ncode; i++) {
     const moth_instruction *in = &c->code[i];
-    if (in->once && !(in->out[0]->storage->held & MOTH_C_AGAIN)) continue;
+    uint8_t held = in->out[0] ? in->out[0]->storage->held : 0;
+    if (in->once && held & MOTH_C_BURIED && !(held & MOTH_C_AGAIN)) continue; /* nobody wrote it */
     c->code[n++] = *in;
   }
   c->ncode = n;
@@ -194,7 +195,8 @@ static int finish_code(moth_capture *c) {
 static int plain_results(moth_ctx *ctx, moth_handle *results, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     moth_tensor *x = moth_resolve(ctx, &results[i], NULL);
-    if (!x) return ctx->error.code;
+    if (!x || moth_capture_initial(ctx->capture, moth_storage_root(x->storage)))
+      return ctx->error.code;
     if (!x->node && !moth_base(x)) continue;
     moth_tensor *y = moth_tensor_alias(x);
     int status = y ? moth_hand_out(ctx, y, &results[i]) : ctx->error.code;
@@ -207,10 +209,13 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   moth_capture *c = ctx->capture;
   moth_error_clear(ctx);
   if (!c) return moth_fail(ctx, MOTH_E_STATE, NULL, "nothing is being recorded");
+  moth_autocast_forget(ctx); /* casts that replays overwrite */
   int status = finish_code(c);
   ctx->quiet++; /* new tensors over old storages are no part of it */
   if (!status) status = plain_results(ctx, results, nresults);
   ctx->quiet--;
+  for (uint32_t i = 0; i < c->nwatched; i++) /* given other data by the step itself */
+    if (c->watched[i].tensor->storage != c->watched[i].storage) c->empty = true;
   if (status || c->empty) {
     moth_capture_abort(ctx);
     return status ? status : MOTH_CAPTURE_STALE;
@@ -243,27 +248,52 @@ static bool is_stale(const moth_capture *c, moth_tensor *const *x) {
     return true;
   for (uint32_t i = 0; i < c->ninputs; i++)
     if (!fits(c->inputs[i], x[i]) || (ctx->grad_mode && moth_needs_grad(x[i]))) return true;
-  for (uint32_t i = 0; i < c->nwatched; i++)
-    if (c->watched[i].tensor->storage != c->watched[i].storage) return true;
-  for (uint32_t i = 0; i < c->nleaves; i++)
-    if (c->leaves[i].asked && c->leaves[i].leaf->grad != c->leaves[i].before) return true;
+  for (uint32_t i = 0; i < c->nwatched; i++) {
+    const moth_watched *at = &c->watched[i];
+    if (at->tensor->storage != at->storage || (at->tensor->flags & MOTH_T_REQUIRES) != at->requires)
+      return true;
+  }
+  for (uint32_t i = 0; i < c->nleaves; i++) {
+    const moth_leaf_state *at = &c->leaves[i];
+    if ((at->asked && at->leaf->grad != at->before) || at->leaf->flags & MOTH_N_HOOKED) return true;
+  }
   return false;
 }
 
-static int copy_inputs(moth_capture *c, moth_tensor *const *x) {
+static bool same_bytes_of(const moth_tensor *x, const moth_tensor *y) {
+  return moth_storage_root(x->storage) == moth_storage_root(y->storage);
+}
+
+/* An input of this replay may be a result of the last one that lies in the recording's own inputs:
+** it is copied elsewhere before those are filled. */
+static int set_aside(const moth_capture *c, moth_tensor **x, moth_tensor **aside) {
   for (uint32_t i = 0; i < c->ninputs; i++) {
-    moth_tensor *to = c->inputs[i];
-    if (x[i]->storage == to->storage) continue;
-    moth_storage_bump(to->storage);
-    size_t bytes = (size_t)to->storage->nbytes;
-    if (moth_contiguous(x[i])) {
-      if (bytes) memcpy(to->storage->data, moth_at(x[i]), bytes);
-    } else {
-      int status = moth_copy_into(to, x[i]);
-      if (status) return status;
-    }
+    bool overwritten = false;
+    for (uint32_t k = 0; k <= i && !overwritten; k++)
+      overwritten = same_bytes_of(x[i], c->inputs[k]) &&
+                    (k < i || !moth_layout_same(&x[i]->l, &c->inputs[i]->l));
+    if (!overwritten) continue;
+    x[i] = aside[i] = moth_cast(x[i], x[i]->l.dtype);
+    if (!x[i]) return c->ctx->error.code;
   }
   return MOTH_OK;
+}
+
+#define FEW 16
+
+static int copy_inputs(const moth_capture *c, moth_tensor **x) {
+  moth_tensor *aside[FEW] = {NULL};
+  int status = set_aside(c, x, aside);
+  for (uint32_t i = 0; !status && i < c->ninputs; i++) {
+    moth_tensor *to = c->inputs[i];
+    if (same_bytes_of(x[i], to)) continue;
+    moth_storage_bump(to->storage);
+    size_t bytes = (size_t)(to->l.numel * moth_dtype_size[to->l.dtype]);
+    if (!moth_contiguous(x[i]) || !moth_contiguous(to)) status = moth_copy_into(to, x[i]);
+    else if (bytes) memcpy(moth_at(to), moth_at(x[i]), bytes);
+  }
+  for (uint32_t i = 0; i < c->ninputs; i++) moth_tensor_release(aside[i]);
+  return status;
 }
 
 static int run_code(const moth_capture *c) {
@@ -289,8 +319,6 @@ static void show(moth_capture *c, bool done) {
       moth_leaf_set(at->leaf, at->after ? moth_tensor_retain(at->after) : NULL);
   }
 }
-
-#define FEW 16
 
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs) {
@@ -318,13 +346,13 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
 
 /* -- comparing a replay with the step itself -- */
 
-static int keep_bytes(moth_capture *c, moth_storage *s) {
+static int keep_bytes(moth_capture *c, moth_storage *s, bool inside) {
   if (s->root || s->nbytes == 0) return MOTH_OK;
   for (uint32_t i = 0; i < c->ninputs; i++)
     if (c->inputs[i]->storage == s) return MOTH_OK; /* each replay fills them */
   moth_kept *kept = moth_alloc(c->ctx, (int64_t)sizeof *kept + s->nbytes);
   if (!kept) return c->ctx->error.code;
-  *kept = (moth_kept){c->kept, s, s->nbytes};
+  *kept = (moth_kept){c->kept, s, s->nbytes, inside};
   memcpy(kept + 1, s->data, (size_t)s->nbytes);
   c->kept = kept;
   return MOTH_OK;
@@ -334,10 +362,10 @@ int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
   moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   drop_kept(c);
-  int status = keep_bytes(c, ctx->generator->storage);
+  int status = keep_bytes(c, ctx->generator->storage, false);
   for (uint32_t i = 0; !status && i < c->nstores; i++)
     if (c->stores[i].how == MOTH_HELD_COUNTED && c->stores[i].s != ctx->generator->storage)
-      status = keep_bytes(c, c->stores[i].s);
+      status = keep_bytes(c, c->stores[i].s, c->stores[i].inside);
   for (uint32_t i = 0; !status && i < c->nleaves; i++) {
     moth_tensor *grad = c->leaves[i].leaf->grad;
     c->leaves[i].kept = grad ? moth_tensor_retain(grad) : NULL;
@@ -386,8 +414,7 @@ int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture) {
   for (uint32_t i = 0; i < c->nleaves && !found; i++)
     if (!same_bytes(c->leaves[i].leaf->grad, c->leaves[i].other)) found = MOTH_CAPTURE_GRADIENT;
   for (moth_kept *kept = c->kept; kept && !found; kept = kept->next) {
-    bool outside = !(kept->s->capture == c->id && (kept->s->held & MOTH_C_INSIDE));
-    if (outside && memcmp(kept->s->data, kept + 1, (size_t)kept->nbytes))
+    if (!kept->inside && memcmp(kept->s->data, kept + 1, (size_t)kept->nbytes))
       found = kept->s == ctx->generator->storage ? MOTH_CAPTURE_RANDOM : MOTH_CAPTURE_VALUE;
   }
   drop_kept(c);

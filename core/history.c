@@ -198,7 +198,7 @@ int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *gr
 int32_t moth_get_data(moth_ctx *ctx, const moth_handle *h, moth_handle *data) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
-  moth_storage *s = moth_storage_alias(ctx, x->storage);
+  moth_storage *s = moth_capture_look(x) ? NULL : moth_storage_alias(ctx, x->storage);
   if (!s) return ctx->error.code;
   moth_tensor *y = moth_tensor_like(ctx, &x->l, s);
   moth_storage_release(ctx, s);
@@ -229,13 +229,13 @@ int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *da
                      moth_str(x));
   if (v == x) return MOTH_OK;
   if (keep_generator(x)) return ctx->error.code;
-  moth_storage *s = moth_storage_alias(ctx, v->storage);
+  moth_storage *s = moth_capture_look(v) ? NULL : moth_storage_alias(ctx, v->storage);
   if (!s) return ctx->error.code;
   moth_storage_release(ctx, x->storage);
   x->storage = s;
   x->l = v->l;
   leave_base(x);
-  return MOTH_OK;
+  return moth_capture_look(x);
 }
 
 int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
@@ -252,7 +252,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   if ((x->flags & MOTH_T_REQUIRES) && !moth_is_float(v->l.dtype))
     return moth_fail(ctx, MOTH_E_DTYPE, "data", "only floating tensors can require grad, got %s",
                      moth_str(v));
-  moth_storage *s = moth_storage_alias(ctx, v->storage);
+  moth_storage *s = moth_capture_look(v) ? NULL : moth_storage_alias(ctx, v->storage);
   if (!s) return ctx->error.code;
   moth_storage_release(ctx, x->storage);
   x->storage = s;
@@ -260,13 +260,13 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   leave_base(x);
   if (x->leaf) moth_node_release(x->leaf); /* older graphs keep theirs */
   x->leaf = NULL;
-  return MOTH_OK;
+  return moth_capture_look(x);
 }
 
 int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x) return ctx->error.code;
-  moth_tensor *y = moth_tensor_alias(x);
+  moth_tensor *y = moth_capture_look(x) ? NULL : moth_tensor_alias(x);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
 }
 

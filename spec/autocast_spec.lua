@@ -57,6 +57,8 @@ describe("autocast", function()
       assert.equal(2, F.linear(moth.ones(2), w)[1]:item())
       moth.no_grad(function() w:mul_(3) end)
       assert.equal(6, F.linear(moth.ones(2), w)[1]:item())
+      w.data = moth.full({2, 2}, 4)
+      assert.equal(8, F.linear(moth.ones(2), w)[1]:item())
     end)
   end)
 

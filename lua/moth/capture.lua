@@ -155,8 +155,27 @@ table.insert(lib.on_sweep, function()
   end
 end)
 
--- Whether the modules and cells of a recording are as they were; cells write what is to be used.
+-- Calls fn, in a scope; results packed, as of pcall. gsub is a function in C, and coroutines cannot
+-- yield through one: what others did meanwhile would be recorded too.
+local function run(fn, inputs, n)
+  local results
+  string.gsub("x", "x", function()
+    results = pack(pcall(scope.scope, fn, unpack(inputs, 1, n)))
+  end)
+  if not results[1] and tostring(results[2]):find("yield across", 1, true) then
+    results[2] = select(2, pcall(errors.raise,
+      "a captured function cannot yield while it is run or recorded", "E_STATE"))
+  end
+  return results
+end
+
+-- Whether the modules, results and cells of a recording are as they were; cells write what is to
+-- be used.
 local function ready(r)
+  local shown = r.shown
+  for i = 1, #shown do
+    if C.moth_alive(ctx, shown[i]) == 0 then return false end
+  end
   local modules, training = r.modules, r.training
   for i = 1, #modules do
     if modules[i].training ~= training[i] then return false end
@@ -177,12 +196,15 @@ local function counted(r)
   end
 end
 
--- One function for each recording, so that LuaJIT compiles it for its inputs.
+local WEAK = {__mode = "v"}
+
+-- One function for each recording, so that LuaJIT compiles it for its inputs. What was compiled may
+-- keep this function for good, so it does not keep the recording.
 local function runner(r)
   local text, args = {}, {}
   for i = 1, r.n do args[i] = "a" .. i end
   local list = table.concat(args, ", ")
-  text[1] = "local r, C, ctx, istype, Handle, h, id, K, ready, counted, type = ..."
+  text[1] = "local box, C, ctx, istype, Handle, h, id, K, ready, counted, type = ..."
   text[2] = ("return function(n%s)"):format(r.n > 0 and ", " .. list or "")
   text[3] = ("  if n ~= %d then return %d end"):format(r.n, STALE)
   local k = 0
@@ -194,7 +216,7 @@ local function runner(r)
         i, i, i, i, STALE)
     end
   end
-  text[#text + 1] = ("  if not ready(r) then return %d end"):format(STALE)
+  text[#text + 1] = ("  local r = box[1]\n  if not ready(r) then return %d end"):format(STALE)
   for i = 1, r.n do
     if r.is_tensor[i] then
       text[#text + 1] = ("  h[%d] = a%d"):format(k, i)
@@ -205,7 +227,8 @@ local function runner(r)
   text[#text + 1] = ("  if st == 0 or st == %d then counted(r) end"):format(WANT)
   text[#text + 1] = "  return st\nend"
   local chunk = assert(loadstring(table.concat(text, "\n"), "=[moth.capture]"))
-  return chunk(r, C, ctx, ffi.istype, Handle, r.handles, r.id, r.constants, ready, counted, type)
+  local box = setmetatable({r}, WEAK)
+  return chunk(box, C, ctx, ffi.istype, Handle, r.handles, r.id, r.constants, ready, counted, type)
 end
 
 local id_out = ffi.new "uint32_t[1]"
@@ -227,7 +250,7 @@ local function record(fn, ...)
     if not r.is_tensor[i] then r.constants[i] = args[i] end
   end
   lib.capture = r
-  local results = pack(pcall(scope.scope, fn, unpack(inputs, 1, n)))
+  local results = run(fn, inputs, n)
   lib.capture = nil
   if not results[1] then
     C.moth_capture_abort(ctx)
@@ -241,7 +264,8 @@ local function record(fn, ...)
     error(problem, 0)
   end
   if problem == STALE then return results end
-  r.results, r.seen = results, nil
+  r.results, r.shown, r.seen = results, {}, nil
+  each_tensor(results, results.n, function(t, key) r.shown[#r.shown + 1] = t[key] end)
   open[r.id], held[r.id] = true, r
   r.run = runner(r)
   return results, r
@@ -264,6 +288,22 @@ end
 
 local function give(results)
   return unpack(results, 1, results.n)
+end
+
+-- Recordings whose results were freed can give nothing any more.
+local function prune(self)
+  for i = #self.list, 1, -1 do
+    local r = self.list[i]
+    for _, x in ipairs(r.shown) do
+      if C.moth_alive(ctx, x) == 0 then
+        table.remove(self.list, i)
+        open[r.id] = nil
+        C.moth_capture_free(ctx, r.id)
+        if self.last == r then self.last = nil end
+        break
+      end
+    end
+  end
 end
 
 -- No recording fits: the step is run and recorded.
@@ -303,6 +343,7 @@ local function slow(self, status, ...)
   if self.freed then errors.raise("this captured step was freed", "E_STATE") end
   local r = self.last
   if status == STALE then
+    prune(self)
     status, r = others(self, ...)
     if status == STALE then return run_and_record(self, ...) end
   end
@@ -399,7 +440,7 @@ verified = function(self, ...)
   lib.check(C.moth_capture_keep(ctx, r.id), "capture")
   local numbers = numbers_of(r)
   local inputs = own_inputs({...}, select("#", ...))
-  local results = pack(pcall(scope.scope, self.fn, unpack(inputs, 1, select("#", ...))))
+  local results = run(self.fn, inputs, select("#", ...))
   lib.check(C.moth_capture_swap(ctx, r.id), "capture")
   for _, row in ipairs(numbers) do row[1][row[2]] = row[3] end
   if not results[1] then error(results[2], 0) end

@@ -117,9 +117,10 @@ local function write(cell, s, at)
      or #optimizer.param_groups ~= cell.groups then
     return false
   end
-  local step = states[1].step
-  for i = 2, #states do
-    if states[i].step ~= step then return false end
+  local step, params, state = states[1].step, cell.params, cell.state
+  for i = 1, #states do
+    local own = states[i]
+    if own.step ~= step or state[params[i]] ~= own then return false end
   end
   cell.step = step + 1
   return number(cell, group, s, at, step + 1)
@@ -142,8 +143,8 @@ end
 function bundle.note(self, group, found, op, number, more)
   if not lib.capture then return end
   require("moth.capture").cell(op, {write = write, done = done, number = number, more = more,
-    group = group, states = found.states, state = self.state, optimizer = self,
-    count = #group.params, groups = #self.param_groups,
+    group = group, states = found.states, params = found.params, state = self.state,
+    optimizer = self, count = #group.params, groups = #self.param_groups,
     amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})
 end
 

@@ -1,0 +1,216 @@
+-- moth.capture: what changes between replays, and which bytes a recording may count on.
+
+local moth = require "moth"
+local lib = require "moth.lib"
+local nn, optim = moth.nn, moth.optim
+
+local function list_of(x) return x:contiguous():flatten():tolist() end
+
+local function leaf(...) return moth.tensor {...}:requires_grad_() end
+
+describe("between replays", function()
+  it("other data of a tensor whose .data or detach() the step used is seen", function()
+    local p, bytes = leaf(1, 1), moth.ones(5000)
+    local step = moth.capture(function(x) return p:detach() * x + p, bytes + bytes.data end)
+    step(moth.ones(2))
+    p.data = moth.full({2}, 5)
+    bytes.data = moth.full({5000}, 3)
+    moth.collect()
+    assert.are.equal(0, moth.zeros(10000):sum():item())
+    local a, b = step(moth.ones(2))
+    assert.are.same({10, 10}, a:tolist())
+    assert.are.equal(6, b:max():item())
+  end)
+
+  it("data that the step itself gives is given again", function()
+    local p = moth.ones(2)
+    local step = moth.capture(function(x) p.data = x * 2 end)
+    step(moth.ones(2))
+    step(moth.ones(2) * 2)
+    assert.are.same({4, 4}, p:tolist())
+    p.data = moth.zeros(2)
+    step(moth.ones(2) * 3)
+    assert.are.same({6, 6}, p:tolist())
+  end)
+
+  it("a step that begins with what the last one gave as data is an error, not a wrong value",
+  function()
+    local p = moth.ones(2)
+    local step = moth.capture(function(x) p.data = p * x end)
+    assert.has_error_like(function() for _ = 1, 5 do step(moth.full({2}, 2)) end end, "begins with")
+    assert.are.same({8, 8}, p:tolist())
+  end)
+
+  it("layers that are frozen stay as they are, and those thawed move", function()
+    local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    local opt = optim.SGD(net:parameters(), {lr = 0.1})
+    local step = moth.capture(function(x)
+      opt:zero_grad()
+      local loss = net(x):square():sum()
+      loss:backward()
+      opt:step()
+      return loss
+    end)
+    local x = moth.ones(1, 2)
+    step(x)
+    net[1]:requires_grad_(false)
+    local before = list_of(net[1].weight)
+    step(x)
+    step(x)
+    assert.are.same(before, list_of(net[1].weight))
+    net[1]:requires_grad_(true)
+    step(x)
+    assert.are_not.same(before, list_of(net[1].weight))
+  end)
+
+  it("a hook is registered: the next call says that it would not run", function()
+    local p = leaf(1, 2)
+    local step = moth.capture(function()
+      p.grad = nil
+      p:square():sum():backward()
+    end)
+    step()
+    p:register_hook(function() end)
+    assert.has_error_like(step, "hook")
+  end)
+
+  it("a parameter's state is taken away, and made again", function()
+    for _, name in ipairs {"Adam", "SGD"} do
+      local p = leaf(1, 2)
+      local opt = optim[name]({p}, name == "SGD" and {lr = 0.1, momentum = 0.9} or {lr = 0.1})
+      local function plain()
+        opt:zero_grad()
+        p:square():sum():backward()
+        opt:step()
+      end
+      local step = moth.capture(plain)
+      for _ = 1, 3 do step() end
+      opt.state[p] = nil
+      p.data = moth.tensor {1, 2}
+      step()
+      local got = list_of(p)
+      opt.state = {}
+      p.data = moth.tensor {1, 2}
+      plain()
+      assert.are.same(list_of(p), got)
+    end
+  end)
+
+  it("results that are changed, even constant ones, come out fresh", function()
+    local step = moth.capture(function() return moth.zeros(3), moth.tensor {1, 2} end)
+    for _ = 1, 3 do
+      local zeros, list = step()
+      assert.are.same({0, 0, 0}, zeros:tolist())
+      assert.are.same({1, 2}, list:tolist())
+      zeros:add_(1)
+      list:add_(1)
+    end
+  end)
+
+  it("results that are freed are made again", function()
+    local step = moth.capture(function(x) return x * 2 end)
+    for i = 1, 4 do
+      local y = step(moth.full({1}, i))
+      assert.are.equal(2 * i, y:item())
+      y:free()
+    end
+    assert.are.equal("captured step (1 recording)", tostring(step))
+  end)
+end)
+
+describe("the bytes of a recording", function()
+  it("constants that are written through .data begin anew in each replay", function()
+    local step = moth.capture(function(x)
+      local c = moth.tensor {1, 2}
+      c.data:add_(x)
+      return c * 1
+    end)
+    for _ = 1, 4 do assert.are.same({2, 3}, step(moth.ones(2)):tolist()) end
+  end)
+
+  it("inputs that are results of the last replay come in as they were then", function()
+    local step = moth.capture(function(a, b) return a + b, a end)
+    local a, b, got = moth.ones(1), moth.ones(1), {}
+    for i = 1, 6 do
+      a, b = step(a, b)
+      got[i] = a:item()
+    end
+    assert.are.same({2, 3, 5, 8, 13, 21}, got)
+    local turn = moth.capture(function(x, y) return y:t(), x end)
+    local x, y = moth.tensor {{1, 2}, {3, 4}}, moth.zeros(2, 2)
+    got = {}
+    for i = 1, 5 do
+      x, y = turn(x, y)
+      got[i] = table.concat(list_of(x), " ") .. ", " .. table.concat(list_of(y), " ")
+    end
+    assert.are.same({"0 0 0 0, 1 2 3 4", "1 3 2 4, 0 0 0 0", "0 0 0 0, 1 3 2 4",
+                     "1 2 3 4, 0 0 0 0", "0 0 0 0, 1 2 3 4"}, got)
+  end)
+
+  it("a captured step verifies while another one uses its results", function()
+    local double = moth.capture(function(x) return x * 2 end, {verify = 6})
+    local y
+    for i = 1, 2 do y = double(moth.full({2}, i)) end
+    local more = moth.capture(function(x) return x + y end)
+    more(moth.ones(2))
+    for i = 3, 5 do double(moth.full({2}, i)) end
+    assert.are.same({11, 11}, more(moth.ones(2)):tolist())
+  end)
+
+  it("inputs of a C host may be views", function()
+    local all, out = moth.zeros(4, 4), moth.zeros(2, 2)
+    local input, id = all[{{2, 3}, {2, 3}}], require("ffi").new "uint32_t[1]"
+    local handles = lib.handles(1)
+    handles[0] = input
+    lib.check(lib.C.moth_capture_begin(lib.ctx, handles, 1, id), "begin")
+    out:copy_(input)
+    lib.check(lib.C.moth_capture_end(lib.ctx, handles, 0), "end")
+    local x = moth.tensor {{1, 2}, {3, 4}}
+    handles[0] = x
+    assert.are.equal(0, lib.C.moth_capture_replay(lib.ctx, id[0], handles, 1))
+    assert.are.same({1, 2, 3, 4}, list_of(out))
+    assert.are.same({0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0, 0, 0, 0, 0}, list_of(all))
+    lib.C.moth_capture_free(lib.ctx, id[0])
+  end)
+end)
+
+describe("recordings that nobody holds", function()
+  it("go back, also when LuaJIT has compiled their calls", function()
+    local w, x = moth.zeros(64, 64), moth.zeros(64, 64)
+    local function use(n)
+      local step = moth.capture(function(v) return v + w end)
+      for _ = 1, n do step(x) end
+    end
+    local bytes
+    for i = 1, 120 do
+      use(i % 7 + 1)
+      moth.collect()
+      bytes = bytes or moth.memory().live_bytes
+    end
+    assert.are.equal(bytes, moth.memory().live_bytes)
+  end)
+end)
+
+describe("a recording in a coroutine", function()
+  it("that yields is an error, and nothing else is recorded", function()
+    local step = moth.capture(function(x)
+      coroutine.yield()
+      return x
+    end)
+    local ok, message = coroutine.resume(coroutine.create(function() step(moth.ones(1)) end))
+    assert.is_false(ok)
+    assert.matches("cannot yield", message)
+    assert.are.equal(1, moth.ones(1):item())
+  end)
+
+  it("may run coroutines of its own", function()
+    local step = moth.capture(function(x)
+      for k in coroutine.wrap(function() for i = 1, 3 do coroutine.yield(i) end end) do
+        x = x + k
+      end
+      return x
+    end)
+    assert.are.equal(7, step(moth.ones(1)):item())
+    assert.are.equal(8, step(moth.full({1}, 2)):item())
+  end)
+end)
