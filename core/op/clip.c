@@ -1,5 +1,5 @@
-/* clip.c -- the norm of many tensors as one vector, and scaling them by it: one call each, however
-** many there are. Neither is differentiable; optimizers are what they are for.
+/* clip.c -- the norm of many tensors as one vector, scaling them by it or by a number: one call
+** each, however many there are. None is differentiable; optimizers are what they are for.
 */
 #include "clip.h"
 
@@ -100,16 +100,33 @@ MOTH_OP_CONST(total_norm, TOTAL_NORM,
 typedef struct scale {
   double factor;
   int dtype;
+  bool *found; /* or NULL: whether some number was not finite */
 } scale;
 
 static void scale_f32(int64_t n, float *x, float factor) {
   for (int64_t i = 0; i < n; i++) x[i] *= factor;
 }
 
+static bool all_finite_f32(int64_t n, const float *x) {
+  uint32_t found = 0, bits; /* whole words, so that it may run in vectors */
+  for (int64_t i = 0; i < n; i++) {
+    memcpy(&bits, x + i, sizeof bits);
+    found |= (bits & 0x7f800000u) + 0x00800000u;
+  }
+  return !(found >> 31);
+}
+
+static bool all_finite(int64_t n, const double *x) {
+  for (int64_t i = 0; i < n; i++)
+    if (!(x[i] - x[i] == 0)) return false;
+  return true;
+}
+
 static void scale_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   const scale *job = arg;
   double x[BLOCK];
   if (job->dtype == MOTH_F32 && step[0] == (int64_t)sizeof(float)) {
+    if (job->found && !all_finite_f32(n, (const float *)(const void *)at[0])) *job->found = true;
     scale_f32(n, (float *)(void *)at[0], (float)job->factor);
     return;
   }
@@ -117,36 +134,50 @@ static void scale_run(int64_t n, char *const *at, const int64_t *step, const voi
     int64_t count = n - i < BLOCK ? n - i : BLOCK, size = (int64_t)sizeof *x;
     char *from = at[0] + i * step[0];
     moth_convert(count, job->dtype, from, step[0], MOTH_F64, (char *)x, size);
+    if (job->found && !all_finite(count, x)) *job->found = true;
     for (int64_t k = 0; k < count; k++) x[k] *= job->factor;
     moth_convert(count, MOTH_F64, (char *)x, size, job->dtype, from, step[0]);
   }
+}
+
+static int check_all(moth_tensors list) {
+  for (int64_t i = 0; i < list.n; i++) {
+    int status = moth_check_write(list.at[i], "tensors", false);
+    if (status) return status;
+  }
+  return MOTH_OK;
+}
+
+static int scale_all(moth_ctx *ctx, moth_tensors list, double factor, bool *found) {
+  for (int64_t i = 0; i < list.n; i++) {
+    moth_tensor *x = list.at[i];
+    const moth_tensor *operand = x;
+    scale job = {factor, x->l.dtype, found};
+    moth_loop loop;
+    if (x->l.numel) moth_storage_bump(x->storage);
+    moth_loop_over(&loop, ctx, &x->l, 1, &operand);
+    int status = moth_loop_run(&loop, scale_run, &job);
+    if (status) return status;
+  }
+  return MOTH_OK;
+}
+
+static int need_one(moth_ctx *ctx, const char *arg, const moth_tensor *x) {
+  if (x->l.numel == 1) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, arg, "one element is needed, got %s", moth_str(x));
 }
 
 static int clip_norm__compose(const clip_norm__args *a, moth_tensor **out) {
   const moth_tensor *total = a->total_norm;
   double length;
   (void)out;
-  if (total->l.numel != 1)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "total_norm", "one element is needed, got %s",
-                     moth_str(total));
-  for (int64_t i = 0; i < a->tensors.n; i++) {
-    int status = moth_check_write(a->tensors.at[i], "tensors", false);
-    if (status) return status;
-  }
+  int status = need_one(a->ctx, "total_norm", total);
+  if (!status) status = check_all(a->tensors);
+  if (status) return status;
   moth_convert(1, total->l.dtype, moth_at(total), 0, MOTH_F64, (char *)&length, 0);
   double factor = a->max_norm / (length + 1e-6);
   if (factor >= 1) return MOTH_OK; /* NaN goes on, and is what the gradients become */
-  for (int64_t i = 0; i < a->tensors.n; i++) {
-    moth_tensor *x = a->tensors.at[i];
-    const moth_tensor *operand = x;
-    scale job = {factor, x->l.dtype};
-    moth_loop loop;
-    if (x->l.numel) moth_storage_bump(x->storage);
-    moth_loop_over(&loop, a->ctx, &x->l, 1, &operand);
-    int status = moth_loop_run(&loop, scale_run, &job);
-    if (status) return status;
-  }
-  return MOTH_OK;
+  return scale_all(a->ctx, a->tensors, factor, NULL);
 }
 
 MOTH_OP_COMPOSES(clip_norm_, CLIP_NORM_,
@@ -156,4 +187,27 @@ MOTH_OP_COMPOSES(clip_norm_, CLIP_NORM_,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
 
-const moth_op *const moth_clip_ops[] = {&moth_op_total_norm, &moth_op_clip_norm_, NULL};
+static int unscale__compose(const unscale__args *a, moth_tensor **out) {
+  bool found = false;
+  (void)out;
+  int status = need_one(a->ctx, "found", a->found);
+  if (!status) status = moth_check_write(a->found, "found", false);
+  if (!status) status = check_all(a->tensors);
+  if (!status) status = scale_all(a->ctx, a->tensors, a->factor, &found);
+  if (status || !found) return status;
+  const double one = 1;
+  moth_storage_bump(a->found->storage);
+  moth_convert(1, MOTH_F64, (const char *)&one, 0, a->found->l.dtype, moth_at(a->found), 0);
+  return MOTH_OK;
+}
+
+MOTH_OP_COMPOSES(unscale_, UNSCALE_,
+  .doc = "Multiplies several tensors by one factor, and notes whether they were finite.",
+  .examples = "{moth.randn(3), moth.randn(2, 2)}, moth.zeros({}), 0.5",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+
+const moth_op *const moth_clip_ops[] = {
+  &moth_op_total_norm, &moth_op_clip_norm_, &moth_op_unscale_, NULL,
+};

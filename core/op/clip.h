@@ -1,4 +1,5 @@
-/* clip.h -- the faces of ops over many gradients at once: their common norm, and clipping by it. */
+/* clip.h -- the faces of ops over many gradients at once: their common norm, clipping by it, and
+** taking back the factor that a loss was scaled by. */
 #ifndef MOTH_OP_CLIP_H
 #define MOTH_OP_CLIP_H
 
@@ -15,5 +16,11 @@ MOTH_ARGS(total_norm, TOTAL_NORM)
   ARG(tensor,  total_norm,         , "their norm, one element") \
   ARG(float,   max_norm,           , "the longest that they may be")
 MOTH_ARGS(clip_norm_, CLIP_NORM_)
+
+#define UNSCALE_(ARG) \
+  ARG(tensors, tensors, , "multiplied by the factor") \
+  ARG(tensor,  found,   , "one element: set to 1 if some number was infinite or NaN before") \
+  ARG(float,   factor,  , "1 over what the loss was multiplied by")
+MOTH_ARGS(unscale_, UNSCALE_)
 
 #endif

@@ -70,7 +70,7 @@ local rows = {
   cuda = {"moth.device", "cuda"},
   inference_mode = {"moth.autograd", "no_grad"},
 }
-for name in ("nn optim data autograd class progress summary warn"):gmatch "%S+" do
+for name in ("nn optim amp data autograd class progress summary warn"):gmatch "%S+" do
   rows[name] = {"moth." .. name}
 end
 local function from(module, names) lazy.from(rows, module, names) end
@@ -88,6 +88,7 @@ from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_
   .. "collect leaks")
 from("moth.autograd", "no_grad enable_grad set_grad_enabled is_grad_enabled")
 from("moth.autocast", "autocast is_autocast_enabled")
+from("moth.scaler", "GradScaler")
 from("moth.generator", "Generator manual_seed seed initial_seed get_rng_state set_rng_state")
 from("moth.save", "save load open")
 from("moth.print", "set_printoptions")

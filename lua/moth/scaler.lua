@@ -1,0 +1,200 @@
+--- scaler.lua -- moth.GradScaler: a loss multiplied so that its float16 gradients do not vanish.
+--
+-- float16 has no numbers below 6e-8. The loss is multiplied by a scale, the gradients are divided
+-- by it before the optimizer takes them; where they overflowed the step is left out and the scale
+-- halved, and after many steps without that it is doubled. bfloat16 needs none of this.
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local GradScaler = class("GradScaler")
+
+local function moth() return require "moth" end
+
+GradScaler.signature = define.signature("GradScaler", {
+  {"float", "init_scale", "what the loss is multiplied by at first", default = 65536},
+  {"float", "growth_factor", "what the scale grows by", default = 2},
+  {"float", "backoff_factor", "what it is multiplied by after an overflow", default = 0.5},
+  {"float", "growth_interval", "steps in a row without overflow after which it grows",
+    default = 2000},
+  {"bool", "enabled", "false: losses and steps as they are without it", default = true},
+})
+
+local function demand(ok, name, wanted, got)
+  if ok then return end
+  errors.argument("GradScaler", name, ("%s is needed, got %s"):format(wanted,
+    errors.describe(got)), "E_DOMAIN")
+end
+
+--- Scales losses for float16 gradients, as torch.amp.GradScaler (Micikevicius et al., 2018):
+--
+--     local scaler = moth.GradScaler()
+--     local loss = moth.autocast("cpu", moth.float16, function() return F.mse_loss(net(x), y) end)
+--     optimizer:zero_grad()
+--     scaler:scale(loss):backward()
+--     scaler:step(optimizer)
+--     scaler:update()
+--
+-- It looks at the gradients to decide on a step, so it is no part of what moth.capture records.
+-- @param init_scale       what the loss is multiplied by at first (default 65536)
+-- @param growth_factor    what the scale grows by, above 1 (default 2)
+-- @param backoff_factor   what it is multiplied by after an overflow, below 1 (default 0.5)
+-- @param growth_interval  steps in a row without overflow after which it grows (default 2000)
+-- @param enabled          false: losses and steps as they are without it (default true)
+function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+  demand(init_scale > 0 and init_scale < math.huge, "init_scale", "a number above 0", init_scale)
+  demand(growth_factor > 1, "growth_factor", "a number above 1", growth_factor)
+  demand(backoff_factor > 0 and backoff_factor < 1, "backoff_factor", "a number between 0 and 1",
+    backoff_factor)
+  demand(growth_interval >= 1 and growth_interval % 1 == 0, "growth_interval",
+    "a whole number from 1 on", growth_interval)
+  self.factor, self.tracker = init_scale, 0
+  self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
+  self.growth_interval, self.enabled = growth_interval, enabled
+  self.seen = {} -- optimizer -> {found = bool, stepped = bool} since the last update
+end
+
+local function refuse_recording()
+  if lib.capture then require("moth.capture").refuse("a GradScaler") end
+end
+
+--- A loss, or a list of them, multiplied by the scale. @return the product, to call backward on
+function GradScaler:scale(outputs)
+  if not self.enabled then return outputs end
+  refuse_recording()
+  if lib.istensor(outputs) then return (outputs * self.factor) end
+  if type(outputs) ~= "table" or getmetatable(outputs) ~= nil then
+    errors.argument("scale", "outputs", "a tensor or a list of tensors is needed, got "
+      .. errors.describe(outputs), "E_TYPE")
+  end
+  local list = {}
+  for i, x in ipairs(outputs) do list[i] = self:scale(x) end
+  return list
+end
+
+local function check_optimizer(fname, optimizer)
+  if type(optimizer) == "table" and type(optimizer.param_groups) == "table" then return end
+  errors.argument(fname, "optimizer", "an optimizer is needed, got "
+    .. errors.describe(optimizer), "E_TYPE")
+end
+
+local function unscale(self, optimizer)
+  local grads = {}
+  for _, group in ipairs(optimizer.param_groups) do
+    for _, p in ipairs(group.params) do
+      local grad = p.grad
+      if grad ~= nil then grads[#grads + 1] = grad end
+    end
+  end
+  if #grads == 0 then
+    errors.raise("GradScaler: no parameter of the optimizer has a gradient; call "
+      .. "scaler:scale(loss):backward() first", "E_STATE")
+  end
+  local found = moth().zeros(1)
+  moth().no_grad(bind.ops.unscale_, grads, found, 1 / self.factor)
+  self.seen[optimizer] = {found = found:item() ~= 0}
+end
+
+--- Divides the gradients of an optimizer's parameters by the scale, for what is to be done with
+-- them before the step, as clipping. Once between two updates.
+function GradScaler:unscale_(optimizer)
+  if not self.enabled then return end
+  check_optimizer("unscale_", optimizer)
+  refuse_recording()
+  local seen = self.seen[optimizer]
+  if seen then
+    errors.raise(seen.stepped and "unscale_ comes before step, and update after both"
+      or "unscale_ was called for this optimizer already since the last update", "E_STATE")
+  end
+  unscale(self, optimizer)
+end
+
+--- One step of the optimizer, unless a gradient is infinite or NaN; gradients that unscale_ was not
+-- called for are divided by the scale first.
+-- @param ...  for optimizer:step
+-- @return what optimizer:step returned, or nothing
+function GradScaler:step(optimizer, ...)
+  check_optimizer("step", optimizer)
+  if not self.enabled then return optimizer:step(...) end
+  refuse_recording()
+  if select("#", ...) > 0 and (...) ~= nil then
+    errors.raise("GradScaler: a closure cannot be used, since its gradients are not scaled",
+      "E_UNSUPPORTED")
+  end
+  local seen = self.seen[optimizer]
+  if seen and seen.stepped then
+    errors.raise("step was called for this optimizer already since the last update", "E_STATE")
+  end
+  if not seen then unscale(self, optimizer) end
+  seen = self.seen[optimizer]
+  seen.stepped = true
+  if not seen.found then return optimizer:step() end
+end
+
+--- Adapts the scale to what was found since the last time, after all steps.
+-- @param new_scale  the scale from now on, instead (default: by the rule)
+function GradScaler:update(new_scale)
+  if not self.enabled then return end
+  if new_scale ~= nil then
+    if lib.istensor(new_scale) then new_scale = new_scale:item() end
+    if type(new_scale) ~= "number" or not (new_scale > 0) then
+      errors.argument("update", "new_scale", "a number above 0 is needed, got "
+        .. errors.describe(new_scale), "E_DOMAIN")
+    end
+    self.factor, self.seen = new_scale, {}
+    return
+  end
+  local found = false
+  if next(self.seen) == nil then
+    errors.raise("GradScaler: update follows step, and no step was made since the last one",
+      "E_STATE")
+  end
+  for _, seen in pairs(self.seen) do found = found or seen.found end
+  if found then
+    self.factor, self.tracker = self.factor * self.backoff_factor, 0
+  else
+    self.tracker = self.tracker + 1
+    if self.tracker == self.growth_interval then
+      local grown = self.factor * self.growth_factor
+      if grown <= 3.4e38 then self.factor = grown end -- a finite float32
+      self.tracker = 0
+    end
+  end
+  self.seen = {}
+end
+
+--- The scale now; 1 where it is not enabled.
+function GradScaler:get_scale() return self.enabled and self.factor or 1 end
+
+--- Whether it does anything.
+function GradScaler:is_enabled() return self.enabled end
+
+local KEPT = {scale = "factor", growth_factor = "growth_factor", backoff_factor = "backoff_factor",
+              growth_interval = "growth_interval", _growth_tracker = "tracker"}
+
+--- What it knows, as a table with PyTorch's names; an empty one where it is not enabled.
+function GradScaler:state_dict()
+  local dict = {}
+  if self.enabled then
+    for name, field in pairs(KEPT) do dict[name] = self[field] end
+  end
+  return dict
+end
+
+--- Takes over what state_dict gave.
+function GradScaler:load_state_dict(state_dict)
+  if not self.enabled then return end
+  for name in pairs(KEPT) do
+    if type(state_dict) ~= "table" or type(state_dict[name]) ~= "number" then
+      errors.argument("load_state_dict", "state_dict", ("a table with the number '%s', as "
+        .. "state_dict() of an enabled GradScaler gives, is needed, got %s"):format(name,
+        errors.describe(state_dict)), "E_TYPE")
+    end
+  end
+  for name, field in pairs(KEPT) do self[field] = state_dict[name] end
+end
+
+return {GradScaler = GradScaler}

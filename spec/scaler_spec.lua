@@ -1,0 +1,112 @@
+-- moth.GradScaler: what happens to losses, gradients and steps, and to the scale.
+
+local moth = require "moth"
+local nn = moth.nn
+local F = nn.functional
+
+local function setup(options)
+  local p = nn.Parameter(moth.tensor { 1, 2 })
+  return p, moth.optim.SGD({ p }, { lr = 1 }), moth.GradScaler(options or { init_scale = 4 })
+end
+
+describe("GradScaler", function()
+  it("makes the step that would be made without it", function()
+    local p, optimizer, scaler = setup()
+    local loss = scaler:scale((p * moth.tensor { 0.5, -1 }):sum())
+    assert.equal(4 * -1.5, loss:item())
+    loss:backward()
+    assert.same({ 2, -4 }, p.grad:tolist())
+    scaler:step(optimizer)
+    scaler:update()
+    assert.same({ 0.5, 3 }, p:tolist())
+    assert.same({ 0.5, -1 }, p.grad:tolist())
+    assert.equal(4, scaler:get_scale())
+  end)
+
+  it("leaves out a step whose gradients are not finite, in any dtype, and backs off", function()
+    for _, dtype in ipairs { moth.float32, moth.float64, moth.float16, moth.bfloat16 } do
+      for _, bad in ipairs { 1 / 0, -1 / 0, 0 / 0 } do
+        local p = nn.Parameter(moth.ones(1001, dtype))
+        local optimizer, scaler = moth.optim.SGD({ p }, { lr = 1 }), moth.GradScaler()
+        p.grad = moth.zeros(1001, dtype)
+        p.grad[700] = bad
+        scaler:step(optimizer)
+        scaler:update()
+        assert.equal(32768, scaler:get_scale())
+        assert.is_true(moth.equal(p, moth.ones(1001, dtype)))
+      end
+    end
+  end)
+
+  it("grows after so many good steps in a row", function()
+    local p, optimizer, scaler = setup { init_scale = 8, growth_interval = 2, growth_factor = 4 }
+    local scales = {}
+    for i = 1, 5 do
+      optimizer:zero_grad()
+      scaler:scale(p:sum() * (i == 2 and 1 / 0 or 1)):backward()
+      scaler:step(optimizer)
+      scaler:update()
+      scales[i] = scaler:get_scale()
+    end
+    assert.same({ 8, 4, 4, 16, 16 }, scales)
+    local other = moth.GradScaler()
+    other:load_state_dict(scaler:state_dict())
+    assert.same(scaler:state_dict(), other:state_dict())
+    assert.equal(16, other:get_scale())
+    assert.equal(1, other:state_dict()._growth_tracker)
+  end)
+
+  it("lets gradients be clipped between unscale_ and step", function()
+    local p, optimizer, scaler = setup()
+    scaler:scale((p * moth.tensor { 3, 4 }):sum()):backward()
+    scaler:unscale_(optimizer)
+    assert.equal(5, nn.utils.clip_grad_norm_({ p }, 1):item())
+    assert.has_error_like(function() scaler:unscale_(optimizer) end, "already")
+    scaler:step(optimizer)
+    assert.is_true(moth.allclose(p, moth.tensor { 0.4, 1.2 }))
+    assert.has_error_like(function() scaler:step(optimizer) end, "already")
+    scaler:update()
+    assert.has_error_like(function() scaler:update() end, "no step")
+  end)
+
+  it("does nothing where it is not enabled", function()
+    local p, optimizer, scaler = setup { enabled = false }
+    local loss = p:sum()
+    assert.equal(loss, scaler:scale(loss))
+    loss:backward()
+    scaler:step(optimizer)
+    scaler:update()
+    assert.same({ 0, 1 }, p:tolist())
+    assert.same({}, scaler:state_dict())
+    assert.equal(1, scaler:get_scale())
+  end)
+
+  it("trains under float16, and is refused inside moth.capture", function()
+    moth.manual_seed(1)
+    local net = nn.Linear(4, 1)
+    local optimizer, scaler = moth.optim.Adam(net:parameters(), { lr = 0.1 }), moth.amp.GradScaler()
+    local x = moth.randn(32, 4)
+    local y = x:sum(2, true)
+    local function step()
+      optimizer:zero_grad()
+      local loss = moth.autocast("cpu", moth.float16, function() return F.mse_loss(net(x), y) end)
+      scaler:scale(loss):backward()
+      scaler:step(optimizer)
+      scaler:update()
+      return loss
+    end
+    local first, last = step():item(), nil
+    for _ = 1, 100 do last = step():item() end
+    assert.is_true(last < 0.01 * first)
+    assert.has_error_like(function() moth.capture(step)() end, "GradScaler")
+  end)
+
+  it("says what is wrong with its arguments", function()
+    assert.has_error_like(function() moth.GradScaler { growth_factor = 1 } end, "growth_factor")
+    assert.has_error_like(function() moth.GradScaler():scale(3) end, "outputs")
+    local _, optimizer, scaler = setup()
+    assert.has_error_like(function() scaler:step(optimizer) end, "no parameter")
+    assert.has_error_like(function() scaler:step {} end, "optimizer")
+    assert.has_error_like(function() scaler:load_state_dict {} end, "state_dict")
+  end)
+end)
