@@ -210,8 +210,13 @@ typedef struct copy_plan {
 
 /* One element again and again: what is written is copied on, in growing blocks. */
 static void repeat(int64_t n, char *y, int64_t size) {
-  int64_t done = size, all = n * size;
-  while (done < all) {
+  enum { START = 64 };
+  int64_t done = 1, all = n * size;
+  if (size == 4)
+    for (uint32_t *p = (uint32_t *)(void *)y, v = *p; done < n && done < START; done++) p[done] = v;
+  if (size == 8)
+    for (uint64_t *p = (uint64_t *)(void *)y, v = *p; done < n && done < START; done++) p[done] = v;
+  for (done *= size; done < all;) {
     int64_t m = all - done < done ? all - done : done;
     if (m > 4096) m = 4096;
     memcpy(y + done, y, (size_t)m);

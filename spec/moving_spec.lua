@@ -85,3 +85,21 @@ describe("index_add_", function()
     assert.same({ { 1, 2 }, { 111, 222 }, { 110, 220 } }, x:tolist())
   end)
 end)
+
+describe("cumsum", function()
+  it("gives each row of any number of rows its own sums, in place as well", function()
+    for _, rows in ipairs { 1, 3, 4, 6, 9 } do
+      for _, dtype in ipairs { "float32", "float64", "int64", "int16" } do
+        local x = (moth.arange(rows * 5) * 7 % 11 - 4):to(moth[dtype]):view(rows, 5)
+        local sums = x:tolist()
+        for i = 1, rows do
+          for j = 2, 5 do sums[i][j] = sums[i][j] + sums[i][j - 1] end
+        end
+        assert.same(sums, x:cumsum(2):double():tolist())
+        assert.same(sums, x:t():cumsum(1):t():double():tolist())
+        x:cumsum_(2)
+        assert.same(sums, x:double():tolist())
+      end
+    end
+  end)
+end)

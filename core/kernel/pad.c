@@ -108,7 +108,14 @@ int moth_pad_forward(moth_ctx *ctx, const moth_pad *p, int64_t size, const char 
 #define ADDS(name, type)                                                        \
   static void add_##name(const walk *w, const type *dy, type *dx) {             \
     const int64_t *to = w->table[w->p->ndim - 1], n = w->p->out[w->p->ndim - 1]; \
-    for (int64_t i = 0; i < n; i++)                                             \
+    for (int64_t i = 0; i < w->first; i++)                                      \
+      if (to[i] >= 0) dx[to[i]] += dy[i];                                       \
+    if (w->last > w->first) {                                                   \
+      type *restrict run = dx + to[w->first];                                   \
+      const type *restrict from = dy + w->first;                                \
+      for (int64_t i = 0; i < w->last - w->first; i++) run[i] += from[i];       \
+    }                                                                           \
+    for (int64_t i = w->last; i < n; i++)                                       \
       if (to[i] >= 0) dx[to[i]] += dy[i];                                       \
   }
 ADDS(f32, float)

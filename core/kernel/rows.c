@@ -8,6 +8,7 @@
 #include "fold.h"
 #include "level.h"
 #include "softmax.h"
+#include "../threads.h"
 
 int moth_rows_of(moth_rows *r, const moth_tensor *x, uint32_t mask, int dtype) {
   moth_tensor seen = *x; /* x with its dims in another order; never leaves this function */
@@ -141,26 +142,51 @@ int moth_rows_extreme(const moth_rows *r, int64_t *position, bool least) {
 
 /* -- running sums -- */
 
+typedef struct running {
+  const void *x;
+  void *y;
+  int64_t length;
+  bool from_end;
+} running;
+
+/* A sum waits for the one before it, so four rows go side by side. */
 #define CUMSUM(name, type, wide)                                               \
-  static int cumsum_##name(const moth_rows *r, type *all, bool from_end) {     \
-    const int64_t step = from_end ? -1 : 1;                                    \
-    const int64_t first = from_end ? r->length - 1 : 0;                        \
-    EACH_ROW(type, {                                                           \
-      type *y = all + i * r->length;                                           \
-      wide sum = 0;                                                            \
-      for (int64_t j = 0, at = first; j < r->length; j++, at += step) {        \
-        sum += (wide)x[at];                                                    \
-        y[at] = (type)sum;                                                     \
+  static void cumsum_##name(int64_t row, int64_t end, int lane, const void *arg) { \
+    const running *r = arg;                                                    \
+    const int64_t n = r->length, step = r->from_end ? -1 : 1;                  \
+    (void)lane;                                                                \
+    while (row < end) {                                                        \
+      const int64_t first = row * n + (r->from_end ? n - 1 : 0);               \
+      const type *x = (const type *)r->x + first;                              \
+      type *y = (type *)r->y + first;                                          \
+      if (end - row < 4) {                                                     \
+        wide sum = 0;                                                          \
+        for (int64_t j = 0, at = 0; j < n; j++, at += step)                    \
+          sum += (wide)x[at], y[at] = (type)sum;                               \
+        row++;                                                                 \
+        continue;                                                              \
       }                                                                        \
-    })                                                                         \
-    return MOTH_OK;                                                            \
+      wide a = 0, b = 0, c = 0, d = 0;                                         \
+      for (int64_t j = 0, at = 0; j < n; j++, at += step) {                    \
+        a += (wide)x[at], b += (wide)x[at + n];                                \
+        c += (wide)x[at + 2 * n], d += (wide)x[at + 3 * n];                    \
+        y[at] = (type)a, y[at + n] = (type)b;                                  \
+        y[at + 2 * n] = (type)c, y[at + 3 * n] = (type)d;                      \
+      }                                                                        \
+      row += 4;                                                                \
+    }                                                                          \
   }
 CUMSUM(i64, int64_t, uint64_t)
 CUMSUM(f32, float, double)
 CUMSUM(f64, double, double)
 
 int moth_rows_cumsum(const moth_rows *r, char *y, bool from_end) {
-  if (r->dtype == MOTH_I64) return cumsum_i64(r, (int64_t *)(void *)y, from_end);
-  if (r->dtype == MOTH_F32) return cumsum_f32(r, (float *)(void *)y, from_end);
-  return cumsum_f64(r, (double *)(void *)y, from_end);
+  moth_work *work = r->dtype == MOTH_I64 ? cumsum_i64 : r->dtype == MOTH_F32 ? cumsum_f32
+                                                                             : cumsum_f64;
+  const running all = {r->x, y, r->length, from_end};
+  const double cost = 5 + 0.3 * (double)r->length;
+  if ((double)r->count * cost > 1000)
+    return moth_parallel(r->owner->ctx, r->count, 4, cost, work, &all);
+  work(0, r->count, 0, &all);
+  return MOTH_OK;
 }
