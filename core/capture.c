@@ -1,5 +1,5 @@
 /* capture.c -- recording a step: instructions, frozen tensors, and who owns which bytes. capture.h
-** tells how it works, replay.c runs what was recorded.
+** tells how it works, capture_run.c runs what was recorded.
 */
 #include "capture_parts.h"
 
@@ -302,11 +302,6 @@ int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_
   ctx->quiet--;
   if (status) c->ncode = before;
   return status;
-}
-
-int moth_capture_copy(moth_tensor *y, const moth_tensor *x) {
-  copy__args args = {.ctx = y->ctx, .input = y, .source = (moth_tensor *)(uintptr_t)x};
-  return moth_capture_run(&moth_op_copy_, moth_op_copy_.cpu, &args, &y, 1, false);
 }
 
 /* What small results without inputs hold is the same in every replay: they are no part of the pool,

@@ -24,8 +24,6 @@ static inline bool moth_captures(const moth_ctx *ctx) { return ctx->capture && !
 /* Runs a kernel and records it. nout results lie in out; fresh: they were made for this call. */
 int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_tensor **out,
                      uint32_t nout, bool fresh);
-/* y := x, recorded: for copies that no op asks for. */
-int moth_capture_copy(moth_tensor *y, const moth_tensor *x);
 /* From now on (on: until told otherwise) storages are results of this op, to be pooled. */
 void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool on);
 

@@ -232,8 +232,6 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   return MOTH_OK;
 }
 
-int32_t moth_capture_open(moth_ctx *ctx) { return ctx->capture != NULL; }
-
 /* -- replay -- */
 
 static bool fits(const moth_tensor *to, const moth_tensor *x) {

@@ -290,7 +290,6 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
                            uint32_t *capture);
 int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults);
 void moth_capture_abort(moth_ctx *ctx);
-int32_t moth_capture_open(moth_ctx *ctx); /* 1 while one is recorded */
 /* The recording under way will not do: end is to drop it and return CAPTURE_STALE. */
 void moth_capture_void(moth_ctx *ctx);
 /* The arguments of the last op recorded, if that is op, laid out as for moth_call: what numbers

@@ -31,12 +31,6 @@ typedef struct attention_level {
   void (*score_grad)(const block *);
 } attention_level;
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 #define LOOPS "attention_real.h"
 #include "each_level.h"
 

@@ -36,12 +36,6 @@ typedef struct loops {
   void (*copy)(int64_t rows, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt);
 } loops;
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 #define TARGET
 #define NAME(f) f##_plain
 #define LANES 4

@@ -8,9 +8,8 @@ typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may
 #define AT(p) (*(const LOOSE *)(const void *)(p))
 
 /* `rows` rows by v vectors of what the taps see in x, whose rows are ld apart. */
-TARGET static inline __attribute__((always_inline)) void NAME(see_of)(
-    const int rows, const int v, const seeing *s, const float *x, const float *from,
-    int64_t from_ld, float *to, int64_t to_ld) {
+TARGET INLINED void NAME(see_of)(const int rows, const int v, const seeing *s, const float *x,
+                                 const float *from, int64_t from_ld, float *to, int64_t to_ld) {
   VECTOR sum[4][2];
   UNROLL for (int i = 0; i < rows; i++)
     UNROLL for (int j = 0; j < v; j++)
@@ -66,8 +65,7 @@ TARGET static void NAME(put)(const seeing *s) {
 }
 
 /* sum[k] += x + off[k] times y, for the m taps from k on. Rows of y end in zeros. */
-TARGET static inline __attribute__((always_inline)) void NAME(sum_of)(const int m, const seeing *s,
-                                                                      int64_t k, double *sum) {
+TARGET INLINED void NAME(sum_of)(const int m, const seeing *s, int64_t k, double *sum) {
   VECTOR part[10];
   UNROLL for (int i = 0; i < m; i++) part[i] = (VECTOR){0};
   for (int64_t row = 0; row < s->rows; row++) {

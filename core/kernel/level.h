@@ -10,6 +10,15 @@ enum { MOTH_LEVEL_PLAIN, MOTH_LEVEL_AVX2, MOTH_LEVEL_AVX512 };
 int moth_level(void);
 const char *moth_level_name(void);
 
+/* Loops over registers: such a function is a part of each of its callers, where lengths that it is
+** given are constants, and its loops are written out. */
+#define INLINED static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #define MOTH_HAS_LEVELS 1

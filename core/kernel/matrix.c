@@ -10,12 +10,6 @@
 
 #if MOTH_HAS_LEVELS
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
 

@@ -13,8 +13,7 @@
 
 /* One strip: tiles of m rows and nv vectors, one below the other. */
 #define TILES(f, V, U, lanes, ADD)                                                             \
-  TARGET static inline __attribute__((always_inline)) void NAME(f)(const moth_strip *p,        \
-                                                                   const int m, const int nv) { \
+  TARGET INLINED void NAME(f)(const moth_strip *p, const int m, const int nv) {                \
     const float *from = p->a;                                                                  \
     float *c = p->c;                                                                           \
     const int64_t rs = p->rs, cs = p->cs, ldb = p->ldb, ldc = p->ldc, last = p->last;          \
@@ -89,8 +88,7 @@ static strip_loop *const NAME(strips)[4][4][MOTH_MATRIX_ROWS + 1] = {
 /* -- packing: rows of B as wide as a panel, one below the other -- */
 
 /* to[t * w + j] = b[j * ld + t] for LANES j and LANES t */
-TARGET static inline __attribute__((always_inline)) void NAME(turn)(float *to, int64_t w,
-                                                                    const float *b, int64_t ld) {
+TARGET INLINED void NAME(turn)(float *to, int64_t w, const float *b, int64_t ld) {
   NAME(vector) r[LANES], s[LANES];
   UNROLL for (int i = 0; i < LANES; i++) r[i] = *(const NAME(loose) *)(const void *)(b + i * ld);
   UNROLL for (int i = 0; i < LANES; i += 2) { /* pairs of numbers, */
@@ -144,8 +142,7 @@ TARGET static void NAME(pack_turned)(float *to, int64_t step, int64_t k, int64_t
 /* -- a matrix times a vector -- */
 
 /* m vectors x times `rows` rows of w, from row j on: each product in one or two vectors of sums */
-TARGET static inline __attribute__((always_inline)) void NAME(dots_of)(
-    const moth_dots *p, const int m, const int rows, int64_t j) {
+TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int rows, int64_t j) {
   enum { PARTS = 2 };
   NAME(vector) s[6][4][PARTS];
   const float *w = p->w + j * p->ldw;

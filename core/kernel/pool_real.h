@@ -2,7 +2,7 @@
 ** Windows that lie inside their row are taken side by side, a tap at a time, so that the compiler
 ** makes vectors of neighbouring results; those over an edge go one by one.
 */
-#define TAPS TARGET static inline __attribute__((always_inline)) void
+#define TAPS TARGET INLINED void
 
 /* -- the largest -- */
 

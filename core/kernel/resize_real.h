@@ -2,7 +2,7 @@
 ** the image is resampled along its width once, then such rows are mixed. The rows in use lie in as
 ** many slots as an axis has taps, N, which is a constant where the loops are inlined.
 */
-#define TAPS TARGET static inline __attribute__((always_inline)) void
+#define TAPS TARGET INLINED void
 
 TAPS NAME(mix_row)(const int N, const taps *right, const REAL *x, REAL *restrict y) {
   const int64_t n = right->n;

@@ -154,11 +154,6 @@ static int run_tiles(moth_ctx *ctx, shared *s) {
   return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
 }
 
-int moth_sgemm_packed(moth_ctx *ctx, const moth_matrix *q) {
-  shared s = {.q = *q};
-  return q->m && q->n ? run_tiles(ctx, &s) : MOTH_OK;
-}
-
 /* B is laid out and used as many columns at a time as the room takes. */
 static int run_packed(moth_ctx *ctx, shared *s, int64_t columns) {
   const moth_product *p = s->p;

@@ -19,9 +19,6 @@ typedef struct moth_batch { /* many products: steps from one to the next in elem
 int moth_sgemm(moth_ctx *ctx, const moth_product *p);
 int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch, int64_t count);
 
-/* With a B that moth_matrix_pack laid out before (or rows in a row), shared among threads. */
-int moth_sgemm_packed(moth_ctx *ctx, const moth_matrix *q);
-
 /* Without memory or threads, for use inside a job; room holds moth_sgemm_room(p) floats. */
 int64_t moth_sgemm_room(const moth_product *p);
 void moth_sgemm_alone(const moth_product *p, float *room);

@@ -14,7 +14,6 @@ typedef NAME(word) NAME(vmask) __attribute__((vector_size(VECTOR_BYTES)));
 #define VMASK NAME(vmask)
 #define VEC_AT(p) (*(const NAME(loose) *)(const void *)(p))
 #define PER ((int64_t)(VECTOR_BYTES / sizeof(REAL)))
-#define INLINED static inline __attribute__((always_inline))
 /* a[0] := all of them; k and k + h are joined. Halves of constant length become vectors. */
 #define HALVE(a, JOIN)                                                       \
   if (PER >= 16) { enum { h = 8 }; for (int k = 0; k < h; k++) a[k % PER] = JOIN; } \

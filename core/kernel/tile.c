@@ -7,12 +7,6 @@
 
 #if MOTH_HAS_LEVELS
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 #define LEVEL "AVX-512"
 #define TARGET MOTH_AVX512
 #define NAME(f) f##_avx512

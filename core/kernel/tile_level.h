@@ -10,9 +10,9 @@ typedef float NAME(half) __attribute__((vector_size(2 * LANES), aligned(4), may_
 #define LOOSE NAME(loose)
 #define HALF NAME(half)
 
-TARGET static inline __attribute__((always_inline)) void NAME(product_of)(
-    const int m, const int wide, int64_t n, const float *a, const float *b, const int64_t *off,
-    const float *start, float *y, int64_t ldy) {
+TARGET INLINED void NAME(product_of)(const int m, const int wide, int64_t n, const float *a,
+                                     const float *b, const int64_t *off, const float *start,
+                                     float *y, int64_t ldy) {
   VECTOR s[ROWS][2];
   UNROLL for (int i = 0; i < m; i++) {
     s[i][0] = (VECTOR){0} + (start ? start[i] : 0);
@@ -51,9 +51,8 @@ TARGET static void NAME(product)(int m, bool wide, int64_t n, const float *a, co
   }
 }
 
-TARGET static inline __attribute__((always_inline)) void NAME(sum_of)(
-    const int m, const int v, int64_t n, const float *x, const int64_t *off, const float *b,
-    int64_t ldb, float *y) {
+TARGET INLINED void NAME(sum_of)(const int m, const int v, int64_t n, const float *x,
+                                 const int64_t *off, const float *b, int64_t ldb, float *y) {
   VECTOR s[TAPS1][4], c[4];
   const float *at[TAPS1];
   UNROLL for (int i = 0; i < m; i++) {
@@ -92,7 +91,7 @@ TARGET static void NAME(sum)(int m, int v, int64_t n, const float *x, const int6
 }
 
 /* The transpose of LANES vectors: each round interleaves those that are half of them apart. */
-TARGET static inline __attribute__((always_inline)) void NAME(transpose)(VECTOR *a) {
+TARGET INLINED void NAME(transpose)(VECTOR *a) {
   VECTOR b[LANES];
   UNROLL for (int round = 1; round < LANES; round *= 2) {
     UNROLL for (int i = 0; i < LANES / 2; i++) {
@@ -125,8 +124,7 @@ TARGET static void NAME(turn)(int64_t m, int64_t n, const float *from, int64_t l
 }
 
 /* n floats; the last vector may overlap the one before. */
-TARGET static inline __attribute__((always_inline)) void NAME(copy)(const float *from, int64_t n,
-                                                                    float *to) {
+TARGET INLINED void NAME(copy)(const float *from, int64_t n, float *to) {
   if (n >= LANES) {
     for (int64_t i = 0; i + LANES <= n; i += LANES)
       *(LOOSE *)(void *)(to + i) = *(const LOOSE *)(const void *)(from + i);
@@ -143,8 +141,7 @@ TARGET static inline __attribute__((always_inline)) void NAME(copy)(const float 
 
 /* Every other of 2 n - 1 floats, and none beyond them: the even ones of two vectors, the second of
 ** which begins one float early. */
-TARGET static inline __attribute__((always_inline)) void NAME(copy_even)(const float *from,
-                                                                         int64_t n, float *to) {
+TARGET INLINED void NAME(copy_even)(const float *from, int64_t n, float *to) {
   int64_t k = 0;
   for (; k + LANES <= n; k += LANES) {
     VECTOR a = *(const LOOSE *)(const void *)(from + 2 * k);

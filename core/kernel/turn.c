@@ -8,12 +8,6 @@
 
 #include "level.h"
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* -- which lanes of two rows make the new ones: rows whose numbers differ in one bit exchange the
 ** lanes whose numbers differ in it -- */
 
