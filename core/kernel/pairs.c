@@ -57,12 +57,6 @@ void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, i
 
 /* -- tiles -- */
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 #define TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16")))
 typedef float vector16 __attribute__((vector_size(64)));
 typedef float loose16 __attribute__((vector_size(64), aligned(4), may_alias));

@@ -52,6 +52,10 @@ local function string_of(text) return ffi.string(text.at, tonumber(text.size)) e
 local function metadata_of(given, text)
   local all, keys, values = { [STRUCTURE] = text, format = text == nil and "pt" or nil }, {}, {}
   for key, value in pairs(given or {}) do
+    if key == "durable" and type(value) == "boolean" then
+      errors.argument("save", "metadata", "strings are needed; durable is an argument of its own: "
+        .. "moth.save{value, path, durable = " .. tostring(value) .. "}", "E_TYPE")
+    end
     if type(key) ~= "string" or type(value) ~= "string" then
       errors.argument("save", "metadata", "strings under strings are needed, got "
         .. errors.describe(value) .. " under " .. errors.describe(key), "E_TYPE")

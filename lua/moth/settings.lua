@@ -29,13 +29,15 @@ settings.set_default_dtype = define {
   end,
 }
 
---- How many threads one op may use.
+--- How many threads one op may use: as set, or MOTH_NUM_THREADS, or OMP_NUM_THREADS, or as many as
+-- the processors that this process may use.
 function settings.get_num_threads() return C.moth_get_num_threads() end
 
 --- Sets how many threads one op may use.
 settings.set_num_threads = define {
   name = "set_num_threads",
-  doc = "Sets how many threads one op may use; 0 or 1: the calling one alone.",
+  doc = "Sets how many threads one op may use, in this whole process; 0 or 1: the calling one "
+    .. "alone. Results do not depend on it. MOTH_NUM_THREADS in the environment sets it at the start.",
   examples = "1",
   args = { { "int", "n", "threads" } },
   run = function(n)
