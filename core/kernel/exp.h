@@ -3,7 +3,7 @@
 ** functions.h has the others.
 **
 ** Errors, found over all floats in steps: exp 1.0 units in the last place, log 0.9, tanh 0.9,
-** sigmoid 2.4, erf 1.5. Polynomials by Cephes (S. Moshier), others fitted for the range they name.
+** sigmoid 2.7, erf 1.5. Polynomials by Cephes (S. Moshier), others fitted for the range they name.
 */
 #ifndef MOTH_KERNEL_EXP_H
 #define MOTH_KERNEL_EXP_H

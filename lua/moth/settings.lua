@@ -36,8 +36,8 @@ function settings.get_num_threads() return C.moth_get_num_threads() end
 --- Sets how many threads one op may use.
 settings.set_num_threads = define {
   name = "set_num_threads",
-  doc = "Sets how many threads one op may use, in this whole process; 0 or 1: the calling one "
-    .. "alone. Results do not depend on it. MOTH_NUM_THREADS in the environment sets it at the start.",
+  doc = "Sets how many threads one op may use, in the whole process; 0 or 1: the calling one alone. "
+    .. "Results do not depend on it. MOTH_NUM_THREADS in the environment says it beforehand.",
   examples = "1",
   args = { { "int", "n", "threads" } },
   run = function(n)
