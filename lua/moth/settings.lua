@@ -36,7 +36,7 @@ function settings.get_num_threads() return C.moth_get_num_threads() end
 --- Sets how many threads one op may use.
 settings.set_num_threads = define {
   name = "set_num_threads",
-  doc = "Sets how many threads one op may use, in the whole process; 0 or 1: the calling one alone. "
+  doc = "Sets how many threads one op may use, in this process; 0 or 1: the calling one alone. "
     .. "Results do not depend on it. MOTH_NUM_THREADS in the environment says it beforehand.",
   examples = "1",
   args = { { "int", "n", "threads" } },
