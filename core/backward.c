@@ -5,40 +5,13 @@
 ** node only caches where the last task that met it keeps its entry, and a task whose node was taken
 ** over by another one so searches from then on.
 */
+#include "backward_parts.h"
 #include "capture.h"
 #include "loop.h"
 
 #include "op/arith.h"
 #include "op/copy.h"
 #include "op/create.h"
-
-typedef struct task_entry {
-  moth_node *node;   /* counted */
-  moth_tensor **dys; /* nout of them */
-  moth_tensor *one;  /* what dys points at when nout is 1 */
-} task_entry;
-
-typedef struct task_goal { /* an input that backward was asked for */
-  moth_node *node;         /* counted */
-  uint32_t output;
-  moth_tensor *grad;
-} task_goal;
-
-typedef struct moth_task {
-  struct moth_task *next;
-  moth_ctx *ctx;
-  uint32_t id, flags;
-  task_entry *entries; /* a pool; heap holds indices of the entries that wait */
-  uint32_t *heap, *free;
-  uint32_t nentries, nheap, nfree, room;
-  task_goal *goals;
-  uint32_t ngoals, goal_room;
-  uint64_t least; /* no goal lies below this id */
-  bool strays;    /* another task has met a node that waits here, and keeps its place there now */
-  bool stopped;   /* at `current`, for Lua to go on */
-  task_entry current;
-  moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
-} moth_task;
 
 #define TASK_ROOM 32
 
@@ -143,8 +116,15 @@ static uint32_t enter(moth_task *t, moth_node *n) {
   return i;
 }
 
-static void drop_entry(moth_ctx *ctx, task_entry *e) {
+task_entry *moth_task_enter(moth_task *t, moth_node *n) {
+  uint32_t i = enter(t, n);
+  return i == UINT32_MAX ? NULL : &t->entries[i];
+}
+
+static void drop_entry(moth_task *t, task_entry *e) {
+  moth_ctx *ctx = t->ctx;
   if (!e->node) return;
+  moth_waiting_drop(t, e);
   for (uint32_t k = 0; k < e->node->nout; k++) moth_tensor_release(e->dys[k]);
   if (e->node->nout > 1)
     moth_dealloc(ctx, e->dys, e->node->nout * (int64_t)sizeof *e->dys);
@@ -159,8 +139,7 @@ static bool is_ours(const moth_tensor *x) {
   return x->refs == 1 && moth_storage_unique(x->storage) && moth_contiguous(x);
 }
 
-/* *at += take. Nothing is allocated unless someone else holds *at. */
-static int gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
+int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
   int status;
   if (!*at) {
     *at = take;
@@ -192,7 +171,7 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
     moth_tensor_release(take);
     return t->ctx->error.code;
   }
-  return gather(t->ctx, &t->entries[i].dys[edge->output], take);
+  return moth_task_gather(t->ctx, &t->entries[i].dys[edge->output], take);
 }
 
 /* Adds dy to a leaf's .grad: taken over if nobody else has it, added in place after. */
@@ -220,7 +199,7 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
 
 /* -- beginning -- */
 
-static moth_task *find_task(moth_ctx *ctx, uint32_t id) {
+moth_task *moth_task_find(moth_ctx *ctx, uint32_t id) {
   for (moth_task *t = ctx->tasks; t; t = t->next)
     if (t->id == id) return t;
   moth_fail(ctx, MOTH_E_STATE, NULL, "this backward pass has ended");
@@ -312,8 +291,8 @@ static void free_task(moth_task *t) {
     for (uint32_t i = 0; i < t->current.node->nin; i++) moth_tensor_release(t->dxs[i]);
     moth_dealloc(ctx, t->dxs, t->current.node->nin * (int64_t)sizeof *t->dxs + 8);
   }
-  drop_entry(ctx, &t->current);
-  while (t->nheap) drop_entry(ctx, &t->entries[t->heap[--t->nheap]]);
+  drop_entry(t, &t->current);
+  while (t->nheap) drop_entry(t, &t->entries[t->heap[--t->nheap]]);
   for (uint32_t i = 0; i < t->ngoals; i++) {
     moth_tensor_release(t->goals[i].grad);
     moth_node_release(t->goals[i].node);
@@ -355,7 +334,7 @@ static int hand_to_goals(moth_task *t) {
     task_goal *goal = &t->goals[i];
     moth_tensor *dy = goal->node == n ? t->current.dys[goal->output] : NULL;
     if (!dy) continue;
-    int status = gather(t->ctx, &goal->grad, moth_tensor_retain(dy));
+    int status = moth_task_gather(t->ctx, &goal->grad, moth_tensor_retain(dy));
     if (status) return status;
   }
   if (!n->retains) return MOTH_OK;
@@ -393,7 +372,7 @@ static int run_op(moth_task *t) {
     if (!dxs) return t->ctx->error.code;
     memset(dxs, 0, (size_t)bytes);
   }
-  int status = moth_node_run(n, t->current.dys, dxs);
+  int status = moth_node_run(n, t, t->current.dys, dxs);
   /* What arrived here is used up: let gradients that pass through be taken over. */
   for (uint32_t k = 0; k < n->nout; k++) {
     moth_tensor_release(t->current.dys[k]);
@@ -407,7 +386,7 @@ static int run_op(moth_task *t) {
 static void finish_node(moth_task *t) {
   moth_node *n = t->current.node;
   if (!(t->flags & MOTH_RETAIN_GRAPH) && !(n->flags & MOTH_N_LEAF)) moth_node_forget(n);
-  drop_entry(t->ctx, &t->current);
+  drop_entry(t, &t->current);
 }
 
 static bool any_gradient(const task_entry *e) {
@@ -456,12 +435,15 @@ static int walk(moth_task *t) {
   while (status == MOTH_OK && t->nheap) {
     if (moth_cancelled(t->ctx) && (status = moth_poll(t->ctx)) != MOTH_OK) break;
     take_next(t);
+    if (t->current.waiting && (status = moth_waiting_add(t, &t->current)) != MOTH_OK) break;
     if ((t->current.node->flags & MOTH_N_HOOKED) && any_gradient(&t->current))
       status = MOTH_TASK_HOOK;
     else status = run_current(t);
   }
   t->stopped = status > 0;
   if (status <= 0) return status;
+  int failed = moth_waiting_add_all(t); /* Lua may change what they are made of */
+  if (failed) return failed;
   int refused = moth_capture_refuse(t->ctx, status == MOTH_TASK_HOOK
                                               ? "a hook would run in backward"
                                               : "a Function written in Lua would run in backward");
@@ -473,7 +455,7 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   moth_error_clear(ctx);
   moth_settle_lanes(ctx);
   moth_error_blame(ctx, "backward");
-  moth_task *t = find_task(ctx, task);
+  moth_task *t = moth_task_find(ctx, task);
   if (!t) return ctx->error.code;
   moth_modes modes = ctx->modes; /* gradients have the dtypes of what they flow to */
   ctx->modes = (moth_modes){.grad_mode = (t->flags & MOTH_CREATE_GRAPH) != 0, .autocast = -1};
@@ -509,92 +491,4 @@ int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const 
   }
   free_task(t);
   return status;
-}
-
-/* -- what Lua asks of a task that stands at its node -- */
-
-static moth_task *stopped_task(moth_ctx *ctx, uint32_t task) {
-  moth_task *t = find_task(ctx, task);
-  if (t && t->stopped) return t;
-  if (t) moth_fail(ctx, MOTH_E_STATE, NULL, "this backward pass stands at no node");
-  return NULL;
-}
-
-int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
-  moth_task *t = stopped_task(ctx, task);
-  if (!t) return ctx->error.code;
-  if (i >= t->current.node->nout) return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
-  *grad = (moth_handle){0, 0};
-  moth_tensor *dy = t->current.dys[i];
-  return dy ? moth_hand_out(ctx, moth_tensor_retain(dy), grad) : MOTH_OK;
-}
-
-int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
-  moth_task *t = stopped_task(ctx, task);
-  if (!t) return ctx->error.code;
-  if (i >= t->current.node->nout || !t->current.node->outs[i].present)
-    return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
-  const moth_layout *l = &t->current.node->outs[i].l;
-  moth_tensor *y = NULL;
-  int status = MOTH_CALL(ctx, &y, zeros, .size = {l->shape, l->ndim}, .dtype = l->dtype);
-  return status ? status : moth_hand_out(ctx, y, grad);
-}
-
-int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handle *grad) {
-  moth_task *t = stopped_task(ctx, task);
-  if (!t) return ctx->error.code;
-  moth_node *n = t->current.node;
-  bool function = t->dxs != NULL;
-  if (i >= (function ? n->nin : n->nout))
-    return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
-  moth_tensor **at = function ? &t->dxs[i] : &t->current.dys[i], *g = NULL;
-  const moth_layout *l = function                    ? &n->ins[i].l
-                         : n->flags & MOTH_N_LEAF ? &n->leaf
-                                                     : &n->outs[i].l;
-  if (grad && grad->_slot) {
-    g = moth_resolve(ctx, grad, NULL);
-    if (!g) return ctx->error.code;
-    if (!moth_shape_same(&g->l, l) || g->l.dtype != l->dtype)
-      return moth_fail(ctx, MOTH_E_SHAPE, NULL,
-                       "gradient " MOTH_POS " is %s, but the tensor it is for is %s %s",
-                       (long long)i, moth_str(g), moth_dtype_name(l->dtype),
-                       moth_str_shape(ctx, l->ndim, l->shape));
-    moth_tensor_retain(g);
-  }
-  moth_tensor_release(*at);
-  *at = g;
-  return MOTH_OK;
-}
-
-int32_t moth_task_wants(moth_ctx *ctx, uint32_t task, uint32_t i) {
-  moth_task *t = stopped_task(ctx, task);
-  return t && i < t->current.node->nin && t->current.node->edges[i].node != NULL;
-}
-
-int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x) {
-  moth_task *t = stopped_task(ctx, task);
-  if (!t) return ctx->error.code;
-  moth_node *n = t->current.node;
-  *x = (moth_handle){0, 0};
-  if (i >= n->nsaved || !n->ins[n->nin + i].present) return MOTH_OK;
-  const moth_saved *s = &n->ins[n->nin + i];
-  moth_tensor *y = moth_saved_open(n, s, "saved_tensors");
-  if (y && ctx->grad_mode && s->from > 0 && n->edges[s->from - 1].node)
-    moth_saved_tie(y, n->edges[s->from - 1].node, n->edges[s->from - 1].output);
-  else if (y && ctx->grad_mode && s->from < 0)
-    moth_saved_tie(y, n, (uint32_t)(-1 - s->from));
-  return y ? moth_hand_out(ctx, y, x) : ctx->error.code;
-}
-
-int32_t moth_task_result(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
-  moth_task *t = find_task(ctx, task);
-  if (!t) return ctx->error.code;
-  if (i >= t->ngoals) return moth_fail(ctx, MOTH_E_ARG, NULL, "no input %u", i);
-  *grad = (moth_handle){0, 0};
-  moth_tensor *dx = t->goals[i].grad;
-  if (dx) return moth_hand_out(ctx, moth_tensor_retain(dx), grad);
-  if (t->flags & MOTH_ALLOW_UNUSED) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_GRAPH, "inputs",
-                   "input " MOTH_POS " was not used in the graph; allow_unused = true gives nil",
-                   (long long)i);
 }

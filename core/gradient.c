@@ -148,7 +148,7 @@ static int refuse_nan(moth_node *n, moth_tensor **dxs) {
   return MOTH_OK;
 }
 
-int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs) {
+int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor **dxs) {
   moth_ctx *ctx = n->ctx;
   moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
   union {
@@ -162,7 +162,7 @@ int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs) {
   bool *wants = (bool *)(list + n->nin);
   for (uint32_t i = 0; i < n->nin; i++) wants[i] = n->edges[i].node != NULL;
   moth_grad g = {.ctx = ctx, .dy = dys[0], .dys = dys, .out = out, .wants = wants, .dx = dxs,
-                 .nin = n->nin};
+                 .nin = n->nin, .task = task, .edges = n->edges};
   memcpy(&args, n->args, n->op->size);
   spread_lists(n->op, &args, list);
   if (!open_inputs(&g, n, &args) && !open_outputs(&g, n)) {

@@ -228,6 +228,8 @@ struct moth_grad {
   moth_tensor **dx;  /* what was given so far, owned */
   uint32_t nin;
   int status;
+  struct moth_task *task; /* whose pass it is, and where its inputs' gradients go */
+  const struct moth_edge *edges;
   moth_tensor **pool; /* temporaries, released when the gradient returns */
   uint32_t npool, pool_room;
 };
@@ -244,6 +246,11 @@ moth_tensor *moth_grad_number(moth_grad *g, double value); /* a number as operan
 /* dx (borrowed, NULL after an error) is the gradient of `input`: summed over the dimensions that
 ** broadcasting added and cast to the input's dtype. Returns g->status. */
 int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
+
+/* The same for a matrix whose gradient is the sum of the outer products of the rows of a (..., m)
+** and b (..., n). Where these are few, as when a network's steps share a weight, they wait for
+** those to come and are multiplied together. */
+int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b);
 
 /* -- helpers for shape rules; each returns a status and has set the error -- */
 

@@ -24,6 +24,7 @@
   F(scan)       /* running sums, products and extremes; differences */ \
   F(sort)       /* orders: sort.c; equals and searches: unique.c */ \
   F(matmul)     /* matrix products */ \
+  F(outer)      /* gradients of weights that many steps share */ \
   F(product)    /* matrix products with a sum; inner, kron */ \
   F(index)      /* index tensors: index.c; along a dimension: gather.c, place.c */ \
   F(join)       /* cat and stack */ \

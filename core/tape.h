@@ -16,6 +16,8 @@
 
 #include "context.h"
 
+typedef struct moth_task moth_task;
+
 typedef struct moth_edge {
   moth_node *node; /* counted; NULL: no gradient goes this way */
   uint32_t output;
@@ -125,9 +127,11 @@ static inline bool moth_next_input(moth_cursor *c) {
   return false;
 }
 
-/* Runs the gradient of n. dys are the gradients of its results; dxs (nin, zeroed) receives owned
+/* Runs the gradient of n in a backward pass. dys are the gradients of its results; dxs (nin,
+** zeroed) receives owned
 ** tensors where an edge leads on. Recorded if grad mode is on. */
-int moth_node_run(moth_node *n, moth_tensor **dys, moth_tensor **dxs);
+int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys,
+                  moth_tensor **dxs);
 /* The gradients of roots, which arrived as dys (NULL: none), towards inputs, all in the graph and
 ** recorded. What made the inputs is left out, so ends of a graph must be made before the rest of it
 ** and after all else. dxs (ninputs) receives owned tensors, NULL where none arrived. */

@@ -95,3 +95,72 @@ describe("the grad mode of a pass", function()
     assert.equal(0, moth.memory().live_tasks)
   end)
 end)
+
+describe("products of a weight that many small steps share", function()
+  local function steps(w, x, spoil)
+    local h = moth.ones(1, 24, {dtype = moth.float64})
+    for i = 1, 80 do
+      local now = x[i]:clone()
+      h = moth.nn.functional.linear(h + now, w):tanh()
+      if spoil and i % 7 == 0 then
+        h:register_hook(function() x:zero_() now:zero_() end)
+      end
+    end
+    return h:sum()
+  end
+
+  local function inputs()
+    moth.manual_seed(4)
+    local w = moth.randn(24, 24, {dtype = moth.float64}) / 8
+    return w:requires_grad_(), moth.randn(80, 1, 24, {dtype = moth.float64})
+  end
+
+  it("add up to the gradient that create_graph gives", function()
+    local w, x = inputs()
+    local want = moth.autograd.grad(steps(w, x), {w}, {create_graph = true})
+    local got = moth.autograd.grad(steps(w, x), {w})
+    assert.is_true(moth.allclose(got, want:detach(), {rtol = 1e-10}))
+    for _ = 1, 2 do steps(w, x):backward() end
+    assert.is_true(moth.allclose(w.grad, got * 2, {rtol = 1e-10}))
+  end)
+
+  it("are done before a hook can change what they are made of", function()
+    local w, x = inputs()
+    steps(w, x:clone(), true):backward()
+    local spoilt = w.grad
+    w.grad = nil
+    steps(w, x):backward()
+    assert.is_true(moth.allclose(spoilt, w.grad, {rtol = 1e-10}))
+  end)
+
+  it("go with a pass that fails", function()
+    local w, x = inputs()
+    local before = moth.memory().live_bytes
+    local h = moth.nn.functional.linear(moth.ones(1, 24, {dtype = moth.float64}), w)
+    h:register_hook(function() error("stop", 0) end)
+    for i = 1, 10 do h = moth.nn.functional.linear(h + x[i], w) end
+    assert.is_false(pcall(h.sum(h).backward, h:sum()))
+    assert.is_nil(w.grad)
+    assert.equal(0, moth.memory().live_tasks)
+    assert.is_true(before > 0)
+  end)
+
+  it("are cells' too", function()
+    moth.manual_seed(5)
+    for _, kind in ipairs{"LSTMCell", "GRUCell", "RNNCell"} do
+      local cell, x = moth.nn[kind](8, 24), moth.randn(40, 2, 8)
+      local function run()
+        local h, c = moth.zeros(2, 24), moth.zeros(2, 24)
+        for i = 1, 40 do
+          if kind == "LSTMCell" then h, c = cell(x[i], {h, c}) else h = cell(x[i], h) end
+        end
+        return h:sum()
+      end
+      local want = {moth.autograd.grad(run(), cell:parameters(), {create_graph = true})}
+      local got = {moth.autograd.grad(run(), cell:parameters())}
+      for i, g in ipairs(got) do
+        assert.is_true(moth.allclose(g, want[i]:detach(), {rtol = 1e-3, atol = 1e-5}))
+      end
+    end
+  end)
+end)

@@ -373,7 +373,7 @@ static void rows_back(const walk *w, span rows) {
       s.dh = w->dh + first * bytes;
       s.dc = w->dc ? w->dc + first * bytes : NULL;
       q->level->back(q->r->mode, &s);
-      if (part) memcpy(w->begun + first * wide, s.dgates, (size_t)(s.rows * wide));
+      if (part && w->begun) memcpy(w->begun + first * wide, s.dgates, (size_t)(s.rows * wide));
     }
     int64_t end = m.rows < rows.last ? m.rows : rows.last;
     if (end > rows.first)
@@ -489,5 +489,36 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
     above = to;
   }
   room_close(ctx, &w);
+  return status;
+}
+
+/* -- back through one step -- */
+
+/* What lies (r, z, n, m) in a row for each row, as (r, z, n) and as (r, z, m). */
+static void part_gates(const lane *q, const char *from, char *to) {
+  size_t unit = (size_t)(q->n * q->size);
+  char *other = to + q->r->batch * q->wide * q->size;
+  for (int64_t k = 0; k < q->r->batch; k++, from += 4 * unit, to += 3 * unit, other += 3 * unit) {
+    memcpy(to, from, 3 * unit);
+    memcpy(other, from, 2 * unit);
+    memcpy(other + 2 * unit, from + 3 * unit, unit);
+  }
+}
+
+int moth_rnn_cell_backward(moth_ctx *ctx, const moth_rnn *r, const void *h0, const void *c0,
+                           const void *reserve, void *dh, void *dc, void *dx, void *dgates) {
+  int64_t size = moth_dtype_size[r->dtype], states = r->batch * r->hidden * size;
+  if (!r->batch) return MOTH_OK;
+  lane q = lane_of(ctx, r, reserve, h0, c0, 0);
+  int64_t bytes = states + (q.kept > q.wide ? r->batch * q.kept * size : 0);
+  char *nothing = moth_alloc(ctx, bytes), *at = q.kept > q.wide ? nothing + states : dgates;
+  if (!nothing) return ctx->error.code;
+  memset(nothing, 0, (size_t)states);
+  int status = lane_steps(&q, nothing, dh, dc, at, NULL);
+  if (!status && dx)
+    status = moth_gemm(ctx, r->dtype, r->batch, r->input, q.wide, at, q.kept, 1, q.params[0],
+                       r->input, 1, dx, r->input, 0);
+  if (!status && at != dgates) part_gates(&q, at, dgates);
+  moth_dealloc(ctx, nothing, bytes);
   return status;
 }

@@ -48,4 +48,9 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
                       const void *c0, const void *reserve, void *dy, void *dh, void *dc, void *dx,
                       void *dw);
 
+/* The same for one step of a cell, where only dh and dc have come. dgates receives the gradients
+** of the gates, (batch, gates * hidden); of a GRU two of these: for what x and what h0 added. */
+int moth_rnn_cell_backward(moth_ctx *ctx, const moth_rnn *r, const void *h0, const void *c0,
+                           const void *reserve, void *dh, void *dc, void *dx, void *dgates);
+
 #endif

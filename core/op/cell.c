@@ -1,4 +1,5 @@
 /* cell.c -- recurrent networks one step at a time: the kernels of recurrent.c on one step. */
+#include "../kernel/real.h"
 #include "recurrent.h"
 #include "recurrent_call.h"
 
@@ -102,3 +103,98 @@ MOTH_OP(lstm_cell, LSTM_CELL,
   .dtypes = MOTH_FLOATS,
   .saves = "input hx w_ih w_hh b_ih b_hh reserve",
   .flags = 0)
+
+/* -- back -- */
+
+static int cell_back_fit(const cell_back_args *a, recurrent_call *c, moth_tensor **params,
+                         moth_rnn *r) {
+  int64_t size, masks;
+  bool lstm = a->mode == MOTH_LSTM;
+  if (a->hx.n != (lstm ? 2 : 1))
+    return moth_fail(a->ctx, MOTH_E_ARG, "hx", "%d tensor(s) are needed, got %lld", lstm ? 2 : 1,
+                     (long long)a->hx.n);
+  *c = (recurrent_call){.ctx = a->ctx, .mode = (int)a->mode, .cell = true, .input = a->input,
+                        .params = {params, 2}, .layers = 1, .h0 = a->hx.at[0],
+                        .c0 = lstm ? a->hx.at[1] : NULL};
+  params[0] = a->w_ih;
+  params[1] = a->w_hh;
+  int status = check_cell(c, NULL, NULL);
+  if (!status) status = moth_recurrent_fit(c, r);
+  if (!status) status = moth_real_alike("reserve", a->reserve, a->input);
+  if (!status) status = moth_real_alike("w_ih", a->w_ih, a->input);
+  if (!status) status = moth_real_alike("w_hh", a->w_hh, a->input);
+  for (int64_t i = 0; !status && i < a->hx.n; i++)
+    status = moth_real_alike("hx", a->hx.at[i], a->input);
+  if (status) return status;
+  moth_rnn_room(r, &size, &masks);
+  if (a->reserve->l.ndim != 1 || a->reserve->l.shape[0] != size)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "reserve", "(%lld,) is needed, got %s",
+                     (long long)size, moth_str(a->reserve));
+  for (int i = 0; i < 2; i++) {
+    const moth_tensor *dy = i ? a->dc : a->dh;
+    if (dy && !moth_shape_same(&dy->l, &c->h0->l))
+      return moth_fail(a->ctx, MOTH_E_SHAPE, i ? "dc" : "dh", "%s is needed, got %s",
+                       moth_str_shape(a->ctx, 2, c->h0->l.shape), moth_str(dy));
+  }
+  return MOTH_OK;
+}
+
+static int cell_back_shape(const cell_back_args *a, moth_layout *y) {
+  recurrent_call c;
+  moth_tensor *params[2];
+  moth_rnn r;
+  int status = cell_back_fit(a, &c, params, &r);
+  if (status) return status;
+  for (int i = 0; i < 3; i++) {
+    y[i].ndim = 2;
+    y[i].shape[0] = (i == 0 && !a->input_wanted) || (i == 2 && !c.c0) ? 0 : r.batch;
+    y[i].shape[1] = i ? r.hidden : r.input;
+  }
+  y[3].ndim = 3;
+  y[3].shape[0] = r.mode == MOTH_GRU ? 2 : 1;
+  y[3].shape[1] = r.batch;
+  y[3].shape[2] = moth_rnn_gates(r.mode) * r.hidden;
+  return MOTH_OK;
+}
+
+/* y := x, or 0 where nothing arrived. */
+static int begin_with(moth_tensor *y, const moth_tensor *x) {
+  if (x) return moth_copy_into(y, x);
+  if (y->l.numel) memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
+  return MOTH_OK;
+}
+
+static int cell_back_cpu(const cell_back_args *a, moth_tensor **out) {
+  recurrent_call c;
+  recurrent_operands o = {0};
+  moth_tensor *params[2], *y[4] = {NULL}, *reserve = NULL;
+  moth_rnn r;
+  int status = cell_back_fit(a, &c, params, &r);
+  if (status) return status;
+  status = moth_recurrent_open(&c, &r, &o);
+  if (!status && !(reserve = moth_real(a->reserve))) status = a->ctx->error.code;
+  for (int i = 0; i < 4 && !status; i++)
+    if (!(y[i] = moth_real_out(out[i]))) status = a->ctx->error.code;
+  if (!status) status = begin_with(y[1], a->dh);
+  if (!status && c.c0) status = begin_with(y[2], a->dc);
+  if (!status)
+    status = moth_rnn_cell_backward(a->ctx, &r, moth_at(o.h0), o.c0 ? moth_at(o.c0) : NULL,
+                                    moth_at(reserve), moth_at(y[1]), moth_at(y[2]),
+                                    a->input_wanted ? moth_at(y[0]) : NULL, moth_at(y[3]));
+  moth_recurrent_close(&o);
+  moth_tensor_release(reserve);
+  for (int i = 0; i < 4; i++) status = moth_real_done(y[i], out[i], status);
+  return status;
+}
+
+MOTH_OP_CONST(cell_back, CELL_BACK,
+  .doc = "The gradient of one step of a recurrent network: of the input, the state, the cell, and "
+         "of the gates as the input's and the state's weights gave them.",
+  .examples =
+    "moth.randn(2, 3), {moth.rand(2, 4), moth.rand(2, 4)}, moth.randn(16, 3), moth.randn(16, 4), "
+    "moth.rand(48), {dh = moth.randn(2, 4), dc = moth.randn(2, 4), mode = 'lstm'}\n"
+    "moth.randn(2, 3), {moth.rand(2, 4)}, moth.randn(12, 3), moth.randn(12, 4), moth.rand(40), "
+    "{dh = moth.randn(2, 4), mode = 'gru', input_wanted = false}",
+  .outputs = "dinput, dhx, dcx, dgates",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)

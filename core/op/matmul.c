@@ -150,8 +150,8 @@ static int matmul_grad(const matmul_args *a, moth_grad *g) {
   if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, TURNED(a->other)));
   if (moth_wants(g, a->other)) {
     bool sum = a->other->l.ndim == 2 && a->input->l.ndim > 2; /* one matrix for all batches */
-    moth_flow(g, a->other, sum ? GRAD(g, outer_sum, .input = a->input, .other = g->dy)
-                               : PRODUCT(TURNED(a->input), g->dy));
+    if (sum || a->other->l.ndim == 2) moth_flow_outer(g, a->other, a->input, g->dy);
+    else moth_flow(g, a->other, PRODUCT(TURNED(a->input), g->dy));
   }
   return g->status;
 }
@@ -292,7 +292,7 @@ static int linear_cpu(const linear_args *a, moth_tensor **out) {
 static int linear_grad(const linear_args *a, moth_grad *g) {
   if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, a->weight));
   if (moth_wants(g, a->weight))
-    moth_flow(g, a->weight, GRAD(g, outer_sum, .input = g->dy, .other = a->input));
+    moth_flow_outer(g, a->weight, g->dy, a->input);
   if (moth_wants(g, a->bias)) moth_flow(g, a->bias, g->dy);
   return g->status;
 }

@@ -40,6 +40,12 @@ MOTH_ARGS(outer, OUTER)
   ARG(maybe_tensor, bias, none, "(out features,)")
 MOTH_ARGS(linear, LINEAR)
 
+/* The same of several pairs of tensors. */
+#define OUTER_SUMS(ARG) \
+  ARG(tensors, input, , "each (..., M)") \
+  ARG(tensors, other, , "as many, (..., N): with the same rows")
+MOTH_ARGS(outer_sums, OUTER_SUMS)
+
 /* Gradients of weights: the outer products of the rows of two tensors, summed. */
 #define OUTER_SUM(ARG) \
   ARG(tensor, input, , "(..., M)") \

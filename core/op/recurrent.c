@@ -151,16 +151,9 @@ static moth_tensor *seen(const moth_tensor *x, bool turned) {
   return moth_tensor_like(x->ctx, &l, x->storage);
 }
 
-typedef struct operands {
-  moth_ctx *ctx;
-  moth_tensor *x, *h0, *c0;
-  moth_tensor **params; /* n of them, and behind them where their bytes lie */
-  int64_t n, bytes;
-} operands;
-
-static int operands_open(const recurrent_call *c, moth_rnn *r, operands *o) {
+int moth_recurrent_open(const recurrent_call *c, moth_rnn *r, recurrent_operands *o) {
   moth_ctx *ctx = c->ctx;
-  *o = (operands){.ctx = ctx, .bytes = c->params.n * 2 * (int64_t)sizeof(void *)};
+  *o = (recurrent_operands){.ctx = ctx, .bytes = c->params.n * 2 * (int64_t)sizeof(void *)};
   moth_tensor *x = seen(c->input, c->batch_first && !c->cell);
   if (x) o->x = moth_real(x);
   moth_tensor_release(x);
@@ -178,7 +171,7 @@ static int operands_open(const recurrent_call *c, moth_rnn *r, operands *o) {
   return MOTH_OK;
 }
 
-static void operands_close(operands *o) {
+void moth_recurrent_close(recurrent_operands *o) {
   moth_tensor_release(o->x);
   moth_tensor_release(o->h0);
   moth_tensor_release(o->c0);
@@ -229,13 +222,13 @@ static int copy_output(const recurrent_call *c, const moth_rnn *r, const moth_te
 int moth_recurrent_run(const recurrent_call *c, double p, moth_tensor *generator,
                        moth_tensor **out) {
   moth_rnn r;
-  operands o = {0};
+  recurrent_operands o = {0};
   int64_t size, masks = 0;
   int status = moth_recurrent_fit(c, &r);
   if (status) return status;
   moth_rnn_room(&r, &size, &masks);
   moth_tensor *y = c->cell ? NULL : *out++, *reserve = out[c->c0 ? 2 : 1];
-  status = operands_open(c, &r, &o);
+  status = moth_recurrent_open(c, &r, &o);
   moth_tensor *h = status ? NULL : moth_real_out(out[0]);
   moth_tensor *cell = h && c->c0 ? moth_real_out(out[1]) : NULL;
   if (!status && (!h || (c->c0 && !cell))) status = c->ctx->error.code;
@@ -248,7 +241,7 @@ int moth_recurrent_run(const recurrent_call *c, double p, moth_tensor *generator
     status = moth_rnn_forward(c->ctx, &r, moth_at(o.x), moth_at(o.h0), at_or_null(o.c0), kept,
                               moth_at(h), cell ? moth_at(cell) : NULL, &last);
   if (!status && y) status = copy_output(c, &r, reserve, last, y);
-  operands_close(&o);
+  moth_recurrent_close(&o);
   status = moth_real_done(h, out[0], status);
   return c->c0 ? moth_real_done(cell, out[1], status) : status;
 }
@@ -329,10 +322,10 @@ static moth_tensor *room_for(moth_ctx *ctx, const moth_rnn *r, int64_t wide) {
 static int recurrent_back_cpu(const recurrent_back_args *a, moth_tensor **out) {
   recurrent_call c;
   moth_rnn r;
-  operands o = {0};
+  recurrent_operands o = {0};
   moth_ctx *ctx = a->ctx;
   int status = back_fit(a, &c, &r);
-  if (!status) status = operands_open(&c, &r, &o);
+  if (!status) status = moth_recurrent_open(&c, &r, &o);
   moth_tensor *reserve = status ? NULL : moth_real(a->reserve);
   moth_tensor *dy = reserve ? room_for(ctx, &r, r.directions * r.hidden) : NULL;
   moth_tensor *dx = dy && a->input_wanted ? room_for(ctx, &r, r.input) : NULL;
@@ -347,7 +340,7 @@ static int recurrent_back_cpu(const recurrent_back_args *a, moth_tensor **out) {
                                moth_at(reserve), moth_at(dy), moth_at(dh), moth_at(dc),
                                dx ? moth_at(dx) : NULL, moth_at(dw));
   if (!status && dx) status = take(out[0], dx, a->batch_first);
-  operands_close(&o);
+  moth_recurrent_close(&o);
   moth_tensor_release(reserve);
   moth_tensor_release(dy);
   moth_tensor_release(dx);
@@ -474,5 +467,6 @@ MOTH_OP(lstm, LSTM_LAYERS,
 
 const moth_op *const moth_recurrent_ops[] = {
   &moth_op_rnn_tanh, &moth_op_rnn_relu, &moth_op_lstm, &moth_op_gru, &moth_op_recurrent_back,
-  &moth_op_rnn_tanh_cell, &moth_op_rnn_relu_cell, &moth_op_lstm_cell, &moth_op_gru_cell, NULL,
+  &moth_op_rnn_tanh_cell, &moth_op_rnn_relu_cell, &moth_op_lstm_cell, &moth_op_gru_cell,
+  &moth_op_cell_back, NULL,
 };

@@ -70,4 +70,16 @@ MOTH_ARGS(lstm, LSTM_LAYERS)
   ARG(bool,         input_wanted, true, "is the gradient of the input wanted?")
 MOTH_ARGS(recurrent_back, RECURRENT_BACK)
 
+#define CELL_BACK(ARG) \
+  ARG(tensor,       input,     , "one step of each sequence, (N, I)") \
+  ARG(tensors,      hx,        , "states before it, and cells of an LSTM") \
+  ARG(tensor,       w_ih,      , "weights of the input") \
+  ARG(tensor,       w_hh,      , "weights of the state") \
+  ARG(tensor,       reserve,   , "what the forward pass kept") \
+  ARG(maybe_tensor, dh,    none, "gradient of the state") \
+  ARG(maybe_tensor, dc,    none, "gradient of the cell") \
+  ARG(enum,         mode,      =tanh|relu|lstm|gru, "which kind") \
+  ARG(bool,         input_wanted, true, "is the gradient of the input wanted?")
+MOTH_ARGS(cell_back, CELL_BACK)
+
 #endif

@@ -26,6 +26,17 @@ int moth_recurrent_shape(const recurrent_call *c, moth_layout *y);
 int moth_recurrent_run(const recurrent_call *c, double p, moth_tensor *generator,
                        moth_tensor **out);
 
+typedef struct recurrent_operands { /* packed and real, as the kernels want them */
+  moth_ctx *ctx;
+  moth_tensor *x, *h0, *c0;
+  moth_tensor **params; /* n of them, and behind them where their bytes lie */
+  int64_t n, bytes;
+} recurrent_operands;
+
+/* Fills r's params; to be closed whatever the status. */
+int moth_recurrent_open(const recurrent_call *c, moth_rnn *r, recurrent_operands *o);
+void moth_recurrent_close(recurrent_operands *o);
+
 /* Sends the gradients on: by one fused op, or, where they are recorded themselves, by doing the
 ** steps again with plain ops and walking back through those. */
 int moth_recurrent_grad(const recurrent_call *c, moth_grad *g);

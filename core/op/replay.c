@@ -6,6 +6,7 @@
 #include "create.h"
 #include "formula.h"
 #include "join.h"
+#include "reduce.h"
 #include "recurrent.h"
 #include "recurrent_call.h"
 
@@ -164,15 +165,10 @@ static int recorded(recurrent_call *c, const moth_rnn *r, moth_grad *g, moth_ten
 
 /* -- fused gradients -- */
 
-static moth_tensor *lifted(moth_grad *g, moth_tensor *x) {
-  return x ? GRAD(g, unsqueeze, .input = x, .dim = 0) : NULL;
-}
-
 static void flow_back(const recurrent_call *c, moth_grad *g, moth_tensor *const *dx) {
   moth_tensor *const to[] = {c->input, c->h0, c->c0};
   for (int i = 0; i < 3 && !g->status; i++)
-    if (moth_wants(g, to[i]))
-      moth_flow(g, to[i], c->cell ? GRAD(g, select, .input = dx[i], .dim = 0, .index = 0) : dx[i]);
+    if (moth_wants(g, to[i])) moth_flow(g, to[i], dx[i]);
   int64_t start = 0;
   for (int64_t i = 0; i < c->params.n && !g->status; i++) {
     moth_tensor *p = c->params.at[i];
@@ -184,21 +180,39 @@ static void flow_back(const recurrent_call *c, moth_grad *g, moth_tensor *const 
   }
 }
 
-static int fused(const recurrent_call *c, moth_grad *g, moth_tensor *reserve) {
-  moth_tensor *states[] = {c->h0, c->c0}, *x = c->input, *dx[MOTH_MAX_OUTPUTS] = {NULL};
-  moth_tensor *dy = g->dys[0], *dh = g->dys[1], *dc = c->c0 ? g->dys[2] : NULL;
-  if (c->cell) {
-    x = lifted(g, x);
-    states[0] = lifted(g, states[0]);
-    states[1] = lifted(g, states[1]);
-    dc = c->c0 ? lifted(g, g->dys[1]) : NULL;
-    dh = lifted(g, g->dys[0]);
-    dy = NULL;
-  }
+/* Of one step: the weights' gradients wait for those of other steps. */
+static int fused_cell(const recurrent_call *c, moth_grad *g, moth_tensor *reserve) {
+  moth_tensor *states[] = {c->h0, c->c0}, *dx[MOTH_MAX_OUTPUTS] = {NULL}, *both[2], *sum = NULL;
+  cell_back_args args = {
+    .ctx = g->ctx, .input = c->input, .hx = {states, c->c0 ? 2 : 1}, .w_ih = c->params.at[0],
+    .w_hh = c->params.at[1], .reserve = reserve, .dh = g->dys[0],
+    .dc = c->c0 ? g->dys[1] : NULL, .mode = c->mode, .input_wanted = moth_wants(g, c->input)};
+  g->status = moth_run(&moth_op_cell_back, &args, dx);
   if (g->status) return g->status;
+  for (int i = 0; i < 4; i++) moth_grad_own(g, dx[i]);
+  moth_tensor *const to[] = {c->input, c->h0, c->c0};
+  for (int i = 0; i < 3; i++)
+    if (moth_wants(g, to[i])) moth_flow(g, to[i], dx[i]);
+  both[0] = both[1] = GRAD(g, select, .input = dx[3], .dim = 0, .index = 0);
+  if (c->mode == MOTH_GRU) both[1] = GRAD(g, select, .input = dx[3], .dim = 0, .index = 1);
+  moth_flow_outer(g, c->params.at[0], both[0], c->input);
+  moth_flow_outer(g, c->params.at[1], both[1], c->h0);
+  for (int i = 0; i < 2 && c->biased; i++) {
+    moth_tensor *bias = c->params.at[2 + i];
+    if (!moth_wants(g, bias)) continue;
+    if (!sum || both[i] != both[0])
+      sum = GRAD(g, sum, .input = both[i], .dim = {(const int64_t[]){0}, 1}, .dtype = -1);
+    moth_flow(g, bias, sum);
+  }
+  return g->status;
+}
+
+static int fused(const recurrent_call *c, moth_grad *g, moth_tensor *reserve) {
+  moth_tensor *states[] = {c->h0, c->c0}, *dx[MOTH_MAX_OUTPUTS] = {NULL};
   recurrent_back_args args = {
-    .ctx = g->ctx, .input = x, .hx = {states, c->c0 ? 2 : 1}, .params = c->params,
-    .reserve = reserve, .dy = dy, .dh = dh, .dc = dc, .mode = c->mode, .has_biases = c->biased,
+    .ctx = g->ctx, .input = c->input, .hx = {states, c->c0 ? 2 : 1}, .params = c->params,
+    .reserve = reserve, .dy = g->dys[0], .dh = g->dys[1], .dc = c->c0 ? g->dys[2] : NULL,
+    .mode = c->mode, .has_biases = c->biased,
     .num_layers = c->layers, .masked = c->masked, .bidirectional = c->bidirectional,
     .batch_first = c->batch_first, .batch_sizes = c->sizes,
     .input_wanted = moth_wants(g, c->input)};
@@ -214,7 +228,7 @@ int moth_recurrent_grad(const recurrent_call *c, moth_grad *g) {
   moth_tensor *reserve = g->out[(c->cell ? 1 : 2) + (c->c0 ? 1 : 0)];
   int status = moth_recurrent_fit(c, &r);
   if (status) return g->status = status;
-  if (!g->ctx->grad_mode) return fused(c, g, reserve);
+  if (!g->ctx->grad_mode) return c->cell ? fused_cell(c, g, reserve) : fused(c, g, reserve);
   recurrent_call copy = *c;
   return recorded(&copy, &r, g, reserve);
 }

@@ -1,0 +1,92 @@
+/* backward_lua.c -- what Lua asks of a backward pass that has stopped at a hook or a Function, and
+** of one that has ended.
+*/
+#include "backward_parts.h"
+
+#include "op/create.h"
+
+static moth_task *stopped_task(moth_ctx *ctx, uint32_t task) {
+  moth_task *t = moth_task_find(ctx, task);
+  if (t && t->stopped) return t;
+  if (t) moth_fail(ctx, MOTH_E_STATE, NULL, "this backward pass stands at no node");
+  return NULL;
+}
+
+int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  if (i >= t->current.node->nout) return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
+  *grad = (moth_handle){0, 0};
+  moth_tensor *dy = t->current.dys[i];
+  return dy ? moth_hand_out(ctx, moth_tensor_retain(dy), grad) : MOTH_OK;
+}
+
+int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  if (i >= t->current.node->nout || !t->current.node->outs[i].present)
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
+  const moth_layout *l = &t->current.node->outs[i].l;
+  moth_tensor *y = NULL;
+  int status = MOTH_CALL(ctx, &y, zeros, .size = {l->shape, l->ndim}, .dtype = l->dtype);
+  return status ? status : moth_hand_out(ctx, y, grad);
+}
+
+int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handle *grad) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  moth_node *n = t->current.node;
+  bool function = t->dxs != NULL;
+  if (i >= (function ? n->nin : n->nout))
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
+  moth_tensor **at = function ? &t->dxs[i] : &t->current.dys[i], *g = NULL;
+  const moth_layout *l = function                    ? &n->ins[i].l
+                         : n->flags & MOTH_N_LEAF ? &n->leaf
+                                                     : &n->outs[i].l;
+  if (grad && grad->_slot) {
+    g = moth_resolve(ctx, grad, NULL);
+    if (!g) return ctx->error.code;
+    if (!moth_shape_same(&g->l, l) || g->l.dtype != l->dtype)
+      return moth_fail(ctx, MOTH_E_SHAPE, NULL,
+                       "gradient " MOTH_POS " is %s, but the tensor it is for is %s %s",
+                       (long long)i, moth_str(g), moth_dtype_name(l->dtype),
+                       moth_str_shape(ctx, l->ndim, l->shape));
+    moth_tensor_retain(g);
+  }
+  moth_tensor_release(*at);
+  *at = g;
+  return MOTH_OK;
+}
+
+int32_t moth_task_wants(moth_ctx *ctx, uint32_t task, uint32_t i) {
+  moth_task *t = stopped_task(ctx, task);
+  return t && i < t->current.node->nin && t->current.node->edges[i].node != NULL;
+}
+
+int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x) {
+  moth_task *t = stopped_task(ctx, task);
+  if (!t) return ctx->error.code;
+  moth_node *n = t->current.node;
+  *x = (moth_handle){0, 0};
+  if (i >= n->nsaved || !n->ins[n->nin + i].present) return MOTH_OK;
+  const moth_saved *s = &n->ins[n->nin + i];
+  moth_tensor *y = moth_saved_open(n, s, "saved_tensors");
+  if (y && ctx->grad_mode && s->from > 0 && n->edges[s->from - 1].node)
+    moth_saved_tie(y, n->edges[s->from - 1].node, n->edges[s->from - 1].output);
+  else if (y && ctx->grad_mode && s->from < 0)
+    moth_saved_tie(y, n, (uint32_t)(-1 - s->from));
+  return y ? moth_hand_out(ctx, y, x) : ctx->error.code;
+}
+
+int32_t moth_task_result(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad) {
+  moth_task *t = moth_task_find(ctx, task);
+  if (!t) return ctx->error.code;
+  if (i >= t->ngoals) return moth_fail(ctx, MOTH_E_ARG, NULL, "no input %u", i);
+  *grad = (moth_handle){0, 0};
+  moth_tensor *dx = t->goals[i].grad;
+  if (dx) return moth_hand_out(ctx, moth_tensor_retain(dx), grad);
+  if (t->flags & MOTH_ALLOW_UNUSED) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_GRAPH, "inputs",
+                   "input " MOTH_POS " was not used in the graph; allow_unused = true gives nil",
+                   (long long)i);
+}

@@ -1,0 +1,51 @@
+/* backward_parts.h -- what a backward pass is made of; for backward.c, which walks, waiting.c,
+** which puts products off, and backward_lua.c, which answers Lua where the pass has stopped.
+*/
+#ifndef MOTH_BACKWARD_PARTS_H
+#define MOTH_BACKWARD_PARTS_H
+
+#include "tape.h"
+
+typedef struct task_entry {
+  moth_node *node;   /* counted */
+  moth_tensor **dys; /* nout of them */
+  moth_tensor *one;  /* what dys points at when nout is 1 */
+  struct waiting *waiting; /* products that are still to be added to one, or NULL */
+} task_entry;
+
+typedef struct task_goal { /* an input that backward was asked for */
+  moth_node *node;         /* counted */
+  uint32_t output;
+  moth_tensor *grad;
+} task_goal;
+
+struct moth_task {
+  struct moth_task *next;
+  moth_ctx *ctx;
+  uint32_t id, flags;
+  task_entry *entries; /* a pool; heap holds indices of the entries that wait */
+  uint32_t *heap, *free;
+  uint32_t nentries, nheap, nfree, room;
+  task_goal *goals;
+  uint32_t ngoals, goal_room;
+  uint64_t least; /* no goal lies below this id */
+  bool strays;    /* another task has met a node that waits here, and keeps its place there now */
+  uint32_t nwaiting; /* entries whose products wait */
+  bool stopped;   /* at `current`, for Lua to go on */
+  task_entry current;
+  moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
+};
+
+moth_task *moth_task_find(moth_ctx *ctx, uint32_t id); /* NULL: error set */
+
+/* *at += take. Nothing is allocated unless someone else holds *at. */
+int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
+/* The entry of n, made if need be; NULL: error set. */
+task_entry *moth_task_enter(moth_task *t, moth_node *n);
+
+/* Adds an entry's products to its gradient; those of all entries before Lua runs. */
+int moth_waiting_add(moth_task *t, task_entry *e);
+int moth_waiting_add_all(moth_task *t);
+void moth_waiting_drop(moth_task *t, task_entry *e);
+
+#endif

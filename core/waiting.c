@@ -1,0 +1,110 @@
+/* waiting.c -- products that wait in a backward pass. A weight that many small steps share, each of
+** few rows, would be read and written once for each of them; gathered, they are one product. The
+** operands that wait take less memory than the gradient, which is not made meanwhile.
+*/
+#include "backward_parts.h"
+#include "registry.h"
+
+#include "op/matmul.h"
+
+/* Products that wait; a weight is SMALL times its operands or more. */
+enum { MOST = 64, SMALL = 8 };
+
+struct waiting {
+  uint32_t n;
+  int64_t numel; /* of all operands */
+  moth_tensor *a[MOST], *b[MOST];
+};
+
+static void release(struct waiting *w) {
+  while (w->n) {
+    moth_tensor_release(w->a[--w->n]);
+    moth_tensor_release(w->b[w->n]);
+  }
+  w->numel = 0;
+}
+
+void moth_waiting_drop(moth_task *t, task_entry *e) {
+  if (!e->waiting) return;
+  release(e->waiting);
+  moth_dealloc(t->ctx, e->waiting, sizeof *e->waiting);
+  e->waiting = NULL;
+  t->nwaiting--;
+}
+
+/* Multiplies what waits. */
+static int add(moth_task *t, task_entry *e) {
+  struct waiting *w = e->waiting;
+  moth_tensor *y = NULL;
+  int status = MOTH_OK;
+  if (w->n == 1) status = MOTH_CALL(t->ctx, &y, outer_sum, .input = w->a[0], .other = w->b[0]);
+  else if (w->n)
+    status = MOTH_CALL(t->ctx, &y, outer_sums, .input = {w->a, w->n}, .other = {w->b, w->n});
+  release(w);
+  return status || !y ? status : moth_task_gather(t->ctx, &e->dys[0], y);
+}
+
+int moth_waiting_add(moth_task *t, task_entry *e) {
+  int status = add(t, e);
+  moth_waiting_drop(t, e);
+  return status;
+}
+
+int moth_waiting_add_all(moth_task *t) {
+  int status = MOTH_OK;
+  for (uint32_t i = 0; !status && t->nwaiting && i < t->nheap; i++) {
+    task_entry *e = &t->entries[t->heap[i]];
+    if (e->waiting) status = moth_waiting_add(t, e);
+  }
+  return status;
+}
+
+/* Whether the operand is worth keeping until the others have come. */
+static bool is_small(const moth_tensor *x, const moth_tensor *weight) {
+  int64_t bytes = weight->l.numel * moth_dtype_size[weight->l.dtype];
+  return x->l.dtype == weight->l.dtype && x->l.ndim > 0 && x->storage->nbytes <= bytes &&
+         x->l.numel <= weight->l.numel / (2 * SMALL);
+}
+
+/* Puts the product off; *done tells whether it did. */
+static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b,
+                   bool *done) {
+  moth_task *t = g->task;
+  const moth_edge *to = &g->edges[input->arg];
+  const moth_layout *w = &input->l;
+  *done = false;
+  if (g->ctx->grad_mode || g->ctx->anomaly || to->node->nout != 1 || g->dx[input->arg] ||
+      w->ndim != 2 || w->numel == 0 || !is_small(a, input) || !is_small(b, input) ||
+      w->shape[0] != a->l.shape[a->l.ndim - 1] || w->shape[1] != b->l.shape[b->l.ndim - 1] ||
+      a->l.ndim != b->l.ndim || a->l.numel / w->shape[0] != b->l.numel / w->shape[1])
+    return MOTH_OK;
+  *done = true;
+  if (t->ngoals && to->node->id < t->least) return MOTH_OK;
+  task_entry *e = moth_task_enter(t, to->node);
+  if (!e) return g->ctx->error.code;
+  if (!e->waiting) {
+    e->waiting = moth_alloc(g->ctx, sizeof *e->waiting);
+    if (!e->waiting) return g->ctx->error.code;
+    e->waiting->n = 0;
+    e->waiting->numel = 0;
+    t->nwaiting++;
+  }
+  struct waiting *at = e->waiting;
+  int64_t numel = a->l.numel + b->l.numel;
+  if (at->n == MOST || at->numel + numel > w->numel) {
+    int status = add(t, e);
+    if (status) return status;
+  }
+  at->numel += numel;
+  at->a[at->n] = moth_tensor_retain(a);
+  at->b[at->n++] = moth_tensor_retain(b);
+  return MOTH_OK;
+}
+
+int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b) {
+  bool done;
+  if (g->status || !a || !b || !moth_wants(g, input)) return g->status;
+  g->status = put_off(g, input, a, b, &done);
+  if (g->status || done) return g->status;
+  return moth_flow(g, input, GRAD(g, outer_sum, .input = a, .other = b));
+}
