@@ -27,6 +27,14 @@ describe("scaled_dot_product_attention", function()
     assert.close(list(plain(q, k, v, bias)), list(sdpa(q, k, v, seen)), 1e-12)
   end)
 
+  it("takes any number of keys in f32, whose rows then begin anywhere", function()
+    for _, keys in ipairs { 17, 33, 37, 101 } do
+      local q, k, v = draw(2, 5, 8), draw(2, keys, 8), draw(2, keys, 3)
+      local y = sdpa(q:to(moth.float32), k:to(moth.float32), v:to(moth.float32))
+      assert.close(list(plain(q, k, v)), list(y), 1e-5)
+    end
+  end)
+
   it("has the same gradients fused as written with ops", function()
     local q, k, v = draw(3, 70, 4), draw(300, 4), draw(3, 300, 2)
     local inputs = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}

@@ -22,7 +22,7 @@ TARGET static void NAME(finish_row)(const block *b, int64_t r, REAL *s) {
       s[c] = (REAL)-INFINITY;
 }
 
-typedef REAL NAME(lanes) __attribute__((vector_size(64), aligned(8), may_alias));
+typedef REAL NAME(lanes) __attribute__((vector_size(64), aligned(sizeof(REAL)), may_alias));
 typedef __typeof__((NAME(lanes)){0} > (NAME(lanes)){0}) NAME(choice);
 #define LANES NAME(lanes)
 #define WIDE ((int)(sizeof(LANES) / sizeof(REAL)))
