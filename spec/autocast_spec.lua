@@ -76,6 +76,26 @@ describe("autocast", function()
     assert.has_error_like(function() moth.autocast("cpu", moth.int32) end, "dtype")
   end)
 
+  it("is recorded by moth.capture", function()
+    local function losses(captured)
+      moth.manual_seed(3)
+      local net = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 3))
+      local optimizer = moth.optim.Adam(net:parameters(), { lr = 0.01 })
+      local function step(x, y)
+        optimizer:zero_grad()
+        local loss = inside(function() return F.cross_entropy(net(x), y) end)
+        loss:backward()
+        optimizer:step()
+        return loss
+      end
+      if captured then step = moth.capture(step) end
+      local list = {}
+      for i = 1, 10 do list[i] = step(moth.randn(16, 20), moth.randint(1, 4, { 16 })):item() end
+      return list
+    end
+    assert.same(losses(false), losses(true))
+  end)
+
   it("runs recurrent layers and transformers", function()
     inside(function()
       local y = nn.LSTM(4, 5)(moth.randn(3, 2, 4):bfloat16())

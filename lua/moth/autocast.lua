@@ -55,8 +55,9 @@ end
 -- attention cast their float32 inputs to `dtype` and give that; softmax, losses and norms cast
 -- theirs to float32; other ops take what comes, at the widest dtype. Parameters and gradients stay
 -- float32; a parameter is cast once in a region. Backward passes go outside the region or inside.
--- bfloat16 is multiplied at up to twice the speed of float32 where the processor has AVX512-BF16
--- (numbers below 1.2e-38 count as 0 in such products); elsewhere it saves memory, not time.
+-- Where the processor has AVX512-BF16, matrix products of bfloat16 run at up to twice the speed of
+-- float32 (numbers below 1.2e-38 count as 0 in them). Elsewhere, and for convolutions and
+-- attention, it saves memory, not time: they compute in float32.
 -- Without f a region is returned, with `enter` and `exit`. (As torch.autocast; Micikevicius et al.
 -- 2018, "Mixed precision training".)
 -- @param device_type  "cpu"
