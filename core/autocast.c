@@ -1,7 +1,8 @@
 /* autocast.c -- mixed precision: inside a region, products are computed in a shorter dtype and
-** what is delicate in f32, after PyTorch's lists for the CPU; all other ops take what they are
-** given, at the widest dtype among it. Casts are recorded, so gradients flow back to f32 leaves;
-** a leaf's cast is kept until the outermost region ends, since weights are used again and again.
+** what is delicate in f32, as PyTorch does (losses as its CPU lists say, softmax and norms as its
+** CUDA lists, since rounding hurts them most); all other ops take what they are given, at the
+** widest dtype among it. Casts are recorded, so gradients flow back to f32 leaves; a leaf's cast
+** is kept until the outermost region ends, since weights are used again and again.
 */
 #include "frame.h"
 #include "tape.h"
