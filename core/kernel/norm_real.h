@@ -175,7 +175,7 @@ TARGET static int NAME(rows_back)(moth_ctx *ctx, const moth_row_norm *p) {
     if (p->inner == 1) NAME(row_sums)(n, x, dy, w, mean, rstds[r], dw, db, sums);
     else NAME(channel_sums_of_row)(p, x, dy, w, mean, rstds[r], dw, db, sums);
     NAME(row_back)(p, x, dy, w, mean, rstds[r], sums, dx);
-    if (affine && r % (64 * p->groups) == 64 * p->groups - 1) NAME(flush)(p);
+    if (affine && r % (32 * p->groups) == 32 * p->groups - 1) NAME(flush)(p);
   }
   if (affine) NAME(flush)(p);
   return MOTH_OK;

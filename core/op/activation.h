@@ -42,7 +42,7 @@
   F(CURVE, tanhshrink_back, x * (tanh(y) * tanh(y)))                                         \
   F(REAL, hardtanh_back, y <= a || y >= b ? 0 : x)                                           \
   F(REAL, hardsigmoid_back, y > -3 && y < 3 ? x / 6 : 0)                                     \
-  F(REAL, hardswish_back, y < -3 ? 0 : y <= 3 ? x * (y / 3 + (real)0.5) : x)                 \
+  F(REAL, hardswish_back, y <= -3 ? 0 : y < 3 ? x * (y / 3 + (real)0.5) : x)                 \
   F(REAL, shrink_back, y >= -a && y <= a ? 0 : x)                                            \
   F(REAL, threshold_back, y <= a ? 0 : x)
 

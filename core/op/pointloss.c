@@ -39,10 +39,14 @@ static int pair_run(const moth_tensor *input, const moth_tensor *target, int whi
   return moth_real_done(y, out, status);
 }
 
-/* dy, times `factor`, and divided by n if the losses became their mean. */
-static moth_tensor *scaled(moth_grad *g, int64_t reduction, int64_t n, double factor) {
-  double by = reduction == MOTH_MEAN ? factor / (double)n : factor;
-  return by == 1 ? g->dy : TIMES(g->dy, NUMBER(by));
+/* dy / n, which rounds once; an n that is too large for f16 is turned over first. */
+static moth_tensor *shared_by(moth_grad *g, double n) {
+  return n > 65504 ? TIMES(g->dy, NUMBER(1 / n)) : OVER(g->dy, NUMBER(n));
+}
+
+/* dy, divided by n if the losses became their mean. */
+static moth_tensor *scaled(moth_grad *g, int64_t reduction, int64_t n) {
+  return reduction == MOTH_MEAN ? shared_by(g, (double)n) : g->dy;
 }
 
 /* x: the input, t: the target, up: the gradient of each loss. The gradient of the target is that
@@ -56,7 +60,7 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, int64_t n, double fa
   }                                                                                         \
   static int op##_grad(const op##_args *a, moth_grad *g) {                                  \
     moth_tensor *x = a->input, *t = a->target;                                              \
-    moth_tensor *up = scaled(g, a->reduction, x->l.numel, 1);                               \
+    moth_tensor *up = scaled(g, a->reduction, x->l.numel);                               \
     if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, of_x));                                 \
     if (moth_wants(g, t)) moth_flow(g, t, TIMES(up, of_t));                                 \
     return g->status;                                                                       \
@@ -101,7 +105,7 @@ static int huber_loss_cpu(const huber_loss_args *a, moth_tensor **out) {
   return pair_run(a->input, a->target, MOTH_LOSS_HUBER, a->delta, a->reduction, out[0]);
 }
 static int huber_loss_grad(const huber_loss_args *a, moth_grad *g) {
-  moth_tensor *x = a->input, *t = a->target, *up = scaled(g, a->reduction, x->l.numel, 1);
+  moth_tensor *x = a->input, *t = a->target, *up = scaled(g, a->reduction, x->l.numel);
   if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, limited(g, x, t, a->delta)));
   if (moth_wants(g, t)) moth_flow(g, t, TIMES(up, limited(g, t, x, a->delta)));
   return g->status;
@@ -125,7 +129,7 @@ static moth_tensor *smooth_slope(moth_grad *g, moth_tensor *p, moth_tensor *q, d
   return TIMES(limited(g, p, q, beta), NUMBER(1 / beta));
 }
 static int smooth_l1_loss_grad(const smooth_l1_loss_args *a, moth_grad *g) {
-  moth_tensor *x = a->input, *t = a->target, *up = scaled(g, a->reduction, x->l.numel, 1);
+  moth_tensor *x = a->input, *t = a->target, *up = scaled(g, a->reduction, x->l.numel);
   if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, smooth_slope(g, x, t, a->beta)));
   if (moth_wants(g, t)) moth_flow(g, t, TIMES(up, smooth_slope(g, t, x, a->beta)));
   return g->status;
@@ -274,8 +278,8 @@ static int kl_div_cpu(const kl_div_args *a, moth_tensor **out) {
 /* Of x: -t. Of t: log t + 1 - x. With e = exp(t) in the place of t: -e and e (t - x + 1). */
 static int kl_div_grad(const kl_div_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *t = a->target;
-  moth_tensor *up = a->reduction == MOTH_BATCH_MEAN ? TIMES(g->dy, NUMBER(1 / batch_of(a)))
-                                                    : scaled(g, a->reduction, x->l.numel, 1);
+  moth_tensor *up = a->reduction == MOTH_BATCH_MEAN ? shared_by(g, batch_of(a))
+                                                    : scaled(g, a->reduction, x->l.numel);
   moth_tensor *p = a->log_target ? OF(exp, t) : t;
   if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, NEGATED(p)));
   if (moth_wants(g, t)) {

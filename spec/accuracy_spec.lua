@@ -1,0 +1,122 @@
+-- Errors of f32 sums, products and what is made of them, against the same in f64. Bounds are about
+-- twice what PyTorch's kernels have (or what these have, where that is less): rms and largest
+-- error in units of the last place of the largest result. isa_spec.lua has the functions.
+
+local moth = require "moth"
+local F = moth.nn.functional
+local nn = moth.nn
+
+-- {largest error, rms} of f(inputs) and of its gradients, the worst of them all.
+local function off(f, ...)
+  local results = {}
+  local inputs, weight = {...}, nil
+  for i, dtype in ipairs {moth.float32, moth.float64} do
+    local leaves = {}
+    for k, x in ipairs(inputs) do leaves[k] = x:to(dtype):clone():requires_grad_() end
+    local y = f(unpack(leaves))
+    weight = weight or moth.randn_like(y:detach())
+    y:backward(weight:to(dtype))
+    results[i] = {y:detach()}
+    for _, x in ipairs(leaves) do table.insert(results[i], x.grad) end
+  end
+  local most, rms = 0, 0
+  for k, want in ipairs(results[2]) do
+    local unit = want:abs():max():item() * 2 ^ -24
+    local e = (results[1][k]:double() - want) / unit
+    most = math.max(most, e:abs():max():item())
+    rms = math.max(rms, e:square():mean():sqrt():item())
+  end
+  return most, rms
+end
+
+local function within(most, rms, f, ...)
+  local m, r = off(f, ...)
+  assert.is_true(m <= most and r <= rms, ("%.2f at most, %.2f rms"):format(m, r))
+end
+
+describe("errors of f32 stay small", function()
+  before_each(function() moth.manual_seed(3) end)
+
+  it("in sums of ten million", function()
+    local x = moth.rand(1e7)
+    local want = x:sum({dtype = moth.float64}):item()
+    local function near(got, value, units)
+      local e = math.abs(got:item() - value) / (value * 2 ^ -24)
+      assert.is_true(e <= units, ("%.2f units"):format(e))
+    end
+    near(x:sum(), want, 2)
+    near(x:mean(), want / 1e7, 3)
+  end)
+
+  it("in sums, means and variances of rows and columns", function()
+    local x = moth.rand(500, 1000)
+    for _, name in ipairs {"sum", "mean", "var", "std", "logsumexp", "softmax", "log_softmax"} do
+      for dim = 1, 2 do
+        local m, r = off(function(t) return moth[name](t, dim) end, x)
+        assert.is_true(m <= 24 and r <= 4.5, ("%s: %.2f, %.2f"):format(name, m, r))
+      end
+    end
+  end)
+
+  it("in products, however long their sums", function()
+    for k, bounds in pairs {[64] = {9, 2}, [300] = {18, 4.2}, [1000] = {12, 3}, [5000] = {12, 3}} do
+      within(bounds[1], bounds[2], moth.mm, moth.rand(48, k), moth.rand(k, 40))
+      within(bounds[1], bounds[2], F.linear, moth.rand(2, k), moth.rand(40, k))
+    end
+  end)
+
+  it("in convolutions", function()
+    within(16, 3.2, function(x, w) return (F.conv2d(x, w, nil, 1, 1)) end,
+           moth.rand(1, 64, 14, 14), moth.rand(32, 64, 3, 3))
+    within(12, 2, function(x, w) return (F.conv2d(x, w, nil, 1, 1)) end,
+           moth.rand(1, 512, 7, 7), moth.rand(16, 512, 3, 3))
+  end)
+
+  it("in attention", function()
+    local function q() return moth.randn(1, 2, 256, 64) end
+    within(16, 2, function(a, b, c) return (F.scaled_dot_product_attention(a, b, c)) end,
+           q(), q(), q())
+  end)
+
+  it("in normalisations", function()
+    within(9, 3, function(x, w) return (F.layer_norm(x, {1000}, w)) end,
+           moth.randn(64, 1000) + 5, moth.rand(1000) + 0.5)
+    within(9, 3, function(x, w) return (F.rms_norm(x, {1000}, w)) end,
+           moth.randn(64, 1000) + 5, moth.rand(1000) + 0.5)
+    within(9, 3, function(x, w) return (F.batch_norm(x, nil, nil, w, nil, true)) end,
+           moth.randn(16, 8, 28, 28), moth.rand(8) + 0.5)
+  end)
+
+  it("in the gradients of recurrent layers", function()
+    for _, name in ipairs {"RNN", "GRU", "LSTM"} do
+      local layer, x, dy = nn[name](16, 32), moth.randn(50, 8, 16), moth.randn(50, 8, 32)
+      local function gradients(dtype)
+        layer:to(dtype)
+        layer:zero_grad()
+        layer(x:to(dtype)):backward(dy:to(dtype))
+        local list = {}
+        for _, p in ipairs(layer:parameters()) do table.insert(list, p.grad:double()) end
+        return list
+      end
+      local got, want = gradients(moth.float32), gradients(moth.float64)
+      for k, w in ipairs(want) do
+        local e = ((got[k] - w) / (w:abs():max() * 2 ^ -24)):square():mean():sqrt():item()
+        assert.is_true(e <= 2, ("%s, parameter %d: %.2f rms"):format(name, k, e))
+      end
+    end
+  end)
+
+  it("in the gradient of a mean", function() -- rounded once
+    local x = moth.randn(1000)
+    within(1, 1, F.l1_loss, x, moth.randn(1000))
+    within(2, 1, F.mse_loss, x, moth.randn(1000))
+  end)
+end)
+
+describe("hard curves", function()
+  it("turn where PyTorch's turn", function()
+    local x = moth.tensor({-3, 3}):requires_grad_()
+    F.hardswish(x):sum():backward()
+    assert.are.same({0, 1}, {x.grad[1]:item(), x.grad[2]:item()})
+  end)
+end)
