@@ -357,18 +357,13 @@ void moth_multiply_inside(const moth_product *p) {
 }
 
 int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch) {
-  int64_t count = 1, size = moth_dtype_size[p->dtype];
+  int64_t count = 1;
   for (int d = 0; d < batch->ndim; d++) count *= batch->shape[d];
   if (p->m == 0 || p->n == 0 || count == 0) return MOTH_OK;
   if (own(p)) return moth_sgemm_batch(ctx, p, batch, count);
   if (moth_half_products(p->dtype)) return moth_halves_batch(ctx, p, batch, count);
   for (int64_t i = 0; i < count; i++) {
-    moth_product q = *p;
-    int64_t a, b;
-    moth_batch_at(batch, i, &a, &b);
-    q.a += a * size;
-    q.b += b * size;
-    q.c += i * batch->step_c * size;
+    moth_product q = moth_batch_product(p, batch, i);
     int status = moth_multiply(ctx, &q);
     if (!status && moth_cancelled(ctx)) status = moth_poll(ctx);
     if (status) return status;

@@ -137,13 +137,8 @@ MOTH_INLINE float moth_tanh_f32(float x) {
 
 /* -- log -- */
 
-/* log(m 2^e), m = 1 + f in [sqrt(1/2), sqrt(2)), for normal x; *f and the exponent's share. */
-MOTH_INLINE float moth_log_f32(float x) {
-  float up = x < 1.17549435e-38f ? x * 8388608.0f : x;
-  uint32_t shifted = moth_bits_f32(up) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
-  float e = (float)((int32_t)shifted >> 23);
-  e = x < 1.17549435e-38f ? e - 23.0f : e;
-  float f = moth_float_of((shifted & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
+/* log(1 + f) = f - f^2 / 2 + f^3 p(f): Cephes' p. */
+MOTH_INLINE float moth_log_series(float f) {
   float p = 7.0376836292e-2f;
   p = p * f - 1.1514610310e-1f;
   p = p * f + 1.1676998740e-1f;
@@ -153,7 +148,17 @@ MOTH_INLINE float moth_log_f32(float x) {
   p = p * f + 2.0000714765e-1f;
   p = p * f - 2.4999993993e-1f;
   p = p * f + 3.3333331174e-1f;
-  float y = f * z * p + e * -2.12194440e-4f - 0.5f * z;
+  return p;
+}
+
+/* log(m 2^e), m = 1 + f in [sqrt(1/2), sqrt(2)), for normal x; *f and the exponent's share. */
+MOTH_INLINE float moth_log_f32(float x) {
+  float up = x < 1.17549435e-38f ? x * 8388608.0f : x;
+  uint32_t shifted = moth_bits_f32(up) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
+  float e = (float)((int32_t)shifted >> 23);
+  e = x < 1.17549435e-38f ? e - 23.0f : e;
+  float f = moth_float_of((shifted & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
+  float y = f * z * moth_log_series(f) + e * -2.12194440e-4f - 0.5f * z;
   y = f + y + e * 0.693359375f;
   y = x < INFINITY ? y : x; /* NaN too */
   y = x == 0 ? -INFINITY : y;

@@ -302,20 +302,10 @@ typedef struct many {
   int64_t each;
 } many;
 
-static moth_product one_of(const moth_product *p, const moth_batch *batch, int64_t i) {
-  moth_product q = *p;
-  int64_t a, b;
-  moth_batch_at(batch, i, &a, &b);
-  q.a += a * 2;
-  q.b += b * 2;
-  q.c += i * batch->step_c * 2;
-  return q;
-}
-
 static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
   const many *w = arg;
   for (int64_t i = first; i < last; i++) {
-    moth_product q = one_of(&w->p, w->batch, i);
+    moth_product q = moth_batch_product(&w->p, w->batch, i);
     halves h = planned(&q);
     settle(&h, w->room + lane * w->each, 1);
     alone(&h);
@@ -336,7 +326,7 @@ int moth_halves_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *ba
   if (count == 1 || w.each > ROOM || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
     int status = MOTH_OK;
     for (int64_t i = 0; i < count && !status; i++) {
-      moth_product q = one_of(p, batch, i);
+      moth_product q = moth_batch_product(p, batch, i);
       status = moth_halves(ctx, &q);
     }
     return status;

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "exp.h"
 #include "level.h"
 
 #if defined(__GNUC__)
@@ -44,16 +45,7 @@ static inline INLINE float minus_2_log_f32(float x) {
   bits = (shifted & 0x7fffffu) + 0x3f3504f3u;
   memcpy(&x, &bits, 4);
   float f = x - 1.0f, z = f * f, e = (float)exponent;
-  float p = 7.0376836292e-2f;
-  p = p * f - 1.1514610310e-1f;
-  p = p * f + 1.1676998740e-1f;
-  p = p * f - 1.2420140846e-1f;
-  p = p * f + 1.4249322787e-1f;
-  p = p * f - 1.6668057665e-1f;
-  p = p * f + 2.0000714765e-1f;
-  p = p * f - 2.4999993993e-1f;
-  p = p * f + 3.3333331174e-1f;
-  float y = f * z * p + e * -2.12194440e-4f - 0.5f * z;
+  float y = f * z * moth_log_series(f) + e * -2.12194440e-4f - 0.5f * z;
   return -2.0f * (f + y + e * 0.693359375f);
 }
 

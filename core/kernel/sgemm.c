@@ -256,14 +256,17 @@ int moth_sgemm(moth_ctx *ctx, const moth_product *given) {
 
 /* -- batches -- */
 
-void moth_batch_at(const moth_batch *batch, int64_t i, int64_t *a, int64_t *b) {
-  *a = *b = 0;
+moth_product moth_batch_product(const moth_product *p, const moth_batch *batch, int64_t i) {
+  moth_product q = *p;
+  int64_t size = moth_dtype_size[p->dtype], rest = i;
+  q.c += i * batch->step_c * size;
   for (int d = batch->ndim - 1; d >= 0; d--) {
-    int64_t at = i % batch->shape[d];
-    i /= batch->shape[d];
-    *a += at * batch->step_a[d];
-    *b += at * batch->step_b[d];
+    int64_t at = rest % batch->shape[d];
+    rest /= batch->shape[d];
+    q.a += at * batch->step_a[d] * size;
+    q.b += at * batch->step_b[d] * size;
   }
+  return q;
 }
 
 typedef struct many {
@@ -273,20 +276,10 @@ typedef struct many {
   int64_t each; /* floats of room for a thread */
 } many;
 
-static moth_product one_of(const moth_product *p, const moth_batch *batch, int64_t i) {
-  moth_product q = *p;
-  int64_t a, b;
-  moth_batch_at(batch, i, &a, &b);
-  q.a += a * 4;
-  q.b += b * 4;
-  q.c += i * batch->step_c * 4;
-  return q;
-}
-
 static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
   const many *w = arg;
   for (int64_t i = first; i < last; i++) {
-    moth_product q = one_of(&w->p, w->batch, i);
+    moth_product q = moth_batch_product(&w->p, w->batch, i);
     moth_sgemm_alone(&q, w->room ? w->room + lane * w->each : NULL);
   }
 }
@@ -299,7 +292,7 @@ int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *bat
   if (count == 1 || w.each > ROOM || p->k > DEEP || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
     int status = MOTH_OK;
     for (int64_t i = 0; i < count && !status; i++) {
-      moth_product q = one_of(p, batch, i);
+      moth_product q = moth_batch_product(p, batch, i);
       status = moth_sgemm(ctx, &q);
     }
     return status;

@@ -23,7 +23,7 @@ int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *bat
 int64_t moth_sgemm_room(const moth_product *p);
 void moth_sgemm_alone(const moth_product *p, float *room);
 
-/* Element offsets of the i-th product's operands. */
-void moth_batch_at(const moth_batch *batch, int64_t i, int64_t *a, int64_t *b);
+/* The i-th product of a batch whose first one is p, of any dtype. */
+moth_product moth_batch_product(const moth_product *p, const moth_batch *batch, int64_t i);
 
 #endif
