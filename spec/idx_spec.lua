@@ -132,6 +132,22 @@ describe("data.idx refuses, with the path and what is wrong,", function()
     end
   end)
 
+  it("a gzip file with more or fewer elements than its sizes say", function()
+    assert.has_error_like(function() data.idx(gzip(write(GOOD .. "x", "more.idx"))) end,
+      "has bytes beyond its 6 of elements")
+    assert.has_error_like(function() data.idx(gzip(write(GOOD:sub(1, -2), "fewer.idx"))) end,
+      "ends too early: 5 of 6 bytes")
+  end)
+
+  it("and asks for no memory that so short a file cannot fill", function()
+    local path = write("\0\0\8\1\127\255\255\255a", "bad.idx")
+    moth.collect()
+    moth.reset_peak_memory()
+    local before = moth.memory().peak_bytes
+    assert.is_false(pcall(data.idx, path))
+    assert.equal(before, moth.memory().peak_bytes)
+  end)
+
   it("and leaves memory as it was", function()
     local path = write("\0\0\8\1\127\255\255\255a", "bad.idx")
     moth.collect()

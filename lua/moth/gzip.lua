@@ -3,8 +3,9 @@
 --
 --     local reader = gzip.open "train-labels-idx1-ubyte.gz"
 --     reader:some(buffer, n)     up to n bytes; how many there were
---     reader:rest(size, what)    the rest, exactly `size` bytes, as a string
---     reader:all(limit)          the rest, whatever its size
+--     reader:expect(size, what)  raises unless the file can be long enough for `size` more bytes
+--     reader:fill(buffer, size, what)  the rest, exactly `size` bytes, straight into memory
+--     reader:all(limit)          the rest, whatever its size, as a string
 --     reader:close()
 
 local ffi = require "ffi"
@@ -19,12 +20,15 @@ if not pcall(ffi.typeof, "moth_gz") then -- once per state, also when this file 
   moth_gz *moth_gzopen(const char *path, const char *mode) __asm__("gzopen");
   int moth_gzread(moth_gz *file, void *buffer, unsigned length) __asm__("gzread");
   int moth_gzclose(moth_gz *file) __asm__("gzclose");
+  int moth_gzbuffer(moth_gz *file, unsigned size) __asm__("gzbuffer");
   const char *moth_gzerror(moth_gz *file, int *number) __asm__("gzerror");
   unsigned long moth_crc32(unsigned long crc, const char *bytes, unsigned n) __asm__("crc32");
   ]]
 end
 
 local PIECE = 2 ^ 20
+local INPUT = 2 ^ 17 -- of zlib's own: its 8 KiB make it keep the last 32 KiB too often
+local MOST_PER_BYTE = 1032 -- what deflate makes of one byte at most
 
 local zlib
 
@@ -75,7 +79,7 @@ end
 function gzip.open(path)
   local plain, why = io.open(path, "rb")
   if not plain then refuse(path, (why:gsub("^.-: ", "")), "E_IO") end
-  local start = plain:read(1)
+  local start, length = plain:read(1), plain:seek("end")
   plain:close()
   if start == nil then refuse(path, "is empty or cannot be read", "E_FORMAT") end
   if not find_zlib() then
@@ -83,7 +87,8 @@ function gzip.open(path)
   end
   local file = zlib.moth_gzopen(path, "rb") -- reads plain files as they are
   if file == nil then refuse(path, "cannot be opened", "E_IO") end
-  return setmetatable({path = path, file = file}, Reader)
+  zlib.moth_gzbuffer(file, INPUT)
+  return setmetatable({path = path, file = file, length = length}, Reader)
 end
 
 function Reader:close()
@@ -112,14 +117,31 @@ local function gather(reader, most)
   return table.concat(parts)
 end
 
---- The rest of the file as a string: exactly `size` bytes of `what`, else E_FORMAT.
-function Reader:rest(size, what)
-  local text = gather(self, size + 1)
-  if #text > size then refuse(self.path, ("has bytes beyond its %d of %s"):format(size, what)) end
-  if #text < size then
-    refuse(self.path, ("ends too early: %d of %d bytes of %s"):format(#text, size, what))
+local function too_short(reader, have, size, what)
+  refuse(reader.path, ("ends too early: %d of %d bytes of %s"):format(have, size, what))
+end
+
+--- Raises E_FORMAT if the file is too short to hold `size` more bytes of `what`, however well they
+-- are compressed: asked before memory is.
+function Reader:expect(size, what)
+  if self.length and size > self.length * MOST_PER_BYTE then
+    too_short(self, #gather(self, size), size, what)
   end
-  return text
+end
+
+--- The rest of the file into a buffer: exactly `size` bytes of `what`, else E_FORMAT.
+function Reader:fill(buffer, size, what)
+  local have, beyond = 0, lib.array("uint8_t", 1)
+  while have < size do
+    local got = self:some(buffer + have, math.min(size - have, 2 ^ 30))
+    if got == 0 then break end
+    have = have + got
+  end
+  local more = self:some(beyond, 1) -- at the end zlib compares the checksum
+  local problem = complaint(self)
+  if problem then refuse(self.path, "is damaged: " .. problem) end
+  if more > 0 then refuse(self.path, ("has bytes beyond its %d of %s"):format(size, what)) end
+  if have < size then too_short(self, have, size, what) end
 end
 
 --- The rest of the file as a string; E_LIMIT if it is more than `limit` bytes.

@@ -14,11 +14,9 @@ local lib = require "moth.lib"
 local idx = {}
 
 local LIMIT = 2 ^ 36 -- bytes of elements; more is taken for a lie
-local U8, I8, I16, I32 = lib.C.MOTH_U8, lib.C.MOTH_I8, lib.C.MOTH_I16, lib.C.MOTH_I32
-local F32, F64 = lib.C.MOTH_F32, lib.C.MOTH_F64
-local types = { -- of IDX: the engine's dtype, bytes per element
-  [0x08] = {U8, 1}, [0x09] = {I8, 1}, [0x0B] = {I16, 2}, [0x0C] = {I32, 4},
-  [0x0D] = {F32, 4}, [0x0E] = {F64, 8},
+local types = { -- of IDX: Moth's dtype, bytes per element
+  [0x08] = {"uint8", 1}, [0x09] = {"int8", 1}, [0x0B] = {"int16", 2}, [0x0C] = {"int32", 4},
+  [0x0D] = {"float32", 4}, [0x0E] = {"float64", 8},
 }
 
 local refuse = gzip.refuse
@@ -60,29 +58,29 @@ local function header(reader)
   return kind, shape, bytes
 end
 
--- Big-endian elements in the order of this machine. The bytes are moved as integers: read as
--- floats they could be forged Lua values.
-local function swap(text, width)
-  if width == 1 or ffi.abi("be") then return text end
-  local out = lib.array("uint8_t", #text)
-  local from = ffi.cast("const uint8_t *", text)
-  for at = 0, #text - width, width do
-    for k = 0, width - 1 do out[at + k] = from[at + width - 1 - k] end
+-- Turns big-endian elements round in place, to the order of this machine. The bytes are moved as
+-- integers: read as floats they could be forged Lua values.
+local function swap(at, bytes, width)
+  if width == 1 or ffi.abi("be") then return end
+  for from = 0, bytes - width, width do
+    for k = 0, width / 2 - 1 do
+      local low, high = from + k, from + width - 1 - k
+      at[low], at[high] = at[high], at[low]
+    end
   end
-  return ffi.string(out, #text)
 end
 
 local function read(path)
   local reader = gzip.open(path)
   local ok, x = pcall(function()
     local kind, shape, bytes = header(reader)
-    local data = swap(reader:rest(bytes, "elements"), kind[2])
-    local sizes = lib.int64s(#shape)
-    for d = 1, #shape do sizes[d - 1] = shape[d] end
-    local h = lib.Handle()
-    local status = lib.C.moth_from_bytes(lib.ctx, kind[1], sizes, #shape, data, #data, h)
-    lib.check(status, "idx")
-    return (lib.adopt(h, status))
+    reader:expect(bytes, "elements")
+    local moth = require "moth"
+    local elements = moth.empty(shape, {dtype = moth[kind[1]]})
+    local at = ffi.cast("uint8_t *", lib.C.moth_data(lib.ctx, elements))
+    reader:fill(at, bytes, "elements")
+    swap(at, bytes, kind[2])
+    return elements
   end)
   reader:close()
   if not ok then error(x, 0) end
@@ -133,7 +131,7 @@ local function pair(folder, part)
   local label_path = find(folder, label_name) or missing(folder, label_name)
   local images, labels = read(image_path), read(label_path)
   local count = labels:dim() == 1 and labels:size(1)
-  if images:dim() ~= 3 or images.dtype ~= labels.dtype or lib.inspect(images).dtype ~= U8 then
+  if images:dim() ~= 3 or images.dtype ~= labels.dtype or images.dtype ~= require("moth").uint8 then
     refuse(image_path, "holds " .. errors.describe(images) .. ", not u8 images")
   elseif not count then
     refuse(label_path, "holds " .. errors.describe(labels) .. ", not one label per image")
