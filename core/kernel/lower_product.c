@@ -9,6 +9,7 @@
 
 #define CHAIN 256      /* taps added in one go: longer sums lose digits, and these stay in L1 */
 #define NS_PER_FMA 0.01
+#define FEW_WINDOWS 256 /* for which filters that lie right are not laid out anew */
 #define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */
 #define SIDE_WINDOWS 128
 #define PART_FILTERS 64 /* worth lowering the images for */
@@ -35,6 +36,7 @@ typedef struct job {
   int64_t *tap;         /* where in weight a phase's taps lie */
   int64_t *copy, *reach; /* and what they see */
   bool straight;        /* the taps of a filter lie in a row */
+  bool in_place;        /* and are read there */
   bool plain;           /* images are read where they are */
   bool direct;          /* results are written where they belong */
   int height;           /* of a panel of filters */
@@ -116,33 +118,52 @@ typedef struct task {
   float *xs, *ys, *edge;
 } task;
 
-/* Columns q to q + valid - 1 of a phase for channels from c0 on: to y + i * ldy + q. */
+/* What goes into the columns q to q + valid - 1 of a phase, for channels from c0 on. */
+typedef struct strip {
+  const task *t;
+  const phase *h;
+  int64_t c0, taps;
+  const float *b;
+  const int64_t *off;
+  float *to;
+  int64_t ld;
+  bool wide;
+} strip;
+
+/* Taps n to n + CHAIN - 1, for the panel of filters that begins with the i-th. */
+static void chain(const strip *z, int64_t i, int64_t n) {
+  const task *t = z->t;
+  const job *j = t->j;
+  int64_t m = least(t->i1 - i, j->height), some = least(z->taps - n, CHAIN);
+  int64_t rs = j->in_place ? j->rs : 1, cs = j->in_place ? 1 : m;
+  const float *a = j->in_place ? j->weight : j->packed;
+  a += t->g * j->of_group + z->h->packed + i * z->h->k + (z->c0 * z->h->taps + n) * cs;
+  const float *bias = n || z->c0 ? NULL : j->start + t->g * j->filters + i;
+  j->tile->product((int)m, z->wide, some, a, rs, cs, z->b, z->off + n, bias,
+                   z->to + (i - t->i0) * z->ld, z->ld);
+}
+
+/* They go to y + i * ldy + q. Filters that are read where they lie are read to their ends: the
+** processor foresees that. */
 static void tile_columns(const task *t, const phase *h, int64_t c0, int64_t taps, const float *b,
                          const int64_t *off, float *y, int64_t ldy, int64_t valid) {
   const job *j = t->j;
-  bool wide = valid > j->tile->lanes, whole = valid == j->tile->columns || valid == j->tile->lanes;
-  const float *packed = j->packed + t->g * j->of_group + h->packed;
-  const float *bias = c0 ? NULL : j->start + t->g * j->filters;
-  float *to = y;
-  int64_t ld = ldy;
+  bool whole = valid == j->tile->columns || valid == j->tile->lanes;
+  strip z = {t, h, c0, taps, b, off, y, ldy, valid > j->tile->lanes};
   if (!whole) {
-    to = t->edge;
-    ld = MOTH_TILE_COLUMNS;
+    z.to = t->edge;
+    z.ld = MOTH_TILE_COLUMNS;
     for (int64_t i = 0; c0 && i < t->i1 - t->i0; i++)
-      memcpy(to + i * ld, y + i * ldy, (size_t)valid * sizeof *y);
+      memcpy(z.to + i * z.ld, y + i * ldy, (size_t)valid * sizeof *y);
   }
-  int64_t n = 0, from = c0 * h->taps;
-  do {
-    int64_t some = least(taps - n, CHAIN);
-    for (int64_t i = t->i0; i < t->i1; i += j->height) {
-      int64_t m = least(t->i1 - i, j->height);
-      j->tile->product((int)m, wide, some, packed + i * h->k + (from + n) * m, b, off + n,
-                       n || !bias ? NULL : bias + i, to + (i - t->i0) * ld, ld);
-    }
-    n += some;
-  } while (n < taps);
+  if (j->in_place)
+    for (int64_t i = t->i0; i < t->i1; i += j->height)
+      for (int64_t n = 0; n < taps || n == 0; n += CHAIN) chain(&z, i, n);
+  else
+    for (int64_t n = 0; n < taps || n == 0; n += CHAIN)
+      for (int64_t i = t->i0; i < t->i1; i += j->height) chain(&z, i, n);
   for (int64_t i = 0; !whole && i < t->i1 - t->i0; i++)
-    memcpy(y + i * ldy, to + i * ld, (size_t)valid * sizeof *y);
+    memcpy(y + i * ldy, z.to + i * z.ld, (size_t)valid * sizeof *y);
 }
 
 /* Interleaves a row of results of all phases along the width. */
@@ -303,6 +324,7 @@ static int run(moth_ctx *ctx, job *j) {
   bool small = j->of_group <= SMALL_WEIGHTS && l->lines * l->width % j->tile->lanes == 0;
   if (!moth_lowering_plan(l, j->n, j->plain || small ? 1 : SIDE_WINDOWS)) return MOTH_NOT_LOWERED;
   j->height = moth_tile_height(j->filters, j->tile->rows);
+  j->in_place = j->straight && j->n * l->lines * l->width <= FEW_WINDOWS;
   double fma = (double)(j->of_group * j->groups) * (double)(j->n * l->lines * l->width);
   cut(j, fma * NS_PER_FMA, moth_lanes(ctx));
   j->direct = l->side == 1 && j->phases == 1 && j->step[0] == 1 && j->step[1] == 1;
@@ -313,20 +335,23 @@ static int run(moth_ctx *ctx, job *j) {
   j->lane = ceil_div(j->xs + j->ys + j->edge, 16) * 16;
   int64_t lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   int64_t table = l->block * (taps + 1), starts = j->groups * j->filters;
-  int64_t floats = lanes * j->lane + ceil_div(j->groups * j->of_group + starts, 2) * 2;
+  int64_t packed = j->in_place ? 0 : j->groups * j->of_group;
+  int64_t floats = lanes * j->lane + ceil_div(packed + starts, 2) * 2;
   int64_t bytes = floats * (int64_t)sizeof(float) + table * (int64_t)sizeof(int64_t);
   char *room = moth_alloc(ctx, bytes);
   if (!room) return ctx->error.code;
   j->room = (float *)(void *)room;
   j->packed = j->room + lanes * j->lane;
-  j->start = j->packed + j->groups * j->of_group;
+  j->start = j->packed + packed;
   int64_t *off = (int64_t *)(void *)(room + (bytes - table * (int64_t)sizeof *off));
   memset(j->start, 0, (size_t)starts * sizeof *j->start);
   if (j->bias) memcpy(j->start, j->bias, (size_t)(j->groups * j->filters) * sizeof *j->bias);
   offsets(j, off);
   int64_t panels = ceil_div(j->filters, j->height);
-  int status = moth_parallel(ctx, j->groups * panels, 1,
-                             (double)(j->of_group / panels) * 0.5, pack_panels, j);
+  int status = MOTH_OK;
+  if (!j->in_place)
+    status = moth_parallel(ctx, j->groups * panels, 1, (double)(j->of_group / panels) * 0.5,
+                           pack_panels, j);
   if (!status)
     status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA / (double)tasks, run_tasks, j);
   moth_dealloc(ctx, room, bytes);

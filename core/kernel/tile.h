@@ -18,11 +18,11 @@ typedef struct moth_tile {
   int rows, columns;    /* of a product's tile; columns are two vectors */
   int lanes;            /* of a vector */
   int vectors, taps[5]; /* of a sum: the most vectors (2 or 4), and rows by vectors (1, 2 or 4) */
-  /* y[i][j] = start[i] + sum over t of a[t * m + i] * b[off[t] + j] for i < m <= rows and all
-  ** columns j, or one vector of them if not wide; rows of y are ldy apart. start NULL: adds to y
-  ** instead. (6 rows of 4 vectors gained nothing here: they read twice as much of b from L2.) */
-  void (*product)(int m, bool wide, int64_t n, const float *a, const float *b, const int64_t *off,
-                  const float *start, float *y, int64_t ldy);
+  /* y[i][j] = start[i] + sum over t of a[i * rs + t * cs] * b[off[t] + j] for i < m <= rows and
+  ** all columns j, or one vector of them if not wide; rows of y are ldy apart. start NULL: adds to
+  ** y instead. (6 rows of 4 vectors gained nothing here: they read twice as much of b from L2.) */
+  void (*product)(int m, bool wide, int64_t n, const float *a, int64_t rs, int64_t cs,
+                  const float *b, const int64_t *off, const float *start, float *y, int64_t ldy);
   /* y[i * ldb + j] += sum over q of x[off[i] + q] * b[q * ldb + j] for i < m <= taps[v] and j in
   ** v vectors. */
   void (*sum)(int m, int v, int64_t n, const float *x, const int64_t *off, const float *b,

@@ -11,20 +11,23 @@ typedef float NAME(half) __attribute__((vector_size(2 * LANES), aligned(4), may_
 #define HALF NAME(half)
 
 TARGET INLINED void NAME(product_of)(const int m, const int wide, int64_t n, const float *a,
-                                     const float *b, const int64_t *off, const float *start,
-                                     float *y, int64_t ldy) {
+                                     const int64_t rs, const int64_t cs, const float *b,
+                                     const int64_t *off, const float *start, float *y,
+                                     int64_t ldy) {
   VECTOR s[ROWS][2];
+  const float *at[4] = {a, a + 3 * rs, a + 6 * rs, a + 9 * rs}; /* registers last for no more */
   UNROLL for (int i = 0; i < m; i++) {
     s[i][0] = (VECTOR){0} + (start ? start[i] : 0);
     s[i][1] = s[i][0];
   }
-  for (int64_t t = 0; t < n; t++, a += m) {
+  for (int64_t t = 0; t < n; t++) {
     const LOOSE *from = (const LOOSE *)(const void *)(b + off[t]);
     VECTOR b0 = from[0], b1 = wide ? from[1] : from[0];
     UNROLL for (int i = 0; i < m; i++) {
-      s[i][0] += a[i] * b0;
-      if (wide) s[i][1] += a[i] * b1;
+      s[i][0] += at[i / 3][i % 3 * rs] * b0;
+      if (wide) s[i][1] += at[i / 3][i % 3 * rs] * b1;
     }
+    UNROLL for (int i = 0; i < m; i += 3) at[i / 3] += cs;
   }
   UNROLL for (int i = 0; i < m; i++) {
     LOOSE *to = (LOOSE *)(void *)(y + i * ldy);
@@ -37,12 +40,13 @@ TARGET INLINED void NAME(product_of)(const int m, const int wide, int64_t n, con
   }
 }
 
-TARGET static void NAME(product)(int m, bool wide, int64_t n, const float *a, const float *b,
-                                 const int64_t *off, const float *start, float *y, int64_t ldy) {
+TARGET static void NAME(product)(int m, bool wide, int64_t n, const float *a, int64_t rs,
+                                 int64_t cs, const float *b, const int64_t *off,
+                                 const float *start, float *y, int64_t ldy) {
   switch (wide ? m : -m) {
 #define HEIGHT(k) \
-  case k: NAME(product_of)(k, 1, n, a, b, off, start, y, ldy); break; \
-  case -k: NAME(product_of)(k, 0, n, a, b, off, start, y, ldy); break;
+  case k: NAME(product_of)(k, 1, n, a, rs, cs, b, off, start, y, ldy); break; \
+  case -k: NAME(product_of)(k, 0, n, a, rs, cs, b, off, start, y, ldy); break;
     HEIGHT(1) HEIGHT(2) HEIGHT(3) HEIGHT(4) HEIGHT(5) HEIGHT(6)
 #if ROWS > 6
     HEIGHT(7) HEIGHT(8) HEIGHT(9) HEIGHT(10) HEIGHT(11) HEIGHT(12)
