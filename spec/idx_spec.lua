@@ -2,6 +2,7 @@
 -- thing, or lie, are refused.
 
 local moth = require "moth"
+local gzip = require "moth.gzip"
 local files = require "spec.support.files"
 local data = moth.data
 
@@ -15,10 +16,13 @@ local function shell(command)
   assert(status == 0 or status == true, command)
 end
 
-local function gzip(path)
+local function gzipped(path)
   shell("gzip -kf '" .. path .. "'")
   return path .. ".gz"
 end
+
+-- u8 (3 * 2 ^ 20 + 17)
+local LARGE = "\0\0\8\1\0\48\0\17" .. ("moth"):rep(3 * 2 ^ 18 + 5):sub(1, 3 * 2 ^ 20 + 17)
 
 -- u8 (2, 3)
 local GOOD = "\0\0\8\2\0\0\0\2\0\0\0\3abcdef"
@@ -32,16 +36,28 @@ describe("data.idx", function()
 
   it("reads gzip the same", function()
     local path = write(GOOD)
-    assert.is_true(data.idx(gzip(path)):equal(data.idx(path)))
+    assert.is_true(data.idx(gzipped(path)):equal(data.idx(path)))
   end)
 
   it("reads gzip of several megabytes, over the pieces it is read in", function()
     local n = 3 * 2 ^ 20 + 17
-    local path = write("\0\0\8\1\0\48\0\17" .. ("moth"):rep(n / 4 + 1):sub(1, n))
-    local x = data.idx(gzip(path))
+    local path = write(LARGE)
+    local x = data.idx(gzipped(path))
     assert.equal(n, x:size(1))
     assert.is_true(x:equal(data.idx(path)))
     assert.equal(("m"):byte(), tonumber(x[n]:item()))
+  end)
+
+  it("reads large gzip the same without libdeflate, and in several streams", function()
+    local path = write(LARGE)
+    local x, whole = data.idx(path), files.read(gzipped(path))
+    local first = files.read(gzipped(write(LARGE:sub(1, 2 ^ 20), "a")))
+    local second = files.read(gzipped(write(LARGE:sub(2 ^ 20 + 1), "b")))
+    assert.is_true(data.idx(write(first .. second, "two.gz")):equal(x))
+    local at_once = gzip.at_once
+    finally(function() gzip.at_once = at_once end)
+    function gzip.at_once() return false end
+    assert.is_true(data.idx(write(whole, "whole.gz")):equal(x))
   end)
 
   local types = {
@@ -99,12 +115,23 @@ describe("data.idx refuses, with the path and what is wrong,", function()
   end
 
   it("a gzip file that is cut short or damaged", function()
-    local gz = files.read(gzip(write(GOOD .. ("abc"):rep(1000), "whole.idx")))
+    local gz = files.read(gzipped(write(GOOD .. ("abc"):rep(1000), "whole.idx")))
     for cut = 11, #gz - 1, 3 do
       assert.has_error_like(function() data.idx(write(gz:sub(1, cut), "bad.gz")) end, "bad%.gz: ")
     end
     local sum = gz:sub(1, -8) .. string.char((gz:byte(-7) + 1) % 256) .. gz:sub(-6)
     assert.has_error_like(function() data.idx(write(sum, "bad.gz")) end, "bad%.gz: ")
+  end)
+
+  it("a large gzip file that is damaged, cut, or holds more or less than its sizes say", function()
+    local gz = files.read(gzipped(write(LARGE, "large.idx")))
+    local sum = gz:sub(1, -8) .. string.char((gz:byte(-7) + 1) % 256) .. gz:sub(-6)
+    local wrong = {[sum] = "is damaged", [gz:sub(1, -100)] = "is damaged",
+      [files.read(gzipped(write(LARGE .. "x", "more")))] = "has bytes beyond its 3145745 of",
+      [files.read(gzipped(write(LARGE:sub(1, -2), "less")))] = "ends too early: 3145744 of 3145745"}
+    for bytes, text in pairs(wrong) do
+      assert.has_error_like(function() data.idx(write(bytes, "bad.gz")) end, "bad%.gz: " .. text)
+    end
   end)
 
   it("a path that is not there, or a folder", function()
@@ -114,7 +141,7 @@ describe("data.idx refuses, with the path and what is wrong,", function()
   end)
 
   it("1000 files with changed bytes, or reads them; nothing else", function()
-    local gz = files.read(gzip(write(GOOD, "good.idx")))
+    local gz = files.read(gzipped(write(GOOD, "good.idx")))
     local seed = 12345
     local function random(n)
       seed = (seed * 1103515245 + 12345) % 2 ^ 31
@@ -133,9 +160,9 @@ describe("data.idx refuses, with the path and what is wrong,", function()
   end)
 
   it("a gzip file with more or fewer elements than its sizes say", function()
-    assert.has_error_like(function() data.idx(gzip(write(GOOD .. "x", "more.idx"))) end,
+    assert.has_error_like(function() data.idx(gzipped(write(GOOD .. "x", "more.idx"))) end,
       "has bytes beyond its 6 of elements")
-    assert.has_error_like(function() data.idx(gzip(write(GOOD:sub(1, -2), "fewer.idx"))) end,
+    assert.has_error_like(function() data.idx(gzipped(write(GOOD:sub(1, -2), "fewer.idx"))) end,
       "ends too early: 5 of 6 bytes")
   end)
 
@@ -173,7 +200,7 @@ describe("data.mnist", function()
   it("reads the four files of a folder, and makes the labels count from 1", function()
     part("train", 3, "\0\4\9")
     part("t10k", 2, "\5\6")
-    gzip(files.path "t10k-labels-idx1-ubyte")
+    gzipped(files.path "t10k-labels-idx1-ubyte")
     os.remove(files.path "t10k-labels-idx1-ubyte")
     local set = data.mnist(files.folder)
     assert.equal("(3, 28, 28)", tostring(set.train_images.shape))
