@@ -433,7 +433,7 @@ static int walk(moth_task *t) {
     status = t->dxs ? end_function(t) : run_current(t);
   }
   while (status == MOTH_OK && t->nheap) {
-    if (moth_cancelled(t->ctx) && (status = moth_poll(t->ctx)) != MOTH_OK) break;
+    if ((status = moth_poll(t->ctx)) != MOTH_OK) break;
     take_next(t);
     if (t->current.waiting && (status = moth_waiting_add(t, &t->current)) != MOTH_OK) break;
     if ((t->current.node->flags & MOTH_N_HOOKED) && any_gradient(&t->current))

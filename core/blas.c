@@ -273,7 +273,7 @@ static int plain(moth_ctx *ctx, const moth_product *p) {
     part.a += i * p->rs_a * size;
     part.c += i * p->ldc * size;
     moth_gemm_plain(&part);
-    if (moth_cancelled(ctx)) return moth_poll(ctx);
+    if (moth_cancelled(ctx)) return moth_stopped(ctx);
   }
   return MOTH_OK;
 }
@@ -365,7 +365,7 @@ int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *
   for (int64_t i = 0; i < count; i++) {
     moth_product q = moth_batch_product(p, batch, i);
     int status = moth_multiply(ctx, &q);
-    if (!status && moth_cancelled(ctx)) status = moth_poll(ctx);
+    if (!status && moth_cancelled(ctx)) status = moth_stopped(ctx);
     if (status) return status;
   }
   return MOTH_OK;

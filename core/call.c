@@ -241,7 +241,7 @@ int moth_run(const moth_op *op, const void *args, moth_tensor **out) {
   moth_ctx *ctx = ((const moth_args *)args)->ctx;
   moth_frame_open(&f, ctx);
   memcpy(&f.args, args, op->size);
-  int status = moth_cancelled(ctx) ? moth_poll(ctx) : moth_frame_own_lists(&f, op);
+  int status = moth_cancelled(ctx) ? moth_stopped(ctx) : moth_frame_own_lists(&f, op);
   if (!status) status = run_frame(&f, op, out);
   moth_frame_close(&f);
   return status;
@@ -326,7 +326,7 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_settle_lanes(ctx);
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);
-  int status = moth_cancelled(ctx) ? moth_poll(ctx) : call(&f, op, slots, nslots, given, y);
+  int status = moth_cancelled(ctx) ? moth_stopped(ctx) : call(&f, op, slots, nslots, given, y);
   moth_frame_close(&f);
   ctx->numbers = 0;
   return give_results(ctx, op, &f.args, status, y, out, nout);

@@ -300,7 +300,7 @@ static int run_code(const moth_capture *c) {
   for (moth_initial *first = c->initial; first; first = first->next)
     memcpy(first->s->data, first->bytes, (size_t)first->s->nbytes);
   for (moth_instruction *in = c->code; in < end; in++) {
-    int status = moth_cancelled(ctx) ? moth_poll(ctx) : in->run(in->args, in->out);
+    int status = moth_cancelled(ctx) ? moth_stopped(ctx) : in->run(in->args, in->out);
     if (!status) continue;
     moth_error_blame(ctx, in->op->name);
     return status;

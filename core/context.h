@@ -121,12 +121,16 @@ void moth_error_clear(moth_ctx *ctx);
 void moth_error_blame(moth_ctx *ctx, const char *op); /* who failed; the text outlives all */
 void moth_error_blame_copy(moth_ctx *ctx, const char *op);
 
-/* E_INTERRUPT when a cancel is asked for; polled at op entry and inside long loops. */
+/* A cancel is asked for: polled at op entry and inside long loops. */
 static inline bool moth_cancelled(moth_ctx *ctx) {
   return atomic_load_explicit(&ctx->cancel, memory_order_relaxed) |
          (atomic_load_explicit(&moth_interrupts, memory_order_relaxed) != ctx->interrupts);
 }
-int moth_poll(moth_ctx *ctx);
+/* E_INTERRUPT, of whoever has seen a cancel and left work undone: it may be withdrawn by now. */
+int moth_stopped(moth_ctx *ctx);
+static inline int moth_poll(moth_ctx *ctx) {
+  return moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
+}
 int moth_fail_closed(moth_ctx *ctx); /* the error of whoever uses a context after its end */
 
 /* What moth_set_num_threads asks for holds from here on; called where ops are run from outside. */

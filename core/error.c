@@ -100,8 +100,7 @@ int moth_fail_closed(moth_ctx *ctx) {
   return moth_fail(ctx, MOTH_E_STATE, NULL, "this state is closed");
 }
 
-int moth_poll(moth_ctx *ctx) {
-  if (!moth_cancelled(ctx)) return MOTH_OK;
+int moth_stopped(moth_ctx *ctx) {
   moth_interrupted(ctx);
   return moth_fail(ctx, MOTH_E_INTERRUPT, NULL, "interrupted");
 }

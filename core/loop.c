@@ -122,7 +122,7 @@ static int long_run(const moth_loop *loop, char **at, moth_inner inner, const vo
     inner(m, at, loop->step[0], arg);
     n -= m;
     for (int k = 0; k < loop->noperands; k++) at[k] += m * loop->step[0][k];
-    if (n > 0 && moth_cancelled(loop->ctx)) return moth_poll(loop->ctx);
+    if (n > 0 && moth_cancelled(loop->ctx)) return moth_stopped(loop->ctx);
   }
   return MOTH_OK;
 }
@@ -141,7 +141,7 @@ int moth_loop_run(const moth_loop *loop, moth_inner inner, const void *arg) {
     memcpy(start, at, sizeof(char *) * (size_t)n);
     int status = long_run(loop, start, inner, arg);
     if (status) return status;
-    if (runs % POLL_RUNS == 0 && moth_cancelled(loop->ctx)) return moth_poll(loop->ctx);
+    if (runs % POLL_RUNS == 0 && moth_cancelled(loop->ctx)) return moth_stopped(loop->ctx);
     int d = 1;
     for (; d < loop->ndim; d++) {
       for (int k = 0; k < n; k++) at[k] += loop->step[d][k];

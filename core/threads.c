@@ -194,12 +194,6 @@ static void start(int lanes) {
 
 /* -- jobs -- */
 
-/* What a cancel leaves of a job is not whole, even if the cancel has been withdrawn since. */
-static int interrupted(moth_ctx *ctx) {
-  moth_interrupted(ctx);
-  return moth_fail(ctx, MOTH_E_INTERRUPT, NULL, "interrupted");
-}
-
 /* Waits for the pieces that workers have taken. A long wait means that one of them does not run. */
 static void finish(double piece_ns) {
   const job *j = &pool.now;
@@ -223,7 +217,7 @@ static void finish(double piece_ns) {
 
 static int alone(moth_ctx *ctx, const job *j) {
   for (int64_t first = 0; first < j->n; first += j->piece) {
-    if (first && moth_cancelled(ctx)) return interrupted(ctx);
+    if (first && moth_cancelled(ctx)) return moth_stopped(ctx);
     j->work(first, j->n - first < j->piece ? j->n : first + j->piece, 0, j->arg);
   }
   return MOTH_OK;
@@ -248,7 +242,7 @@ static int together(moth_ctx *ctx, const job *j, int lanes, bool wake, double pi
     atomic_fetch_add(&pool.done, (uint32_t)(left & MOST_PIECES));
   }
   finish(piece_ns);
-  return cancelled ? interrupted(ctx) : MOTH_OK;
+  return cancelled ? moth_stopped(ctx) : MOTH_OK;
 }
 
 /* Items in a piece: a multiple of grain, near `ns` of work. */

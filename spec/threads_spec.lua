@@ -15,7 +15,7 @@ local function host(name, rounds)
   local root, libdir = require("moth.error").root, lib:match("^(.*)/[^/]*$")
   local program = os.tmpname()
   local sanitize = os.getenv("MOTH_SANITIZED") -- a sanitized library needs such a host
-  local built = run(("cc -std=c11 -O1 %s -o %s %s/spec/host/%s.c "
+  local built = run(("cc -std=gnu11 -O1 %s -o %s %s/spec/host/%s.c "
     .. "$(pkg-config --cflags --libs luajit) -lpthread")
     :format(sanitize and "-fsanitize=" .. sanitize or "", program, root, name))
   assert.matches("rc=0", built)
@@ -43,6 +43,12 @@ end)
 describe("jobs of several Lua states", function()
   it("keep the number of threads that their memory was laid out for", function()
     host("lanes", 100)
+  end)
+end)
+
+describe("an op that was asked to stop", function()
+  it("gives its whole result or none, also where the cancel is withdrawn", function()
+    host("cancels", 300)
   end)
 end)
 

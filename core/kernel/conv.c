@@ -206,7 +206,7 @@ int moth_columns(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int6
     else
       image_to_columns_f64(w, channels, (const double *)x + i * room,
                            (double *)columns + i * size);
-    if (moth_cancelled(ctx)) return moth_poll(ctx);
+    if (moth_cancelled(ctx)) return moth_stopped(ctx);
   }
   return MOTH_OK;
 }
@@ -222,7 +222,7 @@ int moth_columns_back(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n,
     else
       columns_to_image_f64(w, channels, (const double *)columns + i * size,
                            (double *)x + i * room);
-    if (moth_cancelled(ctx)) return moth_poll(ctx);
+    if (moth_cancelled(ctx)) return moth_stopped(ctx);
   }
   return MOTH_OK;
 }

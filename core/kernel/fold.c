@@ -65,6 +65,7 @@ typedef struct job {
   int64_t wide, across, blocks, results; /* across: blocks of a row; blocks: of all */
   int64_t chunk, chunks;
   uint64_t *part; /* accumulators of every chunk */
+  atomic_bool *stopped; /* some item, by a cancel */
 } job;
 
 /* Folds `over` for n accumulators; false if it was interrupted. */
@@ -80,7 +81,9 @@ static bool fold_block(const job *j, const axes *over, int64_t n, const char *x,
       at += m;
       if ((left -= n * m) > 0) continue;
       left = POLL;
-      if (moth_cancelled(j->ctx)) return false;
+      if (!moth_cancelled(j->ctx)) continue;
+      atomic_store_explicit(j->stopped, true, memory_order_relaxed);
+      return false;
     } while (at < length);
   } while (next(over, index, &x));
   return true;
@@ -146,11 +149,13 @@ static int run_job(job *j, int64_t numel) {
   const int64_t items = j->blocks * j->chunks;
   const int64_t bytes = j->chunks > 1 ? j->chunks * j->results * 8 : 0;
   int status = MOTH_OK;
+  atomic_bool stopped = false;
+  j->stopped = &stopped;
   if (bytes && !(j->part = moth_alloc(j->ctx, bytes))) return j->ctx->error.code;
   if (numel < 4096 || items == 1) fold_items(0, items, 0, j);
   else
     status = moth_parallel(j->ctx, items, 1, 0.1 * (double)numel / (double)items, fold_items, j);
-  if (!status && moth_cancelled(j->ctx)) status = moth_poll(j->ctx);
+  if (!status && stopped) status = moth_stopped(j->ctx);
   if (!status && bytes) join_chunks(j);
   if (bytes) moth_dealloc(j->ctx, j->part, bytes);
   return status;

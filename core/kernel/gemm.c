@@ -103,7 +103,7 @@ enum { MR = 4, MC = 96, KC = 256, NC = 512 };
           pack_a_##name(room_a, a + i * p->rs_a + l * p->cs_a, m, k, p->rs_a, p->cs_a);          \
           block_##name(p, m, n, k, room_a, room_b, c + i * p->ldc + j);                          \
         }                                                                                        \
-        if (moth_cancelled(ctx)) return moth_poll(ctx);                                          \
+        if (moth_cancelled(ctx)) return moth_stopped(ctx);                                       \
       }                                                                                          \
     return MOTH_OK;                                                                              \
   }

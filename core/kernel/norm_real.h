@@ -166,7 +166,7 @@ TARGET static int NAME(rows_back)(moth_ctx *ctx, const moth_row_norm *p) {
   if (affine)
     for (int64_t i = 0; i < 2 * all; i++) part[i] = 0;
   for (int64_t r = 0; r < p->rows; r++, x += n, dy += n, dx += n) {
-    if ((r & 255) == 0 && moth_cancelled(ctx)) return moth_poll(ctx);
+    if ((r & 255) == 0 && moth_cancelled(ctx)) return moth_stopped(ctx);
     int64_t first = r % p->groups * p->channels;
     const REAL *w = weight ? weight + first : NULL;
     REAL mean = p->centred ? means[r] : 0, *dw = affine ? part + first : NULL;

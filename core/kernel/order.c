@@ -90,7 +90,7 @@ static void merge_sort(int64_t n, moth_keyed *x, moth_keyed *spare) {
 }
 
 /* A byte at a time from the lowest; bytes that all elements share are passed over. */
-static void radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
+static bool radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
   int64_t count[DIGITS][BYTES] = {{0}};
   moth_keyed *from = x, *to = spare;
   for (int64_t i = 0; i < n; i++)
@@ -98,7 +98,7 @@ static void radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spar
   for (int d = 0; d < DIGITS; d++) {
     int64_t *c = count[d], start = 0;
     if (c[x[0].key >> (8 * d) & 255u] == n) continue;
-    if (moth_cancelled(ctx)) break;
+    if (moth_cancelled(ctx)) return false;
     for (int b = 0; b < BYTES; b++) {
       const int64_t here = c[b];
       c[b] = start;
@@ -110,12 +110,14 @@ static void radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spar
     to = was;
   }
   if (from != x) memcpy(x, from, (size_t)n * sizeof *x);
+  return true;
 }
 
-void moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
+bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
   if (n <= RUN) insertion(n, x);
   else if (n <= FEW) merge_sort(n, x, spare);
-  else radix_sort(ctx, n, x, spare);
+  else return radix_sort(ctx, n, x, spare);
+  return true;
 }
 
 uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t k) {
@@ -182,10 +184,13 @@ int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
     else if (k < n / 4) choose(n, keys, k, x);
     else
       for (int64_t j = 0; j < n; j++) x[j] = (moth_keyed){keys[j], j};
-    if (!few) moth_keyed_sort(ctx, k < n / 4 ? k : n, x, spare);
+    if (!few && !moth_keyed_sort(ctx, k < n / 4 ? k : n, x, spare)) {
+      status = moth_stopped(ctx);
+      break;
+    }
     for (int64_t j = 0; j < k; j++) position[i * k + j] = x[j].at;
     if (values) take_values(k, row, size, position + i * k, values + i * k * size);
-    if (moth_cancelled(ctx)) status = moth_poll(ctx);
+    if (moth_cancelled(ctx)) status = moth_stopped(ctx);
   }
   moth_dealloc(ctx, room, bytes);
   return status;
@@ -209,7 +214,7 @@ int moth_rows_rank(const moth_rows *r, int64_t k, char *values, int64_t *positio
     for (at = 0; keys[at] != key;) at++;
     position[i] = at;
     memcpy(values + i * size, row + at * size, (size_t)size);
-    if (moth_cancelled(ctx)) status = moth_poll(ctx);
+    if (moth_cancelled(ctx)) status = moth_stopped(ctx);
   }
   moth_dealloc(ctx, keys, bytes);
   return status;

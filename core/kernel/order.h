@@ -20,9 +20,8 @@ typedef struct moth_keyed { /* an element on its way */
 /* Keys of n packed elements of a dtype, half ones excepted. */
 void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t *keys);
 
-/* Sorts n elements stably by key; `spare` has room for as many. When cancelled it leaves them in
-** some order, and the caller polls. */
-void moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare);
+/* Sorts n elements stably by key; `spare` has room for as many. False when a cancel stopped it. */
+bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare);
 
 /* The key of rank k, from 0, among n. */
 uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t k);

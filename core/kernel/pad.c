@@ -99,7 +99,7 @@ int moth_pad_forward(moth_ctx *ctx, const moth_pad *p, int64_t size, const char 
     else if (size == 2) copy_2(&w, row, fill, y);
     else if (size == 4) copy_4(&w, row, fill, y);
     else copy_8(&w, row, fill, y);
-    if ((r & 4095) == 4095 && moth_cancelled(ctx)) status = moth_poll(ctx);
+    if ((r & 4095) == 4095 && moth_cancelled(ctx)) status = moth_stopped(ctx);
   }
   moth_dealloc(ctx, block, table_bytes(p));
   return status;
@@ -134,7 +134,7 @@ int moth_pad_back(moth_ctx *ctx, const moth_pad *p, int dtype, const void *dy, v
     if (to >= 0 && dtype == MOTH_F32) add_f32(&w, (const float *)dy + r * width, (float *)dx + to);
     if (to >= 0 && dtype == MOTH_F64)
       add_f64(&w, (const double *)dy + r * width, (double *)dx + to);
-    if ((r & 4095) == 4095 && moth_cancelled(ctx)) status = moth_poll(ctx);
+    if ((r & 4095) == 4095 && moth_cancelled(ctx)) status = moth_stopped(ctx);
   }
   moth_dealloc(ctx, block, table_bytes(p));
   return status;

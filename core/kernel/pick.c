@@ -156,7 +156,7 @@ int moth_pick_run(moth_ctx *ctx, const moth_pick *pick, int mode, int dtype, cha
       at[d] = 0;
     }
     if (d < 0) return MOTH_OK;
-    if (moth_cancelled(ctx)) return moth_poll(ctx);
+    if (moth_cancelled(ctx)) return moth_stopped(ctx);
   }
 }
 
@@ -222,7 +222,7 @@ int moth_pick_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *mask
     loops[dtype](mode, n, one, &m);
     m.mask += n;
     m.n -= n;
-    if (m.n > 0 && moth_cancelled(ctx)) return moth_poll(ctx);
+    if (m.n > 0 && moth_cancelled(ctx)) return moth_stopped(ctx);
   }
   return MOTH_OK;
 }

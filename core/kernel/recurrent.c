@@ -218,11 +218,18 @@ typedef struct walk { /* through the steps of a chain, either way */
   const lane *q;
   const char *turned, *dy; /* turned: NULL where the state was added already */
   char *hn, *cn, *dh, *dc, *dgates, *begun;
+  atomic_bool *stopped; /* some rows, by a cancel */
 } walk;
+
+static bool stops(const walk *w) {
+  if (!moth_cancelled(w->q->ctx)) return false;
+  atomic_store_explicit(w->stopped, true, memory_order_relaxed);
+  return true;
+}
 
 static void rows_forward(const walk *w, span rows) {
   const lane *q = w->q;
-  for (int64_t i = 0; i < q->r->steps && !moth_cancelled(q->ctx); i++) {
+  for (int64_t i = 0; i < q->r->steps && !stops(w); i++) {
     moment m = moment_of(q, i);
     for (int part = 0; part < 2; part++) {
       step s;
@@ -254,13 +261,15 @@ static void walk_forward(int64_t first, int64_t last, int thread, const void *ar
 
 /* Rows of a batch are apart from each other, so each thread goes through all steps with some: with
 ** as many as there are for one thread, since each step reads the whole weight for them. */
-static int walk_batch(const lane *q, moth_work *work, const walk *w) {
+static int walk_batch(const lane *q, moth_work *work, walk *w) {
   enum { TILE = 6 };
   int64_t share = (q->r->batch + moth_lanes(q->ctx) - 1) / moth_lanes(q->ctx);
   int64_t grain = tiled(q) ? (share + TILE - 1) / TILE * TILE : SOME_ROWS;
   double cost = (double)q->r->steps * (double)(q->n * (q->wide + 200)) / 100;
+  atomic_bool stopped = false;
+  w->stopped = &stopped;
   int status = moth_parallel(q->ctx, q->r->batch, grain, cost, work, w);
-  return !status && moth_cancelled(q->ctx) ? moth_poll(q->ctx) : status;
+  return !status && stopped ? moth_stopped(q->ctx) : status;
 }
 
 /* gates := x W_ih^T + the biases, of all steps; what a GRU keeps beside begins with its bias. */
@@ -362,7 +371,7 @@ static void back_state(const lane *q, int64_t rows, const char *dgates, char *dh
 static void rows_back(const walk *w, span rows) {
   const lane *q = w->q;
   int64_t bytes = q->n * q->size, wide = q->kept * q->size, first;
-  for (int64_t i = q->r->steps - 1; i >= 0 && !moth_cancelled(q->ctx); i--) {
+  for (int64_t i = q->r->steps - 1; i >= 0 && !stops(w); i--) {
     moment m = moment_of(q, i);
     char *at = w->dgates + m.t * q->r->batch * wide;
     for (int part = 0; part < 2; part++) {

@@ -64,7 +64,7 @@ int moth_row_result_done(moth_row_result *o, int status) {
     since += r->length;                                                        \
     if (since < 1 << 20) continue;                                             \
     since = 0;                                                                 \
-    if (moth_cancelled(r->owner->ctx)) return moth_poll(r->owner->ctx);        \
+    if (moth_cancelled(r->owner->ctx)) return moth_stopped(r->owner->ctx);  \
   }
 
 /* -- variance: the mean first, then the squares of what is left, all in f64 -- */

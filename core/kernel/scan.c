@@ -13,7 +13,7 @@
     since += r->length;                                                        \
     if (since < 1 << 20) continue;                                             \
     since = 0;                                                                 \
-    if (moth_cancelled(r->owner->ctx)) return moth_poll(r->owner->ctx);        \
+    if (moth_cancelled(r->owner->ctx)) return moth_stopped(r->owner->ctx);  \
   }
 
 /* -- products: of f32 in f64, integers wrap -- */

@@ -29,7 +29,7 @@ static int fill(moth_tensor *y, moth_tensor *generator, maker make, const void *
     make(m, words, how, values);
     moth_convert(m, from, (const char *)values, 8, y->l.dtype, moth_at(y) + done * size, size);
     done += m;
-    if (moth_cancelled(y->ctx)) status = moth_poll(y->ctx);
+    if (moth_cancelled(y->ctx)) status = moth_stopped(y->ctx);
   }
   return status;
 }
@@ -255,7 +255,7 @@ static int draw_again(const multinomial_args *a, int64_t rows, int64_t n, double
       while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding led to a weight of 0 */
       y[done] = lo;
     }
-    if (moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+    if (moth_cancelled(a->ctx)) status = moth_stopped(a->ctx);
   }
   return status;
 }

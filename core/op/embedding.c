@@ -103,7 +103,7 @@ static int take_rows(const embedding_rows_args *a, const moth_tensor *w, const m
   if (a->shared)
     status = shares_new(&s, a->ctx, list, w->l.shape[0], a->padding_idx, a->scale_grad_by_freq);
   for (int64_t i = 0; !status && d && i < list->l.numel; i++) {
-    if ((i & 4095) == 0 && moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+    if ((i & 4095) == 0 && moth_cancelled(a->ctx)) status = moth_stopped(a->ctx);
     memcpy(to + i * bytes, from + at[i] * bytes, (size_t)bytes);
     double by = a->shared ? share(&s, at[i]) : 1;
     if (by == 1) continue;
@@ -176,7 +176,7 @@ static int add_rows(const embedding_back_args *a, const moth_tensor *list, const
   if (!status && y->l.numel)
     memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
   for (int64_t i = 0; !status && d && i < list->l.numel; i++) {
-    if ((i & 4095) == 0 && moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+    if ((i & 4095) == 0 && moth_cancelled(a->ctx)) status = moth_stopped(a->ctx);
     if (at[i] == s.padding) continue;
     double by = share(&s, at[i]);
     if (dy->l.dtype == MOTH_F32) ADD_ROWS(float);
@@ -233,7 +233,7 @@ static int shorten(moth_tensor *w, const moth_tensor *list, double most, double 
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
   int64_t d = w->l.shape[1], size = moth_dtype_size[w->l.dtype], step = w->l.stride[1] * size;
   for (int64_t i = 0; i < list->l.numel; i++) {
-    if ((i & 4095) == 4095 && moth_cancelled(w->ctx)) return moth_poll(w->ctx);
+    if ((i & 4095) == 4095 && moth_cancelled(w->ctx)) return moth_stopped(w->ctx);
     char *here = moth_at(w) + at[i] * w->l.stride[0] * size;
     moth_convert(d, w->l.dtype, here, step, MOTH_F64, (char *)row, sizeof *row);
     double norm = norm_of(d, row, p);

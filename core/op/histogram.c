@@ -11,7 +11,7 @@
 #define POLL_AFTER (1 << 16) /* elements between two looks at the cancel flag */
 
 static int poll_at(moth_ctx *ctx, int64_t i) {
-  return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_poll(ctx) : MOTH_OK;
+  return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
 }
 
 /* -- histc -- */

@@ -225,7 +225,7 @@ static int randperm_cpu(const randperm_args *a, moth_tensor **out) {
       y[left - 1] = y[j];
       y[j] = last;
     }
-    if (moth_cancelled(a->ctx)) status = moth_poll(a->ctx);
+    if (moth_cancelled(a->ctx)) status = moth_stopped(a->ctx);
   }
   return status;
 }

@@ -10,7 +10,7 @@
 #define POLL_AFTER (1 << 16) /* elements between two looks at the cancel flag */
 
 static int poll_at(moth_ctx *ctx, int64_t i) {
-  return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_poll(ctx) : MOTH_OK;
+  return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
 }
 
 /* -- unique -- */
@@ -40,8 +40,8 @@ static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r) 
 static int groups_sort(groups *g, moth_ctx *ctx) {
   for (int64_t c = g->width - 1; c >= 0; c--) {
     for (int64_t i = 0; i < g->n; i++) g->x[i].key = g->keys[g->x[i].at * g->width + c];
-    moth_keyed_sort(ctx, g->n, g->x, g->spare);
-    if (moth_cancelled(ctx)) return moth_poll(ctx);
+    if (!moth_keyed_sort(ctx, g->n, g->x, g->spare) || moth_cancelled(ctx))
+      return moth_stopped(ctx);
   }
   return MOTH_OK;
 }
