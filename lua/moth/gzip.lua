@@ -30,6 +30,8 @@ if not pcall(ffi.typeof, "moth_gz") then -- once per state, also when this file 
   void moth_gz_inflater_free(moth_gz_inflater *d) __asm__("libdeflate_free_decompressor");
   int moth_gz_inflate(moth_gz_inflater *d, const void *from, size_t length, void *to, size_t room,
                    size_t *used, size_t *made) __asm__("libdeflate_gzip_decompress_ex");
+  void *moth_gz_malloc(size_t n) __asm__("malloc");
+  void moth_gz_free(void *block) __asm__("free");
   size_t moth_gz_fread(void *to, size_t size, size_t n, void *file) __asm__("fread");
   ]]
 end
@@ -168,24 +170,18 @@ local function inflate(from, length, to, size)
   return status == 0 and used[0] == length and made[0] == size
 end
 
---- The rest of a gzip file into a buffer, from the place where the reader is. The room for it is a
--- tensor's: the engine's large blocks cost fewer page faults.
+--- The rest of a gzip file into a buffer, from the place where the reader is. The file is read to
+-- where its elements will be, and inflated beside it, since what comes before them is in the way.
 -- @return false where that does not go, or where something is wrong with the file, which zlib then
 -- finds and names
 function gzip.at_once(reader, buffer, size)
   local length, before = reader.length, tonumber(zlib.moth_gztell(reader.file))
-  if size < WORTH or not length or length >= before + size or not find_deflate() then
-    return false -- as a plain file
-  end
-  local moth = require "moth"
-  local found, room = pcall(moth.empty, length + before + size, {dtype = moth.uint8})
-  if not found then return false end
-  local from = ffi.cast("uint8_t *", lib.C.moth_data(lib.ctx, room))
-  local out = from + length
-  local good = read_whole(reader.path, from, length)
-    and inflate(from, length, out, before + size)
-  if good then ffi.copy(buffer, out + before, size) end
-  room:free()
+  if size < WORTH or not length or length > size or not find_deflate() then return false end
+  local room = ffi.C.moth_gz_malloc(before + size)
+  local good = room ~= nil and read_whole(reader.path, buffer, length)
+    and inflate(buffer, length, room, before + size)
+  if good then ffi.copy(buffer, ffi.cast("uint8_t *", room) + before, size) end
+  ffi.C.moth_gz_free(room)
   return good
 end
 
