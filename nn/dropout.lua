@@ -108,8 +108,9 @@ for name, fname in pairs {Dropout = "dropout", Dropout1d = "dropout1d", Dropout2
   end
 
   function Layer:forward(input)
+    if not self.training then return input end
     local y = functional[fname](input, self.p, self.training)
-    if self.inplace and self.training then return (input:copy_(y)) end
+    if self.inplace then return (input:copy_(y)) end
     return y
   end
 

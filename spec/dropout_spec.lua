@@ -17,6 +17,19 @@ describe("dropout of channels", function()
     assert.error_matches(function() F.dropout1d(moth.ones(2)) end, "(N, C, L)", 1, true)
   end)
 
+  it("keeps or drops runs of every length, also where the input is no number", function()
+    for length = 1, 70 do
+      moth.manual_seed(length)
+      local x = moth.full({4, 5, 1, length}, 3)
+      local y = F.dropout2d(x, 0.5)
+      local kept = y[{{}, {}, 1, 1}]:eq(6)
+      assert.is_true(y:eq(moth.where(kept:view(4, 5, 1, 1), 6, 0):expand_as(y)):all():item())
+      moth.manual_seed(length)
+      local z = F.dropout2d(x / 0, 0.5)
+      assert.is_true(z:eq(0):equal(y:eq(0)))
+    end
+  end)
+
   it("passes gradients to what stayed", function()
     local x = moth.ones(8, 8, 2):requires_grad_()
     local y = F.dropout1d(x, 0.5)
@@ -64,6 +77,15 @@ describe("gumbel_softmax", function()
     moth.manual_seed(4)
     ;(F.gumbel_softmax(x) * moth.tensor{1, 2, 3}):sum():backward()
     assert.is_true(hard:allclose(x.grad))
+  end)
+end)
+
+describe("a layer of dropout", function()
+  it("gives its input back outside training", function()
+    local x = moth.randn(2, 3, 4, 4)
+    for _, name in ipairs{"Dropout", "Dropout2d", "AlphaDropout"} do
+      assert.equal(x, nn[name]():eval()(x))
+    end
   end)
 end)
 

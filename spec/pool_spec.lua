@@ -1,7 +1,7 @@
 --- pool_spec.lua -- windows of many sizes, beside sums over what unfold cuts out.
 
 local moth = require "moth"
-local F = moth.nn.functional
+local F, ops = moth.nn.functional, require("moth.bind").ops
 
 -- The taps of each window of x, (N, C, taps, windows); outside of the image stands `edge`.
 local function windows(x, k, stride, padding, dilation, edge)
@@ -96,6 +96,25 @@ describe("pooling", function()
         end
         y:sum():backward()
         assert.is_true(math.abs(x.grad:sum():item() - y:numel()) < 1e-3)
+      end
+    end
+  end)
+end)
+
+describe("positions in planes", function()
+  it("are refused where they lie outside, and skipped where there is none", function()
+    local function positions(at) return moth.tensor({{at}}, {dtype = moth.int64}) end
+    for n = 2, 40 do
+      local at = {}
+      for i = 1, n do at[i] = i end
+      local x = moth.randn(1, 1, n)
+      assert.is_true(ops.max_pool2d_back(x, positions(at), {1, n}):equal(x))
+      at[n] = -1 -- a window that lies in the padding
+      assert.equal(0, ops.max_pool2d_back(x, positions(at), {1, n})[{1, 1, n}]:item())
+      for _, wrong in ipairs{n + 1, 2 ^ 40, -2 ^ 40} do
+        at[n] = wrong
+        assert.has_error_like(function() ops.max_pool2d_back(x, positions(at), {1, n}) end,
+          "'indices'")
       end
     end
   end)

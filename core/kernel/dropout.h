@@ -9,8 +9,11 @@ void moth_drop_f32(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mas
                    float by, float *y);
 void moth_drop_f64(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask,
                    const double *x, double by, double *y);
-/* y[i] := x[i] * by where the mask is set, 0 elsewhere: inf or NaN that is dropped gives 0 too. */
-void moth_apply_mask_f32(int64_t n, const uint8_t *mask, const float *x, float by, float *y);
-void moth_apply_mask_f64(int64_t n, const uint8_t *mask, const double *x, double by, double *y);
+/* y := x * by where the mask is set, 0 elsewhere: inf or NaN that is dropped gives 0 too. Each of
+** the n bytes of the mask is for `run` elements in a row. */
+void moth_apply_mask_f32(int64_t n, int64_t run, const uint8_t *mask, const float *x, float by,
+                         float *y);
+void moth_apply_mask_f64(int64_t n, int64_t run, const uint8_t *mask, const double *x, double by,
+                         double *y);
 
 #endif

@@ -17,3 +17,12 @@ TARGET static void NAME(apply)(int64_t n, const uint8_t *restrict mask, const RE
     y[i] = mask[i] ? v : 0;
   }
 }
+
+TARGET static void NAME(apply_runs)(int64_t n, int64_t run, const uint8_t *restrict mask,
+                                    const REAL *restrict x, REAL by, REAL *restrict y) {
+  for (int64_t i = 0; i < n; i++, x += run, y += run)
+    if (mask[i])
+      for (int64_t k = 0; k < run; k++) y[k] = x[k] * by;
+    else
+      for (int64_t k = 0; k < run; k++) y[k] = 0;
+}

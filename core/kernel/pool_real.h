@@ -360,22 +360,26 @@ TARGET static void NAME(max_shares)(int64_t first, int64_t last, int lane, const
 
 /* -- positions; those of -1 are left out, those outside of the plane are told -- */
 
-static bool NAME(outside)(const job *j, const int64_t *at) {
-  bool outside = false;
-  for (int64_t i = 0; i < j->n; i++) outside |= (uint64_t)at[i] + 1 > (uint64_t)j->room;
-  if (outside) atomic_store(j->outside, true);
-  return outside;
+/* A sign bit is set of each position below -1, and of those from `room` on. */
+TARGET static bool NAME(outside)(const job *j, const int64_t *at) {
+  const uint64_t room = (uint64_t)j->room;
+  const int64_t n = j->n;
+  uint64_t signs = 0;
+  for (int64_t i = 0; i < n; i++) signs |= ((uint64_t)at[i] + 1) | (room - 1 - (uint64_t)at[i]);
+  if (signs >> 63) atomic_store(j->outside, true);
+  return signs >> 63;
 }
 
 TARGET static void NAME(scatter_planes)(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
+  const int64_t n = j->n, room = j->room;
   for (int64_t plane = first; plane < last; plane++) {
-    const int64_t *at = j->index + plane * j->n;
-    const REAL *dy = (const REAL *)j->x + plane * j->n;
-    REAL *dx = (REAL *)j->y + plane * j->room;
-    memset(dx, 0, (size_t)j->room * sizeof(REAL));
+    const int64_t *at = j->index + plane * n;
+    const REAL *dy = (const REAL *)j->x + plane * n;
+    REAL *dx = (REAL *)j->y + plane * room;
+    memset(dx, 0, (size_t)room * sizeof(REAL));
     if (NAME(outside)(j, at)) continue;
-    for (int64_t i = 0; i < j->n; i++)
+    for (int64_t i = 0; i < n; i++)
       if (at[i] >= 0) dx[at[i]] += dy[i];
   }
   (void)lane;
@@ -383,12 +387,13 @@ TARGET static void NAME(scatter_planes)(int64_t first, int64_t last, int lane, c
 
 TARGET static void NAME(gather_planes)(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
+  const int64_t n = j->n, room = j->room;
   for (int64_t plane = first; plane < last; plane++) {
-    const int64_t *at = j->index + plane * j->n;
-    const REAL *x = (const REAL *)j->x + plane * j->room;
-    REAL *y = (REAL *)j->y + plane * j->n;
+    const int64_t *at = j->index + plane * n;
+    const REAL *x = (const REAL *)j->x + plane * room;
+    REAL *y = (REAL *)j->y + plane * n;
     if (NAME(outside)(j, at)) continue;
-    for (int64_t i = 0; i < j->n; i++) y[i] = at[i] >= 0 ? x[at[i]] : 0;
+    for (int64_t i = 0; i < n; i++) y[i] = at[i] >= 0 ? x[at[i]] : 0;
   }
   (void)lane;
 }

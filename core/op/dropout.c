@@ -34,10 +34,7 @@ typedef struct masking {
       return;                                                                               \
     }                                                                                       \
     for (int64_t i = 0; word && i < n; i++) mask[i] = word[i] >= m->least;                  \
-    if (run == 1) moth_apply_mask_##name(n, mask, x, by, y);                                \
-    else                                                                                    \
-      for (int64_t i = 0; i < n; i++, x += run, y += run)                                   \
-        for (int64_t k = 0; k < run; k++) y[k] = mask[i] ? x[k] * by : 0;                   \
+    moth_apply_mask_##name(n, run, mask, x, by, y);                                         \
   }
 MASK_LOOPS(f32, float)
 MASK_LOOPS(f64, double)
