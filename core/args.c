@@ -1,6 +1,7 @@
 /* args.c -- from the slots that a caller laid out to an op's arguments: handles become tensors,
 ** lists are copied, plain values checked, defaults filled in. Also the frame that holds them.
 */
+#include "backend.h"
 #include "frame.h"
 #include "registry.h"
 
@@ -9,6 +10,7 @@
 void moth_frame_open(moth_call_frame *f, moth_ctx *ctx) {
   f->temps = (moth_results){.ctx = ctx, .at = f->room, .room = MOTH_TEMPS};
   f->nlists = 0;
+  f->device = 0;
   f->args.ctx = ctx;
 }
 
@@ -103,7 +105,8 @@ static int check_plain(moth_ctx *ctx, const moth_op *op, uint32_t row, const mot
   else if (kind == MOTH_KIND_dtype) good = v->integer >= -1 && v->integer < MOTH_DTYPES;
   else if (moth_kind_is_choice(kind))
     good = v->integer >= 0 && v->integer < op->defaults[row].choices;
-  else if (kind == MOTH_KIND_device) good = v->integer == 0;
+  else if (kind == MOTH_KIND_device && v->integer)
+    return moth_device_check(ctx, op->rows[row].name, v->integer - 1);
   else if (kind == MOTH_KIND_scalar) good = v->integer >= 0 && v->integer <= 2;
   if (good) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_ARG, op->rows[row].name, "this is no %s", op->rows[row].kind);

@@ -3,6 +3,7 @@
 ** moth_call reads what the caller laid out and fills in defaults; moth_run is the same road for C,
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
 */
+#include "backend.h"
 #include "capture.h"
 #include "frame.h"
 #include "loop.h"
@@ -29,7 +30,7 @@ static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layo
   for (uint32_t i = 0; i < op->nout + op->nhidden; i++) {
     y[i].ndim = 0;
     y[i].offset = 0;
-    y[i].device = 0;
+    y[i].device = (uint8_t)f->device;
     y[i].dtype = (uint8_t)(dtype == MOTH_NO_DTYPE ? f->temps.ctx->default_dtype : dtype);
     if (op->position >> i & 1u) y[i].dtype = MOTH_I64;
   }
@@ -39,8 +40,15 @@ static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layo
   return status;
 }
 
+/* On a device beside the CPU; moth_prepare has seen that one of the two runs there. */
+static int run_on_device(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out) {
+  if (ctx->capture) return moth_capture_refuse(ctx, "a device is used");
+  return op->device ? op->device(args, out) : op->cpu(args, out);
+}
+
 static int run_kernel(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out,
-                      bool fresh) {
+                      bool fresh, int device) {
+  if (device) return run_on_device(ctx, op, args, out);
   if (!ctx->capture) return op->cpu(args, out);
   return moth_capture_run(op, op->cpu, args, out, fresh ? op->nout + op->nhidden : 1, fresh);
 }
@@ -59,7 +67,7 @@ static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tens
     }
   }
   if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, false);
-  if (!status) status = run_kernel(ctx, op, &f->args, out, true);
+  if (!status) status = run_kernel(ctx, op, &f->args, out, true, f->device);
   if (!status) status = moth_record(op, &f->args, out);
   if (status) release_all(out, made);
   return status;
@@ -155,7 +163,7 @@ static int run_direct(moth_call_frame *f, const moth_op *op, moth_tensor *target
   if (recorded) status = moth_record_write(op, &f->args, target, before, &write);
   moth_tensor_release(before);
   if (!status && target->l.numel) {
-    status = run_kernel(target->ctx, op, &f->args, out, false);
+    status = run_kernel(target->ctx, op, &f->args, out, false, f->device);
     /* Kernels check what they read before they write; only these two come in the middle. */
     if (!status || status == MOTH_E_INTERRUPT || status == MOTH_E_MEM)
       moth_storage_bump(target->storage);
@@ -228,6 +236,8 @@ static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   status = moth_prepare(f, op, &dtype);
   if (status) return status;
   if (op->view) return run_view(f, op, out);
+  if ((op->flags & MOTH_OP_WHOLE) && f->device)
+    return run_on_device(f->temps.ctx, op, &f->args, out);
   if ((op->flags & MOTH_OP_WHOLE) && f->temps.ctx->capture)
     return moth_capture_run(op, op->compose, &f->args, out, 0, false);
   if (op->compose) return op->compose(&f->args, out);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "backend.h"
 #include "capture.h"
 
 #define FLOOR_BYTES ((int64_t)16 << 20)
@@ -86,6 +87,7 @@ void moth_close(moth_ctx *ctx) {
   moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *ctx->slots));
   moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *ctx->scopes));
   moth_dealloc(ctx, ctx->dead_ids, (int64_t)(ctx->dead_room * sizeof *ctx->dead_ids));
+  moth_devices_close(ctx);
   moth_empty_cache(ctx);
   /* A finalizer may still ask: no handle is live, and every allocation is refused. */
   ctx->slots = NULL;

@@ -109,6 +109,7 @@ struct moth_ctx {
 
   moth_results results; /* of the last call */
   moth_tensor *generator;
+  moth_devices *devices; /* what is counted and kept of those beside the CPU; NULL: none was used */
 };
 
 extern atomic_int moth_interrupts; /* counted, so that every context sees each of them */

@@ -3,6 +3,7 @@
 ** Numbers leave the engine through moth_read alone. A NaN read through LuaJIT's FFI could be a
 ** forged Lua value, so each one is replaced by the quiet NaN, by a test on bits.
 */
+#include "backend.h"
 #include "capture.h"
 #include "loop.h"
 
@@ -118,10 +119,8 @@ static void canonicalise(int64_t n, moth_slot *values) {
   }
 }
 
-int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t count,
-                  moth_slot *values) {
-  moth_tensor *x = moth_resolve(ctx, h, NULL);
-  if (!x || moth_capture_refuse(ctx, "values are read")) return ctx->error.code;
+static int read_values(moth_ctx *ctx, const moth_tensor *x, int64_t first, int64_t count,
+                       moth_slot *values) {
   if (first < 0 || count < 0 || count > x->l.numel ||
       first > x->l.numel - count)
     return moth_fail(ctx, MOTH_E_INDEX, NULL, "%lld elements from %lld on, of %s",
@@ -144,6 +143,23 @@ int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t co
   return MOTH_OK;
 }
 
+/* What lies on a device is fetched as a whole. */
+static int read_device(moth_ctx *ctx, const moth_tensor *x, int64_t first, int64_t count,
+                       moth_slot *values) {
+  moth_tensor *here = moth_to_host(x);
+  int status = here ? read_values(ctx, here, first, count, values) : ctx->error.code;
+  moth_tensor_release(here);
+  return status;
+}
+
+int32_t moth_read(moth_ctx *ctx, const moth_handle *h, int64_t first, int64_t count,
+                  moth_slot *values) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  if (!x || moth_capture_refuse(ctx, "values are read")) return ctx->error.code;
+  if (x->l.device) return read_device(ctx, x, first, count, values);
+  return read_values(ctx, x, first, count, values);
+}
+
 void *moth_data(moth_ctx *ctx, const moth_handle *h) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x || moth_capture_refuse(ctx, "values are read")) return NULL;
@@ -161,7 +177,7 @@ int32_t moth_bytes(moth_ctx *ctx, const moth_handle *h, void *to, size_t size) {
   if (size != wanted)
     return moth_fail(ctx, MOTH_E_ARG, NULL, "%lld bytes are needed, room for %lld",
                      (long long)wanted, (long long)size);
-  moth_tensor *packed = moth_packed(x);
+  moth_tensor *packed = moth_to_host(x);
   if (!packed) return ctx->error.code;
   if (size) memcpy(to, moth_at(packed), size);
   moth_tensor_release(packed);

@@ -21,6 +21,7 @@ typedef struct moth_call_frame {
   moth_args args;
   moth_results temps;
   moth_tensor *room[MOTH_TEMPS];
+  int device; /* where the tensors lie, and the results will */
   void *list[MOTH_LISTS];
   int64_t list_bytes[MOTH_LISTS];
   uint32_t nlists;

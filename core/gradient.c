@@ -6,6 +6,7 @@
 
 #include "op/arith.h"
 #include "op/copy.h"
+#include "op/create.h"
 #include "op/reduce.h"
 #include "op/unary.h"
 #include "op/view.h"
@@ -46,6 +47,14 @@ moth_tensor *moth_grad_number(moth_grad *g, double value) {
       x->flags |= MOTH_T_WHOLE;
   }
   return moth_grad_own(g, x);
+}
+
+/* One zero that is seen everywhere; the CPU's is a number, which has any dtype. */
+moth_tensor *moth_grad_zeros(moth_grad *g, const moth_tensor *x) {
+  moth_tensor *zero = x->l.device ? GRAD(g, zeros, .size = {x->l.shape, 0}, .dtype = x->l.dtype,
+                                         .device = moth_device_of(x))
+                                  : moth_grad_number(g, 0);
+  return GRAD(g, spread, .input = zero, .size = {x->l.shape, x->l.ndim});
 }
 
 /* Sums dx over the dimensions that broadcasting gave it beyond `input`. */

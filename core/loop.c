@@ -3,8 +3,8 @@
 ** Small contiguous operands, the common case, are found first and become one run; everything else
 ** has its dimensions sorted by stride and merged where two of them step as one.
 */
+#include "backend.h"
 #include "capture.h"
-#include "loop.h"
 
 #include "kernel/turn.h"
 #include "threads.h"
@@ -291,6 +291,7 @@ static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
 }
 
 int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
+  if (y->l.device | x->l.device) return moth_device_copy(y, x);
   moth_loop loop;
   copy_plan plan = {.from = x->l.dtype, .to = y->l.dtype};
   const moth_tensor *operands[] = {y, x};

@@ -4,7 +4,10 @@
 #ifndef MOTH_LOOP_H
 #define MOTH_LOOP_H
 
-#include "context.h"
+#include "op.h"
+#ifndef __cplusplus
+#include "context.h" /* C11's atomics are no C++: a plugin sees contexts through backend.h alone */
+#endif
 
 #define MOTH_LOOP_OPERANDS 6
 

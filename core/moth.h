@@ -354,6 +354,22 @@ int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_t
 int32_t moth_seed(moth_ctx *ctx, uint64_t seed);
 int32_t moth_generator(moth_ctx *ctx, moth_handle *out); /* the default one: i64 {seed, offset} */
 
+/* ---- devices: 0 is the CPU, 1 + i is cuda:i, whose plugin is loaded at its first use ---- */
+
+typedef struct moth_device_info {
+  char name[64];
+  int64_t live_bytes, peak_bytes, cached_bytes, limit_bytes; /* this context's */
+  int64_t free_bytes, total_bytes;                           /* the device's */
+  int32_t major, minor;                                      /* of what it can do: 8.0, 9.0 */
+} moth_device_info;
+
+int32_t moth_device_count(moth_ctx *ctx); /* negative: a status; the message says what is missing */
+int32_t moth_device_synchronize(moth_ctx *ctx, int32_t device); /* waits for all work there */
+int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info);
+int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes); /* 0: none */
+int32_t moth_device_reset_peak(moth_ctx *ctx, int32_t device);
+int32_t moth_device_empty_cache(moth_ctx *ctx, int32_t device);
+
 /* ---- settings ---- */
 
 void moth_set_num_threads(int32_t n);

@@ -70,7 +70,7 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(bool,         "bool",     1, int64_t, )                                                      \
   X(enum,         "enum",     1, int64_t, )          /* which choice, from 0 */                  \
   X(dtype,        "dtype",    1, int64_t, )          /* -1 when absent */                        \
-  X(device,       "device",   1, int64_t, )                                                      \
+  X(device,       "device",   1, int64_t, )          /* 1 + device; 0: as the tensors */ \
   X(generator,    "generator",1, moth_tensor *, )    /* i64 {seed, offset}; the default's if none */
 
 #define MOTH_NO_INT INT64_MIN
@@ -128,6 +128,7 @@ struct moth_op {
   ** compose (written with other ops, which record themselves), or list. */
   int (*shape)(const void *args, moth_layout *y);  /* y[0].dtype is set; fill shape (and dtype) */
   int (*cpu)(const void *args, moth_tensor **out); /* out is allocated, contiguous if not STRIDED */
+  int (*device)(const void *args, moth_tensor **out); /* the same of a plugin: backend.h */
   int (*view)(const void *args, moth_layout *y);   /* y is the first tensor's layout to change */
   int (*compose)(const void *args, moth_tensor **out);
   int (*list)(const void *args, moth_results *out);
@@ -163,6 +164,9 @@ struct moth_op {
 #define MOTH_OP_MIXED 0x20000   /* tensor arguments may differ in dtype; the op sees to it */
 #define MOTH_OP_TAKES_INPLACE 0x40000 /* a last argument `inplace`: true makes it `name_` */
 #define MOTH_OP_WHOLE 0x80000 /* its `compose` moves bytes itself: one instruction of a recording */
+
+#define MOTH_OP_PORTABLE 0x100000 /* its `_cpu` never follows an address: any device will do */
+#define MOTH_OP_ACROSS 0x200000   /* its tensors may lie on different devices */
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
   .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \
@@ -211,6 +215,9 @@ int moth_run(const moth_op *op, const void *args, moth_tensor **out);
 /* The same into a tensor that exists: in place when it is the op's first tensor, else as `out`. */
 int moth_run_into(const moth_op *op, const void *args, moth_tensor *target);
 
+/* What an argument `device` holds for "where x lies". */
+static inline int64_t moth_device_of(const moth_tensor *x) { return x->l.device + 1; }
+
 /* MOTH_CALL(ctx, &y, mul, .input = a, .other = b): name every argument, defaults are not filled. */
 #define MOTH_CALL(context, out, op, ...) \
   moth_run(&moth_op_##op, &(op##_args){.ctx = (context), __VA_ARGS__}, (out))
@@ -242,6 +249,7 @@ moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take); /* hands a temporar
 #define GRAD(g, op, ...) \
   moth_grad_run((g), &moth_op_##op, &(op##_args){.ctx = (g)->ctx, __VA_ARGS__})
 moth_tensor *moth_grad_number(moth_grad *g, double value); /* a number as operand */
+moth_tensor *moth_grad_zeros(moth_grad *g, const moth_tensor *x); /* in the shape of x */
 
 /* dx (borrowed, NULL after an error) is the gradient of `input`: summed over the dimensions that
 ** broadcasting added and cast to the input's dtype. Returns g->status. */

@@ -1,6 +1,7 @@
 /* promote.c -- which dtype a call computes in, and the casts that follow. PyTorch's rule: tensors
 ** with dims decide, 0-d tensors and then numbers only lift the category.
 */
+#include "backend.h"
 #include "frame.h"
 #include "loop.h"
 #include "registry.h"
@@ -155,7 +156,77 @@ static int common(const moth_op *op, moth_cursor c) {
                                                                                    : MOTH_NO_DTYPE;
 }
 
+/* -- devices: where the tensors lie. Numbers and 0-d tensors on the CPU go with any. -- */
+
+static bool goes_anywhere(const moth_op *op, const moth_cursor *c) {
+  const moth_tensor *x = *c->at;
+  return op->kinds[c->from] == MOTH_KIND_generator ||
+         (x->l.device == 0 && x->l.ndim == 0 && moth_kind_is_value(op->kinds[c->from]));
+}
+
+static int check_devices(moth_call_frame *f, const moth_op *op) {
+  moth_cursor c = {.op = op, .args = &f->args};
+  const moth_tensor *first = NULL;
+  while (moth_next_input(&c)) {
+    const moth_tensor *x = *c.at;
+    if (!x || goes_anywhere(op, &c)) continue;
+    if (first && x->l.device != first->l.device && !(op->flags & MOTH_OP_ACROSS)) {
+      char here[24], there[24];
+      return moth_fail(x->ctx, MOTH_E_DEVICE, op->rows[c.from].name,
+                       "it lies on %s, but another tensor on %s; move one of them with :to()",
+                       moth_device_name(x->l.device, here),
+                       moth_device_name(first->l.device, there));
+    }
+    if (!first || x->l.device) first = x;
+  }
+  f->device = first ? first->l.device : 0;
+  return MOTH_OK;
+}
+
+/* An argument `device` has the last word on where results lie. */
+static void read_device(moth_call_frame *f, const moth_op *op) {
+  for (uint32_t i = 0; i < op->nrows; i++) {
+    int64_t given = op->kinds[i] == MOTH_KIND_device ? f->args.slot[op->rows[i].slot].integer : 0;
+    if (given) f->device = (int)given - 1;
+  }
+}
+
+/* Kernels that follow addresses want 0-d tensors where the others are. */
+static int bring_scalars(moth_call_frame *f, const moth_op *op) {
+  moth_cursor c = {.op = op, .args = &f->args};
+  if (op->flags & (MOTH_OP_PORTABLE | MOTH_OP_ACROSS) || op->compose || op->list || op->view)
+    return MOTH_OK;
+  while (moth_next_input(&c)) {
+    moth_tensor *x = *c.at, *y = NULL;
+    if (!x || x->l.device || op->kinds[c.from] == MOTH_KIND_generator) continue;
+    int status = MOTH_CALL(x->ctx, &y, to_device, .input = x, .device = f->device + 1);
+    if (status) return status;
+    *c.at = moth_frame_keep(f, y);
+    if (!*c.at) return x->ctx->error.code;
+  }
+  return MOTH_OK;
+}
+
+/* What runs on a device must be there before a shape rule looks at values. */
+static int check_kernel(const moth_call_frame *f, const moth_op *op) {
+  const bool made_of_ops = op->view || op->list || (op->compose && !(op->flags & MOTH_OP_WHOLE));
+  if (made_of_ops || op->device || op->flags & MOTH_OP_PORTABLE) return MOTH_OK;
+  return moth_device_missing(f->temps.ctx, f->device);
+}
+
+static int prepare_dtypes(moth_call_frame *f, const moth_op *op, int *dtype);
+
 int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype) {
+  if (!f->temps.ctx->devices) return prepare_dtypes(f, op, dtype);
+  int status = check_devices(f, op);
+  if (!status) status = prepare_dtypes(f, op, dtype);
+  if (!status && f->device) status = bring_scalars(f, op);
+  if (!status) read_device(f, op);
+  if (!status && f->device) status = check_kernel(f, op);
+  return status;
+}
+
+static int prepare_dtypes(moth_call_frame *f, const moth_op *op, int *dtype) {
   moth_cursor c = {.op = op, .args = &f->args};
   int status = op->others ? check_kinds(op, c) : MOTH_OK;
   if (!status && f->temps.ctx->autocast != MOTH_NO_DTYPE) status = moth_autocast_inputs(f, op);

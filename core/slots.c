@@ -4,6 +4,7 @@
 ** when it was filled, chained so that closing a scope is one walk. Slots 1 to MOTH_NUMBER_SLOTS
 ** hold numbers as operands and are never handed out.
 */
+#include "backend.h"
 #include "tape.h"
 
 static int grow_slots(moth_ctx *ctx) {
@@ -242,6 +243,7 @@ void moth_swept(moth_ctx *ctx, int32_t collected, double seconds) {
   ctx->dropped = 0;
   if (!collected) return;
   ctx->mem.collections++;
+  moth_devices_swept(ctx);
   ctx->mem.collection_seconds += seconds;
   double now = moth_seconds(), since = now - ctx->last_swept;
   if (ctx->last_swept > 0 && since > 0) {

@@ -1,4 +1,5 @@
 /* tensor.c -- storages and tensors: making them, counting them, letting them go. */
+#include "backend.h"
 #include "capture.h"
 
 /* -- storages --
@@ -28,7 +29,22 @@ static moth_storage *storage_raw(moth_ctx *ctx, int64_t more) {
 #define FEW_BYTES 1024
 _Static_assert(sizeof(moth_storage) % MOTH_ALIGN == 0, "data behind it lies aligned");
 
-moth_storage *moth_storage_new(moth_ctx *ctx, int64_t nbytes) {
+static moth_storage *storage_on_device(moth_ctx *ctx, int device, int64_t nbytes) {
+  moth_storage *s = storage_raw(ctx, 0);
+  if (!s) return NULL;
+  s->data = nbytes ? moth_device_alloc(ctx, device, nbytes) : (char *)s;
+  if (!s->data) {
+    ctx->mem.live_storages--;
+    moth_dealloc(ctx, s, sizeof *s);
+    return NULL;
+  }
+  s->device = (uint8_t)device;
+  s->nbytes = nbytes;
+  return s;
+}
+
+moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes) {
+  if (device) return storage_on_device(ctx, device, nbytes);
   bool few = nbytes <= FEW_BYTES;
   if (!moth_count_data(ctx, nbytes)) return NULL;
   moth_storage *s = storage_raw(ctx, few ? nbytes : 0);
@@ -49,6 +65,12 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int64_t nbytes) {
 }
 
 static void free_storage(moth_ctx *ctx, moth_storage *s) {
+  if (s->device) {
+    if (!s->root && s->nbytes) moth_device_free(ctx, s->device, s->data, s->nbytes);
+    ctx->mem.live_storages--;
+    moth_dealloc(ctx, s, sizeof *s);
+    return;
+  }
   bool few = s->data == (char *)(s + 1);
   if (!s->root && !s->foreign) {
     if (s->shared) __atomic_sub_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
@@ -66,6 +88,7 @@ moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of) {
   if (!s) return NULL;
   s->root = moth_storage_retain(root);
   s->data = root->data;
+  s->device = root->device;
   s->nbytes = root->nbytes;
   s->id = root->id;
   return s;
@@ -154,7 +177,7 @@ moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l) {
     moth_fail(ctx, MOTH_E_SHAPE, NULL, "%s is more elements than can be addressed",
               moth_str_shape(ctx, l->ndim, l->shape));
   } else {
-    x->storage = moth_storage_new(ctx, x->l.numel * moth_dtype_size[l->dtype]);
+    x->storage = moth_storage_new(ctx, l->device, x->l.numel * moth_dtype_size[l->dtype]);
   }
   if (x->storage) return x;
   moth_tensor_release(x);

@@ -14,6 +14,7 @@
 typedef struct moth_node moth_node;
 typedef struct moth_tensor moth_tensor;
 typedef struct moth_storage moth_storage;
+typedef struct moth_devices moth_devices;
 
 typedef struct moth_ints { /* a borrowed list of integers; at == NULL when it was not given */
   const int64_t *at;
@@ -57,6 +58,7 @@ struct moth_storage {
   uint32_t version;
   bool shared;       /* counted atomically */
   bool foreign;      /* bytes belong to `deleter` */
+  uint8_t device;    /* whose address `data` is */
   uint8_t held;      /* what the recording `capture` knows of it: capture_parts.h */
   uint32_t capture;  /* the last recording that met it; 0: none */
   char *data;
@@ -118,7 +120,8 @@ bool moth_layout_broadcast(moth_layout *y, const moth_layout *x);
 
 /* -- tensors -- */
 
-moth_storage *moth_storage_new(moth_ctx *ctx, int64_t nbytes); /* NULL: error is set */
+/* NULL: error is set */
+moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes);
 moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of);
 moth_storage *moth_storage_foreign(moth_ctx *ctx, void *data, int64_t nbytes,
                                    void (*deleter)(void *), void *owner);

@@ -293,6 +293,7 @@ local function add_casts(Module)
     return convert_all(self, function(x)
       if x:is_floating_point() then return x:to(unpack(args, 1, n)) end
       local device = (type(args[1]) == "string" or devices.is(args[1])) and args[1]
+        or lib.istensor(args[1]) and args[1].device
         or type(args[1]) == "table" and args[1].device
         or type(args[2]) == "table" and args[2].device
       return device and x:to(device) or x
@@ -307,8 +308,11 @@ local function add_casts(Module)
   --- Moves all parameters and buffers to the CPU.
   function Module:cpu() return (self:to("cpu")) end
 
-  --- Moves all parameters and buffers to the GPU.
-  function Module:cuda() return (self:to("cuda")) end
+  --- Moves all parameters and buffers to a GPU: a device, its name or its index; cuda:0 when
+  -- absent.
+  function Module:cuda(which)
+    return (self:to(type(which) == "number" and "cuda:" .. which or which or "cuda"))
+  end
 
   --- Gives all parameters and buffers new storage on a device, with values yet to be set.
   -- @return the module

@@ -147,7 +147,7 @@ describe("errors", function()
       E_DTYPE = function() return (moth.ones(2):index_select(1, moth.ones(1))) end,
       E_SHAPE = function() return (moth.ones(2):view(3)) end,
       E_INDEX = function() return (moth.ones(2)[3]) end,
-      E_DEVICE = function() return (moth.ones(2, { device = "cuda" })) end,
+      E_DEVICE = function() return (moth.ones(2, { device = "cuda:99" })) end,
       E_ALIAS = function() return (moth.ones(1):expand(3):add_(1)) end,
       E_GRAPH = function() return (moth.ones(2):backward()) end,
       E_DOMAIN = function() return (moth.tensor{ 1LL } % 0) end,

@@ -1,6 +1,7 @@
 --- The house rules that a machine can check: what lies at the top level, how long files and
 -- functions are, that each file says what it is for, and what luacheck says.
 
+local SOURCE = "%.[ch][up]?[hp]?$" -- .c .h .cu .cuh .cpp
 local MAX_LINES, MAX_FUNCTION, MAX_COLUMNS, MAX_EXAMPLE = 600, 60, 100, 150
 
 local TOP = {}
@@ -63,7 +64,7 @@ describe("the house", function()
 
   it("has no file above 600 lines, no example above 150", function()
     local complaints = {}
-    for _, path in ipairs(sources("%.[ch]$", "%.cu$", "%.lua$", "%.py$", "^moth$", "%.txt$")) do
+    for _, path in ipairs(sources(SOURCE, "%.lua$", "%.py$", "^moth$", "%.txt$")) do
       local n = count_lines(read(path))
       local most = path:find("^examples/%d+_") and MAX_EXAMPLE or MAX_LINES
       if n > most then complaints[#complaints + 1] = ("%s: %d lines"):format(path, n) end
@@ -73,7 +74,7 @@ describe("the house", function()
 
   it("has no line above 100 columns and no tabs in C and Lua", function()
     local complaints = {}
-    for _, path in ipairs(sources("%.[ch]$", "%.cu$", "%.lua$")) do
+    for _, path in ipairs(sources(SOURCE, "%.lua$")) do
       local number = 0
       for line in (read(path) .. "\n"):gmatch("(.-)\n") do
         number = number + 1
@@ -100,7 +101,7 @@ describe("the house", function()
 
   it("says at the top of each file what it is for", function()
     local complaints = {}
-    for _, path in ipairs(sources("%.[ch]$", "%.cu$", "%.lua$", "%.py$", "%.cmake$", "^moth$",
+    for _, path in ipairs(sources(SOURCE, "%.lua$", "%.py$", "%.cmake$", "^moth$",
         "^CMakeLists")) do
       local text = read(path):gsub("^#!.-\n", "")
       if not (text:find("^/%*") or text:find("^//") or text:find("^%-%-") or text:find("^#")
@@ -115,7 +116,8 @@ describe("the house", function()
   -- at its end; it ends at a brace in the first column.
   it("has no C function above 60 lines", function()
     local complaints = {}
-    for _, path in ipairs(sources("^core/.*%.c$", "^cuda/.*%.cu$")) do
+    for _, path in ipairs(sources("^core/.*%.c$", "^cuda/.*%.cuh?$",
+        "^cuda/.*%.cpp$")) do
       local number, start = 0, nil
       for line in (read(path) .. "\n"):gmatch("(.-)\n") do
         number = number + 1
@@ -142,7 +144,7 @@ describe("the house", function()
       "not imple" .. "mented",
     }
     local complaints = {}
-    for _, path in ipairs(sources("%.[ch]$", "%.cu$", "%.lua$", "%.py$", "%.md$", "%.cmake$",
+    for _, path in ipairs(sources(SOURCE, "%.lua$", "%.py$", "%.md$", "%.cmake$",
         "^moth$", "%.txt$", "rockspec$", "^%.ci/")) do
       local text = read(path)
       for _, word in ipairs(wrong) do

@@ -3,6 +3,7 @@
 */
 #include "arith.h"
 
+#include "../backend.h"
 #include "move.h"
 #include "words.h"
 
@@ -104,6 +105,8 @@ WHERE_LOOP(16, uint16_t)
 WHERE_LOOP(32, uint32_t)
 WHERE_LOOP(64, uint64_t)
 int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands) {
+  if (operands[0]->l.device)
+    return moth_device_map(ctx, "where", operands[0]->l.dtype, 4, operands, NULL);
   static const moth_inner by_size[] = {[1] = where_8, [2] = where_16, [4] = where_32,
                                        [8] = where_64};
   moth_loop loop;

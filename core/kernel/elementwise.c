@@ -3,6 +3,8 @@
 */
 #include "elementwise.h"
 
+#include "../backend.h"
+
 #include "../threads.h"
 #include "functions.h"
 
@@ -159,6 +161,8 @@ static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
 
 int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg) {
+  if (operands[0]->l.device)
+    return moth_device_map(ctx, loops->name, dtype, noperands, operands, arg);
   moth_loop loop;
   moth_tensor *own[MOTH_LOOP_OPERANDS] = {NULL};
   const moth_tensor *now[MOTH_LOOP_OPERANDS];

@@ -50,6 +50,7 @@
 
 typedef struct moth_loops {
   moth_inner of[MOTH_LEVEL_ROWS]; /* by dtype; use moth_loop_of */
+  const char *name;               /* the function's, under which plugins have their own */
   float cost;                     /* ns for an f32 at the highest level, beside its bytes */
 } moth_loops;
 
@@ -131,15 +132,17 @@ typedef struct moth_loops {
 #define MOTH_REAL_ROWS(op) MOTH_FLOAT_ROWS(op)
 #endif
 
-#define MOTH_ROWS_WHOLE(op) {MOTH_INT_ROWS(op)}, 0
-#define MOTH_ROWS_REAL(op) {MOTH_REAL_ROWS(op)}, 0
-#define MOTH_ROWS_CURVE(op) {MOTH_REAL_ROWS(op)}, 0.3f
-#define MOTH_ROWS_WAVE(op) {MOTH_REAL_ROWS(op)}, 0.4f
-#define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, 0
-#define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, 1
-#define MOTH_ROWS_BITS(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)}, 0
-#define MOTH_ROWS_ANY(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, 0
-#define MOTH_ROWS_QUESTION(op) {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, 0
+#define MOTH_ROWS_WHOLE(op) {MOTH_INT_ROWS(op)}, #op, 0
+#define MOTH_ROWS_REAL(op) {MOTH_REAL_ROWS(op)}, #op, 0
+#define MOTH_ROWS_CURVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.3f
+#define MOTH_ROWS_WAVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.4f
+#define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
+#define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 1
+#define MOTH_ROWS_BITS(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)}, #op, 0
+#define MOTH_ROWS_ANY(op) \
+  {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
+#define MOTH_ROWS_QUESTION(op) \
+  {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS(kind, op, ...) .op = {{MOTH_ROWS_##kind(op)}},
 
 #define MOTH_FAMILY(name, LISTS)                     \

@@ -30,10 +30,12 @@ typedef struct moth_operand {
 
 static inline const moth_tensor *moth_operand_of(moth_operand *o, moth_ctx *ctx, int dtype) {
   o->storage.data = (char *)&o->element;
+  o->storage.device = 0;
   o->tensor.ctx = ctx;
   o->tensor.storage = &o->storage;
   o->tensor.l.ndim = 0;
   o->tensor.l.dtype = (uint8_t)dtype;
+  o->tensor.l.device = 0;
   o->tensor.l.numel = 1;
   o->tensor.l.offset = 0;
   return &o->tensor;

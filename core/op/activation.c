@@ -44,7 +44,8 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
   MOTH_OP(op, ACTIVATION_BACK, .doc = "The gradient of the function it is named after.",   \
           .examples = "moth.randn(2, 3), moth.randn(2, 3), 0.3, 1.5, 0.7"                  \
                       "  -- domain: distinct",                                             \
-          .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED, __VA_ARGS__)
+          .dtypes = MOTH_FLOATS, \
+          .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, __VA_ARGS__)
 
 /* Where the function is made of straight lines, and where it bends. */
 #define STRAIGHT(op) BACK(op, ZERO_OF(x), .saves = "input")
@@ -154,10 +155,13 @@ BENT(hardswish_back, hardswish_bend(g, x))
 #define DOC(text) .doc = text
 #define ANYWHERE .examples = "moth.randn(2, 3)"
 #define DISTINCT .examples = "moth.randn(2, 3)  -- domain: distinct"
-#define REAL .dtypes = MOTH_FLOATS, .flags = MOTH_OP_STRIDED | MOTH_OP_METHOD
-#define ALL .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = MOTH_OP_STRIDED | MOTH_OP_METHOD
+#define REAL .dtypes = MOTH_FLOATS, .flags = MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE
+#define ALL \
+  .dtypes = MOTH_ANY | MOTH_TO_FLOAT, \
+  .flags = MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE
 /* Those that PyTorch gives an argument `inplace`. */
-#define IN_PLACE MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE
+#define IN_PLACE \
+  MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE | MOTH_OP_PORTABLE
 #define REAL_IN_PLACE .dtypes = MOTH_FLOATS, .flags = IN_PLACE
 #define NUMERIC_IN_PLACE .dtypes = MOTH_NUMERIC, .flags = IN_PLACE
 
@@ -268,7 +272,8 @@ static int prelu_spread_grad(const prelu_spread_args *a, moth_grad *g) {
 }
 MOTH_OP(prelu_spread, PRELU, DOC("prelu with a weight that is broadcast with the input."),
         .examples = "moth.randn(2, 3), moth.rand(3)  -- domain: distinct", .dtypes = MOTH_FLOATS,
-        .saves = "input weight:input", .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED)
+        .saves = "input weight:input",
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
 
 static int prelu_compose(const prelu_args *a, moth_tensor **out) {
   const moth_layout *x = &a->input->l, *w = &a->weight->l;

@@ -9,7 +9,8 @@
 #include "formula.h"
 
 #define BINARY_FLAGS \
-  (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
+  (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS | \
+   MOTH_OP_PORTABLE)
 
 static int map2(moth_ctx *ctx, const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
                 const moth_tensor *b, const void *arg) {
@@ -111,13 +112,15 @@ MOTH_OP(mul, MUL, .doc = "input * other, element by element.",
 
 /* -- division -- */
 
-/* Integers only: refuses x / 0, and MIN / -1 where the quotient is wanted. */
+/* Integers only: refuses x / 0, and MIN / -1 where the quotient is wanted. A device's kernel finds
+** x / 0 itself, and tells of it later. */
 static int check_division(moth_ctx *ctx, const moth_layout *y, const moth_tensor *x,
                           const moth_tensor *by, bool quotient) {
   moth_division found = {false, false}, *arg = &found;
   const moth_tensor *operands[] = {x, by};
   moth_loop loop;
   moth_layout over;
+  if (y->device) return MOTH_OK;
   over.ndim = y->ndim;
   over.numel = y->numel;
   memcpy(over.shape, y->shape, sizeof over.shape);
@@ -238,14 +241,14 @@ REST(fmod, MOTH_ROUND_TRUNC,
 /* The value of a one-element float exponent that can be read, else NaN. */
 static double lone_exponent(const moth_tensor *e) {
   double v = NAN;
-  if (e->storage && e->l.numel == 1 && moth_is_float(e->l.dtype))
+  if (e->storage && e->l.device == 0 && e->l.numel == 1 && moth_is_float(e->l.dtype))
     moth_convert(1, e->l.dtype, moth_at(e), 8, MOTH_F64, (char *)&v, 8);
   return v;
 }
 
 static int pow_shape(const pow_args *a, moth_layout *y) {
   int64_t e = 0;
-  if (moth_is_int(y->dtype) && a->exponent->l.ndim == 0)
+  if (moth_is_int(y->dtype) && a->exponent->l.ndim == 0 && a->exponent->l.device == 0)
     moth_convert(1, y->dtype, moth_at(a->exponent), 8, MOTH_I64, (char *)&e, 8);
   if (e < 0)
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "exponent",
@@ -366,7 +369,7 @@ static int clamp_tensor_shape(const clamp_tensor_args *a, moth_layout *y) {
 static int clamp_tensor_cpu(const clamp_tensor_args *a, moth_tensor **out) {
   if (!a->max) return map2(a->ctx, moth_arith.maximum, out[0], a->input, a->min, NULL);
   if (!a->min) return map2(a->ctx, moth_arith.minimum, out[0], a->input, a->max, NULL);
-  moth_layout l = {.dtype = a->input->l.dtype};
+  moth_layout l = {.dtype = a->input->l.dtype, .device = out[0]->l.device};
   l.ndim = out[0]->l.ndim;
   memcpy(l.shape, out[0]->l.shape, sizeof l.shape);
   moth_layout_pack(&l);

@@ -193,7 +193,8 @@ static moth_tensor *weights_with_ops(const attention_args *a, moth_grad *g, cons
   moth_tensor *s = TIMES(PRODUCT(a->query, TURNED(a->key)), moth_grad_number(g, a->scale));
   if (a->bias) s = PLUS(s, a->bias);
   if (a->is_causal) {
-    moth_tensor *behind = GRAD(g, ones, .size = {size, 2}, .dtype = MOTH_BOOL, .device = 0);
+    moth_tensor *behind = GRAD(g, ones, .size = {size, 2}, .dtype = MOTH_BOOL,
+                               .device = moth_device_of(a->query));
     s = FILLED(s, GRAD(g, triu, .input = behind, .diagonal = 1), -INFINITY);
   }
   if (!a->bias || f->s == 0) return GRAD(g, softmax, .input = s, .dim = -1, .dtype = -1);
@@ -365,7 +366,8 @@ static int64_t heads(const moth_tensor *x) { return x->l.ndim < 3 ? 1 : x->l.sha
 static moth_tensor *bias_of(steps *t, moth_tensor *mask, int dtype) {
   if (!mask || mask->l.dtype == dtype) return mask;
   if (mask->l.dtype != MOTH_BOOL) return DO(cast, .input = mask, .dtype = dtype);
-  moth_tensor *zero = DO(zeros, .size = {mask->l.shape, mask->l.ndim}, .dtype = dtype, .device = 0);
+  moth_tensor *zero = DO(zeros, .size = {mask->l.shape, mask->l.ndim}, .dtype = dtype,
+                         .device = moth_device_of(mask));
   return DO(masked_fill, .input = zero, .mask = DO(logical_not, .input = mask),
             .value = {.as.number = -INFINITY});
 }
@@ -378,7 +380,8 @@ static moth_tensor *with_dropout(steps *t, const attention_args *a, double p) {
   if (a->bias) s = DO(add, .input = s, .other = a->bias, .alpha = {.as.number = 1});
   if (a->is_causal && !t->status) {
     int64_t size[2] = {s->l.shape[s->l.ndim - 2], s->l.shape[s->l.ndim - 1]};
-    moth_tensor *behind = DO(ones, .size = {size, 2}, .dtype = MOTH_BOOL, .device = 0);
+    moth_tensor *behind = DO(ones, .size = {size, 2}, .dtype = MOTH_BOOL,
+                             .device = moth_device_of(a->query));
     s = DO(masked_fill, .input = s, .mask = DO(triu, .input = behind, .diagonal = 1),
            .value = {.as.number = -INFINITY});
   }

@@ -8,7 +8,8 @@
 #include "../kernel/scalar.h"
 #include "formula.h"
 
-#define QUESTION_FLAGS (MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS)
+#define QUESTION_FLAGS \
+  (MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS | MOTH_OP_PORTABLE)
 #define BINARY_FLAGS (QUESTION_FLAGS | MOTH_OP_INPLACE)
 
 static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *a,

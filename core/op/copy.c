@@ -27,7 +27,8 @@ static int copy__grad(const copy__args *a, moth_grad *g) {
 
 MOTH_OP(copy_, COPY_, .doc = "Writes the values of another tensor into this one.",
         .examples = "moth.randn(2, 3), moth.randn(3)", .dtypes = MOTH_ANY,
-        .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_MIXED | MOTH_OP_METHOD)
+        .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_MIXED | MOTH_OP_METHOD |
+                 MOTH_OP_PORTABLE | MOTH_OP_ACROSS)
 
 /* -- clone, contiguous, cast -- */
 
@@ -43,7 +44,8 @@ static int clone_cpu(const clone_args *a, moth_tensor **out) {
 static int clone_grad(const clone_args *a, moth_grad *g) { return moth_flow(g, a->input, g->dy); }
 
 MOTH_OP(clone, CLONE, .doc = "A copy with storage of its own, contiguous.",
-        .examples = "moth.randn(2, 3)", .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD)
+        .examples = "moth.randn(2, 3)", .dtypes = MOTH_ANY,
+        .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
 static int contiguous_compose(const contiguous_args *a, moth_tensor **out) {
   if (!moth_contiguous(a->input)) return MOTH_CALL(a->ctx, out, clone, .input = a->input);
@@ -74,7 +76,29 @@ static int cast_grad(const cast_args *a, moth_grad *g) { return moth_flow(g, a->
 MOTH_OP(cast, CAST,
         .doc = "A copy with another element type. Floats become integers towards 0 and saturate, "
                "NaN becomes 0.",
-        .examples = "moth.randn(2, 3), moth.float64", .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
+        .examples = "moth.randn(2, 3), moth.float64", .dtypes = MOTH_ANY,
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE)
+
+/* -- to_device: the same values elsewhere -- */
+
+static int to_device_shape(const to_device_args *a, moth_layout *y) {
+  moth_shape_like(a->input, y);
+  y->dtype = a->input->l.dtype;
+  return MOTH_OK;
+}
+
+static int to_device_cpu(const to_device_args *a, moth_tensor **out) {
+  return moth_copy_into(out[0], a->input);
+}
+
+static int to_device_grad(const to_device_args *a, moth_grad *g) {
+  return moth_flow(g, a->input,
+                   GRAD(g, to_device, .input = g->dy, .device = a->input->l.device + 1));
+}
+
+MOTH_OP(to_device, TO_DEVICE, .doc = "A copy on another device.",
+        .examples = "moth.randn(2, 3), \"cpu\"", .dtypes = MOTH_ANY,
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE | MOTH_OP_ACROSS)
 
 /* -- fills -- */
 
@@ -99,7 +123,7 @@ static int fill__grad(const fill__args *a, moth_grad *g) {
 
 MOTH_OP(fill_, FILL_, .doc = "Writes one value into every element.",
         .examples = "moth.randn(2, 3), 0.5", .dtypes = MOTH_ANY,
-        .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+        .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
 static int zero__shape(const zero__args *a, moth_layout *y) {
   moth_shape_like(a->input, y);
@@ -118,7 +142,8 @@ static int zero__grad(const zero__args *a, moth_grad *g) {
 }
 
 MOTH_OP(zero_, ZERO_, .doc = "Writes 0 into every element.", .examples = "moth.randn(2, 3)",
-        .dtypes = MOTH_ANY, .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+        .dtypes = MOTH_ANY,
+        .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
 /* -- masked_fill: one value where a mask holds -- */
 
@@ -147,7 +172,8 @@ static int masked_fill_grad(const masked_fill_args *a, moth_grad *g) {
 MOTH_OP(masked_fill, MASKED_FILL, .doc = "The input, with one value where the mask is true.",
         .examples = "moth.randn(2, 3), moth.randn(2, 3):gt(0), 0.5", .dtypes = MOTH_ANY,
         .saves = "mask",
-        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD |
+                 MOTH_OP_PORTABLE)
 
 /* -- spread: a reduction undone, as a view that repeats -- */
 
@@ -189,6 +215,7 @@ MOTH_OP_VIEWS(spread, SPREAD, .doc = "Repeats what a reduction gave, in the shap
               .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
 
 const moth_op *const moth_copy_ops[] = {
-  &moth_op_copy_, &moth_op_clone, &moth_op_contiguous, &moth_op_cast, &moth_op_fill_,
+  &moth_op_copy_, &moth_op_clone, &moth_op_contiguous, &moth_op_cast, &moth_op_to_device,
+  &moth_op_fill_,
   &moth_op_zero_, &moth_op_masked_fill, &moth_op_spread, NULL,
 };

@@ -22,6 +22,11 @@ MOTH_ARGS(contiguous, CONTIGUOUS)
   ARG(dtype,  dtype,     , "element type of the result")
 MOTH_ARGS(cast, CAST)
 
+#define TO_DEVICE(ARG) \
+  ARG(tensor, input,     , "tensor to move") \
+  ARG(device, device,    , "where the result lies")
+MOTH_ARGS(to_device, TO_DEVICE)
+
 #define FILL_(ARG) \
   ARG(tensor, input,     , "tensor to write") \
   ARG(scalar, value,     , "value of every element")

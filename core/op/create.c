@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "../kernel/scalar.h"
 #include "../loop.h"
 
 /* -- filling a contiguous result -- */
@@ -30,6 +31,11 @@ static int fill(moth_tensor *y, moth_scalar s) {
   uint8_t truth = s.as.integer != 0;
   const char *value = s.type == 2 ? (const char *)&truth : (const char *)&s.as;
   if (y->l.numel == 0) return MOTH_OK;
+  if (y->l.device) {
+    moth_operand element;
+    moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, (char *)&element.element, 8);
+    return moth_copy_into(y, moth_operand_of(&element, y->ctx, y->l.dtype));
+  }
   moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, at, (int64_t)size);
   repeat(at, size, y->l.numel);
   return MOTH_OK;
@@ -74,7 +80,8 @@ static int zeros_cpu(const zeros_args *a, moth_tensor **out) {
   (void)a;
   return fill_number(out[0], 0);
 }
-MOTH_OP_CONST(zeros, ZEROS, .dtypes = MOTH_ANY, .doc = "A tensor of zeros.",
+MOTH_OP_CONST(zeros, ZEROS, .dtypes = MOTH_ANY,
+              .flags = MOTH_OP_PORTABLE, .doc = "A tensor of zeros.",
               .examples = "{2, 3}\n"
                           "{2}, {dtype = moth.int64, device = \"cpu\"}")
 
@@ -86,7 +93,8 @@ static int ones_cpu(const ones_args *a, moth_tensor **out) {
   (void)a;
   return fill_number(out[0], 1);
 }
-MOTH_OP_CONST(ones, ONES, .dtypes = MOTH_ANY, .doc = "A tensor of ones.",
+MOTH_OP_CONST(ones, ONES, .dtypes = MOTH_ANY,
+              .flags = MOTH_OP_PORTABLE, .doc = "A tensor of ones.",
               .examples = "{2, 3}\n"
                           "{2}, {dtype = moth.bool, device = \"cpu\"}")
 
@@ -99,7 +107,8 @@ static int empty_cpu(const empty_args *a, moth_tensor **out) {
   if (out[0]->l.dtype == MOTH_BOOL) return fill_number(out[0], 0); /* other bytes are no bools */
   return MOTH_OK;
 }
-MOTH_OP_CONST(empty, EMPTY, .dtypes = MOTH_ANY, .doc = "A tensor whose values are left to chance.",
+MOTH_OP_CONST(empty, EMPTY, .dtypes = MOTH_ANY,
+              .flags = MOTH_OP_PORTABLE, .doc = "A tensor whose values are left to chance.",
               .examples = "{2, 3}\n"
                           "{2}, {dtype = moth.float64, device = \"cpu\"}")
 
@@ -111,7 +120,8 @@ static int full_shape(const full_args *a, moth_layout *y) {
   return status ? status : moth_shape_of(a->ctx, "size", a->size, y);
 }
 static int full_cpu(const full_args *a, moth_tensor **out) { return fill(out[0], a->fill_value); }
-MOTH_OP_CONST(full, FULL, .dtypes = MOTH_ANY, .doc = "A tensor of one value.",
+MOTH_OP_CONST(full, FULL, .dtypes = MOTH_ANY,
+              .flags = MOTH_OP_PORTABLE, .doc = "A tensor of one value.",
               .examples = "{2, 3}, 7\n"
                           "{2}, 7, {dtype = moth.int32, device = \"cpu\"}")
 
@@ -124,7 +134,8 @@ static int zeros_like_cpu(const zeros_like_args *a, moth_tensor **out) {
   (void)a;
   return fill_number(out[0], 0);
 }
-MOTH_OP_CONST(zeros_like, ZEROS_LIKE, .dtypes = MOTH_ANY, .doc = "Zeros in the input's shape.",
+MOTH_OP_CONST(zeros_like, ZEROS_LIKE, .dtypes = MOTH_ANY,
+              .flags = MOTH_OP_PORTABLE, .doc = "Zeros in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
 
@@ -135,7 +146,8 @@ static int ones_like_cpu(const ones_like_args *a, moth_tensor **out) {
   (void)a;
   return fill_number(out[0], 1);
 }
-MOTH_OP_CONST(ones_like, ONES_LIKE, .dtypes = MOTH_ANY, .doc = "Ones in the input's shape.",
+MOTH_OP_CONST(ones_like, ONES_LIKE, .dtypes = MOTH_ANY,
+              .flags = MOTH_OP_PORTABLE, .doc = "Ones in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
 
@@ -147,6 +159,7 @@ static int empty_like_cpu(const empty_like_args *a, moth_tensor **out) {
   return out[0]->l.dtype == MOTH_BOOL ? fill_number(out[0], 0) : MOTH_OK;
 }
 MOTH_OP_CONST(empty_like, EMPTY_LIKE, .dtypes = MOTH_ANY,
+              .flags = MOTH_OP_PORTABLE,
               .doc = "Values left to chance in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
                           "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
@@ -158,7 +171,8 @@ static int full_like_shape(const full_like_args *a, moth_layout *y) {
 static int full_like_cpu(const full_like_args *a, moth_tensor **out) {
   return fill(out[0], a->fill_value);
 }
-MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY, .doc = "One value in the input's shape.",
+MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY,
+              .flags = MOTH_OP_PORTABLE, .doc = "One value in the input's shape.",
               .examples = "moth.randn(2, 3), 7\n"
                           "moth.randn(2, 3), 7, {dtype = moth.int64, device = \"cpu\"}")
 

@@ -49,7 +49,8 @@ static int fill_target(moth_tensor *y, moth_tensor *generator, maker make, const
 /* What stood there before has no part in the result. */
 static int no_flow(moth_grad *g, const moth_tensor *input) {
   return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
-                                  .dtype = input->l.dtype, .device = 0));
+                                  .dtype = input->l.dtype,
+                                  .device = moth_device_of(input)));
 }
 
 #define FILLS (MOTH_OP_RANDOM | MOTH_OP_MUTATES | MOTH_OP_STRIDED)

@@ -29,6 +29,6 @@
   GRAD(g, spread, .input = p, .size = {a->input->l.shape, a->input->l.ndim}, .dim = a->dim, \
        .keepdim = a->keepdim)
 /* The gradient of what is constant almost everywhere. */
-#define ZERO_OF(x) GRAD(g, spread, .input = NUMBER(0), .size = {(x)->l.shape, (x)->l.ndim})
+#define ZERO_OF(x) moth_grad_zeros(g, x)
 
 #endif

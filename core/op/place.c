@@ -1,6 +1,7 @@
 /* place.c -- further ops on elements at positions, made of those in index.c and gather.c. Their
 ** faces, and the list they are in, are index's.
 */
+#include "../backend.h"
 #include "../capture.h"
 #include "../loop.h"
 #include "copy.h"
@@ -176,6 +177,7 @@ static int first_of(moth_ctx *ctx, moth_tensor *source, int64_t n, moth_tensor *
 }
 
 static int masked_scatter_compose(const masked_scatter_args *a, moth_tensor **out) {
+  if (a->input->l.device) return moth_device_missing(a->ctx, a->input->l.device);
   moth_tensor *x = NULL, *mask = NULL, *count = NULL, *values = NULL, *y = NULL;
   moth_layout l = {.ndim = 0};
   int status = moth_broadcast(a->ctx, "mask", &l, a->input, a->mask);

@@ -24,7 +24,7 @@ static bool is_number(moth_scalar s, double value) {
 static int scaled(moth_tensor *x, moth_scalar s, moth_tensor **y) {
   moth_tensor *factor = NULL;
   int status = MOTH_CALL(x->ctx, &factor, full, .size = {(int64_t[]){0}, 0}, .fill_value = s,
-                         .dtype = x->l.dtype, .device = 0);
+                         .dtype = x->l.dtype, .device = moth_device_of(x));
   if (!status) status = MOTH_CALL(x->ctx, y, mul, .input = x, .other = factor);
   moth_tensor_release(factor);
   moth_tensor_release(x);

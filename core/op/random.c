@@ -240,7 +240,8 @@ MOTH_OP_CONST(randperm, RANDPERM, .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP
 /* What stood there before has no part in the result. */
 static int no_flow(moth_grad *g, const moth_tensor *input) {
   return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
-                                  .dtype = input->l.dtype, .device = 0));
+                                  .dtype = input->l.dtype,
+                                  .device = moth_device_of(input)));
 }
 
 static int uniform__shape(const uniform__args *a, moth_layout *y) {

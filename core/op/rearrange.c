@@ -3,6 +3,7 @@
 */
 #include "rearrange.h"
 
+#include "../backend.h"
 #include "../capture.h"
 #include "../loop.h"
 #include "copy.h"
@@ -300,6 +301,7 @@ static moth_tensor *repeated_positions(const repeat_interleave_args *a, int64_t 
 }
 
 static int repeat_interleave_compose(const repeat_interleave_args *a, moth_tensor **out) {
+  if (a->input->l.device) return moth_device_missing(a->ctx, a->input->l.device);
   static const int64_t all = -1;
   int32_t dim = 0;
   moth_tensor *x = NULL, *index = NULL;

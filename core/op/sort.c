@@ -42,7 +42,7 @@ static int sort_into(moth_tensor *values, moth_tensor *indices, const moth_tenso
 static int flow_back(moth_grad *g, const moth_tensor *input, int64_t dim) {
   if (!g->dys[0]) return g->status;
   moth_tensor *zeros = GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
-                            .dtype = input->l.dtype, .device = 0);
+                            .dtype = input->l.dtype, .device = moth_device_of(input));
   return moth_flow(g, input, GRAD(g, scatter, .input = zeros, .dim = dim, .index = g->out[1],
                                   .src = g->dys[0]));
 }

@@ -279,7 +279,8 @@ static int strided_put_cpu(const strided_put_args *a, moth_tensor **out) {
 
 static int strided_put_grad(const strided_put_args *a, moth_grad *g) {
   if (moth_wants(g, a->input)) {
-    moth_tensor *none = GRAD(g, zeros, .size = a->size, .dtype = a->input->l.dtype, .device = 0);
+    moth_tensor *none = GRAD(g, zeros, .size = a->size, .dtype = a->input->l.dtype,
+                              .device = moth_device_of(a->input));
     moth_flow(g, a->input,
               GRAD(g, strided_put, .input = g->dy, .source = none, SAME_GEOMETRY(a)));
   }

@@ -10,9 +10,10 @@
 #include "../kernel/unary.h"
 #include "formula.h"
 
-#define UNARY_FLAGS (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+#define UNARY_FLAGS \
+  (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 #define IN_PLACE_FLAGS \
-  (MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+  (MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
 static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, const void *arg) {
   const moth_tensor *operands[] = {y, x};
@@ -178,7 +179,7 @@ MOTH_OP(round, ROUND, NUMERIC,
   }                                                                   \
   CPU(op)                                                             \
   MOTH_OP_CONST(op, UNARY, .doc = text, ANYWHERE, .dtypes = MOTH_ANY, \
-                .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD)
+                .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
 QUESTION(logical_not, "True where an element is 0 or false.")
 QUESTION(isnan, "True where an element is not a number.")
@@ -337,7 +338,8 @@ MOTH_OP(logit, LOGIT, REAL, SAVES_X,
 #define BACK_RECORD(op, ...)                                                            \
   MOTH_OP(op, UNARY_BACK, .doc = "The gradient of the op it is named after, by its result.", \
           .examples = "moth.randn(2, 3), moth.rand(2, 3)  -- domain: positive",         \
-          .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED, __VA_ARGS__)
+          .dtypes = MOTH_FLOATS, \
+          .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE, __VA_ARGS__)
 
 BACK_OP(tanh_back)
 static int tanh_back_grad(const tanh_back_args *a, moth_grad *g) {

@@ -1,6 +1,7 @@
 /* unique.c -- equal elements and how many of them there are; values looked for in sorted ones. The
 ** faces stand in sort.h, and the list of both files is at the end.
 */
+#include "../backend.h"
 #include "../capture.h"
 #include "../kernel/order.h"
 #include "index.h"
@@ -115,6 +116,7 @@ static int pick_first(const unique_all_args *a, int32_t dim, moth_tensor *first,
 }
 
 static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
+  if (a->input->l.device) return moth_device_missing(a->ctx, a->input->l.device);
   if (moth_capture_refuse_shape(a->ctx, "unique")) return a->ctx->error.code;
   moth_rows r;
   groups g = {.x = NULL};

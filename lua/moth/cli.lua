@@ -9,6 +9,7 @@ moth FILE.lua [ARGUMENTS]   runs a script
 moth                        a prompt; reads a script when standard input is a pipe
 moth -e 'CODE' [ARGUMENTS]  runs a line of code
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
+                            --device=cuda: those of the GPU on a real one;
                             --coverage: the ops that golden values or gradchecks leave out;
                             other options go to busted, as --filter='a name' does)
 moth bench [GROUP] [--help] measures, with --peer PYTHON beside PyTorch
@@ -66,7 +67,7 @@ local function test(words)
 
   local given, paths = {}, 0
   for _, word in ipairs(words) do
-    if word ~= "--sanitize" and word ~= "--clang" then
+    if word ~= "--sanitize" and word ~= "--clang" and word ~= "--device=cuda" then
       given[#given + 1] = word
       if word:sub(1, 1) ~= "-" then paths = paths + 1 end
     end

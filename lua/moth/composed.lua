@@ -185,8 +185,8 @@ composed.logspace = define {
     { "float", "base", "what is raised to them", default = 10 },
     WHERE[1], WHERE[2], WHERE[3],
   },
-  run = function(start, stop, steps, base, dtype, _, requires_grad)
-    local y = ops.pow(base, ops.linspace(start, stop, steps, require("moth").float64))
+  run = function(start, stop, steps, base, dtype, device, requires_grad)
+    local y = ops.pow(base, ops.linspace(start, stop, steps, require("moth").float64, device))
     y = y:to(dtype or require("moth").get_default_dtype())
     if requires_grad then y.requires_grad = true end
     return y
@@ -207,14 +207,14 @@ local function triangle(name, cut, which)
       { "dtype", "dtype", "element type; i64 when absent", optional = true },
       { "device", "device", "where the elements live", default = "cpu" },
     },
-    run = function(row, col, offset, dtype)
+    run = function(row, col, offset, dtype, device)
       if row < 0 or col < 0 then
         errors.argument(name, row < 0 and "row" or "col", "a size is not negative, got "
           .. math.min(row, col), "E_ARG")
       end
       local y = ops[cut](ops.ones { row, col, dtype = require("moth").bool }, offset)
       y = require("moth.results").nonzero(y):t():contiguous()
-      return dtype and y:to(dtype) or y
+      return y:to { dtype = dtype, device = device }
     end,
   }
 end

@@ -11,6 +11,7 @@
 local ffi = require "ffi"
 local bind = require "moth.bind"
 local define = require "moth.define"
+local devices = require "moth.device"
 local dtypes = require "moth.dtype"
 local errors = require "moth.error"
 local kinds = require "moth.kinds"
@@ -249,6 +250,13 @@ function M.convert(fname, data, dtype, aname)
   return from_slots(fname, dtype, walk.sizes, values, walk.count, type, aname)
 end
 
+-- A fresh tensor where it is to lie; the device as its argument was given, nil: where it is.
+local function placed(x, device, requires_grad)
+  if device ~= nil then x = x:to(device) end
+  if requires_grad then x.requires_grad = true end
+  return x
+end
+
 local function code_of(dtype) return dtype and dtypes.codes[dtype] end
 
 --- moth.tensor(data, {dtype, device, requires_grad}): a new tensor with these values.
@@ -260,13 +268,12 @@ M.tensor = define {
     { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
     { "dtype", "dtype", "element type; when absent the default one for numbers, bool for "
       .. "booleans, i64 for int64s", optional = true },
-    { "device", "device", "where the elements live", default = "cpu" },
+    { "device", "device", "where the elements live; the CPU when absent, or where data that is a "
+      .. "tensor lies", optional = true },
     { "bool", "requires_grad", "gather gradients for it", default = false },
   },
-  run = function(data, dtype, _, requires_grad)
-    local x = M.convert("tensor", data, code_of(dtype))
-    if requires_grad then x.requires_grad = true end
-    return x
+  run = function(data, dtype, device, requires_grad)
+    return (placed(M.convert("tensor", data, code_of(dtype)), device, requires_grad))
   end,
 }
 
@@ -278,12 +285,17 @@ M.as_tensor = define {
   args = {
     { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
     { "dtype", "dtype", "element type; that of the data when absent", optional = true },
-    { "device", "device", "where the elements live", default = "cpu" },
+    { "device", "device", "where the elements live; the CPU when absent, or where data that is a "
+      .. "tensor lies", optional = true },
   },
-  run = function(data, dtype)
-    if not istensor(data) then return M.convert("as_tensor", data, code_of(dtype)) end
-    if dtype == nil or code_of(dtype) == lib.inspect(data).dtype then return data end
-    return ops.cast(data, dtype)
+  run = function(data, dtype, device)
+    if not istensor(data) then
+      return (placed(M.convert("as_tensor", data, code_of(dtype)), device))
+    end
+    if dtype ~= nil and code_of(dtype) ~= lib.inspect(data).dtype then
+      data = ops.cast(data, dtype)
+    end
+    return (placed(data, device))
   end,
 }
 
@@ -297,13 +309,12 @@ M.new_tensor = define {
     { "tensor", "input", "tensor with the dtype" },
     { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
     { "dtype", "dtype", "element type; that of the input when absent", optional = true },
-    { "device", "device", "where the elements live", default = "cpu" },
+    { "device", "device", "where the elements live; as the input when absent", optional = true },
     { "bool", "requires_grad", "gather gradients for it", default = false },
   },
-  run = function(input, data, dtype, _, requires_grad)
+  run = function(input, data, dtype, device, requires_grad)
     local x = M.convert("new_tensor", data, code_of(dtype) or lib.inspect(input).dtype)
-    if requires_grad then x.requires_grad = true end
-    return x
+    return (placed(x, device == nil and input.device or device, requires_grad))
   end,
 }
 
@@ -313,14 +324,15 @@ local function new_like(name, doc, example, fill)
     { "tensor", "input", "tensor with the dtype" },
     { "shape", "size", "sizes" },
     { "dtype", "dtype", "element type; that of the input when absent", optional = true },
-    { "device", "device", "where the elements live", default = "cpu" },
+    { "device", "device", "where the elements live; as the input when absent", optional = true },
     { "bool", "requires_grad", "gather gradients for it", default = false },
   }
   if fill then table.insert(rows, 3, { "scalar", "fill_value", "value of every element" }) end
   local op = ops[name]
-  local function made(x, input, requires_grad, dtype)
-    dtype = dtype or dtypes.by_code[lib.inspect(input).dtype]
-    x = x(dtype)
+  local function made(x, input, requires_grad, dtype, device)
+    local found = lib.inspect(input)
+    if device == nil then device = devices.by_code[found.device] end
+    x = x(dtype or dtypes.by_code[found.dtype], device)
     if requires_grad then x.requires_grad = true end
     return x
   end
@@ -330,10 +342,12 @@ local function new_like(name, doc, example, fill)
     examples = ("moth.ones(2), {2, 3}%s\nmoth.ones(2), {2, 3}%s, {dtype = moth.float64, "
       .. "requires_grad = true}"):format(example, example),
     args = rows,
-    run = fill and function(input, size, value, dtype, _, requires_grad)
-      return (made(function(kind) return (op(size, value, kind)) end, input, requires_grad, dtype))
-    end or function(input, size, dtype, _, requires_grad)
-      return (made(function(kind) return (op(size, kind)) end, input, requires_grad, dtype))
+    run = fill and function(input, size, value, dtype, device, requires_grad)
+      local function full(kind, place) return (op(size, value, kind, place)) end
+      return (made(full, input, requires_grad, dtype, device))
+    end or function(input, size, dtype, device, requires_grad)
+      local function plain(kind, place) return (op(size, kind, place)) end
+      return (made(plain, input, requires_grad, dtype, device))
     end,
   }
 end

@@ -244,18 +244,23 @@ end
 
 -- ---- conversion ----
 
-local function cast(x, dtype, copy)
-  if facts(x, "to").dtype == dtype then
-    if copy then return ops.clone(x) end
-    return x
-  end
-  return ops.cast(x, dtypes.by_code[dtype])
+-- x with another dtype and on another device, by the engine's numbers; nil: as it is.
+local function cast(x, dtype, copy, device)
+  local found = facts(x, "to")
+  local moves, turns = device and device ~= found.device, dtype and dtype ~= found.dtype
+  if turns then x = ops.cast(x, dtypes.by_code[dtype]) end
+  if moves then x = ops.to_device(x, devices.by_code[device]) end
+  if copy and not moves and not turns then return ops.clone(x) end
+  return x
 end
 
 local codes = dtypes.codes
 
-local function check_device(value)
-  if devices.codes[value] or value == lib.none then return end
+-- The engine's number of the device that a value names; nil for none.
+local function number_of(value)
+  if value == lib.none then return nil end
+  local code = devices.codes[value]
+  if code then return code - 1 end
   local known = dtypes.by_name[value]
   if known then errors.argument("to", "dtype", "write " .. tostring(known), "E_TYPE") end
   if type(value) == "string" or devices.is(value) then
@@ -270,11 +275,12 @@ local to_names = { "dtype", "device", "other", "copy", "non_blocking" }
 --- x:to(dtype), x:to(device), x:to(device, dtype), x:to(other), x:to{dtype =, device =, copy =}:
 -- x with another dtype or on another device; x itself if that changes nothing and copy is not set.
 function methods.to(x, ...)
-  local dtype, copy
+  local dtype, copy, device
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
     if istensor(value) then
-      dtype = facts(value, "to").dtype
+      local found = facts(value, "to")
+      dtype, device = found.dtype, found.device
     elseif codes[value] then
       dtype = codes[value]
     elseif type(value) == "table" and getmetatable(value) == nil then
@@ -284,8 +290,10 @@ function methods.to(x, ...)
           if not dtype and given ~= lib.none then
             errors.argument("to", "dtype", "a dtype is needed, got " .. errors.describe(given))
           end
-        elseif name == "device" or name == 1 then check_device(given)
-        elseif name == "other" and istensor(given) then dtype = facts(given, "to").dtype
+        elseif name == "device" or name == 1 then device = number_of(given)
+        elseif name == "other" and istensor(given) then
+          local found = facts(given, "to")
+          dtype, device = found.dtype, found.device
         elseif name == "copy" then copy = given
         elseif name ~= "non_blocking" then
           errors.raise("'to' has no argument '" .. tostring(name) .. "'"
@@ -295,10 +303,10 @@ function methods.to(x, ...)
     elseif type(value) == "boolean" then
       copy = value
     else
-      check_device(value)
+      device = number_of(value)
     end
   end
-  return cast(x, dtype or facts(x, "to").dtype, copy)
+  return cast(x, dtype, copy, device)
 end
 
 local shorthands = { bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
@@ -326,16 +334,17 @@ function methods.type_as(x, other)
   return cast(x, facts(other, "type_as").dtype)
 end
 
---- x in main memory: x itself.
+--- x in main memory: x itself if it lies there.
 function methods.cpu(x)
   facts(x, "cpu")
-  return x
+  return cast(x, nil, false, 0)
 end
 
---- x on a GPU; there is none in this build.
-function methods.cuda(x)
+--- x on a GPU.
+-- @param which  a device, its name or its index; cuda:0 when absent
+function methods.cuda(x, which)
   own(x, "cuda")
-  return methods.to(x, "cuda")
+  return methods.to(x, type(which) == "number" and "cuda:" .. which or which or "cuda")
 end
 
 -- ---- the graph ----

@@ -1,6 +1,7 @@
 --- golden_run.lua -- runs a sample of golden values and compares: results, gradients and a second
 -- derivative, with the inputs in each layout that the sample lists.
 
+local ffi = require "ffi"
 local moth = require "moth"
 local lib = require "moth.lib"
 local golden = require "spec.support.golden"
@@ -8,6 +9,13 @@ local tolerance = require "spec.support.tolerance"
 
 local C = lib.C
 local run = {}
+
+--- Where the inputs are put: nil for the CPU, or "cuda".
+run.device = nil
+
+local function moved(x)
+  return run.device and x:to(run.device) or x
+end
 
 local FLOATS = {float64 = true, float32 = true, float16 = true, bfloat16 = true}
 local CODES = {bool = 0, uint8 = 1, int8 = 2, int16 = 3, int32 = 4, int64 = 5, float16 = 6,
@@ -74,29 +82,29 @@ end
 
 local lay = {}
 
-function lay.contiguous(x) return x end
+function lay.contiguous(x) return moved(x) end
 
 function lay.transposed(x)
   if x:dim() < 2 then return lay.strided(x) end
-  return x:transpose(1, -1):contiguous():transpose(1, -1)
+  return moved(x:transpose(1, -1):contiguous()):transpose(1, -1)
 end
 
 function lay.offset(x)
-  if x:dim() == 0 then return moth.stack({x + x, x}, 1)[2] end
-  return moth.cat({x, x, x}, 1):narrow(1, x:size(1) + 1, x:size(1))
+  if x:dim() == 0 then return moved(moth.stack({x + x, x}, 1))[2] end
+  return moved(moth.cat({x, x, x}, 1)):narrow(1, x:size(1) + 1, x:size(1))
 end
 
 function lay.strided(x)
-  return moth.stack({x, x}, x:dim() + 1):select(x:dim() + 1, 2)
+  return moved(moth.stack({x, x}, x:dim() + 1)):select(x:dim() + 1, 2)
 end
 
 local function input(shard, entry, dtype, layout)
   local _, sizes = golden.stored(entry)
   local x = moth.frombuffer(golden.bytes(shard, entry), {dtype = moth[entry.t]}):view(sizes)
   if dtype and entry.t == "float64" then x = x:to(moth[dtype]) end
-  if entry.e then return x:expand(entry.s) end
-  if layout and x.dtype ~= moth.bool and x:numel() > 0 then x = lay[layout](x) end
-  return x
+  if entry.e then return moved(x):expand(entry.s) end
+  if layout and x.dtype ~= moth.bool and x:numel() > 0 then return lay[layout](x) end
+  return moved(x)
 end
 
 -- The arguments by name, and the floating tensors among them in order.
@@ -140,7 +148,7 @@ end
 local function sequence(x, first, step, modulus, minus)
   local c = {}
   for k = 0, x:numel() - 1 do c[k + 1] = (step * (k + first) % modulus - minus) / 8 end
-  return moth.tensor(c, {dtype = x.dtype}):view(x.shape)
+  return moth.tensor(c, {dtype = x.dtype, device = x.device}):view(x.shape)
 end
 
 local function numbers(x)
@@ -254,12 +262,23 @@ local function check_value(wanted, got)
   end
 end
 
+-- Whether an op has an argument `device`.
+local function makes(name)
+  local op = C.moth_op_find(name)
+  local info = op ~= nil and C.moth_op_describe(op)
+  for i = 0, info and info.nargs - 1 or -1 do
+    if ffi.string(info.args[i].name) == "device" then return true end
+  end
+  return false
+end
+
 local function check_once(shard, name, fn, sample, dtype, layout, broken)
   local varied = generic(sample) and dtype or nil
   local op = C.moth_op_find(name)
   local mutates = name:find "_$" and (op == nil
     or bit.band(C.moth_op_describe(op).flags, C.MOTH_OP_MUTATES) ~= 0)
   local named, leaves = arguments(shard, sample, varied, layout, mutates)
+  if run.device and makes(name) then named.device = run.device end
   if sample.error then
     local ok, message = pcall(fn, named)
     if ok then error("did not raise, wanted " .. sample.error, 0) end

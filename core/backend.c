@@ -1,0 +1,272 @@
+/* backend.c -- devices beside the CPU: the plugin that computes on them is found, checked and
+** loaded at the first use of one; memory there is counted here.
+*/
+#include "backend.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "capture.h"
+#include "random.h"
+#include "registry.h"
+
+#define PLUGIN "libmoth_cuda.so"
+#define DEVICE_FLOOR ((int64_t)256 << 20) /* bytes of garbage there before a collection */
+
+typedef struct device_count { /* of one context on one device */
+  int64_t live, peak, limit, goal;
+} device_count;
+
+struct moth_devices {
+  void *state; /* the plugin's */
+  device_count of[MOTH_MAX_DEVICES + 1];
+};
+
+/* -- what the engine lends -- */
+
+static moth_devices *devices_of(moth_ctx *ctx) {
+  if (ctx->devices || ctx->closed) return ctx->devices;
+  ctx->devices = calloc(1, sizeof *ctx->devices);
+  for (int i = 0; ctx->devices && i <= MOTH_MAX_DEVICES; i++)
+    ctx->devices->of[i].goal = DEVICE_FLOOR;
+  return ctx->devices;
+}
+
+static void **plugin_state(moth_ctx *ctx) {
+  moth_devices *d = devices_of(ctx);
+  return d ? &d->state : NULL;
+}
+
+static int status_of(const moth_ctx *ctx) { return ctx->error.code; }
+static const char *op_under_way(const moth_ctx *ctx) { return ctx->error.op; }
+static void *host_alloc(moth_ctx *ctx, int64_t nbytes) { return moth_alloc(ctx, nbytes); }
+static void host_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
+  moth_dealloc(ctx, block, nbytes);
+}
+
+static const moth_host lent = {
+  .version = MOTH_BACKEND_VERSION, .size = sizeof(moth_host),
+  .tensor_size = sizeof(moth_tensor), .op_size = sizeof(moth_op),
+  .dtype_size = moth_dtype_size, .state = plugin_state, .fail = moth_fail, .status = status_of,
+  .op_under_way = op_under_way, .str = moth_str, .dtype_name = moth_dtype_name,
+  .tensor_new = moth_tensor_new, .tensor_release = moth_tensor_release, .packed = moth_packed,
+  .cast = moth_cast, .copy_into = moth_copy_into, .loop_over = moth_loop_over,
+  .layout_contiguous = moth_layout_contiguous, .convert = moth_convert, .run = moth_run,
+  .op_find = moth_op_find, .generator_take = moth_generator_take, .dim_mask = moth_dim_mask,
+  .absent = moth_absent, .alloc = host_alloc, .dealloc = host_dealloc,
+};
+
+/* -- loading: once a process; what went wrong is kept as a message -- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const moth_backend *plugin;
+static char trouble[512];
+static bool tried;
+
+static void *open_in(const char *folder, size_t length) {
+  char path[4096];
+  int n = length ? snprintf(path, sizeof path, "%.*s/" PLUGIN, (int)length, folder)
+                 : snprintf(path, sizeof path, PLUGIN);
+  void *library = n < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  if (library) return library;
+  const char *why = dlerror();
+  if (why && !strstr(why, "No such file")) snprintf(trouble, sizeof trouble, "%s", why);
+  return NULL;
+}
+
+/* MOTH_BACKEND_PATH's folders and no others, if it is set; else that of libmoth, then the
+** system's. */
+static void *open_plugin(void) {
+  const char *at = getenv("MOTH_BACKEND_PATH");
+  Dl_info self;
+  void *library = NULL;
+  snprintf(trouble, sizeof trouble, PLUGIN " was not found%s%s", at ? " in " : "", at ? at : "");
+  while (at && *at && !library) {
+    size_t length = strcspn(at, ":");
+    if (length) library = open_in(at, length);
+    at += length + (at[length] == ':');
+  }
+  if (library || getenv("MOTH_BACKEND_PATH")) return library;
+  if (dladdr((void *)(uintptr_t)&moth_open, &self) && self.dli_fname) {
+    const char *end = strrchr(self.dli_fname, '/');
+    if (end) library = open_in(self.dli_fname, (size_t)(end - self.dli_fname));
+  }
+  return library ? library : open_in("", 0);
+}
+
+static void load(void) {
+  void *library = open_plugin();
+  if (!library) return;
+  union {
+    void *symbol;
+    moth_backend_init_fn init;
+  } entry = {.symbol = dlsym(library, "moth_backend_init")};
+  const moth_backend *found = entry.symbol ? entry.init(&lent) : NULL;
+  if (!found || found->version != MOTH_BACKEND_VERSION || found->size != sizeof *found) {
+    snprintf(trouble, sizeof trouble, PLUGIN " belongs to another version of Moth");
+    dlclose(library);
+    return;
+  }
+  for (uint32_t i = 0; i < found->nkernels; i++) {
+    const moth_device_kernel *k = found->kernels[i];
+    const moth_op *op = k->run ? moth_op_find(k->name) : NULL;
+    if (op) ((moth_op *)(uintptr_t)op)->device = k->run;
+  }
+  plugin = found;
+}
+
+const moth_backend *moth_backend_load(moth_ctx *ctx) {
+  pthread_mutex_lock(&lock);
+  if (!tried) load();
+  tried = true;
+  pthread_mutex_unlock(&lock);
+  if (!plugin)
+    moth_fail(ctx, MOTH_E_DEVICE, "device", "no CUDA device: %s; this build computes on the CPU",
+              trouble);
+  else if (!devices_of(ctx))
+    moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
+  else
+    return plugin;
+  return NULL;
+}
+
+const char *moth_device_name(int device, char room[24]) {
+  if (device == 0) return "cpu";
+  snprintf(room, 24, "%s:%d", plugin ? plugin->name : "cuda", device - 1);
+  return room;
+}
+
+int moth_device_missing(moth_ctx *ctx, int device) {
+  char room[24];
+  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "there is no kernel for it on %s; use :cpu()",
+                   moth_device_name(device, room));
+}
+
+int32_t moth_device_count(moth_ctx *ctx) {
+  moth_error_clear(ctx);
+  const moth_backend *b = moth_backend_load(ctx);
+  return b ? b->count(ctx) : ctx->error.code;
+}
+
+int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device) {
+  if (device == 0) return MOTH_OK;
+  const moth_backend *b = moth_backend_load(ctx);
+  int32_t n = b ? b->count(ctx) : ctx->error.code;
+  if (n < 0) return n;
+  if (ctx->capture) return moth_capture_refuse(ctx, "a device is used");
+  if (device > 0 && device <= n && device <= MOTH_MAX_DEVICES) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_DEVICE, arg, "there is no cuda:%lld, this machine has %d",
+                   (long long)device - 1, n);
+}
+
+/* -- memory -- */
+
+void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes) {
+  device_count *c = &ctx->devices->of[device];
+  if (c->limit > 0 && (nbytes > c->limit || c->live > c->limit - nbytes)) {
+    char room[24];
+    moth_fail(ctx, MOTH_E_LIMIT, NULL,
+              "memory limit of %lld bytes reached on %s: %lld in use, %lld more asked for",
+              (long long)c->limit, moth_device_name(device, room), (long long)c->live,
+              (long long)nbytes);
+    return NULL;
+  }
+  if (ctx->fail_after > 0 && --ctx->fail_after == 0) {
+    moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory (as asked for by a test)");
+    return NULL;
+  }
+  void *block = plugin->alloc(ctx, device, nbytes);
+  if (!block) return NULL;
+  c->live += nbytes;
+  if (c->live > c->peak) c->peak = c->live;
+  if (c->live > c->goal) ctx->want = true;
+  return block;
+}
+
+void moth_device_free(moth_ctx *ctx, int device, void *block, int64_t nbytes) {
+  if (!ctx->devices) return; /* the context has ended, and its memory with it */
+  ctx->devices->of[device].live -= nbytes;
+  plugin->dealloc(ctx, device, block, nbytes);
+}
+
+void moth_devices_swept(moth_ctx *ctx) {
+  for (int i = 1; ctx->devices && i <= MOTH_MAX_DEVICES; i++) {
+    device_count *c = &ctx->devices->of[i];
+    c->goal = c->live + (c->live / 4 > DEVICE_FLOOR ? c->live / 4 : DEVICE_FLOOR);
+  }
+}
+
+void moth_devices_close(moth_ctx *ctx) {
+  if (!ctx->devices) return;
+  if (plugin && ctx->devices->state) plugin->close(ctx);
+  free(ctx->devices);
+  ctx->devices = NULL;
+}
+
+/* -- work -- */
+
+int moth_device_copy(moth_tensor *y, const moth_tensor *x) { return plugin->copy(y, x); }
+
+int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
+                    const moth_tensor *const *operands, const void *arg) {
+  for (uint32_t i = 0; i < plugin->nkernels; i++) {
+    const moth_device_kernel *k = plugin->kernels[i];
+    if (k->map && !strcmp(k->name, name)) return k->map(ctx, dtype, noperands, operands, arg);
+  }
+  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "%s has no kernel for '%s'", plugin->name, name);
+}
+
+moth_tensor *moth_to_host(const moth_tensor *x) {
+  if (x->l.device == 0) return moth_packed(x);
+  moth_layout l = x->l;
+  l.device = 0;
+  moth_tensor *y = moth_tensor_new(x->ctx, &l);
+  if (!y) return NULL;
+  int status = moth_device_copy(y, x);
+  if (!status) status = plugin->synchronize(x->ctx, x->l.device);
+  if (!status) return y;
+  moth_tensor_release(y);
+  return NULL;
+}
+
+/* -- what hosts ask -- */
+
+int32_t moth_device_synchronize(moth_ctx *ctx, int32_t device) {
+  moth_error_clear(ctx);
+  int status = moth_device_check(ctx, "device", device);
+  return status || device == 0 ? status : plugin->synchronize(ctx, device);
+}
+
+int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info) {
+  moth_error_clear(ctx);
+  memset(info, 0, sizeof *info);
+  int status = moth_device_check(ctx, "device", device);
+  if (status || device == 0) return status;
+  const device_count *c = &ctx->devices->of[device];
+  info->live_bytes = c->live;
+  info->peak_bytes = c->peak;
+  info->limit_bytes = c->limit;
+  return plugin->memory(ctx, device, info);
+}
+
+int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes) {
+  moth_error_clear(ctx);
+  int status = moth_device_check(ctx, "device", device);
+  if (!status && device) ctx->devices->of[device].limit = bytes;
+  return status;
+}
+
+int32_t moth_device_reset_peak(moth_ctx *ctx, int32_t device) {
+  moth_error_clear(ctx);
+  int status = moth_device_check(ctx, "device", device);
+  if (!status && device) ctx->devices->of[device].peak = ctx->devices->of[device].live;
+  return status;
+}
+
+int32_t moth_device_empty_cache(moth_ctx *ctx, int32_t device) {
+  moth_error_clear(ctx);
+  int status = moth_device_check(ctx, "device", device);
+  if (!status && device) plugin->empty_cache(ctx, device);
+  return status;
+}

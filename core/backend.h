@@ -1,0 +1,104 @@
+/* backend.h -- the table between the engine and a plugin that computes on other devices.
+**
+** A plugin, libmoth_cuda.so, exports one function, moth_backend_init. It is given what the engine
+** lends (moth_host) and answers with what it can do (moth_backend); neither side has any other way
+** to the other. Both files read this header, the plugin as C++.
+**
+** A tensor's `device` is 0 on the CPU and 1 + i on the plugin's i-th device; there its storage's
+** `data` is an address that only the plugin may follow. An op runs there by the first of these:
+**   - a kernel of the plugin's under the op's own name (op->device, found when the plugin loads)
+**   - its `_cpu` function, if the record says MOTH_OP_PORTABLE: it is written with moth_map,
+**     moth_copy_into and their kin alone, which look at the device themselves
+** and otherwise raises E_UNSUPPORTED.
+*/
+#ifndef MOTH_BACKEND_H
+#define MOTH_BACKEND_H
+
+#include "loop.h"
+
+#define MOTH_BACKEND_VERSION 1
+#define MOTH_MAX_DEVICES 16
+
+/* A kernel for an op, with the arguments of its `_cpu` function. */
+typedef int (*moth_device_run)(const void *args, moth_tensor **out);
+/* A kernel for one row of a family of elementwise functions, with the arguments of moth_map. */
+typedef int (*moth_device_map_run)(moth_ctx *ctx, int dtype, int noperands,
+                            const moth_tensor *const *operands, const void *arg);
+
+typedef struct moth_device_kernel { /* one of the two, by the op's or the row's name */
+  const char *name;
+  moth_device_run run;
+  moth_device_map_run map;
+} moth_device_kernel;
+
+typedef struct moth_backend {
+  uint32_t version, size; /* MOTH_BACKEND_VERSION, bytes of this struct */
+  const char *name;       /* "cuda" */
+  const moth_device_kernel *const *kernels;
+  uint32_t nkernels;
+  /* How many devices there are, or a status, with what is missing as its message. */
+  int32_t (*count)(moth_ctx *ctx);
+  /* Both in the order of what was asked of the device before. NULL: E_MEM is set. */
+  void *(*alloc)(moth_ctx *ctx, int device, int64_t nbytes);
+  void (*dealloc)(moth_ctx *ctx, int device, void *block, int64_t nbytes);
+  /* y := x, converted and broadcast; either may be on the CPU if the other is not. */
+  int (*copy)(moth_tensor *y, const moth_tensor *x);
+  int (*synchronize)(moth_ctx *ctx, int device); /* also tells of errors that come late */
+  int (*memory)(moth_ctx *ctx, int device, moth_device_info *info);
+  void (*empty_cache)(moth_ctx *ctx, int device);
+  void (*close)(moth_ctx *ctx); /* the context ends: everything of it goes */
+} moth_backend;
+
+typedef struct moth_host {
+  uint32_t version, size; /* MOTH_BACKEND_VERSION, bytes of this struct */
+  uint32_t tensor_size, op_size; /* a plugin that was built from other headers must refuse */
+  const uint8_t *dtype_size;
+  void **(*state)(moth_ctx *ctx); /* a place for what the plugin keeps of a context */
+  int (*fail)(moth_ctx *ctx, int code, const char *arg, const char *format, ...);
+  int (*status)(const moth_ctx *ctx); /* of the last failure */
+  const char *(*op_under_way)(const moth_ctx *ctx); /* that the user called, for late errors */
+  const char *(*str)(const moth_tensor *x);
+  const char *(*dtype_name)(int32_t dtype);
+  moth_tensor *(*tensor_new)(moth_ctx *ctx, const moth_layout *l);
+  void (*tensor_release)(moth_tensor *x);
+  moth_tensor *(*packed)(const moth_tensor *x);
+  moth_tensor *(*cast)(const moth_tensor *x, int dtype);
+  int (*copy_into)(moth_tensor *y, const moth_tensor *x);
+  void (*loop_over)(moth_loop *loop, moth_ctx *ctx, const moth_layout *over, int noperands,
+                    const moth_tensor *const *operands);
+  bool (*layout_contiguous)(const moth_layout *l);
+  void (*convert)(int64_t n, int from, const char *src, int64_t src_step, int to, char *dst,
+                  int64_t dst_step);
+  int (*run)(const moth_op *op, const void *args, moth_tensor **out);
+  const moth_op *(*op_find)(const char *name);
+  int (*generator_take)(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
+                        uint64_t *block);
+  int (*dim_mask)(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, uint32_t *mask);
+  bool (*absent)(double value);
+  void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
+  void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
+} moth_host;
+
+typedef const moth_backend *(*moth_backend_init_fn)(const moth_host *host);
+
+#ifndef __cplusplus
+/* -- the engine's side (backend.c); all but load want a device above 0 and a loaded plugin -- */
+
+/* Opens the plugin, once a process; NULL: E_DEVICE is set and says what is missing. */
+const moth_backend *moth_backend_load(moth_ctx *ctx);
+/* Whether `device` can be used; blames `arg`. */
+int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device);
+void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes); /* counted; NULL: error set */
+void moth_device_free(moth_ctx *ctx, int device, void *block, int64_t nbytes);
+int moth_device_copy(moth_tensor *y, const moth_tensor *x);
+int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
+                    const moth_tensor *const *operands, const void *arg);
+/* An owned tensor on the CPU with x's elements, packed; waits for the device. x may be there. */
+moth_tensor *moth_to_host(const moth_tensor *x);
+void moth_devices_swept(moth_ctx *ctx); /* after a collection: the goals are set anew */
+void moth_devices_close(moth_ctx *ctx);
+int moth_device_missing(moth_ctx *ctx, int device); /* E_UNSUPPORTED: no kernel for an op there */
+const char *moth_device_name(int device, char room[24]); /* "cpu", "cuda:0" */
+#endif
+
+#endif

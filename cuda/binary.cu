@@ -1,0 +1,11 @@
+/* binary.cu -- further functions of two and three tensors, as core/op/binary.h lists them. */
+#include "../core/op/binary.h"
+
+#include "elementwise.cuh"
+
+#define LISTS(ONE, TWO, THREE) \
+  BINARY_REALS(TWO)             \
+  BINARY_BITS(TWO)              \
+  BINARY_OTHERS(TWO)            \
+  BINARY_THREES(THREE)
+MOTH_CUDA_FAMILY(LISTS)

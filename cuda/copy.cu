@@ -1,0 +1,133 @@
+/* copy.cu -- copies: on the device with conversion and broadcasting, and between it and the CPU. */
+#include "device.cuh"
+#include "walk.cuh"
+
+/* -- on the device -- */
+
+template <class V> static __device__ inline void put_as(int dtype, char *to, V v) {
+  void *at = to;
+  switch (dtype) {
+    case MOTH_BOOL: convert_to((truth *)at, v); break;
+    case MOTH_U8: convert_to((uint8_t *)at, v); break;
+    case MOTH_I8: convert_to((int8_t *)at, v); break;
+    case MOTH_I16: convert_to((int16_t *)at, v); break;
+    case MOTH_I32: convert_to((int32_t *)at, v); break;
+    case MOTH_I64: convert_to((int64_t *)at, v); break;
+    case MOTH_F16: put((f16 *)at, v); break;
+    case MOTH_BF16: put((bf16 *)at, v); break;
+    case MOTH_F32: put((float *)at, v); break;
+    default: put((double *)at, v);
+  }
+}
+
+template <class T> static __global__ void convert_any(walk<2> w, int dtype) {
+  const int64_t i = thread_number();
+  int64_t at[2];
+  if (i >= w.n) return;
+  offsets(w, i, at);
+  put_as(dtype, w.of[0].at + at[0], get(element<T>(w.of[1], at[1])));
+}
+
+template <class T> static __global__ void move_any(walk<2> w) {
+  const int64_t i = thread_number();
+  int64_t at[2];
+  if (i >= w.n) return;
+  offsets(w, i, at);
+  *(T *)(void *)(w.of[0].at + at[0]) = *element<T>(w.of[1], at[1]);
+}
+
+static int copy_here(moth_tensor *y, const moth_tensor *x) {
+  const moth_tensor *operands[2] = {y, x};
+  const int size = moth_dtype_size[y->l.dtype];
+  moth_ctx *ctx = y->ctx;
+  walk<2> w;
+  if (y->l.numel == 0) return MOTH_OK;
+  walk_over<2>(&w, ctx, operands);
+  if (x->l.dtype != y->l.dtype)
+    return with_any(x->l.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch(ctx, y, convert_any<T>, blocks_for(w.n), BLOCK, 0, w, (int)y->l.dtype);
+    });
+  const int sizes[2] = {size, size};
+  if (!w.of[1].is_held && walk_flat(w, sizes) && (w.n == 1 || w.step[0][1] == size)) {
+    const moth_queue *q = moth_queue_of(ctx, y->l.device);
+    return !q ? moth_status(ctx)
+              : moth_launched(ctx, q, cudaMemcpyAsync(w.of[0].at, w.of[1].at, (size_t)(w.n * size),
+                                                      cudaMemcpyDeviceToDevice, q->stream));
+  }
+  return with_size(y->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return launch(ctx, y, move_any<T>, blocks_for(w.n), BLOCK, 0, w);
+  });
+}
+
+/* -- between the two -- */
+
+static int move_bytes(moth_ctx *ctx, int device, void *to, const void *from, int64_t n,
+                      cudaMemcpyKind kind) {
+  const moth_queue *q = moth_queue_of(ctx, device);
+  if (!q) return moth_status(ctx);
+  if (n == 0) return MOTH_OK;
+  return moth_launched(ctx, q, cudaMemcpyAsync(to, from, (size_t)n, kind, q->stream));
+}
+
+/* A fresh tensor in x's shape, of another dtype and on another device. */
+static moth_tensor *fresh_like(const moth_tensor *x, int dtype, int device) {
+  moth_layout l = x->l;
+  l.dtype = (uint8_t)dtype;
+  l.device = (uint8_t)device;
+  return moth_tensor_new(x->ctx, &l);
+}
+
+static bool same_shape(const moth_tensor *a, const moth_tensor *b) {
+  return a->l.ndim == b->l.ndim &&
+         memcmp(a->l.shape, b->l.shape, sizeof(int64_t) * (size_t)a->l.ndim) == 0;
+}
+
+/* From the CPU: packed and converted there, which moves the fewest bytes if y's type is small. */
+static int copy_in(moth_tensor *y, const moth_tensor *x) {
+  if (x->l.ndim == 0) return copy_here(y, x); /* goes along with the kernel */
+  moth_tensor *packed = moth_cast(x, y->l.dtype), *there = NULL;
+  moth_ctx *ctx = y->ctx;
+  if (!packed) return moth_status(y->ctx);
+  const int64_t bytes = packed->l.numel * moth_dtype_size[y->l.dtype];
+  const bool direct = same_shape(y, x) && moth_layout_contiguous(&y->l);
+  int status = MOTH_OK;
+  if (!direct) there = fresh_like(x, y->l.dtype, y->l.device);
+  if (!direct && !there) status = moth_status(ctx);
+  if (!status)
+    status = move_bytes(ctx, y->l.device, moth_address(direct ? y : there), moth_address(packed),
+                        bytes, cudaMemcpyHostToDevice);
+  if (!status && there) status = copy_here(y, there);
+  moth_tensor_release(there);
+  moth_tensor_release(packed);
+  return status;
+}
+
+/* To the CPU, which waits for it. */
+static int copy_out(moth_tensor *y, const moth_tensor *x) {
+  moth_ctx *ctx = y->ctx;
+  moth_tensor *packed = x->l.dtype == y->l.dtype ? moth_packed(x) : moth_cast(x, y->l.dtype);
+  const bool direct = same_shape(y, x) && moth_layout_contiguous(&y->l);
+  moth_tensor *here = packed && !direct ? fresh_like(x, y->l.dtype, 0) : NULL;
+  int status = packed && (direct || here) ? MOTH_OK : moth_status(ctx);
+  if (!status)
+    status = move_bytes(ctx, x->l.device, moth_address(direct ? y : here), moth_address(packed),
+                        packed->l.numel * moth_dtype_size[y->l.dtype], cudaMemcpyDeviceToHost);
+  if (!status) status = moth_wait(ctx, x->l.device);
+  if (!status && here) status = moth_copy_into(y, here);
+  moth_tensor_release(here);
+  moth_tensor_release(packed);
+  return status;
+}
+
+int moth_cuda_copy(moth_tensor *y, const moth_tensor *x) {
+  if (y->l.device == x->l.device) return copy_here(y, x);
+  if (x->l.device == 0) return copy_in(y, x);
+  if (y->l.device == 0) return copy_out(y, x);
+  moth_tensor *between = fresh_like(x, x->l.dtype, 0);
+  int status = between ? copy_out(between, x) : moth_status(x->ctx);
+  if (!status) status = copy_in(y, between);
+  moth_tensor_release(between);
+  return status;
+}

@@ -1,0 +1,160 @@
+/* elementwise.cuh -- kernels for the families of elementwise functions that the headers of core/op/
+** list: the same lines, F(kind, name, expression ...), with the meaning that
+** core/kernel/elementwise.h gives their columns.
+**
+**   #define LISTS(ONE, TWO, THREE) UNARY_FUNCTIONS(ONE) UNARY_BACKS(TWO)
+**   MOTH_CUDA_FAMILY(LISTS)
+**
+** Each function becomes a struct with its expressions, and two kernels for each element type: one
+** for runs, whose threads move 16 bytes at a time, and one for any strides.
+*/
+#ifndef MOTH_CUDA_ELEMENTWISE_CUH
+#define MOTH_CUDA_ELEMENTWISE_CUH
+
+#include "functions.cuh"
+#include "walk.cuh"
+
+/* -- the expressions: x, y, z are operands, a, b, c numbers of the call, `real` their type -- */
+
+#define MOTH_EXPRESSION(name, expression)                                         \
+  template <class real> HD auto name(real x, real y, real z, real a, real b, real c) { \
+    (void)x, (void)y, (void)z, (void)a, (void)b, (void)c;                         \
+    return expression;                                                            \
+  }
+
+enum { OF_REALS = 1, OF_WHOLES = 2, OF_TRUTHS = 4, ASKS = 8 };
+
+#define MOTH_FORM_REAL(f) enum { takes = OF_REALS }; MOTH_EXPRESSION(real_, (real)(f))
+#define MOTH_FORM_CURVE MOTH_FORM_REAL
+#define MOTH_FORM_WAVE(f, far) MOTH_FORM_REAL(f)
+#define MOTH_FORM_WHOLE(f) enum { takes = OF_WHOLES }; MOTH_EXPRESSION(whole_, (real)(f))
+#define MOTH_FORM_NUMBER(whole, f)                                                \
+  enum { takes = OF_REALS | OF_WHOLES };                                          \
+  MOTH_EXPRESSION(whole_, (real)(whole)) MOTH_EXPRESSION(real_, (real)(f))
+#define MOTH_FORM_HEAVY MOTH_FORM_NUMBER
+#define MOTH_FORM_ANY(truth, whole, f)                                            \
+  enum { takes = OF_REALS | OF_WHOLES | OF_TRUTHS };                              \
+  MOTH_EXPRESSION(truth_, (uint8_t)(truth))                                       \
+  MOTH_EXPRESSION(whole_, (real)(whole)) MOTH_EXPRESSION(real_, (real)(f))
+#define MOTH_FORM_BITS(truth, whole)                                              \
+  enum { takes = OF_WHOLES | OF_TRUTHS };                                         \
+  MOTH_EXPRESSION(truth_, (uint8_t)(truth)) MOTH_EXPRESSION(whole_, (real)(whole))
+#define MOTH_FORM_QUESTION(whole, f)                                              \
+  enum { takes = OF_REALS | OF_WHOLES | OF_TRUTHS | ASKS };                       \
+  MOTH_EXPRESSION(truth_, (uint8_t)((whole) != 0))                                \
+  MOTH_EXPRESSION(whole_, (uint8_t)((whole) != 0)) MOTH_EXPRESSION(real_, (uint8_t)((f) != 0))
+
+/* The value for elements of type T. */
+template <class Row, class T> HD auto value_of(real_of<T> x, real_of<T> y, real_of<T> z,
+                                               const real_of<T> *n) {
+  if constexpr (is_real<T>) return Row::real_(x, y, z, n[0], n[1], n[2]);
+  else if constexpr (is_truth<T>)
+    return Row::truth_(x, y, z, n[0], n[1], n[2]);
+  else return Row::whole_(x, y, z, n[0], n[1], n[2]);
+}
+
+template <class T> struct three_numbers { /* of a call, passed by value */
+  real_of<T> at[3];
+};
+
+/* -- kernels; R is the type of the result -- */
+
+template <class T, int EACH> struct alignas(sizeof(T) * EACH) pack { /* moved at once */
+  T at[EACH];
+};
+
+/* EACH elements a thread, one after another in memory; single elements are read again. */
+template <class Row, class T, class R, int N, int EACH>
+static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
+  const int64_t first = thread_number() * EACH;
+  if (first >= w.n) return;
+  pack<T, EACH> in[3];
+  for (int k = 0; k < N; k++) {
+    const bool one = w.of[k + 1].is_held || w.step[0][k + 1] == 0;
+    if (!one && first + EACH <= w.n) {
+      in[k] = *element<pack<T, EACH>>(w.of[k + 1], first * (int64_t)sizeof(T));
+    } else {
+      for (int j = 0; j < EACH && (first + j < w.n); j++)
+        in[k].at[j] = *element<T>(w.of[k + 1], one ? 0 : (first + j) * (int64_t)sizeof(T));
+    }
+  }
+  pack<R, EACH> result;
+  for (int j = 0; j < EACH && first + j < w.n; j++) {
+    const real_of<T> x = get(&in[0].at[j]), y = N > 1 ? get(&in[1].at[j]) : x;
+    const real_of<T> z = N > 2 ? get(&in[2].at[j]) : x;
+    put(&result.at[j], value_of<Row, T>(x, y, z, numbers.at));
+  }
+  R *to = (R *)(void *)w.of[0].at + first;
+  if (first + EACH <= w.n) *(pack<R, EACH> *)(void *)to = result;
+  else
+    for (int j = 0; first + j < w.n; j++) to[j] = result.at[j];
+}
+
+template <class Row, class T, class R, int N>
+static __global__ void map_any(walk<N + 1> w, three_numbers<T> numbers) {
+  const int64_t i = thread_number();
+  int64_t at[N + 1];
+  if (i >= w.n) return;
+  offsets(w, i, at);
+  const real_of<T> x = get(element<T>(w.of[1], at[1]));
+  const real_of<T> y = N > 1 ? get(element<T>(w.of[N > 1 ? 2 : 1], at[N > 1 ? 2 : 1])) : x;
+  const real_of<T> z = N > 2 ? get(element<T>(w.of[N > 2 ? 3 : 1], at[N > 2 ? 3 : 1])) : x;
+  put((R *)(void *)(w.of[0].at + at[0]), value_of<Row, T>(x, y, z, numbers.at));
+}
+
+/* -- launching -- */
+
+template <class Row, class T, class R, int N>
+static int map_typed(moth_ctx *ctx, const moth_tensor *const *operands, const void *arg) {
+  enum { EACH = 16 / (sizeof(T) > sizeof(R) ? sizeof(T) : sizeof(R)) };
+  walk<N + 1> w;
+  three_numbers<T> numbers = {};
+  int sizes[N + 1];
+  if (operands[0]->l.numel == 0) return MOTH_OK;
+  if (arg) memcpy(&numbers, arg, sizeof numbers);
+  walk_over<N + 1>(&w, ctx, operands);
+  bool aligned = true;
+  for (int k = 0; k <= N; k++) {
+    sizes[k] = k ? (int)sizeof(T) : (int)sizeof(R);
+    if (!w.of[k].is_held) aligned = aligned && (uintptr_t)w.of[k].at % (sizes[k] * EACH) == 0;
+  }
+  if constexpr (is_real<T>)
+    if (aligned && walk_flat(w, sizes))
+      return launch(ctx, operands[0], map_runs<Row, T, R, N, EACH>, blocks_for(w.n, EACH), BLOCK,
+                    0, w, numbers);
+  return launch(ctx, operands[0], map_any<Row, T, R, N>, blocks_for(w.n), BLOCK, 0, w, numbers);
+}
+
+template <class Row, int N>
+static int map_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operands, const void *arg) {
+  return with_any(dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    constexpr int takes = Row::takes;
+    constexpr bool fits = is_real<T> ? (takes & OF_REALS) != 0
+                          : is_truth<T> ? (takes & OF_TRUTHS) != 0 : (takes & OF_WHOLES) != 0;
+    if constexpr (fits) {
+      if constexpr ((takes & ASKS) != 0) return map_typed<Row, T, truth, N>(ctx, operands, arg);
+      else return map_typed<Row, T, T, N>(ctx, operands, arg);
+    } else {
+      return moth_fail(ctx, MOTH_E_DTYPE, NULL, "%s is not supported here",
+                       moth_dtype_name(dtype));
+    }
+  });
+}
+
+/* -- a family: its structs, and the entries under which moth_map finds them -- */
+
+#define MOTH_MAP_ENTRY(N, kind, op, ...)                                                       \
+  struct op##_form { MOTH_FORM_##kind(__VA_ARGS__) };                                          \
+  static int op##_map(moth_ctx *ctx, int dtype, int noperands,                                 \
+                      const moth_tensor *const *operands, const void *arg) {                   \
+    (void)noperands;                                                                           \
+    return map_row<op##_form, N>(ctx, dtype, operands, arg);                                   \
+  }                                                                                            \
+  MOTH_ENTRY(op##_maps, {#op, NULL, op##_map})
+#define MOTH_MAP_ENTRY1(kind, op, ...) MOTH_MAP_ENTRY(1, kind, op, __VA_ARGS__)
+#define MOTH_MAP_ENTRY2(kind, op, ...) MOTH_MAP_ENTRY(2, kind, op, __VA_ARGS__)
+#define MOTH_MAP_ENTRY3(kind, op, ...) MOTH_MAP_ENTRY(3, kind, op, __VA_ARGS__)
+#define MOTH_CUDA_FAMILY(LISTS) LISTS(MOTH_MAP_ENTRY1, MOTH_MAP_ENTRY2, MOTH_MAP_ENTRY3)
+
+#endif

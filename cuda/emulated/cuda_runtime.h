@@ -1,0 +1,230 @@
+/* cuda_runtime.h -- the part of CUDA that the plugin uses, on the CPU: what its sources include
+** when a C++ compiler builds them for the specs of machines without a card.
+**
+** Device memory is ordinary memory that nobody may touch but kernels and copies: outside of them it
+** is locked (mprotect), so that an address followed on the wrong side ends the program at once.
+** Kernels run thread by thread; a thread that waits for others (__syncthreads, a shuffle) is put
+** aside on a stack of its own until they have come. What runs beside it at the same time, memory
+** that is slow, and what only a compiler for GPUs refuses is not seen here.
+*/
+#ifndef MOTH_EMULATED_CUDA_RUNTIME_H
+#define MOTH_EMULATED_CUDA_RUNTIME_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <tuple>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static
+#define __shared__ static
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#ifndef __align__
+#define __align__(n) __attribute__((aligned(n)))
+#endif
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+};
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+enum { warpSize = 32 };
+
+/* -- kernels -- */
+
+typedef enum cudaError {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorStubLibrary = 34,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719
+} cudaError_t;
+
+cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, void (*run)(void *), void *arg);
+void *moth_emulated_shared(void);
+
+template <class... P, class... A>
+static inline cudaError_t emulate(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                  A... args) {
+  struct call {
+    void (*kernel)(P...);
+    std::tuple<P...> held;
+  } c = {kernel, std::tuple<P...>((P)args...)};
+  return moth_emulate(grid, block, shared, [](void *arg) {
+    call *it = (call *)arg;
+    std::apply(it->kernel, it->held);
+  }, &c);
+}
+
+/* -- what threads of a block do together -- */
+
+void __syncthreads(void);
+int __syncthreads_or(int value);
+int __syncthreads_count(int value);
+void __syncwarp(unsigned mask = 0xffffffffu);
+void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs);
+unsigned __ballot_sync(unsigned mask, int value);
+unsigned __activemask(void);
+int moth_lane(void);
+
+template <class T> static inline T __shfl_sync(unsigned mask, T v, int from, int width = 32) {
+  const int base = moth_lane() / width * width;
+  moth_exchange(mask, &v, sizeof v, base + (from & (width - 1)), &v);
+  return v;
+}
+template <class T> static inline T __shfl_xor_sync(unsigned mask, T v, int by, int width = 32) {
+  const int lane = moth_lane(), from = lane ^ by;
+  moth_exchange(mask, &v, sizeof v, from / width == lane / width ? from : lane, &v);
+  return v;
+}
+template <class T> static inline T __shfl_down_sync(unsigned mask, T v, int by, int width = 32) {
+  const int lane = moth_lane(), from = lane + by;
+  moth_exchange(mask, &v, sizeof v, from / width == lane / width ? from : lane, &v);
+  return v;
+}
+template <class T> static inline T __shfl_up_sync(unsigned mask, T v, int by, int width = 32) {
+  const int lane = moth_lane(), from = lane - by;
+  moth_exchange(mask, &v, sizeof v, from >= lane / width * width ? from : lane, &v);
+  return v;
+}
+static inline int __any_sync(unsigned mask, int v) { return __ballot_sync(mask, v) != 0; }
+static inline int __all_sync(unsigned mask, int v) { return __ballot_sync(mask, !v) == 0; }
+
+/* -- atomics: one thread runs at a time -- */
+
+template <class T, class V> static inline T atomicAdd(T *at, V v) {
+  T old = *at;
+  *at = old + (T)v;
+  return old;
+}
+template <class T, class V> static inline T atomicMax(T *at, V v) {
+  T old = *at;
+  if ((T)v > old) *at = (T)v;
+  return old;
+}
+template <class T, class V> static inline T atomicMin(T *at, V v) {
+  T old = *at;
+  if ((T)v < old) *at = (T)v;
+  return old;
+}
+template <class T, class V> static inline T atomicExch(T *at, V v) {
+  T old = *at;
+  *at = (T)v;
+  return old;
+}
+template <class T, class V> static inline T atomicOr(T *at, V v) {
+  T old = *at;
+  *at = old | (T)v;
+  return old;
+}
+template <class T, class V, class W> static inline T atomicCAS(T *at, V wanted, W v) {
+  T old = *at;
+  if (old == (T)wanted) *at = (T)v;
+  return old;
+}
+static inline void __threadfence(void) {}
+static inline void __threadfence_system(void) {}
+static inline void __threadfence_block(void) {}
+
+/* -- intrinsics -- */
+
+template <class T> static inline T __ldg(const T *at) { return *at; }
+static inline float __int_as_float(int v) {
+  float x;
+  memcpy(&x, &v, 4);
+  return x;
+}
+static inline int __float_as_int(float v) {
+  int x;
+  memcpy(&x, &v, 4);
+  return x;
+}
+static inline unsigned __float_as_uint(float v) { return (unsigned)__float_as_int(v); }
+static inline float __uint_as_float(unsigned v) { return __int_as_float((int)v); }
+static inline long long __double_as_longlong(double v) {
+  long long x;
+  memcpy(&x, &v, 8);
+  return x;
+}
+static inline double __longlong_as_double(long long v) {
+  double x;
+  memcpy(&x, &v, 8);
+  return x;
+}
+static inline unsigned __umulhi(unsigned a, unsigned b) {
+  return (unsigned)((uint64_t)a * b >> 32);
+}
+static inline int __popc(unsigned v) { return __builtin_popcount(v); }
+static inline int __ffs(int v) { return __builtin_ffs(v); }
+static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
+static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+static inline double rsqrt(double x) { return 1 / sqrt(x); }
+#define __expf expf
+#define __logf logf
+static inline float __fdividef(float x, float y) { return x / y; }
+template <class A> static inline A min(A a, A b) { return a < b ? a : b; }
+template <class A> static inline A max(A a, A b) { return a > b ? a : b; }
+
+/* -- the runtime -- */
+
+typedef struct moth_emulated_stream *cudaStream_t;
+typedef struct moth_emulated_event *cudaEvent_t;
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+enum { cudaHostAllocMapped = 2, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+};
+
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
+cudaError_t cudaMalloc(void **at, size_t n);
+cudaError_t cudaFree(void *at);
+cudaError_t cudaHostAlloc(void **at, size_t n, unsigned flags);
+cudaError_t cudaFreeHost(void *at);
+cudaError_t cudaHostGetDevicePointer(void **at, void *host, unsigned flags);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaGetLastError(void);
+const char *cudaGetErrorString(cudaError_t error);
+const char *cudaGetErrorName(cudaError_t error);
+template <class F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
+#endif

@@ -1,0 +1,395 @@
+/* emulated.cpp -- kernels run on the CPU, and the CUDA runtime's memory and streams as the specs
+** need them; cuda_runtime.h beside it tells what this is good for.
+**
+** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MEMORY how many bytes
+** each has (4 GiB); MOTH_EMULATED_DRIVER=none stands for a machine without a driver.
+*/
+#include "cuda_runtime.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <map>
+#include <new>
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim(1), gridDim(1);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one kernel or copy at a time */
+
+/* -- memory: one range of addresses, open only while the device works -- */
+
+static const size_t ROOM = (size_t)1 << 36, PAGE = 4096, GUARD = 256;
+static char *arena;
+static std::map<size_t, size_t> *blocks; /* offset -> size asked for */
+static size_t in_use;
+
+static size_t memory_size() {
+  const char *text = getenv("MOTH_EMULATED_MEMORY");
+  return text ? (size_t)strtoull(text, NULL, 10) : (size_t)4 << 30;
+}
+
+static size_t opened; /* how far the arena has been used */
+
+static void open_memory(bool open) {
+  if (opened) mprotect(arena, opened, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+static size_t rounded(size_t n) { return (n + GUARD + GUARD - 1) / GUARD * GUARD; }
+
+/* Behind each block lie bytes that nobody may change. */
+static bool guard_holds(size_t at, size_t n) {
+  const unsigned char *p = (const unsigned char *)arena + at + n;
+  for (size_t i = 0; i < rounded(n) - n; i++)
+    if (p[i] != 0xa5) return false;
+  return true;
+}
+
+cudaError_t cudaMalloc(void **to, size_t n) {
+  pthread_mutex_lock(&lock);
+  if (!arena) {
+    void *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    arena = room == MAP_FAILED ? NULL : (char *)room;
+    blocks = new (std::nothrow) std::map<size_t, size_t>;
+  }
+  size_t at = 0;
+  bool fits = arena && blocks && in_use + n <= memory_size();
+  for (auto b = fits ? blocks->begin() : std::map<size_t, size_t>::iterator();
+       fits && b != blocks->end(); ++b) {
+    if (b->first - at >= rounded(n)) break;
+    at = b->first + rounded(b->second);
+  }
+  if (!fits || at + rounded(n) > ROOM) {
+    pthread_mutex_unlock(&lock);
+    return cudaErrorMemoryAllocation;
+  }
+  (*blocks)[at] = n;
+  in_use += n;
+  const size_t end = (at + rounded(n) + PAGE - 1) / PAGE * PAGE;
+  if (end > opened) opened = end;
+  open_memory(true);
+  memset(arena + at, 0xff, n); /* NaN, to be seen if it is read */
+  memset(arena + at + n, 0xa5, rounded(n) - n);
+  open_memory(false);
+  *to = arena + at;
+  pthread_mutex_unlock(&lock);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *memory) {
+  if (!memory) return cudaSuccess;
+  pthread_mutex_lock(&lock);
+  const size_t at = (size_t)((char *)memory - arena);
+  auto b = blocks->find(at);
+  cudaError_t error = b == blocks->end() ? cudaErrorInvalidValue : cudaSuccess;
+  if (!error) {
+    open_memory(true);
+    if (!guard_holds(at, b->second)) {
+      fprintf(stderr, "emulated CUDA: a kernel wrote behind its %zu bytes\n", b->second);
+      abort();
+    }
+    open_memory(false);
+    in_use -= b->second;
+    blocks->erase(b);
+  }
+  pthread_mutex_unlock(&lock);
+  return error;
+}
+
+/* -- threads: each on a stack of its own from the moment it first waits -- */
+
+enum state { FREE, RUNS, AT_BARRIER, IN_WARP, DONE };
+
+struct fiber {
+  ucontext_t here;
+  char *stack;
+  state is;
+  unsigned number;  /* of its thread in the block */
+  unsigned mask;    /* IN_WARP: who must come */
+  int vote;         /* what it brought to the barrier */
+  unsigned char brought[16];
+};
+
+static const size_t STACK = 128 << 10;
+static fiber *fibers[1024];
+static fiber *now;
+static ucontext_t scheduler;
+static void (*kernel)(void *);
+static void *kernel_arg;
+static fiber *thread_at[1024]; /* by number in the block */
+static char *shared_room;
+static size_t shared_size;
+
+void *moth_emulated_shared(void) { return shared_room; }
+
+static void place(unsigned t) {
+  threadIdx.x = t % blockDim.x;
+  threadIdx.y = t / blockDim.x % blockDim.y;
+  threadIdx.z = t / blockDim.x / blockDim.y;
+}
+
+static void body() {
+  for (;;) {
+    kernel(kernel_arg);
+    now->is = DONE;
+    swapcontext(&now->here, &scheduler);
+  }
+}
+
+static void resume(fiber *f) {
+  now = f;
+  f->is = RUNS;
+  place(f->number);
+  swapcontext(&scheduler, &f->here);
+  now = NULL;
+}
+
+static void wait_as(state why) {
+  now->is = why;
+  swapcontext(&now->here, &scheduler);
+}
+
+static fiber *fiber_new() {
+  fiber *f = new (std::nothrow) fiber();
+  if (!f) return NULL;
+  f->stack = (char *)mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (f->stack == MAP_FAILED) return NULL;
+  getcontext(&f->here);
+  f->here.uc_stack.ss_sp = f->stack;
+  f->here.uc_stack.ss_size = STACK;
+  f->here.uc_link = NULL;
+  makecontext(&f->here, body, 0);
+  return f;
+}
+
+/* Lets those of a warp go on whose partners have all come. */
+static bool release_warps(unsigned n) {
+  bool moved = false;
+  for (unsigned first = 0; first < n; first += 32) {
+    unsigned come = 0;
+    for (unsigned i = 0; i < 32 && first + i < n; i++)
+      if (thread_at[first + i]->is == IN_WARP || thread_at[first + i]->is == DONE) come |= 1u << i;
+    for (unsigned i = n - first; i < 32; i++) come |= 1u << i;
+    fiber *ready[32];
+    unsigned count = 0;
+    for (unsigned i = 0; i < 32 && first + i < n; i++) {
+      fiber *f = thread_at[first + i];
+      if (f->is == IN_WARP && (f->mask & ~come) == 0) ready[count++] = f;
+    }
+    for (unsigned i = 0; i < count; i++) resume(ready[i]);
+    moved = moved || count;
+  }
+  return moved;
+}
+
+static bool release_barrier(unsigned n) {
+  bool any = false;
+  for (unsigned i = 0; i < n; i++) {
+    if (thread_at[i]->is == IN_WARP) return false;
+    any = any || thread_at[i]->is == AT_BARRIER;
+  }
+  for (unsigned i = 0; any && i < n; i++)
+    if (thread_at[i]->is == AT_BARRIER) resume(thread_at[i]);
+  return any;
+}
+
+static bool run_block(unsigned n) {
+  unsigned made = 0;
+  fiber *spare = NULL;
+  for (unsigned t = 0; t < n; t++) { /* a thread that never waits leaves its stack to the next */
+    if (!spare) {
+      if (!fibers[made] && !(fibers[made] = fiber_new())) return false;
+      spare = fibers[made++];
+    }
+    spare->number = t;
+    thread_at[t] = spare;
+    resume(spare);
+    if (spare->is != DONE) spare = NULL;
+  }
+  static fiber done;
+  done.is = DONE;
+  for (unsigned t = 0; t < n; t++)
+    if (thread_at[t]->number != t || thread_at[t]->is == DONE) thread_at[t] = &done;
+  for (;;) {
+    bool waits = false;
+    for (unsigned t = 0; t < n; t++) waits = waits || thread_at[t]->is != DONE;
+    if (!waits) return true;
+    if (!release_warps(n) && !release_barrier(n)) {
+      fprintf(stderr, "emulated CUDA: threads wait for others that never come\n");
+      return false;
+    }
+  }
+}
+
+cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, void (*run)(void *), void *arg) {
+  const unsigned n = block.x * block.y * block.z;
+  if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
+      shared > (96 << 10))
+    return cudaErrorInvalidConfiguration;
+  pthread_mutex_lock(&lock);
+  if (shared > shared_size) {
+    free(shared_room);
+    shared_room = (char *)aligned_alloc(64, (shared + 63) / 64 * 64);
+    shared_size = shared;
+  }
+  kernel = run;
+  kernel_arg = arg;
+  blockDim = block;
+  gridDim = grid;
+  bool good = true;
+  open_memory(true);
+  for (unsigned z = 0; good && z < grid.z; z++)
+    for (unsigned y = 0; good && y < grid.y; y++)
+      for (unsigned x = 0; good && x < grid.x; x++) {
+        blockIdx = uint3{x, y, z};
+        if (shared) memset(shared_room, 0xff, shared);
+        good = run_block(n);
+      }
+  open_memory(false);
+  pthread_mutex_unlock(&lock);
+  return good ? cudaSuccess : cudaErrorLaunchFailure;
+}
+
+/* -- what threads of a block do together -- */
+
+void __syncthreads(void) { wait_as(AT_BARRIER); }
+
+int __syncthreads_count(int value) {
+  const unsigned n = blockDim.x * blockDim.y * blockDim.z;
+  int count = 0;
+  now->vote = value != 0;
+  wait_as(AT_BARRIER);
+  for (unsigned t = 0; t < n; t++)
+    if (thread_at[t]->number == t) count += thread_at[t]->vote;
+  wait_as(AT_BARRIER);
+  return count;
+}
+
+int __syncthreads_or(int value) { return __syncthreads_count(value) != 0; }
+
+int moth_lane(void) { return (int)(now->number % 32); }
+
+static void wait_for(unsigned mask) {
+  now->mask = mask;
+  wait_as(IN_WARP);
+}
+
+void __syncwarp(unsigned mask) { wait_for(mask); }
+
+void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs) {
+  const unsigned first = now->number / 32 * 32;
+  const unsigned n = blockDim.x * blockDim.y * blockDim.z;
+  memcpy(now->brought, mine, size);
+  wait_for(mask);
+  const fiber *other = first + (unsigned)from < n ? thread_at[first + (unsigned)from] : now;
+  unsigned char got[16];
+  memcpy(got, other->is == DONE ? now->brought : other->brought, size);
+  wait_for(mask);
+  memcpy(theirs, got, size);
+}
+
+unsigned __ballot_sync(unsigned mask, int value) {
+  const unsigned first = now->number / 32 * 32, n = blockDim.x * blockDim.y * blockDim.z;
+  unsigned votes = 0;
+  now->vote = value != 0;
+  wait_for(mask);
+  for (unsigned i = 0; i < 32 && first + i < n; i++)
+    if (mask >> i & 1u && thread_at[first + i]->is != DONE && thread_at[first + i]->vote)
+      votes |= 1u << i;
+  wait_for(mask);
+  return votes;
+}
+
+unsigned __activemask(void) { return 0xffffffffu; }
+
+/* -- the runtime -- */
+
+static int devices() {
+  const char *text = getenv("MOTH_EMULATED_DEVICES");
+  return text ? atoi(text) : 1;
+}
+
+static thread_local int current;
+static thread_local cudaError_t last;
+
+static cudaError_t told(cudaError_t error) { return last = error ? error : last, error; }
+
+cudaError_t cudaGetDeviceCount(int *n) {
+  const char *driver = getenv("MOTH_EMULATED_DRIVER");
+  *n = devices();
+  if (driver && !strcmp(driver, "none")) return told(cudaErrorInsufficientDriver);
+  return *n ? cudaSuccess : told(cudaErrorNoDevice);
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= devices()) return told(cudaErrorInvalidDevice);
+  current = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int *device) { return *device = current, cudaSuccess; }
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int) {
+  *value = which == cudaDevAttrMultiProcessorCount           ? 4
+           : which == cudaDevAttrComputeCapabilityMajor      ? 8
+           : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 96 << 10 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
+  snprintf(p->name, sizeof p->name, "emulated on the CPU");
+  p->totalGlobalMem = memory_size();
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
+  *all = memory_size();
+  *left = *all > in_use ? *all - in_use : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void **at, size_t n, unsigned) {
+  *at = calloc(1, n);
+  return *at ? cudaSuccess : told(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeHost(void *at) { return free(at), cudaSuccess; }
+cudaError_t cudaHostGetDevicePointer(void **at, void *host, unsigned) {
+  return *at = host, cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t) {
+  pthread_mutex_lock(&lock);
+  open_memory(true);
+  memcpy(to, from, n);
+  open_memory(false);
+  pthread_mutex_unlock(&lock);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t) {
+  pthread_mutex_lock(&lock);
+  open_memory(true);
+  memset(to, value, n);
+  open_memory(false);
+  pthread_mutex_unlock(&lock);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
+  *stream = (cudaStream_t)malloc(1);
+  return *stream ? cudaSuccess : told(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return free(stream), cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGetLastError(void) {
+  cudaError_t error = last;
+  last = cudaSuccess;
+  return error;
+}
+const char *cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation       ? "cudaErrorMemoryAllocation"
+         : error == cudaErrorInvalidConfiguration ? "cudaErrorInvalidConfiguration"
+         : error == cudaErrorLaunchFailure        ? "cudaErrorLaunchFailure" : "cudaError";
+}
+const char *cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation       ? "out of memory"
+         : error == cudaErrorInvalidConfiguration ? "invalid configuration argument"
+         : error == cudaErrorLaunchFailure        ? "unspecified launch failure"
+         : error == cudaErrorNoDevice             ? "no CUDA-capable device is detected"
+         : error == cudaErrorInsufficientDriver   ? "CUDA driver version is insufficient"
+                                                  : "an error";
+}

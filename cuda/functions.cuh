@@ -1,0 +1,119 @@
+/* functions.cuh -- what the expressions of elementwise functions are made of, beside CUDA's own
+** exp(x) and its kin: the curves of core/kernel/curves.h and exp.h, for f32 and f64.
+*/
+#ifndef MOTH_CUDA_FUNCTIONS_CUH
+#define MOTH_CUDA_FUNCTIONS_CUH
+
+#include "numbers.cuh"
+
+#define FOR_REAL(f) f
+
+/* x in the unsigned type where overflow wraps. */
+HD float WIDE(float x) { return x; }
+HD double WIDE(double x) { return x; }
+HD uint64_t WIDE(int64_t x) { return (uint64_t)x; }
+HD uint32_t WIDE(int32_t x) { return (uint32_t)x; }
+HD uint32_t WIDE(int16_t x) { return (uint32_t)x; }
+HD uint32_t WIDE(int8_t x) { return (uint32_t)x; }
+HD uint32_t WIDE(uint8_t x) { return x; }
+
+template <class T> struct is_truth_ {
+  enum { value = 0 };
+};
+template <> struct is_truth_<truth> {
+  enum { value = 1 };
+};
+template <class T> constexpr bool is_truth = is_truth_<T>::value != 0;
+
+/* 1 / (1 + exp(-x)) and, in *other, 1 less that; neither loses its tail. */
+template <class real> HD real moth_sigmoids(real x, real *other) {
+  const real e = exp(-fabs(x)), large = 1 / (1 + e), small = e * large;
+  *other = x < 0 ? large : small;
+  return x < 0 ? small : large;
+}
+template <class real> HD real moth_sigmoid(real x) {
+  real other;
+  return moth_sigmoids(x, &other);
+}
+
+template <class real> HD real moth_less_one(real x) { return expm1(x); }
+template <class real> HD real moth_sinc(real x) {
+  const real turn = x * (real)3.14159265358979323846;
+  return x == 0 ? (real)1 : sin(turn) / turn;
+}
+
+/* The normal distribution up to x, from erfc so that far tails stay. */
+template <class real> HD real moth_share(real x) {
+  return (real)0.5 * erfc(-x * (real)0.70710678118654752440);
+}
+template <class real> HD real moth_gelu(real x) {
+  return x * moth_share(x);
+}
+template <class real> HD real gelu_slope_of(real x) {
+  const real bell = exp(-x * x * (real)0.5) * (real)0.39894228040143267794;
+  return moth_share(x) + (bell == 0 ? (real)0 : x * bell);
+}
+template <class real> HD real gelu_angle(real x) {
+  return (real)1.5957691216057307117 * (x + (real)0.044715 * x * x * x);
+}
+template <class real> HD real gelu_tanh_slope(real x) {
+  real other;
+  const real s = moth_sigmoids(gelu_angle(x), &other);
+  const real turn = (real)1.5957691216057307117 * (1 + (real)0.134145 * x * x);
+  return s + (s * other == 0 ? (real)0 : x * s * other * turn);
+}
+template <class real> HD real silu_slope(real x) {
+  real other;
+  const real s = moth_sigmoids(x, &other);
+  return s * (1 + x * other);
+}
+template <class real> HD real softplus_of(real x) { /* log(1 + exp(x)) */
+  return (x < 0 ? 0 : x) + log1p(exp(-fabs(x)));
+}
+template <class real> HD real mish_of(real x) { /* tanh(softplus(x)) */
+  const real e = exp(x > 20 ? (real)20 : x), n = e * (e + 2);
+  return x > 20 ? (real)1 : n / (n + 2);
+}
+template <class real> HD real mish_slope(real x) {
+  const real t = mish_of(x);
+  return t + x * moth_sigmoid(x) * (1 - t * t);
+}
+template <class real> HD real logit_of(real x) { return log(x / (1 - x)); }
+
+/* -- quotients, remainders and powers, as core/kernel/arith.c has them -- */
+
+HD int64_t rest_trunc(int64_t x, int64_t y) { return y == -1 || y == 0 ? 0 : x % y; }
+HD int64_t trunc_div(int64_t x, int64_t y) {
+  if (y == -1) return (int64_t)(0 - (uint64_t)x);
+  return y == 0 ? 0 : x / y;
+}
+HD int64_t floor_div(int64_t x, int64_t y) {
+  if (y == -1 || y == 0) return trunc_div(x, y);
+  return x / y - ((x % y != 0) & ((x < 0) != (y < 0)));
+}
+HD int64_t rest_floor(int64_t x, int64_t y) {
+  const int64_t r = rest_trunc(x, y);
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+template <class real> HD real rest(real x, real y) {
+  const real r = fmod(x, y);
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+template <class real> HD real quotient(real x, real y) {
+  if (y == 0) return x / y;
+  const real r = fmod(x, y);
+  real q = (x - r) / y;
+  if (r != 0 && (r < 0) != (y < 0)) q -= 1;
+  if (q == 0) return copysign((real)0, x / y);
+  const real whole = floor(q);
+  return q - whole > (real)0.5 ? whole + 1 : whole;
+}
+HD int64_t power(int64_t x, int64_t y) {
+  if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
+  uint64_t result = 1, square = (uint64_t)x;
+  for (; y; y >>= 1, square *= square)
+    if (y & 1) result *= square;
+  return (int64_t)result;
+}
+
+#endif

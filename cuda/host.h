@@ -1,0 +1,40 @@
+/* host.h -- the engine as the plugin sees it: core/backend.h, and its functions under their names.
+**
+** Nothing here links to libmoth: every call goes through the table that moth_backend_init was
+** given. Kernels are written with the names that the engine's own files use.
+*/
+#ifndef MOTH_CUDA_HOST_H
+#define MOTH_CUDA_HOST_H
+
+#include "../core/backend.h"
+
+#define MOTH_LOCAL __attribute__((visibility("hidden")))
+
+MOTH_LOCAL extern const moth_host *moth_engine;
+
+#define moth_dtype_size (moth_engine->dtype_size)
+#define moth_fail (moth_engine->fail)
+#define moth_status (moth_engine->status) /* what the last failure was */
+#define moth_str (moth_engine->str)
+#define moth_dtype_name (moth_engine->dtype_name)
+#define moth_tensor_new (moth_engine->tensor_new)
+#define moth_tensor_release (moth_engine->tensor_release)
+#define moth_packed (moth_engine->packed)
+#define moth_cast (moth_engine->cast)
+#define moth_copy_into (moth_engine->copy_into)
+#define moth_loop_over (moth_engine->loop_over)
+#define moth_layout_contiguous (moth_engine->layout_contiguous)
+#define moth_convert (moth_engine->convert)
+#define moth_run (moth_engine->run)
+#define moth_op_find (moth_engine->op_find)
+#define moth_generator_take (moth_engine->generator_take)
+#define moth_dim_mask (moth_engine->dim_mask)
+#define moth_absent (moth_engine->absent)
+
+/* Where element 0 lies: an address on the tensor's device. tensor.h's moth_at reads the engine's
+** own table of sizes, which a plugin cannot see. */
+static inline char *moth_address(const moth_tensor *x) {
+  return x->storage->data + x->l.offset * moth_engine->dtype_size[x->l.dtype];
+}
+
+#endif

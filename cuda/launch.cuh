@@ -1,0 +1,120 @@
+/* launch.cuh -- how kernels are launched, and how the functions that launch them become known.
+**
+**   static __global__ void twice(int64_t n, float *y, const float *x) {...}
+**
+**   MOTH_CUDA(double_it) {                   // the op's name; `a` are its arguments, `out` results
+**     int64_t n = out[0]->l.numel;
+**     return launch(a->ctx, out[0], twice, blocks_for(n), BLOCK, 0, n, data<float>(out[0]), ...);
+**   }
+**
+** MOTH_CUDA puts name and function into a section of the plugin that moth_backend_init walks, so a
+** kernel in a new file is found without a list that names it. Its arguments are the struct of the
+** op's own header. Everything is asked of one stream per context and device, in order, and nothing
+** waits: only moth_device_synchronize and copies to the CPU do.
+*/
+#ifndef MOTH_CUDA_LAUNCH_CUH
+#define MOTH_CUDA_LAUNCH_CUH
+
+#include <cuda_runtime.h>
+
+#include "host.h"
+
+/* -- registration -- */
+
+#define MOTH_ENTRY(unique, ...)                                                             \
+  static const moth_device_kernel unique = __VA_ARGS__;                                     \
+  __attribute__((used, section("moth_kernels"))) static const moth_device_kernel *const     \
+    unique##_at = &unique;
+
+#define MOTH_CUDA(op)                                                                       \
+  static int op##_cuda(const op##_args *a, moth_tensor **out);                              \
+  static int op##_entry(const void *a, moth_tensor **out) {                                 \
+    return op##_cuda((const op##_args *)a, out);                                            \
+  }                                                                                         \
+  MOTH_ENTRY(op##_row, {#op, op##_entry, NULL})                                             \
+  static int op##_cuda(const op##_args *a, moth_tensor **out)
+
+/* -- launching -- */
+
+enum { WARP = 32, BLOCK = 256 };
+
+/* Blocks of BLOCK threads for n elements, `each` a thread. At least one: a grid is never empty. */
+static inline dim3 blocks_for(int64_t n, int64_t each = 1) {
+  int64_t blocks = (n + BLOCK * each - 1) / (BLOCK * each);
+  return dim3((unsigned)(blocks < 1 ? 1 : blocks));
+}
+
+template <class T> static inline T *data(const moth_tensor *x) { return (T *)moth_address(x); }
+
+/* What a kernel finds wrong with the values it meets is told to the host by one record a context,
+** in memory that both can reach: the first one counts. */
+typedef struct moth_trouble {
+  int code;        /* enum below, 0: none */
+  int op;          /* number of the launch */
+  long long value; /* what was found */
+  long long limit; /* what it had to be below */
+} moth_trouble;
+enum { TROUBLE_INDEX = 1, TROUBLE_DIVISION, TROUBLE_CLASS, TROUBLE_DOMAIN };
+
+/* The stream of a context on a device, made at its first use and the device made current. NULL:
+** an error is set. */
+typedef struct moth_queue {
+  cudaStream_t stream;
+  moth_trouble *trouble; /* as kernels see it */
+  int device;            /* as CUDA counts */
+  int processors;        /* multiprocessors */
+  int major, minor;
+  size_t shared;         /* most bytes of dynamic shared memory a block may ask for */
+} moth_queue;
+MOTH_LOCAL const moth_queue *moth_queue_of(moth_ctx *ctx, int device);
+
+/* What follows a launch: its error, or MOTH_OK. */
+MOTH_LOCAL int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error);
+
+template <class... P, class... A>
+static inline int launch_on(moth_ctx *ctx, const moth_queue *q, void (*kernel)(P...), dim3 grid,
+                            dim3 block, size_t shared, A... args) {
+  if (!q) return moth_status(ctx);
+#ifdef __CUDACC__
+  return [&](P... held) {
+    void *at[] = {(void *)&held...};
+    return moth_launched(ctx, q, cudaLaunchKernel((const void *)kernel, grid, block, at, shared,
+                                                  q->stream));
+  }(args...);
+#else
+  return moth_launched(ctx, q, emulate(kernel, grid, block, shared, args...));
+#endif
+}
+
+/* Asks for a kernel on the device that y lies on. Arguments are converted to the kernel's types. */
+template <class... P, class... A>
+static inline int launch(moth_ctx *ctx, const moth_tensor *y, void (*kernel)(P...), dim3 grid,
+                         dim3 block, size_t shared, A... args) {
+  return launch_on(ctx, moth_queue_of(ctx, y->l.device), kernel, grid, block, shared, args...);
+}
+
+/* -- in kernels -- */
+
+/* This thread's number among all of the grid. */
+static __device__ inline int64_t thread_number() {
+  return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ inline void report(moth_trouble *t, int code, long long value, long long limit) {
+  if (atomicCAS(&t->code, 0, code) != 0) return;
+  t->value = value;
+  t->limit = limit;
+  __threadfence_system();
+}
+
+/* Dynamic shared memory, as elements of a type. */
+#ifdef __CUDACC__
+template <class T> static __device__ inline T *shared_memory() {
+  extern __shared__ __align__(16) unsigned char shared_room[];
+  return reinterpret_cast<T *>(shared_room);
+}
+#else
+template <class T> static inline T *shared_memory() { return (T *)moth_emulated_shared(); }
+#endif
+
+#endif

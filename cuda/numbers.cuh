@@ -1,0 +1,183 @@
+/* numbers.cuh -- the ten element types in kernels: how each is stored, what it is computed in, and
+** how values pass between them, with the results of core/dtype.c.
+*/
+#ifndef MOTH_CUDA_NUMBERS_CUH
+#define MOTH_CUDA_NUMBERS_CUH
+
+#include <math.h>
+
+#include "launch.cuh"
+
+#define HD static __host__ __device__ inline
+
+/* -- half types: bits in memory, f32 in registers -- */
+
+struct f16 {
+  uint16_t bits;
+};
+struct bf16 {
+  uint16_t bits;
+};
+struct truth { /* bool: 0 or 1 */
+  uint8_t bits;
+};
+
+HD uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  return bits;
+}
+HD float float_of(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+HD float widen(bf16 h) { return float_of((uint32_t)h.bits << 16); }
+
+HD float widen(f16 h) {
+  const uint32_t sign = (uint32_t)(h.bits & 0x8000u) << 16, rest = h.bits & 0x7fffu;
+  if (rest >= 0x7c00u) return float_of(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+  if (rest < 0x400u) { /* too small for an exponent: rest / 2^24 */
+    const float x = (float)rest * 5.9604644775390625e-8f;
+    return sign ? -x : x;
+  }
+  return float_of(sign | ((rest << 13) + 0x38000000u));
+}
+
+/* To nearest even; NaN stays NaN. */
+HD bf16 narrow_bf16(float x) {
+  const uint32_t bits = bits_of(x);
+  bf16 h;
+  if ((bits & 0x7fffffffu) > 0x7f800000u) h.bits = (uint16_t)(bits >> 16 | 0x40u);
+  else h.bits = (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+  return h;
+}
+
+HD f16 narrow_f16(float x) {
+  const uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+  f16 h;
+  if (rest > 0x7f800000u) h.bits = (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
+  else if (rest >= 0x477ff000u) h.bits = (uint16_t)(sign | 0x7c00u); /* 65520 and beyond */
+  else if (rest >= 0x38800000u)
+    h.bits = (uint16_t)(sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13));
+  else /* below 2^-14: an addition rounds to multiples of 2^-24 */
+    h.bits = (uint16_t)(sign | (bits_of(float_of(rest) + 0.5f) - 0x3f000000u));
+  return h;
+}
+
+/* -- T is how an element lies in memory, real_of<T> what it is computed in -- */
+
+template <class T> struct real_of_ {
+  typedef T type;
+};
+template <> struct real_of_<f16> {
+  typedef float type;
+};
+template <> struct real_of_<bf16> {
+  typedef float type;
+};
+template <> struct real_of_<truth> {
+  typedef uint8_t type;
+};
+template <class T> using real_of = typename real_of_<T>::type;
+
+template <class T> HD T get(const T *at) { return *at; }
+HD float get(const f16 *at) { return widen(*at); }
+HD float get(const bf16 *at) { return widen(*at); }
+HD uint8_t get(const truth *at) { return at->bits; }
+
+template <class T, class V> HD void put(T *at, V v) { *at = (T)v; }
+template <class V> HD void put(f16 *at, V v) { *at = narrow_f16((float)v); }
+template <class V> HD void put(bf16 *at, V v) { *at = narrow_bf16((float)v); }
+template <class V> HD void put(truth *at, V v) { at->bits = (uint8_t)v; }
+
+template <class T> struct is_real_ {
+  enum { value = 0 };
+};
+template <> struct is_real_<float> {
+  enum { value = 1 };
+};
+template <> struct is_real_<double> {
+  enum { value = 1 };
+};
+template <> struct is_real_<f16> {
+  enum { value = 1 };
+};
+template <> struct is_real_<bf16> {
+  enum { value = 1 };
+};
+template <class T> constexpr bool is_real = is_real_<T>::value != 0;
+
+/* -- conversion, as moth_convert's: floats to integers saturate, NaN becomes 0 -- */
+
+template <class To> struct whole_range;
+#define MOTH_RANGE(type, least, most)              \
+  template <> struct whole_range<type> {           \
+    HD double low() { return (double)(least); }    \
+    HD type lowest() { return (least); }           \
+    HD double high() { return (double)(most); }    \
+    HD type highest() { return (most); }           \
+  };
+MOTH_RANGE(uint8_t, 0, UINT8_MAX)
+MOTH_RANGE(int8_t, INT8_MIN, INT8_MAX)
+MOTH_RANGE(int16_t, INT16_MIN, INT16_MAX)
+MOTH_RANGE(int32_t, INT32_MIN, INT32_MAX)
+MOTH_RANGE(int64_t, INT64_MIN, INT64_MAX)
+
+template <class To, class V> HD void convert_to(To *at, V v) {
+  if constexpr (sizeof(V) >= 4 && (V)0.5 != (V)0 && !is_real<To>) { /* from a float to integers */
+    const double x = (double)v;
+    if (x != x) *at = 0;
+    else if (x <= whole_range<To>::low()) *at = whole_range<To>::lowest();
+    else if (x >= whole_range<To>::high()) *at = whole_range<To>::highest();
+    else *at = (To)x;
+  } else {
+    put(at, v);
+  }
+}
+template <class V> HD void convert_to(truth *at, V v) { at->bits = v != 0; }
+HD void convert_to(f16 *at, double v) { *at = narrow_f16((float)v); }
+HD void convert_to(bf16 *at, double v) { *at = narrow_bf16((float)v); }
+
+/* -- choosing a type by a dtype: f is called with type<T>() -- */
+
+template <class T> struct type {
+  typedef T of;
+};
+
+template <class F> static inline int with_any(int dtype, F f) {
+  switch (dtype) {
+    case MOTH_BOOL: return f(type<truth>());
+    case MOTH_U8: return f(type<uint8_t>());
+    case MOTH_I8: return f(type<int8_t>());
+    case MOTH_I16: return f(type<int16_t>());
+    case MOTH_I32: return f(type<int32_t>());
+    case MOTH_I64: return f(type<int64_t>());
+    case MOTH_F16: return f(type<f16>());
+    case MOTH_BF16: return f(type<bf16>());
+    case MOTH_F32: return f(type<float>());
+    default: return f(type<double>());
+  }
+}
+
+template <class F> static inline int with_float(int dtype, F f) {
+  switch (dtype) {
+    case MOTH_F16: return f(type<f16>());
+    case MOTH_BF16: return f(type<bf16>());
+    case MOTH_F64: return f(type<double>());
+    default: return f(type<float>());
+  }
+}
+
+/* Elements that are only moved: an unsigned integer of their size. */
+template <class F> static inline int with_size(int dtype, F f) {
+  switch (moth_dtype_size[dtype]) {
+    case 1: return f(type<uint8_t>());
+    case 2: return f(type<uint16_t>());
+    case 4: return f(type<uint32_t>());
+    default: return f(type<uint64_t>());
+  }
+}
+
+#endif

@@ -1,0 +1,69 @@
+# plugin.cmake -- libmoth_cuda.so, twice: for GPUs where a CUDA toolkit is found, and by a plain C++
+# compiler on top of cuda/emulated/, which the specs use on machines without a card.
+#
+#   MOTH_CUDA=AUTO    the plugin is built if there is a toolkit and a GPU to run it (the default)
+#   MOTH_CUDA=ON      it must be built; a toolkit is enough
+#   MOTH_CUDA=OFF     it is not
+#   CMAKE_CUDA_ARCHITECTURES    all-major by default
+
+set(MOTH_CUDA AUTO CACHE STRING "AUTO, ON or OFF: build the plugin for NVIDIA GPUs")
+file(GLOB MOTH_CUDA_SOURCES CONFIGURE_DEPENDS cuda/*.cu)
+file(GLOB MOTH_CUDA_HEADERS CONFIGURE_DEPENDS cuda/*.cuh cuda/*.h)
+
+set(MOTH_BUILD_CUDA OFF)
+if(MOTH_CUDA STREQUAL "ON" OR (MOTH_CUDA STREQUAL "AUTO" AND EXISTS /dev/nvidiactl))
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    set(MOTH_BUILD_CUDA ON)
+  elseif(MOTH_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "MOTH_CUDA=ON, but no CUDA compiler (nvcc) was found")
+  endif()
+endif()
+
+# What both have: no symbol but moth_backend_init, whatever the C++ library brings.
+function(moth_plugin target)
+  target_include_directories(${target} PRIVATE core)
+  target_link_options(${target} PRIVATE -Wl,-z,start-stop-visibility=hidden
+    "-Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cuda/exports.map")
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME moth_cuda CXX_STANDARD 17
+    CXX_VISIBILITY_PRESET hidden)
+endfunction()
+
+if(MOTH_BUILD_CUDA)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES all-major)
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  add_library(moth_cuda MODULE ${MOTH_CUDA_SOURCES})
+  moth_plugin(moth_cuda)
+  set_target_properties(moth_cuda PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static
+    CUDA_VISIBILITY_PRESET hidden)
+  # 186: an unsigned number is never below 0, 177: a helper that not every file uses.
+  target_compile_options(moth_cuda PRIVATE --expt-relaxed-constexpr -diag-suppress=186,177)
+  # Random numbers are the same bits everywhere: multiply and add stay apart there.
+  set_source_files_properties(cuda/random.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
+  target_link_libraries(moth_cuda PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+  install(TARGETS moth_cuda LIBRARY DESTINATION "${MOTH_LIBDIR}")
+endif()
+
+# cmake --build build --target moth_cuda_emulated
+include(CheckLanguage)
+if(NOT CMAKE_CXX_COMPILER)
+  unset(CMAKE_CXX_COMPILER CACHE) # it may have come since
+endif()
+check_language(CXX)
+if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a build
+  enable_language(CXX)
+  add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES}
+    cuda/emulated/emulated.cpp)
+  moth_plugin(moth_cuda_emulated)
+  set_source_files_properties(${MOTH_CUDA_SOURCES} PROPERTIES LANGUAGE CXX)
+  set_target_properties(moth_cuda_emulated PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/emulated")
+  target_include_directories(moth_cuda_emulated PRIVATE cuda/emulated)
+  target_compile_options(moth_cuda_emulated PRIVATE -x c++ -O1 -Wall -Wextra -Wno-unknown-pragmas
+    -Wno-type-limits -Wno-unused-function -fno-strict-aliasing -ffp-contract=off)
+  target_link_libraries(moth_cuda_emulated PRIVATE Threads::Threads)
+endif()

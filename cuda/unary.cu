@@ -1,0 +1,10 @@
+/* unary.cu -- elementwise functions of one tensor, as core/op/unary.h lists them. */
+#include "../core/op/unary.h"
+
+#include "elementwise.cuh"
+
+#define LISTS(ONE, TWO, THREE) \
+  UNARY_FUNCTIONS(ONE)          \
+  UNARY_OTHERS(ONE)             \
+  UNARY_BACKS(TWO)
+MOTH_CUDA_FAMILY(LISTS)

@@ -1,0 +1,97 @@
+/* walk.cuh -- where the elements of several tensors lie that a kernel goes through together: the
+** engine's merged dimensions (core/loop.h), with divisions that are multiplications.
+*/
+#ifndef MOTH_CUDA_WALK_CUH
+#define MOTH_CUDA_WALK_CUH
+
+#include "numbers.cuh"
+
+/* n / by for n below 2^31, after Granlund and Montgomery, "Division by invariant integers". */
+struct divider {
+  uint32_t by, magic, shift;
+};
+
+static inline divider divider_of(uint32_t by) {
+  divider d = {by, 0, 0};
+  while (d.shift < 31 && ((uint32_t)1 << d.shift) < by) d.shift++;
+  d.magic = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - by)) / by + 1);
+  return d;
+}
+
+HD uint32_t divide(uint32_t n, const divider &d) {
+  return (uint32_t)(((uint64_t)n * d.magic >> 32) + n) >> d.shift;
+}
+
+/* One tensor as an operand: its bytes, or one element that came from the CPU. */
+struct operand {
+  char *at;
+  uint64_t held;
+  bool is_held;
+};
+
+template <class T> HD const T *element(const operand &o, int64_t bytes) {
+  return o.is_held ? (const T *)(const void *)&o.held : (const T *)(const void *)(o.at + bytes);
+}
+
+enum { WALK_DIMS = MOTH_MAX_DIMS };
+
+/* N operands over one shape, [0] being the result; dimension 0 is the innermost. */
+template <int N> struct walk {
+  operand of[N];
+  int64_t n;
+  int ndim;
+  bool small; /* all offsets and counts are below 2^31 */
+  divider size[WALK_DIMS];
+  int64_t wide[WALK_DIMS];    /* the sizes, where not all is small */
+  int64_t step[WALK_DIMS][N]; /* bytes */
+};
+
+template <int N> HD void offsets(const walk<N> &w, int64_t i, int64_t *at) {
+  for (int k = 0; k < N; k++) at[k] = 0;
+  if (w.small) {
+    uint32_t rest = (uint32_t)i;
+    for (int d = 0; d < w.ndim; d++) {
+      const uint32_t over = d + 1 < w.ndim ? divide(rest, w.size[d]) : 0;
+      const uint32_t index = rest - over * w.size[d].by;
+      for (int k = 0; k < N; k++) at[k] += (int64_t)index * w.step[d][k];
+      rest = over;
+    }
+    return;
+  }
+  int64_t rest = i;
+  for (int d = 0; d < w.ndim; d++) {
+    const int64_t over = rest / w.wide[d], index = rest - over * w.wide[d];
+    for (int k = 0; k < N; k++) at[k] += index * w.step[d][k];
+    rest = over;
+  }
+}
+
+/* Fills w for operands that broadcast to the first one's shape. A 0-d tensor on the CPU is held. */
+template <int N>
+static inline void walk_over(walk<N> *w, moth_ctx *ctx, const moth_tensor *const *operands) {
+  moth_loop loop;
+  moth_loop_over(&loop, ctx, &operands[0]->l, N, operands);
+  w->n = operands[0]->l.numel;
+  w->ndim = loop.ndim;
+  w->small = w->n < INT32_MAX;
+  for (int d = 0; d < loop.ndim; d++) {
+    w->wide[d] = loop.size[d] ? loop.size[d] : 1;
+    w->size[d] = divider_of(w->small ? (uint32_t)w->wide[d] : 1);
+    for (int k = 0; k < N; k++) w->step[d][k] = loop.step[d][k];
+  }
+  for (int k = 0; k < N; k++) {
+    const moth_tensor *x = operands[k];
+    w->of[k] = operand{loop.at[k], 0, x->l.device == 0};
+    if (x->l.device == 0) memcpy(&w->of[k].held, loop.at[k], moth_dtype_size[x->l.dtype]);
+  }
+}
+
+/* Whether all operands are one run of elements, or single ones. */
+template <int N> static inline bool walk_flat(const walk<N> &w, const int *sizes) {
+  if (w.ndim != 1) return false;
+  for (int k = 0; k < N; k++)
+    if (w.step[0][k] != sizes[k] && (k == 0 || w.step[0][k] != 0)) return w.n <= 1;
+  return true;
+}
+
+#endif

@@ -1,0 +1,148 @@
+-- Tensors on a GPU: where they lie, how they move, what is refused, and that nothing of CUDA is
+-- opened before it is asked for. cuda_golden_spec looks at the values of ops.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local nn, F = moth.nn, moth.nn.functional
+
+describe("a tensor on a GPU", function()
+  if not cuda.here then
+    pending("goes there and back: " .. cuda.why)
+    return
+  end
+
+  it("goes there and back unchanged, in every dtype and layout", function()
+    for _, name in ipairs { "bool", "uint8", "int8", "int16", "int32", "int64", "float16",
+                            "bfloat16", "float32", "float64" } do
+      local x = (moth.randn(3, 4, 5) * 40):to(moth[name])
+      for _, y in ipairs { x, x:transpose(1, 3), x[{ {}, { 2, 4, 2 } }], x:narrow(1, 2, 0) } do
+        local there = y:to("cuda")
+        assert.equal("cuda:0", tostring(there.device))
+        assert.is_true(there.is_cuda)
+        assert.is_true(there:cpu():equal(y))
+        assert.equal(y.dtype, there.dtype)
+      end
+    end
+  end)
+
+  it("is itself where it lies already", function()
+    local x = moth.ones(2, { device = "cuda" })
+    assert.equal(x, x:to("cuda"))
+    assert.equal(x, x:cuda())
+    assert.is_false(x:cpu().is_cuda)
+  end)
+
+  it("is printed, read and listed like any other", function()
+    local x = moth.tensor({ { 1, 2 }, { 3, 4 } }, { device = "cuda" })
+    assert.same({ { 1, 2 }, { 3, 4 } }, x:tolist())
+    assert.equal(4, x[2][2]:item())
+    assert.truthy(tostring(x):find("3, 4", 1, true))
+  end)
+
+  it("goes with numbers and 0-d tensors of the CPU, not with other tensors there", function()
+    local x = moth.tensor({ 1, 2 }, { device = "cuda" })
+    assert.same({ 3, 6 }, (x * 3):tolist())
+    assert.same({ 1.5, 2.5 }, (x + moth.tensor(0.5)):tolist())
+    assert.has_error_like(function() return x + moth.ones(2) end,
+      "it lies on cpu, but another tensor on cuda:0; move one of them with :to()")
+    assert.equal("E_DEVICE", moth.errcode())
+  end)
+
+  it("gives its gradient to a leaf on the CPU", function()
+    local x = moth.tensor({ 1, -2, 3 }, { requires_grad = true })
+    local y = F.relu(x:cuda()) * 2
+    y:backward(moth.ones(3, { device = "cuda" }))
+    assert.same({ 2, 0, 2 }, x.grad:tolist())
+    assert.is_false(x.grad.is_cuda)
+  end)
+
+  it("tells of a division by 0 at the next chance, by name", function()
+    local x = moth.tensor({ 1LL, 0LL }, { device = "cuda" })
+    assert.has_error_like(function()
+      local y = x:div(x, { rounding_mode = "floor" })
+      return y:tolist()
+    end, "integers were divided by 0")
+    assert.same({ 2, 1 }, (x + 1):tolist())
+  end)
+end)
+
+describe("a module on a GPU", function()
+  if not cuda.here then
+    pending("keeps its objects: " .. cuda.why)
+    return
+  end
+
+  it("keeps its objects, and its gradients move along", function()
+    local net = nn.BatchNorm1d(3)
+    local weight = net.weight
+    weight.grad = moth.ones(3)
+    net:to("cuda")
+    assert.equal(weight, net.weight)
+    assert.is_true(weight.is_cuda and weight.grad.is_cuda and net.num_batches_tracked.is_cuda)
+    net:cpu()
+    assert.is_false(weight.is_cuda or net.num_batches_tracked.is_cuda)
+  end)
+end)
+
+describe("memory of a GPU", function()
+  if not cuda.here then
+    pending("is counted: " .. cuda.why)
+    return
+  end
+
+  it("is counted, kept for reuse and given back", function()
+    moth.collect()
+    local before = moth.cuda.memory_allocated()
+    moth.scope(function()
+      local x = moth.zeros(1000, { device = "cuda" })
+      assert.equal(before + 4000, moth.cuda.memory_allocated())
+      assert.is_true(x.is_cuda)
+    end)
+    assert.equal(before, moth.cuda.memory_allocated())
+    assert.is_true(moth.cuda.memory_reserved() > before)
+    moth.cuda.empty_cache()
+    assert.equal(before, moth.cuda.memory_reserved())
+  end)
+
+  it("has a limit of its own", function()
+    moth.collect()
+    moth.cuda.set_memory_limit(moth.cuda.memory_allocated() + 1000)
+    local ok = pcall(moth.zeros, 1000, { device = "cuda" })
+    local code = moth.errcode()
+    moth.cuda.set_memory_limit(0)
+    assert.is_false(ok)
+    assert.equal("E_LIMIT", code)
+  end)
+end)
+
+describe("CUDA", function()
+  local function said(code, settings)
+    local pipe = io.popen(settings .. " ./moth -e '" .. code .. "' 2>&1")
+    local text = pipe:read "*a"
+    pipe:close()
+    return text
+  end
+
+  local ask = [[local moth = require "moth"; print(moth.cuda.is_available(),
+    select(2, pcall(function() return moth.zeros(2):to("cuda") end)), moth.zeros(2):sum())]]
+
+  it("is named where the plugin is missing, and the rest works", function()
+    local text = said(ask, "MOTH_BACKEND_PATH=/nonexistent MOTH_NO_INSTALL=1")
+    assert.truthy(text:find("false", 1, true))
+    assert.truthy(text:find("no CUDA device: libmoth_cuda.so was not found in /nonexistent", 1,
+      true))
+    assert.truthy(text:find("0", 1, true))
+  end)
+
+  it("is named where the driver is missing", function()
+    if not cuda.here then
+      pending(cuda.why)
+      return
+    end
+    local text = said(ask, "MOTH_EMULATED_DRIVER=none MOTH_NO_INSTALL=1")
+    if cuda.name:find "emulated" then
+      assert.truthy(text:find("the NVIDIA driver (libcuda.so.1) is missing", 1, true))
+    end
+  end)
+end)
