@@ -98,6 +98,20 @@ describe("convolution in f32 is that in f64", function()
     check { 4, 5, n = 7, channels = 6, filters = 10, kernel = { 4, 5 }, groups = 2 }
   end)
 
+  it("for patches of 4x4, wherever images and bunches of patches end", function()
+    for width = 1, 40, 3 do
+      check { 7, width, n = 13, channels = 19, filters = 23, kernel = { 3, 3 }, padding = 1 }
+      check { 8, width + 2, n = 13, channels = 16, filters = 16, kernel = { 3, 3 } }
+    end
+    for border = 0, 5 do
+      check { 11, 12, n = 3, channels = 17, filters = 37, kernel = { 3, 3 }, padding = border }
+    end
+    check { 4, 3, n = 2, channels = 16, filters = 16, kernel = { 3, 3 }, padding = { 3, 170 } }
+    check { 14, 14, n = 5, channels = 64, filters = 96, kernel = { 3, 3 }, padding = 1,
+            groups = 4 }
+    check { 4, 4, n = 32, channels = 300, filters = 20, kernel = { 3, 3 }, padding = 1 }
+  end)
+
   it("for one large image, which threads share", function()
     check { 64, 64, n = 1, channels = 16, filters = 16, kernel = { 3, 3 }, padding = 1 }
     check { 8, 8, n = 1, channels = 128, filters = 128, kernel = { 3, 3 }, padding = 1 }

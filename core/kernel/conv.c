@@ -124,7 +124,9 @@ int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *
   if (c->n && is_whole(&c->w)) return whole_forward(ctx, dtype, c, x, weight, bias, y);
   if (suits(dtype, c) && moth_is_depthwise(c))
     return moth_depthwise_forward(ctx, c, x, weight, bias, y);
-  if (suits(dtype, c)) status = moth_lower_forward(ctx, c, x, weight, bias, y);
+  if (suits(dtype, c)) status = moth_winograd_forward(ctx, c, x, weight, bias, y);
+  if (status == MOTH_NOT_LOWERED && suits(dtype, c))
+    status = moth_lower_forward(ctx, c, x, weight, bias, y);
   if (status != MOTH_NOT_LOWERED) return status;
   status = plan_open(ctx, dtype, c, &q);
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image's groups in a row */
@@ -148,7 +150,9 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
   if (c->n && is_whole(&c->w)) return whole_input(ctx, dtype, c, dy, weight, dx);
   if (suits(dtype, c) && moth_is_depthwise(c))
     return moth_depthwise_input(ctx, c, dy, weight, dx);
-  if (suits(dtype, c)) status = moth_lower_input(ctx, c, dy, weight, dx);
+  if (suits(dtype, c)) status = moth_winograd_input(ctx, c, dy, weight, dx);
+  if (status == MOTH_NOT_LOWERED && suits(dtype, c))
+    status = moth_lower_input(ctx, c, dy, weight, dx);
   if (status != MOTH_NOT_LOWERED) return status;
   status = plan_open(ctx, dtype, c, &q);
   if (!status && !q.direct && c->n) /* columns are added up in it */

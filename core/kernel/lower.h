@@ -65,6 +65,12 @@ int moth_lower_weight(moth_ctx *ctx, const moth_conv *c, const float *x, const f
 int moth_lower_columns(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
                        float *dx);
 
+/* The first two for filters of 3x3, with fewer multiplications (winograd.c). */
+int moth_winograd_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const float *weight,
+                          const float *bias, float *y);
+int moth_winograd_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
+                        float *dx);
+
 /* The windows first..last-1 of a row whose tap at `left` from the window's start is inside. */
 static inline void moth_window_seen(const moth_window *w, int64_t left, int64_t *first,
                                     int64_t *last) {

@@ -46,7 +46,7 @@ static void panel(const job *j, int m, const float *a, const float *dy, float *c
     for (int64_t t = 0; t < j->filters; t += CHAIN) {
       int64_t n = j->filters - t < CHAIN ? j->filters - t : CHAIN;
       bool wide = j->p - q > j->tile->lanes;
-      j->tile->product(m, wide, n, a + t * m, 1, m, dy + q, j->off + t, t ? NULL : zero,
+      j->tile->product(m, wide, n, a + t * m, 0, dy + q, j->off + t, t ? NULL : zero,
                        col + q, j->padded);
     }
 }

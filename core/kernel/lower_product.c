@@ -135,11 +135,11 @@ static void chain(const strip *z, int64_t i, int64_t n) {
   const task *t = z->t;
   const job *j = t->j;
   int64_t m = least(t->i1 - i, j->height), some = least(z->taps - n, CHAIN);
-  int64_t rs = j->in_place ? j->rs : 1, cs = j->in_place ? 1 : m;
+  int64_t rs = j->in_place ? j->rs : 0, cs = j->in_place ? 1 : m;
   const float *a = j->in_place ? j->weight : j->packed;
   a += t->g * j->of_group + z->h->packed + i * z->h->k + (z->c0 * z->h->taps + n) * cs;
   const float *bias = n || z->c0 ? NULL : j->start + t->g * j->filters + i;
-  j->tile->product((int)m, z->wide, some, a, rs, cs, z->b, z->off + n, bias,
+  j->tile->product((int)m, z->wide, some, a, rs, z->b, z->off + n, bias,
                    z->to + (i - t->i0) * z->ld, z->ld);
 }
 

@@ -19,6 +19,9 @@
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #define PICK 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31
 #define PICK_HALF 0, 2, 4, 6, 9, 11, 13, 15
+#define EVENS 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODDS 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#include "winograd_level.h"
 #include "tile_level.h"
 #undef LEVEL
 #undef TARGET
@@ -32,6 +35,8 @@
 #undef HIGH
 #undef PICK
 #undef PICK_HALF
+#undef EVENS
+#undef ODDS
 
 #define LEVEL "AVX2"
 #define TARGET MOTH_AVX2
@@ -45,6 +50,9 @@
 #define HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #define PICK 0, 2, 4, 6, 9, 11, 13, 15
 #define PICK_HALF 0, 2, 5, 7
+#define EVENS 0, 2, 4, 6, 8, 10, 12, 14
+#define ODDS 1, 3, 5, 7, 9, 11, 13, 15
+#include "winograd_level.h"
 #include "tile_level.h"
 
 const moth_tile *moth_tile_best(void) {

@@ -12,17 +12,19 @@
 #define MOTH_TILE_ROWS 12    /* of the tallest tile on any level */
 #define MOTH_TILE_COLUMNS 32 /* of the widest */
 #define MOTH_TILE_LANES 16   /* of the longest vector */
+#define MOTH_WINOGRAD_PATCHES 64 /* that are transformed at a time, at most */
 
 typedef struct moth_tile {
   const char *level;
   int rows, columns;    /* of a product's tile; columns are two vectors */
   int lanes;            /* of a vector */
   int vectors, taps[5]; /* of a sum: the most vectors (2 or 4), and rows by vectors (1, 2 or 4) */
-  /* y[i][j] = start[i] + sum over t of a[i * rs + t * cs] * b[off[t] + j] for i < m <= rows and
-  ** all columns j, or one vector of them if not wide; rows of y are ldy apart. start NULL: adds to
-  ** y instead. (6 rows of 4 vectors gained nothing here: they read twice as much of b from L2.) */
-  void (*product)(int m, bool wide, int64_t n, const float *a, int64_t rs, int64_t cs,
-                  const float *b, const int64_t *off, const float *start, float *y, int64_t ldy);
+  /* y[i][j] = start[i] + sum over t of a[t * m + i] * b[off[t] + j] for i < m <= rows and all
+  ** columns j, or one vector of them if not wide; of a[i * rs + t], which takes 4 % longer, if
+  ** there is an rs. Rows of y are ldy apart. start NULL: adds to y instead. (6 rows of 4 vectors
+  ** gained nothing here: they read twice as much of b from L2.) */
+  void (*product)(int m, bool wide, int64_t n, const float *a, int64_t rs, const float *b,
+                  const int64_t *off, const float *start, float *y, int64_t ldy);
   /* y[i * ldb + j] += sum over q of x[off[i] + q] * b[q * ldb + j] for i < m <= taps[v] and j in
   ** v vectors. */
   void (*sum)(int m, int v, int64_t n, const float *x, const int64_t *off, const float *b,
@@ -37,6 +39,18 @@ typedef struct moth_tile {
   /* Adds `rows` rows of n elements to those of `to`, a step apart there. */
   void (*add)(int64_t rows, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt,
               int64_t step);
+  /* The transforms of winograd.c. Patches of 4x4, side by side two columns apart: `row` has the
+  ** n columns of each row that are inside, `first` further ones stand before them and others after,
+  ** with 0. Number i of patch k goes to to[i * ldt + k]; k up to a whole number of vectors is
+  ** written. What is needed soon lies `ahead` floats on. */
+  void (*patches)(const float *const row[4], int64_t first, int64_t n, int64_t patches,
+                  int64_t ahead, float *to, int64_t ldt);
+  /* A vector of filters: tap t of the j-th at taps[t * lanes + j], the last tap first if `flip`;
+  ** number i goes to to[i * ldt + j]. */
+  void (*filters)(const float *taps, bool flip, float *to, int64_t ldt);
+  /* Two rows of 2 n results, each of them plus start, up to a whole number of vectors. */
+  void (*results)(const float *from, int64_t ldf, int64_t n, float start, float *upper,
+                  float *lower);
 } moth_tile;
 
 /* The best level of this processor; NULL where none of them runs. */

@@ -3,15 +3,13 @@
 ** chooses instructions. Heights are constants where the loops are inlined, so that all
 ** accumulators stay in registers.
 */
-typedef float NAME(vector) __attribute__((vector_size(4 * LANES)));
-typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef float NAME(half) __attribute__((vector_size(2 * LANES), aligned(4), may_alias));
 #define VECTOR NAME(vector)
 #define LOOSE NAME(loose)
 #define HALF NAME(half)
 
-TARGET INLINED void NAME(product_of)(const int m, const int wide, int64_t n, const float *a,
-                                     const int64_t rs, const int64_t cs, const float *b,
+TARGET INLINED void NAME(product_of)(const int m, const int wide, const int packed, int64_t n,
+                                     const float *a, const int64_t rs, const float *b,
                                      const int64_t *off, const float *start, float *y,
                                      int64_t ldy) {
   VECTOR s[ROWS][2];
@@ -24,10 +22,13 @@ TARGET INLINED void NAME(product_of)(const int m, const int wide, int64_t n, con
     const LOOSE *from = (const LOOSE *)(const void *)(b + off[t]);
     VECTOR b0 = from[0], b1 = wide ? from[1] : from[0];
     UNROLL for (int i = 0; i < m; i++) {
-      s[i][0] += at[i / 3][i % 3 * rs] * b0;
-      if (wide) s[i][1] += at[i / 3][i % 3 * rs] * b1;
+      const float f = packed ? a[i] : at[i / 3][i % 3 * rs];
+      s[i][0] += f * b0;
+      if (wide) s[i][1] += f * b1;
     }
-    UNROLL for (int i = 0; i < m; i += 3) at[i / 3] += cs;
+    if (packed) a += m;
+    else
+      UNROLL for (int i = 0; i < m; i += 3) at[i / 3]++;
   }
   UNROLL for (int i = 0; i < m; i++) {
     LOOSE *to = (LOOSE *)(void *)(y + i * ldy);
@@ -41,12 +42,14 @@ TARGET INLINED void NAME(product_of)(const int m, const int wide, int64_t n, con
 }
 
 TARGET static void NAME(product)(int m, bool wide, int64_t n, const float *a, int64_t rs,
-                                 int64_t cs, const float *b, const int64_t *off,
-                                 const float *start, float *y, int64_t ldy) {
-  switch (wide ? m : -m) {
+                                 const float *b, const int64_t *off, const float *start,
+                                 float *y, int64_t ldy) {
+  switch ((wide ? m : -m) + (rs ? 32 : 0)) {
 #define HEIGHT(k) \
-  case k: NAME(product_of)(k, 1, n, a, rs, cs, b, off, start, y, ldy); break; \
-  case -k: NAME(product_of)(k, 0, n, a, rs, cs, b, off, start, y, ldy); break;
+  case k: NAME(product_of)(k, 1, 1, n, a, 0, b, off, start, y, ldy); break;           \
+  case -k: NAME(product_of)(k, 0, 1, n, a, 0, b, off, start, y, ldy); break;          \
+  case 32 + k: NAME(product_of)(k, 1, 0, n, a, rs, b, off, start, y, ldy); break;     \
+  case 32 - k: NAME(product_of)(k, 0, 0, n, a, rs, b, off, start, y, ldy); break;
     HEIGHT(1) HEIGHT(2) HEIGHT(3) HEIGHT(4) HEIGHT(5) HEIGHT(6)
 #if ROWS > 6
     HEIGHT(7) HEIGHT(8) HEIGHT(9) HEIGHT(10) HEIGHT(11) HEIGHT(12)
@@ -190,7 +193,8 @@ TARGET static void NAME(add)(int64_t rows, int64_t n, const float *from, int64_t
 static const moth_tile NAME(tile) = {
   .level = LEVEL, .rows = ROWS, .columns = 2 * LANES, .lanes = LANES, .vectors = TAPS4 ? 4 : 2,
   .taps = {0, TAPS1, TAPS2, 0, TAPS4}, .product = NAME(product), .sum = NAME(sum),
-  .turn = NAME(turn), .lower = NAME(lower), .add = NAME(add),
+  .turn = NAME(turn), .lower = NAME(lower), .add = NAME(add), .patches = NAME(patches),
+  .filters = NAME(filters), .results = NAME(results),
 };
 #undef VECTOR
 #undef LOOSE

@@ -1,0 +1,239 @@
+/* winograd.c -- convolution by many filters of 3x3 and the gradient of its images, with 16
+** multiplications where windows have 36: F(2x2, 3x3) of Winograd 1980 as in Lavin & Gray 2016.
+**
+** Images are cut into patches of 4x4, two rows and columns apart; patches and filters are
+** transformed to 16 numbers each, these are multiplied, as 16 matrix products over the channels,
+** and transformed back to the 2x2 results of a patch. Sums are 9 times shorter, and errors no
+** larger than those of whole windows. (Patches of 6x6 save as much again, at ten times the error.)
+** What is not finite, or very large, in one pixel reaches all results of its patches.
+*/
+#include "lower.h"
+
+#define CHAIN 32          /* channels added in one go: errors are as small as PyTorch's */
+#define NS_PER_FMA 0.01
+#define AT_ONCE 16       /* channels whose taps lie in a row */
+#define LEAST_CHANNELS 16 /* and filters, for which transforms pay */
+#define LEAST_PATCHES 48 /* and patches, for which that of the filters does */
+#define L2_FLOATS (1 << 18) /* of transformed patches that stay in cache */
+
+typedef struct job {
+  const moth_tile *tile;
+  int64_t n, channels, filters, groups; /* those of a group */
+  int64_t in[2], out[2], top, left;     /* window (0, 0) begins at (top, left) */
+  int64_t rs, cs;       /* in weight: from filter to filter, and from channel to channel */
+  bool flip;            /* taps are in the reverse order */
+  int64_t down, across; /* patches of an image */
+  int64_t some, bunches; /* patches at a time, and how often */
+  int height;           /* of a panel of filters */
+  int64_t panels, parts, of_part; /* of a group's filters; tasks of a bunch, panels in each */
+  int64_t plane, of_panel; /* floats of a bunch for one of 16 products; of a panel for all */
+  int64_t lane;         /* floats */
+  const float *x, *weight, *bias;
+  float *y, *room, *packed, *zero;
+  const int64_t *off;
+} job;
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* -- filters -- */
+
+/* Where it can be read, what lies beyond the taps is turned with them: whole vectors are faster. */
+static int64_t turned_taps(const job *j, int64_t begin, int64_t m, int64_t channels) {
+  int64_t taps = 9 * channels, all = j->groups * j->filters * j->channels * 9;
+  int64_t wide = ceil_div(taps, MOTH_TILE_LANES) * MOTH_TILE_LANES;
+  return begin + (m - 1) * j->rs + wide <= all ? wide : taps;
+}
+
+/* A panel of filters goes to to[i][c][filter], i < 16; a little beyond each i is written. */
+static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  int64_t lanes = j->tile->lanes, at_once = j->cs == 9 ? AT_ONCE : 1;
+  float turned[9 * AT_ONCE * MOTH_TILE_LANES];
+  (void)lane;
+  for (int64_t at = first; at < last; at++) {
+    int64_t g = at / j->panels, i = at % j->panels * j->height;
+    int64_t m = least(j->filters - i, j->height), ldt = j->channels * m + MOTH_TILE_LANES;
+    int64_t begin = g * j->filters * j->channels * 9 + i * j->rs;
+    float *to = j->packed + at * j->of_panel;
+    for (int64_t c = 0, some; c < j->channels; c += some, begin += some * j->cs) {
+      some = least(j->channels - c, at_once);
+      j->tile->turn(m, turned_taps(j, begin, m, some), j->weight + begin, j->rs, turned, lanes);
+      for (int64_t k = 0; k < some; k++, to += m)
+        j->tile->filters(turned + 9 * k * lanes, j->flip, to, ldt);
+    }
+  }
+}
+
+/* -- patches and results -- */
+
+/* Patches side by side in a row of patches of an image, a part of a bunch. */
+typedef struct run {
+  int64_t image, row, column, n, at; /* at: the first one's place in the bunch */
+} run;
+
+/* The runs of the patches from `patch` to end - 1. */
+static int cut_runs(const job *j, int64_t patch, int64_t end, run *runs) {
+  int count = 0;
+  for (int64_t begin = patch; patch < end; patch += runs[count++].n) {
+    int64_t column = patch % j->across, line = patch / j->across;
+    runs[count] = (run){line / j->down, line % j->down, column,
+                        least(j->across - column, end - patch), patch - begin};
+  }
+  return count;
+}
+
+/* Of one channel: v[i * plane + patch]. A little beyond each run is written, ahead of the next. */
+static void see_channel(const job *j, const float *x, const run *runs, int count, float *v) {
+  int64_t image = j->groups * j->channels * j->in[0] * j->in[1];
+  for (const run *r = runs; r < runs + count; r++) {
+    int64_t left = j->left + 2 * r->column, from = left > 0 ? left : 0, width = 2 * r->n + 2;
+    int64_t until = least(left + width, j->in[1]);
+    const float *row[4];
+    for (int64_t i = 0; i < 4; i++) {
+      int64_t y = j->top + 2 * r->row + i;
+      row[i] = y >= 0 && y < j->in[0] ? x + r->image * image + y * j->in[1] + from : j->zero;
+    }
+    j->tile->patches(row, least(from - left, width), until > from ? until - from : 0, r->n,
+                     2 * j->in[0] * j->in[1], v + r->at, j->plane);
+  }
+}
+
+/* One filter's results in n patches, from m[i][filter][patch]. */
+static void give(const job *j, int64_t filter, const run *runs, int count, int64_t n,
+                 const float *m) {
+  float rows[2][2 * MOTH_WINOGRAD_PATCHES];
+  int64_t filters = j->groups * j->filters, wide = j->out[1];
+  j->tile->results(m, MOTH_TILE_ROWS * j->some, n, j->bias ? j->bias[filter] : 0, rows[0], rows[1]);
+  for (const run *r = runs; r < runs + count; r++) {
+    size_t bytes = (size_t)least(2 * r->n, wide - 2 * r->column) * sizeof *m;
+    float *y = j->y + ((r->image * filters + filter) * j->out[0] + 2 * r->row) * wide;
+    memcpy(y + 2 * r->column, rows[0] + 2 * r->at, bytes);
+    if (2 * r->row + 1 < j->out[0])
+      memcpy(y + wide + 2 * r->column, rows[1] + 2 * r->at, bytes);
+  }
+}
+
+/* -- products -- */
+
+/* m[i][filter][patch] for the 16 products of a panel with n patches. */
+static void multiply(const job *j, int64_t m, int64_t n, const float *a, const float *v,
+                     float *to) {
+  static const float zero[MOTH_TILE_ROWS];
+  int64_t columns = j->tile->columns, ldt = j->channels * m + MOTH_TILE_LANES;
+  for (int i = 0; i < 16; i++, a += ldt, v += j->plane, to += MOTH_TILE_ROWS * j->some)
+    for (int64_t q = 0; q < n; q += columns)
+      for (int64_t c = 0; c < j->channels; c += CHAIN)
+        j->tile->product((int)m, n - q > j->tile->lanes, least(j->channels - c, CHAIN), a + c * m,
+                         0, v + q, j->off + c, c ? NULL : zero, to + q, j->some);
+}
+
+/* The filters of a part, with the patches of a bunch. */
+static void results(const job *j, int64_t g, int64_t part, const run *runs, int count, int64_t n,
+                    float *v) {
+  float *m = v + 16 * j->plane;
+  for (int64_t p = part * j->of_part; p < least((part + 1) * j->of_part, j->panels); p++) {
+    int64_t i = p * j->height, some = least(j->filters - i, j->height);
+    multiply(j, some, n, j->packed + (g * j->panels + p) * j->of_panel, v, m);
+    for (int64_t f = 0; f < some; f++)
+      give(j, g * j->filters + i + f, runs, count, n, m + f * j->some);
+  }
+}
+
+static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  float *v = j->room + lane * j->lane;
+  run runs[MOTH_WINOGRAD_PATCHES];
+  int count = 0;
+  int64_t seen = -1, patches = j->n * j->down * j->across, size = j->in[0] * j->in[1];
+  for (int64_t at = first; at < last; at++) {
+    int64_t bunch = at / j->parts, g = bunch / j->bunches;
+    int64_t patch = bunch % j->bunches * j->some, end = least(patch + j->some, patches);
+    if (bunch != seen) {
+      count = cut_runs(j, patch, end, runs);
+      for (int64_t c = 0; c < j->channels; c++)
+        see_channel(j, j->x + (g * j->channels + c) * size, runs, count, v + c * j->some);
+    }
+    seen = bunch;
+    results(j, g, at % j->parts, runs, count, end - patch, v);
+  }
+}
+
+/* -- how it is cut up -- */
+
+static bool suits(const moth_conv *c, const int64_t out[2]) {
+  const moth_window *w = &c->w;
+  for (int i = 0; i < 2; i++)
+    if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1) return false;
+  double patches = (double)c->n * (double)ceil_div(out[0], 2) * (double)ceil_div(out[1], 2);
+  return patches >= LEAST_PATCHES && 4 * patches < 1.5 * (double)(c->n * out[0] * out[1]) &&
+         c->channels / c->groups >= LEAST_CHANNELS && c->filters / c->groups >= LEAST_CHANNELS;
+}
+
+/* Bunches by shapes alone: long ones, for which filters are read less often, where patches stay in
+** cache. */
+static void cut(job *j, int lanes) {
+  j->down = ceil_div(j->out[0], 2);
+  j->across = ceil_div(j->out[1], 2);
+  j->some = MOTH_WINOGRAD_PATCHES;
+  if (16 * j->channels * j->some > L2_FLOATS) j->some /= 2;
+  j->bunches = ceil_div(j->n * j->down * j->across, j->some);
+  j->plane = j->channels * j->some + MOTH_TILE_LANES;
+  j->height = moth_tile_height(j->filters, j->tile->rows);
+  j->panels = ceil_div(j->filters, j->height);
+  j->of_panel = 16 * (j->channels * j->height + MOTH_TILE_LANES);
+  int64_t wanted = lanes > 1 ? 2 * lanes : 1; /* each part transforms the images for itself */
+  j->parts = least(ceil_div(wanted, j->groups * j->bunches), j->panels);
+  j->of_part = ceil_div(j->panels, j->parts);
+  j->parts = ceil_div(j->panels, j->of_part);
+}
+
+static int run_job(moth_ctx *ctx, job *j) {
+  j->tile = moth_tile_best();
+  if (!j->tile) return MOTH_NOT_LOWERED;
+  cut(j, moth_lanes(ctx));
+  int64_t tasks = j->groups * j->bunches * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
+  int64_t packed = ceil_div(j->groups * j->panels * j->of_panel, 16) * 16;
+  int64_t zero = ceil_div(j->in[1], 16) * 16;
+  j->lane = 16 * (j->plane + MOTH_TILE_ROWS * j->some);
+  int64_t floats = packed + lanes * j->lane + zero;
+  int64_t table = j->channels * (int64_t)sizeof(int64_t);
+  int64_t bytes = floats * (int64_t)sizeof(float) + table;
+  j->room = moth_alloc(ctx, bytes);
+  if (!j->room) return ctx->error.code;
+  j->packed = j->room + lanes * j->lane;
+  j->zero = j->packed + packed;
+  memset(j->zero, 0, (size_t)zero * sizeof *j->zero);
+  int64_t *off = (int64_t *)(void *)(j->zero + zero);
+  for (int64_t c = 0; c < j->channels; c++) off[c] = c * j->some;
+  j->off = off;
+  double fma = 16.0 * (double)(j->some * j->channels) * (double)(j->height * j->of_part);
+  int status = moth_parallel(ctx, j->groups * j->panels, 1, (double)j->of_panel * 0.3, pack_panels,
+                             j);
+  if (!status) status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA, run_tasks, j);
+  moth_dealloc(ctx, j->room, bytes);
+  return status;
+}
+
+int moth_winograd_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const float *weight,
+                          const float *bias, float *y) {
+  const moth_window *w = &c->w;
+  if (!suits(c, w->out)) return MOTH_NOT_LOWERED;
+  job j = {.n = c->n, .channels = c->channels / c->groups, .filters = c->filters / c->groups,
+           .groups = c->groups, .in = INT2(w->in), .out = INT2(w->out), .top = -w->padding[0],
+           .left = -w->padding[1], .cs = 9, .x = x, .weight = weight, .bias = bias, .y = y};
+  j.rs = j.channels * 9;
+  return run_job(ctx, &j);
+}
+
+/* A convolution of dy, with the border that is left of the filters' reach. */
+int moth_winograd_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
+                        float *dx) {
+  const moth_window *w = &c->w;
+  if (!suits(c, w->in)) return MOTH_NOT_LOWERED;
+  job j = {.n = c->n, .channels = c->filters / c->groups, .filters = c->channels / c->groups,
+           .groups = c->groups, .in = INT2(w->out), .out = INT2(w->in), .top = w->padding[0] - 2,
+           .left = w->padding[1] - 2, .rs = 9, .flip = true, .x = dy, .weight = weight, .y = dx};
+  j.cs = j.filters * 9;
+  return run_job(ctx, &j);
+}
