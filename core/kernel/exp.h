@@ -37,75 +37,59 @@ MOTH_INLINE float moth_signed_f32(float y, float x) {
   return moth_float_of(moth_bits_f32(y) | (moth_bits_f32(x) & 0x80000000u));
 }
 
-/* -- exp -- */
+/* -- exp: what is beyond a bound is chosen at the end, where it costs least -- */
 
-/* exp(c) = (1 + t) 2^n for |c| to 104: returns t; the low bits of *n are n. */
-MOTH_INLINE float moth_exp_parts(float c, uint32_t *n) {
-  float whole = c * 1.44269504f + 12582912.0f; /* rounds to an integer in the low bits */
+/* exp(x) = (1 + t) 2^n for |x| up to 104: returns t; *n becomes the bits of n + bias, which are its
+** lowest. */
+MOTH_INLINE float moth_exp_parts(float x, uint32_t bias, uint32_t *n) {
+  const float shift = 12582912.0f + (float)bias; /* rounds to an integer in the low bits */
+  float whole = x * 1.44269504f + shift;
   *n = moth_bits_f32(whole);
-  whole -= 12582912.0f;
-  float r = c - whole * 0.693145751953125f - whole * 1.42860677e-6f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
+  whole -= shift;
+  float r = x - whole * 0.693145751953125f - whole * 1.42860677e-6f;
+  float p = 1.38145813e-3f;
+  p = p * r + 8.36872589e-3f;
+  p = p * r + 4.1668389e-2f;
+  p = p * r + 1.66665211e-1f;
+  p = p * r + 4.9999994e-1f;
   return p * (r * r) + r;
 }
 
-/* y 2^n for normal results */
-MOTH_INLINE float moth_scale_f32(float y, uint32_t n) {
-  return moth_float_of(moth_bits_f32(y) + (n << 23));
+/* (1 + t) 2^n for any n from -150 to 128, of bias 254: in two factors, so that only the last one
+** rounds. */
+MOTH_INLINE float moth_exp_join(float t, uint32_t n) {
+  uint32_t half = n >> 1;
+  float a = moth_float_of(half << 23);
+  return (t * a + a) * moth_float_of((n - half) << 23);
 }
 
-/* y 2^n for any result: in two factors, so that only the last one rounds. n is in the low bits. */
-MOTH_INLINE float moth_scale_twice(float y, uint32_t n) {
-  int32_t all = (int32_t)(n & 0x1ffu);
-  all = (all ^ 0x100) - 0x100;
-  int32_t half = all >> 1;
-  float a = moth_float_of((uint32_t)(half + 127) << 23);
-  return y * a * moth_float_of((uint32_t)(all - half + 127) << 23);
-}
-
-/* exp for results up to a few, as softmax wants it: below -87.3 it gives 0. */
+/* exp for x up to 88, as softmax wants it: below -87.3 it gives 0. NaN passes. */
 MOTH_INLINE float moth_exp_f32(float x) {
-  float c = x < -87.3f ? -87.3f : x; /* NaN passes */
-  c = c > 88.0f ? 88.0f : c;
   uint32_t n;
-  float t = moth_exp_parts(c, &n);
-  float y = moth_scale_f32(1.0f + t, n);
-  return x < -87.3f ? 0 : x != x ? x : y;
+  float t = moth_exp_parts(x, 127, &n), scale = moth_float_of(n << 23);
+  float y = t * scale + scale;
+  return x < -87.3f ? 0 : y;
 }
 
 /* exp for any x, with what is below the normal numbers and above all. */
 MOTH_INLINE float moth_full_exp_f32(float x) {
-  float c = x < -104.0f ? -104.0f : x;
-  c = c > 89.0f ? 89.0f : c;
   uint32_t n;
-  float t = moth_exp_parts(c, &n);
-  return moth_scale_twice(1.0f + t, n);
+  float t = moth_exp_parts(x, 254, &n), y = moth_exp_join(t, n);
+  y = x < -104.0f ? 0 : y;
+  return x > 88.75f ? INFINITY : y;
 }
 
 /* exp(x) - 1, at most 1.5 units in the last place; x up to 88 */
 MOTH_INLINE float moth_less_one_f32(float x) {
-  float c = x < -87.3f ? -87.3f : x;
   uint32_t n;
-  float t = moth_exp_parts(c, &n), s = moth_scale_f32(1.0f, n);
-  return s * t + (s - 1.0f);
-}
-
-/* exp(x) for x up to 0, by the fewest steps; below -88 it is 0. NaN passes. */
-MOTH_INLINE float moth_fade_f32(float x) {
-  float c = x < -88.0f ? -88.0f : x;
-  uint32_t n;
-  float t = moth_exp_parts(c, &n), scale = moth_float_of((n + 127u) << 23);
-  return scale * t + scale;
+  float t = moth_exp_parts(x, 127, &n), scale = moth_float_of(n << 23);
+  float y = t * scale + (scale - 1.0f);
+  return x < -87.3f ? -1.0f : y;
 }
 
 /* sigmoid(x); *other becomes sigmoid(-x) */
 MOTH_INLINE float moth_sigmoids_f32(float x, float *other) {
-  float e = moth_fade_f32(-moth_abs_f32(x)), s = 1.0f / (1.0f + e);
+  float e = moth_exp_f32(-moth_abs_f32(x)), s = 1.0f / (1.0f + e);
   *other = x < 0 ? s : e * s;
   return x < 0 ? e * s : s;
 }
@@ -126,12 +110,13 @@ MOTH_INLINE float moth_tanh_f32(float x) {
   p = p * z - 3.33332819422e-1f;
   float near = p * z * a + a;
   uint32_t n;
-  float c = a > 10.0f ? 10.0f : a, t = moth_exp_parts(c + c, &n);
+  float t = moth_exp_parts(a + a, 127, &n), scale = moth_float_of(n << 23);
   float y = 1.0f + t, rest = t - (y - 1.0f);
-  float e = moth_scale_f32(y, n), d = e + 1.0f;
-  float low = 1.0f - (d - e) + rest * moth_scale_f32(1.0f, n);
+  float e = y * scale, d = e + 1.0f;
+  float low = 1.0f - (d - e) + rest * scale;
   float q = 2.0f / d, off = ((2.0f - q * d) - q * low) * 0.5f * q;
   float h = 1.0f - q, far = h + (((1.0f - h) - q) - off);
+  far = a > 10.0f ? 1.0f : far;
   return moth_signed_f32(a < 0.625f ? near : far, x);
 }
 
@@ -191,7 +176,7 @@ MOTH_INLINE float moth_erf_f32(float x) {
   p = p * z + 1.1283585147023259e-1f;
   p = p * z - 3.7612625824092843e-1f;
   float near = p * z * a + 0.12837916572669f * a + a;
-  float half = moth_half_erfcx_f32(1.0f / (1.0f + 0.4f * a)) * moth_fade_f32(-a * a);
+  float half = moth_half_erfcx_f32(1.0f / (1.0f + 0.4f * a)) * moth_exp_f32(-a * a);
   float far = 1.0f - (half + half);
   return moth_signed_f32(a < 1.0f ? near : far, x);
 }
@@ -199,7 +184,7 @@ MOTH_INLINE float moth_erf_f32(float x) {
 /* The share of the normal distribution beyond |x|; *bell becomes exp(-x^2 / 2). */
 MOTH_INLINE float moth_tail_f32(float x, float *bell) {
   float a = moth_abs_f32(x);
-  *bell = moth_fade_f32(-0.5f * (x * x));
+  *bell = moth_exp_f32(-0.5f * (x * x));
   return *bell * moth_half_erfcx_f32(1.0f / (1.0f + 0.28284271247461901f * a));
 }
 

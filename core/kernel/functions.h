@@ -63,11 +63,9 @@ MOTH_INLINE double moth_wide_expm1(double x) {
 
 /* In f32: 2^x = 2^n (1 + r p), 1 unit in the last place. */
 MOTH_INLINE float moth_exp2_f32(float x) {
-  float c = x < -150.0f ? -150.0f : x;
-  c = c > 128.0f ? 128.0f : c;
-  float whole = c + 12582912.0f;
+  float whole = x + 12583166.0f; /* the low bits are those of n + 254 */
   uint32_t n = moth_bits_f32(whole);
-  float r = c - (whole - 12582912.0f);
+  float r = x - (whole - 12583166.0f);
   float p = 1.5252716816162738e-05f;
   p = p * r + 0.00015461329907957659f;
   p = p * r + 0.0013333669462920643f;
@@ -75,7 +73,9 @@ MOTH_INLINE float moth_exp2_f32(float x) {
   p = p * r + 0.055504107275861199f;
   p = p * r + 0.2402265092005183f;
   p = p * r + 0.69314718058157176f;
-  return moth_scale_twice(1.0f + p * r, n);
+  float y = moth_exp_join(p * r, n);
+  y = x < -150.0f ? 0 : y;
+  return x >= 128.0f ? INFINITY : y;
 }
 
 MOTH_INLINE float moth_expm1_f32(float x) { return x == 0 ? x : (float)moth_wide_expm1(x); }
