@@ -6,6 +6,7 @@
 #include "backend.h"
 #include "capture.h"
 
+#include "kernel/move.h"
 #include "kernel/turn.h"
 #include "threads.h"
 
@@ -208,31 +209,46 @@ typedef struct copy_plan {
   const moth_loop *loop;
 } copy_plan;
 
-/* One element again and again: what is written is copied on, in growing blocks. */
-static void repeat(int64_t n, char *y, int64_t size) {
-  enum { START = 64 };
-  int64_t done = 1, all = n * size;
-  if (size == 4)
-    for (uint32_t *p = (uint32_t *)(void *)y, v = *p; done < n && done < START; done++) p[done] = v;
-  if (size == 8)
-    for (uint64_t *p = (uint64_t *)(void *)y, v = *p; done < n && done < START; done++) p[done] = v;
-  for (done *= size; done < all;) {
-    int64_t m = all - done < done ? all - done : done;
-    if (m > 4096) m = 4096;
-    memcpy(y + done, y, (size_t)m);
-    done += m;
-  }
-}
-
 static void copy_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   const copy_plan *plan = arg;
   int64_t size = moth_dtype_size[plan->to];
   if (step[1] == 0 && step[0] == size && n > 0) {
-    moth_convert(1, plan->from, at[1], 0, plan->to, at[0], size);
-    repeat(n, at[0], size);
+    char value[8];
+    moth_convert(1, plan->from, at[1], 0, plan->to, value, size);
+    moth_fill((int)size, n, at[0], value);
     return;
   }
   moth_convert(n, plan->from, at[1], step[1], plan->to, at[0], step[0]);
+}
+
+/* Rows that are short and lie in one piece, or repeat one element: first to last - 1. */
+static void copy_rows(int64_t first, int64_t last, int lane, const void *arg) {
+  const copy_plan *plan = arg;
+  const moth_loop *loop = plan->loop;
+  const int64_t n = loop->size[0], size = moth_dtype_size[plan->to];
+  const int64_t y_step = loop->step[1][0], x_step = loop->step[1][1];
+  const bool moves = loop->step[0][1] != 0;
+  (void)lane;
+  while (first < last) {
+    int64_t row = first % loop->size[1], place = first / loop->size[1];
+    int64_t end = first - row + loop->size[1] < last ? first - row + loop->size[1] : last;
+    char *y = loop->at[0] + row * y_step, *x = loop->at[1] + row * x_step;
+    for (int d = 2; d < loop->ndim; d++) {
+      y += place % loop->size[d] * loop->step[d][0];
+      x += place % loop->size[d] * loop->step[d][1];
+      place /= loop->size[d];
+    }
+    for (; first < end; first++, y += y_step, x += x_step) {
+      if (moves) memcpy(y, x, (size_t)(n * size));
+      else moth_fill((int)size, n, y, x);
+    }
+  }
+}
+
+static bool in_rows(const moth_loop *loop, const copy_plan *plan) {
+  const int64_t size = moth_dtype_size[plan->to];
+  return plan->from == plan->to && loop->ndim > 1 && loop->size[0] * size <= 1 << 14 &&
+         loop->step[0][0] == size && (loop->step[0][1] == size || loop->step[0][1] == 0);
 }
 
 enum { TILE = 64 };
@@ -298,6 +314,12 @@ int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
   moth_loop_over(&loop, y->ctx, &y->l, 2, operands);
   const double cost = 0.02 * (moth_dtype_size[plan.from] + moth_dtype_size[plan.to]) +
                       (plan.from == plan.to ? 0 : 0.1);
+  if (in_rows(&loop, &plan)) {
+    int64_t rows = 1;
+    for (int d = 1; d < loop.ndim; d++) rows *= loop.size[d];
+    plan.loop = &loop;
+    return moth_parallel(y->ctx, rows, 4, cost * (double)loop.size[0] + 2, copy_rows, &plan);
+  }
   if (!plan_tiles(&loop, &plan, moth_dtype_size[x->l.dtype]))
     return moth_loop_share(&loop, copy_run, &plan, cost);
   int64_t bands = plan.bands;

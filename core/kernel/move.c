@@ -4,6 +4,8 @@
 */
 #include "move.h"
 
+#include <string.h>
+
 #include "elementwise.h"
 #include "level.h"
 
@@ -32,6 +34,13 @@ void moth_choose(int size, int64_t n, void *y, const uint8_t *mask, const void *
   else if (size == 2) MOTH_BEST(choose_16)(n, y, mask, p, p_moves, q, q_moves);
   else if (size == 4) MOTH_BEST(choose_32)(n, y, mask, p, p_moves, q, q_moves);
   else MOTH_BEST(choose_64)(n, y, mask, p, p_moves, q, q_moves);
+}
+
+void moth_fill(int size, int64_t n, void *y, const void *x) {
+  if (size == 1) memset(y, *(const uint8_t *)x, (size_t)n);
+  else if (size == 2) MOTH_BEST(fill_16)(n, y, x);
+  else if (size == 4) MOTH_BEST(fill_32)(n, y, x);
+  else MOTH_BEST(fill_64)(n, y, x);
 }
 
 void moth_reverse(int size, int64_t n, const void *x, void *y) {

@@ -13,6 +13,9 @@
 void moth_choose(int size, int64_t n, void *y, const uint8_t *mask, const void *p, bool p_moves,
                  const void *q, bool q_moves);
 
+/* Every element of y := the one at x. */
+void moth_fill(int size, int64_t n, void *y, const void *x);
+
 /* y := x from its end on; the two are apart. */
 void moth_reverse(int size, int64_t n, const void *x, void *y);
 

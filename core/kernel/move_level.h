@@ -44,6 +44,17 @@ REVERSE(32, uint32_t)
 REVERSE(64, uint64_t)
 #undef REVERSE
 
+#define FILL(name, type)                                                       \
+  TARGET static void NAME(fill_##name)(int64_t n, void *to, const void *from) { \
+    type *y = to;                                                              \
+    const type v = *(const type *)from;                                        \
+    for (int64_t i = 0; i < n; i++) y[i] = v;                                  \
+  }
+FILL(16, uint16_t)
+FILL(32, uint32_t)
+FILL(64, uint64_t)
+#undef FILL
+
 /* In signs, since plain vectors cannot compare 64 bits. */
 TARGET static bool NAME(shift)(int64_t n, const int64_t *from, int64_t *to) {
   const uint64_t *restrict x = (const uint64_t *)from;
