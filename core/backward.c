@@ -174,6 +174,35 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   return moth_task_gather(t->ctx, &t->entries[i].dys[edge->output], take);
 }
 
+/* Of gradients of many views of one tensor, only the first is laid into zeros. */
+int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *part, bool *done) {
+  const moth_edge *to = &g->edges[input->arg];
+  moth_ctx *ctx = g->ctx;
+  moth_layout l = *part;
+  *done = false;
+  if (g->status || !moth_wants(g, input)) return g->status;
+  l.numel = g->dy->l.numel;
+  if (ctx->grad_mode || ctx->capture || ctx->anomaly || g->dx[input->arg] ||
+      moth_layout_overlaps(&l))
+    return MOTH_OK;
+  const uint32_t i = find(g->task, to->node);
+  if (i == UINT32_MAX) return MOTH_OK;
+  const task_entry *e = &g->task->entries[i];
+  moth_tensor *sum = e->dys[to->output];
+  if (e->waiting || !sum || !is_ours(sum) || !moth_shape_same(&sum->l, &input->l) ||
+      sum->l.dtype != g->dy->l.dtype)
+    return MOTH_OK;
+  l.dtype = sum->l.dtype;
+  l.offset += sum->l.offset;
+  moth_tensor *at = moth_tensor_like(ctx, &l, sum->storage);
+  if (!at) return g->status = ctx->error.code;
+  add_args args = {.ctx = ctx, .input = at, .other = g->dy, .alpha = {.as.number = 1}};
+  g->status = moth_run_into(&moth_op_add, &args, at);
+  moth_tensor_release(at);
+  *done = true;
+  return g->status;
+}
+
 /* Adds dy to a leaf's .grad: taken over if nobody else has it, added in place after. */
 static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_ctx *ctx = leaf->ctx;

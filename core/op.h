@@ -259,6 +259,9 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
 ** and b (..., n). Where these are few, as when a network's steps share a weight, they wait for
 ** those to come and are multiplied together. */
 int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b);
+/* The same for g->dy at a part of input, seen as if that were packed; unless *done, there is no
+** gradient yet that it could be added to. */
+int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *part, bool *done);
 
 /* -- helpers for shape rules; each returns a status and has set the error -- */
 

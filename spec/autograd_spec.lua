@@ -33,6 +33,29 @@ describe("backward", function()
     assert.is_nil(x.grad)
   end)
 
+  it("gathers gradients of slices, whatever they cover and whoever else has them", function()
+    local x = leaf(moth.arange(24):reshape(4, 6):double())
+    local kept = x * 1
+    kept:retain_grad()
+    local function loss()
+      local parts, sum = x:split({1, 2, 3}, 2), (x * 10):sum()
+      for i = 1, 3 do sum = sum + (parts[i] * i):sum() end
+      for i = 1, 6 do sum = sum + kept[1][i] * 2 - kept[4][i] * 2 end
+      for i = 1, 4 do sum = sum + (x[i] * x[i]):sum() + (kept[i] * i):sum() end
+      return sum + (x[{{1, 3}, {2, 5}}] * 100):sum()
+    end
+    local want = x:detach() * 2 + 10 + moth.tensor({1, 2, 2, 3, 3, 3}, {dtype = moth.float64}) +
+                 moth.tensor({3, 2, 3, 2}, {dtype = moth.float64}):reshape(4, 1)
+    want[{{1, 3}, {2, 5}}] = want[{{1, 3}, {2, 5}}] + 100
+    loss():backward{retain_graph = true}
+    assert.is_true(moth.equal(want, x.grad))
+    local first = x.grad:clone()
+    loss():backward()
+    assert.is_true(moth.equal(first * 2, x.grad))
+    local row = kept.grad:sum(2)
+    assert.are.same({36, 24, 36, 24}, {row[1]:item(), row[2]:item(), row[3]:item(), row[4]:item()})
+  end)
+
   it("sums gradients over broadcast dims", function()
     local a = moth.ones(2, 3):requires_grad_()
     local b = moth.ones(3):requires_grad_()

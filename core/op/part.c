@@ -33,13 +33,20 @@ static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base
 }
 
 /* ... of the input as if it were packed. */
+static int embed_part(moth_grad *g, const moth_tensor *input, const moth_layout *base,
+                      const moth_layout *v) {
+  bool done;
+  const int status = moth_flow_part(g, input, v, &done);
+  return status || done ? status : embed(g, input, base, v);
+}
+
 #define PART_GRAD(op)                                                                   \
   static int op##_grad(const op##_args *a, moth_grad *g) {                              \
     moth_layout base = a->input->l;                                                     \
     moth_layout_pack(&base); /* it exists, so its size does not overflow */             \
     moth_layout v = base;                                                               \
     int status = op##_view(a, &v);                                                      \
-    return status ? status : embed(g, a->input, &base, &v);                             \
+    return status ? status : embed_part(g, a->input, &base, &v);                        \
   }
 
 /* -- narrow -- */
