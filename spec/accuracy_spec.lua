@@ -58,6 +58,20 @@ describe("errors of f32 stay small", function()
     end
   end)
 
+  it("in softmax of rows of any length and number, each as if it stood alone", function()
+    for _, n in ipairs {1, 3, 8, 10, 16, 17, 33, 64, 255, 257} do
+      for _, rows in ipairs {1, 3, 5, 16, 17} do
+        local x = moth.randn(rows, n) * 3
+        for _, name in ipairs {"softmax", "log_softmax"} do
+          local y, case = moth[name](x, 2), ("%s of (%d, %d)"):format(name, rows, n)
+          local wrong = (y:double() - moth[name](x:double(), 2)):abs():max():item()
+          assert.is_true(wrong <= 3e-6, case .. (" is %g off"):format(wrong))
+          assert.is_true(moth.equal(moth[name](x[{{rows, rows}}], 2), y[{{rows, rows}}]), case)
+        end
+      end
+    end
+  end)
+
   it("in products, however long their sums", function()
     for k, bounds in pairs {[64] = {9, 2}, [300] = {18, 4.2}, [1000] = {12, 3}, [5000] = {12, 3}} do
       within(bounds[1], bounds[2], moth.mm, moth.rand(48, k), moth.rand(k, 40))

@@ -7,8 +7,10 @@
 
 #include "../threads.h"
 #include "exp.h"
+#include "turn.h"
 
 #define WIDE 256 /* lanes or elements at a time */
+#define ROWS 16  /* short rows at a time */
 
 typedef struct softmax_job {
   int64_t n, inner;

@@ -36,13 +36,133 @@ TARGET static void NAME(row)(int64_t n, const REAL *x, REAL *restrict y) {
   for (int64_t i = 0; i < n; i++) y[i] *= by;
 }
 
-/* Sixteen rows at a time, so that their logarithms are one vector. */
+/* -- rows of up to WIDE elements: what the vectors of ROWS of them come to is turned, so that the
+** rows become one element each together. With few rows each goes alone, by the same steps. -- */
+
+#define EACH (VECTOR_BYTES / sizeof(REAL))
+
+/* Which elements of a row's last vector no other vector has */
+TARGET INLINED VMASK NAME(fresh)(int64_t n) {
+  NAME(word) a[EACH];
+  VMASK fresh;
+  for (int64_t l = 0; l < PER; l++) a[l] = (n < PER ? l < n : l >= PER - n % PER) ? -1 : 0;
+  memcpy(&fresh, a, VECTOR_BYTES);
+  return fresh;
+}
+
+/* That vector. A shorter row goes on with -inf; `room` elements can be read. */
+TARGET INLINED VEC NAME(ending)(int64_t n, const REAL *x, int64_t room, const VMASK *fresh) {
+  const VEC none = (VEC){0} - (REAL)INFINITY;
+  REAL a[EACH];
+  if (n >= PER) return VEC_AT(x + n - PER);
+  if (room >= PER) return CHOOSE(*fresh, VEC_AT(x), none);
+  memcpy(a, &none, VECTOR_BYTES);
+  memcpy(a, x, (size_t)n * sizeof *x);
+  return VEC_AT(a);
+}
+
+TARGET INLINED VEC NAME(exps)(const VEC *v, REAL m) {
+  REAL a[EACH];
+  memcpy(a, v, VECTOR_BYTES);
+  for (int64_t l = 0; l < PER; l++) a[l] = MATH(exp)(a[l] - m);
+  return VEC_AT(a);
+}
+
+TARGET INLINED void NAME(largest_part)(int64_t n, const REAL *x, int64_t room, const VMASK *fresh,
+                                       REAL *part) {
+  VEC m = NAME(ending)(n, x, room, fresh);
+  for (int64_t i = 0; i + PER <= n; i += PER) {
+    const VEC v = VEC_AT(x + i);
+    m = CHOOSE(v > m, v, m);
+  }
+  memcpy(part, &m, VECTOR_BYTES);
+}
+
+/* Keeps the exponentials in y if there is one; what is written behind them, the next row will. */
+TARGET INLINED void NAME(sum_part)(int64_t n, const REAL *x, int64_t room, const VMASK *fresh,
+                                   REAL m, REAL *part, REAL *y) {
+  VEC sum = {0};
+  for (int64_t i = 0; i + PER <= n; i += PER) {
+    VEC v = VEC_AT(x + i);
+    v = NAME(exps)(&v, m);
+    if (y) memcpy(y + i, &v, VECTOR_BYTES);
+    sum += v;
+  }
+  if (n % PER) {
+    VEC v = NAME(ending)(n, x, room, fresh);
+    v = NAME(exps)(&v, m);
+    sum += (VEC)(*fresh & (VMASK)v);
+    if (y && n >= PER) memcpy(y + n - PER, &v, VECTOR_BYTES);
+    else if (y && room >= PER) memcpy(y, &v, VECTOR_BYTES);
+    else if (y) memcpy(y, &v, (size_t)n * sizeof *y);
+  }
+  memcpy(part, &sum, VECTOR_BYTES);
+}
+
+/* all[0 .. rows - 1] := the sum, or the largest, of each row of a vector's elements */
+TARGET INLINED void NAME(join_rows)(int64_t rows, bool adds, REAL *part, REAL *all) {
+  REAL turned[EACH * ROWS];
+  if (rows < 4 || sizeof(REAL) != sizeof(float)) {
+    for (int64_t k = 0; k < rows; k++, part += PER) {
+      for (int64_t h = PER / 2; h > 0; h /= 2)
+        for (int64_t j = 0; j < h; j++) {
+          const REAL a = part[j], b = part[j + h];
+          part[j] = adds ? a + b : b > a ? b : a;
+        }
+      all[k] = part[0];
+    }
+    return;
+  }
+  moth_turn(PER, ROWS, (const char *)part, VECTOR_BYTES, (char *)turned, ROWS * sizeof(REAL));
+  for (int64_t h = PER / 2; h > 0; h /= 2)
+    for (int64_t j = 0; j < h; j++)
+      for (int64_t k = 0; k < ROWS; k++) {
+        const REAL a = turned[j * ROWS + k], b = turned[(j + h) * ROWS + k];
+        turned[j * ROWS + k] = adds ? a + b : b > a ? b : a;
+      }
+  for (int64_t k = 0; k < rows; k++) all[k] = turned[k];
+}
+
+/* Of rows up to ROWS, the largest and the sums of exp(x - largest). */
+TARGET static void NAME(short_sums)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *sum,
+                                    REAL *y) {
+  REAL part[ROWS * EACH] = {0};
+  const VMASK fresh = NAME(fresh)(n);
+  for (int64_t k = 0; k < rows; k++)
+    NAME(largest_part)(n, x + k * n, (rows - k) * n, &fresh, part + k * PER);
+  NAME(join_rows)(rows, false, part, most);
+  for (int64_t k = 0; k < rows; k++)
+    NAME(sum_part)(n, x + k * n, (rows - k) * n, &fresh, most[k], part + k * PER,
+                   y ? y + k * n : NULL);
+  NAME(join_rows)(rows, true, part, sum);
+}
+
+TARGET INLINED void NAME(sums)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *sum) {
+  if (n <= WIDE) NAME(short_sums)(rows, n, x, most, sum, NULL);
+  else for (int64_t k = 0; k < rows; k++) sum[k] = NAME(exp_sum)(n, x + k * n, &most[k]);
+}
+
+TARGET static void NAME(rows)(int64_t rows, int64_t n, const REAL *x, REAL *restrict y) {
+  for (int64_t k = 0; k < rows && n > WIDE; k++) NAME(row)(n, x + k * n, y + k * n);
+  while (n <= WIDE && rows > 0) {
+    int64_t some = rows < ROWS ? rows : ROWS;
+    REAL m[ROWS], by[ROWS];
+    NAME(short_sums)(some, n, x, m, by, y);
+    for (int64_t k = 0; k < some; k++, x += n, y += n) {
+      const REAL f = 1 / by[k];
+      for (int64_t i = 0; i < n; i++) y[i] *= f;
+    }
+    rows -= some;
+  }
+}
+
+/* The logarithms of ROWS rows are one vector. */
 TARGET static void NAME(log_rows)(int64_t rows, int64_t n, const REAL *x, REAL *restrict y) {
   while (rows > 0) {
-    int64_t some = rows < 16 ? rows : 16;
-    REAL m[16] = {0}, by[16] = {0};
-    for (int64_t k = 0; k < some; k++) by[k] = NAME(exp_sum)(n, x + k * n, &m[k]);
-    for (int k = 0; k < 16; k++) by[k] = MATH(log)(by[k]);
+    int64_t some = rows < ROWS ? rows : ROWS;
+    REAL m[ROWS] = {0}, by[ROWS] = {0};
+    NAME(sums)(some, n, x, m, by);
+    for (int k = 0; k < ROWS; k++) by[k] = MATH(log)(by[k]);
     for (int64_t k = 0; k < some; k++, x += n, y += n)
       for (int64_t i = 0; i < n; i++) y[i] = x[i] - m[k] - by[k];
     rows -= some;
@@ -126,15 +246,15 @@ TARGET static void NAME(lanes)(int64_t first, int64_t last, int lane, const void
   const REAL *x = j->x, *dy = j->dy;
   REAL *y = j->y;
   (void)lane;
-  if (inner == 1 && !dy && j->logarithm) {
-    NAME(log_rows)(last - first, n, x + first * n, y + first * n);
+  if (inner == 1 && !dy) {
+    if (j->logarithm) NAME(log_rows)(last - first, n, x + first * n, y + first * n);
+    else NAME(rows)(last - first, n, x + first * n, y + first * n);
     return;
   }
   for (int64_t i = first; i < last; i++) {
     if (inner == 1) {
       int64_t at = i * n;
-      if (dy) NAME(row_back)(n, j->logarithm, dy + at, x + at, y + at);
-      else NAME(row)(n, x + at, y + at);
+      NAME(row_back)(n, j->logarithm, dy + at, x + at, y + at);
       continue;
     }
     int64_t k = i % blocks * WIDE, at = i / blocks * n * inner + k;
@@ -147,7 +267,8 @@ TARGET static void NAME(lanes)(int64_t first, int64_t last, int lane, const void
 /* -- cross entropy: of each lane the largest and the logarithm of the sum of exp(x - largest) -- */
 
 TARGET static void NAME(row_parts)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *rest) {
-  for (int64_t k = 0; k < rows; k++) rest[k] = NAME(exp_sum)(n, x + k * n, &most[k]);
+  for (int64_t k = 0; k < rows; k += ROWS)
+    NAME(sums)(rows - k < ROWS ? rows - k : ROWS, n, x + k * n, most + k, rest + k);
   for (int64_t k = 0; k < rows; k++) rest[k] = MATH(log)(rest[k]);
 }
 
