@@ -3,6 +3,7 @@
 */
 #include "pick.h"
 
+#include "../threads.h"
 #include "move.h"
 
 /* -- loops: along a whole dimension, over picks, and one position per value -- */
@@ -122,6 +123,22 @@ static void inner_run(const moth_pick *p, const inner *in, char *base, char *val
   }
 }
 
+/* Reading in several threads: picks first to last - 1 */
+typedef struct reading {
+  const moth_pick *pick;
+  const inner *in;
+  char *base, *values;
+} reading;
+
+static void read_picks(int64_t first, int64_t last, int lane, const void *arg) {
+  const reading *r = arg;
+  moth_pick p = *r->pick;
+  (void)lane;
+  p.count = last - first;
+  p.offset += first;
+  inner_run(&p, r->in, r->base, r->values + first * p.step);
+}
+
 static inner inner_of(moth_pick *p, int mode, int dtype) {
   inner in = {.move = mover_of(mode, dtype), .get = mode == MOTH_PICK_GET};
   int64_t size = moth_dtype_size[dtype];
@@ -144,6 +161,10 @@ int moth_pick_run(moth_ctx *ctx, const moth_pick *pick, int mode, int dtype, cha
   if (p.count == 0) return MOTH_OK;
   merge(&p);
   inner in = inner_of(&p, mode, dtype);
+  if (in.get && p.nwhole == 0) {
+    const double each = in.block ? 3 + 0.05 * (double)in.block : 1 + (double)in.n;
+    return moth_parallel(ctx, p.count, 16, each, read_picks, &(reading){&p, &in, base, values});
+  }
   for (;;) {
     inner_run(&p, &in, base, values);
     int32_t d = p.nwhole - 1;
@@ -164,7 +185,9 @@ int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const mot
                     const moth_tensor *base, int64_t step) {
   moth_loop loop;
   moth_loop_over(&loop, ctx, &index->l, 3, (const moth_tensor *const[]){index, values, base});
-  return moth_loop_run(&loop, mover_of(mode, base->l.dtype)->along, &step);
+  const moth_inner along = mover_of(mode, base->l.dtype)->along;
+  if (mode == MOTH_PICK_GET) return moth_loop_share(&loop, along, &step, 0.5);
+  return moth_loop_run(&loop, along, &step);
 }
 
 /* -- masks: both sides packed, one value after the other where the mask holds. No branch asks the
