@@ -1,6 +1,7 @@
 /* gradient.c -- running one node's gradient: opening what it saved, the helpers that formulas use
 ** (GRAD, moth_flow), and collecting what comes out.
 */
+#include "backward_parts.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -34,6 +35,27 @@ moth_tensor *moth_grad_run(moth_grad *g, const moth_op *op, const void *args) {
   g->status = moth_run(op, args, out);
   for (uint32_t i = 1; i < MOTH_MAX_OUTPUTS; i++) moth_tensor_release(out[i]);
   return g->status ? NULL : moth_grad_own(g, out[0]);
+}
+
+moth_tensor *moth_grad_run_over(moth_grad *g, const moth_op *op, const void *args) {
+  moth_tensor *dy = g->dy;
+  if (g->status || !g->last || dy->refs > 1 || !moth_storage_unique(dy->storage) ||
+      !moth_contiguous(dy))
+    return moth_grad_run(g, op, args);
+  g->status = moth_run_into(op, args, dy);
+  return g->status ? NULL : moth_grad_own(g, moth_tensor_retain(dy));
+}
+
+#define WORTH_SPENDING 4096 /* bytes */
+
+void moth_spent(moth_grad *g, moth_tensor *input) {
+  moth_saved *s = &g->node->ins[input->arg];
+  if (g->status || !g->last || input->refs > 1 || !input->storage || !s->storage ||
+      s->storage->nbytes < WORTH_SPENDING)
+    return;
+  moth_storage_release(g->ctx, s->storage);
+  moth_storage_release(g->ctx, input->storage);
+  s->storage = input->storage = NULL;
 }
 
 moth_tensor *moth_grad_number(moth_grad *g, double value) {
@@ -171,7 +193,8 @@ int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor 
   bool *wants = (bool *)(list + n->nin);
   for (uint32_t i = 0; i < n->nin; i++) wants[i] = n->edges[i].node != NULL;
   moth_grad g = {.ctx = ctx, .dy = dys[0], .dys = dys, .out = out, .wants = wants, .dx = dxs,
-                 .nin = n->nin, .task = task, .edges = n->edges};
+                 .nin = n->nin, .task = task, .edges = n->edges, .node = n,
+                 .last = task && !(task->flags & MOTH_RETAIN_GRAPH) && !ctx->grad_mode};
   memcpy(&args, n->args, n->op->size);
   spread_lists(n->op, &args, list);
   if (!open_inputs(&g, n, &args) && !open_outputs(&g, n)) {

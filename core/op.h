@@ -239,6 +239,8 @@ struct moth_grad {
   const struct moth_edge *edges;
   moth_tensor **pool; /* temporaries, released when the gradient returns */
   uint32_t npool, pool_room;
+  struct moth_node *node;
+  bool last; /* the pass that keeps nothing for another one: what is used up may go at once */
 };
 
 static inline bool moth_wants(const moth_grad *g, const moth_tensor *input) {
@@ -250,6 +252,15 @@ moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take); /* hands a temporar
   moth_grad_run((g), &moth_op_##op, &(op##_args){.ctx = (g)->ctx, __VA_ARGS__})
 moth_tensor *moth_grad_number(moth_grad *g, double value); /* a number as operand */
 moth_tensor *moth_grad_zeros(moth_grad *g, const moth_tensor *x); /* in the shape of x */
+
+/* GRAD for an op that maps element to element, the last use of g->dy in a formula and of its size:
+** the result takes its place where nobody else has it. */
+moth_tensor *moth_grad_run_over(moth_grad *g, const moth_op *op, const void *args);
+#define GRAD_OVER(g, op, ...) \
+  moth_grad_run_over((g), &moth_op_##op, &(op##_args){.ctx = (g)->ctx, __VA_ARGS__})
+
+/* A formula has read an input for the last time; its layout stays. */
+void moth_spent(moth_grad *g, moth_tensor *input);
 
 /* dx (borrowed, NULL after an error) is the gradient of `input`: summed over the dimensions that
 ** broadcasting added and cast to the input's dtype. Returns g->status. */

@@ -148,7 +148,8 @@ BENT(hardswish_back, hardswish_bend(g, x))
   }                                                                                        \
   static int op##_grad(const op##_args *a, moth_grad *g) {                                 \
     return moth_flow(g, a->input,                                                          \
-                     GRAD(g, back, .grad = g->dy, .input = a->input, .a = A, .b = B, .c = C)); \
+                     GRAD_OVER(g, back, .grad = g->dy, .input = a->input, .a = A, .b = B,  \
+                               .c = C));                                                   \
   }                                                                                        \
   MOTH_OP(op, LIST, .saves = "input", __VA_ARGS__)
 
@@ -248,8 +249,8 @@ static int gelu_cpu(const gelu_args *a, moth_tensor **out) {
 }
 static int gelu_grad(const gelu_args *a, moth_grad *g) {
   return moth_flow(g, a->input,
-                   a->approximate ? GRAD(g, gelu_tanh_back, .grad = g->dy, .input = a->input)
-                                  : GRAD(g, gelu_back, .grad = g->dy, .input = a->input));
+                   a->approximate ? GRAD_OVER(g, gelu_tanh_back, .grad = g->dy, .input = a->input)
+                                  : GRAD_OVER(g, gelu_back, .grad = g->dy, .input = a->input));
 }
 MOTH_OP(gelu, GELU, .saves = "input", REAL,
         DOC("x times the chance that a normal number is below x (Hendrycks and Gimpel, 2016)."),

@@ -142,14 +142,15 @@ static moth_tensor *sum_to_channels(moth_grad *g, moth_tensor *dy) {
 
 static int conv2d_grad(const conv2d_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
-  if (moth_wants(g, a->input))
-    moth_flow(g, a->input,
-              GRAD(g, conv2d_input, .input = g->dy, .weight = a->weight,
-                   .size = INT2(&x->shape[x->ndim - 2]), STEPS(a)));
   if (moth_wants(g, a->weight))
     moth_flow(g, a->weight,
               GRAD(g, conv2d_weight, .input = a->input, .output = g->dy,
                    .kernel_size = INT2(&a->weight->l.shape[2]), STEPS(a)));
+  moth_spent(g, a->input);
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input,
+              GRAD(g, conv2d_input, .input = g->dy, .weight = a->weight,
+                   .size = INT2(&x->shape[x->ndim - 2]), STEPS(a)));
   if (moth_wants(g, a->bias)) moth_flow(g, a->bias, sum_to_channels(g, g->dy));
   return g->status;
 }

@@ -147,12 +147,13 @@ static int vector_grad(const matmul_args *a, moth_grad *g) {
 
 static int matmul_grad(const matmul_args *a, moth_grad *g) {
   if (a->input->l.ndim == 1 || a->other->l.ndim == 1) return vector_grad(a, g);
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, TURNED(a->other)));
   if (moth_wants(g, a->other)) {
     bool sum = a->other->l.ndim == 2 && a->input->l.ndim > 2; /* one matrix for all batches */
     if (sum || a->other->l.ndim == 2) moth_flow_outer(g, a->other, a->input, g->dy);
     else moth_flow(g, a->other, PRODUCT(TURNED(a->input), g->dy));
   }
+  moth_spent(g, a->input);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, TURNED(a->other)));
   return g->status;
 }
 
@@ -290,10 +291,10 @@ static int linear_cpu(const linear_args *a, moth_tensor **out) {
 }
 
 static int linear_grad(const linear_args *a, moth_grad *g) {
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, a->weight));
-  if (moth_wants(g, a->weight))
-    moth_flow_outer(g, a->weight, g->dy, a->input);
+  if (moth_wants(g, a->weight)) moth_flow_outer(g, a->weight, g->dy, a->input);
+  moth_spent(g, a->input);
   if (moth_wants(g, a->bias)) moth_flow(g, a->bias, g->dy);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, a->weight));
   return g->status;
 }
 

@@ -20,7 +20,7 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
   return moth_map(y->ctx, loops, x->l.dtype, 2, operands, arg);
 }
 
-#define BACK(op) GRAD(g, op##_back, .grad = dy, .output = y)
+#define BACK(op) GRAD_OVER(g, op##_back, .grad = dy, .output = y)
 #define ZERO ZERO_OF(x)
 
 /* What every function has, and its gradient: x is the input, y the result, dy its gradient. */
