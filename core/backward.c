@@ -304,9 +304,12 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
     status = add_goal(t, moth_resolve(ctx, &inputs[i], "inputs"), i);
   for (uint32_t i = 0; !status && i < nroots; i++)
     status = add_root(t, &roots[i], grads ? &grads[i] : NULL);
-  if (status) moth_task_free(ctx, t->id);
-  else *task = t->id;
-  return status;
+  if (status) {
+    moth_task_free(ctx, t->id);
+    return status;
+  }
+  *task = t->id;
+  return moth_due_soon(ctx);
 }
 
 static void free_task(moth_task *t) {

@@ -5,7 +5,7 @@
 #include "backend.h"
 #include "capture.h"
 
-#define FLOOR_BYTES ((int64_t)16 << 20)
+#define FLOOR_BYTES ((int64_t)1 << 20)
 #define FLOOR_SLOTS 8192
 #define ALIGN ((size_t)MOTH_ALIGN)
 
@@ -25,9 +25,8 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   ctx->grad_mode = true;
   ctx->autocast = -1;
   ctx->default_dtype = MOTH_F32;
-  ctx->floor_bytes = ctx->mem.goal_bytes = FLOOR_BYTES;
-  ctx->floor_slots = ctx->goal_slots = FLOOR_SLOTS;
-  ctx->goal_scale = ctx->slot_scale = 1;
+  moth_memory_floor(ctx, FLOOR_BYTES, FLOOR_SLOTS);
+  ctx->looked = moth_seconds();
   ctx->interrupts = atomic_load(&moth_interrupts);
   moth_pool_ready(ctx);
   ctx->results.ctx = ctx;
@@ -123,13 +122,6 @@ void moth_memory(moth_ctx *ctx, moth_memory_info *info) {
 void moth_memory_reset_peak(moth_ctx *ctx) { ctx->mem.peak_bytes = ctx->mem.live_bytes; }
 
 void moth_memory_limit(moth_ctx *ctx, int64_t bytes) { ctx->mem.limit_bytes = bytes; }
-
-void moth_memory_floor(moth_ctx *ctx, int64_t bytes, int64_t handles) {
-  ctx->floor_bytes = bytes;
-  ctx->floor_slots = handles;
-  ctx->mem.goal_bytes = ctx->mem.live_bytes + bytes;
-  ctx->goal_slots = ctx->live_slots + handles;
-}
 
 void moth_fail_allocation(moth_ctx *ctx, int64_t after) { ctx->fail_after = after; }
 

@@ -76,9 +76,11 @@ struct moth_ctx {
   bool keeps_blocks; /* not after its end, nor where a tool looks for uses after a free */
   moth_memory_info mem;
   int64_t floor_bytes, floor_slots, goal_slots;
-  double last_swept;
-  double goal_scale, slot_scale; /* of bytes, of handles; grow when collections take too long */
-  uint32_t dropped;              /* handles since the last sweep ended */
+  int64_t after_bytes;            /* what was live after the last collection */
+  int64_t most_bytes, most_slots; /* a collection is due whatever it takes */
+  double cost, credit;            /* seconds: of the last collection; what may be spent on more */
+  double looked;                  /* when the credit was reckoned */
+  uint32_t dropped;               /* handles since the last sweep ended */
   bool want;
   int64_t fail_after;
 
@@ -213,10 +215,12 @@ int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h);
 
 /* The status of a call that went well: WANT when a sweep or a collection is due, and always in
 ** anomaly mode, so that Lua can note where it stands. */
-static inline int moth_due(const moth_ctx *ctx) {
+int moth_due_now(moth_ctx *ctx);
+int moth_due_soon(moth_ctx *ctx); /* before memory grows for long without Lua being asked */
+static inline int moth_due(moth_ctx *ctx) {
   return ctx->want || ctx->anomaly || ctx->mem.live_bytes > ctx->mem.goal_bytes ||
                  ctx->live_slots > ctx->goal_slots
-             ? MOTH_WANT
+             ? moth_due_now(ctx)
              : MOTH_OK;
 }
 

@@ -221,43 +221,82 @@ void moth_drop(moth_ctx *ctx, uint32_t slot) {
   free_slot(ctx, slot, 0);
 }
 
-static double at_least(double a, double b) { return a > b ? a : b; }
+/* -- when to collect --
+**
+** Live bytes or handles past their goal ask for a collection, which is made if it fits into
+** TIME_SHARE of the time: what passes between collections is credited to the next ones, a few of
+** them at most. Where it does not fit, the goal moves on, up to a limit where none is asked. */
 
-int32_t moth_above_goal(moth_ctx *ctx) {
-  return ctx->mem.live_bytes > ctx->mem.goal_bytes || ctx->live_slots > ctx->goal_slots;
+#define TIME_SHARE 0.04
+#define MOST_CREDIT 8 /* collections */
+#define LOOKS 32      /* at the clock, between the first goal and the limit */
+#define LEAST_LIMIT 16         /* floors of bytes */
+#define MOST_SLOTS 8           /* floors of handles */
+#define HEAP_LIMIT 4           /* times what Lua holds */
+#define MOST_LIMIT ((double)((int64_t)1 << 30))
+#define DROP_SECONDS 80e-9 /* what a handle takes to be swept and freed, whenever that happens */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static void set_goals(moth_ctx *ctx, double heap) {
+  int64_t live = ctx->mem.live_bytes, slots = ctx->live_slots;
+  double beside = HEAP_LIMIT * heap < MOST_LIMIT ? HEAP_LIMIT * heap : MOST_LIMIT;
+  ctx->after_bytes = live;
+  ctx->mem.goal_bytes = live + larger(ctx->floor_bytes, live / 64);
+  ctx->most_bytes = live + larger(larger(LEAST_LIMIT * ctx->floor_bytes, live), (int64_t)beside);
+  ctx->goal_slots = slots + larger(ctx->floor_slots, slots / 4);
+  ctx->most_slots = slots + larger(MOST_SLOTS * ctx->floor_slots, slots);
 }
 
-static double clamp(double x, double lo, double hi) { return x < lo ? lo : x > hi ? hi : x; }
+void moth_memory_floor(moth_ctx *ctx, int64_t bytes, int64_t handles) {
+  ctx->floor_bytes = bytes;
+  ctx->floor_slots = handles;
+  set_goals(ctx, 0);
+}
 
-/* What a handle takes to be collected, swept and freed, whenever that happens. */
-#define DROP_SECONDS 80e-9
-#define MOST_BYTES_SCALE 4 /* a share of 1: twice what lives */
-#define MOST_SLOTS_SCALE 8
+static void reckon(moth_ctx *ctx) {
+  double now = moth_seconds(), most = MOST_CREDIT * ctx->cost;
+  ctx->credit += TIME_SHARE * (now - ctx->looked);
+  if (ctx->credit > most) ctx->credit = most;
+  ctx->looked = now;
+}
 
-/* The goals: live + max(floor, 0.25 live). While collections cost more than a twentieth of the
-** time, not counting what their garbage takes at any rate, the share of bytes grows to 1 and the
-** floor of handles with it; they come back down when that is over. */
-void moth_swept(moth_ctx *ctx, int32_t collected, double seconds) {
-  double cost = at_least(seconds - DROP_SECONDS * ctx->dropped, 0);
+int32_t moth_above_goal(moth_ctx *ctx) {
+  int64_t bytes = ctx->mem.live_bytes, slots = ctx->live_slots;
+  if (bytes <= ctx->mem.goal_bytes && slots <= ctx->goal_slots) return 0;
+  if (bytes > ctx->most_bytes || slots > ctx->most_slots) return 1;
+  reckon(ctx);
+  if (ctx->credit >= ctx->cost) return 1;
+  if (bytes > ctx->mem.goal_bytes)
+    ctx->mem.goal_bytes = bytes + larger(ctx->floor_bytes, ctx->mem.live_bytes) / LOOKS;
+  if (slots > ctx->goal_slots) ctx->goal_slots = slots + ctx->floor_slots * MOST_SLOTS / LOOKS;
+  return 0;
+}
+
+int moth_due_now(moth_ctx *ctx) {
+  return ctx->want || ctx->anomaly || moth_above_goal(ctx) ? MOTH_WANT : MOTH_OK;
+}
+
+int moth_due_soon(moth_ctx *ctx) {
+  int64_t enough = ctx->after_bytes + ctx->floor_bytes;
+  if (ctx->mem.live_bytes <= enough) return MOTH_OK;
+  if (ctx->mem.goal_bytes > enough) ctx->mem.goal_bytes = enough;
+  return moth_due_now(ctx);
+}
+
+void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double heap) {
+  double cost = seconds - DROP_SECONDS * ctx->dropped;
   ctx->want = false;
   ctx->dropped = 0;
   if (!collected) return;
   ctx->mem.collections++;
   moth_devices_swept(ctx);
   ctx->mem.collection_seconds += seconds;
-  double now = moth_seconds(), since = now - ctx->last_swept;
-  if (ctx->last_swept > 0 && since > 0) {
-    double bytes = cost > 0.05 * since ? 1.5 : cost < 0.02 * since ? 0.8 : 1;
-    double slots = cost > 0.05 * since ? 2 : cost < 0.02 * since ? 0.5 : 1;
-    ctx->goal_scale = clamp(ctx->goal_scale * bytes, 1, MOST_BYTES_SCALE);
-    ctx->slot_scale = clamp(ctx->slot_scale * slots, 1, MOST_SLOTS_SCALE);
-  }
-  ctx->last_swept = now;
-  double share = 0.25 * ctx->goal_scale;
-  double bytes = at_least((double)ctx->floor_bytes, share * (double)ctx->mem.live_bytes);
-  double slots = at_least((double)ctx->floor_slots * ctx->slot_scale, share * ctx->live_slots);
-  ctx->mem.goal_bytes = ctx->mem.live_bytes + (int64_t)bytes;
-  ctx->goal_slots = ctx->live_slots + (int64_t)slots;
+  reckon(ctx);
+  ctx->cost = cost > 0 ? cost : 0;
+  ctx->credit -= ctx->cost;
+  if (ctx->credit < -ctx->cost) ctx->credit = -ctx->cost; /* one that was made at the limit */
+  set_goals(ctx, heap);
 }
 
 uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max) {

@@ -286,6 +286,13 @@ local function run(roots, grads, nroots, inputs, ninputs, flags, collect)
   local status = C.moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, task_out)
   if status < 0 then return M.fail(status, nil, istensor(roots) and roots or nil) end
   local task = task_out[0]
+  if status > 0 then -- what forward has left goes before gradients come
+    local ok, problem = pcall(lib.due)
+    if not ok then
+      C.moth_task_free(ctx, task)
+      error(problem, 0)
+    end
+  end
   status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
   if status < 0 then return M.fail(status) end
   if status == 0 and not collect then return nil end -- the task is gone with its end

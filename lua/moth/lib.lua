@@ -177,7 +177,7 @@ end
 --- Gives back what no handle holds any more, as far as Lua's collector has got.
 function lib.sweep()
   drop_unheld()
-  C.moth_swept(ctx, 0, 0)
+  C.moth_swept(ctx, 0, 0, 0)
   clear_dead()
   arm()
 end
@@ -206,7 +206,7 @@ function lib.collect()
   if not running then collectgarbage("stop") end
   drop_unheld()
   clear_dead()
-  C.moth_swept(ctx, 1, os.clock() - start)
+  C.moth_swept(ctx, 1, os.clock() - start, collectgarbage("count") * 1024)
   arm()
   busy = false
   if not clean then error(message, 0) end
@@ -246,6 +246,23 @@ function lib.adopt(h, status)
   if old and old._gen == h._gen then h = old else live[slot] = h end
   if status == WANT then lib.due(h) end
   return h
+end
+
+--- The gradient of a leaf, for as long as a function of Moth's own needs it.
+-- @param p      the leaf
+-- @param fname  the function to blame if p was released
+-- @return it, or nil; and whether no other handle to it is known: then C.moth_free(ctx, grad) ends
+-- this one, which would else keep it, once its leaf has another, until the next collection
+function lib.borrow_grad(p, fname)
+  local h = Handle()
+  local status = C.moth_get_grad(ctx, p, h)
+  if status < 0 then errors.status(status, fname, nil, p) end
+  local slot = h._slot
+  if slot == 0 then return nil, false end
+  local old = live[slot]
+  if old and old._gen == h._gen then return old, false end
+  live[slot] = h
+  return h, not lib.capture
 end
 
 --- Raises the error behind a negative status.

@@ -46,17 +46,18 @@ memory.set_memory_limit = define {
   end,
 }
 
---- Sets how much may be made between two collections at least. The rule: a collection is due when
--- live bytes pass what was live after the last one by max(16 MiB, a quarter of that), or when 8192
--- handles were made since, or a quarter of those that live. While collections cost more than a
--- twentieth of the time (many other Lua tables make them dear), the quarter grows up to all that
--- is live and the 8192 up to 65536. Inside moth.scope none is needed.
+--- Sets how much may be made between two collections at least. The rule: one is worth its time
+-- when live bytes have passed what was live after the last one by the floor or a 64th of that, or
+-- when 8192 handles were made since, or a quarter of those that live; it is made if collections
+-- then take at most a 25th of the time. It is made at any rate when that has grown to 16 floors of
+-- bytes, all that is live or 4 times what Lua holds (1 GiB at most), whichever is most, or to 8
+-- floors of handles.
 memory.set_memory_floor = define {
   name = "set_memory_floor",
   doc = "Sets what may be made since the last collection before another one is worth its time.",
-  examples = "2^24, 8192",
+  examples = "2^20, 8192",
   args = {
-    { "int", "bytes", "bytes", default = 2 ^ 24 },
+    { "int", "bytes", "bytes", default = 2 ^ 20 },
     { "int", "handles", "tensors", default = 8192 },
   },
   run = function(bytes, handles)
