@@ -55,6 +55,7 @@ local function layer(name, fname, rows, inplace)
   else
     Layer.forward = apart
   end
+  Module.passing[Layer.forward] = true
 
   function Layer:extra_repr()
     local parts = {}

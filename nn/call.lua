@@ -27,10 +27,13 @@ function Handle:remove()
   end
 end
 
+local sight = {changes = 0}
+
 local function add_hook(list, fname, fn, options)
   if type(fn) ~= "function" then
     errors.argument(fname, "hook", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
   end
+  sight.changes = sight.changes + 1
   local hook = {fn = fn}
   local prepend = type(options) == "table" and options.prepend
   table.insert(list, prepend and 1 or #list + 1, hook)
@@ -298,6 +301,20 @@ return function(Module, STORE)
     return pass_on(self:forward(...))
   end
   Module.__call = call
+
+  local passing = setmetatable({}, {__mode = "k"})
+
+  --- The forward functions of Moth's own that hold on to neither their input nor their result.
+  Module.passing = passing
+
+  --- Whether nobody but a module's caller sees what goes in and what comes out. It holds as long
+  -- as sight.changes, which hooks and forwards of single modules raise.
+  function sight.passes(module)
+    return passing[class.written(module.forward)] and not module[STORE].hooks and not has_global()
+      and getmetatable(module).__call == call
+  end
+
+  Module.sight = sight
 
   for name, kind in pairs(own) do
     --- Adds a hook to this module; `{prepend = true}` puts it before the others.

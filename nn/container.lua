@@ -8,10 +8,13 @@ local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 
+local C, ctx = lib.C, lib.ctx
 local container = {}
 
 local STORE = Module.store_key
+local sight = Module.sight
 
 local function ismodule(x)
   return class.isinstance(x, Module)
@@ -198,31 +201,67 @@ function Sequential:__index(key)
   end
 end
 
--- Runs n modules, written out without a loop: LuaJIT compiles that into its caller's trace, where
--- a loop over modules of different classes would leave it again and again.
-local function straight(n)
-  local lines = {"local self, x = ..."}
-  for i = 1, n do lines[i + 1] = ("local m%d = self[%d] x = m%d(x)"):format(i, i, i) end
-  lines[n + 2] = "return x"
-  return assert(loadstring(table.concat(lines, "\n"), "=[moth.nn.Sequential]"))
+-- What one of Moth's layers gave to the next one is nobody else's: its handle ends there, else it
+-- would keep the memory until the next collection. `ours` says that x is such a result; `passes`
+-- lists which modules are such layers.
+
+-- Runs the modules of `known` and asks whether they are still those, written out without a loop:
+-- LuaJIT compiles that into its caller's trace, where a loop over modules of different classes
+-- would leave it again and again.
+local function straight(known, passes)
+  local names, run, same = {}, {}, {}
+  for i = 1, #known do
+    names[i] = "m" .. i
+    same[i] = ("rawequal(self[%d], m%d)"):format(i, i)
+    local ends = passes[i] and "if ours then free(ctx, x) end " or ""
+    run[i] = ("  y = m%d(x) if not rawequal(y, x) then %sx, ours = y, %s end"):format(i, ends,
+      tostring(passes[i]))
+  end
+  local head = #known > 0 and "local " .. table.concat(names, ", ") .. " = ...\n" or ""
+  local text = "local rawequal, free, ctx, unpack, known = ...\n"
+    .. head:gsub("%.%.%.", "unpack(known)")
+    .. "return function(x)\n  local y, ours = nil, false\n" .. table.concat(run, "\n")
+    .. "\n  return x\nend, function(self) return "
+    .. (#known > 0 and table.concat(same, " and ") or "true") .. " end"
+  return assert(loadstring(text, "=[moth.nn.Sequential]"))(rawequal, C.moth_free, ctx, unpack,
+    known)
 end
 
 local MOST = 64 -- modules written out; beyond that a loop does
 
+local function run_loop(self, x, passes)
+  local ours = false
+  for i = 1, #self do
+    local module = self[i]
+    local y = module(x)
+    if not rawequal(y, x) then
+      if ours and passes[i] then C.moth_free(ctx, x) end
+      x, ours = y, passes[i]
+    end
+  end
+  return x
+end
+
+-- Which of the modules hide what goes in and what comes out.
+local function plan(self, store)
+  local known, passes = {}, {}
+  for i = 1, #self do
+    known[i] = self[i]
+    passes[i] = sight.passes(self[i]) or false
+  end
+  store.length, store.seen = #self, sight.changes
+  store.passes, store.run, store.same = passes, nil, nil
+  if #self <= MOST then store.run, store.same = straight(known, passes) end
+end
+
 function Sequential:forward(input)
   local store, n = self[STORE], #self
-  if n > MOST then
-    for i = 1, n do
-      local module = self[i]
-      input = module(input)
-    end
-    return input
-  end
-  if store.length ~= n then
-    store.run, store.length = straight(n), n
+  if store.length ~= n or store.seen ~= sight.changes or n > MOST or not store.same(self) then
+    plan(self, store)
   end
   local run = store.run
-  return (run(self, input))
+  if not run then return (run_loop(self, input, store.passes)) end
+  return (run(input))
 end
 
 -- ---- ModuleDict ----

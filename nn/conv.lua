@@ -148,6 +148,7 @@ local function make_conv(Conv, n)
     return (functional[op](input, self.weight, self.bias, self.stride, padding, self.dilation,
       self.groups))
   end
+  Module.passing[Conv.forward] = true
 end
 
 --- Slides filters over sequences: (N, in_channels, L) or (in_channels, L) -> (N, out_channels, L'),
@@ -223,6 +224,7 @@ local function make_transpose(Transpose, n)
     return (functional[op](input, self.weight, self.bias, self.stride, self.padding, more,
       self.groups, self.dilation))
   end
+  Module.passing[Transpose.forward] = true
 
   define.takes(Transpose.forward, {
     {"tensor", "input", ("(N, in_channels%s) or without N"):format(n == 1 and ", L" or ", ...")},

@@ -113,6 +113,7 @@ for name, fname in pairs {Dropout = "dropout", Dropout1d = "dropout1d", Dropout2
     if self.inplace then return (input:copy_(y)) end
     return y
   end
+  Module.passing[Layer.forward] = true
 
   function Layer:extra_repr()
     return ("p=%g, inplace=%s"):format(self.p, tostring(self.inplace))

@@ -82,6 +82,7 @@ function Embedding:forward(input)
   return (functional.embedding(input, self.weight, self.padding_idx, self.max_norm,
     self.norm_type, self.scale_grad_by_freq))
 end
+Module.passing[Embedding.forward] = true
 
 function Embedding:extra_repr()
   local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)

@@ -22,6 +22,7 @@ end
 function Flatten:forward(input)
   return (input:flatten(self.start_dim, self.end_dim))
 end
+Module.passing[Flatten.forward] = true
 
 function Flatten:extra_repr()
   return ("start_dim=%d, end_dim=%d"):format(self.start_dim, self.end_dim)
@@ -43,6 +44,7 @@ end
 function Unflatten:forward(input)
   return (input:unflatten(self.dim, self.unflattened_size))
 end
+Module.passing[Unflatten.forward] = true
 
 function Unflatten:extra_repr()
   return ("dim=%d, unflattened_size=(%s)"):format(self.dim,

@@ -17,6 +17,7 @@ linear.Identity = Identity
 function Identity:forward(input)
   return input
 end
+Module.passing[Identity.forward] = true
 
 --- input x weight^T + bias: (..., in_features) -> (..., out_features).
 -- weight (out_features, in_features) and bias (out_features) begin as PyTorch's: evenly within
@@ -52,6 +53,7 @@ end
 function Linear:forward(input)
   return (functional.linear(input, self.weight, self.bias))
 end
+Module.passing[Linear.forward] = true
 
 function Linear:extra_repr()
   return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features,

@@ -129,6 +129,7 @@ function Module:__newindex(name, value)
     end
     return
   end
+  if name == "forward" then Module.sight.changes = Module.sight.changes + 1 end
   local sort = type(value)
   if sort == "cdata" or sort == "table" then
     keep(value)

@@ -133,6 +133,7 @@ for name, rank in pairs(BATCH) do
     count_batch(self)
     return y
   end
+  Module.passing[Layer.forward] = true
 end
 
 local INSTANCE = {InstanceNorm1d = 3, InstanceNorm2d = 4, InstanceNorm3d = 5}
@@ -150,6 +151,7 @@ for name, dims in pairs(INSTANCE) do
     if single then y = y:squeeze(1) end
     return y
   end
+  Module.passing[Layer.forward] = true
 end
 
 -- ---- by the last dimensions ----
@@ -188,6 +190,7 @@ LayerNorm.reset_parameters = reset_parameters
 function LayerNorm:forward(input)
   return (functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps))
 end
+Module.passing[LayerNorm.forward] = true
 
 function LayerNorm:extra_repr()
   return ("%s, eps=%g, elementwise_affine=%s"):format(sizes_text(self.normalized_shape), self.eps,
@@ -218,6 +221,7 @@ RMSNorm.reset_parameters = reset_parameters
 function RMSNorm:forward(input)
   return (functional.rms_norm(input, self.normalized_shape, self.weight, self.eps))
 end
+Module.passing[RMSNorm.forward] = true
 
 function RMSNorm:extra_repr()
   return ("%s, eps=%s, elementwise_affine=%s"):format(sizes_text(self.normalized_shape),
@@ -254,6 +258,7 @@ GroupNorm.reset_parameters = reset_parameters
 function GroupNorm:forward(input)
   return (functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps))
 end
+Module.passing[GroupNorm.forward] = true
 
 function GroupNorm:extra_repr()
   return ("%d, %d, eps=%g, affine=%s"):format(self.num_groups, self.num_channels, self.eps,

@@ -32,6 +32,7 @@ local function make(Pad, kind, mode, n)
   function Pad:forward(input)
     return (functional.pad(input, self.padding, mode, self.value))
   end
+  Module.passing[Pad.forward] = true
 
   function Pad:extra_repr()
     if kind ~= "Constant" then return window.text(self.padding) end

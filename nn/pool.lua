@@ -45,6 +45,7 @@ local function make_max(Pool, n)
     return (functional[op](input, self.kernel_size, self.stride, self.padding, self.dilation,
       self.ceil_mode))
   end
+  Module.passing[Pool.forward] = true
 
   function Pool:extra_repr()
     return ("kernel_size=%s, stride=%s, padding=%s, dilation=%s, ceil_mode=%s"):format(
@@ -84,6 +85,7 @@ local function make_avg(Pool, n)
     return (functional[op](input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
       self.count_include_pad, self.divisor_override))
   end
+  Module.passing[Pool.forward] = true
 
   function Pool:extra_repr()
     return ("kernel_size=%s, stride=%s, padding=%s"):format(text(self.kernel_size),
@@ -124,6 +126,7 @@ local function make_adaptive(Pool, kind, n)
     end
     return (functional[op](input, self.output_size))
   end
+  Module.passing[Pool.forward] = true
 
   function Pool:extra_repr()
     return "output_size=" .. text(self.output_size)

@@ -38,6 +38,7 @@ function Upsample:forward(input)
   return (functional.interpolate(input, self.size, self.scale_factor, self.mode,
     self.align_corners))
 end
+Module.passing[Upsample.forward] = true
 
 function Upsample:extra_repr()
   local how = self.scale_factor ~= nil and "scale_factor=" .. window.text(self.scale_factor)
@@ -75,6 +76,7 @@ function PixelShuffle:init(upscale_factor) self.upscale_factor = upscale_factor 
 function PixelShuffle:forward(input)
   return (functional.pixel_shuffle(input, self.upscale_factor))
 end
+Module.passing[PixelShuffle.forward] = true
 
 function PixelShuffle:extra_repr() return "upscale_factor=" .. self.upscale_factor end
 
@@ -90,6 +92,7 @@ function PixelUnshuffle:init(downscale_factor) self.downscale_factor = downscale
 function PixelUnshuffle:forward(input)
   return (functional.pixel_unshuffle(input, self.downscale_factor))
 end
+Module.passing[PixelUnshuffle.forward] = true
 
 function PixelUnshuffle:extra_repr() return "downscale_factor=" .. self.downscale_factor end
 

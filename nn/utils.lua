@@ -28,13 +28,19 @@ local function listed(fname, name, value)
   return value
 end
 
+-- The gradients of parameters, and those whose handles are to end with the function (give_back).
 local function grads_of(fname, parameters)
-  local grads = {}
+  local grads, borrowed = {}, {}
   for _, p in ipairs(listed(fname, "parameters", parameters)) do
-    local grad = p.grad
+    local grad, ours = lib.borrow_grad(p, fname)
     if grad ~= nil then grads[#grads + 1] = grad end
+    if ours then borrowed[#borrowed + 1] = grad end
   end
-  return grads
+  return grads, borrowed
+end
+
+local function give_back(borrowed)
+  for _, grad in ipairs(borrowed) do lib.C.moth_free(lib.ctx, grad) end
 end
 
 local function total_norm(fname, tensors, norm_type, error_if_nonfinite)
@@ -74,9 +80,10 @@ functions {
       .. "error_if_nonfinite = true}",
     args = {PARAMETERS, {"float", "max_norm", "the longest that they may be"}, NORM_TYPE, FINITE},
     run = function(parameters, max_norm, norm_type, error_if_nonfinite)
-      local grads = grads_of("clip_grad_norm_", parameters)
+      local grads, borrowed = grads_of("clip_grad_norm_", parameters)
       local total = total_norm("clip_grad_norm_", grads, norm_type, error_if_nonfinite)
       clip(grads, max_norm, total)
+      give_back(borrowed)
       return total
     end,
   },
@@ -86,10 +93,11 @@ functions {
     examples = "moth.nn.Linear(2, 3):parameters(), 0.5",
     args = {PARAMETERS, {"float", "clip_value", "the largest size of an element"}},
     run = function(parameters, clip_value)
-      local grads = grads_of("clip_grad_value_", parameters)
+      local grads, borrowed = grads_of("clip_grad_value_", parameters)
       moth().no_grad(function()
         for _, grad in ipairs(grads) do grad:clamp_(-clip_value, clip_value) end
       end)
+      give_back(borrowed)
     end,
   },
   {
@@ -110,7 +118,9 @@ functions {
     args = {PARAMETERS, {"float", "max_norm", "the longest that they may be"},
             {"tensor", "total_norm", "their norm, as get_total_norm gives it"}},
     run = function(parameters, max_norm, total)
-      clip(grads_of("clip_grads_with_norm_", parameters), max_norm, total)
+      local grads, borrowed = grads_of("clip_grads_with_norm_", parameters)
+      clip(grads, max_norm, total)
+      give_back(borrowed)
     end,
   },
   {

@@ -483,6 +483,6 @@ describe("the memory of a captured step", function()
     opt:zero_grad()
     local inputs = 2 * 512 * 128 * 4
     local captured = peak(moth.capture(train))
-    assert.is_true(captured <= 1.25 * eager + inputs, captured .. " against " .. eager)
+    assert.is_true(captured <= 1.3 * eager + inputs, captured .. " against " .. eager)
   end)
 end)

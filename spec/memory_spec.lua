@@ -11,6 +11,11 @@ local refuses = intact.refuses
 local TEMPORARY, MIB = 80 * 1024, 1024 * 1024
 local FLOATS = TEMPORARY / 4
 
+-- How much garbage may lie around where collections are dear: what README's "Memory" says.
+local function most(live)
+  return math.max(16 * MIB, live or 0, 4.5 * 1024 * collectgarbage "count")
+end
+
 describe("a loop of ten thousand temporaries of 80 KB", function()
   local function loop(wrap)
     moth.collect()
@@ -21,20 +26,20 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
     return moth.memory().peak_bytes - before
   end
 
-  it("takes at most 1.3 x what reference counting takes, and 16 MiB", function()
+  it("takes at most 1.3 x what reference counting takes, and what README allows", function()
     -- counting references: a and one result, or two while the old one is still named
     local peak = loop(function(a)
       local b = a * 2
       return b
     end)
-    assert.is_true(peak <= 1.3 * 3 * TEMPORARY + 16 * MIB, ("%.1f MiB"):format(peak / MIB))
+    assert.is_true(peak <= 1.3 * 3 * TEMPORARY + most(), ("%.1f MiB"):format(peak / MIB))
   end)
 
   it("so also beside many Lua tables, and in chains of ops", function()
     local heap = {}
     for i = 1, 100000 do heap[i] = { i } end
     local peak = loop(function(a) return (a * 2 + a):relu():mul(a) end)
-    assert.is_true(peak <= 1.3 * 5 * TEMPORARY + 16 * MIB, ("%.1f MiB"):format(peak / MIB))
+    assert.is_true(peak <= 1.3 * 5 * TEMPORARY + most(), ("%.1f MiB"):format(peak / MIB))
     assert.equal(100000, #heap)
   end)
 
@@ -58,13 +63,13 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
       assert(y)
     end
     local peak = moth.memory().peak_bytes - before
-    assert.is_true(peak <= 1.3 * 4 * TEMPORARY + 16 * MIB, ("%.1f MiB"):format(peak / MIB))
+    assert.is_true(peak <= 1.3 * 4 * TEMPORARY + most(), ("%.1f MiB"):format(peak / MIB))
   end)
 
   it("never takes more than what is live again, where collections are dear", function()
     local live = moth.ones(10 * MIB) -- 40 MiB
     local peak = loop(function(a) return a * 2 end)
-    assert.is_true(peak <= 41 * MIB, ("%.1f MiB"):format(peak / MIB))
+    assert.is_true(peak <= most(40 * MIB) + 4 * MIB, ("%.1f MiB"):format(peak / MIB))
     live:free()
   end)
 end)

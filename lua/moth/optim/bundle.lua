@@ -3,7 +3,7 @@
 -- Parameters without a gradient are left out. Those that have taken the same number of steps go
 -- together: as a rule, all of them. Such a whole bundle is kept for the steps to come, as long as
 -- it would come out the same; its list of gradients is empty, which tells the engine to take the
--- parameters' own. That saves their handles, which would keep them until Lua's next collection.
+-- parameters' own. That saves their handles; those made for other bundles end with the step.
 
 local lib = require "moth.lib"
 
@@ -13,6 +13,9 @@ local bundle = {}
 
 local wholes = setmetatable({}, {__mode = "k"}) -- group -> bundle
 local NONE = {}
+
+--- Handles of gradients that the step under way has made, or nil.
+bundle.borrowed = nil
 
 local function start(p, own, name)
   if lib.capture then require("moth.capture").void() end
@@ -73,6 +76,16 @@ function bundle.keep(group, names, found, counts)
   wholes[group] = made
 end
 
+--- The gradient of a parameter, until the step ends; or nil.
+function bundle.grad(p)
+  local grad, ours = lib.borrow_grad(p, "grad")
+  if ours then
+    bundle.borrowed = bundle.borrowed or {}
+    table.insert(bundle.borrowed, grad)
+  end
+  return grad
+end
+
 --- The bundles of a group, a list of tables of lists that belong together: params, grads, states
 -- (the parameters' tables in self.state) and one for each of `names`, the tensors of the state;
 -- a tensor that is missing begins as zeros.
@@ -86,7 +99,7 @@ function bundle.of(self, group, names, key)
   local all, by_key, params, state = {}, {}, group.params, self.state
   for i = 1, #params do
     local p = params[i]
-    local grad = p.grad
+    local grad = bundle.grad(p)
     if grad ~= nil then
       local own = state[p]
       if not own then
@@ -146,6 +159,12 @@ function bundle.note(self, group, found, op, number, more)
     group = group, states = found.states, params = found.params, state = self.state,
     optimizer = self, count = #group.params, groups = #self.param_groups,
     amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})
+end
+
+--- Ends the handles of gradients that a step has made.
+function bundle.give_back()
+  for _, grad in ipairs(bundle.borrowed) do C.moth_free(ctx, grad) end
+  bundle.borrowed = nil
 end
 
 --- Counts a step of every parameter of a bundle.

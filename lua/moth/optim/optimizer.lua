@@ -12,6 +12,7 @@
 --       end
 --     end
 
+local bundle = require "moth.optim.bundle"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -304,6 +305,7 @@ function Optimizer:step(closure)
   local mode = lib.C.moth_grad_mode(lib.ctx, 0)
   local ok, problem = pcall(update_all, self)
   lib.C.moth_grad_mode(lib.ctx, mode)
+  if bundle.borrowed then bundle.give_back() end
   if not ok then error(problem, 0) end
   if self.post_hooks then run_hooks(self, self.post_hooks, closure) end
   return loss

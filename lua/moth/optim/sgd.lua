@@ -82,7 +82,7 @@ local function update_plain(self, group)
   local all = group.params
   for i = 1, #all do
     local p = all[i]
-    local grad = p.grad
+    local grad = bundle.grad(p)
     if grad ~= nil then
       n = n + 1
       params[n], grads[n] = p, grad
@@ -120,7 +120,7 @@ function SGD:update(group)
   local all, state = group.params, self.state
   for i = 1, #all do
     local p = all[i]
-    local grad = p.grad
+    local grad = bundle.grad(p)
     if grad ~= nil then
       local own = state[p]
       if own and own.momentum_buffer ~= nil then
