@@ -230,7 +230,7 @@ void moth_drop(moth_ctx *ctx, uint32_t slot) {
 #define TIME_SHARE 0.04
 #define MOST_CREDIT 8 /* collections */
 #define LOOKS 32      /* at the clock, between the first goal and the limit */
-#define LEAST_LIMIT 16         /* floors of bytes */
+#define LEAST_LIMIT 15 /* floors of bytes; with what lives on meanwhile, 16 MiB */
 #define MOST_SLOTS 8           /* floors of handles */
 #define HEAP_LIMIT 4           /* times what Lua holds */
 #define MOST_LIMIT ((double)((int64_t)1 << 30))

@@ -204,7 +204,7 @@ describe("a collection", function()
     moth.collect()
     local live = moth.memory().live_bytes
     took(1000, 0)
-    assert.is_false(asked_after(15 * MIB))
+    assert.is_false(asked_after(14 * MIB))
     took(1000, 100 * MIB)
     assert.is_false(asked_after(390 * MIB))
     took(1000, 0)
