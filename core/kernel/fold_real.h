@@ -42,25 +42,21 @@ TARGET static void NAME(sum_across)(int64_t n, int64_t r, double *acc, const REA
   NAME(sum_rows)(n, r, acc, x, next);
 }
 
-/* Elements that lie apart: eight sums, each of which is added to double now and then. */
+/* Elements that lie apart: eight sums. */
 TARGET static double NAME(sum_apart)(int64_t r, const char *x, int64_t next) {
 #define ELEMENT(k) (*(const REAL *)(const void *)(x + (k) * next))
-  double sum = 0;
-  while (r > 0) {
-    REAL a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
-    int64_t i = 0, some = r < 1024 ? r : 1024;
-    for (; i + 8 <= some; i += 8, x += 8 * next) {
-      a += ELEMENT(0), b += ELEMENT(1), c += ELEMENT(2), d += ELEMENT(3);
-      e += ELEMENT(4), f += ELEMENT(5), g += ELEMENT(6), h += ELEMENT(7);
-    }
-    for (; i < some; i++, x += next) a += ELEMENT(0);
-    sum += (double)(((a + b) + (c + d)) + ((e + f) + (g + h)));
-    r -= some;
+  double a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+  int64_t i = 0;
+  for (; i + 8 <= r; i += 8, x += 8 * next) {
+    a += (double)ELEMENT(0), b += (double)ELEMENT(1), c += (double)ELEMENT(2);
+    d += (double)ELEMENT(3), e += (double)ELEMENT(4), f += (double)ELEMENT(5);
+    g += (double)ELEMENT(6), h += (double)ELEMENT(7);
   }
-  return sum;
+  for (; i < r; i++, x += next) a += (double)ELEMENT(0);
+  return ((a + b) + (c + d)) + ((e + f) + (g + h));
 }
 
-/* The same across rows whose elements lie apart. */
+/* The same across rows, in REAL for 256 of them. */
 TARGET static void NAME(sum_loose)(int64_t n, int64_t r, double *acc, const char *at, int64_t step,
                                    int64_t next) {
   REAL part[BLOCK];

@@ -281,41 +281,74 @@ static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_
   return counts;
 }
 
-static moth_tensor *repeated_positions(const repeat_interleave_args *a, int64_t n) {
-  int64_t total;
-  moth_tensor *counts = counts_of(a, n, &total), *y = NULL;
-  if (!counts) return NULL;
+static moth_tensor *repeated_positions(const repeat_interleave_args *a, int64_t n, int64_t total,
+                                       const moth_tensor *counts) {
+  moth_tensor *y = NULL;
   moth_layout l = {.ndim = 1, .dtype = MOTH_I64, .shape = {total}};
-  if (a->output_size != MOTH_NO_INT && a->output_size != total)
-    moth_fail(a->ctx, MOTH_E_SHAPE, "output_size", "%lld is not what the repeats add up to, %lld",
-              (long long)a->output_size, (long long)total);
-  else if (!moth_layout_pack(&l))
+  if (!moth_layout_pack(&l))
     moth_fail(a->ctx, MOTH_E_SHAPE, "repeats", "%lld positions are too many", (long long)total);
   else
     y = moth_tensor_new(a->ctx, &l);
   int64_t *to = y && total ? (int64_t *)(void *)moth_at(y) : NULL;
   for (int64_t i = 0; to && i < n; i++)
     for (int64_t c = count_at(counts, i); c > 0 && total > 0; c--, total--) *to++ = i;
-  moth_tensor_release(counts);
   return y;
+}
+
+/* x with each position of dim `by` times: a view with one more dimension, of that size, copied. Its
+** gradient is a sum. */
+static int repeated_alike(moth_ctx *ctx, moth_tensor *x, int32_t dim, int64_t by,
+                          moth_tensor **out) {
+  int64_t wide[4] = {1, x->l.shape[dim], 1, 1}, shape[MOTH_MAX_DIMS];
+  moth_tensor *line = NULL, *repeated = NULL, *copy = NULL;
+  for (int d = 0; d < x->l.ndim; d++) {
+    shape[d] = d == dim ? x->l.shape[d] * by : x->l.shape[d];
+    if (d != dim) wide[d < dim ? 0 : 3] *= x->l.shape[d];
+  }
+  int status = MOTH_CALL(ctx, &line, reshape, .input = x, .shape = {wide, 4});
+  wide[2] = by;
+  if (!status) status = MOTH_CALL(ctx, &repeated, expand, .input = line, .size = {wide, 4});
+  if (!status) status = MOTH_CALL(ctx, &copy, clone, .input = repeated);
+  if (!status) status = MOTH_CALL(ctx, out, reshape, .input = copy, .shape = {shape, x->l.ndim});
+  moth_tensor_release(copy);
+  moth_tensor_release(repeated);
+  moth_tensor_release(line);
+  return status;
+}
+
+static int repeat_along(const repeat_interleave_args *a, moth_tensor *x, int32_t dim,
+                        moth_tensor **out) {
+  int64_t n = x->l.shape[dim], total;
+  moth_tensor *counts = counts_of(a, n, &total), *index = NULL;
+  int status = counts ? MOTH_OK : a->ctx->error.code;
+  if (!status && a->output_size != MOTH_NO_INT && a->output_size != total)
+    status = moth_fail(a->ctx, MOTH_E_SHAPE, "output_size",
+                       "%lld is not what the repeats add up to, %lld",
+                       (long long)a->output_size, (long long)total);
+  if (!status && counts->l.numel == 1) {
+    status = repeated_alike(a->ctx, x, dim, count_at(counts, 0), out);
+  } else if (!status) {
+    index = repeated_positions(a, n, total, counts);
+    status = index ? MOTH_CALL(a->ctx, out, index_select, .input = x, .dim = dim, .index = index)
+                   : a->ctx->error.code;
+  }
+  moth_tensor_release(index);
+  moth_tensor_release(counts);
+  return status;
 }
 
 static int repeat_interleave_compose(const repeat_interleave_args *a, moth_tensor **out) {
   if (a->input->l.device) return moth_device_missing(a->ctx, a->input->l.device);
   static const int64_t all = -1;
   int32_t dim = 0;
-  moth_tensor *x = NULL, *index = NULL;
+  moth_tensor *x = NULL;
   bool flat = a->dim == MOTH_NO_INT || a->input->l.ndim == 0;
   int status = flat ? MOTH_CALL(a->ctx, &x, reshape, .input = a->input, .shape = {&all, 1})
                     : moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
   if (!flat) x = moth_tensor_retain(a->input);
   if (!status && !(a->repeats->flags & MOTH_T_NUMBER))
     status = moth_capture_refuse_shape(a->ctx, "repeat_interleave");
-  if (!status) index = repeated_positions(a, x->l.shape[dim]);
-  if (!status && !index) status = a->ctx->error.code;
-  if (!status)
-    status = MOTH_CALL(a->ctx, out, index_select, .input = x, .dim = dim, .index = index);
-  moth_tensor_release(index);
+  if (!status) status = repeat_along(a, x, dim, out);
   moth_tensor_release(x);
   return status;
 }
