@@ -11,6 +11,9 @@
   MOTH_INLINE real softplus_of_##name(real x) { /* log(1 + exp(x)) */               \
     return (x < 0 ? 0 : x) + moth_log1p_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
   }                                                                                 \
+  MOTH_INLINE real logsigmoid_of_##name(real x) { /* -softplus(-x), and 0 far above 0 */ \
+    return (x < 0 ? x : 0) - moth_log1p_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
+  }                                                                                 \
   MOTH_INLINE real gelu_slope_of_##name(real x) {                                   \
     real bell, tail = moth_tail_##name(x, &bell);                                   \
     return (x > 0 ? 1 - tail : tail) + x * ((real)0.39894228040143267794 * bell);   \

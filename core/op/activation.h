@@ -10,18 +10,18 @@
 
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
-  F(CURVE, elu, x > 0 ? b * x : a * b * FOR_REAL(moth_less_one)(c * x)) /* celu and selu too */\
+  F(CURVE, elu, x >= 0 ? b * x : a * b * FOR_REAL(moth_less_one)(c * x)) /* celu, selu too */\
   F(CURVE, gelu, FOR_REAL(moth_gelu)(x))                                                     \
   F(CURVE, gelu_tanh, x * FOR_REAL(moth_sigmoid)(FOR_REAL(gelu_angle)(x)))                   \
   F(CURVE, silu, x * FOR_REAL(moth_sigmoid)(x))                                              \
   F(CURVE, mish, x * FOR_REAL(mish_of)(x))                                                   \
   F(CURVE, softplus, a * x > b ? x : FOR_REAL(softplus_of)(a * x) / a)                       \
-  F(CURVE, logsigmoid, -FOR_REAL(softplus_of)(-x))                                           \
+  F(CURVE, logsigmoid, FOR_REAL(logsigmoid_of)(x))                                           \
   F(REAL, softsign, x / (1 + fabs(x)))                                                       \
   F(CURVE, tanhshrink, x - tanh(x))                                                          \
   F(NUMBER, hardtanh, x < a ? a : x > b ? b : x, x < a ? a : x > b ? b : x) /* relu6 too */  \
   F(REAL, hardsigmoid, (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6)                                 \
-  F(REAL, hardswish, x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6)                               \
+  F(REAL, hardswish, x < -3 ? x * 0 : x > 3 ? x : x * (x + 3) / 6)                           \
   F(REAL, softshrink, x > a ? x - a : x < -a ? x + a : x * 0)                                \
   F(REAL, hardshrink, x >= -a && x <= a ? 0 : x)                                             \
   F(NUMBER, threshold, x <= a ? b : x, x <= a ? b : x)

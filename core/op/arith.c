@@ -6,6 +6,7 @@
 #include "../capture.h"
 #include "../kernel/arith.h"
 #include "../kernel/scalar.h"
+#include "../kernel/unary.h"
 #include "formula.h"
 
 #define BINARY_FLAGS \
@@ -16,6 +17,11 @@ static int map2(moth_ctx *ctx, const moth_loops *loops, moth_tensor *y, const mo
                 const moth_tensor *b, const void *arg) {
   const moth_tensor *operands[] = {y, a, b};
   return moth_map(ctx, loops, a->l.dtype, 3, operands, arg);
+}
+
+static int map1(moth_ctx *ctx, const moth_loops *loops, moth_tensor *y, const moth_tensor *a) {
+  const moth_tensor *operands[] = {y, a};
+  return moth_map(ctx, loops, a->l.dtype, 2, operands, NULL);
 }
 
 /* -- add, sub -- */
@@ -257,9 +263,14 @@ static int pow_shape(const pow_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "exponent", y, a->input, a->exponent);
 }
 
+/* Squares and roots are PyTorch's too where they differ: sqrt(-0) is -0, and sqrt(-inf) NaN. */
 static int pow_cpu(const pow_args *a, moth_tensor **out) {
-  if (lone_exponent(a->exponent) == 2 && moth_shape_same(&a->input->l, &out[0]->l))
-    return map2(a->ctx, moth_arith.mul, out[0], a->input, a->input, NULL);
+  const double e = lone_exponent(a->exponent);
+  if (moth_shape_same(&a->input->l, &out[0]->l)) {
+    if (e == 2) return map2(a->ctx, moth_arith.mul, out[0], a->input, a->input, NULL);
+    if (e == 0.5) return map1(a->ctx, moth_unary.sqrt, out[0], a->input);
+    if (e == -0.5) return map1(a->ctx, moth_unary.rsqrt, out[0], a->input);
+  }
   return map2(a->ctx, moth_arith.pow, out[0], a->input, a->exponent, NULL);
 }
 
