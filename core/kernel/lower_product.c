@@ -7,7 +7,7 @@
 */
 #include "lower.h"
 
-#define CHAIN 256      /* taps added in one go: longer sums lose digits, and these stay in L1 */
+#define CHAIN 160      /* taps added in one go: longer sums lose digits, and these stay in L1 */
 #define NS_PER_FMA 0.01
 #define FEW_WINDOWS 256 /* for which filters that lie right are not laid out anew */
 #define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */

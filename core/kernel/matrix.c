@@ -12,9 +12,11 @@
 
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
+#define CHAIN 128      /* products that a register sums in one go: longer sums lose digits, */
+#define MOST_CHAINS 16 /* ... and so do many of them */
 
 typedef struct moth_strip { /* tiles one below the other */
-  int64_t tiles, k;
+  int64_t tiles, k, chain;
   const float *a;
   int64_t rs, cs, next; /* next: from one tile's rows of A to the next's */
   const float *b;
@@ -104,10 +106,13 @@ int moth_matrix_height(int64_t m, int64_t n) {
   return tiles > 0 ? (int)((m + tiles - 1) / tiles) : most;
 }
 
-int64_t moth_matrix_depth(int64_t k) {
-  int64_t parts = (k + MOTH_MATRIX_DEPTH - 1) / MOTH_MATRIX_DEPTH;
+/* Of the least number of equal parts of k that are no longer than `most`. */
+static int64_t equal_part(int64_t k, int64_t most) {
+  int64_t parts = (k + most - 1) / most;
   return parts > 0 ? (k + parts - 1) / parts : 1;
 }
+
+int64_t moth_matrix_depth(int64_t k) { return equal_part(k, MOTH_MATRIX_DEPTH); }
 
 /* -- products -- */
 
@@ -130,18 +135,19 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
   const int height = moth_matrix_height(p->m, p->n);
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
+  int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
   int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
   for (int64_t t = 0; t < p->k || t == 0; t += depth) {
-    int64_t k = p->k - t < depth ? p->k - t : depth;
+    int64_t k = p->k - t < depth ? p->k - t : depth, chain = equal_part(k, most);
     for (int64_t i = t0 * height, m; i < bottom; i += m) {
       m = k > SHALLOW ? BLOCK_TILES * height : height;
       if (m > bottom - i) m = bottom - i;
       for (int64_t j = p0; j < p1; j++) {
         int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
-        moth_strip s = {.k = k, .a = p->a + i * p->rs + t * p->cs, .rs = p->rs, .cs = p->cs,
+        moth_strip s = {.k = k, .chain = chain, .a = p->a + i * p->rs + t * p->cs, .rs = p->rs,
                         .b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column,
-                        .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
+                        .cs = p->cs, .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
         strips(&s, loops[nv - 1], m, height);

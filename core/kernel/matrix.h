@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define MOTH_MATRIX_ROWS 12   /* of the tallest tile */
-#define MOTH_MATRIX_DEPTH 320 /* products added in one go: longer sums lose digits, and the cache */
+#define MOTH_MATRIX_DEPTH 320 /* rows of B gone through at a time: more leave the cache */
 
 /* C (m, n) := A (m, k) B (k, n) [+ C] [+ bias, one number for each column]. Each element is summed
 ** in the same order whichever part of C is asked for. */

@@ -11,39 +11,47 @@
 #define ADD_LANES(s, a, x) s += (a) * (x)
 #define ADD_ONE(s, a, x) s = __builtin_fmaf(a, x, s)
 
-/* One strip: tiles of m rows and nv vectors, one below the other. */
-#define TILES(f, V, U, lanes, ADD)                                                             \
-  TARGET INLINED void NAME(f)(const moth_strip *p, const int m, const int nv) {                \
-    const float *from = p->a;                                                                  \
-    float *c = p->c;                                                                           \
-    const int64_t rs = p->rs, cs = p->cs, ldb = p->ldb, ldc = p->ldc, last = p->last;          \
-    for (int64_t tile = 0; tile < p->tiles; tile++, from += p->next, c += m * ldc) {           \
-      V s[12][4], x[4];                                                                        \
-      UNROLL for (int i = 0; i < m; i++)                                                       \
-        UNROLL for (int v = 0; v < nv; v++) s[i][v] = (V){0};                                  \
-      const float *b = p->b, *a[4] = {from, from + 3 * rs, from + 6 * rs, from + 9 * rs};      \
-      for (int64_t t = 0; t < p->k; t++, b += ldb) {                                           \
-        UNROLL for (int v = 0; v < nv; v++)                                                    \
-          x[v] = *(const U *)(const void *)(b + (v && v == nv - 1 ? last : v * lanes));        \
-        UNROLL for (int i = 0; i < m; i++)                                                     \
-          UNROLL for (int v = 0; v < nv; v++) ADD(s[i][v], a[i / 3][i % 3 * rs], x[v]);        \
-        UNROLL for (int g = 0; 3 * g < m; g++) a[g] += cs;                                     \
-      }                                                                                        \
-      if (p->bias) {                                                                           \
-        UNROLL for (int v = 0; v < nv; v++)                                                    \
-          x[v] = *(const U *)(const void *)(p->bias + (v && v == nv - 1 ? last : v * lanes));  \
-        UNROLL for (int i = 0; i < m; i++)                                                     \
-          UNROLL for (int v = 0; v < nv; v++) s[i][v] += x[v];                                 \
-      }                                                                                        \
-      UNROLL for (int i = 0; i < m; i++) {                                                     \
-        float *row = c + i * ldc;                                                              \
-        if (p->add)                                                                            \
-          UNROLL for (int v = 0; v < nv; v++)                                                  \
-            s[i][v] += *(const U *)(const void *)(row + (v && v == nv - 1 ? last : v * lanes)); \
-        UNROLL for (int v = 0; v < nv; v++)                                                    \
-          *(U *)(void *)(row + (v && v == nv - 1 ? last : v * lanes)) = s[i][v];               \
-      }                                                                                        \
-    }                                                                                          \
+/* One strip: tiles of m rows and nv vectors, one below the other. Every p->chain products are added
+** to C, which is in L1 by then: longer sums lose digits. */
+#define TILES(f, V, U, lanes, ADD)                                                               \
+  TARGET INLINED void NAME(f)(const moth_strip *p, const int m, const int nv) {                  \
+    const float *from = p->a;                                                                    \
+    float *c = p->c;                                                                             \
+    const int64_t rs = p->rs, cs = p->cs, ldb = p->ldb, ldc = p->ldc, last = p->last;            \
+    for (int64_t tile = 0; tile < p->tiles; tile++, from += p->next, c += m * ldc) {             \
+      V s[12][4], x[4];                                                                          \
+      const float *b = p->b, *a[4] = {from, from + 3 * rs, from + 6 * rs, from + 9 * rs};        \
+      int64_t left = p->k;                                                                       \
+      bool add = p->add;                                                                         \
+      do {                                                                                       \
+        const int64_t some = left < p->chain ? left : p->chain;                                  \
+        UNROLL for (int i = 0; i < m; i++)                                                       \
+          UNROLL for (int v = 0; v < nv; v++) s[i][v] = (V){0};                                  \
+        for (int64_t t = 0; t < some; t++, b += ldb) {                                           \
+          UNROLL for (int v = 0; v < nv; v++)                                                    \
+            x[v] = *(const U *)(const void *)(b + (v && v == nv - 1 ? last : v * lanes));        \
+          UNROLL for (int i = 0; i < m; i++)                                                     \
+            UNROLL for (int v = 0; v < nv; v++) ADD(s[i][v], a[i / 3][i % 3 * rs], x[v]);        \
+          UNROLL for (int g = 0; 3 * g < m; g++) a[g] += cs;                                     \
+        }                                                                                        \
+        left -= some;                                                                            \
+        if (p->bias && !left) {                                                                  \
+          UNROLL for (int v = 0; v < nv; v++)                                                    \
+            x[v] = *(const U *)(const void *)(p->bias + (v && v == nv - 1 ? last : v * lanes));  \
+          UNROLL for (int i = 0; i < m; i++)                                                     \
+            UNROLL for (int v = 0; v < nv; v++) s[i][v] += x[v];                                 \
+        }                                                                                        \
+        UNROLL for (int i = 0; i < m; i++) {                                                     \
+          float *row = c + i * ldc;                                                              \
+          if (add)                                                                               \
+            UNROLL for (int v = 0; v < nv; v++)                                                  \
+              s[i][v] += *(const U *)(const void *)(row + (v && v == nv - 1 ? last : v * lanes));\
+          UNROLL for (int v = 0; v < nv; v++)                                                    \
+            *(U *)(void *)(row + (v && v == nv - 1 ? last : v * lanes)) = s[i][v];               \
+        }                                                                                        \
+        add = true;                                                                              \
+      } while (left);                                                                            \
+    }                                                                                            \
   }
 #if LANES > 8
 TILES(tiles16, vector16, loose16, 16, ADD_LANES)
@@ -141,12 +149,15 @@ TARGET static void NAME(pack_turned)(float *to, int64_t step, int64_t k, int64_t
 
 /* -- a matrix times a vector -- */
 
-/* m vectors x times `rows` rows of w, from row j on: each product in one or two vectors of sums */
-TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int rows, int64_t j) {
+/* m vectors x times `rows` rows of w, from row j on: each product in one or two vectors of sums, of
+** n numbers from t on. */
+TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int rows, int64_t j,
+                                  int64_t t, const int64_t n) {
   enum { PARTS = 2 };
   NAME(vector) s[6][4][PARTS];
   const float *w = p->w + j * p->ldw;
-  int64_t t = 0, k = p->k;
+  const int64_t k = t + n;
+  const bool first = !t, last = k == p->k;
   const int parts = m > 1 ? 1 : PARTS;
   UNROLL for (int i = 0; i < m; i++)
     UNROLL for (int r = 0; r < rows; r++)
@@ -167,22 +178,29 @@ TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int row
         for (int l = 0; l < h; l++) part[l] += part[l + h];
       for (int64_t l = t; l < k; l++) sum += p->x[i * p->ldx + l] * w[r * p->ldw + l];
       float *y = p->y + i * p->ldy + (j + r) * p->step;
-      sum += part[0] + (p->bias ? p->bias[i * p->bias_x + (j + r) * p->bias_w] : 0);
-      *y = p->add ? *y + sum : sum;
+      sum += part[0];
+      if (last && p->bias) sum += p->bias[i * p->bias_x + (j + r) * p->bias_w];
+      *y = p->add || !first ? *y + sum : sum;
     }
 }
 
+/* Sums of DOTS numbers are added to y: longer ones lose digits. */
 TARGET static void NAME(dots)(const moth_dots *p, int64_t first, int64_t last) {
-  enum { ROWS = LANES / 4 };
+  enum { ROWS = LANES / 4, DOTS = 512 * LANES };
+  const int64_t k = p->k;
   int64_t j = first;
   switch (p->m) {
+#define SOME(m, rows)                                                    \
+  for (int64_t t = 0; t < k || !t; t += DOTS)                            \
+    NAME(dots_of)(p, m, rows, j, t, k - t < DOTS ? k - t : DOTS);
 #define VECTORS(m)                                                       \
   case m:                                                                \
-    for (; j + ROWS <= last; j += ROWS) NAME(dots_of)(p, m, ROWS, j);    \
-    for (; j < last; j++) NAME(dots_of)(p, m, 1, j);                     \
+    for (; j + ROWS <= last; j += ROWS) SOME(m, ROWS)                    \
+    for (; j < last; j++) SOME(m, 1)                                     \
     break;
     VECTORS(1) VECTORS(2) VECTORS(3) VECTORS(4) VECTORS(5) VECTORS(6)
 #undef VECTORS
+#undef SOME
   }
 }
 
