@@ -88,6 +88,13 @@ describe("the benchmark", function()
     assert.not_matches("mlp784", out)
   end)
 
+  it("says that nothing matches, with names that are near", function()
+    local out = bench "op --only sofmax"
+    assert.matches("no workload of 'op' matches 'sofmax'; near: .*softmax", out)
+    assert.matches("rc=1", out)
+    assert.matches("rc=1", bench "--list --only nosuch")
+  end)
+
   it("gives the ratio to a peer, its spread, and the mean of a group", function()
     local out = bench("small --only inplace", "time*) echo part - us 1000; echo done;;")
     assert.matches("small/add16_inplace +us +%d+%.%d+ +1000 +%d+%.%d%d +%d+%.%d%d", out)

@@ -15,6 +15,7 @@ package.path = here .. "/?.lua;" .. package.path
 
 local argparse = require "argparse"
 local child = require "child"
+local errors = require "moth.error"
 local report = require "report"
 local workloads = require "workloads"
 
@@ -174,6 +175,25 @@ local function chosen_rows(options)
   return rows
 end
 
+-- Says that nothing is chosen, with names of the group that have a part near to a pattern's word.
+local function nothing(options)
+  local near, names = {}, {}
+  for _, row in ipairs(workloads.read()) do
+    if options.group == "all" or row.group == options.group then names[#names + 1] = row.name end
+  end
+  for word in options.only:gmatch "[%w_]+" do
+    for _, name in ipairs(names) do
+      local parts = {}
+      for part in name:gmatch "[^/]+" do parts[#parts + 1] = part end
+      if errors.nearest(word, parts) ~= "" then near[#near + 1] = name end
+    end
+  end
+  local text = ("moth bench: no workload of '%s' matches '%s'"):format(options.group, options.only)
+  if near[1] then text = text .. "; near: " .. table.concat(near, ", ", 1, math.min(#near, 8)) end
+  io.stderr:write(text, " (--list shows all)\n")
+  os.exit(1)
+end
+
 local function stop(sides)
   for _, side in ipairs(sides) do side:stop() end
 end
@@ -214,6 +234,7 @@ end
 
 local function main(words)
   local options = options_of(words)
+  if not chosen_rows(options)[1] then nothing(options) end
   if options.list then
     for _, row in ipairs(chosen_rows(options)) do
       print(("%-42s %s"):format(row.name, row.text))
