@@ -149,36 +149,52 @@ TARGET static void NAME(pack_turned)(float *to, int64_t step, int64_t k, int64_t
 
 /* -- a matrix times a vector -- */
 
+/* The sum of each of four vectors; none depends on the others. */
+TARGET INLINED vector4 NAME(four_sums)(NAME(vector) a, NAME(vector) b, NAME(vector) c,
+                                       NAME(vector) d) {
+  NAME(vector) ab = LOW1(a, b) + HIGH1(a, b), cd = LOW1(c, d) + HIGH1(c, d);
+  NAME(vector) all = LOW2(ab, cd) + HIGH2(ab, cd);
+#if LANES > 8
+  vector8 half = SHUFFLE(all, all, 0, 1, 2, 3, 4, 5, 6, 7) +
+                 SHUFFLE(all, all, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+  vector8 half = all;
+#endif
+  return SHUFFLE(half, half, 0, 1, 2, 3) + SHUFFLE(half, half, 4, 5, 6, 7);
+}
+
 /* m vectors x times `rows` rows of w, from row j on: each product in one or two vectors of sums, of
 ** n numbers from t on. */
 TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int rows, int64_t j,
                                   int64_t t, const int64_t n) {
   enum { PARTS = 2 };
-  NAME(vector) s[6][4][PARTS];
+  NAME(vector) s[24 + 3][PARTS];
   const float *w = p->w + j * p->ldw;
   const int64_t k = t + n;
   const bool first = !t, last = k == p->k;
   const int parts = m > 1 ? 1 : PARTS;
-  UNROLL for (int i = 0; i < m; i++)
-    UNROLL for (int r = 0; r < rows; r++)
-      UNROLL for (int h = 0; h < parts; h++) s[i][r][h] = (NAME(vector)){0};
+  UNROLL for (int e = 0; e < (m * rows + 3) / 4 * 4; e++)
+    UNROLL for (int h = 0; h < parts; h++) s[e][h] = (NAME(vector)){0};
   for (; t + LANES * parts <= k; t += LANES * parts)
     UNROLL for (int r = 0; r < rows; r++)
       UNROLL for (int h = 0; h < parts; h++) {
         NAME(vector) v = *(const NAME(loose) *)(const void *)(w + r * p->ldw + t + h * LANES);
         UNROLL for (int i = 0; i < m; i++)
-          s[i][r][h] += v * *(const NAME(loose) *)(const void *)(p->x + i * p->ldx + t + h * LANES);
+          s[i * rows + r][h] +=
+            v * *(const NAME(loose) *)(const void *)(p->x + i * p->ldx + t + h * LANES);
       }
+  float sums[24 + 3];
+  UNROLL for (int e = 0; e < m * rows; e += 4) {
+    if (parts > 1)
+      UNROLL for (int l = 0; l < 4; l++) s[e + l][0] += s[e + l][1];
+    *(loose4 *)(void *)(sums + e) = NAME(four_sums)(s[e][0], s[e + 1][0], s[e + 2][0], s[e + 3][0]);
+  }
   UNROLL for (int i = 0; i < m; i++)
     UNROLL for (int r = 0; r < rows; r++) {
-      float sum = 0, part[LANES];
-      if (parts > 1) s[i][r][0] += s[i][r][1];
-      *(NAME(loose) *)(void *)part = s[i][r][0];
-      for (int h = LANES / 2; h; h /= 2)
-        for (int l = 0; l < h; l++) part[l] += part[l + h];
+      float sum = 0;
       for (int64_t l = t; l < k; l++) sum += p->x[i * p->ldx + l] * w[r * p->ldw + l];
       float *y = p->y + i * p->ldy + (j + r) * p->step;
-      sum += part[0];
+      sum += sums[i * rows + r];
       if (last && p->bias) sum += p->bias[i * p->bias_x + (j + r) * p->bias_w];
       *y = p->add || !first ? *y + sum : sum;
     }
