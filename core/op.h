@@ -273,6 +273,9 @@ int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth
 /* The same for g->dy at a part of input, seen as if that were packed; unless *done, there is no
 ** gradient yet that it could be added to. */
 int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *part, bool *done);
+/* And for the bias beside that weight: the sum of a's rows, which may wait as well. */
+int moth_flow_rows(moth_grad *g, const moth_tensor *bias, const moth_tensor *weight,
+                   moth_tensor *a);
 
 /* -- helpers for shape rules; each returns a status and has set the error -- */
 

@@ -1,25 +1,28 @@
 /* waiting.c -- products that wait in a backward pass. A weight that many small steps share, each of
 ** few rows, would be read and written once for each of them; gathered, they are one product. The
-** operands that wait take less memory than the gradient, which is not made meanwhile.
+** operands that wait take less memory than the gradient, which is not made meanwhile. So do the
+** rows that a bias beside such a weight sums.
 */
 #include "backward_parts.h"
 #include "registry.h"
 
+#include "op/join.h"
 #include "op/matmul.h"
+#include "op/reduce.h"
 
 /* Products that wait; a weight is SMALL times its operands or more. */
 enum { MOST = 64, SMALL = 8 };
 
 struct waiting {
   uint32_t n;
-  int64_t numel; /* of all operands */
+  int64_t numel; /* of all operands, b's of a bias excepted: it has none */
   moth_tensor *a[MOST], *b[MOST];
 };
 
 static void release(struct waiting *w) {
   while (w->n) {
     moth_tensor_release(w->a[--w->n]);
-    moth_tensor_release(w->b[w->n]);
+    if (w->b[w->n]) moth_tensor_release(w->b[w->n]);
   }
   w->numel = 0;
 }
@@ -32,12 +35,23 @@ void moth_waiting_drop(moth_task *t, task_entry *e) {
   t->nwaiting--;
 }
 
+/* The sum of all rows that wait for a bias. */
+static int add_rows(moth_ctx *ctx, struct waiting *w, moth_tensor **y) {
+  moth_tensor *rows = NULL;
+  int status = MOTH_CALL(ctx, &rows, cat, .tensors = {w->a, w->n}, .dim = 0);
+  if (!status)
+    status = MOTH_CALL(ctx, y, sum, .input = rows, .dim = {(const int64_t[]){0}, 1}, .dtype = -1);
+  moth_tensor_release(rows);
+  return status;
+}
+
 /* Multiplies what waits. */
 static int add(moth_task *t, task_entry *e) {
   struct waiting *w = e->waiting;
   moth_tensor *y = NULL;
   int status = MOTH_OK;
-  if (w->n == 1) status = MOTH_CALL(t->ctx, &y, outer_sum, .input = w->a[0], .other = w->b[0]);
+  if (w->n && !w->b[0]) status = add_rows(t->ctx, w, &y);
+  else if (w->n == 1) status = MOTH_CALL(t->ctx, &y, outer_sum, .input = w->a[0], .other = w->b[0]);
   else if (w->n)
     status = MOTH_CALL(t->ctx, &y, outer_sums, .input = {w->a, w->n}, .other = {w->b, w->n});
   release(w);
@@ -66,19 +80,17 @@ static bool is_small(const moth_tensor *x, const moth_tensor *weight) {
          x->l.numel <= weight->l.numel / (2 * SMALL);
 }
 
-/* Puts the product off; *done tells whether it did. */
+/* Whether products that end in `input` may be put off at all. */
+static bool may_wait(const moth_grad *g, const moth_tensor *input) {
+  const moth_edge *to = &g->edges[input->arg];
+  return !g->ctx->grad_mode && !g->ctx->anomaly && to->node->nout == 1 && !g->dx[input->arg];
+}
+
+/* Puts a and b off until more have come, as many as the weight has elements. */
 static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b,
-                   bool *done) {
+                   int64_t most) {
   moth_task *t = g->task;
   const moth_edge *to = &g->edges[input->arg];
-  const moth_layout *w = &input->l;
-  *done = false;
-  if (g->ctx->grad_mode || g->ctx->anomaly || to->node->nout != 1 || g->dx[input->arg] ||
-      w->ndim != 2 || w->numel == 0 || !is_small(a, input) || !is_small(b, input) ||
-      w->shape[0] != a->l.shape[a->l.ndim - 1] || w->shape[1] != b->l.shape[b->l.ndim - 1] ||
-      a->l.ndim != b->l.ndim || a->l.numel / w->shape[0] != b->l.numel / w->shape[1])
-    return MOTH_OK;
-  *done = true;
   if (t->ngoals && to->node->id < t->least) return MOTH_OK;
   task_entry *e = moth_task_enter(t, to->node);
   if (!e) return g->ctx->error.code;
@@ -90,21 +102,33 @@ static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_
     t->nwaiting++;
   }
   struct waiting *at = e->waiting;
-  int64_t numel = a->l.numel + b->l.numel;
-  if (at->n == MOST || at->numel + numel > w->numel) {
+  int64_t numel = a->l.numel + (b ? b->l.numel : 0);
+  if (at->n == MOST || at->numel + numel > most || (at->n && !at->b[0] != !b)) {
     int status = add(t, e);
     if (status) return status;
   }
   at->numel += numel;
   at->a[at->n] = moth_tensor_retain(a);
-  at->b[at->n++] = moth_tensor_retain(b);
+  at->b[at->n++] = b ? moth_tensor_retain(b) : NULL;
   return MOTH_OK;
 }
 
 int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b) {
-  bool done;
+  const moth_layout *w = &input->l;
   if (g->status || !a || !b || !moth_wants(g, input)) return g->status;
-  g->status = put_off(g, input, a, b, &done);
-  if (g->status || done) return g->status;
+  if (may_wait(g, input) && w->ndim == 2 && w->numel > 0 && is_small(a, input) &&
+      is_small(b, input) && w->shape[0] == a->l.shape[a->l.ndim - 1] &&
+      w->shape[1] == b->l.shape[b->l.ndim - 1] && a->l.ndim == b->l.ndim &&
+      a->l.numel / w->shape[0] == b->l.numel / w->shape[1])
+    return g->status = put_off(g, input, a, b, w->numel);
   return moth_flow(g, input, GRAD(g, outer_sum, .input = a, .other = b));
+}
+
+int moth_flow_rows(moth_grad *g, const moth_tensor *bias, const moth_tensor *weight,
+                   moth_tensor *a) {
+  if (g->status || !a || !moth_wants(g, bias)) return g->status;
+  if (may_wait(g, bias) && bias->l.ndim == 1 && bias->l.numel > 0 && a->l.ndim == 2 &&
+      a->l.shape[1] == bias->l.numel && bias->l.dtype == weight->l.dtype && is_small(a, weight))
+    return g->status = put_off(g, bias, a, NULL, weight->l.numel);
+  return moth_flow(g, bias, a);
 }

@@ -145,6 +145,24 @@ describe("products of a weight that many small steps share", function()
     assert.is_true(before > 0)
   end)
 
+  it("have the rows of a bias wait beside them", function()
+    local w, x = inputs()
+    local b = moth.randn(24, {dtype = moth.float64}):requires_grad_()
+    local function run() -- 80 steps, one of them of other rows
+      local h, sum = moth.ones(1, 24, {dtype = moth.float64}), 0
+      for i = 1, 80 do
+        h = moth.nn.functional.linear(h + x[i], w, b):tanh()
+        if i == 40 then sum = sum + moth.nn.functional.linear(x[i][1], w, b):sum() * 2 end
+      end
+      return sum + h:sum() + (b * b):sum()
+    end
+    local want = moth.autograd.grad(run(), {b}, {create_graph = true})
+    local got = moth.autograd.grad(run(), {b})
+    assert.is_true(moth.allclose(got, want:detach(), {rtol = 1e-10}))
+    for _ = 1, 2 do run():backward() end
+    assert.is_true(moth.allclose(b.grad, got * 2, {rtol = 1e-10}))
+  end)
+
   it("are cells' too", function()
     moth.manual_seed(5)
     for _, kind in ipairs{"LSTMCell", "GRUCell", "RNNCell"} do

@@ -293,7 +293,7 @@ static int linear_cpu(const linear_args *a, moth_tensor **out) {
 static int linear_grad(const linear_args *a, moth_grad *g) {
   if (moth_wants(g, a->weight)) moth_flow_outer(g, a->weight, g->dy, a->input);
   moth_spent(g, a->input);
-  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, g->dy);
+  if (moth_wants(g, a->bias)) moth_flow_rows(g, a->bias, a->weight, g->dy);
   if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, a->weight));
   return g->status;
 }

@@ -182,7 +182,7 @@ static void flow_back(const recurrent_call *c, moth_grad *g, moth_tensor *const 
 
 /* Of one step: the weights' gradients wait for those of other steps. */
 static int fused_cell(const recurrent_call *c, moth_grad *g, moth_tensor *reserve) {
-  moth_tensor *states[] = {c->h0, c->c0}, *dx[MOTH_MAX_OUTPUTS] = {NULL}, *both[2], *sum = NULL;
+  moth_tensor *states[] = {c->h0, c->c0}, *dx[MOTH_MAX_OUTPUTS] = {NULL}, *both[2];
   cell_back_args args = {
     .ctx = g->ctx, .input = c->input, .hx = {states, c->c0 ? 2 : 1}, .w_ih = c->params.at[0],
     .w_hh = c->params.at[1], .reserve = reserve, .dh = g->dys[0],
@@ -197,13 +197,9 @@ static int fused_cell(const recurrent_call *c, moth_grad *g, moth_tensor *reserv
   if (c->mode == MOTH_GRU) both[1] = GRAD(g, select, .input = dx[3], .dim = 0, .index = 1);
   moth_flow_outer(g, c->params.at[0], both[0], c->input);
   moth_flow_outer(g, c->params.at[1], both[1], c->h0);
-  for (int i = 0; i < 2 && c->biased; i++) {
-    moth_tensor *bias = c->params.at[2 + i];
-    if (!moth_wants(g, bias)) continue;
-    if (!sum || both[i] != both[0])
-      sum = GRAD(g, sum, .input = both[i], .dim = {(const int64_t[]){0}, 1}, .dtype = -1);
-    moth_flow(g, bias, sum);
-  }
+  for (int i = 0; i < 2 && c->biased; i++)
+    if (moth_wants(g, c->params.at[2 + i]))
+      moth_flow_rows(g, c->params.at[2 + i], c->params.at[1], both[i]);
   return g->status;
 }
 
