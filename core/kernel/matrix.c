@@ -116,17 +116,18 @@ int64_t moth_matrix_depth(int64_t k) { return equal_part(k, MOTH_MATRIX_DEPTH); 
 
 /* -- products -- */
 
-/* Rows from i to i + m, one panel, at most MOTH_MATRIX_DEPTH deep. */
+/* Rows from i to i + m, one panel, at most MOTH_MATRIX_DEPTH deep. Tiles differ by one row at most:
+** one of few rows would wait for B. */
 static inline void strips(moth_strip *s, strip_loop *const *loops, int64_t m, int height) {
-  s->tiles = m / height;
-  s->next = height * s->rs;
-  if (s->tiles) loops[height](s);
-  int rest = (int)(m % height);
-  if (!rest) return;
+  const int64_t tiles = (m + height - 1) / height, least = m / tiles;
+  s->tiles = m - tiles * least;
+  s->next = (least + 1) * s->rs;
+  if (s->tiles) loops[least + 1](s);
   s->a += s->tiles * s->next;
-  s->c += s->tiles * height * s->ldc;
-  s->tiles = 1;
-  loops[rest](s);
+  s->c += s->tiles * (least + 1) * s->ldc;
+  s->tiles = tiles - s->tiles;
+  s->next = least * s->rs;
+  loops[least](s);
 }
 
 /* Tiles t0 to t1 and panels p0 to p1. */
