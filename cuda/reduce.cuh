@@ -1,0 +1,365 @@
+/* reduce.cuh -- many values become one: within a warp, a block, and along any dimensions of a
+** tensor.
+**
+** A fold is a struct that kernels get by value. T is how the elements lie in memory:
+**
+**   template <class T> struct largest {
+**     typedef real_of<T> room;                                  // what a thread keeps, plain data
+**     T *y;
+**     MEMBER room start() const;                                // of no elements
+**     MEMBER void take(room &r, real_of<T> v, int64_t i) const; // element i of a result
+**     MEMBER room join(room a, room b) const;
+**     MEMBER void end(room r, int64_t at) const;                   // result number `at`
+**   };
+**
+** How the work is cut depends on shapes alone, and all is joined in one order, so results are the
+** same bits every time.
+*/
+#ifndef MOTH_CUDA_REDUCE_CUH
+#define MOTH_CUDA_REDUCE_CUH
+
+#include <type_traits>
+
+#include "walk.cuh"
+
+#define MEMBER __host__ __device__ inline
+
+template <class T, int EACH> struct alignas(sizeof(T) * EACH) lump { /* moved at once */
+  T at[EACH];
+};
+
+/* -- lanes -- */
+
+/* What the lane `by` away has: plain data of any size, by words. */
+template <class A> static __device__ inline A from_lane(A mine, int by) {
+  uint32_t words[(sizeof(A) + 3) / 4] = {0};
+  A theirs;
+  memcpy(words, &mine, sizeof(A));
+  for (int i = 0; i < (int)((sizeof(A) + 3) / 4); i++)
+    words[i] = __shfl_xor_sync(0xffffffffu, words[i], by);
+  memcpy(&theirs, words, sizeof(A));
+  return theirs;
+}
+
+/* Joined over groups of `lanes` neighbours, a power of two up to WARP; all lanes of the warp must
+** come, and all of a group get the result. The lower lane's stands on the left. */
+template <class F>
+static __device__ inline typename F::room join_lanes(const F &f, typename F::room mine,
+                                                     int lanes = WARP) {
+  for (int by = 1; by < lanes; by *= 2) {
+    const typename F::room theirs = from_lane(mine, by);
+    mine = (threadIdx.x & (unsigned)by) ? f.join(theirs, mine) : f.join(mine, theirs);
+  }
+  return mine;
+}
+
+/* Joined over a block of BLOCK threads, all of which must come; all get the result. */
+template <class F>
+static __device__ inline typename F::room join_block(const F &f, typename F::room mine) {
+  __shared__ typename F::room kept[BLOCK / WARP];
+  mine = join_lanes(f, mine);
+  __syncthreads(); /* of an earlier call, all have read */
+  if (threadIdx.x % WARP == 0) kept[threadIdx.x / WARP] = mine;
+  __syncthreads();
+  mine = kept[0];
+  for (int i = 1; i < BLOCK / WARP; i++) mine = f.join(mine, kept[i]);
+  return mine;
+}
+
+/* The three that kernels of other families want: sums and extremes of numbers, in a block or among
+** lanes. join_block(adds<float>(), v) */
+template <class V> struct adds {
+  typedef V room;
+  MEMBER V join(V a, V b) const { return a + b; }
+};
+template <class V> struct largest_of { /* NaN wins */
+  typedef V room;
+  MEMBER V join(V a, V b) const { return b > a || b != b ? b : a; }
+};
+template <class V> struct least_of {
+  typedef V room;
+  MEMBER V join(V a, V b) const { return b < a || b != b ? b : a; }
+};
+
+/* -- dimensions of a tensor as one index, merged where they step as one -- */
+
+struct axes {
+  int64_t n; /* of all */
+  int ndim;
+  bool small;
+  divider size[WALK_DIMS]; /* [0] is the innermost */
+  int64_t wide[WALK_DIMS], step[WALK_DIMS]; /* bytes */
+};
+
+HD int64_t axes_at(const axes &a, int64_t i) {
+  if (a.ndim == 1) return i * a.step[0];
+  int64_t at = 0;
+  if (a.small) {
+    uint32_t rest = (uint32_t)i;
+    for (int d = 0; d < a.ndim; d++) {
+      const uint32_t over = d + 1 < a.ndim ? divide(rest, a.size[d]) : 0;
+      at += (int64_t)(rest - over * a.size[d].by) * a.step[d];
+      rest = over;
+    }
+    return at;
+  }
+  for (int d = 0; d < a.ndim; d++) {
+    const int64_t over = i / a.wide[d];
+    at += (i - over * a.wide[d]) * a.step[d];
+    i = over;
+  }
+  return at;
+}
+
+/* The dimensions of x in mask, or those not in it; `sorted`: by stride, in any order. */
+static inline void axes_of(axes *a, const moth_tensor *x, uint32_t mask, bool in, bool sorted) {
+  int order[WALK_DIMS], n = 0;
+  const moth_layout *l = &x->l;
+  for (int d = l->ndim - 1; d >= 0; d--) {
+    if ((mask >> d & 1u) != in) continue;
+    int i = n++;
+    for (; sorted && i > 0 && l->stride[order[i - 1]] > l->stride[d]; i--) order[i] = order[i - 1];
+    order[i] = d;
+  }
+  a->n = 1;
+  a->ndim = 0;
+  for (int i = 0; i < n; i++) {
+    const int64_t size = l->shape[order[i]];
+    const int64_t step = l->stride[order[i]] * moth_dtype_size[l->dtype];
+    a->n *= size;
+    if (size == 1) continue;
+    if (a->ndim && step == a->step[a->ndim - 1] * a->wide[a->ndim - 1]) {
+      a->wide[a->ndim - 1] *= size;
+    } else {
+      a->wide[a->ndim] = size;
+      a->step[a->ndim++] = step;
+    }
+  }
+  if (!a->ndim) a->wide[0] = 1, a->step[0] = moth_dtype_size[l->dtype], a->ndim = 1;
+  a->small = a->n < INT32_MAX && a->n > 0;
+  for (int d = 0; d < a->ndim; d++) a->size[d] = divider_of(a->small ? (uint32_t)a->wide[d] : 1);
+}
+
+/* -- folding -- */
+
+/* Which part of the work a launch does: results of `kept`, each of the elements of `over`, in
+** `chunks` parts of `chunk` elements. parts: where they go, [chunk][result]; NULL: there is one. */
+template <class F> struct fold_plan {
+  axes kept, over;
+  int64_t chunk;
+  int chunks, lanes; /* of a result: threads side by side, up to WARP, or BLOCK */
+  typename F::room *parts;
+};
+
+template <class F>
+static __device__ inline void fold_put(const F &f, const fold_plan<F> &p, typename F::room r,
+                                       int64_t result, int64_t chunk) {
+  if (p.parts) p.parts[chunk * p.kept.n + result] = r;
+  else f.end(r, result);
+}
+
+/* Takes first..last of a row, by every lane of `lanes` its share; 16 bytes at a time if they lie
+** in a row. */
+template <class F, class T>
+static __device__ inline typename F::room take_row(const F &f, const axes &over, const char *row,
+                                                   int64_t first, int64_t last, int lane,
+                                                   int lanes) {
+  enum { EACH = 16 / sizeof(T) };
+  typename F::room r = f.start();
+  if (over.ndim != 1 || over.step[0] != (int64_t)sizeof(T)) {
+    for (int64_t i = first + lane; i < last; i += lanes)
+      f.take(r, get((const T *)(const void *)(row + axes_at(over, i))), i);
+    return r;
+  }
+  const T *x = (const T *)(const void *)row;
+  int64_t rest = first;
+  if ((uintptr_t)(x + first) % 16 == 0) {
+    rest = first + (last - first) / EACH * EACH;
+    for (int64_t i = first + (int64_t)lane * EACH; i < rest; i += (int64_t)lanes * EACH) {
+      const lump<T, EACH> v = *(const lump<T, EACH> *)(const void *)(x + i);
+      for (int j = 0; j < EACH; j++) f.take(r, get(&v.at[j]), i + j);
+    }
+  }
+  for (int64_t i = rest + lane; i < last; i += lanes) f.take(r, get(x + i), i);
+  return r;
+}
+
+/* Results whose elements lie side by side: some lanes for each, or a block. */
+template <class F, class T>
+static __global__ void fold_rows(F f, fold_plan<F> p, const char *x) {
+  const int64_t first = (int64_t)blockIdx.y * p.chunk;
+  const int64_t last = first + p.chunk < p.over.n ? first + p.chunk : p.over.n;
+  if (p.lanes > WARP) {
+    const int64_t result = blockIdx.x;
+    const char *row = x + axes_at(p.kept, result);
+    typename F::room r = take_row<F, T>(f, p.over, row, first, last, (int)threadIdx.x, BLOCK);
+    r = join_block(f, r);
+    if (threadIdx.x == 0) fold_put(f, p, r, result, blockIdx.y);
+    return;
+  }
+  const int64_t result = thread_number() / p.lanes;
+  const int lane = (int)threadIdx.x % p.lanes;
+  typename F::room r = f.start();
+  if (result < p.kept.n)
+    r = take_row<F, T>(f, p.over, x + axes_at(p.kept, result), first, last, lane, p.lanes);
+  r = join_lanes(f, r, p.lanes);
+  if (lane == 0 && result < p.kept.n) fold_put(f, p, r, result, blockIdx.y);
+}
+
+/* Results that lie side by side themselves: a lane for each, and the warps of a block share the
+** elements. */
+template <class F, class T>
+static __global__ void fold_columns(F f, fold_plan<F> p, const char *x) {
+  enum { WARPS = BLOCK / WARP };
+  __shared__ typename F::room kept[WARPS][WARP];
+  const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+  const int64_t result = (int64_t)blockIdx.x * WARP + lane;
+  const int64_t first = (int64_t)blockIdx.y * p.chunk;
+  const int64_t last = first + p.chunk < p.over.n ? first + p.chunk : p.over.n;
+  typename F::room r = f.start();
+  if (result < p.kept.n) {
+    const char *column = x + axes_at(p.kept, result);
+#pragma unroll 4
+    for (int64_t i = first + warp; i < last; i += WARPS)
+      f.take(r, get((const T *)(const void *)(column + axes_at(p.over, i))), i);
+  }
+  kept[warp][lane] = r;
+  __syncthreads();
+  if (warp != 0 || result >= p.kept.n) return;
+  for (int i = 1; i < WARPS; i++) r = f.join(r, kept[i][lane]);
+  fold_put(f, p, r, result, blockIdx.y);
+}
+
+/* The parts of each result, by a warp. */
+template <class F>
+static __global__ void fold_parts(F f, const typename F::room *parts, int chunks,
+                                  int64_t results) {
+  const int64_t result = thread_number() / WARP;
+  typename F::room r = f.start();
+  if (result < results)
+    for (int c = (int)threadIdx.x % WARP; c < chunks; c += WARP)
+      r = f.join(r, parts[c * results + result]);
+  r = join_lanes(f, r);
+  if (threadIdx.x % WARP == 0 && result < results) f.end(r, result);
+}
+
+/* -- launching -- */
+
+/* Cuts the work; returns whether columns are folded. */
+template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
+  enum { ENOUGH = 2048 }; /* blocks to keep a device busy */
+  const int64_t n = p->over.n, results = p->kept.n;
+  const bool columns = p->over.step[0] != size && p->kept.step[0] == size && p->kept.wide[0] > 4;
+  int64_t wanted, most;
+  p->lanes = 1;
+  if (columns) {
+    wanted = n / 64;
+    most = ENOUGH / ((results + WARP - 1) / WARP);
+  } else if (n <= 1024) {
+    while (p->lanes < WARP && p->lanes * 4 < n) p->lanes *= 2;
+    wanted = most = 1;
+  } else {
+    p->lanes = BLOCK;
+    wanted = n / 8192;
+    most = ENOUGH / 2 / results;
+  }
+  if (wanted > most) wanted = most;
+  if (wanted < 1) wanted = 1;
+  p->chunk = (n + wanted - 1) / wanted;
+  p->chunk = (p->chunk + 15) / 16 * 16; /* chunks of aligned rows are aligned */
+  if (p->chunk < 1) p->chunk = 1;
+  p->chunks = (int)((n + p->chunk - 1) / p->chunk);
+  if (p->chunks < 1) p->chunks = 1;
+  return columns;
+}
+
+/* A packed tensor of n bytes where x lies, as room for what a kernel keeps; NULL: error set. */
+static inline moth_tensor *device_room(const moth_tensor *x, int64_t n) {
+  moth_layout l;
+  memset(&l, 0, sizeof l);
+  l.ndim = 1;
+  l.dtype = MOTH_U8;
+  l.device = x->l.device;
+  l.numel = l.shape[0] = n;
+  l.stride[0] = 1;
+  return moth_tensor_new(x->ctx, &l);
+}
+
+/* Folds x, whose elements are T, along the dimensions in mask. ordered: positions count in
+** row-major order. */
+template <class T, class F>
+static int fold(moth_ctx *ctx, const F &f, const moth_tensor *x, uint32_t mask,
+                bool ordered = false) {
+  fold_plan<F> p;
+  moth_tensor *room = NULL;
+  axes_of(&p.kept, x, mask, false, false);
+  axes_of(&p.over, x, mask, true, !ordered);
+  if (p.kept.n == 0) return MOTH_OK;
+  const bool columns = fold_cut(&p, (int)sizeof(T));
+  p.parts = NULL;
+  if (p.chunks > 1) {
+    room = device_room(x, p.chunks * p.kept.n * (int64_t)sizeof(typename F::room));
+    if (!room) return moth_status(ctx);
+    p.parts = (typename F::room *)(void *)moth_address(room);
+  }
+  const int64_t threads = p.lanes > WARP ? p.kept.n * BLOCK : p.kept.n * p.lanes;
+  dim3 grid = columns ? dim3((unsigned)((p.kept.n + WARP - 1) / WARP)) : blocks_for(threads);
+  grid.y = (unsigned)p.chunks;
+  int status = launch(ctx, x, columns ? fold_columns<F, T> : fold_rows<F, T>, grid, BLOCK, 0, f, p,
+                      moth_address(x));
+  if (!status && p.parts)
+    status = launch(ctx, x, fold_parts<F>, blocks_for(p.kept.n * WARP), BLOCK, 0, f, p.parts,
+                    p.chunks, p.kept.n);
+  moth_tensor_release(room);
+  return status;
+}
+
+/* -- what the folds of tensors share -- */
+
+template <class T> struct total_of_ { /* sums of T: integers wrap in 64 bits */
+  typedef int64_t type;
+};
+template <> struct total_of_<float> {
+  typedef float type;
+};
+template <> struct total_of_<f16> {
+  typedef float type;
+};
+template <> struct total_of_<bf16> {
+  typedef float type;
+};
+template <> struct total_of_<double> {
+  typedef double type;
+};
+template <class T> using total_of = typename total_of_<T>::type;
+
+/* A result of a float type that is known when the kernel runs, or i64. */
+struct results {
+  void *y;
+  int dtype;
+};
+HD void put_result(const results &to, int64_t at, int64_t v) { ((int64_t *)to.y)[at] = v; }
+HD void put_result(const results &to, int64_t at, double v) { ((double *)to.y)[at] = v; }
+HD void put_result(const results &to, int64_t at, float v) {
+  if (to.dtype == MOTH_F16) put((f16 *)to.y + at, v);
+  else if (to.dtype == MOTH_BF16) put((bf16 *)to.y + at, v);
+  else ((float *)to.y)[at] = v;
+}
+
+/* The elements of bool are read as u8. */
+template <class F> static inline int with_numbers(int dtype, F f) {
+  return with_any(dtype == MOTH_BOOL ? (int)MOTH_U8 : dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    if constexpr (std::is_same<T, truth>::value) return (int)MOTH_OK;
+    else return f(t);
+  });
+}
+
+/* x in a type that is computed as `from`: x itself, or a cast that *owned gets. NULL: error set. */
+static inline const moth_tensor *computed_as(const moth_tensor *x, int from, moth_tensor **owned) {
+  *owned = NULL;
+  if (moth_compute_dtype(x->l.dtype) == from) return x;
+  return *owned = moth_cast(x, from);
+}
+
+#endif
