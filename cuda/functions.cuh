@@ -70,6 +70,9 @@ template <class real> HD real silu_slope(real x) {
 template <class real> HD real softplus_of(real x) { /* log(1 + exp(x)) */
   return (x < 0 ? 0 : x) + log1p(exp(-fabs(x)));
 }
+template <class real> HD real logsigmoid_of(real x) { /* -softplus(-x), and 0 far above 0 */
+  return (x < 0 ? x : 0) - log1p(exp(-fabs(x)));
+}
 template <class real> HD real mish_of(real x) { /* tanh(softplus(x)) */
   const real e = exp(x > 20 ? (real)20 : x), n = e * (e + 2);
   return x > 20 ? (real)1 : n / (n + 2);
