@@ -65,3 +65,89 @@ MOTH_CUDA(mean) {
   const int from = moth_compute_dtype(out[0]->l.dtype);
   return sum_into(out[0], a->input, a->dim, from, from, true);
 }
+
+/* -- prod -- */
+
+template <class T> struct prod_fold {
+  typedef total_of<T> room;
+  results to;
+  MEMBER room start() const { return 1; }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, (room)v); }
+  MEMBER room join(room a, room b) const {
+    if constexpr (is_real<T>) return a * b;
+    else return (room)((uint64_t)a * (uint64_t)b);
+  }
+  MEMBER void end(room r, int64_t at) const { put_result(to, at, r); }
+};
+
+MOTH_CUDA(prod) {
+  uint32_t mask;
+  const int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
+  int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
+  if (status) return status;
+  return folded(out[0], a->input, from, total_dtype(from),
+                [&](const moth_tensor *x, moth_tensor *work) {
+    return with_numbers(x->l.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return fold<T>(a->ctx, prod_fold<T>{{moth_address(work), work->l.dtype}}, x, mask);
+    });
+  });
+}
+
+/* -- truth and counts -- */
+
+enum { TRUTH_ALL, TRUTH_ANY, TRUTH_COUNT };
+
+template <class T> struct truth_fold {
+  typedef int64_t room; /* how many are not 0; of all: how many are */
+  void *y;
+  int asks;
+  MEMBER room start() const { return 0; }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const { r += (v != 0) != (asks == TRUTH_ALL); }
+  MEMBER room join(room a, room b) const { return a + b; }
+  MEMBER void end(room r, int64_t at) const {
+    if (asks == TRUTH_COUNT) ((int64_t *)y)[at] = r;
+    else ((uint8_t *)y)[at] = (r != 0) == (asks == TRUTH_ANY);
+  }
+};
+
+static int truth_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, int asks) {
+  uint32_t mask;
+  int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
+  if (status) return status;
+  return with_numbers(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return fold<T>(y->ctx, truth_fold<T>{moth_address(y), asks}, x, mask);
+  });
+}
+
+MOTH_CUDA(all) { return truth_into(out[0], a->input, a->dim, TRUTH_ALL); }
+MOTH_CUDA(any) { return truth_into(out[0], a->input, a->dim, TRUTH_ANY); }
+MOTH_CUDA(count_nonzero) { return truth_into(out[0], a->input, a->dim, TRUTH_COUNT); }
+
+/* -- amax, amin: NaN wins -- */
+
+template <class T> struct extreme_fold {
+  typedef real_of<T> room;
+  T *y;
+  bool least;
+  MEMBER room start() const { return last_of<T>(least); }
+  MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, v); }
+  MEMBER room join(room a, room b) const {
+    return (least ? b < a : b > a) || b != b ? b : a;
+  }
+  MEMBER void end(room r, int64_t at) const { put(y + at, r); }
+};
+
+static int extreme_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, bool least) {
+  uint32_t mask;
+  int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
+  if (status) return status;
+  return with_numbers(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return fold<T>(y->ctx, extreme_fold<T>{data<T>(y), least}, x, mask);
+  });
+}
+
+MOTH_CUDA(amax) { return extreme_into(out[0], a->input, a->dim, false); }
+MOTH_CUDA(amin) { return extreme_into(out[0], a->input, a->dim, true); }

@@ -333,6 +333,12 @@ template <> struct total_of_<double> {
 };
 template <class T> using total_of = typename total_of_<T>::type;
 
+/* What every other T is above, or below. */
+template <class T> HD real_of<T> last_of(bool above) {
+  if constexpr (is_real<T>) return (real_of<T>)(above ? INFINITY : -INFINITY);
+  else return above ? whole_range<T>::highest() : whole_range<T>::lowest();
+}
+
 /* A result of a float type that is known when the kernel runs, or i64. */
 struct results {
   void *y;
