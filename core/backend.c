@@ -45,6 +45,8 @@ static void host_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
   moth_dealloc(ctx, block, nbytes);
 }
 
+static int float32_precision(const moth_ctx *ctx) { return ctx->float32_precision; }
+
 static const moth_host lent = {
   .version = MOTH_BACKEND_VERSION, .size = sizeof(moth_host),
   .tensor_size = sizeof(moth_tensor), .op_size = sizeof(moth_op),
@@ -54,7 +56,8 @@ static const moth_host lent = {
   .cast = moth_cast, .copy_into = moth_copy_into, .loop_over = moth_loop_over,
   .layout_contiguous = moth_layout_contiguous, .convert = moth_convert, .run = moth_run,
   .op_find = moth_op_find, .generator_take = moth_generator_take, .dim_mask = moth_dim_mask,
-  .absent = moth_absent, .alloc = host_alloc, .dealloc = host_dealloc,
+  .absent = moth_absent, .float32_precision = float32_precision, .alloc = host_alloc,
+  .dealloc = host_dealloc,
 };
 
 /* -- loading: once a process; what went wrong is kept as a message -- */
@@ -217,6 +220,18 @@ int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
   return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "%s has no kernel for '%s'", plugin->name, name);
 }
 
+int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch) {
+  return plugin->multiply(ctx, p, batch);
+}
+
+int moth_device_call(moth_ctx *ctx, const char *name, const void *args) {
+  for (uint32_t i = 0; i < plugin->nkernels; i++) {
+    const moth_device_kernel *k = plugin->kernels[i];
+    if (k->run && !strcmp(k->name, name)) return k->run(args, NULL);
+  }
+  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "%s has no kernel for '%s'", plugin->name, name);
+}
+
 moth_tensor *moth_to_host(const moth_tensor *x) {
   if (x->l.device == 0) return moth_packed(x);
   moth_layout l = x->l;
@@ -231,6 +246,14 @@ moth_tensor *moth_to_host(const moth_tensor *x) {
 }
 
 /* -- what hosts ask -- */
+
+int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room) {
+  moth_error_clear(ctx);
+  if (room > 0) *text = 0;
+  const moth_backend *b = moth_backend_load(ctx);
+  if (b && room > 0) b->report(ctx, text, (size_t)room);
+  return b ? MOTH_OK : ctx->error.code;
+}
 
 int32_t moth_device_synchronize(moth_ctx *ctx, int32_t device) {
   moth_error_clear(ctx);

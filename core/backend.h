@@ -14,6 +14,7 @@
 #ifndef MOTH_BACKEND_H
 #define MOTH_BACKEND_H
 
+#include "kernel/product.h"
 #include "loop.h"
 
 #define MOTH_BACKEND_VERSION 1
@@ -43,9 +44,13 @@ typedef struct moth_backend {
   void (*dealloc)(moth_ctx *ctx, int device, void *block, int64_t nbytes);
   /* y := x, converted and broadcast; either may be on the CPU if the other is not. */
   int (*copy)(moth_tensor *y, const moth_tensor *x);
+  /* One product, or all of a batch. */
+  int (*multiply)(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
   int (*synchronize)(moth_ctx *ctx, int device); /* also tells of errors that come late */
   int (*memory)(moth_ctx *ctx, int device, moth_device_info *info);
   void (*empty_cache)(moth_ctx *ctx, int device);
+  /* What was found, a line each: "cuBLASLt\t13.0.2 (libcublasLt.so.13)". */
+  void (*report)(moth_ctx *ctx, char *text, size_t room);
   void (*close)(moth_ctx *ctx); /* the context ends: everything of it goes */
 } moth_backend;
 
@@ -75,6 +80,7 @@ typedef struct moth_host {
                         uint64_t *block);
   int (*dim_mask)(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, uint32_t *mask);
   bool (*absent)(double value);
+  int (*float32_precision)(const moth_ctx *ctx);
   void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
 } moth_host;
@@ -93,6 +99,9 @@ void moth_device_free(moth_ctx *ctx, int device, void *block, int64_t nbytes);
 int moth_device_copy(moth_tensor *y, const moth_tensor *x);
 int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
                     const moth_tensor *const *operands, const void *arg);
+int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
+/* A kernel of the plugin's that is no op's, by its name; `args` is what both agree on. */
+int moth_device_call(moth_ctx *ctx, const char *name, const void *args);
 /* An owned tensor on the CPU with x's elements, packed; waits for the device. x may be there. */
 moth_tensor *moth_to_host(const moth_tensor *x);
 void moth_devices_swept(moth_ctx *ctx); /* after a collection: the goals are set anew */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend.h"
 #include "kernel/halves.h"
 #include "kernel/matrix.h"
 #include "threads.h"
@@ -322,6 +323,7 @@ bool moth_half_products(int dtype) {
 
 int moth_multiply(moth_ctx *ctx, const moth_product *p) {
   if (p->m == 0 || p->n == 0) return MOTH_OK;
+  if (p->device) return moth_device_multiply(ctx, p, NULL);
   if (moth_half_products(p->dtype)) return moth_halves(ctx, p);
   if (own(p)) return moth_sgemm(ctx, p);
   if (!p->bias) return without_bias(ctx, p);
@@ -360,6 +362,7 @@ int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *
   int64_t count = 1;
   for (int d = 0; d < batch->ndim; d++) count *= batch->shape[d];
   if (p->m == 0 || p->n == 0 || count == 0) return MOTH_OK;
+  if (p->device) return moth_device_multiply(ctx, p, batch);
   if (own(p)) return moth_sgemm_batch(ctx, p, batch, count);
   if (moth_half_products(p->dtype)) return moth_halves_batch(ctx, p, batch, count);
   for (int64_t i = 0; i < count; i++) {

@@ -149,6 +149,14 @@ int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype) {
   return old;
 }
 
+int32_t moth_float32_precision(moth_ctx *ctx, int32_t level) {
+  int32_t old = ctx->float32_precision;
+  if (level > 2)
+    return moth_fail(ctx, MOTH_E_DOMAIN, "precision", "0, 1 or 2 is needed, got %d", level);
+  if (level >= 0) ctx->float32_precision = level;
+  return old;
+}
+
 int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   uint64_t state[2] = {seed, 0};
   if (ctx->closed) return moth_fail_closed(ctx);

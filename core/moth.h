@@ -364,6 +364,8 @@ typedef struct moth_device_info {
 } moth_device_info;
 
 int32_t moth_device_count(moth_ctx *ctx); /* negative: a status; the message says what is missing */
+/* What the plugin found, as lines "driver\t13.0"; a status if there is no plugin. */
+int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room);
 int32_t moth_device_synchronize(moth_ctx *ctx, int32_t device); /* waits for all work there */
 int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info);
 int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes); /* 0: none */
@@ -375,6 +377,8 @@ int32_t moth_device_empty_cache(moth_ctx *ctx, int32_t device);
 void moth_set_num_threads(int32_t n);
 int32_t moth_get_num_threads(void);
 int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype); /* -1 leaves it; returns the old */
+/* Products of f32 on GPUs: 0 in full, 1 and 2 in TF32. -1 leaves it; returns the old. */
+int32_t moth_float32_precision(moth_ctx *ctx, int32_t level);
 
 /* ---- cdef ends ---- */
 

@@ -5,6 +5,7 @@
 ** and opens the driver by itself; without one, or without a card, counting says so.
 */
 #include "device.cuh"
+#include "gemm.cuh"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ enum { MOST_DEVICES = MOTH_MAX_DEVICES, LAST_OPS = 4 };
 typedef struct device_state {
   moth_queue queue; /* queue.stream == NULL: not used yet */
   moth_blocks *blocks;
+  moth_kept kept[LIBRARIES];
   moth_trouble *trouble;     /* as the CPU sees it */
   const char *last[LAST_OPS]; /* names of the ops whose kernels were launched last */
   unsigned launches;
@@ -150,6 +152,10 @@ const moth_queue *moth_queue_of(moth_ctx *ctx, int device) {
   return &d->queue;
 }
 
+moth_kept *moth_kept_of(const moth_queue *q, int library) {
+  return &((device_state *)(void *)q)->kept[library]; /* its first member */
+}
+
 int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error) {
   device_state *d = (device_state *)(void *)q; /* its first member */
   d->last[d->launches++ % LAST_OPS] = moth_engine->op_under_way(ctx);
@@ -222,6 +228,8 @@ static void close_context(moth_ctx *ctx) {
     if (!d->queue.stream) continue;
     cudaSetDevice(d->queue.device);
     cudaStreamSynchronize(d->queue.stream);
+    for (int k = 0; k < LIBRARIES; k++)
+      if (d->kept[k].state) d->kept[k].close(d->kept[k].state);
     moth_blocks_free(d->blocks);
     cudaFreeHost(d->trouble);
     cudaStreamDestroy(d->queue.stream);
@@ -252,9 +260,11 @@ extern "C" __attribute__((visibility("default"))) const moth_backend *moth_backe
   plugin.alloc = alloc;
   plugin.dealloc = dealloc;
   plugin.copy = moth_cuda_copy;
+  plugin.multiply = moth_cuda_multiply;
   plugin.synchronize = moth_wait;
   plugin.memory = memory;
   plugin.empty_cache = empty_cache;
+  plugin.report = moth_cuda_report;
   plugin.close = close_context;
   return &plugin;
 }

@@ -5,18 +5,7 @@
 #define MOTH_KERNEL_GEMM_H
 
 #include "../context.h"
-
-/* C := A B + beta C + bias, as moth_gemm of blas.h describes it; the bias is one number for each
-** column, n in a row, where beta is 0, or NULL. */
-typedef struct moth_product {
-  int dtype, beta;
-  int64_t m, n, k;
-  const char *a, *b;
-  int64_t rs_a, cs_a, rs_b, cs_b;
-  char *c;
-  int64_t ldc;
-  const char *bias;
-} moth_product;
+#include "product.h"
 
 /* Plain loops, no memory; every dtype that loops are written for. */
 void moth_gemm_plain(const moth_product *p);

@@ -7,14 +7,6 @@
 #include "gemm.h"
 #include "matrix.h"
 
-#define MOTH_MAX_BATCH_DIMS 16
-
-typedef struct moth_batch { /* many products: steps from one to the next in elements, may be 0 */
-  int ndim;
-  int64_t shape[MOTH_MAX_BATCH_DIMS], step_a[MOTH_MAX_BATCH_DIMS], step_b[MOTH_MAX_BATCH_DIMS];
-  int64_t step_c; /* the results lie in order */
-} moth_batch;
-
 /* All need moth_matrix_here(). */
 int moth_sgemm(moth_ctx *ctx, const moth_product *p);
 int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch, int64_t count);

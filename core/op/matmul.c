@@ -53,7 +53,8 @@ static int product(moth_ctx *ctx, const moth_tensor *a, const moth_tensor *b, mo
     batch.step_a[d] = batch_step(a, d, nbatch);
     batch.step_b[d] = batch_step(b, d, nbatch);
   }
-  const moth_product one = {.dtype = c->l.dtype, .m = p.rows, .n = q.cols, .k = p.cols,
+  const moth_product one = {.dtype = c->l.dtype, .device = c->l.device, .m = p.rows,
+                            .n = q.cols, .k = p.cols,
                             .a = moth_at(a), .rs_a = p.rs, .cs_a = p.cs, .b = moth_at(b),
                             .rs_b = q.rs, .cs_b = q.cs, .c = moth_at(c), .ldc = q.cols};
   batch.step_c = p.rows * q.cols;
@@ -92,9 +93,10 @@ static int matmul_shape(const matmul_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* Whether operands of that dtype are multiplied as they are. */
-static bool is_multiplied(int dtype) {
-  return moth_compute_dtype(dtype) == dtype || moth_half_products(dtype);
+/* Whether operands of y's dtype are multiplied as they are. */
+static bool is_multiplied(const moth_tensor *y) {
+  int dtype = y->l.dtype;
+  return y->l.device || moth_compute_dtype(dtype) == dtype || moth_half_products(dtype);
 }
 
 /* Half types are widened once for all batches. */
@@ -115,7 +117,7 @@ static int matmul_cpu(const matmul_args *a, moth_tensor **out) {
   moth_layout batch;
   int status = batch_shape(a, &batch);
   if (status) return status;
-  if (!is_multiplied(out[0]->l.dtype)) return matmul_half(a, out[0], &batch);
+  if (!is_multiplied(out[0])) return matmul_half(a, out[0], &batch);
   return product(a->ctx, a->input, a->other, out[0], batch.ndim, batch.shape);
 }
 
@@ -163,7 +165,7 @@ MOTH_OP(matmul, MATMUL, .doc = "The matrix product; leading dimensions are batch
                     "moth.randn(5, 2, 3), moth.randn(3, 4)\n"
                     "moth.randn(5, 1, 2, 3), moth.randn(2, 3, 4)",
         .dtypes = MOTH_NUMERIC, .saves = "input:other other:input",
-        .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+        .flags = MOTH_OP_OUT | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
 /* -- mm, bmm, mv, dot: matmul that insists on its operands' dimensions -- */
 
@@ -259,7 +261,8 @@ static moth_tensor *matrix_of(const moth_tensor *x, int64_t *rows, int64_t *rs, 
 
 static int linear_real(const moth_tensor *input, const moth_tensor *w, const moth_tensor *bias,
                        moth_tensor *y) {
-  moth_product p = {.dtype = y->l.dtype, .n = w->l.shape[0], .k = w->l.shape[1], .b = moth_at(w),
+  moth_product p = {.dtype = y->l.dtype, .device = y->l.device, .n = w->l.shape[0],
+                    .k = w->l.shape[1], .b = moth_at(w),
                     .rs_b = w->l.stride[1], .cs_b = w->l.stride[0], .c = moth_at(y)};
   p.ldc = p.n;
   if (y->l.numel == 0) return MOTH_OK;
@@ -274,7 +277,7 @@ static int linear_real(const moth_tensor *input, const moth_tensor *w, const mot
 }
 
 static int linear_cpu(const linear_args *a, moth_tensor **out) {
-  if (is_multiplied(out[0]->l.dtype))
+  if (is_multiplied(out[0]))
     return linear_real(a->input, a->weight, a->bias, out[0]);
   moth_layout l = out[0]->l;
   l.dtype = MOTH_F32;
@@ -302,7 +305,7 @@ MOTH_OP(linear, LINEAR, .doc = "input times the transposed weight, plus the bias
         .examples = "moth.randn(2, 3), moth.randn(4, 3), moth.randn(4)\n"
                     "moth.randn(3), moth.randn(4, 3)\n"
                     "moth.randn(5, 2, 3), moth.randn(4, 3), moth.randn(4)",
-        .dtypes = MOTH_NUMERIC, .saves = "input:weight weight:input", .flags = 0)
+        .dtypes = MOTH_NUMERIC, .saves = "input:weight weight:input", .flags = MOTH_OP_PORTABLE)
 
 /* -- outer_sum -- */
 
@@ -320,13 +323,14 @@ static int outer_sum_shape(const outer_sum_args *a, moth_layout *y) {
 }
 
 static int outer_sum_cpu(const outer_sum_args *a, moth_tensor **out) {
-  int64_t rows, rs, cs, other_rs, other_cs;
   moth_tensor *y = out[0];
-  moth_tensor *p = matrix_of(a->input, &rows, &rs, &cs);
-  moth_tensor *q = p ? matrix_of(a->other, &rows, &other_rs, &other_cs) : NULL;
-  int status = q ? moth_gemm(a->ctx, y->l.dtype, y->l.shape[0], y->l.shape[1], rows, moth_at(p), cs,
-                             rs, moth_at(q), other_rs, other_cs, moth_at(y), y->l.shape[1], 0)
-                 : a->ctx->error.code;
+  moth_product one = {.dtype = y->l.dtype, .device = y->l.device, .m = y->l.shape[0],
+                      .n = y->l.shape[1], .c = moth_at(y), .ldc = y->l.shape[1]};
+  moth_tensor *p = matrix_of(a->input, &one.k, &one.cs_a, &one.rs_a);
+  moth_tensor *q = p ? matrix_of(a->other, &one.k, &one.rs_b, &one.cs_b) : NULL;
+  if (p) one.a = moth_at(p);
+  if (q) one.b = moth_at(q);
+  int status = q ? moth_multiply(a->ctx, &one) : a->ctx->error.code;
   moth_tensor_release(p);
   moth_tensor_release(q);
   return status;
@@ -341,7 +345,8 @@ static int outer_sum_grad(const outer_sum_args *a, moth_grad *g) {
 
 MOTH_OP(outer_sum, OUTER_SUM, .doc = "The outer products of two tensors' rows, summed.",
         .examples = "moth.randn(2, 3), moth.randn(2, 4)\nmoth.randn(5, 2, 3), moth.randn(5, 2, 4)",
-        .dtypes = MOTH_NUMERIC, .saves = "input:other other:input", .flags = MOTH_OP_HIDDEN)
+        .dtypes = MOTH_NUMERIC, .saves = "input:other other:input",
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE)
 
 static int outer_compose(const outer_args *a, moth_tensor **out) {
   const moth_tensor *wrong = a->input->l.ndim != 1 ? a->input : a->vec2;

@@ -34,7 +34,8 @@ static int outer_sums_shape(const outer_sums_args *a, moth_layout *y) {
 
 /* The rows of all tensors, (rows, n) in `dtype`. Owned. */
 static moth_tensor *gathered(moth_ctx *ctx, moth_tensors x, int64_t rows, int64_t n, int dtype) {
-  moth_layout l = {.ndim = 2, .dtype = (uint8_t)dtype, .shape = {rows, n}};
+  moth_layout l = {.ndim = 2, .dtype = (uint8_t)dtype, .device = x.at[0]->l.device,
+                   .shape = {rows, n}};
   if (!moth_layout_pack(&l)) {
     moth_fail(ctx, MOTH_E_MEM, NULL, "the operands are too large");
     return NULL;
@@ -44,7 +45,7 @@ static moth_tensor *gathered(moth_ctx *ctx, moth_tensors x, int64_t rows, int64_
   for (int64_t i = 0; y && i < x.n; i++) {
     moth_tensor *from = x.at[i];
     int64_t bytes = from->l.numel * moth_dtype_size[dtype];
-    if (from->l.dtype == dtype && moth_contiguous(from)) {
+    if (from->l.dtype == dtype && moth_contiguous(from) && !from->l.device) {
       if (bytes) memcpy(at, moth_at(from), (size_t)bytes);
     } else {
       moth_layout part = from->l;
@@ -71,9 +72,11 @@ static int outer_sums_cpu(const outer_sums_args *a, moth_tensor **out) {
   for (int64_t i = 0; i < a->input.n; i++) rows += rows_of(a->input.at[i]);
   moth_tensor *p = gathered(a->ctx, a->input, rows, m, y->l.dtype);
   moth_tensor *q = p ? gathered(a->ctx, a->other, rows, n, y->l.dtype) : NULL;
-  int status = q ? moth_gemm(a->ctx, y->l.dtype, m, n, rows, moth_at(p), 1, m, moth_at(q), n, 1,
-                             moth_at(y), n, 0)
-                 : a->ctx->error.code;
+  moth_product one = {.dtype = y->l.dtype, .device = y->l.device, .m = m, .n = n, .k = rows,
+                      .cs_a = m, .rs_a = 1, .rs_b = n, .cs_b = 1, .c = moth_at(y), .ldc = n};
+  if (p) one.a = moth_at(p);
+  if (q) one.b = moth_at(q);
+  int status = q ? moth_multiply(a->ctx, &one) : a->ctx->error.code;
   moth_tensor_release(p);
   moth_tensor_release(q);
   return moth_real_done(y, out[0], status);
@@ -83,6 +86,6 @@ MOTH_OP_CONST(outer_sums, OUTER_SUMS,
   .doc = "The outer products of the rows of pairs of tensors, all of them summed.",
   .examples = "{moth.randn(2, 3), moth.randn(1, 3)}, {moth.randn(2, 4), moth.randn(1, 4)}\n"
               "{moth.randn(3)}, {moth.randn(4)}",
-  .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN)
+  .dtypes = MOTH_FLOATS, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE)
 
 const moth_op *const moth_outer_ops[] = {&moth_op_outer_sums, NULL};

@@ -95,7 +95,8 @@ from("moth.print", "set_printoptions")
 from("moth.help", "help")
 from("moth.index", "newaxis")
 from("moth.settings", "get_default_dtype set_default_dtype get_num_threads set_num_threads errcode "
-  .. "is_tensor is_floating_point typename token open_token")
+  .. "is_tensor is_floating_point typename token open_token get_float32_matmul_precision "
+  .. "set_float32_matmul_precision")
 
 for name, object in pairs(dtype.by_name) do moth[name] = object end
 

@@ -48,6 +48,33 @@ settings.set_num_threads = define {
   end,
 }
 
+local PRECISIONS = { [0] = "highest", "high", "medium" }
+
+--- How exact products of f32 matrices on a GPU are: as set_float32_matmul_precision said.
+function settings.get_float32_matmul_precision()
+  return PRECISIONS[tonumber(C.moth_float32_precision(ctx, -1))]
+end
+
+--- Sets how exact products of f32 matrices on a GPU are.
+settings.set_float32_matmul_precision = define {
+  name = "set_float32_matmul_precision",
+  doc = "Sets how exact products of f32 matrices on a GPU are: 'highest' (24 bits, the default) or "
+    .. "'high' and 'medium' (TF32: factors of 11 bits, several times faster). The CPU's have "
+    .. "all bits in any case.",
+  examples = "'highest'",
+  args = { { "string", "precision", "'highest', 'high' or 'medium'" } },
+  run = function(precision)
+    for level = 0, 2 do
+      if PRECISIONS[level] == precision then
+        C.moth_float32_precision(ctx, level)
+        return
+      end
+    end
+    errors.argument("set_float32_matmul_precision", "precision",
+      "'highest', 'high' or 'medium' is needed, got " .. errors.describe(precision))
+  end,
+}
+
 --- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
 function settings.errcode() return errors.code() end
 

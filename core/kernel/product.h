@@ -1,0 +1,28 @@
+/* product.h -- what a matrix product is, for all that compute one: on the CPU and on devices. */
+#ifndef MOTH_KERNEL_PRODUCT_H
+#define MOTH_KERNEL_PRODUCT_H
+
+#include <stdint.h>
+
+/* C := A B + beta C + bias, as moth_gemm of blas.h describes it; the bias is one number for each
+** column, n in a row, where beta is 0, or NULL. */
+typedef struct moth_product {
+  int dtype, beta;
+  int device; /* where all of it lies */
+  int64_t m, n, k;
+  const char *a, *b;
+  int64_t rs_a, cs_a, rs_b, cs_b;
+  char *c;
+  int64_t ldc;
+  const char *bias;
+} moth_product;
+
+#define MOTH_MAX_BATCH_DIMS 16
+
+typedef struct moth_batch { /* many products: steps from one to the next in elements, may be 0 */
+  int ndim;
+  int64_t shape[MOTH_MAX_BATCH_DIMS], step_a[MOTH_MAX_BATCH_DIMS], step_b[MOTH_MAX_BATCH_DIMS];
+  int64_t step_c; /* the results lie in order */
+} moth_batch;
+
+#endif

@@ -1,0 +1,31 @@
+/* gemm.cuh -- matrix products on the device: one entry for all who need them. */
+#ifndef MOTH_CUDA_GEMM_CUH
+#define MOTH_CUDA_GEMM_CUH
+
+#include "launch.cuh"
+
+enum { GEMM_PLAIN, GEMM_RELU, GEMM_GELU }; /* what follows the sum; gelu is the tanh form */
+
+/* C := f(alpha A B + beta C + bias), with A (m, k), B (k, n), C (m, n), all of one dtype but bool.
+** rs and cs are steps from row to row and column to column in elements, any of them may be 0; the
+** rows of C are n elements in a row, ldc apart. Of a batch, step_c says how far its results are
+** apart, and where beta is not 0 too. Half types are summed in f32; integers wrap. */
+typedef struct moth_gemm {
+  int dtype, device, after;
+  int64_t m, n, k;
+  const void *a, *b;
+  int64_t rs_a, cs_a, rs_b, cs_b;
+  void *c;
+  int64_t ldc;
+  const void *bias; /* n elements, or NULL */
+  double alpha, beta;
+  const moth_batch *batch; /* or NULL */
+} moth_gemm;
+
+MOTH_LOCAL int moth_gemm_run(moth_ctx *ctx, const moth_gemm *g);
+MOTH_LOCAL int moth_cuda_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
+
+/* The same by cuBLASLt (blaslt.cu). *done: whether it could; if not, nothing has happened. */
+MOTH_LOCAL int moth_blaslt_run(moth_ctx *ctx, const moth_gemm *g, bool *done);
+
+#endif

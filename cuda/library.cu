@@ -1,0 +1,107 @@
+/* library.cu -- NVIDIA's libraries, opened at run time where they are installed: nothing is linked
+** to them, and what they do is done by kernels of our own where they are missing.
+**
+** MOTH_CUBLASLT and MOTH_CUDNN in the environment name a file to open instead, or `none`. What
+** stands for a GPU on the CPU has none of them unless a file is named.
+*/
+#include "device.cuh"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct library {
+  const char *name, *variable, *version, *without;
+  const char *files[3];
+} library;
+
+static const library known[LIBRARIES] = {
+  {"cuBLASLt", "MOTH_CUBLASLT", "cublasLtGetVersion",
+   "matrix products by Moth's own kernels, several times slower",
+   {"libcublasLt.so.13", "libcublasLt.so.12", NULL}},
+  {"cuDNN", "MOTH_CUDNN", "cudnnGetVersion", "convolutions by Moth's own kernels",
+   {"libcudnn.so.9", "libcudnn.so.8", NULL}},
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct opened {
+  bool tried;
+  void *handle;
+  const char *file;
+} opened[LIBRARIES];
+
+static void open_library(int which) {
+  const library *l = &known[which];
+  struct opened *o = &opened[which];
+  const char *wanted = getenv(l->variable);
+  o->tried = true;
+  if (wanted) {
+    o->file = wanted;
+    if (strcmp(wanted, "none") != 0) o->handle = dlopen(wanted, RTLD_NOW | RTLD_LOCAL);
+    return;
+  }
+#ifdef __CUDACC__
+  for (int i = 0; !o->handle && l->files[i]; i++) {
+    o->file = l->files[i];
+    o->handle = dlopen(o->file, RTLD_NOW | RTLD_LOCAL);
+  }
+#endif
+}
+
+void *moth_library(int which) {
+  pthread_mutex_lock(&lock);
+  if (!opened[which].tried) open_library(which);
+  void *handle = opened[which].handle;
+  pthread_mutex_unlock(&lock);
+  return handle;
+}
+
+bool moth_library_functions(int which, const char *const *names, int n, void **at) {
+  void *handle = moth_library(which);
+  for (int i = 0; handle && i < n; i++)
+    if (!(at[i] = dlsym(handle, names[i]))) return false;
+  return handle != NULL;
+}
+
+/* -- what was found -- */
+
+typedef struct text {
+  char *at;
+  size_t room, used;
+} text;
+
+#define SAY(t, ...)                                                                         \
+  do {                                                                                      \
+    int n_ = snprintf((t)->at + (t)->used, (t)->room - (t)->used, __VA_ARGS__);             \
+    if (n_ > 0) (t)->used += (size_t)n_ < (t)->room - (t)->used ? (size_t)n_                \
+                                                                : (t)->room - (t)->used - 1; \
+  } while (0)
+
+static void tell_version(text *t, const char *name, int version) {
+  SAY(t, "%s\t%d.%d\n", name, version / 1000, version % 1000 / 10);
+}
+
+static void tell_library(text *t, int which) {
+  const library *l = &known[which];
+  void *handle = moth_library(which);
+  union {
+    void *symbol;
+    size_t (*version)(void);
+  } ask = {handle ? dlsym(handle, l->version) : NULL};
+  if (!handle) SAY(t, "%s\tnot found: %s\n", l->name, l->without);
+  else if (!ask.symbol) SAY(t, "%s\t%s\n", l->name, opened[which].file);
+  else SAY(t, "%s\t%zu (%s)\n", l->name, ask.version(), opened[which].file);
+}
+
+void moth_cuda_report(moth_ctx *ctx, char *to, size_t room) {
+  text t = {to, room, 0};
+  int driver = 0, runtime = 0;
+  (void)ctx;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+    SAY(&t, "driver\tnot found: libcuda.so.1 is missing; tensors stay on the CPU\n");
+  else tell_version(&t, "driver", driver);
+  if (cudaRuntimeGetVersion(&runtime) == cudaSuccess) tell_version(&t, "runtime", runtime);
+  cudaGetLastError();
+  for (int i = 0; i < LIBRARIES; i++) tell_library(&t, i);
+}
