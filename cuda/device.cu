@@ -11,14 +11,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_DEVICES = MOTH_MAX_DEVICES, LAST_OPS = 4 };
+/* A launch's record is used again RECORDS launches later; by then its kernel has long run. */
+enum { MOST_DEVICES = MOTH_MAX_DEVICES, LAST_OPS = 4, RECORDS = 1024 };
+
+typedef struct trouble_page {
+  int any; /* a kernel has found something */
+  moth_trouble of[RECORDS];
+} trouble_page;
 
 typedef struct device_state {
   moth_queue queue; /* queue.stream == NULL: not used yet */
   moth_blocks *blocks;
   moth_kept kept[LIBRARIES];
-  moth_trouble *trouble;     /* as the CPU sees it */
-  const char *last[LAST_OPS]; /* names of the ops whose kernels were launched last */
+  trouble_page *page, *page_there; /* one page, as the CPU and as the device sees it */
+  const char *op[RECORDS];         /* whose kernels were launched */
   unsigned launches;
 } device_state;
 
@@ -89,16 +95,19 @@ static int read_properties(moth_ctx *ctx, moth_queue *q) {
   return MOTH_OK;
 }
 
+static void clear_page(device_state *d) {
+  memset(d->page, 0, sizeof *d->page);
+  for (int i = 0; i < RECORDS; i++) d->page->of[i].any = &d->page_there->any;
+}
+
 static int open_device(moth_ctx *ctx, device_state *d, int device) {
   moth_queue *q = &d->queue;
   q->device = device - 1;
   int status = read_properties(ctx, q);
   if (status) return status;
-  cudaError_t error = cudaHostAlloc((void **)&d->trouble, sizeof *d->trouble, cudaHostAllocMapped);
-  if (!error) {
-    memset(d->trouble, 0, sizeof *d->trouble);
-    error = cudaHostGetDevicePointer((void **)&q->trouble, d->trouble, 0);
-  }
+  cudaError_t error = cudaHostAlloc((void **)&d->page, sizeof *d->page, cudaHostAllocMapped);
+  if (!error) error = cudaHostGetDevicePointer((void **)&d->page_there, d->page, 0);
+  if (!error) clear_page(d);
   if (!error && !d->blocks) d->blocks = moth_blocks_new();
   if (!error && !d->blocks) error = cudaErrorMemoryAllocation;
   if (!error) error = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
@@ -122,33 +131,40 @@ static device_state *device_of(moth_ctx *ctx, int device) {
 
 /* -- troubles: what kernels found, and what CUDA says late -- */
 
+/* The oldest finding, as an error that names the op it came from. */
 static int tell_trouble(moth_ctx *ctx, device_state *d) {
-  const moth_trouble t = *d->trouble;
-  const char *op = d->last[t.op % LAST_OPS];
-  memset(d->trouble, 0, sizeof t);
-  if (!op) op = "an op";
-  if (t.code == TROUBLE_DIVISION)
-    return moth_fail(ctx, MOTH_E_DOMAIN, NULL,
-                     "integers were divided by 0 on the GPU, in one of the ops before");
-  if (t.code == TROUBLE_INDEX)
-    return moth_fail(ctx, MOTH_E_INDEX, NULL,
-                     "a position on the GPU lies outside, in one of the ops before: " "\1%lld\2"
-                     " of %lld", t.value, t.limit);
-  if (t.code == TROUBLE_CLASS)
-    return moth_fail(ctx, MOTH_E_INDEX, NULL,
-                     "a class on the GPU is none of those there are, in one of the ops before: "
-                     "\1%lld\2 of %lld", t.value, t.limit);
-  return moth_fail(ctx, MOTH_E_DOMAIN, NULL,
-                   "a value on the GPU is outside of the domain, in one of the ops before");
+  unsigned at = d->launches;
+  while (d->page->of[at % RECORDS].code == 0 && at - d->launches < RECORDS) at++;
+  const moth_trouble t = d->page->of[at % RECORDS];
+  const char *op = d->op[at % RECORDS] ? d->op[at % RECORDS] : "an op";
+  cudaStreamSynchronize(d->queue.stream); /* nobody writes the page while it is cleared */
+  clear_page(d);
+  switch (t.code) {
+    case TROUBLE_DIVISION:
+      return moth_fail(ctx, MOTH_E_DOMAIN, NULL,
+                       "'%s', which ran before on the GPU, divided integers by 0", op);
+    case TROUBLE_INDEX:
+      return moth_fail(ctx, MOTH_E_INDEX, NULL,
+                       "'%s', which ran before on the GPU, met position \1%lld\2 of %lld", op,
+                       t.value, t.limit);
+    case TROUBLE_CLASS:
+      return moth_fail(ctx, MOTH_E_INDEX, NULL,
+                       "'%s', which ran before on the GPU, met class \1%lld\2 of %lld", op,
+                       t.value, t.limit);
+    default:
+      return moth_fail(ctx, MOTH_E_DOMAIN, NULL,
+                       "'%s', which ran before on the GPU, met a value outside of its domain", op);
+  }
 }
 
 const moth_queue *moth_queue_of(moth_ctx *ctx, int device) {
   device_state *d = device_of(ctx, device);
   if (!d) return NULL;
-  if (*(volatile int *)&d->trouble->code) {
+  if (*(volatile int *)&d->page->any) {
     tell_trouble(ctx, d);
     return NULL;
   }
+  d->queue.trouble = &d->page_there->of[d->launches % RECORDS];
   return &d->queue;
 }
 
@@ -158,7 +174,7 @@ moth_kept *moth_kept_of(const moth_queue *q, int library) {
 
 int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error) {
   device_state *d = (device_state *)(void *)q; /* its first member */
-  d->last[d->launches++ % LAST_OPS] = moth_engine->op_under_way(ctx);
+  d->op[d->launches++ % RECORDS] = moth_engine->op_under_way(ctx);
   static int waits = -1;
   if (waits < 0) waits = getenv("MOTH_CUDA_BLOCKING") != NULL;
   if (!error && waits) error = cudaStreamSynchronize(q->stream);
@@ -170,9 +186,9 @@ int moth_wait(moth_ctx *ctx, int device) {
   device_state *d = device_of(ctx, device);
   if (!d) return moth_status(ctx);
   cudaError_t error = cudaStreamSynchronize(d->queue.stream);
-  if (!error) return d->trouble->code ? tell_trouble(ctx, d) : MOTH_OK;
+  if (!error) return d->page->any ? tell_trouble(ctx, d) : MOTH_OK;
   for (unsigned i = 1; i <= LAST_OPS && i <= d->launches; i++) {
-    const char *op = d->last[(d->launches - i) % LAST_OPS];
+    const char *op = d->op[(d->launches - i) % RECORDS];
     size_t at = strlen(text);
     snprintf(text + at, sizeof text - at, "%s %s", i > 1 ? "," : "", op ? op : "?");
   }
@@ -231,7 +247,7 @@ static void close_context(moth_ctx *ctx) {
     for (int k = 0; k < LIBRARIES; k++)
       if (d->kept[k].state) d->kept[k].close(d->kept[k].state);
     moth_blocks_free(d->blocks);
-    cudaFreeHost(d->trouble);
+    cudaFreeHost(d->page);
     cudaStreamDestroy(d->queue.stream);
   }
   free(s);

@@ -46,11 +46,11 @@ static inline dim3 blocks_for(int64_t n, int64_t each = 1) {
 
 template <class T> static inline T *data(const moth_tensor *x) { return (T *)moth_address(x); }
 
-/* What a kernel finds wrong with the values it meets is told to the host by one record a context,
-** in memory that both can reach: the first one counts. */
+/* What a kernel finds wrong with the values it meets is told to the host by a record of its launch,
+** in memory that both can reach: the first finding counts, and the host looks at *any. */
 typedef struct moth_trouble {
   int code;        /* enum below, 0: none */
-  int op;          /* number of the launch */
+  int *any;        /* one for all launches */
   long long value; /* what was found */
   long long limit; /* what it had to be below */
 } moth_trouble;
@@ -60,7 +60,7 @@ enum { TROUBLE_INDEX = 1, TROUBLE_DIVISION, TROUBLE_CLASS, TROUBLE_DOMAIN };
 ** an error is set. */
 typedef struct moth_queue {
   cudaStream_t stream;
-  moth_trouble *trouble; /* as kernels see it */
+  moth_trouble *trouble; /* of the next launch, as kernels see it */
   int device;            /* as CUDA counts */
   int processors;        /* multiprocessors */
   int major, minor;
@@ -105,6 +105,7 @@ static __device__ inline void report(moth_trouble *t, int code, long long value,
   t->value = value;
   t->limit = limit;
   __threadfence_system();
+  *(volatile int *)t->any = 1;
 }
 
 /* Dynamic shared memory, as elements of a type. */
