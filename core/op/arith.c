@@ -455,7 +455,7 @@ MOTH_OP(where, WHERE, .doc = "Elements of `input` where the condition holds, els
         .examples = "moth.randn(2, 3):gt(0), moth.randn(2, 3), moth.randn(3)\n"
                     "moth.randn(2, 3):gt(0), moth.randn(2, 3), 0.5",
         .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "condition",
-        .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_NUMBERS)
+        .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_NUMBERS | MOTH_OP_PORTABLE)
 
 const moth_op *const moth_arith_ops[] = {
   &moth_op_add, &moth_op_sub, &moth_op_mul, &moth_op_div, &moth_op_floor_divide,

@@ -151,7 +151,8 @@ static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
   if (dy->l.dtype != x->l.dtype) x = GRAD(g, cast, .input = x, .dtype = dy->l.dtype);
   moth_tensor *flat = OF(logical_not, y);
   if (a->p == 0) {
-    dx = GRAD(g, zeros, .size = size, .dtype = a->input->l.dtype);
+    dx = GRAD(g, zeros, .size = size, .dtype = a->input->l.dtype,
+              .device = moth_device_of(a->input));
   } else if (a->p == 2) {
     dx = TIMES(x, SPREAD_BACK(FILLED(OVER(dy, FILLED(y, flat, 1)), flat, 0)));
   } else if (isinf(a->p)) {

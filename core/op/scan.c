@@ -21,14 +21,15 @@ static uint32_t along(const moth_tensor *x, int32_t dim) { return x->l.ndim ? 1u
 
 moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double number, bool back) {
   int32_t d;
-  if (!x || x->l.ndim == 0) return x ? GRAD(g, full, .size = {NULL, 0}, .dtype = x->l.dtype,
-                                            .fill_value = {.as.number = number}) : NULL;
+  if (!x || x->l.ndim == 0)
+    return x ? GRAD(g, full, .size = {NULL, 0}, .dtype = x->l.dtype, .device = moth_device_of(x),
+                    .fill_value = {.as.number = number}) : NULL;
   if (moth_dim(g->ctx, "dim", dim, x->l.ndim, &d) || x->l.shape[d] == 0) return x;
   moth_layout edge = x->l;
   int64_t n = x->l.shape[d];
   edge.shape[d] = 1;
   moth_tensor *in = GRAD(g, full, .size = {edge.shape, edge.ndim}, .dtype = x->l.dtype,
-                         .fill_value = {.as.number = number});
+                         .device = moth_device_of(x), .fill_value = {.as.number = number});
   moth_tensor *rest = GRAD(g, narrow, .input = x, .dim = d, .start = back, .length = n - 1);
   moth_tensor *list[2] = {back ? rest : in, back ? in : rest};
   return in && rest ? GRAD(g, cat, .tensors = {list, 2}, .dim = d) : NULL;
@@ -198,7 +199,8 @@ static int cum_into(moth_tensor **out, const moth_tensor *x, int64_t dim, bool l
   static int op##_grad(const op##_args *a, moth_grad *g) {                                 \
     if (!g->dys[0]) return g->status;                                                      \
     moth_tensor *zeros = GRAD(g, zeros, .size = {a->input->l.shape, a->input->l.ndim},     \
-                              .dtype = a->input->l.dtype);                                 \
+                              .dtype = a->input->l.dtype,                                  \
+                              .device = moth_device_of(a->input));                         \
     return moth_flow(g, a->input, GRAD(g, scatter_add, .input = zeros, .dim = a->dim,      \
                                        .index = g->out[1], .src = g->dys[0]));             \
   }                                                                                        \
