@@ -1,0 +1,188 @@
+/* adaptive.cu -- pooling to a given size. Place i of an axis sees the elements from
+** floor(i in / out) to ceil((i + 1) in / out). A team of threads takes each result: one, or a warp
+** where shares are large, or a whole block.
+*/
+#include "../core/op/adaptive.h"
+
+#include "window.cuh"
+
+struct shares {
+  int64_t n, in[2], out[2]; /* n: results of the kernel */
+  cells at;
+};
+
+static shares shares_of(const moth_layout *image, const moth_layout *seen, const moth_layout *of) {
+  const int last = image->ndim - 2;
+  shares s = {of->numel, {0, 0}, {0, 0}, {}};
+  int64_t planes = 1;
+  for (int i = 0; i < last; i++) planes *= image->shape[i];
+  for (int i = 0; i < 2; i++) {
+    s.in[i] = image->shape[last + i];
+    s.out[i] = seen->shape[last + i];
+  }
+  s.at = cells_of(planes, of->shape[last], of->shape[last + 1]);
+  return s;
+}
+
+struct share { /* a rectangle of a plane */
+  int64_t row, col, wide, n;
+};
+
+static __device__ inline share share_of(const shares &s, int oy, int ox) {
+  const int64_t r0 = oy * s.in[0] / s.out[0], c0 = ox * s.in[1] / s.out[1];
+  const int64_t r1 = ((oy + 1) * s.in[0] + s.out[0] - 1) / s.out[0];
+  const int64_t c1 = ((ox + 1) * s.in[1] + s.out[1] - 1) / s.out[1];
+  return share{r0, c0, c1 - c0, (r1 - r0) * (c1 - c0)};
+}
+
+static __device__ inline int64_t element_of(const shares &s, const share &h, int64_t k) {
+  const int64_t row = k / h.wide;
+  return (h.row + row) * s.in[1] + h.col + k - row * h.wide;
+}
+
+/* What a thread of a team of TEAM does for result i: its share of the plane and its turn. */
+template <int TEAM> static __device__ inline int64_t team_result(int *turn) {
+  *turn = TEAM == 1 ? 0 : (int)threadIdx.x % TEAM;
+  return TEAM == BLOCK ? (int64_t)blockIdx.x : thread_number() / TEAM;
+}
+
+template <int TEAM, class F>
+static __device__ inline typename F::room joined(const F &f, typename F::room mine) {
+  if constexpr (TEAM == BLOCK) return join_block(f, mine);
+  else if constexpr (TEAM == WARP) return join_lanes(f, mine);
+  else return mine;
+}
+
+static dim3 grid_of(int team, int64_t n) {
+  return team == BLOCK ? dim3((unsigned)n) : blocks_for(n * team);
+}
+
+/* -- the mean -- */
+
+template <class T, int TEAM> static __global__ void mean_shares(shares s, const T *x, T *y) {
+  int turn, oy, ox;
+  int64_t i = team_result<TEAM>(&turn), plane;
+  const bool mine = i < s.n;
+  if (!mine) i = 0; /* goes along */
+  cell_of(s.at, i, &plane, &oy, &ox);
+  const share h = share_of(s, oy, ox);
+  real_of<T> sum = 0;
+  x += plane * s.in[0] * s.in[1];
+  for (int64_t k = turn; k < h.n; k += TEAM) sum += get(x + element_of(s, h, k));
+  sum = joined<TEAM>(adds<real_of<T>>(), sum);
+  if (mine && turn == 0) put(y + i, sum / (real_of<T>)h.n);
+}
+
+template <class T> static __global__ void mean_shares_back(shares s, const T *dy, T *dx) {
+  const int64_t i = thread_number();
+  int64_t plane, first[2], last[2];
+  int at[2];
+  if (i >= s.n) return;
+  cell_of(s.at, i, &plane, &at[0], &at[1]);
+  for (int d = 0; d < 2; d++) { /* the places that see it */
+    first[d] = at[d] * s.out[d] / s.in[d];
+    last[d] = ((at[d] + 1) * s.out[d] + s.in[d] - 1) / s.in[d];
+  }
+  real_of<T> sum = 0;
+  dy += plane * s.out[0] * s.out[1];
+  for (int64_t oy = first[0]; oy < last[0]; oy++)
+    for (int64_t ox = first[1]; ox < last[1]; ox++)
+      sum += get(dy + oy * s.out[1] + ox) / (real_of<T>)share_of(s, (int)oy, (int)ox).n;
+  put(dx + i, sum);
+}
+
+/* f(team's size) for shares of this many elements. */
+template <class F> static int with_team(const shares &s, F f) {
+  const int64_t each = s.in[0] * s.in[1] / (s.out[0] * s.out[1]);
+  if (each >= 4096) return f(std::integral_constant<int, BLOCK>());
+  if (each >= 32) return f(std::integral_constant<int, WARP>());
+  return f(std::integral_constant<int, 1>());
+}
+
+MOTH_CUDA(adaptive_avg_pool2d) {
+  const shares s = shares_of(&a->input->l, &out[0]->l, &out[0]->l);
+  if (s.n == 0) return MOTH_OK;
+  moth_tensor *x = moth_packed(a->input);
+  if (!x) return moth_status(a->ctx);
+  int status = with_float(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return with_team(s, [&](auto team) {
+      constexpr int TEAM = decltype(team)::value;
+      return launch(a->ctx, out[0], mean_shares<T, TEAM>, grid_of(TEAM, s.n), BLOCK, 0, s,
+                    data<T>(x), data<T>(out[0]));
+    });
+  });
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_CUDA(adaptive_avg_pool2d_back) {
+  const shares s = shares_of(&out[0]->l, &a->input->l, &out[0]->l);
+  if (s.n == 0) return MOTH_OK;
+  moth_tensor *dy = moth_packed(a->input);
+  if (!dy) return moth_status(a->ctx);
+  int status = with_float(dy->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return launch(a->ctx, out[0], mean_shares_back<T>, blocks_for(s.n), BLOCK, 0, s, data<T>(dy),
+                  data<T>(out[0]));
+  });
+  moth_tensor_release(dy);
+  return status;
+}
+
+/* -- the largest: the first of equals, the last NaN above all -- */
+
+template <class real> struct found {
+  real value;
+  int64_t at; /* -1: none yet */
+};
+
+template <class real> struct larger {
+  typedef found<real> room;
+  MEMBER room join(room a, room b) const {
+    if (a.at < 0) return b;
+    if (b.at < 0) return a;
+    const bool nan = a.value != a.value, other = b.value != b.value;
+    if (nan || other) return nan && (!other || a.at > b.at) ? a : b;
+    if (a.value == b.value) return a.at < b.at ? a : b;
+    return a.value > b.value ? a : b;
+  }
+};
+
+template <class T, int TEAM>
+static __global__ void largest_share(shares s, const T *x, T *y, int64_t *index) {
+  int turn, oy, ox;
+  int64_t i = team_result<TEAM>(&turn), plane;
+  const bool mine = i < s.n;
+  if (!mine) i = 0;
+  cell_of(s.at, i, &plane, &oy, &ox);
+  const share h = share_of(s, oy, ox);
+  const larger<real_of<T>> f;
+  found<real_of<T>> best = {0, -1};
+  x += plane * s.in[0] * s.in[1];
+  for (int64_t k = turn; k < h.n; k += TEAM) {
+    const int64_t at = element_of(s, h, k);
+    best = f.join(best, found<real_of<T>>{get(x + at), at});
+  }
+  best = joined<TEAM>(f, best);
+  if (!mine || turn) return;
+  put(y + i, best.value);
+  index[i] = best.at;
+}
+
+MOTH_CUDA(adaptive_max_pool2d) {
+  const shares s = shares_of(&a->input->l, &out[0]->l, &out[0]->l);
+  if (s.n == 0) return MOTH_OK;
+  moth_tensor *x = moth_packed(a->input);
+  if (!x) return moth_status(a->ctx);
+  int status = with_float(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return with_team(s, [&](auto team) {
+      constexpr int TEAM = decltype(team)::value;
+      return launch(a->ctx, out[0], largest_share<T, TEAM>, grid_of(TEAM, s.n), BLOCK, 0, s,
+                    data<T>(x), data<T>(out[0]), data<int64_t>(out[1]));
+    });
+  });
+  moth_tensor_release(x);
+  return status;
+}

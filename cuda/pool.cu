@@ -1,0 +1,301 @@
+/* pool.cu -- pooling: a thread for each result; gradients are gathered, so that they repeat. */
+#include "../core/op/pool.h"
+
+#include "window.cuh"
+
+struct pooling {
+  window w;
+  int64_t planes, n; /* n: results of the kernel */
+  cells at;
+  bool count_padding;
+  int64_t divisor; /* 0: the number of elements */
+};
+
+/* Windows of `image` that gave results like `seen`; the kernel's threads are cells of `of`. */
+static int pooling_of(pooling *p, const moth_layout *image, const moth_layout *seen,
+                      const moth_layout *of, const int64_t *kernel, const int64_t *stride,
+                      const int64_t *padding, const int64_t *dilation, moth_ctx *ctx) {
+  const int last = image->ndim - 2;
+  p->planes = 1;
+  for (int i = 0; i < last; i++) p->planes *= image->shape[i];
+  p->n = of->numel;
+  p->at = cells_of(p->planes, of->shape[last], of->shape[last + 1]);
+  p->count_padding = true;
+  p->divisor = 0;
+  return window_of(&p->w, ctx, image->shape + last, seen->shape + last, kernel, stride, padding,
+                   dilation);
+}
+
+/* -- the largest -- */
+
+template <class T>
+static __global__ void max_windows(pooling p, const T *x, T *y, int64_t *index) {
+  const int64_t i = thread_number();
+  int64_t plane;
+  int oy, ox, r0, r1, c0, c1;
+  if (i >= p.n) return;
+  cell_of(p.at, i, &plane, &oy, &ox);
+  window_clip(p.w, 0, oy, &r0, &r1);
+  window_clip(p.w, 1, ox, &c0, &c1);
+  const int top = oy * p.w.stride[0] - p.w.padding[0];
+  const int left = ox * p.w.stride[1] - p.w.padding[1];
+  real_of<T> best = (real_of<T>)-INFINITY;
+  int64_t found = -1;
+  x += plane * p.w.in[0] * p.w.in[1];
+  for (int r = r0; r < r1; r++)
+    for (int c = c0; c < c1; c++) {
+      const int64_t at = (int64_t)(top + r * p.w.dilation[0]) * p.w.in[1] + left +
+                         c * p.w.dilation[1];
+      const real_of<T> v = get(x + at);
+      if (found < 0 || v > best || v != v) {
+        best = v;
+        found = at;
+      }
+    }
+  put(y + i, best);
+  index[i] = found;
+}
+
+MOTH_CUDA(max_pool2d) {
+  pooling p;
+  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, a->kernel_size, a->stride,
+                          a->padding, a->dilation, a->ctx);
+  if (status || p.n == 0) return status;
+  moth_tensor *x = moth_packed(a->input);
+  if (!x) return moth_status(a->ctx);
+  status = with_float(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return launch(a->ctx, out[0], max_windows<T>, blocks_for(p.n), BLOCK, 0, p, data<T>(x),
+                  data<T>(out[0]), data<int64_t>(out[1]));
+  });
+  moth_tensor_release(x);
+  return status;
+}
+
+/* -- positions: each dy goes to its place in a plane. Those of one place are chained, by exchanges
+** whose order is left to chance; then the place's thread puts its chain in order and sums it. The
+** chains are short (as many windows as share an element) and come nearly in order. */
+
+struct places {
+  int64_t n;                /* positions in all */
+  int64_t all;              /* elements of all planes */
+  quotient_by each, room;   /* positions and elements of a plane */
+};
+
+static places places_of(const moth_layout *positions, int64_t room) {
+  const int last = positions->ndim - 2;
+  const int64_t each = positions->shape[last] * positions->shape[last + 1];
+  int64_t planes = 1;
+  for (int i = 0; i < last; i++) planes *= positions->shape[i];
+  return places{positions->numel, planes * room, quotients(each, positions->numel),
+                quotients(room, planes * room)};
+}
+
+/* Where position i leads, or -1. */
+static __device__ inline int64_t place_of(const places &p, const int64_t *index, int64_t i,
+                                          moth_trouble *trouble) {
+  const int64_t at = index[i];
+  if (at >= 0 && at < p.room.by) return divide(i, p.each) * p.room.by + at;
+  if (at != -1) report(trouble, TROUBLE_INDEX, at, p.room.by);
+  return -1;
+}
+
+static __global__ void no_chains(int64_t n, int64_t *head) {
+  const int64_t i = thread_number();
+  if (i < n) head[i] = -1;
+}
+
+static __global__ void chain(places p, const int64_t *index, int64_t *head, int64_t *next,
+                             moth_trouble *trouble) {
+  const int64_t i = thread_number();
+  if (i >= p.n) return;
+  const int64_t at = place_of(p, index, i, trouble);
+  if (at < 0) return;
+  next[i] = (int64_t)atomicExch((unsigned long long *)(void *)(head + at),
+                                (unsigned long long)i);
+}
+
+template <class T>
+static __global__ void sum_chains(int64_t n, const T *dy, const int64_t *head, int64_t *next,
+                                  T *dx) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  int64_t first = -1;
+  for (int64_t at = head[i], after; at >= 0; at = after) { /* inserted one by one */
+    after = next[at];
+    int64_t before = -1;
+    for (int64_t k = first; k >= 0 && k < at; k = next[k]) before = k;
+    next[at] = before < 0 ? first : next[before];
+    if (before < 0) first = at;
+    else next[before] = at;
+  }
+  real_of<T> sum = 0;
+  for (; first >= 0; first = next[first]) sum += get(dy + first);
+  put(dx + i, sum);
+}
+
+static moth_tensor *numbers(moth_ctx *ctx, const moth_tensor *like, int64_t n) {
+  moth_layout l = {};
+  l.ndim = 1;
+  l.shape[0] = l.numel = n;
+  l.stride[0] = 1;
+  l.dtype = MOTH_I64;
+  l.device = like->l.device;
+  return moth_tensor_new(ctx, &l);
+}
+
+MOTH_CUDA(max_pool2d_back) {
+  const places p = places_of(&a->indices->l, a->size[0] * a->size[1]);
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  moth_ctx *ctx = a->ctx;
+  const moth_queue *q = moth_queue_of(ctx, out[0]->l.device);
+  moth_tensor *dy = moth_packed(a->input), *index = moth_packed(a->indices);
+  moth_tensor *head = numbers(ctx, out[0], p.all), *next = numbers(ctx, out[0], p.n);
+  int status = q && dy && index && head && next ? MOTH_OK : moth_status(ctx);
+  if (!status)
+    status = launch_on(ctx, q, no_chains, blocks_for(p.all), BLOCK, 0, p.all, data<int64_t>(head));
+  if (!status)
+    status = launch_on(ctx, q, chain, blocks_for(p.n), BLOCK, 0, p, data<int64_t>(index),
+                       data<int64_t>(head), data<int64_t>(next), q->trouble);
+  if (!status)
+    status = with_float(dy->l.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch_on(ctx, q, sum_chains<T>, blocks_for(p.all), BLOCK, 0, p.all, data<T>(dy),
+                       data<int64_t>(head), data<int64_t>(next), data<T>(out[0]));
+    });
+  moth_tensor_release(dy);
+  moth_tensor_release(index);
+  moth_tensor_release(head);
+  moth_tensor_release(next);
+  return status;
+}
+
+template <class T>
+static __global__ void pick(places p, const T *x, const int64_t *index, T *y,
+                            moth_trouble *trouble) {
+  const int64_t i = thread_number();
+  if (i >= p.n) return;
+  const int64_t at = place_of(p, index, i, trouble);
+  if (at < 0) put(y + i, 0);
+  else y[i] = x[at];
+}
+
+MOTH_CUDA(max_pool2d_pick) {
+  const moth_layout *l = &a->input->l;
+  const places p = places_of(&a->indices->l, l->shape[l->ndim - 2] * l->shape[l->ndim - 1]);
+  if (p.n == 0) return MOTH_OK;
+  const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
+  moth_tensor *x = moth_packed(a->input), *index = moth_packed(a->indices);
+  int status = q && x && index ? MOTH_OK : moth_status(a->ctx);
+  if (!status)
+    status = with_float(x->l.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch_on(a->ctx, q, pick<T>, blocks_for(p.n), BLOCK, 0, p, data<T>(x),
+                       data<int64_t>(index), data<T>(out[0]), q->trouble);
+    });
+  moth_tensor_release(x);
+  moth_tensor_release(index);
+  return status;
+}
+
+/* -- the mean -- */
+
+/* What the sum over a window is divided by; 0: it has no element. */
+static __device__ inline int64_t divisor_of(const pooling &p, int oy, int ox, const int *first,
+                                            const int *last) {
+  const int at[2] = {oy, ox};
+  int64_t n = 1;
+  for (int i = 0; i < 2; i++) {
+    if (first[i] >= last[i]) return 0;
+    const int start = at[i] * p.w.stride[i] - p.w.padding[i];
+    const int room = p.w.in[i] + p.w.padding[i] - start; /* the far border counts, not more */
+    n *= !p.count_padding ? last[i] - first[i] : room < p.w.kernel[i] ? room : p.w.kernel[i];
+  }
+  return p.divisor ? p.divisor : n;
+}
+
+template <class T> static __global__ void means(pooling p, const T *x, T *y) {
+  const int64_t i = thread_number();
+  int64_t plane;
+  int oy, ox, first[2], last[2];
+  if (i >= p.n) return;
+  cell_of(p.at, i, &plane, &oy, &ox);
+  window_clip(p.w, 0, oy, &first[0], &last[0]);
+  window_clip(p.w, 1, ox, &first[1], &last[1]);
+  x += plane * p.w.in[0] * p.w.in[1];
+  real_of<T> sum = 0;
+  for (int r = first[0]; r < last[0]; r++) {
+    const int64_t row = (int64_t)(oy * p.w.stride[0] - p.w.padding[0] + r) * p.w.in[1];
+    for (int c = first[1]; c < last[1]; c++)
+      sum += get(x + row + ox * p.w.stride[1] - p.w.padding[1] + c);
+  }
+  const int64_t n = divisor_of(p, oy, ox, first, last);
+  put(y + i, n ? sum / (real_of<T>)n : (real_of<T>)0);
+}
+
+/* The windows first..last-1 on an axis that see element i. */
+static __device__ inline void seen_by(const window &w, int axis, int i, int *first, int *last) {
+  const int at = i + w.padding[axis], before = at - w.kernel[axis] + 1;
+  *first = before > 0 ? (before + w.stride[axis] - 1) / w.stride[axis] : 0;
+  *last = at / w.stride[axis] + 1;
+  if (*last > w.out[axis]) *last = w.out[axis];
+}
+
+template <class T> static __global__ void means_back(pooling p, const T *dy, T *dx) {
+  const int64_t i = thread_number();
+  int64_t plane;
+  int y, x, y0, y1, x0, x1;
+  if (i >= p.n) return;
+  cell_of(p.at, i, &plane, &y, &x);
+  seen_by(p.w, 0, y, &y0, &y1);
+  seen_by(p.w, 1, x, &x0, &x1);
+  dy += plane * p.w.out[0] * p.w.out[1];
+  real_of<T> sum = 0;
+  for (int oy = y0; oy < y1; oy++)
+    for (int ox = x0; ox < x1; ox++) {
+      int first[2], last[2];
+      window_clip(p.w, 0, oy, &first[0], &last[0]);
+      window_clip(p.w, 1, ox, &first[1], &last[1]);
+      const int64_t n = divisor_of(p, oy, ox, first, last);
+      if (n) sum += get(dy + (int64_t)oy * p.w.out[1] + ox) / (real_of<T>)n;
+    }
+  put(dx + i, sum);
+}
+
+static const int64_t ones[2] = {1, 1};
+
+MOTH_CUDA(avg_pool2d) {
+  pooling p;
+  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, a->kernel_size, a->stride,
+                          a->padding, ones, a->ctx);
+  if (status || p.n == 0) return status;
+  p.count_padding = a->count_include_pad;
+  p.divisor = a->divisor_override == MOTH_NO_INT ? 0 : a->divisor_override;
+  moth_tensor *x = moth_packed(a->input);
+  if (!x) return moth_status(a->ctx);
+  status = with_float(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return launch(a->ctx, out[0], means<T>, blocks_for(p.n), BLOCK, 0, p, data<T>(x),
+                  data<T>(out[0]));
+  });
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_CUDA(avg_pool2d_back) {
+  pooling p;
+  int status = pooling_of(&p, &out[0]->l, &a->input->l, &out[0]->l, a->kernel_size, a->stride,
+                          a->padding, ones, a->ctx);
+  if (status || p.n == 0) return status;
+  p.count_padding = a->count_include_pad;
+  p.divisor = a->divisor_override == MOTH_NO_INT ? 0 : a->divisor_override;
+  moth_tensor *dy = moth_packed(a->input);
+  if (!dy) return moth_status(a->ctx);
+  status = with_float(dy->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return launch(a->ctx, out[0], means_back<T>, blocks_for(p.n), BLOCK, 0, p, data<T>(dy),
+                  data<T>(out[0]));
+  });
+  moth_tensor_release(dy);
+  return status;
+}

@@ -1,0 +1,75 @@
+/* window.cuh -- windows that slide over planes, as core/kernel/window.h has them: what convolution
+** and pooling share.
+*/
+#ifndef MOTH_CUDA_WINDOW_CUH
+#define MOTH_CUDA_WINDOW_CUH
+
+#include "reduce.cuh"
+
+struct window { /* [0] along the height, [1] along the width */
+  int in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
+};
+
+/* Fills w, or refuses sides whose sums would not fit 32 bits. */
+static inline int window_of(window *w, moth_ctx *ctx, const int64_t *in, const int64_t *out,
+                            const int64_t *kernel, const int64_t *stride, const int64_t *padding,
+                            const int64_t *dilation) {
+  for (int i = 0; i < 2; i++) {
+    const int64_t reach = dilation[i] * (kernel[i] - 1) + 1; /* each is at most 2^30 */
+    if (in[i] + 2 * padding[i] >= 1 << 30 || reach >= 1 << 30)
+      return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
+                       "sides of 2^30 and more are not supported on a GPU");
+    w->in[i] = (int)in[i];
+    w->out[i] = (int)out[i];
+    w->kernel[i] = (int)kernel[i];
+    w->stride[i] = (int)stride[i];
+    w->padding[i] = (int)padding[i];
+    w->dilation[i] = (int)dilation[i];
+  }
+  return MOTH_OK;
+}
+
+/* The taps first..last-1 of the window `at` on an axis that lie inside the image. */
+HD void window_clip(const window &w, int axis, int at, int *first, int *last) {
+  const int start = at * w.stride[axis] - w.padding[axis], step = w.dilation[axis];
+  const int room = w.in[axis] - start;
+  const int end = room > 0 ? (room + step - 1) / step : 0;
+  *first = start < 0 ? (step - 1 - start) / step : 0;
+  *last = end < w.kernel[axis] ? end : w.kernel[axis];
+}
+
+/* Quotients by one number: quick where all counts are below 2^31. */
+struct quotient_by {
+  divider quick;
+  int64_t by;
+  bool small;
+};
+
+static inline quotient_by quotients(int64_t by, int64_t most) {
+  const bool small = most < INT32_MAX && by < INT32_MAX;
+  if (by < 1) by = 1;
+  return quotient_by{divider_of(small ? (uint32_t)by : 1), by, small};
+}
+
+HD int64_t divide(int64_t n, const quotient_by &q) {
+  return q.small ? (int64_t)divide((uint32_t)n, q.quick) : n / q.by;
+}
+
+/* Element i of packed planes. */
+struct cells {
+  quotient_by plane, row;
+};
+
+static inline cells cells_of(int64_t planes, int64_t high, int64_t wide) {
+  const int64_t n = planes * high * wide;
+  return cells{quotients(high * wide, n), quotients(wide, n)};
+}
+
+HD void cell_of(const cells &c, int64_t i, int64_t *plane, int *y, int *x) {
+  *plane = divide(i, c.plane);
+  const int64_t rest = i - *plane * c.plane.by, row = divide(rest, c.row);
+  *y = (int)row;
+  *x = (int)(rest - row * c.row.by);
+}
+
+#endif

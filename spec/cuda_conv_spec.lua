@@ -1,0 +1,159 @@
+-- Convolution and pooling on a GPU, in shapes that golden values do not have: every kind of tile,
+-- sums that are split among blocks, strides whose classes of pixels differ, shared positions. The
+-- CPU says what is right.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+local F = moth.nn.functional
+
+local function close(wanted, got, what, tolerance)
+  got = got:cpu()
+  assert.same(wanted.shape, got.shape)
+  if wanted:numel() == 0 then return end
+  local scale = math.max(1, wanted:abs():max():item())
+  local off = (wanted - got):abs():max():item()
+  assert(off <= (tolerance or 1e-10) * scale, ("%s is off by %g of %g"):format(what, off, scale))
+end
+
+-- Result and both gradients of a convolution, on the device.
+local function convolved(x, w, device, options)
+  x, w = x:to(device):detach(), w:to(device):detach()
+  x.requires_grad, w.requires_grad = true, true
+  local y = F.conv2d(x, w, nil, options.stride, options.padding, options.dilation, options.groups)
+  moth.manual_seed(3)
+  y:backward(moth.randn(y.shape, { dtype = x.dtype }):to(device))
+  return { result = y:detach(), images = x.grad, filters = w.grad }
+end
+
+local function check(x_size, w_size, options, dtype, tolerance)
+  moth.manual_seed(1)
+  local x = moth.randn(x_size, { dtype = dtype or moth.float64 })
+  local w = moth.randn(w_size, { dtype = dtype or moth.float64 })
+  local wanted = convolved(x, w, "cpu", options or {})
+  local got = convolved(x, w, "cuda", options or {})
+  for what, value in pairs(wanted) do close(value, got[what], what, tolerance) end
+  return got
+end
+
+describe("convolution on a GPU", function()
+  if not cuda.here then
+    pending("agrees with the CPU's: " .. cuda.why)
+    return
+  end
+
+  it("agrees with the CPU's for few channels, and for one a group", function()
+    check({ 2, 1, 9, 8 }, { 4, 1, 3, 3 })
+    check({ 2, 6, 9, 8 }, { 6, 1, 3, 3 }, { groups = 6, padding = 1, stride = 2 })
+    check({ 2, 3, 70, 70 }, { 6, 1, 5, 3 }, { groups = 3, dilation = { 2, 3 } })
+    check({ 3, 4, 8, 7 }, { 4, 2, 2, 3 }, { groups = 2, stride = { 3, 2 }, padding = 2 })
+  end)
+
+  it("agrees with the CPU's in tiles of every form", function()
+    check({ 2, 20, 13, 11 }, { 24, 20, 3, 3 }, { padding = 1 })
+    check({ 1, 70, 9, 10 }, { 40, 70, 3, 2 })
+    check({ 1, 9, 6, 5 }, { 130, 9, 1, 1 })
+    check({ 2, 36, 7, 7 }, { 36, 18, 3, 3 }, { groups = 2, padding = "same", dilation = 2 })
+  end)
+
+  it("agrees with the CPU's for floats in the widest tiles", function()
+    check({ 3, 16, 107, 107 }, { 66, 16, 1, 1 }, {}, moth.float32, 1e-5)
+  end)
+
+  it("agrees with the CPU's where a stride makes classes of pixels", function()
+    check({ 2, 12, 11, 10 }, { 16, 12, 3, 3 }, { stride = 2, padding = 1 })
+    check({ 2, 12, 12, 12 }, { 16, 12, 2, 2 }, { stride = 3 })
+    check({ 1, 12, 17, 16 }, { 16, 12, 3, 2 }, { stride = { 4, 2 }, dilation = { 2, 3 },
+      padding = { 3, 2 } })
+    check({ 2, 12, 16, 16 }, { 12, 12, 8, 8 }, { stride = 8 })
+    check({ 2, 12, 3, 3 }, { 12, 12, 3, 3 }, { stride = 7 })
+  end)
+
+  it("gives the same bits each time, also where sums are split", function()
+    local a = check({ 4, 10, 40, 40 }, { 12, 10, 3, 3 })
+    local b = check({ 4, 10, 40, 40 }, { 12, 10, 3, 3 })
+    for what, value in pairs(a) do assert.is_true(value:cpu():equal(b[what]:cpu()), what) end
+  end)
+
+  it("agrees with the CPU's in half types", function()
+    check({ 2, 20, 9, 9 }, { 24, 20, 3, 3 }, { padding = 1 }, moth.bfloat16, 0.02)
+    check({ 2, 20, 9, 9 }, { 24, 20, 3, 3 }, { padding = 1 }, moth.float16, 0.002)
+  end)
+
+  it("of no images is empty, and its gradient of the filters 0", function()
+    local got = check({ 0, 12, 5, 5 }, { 12, 12, 3, 3 })
+    assert.equal(0, got.result:numel())
+    assert.is_true(got.filters:cpu():equal(moth.zeros(12, 12, 3, 3, { dtype = moth.float64 })))
+  end)
+end)
+
+describe("pooling on a GPU", function()
+  if not cuda.here then
+    pending("agrees with the CPU's: " .. cuda.why)
+    return
+  end
+
+  -- Result and gradient of f(x).
+  local function pooled(x, device, f)
+    x = x:to(device):detach()
+    x.requires_grad = true
+    local y = f(x)
+    moth.manual_seed(3)
+    y:backward(moth.randn(y.shape, { dtype = x.dtype }):to(device))
+    return y:detach(), x.grad
+  end
+
+  it("sums the gradients of windows that share an element, in the order of the CPU", function()
+    moth.manual_seed(2)
+    local x = moth.randn(2, 3, 40, 37)
+    local function f(v) return F.max_pool2d(v, 5, 1, 2) end
+    local _, wanted = pooled(x, "cpu", f)
+    local _, got = pooled(x, "cuda", f)
+    assert.is_true(wanted:equal(got:cpu()))
+  end)
+
+  it("takes a warp or a block for a large share", function()
+    moth.manual_seed(2)
+    local x = moth.randn(2, 2, 70, 65, { dtype = moth.float64 })
+    x[{ 1, 1, 3, 4 }] = 0 / 0
+    x[{ 1, 1, 9, 4 }] = 0 / 0
+    for _, size in ipairs { 1, 7 } do
+      local function largest(v) return F.adaptive_max_pool2d(v, size) end
+      local wanted, where = pooled(x, "cpu", largest)
+      local got, place = pooled(x, "cuda", largest)
+      assert.is_true(where:equal(place:cpu()))
+      assert.is_true(wanted:nan_to_num():equal(got:cpu():nan_to_num()))
+      local y, dx = pooled(x[2], "cpu", function(v) return F.adaptive_avg_pool2d(v, size) end)
+      local z, dz = pooled(x[2], "cuda", function(v) return F.adaptive_avg_pool2d(v, size) end)
+      close(y, z, "the mean")
+      close(dx, dz, "its gradient")
+    end
+  end)
+end)
+
+describe("resampling on a GPU", function()
+  if not cuda.here then
+    pending("agrees with the CPU's: " .. cuda.why)
+    return
+  end
+
+  it("agrees with the CPU's for sizes that are no multiples", function()
+    moth.manual_seed(2)
+    local x = moth.randn(2, 2, 11, 7)
+    for _, mode in ipairs { "nearest", "nearest-exact", "bilinear", "bicubic", "area" } do
+      for _, size in ipairs { { 5, 3 }, { 23, 20 }, { 11, 9 } } do
+        local function moved(device)
+          local v = x:to(device):detach()
+          v.requires_grad = true
+          local y = F.interpolate(v, { size = size, mode = mode })
+          moth.manual_seed(3)
+          y:backward(moth.randn(y.shape):to(device))
+          return y:detach(), v.grad
+        end
+        local y, dx = moved "cpu"
+        local z, dz = moved "cuda"
+        close(y, z, mode, 1e-5)
+        close(dx, dz, mode .. "'s gradient", 1e-5)
+      end
+    end
+  end)
+end)
