@@ -1,0 +1,275 @@
+/* loss.cu -- losses of classes: nll_loss, and cross_entropy in one node. A target that is no class
+** is told of late, and counts for nothing.
+*/
+#include "../core/op/loss.h"
+
+#include "softmax.cuh"
+#include "total.cuh"
+
+enum { MEAN, SUM, EACH_CASE }; /* `reduction`, as core/kernel/loss.h counts */
+
+/* Scores (n, classes, inner), and of each of the n * inner cases its class. */
+template <class T> struct classes_of {
+  int64_t cases, classes, ignore;
+  quotient_by inner;
+  const int64_t *target;
+  const T *weight; /* of each class, or NULL */
+  moth_trouble *trouble;
+
+  /* Whether case i counts; *class is its target then. */
+  __device__ bool counts(int64_t i, int64_t *its) const {
+    const int64_t t = target[i];
+    *its = t;
+    if (t == ignore) return false;
+    if (t >= 0 && t < classes) return true;
+    report(trouble, TROUBLE_CLASS, t, classes);
+    return false;
+  }
+  __device__ double weight_of(int64_t c) const { return weight ? (double)get(weight + c) : 1; }
+  /* Where the score of case i for a class lies. */
+  __device__ int64_t place(int64_t i, int64_t c) const {
+    const int64_t sample = divide(i, inner);
+    return (sample * classes + c) * inner.by + (i - sample * inner.by);
+  }
+};
+
+static strips class_strips(const moth_layout *x) { return strips_of(x, x->ndim == 1 ? 0 : 1); }
+
+template <class T>
+static classes_of<T> classes_for(const strips &s, const moth_tensor *target,
+                                 const moth_tensor *weight, int64_t ignore, const moth_queue *q) {
+  classes_of<T> c = {s.outer * s.inner, s.n, ignore, quotients(s.inner, s.outer * s.inner), NULL,
+                     NULL, q->trouble};
+  c.target = data<int64_t>(target);
+  if (weight) c.weight = data<T>(weight);
+  return c;
+}
+
+/* -- the losses: -weight x, or from scores weight (most - x + rest) -- */
+
+template <class T> struct class_loss {
+  classes_of<T> c;
+  int reduction;
+  const T *x;
+  const real_of<T> *most, *rest; /* NULL: x holds logarithms already */
+  T *y;
+
+  __device__ sums_of<double> term(int64_t i) const {
+    int64_t its;
+    double w = 0, loss = 0;
+    if (c.counts(i, &its)) {
+      const double score = (double)get(x + c.place(i, its));
+      w = c.weight_of(its);
+      loss = w * (most ? ((double)most[i] - score) + (double)rest[i] : -score);
+    }
+    if (reduction == EACH_CASE) put(y + i, loss);
+    return sums_of<double>{loss, w};
+  }
+  __device__ void finish(sums_of<double> s) const {
+    if (reduction != EACH_CASE) put(y, reduction == MEAN ? s.a / s.b : s.a);
+  }
+};
+
+/* most and rest are NULL for nll_loss; those given, and input, are packed. */
+static int losses_run(const strips &s, const moth_tensor *input, const moth_tensor *target,
+                      const moth_tensor *weight, int64_t ignore, int64_t reduction,
+                      moth_tensor *const *parts, moth_tensor *out) {
+  moth_ctx *ctx = out->ctx;
+  const moth_queue *q = moth_queue_of(ctx, out->l.device);
+  moth_tensor *t = moth_packed(target), *w = weight ? moth_packed(weight) : NULL;
+  int status = q && t && (w || !weight) ? MOTH_OK : moth_status(ctx);
+  if (!status)
+    status = with_float(out->l.dtype, [&](auto type) {
+      typedef typename decltype(type)::of T;
+      class_loss<T> job = {classes_for<T>(s, t, w, ignore, q), (int)reduction, data<T>(input), NULL,
+                           NULL, data<T>(out)};
+      if (parts) job.most = data<real_of<T>>(parts[0]), job.rest = data<real_of<T>>(parts[1]);
+      return run_total(out, job.c.cases, job);
+    });
+  moth_tensor_release(t);
+  moth_tensor_release(w);
+  return status;
+}
+
+MOTH_CUDA(nll_loss) {
+  moth_tensor *x = moth_packed(a->input);
+  if (!x) return moth_status(a->ctx);
+  int status = losses_run(class_strips(&x->l), x, a->target, a->weight, a->ignore_index,
+                          a->reduction, NULL, out[0]);
+  moth_tensor_release(x);
+  return status;
+}
+
+/* -- of every case the largest score, and log(sum(exp(x - largest))) -- */
+
+template <class T, bool WIDE, int EACH>
+static __global__ void parts_of_rows(int64_t rows, int64_t n, const T *x, real_of<T> *most,
+                                     real_of<T> *rest) {
+  const team me = team_of<WIDE>();
+  const bool works = me.row < rows;
+  const top<real_of<T>> t =
+    top_of_row<WIDE, EACH>(me, x + (works ? me.row * n : 0), works ? n : 0);
+  if (!works || me.lane != 0) return;
+  most[me.row] = t.most;
+  rest[me.row] = log(t.sum);
+}
+
+template <class T>
+static __global__ void parts_of_lanes(strips s, const T *x, real_of<T> *most, real_of<T> *rest) {
+  bool valid;
+  const int64_t at = lane_start(s, &valid);
+  top<real_of<T>> t = no_top<real_of<T>>();
+  for (int64_t i = threadIdx.y; valid && i < s.n; i += blockDim.y)
+    take(&t, get(x + at + i * s.inner));
+  t = join_lane(join_tops<real_of<T>>(), t);
+  if (!valid || threadIdx.y != 0) return;
+  const int64_t across = (s.inner + blockDim.x - 1) / blockDim.x, o = blockIdx.x / across;
+  const int64_t to = at - o * (s.n - 1) * s.inner;
+  most[to] = t.most;
+  rest[to] = log(t.sum);
+}
+
+template <class T, int EACH>
+static int launch_parts(const strips &s, const T *x, moth_tensor *most, moth_tensor *rest) {
+  const bool wide = s.n > ROW_OF_WARP;
+  return launch(most->ctx, most,
+                wide ? parts_of_rows<T, true, EACH> : parts_of_rows<T, false, EACH>,
+                teams_for(wide, s.outer), BLOCK, 0, s.outer, s.n, x,
+                data<real_of<T>>(most), data<real_of<T>>(rest));
+}
+
+static int parts_run(const strips &s, const moth_tensor *x, moth_tensor *most, moth_tensor *rest) {
+  if (s.outer * s.inner == 0) return MOTH_OK;
+  return with_float(x->l.dtype, [&](auto type) {
+    typedef typename decltype(type)::of T;
+    const T *from = data<T>(x);
+    const lane_form f = lanes_for(s);
+    if (s.inner > 1)
+      return launch(x->ctx, x, parts_of_lanes<T>, f.grid, f.block, 0, s, from,
+                    data<real_of<T>>(most), data<real_of<T>>(rest));
+    if (s.n % LUMP<T> == 0 && on_lump(from))
+      return launch_parts<T, LUMP<T>>(s, from, most, rest);
+    return launch_parts<T, 1>(s, from, most, rest);
+  });
+}
+
+MOTH_CUDA(class_entropy) {
+  const strips s = class_strips(&a->input->l);
+  moth_tensor *x = moth_packed(a->input);
+  int status = x ? parts_run(s, x, out[1], out[2]) : moth_status(a->ctx);
+  if (!status)
+    status = losses_run(s, x, a->target, a->weight, a->ignore_index, a->reduction, out + 1, out[0]);
+  moth_tensor_release(x);
+  return status;
+}
+
+/* -- backward: by what a case's gradient is multiplied; the mean needs all weights first -- */
+
+template <class T> struct weight_total {
+  classes_of<T> c;
+  double *to;
+
+  __device__ sums_of<double> term(int64_t i) const {
+    int64_t its;
+    return sums_of<double>{0, c.counts(i, &its) ? c.weight_of(its) : 0};
+  }
+  __device__ void finish(sums_of<double> s) const { *to = s.b; }
+};
+
+template <class T, class U> struct class_back { /* U: the elements of dy */
+  classes_of<T> c;
+  bool each;
+  const double *total; /* what the sum of losses was divided by, or NULL */
+  const U *dy;
+  const T *x; /* with most and rest: of class_entropy */
+  const real_of<T> *most, *rest;
+
+  __device__ real_of<T> factor(int64_t i, int64_t *its) const {
+    if (!c.counts(i, its)) return 0;
+    const double up = (double)get(dy + (each ? i : 0));
+    return (real_of<T>)(c.weight_of(*its) * (total ? up / *total : up));
+  }
+  __device__ real_of<T> value(int64_t at, int64_t i, bool is_target, real_of<T> f) const {
+    if (!x) return is_target ? -f : 0;
+    if (f == 0) return 0;
+    const real_of<T> share = exp((get(x + at) - most[i]) - rest[i]) * f;
+    return is_target ? share - f : share;
+  }
+};
+
+template <class T, class U, class Out>
+static __global__ void back_to_scores(class_back<T, U> b, int64_t n, quotient_by inner,
+                                      quotient_by classes, Out *dx) {
+  const int64_t at = thread_number();
+  if (at >= n) return;
+  const int64_t line = divide(at, inner), sample = divide(line, classes);
+  const int64_t i = sample * inner.by + (at - line * inner.by);
+  int64_t its;
+  const real_of<T> f = b.factor(i, &its);
+  put(dx + at, b.value(at, i, line - sample * classes.by == its, f));
+}
+
+/* All tensors are packed; t, w and dy go together with T and U, the scores may be NULL. */
+template <class T, class U, class Out>
+static int back_run(const strips &s, class_back<T, U> b, int64_t reduction, moth_tensor *dx) {
+  moth_tensor *room = NULL;
+  const int64_t n = dx->l.numel;
+  int status = MOTH_OK;
+  if (n == 0) return MOTH_OK;
+  b.each = reduction == EACH_CASE;
+  if (reduction == MEAN) {
+    room = device_room(dx, sizeof(double));
+    if (!room) return moth_status(dx->ctx);
+    b.total = data<double>(room);
+    status = run_total(dx, b.c.cases, weight_total<T>{b.c, data<double>(room)});
+  }
+  if (!status)
+    status = launch(dx->ctx, dx, back_to_scores<T, U, Out>, blocks_for(n), BLOCK, 0, b, n,
+                    quotients(s.inner, n), quotients(s.n, n), data<Out>(dx));
+  moth_tensor_release(room);
+  return status;
+}
+
+MOTH_CUDA(nll_loss_back) {
+  const strips s = class_strips(&out[0]->l);
+  const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
+  moth_tensor *t = moth_packed(a->target), *dy = moth_packed(a->input);
+  moth_tensor *w = a->weight ? moth_packed(a->weight) : NULL;
+  int status = q && t && dy && (w || !a->weight) ? MOTH_OK : moth_status(a->ctx);
+  if (!status)
+    status = with_float(out[0]->l.dtype, [&](auto type) {
+      typedef typename decltype(type)::of T;
+      class_back<T, T> b = {classes_for<T>(s, t, w, a->ignore_index, q), false, NULL, data<T>(dy),
+                            NULL, NULL, NULL};
+      return back_run<T, T, T>(s, b, a->reduction, out[0]);
+    });
+  moth_tensor_release(t);
+  moth_tensor_release(dy);
+  moth_tensor_release(w);
+  return status;
+}
+
+/* The scores keep their dtype; what goes with cases comes in the one that is computed in. */
+MOTH_CUDA(class_entropy_back) {
+  enum { DY, MOST, REST, WEIGHT, X, TARGET, ALL };
+  const int dtype = a->input->l.dtype, real = moth_compute_dtype(dtype);
+  const moth_tensor *from[ALL] = {a->grad, a->most, a->rest, a->weight, a->input, a->target};
+  const int dtypes[ALL] = {real, real, real, dtype, dtype, MOTH_I64};
+  const strips s = class_strips(&a->input->l);
+  const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
+  moth_tensor *t[ALL] = {NULL};
+  int status = q ? MOTH_OK : moth_status(a->ctx);
+  for (int i = 0; i < ALL && !status; i++)
+    if (from[i] && !(t[i] = packed_as(from[i], dtypes[i]))) status = moth_status(a->ctx);
+  if (!status)
+    status = with_float(dtype, [&](auto type) {
+      typedef typename decltype(type)::of T;
+      typedef real_of<T> R;
+      class_back<T, R> b = {classes_for<T>(s, t[TARGET], t[WEIGHT], a->ignore_index, q), false,
+                            NULL, data<R>(t[DY]), data<T>(t[X]), data<R>(t[MOST]),
+                            data<R>(t[REST])};
+      return back_run<T, R, T>(s, b, a->reduction, out[0]);
+    });
+  for (int i = 0; i < ALL; i++) moth_tensor_release(t[i]);
+  return status;
+}

@@ -1,0 +1,126 @@
+/* rows.cuh -- what kernels of rows share: a tensor seen as (outer, n, inner), where its elements
+** lie, and values that the threads of a warp, or of a block, make of their own together. All orders
+** are fixed, so that results repeat.
+*/
+#ifndef MOTH_CUDA_ROWS_CUH
+#define MOTH_CUDA_ROWS_CUH
+
+#include "reduce.cuh"
+
+struct strips {
+  int64_t outer, n, inner;
+};
+
+/* How x looks from dimension `dim`, which may count from the end; a 0-d tensor is one element. */
+static inline strips strips_of(const moth_layout *x, int64_t dim) {
+  strips s = {1, 1, 1};
+  if (dim < 0) dim += x->ndim;
+  for (int32_t i = 0; i < x->ndim; i++) {
+    if (i < dim) s.outer *= x->shape[i];
+    else if (i == dim) s.n = x->shape[i];
+    else s.inner *= x->shape[i];
+  }
+  return s;
+}
+
+/* Quotients by one number: quick where all counts are below 2^31. */
+struct quotient_by {
+  divider quick;
+  int64_t by;
+  bool small;
+};
+
+static inline quotient_by quotients(int64_t by, int64_t most) {
+  const bool small = most < INT32_MAX && by < INT32_MAX;
+  if (by < 1) by = 1;
+  return quotient_by{divider_of(small ? (uint32_t)by : 1), by, small};
+}
+
+HD int64_t divide(int64_t n, const quotient_by &q) {
+  return q.small ? (int64_t)divide((uint32_t)n, q.quick) : n / q.by;
+}
+
+/* How many elements are moved at once. */
+template <class T> constexpr int LUMP = 16 / (int)sizeof(T);
+
+static inline bool on_lump(const void *at) { return at == NULL || (uintptr_t)at % 16 == 0; }
+
+/* An owned tensor with x's elements, packed and of a dtype; x itself where it is that already. */
+static inline moth_tensor *packed_as(const moth_tensor *x, int dtype) {
+  return x->l.dtype == dtype ? moth_packed(x) : moth_cast(x, dtype);
+}
+
+/* -- what the threads of a row make of their own -- */
+
+/* One or two sums. */
+template <class real> struct sums_of {
+  real a, b;
+};
+template <class real> HD sums_of<real> added(sums_of<real> x, sums_of<real> y) {
+  return sums_of<real>{x.a + y.a, x.b + y.b};
+}
+template <class real> struct add_sums {
+  typedef sums_of<real> room;
+  MEMBER room join(room x, room y) const { return added(x, y); }
+};
+
+/* A team is a warp, or where rows are WIDE the block. */
+template <bool WIDE, class F>
+static __device__ inline typename F::room join_team(const F &f, typename F::room mine) {
+  if constexpr (WIDE) return join_block(f, mine);
+  else return join_lanes(f, mine);
+}
+
+enum { ROW_OF_WARP = 1024 }; /* rows up to here are for a warp */
+
+struct team {
+  int64_t row;    /* beyond the last one: it has nothing to do, but comes along */
+  int lane, size; /* of this thread in it, of all */
+};
+
+template <bool WIDE> static __device__ inline team team_of() {
+  if constexpr (WIDE) return team{(int64_t)blockIdx.x, (int)threadIdx.x, (int)blockDim.x};
+  else return team{thread_number() / WARP, (int)threadIdx.x % WARP, WARP};
+}
+
+static inline dim3 teams_for(bool wide, int64_t rows) {
+  return wide ? dim3((unsigned)rows) : blocks_for(rows * WARP);
+}
+
+/* -- where other dimensions lie behind: threads (x, y) of a block, x along `inner`, and y sharing
+** the n elements of a lane -- */
+
+struct lane_form {
+  dim3 grid, block;
+};
+
+static inline lane_form lanes_for(const strips &s) {
+  unsigned wide = 1;
+  while (wide < WARP && wide < s.inner) wide *= 2;
+  const int64_t across = (s.inner + wide - 1) / wide;
+  return lane_form{dim3((unsigned)(s.outer * across)), dim3(wide, BLOCK / wide)};
+}
+
+/* The first element of this thread's lane; *valid: there is one. */
+static __device__ inline int64_t lane_start(const strips &s, bool *valid) {
+  const int64_t across = (s.inner + blockDim.x - 1) / blockDim.x;
+  const int64_t o = blockIdx.x / across, k = blockIdx.x % across * blockDim.x + threadIdx.x;
+  *valid = k < s.inner;
+  return o * s.n * s.inner + k;
+}
+
+/* Joins what the threads (x, any y) hold; all of them get it. */
+template <class F>
+static __device__ inline typename F::room join_lane(const F &f, typename F::room mine) {
+  __shared__ typename F::room kept[BLOCK];
+  typename F::room *const at = kept + threadIdx.y * blockDim.x + threadIdx.x;
+  *at = mine;
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half) *at = f.join(*at, at[half * blockDim.x]);
+  }
+  __syncthreads();
+  return kept[threadIdx.x];
+}
+
+#endif

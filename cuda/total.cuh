@@ -1,0 +1,52 @@
+/* total.cuh -- sums of many terms in f64, in a fixed order: each block's own, and then, where there
+** are several blocks, a last block's sum of these.
+**
+** What is summed is a struct with
+**   __device__ sums_of<double> term(int64_t i)          of element i, and what it writes
+**   __device__ void finish(sums_of<double> total)    by one thread
+*/
+#ifndef MOTH_CUDA_TOTAL_CUH
+#define MOTH_CUDA_TOTAL_CUH
+
+#include "rows.cuh"
+
+enum { MOST_PARTS = 1024 };
+
+template <class Job>
+static __global__ void total_parts(Job job, int64_t n, sums_of<double> *parts) {
+  sums_of<double> s = {0, 0};
+  for (int64_t i = thread_number(); i < n; i += (int64_t)gridDim.x * blockDim.x)
+    s = added(s, job.term(i));
+  s = join_block(add_sums<double>(), s);
+  if (threadIdx.x != 0) return;
+  if (gridDim.x == 1) job.finish(s);
+  else parts[blockIdx.x] = s;
+}
+
+template <class Job>
+static __global__ void total_finish(Job job, int64_t n, const sums_of<double> *parts) {
+  sums_of<double> s = {0, 0};
+  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) s = added(s, parts[i]);
+  s = join_block(add_sums<double>(), s);
+  if (threadIdx.x == 0) job.finish(s);
+}
+
+/* `near`: a tensor on the device. */
+template <class Job> static int run_total(const moth_tensor *near, int64_t n, const Job &job) {
+  moth_ctx *ctx = near->ctx;
+  int64_t blocks = (n + BLOCK * 8 - 1) / (BLOCK * 8);
+  if (blocks < 1) blocks = 1;
+  if (blocks > MOST_PARTS) blocks = MOST_PARTS;
+  sums_of<double> *none = NULL;
+  if (blocks == 1) return launch(ctx, near, total_parts<Job>, dim3(1), BLOCK, 0, job, n, none);
+  moth_tensor *room = device_room(near, blocks * (int64_t)sizeof(sums_of<double>));
+  if (!room) return moth_status(ctx);
+  sums_of<double> *parts = data<sums_of<double>>(room);
+  int status = launch(ctx, near, total_parts<Job>, dim3((unsigned)blocks), BLOCK, 0, job, n, parts);
+  if (!status)
+    status = launch(ctx, near, total_finish<Job>, dim3(1), BLOCK, 0, job, blocks, parts);
+  moth_tensor_release(room);
+  return status;
+}
+
+#endif
