@@ -42,8 +42,8 @@ if(MOTH_BUILD_CUDA)
     CUDA_VISIBILITY_PRESET hidden)
   # 186: an unsigned number is never below 0, 177: a helper that not every file uses.
   target_compile_options(moth_cuda PRIVATE --expt-relaxed-constexpr -diag-suppress=186,177)
-  # Random numbers are the same bits everywhere: multiply and add stay apart there.
-  set_source_files_properties(cuda/random.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
+  # Random numbers and ranges are the same bits everywhere: multiply and add stay apart there.
+  set_source_files_properties(cuda/random.cu cuda/create.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
   target_link_libraries(moth_cuda PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
   install(TARGETS moth_cuda LIBRARY DESTINATION "${MOTH_LIBDIR}")
 endif()

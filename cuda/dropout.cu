@@ -1,0 +1,111 @@
+/* dropout.cu -- dropout: masks drawn with the words that the CPU draws, and applied in the same
+** pass where each byte is for one element.
+*/
+#include "../core/op/dropout.h"
+
+#include "philox.cuh"
+#include "rows.cuh"
+
+template <class T> static __device__ inline void keep(bool kept, const T *x, real_of<T> by, T *y) {
+  put(y, kept ? get(x) * by : 0);
+}
+
+/* A thread draws for four bytes of the mask, from word `least` on set, and elements if x is
+** there. */
+template <class T>
+static __global__ void drop(int64_t n, stream s, uint64_t least, double by, const T *x,
+                            uint8_t *mask, T *y) {
+  const int64_t block = thread_number(), first = block * 4;
+  if (first >= n) return;
+  const words w = philox(s, (uint64_t)block);
+  if (first + 4 > n) {
+    for (int k = 0; first + k < n; k++) {
+      mask[first + k] = w.at[k] >= least;
+      if (x) keep(w.at[k] >= least, x + first + k, (real_of<T>)by, y + first + k);
+    }
+    return;
+  }
+  lump<uint8_t, 4> bytes;
+  for (int k = 0; k < 4; k++) bytes.at[k] = w.at[k] >= least;
+  *(lump<uint8_t, 4> *)(void *)(mask + first) = bytes;
+  if (!x) return;
+  const lump<T, 4> in = *(const lump<T, 4> *)(const void *)(x + first);
+  lump<T, 4> out;
+  for (int k = 0; k < 4; k++) keep(bytes.at[k], &in.at[k], (real_of<T>)by, &out.at[k]);
+  *(lump<T, 4> *)(void *)(y + first) = out;
+}
+
+/* Each byte of the mask is for `run` elements in a row. */
+template <class T, int EACH>
+static __global__ void apply(int64_t n, quotient_by run, double by, const T *x,
+                             const uint8_t *mask, T *y) {
+  const int64_t first = thread_number() * EACH;
+  if (first >= n) return;
+  const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + first);
+  lump<T, EACH> out;
+  for (int k = 0; k < EACH; k++)
+    keep(mask[divide(first + k, run)] != 0, &in.at[k], (real_of<T>)by, &out.at[k]);
+  *(lump<T, EACH> *)(void *)(y + first) = out;
+}
+
+template <class T>
+static int apply_run(const moth_tensor *x, const moth_tensor *mask, double by, moth_tensor *y) {
+  const int64_t n = y->l.numel;
+  if (n == 0) return MOTH_OK;
+  const quotient_by run = quotients(n / mask->l.numel, n);
+  const T *from = data<T>(x);
+  const uint8_t *bytes = data<uint8_t>(mask);
+  if (n % LUMP<T> == 0 && on_lump(from) && on_lump(data<T>(y)))
+    return launch(y->ctx, y, apply<T, LUMP<T>>, blocks_for(n, LUMP<T>), BLOCK, 0, n, run, by,
+                  from, bytes, data<T>(y));
+  return launch(y->ctx, y, apply<T, 1>, blocks_for(n), BLOCK, 0, n, run, by, from, bytes,
+                data<T>(y));
+}
+
+static bool aligned(const moth_tensor *x, const moth_tensor *y) {
+  const uintptr_t size = 4 * (uintptr_t)moth_dtype_size[y->l.dtype];
+  return (uintptr_t)moth_address(x) % size == 0 && (uintptr_t)moth_address(y) % size == 0;
+}
+
+static double scale_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+
+/* A byte is set where its word reaches p 2^32; none does for p = 1. */
+static int dropout_run(const moth_tensor *input, double p, bool training, moth_tensor *generator,
+                       moth_tensor **out) {
+  moth_ctx *ctx = input->ctx;
+  moth_tensor *y = out[0], *mask = out[1];
+  const int64_t n = mask->l.numel;
+  stream s;
+  if (!training) return moth_copy_into(y, input);
+  int status = stream_open(ctx, generator, n, 1, &s);
+  if (status || y->l.numel == 0) return status;
+  moth_tensor *x = moth_packed(input);
+  if (!x) return moth_status(ctx);
+  const uint64_t least = (uint64_t)(p * 4294967296.0);
+  const bool single = n == y->l.numel && aligned(x, y);
+  status = with_float(y->l.dtype, [&](auto type) {
+    typedef typename decltype(type)::of T;
+    const T *from = single ? data<T>(x) : NULL;
+    int drawn = launch(ctx, y, drop<T>, blocks_for(n, 4), BLOCK, 0, n, s, least, scale_of(p), from,
+                       data<uint8_t>(mask), data<T>(y));
+    return drawn || single ? drawn : apply_run<T>(x, mask, scale_of(p), y);
+  });
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_CUDA(dropout) { return dropout_run(a->input, a->p, a->training, a->generator, out); }
+MOTH_CUDA(dropout2d) { return dropout_run(a->input, a->p, a->training, a->generator, out); }
+
+MOTH_CUDA(dropout_apply) {
+  moth_tensor *x = moth_packed(a->input), *mask = moth_packed(a->mask);
+  int status = x && mask ? MOTH_OK : moth_status(a->ctx);
+  if (!status)
+    status = with_float(out[0]->l.dtype, [&](auto type) {
+      typedef typename decltype(type)::of T;
+      return apply_run<T>(x, mask, a->scale, out[0]);
+    });
+  moth_tensor_release(x);
+  moth_tensor_release(mask);
+  return status;
+}
