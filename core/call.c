@@ -40,10 +40,11 @@ static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layo
   return status;
 }
 
-/* On a device beside the CPU; moth_prepare has seen that one of the two runs there. */
+/* On a device beside the CPU; moth_prepare has seen that one of these runs there. */
 static int run_on_device(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out) {
   if (ctx->capture) return moth_capture_refuse(ctx, "a device is used");
-  return op->device ? op->device(args, out) : op->cpu(args, out);
+  if (op->device) return op->device(args, out);
+  return op->compose ? op->compose(args, out) : op->cpu(args, out);
 }
 
 static int run_kernel(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out,

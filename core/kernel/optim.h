@@ -35,4 +35,11 @@ typedef struct moth_step {
 ** any layout; half types go through f32. All but the gradient are written. */
 int moth_step_run(const moth_step *s, moth_tensor *const *x, int n);
 
+/* What a device beside the CPU is given for "optimizer_step": n operands of every parameter, one
+** parameter after another, as operands of moth_device_map. */
+typedef struct moth_steps {
+  const moth_step *how;
+  int n;
+} moth_steps;
+
 #endif

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "../backend.h"
 #include "../kernel/optim.h"
 #include "../tape.h"
 
@@ -27,6 +28,10 @@ static int goes_with(moth_ctx *ctx, moth_tensors params, list x) {
       return moth_fail(ctx, p->l.dtype == own->l.dtype ? MOTH_E_SHAPE : MOTH_E_DTYPE, x.name,
                        "number " MOTH_POS " is %s, but its parameter is %s", (long long)i,
                        moth_str(own), moth_str(p));
+    if (p->l.device != own->l.device || p->l.device != params.at[0]->l.device)
+      return moth_fail(ctx, MOTH_E_DEVICE, x.name,
+                       "number " MOTH_POS " lies on another device than the parameters",
+                       (long long)i);
   }
   return MOTH_OK;
 }
@@ -72,6 +77,22 @@ static moth_tensor **own_grads(moth_ctx *ctx, moth_tensors params) {
   return at;
 }
 
+/* On a device beside the CPU: all parameters in one go. */
+static int steps_there(moth_ctx *ctx, const moth_step *s, const list *lists, int n) {
+  const int64_t count = lists[0].of.n, bytes = count * n * (int64_t)sizeof(moth_tensor *);
+  const moth_steps steps = {s, n};
+  const moth_tensor **x = moth_alloc(ctx, bytes);
+  if (!x) return ctx->error.code;
+  for (int64_t i = 0; i < count; i++)
+    for (int k = 0; k < n; k++) x[i * n + k] = lists[k].of.at[i];
+  int status = moth_device_map(ctx, "optimizer_step", MOTH_F32, (int)(count * n), x, &steps);
+  for (int64_t i = 0; i < count && !status; i++)
+    for (int k = 0; k < n; k++)
+      if (k != 1 && x[i * n + k]->l.numel) moth_storage_bump(x[i * n + k]->storage);
+  moth_dealloc(ctx, x, bytes);
+  return status;
+}
+
 /* Each list is checked before anything is written. */
 static int step_lists(moth_ctx *ctx, const moth_step *s, const list *lists, int n) {
   moth_tensors params = lists[0].of;
@@ -79,6 +100,7 @@ static int step_lists(moth_ctx *ctx, const moth_step *s, const list *lists, int 
   for (int k = 1; !status && k < n; k++) status = goes_with(ctx, params, lists[k]);
   for (int k = 0; !status && k < n; k++)
     if (k != 1) status = may_write(ctx, lists[k]);
+  if (!status && params.n && params.at[0]->l.device) return steps_there(ctx, s, lists, n);
   for (int64_t i = 0; !status && i < params.n; i++) {
     moth_tensor *x[MOTH_STEP_OPERANDS];
     for (int k = 0; k < n; k++) {
@@ -136,7 +158,7 @@ MOTH_OP_COMPOSES(sgd_step_, SGD_STEP_,
     " {lr = 0.1, momentum = 0.9, nesterov = true, first = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 /* -- Adam and its kin -- */
 
@@ -178,7 +200,7 @@ MOTH_OP_COMPOSES(adam_step_, ADAM_STEP_,
     " {step = 2, weight_decay = 0.01, decoupled = true, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 static int nadam_step__compose(const nadam_step__args *a, moth_tensor **out) {
   int status = MOTH_OK;
@@ -201,7 +223,7 @@ MOTH_OP_COMPOSES(nadam_step_, NADAM_STEP_,
     " decoupled = true, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 /* How far the adaptive step may be trusted at step t; 0: not yet. */
 static double radam_factor(double beta2, double t) {
@@ -231,7 +253,7 @@ MOTH_OP_COMPOSES(radam_step_, RADAM_STEP_,
     " maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 static int adamax_step__compose(const adamax_step__args *a, moth_tensor **out) {
   int status = MOTH_OK;
@@ -251,7 +273,7 @@ MOTH_OP_COMPOSES(adamax_step_, ADAMAX_STEP_,
     " beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 /* -- RMSprop, Adagrad, Adadelta -- */
 
@@ -281,7 +303,7 @@ MOTH_OP_COMPOSES(rmsprop_step_, RMSPROP_STEP_,
     " maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 static int adagrad_step__compose(const adagrad_step__args *a, moth_tensor **out) {
   int status = MOTH_OK;
@@ -305,7 +327,7 @@ MOTH_OP_COMPOSES(adagrad_step_, ADAGRAD_STEP_,
     " eps = 0.001, weight_decay = 0.01, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 static int adadelta_step__compose(const adadelta_step__args *a, moth_tensor **out) {
   int status = MOTH_OK;
@@ -328,7 +350,7 @@ MOTH_OP_COMPOSES(adadelta_step_, ADADELTA_STEP_,
     " eps = 0.001, weight_decay = 0.01, maximize = true}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 const moth_op *const moth_optim_ops[] = {
   &moth_op_sgd_step_,    &moth_op_adam_step_,    &moth_op_nadam_step_,   &moth_op_radam_step_,

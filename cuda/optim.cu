@@ -1,0 +1,264 @@
+/* optim.cu -- optimizer steps: the rules of core/kernel/optim_real.h, for many parameters in one
+** launch. Tensors are cut into chunks, one for a block; a table of the tensors goes along as the
+** kernel's parameter.
+*/
+#include "../core/kernel/optim.h"
+
+#include "rows.cuh"
+
+enum { MOST = MOTH_STEP_OPERANDS, TENSORS = 48, EACH_THREAD = 16, CHUNK = BLOCK * EACH_THREAD };
+
+struct step_table { /* a kernel's parameters have 4 KiB */
+  void *at[TENSORS][MOST];
+  int64_t numel[TENSORS];
+  int64_t chunks[TENSORS]; /* up to the end of this one */
+  int count;
+};
+
+template <class real> struct step_numbers {
+  real lr, lr_grad, beta1_rest, beta2, beta2_rest, by, root, eps;
+  real decay, shrink, momentum, add, sign;
+  bool nesterov, first, centered, buffered;
+};
+
+template <class real> static step_numbers<real> numbers_of(const moth_step *s, int n) {
+  step_numbers<real> v = {};
+  v.lr = (real)s->lr;
+  v.lr_grad = (real)s->lr_grad;
+  v.beta1_rest = (real)(1 - s->beta1);
+  v.beta2 = (real)s->beta2;
+  v.beta2_rest = (real)(1 - s->beta2);
+  v.by = (real)(1 / s->root);
+  v.root = (real)s->root;
+  v.eps = (real)s->eps;
+  v.decay = (real)s->weight_decay;
+  v.shrink = (real)s->shrink;
+  v.momentum = (real)s->momentum;
+  v.add = s->first ? 1 : (real)(1 - s->dampening);
+  v.sign = s->maximize ? -1 : 1;
+  v.nesterov = s->nesterov;
+  v.first = s->first;
+  v.centered = s->centered;
+  v.buffered = n > (s->rule == MOTH_SGD ? 2 : s->rule == MOTH_RMSPROP ? 3 + s->centered : 4);
+  return v;
+}
+
+/* -- the rules: x is the parameter, its gradient, and what the rule keeps -- */
+
+template <class real> HD void sgd(real *x, const step_numbers<real> &s) {
+  const real g = s.sign * x[1] + s.decay * x[0];
+  if (!s.buffered) {
+    x[0] -= s.lr * g;
+    return;
+  }
+  x[2] = (s.first ? 0 : s.momentum * x[2]) + s.add * g;
+  x[0] -= s.lr * (s.nesterov ? g + s.momentum * x[2] : x[2]);
+}
+
+template <class real> HD real keep_most(real old, real now) {
+  return old >= now || old != old ? old : now;
+}
+
+/* Adam, NAdam and RAdam move two means and differ in what they make of them. */
+template <class real> HD void adam_kin(int rule, real *x, const step_numbers<real> &s) {
+  const real at = x[0] * s.shrink, g = s.sign * x[1] + s.decay * at;
+  const real m = x[2] + s.beta1_rest * (g - x[2]), v = s.beta2 * x[3] + s.beta2_rest * g * g;
+  x[2] = m;
+  x[3] = v;
+  if (rule == MOTH_RADAM) {
+    x[0] = s.root > 0 ? at - s.lr * m * s.root / (sqrt(v) + s.eps) : at - s.lr * m;
+  } else if (rule == MOTH_NADAM) {
+    const real under = sqrt(v) * s.by + s.eps;
+    x[0] = at - s.lr_grad * g / under - s.lr * m / under;
+  } else {
+    if (s.buffered) x[4] = keep_most(x[4], v);
+    x[0] = at - s.lr * m / (sqrt(s.buffered ? x[4] : v) * s.by + s.eps);
+  }
+}
+
+template <class real> HD void adamax(real *x, const step_numbers<real> &s) {
+  const real at = x[0] * s.shrink, g = s.sign * x[1] + s.decay * at;
+  x[2] += s.beta1_rest * (g - x[2]);
+  x[3] = keep_most(s.beta2 * x[3], fabs(g) + s.eps);
+  x[0] = at - s.lr * x[2] / x[3];
+}
+
+template <class real> HD void rmsprop(real *x, const step_numbers<real> &s) {
+  const real g = s.sign * x[1] + s.decay * x[0];
+  real v = s.beta2 * x[2] + s.beta2_rest * g * g;
+  x[2] = v;
+  if (s.centered) {
+    x[3] += s.beta2_rest * (g - x[3]);
+    v -= x[3] * x[3];
+  }
+  real step = g / (sqrt(v) + s.eps);
+  if (s.buffered && s.centered) step = x[4] = s.momentum * x[4] + step;
+  else if (s.buffered) step = x[3] = s.momentum * x[3] + step;
+  x[0] -= s.lr * step;
+}
+
+template <class real> HD void adagrad(real *x, const step_numbers<real> &s) {
+  const real g = s.sign * x[1] + s.decay * x[0];
+  x[2] += g * g;
+  x[0] -= s.lr * g / (sqrt(x[2]) + s.eps);
+}
+
+template <class real> HD void adadelta(real *x, const step_numbers<real> &s) {
+  const real g = s.sign * x[1] + s.decay * x[0];
+  x[2] = s.beta2 * x[2] + s.beta2_rest * g * g;
+  const real step = sqrt(x[3] + s.eps) / sqrt(x[2] + s.eps) * g;
+  x[3] = s.beta2 * x[3] + s.beta2_rest * step * step;
+  x[0] -= s.lr * step;
+}
+
+template <int RULE, class real> HD void follow(real *x, const step_numbers<real> &s) {
+  if constexpr (RULE == MOTH_SGD) sgd(x, s);
+  else if constexpr (RULE == MOTH_ADAMAX) adamax(x, s);
+  else if constexpr (RULE == MOTH_RMSPROP) rmsprop(x, s);
+  else if constexpr (RULE == MOTH_ADAGRAD) adagrad(x, s);
+  else if constexpr (RULE == MOTH_ADADELTA) adadelta(x, s);
+  else adam_kin(RULE, x, s);
+}
+
+/* -- one launch -- */
+
+/* EACH elements from i on. Operands lie in registers, so their number must not index them. */
+template <int RULE, class T, int EACH>
+static __device__ inline void step_at(void *const *at, int operands, int64_t i,
+                                      const step_numbers<real_of<T>> &s) {
+  lump<T, EACH> x[MOST];
+#pragma unroll
+  for (int k = 0; k < MOST; k++)
+    if (k < operands) x[k] = *(const lump<T, EACH> *)(const void *)((const T *)at[k] + i);
+#pragma unroll
+  for (int j = 0; j < EACH; j++) {
+    real_of<T> v[MOST] = {};
+#pragma unroll
+    for (int k = 0; k < MOST; k++)
+      if (k < operands) v[k] = get(&x[k].at[j]);
+    follow<RULE>(v, s);
+#pragma unroll
+    for (int k = 0; k < MOST; k++)
+      if (k < operands) put(&x[k].at[j], v[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < MOST; k++)
+    if (k < operands && k != 1) *(lump<T, EACH> *)(void *)((T *)at[k] + i) = x[k];
+}
+
+template <int RULE, class T>
+static __global__ void step_chunks(step_table t, int operands, step_numbers<real_of<T>> s) {
+  enum { MANY = LUMP<T> };
+  int low = 0, high = t.count - 1;
+  while (low < high) { /* whose chunk this is */
+    const int middle = (low + high) / 2;
+    if ((int64_t)blockIdx.x < t.chunks[middle]) high = middle;
+    else low = middle + 1;
+  }
+  void *const *at = t.at[low];
+  const int64_t chunk = blockIdx.x - (low ? t.chunks[low - 1] : 0);
+  const int64_t n = t.numel[low], end = n < (chunk + 1) * CHUNK ? n : (chunk + 1) * CHUNK;
+  bool whole = true;
+  for (int k = 0; k < operands; k++) whole = whole && (uintptr_t)at[k] % 16 == 0;
+  for (int64_t i = chunk * CHUNK + threadIdx.x * MANY; i < end; i += BLOCK * MANY) {
+    if (whole && i + MANY <= end) {
+      step_at<RULE, T, MANY>(at, operands, i, s);
+    } else {
+      for (int64_t j = i; j < i + MANY && j < end; j++) step_at<RULE, T, 1>(at, operands, j, s);
+    }
+  }
+}
+
+/* The launch for tables that are full, or the last one. */
+template <class T>
+static int step_launch(const moth_tensor *near, const step_table &t, const moth_steps *how) {
+  const step_numbers<real_of<T>> s = numbers_of<real_of<T>>(how->how, how->n);
+  const dim3 grid((unsigned)(t.count ? t.chunks[t.count - 1] : 0));
+  if (grid.x == 0) return MOTH_OK;
+#define RULE(rule) \
+  case rule: return launch(near->ctx, near, step_chunks<rule, T>, grid, BLOCK, 0, t, how->n, s);
+  switch (how->how->rule) {
+    RULE(MOTH_SGD)
+    RULE(MOTH_ADAM)
+    RULE(MOTH_NADAM)
+    RULE(MOTH_RADAM)
+    RULE(MOTH_ADAMAX)
+    RULE(MOTH_RMSPROP)
+    RULE(MOTH_ADAGRAD)
+    default: break;
+  }
+  return launch(near->ctx, near, step_chunks<MOTH_ADADELTA, T>, grid, BLOCK, 0, t, how->n, s);
+#undef RULE
+}
+
+/* -- all parameters; those of a dtype go together -- */
+
+/* Operands that do not lie in a row are packed, and written back afterwards. */
+static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
+  const moth_tensor *rows[MOST] = {NULL};
+  moth_tensor *packed[MOST] = {NULL};
+  int status = MOTH_OK;
+  for (int k = 0; k < how->n && !status; k++)
+    if (!(rows[k] = packed[k] = moth_packed(x[k]))) status = moth_status(x[0]->ctx);
+  step_table t = {};
+  t.count = 1;
+  t.numel[0] = x[0]->l.numel;
+  t.chunks[0] = (x[0]->l.numel + CHUNK - 1) / CHUNK;
+  for (int k = 0; k < how->n && !status; k++) t.at[0][k] = moth_address(rows[k]);
+  if (!status)
+    status = with_float(x[0]->l.dtype, [&](auto type) {
+      return step_launch<typename decltype(type)::of>(x[0], t, how);
+    });
+  for (int k = 0; k < how->n && !status; k++)
+    if (k != 1 && packed[k] != x[k])
+      status = moth_copy_into((moth_tensor *)(uintptr_t)x[k], packed[k]);
+  for (int k = 0; k < how->n; k++) moth_tensor_release(packed[k]);
+  return status;
+}
+
+static bool in_rows(const moth_tensor *const *x, int n) {
+  for (int k = 0; k < n; k++)
+    if (!moth_layout_contiguous(&x[k]->l)) return false;
+  return true;
+}
+
+template <class T>
+static int step_dtype(int dtype, int64_t count, const moth_tensor *const *x,
+                      const moth_steps *how) {
+  const int n = how->n;
+  const moth_tensor *near = NULL;
+  step_table t = {};
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < count && !status; i++, x += n) {
+    if (x[0]->l.dtype != dtype || x[0]->l.numel == 0) continue;
+    if (!in_rows(x, n)) {
+      status = step_packed(x, how);
+      continue;
+    }
+    near = x[0];
+    for (int k = 0; k < n; k++) t.at[t.count][k] = moth_address(x[k]);
+    t.numel[t.count] = near->l.numel;
+    t.chunks[t.count] = (t.count ? t.chunks[t.count - 1] : 0) + (near->l.numel + CHUNK - 1) / CHUNK;
+    if (++t.count < TENSORS) continue;
+    status = step_launch<T>(near, t, how);
+    t.count = 0;
+  }
+  return !status && t.count ? step_launch<T>(near, t, how) : status;
+}
+
+static int optimizer_step(moth_ctx *ctx, int dtype, int noperands,
+                          const moth_tensor *const *operands, const void *arg) {
+  const moth_steps *how = (const moth_steps *)arg;
+  const int64_t count = noperands / how->n;
+  int status = MOTH_OK;
+  uint32_t seen = 0;
+  (void)ctx, (void)dtype;
+  for (int64_t i = 0; i < count; i++) seen |= MOTH_BIT(operands[i * how->n]->l.dtype);
+  for (int d = 0; d < MOTH_DTYPES && !status; d++)
+    if (seen & MOTH_BIT(d))
+      status = with_float(d, [&](auto type) {
+        return step_dtype<typename decltype(type)::of>(d, count, operands, how);
+      });
+  return status;
+}
+MOTH_ENTRY(optimizer_steps, {"optimizer_step", NULL, optimizer_step})

@@ -1,0 +1,71 @@
+-- Optimizers on a GPU go the way they go on the CPU: all parameters of a group in one launch,
+-- whatever their number, size and layout.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local optim = moth.optim
+
+local OPTIMIZERS = {
+  {"SGD", {lr = 0.1}}, {"SGD", {lr = 0.1, momentum = 0.9}},
+  {"SGD", {lr = 0.1, momentum = 0.9, nesterov = true, weight_decay = 0.1}},
+  {"SGD", {lr = 0.1, momentum = 0.9, dampening = 0.3, maximize = true}},
+  {"Adam", {lr = 0.1}}, {"Adam", {lr = 0.1, amsgrad = true, weight_decay = 0.1}},
+  {"AdamW", {lr = 0.1}}, {"NAdam", {lr = 0.1}}, {"RAdam", {lr = 0.1}}, {"Adamax", {lr = 0.1}},
+  {"RMSprop", {lr = 0.1}}, {"RMSprop", {lr = 0.1, momentum = 0.5}},
+  {"RMSprop", {lr = 0.1, momentum = 0.5, centered = true}},
+  {"Adagrad", {lr = 0.1, lr_decay = 0.1}}, {"Adadelta", {lr = 0.5, rho = 0.8}},
+}
+
+-- Parameters of several dtypes and layouts, more than go along with one launch, one of several
+-- chunks, one of none.
+local function parameters()
+  local params = {moth.randn(9001), moth.randn(0), moth.randn(4, 5):t(), moth.tensor(0.5),
+                  moth.randn(7, {dtype = moth.float64}), moth.randn(40, {dtype = moth.bfloat16}),
+                  moth.randn(33)[{{2, 30}}]}
+  for i = 1, 60 do params[#params + 1] = moth.randn(i) end
+  return params
+end
+
+describe("an optimizer on a GPU", function()
+  if not cuda.here then
+    pending("goes the way it goes on the CPU: " .. cuda.why)
+    return
+  end
+
+  for _, row in ipairs(OPTIMIZERS) do
+    local words = {}
+    for key, value in pairs(row[2]) do words[#words + 1] = key .. " = " .. tostring(value) end
+    table.sort(words)
+    local name = row[1] .. " of " .. table.concat(words, ", ")
+    it("goes the way it goes on the CPU: " .. name, function()
+      local here, there = parameters(), {}
+      for i, p in ipairs(here) do
+        there[i] = (i == 3 and p:t():cuda():t() or p:cuda()):detach():requires_grad_()
+        p:requires_grad_()
+      end
+      local one, other = optim[row[1]](here, row[2]), optim[row[1]](there, row[2])
+      for _ = 1, 7 do
+        for i, p in ipairs(here) do
+          p.grad = moth.randn(p.shape, {dtype = p.dtype})
+          there[i].grad = p.grad:cuda()
+        end
+        one:step()
+        other:step()
+      end
+      for i, p in ipairs(here) do
+        local tolerance = p.dtype == moth.bfloat16 and 2e-2 or 1e-5
+        assert.is_true(moth.allclose(p:detach(), there[i]:detach():cpu(), {rtol = tolerance,
+          atol = tolerance}), "parameter " .. i)
+      end
+    end)
+  end
+
+  it("counts what it writes, so that a graph from before is refused", function()
+    local p = moth.randn(3, {device = "cuda"}):requires_grad_()
+    local y = (p * p):mean()
+    p.grad = moth.ones(3, {device = "cuda"})
+    optim.SGD({p}, {lr = 0.1}):step()
+    assert.has_error_like(function() y:backward() end, "changed")
+  end)
+end)
