@@ -6,6 +6,7 @@
 */
 #include <math.h>
 
+#include "../backend.h"
 #include "../kernel/norm.h"
 #include "../kernel/real.h"
 #include "../tape.h"
@@ -302,11 +303,20 @@ static moth_tensor *moved(const moth_tensor *running, const moth_tensor *value, 
     moth_tensor_release(y);
     return NULL;
   }
-  double *r = (double *)(void *)moth_at(y);
-  const double *v = (const double *)(const void *)moth_at(by);
-  for (int64_t i = 0; i < y->l.numel; i++) r[i] = (1 - momentum) * r[i] + momentum * factor * v[i];
+  const double keep = 1 - momentum, add = momentum * factor;
+  int status = MOTH_OK;
+  if (y->l.device) {
+    status = moth_device_map(y->ctx, "move_running", MOTH_F64, 2, (const moth_tensor *[]){y, by},
+                             (const double[]){keep, add});
+  } else {
+    double *r = (double *)(void *)moth_at(y);
+    const double *v = (const double *)(const void *)moth_at(by);
+    for (int64_t i = 0; i < y->l.numel; i++) r[i] = keep * r[i] + add * v[i];
+  }
   moth_tensor_release(by);
-  return y;
+  if (!status) return y;
+  moth_tensor_release(y);
+  return NULL;
 }
 
 /* Both statistics move, or, after an error, neither. */
@@ -333,7 +343,7 @@ MOTH_OP_COMPOSES(move_running_, MOVE_RUNNING_,
     "moth.zeros(3), moth.randn(3), moth.ones(3), moth.rand(3), {momentum = 0.2, factor = 1.5}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 /* -- batch_norm -- */
 

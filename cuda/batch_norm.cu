@@ -1,0 +1,215 @@
+/* batch_norm.cu -- channels normalised over the batch, and the running statistics. Sums are kept in
+** f64, around the first element of each channel, so that one pass is enough for the variance: Chan
+** and others, "Algorithms for computing the sample variance" (1983).
+*/
+#include "../core/op/norm.h"
+
+#include "channels.cuh"
+
+/* What the elements of a channel become: (x - mean) scale + shift, and with dy: + dy by. */
+template <class real> struct channel_map {
+  real mean, scale, shift, by;
+};
+
+static channel_form form_of(const moth_layout *x) {
+  int64_t inner = 1;
+  for (int32_t i = 2; i < x->ndim; i++) inner *= x->shape[i];
+  return channels_for(x->shape[0], x->shape[1], inner);
+}
+
+/* -- apply -- */
+
+template <class T, int EACH, bool BACK>
+static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by channels,
+                                 const channel_map<real_of<T>> *maps, const T *x, const T *dy,
+                                 T *y) {
+  const int64_t first = thread_number() * EACH;
+  if (first >= n) return;
+  lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + first), back = in, out;
+  if (BACK) back = *(const lump<T, EACH> *)(const void *)(dy + first);
+  for (int k = 0; k < EACH; k++) {
+    const int64_t plane = divide(first + k, inner);
+    const channel_map<real_of<T>> m = maps[plane - divide(plane, channels) * channels.by];
+    const real_of<T> v = (get(&in.at[k]) - m.mean) * m.scale + m.shift;
+    put(&out.at[k], BACK ? v + get(&back.at[k]) * m.by : v);
+  }
+  *(lump<T, EACH> *)(void *)(y + first) = out;
+}
+
+template <class T, bool BACK>
+static int apply_run(const channel_form &f, const moth_tensor *maps, const moth_tensor *x,
+                     const moth_tensor *dy, moth_tensor *y) {
+  typedef channel_map<real_of<T>> map;
+  enum { MANY = LUMP<T> };
+  const int64_t n = y->l.numel;
+  const quotient_by inner = quotients(f.inner.by, n), channels = quotients(f.c, n);
+  const T *from = data<T>(x), *back = BACK ? data<T>(dy) : NULL;
+  if (n == 0) return MOTH_OK;
+  if (n % MANY == 0 && on_lump(from) && on_lump(back) && on_lump(data<T>(y)))
+    return launch(y->ctx, y, apply_map<T, MANY, BACK>, blocks_for(n, MANY), BLOCK, 0, n, inner,
+                  channels, data<map>(maps), from, back, data<T>(y));
+  return launch(y->ctx, y, apply_map<T, 1, BACK>, blocks_for(n), BLOCK, 0, n, inner, channels,
+                data<map>(maps), from, back, data<T>(y));
+}
+
+template <class real> static moth_tensor *maps_for(const moth_tensor *near, int64_t c) {
+  return device_room(near, c * (int64_t)sizeof(channel_map<real>));
+}
+
+/* -- channel_norm -- */
+
+template <class T> struct spread_sums { /* of x and of its square, around the first element */
+  const T *x;
+  int64_t inner;
+  __device__ sums_of<double> term(int64_t, int64_t c, int64_t at) const {
+    const double d = (double)get(x + at) - (double)get(x + c * inner);
+    return sums_of<double>{d, d * d};
+  }
+};
+
+/* parts: of the input's own statistics, which are written to mean and var; or NULL. */
+template <class T>
+static __global__ void find_maps(channel_form f, const sums_of<double> *parts, const T *x,
+                                 any_real mean, any_real var, any_real weight, any_real bias,
+                                 double eps, real_of<T> *own_mean, real_of<T> *own_var,
+                                 channel_map<real_of<T>> *maps) {
+  typedef real_of<T> R;
+  const int64_t c = thread_number();
+  const double each = (double)(f.n * f.inner.by);
+  if (c >= f.c) return;
+  double m = mean[c], v = var[c];
+  if (parts) {
+    const sums_of<double> s = sum_of_parts(f, c, parts);
+    m = each > 0 ? s.a / each : 0;
+    v = each > 0 ? s.b / each - m * m : 0;
+    if (v < 0) v = 0;
+    if (each > 0) m += (double)get(x + c * f.inner.by);
+    own_mean[c] = (R)m;
+    own_var[c] = (R)v;
+  }
+  const double scale = weight[c] / sqrt(v + eps);
+  maps[c] = channel_map<R>{(R)m, (R)scale, (R)bias[c], 0};
+}
+
+enum { X, WEIGHT, BIAS, MEAN, VAR, INPUTS };
+
+template <class T>
+static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_tensor **out) {
+  typedef real_of<T> R;
+  const channel_form f = form_of(&a->input->l);
+  const bool own = !t[MEAN];
+  moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
+  if (own && maps)
+    parts = channel_sums(out[0], f, spread_sums<T>{data<T>(t[X]), f.inner.by});
+  int status = maps && (parts || !own) ? MOTH_OK : moth_status(a->ctx);
+  const sums_of<double> *sums = parts ? data<sums_of<double>>(parts) : NULL;
+  if (!status && f.c)
+    status = launch(a->ctx, out[0], find_maps<T>, blocks_for(f.c), BLOCK, 0, f, sums,
+                    data<T>(t[X]), any_of(t[MEAN], 0), any_of(t[VAR], 0), any_of(t[WEIGHT], 1),
+                    any_of(t[BIAS], 0), a->eps, data<R>(out[1]), data<R>(out[2]),
+                    data<channel_map<R>>(maps));
+  if (!status) status = apply_run<T, false>(f, maps, t[X], NULL, out[0]);
+  moth_tensor_release(maps);
+  moth_tensor_release(parts);
+  return status;
+}
+
+/* Packs those of n tensors that are there; to be released whatever comes of it. */
+static int pack_all(moth_ctx *ctx, int n, const moth_tensor *const *from, moth_tensor **to) {
+  for (int i = 0; i < n; i++)
+    if (from[i] && !(to[i] = moth_packed(from[i]))) return moth_status(ctx);
+  return MOTH_OK;
+}
+
+MOTH_CUDA(channel_norm) {
+  const moth_tensor *from[INPUTS] = {a->input, a->weight, a->bias, a->mean, a->var};
+  moth_tensor *t[INPUTS] = {NULL};
+  int status = pack_all(a->ctx, INPUTS, from, t);
+  if (!status)
+    status = with_float(out[0]->l.dtype, [&](auto type) {
+      return norm_typed<typename decltype(type)::of>(a, t, out);
+    });
+  for (int i = 0; i < INPUTS; i++) moth_tensor_release(t[i]);
+  return status;
+}
+
+/* -- its gradients -- */
+
+template <class T> struct back_sums { /* of dy and of dy (x - mean) */
+  const T *x, *dy;
+  any_real mean;
+  __device__ sums_of<double> term(int64_t, int64_t c, int64_t at) const {
+    const double d = (double)get(dy + at);
+    return sums_of<double>{d, d * ((double)get(x + at) - mean[c])};
+  }
+};
+
+template <class T>
+static __global__ void find_back_maps(channel_form f, const sums_of<double> *parts, any_real mean,
+                                      any_real var, any_real weight, double eps, bool training,
+                                      T *dweight, T *dbias, channel_map<real_of<T>> *maps) {
+  typedef real_of<T> R;
+  const int64_t c = thread_number();
+  const double each = (double)(f.n * f.inner.by);
+  if (c >= f.c) return;
+  const sums_of<double> s = sum_of_parts(f, c, parts);
+  const double rstd = 1 / sqrt(var[c] + eps), by = weight[c] * rstd;
+  const double shift = training ? -by * s.a / each : 0;
+  const double scale = training ? -by * rstd * rstd * s.b / each : 0;
+  put(dweight + c, s.b * rstd);
+  put(dbias + c, s.a);
+  maps[c] = channel_map<R>{(R)mean[c], (R)scale, (R)shift, (R)by};
+}
+
+enum { GRAD_X, GRAD_WEIGHT, GRAD_DY, GRAD_MEAN, GRAD_VAR, GRAD_INPUTS };
+
+template <class T>
+static int back_typed(const channel_norm_back_args *a, moth_tensor *const *t, moth_tensor **out) {
+  typedef real_of<T> R;
+  const channel_form f = form_of(&a->input->l);
+  const any_real mean = any_of(t[GRAD_MEAN], 0);
+  moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
+  if (maps)
+    parts = channel_sums(out[0], f, back_sums<T>{data<T>(t[GRAD_X]), data<T>(t[GRAD_DY]), mean});
+  int status = maps && parts ? MOTH_OK : moth_status(a->ctx);
+  if (!status && f.c)
+    status = launch(a->ctx, out[0], find_back_maps<T>, blocks_for(f.c), BLOCK, 0, f,
+                    data<sums_of<double>>(parts), mean, any_of(t[GRAD_VAR], 0),
+                    any_of(t[GRAD_WEIGHT], 1), a->eps, a->training, data<T>(out[1]),
+                    data<T>(out[2]), data<channel_map<R>>(maps));
+  if (!status) status = apply_run<T, true>(f, maps, t[GRAD_X], t[GRAD_DY], out[0]);
+  moth_tensor_release(maps);
+  moth_tensor_release(parts);
+  return status;
+}
+
+MOTH_CUDA(channel_norm_back) {
+  const moth_tensor *from[GRAD_INPUTS] = {a->input, a->weight, a->grad, a->mean, a->var};
+  moth_tensor *t[GRAD_INPUTS] = {NULL};
+  int status = pack_all(a->ctx, GRAD_INPUTS, from, t);
+  if (!status)
+    status = with_float(out[0]->l.dtype, [&](auto type) {
+      return back_typed<typename decltype(type)::of>(a, t, out);
+    });
+  for (int i = 0; i < GRAD_INPUTS; i++) moth_tensor_release(t[i]);
+  return status;
+}
+
+/* -- running statistics: r := keep r + add v, both f64 and packed -- */
+
+static __global__ void move_statistics(int64_t n, double keep, double add, const double *v,
+                                       double *r) {
+  const int64_t i = thread_number();
+  if (i < n) r[i] = keep * r[i] + add * v[i];
+}
+
+static int move_running(moth_ctx *ctx, int dtype, int noperands,
+                        const moth_tensor *const *operands, const void *arg) {
+  const double *share = (const double *)arg;
+  const int64_t n = operands[0]->l.numel;
+  (void)dtype, (void)noperands;
+  if (n == 0) return MOTH_OK;
+  return launch(ctx, operands[0], move_statistics, blocks_for(n), BLOCK, 0, n, share[0], share[1],
+                data<double>(operands[1]), data<double>(operands[0]));
+}
+MOTH_ENTRY(move_running_map, {"move_running", NULL, move_running})

@@ -1,0 +1,261 @@
+/* norm.cu -- layer_norm, rms_norm and group_norm: rows of (channels, inner) elements, normalised
+** by their own mean and variance, a warp or a block to a row. Variances are taken around the mean,
+** in a second pass that reads the row from the cache.
+*/
+#include "../core/op/norm.h"
+
+#include <float.h>
+
+#include "channels.cuh"
+
+/* What all three are to the kernels; row r has the weights of group r % groups. */
+struct row_form {
+  int64_t rows, n, groups, channels;
+  quotient_by inner;
+};
+
+static row_form form_of(int64_t rows, int64_t groups, int64_t channels, int64_t inner) {
+  return row_form{rows, channels * inner, groups, channels, quotients(inner, channels * inner)};
+}
+
+/* EACH numbers, one for each of the elements of a row from i on. */
+template <int EACH, class W, class real>
+static __device__ inline void weights_at(const row_form &f, int64_t row, int64_t i, const W *w,
+                                         real otherwise, real *v) {
+  if (!w) {
+    for (int k = 0; k < EACH; k++) v[k] = otherwise;
+    return;
+  }
+  w += row % f.groups * f.channels;
+  if (f.inner.by == 1) {
+    const lump<W, EACH> many = *(const lump<W, EACH> *)(const void *)(w + i);
+    for (int k = 0; k < EACH; k++) v[k] = get(&many.at[k]);
+  } else {
+    for (int k = 0; k < EACH; k++) v[k] = get(w + divide(i + k, f.inner));
+  }
+}
+
+/* -- forward -- */
+
+/* The sum over the team's row of x - m, or of its square. */
+template <bool WIDE, int EACH, bool SQUARE, class T>
+static __device__ inline double sum_of_row(const team &me, const T *x, int64_t n, real_of<T> m) {
+  real_of<T> sum = 0;
+  for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
+    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
+    for (int k = 0; k < EACH; k++) {
+      const real_of<T> d = get(&in.at[k]) - m;
+      sum += SQUARE ? d * d : d;
+    }
+  }
+  return join_team<WIDE>(adds<double>(), (double)sum);
+}
+
+template <class T> struct row_norm {
+  row_form f;
+  double eps;
+  const T *x, *weight, *bias;
+  T *y;
+  real_of<T> *mean, *rstd; /* mean is NULL if it is not taken away */
+};
+
+template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_norm<T> p) {
+  typedef real_of<T> R;
+  const team me = team_of<WIDE>();
+  const bool works = me.row < p.f.rows;
+  const int64_t row = works ? me.row : 0, n = works ? p.f.n : 0;
+  const T *x = p.x + row * p.f.n;
+  const double all = (double)p.f.n;
+  const R mean = p.mean ? (R)(sum_of_row<WIDE, EACH, false>(me, x, n, (R)0) / all) : 0;
+  const R rstd = (R)(1 / sqrt(sum_of_row<WIDE, EACH, true>(me, x, n, mean) / all + p.eps));
+  for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
+    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
+    lump<T, EACH> out;
+    R w[EACH], b[EACH];
+    weights_at<EACH>(p.f, row, i, p.weight, (R)1, w);
+    weights_at<EACH>(p.f, row, i, p.bias, (R)0, b);
+    for (int k = 0; k < EACH; k++)
+      put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
+    *(lump<T, EACH> *)(void *)(p.y + row * p.f.n + i) = out;
+  }
+  if (!works || me.lane != 0) return;
+  if (p.mean) p.mean[row] = mean;
+  p.rstd[row] = rstd;
+}
+
+template <class T, int EACH> static int norm_launch(moth_tensor *out, const row_norm<T> &p) {
+  const bool wide = p.f.n > ROW_OF_WARP;
+  return launch(out->ctx, out, wide ? norm_rows<T, true, EACH> : norm_rows<T, false, EACH>,
+                teams_for(wide, p.f.rows), BLOCK, 0, p);
+}
+
+static int rows_run(const moth_tensor *input, const moth_tensor *weight, const moth_tensor *bias,
+                    const row_form &f, double eps, moth_tensor *out, moth_tensor *mean,
+                    moth_tensor *rstd) {
+  moth_tensor *x = moth_packed(input), *w = weight ? moth_packed(weight) : NULL;
+  moth_tensor *b = bias ? moth_packed(bias) : NULL;
+  int status = x && (w || !weight) && (b || !bias) ? MOTH_OK : moth_status(out->ctx);
+  if (!status && f.rows)
+    status = with_float(out->l.dtype, [&](auto type) {
+      typedef typename decltype(type)::of T;
+      typedef real_of<T> R;
+      const row_norm<T> p = {f, eps, data<T>(x), w ? data<T>(w) : NULL, b ? data<T>(b) : NULL,
+                             data<T>(out), mean ? data<R>(mean) : NULL, data<R>(rstd)};
+      const bool many = f.n % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
+                        on_lump(p.weight) && on_lump(p.bias);
+      return many ? norm_launch<T, LUMP<T>>(out, p) : norm_launch<T, 1>(out, p);
+    });
+  moth_tensor_release(x);
+  moth_tensor_release(w);
+  moth_tensor_release(b);
+  return status;
+}
+
+/* Rows are what stands before the last dimensions; shape rules have checked them. */
+static row_form last_dims(const moth_tensor *x, moth_ints shape) {
+  int64_t rows = 1, channels = 1;
+  for (int64_t i = 0; i < x->l.ndim; i++)
+    if (i < x->l.ndim - shape.n) rows *= x->l.shape[i];
+    else channels *= x->l.shape[i];
+  return form_of(rows, 1, channels, 1);
+}
+
+MOTH_CUDA(layer_norm) {
+  return rows_run(a->input, a->weight, a->bias, last_dims(a->input, a->normalized_shape), a->eps,
+                  out[0], out[1], out[2]);
+}
+
+MOTH_CUDA(rms_norm) {
+  const double spacing = a->input->l.dtype == MOTH_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+  return rows_run(a->input, a->weight, NULL, last_dims(a->input, a->normalized_shape),
+                  moth_absent(a->eps) ? spacing : a->eps, out[0], NULL, out[1]);
+}
+
+MOTH_CUDA(group_norm) {
+  const moth_layout *l = &a->input->l;
+  int64_t inner = 1;
+  for (int32_t i = 2; i < l->ndim; i++) inner *= l->shape[i];
+  return rows_run(a->input, a->weight, a->bias,
+                  form_of(l->shape[0] * a->num_groups, a->num_groups, l->shape[1] / a->num_groups,
+                          inner),
+                  a->eps, out[0], out[1], out[2]);
+}
+
+/* -- backward: with g = dy weight, dx = rstd (g - mean of g - xhat mean of (g xhat)) -- */
+
+template <class T> struct row_back {
+  row_form f;
+  const T *x, *dy;
+  const real_of<T> *weight, *mean, *rstd;
+  T *dx;
+};
+
+template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_back<T> p) {
+  typedef real_of<T> R;
+  typedef lump<T, EACH> many;
+  const team me = team_of<WIDE>();
+  const bool works = me.row < p.f.rows;
+  const int64_t row = works ? me.row : 0, last = works ? p.f.n : 0, at = row * p.f.n;
+  const int64_t first = (int64_t)me.lane * EACH, step = (int64_t)me.size * EACH;
+  const R mean = p.mean && works ? p.mean[row] : 0, rstd = works ? p.rstd[row] : 0;
+  sums_of<R> own = {0, 0};
+  R w[EACH];
+  for (int64_t i = first; i < last; i += step) {
+    const many x = *(const many *)(const void *)(p.x + at + i);
+    const many dy = *(const many *)(const void *)(p.dy + at + i);
+    weights_at<EACH>(p.f, row, i, p.weight, (R)1, w);
+    for (int k = 0; k < EACH; k++) {
+      const R g = get(&dy.at[k]) * w[k];
+      own.a += g;
+      own.b += g * (get(&x.at[k]) - mean);
+    }
+  }
+  const sums_of<double> s =
+    join_team<WIDE>(add_sums<double>(), sums_of<double>{(double)own.a, (double)own.b});
+  const double n = (double)p.f.n, r = (double)rstd;
+  const R even = p.mean ? (R)(-r * s.a / n) : 0, along = (R)(-r * r * r * s.b / n);
+  for (int64_t i = first; i < last; i += step) {
+    const many x = *(const many *)(const void *)(p.x + at + i);
+    const many dy = *(const many *)(const void *)(p.dy + at + i);
+    many out;
+    weights_at<EACH>(p.f, row, i, p.weight, (R)1, w);
+    for (int k = 0; k < EACH; k++)
+      put(&out.at[k],
+          get(&dy.at[k]) * w[k] * rstd + (get(&x.at[k]) - mean) * along + even);
+    *(many *)(void *)(p.dx + at + i) = out;
+  }
+}
+
+template <class T, int EACH> static int back_launch(moth_tensor *out, const row_back<T> &p) {
+  const bool wide = p.f.n > ROW_OF_WARP;
+  return launch(out->ctx, out, wide ? back_rows<T, true, EACH> : back_rows<T, false, EACH>,
+                teams_for(wide, p.f.rows), BLOCK, 0, p);
+}
+
+/* The gradients of weight and bias are sums over channels, rows taking turns in the groups. */
+template <class T> struct affine_sums {
+  row_back<T> p;
+  quotient_by channels;
+  __device__ sums_of<double> term(int64_t q, int64_t c, int64_t at) const {
+    const int64_t row = q * p.f.groups + divide(c, channels);
+    const double d = (double)get(p.dy + at), mean = p.mean ? (double)p.mean[row] : 0;
+    return sums_of<double>{d * ((double)get(p.x + at) - mean) * (double)p.rstd[row], d};
+  }
+};
+
+template <class T>
+static __global__ void put_affine(channel_form f, const sums_of<double> *parts, T *dweight,
+                                  T *dbias) {
+  const int64_t c = thread_number();
+  if (c >= f.c) return;
+  const sums_of<double> s = sum_of_parts(f, c, parts);
+  put(dweight + c, s.a);
+  put(dbias + c, s.b);
+}
+
+template <class T> static int affine_run(const row_back<T> &p, moth_tensor **out) {
+  const int64_t weights = out[1]->l.numel;
+  if (weights == 0) return MOTH_OK;
+  const channel_form f = channels_for(p.f.rows / p.f.groups, weights, p.f.inner.by);
+  moth_tensor *parts =
+    channel_sums(out[0], f, affine_sums<T>{p, quotients(p.f.channels, weights)});
+  if (!parts) return moth_status(out[0]->ctx);
+  int status = launch(out[0]->ctx, out[0], put_affine<T>, blocks_for(weights), BLOCK, 0, f,
+                      data<sums_of<double>>(parts), data<T>(out[1]), data<T>(out[2]));
+  moth_tensor_release(parts);
+  return status;
+}
+
+enum { X, DY, WEIGHT, MEAN, RSTD, INPUTS };
+
+template <class T>
+static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_tensor **out) {
+  typedef real_of<T> R;
+  const int64_t numel = a->input->l.numel, rows = numel ? a->rstd->l.numel : 0;
+  const int64_t inner = rows ? numel / rows / a->channels : 1;
+  const row_back<T> p = {form_of(rows, a->groups, a->channels, inner), data<T>(t[X]),
+                         data<T>(t[DY]), t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL,
+                         t[MEAN] ? data<R>(t[MEAN]) : NULL,
+                         data<R>(t[RSTD]), data<T>(out[0])};
+  const bool many = p.f.n % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
+                    on_lump(p.dx) && on_lump(p.weight);
+  int status = MOTH_OK;
+  if (rows) status = many ? back_launch<T, LUMP<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
+  return status ? status : affine_run(p, out);
+}
+
+MOTH_CUDA(row_norm_back) {
+  const int dtype = a->input->l.dtype, real = moth_compute_dtype(dtype);
+  const moth_tensor *from[INPUTS] = {a->input, a->grad, a->weight, a->mean, a->rstd};
+  moth_tensor *t[INPUTS] = {NULL};
+  int status = MOTH_OK;
+  for (int i = 0; i < INPUTS && !status; i++)
+    if (from[i] && !(t[i] = packed_as(from[i], i < WEIGHT ? dtype : real)))
+      status = moth_status(a->ctx);
+  if (!status)
+    status = with_float(dtype, [&](auto type) {
+      return back_typed<typename decltype(type)::of>(a, t, out);
+    });
+  for (int i = 0; i < INPUTS; i++) moth_tensor_release(t[i]);
+  return status;
+}

@@ -1,0 +1,114 @@
+-- Softmax, norms and losses on a GPU, where rows are long or many enough for every way in which
+-- the work is cut: against the CPU, values and gradients. golden_spec's samples are small.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local F = moth.nn.functional
+
+local function alike(wanted, got, tolerance, name)
+  assert.is_true(got.is_cuda)
+  assert.equal(wanted.dtype, got.dtype)
+  local limit = tolerance * (1 + wanted:double():abs():max():item())
+  local off = (got:cpu():double() - wanted:double()):abs():max():item()
+  assert(off <= limit, ("%s: %g off, %g allowed"):format(name, off, limit))
+end
+
+local TOLERANCE = {float64 = 1e-12, float32 = 2e-6, bfloat16 = 1e-2}
+
+--- Runs fn(inputs ...) on both, and backward of random gradients.
+local function compare(name, shapes, fn)
+  for dtype, tolerance in pairs(TOLERANCE) do
+    local here, there = {}, {}
+    for i, shape in ipairs(shapes) do
+      local x = moth.randn(shape, {dtype = moth[dtype]})
+      here[i], there[i] = x:clone():requires_grad_(), x:cuda():requires_grad_()
+    end
+    local y, z = fn("cpu", unpack(here)), fn("cuda", unpack(there))
+    alike(y:detach(), z:detach(), tolerance, name .. " in " .. dtype)
+    local dy = moth.randn(y.shape, {dtype = y.dtype})
+    y:backward(dy)
+    z:backward(dy:cuda())
+    for i = 1, #shapes do
+      alike(here[i].grad, there[i].grad, 20 * tolerance, name .. "'s gradient in " .. dtype)
+    end
+  end
+end
+
+local ROWS = {
+  {"rows of a warp", {5, 40}, 2}, {"rows of a warp, by 16 bytes", {9, 1024}, 2},
+  {"rows of a block", {3, 5000}, 2}, {"ragged rows of a block", {3, 2051}, 2},
+  {"lanes", {3, 70, 37}, 2}, {"a few lanes", {2, 300, 3}, 2}, {"a row", {7}, 1},
+}
+
+describe("on a GPU", function()
+  if not cuda.here then
+    pending("rows are as on the CPU: " .. cuda.why)
+    return
+  end
+
+  for _, op in ipairs {"softmax", "log_softmax"} do
+    it(op .. " is as on the CPU, of rows and lanes of any length", function()
+      for _, row in ipairs(ROWS) do
+        compare(op .. " of " .. row[1], {row[2]}, function(_, x) return F[op](x, row[3]) end)
+      end
+    end)
+
+    it(op .. " of infinities and NaN is as on the CPU", function()
+      local inf, nan = 1 / 0, 0 / 0
+      local rows = {{inf, 1, 2}, {-inf, -inf, -inf}, {-inf, 0, 1}, {nan, 1, 2}, {1, nan, inf}}
+      for _, row in ipairs(rows) do
+        local x = moth.tensor(row)
+        local y, z = F[op](x, 1), F[op](x:cuda(), 1):cpu()
+        assert.is_true(moth.allclose(y, z, {equal_nan = true}))
+        y, z = F[op](x:view(1, 3, 1), 2), F[op](x:cuda():view(1, 3, 1), 2):cpu()
+        assert.is_true(moth.allclose(y, z, {equal_nan = true}))
+      end
+    end)
+  end
+
+  it("norms of rows are as on the CPU", function()
+    for _, n in ipairs {30, 1000, 3000, 5001} do
+      compare("layer_norm of " .. n, {{5, n}, {n}, {n}}, function(_, x, w, b)
+        return F.layer_norm(x, {n}, w, b)
+      end)
+      compare("rms_norm of " .. n, {{5, n}, {n}}, function(_, x, w)
+        return F.rms_norm(x, {n}, w)
+      end)
+    end
+    compare("layer_norm of many rows", {{700, 8}, {8}, {8}}, function(_, x, w, b)
+      return F.layer_norm(x, {8}, w, b)
+    end)
+    compare("group_norm", {{3, 6, 20, 33}, {6}, {6}}, function(_, x, w, b)
+      return F.group_norm(x, 2, w, b)
+    end)
+  end)
+
+  it("norms of channels are as on the CPU, and so are running statistics", function()
+    for _, shape in ipairs {{9, 5}, {700, 40}, {40, 3, 19, 8}, {3, 70, 5, 5}} do
+      local c = shape[2]
+      local mean, var = {}, {}
+      for _, device in ipairs {"cpu", "cuda"} do
+        mean[device], var[device] = moth.zeros(c), moth.ones(c)
+      end
+      compare("batch_norm of " .. table.concat(shape, "x"), {shape, {c}, {c}},
+        function(device, x, w, b)
+          mean[device] = mean[device]:to(device):to(x.dtype)
+          var[device] = var[device]:to(device):to(x.dtype)
+          return F.batch_norm(x, mean[device], var[device], w, b, {training = true})
+        end)
+      alike(mean.cpu, mean.cuda, 0.05, "running mean")
+      alike(var.cpu, var.cuda, 0.05, "running variance")
+    end
+  end)
+
+  it("losses of numbers are as on the CPU, of few and of many", function()
+    for _, n in ipairs {5, 40000} do
+      for _, reduction in ipairs {"mean", "sum", "none"} do
+        for _, op in ipairs {"mse_loss", "l1_loss", "binary_cross_entropy_with_logits"} do
+          compare(op, {{n}, {n}}, function(_, x, t) return F[op](x, t, {reduction = reduction}) end)
+        end
+      end
+    end
+  end)
+end)
