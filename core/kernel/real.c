@@ -13,6 +13,20 @@ moth_tensor *moth_real_out(moth_tensor *y) {
   return moth_tensor_new(y->ctx, &l);
 }
 
+int moth_real_clear(moth_tensor *y) {
+  moth_layout l = {.dtype = y->l.dtype, .numel = 1};
+  if (y->l.numel == 0) return MOTH_OK;
+  if (!y->l.device) {
+    memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
+    return MOTH_OK;
+  }
+  moth_tensor *zero = moth_tensor_new(y->ctx, &l);
+  if (zero) memset(moth_at(zero), 0, (size_t)moth_dtype_size[l.dtype]);
+  int status = zero ? moth_copy_into(y, zero) : y->ctx->error.code;
+  moth_tensor_release(zero);
+  return status;
+}
+
 int moth_real_alike(const char *arg, const moth_tensor *x, const moth_tensor *like) {
   if (!x || moth_compute_dtype(x->l.dtype) == moth_compute_dtype(like->l.dtype)) return MOTH_OK;
   return moth_fail(x->ctx, MOTH_E_DTYPE, arg, "%s does not go with %s", moth_str(x),

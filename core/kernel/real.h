@@ -14,6 +14,8 @@
 moth_tensor *moth_real(const moth_tensor *x);
 /* Where to compute a contiguous result: y itself, retained, or an f32 tensor of its shape. */
 moth_tensor *moth_real_out(moth_tensor *y);
+/* A contiguous y becomes 0. */
+int moth_real_clear(moth_tensor *y);
 /* Refuses x, which may be NULL, where it computes in another type than `like`: for ops that take
 ** f32 beside half types, whose kernels believe in one type all the same. */
 int moth_real_alike(const char *arg, const moth_tensor *x, const moth_tensor *like);

@@ -7,6 +7,7 @@
 */
 #include "recurrent.h"
 
+#include "../backend.h"
 #include "../blas.h"
 #include "../threads.h"
 #include "elementwise.h"
@@ -329,6 +330,10 @@ int moth_rnn_forward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void
   int status = MOTH_OK;
   *y = layer_output(r, reserve, r->layers - 1);
   if (!r->batch) return MOTH_OK;
+  if (r->device)
+    return moth_device_call(ctx, "rnn_forward",
+                            &(moth_rnn_call){.ctx = ctx, .r = r, .x = x, .h0 = h0, .c0 = c0,
+                                             .reserve = reserve, .hn = hn, .cn = cn});
   if (r->sizes) memset(layer_output(r, reserve, 0), 0, (size_t)(block * r->layers));
   for (int64_t layer = 0; !status && layer < r->layers; layer++) {
     if (layer) status = layer_input(ctx, r, reserve, layer, &room, &x);
@@ -470,8 +475,12 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
   int64_t rows = r->steps * r->batch;
   char *above = dy, *end = (char *)dw + moth_rnn_weights(r) * size;
   room w = {0};
-  if (!r->batch) {
-    memset(dw, 0, (size_t)(end - (char *)dw));
+  if (r->device && r->batch)
+    return moth_device_call(ctx, "rnn_backward", &(moth_rnn_call){
+      .ctx = ctx, .r = r, .x = x, .h0 = h0, .c0 = c0, .reserve = (void *)(uintptr_t)reserve,
+      .dy = dy, .dh = dh, .dc = dc, .dx = dx, .dw = dw, .weights = moth_rnn_weights(r)});
+  if (!r->batch) { /* the caller clears what lies on a device */
+    if (!r->device) memset(dw, 0, (size_t)(end - (char *)dw));
     return MOTH_OK;
   }
   int status = room_open(ctx, r, &w);
@@ -518,6 +527,10 @@ int moth_rnn_cell_backward(moth_ctx *ctx, const moth_rnn *r, const void *h0, con
                            const void *reserve, void *dh, void *dc, void *dx, void *dgates) {
   int64_t size = moth_dtype_size[r->dtype], states = r->batch * r->hidden * size;
   if (!r->batch) return MOTH_OK;
+  if (r->device)
+    return moth_device_call(ctx, "rnn_cell_backward", &(moth_rnn_call){
+      .ctx = ctx, .r = r, .h0 = h0, .c0 = c0, .reserve = (void *)(uintptr_t)reserve, .dh = dh,
+      .dc = dc, .dx = dx, .dw = dgates});
   lane q = lane_of(ctx, r, reserve, h0, c0, 0);
   int64_t bytes = states + (q.kept > q.wide ? r->batch * q.kept * size : 0);
   char *nothing = moth_alloc(ctx, bytes), *at = q.kept > q.wide ? nothing + states : dgates;

@@ -8,12 +8,13 @@
 #ifndef MOTH_KERNEL_RECURRENT_H
 #define MOTH_KERNEL_RECURRENT_H
 
-#include "../context.h"
+#include "../op.h"
 
 enum { MOTH_RNN_TANH, MOTH_RNN_RELU, MOTH_LSTM, MOTH_GRU };
 
 typedef struct moth_rnn {
   int mode, dtype;
+  int device; /* where all of it lies */
   int64_t steps, batch, input, hidden;
   int64_t layers, directions;
   bool biased, masked;  /* masked: dropout between layers */
@@ -52,5 +53,14 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
 ** of the gates, (batch, gates * hidden); of a GRU two of these: for what x and what h0 added. */
 int moth_rnn_cell_backward(moth_ctx *ctx, const moth_rnn *r, const void *h0, const void *c0,
                            const void *reserve, void *dh, void *dc, void *dx, void *dgates);
+
+/* The arguments of these three, for a device's kernels of their names. The cell's dgates is dw. */
+typedef struct moth_rnn_call {
+  moth_ctx *ctx;
+  const moth_rnn *r;
+  const void *x, *h0, *c0;
+  void *reserve, *hn, *cn, *dy, *dh, *dc, *dx, *dw;
+  int64_t weights; /* elements of dw */
+} moth_rnn_call;
 
 #endif

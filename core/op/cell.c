@@ -57,7 +57,8 @@ static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const mo
     return moth_recurrent_grad(&c, g);                                                           \
   }                                                                                              \
   MOTH_OP(op, RECURRENT_CELL, .doc = text, CELL_EXAMPLES(gates), .outputs = "h, reserve: hidden", \
-          .dtypes = MOTH_FLOATS, .saves = "input hx w_ih w_hh b_ih b_hh reserve", .flags = 0)
+          .dtypes = MOTH_FLOATS, .saves = "input hx w_ih w_hh b_ih b_hh reserve",                \
+          .flags = MOTH_OP_PORTABLE)
 
 STATE_CELL(rnn_tanh_cell, MOTH_RNN_TANH,
            "One step of a recurrent network: tanh(W_ih x + b_ih + W_hh h + b_hh).", "3")
@@ -102,7 +103,7 @@ MOTH_OP(lstm_cell, LSTM_CELL,
   .outputs = "h, c, reserve: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input hx w_ih w_hh b_ih b_hh reserve",
-  .flags = 0)
+  .flags = MOTH_OP_PORTABLE)
 
 /* -- back -- */
 
@@ -160,8 +161,7 @@ static int cell_back_shape(const cell_back_args *a, moth_layout *y) {
 /* y := x, or 0 where nothing arrived. */
 static int begin_with(moth_tensor *y, const moth_tensor *x) {
   if (x) return moth_copy_into(y, x);
-  if (y->l.numel) memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
-  return MOTH_OK;
+  return moth_real_clear(y);
 }
 
 static int cell_back_cpu(const cell_back_args *a, moth_tensor **out) {
@@ -197,4 +197,4 @@ MOTH_OP_CONST(cell_back, CELL_BACK,
     "{dh = moth.randn(2, 4), mode = 'gru', input_wanted = false}",
   .outputs = "dinput, dhx, dcx, dgates",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_PORTABLE)

@@ -70,7 +70,8 @@ static int check_sizes(const recurrent_call *c, moth_rnn *r) {
 static int measure(const recurrent_call *c, moth_rnn *r) {
   const moth_tensor *x = c->input, *h = c->h0;
   int32_t dims = c->cell ? 2 : 3;
-  *r = (moth_rnn){.mode = c->mode, .dtype = moth_compute_dtype(x->l.dtype), .layers = c->layers,
+  *r = (moth_rnn){.mode = c->mode, .dtype = moth_compute_dtype(x->l.dtype),
+                  .device = x->l.device, .layers = c->layers,
                   .directions = c->bidirectional ? 2 : 1, .biased = c->biased,
                   .masked = c->masked};
   if (x->l.ndim != dims)
@@ -204,10 +205,31 @@ static int draw(moth_ctx *ctx, moth_tensor *generator, double p, int dtype, int6
   return status;
 }
 
+/* The masks of dropout, at the end of the reserve from element `first` on. */
+static int draw_masks(const recurrent_call *c, const moth_rnn *r, double p,
+                      moth_tensor *generator, moth_tensor *reserve, int64_t first) {
+  moth_layout l = reserve->l;
+  int64_t n = l.numel - first;
+  l.offset += first;
+  l.shape[0] = l.numel = n;
+  if (!r->device)
+    return draw(c->ctx, generator, p, r->dtype, n,
+                (char *)moth_at(reserve) + first * moth_dtype_size[r->dtype]);
+  moth_tensor *there = moth_tensor_like(c->ctx, &l, reserve->storage), *here = NULL;
+  l.device = 0;
+  l.offset = 0;
+  if (there) here = moth_tensor_new(c->ctx, &l);
+  int status = here ? draw(c->ctx, generator, p, r->dtype, n, moth_at(here)) : c->ctx->error.code;
+  if (!status) status = moth_copy_into(there, here);
+  moth_tensor_release(there);
+  moth_tensor_release(here);
+  return status;
+}
+
 /* y := the last layer's output, which lies in the reserve. */
 static int copy_output(const recurrent_call *c, const moth_rnn *r, const moth_tensor *reserve,
                        const void *from, moth_tensor *y) {
-  moth_layout l = {.dtype = (uint8_t)r->dtype};
+  moth_layout l = {.dtype = (uint8_t)r->dtype, .device = (uint8_t)r->device};
   shape_of(&l, 3, r->steps, r->batch, r->directions * r->hidden);
   moth_layout_pack(&l);
   l.offset = ((const char *)from - reserve->storage->data) / moth_dtype_size[r->dtype];
@@ -235,8 +257,7 @@ int moth_recurrent_run(const recurrent_call *c, double p, moth_tensor *generator
   char *kept = moth_at(reserve);
   const void *last = NULL;
   if (!status && r.masked)
-    status = draw(c->ctx, generator, p, r.dtype, size - masks,
-                  kept + masks * moth_dtype_size[r.dtype]);
+    status = draw_masks(c, &r, p, generator, reserve, masks);
   if (!status)
     status = moth_rnn_forward(c->ctx, &r, moth_at(o.x), moth_at(o.h0), at_or_null(o.c0), kept,
                               moth_at(h), cell ? moth_at(cell) : NULL, &last);
@@ -301,10 +322,7 @@ static int recurrent_back_shape(const recurrent_back_args *a, moth_layout *y) {
 
 /* y := x, or 0 where nothing arrived. */
 static int take(moth_tensor *y, const moth_tensor *x, bool turned) {
-  if (!x) {
-    if (y->l.numel) memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
-    return MOTH_OK;
-  }
+  if (!x) return moth_real_clear(y);
   moth_tensor *from = seen(x, turned);
   int status = from ? moth_copy_into(y, from) : y->ctx->error.code;
   moth_tensor_release(from);
@@ -312,7 +330,7 @@ static int take(moth_tensor *y, const moth_tensor *x, bool turned) {
 }
 
 static moth_tensor *room_for(moth_ctx *ctx, const moth_rnn *r, int64_t wide) {
-  moth_layout l = {.dtype = (uint8_t)r->dtype};
+  moth_layout l = {.dtype = (uint8_t)r->dtype, .device = (uint8_t)r->device};
   shape_of(&l, 3, r->steps, r->batch, wide);
   if (moth_layout_pack(&l)) return moth_tensor_new(ctx, &l);
   moth_fail(ctx, MOTH_E_MEM, NULL, "the gradient is too large");
@@ -335,6 +353,7 @@ static int recurrent_back_cpu(const recurrent_back_args *a, moth_tensor **out) {
   if (!status) status = take(dy, a->dy, a->batch_first);
   if (!status) status = take(dh, a->dh, false);
   if (!status && c.c0) status = take(dc, a->dc, false);
+  if (!status && r.device && !r.batch) status = moth_real_clear(dw);
   if (!status)
     status = moth_rnn_backward(ctx, &r, moth_at(o.x), moth_at(o.h0), at_or_null(o.c0),
                                moth_at(reserve), moth_at(dy), moth_at(dh), moth_at(dc),
@@ -364,7 +383,7 @@ MOTH_OP_CONST(recurrent_back, RECURRENT_BACK,
     "bidirectional = true, batch_first = true, batch_sizes = {3, 1}, input_wanted = false}",
   .outputs = "dinput, dhx, dcx, dparams",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_PORTABLE)
 
 /* -- the sequences -- */
 
@@ -413,7 +432,7 @@ static int check_dropout(moth_ctx *ctx, double p) {
   }                                                                                              \
   MOTH_OP(op, RECURRENT, .doc = text, STATE_EXAMPLES(gates),                                     \
           .outputs = "output, h_n, reserve: hidden", .dtypes = MOTH_FLOATS,                      \
-          .saves = "input hx params reserve", .flags = MOTH_OP_RANDOM)
+          .saves = "input hx params reserve", .flags = MOTH_OP_RANDOM | MOTH_OP_PORTABLE)
 
 SEQUENCE(rnn_tanh, MOTH_RNN_TANH,
          "A recurrent network: h = tanh(W_ih x + b_ih + W_hh h + b_hh) for each step.", "3")
@@ -463,7 +482,7 @@ MOTH_OP(lstm, LSTM_LAYERS,
   .outputs = "output, h_n, c_n, reserve: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input hx params reserve",
-  .flags = MOTH_OP_RANDOM)
+  .flags = MOTH_OP_RANDOM | MOTH_OP_PORTABLE)
 
 const moth_op *const moth_recurrent_ops[] = {
   &moth_op_rnn_tanh, &moth_op_rnn_relu, &moth_op_lstm, &moth_op_gru, &moth_op_recurrent_back,

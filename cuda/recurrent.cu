@@ -1,0 +1,468 @@
+/* recurrent.cu -- layers of recurrent networks on the device, forward and back through time, as
+** core/kernel/recurrent.h describes them: one product for the inputs of all steps, then for each
+** step one with the state's weights and one kernel for what its gates do. The order of rows and
+** what the reserve holds are core/kernel/recurrent.c's.
+*/
+#include "../core/kernel/recurrent.h"
+
+#include "functions.cuh"
+#include "gemm.cuh"
+#include "numbers.cuh"
+
+/* -- what a step does to its gates: a thread for each unit of each row -- */
+
+template <class R> struct step {
+  int mode;
+  int64_t rows, n, ld, ld0; /* h, dy: ld apart; h0: ld0 */
+  R *gates, *h, *c;
+  const R *h0, *c0, *dy;
+  R *dgates, *dh, *dc, *begun; /* begun: where dgates go as well, or NULL */
+};
+
+template <class R> HD R sigmoid_of(R x) { return 1 / (1 + (R)exp(-x)); }
+
+template <class R> static __global__ void step_forward(step<R> s) {
+  const int64_t i = thread_number(), k = i / s.n, j = i % s.n, n = s.n;
+  if (k >= s.rows) return;
+  R *h = s.h + k * s.ld + j;
+  if (s.mode == MOTH_LSTM) {
+    R *g = s.gates + k * 4 * n + j;
+    const R in = sigmoid_of(g[0]), forget = sigmoid_of(g[n]), fresh = (R)tanh(g[2 * n]);
+    const R out = sigmoid_of(g[3 * n]), v = forget * s.c0[k * n + j] + in * fresh;
+    g[0] = in, g[n] = forget, g[2 * n] = fresh, g[3 * n] = out;
+    s.c[k * n + j] = v;
+    *h = out * (R)tanh(v);
+  } else if (s.mode == MOTH_GRU) {
+    R *g = s.gates + k * 4 * n + j;
+    const R r = sigmoid_of(g[0]), z = sigmoid_of(g[n]);
+    const R fresh = (R)tanh(g[2 * n] + r * g[3 * n]);
+    g[0] = r, g[n] = z, g[2 * n] = fresh;
+    *h = fresh + z * (s.h0[k * s.ld0 + j] - fresh);
+  } else {
+    const R g = s.gates[k * n + j];
+    *h = s.mode != MOTH_RNN_RELU ? (R)tanh(g) : g < 0 ? (R)0 : g;
+  }
+}
+
+template <class R> static __global__ void step_back(step<R> s) {
+  const int64_t i = thread_number(), k = i / s.n, j = i % s.n, n = s.n;
+  if (k >= s.rows) return;
+  const R d = s.dy[k * s.ld + j] + s.dh[k * n + j];
+  R to[4];
+  int gates = 4;
+  if (s.mode == MOTH_LSTM) {
+    const R *g = s.gates + k * 4 * n + j;
+    const R in = g[0], forget = g[n], fresh = g[2 * n], out = g[3 * n];
+    const R t = (R)tanh(s.c[k * n + j]), e = s.dc[k * n + j] + d * out * (1 - t * t);
+    to[0] = e * fresh * in * (1 - in);
+    to[1] = e * s.c0[k * n + j] * forget * (1 - forget);
+    to[2] = e * in * (1 - fresh * fresh);
+    to[3] = d * t * out * (1 - out);
+    s.dc[k * n + j] = e * forget;
+  } else if (s.mode == MOTH_GRU) {
+    const R *g = s.gates + k * 4 * n + j;
+    const R r = g[0], z = g[n], fresh = g[2 * n];
+    const R e = d * (1 - z) * (1 - fresh * fresh);
+    to[0] = e * g[3 * n] * r * (1 - r);
+    to[1] = d * (s.h0[k * s.ld0 + j] - fresh) * z * (1 - z);
+    to[2] = e;
+    to[3] = e * r;
+    s.dh[k * n + j] = d * z;
+  } else {
+    const R h = s.h[k * s.ld + j];
+    gates = 1;
+    to[0] = s.mode != MOTH_RNN_RELU ? d * (1 - h * h) : h <= 0 ? (R)0 : d;
+  }
+  for (int g = 0; g < gates; g++) {
+    s.dgates[(k * gates + g) * n + j] = to[g];
+    if (s.begun) s.begun[(k * gates + g) * n + j] = to[g];
+  }
+}
+
+/* -- small work around the steps -- */
+
+template <class R>
+static __global__ void copy_rows(int64_t rows, int64_t n, const R *from, int64_t ld, R *to,
+                                 int64_t ld_to) {
+  const int64_t i = thread_number(), k = i / n, j = i % n;
+  if (k < rows) to[k * ld_to + j] = from[k * ld + j];
+}
+
+template <class R> static __global__ void mask_all(int64_t n, const R *x, const R *mask, R *y) {
+  const int64_t i = thread_number();
+  if (i < n) y[i] = mask[i] == 0 ? (R)0 : x[i] * mask[i];
+}
+
+/* The biases as the gates begin with them, before the state comes. */
+template <class R>
+static __global__ void add_biases(int64_t n, int64_t kept, int64_t both, const R *p, const R *q,
+                                  R *to) {
+  const int64_t j = thread_number();
+  if (j < kept) to[j] = !p ? (R)0 : j < both ? p[j] + q[j] : j < 3 * n ? p[j] : q[j - n];
+}
+
+/* Sums of columns, 32 a block: a thread takes every 32nd row, then these are added in order. What
+** the input's and the state's biases share goes to both. */
+template <class R>
+static __global__ void bias_gradients(int64_t rows, int64_t kept, int64_t n, int64_t wide,
+                                      bool gru, const R *x, R *to) {
+  __shared__ R part[32][33];
+  const int line = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+  const int64_t j = (int64_t)blockIdx.x * 32 + lane;
+  R sum = 0;
+  for (int64_t k = line; j < kept && k < rows; k += 32) sum += x[k * kept + j];
+  part[line][lane] = sum;
+  __syncthreads();
+  if (line || j >= kept) return;
+  for (int k = 1; k < 32; k++) sum += part[k][lane];
+  if (j < wide) to[j] = sum;
+  if (!gru || j < 2 * n) to[wide + j] = sum;
+  else if (j >= 3 * n) to[wide + j - n] = sum;
+}
+
+/* (r, z, n, m) in a row for each row, as (r, z, n) and as (r, z, m) */
+template <class R>
+static __global__ void part_gates(int64_t rows, int64_t n, const R *from, R *to) {
+  const int64_t i = thread_number(), k = i / (3 * n), j = i % (3 * n);
+  if (k >= rows) return;
+  to[i] = from[k * 4 * n + j];
+  to[rows * 3 * n + i] = from[k * 4 * n + (j < 2 * n ? j : j + n)];
+}
+
+/* -- a lane: one layer in one direction; pointers count elements -- */
+
+template <class R> struct lane {
+  moth_ctx *ctx;
+  const moth_queue *q;
+  const moth_rnn *r;
+  int64_t n, wide, kept, ld, shared; /* shared: gates that the state adds to directly */
+  int64_t number, layer, direction;
+  const R *w_ih, *w_hh, *b_ih, *b_hh, *h0, *c0;
+  R *gates, *cells, *y;
+};
+
+template <class R> static R *layer_output(const moth_rnn *r, const void *reserve, int64_t layer) {
+  const int64_t block = r->steps * r->batch * r->directions * r->hidden;
+  const int64_t kept = moth_rnn_kept(r->mode) + (r->mode == MOTH_LSTM);
+  return (R *)reserve + block * (r->layers * kept + layer);
+}
+
+template <class R>
+static lane<R> lane_of(const moth_rnn_call *c, const moth_queue *q, int64_t number) {
+  const moth_rnn *r = c->r;
+  const int64_t n = r->hidden, block = r->steps * r->batch * n, kept = moth_rnn_kept(r->mode);
+  const void **params = r->params + number * (r->biased ? 4 : 2);
+  lane<R> a = {};
+  a.ctx = c->ctx, a.q = q, a.r = r;
+  a.n = n, a.wide = moth_rnn_gates(r->mode) * n, a.kept = kept * n, a.ld = r->directions * n;
+  a.shared = r->mode == MOTH_GRU ? 2 * n : a.wide;
+  a.number = number, a.layer = number / r->directions, a.direction = number % r->directions;
+  a.w_ih = (const R *)params[0], a.w_hh = (const R *)params[1];
+  if (r->biased) a.b_ih = (const R *)params[2], a.b_hh = (const R *)params[3];
+  a.gates = (R *)c->reserve + block * kept * number;
+  a.cells = (R *)c->reserve + block * (kept * r->layers * r->directions + number);
+  a.y = layer_output<R>(r, c->reserve, a.layer) + a.direction * n;
+  a.h0 = (const R *)c->h0 + number * r->batch * n;
+  if (r->mode == MOTH_LSTM) a.c0 = (const R *)c->c0 + number * r->batch * n;
+  return a;
+}
+
+/* Step number i in the lane's order: when, how many rows it has, and how many of these had and
+** will have a neighbour. */
+struct moment {
+  int64_t t, rows, earlier, before, after;
+};
+
+static int64_t active(const moth_rnn *r, int64_t t) {
+  if (t < 0 || t >= r->steps) return 0;
+  return r->sizes ? r->sizes[t] : r->batch;
+}
+
+static moment moment_of(const moth_rnn *r, bool back, int64_t i) {
+  moment m = {};
+  m.t = back ? r->steps - 1 - i : i;
+  m.rows = active(r, m.t);
+  m.earlier = back ? m.t + 1 : m.t - 1;
+  m.before = active(r, m.earlier);
+  m.after = active(r, back ? m.t - 1 : m.t + 1);
+  if (m.before > m.rows) m.before = m.rows;
+  if (m.after > m.rows) m.after = m.rows;
+  return m;
+}
+
+/* The rows of a moment that go on (part 0) or begin (part 1). */
+template <class R>
+static bool part_of(const lane<R> &a, const moment &m, int part, int64_t *first, step<R> *s) {
+  *first = part ? m.before : 0;
+  const int64_t at = m.t * a.r->batch + *first, past = m.earlier * a.r->batch;
+  *s = {};
+  s->mode = a.r->mode;
+  s->rows = (part ? m.rows : m.before) - *first;
+  s->n = a.n, s->ld = a.ld, s->ld0 = part ? a.n : a.ld;
+  s->gates = a.gates + at * a.kept;
+  s->h = a.y + at * a.ld;
+  s->c = a.cells + at * a.n;
+  s->h0 = part ? a.h0 + *first * a.n : a.y + past * a.ld;
+  s->c0 = part ? (a.c0 ? a.c0 + *first * a.n : NULL) : a.cells + past * a.n;
+  return s->rows > 0;
+}
+
+/* -- products and scratch -- */
+
+/* c (m, n; ldc) := a (m, k) b (k, n) + beta c + bias */
+template <class R>
+static int product(const lane<R> &l, int64_t m, int64_t n, int64_t k, const R *a, int64_t rs_a,
+                   int64_t cs_a, const R *b, int64_t rs_b, int64_t cs_b, R *c, int64_t ldc,
+                   int beta, const R *bias = NULL) {
+  moth_gemm g = {};
+  g.dtype = l.r->dtype, g.device = l.r->device;
+  g.m = m, g.n = n, g.k = k;
+  g.a = a, g.rs_a = rs_a, g.cs_a = cs_a;
+  g.b = b, g.rs_b = rs_b, g.cs_b = cs_b;
+  g.c = c, g.ldc = ldc, g.bias = bias;
+  g.alpha = 1, g.beta = beta;
+  return moth_gemm_run(l.ctx, &g);
+}
+
+template <class R> struct scratch { /* released when it goes: the stream keeps the order */
+  moth_tensor *x;
+  R *at;
+  scratch() : x(NULL), at(NULL) {}
+  ~scratch() { moth_tensor_release(x); }
+  int take(moth_ctx *ctx, const moth_rnn *r, int64_t n) {
+    moth_layout l = {};
+    l.dtype = (uint8_t)r->dtype;
+    l.device = (uint8_t)r->device;
+    l.ndim = 1;
+    l.shape[0] = l.numel = n;
+    l.stride[0] = 1;
+    if (!x && (x = moth_tensor_new(ctx, &l))) at = data<R>(x);
+    return x ? MOTH_OK : moth_status(ctx);
+  }
+};
+
+template <class R> static int clear(moth_ctx *ctx, const moth_queue *q, R *at, int64_t n) {
+  if (n == 0) return MOTH_OK;
+  return moth_launched(ctx, q, cudaMemsetAsync(at, 0, (size_t)n * sizeof(R), q->stream));
+}
+
+template <class R>
+static int copy(const lane<R> &a, int64_t rows, int64_t n, const R *from, int64_t ld, R *to,
+                int64_t ld_to) {
+  return launch_on(a.ctx, a.q, copy_rows<R>, blocks_for(rows * n), BLOCK, 0, rows, n, from, ld, to,
+                   ld_to);
+}
+
+/* The input of a layer above the first: the output below it, through dropout. */
+template <class R>
+static int layer_input(const moth_rnn_call *c, const moth_queue *q, int64_t layer,
+                       scratch<R> *room, const R **x) {
+  const moth_rnn *r = c->r;
+  const int64_t n = r->steps * r->batch * r->directions * r->hidden;
+  const R *mask = layer_output<R>(r, c->reserve, r->layers + layer - 1);
+  *x = layer_output<R>(r, c->reserve, layer - 1);
+  if (!r->masked) return MOTH_OK;
+  int status = room->take(c->ctx, r, n);
+  if (status) return status;
+  status = launch_on(c->ctx, q, mask_all<R>, blocks_for(n), BLOCK, 0, n, *x, mask, room->at);
+  *x = room->at;
+  return status;
+}
+
+/* -- forward -- */
+
+/* gates := x W_ih^T + the biases, of all steps; what a GRU keeps beside begins with its bias. */
+template <class R> static int add_inputs(const lane<R> &a, const R *x) {
+  const moth_rnn *r = a.r;
+  const int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, a.layer);
+  scratch<R> biases;
+  int status = biases.take(a.ctx, r, a.kept);
+  if (!status)
+    status = launch_on(a.ctx, a.q, add_biases<R>, blocks_for(a.kept), BLOCK, 0, a.n, a.kept,
+                       a.shared, a.b_ih, a.b_hh, biases.at);
+  if (!status && a.kept > a.wide)
+    status = copy<R>(a, rows, a.kept - a.wide, biases.at + a.wide, 0, a.gates + a.wide, a.kept);
+  if (status) return status;
+  return product<R>(a, rows, a.wide, inputs, x, inputs, 1, a.w_ih, 1, inputs, a.gates, a.kept, 0,
+                    biases.at);
+}
+
+template <class R> static int lane_forward(const lane<R> &a, const R *x, R *hn, R *cn) {
+  const int64_t n = a.n, first_state = a.number * a.r->batch;
+  int status = add_inputs(a, x);
+  for (int64_t i = 0; !status && i < a.r->steps; i++) {
+    const moment m = moment_of(a.r, a.direction == 1, i);
+    for (int part = 0; !status && part < 2; part++) {
+      step<R> s;
+      int64_t first;
+      if (!part_of(a, m, part, &first, &s)) continue;
+      status = product<R>(a, s.rows, a.shared, n, s.h0, s.ld0, 1, a.w_hh, 1, n, s.gates, a.kept, 1);
+      if (!status && a.shared < a.wide)
+        status = product<R>(a, s.rows, n, n, s.h0, s.ld0, 1, a.w_hh + a.shared * n, 1, n,
+                            s.gates + 3 * n, a.kept, 1);
+      if (!status)
+        status = launch_on(a.ctx, a.q, step_forward<R>, blocks_for(s.rows * n), BLOCK, 0, s);
+    }
+    const int64_t over = m.rows - m.after, at = m.t * a.r->batch + m.after;
+    if (status || !over) continue;
+    status = copy<R>(a, over, n, a.y + at * a.ld, a.ld, hn + (first_state + m.after) * n, n);
+    if (!status && a.c0)
+      status = copy<R>(a, over, n, a.cells + at * n, n, cn + (first_state + m.after) * n, n);
+  }
+  return status;
+}
+
+template <class R> static int forward(const moth_rnn_call *c, const moth_queue *q) {
+  const moth_rnn *r = c->r;
+  const R *x = (const R *)c->x;
+  scratch<R> room;
+  int status = MOTH_OK;
+  if (r->sizes)
+    status = clear(c->ctx, q, layer_output<R>(r, c->reserve, 0),
+                   r->layers * r->steps * r->batch * r->directions * r->hidden);
+  for (int64_t layer = 0; !status && layer < r->layers; layer++) {
+    if (layer) status = layer_input(c, q, layer, &room, &x);
+    for (int64_t d = 0; !status && d < r->directions; d++)
+      status = lane_forward(lane_of<R>(c, q, layer * r->directions + d), x, (R *)c->hn,
+                            (R *)c->cn);
+  }
+  return status;
+}
+
+/* -- back -- */
+
+/* Undoes all steps: fills dgates, and those of the rows' first steps into `begun`. */
+template <class R>
+static int lane_back(const lane<R> &a, const R *dy, R *dh, R *dc, R *dgates, R *begun) {
+  const int64_t n = a.n;
+  int status = MOTH_OK;
+  if (a.r->sizes) status = clear(a.ctx, a.q, dgates, a.r->steps * a.r->batch * a.kept);
+  for (int64_t i = a.r->steps - 1; !status && i >= 0; i--) {
+    const moment m = moment_of(a.r, a.direction == 1, i);
+    R *at = dgates + m.t * a.r->batch * a.kept;
+    for (int part = 0; !status && part < 2; part++) {
+      step<R> s;
+      int64_t first;
+      if (!part_of(a, m, part, &first, &s)) continue;
+      s.dy = dy + (m.t * a.r->batch + first) * a.ld;
+      s.dgates = at + first * a.kept;
+      s.begun = part && begun ? begun + first * a.kept : NULL;
+      s.dh = dh + first * n;
+      s.dc = dc ? dc + first * n : NULL;
+      status = launch_on(a.ctx, a.q, step_back<R>, blocks_for(s.rows * n), BLOCK, 0, s);
+    }
+    const bool gru = a.shared < a.wide;
+    if (!status && m.rows)
+      status = product<R>(a, m.rows, n, a.shared, at, a.kept, 1, a.w_hh, n, 1, dh, n, gru);
+    if (!status && m.rows && gru)
+      status = product<R>(a, m.rows, n, n, at + 3 * n, a.kept, 1, a.w_hh + a.shared * n, n, 1, dh,
+                          n, 1);
+  }
+  return status;
+}
+
+/* Rows [row, row + count) of the gradient of W_hh, from the columns of dgates from `column` on. */
+template <class R>
+static int state_weight(const lane<R> &a, const R *dgates, const R *begun, int64_t column,
+                        int64_t row, int64_t count, R *dw) {
+  const int64_t batch = a.r->batch, rows = (a.r->steps - 1) * batch, n = a.n;
+  const R *y = a.y + (a.direction ? batch * a.ld : 0);
+  dgates += a.direction ? 0 : batch * a.kept;
+  int status = product<R>(a, count, n, batch, begun + column, 1, a.kept, a.h0, n, 1, dw + row * n,
+                          n, 0);
+  if (status || !rows) return status;
+  return product<R>(a, count, n, rows, dgates + column, 1, a.kept, y, a.ld, 1, dw + row * n, n, 1);
+}
+
+/* The gradients of the lane's parameters, in a row from dw on. */
+template <class R>
+static int lane_weights(const lane<R> &a, const R *x, const R *dgates, const R *begun, R *dw) {
+  const int64_t inputs = moth_rnn_inputs(a.r, a.layer), rows = a.r->steps * a.r->batch, n = a.n;
+  const bool gru = a.r->mode == MOTH_GRU;
+  R *dw_hh = dw + a.wide * inputs;
+  int status = product<R>(a, a.wide, inputs, rows, dgates, 1, a.kept, x, inputs, 1, dw, inputs, 0);
+  if (!status) status = state_weight(a, dgates, begun, 0, 0, a.shared, dw_hh);
+  if (!status && gru) status = state_weight(a, dgates, begun, 3 * n, 2 * n, n, dw_hh);
+  if (status || !a.r->biased) return status;
+  return launch_on(a.ctx, a.q, bias_gradients<R>, dim3((unsigned)((a.kept + 31) / 32)), 1024, 0,
+                   rows, a.kept, n, a.wide, gru, dgates, dw_hh + a.wide * n);
+}
+
+template <class R>
+static int layer_back(const moth_rnn_call *c, const moth_queue *q, int64_t layer, const R *x,
+                      const R *above, R *below, R *dgates, R *begun, R **end) {
+  const moth_rnn *r = c->r;
+  const int64_t inputs = moth_rnn_inputs(r, layer), states = r->batch * r->hidden;
+  const int64_t each = moth_rnn_gates(r->mode) * r->hidden * (inputs + r->hidden + 2 * r->biased);
+  int status = MOTH_OK;
+  for (int64_t d = r->directions - 1; !status && d >= 0; d--) {
+    const lane<R> a = lane_of<R>(c, q, layer * r->directions + d);
+    *end -= each;
+    status = lane_back<R>(a, above + d * a.n, (R *)c->dh + a.number * states,
+                          a.c0 ? (R *)c->dc + a.number * states : NULL, dgates, begun);
+    if (!status) status = lane_weights<R>(a, x, dgates, begun, *end);
+    if (!status && below)
+      status = product<R>(a, r->steps * r->batch, inputs, a.wide, dgates, a.kept, 1, a.w_ih,
+                          inputs, 1, below, inputs, d != r->directions - 1);
+  }
+  return status;
+}
+
+template <class R> static int back(const moth_rnn_call *c, const moth_queue *q) {
+  const moth_rnn *r = c->r;
+  const int64_t kept = moth_rnn_kept(r->mode) * r->hidden, rows = r->steps * r->batch;
+  const int64_t block = rows * r->directions * r->hidden;
+  scratch<R> dgates, begun, next, masked;
+  R *above = (R *)c->dy, *end = (R *)c->dw + c->weights;
+  int status = dgates.take(c->ctx, r, rows * kept);
+  if (!status) status = begun.take(c->ctx, r, r->batch * kept);
+  if (!status && r->layers > 1) status = next.take(c->ctx, r, block);
+  R *below = next.at;
+  for (int64_t layer = r->layers - 1; !status && layer >= 0; layer--) {
+    const R *x = (const R *)c->x;
+    R *to = layer ? below : (R *)c->dx;
+    if (layer) status = layer_input(c, q, layer, &masked, &x);
+    if (!status) status = layer_back<R>(c, q, layer, x, above, to, dgates.at, begun.at, &end);
+    if (layer && r->masked && !status)
+      status = launch_on(c->ctx, q, mask_all<R>, blocks_for(block), BLOCK, 0, block,
+                         (const R *)below,
+                         (const R *)layer_output<R>(r, c->reserve, r->layers + layer - 1), below);
+    below = above;
+    above = to;
+  }
+  return status;
+}
+
+template <class R> static int cell_back(const moth_rnn_call *c, const moth_queue *q) {
+  const moth_rnn *r = c->r;
+  const lane<R> a = lane_of<R>(c, q, 0);
+  const bool gru = a.kept > a.wide;
+  scratch<R> nothing, own;
+  int status = nothing.take(c->ctx, r, r->batch * a.n);
+  if (!status) status = clear(c->ctx, q, nothing.at, r->batch * a.n);
+  if (!status && gru) status = own.take(c->ctx, r, r->batch * a.kept);
+  R *at = gru ? own.at : (R *)c->dw;
+  if (!status)
+    status = lane_back<R>(a, nothing.at, (R *)c->dh, a.c0 ? (R *)c->dc : NULL, at, NULL);
+  if (!status && c->dx)
+    status = product<R>(a, r->batch, r->input, a.wide, at, a.kept, 1, a.w_ih, r->input, 1,
+                        (R *)c->dx, r->input, 0);
+  if (status || !gru) return status;
+  return launch_on(c->ctx, q, part_gates<R>, blocks_for(r->batch * 3 * a.n), BLOCK, 0, r->batch,
+                   a.n, (const R *)at, (R *)c->dw);
+}
+
+/* -- what the engine calls, by name -- */
+
+#define MOTH_RNN_ENTRY(name, run)                                                              \
+  static int name##_run(const void *args, moth_tensor **out) {                                 \
+    const moth_rnn_call *c = (const moth_rnn_call *)args;                                      \
+    const moth_queue *q = moth_queue_of(c->ctx, c->r->device);                                 \
+    (void)out;                                                                                 \
+    if (!q) return moth_status(c->ctx);                                                        \
+    return c->r->dtype == MOTH_F64 ? run<double>(c, q) : run<float>(c, q);                     \
+  }                                                                                            \
+  MOTH_ENTRY(name##_row, {#name, name##_run, NULL})
+MOTH_RNN_ENTRY(rnn_forward, forward)
+MOTH_RNN_ENTRY(rnn_backward, back)
+MOTH_RNN_ENTRY(rnn_cell_backward, cell_back)
