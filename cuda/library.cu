@@ -97,7 +97,10 @@ static void tell_library(text *t, int which) {
 void moth_cuda_report(moth_ctx *ctx, char *to, size_t room) {
   text t = {to, room, 0};
   int driver = 0, runtime = 0;
+  Dl_info self;
   (void)ctx;
+  if (dladdr((void *)(uintptr_t)&moth_cuda_report, &self) && self.dli_fname)
+    SAY(&t, "plugin\t%s\n", self.dli_fname);
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
     SAY(&t, "driver\tnot found: libcuda.so.1 is missing; tensors stay on the CPU\n");
   else tell_version(&t, "driver", driver);

@@ -83,6 +83,31 @@ local function open_blas()
   x:matmul(x)
 end
 
+--- What there is of GPUs, as {name, text} rows: the plugin, the driver, the devices, NVIDIA's
+-- libraries, and what works without those that are missing.
+function doctor.gpus(lib)
+  local C, ctx = lib.C, lib.ctx
+  local room = ffi.new("char[4096]")
+  if C.moth_device_report(ctx, room, 4096) < 0 then
+    return { { "GPU", ffi.string(C.moth_error(ctx, 1)) } }
+  end
+  local rows = {}
+  for name, text in ffi.string(room):gmatch("([^\t\n]*)\t([^\n]*)") do
+    rows[#rows + 1] = { name, text }
+  end
+  local cuda = require("moth.device").cuda
+  local count = tonumber(C.moth_device_count(ctx))
+  if count < 0 then rows[#rows + 1] = { "GPU", ffi.string(C.moth_error(ctx, 1)) } end
+  for i = 0, count - 1 do
+    local major, minor = cuda.get_device_capability(i)
+    local free, total = cuda.mem_get_info(i)
+    local what = "%s, compute capability %d.%d, %.1f of %.1f GiB free"
+    rows[#rows + 1] = { "cuda:" .. i, what:format(cuda.get_device_name(i), major, minor,
+      free / 2 ^ 30, total / 2 ^ 30) }
+  end
+  return rows
+end
+
 --- Prints the diagnosis; returns whether Moth can run here.
 function doctor.main()
   local function row(name, text) print(("%-10s %s"):format(name, text)) end
@@ -98,6 +123,7 @@ function doctor.main()
   end
   row("LuaJIT", luajit())
   row("machine", processor())
+  for _, entry in ipairs(found and doctor.gpus(lib) or {}) do row(entry[1], entry[2]) end
   row("prompt", editor())
   row("checkout", launcher.root or "none: installed files")
 
