@@ -7,6 +7,7 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local parser = require "argparse"("03_xor", "Learns the exclusive or of two noisy inputs.")
 parser:option("--steps", "Training steps.", "2000"):convert(tonumber)
 parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
+parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -16,7 +17,8 @@ moth.manual_seed(args.seed)
 local function batch(n)
   local corners = moth.randint(0, 2, {n, 2}):float()
   local target = corners[{{}, 1}]:ne(corners[{{}, 2}]):float():view(n, 1)
-  return corners + (moth.rand(n, 2) - 0.5) * 0.4, target
+  local points = corners + (moth.rand(n, 2) - 0.5) * 0.4
+  return points:to(args.device), target:to(args.device)
 end
 
 -- ---- the network ----
@@ -32,7 +34,7 @@ function Xor:forward(x)
   return self.out(F.tanh(self.hidden(x)))
 end
 
-local net = Xor(8)
+local net = Xor(8):to(args.device)
 local optimizer = optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
 print(net)
 
@@ -53,7 +55,7 @@ end
 
 -- ---- what it has learned ----
 
-local corners = moth.tensor{{0, 0}, {0, 1}, {1, 0}, {1, 1}}
+local corners = moth.tensor{{0, 0}, {0, 1}, {1, 0}, {1, 1}}:to(args.device)
 local answers = moth.no_grad(net, corners):flatten():tolist()
 for i, corner in ipairs(corners:tolist()) do
   print(("%d xor %d = %.3f"):format(corner[1], corner[2], answers[i]))

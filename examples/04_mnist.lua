@@ -13,6 +13,7 @@ parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
 parser:option("--data", "Folder of the four IDX files (default: Debian's Fashion-MNIST).")
 parser:option("--limit", "Use only so many images of each set."):convert(tonumber)
 parser:option("--out", "Where the model is saved.", os.tmpname() .. ".safetensors")
+parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -92,7 +93,7 @@ local function train(net, optimizer, epoch)
   for input, target in bar do
     moth.scope(function()
       optimizer:zero_grad()
-      local loss = F.nll_loss(net(input), target)
+      local loss = F.nll_loss(net(input:to(args.device)), target:to(args.device))
       loss:backward()
       optimizer:step()
       bar:set{loss = loss:item()}
@@ -106,7 +107,8 @@ local function test(net)
   moth.no_grad(function()
     for input, target in test_loader do
       moth.scope(function()
-        local output = net(input)
+        local output = net(input:to(args.device))
+        target = target:to(args.device)
         loss = loss + F.nll_loss{output, target, reduction = "sum"}:item()
         right = right + output:argmax(2):eq(target):sum():item()
       end)
@@ -115,7 +117,7 @@ local function test(net)
   return loss / test_set:len(), 100 * right / test_set:len()
 end
 
-local net = Net()
+local net = Net():to(args.device)
 local optimizer = optim.SGD(net:parameters(), {lr = args.lr, momentum = args.momentum})
 print(net)
 
@@ -129,7 +131,7 @@ end
 -- ---- saved, loaded, the same ----
 
 moth.save(net:state_dict(), args.out)
-local again = Net()
+local again = Net():to(args.device)
 again:load_state_dict(moth.load(args.out))
 local _, same = test(again)
 accuracy = accuracy or same -- there was no epoch

@@ -13,6 +13,7 @@ parser:option("--length", "Letters a window.", "64"):convert(tonumber)
 parser:option("--lr", "Learning rate of Adam.", "0.003"):convert(tonumber)
 parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
 parser:option("--write", "Letters to write at the end.", "300"):convert(tonumber)
+parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -36,7 +37,7 @@ function Writer:forward(letters, state)
   return self.out(out), after
 end
 
-local net = Writer(text.count)
+local net = Writer(text.count):to(args.device)
 local optimizer = optim.Adam(net:parameters(), {lr = args.lr})
 local count = 0
 for _, p in ipairs(net:parameters()) do count = count + p:numel() end
@@ -45,8 +46,8 @@ print(count .. " parameters")
 
 local function loss_of(part)
   local x, y = bible.windows(part, args.batch_size, args.length)
-  local scores = net(x)
-  return F.cross_entropy(scores:flatten(1, 2), y:flatten())
+  local scores = net(x:to(args.device))
+  return F.cross_entropy(scores:flatten(1, 2), y:to(args.device):flatten())
 end
 
 -- Mean over 20 batches of the part that is not learned from, in nats a letter.
@@ -94,9 +95,10 @@ local function write(start, n)
     local next_ids = ids
     for _ = 1, n do
       moth.scope(function()
-        local scores, after = net(moth.tensor(next_ids, {dtype = moth.int64}):view(1, -1), state)
+        local letters = moth.tensor({next_ids}, {dtype = moth.int64, device = args.device})
+        local scores, after = net(letters, state)
         state = {moth.keep(after[1]), moth.keep(after[2])}
-        local drawn = F.softmax(scores[{1, -1}] / 0.7, 1):multinomial(1):item()
+        local drawn = F.softmax(scores[{1, -1}]:cpu() / 0.7, 1):multinomial(1):item()
         ids[#ids + 1], next_ids = drawn, {drawn}
       end)
     end
@@ -105,6 +107,7 @@ local function write(start, n)
 end
 
 print(write(text.text:sub(1, 16), args.write))
-print(("peak memory of tensors: %.1f MB"):format(moth.memory().peak_bytes / 1e6))
+local peak = args.device == "cpu" and moth.memory().peak_bytes or moth.cuda.max_memory_allocated()
+print(("peak memory of tensors: %.1f MB"):format(peak / 1e6))
 assert(validation < math.log(text.count), "nothing was learned")
 assert(not text.real or args.steps < 1000 or validation < 1.66, "less was learned than expected")

@@ -16,6 +16,7 @@ parser:option("--heads", "Heads of attention a block.", "4"):convert(tonumber)
 parser:option("--lr", "Learning rate of AdamW.", "0.001"):convert(tonumber)
 parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
 parser:option("--write", "Letters to write at the end.", "300"):convert(tonumber)
+parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -74,12 +75,12 @@ end
 
 --- Letters (N, L) -> scores of the next ones (N, L, symbols).
 function GPT:forward(letters)
-  local places = moth.range(1, letters:size(2))
+  local places = moth.range{1, letters:size(2), device = letters.device}
   local x = self.token(letters) + self.place(places)
   return self.head(self.norm(self.blocks(x)))
 end
 
-local net = GPT(text.count)
+local net = GPT(text.count):to(args.device)
 local optimizer = optim.AdamW(net:parameters(), {lr = args.lr, weight_decay = 0.01})
 local count = 0
 for _, p in ipairs(net:parameters()) do count = count + p:numel() end
@@ -88,7 +89,8 @@ print(count .. " parameters")
 
 local function loss_of(part, n)
   local x, y = bible.windows(part, n, args.context)
-  return F.cross_entropy(net(x):flatten(1, 2), y:flatten())
+  local scores = net(x:to(args.device))
+  return F.cross_entropy(scores:flatten(1, 2), y:to(args.device):flatten())
 end
 
 -- Mean over 20 batches of the part that is not learned from, in nats a letter.
@@ -129,12 +131,13 @@ moth.no_grad(function()
   for _ = 1, args.write do
     moth.scope(function()
       local window = {unpack(ids, math.max(1, #ids - args.context + 1))}
-      local scores = net(moth.tensor(window, {dtype = moth.int64}):view(1, -1))
-      ids[#ids + 1] = F.softmax(scores[{1, -1}] / 0.7, 1):multinomial(1):item()
+      local scores = net(moth.tensor({window}, {dtype = moth.int64, device = args.device}))
+      ids[#ids + 1] = F.softmax(scores[{1, -1}]:cpu() / 0.7, 1):multinomial(1):item()
     end)
   end
 end)
 print(bible.spell(text.symbols, ids))
-print(("peak memory of tensors: %.1f MB"):format(moth.memory().peak_bytes / 1e6))
+local peak = args.device == "cpu" and moth.memory().peak_bytes or moth.cuda.max_memory_allocated()
+print(("peak memory of tensors: %.1f MB"):format(peak / 1e6))
 assert(validation < math.log(text.count), "nothing was learned")
 assert(not text.real or args.steps < 1000 or validation < 1.82, "less was learned than expected")

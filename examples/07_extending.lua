@@ -8,6 +8,7 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local parser = require "argparse"("07_extending", "Functions, subclasses and hooks.")
 parser:option("--steps", "Training steps.", "500"):convert(tonumber)
 parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
+parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -94,7 +95,7 @@ end
 
 local net = nn.Sequential{
   nn.Linear(1, 32), Residual(32, 0.5), Gated(32), nn.Linear(32, 1),
-}
+}:to(args.device)
 assert(nn.isinstance(net[3], Block) and nn.typename(net[3]) == "Gated")
 print(net)
 
@@ -123,7 +124,7 @@ end)
 -- ---- training ----
 
 local optimizer = optim.Adam(net:parameters(), {lr = 0.01})
-local input = moth.linspace(-1, 1, 128):view(-1, 1)
+local input = moth.linspace(-1, 1, 128):view(-1, 1):to(args.device)
 local target = (input * 4):sin()
 local loss
 for step = 1, args.steps do

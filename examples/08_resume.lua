@@ -14,6 +14,7 @@ parser:option("--epochs", "Passes over the data.", "4"):convert(tonumber)
 parser:flag("--resume", "Go on from the checkpoint.")
 parser:option("--result", "Where the final weights go."):hidden(true)
 parser:flag("--stop", "Stop at --stop-after."):hidden(true)
+parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 -- ---- everything that changes while a run goes on ----
@@ -28,7 +29,7 @@ function Run:init()
   local y = moth.arange(600) % 2 + 1
   self.loader = data.DataLoader{data.TensorDataset(x, y), batch_size = 32, shuffle = true}
   self.net = nn.Sequential(nn.Linear(2, 64), nn.BatchNorm1d(64), nn.Tanh(), nn.Dropout(0.1),
-    nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2))
+    nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2)):to(args.device)
   self.optimizer = optim.AdamW(self.net:parameters(), {lr = 0.01})
   self.scheduler = optim.lr_scheduler.CosineAnnealingLR(self.optimizer, args.epochs)
   self.epoch, self.steps = 1, 0
@@ -58,7 +59,7 @@ function Run:train(stop_after)
     for x, y in self.loader do
       local loss = moth.scope(function()
         self.optimizer:zero_grad()
-        local off = F.cross_entropy(self.net(x), y)
+        local off = F.cross_entropy(self.net(x:to(args.device)), y:to(args.device))
         off:backward()
         self.optimizer:step()
         return off:item()
@@ -90,14 +91,15 @@ if args.stop or args.resume then return end
 
 local launcher = debug.getregistry()["moth.launcher"]
 local result = os.tmpname()
-local command = ("'%s' '%s' --checkpoint '%s' --epochs %d --stop-after %d "):format(
-  launcher and launcher.program or "moth", arg[0], args.checkpoint, args.epochs, args.stop_after)
+local command = ("'%s' '%s' --checkpoint '%s' --epochs %d --stop-after %d --device %s ")
+  :format(launcher and launcher.program or "moth", arg[0], args.checkpoint, args.epochs,
+  args.stop_after, args.device)
 assert(os.execute(command .. "--stop") == 0)
 assert(os.execute(command .. "--resume --result '" .. result .. "'") == 0)
 
 local other = moth.load(result)
 os.remove(result)
 for name, value in run.net:state_dict():items() do
-  assert(value:equal(other[name]), name .. " differs")
+  assert(value:cpu():equal(other[name]), name .. " differs")
 end
 print "the run in one piece and the resumed one are equal bit for bit"

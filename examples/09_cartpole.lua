@@ -12,6 +12,7 @@ parser:option("--goal", "Mean steps of the last 100 rounds that end the training
   :convert(tonumber)
 parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
 parser:flag("--show", "Draw the last round in the terminal.")
+parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -74,7 +75,7 @@ end
 --- One frame: a move drawn from what the network thinks of each.
 function Player:play(state)
   return moth.no_grad(moth.scope, function()
-    local right = F.softmax(self(moth.tensor(state)), 1)[2]:item()
+    local right = F.softmax(self(moth.tensor(state, {device = args.device})), 1)[2]:item()
     local move = math.random() < right and 2 or 1
     table.insert(self.states, state)
     table.insert(self.moves, move)
@@ -89,14 +90,16 @@ local function returns(n)
     sum = 1 + 0.99 * sum
     list[t] = sum
   end
-  local r = moth.tensor(list)
+  local r = moth.tensor(list, {device = args.device})
   return (r - r:mean()) / (r:std() + 1e-8)
 end
 
 --- Between rounds: moves that went well become likelier.
 function Player:learn(optimizer)
   moth.scope(function()
-    local surprise = F.cross_entropy{self(moth.tensor(self.states)), self.moves, reduction = "none"}
+    local states = moth.tensor(self.states, {device = args.device})
+    local moves = moth.tensor(self.moves, {dtype = moth.int64, device = args.device})
+    local surprise = F.cross_entropy{self(states), moves, reduction = "none"}
     local loss = (surprise * returns(#self.moves)):sum()
     optimizer:zero_grad()
     loss:backward()
@@ -107,7 +110,7 @@ end
 
 -- ---- the game ----
 
-local world, player = World(), Player()
+local world, player = World(), Player():to(args.device)
 local optimizer = optim.Adam(player:parameters(), {lr = 1e-2})
 local lasting, best = {}, 0
 

@@ -378,7 +378,7 @@ local function adopt_state(self, p, values)
         misfit(self, ("'%s' is %s, its parameter is %s"):format(name, errors.describe(value),
           errors.describe(p)))
       else
-        value = value:detach():to(p.dtype):clone()
+        value = value:detach():to(p.dtype):to(p.device):clone()
         lib.check(lib.C.moth_keep_always(lib.ctx, value), "load_state_dict")
       end
     end
