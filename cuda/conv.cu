@@ -491,6 +491,11 @@ static int compute(const conv_job &j) {
   if ((int64_t)c.channels * c.filters * c.w.kernel[0] * c.w.kernel[1] >= INT32_MAX)
     return moth_fail(j.ctx, MOTH_E_UNSUPPORTED, NULL,
                      "filters of 2^31 elements and more are not supported on a GPU");
+  bool done = false;
+  if (c.channels > 1 && c.images > 0) { /* what it has for depthwise filters is no faster */
+    int status = moth_conv_cudnn(j, &done);
+    if (done || status) return status;
+  }
   if (few_rows(j)) return moth_conv_direct(j);
   return with_float(j.to->l.dtype, [&](auto t) {
     return j.what == CONV_WEIGHT ? over_filters(j, t) : over_images(j, t);
@@ -505,9 +510,11 @@ static int convolve(const A *a, conv_what what, const moth_tensor *x, const moth
   const int64_t *in = x->l.shape + x->l.ndim - 2, *made = y->l.shape + y->l.ndim - 2;
   const int64_t *kernel = w->l.shape + 2;
   int64_t padding[2];
+  bool even = true;
   for (int i = 0; i < 2; i++) {
     const int64_t border = a->dilation[i] * (kernel[i] - 1);
     padding[i] = a->padding.choice == SAME ? border / 2 : a->padding.choice ? 0 : a->padding.at[i];
+    even = even && (a->padding.choice != SAME || border % 2 == 0);
   }
   const moth_tensor *given[4] = {x, w, y, bias};
   moth_tensor *packed[4] = {};
@@ -516,6 +523,7 @@ static int convolve(const A *a, conv_what what, const moth_tensor *x, const moth
   j.c.groups = a->groups;
   j.c.channels = (int)w->l.shape[1];
   j.c.filters = (int)(w->l.shape[0] / a->groups);
+  j.c.even = even;
   int status = j.q ? MOTH_OK : moth_status(a->ctx);
   if (!status)
     status = window_of(&j.c.w, a->ctx, in, made, kernel, a->stride, padding, a->dilation);

@@ -8,6 +8,7 @@ struct conv_shape {
   window w;
   int64_t images, groups;
   int channels, filters; /* of a group */
+  bool even;             /* the same padding on both sides */
 };
 
 enum conv_what { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
@@ -39,5 +40,8 @@ MOTH_LOCAL int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64
 
 /* A thread for each result, or a block (conv_direct.cu): for few channels in a group. */
 MOTH_LOCAL int moth_conv_direct(const conv_job &j);
+
+/* cuDNN (cudnn.cu). *done: whether it could; if not, nothing has happened. */
+MOTH_LOCAL int moth_conv_cudnn(const conv_job &j, bool *done);
 
 #endif

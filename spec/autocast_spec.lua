@@ -72,7 +72,7 @@ describe("autocast", function()
     region:exit()
     assert.is_false(moth.is_autocast_enabled())
     assert.has_error_like(function() region:exit() end, "not begun")
-    assert.has_error_like(function() moth.autocast("cuda", moth.bfloat16) end, "device_type")
+    assert.has_error_like(function() moth.autocast("gpu", moth.bfloat16) end, "device_type")
     assert.has_error_like(function() moth.autocast("cpu", moth.int32) end, "dtype")
   end)
 

@@ -21,9 +21,13 @@ local OFF, ASK = -1, -2
 local function set(code) return C.moth_autocast(ctx, code) end
 
 local function code_of(device_type, dtype)
-  if device.name(device_type) ~= "cpu" then
-    errors.argument("autocast", "device_type", '"cpu" is needed, got '
+  local name = device.name(device_type)
+  if not name then
+    errors.argument("autocast", "device_type", '"cpu" or "cuda" is needed, got '
       .. errors.describe(device_type))
+  end
+  if not device.codes[name] then
+    errors.argument("autocast", "device_type", device.missing(name), "E_DEVICE")
   end
   if dtype == false then return OFF end
   if dtype ~= nil and dtype ~= dtypes.by_name.bfloat16 and dtype ~= dtypes.by_name.float16 then
@@ -56,12 +60,14 @@ end
 -- attention cast their float32 inputs to `dtype` and give that; softmax, losses and norms cast
 -- theirs to float32; other ops take what comes, at the widest dtype. Parameters and gradients stay
 -- float32; a parameter is cast once in a region. Backward passes go outside the region or inside.
+-- The mode holds for ops on every device, whichever is named; "cuda" wants a GPU to be there, which
+-- is where products of half types are several times as fast as those of float32.
 -- Where the processor has AVX512-BF16, matrix products of bfloat16 run at up to twice the speed of
 -- float32 (numbers below 1.2e-38 count as 0 in them). Elsewhere, and for convolutions and
--- attention, it saves memory, not time: they compute in float32.
+-- attention, on the CPU it saves memory, not time: they compute in float32.
 -- Without f a region is returned, with `enter` and `exit`. (As torch.autocast; Micikevicius et al.
 -- 2018, "Mixed precision training".)
--- @param device_type  "cpu"
+-- @param device_type  "cpu" or "cuda"
 -- @param dtype  moth.bfloat16 (the default), moth.float16, or false: no casts inside
 function M.autocast(device_type, dtype, f, ...)
   local code = code_of(device_type, dtype)

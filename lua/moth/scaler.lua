@@ -81,21 +81,36 @@ local function check_optimizer(fname, optimizer)
     .. errors.describe(optimizer), "E_TYPE")
 end
 
-local function unscale(self, optimizer)
-  local grads = {}
+-- Gradients of an optimizer's parameters: a list for each device they lie on.
+local function gradients(optimizer)
+  local lists = {}
   for _, group in ipairs(optimizer.param_groups) do
     for _, p in ipairs(group.params) do
       local grad = p.grad
-      if grad ~= nil then grads[#grads + 1] = grad end
+      if grad ~= nil then
+        local list = lists[grad.device] or {}
+        lists[grad.device] = list
+        list[#list + 1] = grad
+      end
     end
   end
-  if #grads == 0 then
+  return lists
+end
+
+local function unscale(self, optimizer)
+  local lists = gradients(optimizer)
+  if next(lists) == nil then
     errors.raise("GradScaler: no parameter of the optimizer has a gradient; call "
       .. "scaler:scale(loss):backward() first", "E_STATE")
   end
-  local found = moth().zeros(1)
-  moth().no_grad(bind.ops.unscale_, grads, found, 1 / self.factor)
-  self.seen[optimizer] = {found = found:item() ~= 0}
+  local found = {}
+  for device, grads in pairs(lists) do
+    found[device] = moth().zeros(1, {device = device})
+    moth().no_grad(bind.ops.unscale_, grads, found[device], 1 / self.factor)
+  end
+  local any = false
+  for _, one in pairs(found) do any = one:item() ~= 0 or any end
+  self.seen[optimizer] = {found = any}
 end
 
 --- Divides the gradients of an optimizer's parameters by the scale, for what is to be done with
