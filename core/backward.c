@@ -286,7 +286,8 @@ static int add_root(moth_task *t, const moth_handle *h, const moth_handle *grad)
     return moth_fail(ctx, MOTH_E_SHAPE, "gradient",
                      "only a tensor of one element needs none; %s does", moth_str(x));
   } else {
-    int status = MOTH_CALL(ctx, &g, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype);
+    int status = MOTH_CALL(ctx, &g, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype,
+                           .device = moth_device_of(x));
     if (status) return status;
   }
   return send(t, &edge, g);

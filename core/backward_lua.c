@@ -28,7 +28,8 @@ int32_t moth_task_zeros(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *g
     return moth_fail(ctx, MOTH_E_ARG, NULL, "no gradient %u", i);
   const moth_layout *l = &t->current.node->outs[i].l;
   moth_tensor *y = NULL;
-  int status = MOTH_CALL(ctx, &y, zeros, .size = {l->shape, l->ndim}, .dtype = l->dtype);
+  int status = MOTH_CALL(ctx, &y, zeros, .size = {l->shape, l->ndim}, .dtype = l->dtype,
+                         .device = l->device + 1);
   return status ? status : moth_hand_out(ctx, y, grad);
 }
 
