@@ -10,6 +10,7 @@
 #include "capture.h"
 #include "random.h"
 #include "registry.h"
+#include "tape.h"
 
 #define PLUGIN "libmoth_cuda.so"
 #define DEVICE_FLOOR ((int64_t)256 << 20) /* bytes of garbage there before a collection */
@@ -56,7 +57,8 @@ static const moth_host lent = {
   .cast = moth_cast, .copy_into = moth_copy_into, .loop_over = moth_loop_over,
   .layout_contiguous = moth_layout_contiguous, .convert = moth_convert, .run = moth_run,
   .op_find = moth_op_find, .generator_take = moth_generator_take, .dim_mask = moth_dim_mask,
-  .absent = moth_absent, .float32_precision = float32_precision, .alloc = host_alloc,
+  .absent = moth_absent, .check_write = moth_check_write, .storage_bump = moth_storage_bump,
+  .float32_precision = float32_precision, .alloc = host_alloc,
   .dealloc = host_dealloc,
 };
 

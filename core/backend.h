@@ -80,6 +80,8 @@ typedef struct moth_host {
                         uint64_t *block);
   int (*dim_mask)(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, uint32_t *mask);
   bool (*absent)(double value);
+  int (*check_write)(moth_tensor *x, const char *arg, bool recorded);
+  void (*storage_bump)(moth_storage *s);
   int (*float32_precision)(const moth_ctx *ctx);
   void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);

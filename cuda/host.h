@@ -30,6 +30,8 @@ MOTH_LOCAL extern const moth_host *moth_engine;
 #define moth_generator_take (moth_engine->generator_take)
 #define moth_dim_mask (moth_engine->dim_mask)
 #define moth_absent (moth_engine->absent)
+#define moth_check_write (moth_engine->check_write)
+#define moth_storage_bump (moth_engine->storage_bump)
 #define moth_float32_precision (moth_engine->float32_precision)
 
 /* Where element 0 lies: an address on the tensor's device. tensor.h's moth_at reads the engine's

@@ -59,4 +59,51 @@ describe("a reduction on a GPU", function()
     local x = moth.randn(50000):cuda()
     assert.is_true(x:sum():cpu():equal(x:sum():cpu()))
   end)
+
+  it("finds spreads, norms and sums of exponentials", function()
+    each_cut(function(x, dims, name)
+      alike(x:var(dims), x:cuda():var(dims), 1e-5, name)
+      alike(x:norm(2, dims), x:cuda():norm(2, dims), 1e-5, name)
+      alike(x:norm(3, dims), x:cuda():norm(3, dims), 1e-5, name)
+      alike(x:logsumexp(dims), x:cuda():logsumexp(dims), 1e-5, name)
+      assert.is_true(x:cuda():amax(dims):cpu():equal(x:amax(dims)), name)
+    end)
+  end)
+end)
+
+describe("many gradients on a GPU", function()
+  if not cuda.here then
+    pending("are clipped as on the CPU: " .. cuda.why)
+    return
+  end
+
+  local function parameters(device)
+    local list = {}
+    moth.manual_seed(1)
+    for i = 1, 70 do -- more than go into one launch, some larger than a block's piece
+      local p = moth.zeros(i % 30 == 0 and 20000 or i, { device = device })
+      p.requires_grad = true
+      p.grad = moth.randn(p:size()):to(device)
+      list[i] = p
+    end
+    return list
+  end
+
+  it("are clipped as on the CPU, by every order of the norm", function()
+    for _, order in ipairs { 2, 1, 0, 3, math.huge, -math.huge } do
+      local here, there = parameters "cpu", parameters "cuda"
+      local wanted = moth.nn.utils.clip_grad_norm_(here, 0.5, { norm_type = order })
+      local got = moth.nn.utils.clip_grad_norm_(there, 0.5, { norm_type = order })
+      alike(wanted, got, 1e-5, "the norm")
+      for i, p in ipairs(here) do alike(p.grad, there[i].grad, 1e-6, "gradient " .. i) end
+    end
+  end)
+
+  it("are refused if they are not finite and that is asked for", function()
+    local list = parameters "cuda"
+    list[3].grad:fill_(0 / 0)
+    assert.has_error_like(function()
+      moth.nn.utils.clip_grad_norm_(list, 1, { error_if_nonfinite = true })
+    end, "the norm of order 2 is NaN")
+  end)
 end)

@@ -1,0 +1,246 @@
+/* clip.cu -- the norm of many tensors as one vector, and scaling them by it or by a number, as
+** core/op/clip.c has it. Tensors go in batches of one dtype, so that a launch serves many small
+** ones; a block takes a piece of one of them.
+*/
+#include "../core/op/clip.h"
+
+#include "reduce.cuh"
+
+enum { MOST = 64, PIECE = 16384 }; /* tensors of a batch; elements of a block */
+
+struct batch {
+  int count, dtype;
+  void *at[MOST];
+  int64_t n[MOST], first[MOST + 1]; /* elements; number of a tensor's first block */
+};
+
+/* Which tensor the block works on, and from where to where. */
+static __device__ inline int piece_of(const batch &b, int64_t *from, int64_t *to) {
+  int i = 0;
+  while (blockIdx.x >= b.first[i + 1]) i++;
+  *from = (blockIdx.x - b.first[i]) * PIECE;
+  *to = *from + PIECE < b.n[i] ? *from + PIECE : b.n[i];
+  return i;
+}
+
+/* Calls f(batch) for runs of tensors of one dtype. `write`: those that are not packed are written
+** back after it. */
+template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool write, F f) {
+  batch b;
+  moth_tensor *packed[MOST];
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < list.n && !status;) {
+    const int64_t start = i;
+    b.count = 0;
+    b.first[0] = 0;
+    b.dtype = list.at[start]->l.dtype;
+    for (; !status && i < list.n && b.count < MOST && list.at[i]->l.dtype == b.dtype; i++) {
+      const int k = b.count;
+      packed[k] = moth_packed(list.at[i]);
+      if (!packed[k]) {
+        status = moth_status(ctx);
+        break;
+      }
+      b.at[k] = moth_address(packed[k]);
+      b.n[k] = packed[k]->l.numel;
+      b.first[k + 1] = b.first[k] + (b.n[k] + PIECE - 1) / PIECE;
+      b.count++;
+    }
+    if (!status && b.first[b.count]) status = f(b);
+    for (int k = 0; k < b.count; k++) {
+      moth_tensor *x = list.at[start + k];
+      if (!status && write && moth_address(packed[k]) != moth_address(x))
+        status = moth_copy_into(x, packed[k]);
+      moth_tensor_release(packed[k]);
+    }
+  }
+  return status;
+}
+
+/* -- the norm -- */
+
+template <class V> HD V norm_join(double p, V sum, V x) {
+  if (p == (double)INFINITY) return x > sum || x != x ? x : sum;
+  if (p == -(double)INFINITY) return x < sum || x != x ? x : sum;
+  return sum + x;
+}
+
+template <class V> struct norms {
+  typedef V room;
+  double p;
+  MEMBER V start() const { return p == -(double)INFINITY ? (V)INFINITY : (V)0; }
+  MEMBER V join(V a, V b) const { return norm_join(p, a, b); }
+};
+
+template <class T>
+static __global__ void norm_pieces(batch b, double p, double *parts) {
+  typedef real_of<T> real;
+  int64_t from, to;
+  const norms<real> f = {p};
+  const T *x = (const T *)b.at[piece_of(b, &from, &to)];
+  real sum = f.start();
+#pragma unroll 4
+  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) {
+    const real v = get(x + i), size = fabs(v);
+    if (p == 2) sum += v * v;
+    else if (p == 1 || p - p != 0) sum = norm_join(p, sum, size);
+    else if (p == 0) sum += size != 0 ? 1 : 0;
+    else sum += pow(size, (real)p);
+  }
+  sum = join_block(f, sum);
+  if (threadIdx.x == 0) parts[blockIdx.x] = (double)sum;
+}
+
+/* total := what was before and the batch's pieces; by one block. Of order 0 every tensor counts 1
+** that is not 0: PyTorch's is the norm of the norms. */
+static __global__ void norm_total(batch b, double p, const double *parts, double *total,
+                                  bool begins) {
+  const norms<double> f = {p};
+  double sum = begins ? f.start() : *total;
+  if (p == 0) {
+    for (int i = 0; i < b.count; i++) {
+      double found = 0;
+      for (int64_t k = b.first[i] + threadIdx.x; k < b.first[i + 1]; k += BLOCK) found += parts[k];
+      sum += join_block(f, found) > 0 ? 1 : 0;
+    }
+  } else {
+    double mine = f.start();
+    for (int64_t k = threadIdx.x; k < b.first[b.count]; k += BLOCK) mine = f.join(mine, parts[k]);
+    sum = f.join(sum, join_block(f, mine));
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) *total = sum;
+}
+
+static __global__ void norm_end(double p, const double *total, bool none, results to) {
+  double sum = none ? norms<double>{p}.start() : *total;
+  if (p == 2) sum = sqrt(sum);
+  else if (p != 0 && p != 1 && p - p == 0) sum = pow(sum, 1 / p);
+  if (to.dtype == MOTH_F64) put_result(to, 0, sum);
+  else put_result(to, 0, (float)sum);
+}
+
+static int refuse_infinite(moth_ctx *ctx, const moth_tensor *y, double p) {
+  double length;
+  moth_layout l = y->l;
+  l.device = 0;
+  l.dtype = MOTH_F64;
+  moth_tensor *here = moth_tensor_new(ctx, &l);
+  int status = here ? moth_copy_into(here, y) : moth_status(ctx);
+  if (!status) memcpy(&length, moth_address(here), sizeof length);
+  moth_tensor_release(here);
+  if (status || length - length == 0) return status;
+  return moth_fail(ctx, MOTH_E_DOMAIN, "error_if_nonfinite",
+                   "the norm of order %g is %s; the gradients cannot be clipped", p,
+                   length != length ? "NaN" : "infinite");
+}
+
+MOTH_CUDA(total_norm) {
+  const double p = a->norm_type;
+  moth_tensor *y = out[0], *total = device_room(y, sizeof(double));
+  bool begins = true;
+  if (!total) return moth_status(a->ctx);
+  double *at = (double *)(void *)moth_address(total);
+  int status = each_batch(a->ctx, a->tensors, false, [&](const batch &b) {
+    moth_tensor *room = device_room(y, b.first[b.count] * (int64_t)sizeof(double));
+    if (!room) return moth_status(a->ctx);
+    double *parts = (double *)(void *)moth_address(room);
+    int done = with_float(b.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch(a->ctx, y, norm_pieces<T>, dim3((unsigned)b.first[b.count]), BLOCK, 0, b, p,
+                    parts);
+    });
+    if (!done) done = launch(a->ctx, y, norm_total, 1, BLOCK, 0, b, p, parts, at, begins);
+    begins = false;
+    moth_tensor_release(room);
+    return done;
+  });
+  const results to = {moth_address(y), y->l.dtype};
+  if (!status) status = launch(a->ctx, y, norm_end, 1, 1, 0, p, at, begins, to);
+  moth_tensor_release(total);
+  if (!status && a->error_if_nonfinite) status = refuse_infinite(a->ctx, y, p);
+  return status;
+}
+
+/* -- scaling -- */
+
+/* By `factor`, or by what brings a norm of *length down to `longest`. found gets 1 if some number
+** is not finite before. */
+struct scale {
+  double factor, longest;
+  const double *length; /* or NULL */
+  void *found;          /* or NULL; of dtype found_dtype */
+  int found_dtype;
+};
+
+static __device__ inline void note(const scale &s) {
+  const results to = {s.found, s.found_dtype};
+  if (s.found_dtype == MOTH_F64) put_result(to, 0, 1.0);
+  else put_result(to, 0, 1.0f);
+}
+
+template <class T> static __global__ void scale_pieces(batch b, scale s) {
+  int64_t from, to;
+  T *x = (T *)b.at[piece_of(b, &from, &to)];
+  double factor = s.factor;
+  bool found = false;
+  if (s.length) factor = s.longest / (*s.length + 1e-6);
+  if (s.length && factor >= 1) return; /* NaN goes on, and is what the gradients become */
+#pragma unroll 4
+  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) {
+    const real_of<T> v = get(x + i);
+    found = found || !(v - v == 0);
+    put(x + i, v * (real_of<T>)factor);
+  }
+  if (s.found && found) note(s);
+}
+
+static int scale_all(moth_ctx *ctx, moth_tensors list, const scale &s) {
+  for (int64_t i = 0; i < list.n; i++)
+    if (list.at[i]->l.numel) moth_storage_bump(list.at[i]->storage);
+  return each_batch(ctx, list, true, [&](const batch &b) {
+    return with_float(b.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch(ctx, list.at[0], scale_pieces<T>, dim3((unsigned)b.first[b.count]), BLOCK, 0,
+                    b, s);
+    });
+  });
+}
+
+static int check_all(moth_ctx *ctx, const char *arg, const moth_tensor *one, moth_tensors list) {
+  int status = MOTH_OK;
+  if (one->l.numel != 1)
+    return moth_fail(ctx, MOTH_E_SHAPE, arg, "one element is needed, got %s", moth_str(one));
+  for (int64_t i = 0; i < list.n && !status; i++)
+    status = moth_check_write(list.at[i], "tensors", false);
+  return status;
+}
+
+MOTH_CUDA(clip_norm_) {
+  const moth_tensor *total = a->total_norm;
+  (void)out;
+  int status = check_all(a->ctx, "total_norm", total, a->tensors);
+  if (status || a->tensors.n == 0) return status;
+  moth_tensor *length = moth_cast(total, MOTH_F64);
+  if (!length) return moth_status(a->ctx);
+  scale s = {1, a->max_norm, NULL, NULL, 0};
+  const double *at = (const double *)(const void *)moth_address(length);
+  if (length->l.device) s.length = at;
+  else s.factor = a->max_norm / (*at + 1e-6);
+  if (s.length || !(s.factor >= 1)) status = scale_all(a->ctx, a->tensors, s);
+  moth_tensor_release(length);
+  return status;
+}
+
+MOTH_CUDA(unscale_) {
+  moth_tensor *found = a->found;
+  (void)out;
+  int status = check_all(a->ctx, "found", found, a->tensors);
+  if (!status) status = moth_check_write(found, "found", false);
+  if (status || a->tensors.n == 0) return status;
+  if (found->l.device != a->tensors.at[0]->l.device)
+    return moth_fail(a->ctx, MOTH_E_DEVICE, "found", "it must lie where the tensors are");
+  moth_storage_bump(found->storage);
+  const scale s = {a->factor, 0, NULL, moth_address(found), found->l.dtype};
+  return scale_all(a->ctx, a->tensors, s);
+}
