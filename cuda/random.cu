@@ -8,6 +8,7 @@
 #include "../core/op/random.h"
 
 #include "philox.cuh"
+#include "reduce.cuh"
 
 /* -- from words to numbers -- */
 
@@ -330,5 +331,118 @@ MOTH_CUDA(bernoulli) {
       return draw_chances<P>(s, data<P>(p), 0, out[0]);
     });
   moth_tensor_release(p);
+  return status;
+}
+
+/* -- multinomial: a row of weights, f64 and packed, for each row of results -- */
+
+/* Tells of weights that are none, and of rows with fewer above 0 than are drawn. */
+static __global__ void check_weights(int64_t n, int64_t wanted, const double *w,
+                                     moth_trouble *trouble) {
+  int64_t some = 0;
+  w += blockIdx.x * n;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
+    if (!(w[i] >= 0) || w[i] - w[i] != 0) report(trouble, TROUBLE_DOMAIN, 0, 0);
+    some += w[i] > 0;
+  }
+  some = join_block(adds<int64_t>(), some);
+  if (threadIdx.x == 0 && some < wanted) report(trouble, TROUBLE_DOMAIN, 0, 0);
+}
+
+/* Weights become running sums. One thread adds, in the order in which the CPU does. */
+static __global__ void add_up(int64_t n, double *w) {
+  __shared__ double tile[BLOCK];
+  double sum = 0;
+  w += blockIdx.x * n;
+  for (int64_t first = 0; first < n; first += BLOCK) {
+    const int64_t i = first + threadIdx.x;
+    tile[threadIdx.x] = i < n ? w[i] : 0;
+    __syncthreads();
+    for (int k = 0; threadIdx.x == 0 && k < BLOCK; k++) tile[k] = sum = tile[k] + sum;
+    __syncthreads();
+    if (i < n) w[i] = tile[threadIdx.x];
+    __syncthreads();
+  }
+}
+
+/* Where a share of the sum falls, for each of `count` results, `each` to a row. */
+static __global__ void draw_again(stream s, int64_t count, int64_t each, int64_t n,
+                                  const double *sums, int64_t *y) {
+  const int64_t i = thread_number();
+  if (i >= count) return;
+  const words w = philox(s, (uint64_t)i / 2);
+  const double u = (double)(int64_t)(pair(w.at + 2 * (i & 1)) >> 11) * 0x1p-53;
+  const double *sum = sums + i / each * n, at = u * sum[n - 1];
+  int64_t lo = 0, hi = n - 1;
+  while (lo < hi) {
+    const int64_t mid = (lo + hi) / 2;
+    if (sum[mid] > at) hi = mid;
+    else lo = mid + 1;
+  }
+  while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding led to a weight of 0 */
+  y[i] = lo;
+}
+
+/* When a position comes, if its weight is the rate of a process: never, for 0. */
+static __device__ inline double arrival(double time, double weight) {
+  return weight > 0 ? time / weight : (double)INFINITY;
+}
+
+/* The positions that come first, each put where its rank among all of the row is. */
+static __global__ void draw_once(int64_t n, int64_t each, const double *times, const double *w,
+                                 int64_t *y) {
+  __shared__ double tile[BLOCK];
+  const int64_t j = (int64_t)blockIdx.y * BLOCK + threadIdx.x, row = blockIdx.x * n;
+  const double own = j < n ? arrival(times[row + j], w[row + j]) : 0;
+  int64_t rank = 0;
+  for (int64_t first = 0; first < n; first += BLOCK) {
+    const int64_t i = first + threadIdx.x;
+    if (i < n) tile[threadIdx.x] = arrival(times[row + i], w[row + i]);
+    __syncthreads();
+    for (int k = 0; k < BLOCK && first + k < n; k++)
+      rank += tile[k] < own || (tile[k] == own && first + k < j);
+    __syncthreads();
+  }
+  if (j < n && rank < each) y[blockIdx.x * each + rank] = j;
+}
+
+static int multinomial_run(const multinomial_args *a, int64_t rows, int64_t n, double *w,
+                           moth_tensor *y) {
+  const int64_t each = a->num_samples;
+  const dim3 grid((unsigned)rows);
+  const moth_queue *q = moth_queue_of(a->ctx, y->l.device);
+  stream s;
+  int status = launch_on(a->ctx, q, check_weights, grid, BLOCK, 0, n, a->replacement ? 1 : each, w,
+                         q ? q->trouble : NULL);
+  if (!status && a->replacement) {
+    status = stream_open(a->ctx, a->generator, rows * each, 2, &s);
+    if (!status) status = launch(a->ctx, y, add_up, grid, BLOCK, 0, n, w);
+    return status ? status
+                  : launch(a->ctx, y, draw_again, blocks_for(rows * each), BLOCK, 0, s, rows * each,
+                           each, n, w, data<int64_t>(y));
+  }
+  moth_tensor *times = device_room(y, rows * n * (int64_t)sizeof(double));
+  if (!status && !times) status = moth_status(a->ctx);
+  if (!status) status = stream_open(a->ctx, a->generator, rows * n, 2, &s);
+  if (!status)
+    status = launch(a->ctx, y, fill_from<exponentials, double>, blocks_for(rows * n, 2), BLOCK, 0,
+                    exponentials{1, false}, s, rows * n, data<double>(times));
+  if (!status)
+    status = launch(a->ctx, y, draw_once, dim3(grid.x, (unsigned)((n + BLOCK - 1) / BLOCK)), BLOCK,
+                    0, n, each, data<double>(times), w, data<int64_t>(y));
+  moth_tensor_release(times);
+  return status;
+}
+
+MOTH_CUDA(multinomial) {
+  const moth_layout *l = &a->input->l;
+  const int64_t n = l->shape[l->ndim - 1], rows = l->ndim == 2 ? l->shape[0] : 1;
+  if (rows == 0) return MOTH_OK;
+  if (n > (int64_t)65535 * BLOCK)
+    return moth_fail(a->ctx, MOTH_E_LIMIT, "input", "%lld weights in a row are too many on a GPU",
+                     (long long)n);
+  moth_tensor *w = moth_cast(a->input, MOTH_F64);
+  int status = w ? multinomial_run(a, rows, n, data<double>(w), out[0]) : moth_status(a->ctx);
+  moth_tensor_release(w);
   return status;
 }

@@ -48,6 +48,14 @@ local DRAWN = {
   {"bernoulli", FLOATS, function(d, g, t)
     return moth.linspace(0, 1, 501, {dtype = t, device = d}):bernoulli {generator = g}
   end},
+  {"multinomial", {"float32", "float64", "bfloat16"}, function(d, g, t)
+    local w = moth.arange(0, 1200, {dtype = t}):remainder(7):view(2, 600):to(d)
+    return w:multinomial(20, {generator = g})
+  end},
+  {"multinomial with replacement", {"float32", "float64", "bfloat16"}, function(d, g, t)
+    local w = moth.arange(0, 1200, {dtype = t}):remainder(7):view(2, 600):to(d)
+    return w:multinomial(333, {replacement = true, generator = g})
+  end},
   {"dropout", FLOATS, function(d, g, t)
     return F.dropout(moth.ones(7, 143, {dtype = t, device = d}), {p = 0.3, generator = g})
   end},
@@ -101,9 +109,15 @@ describe("on a GPU", function()
     assert.is_true(x.grad:cpu():masked_select(kept):equal(moth.full({kept:sum():item()}, 4)))
   end)
 
+  it("weights that are too few are told of", function()
+    assert.has_error_like(function()
+      return moth.tensor({0, 1, 0}, {device = "cuda"}):multinomial(2):tolist()
+    end, "outside of its domain")
+  end)
+
   it("chances that are none are told of", function()
     assert.has_error_like(function()
       return moth.tensor({0.5, 1.5}, {device = "cuda"}):bernoulli():tolist()
-    end, "outside of the domain")
+    end, "outside of its domain")
   end)
 end)
