@@ -21,6 +21,7 @@ typedef struct device_count { /* of one context on one device */
 
 struct moth_devices {
   void *state; /* the plugin's */
+  int fallback; /* where tensors are made that no other has a say in */
   device_count of[MOTH_MAX_DEVICES + 1];
 };
 
@@ -274,6 +275,18 @@ int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info
   info->limit_bytes = c->limit;
   return plugin->memory(ctx, device, info);
 }
+
+int32_t moth_default_device(moth_ctx *ctx, int32_t device) {
+  int32_t old = ctx->devices ? ctx->devices->fallback : 0;
+  moth_error_clear(ctx);
+  if (device < 0 || device == old) return old;
+  int status = moth_device_check(ctx, "device", device);
+  if (status) return status;
+  ctx->devices->fallback = device;
+  return old;
+}
+
+int moth_device_fallback(const moth_ctx *ctx) { return ctx->devices ? ctx->devices->fallback : 0; }
 
 int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes) {
   moth_error_clear(ctx);

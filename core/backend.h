@@ -106,6 +106,7 @@ int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch 
 int moth_device_call(moth_ctx *ctx, const char *name, const void *args);
 /* An owned tensor on the CPU with x's elements, packed; waits for the device. x may be there. */
 moth_tensor *moth_to_host(const moth_tensor *x);
+int moth_device_fallback(const moth_ctx *ctx); /* what moth_default_device has set */
 void moth_devices_swept(moth_ctx *ctx); /* after a collection: the goals are set anew */
 void moth_devices_close(moth_ctx *ctx);
 int moth_device_missing(moth_ctx *ctx, int device); /* E_UNSUPPORTED: no kernel for an op there */

@@ -371,6 +371,8 @@ int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info
 int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes); /* 0: none */
 int32_t moth_device_reset_peak(moth_ctx *ctx, int32_t device);
 int32_t moth_device_empty_cache(moth_ctx *ctx, int32_t device);
+/* Where tensors are made that no other tensor has a say in; -1 leaves it. The old one. */
+int32_t moth_default_device(moth_ctx *ctx, int32_t device);
 
 /* ---- settings ---- */
 

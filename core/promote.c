@@ -164,6 +164,8 @@ static bool goes_anywhere(const moth_op *op, const moth_cursor *c) {
          (x->l.device == 0 && x->l.ndim == 0 && moth_kind_is_value(op->kinds[c->from]));
 }
 
+#define MOTH_NOWHERE (-1) /* no tensor says where */
+
 static int check_devices(moth_call_frame *f, const moth_op *op) {
   moth_cursor c = {.op = op, .args = &f->args};
   const moth_tensor *first = NULL;
@@ -179,16 +181,21 @@ static int check_devices(moth_call_frame *f, const moth_op *op) {
     }
     if (!first || x->l.device) first = x;
   }
-  f->device = first ? first->l.device : 0;
+  f->device = first ? first->l.device : MOTH_NOWHERE;
   return MOTH_OK;
 }
 
-/* An argument `device` has the last word on where results lie. */
+/* An argument `device` has the last word on where results lie; where it is absent and no tensor
+** says it, the default has. */
 static void read_device(moth_call_frame *f, const moth_op *op) {
+  bool asked = false;
   for (uint32_t i = 0; i < op->nrows; i++) {
-    int64_t given = op->kinds[i] == MOTH_KIND_device ? f->args.slot[op->rows[i].slot].integer : 0;
+    if (op->kinds[i] != MOTH_KIND_device) continue;
+    int64_t given = f->args.slot[op->rows[i].slot].integer;
     if (given) f->device = (int)given - 1;
+    asked = true;
   }
+  if (f->device == MOTH_NOWHERE) f->device = asked ? moth_device_fallback(f->temps.ctx) : 0;
 }
 
 /* Kernels that follow addresses want 0-d tensors where the others are. */
@@ -220,7 +227,7 @@ int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype) {
   if (!f->temps.ctx->devices) return prepare_dtypes(f, op, dtype);
   int status = check_devices(f, op);
   if (!status) status = prepare_dtypes(f, op, dtype);
-  if (!status && f->device) status = bring_scalars(f, op);
+  if (!status && f->device > 0) status = bring_scalars(f, op);
   if (!status) read_device(f, op);
   if (!status && f->device) status = check_kernel(f, op);
   return status;

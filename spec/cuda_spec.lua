@@ -155,3 +155,23 @@ describe("CUDA", function()
     end
   end)
 end)
+
+describe("the default device", function()
+  it("is the CPU, and where fresh tensors and layers are made once it is set", function()
+    assert.equal("cpu", tostring(moth.get_default_device()))
+    if not cuda.here then
+      pending(cuda.why)
+      return
+    end
+    moth.set_default_device("cuda")
+    local ok, made = pcall(function()
+      return { moth.zeros(2), moth.tensor({ 1, 2 }), nn.BatchNorm1d(2).weight,
+               moth.ones(2, { device = "cpu" }), moth.zeros_like(moth.ones(2, { device = "cpu" })) }
+    end)
+    moth.set_default_device("cpu")
+    assert(ok, made)
+    assert.same({ true, true, true, false, false },
+      { made[1].is_cuda, made[2].is_cuda, made[3].is_cuda, made[4].is_cuda, made[5].is_cuda })
+    assert.is_false(moth.zeros(2).is_cuda)
+  end)
+end)

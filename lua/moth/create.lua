@@ -250,8 +250,12 @@ function M.convert(fname, data, dtype, aname)
   return from_slots(fname, dtype, walk.sizes, values, walk.count, type, aname)
 end
 
--- A fresh tensor where it is to lie; the device as its argument was given, nil: where it is.
+-- A fresh tensor where it is to lie; the device as its argument was given, nil: the default one.
 local function placed(x, device, requires_grad)
+  if device == nil then
+    local number = tonumber(C.moth_default_device(ctx, -1))
+    device = number > 0 and devices.by_code[number] or nil
+  end
   if device ~= nil then x = x:to(device) end
   if requires_grad then x.requires_grad = true end
   return x
@@ -295,7 +299,7 @@ M.as_tensor = define {
     if dtype ~= nil and code_of(dtype) ~= lib.inspect(data).dtype then
       data = ops.cast(data, dtype)
     end
-    return (placed(data, device))
+    return device == nil and data or data:to(device)
   end,
 }
 

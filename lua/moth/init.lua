@@ -94,7 +94,8 @@ from("moth.save", "save load open")
 from("moth.print", "set_printoptions")
 from("moth.help", "help")
 from("moth.index", "newaxis")
-from("moth.settings", "get_default_dtype set_default_dtype get_num_threads set_num_threads errcode "
+from("moth.settings", "get_default_dtype set_default_dtype get_default_device "
+  .. "set_default_device get_num_threads set_num_threads errcode "
   .. "is_tensor is_floating_point typename token open_token get_float32_matmul_precision "
   .. "set_float32_matmul_precision")
 

@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local class = require "moth.class"
 local define = require "moth.define"
+local device = require "moth.device"
 local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local lib = require "moth.lib"
@@ -26,6 +27,24 @@ settings.set_default_dtype = define {
         .. tostring(kind), "E_DTYPE")
     end
     C.moth_default_dtype(ctx, kind.code)
+  end,
+}
+
+--- The device of tensors that are made without one: the CPU unless changed.
+function settings.get_default_device()
+  return device.by_code[tonumber(C.moth_default_device(ctx, -1))]
+end
+
+--- Sets the device of tensors that are made without one, also by layers.
+settings.set_default_device = define {
+  name = "set_default_device",
+  doc = "Sets where tensors are made that are told no device: by moth.zeros and its kin, "
+    .. "moth.tensor, and layers.",
+  examples = '"cpu"',
+  args = { { "device", "device", "a device" } },
+  run = function(where)
+    local status = C.moth_default_device(ctx, device.codes[where] - 1)
+    if status < 0 then errors.status(status, "set_default_device") end
   end,
 }
 

@@ -123,7 +123,8 @@ function ops.op(row)
   for _, x in ipairs(inputs) do
     if x.requires_grad then leaves[#leaves + 1] = x end
   end
-  local out_grad = moth.randn(fn(a, b, c, d, e).shape)
+  local first = fn(a, b, c, d, e)
+  local out_grad = moth.randn(first.shape, {dtype = first.dtype})
   return function()
     for i = 1, #leaves do leaves[i].grad = nil end
     local y = fn(a, b, c, d, e)

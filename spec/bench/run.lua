@@ -36,6 +36,7 @@ local function options_of(words)
   parser:option("--seconds", "of each timing", "0.1"):convert(tonumber)
   parser:option("--rounds", "turns of all sides", "5"):convert(tonumber)
   parser:flag("--cpu", "time of the processes, not of the wall: for busy machines, one thread")
+  parser:option("--device", "where all sides compute: cpu or cuda", "cpu")
   parser:flag("--fresh", "each workload in processes of its own")
   parser:flag("--list", "print the names and what they are, and end")
   parser:option("--json", "also write the results to this file")
@@ -79,10 +80,10 @@ local function sides_of(options, folder)
     return all
   end
   local clock = options.cpu and "cpu" or "wall"
-  local words = {launcher.program, here .. "/side.lua", options.threads, clock}
+  local words = {launcher.program, here .. "/side.lua", options.threads, clock, options.device}
   local sides = {child.new("Moth", words, setting(), folder)}
   if options.peer then
-    words = {options.peer, here .. "/peer", options.threads, clock}
+    words = {options.peer, here .. "/peer", options.threads, clock, options.device}
     sides[2] = child.new("PyTorch", words, setting(), folder)
     if options.best then
       sides[3] = child.new("PyTorch, best", words, setting(best_setting(folder)), folder)
@@ -169,7 +170,8 @@ end
 local function chosen_rows(options)
   local rows = {}
   for _, row in ipairs(workloads.read()) do
-    local wanted = options.group == "all" or row.group == options.group
+    local wanted = row.group == options.group
+      or options.group == "all" and (row.group ~= "cuda" or options.device ~= "cpu")
     if wanted and matches(row.name, options.only) then rows[#rows + 1] = row end
   end
   return rows

@@ -25,6 +25,10 @@ local moth = require "moth"
 
 moth.set_num_threads(tonumber(arg[1]) or 1)
 if arg[2] == "cpu" then timing.use_cpu_time() end
+if arg[3] ~= "cpu" then
+  moth.set_default_device(arg[3])
+  timing.use_device(moth.cuda.synchronize)
+end
 
 local LIVE_TABLES, CALLS_A_SCOPE = 1e5, 100
 

@@ -1,7 +1,8 @@
 --- How a workload is timed; spec/bench/peer/__main__.py does the same on PyTorch's side.
 -- Calls double until a batch takes a twentieth of the wanted seconds (that is the warm-up); then
 -- batches run for that many seconds, at least one. The collector stays on. The clock is the wall's;
--- timing.use_cpu_time() takes the process's own time instead, for busy machines and one thread.
+-- timing.use_cpu_time() takes the process's own time instead, for busy machines and one thread. On
+-- a GPU a batch ends when the GPU is done.
 
 local ffi = require "ffi"
 
@@ -21,13 +22,21 @@ local function seconds_on(chosen)
   return tonumber(now_at.seconds) + tonumber(now_at.nanoseconds) * 1e-9
 end
 
---- Seconds on a clock that only goes forward.
-function timing.now() return (seconds_on(clock)) end
+local wait -- for what a device was asked to do
+
+--- Seconds on a clock that only goes forward, when all work asked for is done.
+function timing.now()
+  if wait then wait() end
+  return (seconds_on(clock))
+end
 
 --- The same, whatever the clock of timing.now.
 function timing.wall() return (seconds_on(MONOTONIC)) end
 
 function timing.use_cpu_time() clock = PROCESS end
+
+--- Lets the clock wait for a GPU: `synchronize` is moth.cuda.synchronize.
+function timing.use_device(synchronize) wait = synchronize end
 
 -- Each workload gets loops of its own, so that the traces of one do not serve another.
 local LOOPS = [[

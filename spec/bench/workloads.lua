@@ -79,11 +79,14 @@ function workloads.read(path)
   return rows
 end
 
+local DTYPES = {f32 = "float32", tf32 = "float32", bf16 = "bfloat16", f16 = "float16"}
+
 --- The inputs that a row describes, as tensors.
 -- @param gradients  do those with a star take one?
 function workloads.inputs(row, gradients)
   local moth = require "moth"
-  local list = {}
+  local list, dtype = {}, moth[DTYPES[row.options.dtype or "f32"]]
+  moth.set_float32_matmul_precision(row.options.dtype == "tf32" and "high" or "highest")
   for i, spec in ipairs(row.inputs) do
     local kind, sizes, bound = spec:match "^([*%l]*)%[([%d,]*)%]<?(%d*)$"
     local shape = {}
@@ -94,7 +97,8 @@ function workloads.inputs(row, gradients)
       list[i] = moth.rand(shape):lt(0.5)
       if kind == "bits" then list[i] = list[i]:float() end
     else
-      list[i] = moth.randn(shape, {requires_grad = gradients == true and kind == "*"})
+      list[i] = moth.randn(shape, {dtype = dtype,
+        requires_grad = gradients == true and kind == "*"})
     end
   end
   return list

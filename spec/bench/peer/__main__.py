@@ -2,7 +2,7 @@
 """PyTorch's side of `moth bench`: told on standard input what to time, answers on standard output.
 
 The conversation is that of spec/bench/side.lua, the timing that of spec/bench/timing.lua.
-    python spec/bench/peer [THREADS] [wall|cpu]
+    python spec/bench/peer [THREADS] [wall|cpu] [cpu|cuda]
 """
 import gc
 import statistics
@@ -21,7 +21,15 @@ import workloads
 KINDS = {"call": ops.call, "graph": ops.call, "op": ops.op, "train": train.train,
          "infer": train.infer}
 ROWS = workloads.read()
-CLOCK = time.process_time if sys.argv[2:] == ["cpu"] else time.perf_counter
+CLOCK = time.process_time if sys.argv[2:3] == ["cpu"] else time.perf_counter
+DEVICE = sys.argv[3] if len(sys.argv) > 3 else "cpu"
+if DEVICE != "cpu":  # everything is made there, and a batch ends when the GPU is done
+    torch.set_default_device(DEVICE)
+    torch.backends.cudnn.benchmark = True
+
+    def CLOCK():
+        torch.cuda.synchronize()
+        return time.perf_counter()
 
 
 def setup_of(row):
@@ -70,7 +78,8 @@ class Side:
             print("part", part, unit, repr(value))
 
     def version(self):
-        return f"PyTorch {torch.__version__}, Python {sys.version.split()[0]}"
+        place = "" if DEVICE == "cpu" else f", {torch.cuda.get_device_name()}"
+        return f"PyTorch {torch.__version__}, Python {sys.version.split()[0]}{place}"
 
 
 def main():

@@ -47,8 +47,8 @@ def main():
     row = workloads.read()[sys.argv[1]]
     pid = os.fork()  # each measurement finds a fresh process
     if pid == 0:
-        print(json.dumps({"peak_rss": ("MiB", resident(train.train(row), int(sys.argv[2])))})[:-1], end=", ",
-              flush=True)
+        peak = resident(train.train(row), int(sys.argv[2]))
+        print(json.dumps({"peak_rss": ("MiB", peak)})[:-1], end=", ", flush=True)
         os._exit(0)
     os.waitpid(pid, 0)
     print(f'"peak_tensors": ["MiB", {in_tensors(train.train(row))}]}}')

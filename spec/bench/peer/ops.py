@@ -55,7 +55,10 @@ WITH_OPTIONS = {
 }
 
 
-def tensor_of(spec, gradients):
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.half}
+
+
+def tensor_of(spec, gradients, dtype):
     """The input that a shape such as *[2,3], ids[5]<9 or mask[5] describes."""
     kind, sizes, bound = re.fullmatch(r"([*a-z]*)\[([\d,]*)\]<?(\d*)", spec).groups()
     shape = [int(size) for size in sizes.split(",") if size]
@@ -64,18 +67,20 @@ def tensor_of(spec, gradients):
     if kind in ("mask", "bits"):
         chosen = torch.rand(shape) < 0.5
         return chosen if kind == "mask" else chosen.float()
-    return torch.randn(shape, requires_grad=gradients and kind == "*")
+    return torch.randn(shape, requires_grad=gradients and kind == "*", dtype=dtype)
 
 
 def inputs(row, gradients=False):
-    return [tensor_of(spec, gradients) for spec in row.inputs]
+    kind = row.options.get("dtype", "f32")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind == "tf32"
+    return [tensor_of(spec, gradients, DTYPES.get(kind, torch.float)) for spec in row.inputs]
 
 
 def function_of(row):
     if row.fn in PLAIN:
         return PLAIN[row.fn]
     fn = WITH_OPTIONS[row.fn]
-    options = {key: value for key, value in row.options.items() if key != "fn"}
+    options = {key: value for key, value in row.options.items() if key not in ("fn", "dtype")}
     return lambda *xs: fn(*xs, **options)
 
 
