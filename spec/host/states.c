@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
          "assert(moth.memory().limit_bytes == 0)\n"
          "assert(not moth.autograd.is_anomaly_enabled())\n"
          "moth.manual_seed(1) assert(moth.rand(3).dtype == moth.float32)\n"
-         "local live = moth.memory().live_bytes big = moth.ones(1000000)\n"
+         "moth.collect() local live = moth.memory().live_bytes big = moth.ones(1000000)\n"
          "assert(moth.memory().live_bytes - live >= 4000000)");
   run(a, "assert(moth.memory().live_bytes < 2000000) assert(kept:sum():item() == 21)");
 
