@@ -41,8 +41,7 @@ void moth_frame_close(moth_call_frame *f) {
   }
 }
 
-/* A block for a list of n pointers, freed with the frame. */
-static moth_tensor **frame_list(moth_call_frame *f, int64_t n) {
+moth_tensor **moth_frame_list(moth_call_frame *f, int64_t n) {
   int64_t bytes = (n ? n : 1) * (int64_t)sizeof(moth_tensor *);
   void *block = NULL;
   if (f->nlists < MOTH_LISTS)
@@ -59,7 +58,7 @@ int moth_frame_own_lists(moth_call_frame *f, const moth_op *op) {
   for (uint32_t row = 0; row < op->nrows; row++) {
     if (!moth_kind_is_list(op->kinds[row])) continue;
     moth_tensors *list = (moth_tensors *)(void *)(f->args.slot + op->rows[row].slot);
-    moth_tensor **at = frame_list(f, list->n);
+    moth_tensor **at = moth_frame_list(f, list->n);
     if (!at) return f->temps.ctx->error.code;
     if (list->n) memcpy(at, list->at, (size_t)list->n * sizeof *at);
     list->at = at;
@@ -75,7 +74,7 @@ static int read_list(moth_call_frame *f, const moth_op *op, uint32_t row, const 
   const moth_handle *handles = from[0].pointer;
   int64_t n = from[1].integer;
   to->n = n;
-  to->at = frame_list(f, n);
+  to->at = moth_frame_list(f, n);
   if (!to->at) return ctx->error.code;
   for (int64_t i = 0; i < n; i++) {
     bool absent = handles[i]._slot == 0 && op->kinds[row] == MOTH_KIND_indices;

@@ -31,6 +31,7 @@ void moth_frame_open(moth_call_frame *f, moth_ctx *ctx);
 /* Keeps an owned tensor until the call ends; NULL after an error. */
 moth_tensor *moth_frame_keep(moth_call_frame *f, moth_tensor *take);
 void moth_frame_close(moth_call_frame *f);
+moth_tensor **moth_frame_list(moth_call_frame *f, int64_t n); /* room for n, freed with the frame */
 /* Copies the lists of f->args, which are then the frame's to change: casts replace what is in them,
 ** and the caller's own stay as they are. */
 int moth_frame_own_lists(moth_call_frame *f, const moth_op *op);
@@ -45,5 +46,8 @@ int moth_read_args(moth_call_frame *f, const moth_op *op, const moth_slot *slots
 int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype);
 /* Casts inputs as the region of autocast says that the context is in (autocast.c). */
 int moth_autocast_inputs(moth_call_frame *f, const moth_op *op);
+
+/* On a device, masks among an op's indices become the positions where they hold (op/masks.c). */
+int moth_index_prepare(moth_call_frame *f, const moth_op *op);
 
 #endif

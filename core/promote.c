@@ -156,12 +156,15 @@ static int common(const moth_op *op, moth_cursor c) {
                                                                                    : MOTH_NO_DTYPE;
 }
 
-/* -- devices: where the tensors lie. Numbers and 0-d tensors on the CPU go with any. -- */
+/* -- devices: where the tensors lie. Numbers, 0-d tensors and positions go from the CPU to any. */
 
 static bool goes_anywhere(const moth_op *op, const moth_cursor *c) {
   const moth_tensor *x = *c->at;
-  return op->kinds[c->from] == MOTH_KIND_generator ||
-         (x->l.device == 0 && x->l.ndim == 0 && moth_kind_is_value(op->kinds[c->from]));
+  const int kind = op->kinds[c->from];
+  const bool positions = kind == MOTH_KIND_index || kind == MOTH_KIND_maybe_index ||
+                         kind == MOTH_KIND_indices;
+  return kind == MOTH_KIND_generator ||
+         (x->l.device == 0 && (positions || (x->l.ndim == 0 && moth_kind_is_value(kind))));
 }
 
 #define MOTH_NOWHERE (-1) /* no tensor says where */
@@ -198,7 +201,8 @@ static void read_device(moth_call_frame *f, const moth_op *op) {
   if (f->device == MOTH_NOWHERE) f->device = asked ? moth_device_fallback(f->temps.ctx) : 0;
 }
 
-/* Kernels that follow addresses want 0-d tensors where the others are. */
+/* Kernels that follow addresses want what goes anywhere where the others are. An op of mixed types
+** casts its numbers itself and sees them as they came. */
 static int bring_scalars(moth_call_frame *f, const moth_op *op) {
   moth_cursor c = {.op = op, .args = &f->args};
   if (op->flags & (MOTH_OP_PORTABLE | MOTH_OP_ACROSS) || op->compose || op->list || op->view)
@@ -206,6 +210,7 @@ static int bring_scalars(moth_call_frame *f, const moth_op *op) {
   while (moth_next_input(&c)) {
     moth_tensor *x = *c.at, *y = NULL;
     if (!x || x->l.device || op->kinds[c.from] == MOTH_KIND_generator) continue;
+    if (x->flags & MOTH_T_NUMBER && op->flags & MOTH_OP_MIXED) continue;
     int status = MOTH_CALL(x->ctx, &y, to_device, .input = x, .device = f->device + 1);
     if (status) return status;
     *c.at = moth_frame_keep(f, y);
@@ -230,6 +235,7 @@ int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype) {
   if (!status && f->device > 0) status = bring_scalars(f, op);
   if (!status) read_device(f, op);
   if (!status && f->device) status = check_kernel(f, op);
+  if (!status && f->device) status = moth_index_prepare(f, op);
   return status;
 }
 

@@ -252,31 +252,30 @@ int moth_pick_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *mask
 
 /* -- values and positions -- */
 
-moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype) {
+int moth_pick_check(const char *arg, const moth_tensor *values, int dtype) {
   moth_ctx *ctx = values->ctx;
   int from = values->l.dtype;
   bool number = values->flags & MOTH_T_NUMBER;
-  if (number && from != MOTH_BOOL && dtype == MOTH_BOOL) {
-    moth_fail(ctx, MOTH_E_DTYPE, arg, "true or false is needed for bool, got a number");
-    return NULL;
-  }
+  if (number && from != MOTH_BOOL && dtype == MOTH_BOOL) 
+    return moth_fail(ctx, MOTH_E_DTYPE, arg, "true or false is needed for bool, got a number");
   if (number && !moth_value_fits(from, moth_at(values), dtype)) {
     moth_slot v;
     memcpy(&v, moth_at(values), sizeof v);
     if (from == MOTH_F64)
-      moth_fail(ctx, MOTH_E_DTYPE, arg, "%.17g does not fit %s", v.number, moth_dtype_name(dtype));
-    else
-      moth_fail(ctx, MOTH_E_DTYPE, arg, "%lld does not fit %s", (long long)v.integer,
-                moth_dtype_name(dtype));
-    return NULL;
+      return moth_fail(ctx, MOTH_E_DTYPE, arg, "%.17g does not fit %s", v.number,
+                       moth_dtype_name(dtype));
+    return moth_fail(ctx, MOTH_E_DTYPE, arg, "%lld does not fit %s", (long long)v.integer,
+                     moth_dtype_name(dtype));
   }
   if (!number && ((moth_is_float(from) && !moth_is_float(dtype)) ||
-                  (moth_is_int(from) && dtype == MOTH_BOOL))) {
-    moth_fail(ctx, MOTH_E_DTYPE, arg, "%s does not go into %s; convert it with :to()",
-              moth_str(values), moth_dtype_name(dtype));
-    return NULL;
-  }
-  return moth_cast(values, dtype);
+                  (moth_is_int(from) && dtype == MOTH_BOOL)))
+    return moth_fail(ctx, MOTH_E_DTYPE, arg, "%s does not go into %s; convert it with :to()",
+                     moth_str(values), moth_dtype_name(dtype));
+  return MOTH_OK;
+}
+
+moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype) {
+  return moth_pick_check(arg, values, dtype) ? NULL : moth_cast(values, dtype);
 }
 
 typedef struct bounds {

@@ -2,6 +2,8 @@
 #ifndef MOTH_KERNEL_SCALAR_H
 #define MOTH_KERNEL_SCALAR_H
 
+#include <string.h>
+
 #include "../loop.h"
 
 /* Writes the scalar as one element of dtype (8 bytes are enough for any); E_DTYPE blaming `arg` if
@@ -39,6 +41,14 @@ static inline const moth_tensor *moth_operand_of(moth_operand *o, moth_ctx *ctx,
   o->tensor.l.numel = 1;
   o->tensor.l.offset = 0;
   return &o->tensor;
+}
+
+/* Writes 0 into every element of a packed tensor: all dtypes have zero bits for it. */
+static inline int moth_zero(moth_tensor *y) {
+  moth_operand zero = {.element = 0};
+  if (y->l.device) return moth_copy_into(y, moth_operand_of(&zero, y->ctx, y->l.dtype));
+  if (y->l.numel) memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
+  return MOTH_OK;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* compound.c -- shapes and orders that other ops make together: further names, grids, stacks,
 ** diagonals. Their faces stand in rearrange.h, and the list of both files is at the end.
 */
-#include "../loop.h"
+#include "../kernel/scalar.h"
 #include "arith.h"
 #include "copy.h"
 #include "join.h"
@@ -234,8 +234,9 @@ static int diag_embed_shape(const diag_embed_args *a, moth_layout *y) {
 static int diag_embed_cpu(const diag_embed_args *a, moth_tensor **out) {
   moth_tensor *y = out[0], *line = NULL;
   if (y->l.numel == 0) return MOTH_OK;
-  memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
-  int status = MOTH_CALL(a->ctx, &line, diagonal, .input = y, .offset = a->offset,
+  int status = moth_zero(y);
+  if (!status)
+    status = MOTH_CALL(a->ctx, &line, diagonal, .input = y, .offset = a->offset,
                          .dim1 = a->dim1, .dim2 = a->dim2);
   if (!status) status = moth_copy_into(line, a->input);
   moth_tensor_release(line);
@@ -247,7 +248,7 @@ static int diag_embed_grad(const diag_embed_args *a, moth_grad *g) {
                                      .dim1 = a->dim1, .dim2 = a->dim2));
 }
 
-MOTH_OP(diag_embed, DIAG_EMBED, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+MOTH_OP(diag_embed, DIAG_EMBED, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
         .doc = "Matrices with the last dimension on a diagonal, and zeros elsewhere.",
         .examples = "moth.randn(2, 3)\n"
                     "moth.randn(2, 3), {offset = -1, dim1 = 1, dim2 = 3}")

@@ -276,6 +276,20 @@ MOTH_OP_COMPOSES(embedding_renorm_, EMBEDDING_RENORM_,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_WHOLE)
 
+/* A kernel of a device writes and no more. */
+static int renorm_there(const embedding_args *a) {
+  moth_tensor *w = a->weight;
+  const bool mode = a->ctx->grad_mode;
+  a->ctx->grad_mode = false;
+  int status = moth_check_write(w, "weight", false);
+  a->ctx->grad_mode = mode;
+  if (!status)
+    status = MOTH_CALL(a->ctx, NULL, embedding_renorm_, .weight = w, .input = a->input,
+                       .max_norm = a->max_norm, .norm_type = a->norm_type);
+  if (!status && w->l.numel && a->input->l.numel) moth_storage_bump(w->storage);
+  return status;
+}
+
 static int embedding_compose(const embedding_args *a, moth_tensor **out) {
   const embedding_rows_args rows = {.ctx = a->ctx, .weight = a->weight, .input = a->input,
                                     .padding_idx = a->padding_idx,
@@ -283,7 +297,8 @@ static int embedding_compose(const embedding_args *a, moth_tensor **out) {
   if (!moth_absent(a->max_norm)) {
     moth_layout y;
     int status = embedding_rows_shape(&rows, &y); /* nothing is written if that refuses */
-    if (!status)
+    if (!status && a->weight->l.device) status = renorm_there(a);
+    else if (!status)
       status = MOTH_CALL(a->ctx, NULL, embedding_renorm_, .weight = a->weight, .input = a->input,
                          .max_norm = a->max_norm, .norm_type = a->norm_type);
     if (status) return status;

@@ -2,6 +2,7 @@
 ** slices (index_select, index_add) or element by element (gather, scatter, scatter_add), and
 ** one_hot. Their faces stand in index.h.
 */
+#include "../backend.h"
 #include "../capture.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"
@@ -122,6 +123,15 @@ MOTH_OP(index_select, INDEX_SELECT, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT,
         .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}\n"
                     "moth.randn(3, 4), -1, {1, 4}")
 
+static int check_alpha(const index_add_args *a, int dtype) {
+  uint8_t truth = a->alpha.as.integer != 0;
+  const void *value = a->alpha.type == 2 ? (const void *)&truth : (const void *)&a->alpha.as;
+  int from = a->alpha.type == 0 ? MOTH_F64 : a->alpha.type == 1 ? MOTH_I64 : MOTH_BOOL;
+  if (moth_value_fits(from, value, dtype)) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_DTYPE, "alpha", "the factor does not fit %s",
+                   moth_dtype_name(dtype));
+}
+
 static int index_add_shape(const index_add_args *a, moth_layout *y) {
   int32_t dim;
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
@@ -134,7 +144,7 @@ static int index_add_shape(const index_add_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "source", "%s is needed, got %s",
                      moth_str_shape(a->ctx, wanted.ndim, wanted.shape), moth_str(a->source));
   take_shape(y, a->input);
-  return MOTH_OK;
+  return check_alpha(a, a->input->l.dtype);
 }
 
 static bool is_one(moth_scalar s) { return s.type == 0 ? s.as.number == 1 : s.as.integer == 1; }
@@ -161,21 +171,11 @@ static moth_tensor *scaled(const moth_tensor *x, moth_scalar by, int dtype) {
   return y;
 }
 
-static int check_alpha(const index_add_args *a, int dtype) {
-  uint8_t truth = a->alpha.as.integer != 0;
-  const void *value = a->alpha.type == 2 ? (const void *)&truth : (const void *)&a->alpha.as;
-  int from = a->alpha.type == 0 ? MOTH_F64 : a->alpha.type == 1 ? MOTH_I64 : MOTH_BOOL;
-  if (moth_value_fits(from, value, dtype)) return MOTH_OK;
-  return moth_fail(a->ctx, MOTH_E_DTYPE, "alpha", "the factor does not fit %s",
-                   moth_dtype_name(dtype));
-}
-
 static int index_add_cpu(const index_add_args *a, moth_tensor **out) {
   int32_t dim;
   moth_tensor *y = out[0], *work = NULL, *source = NULL;
   int dtype = y->l.dtype, wide = is_half(dtype) ? MOTH_F32 : dtype;
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
-  if (!status) status = check_alpha(a, dtype);
   if (status) return status;
   moth_tensor *list =
       moth_pick_positions("index", a->index, a->input->l.shape[dim], dim, a->input);
@@ -322,6 +322,7 @@ static int scatter_rule(moth_tensor *input, int64_t dim_arg, const moth_tensor *
   int status = moth_dim(input->ctx, "dim", dim_arg, input->l.ndim, &dim);
   if (!status) status = check_index(index, "the input", input, dim);
   if (!status && !(src->flags & MOTH_T_NUMBER)) status = check_index(index, "src", src, -1);
+  if (!status) status = moth_pick_check("src", src, input->l.dtype);
   y->dtype = input->l.dtype;
   if (!status) take_shape(y, input);
   return status;
@@ -415,16 +416,24 @@ static void largest_run(int64_t n, char *const *at, const int64_t *step, const v
   }
 }
 
+static int largest_of(const moth_tensor *x, int64_t *largest) {
+  moth_loop loop;
+  moth_tensor *here = moth_to_host(x);
+  if (!here) return x->ctx->error.code;
+  moth_loop_over(&loop, x->ctx, &here->l, 1, (const moth_tensor *const[]){here});
+  int status = moth_loop_run(&loop, largest_run, largest);
+  moth_tensor_release(here);
+  return status;
+}
+
 static int one_hot_shape(const one_hot_args *a, moth_layout *y) {
   int64_t classes = a->num_classes, largest = -1;
   if (a->input->l.ndim == MOTH_MAX_DIMS)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
                      moth_str(a->input));
   if (classes == MOTH_NO_INT || classes == -1) {
-    moth_loop loop;
     if (moth_capture_refuse_shape(a->ctx, "one_hot")) return a->ctx->error.code;
-    moth_loop_over(&loop, a->ctx, &a->input->l, 1, (const moth_tensor *const[]){a->input});
-    int status = moth_loop_run(&loop, largest_run, &largest);
+    int status = largest_of(a->input, &largest);
     if (status) return status;
     if (a->input->l.numel == 0)
       return moth_fail(a->ctx, MOTH_E_ARG, "num_classes", "a value is needed for the empty %s",

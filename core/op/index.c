@@ -7,8 +7,10 @@
 */
 #include "index.h"
 
+#include "../backend.h"
 #include "../capture.h"
 #include "../kernel/pick.h"
+#include "reduce.h"
 #include "view.h"
 
 /* -- what a list of indices means for a tensor -- */
@@ -52,19 +54,12 @@ static int plan_add(plan *p, moth_tensor *x, int32_t dim, const moth_tensor *of,
   moth_ctx *ctx = x->ctx;
   bool mask = x->l.dtype == MOTH_BOOL;
   selector s = {.tensor = x, .dim = dim, .ndims = mask ? x->l.ndim : 1};
-  if (mask && x->l.ndim == 0)
-    return moth_fail(ctx, MOTH_E_SHAPE, "indices", "a mask needs at least 1 dimension, got %s",
-                     moth_str(x));
+  if (mask && moth_mask_fits(x, dim, of, ndim, shape)) return ctx->error.code;
   if (dim + s.ndims > ndim)
     return moth_fail(ctx, MOTH_E_INDEX, "indices", "too many indices for the %d dimensions of %s",
                      ndim, moth_str(of));
   moth_layout shown = {.ndim = 1};
   if (mask) {
-    for (int32_t d = 0; d < s.ndims; d++)
-      if (x->l.shape[d] != shape[dim + d])
-        return moth_fail(ctx, MOTH_E_SHAPE, "indices",
-                         "the mask %s does not have the sizes of %s from dim " MOTH_POS " on",
-                         moth_str_shape(ctx, x->l.ndim, x->l.shape), moth_str(of), (long long)dim);
     int status = count_true(x, &s.count);
     if (status) return status;
     shown.shape[0] = s.count;
@@ -375,14 +370,17 @@ MOTH_OP(index, INDEX, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT, .saves = "indice
 /* -- index_put -- */
 
 static int index_put_shape(const index_put_args *a, moth_layout *y) {
-  plan p;
+  plan p = {.n = 0};
   const moth_tensor *x = a->input;
-  int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, false);
-  if (!status) status = plan_fits(&p, x->l.shape, a->values);
-  plan_free(&p);
+  int status = moth_pick_check("values", a->values, x->l.dtype);
   y->ndim = x->l.ndim;
   y->dtype = x->l.dtype;
   memcpy(y->shape, x->l.shape, sizeof y->shape);
+  if (!status && x->l.device && moth_index_fills(a))
+    return moth_mask_fits(a->indices.at[0], 0, x, x->l.ndim, x->l.shape);
+  if (!status) status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, false);
+  if (!status) status = plan_fits(&p, x->l.shape, a->values);
+  plan_free(&p);
   return status;
 }
 
@@ -475,10 +473,25 @@ MOTH_OP_COMPOSES(masked_select, MASKED_SELECT, .dtypes = MOTH_ANY,
 
 /* -- nonzero -- */
 
+/* Counted where the input lies. */
+static int count_there(moth_tensor *x, int64_t *count) {
+  moth_tensor *sum = NULL, *here = NULL;
+  int status = MOTH_CALL(x->ctx, &sum, count_nonzero, .input = x);
+  if (!status) here = moth_to_host(sum);
+  if (here) *count = *(const int64_t *)(const void *)moth_at(here);
+  else if (!status) status = x->ctx->error.code;
+  moth_tensor_release(sum);
+  moth_tensor_release(here);
+  return status;
+}
+
 static int nonzero_shape(const nonzero_args *a, moth_layout *y) {
   if (moth_capture_refuse_shape(a->ctx, "nonzero")) return a->ctx->error.code;
-  moth_tensor *mask = moth_cast(a->input, MOTH_BOOL);
-  int status = mask ? count_true(mask, &y->shape[0]) : a->ctx->error.code;
+  const bool there = a->input->l.device != 0;
+  moth_tensor *mask = there ? NULL : moth_cast(a->input, MOTH_BOOL);
+  int status = there  ? count_there(a->input, &y->shape[0])
+               : mask ? count_true(mask, &y->shape[0])
+                      : a->ctx->error.code;
   moth_tensor_release(mask);
   y->shape[1] = a->input->l.ndim;
   y->ndim = 2;

@@ -125,4 +125,11 @@ MOTH_ARGS(masked_scatter, MASKED_SCATTER)
   ARG(maybe_int, num_classes, none, "size of the new last dimension; just enough when absent or -1")
 MOTH_ARGS(one_hot, ONE_HOT)
 
+/* Does a mask that begins at dimension `dim` have the sizes of a tensor, `of`, from there on? */
+int moth_mask_fits(const moth_tensor *mask, int32_t dim, const moth_tensor *of, int32_t ndim,
+                   const int64_t *shape);
+/* Is this one mask over the leading dimensions, and one value for all that it shows? Then nobody
+** needs to know where it holds. */
+bool moth_index_fills(const index_put_args *a);
+
 #endif

@@ -86,7 +86,7 @@ static int cat_grad(const cat_args *a, moth_grad *g) {
   return status;
 }
 
-MOTH_OP(cat, CAT, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_OUT,
+MOTH_OP(cat, CAT, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_OUT | MOTH_OP_PORTABLE,
         .doc = "Tensors one after the other along a dimension.",
         .examples = "{moth.randn(2, 3), moth.randn(1, 3)}\n"
                     "{moth.randn(2, 3), moth.randn(2, 2)}, {dim = 2}")
@@ -133,7 +133,7 @@ static int stack_grad(const stack_args *a, moth_grad *g) {
   return status;
 }
 
-MOTH_OP(stack, STACK, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_OUT,
+MOTH_OP(stack, STACK, .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = MOTH_OP_OUT | MOTH_OP_PORTABLE,
         .doc = "Tensors of one shape, side by side along a new dimension.",
         .examples = "{moth.randn(3), moth.randn(3)}\n"
                     "{moth.randn(3), moth.randn(3)}, {dim = 2}")

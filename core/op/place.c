@@ -33,14 +33,15 @@ static void lowest_run(int64_t n, char *const *at, const int64_t *step, const vo
   }
 }
 
-/* y := input with `values` at the positions. What index_put would count from the end is refused. */
+/* y := input with `values` at the positions. What index_put would count from the end is refused,
+** where that is seen without waiting for a device. */
 static int put_slices(moth_ctx *ctx, moth_tensor *input, int32_t dim, moth_tensor *index,
                       moth_tensor *values, moth_tensor **y) {
   moth_tensor *at[MOTH_MAX_DIMS] = {NULL}, *list = NULL;
   int64_t lowest = 0;
   moth_loop loop;
   moth_loop_over(&loop, ctx, &index->l, 1, (const moth_tensor *const[]){index});
-  int status = moth_loop_run(&loop, lowest_run, &lowest);
+  int status = index->l.device ? MOTH_OK : moth_loop_run(&loop, lowest_run, &lowest);
   if (status) return status;
   if (lowest < 0)
     return moth_fail(ctx, MOTH_E_INDEX, "index", "positions count from " MOTH_POS " here, got "
@@ -177,8 +178,7 @@ static int first_of(moth_ctx *ctx, moth_tensor *source, int64_t n, moth_tensor *
 }
 
 static int masked_scatter_compose(const masked_scatter_args *a, moth_tensor **out) {
-  if (a->input->l.device) return moth_device_missing(a->ctx, a->input->l.device);
-  moth_tensor *x = NULL, *mask = NULL, *count = NULL, *values = NULL, *y = NULL;
+  moth_tensor *x = NULL, *mask = NULL, *count = NULL, *values = NULL, *y = NULL, *here = NULL;
   moth_layout l = {.ndim = 0};
   int status = moth_broadcast(a->ctx, "mask", &l, a->input, a->mask);
   if (!status) status = moth_capture_refuse_shape(a->ctx, "masked_scatter");
@@ -188,8 +188,9 @@ static int masked_scatter_compose(const masked_scatter_args *a, moth_tensor **ou
   if (!status) status = MOTH_CALL(a->ctx, &x, expand, .input = a->input, .size = size);
   if (!status) status = MOTH_CALL(a->ctx, &mask, expand, .input = a->mask, .size = size);
   if (!status) status = MOTH_CALL(a->ctx, &count, count_nonzero, .input = mask);
+  if (!status && !(here = moth_to_host(count))) status = a->ctx->error.code;
   if (!status)
-    status = first_of(a->ctx, a->source, *(const int64_t *)(const void *)moth_at(count), &values);
+    status = first_of(a->ctx, a->source, *(const int64_t *)(const void *)moth_at(here), &values);
   if (!status)
     status = MOTH_CALL(a->ctx, &y, index_put, .input = x, .indices = {&mask, 1},
                        .values = values);
@@ -197,6 +198,7 @@ static int masked_scatter_compose(const masked_scatter_args *a, moth_tensor **ou
     status = MOTH_CALL(a->ctx, out, reshape, .input = y, .shape = {result.shape, result.ndim});
   moth_tensor_release(y);
   moth_tensor_release(values);
+  moth_tensor_release(here);
   moth_tensor_release(count);
   moth_tensor_release(mask);
   moth_tensor_release(x);

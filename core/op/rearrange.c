@@ -43,7 +43,7 @@ static int flip_grad(const flip_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, flip, .input = g->dy, .dims = a->dims));
 }
 
-MOTH_OP(flip, FLIP, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+MOTH_OP(flip, FLIP, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
         .doc = "The elements in the opposite order along some dimensions, as a copy.",
         .examples = "moth.randn(2, 3), {2}\n"
                     "moth.randn(2, 3, 2), {1, -1}")
@@ -135,7 +135,7 @@ static int roll_grad(const roll_args *a, moth_grad *g) {
                                      .dims = a->dims));
 }
 
-MOTH_OP(roll, ROLL, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+MOTH_OP(roll, ROLL, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
         .doc = "The elements some places further on; those beyond the end come in at the start.",
         .examples = "moth.randn(2, 3), 2\n"
                     "moth.randn(3, 4), {1, -3}, {1, 2}")
@@ -227,7 +227,7 @@ static int tile_grad(const tile_args *a, moth_grad *g) {
   return moth_flow(g, a->input, dx);
 }
 
-MOTH_OP(tile, TILE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
+MOTH_OP(tile, TILE, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE,
         .doc = "The tensor side by side with itself. What PyTorch says as x.repeat(2, 3) is "
                "x:tile(2, 3): `repeat` is a word of Lua's.",
         .examples = "moth.randn(2, 3), {2, 2}\n"
@@ -254,7 +254,8 @@ static int64_t count_at(const moth_tensor *counts, int64_t i) {
   return at[counts->l.numel == 1 ? 0 : i];
 }
 
-/* Counts for n positions as packed i64 of 1 or n elements, all of them good, and their sum. */
+/* Counts for n positions as packed i64 of 1 or n elements, all of them good, and their sum; on the
+** CPU, which has to know how many there will be. */
 static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_t *total) {
   const moth_tensor *r = a->repeats;
   moth_ctx *ctx = a->ctx;
@@ -265,7 +266,8 @@ static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_
               "a whole number or %lld integers are needed, got %s", (long long)n, moth_str(r));
     return NULL;
   }
-  moth_tensor *counts = moth_cast(r, MOTH_I64);
+  moth_tensor *here = moth_to_host(r), *counts = here ? moth_cast(here, MOTH_I64) : NULL;
+  moth_tensor_release(here);
   *total = 0;
   const bool each = counts && counts->l.numel != 1; /* one count serves for all of n */
   for (int64_t i = 0; counts && i < (each ? n : 1); i++) {
@@ -338,7 +340,6 @@ static int repeat_along(const repeat_interleave_args *a, moth_tensor *x, int32_t
 }
 
 static int repeat_interleave_compose(const repeat_interleave_args *a, moth_tensor **out) {
-  if (a->input->l.device) return moth_device_missing(a->ctx, a->input->l.device);
   static const int64_t all = -1;
   int32_t dim = 0;
   moth_tensor *x = NULL;

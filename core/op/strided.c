@@ -6,8 +6,11 @@
 */
 #include "strided.h"
 
-#include "../loop.h"
+#include "../backend.h"
+#include "../kernel/scalar.h"
 #include "create.h"
+#include "index.h"
+#include "view.h"
 
 typedef struct geometry {
   moth_layout base, view; /* offsets count from the first element of the image */
@@ -79,11 +82,12 @@ static void take_shape(moth_layout *y, const moth_layout *from) {
 
 /* -- images -- */
 
-static moth_tensor *image_new(moth_ctx *ctx, int64_t n, int dtype) {
-  moth_layout l = {.ndim = 1, .dtype = (uint8_t)dtype, .shape = {n}};
-  moth_tensor *image = moth_tensor_new(ctx, &l); /* which refuses what cannot be addressed */
-  if (image && n) memset(moth_at(image), 0, (size_t)n * moth_dtype_size[dtype]);
-  return image;
+static moth_tensor *image_new(const moth_tensor *like, int64_t n, int dtype) {
+  moth_layout l = {.ndim = 1, .dtype = (uint8_t)dtype, .device = like->l.device, .shape = {n}};
+  moth_tensor *image = moth_tensor_new(like->ctx, &l); /* which refuses what cannot be addressed */
+  if (!image || !moth_zero(image)) return image;
+  moth_tensor_release(image);
+  return NULL;
 }
 
 /* Looks at the image, which may have another dtype than the geometry says, through l. */
@@ -139,11 +143,44 @@ static const moth_inner add_runs[MOTH_DTYPES] = {
   [MOTH_I32] = add_i32,   [MOTH_I64] = add_i64, [MOTH_F32] = add_f32, [MOTH_F64] = add_f64,
 };
 
+/* On a device: a packed image's places, seen through l as well, say where each element goes. */
+static int image_add_there(moth_tensor *image, const moth_layout *l, moth_tensor *x) {
+  static const int64_t flat = -1;
+  moth_ctx *ctx = image->ctx;
+  moth_tensor *places = NULL, *view = NULL, *list = NULL, *values = NULL, *whole = NULL;
+  const moth_scalar zero = {.type = 1}, one = {.type = 1, .as.integer = 1};
+  moth_scalar n = {.type = 1, .as.integer = image->l.numel};
+  moth_layout line = {.ndim = 1, .dtype = image->l.dtype, .device = image->l.device,
+                      .shape = {image->l.numel}, .stride = {1}, .numel = image->l.numel,
+                      .offset = image->l.offset};
+  int status = MOTH_CALL(ctx, &places, arange, .start = zero, .stop = n, .step = one,
+                         .dtype = MOTH_I64, .device = moth_device_of(image));
+  if (!status && !(view = image_view(places, l))) status = ctx->error.code;
+  if (!status) status = MOTH_CALL(ctx, &list, reshape, .input = view, .shape = {&flat, 1});
+  if (!status) status = MOTH_CALL(ctx, &values, reshape, .input = x, .shape = {&flat, 1});
+  if (!status && !(whole = moth_tensor_like(ctx, &line, image->storage))) status = ctx->error.code;
+  if (!status)
+    status = moth_run_into(&moth_op_index_add, &(index_add_args){.ctx = ctx, .input = whole,
+                                                                 .index = list, .source = values,
+                                                                 .alpha = one}, whole);
+  moth_tensor_release(whole);
+  moth_tensor_release(values);
+  moth_tensor_release(list);
+  moth_tensor_release(view);
+  moth_tensor_release(places);
+  return status;
+}
+
 static int image_add(const moth_tensor *image, const moth_layout *l, const moth_tensor *x) {
   moth_tensor *from = moth_cast(x, image->l.dtype);
   moth_tensor *to = from ? image_view(image, l) : NULL;
   int status = image->ctx->error.code;
-  if (to) {
+  if (to && to->l.device) {
+    const bool mode = image->ctx->grad_mode;
+    image->ctx->grad_mode = false;
+    status = image_add_there((moth_tensor *)(uintptr_t)image, l, from);
+    image->ctx->grad_mode = mode;
+  } else if (to) {
     moth_loop loop;
     moth_loop_over(&loop, image->ctx, &to->l, 2, (const moth_tensor *const[]){to, from});
     status = moth_loop_run(&loop, add_runs[image->l.dtype], NULL);
@@ -157,6 +194,7 @@ static int image_add(const moth_tensor *image, const moth_layout *l, const moth_
 ** counts for the first of them only. */
 static int image_deal(moth_tensor *y, const moth_tensor *image, const moth_layout *base) {
   if (!moth_layout_overlaps(base)) return image_read(y, image, base);
+  if (y->l.device) return moth_device_missing(y->ctx, y->l.device);
   moth_layout l = y->l;
   l.dtype = image->l.dtype;
   moth_tensor *part = moth_tensor_new(y->ctx, &l);
@@ -194,7 +232,7 @@ static int strided_get_cpu(const strided_get_args *a, moth_tensor **out) {
   int status = GEOMETRY(a, a->input->l.dtype, &g);
   if (status) return status;
   moth_tensor *image = g.direct ? moth_packed(a->input)
-                                : image_new(a->ctx, g.image, a->input->l.dtype);
+                                : image_new(a->input, g.image, a->input->l.dtype);
   if (!image) return a->ctx->error.code;
   if (!g.direct) status = image_write(image, &g.base, a->input);
   if (!status) status = image_read(out[0], image, &g.view);
@@ -210,7 +248,7 @@ static int strided_get_grad(const strided_get_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, strided_sum, .input = g->dy, SAME_GEOMETRY(a)));
 }
 
-MOTH_OP(strided_get, STRIDED_GET, .flags = MOTH_OP_HIDDEN, .dtypes = MOTH_ANY,
+MOTH_OP(strided_get, STRIDED_GET, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
         .doc = "The elements that a view of the given geometry sees of a base.",
         .examples = "moth.randn(3, 4), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
                     "moth.randn(3, 4), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3")
@@ -233,10 +271,10 @@ static int strided_sum_cpu(const strided_sum_args *a, moth_tensor **out) {
   bool half = dtype == MOTH_F16 || dtype == MOTH_BF16;
   if (adds && half) dtype = MOTH_F32; /* sums are kept wide */
   bool own = g.direct && dtype == a->input->l.dtype;
-  moth_tensor *image = own ? moth_tensor_retain(out[0]) : image_new(a->ctx, g.image, dtype);
+  moth_tensor *image = own ? moth_tensor_retain(out[0]) : image_new(a->input, g.image, dtype);
   if (!image) return a->ctx->error.code;
-  if (own) memset(moth_at(image), 0, (size_t)image->l.numel * moth_dtype_size[dtype]);
-  status = (adds ? image_add : image_write)(image, &g.view, a->input);
+  status = own ? moth_zero(image) : MOTH_OK;
+  if (!status) status = (adds ? image_add : image_write)(image, &g.view, a->input);
   if (!status && !own) status = image_deal(out[0], image, &g.base);
   moth_tensor_release(image);
   return status;
@@ -246,7 +284,7 @@ static int strided_sum_grad(const strided_sum_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, strided_get, .input = g->dy, SAME_GEOMETRY(a)));
 }
 
-MOTH_OP(strided_sum, STRIDED_SUM, .flags = MOTH_OP_HIDDEN, .dtypes = MOTH_ANY,
+MOTH_OP(strided_sum, STRIDED_SUM, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
         .doc = "A base that is zero but where a view of the given geometry has elements: there it "
                "is their sum.",
         .examples = "moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
@@ -268,7 +306,7 @@ static int strided_put_cpu(const strided_put_args *a, moth_tensor **out) {
   int status = GEOMETRY(a, a->input->l.dtype, &g);
   if (status) return status;
   moth_tensor *image = g.direct ? moth_tensor_retain(out[0])
-                                : image_new(a->ctx, g.image, a->input->l.dtype);
+                                : image_new(a->input, g.image, a->input->l.dtype);
   if (!image) return a->ctx->error.code;
   status = g.direct ? moth_copy_into(image, a->input) : image_write(image, &g.base, a->input);
   if (!status) status = image_write(image, &g.view, a->source);
@@ -289,7 +327,7 @@ static int strided_put_grad(const strided_put_args *a, moth_grad *g) {
   return g->status;
 }
 
-MOTH_OP(strided_put, STRIDED_PUT, .flags = MOTH_OP_HIDDEN, .dtypes = MOTH_ANY,
+MOTH_OP(strided_put, STRIDED_PUT, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
         .doc = "A base in which the elements that a view of the given geometry sees are replaced.",
         .examples = "moth.randn(3, 4), moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
                     "moth.randn(3, 4), moth.randn(2, 2), {3, 4}, {1, 3}, 2, {2, 2}, {3, 1}, 3")

@@ -280,7 +280,10 @@ local function check_once(shard, name, fn, sample, dtype, layout, broken)
   local named, leaves = arguments(shard, sample, varied, layout, mutates)
   if run.device and makes(name) then named.device = run.device end
   if sample.error then
-    local ok, message = pcall(fn, named)
+    local ok, message = pcall(function()
+      fn(named)
+      if run.device then moth.cuda.synchronize() end -- which tells of what kernels found
+    end)
     if ok then error("did not raise, wanted " .. sample.error, 0) end
     if moth.errcode() ~= sample.error then
       error(("raised %s (%s), wanted %s"):format(tostring(moth.errcode()), tostring(message),

@@ -1,0 +1,135 @@
+/* pad.cu -- borders around tensors: each element of the result finds where it comes from, and each
+** element of a gradient all the places where it stands.
+*/
+#include "../core/op/pad.h"
+
+#include "pick.cuh"
+
+enum { CONSTANT, REFLECT, REPLICATE, CIRCULAR };
+
+struct border {
+  int ndim, mode;
+  int64_t in[MOTH_MAX_DIMS], out[MOTH_MAX_DIMS], before[MOTH_MAX_DIMS];
+};
+
+static border border_of(const moth_tensor *in, const moth_tensor *out, moth_ints pad, int mode) {
+  border b;
+  memset(&b, 0, sizeof b);
+  b.ndim = in->l.ndim;
+  b.mode = mode;
+  for (int d = 0; d < b.ndim; d++) {
+    const int64_t pair = b.ndim - 1 - d;
+    b.in[d] = in->l.shape[d];
+    b.out[d] = out->l.shape[d];
+    if (pair < pad.n / 2) b.before[d] = pad.at[2 * pair];
+  }
+  return b;
+}
+
+/* Which element stands at place i of a dimension; -1: the constant. */
+static __device__ inline int64_t source(const border &b, int d, int64_t i) {
+  const int64_t at = i - b.before[d], n = b.in[d];
+  if (at >= 0 && at < n) return at;
+  switch (b.mode) {
+    case REFLECT: return at < 0 ? -at : 2 * n - 2 - at;
+    case REPLICATE: return at < 0 ? 0 : n - 1;
+    case CIRCULAR: return at < 0 ? at + n : at - n;
+    default: return -1;
+  }
+}
+
+template <class T> static __global__ void pad_out(border b, int64_t n, const T *x, T fill, T *y) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  int64_t rest = i, at = 0, step = 1;
+  bool inside = true;
+  for (int d = b.ndim - 1; d >= 0; d--) {
+    const int64_t over = rest / b.out[d], from = source(b, d, rest - over * b.out[d]);
+    inside = inside && from >= 0;
+    at += from * step;
+    step *= b.in[d];
+    rest = over;
+  }
+  y[i] = inside ? x[at] : fill;
+}
+
+/* The k-th place of dimension d where element i stands, in ascending order; -1: there are no more.
+** Replicated edges have a run of places, what is mirrored or goes round at most three. */
+static __device__ inline int64_t place(const border &b, int d, int64_t i, int64_t k) {
+  const int64_t n = b.in[d], first = b.before[d], all = b.out[d], own = first + i;
+  if (b.mode == REPLICATE) {
+    const int64_t low = i == 0 && first > 0 ? 0 : own, high = i == n - 1 ? all - 1 : own;
+    const int64_t at = (low < 0 ? 0 : low) + k;
+    return own >= all && i != n - 1 ? -1 : at <= high && at < all && at >= 0 && high >= 0 ? at : -1;
+  }
+  const int64_t left = b.mode == REFLECT ? (i > 0 ? first - i : -1)
+                       : b.mode == CIRCULAR ? own - n : -1;
+  const int64_t right = b.mode == REFLECT ? (i < n - 1 ? first + 2 * n - 2 - i : -1)
+                        : b.mode == CIRCULAR ? own + n : -1;
+  const int64_t at[3] = {left, own, right};
+  for (int c = 0; c < 3; c++)
+    if (at[c] >= 0 && at[c] < all && k-- == 0) return at[c];
+  return -1;
+}
+
+template <class T> static __global__ void pad_in(border b, int64_t n, const T *dy, T *dx) {
+  typedef real_of<T> real;
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  int64_t own[MOTH_MAX_DIMS], k[MOTH_MAX_DIMS] = {0}, step[MOTH_MAX_DIMS], rest = i, size = 1;
+  bool some = true;
+  for (int d = b.ndim - 1; d >= 0; d--) {
+    own[d] = rest % b.in[d];
+    rest /= b.in[d];
+    step[d] = size;
+    size *= b.out[d];
+    some = some && place(b, d, own[d], 0) >= 0;
+  }
+  real sum = 0;
+  while (some) {
+    int64_t at = 0;
+    for (int d = 0; d < b.ndim; d++) at += place(b, d, own[d], k[d]) * step[d];
+    sum += get(dy + at);
+    int d = b.ndim - 1;
+    for (; d >= 0; d--) { /* the next combination of places */
+      if (place(b, d, own[d], ++k[d]) >= 0) break;
+      k[d] = 0;
+    }
+    some = d >= 0;
+  }
+  put(dx + i, sum);
+}
+
+MOTH_CUDA(pad) {
+  const moth_scalar s = a->value;
+  const int64_t n = out[0]->l.numel;
+  const border b = border_of(a->input, out[0], a->pad, (int)a->mode);
+  uint64_t fill = 0;
+  moth_tensor *x = moth_packed(a->input);
+  moth_convert(1, s.type == 0 ? MOTH_F64 : MOTH_I64, (const char *)&s.as, 8, out[0]->l.dtype,
+               (char *)&fill, 8);
+  if (!x) return moth_status(a->ctx);
+  int status = n == 0 ? MOTH_OK : with_size(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    T element;
+    memcpy(&element, &fill, sizeof element);
+    return launch(a->ctx, out[0], pad_out<T>, blocks_for(n), BLOCK, 0, b, n, data<T>(x), element,
+                  data<T>(out[0]));
+  });
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_CUDA(pad_back) {
+  const int64_t n = out[0]->l.numel;
+  const border b = border_of(out[0], a->input, a->pad, (int)a->mode);
+  moth_tensor *dy = moth_packed(a->input);
+  if (!dy) return moth_status(a->ctx);
+  int status = n == 0 ? MOTH_OK : with_float(dy->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return launch(a->ctx, out[0], pad_in<T>, blocks_for(n), BLOCK, 0, b, n, data<T>(dy),
+                  data<T>(out[0]));
+  });
+  moth_tensor_release(dy);
+  return status;
+}
