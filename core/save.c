@@ -1,6 +1,7 @@
 /* save.c -- writing safetensors: the header is planned in memory, then bytes go straight from the
 ** tensors into a file that appears whole or not at all.
 */
+#include "backend.h"
 #include "save.h"
 
 #include <stdlib.h>
@@ -54,9 +55,6 @@ static int take_tensors(saver *s, const moth_text *names, const moth_handle *ten
   for (uint32_t i = 0; i < s->n; i++) {
     moth_tensor *x = moth_resolve(s->ctx, &tensors[i], "tensors");
     if (!x) return s->ctx->error.code;
-    if (x->l.device != 0)
-      return moth_fail(s->ctx, MOTH_E_DEVICE, "tensors", "%s is not in main memory",
-                       quoted(s, names[i]));
     if (!moth_utf8(names[i]))
       return moth_fail(s->ctx, MOTH_E_ARG, "names", "%s is not UTF-8", quoted(s, names[i]));
     if (names[i].size == 12 && memcmp(names[i].at, "__metadata__", 12) == 0)
@@ -226,8 +224,12 @@ static int write_all(saver *s, moth_sink *sink) {
   for (uint32_t i = 0; i < s->n && !status; i++) {
     const item *t = s->order[i];
     if (t->tied || t->nbytes == 0) continue;
-    status = moth_contiguous(t->x) ? moth_sink_write(sink, moth_at(t->x), t->nbytes)
-                                   : write_strided(sink, t->x);
+    moth_tensor *here = t->x->l.device ? moth_to_host(t->x) : NULL; /* one at a time */
+    const moth_tensor *x = here ? here : t->x;
+    if (t->x->l.device && !here) status = s->ctx->error.code;
+    else if (moth_contiguous(x)) status = moth_sink_write(sink, moth_at(x), t->nbytes);
+    else status = write_strided(sink, x);
+    moth_tensor_release(here);
   }
   return status;
 }

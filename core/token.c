@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "backend.h"
 #include "capture.h"
 
 typedef struct token_entry {
@@ -37,6 +38,12 @@ static uint32_t free_entry(void) {
 int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
   moth_tensor *x = moth_resolve(ctx, h, NULL);
   if (!x || moth_capture_refuse(ctx, "a tensor is given away")) return ctx->error.code;
+  if (x->l.device) {
+    char name[24];
+    return moth_fail(ctx, MOTH_E_DEVICE, NULL,
+                     "a tensor on %s cannot be given to another state; move it with :cpu()",
+                     moth_device_name(x->l.device, name));
+  }
   moth_storage_share(ctx, x->storage);
   moth_storage_retain(x->storage);
   pthread_mutex_lock(&lock);

@@ -140,11 +140,10 @@ static int write_sorted(int mode, moth_tensor *y, int dim, const moth_tensor *in
   const int64_t n = index->l.numel, size = moth_dtype_size[y->l.dtype];
   moth_tensor *keys = places_along(y, dim, index), *packed = NULL;
   int status = keys ? MOTH_OK : moth_status(y->ctx);
-  if (!status && values->l.ndim) {
-    const moth_tensor part = covered(values, index, -1);
-    packed = moth_packed(&part);
-    if (!packed) status = moth_status(y->ctx);
-  }
+  moth_tensor part = *values; /* outlives what may be itself */
+  if (values->l.ndim) part = covered(values, index, -1);
+  if (!status && values->l.ndim) packed = moth_packed(&part);
+  if (!status && values->l.ndim && !packed) status = moth_status(y->ctx);
   if (!status) {
     pick p;
     memset(&p, 0, sizeof p);

@@ -227,6 +227,7 @@ local function put(y, list, v)
         .. describe(v))
     end
     v = create.like(v, y)
+    if v.ndim > 0 then v = v:to(y.device) end
   end
   ops.index_put_(y, list, v)
 end

@@ -1,0 +1,183 @@
+-- Reading, writing and passing on tensors of a GPU: brackets, masks, positions in long lists, what
+-- is told late; and files, copies and modules. Values of single ops are in cuda_golden_spec.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local nn, F = moth.nn, moth.nn.functional
+
+describe("a GPU's tensor between brackets", function()
+  if not cuda.here then
+    pending("is read and written: " .. cuda.why)
+    return
+  end
+
+  local function both(f)
+    moth.manual_seed(3)
+    local x = moth.randn(5, 6)
+    local there = x:cuda()
+    local y, z = f(x), f(there)
+    assert.is_true((z or there):cpu():equal(y or x))
+  end
+
+  it("is read by positions, ranges, lists and masks", function()
+    both(function(x) return x[2] end)
+    both(function(x) return x[{ { 2, 4 }, -1 }] end)
+    both(function(x) return x[{ {}, { 1, 6, 2 } }] end)
+    both(function(x) return x[{ { { 5, 1, 1 } } }] end)
+    both(function(x) return x[{ {}, { { 6, -1, 2 } } }] end)
+    both(function(x) return x[{ { { 5, 1 } }, { { 2, 2 } } }] end)
+    both(function(x) return x[x:gt(0)] end)
+    both(function(x) return x[{ x:sum(2):gt(0) }] end)
+    both(function(x) return x[{ {}, x:sum(1):gt(0) }] end)
+    both(function(x) return x[{ "...", moth.newaxis, 1 }] end)
+  end)
+
+  it("is written by positions, ranges, lists and masks", function()
+    both(function(x) x[2] = 7 end)
+    both(function(x) x[{ { 2, 4 }, -1 }] = { 1, 2, 3 } end)
+    both(function(x) x[{ {}, { 1, 6, 2 } }] = 0 end)
+    both(function(x) x[{ { { 5, 1 } } }] = moth.ones(6, { device = x.device }) end)
+    both(function(x) x[{ { { 5, 1 } }, { { 2, 3 } } }] = { 4, 5 } end)
+    both(function(x) x[x:gt(0)] = -1 end)
+    both(function(x) x[{ x:sum(2):gt(0) }] = 2 end)
+    both(function(x)
+      local mask = x:gt(0)
+      x[mask] = x[mask] * 2
+    end)
+    both(function(x) x:t()[{ { { 5, 1 } } }] = 3 end)
+  end)
+
+  it("keeps the last of several values for one position", function()
+    local x = moth.zeros(3, { device = "cuda" })
+    x[{ { { 2, 2, 2 } } }] = { 1, 2, 3 }
+    assert.same({ 0, 3, 0 }, x:tolist())
+  end)
+
+  it("is walked by for, and listed", function()
+    local sum = 0
+    for _, row in ipairs(moth.arange(1, 7):view(3, 2):cuda():unbind()) do sum = sum + row[2]:item() end
+    assert.equal(12, sum)
+  end)
+
+  it("is printed at any size as on the CPU", function()
+    for _, size in ipairs { {}, { 0 }, { 3 }, { 2, 3 }, { 40, 50 }, { 3, 20, 30 } } do
+      local x = moth.arange(moth.zeros(size):numel()):view(size)
+      local text = tostring(x:cuda()):match "^(.*)%["
+      assert.equal(tostring(x):match "^(.*)%[", text)
+    end
+  end)
+
+  it("tells late of a position outside", function()
+    local x = moth.randn(4, 3):cuda()
+    local ok, message = pcall(function()
+      x:index_select(1, moth.tensor { 2LL, 9LL }:cuda())
+      moth.cuda.synchronize()
+    end)
+    assert.is_false(ok)
+    assert.equal("E_INDEX", moth.errcode())
+    assert.truthy(message:find("9 of 4", 1, true))
+    assert.same({ 4, 3 }, { x:size(1), x:size(2) })
+  end)
+
+  it("takes positions from the CPU, and gives gradients through them", function()
+    local x = moth.randn(4, 3)
+    local there = x:cuda():requires_grad_()
+    there[{ { { 2, 2, 1 } } }]:sum():backward()
+    assert.same({ { 1, 1, 1 }, { 2, 2, 2 }, { 0, 0, 0 }, { 0, 0, 0 } }, there.grad:tolist())
+    there.grad = nil
+    there[x:gt(-10)]:sum():backward()
+    assert.is_true(there.grad:cpu():equal(moth.ones(4, 3)))
+  end)
+end)
+
+describe("long lists of positions on a GPU", function()
+  if not cuda.here then
+    pending("give what the CPU gives: " .. cuda.why)
+    return
+  end
+
+  local n = 4500
+
+  local function agree(f, ...)
+    local here, there = {}, {}
+    for i, x in ipairs { ... } do here[i], there[i] = x, x:cuda() end
+    local y, z = f(unpack(here)), f(unpack(there))
+    assert.is_true(z:cpu():allclose(y, { rtol = 1e-5, atol = 1e-5 }))
+    assert.is_true(f(unpack(there)):cpu():equal(z:cpu()))
+  end
+
+  it("are added up in one order", function()
+    moth.manual_seed(5)
+    local at, x, v = moth.randint(1, 301, { n }), moth.randn(300, 2), moth.randn(n, 2)
+    agree(function(a, b, c) return a:index_add(1, b, c) end, x, at, v)
+    agree(function(a, b, c) return a:scatter_add(1, b, c) end, x[{ {}, 1 }], at, v[{ {}, 1 }])
+    agree(function(a, b, c) return a:scatter(1, b, c) end, x[{ {}, 1 }], at, v[{ {}, 1 }])
+    agree(function(a, b, c) return a:scatter_reduce(1, b, c, "amax") end, x[{ {}, 1 }], at,
+      v[{ {}, 1 }])
+    agree(function(a, b, c)
+      local y = a:clone()
+      y[b] = c
+      return y
+    end, x, at, v)
+  end)
+
+  it("are found where a mask holds", function()
+    moth.manual_seed(6)
+    local x = moth.randn(n)
+    agree(function(a) return a:gt(1):nonzero() end, x)
+    agree(function(a) return a[a:gt(1)] end, x)
+  end)
+
+  it("give an embedding its gradient, and shorten its rows", function()
+    moth.manual_seed(7)
+    local at, w = moth.randint(1, 51, { n }), moth.randn(50, 3)
+    agree(function(a, b)
+      local leaf = b:detach():requires_grad_()
+      F.embedding(a, leaf, { padding_idx = 2, scale_grad_by_freq = true }):sum():backward()
+      return leaf.grad
+    end, at, w)
+    agree(function(a, b)
+      local c = b:clone()
+      F.embedding(a, c, { max_norm = 0.7 })
+      return c
+    end, at, w)
+  end)
+end)
+
+describe("what lies on a GPU", function()
+  if not cuda.here then
+    pending("is saved, copied and passed on: " .. cuda.why)
+    return
+  end
+
+  it("is saved from there and loaded to the CPU, stored once where it is shared", function()
+    local path = os.tmpname()
+    local x = moth.randn(3, 4):cuda()
+    moth.save({ a = x, b = x, t = x:t() }, path)
+    local back = moth.load(path)
+    os.remove(path)
+    assert.is_false(back.a.is_cuda)
+    assert.is_true(back.a:equal(x:cpu()))
+    assert.is_true(back.t:equal(x:cpu():t()))
+  end)
+
+  it("is refused a token", function()
+    local ok = pcall(moth.token, moth.ones(2, { device = "cuda" }))
+    assert.is_false(ok)
+    assert.equal("E_DEVICE", moth.errcode())
+  end)
+
+  it("is copied deeply, and a module's state comes and goes", function()
+    local net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Embedding(5, 2)):to("cuda")
+    local copy = moth.deepcopy(net)
+    assert.is_true(copy[1].weight.is_cuda)
+    assert.is_true(copy[1].weight:cpu():equal(net[1].weight:cpu()))
+    local other = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Embedding(5, 2))
+    other:load_state_dict(net:state_dict())
+    assert.is_false(other[1].weight.is_cuda)
+    assert.is_true(other[3].weight:equal(net[3].weight:cpu()))
+    net:load_state_dict(other:state_dict())
+    assert.is_true(net[1].weight.is_cuda)
+  end)
+end)
