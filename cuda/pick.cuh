@@ -26,6 +26,7 @@ struct pick {
 };
 
 enum { PICK_GET, PICK_PUT, PICK_ADD };
+enum { PICK_PIECE = 32, PICK_LONG = 2048 };
 
 /* -- in kernels -- */
 
@@ -108,6 +109,49 @@ static __global__ void pick_add(pick p, I n, const int64_t *from, char *base, co
   for (int64_t k = v.pick; k < p.count && p.at[k] == at; k++)
     sum = added<T>(sum, get((const T *)(const void *)(values + v.value + from[k] * p.step)));
   put(to, sum);
+}
+
+/* Long lists are added up in pieces of the ordered list, since one place may have most of it: runs
+** that lie within a piece at once, those that it shares with its neighbours as two sums to `part`,
+** of the run that began before and of the one that goes on. */
+template <class T, class I>
+static __global__ void pick_add_pieces(pick p, pick pieces, I n, const int64_t *from, char *base,
+                                       const char *values, real_of<T> *part) {
+  const int64_t i = thread_number();
+  if (i >= (int64_t)n) return;
+  const picked v = pick_place(pieces, (I)i);
+  const int64_t first = v.pick * PICK_PIECE;
+  const int64_t last = first + PICK_PIECE < p.count ? first + PICK_PIECE : p.count;
+  for (int64_t k = first; k < last && p.at[k] < p.limit;) {
+    const int64_t at = p.at[k];
+    const bool begun = k == first && k > 0 && p.at[k - 1] == at;
+    real_of<T> sum = 0;
+    for (; k < last && p.at[k] == at; k++)
+      sum = added<T>(sum, get((const T *)(const void *)(values + v.value + from[k] * p.step)));
+    T *to = (T *)(void *)(base + v.base + at * p.scale);
+    if (begun) part[2 * i] = sum;
+    else if (k == last && k < p.count && p.at[k] == at) part[2 * i + 1] = sum;
+    else put(to, added<T>(get(to), sum));
+  }
+}
+
+/* The piece in which a shared run begins adds up the others' parts; `inner`: threads of a piece. */
+template <class T, class I>
+static __global__ void pick_add_shared(pick p, pick pieces, I n, int64_t inner, char *base,
+                                       const real_of<T> *part) {
+  const int64_t i = thread_number();
+  if (i >= (int64_t)n) return;
+  const picked v = pick_place(pieces, (I)i);
+  const int64_t first = v.pick * PICK_PIECE;
+  int64_t next = first + PICK_PIECE;
+  if (next >= p.count || p.at[next] >= p.limit || p.at[next] != p.at[next - 1]) return;
+  const int64_t at = p.at[next];
+  if (first > 0 && p.at[first - 1] == at) return;
+  real_of<T> sum = part[2 * i + 1];
+  for (int64_t k = i + inner; next < p.count && p.at[next] == at; next += PICK_PIECE, k += inner)
+    sum = added<T>(sum, part[2 * k]);
+  T *to = (T *)(void *)(base + v.base + at * p.scale);
+  put(to, added<T>(get(to), sum));
 }
 
 /* -- launching -- */
@@ -211,6 +255,35 @@ static inline int pick_order(pick *p, const moth_tensor *like, bool any, ordered
   return status;
 }
 
+/* base += values, of places in order; p is merged. */
+template <class T, class I>
+static inline int pick_sum(const pick &p, const moth_tensor *base, const int64_t *from,
+                           const char *values) {
+  moth_ctx *ctx = base->ctx;
+  char *to = moth_address(base);
+  const int64_t all = pick_values(&p);
+  if (p.count < PICK_LONG)
+    return launch(ctx, base, pick_add<T, I>, blocks_for(all), BLOCK, 0, p, (I)all, from, to,
+                  values);
+  pick pieces = p;
+  int64_t inner = 1;
+  pieces.count = (p.count + PICK_PIECE - 1) / PICK_PIECE;
+  for (int d = p.before; d < p.ndim; d++) inner *= p.size[d];
+  const int64_t n = pick_values(&pieces);
+  moth_tensor *part = list_new(base, 2 * n, sizeof(real_of<T>) == 8 ? MOTH_I64
+                                            : sizeof(real_of<T>) == 4 ? MOTH_I32
+                                            : sizeof(real_of<T>) == 2 ? MOTH_I16 : MOTH_I8);
+  int status = part ? MOTH_OK : moth_status(ctx);
+  if (!status)
+    status = launch(ctx, base, pick_add_pieces<T, I>, blocks_for(n), BLOCK, 0, p, pieces, (I)n,
+                    from, to, values, data<real_of<T>>(part));
+  if (!status)
+    status = launch(ctx, base, pick_add_shared<T, I>, blocks_for(n), BLOCK, 0, p, pieces, (I)n,
+                    inner, to, (const real_of<T> *)data<real_of<T>>(part));
+  moth_tensor_release(part);
+  return status;
+}
+
 /* base := or += values where p says. What is added to half types should be added in f32. */
 static inline int pick_write(pick p, int mode, const moth_tensor *base, const moth_tensor *values) {
   moth_ctx *ctx = base->ctx;
@@ -235,11 +308,8 @@ static inline int pick_write(pick p, int mode, const moth_tensor *base, const mo
   else if (!status)
     status = with_any(base->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      if (n < INT32_MAX)
-        return launch(ctx, base, pick_add<T, uint32_t>, blocks_for(n), BLOCK, 0, p, (uint32_t)n,
-                      list, to, from);
-      return launch(ctx, base, pick_add<T, uint64_t>, blocks_for(n), BLOCK, 0, p, (uint64_t)n,
-                    list, to, from);
+      return n < INT32_MAX ? pick_sum<T, uint32_t>(p, base, list, from)
+                           : pick_sum<T, uint64_t>(p, base, list, from);
     });
   ordered_free(&o);
   return status;

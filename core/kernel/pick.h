@@ -31,9 +31,10 @@ int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const mot
 int moth_pick_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *mask, int64_t count,
                      char *base, char *values, bool one);
 
-/* Do values go into elements of dtype? A float does not go into integers, nor a number into bool. */
+/* Do values go into elements of dtype? No float into integers, nor a number into bool. */
 int moth_pick_check(const char *arg, const moth_tensor *values, int dtype);
-/* values as dtype, packed (a number gives a 0-d tensor); owned, NULL: error set or they do not go. */
+/* values as dtype, packed (a number gives a 0-d tensor); owned, NULL: an error is set, or they do
+** not go. */
 moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype);
 
 /* The positions, packed, nobody else's to change, and found to lie within `size`, which dim `dim`
