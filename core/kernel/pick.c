@@ -256,7 +256,7 @@ int moth_pick_check(const char *arg, const moth_tensor *values, int dtype) {
   moth_ctx *ctx = values->ctx;
   int from = values->l.dtype;
   bool number = values->flags & MOTH_T_NUMBER;
-  if (number && from != MOTH_BOOL && dtype == MOTH_BOOL) 
+  if (number && from != MOTH_BOOL && dtype == MOTH_BOOL)
     return moth_fail(ctx, MOTH_E_DTYPE, arg, "true or false is needed for bool, got a number");
   if (number && !moth_value_fits(from, moth_at(values), dtype)) {
     moth_slot v;
