@@ -176,57 +176,75 @@ template <class T> struct weight_total {
   __device__ void finish(sums_of<double> s) const { *to = s.b; }
 };
 
-template <class T, class U> struct class_back { /* U: the elements of dy */
-  classes_of<T> c;
-  bool each;
-  const double *total; /* what the sum of losses was divided by, or NULL */
-  const U *dy;
-  const T *x; /* with most and rest: of class_entropy */
-  const real_of<T> *most, *rest;
+/* U: the elements of dy. */
+template <class T, class U>
+static __global__ void find_factors(classes_of<T> c, const U *dy, bool each, const double *total,
+                                    real_of<T> *factor) {
+  const int64_t i = thread_number();
+  int64_t its;
+  if (i >= c.cases) return;
+  const bool counts = c.counts(i, &its);
+  const double up = (double)get(dy + (each ? i : 0));
+  factor[i] = counts ? (real_of<T>)(c.weight_of(its) * (total ? up / *total : up)) : 0;
+}
 
-  __device__ real_of<T> factor(int64_t i, int64_t *its) const {
-    if (!c.counts(i, its)) return 0;
-    const double up = (double)get(dy + (each ? i : 0));
-    return (real_of<T>)(c.weight_of(*its) * (total ? up / *total : up));
-  }
-  __device__ real_of<T> value(int64_t at, int64_t i, bool is_target, real_of<T> f) const {
-    if (!x) return is_target ? -f : 0;
-    if (f == 0) return 0;
-    const real_of<T> share = exp((get(x + at) - most[i]) - rest[i]) * f;
-    return is_target ? share - f : share;
-  }
+template <class T> struct class_back {
+  const int64_t *target;
+  const real_of<T> *factor;
+  const T *x; /* with most and rest: of class_entropy; else NULL */
+  const real_of<T> *most, *rest;
+  T *dx;
 };
 
-template <class T, class U, class Out>
-static __global__ void back_to_scores(class_back<T, U> b, int64_t n, quotient_by inner,
-                                      quotient_by classes, Out *dx) {
-  const int64_t at = thread_number();
+/* EACH scores of one case, where more than one lie side by side: they are of classes then. */
+template <class T, int EACH>
+static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by inner,
+                                      quotient_by classes) {
+  typedef real_of<T> R;
+  const int64_t at = thread_number() * EACH;
   if (at >= n) return;
   const int64_t line = divide(at, inner), sample = divide(line, classes);
   const int64_t i = sample * inner.by + (at - line * inner.by);
-  int64_t its;
-  const real_of<T> f = b.factor(i, &its);
-  put(dx + at, b.value(at, i, line - sample * classes.by == its, f));
+  const int64_t its = b.target[i] - (line - sample * classes.by); /* among these EACH */
+  const R f = b.factor[i];
+  lump<T, EACH> out;
+  if (b.x && f != 0) {
+    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(b.x + at);
+    const R most = b.most[i], rest = b.rest[i];
+    for (int k = 0; k < EACH; k++) {
+      const R share = exp((get(&in.at[k]) - most) - rest) * f;
+      put(&out.at[k], its == k ? share - f : share);
+    }
+  } else {
+    for (int k = 0; k < EACH; k++) put(&out.at[k], its == k ? -f : (R)0);
+  }
+  *(lump<T, EACH> *)(void *)(b.dx + at) = out;
 }
 
-/* All tensors are packed; t, w and dy go together with T and U, the scores may be NULL. */
-template <class T, class U, class Out>
-static int back_run(const strips &s, class_back<T, U> b, int64_t reduction, moth_tensor *dx) {
-  moth_tensor *room = NULL;
+/* All tensors are packed. b's factors are found here. */
+template <class T, class U>
+static int back_run(const strips &s, const classes_of<T> &c, const U *dy, int64_t reduction,
+                    class_back<T> b, moth_tensor *dx) {
   const int64_t n = dx->l.numel;
-  int status = MOTH_OK;
+  moth_ctx *ctx = dx->ctx;
   if (n == 0) return MOTH_OK;
-  b.each = reduction == EACH_CASE;
-  if (reduction == MEAN) {
-    room = device_room(dx, sizeof(double));
-    if (!room) return moth_status(dx->ctx);
-    b.total = data<double>(room);
-    status = run_total(dx, b.c.cases, weight_total<T>{b.c, data<double>(room)});
-  }
+  moth_tensor *total = reduction == MEAN ? device_room(dx, sizeof(double)) : NULL;
+  moth_tensor *factor = device_room(dx, c.cases * (int64_t)sizeof(real_of<T>));
+  int status = factor && (total || reduction != MEAN) ? MOTH_OK : moth_status(ctx);
+  const double *by = total ? data<double>(total) : NULL;
+  if (!status && total) status = run_total(dx, c.cases, weight_total<T>{c, data<double>(total)});
   if (!status)
-    status = launch(dx->ctx, dx, back_to_scores<T, U, Out>, blocks_for(n), BLOCK, 0, b, n,
-                    quotients(s.inner, n), quotients(s.n, n), data<Out>(dx));
-  moth_tensor_release(room);
+    status = launch(ctx, dx, find_factors<T, U>, blocks_for(c.cases), BLOCK, 0, c, dy,
+                    reduction == EACH_CASE, by, data<real_of<T>>(factor));
+  if (!status) {
+    b.factor = data<real_of<T>>(factor);
+    const bool many = s.inner == 1 && s.n % LUMP<T> == 0 && on_lump(b.x) && on_lump(b.dx);
+    status = launch(ctx, dx, many ? back_to_scores<T, LUMP<T>> : back_to_scores<T, 1>,
+                    blocks_for(n, many ? LUMP<T> : 1), BLOCK, 0, b, n, quotients(s.inner, n),
+                    quotients(s.n, n));
+  }
+  moth_tensor_release(total);
+  moth_tensor_release(factor);
   return status;
 }
 
@@ -239,9 +257,9 @@ MOTH_CUDA(nll_loss_back) {
   if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
-      class_back<T, T> b = {classes_for<T>(s, t, w, a->ignore_index, q), false, NULL, data<T>(dy),
-                            NULL, NULL, NULL};
-      return back_run<T, T, T>(s, b, a->reduction, out[0]);
+      const class_back<T> b = {data<int64_t>(t), NULL, NULL, NULL, NULL, data<T>(out[0])};
+      return back_run(s, classes_for<T>(s, t, w, a->ignore_index, q), data<T>(dy), a->reduction, b,
+                      out[0]);
     });
   moth_tensor_release(t);
   moth_tensor_release(dy);
@@ -265,10 +283,10 @@ MOTH_CUDA(class_entropy_back) {
     status = with_float(dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       typedef real_of<T> R;
-      class_back<T, R> b = {classes_for<T>(s, t[TARGET], t[WEIGHT], a->ignore_index, q), false,
-                            NULL, data<R>(t[DY]), data<T>(t[X]), data<R>(t[MOST]),
-                            data<R>(t[REST])};
-      return back_run<T, R, T>(s, b, a->reduction, out[0]);
+      const class_back<T> b = {data<int64_t>(t[TARGET]), NULL, data<T>(t[X]), data<R>(t[MOST]),
+                               data<R>(t[REST]), data<T>(out[0])};
+      return back_run(s, classes_for<T>(s, t[TARGET], t[WEIGHT], a->ignore_index, q),
+                      data<R>(t[DY]), a->reduction, b, out[0]);
     });
   for (int i = 0; i < ALL; i++) moth_tensor_release(t[i]);
   return status;

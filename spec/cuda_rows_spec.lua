@@ -15,10 +15,11 @@ local function alike(wanted, got, tolerance, name)
 end
 
 local TOLERANCE = {float64 = 1e-12, float32 = 2e-6, bfloat16 = 1e-2}
+local SINGLE = {float32 = 2e-6}
 
 --- Runs fn(inputs ...) on both, and backward of random gradients.
-local function compare(name, shapes, fn)
-  for dtype, tolerance in pairs(TOLERANCE) do
+local function compare(name, shapes, fn, tolerances)
+  for dtype, tolerance in pairs(tolerances or TOLERANCE) do
     local here, there = {}, {}
     for i, shape in ipairs(shapes) do
       local x = moth.randn(shape, {dtype = moth[dtype]})
@@ -40,6 +41,10 @@ local ROWS = {
   {"rows of a block", {3, 5000}, 2}, {"ragged rows of a block", {3, 2051}, 2},
   {"lanes", {3, 70, 37}, 2}, {"a few lanes", {2, 300, 3}, 2}, {"a row", {7}, 1},
 }
+
+local function labels(n, classes, device)
+  return moth.arange(0, n, {dtype = moth.int64}):mul(7):remainder(classes):add(1):to(device)
+end
 
 describe("on a GPU", function()
   if not cuda.here then
@@ -102,13 +107,42 @@ describe("on a GPU", function()
     end
   end)
 
+  it("losses of classes are as on the CPU, of few and of many cases", function()
+    for _, shape in ipairs {{7, 5}, {4, 1500}, {2100, 3}, {2, 3, 40, 37}} do
+      for _, reduction in ipairs {"mean", "sum", "none"} do
+        local cases = shape[1] * (shape[3] or 1) * (shape[4] or 1)
+        local target = shape[3] and {shape[1], shape[3], shape[4]} or {shape[1]}
+        compare("cross_entropy of " .. table.concat(shape, "x"), {shape}, function(device, x)
+          return F.cross_entropy(x, labels(cases, shape[2], device):view(target),
+            {reduction = reduction, ignore_index = 2})
+        end, shape[1] > 7 and SINGLE)
+        compare("nll_loss of " .. table.concat(shape, "x"), {shape}, function(device, x)
+          return F.nll_loss(x, labels(cases, shape[2], device):view(target),
+            {reduction = reduction, weight = moth.arange(1, shape[2] + 1, {dtype = x.dtype,
+              device = device})})
+        end, SINGLE)
+      end
+    end
+  end)
+
   it("losses of numbers are as on the CPU, of few and of many", function()
-    for _, n in ipairs {5, 40000} do
+    for _, n in ipairs {5, 20000} do
       for _, reduction in ipairs {"mean", "sum", "none"} do
         for _, op in ipairs {"mse_loss", "l1_loss", "binary_cross_entropy_with_logits"} do
-          compare(op, {{n}, {n}}, function(_, x, t) return F[op](x, t, {reduction = reduction}) end)
+          compare(op, {{n}, {n}}, function(_, x, t)
+            return F[op](x, t, {reduction = reduction})
+          end, n > 5 and SINGLE)
         end
       end
     end
+  end)
+
+  it("a target that is no class is told of late, and the next call goes on", function()
+    local x = moth.zeros(3, 4, {device = "cuda"})
+    assert.has_error_like(function()
+      return F.cross_entropy(x, moth.tensor({1LL, 9LL, 2LL}, {device = "cuda"})):item()
+    end, "met class 9 of 4")
+    assert.equal("E_INDEX", moth.errcode())
+    assert.same({0, 0, 0, 0}, x[1]:tolist())
   end)
 end)
