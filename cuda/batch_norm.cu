@@ -27,9 +27,13 @@ static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by chann
   if (first >= n) return;
   lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + first), back = in, out;
   if (BACK) back = *(const lump<T, EACH> *)(const void *)(dy + first);
+  const bool alike = inner.by % EACH == 0; /* one channel for all */
+  channel_map<real_of<T>> m = {};
   for (int k = 0; k < EACH; k++) {
-    const int64_t plane = divide(first + k, inner);
-    const channel_map<real_of<T>> m = maps[plane - divide(plane, channels) * channels.by];
+    if (k == 0 || !alike) {
+      const int64_t plane = divide(first + k, inner);
+      m = maps[plane - divide(plane, channels) * channels.by];
+    }
     const real_of<T> v = (get(&in.at[k]) - m.mean) * m.scale + m.shift;
     put(&out.at[k], BACK ? v + get(&back.at[k]) * m.by : v);
   }

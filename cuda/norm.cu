@@ -18,15 +18,20 @@ static row_form form_of(int64_t rows, int64_t groups, int64_t channels, int64_t 
   return row_form{rows, channels * inner, groups, channels, quotients(inner, channels * inner)};
 }
 
+/* Where the weights of a row begin. */
+template <class W> static __device__ inline const W *weights_of(const row_form &f, int64_t row,
+                                                                const W *w) {
+  return w ? w + row % f.groups * f.channels : NULL;
+}
+
 /* EACH numbers, one for each of the elements of a row from i on. */
 template <int EACH, class W, class real>
-static __device__ inline void weights_at(const row_form &f, int64_t row, int64_t i, const W *w,
-                                         real otherwise, real *v) {
+static __device__ inline void weights_at(const row_form &f, int64_t i, const W *w, real otherwise,
+                                         real *v) {
   if (!w) {
     for (int k = 0; k < EACH; k++) v[k] = otherwise;
     return;
   }
-  w += row % f.groups * f.channels;
   if (f.inner.by == 1) {
     const lump<W, EACH> many = *(const lump<W, EACH> *)(const void *)(w + i);
     for (int k = 0; k < EACH; k++) v[k] = get(&many.at[k]);
@@ -65,6 +70,7 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
   const bool works = me.row < p.f.rows;
   const int64_t row = works ? me.row : 0, n = works ? p.f.n : 0;
   const T *x = p.x + row * p.f.n;
+  const T *weight = weights_of(p.f, row, p.weight), *bias = weights_of(p.f, row, p.bias);
   const double all = (double)p.f.n;
   const R mean = p.mean ? (R)(sum_of_row<WIDE, EACH, false>(me, x, n, (R)0) / all) : 0;
   const R rstd = (R)(1 / sqrt(sum_of_row<WIDE, EACH, true>(me, x, n, mean) / all + p.eps));
@@ -72,8 +78,8 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
     const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
     lump<T, EACH> out;
     R w[EACH], b[EACH];
-    weights_at<EACH>(p.f, row, i, p.weight, (R)1, w);
-    weights_at<EACH>(p.f, row, i, p.bias, (R)0, b);
+    weights_at<EACH>(p.f, i, weight, (R)1, w);
+    weights_at<EACH>(p.f, i, bias, (R)0, b);
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
     *(lump<T, EACH> *)(void *)(p.y + row * p.f.n + i) = out;
@@ -158,12 +164,13 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
   const int64_t row = works ? me.row : 0, last = works ? p.f.n : 0, at = row * p.f.n;
   const int64_t first = (int64_t)me.lane * EACH, step = (int64_t)me.size * EACH;
   const R mean = p.mean && works ? p.mean[row] : 0, rstd = works ? p.rstd[row] : 0;
+  const R *weight = weights_of(p.f, row, p.weight);
   sums_of<R> own = {0, 0};
   R w[EACH];
   for (int64_t i = first; i < last; i += step) {
     const many x = *(const many *)(const void *)(p.x + at + i);
     const many dy = *(const many *)(const void *)(p.dy + at + i);
-    weights_at<EACH>(p.f, row, i, p.weight, (R)1, w);
+    weights_at<EACH>(p.f, i, weight, (R)1, w);
     for (int k = 0; k < EACH; k++) {
       const R g = get(&dy.at[k]) * w[k];
       own.a += g;
@@ -178,7 +185,7 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
     const many x = *(const many *)(const void *)(p.x + at + i);
     const many dy = *(const many *)(const void *)(p.dy + at + i);
     many out;
-    weights_at<EACH>(p.f, row, i, p.weight, (R)1, w);
+    weights_at<EACH>(p.f, i, weight, (R)1, w);
     for (int k = 0; k < EACH; k++)
       put(&out.at[k],
           get(&dy.at[k]) * w[k] * rstd + (get(&x.at[k]) - mean) * along + even);

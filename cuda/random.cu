@@ -190,7 +190,13 @@ static __global__ void fill_from(Maker m, stream s, int64_t n, T *y) {
   typename Maker::value v[Maker::values];
   if (first >= n) return;
   m.make(philox(s, (uint64_t)block), v);
-  for (int k = 0; k < Maker::values && first + k < n; k++) convert_to(y + first + k, v[k]);
+  lump<T, Maker::values> out;
+  for (int k = 0; k < Maker::values; k++) convert_to(&out.at[k], v[k]);
+  if (first + Maker::values <= n && (uintptr_t)y % sizeof out == 0) {
+    *(lump<T, Maker::values> *)(void *)(y + first) = out;
+    return;
+  }
+  for (int k = 0; k < Maker::values && first + k < n; k++) y[first + k] = out.at[k];
 }
 
 /* y, packed, gets n values, for which `counted` are taken from the generator. */
