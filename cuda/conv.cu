@@ -220,7 +220,7 @@ static __device__ inline void store(const real_of<T> (*sum)[S::per_column], T *t
 }
 
 template <class T, class S>
-static __global__ void __launch_bounds__(THREADS) image_tiles(images_job<T> j) {
+static __global__ void __launch_bounds__(THREADS, 2) image_tiles(images_job<T> j) {
   typedef real_of<T> R;
   __shared__ __align__(32) R left[S::depth * S::wide_left], right[S::depth * S::wide_right];
   __shared__ conv_tap taps[2][S::depth];
@@ -301,7 +301,7 @@ static __device__ inline conv_pixel result_at(const filters_job<T> &j, int64_t i
 }
 
 template <class T, class S>
-static __global__ void __launch_bounds__(THREADS) filter_tiles(filters_job<T> j) {
+static __global__ void __launch_bounds__(THREADS, 2) filter_tiles(filters_job<T> j) {
   typedef real_of<T> R;
   __shared__ __align__(32) R left[S::depth * S::wide_left], right[S::depth * S::wide_right];
   const conv_block b = block_of<S>(j);

@@ -23,23 +23,6 @@ static inline strips strips_of(const moth_layout *x, int64_t dim) {
   return s;
 }
 
-/* Quotients by one number: quick where all counts are below 2^31. */
-struct quotient_by {
-  divider quick;
-  int64_t by;
-  bool small;
-};
-
-static inline quotient_by quotients(int64_t by, int64_t most) {
-  const bool small = most < INT32_MAX && by < INT32_MAX;
-  if (by < 1) by = 1;
-  return quotient_by{divider_of(small ? (uint32_t)by : 1), by, small};
-}
-
-HD int64_t divide(int64_t n, const quotient_by &q) {
-  return q.small ? (int64_t)divide((uint32_t)n, q.quick) : n / q.by;
-}
-
 /* How many elements are moved at once. */
 template <class T> constexpr int LUMP = 16 / (int)sizeof(T);
 
