@@ -3,6 +3,7 @@
 */
 #include <math.h>
 
+#include "../backend.h"
 #include "../capture.h"
 #include "../loop.h"
 #include "copy.h"
@@ -92,6 +93,35 @@ static void most_run(int64_t n, char *const *at, const int64_t *step, const void
   }
 }
 
+/* bounds := the smallest and the largest of what lies on a device, which is waited for. */
+static int bounds_there(moth_tensor *x, int64_t *bounds) {
+  moth_ctx *ctx = x->ctx;
+  int status = MOTH_OK;
+  for (int i = 0; i < 2 && !status; i++) {
+    moth_tensor *end = NULL, *wide = NULL, *here = NULL;
+    status = i ? MOTH_CALL(ctx, &end, amax, .input = x) : MOTH_CALL(ctx, &end, amin, .input = x);
+    if (!status) wide = moth_cast(end, MOTH_I64);
+    if (wide) here = moth_to_host(wide);
+    if (!status && !here) status = ctx->error.code;
+    if (here) bounds[i] = *at_i64(here);
+    moth_tensor_release(here);
+    moth_tensor_release(wide);
+    moth_tensor_release(end);
+  }
+  return status;
+}
+
+static int bounds_of(moth_tensor *x, int64_t *bounds) {
+  if (x->l.device && x->l.numel) return bounds_there(x, bounds);
+  moth_tensor *list = moth_cast(x, MOTH_I64);
+  moth_loop loop;
+  if (!list) return x->ctx->error.code;
+  moth_loop_over(&loop, x->ctx, &list->l, 1, (const moth_tensor *const[]){list});
+  int status = moth_loop_run(&loop, most_run, bounds);
+  moth_tensor_release(list);
+  return status;
+}
+
 static int bincount_shape(const bincount_args *a, moth_layout *y) {
   const moth_tensor *w = a->weights;
   int64_t bounds[2] = {0, -1};
@@ -108,12 +138,7 @@ static int bincount_shape(const bincount_args *a, moth_layout *y) {
   if (a->minlength < 0)
     return moth_fail(a->ctx, MOTH_E_ARG, "minlength", "a number from 0 on is needed, got %lld",
                      (long long)a->minlength);
-  moth_tensor *list = moth_cast(a->input, MOTH_I64);
-  if (!list) return a->ctx->error.code;
-  moth_loop loop;
-  moth_loop_over(&loop, a->ctx, &list->l, 1, (const moth_tensor *const[]){list});
-  int status = moth_loop_run(&loop, most_run, bounds);
-  moth_tensor_release(list);
+  int status = bounds_of(a->input, bounds);
   if (status) return status;
   if (bounds[0] < 0)
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "values from 0 on are counted, got %lld",

@@ -4,6 +4,7 @@
 #include "../backend.h"
 #include "../capture.h"
 #include "../kernel/order.h"
+#include "copy.h"
 #include "index.h"
 #include "sort.h"
 #include "view.h"
@@ -115,8 +116,24 @@ static int pick_first(const unique_all_args *a, int32_t dim, moth_tensor *first,
   return status;
 }
 
+/* How many there are must be known here in any case. */
+static int unique_through_cpu(const unique_all_args *a, moth_tensor **out) {
+  moth_tensor *here = moth_to_host(a->input), *y[3] = {NULL, NULL, NULL};
+  int status = !here ? a->ctx->error.code
+                     : MOTH_CALL(a->ctx, y, unique_all, .input = here, .dim = a->dim,
+                                 .consecutive = a->consecutive);
+  for (int i = 0; i < 3; i++) {
+    if (!status)
+      status = MOTH_CALL(a->ctx, &out[i], to_device, .input = y[i],
+                         .device = moth_device_of(a->input));
+    moth_tensor_release(y[i]);
+  }
+  moth_tensor_release(here);
+  return status;
+}
+
 static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
-  if (a->input->l.device) return moth_device_missing(a->ctx, a->input->l.device);
+  if (a->input->l.device) return unique_through_cpu(a, out);
   if (moth_capture_refuse_shape(a->ctx, "unique")) return a->ctx->error.code;
   moth_rows r;
   groups g = {.x = NULL};

@@ -1,0 +1,169 @@
+/* histogram.cu -- how many elements lie in each class, as core/op/histogram.c has it. Counts are
+** added by atomics, which do not care for the order; weights in the order in which they come.
+*/
+#include "../core/op/reduce.h"
+
+#include "keys.cuh"
+
+typedef unsigned long long tally;
+
+/* -- histc -- */
+
+static __global__ void clear_tallies(int64_t n, tally *y) {
+  const int64_t i = thread_number();
+  if (i < n) y[i] = 0;
+}
+
+template <class T>
+static __global__ void count_classes(int64_t n, const T *x, double lo, double hi, int64_t bins,
+                                     tally *y) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  const double v = (double)get(x + i);
+  if (!(v >= lo && v <= hi)) return;
+  double at = (v - lo) * (double)bins / (hi - lo);
+  if (at - at != 0) at = (v / 2 - lo / 2) / (hi / 2 - lo / 2) * (double)bins;
+  if (at != at) at = (double)(bins / 2);
+  const int64_t k = (int64_t)at < bins ? (int64_t)at : bins - 1;
+  atomicAdd(y + (k < 0 ? 0 : k), (tally)1);
+}
+
+static __global__ void give_counts(int64_t n, const tally *from, results to) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  if (to.dtype == MOTH_F64) put_result(to, i, (double)from[i]);
+  else put_result(to, i, (float)from[i]);
+}
+
+/* An element of a 0-d tensor as f64, which waits for the device. */
+static int read_number(moth_ctx *ctx, const moth_tensor *x, double *v) {
+  moth_layout l = x->l;
+  l.device = 0;
+  l.dtype = MOTH_F64;
+  moth_tensor *here = moth_tensor_new(ctx, &l);
+  int status = here ? moth_copy_into(here, x) : moth_status(ctx);
+  if (!status) memcpy(v, moth_address(here), sizeof *v);
+  moth_tensor_release(here);
+  return status;
+}
+
+/* One of the two ends of what there is. */
+static int end_of(moth_ctx *ctx, moth_tensor *x, const char *op, double *v) {
+  moth_tensor *y = NULL;
+  amax_args args; /* those of amin are alike */
+  memset(&args, 0, sizeof args);
+  args.ctx = ctx;
+  args.input = x;
+  int status = moth_run(moth_op_find(op), &args, &y);
+  if (!status) status = read_number(ctx, y, v);
+  moth_tensor_release(y);
+  return status;
+}
+
+static int histc_ends(const histc_args *a, double *lo, double *hi) {
+  int status = MOTH_OK;
+  *lo = a->min;
+  *hi = a->max;
+  if (*lo == *hi && a->input->l.numel > 0) {
+    status = end_of(a->ctx, a->input, "amin", lo);
+    if (!status) status = end_of(a->ctx, a->input, "amax", hi);
+  }
+  if (status) return status;
+  if (*lo - *lo != 0 || *hi - *hi != 0)
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "%g to %g is no range; give min and max", *lo,
+                     *hi);
+  if (*lo == *hi) *lo -= 1, *hi += 1;
+  return MOTH_OK;
+}
+
+MOTH_CUDA(histc) {
+  double lo, hi;
+  const int64_t bins = a->bins, n = a->input->l.numel;
+  moth_tensor *y = out[0];
+  int status = histc_ends(a, &lo, &hi);
+  if (status) return status;
+  moth_tensor *x = moth_packed(a->input), *room = x ? device_room(y, bins * 8) : NULL;
+  const bool direct = moth_is_float(y->l.dtype);
+  moth_layout l = y->l;
+  l.dtype = MOTH_F64;
+  moth_tensor *work = direct ? y : moth_tensor_new(a->ctx, &l);
+  status = room && work ? MOTH_OK : moth_status(a->ctx);
+  tally *counts = room ? data<tally>(room) : NULL;
+  if (!status) status = launch(a->ctx, y, clear_tallies, blocks_for(bins), BLOCK, 0, bins, counts);
+  if (!status && n)
+    status = with_numbers(x->l.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch(a->ctx, y, count_classes<T>, blocks_for(n), BLOCK, 0, n, data<T>(x), lo, hi,
+                    bins, counts);
+    });
+  const results to = {work ? moth_address(work) : NULL, work ? (int)work->l.dtype : 0};
+  if (!status)
+    status = launch(a->ctx, y, give_counts, blocks_for(bins), BLOCK, 0, bins, counts, to);
+  if (!status && !direct) status = moth_copy_into(y, work);
+  if (!direct) moth_tensor_release(work);
+  moth_tensor_release(room);
+  moth_tensor_release(x);
+  return status;
+}
+
+/* -- bincount -- */
+
+static __global__ void count_numbers(int64_t n, const int64_t *x, int64_t bins, tally *y) {
+  const int64_t i = thread_number();
+  if (i < n && x[i] >= 0 && x[i] < bins) atomicAdd(y + x[i], (tally)1);
+}
+
+/* A thread for each bin, whose elements follow each other in order. */
+template <class T>
+static __global__ void add_weights(int64_t n, const int64_t *x, const int64_t *from,
+                                   const T *weights, int64_t bins, T *y) {
+  const int64_t bin = thread_number();
+  if (bin >= bins) return;
+  const auto key = [=](int64_t i) { return key_of(x[i]); };
+  const int64_t end = rank_among(n, key_of(bin), true, key);
+  T sum = 0;
+  for (int64_t i = rank_among(n, key_of(bin), false, key); i < end; i++) sum += weights[from[i]];
+  y[bin] = sum;
+}
+
+static int bincount_weights(const bincount_args *a, const moth_tensor *list, moth_tensor *y) {
+  const int64_t n = list->l.numel, bins = y->l.numel;
+  moth_tensor *w = moth_cast(a->weights, y->l.dtype), *packed = w ? moth_packed(w) : NULL;
+  moth_tensor *room = device_room(y, n * 16 + 16);
+  int status = packed && room ? MOTH_OK : moth_status(a->ctx);
+  if (!status) {
+    int64_t *from = data<int64_t>(room), *sorted = from + n;
+    const order_plan<int64_t> p = {data<int64_t>(list), sorted, from, 1, n, 1, n, ALL_OF_THEM, 0};
+    status = put_in_order(a->ctx, y, p);
+    if (!status)
+      status = with_float(y->l.dtype, [&](auto t) {
+        typedef typename decltype(t)::of T;
+        if constexpr (sizeof(T) == 2) return (int)MOTH_OK; /* results are f32 or f64 */
+        else return launch(a->ctx, y, add_weights<T>, blocks_for(bins), BLOCK, 0, n, sorted, from,
+                           data<T>(packed), bins, data<T>(y));
+      });
+  }
+  moth_tensor_release(room);
+  moth_tensor_release(packed);
+  moth_tensor_release(w);
+  return status;
+}
+
+MOTH_CUDA(bincount) {
+  moth_tensor *y = out[0], *list = moth_cast(a->input, MOTH_I64);
+  moth_tensor *x = list ? moth_packed(list) : NULL;
+  const int64_t n = a->input->l.numel, bins = y->l.numel;
+  int status = x ? MOTH_OK : moth_status(a->ctx);
+  if (!status && bins && a->weights) {
+    status = bincount_weights(a, x, y);
+  } else if (!status && bins) {
+    tally *counts = data<tally>(y);
+    status = launch(a->ctx, y, clear_tallies, blocks_for(bins), BLOCK, 0, bins, counts);
+    if (!status && n)
+      status = launch(a->ctx, y, count_numbers, blocks_for(n), BLOCK, 0, n, data<int64_t>(x), bins,
+                      counts);
+  }
+  moth_tensor_release(x);
+  moth_tensor_release(list);
+  return status;
+}
