@@ -1,7 +1,9 @@
 -- Tensors on a GPU: where they lie, how they move, what is refused, and that nothing of CUDA is
 -- opened before it is asked for. cuda_golden_spec looks at the values of ops.
 
+local ffi = require "ffi"
 local moth = require "moth"
+local child = require "spec.support.child"
 local cuda = require "spec.support.cuda"
 
 local nn, F = moth.nn, moth.nn.functional
@@ -112,6 +114,14 @@ describe("memory of a GPU", function()
     assert.is_true(moth.cuda.memory_reserved() > before)
     moth.cuda.empty_cache()
     assert.equal(before, moth.cuda.memory_reserved())
+  end)
+
+  it("cannot be followed from the CPU, where a stand-in keeps it", function()
+    if not cuda.name:find "emulated" then return end
+    local x = moth.ones(4, { device = "cuda" })
+    local address = ffi.cast("const volatile int *", x:data_ptr())
+    assert.is_false(child.run(function() return address[0] >= 0 end))
+    assert.is_true(child.run(function() return true end))
   end)
 
   it("has a limit of its own", function()
