@@ -41,12 +41,29 @@ describe("scaled_dot_product_attention", function()
     for _, causal in ipairs{false, true} do
       local function slopes(create)
         local y = sdpa(q, k, v, {is_causal = causal})
-        return moth.autograd.grad((y * y):sum(), inputs, {create_graph = create})
+        return {moth.autograd.grad((y * y):sum(), inputs, {create_graph = create})}
       end
       local a, b = slopes(false), slopes(true)
       for i = 1, 3 do assert.close(list(b[i]), list(a[i]), 1e-10) end
     end
   end)
+
+  it("lays its result out as the query is: joining heads that were split off rows copies nothing",
+    function()
+      local rows = draw(2, 70, 3, 4):requires_grad_() -- (batch, row, head, size)
+      local q = rows:transpose(2, 3)
+      local k, v = draw(2, 3, 90, 4):requires_grad_(), draw(3, 90, 5):requires_grad_()
+      local inputs, weight = {rows, k, v}, draw(2, 3, 70, 5)
+      local y = sdpa(q, k, v)
+      assert.is_true(y:transpose(2, 3):is_contiguous())
+      assert.close(list(plain(q, k, v)), list(y), 1e-12)
+      local wanted = {moth.autograd.grad((plain(q, k, v) * weight):sum(), inputs)}
+      for _, create in ipairs{false, true} do
+        local got = {moth.autograd.grad((sdpa(q, k, v) * weight):sum(), inputs,
+                                        {create_graph = create})}
+        for i = 1, 3 do assert.close(list(wanted[i]), list(got[i]), 1e-11) end
+      end
+    end)
 
   it("gives 0 to a query that may see no key, and no NaN backward", function()
     local q, k, v = draw(2, 3):requires_grad_(), draw(4, 3), draw(4, 1)

@@ -25,9 +25,9 @@ typedef struct block {
 
 typedef struct attention_level {
   void (*take_in)(const block *);
-  void (*divide)(const block *, char *);
+  void (*divide)(const block *, char *, char *);
   void (*weigh)(const block *, const char *);
-  void (*dots)(int64_t, int64_t, const char *, const char *, void *);
+  void (*dots)(const block *, const char *, const char *);
   void (*score_grad)(const block *);
 } attention_level;
 
@@ -101,7 +101,7 @@ static int rooms_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
   int64_t size = moth_dtype_size[p->dtype], lanes = moth_lanes(ctx), each, more;
   int64_t keys = blocks_of(p->s, COLS) * COLS, scores = ROWS * COLS;
   bool over = moth_mul_overflow(keys, back ? 2 * p->e + p->v : p->e + p->v, &each) ||
-              moth_add_overflow(each, 2 * scores + 2 * ROWS + ROWS * p->e, &each) ||
+              moth_add_overflow(each, 2 * scores + 2 * ROWS + ROWS * (p->e + p->v), &each) ||
               moth_mul_overflow(each, size, &each) || moth_add_overflow(each, 63, &each) ||
               moth_mul_overflow(each / 64 * 64 + (int64_t)sizeof(room), lanes, bytes);
   if (over) return moth_fail(ctx, MOTH_E_LIMIT, "key", "too many keys");
@@ -117,11 +117,18 @@ static int rooms_open(moth_ctx *ctx, job *j, bool back, int64_t *bytes) {
     r->b.max = at + 2 * scores * size;
     r->b.sum = at + (2 * scores + ROWS) * size;
     r->query = at + (2 * scores + 2 * ROWS) * size;
-    r->keys_turned = r->query + ROWS * p->e * size;
+    r->b.y = r->query + ROWS * p->e * size;
+    r->keys_turned = (char *)r->b.y + ROWS * p->v * size;
     r->values = r->values_turned = r->keys_turned + keys * p->e * size;
     r->keys = r->values + keys * p->v * size;
   }
   return MOTH_OK;
+}
+
+/* The block's rows of y, or of what lies like it. */
+static const char *rows_of(const block *b, const char *y) {
+  const moth_attention *p = b->p;
+  return y + (p->y_at[b->batch] + b->row * p->y_rs) * moth_dtype_size[p->dtype];
 }
 
 /* The block's part of what lies in blocks of COLS keys, `width` elements for each. */
@@ -170,7 +177,6 @@ static void rows_forward(const job *j, room *r) {
   const moth_attention *p = b->p;
   int64_t keys = keys_seen(b), size = moth_dtype_size[p->dtype];
   int64_t first = b->batch * p->l + b->row;
-  b->y = p->y + first * p->v * size;
   set_all(p->dtype, b->max, b->rows, -INFINITY);
   set_all(p->dtype, b->sum, b->rows, 0);
   set_all(p->dtype, b->y, b->rows * p->v, 0);
@@ -181,7 +187,7 @@ static void rows_forward(const job *j, room *r) {
     product(p->dtype, b->rows, p->v, b->cols, packed(b->scores, b->cols),
             packed(block_at(b, r->values, p->v), p->v), b->y, 1);
   }
-  j->level->divide(b, p->lse + first * size);
+  j->level->divide(b, p->lse + first * size, (char *)(uintptr_t)rows_of(b, p->y));
 }
 
 static void block_of_rows(block *b, int64_t row) {
@@ -242,17 +248,17 @@ static void back_work(int64_t first, int64_t last, int lane, const void *arg) {
   const moth_attention *p = j->p;
   room *r = &j->rooms[lane];
   block *b = &r->b;
-  int64_t size = moth_dtype_size[p->dtype];
   for (int64_t batch = first; batch < last; batch++) {
     room_fill(j, r, batch, true);
     for (int64_t row = 0; row < p->l; row += ROWS) {
       block_of_rows(b, row);
-      int64_t keys = keys_seen(b), at = (batch * p->l + row) * p->v * size;
+      const int64_t keys = keys_seen(b);
+      const char *dy = rows_of(b, p->dy);
       pack(p->dtype, b->rows, p->e, part(p, &p->query, batch, row), r->query);
-      j->level->dots(b->rows, p->v, p->dy + at, p->y + at, b->sum);
+      j->level->dots(b, dy, rows_of(b, p->y));
       for (b->col = 0; b->col < keys; b->col += COLS) {
         b->cols = p->s - b->col < COLS ? p->s - b->col : COLS;
-        block_back(j, r, packed(p->dy + at, p->v));
+        block_back(j, r, (matrix){dy, p->y_rs, 1});
       }
     }
   }

@@ -19,7 +19,9 @@ typedef struct moth_attention {
   bool causal;
   double scale;
   moth_matrices query, key, value, bias;
-  char *y, *lse; /* packed; lse: log of a row's sum of exp(score), inf if it sees nothing */
+  char *y, *lse; /* lse, packed: log of a row's sum of exp(score), inf if it sees nothing */
+  const int64_t *y_at; /* of each batch in y, and in dy, in elements; from row to row: */
+  int64_t y_rs;
   /* backward; y and lse are read. d... are zeroed, packed like what they belong to */
   const char *dy;
   char *dquery, *dkey, *dvalue;

@@ -82,12 +82,15 @@ TARGET static void NAME(take_in)(const block *b) {
   }
 }
 
-TARGET static void NAME(divide)(const block *b, char *lse_at) {
-  REAL *y = b->y, *max = b->max, *sum = b->sum, *lse = (REAL *)(void *)lse_at;
-  for (int64_t r = 0; r < b->rows; r++, y += b->p->v) {
+/* What was gathered, over the sums, goes where the result lies. */
+TARGET static void NAME(divide)(const block *b, char *lse_at, char *to_at) {
+  const REAL *y = b->y, *max = b->max, *sum = b->sum;
+  REAL *lse = (REAL *)(void *)lse_at, *to = (REAL *)(void *)to_at;
+  const int64_t v = b->p->v, rs = b->p->y_rs;
+  for (int64_t r = 0; r < b->rows; r++, y += v, to += rs) {
     bool blind = sum[r] == 0;
     REAL by = blind ? 0 : 1 / sum[r];
-    for (int64_t k = 0; k < b->p->v; k++) y[k] *= by;
+    for (int64_t k = 0; k < v; k++) to[k] = y[k] * by;
     lse[r] = blind ? (REAL)INFINITY : max[r] + MATH(log)(sum[r]);
   }
 }
@@ -105,11 +108,11 @@ TARGET static void NAME(weigh)(const block *b, const char *lse_at) {
 }
 
 /* Of each row, sum(dy y). */
-TARGET static void NAME(dots)(int64_t rows, int64_t n, const char *dy_at, const char *y_at,
-                              void *out) {
+TARGET static void NAME(dots)(const block *b, const char *dy_at, const char *y_at) {
   const REAL *dy = (const REAL *)(const void *)dy_at, *y = (const REAL *)(const void *)y_at;
-  REAL *d = out;
-  for (int64_t r = 0; r < rows; r++, dy += n, y += n) {
+  const int64_t n = b->p->v, rs = b->p->y_rs;
+  REAL *d = b->sum;
+  for (int64_t r = 0; r < b->rows; r++, dy += rs, y += rs) {
     REAL s[8] = {0};
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)

@@ -85,7 +85,7 @@ static int plan_open(plan *w, moth_ctx *ctx, const form *f) {
   bool over = false;
   for (int32_t i = 0; i < f->lead.ndim; i++)
     over |= moth_mul_overflow(w->batches, f->lead.shape[i], &w->batches);
-  if (over || moth_mul_overflow(w->batches, 7 * (int64_t)sizeof *w->at, &w->bytes))
+  if (over || moth_mul_overflow(w->batches, 8 * (int64_t)sizeof *w->at, &w->bytes))
     return moth_fail(ctx, MOTH_E_LIMIT, "query", "too many batches");
   w->at = moth_alloc(ctx, w->bytes);
   w->p = (moth_attention){.batches = w->batches, .l = f->l, .s = f->s, .e = f->e, .v = f->v};
@@ -146,17 +146,36 @@ static int inputs_of(plan *w, const form *f, const moth_tensor *q, const moth_te
   return status;
 }
 
+/* Where each batch's rows begin in the result. */
+static void result_of(plan *w, const form *f, bool heads_last) {
+  int64_t *at = w->at + 7 * w->batches;
+  const int64_t heads = heads_last ? f->lead.shape[f->lead.ndim - 1] : 1;
+  for (int64_t b = 0; b < w->batches; b++)
+    at[b] = (b / heads * heads * f->l + b % heads) * f->v;
+  w->p.y_at = at;
+  w->p.y_rs = heads * f->v;
+}
+
 /* -- attention -- */
+
+/* The shape of the result; its gradient's too. */
+static int result_shape(moth_ctx *ctx, const form *f, bool heads_last, moth_layout *y) {
+  if (f->lead.ndim + 2 > MOTH_MAX_DIMS)
+    return moth_fail(ctx, MOTH_E_SHAPE, "query", "too many dimensions");
+  if (heads_last && f->lead.ndim == 0)
+    return moth_fail(ctx, MOTH_E_SHAPE, "query", "without a dimension of heads none can be last");
+  lead_shape(f, y);
+  if (heads_last) y->shape[y->ndim] = y->shape[y->ndim - 1];
+  y->shape[y->ndim++ - heads_last] = f->l;
+  y->shape[y->ndim++] = f->v;
+  return MOTH_OK;
+}
 
 static int attention_shape(const attention_args *a, moth_layout *y) {
   form f;
   int status = form_of(a->query, a->key, a->value, a->bias, &f);
+  if (!status) status = result_shape(a->ctx, &f, a->heads_last, &y[0]);
   if (status) return status;
-  if (f.lead.ndim + 2 > MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "query", "too many dimensions");
-  lead_shape(&f, &y[0]);
-  y[0].shape[y[0].ndim++] = f.l;
-  y[0].shape[y[0].ndim++] = f.v;
   lead_shape(&f, &y[1]);
   y[1].shape[y[1].ndim++] = f.l;
   y[1].dtype = (uint8_t)moth_compute_dtype(a->query->l.dtype);
@@ -175,6 +194,7 @@ static int attention_cpu(const attention_args *a, moth_tensor **out) {
   if (!status) {
     w.p.causal = a->is_causal;
     w.p.scale = a->scale;
+    result_of(&w, &f, a->heads_last);
     w.p.y = moth_at(y);
     w.p.lse = moth_at(out[1]);
     status = moth_attention_run(a->ctx, &w.p);
@@ -206,8 +226,10 @@ static moth_tensor *weights_with_ops(const attention_args *a, moth_grad *g, cons
 
 static int with_ops(const attention_args *a, moth_grad *g, const form *f) {
   moth_tensor *weights = weights_with_ops(a, g, f), *scale = moth_grad_number(g, a->scale);
-  if (moth_wants(g, a->value)) moth_flow(g, a->value, PRODUCT(TURNED(weights), g->dy));
-  moth_tensor *d = PRODUCT(g->dy, TURNED(a->value));
+  moth_tensor *dy = g->dy;
+  if (a->heads_last) dy = GRAD(g, transpose, .input = dy, .dim0 = -3, .dim1 = -2);
+  if (moth_wants(g, a->value)) moth_flow(g, a->value, PRODUCT(TURNED(weights), dy));
+  moth_tensor *d = PRODUCT(dy, TURNED(a->value));
   d = MINUS(d, LAST_SUM(TIMES(d, weights)));
   d = TIMES(d, weights);
   if (moth_wants(g, a->bias)) moth_flow(g, a->bias, d);
@@ -225,7 +247,8 @@ static int attention_grad(const attention_args *a, moth_grad *g) {
   if (g->ctx->grad_mode || moth_wants(g, a->bias)) return with_ops(a, g, &f);
   g->status = MOTH_CALL(g->ctx, d, attention_back, .grad = g->dy, .query = a->query,
                         .key = a->key, .value = a->value, .output = g->out[0], .lse = g->out[1],
-                        .bias = a->bias, .is_causal = a->is_causal, .scale = a->scale);
+                        .bias = a->bias, .is_causal = a->is_causal, .scale = a->scale,
+                        .heads_last = a->heads_last);
   if (g->status) return g->status;
   for (int i = 0; i < 3; i++) moth_grad_own(g, d[i]);
   moth_flow(g, a->query, d[0]);
@@ -256,7 +279,8 @@ static int attention_back_shape(const attention_back_args *a, moth_layout *y) {
   lead_shape(&f, &wanted);
   wanted.shape[wanted.ndim++] = f.l;
   bool fits = moth_shape_same(&wanted, &a->lse->l);
-  wanted.shape[wanted.ndim++] = f.v;
+  status = result_shape(a->ctx, &f, a->heads_last, &wanted);
+  if (status) return status;
   fits = fits && moth_shape_same(&wanted, &a->grad->l) && moth_shape_same(&wanted, &a->output->l);
   if (!fits)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s does not go with the query, %s",
@@ -284,6 +308,7 @@ static int run_back(const attention_back_args *a, plan *w, const form *f, moth_t
     else memset(to, 0, (size_t)w->batches * sizeof *to);
     *at[i] = to;
   }
+  result_of(w, f, a->heads_last);
   w->p.causal = a->is_causal;
   w->p.scale = a->scale;
   w->p.dy = moth_at(tools[0]);
@@ -433,6 +458,14 @@ static void group_heads(steps *t, attention_args *c, int64_t sets) {
   else c->bias = DO(unflatten, .input = c->bias, .dim = -3, .sizes = {split, 2});
 }
 
+/* Whether the query's heads lie inside its rows, as where they were split off a row: a result that
+** lies likewise is joined again without a copy. */
+static bool heads_inside(const moth_tensor *q) {
+  const int32_t n = q->l.ndim;
+  return n >= 3 && q->l.device == 0 && q->l.shape[n - 3] > 1 && q->l.shape[n - 2] > 1 &&
+         q->l.stride[n - 3] < q->l.stride[n - 2];
+}
+
 static int check_heads(const sdpa_args *a, bool *grouped) {
   int64_t h = heads(a->query), sets = heads(a->key);
   *grouped = a->enable_gqa && a->query->l.ndim >= 3 && a->key->l.ndim >= 3 &&
@@ -462,8 +495,10 @@ static int scaled_dot_product_attention_compose(const sdpa_args *a, moth_tensor 
                       .scale = moth_absent(a->scale) ? 1 / sqrt((double)(e ? e : 1)) : a->scale};
   if (grouped) group_heads(t, &c, heads(a->key));
   moth_tensor *y = NULL;
+  c.heads_last = !grouped && !(a->dropout_p > 0) && heads_inside(a->query);
   if (a->dropout_p > 0) y = with_dropout(t, &c, a->dropout_p);
   else y = step(t, &moth_op_attention, &c);
+  if (c.heads_last) y = DO(transpose, .input = y, .dim0 = -3, .dim1 = -2);
   if (grouped) y = DO(flatten, .input = y, .start_dim = -4, .end_dim = -3);
   if (!t->status) out[0] = moth_tensor_retain(y);
   while (t->n) moth_tensor_release(t->at[--t->n]);
@@ -478,6 +513,7 @@ MOTH_OP_COMPOSES(scaled_dot_product_attention, SCALED_DOT_PRODUCT_ATTENTION,
     "moth.randn(2, 4, 3, 4), moth.randn(2, 2, 3, 4), moth.randn(2, 2, 3, 4),"
     " {is_causal = true, scale = 0.5, enable_gqa = true}\n"
     "moth.randn(3, 4), moth.randn(5, 4), moth.randn(5, 3), moth.randn(3, 5)\n"
+    "moth.randn(2, 3, 2, 4):transpose(2, 3), moth.randn(2, 5, 4), moth.randn(2, 2, 5, 3)\n"
     "moth.randn(3, 4), moth.randn(5, 4), moth.randn(5, 3), moth.randn(3, 5):gt(0),"
     " {dropout_p = 0.5}",
   .dtypes = MOTH_FLOATS | MOTH_BIT(MOTH_BOOL),

@@ -24,7 +24,9 @@ MOTH_ARGS(scaled_dot_product_attention, SCALED_DOT_PRODUCT_ATTENTION)
   ATTENTION_OF(ARG) \
   ARG(maybe_tensor, bias,      none, "(..., L, S), added to the scores") \
   ARG(bool,         is_causal, false, "query i sees keys up to i only") \
-  ARG(float,        scale,        1, "factor of the scores")
+  ARG(float,        scale,        1, "factor of the scores") \
+  ARG(bool,         heads_last, false, "the result is (..., L, H, V): dimension -3 of the query " \
+                                       "goes behind its rows")
 MOTH_ARGS(attention, ATTENTION)
 
 #define ATTENTION_BACK(ARG) \
@@ -34,7 +36,8 @@ MOTH_ARGS(attention, ATTENTION)
   ARG(tensor,       lse,           , "log of the sum of exp of each row's scores") \
   ARG(maybe_tensor, bias,      none, "(..., L, S), added to the scores") \
   ARG(bool,         is_causal, false, "query i sees keys up to i only") \
-  ARG(float,        scale,        1, "factor of the scores")
+  ARG(float,        scale,        1, "factor of the scores") \
+  ARG(bool,         heads_last, false, "does the result have its heads behind its rows?")
 MOTH_ARGS(attention_back, ATTENTION_BACK)
 
 #endif
