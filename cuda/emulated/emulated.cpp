@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#ifndef __x86_64__
 #include <ucontext.h>
+#endif
 
 #include <map>
 #include <new>
@@ -109,24 +111,65 @@ cudaError_t cudaFree(void *memory) {
   return error;
 }
 
+/* -- from one stack to another --
+** What a call must keep goes onto the stack that is left, its pointer into *from, and the same
+** comes back from the other. swapcontext does so everywhere, but sets the signal mask each time:
+** two system calls, where a kernel's threads may wait for each other millions of times.
+*/
+
+#ifdef __x86_64__
+typedef void *context;
+
+extern "C" void moth_switch(context *from, const context *to)
+    __attribute__((visibility("hidden")));
+asm(".text\n.p2align 4\n.hidden moth_switch\n.globl moth_switch\n"
+    ".type moth_switch, @function\nmoth_switch:\n"
+    "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n  movq (%rsi), %rsp\n"
+    "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n"
+    ".size moth_switch, . - moth_switch\n");
+
+static void context_make(context *c, char *stack, size_t size, void (*run)(void)) {
+  void **top = (void **)(stack + size) - 1; /* a function begins 8 off a multiple of 16 */
+  top[0] = NULL; /* where run returns to: nowhere */
+  top[-1] = (void *)run;
+  for (int i = 2; i < 8; i++) top[-i] = NULL; /* the registers */
+  *c = top - 7;
+}
+#else
+typedef ucontext_t context;
+
+static void moth_switch(context *from, const context *to) { swapcontext(from, to); }
+
+static void context_make(context *c, char *stack, size_t size, void (*run)(void)) {
+  getcontext(c);
+  c->uc_stack.ss_sp = stack;
+  c->uc_stack.ss_size = size;
+  c->uc_link = NULL;
+  makecontext(c, run, 0);
+}
+#endif
+
 /* -- threads: each on a stack of its own from the moment it first waits -- */
 
 enum state { FREE, RUNS, AT_BARRIER, IN_WARP, DONE };
 
 struct fiber {
-  ucontext_t here;
+  context here;
   char *stack;
   state is;
-  unsigned number;  /* of its thread in the block */
-  unsigned mask;    /* IN_WARP: who must come */
-  int vote;         /* what it brought to the barrier */
-  unsigned char brought[16];
+  unsigned number;      /* of its thread in the block */
+  unsigned mask;        /* IN_WARP: who must come */
+  unsigned long met;    /* which meeting of a warp it was let go from last */
+  int vote;             /* what it brought to the barrier or the warp */
+  int voted;            /* and to the meeting it was let go from */
+  unsigned char brought[16], given[16];
 };
 
 static const size_t STACK = 128 << 10;
 static fiber *fibers[1024];
 static fiber *now;
-static ucontext_t scheduler;
+static context scheduler;
 static void (*kernel)(void *);
 static void *kernel_arg;
 static fiber *thread_at[1024]; /* by number in the block */
@@ -145,7 +188,7 @@ static void body() {
   for (;;) {
     kernel(kernel_arg);
     now->is = DONE;
-    swapcontext(&now->here, &scheduler);
+    moth_switch(&now->here, &scheduler);
   }
 }
 
@@ -153,13 +196,13 @@ static void resume(fiber *f) {
   now = f;
   f->is = RUNS;
   place(f->number);
-  swapcontext(&scheduler, &f->here);
+  moth_switch(&scheduler, &f->here);
   now = NULL;
 }
 
 static void wait_as(state why) {
   now->is = why;
-  swapcontext(&now->here, &scheduler);
+  moth_switch(&now->here, &scheduler);
 }
 
 static fiber *fiber_new() {
@@ -167,27 +210,34 @@ static fiber *fiber_new() {
   if (!f) return NULL;
   f->stack = (char *)mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (f->stack == MAP_FAILED) return NULL;
-  getcontext(&f->here);
-  f->here.uc_stack.ss_sp = f->stack;
-  f->here.uc_stack.ss_size = STACK;
-  f->here.uc_link = NULL;
-  makecontext(&f->here, body, 0);
+  context_make(&f->here, f->stack, STACK, body);
   return f;
 }
 
-/* Lets those of a warp go on whose partners have all come. */
+/* Lets those of a warp go on whose partners have all come. What each brought is put where it stays
+** until they meet again, since the first to go on may bring the next before the last has looked. */
 static bool release_warps(unsigned n) {
+  static unsigned long meeting;
   bool moved = false;
   for (unsigned first = 0; first < n; first += 32) {
-    unsigned come = 0;
-    for (unsigned i = 0; i < 32 && first + i < n; i++)
-      if (thread_at[first + i]->is == IN_WARP || thread_at[first + i]->is == DONE) come |= 1u << i;
-    for (unsigned i = n - first; i < 32; i++) come |= 1u << i;
+    fiber **warp = thread_at + first;
+    const unsigned lanes = n - first < 32 ? n - first : 32;
+    unsigned waits = 0, come = lanes < 32 ? ~0u << lanes : 0;
+    for (unsigned i = 0; i < lanes; i++) {
+      if (warp[i]->is == IN_WARP) waits |= 1u << i;
+      if (warp[i]->is == DONE) come |= 1u << i;
+    }
+    come |= waits;
     fiber *ready[32];
     unsigned count = 0;
-    for (unsigned i = 0; i < 32 && first + i < n; i++) {
-      fiber *f = thread_at[first + i];
-      if (f->is == IN_WARP && (f->mask & ~come) == 0) ready[count++] = f;
+    for (unsigned i = 0; waits && i < lanes; i++)
+      if (waits >> i & 1u && (warp[i]->mask & ~come) == 0) ready[count++] = warp[i];
+    meeting += count > 0;
+    for (unsigned i = 0; i < count; i++) {
+      fiber *f = ready[i];
+      memcpy(f->given, f->brought, sizeof f->given);
+      f->voted = f->vote;
+      f->met = meeting;
     }
     for (unsigned i = 0; i < count; i++) resume(ready[i]);
     moved = moved || count;
@@ -195,11 +245,16 @@ static bool release_warps(unsigned n) {
   return moved;
 }
 
+static int votes; /* of those who were let go from the barrier last */
+
 static bool release_barrier(unsigned n) {
   bool any = false;
+  votes = 0;
   for (unsigned i = 0; i < n; i++) {
     if (thread_at[i]->is == IN_WARP) return false;
-    any = any || thread_at[i]->is == AT_BARRIER;
+    if (thread_at[i]->is != AT_BARRIER) continue;
+    any = true;
+    votes += thread_at[i]->vote;
   }
   for (unsigned i = 0; any && i < n; i++)
     if (thread_at[i]->is == AT_BARRIER) resume(thread_at[i]);
@@ -268,14 +323,9 @@ cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, void (*run)(void 
 void __syncthreads(void) { wait_as(AT_BARRIER); }
 
 int __syncthreads_count(int value) {
-  const unsigned n = blockDim.x * blockDim.y * blockDim.z;
-  int count = 0;
   now->vote = value != 0;
   wait_as(AT_BARRIER);
-  for (unsigned t = 0; t < n; t++)
-    if (thread_at[t]->number == t) count += thread_at[t]->vote;
-  wait_as(AT_BARRIER);
-  return count;
+  return votes;
 }
 
 int __syncthreads_or(int value) { return __syncthreads_count(value) != 0; }
@@ -289,27 +339,28 @@ static void wait_for(unsigned mask) {
 
 void __syncwarp(unsigned mask) { wait_for(mask); }
 
+/* That thread of the warp, if it came to the meeting from which this one was let go. */
+static const fiber *partner(unsigned lane) {
+  const unsigned t = now->number / 32 * 32 + lane;
+  const bool there = lane < 32 && t < blockDim.x * blockDim.y * blockDim.z;
+  return there && thread_at[t]->met == now->met ? thread_at[t] : NULL;
+}
+
 void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs) {
-  const unsigned first = now->number / 32 * 32;
-  const unsigned n = blockDim.x * blockDim.y * blockDim.z;
   memcpy(now->brought, mine, size);
   wait_for(mask);
-  const fiber *other = first + (unsigned)from < n ? thread_at[first + (unsigned)from] : now;
-  unsigned char got[16];
-  memcpy(got, other->is == DONE ? now->brought : other->brought, size);
-  wait_for(mask);
-  memcpy(theirs, got, size);
+  const fiber *other = partner((unsigned)from);
+  memcpy(theirs, (other ? other : now)->given, size);
 }
 
 unsigned __ballot_sync(unsigned mask, int value) {
-  const unsigned first = now->number / 32 * 32, n = blockDim.x * blockDim.y * blockDim.z;
   unsigned votes = 0;
   now->vote = value != 0;
   wait_for(mask);
-  for (unsigned i = 0; i < 32 && first + i < n; i++)
-    if (mask >> i & 1u && thread_at[first + i]->is != DONE && thread_at[first + i]->vote)
-      votes |= 1u << i;
-  wait_for(mask);
+  for (unsigned i = 0; i < 32; i++) {
+    const fiber *other = mask >> i & 1u ? partner(i) : NULL;
+    if (other && other->voted) votes |= 1u << i;
+  }
   return votes;
 }
 
