@@ -3,7 +3,7 @@
 */
 #include "../core/op/reduce.h"
 
-#include "keys.cuh"
+#include "sort.cuh"
 
 typedef unsigned long long tally;
 

@@ -3,7 +3,7 @@
 */
 #include "../core/op/sort.h"
 
-#include "keys.cuh"
+#include "sort.cuh"
 
 /* The first of `positions` in order, values may be NULL; or each row's one of that rank. */
 static int sort_into(moth_tensor *values, moth_tensor *positions, const moth_tensor *input,

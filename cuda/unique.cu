@@ -1,7 +1,7 @@
 /* unique.cu -- values looked for among sorted or any others, as core/op/unique.c has it. */
 #include "../core/op/sort.h"
 
-#include "keys.cuh"
+#include "sort.cuh"
 
 /* `n` to a row of the sequence; `each` to a row of the input. */
 template <class T>

@@ -49,6 +49,44 @@ describe("order on a GPU", function()
     end
   end)
 
+  -- Of rows beyond 2048 elements the first are selected, not sorted, unless they are many.
+  it("has the first of long rows, whichever of equals come first", function()
+    for _, dtype in ipairs { "uint8", "int64", "float16", "float32", "float64" } do
+      local x = moth.randint(0, 200, { 2, 2500 }):to(moth[dtype])
+      x[{ 2, { 1, 2400 } }] = 7 -- more of them than are wanted
+      local there = x:cuda()
+      for _, k in ipairs { 1, 10, 700, 1500 } do
+        for _, largest in ipairs { true, false } do
+          local v, at = x:topk { k, largest = largest }
+          local w, places = there:topk { k, largest = largest }
+          same(v, w, dtype .. " topk " .. k)
+          same(at, places, dtype .. " topk's positions " .. k)
+        end
+      end
+    end
+  end)
+
+  it("has those of long rows along any dimension, NaN behind all", function()
+    local x = moth.randn(3, 2300, 2)
+    x[{ 2, 17, 1 }] = 0 / 0
+    x[{ 2, 9, 1 }] = 0 / 0
+    x[{ 3, 9, 2 }] = -math.huge
+    local there = x:cuda()
+    local function nans_as_numbers(y) return moth.where(y:isnan(), 1e9, y) end
+    for _, call in ipairs {
+      function(y) return y:topk(5, 2) end,
+      function(y) return y:topk { 5, dim = 2, largest = false } end,
+      function(y) return y:median(2) end,
+      function(y) return y:kthvalue(1, 2) end,
+      function(y) return y:kthvalue(2299, 2) end,
+    } do
+      local v, at = call(x)
+      local w, places = call(there)
+      same(nans_as_numbers(v), nans_as_numbers(w), "a selection")
+      same(at, places, "its positions")
+    end
+  end)
+
   it("finds the first of equal extremes, however the work is cut", function()
     for _, size in ipairs { {9000}, {4, 1100}, {300, 6}, {3, 70, 40} } do
       local x = rows("int16", size)

@@ -1,0 +1,139 @@
+/* radix.cuh -- rows of keys put in order, equal ones as they came: four bits after four from the
+** lowest on, each time a count by tile, a scan of all counts and a move (Satish, Harris and
+** Garland, "Designing Efficient Sorting Algorithms for Manycore GPUs", 2009).
+*/
+#ifndef MOTH_CUDA_RADIX_CUH
+#define MOTH_CUDA_RADIX_CUH
+
+#include "launch.cuh"
+
+enum { RADIX_EACH = 8, RADIX_TILE = BLOCK * RADIX_EACH, RADIX_DIGITS = 16 };
+
+/* How often each digit comes in each thread's run of a tile; then, digit by digit, how often in
+** those before it. total: of the tile. */
+static __device__ inline void count_digits(const uint64_t *key, int64_t first, int64_t end,
+                                           int shift, uint16_t *count, int *total) {
+  const int64_t own = first + threadIdx.x * RADIX_EACH;
+  for (int d = 0; d < RADIX_DIGITS; d++) count[d * BLOCK + threadIdx.x] = 0;
+  for (int64_t i = own; i < own + RADIX_EACH && i < end; i++)
+    count[(key[i] >> shift & (RADIX_DIGITS - 1)) * BLOCK + threadIdx.x]++;
+  __syncthreads();
+  for (int d = threadIdx.x / WARP; d < RADIX_DIGITS; d += BLOCK / WARP) { /* a warp for each */
+    const int lane = threadIdx.x % WARP;
+    int before = 0;
+    for (int k = lane; k < BLOCK; k += WARP) {
+      const int mine = count[d * BLOCK + k];
+      int sum = mine;
+      for (int by = 1; by < WARP; by *= 2) {
+        const int left = __shfl_up_sync(0xffffffffu, sum, by);
+        if (lane >= by) sum += left;
+      }
+      count[d * BLOCK + k] = (uint16_t)(before + sum - mine);
+      before += __shfl_sync(0xffffffffu, sum, WARP - 1);
+    }
+    if (lane == 0) total[d] = before;
+  }
+  __syncthreads();
+}
+
+/* starts: [row][digit][tile] */
+static __global__ void digit_counts(int64_t n, int64_t tiles, int shift, const uint64_t *key,
+                                    int64_t *starts) {
+  __shared__ uint16_t count[RADIX_DIGITS * BLOCK];
+  __shared__ int total[RADIX_DIGITS];
+  const int64_t row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  count_digits(key, row * n + tile * RADIX_TILE, (row + 1) * n, shift, count, total);
+  if (threadIdx.x < RADIX_DIGITS)
+    starts[(row * RADIX_DIGITS + threadIdx.x) * tiles + tile] = total[threadIdx.x];
+}
+
+/* at[i] := the sum of those before it, at[n] := the sum of all; by one block. A row's counts add up
+** to its length, so that they begin where the row does. */
+static __global__ void scan_counts(int64_t n, int64_t *at) {
+  __shared__ int64_t warps[WARP];
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  int64_t before = 0;
+  for (int64_t first = 0; first < n; first += (int64_t)blockDim.x * RADIX_EACH) {
+    const int64_t own = first + (int64_t)threadIdx.x * RADIX_EACH;
+    int64_t count[RADIX_EACH], mine = 0, all = 0;
+    for (int k = 0; k < RADIX_EACH; k++) mine += count[k] = own + k < n ? at[own + k] : 0;
+    int64_t sum = mine;
+    for (int by = 1; by < WARP; by *= 2) {
+      const int64_t left = __shfl_up_sync(0xffffffffu, sum, by);
+      if (lane >= by) sum += left;
+    }
+    if (lane == WARP - 1) warps[warp] = sum;
+    __syncthreads();
+    for (int k = 0; k < (int)blockDim.x / WARP; k++) {
+      if (k < warp) sum += warps[k];
+      all += warps[k];
+    }
+    sum += before - mine;
+    for (int k = 0; k < RADIX_EACH && own + k < n; sum += count[k++]) at[own + k] = sum;
+    before += all;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) at[n] = before;
+}
+
+/* from: NULL in the first pass, when each stands at its own place of its row. */
+template <class From>
+static __global__ void move_keys(int64_t n, int64_t tiles, int shift, const uint64_t *key,
+                                 const From *from, const int64_t *starts, uint64_t *to_key,
+                                 From *to_from) {
+  __shared__ uint16_t count[RADIX_DIGITS * BLOCK];
+  __shared__ int total[RADIX_DIGITS];
+  const int64_t row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const int64_t first = row * n + tile * RADIX_TILE, end = (row + 1) * n;
+  count_digits(key, first, end, shift, count, total);
+  const int64_t own = first + threadIdx.x * RADIX_EACH;
+  for (int64_t i = own; i < own + RADIX_EACH && i < end; i++) {
+    const int d = (int)(key[i] >> shift & (RADIX_DIGITS - 1));
+    const int64_t to = starts[(row * RADIX_DIGITS + d) * tiles + tile] +
+                       count[d * BLOCK + threadIdx.x]++;
+    to_key[to] = key[i];
+    to_from[to] = from ? from[i] : (From)(i - row * n);
+  }
+}
+
+/* Rows of n keys, one behind the other, and room for two more lists of them, of where each came
+** from (a From), and for counts. The keys may lie in keys[1]. */
+template <class From> struct radix {
+  int64_t rows, n;
+  const uint64_t *key;
+  uint64_t *keys[2];
+  From *from[2];
+  int64_t *starts; /* radix_counts of them, and one more */
+};
+
+static inline int64_t radix_tiles(int64_t n) { return (n + RADIX_TILE - 1) / RADIX_TILE; }
+
+static inline int64_t radix_counts(int64_t rows, int64_t n) {
+  return rows * radix_tiles(n) * RADIX_DIGITS;
+}
+
+/* Sorts by the lowest `bits` of the keys. *last: which of the two lists is in order then. */
+template <class From>
+static int radix_sort(moth_ctx *ctx, const moth_tensor *like, const radix<From> &r, int bits,
+                      int *last) {
+  const int64_t tiles = radix_tiles(r.n), counts = radix_counts(r.rows, r.n);
+  const dim3 grid((unsigned)(r.rows * tiles));
+  const uint64_t *key = r.key;
+  const From *from = NULL;
+  int status = MOTH_OK, to = 0;
+  for (int shift = 0; !status && (shift == 0 || shift < bits); shift += 4, to = !to) {
+    status = launch(ctx, like, digit_counts, grid, BLOCK, 0, r.n, tiles, shift, key, r.starts);
+    if (!status)
+      status = launch(ctx, like, scan_counts, 1, counts > 1 << 14 ? 1024 : BLOCK, 0, counts,
+                      r.starts);
+    if (!status)
+      status = launch(ctx, like, move_keys<From>, grid, BLOCK, 0, r.n, tiles, shift, key, from,
+                      r.starts, r.keys[to], r.from[to]);
+    key = r.keys[to];
+    from = r.from[to];
+  }
+  *last = !to;
+  return status;
+}
+
+#endif
