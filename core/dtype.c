@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "half.h"
 #include "kernel/level.h"
 #include "kernel/move.h"
 
@@ -34,52 +35,6 @@ const char *moth_dtypes_str(uint32_t set, char *buf) {
   }
   *at = 0;
   return buf;
-}
-
-#if defined(__GNUC__)
-#define INLINE static inline __attribute__((always_inline))
-#else
-#define INLINE static inline
-#endif
-
-/* -- half types --
-** Without branches, so that loops over them vectorise. An f16 is widened by shifting its bits
-** into place and multiplying by 2^112, which also makes subnormals right. */
-
-INLINE float as_float(uint32_t u) {
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-
-INLINE uint32_t as_bits(float f) {
-  uint32_t u;
-  memcpy(&u, &f, 4);
-  return u;
-}
-
-INLINE float widen_f16(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
-  uint32_t finite = as_bits(as_float(rest) * 0x1p112f);
-  uint32_t special = rest | 0x7f800000u; /* infinity or NaN */
-  return as_float(sign | ((h & 0x7c00u) == 0x7c00u ? special : finite));
-}
-
-INLINE uint16_t narrow_f16(float f) {
-  uint32_t u = as_bits(f), sign = u >> 16 & 0x8000u, rest = u & 0x7fffffffu;
-  uint32_t normal = (rest + 0xc8000fffu + (rest >> 13 & 1u)) >> 13; /* rebiased, to nearest even */
-  uint32_t small = as_bits(as_float(rest) + 0.5f) - 0x3f000000u;    /* the adder rounds */
-  uint32_t finite = rest < 0x38800000u ? small : normal;
-  uint32_t special = rest > 0x7f800000u ? 0x7e00u | (rest >> 13 & 0x3ffu) : 0x7c00u;
-  return (uint16_t)(sign | (rest >= 0x477ff000u ? special : finite));
-}
-
-INLINE float widen_bf16(uint16_t h) { return as_float((uint32_t)h << 16); }
-
-INLINE uint16_t narrow_bf16(float f) {
-  uint32_t u = as_bits(f), nan = u >> 16 | 0x40u; /* NaN stays NaN */
-  uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-  return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
 /* -- one element, from each kind of type to each -- */
@@ -143,10 +98,10 @@ TO_LIST(FROM_I32)
 TO_LIST(FROM_I64)
 TO_LIST(FROM_F32)
 TO_LIST(FROM_F64)
-LOOP(f16_to_f32, uint16_t, float, widen_f16(v))
-LOOP(bf16_to_f32, uint16_t, float, widen_bf16(v))
-LOOP(f32_to_f16, float, uint16_t, narrow_f16(v))
-LOOP(f32_to_bf16, float, uint16_t, narrow_bf16(v))
+LOOP(f16_to_f32, uint16_t, float, moth_widen_f16(v))
+LOOP(bf16_to_f32, uint16_t, float, moth_widen_bf16(v))
+LOOP(f32_to_f16, float, uint16_t, moth_narrow_f16(v))
+LOOP(f32_to_bf16, float, uint16_t, moth_narrow_bf16(v))
 LOOP(copy_8, uint8_t, uint8_t, v)
 LOOP(copy_16, uint16_t, uint16_t, v)
 LOOP(copy_32, uint32_t, uint32_t, v)
@@ -167,10 +122,10 @@ LOOP(copy_64, uint64_t, uint64_t, v)
 #define QUICK_BOTH(name, from, to, expression)                                      \
   QUICK(MOTH_AVX2, name##_avx2, from, to, expression)                               \
   QUICK(MOTH_AVX512, name##_avx512, from, to, expression)
-QUICK_BOTH(quick_f16_f32, uint16_t, float, widen_f16(v))
-QUICK_BOTH(quick_bf16_f32, uint16_t, float, widen_bf16(v))
-QUICK_BOTH(quick_f32_f16, float, uint16_t, narrow_f16(v))
-QUICK_BOTH(quick_f32_bf16, float, uint16_t, narrow_bf16(v))
+QUICK_BOTH(quick_f16_f32, uint16_t, float, moth_widen_f16(v))
+QUICK_BOTH(quick_bf16_f32, uint16_t, float, moth_widen_bf16(v))
+QUICK_BOTH(quick_f32_f16, float, uint16_t, moth_narrow_f16(v))
+QUICK_BOTH(quick_f32_bf16, float, uint16_t, moth_narrow_bf16(v))
 QUICK_BOTH(quick_f32_f64, float, double, (double)v)
 QUICK_BOTH(quick_f64_f32, double, float, (float)v)
 QUICK_BOTH(quick_i64_f32, int64_t, float, (float)v)

@@ -1,6 +1,7 @@
 /* random.c -- Philox4x32-10 and the generators that hand out its blocks. */
 #include "random.h"
 
+#include "kernel/drawn.h"
 #include "kernel/level.h"
 
 #define ROUND_A 0xd2511f53u
@@ -120,10 +121,5 @@ void moth_stream_read(moth_stream *s, int64_t nwords, uint32_t *words) {
 }
 
 uint64_t moth_random_below(uint64_t range, const uint32_t *words) {
-  if (range == 0) return (uint64_t)words[1] << 32 | words[0];
-  if (range <= UINT32_MAX) return (words[1] * range + (words[0] * range >> 32)) >> 32;
-  uint64_t low = (uint64_t)words[0] * (uint32_t)range, high = (uint64_t)words[1] * (uint32_t)range;
-  uint64_t low2 = (uint64_t)words[0] * (range >> 32), high2 = (uint64_t)words[1] * (range >> 32);
-  uint64_t mid = (low >> 32) + (uint32_t)high + (uint32_t)low2;
-  return high2 + (high >> 32) + (low2 >> 32) + (mid >> 32);
+  return moth_below(range, words);
 }

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "../core/half.h"
 #include "launch.cuh"
 
 #define HD static __host__ __device__ inline
@@ -22,47 +23,40 @@ struct truth { /* bool: 0 or 1 */
   uint8_t bits;
 };
 
-HD uint32_t bits_of(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, 4);
-  return bits;
-}
-HD float float_of(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, 4);
-  return x;
-}
+HD uint32_t bits_of(float x) { return moth_bits_f32(x); }
+HD float float_of(uint32_t bits) { return moth_float_of(bits); }
 
-HD float widen(bf16 h) { return float_of((uint32_t)h.bits << 16); }
+/* By an instruction where there is one. To nearest even; NaN stays NaN, of other bits perhaps. */
+
+HD float widen(bf16 h) { return moth_widen_bf16(h.bits); }
 
 HD float widen(f16 h) {
-  const uint32_t sign = (uint32_t)(h.bits & 0x8000u) << 16, rest = h.bits & 0x7fffu;
-  if (rest >= 0x7c00u) return float_of(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-  if (rest < 0x400u) { /* too small for an exponent: rest / 2^24 */
-    const float x = (float)rest * 5.9604644775390625e-8f;
-    return sign ? -x : x;
-  }
-  return float_of(sign | ((rest << 13) + 0x38000000u));
+#ifdef __CUDA_ARCH__
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h.bits));
+  return x;
+#else
+  return moth_widen_f16(h.bits);
+#endif
 }
 
-/* To nearest even; NaN stays NaN. */
 HD bf16 narrow_bf16(float x) {
-  const uint32_t bits = bits_of(x);
   bf16 h;
-  if ((bits & 0x7fffffffu) > 0x7f800000u) h.bits = (uint16_t)(bits >> 16 | 0x40u);
-  else h.bits = (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
+#else
+  h.bits = moth_narrow_bf16(x);
+#endif
   return h;
 }
 
 HD f16 narrow_f16(float x) {
-  const uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
   f16 h;
-  if (rest > 0x7f800000u) h.bits = (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
-  else if (rest >= 0x477ff000u) h.bits = (uint16_t)(sign | 0x7c00u); /* 65520 and beyond */
-  else if (rest >= 0x38800000u)
-    h.bits = (uint16_t)(sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13));
-  else /* below 2^-14: an addition rounds to multiples of 2^-24 */
-    h.bits = (uint16_t)(sign | (bits_of(float_of(rest) + 0.5f) - 0x3f000000u));
+#ifdef __CUDA_ARCH__
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
+#else
+  h.bits = moth_narrow_f16(x);
+#endif
   return h;
 }
 

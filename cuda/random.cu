@@ -1,110 +1,15 @@
 /* random.cu -- tensors of random numbers: the same bits as on the CPU, for the same generator. The
-** words are Philox's, and the formulas of core/kernel/normal.c are followed term by term; this file
-** is compiled without contraction (plugin.cmake), and division and sqrt round as IEEE 754 says.
+** words are Philox's, the formulas those of core/kernel/drawn.h; this file is compiled without
+** contraction (plugin.cmake), and division and sqrt round as IEEE 754 says.
 **
 ** A thread makes what one block of four words gives: four values of an f32, two of an f64 or of an
 ** integer.
 */
 #include "../core/op/random.h"
 
+#include "../core/kernel/drawn.h"
 #include "philox.cuh"
-#include "reduce.cuh"
-
-/* -- from words to numbers -- */
-
-HD uint64_t pair(const uint32_t *w) { return (uint64_t)w[1] << 32 | w[0]; }
-
-HD float log_series(float f) {
-  float p = 7.0376836292e-2f;
-  p = p * f - 1.1514610310e-1f;
-  p = p * f + 1.1676998740e-1f;
-  p = p * f - 1.2420140846e-1f;
-  p = p * f + 1.4249322787e-1f;
-  p = p * f - 1.6668057665e-1f;
-  p = p * f + 2.0000714765e-1f;
-  p = p * f - 2.4999993993e-1f;
-  p = p * f + 3.3333331174e-1f;
-  return p;
-}
-
-HD float minus_2_log(float x) {
-  const uint32_t shifted = bits_of(x) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
-  const float e = (float)((int32_t)shifted >> 23);
-  const float f = float_of((shifted & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
-  const float y = f * z * log_series(f) + e * -2.12194440e-4f - 0.5f * z;
-  return -2.0f * (f + y + e * 0.693359375f);
-}
-
-HD double minus_2_log(double x) {
-  uint64_t bits;
-  memcpy(&bits, &x, 8);
-  const uint64_t shifted = bits - 0x3fe6a09e667f3bcdu;
-  const double e = (double)(int32_t)((int64_t)shifted >> 52);
-  bits = (shifted & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu;
-  memcpy(&x, &bits, 8);
-  const double s = (x - 1.0) / (x + 1.0), z = s * s;
-  double p = 1.0 / 23;
-  for (int k = 21; k >= 3; k -= 2) p = p * z + 1.0 / k;
-  const double log = 2.0 * (s + s * z * p);
-  return -2.0 * (log + e * 1.90821492927058770002e-10 + e * 6.93147180369123816490e-1);
-}
-
-HD void two_normals(const uint32_t *w, float *out) {
-  const float high = (float)(int32_t)(w[0] >> 16), low = (float)(int32_t)(w[0] & 0xffffu);
-  const float u = high * 0x1p-16f + (low * 0x1p-32f + 0x1p-33f);
-  const uint32_t angle = w[1], quadrant = angle >> 30;
-  const float a = (float)((int32_t)(angle & 0x3fffffffu) - 0x20000000) * 1.4629180792671596e-9f;
-  const float z = a * a;
-  const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * a + a;
-  const float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z +
-                   4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
-  float r = sqrtf(minus_2_log(u));
-  if (quadrant & 2) r = -r;
-  out[0] = r * (quadrant & 1 ? s : c);
-  out[1] = r * (quadrant & 1 ? c : s);
-}
-
-HD void sine_and_cosine(double a, double *sin_a, double *cos_a) {
-  double z = a * a, s = 1.0 / 355687428096000.0, c = -1.0 / 6402373705728000.0;
-  s = s * z - 1.0 / 1307674368000.0;
-  s = s * z + 1.0 / 6227020800.0;
-  s = s * z - 1.0 / 39916800.0;
-  s = s * z + 1.0 / 362880.0;
-  s = s * z - 1.0 / 5040.0;
-  s = s * z + 1.0 / 120.0;
-  s = s * z - 1.0 / 6.0;
-  c = c * z + 1.0 / 20922789888000.0;
-  c = c * z - 1.0 / 87178291200.0;
-  c = c * z + 1.0 / 479001600.0;
-  c = c * z - 1.0 / 3628800.0;
-  c = c * z + 1.0 / 40320.0;
-  c = c * z - 1.0 / 720.0;
-  c = c * z + 1.0 / 24.0;
-  c = c * z - 1.0 / 2.0;
-  *sin_a = s * z * a + a;
-  *cos_a = c * z + 1.0;
-}
-
-HD void two_normals(const uint32_t *w, double *out) {
-  const double u = ((double)(int64_t)(pair(w) >> 11) + 0.5) * 0x1p-53;
-  const uint64_t angle = pair(w + 2), quadrant = angle >> 62;
-  const int64_t fraction = (int64_t)(angle << 2 >> 11) - ((int64_t)1 << 52);
-  double s, c, r = sqrt(minus_2_log(u));
-  sine_and_cosine((double)fraction * 0x1p-52 * 0.78539816339744830962, &s, &c);
-  if (quadrant & 2) r = -r;
-  out[0] = r * (quadrant & 1 ? s : c);
-  out[1] = r * (quadrant & 1 ? c : s);
-}
-
-/* A whole number below `range`, or for 0 below 2^64; as moth_random_below. */
-HD uint64_t below(uint64_t range, const uint32_t *w) {
-  if (range == 0) return pair(w);
-  if (range <= UINT32_MAX) return (w[1] * range + (w[0] * range >> 32)) >> 32;
-  const uint64_t low = (uint64_t)w[0] * (uint32_t)range, high = (uint64_t)w[1] * (uint32_t)range;
-  const uint64_t low2 = (uint64_t)w[0] * (range >> 32), high2 = (uint64_t)w[1] * (range >> 32);
-  const uint64_t mid = (low >> 32) + (uint32_t)high + (uint32_t)low2;
-  return high2 + (high >> 32) + (low2 >> 32) + (mid >> 32);
-}
+#include "sort.cuh"
 
 /* -- makers: `values` of them from a block of words; `reals`: for floating dtypes alone -- */
 
@@ -126,8 +31,8 @@ struct normal_f32 {
   enum { values = 4, reals = 1 };
   float mul, add;
   __device__ void make(const words &w, float *v) const {
-    two_normals(w.at, v);
-    two_normals(w.at + 2, v + 2);
+    moth_two_normals_f32(w.at, v);
+    moth_two_normals_f32(w.at + 2, v + 2);
     if (mul != 1 || add != 0)
       for (int k = 0; k < 4; k++) v[k] = add + mul * v[k];
   }
@@ -139,7 +44,7 @@ struct uniform_f64 {
   double mul, add;
   __device__ void make(const words &w, double *v) const {
     for (int k = 0; k < 2; k++) {
-      v[k] = (double)(int64_t)(pair(w.at + 2 * k) >> 11) * 0x1p-53;
+      v[k] = moth_unit_f64(w.at + 2 * k);
       if (mul != 1 || add != 0) v[k] = add + mul * v[k];
     }
   }
@@ -150,7 +55,7 @@ struct normal_f64 {
   enum { values = 2, reals = 1 };
   double mul, add;
   __device__ void make(const words &w, double *v) const {
-    two_normals(w.at, v);
+    moth_two_normals_f64(w.at, v);
     if (mul != 1 || add != 0)
       for (int k = 0; k < 2; k++) v[k] = add + mul * v[k];
   }
@@ -162,7 +67,7 @@ struct whole_numbers { /* count 0: all of int64 */
   int64_t low;
   uint64_t count;
   __device__ void make(const words &w, int64_t *v) const {
-    for (int k = 0; k < 2; k++) v[k] = (int64_t)((uint64_t)low + below(count, w.at + 2 * k));
+    for (int k = 0; k < 2; k++) v[k] = (int64_t)((uint64_t)low + moth_below(count, w.at + 2 * k));
   }
 };
 
@@ -173,8 +78,7 @@ struct exponentials {
   bool trials; /* geometric: how many whole steps it takes */
   __device__ void make(const words &w, double *v) const {
     for (int k = 0; k < 2; k++) {
-      const double u = ((double)(int64_t)(pair(w.at + 2 * k) >> 11) + 0.5) * 0x1p-53;
-      v[k] = 0.5 * minus_2_log(u) / rate;
+      v[k] = 0.5 * moth_minus_2_log_f64(moth_inner_unit_f64(w.at + 2 * k)) / rate;
       if (!trials) continue;
       v[k] = ceil(v[k]);
       if (v[k] < 1) v[k] = 1;
@@ -377,7 +281,7 @@ static __global__ void draw_again(stream s, int64_t count, int64_t each, int64_t
   const int64_t i = thread_number();
   if (i >= count) return;
   const words w = philox(s, (uint64_t)i / 2);
-  const double u = (double)(int64_t)(pair(w.at + 2 * (i & 1)) >> 11) * 0x1p-53;
+  const double u = moth_unit_f64(w.at + 2 * (i & 1));
   const double *sum = sums + i / each * n, at = u * sum[n - 1];
   int64_t lo = 0, hi = n - 1;
   while (lo < hi) {
@@ -389,27 +293,11 @@ static __global__ void draw_again(stream s, int64_t count, int64_t each, int64_t
   y[i] = lo;
 }
 
-/* When a position comes, if its weight is the rate of a process: never, for 0. */
-static __device__ inline double arrival(double time, double weight) {
-  return weight > 0 ? time / weight : (double)INFINITY;
-}
-
-/* The positions that come first, each put where its rank among all of the row is. */
-static __global__ void draw_once(int64_t n, int64_t each, const double *times, const double *w,
-                                 int64_t *y) {
-  __shared__ double tile[BLOCK];
-  const int64_t j = (int64_t)blockIdx.y * BLOCK + threadIdx.x, row = blockIdx.x * n;
-  const double own = j < n ? arrival(times[row + j], w[row + j]) : 0;
-  int64_t rank = 0;
-  for (int64_t first = 0; first < n; first += BLOCK) {
-    const int64_t i = first + threadIdx.x;
-    if (i < n) tile[threadIdx.x] = arrival(times[row + i], w[row + i]);
-    __syncthreads();
-    for (int k = 0; k < BLOCK && first + k < n; k++)
-      rank += tile[k] < own || (tile[k] == own && first + k < j);
-    __syncthreads();
-  }
-  if (j < n && rank < each) y[blockIdx.x * each + rank] = j;
+/* Times become those at which positions come, their weights being the rates of processes: never,
+** for 0. */
+static __global__ void arrivals(int64_t n, const double *w, double *times) {
+  const int64_t i = thread_number();
+  if (i < n) times[i] = w[i] > 0 ? times[i] / w[i] : (double)INFINITY;
 }
 
 static int multinomial_run(const multinomial_args *a, int64_t rows, int64_t n, double *w,
@@ -434,8 +322,13 @@ static int multinomial_run(const multinomial_args *a, int64_t rows, int64_t n, d
     status = launch(a->ctx, y, fill_from<exponentials, double>, blocks_for(rows * n, 2), BLOCK, 0,
                     exponentials{1, false}, s, rows * n, data<double>(times));
   if (!status)
-    status = launch(a->ctx, y, draw_once, dim3(grid.x, (unsigned)((n + BLOCK - 1) / BLOCK)), BLOCK,
-                    0, n, each, data<double>(times), w, data<int64_t>(y));
+    status = launch(a->ctx, y, arrivals, blocks_for(rows * n), BLOCK, 0, rows * n, w,
+                    data<double>(times));
+  if (!status) { /* those that come first */
+    const order_plan<double> p = {data<double>(times), NULL, data<int64_t>(y), rows, n, 1, each,
+                                  ALL_OF_THEM, 0};
+    status = put_in_order(a->ctx, y, p);
+  }
   moth_tensor_release(times);
   return status;
 }
@@ -444,9 +337,6 @@ MOTH_CUDA(multinomial) {
   const moth_layout *l = &a->input->l;
   const int64_t n = l->shape[l->ndim - 1], rows = l->ndim == 2 ? l->shape[0] : 1;
   if (rows == 0) return MOTH_OK;
-  if (n > (int64_t)65535 * BLOCK)
-    return moth_fail(a->ctx, MOTH_E_LIMIT, "input", "%lld weights in a row are too many on a GPU",
-                     (long long)n);
   moth_tensor *w = moth_cast(a->input, MOTH_F64);
   int status = w ? multinomial_run(a, rows, n, data<double>(w), out[0]) : moth_status(a->ctx);
   moth_tensor_release(w);

@@ -52,6 +52,10 @@ local DRAWN = {
     local w = moth.arange(0, 1200, {dtype = t}):remainder(7):view(2, 600):to(d)
     return w:multinomial(20, {generator = g})
   end},
+  {"multinomial of many", {"float32"}, function(d, g)
+    local w = moth.arange(0, 2600, {dtype = moth.float32}):remainder(5):to(d)
+    return moth.cat {w:multinomial(12, {generator = g}), w:multinomial(1300, {generator = g})}
+  end},
   {"multinomial with replacement", {"float32", "float64", "bfloat16"}, function(d, g, t)
     local w = moth.arange(0, 1200, {dtype = t}):remainder(7):view(2, 600):to(d)
     return w:multinomial(333, {replacement = true, generator = g})

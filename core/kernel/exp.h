@@ -12,7 +12,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__GNUC__)
+#if defined(__CUDACC__) /* core/half.h and drawn.h, above this one, are for kernels of GPUs too */
+#define MOTH_INLINE static __host__ __device__ __forceinline__
+#elif defined(__GNUC__)
 #define MOTH_INLINE static inline __attribute__((always_inline))
 #else
 #define MOTH_INLINE static inline
