@@ -158,6 +158,10 @@ static __device__ inline void fold_put(const F &f, const fold_plan<F> &p, typena
   else f.end(r, result);
 }
 
+/* So many turns of a thread are folded on their own and joined with those before, so that a sum's
+** error grows with the runs' number and length, not with that of the elements. */
+enum { FOLD_RUN = 16 };
+
 /* Takes first..last of a row, by every lane of `lanes` its share; 16 bytes at a time if they lie
 ** in a row. */
 template <class F, class T>
@@ -165,23 +169,30 @@ static __device__ inline typename F::room take_row(const F &f, const axes &over,
                                                    int64_t first, int64_t last, int lane,
                                                    int lanes) {
   enum { EACH = 16 / sizeof(T) };
-  typename F::room r = f.start();
-  if (over.ndim != 1 || over.step[0] != (int64_t)sizeof(T)) {
-    for (int64_t i = first + lane; i < last; i += lanes)
-      f.take(r, get((const T *)(const void *)(row + axes_at(over, i))), i);
-    return r;
-  }
+  const bool packed = over.ndim == 1 && over.step[0] == (int64_t)sizeof(T);
   const T *x = (const T *)(const void *)row;
-  int64_t rest = first;
-  if ((uintptr_t)(x + first) % 16 == 0) {
-    rest = first + (last - first) / EACH * EACH;
-    for (int64_t i = first + (int64_t)lane * EACH; i < rest; i += (int64_t)lanes * EACH) {
-      const lump<T, EACH> v = *(const lump<T, EACH> *)(const void *)(x + i);
-      for (int j = 0; j < EACH; j++) f.take(r, get(&v.at[j]), i + j);
+  typename F::room all = f.start();
+  if (packed && (uintptr_t)(x + first) % 16 == 0) {
+    const int64_t step = (int64_t)lanes * EACH, whole = first + (last - first) / EACH * EACH;
+    for (int64_t begin = first + (int64_t)lane * EACH; begin < whole; begin += FOLD_RUN * step) {
+      const int64_t stop = begin + FOLD_RUN * step;
+      typename F::room r = f.start();
+      for (int64_t i = begin; i < whole && i < stop; i += step) {
+        const lump<T, EACH> v = *(const lump<T, EACH> *)(const void *)(x + i);
+        for (int j = 0; j < EACH; j++) f.take(r, get(&v.at[j]), i + j);
+      }
+      all = f.join(all, r);
     }
+    first = whole;
   }
-  for (int64_t i = rest + lane; i < last; i += lanes) f.take(r, get(x + i), i);
-  return r;
+  for (int64_t begin = first + lane; begin < last; begin += (int64_t)FOLD_RUN * lanes) {
+    const int64_t stop = begin + (int64_t)FOLD_RUN * lanes;
+    typename F::room r = f.start();
+    for (int64_t i = begin; i < last && i < stop; i += lanes)
+      f.take(r, get(packed ? x + i : (const T *)(const void *)(row + axes_at(over, i))), i);
+    all = f.join(all, r);
+  }
+  return all;
 }
 
 /* Results whose elements lie side by side: some lanes for each, or a block. */
@@ -219,9 +230,14 @@ static __global__ void fold_columns(F f, fold_plan<F> p, const char *x) {
   typename F::room r = f.start();
   if (result < p.kept.n) {
     const char *column = x + axes_at(p.kept, result);
+    for (int64_t begin = first + warp; begin < last; begin += FOLD_RUN * WARPS) {
+      const int64_t stop = begin + FOLD_RUN * WARPS;
+      typename F::room run = f.start();
 #pragma unroll 4
-    for (int64_t i = first + warp; i < last; i += WARPS)
-      f.take(r, get((const T *)(const void *)(column + axes_at(p.over, i))), i);
+      for (int64_t i = begin; i < last && i < stop; i += WARPS)
+        f.take(run, get((const T *)(const void *)(column + axes_at(p.over, i))), i);
+      r = f.join(r, run);
+    }
   }
   kept[warp][lane] = r;
   __syncthreads();
@@ -255,6 +271,7 @@ template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
   if (columns) {
     wanted = n / 64;
     most = ENOUGH / ((results + WARP - 1) / WARP);
+    if (most < n / 16384) most = n / 16384; /* no sum of too many runs */
   } else if (n <= 1024) {
     while (p->lanes < WARP && p->lanes * 4 < n) p->lanes *= 2;
     wanted = most = 1;

@@ -55,6 +55,17 @@ describe("a reduction on a GPU", function()
     end)
   end)
 
+  it("sums of f32 are off by no more than twice what the CPU's are", function()
+    local function off(y, wanted) return ((y:cpu():double() - wanted) ^ 2):mean():sqrt():item() end
+    for _, size in ipairs { {2, 150000}, {150, 2000}, {9000, 30} } do
+      local x, dim = moth.rand(size), size[2] == 30 and 1 or 2
+      local wanted = x:double():sum(dim)
+      local most = 2 * off(x:sum(dim), wanted) + 1e-7 * wanted:max():item()
+      local here = off(x:cuda():sum(dim), wanted)
+      assert(here <= most, ("%g off, %g allowed"):format(here, most))
+    end
+  end)
+
   it("gives the same bits each time", function()
     local x = moth.randn(50000):cuda()
     assert.is_true(x:sum():cpu():equal(x:sum():cpu()))
