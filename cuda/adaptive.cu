@@ -53,24 +53,66 @@ static __device__ inline typename F::room joined(const F &f, typename F::room mi
   else return mine;
 }
 
-static dim3 grid_of(int team, int64_t n) {
-  return team == BLOCK ? dim3((unsigned)n) : blocks_for(n * team);
-}
-
-/* -- the mean -- */
-
-template <class T, int TEAM> static __global__ void mean_shares(shares s, const T *x, T *y) {
+/* F folds a share, as reduce.cuh has it: take is told where on the plane an element lies, end how
+** many there were. */
+template <class F, class T, int TEAM>
+static __global__ void fold_shares(F f, shares s, const T *x) {
   int turn, oy, ox;
   int64_t i = team_result<TEAM>(&turn), plane;
   const bool mine = i < s.n;
   if (!mine) i = 0; /* goes along */
   cell_of(s.at, i, &plane, &oy, &ox);
   const share h = share_of(s, oy, ox);
-  real_of<T> sum = 0;
+  typename F::room r = f.start();
   x += plane * s.in[0] * s.in[1];
-  for (int64_t k = turn; k < h.n; k += TEAM) sum += get(x + element_of(s, h, k));
-  sum = joined<TEAM>(adds<real_of<T>>(), sum);
-  if (mine && turn == 0) put(y + i, sum / (real_of<T>)h.n);
+  for (int64_t k = turn; k < h.n; k += TEAM) {
+    const int64_t at = element_of(s, h, k);
+    f.take(r, get(x + at), at);
+  }
+  r = joined<TEAM>(f, r);
+  if (mine && turn == 0) f.end(r, i, h.n);
+}
+
+/* make(type) is the fold for packed x. */
+template <class Make>
+static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make make) {
+  moth_ctx *ctx = input->ctx;
+  const shares s = shares_of(&input->l, &y->l, &y->l);
+  if (s.n == 0) return MOTH_OK;
+  const int64_t each = s.in[0] * s.in[1] / (s.out[0] * s.out[1]);
+  moth_tensor *x = moth_packed(input);
+  if (!x) return moth_status(ctx);
+  int status = with_float(x->l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    const auto f = make(t);
+    typedef typename std::remove_const<decltype(f)>::type F;
+    const int team = each >= 4096 ? (int)BLOCK : each >= 32 ? (int)WARP : 1;
+    const dim3 grid = team == BLOCK ? dim3((unsigned)s.n) : blocks_for(s.n * team);
+    void (*kernel)(F, shares, const T *) = team == BLOCK  ? fold_shares<F, T, BLOCK>
+                                           : team == WARP ? fold_shares<F, T, WARP>
+                                                          : fold_shares<F, T, 1>;
+    return launch(ctx, y, kernel, grid, BLOCK, 0, f, s, (const T *)data<T>(x));
+  });
+  moth_tensor_release(x);
+  return status;
+}
+
+/* -- the mean -- */
+
+template <class T> struct mean_share {
+  typedef real_of<T> room;
+  T *y;
+  MEMBER room start() const { return 0; }
+  MEMBER void take(room &r, room v, int64_t) const { r += v; }
+  MEMBER room join(room a, room b) const { return a + b; }
+  MEMBER void end(room r, int64_t i, int64_t n) const { put(y + i, r / (room)n); }
+};
+
+MOTH_CUDA(adaptive_avg_pool2d) {
+  return fold_shares_of(a->input, out[0], [&](auto t) {
+    typedef typename decltype(t)::of T;
+    return mean_share<T>{data<T>(out[0])};
+  });
 }
 
 template <class T> static __global__ void mean_shares_back(shares s, const T *dy, T *dx) {
@@ -91,31 +133,6 @@ template <class T> static __global__ void mean_shares_back(shares s, const T *dy
   put(dx + i, sum);
 }
 
-/* f(team's size) for shares of this many elements. */
-template <class F> static int with_team(const shares &s, F f) {
-  const int64_t each = s.in[0] * s.in[1] / (s.out[0] * s.out[1]);
-  if (each >= 4096) return f(std::integral_constant<int, BLOCK>());
-  if (each >= 32) return f(std::integral_constant<int, WARP>());
-  return f(std::integral_constant<int, 1>());
-}
-
-MOTH_CUDA(adaptive_avg_pool2d) {
-  const shares s = shares_of(&a->input->l, &out[0]->l, &out[0]->l);
-  if (s.n == 0) return MOTH_OK;
-  moth_tensor *x = moth_packed(a->input);
-  if (!x) return moth_status(a->ctx);
-  int status = with_float(x->l.dtype, [&](auto t) {
-    typedef typename decltype(t)::of T;
-    return with_team(s, [&](auto team) {
-      constexpr int TEAM = decltype(team)::value;
-      return launch(a->ctx, out[0], mean_shares<T, TEAM>, grid_of(TEAM, s.n), BLOCK, 0, s,
-                    data<T>(x), data<T>(out[0]));
-    });
-  });
-  moth_tensor_release(x);
-  return status;
-}
-
 MOTH_CUDA(adaptive_avg_pool2d_back) {
   const shares s = shares_of(&out[0]->l, &a->input->l, &out[0]->l);
   if (s.n == 0) return MOTH_OK;
@@ -132,13 +149,15 @@ MOTH_CUDA(adaptive_avg_pool2d_back) {
 
 /* -- the largest: the first of equals, the last NaN above all -- */
 
-template <class real> struct found {
-  real value;
-  int64_t at; /* -1: none yet */
-};
-
-template <class real> struct larger {
-  typedef found<real> room;
+template <class T> struct largest_share {
+  struct room {
+    real_of<T> value;
+    int64_t at; /* -1: none yet */
+  };
+  T *y;
+  int64_t *index;
+  MEMBER room start() const { return room{0, -1}; }
+  MEMBER void take(room &r, real_of<T> v, int64_t at) const { r = join(r, room{v, at}); }
   MEMBER room join(room a, room b) const {
     if (a.at < 0) return b;
     if (b.at < 0) return a;
@@ -147,42 +166,15 @@ template <class real> struct larger {
     if (a.value == b.value) return a.at < b.at ? a : b;
     return a.value > b.value ? a : b;
   }
+  MEMBER void end(room r, int64_t i, int64_t) const {
+    put(y + i, r.value);
+    index[i] = r.at;
+  }
 };
 
-template <class T, int TEAM>
-static __global__ void largest_share(shares s, const T *x, T *y, int64_t *index) {
-  int turn, oy, ox;
-  int64_t i = team_result<TEAM>(&turn), plane;
-  const bool mine = i < s.n;
-  if (!mine) i = 0;
-  cell_of(s.at, i, &plane, &oy, &ox);
-  const share h = share_of(s, oy, ox);
-  const larger<real_of<T>> f;
-  found<real_of<T>> best = {0, -1};
-  x += plane * s.in[0] * s.in[1];
-  for (int64_t k = turn; k < h.n; k += TEAM) {
-    const int64_t at = element_of(s, h, k);
-    best = f.join(best, found<real_of<T>>{get(x + at), at});
-  }
-  best = joined<TEAM>(f, best);
-  if (!mine || turn) return;
-  put(y + i, best.value);
-  index[i] = best.at;
-}
-
 MOTH_CUDA(adaptive_max_pool2d) {
-  const shares s = shares_of(&a->input->l, &out[0]->l, &out[0]->l);
-  if (s.n == 0) return MOTH_OK;
-  moth_tensor *x = moth_packed(a->input);
-  if (!x) return moth_status(a->ctx);
-  int status = with_float(x->l.dtype, [&](auto t) {
+  return fold_shares_of(a->input, out[0], [&](auto t) {
     typedef typename decltype(t)::of T;
-    return with_team(s, [&](auto team) {
-      constexpr int TEAM = decltype(team)::value;
-      return launch(a->ctx, out[0], largest_share<T, TEAM>, grid_of(TEAM, s.n), BLOCK, 0, s,
-                    data<T>(x), data<T>(out[0]), data<int64_t>(out[1]));
-    });
+    return largest_share<T>{data<T>(out[0]), data<int64_t>(out[1])};
   });
-  moth_tensor_release(x);
-  return status;
 }
