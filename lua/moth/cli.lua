@@ -10,6 +10,7 @@ moth                        a prompt; reads a script when standard input is a pi
 moth -e 'CODE' [ARGUMENTS]  runs a line of code
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
                             --device=cuda: those of the GPU on a real one;
+                            --jobs=N: so many files at a time, not one a processor;
                             --coverage: the ops that golden values or gradchecks leave out;
                             other options go to busted, as --filter='a name' does)
 moth bench [GROUP] [--help] measures, with --peer PYTHON beside PyTorch
@@ -56,6 +57,38 @@ local function coverage(root)
   os.exit(require("spec.support.coverage").report(true) and 0 or 1)
 end
 
+-- Runs one file, or what else the words say, in this process.
+local function busted(words)
+  -- `.busted` says the rest. It names LuaJIT for a plain `busted`; here that runs already.
+  table.insert(words, 1, "--ignore-lua")
+  set_arguments("busted", words)
+  -- Busted ends a failed run by error(nil) where it cannot tell that it may exit.
+  local run = require "busted.runner"
+  local ok, message = pcall(run, { standalone = false })
+  if not ok and message ~= nil then error(message, 0) end
+  if not ok then os.exit(1) end
+end
+
+local OURS = { ["--sanitize"] = true, ["--clang"] = true, ["--device=cuda"] = true }
+
+-- Paths, the other words for Busted, how many files at a time (nil: what the machine is good for),
+-- and whether all must be one process: only options that choose specs are for several.
+local function test_words(words)
+  local paths, options, count, alone = {}, {}, nil, false
+  for _, word in ipairs(words) do
+    if word == "--device=cuda" then count = count or 1 end -- the GPU's memory is one
+    if word:find "^%-%-jobs=" then
+      count = tonumber(word:match "=(%d+)$") or fail("--jobs wants a number: " .. word)
+    elseif word:sub(1, 1) ~= "-" then
+      paths[#paths + 1] = word
+    elseif not OURS[word] then
+      options[#options + 1] = word
+      alone = alone or not word:find "^%-%-[%a-]+=" or word:find "^%-%-repeat="
+    end
+  end
+  return paths, options, count, alone
+end
+
 local function test(words)
   local root = checkout("test")
   if words[1] == "--coverage" then coverage(root) end
@@ -65,21 +98,18 @@ local function test(words)
   end
   if not lfs.chdir(root) then fail("cannot enter " .. root) end
 
-  local given, paths = {}, 0
-  for _, word in ipairs(words) do
-    if word ~= "--sanitize" and word ~= "--clang" and word ~= "--device=cuda" then
-      given[#given + 1] = word
-      if word:sub(1, 1) ~= "-" then paths = paths + 1 end
-    end
+  local paths, options, count, alone = test_words(words)
+  for _, path in ipairs(paths) do
+    if not alone and not lfs.attributes(path) then fail("there is no " .. path) end
   end
-  -- `.busted` says the rest. It names LuaJIT for a plain `busted`; here that runs already.
-  table.insert(given, 1, "--ignore-lua")
-  set_arguments("busted", given)
-  -- Busted ends a failed run by error(nil) where it cannot tell that it may exit.
-  local run = require "busted.runner"
-  local ok, message = pcall(run, { standalone = false })
-  if not ok and message ~= nil then error(message, 0) end
-  if not ok then os.exit(1) end
+  local jobs = dofile "spec/support/jobs.lua"
+  local files = not alone and jobs.files(#paths > 0 and paths or { "spec" })
+  if alone or #files < 2 then
+    for _, path in ipairs(paths) do options[#options + 1] = path end
+    busted(options)
+  elseif not jobs.run(cli.launcher(), files, options, count or jobs.processors()) then
+    os.exit(1)
+  end
 end
 
 local function bench(words)

@@ -1,6 +1,8 @@
 --- How results of the specs are shown: a line for each file, failures in full where they happen,
--- and the count as the last line: `N passed, 0 failed` (and how many were skipped).
--- MOTH_SLOW=1 lists the ten slowest specs; MOTH_SLOW=0.5 those above half a second.
+-- and the count as the last line: `N passed, 0 failed` (and how many were skipped). A process that
+-- runs one file of many leaves the count to its parent: MOTH_SPEC_REPORT names the file for it.
+
+local report = dofile "spec/support/report.lua"
 
 local NAME_WIDTH = 44
 
@@ -8,9 +10,8 @@ return function(options)
   local busted = require "busted"
   local handler = require "busted.outputHandlers.base"()
 
-  local passed, failed, skipped = 0, 0, 0
+  local all = report.new()
   local file -- {name, passed, failed, skipped, start}
-  local slow, failures, skips = {}, {}, {}
 
   local function write(...)
     io.stdout:write(...)
@@ -44,11 +45,11 @@ return function(options)
   end
 
   local function fail(element, message, trace)
-    failed = failed + 1
+    all.failed = all.failed + 1
     if file then file.failed = file.failed + 1 end
     local name = handler.getFullName(element)
     local head = place(element, trace) .. name
-    failures[#failures + 1] = head
+    table.insert(all.failures, head)
     write("\nFAILED ", head, "\n    ", text_of(message), frames_of(trace), "\n")
   end
 
@@ -71,19 +72,22 @@ return function(options)
 
   handler.testEnd = function(element, _, status)
     if status == "success" then
-      passed = passed + 1
+      all.passed = all.passed + 1
       if file then file.passed = file.passed + 1 end
     elseif status == "pending" then
-      skipped = skipped + 1
+      all.skipped = all.skipped + 1
       if file then file.skipped = file.skipped + 1 end
     end
-    slow[#slow + 1] = { element.duration or 0, place(element) .. handler.getFullName(element) }
+    if os.getenv "MOTH_SLOW" then
+      local name = place(element) .. handler.getFullName(element)
+      table.insert(all.slow, { element.duration or 0, name })
+    end
     return nil, true
   end
 
   handler.pending = function(element, _, message)
     if type(message) == "string" then
-      skips[#skips + 1] = handler.getFullName(element) .. ": " .. message
+      table.insert(all.skips, handler.getFullName(element) .. ": " .. message)
     end
     return nil, true
   end
@@ -93,28 +97,11 @@ return function(options)
     return nil, true
   end
 
-  local function show_slow(wanted)
-    table.sort(slow, function(a, b) return a[1] > b[1] end)
-    local least = tonumber(wanted) ~= 1 and tonumber(wanted) or 0
-    write("\nslowest:\n")
-    for i = 1, math.min(#slow, least > 0 and #slow or 10) do
-      if slow[i][1] < least then break end
-      write(("%8.2f s  %s\n"):format(slow[i][1], slow[i][2]))
-    end
-  end
-
-  handler.suiteEnd = function()
-    if os.getenv "MOTH_SLOW" then show_slow(os.getenv "MOTH_SLOW") end
-    if #skips > 0 then write("\nskipped:\n  ", table.concat(skips, "\n  "), "\n") end
-    if #failures > 0 then write("\nfailed:\n  ", table.concat(failures, "\n  "), "\n") end
-    return nil, true
-  end
-
   handler.exit = function()
-    local skips_text = skipped > 0 and (", %d skipped"):format(skipped) or ""
-    write(("\n%d passed, %d failed%s\n"):format(passed, failed, skips_text))
+    local path = os.getenv "MOTH_SPEC_REPORT"
+    if path then report.write(all, path) else report.show(all) end
     -- busted's own status is the number of failures, which wraps at 256.
-    if failed > 0 or passed + skipped == 0 then os.exit(1) end
+    if not report.good(all) then os.exit(1) end
     return nil, true
   end
 
@@ -124,7 +111,6 @@ return function(options)
   busted.subscribe({ "pending" }, handler.pending)
   busted.subscribe({ "failure" }, handler.failure)
   busted.subscribe({ "error" }, handler.failure)
-  busted.subscribe({ "suite", "end" }, handler.suiteEnd)
   busted.subscribe({ "exit" }, handler.exit)
 
   handler.options = options
