@@ -120,6 +120,8 @@ function Gpt:forward(ids, caches, start)
   return self.head(self.ln(x))
 end
 
+nets.Gpt = Gpt
+
 function nets.gpt()
   return Gpt(65, 128, 256, 8, 4)
 end
@@ -138,8 +140,8 @@ function CharLstm:forward(ids)
   return self.out((self.lstm(self.embed(ids))))
 end
 
-function nets.char_lstm()
-  return CharLstm(65, 256, 2)
+function nets.char_lstm(width)
+  return CharLstm(65, width or 256, 2)
 end
 
 -- ---- U-Net (Ronneberger et al., 2015) ----
@@ -169,12 +171,12 @@ function nets.unet()
   return nn.Sequential(Level(1, 16, Level(16, 32, bottom)), nn.Conv2d(16, 1, 1))
 end
 
--- ---- DCGAN (Radford et al., 2016) for 3x64x64, ngf = ndf = 32 ----
+-- ---- DCGAN (Radford et al., 2016) for 3x64x64, ngf = ndf = width, or 32 ----
 
-function nets.generator()
-  local net = nn.Sequential()
+function nets.generator(width)
+  local net, w = nn.Sequential(), width or 32
   local before, stride = 100, 1
-  for _, channels in ipairs {256, 128, 64, 32, 3} do
+  for _, channels in ipairs {8 * w, 4 * w, 2 * w, w, 3} do
     net:append(nn.ConvTranspose2d{before, channels, 4, stride = stride, padding = stride - 1,
       bias = false})
     if channels > 3 then
@@ -186,15 +188,15 @@ function nets.generator()
   return net:append(nn.Tanh())
 end
 
-function nets.discriminator()
-  local net, before = nn.Sequential(), 3
-  for _, channels in ipairs {32, 64, 128, 256} do
+function nets.discriminator(width)
+  local net, before, w = nn.Sequential(), 3, width or 32
+  for _, channels in ipairs {w, 2 * w, 4 * w, 8 * w} do
     net:append(nn.Conv2d{before, channels, 4, stride = 2, padding = 1, bias = false})
     if before > 3 then net:append(nn.BatchNorm2d(channels)) end
     net:append(nn.LeakyReLU{0.2, inplace = true})
     before = channels
   end
-  net:append(nn.Conv2d{256, 1, 4, bias = false})
+  net:append(nn.Conv2d{8 * w, 1, 4, bias = false})
   net:append(nn.Sigmoid())
   return net:append(nn.Flatten(1))
 end

@@ -9,6 +9,8 @@
 -- ratio is the median over the pairs of PyTorch's time over Moth's; its spread the third quartile
 -- of the pairs' ratios over the first. A row whose spread is above 1.3 is marked and counts
 -- neither way.
+--
+-- `moth bench cuda` is another program, for sizes that want a GPU: gpu/main.lua.
 
 local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -23,12 +25,13 @@ local launcher = debug.getregistry()["moth.launcher"] or {}
 
 local function options_of(words)
   local parser = argparse("moth bench", "Times Moth, and PyTorch beside it.")
-  local groups, known = {"all"}, {}
+  local groups, known = {"all", "cuda"}, {}
   for _, row in ipairs(workloads.read()) do
     if not known[row.group] then groups[#groups + 1] = row.group end
     known[row.group] = true
   end
-  parser:argument("group", "what to time (default: all)"):choices(groups):args("?")
+  parser:argument("group", "what to time (default: all); `cuda --help` tells of its own options")
+    :choices(groups):args("?")
   parser:option("--only", "only workloads whose name matches: Lua patterns, a|b", "")
   parser:option("--peer", "a Python that has PyTorch: time that as well")
   parser:flag("--best", "and PyTorch once more, in its best setting")
@@ -170,8 +173,7 @@ end
 local function chosen_rows(options)
   local rows = {}
   for _, row in ipairs(workloads.read()) do
-    local wanted = row.group == options.group
-      or options.group == "all" and (row.group ~= "cuda" or options.device ~= "cpu")
+    local wanted = options.group == "all" or row.group == options.group
     if wanted and matches(row.name, options.only) then rows[#rows + 1] = row end
   end
   return rows
@@ -235,6 +237,9 @@ local function time_all(options, folder)
 end
 
 local function main(words)
+  if words[1] == "cuda" then
+    return require "gpu.main" {unpack(words, 2)}
+  end
   local options = options_of(words)
   if not chosen_rows(options)[1] then nothing(options) end
   if options.list then

@@ -95,16 +95,19 @@ function train.step.vae()
   return trainer(net, optim.Adam(net:parameters()), loss)
 end
 
-function train.step.dcgan()
-  local generator, judge = nets.generator(), nets.discriminator()
+function train.step.dcgan() return train.dcgan_step(16, 32) end
+
+--- A step of both nets on n images; width is their ngf and ndf.
+function train.dcgan_step(n, width)
+  local generator, judge = nets.generator(width), nets.discriminator(width)
   local options = {lr = 2e-4, betas = {0.5, 0.999}}
   local of_generator = optim.Adam(generator:parameters(), options)
   local of_judge = optim.Adam(judge:parameters(), options)
-  local real, ones, zeros = moth.randn(16, 3, 64, 64), moth.ones(16), moth.zeros(16)
+  local real, ones, zeros = moth.randn(n, 3, 64, 64), moth.ones(n), moth.zeros(n)
   return function()
     of_judge:zero_grad()
     F.binary_cross_entropy(judge(real), ones):backward()
-    local fake = generator(moth.randn(16, 100, 1, 1))
+    local fake = generator(moth.randn(n, 100, 1, 1))
     F.binary_cross_entropy(judge(fake:detach()), zeros):backward()
     of_judge:step()
     of_generator:zero_grad()

@@ -1,0 +1,124 @@
+--- measure.lua -- the timing fields of a row of `moth bench cuda`, microseconds per call, medians:
+--
+--   device_us  from an event before the calls to one after, gaps included; device_min: the least
+--   wall_us    until a synchronize after the last call; wall_min
+--   host_us    until the calls returned: the cost of issuing them
+--   sync_us    one call alone, synchronized; first_ms: the very first one
+--   n, calls   samples, and calls in each; sm_mhz: the clock while calls ran
+--
+-- With a warm L2 cache a sample is a batch of calls, doubled until it takes a twentieth of the
+-- seconds. With a cold one it is one call after a read of 1 GiB, which also hides the cost of
+-- issuing it; wall_us, host_us and sync_us are then of a call issued to an idle device.
+
+local ffi = require "ffi"
+local moth = require "moth"
+local timing = require "timing"
+
+local cuda, now = moth.cuda, timing.wall
+local measure = {}
+
+-- Each workload gets loops of its own, so that the traces of one do not serve another.
+local LOOP = [[
+  local step, now = ...
+  return function(calls)
+    local begin = now()
+    for _ = 1, calls do step() end
+    return now() - begin
+  end
+]]
+
+-- ---- the clock of the multiprocessors, from NVML, which comes with the driver ----
+
+pcall(ffi.cdef, [[
+  int nvmlInit_v2(void);
+  int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
+  int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz);
+]])
+local SM = 1 -- NVML_CLOCK_SM
+local nvml, card
+
+local function clock()
+  if nvml == nil then
+    local found, library = pcall(ffi.load, "libnvidia-ml.so.1")
+    local handle = ffi.new "void *[1]"
+    nvml = found and library.nvmlInit_v2() == 0
+      and library.nvmlDeviceGetHandleByIndex_v2(0, handle) == 0 and library
+    card = handle[0]
+  end
+  local mhz = ffi.new "unsigned[1]"
+  if nvml and nvml.nvmlDeviceGetClockInfo(card, SM, mhz) == 0 then return mhz[0] end
+end
+
+-- ---- samples ----
+
+local function rounded(x) return math.floor(x * 1000 + 0.5) / 1000 end
+
+--- Calls sample() for so many seconds, at least five times (once without seconds).
+local function gather(sample, seconds)
+  local lists, finish, n = {}, now() + seconds, 0
+  while n < (seconds > 0 and 5 or 1) or now() < finish do
+    n = n + 1
+    for i, value in ipairs { sample() } do
+      lists[i] = lists[i] or {}
+      lists[i][n] = value
+    end
+  end
+  return lists
+end
+
+--- A function batch(calls) -> device, wall and host time of a call, and one of a call alone.
+local function samplers(issue, flush)
+  local start, finish
+  local there, Event = pcall(function() return cuda.Event end)
+  if there then start, finish = Event { enable_timing = true }, Event { enable_timing = true } end
+  local function batch(calls)
+    cuda.synchronize()
+    if flush then flush() end
+    if not start then cuda.synchronize() end -- else the calls' time would hold the flush
+    local begin = now()
+    if start then start:record() end
+    local host = issue(calls)
+    if finish then finish:record() end
+    cuda.synchronize()
+    local wall = now() - begin
+    local device = start and start:elapsed_time(finish) * 1e-3 or wall
+    return device / calls * 1e6, wall / calls * 1e6, host / calls * 1e6
+  end
+  local function alone()
+    if flush then flush() end
+    cuda.synchronize()
+    local begin = now()
+    local issued = issue(1)
+    cuda.synchronize()
+    return (now() - begin) * 1e6, issued * 1e6
+  end
+  return batch, alone
+end
+
+--- The timing fields of step(), a list of {name, value}.
+-- @param seconds  timed seconds; 0: one call is enough
+-- @param flush    empties the L2 cache; nil: it stays warm
+function measure.fields(step, seconds, flush)
+  local issue = loadstring(LOOP, "=bench")(step, now)
+  local batch, alone = samplers(issue, flush)
+  local first, calls = alone(), 1
+  if seconds > 0 then batch(2) end
+  while not flush and select(2, batch(calls)) * calls < seconds / 20 * 1e6 do calls = calls * 2 end
+  local device, wall, host = unpack(gather(function() return batch(calls) end, seconds))
+  local sync, sync_host = unpack(gather(alone, seconds / 4))
+  if flush then wall, host = sync, sync_host end
+  local row = {
+    { "device_us", rounded(timing.median(device)) }, { "wall_us", rounded(timing.median(wall)) },
+    { "host_us", rounded(timing.median(host)) }, { "sync_us", rounded(timing.median(sync)) },
+    { "device_min", rounded(math.min(unpack(device))) },
+    { "wall_min", rounded(math.min(unpack(wall))) },
+    { "first_ms", rounded(first / 1e3) }, { "n", #device }, { "calls", calls },
+  }
+  issue(calls)
+  local mhz = clock()
+  if mhz then row[#row + 1] = { "sm_mhz", mhz } end
+  cuda.synchronize()
+  return row
+end
+
+return measure

@@ -1,0 +1,100 @@
+--- rows.lua -- the table of what `moth bench cuda` times, and the words to fill it with.
+--
+-- A row is a name, what it is, a function that sets it up, and "warm" or "cold", the state of the
+-- L2 cache. setup() gives the step, and what a call of it does: {flop =, bytes =, images =,
+-- tokens =, mfu =}. In names: f32, tf32 (float32, TF32 in products and convolutions), bf16, f16;
+-- fwd is a call with nothing recorded, fwdbwd drops the old gradients, calls and goes back from a
+-- fixed randn gradient; eager and graph (the step in moth.capture) are modes of whole steps.
+
+local moth = require "moth"
+
+local rows = { list = {} }
+
+--- A dry run makes everything small.
+rows.dry = false
+
+local DTYPES = { f32 = "float32", tf32 = "float32", bf16 = "bfloat16", f16 = "float16" }
+
+--- A size: n, but in a dry run no more than `most` (16).
+function rows.cap(n, most)
+  return rows.dry and math.min(n, most or 16) or n
+end
+
+--- Adds a row; setup(mode), for each mode of the list `modes` if there is one.
+function rows.add(name, text, setup, l2, modes)
+  for _, mode in ipairs(modes or { "" }) do
+    table.insert(rows.list, {
+      name = mode == "" and name or name .. "/" .. mode, text = text, l2 = l2 or "warm",
+      setup = function() return setup(mode) end,
+    })
+  end
+end
+
+--- The tensor that *[2,3], ids[5]<9 or mask[5] describes, on the GPU.
+-- @param fixed  by a network: a dry run shrinks the first dimension only
+function rows.input(spec, gradients, variant, fixed)
+  local kind, sizes, bound = spec:match "^([*%l]*)%[([%d,]*)%]<?(%d*)$"
+  local shape = {}
+  for size in sizes:gmatch "%d+" do
+    local most = fixed and (#shape == 0 and 4 or math.huge) or 16
+    shape[#shape + 1] = rows.cap(tonumber(size), most)
+  end
+  if kind == "ids" then
+    bound = tonumber(bound)
+    return moth.randint(1, (fixed and bound or rows.cap(bound)) + 1, shape)
+  elseif kind == "mask" then
+    return moth.rand(shape):lt(0.5)
+  end
+  return moth.randn(shape, { dtype = moth[DTYPES[variant or "f32"]],
+    requires_grad = gradients == true and kind == "*" })
+end
+
+--- Bytes of all inputs and results, once.
+function rows.traffic(inputs, results)
+  local bytes = 0
+  for _, list in ipairs { inputs, results } do
+    for _, x in ipairs(list) do
+      if type(x) ~= "number" then bytes = bytes + x:numel() * x:element_size() end
+    end
+  end
+  return { bytes = bytes }
+end
+
+-- The step of forward and backward.
+local function both_ways(fn, xs, result)
+  local a, b, c, d, e = unpack(xs)
+  local leaves, out_grad = {}, moth.randn_like(result)
+  for _, x in ipairs(xs) do
+    if x.requires_grad then leaves[#leaves + 1] = x end
+  end
+  return function()
+    for i = 1, #leaves do leaves[i].grad = nil end
+    fn(a, b, c, d, e):backward(out_grad)
+  end
+end
+
+--- Adds NAME or, if an input takes a gradient, NAME/fwd and NAME/fwdbwd.
+-- @param inputs   a text of what rows.input takes
+-- @param options  variant; l2 ("cold"); work(inputs, results): what a forward call does; both:
+--                 forward and backward do so many times as much
+function rows.op(name, text, inputs, fn, options)
+  options = options or {}
+  local work = options.work or rows.traffic
+  local function setup(mode)
+    local xs = {}
+    for spec in inputs:gmatch "%S+" do
+      xs[#xs + 1] = rows.input(spec, mode == "fwdbwd", options.variant)
+    end
+    local a, b, c, d, e = unpack(xs)
+    local results = moth.no_grad(function() return { fn(a, b, c, d, e) } end)
+    local amounts = work(xs, results)
+    if mode ~= "fwdbwd" then return function() return fn(a, b, c, d, e) end, amounts end
+    for key, n in pairs(amounts) do amounts[key] = options.both and n * options.both end
+    return both_ways(fn, xs, results[1]), amounts
+  end
+  if options.variant then name = name .. "/" .. options.variant end
+  rows.add(name, ("%s. Inputs %s"):format(text, inputs), setup, options.l2 or "cold",
+    inputs:find("*", 1, true) and { "fwd", "fwdbwd" })
+end
+
+return rows
