@@ -13,6 +13,8 @@
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
 #define CHAIN 128      /* products that a register sums in one go: longer sums lose digits, */
+#define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
+#define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
 #define MOST_CHAINS 16 /* ... and so do many of them */
 
 typedef struct moth_strip { /* tiles one below the other */
@@ -25,9 +27,13 @@ typedef struct moth_strip { /* tiles one below the other */
   int64_t ldc;
   const float *bias;
   bool add;
+  /* what to fetch meanwhile: */
+  int64_t below;      /* from A's rows to the next tile's, 0: not those */
+  const float *ahead; /* the next panel of B, */
+  int64_t few;        /* so many rows of it with each chain */
 } moth_strip;
 
-typedef void strip_loop(const moth_strip *p);
+typedef void strip_loop(moth_strip *p);
 
 #define VECTOR(n)                                              \
   typedef float vector##n __attribute__((vector_size(4 * n))); \
@@ -118,15 +124,20 @@ int64_t moth_matrix_depth(int64_t k) { return equal_part(k, MOTH_MATRIX_DEPTH); 
 
 /* Rows from i to i + m, one panel, at most MOTH_MATRIX_DEPTH deep. Tiles differ by one row at most:
 ** one of few rows would wait for B. */
-static inline void strips(moth_strip *s, strip_loop *const *loops, int64_t m, int height) {
+static inline void strips(moth_strip *s, strip_loop *const *loops, int64_t m, int height,
+                          bool first) {
   const int64_t tiles = (m + height - 1) / height, least = m / tiles;
+  const int64_t chains = tiles * ((s->k + s->chain - 1) / s->chain);
+  if (s->ahead) s->few = (s->k + chains - 1) / chains;
   s->tiles = m - tiles * least;
   s->next = (least + 1) * s->rs;
+  s->below = first ? s->next : 0;
   if (s->tiles) loops[least + 1](s);
   s->a += s->tiles * s->next;
   s->c += s->tiles * (least + 1) * s->ldc;
   s->tiles = tiles - s->tiles;
   s->next = least * s->rs;
+  s->below = s->below ? s->next : 0;
   loops[least](s);
 }
 
@@ -137,6 +148,7 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
   int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
+  const bool far_a = p->m * p->k > FAR && p->cs == 1, far_b = p->k * p->n > FAR && p->m > FEW_ROWS;
   int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
   for (int64_t t = 0; t < p->k || t == 0; t += depth) {
     int64_t k = p->k - t < depth ? p->k - t : depth, chain = equal_part(k, most);
@@ -146,12 +158,14 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
       for (int64_t j = p0; j < p1; j++) {
         int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
+        const float *b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column;
         moth_strip s = {.k = k, .chain = chain, .a = p->a + i * p->rs + t * p->cs, .rs = p->rs,
-                        .b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column,
+                        .b = b,
+                        .ahead = far_b && j + 1 < p1 ? b + width * (p->packed ? k : 1) : NULL,
                         .cs = p->cs, .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
-        strips(&s, loops[nv - 1], m, height);
+        strips(&s, loops[nv - 1], m, height, far_a && j == p0);
       }
     }
   }

@@ -3,28 +3,40 @@
 **
 ** A tile of C stays in registers for all of k; A is read where it lies, a number at a time through
 ** one pointer for three rows, and B a few vectors at a time. The last vector of a row of B may
-** overlap the one before it, so that no width needs masks or room.
+** overlap the one before it, so that no width needs masks or room. What comes next is fetched
+** meanwhile: the tile of C, the next tile's rows of A, the next panel of B.
 */
 
 /* Numbers by themselves are fused by name: compilers put those of neighbouring rows into vectors,
 ** and leave some of these apart, so that an element would depend on how many rows a tile has. */
 #define ADD_LANES(s, a, x) s += (a) * (x)
 #define ADD_ONE(s, a, x) s = __builtin_fmaf(a, x, s)
+#define PER_LINE(lanes) ((lanes) < 16 ? 16 / (lanes) : 1) /* vectors */
 
 /* One strip: tiles of m rows and nv vectors, one below the other. Every p->chain products are added
 ** to C, which is in L1 by then: longer sums lose digits. */
 #define TILES(f, V, U, lanes, ADD)                                                               \
-  TARGET INLINED void NAME(f)(const moth_strip *p, const int m, const int nv) {                  \
-    const float *from = p->a;                                                                    \
+  TARGET INLINED void NAME(f)(moth_strip *p, const int m, const int nv) {                        \
+    const float *from = p->a, *ahead = p->ahead;                                                 \
     float *c = p->c;                                                                             \
     const int64_t rs = p->rs, cs = p->cs, ldb = p->ldb, ldc = p->ldc, last = p->last;            \
+    const int64_t below = p->below, few = p->few;                                                \
     for (int64_t tile = 0; tile < p->tiles; tile++, from += p->next, c += m * ldc) {             \
       V s[12][4], x[4];                                                                          \
       const float *b = p->b, *a[4] = {from, from + 3 * rs, from + 6 * rs, from + 9 * rs};        \
       int64_t left = p->k;                                                                       \
       bool add = p->add;                                                                         \
+      UNROLL for (int i = 0; i < m; i++)                                                         \
+        UNROLL for (int v = 0; v < nv; v += PER_LINE(lanes))                                     \
+          __builtin_prefetch(c + i * ldc + v * lanes, 1);                                        \
       do {                                                                                       \
         const int64_t some = left < p->chain ? left : p->chain;                                  \
+        for (int64_t t = 0; t < few; t++, ahead += ldb)                                          \
+          UNROLL for (int v = 0; v < nv; v += PER_LINE(lanes))                                   \
+            __builtin_prefetch(ahead + v * lanes, 0, 2);                                         \
+        for (int64_t t = 0; below && t < some; t += 16)                                          \
+          UNROLL for (int i = 0; i < m; i++)                                                     \
+            __builtin_prefetch(a[i / 3] + i % 3 * rs + below + t, 0, 2);                         \
         UNROLL for (int i = 0; i < m; i++)                                                       \
           UNROLL for (int v = 0; v < nv; v++) s[i][v] = (V){0};                                  \
         for (int64_t t = 0; t < some; t++, b += ldb) {                                           \
@@ -52,6 +64,7 @@
         add = true;                                                                              \
       } while (left);                                                                            \
     }                                                                                            \
+    p->ahead = ahead;                                                                            \
   }
 #if LANES > 8
 TILES(tiles16, vector16, loose16, 16, ADD_LANES)
@@ -62,9 +75,10 @@ TILES(tiles1, float, loose1, 1, ADD_ONE)
 #undef TILES
 #undef ADD_LANES
 #undef ADD_ONE
+#undef PER_LINE
 
 #define STRIP(lanes, nv, m)                                              \
-  TARGET static void NAME(strip_##lanes##_##nv##_##m)(const moth_strip *p) { \
+  TARGET static void NAME(strip_##lanes##_##nv##_##m)(moth_strip *p) {  \
     NAME(tiles##lanes)(p, m, nv);                                        \
   }
 #define ROW(lanes, nv, m) [m] = NAME(strip_##lanes##_##nv##_##m),

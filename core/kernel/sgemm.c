@@ -18,6 +18,8 @@
 #define STREAMED (64 << 10)     /* elements of a matrix that does not stay in L2 */
 #define ROOM (1 << 20)          /* floats of B laid out at a time, */
 #define LARGE (3 << 19)         /* elements of B that are laid out anew in any case */
+#define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2 */
+#define COLLIDE 128             /* ... and so many of them drive each other out */
 #define DEEP 16384              /* ... in pieces of at most so many rows */
 #define TURNED_MOST (4 << 20)   /* floats of A laid out anew, */
 #define TURNED_LEAST (256 << 10) /* ... and from where it pays */
@@ -90,7 +92,8 @@ static void vector_part(int64_t first, int64_t last, int lane, const void *arg) 
 ** the caches. */
 static bool turned_b(const moth_product *p) { return p->cs_b != 1 && p->n > 1; }
 static bool packs_b(const moth_product *p) {
-  return turned_b(p) || (p->m >= 128 && p->n > 64 && p->k * p->n > LARGE);
+  bool collide = p->k > COLLIDE && p->rs_b * 4 % COLLIDING == 0;
+  return turned_b(p) || (p->m >= 128 && p->n > 64 && (collide || p->k * p->n > LARGE));
 }
 
 static moth_matrix tiled(const moth_product *p) {
