@@ -26,7 +26,7 @@ static const library known[LIBRARIES] = {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct opened {
-  bool tried;
+  bool tried, complete; /* complete: its functions have been found */
   void *handle;
   const char *file;
 } opened[LIBRARIES];
@@ -49,18 +49,26 @@ static void open_library(int which) {
 #endif
 }
 
+static void *handle_of(int which) {
+  if (!opened[which].tried) open_library(which);
+  return opened[which].handle;
+}
+
 void *moth_library(int which) {
   pthread_mutex_lock(&lock);
-  if (!opened[which].tried) open_library(which);
-  void *handle = opened[which].handle;
+  void *handle = handle_of(which);
   pthread_mutex_unlock(&lock);
   return handle;
 }
 
 bool moth_library_functions(int which, const char *const *names, int n, void **at) {
-  void *handle = moth_library(which);
-  for (int i = 0; handle && i < n; i++)
-    if (!(at[i] = dlsym(handle, names[i]))) return false;
+  struct opened *o = &opened[which];
+  pthread_mutex_lock(&lock);
+  void *handle = handle_of(which);
+  for (int i = 0; handle && !o->complete && i < n; i++)
+    if (!(at[i] = dlsym(handle, names[i]))) handle = NULL;
+  if (handle) o->complete = true;
+  pthread_mutex_unlock(&lock);
   return handle != NULL;
 }
 
