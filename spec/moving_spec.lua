@@ -103,3 +103,20 @@ describe("cumsum", function()
     end
   end)
 end)
+
+describe("joining", function()
+  it("puts shares of every type and length side by side, packed or not", function()
+    each(function(n, dtype)
+      local p, q = numbers(3 * n, dtype, 1):view(3, n), numbers(6, dtype, 40):view(3, 2)
+      local a, b, both, above = p:tolist(), q:tolist(), {}, {}
+      for i = 1, 3 do
+        both[i], above[i] = {}, { a[i], a[4 - i] }
+        for j = 1, n + 2 do both[i][j] = j > n and b[i][j - n] or j <= n and a[i][j] end
+      end
+      local none = numbers(0, dtype, 0):view(3, 0)
+      assert.same(both, moth.cat({ p, none, q }, 2):tolist())
+      assert.same(both, moth.cat({ p:t():contiguous():t(), q }, 2):tolist())
+      assert.same(above, moth.stack({ p, p:flip(1) }, 2):tolist())
+    end)
+  end)
+end)
