@@ -101,6 +101,37 @@ static void *open_plugin(void) {
   return library ? library : open_in("", 0);
 }
 
+/* The plugin's kernels by their names: open addressing, at most half full. Ops hold theirs
+** themselves, but the rows of a family of elementwise functions lie in read-only memory. A name
+** may stand for an op's kernel and a row's. */
+static const moth_device_kernel **by_name;
+static uint32_t name_mask;
+
+static uint32_t hash_of(const char *name) {
+  uint32_t hash = 2166136261u; /* FNV-1a */
+  for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 16777619u;
+  return hash ^ hash >> 15;
+}
+
+static bool make_index(const moth_backend *b) {
+  uint32_t size = 16;
+  while (size < 2 * b->nkernels) size *= 2;
+  by_name = calloc(size, sizeof *by_name);
+  name_mask = size - 1;
+  for (uint32_t i = 0; by_name && i < b->nkernels; i++) {
+    uint32_t at = hash_of(b->kernels[i]->name) & name_mask;
+    while (by_name[at]) at = (at + 1) & name_mask;
+    by_name[at] = b->kernels[i];
+  }
+  return by_name != NULL;
+}
+
+static const moth_device_kernel *kernel_named(const char *name, bool map) {
+  for (uint32_t at = hash_of(name) & name_mask; by_name[at]; at = (at + 1) & name_mask)
+    if (!by_name[at]->map == !map && !strcmp(by_name[at]->name, name)) return by_name[at];
+  return NULL;
+}
+
 static void load(void) {
   void *library = open_plugin();
   if (!library) return;
@@ -111,6 +142,11 @@ static void load(void) {
   const moth_backend *found = entry.symbol ? entry.init(&lent) : NULL;
   if (!found || found->version != MOTH_BACKEND_VERSION || found->size != sizeof *found) {
     snprintf(trouble, sizeof trouble, PLUGIN " belongs to another version of Moth");
+    dlclose(library);
+    return;
+  }
+  if (!make_index(found)) {
+    snprintf(trouble, sizeof trouble, "out of memory while " PLUGIN " was loaded");
     dlclose(library);
     return;
   }
@@ -216,10 +252,8 @@ int moth_device_copy(moth_tensor *y, const moth_tensor *x) { return plugin->copy
 
 int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
                     const moth_tensor *const *operands, const void *arg) {
-  for (uint32_t i = 0; i < plugin->nkernels; i++) {
-    const moth_device_kernel *k = plugin->kernels[i];
-    if (k->map && !strcmp(k->name, name)) return k->map(ctx, dtype, noperands, operands, arg);
-  }
+  const moth_device_kernel *k = kernel_named(name, true);
+  if (k) return k->map(ctx, dtype, noperands, operands, arg);
   return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "%s has no kernel for '%s'", plugin->name, name);
 }
 
@@ -228,10 +262,8 @@ int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch 
 }
 
 int moth_device_call(moth_ctx *ctx, const char *name, const void *args) {
-  for (uint32_t i = 0; i < plugin->nkernels; i++) {
-    const moth_device_kernel *k = plugin->kernels[i];
-    if (k->run && !strcmp(k->name, name)) return k->run(args, NULL);
-  }
+  const moth_device_kernel *k = kernel_named(name, false);
+  if (k) return k->run(args, NULL);
   return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "%s has no kernel for '%s'", plugin->name, name);
 }
 
