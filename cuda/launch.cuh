@@ -56,8 +56,7 @@ typedef struct moth_trouble {
 } moth_trouble;
 enum { TROUBLE_INDEX = 1, TROUBLE_DIVISION, TROUBLE_CLASS, TROUBLE_DOMAIN };
 
-/* The stream of a context on a device, made at its first use and the device made current. NULL:
-** an error is set. */
+/* The current stream of a context on a device, which is made current too. NULL: an error is set. */
 typedef struct moth_queue {
   cudaStream_t stream;
   moth_trouble *trouble; /* of the next launch, as kernels see it */
@@ -82,7 +81,7 @@ static inline int launch_on(moth_ctx *ctx, const moth_queue *q, void (*kernel)(P
                                                   q->stream));
   }(args...);
 #else
-  return moth_launched(ctx, q, emulate(kernel, grid, block, shared, args...));
+  return moth_launched(ctx, q, emulate(kernel, grid, block, shared, q->stream, args...));
 #endif
 }
 

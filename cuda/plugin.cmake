@@ -65,7 +65,7 @@ check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a build
   enable_language(CXX)
   add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES}
-    cuda/emulated/emulated.cpp)
+    cuda/emulated/emulated.cpp cuda/emulated/streams.cpp)
   moth_plugin(moth_cuda_emulated)
   set_source_files_properties(${MOTH_CUDA_SOURCES} PROPERTIES LANGUAGE CXX)
   set_target_properties(moth_cuda_emulated PROPERTIES

@@ -4,8 +4,9 @@
 ** Device memory is ordinary memory that nobody may touch but kernels and copies: outside of them it
 ** is locked (mprotect), so that an address followed on the wrong side ends the program at once.
 ** Kernels run thread by thread; a thread that waits for others (__syncthreads, a shuffle) is put
-** aside on a stack of its own until they have come. What runs beside it at the same time, memory
-** that is slow, and what only a compiler for GPUs refuses is not seen here.
+** aside on a stack of its own until they have come. What a stream is asked for runs when somebody
+** waits for it (streams.cpp). What runs beside it at the same time, memory that is slow, and what
+** only a compiler for GPUs refuses is not seen here.
 */
 #ifndef MOTH_EMULATED_CUDA_RUNTIME_H
 #define MOTH_EMULATED_CUDA_RUNTIME_H
@@ -15,6 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <new>
 #include <tuple>
 
 #define __global__
@@ -50,24 +52,32 @@ typedef enum cudaError {
   cudaErrorStubLibrary = 34,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719
 } cudaError_t;
 
-cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, void (*run)(void *), void *arg);
+typedef struct moth_emulated_stream *cudaStream_t;
+typedef struct moth_emulated_event *cudaEvent_t;
+
+/* Asks a stream for a kernel; `drop` frees what it is called with. */
+cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                         void (*run)(void *), void *arg, void (*drop)(void *));
 void *moth_emulated_shared(void);
 
 template <class... P, class... A>
 static inline cudaError_t emulate(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                                  A... args) {
+                                  cudaStream_t stream, A... args) {
   struct call {
     void (*kernel)(P...);
     std::tuple<P...> held;
-  } c = {kernel, std::tuple<P...>((P)args...)};
-  return moth_emulate(grid, block, shared, [](void *arg) {
+  };
+  call *c = new (std::nothrow) call{kernel, std::tuple<P...>((P)args...)};
+  if (!c) return cudaErrorMemoryAllocation;
+  return moth_emulate(grid, block, shared, stream, [](void *arg) {
     call *it = (call *)arg;
     std::apply(it->kernel, it->held);
-  }, &c);
+  }, c, [](void *arg) { delete (call *)arg; });
 }
 
 /* -- what threads of a block do together -- */
@@ -181,8 +191,6 @@ template <class A> static inline A max(A a, A b) { return a > b ? a : b; }
 
 /* -- the runtime -- */
 
-typedef struct moth_emulated_stream *cudaStream_t;
-typedef struct moth_emulated_event *cudaEvent_t;
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost,
   cudaMemcpyHostToDevice,
@@ -196,7 +204,9 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
-enum { cudaHostAllocMapped = 2, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+enum { cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
+enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventBlockingSync = 1 };
+enum { cudaEventDisableTiming = 2 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 struct cudaDeviceProp {
   char name[256];
@@ -220,8 +230,18 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);

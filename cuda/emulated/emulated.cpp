@@ -1,12 +1,11 @@
-/* emulated.cpp -- kernels run on the CPU, and the CUDA runtime's memory and streams as the specs
-** need them; cuda_runtime.h beside it tells what this is good for.
+/* emulated.cpp -- kernels run on the CPU, and the CUDA runtime's memory as the specs need it;
+** cuda_runtime.h beside it tells what this is good for, streams.cpp when what is asked for runs.
 **
 ** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MEMORY how many bytes
 ** each has (4 GiB); MOTH_EMULATED_DRIVER=none stands for a machine without a driver.
 */
-#include "cuda_runtime.h"
+#include "emulated.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -20,7 +19,7 @@
 uint3 threadIdx, blockIdx;
 dim3 blockDim(1), gridDim(1);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one kernel or copy at a time */
+pthread_mutex_t moth_emulated_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* -- memory: one range of addresses, open only while the device works -- */
 
@@ -38,9 +37,13 @@ static size_t opened; /* how far the arena has been used */
 static int key = -1;  /* of the arena's pages, where the processor has such keys */
 
 /* Turning a key takes nanoseconds; changing the rights of all pages is what is left without. */
-static void open_memory(bool open) {
+void moth_emulated_open(bool open) {
   if (key >= 0) pkey_set(key, open ? 0 : PKEY_DISABLE_ACCESS);
   else if (opened) mprotect(arena, opened, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+bool moth_emulated_on_device(const void *at) {
+  return arena && (const char *)at >= arena && (const char *)at < arena + ROOM;
 }
 
 static void make_arena() {
@@ -65,7 +68,7 @@ static bool guard_holds(size_t at, size_t n) {
 }
 
 cudaError_t cudaMalloc(void **to, size_t n) {
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&moth_emulated_lock);
   if (!arena) make_arena();
   size_t at = 0;
   bool fits = arena && blocks && in_use + n <= memory_size();
@@ -75,39 +78,40 @@ cudaError_t cudaMalloc(void **to, size_t n) {
     at = b->first + rounded(b->second);
   }
   if (!fits || at + rounded(n) > ROOM) {
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&moth_emulated_lock);
     return cudaErrorMemoryAllocation;
   }
   (*blocks)[at] = n;
   in_use += n;
   const size_t end = (at + rounded(n) + PAGE - 1) / PAGE * PAGE;
   if (end > opened) opened = end;
-  open_memory(true);
+  moth_emulated_open(true);
   memset(arena + at, 0xff, n); /* NaN, to be seen if it is read */
   memset(arena + at + n, 0xa5, rounded(n) - n);
-  open_memory(false);
+  moth_emulated_open(false);
   *to = arena + at;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&moth_emulated_lock);
   return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *memory) {
   if (!memory) return cudaSuccess;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&moth_emulated_lock);
+  moth_emulated_finish();
   const size_t at = (size_t)((char *)memory - arena);
   auto b = blocks->find(at);
   cudaError_t error = b == blocks->end() ? cudaErrorInvalidValue : cudaSuccess;
   if (!error) {
-    open_memory(true);
+    moth_emulated_open(true);
     if (!guard_holds(at, b->second)) {
       fprintf(stderr, "emulated CUDA: a kernel wrote behind its %zu bytes\n", b->second);
       abort();
     }
-    open_memory(false);
+    moth_emulated_open(false);
     in_use -= b->second;
     blocks->erase(b);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&moth_emulated_lock);
   return error;
 }
 
@@ -289,12 +293,9 @@ static bool run_block(unsigned n) {
   }
 }
 
-cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, void (*run)(void *), void *arg) {
+cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, void (*run)(void *),
+                              void *arg) {
   const unsigned n = block.x * block.y * block.z;
-  if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
-      shared > (96 << 10))
-    return cudaErrorInvalidConfiguration;
-  pthread_mutex_lock(&lock);
   if (shared > shared_size) {
     free(shared_room);
     shared_room = (char *)aligned_alloc(64, (shared + 63) / 64 * 64);
@@ -305,7 +306,7 @@ cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, void (*run)(void 
   blockDim = block;
   gridDim = grid;
   bool good = true;
-  open_memory(true);
+  moth_emulated_open(true);
   for (unsigned z = 0; good && z < grid.z; z++)
     for (unsigned y = 0; good && y < grid.y; y++)
       for (unsigned x = 0; good && x < grid.x; x++) {
@@ -313,8 +314,7 @@ cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, void (*run)(void 
         if (shared) memset(shared_room, 0xff, shared);
         good = run_block(n);
       }
-  open_memory(false);
-  pthread_mutex_unlock(&lock);
+  moth_emulated_open(false);
   return good ? cudaSuccess : cudaErrorLaunchFailure;
 }
 
@@ -377,6 +377,7 @@ static thread_local int current;
 static thread_local cudaError_t last;
 
 static cudaError_t told(cudaError_t error) { return last = error ? error : last, error; }
+cudaError_t moth_emulated_told(cudaError_t error) { return told(error); }
 
 cudaError_t cudaGetDeviceCount(int *n) {
   const char *driver = getenv("MOTH_EMULATED_DRIVER");
@@ -408,36 +409,6 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
   *left = *all > in_use ? *all - in_use : 0;
   return cudaSuccess;
 }
-cudaError_t cudaHostAlloc(void **at, size_t n, unsigned) {
-  *at = calloc(1, n);
-  return *at ? cudaSuccess : told(cudaErrorMemoryAllocation);
-}
-cudaError_t cudaFreeHost(void *at) { return free(at), cudaSuccess; }
-cudaError_t cudaHostGetDevicePointer(void **at, void *host, unsigned) {
-  return *at = host, cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind, cudaStream_t) {
-  pthread_mutex_lock(&lock);
-  open_memory(true);
-  memcpy(to, from, n);
-  open_memory(false);
-  pthread_mutex_unlock(&lock);
-  return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t) {
-  pthread_mutex_lock(&lock);
-  open_memory(true);
-  memset(to, value, n);
-  open_memory(false);
-  pthread_mutex_unlock(&lock);
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
-  *stream = (cudaStream_t)malloc(1);
-  return *stream ? cudaSuccess : told(cudaErrorMemoryAllocation);
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return free(stream), cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGetLastError(void) {
   cudaError_t error = last;
   last = cudaSuccess;
