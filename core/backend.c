@@ -49,6 +49,8 @@ static void host_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
 
 static int float32_precision(const moth_ctx *ctx) { return ctx->float32_precision; }
 
+static bool deterministic(const moth_ctx *ctx) { return ctx->deterministic; }
+
 static const moth_host lent = {
   .version = MOTH_BACKEND_VERSION, .size = sizeof(moth_host),
   .tensor_size = sizeof(moth_tensor), .op_size = sizeof(moth_op),
@@ -59,7 +61,7 @@ static const moth_host lent = {
   .layout_contiguous = moth_layout_contiguous, .convert = moth_convert, .run = moth_run,
   .op_find = moth_op_find, .generator_take = moth_generator_take, .dim_mask = moth_dim_mask,
   .absent = moth_absent, .check_write = moth_check_write, .storage_bump = moth_storage_bump,
-  .float32_precision = float32_precision, .alloc = host_alloc,
+  .float32_precision = float32_precision, .deterministic = deterministic, .alloc = host_alloc,
   .dealloc = host_dealloc,
 };
 
@@ -204,7 +206,7 @@ int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device) {
 
 /* -- memory -- */
 
-void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes) {
+void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
   device_count *c = &ctx->devices->of[device];
   if (c->limit > 0 && (nbytes > c->limit || c->live > c->limit - nbytes)) {
     char room[24];
@@ -218,7 +220,7 @@ void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes) {
     moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory (as asked for by a test)");
     return NULL;
   }
-  void *block = plugin->alloc(ctx, device, nbytes);
+  void *block = plugin->alloc(ctx, device, nbytes, owner);
   if (!block) return NULL;
   c->live += nbytes;
   if (c->live > c->peak) c->peak = c->live;
@@ -226,10 +228,33 @@ void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes) {
   return block;
 }
 
-void moth_device_free(moth_ctx *ctx, int device, void *block, int64_t nbytes) {
+void moth_device_free(moth_ctx *ctx, int device, void *owner, int64_t nbytes) {
   if (!ctx->devices) return; /* the context has ended, and its memory with it */
   ctx->devices->of[device].live -= nbytes;
-  plugin->dealloc(ctx, device, block, nbytes);
+  plugin->dealloc(owner);
+}
+
+bool moth_is_pinned_storage(const moth_storage *s) {
+  const moth_storage *root = s->root ? s->root : s;
+  return plugin && root->deleter == plugin->unpin;
+}
+
+moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
+  moth_layout l = *like;
+  l.device = 0;
+  l.offset = 0;
+  moth_layout_pack(&l);
+  void *owner = NULL, *data;
+  const int64_t nbytes = l.numel * moth_dtype_size[l.dtype];
+  if (!moth_count_data(ctx, nbytes)) return NULL;
+  data = plugin->pin(ctx, nbytes, &owner);
+  moth_storage *s = data ? moth_storage_foreign(ctx, data, nbytes, plugin->unpin, owner) : NULL;
+  if (s) s->foreign = false; /* counted as any other, and given back in its own way */
+  else ctx->mem.live_bytes -= nbytes;
+  if (!s && data) plugin->unpin(owner);
+  moth_tensor *x = s ? moth_tensor_like(ctx, &l, s) : NULL;
+  moth_storage_release(ctx, s);
+  return x;
 }
 
 void moth_devices_swept(moth_ctx *ctx) {
@@ -248,7 +273,9 @@ void moth_devices_close(moth_ctx *ctx) {
 
 /* -- work -- */
 
-int moth_device_copy(moth_tensor *y, const moth_tensor *x) { return plugin->copy(y, x); }
+int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait) {
+  return plugin->copy(y, x, wait);
+}
 
 int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
                     const moth_tensor *const *operands, const void *arg) {
@@ -273,9 +300,7 @@ moth_tensor *moth_to_host(const moth_tensor *x) {
   l.device = 0;
   moth_tensor *y = moth_tensor_new(x->ctx, &l);
   if (!y) return NULL;
-  int status = moth_device_copy(y, x);
-  if (!status) status = plugin->synchronize(x->ctx, x->l.device);
-  if (!status) return y;
+  if (!moth_device_copy(y, x, true)) return y;
   moth_tensor_release(y);
   return NULL;
 }

@@ -32,6 +32,23 @@ typedef struct moth_device_kernel { /* one of the two, by the op's or the row's 
   moth_device_map_run map;
 } moth_device_kernel;
 
+/* Streams of a context on a device, by their numbers: 0 is what all begins on. Functions that give
+** a number or a truth give a negative status where they fail. */
+typedef struct moth_stream_functions {
+  int (*take)(moth_ctx *ctx, int device, int priority, void **stream); /* its number */
+  void (*drop)(void *stream);
+  int (*use)(moth_ctx *ctx, int device, int number); /* from here on; -1: as it is. The old one */
+  int (*wait)(moth_ctx *ctx, int device, int number);
+  int (*query)(moth_ctx *ctx, int device, int number); /* 1: nothing is under way */
+  int (*join)(moth_ctx *ctx, int device, int number, int other_device, int other);
+  int (*take_event)(moth_ctx *ctx, bool timed, void **event);
+  void (*drop_event)(void *event);
+  int (*record)(moth_ctx *ctx, void *event, int device, int number);
+  int (*wait_event)(moth_ctx *ctx, void *event, int device, int number); /* device 0: the CPU */
+  int (*query_event)(moth_ctx *ctx, void *event);
+  int (*elapsed)(moth_ctx *ctx, void *start, void *end, double *ms);
+} moth_stream_functions;
+
 typedef struct moth_backend {
   uint32_t version, size; /* MOTH_BACKEND_VERSION, bytes of this struct */
   const char *name;       /* "cuda" */
@@ -40,13 +57,18 @@ typedef struct moth_backend {
   /* How many devices there are, or a status, with what is missing as its message. */
   int32_t (*count)(moth_ctx *ctx);
   /* Both in the order of what was asked of the device before. NULL: E_MEM is set. */
-  void *(*alloc)(moth_ctx *ctx, int device, int64_t nbytes);
-  void (*dealloc)(moth_ctx *ctx, int device, void *block, int64_t nbytes);
-  /* y := x, converted and broadcast; either may be on the CPU if the other is not. */
-  int (*copy)(moth_tensor *y, const moth_tensor *x);
+  void *(*alloc)(moth_ctx *ctx, int device, int64_t nbytes, void **owner);
+  void (*dealloc)(void *owner);
+  /* Page-locked memory of the CPU; unpin may be called on any thread. */
+  void *(*pin)(moth_ctx *ctx, int64_t nbytes, void **owner);
+  void (*unpin)(void *owner);
+  /* y := x, converted and broadcast; either may be on the CPU if the other is not. It may return
+  ** before the bytes have gone unless `wait`, if what lies on the CPU is page-locked. */
+  int (*copy)(moth_tensor *y, const moth_tensor *x, bool wait);
   /* One product, or all of a batch. */
   int (*multiply)(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
-  int (*synchronize)(moth_ctx *ctx, int device); /* also tells of errors that come late */
+  const moth_stream_functions *streams;
+  int (*synchronize)(moth_ctx *ctx, int device); /* all streams; also tells of late errors */
   int (*memory)(moth_ctx *ctx, int device, moth_device_info *info);
   void (*empty_cache)(moth_ctx *ctx, int device);
   /* What was found, a line each: "cuBLASLt\t13.0.2 (libcublasLt.so.13)". */
@@ -83,6 +105,7 @@ typedef struct moth_host {
   int (*check_write)(moth_tensor *x, const char *arg, bool recorded);
   void (*storage_bump)(moth_storage *s);
   int (*float32_precision)(const moth_ctx *ctx);
+  bool (*deterministic)(const moth_ctx *ctx);
   void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
 } moth_host;
@@ -96,9 +119,13 @@ typedef const moth_backend *(*moth_backend_init_fn)(const moth_host *host);
 const moth_backend *moth_backend_load(moth_ctx *ctx);
 /* Whether `device` can be used; blames `arg`. */
 int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device);
-void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes); /* counted; NULL: error set */
-void moth_device_free(moth_ctx *ctx, int device, void *block, int64_t nbytes);
-int moth_device_copy(moth_tensor *y, const moth_tensor *x);
+/* Counted; NULL: error set. */
+void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner);
+void moth_device_free(moth_ctx *ctx, int device, void *owner, int64_t nbytes);
+int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait);
+/* A packed tensor on the CPU in x's shape, page-locked; NULL: error set. */
+moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *l);
+bool moth_is_pinned_storage(const moth_storage *s);
 int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
                     const moth_tensor *const *operands, const void *arg);
 int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);

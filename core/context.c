@@ -157,6 +157,12 @@ int32_t moth_float32_precision(moth_ctx *ctx, int32_t level) {
   return old;
 }
 
+int32_t moth_deterministic(moth_ctx *ctx, int32_t on) {
+  int32_t old = ctx->deterministic;
+  if (on >= 0) ctx->deterministic = on != 0;
+  return old;
+}
+
 int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   uint64_t state[2] = {seed, 0};
   if (ctx->closed) return moth_fail_closed(ctx);

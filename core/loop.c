@@ -307,7 +307,7 @@ static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
 }
 
 int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
-  if (y->l.device | x->l.device) return moth_device_copy(y, x);
+  if (y->l.device | x->l.device) return moth_device_copy(y, x, true);
   moth_loop loop;
   copy_plan plan = {.from = x->l.dtype, .to = y->l.dtype};
   const moth_tensor *operands[] = {y, x};

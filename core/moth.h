@@ -371,6 +371,27 @@ int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info
 int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes); /* 0: none */
 int32_t moth_device_reset_peak(moth_ctx *ctx, int32_t device);
 int32_t moth_device_empty_cache(moth_ctx *ctx, int32_t device);
+/* Streams: a device does what it is asked for on one stream in order, and on several in any order
+** but for what they wait for. Each device of a context begins on stream 0. moth_stream_take gives
+** the number of another, which is the handle's as long as that lives; a higher priority is a lower
+** number. moth_stream_use makes one the current one and gives the old one; -1 leaves it. */
+int32_t moth_stream_take(moth_ctx *ctx, int32_t device, int32_t priority, moth_handle *out);
+int32_t moth_stream_use(moth_ctx *ctx, int32_t device, int32_t number);
+int32_t moth_stream_wait(moth_ctx *ctx, int32_t device, int32_t number);
+int32_t moth_stream_query(moth_ctx *ctx, int32_t device, int32_t number); /* 1: all is done */
+/* What a stream is asked for from here on waits for all that the other was asked for. */
+int32_t moth_stream_join(moth_ctx *ctx, int32_t device, int32_t number, int32_t other_device,
+                         int32_t other);
+int32_t moth_event_take(moth_ctx *ctx, int32_t timed, moth_handle *out);
+int32_t moth_event_record(moth_ctx *ctx, const moth_handle *event, int32_t device, int32_t number);
+/* A stream waits for it; with device 0 the caller does. */
+int32_t moth_event_wait(moth_ctx *ctx, const moth_handle *event, int32_t device, int32_t number);
+int32_t moth_event_query(moth_ctx *ctx, const moth_handle *event);
+int32_t moth_event_elapsed(moth_ctx *ctx, const moth_handle *start, const moth_handle *end,
+                           double *ms);
+/* A copy of x in page-locked memory of the CPU, without history; x itself if it lies there. */
+int32_t moth_pin_memory(moth_ctx *ctx, const moth_handle *x, moth_handle *out);
+int32_t moth_is_pinned(moth_ctx *ctx, const moth_handle *x);
 /* Where tensors are made that no other tensor has a say in; -1 leaves it. The old one. */
 int32_t moth_default_device(moth_ctx *ctx, int32_t device);
 
@@ -381,6 +402,8 @@ int32_t moth_get_num_threads(void);
 int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype); /* -1 leaves it; returns the old */
 /* Products of f32 on GPUs: 0 in full, 1 and 2 in TF32. -1 leaves it; returns the old. */
 int32_t moth_float32_precision(moth_ctx *ctx, int32_t level);
+/* Whether libraries must repeat their results bit for bit. -1 leaves it; returns the old. */
+int32_t moth_deterministic(moth_ctx *ctx, int32_t on);
 
 /* ---- cdef ends ---- */
 

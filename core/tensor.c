@@ -32,7 +32,8 @@ _Static_assert(sizeof(moth_storage) % MOTH_ALIGN == 0, "data behind it lies alig
 static moth_storage *storage_on_device(moth_ctx *ctx, int device, int64_t nbytes) {
   moth_storage *s = storage_raw(ctx, 0);
   if (!s) return NULL;
-  s->data = nbytes ? moth_device_alloc(ctx, device, nbytes) : (char *)s;
+  s->data = nbytes ? moth_device_alloc(ctx, device, nbytes, &s->owner)
+                   : (char *)s;
   if (!s->data) {
     ctx->mem.live_storages--;
     moth_dealloc(ctx, s, sizeof *s);
@@ -66,7 +67,7 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes) {
 
 static void free_storage(moth_ctx *ctx, moth_storage *s) {
   if (s->device) {
-    if (!s->root && s->nbytes) moth_device_free(ctx, s->device, s->data, s->nbytes);
+    if (!s->root && s->nbytes) moth_device_free(ctx, s->device, s->owner, s->nbytes);
     ctx->mem.live_storages--;
     moth_dealloc(ctx, s, sizeof *s);
     return;
@@ -75,7 +76,8 @@ static void free_storage(moth_ctx *ctx, moth_storage *s) {
   if (!s->root && !s->foreign) {
     if (s->shared) __atomic_sub_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
     else ctx->mem.live_bytes -= s->nbytes;
-    if (!few) moth_dealloc(ctx, s->data, s->nbytes);
+    if (s->deleter) s->deleter(s->owner);
+    else if (!few) moth_dealloc(ctx, s->data, s->nbytes);
   } else if (s->foreign && s->deleter) {
     s->deleter(s->owner);
   }
@@ -144,7 +146,7 @@ uint32_t moth_storage_version(const moth_storage *s) {
 void moth_storage_bump(moth_storage *s) { add_fetch(s, &s->version, 1); }
 
 bool moth_storage_unique(const moth_storage *s) {
-  return !s->shared && !s->root && !s->foreign && s->refs == 1;
+  return !s->shared && !s->root && !s->deleter && !s->foreign && s->refs == 1;
 }
 
 /* -- tensors -- */

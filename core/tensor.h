@@ -57,7 +57,7 @@ struct moth_storage {
   uint32_t refs;
   uint32_t version;
   bool shared;       /* counted atomically */
-  bool foreign;      /* bytes belong to `deleter` */
+  bool foreign;      /* bytes belong to `deleter`, if there is one, and are not counted */
   uint8_t device;    /* whose address `data` is */
   uint8_t held;      /* what the recording `capture` knows of it: capture_parts.h */
   uint32_t capture;  /* the last recording that met it; 0: none */
@@ -65,7 +65,7 @@ struct moth_storage {
   int64_t nbytes;
   moth_storage *root; /* whose bytes these are; NULL: its own */
   void (*deleter)(void *);
-  void *owner;
+  void *owner; /* what the deleter gets, or the plugin that the bytes are from */
   uint64_t id;
 };
 

@@ -7,6 +7,7 @@
 */
 #include "gemm.cuh"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "device.cuh"
@@ -30,7 +31,10 @@ enum { LT_R_32F = 0, LT_R_64F = 1, LT_R_16F = 2, LT_R_16BF = 14 };
 enum { LT_COMPUTE_32F = 68, LT_COMPUTE_64F = 70, LT_COMPUTE_TF32 = 77 };
 enum { LT_DESC_TRANSA = 3, LT_DESC_TRANSB = 4, LT_DESC_EPILOGUE = 7, LT_DESC_BIAS = 8 };
 enum { LT_LAYOUT_BATCH = 5, LT_LAYOUT_STEP = 6 };
-enum { LT_PREFER_ROOM = 1, LT_PREFER_ALIGNMENT = 5 }; /* of A; B, C and D follow */
+enum { LT_PREFER_ROOM = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 }; /* A; B, C, D follow */
+/* How a product that several blocks share may be added up: in the result itself, in whatever order
+** they come, or from scratch memory in one order. */
+enum { LT_SUMS_REPEAT = 2 | 4, LT_SUMS_ANY = 7 };
 enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_RELU = 2, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_GELU = 32 };
 
 #define LT_FUNCTIONS(F)                                                                       \
@@ -68,6 +72,7 @@ static const char *const lt_names[] = {LT_FUNCTIONS(LT_NAME)};
 
 typedef struct lt_key { /* all zero: none */
   int32_t dtype, compute, epilogue, turned_x, turned_y;
+  uint32_t sums; /* LT_SUMS_ */
   uint32_t alignment[4];
   int64_t m, n, k, ldx, ldy, ldc, count, step_x, step_y, step_c;
 } lt_key;
@@ -104,12 +109,16 @@ static void close_state(void *state) {
   free(s);
 }
 
+static bool there;
+static pthread_once_t looked = PTHREAD_ONCE_INIT;
+static void look(void) {
+  there = moth_library_functions(LIBRARY_BLASLT, lt_names, LT_COUNT, lt.at);
+}
+
 /* NULL: there is no library, or it does not want to. */
 static lt_state *state_of(const moth_queue *q) {
-  static int there = -1;
   moth_kept *kept = moth_kept_of(q, LIBRARY_BLASLT);
-  if (there < 0)
-    there = moth_library_functions(LIBRARY_BLASLT, lt_names, LT_COUNT, lt.at);
+  pthread_once(&looked, look);
   if (!there) return NULL;
   if (kept->state) return ((lt_state *)kept->state)->handle ? (lt_state *)kept->state : NULL;
   lt_state *s = (lt_state *)calloc(1, sizeof *s);
@@ -165,6 +174,7 @@ static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *bias
   for (int i = 0; i < 4; i++)
     lt.fn.MatmulPreferenceSetAttribute(s->preference, LT_PREFER_ALIGNMENT + i,
                                        &k->alignment[i < 3 ? i : 2], sizeof *k->alignment);
+  lt.fn.MatmulPreferenceSetAttribute(s->preference, LT_PREFER_SUMS, &k->sums, sizeof k->sums);
   p->works = lt.fn.MatmulAlgoGetHeuristic(s->handle, p->desc, p->x, p->y, p->c, p->c,
                                           s->preference, 1, &p->found, &count) == 0 &&
              count > 0 && p->found.status == 0;
@@ -301,6 +311,7 @@ int moth_blaslt_run(moth_ctx *ctx, const moth_gemm *g, bool *done) {
     return MOTH_OK;
   merged(g->batch, &batch);
   k->dtype = g->dtype;
+  k->sums = moth_is_deterministic(ctx) ? LT_SUMS_REPEAT : LT_SUMS_ANY;
   k->compute = g->dtype == MOTH_F64 ? LT_COMPUTE_64F
                : g->dtype == MOTH_F32 && moth_float32_precision(ctx) ? LT_COMPUTE_TF32
                                                                      : LT_COMPUTE_32F;

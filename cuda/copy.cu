@@ -63,12 +63,39 @@ static int copy_here(moth_tensor *y, const moth_tensor *x) {
 
 /* -- between the two -- */
 
-static int move_bytes(moth_ctx *ctx, int device, void *to, const void *from, int64_t n,
+/* Bytes from ordinary memory, by way of page-locked blocks: what the CPU does next may change them
+** at once. It waits only where more than MOST_STAGED of them have not gone yet. */
+static cudaError_t stage(const moth_queue *q, char *to, const char *from, int64_t n) {
+  const int64_t EACH = (int64_t)4 << 20, MOST_STAGED = (int64_t)64 << 20;
+  cudaError_t error = cudaSuccess;
+  for (int64_t at = 0; !error && at < n; at += EACH) {
+    const int64_t part = n - at < EACH ? n - at : EACH;
+    moth_pinned *p = moth_pinned_take(part, MOST_STAGED);
+    const char *source = p ? moth_pinned_address(p) : from + at;
+    if (p) memcpy(moth_pinned_address(p), from + at, (size_t)part);
+    error = cudaMemcpyAsync(to + at, source, (size_t)part, cudaMemcpyHostToDevice, q->stream);
+    if (p && !error) error = moth_pinned_used(p, q);
+    if (p) moth_pinned_give(p);
+    else if (!error) error = cudaStreamSynchronize(q->stream);
+  }
+  return error;
+}
+
+/* n bytes between the device and a tensor of the CPU, which may be page-locked. */
+static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *there, int64_t n,
                       cudaMemcpyKind kind) {
   const moth_queue *q = moth_queue_of(ctx, device);
+  moth_pinned *pinned = moth_pinned_of(host);
+  char *here = moth_address(host);
+  cudaError_t error;
   if (!q) return moth_status(ctx);
   if (n == 0) return MOTH_OK;
-  return moth_launched(ctx, q, cudaMemcpyAsync(to, from, (size_t)n, kind, q->stream));
+  if (kind == cudaMemcpyDeviceToHost)
+    error = cudaMemcpyAsync(here, there, (size_t)n, kind, q->stream);
+  else if (pinned) error = cudaMemcpyAsync(there, here, (size_t)n, kind, q->stream);
+  else error = stage(q, (char *)there, here, n);
+  if (!error && pinned) error = moth_pinned_used(pinned, q);
+  return moth_launched(ctx, q, error);
 }
 
 /* A fresh tensor in x's shape, of another dtype and on another device. */
@@ -85,9 +112,10 @@ static bool same_shape(const moth_tensor *a, const moth_tensor *b) {
 }
 
 /* From the CPU: packed and converted there, which moves the fewest bytes if y's type is small. */
-static int copy_in(moth_tensor *y, const moth_tensor *x) {
+static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
   if (x->l.ndim == 0) return copy_here(y, x); /* goes along with the kernel */
-  moth_tensor *packed = moth_cast(x, y->l.dtype), *there = NULL;
+  moth_tensor *packed = x->l.dtype == y->l.dtype ? moth_packed(x) : moth_cast(x, y->l.dtype);
+  moth_tensor *there = NULL;
   moth_ctx *ctx = y->ctx;
   if (!packed) return moth_status(y->ctx);
   const int64_t bytes = packed->l.numel * moth_dtype_size[y->l.dtype];
@@ -96,38 +124,39 @@ static int copy_in(moth_tensor *y, const moth_tensor *x) {
   if (!direct) there = fresh_like(x, y->l.dtype, y->l.device);
   if (!direct && !there) status = moth_status(ctx);
   if (!status)
-    status = move_bytes(ctx, y->l.device, moth_address(direct ? y : there), moth_address(packed),
-                        bytes, cudaMemcpyHostToDevice);
+    status = move_bytes(ctx, y->l.device, packed, moth_address(direct ? y : there), bytes,
+                        cudaMemcpyHostToDevice);
   if (!status && there) status = copy_here(y, there);
+  if (!status && wait && moth_pinned_of(packed)) status = moth_wait(ctx, y->l.device);
   moth_tensor_release(there);
   moth_tensor_release(packed);
   return status;
 }
 
-/* To the CPU, which waits for it. */
-static int copy_out(moth_tensor *y, const moth_tensor *x) {
+/* To the CPU, which waits for it unless it need not and the memory is page-locked. */
+static int copy_out(moth_tensor *y, const moth_tensor *x, bool wait) {
   moth_ctx *ctx = y->ctx;
   moth_tensor *packed = x->l.dtype == y->l.dtype ? moth_packed(x) : moth_cast(x, y->l.dtype);
   const bool direct = same_shape(y, x) && moth_layout_contiguous(&y->l);
   moth_tensor *here = packed && !direct ? fresh_like(x, y->l.dtype, 0) : NULL;
   int status = packed && (direct || here) ? MOTH_OK : moth_status(ctx);
   if (!status)
-    status = move_bytes(ctx, x->l.device, moth_address(direct ? y : here), moth_address(packed),
+    status = move_bytes(ctx, x->l.device, direct ? y : here, moth_address(packed),
                         packed->l.numel * moth_dtype_size[y->l.dtype], cudaMemcpyDeviceToHost);
-  if (!status) status = moth_wait(ctx, x->l.device);
+  if (!status && (wait || !direct || !moth_pinned_of(y))) status = moth_wait(ctx, x->l.device);
   if (!status && here) status = moth_copy_into(y, here);
   moth_tensor_release(here);
   moth_tensor_release(packed);
   return status;
 }
 
-int moth_cuda_copy(moth_tensor *y, const moth_tensor *x) {
+int moth_cuda_copy(moth_tensor *y, const moth_tensor *x, bool wait) {
   if (y->l.device == x->l.device) return copy_here(y, x);
-  if (x->l.device == 0) return copy_in(y, x);
-  if (y->l.device == 0) return copy_out(y, x);
+  if (x->l.device == 0) return copy_in(y, x, wait);
+  if (y->l.device == 0) return copy_out(y, x, wait);
   moth_tensor *between = fresh_like(x, x->l.dtype, 0);
-  int status = between ? copy_out(between, x) : moth_status(x->ctx);
-  if (!status) status = copy_in(y, between);
+  int status = between ? copy_out(between, x, true) : moth_status(x->ctx);
+  if (!status) status = copy_in(y, between, wait);
   moth_tensor_release(between);
   return status;
 }

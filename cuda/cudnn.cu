@@ -7,6 +7,7 @@
 ** results repeat are taken, those that narrow f32 only where the precision asked for allows it, and
 ** those with a moderate workspace; where there is none, or it fails, Moth's own kernels do it.
 */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "conv.cuh"
@@ -112,12 +113,19 @@ static void close_state(void *state) {
   free(s);
 }
 
+static bool there;
+static pthread_once_t looked = PTHREAD_ONCE_INIT;
+static void look(void) {
+  there = moth_library_functions(LIBRARY_DNN, dnn_names, DNN_COUNT, dnn.at);
+}
+
 /* NULL: there is no library, or it does not want to. */
 static dnn_state *state_of(const moth_queue *q) {
+  pthread_once(&looked, look);
+  if (!there) return NULL;
   moth_kept *kept = moth_kept_of(q, LIBRARY_DNN);
   dnn_state *s = (dnn_state *)kept->state;
   if (s) return s->handle ? s : NULL;
-  if (!moth_library_functions(LIBRARY_DNN, dnn_names, DNN_COUNT, dnn.at)) return NULL;
   s = (dnn_state *)calloc(1, sizeof *s);
   if (!s) return NULL;
   kept->state = s;

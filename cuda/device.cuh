@@ -1,13 +1,10 @@
-/* device.cuh -- what the files of the plugin share beside kernels: waiting, memory, copies. */
+/* device.cuh -- what the files of the plugin share beside kernels: contexts on devices and their
+** streams, waiting, memory, copies.
+*/
 #ifndef MOTH_CUDA_DEVICE_CUH
 #define MOTH_CUDA_DEVICE_CUH
 
 #include "launch.cuh"
-
-/* Waits for all that a context has asked of a device; raises what came late. */
-MOTH_LOCAL int moth_wait(moth_ctx *ctx, int device);
-
-MOTH_LOCAL int moth_cuda_copy(moth_tensor *y, const moth_tensor *x);
 
 /* -- libraries that are used where they are found, and not missed (library.cu) -- */
 
@@ -19,21 +16,105 @@ MOTH_LOCAL void *moth_library(int which);
 MOTH_LOCAL bool moth_library_functions(int which, const char *const *names, int n, void **at);
 MOTH_LOCAL void moth_cuda_report(moth_ctx *ctx, char *text, size_t room);
 
-/* What a library keeps of a context on a device; closed with the context. */
+/* What a library keeps of a stream; closed with it. */
 typedef struct moth_kept {
   void *state;
   void (*close)(void *state);
 } moth_kept;
 MOTH_LOCAL moth_kept *moth_kept_of(const moth_queue *q, int library);
 
-/* -- memory (memory.cu): blocks of a context on a device, kept for reuse in stream order -- */
+/* -- streams (stream.cu) -- */
+
+/* A launch's record is used again RECORDS launches of its stream later; by then its kernel has
+** long run. */
+enum { RECORDS = 1024 };
+
+typedef struct moth_page { /* of records, where the CPU and the device reach them */
+  int any;                 /* a kernel of any stream has found something: the first one's page */
+  moth_trouble of[RECORDS];
+} moth_page;
+
+typedef struct moth_asked { /* a launch */
+  const char *op;
+  uint64_t number; /* among all of the context on the device */
+} moth_asked;
 
 typedef struct moth_blocks moth_blocks;
+
+typedef struct moth_device_stream {
+  moth_queue queue; /* first: what launchers see */
+  struct moth_place *place;
+  int number, priority;
+  bool held; /* somebody has it; else it may be given to who asks for one */
+  moth_blocks *blocks;
+  moth_kept kept[LIBRARIES];
+  moth_page *page, *page_there; /* as the CPU and as the device sees it */
+  moth_asked asked[RECORDS];
+  unsigned launches;
+  uint64_t last;      /* number of the last launch */
+  cudaEvent_t mark;   /* what lies before launch `marked`, and that */
+  uint64_t marked;
+  uint64_t *joined;   /* by number of another stream: this one waits for it up to that launch */
+} moth_device_stream;
+
+/* A context on a device. The first stream is what all begins on. */
+typedef struct moth_place {
+  moth_device_stream **streams;
+  int nstreams, current;
+  uint64_t launches;
+} moth_place;
+
+/* NULL: an error is set. The device is current then. */
+MOTH_LOCAL moth_place *moth_place_of(moth_ctx *ctx, int device);
+MOTH_LOCAL moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_place *p, int device,
+                                              int priority);
+MOTH_LOCAL void moth_streams_close(moth_place *p); /* waits for them */
+MOTH_LOCAL cudaError_t moth_streams_finish(moth_place *p); /* waits for them */
+/* What is asked of `s` from here on runs after what `other` was asked for till now. */
+MOTH_LOCAL cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other);
+MOTH_LOCAL extern const moth_stream_functions moth_cuda_streams;
+
+static inline moth_device_stream *moth_stream_now(const moth_place *p) {
+  return p->streams[p->current];
+}
+
+/* -- waiting and telling (device.cu) -- */
+
+/* Waits for what a context has asked of a device on its current stream; raises what came late. */
+MOTH_LOCAL int moth_wait(moth_ctx *ctx, int device);
+MOTH_LOCAL int moth_wait_for(moth_ctx *ctx, moth_device_stream *s);
+MOTH_LOCAL int moth_fail_cuda(moth_ctx *ctx, const char *what, cudaError_t error);
+MOTH_LOCAL bool moth_is_forked(void); /* nothing of CUDA may be touched any more */
+
+MOTH_LOCAL int moth_cuda_copy(moth_tensor *y, const moth_tensor *x, bool wait);
+
+/* -- memory of a device (memory.cu): blocks of a stream, kept for reuse in its order -- */
+
+typedef struct moth_block moth_block;
 MOTH_LOCAL moth_blocks *moth_blocks_new(void);
-MOTH_LOCAL void *moth_blocks_take(moth_blocks *b, int64_t nbytes); /* NULL: the device is full */
-MOTH_LOCAL void moth_blocks_give(moth_blocks *b, void *block, int64_t nbytes);
-MOTH_LOCAL void moth_blocks_trim(moth_blocks *b); /* free ones go back to the driver */
-MOTH_LOCAL int64_t moth_blocks_cached(const moth_blocks *b);
+/* NULL: the device is full. */
+MOTH_LOCAL moth_block *moth_blocks_take(moth_device_stream *s, int64_t nbytes);
+MOTH_LOCAL void *moth_block_address(const moth_block *b);
+MOTH_LOCAL void moth_block_give(moth_block *b);
+MOTH_LOCAL void moth_blocks_trim(moth_place *p); /* free ones go back to the driver */
+MOTH_LOCAL int64_t moth_blocks_cached(const moth_place *p);
 MOTH_LOCAL void moth_blocks_free(moth_blocks *b);
+
+/* Size classes, eight to an octave as in core/context.h, from 512 bytes on. */
+enum { BLOCK_CLASSES = 256, BLOCK_LEAST = 512 };
+MOTH_LOCAL unsigned moth_block_class(int64_t nbytes);
+MOTH_LOCAL int64_t moth_block_size(unsigned c);
+
+/* -- page-locked memory of the CPU (pinned.cu): of the process, kept for reuse -- */
+
+typedef struct moth_pinned moth_pinned;
+/* At most `most` bytes of given blocks are under way when it returns; NULL: there is no more. */
+MOTH_LOCAL moth_pinned *moth_pinned_take(int64_t nbytes, int64_t most);
+MOTH_LOCAL char *moth_pinned_address(const moth_pinned *p);
+/* A copy from or to it was asked of q: nobody else gets the block before that is done. */
+MOTH_LOCAL cudaError_t moth_pinned_used(moth_pinned *p, const moth_queue *q);
+MOTH_LOCAL void moth_pinned_give(void *p);
+MOTH_LOCAL void moth_pinned_trim(void);
+MOTH_LOCAL moth_pinned *moth_pinned_of(const moth_tensor *x); /* whose block x lies in, or NULL */
 
 #endif

@@ -1,88 +1,95 @@
-/* memory.cu -- the block cache of one context on one device.
+/* memory.cu -- the block caches of one context on one device.
 **
-** cudaMalloc waits for the device, so blocks are kept by size class, eight to an octave as in
-** core/alloc.c. One stream does all the work of a context on a device, in order: a block that was
-** given back may be taken again at once, since what still reads it was asked for before.
+** cudaMalloc waits for the device, so blocks are kept by size class. A block belongs to the stream
+** that it was taken for: given back, it may be taken again at once, since what still reads it there
+** was asked for before. Other streams may read it too: of those that were asked for anything while
+** the block was out, its stream waits, by an event, for what they were asked for until it came
+** back. That costs nothing where there is one stream, or where the others stood still meanwhile.
 */
 #include "device.cuh"
 
 #include <stdlib.h>
 
-enum { CLASSES = 256, LEAST = 512 };
-
-typedef struct block { /* one that was taken from the driver */
+struct moth_block { /* one that was taken from the driver */
   void *at;
-  struct block *next; /* in its class's chain of free ones */
-} block;
+  moth_device_stream *of;
+  uint64_t since;     /* the place's last launch when it was taken */
+  unsigned c;         /* its class */
+  moth_block *next;   /* in its class's chain of free ones */
+};
 
 struct moth_blocks {
-  block *free_of[CLASSES];
-  block *spare; /* records without a block */
+  moth_block *free_of[BLOCK_CLASSES];
   int64_t cached;
 };
 
-/* core/context.h's classes, from LEAST bytes on. */
-static unsigned class_of(int64_t nbytes) {
-  if (nbytes <= LEAST) return 0;
-  const uint64_t n = ((uint64_t)nbytes + LEAST - 1) / LEAST;
+unsigned moth_block_class(int64_t nbytes) {
+  if (nbytes <= BLOCK_LEAST) return 0;
+  const uint64_t n = ((uint64_t)nbytes + BLOCK_LEAST - 1) / BLOCK_LEAST;
   const unsigned k = 63u - (unsigned)__builtin_clzll(n - 1); /* 2^k < n <= 2^(k+1) */
   if (k < 3) return (unsigned)n - 1;
   const uint64_t step = (uint64_t)1 << (k - 3);
   return (k - 2) * 8 + (unsigned)((n - ((uint64_t)1 << k) + step - 1) >> (k - 3)) - 1;
 }
 
-static int64_t size_of_class(unsigned c) {
-  if (c < 8) return (int64_t)LEAST * (c + 1);
+int64_t moth_block_size(unsigned c) {
+  if (c < 8) return (int64_t)BLOCK_LEAST * (c + 1);
   const unsigned k = c / 8 + 2;
-  return (int64_t)LEAST * (((int64_t)1 << k) + ((int64_t)(c % 8) + 1) * ((int64_t)1 << (k - 3)));
+  return (int64_t)BLOCK_LEAST *
+         (((int64_t)1 << k) + ((int64_t)(c % 8) + 1) * ((int64_t)1 << (k - 3)));
 }
 
 moth_blocks *moth_blocks_new(void) { return (moth_blocks *)calloc(1, sizeof(moth_blocks)); }
+void *moth_block_address(const moth_block *b) { return b->at; }
 
-static void *from_driver(int64_t size) {
-  void *at = NULL;
-  if (cudaMalloc(&at, (size_t)size) == cudaSuccess) return at;
+static moth_block *from_driver(moth_device_stream *s, unsigned c) {
+  moth_block *b = (moth_block *)calloc(1, sizeof *b);
+  if (!b) return NULL;
+  b->of = s;
+  b->c = c;
+  if (cudaMalloc(&b->at, (size_t)moth_block_size(c)) == cudaSuccess) return b;
   cudaGetLastError(); /* else the next launch would report it */
+  free(b);
   return NULL;
 }
 
-void *moth_blocks_take(moth_blocks *b, int64_t nbytes) {
-  const unsigned c = class_of(nbytes);
-  block *at = c < CLASSES ? b->free_of[c] : NULL;
-  if (c >= CLASSES) return NULL;
-  if (at) {
-    b->free_of[c] = at->next;
-    b->cached -= size_of_class(c);
-    void *memory = at->at;
-    at->at = NULL;
-    at->next = b->spare;
-    b->spare = at;
-    return memory;
+moth_block *moth_blocks_take(moth_device_stream *s, int64_t nbytes) {
+  const unsigned c = moth_block_class(nbytes);
+  if (c >= BLOCK_CLASSES) return NULL;
+  moth_block *b = s->blocks->free_of[c];
+  if (b) {
+    s->blocks->free_of[c] = b->next;
+    s->blocks->cached -= moth_block_size(c);
+  } else if (!(b = from_driver(s, c))) {
+    moth_blocks_trim(s->place);
+    b = from_driver(s, c);
   }
-  void *memory = from_driver(size_of_class(c));
-  if (memory) return memory;
-  moth_blocks_trim(b);
-  return from_driver(size_of_class(c));
+  if (b) b->since = s->place->launches;
+  return b;
 }
 
-void moth_blocks_give(moth_blocks *b, void *memory, int64_t nbytes) {
-  const unsigned c = class_of(nbytes);
-  block *at = b->spare ? b->spare : (block *)calloc(1, sizeof *at);
-  if (!at) {
-    cudaFree(memory);
-    return;
+/* The block's stream waits for those that may still use it. */
+static void wait_for_others(const moth_block *b) {
+  moth_place *p = b->of->place;
+  for (int i = 0; i < p->nstreams; i++) {
+    moth_device_stream *other = p->streams[i];
+    if (other == b->of || other->last <= b->since) continue;
+    if (moth_stream_join(b->of, other)) cudaStreamSynchronize(other->queue.stream);
   }
-  if (b->spare) b->spare = at->next;
-  at->at = memory;
-  at->next = b->free_of[c];
-  b->free_of[c] = at;
-  b->cached += size_of_class(c);
 }
 
-void moth_blocks_trim(moth_blocks *b) {
-  for (int c = 0; c < CLASSES; c++)
+void moth_block_give(moth_block *b) {
+  moth_blocks *to = b->of->blocks;
+  if (b->of->place->nstreams > 1) wait_for_others(b);
+  b->next = to->free_of[b->c];
+  to->free_of[b->c] = b;
+  to->cached += moth_block_size(b->c);
+}
+
+static void trim(moth_blocks *b) {
+  for (int c = 0; c < BLOCK_CLASSES; c++)
     while (b->free_of[c]) {
-      block *at = b->free_of[c];
+      moth_block *at = b->free_of[c];
       b->free_of[c] = at->next;
       cudaFree(at->at); /* waits for the device */
       free(at);
@@ -90,14 +97,17 @@ void moth_blocks_trim(moth_blocks *b) {
   b->cached = 0;
 }
 
-int64_t moth_blocks_cached(const moth_blocks *b) { return b->cached; }
+void moth_blocks_trim(moth_place *p) {
+  for (int i = 0; i < p->nstreams; i++) trim(p->streams[i]->blocks);
+}
+
+int64_t moth_blocks_cached(const moth_place *p) {
+  int64_t bytes = 0;
+  for (int i = 0; i < p->nstreams; i++) bytes += p->streams[i]->blocks->cached;
+  return bytes;
+}
 
 void moth_blocks_free(moth_blocks *b) {
-  moth_blocks_trim(b);
-  while (b->spare) {
-    block *next = b->spare->next;
-    free(b->spare);
-    b->spare = next;
-  }
+  if (b) trim(b);
   free(b);
 }

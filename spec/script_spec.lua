@@ -52,7 +52,6 @@ describe("a loader or a dataset", function()
       :len())
     refuses(function() return (data.DataLoader{ set, num_workers = 2 }) end,
       "batches are made in this process; leave it at 0")
-    refuses(function() return (data.DataLoader{ set, pin_memory = true }) end, "leave it at false")
   end)
 end)
 

@@ -1,10 +1,17 @@
 /* copy.c -- ops that move values: copies, conversions, fills. */
 #include "copy.h"
 
+#include "../backend.h"
 #include "../kernel/elementwise.h"
 #include "../kernel/scalar.h"
 #include "arith.h"
 #include "reduce.h"
+
+/* Between a device and page-locked memory the copy may be under way when this returns. */
+static int copy_values(moth_tensor *y, const moth_tensor *x, bool non_blocking) {
+  if (non_blocking && (y->l.device | x->l.device)) return moth_device_copy(y, x, false);
+  return moth_copy_into(y, x);
+}
 
 /* -- copy_: values of one tensor into another -- */
 
@@ -17,7 +24,7 @@ static int copy__shape(const copy__args *a, moth_layout *y) {
 }
 
 static int copy__cpu(const copy__args *a, moth_tensor **out) {
-  return moth_copy_into(out[0], a->source);
+  return copy_values(out[0], a->source, a->non_blocking);
 }
 
 /* what was there before does not matter any more */
@@ -26,7 +33,9 @@ static int copy__grad(const copy__args *a, moth_grad *g) {
 }
 
 MOTH_OP(copy_, COPY_, .doc = "Writes the values of another tensor into this one.",
-        .examples = "moth.randn(2, 3), moth.randn(3)", .dtypes = MOTH_ANY,
+        .examples = "moth.randn(2, 3), moth.randn(3)\n"
+                    "moth.randn(2, 3), moth.randn(3), {non_blocking = true}",
+        .dtypes = MOTH_ANY,
         .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_MIXED | MOTH_OP_METHOD |
                  MOTH_OP_PORTABLE | MOTH_OP_ACROSS)
 
@@ -88,7 +97,7 @@ static int to_device_shape(const to_device_args *a, moth_layout *y) {
 }
 
 static int to_device_cpu(const to_device_args *a, moth_tensor **out) {
-  return moth_copy_into(out[0], a->input);
+  return copy_values(out[0], a->input, a->non_blocking);
 }
 
 static int to_device_grad(const to_device_args *a, moth_grad *g) {
@@ -97,7 +106,8 @@ static int to_device_grad(const to_device_args *a, moth_grad *g) {
 }
 
 MOTH_OP(to_device, TO_DEVICE, .doc = "A copy on another device.",
-        .examples = "moth.randn(2, 3), \"cpu\"", .dtypes = MOTH_ANY,
+        .examples = "moth.randn(2, 3), \"cpu\"\nmoth.randn(2, 3), \"cpu\", true",
+        .dtypes = MOTH_ANY,
         .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE | MOTH_OP_ACROSS)
 
 /* -- fills -- */

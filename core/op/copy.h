@@ -6,7 +6,8 @@
 
 #define COPY_(ARG) \
   ARG(tensor, input,     , "tensor to write") \
-  ARG(tensor, source,    , "values, broadcast to the input and converted to its dtype")
+  ARG(tensor, source,    , "values, broadcast to the input and converted to its dtype") \
+  ARG(bool,   non_blocking, false, "do not wait for a copy between a GPU and pinned memory")
 MOTH_ARGS(copy_, COPY_)
 
 #define CLONE(ARG) \
@@ -24,7 +25,8 @@ MOTH_ARGS(cast, CAST)
 
 #define TO_DEVICE(ARG) \
   ARG(tensor, input,     , "tensor to move") \
-  ARG(device, device,    , "where the result lies")
+  ARG(device, device,    , "where the result lies") \
+  ARG(bool,   non_blocking, false, "do not wait for a copy from pinned memory")
 MOTH_ARGS(to_device, TO_DEVICE)
 
 #define FILL_(ARG) \

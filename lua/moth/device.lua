@@ -110,8 +110,8 @@ end
 --- Whether tensors can be put on a GPU.
 function cuda.is_available() return cuda.device_count() > 0 end
 
--- The engine's number of the GPU that an argument names: a device, its name, or its index.
-local function gpu(fname, value)
+--- The engine's number of the GPU that an argument names: a device, its name, or its index.
+function device.gpu(fname, value)
   if value == nil then value = "cuda" end
   if type(value) == "number" then value = "cuda:" .. value end
   local name = device.name(value)
@@ -125,6 +125,8 @@ local function gpu(fname, value)
   return number_of(name)
 end
 
+local gpu = device.gpu
+
 local function checked(fname, status)
   if status < 0 then errors.status(status, fname) end
 end
@@ -136,7 +138,8 @@ local function look(fname, which)
   return info
 end
 
---- Waits until a GPU has done all that was asked of it; errors that came late are raised here.
+--- Waits until a GPU has done all that was asked of it, on all streams; errors that came late are
+-- raised here.
 -- @param which  a device, its name or its index; cuda:0 when absent
 function cuda.synchronize(which)
   checked("synchronize", C.moth_device_synchronize(ctx, gpu("synchronize", which)))
@@ -204,6 +207,9 @@ end
 function cuda.manual_seed(seed) return require "moth.generator".manual_seed(seed) end
 cuda.manual_seed_all = cuda.manual_seed
 
-require "moth.lazy".namespace("moth.cuda", cuda, {})
+local lazy = require "moth.lazy"
+local rows = {}
+lazy.from(rows, "moth.stream", "Stream Event stream current_stream default_stream")
+lazy.namespace("moth.cuda", cuda, rows)
 
 return device

@@ -148,6 +148,22 @@ print(x.grad)]],
   ["moth.autograd.grad"] = [[
 local x = moth.tensor({1, 2}, {requires_grad = true})
 local dx = moth.autograd.grad((x ^ 2):sum(), x)]],
+  ["moth.cuda.Stream"] = [[
+if moth.cuda.is_available() then
+  local copies, x = moth.cuda.Stream(), moth.randn(100, 3):pin_memory()
+  local y = moth.cuda.stream(copies, function() return x:to("cuda", {non_blocking = true}) end)
+  moth.cuda.current_stream():wait_stream(copies) -- before y is used here
+end]],
+  ["moth.cuda.Event"] = [[
+if moth.cuda.is_available() then
+  local a, b = moth.cuda.Event{enable_timing = true}, moth.cuda.Event{enable_timing = true}
+  local x = moth.randn(100, 100, {device = "cuda"})
+  a:record()
+  x:matmul(x)
+  b:record()
+  b:synchronize()
+  print(a:elapsed_time(b) .. " ms")
+end]],
   ["nn.ModuleList"] = [[
 local layers = nn.ModuleList{nn.Linear(4, 4), nn.Linear(4, 4)}
 layers:append(nn.Linear(4, 2))

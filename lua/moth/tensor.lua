@@ -245,11 +245,11 @@ end
 -- ---- conversion ----
 
 -- x with another dtype and on another device, by the engine's numbers; nil: as it is.
-local function cast(x, dtype, copy, device)
+local function cast(x, dtype, copy, device, non_blocking)
   local found = facts(x, "to")
   local moves, turns = device and device ~= found.device, dtype and dtype ~= found.dtype
   if turns then x = ops.cast(x, dtypes.by_code[dtype]) end
-  if moves then x = ops.to_device(x, devices.by_code[device]) end
+  if moves then x = ops.to_device(x, devices.by_code[device], non_blocking) end
   if copy and not moves and not turns then return ops.clone(x) end
   return x
 end
@@ -274,8 +274,11 @@ local to_names = { "dtype", "device", "other", "copy", "non_blocking" }
 
 --- x:to(dtype), x:to(device), x:to(device, dtype), x:to(other), x:to{dtype =, device =, copy =}:
 -- x with another dtype or on another device; x itself if that changes nothing and copy is not set.
+-- With non_blocking = true a copy of pinned memory to a GPU is not waited for: leave x as it is
+-- until the stream has come that far.
 function methods.to(x, ...)
   local dtype, copy, device
+  local non_blocking = false
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
     if istensor(value) then
@@ -295,7 +298,8 @@ function methods.to(x, ...)
           local found = facts(given, "to")
           dtype, device = found.dtype, found.device
         elseif name == "copy" then copy = given
-        elseif name ~= "non_blocking" then
+        elseif name == "non_blocking" then non_blocking = given and given ~= lib.none
+        else
           errors.raise("'to' has no argument '" .. tostring(name) .. "'"
             .. errors.nearest(tostring(name), to_names))
         end
@@ -306,7 +310,27 @@ function methods.to(x, ...)
       device = number_of(value)
     end
   end
-  return cast(x, dtype, copy, device)
+  return cast(x, dtype, copy, device, non_blocking)
+end
+
+--- A copy of x in pinned memory, page-locked memory of the CPU, from which a GPU copies while the
+-- CPU goes on: x:pin_memory():to("cuda", {non_blocking = true}). x itself if it lies there; without
+-- history. Needs a GPU.
+function methods.pin_memory(x)
+  own(x, "pin_memory")
+  local h = lib.Handle()
+  local status = C.moth_pin_memory(ctx, x, h)
+  if lib.recover(status) then status = C.moth_pin_memory(ctx, x, h) end
+  if status < 0 then errors.status(status, "pin_memory", nil, x) end
+  return lib.adopt(h, status)
+end
+
+--- Whether x lies in pinned memory.
+function methods.is_pinned(x)
+  own(x, "is_pinned")
+  local status = C.moth_is_pinned(ctx, x)
+  if status < 0 then errors.status(status, "is_pinned", nil, x) end
+  return status == 1
 end
 
 local shorthands = { bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
@@ -342,9 +366,11 @@ end
 
 --- x on a GPU.
 -- @param which  a device, its name or its index; cuda:0 when absent
-function methods.cuda(x, which)
+-- @param names  {non_blocking = true}, as x:to takes it
+function methods.cuda(x, which, names)
   own(x, "cuda")
-  return methods.to(x, type(which) == "number" and "cuda:" .. which or which or "cuda")
+  if type(which) == "table" and getmetatable(which) == nil then which, names = nil, which end
+  return methods.to(x, type(which) == "number" and "cuda:" .. which or which or "cuda", names or {})
 end
 
 -- ---- the graph ----

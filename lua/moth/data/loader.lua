@@ -122,18 +122,31 @@ DataLoader.signature = define.signature("DataLoader", {
   {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
   {"generator", "generator", "source of random numbers for shuffle", optional = true},
   {"int", "num_workers", "processes that make batches; only 0, this one", default = 0},
-  {"bool", "pin_memory", "only false: there is no GPU to copy to", default = false},
+  {"bool", "pin_memory", "put batches into pinned memory? (needs a GPU)", default = false},
 })
 
 -- What scripts written for PyTorch pass along.
-local function check_workers(num_workers, pin_memory)
+local function check_workers(num_workers)
   if num_workers ~= 0 then
     errors.argument("DataLoader", "num_workers", ("batches are made in this process; leave it at 0"
       .. ", got %d"):format(num_workers), "E_UNSUPPORTED")
-  elseif pin_memory then
-    errors.argument("DataLoader", "pin_memory", "there is no GPU to copy to; leave it at false",
-      "E_UNSUPPORTED")
   end
+end
+
+local function check_pinning(pin_memory)
+  if pin_memory and not require("moth.device").cuda.is_available() then
+    errors.argument("DataLoader", "pin_memory", "there is no GPU to copy to; leave it at false",
+      "E_DEVICE")
+  end
+end
+
+-- A part of a batch with its tensors in pinned memory; what is no plain table stays as it is.
+local function pinned(x)
+  if lib.istensor(x) then return (x:pin_memory()) end
+  if not plain(x) then return x end
+  local out = {}
+  for key, value in pairs(x) do out[key] = pinned(value) end
+  return out
 end
 
 local function check_sampler(given, name)
@@ -164,10 +177,12 @@ end
 -- @param drop_last      leave out a last batch that is not full (default false)
 -- @param generator      source of random numbers for shuffle
 -- @param num_workers    0: batches are made in this process
--- @param pin_memory     false
+-- @param pin_memory     put the tensors of batches into pinned memory, from which
+--                       x:to("cuda", {non_blocking = true}) copies while the CPU goes on
 function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, drop_last,
                          generator, num_workers, pin_memory)
-  check_workers(num_workers, pin_memory)
+  check_workers(num_workers)
+  check_pinning(pin_memory)
   check_sampler(own, "sampler")
   check_sampler(batches, "batch_sampler")
   if batch_size < 1 then
@@ -180,6 +195,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
       "goes without batch_size, shuffle, sampler and drop_last")
   end
   self.batch_size, self.drop_last, self.collate_fn = batch_size, drop_last, collate_fn
+  self.pin_memory = pin_memory
   self.passes = setmetatable({}, {__mode = "k"}) -- the last batch's first value -> its pass
   if type(source) == "table" and getmetatable(source) == nil and #source == 1 then
     source = source[1] -- DataLoader{dataset}: a list of arguments without names
@@ -309,10 +325,16 @@ local function set_randomness(state, values)
   moth.no_grad(state.copy_, state, moth.tensor(values, {dtype = moth.int64}))
 end
 
+local function all_pinned(first, ...)
+  if select("#", ...) == 0 then return (pinned(first)) end
+  return pinned(first), all_pinned(...)
+end
+
 -- Counts the batches that a pass gave.
 local function counted(self, pass, first, ...)
   if first ~= nil then
     pass.batch = pass.batch + 1
+    if self.pin_memory then return all_pinned(first, ...) end
   elseif self.pass == pass then
     self.pass = nil
   end

@@ -1,0 +1,145 @@
+/* pinned.cu -- page-locked memory of the CPU, which a device copies from and to by itself while
+** both go on. To lock pages takes longer than to copy them, so blocks are kept: one pool for the
+** process, since such memory goes from thread to thread as tensors do.
+**
+** A block that comes back while copies are under way joins a line, and is free when an event behind
+** each of them has passed. The same line is the ring through which copies from ordinary memory go.
+*/
+#include "device.cuh"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct use { /* a stream that copies were asked of */
+  cudaStream_t stream;
+  int device;
+  cudaEvent_t event;
+  bool open; /* the event may not have passed yet */
+  struct use *next;
+} use;
+
+struct moth_pinned {
+  char *at;
+  unsigned c; /* its size class */
+  use *uses;
+  moth_pinned *next; /* in its class's chain of free ones, or in the line */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static moth_pinned *free_of[BLOCK_CLASSES];
+static moth_pinned *first, *last; /* the line */
+static int64_t under_way;         /* bytes in it */
+
+char *moth_pinned_address(const moth_pinned *p) { return p->at; }
+
+moth_pinned *moth_pinned_of(const moth_tensor *x) {
+  const moth_storage *s = x->storage->root ? x->storage->root : x->storage;
+  return s->deleter == moth_pinned_give ? (moth_pinned *)s->owner : NULL;
+}
+
+static bool is_done(moth_pinned *p, bool wait) {
+  for (use *u = p->uses; u; u = u->next) {
+    if (!u->open) continue;
+    const cudaError_t error = wait ? cudaEventSynchronize(u->event) : cudaEventQuery(u->event);
+    if (error == cudaErrorNotReady) return false;
+    u->open = false; /* done, or the device has failed and never touches it again */
+  }
+  return true;
+}
+
+/* Blocks leave the line in the order in which they came. */
+static void advance(int64_t most) {
+  while (first && is_done(first, under_way > most)) {
+    moth_pinned *p = first;
+    first = p->next;
+    if (!first) last = NULL;
+    under_way -= moth_block_size(p->c);
+    p->next = free_of[p->c];
+    free_of[p->c] = p;
+  }
+  cudaGetLastError(); /* "not ready" is no error */
+}
+
+static void unlock_pages(moth_pinned *p) {
+  for (use *u = p->uses, *next; u; u = next) {
+    next = u->next;
+    cudaEventDestroy(u->event);
+    free(u);
+  }
+  cudaFreeHost(p->at);
+  free(p);
+}
+
+static void trim(void) {
+  advance(0);
+  for (int c = 0; c < BLOCK_CLASSES; c++)
+    while (free_of[c]) {
+      moth_pinned *p = free_of[c];
+      free_of[c] = p->next;
+      unlock_pages(p);
+    }
+}
+
+static moth_pinned *lock_pages(unsigned c) {
+  moth_pinned *p = (moth_pinned *)calloc(1, sizeof *p);
+  if (!p) return NULL;
+  p->c = c;
+  if (cudaHostAlloc((void **)&p->at, (size_t)moth_block_size(c), cudaHostAllocPortable) ==
+      cudaSuccess)
+    return p;
+  cudaGetLastError();
+  free(p);
+  return NULL;
+}
+
+moth_pinned *moth_pinned_take(int64_t nbytes, int64_t most) {
+  const unsigned c = moth_block_class(nbytes);
+  if (c >= BLOCK_CLASSES) return NULL;
+  pthread_mutex_lock(&lock);
+  advance(most);
+  moth_pinned *p = free_of[c];
+  if (p) free_of[c] = p->next;
+  else if (!(p = lock_pages(c))) {
+    trim();
+    p = lock_pages(c);
+  }
+  pthread_mutex_unlock(&lock);
+  return p;
+}
+
+cudaError_t moth_pinned_used(moth_pinned *p, const moth_queue *q) {
+  cudaError_t error = cudaSuccess;
+  pthread_mutex_lock(&lock);
+  use *u = p->uses;
+  while (u && (u->stream != q->stream || u->device != q->device)) u = u->next;
+  if (!u && (u = (use *)calloc(1, sizeof *u))) {
+    u->stream = q->stream;
+    u->device = q->device;
+    error = cudaEventCreateWithFlags(&u->event, cudaEventDisableTiming);
+    u->next = error ? NULL : p->uses;
+    if (!error) p->uses = u;
+    else free(u), u = NULL;
+  }
+  if (u) error = cudaEventRecord(u->event, q->stream);
+  if (u) u->open = true;
+  pthread_mutex_unlock(&lock);
+  return u && !error ? cudaSuccess : cudaStreamSynchronize(q->stream); /* nothing to remember */
+}
+
+void moth_pinned_give(void *memory) {
+  moth_pinned *p = (moth_pinned *)memory;
+  if (moth_is_forked()) return;
+  pthread_mutex_lock(&lock);
+  p->next = NULL;
+  if (last) last->next = p;
+  else first = p;
+  last = p;
+  under_way += moth_block_size(p->c);
+  pthread_mutex_unlock(&lock);
+}
+
+void moth_pinned_trim(void) {
+  pthread_mutex_lock(&lock);
+  trim();
+  pthread_mutex_unlock(&lock);
+}

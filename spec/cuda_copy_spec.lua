@@ -1,0 +1,194 @@
+-- Copies between the CPU and a GPU: from pinned memory and from other, waited for or not; that
+-- memory of a copy under way is left alone; batches in pinned memory.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local data = moth.data
+local emulated = cuda.name:find("emulated", 1, true)
+
+describe("pinned memory", function()
+  if not cuda.here then
+    pending("holds a copy: " .. cuda.why)
+    return
+  end
+
+  it("holds a copy in every dtype and layout, and is itself there", function()
+    for _, name in ipairs { "bool", "uint8", "int64", "float16", "float32", "float64" } do
+      local x = (moth.randn(3, 4) * 40):to(moth[name])
+      for _, y in ipairs { x, x:t(), x:narrow(1, 2, 0), x[1][1] } do
+        local pinned = y:pin_memory()
+        assert.is_true(pinned:is_pinned())
+        assert.is_false(y:is_pinned())
+        assert.is_true(pinned:equal(y) and pinned:cuda():cpu():equal(y))
+        assert.equal(pinned, pinned:pin_memory())
+        assert.is_true(pinned:view(-1):is_pinned())
+      end
+    end
+  end)
+
+  it("is for tensors of the CPU", function()
+    local x = moth.ones(2, { device = "cuda" })
+    assert.is_false(x:is_pinned())
+    assert.has_error_like(function() x:pin_memory() end,
+      "memory of the CPU can be page%-locked, but f32 %(2%) lies on cuda:0")
+  end)
+
+  it("is counted as any other, and comes back", function()
+    moth.collect()
+    local before = moth.memory().live_bytes
+    local x = moth.ones(1000):pin_memory()
+    moth.collect()
+    assert.equal(before + 4000, moth.memory().live_bytes)
+    x:free()
+    assert.equal(before, moth.memory().live_bytes)
+  end)
+
+  it("goes to another state and back", function()
+    local x = moth.ones(3):pin_memory()
+    local y = moth.open_token(moth.token(x))
+    x:free()
+    assert.is_true(y:is_pinned() and y:equal(moth.ones(3)))
+  end)
+end)
+
+describe("a copy to a GPU", function()
+  if not cuda.here then
+    pending("from pinned memory is not waited for: " .. cuda.why)
+    return
+  end
+
+  local function late(x) return x:to("cuda", { non_blocking = true }) end
+
+  it("from pinned memory is not waited for if it need not be", function()
+    local x = moth.ones(1000):pin_memory()
+    for _, y in ipairs { late(x), x:cuda { non_blocking = true },
+                         moth.zeros_like(x:cuda()):copy_(x, { non_blocking = true }) } do
+      moth.cuda.synchronize()
+      assert.is_true(y:cpu():equal(moth.ones(1000)))
+    end
+    if not emulated then return end
+    local y = late(x)
+    x:fill_(2)
+    assert.is_true(y:cpu():equal(moth.full({ 1000 }, 2)))
+  end)
+
+  it("from pinned memory is waited for otherwise", function()
+    local x = moth.ones(1000):pin_memory()
+    local y = x:cuda()
+    x:fill_(2)
+    assert.is_true(y:cpu():equal(moth.ones(1000)))
+  end)
+
+  it("from other memory has taken its bytes, whatever follows there", function()
+    for _, n in ipairs { 3, 5000, 3000000 } do -- the last in parts
+      local x = moth.arange(n)
+      local wanted, y = x:clone(), late(x)
+      x:zero_()
+      local z = late(wanted:view(-1, 1)):t()
+      assert.is_true(y:cpu():equal(wanted) and z:cpu():view(-1):equal(wanted))
+    end
+  end)
+
+  it("keeps its memory from others though the tensor is gone", function()
+    local kept = {}
+    for i = 1, 5 do
+      local x = moth.full({ 700 }, i):pin_memory()
+      kept[i] = late(x)
+      x:free()
+      moth.full({ 700 }, -1):pin_memory():free()
+    end
+    for i = 1, 5 do assert.is_true(kept[i]:cpu():equal(moth.full({ 700 }, i))) end
+  end)
+
+  it("on a stream of its own overlaps with work, and lands in order", function()
+    local copies, here = moth.cuda.Stream(), moth.cuda.current_stream()
+    local x = moth.randn(6, 400):pin_memory()
+    local total = moth.zeros(400, { device = "cuda" })
+    local function fetch(i)
+      return moth.cuda.stream(copies, function() return late(x[i]) end)
+    end
+    local next_row = fetch(1)
+    for i = 1, 6 do
+      here:wait_stream(copies)
+      local row = next_row
+      next_row = i < 6 and fetch(i + 1)
+      total = total + row
+      row:free()
+    end
+    assert.is_true(moth.allclose(total:cpu(), x:sum(1), { atol = 1e-5 }))
+  end)
+
+  it("casts and spreads on the way", function()
+    local x = moth.randn(3, 1):pin_memory()
+    local y = moth.zeros(3, 4, { device = "cuda", dtype = moth.float64 })
+    y:copy_(x, { non_blocking = true })
+    assert.is_true(y:cpu():equal(x:double():expand(3, 4)))
+    assert.is_true(x:to("cuda", moth.float16, { non_blocking = true }):cpu():equal(x:half()))
+  end)
+end)
+
+describe("a copy from a GPU", function()
+  if not cuda.here then
+    pending("into pinned memory arrives: " .. cuda.why)
+    return
+  end
+
+  it("into pinned memory arrives by the time the stream is waited for", function()
+    local x, to = moth.randn(1000), moth.zeros(1000):pin_memory()
+    to:copy_(x:cuda(), { non_blocking = true })
+    local done = moth.cuda.current_stream():record_event()
+    if emulated then assert.is_true(to:equal(moth.zeros(1000))) end
+    done:synchronize()
+    assert.is_true(to:equal(x))
+  end)
+
+  it("into other memory, or without being told, is there at once", function()
+    local x = moth.randn(1000)
+    local other, pinned = moth.zeros(1000), moth.zeros(1000):pin_memory()
+    other:copy_(x:cuda(), { non_blocking = true })
+    pinned:copy_(x:cuda())
+    assert.is_true(other:equal(x) and pinned:equal(x))
+    assert.is_true(x:cuda():to("cpu", { non_blocking = true }):equal(x))
+  end)
+end)
+
+describe("a DataLoader with pin_memory", function()
+  it("gives all tensors of a batch in pinned memory", function()
+    if not cuda.here then
+      pending(cuda.why)
+      return
+    end
+    local set = data.TensorDataset(moth.randn(10, 3), moth.arange(10))
+    local n = 0
+    for x, y in data.DataLoader { set, batch_size = 4, pin_memory = true } do
+      assert.is_true(x:is_pinned() and y:is_pinned())
+      n = n + x:size(1)
+    end
+    assert.equal(10, n)
+    local Own = moth.nn.class("Own", data.Dataset)
+    function Own.len() return 4 end
+    function Own.get(_, i)
+      return { image = moth.full({ 2 }, i), list = { moth.ones(1) } }, "name"
+    end
+    for batch, names in data.DataLoader { Own(), batch_size = 2, pin_memory = true } do
+      assert.is_true(batch.image:is_pinned() and batch.list[1]:is_pinned())
+      assert.same({ "name", "name" }, names)
+    end
+  end)
+end)
+
+describe("pinned memory without a GPU", function()
+  it("is refused with what is missing", function()
+    local pipe = io.popen([[MOTH_BACKEND_PATH=/nonexistent MOTH_NO_INSTALL=1 ./moth -e '
+      local moth = require "moth"
+      print(moth.ones(2):is_pinned(), pcall(function() return moth.ones(2):pin_memory() end))
+      print(pcall(moth.data.DataLoader, {moth.ones(4), pin_memory = true}))' 2>&1]])
+    local text = pipe:read "*a"
+    pipe:close()
+    assert.matches("^false\tfalse\t", text)
+    assert.truthy(text:find("no CUDA device: libmoth_cuda.so was not found in /nonexistent", 1,
+      true))
+    assert.truthy(text:find("there is no GPU to copy to; leave it at false", 1, true))
+  end)
+end)

@@ -1,0 +1,258 @@
+-- Streams and events of a GPU, as a script uses them: which work waits for which, that memory is
+-- safe without being told, late errors, and what becomes of streams that nobody has any more.
+
+local moth = require "moth"
+local child = require "spec.support.child"
+local cuda = require "spec.support.cuda"
+
+local F = moth.nn.functional
+local emulated = cuda.name:find("emulated", 1, true)
+
+--- Work that takes a while on a GPU; the result is x.
+local function slowly(x)
+  for _ = 1, 20 do x = x + 1 end
+  return x - 20
+end
+
+describe("a stream", function()
+  if not cuda.here then
+    pending("is current inside moth.cuda.stream: " .. cuda.why)
+    return
+  end
+
+  it("is current inside moth.cuda.stream, and the one from before comes back", function()
+    local s, t = moth.cuda.Stream(), moth.cuda.Stream { priority = -1 }
+    local first = moth.cuda.default_stream()
+    assert.equal(first, moth.cuda.current_stream())
+    local a, b = moth.cuda.stream(s, function(x)
+      assert.equal(s, moth.cuda.current_stream())
+      local inner = moth.cuda.stream(t, function() return moth.cuda.current_stream("cuda:0") end)
+      assert.equal(t, inner)
+      assert.equal(s, moth.cuda.current_stream())
+      return x, x + 1
+    end, 3)
+    assert.same({ 3, 4 }, { a, b })
+    assert.equal(first, moth.cuda.current_stream())
+    assert.has_error_like(function() moth.cuda.stream(s, function() error "stop" end) end, "stop")
+    assert.equal(first, moth.cuda.current_stream())
+    assert.equal(-1, t.priority)
+    assert.equal("cuda:0", tostring(s.device))
+  end)
+
+  it("refuses what is none", function()
+    assert.has_error_like(function() moth.cuda.stream(1, print) end, "a Stream is needed, got 1")
+    assert.has_error_like(function() moth.cuda.stream(moth.cuda.Stream()) end,
+      "a function is needed")
+    assert.has_error_like(function() return (moth.cuda.Stream("cpu")) end, "a GPU such as 'cuda:0'")
+    assert.has_error_like(function() moth.cuda.default_stream():wait_stream(moth.ones(1)) end,
+      "a Stream is needed")
+  end)
+
+  it("runs after what it was told to wait for", function()
+    local s, x = moth.cuda.Stream(), moth.randn(1000)
+    local here = moth.cuda.current_stream()
+    local there = x:cuda()
+    s:wait_stream(here)
+    local y = moth.cuda.stream(s, function() return slowly(there) * 2 end)
+    here:wait_stream(s)
+    assert.is_true(moth.allclose((y + 1):cpu(), x * 2 + 1, { atol = 1e-4 }))
+
+    local made, done = moth.cuda.Event(), moth.cuda.Event()
+    local z = slowly(there)
+    made:record()
+    s:wait_event(made)
+    local w = moth.cuda.stream(s, function() return slowly(z) + 1 end)
+    s:record_event(done)
+    done:wait()
+    assert.is_true(moth.allclose((w + 1):cpu(), x + 2, { atol = 1e-4 }))
+  end)
+
+  it("does not run before it is waited for, where a stand-in puts off what it may", function()
+    if not emulated then return end
+    local s = moth.cuda.Stream()
+    local x = moth.ones(8, { device = "cuda" })
+    moth.cuda.synchronize()
+    local y = moth.cuda.stream(s, function() return x + 1 end)
+    assert.is_false((y * 1):cpu():equal(moth.full({ 8 }, 2)))
+    s:synchronize()
+    assert.is_true(s:query())
+    assert.is_true(y:cpu():equal(moth.full({ 8 }, 2)))
+  end)
+
+  it("tells of its late errors when it is waited for, by the op's name", function()
+    local s = moth.cuda.Stream()
+    local x, at = moth.ones(3, { device = "cuda" }), moth.tensor({ 4LL }):cuda() - 0
+    s:wait_stream(moth.cuda.current_stream())
+    assert.has_error_like(function()
+      moth.cuda.stream(s, function() return x:index_select(1, at + 1) end)
+      s:synchronize()
+    end, "'index_select', which ran before on the GPU, met position 5 of 3")
+    assert.equal("E_INDEX", moth.errcode())
+    s:synchronize()
+    moth.cuda.synchronize()
+  end)
+
+  it("is used again once nobody has it", function()
+    local numbers = {}
+    for _ = 1, 40 do
+      numbers[moth.cuda.Stream().number] = true
+      moth.collect()
+    end
+    local n = 0
+    for _ in pairs(numbers) do n = n + 1 end
+    assert.is_true(n < 10, n .. " streams were made")
+  end)
+
+  it("outlives the scope that it was made in", function()
+    local s
+    moth.scope(function() s = moth.cuda.Stream() end)
+    assert.is_true(moth.cuda.stream(s, function() return moth.ones(2, { device = "cuda" }) end)
+      .is_cuda)
+    s:synchronize()
+  end)
+
+  it("trains a network to the same bits", function()
+    local function train(run)
+      moth.manual_seed(3)
+      local net = moth.nn.Linear(6, 4):cuda()
+      local optimizer = moth.optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.9 })
+      local x, y = moth.randn(9, 6):cuda(), moth.randint(1, 5, { 9 }):cuda()
+      moth.cuda.synchronize()
+      return run(function()
+        for _ = 1, 5 do
+          optimizer:zero_grad()
+          F.cross_entropy(net(x), y):backward()
+          optimizer:step()
+        end
+        return net.weight:cpu()
+      end)
+    end
+    local s = moth.cuda.Stream()
+    local one = train(function(f) return f() end)
+    local two = train(function(f) return (moth.cuda.stream(s, f)) end)
+    assert.is_true(one:equal(two))
+  end)
+
+  it("is waited for when the state ends", function()
+    local pipe = io.popen([[MOTH_NO_INSTALL=1 ./moth -e '
+      local moth = require "moth"
+      local s = moth.cuda.Stream()
+      local x = moth.ones(100, {device = "cuda"})
+      moth.cuda.stream(s, function() for _ = 1, 50 do x = x * 2 end end)
+      e = moth.cuda.Event() e:record(s)' 2>&1; echo rc=$?]])
+    assert.equal("rc=0\n", pipe:read "*a")
+    pipe:close()
+  end)
+end)
+
+describe("memory of several streams", function()
+  if not cuda.here then
+    pending("is not given away while it is read: " .. cuda.why)
+    return
+  end
+
+  -- x, made on one stream and read on another, goes; what then takes its place is written first.
+  local function claim(made_on, read_on)
+    local x = moth.cuda.stream(made_on, function() return moth.ones(5000, { device = "cuda" }) end)
+    read_on:wait_stream(made_on)
+    local y = moth.cuda.stream(read_on, function() return slowly(x) + 1 end)
+    x:free()
+    moth.cuda.stream(made_on, function()
+      for _ = 1, 4 do
+        assert.is_true(moth.zeros(5000, { device = "cuda" }):cpu():equal(moth.zeros(5000)))
+      end
+    end)
+    moth.cuda.stream(read_on, function() assert.is_true(y:cpu():equal(moth.full({ 5000 }, 2))) end)
+  end
+
+  it("is not given away while another stream reads it", function()
+    local s, t = moth.cuda.Stream(), moth.cuda.Stream()
+    for _ = 1, 3 do
+      claim(moth.cuda.default_stream(), s)
+      claim(s, moth.cuda.default_stream())
+      claim(s, t)
+      claim(t, t)
+    end
+  end)
+
+  it("goes back to the driver from all of them", function()
+    local s = moth.cuda.Stream()
+    moth.cuda.stream(s, function() return moth.ones(1000, { device = "cuda" }):free() end)
+    moth.collect()
+    moth.cuda.empty_cache()
+    assert.equal(moth.cuda.memory_allocated(), moth.cuda.memory_reserved())
+  end)
+end)
+
+describe("an event", function()
+  if not cuda.here then
+    pending("has passed once it is waited for: " .. cuda.why)
+    return
+  end
+
+  it("has passed once it is waited for, and before it was ever recorded", function()
+    local e = moth.cuda.Event()
+    assert.is_true(e:query())
+    e:synchronize()
+    slowly(moth.ones(10, { device = "cuda" }))
+    e:record()
+    e:synchronize()
+    assert.is_true(e:query())
+  end)
+
+  it("tells the time to another, if both were asked to", function()
+    local a, b = moth.cuda.Event { enable_timing = true }, moth.cuda.Event { enable_timing = true }
+    assert.has_error_like(function() a:elapsed_time(b) end, "both events must be recorded before")
+    a:record()
+    slowly(moth.ones(1000, { device = "cuda" }))
+    b:record()
+    b:synchronize()
+    assert.is_true(a:elapsed_time(b) >= 0)
+    local c = moth.cuda.current_stream():record_event()
+    c:synchronize()
+    assert.has_error_like(function() a:elapsed_time(c) end, "enable_timing = true")
+    assert.has_error_like(function() a:elapsed_time(1) end, "an Event is needed, got 1")
+  end)
+
+  it("says that it has not passed, where that is known", function()
+    if not emulated then return end
+    local a, b = moth.cuda.Event(true), moth.cuda.Event(true)
+    local s = moth.cuda.Stream()
+    a:record(s)
+    moth.cuda.stream(s, function() slowly(moth.ones(10, { device = "cuda" })) end)
+    b:record(s)
+    assert.has_error_like(function() a:elapsed_time(b) end, "synchronize%(%) first")
+    assert.is_false(b:query())
+    local asked = 0
+    while not b:query() do asked = asked + 1 end
+    assert.is_true(asked > 0 and a:elapsed_time(b) >= 0)
+  end)
+end)
+
+describe("a forked process", function()
+  it("is told that it cannot use the GPU of its parent", function()
+    if not cuda.here then
+      pending(cuda.why)
+      return
+    end
+    local x = moth.ones(2, { device = "cuda" })
+    local s = moth.cuda.Stream()
+    local function told(f)
+      local ok, message = pcall(f)
+      return not ok and message:find("a forked process cannot use the GPU of its parent", 1, true)
+        and moth.errcode() == "E_CUDA"
+    end
+    assert.is_true(child.run(function()
+      local fine = told(function() return x + 1 end) and told(function() return x:tolist() end)
+        and told(function() return moth.ones(2, { device = "cuda" }) end)
+        and told(function() s:synchronize() end)
+        and told(function() return moth.ones(2):cuda() end)
+        and told(function() return moth.ones(2):pin_memory() end)
+      x:free()
+      s = nil -- luacheck: ignore
+      moth.collect()
+      return fine and moth.ones(2):sum():item() == 2
+    end))
+    assert.same({ 2, 2 }, (x + 1):tolist())
+  end)
+end)
