@@ -8,6 +8,7 @@
 #include "functions.cuh"
 #include "gemm.cuh"
 #include "numbers.cuh"
+#include "philox.cuh"
 
 /* -- what a step does to its gates: a thread for each unit of each row -- */
 
@@ -466,3 +467,27 @@ template <class R> static int cell_back(const moth_rnn_call *c, const moth_queue
 MOTH_RNN_ENTRY(rnn_forward, forward)
 MOTH_RNN_ENTRY(rnn_backward, back)
 MOTH_RNN_ENTRY(rnn_cell_backward, cell_back)
+
+/* -- dropout between layers, from the words that the CPU draws -- */
+
+template <class R>
+static __global__ void draw_masks(int64_t n, stream s, uint64_t least, R scale, R *to) {
+  const int64_t block = thread_number();
+  if (block * 4 >= n) return;
+  const words w = philox(s, (uint64_t)block);
+  for (int k = 0; k < 4 && block * 4 + k < n; k++)
+    to[block * 4 + k] = w.at[k] >= least ? scale : (R)0;
+}
+
+static int masks_run(const void *args, moth_tensor **out) {
+  const moth_rnn_masks *m = (const moth_rnn_masks *)args;
+  const moth_queue *q = moth_queue_of(m->ctx, m->r->device);
+  const stream s = {m->seed, m->block};
+  (void)out;
+  if (m->r->dtype == MOTH_F64)
+    return launch_on(m->ctx, q, draw_masks<double>, blocks_for(m->n, 4), BLOCK, 0, m->n, s,
+                     m->least, m->scale, (double *)m->to);
+  return launch_on(m->ctx, q, draw_masks<float>, blocks_for(m->n, 4), BLOCK, 0, m->n, s, m->least,
+                   (float)m->scale, (float *)m->to);
+}
+MOTH_ENTRY(masks_row, {"rnn_masks", masks_run, NULL})

@@ -146,6 +146,26 @@ describe("long lists of positions on a GPU", function()
   end)
 end)
 
+describe("the gradient of a view of elements that repeat", function()
+  it("goes to the first of them on a GPU as on the CPU", function()
+    if not cuda.here then
+      pending(cuda.why)
+      return
+    end
+    for _, name in ipairs { "float32", "float64", "float16" } do
+      local dy = moth.randn(2, 3):to(moth[name])
+      local function gradient(device)
+        local base = moth.randn(4):to(device, moth[name]):expand(3, 4):detach():requires_grad_()
+        base:as_strided({ 2, 3 }, { 1, 1 }, 0):backward(dy:to(device))
+        return base.grad:cpu()
+      end
+      local there, here = gradient "cuda", gradient "cpu"
+      assert.is_true(moth.allclose(there, here, { atol = 2e-3 }))
+      assert.is_true(there:ne(0):equal(here:ne(0)))
+    end
+  end)
+end)
+
 describe("what lies on a GPU", function()
   if not cuda.here then
     pending("is saved, copied and passed on: " .. cuda.why)

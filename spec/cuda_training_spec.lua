@@ -107,6 +107,14 @@ describe("training on a GPU", function()
     assert.is_false(moth.is_autocast_enabled())
   end)
 
+  it("computes in float16 inside autocast that names no dtype, in bfloat16 on the CPU", function()
+    local x = moth.ones(2, 2, { device = "cuda" })
+    for where, dtype in pairs { ["cuda"] = "float16", ["cuda:0"] = "float16", cpu = "bfloat16" } do
+      local y = moth.autocast(where, nil, function() return x:matmul(x) end)
+      assert.equal(moth[dtype], y.dtype)
+    end
+  end)
+
   it("scales float16's gradients, and leaves out a step where they overflow", function()
     moth.manual_seed(1)
     local net = nn.Linear(3, 2):to("cuda")

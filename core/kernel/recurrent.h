@@ -63,4 +63,15 @@ typedef struct moth_rnn_call {
   int64_t weights; /* elements of dw */
 } moth_rnn_call;
 
+/* Those of "rnn_masks": n factors of dropout, each 0 where its random word, of the blocks from
+** `block` on, is below `least`, and `scale` elsewhere. */
+typedef struct moth_rnn_masks {
+  moth_ctx *ctx;
+  const moth_rnn *r;
+  uint64_t seed, block, least;
+  double scale;
+  int64_t n;
+  void *to;
+} moth_rnn_masks;
+
 #endif

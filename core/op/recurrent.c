@@ -3,6 +3,7 @@
 */
 #include "recurrent.h"
 
+#include "../backend.h"
 #include "../kernel/real.h"
 #include "../random.h"
 #include "recurrent_call.h"
@@ -186,11 +187,15 @@ static const void *at_or_null(const moth_tensor *x) { return x ? moth_at(x) : NU
 
 #define WORDS 1024 /* random words at a time, four to a block */
 
-/* n factors: 0 with probability p, else 1 / (1 - p). */
+/* A factor is 0 where a random word is below least_of(p), else scale_of(p). */
+static uint64_t least_of(double p) { return (uint64_t)(p * 4294967296.0); }
+static double scale_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+
+/* n factors. */
 static int draw(moth_ctx *ctx, moth_tensor *generator, double p, int dtype, int64_t n, char *to) {
-  uint64_t seed, block, least = (uint64_t)(p * 4294967296.0);
+  uint64_t seed, block, least = least_of(p);
   uint32_t word[WORDS];
-  double scale = p < 1 ? 1 / (1 - p) : 0;
+  double scale = scale_of(p);
   int status = moth_generator_take(ctx, generator, (uint64_t)(n + 3) / 4, &seed, &block);
   for (int64_t i = 0; !status && i < n; i += WORDS, block += WORDS / 4) {
     int64_t k = n - i < WORDS ? n - i : WORDS;
@@ -208,22 +213,14 @@ static int draw(moth_ctx *ctx, moth_tensor *generator, double p, int dtype, int6
 /* The masks of dropout, at the end of the reserve from element `first` on. */
 static int draw_masks(const recurrent_call *c, const moth_rnn *r, double p,
                       moth_tensor *generator, moth_tensor *reserve, int64_t first) {
-  moth_layout l = reserve->l;
-  int64_t n = l.numel - first;
-  l.offset += first;
-  l.shape[0] = l.numel = n;
-  if (!r->device)
-    return draw(c->ctx, generator, p, r->dtype, n,
-                (char *)moth_at(reserve) + first * moth_dtype_size[r->dtype]);
-  moth_tensor *there = moth_tensor_like(c->ctx, &l, reserve->storage), *here = NULL;
-  l.device = 0;
-  l.offset = 0;
-  if (there) here = moth_tensor_new(c->ctx, &l);
-  int status = here ? draw(c->ctx, generator, p, r->dtype, n, moth_at(here)) : c->ctx->error.code;
-  if (!status) status = moth_copy_into(there, here);
-  moth_tensor_release(there);
-  moth_tensor_release(here);
-  return status;
+  const int64_t n = reserve->l.numel - first;
+  char *to = moth_at(reserve) + first * moth_dtype_size[r->dtype];
+  if (!r->device) return draw(c->ctx, generator, p, r->dtype, n, to);
+  moth_rnn_masks masks = {.ctx = c->ctx, .r = r, .least = least_of(p), .scale = scale_of(p),
+                          .n = n, .to = to};
+  int status = moth_generator_take(c->ctx, generator, (uint64_t)(n + 3) / 4, &masks.seed,
+                                   &masks.block);
+  return status || n == 0 ? status : moth_device_call(c->ctx, "rnn_masks", &masks);
 }
 
 /* y := the last layer's output, which lies in the reserve. */

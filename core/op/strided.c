@@ -7,6 +7,7 @@
 #include "strided.h"
 
 #include "../backend.h"
+#include "../kernel/elementwise.h"
 #include "../kernel/scalar.h"
 #include "create.h"
 #include "index.h"
@@ -190,11 +191,62 @@ static int image_add(const moth_tensor *image, const moth_layout *l, const moth_
   return status;
 }
 
+/* Which places of the base are the first to reach their element, in the base's shape on the CPU. */
+static moth_tensor *first_places(moth_ctx *ctx, const moth_layout *base, int64_t image) {
+  moth_layout l = *base, all = {.ndim = 1, .dtype = MOTH_BOOL, .shape = {image}};
+  l.dtype = MOTH_BOOL;
+  l.device = 0;
+  moth_tensor *first = moth_tensor_new(ctx, &l), *seen = first ? moth_tensor_new(ctx, &all) : NULL;
+  if (!seen || moth_zero(seen)) {
+    moth_tensor_release(first);
+    moth_tensor_release(seen);
+    return NULL;
+  }
+  char *to = moth_at(first), *met = moth_at(seen) + base->offset;
+  int64_t at[MOTH_MAX_DIMS] = {0}, place = 0;
+  for (int64_t i = 0; i < base->numel; i++) {
+    to[i] = !met[place];
+    met[place] = 1;
+    for (int32_t d = base->ndim - 1; d >= 0; d--) {
+      place += base->stride[d];
+      if (++at[d] < base->shape[d]) break;
+      place -= base->stride[d] * base->shape[d];
+      at[d] = 0;
+    }
+  }
+  moth_tensor_release(seen);
+  return first;
+}
+
+/* image_deal on a device, where only the places are found on the CPU. */
+static int deal_there(moth_tensor *y, const moth_tensor *image, const moth_layout *base) {
+  moth_ctx *ctx = y->ctx;
+  moth_operand zero = {.element = 0};
+  moth_layout l = y->l, bools = y->l;
+  l.dtype = image->l.dtype;
+  bools.dtype = MOTH_BOOL;
+  moth_tensor *here = first_places(ctx, base, image->l.numel), *part = NULL, *view = NULL;
+  moth_tensor *first = here ? moth_tensor_new(ctx, &bools) : NULL;
+  int status = first ? moth_copy_into(first, here) : ctx->error.code;
+  if (!status && (!(part = moth_tensor_new(ctx, &l)) || !(view = image_view(image, base))))
+    status = ctx->error.code;
+  if (!status) {
+    const moth_tensor *operands[] = {part, first, view, moth_operand_of(&zero, ctx, l.dtype)};
+    status = moth_map_where(ctx, operands);
+  }
+  if (!status) status = moth_copy_into(y, part);
+  moth_tensor_release(view);
+  moth_tensor_release(part);
+  moth_tensor_release(first);
+  moth_tensor_release(here);
+  return status;
+}
+
 /* y := the image through the layout of the base; an element that several places of the base share
 ** counts for the first of them only. */
 static int image_deal(moth_tensor *y, const moth_tensor *image, const moth_layout *base) {
   if (!moth_layout_overlaps(base)) return image_read(y, image, base);
-  if (y->l.device) return moth_device_missing(y->ctx, y->l.device);
+  if (y->l.device) return deal_there(y, image, base);
   moth_layout l = y->l;
   l.dtype = image->l.dtype;
   moth_tensor *part = moth_tensor_new(y->ctx, &l);

@@ -1,4 +1,4 @@
---- autocast.lua -- mixed precision: products in bfloat16, what is delicate in float32.
+--- autocast.lua -- mixed precision: products in half types, what is delicate in float32.
 --
 -- After Micikevicius et al. 2018. Softmax and norms give float32, as PyTorch's do on CUDA; its CPU
 -- leaves them in bfloat16. The engine casts the inputs of ops while the mode is on
@@ -34,7 +34,8 @@ local function code_of(device_type, dtype)
     errors.argument("autocast", "dtype", "moth.bfloat16, moth.float16 or false is needed, got "
       .. errors.describe(dtype))
   end
-  return (dtype or dtypes.by_name.bfloat16).code
+  if dtype == nil then dtype = dtypes.by_name[name:match "^cuda" and "float16" or "bfloat16"] end
+  return dtype.code
 end
 
 local Region = {}
@@ -68,7 +69,8 @@ end
 -- Without f a region is returned, with `enter` and `exit`. (As torch.autocast; Micikevicius et al.
 -- 2018, "Mixed precision training".)
 -- @param device_type  "cpu" or "cuda"
--- @param dtype  moth.bfloat16 (the default), moth.float16, or false: no casts inside
+-- @param dtype  moth.bfloat16 (the default for "cpu"), moth.float16 (for "cuda", as in PyTorch; a
+-- training wants moth.amp.GradScaler then), or false: no casts inside
 function M.autocast(device_type, dtype, f, ...)
   local code = code_of(device_type, dtype)
   if f == nil then return setmetatable({ code = code }, Region) end
