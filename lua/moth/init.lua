@@ -97,7 +97,8 @@ from("moth.index", "newaxis")
 from("moth.settings", "get_default_dtype set_default_dtype get_default_device "
   .. "set_default_device get_num_threads set_num_threads errcode "
   .. "is_tensor is_floating_point typename token open_token get_float32_matmul_precision "
-  .. "set_float32_matmul_precision")
+  .. "set_float32_matmul_precision use_deterministic_algorithms "
+  .. "are_deterministic_algorithms_enabled")
 
 for name, object in pairs(dtype.by_name) do moth[name] = object end
 

@@ -94,6 +94,27 @@ settings.set_float32_matmul_precision = define {
   end,
 }
 
+--- Whether results must be the same bits again: as use_deterministic_algorithms said.
+function settings.are_deterministic_algorithms_enabled()
+  return C.moth_deterministic(ctx, -1) == 1
+end
+
+--- Sets whether results must be the same bits again.
+settings.use_deterministic_algorithms = define {
+  name = "use_deterministic_algorithms",
+  doc = "Sets whether the same call on the same machine must give the same bits. Moth's own "
+    .. "kernels always do, on the CPU with any number of threads and on a GPU: nothing is added up "
+    .. "in the order in which threads happen to come. So do the convolutions that cuDNN is asked "
+    .. "for. With this on, cuBLASLt is held to it too: it may not add the parts of a product up in "
+    .. "the result itself. No op is refused.",
+  examples = "false",
+  args = {
+    { "bool", "mode", "must they?" },
+    { "bool", "warn_only", "taken along from PyTorch: no op raises", default = false },
+  },
+  run = function(mode) C.moth_deterministic(ctx, mode and 1 or 0) end,
+}
+
 --- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
 function settings.errcode() return errors.code() end
 
