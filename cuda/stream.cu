@@ -217,7 +217,7 @@ static int record_event(moth_ctx *ctx, void *event, int device, int number) {
                      "is one of cuda:%d", e->device - 1, device - 1);
   cudaError_t error = cudaSuccess;
   if (!e->device)
-    error = cudaEventCreateWithFlags(&e->at, e->timed ? cudaEventDefault : cudaEventDisableTiming);
+    error = cudaEventCreateWithFlags(&e->at, e->timed ? 0u : (unsigned)cudaEventDisableTiming);
   if (error) return told(ctx, error);
   e->device = device;
   return told(ctx, cudaEventRecord(e->at, s->queue.stream));
