@@ -27,14 +27,15 @@ typedef struct lt_found {
   int reserved[4];
 } lt_found;
 
+enum { LT_EXECUTION_FAILED = 13 };
 enum { LT_R_32F = 0, LT_R_64F = 1, LT_R_16F = 2, LT_R_16BF = 14 };
 enum { LT_COMPUTE_32F = 68, LT_COMPUTE_64F = 70, LT_COMPUTE_TF32 = 77 };
 enum { LT_DESC_TRANSA = 3, LT_DESC_TRANSB = 4, LT_DESC_EPILOGUE = 7, LT_DESC_BIAS = 8 };
 enum { LT_LAYOUT_BATCH = 5, LT_LAYOUT_STEP = 6 };
 enum { LT_PREFER_ROOM = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 }; /* A; B, C, D follow */
-/* How a product that several blocks share may be added up: in the result itself, in whatever order
-** they come, or from scratch memory in one order. */
-enum { LT_SUMS_REPEAT = 2 | 4, LT_SUMS_ANY = 7 };
+/* How a product that several blocks share may be added up: in the result itself, or from scratch
+** memory in one order, there in the type that is computed in or in the result's. */
+enum { LT_SUMS_WIDE = 2, LT_SUMS_REPEAT = 2 | 4, LT_SUMS_ANY = 7 };
 enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_RELU = 2, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_GELU = 32 };
 
 #define LT_FUNCTIONS(F)                                                                       \
@@ -70,7 +71,7 @@ static const char *const lt_names[] = {LT_FUNCTIONS(LT_NAME)};
 
 /* -- what is kept of a context on a device -- */
 
-typedef struct lt_key { /* all zero: none */
+typedef struct lt_key { /* all that an answer depends on */
   int32_t dtype, compute, epilogue, turned_x, turned_y;
   uint32_t sums; /* LT_SUMS_ */
   uint32_t alignment[4];
@@ -81,7 +82,7 @@ typedef struct lt_plan {
   lt_key key;
   void *desc, *x, *y, *c;
   lt_found found;
-  bool works;
+  bool taken, works;
 } lt_plan;
 
 enum { PLANS = 512 };
@@ -120,8 +121,9 @@ static lt_state *state_of(const moth_queue *q) {
   moth_kept *kept = moth_kept_of(q, LIBRARY_BLASLT);
   pthread_once(&looked, look);
   if (!there) return NULL;
-  if (kept->state) return ((lt_state *)kept->state)->handle ? (lt_state *)kept->state : NULL;
-  lt_state *s = (lt_state *)calloc(1, sizeof *s);
+  lt_state *s = (lt_state *)kept->state;
+  if (s) return s->handle ? s : NULL;
+  s = (lt_state *)calloc(1, sizeof *s);
   if (!s) return NULL;
   kept->state = s;
   kept->close = close_state;
@@ -159,6 +161,7 @@ static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *bias
   int count = 0;
   drop_plan(p);
   p->key = *k;
+  p->taken = true;
   if (lt.fn.MatmulDescCreate(&p->desc, k->compute, type == LT_R_64F ? LT_R_64F : LT_R_32F)) {
     p->desc = NULL;
     return;
@@ -181,15 +184,8 @@ static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *bias
 }
 
 static lt_plan *plan_of(lt_state *s, const lt_key *k, const void *bias) {
-  uint64_t hash = 14695981039346656037u;
-  uint64_t word[sizeof *k / 8];
-  memcpy(word, k, sizeof word);
-  for (size_t i = 0; i < sizeof word / 8; i++) {
-    hash = (hash ^ word[i]) * 1099511628211u;
-    hash ^= hash >> 29;
-  }
-  lt_plan *p = &s->plans[hash % PLANS];
-  if (memcmp(&p->key, k, sizeof *k) != 0) make_plan(s, p, k, bias);
+  lt_plan *p = plan_for(s->plans, *k);
+  if (!p->taken || memcmp(&p->key, k, sizeof *k) != 0) make_plan(s, p, k, bias);
   return p;
 }
 
@@ -266,9 +262,11 @@ static int multiply(lt_call *c, const char *a, const char *b, char *to, int64_t 
     c->s->handle, p->desc, f64 ? (const void *)&wide[0] : (const void *)&narrow[0], b, p->x, a,
     p->y, f64 ? (const void *)&wide[1] : (const void *)&narrow[1], to, p->c, to, p->c,
     &p->found.algorithm, c->s->room, c->s->room_size, c->q->stream);
-  if (failed)
-    return moth_fail(c->ctx, MOTH_E_CUDA, NULL, "cuBLASLt could not multiply (status %d)", failed);
-  return moth_launched(c->ctx, c->q, cudaSuccess);
+  if (failed == LT_EXECUTION_FAILED)
+    return moth_fail(c->ctx, MOTH_E_CUDA, NULL,
+                     "cuBLASLt could not multiply (CUBLAS_STATUS_EXECUTION_FAILED)");
+  *done = p->works = !failed; /* some say only now that they cannot */
+  return failed ? MOTH_OK : moth_launched(c->ctx, c->q, cudaSuccess);
 }
 
 /* Goes through the outer dimensions of a batch, at most MOST_COUNT products at a time. */
@@ -299,19 +297,19 @@ static int multiply_all(lt_call *c, const moth_batch *b, bool *done) {
   return status;
 }
 
-int moth_blaslt_run(moth_ctx *ctx, const moth_gemm *g, bool *done) {
-  lt_call c = {ctx, moth_queue_of(ctx, g->device), NULL, g, {}};
+int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g, bool *done) {
+  lt_call c = {ctx, q, NULL, g, {}};
   moth_batch batch;
   lt_key *k = &c.key;
   *done = false;
-  if (!c.q) return moth_status(ctx);
   if (!moth_is_float(g->dtype) || !(c.s = state_of(c.q))) return MOTH_OK;
   if (!lies(g->n, g->k, g->cs_b, g->rs_b, &k->turned_x, &k->ldx) ||
       !lies(g->k, g->m, g->cs_a, g->rs_a, &k->turned_y, &k->ldy))
     return MOTH_OK;
   merged(g->batch, &batch);
   k->dtype = g->dtype;
-  k->sums = moth_is_deterministic(ctx) ? LT_SUMS_REPEAT : LT_SUMS_ANY;
+  k->sums = moth_dtype_size[g->dtype] == 2 ? LT_SUMS_WIDE /* half types are summed in f32 */
+            : moth_is_deterministic(ctx) ? LT_SUMS_REPEAT : LT_SUMS_ANY;
   k->compute = g->dtype == MOTH_F64 ? LT_COMPUTE_64F
                : g->dtype == MOTH_F32 && moth_float32_precision(ctx) ? LT_COMPUTE_TF32
                                                                      : LT_COMPUTE_32F;

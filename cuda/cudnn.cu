@@ -78,8 +78,8 @@ static const char *const dnn_names[] = {DNN_FUNCTIONS(DNN_NAME)};
 
 enum { X, W, Y, BIAS, TENSORS, SUM = TENSORS }; /* SUM: y before the bias, never in memory */
 
-typedef struct dnn_key { /* all that an answer depends on; all zero: none */
-  int64_t what, type, exact, images, groups, channels, filters, used;
+typedef struct dnn_key { /* all that an answer depends on */
+  int64_t what, type, exact, images, groups, channels, filters;
   int64_t alignment[TENSORS]; /* of BIAS 0: there is none */
   window w;
 } dnn_key;
@@ -90,7 +90,7 @@ typedef struct dnn_plan {
   dnn_key key;
   void *made[MOST_MADE]; /* descriptors that it consists of */
   int count, tried;      /* of them; configurations that were gone through */
-  bool failed, has_run;
+  bool taken, failed, has_run;
   void *graph, *plan; /* plan == NULL: there is none */
   size_t room;
 } dnn_plan;
@@ -321,13 +321,11 @@ static void choose(dnn_plan *p, void *handle) {
 }
 
 static dnn_plan *plan_of(dnn_state *s, const dnn_key *k) {
-  uint64_t hash = 14695981039346656037u; /* FNV-1a */
-  for (size_t i = 0; i < sizeof *k; i++)
-    hash = (hash ^ ((const unsigned char *)k)[i]) * 1099511628211u;
-  dnn_plan *p = &s->plans[hash % PLANS];
-  if (memcmp(&p->key, k, sizeof *k) == 0) return p;
+  dnn_plan *p = plan_for(s->plans, *k);
+  if (p->taken && memcmp(&p->key, k, sizeof *k) == 0) return p;
   drop_plan(p);
   p->key = *k;
+  p->taken = true;
   describe(p, s->handle);
   choose(p, s->handle);
   return p;
@@ -358,7 +356,6 @@ static bool key_of(dnn_key *k, const conv_job &j) {
   k->alignment[Y] = alignment_of(j.y);
   if (j.bias) k->alignment[BIAS] = alignment_of(j.bias);
   k->w = c.w;
-  k->used = 1;
   return c.even && j.x->l.numel < INT32_MAX && j.y->l.numel < INT32_MAX;
 }
 

@@ -23,6 +23,26 @@ typedef struct moth_kept {
 } moth_kept;
 MOTH_LOCAL moth_kept *moth_kept_of(const moth_queue *q, int library);
 
+/* How a library does something is found out once, and kept in a table by all that it depends on.
+** The plan that has this key, or one that may be made anew: `taken` and `key` are members. */
+template <int SIZE, class P, class K> static inline P *plan_for(P (&plans)[SIZE], const K &key) {
+  enum { NEAR = 8 };
+  static_assert(sizeof key % 8 == 0, "a key has no padding");
+  uint64_t hash = 14695981039346656037u, word[sizeof key / 8];
+  P *unused = NULL;
+  memcpy(word, &key, sizeof key);
+  for (uint64_t w : word) {
+    hash = (hash ^ w) * 1099511628211u;
+    hash ^= hash >> 29;
+  }
+  for (int i = 0; i < NEAR; i++) {
+    P *p = &plans[(hash + i) % SIZE];
+    if (p->taken && memcmp(&p->key, &key, sizeof key) == 0) return p;
+    if (!p->taken && !unused) unused = p;
+  }
+  return unused ? unused : &plans[(hash + (hash >> 32) % NEAR) % SIZE];
+}
+
 /* -- streams (stream.cu) -- */
 
 /* A launch's record is used again RECORDS launches of its stream later; by then its kernel has

@@ -193,12 +193,12 @@ template <class T> static __global__ void follow(whole_product<T> g, int64_t n) 
 /* The library, also where it has no kernel with what follows the sum. */
 static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                                int64_t products, bool *done) {
-  int status = moth_blaslt_run(ctx, m, done);
+  int status = moth_blaslt_run(ctx, q, m, done);
   if (status || *done || (!m->bias && !m->after)) return status;
   moth_gemm plain = *m;
   plain.bias = NULL;
   plain.after = GEMM_PLAIN;
-  status = moth_blaslt_run(ctx, &plain, done);
+  status = moth_blaslt_run(ctx, q, &plain, done);
   if (status || !*done) return status;
   return with_float(m->dtype, [&](auto t) {
     typedef typename decltype(t)::of T;

@@ -26,6 +26,7 @@ MOTH_LOCAL int moth_gemm_run(moth_ctx *ctx, const moth_gemm *g);
 MOTH_LOCAL int moth_cuda_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 
 /* The same by cuBLASLt (blaslt.cu). *done: whether it could; if not, nothing has happened. */
-MOTH_LOCAL int moth_blaslt_run(moth_ctx *ctx, const moth_gemm *g, bool *done);
+MOTH_LOCAL int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g,
+                               bool *done);
 
 #endif

@@ -16,17 +16,24 @@ typedef struct library {
   const char *files[3];
 } library;
 
+/* The library of the runtime that is linked in first: it asks no more of the driver. */
+#if defined(CUDART_VERSION) && CUDART_VERSION < 13000
+#define LT_FILES "libcublasLt.so.12", "libcublasLt.so.13"
+#else
+#define LT_FILES "libcublasLt.so.13", "libcublasLt.so.12"
+#endif
+
 static const library known[LIBRARIES] = {
   {"cuBLASLt", "MOTH_CUBLASLT", "cublasLtGetVersion",
    "matrix products by Moth's own kernels, several times slower",
-   {"libcublasLt.so.13", "libcublasLt.so.12", NULL}},
+   {LT_FILES, NULL}},
   {"cuDNN", "MOTH_CUDNN", "cudnnGetVersion", "convolutions by Moth's own kernels",
    {"libcudnn.so.9", "libcudnn.so.8", NULL}},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct opened {
-  bool tried, complete; /* complete: its functions have been found */
+  bool tried;
   void *handle;
   const char *file;
 } opened[LIBRARIES];
@@ -49,26 +56,19 @@ static void open_library(int which) {
 #endif
 }
 
-static void *handle_of(int which) {
-  if (!opened[which].tried) open_library(which);
-  return opened[which].handle;
-}
-
 void *moth_library(int which) {
   pthread_mutex_lock(&lock);
-  void *handle = handle_of(which);
+  if (!opened[which].tried) open_library(which);
+  void *handle = opened[which].handle;
   pthread_mutex_unlock(&lock);
   return handle;
 }
 
+/* Asked once a process for each library. */
 bool moth_library_functions(int which, const char *const *names, int n, void **at) {
-  struct opened *o = &opened[which];
-  pthread_mutex_lock(&lock);
-  void *handle = handle_of(which);
-  for (int i = 0; handle && !o->complete && i < n; i++)
-    if (!(at[i] = dlsym(handle, names[i]))) handle = NULL;
-  if (handle) o->complete = true;
-  pthread_mutex_unlock(&lock);
+  void *handle = moth_library(which);
+  for (int i = 0; handle && i < n; i++)
+    if (!(at[i] = dlsym(handle, names[i]))) return false;
   return handle != NULL;
 }
 
