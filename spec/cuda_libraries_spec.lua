@@ -1,0 +1,148 @@
+-- NVIDIA's libraries, which the plugin opens at run time: what stands for them (spec/host) holds
+-- every call to the interface and computes on the CPU. A process of its own for each claim, since
+-- a library is opened once.
+
+local cuda = require "spec.support.cuda"
+local process = require "spec.support.process"
+
+--- Builds spec/host/<name>.c as a library. @return its path
+local function built(name)
+  local path = os.tmpname()
+  local text = process.shell(("cc -std=gnu11 -O1 -Wall -Werror -shared -fPIC -o '%s' "
+    .. "'%s/spec/host/%s.c'"):format(path, require("moth.error").root, name))
+  assert.equal("rc=0\n", text)
+  return path
+end
+
+--- Runs Lua code with a library in place of NVIDIA's, and with `settings` in the environment.
+-- @return what the process said
+local function with(variable, path, settings, code)
+  local ffi = require "ffi"
+  pcall(ffi.cdef, "int setenv(const char *, const char *, int); int unsetenv(const char *);")
+  settings[variable] = path
+  settings.MOTH_CUDA_BLOCKING = "1" -- what stands for a library computes at once
+  for name, value in pairs(settings) do ffi.C.setenv(name, value, 1) end
+  local text = process.lua("local moth = require 'moth' " .. code)
+  for name in pairs(settings) do ffi.C.unsetenv(name) end
+  return text
+end
+
+local emulated = cuda.here and cuda.name:find("emulated", 1, true)
+local why = "is held to its interface: this wants the GPU that is emulated on the CPU"
+
+describe("convolution by cuDNN", function()
+  if not emulated then return pending(why) end
+
+  local library
+  setup(function() library = built "dnn" end)
+  teardown(function() os.remove(library) end)
+
+  local convolve = [[
+    local F = moth.nn.functional
+    local function all(device, x, w, b, options)
+      x, w = x:to(device):requires_grad_(), w:to(device):requires_grad_()
+      local y = F.conv2d(x, w, b and b:to(device), options.stride, options.padding,
+        options.dilation, options.groups)
+      local loss = (y * y):sum()
+      loss:backward()
+      return {y:detach():cpu(), x.grad:cpu(), w.grad:cpu()}
+    end
+    local function check(x_size, w_size, biased, options, dtype)
+      moth.manual_seed(1)
+      dtype = dtype or moth.float32
+      local x, w = moth.randn(x_size, {dtype = dtype}), moth.randn(w_size, {dtype = dtype})
+      local b = biased and moth.randn({w_size[1]}, {dtype = dtype}) or nil
+      local wanted = all("cpu", x:clone(), w:clone(), b, options or {})
+      local got = all("cuda", x, w, b, options or {})
+      for i = 1, 3 do
+        local off = (wanted[i] - got[i]):abs():max():item() / wanted[i]:abs():max():item()
+        assert(off < 1e-5, ("result %d is off by %g"):format(i, off))
+      end
+    end
+  ]]
+
+  local function convolved(settings, code)
+    return with("MOTH_CUDNN", library, settings, convolve .. code)
+  end
+
+  it("agrees with the CPU's in all that it is asked for, and leaves nothing behind", function()
+    local text = convolved({}, [[
+      check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
+      check({2, 4, 7, 6}, {6, 2, 3, 2}, false, {groups = 2, stride = {2, 1}, dilation = {1, 2}})
+      check({1, 5, 4, 4}, {3, 5, 1, 1}, true, {}, moth.float64)
+      check({5, 4, 4}, {3, 5, 2, 2}, true, {padding = {0, 1}}, moth.float64)
+    ]])
+    assert.equal("runs=12 plans=12 left=0 engines=0,6,6\nrc=0\n", text)
+  end)
+
+  it("plans a shape once, by engines that repeat themselves and keep float32 whole", function()
+    local text = convolved({}, [[
+      for _ = 1, 4 do check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}) end
+    ]])
+    assert.equal("runs=12 plans=3 left=0 engines=0,0,12\nrc=0\n", text)
+    text = convolved({}, [[
+      moth.set_float32_matmul_precision "high"
+      check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
+    ]])
+    assert.equal("runs=3 plans=3 left=0 engines=0,3,0\nrc=0\n", text)
+  end)
+
+  it("tries the next engine where one refuses to run, and Moth's kernels where all do", function()
+    local check = "for _ = 1, 2 do check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}) end"
+    assert.equal("runs=6 plans=4 left=0 engines=0,0,6\nrc=0\n",
+      convolved({ DNN_REFUSES = "1" }, check))
+    assert.equal("runs=0 plans=6 left=0 engines=0,0,0\nrc=0\n",
+      convolved({ DNN_REFUSES = "100" }, check))
+  end)
+end)
+
+describe("a matrix product by cuBLASLt", function()
+  if not emulated then return pending(why) end
+
+  local library
+  setup(function() library = built "blaslt" end)
+  teardown(function() os.remove(library) end)
+
+  local function multiplied(settings, code)
+    return with("MOTH_CUBLASLT", library, settings, [[
+      local function check(f, ...)
+        local here, there = {...}, {}
+        for i, x in ipairs(here) do there[i] = x:cuda() end
+        local wanted, got = f(unpack(here)), f(unpack(there)):cpu()
+        local off = (wanted - got):abs():max():item()
+        assert(off < 1e-5 * (1 + wanted:abs():max():item()), ("off by %g"):format(off))
+      end
+      local function r(...) return moth.randn {...} end
+      moth.manual_seed(1)
+    ]] .. code)
+  end
+
+  it("agrees with the CPU's for every way that its factors may lie", function()
+    local text = multiplied({}, [[
+      check(moth.matmul, r(5, 7), r(7, 3))
+      check(moth.matmul, r(7, 5):t(), r(3, 7):t())
+      check(moth.matmul, r(9, 9)[{{2, 6}, {3, 9}}], r(7, 8)[{{}, {2, 4}}])
+      check(moth.matmul, r(4, 5, 7), r(4, 7, 3))
+      check(moth.matmul, r(2, 3, 5, 7), r(3, 7, 2))
+      check(moth.matmul, r(1, 7), r(7, 1))
+      check(moth.addmm, r(5, 3), r(5, 7), r(7, 3))
+      check(moth.nn.functional.linear, r(5, 7), r(3, 7), r(3))
+      check(moth.nn.functional.linear, r(5, 7):double(), r(3, 7):double(), r(3):double())
+    ]])
+    assert.truthy(text:find("^products=%d+ heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
+    assert.truthy(tonumber(text:match "products=(%d+)") >= 9, text)
+  end)
+
+  it("is planned once, and repeats itself where that is wanted", function()
+    assert.equal("products=4 heuristics=1 left=0 sums=6\nrc=0\n", multiplied({}, [[
+      moth.use_deterministic_algorithms(true)
+      local a, b = r(5, 7), r(7, 3)
+      for _ = 1, 4 do check(moth.matmul, a, b) end
+    ]]))
+  end)
+
+  it("is Moth's own where the library does not run it", function()
+    assert.equal("products=0 heuristics=1 left=0 sums=7\nrc=0\n",
+      multiplied({ LT_REFUSES = "1" }, "check(moth.matmul, r(5, 7), r(7, 3))"))
+  end)
+end)
