@@ -15,6 +15,7 @@
 
 #include "../loop.h"
 #include "level.h"
+#include "wide.h"
 
 #if defined(__clang__) /* which also warns where a loop has no vector form */
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -27,6 +28,7 @@
 **
 **   REAL      of floats
 **   CURVE     of floats, and far more work than moving them
+**   OWN       the same, with a loop of its own for AVX-512 (wide.c)
 **   WAVE      the same, for functions of angles; and C's function, for large ones
 **   NUMBER    of integers; of floats
 **   HEAVY     the same, and far more work
@@ -65,6 +67,7 @@ typedef struct moth_loops {
 
 #define MOTH_BASE_REAL(MAP, op, f) MAP(, op##_f64, double, double, f)
 #define MOTH_BASE_CURVE MOTH_BASE_REAL
+#define MOTH_BASE_OWN MOTH_BASE_REAL
 #define MOTH_BASE_WAVE(MAP, op, f, far) MOTH_BASE_REAL(MAP, op, f)
 #define MOTH_BASE_WHOLE(MAP, op, f)      \
   MAP(, op##_u8, uint8_t, uint8_t, f)    \
@@ -95,6 +98,8 @@ typedef struct moth_loops {
 
 #define MOTH_SINGLE_REAL(MAP, target, name, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_CURVE MOTH_SINGLE_REAL
+#define MOTH_SINGLE_OWN(MAP, target, name, f) \
+  MAP(__attribute__((unused)) target, name, float, float, f)
 #define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, f, far)
 #define MOTH_SINGLE_WHOLE(MAP, target, name, f)
 #define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
@@ -127,14 +132,18 @@ typedef struct moth_loops {
   LISTS(MOTH_AVX512_1, MOTH_AVX512_2, MOTH_AVX512_3)
 #define MOTH_REAL_ROWS(op) \
   MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = op##_avx512
+#define MOTH_OWN_ROWS(op) \
+  MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_avx2, [MOTH_DTYPES + 1] = moth_##op##_wide
 #else
 #define MOTH_LEVELS_OF(LISTS)
 #define MOTH_REAL_ROWS(op) MOTH_FLOAT_ROWS(op)
+#define MOTH_OWN_ROWS(op) MOTH_FLOAT_ROWS(op)
 #endif
 
 #define MOTH_ROWS_WHOLE(op) {MOTH_INT_ROWS(op)}, #op, 0
 #define MOTH_ROWS_REAL(op) {MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_CURVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.3f
+#define MOTH_ROWS_OWN(op) {MOTH_OWN_ROWS(op)}, #op, 0.2f
 #define MOTH_ROWS_WAVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.4f
 #define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 1

@@ -16,7 +16,7 @@
   F(NUMBER, positive, x, x)                                                     \
   F(NUMBER, square, WIDE(x) * WIDE(x), x * x)                                   \
   F(NUMBER, relu, x < 0 ? 0 : x, x < 0 ? 0 : x)                                 \
-  F(CURVE, exp, exp(x))                                                         \
+  F(OWN, exp, exp(x))                                                           \
   F(CURVE, expm1, expm1(x))                                                     \
   F(CURVE, log, log(x))                                                         \
   F(CURVE, log1p, log1p(x))                                                     \
@@ -34,7 +34,7 @@
   F(CURVE, atan, atan(x))                                                       \
   F(CURVE, sinh, sinh(x))                                                       \
   F(CURVE, cosh, cosh(x))                                                       \
-  F(CURVE, tanh, tanh(x))                                                       \
+  F(OWN, tanh, tanh(x))                                                         \
   F(CURVE, asinh, asinh(x))                                                     \
   F(CURVE, acosh, acosh(x))                                                     \
   F(CURVE, atanh, atanh(x))                                                     \
