@@ -150,7 +150,7 @@ for _, variant in ipairs { "tf32", "bf16" } do
 end
 for _, gpt in ipairs { { "gpt10m", 64, { 65, 256, 384, 6, 6 } }, { "gpt124m", 16, GPT2 } } do
   local name, batch, sizes = unpack(gpt)
-  local ids = ("ids[%d,%d]<%d"):format(batch, sizes[2], sizes[1])
+  local ids = ("ids[%d,%d]<%d"):format(rows.cap(batch, 1), sizes[2], sizes[1])
   train("train/" .. name, "GPT, tied weights; vocabulary, context, width, heads, blocks "
     .. table.concat(sizes, ", ") .. "; AdamW, clip 1.", {
     build = function() return TiedGpt(unpack(sizes)) end, inputs = ids .. " " .. ids,
