@@ -157,7 +157,7 @@ static void load(void) {
     const moth_op *op = k->run ? moth_op_find(k->name) : NULL;
     if (op) ((moth_op *)(uintptr_t)op)->device = k->run;
   }
-  plugin = found;
+  __atomic_store_n(&plugin, found, __ATOMIC_RELEASE);
 }
 
 const moth_backend *moth_backend_load(moth_ctx *ctx) {
@@ -236,7 +236,8 @@ void moth_device_free(moth_ctx *ctx, int device, void *owner, int64_t nbytes) {
 
 bool moth_is_pinned_storage(const moth_storage *s) {
   const moth_storage *root = s->root ? s->root : s;
-  return plugin && root->deleter == plugin->unpin;
+  const moth_backend *b = __atomic_load_n(&plugin, __ATOMIC_ACQUIRE); /* of any context */
+  return b && root->deleter == b->unpin;
 }
 
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {

@@ -46,6 +46,17 @@ describe("jobs of several Lua states", function()
   end)
 end)
 
+describe("a GPU", function()
+  it("is used by several states at once, which hand each other pinned memory", function()
+    local cuda = require "spec.support.cuda"
+    if not cuda.here then
+      pending(cuda.why)
+      return
+    end
+    host("devices", 10)
+  end)
+end)
+
 describe("an op that was asked to stop", function()
   it("gives its whole result or none, also where the cancel is withdrawn", function()
     host("cancels", 300)
