@@ -46,6 +46,8 @@ describe("a stream", function()
     assert.has_error_like(function() return (moth.cuda.Stream("cpu")) end, "a GPU such as 'cuda:0'")
     assert.has_error_like(function() moth.cuda.default_stream():wait_stream(moth.ones(1)) end,
       "a Stream is needed")
+    assert.has_error_like(function() moth.cuda.default_stream():wait_event(2) end,
+      "an Event is needed, got 2")
   end)
 
   it("runs after what it was told to wait for", function()
@@ -156,6 +158,7 @@ describe("memory of several streams", function()
     local x = moth.cuda.stream(made_on, function() return moth.ones(5000, { device = "cuda" }) end)
     read_on:wait_stream(made_on)
     local y = moth.cuda.stream(read_on, function() return slowly(x) + 1 end)
+    x:record_stream(read_on) -- as PyTorch's scripts do; not needed
     x:free()
     moth.cuda.stream(made_on, function()
       for _ = 1, 4 do

@@ -43,6 +43,11 @@ local function place(fname, device)
   return number, devices.by_code[number]
 end
 
+local function check_event(fname, name, value)
+  if class.isinstance(value, M.Event) then return value end
+  errors.argument(fname, name, "an Event is needed, got " .. errors.describe(value), "E_TYPE")
+end
+
 -- ---- streams ----
 
 local Stream = class("Stream")
@@ -140,13 +145,13 @@ function Stream:wait_stream(stream)
 end
 
 --- What this stream is asked for from here on runs after what the event was recorded behind.
-function Stream:wait_event(event) event:wait(self) end
+function Stream:wait_event(event) check_event("wait_event", "event", event):wait(self) end
 
 --- Records an event behind what this stream was asked for till now.
 -- @param event  an Event; a new one when absent
 -- @return the event
 function Stream:record_event(event)
-  event = event or M.Event()
+  event = event == nil and M.Event() or check_event("record_event", "event", event)
   event:record(self)
   return event
 end
@@ -203,10 +208,7 @@ local ms = ffi.new("double[1]")
 --- Milliseconds between this event and another that was recorded after it. Both are made with
 -- enable_timing, and the GPU has reached them: synchronize the second one first.
 function Event:elapsed_time(end_event)
-  if not class.isinstance(end_event, Event) then
-    errors.argument("elapsed_time", "end_event", "an Event is needed, got "
-      .. errors.describe(end_event), "E_TYPE")
-  end
+  check_event("elapsed_time", "end_event", end_event)
   checked("elapsed_time", C.moth_event_elapsed(ctx, self.handle, end_event.handle, ms))
   return ms[0]
 end

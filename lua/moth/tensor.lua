@@ -333,6 +333,10 @@ function methods.is_pinned(x)
   return status == 1
 end
 
+--- Does nothing: memory that another stream reads is safe without being told. For scripts from
+-- PyTorch.
+function methods.record_stream(x) own(x, "record_stream") end
+
 local shorthands = { bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
                      bfloat16 = 7, float = 8, double = 9 }
 for name, dtype in pairs(shorthands) do
