@@ -87,6 +87,12 @@ int __syncthreads_or(int value);
 int __syncthreads_count(int value);
 void __syncwarp(unsigned mask = 0xffffffffu);
 void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs);
+/* All threads of a warp bring an address; `act` is called once, when they have, with all 32. */
+void moth_together(void *mine, void (*act)(void *const *all));
+/* A copy to shared memory that takes place when it is awaited; from NULL: zeros; to NULL: the end
+** of a group of them. All but the last `left` groups are awaited. */
+void moth_copy_later(void *to, const void *from, size_t n);
+void moth_await_copies(int left);
 unsigned __ballot_sync(unsigned mask, int value);
 unsigned __activemask(void);
 int moth_lane(void);

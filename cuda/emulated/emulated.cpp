@@ -2,7 +2,9 @@
 ** cuda_runtime.h beside it tells what this is good for, streams.cpp when what is asked for runs.
 **
 ** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MEMORY how many bytes
-** each has (4 GiB); MOTH_EMULATED_DRIVER=none stands for a machine without a driver.
+** each has (4 GiB), MOTH_EMULATED_MAJOR and MOTH_EMULATED_SHARED its compute capability (9) and how
+** much shared memory a block may have (227 KiB); MOTH_EMULATED_DRIVER=none stands for a machine
+** without a driver.
 */
 #include "emulated.h"
 
@@ -15,11 +17,19 @@
 
 #include <map>
 #include <new>
+#include <vector>
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim(1), gridDim(1);
 
 pthread_mutex_t moth_emulated_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* What the card is, unless the environment says otherwise. */
+static int card(const char *name, int usual) {
+  const char *text = getenv(name);
+  return text ? atoi(text) : usual;
+}
+size_t moth_emulated_most_shared() { return (size_t)card("MOTH_EMULATED_SHARED", 227 << 10); }
 
 /* -- memory: one range of addresses, open only while the device works -- */
 
@@ -158,6 +168,12 @@ static void context_make(context *c, char *stack, size_t size, void (*run)(void)
 
 enum state { FREE, RUNS, AT_BARRIER, IN_WARP, DONE };
 
+struct later { /* a copy that was asked for; to NULL: the end of a group */
+  void *to;
+  const void *from;
+  size_t n;
+};
+
 struct fiber {
   context here;
   char *stack;
@@ -168,6 +184,7 @@ struct fiber {
   int vote;             /* what it brought to the barrier or the warp */
   int voted;            /* and to the meeting it was let go from */
   unsigned char brought[16], given[16];
+  std::vector<later> copies;
 };
 
 static const size_t STACK = 128 << 10;
@@ -190,6 +207,7 @@ static void place(unsigned t) {
 
 static void body() {
   for (;;) {
+    now->copies.clear();
     kernel(kernel_arg);
     now->is = DONE;
     moth_switch(&now->here, &scheduler);
@@ -353,6 +371,43 @@ void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void 
   memcpy(theirs, (other ? other : now)->given, size);
 }
 
+/* The first of a warp that goes on has the work of all done before the others do. */
+void moth_together(void *mine, void (*act)(void *const *all)) {
+  void *all[32];
+  memcpy(now->brought, &mine, sizeof mine);
+  wait_for(0xffffffffu);
+  if (moth_lane() != 0) return;
+  for (unsigned i = 0; i < 32; i++) {
+    const fiber *f = partner(i);
+    if (!f) {
+      fprintf(stderr, "emulated CUDA: a warp that is to work as one is not whole\n");
+      abort();
+    }
+    memcpy(&all[i], f->given, sizeof all[i]);
+  }
+  act(all);
+}
+
+void moth_copy_later(void *to, const void *from, size_t n) {
+  if ((uintptr_t)to % (n ? n : 1) || (uintptr_t)from % (n ? n : 1)) {
+    fprintf(stderr, "emulated CUDA: a copy of %zu bytes that are not aligned\n", n);
+    abort();
+  }
+  now->copies.push_back(later{to, from, n});
+}
+
+void moth_await_copies(int left) {
+  size_t end = now->copies.size(), ended = 0;
+  for (; end > 0; end--)
+    if (!now->copies[end - 1].to && ++ended > (size_t)left) break;
+  for (size_t i = 0; i < end; i++) {
+    const later &c = now->copies[i];
+    if (c.to && c.from) memcpy(c.to, c.from, c.n);
+    else if (c.to) memset(c.to, 0, c.n);
+  }
+  now->copies.erase(now->copies.begin(), now->copies.begin() + (long)end);
+}
+
 unsigned __ballot_sync(unsigned mask, int value) {
   unsigned votes = 0;
   now->vote = value != 0;
@@ -395,8 +450,9 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDevice(int *device) { return *device = current, cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int) {
   *value = which == cudaDevAttrMultiProcessorCount           ? 4
-           : which == cudaDevAttrComputeCapabilityMajor      ? 8
-           : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 96 << 10 : 0;
+           : which == cudaDevAttrComputeCapabilityMajor      ? card("MOTH_EMULATED_MAJOR", 9)
+           : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)moth_emulated_most_shared()
+                                                              : 0;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {

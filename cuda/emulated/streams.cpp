@@ -192,7 +192,7 @@ cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, cudaStream_t stre
                          void (*run)(void *), void *arg, void (*drop)(void *)) {
   const unsigned n = block.x * block.y * block.z;
   if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
-      shared > (96 << 10)) {
+      shared > moth_emulated_most_shared()) {
     drop(arg);
     return cudaErrorInvalidConfiguration;
   }

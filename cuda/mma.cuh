@@ -1,0 +1,127 @@
+/* mma.cuh -- what the 32 threads of a warp do as one on devices of compute capability 8.0 and
+** above: products of small matrices on tensor cores, their factors from shared memory, copies to
+** there that run beside the arithmetic. On older devices these trap; nothing may ask for them.
+**
+** Where elements lie (PTX ISA, "Warp-level matrix instructions": mma.m16n8k16, mma.m16n8k8,
+** ldmatrix). Thread 4 g + t of a warp holds, row and column counted from 0,
+**
+**   A, 16 by 16 of half types, pairs   (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8)
+**   B, 16 by 8 of half types, pairs    (2t, g), (2t + 8, g): a pair goes down a column
+**   C, 16 by 8 of f32                  (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
+**   A, 16 by 8 of TF32                 (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4)
+**   B, 8 by 8 of TF32                  (t, g), (t + 4, g)
+**
+** so that two neighbouring C, made half types, are an A (Dao 2023, FlashAttention-2).
+*/
+#ifndef MOTH_CUDA_MMA_CUH
+#define MOTH_CUDA_MMA_CUH
+
+#include "numbers.cuh"
+
+enum { TENSOR_MAJOR = 8 }; /* compute capability from which on all here is there */
+
+#if !defined(__CUDACC__)
+#include "emulated/mma.h"
+#define MOTH_ASM(...)
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define MOTH_ASM(...) __trap()
+#else
+#define MOTH_ASM(...) asm volatile(__VA_ARGS__)
+#endif
+
+#ifdef __CUDACC__
+
+static __device__ inline uint32_t shared_address(const void *at) {
+  return (uint32_t)__cvta_generic_to_shared(at);
+}
+
+/* -- products: c += a b -- */
+
+#define MOTH_MMA(shape, types)                                                                  \
+  MOTH_ASM("mma.sync.aligned." shape ".row.col.f32." types ".f32 "                              \
+           "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                    \
+           : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                     \
+           : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
+template <class T>
+static __device__ inline void multiply_add(float *c, const uint32_t *a, const uint32_t *b);
+template <> __device__ inline void multiply_add<bf16>(float *c, const uint32_t *a,
+                                                      const uint32_t *b) {
+  MOTH_MMA("m16n8k16", "bf16.bf16");
+}
+template <> __device__ inline void multiply_add<f16>(float *c, const uint32_t *a,
+                                                     const uint32_t *b) {
+  MOTH_MMA("m16n8k16", "f16.f16");
+}
+template <> __device__ inline void multiply_add<float>(float *c, const uint32_t *a,
+                                                       const uint32_t *b) {
+  MOTH_MMA("m16n8k8", "tf32.tf32");
+}
+
+/* An f32 rounded to TF32. */
+static __device__ inline uint32_t tf32_of(float x) {
+  uint32_t bits = 0;
+  MOTH_ASM("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+}
+
+/* -- factors -- */
+
+/* Four matrices of 8 rows of 16 bytes; thread i brings the address of row i % 8 of matrix i / 8. Of
+** each, to[] gets elements (g, 2t) and (g, 2t + 1) of half types, (g, t) of f32. */
+static __device__ inline void load_matrices(uint32_t *to, const void *row) {
+  MOTH_ASM("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+           : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+           : "r"(shared_address(row)));
+}
+
+/* The same, of which to[] gets elements (2t, g) and (2t + 1, g): half types only. */
+static __device__ inline void load_turned(uint32_t *to, const void *row) {
+  MOTH_ASM("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+           : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+           : "r"(shared_address(row)));
+}
+
+/* Two numbers as half types in a word, the first in its lower half. */
+template <class T> static __device__ inline uint32_t pair_of(float low, float high);
+template <> __device__ inline uint32_t pair_of<bf16>(float low, float high) {
+  uint32_t bits = 0;
+  MOTH_ASM("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+template <> __device__ inline uint32_t pair_of<f16>(float low, float high) {
+  uint32_t bits = 0;
+  MOTH_ASM("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
+/* -- copies from global to shared memory, not awaited: BYTES are 8 or 16 -- */
+
+/* What is not `inside` becomes 0, and is not read. */
+template <int BYTES>
+static __device__ inline void copy_later(void *to, const void *from, bool inside) {
+  if constexpr (BYTES == 16)
+    MOTH_ASM("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+             "r"(inside ? 16 : 0)
+             : "memory");
+  else
+    MOTH_ASM("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from),
+             "r"(inside ? 8 : 0)
+             : "memory");
+}
+
+/* Ends a group of this thread's copies, and waits until all but the last LEFT groups are there. */
+static __device__ inline void end_copies() { MOTH_ASM("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> static __device__ inline void await_copies() {
+  MOTH_ASM("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+/* 2^x in the device's own way, to 2 ulp. */
+static __device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+#endif
+#endif
