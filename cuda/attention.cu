@@ -2,50 +2,20 @@
 ** keys at a time, never the whole (L, S) matrix; a row's largest score and its sum run along
 ** (Milakov and Gimelshein 2018; Dao et al. 2022, FlashAttention).
 **
-** One kernel does four things, which differ in what a block's rows are and what they gather: the
-** result and the gradient of the queries go through the keys, those of keys and values through the
-** queries. Backward, scores are computed again for each; every sum has a fixed order.
+** One kernel does three things, which differ in what a block's rows are and what they gather: the
+** result and the gradient of the queries go through the keys, those of keys and values, both at
+** once, through the queries. Every sum has a fixed order. This is the way of f32 and f64, and of
+** half types where flash.cu has no kernel.
 */
-#include "../core/op/attention.h"
+#include "attention.cuh"
 
-#include "tile.cuh"
-
-enum { RESULT, DQUERY, DKEY, DVALUE };
-
-struct leading { /* the leading dimensions, all broadcast */
-  int ndim;
-  int64_t shape[MOTH_MAX_DIMS];
-};
-
-template <class T> struct matrices { /* one for each batch */
-  const T *at;
-  int64_t rs, cs;
-  int64_t step[MOTH_MAX_DIMS];
-  bool packs;
-};
+enum { RESULT, DQUERY, DKEYS };
 
 template <class T, class R> struct work {
-  leading lead;
-  int64_t l, s, e, v; /* queries, keys, their size, size of the values */
-  matrices<T> query, key, value, bias, dy;
-  bool causal;
-  R scale, *lse;
-  const R *dots;      /* of each row of y with its gradient */
-  void *to;           /* packed: T for the result, else R */
-  int64_t first, columns;
+  attention_job<T, R> of;
+  const R *dots; /* of each row of y with its gradient */
+  void *to[2];   /* packed: T for the result, else R; DKEYS: of keys, of values */
 };
-
-template <class T>
-static __device__ inline side<T> part_of(const matrices<T> &m, const leading &lead, int64_t batch,
-                                         int64_t rows, int64_t cols) {
-  side<T> s = {m.at, rows, cols, m.rs, m.cs, m.packs};
-  for (int d = lead.ndim - 1; d >= 0; d--) {
-    const int64_t over = batch / lead.shape[d];
-    s.at += (batch - over * lead.shape[d]) * m.step[d];
-    batch = over;
-  }
-  return s;
-}
 
 template <class T> static __device__ inline side<T> turned(side<T> s) {
   const int64_t rows = s.rows, rs = s.rs;
@@ -70,12 +40,12 @@ template <class R> static __device__ inline R row_sum(R v) {
 /* One block's tile of scores: rows from `row` on, of queries or keys, columns of the others. */
 template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   enum { PER = tile_of<TILE>::per, DEPTH = tile_of<TILE>::depth, WIDE = tile_of<TILE>::wide };
-  enum { BY_QUERY = WHICH == RESULT || WHICH == DQUERY };
+  enum { BY_QUERY = WHICH != DKEYS };
   static constexpr int room = tile_room<TILE> + TILE * WIDE;
 
   /* w := scores, scaled; -inf where a key takes no part */
-  static __device__ inline void score(const work<T, R> &g, const side<T> &bias, int64_t row,
-                                      int64_t col, R (*w)[PER]) {
+  static __device__ inline void score(const attention_job<T, R> &g, const side<T> &bias,
+                                      int64_t row, int64_t col, R (*w)[PER]) {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
     for (int i = 0; i < PER; i++)
       for (int j = 0; j < PER; j++) {
@@ -107,18 +77,18 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
     }
   }
 
-  /* w := exp(w - lse), the weights; times their gradients where `dw` has dy value^T */
+  /* w := exp(w - lse), the weights; dw, dy value^T, := the gradient of the scores */
   static __device__ inline void weigh(const work<T, R> &g, int64_t batch, int64_t row, int64_t col,
                                       R (*w)[PER], R (*dw)[PER]) {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
     for (int i = 0; i < PER; i++)
       for (int j = 0; j < PER; j++) {
         const int64_t q = BY_QUERY ? row + place<TILE>(y, i) : col + place<TILE>(x, j);
-        const int64_t at = batch * g.l + q;
-        if (q >= g.l || w[i][j] == (R)-INFINITY) w[i][j] = 0;
+        const int64_t at = batch * g.of.l + q;
+        if (q >= g.of.l || w[i][j] == (R)-INFINITY) w[i][j] = dw[i][j] = 0;
         else {
-          const R p = (R)exp(w[i][j] - g.lse[at]);
-          w[i][j] = WHICH == DVALUE ? p : p * (dw[i][j] - g.dots[at]) * g.scale;
+          w[i][j] = (R)exp(w[i][j] - g.of.lse[at]);
+          dw[i][j] = w[i][j] * (dw[i][j] - g.dots[at]) * g.of.scale;
         }
       }
   }
@@ -144,60 +114,77 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   }
 };
 
-template <class T, class R, int TILE, int WHICH, int CHUNKS>
-static __device__ inline void store(const work<T, R> &g, int64_t batch, int64_t row, int64_t column,
-                                    int64_t rows, int64_t cols, const R *most, const R *sum,
+template <class T, int TILE, int CHUNKS, class R>
+static __device__ inline void store(T *to, int64_t row, int64_t column, int64_t rows, int64_t cols,
                                     R (*out)[tile_of<TILE>::per][tile_of<TILE>::per]) {
   enum { PER = tile_of<TILE>::per };
   const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
   for (int i = 0; i < PER; i++) {
-    const int64_t r = row + place<TILE>(y, i), at = batch * rows + r;
-    if (r >= rows) continue;
-    const R by = WHICH == RESULT ? (sum[i] == 0 ? (R)0 : 1 / sum[i]) : (R)1;
-    if (WHICH == RESULT && x == 0 && column == 0)
-      g.lse[at] = sum[i] == 0 ? (R)INFINITY : most[i] + (R)log(sum[i]);
+    const int64_t r = row + place<TILE>(y, i);
     for (int c = 0; c < CHUNKS; c++)
       for (int j = 0; j < PER; j++) {
         const int64_t q = column + c * TILE + place<TILE>(x, j);
-        if (q >= cols) continue;
-        if (WHICH == RESULT) put((T *)g.to + at * cols + q, out[c][i][j] * by);
-        else ((R *)g.to)[at * cols + q] = out[c][i][j];
+        if (r < rows && q < cols) put(to + r * cols + q, out[c][i][j]);
       }
+  }
+}
+
+/* What was gathered is divided by its sum, and lse[] gets the log of that. */
+template <class R, int TILE, int CHUNKS>
+static __device__ inline void divide_rows(R *lse, int64_t row, int64_t rows, const R *most,
+                                          const R *sum,
+                                          R (*out)[tile_of<TILE>::per][tile_of<TILE>::per]) {
+  enum { PER = tile_of<TILE>::per };
+  const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
+  for (int i = 0; i < PER; i++) {
+    const int64_t r = row + place<TILE>(y, i);
+    const R by = sum[i] == 0 ? (R)0 : 1 / sum[i];
+    if (x == 0 && r < rows) lse[r] = sum[i] == 0 ? (R)INFINITY : most[i] + (R)log(sum[i]);
+    for (int c = 0; c < CHUNKS; c++)
+      for (int j = 0; j < PER; j++) out[c][i][j] *= by;
   }
 }
 
 template <class T, class R, int TILE, int WHICH, int CHUNKS>
 static __global__ void __launch_bounds__(TILE_THREADS) attend(work<T, R> g) {
   typedef tiles<T, R, TILE, WHICH, CHUNKS> here;
-  enum { PER = here::PER, BY_QUERY = here::BY_QUERY };
+  enum { PER = here::PER, BY_QUERY = here::BY_QUERY, PAIR = WHICH == DKEYS };
   __shared__ __align__(32) unsigned char room[here::room * sizeof(R)];
   R *shared = (R *)(void *)room;
-  const int64_t batch = g.first + blockIdx.z, row = (int64_t)blockIdx.x * TILE;
+  const attention_job<T, R> &j = g.of;
+  const int64_t batch = j.first + blockIdx.z, row = (int64_t)blockIdx.x * TILE;
   const int64_t column = (int64_t)blockIdx.y * TILE * CHUNKS;
-  const side<T> query = part_of(g.query, g.lead, batch, g.l, g.e);
-  const side<T> key = part_of(g.key, g.lead, batch, g.s, g.e);
-  const side<T> value = part_of(g.value, g.lead, batch, g.s, g.v);
-  const side<T> dy = part_of(g.dy, g.lead, batch, g.l, g.v);
-  const side<T> bias = part_of(g.bias, g.lead, batch, g.l, g.s);
-  const int64_t cols = WHICH == RESULT || WHICH == DVALUE ? g.v : g.e;
-  const int64_t rows = BY_QUERY ? g.l : g.s;
-  int64_t from = 0, to = BY_QUERY ? g.s : g.l;
-  if (g.causal && BY_QUERY && to > row + TILE) to = row + TILE;
-  if (g.causal && !BY_QUERY) from = row / TILE * TILE;
-  R out[CHUNKS][PER][PER] = {}, most[PER], sum[PER];
+  const side<T> query = part_of(j.query, j.lead, batch, j.l, j.e);
+  const side<T> key = part_of(j.key, j.lead, batch, j.s, j.e);
+  const side<T> value = part_of(j.value, j.lead, batch, j.s, j.v);
+  const side<T> dy = part_of(j.dy, j.lead, batch, j.l, j.v);
+  const side<T> bias = part_of(j.bias, j.lead, batch, j.l, j.s);
+  int64_t from = 0, to = BY_QUERY ? j.s : j.l;
+  if (j.causal && BY_QUERY && to > row + TILE) to = row + TILE;
+  if (j.causal && !BY_QUERY) from = row;
+  R out[CHUNKS][PER][PER] = {}, other[PAIR ? CHUNKS : 1][PER][PER] = {}, most[PER], sum[PER];
   for (int i = 0; i < PER; i++) most[i] = (R)-INFINITY, sum[i] = 0;
   for (int64_t col = from; col < to; col += TILE) {
     R w[PER][PER] = {}, dw[PER][PER] = {};
-    add_tiles<TILE>(BY_QUERY ? query : key, row, BY_QUERY ? key : query, col, 0, g.e, shared, w);
-    here::score(g, bias, row, col, w);
-    if (WHICH == DQUERY || WHICH == DKEY)
-      add_tiles<TILE>(BY_QUERY ? dy : value, row, BY_QUERY ? value : dy, col, 0, g.v, shared, dw);
+    add_tiles<TILE>(BY_QUERY ? query : key, row, BY_QUERY ? key : query, col, 0, j.e, shared, w);
+    here::score(j, bias, row, col, w);
+    if (WHICH != RESULT)
+      add_tiles<TILE>(BY_QUERY ? dy : value, row, BY_QUERY ? value : dy, col, 0, j.v, shared, dw);
     if (WHICH == RESULT) here::soften(w, most, sum, out);
     else here::weigh(g, batch, row, col, w, dw);
-    here::gather(WHICH == RESULT ? value : WHICH == DQUERY ? key : WHICH == DKEY ? query : dy, col,
-                 column, w, shared, out);
+    if (WHICH == RESULT) here::gather(value, col, column, w, shared, out);
+    else here::gather(WHICH == DQUERY ? key : query, col, column, dw, shared, out);
+    if (PAIR) here::gather(dy, col, column, w, shared, other);
   }
-  store<T, R, TILE, WHICH, CHUNKS>(g, batch, row, column, rows, cols, most, sum, out);
+  if (WHICH == RESULT) {
+    divide_rows<R, TILE, CHUNKS>(j.lse + batch * j.l, row, j.l, most, sum, out);
+    store<T, TILE, CHUNKS>((T *)g.to[0] + batch * j.l * j.v, row, column, j.l, j.v, out);
+  } else {
+    const int64_t rows = BY_QUERY ? j.l : j.s;
+    store<R, TILE, CHUNKS>((R *)g.to[0] + batch * rows * j.e, row, column, rows, j.e, out);
+  }
+  if (PAIR)
+    store<R, TILE, CHUNKS>((R *)g.to[1] + batch * j.s * j.v, row, column, j.s, j.v, other);
 }
 
 /* -- launching: all batches, and columns of the result as far as a block's registers reach -- */
@@ -208,8 +195,8 @@ static int run_chunks(moth_ctx *ctx, const moth_queue *q, work<T, R> g, int64_t 
   static const int64_t MOST = 65535;
   const int64_t wide = TILE * CHUNKS, columns = cols ? (cols + wide - 1) / wide : 1;
   int status = MOTH_OK;
-  for (g.first = 0; !status && g.first < batches; g.first += MOST) {
-    const int64_t now = batches - g.first < MOST ? batches - g.first : MOST;
+  for (g.of.first = 0; !status && g.of.first < batches; g.of.first += MOST) {
+    const int64_t now = batches - g.of.first < MOST ? batches - g.of.first : MOST;
     status = launch_on(ctx, q, attend<T, R, TILE, WHICH, CHUNKS>,
                        dim3((unsigned)((rows + TILE - 1) / TILE), (unsigned)columns,
                             (unsigned)now),
@@ -221,74 +208,25 @@ static int run_chunks(moth_ctx *ctx, const moth_queue *q, work<T, R> g, int64_t 
 template <class T, class R, int WHICH>
 static int run(moth_ctx *ctx, const moth_queue *q, const work<T, R> &g, int64_t batches) {
   enum { TILE = sizeof(R) == 8 ? 32 : 64 };
-  const int64_t rows = WHICH == RESULT || WHICH == DQUERY ? g.l : g.s;
-  const int64_t cols = WHICH == RESULT || WHICH == DVALUE ? g.v : g.e;
+  const int64_t e = g.of.e, v = g.of.v, rows = WHICH == DKEYS ? g.of.s : g.of.l;
+  const int64_t cols = WHICH == RESULT ? v : WHICH == DQUERY || e > v ? e : v;
   if (!batches || !rows) return MOTH_OK;
   if (cols <= TILE) return run_chunks<T, R, TILE, WHICH, 1>(ctx, q, g, batches, rows, cols);
   return run_chunks<T, R, TILE, WHICH, 2>(ctx, q, g, batches, rows, cols);
 }
 
-/* -- arguments -- */
-
-static leading lead_of(const moth_tensor *lse, int64_t *batches) {
-  leading to = {};
-  to.ndim = lse->l.ndim - 1;
-  *batches = 1;
-  for (int d = 0; d < to.ndim; d++) *batches *= to.shape[d] = lse->l.shape[d];
-  return to;
-}
-
-/* x, of which dimensions before the last two may be missing or of size 1. */
-template <class T> static matrices<T> matrices_of(const moth_tensor *x, const leading &lead) {
-  matrices<T> m = {};
-  const int n = x->l.ndim, more = lead.ndim - (n - 2);
-  m.at = data<T>(x);
-  m.rs = n < 2 || x->l.shape[n - 2] == 1 ? 0 : x->l.stride[n - 2];
-  m.cs = n < 1 || x->l.shape[n - 1] == 1 ? 0 : x->l.stride[n - 1];
-  if (n && x->l.shape[n - 1] == 1) m.cs = 1; /* as rows that are short; a bias is told below */
-  const side<T> s = side_of<T>(m.at, 0, 0, m.rs, m.cs);
-  m.packs = s.packs;
-  for (int d = 0; d < lead.ndim; d++) {
-    m.step[d] = d < more || x->l.shape[d - more] == 1 ? 0 : x->l.stride[d - more];
-    m.packs = m.packs && m.step[d] % EACH_TAKES == 0;
-  }
-  return m;
-}
-
-template <class T> static matrices<T> bias_of(const moth_tensor *x, const leading &lead) {
-  matrices<T> m = {};
-  if (!x) return m;
-  m = matrices_of<T>(x, lead);
-  if (x->l.ndim < 1 || x->l.shape[x->l.ndim - 1] == 1) m.cs = 0;
-  return m;
-}
-
-template <class T, class R, class A>
-static work<T, R> work_of(const A *a, const moth_tensor *lse, int64_t *batches) {
-  work<T, R> g = {};
-  g.lead = lead_of(lse, batches);
-  g.l = a->query->l.shape[a->query->l.ndim - 2];
-  g.s = a->key->l.shape[a->key->l.ndim - 2];
-  g.e = a->query->l.shape[a->query->l.ndim - 1];
-  g.v = a->value->l.shape[a->value->l.ndim - 1];
-  g.query = matrices_of<T>(a->query, g.lead);
-  g.key = matrices_of<T>(a->key, g.lead);
-  g.value = matrices_of<T>(a->value, g.lead);
-  g.bias = bias_of<T>(a->bias, g.lead);
-  g.causal = a->is_causal != 0;
-  g.scale = (R)a->scale;
-  g.lse = data<R>(lse);
-  return g;
-}
-
 MOTH_CUDA(attention) {
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
+  bool done = false;
   if (!q) return moth_status(a->ctx);
+  int status = moth_flash(a, q, out, &done);
+  if (done || status) return status;
   return with_float(out[0]->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     int64_t batches;
-    work<T, real_of<T>> g = work_of<T, real_of<T>>(a, out[1], &batches);
-    g.to = data<T>(out[0]);
+    work<T, real_of<T>> g = {};
+    job_of(&g.of, a, out[1], &batches);
+    g.to[0] = data<T>(out[0]);
     return run<T, real_of<T>, RESULT>(a->ctx, q, g, batches);
   });
 }
@@ -306,12 +244,6 @@ static __global__ void row_dots(int64_t rows, int64_t n, const T *y, const T *dy
   for (int by = WARP / 2; by; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
   if (threadIdx.x % WARP == 0) dots[row] = sum;
 }
-
-struct folding { /* a gradient of all batches onto a tensor that was broadcast to them */
-  leading lead;
-  int64_t step[MOTH_MAX_DIMS]; /* 0: a dimension that is summed */
-  int64_t own, each, repeats;  /* own batches, elements of one, how many are summed for each */
-};
 
 /* Batch number `i` among those that share own batch `own`: digits of both in order. */
 static __device__ inline int64_t batch_number(const folding &f, int64_t own, int64_t i) {
@@ -334,54 +266,36 @@ template <class R> static __global__ void fold(folding f, const R *from, R *to) 
   to[i] = sum;
 }
 
-static moth_tensor *scratch(moth_ctx *ctx, int dtype, int device, int64_t n) {
-  moth_layout l = {};
-  l.dtype = (uint8_t)dtype;
-  l.device = (uint8_t)device;
-  l.ndim = 1;
-  l.shape[0] = l.numel = n;
-  l.stride[0] = 1;
-  return moth_tensor_new(ctx, &l);
+int gradient_open(moth_ctx *ctx, gradient_place *p, moth_tensor *y, const leading &lead, int64_t n,
+                  int dtype, int narrow) {
+  const bool own = folding_of(y, lead).repeats == 1 && y->l.dtype == narrow;
+  *p = gradient_place{y, NULL, NULL, !own || narrow == dtype};
+  if (!own) p->all = attention_room(ctx, dtype, y->l.device, n);
+  if (!own && !p->all) return moth_status(ctx);
+  p->to = data<char>(own ? y : p->all);
+  return MOTH_OK;
 }
 
-/* y := the gradient of all batches, folded and in y's type; takes `all`. */
-template <class R>
-static int hand_out(moth_ctx *ctx, moth_tensor *y, moth_tensor *all, const leading &lead,
-                    int dtype) {
-  folding f = {};
-  f.lead = lead;
-  f.own = f.repeats = 1;
-  const int more = lead.ndim - (y->l.ndim - 2);
-  for (int d = 0; d < lead.ndim; d++) {
-    f.step[d] = d >= more && (y->l.shape[d - more] != 1 || lead.shape[d] == 1);
-    *(f.step[d] ? &f.own : &f.repeats) *= lead.shape[d];
-  }
-  const int64_t n = y->l.numel;
-  f.each = n ? n / f.own : 1;
-  int status = MOTH_OK;
-  moth_layout l = y->l;
+int gradient_close(moth_ctx *ctx, gradient_place *p, const leading &lead, int dtype, int status) {
+  const folding f = folding_of(p->y, lead);
+  const int64_t n = p->y->l.numel;
+  moth_layout l = p->y->l;
+  if (!p->all) return status;
   l.dtype = (uint8_t)dtype;
-  moth_tensor *to = y->l.dtype == dtype ? y : moth_tensor_new(ctx, &l);
+  moth_tensor *to = status || p->y->l.dtype == dtype ? p->y : moth_tensor_new(ctx, &l);
   if (!to) status = moth_status(ctx);
-  else if (n)
-    status = launch(ctx, y, fold<R>, blocks_for(n), BLOCK, 0, f, (const R *)data<R>(all),
-                    data<R>(to));
-  if (to && to != y && !status) status = moth_copy_into(y, to);
-  if (to != y) moth_tensor_release(to);
-  moth_tensor_release(all);
-  return status;
-}
-
-template <class T, class R, int WHICH>
-static int gradient(moth_ctx *ctx, const moth_queue *q, work<T, R> g, int64_t batches, int dtype,
-                    moth_tensor *y) {
-  const int64_t rows = WHICH == DQUERY ? g.l : g.s, cols = WHICH == DVALUE ? g.v : g.e;
-  moth_tensor *all = scratch(ctx, dtype, y->l.device, batches * rows * cols);
-  if (!all) return moth_status(ctx);
-  g.to = data<R>(all);
-  int status = run<T, R, WHICH>(ctx, q, g, batches);
-  if (!status) return hand_out<R>(ctx, y, all, g.lead, dtype);
-  moth_tensor_release(all);
+  if (!status && n) {
+    if (dtype == MOTH_F64)
+      status = launch(ctx, p->y, fold<double>, blocks_for(n), BLOCK, 0, f,
+                      (const double *)data<double>(p->all), data<double>(to));
+    else
+      status = launch(ctx, p->y, fold<float>, blocks_for(n), BLOCK, 0, f,
+                      (const float *)data<float>(p->all), data<float>(to));
+  }
+  if (!status && to != p->y) status = moth_copy_into(p->y, to);
+  if (to != p->y) moth_tensor_release(to);
+  moth_tensor_release(p->all);
+  p->all = NULL;
   return status;
 }
 
@@ -390,19 +304,31 @@ static int attention_back_typed(const attention_back_args *a, const moth_queue *
                                 moth_tensor **out) {
   typedef real_of<T> R;
   int64_t batches;
-  work<T, R> g = work_of<T, R>(a, a->lse, &batches);
-  g.dy = matrices_of<T>(a->grad, g.lead);
-  moth_tensor *dots = scratch(a->ctx, real, out[0]->l.device, batches * g.l);
-  if (!dots) return moth_status(a->ctx);
-  int status = MOTH_OK;
-  if (batches > 0 && g.l > 0)
-    status = launch_on(a->ctx, q, row_dots<T, R>, blocks_for(batches * g.l * WARP), BLOCK, 0,
-                       batches * g.l, g.v, (const T *)data<T>(a->output),
+  work<T, R> g = {};
+  gradient_place to[3];
+  job_of(&g.of, a, a->lse, &batches);
+  const attention_job<T, R> &j = g.of;
+  g.of.dy = matrices_of<T>(a->grad, j.lead);
+  const int64_t size[3] = {j.l * j.e, j.s * j.e, j.s * j.v};
+  moth_tensor *dots = attention_room(a->ctx, real, out[0]->l.device, batches * j.l);
+  int status = dots ? MOTH_OK : moth_status(a->ctx), opened = 0;
+  for (; !status && opened < 3; opened++)
+    status = gradient_open(a->ctx, &to[opened], out[opened], j.lead, batches * size[opened], real,
+                           real);
+  if (!status && batches > 0 && j.l > 0)
+    status = launch_on(a->ctx, q, row_dots<T, R>, blocks_for(batches * j.l * WARP), BLOCK, 0,
+                       batches * j.l, j.v, (const T *)data<T>(a->output),
                        (const T *)data<T>(a->grad), data<R>(dots));
-  g.dots = data<R>(dots);
-  if (!status) status = gradient<T, R, DQUERY>(a->ctx, q, g, batches, real, out[0]);
-  if (!status) status = gradient<T, R, DKEY>(a->ctx, q, g, batches, real, out[1]);
-  if (!status) status = gradient<T, R, DVALUE>(a->ctx, q, g, batches, real, out[2]);
+  if (!status) {
+    g.dots = data<R>(dots);
+    g.to[0] = to[0].to;
+    status = run<T, R, DQUERY>(a->ctx, q, g, batches);
+  }
+  if (!status) {
+    g.to[0] = to[1].to, g.to[1] = to[2].to;
+    status = run<T, R, DKEYS>(a->ctx, q, g, batches);
+  }
+  for (int i = 0; i < opened; i++) status = gradient_close(a->ctx, &to[i], j.lead, real, status);
   moth_tensor_release(dots);
   return status;
 }
@@ -426,7 +352,9 @@ MOTH_CUDA(attention_back) {
     if (!own[i]) status = moth_status(a->ctx);
     *at[i] = own[i];
   }
-  if (!status)
+  bool done = false;
+  if (!status) status = moth_flash_back(&c, q, out, &done);
+  if (!status && !done)
     status = with_float(dtype, [&](auto t) {
       return attention_back_typed<typename decltype(t)::of>(&c, q, real, out);
     });

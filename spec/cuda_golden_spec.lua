@@ -7,6 +7,9 @@ local cuda = require "spec.support.cuda"
 
 local only = os.getenv "MOTH_SPEC_OP"
 
+-- Tensor cores take the weights of attention as half types: a step that is rounded.
+local CLASSES = { scaled_dot_product_attention = "composed" }
+
 local DTYPES = {"float64", "float32", "float16", "bfloat16"}
 
 -- Runs all samples of an op. @return what went wrong
@@ -39,9 +42,9 @@ describe("golden values on a GPU", function()
     table.sort(names)
     for _, name in ipairs(names) do
       it("of " .. name, function()
-        run.device = "cuda"
+        run.device, run.classes = "cuda", CLASSES
         local ok, wrong = pcall(check_all, families[family], name, run.find(name))
-        run.device = nil
+        run.device, run.classes = nil, {}
         assert(ok, wrong)
         assert(#wrong == 0, "\n  " .. table.concat(wrong, "\n  "))
       end)

@@ -1,0 +1,317 @@
+/* flash.cuh -- the parts of attention on tensor cores: tiles on their way through shared memory,
+** products of a warp, scores and their softmax in registers.
+**
+** A block's four warps have 16 MT rows each. Scores of a warp are sums of multiply_rows, rows of
+** one matrix by rows of another; they stay in registers and are a factor of multiply_weights. Rows
+** in shared memory are HEAD elements and 16 bytes: the eight that ldmatrix reads at a time then
+** lie in different banks. Elements are half types, or f32 that is multiplied as TF32.
+*/
+#ifndef MOTH_CUDA_FLASH_CUH
+#define MOTH_CUDA_FLASH_CUH
+
+#include "attention.cuh"
+#include "mma.cuh"
+
+enum { FLASH_WARPS = 4, FLASH_THREADS = FLASH_WARPS * WARP, MOST_ROWS = 1 << 29 };
+template <class T> constexpr int each_of = 16 / (int)sizeof(T); /* elements of 16 bytes */
+template <class T, int HEAD> constexpr int wide_of = HEAD + each_of<T>;
+
+static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+/* What the gradient asks of a query beside its row: the log of its sum of exp, in base 2, and its
+** row of y times that of dy. */
+struct alignas(8) row_sums {
+  float lse, dot;
+};
+
+template <class T> struct flash_job {
+  attention_job<T, float> of; /* packs: rows can be copied 16 bytes at a time */
+  float scale, over_scale;    /* of scores, which are in base 2, and above 0; 1 / the true one */
+  bool turned;                /* the true one is below 0 */
+  bool ahead;                 /* the next tile is brought while one is worked at */
+  const row_sums *sums;
+  void *to[2];
+  bool wide[2];               /* to[]: f32, else T */
+};
+
+/* The matrices of a block's batch. They lie in shared memory: registers are for sums. */
+template <class T> struct flash_parts {
+  int64_t batch;
+  side<T> query, key, value, bias, dy;
+};
+
+template <class T>
+static __device__ inline void open_parts(const attention_job<T, float> &j, flash_parts<T> *of) {
+  const int64_t batch = j.first + blockIdx.z;
+  if (threadIdx.x == 0) of->batch = batch;
+  if (threadIdx.x == 0) of->query = part_of(j.query, j.lead, batch, j.l, j.e);
+  if (threadIdx.x == 1 * WARP) of->key = part_of(j.key, j.lead, batch, j.s, j.e);
+  if (threadIdx.x == 2 * WARP) of->value = part_of(j.value, j.lead, batch, j.s, j.v);
+  if (threadIdx.x == 3 * WARP) of->dy = part_of(j.dy, j.lead, batch, j.l, j.v);
+  if (threadIdx.x == 0) of->bias = part_of(j.bias, j.lead, batch, j.l, j.s);
+  __syncthreads();
+}
+
+/* -- tiles -- */
+
+/* to := ROWS rows of `from`, from `row` on, zeros beyond; there when they are awaited. */
+template <int ROWS, int HEAD, class T>
+static __device__ inline void bring(T *to, const side<T> &from, int row) {
+  enum { EACH = each_of<T>, WIDE = HEAD + EACH, ACROSS = HEAD / EACH };
+  enum { AT_ONCE = FLASH_THREADS / ACROSS };
+  const int t = (int)threadIdx.x, cols = (int)from.cols;
+  const int left = (int)from.rows - row, rows = left < ROWS ? left : ROWS;
+  const T *at = from.at + row * from.rs;
+  if (from.packs) {
+    int r = t / ACROSS < AT_ONCE ? t / ACROSS : ROWS;
+    const int c = t % ACROSS * EACH, own = c < cols ? rows : 0;
+    at += r * from.rs + c;
+#pragma unroll 1 /* addresses of all would take the registers of sums */
+    for (; r < ROWS; r += AT_ONCE, at += AT_ONCE * from.rs)
+      copy_later<16>(to + r * WIDE + c, r < own ? at : from.at, r < own);
+    return;
+  }
+  for (int i = t; i < ROWS * HEAD; i += FLASH_THREADS) {
+    const int r = i / HEAD, c = i % HEAD;
+    T zero = {0};
+    to[r * WIDE + c] = r < rows && c < cols ? at[r * from.rs + c * from.cs] : zero;
+  }
+}
+
+/* Works at tiles from, from + step, ... below `to`: bring(slot, at) puts one into shared memory,
+** use(slot, at) works at it. `ahead`: there are two slots, one is filled while the other is used.
+*/
+template <class Bring, class Use>
+static __device__ inline void in_turns(bool ahead, int from, int to, int step, Bring bring,
+                                       Use use) {
+  int slot = 0;
+  if (ahead && from < to) bring(0, from);
+  end_copies();
+  for (int at = from; at < to; at += step) {
+    if (!ahead) {
+      __syncthreads(); /* all have used the last one */
+      bring(0, at);
+      end_copies();
+    }
+    await_copies<0>();
+    __syncthreads();
+    if (ahead && at + step < to) bring(slot ^ 1, at + step);
+    end_copies();
+    use(slot, at);
+    slot ^= ahead;
+  }
+}
+
+/* -- products of a warp -- */
+
+template <class T> static __device__ inline void load_factor(uint32_t *to, const T *row) {
+  load_matrices(to, row);
+  if constexpr (sizeof(T) == 4)
+    for (int i = 0; i < 4; i++) to[i] = tf32_of(__uint_as_float(to[i]));
+}
+
+/* c += the 16 MT rows at `a` by the 8 NT rows at `b`, both HEAD long. */
+template <int HEAD, int MT, int NT, class T>
+static __device__ inline void multiply_rows(const T *a, const T *b, float (*c)[NT][4]) {
+  enum { EACH = each_of<T>, WIDE = HEAD + EACH };
+  const int lane = (int)threadIdx.x % WARP;
+  const T *left = a + lane % 16 * WIDE + lane / 16 * EACH;
+  const T *right = b + (lane / 16 * 8 + lane % 8) * WIDE + lane / 8 % 2 * EACH;
+#pragma unroll 2
+  for (int k = 0; k < HEAD; k += 2 * EACH) {
+    uint32_t p[MT][4], q[4];
+#pragma unroll
+    for (int m = 0; m < MT; m++) load_factor<T>(p[m], left + m * 16 * WIDE + k);
+#pragma unroll
+    for (int n = 0; n < NT; n += 2) {
+      load_factor<T>(q, right + n * 8 * WIDE + k);
+#pragma unroll
+      for (int m = 0; m < MT; m++) {
+        multiply_add<T>(c[m][n], p[m], q);
+        multiply_add<T>(c[m][n + 1], p[m], q + 2);
+      }
+    }
+  }
+}
+
+/* multiply_weights of TF32. A tile's columns are taken in the order 0, 2, 4, 6, 1, 3, 5, 7, and so
+** are the rows of b: then each thread has the elements of its factor. */
+template <int HEAD, int MT, int NT>
+static __device__ inline void multiply_tf32_weights(const float (*w)[NT][4], const float *b,
+                                                    float (*c)[HEAD / 8][4]) {
+  enum { WIDE = wide_of<float, HEAD> };
+  const int lane = (int)threadIdx.x % WARP;
+  const float *right = b + lane % 4 * 2 * WIDE + lane / 4;
+#pragma unroll
+  for (int k = 0; k < NT; k++) {
+    uint32_t p[MT][4];
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) p[m][i] = tf32_of(w[m][k][i % 2 * 2 + i / 2]);
+#pragma unroll
+    for (int n = 0; n < HEAD / 8; n++) {
+      const float *at = right + k * 8 * WIDE + n * 8;
+      const uint32_t q[2] = {tf32_of(at[0]), tf32_of(at[WIDE])};
+#pragma unroll
+      for (int m = 0; m < MT; m++) multiply_add<float>(c[m][n], p[m], q);
+    }
+  }
+}
+
+template <int HEAD, int MT, int NT, class T>
+static __device__ inline void multiply_half_weights(const float (*w)[NT][4], const T *b,
+                                                    float (*c)[HEAD / 8][4]) {
+  enum { WIDE = wide_of<T, HEAD> };
+  const int lane = (int)threadIdx.x % WARP;
+  const T *right = b + lane % 16 * WIDE + lane / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < NT; k += 2) {
+    uint32_t p[MT][4], q[4];
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        p[m][i] = pair_of<T>(w[m][k + i / 2][i % 2 * 2], w[m][k + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+    for (int n = 0; n < HEAD / 8; n += 2) {
+      load_turned(q, right + k * 8 * WIDE + n * 8);
+#pragma unroll
+      for (int m = 0; m < MT; m++) {
+        multiply_add<T>(c[m][n], p[m], q);
+        multiply_add<T>(c[m][n + 1], p[m], q + 2);
+      }
+    }
+  }
+}
+
+/* c += w b: w are sums of multiply_rows, rounded to T; b has 8 NT rows, HEAD long. */
+template <int HEAD, int MT, int NT, class T>
+static __device__ inline void multiply_weights(const float (*w)[NT][4], const T *b,
+                                               float (*c)[HEAD / 8][4]) {
+  if constexpr (sizeof(T) == 2) multiply_half_weights<HEAD, MT, NT>(w, b, c);
+  else multiply_tf32_weights<HEAD, MT, NT>(w, b, c);
+}
+
+/* -- scores -- */
+
+/* Row and column of element i of a warp's tile (m, n) of 16 by 8. */
+static __device__ inline int row_in(int m, int i) {
+  return m * 16 + (int)threadIdx.x % WARP / 4 + i / 2 * 8;
+}
+static __device__ inline int column_in(int n, int i) {
+  return n * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
+}
+
+/* s := what products are added to: 0, or the bias over the factor that scores will get. Rows are
+** queries from `row` on and columns keys from `col` on, or the other way round. */
+template <bool BY_QUERY, int MT, int NT, class T>
+static __device__ inline void begin_scores(const flash_job<T> &g, const side<T> &bias, int row,
+                                           int col, float (*s)[NT][4]) {
+  const int64_t down = BY_QUERY ? bias.rs : bias.cs, over = BY_QUERY ? bias.cs : bias.rs;
+  row += row_in(0, 0), col += column_in(0, 0);
+  const T *at = bias.at + row * down + col * over;
+  const int rows = bias.at ? (int)(BY_QUERY ? g.of.l : g.of.s) - row : 0;
+  const int cols = (int)(BY_QUERY ? g.of.s : g.of.l) - col;
+#pragma unroll
+  for (int m = 0; m < MT; m++)
+#pragma unroll
+    for (int h = 0; h < 2; h++, at += 8 * down) {
+      const T *here = at;
+#pragma unroll
+      for (int n = 0; n < NT; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const bool inside = m * 16 + h * 8 < rows && n * 8 + i < cols;
+          s[m][n][2 * h + i] = inside ? g.over_scale * get(here) : 0.0f;
+          here += i ? 7 * over : over;
+        }
+    }
+}
+
+/* What else scores want beside their factor: another sign, -inf where a key takes no part. */
+template <bool BY_QUERY, int MT, int NT, class T>
+static __device__ inline void adjust(const flash_job<T> &g, int row, int col, float (*s)[NT][4]) {
+  enum { LEAST = BY_QUERY ? 8 * NT - 1 : 16 * MT - 1 }; /* of a tile that all see */
+  int rows = (int)(BY_QUERY ? g.of.l : g.of.s) - row;
+  int cols = (int)(BY_QUERY ? g.of.s : g.of.l) - col;
+  int over = BY_QUERY ? col - row : row - col; /* of key 0 over query 0 */
+  const bool hides = g.of.causal && over + LEAST > 0;
+  if (rows >= 16 * MT && cols >= 8 * NT && !hides && !g.turned) return;
+  /* only what differs between threads stays in registers, elements are told by constants */
+  const int turn = BY_QUERY ? 1 : -1;
+  over = hides ? over + turn * (column_in(0, 0) - row_in(0, 0)) : -MOST_ROWS;
+  rows -= row_in(0, 0), cols -= column_in(0, 0);
+#pragma unroll
+  for (int m = 0; m < MT; m++)
+#pragma unroll
+    for (int n = 0; n < NT; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int r = m * 16 + i / 2 * 8, c = n * 8 + i % 2;
+        if (g.turned) s[m][n][i] = -s[m][n][i];
+        if (r >= rows || c >= cols || turn * (c - r) > -over) s[m][n][i] = -INFINITY;
+      }
+}
+
+/* s := 2^(s by - the row's largest); o, gathered before, is brought to the same measure. */
+template <int MT, int NT, int OT>
+static __device__ inline void soften(float by, float (*s)[NT][4], float (*most)[2],
+                                     float (*sum)[2], float (*o)[OT][4]) {
+#pragma unroll
+  for (int m = 0; m < MT; m++)
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      float top = most[m][h];
+#pragma unroll
+      for (int n = 0; n < NT; n++) top = fmaxf(top, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+      const float less = top == -INFINITY ? 0.0f : top * by;
+      const float old = power_of_two(most[m][h] * by - less);
+      most[m][h] = top;
+      sum[m][h] *= old;
+#pragma unroll
+      for (int n = 0; n < NT; n++)
+#pragma unroll
+        for (int i = 2 * h; i < 2 * h + 2; i++) {
+          s[m][n][i] = power_of_two(s[m][n][i] * by - less);
+          sum[m][h] += s[m][n][i];
+        }
+#pragma unroll
+      for (int n = 0; n < OT; n++) o[m][n][2 * h] *= old, o[m][n][2 * h + 1] *= old;
+    }
+}
+
+/* -- results -- */
+
+/* Two neighbours of a row of `cols`, at an even column. */
+template <class T>
+static __device__ inline void put_two(T *row, int c, int cols, float x, float y) {
+  if (c + 1 < cols && cols % 2 == 0) {
+    if constexpr (sizeof(T) == 4) *(pack<float, 2> *)(void *)(row + c) = {{x, y}};
+    else *(uint32_t *)(void *)(row + c) = pair_of<T>(x, y);
+    return;
+  }
+  if (c < cols) put(row + c, x);
+  if (c + 1 < cols) put(row + c + 1, y);
+}
+
+/* Rows `row` to `rows` - 1 of a packed matrix of `cols` columns := a warp's sums, times `by`. */
+template <int MT, int OT, class T>
+static __device__ inline void put_rows(T *to, int row, int rows, int cols, float by,
+                                       const float (*o)[OT][4]) {
+#pragma unroll
+  for (int m = 0; m < MT; m++)
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int r = row + row_in(m, 2 * h);
+      if (r >= rows) continue;
+#pragma unroll
+      for (int n = 0; n < OT; n++)
+        put_two(to + (int64_t)r * cols, column_in(n, 0), cols, o[m][n][2 * h] * by,
+                o[m][n][2 * h + 1] * by);
+    }
+}
+
+#endif

@@ -1,0 +1,150 @@
+-- Attention on a GPU's tensor cores, where half types and TF32 go: results and gradients are those
+-- of f32 on the CPU, whatever the lengths, head sizes, masks and strides.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+local process = require "spec.support.process"
+
+local sdpa = moth.nn.functional.scaled_dot_product_attention
+
+-- Of the largest element or 1: what a weight in a half type is rounded by, and a result.
+local MOST = { float16 = 2e-3, bfloat16 = 1.6e-2 }
+
+local function close(there, here, most)
+  local x, y = there:cpu():to(moth.float64), here:to(moth.float64)
+  local far = (x - y):abs():max():item() / math.max(y:abs():max():item(), 1)
+  assert(far <= most, ("%g of the largest element, at most %g"):format(far, most))
+end
+
+-- Attention of x[1..3] on the GPU in their own dtype, and on the CPU in f32.
+local function agree(x, options, most)
+  local here, there, mask = {}, {}, options.attn_mask
+  for i = 1, 3 do
+    here[i] = x[i]:cpu():detach():to(moth.float32):requires_grad_()
+    there[i] = (x[i].is_cuda and x[i] or x[i]:cuda()):detach():requires_grad_()
+  end
+  local function options_of(at, dtype)
+    local o = {}
+    for name, value in pairs(options) do o[name] = value end
+    if mask then o.attn_mask = mask.dtype == moth.bool and mask:to(at) or mask:to(at):to(dtype) end
+    return o
+  end
+  local y = sdpa(here[1], here[2], here[3], options_of("cpu", moth.float32))
+  local z = sdpa(there[1], there[2], there[3], options_of("cuda", x[1].dtype))
+  close(z, y, most)
+  local dy = moth.randn(y.shape):to(x[1].dtype)
+  y:backward(dy:to(moth.float32))
+  z:backward(dy:cuda())
+  for i = 1, 3 do
+    assert.equal(x[i].dtype, there[i].grad.dtype)
+    close(there[i].grad, here[i].grad, 2 * most)
+  end
+end
+
+local function draw(dtype, ...)
+  return moth.randn(...):to(moth[dtype])
+end
+
+describe("attention on tensor cores", function()
+  if not cuda.here then
+    pending("is that of f32 on the CPU: " .. cuda.why)
+    return
+  end
+
+  for dtype, most in pairs(MOST) do
+    for _, head in ipairs { 16, 32, 64, 80, 128 } do
+      it(("is that of f32 on the CPU in %s, heads of %d"):format(dtype, head), function()
+        moth.manual_seed(head)
+        for _, case in ipairs { { 1, 70, 130, false }, { 1, 140, 75, true },
+                                { 3, 1, 33, false } } do
+          local b, l, s = case[1], case[2], case[3]
+          agree({ draw(dtype, b, l, head), draw(dtype, b, s, head), draw(dtype, b, s, head) },
+            { is_causal = case[4] }, most)
+        end
+      end)
+    end
+
+    it("takes values of another size and rows that begin anywhere, in " .. dtype, function()
+      moth.manual_seed(4)
+      local wide = draw(dtype, 3, 90, 2, 71)
+      local x = { wide:narrow(-1, 2, 40), wide:narrow(-1, 10, 40), wide:narrow(-1, 30, 23) }
+      for i = 1, 3 do x[i] = x[i]:cuda():transpose(1, 2) end
+      agree(x, { scale = 0.2 }, most)
+      agree({ x[1], draw(dtype, 1, 3, 20, 40), draw(dtype, 1, 1, 20, 9) }, { scale = 1 }, most)
+    end)
+
+    it("has masks, biases, factors and heads that share keys, in " .. dtype, function()
+      moth.manual_seed(5)
+      local q, k, v = draw(dtype, 2, 4, 66, 24), draw(dtype, 2, 2, 100, 24),
+        draw(dtype, 2, 2, 100, 24)
+      agree({ q, k, v }, { enable_gqa = true, scale = -0.3 }, most)
+      local seen = moth.rand(66, 100):gt(0.5)
+      seen[3] = false
+      agree({ q, k, v }, { enable_gqa = true, attn_mask = seen }, most)
+      agree({ q:narrow(2, 1, 2), k, v }, { attn_mask = moth.randn(2, 1, 100) }, most)
+    end)
+  end
+
+  it("is that of f32 with heads that no tensor core's kernel takes", function()
+    moth.manual_seed(8)
+    for dtype, most in pairs(MOST) do
+      agree({ draw(dtype, 2, 70, 144), draw(dtype, 70, 144), draw(dtype, 2, 70, 40) },
+        { is_causal = true }, most)
+    end
+  end)
+
+  for _, card in ipairs { "MOTH_EMULATED_MAJOR=7", "MOTH_EMULATED_SHARED=101376" } do
+    it("is that of f32 on an older card, " .. card, function()
+      if not cuda.name:find "emulated" then return end
+      local said = process.shell(card .. [[ MOTH_NO_INSTALL=1 ./moth -e '
+        local moth = require "moth"
+        moth.manual_seed(1)
+        local x, dy = {}, moth.randn(140, 128)
+        for i = 1, 3 do x[i] = moth.randn(140, 128):bfloat16() end
+        local all = {}
+        for i, device in ipairs { "cpu", "cuda" } do
+          local own = {}
+          for k = 1, 3 do own[k] = (i == 1 and x[k]:float() or x[k]:to(device)):requires_grad_() end
+          local y = moth.nn.functional.scaled_dot_product_attention(own[1], own[2], own[3])
+          y:backward(dy:to(device):to(y.dtype))
+          all[i] = { y, own[1].grad, own[2].grad, own[3].grad }
+        end
+        local far = 0
+        for k = 1, 4 do
+          local a, b = all[1][k], all[2][k]:cpu():float()
+          far = math.max(far, (a - b):abs():max():item() / a:abs():max():item())
+        end
+        print(far < 0.03 and "close" or far)']])
+      assert.truthy(said:find("close", 1, true), said)
+    end)
+  end
+
+  it("of f32 is that of TF32 where the precision asked for allows it, and only there", function()
+    moth.manual_seed(9)
+    for _, head in ipairs { 20, 64, 90, 128 } do
+      local x = { moth.randn(70, head), moth.randn(45, head), moth.randn(45, head) }
+      local bias = { attn_mask = moth.randn(70, 45) }
+      agree(x, bias, 1e-5)
+      moth.set_float32_matmul_precision("high")
+      local fine, message = pcall(agree, x, bias, 4e-3)
+      local exact = pcall(agree, x, bias, 1e-5)
+      moth.set_float32_matmul_precision("highest")
+      assert(fine, message)
+      assert.is_false(exact)
+    end
+  end)
+
+  it("gives the same bits each time", function()
+    moth.manual_seed(6)
+    local function run()
+      local x = {}
+      moth.manual_seed(7)
+      for i = 1, 3 do x[i] = draw("bfloat16", 3, 140, 64):cuda():requires_grad_() end
+      local y = sdpa(x[1], x[2], x[3])
+      y:backward(moth.ones_like(y))
+      return { y, x[1].grad, x[2].grad, x[3].grad }
+    end
+    local one, two = run(), run()
+    for i = 1, 4 do assert.is_true(moth.equal(one[i]:cpu(), two[i]:cpu())) end
+  end)
+end)
