@@ -41,6 +41,52 @@ describe("a product on a GPU", function()
     end)
   end
 
+  -- Small whole numbers: every product and sum is exact, in whatever order.
+  for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
+    it("of whole numbers is their plain sum, in " .. dtype .. " on tensor cores", function()
+      moth.manual_seed(4)
+      moth.set_float32_matmul_precision("high")
+      local function whole(rows, cols, turned)
+        local x = moth.randint(-4, 5, { turned and cols or rows, turned and rows or cols })
+        return turned and x:to(moth[dtype]):t() or x:to(moth[dtype])
+      end
+      for _, size in ipairs { { 64, 64, 32 }, { 8, 264, 48 }, { 200, 136, 24 }, { 16, 8, 1040 } } do
+        local m, n, k = size[1], size[2], size[3]
+        for turns = 0, 3 do
+          local a, b = whole(m, k, turns % 2 == 1), whole(k, n, turns > 1)
+          local y = a:to(moth.float64):matmul(b:to(moth.float64)):to(moth[dtype])
+          assert.is_true(moth.equal(a:cuda():matmul(b:cuda()):cpu(), y))
+        end
+      end
+      moth.set_float32_matmul_precision("highest")
+    end)
+  end
+
+  it("in f32 is that of TF32 where the precision asked for allows it, and only there", function()
+    moth.manual_seed(5)
+    local a, b = moth.randn(96, 64), moth.randn(64, 80)
+    local y = a:matmul(b)
+    assert.is_true(difference(a:cuda():matmul(b:cuda()), y) < 2e-6)
+    moth.set_float32_matmul_precision("high")
+    local far = difference(a:cuda():matmul(b:cuda()), y)
+    moth.set_float32_matmul_precision("highest")
+    assert.is_true(far < 2e-3 and far > 2e-6, tostring(far))
+  end)
+
+  it("of half types adds a bias and what was there, batch by batch", function()
+    moth.manual_seed(6)
+    for _, dtype in ipairs { "float16", "bfloat16" } do
+      local function draw(...) return moth.randn(...):to(moth[dtype]) end
+      local x, w, b = draw(3, 40, 64), draw(72, 64), draw(72)
+      assert.is_true(difference(F.linear(x:cuda(), w:cuda(), b:cuda()), F.linear(x, w, b))
+        <= MOST[dtype])
+      local c, y, z = draw(3, 40, 72), draw(3, 64, 40), draw(3, 64, 72)
+      local here = c:baddbmm(y:transpose(2, 3), z, { alpha = 0.5, beta = 2 })
+      local there = c:cuda():baddbmm(y:cuda():transpose(2, 3), z:cuda(), { alpha = 0.5, beta = 2 })
+      assert.is_true(difference(there, here) <= MOST[dtype])
+    end
+  end)
+
   it("of batches is the CPU's, broadcast or turned", function()
     moth.manual_seed(1)
     for _, pair in ipairs {

@@ -1,0 +1,149 @@
+/* product.cuh -- what the kernels of matrix products share (gemm.cu, gemm_mma.cu): their arguments,
+** what follows a sum, and sums that several blocks share.
+*/
+#ifndef MOTH_CUDA_PRODUCT_CUH
+#define MOTH_CUDA_PRODUCT_CUH
+
+#include "gemm.cuh"
+#include "tile.cuh"
+
+/* -- what a product is computed in: integers wrap -- */
+
+template <class T> struct sum_of_ {
+  typedef real_of<T> type;
+};
+#define MOTH_WRAPS(from, to)          \
+  template <> struct sum_of_<from> {  \
+    typedef to type;                  \
+  };
+MOTH_WRAPS(uint8_t, uint32_t)
+MOTH_WRAPS(int8_t, uint32_t)
+MOTH_WRAPS(int16_t, uint32_t)
+MOTH_WRAPS(int32_t, uint32_t)
+MOTH_WRAPS(int64_t, uint64_t)
+template <class T> using sum_of = typename sum_of_<T>::type;
+
+/* -- kernels -- */
+
+struct batch_steps {
+  int ndim;
+  int64_t shape[MOTH_MAX_BATCH_DIMS], a[MOTH_MAX_BATCH_DIMS], b[MOTH_MAX_BATCH_DIMS], c;
+};
+
+template <class T> struct whole_product {
+  side<T> a, b; /* b turned: its rows are columns of C */
+  T *c;
+  int64_t ldc;
+  const T *bias;
+  sum_of<T> alpha, beta;
+  bool adds; /* beta is not 0 */
+  int after;
+  batch_steps batch;
+  int64_t first, columns; /* number of the first product of the launch; tiles in a row of C */
+  int64_t parts, share;   /* how many blocks share a sum, and how much of it each has */
+  sum_of<T> *partial;     /* where they put it: part, product, row, column */
+};
+
+template <class R> static __device__ inline R after_sum(R v, int after) {
+  if constexpr ((R)0.5 != (R)0) {
+    if (after == GEMM_RELU) return v < 0 ? (R)0 : v;
+    if (after == GEMM_GELU)
+      return (R)0.5 * v * (1 + tanh((R)0.7978845608028654 * (v + (R)0.044715 * v * v * v)));
+  }
+  return v;
+}
+
+/* What becomes of a sum for *c, in column `col`. */
+template <class T>
+static __device__ inline sum_of<T> finished(const whole_product<T> &g, const T *c, int64_t col,
+                                            sum_of<T> sum) {
+  typedef sum_of<T> R;
+  R v = g.alpha * sum;
+  if (g.adds) v += g.beta * (R)get(c);
+  if (g.bias) v += (R)get(g.bias + col);
+  return after_sum(v, g.after);
+}
+
+template <class T>
+static __device__ inline void finish(const whole_product<T> &g, T *c, int64_t col, sum_of<T> sum) {
+  put(c, finished(g, c, col, sum));
+}
+
+/* The factors and the result of one product of a batch. */
+template <class T> struct one_product {
+  side<T> a, b;
+  T *c;
+  int64_t number;
+};
+
+template <class T>
+static __device__ inline one_product<T> enter_batch(const whole_product<T> &g) {
+  one_product<T> p = {g.a, g.b, g.c, g.first + (int64_t)blockIdx.z};
+  int64_t rest = p.number;
+  for (int d = g.batch.ndim - 1; d >= 0; d--) {
+    const int64_t over = rest / g.batch.shape[d], index = rest - over * g.batch.shape[d];
+    p.a.at += index * g.batch.a[d];
+    p.b.at += index * g.batch.b[d];
+    rest = over;
+  }
+  p.c += p.number * g.batch.c;
+  return p;
+}
+
+/* -- sums that several blocks share -- */
+
+static const int64_t SHARE = 256, MOST_PARTS = 64, MOST_Z = 65535;
+
+template <class T> static __global__ void add_parts(whole_product<T> g, int64_t n) {
+  const int64_t i = thread_number(), each = g.a.rows * g.b.rows;
+  if (i >= n) return;
+  sum_of<T> sum = 0;
+  for (int64_t p = 0; p < g.parts; p++) sum += g.partial[p * n + i];
+  const int64_t r = i % each / g.b.rows, q = i % g.b.rows;
+  finish(g, g.c + i / each * g.batch.c + r * g.ldc + q, q, sum);
+}
+
+/* Launches a kernel that makes tiles of TILE by TILE: one(g, grid) asks for it, products g.first to
+** g.first + grid.z - 1. Where tiles are too few for the device, blocks share their sums. */
+template <int TILE, class T, class F>
+static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
+                             whole_product<T> g, int64_t products, F one) {
+  typedef sum_of<T> R;
+  g.columns = (m->n + TILE - 1) / TILE;
+  const int64_t tiles = g.columns * ((m->m + TILE - 1) / TILE), n = products * m->m * m->n;
+  const int64_t idle = 2 * q->processors / (tiles * products < INT32_MAX ? tiles * products : 1);
+  int64_t parts = m->k / SHARE < idle ? m->k / SHARE : idle;
+  moth_tensor *partial = NULL;
+  if (parts > MOST_PARTS) parts = MOST_PARTS;
+  g.share = m->k;
+  g.parts = 1;
+  if (parts > 1) {
+    moth_layout l = {};
+    g.share = (m->k / parts + SHARE - 1) / SHARE * SHARE;
+    g.parts = (m->k + g.share - 1) / g.share;
+    l.dtype = MOTH_U8;
+    l.device = (uint8_t)m->device;
+    l.ndim = 1;
+    l.shape[0] = l.numel = g.parts * n * (int64_t)sizeof(R);
+    l.stride[0] = 1;
+    partial = moth_tensor_new(ctx, &l);
+    if (!partial) return moth_status(ctx);
+    g.partial = data<R>(partial);
+  }
+  int status = MOTH_OK;
+  for (g.first = 0; !status && g.first < products; g.first += MOST_Z) {
+    const int64_t now = products - g.first < MOST_Z ? products - g.first : MOST_Z;
+    status = one(g, dim3((unsigned)tiles, (unsigned)g.parts, (unsigned)now));
+  }
+  if (!status && partial) status = launch_on(ctx, q, add_parts<T>, blocks_for(n), BLOCK, 0, g, n);
+  moth_tensor_release(partial);
+  return status;
+}
+
+/* Half types, and f32 as TF32 where that is allowed, on tensor cores (gemm_mma.cu). *done: whether
+** it could; if not, nothing has happened. */
+template <class T>
+int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
+                             const whole_product<T> &g, int64_t products, bool *done);
+
+#endif
