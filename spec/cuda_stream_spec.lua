@@ -147,6 +147,38 @@ describe("a stream", function()
   end)
 end)
 
+describe("streams of two GPUs", function()
+  it("wait for each other", function()
+    if not emulated then
+      pending "two GPUs are needed, or what stands for them"
+      return
+    end
+    local pipe = io.popen([[MOTH_EMULATED_DEVICES=2 MOTH_NO_INSTALL=1 ./moth -e '
+      local moth = require "moth"
+      local s, t = moth.cuda.Stream(0), moth.cuda.Stream "cuda:1"
+      local x = moth.randn(1000):pin_memory()
+      local a = moth.cuda.stream(s, function() return x:to("cuda:0") * 2 end)
+      local e = s:record_event()
+      t:wait_stream(s)
+      t:wait_event(e)
+      local b = moth.cuda.stream(t, function()
+        return moth.cuda.stream(s, function() return a:to("cuda:1", {non_blocking = true}) end) + 1
+      end)
+      local c = x:to("cuda:1", {non_blocking = true})
+      local wanted = x:clone()
+      x:free()
+      moth.zeros(1000):pin_memory():free()
+      assert(moth.cuda.current_stream(1) == moth.cuda.default_stream(1))
+      t:synchronize()
+      assert(moth.allclose(b:cpu(), wanted * 2 + 1) and c:cpu():equal(wanted))
+      assert(tostring(t) == "Stream 1 of cuda:1")
+      e:record(t)' 2>&1]])
+    local text = pipe:read "*a"
+    pipe:close()
+    assert.matches("the event was recorded on cuda:0, the stream is one of cuda:1", text)
+  end)
+end)
+
 describe("memory of several streams", function()
   if not cuda.here then
     pending("is not given away while it is read: " .. cuda.why)
