@@ -73,7 +73,8 @@ static void pack(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
 /* to := x' (cols, rows), packed. */
 static void turn(int dtype, int64_t rows, int64_t cols, matrix x, char *to) {
   if (dtype == MOTH_F32 && x.cs == 1 && moth_matrix_here())
-    moth_matrix_turn((float *)(void *)to, (const float *)(const void *)x.at, rows, x.rs, 0, cols);
+    moth_matrix_turn_panel((float *)(void *)to, rows, (const float *)(const void *)x.at, cols, rows,
+                           x.rs);
   else
     pack(dtype, cols, rows, turned(x), to);
 }

@@ -11,6 +11,7 @@
 #if MOTH_HAS_LEVELS
 
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
+#define LOW_TILE 6     /* rows of a tile of more than two vectors */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
 #define CHAIN 128      /* products that a register sums in one go: longer sums lose digits, */
 #define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
@@ -83,6 +84,8 @@ static bool wide(void) { return moth_level() == MOTH_LEVEL_AVX512; }
 
 bool moth_matrix_here(void) { return moth_level() != MOTH_LEVEL_PLAIN; }
 
+int64_t moth_matrix_room(void) { return BLOCK_TILES * LOW_TILE * MOTH_MATRIX_DEPTH; }
+
 /* -- how rows and columns are cut -- */
 
 typedef struct panels {
@@ -107,7 +110,7 @@ static inline int64_t panel_at(const panels *p, int64_t i) { return p->vectors *
 int64_t moth_matrix_panels(int64_t n) { return panels_of(n).n; }
 
 int moth_matrix_height(int64_t m, int64_t n) {
-  int most = n >= 16 && n <= 32 && wide() ? 12 : 6;
+  int most = n >= 16 && n <= 32 && wide() ? 12 : LOW_TILE;
   int64_t tiles = (m + most - 1) / most;
   return tiles > 0 ? (int)((m + tiles - 1) / tiles) : most;
 }
@@ -122,23 +125,52 @@ int64_t moth_matrix_depth(int64_t k) { return equal_part(k, MOTH_MATRIX_DEPTH); 
 
 /* -- products -- */
 
-/* Rows from i to i + m, one panel, at most MOTH_MATRIX_DEPTH deep. Tiles differ by one row at most:
-** one of few rows would wait for B. */
-static inline void strips(moth_strip *s, strip_loop *const *loops, int64_t m, int height,
+/* How m rows are cut: tiles differ by one row at most, since one of few rows would wait for B. The
+** first `more` tiles have one more than the others. */
+typedef struct rows_cut {
+  int64_t tiles, least, more;
+} rows_cut;
+
+static inline rows_cut cut_rows(int64_t m, int height) {
+  rows_cut c = {.tiles = (m + height - 1) / height};
+  c.least = m / c.tiles;
+  c.more = m - c.tiles * c.least;
+  return c;
+}
+
+/* Those rows, one panel, at most MOTH_MATRIX_DEPTH deep. */
+static inline void strips(moth_strip *s, strip_loop *const *loops, const rows_cut *c, bool laid,
                           bool first) {
-  const int64_t tiles = (m + height - 1) / height, least = m / tiles;
-  const int64_t chains = tiles * ((s->k + s->chain - 1) / s->chain);
+  const int64_t chains = c->tiles * ((s->k + s->chain - 1) / s->chain);
   if (s->ahead) s->few = (s->k + chains - 1) / chains;
-  s->tiles = m - tiles * least;
-  s->next = (least + 1) * s->rs;
-  s->below = first ? s->next : 0;
-  if (s->tiles) loops[least + 1](s);
-  s->a += s->tiles * s->next;
-  s->c += s->tiles * (least + 1) * s->ldc;
-  s->tiles = tiles - s->tiles;
-  s->next = least * s->rs;
-  s->below = s->below ? s->next : 0;
-  loops[least](s);
+  for (int64_t rows = c->least + (c->more > 0); rows >= c->least; rows--) {
+    s->tiles = rows > c->least ? c->more : c->tiles - c->more;
+    if (laid) s->rs = 1, s->cs = rows;
+    s->next = rows * (laid ? s->k : s->rs);
+    s->below = first ? s->next : 0;
+    loops[rows](s);
+    s->a += s->tiles * s->next;
+    s->c += s->tiles * rows * s->ldc;
+  }
+}
+
+/* Lays tiles of A out, whose columns lie in a row: each tile k times its rows. Eight numbers are
+** moved at a time where no more than that is read or spoilt. */
+static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t tiles, int64_t rows,
+                      bool ends) {
+  enum { SOME = 8 };
+  for (int64_t t = 0; t < k; t++, a += cs)
+    for (int64_t i = 0; i < tiles; i++) {
+      float *tile = to + (i * k + t) * rows;
+      if (t + 1 < k && !(ends && i + 1 == tiles)) memcpy(tile, a + i * rows, SOME * sizeof *to);
+      else memcpy(tile, a + i * rows, (size_t)rows * sizeof *to);
+    }
+}
+
+static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const rows_cut *c) {
+  const int64_t taller = c->more * (c->least + 1);
+  lay_tiles(to, a, cs, k, c->more, c->least + 1, false);
+  lay_tiles(to + taller * k, a + taller, cs, k, c->tiles - c->more, c->least, true);
 }
 
 /* Tiles t0 to t1 and panels p0 to p1. */
@@ -155,17 +187,20 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
     for (int64_t i = t0 * height, m; i < bottom; i += m) {
       m = k > SHALLOW ? BLOCK_TILES * height : height;
       if (m > bottom - i) m = bottom - i;
+      const rows_cut rows = cut_rows(m, height);
+      const float *a = p->a + i * p->rs + t * p->cs;
+      if (p->room) lay_rows(p->room, a, p->cs, k, &rows);
       for (int64_t j = p0; j < p1; j++) {
         int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
         const float *b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column;
-        moth_strip s = {.k = k, .chain = chain, .a = p->a + i * p->rs + t * p->cs, .rs = p->rs,
+        moth_strip s = {.k = k, .chain = chain, .a = p->room ? p->room : a, .rs = p->rs,
                         .b = b,
                         .ahead = far_b && j + 1 < p1 ? b + width * (p->packed ? k : 1) : NULL,
                         .cs = p->cs, .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
-        strips(&s, loops[nv - 1], m, height, far_a && j == p0);
+        strips(&s, loops[nv - 1], &rows, p->room != NULL, far_a && j == p0);
       }
     }
   }
@@ -210,11 +245,6 @@ void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t r
     moth_matrix_pack_panels(to, b, k, n, rs, cs, t, 0, panels_of(n).n);
 }
 
-void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
-                      int64_t last) {
-  moth_matrix_turn_panel(to + first * k, k, a + first, last - first, k, cs);
-}
-
 void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
                             int64_t cs) {
   (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, step, k, w, b, cs);
@@ -241,6 +271,7 @@ void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
 #else
 
 bool moth_matrix_here(void) { return false; }
+int64_t moth_matrix_room(void) { return 0; }
 int moth_matrix_height(int64_t m, int64_t n) { return m + n ? 1 : 1; }
 int64_t moth_matrix_panels(int64_t n) { return n; }
 int64_t moth_matrix_depth(int64_t k) { return k; }
@@ -257,10 +288,6 @@ void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t r
 void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, int64_t rs,
                              int64_t cs, int64_t t, int64_t first, int64_t last) {
   (void)to, (void)b, (void)k, (void)n, (void)rs, (void)cs, (void)t, (void)first, (void)last;
-}
-void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
-                      int64_t last) {
-  (void)to, (void)a, (void)k, (void)cs, (void)first, (void)last;
 }
 void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
                             int64_t cs) {

@@ -28,7 +28,12 @@ typedef struct moth_matrix {
   const float *bias; /* or NULL */
   bool add;
   bool packed; /* b was laid out by moth_matrix_pack */
+  /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out, moth_matrix_room()
+  ** floats of the thread's own; or NULL. It pays where n > 64. */
+  float *room;
 } moth_matrix;
+
+int64_t moth_matrix_room(void);
 
 /* y[i * ldy + j * step] (+)= x[i] . w[j] [+ bias[i * bias_x + j * bias_w]] for i < m */
 typedef struct moth_dots {
@@ -65,10 +70,6 @@ void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t r
 int64_t moth_matrix_depth(int64_t k); /* rows in such a part */
 void moth_matrix_pack_panels(float *to, const float *b, int64_t k, int64_t n, int64_t rs,
                              int64_t cs, int64_t t, int64_t first, int64_t last);
-/* to[i * k + t] = a[i + t * cs], which is a matrix's own form where it lies turned, in rows from
-** first to last - 1. */
-void moth_matrix_turn(float *to, const float *a, int64_t k, int64_t cs, int64_t first,
-                      int64_t last);
 
 /* to[t * step + j] = b[t + j * cs] for t < k and j < w. */
 void moth_matrix_turn_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,

@@ -1,9 +1,9 @@
 /* sgemm.c -- f32 products: the form that suits their sizes and strides, packing, and threads.
 **
 ** Operands are read where they lie as far as tiles can: A with any strides, B with contiguous rows.
-** B is laid out anew only where it lies turned (as in x W') or is large, A only where it lies
-** turned and is read many times. Up to 1024^3 packing gains nothing: tiles 64 wide read B in long
-** enough pieces.
+** B is laid out anew only where it lies turned (as in x W'), is large or its rows collide in the
+** caches; A only where it lies turned and is read many times, a few tiles at a time. Up to 1024^3
+** packing gains nothing: tiles 64 wide read B in long enough pieces.
 */
 #include "sgemm.h"
 
@@ -21,8 +21,7 @@
 #define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2 */
 #define COLLIDE 128             /* ... and so many of them drive each other out */
 #define DEEP 16384              /* ... in pieces of at most so many rows */
-#define TURNED_MOST (4 << 20)   /* floats of A laid out anew, */
-#define TURNED_LEAST (256 << 10) /* ... and from where it pays */
+#define TURNED 64               /* rows and columns for which it pays to lay A out */
 
 static const float *floats(const char *at) { return (const float *)(const void *)at; }
 
@@ -122,7 +121,7 @@ void moth_sgemm_alone(const moth_product *p, float *room) {
 typedef struct shared { /* a product that threads share */
   const moth_product *p;
   moth_matrix q;
-  float *b, *a; /* room for b, and for a if that is turned */
+  float *b, *room; /* room for b, and for each thread's tiles of A if that is turned */
   bool by_rows;
 } shared;
 
@@ -133,17 +132,12 @@ static void pack_part(int64_t first, int64_t last, int lane, const void *arg) {
     moth_matrix_pack_panels(s->b, s->q.b, s->q.k, s->q.n, s->p->rs_b, s->p->cs_b, t, first, last);
 }
 
-static void turn_part(int64_t first, int64_t last, int lane, const void *arg) {
-  const shared *s = arg;
-  (void)lane;
-  moth_matrix_turn(s->a, s->q.a, s->q.k, s->q.cs, first, last);
-}
-
 static void tile_part(int64_t first, int64_t last, int lane, const void *arg) {
   const shared *s = arg;
-  (void)lane;
-  if (s->by_rows) moth_matrix_rows(&s->q, first, last);
-  else moth_matrix_columns(&s->q, first, last);
+  moth_matrix q = s->q;
+  if (s->room) q.room = s->room + lane * moth_matrix_room();
+  if (s->by_rows) moth_matrix_rows(&q, first, last);
+  else moth_matrix_columns(&q, first, last);
 }
 
 /* The longer side is cut: the other operand is read once for each piece. */
@@ -152,7 +146,7 @@ static int run_tiles(moth_ctx *ctx, shared *s) {
   int height = moth_matrix_height(q->m, q->n);
   int64_t tiles = (q->m + height - 1) / height, panels = moth_matrix_panels(q->n);
   double ns = (double)q->m * (double)q->n * (double)q->k / PER_NS;
-  s->by_rows = q->m >= q->n || panels < 4 ? tiles >= 4 || tiles >= panels : false;
+  s->by_rows = q->m >= q->n || panels < 4 || s->room ? tiles >= 4 || tiles >= panels : false;
   int64_t items = s->by_rows ? tiles : panels;
   return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
 }
@@ -179,33 +173,21 @@ static int run_packed(moth_ctx *ctx, shared *s, int64_t columns) {
 }
 
 static bool turned_a(const moth_product *p) {
-  int64_t size = p->m * p->k;
-  return p->rs_a == 1 && p->cs_a > 1 && p->n > 256 && size >= TURNED_LEAST && size <= TURNED_MOST;
+  return p->rs_a == 1 && p->cs_a > 1 && p->m >= TURNED && p->n > TURNED;
 }
 
 static int run_shared(moth_ctx *ctx, const moth_product *p) {
   shared s = {.p = p, .q = tiled(p)};
-  int64_t columns = ROOM / p->k / 64 * 64, bytes_a = 0, bytes_b;
+  int64_t columns = ROOM / p->k / 64 * 64;
   if (columns < 64) columns = 64;
   if (columns > p->n) columns = p->n;
-  bytes_b = columns * p->k * 4;
-  int status = MOTH_OK;
-  if (turned_a(p)) {
-    bytes_a = p->m * p->k * 4;
-    s.a = moth_alloc(ctx, bytes_a);
-    if (!s.a) return ctx->error.code;
-    status = moth_parallel(ctx, p->m, 64, (double)p->k / PACKED_PER_NS, turn_part, &s);
-    s.q.a = s.a;
-    s.q.rs = p->k;
-    s.q.cs = 1;
-  }
-  if (!status && packs_b(p)) {
-    s.b = moth_alloc(ctx, bytes_b);
-    status = s.b ? run_packed(ctx, &s, columns) : ctx->error.code;
-  } else if (!status) {
-    status = run_tiles(ctx, &s);
-  }
-  if (s.a) moth_dealloc(ctx, s.a, bytes_a);
+  int64_t bytes_b = packs_b(p) ? columns * p->k * 4 : 0;
+  int64_t bytes = turned_a(p) ? moth_lanes(ctx) * moth_matrix_room() * 4 : 0;
+  if (bytes && !(s.room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  if (bytes_b) s.b = moth_alloc(ctx, bytes_b);
+  int status = bytes_b && !s.b ? ctx->error.code : s.b ? run_packed(ctx, &s, columns)
+                                                       : run_tiles(ctx, &s);
+  if (s.room) moth_dealloc(ctx, s.room, bytes);
   if (s.b) moth_dealloc(ctx, s.b, bytes_b);
   return status;
 }
