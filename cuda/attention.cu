@@ -347,13 +347,17 @@ MOTH_CUDA(attention_back) {
     const int wanted = i == 6 ? real : dtype;
     if (!*at[i]) continue;
     if ((*at[i])->l.dtype != wanted) own[i] = moth_cast(*at[i], wanted);
-    else if (i == 3 || i == 4 || i == 6) own[i] = moth_packed(*at[i]);
+    else if (i == 4 || i == 6) own[i] = moth_packed(*at[i]);
     else continue;
     if (!own[i]) status = moth_status(a->ctx);
     *at[i] = own[i];
   }
   bool done = false;
   if (!status) status = moth_flash_back(&c, q, out, &done);
+  if (!status && !done && !own[3]) {
+    c.grad = own[3] = moth_packed(c.grad);
+    if (!own[3]) status = moth_status(a->ctx);
+  }
   if (!status && !done)
     status = with_float(dtype, [&](auto t) {
       return attention_back_typed<typename decltype(t)::of>(&c, q, real, out);

@@ -142,7 +142,7 @@ MOTH_LOCAL int gradient_close(moth_ctx *ctx, gradient_place *p, const leading &l
 
 MOTH_LOCAL int moth_flash(const attention_args *a, const moth_queue *q, moth_tensor **out,
                           bool *done);
-/* All of one dtype; grad and output packed. */
+/* All of one dtype; output and lse packed. */
 MOTH_LOCAL int moth_flash_back(const attention_back_args *a, const moth_queue *q,
                                moth_tensor **out, bool *done);
 

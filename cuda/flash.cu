@@ -175,17 +175,20 @@ static __global__ void __launch_bounds__(FLASH_THREADS) flash_queries(flash_job<
   put_gradient<MT, OT>(g, 0, of.batch, row, j.l, j.e, j.scale, dq);
 }
 
-/* sums[row] from lse[row] and the row of y times that of dy; a warp a row */
+/* sums[row] from lse[row] and the row of y, which is packed, times that of dy; a warp a row */
 template <class T>
-static __global__ void sums_of_rows(int64_t rows, int64_t n, const float *lse, const T *y,
-                                    const T *dy, row_sums *sums) {
+static __global__ void sums_of_rows(flash_job<T> g, int64_t rows, const T *y, row_sums *sums) {
+  const attention_job<T, float> &j = g.of;
   const int64_t row = thread_number() / WARP;
-  float sum = 0;
   if (row >= rows) return;
-  for (int64_t i = threadIdx.x % WARP; i < n; i += WARP)
-    sum += get(y + row * n + i) * get(dy + row * n + i);
+  const int64_t batch = row / j.l;
+  const side<T> dy = part_of(j.dy, j.lead, batch, j.l, j.v);
+  const T *at = dy.at + (row - batch * j.l) * dy.rs;
+  float sum = 0;
+  for (int64_t i = threadIdx.x % WARP; i < j.v; i += WARP)
+    sum += get(y + row * j.v + i) * get(at + i * dy.cs);
   for (int by = WARP / 2; by; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
-  if (threadIdx.x % WARP == 0) sums[row] = row_sums{lse[row] * LOG2_E, sum};
+  if (threadIdx.x % WARP == 0) sums[row] = row_sums{j.lse[row] * LOG2_E, sum};
 }
 
 /* -- launching -- */
@@ -296,18 +299,13 @@ int moth_flash(const attention_args *a, const moth_queue *q, moth_tensor **out, 
   });
 }
 
+/* The three gradients, of what g tells of. */
 template <class T, int HEAD>
-static int flash_back_typed(const attention_back_args *a, const moth_queue *q, moth_tensor **out,
-                            const row_sums *sums) {
-  int64_t batches;
-  flash_job<T> g = {};
-  gradient_place to[3];
-  flash_job_of(&g, a, a->lse, &batches);
+static int flash_gradients(const attention_back_args *a, const moth_queue *q, flash_job<T> g,
+                           int64_t batches, moth_tensor **out) {
   const attention_job<T, float> &j = g.of;
-  g.of.dy = matrices_of<T>(a->grad, j.lead);
-  pack_rows(&g.of.dy, j.v, j.lead.ndim);
-  g.sums = sums;
   const int64_t size[3] = {j.l * j.e, j.s * j.e, j.s * j.v};
+  gradient_place to[3];
   int status = MOTH_OK, opened = 0;
   for (; !status && opened < 3; opened++)
     status = gradient_open(a->ctx, &to[opened], out[opened], j.lead, batches * size[opened],
@@ -331,17 +329,22 @@ int moth_flash_back(const attention_back_args *a, const moth_queue *q, moth_tens
                     bool *done) {
   return with_flash(a->ctx, q, a->query, a->value, a->scale, done, [&](auto t, auto size) {
     typedef typename decltype(t)::of T;
-    const int64_t rows = a->lse->l.numel, n = a->value->l.shape[a->value->l.ndim - 1];
+    const int64_t rows = a->lse->l.numel;
+    int64_t batches;
+    flash_job<T> g = {};
+    flash_job_of(&g, a, a->lse, &batches);
+    g.of.dy = matrices_of<T>(a->grad, g.of.lead);
+    pack_rows(&g.of.dy, g.of.v, g.of.lead.ndim);
     moth_tensor *sums = attention_room(a->ctx, MOTH_F32, out[0]->l.device, 2 * rows);
     if (!sums) return (int)moth_status(a->ctx);
+    row_sums *to = (row_sums *)(void *)data<float>(sums);
     int status = MOTH_OK;
     if (rows)
-      status = launch_on(a->ctx, q, sums_of_rows<T>, blocks_for(rows * WARP), BLOCK, 0, rows, n,
-                         (const float *)data<float>(a->lse), (const T *)data<T>(a->output),
-                         (const T *)data<T>(a->grad), (row_sums *)data<float>(sums));
+      status = launch_on(a->ctx, q, sums_of_rows<T>, blocks_for(rows * WARP), BLOCK, 0, g, rows,
+                         (const T *)data<T>(a->output), to);
+    g.sums = to;
     if (!status)
-      status = flash_back_typed<T, decltype(size)::value>(a, q, out,
-                                                          (row_sums *)data<float>(sums));
+      status = flash_gradients<T, decltype(size)::value>(a, q, g, batches, out);
     moth_tensor_release(sums);
     return status;
   });

@@ -34,7 +34,7 @@ local function agree(x, options, most)
   close(z, y, most)
   local dy = moth.randn(y.shape):to(x[1].dtype)
   y:backward(dy:to(moth.float32))
-  z:backward(dy:cuda())
+  z:backward(dy:transpose(1, 2):contiguous():cuda():transpose(1, 2)) -- not packed
   for i = 1, 3 do
     assert.equal(x[i].dtype, there[i].grad.dtype)
     close(there[i].grad, here[i].grad, 2 * most)
