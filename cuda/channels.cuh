@@ -15,8 +15,10 @@ struct channel_form {
 
 /* Enough blocks for a large device, the same on all of them. */
 static inline channel_form channels_for(int64_t n, int64_t c, int64_t inner) {
+  if (inner == 0) n = 0; /* whose `inner` counts as 1 below: nothing is read */
   const int64_t each = n * inner, wanted = each / (BLOCK * 8);
-  const int64_t room = 1024 / (inner == 1 ? (c + WARP - 1) / WARP : c ? c : 1);
+  const int64_t blocks = inner == 1 ? (c + WARP - 1) / WARP : c;
+  const int64_t room = 1024 / (blocks ? blocks : 1);
   int64_t parts = wanted < room ? wanted : room;
   if (inner == 1) parts = n / 64 < room ? n / 64 : room;
   if (parts > 128) parts = 128;

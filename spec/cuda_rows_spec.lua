@@ -107,6 +107,21 @@ describe("on a GPU", function()
     end
   end)
 
+  it("norms of channels of nothing are as on the CPU, without channels too", function()
+    for _, shape in ipairs {{2, 0}, {2, 0, 3}, {2, 3, 0}, {0, 3, 2}} do
+      local c, left = shape[2], {}
+      for _, device in ipairs {"cpu", "cuda"} do
+        local mean, var = moth.ones(c):to(device), moth.ones(c):to(device)
+        local w = moth.ones(c):to(device):requires_grad_()
+        local x = moth.zeros(shape):to(device):requires_grad_()
+        local y = F.batch_norm(x, mean, var, w, nil, {training = true})
+        y:backward(moth.ones(shape):to(device))
+        left[device] = {y.shape, x.grad.shape, mean:tolist(), w.grad:tolist()}
+      end
+      assert.same(left.cpu, left.cuda)
+    end
+  end)
+
   it("losses of classes are as on the CPU, of few and of many cases", function()
     for _, shape in ipairs {{7, 5}, {4, 1500}, {2100, 3}, {2, 3, 40, 37}} do
       for _, reduction in ipairs {"mean", "sum", "none"} do
