@@ -71,12 +71,13 @@ static const char *const lt_names[] = {LT_FUNCTIONS(LT_NAME)};
 
 /* -- what is kept of a context on a device -- */
 
-typedef struct lt_key { /* all that an answer depends on */
+typedef struct lt_key { /* all that an answer depends on; its bytes are compared */
   int32_t dtype, compute, epilogue, turned_x, turned_y;
   uint32_t sums; /* LT_SUMS_ */
   uint32_t alignment[4];
   int64_t m, n, k, ldx, ldy, ldc, count, step_x, step_y, step_c;
 } lt_key;
+static_assert(sizeof(lt_key) == 10 * 4 + 10 * 8, "no padding");
 
 typedef struct lt_plan {
   lt_key key;

@@ -245,7 +245,7 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
                          t[MEAN] ? data<R>(t[MEAN]) : NULL,
                          data<R>(t[RSTD]), data<T>(out[0])};
   const bool many = p.f.n % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
-                    on_lump(p.dx) && on_lump(p.weight);
+                    on_lump(p.dx) && on_lump(p.weight, sizeof(R) * LUMP<T>);
   int status = MOTH_OK;
   if (rows) status = many ? back_launch<T, LUMP<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
   return status ? status : affine_run(p, out);

@@ -105,8 +105,9 @@ static __global__ void add_biases(int64_t n, int64_t kept, int64_t both, const R
 /* Sums of columns, 32 a block: a thread takes every 32nd row, then these are added in order. What
 ** the input's and the state's biases share goes to both. */
 template <class R>
-static __global__ void bias_gradients(int64_t rows, int64_t kept, int64_t n, int64_t wide,
-                                      bool gru, const R *x, R *to) {
+static __global__ void __launch_bounds__(1024) bias_gradients(int64_t rows, int64_t kept, int64_t n,
+                                                              int64_t wide, bool gru, const R *x,
+                                                              R *to) {
   __shared__ R part[32][33];
   const int line = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
   const int64_t j = (int64_t)blockIdx.x * 32 + lane;

@@ -26,7 +26,9 @@ static inline strips strips_of(const moth_layout *x, int64_t dim) {
 /* How many elements are moved at once. */
 template <class T> constexpr int LUMP = 16 / (int)sizeof(T);
 
-static inline bool on_lump(const void *at) { return at == NULL || (uintptr_t)at % 16 == 0; }
+static inline bool on_lump(const void *at, size_t bytes = 16) {
+  return at == NULL || (uintptr_t)at % bytes == 0;
+}
 
 /* An owned tensor with x's elements, packed and of a dtype; x itself where it is that already. */
 static inline moth_tensor *packed_as(const moth_tensor *x, int dtype) {
@@ -97,6 +99,7 @@ template <class F>
 static __device__ inline typename F::room join_lane(const F &f, typename F::room mine) {
   __shared__ typename F::room kept[BLOCK];
   typename F::room *const at = kept + threadIdx.y * blockDim.x + threadIdx.x;
+  __syncthreads(); /* of an earlier call, all have read */
   *at = mine;
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
     __syncthreads();

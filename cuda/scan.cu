@@ -67,7 +67,7 @@ template <class F>
 static __global__ void scan_rows(F f, rows_plan p, typename F::room *parts, bool totals) {
   const int64_t row = blockIdx.x, chunk = blockIdx.y, first = chunk * p.chunk;
   const int64_t last = first + p.chunk < p.n ? first + p.chunk : p.n;
-  typename F::room before, all;
+  typename F::room before = {}, all;
   bool begins = totals || chunk == 0;
   if (!begins) before = parts[row * p.chunks + chunk - 1];
   for (int64_t tile = first; tile < last; tile += BLOCK) {
