@@ -49,7 +49,7 @@ static __global__ void digit_counts(int64_t n, int64_t tiles, int shift, const u
 
 /* at[i] := the sum of those before it, at[n] := the sum of all; by one block. A row's counts add up
 ** to its length, so that they begin where the row does. */
-static __global__ void scan_counts(int64_t n, int64_t *at) {
+static __global__ void __launch_bounds__(1024) scan_counts(int64_t n, int64_t *at) {
   __shared__ int64_t warps[WARP];
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   int64_t before = 0;

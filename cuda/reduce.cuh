@@ -280,6 +280,7 @@ template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
     wanted = n / 8192;
     most = ENOUGH / 2 / results;
   }
+  if (most > 65535) most = 65535; /* of a grid's height */
   if (wanted > most) wanted = most;
   if (wanted < 1) wanted = 1;
   p->chunk = (n + wanted - 1) / wanted;
