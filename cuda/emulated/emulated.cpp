@@ -5,6 +5,12 @@
 ** each has (4 GiB), MOTH_EMULATED_MAJOR and MOTH_EMULATED_SHARED its compute capability (9) and how
 ** much shared memory a block may have (227 KiB); MOTH_EMULATED_DRIVER=none stands for a machine
 ** without a driver.
+**
+** Blocks and threads run in the order of their numbers, and warps side by side. A GPU promises
+** none of that: with MOTH_EMULATED_ORDER=reverse or random (MOTH_EMULATED_SEED says which) they
+** take other turns, each warp goes on alone until it waits for its block, and copies to shared
+** memory take place as they are asked for, or some of them. Results that change then depend on an
+** order: somewhere a barrier is missing.
 */
 #include "emulated.h"
 
@@ -236,35 +242,89 @@ static fiber *fiber_new() {
   return f;
 }
 
+/* -- turns: the i-th of n to go on is (i * by + from) % n; by and n have no common factor -- */
+
+struct turns {
+  uint64_t by, from, n;
+};
+
+static enum { ASCENDING, REVERSE, RANDOM } order;
+static uint64_t chance;
+
+static void read_order() {
+  const char *text = getenv("MOTH_EMULATED_ORDER"), *seed = getenv("MOTH_EMULATED_SEED");
+  static bool done;
+  if (done) return;
+  done = true;
+  order = !text ? ASCENDING : !strcmp(text, "reverse") ? REVERSE
+          : !strcmp(text, "random") ? RANDOM : ASCENDING;
+  chance = (seed ? strtoull(seed, NULL, 10) : 1) * 2654435761u + 1;
+}
+
+static turns turns_of(uint64_t n) {
+  static const uint64_t primes[4] = {4294967291u, 4294967279u, 4294967231u, 4294967197u};
+  if (order == ASCENDING) return turns{1, 0, n};
+  if (order == REVERSE) return turns{n - 1, n - 1, n};
+  chance = chance * 6364136223846793005u + 1442695040888963407u;
+  return turns{primes[chance >> 62] % n, (chance >> 20) % n, n};
+}
+
+static unsigned turn(const turns &t, uint64_t i) {
+  return (unsigned)(order == ASCENDING ? i : (i * t.by + t.from) % t.n);
+}
+
 /* Lets those of a warp go on whose partners have all come. What each brought is put where it stays
 ** until they meet again, since the first to go on may bring the next before the last has looked. */
-static bool release_warps(unsigned n) {
+static bool release_warp(unsigned first, unsigned n) {
   static unsigned long meeting;
+  fiber **warp = thread_at + first, *ready[32];
+  const unsigned lanes = n - first < 32 ? n - first : 32;
+  unsigned waits = 0, come = lanes < 32 ? ~0u << lanes : 0, count = 0;
+  for (unsigned i = 0; i < lanes; i++) {
+    if (warp[i]->is == IN_WARP) waits |= 1u << i;
+    if (warp[i]->is == DONE) come |= 1u << i;
+  }
+  come |= waits;
+  if (!waits) return false;
+  const turns take = turns_of(lanes);
+  for (unsigned k = 0; k < lanes; k++) {
+    const unsigned i = turn(take, k);
+    if (waits >> i & 1u && (warp[i]->mask & ~come) == 0) ready[count++] = warp[i];
+  }
+  meeting += count > 0;
+  for (unsigned i = 0; i < count; i++) {
+    fiber *f = ready[i];
+    memcpy(f->given, f->brought, sizeof f->given);
+    f->voted = f->vote;
+    f->met = meeting;
+  }
+  for (unsigned i = 0; i < count; i++) resume(ready[i]);
+  return count > 0;
+}
+
+/* The same for all warps of a block. */
+static bool release_warps(unsigned n) {
+  const turns warps = turns_of((n + 31) / 32);
   bool moved = false;
-  for (unsigned first = 0; first < n; first += 32) {
-    fiber **warp = thread_at + first;
-    const unsigned lanes = n - first < 32 ? n - first : 32;
-    unsigned waits = 0, come = lanes < 32 ? ~0u << lanes : 0;
-    for (unsigned i = 0; i < lanes; i++) {
-      if (warp[i]->is == IN_WARP) waits |= 1u << i;
-      if (warp[i]->is == DONE) come |= 1u << i;
+  for (unsigned w = 0; w < warps.n; w++) {
+    const unsigned first = 32 * turn(warps, w);
+    while (release_warp(first, n)) {
+      moved = true;
+      if (order == ASCENDING) break;
     }
-    come |= waits;
-    fiber *ready[32];
-    unsigned count = 0;
-    for (unsigned i = 0; waits && i < lanes; i++)
-      if (waits >> i & 1u && (warp[i]->mask & ~come) == 0) ready[count++] = warp[i];
-    meeting += count > 0;
-    for (unsigned i = 0; i < count; i++) {
-      fiber *f = ready[i];
-      memcpy(f->given, f->brought, sizeof f->given);
-      f->voted = f->vote;
-      f->met = meeting;
-    }
-    for (unsigned i = 0; i < count; i++) resume(ready[i]);
-    moved = moved || count;
   }
   return moved;
+}
+
+/* Calls go(thread) for all threads of a block, warp by warp. */
+template <class F> static void each_thread(unsigned n, F go) {
+  const turns warps = turns_of((n + 31) / 32);
+  for (unsigned w = 0; w < warps.n; w++) {
+    const unsigned first = 32 * turn(warps, w);
+    const turns lanes = turns_of(n - first < 32 ? n - first : 32);
+    for (unsigned k = 0; k < lanes.n; k++) go(first + turn(lanes, k));
+    while (order != ASCENDING && release_warp(first, n)) {}
+  }
 }
 
 static int votes; /* of those who were let go from the barrier last */
@@ -278,29 +338,33 @@ static bool release_barrier(unsigned n) {
     any = true;
     votes += thread_at[i]->vote;
   }
-  for (unsigned i = 0; any && i < n; i++)
-    if (thread_at[i]->is == AT_BARRIER) resume(thread_at[i]);
-  return any;
+  if (!any) return false;
+  each_thread(n, [](unsigned t) {
+    if (thread_at[t]->is == AT_BARRIER) resume(thread_at[t]);
+  });
+  return true;
 }
 
 static bool run_block(unsigned n) {
+  static fiber done;
   unsigned made = 0;
   fiber *spare = NULL;
-  for (unsigned t = 0; t < n; t++) { /* a thread that never waits leaves its stack to the next */
+  bool good = true;
+  done.is = DONE;
+  each_thread(n, [&](unsigned t) { /* one that never waits leaves its stack to the next */
     if (!spare) {
-      if (!fibers[made] && !(fibers[made] = fiber_new())) return false;
-      spare = fibers[made++];
+      if (!fibers[made] && !(fibers[made] = fiber_new())) good = false;
+      spare = good ? fibers[made++] : NULL;
     }
+    thread_at[t] = &done;
+    if (!good) return;
     spare->number = t;
     thread_at[t] = spare;
     resume(spare);
-    if (spare->is != DONE) spare = NULL;
-  }
-  static fiber done;
-  done.is = DONE;
-  for (unsigned t = 0; t < n; t++)
-    if (thread_at[t]->number != t || thread_at[t]->is == DONE) thread_at[t] = &done;
-  for (;;) {
+    if (spare->is == DONE) thread_at[t] = &done;
+    else spare = NULL;
+  });
+  while (good) {
     bool waits = false;
     for (unsigned t = 0; t < n; t++) waits = waits || thread_at[t]->is != DONE;
     if (!waits) return true;
@@ -309,6 +373,7 @@ static bool run_block(unsigned n) {
       return false;
     }
   }
+  return false;
 }
 
 cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, void (*run)(void *),
@@ -323,15 +388,16 @@ cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, void (*run)(
   kernel_arg = arg;
   blockDim = block;
   gridDim = grid;
+  read_order();
+  const turns all = turns_of((uint64_t)grid.x * grid.y * grid.z);
   bool good = true;
   moth_emulated_open(true);
-  for (unsigned z = 0; good && z < grid.z; z++)
-    for (unsigned y = 0; good && y < grid.y; y++)
-      for (unsigned x = 0; good && x < grid.x; x++) {
-        blockIdx = uint3{x, y, z};
-        if (shared) memset(shared_room, 0xff, shared);
-        good = run_block(n);
-      }
+  for (uint64_t i = 0; good && i < all.n; i++) {
+    const unsigned b = turn(all, i);
+    blockIdx = uint3{b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
+    if (shared) memset(shared_room, 0xff, shared);
+    good = run_block(n);
+  }
   moth_emulated_open(false);
   return good ? cudaSuccess : cudaErrorLaunchFailure;
 }
@@ -357,7 +423,8 @@ static void wait_for(unsigned mask) {
 
 void __syncwarp(unsigned mask) { wait_for(mask); }
 
-/* That thread of the warp, if it came to the meeting from which this one was let go. */
+/* That thread of the warp, if it came to the meeting from which this one was let go. What it has
+** otherwise is anything. */
 static const fiber *partner(unsigned lane) {
   const unsigned t = now->number / 32 * 32 + lane;
   const bool there = lane < 32 && t < blockDim.x * blockDim.y * blockDim.z;
@@ -368,15 +435,18 @@ void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void 
   memcpy(now->brought, mine, size);
   wait_for(mask);
   const fiber *other = partner((unsigned)from);
-  memcpy(theirs, (other ? other : now)->given, size);
+  if (other) memcpy(theirs, other->given, size);
+  else memset(theirs, 0xff, size);
 }
 
 /* The first of a warp that goes on has the work of all done before the others do. */
 void moth_together(void *mine, void (*act)(void *const *all)) {
+  static unsigned long done; /* at which meeting that was */
   void *all[32];
   memcpy(now->brought, &mine, sizeof mine);
   wait_for(0xffffffffu);
-  if (moth_lane() != 0) return;
+  if (done == now->met) return;
+  done = now->met;
   for (unsigned i = 0; i < 32; i++) {
     const fiber *f = partner(i);
     if (!f) {
@@ -388,23 +458,28 @@ void moth_together(void *mine, void (*act)(void *const *all)) {
   act(all);
 }
 
+static void copy_now(const later &c) {
+  if (c.to && c.from) memcpy(c.to, c.from, c.n);
+  else if (c.to) memset(c.to, 0, c.n);
+}
+
 void moth_copy_later(void *to, const void *from, size_t n) {
   if ((uintptr_t)to % (n ? n : 1) || (uintptr_t)from % (n ? n : 1)) {
     fprintf(stderr, "emulated CUDA: a copy of %zu bytes that are not aligned\n", n);
     abort();
   }
   now->copies.push_back(later{to, from, n});
+  if (to && (order == REVERSE || (order == RANDOM && turns_of(2).from))) {
+    copy_now(now->copies.back());
+    now->copies.pop_back();
+  }
 }
 
 void moth_await_copies(int left) {
   size_t end = now->copies.size(), ended = 0;
   for (; end > 0; end--)
     if (!now->copies[end - 1].to && ++ended > (size_t)left) break;
-  for (size_t i = 0; i < end; i++) {
-    const later &c = now->copies[i];
-    if (c.to && c.from) memcpy(c.to, c.from, c.n);
-    else if (c.to) memset(c.to, 0, c.n);
-  }
+  for (size_t i = 0; i < end; i++) copy_now(now->copies[i]);
   now->copies.erase(now->copies.begin(), now->copies.begin() + (long)end);
 }
 
