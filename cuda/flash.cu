@@ -33,7 +33,8 @@ template <class T, int HEAD> struct queries_shape {
 };
 
 template <class T, int HEAD, int MT>
-static __global__ void __launch_bounds__(FLASH_THREADS) flash_forward(flash_job<T> g) {
+static __global__ void __launch_bounds__(FLASH_THREADS, HEAD <= 32 ? 3 : 2)
+flash_forward(flash_job<T> g) {
   typedef forward_shape<T, HEAD, MT> S;
   enum { NT = S::COLS / 8, OT = HEAD / 8 };
   __shared__ flash_parts<T> of;
@@ -85,7 +86,7 @@ static __device__ inline void put_gradient(const flash_job<T> &g, int i, int64_t
 
 /* to[0] and to[1] := the gradients of keys and of values. */
 template <class T, int HEAD>
-static __global__ void __launch_bounds__(FLASH_THREADS) flash_keys(flash_job<T> g) {
+static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_keys(flash_job<T> g) {
   typedef keys_shape<T, HEAD> S;
   enum { MT = S::MT, NT = S::COLS / 8, OT = HEAD / 8 };
   __shared__ flash_parts<T> of;
@@ -135,7 +136,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS) flash_keys(flash_job<T> 
 
 /* to[0] := the gradient of queries. */
 template <class T, int HEAD>
-static __global__ void __launch_bounds__(FLASH_THREADS) flash_queries(flash_job<T> g) {
+static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_queries(flash_job<T> g) {
   typedef queries_shape<T, HEAD> S;
   enum { MT = S::MT, NT = S::COLS / 8, OT = HEAD / 8 };
   __shared__ flash_parts<T> of;
@@ -208,12 +209,14 @@ template <class F> static int with_head(int64_t n, F f) {
 template <class S, class T> static size_t room_of(bool ahead) {
   return sizeof(T) * (size_t)(S::HELD + (ahead ? 2 : 1) * S::SLOT);
 }
-/* Two blocks are to fit a multiprocessor, which has 1 KiB more than a block may have. */
+/* Two blocks are to fit a multiprocessor, which has 1 KiB more than a block may have; each takes
+** BESIDE too, for the system and for what kernels declare themselves. */
+enum { BESIDE = 3 << 10 };
 template <class S, class T> static bool room_ahead(const moth_queue *q) {
-  return 2 * (room_of<S, T>(true) + 1024) <= q->shared + 1024;
+  return 2 * (room_of<S, T>(true) + BESIDE) <= q->shared + 1024;
 }
 template <class S, class T> static bool has_room(const moth_queue *q) {
-  return room_of<S, T>(room_ahead<S, T>(q)) <= q->shared;
+  return room_of<S, T>(room_ahead<S, T>(q)) + BESIDE <= q->shared + 1024;
 }
 
 template <class S, class T>
