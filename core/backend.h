@@ -17,7 +17,7 @@
 #include "kernel/product.h"
 #include "loop.h"
 
-#define MOTH_BACKEND_VERSION 1
+#define MOTH_BACKEND_VERSION 2
 #define MOTH_MAX_DEVICES 16
 
 /* A kernel for an op, with the arguments of its `_cpu` function. */
@@ -49,6 +49,29 @@ typedef struct moth_stream_functions {
   int (*elapsed)(moth_ctx *ctx, void *start, void *end, double *ms);
 } moth_stream_functions;
 
+/* What a context has asked of a device so far. */
+typedef struct moth_device_work {
+  uint64_t kernels; /* of the plugin's own */
+  uint64_t others;  /* copies on the device, and what libraries did */
+  uint64_t waits;   /* waits for it, and copies from and to the CPU */
+} moth_device_work;
+
+typedef struct moth_graph moth_graph; /* the plugin's */
+
+/* Graphs: what was asked for once and is then run by one request. From begin on nothing of what a
+** context asks of the device is done: it becomes the graph's, in parts; before each of them stands
+** a call of `part`. The first launch ends that. Before later ones, parts that vary may be asked for
+** again: then their kernels get the arguments of this time. After an error nothing was run, and the
+** graph is to be freed. What comes late of earlier errors is told by `ready`. */
+typedef struct moth_graph_functions {
+  void (*work)(moth_ctx *ctx, int device, moth_device_work *so_far);
+  int (*ready)(moth_ctx *ctx, int device);
+  moth_graph *(*begin)(moth_ctx *ctx, int device, uint32_t parts); /* NULL: error set */
+  int (*part)(moth_ctx *ctx, moth_graph *g, uint32_t part, const char *op, bool varies);
+  int (*launch)(moth_ctx *ctx, moth_graph *g);
+  void (*drop)(moth_ctx *ctx, moth_graph *g);
+} moth_graph_functions;
+
 typedef struct moth_backend {
   uint32_t version, size; /* MOTH_BACKEND_VERSION, bytes of this struct */
   const char *name;       /* "cuda" */
@@ -68,6 +91,7 @@ typedef struct moth_backend {
   /* One product, or all of a batch. */
   int (*multiply)(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
   const moth_stream_functions *streams;
+  const moth_graph_functions *graphs;
   int (*synchronize)(moth_ctx *ctx, int device); /* all streams; also tells of late errors */
   int (*memory)(moth_ctx *ctx, int device, moth_device_info *info);
   void (*empty_cache)(moth_ctx *ctx, int device);
@@ -122,6 +146,12 @@ int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device);
 /* Counted; NULL: error set. */
 void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner);
 void moth_device_free(moth_ctx *ctx, int device, void *owner, int64_t nbytes);
+/* A block is used again for so many bytes more. */
+void moth_device_recount(moth_ctx *ctx, int device, int64_t more);
+/* n bytes from one place to another, either of them on the CPU, 0, or a device; what comes to the
+** CPU is waited for. */
+int moth_bytes_move(moth_ctx *ctx, int to_device, void *to, int from_device, const void *from,
+                    int64_t n);
 int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait);
 /* A packed tensor on the CPU in x's shape, page-locked; NULL: error set. */
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *l);

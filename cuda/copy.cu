@@ -89,6 +89,10 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
   char *here = moth_address(host);
   cudaError_t error;
   if (!q) return moth_status(ctx);
+  moth_device_stream *s = moth_stream_now(moth_place_of(ctx, device));
+  if (s->graphs.now)
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "no graph can hold copies from or to the CPU");
+  s->place->work.waits++;
   if (n == 0) return MOTH_OK;
   if (kind == cudaMemcpyDeviceToHost)
     error = cudaMemcpyAsync(here, there, (size_t)n, kind, q->stream);

@@ -96,6 +96,8 @@ static const char *find_trouble(const moth_place *p, moth_trouble *t) {
       *t = s->page->of[k];
     }
     for (int k = 0; k < RECORDS; k++) s->page->of[k].code = 0;
+    const char *in_graph = moth_graphs_trouble(p->streams[i], &oldest, t);
+    if (in_graph) op = in_graph;
   }
   p->streams[0]->page->any = 0;
   return op ? op : "an op";
@@ -127,11 +129,12 @@ static int tell_trouble(moth_ctx *ctx, moth_place *p) {
 const moth_queue *moth_queue_of(moth_ctx *ctx, int device) {
   moth_place *p = moth_place_of(ctx, device);
   if (!p) return NULL;
+  moth_device_stream *s = moth_stream_now(p);
+  if (s->graphs.now) return &s->queue; /* its parts have records of their own */
   if (*(volatile int *)&p->streams[0]->page->any) {
     tell_trouble(ctx, p);
     return NULL;
   }
-  moth_device_stream *s = moth_stream_now(p);
   s->queue.trouble = &s->page_there->of[s->launches % RECORDS];
   return &s->queue;
 }
@@ -145,18 +148,42 @@ moth_kept *moth_kept_of(const moth_queue *q, int library) { return &stream_of(q)
 
 static bool blocking; /* MOTH_CUDA_BLOCKING: each launch is waited for */
 
-int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error) {
-  moth_device_stream *s = stream_of(q);
+bool moth_is_blocking(void) { return blocking; }
+
+void moth_note_launch(moth_device_stream *s, const char *op) {
   s->last = ++s->place->launches;
   moth_asked *asked = &s->asked[s->launches++ % RECORDS];
-  asked->op = moth_engine->op_under_way(ctx);
+  asked->op = op;
   asked->number = s->last;
-  if (!error && blocking) error = cudaStreamSynchronize(q->stream);
+}
+
+/* After a launch. */
+static int finish_launch(moth_ctx *ctx, moth_device_stream *s, cudaError_t error) {
+  moth_note_launch(s, moth_engine->op_under_way(ctx));
+  if (!error && blocking) error = cudaStreamSynchronize(s->queue.stream);
   return error ? moth_fail_cuda(ctx, "a kernel could not run", error) : MOTH_OK;
+}
+
+int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error) {
+  moth_device_stream *s = stream_of(q);
+  if (s->graphs.now) return moth_graph_launch(ctx, s, NULL, error);
+  s->place->work.others++;
+  return finish_launch(ctx, s, error);
+}
+
+int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call) {
+  moth_device_stream *s = stream_of(q);
+  if (s->graphs.now) return moth_graph_launch(ctx, s, call, cudaSuccess);
+  s->place->work.kernels++;
+  return finish_launch(ctx, s, cudaLaunchKernel(call->kernel, call->grid, call->block, call->args,
+                                                call->shared, q->stream));
 }
 
 int moth_wait_for(moth_ctx *ctx, moth_device_stream *s) {
   char text[160] = "the GPU failed some time ago; launched last:";
+  if (s->graphs.now)
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "it waits for the GPU, which no graph can");
+  s->place->work.waits++;
   cudaError_t error = cudaStreamSynchronize(s->queue.stream);
   if (!error) return s->place->streams[0]->page->any ? tell_trouble(ctx, s->place) : MOTH_OK;
   for (unsigned i = 1; i <= LAST_OPS && i <= s->launches; i++) {
@@ -184,7 +211,9 @@ static int synchronize(moth_ctx *ctx, int device) {
 static void *alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
   moth_place *p = moth_place_of(ctx, device);
   if (!p) return NULL;
-  moth_block *block = moth_blocks_take(moth_stream_now(p), nbytes);
+  moth_device_stream *s = moth_stream_now(p);
+  moth_block *block = s->graphs.now ? moth_blocks_take_for_graph(s, nbytes)
+                                    : moth_blocks_take(s, nbytes);
   size_t left = 0, all = 0;
   *owner = block;
   if (block) return moth_block_address(block);
@@ -266,6 +295,7 @@ extern "C" __attribute__((visibility("default"))) const moth_backend *moth_backe
   plugin.pin = pin;
   plugin.unpin = moth_pinned_give;
   plugin.streams = &moth_cuda_streams;
+  plugin.graphs = &moth_cuda_graphs;
   plugin.synchronize = synchronize;
   plugin.memory = memory;
   plugin.empty_cache = empty_cache;

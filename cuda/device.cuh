@@ -61,6 +61,12 @@ typedef struct moth_asked { /* a launch */
 
 typedef struct moth_blocks moth_blocks;
 
+typedef struct moth_graphs { /* of a stream (graph.cu) */
+  moth_graph *all;     /* chained */
+  moth_graph *now;     /* the one that launches go into, or NULL */
+  moth_blocks *blocks; /* what their kernels work in; no tensor lies there */
+} moth_graphs;
+
 typedef struct moth_device_stream {
   moth_queue queue; /* first: what launchers see */
   struct moth_place *place;
@@ -75,6 +81,7 @@ typedef struct moth_device_stream {
   cudaEvent_t mark;   /* what lies before launch `marked`, and that */
   uint64_t marked;
   uint64_t *joined;   /* by number of another stream: this one waits for it up to that launch */
+  moth_graphs graphs;
 } moth_device_stream;
 
 /* A context on a device. The first stream is what all begins on. */
@@ -82,6 +89,7 @@ typedef struct moth_place {
   moth_device_stream **streams;
   int nstreams, current;
   uint64_t launches;
+  moth_device_work work;
 } moth_place;
 
 /* NULL: an error is set. The device is current then. */
@@ -104,6 +112,9 @@ static inline moth_device_stream *moth_stream_now(const moth_place *p) {
 MOTH_LOCAL int moth_wait(moth_ctx *ctx, int device);
 MOTH_LOCAL int moth_wait_for(moth_ctx *ctx, moth_device_stream *s);
 MOTH_LOCAL int moth_fail_cuda(moth_ctx *ctx, const char *what, cudaError_t error);
+/* Something was launched, for this op: if the GPU fails later, it is named. */
+MOTH_LOCAL void moth_note_launch(moth_device_stream *s, const char *op);
+MOTH_LOCAL bool moth_is_blocking(void); /* each launch is waited for, to see which one fails */
 MOTH_LOCAL bool moth_is_forked(void); /* nothing of CUDA may be touched any more */
 
 MOTH_LOCAL int moth_cuda_copy(moth_tensor *y, const moth_tensor *x, bool wait);
@@ -116,6 +127,9 @@ MOTH_LOCAL moth_blocks *moth_blocks_new(void);
 MOTH_LOCAL moth_block *moth_blocks_take(moth_device_stream *s, int64_t nbytes);
 MOTH_LOCAL void *moth_block_address(const moth_block *b);
 MOTH_LOCAL void moth_block_give(moth_block *b);
+/* For the graph that is being made or changed: such a block stays with the stream's graphs. */
+MOTH_LOCAL moth_block *moth_blocks_take_for_graph(moth_device_stream *s, int64_t nbytes);
+MOTH_LOCAL void moth_blocks_drop(moth_blocks *b); /* all free ones go back to the driver */
 MOTH_LOCAL void moth_blocks_trim(moth_place *p); /* free ones go back to the driver */
 MOTH_LOCAL int64_t moth_blocks_cached(const moth_place *p);
 MOTH_LOCAL void moth_blocks_free(moth_blocks *b);
@@ -124,6 +138,19 @@ MOTH_LOCAL void moth_blocks_free(moth_blocks *b);
 enum { BLOCK_CLASSES = 256, BLOCK_LEAST = 512 };
 MOTH_LOCAL unsigned moth_block_class(int64_t nbytes);
 MOTH_LOCAL int64_t moth_block_size(unsigned c);
+
+/* -- graphs (graph.cu): launches written down once, and asked for together -- */
+
+/* What moth_launch and moth_launched do while there is graphs.now; call: NULL for what is no kernel
+** of the plugin's own, and has come out with `error`. */
+MOTH_LOCAL int moth_graph_launch(moth_ctx *ctx, moth_device_stream *s,
+                                 const moth_kernel_call *call, cudaError_t error);
+/* The oldest thing that kernels of graphs have found before launch *oldest, which is set to theirs;
+** all of it is forgotten. NULL: nothing; else the op. */
+MOTH_LOCAL const char *moth_graphs_trouble(moth_device_stream *s, uint64_t *oldest,
+                                           moth_trouble *t);
+MOTH_LOCAL void moth_graphs_close(moth_device_stream *s);
+MOTH_LOCAL extern const moth_graph_functions moth_cuda_graphs;
 
 /* -- page-locked memory of the CPU (pinned.cu): of the process, kept for reuse -- */
 

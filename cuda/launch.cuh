@@ -67,22 +67,33 @@ typedef struct moth_queue {
 } moth_queue;
 MOTH_LOCAL const moth_queue *moth_queue_of(moth_ctx *ctx, int device);
 
-/* What follows a launch: its error, or MOTH_OK. */
+/* What follows a copy, a fill or a library's call on q's stream: its error, or MOTH_OK. */
 MOTH_LOCAL int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error);
+
+/* Asks for a kernel; where a graph is being made or changed, there (graph.cu). */
+typedef struct moth_kernel_call {
+  const void *kernel;
+  dim3 grid, block;
+  size_t shared;
+  void **args; /* addresses of its arguments */
+} moth_kernel_call;
+MOTH_LOCAL int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call);
+
+#ifdef __CUDACC__
+#define MOTH_KERNEL(kernel) ((const void *)(kernel))
+#else
+#define MOTH_KERNEL(kernel) moth_emulated_kernel_of(kernel)
+#endif
 
 template <class... P, class... A>
 static inline int launch_on(moth_ctx *ctx, const moth_queue *q, void (*kernel)(P...), dim3 grid,
                             dim3 block, size_t shared, A... args) {
   if (!q) return moth_status(ctx);
-#ifdef __CUDACC__
   return [&](P... held) {
     void *at[] = {(void *)&held...};
-    return moth_launched(ctx, q, cudaLaunchKernel((const void *)kernel, grid, block, at, shared,
-                                                  q->stream));
+    const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, block, shared, at};
+    return moth_launch(ctx, q, &call);
   }(args...);
-#else
-  return moth_launched(ctx, q, emulate(kernel, grid, block, shared, q->stream, args...));
-#endif
 }
 
 /* Asks for a kernel on the device that y lies on. Arguments are converted to the kernel's types. */

@@ -15,6 +15,7 @@ struct moth_block { /* one that was taken from the driver */
   moth_device_stream *of;
   uint64_t since;     /* the place's last launch when it was taken */
   unsigned c;         /* its class */
+  bool graphs;        /* the stream's graphs have it */
   moth_block *next;   /* in its class's chain of free ones */
 };
 
@@ -53,14 +54,30 @@ static moth_block *from_driver(moth_device_stream *s, unsigned c) {
   return NULL;
 }
 
+static moth_block *take_free(moth_blocks *from, unsigned c) {
+  moth_block *b = from->free_of[c];
+  if (!b) return NULL;
+  from->free_of[c] = b->next;
+  from->cached -= moth_block_size(c);
+  return b;
+}
+
+/* None that is free is given back for it: a capture must not wait, and graphs keep theirs. */
+moth_block *moth_blocks_take_for_graph(moth_device_stream *s, int64_t nbytes) {
+  const unsigned c = moth_block_class(nbytes);
+  if (c >= BLOCK_CLASSES) return NULL;
+  moth_block *b = take_free(s->graphs.blocks, c);
+  if (!b) b = take_free(s->blocks, c);
+  if (!b) b = from_driver(s, c);
+  if (b) b->graphs = true;
+  return b;
+}
+
 moth_block *moth_blocks_take(moth_device_stream *s, int64_t nbytes) {
   const unsigned c = moth_block_class(nbytes);
   if (c >= BLOCK_CLASSES) return NULL;
-  moth_block *b = s->blocks->free_of[c];
-  if (b) {
-    s->blocks->free_of[c] = b->next;
-    s->blocks->cached -= moth_block_size(c);
-  } else if (!(b = from_driver(s, c))) {
+  moth_block *b = take_free(s->blocks, c);
+  if (!b && !(b = from_driver(s, c))) {
     moth_blocks_trim(s->place);
     b = from_driver(s, c);
   }
@@ -79,14 +96,14 @@ static void wait_for_others(const moth_block *b) {
 }
 
 void moth_block_give(moth_block *b) {
-  moth_blocks *to = b->of->blocks;
-  if (b->of->place->nstreams > 1) wait_for_others(b);
+  moth_blocks *to = b->graphs ? b->of->graphs.blocks : b->of->blocks;
+  if (b->of->place->nstreams > 1 && !b->graphs) wait_for_others(b); /* graphs go in order */
   b->next = to->free_of[b->c];
   to->free_of[b->c] = b;
   to->cached += moth_block_size(b->c);
 }
 
-static void trim(moth_blocks *b) {
+void moth_blocks_drop(moth_blocks *b) {
   for (int c = 0; c < BLOCK_CLASSES; c++)
     while (b->free_of[c]) {
       moth_block *at = b->free_of[c];
@@ -98,16 +115,17 @@ static void trim(moth_blocks *b) {
 }
 
 void moth_blocks_trim(moth_place *p) {
-  for (int i = 0; i < p->nstreams; i++) trim(p->streams[i]->blocks);
+  for (int i = 0; i < p->nstreams; i++) moth_blocks_drop(p->streams[i]->blocks);
 }
 
 int64_t moth_blocks_cached(const moth_place *p) {
   int64_t bytes = 0;
-  for (int i = 0; i < p->nstreams; i++) bytes += p->streams[i]->blocks->cached;
+  for (int i = 0; i < p->nstreams; i++)
+    bytes += p->streams[i]->blocks->cached + p->streams[i]->graphs.blocks->cached;
   return bytes;
 }
 
 void moth_blocks_free(moth_blocks *b) {
-  if (b) trim(b);
+  if (b) moth_blocks_drop(b);
   free(b);
 }

@@ -19,6 +19,7 @@ static void clear_page(moth_device_stream *s) {
 static void stream_free(moth_device_stream *s) {
   for (int k = 0; k < LIBRARIES; k++)
     if (s->kept[k].state) s->kept[k].close(s->kept[k].state);
+  moth_graphs_close(s);
   moth_blocks_free(s->blocks);
   cudaFreeHost(s->page);
   if (s->mark) cudaEventDestroy(s->mark);
@@ -66,7 +67,8 @@ static cudaError_t open_stream(moth_device_stream *s) {
   if (!error)
     error = cudaStreamCreateWithPriority(&s->queue.stream, cudaStreamNonBlocking, s->priority);
   s->blocks = moth_blocks_new();
-  return !error && !s->blocks ? cudaErrorMemoryAllocation : error;
+  s->graphs.blocks = moth_blocks_new();
+  return !error && !(s->blocks && s->graphs.blocks) ? cudaErrorMemoryAllocation : error;
 }
 
 moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_place *p, int device, int priority) {

@@ -5,8 +5,9 @@
 ** is locked (mprotect), so that an address followed on the wrong side ends the program at once.
 ** Kernels run thread by thread; a thread that waits for others (__syncthreads, a shuffle) is put
 ** aside on a stack of its own until they have come. What a stream is asked for runs when somebody
-** waits for it (streams.cpp). What runs beside it at the same time, memory that is slow, and what
-** only a compiler for GPUs refuses is not seen here.
+** waits for it (streams.cpp); what must not be asked of one that is captured spoils that. What runs
+** beside a thread at the same time, memory that is slow, and what only a compiler for GPUs refuses
+** is not seen here.
 */
 #ifndef MOTH_EMULATED_CUDA_RUNTIME_H
 #define MOTH_EMULATED_CUDA_RUNTIME_H
@@ -18,6 +19,7 @@
 
 #include <new>
 #include <tuple>
+#include <utility>
 
 #define __global__
 #define __device__
@@ -54,31 +56,46 @@ typedef enum cudaError {
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
-  cudaErrorLaunchFailure = 719
+  cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901
 } cudaError_t;
 
 typedef struct moth_emulated_stream *cudaStream_t;
 typedef struct moth_emulated_event *cudaEvent_t;
 
-/* Asks a stream for a kernel; `drop` frees what it is called with. */
-cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                         void (*run)(void *), void *arg, void (*drop)(void *));
-void *moth_emulated_shared(void);
+/* How a kernel is called: its arguments are copied from where the caller has them. */
+struct moth_emulated_call {
+  size_t size; /* bytes of the copies */
+  void (*hold)(void *room, void *const *args);
+  void (*run)(const void *kernel, void *room); /* one thread */
+};
 
-template <class... P, class... A>
-static inline cudaError_t emulate(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                                  cudaStream_t stream, A... args) {
-  struct call {
-    void (*kernel)(P...);
-    std::tuple<P...> held;
-  };
-  call *c = new (std::nothrow) call{kernel, std::tuple<P...>((P)args...)};
-  if (!c) return cudaErrorMemoryAllocation;
-  return moth_emulate(grid, block, shared, stream, [](void *arg) {
-    call *it = (call *)arg;
-    std::apply(it->kernel, it->held);
-  }, c, [](void *arg) { delete (call *)arg; });
+/* Makes a kernel known to launches, which have its address alone. */
+const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how);
+
+template <class... P> struct moth_emulated_args {
+  typedef std::tuple<P...> held;
+  template <size_t... I>
+  static void copy(void *room, void *const *args, std::index_sequence<I...>) {
+    (void)args;
+    new (room) held(*(P *)args[I]...);
+  }
+  static void hold(void *room, void *const *args) {
+    copy(room, args, std::index_sequence_for<P...>());
+  }
+  static void run(const void *kernel, void *room) {
+    std::apply((void (*)(P...))(uintptr_t)kernel, *(held *)room);
+  }
+};
+
+template <class... P> static inline const void *moth_emulated_kernel_of(void (*kernel)(P...)) {
+  typedef moth_emulated_args<P...> args;
+  static const moth_emulated_call how = {sizeof(typename args::held), args::hold, args::run};
+  return moth_emulated_know((const void *)(uintptr_t)kernel, &how);
 }
+
+void *moth_emulated_shared(void);
 
 /* -- what threads of a block do together -- */
 
@@ -219,6 +236,42 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
 };
 
+/* -- the runtime: graphs -- */
+
+#define CUDART_VERSION 13000
+typedef struct moth_emulated_graph *cudaGraph_t;
+typedef struct moth_emulated_graph *cudaGraphExec_t;
+typedef struct moth_emulated_node *cudaGraphNode_t;
+typedef struct moth_emulated_edge cudaGraphEdgeData;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone,
+  cudaStreamCaptureStatusActive,
+  cudaStreamCaptureStatusInvalidated
+};
+struct cudaKernelNodeParams {
+  void *func;
+  dim3 gridDim, blockDim;
+  unsigned sharedMemBytes;
+  void **kernelParams, **extra;
+};
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **last, const cudaGraphEdgeData **edges,
+                                     size_t *n);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                             const cudaKernelNodeParams *to);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+
+/* -- the rest of it -- */
+
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceCount(int *n);
@@ -232,6 +285,8 @@ cudaError_t cudaFree(void *at);
 cudaError_t cudaHostAlloc(void **at, size_t n, unsigned flags);
 cudaError_t cudaFreeHost(void *at);
 cudaError_t cudaHostGetDevicePointer(void **at, void *host, unsigned flags);
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args,
+                             size_t shared, cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream);

@@ -556,5 +556,8 @@ const char *cudaGetErrorString(cudaError_t error) {
          : error == cudaErrorLaunchFailure        ? "unspecified launch failure"
          : error == cudaErrorNoDevice             ? "no CUDA-capable device is detected"
          : error == cudaErrorInsufficientDriver   ? "CUDA driver version is insufficient"
-                                                  : "an error";
+         : error == cudaErrorStreamCaptureUnsupported
+           ? "operation not permitted when stream is capturing"
+         : error == cudaErrorStreamCaptureInvalidated
+           ? "operation failed due to a previous error during capture" : "an error";
 }

@@ -1,9 +1,12 @@
-/* streams.cpp -- streams, events and copies of the CUDA that stands on the CPU.
+/* streams.cpp -- streams, events, copies and graphs of the CUDA that stands on the CPU.
 **
 ** Nothing runs when it is asked for, but as late as CUDA allows: when somebody waits for it, or for
 ** what comes behind it. A wait that was forgotten is seen so, as NaN or as yesterday's value,
 ** instead of once in a thousand runs. Copies from memory that is not page-locked take their bytes
 ** at once, and copies to such memory wait, as CUDA's do.
+**
+** What a stream is asked for while it is captured becomes nodes of a graph, with copies of kernels'
+** arguments. MOTH_EMULATED_GRAPHS=none stands for a driver that makes no graphs.
 */
 #include "emulated.h"
 
@@ -20,7 +23,18 @@
 
 typedef std::function<cudaError_t()> command;
 
+struct moth_emulated_node {
+  command run;
+};
+
+struct moth_emulated_graph {
+  std::vector<cudaGraphNode_t> nodes; /* in order; of one that can run: of what it was made from */
+  std::vector<command> runs;          /* of one that can run */
+};
+
 struct moth_emulated_stream {
+  cudaGraph_t captures = NULL; /* what it is asked for goes there */
+  bool spoilt = false;         /* by what a capture does not allow */
   std::deque<command> todo;
   uint64_t asked = 0, done = 0; /* commands so far */
   cudaError_t error = cudaSuccess; /* of what ran, until somebody waits */
@@ -58,8 +72,19 @@ void run_until(cudaStream_t s, uint64_t at) {
   while (s->done < at) run_one(s);
 }
 
+thread_local cudaStream_t captured; /* of this thread */
+
+cudaError_t spoil(cudaStream_t s) {
+  s->spoilt = true;
+  return moth_emulated_told(cudaErrorStreamCaptureUnsupported);
+}
+
 cudaError_t ask(cudaStream_t s, command c) {
   if (!s) return moth_emulated_told(cudaErrorInvalidValue); /* nothing is asked of CUDA's own */
+  if (s->captures) {
+    s->captures->nodes.push_back(new moth_emulated_node{std::move(c)});
+    return s->spoilt ? moth_emulated_told(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+  }
   s->todo.push_back(std::move(c));
   s->asked++;
   while (s->todo.size() > MOST_TO_DO) run_one(s);
@@ -91,6 +116,7 @@ double seconds() {
 } // namespace
 
 void moth_emulated_finish(void) {
+  if (captured) spoil(captured);
   for (cudaStream_t s : streams) run_until(s, s->asked);
 }
 
@@ -123,6 +149,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   holds lock;
+  if (stream->captures) return spoil(stream);
   run_until(stream, stream->asked);
   const cudaError_t error = stream->error;
   stream->error = cudaSuccess;
@@ -132,6 +159,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 /* Who asks again and again gets there: each question lets one thing be done. */
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   holds lock;
+  if (stream->captures) return spoil(stream);
   if (!stream->todo.empty()) run_one(stream);
   return stream->todo.empty() ? cudaSuccess : cudaErrorNotReady;
 }
@@ -140,6 +168,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   holds lock;
   cudaStream_t other = event->stream;
   const uint64_t at = event->at;
+  if (stream->captures) return spoil(stream); /* the event lies outside of the graph */
   if (!other || other == stream || other->done >= at) return cudaSuccess;
   return ask(stream, [=] { return run_until(other, at), cudaSuccess; });
 }
@@ -158,6 +187,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSucce
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   holds lock;
   std::shared_ptr<double> when = std::make_shared<double>(0.0);
+  if (stream->captures) return spoil(stream); /* allowed, but nothing here needs it */
   event->stream = stream;
   event->at = stream->asked + 1;
   event->when = when;
@@ -188,22 +218,53 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
 
 /* -- what streams are asked for -- */
 
-cudaError_t moth_emulate(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                         void (*run)(void *), void *arg, void (*drop)(void *)) {
+static std::map<const void *, const moth_emulated_call *> known; /* kernels */
+
+const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how) {
+  holds lock;
+  known[kernel] = how;
+  return kernel;
+}
+
+/* What runs a kernel, with copies of its arguments. */
+static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                             command *run) {
+  struct bound {
+    const void *kernel;
+    const moth_emulated_call *how;
+    void *room;
+    ~bound() { free(room); }
+  };
   const unsigned n = block.x * block.y * block.z;
   if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
-      shared > moth_emulated_most_shared()) {
-    drop(arg);
-    return cudaErrorInvalidConfiguration;
-  }
+      shared > moth_emulated_most_shared())
+    return moth_emulated_told(cudaErrorInvalidConfiguration);
+  if (!known.count(kernel)) return moth_emulated_told(cudaErrorInvalidValue);
+  const moth_emulated_call *how = known[kernel];
+  void *room = aligned_alloc(64, (how->size + 63) / 64 * 64);
+  std::shared_ptr<bound> held(new bound{kernel, how, room});
+  how->hold(held->room, args);
+  *run = [=] {
+    return moth_emulated_run(grid, block, shared, [](void *arg) {
+      bound *it = (bound *)arg;
+      it->how->run(it->kernel, it->room);
+    }, held.get());
+  };
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args,
+                             size_t shared, cudaStream_t stream) {
   holds lock;
-  std::shared_ptr<void> held(arg, drop);
-  return ask(stream, [=] { return moth_emulated_run(grid, block, shared, run, held.get()); });
+  command run;
+  const cudaError_t error = launch_of(kernel, grid, block, args, shared, &run);
+  return error ? error : ask(stream, run);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind,
                             cudaStream_t stream) {
   holds lock;
+  if (stream->captures && (is_pageable(to) || is_pageable(from))) return spoil(stream);
   if (is_pageable(to)) {
     run_until(stream, stream->asked);
     return move(to, from, n);
@@ -223,6 +284,76 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) 
     return cudaSuccess;
   });
 }
+
+/* -- graphs -- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  holds lock;
+  if (stream->captures) return moth_emulated_told(cudaErrorInvalidValue);
+  stream->captures = new moth_emulated_graph;
+  stream->spoilt = false;
+  captured = stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  holds lock;
+  *graph = stream->captures;
+  stream->captures = NULL;
+  captured = NULL;
+  if (!*graph) return moth_emulated_told(cudaErrorInvalidValue);
+  if (!stream->spoilt) return cudaSuccess;
+  cudaGraphDestroy(*graph);
+  *graph = NULL;
+  return moth_emulated_told(cudaErrorStreamCaptureInvalidated);
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus *status,
+                                     unsigned long long *, cudaGraph_t *,
+                                     const cudaGraphNode_t **last, const cudaGraphEdgeData **,
+                                     size_t *n) {
+  holds lock;
+  const moth_emulated_graph *graph = stream->captures;
+  *status = !graph           ? cudaStreamCaptureStatusNone
+            : stream->spoilt ? cudaStreamCaptureStatusInvalidated
+                             : cudaStreamCaptureStatusActive;
+  *n = graph && !graph->nodes.empty();
+  *last = *n ? &graph->nodes.back() : NULL;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
+  const char *text = getenv("MOTH_EMULATED_GRAPHS");
+  if (text && !strcmp(text, "none")) return moth_emulated_told(cudaErrorMemoryAllocation);
+  *exec = new moth_emulated_graph{graph->nodes, {}};
+  for (cudaGraphNode_t node : graph->nodes) (*exec)->runs.push_back(node->run);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                             const cudaKernelNodeParams *to) {
+  holds lock;
+  for (size_t i = 0; i < exec->nodes.size(); i++)
+    if (exec->nodes[i] == node)
+      return launch_of(to->func, to->gridDim, to->blockDim, to->kernelParams, to->sharedMemBytes,
+                       &exec->runs[i]);
+  return moth_emulated_told(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  holds lock;
+  if (stream->captures) return spoil(stream);
+  cudaError_t error = cudaSuccess;
+  for (size_t i = 0; !error && i < exec->runs.size(); i++) error = ask(stream, exec->runs[i]);
+  return error;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  for (cudaGraphNode_t node : graph->nodes) delete node;
+  return delete graph, cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
 
 /* -- page-locked memory -- */
 
