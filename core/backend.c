@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "capture.h"
 #include "random.h"
 #include "registry.h"
 #include "tape.h"
@@ -198,7 +197,6 @@ int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device) {
   const moth_backend *b = moth_backend_load(ctx);
   int32_t n = b ? b->count(ctx) : ctx->error.code;
   if (n < 0) return n;
-  if (ctx->capture) return moth_capture_refuse(ctx, "a device is used");
   if (device > 0 && device <= n && device <= MOTH_MAX_DEVICES) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_DEVICE, arg, "there is no cuda:%lld, this machine has %d",
                    (long long)device - 1, n);
@@ -258,6 +256,12 @@ moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
   return x;
 }
 
+void moth_device_recount(moth_ctx *ctx, int device, int64_t more) {
+  device_count *c = &ctx->devices->of[device];
+  c->live += more;
+  if (c->live > c->peak) c->peak = c->live;
+}
+
 void moth_devices_swept(moth_ctx *ctx) {
   for (int i = 1; ctx->devices && i <= MOTH_MAX_DEVICES; i++) {
     device_count *c = &ctx->devices->of[i];
@@ -304,6 +308,23 @@ moth_tensor *moth_to_host(const moth_tensor *x) {
   if (!moth_device_copy(y, x, true)) return y;
   moth_tensor_release(y);
   return NULL;
+}
+
+int moth_bytes_move(moth_ctx *ctx, int to_device, void *to, int from_device, const void *from,
+                    int64_t n) {
+  if (!to_device && !from_device) {
+    memcpy(to, from, (size_t)n);
+    return MOTH_OK;
+  }
+  const moth_layout l = {.ndim = 1, .dtype = MOTH_U8, .numel = n, .shape = {n}, .stride = {1}};
+  moth_storage there = {.refs = 1, .data = to, .nbytes = n, .device = (uint8_t)to_device};
+  moth_storage here = {.refs = 1, .data = (char *)(uintptr_t)from, .nbytes = n,
+                       .device = (uint8_t)from_device};
+  moth_tensor y = {.refs = 1, .ctx = ctx, .l = l, .storage = &there};
+  moth_tensor x = {.refs = 1, .ctx = ctx, .l = l, .storage = &here};
+  y.l.device = (uint8_t)to_device;
+  x.l.device = (uint8_t)from_device;
+  return moth_device_copy(&y, &x, true);
 }
 
 /* -- what hosts ask -- */

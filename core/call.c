@@ -40,18 +40,17 @@ static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layo
   return status;
 }
 
-/* On a device beside the CPU; moth_prepare has seen that one of these runs there. */
-static int run_on_device(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out) {
-  if (ctx->capture) return moth_capture_refuse(ctx, "a device is used");
-  if (op->device) return op->device(args, out);
-  return op->compose ? op->compose(args, out) : op->cpu(args, out);
+/* What runs on a device beside the CPU; moth_prepare has seen that there is one. */
+static moth_kernel kernel_there(const moth_op *op) {
+  if (op->device) return op->device;
+  return op->compose ? op->compose : op->cpu;
 }
 
 static int run_kernel(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out,
                       bool fresh, int device) {
-  if (device) return run_on_device(ctx, op, args, out);
-  if (!ctx->capture) return op->cpu(args, out);
-  return moth_capture_run(op, op->cpu, args, out, fresh ? op->nout + op->nhidden : 1, fresh);
+  const moth_kernel run = device ? kernel_there(op) : op->cpu;
+  if (!ctx->capture) return run(args, out);
+  return moth_capture_run(op, run, args, out, fresh ? op->nout + op->nhidden : 1, fresh);
 }
 
 static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tensor **out) {
@@ -237,10 +236,11 @@ static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   status = moth_prepare(f, op, &dtype);
   if (status) return status;
   if (op->view) return run_view(f, op, out);
-  if ((op->flags & MOTH_OP_WHOLE) && f->device)
-    return run_on_device(f->temps.ctx, op, &f->args, out);
-  if ((op->flags & MOTH_OP_WHOLE) && f->temps.ctx->capture)
-    return moth_capture_run(op, op->compose, &f->args, out, 0, false);
+  if (op->flags & MOTH_OP_WHOLE) {
+    const moth_kernel run = f->device ? kernel_there(op) : op->compose;
+    if (!f->temps.ctx->capture) return run(&f->args, out);
+    return moth_capture_run(op, run, &f->args, out, 0, false);
+  }
   if (op->compose) return op->compose(&f->args, out);
   if (op->list) return op->list(&f->args, &f->temps.ctx->results);
   if (op->flags & MOTH_OP_MUTATES) return run_writer(f, op, out);

@@ -1,5 +1,5 @@
 /* capture.c -- recording a step: instructions, frozen tensors, and who owns which bytes. capture.h
-** tells how it works, capture_run.c runs what was recorded.
+** tells how it works, capture_run.c and capture_graph.c run what was recorded.
 */
 #include "capture_parts.h"
 
@@ -91,19 +91,25 @@ static bool same_block(const moth_ctx *ctx, int64_t n, int64_t m) {
   return ctx->keeps_blocks ? moth_class_of(n) == moth_class_of(m) : n == m;
 }
 
-void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int64_t nbytes) {
+static void *new_block(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
+  return device ? moth_device_alloc(ctx, device, nbytes, owner) : moth_alloc(ctx, nbytes);
+}
+
+void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int device, int64_t nbytes) {
   moth_capture *c = ctx->capture;
   if (!c->fresh || ctx->quiet || (c->fresh == LARGE && nbytes <= SMALL))
-    return moth_alloc(ctx, nbytes);
+    return new_block(ctx, device, nbytes, &s->owner);
   s->held |= MOTH_C_POOLED;
   for (uint32_t i = c->npool; i-- > 0;) {
     moth_spare spare = c->pool[i];
-    if (!same_block(ctx, spare.nbytes, nbytes)) continue;
-    ctx->mem.live_bytes -= spare.nbytes;
+    if (spare.device != device || !same_block(ctx, spare.nbytes, nbytes)) continue;
+    if (device) moth_device_recount(ctx, device, nbytes - spare.nbytes);
+    else ctx->mem.live_bytes -= spare.nbytes;
     c->pool[i] = c->pool[--c->npool];
+    if (device) s->owner = spare.owner;
     return spare.block;
   }
-  return moth_alloc(ctx, nbytes);
+  return new_block(ctx, device, nbytes, &s->owner);
 }
 
 moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
@@ -116,7 +122,7 @@ moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
     ctx->fail_after = 0;
     moth_error_state error = ctx->error;
     if (!moth_capture_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool))
-      c->pool[c->npool++] = (moth_spare){s->data, s->nbytes};
+      c->pool[c->npool++] = (moth_spare){s->data, s->owner, s->nbytes, s->device};
     else {
       ctx->error = error;
       s->held &= (uint8_t)~MOTH_C_POOLED; /* it stays this storage's, and goes with it */
@@ -217,16 +223,15 @@ int moth_capture_initial(moth_capture *c, moth_storage *s) {
       !s->data)
     return MOTH_OK;
   moth_initial *first = room(c, (int64_t)sizeof *first);
-  if (!first || !moth_count_data(c->ctx, s->nbytes)) return c->ctx->error.code;
-  void *bytes = moth_alloc(c->ctx, s->nbytes);
+  if (!first || (!s->device && !moth_count_data(c->ctx, s->nbytes))) return c->ctx->error.code;
+  void *owner = NULL, *bytes = new_block(c->ctx, s->device, s->nbytes, &owner);
   if (!bytes) {
-    c->ctx->mem.live_bytes -= s->nbytes;
+    if (!s->device) c->ctx->mem.live_bytes -= s->nbytes;
     return c->ctx->error.code;
   }
-  memcpy(bytes, s->data, (size_t)s->nbytes);
-  *first = (moth_initial){c->initial, s, bytes};
+  *first = (moth_initial){c->initial, s, bytes, owner};
   c->initial = first;
-  return MOTH_OK;
+  return moth_bytes_move(c->ctx, s->device, bytes, s->device, s->data, s->nbytes);
 }
 
 static bool fills(const moth_tensor *y) {
@@ -298,7 +303,7 @@ int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_
   int status = append(c, op, run, args, out, nout, fresh);
   if (status) return status;
   ctx->quiet++;
-  status = run(args, out);
+  status = ctx->devices ? moth_capture_observe(&c->code[before], args, out) : run(args, out);
   ctx->quiet--;
   if (status) c->ncode = before;
   return status;
@@ -354,5 +359,6 @@ void moth_capture_void(moth_ctx *ctx) {
 moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op) {
   moth_capture *c = ctx->capture;
   if (!c || c->ncode == 0 || c->code[c->ncode - 1].op != op) return NULL;
+  c->code[c->ncode - 1].facts |= MOTH_I_VARIES;
   return moth_arg_at(op, c->code[c->ncode - 1].args, 0);
 }

@@ -9,6 +9,9 @@
 ** same order, needs no more memory than the step did. All others made meanwhile hold constants of
 ** the recording and keep their bytes; if an instruction writes one, each replay restores it first.
 **
+** On a device beside the CPU, runs of instructions become graphs there (capture_graph.c), each
+** asked for by one request; what a graph cannot hold runs between them.
+**
 ** ctx->quiet counts what is recorded as a whole (a kernel, a shape rule): inside it nothing is.
 */
 #ifndef MOTH_CAPTURE_H
@@ -29,7 +32,8 @@ void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool
 
 /* -- storages (tensor.c asks) -- */
 
-void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int64_t nbytes); /* its bytes */
+/* Its bytes on a device, 0 being the CPU. */
+void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int device, int64_t nbytes);
 int moth_capture_born(moth_ctx *ctx, moth_storage *s);
 void moth_capture_unborn(moth_ctx *ctx, const moth_storage *s); /* its bytes could not be had */
 bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s);

@@ -1,9 +1,10 @@
-/* capture_parts.h -- what a recording is made of; for capture.c, which records, and
-** capture_run.c, which begins, ends, replays and frees. capture.h tells how it works.
+/* capture_parts.h -- what a recording is made of; for capture.c, which records, capture_run.c,
+** which begins, ends, replays and frees, and capture_graph.c. capture.h tells how it works.
 */
 #ifndef MOTH_CAPTURE_PARTS_H
 #define MOTH_CAPTURE_PARTS_H
 
+#include "backend.h"
 #include "capture.h"
 
 #define MOTH_FROZEN 64 /* headers that are looked through for one that is the same */
@@ -16,13 +17,29 @@ enum {                /* moth_storage.held, in the recording that it names */
   MOTH_C_BURIED = 16  /* died meanwhile: only the recording knows it */
 };
 
+enum {                /* moth_instruction.facts: what it did when it was recorded, or will do */
+  MOTH_I_VARIES = 1,  /* replays tell the device other numbers */
+  MOTH_I_OTHERS = 2,  /* not only kernels of the plugin's own ran there */
+  MOTH_I_WAITED = 4   /* for the device, or bytes went between it and the CPU */
+};
+
 typedef struct moth_instruction {
   moth_kernel run;
   void *args;
   moth_tensor *out[MOTH_MAX_OUTPUTS];
   const moth_op *op;
-  bool once; /* it gives the same each time */
+  bool once;         /* it gives the same each time */
+  uint8_t device;    /* that its tensors lie on, single elements aside; 0: there is none */
+  uint8_t facts;     /* MOTH_I_... */
+  uint16_t launches; /* asked of the device, or as many as this can hold */
 } moth_instruction;
+
+typedef struct moth_segment { /* instructions in a row: a graph, or run one after the other */
+  uint32_t first, last;       /* up to last - 1 */
+  int device;                 /* of the graph; 0: it is none */
+  bool failed;                /* the graph could not be made */
+  moth_graph *graph;          /* NULL until the first replay */
+} moth_segment;
 
 typedef struct moth_held {
   moth_storage *s;
@@ -31,8 +48,9 @@ typedef struct moth_held {
 } moth_held;
 
 typedef struct moth_spare { /* a block that may be used again */
-  void *block;
+  void *block, *owner; /* owner: of a device's block */
   int64_t nbytes;
+  uint8_t device;
 } moth_spare;
 
 typedef struct moth_watched { /* a tensor from before: these must stay */
@@ -59,7 +77,7 @@ typedef struct moth_kept { /* bytes of a storage, behind this header, while two 
 typedef struct moth_initial { /* what a storage holds when a replay begins */
   struct moth_initial *next;
   moth_storage *s;
-  void *bytes;
+  void *bytes, *owner;
 } moth_initial;
 
 typedef struct moth_chunk {
@@ -73,11 +91,14 @@ struct moth_capture {
   uint32_t id;
   uint64_t first;        /* nodes made meanwhile have greater ids */
   bool grad_mode, empty; /* empty: the step will not go the same way again */
-  int32_t default_dtype, autocast;
+  int32_t default_dtype, autocast, float32_precision;
+  bool deterministic;
   uint8_t fresh;         /* storages made now are results: 1 all, 2 large ones */
 
   moth_instruction *code;
   uint32_t ncode, code_room;
+  moth_segment *segments; /* of all the code, if any of it is a graph */
+  uint32_t nsegments, segment_room;
   moth_held *stores;
   uint32_t nstores, store_room;
   moth_spare *pool;
@@ -102,5 +123,14 @@ int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, siz
 /* If no instruction wrote the bytes of s and no op made them, each replay is to begin with those
 ** that it has now: they are about to change, or others may change them. */
 int moth_capture_initial(moth_capture *c, moth_storage *s);
+
+/* -- capture_graph.c -- */
+
+/* The first run of an instruction, with what it asks of a device noted. */
+int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **out);
+int moth_capture_segments(moth_capture *c); /* all is recorded: what becomes a graph */
+int moth_capture_run_segments(moth_capture *c);
+int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last);
+void moth_capture_drop_graphs(moth_capture *c);
 
 #endif

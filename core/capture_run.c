@@ -8,7 +8,11 @@
 
 /* -- freeing -- */
 
-static void free_data(moth_ctx *ctx, void *block, int64_t nbytes) {
+static void free_data(moth_ctx *ctx, int device, void *block, void *owner, int64_t nbytes) {
+  if (device) {
+    moth_device_free(ctx, device, owner, nbytes);
+    return;
+  }
   ctx->mem.live_bytes -= nbytes;
   moth_dealloc(ctx, block, nbytes);
 }
@@ -31,13 +35,17 @@ static void release_stores(moth_capture *c) {
       }
     }
   }
-  for (uint32_t i = 0; i < c->npool; i++) free_data(ctx, c->pool[i].block, c->pool[i].nbytes);
+  for (uint32_t i = 0; i < c->npool; i++) {
+    const moth_spare *at = &c->pool[i];
+    free_data(ctx, at->device, at->block, at->owner, at->nbytes);
+  }
 }
 
 static void free_lists(moth_capture *c) {
   moth_ctx *ctx = c->ctx;
 #define FREE_LIST(list, room) moth_dealloc(ctx, c->list, (int64_t)(c->room * sizeof *c->list))
   FREE_LIST(code, code_room);
+  FREE_LIST(segments, segment_room);
   FREE_LIST(stores, store_room);
   FREE_LIST(pool, pool_room);
   FREE_LIST(watched, watch_room);
@@ -69,6 +77,7 @@ static void drop_kept(moth_capture *c) {
 /* c is in no list any more. */
 static void destroy(moth_capture *c) {
   moth_ctx *ctx = c->ctx;
+  moth_capture_drop_graphs(c);
   drop_kept(c);
   for (uint32_t i = 0; i < c->nleaves; i++) {
     moth_tensor_release(c->leaves[i].before);
@@ -78,7 +87,7 @@ static void destroy(moth_capture *c) {
   for (uint32_t i = 0; i < c->nwatched; i++) moth_tensor_release(c->watched[i].tensor);
   for (uint32_t i = 0; i < c->ninputs; i++) moth_tensor_release(c->inputs[i]);
   for (moth_initial *first = c->initial; first; first = first->next)
-    free_data(ctx, first->bytes, first->s->nbytes);
+    free_data(ctx, first->s->device, first->bytes, first->owner, first->s->nbytes);
   release_stores(c);
   free_lists(c);
   moth_dealloc(ctx, c, sizeof *c);
@@ -155,6 +164,8 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   c->grad_mode = ctx->grad_mode;
   c->default_dtype = ctx->default_dtype;
   c->autocast = ctx->autocast;
+  c->float32_precision = ctx->float32_precision;
+  c->deterministic = ctx->deterministic;
   moth_autocast_forget(ctx); /* casts that were kept: replays must make their own */
   c->first = ctx->ids;
   while (c->id == 0) c->id = atomic_fetch_add(&ids, 1) + 1;
@@ -211,6 +222,7 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   if (!c) return moth_fail(ctx, MOTH_E_STATE, NULL, "nothing is being recorded");
   moth_autocast_forget(ctx); /* casts that replays overwrite */
   int status = finish_code(c);
+  if (!status && ctx->devices) status = moth_capture_segments(c);
   ctx->quiet++; /* new tensors over old storages are no part of it */
   if (!status) status = plain_results(ctx, results, nresults);
   ctx->quiet--;
@@ -242,7 +254,8 @@ static bool fits(const moth_tensor *to, const moth_tensor *x) {
 static bool is_stale(const moth_capture *c, moth_tensor *const *x) {
   const moth_ctx *ctx = c->ctx;
   if (ctx->grad_mode != c->grad_mode || ctx->default_dtype != c->default_dtype ||
-      ctx->autocast != c->autocast || ctx->anomaly)
+      ctx->autocast != c->autocast || ctx->float32_precision != c->float32_precision ||
+      ctx->deterministic != c->deterministic || ctx->anomaly)
     return true;
   for (uint32_t i = 0; i < c->ninputs; i++)
     if (!fits(c->inputs[i], x[i]) || (ctx->grad_mode && moth_needs_grad(x[i]))) return true;
@@ -287,25 +300,21 @@ static int copy_inputs(const moth_capture *c, moth_tensor **x) {
     if (same_bytes_of(x[i], to)) continue;
     moth_storage_bump(to->storage);
     size_t bytes = (size_t)(to->l.numel * moth_dtype_size[to->l.dtype]);
-    if (!moth_contiguous(x[i]) || !moth_contiguous(to)) status = moth_copy_into(to, x[i]);
+    if (to->l.device || !moth_contiguous(x[i]) || !moth_contiguous(to))
+      status = moth_copy_into(to, x[i]);
     else if (bytes) memcpy(moth_at(to), moth_at(x[i]), bytes);
   }
   for (uint32_t i = 0; i < c->ninputs; i++) moth_tensor_release(aside[i]);
   return status;
 }
 
-static int run_code(const moth_capture *c) {
-  moth_ctx *ctx = c->ctx;
-  const moth_instruction *end = c->code + c->ncode;
-  for (moth_initial *first = c->initial; first; first = first->next)
-    memcpy(first->s->data, first->bytes, (size_t)first->s->nbytes);
-  for (moth_instruction *in = c->code; in < end; in++) {
-    int status = moth_cancelled(ctx) ? moth_stopped(ctx) : in->run(in->args, in->out);
-    if (!status) continue;
-    moth_error_blame(ctx, in->op->name);
-    return status;
-  }
-  return MOTH_OK;
+static int run_code(moth_capture *c) {
+  int status = MOTH_OK;
+  for (moth_initial *first = c->initial; first && !status; first = first->next)
+    status = moth_bytes_move(c->ctx, first->s->device, first->s->data, first->s->device,
+                             first->bytes, first->s->nbytes);
+  if (status) return status;
+  return c->nsegments ? moth_capture_run_segments(c) : moth_capture_run_each(c, 0, c->ncode);
 }
 
 /* Others see that what the step wrote has changed, and the gradients where the step leaves them. */
@@ -351,9 +360,8 @@ static int keep_bytes(moth_capture *c, moth_storage *s, bool inside) {
   moth_kept *kept = moth_alloc(c->ctx, (int64_t)sizeof *kept + s->nbytes);
   if (!kept) return c->ctx->error.code;
   *kept = (moth_kept){c->kept, s, s->nbytes, inside};
-  memcpy(kept + 1, s->data, (size_t)s->nbytes);
   c->kept = kept;
-  return MOTH_OK;
+  return moth_bytes_move(c->ctx, 0, kept + 1, s->device, s->data, s->nbytes);
 }
 
 int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
@@ -371,50 +379,87 @@ int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture) {
   return status;
 }
 
-static void swap_bytes(char *a, char *b, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    char held = a[i];
-    a[i] = b[i];
-    b[i] = held;
-  }
+/* Puts the kept bytes back, and keeps those that were there. */
+static int swap_bytes(moth_ctx *ctx, moth_kept *kept) {
+  moth_storage *s = kept->s;
+  void *now = moth_alloc(ctx, s->nbytes);
+  if (!now) return ctx->error.code;
+  int status = moth_bytes_move(ctx, 0, now, s->device, s->data, s->nbytes);
+  if (!status) status = moth_bytes_move(ctx, s->device, s->data, 0, kept + 1, s->nbytes);
+  if (!status) memcpy(kept + 1, now, (size_t)s->nbytes);
+  moth_dealloc(ctx, now, s->nbytes);
+  moth_storage_bump(s);
+  return status;
 }
 
 int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture) {
   moth_capture *c = find(ctx, capture);
-  if (!c) return ctx->error.code;
-  for (moth_kept *kept = c->kept; kept; kept = kept->next) {
-    swap_bytes(kept->s->data, (char *)(kept + 1), kept->nbytes);
-    moth_storage_bump(kept->s);
-  }
-  for (uint32_t i = 0; i < c->nleaves; i++) {
+  int status = c ? MOTH_OK : ctx->error.code;
+  for (moth_kept *kept = c ? c->kept : NULL; kept && !status; kept = kept->next)
+    status = swap_bytes(ctx, kept);
+  for (uint32_t i = 0; !status && i < c->nleaves; i++) {
     moth_leaf_state *at = &c->leaves[i];
     at->other = at->leaf->grad ? moth_tensor_retain(at->leaf->grad) : NULL;
     moth_leaf_set(at->leaf, at->kept ? moth_tensor_retain(at->kept) : NULL);
   }
-  return MOTH_OK;
+  return status;
 }
 
-static bool same_bytes(const moth_tensor *x, const moth_tensor *y) {
+/* 1 or 0, or a status. */
+static int same_bytes(const moth_tensor *x, const moth_tensor *y) {
   if (!x || !y) return x == y;
-  if (x->l.dtype != y->l.dtype || !moth_shape_same(&x->l, &y->l)) return false;
-  moth_tensor *a = moth_packed(x), *b = a ? moth_packed(y) : NULL;
-  bool same = b && !memcmp(moth_at(a), moth_at(b),
-                           (size_t)(x->l.numel * moth_dtype_size[x->l.dtype]));
+  if (x->l.dtype != y->l.dtype || !moth_shape_same(&x->l, &y->l)) return 0;
+  moth_tensor *a = moth_to_host(x), *b = a ? moth_to_host(y) : NULL;
+  int same = b ? !memcmp(moth_at(a), moth_at(b),
+                         (size_t)(x->l.numel * moth_dtype_size[x->l.dtype]))
+               : x->ctx->error.code;
   moth_tensor_release(a);
   moth_tensor_release(b);
+  return same;
+}
+
+/* The same of what was kept. */
+static int as_kept(moth_ctx *ctx, const moth_kept *kept) {
+  const moth_storage *s = kept->s;
+  if (!s->device) return !memcmp(s->data, kept + 1, (size_t)kept->nbytes);
+  void *now = moth_alloc(ctx, kept->nbytes);
+  int status = now ? moth_bytes_move(ctx, 0, now, s->device, s->data, kept->nbytes)
+                   : ctx->error.code;
+  int same = status ? status : !memcmp(now, kept + 1, (size_t)kept->nbytes);
+  moth_dealloc(ctx, now, kept->nbytes);
   return same;
 }
 
 int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture) {
   moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
-  int32_t found = 0;
-  for (uint32_t i = 0; i < c->nleaves && !found; i++)
-    if (!same_bytes(c->leaves[i].leaf->grad, c->leaves[i].other)) found = MOTH_CAPTURE_GRADIENT;
-  for (moth_kept *kept = c->kept; kept && !found; kept = kept->next) {
-    if (!kept->inside && memcmp(kept->s->data, kept + 1, (size_t)kept->nbytes))
+  int32_t found = 0, same = 1;
+  for (uint32_t i = 0; i < c->nleaves && same > 0; i++) {
+    same = same_bytes(c->leaves[i].leaf->grad, c->leaves[i].other);
+    if (same == 0) found = MOTH_CAPTURE_GRADIENT;
+  }
+  for (moth_kept *kept = c->kept; kept && same > 0; kept = kept->next) {
+    if (!kept->inside) same = as_kept(ctx, kept);
+    if (same == 0)
       found = kept->s == ctx->generator->storage ? MOTH_CAPTURE_RANDOM : MOTH_CAPTURE_VALUE;
   }
   drop_kept(c);
-  return found;
+  return same < 0 ? same : found;
+}
+
+int32_t moth_capture_graphs(moth_ctx *ctx, uint32_t capture, int32_t *there, int32_t *here) {
+  const moth_capture *c = find(ctx, capture);
+  const moth_segment whole = {.last = c ? c->ncode : 0};
+  int32_t graphs = 0;
+  *there = *here = 0;
+  if (!c) return ctx->error.code;
+  for (uint32_t i = 0; i < c->nsegments || i == 0; i++) {
+    const moth_segment *at = c->nsegments ? &c->segments[i] : &whole;
+    if (at->device && !at->failed) {
+      graphs++;
+      continue;
+    }
+    for (uint32_t k = at->first; k < at->last; k++) ++*(c->code[k].device ? there : here);
+  }
+  return graphs;
 }

@@ -300,6 +300,9 @@ moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op);
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs);
 void moth_capture_free(moth_ctx *ctx, uint32_t capture);
+/* How many graphs of kernels a replay asks of a GPU. *there: ops that run on one beside them;
+** *here: those that run on the CPU, or move something between the two. */
+int32_t moth_capture_graphs(moth_ctx *ctx, uint32_t capture, int32_t *there, int32_t *here);
 /* To compare a replay with the step itself: keep what it may change; run the step; swap, so that
 ** what was kept holds again; replay; differs tells what came out otherwise, and forgets. */
 enum { MOTH_CAPTURE_VALUE = 5, MOTH_CAPTURE_GRADIENT = 6, MOTH_CAPTURE_RANDOM = 7 };

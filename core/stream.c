@@ -25,6 +25,7 @@ static const moth_stream_functions *functions(moth_ctx *ctx, int32_t device, int
   moth_error_clear(ctx);
   const moth_backend *b = moth_backend_load(ctx);
   *status = b ? moth_device_check(ctx, "device", device) : ctx->error.code;
+  if (!*status) *status = moth_capture_refuse(ctx, "a stream or an event is used");
   if (!*status && device == 0)
     *status = moth_fail(ctx, MOTH_E_DEVICE, "device", "the CPU has no streams");
   return *status ? NULL : b->streams;

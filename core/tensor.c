@@ -32,9 +32,11 @@ _Static_assert(sizeof(moth_storage) % MOTH_ALIGN == 0, "data behind it lies alig
 static moth_storage *storage_on_device(moth_ctx *ctx, int device, int64_t nbytes) {
   moth_storage *s = storage_raw(ctx, 0);
   if (!s) return NULL;
-  s->data = nbytes ? moth_device_alloc(ctx, device, nbytes, &s->owner)
-                   : (char *)s;
+  if (!nbytes) s->data = (char *)s;
+  else if (ctx->capture) s->data = moth_capture_block(ctx, s, device, nbytes);
+  else s->data = moth_device_alloc(ctx, device, nbytes, &s->owner);
   if (!s->data) {
+    if (ctx->capture) moth_capture_unborn(ctx, s);
     ctx->mem.live_storages--;
     moth_dealloc(ctx, s, sizeof *s);
     return NULL;
@@ -50,7 +52,8 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes) {
   if (!moth_count_data(ctx, nbytes)) return NULL;
   moth_storage *s = storage_raw(ctx, few ? nbytes : 0);
   char *data = (char *)(s + 1);
-  if (s && !few) data = ctx->capture ? moth_capture_block(ctx, s, nbytes) : moth_alloc(ctx, nbytes);
+  if (s && !few)
+    data = ctx->capture ? moth_capture_block(ctx, s, 0, nbytes) : moth_alloc(ctx, nbytes);
   if (s && data) {
     s->data = data;
     s->nbytes = nbytes;

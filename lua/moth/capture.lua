@@ -306,9 +306,29 @@ local function prune(self)
   end
 end
 
+local there_out, here_out = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
+
+-- How many graphs a call of a recording is, and how many ops on a GPU and elsewhere beside them.
+local function graphs_of(r)
+  if not r then return 0, 0, 0 end
+  local graphs = C.moth_capture_graphs(ctx, r.id, there_out, here_out)
+  if graphs < 0 then errors.status(graphs, "capture") end
+  return graphs, there_out[0], here_out[0]
+end
+
+local function check_gpu(r)
+  local graphs, there = graphs_of(r)
+  if graphs + there > 0 then return end
+  open[r.id] = nil
+  C.moth_capture_free(ctx, r.id)
+  errors.raise("moth.cuda.graph is for steps that run on a GPU, and no op of this one did; move "
+    .. "its modules and inputs there, as with net:to('cuda'), or use moth.capture", "E_DEVICE")
+end
+
 -- No recording fits: the step is run and recorded.
 local function run_and_record(self, ...)
   local results, r = record(self.fn, ...)
+  if r and self.gpu then check_gpu(r) end
   if r then
     add(self, r)
     self.empty = 0
@@ -382,8 +402,18 @@ function Step:free()
   self.list, self.last, self.freed = {}, nil, true
 end
 
+local function count(n, what) return ("%d %s%s"):format(n, what, n == 1 and "" or "s") end
+
+--- "captured step (1 recording)"; on a GPU also what a call asks of it now.
 function Step:__tostring()
-  return ("captured step (%d recording%s)"):format(#self.list, #self.list == 1 and "" or "s")
+  local text = count(#self.list, "recording")
+  local graphs, there, here = graphs_of(self.last)
+  if graphs > 0 then
+    text = text .. "; a call is " .. count(graphs, "graph")
+    if there > 0 then text = text .. ", " .. count(there, "op") .. " on the GPU" end
+    if here > 0 then text = text .. ", " .. count(here, "op") .. " on the CPU" end
+  end
+  return "captured step (" .. text .. ")"
 end
 
 -- ---- verifying ----
@@ -422,6 +452,7 @@ local WHAT = {
 
 local function compare(self, r, eager)
   local differs = C.moth_capture_differs(ctx, r.id)
+  if differs < 0 then errors.status(differs, "capture") end
   local what = WHAT[differs]
   local own = bytes_of(r.results)
   for i = 1, math.max(#own, #eager) do
@@ -459,10 +490,19 @@ end
 
 -- ---- moth.capture ----
 
-local parse = define.signature("capture", {
+local ARGS = {
   {"function", "fn", "the step: tensors in, tensors out"},
   {"int", "verify", "how many replays are compared with the step itself", default = 0},
-})
+}
+local parse = define.signature("capture", ARGS)
+
+-- gpu: some of it must run on one
+local function step_of(fname, gpu, fn, verify)
+  if verify < 0 then
+    errors.argument(fname, "verify", "a number from 0 on is needed, got " .. verify, "E_DOMAIN")
+  end
+  return setmetatable({fn = fn, left = verify, list = {}, empty = 0, gpu = gpu}, Step)
+end
 
 --- Records a training or inference step at its first call, and replays it as one call of the engine
 -- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
@@ -477,6 +517,9 @@ local parse = define.signature("capture", {
 -- parameters with other storage: then the step is run and recorded again; the last 8 recordings are
 -- kept. The first runs of an optimizer that make its state are not kept.
 --
+-- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
+-- CPU, and what waits for the GPU, stand between them. `tostring(step)` counts them.
+--
 -- While it is recorded, these raise: reading values (`item`, `tolist`, print), results whose shape
 -- depends on values (nonzero, masks as index), hooks, Functions written in Lua, schedules, seeding,
 -- and BatchNorm with `momentum = moth.none`.
@@ -485,13 +528,21 @@ local parse = define.signature("capture", {
 --                the same state; raises if they differ (default 0)
 -- @return the step: call it as fn; `:free()` gives back what it holds
 function capture.capture(...)
-  local fn, verify = parse(...)
-  if verify < 0 then
-    errors.argument("capture", "verify", "a number from 0 on is needed, got " .. verify, "E_DOMAIN")
-  end
-  return setmetatable({fn = fn, left = verify, list = {}, empty = 0}, Step)
+  return (step_of("capture", false, parse(...)))
 end
 
 define.takes(capture.capture, parse)
+
+local parse_graph = define.signature("graph", ARGS)
+
+--- moth.cuda.graph, which device.lua documents.
+function capture.graph(...)
+  local device = require "moth.device"
+  local fn, verify = parse_graph(...)
+  if not device.cuda.is_available() then
+    errors.raise("moth.cuda.graph: " .. device.missing "cuda", "E_DEVICE")
+  end
+  return (step_of("graph", true, fn, verify))
+end
 
 return capture

@@ -203,6 +203,15 @@ function cuda.empty_cache(which)
   checked("empty_cache", C.moth_device_empty_cache(ctx, gpu("empty_cache", which)))
 end
 
+--- moth.capture for a step that runs on a GPU: recorded at its first call, and from then on a few
+-- CUDA graphs, each asked for by one request. What moth.capture says of inputs, results and
+-- constants holds; optimizers and random numbers go on as in an ordinary step. Raises if no op of
+-- the step runs on a GPU. `tostring(step)` says how many graphs a call is, and what runs beside.
+-- @param fn      the step: tensors in, tensors out
+-- @param verify  the first so many replays are compared with the step itself (default 0)
+-- @return the step: call it as fn; `:free()` gives back what it holds
+function cuda.graph(...) return (require "moth.capture".graph(...)) end
+
 --- moth.manual_seed: one stream of random numbers serves all devices, with the same numbers.
 function cuda.manual_seed(seed) return require "moth.generator".manual_seed(seed) end
 cuda.manual_seed_all = cuda.manual_seed

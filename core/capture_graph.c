@@ -1,0 +1,184 @@
+/* capture_graph.c -- a recording on a device beside the CPU: runs of its instructions become graphs
+** there, which a replay asks for by one request each. capture.h tells how recordings work.
+**
+** What an instruction did when it was recorded decides whether a graph can hold it: all its tensors
+** lie on one device, and it neither waited for that nor moved bytes between it and the CPU. One
+** whose numbers are others in each replay (an optimizer's step, random numbers) runs again before
+** the launch, and instead of being launched its kernels get those numbers as their arguments; this
+** works for kernels of the plugin's own.
+*/
+#include "capture_parts.h"
+#include "frame.h"
+
+#define FEW 4 /* launches below which a graph gains nothing */
+
+/* NULL: error set. */
+static const moth_graph_functions *graphs_of(moth_ctx *ctx) {
+  const moth_backend *b = moth_backend_load(ctx);
+  return b ? b->graphs : NULL;
+}
+
+/* -- what is recorded -- */
+
+static bool joins(int *device, const moth_tensor *x) {
+  if (*device && x->l.device != *device) return false;
+  *device = x->l.device;
+  return *device != 0;
+}
+
+/* The device that all tensors of an instruction lie on; 0: there is none. Generators are the CPU's,
+** and single elements there go along with a kernel; but an op recorded whole may write them. */
+static int device_of(const moth_instruction *in) {
+  moth_cursor cursor = {.op = in->op, .args = in->args};
+  int device = 0;
+  for (int i = 0; i < MOTH_MAX_OUTPUTS && in->out[i]; i++)
+    if (!joins(&device, in->out[i])) return 0;
+  while (moth_next_input(&cursor)) {
+    const moth_tensor *x = *cursor.at;
+    if (!x || in->op->kinds[cursor.from] == MOTH_KIND_generator) continue;
+    if (x->l.device == 0 && x->l.ndim == 0 && !(in->op->flags & MOTH_OP_WHOLE)) continue;
+    if (!joins(&device, x)) return 0;
+  }
+  return device;
+}
+
+int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **out) {
+  moth_ctx *ctx = ((const moth_args *)args)->ctx;
+  const int device = device_of(in);
+  const moth_graph_functions *f = device ? graphs_of(ctx) : NULL;
+  const uint32_t numbers = moth_storage_version(ctx->generator->storage);
+  moth_device_work before, after;
+  if (!f) return in->run(args, out);
+  f->work(ctx, device, &before);
+  int status = in->run(args, out);
+  f->work(ctx, device, &after);
+  const uint64_t others = after.others - before.others;
+  const uint64_t launches = after.kernels - before.kernels + others;
+  in->device = (uint8_t)device;
+  in->launches = launches < UINT16_MAX ? (uint16_t)launches : UINT16_MAX;
+  if (moth_storage_version(ctx->generator->storage) != numbers) in->facts |= MOTH_I_VARIES;
+  if (others) in->facts |= MOTH_I_OTHERS;
+  if (after.waits != before.waits) in->facts |= MOTH_I_WAITED;
+  return status;
+}
+
+/* Whether a graph can hold it. Elements of the CPU that it reads may be others in each replay; a
+** generator of the user's own could not be put back where a graph fails. */
+static bool can_join(moth_instruction *in) {
+  moth_cursor cursor = {.op = in->op, .args = in->args};
+  if (!in->device || in->facts & MOTH_I_WAITED) return false;
+  while (moth_next_input(&cursor)) {
+    const moth_tensor *x = *cursor.at;
+    if (!x || x->l.device) continue;
+    if (in->op->kinds[cursor.from] == MOTH_KIND_generator) return false;
+    if (!moth_capture_constant(x)) in->facts |= MOTH_I_VARIES;
+  }
+  return !(in->facts & MOTH_I_VARIES && in->facts & MOTH_I_OTHERS);
+}
+
+static int add_segment(moth_capture *c, uint32_t first, uint32_t last, int device) {
+  moth_segment *at = c->nsegments ? &c->segments[c->nsegments - 1] : NULL;
+  if (at && !at->device && !device) {
+    at->last = last;
+    return MOTH_OK;
+  }
+  int status =
+    moth_capture_grow(c->ctx, &c->segments, c->nsegments, &c->segment_room, sizeof *c->segments);
+  if (!status)
+    c->segments[c->nsegments++] = (moth_segment){.first = first, .last = last, .device = device};
+  return status;
+}
+
+int moth_capture_segments(moth_capture *c) {
+  bool any = false;
+  int status = MOTH_OK;
+  for (uint32_t first = 0, end; first < c->ncode && !status; first = end) {
+    const int device = c->code[first].device;
+    uint32_t launches = 0;
+    for (end = first; end < c->ncode && c->code[end].device == device; end++) {
+      if (!can_join(&c->code[end])) break;
+      if (!(c->code[end].facts & MOTH_I_VARIES)) launches += c->code[end].launches;
+    }
+    const bool graph = launches >= FEW;
+    if (end == first) end++;
+    status = add_segment(c, first, end, graph ? device : 0);
+    any |= graph;
+  }
+  if (!any) c->nsegments = 0;
+  return status;
+}
+
+/* -- replay -- */
+
+int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last) {
+  moth_ctx *ctx = c->ctx;
+  const moth_instruction *end = c->code + last;
+  const bool named = ctx->devices != NULL; /* errors there come late, and name the op */
+  for (moth_instruction *in = c->code + first; in < end; in++) {
+    if (named) moth_error_blame(ctx, in->op->name);
+    int status = moth_cancelled(ctx) ? moth_stopped(ctx) : in->run(in->args, in->out);
+    if (!status) continue;
+    moth_error_blame(ctx, in->op->name);
+    return status;
+  }
+  return MOTH_OK;
+}
+
+/* Makes the graph, or changes what varies in it; then asks for it. */
+static int launch(moth_capture *c, moth_segment *s, const moth_graph_functions *f) {
+  moth_ctx *ctx = c->ctx;
+  const bool made = s->graph != NULL;
+  if (!made) s->graph = f->begin(ctx, s->device, s->last - s->first);
+  if (!s->graph) return ctx->error.code;
+  for (uint32_t i = s->first; i < s->last; i++) {
+    moth_instruction *in = &c->code[i];
+    const bool varies = in->facts & MOTH_I_VARIES;
+    if (made && !varies) continue;
+    int status = f->part(ctx, s->graph, i - s->first, in->op->name, varies);
+    if (!status) status = in->run(in->args, in->out);
+    if (status) return status;
+  }
+  return f->launch(ctx, s->graph);
+}
+
+static void drop_graph(moth_ctx *ctx, const moth_graph_functions *f, moth_segment *s) {
+  if (s->graph) f->drop(ctx, s->graph);
+  s->graph = NULL;
+}
+
+/* Where the graph fails nothing of it was done: its instructions run one after the other, and if
+** these go well they do so from now on. */
+static int run_graph(moth_capture *c, moth_segment *s) {
+  moth_ctx *ctx = c->ctx;
+  const moth_graph_functions *f = graphs_of(ctx);
+  uint64_t drawn[2];
+  if (!f) return ctx->error.code;
+  moth_error_blame(ctx, c->code[s->first].op->name);
+  int status = moth_cancelled(ctx) ? moth_stopped(ctx) : f->ready(ctx, s->device);
+  if (status) return status;
+  memcpy(drawn, moth_at(ctx->generator), sizeof drawn);
+  status = launch(c, s, f);
+  if (!status) return MOTH_OK;
+  drop_graph(ctx, f, s);
+  memcpy(moth_at(ctx->generator), drawn, sizeof drawn);
+  if (status == MOTH_E_INTERRUPT) return status;
+  moth_error_clear(ctx);
+  status = moth_capture_run_each(c, s->first, s->last);
+  s->failed = status == MOTH_OK;
+  return status;
+}
+
+int moth_capture_run_segments(moth_capture *c) {
+  int status = MOTH_OK;
+  for (uint32_t i = 0; i < c->nsegments && !status; i++) {
+    moth_segment *s = &c->segments[i];
+    status = s->device && !s->failed ? run_graph(c, s)
+                                     : moth_capture_run_each(c, s->first, s->last);
+  }
+  return status;
+}
+
+void moth_capture_drop_graphs(moth_capture *c) {
+  const moth_graph_functions *f = c->nsegments ? graphs_of(c->ctx) : NULL;
+  for (uint32_t i = 0; f && i < c->nsegments; i++) drop_graph(c->ctx, f, &c->segments[i]);
+}

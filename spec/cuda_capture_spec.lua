@@ -1,0 +1,386 @@
+-- Captured steps on a GPU: replays are CUDA graphs, and give, bit for bit, what the step itself
+-- gives there; what graphs hold, what stands between them, and who owns the memory they work in.
+
+local ffi = require "ffi"
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+
+local function bits(x)
+  local list = x:detach():cpu():to(moth.float64):flatten():tolist()
+  return table.concat(type(list) == "table" and list or {list}, " ")
+end
+
+local function state_of(net)
+  local list = {}
+  for name, x in pairs(net:state_dict()) do list[#list + 1] = name .. ": " .. bits(x) end
+  table.sort(list)
+  return table.concat(list, "\n")
+end
+
+local function there(...) return moth.randn(..., {device = "cuda"}) end
+
+-- Losses of n steps and the network after them. make() gives the step, its inputs for step i, the
+-- network and, perhaps, what happens after each step.
+local function run(make, n, capture)
+  moth.manual_seed(11)
+  local step, inputs, net, after = make()
+  if capture then step = capture(step) end
+  local losses = {}
+  for i = 1, n do
+    losses[i] = bits(step(inputs(i)))
+    if after then after(i) end
+  end
+  local text, shown = table.concat(losses, "\n") .. "\n" .. state_of(net), tostring(step)
+  if capture then step:free() end
+  return text, shown
+end
+
+-- Captured steps give what the step gives; says what a call is.
+local function same(make, n)
+  local eager = run(make, n or 20)
+  local captured, shown = run(make, n or 20, moth.cuda.graph)
+  assert.are.equal(eager, captured)
+  return shown
+end
+
+local function training(net, opt, loss)
+  return function(x, y)
+    opt:zero_grad()
+    local l = loss(net(x), y)
+    l:backward()
+    opt:step()
+    return l
+  end
+end
+
+local ONE = "captured step (1 recording; a call is 1 graph)"
+
+if not cuda.here then
+  describe("a captured step on a GPU", function()
+    pending("gives what the step gives: " .. cuda.why)
+  end)
+  return
+end
+
+-- Steps that nobody holds go with the first collection, what only they held with the second.
+teardown(function()
+  moth.collect()
+  moth.collect()
+end)
+
+describe("a captured training step on a GPU", function()
+  it("of a small network is one graph, with the step's losses", function()
+    assert.are.equal(ONE, same(function()
+      local net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)):to("cuda")
+      local opt = optim.SGD(net:parameters(), {lr = 0.5})
+      local x = moth.tensor({{0, 0}, {0, 1}, {1, 0}, {1, 1}}, {device = "cuda"})
+      local y = moth.tensor({{0}, {1}, {1}, {0}}, {device = "cuda"})
+      return training(net, opt, F.mse_loss), function() return x, y end, net
+    end, 30))
+  end)
+
+  it("of a convolutional network with dropout and momentum is one graph", function()
+    local shown = same(function()
+      local net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 2),
+        nn.Dropout2d(), nn.ReLU(), nn.Flatten(), nn.Linear(24, 10), nn.Dropout(),
+        nn.LogSoftmax(2)):to("cuda")
+      local opt = optim.SGD(net:parameters(), {lr = 0.05, momentum = 0.9})
+      return training(net, opt, F.nll_loss),
+        function() return there {5, 1, 8, 8}, moth.randint(1, 11, {5}):cuda() end, net
+    end)
+    assert.are.equal(ONE, shown)
+  end)
+
+  it("follows Adam, StepLR, dropout and BatchNorm, in one graph", function()
+    local shown = same(function()
+      local net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3),
+        nn.Linear(8, 2)):to("cuda")
+      local opt = optim.Adam(net:parameters(), {lr = 0.05})
+      local scheduler = optim.lr_scheduler.StepLR(opt, 7, 0.5)
+      return training(net, opt, F.mse_loss), function() return there {6, 3}, there {6, 2} end, net,
+        function() scheduler:step() end
+    end, 25)
+    assert.are.equal(ONE, shown)
+  end)
+
+  it("runs attention with embeddings, and an LSTM", function()
+    same(function()
+      local net = nn.ModuleList {nn.Embedding(7, 8), nn.TransformerEncoderLayer(8, 2, 16,
+        {batch_first = true}), nn.LayerNorm(8), nn.Linear(8, 7)}:to("cuda")
+      local opt = optim.AdamW(net:parameters())
+      return function(x, y)
+        opt:zero_grad()
+        local z = net[4](net[3](net[2](net[1](x))))
+        local loss = F.cross_entropy(z:view(-1, 7), y:view(-1), {label_smoothing = 0.1})
+        loss:backward()
+        nn.utils.clip_grad_norm_(net:parameters(), 0.5)
+        opt:step()
+        return loss
+      end, function()
+        return moth.randint(1, 8, {2, 5}):cuda(), moth.randint(1, 8, {2, 5}):cuda()
+      end, net
+    end, 8)
+    same(function()
+      local net = nn.ModuleList {nn.LSTM(3, 5, 2, {dropout = 0.2}), nn.Linear(5, 2)}:to("cuda")
+      local opt = optim.Adam(net:parameters())
+      return function(x, y)
+        opt:zero_grad()
+        local loss = F.mse_loss(net[2]((net[1](x))), y)
+        loss:backward()
+        opt:step()
+        return loss
+      end, function() return there {6, 4, 3}, there {6, 4, 2} end, net
+    end, 8)
+  end)
+
+  it("leaves copies from and to the CPU beside its graph", function()
+    local shown
+    same(function()
+      local net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)):to("cuda")
+      local opt = optim.SGD(net:parameters(), {lr = 0.1})
+      local train = training(net, opt, F.mse_loss)
+      return function(x, y) return train(x:cuda(), y:cuda()):cpu() * 2 end,
+        function() return moth.randn(4, 3), moth.randn(4, 2) end, net
+    end)
+    local step = moth.capture(function(x)
+      return (x:cuda():exp() + 1):log():square():sum():cpu()
+    end)
+    for i = 1, 3 do
+      assert.near(math.log(math.exp(i) + 1) ^ 2, step(moth.full({1}, i)):item(), 1e-5)
+    end
+    shown = tostring(step)
+    assert.are.equal("captured step (1 recording; a call is 1 graph, 2 ops on the CPU)", shown)
+  end)
+
+  it("goes on where the driver makes no graphs", function()
+    if not cuda.name:find "emulated" then
+      pending "a real driver makes graphs"
+      return
+    end
+    ffi.cdef [[int setenv(const char *, const char *, int); int unsetenv(const char *);]]
+    local function make()
+      local net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.3), nn.Linear(8, 2)):to("cuda")
+      local opt = optim.Adam(net:parameters(), {lr = 0.05})
+      return training(net, opt, F.mse_loss), function() return there {6, 3}, there {6, 2} end, net
+    end
+    local eager = run(make, 6)
+    ffi.C.setenv("MOTH_EMULATED_GRAPHS", "none", 1)
+    local ok, captured, shown = pcall(run, make, 6, moth.cuda.graph)
+    ffi.C.unsetenv "MOTH_EMULATED_GRAPHS"
+    assert(ok, captured)
+    assert.are.equal(eager, captured)
+    assert.are.equal("captured step (1 recording)", shown)
+  end)
+end)
+
+describe("a captured step on a GPU", function()
+  local function chain(x) return ((x * 2 + 1):tanh() * 3 - 1):exp() end
+
+  it("is recorded again for other shapes, dtypes and precisions", function()
+    local w = there {3, 3}
+    local runs = 0
+    local step = moth.cuda.graph(function(x)
+      runs = runs + 1
+      return chain(x:matmul(w:to(x.dtype)))
+    end)
+    for i, x in ipairs {there {2, 3}, there {4, 3}, there({2, 3}):double()} do
+      for _ = 1, 3 do
+        local got = bits(step(x))
+        assert.are.equal(bits(chain(x:matmul(w:to(x.dtype)))), got)
+      end
+      assert.are.equal(i, runs)
+    end
+    moth.set_float32_matmul_precision "high"
+    local ok, problem = pcall(step, there {2, 3})
+    moth.set_float32_matmul_precision "highest"
+    assert(ok, problem)
+    assert.are.equal(4, runs)
+  end)
+
+  it("draws the numbers that the step would draw", function()
+    local function draw(x)
+      return chain(x + moth.rand_like(x) + moth.randn({4}, {device = "cuda"}))
+    end
+    local step, x = moth.cuda.graph(draw), there {4}
+    local texts = {}
+    for k, fn in ipairs {step, draw} do
+      moth.manual_seed(5)
+      texts[k] = bits(fn(x)) .. "\n" .. bits(fn(x)) .. "\n" .. bits(fn(x))
+    end
+    assert.are.equal(texts[2], texts[1])
+    assert.are.equal(ONE, tostring(step))
+  end)
+
+  it("draws from a generator of the user's own beside its graph", function()
+    local generator = moth.Generator()
+    local function draw(x) return chain(x + moth.rand_like(x, {generator = generator})) end
+    local step, x = moth.cuda.graph(draw), there {4}
+    local texts = {}
+    for k, fn in ipairs {step, draw} do
+      generator:manual_seed(5)
+      texts[k] = bits(fn(x)) .. "\n" .. bits(fn(x)) .. "\n" .. bits(fn(x))
+    end
+    assert.are.equal(texts[2], texts[1])
+    assert.are.equal("captured step (1 recording; a call is 1 graph, 1 op on the GPU)",
+      tostring(step))
+  end)
+
+  it("reads numbers that lie on the CPU anew", function()
+    local factor = moth.tensor(2)
+    local step = moth.cuda.graph(function(x) return chain(x * factor) end)
+    local x = there {5}
+    for i = 1, 4 do
+      factor:fill_(i)
+      assert.are.equal(bits(chain(x * i)), bits(step(x)))
+    end
+    assert.are.equal(ONE, tostring(step))
+  end)
+
+  it("leaves alone what others compute between its calls", function()
+    local w = there {1024, 64}
+    local function product(x) return x:matmul(w):softmax(2):cumsum(1):sum(2):exp() end
+    local step = moth.cuda.graph(product)
+    local x = there {64, 1024}
+    local wanted = bits(product(x))
+    for i = 1, 4 do
+      local mine = {}
+      for k = 0, 16 do mine[k] = moth.full({2 ^ k * 8}, i, {device = "cuda"}) end
+      assert.are.equal(wanted, bits(step(x)))
+      for k = 0, 16 do assert.is_true(mine[k]:eq(i):all():item(), "of 8 * 2^" .. k) end
+    end
+  end)
+
+  it("runs on whichever stream is the current one, behind what that was asked for", function()
+    local step = moth.cuda.graph(function(x) return chain(x + moth.rand_like(x)) end)
+    local stream, got, wanted = moth.cuda.Stream(), {}, {}
+    local function on(i, fn, ...)
+      if i % 2 == 0 then return fn(...) end
+      return moth.cuda.stream(stream, fn, ...)
+    end
+    for k, fn in ipairs {step, function(x) return chain(x + moth.rand_like(x)) end} do
+      moth.manual_seed(3)
+      for i = 1, 6 do
+        local text = on(i, function()
+          local x = moth.full({4000}, i, {device = "cuda"}) * 2
+          return bits(fn(x):sum())
+        end)
+        table.insert(k == 1 and got or wanted, text)
+      end
+    end
+    assert.are.same(wanted, got)
+  end)
+
+  it("feeds its results back", function()
+    local step = moth.cuda.graph(function(a, b) return a + b, a * 1 + 0, chain(a) end)
+    local a, b = moth.ones(1, {device = "cuda"}), moth.ones(1, {device = "cuda"})
+    local got = {}
+    for i = 1, 6 do
+      a, b = step(a, b)
+      got[i] = a:item()
+    end
+    assert.are.same({2, 3, 5, 8, 13, 21}, got)
+  end)
+
+  it("tells of a wrong position late, with the name of the op", function()
+    local w = there {10, 4}
+    local step = moth.cuda.graph(function(i) return chain(F.embedding(i, w)) end)
+    local good = moth.tensor({1LL, 10LL}, {device = "cuda"})
+    local wanted = bits(chain(F.embedding(good, w)))
+    for _ = 1, 2 do
+      step(good)
+      assert.are.equal(wanted, bits(step(good)))
+      assert.has_error_like(function()
+        step(moth.tensor({1LL, 99LL}, {device = "cuda"}))
+        moth.cuda.synchronize()
+      end, "'embedding_rows', which ran before on the GPU, met position 99 of 10")
+      assert.are.equal(wanted, bits(step(good)))
+      step(moth.tensor({1LL, 99LL}, {device = "cuda"}))
+      assert.has_error_like(function() step:free() moth.cuda.synchronize() end, "met position 99")
+      step = moth.cuda.graph(function(i) return chain(F.embedding(i, w)) end)
+    end
+  end)
+
+  it("has the errors of its ops, and goes on after them", function()
+    local net = nn.Linear(3, 2):to("cuda")
+    local opt = optim.SGD(net:parameters(), {lr = 0.1})
+    local step = moth.cuda.graph(training(net, opt, F.mse_loss))
+    local x, y = there {4, 3}, there {4, 2}
+    for _ = 1, 3 do step(x, y) end
+    local before = state_of(net)
+    opt.param_groups[1].lr = -1
+    assert.has_error_like(function() step(x, y) end, "'lr' to 'sgd_step_'")
+    assert.are.equal(before, state_of(net))
+    opt.param_groups[1].lr = 0.1
+    step(x, y)
+    step(x, y)
+    assert.are.equal(ONE, tostring(step))
+  end)
+
+  it("verifies, without changing what the steps do", function()
+    local function make()
+      local net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.5),
+        nn.Linear(8, 2)):to("cuda")
+      local opt = optim.AdamW(net:parameters())
+      return training(net, opt, F.mse_loss), function() return there {4, 3}, there {4, 2} end, net
+    end
+    local verified = run(make, 10, function(fn) return moth.cuda.graph(fn, {verify = 5}) end)
+    assert.are.equal(run(make, 10), verified)
+    local n = 0
+    local bad = moth.cuda.graph(function(x)
+      n = n + 1
+      return chain(n > 3 and x * 2 or x)
+    end, {verify = 5})
+    assert.has_error_like(function() for _ = 1, 6 do bad(there {2}) end end, "constant")
+  end)
+
+  it("gives its memory back when it is freed, and when nobody holds it", function()
+    local net = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64)):to("cuda")
+    local opt = optim.SGD(net:parameters(), {lr = 0.1})
+    local x, y = there {64, 64}, there {64, 64}
+    local function count()
+      moth.collect()
+      moth.cuda.empty_cache()
+      return moth.cuda.memory_allocated(), moth.cuda.memory_reserved(), moth.memory().live_storages
+    end
+    training(net, opt, F.mse_loss)(x, y)
+    opt:zero_grad()
+    local before = {count()}
+    for k = 1, 2 do
+      local step = moth.cuda.graph(training(net, opt, F.mse_loss))
+      for _ = 1, 3 do step(x, y) end
+      if k == 1 then step:free() end
+      step = nil -- luacheck: ignore 311
+      opt:zero_grad()
+      assert.are.same(before, {count()})
+    end
+  end)
+
+  it("takes no more memory as it is called", function()
+    local net = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16)):to("cuda")
+    local opt = optim.Adam(net:parameters())
+    local step = moth.cuda.graph(training(net, opt, F.mse_loss))
+    local x, y = there {16, 16}, there {16, 16}
+    for _ = 1, 4 do step(x, y) end
+    moth.collect()
+    local before = moth.cuda.memory_reserved()
+    for _ = 1, 30 do step(x, y) end
+    moth.collect()
+    assert.are.equal(before, moth.cuda.memory_reserved())
+  end)
+end)
+
+describe("moth.cuda.graph", function()
+  it("is for steps on a GPU", function()
+    local step = moth.cuda.graph(function(x) return x * 2 end)
+    assert.has_error_like(function() step(moth.ones(2)) end, "no op of this one did")
+    assert.are.equal("E_DEVICE", moth.errcode())
+    assert.are.same({2, 2}, step(moth.ones(2, {device = "cuda"})):tolist())
+  end)
+
+  it("refuses what moth.capture refuses", function()
+    local step = moth.cuda.graph(function(x) return x * x:sum():item() end)
+    assert.has_error_like(function() step(there {2}) end, "values are read")
+  end)
+end)
