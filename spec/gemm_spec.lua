@@ -1,6 +1,9 @@
 -- Matrix products of f32 and of half types: our own tiles against f64, over shapes that no tile
 -- fits, at every level of instructions, with the same bits for any number of threads.
 
+local ffi = require "ffi"
+
+local lib = require "moth.lib"
 local moth = require "moth"
 local gemm = require "spec.support.gemm"
 local process = require "spec.support.process"
@@ -61,6 +64,8 @@ describe("an f32 product", function()
   end)
 
   it("has the same bits for a row whichever others there are", function()
+    local engine = ffi.string(lib.C.moth_config(lib.ctx))
+    if engine:find("loops plain", 1, true) then return pending("a library multiplies here") end
     for _, k in ipairs { 5, 31 } do
       for n = 1, 40 do
         local a, b = moth.randn(13, k), moth.randn(k, n)

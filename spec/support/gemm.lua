@@ -56,6 +56,8 @@ function gemm.every_shape()
   check(130, 70, 20000, 1, 2)
   check(130, 2100, 800, 1, 1) -- large enough to be laid out anew
   check(1100, 300, 260, 2, 1)
+  check(263, 130, 385, 2, 1) -- turned, in tiles of several heights
+  check(130, 2048, 200, 1, 1) -- rows that collide in the caches
   return "right"
 end
 
