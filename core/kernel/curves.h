@@ -9,10 +9,12 @@
 
 #define MOTH_CURVES(name, real, wide)                                               \
   MOTH_INLINE real softplus_of_##name(real x) { /* log(1 + exp(x)) */               \
-    return (x < 0 ? 0 : x) + moth_log1p_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
+    real more = x < 0 ? 0 : x; /* NaN comes from here */                            \
+    return more + moth_log1p_unit_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
   }                                                                                 \
   MOTH_INLINE real logsigmoid_of_##name(real x) { /* -softplus(-x), and 0 far above 0 */ \
-    return (x < 0 ? x : 0) - moth_log1p_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
+    real less = x > 0 ? 0 : x;                                                      \
+    return less - moth_log1p_unit_##name(moth_full_exp_##name(-moth_abs_##name(x))); \
   }                                                                                 \
   MOTH_INLINE real gelu_slope_of_##name(real x) {                                   \
     real bell, tail = moth_tail_##name(x, &bell);                                   \

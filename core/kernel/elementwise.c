@@ -199,6 +199,21 @@ void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg,
   }
 }
 
+void moth_spread(int64_t n, char *const *at, const int64_t *step, const void *arg,
+                 moth_inner inner) {
+  float room[BLOCK];
+  const int64_t most = n < BLOCK ? n : BLOCK, wide[] = {step[0], step[1], sizeof *room};
+  if (step[2] || n < FEW) {
+    inner(n, at, step, arg);
+    return;
+  }
+  for (int64_t i = 0; i < most; i++) memcpy(&room[i], at[2], sizeof *room);
+  for (int64_t i = 0; i < n; i += most) {
+    char *block[] = {at[0] + i * step[0], at[1] + i * step[1], (char *)room};
+    inner(n - i < most ? n - i : most, block, wide, arg);
+  }
+}
+
 void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c) {
   double numbers[3] = {a, b, c};
   int real = moth_compute_dtype(dtype);

@@ -103,7 +103,7 @@ typedef struct moth_loops {
 #define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, f, far)
 #define MOTH_SINGLE_WHOLE(MAP, target, name, f)
 #define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
-#define MOTH_SINGLE_HEAVY MOTH_SINGLE_NUMBER
+#define MOTH_SINGLE_HEAVY(MAP, target, name, whole, f) MOTH_MAP_SPREAD(target, name, f)
 #define MOTH_SINGLE_BITS(MAP, target, name, truth, whole)
 #define MOTH_SINGLE_ANY(MAP, target, name, truth, whole, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_QUESTION(MAP, target, name, whole, f) MAP(target, name, float, uint8_t, f)
@@ -256,6 +256,14 @@ typedef struct moth_loops {
     }                                                                                 \
   }
 
+/* The same of f32, but a single y is written out beside every x: what depends on it alone would be
+** taken out of the loop as branches, and leave a loop that is no vectors' any more. */
+#define MOTH_MAP_SPREAD(target, name, expression)                                     \
+  MOTH_MAP2(target, name##_spread, float, float, expression)                          \
+  MOTH_INNER(name) {                                                                  \
+    moth_spread(n, at, step, arg, name##_spread);                                     \
+  }
+
 /* result := expression of x, y and z. */
 #define MOTH_MAP3(target, name, from, to, expression)                                         \
   target MOTH_INNER(name) {                                                           \
@@ -292,6 +300,10 @@ int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
 /* Of f32 functions of angles: near up to MOTH_WAVE_FAR, far beyond. */
 void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, moth_inner near,
                moth_inner far);
+
+/* Of f32: a single second operand is written out, a block at a time. */
+void moth_spread(int64_t n, char *const *at, const int64_t *step, const void *arg,
+                 moth_inner inner);
 
 /* Writes three numbers as a loop for values of this dtype wants them. */
 void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c);

@@ -132,6 +132,15 @@ MOTH_INLINE float moth_log1p_f32(float x) {
   return x < 1e-4f && x > -1e-4f ? x - x * x * (0.5f - x * 0.33333333f) : y;
 }
 
+/* log(1 + t) for t from 0 to 1; NaN may come out as anything. No choice in it depends on another,
+** so that it stays without branches where t was chosen too. */
+MOTH_INLINE float moth_log1p_unit_f32(float t) {
+  double e, y = moth_wide_log_parts(1.0 + t, &e) + e * MOTH_LN2;
+  float f = (float)y;
+  return t < 1e-4f ? t - t * t * 0.5f : f;
+}
+MOTH_INLINE double moth_log1p_unit_f64(double t) { return log1p(t); }
+
 MOTH_INLINE float moth_asinh_f32(float x) {
   double a = moth_abs_f32(x);
   float y = moth_wide_log(a + sqrt(a * a + 1.0), 1, MOTH_LN2), b = moth_abs_f32(x);
