@@ -49,6 +49,7 @@ static void host_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
 static int float32_precision(const moth_ctx *ctx) { return ctx->float32_precision; }
 
 static bool deterministic(const moth_ctx *ctx) { return ctx->deterministic; }
+static bool benchmark(const moth_ctx *ctx) { return ctx->benchmark && !ctx->deterministic; }
 
 static const moth_host lent = {
   .version = MOTH_BACKEND_VERSION, .size = sizeof(moth_host),
@@ -60,7 +61,8 @@ static const moth_host lent = {
   .layout_contiguous = moth_layout_contiguous, .convert = moth_convert, .run = moth_run,
   .op_find = moth_op_find, .generator_take = moth_generator_take, .dim_mask = moth_dim_mask,
   .absent = moth_absent, .check_write = moth_check_write, .storage_bump = moth_storage_bump,
-  .float32_precision = float32_precision, .deterministic = deterministic, .alloc = host_alloc,
+  .float32_precision = float32_precision, .deterministic = deterministic,
+  .benchmark = benchmark, .alloc = host_alloc,
   .dealloc = host_dealloc,
 };
 

@@ -130,6 +130,7 @@ typedef struct moth_host {
   void (*storage_bump)(moth_storage *s);
   int (*float32_precision)(const moth_ctx *ctx);
   bool (*deterministic)(const moth_ctx *ctx);
+  bool (*benchmark)(const moth_ctx *ctx); /* not where results must repeat */
   void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
 } moth_host;

@@ -163,6 +163,12 @@ int32_t moth_deterministic(moth_ctx *ctx, int32_t on) {
   return old;
 }
 
+int32_t moth_cudnn_benchmark(moth_ctx *ctx, int32_t on) {
+  int32_t old = ctx->benchmark;
+  if (on >= 0) ctx->benchmark = on != 0;
+  return old;
+}
+
 int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   uint64_t state[2] = {seed, 0};
   if (ctx->closed) return moth_fail_closed(ctx);

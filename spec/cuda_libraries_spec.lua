@@ -30,6 +30,26 @@ end
 local emulated = cuda.here and cuda.name:find("emulated", 1, true)
 local why = "is held to its interface: this wants the GPU that is emulated on the CPU"
 
+describe("moth.backends.cudnn", function()
+  local moth = require "moth"
+
+  it("tells what it was set to", function()
+    local cudnn = moth.backends.cudnn
+    assert.is_false(cudnn.benchmark)
+    cudnn.benchmark = true
+    assert.is_true(cudnn.benchmark)
+    cudnn.benchmark = false
+    assert.is_false(cudnn.benchmark)
+  end)
+
+  it("refuses what is no boolean, and names that it does not have", function()
+    local cudnn = moth.backends.cudnn
+    assert.has_error_like(function() cudnn.benchmark = 1 end, "benchmark")
+    assert.has_error_like(function() cudnn.benchmarks = true end, "benchmarks")
+    assert.has_error_like(function() return cudnn.fastest end, "fastest")
+  end)
+end)
+
 describe("convolution by cuDNN", function()
   if not emulated then return pending(why) end
 
@@ -85,6 +105,15 @@ describe("convolution by cuDNN", function()
       check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
     ]])
     assert.equal("runs=3 plans=3 left=0 engines=0,3,0\nrc=0\n", text)
+  end)
+
+  it("times what it is offered where that is wanted", function()
+    local twice = "for _ = 1, 2 do check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}) end"
+    assert.equal("runs=30 plans=6 left=0 engines=0,0,30\nrc=0\n", -- 3 times 2 plans 4 times, 6
+      convolved({}, "moth.backends.cudnn.benchmark = true " .. twice))
+    assert.equal("runs=6 plans=3 left=0 engines=0,0,6\nrc=0\n",
+      convolved({}, [[moth.backends.cudnn.benchmark = true
+        moth.use_deterministic_algorithms(true) ]] .. twice))
   end)
 
   it("tries the next engine where one refuses to run, and Moth's kernels where all do", function()

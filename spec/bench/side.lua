@@ -27,6 +27,7 @@ moth.set_num_threads(tonumber(arg[1]) or 1)
 if arg[2] == "cpu" then timing.use_cpu_time() end
 if arg[3] ~= "cpu" then
   moth.set_default_device(arg[3])
+  moth.backends.cudnn.benchmark = true
   timing.use_device(moth.cuda.synchronize)
 end
 
