@@ -33,6 +33,7 @@ enum { OF_REALS = 1, OF_WHOLES = 2, OF_TRUTHS = 4, ASKS = 8 };
   enum { takes = OF_REALS | OF_WHOLES };                                          \
   MOTH_EXPRESSION(whole_, (real)(whole)) MOTH_EXPRESSION(real_, (real)(f))
 #define MOTH_FORM_HEAVY MOTH_FORM_NUMBER
+#define MOTH_FORM_QUOTIENT(whole, f, near) MOTH_FORM_NUMBER(whole, f)
 #define MOTH_FORM_ANY(truth, whole, f)                                            \
   enum { takes = OF_REALS | OF_WHOLES | OF_TRUTHS };                              \
   MOTH_EXPRESSION(truth_, (uint8_t)(truth))                                       \

@@ -197,3 +197,21 @@ describe("special values", function()
     end
   end)
 end)
+
+describe("remainders of f32", function()
+  it("are C's, whichever way their block goes", function()
+    moth.manual_seed(3)
+    for e = -10, 27 do
+      local y = moth.randn(600)
+      for _, x in ipairs { moth.randn(600) * 2 ^ e, y * (moth.rand(600) * 2 ^ e):round() } do
+        local beside = moth.stack({ y, moth.full({ 600 }, math.huge) }, 2):view(-1) -- C's way
+        for _, name in ipairs { "fmod", "remainder", "floor_divide" } do
+          local near = moth[name](x, y)
+          local far = moth[name](moth.stack({ x, x }, 2):view(-1), beside):view(-1, 2):select(2, 1)
+          assert.is_true(moth.equal(near, far), name)
+          assert.is_true(moth.equal(near:signbit(), far:signbit()), name)
+        end
+      end
+    end
+  end)
+end)

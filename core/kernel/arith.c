@@ -48,6 +48,27 @@ static inline int64_t rest_floor(int64_t x, int64_t y) {
   }
 MOTH_EACH_FLOAT(REAL_DIVISION)
 
+/* The same of f32 by way of f64, where y is finite and the quotient below 2^28: its whole part is
+** right then, since a quotient of two f32 is no nearer to an integer that it is not than f64 can
+** tell, and what is left is exact. */
+static inline float fmod_near(float x, float y) {
+  const double whole = trunc((double)x / (double)y);
+  return moth_signed_f32(moth_abs_f32((float)((double)x - whole * (double)y)), x);
+}
+
+static inline float rest_near(float x, float y) {
+  const float r = fmod_near(x, y), other = r + y;
+  return (r != 0) & ((r < 0) != (y < 0)) ? other : r;
+}
+
+static inline float quotient_near(float x, float y) {
+  const float r = fmod_near(x, y), all = (x - r) / y, less = all - 1;
+  const float q = (r != 0) & ((r < 0) != (y < 0)) ? less : all, whole = floorf(q);
+  const float up = whole + 1, near = q - whole > 0.5f ? up : whole;
+  const uint32_t sign = (moth_bits_f32(x) ^ moth_bits_f32(y)) & 0x80000000u;
+  return q == 0 ? moth_float_of(sign) : near;
+}
+
 /* By squaring, wrapping. A negative exponent leaves only 1, -1 and, for the rest, 0. */
 static inline int64_t power(int64_t x, int64_t y) {
   if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;

@@ -199,6 +199,33 @@ void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg,
   }
 }
 
+static bool are_near(int64_t n, const char *p, int64_t dp, const char *q, int64_t dq) {
+  const float *x = (const float *)(const void *)p, *y = (const float *)(const void *)q;
+  bool far = false;
+  if (dp == sizeof *x && dq == sizeof *y) {
+    for (int64_t j = 0; j < n; j++) {
+      const float b = moth_abs_f32(y[j]);
+      far |= !(moth_abs_f32(x[j]) * 0x1p-28f < b) | !(b < INFINITY);
+    }
+    return !far;
+  }
+  for (int64_t j = 0; j < n; j++, p += dp, q += dq) {
+    x = (const float *)(const void *)p, y = (const float *)(const void *)q;
+    const float b = moth_abs_f32(*y);
+    far |= !(moth_abs_f32(*x) * 0x1p-28f < b) | !(b < INFINITY);
+  }
+  return !far;
+}
+
+void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void *arg,
+                    moth_inner near, moth_inner far) {
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    char *block[] = {at[0] + i * step[0], at[1] + i * step[1], at[2] + i * step[2]};
+    (are_near(m, block[1], step[1], block[2], step[2]) ? near : far)(m, block, step, arg);
+  }
+}
+
 void moth_spread(int64_t n, char *const *at, const int64_t *step, const void *arg,
                  moth_inner inner) {
   float room[BLOCK];

@@ -32,6 +32,7 @@
 **   WAVE      the same, for functions of angles; and C's function, for large ones
 **   NUMBER    of integers; of floats
 **   HEAVY     the same, and far more work
+**   QUOTIENT  the same; and of f32 where the quotient is below 2^28
 **   ANY       of truths; of integers; of floats
 **   WHOLE     of integers
 **   BITS      of truths; of integers
@@ -79,6 +80,7 @@ typedef struct moth_loops {
   MOTH_BASE_WHOLE(MAP, op, whole)           \
   MOTH_BASE_REAL(MAP, op, f)
 #define MOTH_BASE_HEAVY MOTH_BASE_NUMBER
+#define MOTH_BASE_QUOTIENT(MAP, op, whole, f, near) MOTH_BASE_NUMBER(MAP, op, whole, f)
 #define MOTH_BASE_BITS(MAP, op, truth, whole)  \
   MAP(, op##_truth, uint8_t, uint8_t, truth)   \
   MOTH_BASE_WHOLE(MAP, op, whole)
@@ -104,6 +106,8 @@ typedef struct moth_loops {
 #define MOTH_SINGLE_WHOLE(MAP, target, name, f)
 #define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_HEAVY(MAP, target, name, whole, f) MOTH_MAP_SPREAD(target, name, f)
+#define MOTH_SINGLE_QUOTIENT(MAP, target, name, whole, f, near) \
+  MOTH_MAP_QUOTIENT(target, name, f, near)
 #define MOTH_SINGLE_BITS(MAP, target, name, truth, whole)
 #define MOTH_SINGLE_ANY(MAP, target, name, truth, whole, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_QUESTION(MAP, target, name, whole, f) MAP(target, name, float, uint8_t, f)
@@ -147,6 +151,7 @@ typedef struct moth_loops {
 #define MOTH_ROWS_WAVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.4f
 #define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_HEAVY(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 1
+#define MOTH_ROWS_QUOTIENT(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 1
 #define MOTH_ROWS_BITS(op) {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op)}, #op, 0
 #define MOTH_ROWS_ANY(op) \
   {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
@@ -264,6 +269,14 @@ typedef struct moth_loops {
     moth_spread(n, at, step, arg, name##_spread);                                     \
   }
 
+/* Of f32 in blocks, as the functions of angles. */
+#define MOTH_MAP_QUOTIENT(target, name, of_c, expression)                             \
+  MOTH_MAP2(target, name##_near, float, float, expression)                            \
+  MOTH_MAP2(, name##_far, float, float, of_c)                                         \
+  MOTH_INNER(name) {                                                                  \
+    moth_quotients(n, at, step, arg, name##_near, name##_far);                        \
+  }
+
 /* result := expression of x, y and z. */
 #define MOTH_MAP3(target, name, from, to, expression)                                         \
   target MOTH_INNER(name) {                                                           \
@@ -300,6 +313,10 @@ int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
 /* Of f32 functions of angles: near up to MOTH_WAVE_FAR, far beyond. */
 void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, moth_inner near,
                moth_inner far);
+
+/* Of f32 x and y: near where y is finite and |x / y| below 2^28, far elsewhere. */
+void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void *arg,
+                    moth_inner near, moth_inner far);
 
 /* Of f32: a single second operand is written out, a block at a time. */
 void moth_spread(int64_t n, char *const *at, const int64_t *step, const void *arg,

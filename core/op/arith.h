@@ -13,9 +13,9 @@
   F(ANY, mul, x & y, WIDE(x) * WIDE(y), x * y)                                       \
   F(REAL, div, x / y)                                                                \
   F(NUMBER, div_trunc, trunc_div(x, y), trunc(x / y))                                \
-  F(HEAVY, div_floor, floor_div(x, y), FOR_REAL(quotient)(x, y))                    \
-  F(HEAVY, remainder, rest_floor(x, y), FOR_REAL(rest)(x, y))                       \
-  F(HEAVY, fmod, rest_trunc(x, y), fmod(x, y))                                      \
+  F(QUOTIENT, div_floor, floor_div(x, y), FOR_REAL(quotient)(x, y), quotient_near(x, y)) \
+  F(QUOTIENT, remainder, rest_floor(x, y), FOR_REAL(rest)(x, y), rest_near(x, y))    \
+  F(QUOTIENT, fmod, rest_trunc(x, y), fmod(x, y), fmod_near(x, y))                   \
   F(HEAVY, pow, power(x, y), pow(x, y))                                             \
   F(ANY, maximum, x | y, x > y ? x : y, ((x > y) | (x != x)) ? x : y) /* NaN wins */ \
   F(ANY, minimum, x & y, x < y ? x : y, ((x < y) | (x != x)) ? x : y)
