@@ -47,7 +47,9 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   static __device__ inline void score(const attention_job<T, R> &g, const side<T> &bias,
                                       int64_t row, int64_t col, R (*w)[PER]) {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
+#pragma unroll
     for (int i = 0; i < PER; i++)
+#pragma unroll
       for (int j = 0; j < PER; j++) {
         const int64_t r = row + place<TILE>(y, i), c = col + place<TILE>(x, j);
         const int64_t q = BY_QUERY ? r : c, k = BY_QUERY ? c : r;
@@ -61,18 +63,23 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
 
   /* w := exp(w - the row's largest), what was gathered before brought to the same measure */
   static __device__ inline void soften(R (*w)[PER], R *most, R *sum, R (*out)[PER][PER]) {
+#pragma unroll
     for (int i = 0; i < PER; i++) {
       R top = most[i], all = 0;
+#pragma unroll
       for (int j = 0; j < PER; j++) top = w[i][j] > top ? w[i][j] : top;
       top = row_max(top);
       const R old = top == (R)-INFINITY ? (R)1 : (R)exp(most[i] - top);
+#pragma unroll
       for (int j = 0; j < PER; j++) {
         w[i][j] = w[i][j] == (R)-INFINITY ? (R)0 : (R)exp(w[i][j] - top);
         all += w[i][j];
       }
       most[i] = top;
       sum[i] = sum[i] * old + row_sum(all);
+#pragma unroll
       for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
         for (int j = 0; j < PER; j++) out[c][i][j] *= old;
     }
   }
@@ -81,7 +88,9 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   static __device__ inline void weigh(const work<T, R> &g, int64_t batch, int64_t row, int64_t col,
                                       R (*w)[PER], R (*dw)[PER]) {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
+#pragma unroll
     for (int i = 0; i < PER; i++)
+#pragma unroll
       for (int j = 0; j < PER; j++) {
         const int64_t q = BY_QUERY ? row + place<TILE>(y, i) : col + place<TILE>(x, j);
         const int64_t at = batch * g.of.l + q;
@@ -99,9 +108,12 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
     R *weights = shared + tile_room<TILE>, four[EACH_TAKES];
     const side<T> by_column = turned(from);
+#pragma unroll
     for (int i = 0; i < PER; i++)
+#pragma unroll
       for (int j = 0; j < PER; j++)
         weights[place<TILE>(x, j) * WIDE + place<TILE>(y, i)] = w[i][j];
+#pragma unroll
     for (int c = 0; c < CHUNKS; c++)
       for (int k = 0; k < TILE; k += DEPTH) {
         take<TILE>(by_column, column + c * TILE, col + k, four);
@@ -119,9 +131,12 @@ static __device__ inline void store(T *to, int64_t row, int64_t column, int64_t 
                                     R (*out)[tile_of<TILE>::per][tile_of<TILE>::per]) {
   enum { PER = tile_of<TILE>::per };
   const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
+#pragma unroll
   for (int i = 0; i < PER; i++) {
     const int64_t r = row + place<TILE>(y, i);
+#pragma unroll
     for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
       for (int j = 0; j < PER; j++) {
         const int64_t q = column + c * TILE + place<TILE>(x, j);
         if (r < rows && q < cols) put(to + r * cols + q, out[c][i][j]);
@@ -136,55 +151,58 @@ static __device__ inline void divide_rows(R *lse, int64_t row, int64_t rows, con
                                           R (*out)[tile_of<TILE>::per][tile_of<TILE>::per]) {
   enum { PER = tile_of<TILE>::per };
   const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
+#pragma unroll
   for (int i = 0; i < PER; i++) {
     const int64_t r = row + place<TILE>(y, i);
     const R by = sum[i] == 0 ? (R)0 : 1 / sum[i];
     if (x == 0 && r < rows) lse[r] = sum[i] == 0 ? (R)INFINITY : most[i] + (R)log(sum[i]);
+#pragma unroll
     for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
       for (int j = 0; j < PER; j++) out[c][i][j] *= by;
   }
 }
 
 template <class T, class R, int TILE, int WHICH, int CHUNKS>
-static __global__ void __launch_bounds__(TILE_THREADS) attend(work<T, R> g) {
+static __global__ void __launch_bounds__(TILE_THREADS, 2) attend(work<T, R> g) {
   typedef tiles<T, R, TILE, WHICH, CHUNKS> here;
   enum { PER = here::PER, BY_QUERY = here::BY_QUERY, PAIR = WHICH == DKEYS };
   __shared__ __align__(32) unsigned char room[here::room * sizeof(R)];
+  __shared__ attention_parts<T> of;
   R *shared = (R *)(void *)room;
   const attention_job<T, R> &j = g.of;
-  const int64_t batch = j.first + blockIdx.z, row = (int64_t)blockIdx.x * TILE;
+  const int64_t row = (int64_t)blockIdx.x * TILE;
   const int64_t column = (int64_t)blockIdx.y * TILE * CHUNKS;
-  const side<T> query = part_of(j.query, j.lead, batch, j.l, j.e);
-  const side<T> key = part_of(j.key, j.lead, batch, j.s, j.e);
-  const side<T> value = part_of(j.value, j.lead, batch, j.s, j.v);
-  const side<T> dy = part_of(j.dy, j.lead, batch, j.l, j.v);
-  const side<T> bias = part_of(j.bias, j.lead, batch, j.l, j.s);
   int64_t from = 0, to = BY_QUERY ? j.s : j.l;
   if (j.causal && BY_QUERY && to > row + TILE) to = row + TILE;
   if (j.causal && !BY_QUERY) from = row;
   R out[CHUNKS][PER][PER] = {}, other[PAIR ? CHUNKS : 1][PER][PER] = {}, most[PER], sum[PER];
+#pragma unroll
   for (int i = 0; i < PER; i++) most[i] = (R)-INFINITY, sum[i] = 0;
+  open_parts(j, &of);
   for (int64_t col = from; col < to; col += TILE) {
     R w[PER][PER] = {}, dw[PER][PER] = {};
-    add_tiles<TILE>(BY_QUERY ? query : key, row, BY_QUERY ? key : query, col, 0, j.e, shared, w);
-    here::score(j, bias, row, col, w);
+    add_tiles<TILE>(BY_QUERY ? of.query : of.key, row, BY_QUERY ? of.key : of.query, col, 0, j.e,
+                    shared, w);
+    here::score(j, of.bias, row, col, w);
     if (WHICH != RESULT)
-      add_tiles<TILE>(BY_QUERY ? dy : value, row, BY_QUERY ? value : dy, col, 0, j.v, shared, dw);
+      add_tiles<TILE>(BY_QUERY ? of.dy : of.value, row, BY_QUERY ? of.value : of.dy, col, 0, j.v,
+                      shared, dw);
     if (WHICH == RESULT) here::soften(w, most, sum, out);
-    else here::weigh(g, batch, row, col, w, dw);
-    if (WHICH == RESULT) here::gather(value, col, column, w, shared, out);
-    else here::gather(WHICH == DQUERY ? key : query, col, column, dw, shared, out);
-    if (PAIR) here::gather(dy, col, column, w, shared, other);
+    else here::weigh(g, of.batch, row, col, w, dw);
+    if (WHICH == RESULT) here::gather(of.value, col, column, w, shared, out);
+    else here::gather(WHICH == DQUERY ? of.key : of.query, col, column, dw, shared, out);
+    if (PAIR) here::gather(of.dy, col, column, w, shared, other);
   }
   if (WHICH == RESULT) {
-    divide_rows<R, TILE, CHUNKS>(j.lse + batch * j.l, row, j.l, most, sum, out);
-    store<T, TILE, CHUNKS>((T *)g.to[0] + batch * j.l * j.v, row, column, j.l, j.v, out);
+    divide_rows<R, TILE, CHUNKS>(j.lse + of.batch * j.l, row, j.l, most, sum, out);
+    store<T, TILE, CHUNKS>((T *)g.to[0] + of.batch * j.l * j.v, row, column, j.l, j.v, out);
   } else {
     const int64_t rows = BY_QUERY ? j.l : j.s;
-    store<R, TILE, CHUNKS>((R *)g.to[0] + batch * rows * j.e, row, column, rows, j.e, out);
+    store<R, TILE, CHUNKS>((R *)g.to[0] + of.batch * rows * j.e, row, column, rows, j.e, out);
   }
   if (PAIR)
-    store<R, TILE, CHUNKS>((R *)g.to[1] + batch * j.s * j.v, row, column, j.s, j.v, other);
+    store<R, TILE, CHUNKS>((R *)g.to[1] + of.batch * j.s * j.v, row, column, j.s, j.v, other);
 }
 
 /* -- launching: all batches, and columns of the result as far as a block's registers reach -- */

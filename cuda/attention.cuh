@@ -40,6 +40,24 @@ static __device__ inline side<T> part_of(const matrices<T> &m, const leading &le
   return s;
 }
 
+/* The matrices of a block's batch. They lie in shared memory: registers are for sums. */
+template <class T> struct attention_parts {
+  int64_t batch;
+  side<T> query, key, value, bias, dy;
+};
+
+template <class T, class R>
+static __device__ inline void open_parts(const attention_job<T, R> &j, attention_parts<T> *of) {
+  const int64_t batch = j.first + blockIdx.z;
+  if (threadIdx.x == 0) of->batch = batch;
+  if (threadIdx.x == 0) of->query = part_of(j.query, j.lead, batch, j.l, j.e);
+  if (threadIdx.x == 1 * WARP) of->key = part_of(j.key, j.lead, batch, j.s, j.e);
+  if (threadIdx.x == 2 * WARP) of->value = part_of(j.value, j.lead, batch, j.s, j.v);
+  if (threadIdx.x == 3 * WARP) of->dy = part_of(j.dy, j.lead, batch, j.l, j.v);
+  if (threadIdx.x == 0) of->bias = part_of(j.bias, j.lead, batch, j.l, j.s);
+  __syncthreads();
+}
+
 /* -- arguments -- */
 
 static inline leading lead_of(const moth_tensor *lse, int64_t *batches) {

@@ -37,7 +37,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, HEAD <= 32 ? 3 : 2)
 flash_forward(flash_job<T> g) {
   typedef forward_shape<T, HEAD, MT> S;
   enum { NT = S::COLS / 8, OT = HEAD / 8 };
-  __shared__ flash_parts<T> of;
+  __shared__ attention_parts<T> of;
   const attention_job<T, float> &j = g.of;
   T *held = shared_memory<T>(), *ring = held + S::HELD;
   const int warp = (int)threadIdx.x / WARP * 16 * MT;
@@ -89,7 +89,7 @@ template <class T, int HEAD>
 static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_keys(flash_job<T> g) {
   typedef keys_shape<T, HEAD> S;
   enum { MT = S::MT, NT = S::COLS / 8, OT = HEAD / 8 };
-  __shared__ flash_parts<T> of;
+  __shared__ attention_parts<T> of;
   const attention_job<T, float> &j = g.of;
   T *held = shared_memory<T>(), *ring = held + S::HELD;
   const int warp = (int)threadIdx.x / WARP * 16 * MT, t = (int)threadIdx.x;
@@ -139,7 +139,7 @@ template <class T, int HEAD>
 static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_queries(flash_job<T> g) {
   typedef queries_shape<T, HEAD> S;
   enum { MT = S::MT, NT = S::COLS / 8, OT = HEAD / 8 };
-  __shared__ flash_parts<T> of;
+  __shared__ attention_parts<T> of;
   __shared__ row_sums sums[S::ROWS];
   const attention_job<T, float> &j = g.of;
   T *held = shared_memory<T>(), *ring = held + S::HELD;

@@ -34,24 +34,6 @@ template <class T> struct flash_job {
   bool wide[2];               /* to[]: f32, else T */
 };
 
-/* The matrices of a block's batch. They lie in shared memory: registers are for sums. */
-template <class T> struct flash_parts {
-  int64_t batch;
-  side<T> query, key, value, bias, dy;
-};
-
-template <class T>
-static __device__ inline void open_parts(const attention_job<T, float> &j, flash_parts<T> *of) {
-  const int64_t batch = j.first + blockIdx.z;
-  if (threadIdx.x == 0) of->batch = batch;
-  if (threadIdx.x == 0) of->query = part_of(j.query, j.lead, batch, j.l, j.e);
-  if (threadIdx.x == 1 * WARP) of->key = part_of(j.key, j.lead, batch, j.s, j.e);
-  if (threadIdx.x == 2 * WARP) of->value = part_of(j.value, j.lead, batch, j.s, j.v);
-  if (threadIdx.x == 3 * WARP) of->dy = part_of(j.dy, j.lead, batch, j.l, j.v);
-  if (threadIdx.x == 0) of->bias = part_of(j.bias, j.lead, batch, j.l, j.s);
-  __syncthreads();
-}
-
 /* -- tiles -- */
 
 /* to := ROWS rows of `from`, from `row` on, zeros beyond; there when they are awaited. */

@@ -5,8 +5,8 @@
 #include "product.cuh"
 
 template <class T, int TILE>
-static __global__ void __launch_bounds__(TILE_THREADS) multiply(whole_product<T> g,
-                                                                int64_t products) {
+static __global__ void __launch_bounds__(TILE_THREADS, 2) multiply(whole_product<T> g,
+                                                                   int64_t products) {
   typedef sum_of<T> R;
   enum { PER = tile_of<TILE>::per };
   __shared__ __align__(32) unsigned char room[tile_room<TILE> * sizeof(R)];
@@ -16,11 +16,15 @@ static __global__ void __launch_bounds__(TILE_THREADS) multiply(whole_product<T>
   const int64_t to = from + g.share < g.a.cols ? from + g.share : g.a.cols;
   const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
   R c[PER][PER];
+#pragma unroll
   for (int i = 0; i < PER; i++)
+#pragma unroll
     for (int j = 0; j < PER; j++) c[i][j] = 0;
   add_tiles<TILE>(p.a, row, p.b, col, from, to, (R *)(void *)room, c);
+#pragma unroll
   for (int i = 0; i < PER; i++) {
     const int64_t r = row + place<TILE>(y, i);
+#pragma unroll
     for (int j = 0; j < PER; j++) {
       const int64_t q = col + place<TILE>(x, j);
       if (r >= g.a.rows || q >= g.b.rows) continue;

@@ -49,9 +49,11 @@ static __device__ inline void take(const side<T> &s, int64_t row, int64_t col, R
   const int64_t step = along ? s.cs : s.rs;
   if (inside && s.packs && last >= EACH_TAKES) {
     const pack<T, EACH_TAKES> four = *(const pack<T, EACH_TAKES> *)(const void *)from;
+#pragma unroll
     for (int j = 0; j < EACH_TAKES; j++) to[j] = (R)get(&four.at[j]);
     return;
   }
+#pragma unroll
   for (int j = 0; j < EACH_TAKES; j++)
     to[j] = inside && j < last ? (R)get(from + j * step) : (R)0;
 }
@@ -63,9 +65,11 @@ static __device__ inline void lay(R *buffer, bool along, const R *four) {
   enum { WIDE = tile_of<TILE>::wide };
   const int t = (int)threadIdx.x;
   if (along)
+#pragma unroll
     for (int j = 0; j < EACH_TAKES; j++)
       buffer[(t % K4 * EACH_TAKES + j) * WIDE + t / K4] = four[j];
   else
+#pragma unroll
     for (int j = 0; j < EACH_TAKES; j++)
       buffer[t / R4 * WIDE + t % R4 * EACH_TAKES + j] = four[j];
 }
@@ -84,11 +88,14 @@ static __device__ inline void add_shared(const R *a, const R *b, int depth,
   const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
   for (int k = 0; k < depth; k++) {
     pack<R, HALF> p[PER / HALF], q[PER / HALF];
+#pragma unroll
     for (int i = 0; i < PER / HALF; i++) {
       p[i] = *(const pack<R, HALF> *)(const void *)(a + k * WIDE + place<TILE>(y, i * HALF));
       q[i] = *(const pack<R, HALF> *)(const void *)(b + k * WIDE + place<TILE>(x, i * HALF));
     }
+#pragma unroll
     for (int i = 0; i < PER; i++)
+#pragma unroll
       for (int j = 0; j < PER; j++)
         c[i][j] += p[i / HALF].at[i % HALF] * q[j / HALF].at[j % HALF];
   }
