@@ -88,6 +88,7 @@ MOTH_LOCAL int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel
 template <class... P, class... A>
 static inline int launch_on(moth_ctx *ctx, const moth_queue *q, void (*kernel)(P...), dim3 grid,
                             dim3 block, size_t shared, A... args) {
+  static_assert((sizeof(P) + ... + 0) <= 4096, "a kernel's parameters have 4 KiB");
   if (!q) return moth_status(ctx);
   return [&](P... held) {
     void *at[] = {(void *)&held...};

@@ -306,8 +306,10 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
-template <class F> static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int) {
-  return cudaSuccess;
+cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value);
+template <class F>
+static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute which, int value) {
+  return moth_emulated_attribute((const void *)(uintptr_t)kernel, which, value);
 }
 
 #endif

@@ -226,6 +226,23 @@ const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how
   return kernel;
 }
 
+/* Dynamic shared memory beyond 48 KiB must be asked for, kernel by kernel. */
+static std::map<const void *, size_t> room_of; /* kernel -> bytes */
+
+cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value) {
+  holds lock;
+  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || (size_t)value > moth_emulated_most_shared())
+    return moth_emulated_told(cudaErrorInvalidValue);
+  room_of[kernel] = (size_t)value;
+  return cudaSuccess;
+}
+
+static bool has_room(const void *kernel, size_t shared) {
+  const auto own = room_of.find(kernel);
+  return shared <= 48 << 10 || (own != room_of.end() && shared <= own->second);
+}
+
 /* What runs a kernel, with copies of its arguments. */
 static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
                              command *run) {
@@ -236,8 +253,8 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
     ~bound() { free(room); }
   };
   const unsigned n = block.x * block.y * block.z;
-  if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
-      shared > moth_emulated_most_shared())
+  if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.x > INT32_MAX ||
+      grid.y > 65535 || grid.z > 65535 || !has_room(kernel, shared))
     return moth_emulated_told(cudaErrorInvalidConfiguration);
   if (!known.count(kernel)) return moth_emulated_told(cudaErrorInvalidValue);
   const moth_emulated_call *how = known[kernel];
