@@ -233,7 +233,16 @@ static int run(moth_ctx *ctx, const moth_queue *q, const work<T, R> &g, int64_t 
   return run_chunks<T, R, TILE, WHICH, 2>(ctx, q, g, batches, rows, cols);
 }
 
-MOTH_CUDA(attention) {
+/* x with its heads before its rows, as the kernels have them, over the same bytes; not counted. */
+static moth_tensor heads_first(const moth_tensor *x) {
+  const int rows = x->l.ndim - 3, heads = rows + 1;
+  moth_tensor y = *x;
+  y.l.shape[rows] = x->l.shape[heads], y.l.stride[rows] = x->l.stride[heads];
+  y.l.shape[heads] = x->l.shape[rows], y.l.stride[heads] = x->l.stride[rows];
+  return y;
+}
+
+static int attention_run(const attention_args *a, moth_tensor **out) {
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
   bool done = false;
   if (!q) return moth_status(a->ctx);
@@ -247,6 +256,20 @@ MOTH_CUDA(attention) {
     g.to[0] = data<T>(out[0]);
     return run<T, real_of<T>, RESULT>(a->ctx, q, g, batches);
   });
+}
+
+MOTH_CUDA(attention) {
+  if (!a->heads_last) return attention_run(a, out);
+  moth_tensor turned = heads_first(out[0]);
+  moth_layout l = turned.l;
+  int64_t step = 1;
+  for (int d = l.ndim; d-- > 0; step *= l.shape[d]) l.stride[d] = step;
+  l.offset = 0;
+  moth_tensor *own[2] = {moth_tensor_new(a->ctx, &l), out[1]};
+  int status = own[0] ? attention_run(a, own) : moth_status(a->ctx);
+  if (!status) status = moth_copy_into(&turned, own[0]);
+  moth_tensor_release(own[0]);
+  return status;
 }
 
 /* -- the gradients -- */
@@ -355,10 +378,14 @@ static int attention_back_typed(const attention_back_args *a, const moth_queue *
 MOTH_CUDA(attention_back) {
   attention_back_args c = *a;
   moth_tensor **at[] = {&c.query, &c.key, &c.value, &c.grad, &c.output, &c.bias, &c.lse};
-  moth_tensor *own[7] = {NULL};
+  moth_tensor *own[7] = {NULL}, turned[2];
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
   const int real = a->query->l.dtype == MOTH_F64 ? MOTH_F64 : MOTH_F32;
   int status = q ? MOTH_OK : moth_status(a->ctx), dtype = a->query->l.dtype;
+  for (int i = 0; i < 2 && a->heads_last; i++) {
+    turned[i] = heads_first(*at[3 + i]);
+    *at[3 + i] = &turned[i];
+  }
   for (int i = 0; i < 6; i++)
     if (*at[i] && (*at[i])->l.dtype != dtype) dtype = real;
   for (int i = 0; i < 7 && !status; i++) {

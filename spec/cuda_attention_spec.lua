@@ -51,6 +51,24 @@ describe("attention on tensor cores", function()
     return
   end
 
+  it("gives rows of heads where it is asked to, on the CPU and on a GPU", function()
+    local attention = require("moth.bind").ops.attention
+    for _, dtype in ipairs { "float32", "bfloat16" } do
+      local x = { draw(dtype, 2, 3, 7, 16), draw(dtype, 3, 9, 16), draw(dtype, 3, 9, 8) }
+      local dy, got = draw(dtype, 2, 7, 3, 8), {}
+      for _, device in ipairs { "cpu", "cuda" } do
+        local own = {}
+        for i = 1, 3 do own[i] = x[i]:to(device):detach():requires_grad_() end
+        local y = attention(own[1], own[2], own[3], { heads_last = true })
+        y:backward(dy:to(device))
+        got[device] = { y:detach(), own[1].grad, own[2].grad, own[3].grad }
+      end
+      local plain = attention(x[1], x[2], x[3]):transpose(2, 3)
+      close(got.cpu[1], plain, 0)
+      for i = 1, 4 do close(got.cuda[i], got.cpu[i], dtype == "float32" and 1e-5 or 3e-2) end
+    end
+  end)
+
   for dtype, most in pairs(MOST) do
     for _, head in ipairs { 16, 32, 64, 80, 128 } do
       it(("is that of f32 on the CPU in %s, heads of %d"):format(dtype, head), function()

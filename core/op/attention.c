@@ -261,7 +261,8 @@ MOTH_OP(attention, ATTENTION,
   .examples =
     "moth.randn(2, 3, 4), moth.randn(2, 5, 4), moth.randn(2, 5, 3)\n"
     "moth.randn(2, 3, 4), moth.randn(5, 4), moth.randn(1, 5, 2), moth.randn(3, 5)\n"
-    "moth.randn(4, 2), moth.randn(3, 2), moth.randn(3, 2), {is_causal = true, scale = 0.5}",
+    "moth.randn(4, 2), moth.randn(3, 2), moth.randn(3, 2), {is_causal = true, scale = 0.5}\n"
+    "moth.randn(2, 3, 4, 2), moth.randn(3, 5, 2), moth.randn(3, 5, 2), {heads_last = true}",
   .outputs = "y, lse: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "query key value bias y lse",
@@ -346,7 +347,9 @@ MOTH_OP_CONST(attention_back, ATTENTION_BACK,
     "moth.randn(2, 3), moth.randn(2, 4), moth.randn(5, 4), moth.randn(5, 3), moth.randn(2, 3),"
     " moth.randn(2)\n"
     "moth.randn(2, 3), moth.randn(2, 4), moth.randn(5, 4), moth.randn(5, 3), moth.randn(2, 3),"
-    " moth.randn(2), {bias = moth.randn(2, 5), is_causal = true, scale = 0.5}",
+    " moth.randn(2), {bias = moth.randn(2, 5), is_causal = true, scale = 0.5}\n"
+    "moth.randn(2, 4, 3, 2), moth.randn(2, 3, 4, 2), moth.randn(3, 5, 2), moth.randn(3, 5, 2),"
+    " moth.randn(2, 4, 3, 2), moth.randn(2, 3, 4), {heads_last = true}",
   .outputs = "dquery, dkey, dvalue",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
