@@ -36,7 +36,7 @@ enum { LT_PREFER_ROOM = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 }; /* A; 
 /* How a product that several blocks share may be added up: in the result itself, or from scratch
 ** memory in one order, there in the type that is computed in or in the result's. */
 enum { LT_SUMS_WIDE = 2, LT_SUMS_REPEAT = 2 | 4, LT_SUMS_ANY = 7 };
-enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_RELU = 2, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_GELU = 32 };
+enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_BIAS = 4 };
 
 #define LT_FUNCTIONS(F)                                                                       \
   F(Create, (void **handle))                                                                  \
@@ -314,10 +314,7 @@ int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g, bool
   k->compute = g->dtype == MOTH_F64 ? LT_COMPUTE_64F
                : g->dtype == MOTH_F32 && moth_float32_precision(ctx) ? LT_COMPUTE_TF32
                                                                      : LT_COMPUTE_32F;
-  k->epilogue = (g->bias ? LT_EPILOGUE_BIAS : 0) |
-                (g->after == GEMM_RELU ? LT_EPILOGUE_RELU
-                 : g->after == GEMM_GELU ? LT_EPILOGUE_GELU : 0);
-  if (!k->epilogue) k->epilogue = LT_EPILOGUE_DEFAULT;
+  k->epilogue = g->bias ? LT_EPILOGUE_BIAS : LT_EPILOGUE_DEFAULT;
   k->m = g->m, k->n = g->n, k->k = g->k;
   k->ldc = g->m == 1 ? g->n : g->ldc;
   if (batch.ndim) {

@@ -58,7 +58,6 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
   g.alpha = (sum_of<T>)m->alpha;
   g.beta = (sum_of<T>)m->beta;
   g.adds = m->beta != 0;
-  g.after = m->after;
   if (m->batch) {
     g.batch.ndim = m->batch->ndim;
     g.batch.c = m->batch->step_c;
@@ -81,8 +80,8 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
   return multiply_tiled<T, 64>(ctx, q, m, g, products);
 }
 
-/* What follows a sum that is stored already: g's alpha is 1 and its beta 0. */
-template <class T> static __global__ void follow(whole_product<T> g, int64_t n) {
+/* The bias of sums that are stored already: g's alpha is 1 and its beta 0. */
+template <class T> static __global__ void add_bias(whole_product<T> g, int64_t n) {
   const int64_t i = thread_number(), each = g.a.rows * g.b.rows;
   if (i >= n) return;
   const int64_t r = i % each / g.b.rows, q = i % g.b.rows;
@@ -90,14 +89,13 @@ template <class T> static __global__ void follow(whole_product<T> g, int64_t n) 
   finish(g, c, q, (sum_of<T>)get(c));
 }
 
-/* The library, also where it has no kernel with what follows the sum. */
+/* The library, also where it has no kernel that adds the bias. */
 static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                                int64_t products, bool *done) {
   int status = moth_blaslt_run(ctx, q, m, done);
-  if (status || *done || (!m->bias && !m->after)) return status;
+  if (status || *done || !m->bias) return status;
   moth_gemm plain = *m;
   plain.bias = NULL;
-  plain.after = GEMM_PLAIN;
   status = moth_blaslt_run(ctx, q, &plain, done);
   if (status || !*done) return status;
   return with_float(m->dtype, [&](auto t) {
@@ -108,9 +106,8 @@ static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_ge
     g.c = (T *)m->c, g.ldc = m->ldc;
     g.bias = (const T *)m->bias;
     g.alpha = 1;
-    g.after = m->after;
     g.batch.c = m->batch ? m->batch->step_c : 0;
-    return launch_on(ctx, q, follow<T>, blocks_for(n), BLOCK, 0, g, n);
+    return launch_on(ctx, q, add_bias<T>, blocks_for(n), BLOCK, 0, g, n);
   });
 }
 

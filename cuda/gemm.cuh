@@ -4,14 +4,12 @@
 
 #include "launch.cuh"
 
-enum { GEMM_PLAIN, GEMM_RELU, GEMM_GELU }; /* what follows the sum; gelu is the tanh form */
-
-/* C := f(alpha A B + beta C + bias), with A (m, k), B (k, n), C (m, n), all of one dtype but bool.
+/* C := alpha A B + beta C + bias, with A (m, k), B (k, n), C (m, n), all of one dtype but bool.
 ** rs and cs are steps from row to row and column to column in elements, any of them may be 0; the
 ** rows of C are n elements in a row, ldc apart. Of a batch, step_c says how far its results are
 ** apart, and where beta is not 0 too. Half types are summed in f32; integers wrap. */
 typedef struct moth_gemm {
-  int dtype, device, after;
+  int dtype, device;
   int64_t m, n, k;
   const void *a, *b;
   int64_t rs_a, cs_a, rs_b, cs_b;

@@ -37,21 +37,11 @@ template <class T> struct whole_product {
   const T *bias;
   sum_of<T> alpha, beta;
   bool adds; /* beta is not 0 */
-  int after;
   batch_steps batch;
   int64_t first, columns; /* number of the first product of the launch; tiles in a row of C */
   int64_t parts, share;   /* how many blocks share a sum, and how much of it each has */
   sum_of<T> *partial;     /* where they put it: part, product, row, column */
 };
-
-template <class R> static __device__ inline R after_sum(R v, int after) {
-  if constexpr ((R)0.5 != (R)0) {
-    if (after == GEMM_RELU) return v < 0 ? (R)0 : v;
-    if (after == GEMM_GELU)
-      return (R)0.5 * v * (1 + tanh((R)0.7978845608028654 * (v + (R)0.044715 * v * v * v)));
-  }
-  return v;
-}
 
 /* What becomes of a sum for *c, in column `col`. */
 template <class T>
@@ -61,7 +51,7 @@ static __device__ inline sum_of<T> finished(const whole_product<T> &g, const T *
   R v = g.alpha * sum;
   if (g.adds) v += g.beta * (R)get(c);
   if (g.bias) v += (R)get(g.bias + col);
-  return after_sum(v, g.after);
+  return v;
 }
 
 template <class T>
