@@ -99,4 +99,7 @@ end
 
 function timing.median(list) return (timing.quantile(list, 0.5)) end
 
+--- To three decimals, as results are written.
+function timing.rounded(x) return math.floor(x * 1000 + 0.5) / 1000 end
+
 return timing

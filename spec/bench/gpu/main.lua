@@ -11,6 +11,8 @@ local json = require "moth.json"
 local rows = require "gpu.rows"
 local timing = require "timing"
 
+local rounded = timing.rounded
+
 local RATES = {
   { "flop", "tflop_s", 1e6 }, { "mfu", "mfu", 989e6 }, { "bytes", "gb_s", 1e3 },
   { "images", "images_s", 1e-6 }, { "tokens", "tokens_s", 1e-6 },
@@ -39,8 +41,6 @@ local function line_of(fields)
   end
   return "{" .. table.concat(parts, ", ") .. "}"
 end
-
-local function rounded(x) return math.floor(x * 1000 + 0.5) / 1000 end
 
 -- What a workload of fresh processes gave: a row for each figure.
 local function part_rows(name, parts)

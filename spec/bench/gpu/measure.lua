@@ -51,7 +51,7 @@ end
 
 -- ---- samples ----
 
-local function rounded(x) return math.floor(x * 1000 + 0.5) / 1000 end
+local rounded = timing.rounded
 
 --- Calls sample() for so many seconds, at least five times (once without seconds).
 local function gather(sample, seconds)
@@ -68,21 +68,18 @@ end
 
 --- A function batch(calls) -> device, wall and host time of a call, and one of a call alone.
 local function samplers(issue, flush)
-  local start, finish
-  local there, Event = pcall(function() return cuda.Event end)
-  if there then start, finish = Event { enable_timing = true }, Event { enable_timing = true } end
+  local start = cuda.Event { enable_timing = true }
+  local finish = cuda.Event { enable_timing = true }
   local function batch(calls)
     cuda.synchronize()
     if flush then flush() end
-    if not start then cuda.synchronize() end -- else the calls' time would hold the flush
     local begin = now()
-    if start then start:record() end
+    start:record()
     local host = issue(calls)
-    if finish then finish:record() end
+    finish:record()
     cuda.synchronize()
     local wall = now() - begin
-    local device = start and start:elapsed_time(finish) * 1e-3 or wall
-    return device / calls * 1e6, wall / calls * 1e6, host / calls * 1e6
+    return start:elapsed_time(finish) / calls * 1e3, wall / calls * 1e6, host / calls * 1e6
   end
   local function alone()
     if flush then flush() end
