@@ -1,6 +1,7 @@
---- How results of the specs are shown: a line for each file, failures in full where they happen,
--- and the count as the last line: `N passed, 0 failed` (and how many were skipped). A process that
--- runs one file of many leaves the count to its parent: MOTH_SPEC_REPORT names the file for it.
+--- closing.lua -- how results of the specs are shown: a line for each file, failures in full where
+-- they happen, and the count as the last line: `N passed, 0 failed` (and how many were skipped). A
+-- process that runs one file of many leaves the count to its parent: MOTH_SPEC_REPORT names the
+-- file for it.
 
 local report = dofile "spec/support/report.lua"
 
