@@ -19,7 +19,7 @@ typedef struct device_count { /* of one context on one device */
 } device_count;
 
 struct moth_devices {
-  void *state; /* the plugin's */
+  void *state;  /* the plugin's */
   int fallback; /* where tensors are made that no other has a say in */
   device_count of[MOTH_MAX_DEVICES + 1];
 };
@@ -47,7 +47,6 @@ static void host_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
 }
 
 static int float32_precision(const moth_ctx *ctx) { return ctx->float32_precision; }
-
 static bool deterministic(const moth_ctx *ctx) { return ctx->deterministic; }
 static bool benchmark(const moth_ctx *ctx) { return ctx->benchmark && !ctx->deterministic; }
 
@@ -62,8 +61,7 @@ static const moth_host lent = {
   .op_find = moth_op_find, .generator_take = moth_generator_take, .dim_mask = moth_dim_mask,
   .absent = moth_absent, .check_write = moth_check_write, .storage_bump = moth_storage_bump,
   .float32_precision = float32_precision, .deterministic = deterministic,
-  .benchmark = benchmark, .alloc = host_alloc,
-  .dealloc = host_dealloc,
+  .benchmark = benchmark, .alloc = host_alloc, .dealloc = host_dealloc,
 };
 
 /* -- loading: once a process; what went wrong is kept as a message -- */

@@ -2,7 +2,7 @@
 **
 ** A plugin, libmoth_cuda.so, exports one function, moth_backend_init. It is given what the engine
 ** lends (moth_host) and answers with what it can do (moth_backend); neither side has any other way
-** to the other. Both files read this header, the plugin as C++.
+** to the other. Both sides read this header, the plugin as C++.
 **
 ** A tensor's `device` is 0 on the CPU and 1 + i on the plugin's i-th device; there its storage's
 ** `data` is an address that only the plugin may follow. An op runs there by the first of these:
@@ -130,7 +130,7 @@ typedef struct moth_host {
   void (*storage_bump)(moth_storage *s);
   int (*float32_precision)(const moth_ctx *ctx);
   bool (*deterministic)(const moth_ctx *ctx);
-  bool (*benchmark)(const moth_ctx *ctx); /* not where results must repeat */
+  bool (*benchmark)(const moth_ctx *ctx); /* false where results must repeat */
   void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
 } moth_host;
@@ -154,7 +154,7 @@ void moth_device_recount(moth_ctx *ctx, int device, int64_t more);
 int moth_bytes_move(moth_ctx *ctx, int to_device, void *to, int from_device, const void *from,
                     int64_t n);
 int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait);
-/* A packed tensor on the CPU in x's shape, page-locked; NULL: error set. */
+/* A packed tensor on the CPU in l's shape and dtype, page-locked; NULL: error set. */
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *l);
 bool moth_is_pinned_storage(const moth_storage *s);
 int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
