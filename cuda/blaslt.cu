@@ -119,7 +119,7 @@ static void look(void) {
 
 /* NULL: there is no library, or it does not want to. */
 static lt_state *state_of(const moth_queue *q) {
-  moth_kept *kept = moth_kept_of(q, LIBRARY_BLASLT);
+  moth_library_state *kept = moth_library_state_of(q, LIBRARY_BLASLT);
   pthread_once(&looked, look);
   if (!there) return NULL;
   lt_state *s = (lt_state *)kept->state;

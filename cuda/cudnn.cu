@@ -123,7 +123,7 @@ static void look(void) {
 static dnn_state *state_of(const moth_queue *q) {
   pthread_once(&looked, look);
   if (!there) return NULL;
-  moth_kept *kept = moth_kept_of(q, LIBRARY_DNN);
+  moth_library_state *kept = moth_library_state_of(q, LIBRARY_DNN);
   dnn_state *s = (dnn_state *)kept->state;
   if (s) return s->handle ? s : NULL;
   s = (dnn_state *)calloc(1, sizeof *s);

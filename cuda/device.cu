@@ -144,7 +144,9 @@ static moth_device_stream *stream_of(const moth_queue *q) {
   return (moth_device_stream *)(void *)(uintptr_t)q;
 }
 
-moth_kept *moth_kept_of(const moth_queue *q, int library) { return &stream_of(q)->kept[library]; }
+moth_library_state *moth_library_state_of(const moth_queue *q, int library) {
+  return &stream_of(q)->kept[library];
+}
 
 static bool blocking; /* MOTH_CUDA_BLOCKING: each launch is waited for */
 

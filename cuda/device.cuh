@@ -17,11 +17,11 @@ MOTH_LOCAL bool moth_library_functions(int which, const char *const *names, int 
 MOTH_LOCAL void moth_cuda_report(moth_ctx *ctx, char *text, size_t room);
 
 /* What a library keeps of a stream; closed with it. */
-typedef struct moth_kept {
+typedef struct moth_library_state {
   void *state;
   void (*close)(void *state);
-} moth_kept;
-MOTH_LOCAL moth_kept *moth_kept_of(const moth_queue *q, int library);
+} moth_library_state;
+MOTH_LOCAL moth_library_state *moth_library_state_of(const moth_queue *q, int library);
 
 /* How a library does something is found out once, and kept in a table by all that it depends on.
 ** The plan that has this key, or one that may be made anew: `taken` and `key` are members. */
@@ -73,12 +73,12 @@ typedef struct moth_device_stream {
   int number, priority;
   bool held; /* somebody has it; else it may be given to who asks for one */
   moth_blocks *blocks;
-  moth_kept kept[LIBRARIES];
+  moth_library_state kept[LIBRARIES];
   moth_page *page, *page_there; /* as the CPU and as the device sees it */
   moth_asked asked[RECORDS];
   unsigned launches;
   uint64_t last;      /* number of the last launch */
-  cudaEvent_t mark;   /* what lies before launch `marked`, and that */
+  cudaEvent_t mark;   /* recorded last behind launch `marked` */
   uint64_t marked;
   uint64_t *joined;   /* by number of another stream: this one waits for it up to that launch */
   moth_graphs graphs;
@@ -96,8 +96,8 @@ typedef struct moth_place {
 MOTH_LOCAL moth_place *moth_place_of(moth_ctx *ctx, int device);
 MOTH_LOCAL moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_place *p, int device,
                                               int priority);
-MOTH_LOCAL void moth_streams_close(moth_place *p); /* waits for them */
-MOTH_LOCAL cudaError_t moth_streams_finish(moth_place *p); /* waits for them */
+MOTH_LOCAL cudaError_t moth_streams_finish(moth_place *p); /* waits for all */
+MOTH_LOCAL void moth_streams_close(moth_place *p); /* waits for all, and frees them */
 /* What is asked of `s` from here on runs after what `other` was asked for till now. */
 MOTH_LOCAL cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other);
 MOTH_LOCAL extern const moth_stream_functions moth_cuda_streams;
@@ -108,9 +108,10 @@ static inline moth_device_stream *moth_stream_now(const moth_place *p) {
 
 /* -- waiting and telling (device.cu) -- */
 
-/* Waits for what a context has asked of a device on its current stream; raises what came late. */
-MOTH_LOCAL int moth_wait(moth_ctx *ctx, int device);
+/* Waits for all that a stream was asked for, or the current one of a device; also tells of errors
+** that came late. */
 MOTH_LOCAL int moth_wait_for(moth_ctx *ctx, moth_device_stream *s);
+MOTH_LOCAL int moth_wait(moth_ctx *ctx, int device);
 MOTH_LOCAL int moth_fail_cuda(moth_ctx *ctx, const char *what, cudaError_t error);
 /* Something was launched, for this op: if the GPU fails later, it is named. */
 MOTH_LOCAL void moth_note_launch(moth_device_stream *s, const char *op);
@@ -129,10 +130,10 @@ MOTH_LOCAL void *moth_block_address(const moth_block *b);
 MOTH_LOCAL void moth_block_give(moth_block *b);
 /* For the graph that is being made or changed: such a block stays with the stream's graphs. */
 MOTH_LOCAL moth_block *moth_blocks_take_for_graph(moth_device_stream *s, int64_t nbytes);
-MOTH_LOCAL void moth_blocks_drop(moth_blocks *b); /* all free ones go back to the driver */
-MOTH_LOCAL void moth_blocks_trim(moth_place *p); /* free ones go back to the driver */
+MOTH_LOCAL void moth_blocks_drop(moth_blocks *b); /* free ones go back to the driver */
+MOTH_LOCAL void moth_blocks_trim(moth_place *p);  /* those of all streams, but of no graph */
 MOTH_LOCAL int64_t moth_blocks_cached(const moth_place *p);
-MOTH_LOCAL void moth_blocks_free(moth_blocks *b);
+MOTH_LOCAL void moth_blocks_free(moth_blocks *b); /* with its free blocks; NULL is fine */
 
 /* Size classes, eight to an octave as in core/context.h, from 512 bytes on. */
 enum { BLOCK_CLASSES = 256, BLOCK_LEAST = 512 };

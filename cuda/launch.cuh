@@ -9,8 +9,8 @@
 **
 ** MOTH_CUDA puts name and function into a section of the plugin that moth_backend_init walks, so a
 ** kernel in a new file is found without a list that names it. Its arguments are the struct of the
-** op's own header. Everything is asked of one stream per context and device, in order, and nothing
-** waits: only moth_device_synchronize and copies to the CPU do.
+** op's own header. Everything is asked of the stream that is current for its context and device, in
+** order, and a launcher never waits.
 */
 #ifndef MOTH_CUDA_LAUNCH_CUH
 #define MOTH_CUDA_LAUNCH_CUH
@@ -56,7 +56,7 @@ typedef struct moth_trouble {
 } moth_trouble;
 enum { TROUBLE_INDEX = 1, TROUBLE_DIVISION, TROUBLE_CLASS, TROUBLE_DOMAIN };
 
-/* The current stream of a context on a device, which is made current too. NULL: an error is set. */
+/* The current stream of a context on a device; moth_queue_of makes that device current too. */
 typedef struct moth_queue {
   cudaStream_t stream;
   moth_trouble *trouble; /* of the next launch, as kernels see it */
@@ -65,7 +65,7 @@ typedef struct moth_queue {
   int major, minor;
   size_t shared;         /* most bytes of dynamic shared memory a block may ask for */
 } moth_queue;
-MOTH_LOCAL const moth_queue *moth_queue_of(moth_ctx *ctx, int device);
+MOTH_LOCAL const moth_queue *moth_queue_of(moth_ctx *ctx, int device); /* NULL: error set */
 
 /* What follows a copy, a fill or a library's call on q's stream: its error, or MOTH_OK. */
 MOTH_LOCAL int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error);

@@ -1,4 +1,4 @@
-/* memory.cu -- the block caches of one context on one device.
+/* memory.cu -- the block caches of a context's streams on a device.
 **
 ** cudaMalloc waits for the device, so blocks are kept by size class. A block belongs to the stream
 ** that it was taken for: given back, it may be taken again at once, since what still reads it there

@@ -116,6 +116,8 @@ template <int LEFT> static __device__ inline void await_copies() {
   MOTH_ASM("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
+/* -- arithmetic -- */
+
 /* 2^x in the device's own way, to 2 ulp. */
 static __device__ inline float power_of_two(float x) {
   float y;

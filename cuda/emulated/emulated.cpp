@@ -30,7 +30,7 @@ dim3 blockDim(1), gridDim(1);
 
 pthread_mutex_t moth_emulated_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What the card is, unless the environment says otherwise. */
+/* What a machine has, unless the environment says otherwise. */
 static int card(const char *name, int usual) {
   const char *text = getenv(name);
   return text ? atoi(text) : usual;
@@ -498,10 +498,7 @@ unsigned __activemask(void) { return 0xffffffffu; }
 
 /* -- the runtime -- */
 
-static int devices() {
-  const char *text = getenv("MOTH_EMULATED_DEVICES");
-  return text ? atoi(text) : 1;
-}
+static int devices() { return card("MOTH_EMULATED_DEVICES", 1); }
 
 static thread_local int current;
 static thread_local cudaError_t last;
