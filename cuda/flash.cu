@@ -123,7 +123,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_keys(flash_job<
         for (int m = 0; m < MT; m++)
 #pragma unroll
           for (int h = i; h < 4; h += 2) {
-            w[m][n][h] = power_of_two(w[m][n][h] * g.scale - a.lse);
+            w[m][n][h] = exp2_approx(w[m][n][h] * g.scale - a.lse);
             d[m][n][h] = w[m][n][h] * (d[m][n][h] - a.dot);
           }
       }
@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_queries(flash_j
 #pragma unroll
         for (int i = 0; i < 4; i++) {
           const row_sums own = sums[warp + row_in(m, i)];
-          d[m][n][i] = power_of_two(w[m][n][i] * g.scale - own.lse) * (d[m][n][i] - own.dot);
+          d[m][n][i] = exp2_approx(w[m][n][i] * g.scale - own.lse) * (d[m][n][i] - own.dot);
         }
     multiply_weights<HEAD, MT, NT>(d, here, dq);
   });

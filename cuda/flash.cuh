@@ -250,14 +250,14 @@ static __device__ inline void soften(float by, float (*s)[NT][4], float (*most)[
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
       const float less = top == -INFINITY ? 0.0f : top * by;
-      const float old = power_of_two(most[m][h] * by - less);
+      const float old = exp2_approx(most[m][h] * by - less);
       most[m][h] = top;
       sum[m][h] *= old;
 #pragma unroll
       for (int n = 0; n < NT; n++)
 #pragma unroll
         for (int i = 2 * h; i < 2 * h + 2; i++) {
-          s[m][n][i] = power_of_two(s[m][n][i] * by - less);
+          s[m][n][i] = exp2_approx(s[m][n][i] * by - less);
           sum[m][h] += s[m][n][i];
         }
 #pragma unroll

@@ -119,7 +119,7 @@ template <int LEFT> static __device__ inline void await_copies() {
 /* -- arithmetic -- */
 
 /* 2^x in the device's own way, to 2 ulp. */
-static __device__ inline float power_of_two(float x) {
+static __device__ inline float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;

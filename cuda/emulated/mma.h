@@ -104,6 +104,6 @@ template <int BYTES> static inline void copy_later(void *to, const void *from, b
 static inline void end_copies() { moth_copy_later(NULL, NULL, 0); }
 template <int LEFT> static inline void await_copies() { moth_await_copies(LEFT); }
 
-static inline float power_of_two(float x) { return exp2f(x); }
+static inline float exp2_approx(float x) { return exp2f(x); }
 
 #endif
