@@ -161,20 +161,11 @@ local function lend_peers(list)
   end
 end
 
--- Is one of the patterns, which | separates, in the name?
-local function matches(name, patterns)
-  if patterns == "" then return true end
-  for pattern in patterns:gmatch "[^|]+" do
-    if name:find(pattern) then return true end
-  end
-  return false
-end
-
 local function chosen_rows(options)
   local rows = {}
   for _, row in ipairs(workloads.read()) do
     local wanted = options.group == "all" or row.group == options.group
-    if wanted and matches(row.name, options.only) then rows[#rows + 1] = row end
+    if wanted and workloads.matches(row.name, options.only) then rows[#rows + 1] = row end
   end
   return rows
 end

@@ -104,4 +104,12 @@ function workloads.inputs(row, gradients)
   return list
 end
 
+--- Whether one of the patterns, which | separates, is in the name; "" is in every one.
+function workloads.matches(name, patterns)
+  for pattern in patterns:gmatch "[^|]+" do
+    if name:find(pattern) then return true end
+  end
+  return patterns == ""
+end
+
 return workloads

@@ -10,6 +10,7 @@ local moth = require "moth"
 local json = require "moth.json"
 local rows = require "gpu.rows"
 local timing = require "timing"
+local workloads = require "workloads"
 
 local rounded = timing.rounded
 
@@ -94,14 +95,6 @@ local function run(row, seconds)
   return { fields }
 end
 
--- Is one of the patterns, which | separates, in the name?
-local function matches(name, patterns)
-  for pattern in patterns:gmatch "[^|]+" do
-    if name:find(pattern) then return true end
-  end
-  return patterns == ""
-end
-
 return function(words)
   local options = options_of(words)
   rows.dry = options.dry or false
@@ -120,7 +113,7 @@ return function(words)
   end
   local chosen = {}
   for _, row in ipairs(rows.list) do
-    if matches(row.name, options.only) then chosen[#chosen + 1] = row end
+    if workloads.matches(row.name, options.only) then chosen[#chosen + 1] = row end
   end
   if options.list then
     for _, row in ipairs(chosen) do print(row.name .. ": " .. row.text) end
