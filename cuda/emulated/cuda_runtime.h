@@ -2,7 +2,7 @@
 ** when a C++ compiler builds them for the specs of machines without a card.
 **
 ** Device memory is ordinary memory that nobody may touch but kernels and copies: outside of them it
-** is locked (mprotect), so that an address followed on the wrong side ends the program at once.
+** is locked, so that an address followed on the wrong side ends the program at once.
 ** Kernels run thread by thread; a thread that waits for others (__syncthreads, a shuffle) is put
 ** aside on a stack of its own until they have come. What a stream is asked for runs when somebody
 ** waits for it (streams.cpp); what must not be asked of one that is captured spoils that. What runs
