@@ -321,8 +321,7 @@ static void choose(dnn_plan *p, void *handle) {
 }
 
 static dnn_plan *plan_of(dnn_state *s, const dnn_key *k, bool *is_new) {
-  dnn_plan *p = plan_for(s->plans, *k);
-  *is_new = !p->taken || memcmp(&p->key, k, sizeof *k) != 0;
+  dnn_plan *p = plan_for(s->plans, *k, is_new);
   if (!*is_new) return p;
   drop_plan(p);
   p->key = *k;

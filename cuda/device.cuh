@@ -24,8 +24,9 @@ typedef struct moth_library_state {
 MOTH_LOCAL moth_library_state *moth_library_state_of(const moth_queue *q, int library);
 
 /* How a library does something is found out once, and kept in a table by all that it depends on.
-** The plan that has this key, or one that may be made anew: `taken` and `key` are members. */
-template <int SIZE, class P, class K> static inline P *plan_for(P (&plans)[SIZE], const K &key) {
+** The plan that has this key, or one that is to be made anew: `taken` and `key` are members. */
+template <int SIZE, class P, class K>
+static inline P *plan_for(P (&plans)[SIZE], const K &key, bool *is_new) {
   enum { NEAR = 8 };
   static_assert(sizeof key % 8 == 0, "a key has no padding");
   uint64_t hash = 14695981039346656037u, word[sizeof key / 8];
@@ -37,7 +38,8 @@ template <int SIZE, class P, class K> static inline P *plan_for(P (&plans)[SIZE]
   }
   for (int i = 0; i < NEAR; i++) {
     P *p = &plans[(hash + i) % SIZE];
-    if (p->taken && memcmp(&p->key, &key, sizeof key) == 0) return p;
+    *is_new = !p->taken || memcmp(&p->key, &key, sizeof key) != 0;
+    if (!*is_new) return p;
     if (!p->taken && !unused) unused = p;
   }
   return unused ? unused : &plans[(hash + (hash >> 32) % NEAR) % SIZE];
