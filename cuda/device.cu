@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_DEVICES = MOTH_MAX_DEVICES, LAST_OPS = 4 };
+enum { LAST_OPS = 4 }; /* that a failure names */
 
 typedef struct context_state {
-  moth_place of[MOST_DEVICES + 1];
+  moth_place of[MOTH_MAX_DEVICES + 1];
 } context_state;
 
 const moth_host *moth_engine;
@@ -49,7 +49,7 @@ static int32_t count_devices(moth_ctx *ctx) {
   int n = 0, status = check_process(ctx);
   if (status) return status;
   cudaError_t error = cudaGetDeviceCount(&n);
-  if (error == cudaSuccess) return n < MOST_DEVICES ? n : MOST_DEVICES;
+  if (error == cudaSuccess) return n < MOTH_MAX_DEVICES ? n : MOTH_MAX_DEVICES;
   cudaGetLastError();
   if (error == cudaErrorInsufficientDriver || error == cudaErrorStubLibrary)
     return moth_fail(ctx, MOTH_E_DEVICE, "device",
@@ -265,7 +265,7 @@ static void empty_cache(moth_ctx *ctx, int device) {
 static void close_context(moth_ctx *ctx) {
   void **at = moth_engine->state(ctx);
   context_state *s = at ? (context_state *)*at : NULL;
-  for (int i = 1; s && !forked && i <= MOST_DEVICES; i++) moth_streams_close(&s->of[i]);
+  for (int i = 1; s && !forked && i <= MOTH_MAX_DEVICES; i++) moth_streams_close(&s->of[i]);
   free(s);
   if (at) *at = NULL;
 }
