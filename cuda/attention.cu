@@ -62,7 +62,7 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   }
 
   /* w := exp(w - the row's largest), what was gathered before brought to the same measure */
-  static __device__ inline void soften(R (*w)[PER], R *most, R *sum, R (*out)[PER][PER]) {
+  static __device__ inline void online_softmax(R (*w)[PER], R *most, R *sum, R (*out)[PER][PER]) {
 #pragma unroll
     for (int i = 0; i < PER; i++) {
       R top = most[i], all = 0;
@@ -188,7 +188,7 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2) attend(work<T, R> g) {
     if (WHICH != RESULT)
       add_tiles<TILE>(BY_QUERY ? of.dy : of.value, row, BY_QUERY ? of.value : of.dy, col, 0, j.v,
                       shared, dw);
-    if (WHICH == RESULT) here::soften(w, most, sum, out);
+    if (WHICH == RESULT) here::online_softmax(w, most, sum, out);
     else here::weigh(g, of.batch, row, col, w, dw);
     if (WHICH == RESULT) here::gather(of.value, col, column, w, shared, out);
     else here::gather(WHICH == DQUERY ? of.key : of.query, col, column, dw, shared, out);

@@ -1,5 +1,6 @@
 /* attention.cuh -- what the files of attention share: its arguments as kernels see them, and where
-** gradients go. */
+** gradients go.
+*/
 #ifndef MOTH_CUDA_ATTENTION_CUH
 #define MOTH_CUDA_ATTENTION_CUH
 

@@ -57,7 +57,7 @@ flash_forward(flash_job<T> g) {
     begin_scores<true, MT, NT>(g, of.bias, row, col, s);
     multiply_rows<HEAD, MT, NT>(held + warp * S::WIDE, here, s);
     adjust<true, MT, NT>(g, row, col, s);
-    soften<MT, NT, OT>(g.scale, s, most, sum, o);
+    online_softmax<MT, NT, OT>(g.scale, s, most, sum, o);
     multiply_weights<HEAD, MT, NT>(s, here + S::COLS * S::WIDE, o);
   });
 #pragma unroll
@@ -249,7 +249,7 @@ static void flash_job_of(flash_job<T> *g, const A *a, const moth_tensor *lse, in
   job_of(&g->of, a, lse, batches);
   g->scale = fabsf(g->of.scale) * LOG2_E;
   g->over_scale = 1 / g->of.scale;
-  g->turned = g->of.scale < 0;
+  g->negative = g->of.scale < 0;
   const int ndim = g->of.lead.ndim;
   pack_rows(&g->of.query, g->of.e, ndim);
   pack_rows(&g->of.key, g->of.e, ndim);

@@ -27,7 +27,7 @@ struct alignas(8) row_sums {
 template <class T> struct flash_job {
   attention_job<T, float> of; /* packs: rows can be copied 16 bytes at a time */
   float scale, over_scale;    /* of scores, which are in base 2, and above 0; 1 / the true one */
-  bool turned;                /* the true one is below 0 */
+  bool negative;              /* the true one is below 0 */
   bool ahead;                 /* the next tile is brought while one is worked at */
   const row_sums *sums;
   void *to[2];
@@ -219,7 +219,7 @@ static __device__ inline void adjust(const flash_job<T> &g, int row, int col, fl
   int cols = (int)(BY_QUERY ? g.of.s : g.of.l) - col;
   int over = BY_QUERY ? col - row : row - col; /* of key 0 over query 0 */
   const bool hides = g.of.causal && over + LEAST > 0;
-  if (rows >= 16 * MT && cols >= 8 * NT && !hides && !g.turned) return;
+  if (rows >= 16 * MT && cols >= 8 * NT && !hides && !g.negative) return;
   /* only what differs between threads stays in registers, elements are told by constants */
   const int turn = BY_QUERY ? 1 : -1;
   over = hides ? over + turn * (column_in(0, 0) - row_in(0, 0)) : -MOST_ROWS;
@@ -231,15 +231,15 @@ static __device__ inline void adjust(const flash_job<T> &g, int row, int col, fl
 #pragma unroll
       for (int i = 0; i < 4; i++) {
         const int r = m * 16 + i / 2 * 8, c = n * 8 + i % 2;
-        if (g.turned) s[m][n][i] = -s[m][n][i];
+        if (g.negative) s[m][n][i] = -s[m][n][i];
         if (r >= rows || c >= cols || turn * (c - r) > -over) s[m][n][i] = -INFINITY;
       }
 }
 
 /* s := 2^(s by - the row's largest); o, gathered before, is brought to the same measure. */
 template <int MT, int NT, int OT>
-static __device__ inline void soften(float by, float (*s)[NT][4], float (*most)[2],
-                                     float (*sum)[2], float (*o)[OT][4]) {
+static __device__ inline void online_softmax(float by, float (*s)[NT][4], float (*most)[2],
+                                             float (*sum)[2], float (*o)[OT][4]) {
 #pragma unroll
   for (int m = 0; m < MT; m++)
 #pragma unroll
