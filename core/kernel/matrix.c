@@ -177,6 +177,7 @@ static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const row
 static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
   const panels cut = panels_of(p->n);
   const int height = moth_matrix_height(p->m, p->n);
+  float *const room = height > LOW_TILE ? NULL : p->room; /* a last, narrow piece of B: high tiles */
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
   int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
@@ -189,18 +190,18 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
       if (m > bottom - i) m = bottom - i;
       const rows_cut rows = cut_rows(m, height);
       const float *a = p->a + i * p->rs + t * p->cs;
-      if (p->room) lay_rows(p->room, a, p->cs, k, &rows);
+      if (room) lay_rows(room, a, p->cs, k, &rows);
       for (int64_t j = p0; j < p1; j++) {
         int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
         const float *b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column;
-        moth_strip s = {.k = k, .chain = chain, .a = p->room ? p->room : a, .rs = p->rs,
+        moth_strip s = {.k = k, .chain = chain, .a = room ? room : a, .rs = p->rs,
                         .b = b,
                         .ahead = far_b && j + 1 < p1 ? b + width * (p->packed ? k : 1) : NULL,
                         .cs = p->cs, .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
-        strips(&s, loops[nv - 1], &rows, p->room != NULL, far_a && j == p0);
+        strips(&s, loops[nv - 1], &rows, room != NULL, far_a && j == p0);
       }
     }
   }

@@ -58,6 +58,7 @@ function gemm.every_shape()
   check(1100, 300, 260, 2, 1)
   check(263, 130, 385, 2, 1) -- turned, in tiles of several heights
   check(130, 2048, 200, 1, 1) -- rows that collide in the caches
+  check(200, 784, 4096, 2, 1) -- turned, and the last piece of B is narrow
   return "right"
 end
 
