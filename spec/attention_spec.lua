@@ -65,6 +65,14 @@ describe("scaled_dot_product_attention", function()
       end
     end)
 
+  it("gives a result of its own, which may be written in place, without gradients too", function()
+    local q, k = moth.randn(2, 5, 3, 4):transpose(2, 3), moth.randn(2, 3, 6, 4)
+    local by = moth.randn(1):requires_grad_()
+    local y = moth.no_grad(function() return sdpa(q, k, k) end)
+    local wanted = list(y * by)
+    assert.close(wanted, list(y:mul_(by)), 1e-6)
+  end)
+
   it("gives 0 to a query that may see no key, and no NaN backward", function()
     local q, k, v = draw(2, 3):requires_grad_(), draw(4, 3), draw(4, 1)
     local seen = moth.tensor{{true, true, false, true}, {false, false, false, false}}

@@ -502,6 +502,7 @@ static int scaled_dot_product_attention_compose(const sdpa_args *a, moth_tensor 
   if (a->dropout_p > 0) y = with_dropout(t, &c, a->dropout_p);
   else y = step(t, &moth_op_attention, &c);
   if (c.heads_last) y = DO(transpose, .input = y, .dim0 = -3, .dim1 = -2);
+  if (c.heads_last && y && !a->ctx->grad_mode) y = keep(t, moth_tensor_alias(y)); /* no view */
   if (grouped) y = DO(flatten, .input = y, .start_dim = -4, .end_dim = -3);
   if (!t->status) out[0] = moth_tensor_retain(y);
   while (t->n) moth_tensor_release(t->at[--t->n]);
