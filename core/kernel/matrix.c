@@ -177,7 +177,7 @@ static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const row
 static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
   const panels cut = panels_of(p->n);
   const int height = moth_matrix_height(p->m, p->n);
-  float *const room = height > LOW_TILE ? NULL : p->room; /* a last, narrow piece of B: high tiles */
+  float *const room = height > LOW_TILE ? NULL : p->room; /* B: a last, narrow piece */
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
   int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
