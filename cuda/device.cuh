@@ -79,7 +79,7 @@ typedef struct moth_device_stream {
   moth_page *page, *page_there; /* as the CPU and as the device sees it */
   moth_asked asked[RECORDS];
   unsigned launches;
-  uint64_t last;      /* number of the last launch */
+  uint64_t last;      /* number of the last launch or wait */
   cudaEvent_t mark;   /* recorded last behind launch `marked` */
   uint64_t marked;
   uint64_t *joined;   /* by number of another stream: this one waits for it up to that launch */

@@ -112,6 +112,13 @@ void moth_streams_close(moth_place *p) {
 
 /* -- one behind the other -- */
 
+/* A wait counts as something that the stream was asked for: who waits for it waits for that too. */
+static cudaError_t wait_behind(moth_device_stream *s, cudaEvent_t event) {
+  const cudaError_t error = cudaStreamWaitEvent(s->queue.stream, event, 0);
+  if (!error) s->last = ++s->place->launches;
+  return error;
+}
+
 cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other) {
   const bool near = s->place == other->place; /* numbers mean something there */
   if (s == other || (near && s->joined[other->number] >= other->last)) return cudaSuccess;
@@ -120,7 +127,7 @@ cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other) {
     error = cudaEventRecord(other->mark, other->queue.stream);
     if (!error) other->marked = other->last;
   }
-  if (!error) error = cudaStreamWaitEvent(s->queue.stream, other->mark, 0);
+  if (!error) error = wait_behind(s, other->mark);
   if (!error && near) s->joined[other->number] = other->marked;
   return error;
 }
@@ -235,7 +242,7 @@ static int wait_event(moth_ctx *ctx, void *event, int device, int number) {
     return told(ctx, cudaEventSynchronize(e->at));
   }
   moth_device_stream *s = stream_of(ctx, device, number);
-  return s ? told(ctx, cudaStreamWaitEvent(s->queue.stream, e->at, 0)) : moth_status(ctx);
+  return s ? told(ctx, wait_behind(s, e->at)) : moth_status(ctx);
 }
 
 static int query_event(moth_ctx *ctx, void *event) {

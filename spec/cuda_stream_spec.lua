@@ -69,6 +69,24 @@ describe("a stream", function()
     assert.is_true(moth.allclose((w + 1):cpu(), x + 2, { atol = 1e-4 }))
   end)
 
+  it("runs after what the one that it waits for was told to wait for", function()
+    local a, b, c = moth.cuda.Stream(), moth.cuda.Stream(), moth.cuda.Stream()
+    local x = moth.randn(1000)
+    local there = x:cuda()
+    moth.cuda.synchronize()
+    local function follows(wait)
+      local y = moth.cuda.stream(a, function() return slowly(there) + 1 end)
+      wait()
+      c:wait_stream(b)
+      local z = moth.cuda.stream(c, function() return (y * 2):cpu() end)
+      assert.is_true(moth.allclose(z, (x + 1) * 2, { atol = 1e-4 }))
+    end
+    for _ = 1, 2 do
+      follows(function() b:wait_stream(a) end)
+      follows(function() b:wait_event(a:record_event()) end)
+    end
+  end)
+
   it("does not run before it is waited for, where a stand-in puts off what it may", function()
     if not emulated then return end
     local s = moth.cuda.Stream()
