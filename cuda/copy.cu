@@ -102,6 +102,17 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
   return moth_launched(ctx, q, error);
 }
 
+/* A copy from the CPU, all of it asked for, is to be there when it returns, as far as anybody can
+** tell: the CPU waits only where it might change page-locked bytes. */
+static int finish_copy(moth_tensor *y, const moth_tensor *from) {
+  if (from->l.ndim > 0 && moth_pinned_of(from)) return moth_wait(y->ctx, y->l.device);
+  moth_place *p = moth_place_of(y->ctx, y->l.device);
+  const bool now = p && !moth_stream_now(p)->graphs.now; /* else it is done with the graph */
+  const cudaError_t error = now ? moth_stream_copied(moth_stream_now(p)) : cudaSuccess;
+  if (error) return moth_fail_cuda(y->ctx, "other streams cannot wait for a copy", error);
+  return p ? MOTH_OK : moth_status(y->ctx);
+}
+
 /* A fresh tensor in x's shape, of another dtype and on another device. */
 static moth_tensor *fresh_like(const moth_tensor *x, int dtype, int device) {
   moth_layout l = x->l;
@@ -117,7 +128,10 @@ static bool same_shape(const moth_tensor *a, const moth_tensor *b) {
 
 /* From the CPU: packed and converted there, which moves the fewest bytes if y's type is small. */
 static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
-  if (x->l.ndim == 0) return copy_here(y, x); /* goes along with the kernel */
+  if (x->l.ndim == 0) { /* goes along with the kernel */
+    int status = copy_here(y, x);
+    return !status && wait ? finish_copy(y, x) : status;
+  }
   moth_tensor *packed = x->l.dtype == y->l.dtype ? moth_packed(x) : moth_cast(x, y->l.dtype);
   moth_tensor *there = NULL;
   moth_ctx *ctx = y->ctx;
@@ -131,7 +145,7 @@ static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
     status = move_bytes(ctx, y->l.device, packed, moth_address(direct ? y : there), bytes,
                         cudaMemcpyHostToDevice);
   if (!status && there) status = copy_here(y, there);
-  if (!status && wait && moth_pinned_of(packed)) status = moth_wait(ctx, y->l.device);
+  if (!status && wait) status = finish_copy(y, packed);
   moth_tensor_release(there);
   moth_tensor_release(packed);
   return status;

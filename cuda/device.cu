@@ -135,6 +135,11 @@ const moth_queue *moth_queue_of(moth_ctx *ctx, int device) {
     tell_trouble(ctx, p);
     return NULL;
   }
+  const cudaError_t error = moth_stream_behind_copies(s);
+  if (error) {
+    moth_fail_cuda(ctx, "a stream cannot wait for a copy", error);
+    return NULL;
+  }
   s->queue.trouble = &s->page_there->of[s->launches % RECORDS];
   return &s->queue;
 }

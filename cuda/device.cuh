@@ -91,6 +91,8 @@ typedef struct moth_place {
   moth_device_stream **streams;
   int nstreams, current;
   uint64_t launches;
+  int copier; /* the stream of the last copy that others find done, its launch `copied` */
+  uint64_t copied;
   moth_device_work work;
 } moth_place;
 
@@ -102,6 +104,10 @@ MOTH_LOCAL cudaError_t moth_streams_finish(moth_place *p); /* waits for all */
 MOTH_LOCAL void moth_streams_close(moth_place *p); /* waits for all, and frees them */
 /* What is asked of `s` from here on runs after what `other` was asked for till now. */
 MOTH_LOCAL cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other);
+/* The copy that `s` was asked for last is to look done: what any stream of its place is asked for
+** from here on runs after it. */
+MOTH_LOCAL cudaError_t moth_stream_copied(moth_device_stream *s);
+MOTH_LOCAL cudaError_t moth_stream_behind_copies(moth_device_stream *s);
 MOTH_LOCAL extern const moth_stream_functions moth_cuda_streams;
 
 static inline moth_device_stream *moth_stream_now(const moth_place *p) {

@@ -119,17 +119,37 @@ static cudaError_t wait_behind(moth_device_stream *s, cudaEvent_t event) {
   return error;
 }
 
-cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other) {
+static cudaError_t set_mark(moth_device_stream *s) {
+  const cudaError_t error = cudaEventRecord(s->mark, s->queue.stream);
+  if (!error) s->marked = s->last;
+  return error;
+}
+
+/* Behind what `other` was asked for up to this launch; perhaps behind more. */
+static cudaError_t join_up_to(moth_device_stream *s, moth_device_stream *other, uint64_t number) {
   const bool near = s->place == other->place; /* numbers mean something there */
-  if (s == other || (near && s->joined[other->number] >= other->last)) return cudaSuccess;
-  cudaError_t error = cudaSuccess;
-  if (other->marked < other->last) {
-    error = cudaEventRecord(other->mark, other->queue.stream);
-    if (!error) other->marked = other->last;
-  }
+  if (s == other || (near && s->joined[other->number] >= number)) return cudaSuccess;
+  cudaError_t error = other->marked < number ? set_mark(other) : cudaSuccess;
   if (!error) error = wait_behind(s, other->mark);
   if (!error && near) s->joined[other->number] = other->marked;
   return error;
+}
+
+cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other) {
+  return join_up_to(s, other, other->last);
+}
+
+/* Streams that come later wait for it, too. The mark is set now so that they wait for no more. */
+cudaError_t moth_stream_copied(moth_device_stream *s) {
+  s->place->copied = s->last;
+  s->place->copier = s->number;
+  return s->place->nstreams > 1 ? set_mark(s) : cudaSuccess;
+}
+
+/* The last copier waits for those before it. */
+cudaError_t moth_stream_behind_copies(moth_device_stream *s) {
+  const moth_place *p = s->place;
+  return join_up_to(s, p->streams[p->copier], p->copied);
 }
 
 /* -- what users ask (core/stream.c) -- */

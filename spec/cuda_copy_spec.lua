@@ -80,6 +80,23 @@ describe("a copy to a GPU", function()
     assert.is_true(y:cpu():equal(moth.ones(1000)))
   end)
 
+  it("is there for every stream, also one made later, if it need be", function()
+    local x, number = moth.randn(3, 4), moth.tensor(3)
+    local function found(wanted, y)
+      local s = moth.cuda.Stream()
+      assert.is_true(moth.cuda.stream(s, function() return (y * 2):cpu() end):equal(wanted * 2))
+    end
+    for _ = 1, 2 do
+      for _, from in ipairs { x, x:t(), x:pin_memory(), number } do found(from, from:cuda()) end
+      found(x, moth.zeros(3, 4, { device = "cuda" }):copy_(x))
+      local s, t = moth.cuda.Stream(), moth.cuda.Stream()
+      local y = moth.cuda.stream(s, function() return x:cuda() end)
+      local z = moth.cuda.stream(t, function() return x:cuda() end)
+      found(x, y)
+      found(x, z)
+    end
+  end)
+
   it("from other memory has taken its bytes, whatever follows there", function()
     for _, n in ipairs { 3, 5000, 3000000 } do -- the last in parts
       local x = moth.arange(n)
