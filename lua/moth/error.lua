@@ -334,7 +334,8 @@ local function distance(a, b, other)
 end
 
 local FEW = 20 -- among more names than these a short one is near to many
-local alias = { axis = "dim", keepdims = "keepdim", x = "input" } -- as other libraries say
+local alias = { axis = "dim", keepdims = "keepdim", x = "input", -- as other libraries say
+                map_location = "device" }
 
 --- "; did you mean 'x'?" for the candidate nearest to a name, or "".
 -- A wrong guess is worse than none, so that short names must be all but right.

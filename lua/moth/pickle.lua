@@ -169,7 +169,7 @@ local function storage(self, id)
   local data = self.archive:read(member)
   local status = C.moth_from_bytes(ctx, dtype.codes[kind], shape, 1, data, #data, out)
   lib.check(status, self.fname)
-  known = lib.adopt(out, status)
+  known = lib.adopt(out, status):to(self.device)
   self.storages[key] = known
   return known
 end
@@ -320,9 +320,9 @@ end
 
 -- ---- files ----
 
-local function read(archive, fname)
+local function read(archive, fname, device)
   local self = setmetatable({ path = archive.path, fname = fname, archive = archive, at = 1,
-    stack = {}, top = 0, memo = {}, kept = 0, storages = {} }, Machine)
+    device = device, stack = {}, top = 0, memo = {}, kept = 0, storages = {} }, Machine)
   for _, name in ipairs(archive.names) do
     self.root = self.root or name:match "^(.-)data%.pkl$"
   end
@@ -344,10 +344,11 @@ end
 -- moth.none. Nothing in the file is called.
 -- @param path  the file
 -- @param fname  the function that errors name
+-- @param device  where the tensors go
 -- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED naming what is not plain data
-function pickle.load(path, fname)
+function pickle.load(path, fname, device)
   local archive = zip.open(path, fname)
-  local fine, value = pcall(read, archive, fname)
+  local fine, value = pcall(read, archive, fname, device)
   archive:close()
   if not fine then error(value, 0) end
   return value

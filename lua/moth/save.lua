@@ -168,12 +168,12 @@ local function read_tied(state)
   for i = 1, #more do state.tied[more[i]] = tied[more[i]] end
 end
 
-local function open(fname, path, mmap)
+local function open(fname, path, mmap, device)
   local handle = Handle()
   lib.check(C.moth_safetensors_open(ctx, array_of { path }, mmap and 1 or 0, handle), fname)
   handle = lib.adopt(handle, 0)
   C.moth_keep_always(ctx, handle)
-  local state = { fname = fname, handle = handle, path = path, tied = {},
+  local state = { fname = fname, handle = handle, path = path, device = device, tied = {},
     cache = setmetatable({}, { __mode = "v" }) }
   state.metadata = read_metadata(state)
   state.index, state.names = read_names(state)
@@ -193,6 +193,7 @@ local function fetch(state, name)
   if lib.recover(status) then status = C.moth_safetensors_tensor(ctx, state.handle, i, out) end
   lib.check(status, state.fname)
   x = lib.adopt(out, status)
+  if state.device then x = x:to(state.device) end
   state.cache[name] = x
   return x
 end
@@ -246,9 +247,9 @@ M.load = define {
     { "device", "device", "where the tensors go", default = "cpu" },
     { "bool", "mmap", "share the file's pages instead of reading it", default = true },
   },
-  run = function(path, _, mmap)
-    if is_zip(path) then return require("moth.pickle").load(path, "load") end
-    local state = open("load", path, mmap)
+  run = function(path, device, mmap)
+    if is_zip(path) then return require("moth.pickle").load(path, "load", device) end
+    local state = open("load", path, mmap, device)
     local fine, value = pcall(load_all, state)
     close(state)
     if not fine then error(value, 0) end
