@@ -7,6 +7,7 @@
 local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
+local devices = require "moth.device"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
@@ -14,14 +15,26 @@ local GradScaler = class("GradScaler")
 
 local function moth() return require "moth" end
 
-GradScaler.signature = define.signature("GradScaler", {
+local parse = define.signature("GradScaler", {
   {"float", "init_scale", "what the loss is multiplied by at first", default = 65536},
   {"float", "growth_factor", "what the scale grows by", default = 2},
   {"float", "backoff_factor", "what it is multiplied by after an overflow", default = 0.5},
   {"float", "growth_interval", "steps in a row without overflow after which it grows",
     default = 2000},
   {"bool", "enabled", "false: losses and steps as they are without it", default = true},
+  {"device", "device", "taken along from PyTorch, also as the first value; it serves all devices",
+    optional = true},
 })
+
+-- As torch.amp.GradScaler(device, init_scale, ...), or without the device.
+function GradScaler.signature(first, ...)
+  if not devices.name(first) then return parse(first, ...) end
+  if not devices.codes[first] then
+    errors.argument("GradScaler", "device", devices.missing(first), "E_DEVICE")
+  end
+  return parse(...)
+end
+define.takes(GradScaler.signature, parse)
 
 local function demand(ok, name, wanted, got)
   if ok then return end
@@ -44,6 +57,7 @@ end
 -- @param backoff_factor   what it is multiplied by after an overflow, below 1 (default 0.5)
 -- @param growth_interval  steps in a row without overflow after which it grows (default 2000)
 -- @param enabled          false: losses and steps as they are without it (default true)
+-- @param device           taken along from PyTorch, also as the first value: GradScaler("cuda")
 function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
   demand(init_scale > 0 and init_scale < math.huge, "init_scale", "a number above 0", init_scale)
   demand(growth_factor > 1, "growth_factor", "a number above 1", growth_factor)
