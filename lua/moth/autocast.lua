@@ -29,6 +29,7 @@ local function code_of(device_type, dtype)
   if not device.codes[name] then
     errors.argument("autocast", "device_type", device.missing(name), "E_DEVICE")
   end
+  if dtype == lib.none then dtype = nil end
   if dtype == false then return OFF end
   if dtype ~= nil and dtype ~= dtypes.by_name.bfloat16 and dtype ~= dtypes.by_name.float16 then
     errors.argument("autocast", "dtype", "moth.bfloat16, moth.float16 or false is needed, got "
@@ -57,6 +58,41 @@ function Region:exit()
   if problem then errors.raise(problem, "E_STATE") end
 end
 
+local NAMES = { "device_type", "dtype", "enabled" }
+
+local function is_names(value)
+  return type(value) == "table" and getmetatable(value) == nil
+end
+
+-- The code of a table of named arguments; device_type: the one before it, if there is one.
+local function code_of_names(device_type, names)
+  local given = { device_type = device_type, enabled = true }
+  for name, value in pairs(names) do
+    if name == 1 and device_type == nil then name = "device_type" end
+    if name ~= "device_type" and name ~= "dtype" and name ~= "enabled" then
+      errors.raise(("'autocast' has no argument '%s'%s"):format(tostring(name),
+        errors.nearest(tostring(name), NAMES)))
+    elseif name == "device_type" and given.device_type ~= nil then
+      errors.argument("autocast", name, "given twice")
+    end
+    given[name] = value
+  end
+  if type(given.enabled) ~= "boolean" then
+    errors.argument("autocast", "enabled", "a boolean is needed, got "
+      .. errors.describe(given.enabled), "E_TYPE")
+  end
+  local code = code_of(given.device_type, given.dtype)
+  return given.enabled and code or OFF
+end
+
+local function begin(code, f, ...)
+  if f == nil then return setmetatable({ code = code }, Region) end
+  if not kinds.help.is_callable(f) then
+    errors.argument("autocast", "f", "a function is needed, got " .. errors.describe(f))
+  end
+  return frames.finish(frames.enter(code, "autocast", set), pcall(f, ...))
+end
+
 --- Calls f(...) in mixed precision, and returns what it returns: matrix products, convolutions and
 -- attention cast their float32 inputs to `dtype` and give that; softmax, losses and norms cast
 -- theirs to float32; other ops take what comes, at the widest dtype. Parameters and gradients stay
@@ -66,18 +102,19 @@ end
 -- Where the processor has AVX512-BF16, matrix products of bfloat16 run at up to twice the speed of
 -- float32 (numbers below 1.2e-38 count as 0 in them). Elsewhere, and for convolutions and
 -- attention, on the CPU it saves memory, not time: they compute in float32.
--- Without f a region is returned, with `enter` and `exit`. (As torch.autocast; Micikevicius et al.
--- 2018, "Mixed precision training".)
+-- Without f a region is returned, with `enter` and `exit`. What stands before f may be named:
+-- moth.autocast({device_type = "cuda", dtype = moth.bfloat16, enabled = true}, f, ...), or
+-- moth.autocast("cuda", {enabled = false}, f, ...). (As torch.autocast; Micikevicius et al. 2018,
+-- "Mixed precision training".)
 -- @param device_type  "cpu" or "cuda"
 -- @param dtype  moth.bfloat16 (the default for "cpu"), moth.float16 (for "cuda", as in PyTorch; a
--- training wants moth.amp.GradScaler then), or false: no casts inside
+-- training wants moth.amp.GradScaler then), or false: no casts inside; it may be left out before f
+-- @param enabled  only by name; false: no casts inside (default true)
 function M.autocast(device_type, dtype, f, ...)
-  local code = code_of(device_type, dtype)
-  if f == nil then return setmetatable({ code = code }, Region) end
-  if not kinds.help.is_callable(f) then
-    errors.argument("autocast", "f", "a function is needed, got " .. errors.describe(f))
-  end
-  return frames.finish(frames.enter(code, "autocast", set), pcall(f, ...))
+  if is_names(device_type) then return begin(code_of_names(nil, device_type), dtype, f, ...) end
+  if is_names(dtype) then return begin(code_of_names(device_type, dtype), f, ...) end
+  if kinds.help.is_callable(dtype) then return begin(code_of(device_type), dtype, f, ...) end
+  return begin(code_of(device_type, dtype), f, ...)
 end
 
 --- Whether ops cast their inputs for mixed precision now.
