@@ -3,6 +3,7 @@
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
+local files = require "spec.support.files"
 
 local data = moth.data
 local emulated = cuda.name:find("emulated", 1, true)
@@ -207,5 +208,62 @@ describe("pinned memory without a GPU", function()
     assert.truthy(text:find("no CUDA device: libmoth_cuda.so was not found in /nonexistent", 1,
       true))
     assert.truthy(text:find("there is no GPU to copy to; leave it at false", 1, true))
+  end)
+end)
+
+describe("moth.load", function()
+  if not cuda.here then
+    pending("puts tensors on a GPU: " .. cuda.why)
+    return
+  end
+
+  setup(files.setup)
+  teardown(files.teardown)
+
+  it("puts tensors where `device` says, and what was one stays one", function()
+    local x = moth.randn(3, 4)
+    local path = files.path("cuda.st")
+    moth.save({ epoch = 3, net = { w = x, again = x } }, path)
+    for _, options in ipairs { { device = "cuda" }, { device = moth.device "cuda:0" },
+                               { device = "cuda", mmap = false } } do
+      local t = moth.load(path, options)
+      assert.equal("cuda:0", tostring(t.net.w.device))
+      assert.is_true(t.net.w:cpu():equal(x) and rawequal(t.net.w, t.net.again))
+    end
+    assert.equal("cpu", tostring(moth.load(path).net.w.device))
+    moth.save({ w = x }, path)
+    assert.equal("cuda:0", tostring(moth.load(path, "cuda").w.device))
+    assert.has_error_like(function() moth.load(path, { map_location = "cuda" }) end, "'device'")
+    assert.has_error_like(function() moth.load(path, "cuda:99") end, "cuda:99")
+  end)
+
+  it("does so with what torch.save wrote: views stay views of one storage", function()
+    local path = "spec/support/torch.pth"
+    local function each(a, b)
+      if moth.is_tensor(a) then
+        assert.equal("cuda:0", tostring(b.device))
+        assert.is_true(b.dtype == a.dtype and b:cpu():equal(a))
+      elseif type(a) == "table" then
+        for name, value in pairs(a) do each(value, b[name]) end
+      end
+    end
+    local t = moth.load(path, { device = "cuda" })
+    each(moth.load(path), t)
+    t.base[{ 2, 3 }] = 99
+    assert.same({ 4, 5, 99, 7 }, t.row:tolist())
+  end)
+end)
+
+describe("x:to", function()
+  it("takes non_blocking, then copy, behind what it is to be", function()
+    local x = moth.ones(3)
+    assert.is_true(rawequal(x, x:to("cpu", moth.float32, true)))
+    assert.is_false(rawequal(x, x:to("cpu", moth.float32, false, true)))
+    assert.is_false(rawequal(x, x:to(x, false, true)))
+    assert.has_error_like(function() x:to("cpu", true, true, true) end, "given twice")
+    assert.has_error_like(function() x:to { device = "cpu", copy = 1 } end,
+      "'copy' to 'to' %(a boolean")
+    assert.has_error_like(function() x:to("cpu", { non_blocking = "yes" }) end,
+      "'non_blocking' to 'to' %(a boolean")
   end)
 end)

@@ -272,13 +272,19 @@ end
 
 local to_names = { "dtype", "device", "other", "copy", "non_blocking" }
 
+local function boolean_of(name, value)
+  if value == lib.none then return false end
+  if type(value) == "boolean" then return value end
+  errors.argument("to", name, "a boolean is needed, got " .. errors.describe(value), "E_TYPE")
+end
+
 --- x:to(dtype), x:to(device), x:to(device, dtype), x:to(other), x:to{dtype =, device =, copy =}:
 -- x with another dtype or on another device; x itself if that changes nothing and copy is not set.
+-- After these may stand non_blocking and copy, both false when absent.
 -- With non_blocking = true a copy of pinned memory to a GPU is not waited for: leave x as it is
 -- until the stream has come that far.
 function methods.to(x, ...)
-  local dtype, copy, device
-  local non_blocking = false
+  local dtype, copy, device, non_blocking
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
     if istensor(value) then
@@ -297,20 +303,22 @@ function methods.to(x, ...)
         elseif name == "other" and istensor(given) then
           local found = facts(given, "to")
           dtype, device = found.dtype, found.device
-        elseif name == "copy" then copy = given
-        elseif name == "non_blocking" then non_blocking = given and given ~= lib.none
+        elseif name == "copy" then copy = boolean_of(name, given)
+        elseif name == "non_blocking" then non_blocking = boolean_of(name, given)
         else
           errors.raise("'to' has no argument '" .. tostring(name) .. "'"
             .. errors.nearest(tostring(name), to_names))
         end
       end
     elseif type(value) == "boolean" then
-      copy = value
+      if non_blocking == nil then non_blocking = value
+      elseif copy == nil then copy = value
+      else errors.argument("to", "copy", "given twice") end
     else
       device = number_of(value)
     end
   end
-  return cast(x, dtype, copy, device, non_blocking)
+  return cast(x, dtype, copy, device, non_blocking or false)
 end
 
 --- A copy of x in pinned memory, page-locked memory of the CPU, from which a GPU copies while the
