@@ -42,11 +42,32 @@ describe("moth.backends.cudnn", function()
     assert.is_false(cudnn.benchmark)
   end)
 
-  it("refuses what is no boolean, and names that it does not have", function()
+  it("is always deterministic, and lets scripts ask for that", function()
     local cudnn = moth.backends.cudnn
+    for _, value in ipairs { true, false } do
+      cudnn.deterministic = value
+      assert.is_true(cudnn.deterministic)
+    end
+    assert.has_error_like(function() cudnn.deterministic = 1 end, "a boolean is needed, got 1")
+  end)
+
+  it("refuses what is no boolean, and names that it does not have", function()
+    local backends, cudnn = moth.backends, moth.backends.cudnn
     assert.has_error_like(function() cudnn.benchmark = 1 end, "benchmark")
-    assert.has_error_like(function() cudnn.benchmarks = true end, "benchmarks")
-    assert.has_error_like(function() return cudnn.fastest end, "fastest")
+    assert.has_error_like(function() cudnn.benchmarks = true end, "did you mean 'benchmark'")
+    assert.has_error_like(function() return cudnn.fastest end,
+      "moth.backends.cudnn has no 'fastest'")
+    assert.has_error_like(function() return backends.cudn end, "did you mean 'cudnn'")
+    assert.has_error_like(function() backends.cudnn = 3 end, "moth.backends.cudnn is not assigned")
+    assert.has_error_like(function() backends.mkl = 3 end, "moth.backends has no 'mkl'")
+  end)
+
+  it("has help, as has moth.backends", function()
+    local help = require "moth.help"
+    assert.matches("cudnn", help.text "backends")
+    for _, what in ipairs { "backends.cudnn", "moth.backends.cudnn", moth.backends.cudnn } do
+      assert.matches("benchmark.*deterministic", help.text(what))
+    end
   end)
 end)
 

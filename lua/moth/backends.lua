@@ -7,35 +7,48 @@ local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
 
-local backends = {}
-
 -- By name: what tells the value, and what sets it.
 local switches = {
   benchmark = {
     get = function() return C.moth_cudnn_benchmark(ctx, -1) == 1 end,
     set = function(value) C.moth_cudnn_benchmark(ctx, value and 1 or 0) end,
   },
+  deterministic = { get = function() return true end, set = function() end },
 }
 
-local function switch(name)
-  return switches[name]
-    or errors.argument("backends.cudnn", tostring(name), "there is only 'benchmark'")
+-- A table that has the names of `known` and no others.
+local function guarded(path, known, get, set)
+  local names = {}
+  for name in pairs(known) do names[#names + 1] = name end
+  table.sort(names)
+  local function found(name)
+    return known[name]
+      or errors.raise(("%s has no '%s'%s"):format(path, tostring(name),
+        errors.nearest(name, names)))
+  end
+  return setmetatable({}, {
+    __names = function() return names end,
+    __tostring = function() return path end,
+    __index = function(_, name)
+      if type(name) ~= "string" then return nil end
+      return (get(found(name)))
+    end,
+    __newindex = function(_, name, value) set(found(name), name, value) end,
+  })
 end
 
---- How cuDNN, NVIDIA's library for convolutions, is used. `benchmark`: the first time that a
--- convolution of some shape is asked for, several of cuDNN's plans for it are run and the fastest
--- is kept, instead of the one that its heuristics name first. Which is fastest may differ from run
--- to run, and with it the last bits of results, so use_deterministic_algorithms turns it off.
-backends.cudnn = setmetatable({}, {
-  __index = function(_, name) return switch(name).get() end,
-  __newindex = function(_, name, value)
-    local found = switch(name)
+local cudnn = guarded("moth.backends.cudnn", switches,
+  function(switch) return switch.get() end,
+  function(switch, name, value)
     if type(value) ~= "boolean" then
       errors.argument("backends.cudnn", name, "a boolean is needed, got " .. errors.describe(value),
         "E_TYPE")
     end
-    found.set(value)
-  end,
-})
+    switch.set(value)
+  end)
 
-return backends
+return guarded("moth.backends", { cudnn = cudnn },
+  function(backend) return backend end,
+  function(_, name)
+    errors.raise(("moth.backends.%s is not assigned, but what it holds"):format(name))
+  end)

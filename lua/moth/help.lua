@@ -327,6 +327,14 @@ local function of_value(value)
     return 'nn.class("Net", nn.Module): makes a class of that name. function Net:init(...) is its'
       .. "\nconstructor, Net(...) makes an object, Base.init(self, ...) is a super call. The base "
       .. "may be\nany class of Moth or of your own, or none; tables behind it are mixed in."
+  elseif value == require("moth.backends").cudnn then
+    return "moth.backends.cudnn: how cuDNN, NVIDIA's library for convolutions, is used.\n\n"
+      .. "  benchmark      true: for convolutions of a new shape several of cuDNN's plans are run\n"
+      .. "                 and the fastest is kept, instead of the one that its heuristics name.\n"
+      .. "                 It may differ from run to run, and with it the last bits of results:\n"
+      .. "                 use_deterministic_algorithms turns this off. Default: false\n"
+      .. "  deterministic  always true; setting it changes nothing: no other plans are taken"
+      .. "\n\n  example: moth.backends.cudnn.benchmark = true"
   elseif value == require("moth").newaxis then
     return "moth.newaxis: in an index, a new dimension of size 1: x[{moth.newaxis, 1}]"
   end

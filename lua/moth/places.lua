@@ -32,6 +32,8 @@ places.list = {
       .. "is_anomaly_enabled is_grad_enabled no_grad set_detect_anomaly set_grad_enabled",
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
   { path = "moth.cuda", short = "moth.cuda", doc = "what scripts ask about GPUs" },
+  { path = "moth.backends", short = "moth.backends",
+    doc = "how libraries of others are used" },
 }
 
 local function words(text)
