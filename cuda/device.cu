@@ -288,7 +288,8 @@ extern "C" __attribute__((visibility("default"))) const moth_backend *moth_backe
       host->tensor_size != sizeof(moth_tensor) || host->op_size != sizeof(moth_op))
     return NULL;
   moth_engine = host;
-  blocking = getenv("MOTH_CUDA_BLOCKING") != NULL;
+  const char *text = getenv("MOTH_CUDA_BLOCKING");
+  blocking = text && *text && strcmp(text, "0");
   plugin.version = MOTH_BACKEND_VERSION;
   plugin.size = sizeof plugin;
   plugin.name = "cuda";

@@ -173,6 +173,21 @@ describe("a captured training step on a GPU", function()
     assert.are.equal(eager, captured)
     assert.are.equal("captured step (1 recording)", shown)
   end)
+
+  it("goes one by one where each launch is waited for, and not if that is told 0", function()
+    local function shown(value)
+      local pipe = io.popen("MOTH_NO_INSTALL=1 MOTH_CUDA_BLOCKING=" .. value .. [[ ./moth -e '
+        local moth = require "moth"
+        local step = moth.cuda.graph(function(x) return ((x * 2 + 1):tanh() * 3 - 1):exp() end)
+        for _ = 1, 4 do step(moth.ones(2, {device = "cuda"})) end
+        print(step)' 2>&1]])
+      local text = pipe:read "*a"
+      pipe:close()
+      return text
+    end
+    assert.are.equal("captured step (1 recording)\n", shown "1")
+    for _, off in ipairs {"0", ""} do assert.are.equal(ONE .. "\n", shown(off)) end
+  end)
 end)
 
 describe("a captured step on a GPU", function()

@@ -116,6 +116,21 @@ describe("memory of a GPU", function()
     assert.equal(before, moth.cuda.memory_reserved())
   end)
 
+  it("counts no more once Lua has collected it", function()
+    moth.collect()
+    local before, reserved = moth.cuda.memory_allocated(), moth.cuda.memory_reserved()
+    local function leave() return moth.ones(1000, 1000, { device = "cuda" }).is_cuda end
+    leave()
+    collectgarbage()
+    collectgarbage()
+    moth.cuda.empty_cache()
+    assert.is_true(moth.cuda.memory_reserved() <= reserved)
+    leave()
+    collectgarbage()
+    collectgarbage()
+    assert.equal(before, moth.cuda.memory_allocated())
+  end)
+
   it("cannot be followed from the CPU, where a stand-in keeps it", function()
     if not cuda.name:find "emulated" then return end
     local x = moth.ones(4, { device = "cuda" })

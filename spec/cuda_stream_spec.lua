@@ -50,6 +50,20 @@ describe("a stream", function()
       "an Event is needed, got 2")
   end)
 
+  it("is not left out where it cannot be used", function()
+    local s, x, ran = moth.cuda.Stream(), moth.ones(2, { device = "cuda" })
+    local step = moth.capture(function(a)
+      return moth.cuda.stream(s, function()
+        ran = true
+        return a + 1
+      end)
+    end)
+    assert.has_error_like(function() step(x) end, "a stream or an event is used")
+    assert.is_nil(ran)
+    assert.equal(moth.cuda.default_stream(), moth.cuda.current_stream())
+    assert.is_true(moth.is_grad_enabled())
+  end)
+
   it("runs after what it was told to wait for", function()
     local s, x = moth.cuda.Stream(), moth.randn(1000)
     local here = moth.cuda.current_stream()

@@ -133,7 +133,9 @@ end
 
 local info = ffi.new("moth_device_info")
 
+-- What Lua's collector has found already is given back first.
 local function look(fname, which)
+  lib.sweep()
   checked(fname, C.moth_device_memory(ctx, gpu(fname, which), info))
   return info
 end
@@ -200,6 +202,7 @@ function cuda.current_device() return 0 end
 --- Gives free blocks back to the driver; nothing where there is no GPU.
 function cuda.empty_cache(which)
   if which == nil and not cuda.is_available() then return end
+  lib.sweep()
   checked("empty_cache", C.moth_device_empty_cache(ctx, gpu("empty_cache", which)))
 end
 

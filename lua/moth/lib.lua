@@ -174,8 +174,10 @@ local function drop_unheld()
   end
 end
 
---- Gives back what no handle holds any more, as far as Lua's collector has got.
+--- Gives back what no handle holds any more, as far as Lua's collector has got. In a finalizer
+-- that lib.collect runs nothing happens: it sweeps itself.
 function lib.sweep()
+  if busy then return end
   drop_unheld()
   C.moth_swept(ctx, 0, 0, 0)
   clear_dead()
