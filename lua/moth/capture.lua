@@ -518,7 +518,8 @@ end
 -- kept. The first runs of an optimizer that make its state are not kept.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
--- CPU, and what waits for the GPU, stand between them. `tostring(step)` counts them.
+-- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single
+-- ops. `tostring(step)` counts the graphs, where there are any.
 --
 -- While it is recorded, these raise: reading values (`item`, `tolist`, print), results whose shape
 -- depends on values (nonzero, masks as index), hooks, Functions written in Lua, schedules, seeding,

@@ -209,7 +209,8 @@ end
 --- moth.capture for a step that runs on a GPU: recorded at its first call, and from then on a few
 -- CUDA graphs, each asked for by one request. What moth.capture says of inputs, results and
 -- constants holds; optimizers and random numbers go on as in an ordinary step. Raises if no op of
--- the step runs on a GPU. `tostring(step)` says how many graphs a call is, and what runs beside.
+-- the step runs on a GPU. `tostring(step)` says how many graphs a call is, and what runs beside;
+-- fewer than 4 launches in a row gain nothing as a graph and stay single ops.
 -- @param fn      the step: tensors in, tensors out
 -- @param verify  the first so many replays are compared with the step itself (default 0)
 -- @return the step: call it as fn; `:free()` gives back what it holds
