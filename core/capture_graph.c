@@ -146,8 +146,17 @@ static void drop_graph(moth_ctx *ctx, const moth_graph_functions *f, moth_segmen
   s->graph = NULL;
 }
 
+/* Whether there may be room for the graph next time. */
+static bool make_room(moth_ctx *ctx, moth_segment *s, int status) {
+  const moth_backend *b = moth_backend_load(ctx);
+  if (status != MOTH_E_MEM || s->short_once || !b) return false;
+  s->short_once = true;
+  b->empty_cache(ctx, s->device);
+  return true;
+}
+
 /* Where the graph fails nothing of it was done: its instructions run one after the other, and if
-** these go well they do so from now on. */
+** these go well they do so from now on; but memory may have been short for once. */
 static int run_graph(moth_capture *c, moth_segment *s) {
   moth_ctx *ctx = c->ctx;
   const moth_graph_functions *f = graphs_of(ctx);
@@ -162,9 +171,10 @@ static int run_graph(moth_capture *c, moth_segment *s) {
   drop_graph(ctx, f, s);
   memcpy(moth_at(ctx->generator), drawn, sizeof drawn);
   if (status == MOTH_E_INTERRUPT) return status;
+  const bool again = make_room(ctx, s, status);
   moth_error_clear(ctx);
   status = moth_capture_run_each(c, s->first, s->last);
-  s->failed = status == MOTH_OK;
+  s->failed = status == MOTH_OK && !again;
   return status;
 }
 
@@ -176,6 +186,31 @@ int moth_capture_run_segments(moth_capture *c) {
                                      : moth_capture_run_each(c, s->first, s->last);
   }
   return status;
+}
+
+/* -- in order -- */
+
+void moth_capture_note_streams(moth_capture *c) {
+  const moth_backend *b = c->ctx->devices ? moth_backend_load(c->ctx) : NULL;
+  for (uint32_t i = 0; b && i < c->nstores; i++) {
+    const int device = c->stores[i].s->device;
+    if (device) c->stream[device] = 1 + b->streams->use(c->ctx, device, -1);
+  }
+}
+
+int moth_capture_follow_last(moth_capture *c) {
+  moth_ctx *ctx = c->ctx;
+  const moth_backend *b = ctx->devices ? moth_backend_load(ctx) : NULL;
+  for (int device = 1; b && device <= MOTH_MAX_DEVICES; device++) {
+    const int last = c->stream[device] - 1;
+    if (last < 0) continue;
+    const int now = b->streams->use(ctx, device, -1);
+    const int status = now < 0 || now == last ? now : b->streams->join(ctx, device, now, device,
+                                                                       last);
+    if (status < 0) return status;
+    c->stream[device] = 1 + now;
+  }
+  return MOTH_OK;
 }
 
 void moth_capture_drop_graphs(moth_capture *c) {

@@ -38,6 +38,7 @@ typedef struct moth_segment { /* instructions in a row: a graph, or run one afte
   uint32_t first, last;       /* up to last - 1 */
   int device;                 /* of the graph; 0: it is none */
   bool failed;                /* the graph could not be made */
+  bool short_once;            /* of memory, and the cache was emptied since */
   moth_graph *graph;          /* NULL until the first replay */
 } moth_segment;
 
@@ -93,6 +94,7 @@ struct moth_capture {
   bool grad_mode, empty; /* empty: the step will not go the same way again */
   int32_t default_dtype, autocast, float32_precision;
   bool deterministic;
+  int stream[MOTH_MAX_DEVICES + 1]; /* of each device, that it ran on last, and 1; 0: it did not */
   uint8_t fresh;         /* storages made now are results: 1 all, 2 large ones */
 
   moth_instruction *code;
@@ -132,5 +134,10 @@ int moth_capture_segments(moth_capture *c); /* all is recorded: what becomes a g
 int moth_capture_run_segments(moth_capture *c);
 int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last);
 void moth_capture_drop_graphs(moth_capture *c);
+/* The streams that are the current ones run it for the first time. */
+void moth_capture_note_streams(moth_capture *c);
+/* All runs of a recording work in the same memory: where another stream is the current one now, it
+** waits for the one of the last run. */
+int moth_capture_follow_last(moth_capture *c);
 
 #endif

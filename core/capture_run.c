@@ -236,6 +236,7 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
     moth_tensor *grad = c->leaves[i].leaf->grad;
     if (grad) c->leaves[i].after = moth_tensor_retain(grad);
   }
+  moth_capture_note_streams(c);
   settle(c, true);
   ctx->capture = NULL;
   ctx->capture_id = 0;
@@ -344,7 +345,8 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
   if (is_stale(c, x)) return MOTH_CAPTURE_STALE;
   bool mode = ctx->grad_mode;
   ctx->grad_mode = false;
-  int status = copy_inputs(c, x);
+  int status = moth_capture_follow_last(c);
+  if (!status) status = copy_inputs(c, x);
   if (!status) status = run_code(c);
   ctx->grad_mode = mode;
   show(c, status == MOTH_OK);

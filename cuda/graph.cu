@@ -106,20 +106,25 @@ static cudaError_t enter(moth_graph *g) {
   return moth_stream_join(g->of, now);
 }
 
-static cudaError_t leave(moth_graph *g) {
+/* What was asked for runs: a join that fails must not look as if it had not. */
+static void leave(moth_graph *g, bool behind) {
   moth_place *p = g->of->place;
-  if (g->back < 0) return cudaSuccess;
+  if (g->back < 0) return;
   p->current = g->back;
   g->back = -1;
-  return moth_stream_join(moth_stream_now(p), g->of);
+  if (!behind || !moth_stream_join(moth_stream_now(p), g->of)) return;
+  cudaGetLastError();
+  cudaStreamSynchronize(g->of->queue.stream);
 }
 
 static void graph_drop(moth_ctx *ctx, moth_graph *g) {
   moth_device_stream *s = g->of;
-  if (moth_is_forked() || !moth_place_of(ctx, s->queue.device + 1)) return;
-  if (s->graphs.now == g && !g->exec) cudaStreamEndCapture(s->queue.stream, &g->graph);
-  if (s->graphs.now == g) s->graphs.now = NULL;
-  leave(g);
+  const bool now = s->graphs.now == g, there = !moth_is_forked() &&
+                                               moth_place_of(ctx, s->queue.device + 1);
+  if (now && !g->exec && there) cudaStreamEndCapture(s->queue.stream, &g->graph);
+  if (now) s->graphs.now = NULL;
+  leave(g, there);
+  if (!there) return;
   cudaGetLastError(); /* a capture that failed tells it once more */
   cudaStreamSynchronize(s->queue.stream);
   keep_troubles(g);
@@ -239,8 +244,8 @@ static int graph_launch(moth_ctx *ctx, moth_graph *g) {
   if (error) return moth_fail_cuda(ctx, "a graph cannot run", error);
   moth_note_launch(s, "a captured step");
   g->number = s->last;
-  error = leave(g);
-  return error ? moth_fail_cuda(ctx, "a stream cannot wait for a graph", error) : MOTH_OK;
+  leave(g, true);
+  return MOTH_OK;
 }
 
 /* -- troubles -- */

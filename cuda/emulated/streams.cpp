@@ -6,11 +6,13 @@
 ** at once, and copies to such memory wait, as CUDA's do.
 **
 ** What a stream is asked for while it is captured becomes nodes of a graph, with copies of kernels'
-** arguments. MOTH_EMULATED_GRAPHS=none stands for a driver that makes no graphs.
+** arguments. MOTH_EMULATED_GRAPHS=none stands for a driver that makes no graphs; with
+** MOTH_EMULATED_WAITS=n the n-th wait for an event from there on fails.
 */
 #include "emulated.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -164,8 +166,19 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return stream->todo.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 
+static bool fails(const char *name) {
+  const char *text = getenv(name);
+  char left[16];
+  const int n = text ? atoi(text) : 0;
+  if (n == 0) return false;
+  snprintf(left, sizeof left, "%d", n - 1);
+  setenv(name, left, 1);
+  return n == 1;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   holds lock;
+  if (fails("MOTH_EMULATED_WAITS")) return moth_emulated_told(cudaErrorMemoryAllocation);
   cudaStream_t other = event->stream;
   const uint64_t at = event->at;
   if (stream->captures) return spoil(stream); /* the event lies outside of the graph */
