@@ -123,6 +123,7 @@ function M.stream(stream, f, ...)
   if not kinds.help.is_callable(f) then
     errors.argument("stream", "f", "a function is needed, got " .. errors.describe(f))
   end
+  checked("stream", C.moth_stream_use(ctx, stream.at, -1)) -- frames look at no status
   return frames.finish(frames.enter(stream.number, "stream", setter(stream.at)), pcall(f, ...))
 end
 
