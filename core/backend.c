@@ -238,6 +238,13 @@ bool moth_is_pinned_storage(const moth_storage *s) {
   return b && root->deleter == b->unpin;
 }
 
+bool moth_is_stream_storage(const moth_storage *s) {
+  const moth_storage *root = s->root ? s->root : s;
+  const moth_backend *b = __atomic_load_n(&plugin, __ATOMIC_ACQUIRE); /* of any context */
+  return b && root->deleter &&
+         (root->deleter == b->streams->drop || root->deleter == b->streams->drop_event);
+}
+
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
   moth_layout l = *like;
   l.device = 0;

@@ -157,6 +157,8 @@ int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait);
 /* A packed tensor on the CPU in l's shape and dtype, page-locked; NULL: error set. */
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *l);
 bool moth_is_pinned_storage(const moth_storage *s);
+/* Whether it stands for a stream or an event, which end with their context. */
+bool moth_is_stream_storage(const moth_storage *s);
 int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
                     const moth_tensor *const *operands, const void *arg);
 int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);

@@ -335,7 +335,7 @@ moth_tensor *moth_packed(const moth_tensor *x) {
 
 moth_tensor *moth_positions(const moth_tensor *x) {
   const moth_storage *root = moth_storage_root(x->storage);
-  return root->shared || root->foreign ? moth_cast(x, x->l.dtype) : moth_packed(x);
+  return root->shared || root->foreign || root->deleter ? moth_cast(x, x->l.dtype) : moth_packed(x);
 }
 
 moth_tensor *moth_cast(const moth_tensor *x, int dtype) {

@@ -44,6 +44,10 @@ int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
                      "a tensor on %s cannot be given to another state; move it with :cpu()",
                      moth_device_name(x->l.device, name));
   }
+  if (moth_is_stream_storage(x->storage))
+    return moth_fail(ctx, MOTH_E_TYPE, NULL,
+                     "a tensor is needed, got what stands for a stream or an event, which belong "
+                     "to one state");
   moth_storage_share(ctx, x->storage);
   moth_storage_retain(x->storage);
   pthread_mutex_lock(&lock);

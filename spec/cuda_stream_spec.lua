@@ -137,6 +137,15 @@ describe("a stream", function()
     assert.is_true(n < 10, n .. " streams were made")
   end)
 
+  it("belongs to one state, as events do", function()
+    for _, one in ipairs { moth.cuda.Stream(), moth.cuda.Event() } do
+      for _, handle in ipairs { one.handle, one.handle:detach() } do
+        assert.has_error_like(function() moth.token(handle) end, "which belong to one state")
+        assert.equal("E_TYPE", moth.errcode())
+      end
+    end
+  end)
+
   it("outlives the scope that it was made in", function()
     local s
     moth.scope(function() s = moth.cuda.Stream() end)
