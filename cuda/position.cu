@@ -7,7 +7,7 @@ static __global__ void shift_down(int64_t n, const int64_t *from, int64_t *to, m
   const int64_t i = thread_number();
   if (i >= n) return;
   const int64_t v = from[i];
-  if (v == 0) report(t, TROUBLE_INDEX, -1, 0);
+  if (v == 0) report(t, TROUBLE_ZERO, 0, 0);
   to[i] = v > 0 ? v - 1 : v;
 }
 

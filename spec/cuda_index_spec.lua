@@ -202,3 +202,20 @@ describe("what lies on a GPU", function()
     assert.is_true(net[1].weight.is_cuda)
   end)
 end)
+
+describe("a position 0 on a GPU", function()
+  if not cuda.here then
+    pending("is told as it is on the CPU: " .. cuda.why)
+    return
+  end
+
+  it("is told as it is on the CPU", function()
+    local zeros = moth.zeros(6):long():cuda()
+    local y, w = moth.randn(6, 3):cuda(), moth.randn(4, 2):cuda()
+    local wanted = "ran before on the GPU: positions count from 1, got 0"
+    assert.has_error_like(function() F.cross_entropy(y, zeros):item() end, wanted)
+    assert.has_error_like(function() F.embedding(zeros, w):cpu() end, wanted)
+    assert.has_error_like(function() w:index_select(1, zeros):cpu() end, wanted)
+    assert.equal(3, y:cpu().shape[2])
+  end)
+end)
