@@ -1,20 +1,11 @@
 -- moth.capture: replays give, bit for bit, what the step itself would have given.
 
 local moth = require "moth"
+local support = require "spec.support.bits"
 local lib = require "moth.lib"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
-local function bits(x)
-  local list = x:detach():to(moth.float64):flatten():tolist()
-  return table.concat(type(list) == "table" and list or {list}, " ")
-end
-
-local function state_of(net)
-  local list = {}
-  for name, x in pairs(net:state_dict()) do list[#list + 1] = name .. ": " .. bits(x) end
-  table.sort(list)
-  return table.concat(list, "\n")
-end
+local bits, state_of = support.of, support.state_of
 
 -- Runs n steps of what `make` sets up, as they are or captured. make() returns the step, a function
 -- of i that gives its inputs, the network and, perhaps, what else is to be compared at the end.

@@ -3,21 +3,12 @@
 
 local ffi = require "ffi"
 local moth = require "moth"
+local support = require "spec.support.bits"
 local cuda = require "spec.support.cuda"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
-local function bits(x)
-  local list = x:detach():cpu():to(moth.float64):flatten():tolist()
-  return table.concat(type(list) == "table" and list or {list}, " ")
-end
-
-local function state_of(net)
-  local list = {}
-  for name, x in pairs(net:state_dict()) do list[#list + 1] = name .. ": " .. bits(x) end
-  table.sort(list)
-  return table.concat(list, "\n")
-end
+local bits, state_of = support.of, support.state_of
 
 local function there(...) return moth.randn(..., {device = "cuda"}) end
 
