@@ -27,7 +27,12 @@ end
 
 local function large_work()
   local x = moth.randn(512, 2048)
-  return { x:exp(), F.softmax(x, 2), x:matmul(x:t()), x:sum(1), x:sum(), F.layer_norm(x, { 2048 }) }
+  local part = x[{ {}, { 1, 300 } }]
+  local sorted, order = part:sort(2)
+  local top, which = x:topk(8, 2)
+  local middle, where = part:median(2)
+  return { x:exp(), F.softmax(x, 2), x:matmul(x:t()), x:sum(1), x:sum(), F.layer_norm(x, { 2048 }),
+           sorted, order, top, which, middle, where, x:kthvalue(100, 2) }
 end
 
 describe("the pool of threads", function()

@@ -1,6 +1,9 @@
 /* order.c -- sorting and selecting within rows, by keys. */
 #include "order.h"
 
+#include <stdatomic.h>
+
+#include "../threads.h"
 #include "elementwise.h"
 
 /* -- keys -- */
@@ -120,43 +123,58 @@ bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare)
   return true;
 }
 
-uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t k) {
-  uint64_t prefix = 0, mask = 0;
-  for (int shift = 56; shift >= 0; shift -= 8) {
-    int64_t count[BYTES] = {0};
+/* By the eight highest bits in which the keys differ; those that agree with the wanted one in them
+** are gone through again. */
+uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t *rank, uint64_t *spare) {
+  int64_t k = *rank;
+  for (;;) {
+    const uint64_t one = keys[0];
+    uint64_t differ = 0;
+    for (int64_t i = 1; i < n; i++) differ |= keys[i] ^ one;
+    if (!differ) {
+      *rank = k;
+      return one;
+    }
+    const int high = 63 - __builtin_clzll(differ), shift = high > 7 ? high - 7 : 0;
+    int64_t count[BYTES] = {0}, left = 0;
     uint64_t byte = 0;
-    for (int64_t i = 0; i < n; i++)
-      if ((keys[i] & mask) == prefix) count[keys[i] >> shift & 255u]++;
+    for (int64_t i = 0; i < n; i++) count[keys[i] >> shift & 255u]++;
     while (k >= count[byte]) k -= count[byte++];
-    prefix |= byte << shift;
-    mask |= (uint64_t)255 << shift;
+    for (int64_t i = 0; i < n; i++) {
+      const uint64_t key = keys[i];
+      spare[left] = key;
+      left += (key >> shift & 255u) == byte;
+    }
+    keys = spare;
+    n = left;
   }
-  return prefix;
 }
 
 /* -- rows -- */
 
-/* Fills x with the first k of n, in the order of their positions. */
+/* Fills x, which has room for all, with the first k of n in the order of their positions. */
 static void choose(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
-  const uint64_t last = k ? moth_key_select(n, keys, k - 1) : 0;
-  int64_t equal = k;
-  for (int64_t i = 0; i < n; i++) equal -= keys[i] < last;
-  for (int64_t i = 0; i < n && k > 0; i++)
-    if (keys[i] < last || (keys[i] == last && equal-- > 0)) {
-      *x++ = (moth_keyed){keys[i], i};
-      k--;
-    }
+  int64_t have = 0, equal = k - 1;
+  const uint64_t last = k ? moth_key_select(n, keys, &equal, (uint64_t *)(void *)x) : 0;
+  for (int64_t i = 0; have < k; i++) {
+    const uint64_t key = keys[i];
+    x[have] = (moth_keyed){key, i};
+    have += (key < last) | ((key == last) & (equal >= 0));
+    equal -= key == last;
+  }
 }
 
 /* The same, and in order, for a k that is small: most elements are no match for the k-th so far. */
 static void choose_few(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
   int64_t have = 0;
+  uint64_t last = UINT64_MAX; /* of the k so far */
   for (int64_t i = 0; i < n; i++) {
     const uint64_t key = keys[i];
-    if (have == k && key >= x[k - 1].key) continue;
+    if (key >= last && have == k) continue;
     int64_t at = have < k ? have++ : k - 1;
     for (; at > 0 && x[at - 1].key > key; at--) x[at] = x[at - 1];
     x[at] = (moth_keyed){key, i};
+    if (have == k) last = x[k - 1].key;
   }
 }
 
@@ -166,56 +184,87 @@ static void take_values(int64_t k, const char *row, int64_t size, const int64_t 
     memcpy(values + i * size, row + position[i] * size, (size_t)size);
 }
 
-int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
-                   int64_t *position) {
-  moth_ctx *ctx = r->owner->ctx;
-  const int64_t n = r->length, size = moth_dtype_size[r->dtype];
-  const int64_t bytes = (n ? n : 1) * (int64_t)(2 * sizeof(moth_keyed) + sizeof(uint64_t));
-  int status = MOTH_OK;
-  char *room = moth_alloc(ctx, bytes);
-  if (!room) return ctx->error.code;
-  moth_keyed *x = (moth_keyed *)(void *)room, *spare = x + n;
+/* Rows of a job that threads share. Each has room of its own for one row. */
+typedef struct ordering {
+  const moth_rows *r;
+  int64_t k;
+  bool descending;
+  char *values;
+  int64_t *position;
+  char *room;
+  int64_t each; /* bytes of it for a thread */
+  atomic_bool *stopped;
+} ordering;
+
+static void sort_rows(int64_t first, int64_t last, int lane, const void *arg) {
+  const ordering *o = arg;
+  moth_ctx *ctx = o->r->owner->ctx;
+  const int64_t n = o->r->length, k = o->k, size = moth_dtype_size[o->r->dtype];
+  moth_keyed *x = (moth_keyed *)(void *)(o->room + lane * o->each), *spare = x + n;
   uint64_t *keys = (uint64_t *)(void *)(spare + n);
-  for (int64_t i = 0; i < r->count && !status; i++) {
-    const char *row = r->x + i * n * size;
-    moth_keys_of(n, row, r->dtype, descending, keys);
-    const bool few = k > 0 && k <= SMALL && k < n / 4;
+  const bool part = k < n / 4, few = part && k > 0 && k <= SMALL;
+  for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
+    const char *row = o->r->x + i * n * size;
+    int64_t *position = o->position + i * k;
+    moth_keys_of(n, row, o->r->dtype, o->descending, keys);
     if (few) choose_few(n, keys, k, x);
-    else if (k < n / 4) choose(n, keys, k, x);
+    else if (part) choose(n, keys, k, x);
     else
       for (int64_t j = 0; j < n; j++) x[j] = (moth_keyed){keys[j], j};
-    if (!few && !moth_keyed_sort(ctx, k < n / 4 ? k : n, x, spare)) {
-      status = moth_stopped(ctx);
-      break;
-    }
-    for (int64_t j = 0; j < k; j++) position[i * k + j] = x[j].at;
-    if (values) take_values(k, row, size, position + i * k, values + i * k * size);
-    if (moth_cancelled(ctx)) status = moth_stopped(ctx);
+    if (!few && !moth_keyed_sort(ctx, part ? k : n, x, spare)) atomic_store(o->stopped, true);
+    for (int64_t j = 0; j < k; j++) position[j] = x[j].at;
+    if (o->values) take_values(k, row, size, position, o->values + i * k * size);
+    if (moth_cancelled(ctx)) atomic_store(o->stopped, true);
   }
-  moth_dealloc(ctx, room, bytes);
-  return status;
 }
 
-int moth_rows_rank(const moth_rows *r, int64_t k, char *values, int64_t *position) {
-  moth_ctx *ctx = r->owner->ctx;
-  const int64_t n = r->length, size = moth_dtype_size[r->dtype], bytes = n * 8;
-  int status = MOTH_OK;
-  uint64_t *keys = moth_alloc(ctx, bytes);
-  if (!keys) return ctx->error.code;
-  for (int64_t i = 0; i < r->count && !status; i++) {
-    const char *row = r->x + i * n * size;
-    int64_t at = 0, rank = k < 0 ? (n - 1) / 2 : k;
-    moth_keys_of(n, row, r->dtype, false, keys);
-    if (k < 0 && moth_is_float(r->dtype)) {
+static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
+  const ordering *o = arg;
+  moth_ctx *ctx = o->r->owner->ctx;
+  const int64_t n = o->r->length, size = moth_dtype_size[o->r->dtype];
+  uint64_t *keys = (uint64_t *)(void *)(o->room + lane * o->each);
+  for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
+    const char *row = o->r->x + i * n * size;
+    int64_t at = 0, rank = o->k < 0 ? (n - 1) / 2 : o->k;
+    moth_keys_of(n, row, o->r->dtype, false, keys);
+    if (o->k < 0 && moth_is_float(o->r->dtype)) {
       while (at < n && keys[at] != MOTH_KEY_NAN) at++;
       if (at < n) rank = n - 1;
     }
-    const uint64_t key = moth_key_select(n, keys, rank);
+    const uint64_t key = moth_key_select(n, keys, &rank, keys + n);
     for (at = 0; keys[at] != key;) at++;
-    position[i] = at;
-    memcpy(values + i * size, row + at * size, (size_t)size);
-    if (moth_cancelled(ctx)) status = moth_stopped(ctx);
+    o->position[i] = at;
+    memcpy(o->values + i * size, row + at * size, (size_t)size);
+    if (moth_cancelled(ctx)) atomic_store(o->stopped, true);
   }
-  moth_dealloc(ctx, keys, bytes);
+}
+
+/* Gives each thread that may take part its room. */
+static int run_rows(ordering *o, int64_t each, double cost, moth_work *work) {
+  moth_ctx *ctx = o->r->owner->ctx;
+  const int64_t rows = o->r->count, lanes = moth_lanes(ctx) > 1 && rows > 1 ? moth_lanes(ctx) : 1;
+  int64_t bytes;
+  atomic_bool stopped = false;
+  o->each = (each + 63) / 64 * 64;
+  if (moth_mul_overflow(o->each, lanes, &bytes)) bytes = INT64_MAX;
+  o->room = moth_alloc(ctx, bytes);
+  if (!o->room) return ctx->error.code;
+  o->stopped = &stopped;
+  int status = moth_parallel(ctx, rows, 1, cost, work, o);
+  if (!status && stopped) status = moth_stopped(ctx);
+  moth_dealloc(ctx, o->room, bytes);
   return status;
+}
+
+int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
+                   int64_t *position) {
+  const int64_t n = r->length ? r->length : 1;
+  const double cost = (double)n * (k < n / 4 ? 6 : n <= FEW ? 20 : 50);
+  ordering o = {.r = r, .k = k, .descending = descending, .values = values, .position = position};
+  return run_rows(&o, n * (int64_t)(2 * sizeof(moth_keyed) + sizeof(uint64_t)), cost, sort_rows);
+}
+
+int moth_rows_rank(const moth_rows *r, int64_t k, char *values, int64_t *position) {
+  ordering o = {.r = r, .k = k, .values = values, .position = position};
+  return run_rows(&o, r->length * 16, 6 * (double)r->length, rank_rows);
 }

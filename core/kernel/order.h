@@ -3,7 +3,7 @@
 ** Every element becomes an unsigned key that is ordered as the elements are: NaN above all, -0 as
 ** 0, all of it complemented when the largest come first. Keys are sorted by their bytes (radix) or,
 ** if there are few, by merging; both are stable. The k-th key is found by counting bytes from the
-** highest on, in time that does not depend on the values.
+** highest on among those that still agree with it.
 */
 #ifndef MOTH_KERNEL_ORDER_H
 #define MOTH_KERNEL_ORDER_H
@@ -23,8 +23,9 @@ void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t
 /* Sorts n elements stably by key; `spare` has room for as many. False when a cancel stopped it. */
 bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare);
 
-/* The key of rank k, from 0, among n. */
-uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t k);
+/* The key of a rank, from 0, among n; which becomes its rank among its equals. `spare` has room for
+** as many. */
+uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t *rank, uint64_t *spare);
 
 /* The first k positions of each row in order (all of them: k is the length), into `position`, k a
 ** row; and their elements, in the rows' dtype, into `values` if it is not NULL. */
