@@ -97,6 +97,34 @@ describe("many small tensors", function()
   end)
 end)
 
+describe("a collection", function()
+  local function gives_back()
+    for _ = 1, 100 do moth.ones(1) end
+    local before = moth.memory().live_handles
+    lib.collect()
+    return before - moth.memory().live_handles >= 99
+  end
+
+  it("gives back what is garbage, however far Lua's own one is", function()
+    local held = {}
+    for i = 1, 3000 do held[i] = { i } end
+    for _ = 1, 60 do
+      collectgarbage("step", 20)
+      assert.is_true(gives_back())
+      for _ = 1, 8 do collectgarbage("step", 0) end
+      assert.is_true(gives_back())
+    end
+    assert.equal(3000, #held)
+  end)
+
+  it("does so where the host has made the collector's steps small", function()
+    local mul = collectgarbage("setstepmul", 1)
+    local all = gives_back()
+    collectgarbage("setstepmul", mul)
+    assert.is_true(all)
+  end)
+end)
+
 describe("the host's collector setting", function()
   it("is as it was after a collection of Moth's", function()
     collectgarbage "stop"

@@ -196,15 +196,29 @@ local function in_finalizer()
   return not fired
 end
 
---- A full collection and a sweep. The host's collector setting stays as it was; inside a
--- finalizer nothing happens.
+-- One cycle of Lua's collector, in steps: "collect" sweeps the heap before it marks and once more
+-- after, which is half as much again. What dies while Lua is marking already may stay for one more.
+local probe = setmetatable({}, { __mode = "v" })
+
+local function cycle()
+  local kilobytes = collectgarbage("count")
+  probe[1] = {}
+  for _ = 1, 16 do
+    if collectgarbage("step", kilobytes) and not probe[1] then return end
+  end
+  collectgarbage("collect") -- the host has made the steps small
+end
+
+--- A collection and a sweep. The host's collector setting stays as it was; inside a finalizer
+-- nothing happens.
+-- @param all  whether nothing may stay, whatever it takes
 -- @return whether it ran
-function lib.collect()
+function lib.collect(all)
   local running = collectgarbage("isrunning")
   if busy or (not running and in_finalizer()) then return false end
   busy = true
   local start = os.clock()
-  local clean, message = pcall(collectgarbage, "collect") -- finalizers of the user's may raise
+  local clean, message = pcall(all and collectgarbage or cycle) -- users' finalizers may raise
   if not running then collectgarbage("stop") end
   drop_unheld()
   clear_dead()
@@ -232,7 +246,7 @@ jit.off(lib.collect)
 
 --- After a failed call: whether a collection has made room and the call is worth another try.
 function lib.recover(status)
-  return (status == E_MEM or status == E_LIMIT) and lib.collect()
+  return (status == E_MEM or status == E_LIMIT) and lib.collect(true)
 end
 
 -- ---- results ----

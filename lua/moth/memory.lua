@@ -79,7 +79,7 @@ function memory.reset_peak_memory() C.moth_memory_reset_peak(ctx) end
 function memory.collect()
   local before
   for _ = 1, 8 do
-    if not lib.collect() then break end
+    if not lib.collect(true) then break end
     C.moth_memory(ctx, info)
     local now = tonumber(info.live_handles + info.live_nodes + info.live_storages)
     if before == now then break end
