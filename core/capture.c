@@ -309,6 +309,64 @@ int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_
   return status;
 }
 
+/* -- guards -- */
+
+static const moth_op guard_op = {.name = "step"};
+
+int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n) {
+  int any = 0;
+  ctx->quiet++;
+  for (uint32_t i = 0; i < n && any == 0; i++) {
+    moth_tensor *x = moth_to_host(found[i]);
+    double value = 0;
+    if (x) moth_convert(1, x->l.dtype, moth_at(x), 0, MOTH_F64, (char *)&value, 0);
+    any = x ? value != 0 : ctx->error.code;
+    moth_tensor_release(x);
+  }
+  ctx->quiet--;
+  return any;
+}
+
+static int add_guard(moth_capture *c, moth_tensor *const *found, uint32_t n) {
+  moth_guard *guard = room(c, sizeof *guard);
+  moth_tensor **own = guard ? room(c, (int64_t)(n * sizeof *own)) : NULL;
+  if (!own) return c->ctx->error.code;
+  for (uint32_t i = 0; i < n; i++)
+    if (!(own[i] = freeze(c, found[i]))) return c->ctx->error.code;
+  int status = moth_capture_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
+  if (status) return status;
+  *guard = (moth_guard){.next = c->guards, .found = own, .nfound = n,
+                        .number = c->guards ? c->guards->number + 1 : 0};
+  c->guards = guard;
+  c->code[c->ncode++] = (moth_instruction){.op = &guard_op, .args = guard};
+  return MOTH_OK;
+}
+
+int32_t moth_capture_guard(moth_ctx *ctx, const moth_handle *found, uint32_t nfound) {
+  moth_tensor *x[MOTH_MAX_DEVICES + 1];
+  moth_capture *c = ctx->capture;
+  moth_error_clear(ctx);
+  if (nfound > MOTH_MAX_DEVICES + 1)
+    return moth_fail(ctx, MOTH_E_SHAPE, NULL, "a guard looks at one tensor of each device");
+  if (c && c->guards && !c->guards->closed)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a guard is open already");
+  for (uint32_t i = 0; i < nfound; i++) {
+    x[i] = moth_resolve(ctx, &found[i], NULL);
+    if (!x[i]) return ctx->error.code;
+    if (x[i]->l.numel != 1)
+      return moth_fail(ctx, MOTH_E_SHAPE, NULL, "a guard looks at single elements");
+  }
+  int status = c ? add_guard(c, x, nfound) : MOTH_OK;
+  return status ? status : moth_guard_look(ctx, x, nfound);
+}
+
+void moth_capture_guard_end(moth_ctx *ctx) {
+  moth_capture *c = ctx->capture;
+  if (!c || !c->guards || c->guards->closed) return;
+  c->guards->closed = true;
+  c->guards->past = c->ncode;
+}
+
 /* What small results without inputs hold is the same in every replay: they are no part of the pool,
 ** and unless something else writes them, of the replay either. */
 void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool on) {

@@ -65,8 +65,8 @@ int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **o
 /* Whether a graph can hold it. Elements of the CPU that it reads may be others in each replay; a
 ** generator of the user's own could not be put back where a graph fails. */
 static bool can_join(moth_instruction *in) {
-  moth_cursor cursor = {.op = in->op, .args = in->args};
   if (!in->device || in->facts & MOTH_I_WAITED) return false;
+  moth_cursor cursor = {.op = in->op, .args = in->args};
   while (moth_next_input(&cursor)) {
     const moth_tensor *x = *cursor.at;
     if (!x || x->l.device) continue;
@@ -89,14 +89,17 @@ static int add_segment(moth_capture *c, uint32_t first, uint32_t last, int devic
   return status;
 }
 
+/* A graph ends where a guard's instructions do. */
 int moth_capture_segments(moth_capture *c) {
   bool any = false;
   int status = MOTH_OK;
+  uint32_t past = 0;
   for (uint32_t first = 0, end; first < c->ncode && !status; first = end) {
     const int device = c->code[first].device;
     uint32_t launches = 0;
+    if (moth_guard_of(&c->code[first])) past = moth_guard_of(&c->code[first])->past;
     for (end = first; end < c->ncode && c->code[end].device == device; end++) {
-      if (!can_join(&c->code[end])) break;
+      if (!can_join(&c->code[end]) || (end == past && end > first)) break;
       if (!(c->code[end].facts & MOTH_I_VARIES)) launches += c->code[end].launches;
     }
     const bool graph = launches >= FEW;
@@ -110,13 +113,24 @@ int moth_capture_segments(moth_capture *c) {
 
 /* -- replay -- */
 
+static int run_guard(moth_capture *c, moth_guard *guard) {
+  int found = moth_guard_look(c->ctx, guard->found, guard->nfound);
+  if (found < 0) return found;
+  guard->taken = found;
+  if (found) c->resume = guard->past;
+  return MOTH_OK;
+}
+
 int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last) {
   moth_ctx *ctx = c->ctx;
-  const moth_instruction *end = c->code + last;
   const bool named = ctx->devices != NULL; /* errors there come late, and name the op */
-  for (moth_instruction *in = c->code + first; in < end; in++) {
+  for (uint32_t i = first; i < last; i++) {
+    moth_instruction *in = &c->code[i];
+    if (i < c->resume) continue;
     if (named) moth_error_blame(ctx, in->op->name);
-    int status = moth_cancelled(ctx) ? moth_stopped(ctx) : in->run(in->args, in->out);
+    int status = moth_cancelled(ctx) ? moth_stopped(ctx)
+                 : in->run           ? in->run(in->args, in->out)
+                                     : run_guard(c, in->args);
     if (!status) continue;
     moth_error_blame(ctx, in->op->name);
     return status;
@@ -182,6 +196,7 @@ int moth_capture_run_segments(moth_capture *c) {
   int status = MOTH_OK;
   for (uint32_t i = 0; i < c->nsegments && !status; i++) {
     moth_segment *s = &c->segments[i];
+    if (s->last <= c->resume) continue;
     status = s->device && !s->failed ? run_graph(c, s)
                                      : moth_capture_run_each(c, s->first, s->last);
   }

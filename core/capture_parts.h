@@ -23,8 +23,16 @@ enum {                /* moth_instruction.facts: what it did when it was recorde
   MOTH_I_WAITED = 4   /* for the device, or bytes went between it and the CPU */
 };
 
+typedef struct moth_guard { /* the args of an instruction that has no kernel */
+  struct moth_guard *next; /* the one recorded before */
+  moth_tensor **found;
+  uint32_t nfound, number;
+  uint32_t past;           /* the instruction after the last that it may leave out */
+  bool closed, taken;      /* taken: in the last replay they were left out */
+} moth_guard;
+
 typedef struct moth_instruction {
-  moth_kernel run;
+  moth_kernel run;   /* NULL: a guard */
   void *args;
   moth_tensor *out[MOTH_MAX_OUTPUTS];
   const moth_op *op;
@@ -116,6 +124,8 @@ struct moth_capture {
   moth_initial *initial;
   moth_kept *kept;
   moth_chunk *chunks;
+  moth_guard *guards;
+  uint32_t resume;       /* of a replay: the instruction that a guard sent it to */
   moth_tensor *frozen[MOTH_FROZEN];
   uint32_t nfrozen;
 };
@@ -125,6 +135,13 @@ int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, siz
 /* If no instruction wrote the bytes of s and no op made them, each replay is to begin with those
 ** that it has now: they are about to change, or others may change them. */
 int moth_capture_initial(moth_capture *c, moth_storage *s);
+
+static inline moth_guard *moth_guard_of(const moth_instruction *in) {
+  return in->run ? NULL : in->args;
+}
+
+/* 1 if an element is not 0, 0, or a status. */
+int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n);
 
 /* -- capture_graph.c -- */
 

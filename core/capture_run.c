@@ -185,12 +185,17 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
 /* Leaves out what gives the same each time, and lists whose versions must grow. */
 static int finish_code(moth_capture *c) {
   uint32_t n = 0;
+  moth_guard *guard = NULL; /* the last one met */
+  moth_capture_guard_end(c->ctx);
   for (uint32_t i = 0; i < c->ncode; i++) {
     const moth_instruction *in = &c->code[i];
+    if (guard && guard->past == i) guard->past = n;
+    if (moth_guard_of(in)) guard = moth_guard_of(in);
     uint8_t held = in->out[0] ? in->out[0]->storage->held : 0;
     if (in->once && held & MOTH_C_BURIED && !(held & MOTH_C_AGAIN)) continue; /* nobody wrote it */
     c->code[n++] = *in;
   }
+  if (guard && guard->past == c->ncode) guard->past = n;
   c->ncode = n;
   for (uint32_t i = 0; i < c->nstores; i++) {
     moth_storage *s = c->stores[i].s;
@@ -315,6 +320,7 @@ static int run_code(moth_capture *c) {
     status = moth_bytes_move(c->ctx, first->s->device, first->s->data, first->s->device,
                              first->bytes, first->s->nbytes);
   if (status) return status;
+  c->resume = 0;
   return c->nsegments ? moth_capture_run_segments(c) : moth_capture_run_each(c, 0, c->ncode);
 }
 
@@ -351,6 +357,14 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
   ctx->grad_mode = mode;
   show(c, status == MOTH_OK);
   return status ? status : moth_due(ctx);
+}
+
+int32_t moth_capture_guarded(moth_ctx *ctx, uint32_t capture, uint32_t number) {
+  const moth_capture *c = find(ctx, capture);
+  if (!c) return ctx->error.code;
+  for (const moth_guard *guard = c->guards; guard; guard = guard->next)
+    if (guard->number == number) return guard->taken;
+  return moth_fail(ctx, MOTH_E_STATE, NULL, "this recording has no such guard");
 }
 
 /* -- comparing a replay with the step itself -- */

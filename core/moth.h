@@ -300,6 +300,12 @@ moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op);
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs);
 void moth_capture_free(moth_ctx *ctx, uint32_t capture);
+/* Whether an element of these tensors is not 0. A recording looks again in each replay: what it has
+** from here to moth_capture_guard_end is left out where one is. */
+int32_t moth_capture_guard(moth_ctx *ctx, const moth_handle *found, uint32_t nfound);
+void moth_capture_guard_end(moth_ctx *ctx);
+/* Whether the last replay left out what the recording's guard, counted from 0, stands before. */
+int32_t moth_capture_guarded(moth_ctx *ctx, uint32_t capture, uint32_t guard);
 /* How many graphs of kernels a replay asks of a GPU. *there: ops that run on one beside them;
 ** *here: those that run on the CPU, or move something between the two. */
 int32_t moth_capture_graphs(moth_ctx *ctx, uint32_t capture, int32_t *there, int32_t *here);

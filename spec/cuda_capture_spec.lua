@@ -82,6 +82,38 @@ describe("a captured training step on a GPU", function()
     end, 30))
   end)
 
+  it("with a GradScaler leaves the optimizer out where gradients overflow", function()
+    local scales = {}
+    local function make()
+      local net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)):to("cuda")
+      local opt = optim.Adam(net:parameters(), {lr = 0.05})
+      local scaler = moth.GradScaler("cuda", {init_scale = 4096, growth_interval = 4})
+      local x = there({4, 3})
+      local list = {}
+      scales[#scales + 1] = list
+      local function step(factor)
+        opt:zero_grad()
+        local loss = moth.autocast("cuda", moth.float16, function()
+          return (net(x):float() * factor):square():mean()
+        end)
+        scaler:scale(loss):backward()
+        scaler:unscale_(opt)
+        nn.utils.clip_grad_norm_(net:parameters(), 1)
+        scaler:step(opt)
+        scaler:update()
+        return loss
+      end
+      return step, function(i)
+        return moth.tensor(i % 4 == 0 and 1e20 or 1, {device = "cuda"})
+      end, net, function() list[#list + 1] = scaler:get_scale() end
+    end
+    local shown = same(make, 14)
+    assert.are.same(scales[1], scales[2])
+    assert.are.equal(512, scales[2][14])
+    assert.are.equal("captured step (1 recording; a call is 1 graph, 1 op on the GPU, "
+      .. "1 op on the CPU)", shown)
+  end)
+
   it("of a convolutional network with dropout and momentum is one graph", function()
     local shown = same(function()
       local net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 2),

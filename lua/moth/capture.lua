@@ -56,12 +56,62 @@ function capture.cell(name, cell)
     cell.at = positions_of(name)
     cell.slots = C.moth_capture_slots(ctx, cell.at.op)
   end
+  cell.guard = active.guard
   active.cells[#active.cells + 1] = cell
 end
 
 --- This run does what later ones will not, as making the optimizer's state: none is recorded yet.
-function capture.void()
-  if lib.capture then C.moth_capture_void(ctx) end
+-- @param rare  it may be so several times in a row
+function capture.void(rare)
+  if not lib.capture then return end
+  C.moth_capture_void(ctx)
+  lib.capture.rare = rare
+end
+
+local function always() return true end
+
+local function look(cell)
+  local guard = cell.looks_at
+  local skipped = C.moth_capture_guarded(ctx, guard.recording, guard.number)
+  if skipped < 0 then errors.status(skipped, "step") end
+  guard.skipped = skipped == 1
+  guard.told(guard.skipped)
+end
+
+--- Calls f(...) unless one of the tensors is not 0; each replay decides that anew, and cells made
+-- meanwhile are done only where it was called.
+-- @param found  a list of tensors of one element, at most one for each device
+-- @param told   told(skipped) follows each replay
+-- @return whether it was left out, then what f returned
+function capture.unless(found, told, f, ...)
+  local n, active = #found, lib.capture
+  local handles = lib.handles(n)
+  for i = 1, n do handles[i - 1] = found[i] end
+  local skipped = C.moth_capture_guard(ctx, handles, n)
+  if skipped < 0 then errors.status(skipped, "step") end
+  if not active then
+    if skipped == 1 then return true end
+    return false, f(...)
+  end
+  if skipped == 1 then
+    capture.void(true)
+    return true
+  end
+  local guard = {number = active.guards, recording = active.id, told = told}
+  active.guards = active.guards + 1
+  capture.cell(nil, {write = always, done = look, looks_at = guard})
+  active.guard = guard
+  local results = {pcall(f, ...)}
+  active.guard = nil
+  if not results[1] then error(results[2], 0) end
+  C.moth_capture_guard_end(ctx)
+  return false, unpack(results, 2)
+end
+
+--- Calls f when the recording under way is over: what it does to tensors is no part of that.
+function capture.later(f)
+  local list = lib.capture.later
+  list[#list + 1] = f
 end
 
 --- Raises while a step is recorded.
@@ -192,7 +242,7 @@ local function counted(r)
   local cells = r.cells
   for i = 1, #cells do
     local cell = cells[i]
-    if cell.done then cell.done(cell) end
+    if cell.done and not (cell.guard and cell.guard.skipped) then cell.done(cell) end
   end
 end
 
@@ -234,7 +284,7 @@ end
 local id_out = ffi.new "uint32_t[1]"
 
 -- Runs fn on copies of the inputs, recorded. Returns its results, packed, and the recording, or
--- nil in its place if the next run will go another way.
+-- nil in its place if the next run will go another way, and whether that may be so many times.
 local function record(fn, ...)
   local n = select("#", ...)
   local args = {...}
@@ -244,7 +294,8 @@ local function record(fn, ...)
   local status = C.moth_capture_begin(ctx, handles, #tensors, id_out)
   if status < 0 then errors.status(status, "capture") end
   local r = {id = id_out[0], n = n, handles = handles, inputs = inputs, cells = {}, modules = {},
-             training = {}, seen = {}, is_tensor = {}, constants = {}, states = {}}
+             training = {}, seen = {}, is_tensor = {}, constants = {}, states = {}, guards = 0,
+             later = {}}
   for i = 1, n do
     r.is_tensor[i] = istensor(args[i])
     if not r.is_tensor[i] then r.constants[i] = args[i] end
@@ -252,18 +303,16 @@ local function record(fn, ...)
   lib.capture = r
   local results = run(fn, inputs, n)
   lib.capture = nil
-  if not results[1] then
-    C.moth_capture_abort(ctx)
-    error(results[2], 0)
+  local ok, problem = results[1], results[2]
+  if ok then
+    table.remove(results, 1)
+    results.n = results.n - 1
+    ok, problem = pcall(finish, results)
   end
-  table.remove(results, 1)
-  results.n = results.n - 1
-  local ok, problem = pcall(finish, results)
-  if not ok then
-    C.moth_capture_abort(ctx)
-    error(problem, 0)
-  end
-  if problem == STALE then return results end
+  if not ok then C.moth_capture_abort(ctx) end
+  for _, f in ipairs(r.later) do f() end
+  if not ok then error(problem, 0) end
+  if problem == STALE then return results, nil, r.rare end
   r.results, r.shown, r.seen = results, {}, nil
   each_tensor(results, results.n, function(t, key) r.shown[#r.shown + 1] = t[key] end)
   open[r.id], held[r.id] = true, r
@@ -327,12 +376,12 @@ end
 
 -- No recording fits: the step is run and recorded.
 local function run_and_record(self, ...)
-  local results, r = record(self.fn, ...)
+  local results, r, rare = record(self.fn, ...)
   if r and self.gpu then check_gpu(r) end
   if r then
     add(self, r)
     self.empty = 0
-  else
+  elseif not rare then
     self.empty = self.empty + 1
     if self.empty >= MOST_EMPTY then
       errors.raise(("the captured function changed what it begins with in each of %d runs (an "

@@ -5,6 +5,7 @@
 -- halved, and after many steps without that it is doubled. bfloat16 needs none of this.
 
 local bind = require "moth.bind"
+local capture = require "moth.capture"
 local class = require "moth.class"
 local define = require "moth.define"
 local devices = require "moth.device"
@@ -51,7 +52,7 @@ end
 --     scaler:step(optimizer)
 --     scaler:update()
 --
--- It looks at the gradients to decide on a step, so it is no part of what moth.capture records.
+-- moth.capture records it: each replay decides on its step and adapts the scale.
 -- @param init_scale       what the loss is multiplied by at first (default 65536)
 -- @param growth_factor    what the scale grows by, above 1 (default 2)
 -- @param backoff_factor   what it is multiplied by after an overflow, below 1 (default 0.5)
@@ -66,20 +67,32 @@ function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_inter
   demand(growth_interval >= 1 and growth_interval % 1 == 0, "growth_interval",
     "a whole number from 1 on", growth_interval)
   self.factor, self.tracker = init_scale, 0
+  self.multiplier = moth().tensor(init_scale, {dtype = moth().float32}) -- what recordings read
+  lib.check(lib.C.moth_keep_always(lib.ctx, self.multiplier), "GradScaler")
   self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
   self.growth_interval, self.enabled = growth_interval, enabled
-  self.seen = {} -- optimizer -> {found = bool, stepped = bool} since the last update
+  self.seen = {} -- optimizer -> {found = list, skipped = bool} since the last update
 end
 
-local function refuse_recording()
-  if lib.capture then require("moth.capture").refuse("a GradScaler") end
+-- Takes another factor; what is being recorded is no part of that, replays read it anew.
+local function set_factor(self, factor)
+  self.factor = factor
+  if lib.capture then return end
+  moth().no_grad(self.multiplier.fill_, self.multiplier, factor)
+end
+
+local function check_ahead(self, fname)
+  if self.ahead then
+    errors.raise(fname .. " after update in the same captured step; capture them as two",
+      "E_UNSUPPORTED")
+  end
 end
 
 --- A loss, or a list of them, multiplied by the scale. @return the product, to call backward on
 function GradScaler:scale(outputs)
   if not self.enabled then return outputs end
-  refuse_recording()
-  if lib.istensor(outputs) then return (outputs * self.factor) end
+  check_ahead(self, "scale")
+  if lib.istensor(outputs) then return (outputs * self.multiplier) end
   if type(outputs) ~= "table" or getmetatable(outputs) ~= nil then
     errors.argument("scale", "outputs", "a tensor or a list of tensors is needed, got "
       .. errors.describe(outputs), "E_TYPE")
@@ -111,20 +124,36 @@ local function gradients(optimizer)
   return lists
 end
 
+-- While a step is recorded: each replay divides by the scale of then.
+local function note_factor(self)
+  capture.cell("unscale_", {write = function(_, s, at)
+    s[at.factor].number = 1 / self.factor
+    return true
+  end})
+end
+
 local function unscale(self, optimizer)
   local lists = gradients(optimizer)
   if next(lists) == nil then
     errors.raise("GradScaler: no parameter of the optimizer has a gradient; call "
       .. "scaler:scale(loss):backward() first", "E_STATE")
   end
-  local found = {}
+  check_ahead(self, "unscale_")
+  local seen = {found = {}}
   for device, grads in pairs(lists) do
-    found[device] = moth().zeros(1, {device = device})
-    moth().no_grad(bind.ops.unscale_, grads, found[device], 1 / self.factor)
+    local found = moth().zeros(1, {device = device})
+    lib.check(lib.C.moth_keep_always(lib.ctx, found), "GradScaler")
+    moth().no_grad(bind.ops.unscale_, grads, found, 1 / self.factor)
+    if lib.capture then note_factor(self) end
+    seen.found[#seen.found + 1] = found
   end
-  local any = false
-  for _, one in pairs(found) do any = one:item() ~= 0 or any end
-  self.seen[optimizer] = {found = any}
+  self.seen[optimizer] = seen
+  if not lib.capture then return end
+  lib.capture.states[{self}] = true
+  capture.cell(nil, {
+    write = function() return self.seen[optimizer] == nil end,
+    done = function() self.seen[optimizer] = {found = seen.found} end,
+  })
 end
 
 --- Divides the gradients of an optimizer's parameters by the scale, for what is to be done with
@@ -132,13 +161,21 @@ end
 function GradScaler:unscale_(optimizer)
   if not self.enabled then return end
   check_optimizer("unscale_", optimizer)
-  refuse_recording()
   local seen = self.seen[optimizer]
   if seen then
-    errors.raise(seen.stepped and "unscale_ comes before step, and update after both"
+    errors.raise(seen.skipped ~= nil and "unscale_ comes before step, and update after both"
       or "unscale_ was called for this optimizer already since the last update", "E_STATE")
   end
   unscale(self, optimizer)
+end
+
+-- What f(...) returned, unless a gradient was infinite or NaN.
+local function unless_found(self, optimizer, f, ...)
+  local seen = self.seen[optimizer]
+  local function told(skipped) self.seen[optimizer].skipped = skipped end
+  local skipped, result = capture.unless(seen.found, told, f, ...)
+  seen.skipped = skipped
+  return result
 end
 
 --- One step of the optimizer, unless a gradient is infinite or NaN; gradients that unscale_ was not
@@ -148,19 +185,43 @@ end
 function GradScaler:step(optimizer, ...)
   check_optimizer("step", optimizer)
   if not self.enabled then return optimizer:step(...) end
-  refuse_recording()
   if select("#", ...) > 0 and (...) ~= nil then
     errors.raise("GradScaler: a closure cannot be used, since its gradients are not scaled",
       "E_UNSUPPORTED")
   end
   local seen = self.seen[optimizer]
-  if seen and seen.stepped then
+  if seen and seen.skipped ~= nil then
     errors.raise("step was called for this optimizer already since the last update", "E_STATE")
   end
   if not seen then unscale(self, optimizer) end
-  seen = self.seen[optimizer]
-  seen.stepped = true
-  if not seen.found then return optimizer:step() end
+  return (unless_found(self, optimizer, optimizer.step, optimizer))
+end
+
+local function check_scale(new_scale)
+  if lib.istensor(new_scale) then new_scale = new_scale:item() end
+  if type(new_scale) ~= "number" or not (new_scale > 0) then
+    errors.argument("update", "new_scale", "a number above 0 is needed, got "
+      .. errors.describe(new_scale), "E_DOMAIN")
+  end
+  return new_scale
+end
+
+-- The scale after what the steps since the last update found.
+local function adapt(self)
+  local skipped = false
+  for _, seen in pairs(self.seen) do skipped = skipped or seen.skipped end
+  if skipped then
+    set_factor(self, self.factor * self.backoff_factor)
+    self.tracker = 0
+  else
+    self.tracker = self.tracker + 1
+    if self.tracker == self.growth_interval then
+      local grown = self.factor * self.growth_factor
+      if grown <= 3.4e38 then set_factor(self, grown) end -- a finite float32
+      self.tracker = 0
+    end
+  end
+  self.seen = {}
 end
 
 --- Adapts the scale to what was found since the last time, after all steps.
@@ -168,31 +229,27 @@ end
 function GradScaler:update(new_scale)
   if not self.enabled then return end
   if new_scale ~= nil then
-    if lib.istensor(new_scale) then new_scale = new_scale:item() end
-    if type(new_scale) ~= "number" or not (new_scale > 0) then
-      errors.argument("update", "new_scale", "a number above 0 is needed, got "
-        .. errors.describe(new_scale), "E_DOMAIN")
-    end
-    self.factor, self.seen = new_scale, {}
+    if lib.capture then capture.refuse("update(new_scale) of a GradScaler") end
+    set_factor(self, check_scale(new_scale))
+    self.seen = {}
     return
   end
-  local found = false
   if next(self.seen) == nil then
     errors.raise("GradScaler: update follows step, and no step was made since the last one",
       "E_STATE")
   end
-  for _, seen in pairs(self.seen) do found = found or seen.found end
-  if found then
-    self.factor, self.tracker = self.factor * self.backoff_factor, 0
-  else
-    self.tracker = self.tracker + 1
-    if self.tracker == self.growth_interval then
-      local grown = self.factor * self.growth_factor
-      if grown <= 3.4e38 then self.factor = grown end -- a finite float32
-      self.tracker = 0
-    end
+  for optimizer, seen in pairs(self.seen) do
+    if seen.skipped == nil then unless_found(self, optimizer, type) end -- unscale_ without step
   end
-  self.seen = {}
+  adapt(self)
+  if not lib.capture then return end
+  self.ahead = true -- of the multiplier
+  capture.later(function()
+    self.ahead = nil
+    set_factor(self, self.factor)
+  end)
+  lib.capture.states[{self}] = true
+  capture.cell(nil, {write = function() return true end, done = function() adapt(self) end})
 end
 
 --- The scale now; 1 where it is not enabled.
@@ -224,6 +281,7 @@ function GradScaler:load_state_dict(state_dict)
     end
   end
   for name, field in pairs(KEPT) do self[field] = state_dict[name] end
+  set_factor(self, self.factor)
 end
 
 return {GradScaler = GradScaler}
