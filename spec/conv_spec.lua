@@ -112,6 +112,18 @@ describe("convolution in f32 is that in f64", function()
     check { 4, 4, n = 32, channels = 300, filters = 20, kernel = { 3, 3 }, padding = 1 }
   end)
 
+  it("for small images side by side, with borders and without", function()
+    for side = 4, 9 do
+      for border = 0, 1 do
+        for stride = 1, 2 do
+          check { side, side + 1, n = 23, channels = 6, filters = 20, kernel = { 3, 4 },
+                  padding = border, stride = stride, groups = 2 }
+        end
+      end
+    end
+    check { 5, 5, n = 17, channels = 200, filters = 70, kernel = { 3, 3 }, stride = 2 }
+  end)
+
   it("for one large image, which threads share", function()
     check { 64, 64, n = 1, channels = 16, filters = 16, kernel = { 3, 3 }, padding = 1 }
     check { 8, 8, n = 1, channels = 128, filters = 128, kernel = { 3, 3 }, padding = 1 }

@@ -5,6 +5,7 @@
 #define MOST_BYTES (16 << 20)  /* of xs where few lines need more than that */
 #define WINDOWS 256            /* of a band that are worth splitting channels for */
 #define LEAST_TAPS 256         /* of a block of channels */
+#define MOST_NARROW 16         /* copies and phases of narrow rows */
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -16,10 +17,7 @@ bool moth_lowering_plan(moth_lowering *l, int64_t n, int64_t side) {
   int64_t row = (int64_t)sizeof(float), all;
   l->phases = l->step[0] <= l->reach ? l->step[0] : l->reach + 1;
   l->halo = l->reach / l->step[0];
-  int64_t windows = l->lines * l->width;
-  l->side = windows < side && windows > 0 ? ceil_div(side, windows) : 1;
-  if (l->side > n) l->side = n;
-  l->side = ceil_div(n, ceil_div(n, l->side));
+  l->side = ceil_div(n, ceil_div(n, side < n ? side : n));
   l->line = l->side * l->width;
   int64_t factor[] = {l->copies, l->phases, l->line};
   for (int i = 0; i < 3; i++)
@@ -77,10 +75,69 @@ static void lower_plane(const moth_lowering *l, const float *x, int64_t left, in
   }
 }
 
+/* -- rows that are no more than a vector -- */
+
+/* What a copy of a row sees: the first column, and what lies how far beyond it; -1: a border. And
+** what a phase sees: rows top to bottom - 1, the first of which is this one of the image. */
+typedef struct narrow {
+  int64_t column[MOST_NARROW], top[MOST_NARROW], bottom[MOST_NARROW], row[MOST_NARROW];
+  int32_t beyond[MOST_NARROW][MOTH_TILE_LANES];
+} narrow;
+
+static bool is_narrow(const moth_lowering *l) {
+  return l->width <= l->tile->lanes && l->step[1] <= 2 && l->copies <= MOST_NARROW &&
+         l->phases <= MOST_NARROW;
+}
+
+static void look(const moth_lowering *l, int64_t oy, narrow *z) {
+  for (int64_t i = 0; i < l->copies; i++) {
+    int64_t left = l->left + i * l->apart, step = l->step[1], first = 0;
+    while (first < l->width && left + first * step < 0) first++;
+    z->column[i] = left + first * step;
+    for (int64_t k = 0; k < MOTH_TILE_LANES; k++) {
+      int64_t at = left + k * step;
+      z->beyond[i][k] = k >= first && k < l->width && at < l->in[1] ? (int32_t)(at - z->column[i])
+                                                                    : -1;
+    }
+    if (first == l->width || z->column[i] >= l->in[1]) z->column[i] = 0;
+  }
+  for (int64_t p = 0; p < l->phases; p++) {
+    int64_t iy = oy * l->step[0] + p + l->top;
+    rows_inside(l->rows, iy, l->step[0], l->in[0], &z->top[p], &z->bottom[p]);
+    z->row[p] = iy + z->top[p] * l->step[0];
+  }
+}
+
+static void lower_narrow(const moth_lowering *l, const float *x, int64_t images, int64_t apart,
+                         int64_t channels, int64_t oy, float *xs) {
+  const int64_t size = l->in[0] * l->in[1], line = l->line, rest = (l->side - images) * l->width;
+  const float *end = x + (images - 1) * apart + channels * size;
+  narrow z;
+  look(l, oy, &z);
+  for (int64_t c = 0; c < channels; c++, x += size)
+    for (int64_t i = 0; i < l->copies; i++)
+      for (int64_t p = 0; p < l->phases; p++, xs += l->rows * line) {
+        const int64_t top = z.top[p], bottom = z.bottom[p];
+        if (top) zero_row(xs, top * line);
+        if (top < bottom)
+          l->tile->lower_few(bottom - top, images, l->width, z.beyond[i],
+                             x + z.row[p] * l->in[1] + z.column[i], l->in[1] * l->step[0], apart,
+                             end, xs + top * line, line);
+        for (int64_t row = top; rest && row < bottom; row++)
+          zero_row(xs + (row + 1) * line - rest, rest);
+        if (bottom < l->rows) zero_row(xs + bottom * line, (l->rows - bottom) * line);
+      }
+}
+
 void moth_lower(const moth_lowering *l, const float *x, int64_t images, int64_t apart,
                 int64_t channels, int64_t oy, float *xs) {
-  int64_t plane = l->phases * l->rows * l->line;
-  for (int64_t c = 0; c < channels; c++, x += l->in[0] * l->in[1])
+  const int64_t plane = l->phases * l->rows * l->line, size = l->in[0] * l->in[1];
+  if (is_narrow(l)) {
+    lower_narrow(l, x, images, apart, channels, oy, xs);
+    zero_row(xs + channels * l->copies * plane, MOTH_TILE_COLUMNS); /* read, not used */
+    return;
+  }
+  for (int64_t c = 0; c < channels; c++, x += size)
     for (int64_t i = 0; i < l->copies; i++, xs += plane)
       for (int64_t k = 0; k < l->side; k++) {
         if (k < images)

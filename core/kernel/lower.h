@@ -28,10 +28,9 @@ typedef struct moth_lowering {
   int64_t block, band, rows;   /* channels and lines of windows at a time; rows of a phase */
 } moth_lowering;
 
-/* Chooses how much is lowered at a time, for n images, where small ones lie side by side until
-** they have `windows`; false: the shape does not suit. What it chooses does not depend on the
-** number of threads. */
-bool moth_lowering_plan(moth_lowering *l, int64_t n, int64_t windows);
+/* Chooses how much is lowered at a time, for n images, of which up to `side` lie side by side;
+** false: the shape does not suit. What it chooses does not depend on the number of threads. */
+bool moth_lowering_plan(moth_lowering *l, int64_t n, int64_t side);
 /* Another band than the planned one. */
 static inline void moth_lowering_band(moth_lowering *l, int64_t band) {
   l->band = band;

@@ -322,7 +322,8 @@ static int run(moth_ctx *ctx, job *j) {
   j->plain = taps == 1 && l->copies == 1 && l->step[0] == 1 && l->step[1] == 1 && !l->top &&
              !l->left && l->lines == l->in[0] && l->width == l->in[1];
   bool small = j->of_group <= SMALL_WEIGHTS && l->lines * l->width % j->tile->lanes == 0;
-  if (!moth_lowering_plan(l, j->n, j->plain || small ? 1 : SIDE_WINDOWS)) return MOTH_NOT_LOWERED;
+  int64_t side = j->plain || small ? 1 : ceil_div(SIDE_WINDOWS, l->lines * l->width);
+  if (!moth_lowering_plan(l, j->n, side)) return MOTH_NOT_LOWERED;
   j->height = moth_tile_height(j->filters, j->tile->rows);
   j->in_place = j->straight && j->n * l->lines * l->width <= FEW_WINDOWS;
   double fma = (double)(j->of_group * j->groups) * (double)(j->n * l->lines * l->width);

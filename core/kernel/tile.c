@@ -7,6 +7,12 @@
 
 #if MOTH_HAS_LEVELS
 
+/* OF_TWO(a, b, i): the elements i of two vectors. */
+#if defined(__clang__)
+#define OF_TWO(a, b, i) __builtin_ia32_vpermi2varps512(a, i, b)
+#else
+#define OF_TWO(a, b, i) __builtin_shuffle(a, b, i)
+#endif
 #define LEVEL "AVX-512"
 #define TARGET MOTH_AVX512
 #define NAME(f) f##_avx512
@@ -19,6 +25,7 @@
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #define PICK 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31
 #define PICK_HALF 0, 2, 4, 6, 9, 11, 13, 15
+#define FIRST_HALF 0, 1, 2, 3, 4, 5, 6, 7
 #define EVENS 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define ODDS 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
 #include "winograd_level.h"
@@ -35,9 +42,14 @@
 #undef HIGH
 #undef PICK
 #undef PICK_HALF
+#undef FIRST_HALF
 #undef EVENS
 #undef ODDS
+#undef OF_TWO
 
+#define OF_TWO(a, b, i)                                                        \
+  (((i > 7) & (words_avx2)__builtin_ia32_permvarsf256(b, i)) |                 \
+   ((i <= 7) & (words_avx2)__builtin_ia32_permvarsf256(a, i)))
 #define LEVEL "AVX2"
 #define TARGET MOTH_AVX2
 #define NAME(f) f##_avx2
@@ -50,6 +62,7 @@
 #define HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #define PICK 0, 2, 4, 6, 9, 11, 13, 15
 #define PICK_HALF 0, 2, 5, 7
+#define FIRST_HALF 0, 1, 2, 3
 #define EVENS 0, 2, 4, 6, 8, 10, 12, 14
 #define ODDS 1, 3, 5, 7, 9, 11, 13, 15
 #include "winograd_level.h"

@@ -25,10 +25,10 @@ typedef struct moth_tile {
   ** gained nothing here: they read twice as much of b from L2.) */
   void (*product)(int m, bool wide, int64_t n, const float *a, int64_t rs, const float *b,
                   const int64_t *off, const float *start, float *y, int64_t ldy);
-  /* y[i * ldb + j] += sum over q of x[off[i] + q] * b[q * ldb + j] for i < m <= taps[v] and j in
-  ** v vectors. */
-  void (*sum)(int m, int v, int64_t n, const float *x, const int64_t *off, const float *b,
-              int64_t ldb, float *y);
+  /* y[i * ldb + j] := sum over q of x[off[i] + at[q]] * b[q * ldb + j], or more by that if `add`,
+  ** for i < m <= taps[v] and j in v vectors. */
+  void (*sum)(int m, int v, int64_t n, const float *x, const int64_t *off, const int64_t *at,
+              const float *b, int64_t ldb, bool add, float *y);
   /* to[j * ldt + i] = from[i * ld + j] for i < m and j < n; i up to a whole number of vectors
   ** is written, with 0. */
   void (*turn)(int64_t m, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt);
@@ -36,6 +36,13 @@ typedef struct moth_tile {
   ** around them, up to width. Rows are ld apart, and ldt in `to`. */
   void (*lower)(int64_t rows, int64_t step, int64_t first, int64_t n, int64_t width,
                 const float *from, int64_t ld, float *to, int64_t ldt);
+  /* Rows of no more than a vector, of images side by side: to[k * width + j] is element pick[j] of
+  ** those at `from` of image k, below two vectors, or 0 if pick[j] < 0. Images are `apart`, rows as
+  ** above. What follows a row in `to` is overwritten, before the next row is; nothing is read from
+  ** `end` on. */
+  void (*lower_few)(int64_t rows, int64_t images, int64_t width, const int32_t *pick,
+                    const float *from, int64_t ld, int64_t apart, const float *end, float *to,
+                    int64_t ldt);
   /* Adds `rows` rows of n elements to those of `to`, a step apart there. */
   void (*add)(int64_t rows, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt,
               int64_t step);

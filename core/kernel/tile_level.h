@@ -7,6 +7,8 @@ typedef float NAME(half) __attribute__((vector_size(2 * LANES), aligned(4), may_
 #define VECTOR NAME(vector)
 #define LOOSE NAME(loose)
 #define HALF NAME(half)
+typedef int32_t NAME(words) __attribute__((vector_size(4 * LANES)));
+#define WORDS NAME(words)
 
 TARGET INLINED void NAME(product_of)(const int m, const int wide, const int packed, int64_t n,
                                      const float *a, const int64_t rs, const float *b,
@@ -59,29 +61,30 @@ TARGET static void NAME(product)(int m, bool wide, int64_t n, const float *a, in
 }
 
 TARGET INLINED void NAME(sum_of)(const int m, const int v, int64_t n, const float *x,
-                                 const int64_t *off, const float *b, int64_t ldb, float *y) {
+                                 const int64_t *off, const int64_t *at, const float *b,
+                                 int64_t ldb, bool add, float *y) {
   VECTOR s[TAPS1][4], c[4];
-  const float *at[TAPS1];
+  const float *tap[TAPS1];
   UNROLL for (int i = 0; i < m; i++) {
     UNROLL for (int j = 0; j < v; j++) s[i][j] = (VECTOR){0};
-    at[i] = x + off[i];
+    tap[i] = x + off[i];
   }
   for (int64_t q = 0; q < n; q++, b += ldb) {
     const LOOSE *from = (const LOOSE *)(const void *)b;
     UNROLL for (int j = 0; j < v; j++) c[j] = from[j];
     UNROLL for (int i = 0; i < m; i++)
-      UNROLL for (int j = 0; j < v; j++) s[i][j] += at[i][q] * c[j];
+      UNROLL for (int j = 0; j < v; j++) s[i][j] += tap[i][at[q]] * c[j];
   }
   UNROLL for (int i = 0; i < m; i++) {
     LOOSE *to = (LOOSE *)(void *)(y + i * ldb);
-    UNROLL for (int j = 0; j < v; j++) to[j] += s[i][j];
+    UNROLL for (int j = 0; j < v; j++) to[j] = add ? (VECTOR)to[j] + s[i][j] : s[i][j];
   }
 }
 
 TARGET static void NAME(sum)(int m, int v, int64_t n, const float *x, const int64_t *off,
-                             const float *b, int64_t ldb, float *y) {
+                             const int64_t *at, const float *b, int64_t ldb, bool add, float *y) {
   switch (v * 16 + m) {
-#define HEIGHT(k, v) case v * 16 + k: NAME(sum_of)(k, v, n, x, off, b, ldb, y); break;
+#define HEIGHT(k, v) case v * 16 + k: NAME(sum_of)(k, v, n, x, off, at, b, ldb, add, y); break;
     HEIGHT(1, 1) HEIGHT(2, 1) HEIGHT(3, 1) HEIGHT(4, 1) HEIGHT(5, 1) HEIGHT(6, 1)
     HEIGHT(1, 2) HEIGHT(2, 2) HEIGHT(3, 2) HEIGHT(4, 2) HEIGHT(5, 2) HEIGHT(6, 2)
 #if TAPS1 > 6
@@ -166,16 +169,62 @@ TARGET INLINED void NAME(copy_even)(const float *from, int64_t n, float *to) {
     for (; k < n; k++) to[k] = from[2 * k];
 }
 
+/* (Loops over the few zeros at both ends would become calls.) */
 TARGET static void NAME(lower)(int64_t rows, int64_t step, int64_t first, int64_t n, int64_t width,
                                const float *from, int64_t ld, float *restrict to, int64_t ldt) {
+  const int64_t left = n < width && width >= LANES ? LANES : 0, right = width - left;
   for (int64_t i = 0; i < rows; i++, from += ld, to += ldt) {
-    for (int64_t k = 0; k < first; k++) to[k] = 0;
+    if (left) {
+      *(LOOSE *)(void *)to = (VECTOR){0};
+      *(LOOSE *)(void *)(to + right) = (VECTOR){0};
+    }
+    for (int64_t k = left; k < first; k++) to[k] = 0;
+    for (int64_t k = first + n; k < right; k++) to[k] = 0;
     if (step == 1) NAME(copy)(from, n, to + first);
     else if (step == 2) NAME(copy_even)(from, n, to + first);
     else
       for (int64_t k = 0; k < n; k++) to[first + k] = from[step * k];
-    for (int64_t k = first + n; k < width; k++) to[k] = 0;
   }
+}
+
+/* two: reads two vectors; half: writes half of one. */
+TARGET INLINED void NAME(few_of)(const int two, const int half, int64_t rows, int64_t images,
+                                 int64_t width, const int32_t *pick, const float *from, int64_t ld,
+                                 int64_t apart, const float *end, float *to, int64_t ldt) {
+  float room[2 * LANES] = {0};
+  WORDS from_two;
+  memcpy(&from_two, pick, sizeof from_two);
+  const WORDS seen = from_two >= 0;
+  for (int64_t i = 0; i < rows; i++, from += ld, to += ldt)
+    for (int64_t k = 0; k < images; k++) {
+      const float *at = from + k * apart;
+      float *put = to + k * width;
+      if (end - at < (two ? 2 : 1) * LANES) {
+        memcpy(room, at, (size_t)(end - at) * sizeof *room);
+        at = room;
+      }
+      VECTOR a = *(const LOOSE *)(const void *)at;
+      VECTOR b = *(const LOOSE *)(const void *)(at + (two ? LANES : 0));
+      VECTOR row = (VECTOR)((WORDS)OF_TWO(a, b, from_two) & seen);
+      if (half) *(HALF *)(void *)put = __builtin_shufflevector(row, row, FIRST_HALF);
+      else *(LOOSE *)(void *)put = row;
+    }
+}
+
+TARGET static void NAME(lower_few)(int64_t rows, int64_t images, int64_t width,
+                                   const int32_t *pick, const float *from, int64_t ld,
+                                   int64_t apart, const float *end, float *to, int64_t ldt) {
+  int most = 0;
+  const bool narrow = width <= LANES / 2;
+  for (int k = 0; k < LANES; k++) most = pick[k] > most ? pick[k] : most;
+  if (images == 1) images = rows, rows = 1, apart = ld, width = ldt; /* one loop */
+#define FEW(two, half) \
+  NAME(few_of)(two, half, rows, images, width, pick, from, ld, apart, end, to, ldt)
+  if (!narrow && most < LANES) FEW(0, 0);
+  else if (!narrow) FEW(1, 0);
+  else if (most < LANES) FEW(0, 1);
+  else FEW(1, 1);
+#undef FEW
 }
 
 /* Rows are short: eights of constant length cost half of a general loop. */
@@ -193,9 +242,11 @@ TARGET static void NAME(add)(int64_t rows, int64_t n, const float *from, int64_t
 static const moth_tile NAME(tile) = {
   .level = LEVEL, .rows = ROWS, .columns = 2 * LANES, .lanes = LANES, .vectors = TAPS4 ? 4 : 2,
   .taps = {0, TAPS1, TAPS2, 0, TAPS4}, .product = NAME(product), .sum = NAME(sum),
-  .turn = NAME(turn), .lower = NAME(lower), .add = NAME(add), .patches = NAME(patches),
+  .turn = NAME(turn), .lower = NAME(lower), .lower_few = NAME(lower_few),
+  .add = NAME(add), .patches = NAME(patches),
   .filters = NAME(filters), .results = NAME(results),
 };
 #undef VECTOR
 #undef LOOSE
 #undef HALF
+#undef WORDS
