@@ -287,9 +287,10 @@ static void cut(job *j, double cost, int lanes) {
     j->bands = ceil_div(l->lines, l->band);
   }
   j->parts = 1;
-  if (tasks * j->bands < 2 * lanes && wanted > 1) { /* each lowers for itself */
+  wanted = wanted == 1 ? 1 : j->plain ? 2 * lanes : lanes; /* each lowers for itself */
+  if (tasks * j->bands < wanted) {
     int64_t most = j->plain ? j->panels : j->filters / PART_FILTERS;
-    j->parts = least(ceil_div(2 * lanes, tasks * j->bands), most > 0 ? most : 1);
+    j->parts = least(ceil_div(wanted, tasks * j->bands), most > 0 ? most : 1);
   }
   j->panels = ceil_div(j->panels, j->parts);
   j->parts = ceil_div(ceil_div(j->filters, j->height), j->panels);

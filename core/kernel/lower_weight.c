@@ -170,7 +170,7 @@ static void cut(job *j, double cost, int lanes) {
   j->parts = least(ceil_div(wanted, tasks), j->units);
   if (j->parts > SUMS / sums) j->parts = SUMS / sums;
   if (j->parts < 1) j->parts = 1;
-  if (wanted > 4 * lanes) wanted = 4 * lanes;
+  if (wanted > 2 * lanes) wanted = 2 * lanes;
   if (lanes > 1 && tasks * j->parts < wanted) {
     int64_t blocks = ceil_div(wanted, j->groups * j->parts);
     int64_t most = ceil_div(j->taps, 96); /* each turns all of dy again */

@@ -11,6 +11,7 @@
 
 #define CHAIN 32          /* channels added in one go: errors are as small as PyTorch's */
 #define NS_PER_FMA 0.01
+#define NS_PER_PATCH 10
 #define AT_ONCE 16       /* channels whose taps lie in a row */
 #define LEAST_CHANNELS 16 /* and filters, for which transforms pay */
 #define LEAST_PATCHES 48 /* and patches, for which that of the filters does */
@@ -26,10 +27,12 @@ typedef struct job {
   int64_t some, bunches; /* patches at a time, and how often */
   int height;           /* of a panel of filters */
   int64_t panels, parts, of_part; /* of a group's filters; tasks of a bunch, panels in each */
-  int64_t plane, of_panel; /* floats of a bunch for one of 16 products; of a panel for all */
+  int64_t step, plane;  /* floats of a bunch for a channel, and for one of 16 products; */
+  int64_t of_panel;     /* ... of a panel for all of these */
+  bool shared;          /* parts share the transformed patches of all bunches */
   int64_t lane;         /* floats */
   const float *x, *weight, *bias;
-  float *y, *room, *packed, *zero;
+  float *y, *room, *packed, *zero, *patches;
   const int64_t *off;
 } job;
 
@@ -130,8 +133,7 @@ static void multiply(const job *j, int64_t m, int64_t n, const float *a, const f
 
 /* The filters of a part, with the patches of a bunch. */
 static void results(const job *j, int64_t g, int64_t part, const run *runs, int count, int64_t n,
-                    float *v) {
-  float *m = v + 16 * j->plane;
+                    const float *v, float *m) {
   for (int64_t p = part * j->of_part; p < least((part + 1) * j->of_part, j->panels); p++) {
     int64_t i = p * j->height, some = least(j->filters - i, j->height);
     multiply(j, some, n, j->packed + (g * j->panels + p) * j->of_panel, v, m);
@@ -140,22 +142,48 @@ static void results(const job *j, int64_t g, int64_t part, const run *runs, int 
   }
 }
 
+/* The patches of a bunch of a group, and their runs. */
+typedef struct bunch {
+  int64_t at, g, n; /* n patches */
+  int count;
+  run runs[MOTH_WINOGRAD_PATCHES];
+} bunch;
+
+static void take_bunch(const job *j, int64_t at, bunch *b) {
+  if (b->at == at) return;
+  int64_t patch = at % j->bunches * j->some;
+  b->at = at;
+  b->g = at / j->bunches;
+  b->n = least(j->n * j->down * j->across - patch, j->some);
+  b->count = cut_runs(j, patch, patch + b->n, b->runs);
+}
+
+static void see(const job *j, const bunch *b, int64_t c, int64_t channels, float *v) {
+  const int64_t size = j->in[0] * j->in[1];
+  for (int64_t i = c; i < c + channels; i++)
+    see_channel(j, j->x + (b->g * j->channels + i) * size, b->runs, b->count, v + i * j->step);
+}
+
+/* Items are channels of all bunches. */
+static void see_shared(int64_t first, int64_t last, int lane, const void *arg) {
+  const job *j = arg;
+  bunch b = {.at = -1};
+  (void)lane;
+  for (int64_t at = first; at < last; at++) {
+    take_bunch(j, at / j->channels, &b);
+    see(j, &b, at % j->channels, 1, j->patches + b.at * 16 * j->plane);
+  }
+}
+
 static void run_tasks(int64_t first, int64_t last, int lane, const void *arg) {
   const job *j = arg;
-  float *v = j->room + lane * j->lane;
-  run runs[MOTH_WINOGRAD_PATCHES];
-  int count = 0;
-  int64_t seen = -1, patches = j->n * j->down * j->across, size = j->in[0] * j->in[1];
+  float *m = j->room + lane * j->lane, *v = m + 16 * MOTH_TILE_ROWS * j->some;
+  bunch b = {.at = -1};
   for (int64_t at = first; at < last; at++) {
-    int64_t bunch = at / j->parts, g = bunch / j->bunches;
-    int64_t patch = bunch % j->bunches * j->some, end = least(patch + j->some, patches);
-    if (bunch != seen) {
-      count = cut_runs(j, patch, end, runs);
-      for (int64_t c = 0; c < j->channels; c++)
-        see_channel(j, j->x + (g * j->channels + c) * size, runs, count, v + c * j->some);
-    }
-    seen = bunch;
-    results(j, g, at % j->parts, runs, count, end - patch, v);
+    take_bunch(j, at / j->parts, &b);
+    if (j->shared) v = j->patches + b.at * 16 * j->plane;
+    else see(j, &b, 0, j->channels, v);
+    results(j, b.g, at % j->parts, b.runs, b.count, b.n, v, m);
   }
 }
 
@@ -178,14 +206,16 @@ static void cut(job *j, int lanes) {
   j->some = MOTH_WINOGRAD_PATCHES;
   if (16 * j->channels * j->some > L2_FLOATS) j->some /= 2;
   j->bunches = ceil_div(j->n * j->down * j->across, j->some);
-  j->plane = j->channels * j->some + MOTH_TILE_LANES;
   j->height = moth_tile_height(j->filters, j->tile->rows);
   j->panels = ceil_div(j->filters, j->height);
   j->of_panel = 16 * (j->channels * j->height + MOTH_TILE_LANES);
-  int64_t wanted = lanes > 1 ? 2 * lanes : 1; /* each part transforms the images for itself */
+  int64_t wanted = lanes > 1 ? 2 * lanes : 1;
   j->parts = least(ceil_div(wanted, j->groups * j->bunches), j->panels);
   j->of_part = ceil_div(j->panels, j->parts);
   j->parts = ceil_div(j->panels, j->of_part);
+  j->shared = j->parts > 1;
+  j->step = j->some + (j->shared ? MOTH_TILE_LANES : 0); /* threads write behind none but theirs */
+  j->plane = j->channels * j->step + MOTH_TILE_LANES;
 }
 
 static int run_job(moth_ctx *ctx, job *j) {
@@ -195,21 +225,26 @@ static int run_job(moth_ctx *ctx, job *j) {
   int64_t tasks = j->groups * j->bunches * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   int64_t packed = ceil_div(j->groups * j->panels * j->of_panel, 16) * 16;
   int64_t zero = ceil_div(j->in[1], 16) * 16;
-  j->lane = 16 * (j->plane + MOTH_TILE_ROWS * j->some);
-  int64_t floats = packed + lanes * j->lane + zero;
+  int64_t shared = j->shared ? j->groups * j->bunches * 16 * j->plane : 0;
+  j->lane = 16 * (MOTH_TILE_ROWS * j->some + (shared ? 0 : j->plane));
+  int64_t floats = packed + lanes * j->lane + shared + zero;
   int64_t table = j->channels * (int64_t)sizeof(int64_t);
   int64_t bytes = floats * (int64_t)sizeof(float) + table;
   j->room = moth_alloc(ctx, bytes);
   if (!j->room) return ctx->error.code;
   j->packed = j->room + lanes * j->lane;
-  j->zero = j->packed + packed;
+  j->patches = j->packed + packed;
+  j->zero = j->patches + shared;
   memset(j->zero, 0, (size_t)zero * sizeof *j->zero);
   int64_t *off = (int64_t *)(void *)(j->zero + zero);
-  for (int64_t c = 0; c < j->channels; c++) off[c] = c * j->some;
+  for (int64_t c = 0; c < j->channels; c++) off[c] = c * j->step;
   j->off = off;
   double fma = 16.0 * (double)(j->some * j->channels) * (double)(j->height * j->of_part);
   int status = moth_parallel(ctx, j->groups * j->panels, 1, (double)j->of_panel * 0.3, pack_panels,
                              j);
+  if (!status && shared)
+    status = moth_parallel(ctx, j->groups * j->bunches * j->channels, 1,
+                           (double)j->some * NS_PER_PATCH, see_shared, j);
   if (!status) status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA, run_tasks, j);
   moth_dealloc(ctx, j->room, bytes);
   return status;
