@@ -17,6 +17,8 @@ typedef struct job {
   int64_t *index;
   int64_t room, n;  /* elements of a plane of the image, and of the results */
   int64_t from, to; /* the windows of a row that lie inside it */
+  int64_t top, bottom; /* the rows of windows that do */
+  int64_t spare; /* as many windows behind `to` read nothing but what is inside the next row */
   bool tiles;       /* the windows cover the plane, each element once */
   atomic_bool *outside; /* has a position been found that is not in its plane? */
 } job;
@@ -54,15 +56,24 @@ static const int64_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 
 
 /* -- windows -- */
 
+/* The windows first..last-1 of an axis that lie inside the plane. */
+static void inside(const moth_window *w, int axis, int64_t *first, int64_t *last) {
+  int64_t s = w->stride[axis], reach = (w->kernel[axis] - 1) * w->dilation[axis];
+  int64_t end = w->in[axis] - 1 - reach + w->padding[axis]; /* where the last of them begins */
+  *first = (w->padding[axis] + s - 1) / s;
+  *last = end < 0 ? 0 : end / s + 1;
+  if (*last > w->out[axis]) *last = w->out[axis];
+}
+
 static job windows(const moth_pool *p, const void *x, void *y) {
   const moth_window *w = &p->w;
   job j = {.p = p, .x = x, .y = y, .room = w->in[0] * w->in[1], .n = w->out[0] * w->out[1]};
-  int64_t s = w->stride[1], reach = (w->kernel[1] - 1) * w->dilation[1];
-  int64_t last = w->in[1] - 1 - reach + w->padding[1]; /* where the last window inside begins */
-  j.from = (w->padding[1] + s - 1) / s;
-  j.to = last < 0 ? 0 : last / s + 1;
-  if (j.to > w->out[1]) j.to = w->out[1];
+  int64_t s = w->stride[1];
+  inside(w, 0, &j.top, &j.bottom);
+  inside(w, 1, &j.from, &j.to);
   if (j.room > INT32_MAX || j.to - j.from < FEW) j.from = j.to = w->out[1];
+  j.spare = w->stride[0] * w->in[1] / s;
+  if (j.spare > w->out[1]) j.spare = w->out[1];
   j.tiles = true;
   for (int i = 0; i < 2; i++)
     j.tiles = j.tiles && !w->padding[i] && w->kernel[i] == w->stride[i] &&

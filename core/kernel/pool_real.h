@@ -52,10 +52,10 @@ TARGET static inline int64_t NAME(largest)(const moth_window *w, const REAL *x, 
                     int64_t right, const REAL *x, int64_t start, REAL *y, int64_t *index) {    \
     NAME(b##L) more, found = {0}, bits, old;                                                   \
     NAME(v##L) best, v;                                                                        \
-    NAME(load##L)(k, s, x, 0, &best);                                                             \
+    NAME(load##L)(k, s, x, 0, &best);                                                         \
     for (int64_t r = 0; r < rows; r++)                                                         \
       for (int64_t c = r ? 0 : 1; c < k; c++) {                                                \
-        NAME(load##L)(k, s, x + r * down, c * right, &v);                                         \
+        NAME(load##L)(k, s, x + r * down, c * right, &v);                                      \
         more = (v > best) | (v != v);                                                          \
         memcpy(&bits, &v, sizeof v);                                                           \
         memcpy(&old, &best, sizeof old);                                                       \
@@ -89,56 +89,71 @@ CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
 #undef CHUNK
 
 /* Does THIS(L, i) for n windows: L of them from the i-th on. The last vector begins earlier, over
-** what is done already, rather than to be shorter. n is 4 or more. */
-#define EACH_CHUNK(n, THIS)                                                       \
+** what is done already, rather than to be shorter. n is 4 or more. Where there is `room` for it, a
+** single vector goes beyond the n, over what is done later. */
+#define EACH_CHUNK(n, room, THIS)                                                 \
   do {                                                                            \
     if (n >= 16) {                                                                \
       for (int64_t i = 0; i < n; i += 16) THIS(16, (i <= n - 16 ? i : n - 16));   \
+    } else if (n > 8 && room >= 16) {                                             \
+      THIS(16, 0);                                                                \
     } else if (n >= 8) {                                                          \
       for (int64_t i = 0; i < n; i += 8) THIS(8, (i <= n - 8 ? i : n - 8));       \
+    } else if (n > 4 && room >= 8) {                                              \
+      THIS(8, 0);                                                                 \
     } else {                                                                      \
       for (int64_t i = 0; i < n; i += 4) THIS(4, (i <= n - 4 ? i : n - 4));       \
     }                                                                             \
   } while (0)
 
-/* n windows in a row, all inside. */
-TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t rows, const REAL *x,
-                                 int64_t start, REAL *y, int64_t *index) {
+/* n windows in a row, all inside; `spare` more may be written, over what is done later. */
+TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t spare, int64_t rows,
+                                 const REAL *x, int64_t start, REAL *y, int64_t *index) {
   const int64_t k = w->kernel[1], s = w->stride[1], right = w->dilation[1];
-  const int64_t down = w->dilation[0] * w->in[1];
+  const int64_t down = w->dilation[0] * w->in[1], room = n + spare;
 #define PLAIN22(L, i) NAME(max##L)(2, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define PLAIN32(L, i) NAME(max##L)(3, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define DENSE(L, i) NAME(max##L)(k, 1, rows, down, right, x + i, start + i, y + i, index + i)
 #define ANY(L, i) \
   NAME(max##L)(k, s, rows, down, right, x + i * s, start + i * s, y + i, index + i)
-  if (k == 2 && s == 2 && right == 1) EACH_CHUNK(n, PLAIN22);
-  else if (k == 3 && s == 2 && right == 1) EACH_CHUNK(n, PLAIN32);
-  else if (s == 1) EACH_CHUNK(n, DENSE);
-  else EACH_CHUNK(n, ANY);
+  if (k == 2 && s == 2 && right == 1) EACH_CHUNK(n, room, PLAIN22);
+  else if (k == 3 && s == 2 && right == 1) EACH_CHUNK(n, room, PLAIN32);
+  else if (s == 1) EACH_CHUNK(n, room, DENSE);
+  else EACH_CHUNK(n, room, ANY);
 #undef PLAIN22
 #undef PLAIN32
 #undef DENSE
 #undef ANY
 }
 
+/* Windows ox to end - 1 of a row, of which rows r0 to r1 - 1 are inside. */
+TARGET static void NAME(max_edge)(const moth_window *w, const REAL *x, int64_t row, int64_t r0,
+                                  int64_t r1, int64_t ox, int64_t end, REAL *y, int64_t *index) {
+  for (; ox < end; ox++) {
+    int64_t c0, c1;
+    moth_window_clip(w, 1, ox, &c0, &c1);
+    y[ox] = (REAL)-INFINITY;
+    index[ox] = r0 < r1 && c0 < c1
+                    ? NAME(largest)(w, x, row + ox * w->stride[1], r0, r1, c0, c1, y + ox) : -1;
+  }
+}
+
+/* Of a row: the windows inside first, since they may be written over those behind them. */
 TARGET static void NAME(max_plane)(const job *j, const REAL *x, REAL *y, int64_t *index) {
   const moth_window *w = &j->p->w;
-  int64_t s = w->stride[1], down = w->dilation[0] * w->in[1];
-  for (int64_t oy = 0; oy < w->out[0]; oy++, y += w->out[1], index += w->out[1]) {
-    int64_t r0, r1, c0, c1, row = (oy * w->stride[0] - w->padding[0]) * w->in[1] - w->padding[1];
-    moth_window_clip(w, 0, oy, &r0, &r1);
-    int64_t from = r0 < r1 ? j->from : w->out[1], to = r0 < r1 ? j->to : w->out[1];
-    for (int64_t ox = 0; ox < w->out[1]; ox++) {
-      if (ox == from) ox = to;
-      if (ox == w->out[1]) break;
-      moth_window_clip(w, 1, ox, &c0, &c1);
-      y[ox] = (REAL)-INFINITY;
-      index[ox] = r0 < r1 && c0 < c1
-                      ? NAME(largest)(w, x, row + ox * s, r0, r1, c0, c1, y + ox) : -1;
+  const int64_t width = w->out[1], step = w->stride[0] * w->in[1];
+  int64_t row = -w->padding[0] * w->in[1] - w->padding[1];
+  for (int64_t oy = 0; oy < w->out[0]; oy++, row += step, y += width, index += width) {
+    int64_t r0 = 0, r1 = w->kernel[0], from = j->from, to = j->to, spare = 0;
+    if (oy < j->top || oy >= j->bottom) moth_window_clip(w, 0, oy, &r0, &r1);
+    else if (oy + 1 < j->bottom) spare = j->spare;
+    if (r0 >= r1) from = to = width;
+    if (from < to) {
+      int64_t start = row + from * w->stride[1] + r0 * w->dilation[0] * w->in[1];
+      NAME(max_row)(w, to - from, spare, r1 - r0, x + start, start, y + from, index + from);
     }
-    if (from == to) continue;
-    int64_t start = row + from * s + r0 * down;
-    NAME(max_row)(w, to - from, r1 - r0, x + start, start, y + from, index + from);
+    if (from > 0) NAME(max_edge)(w, x, row, r0, r1, 0, from, y, index);
+    if (to < width) NAME(max_edge)(w, x, row, r0, r1, to, width, y, index);
   }
 }
 
@@ -159,10 +174,10 @@ TARGET static void NAME(mean_row)(const moth_window *w, int64_t n, int64_t rows,
 #define PLAIN32(L, i) NAME(sum##L)(3, 2, rows, down, x + i * 2, by, y + i)
 #define DENSE(L, i) NAME(sum##L)(k, 1, rows, down, x + i, by, y + i)
 #define ANY(L, i) NAME(sum##L)(k, s, rows, down, x + i * s, by, y + i)
-  if (k == 2 && s == 2) EACH_CHUNK(n, PLAIN22);
-  else if (k == 3 && s == 2) EACH_CHUNK(n, PLAIN32);
-  else if (s == 1) EACH_CHUNK(n, DENSE);
-  else EACH_CHUNK(n, ANY);
+  if (k == 2 && s == 2) EACH_CHUNK(n, 0, PLAIN22);
+  else if (k == 3 && s == 2) EACH_CHUNK(n, 0, PLAIN32);
+  else if (s == 1) EACH_CHUNK(n, 0, DENSE);
+  else EACH_CHUNK(n, 0, ANY);
 #undef PLAIN22
 #undef PLAIN32
 #undef DENSE
