@@ -162,6 +162,7 @@ activation.gumbel_softmax = define {
     {"float", "eps", "changes nothing, as in PyTorch", default = 1e-10},
     {"dim", "dim", "the dimension of the categories", default = -1},
   },
+  scoped = true,
   run = function(logits, tau, hard, _, dim)
     local noise = functional.empty_like(logits:detach()):exponential_():log()
     local soft = ((logits - noise) / tau):softmax(dim)

@@ -282,6 +282,7 @@ function MultiheadAttention:forward(...)
   return y, weights
 end
 
+MultiheadAttention.forward = Module.sight.scoped(MultiheadAttention.forward)
 define.takes(MultiheadAttention.forward, parse, "output, weights")
 
 return attention

@@ -10,6 +10,7 @@
 local class = require "moth.class"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local scope = require "moth.scope"
 
 -- ---- lists of hooks ----
 
@@ -307,11 +308,41 @@ return function(Module, STORE)
   --- The forward functions of Moth's own that hold on to neither their input nor their result.
   Module.passing = passing
 
-  --- Whether nobody but a module's caller sees what goes in and what comes out. It holds as long
-  -- as sight.changes, which hooks and forwards of single modules raise.
+  -- Whether all modules below one pass.
+  local function closed(module)
+    local store = module[STORE]
+    if store.looked ~= sight.changes then
+      store.looked, store.closed = sight.changes, true
+      for _, child in ipairs(module:_children()) do
+        store.closed = store.closed and sight.passes(child[2])
+      end
+    end
+    return store.closed
+  end
+
+  --- Whether nobody but a module's caller sees what goes in, what comes out and what is made on the
+  -- way. It holds as long as sight.changes, which hooks, forwards of single modules and modules
+  -- that take another's place raise.
   function sight.passes(module)
     return passing[class.written(module.forward)] and not module[STORE].hooks and not has_global()
-      and getmetatable(module).__call == call
+      and getmetatable(module).__call == call and closed(module) or false
+  end
+
+  --- A forward of Moth's own made of several layers: what they hand to each other goes when it
+  -- returns, where nobody sees it.
+  -- @param forward  the function, which keeps no tensor that it makes
+  -- @param private  function(module): is what it calls beside layers Moth's own? optional
+  -- @return the forward to be used
+  function sight.scoped(forward, private)
+    local inside = scope.inside(forward)
+    local function run(self, ...)
+      if closed(self) and not has_global() and (not private or private(self)) then
+        return inside(self, ...)
+      end
+      return forward(self, ...)
+    end
+    passing[run] = true
+    return run
   end
 
   Module.sight = sight

@@ -3,7 +3,7 @@
 
 local define = require "moth.define"
 local errors = require "moth.error"
-local functional = require "moth.nn.functional"
+local ops = require("moth.bind").ops
 
 local margins = {}
 
@@ -30,6 +30,7 @@ margins.cosine_similarity = define {
     {"dim", "dim", "the dimension that they lie along", default = 2},
     {"float", "eps", "the least length that a vector counts with", default = 1e-8},
   },
+  scoped = true,
   run = function(x1, x2, dim, eps)
     local product = x1 * x2
     local dtype = product.dtype
@@ -56,8 +57,9 @@ margins.margin_ranking_loss = define {
     {"float", "margin", "how much larger", default = 0},
     REDUCTION,
   },
+  scoped = true,
   run = function(input1, input2, target, margin, reduction)
-    local loss = functional.relu(margin - target * (input1 - input2))
+    local loss = ops.relu(margin - target * (input1 - input2))
     return (reduced(loss, reduction))
   end,
 }
@@ -74,9 +76,10 @@ margins.hinge_embedding_loss = define {
     {"float", "margin", "the distance that is far enough", default = 1},
     REDUCTION,
   },
+  scoped = true,
   run = function(input, target, margin, reduction)
-    local far = functional.where(target:ne(1), functional.relu(margin - input), 0)
-    local near = functional.where(target:ne(-1), input, 0)
+    local far = ops.where(target:ne(1), ops.relu(margin - input), 0)
+    local near = ops.where(target:ne(-1), input, 0)
     return (reduced(far + near, reduction))
   end,
 }
@@ -94,12 +97,13 @@ margins.cosine_embedding_loss = define {
     {"float", "margin", "the cosine that is apart enough", default = 0},
     REDUCTION,
   },
+  scoped = true,
   run = function(input1, input2, target, margin, reduction)
     local tiny = 1e-12
     local a, b = input1:square():sum(-1) + tiny, input2:square():sum(-1) + tiny
     local cos = (input1 * input2):sum(-1) / (a * b):sqrt()
-    local near = functional.where(target:eq(1), 1 - cos, 0)
-    local far = functional.where(target:eq(-1), functional.relu(cos - margin), 0)
+    local near = ops.where(target:eq(1), 1 - cos, 0)
+    local far = ops.where(target:eq(-1), ops.relu(cos - margin), 0)
     return (reduced(near + far, reduction))
   end,
 }
@@ -122,11 +126,12 @@ margins.triplet_margin_loss = define {
     {"bool", "swap", "also count the distance of positive and negative?", default = false},
     REDUCTION,
   },
+  scoped = true,
   run = function(anchor, positive, negative, margin, p, eps, swap, reduction)
     local near = (anchor - positive + eps):norm(p, -1)
     local far = (anchor - negative + eps):norm(p, -1)
-    if swap then far = functional.minimum(far, (positive - negative + eps):norm(p, -1)) end
-    return (reduced(functional.relu(near - far + margin), reduction))
+    if swap then far = ops.minimum(far, (positive - negative + eps):norm(p, -1)) end
+    return (reduced(ops.relu(near - far + margin), reduction))
   end,
 }
 
@@ -145,13 +150,14 @@ margins.poisson_nll_loss = define {
     {"float", "eps", "added to an input before its logarithm is taken", default = 1e-8},
     REDUCTION,
   },
+  scoped = true,
   run = function(input, target, log_input, full, eps, reduction)
     local loss
     if log_input then loss = input:exp() - target * input
     else loss = input - target * (input + eps):log() end
     if full then
       local stirling = target * target:log() - target + 0.5 * (2 * math.pi * target):log()
-      loss = loss + functional.where(target:gt(1), stirling, 0)
+      loss = loss + ops.where(target:gt(1), stirling, 0)
     end
     return (reduced(loss, reduction))
   end,
@@ -173,6 +179,7 @@ margins.gaussian_nll_loss = define {
      default = 1e-6},
     REDUCTION,
   },
+  scoped = true,
   run = function(input, target, var, full, eps, reduction)
     var = var + (var:detach():clamp(eps) - var:detach())
     local loss = 0.5 * (var:log() + (input - target):square() / var)
@@ -191,8 +198,9 @@ margins.soft_margin_loss = define {
     {"tensor", "target", "1 or -1 for each"},
     REDUCTION,
   },
+  scoped = true,
   run = function(input, target, reduction)
-    return (reduced(functional.softplus(-target * input), reduction))
+    return (reduced(ops.softplus(-target * input), reduction))
   end,
 }
 
@@ -210,6 +218,7 @@ margins.pairwise_distance = define {
      default = 1e-6},
     {"bool", "keepdim", "keep the dimension with size 1", default = false},
   },
+  scoped = true,
   run = function(x1, x2, p, eps, keepdim)
     return ((x1 - x2 + eps):norm(p, -1, keepdim))
   end,
@@ -227,6 +236,7 @@ margins.bilinear = define {
     {"tensor", "weight", "(out_features, in1_features, in2_features)"},
     {"tensor", "bias", "(out_features)", optional = true},
   },
+  scoped = true,
   run = function(input1, input2, weight, bias)
     if weight:dim() ~= 3 or input1:dim() < 1 or input2:dim() < 1
        or input1:size(-1) ~= weight:size(2) or input2:size(-1) ~= weight:size(3) then

@@ -61,6 +61,7 @@ local function ismodule(x)
 end
 
 local function drop_name(store, name)
+  if store.kind[name] == "module" then Module.sight.changes = Module.sight.changes + 1 end
   store.kind[name] = nil
   for i, other in ipairs(store.order) do
     if other == name then return table.remove(store.order, i) end
@@ -87,7 +88,8 @@ local function register(self, name, value, kind)
     local other = hooks[i].fn(self, name, value)
     if other ~= nil then value = other end
   end
-  if not store.kind[name] then store.order[#store.order + 1] = name end
+  if not store.kind[name] then store.order[#store.order + 1] = name
+  elseif kind == "module" then Module.sight.changes = Module.sight.changes + 1 end
   store.kind[name] = kind
   store.fields[name] = value
   if kind ~= "module" then keep(value) end

@@ -9,10 +9,13 @@ local Module = require "moth.nn.module"
 local attention = require "moth.nn.attention"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
+local lib = require "moth.lib"
 local linear = require "moth.nn.linear"
 local norm = require "moth.nn.norm"
 
 local transformer = {}
+
+local C, ctx, sight = lib.C, lib.ctx, Module.sight
 
 --- Attention of a sequence to itself, then two linear layers, each with a residual connection and
 -- a LayerNorm: src (L, N, d_model), (N, L, d_model) with batch_first, or without N -> the same
@@ -36,18 +39,25 @@ local LAYER = {
 
 EncoderLayer.signature = define.signature("TransformerEncoderLayer", LAYER)
 
-local ACTIVATIONS = {relu = "relu", gelu = "gelu"}
+local ACTIVATIONS = {
+  relu = function(x) return (functional.relu(x)) end,
+  gelu = function(x) return (functional.gelu(x)) end,
+}
 
 local function activation_of(v, fname)
   if type(v) == "string" then
-    local name = ACTIVATIONS[v]
-    if not name then
+    local found = ACTIVATIONS[v]
+    if not found then
       errors.argument(fname, "activation",
         ("\"relu\", \"gelu\" or a function is needed, got '%s'"):format(v), "E_ARG")
     end
-    return function(x) return (functional[name](x)) end
+    return found
   end
   return v
+end
+
+local function private(self)
+  return self.activation == ACTIVATIONS.relu or self.activation == ACTIVATIONS.gelu
 end
 
 -- What layers of both sorts are made of; attentions and norms by the names of their fields.
@@ -102,6 +112,7 @@ function EncoderLayer:forward(...)
   return (self.norm2(x + feed_forward(self, x, self.dropout2)))
 end
 
+EncoderLayer.forward = sight.scoped(EncoderLayer.forward, private)
 define.takes(EncoderLayer.forward, parse_layer)
 
 -- Copies of a layer, and perhaps a norm for the end.
@@ -122,8 +133,17 @@ local function repeated(self, fname, aname, layer, num_layers, final)
   if final ~= nil then self.norm = final end
 end
 
-local function finished(self, x)
-  if self.norm ~= nil then return (self.norm(x)) end
+-- Gives what one of Moth's layers made, and nobody else has, back once the next has read it.
+local function pass_on(self, x, run)
+  local ours = false
+  local function hand(module, y)
+    if not rawequal(y, x) then
+      if ours and sight.passes(module) then C.moth_free(ctx, x) end
+      x, ours = y, sight.passes(module)
+    end
+  end
+  for _, layer in ipairs(self.layers) do hand(layer, run(layer, x)) end
+  if self.norm ~= nil then hand(self.norm, self.norm(x)) end
   return x
 end
 
@@ -152,10 +172,10 @@ local parse_encoder = define.signature("TransformerEncoder.forward", {
 function Encoder:forward(...)
   local x, mask, padding = parse_encoder(...)
   local options = {src_mask = mask, src_key_padding_mask = padding}
-  for _, layer in ipairs(self.layers) do
-    if next(options) == nil then x = layer(x) else x = layer(x, options) end
-  end
-  return (finished(self, x))
+  return (pass_on(self, x, function(layer, y)
+    if next(options) == nil then return (layer(y)) end
+    return (layer(y, options))
+  end))
 end
 
 define.takes(Encoder.forward, parse_encoder)
@@ -206,6 +226,7 @@ function DecoderLayer:forward(...)
   return (self.norm3(x + feed_forward(self, x, self.dropout3)))
 end
 
+DecoderLayer.forward = sight.scoped(DecoderLayer.forward, private)
 define.takes(DecoderLayer.forward, parse_decoder_layer)
 
 --- Several copies of the layer given, one after the other, and perhaps a norm at the end.
@@ -228,10 +249,10 @@ function Decoder:forward(...)
   local x, memory, mask, memory_mask, padding, memory_padding = parse_decoder(...)
   local options = {tgt_mask = mask, memory_mask = memory_mask, tgt_key_padding_mask = padding,
     memory_key_padding_mask = memory_padding}
-  for _, layer in ipairs(self.layers) do
-    if next(options) == nil then x = layer(x, memory) else x = layer(x, memory, options) end
-  end
-  return (finished(self, x))
+  return (pass_on(self, x, function(layer, y)
+    if next(options) == nil then return (layer(y, memory)) end
+    return (layer(y, memory, options))
+  end))
 end
 
 define.takes(Decoder.forward, parse_decoder)

@@ -27,6 +27,119 @@ local function at_most(bytes, peak)
   assert.is_true(peak <= bytes, ("%d bytes, not %d"):format(peak, bytes))
 end
 
+-- Handles that f() leaves without a collection.
+local function left_by(f)
+  f()
+  moth.collect()
+  local before, results = moth.memory().live_handles, nil
+  peak_of(function() results = { f() } end)
+  return moth.memory().live_handles - before, results
+end
+
+describe("what a function made of ops hands from op to op", function()
+  local a, b = moth.randn(40, 8), moth.randn(40, 8)
+  local sign = moth.ones(40)
+
+  it("goes when it returns", function()
+    for name, f in pairs {
+      cdist = function() return moth.cdist(a, b) end,
+      einsum = function() return moth.einsum("ij,kj,kl->il", a, b, a) end,
+      quantile = function() return moth.quantile(a, 0.3, 2) end,
+      gumbel_softmax = function() return F.gumbel_softmax(a, { hard = true }) end,
+      bilinear = function() return F.bilinear(a, b, moth.ones(3, 8, 8)) end,
+      pairwise_distance = function() return F.pairwise_distance(a, b) end,
+      triplet_margin_loss = function() return F.triplet_margin_loss(a, b, a * 2) end,
+      cosine_embedding_loss = function() return F.cosine_embedding_loss(a, b, sign) end,
+      poisson_nll_loss = function() return F.poisson_nll_loss(a, sign:unsqueeze(2)) end,
+    } do
+      local extra = ({ bilinear = 1, triplet_margin_loss = 1, poisson_nll_loss = 1 })[name] or 0
+      assert.equal(1 + extra, (left_by(f)), name)
+    end
+    assert.equal(2, (left_by(function() return moth.nanmedian(a, 1) end)))
+  end)
+
+  it("stays where it is needed for gradients, and all goes where it fails", function()
+    local x, y = moth.randn(4, 3):requires_grad_(), moth.randn(5, 3):double()
+    local near = moth.cdist(x, y:float())
+    near:sum():backward()
+    local far = (x:detach():unsqueeze(2) - y:float())
+    local wanted = (far / far:norm(2, -1, true)):sum(2)
+    assert.is_true(x.grad:allclose(wanted, 1e-4, 1e-5))
+    local short = moth.randn(2)
+    moth.collect()
+    local before = moth.memory().live_handles
+    assert.has_error(function() F.cosine_similarity(x, short) end)
+    assert.equal(before, moth.memory().live_handles)
+  end)
+end)
+
+describe("what a layer of Transformers makes on its way", function()
+  local x = moth.randn(5, 2, 8)
+
+  local function layers()
+    return nn.TransformerEncoderLayer(8, 2, 16), nn.TransformerDecoderLayer(8, 2, 16)
+  end
+
+  it("goes when it returns, and from layer to layer", function()
+    local encoder, decoder = layers()
+    assert.equal(1, (left_by(function() return encoder(x) end)))
+    assert.equal(1, (left_by(function() return decoder(x, x) end)))
+    assert.equal(2, (left_by(function() return encoder.self_attn(x, x, x) end)))
+    local several = nn.TransformerEncoder(encoder, 3, nn.LayerNorm(8))
+    assert.equal(1, (left_by(function() return several(x) end)))
+    assert.equal(5, several(x):size(1))
+    several = nn.TransformerDecoder(decoder, 3)
+    assert.equal(1, (left_by(function() return several(x, x) end)))
+  end)
+
+  it("lives on for a hook, an activation and a module of one's own", function()
+    local seen
+    local function keeps(y)
+      seen = y
+      return y
+    end
+    local function check(encoder)
+      seen = nil
+      encoder(x)
+      assert.equal(5, seen:size(1))
+    end
+    local hooked = layers()
+    hooked(x)
+    local hook = hooked.self_attn.out_proj:register_forward_hook(function(_, _, y) seen = y end)
+    check(hooked)
+    hook:remove()
+    check(nn.TransformerEncoderLayer{ 8, 2, 16, activation = keeps })
+    local Mine = nn.class("Mine", nn.Module)
+    function Mine:forward(y) return (keeps(y)) end -- luacheck: ignore 212
+    local replaced = layers()
+    replaced(x)
+    replaced.norm1 = Mine()
+    check(replaced)
+    local patched = layers()
+    patched(x)
+    function patched.dropout2.forward(_, y) return (keeps(y)) end
+    check(patched)
+    local last = nn.TransformerEncoder(layers(), 2, Mine())
+    local y = last(x)
+    assert.equal(seen, y)
+    last.layers[1] = Mine()
+    last(x)
+    assert.equal(5, seen:size(1))
+  end)
+
+  it("is what gradients need all the same", function()
+    local net = nn.TransformerEncoder(layers(), 2):eval()
+    local parameters = net:parameters()
+    net(x):square():sum():backward()
+    local grads = {}
+    for i, p in ipairs(parameters) do grads[i], p.grad = p.grad, nil end
+    local hook = net.layers[1].norm1:register_forward_hook(function() end) -- nothing goes early
+    net(x):square():sum():backward()
+    hook:remove()
+    for i, p in ipairs(parameters) do assert.is_true(grads[i]:equal(p.grad)) end
+  end)
+end)
+
 describe("what nn.Sequential hands from layer to layer", function()
   local function chain(...)
     local list = {}

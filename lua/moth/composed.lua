@@ -78,6 +78,7 @@ composed.quantile = define {
     { "enum", "interpolation", "what to take between two elements",
       choices = { "linear", "lower", "higher", "midpoint", "nearest" } },
   },
+  scoped = true,
   run = function(input, q, dim, keepdim, how)
     if not input:is_floating_point() then
       errors.argument("quantile", "input", "a float tensor is needed, got "
@@ -112,6 +113,7 @@ composed.nanmedian = define {
     .. "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",
   outputs = "values, indices",
   args = { { "tensor", "input", "tensor of any shape" }, FIND[1], FIND[2] },
+  scoped = true,
   run = function(input, dim, keepdim)
     local x = rows_of(input, dim)
     local good = x:isnan():logical_not():sum(-1, { keepdim = true })
@@ -153,6 +155,7 @@ composed.cdist = define {
       .. "and less exact", choices = { "use_mm_for_euclid_dist_if_necessary",
       "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist" } },
   },
+  scoped = true,
   run = function(x1, x2, p, mode)
     if x1:dim() < 2 or x2:dim() < 2 or x1:size(-1) ~= x2:size(-1) then
       errors.argument("cdist", "x2", ("rows of one length are needed, got %s and %s"):format(
@@ -185,6 +188,7 @@ composed.logspace = define {
     { "float", "base", "what is raised to them", default = 10 },
     WHERE[1], WHERE[2], WHERE[3],
   },
+  scoped = true,
   run = function(start, stop, steps, base, dtype, device, requires_grad)
     local y = ops.pow(base, ops.linspace(start, stop, steps, require("moth").float64, device))
     y = y:to(dtype or require("moth").get_default_dtype())

@@ -272,6 +272,7 @@ local fixed = define {
     { "string", "equation", "labels of each operand, separated by commas, and of the result" },
     { "tensors", "operands", "the operands, in a row or in a list" },
   },
+  scoped = true,
   run = run,
 }
 

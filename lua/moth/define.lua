@@ -19,6 +19,7 @@ local dtype = require "moth.dtype"
 local forms = require "moth.forms"
 local kinds = require "moth.kinds"
 local lib = require "moth.lib"
+local scope = require "moth.scope"
 
 local ffi = require "ffi"
 local concat, format = table.concat, string.format
@@ -132,10 +133,12 @@ end
 
 --- Makes a function.
 -- @param record  table of name, doc, examples (one call a line), args, run, and perhaps outputs
--- ("y"), file (where it is written)
+-- ("y"), file (where it is written), scoped (whether tensors that run makes and does not return go
+-- when it returns: it must not keep them, nor call functions of the user's)
 -- @return the function
 function define.fn(record)
-  local fn, sig = build(record.name, record.args, record.run)
+  local run = record.scoped and scope.inside(record.run) or record.run
+  local fn, sig = build(record.name, record.args, run)
   fn = in_row(fn, sig)
   local info = debug.getinfo(record.run, "S")
   sig.doc, sig.examples = record.doc or "", record.examples or ""

@@ -126,6 +126,37 @@ function scope.scope(fn, ...)
   return close(id, level, pcall(fn, ...))
 end
 
+-- ---- functions of Moth's own ----
+
+local function keep_more(...)
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    if lib.istensor(value) then C.moth_keep(ctx, value) end
+  end
+end
+
+local function finish(id, ok, first, ...)
+  if ok then -- no loop around the usual case
+    if lib.istensor(first) then C.moth_keep(ctx, first) end
+    if select("#", ...) > 0 then keep_more(...) end
+  end
+  C.moth_scope_close(ctx, id)
+  if not ok then error(first, 0) end
+  return first, ...
+end
+
+--- A function made of several ops that gives back, when it returns, what they handed to each other.
+-- No code of the user's may run in it, nor may it keep a tensor that it has made.
+-- @param run  the function; its results are tensors and other plain values
+-- @return it, in a scope of its own
+function scope.inside(run)
+  return function(...)
+    local id = C.moth_scope_open(ctx)
+    if id == 0 then errors.status(C.MOTH_E_MEM, "scope") end
+    return finish(id, pcall(run, ...))
+  end
+end
+
 --- Keeps tensors beyond the end of the scope they were made in: they pass to the scope around it.
 -- @param ...  tensors, and plain tables with tensors in them
 -- @return the arguments
