@@ -8,6 +8,7 @@
 #include "../kernel/move.h"
 #include "../kernel/real.h"
 #include "../tape.h"
+#include "../threads.h"
 
 #define NUDGE 1e-7 /* PyTorch's, beside the norm that is divided by */
 
@@ -85,31 +86,49 @@ static int embedding_rows_shape(const embedding_rows_args *a, moth_layout *y) {
   return real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
 }
 
-#define SCALE_ROW(real)                                                            \
-  do {                                                                             \
-    real *row = (real *)(void *)(to + i * bytes);                                  \
-    for (int64_t k = 0; k < d; k++) row[k] = by == 0 ? 0 : row[k] * (real)by;      \
+typedef struct taking { /* rows of w go to y; scaled where tokens have shares in them */
+  const shares *s;
+  const int64_t *at;
+  int64_t d, bytes; /* of a row */
+  int dtype;
+  const char *from;
+  char *to;
+} taking;
+
+#define SCALE_ROW(real)                                                                  \
+  do {                                                                                   \
+    real *row = (real *)(void *)(t->to + i * bytes);                                     \
+    for (int64_t k = 0; k < d; k++) row[k] = by == 0 ? 0 : row[k] * (real)by;            \
   } while (0)
+
+static void take_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const taking *t = arg;
+  const int64_t *at = t->at, d = t->d, bytes = t->bytes;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) {
+    memcpy(t->to + i * bytes, t->from + at[i] * bytes, (size_t)bytes);
+    const double by = t->s ? share(t->s, at[i]) : 1;
+    if (by == 1) continue;
+    if (t->dtype == MOTH_F32) SCALE_ROW(float);
+    else SCALE_ROW(double);
+  }
+}
 
 /* y (in f32 or f64 if there are shares) := rows of w */
 static int take_rows(const embedding_rows_args *a, const moth_tensor *w, const moth_tensor *list,
                      moth_tensor *y) {
   shares s = {.padding = -1};
-  const int64_t *at = (const int64_t *)(const void *)moth_at(list);
-  int64_t d = w->l.shape[1], bytes = d * moth_dtype_size[w->l.dtype];
-  const char *from = moth_at(w);
-  char *to = moth_at(y);
+  const int64_t d = w->l.shape[1], n = list->l.numel;
+  const taking t = {.s = a->shared ? &s : NULL, .d = d, .bytes = d * moth_dtype_size[w->l.dtype],
+                    .at = (const int64_t *)(const void *)moth_at(list), .dtype = w->l.dtype,
+                    .from = moth_at(w), .to = moth_at(y)};
   int status = MOTH_OK;
   if (a->shared)
     status = shares_new(&s, a->ctx, list, w->l.shape[0], a->padding_idx, a->scale_grad_by_freq);
-  for (int64_t i = 0; !status && d && i < list->l.numel; i++) {
-    if ((i & 4095) == 0 && moth_cancelled(a->ctx)) status = moth_stopped(a->ctx);
-    memcpy(to + i * bytes, from + at[i] * bytes, (size_t)bytes);
-    double by = a->shared ? share(&s, at[i]) : 1;
-    if (by == 1) continue;
-    if (w->l.dtype == MOTH_F32) SCALE_ROW(float);
-    else SCALE_ROW(double);
-  }
+  const double cost = 3 + 0.1 * (double)t.bytes;
+  if (status) return status;
+  if (d == 0 || (double)n * cost < 2000) take_part(0, d ? n : 0, 0, &t);
+  else status = moth_parallel(a->ctx, n, 4, cost, take_part, &t);
   shares_free(&s);
   return status;
 }
