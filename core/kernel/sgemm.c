@@ -16,6 +16,9 @@
 #define FEW_ROWS 8              /* rows against B turned that are dot products, */
 #define LONG 32                 /* ... of at least this many elements */
 #define STREAMED (64 << 10)     /* elements of a matrix that does not stay in L2 */
+#define PART (64 << 10)         /* elements of one that is cut across its rows, */
+#define SHORT 4096              /* ... as long as those are: pieces of longer ones are streams too */
+#define MOST_PARTS 64
 #define ROOM (1 << 20)          /* floats of B laid out at a time, */
 #define LARGE (3 << 19)         /* elements of B that are laid out anew in any case */
 #define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2 */
@@ -32,6 +35,8 @@ typedef struct vector_product { /* one of two forms */
   int64_t n; /* rows of w, or elements of y */
   moth_dots d;
   moth_sums s;
+  int64_t parts, rows; /* of sums: each part has so many rows, and sums of its own */
+  float *room;         /* for those, parts x n */
 } vector_product;
 
 static bool as_sums(const moth_product *p, vector_product *v) {
@@ -72,10 +77,18 @@ static bool as_dots(const moth_product *p, vector_product *v) {
   return true;
 }
 
+/* Sums of short rows are cut across the rows, so that each piece is read in one stream; where, the
+** sizes alone say. */
 static bool as_vector(const moth_product *p, vector_product *v) {
   if (p->m > FEW_ROWS && p->n > FEW_ROWS) return false;
-  *v = (vector_product){.dots = false};
-  return as_dots(p, v) || as_sums(p, v) || as_turned_sums(p, v);
+  *v = (vector_product){.parts = 1};
+  if (as_dots(p, v)) return true;
+  if (!as_sums(p, v) && !as_turned_sums(p, v)) return false;
+  if (v->n > SHORT) return true;
+  const int64_t most = (v->s.k + MOST_PARTS - 1) / MOST_PARTS;
+  v->rows = (PART / v->n > most ? PART / v->n : most) / 8 * 8 + 8;
+  v->parts = (v->s.k + v->rows - 1) / v->rows;
+  return true;
 }
 
 static void vector_part(int64_t first, int64_t last, int lane, const void *arg) {
@@ -83,6 +96,38 @@ static void vector_part(int64_t first, int64_t last, int lane, const void *arg) 
   (void)lane;
   if (v->dots) moth_matrix_dots(&v->d, first, last);
   else moth_matrix_sums(&v->s, first, last);
+}
+
+static void sums_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const vector_product *v = arg;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) {
+    const int64_t at = i * v->rows, left = v->s.k - at;
+    moth_sums s = {.k = left < v->rows ? left : v->rows, .step = v->s.step, .ldb = v->s.ldb,
+                   .x = v->s.x + at * v->s.step, .b = v->s.b + at * v->s.ldb,
+                   .y = v->room + i * v->n};
+    moth_matrix_sums(&s, 0, v->n);
+  }
+}
+
+/* y (+)= what the parts gave, in their order */
+static void gather_parts(const vector_product *v) {
+  static const float one = 1;
+  moth_sums s = v->s;
+  s.k = v->parts, s.x = &one, s.step = 0, s.b = v->room, s.ldb = v->n;
+  moth_matrix_sums(&s, 0, v->n);
+}
+
+static int run_vector(moth_ctx *ctx, const moth_product *p, vector_product *v) {
+  const double ns = (double)p->k * (double)p->m * (double)p->n / READ_PER_NS;
+  if (v->parts == 1)
+    return moth_parallel(ctx, v->n, 64, ns / (double)v->n, vector_part, v);
+  const int64_t bytes = v->parts * v->n * 4;
+  if (!(v->room = moth_alloc(ctx, bytes))) return ctx->error.code;
+  int status = moth_parallel(ctx, v->parts, 1, ns / (double)v->parts, sums_part, v);
+  if (!status) gather_parts(v);
+  moth_dealloc(ctx, v->room, bytes);
+  return status;
 }
 
 /* -- by tiles -- */
@@ -101,12 +146,18 @@ static moth_matrix tiled(const moth_product *p) {
                        .c = (float *)(void *)p->c, .bias = floats(p->bias), .add = p->beta};
 }
 
-int64_t moth_sgemm_room(const moth_product *p) { return turned_b(p) ? p->k * p->n : 0; }
+int64_t moth_sgemm_room(const moth_product *p) {
+  vector_product v;
+  if (as_vector(p, &v)) return v.parts > 1 ? v.parts * v.n : 0;
+  return turned_b(p) ? p->k * p->n : 0;
+}
 
 void moth_sgemm_alone(const moth_product *p, float *room) {
   vector_product v;
   if (as_vector(p, &v)) {
-    vector_part(0, v.n, 0, &v);
+    v.room = room;
+    if (!room || v.parts == 1) vector_part(0, v.n, 0, &v);
+    else sums_part(0, v.parts, 0, &v), gather_parts(&v);
     return;
   }
   moth_matrix q = tiled(p);
@@ -232,10 +283,7 @@ int moth_sgemm(moth_ctx *ctx, const moth_product *given) {
     if (room) moth_dealloc(ctx, room, bytes);
     return MOTH_OK;
   }
-  if (as_vector(&p, &v)) {
-    double ns = (double)p.k * (double)p.m * (double)p.n / (double)v.n / READ_PER_NS;
-    return moth_parallel(ctx, v.n, 64, ns, vector_part, &v);
-  }
+  if (as_vector(&p, &v)) return run_vector(ctx, &p, &v);
   return packs_b(&p) && p.k > DEEP ? run_deep(ctx, &p) : run_shared(ctx, &p);
 }
 
