@@ -121,6 +121,7 @@ static int untangle(moth_call_frame *f, const moth_op *op, const moth_tensor *ta
     if (!read_later && (!may_overlap(x, target) || (same && !writes_only))) continue;
     int status = MOTH_CALL(x->ctx, &y, clone, .input = x);
     if (status) return status;
+    y->l.first = x->l.first;
     *c.at = moth_frame_keep(f, y);
     if (!*c.at) return x->ctx->error.code;
   }

@@ -200,6 +200,32 @@ int moth_loop_share(const moth_loop *loop, moth_inner inner, const void *arg, do
   return moth_parallel(loop->ctx, n, GRAIN, cost, run_share, &run);
 }
 
+typedef struct across_run {
+  const moth_loop *loop;
+  int d;
+  moth_inner inner;
+  const void *arg;
+} across_run;
+
+static void run_across(int64_t first, int64_t last, int lane, const void *arg) {
+  const across_run *run = arg;
+  moth_loop part = *run->loop;
+  int64_t n = 1;
+  for (int k = 0; k < part.noperands; k++) part.at[k] += first * part.step[run->d][k];
+  part.size[run->d] = last - first;
+  for (int d = 0; d < part.ndim; d++) n *= part.size[d];
+  run_share(0, n, lane, &(shared_run){&part, run->inner, run->arg});
+}
+
+int moth_loop_share_across(const moth_loop *loop, int d, moth_inner inner, const void *arg,
+                           double cost) {
+  for (int k = 0; k < loop->ndim; k++)
+    if (k != d) cost *= (double)loop->size[k];
+  const int64_t grain = d ? 1 : 64; /* pieces of the innermost do not share lines of the cache */
+  const across_run run = {loop, d, inner, arg};
+  return moth_parallel(loop->ctx, loop->size[d], grain, cost, run_across, &run);
+}
+
 /* -- copying -- */
 
 typedef struct copy_plan {
@@ -343,6 +369,7 @@ moth_tensor *moth_cast(const moth_tensor *x, int dtype) {
   l.dtype = (uint8_t)dtype;
   moth_tensor *y = moth_tensor_new(x->ctx, &l);
   if (!y) return NULL;
+  y->l.first = x->l.first;
   if (moth_copy_into(y, x) == MOTH_OK) return y;
   moth_tensor_release(y);
   return NULL;

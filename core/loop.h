@@ -30,6 +30,11 @@ int moth_loop_run(const moth_loop *loop, moth_inner inner, const void *arg); /* 
 ** element must not depend on the run that it comes in, and nothing else may be written. */
 int moth_loop_share(const moth_loop *loop, moth_inner inner, const void *arg, double cost);
 
+/* The same, cut across dimension d alone: pieces go through all the others in the loop's order. So
+** inner may also write what only elements with one index in d share. */
+int moth_loop_share_across(const moth_loop *loop, int d, moth_inner inner, const void *arg,
+                           double cost);
+
 /* y := x, element by element, converting; x is broadcast to y. Not recorded. */
 int moth_copy_into(moth_tensor *y, const moth_tensor *x);
 /* An owned contiguous tensor with x's elements (x itself, retained, if it is that already). */

@@ -167,6 +167,7 @@ struct moth_op {
 
 #define MOTH_OP_PORTABLE 0x100000 /* its `_cpu` never follows an address: any device will do */
 #define MOTH_OP_ACROSS 0x200000   /* its tensors may lie on different devices */
+#define MOTH_OP_FROM_ONE 0x400000 /* on the CPU it takes positions that count from 1 as well */
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
   .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \

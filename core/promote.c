@@ -8,6 +8,7 @@
 #include "tape.h"
 
 #include "op/copy.h"
+#include "op/position.h"
 
 typedef struct dtype_votes {
   int dims, zero, number; /* the dtype of each rank of voters */
@@ -117,8 +118,23 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
   return status;
 }
 
+/* Positions that count from 1 become those that an op reads. */
+static int count_from_zero(moth_call_frame *f, const moth_op *op, const moth_cursor *c) {
+  moth_tensor *y = NULL;
+  if ((op->flags & MOTH_OP_FROM_ONE) && f->device <= 0) return MOTH_OK;
+  int status = MOTH_CALL(f->temps.ctx, &y, to_index, .input = *c->at);
+  if (status) {
+    moth_error_state *e = &f->temps.ctx->error;
+    snprintf(e->arg, sizeof e->arg, "%s", op->rows[c->from].name);
+    return status;
+  }
+  *c->at = moth_frame_keep(f, y);
+  return *c->at ? MOTH_OK : f->temps.ctx->error.code;
+}
+
 /* Other kinds of tensor have one dtype each. */
-static int check_kinds(const moth_op *op, moth_cursor c) {
+static int check_kinds(moth_call_frame *f, const moth_op *op) {
+  moth_cursor c = {.op = op, .args = &f->args};
   while (moth_next_input(&c)) {
     const moth_tensor *x = *c.at;
     int kind = op->kinds[c.from];
@@ -138,6 +154,8 @@ static int check_kinds(const moth_op *op, moth_cursor c) {
     if (kind == MOTH_KIND_generator &&
         (x->l.dtype != MOTH_I64 || x->l.numel != 2 || !moth_contiguous(x)))
       return moth_fail(x->ctx, MOTH_E_TYPE, arg, "not a generator: %s", moth_str(x));
+    const int status = x->l.first ? count_from_zero(f, op, &c) : MOTH_OK;
+    if (status) return status;
   }
   return MOTH_OK;
 }
@@ -241,7 +259,7 @@ int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype) {
 
 static int prepare_dtypes(moth_call_frame *f, const moth_op *op, int *dtype) {
   moth_cursor c = {.op = op, .args = &f->args};
-  int status = op->others ? check_kinds(op, c) : MOTH_OK;
+  int status = op->others ? check_kinds(f, op) : MOTH_OK;
   if (!status && f->temps.ctx->autocast != MOTH_NO_DTYPE) status = moth_autocast_inputs(f, op);
   if (status) return status;
   *dtype = common(op, c);

@@ -178,6 +178,7 @@ moth_tensor *moth_tensor_like(moth_ctx *ctx, const moth_layout *l, moth_storage 
 moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l) {
   moth_tensor *x = moth_tensor_bare(ctx, l);
   if (!x) return NULL;
+  x->l.first = 0;
   if (!moth_layout_pack(&x->l)) {
     moth_fail(ctx, MOTH_E_SHAPE, NULL, "%s is more elements than can be addressed",
               moth_str_shape(ctx, l->ndim, l->shape));

@@ -34,6 +34,7 @@ typedef struct moth_tensors { /* a borrowed list of tensors */
 typedef struct moth_layout {
   int32_t ndim;
   uint8_t dtype, device;
+  uint8_t first; /* of positions: what the first is called, 0, or 1 as users count (position.c) */
   int64_t numel;
   int64_t offset; /* in elements, like the strides */
   int64_t shape[MOTH_MAX_DIMS];

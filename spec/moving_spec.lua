@@ -78,6 +78,95 @@ describe("positions", function()
   end)
 end)
 
+describe("one position for each element", function()
+  -- What gather, take and the scatters do with them, by hand.
+  local function gathered(x, index)
+    local y = {}
+    for i, row in ipairs(index:tolist()) do
+      y[i] = {}
+      for j, at in ipairs(row) do y[i][j] = x[{ i, at }]:item() end
+    end
+    return y
+  end
+
+  it("is read where it lies, in any layout and integer type", function()
+    local x = moth.arange(3 * 50):view(3, 50)
+    local index = moth.randint(1, 51, { 3, 2100 })
+    local wanted = gathered(x, index)
+    local wide = moth.cat({ index, index }, 2)
+    assert.same(wanted, x:gather(2, index):tolist())
+    assert.same(wanted, x:gather(2, index:int()):tolist())
+    assert.same(wanted, x:gather(2, wide[{ {}, { 1, 2100 } }]):tolist())
+    assert.same(wanted, x:gather(2, index:t():contiguous():t()):tolist())
+    assert.same(wanted, x:t():contiguous():gather(1, index:t()):t():tolist())
+    assert.same(wanted, x:take_along_dim(index, 2):tolist())
+    local flat = index + moth.tensor { { 0LL }, { 50LL }, { 100LL } }
+    assert.same(wanted, x:take(flat):tolist())
+    assert.same(wanted, x:take(flat:t():contiguous():t()):tolist())
+    assert.same({ 2, 0 }, moth.arange(3):gather(1, { 3, 1 }):tolist())
+  end)
+
+  it("adds up as often as it comes, in every dimension", function()
+    for dim = 1, 3 do
+      local index = moth.randint(1, 4, { 4, 5, 6 })
+      local values = moth.arange(4 * 5 * 6):view(4, 5, 6)
+      local sizes = { 4, 5, 6 }
+      sizes[dim] = 3
+      local y, wanted = moth.zeros(sizes):long():scatter_add_(dim, index, values), moth.zeros(sizes)
+      for i = 1, 4 do
+        for j = 1, 5 do
+          for k = 1, 6 do
+            local at = { i, j, k }
+            at[dim] = index[{ i, j, k }]:item()
+            wanted[at]:add_(values[{ i, j, k }])
+          end
+        end
+      end
+      assert.same(wanted:tolist(), y:tolist())
+      local x = moth.zeros(sizes):requires_grad_()
+      x:gather(dim, index):backward(values:float())
+      assert.same(wanted:tolist(), x.grad:tolist())
+    end
+  end)
+
+  it("is refused wherever the bad one stands, before anything is written", function()
+    for _, n in ipairs { 1, 37, 20011 } do
+      for _, at in ipairs { 1, math.ceil(n / 2), n } do
+        local x, index = moth.zeros(2, 9), moth.ones(2, n):long()
+        for bad, message in pairs(WRONG) do
+          index[{ 2, at }] = bad
+          assert.error_matches(function() return x:gather(2, index) end, message)
+          assert.error_matches(function() return x[1]:take(index) end, message)
+          if n < 10 then
+            assert.error_matches(function() x:scatter_(2, index, 1) end, message)
+            assert.error_matches(function() x:scatter_add_(2, index, moth.ones(2, n)) end, message)
+            assert.error_matches(function()
+              x:scatter_reduce_(2, index, moth.ones(2, n), "sum")
+            end, message)
+          end
+          assert.equal(0, x:sum():item())
+          index[{ 2, at }] = 9
+        end
+      end
+    end
+    assert.error_matches(function() return moth.zeros(0):gather(1, { 1 }) end, "out of range")
+  end)
+
+  it("may lie in the tensor that is written", function()
+    local x = moth.tensor { 3LL, 1LL, 2LL }
+    assert.same({ 1, 2, 3 }, x:clone():scatter_(1, x, x):tolist())
+    x:scatter_(1, x, x)
+    assert.same({ 1, 2, 3 }, x:tolist())
+  end)
+
+  it("must be the same when the gradient is computed", function()
+    local x, index = moth.randn(3):requires_grad_(), moth.tensor { 1LL, 3LL }
+    local y = x:gather(1, index):sum()
+    index[1] = 2
+    assert.error_matches(function() y:backward() end, "was changed in place")
+  end)
+end)
+
 describe("index_add_", function()
   it("reads a source that lies in the tensor as it was before", function()
     local x = moth.tensor { { 1, 2 }, { 10, 20 }, { 100, 200 } }

@@ -54,6 +54,6 @@ bool moth_positions_shift(int64_t n, const int64_t *from, int64_t *to) {
   return MOTH_BEST(shift)(n, from, to);
 }
 
-bool moth_positions_within(int64_t n, const int64_t *at, int64_t size) {
-  return MOTH_BEST(within)(n, at, size);
+bool moth_positions_within(int64_t n, const int64_t *at, int64_t first, int64_t size) {
+  return MOTH_BEST(within)(n, at, first, size);
 }

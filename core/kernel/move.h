@@ -22,7 +22,7 @@ void moth_reverse(int size, int64_t n, const void *x, void *y);
 /* to := positions from 0 for those from 1, negative ones as they are; false: a 0 was there. */
 bool moth_positions_shift(int64_t n, const int64_t *from, int64_t *to);
 
-/* Whether all lie in 0 .. size - 1. */
-bool moth_positions_within(int64_t n, const int64_t *at, int64_t size);
+/* Whether all lie in first .. first + size - 1. */
+bool moth_positions_within(int64_t n, const int64_t *at, int64_t first, int64_t size);
 
 #endif

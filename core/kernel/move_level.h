@@ -67,9 +67,9 @@ TARGET static bool NAME(shift)(int64_t n, const int64_t *from, int64_t *to) {
   return all >> 63;
 }
 
-TARGET static bool NAME(within)(int64_t n, const int64_t *at, int64_t size) {
-  const uint64_t *x = (const uint64_t *)at, last = (uint64_t)size - 1;
+TARGET static bool NAME(within)(int64_t n, const int64_t *at, int64_t first, int64_t size) {
+  const uint64_t *x = (const uint64_t *)at, last = (uint64_t)size - 1, least = (uint64_t)first;
   uint64_t wrong = 0;
-  for (int64_t i = 0; i < n; i++) wrong |= x[i] | (last - x[i]);
+  for (int64_t i = 0; i < n; i++) wrong |= (x[i] - least) | (last - (x[i] - least));
   return !(wrong >> 63);
 }

@@ -3,6 +3,8 @@
 */
 #include "pick.h"
 
+#include <stdatomic.h>
+
 #include "../threads.h"
 #include "move.h"
 
@@ -181,13 +183,56 @@ int moth_pick_run(moth_ctx *ctx, const moth_pick *pick, int mode, int dtype, cha
   }
 }
 
+typedef struct along { /* its step comes first, where the loops look for it */
+  int64_t step, first, size;
+  moth_inner move;
+  atomic_bool *wrong;
+} along;
+
+static bool within(int64_t n, const char *at, int64_t step, int64_t first, int64_t size) {
+  if (step == 8) return moth_positions_within(n, (const int64_t *)(const void *)at, first, size);
+  for (int64_t i = 0; i < n; i++, at += step) {
+    const int64_t position = *(const int64_t *)(const void *)at;
+    if (position < first || position - first >= size) return false;
+  }
+  return true;
+}
+
+/* As many at a time as stay in L1 between the check and the move. */
+static void checked_along(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  enum { BLOCK = 1024 };
+  const along *a = arg;
+  char *here[3] = {at[0], at[1], at[2]};
+  for (; n > 0; n -= BLOCK) {
+    const int64_t m = n < BLOCK ? n : BLOCK;
+    if (!within(m, here[0], step[0], a->first, a->size)) {
+      atomic_store(a->wrong, true);
+      return;
+    }
+    a->move(m, here, step, a);
+    for (int k = 0; k < 3; k++) here[k] += m * step[k];
+  }
+}
+
+static int check(const moth_tensor *index, const moth_reach *reach);
+
+/* Writing is cut across the longest dimension in which all elements of the base are others. */
 int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
-                    const moth_tensor *base, int64_t step) {
+                    const moth_tensor *base, int64_t step, const moth_reach *reach) {
   moth_loop loop;
+  atomic_bool wrong = false;
+  along a = {.step = step, .first = index->l.first, .move = mover_of(mode, base->l.dtype)->along,
+             .wrong = &wrong};
+  if (reach) a.size = reach->size;
+  const moth_inner run = reach ? checked_along : a.move;
+  int status, across = -1;
   moth_loop_over(&loop, ctx, &index->l, 3, (const moth_tensor *const[]){index, values, base});
-  const moth_inner along = mover_of(mode, base->l.dtype)->along;
-  if (mode == MOTH_PICK_GET) return moth_loop_share(&loop, along, &step, 0.5);
-  return moth_loop_run(&loop, along, &step);
+  for (int d = 0; d < loop.ndim; d++)
+    if (loop.step[d][2] && (across < 0 || loop.size[d] > loop.size[across])) across = d;
+  if (mode == MOTH_PICK_GET) status = moth_loop_share(&loop, run, &a, 1);
+  else if (across < 0) status = moth_loop_run(&loop, run, &a);
+  else status = moth_loop_share_across(&loop, across, run, &a, 1.5);
+  return !status && wrong ? check(index, reach) : status;
 }
 
 /* -- masks: both sides packed, one value after the other where the mask holds. No branch asks the
@@ -279,43 +324,44 @@ moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dt
 }
 
 typedef struct bounds {
-  int64_t size, wrong;
+  int64_t first, size, wrong;
   bool found;
 } bounds;
 
 static void check_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   bounds *b = (bounds *)(uintptr_t)arg;
-  if (step[0] == 8 && !b->found) /* all at once; which one it was is seen to below */
-    if (moth_positions_within(n, (const int64_t *)(const void *)at[0], b->size)) return;
+  if (b->found || within(n, at[0], step[0], b->first, b->size)) return;
   for (int64_t i = 0; i < n && !b->found; i++) {
-    int64_t position = *(const int64_t *)(const void *)(at[0] + i * step[0]);
-    if (position >= 0 && position < b->size) continue;
+    const int64_t position = *(const int64_t *)(const void *)(at[0] + i * step[0]);
+    if (position >= b->first && position - b->first < b->size) continue;
     b->wrong = position;
     b->found = true;
   }
 }
 
-static int check(const char *arg, const moth_tensor *index, int64_t size, int32_t dim,
-                 const moth_tensor *of) {
+static int check(const moth_tensor *index, const moth_reach *reach) {
   moth_loop loop;
-  bounds b = {.size = size};
-  moth_loop_over(&loop, index->ctx, &index->l, 1, (const moth_tensor *const[]){index});
+  moth_ctx *ctx = index->ctx;
+  bounds b = {.first = index->l.first, .size = reach->size};
+  moth_loop_over(&loop, ctx, &index->l, 1, (const moth_tensor *const[]){index});
   int status = moth_loop_run(&loop, check_run, &b);
   if (status || !b.found) return status;
+  if (b.wrong == 0 && b.first)
+    return moth_fail(ctx, MOTH_E_INDEX, "index", "positions count from 1, got 0");
   if (b.wrong < 0)
-    return moth_fail(index->ctx, MOTH_E_INDEX, arg,
+    return moth_fail(ctx, MOTH_E_INDEX, "index",
                      "positions count from " MOTH_POS " here, got " MOTH_POS, 0LL,
                      (long long)b.wrong);
-  return moth_fail(index->ctx, MOTH_E_INDEX, arg,
+  return moth_fail(ctx, MOTH_E_INDEX, "index",
                    "position " MOTH_POS " is out of range for dim " MOTH_POS
                    " of %s, which has size %lld",
-                   (long long)b.wrong, (long long)dim, moth_str(of), (long long)size);
+                   (long long)(b.wrong - b.first), (long long)reach->dim, moth_str(reach->of),
+                   (long long)reach->size);
 }
 
-moth_tensor *moth_pick_positions(const char *arg, const moth_tensor *index, int64_t size,
-                                 int32_t dim, const moth_tensor *of) {
+moth_tensor *moth_pick_positions(const moth_tensor *index, const moth_reach *reach) {
   moth_tensor *list = moth_positions(index);
-  if (!list || check(arg, list, size, dim, of) == MOTH_OK) return list;
+  if (!list || check(list, reach) == MOTH_OK) return list;
   moth_tensor_release(list);
   return NULL;
 }

@@ -21,10 +21,17 @@ enum { MOTH_PICK_GET, MOTH_PICK_PUT, MOTH_PICK_ADD };
 /* values := base, base := values, or base += values. Half types cannot be added. */
 int moth_pick_run(moth_ctx *ctx, const moth_pick *p, int mode, int dtype, char *base, char *values);
 
+typedef struct moth_reach { /* what an argument `index` must lie within */
+  const moth_tensor *of;
+  int32_t dim;
+  int64_t size; /* of that dim */
+} moth_reach;
+
 /* One position per value, along one dimension of the base whose step is given: operands are the
-** positions, the values, and the base with that dimension held at its start. */
+** positions, the values, and the base with that dimension held where the first position is 0. reach
+** is NULL for positions that were checked; else they are on the way, when some may be done. */
 int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
-                    const moth_tensor *base, int64_t step);
+                    const moth_tensor *base, int64_t step, const moth_reach *reach);
 
 /* The same where a mask of the base's shape holds, in `count` places; all packed. one: all places
 ** get the same value, which is not read from the base. Half types cannot be added. */
@@ -37,9 +44,8 @@ int moth_pick_check(const char *arg, const moth_tensor *values, int dtype);
 ** not go. */
 moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype);
 
-/* The positions, packed, nobody else's to change, and found to lie within `size`, which dim `dim`
-** of `of` has. Owned, NULL: error set. */
-moth_tensor *moth_pick_positions(const char *arg, const moth_tensor *index, int64_t size,
-                                 int32_t dim, const moth_tensor *of);
+/* The positions, packed, nobody else's to change, and found to lie within reach. They may count
+** from 1: l.first. Owned, NULL: error set. */
+moth_tensor *moth_pick_positions(const moth_tensor *index, const moth_reach *reach);
 
 #endif

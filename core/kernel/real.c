@@ -1,6 +1,8 @@
 /* real.c -- f16 and bf16 through f32: operands on the way in, results on the way out. */
 #include "real.h"
 
+#include "../threads.h"
+
 moth_tensor *moth_real(const moth_tensor *x) {
   int dtype = moth_compute_dtype(x->l.dtype);
   return dtype == x->l.dtype ? moth_packed(x) : moth_cast(x, dtype);
@@ -13,13 +15,16 @@ moth_tensor *moth_real_out(moth_tensor *y) {
   return moth_tensor_new(y->ctx, &l);
 }
 
+static void clear_part(int64_t first, int64_t last, int lane, const void *arg) {
+  (void)lane;
+  memset(moth_at(arg) + first, 0, (size_t)(last - first));
+}
+
 int moth_real_clear(moth_tensor *y) {
+  const int64_t bytes = y->l.numel * moth_dtype_size[y->l.dtype];
   moth_layout l = {.dtype = y->l.dtype, .numel = 1};
   if (y->l.numel == 0) return MOTH_OK;
-  if (!y->l.device) {
-    memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
-    return MOTH_OK;
-  }
+  if (!y->l.device) return moth_parallel(y->ctx, bytes, 1 << 16, 0.05, clear_part, y);
   moth_tensor *zero = moth_tensor_new(y->ctx, &l);
   if (zero) memset(moth_at(zero), 0, (size_t)moth_dtype_size[l.dtype]);
   int status = zero ? moth_copy_into(y, zero) : y->ctx->error.code;

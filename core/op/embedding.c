@@ -19,7 +19,7 @@ static moth_tensor *tokens_of(const moth_tensor *index, int64_t rows, const char
   moth_tensor *list = moth_positions(index);
   if (!list) return NULL;
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
-  if (moth_positions_within(list->l.numel, at, rows)) return list;
+  if (moth_positions_within(list->l.numel, at, 0, rows)) return list;
   for (int64_t i = 0; i < list->l.numel; i++) {
     if (at[i] >= 0 && at[i] < rows) continue;
     moth_fail(index->ctx, MOTH_E_INDEX, arg,

@@ -37,6 +37,7 @@ static int begin(moth_tensor *y, const moth_tensor *input) {
 static moth_tensor *apart(moth_tensor *take, const moth_tensor *y) {
   if (!take || moth_storage_root(take->storage) != moth_storage_root(y->storage)) return take;
   moth_tensor *copy = moth_tensor_new(take->ctx, &take->l);
+  if (copy) copy->l.first = take->l.first;
   if (copy && moth_copy_into(copy, take)) {
     moth_tensor_release(copy);
     copy = NULL;
@@ -76,7 +77,7 @@ static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tens
   int64_t *offset = moth_alloc(ctx, bytes);
   if (!offset) return ctx->error.code;
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
-  for (int64_t i = 0; i < n; i++) offset[i] = at[i] * base->l.stride[dim] * size;
+  for (int64_t i = 0; i < n; i++) offset[i] = (at[i] - list->l.first) * base->l.stride[dim] * size;
   pick.offset = offset;
   int status = moth_pick_run(ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
   moth_dealloc(ctx, offset, bytes);
@@ -98,7 +99,7 @@ static int index_select_cpu(const index_select_args *a, moth_tensor **out) {
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
   if (status) return status;
   moth_tensor *list =
-      moth_pick_positions("index", a->index, a->input->l.shape[dim], dim, a->input);
+      moth_pick_positions(a->index, &(moth_reach){a->input, dim, a->input->l.shape[dim]});
   status = list ? move_slices(MOTH_PICK_GET, a->input, dim, list, out[0]) : a->ctx->error.code;
   moth_tensor_release(list);
   return status;
@@ -178,7 +179,7 @@ static int index_add_cpu(const index_add_args *a, moth_tensor **out) {
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
   if (status) return status;
   moth_tensor *list =
-      moth_pick_positions("index", a->index, a->input->l.shape[dim], dim, a->input);
+      moth_pick_positions(a->index, &(moth_reach){a->input, dim, a->input->l.shape[dim]});
   list = apart(list, y);
   if (list) source = apart(scaled(a->source, a->alpha, wide), y);
   status = source ? begin(y, a->input) : a->ctx->error.code;
@@ -222,32 +223,35 @@ static int check_index(const moth_tensor *index, const char *arg, const moth_ten
                    moth_str(index), arg, moth_str(x));
 }
 
-/* The part of x that index covers; with dimension `hold` held at its start. Owned. */
+/* The part of x that index covers; with dimension `hold` held where position 0 is. Owned. */
 static moth_tensor *covered(const moth_tensor *x, const moth_tensor *index, int32_t hold) {
   moth_layout l = x->l;
   l.numel = index->l.numel;
   for (int32_t d = 0; d < l.ndim; d++) l.shape[d] = index->l.shape[d];
-  if (hold >= 0 && l.ndim > 0) l.stride[hold] = 0;
+  if (hold >= 0 && l.ndim > 0) {
+    l.offset -= index->l.first * l.stride[hold];
+    l.stride[hold] = 0;
+  }
   return moth_tensor_like(x->ctx, &l, x->storage);
+}
+
+/* What positions along dim must lie within; a 0-d tensor counts as 1-d. */
+static moth_reach reach_of(const moth_tensor *x, int32_t dim) {
+  return (moth_reach){x, dim, x->l.ndim ? x->l.shape[dim] : 1};
 }
 
 /* values[...] <-> base[... index[...] in dim ...]; a 0-d tensor of values stands for all. */
 static int move_along(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
-                      const moth_tensor *values) {
+                      const moth_tensor *values, const moth_reach *reach) {
   int64_t step = base->l.ndim ? base->l.stride[dim] * moth_dtype_size[base->l.dtype] : 0;
   moth_tensor *held = covered(base, index, dim);
   moth_tensor *part = values->l.ndim ? covered(values, index, -1)
                                      : moth_tensor_like(base->ctx, &values->l, values->storage);
   int status = base->ctx->error.code;
-  if (held && part) status = moth_pick_along(base->ctx, mode, index, part, held, step);
+  if (held && part) status = moth_pick_along(base->ctx, mode, index, part, held, step, reach);
   moth_tensor_release(part);
   moth_tensor_release(held);
   return status;
-}
-
-/* The size that positions along dim may reach; a 0-d tensor counts as 1-d. */
-static int64_t reach(const moth_tensor *x, int32_t dim) {
-  return x->l.ndim ? x->l.shape[dim] : 1;
 }
 
 static int gather_shape(const gather_args *a, moth_layout *y) {
@@ -262,8 +266,9 @@ static int gather_cpu(const gather_args *a, moth_tensor **out) {
   int32_t dim;
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
   if (status) return status;
-  moth_tensor *at = moth_pick_positions("index", a->index, reach(a->input, dim), dim, a->input);
-  status = at ? move_along(MOTH_PICK_GET, a->input, dim, at, out[0]) : a->ctx->error.code;
+  const moth_reach reach = reach_of(a->input, dim);
+  moth_tensor *at = moth_positions(a->index);
+  status = at ? move_along(MOTH_PICK_GET, a->input, dim, at, out[0], &reach) : a->ctx->error.code;
   moth_tensor_release(at);
   return status;
 }
@@ -274,7 +279,7 @@ static int gather_grad(const gather_args *a, moth_grad *g) {
                                      .size = {a->input->l.shape, a->input->l.ndim}));
 }
 
-MOTH_OP(gather, GATHER, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT, .saves = "index:input",
+MOTH_OP(gather, GATHER, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT | MOTH_OP_FROM_ONE, .saves = "index:input",
         .doc = "Elements at positions along a dimension, one position per element of the result.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}\n"
                     "moth.randn(3, 2), 1, moth.tensor{{3LL, 1LL}}")
@@ -295,13 +300,13 @@ static int gather_back_cpu(const gather_back_args *a, moth_tensor **out) {
   int32_t dim;
   moth_tensor *y = moth_real_out(out[0]);
   int status = moth_dim(a->ctx, "dim", a->dim, out[0]->l.ndim, &dim);
-  moth_tensor *at = y && !status
-                        ? moth_pick_positions("index", a->index, reach(y, dim), dim, y) : NULL;
+  moth_tensor *at = y && !status ? moth_positions(a->index) : NULL;
   moth_tensor *from = at ? moth_real(a->input) : NULL;
-  if (!from) status = a->ctx->error.code;
-  if (!status && y->l.numel)
-    memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
-  if (!status) status = move_along(MOTH_PICK_ADD, y, dim, at, from);
+  status = from ? moth_real_clear(y) : a->ctx->error.code;
+  if (!status) {
+    const moth_reach reach = reach_of(y, dim);
+    status = move_along(MOTH_PICK_ADD, y, dim, at, from, &reach);
+  }
   moth_tensor_release(from);
   moth_tensor_release(at);
   return moth_real_done(y, out[0], status);
@@ -311,7 +316,8 @@ static int gather_back_grad(const gather_back_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, gather, .input = g->dy, .dim = a->dim, .index = a->index));
 }
 
-MOTH_OP(gather_back, GATHER_BACK, .dtypes = MOTH_FLOATS, .saves = "index", .flags = MOTH_OP_HIDDEN,
+MOTH_OP(gather_back, GATHER_BACK, .dtypes = MOTH_FLOATS, .saves = "index",
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE,
         .doc = "The gradient of gather: zeros to which values are added at positions.",
         .examples = "moth.randn(3, 2), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}, {3, 4}")
 
@@ -335,12 +341,13 @@ static int scatter_run(int mode, moth_tensor *input, int64_t dim_arg, moth_tenso
   bool wide = mode == MOTH_PICK_ADD && is_half(y->l.dtype);
   int status = moth_dim(ctx, "dim", dim_arg, input->l.ndim, &dim);
   if (status) return status;
-  moth_tensor *at = apart(moth_pick_positions("index", index, reach(input, dim), dim, input), y);
+  const moth_reach reach = reach_of(input, dim);
+  moth_tensor *at = apart(moth_pick_positions(index, &reach), y);
   moth_tensor *values = at ? moth_pick_values("src", src, wide ? MOTH_F32 : y->l.dtype) : NULL;
   moth_tensor *work = NULL;
   status = values ? begin(y, input) : ctx->error.code;
   if (!status) work = wide ? moth_cast(y, MOTH_F32) : moth_tensor_retain(y);
-  if (!status) status = work ? move_along(mode, work, dim, at, values) : ctx->error.code;
+  if (!status) status = work ? move_along(mode, work, dim, at, values, NULL) : ctx->error.code;
   if (!status && wide) status = moth_copy_into(y, work);
   moth_tensor_release(work);
   moth_tensor_release(values);
@@ -379,7 +386,8 @@ static int scatter_grad(const scatter_args *a, moth_grad *g) {
 }
 
 MOTH_OP(scatter, SCATTER, .dtypes = MOTH_ANY, .saves = "index",
-        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED |
+                 MOTH_OP_NUMBERS | MOTH_OP_FROM_ONE,
         .doc = "The input with new values at positions along a dimension. Where a position comes "
                "twice, one of the values stays.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL}, {4LL}, {2LL}}, moth.randn(3, 1)\n"
@@ -400,7 +408,7 @@ static int scatter_add_grad(const scatter_add_args *a, moth_grad *g) {
 }
 
 MOTH_OP(scatter_add, SCATTER_ADD, .dtypes = MOTH_ANY, .saves = "index:src",
-        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED,
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_FROM_ONE,
         .doc = "Adds values at positions along a dimension, each as often as it comes.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 1LL}, {4LL, 2LL}, {2LL, 2LL}}, "
                     "moth.randn(3, 2)\n"

@@ -99,6 +99,7 @@ static int take_compose(const take_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *at = NULL, *y = NULL;
   int status = MOTH_CALL(a->ctx, &x, reshape, .input = a->input, .shape = {&flat, 1});
   if (!status) status = MOTH_CALL(a->ctx, &at, reshape, .input = a->index, .shape = {&flat, 1});
+  if (at) at->l.first = a->index->l.first;
   if (!status) status = MOTH_CALL(a->ctx, &y, gather, .input = x, .dim = 0, .index = at);
   if (!status)
     status = MOTH_CALL(a->ctx, out, reshape, .input = y,
@@ -109,13 +110,14 @@ static int take_compose(const take_args *a, moth_tensor **out) {
   return status;
 }
 
-MOTH_OP_COMPOSES(take, TAKE, .dtypes = MOTH_ANY,
+MOTH_OP_COMPOSES(take, TAKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_FROM_ONE,
                  .doc = "Elements at positions of the flattened input.",
                  .examples = "moth.randn(2, 3), moth.tensor{{6LL, 1LL}, {2LL, 2LL}}")
 
 static int flatten_take(const take_along_dim_args *a, moth_tensor **out) {
   moth_tensor *at = NULL;
   int status = MOTH_CALL(a->ctx, &at, reshape, .input = a->indices, .shape = {&flat, 1});
+  if (at) at->l.first = a->indices->l.first;
   if (!status) status = MOTH_CALL(a->ctx, out, take, .input = a->input, .index = at);
   moth_tensor_release(at);
   return status;
@@ -148,7 +150,7 @@ static int take_along_dim_compose(const take_along_dim_args *a, moth_tensor **ou
   return status;
 }
 
-MOTH_OP_COMPOSES(take_along_dim, TAKE_ALONG_DIM, .dtypes = MOTH_ANY,
+MOTH_OP_COMPOSES(take_along_dim, TAKE_ALONG_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_FROM_ONE,
                  .doc = "Elements at positions along a dimension, as argsort and argmax give them.",
                  .examples = "moth.randn(3, 4), moth.tensor{{1LL}, {4LL}, {2LL}}, {dim = 2}\n"
                              "moth.randn(2, 3), moth.tensor{6LL, 1LL}")

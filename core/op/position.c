@@ -1,5 +1,8 @@
 /* position.c -- positions of Lua users count from 1, the engine's from 0; here they are converted.
 **
+** Ops that read as many positions as they move elements take them as they are (MOTH_OP_FROM_ONE):
+** a view whose layout says what the first position is called. All others get a copy.
+**
 ** Values below 1 are left alone: -100 stays an ignore_index, and a 0 is refused here, where the
 ** message can still say what the user wrote.
 */
@@ -56,6 +59,34 @@ MOTH_OP_CONST(to_index, TO_INDEX,
               .examples = "moth.tensor{1LL, 2LL}",
               .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN)
 
+static int count_from_one_view(const count_from_one_args *a, moth_layout *y) {
+  (void)a;
+  y->first = 1;
+  return MOTH_OK;
+}
+
+static int count_from_one_grad(const count_from_one_args *a, moth_grad *g) {
+  return moth_flow(g, a->input, moth_tensor_retain(g->dy));
+}
+
+MOTH_OP_VIEWS(count_from_one, COUNT_FROM_ONE,
+              .doc = "The same positions, marked as counting from 1.",
+              .examples = "moth.tensor{1LL, 2LL}",
+              .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP_HIDDEN)
+
+static int positions_compose(const positions_args *a, moth_tensor **out) {
+  const moth_layout *l = &a->input->l;
+  if (l->dtype == MOTH_I64 && !l->device)
+    return MOTH_CALL(a->ctx, out, count_from_one, .input = a->input);
+  return MOTH_CALL(a->ctx, out, to_index, .input = a->input);
+}
+
+MOTH_OP_COMPOSES(positions, COUNT_FROM_ONE,
+                 .doc = "Positions that count from 1 for an op that takes those as well: a view "
+                        "where its kernels would read it.",
+                 .examples = "moth.tensor{1LL, 2LL}", .dtypes = MOTH_ANY,
+                 .flags = MOTH_OP_HIDDEN)
+
 static int from_index_shape(const from_index_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
 }
@@ -72,4 +103,5 @@ MOTH_OP_CONST(from_index, FROM_INDEX,
               .examples = "moth.tensor{0LL, 2LL}", .dtypes = MOTH_BIT(MOTH_I64),
               .flags = MOTH_OP_HIDDEN)
 
-const moth_op *const moth_position_ops[] = {&moth_op_to_index, &moth_op_from_index, NULL};
+const moth_op *const moth_position_ops[] = {
+  &moth_op_to_index, &moth_op_count_from_one, &moth_op_positions, &moth_op_from_index, NULL};

@@ -378,7 +378,7 @@ static int pick(moth_tensor *y, const moth_tensor *index, const moth_tensor *x, 
   row_walk w;
   int status = row_starts(&starts, &w, x, dim, keepdim);
   if (status) return status;
-  moth_tensor *at = moth_pick_positions("index", index, w.length, w.dim, x);
+  moth_tensor *at = moth_pick_positions(index, &(moth_reach){x, w.dim, w.length});
   return run_rows(at, &starts, y, &w, pick_run);
 }
 
@@ -433,7 +433,7 @@ static int row_place_cpu(const row_place_args *a, moth_tensor **out) {
   row_walk w;
   int status = row_starts(&starts, &w, out[0], a->dim, a->keepdim);
   if (status) return status;
-  moth_tensor *at = moth_pick_positions("index", a->index, w.length, w.dim, out[0]);
+  moth_tensor *at = moth_pick_positions(a->index, &(moth_reach){out[0], w.dim, w.length});
   if (at && out[0]->l.numel) memset(moth_at(out[0]), 0, (size_t)(out[0]->l.numel * w.size));
   return run_rows(at, &starts, a->input, &w, place_run);
 }

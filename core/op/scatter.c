@@ -38,8 +38,9 @@ static int scatter_reduce_shape(const scatter_reduce_args *a, moth_layout *y) {
 }
 
 /* Fills to[k] and from[k], offsets in packed tensors shaped as input and src, for each position. */
-static void places(const scatter_reduce_args *a, int32_t dim, const int64_t *at, int64_t *to,
+static void places(const scatter_reduce_args *a, int32_t dim, const moth_tensor *list, int64_t *to,
                    int64_t *from) {
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list), first = list->l.first;
   moth_layout x = a->input->l, v = a->src->l;
   const moth_layout *index = &a->index->l;
   int64_t here[MOTH_MAX_DIMS] = {0};
@@ -48,7 +49,7 @@ static void places(const scatter_reduce_args *a, int32_t dim, const int64_t *at,
   for (int64_t k = 0; k < index->numel; k++) {
     to[k] = from[k] = 0;
     for (int32_t d = 0; d < index->ndim; d++) {
-      to[k] += (d == dim ? at[k] : here[d]) * x.stride[d];
+      to[k] += (d == dim ? at[k] - first : here[d]) * x.stride[d];
       from[k] += here[d] * v.stride[d];
     }
     for (int32_t d = index->ndim - 1; d >= 0 && ++here[d] == index->shape[d]; d--) here[d] = 0;
@@ -104,8 +105,8 @@ static int scatter_reduce_cpu(const scatter_reduce_args *a, moth_tensor **out) {
   const int type = moth_is_float(out[0]->l.dtype) ? moth_compute_dtype(out[0]->l.dtype) : MOTH_I64;
   const int64_t n = a->index->l.numel, size = a->input->l.numel;
   const int64_t bytes = (2 * n + size + 1) * 8; /* both exist, so this does not overflow */
-  const int64_t reach = a->input->l.ndim ? a->input->l.shape[dim] : 1;
-  moth_tensor *at = moth_pick_positions("index", a->index, reach, dim, a->input);
+  const moth_reach reach = {a->input, dim, a->input->l.ndim ? a->input->l.shape[dim] : 1};
+  moth_tensor *at = moth_pick_positions(a->index, &reach);
   moth_tensor *src = at ? moth_cast(a->src, type) : NULL;
   moth_tensor *y = src ? moth_cast(a->input, type) : NULL;
   int64_t *to = y ? moth_alloc(ctx, bytes) : NULL;
@@ -113,7 +114,7 @@ static int scatter_reduce_cpu(const scatter_reduce_args *a, moth_tensor **out) {
   if (!status) {
     int64_t *from = to + n, *seen = from + n;
     for (int64_t i = 0; i < size; i++) seen[i] = a->include_self;
-    places(a, dim, (const int64_t *)(const void *)moth_at(at), to, from);
+    places(a, dim, at, to, from);
     run_typed(a, to, from, src, seen, y);
     status = moth_copy_into(out[0], y);
     moth_dealloc(ctx, to, bytes);
@@ -213,7 +214,7 @@ static int scatter_reduce_grad(const scatter_reduce_args *a, moth_grad *g) {
 }
 
 MOTH_OP(scatter_reduce, SCATTER_REDUCE, .dtypes = MOTH_NUMERIC, .saves = "index input src y",
-        .flags = MOTH_OP_INPLACE | MOTH_OP_METHOD,
+        .flags = MOTH_OP_INPLACE | MOTH_OP_METHOD | MOTH_OP_FROM_ONE,
         .doc = "Values at positions along a dimension, where several meet their sum, product, "
                "mean or extreme.",
         .examples =

@@ -24,6 +24,7 @@ local bind = {}
 
 local HIDDEN, MUTATES, LIST = C.MOTH_OP_HIDDEN, C.MOTH_OP_MUTATES, C.MOTH_OP_LIST
 local NUMBERS = 512 -- MOTH_OP_NUMBERS
+local FROM_ONE = 0x400000 -- MOTH_OP_FROM_ONE
 local OPERANDS = 4 -- numbers that one call may take in place of tensors
 
 local state = { calls = 0 }
@@ -116,6 +117,7 @@ function bind.describe(name)
   local method = first == "tensor" or first == "index" or first == "mask"
   local sig = forms.signature(name, args, method)
   sig.other = OTHER[name]
+  sig.shift = bit.band(flags, FROM_ONE) ~= 0 and "positions" or "to_index"
   sig.op, sig.flags, sig.nslots, sig.method = op, flags, tonumber(info.nslots), method
   sig.family, sig.file = text_of(info.family), text_of(info.file)
   sig.doc, sig.examples = text_of(info.doc), text_of(info.examples)
@@ -175,7 +177,7 @@ local hidden, one_slot = {}, lib.slots(1)
 
 local FLOATS = C.MOTH_F16 -- the first of the float dtypes
 
--- Runs one of the two ops that shift positions.
+-- Runs one of the ops that shift positions.
 local function shift(name, sig, arg, x, again)
   local op = hidden[name] or C.moth_op_find(name)
   hidden[name] = op
@@ -201,7 +203,7 @@ function T.to_index(sig, i, v)
     errors.argument(sig.name, arg.name, "targets are classes (integers from 1), got "
       .. errors.describe(v) .. "; convert with :long()", "E_DTYPE")
   end
-  return shift("to_index", sig, arg.name, v)
+  return shift(sig.shift, sig, arg.name, v)
 end
 
 --- The same for a list of integer tensors, masks and `false` for a whole dimension.
