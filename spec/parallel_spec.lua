@@ -32,7 +32,8 @@ local function large_work()
   local top, which = x:topk(8, 2)
   local middle, where = part:median(2)
   return { x:exp(), F.softmax(x, 2), x:matmul(x:t()), x:sum(1), x:sum(), F.layer_norm(x, { 2048 }),
-           sorted, order, top, which, middle, where, x:kthvalue(100, 2) }
+           sorted, order, top, which, middle, where, x[{ {}, 1 }]:matmul(x),
+           moth.zeros(512, 2048):scatter_add(2, which, top), x:kthvalue(100, 2) }
 end
 
 describe("the pool of threads", function()

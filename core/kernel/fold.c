@@ -5,9 +5,9 @@
 #include "../threads.h"
 #include "level.h"
 
-enum { BLOCK = MOTH_FOLD_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17 };
-/* accumulators at a time; elements between two polls, the most that are read at once, and those of
-** one of the chunks that a reduction to few results is cut into */
+enum { BLOCK = MOTH_FOLD_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17, HALVES = 4096 };
+/* accumulators at a time; elements between two polls, the most that are read at once, those of one
+** of the chunks that a reduction to few results is cut into, and half ones widened at a time */
 
 typedef struct axes {
   int n;
@@ -58,6 +58,8 @@ typedef struct job {
   moth_ctx *ctx;
   const moth_fold *fold;
   moth_take *take;
+  int dtype;  /* of x, */
+  bool half;  /* ... which is to be widened */
   const axes *kept, *over;
   const char *x;
   char *y;
@@ -68,6 +70,43 @@ typedef struct job {
   atomic_bool *stopped; /* some item, by a cancel */
 } job;
 
+static void widen(const job *j, int64_t n, const char *x, int64_t step, float *room) {
+  moth_convert(n, j->dtype, x, step, MOTH_F32, (char *)room, sizeof *room);
+}
+
+/* The fold's take for half types: tiles of rows, or of columns where those are the shorter way. */
+static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char *x, int64_t step,
+                      int64_t next) {
+  float room[HALVES];
+  const int64_t one = sizeof *room;
+  if (n > 1 && (step < 0 ? -step : step) < (next < 0 ? -next : next)) {
+    const int64_t most = HALVES / n;
+    for (int64_t i = 0; i < r; i += most) {
+      const int64_t some = r - i < most ? r - i : most;
+      for (int64_t k = 0; k < some; k++) widen(j, n, x + (i + k) * next, step, room + k * n);
+      j->take(n, some, acc, (const char *)room, one, n * one);
+    }
+    return;
+  }
+  if (r <= HALVES / 2) {
+    const int64_t most = HALVES / r;
+    for (int64_t i = 0; i < n; i += most) {
+      const int64_t some = n - i < most ? n - i : most;
+      if (step == r * next) widen(j, some * r, x + i * step, next, room);
+      else
+        for (int64_t k = 0; k < some; k++) widen(j, r, x + (i + k) * step, next, room + k * r);
+      j->take(some, r, acc + i * j->fold->acc, (const char *)room, r * one, one);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < n; i++, x += step, acc += j->fold->acc)
+    for (int64_t at = 0; at < r; at += HALVES) {
+      const int64_t some = r - at < HALVES ? r - at : HALVES;
+      widen(j, some, x + at * next, next, room);
+      j->take(1, some, acc, (const char *)room, one, one);
+    }
+}
+
 /* Folds `over` for n accumulators; false if it was interrupted. */
 static bool fold_block(const job *j, const axes *over, int64_t n, const char *x, uint64_t *acc) {
   const int64_t step = j->kept->step[0], piece = PIECE / n;
@@ -77,7 +116,9 @@ static bool fold_block(const job *j, const axes *over, int64_t n, const char *x,
     int64_t at = 0, length = over->size[0];
     do {
       int64_t m = length - at < piece ? length - at : piece;
-      j->take(n, m, acc, x + at * over->step[0], step, over->step[0]);
+      const char *from = x + at * over->step[0];
+      if (j->half) take_half(j, n, m, (char *)acc, from, step, over->step[0]);
+      else j->take(n, m, acc, from, step, over->step[0]);
       at += m;
       if ((left -= n * m) > 0) continue;
       left = POLL;
@@ -167,6 +208,7 @@ int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, u
   axes_of(&kept, &x->l, mask, false);
   axes_of(&over, &x->l, mask, true);
   job j = {.ctx = y->ctx, .fold = fold, .take = fold->take[moth_level()], .kept = &kept,
+           .dtype = x->l.dtype, .half = x->l.dtype == MOTH_F16 || x->l.dtype == MOTH_BF16,
            .over = &over, .x = moth_at(x), .y = moth_at(y), .size = moth_dtype_size[y->l.dtype],
            .count = 1, .results = y->l.numel};
   for (int d = 0; d < over.n; d++) j.count *= over.size[d];
@@ -183,7 +225,8 @@ int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x,
   uint32_t mask;
   int status = moth_dim_mask(ctx, "dim", dims, x->l.ndim, &mask);
   if (status) return status;
-  if (x->l.dtype != from && !(x = cast = moth_cast(x, from))) return ctx->error.code;
+  const bool half = from == MOTH_F32 && moth_compute_dtype(x->l.dtype) == MOTH_F32;
+  if (x->l.dtype != from && !half && !(x = cast = moth_cast(x, from))) return ctx->error.code;
   l.dtype = (uint8_t)to;
   if (y->l.dtype != to) work = moth_tensor_new(ctx, &l);
   status = work ? moth_fold_run(&folds[from], work, x, mask) : ctx->error.code;

@@ -19,9 +19,10 @@ typedef struct moth_fold {
   void (*join)(int64_t n, void *acc, const void *more); /* acc takes in other accumulators */
   /* results y[0..n) in a row; count is how many elements each of them took */
   void (*finish)(int64_t n, const void *acc, char *y, int64_t count);
+  int64_t acc; /* bytes of an accumulator */
 } moth_fold;
 
-/* By dtype of the input; f16 and bf16 have to be cast to f32 first. Empty entries: not defined.
+/* By dtype of the input; f16 and bf16 go through the folds of f32. Empty entries: not defined.
 ** Results: sum: i64 for integers and bool, else the input's dtype; mean (floats): the same; count:
 ** i64; all, any: bool; amax, amin: the input's dtype. */
 extern const moth_fold moth_sum_folds[MOTH_DTYPES], moth_mean_folds[MOTH_DTYPES];
@@ -31,7 +32,8 @@ extern const moth_fold moth_count_folds[MOTH_DTYPES];
 extern const moth_fold moth_all_folds[MOTH_DTYPES], moth_any_folds[MOTH_DTYPES];
 extern const moth_fold moth_amax_folds[MOTH_DTYPES], moth_amin_folds[MOTH_DTYPES];
 
-/* y (contiguous, of the fold's result dtype) := x folded over the dims in mask. */
+/* y (contiguous, of the fold's result dtype) := x folded over the dims in mask; half types are
+** widened a block at a time. */
 int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask);
 
 /* y := x folded along dims; folds[from] takes x, converted to dtype `from`, and gives dtype `to`,

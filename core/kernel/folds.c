@@ -21,6 +21,7 @@
 #define AT(type, p) (*(const type *)(const void *)(p))
 
 #define FOLD(name, type, acc_type, ZERO, FROM, JOIN)                                               \
+  enum { name##_acc = sizeof(acc_type) };                                                          \
   static void name##_start(int64_t n, void *room) {                                                \
     acc_type *acc = room;                                                                          \
     for (int64_t j = 0; j < n; j++) acc[j] = ZERO;                                                 \
@@ -103,7 +104,7 @@
   }
 
 #define ENTRY(fold, finish) \
-  {{fold##_take, fold##_take, fold##_take}, fold##_start, fold##_join, finish}
+  {{fold##_take, fold##_take, fold##_take}, fold##_start, fold##_join, finish, fold##_acc}
 #define WHOLE(fold)                                                                   \
   [MOTH_BOOL] = ENTRY(fold##_u8, fold##_u8_end), [MOTH_U8] = ENTRY(fold##_u8, fold##_u8_end), \
   [MOTH_I8] = ENTRY(fold##_i8, fold##_i8_end), [MOTH_I16] = ENTRY(fold##_i16, fold##_i16_end), \
@@ -119,9 +120,10 @@
 #define LEVELS(take) {take##_f32, take##_f32, take##_f32}
 #endif
 #define FLOATS(take, f32, f32_end, f64, f64_end)                        \
-  [MOTH_F32] = {LEVELS(take), f32##_start, f32##_join, f32_end},        \
-  [MOTH_F64] = {{take##_f64, take##_f64, take##_f64}, f64##_start, f64##_join, f64_end}
+  [MOTH_F32] = {LEVELS(take), f32##_start, f32##_join, f32_end, f32##_acc}, \
+  [MOTH_F64] = {{take##_f64, take##_f64, take##_f64}, f64##_start, f64##_join, f64_end, f64##_acc}
 #define ACCUMULATOR(name, type, ZERO, JOIN)                             \
+  enum { name##_acc = sizeof(type) };                                   \
   static void name##_start(int64_t n, void *room) {                     \
     type *acc = room;                                                   \
     for (int64_t j = 0; j < n; j++) acc[j] = (type)(ZERO);              \

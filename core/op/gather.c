@@ -279,7 +279,8 @@ static int gather_grad(const gather_args *a, moth_grad *g) {
                                      .size = {a->input->l.shape, a->input->l.ndim}));
 }
 
-MOTH_OP(gather, GATHER, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT | MOTH_OP_FROM_ONE, .saves = "index:input",
+MOTH_OP(gather, GATHER, .dtypes = MOTH_ANY, .saves = "index:input",
+        .flags = MOTH_OP_OUT | MOTH_OP_FROM_ONE,
         .doc = "Elements at positions along a dimension, one position per element of the result.",
         .examples = "moth.randn(3, 4), 2, moth.tensor{{1LL, 4LL}, {2LL, 2LL}, {3LL, 1LL}}\n"
                     "moth.randn(3, 2), 1, moth.tensor{{3LL, 1LL}}")
