@@ -88,7 +88,7 @@ static void take_half(const job *j, int64_t n, int64_t r, char *acc, const char 
     }
     return;
   }
-  if (r <= HALVES / 2) {
+  if (r > 0 && r <= HALVES / 2) {
     const int64_t most = HALVES / r;
     for (int64_t i = 0; i < n; i += most) {
       const int64_t some = n - i < most ? n - i : most;
