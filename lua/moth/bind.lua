@@ -480,11 +480,16 @@ end
 
 local signatures = setmetatable({}, { __mode = "k" }) -- function -> what help shows of it
 
---- Makes a function known to help: its signature with doc, examples, outputs and so on.
+--- Makes a function known to help: its signature with doc, examples, outputs and so on, or a
+-- function that gives it.
 function bind.register(fn, sig) signatures[fn] = sig end
 
 --- The signature of a bound or defined function; nil for any other value.
-function bind.signature(fn) return signatures[fn] end
+function bind.signature(fn)
+  local sig = signatures[fn]
+  if type(sig) == "function" then return sig() end
+  return sig
+end
 
 --- name -> function, for every op, hidden ones and in-place forms too; written at first use.
 bind.ops = setmetatable({}, {

@@ -105,7 +105,7 @@ end
 
 local TENSORS = { tensor = true, number = true, index = true, mask = true }
 
-local function build(name, rows, body)
+local function read(name, rows)
   local args, defaults = {}, {}
   for i, row in ipairs(rows) do
     args[i] = read_arg(name, row)
@@ -113,10 +113,14 @@ local function build(name, rows, body)
   end
   local method = args[1] ~= nil and TENSORS[args[1].row.name] or false
   local sig = forms.signature(name, args, method)
-  sig.method = method
-  local chunk, problem = loadstring(write(sig), "=[moth.op." .. name .. "]")
+  sig.method, sig.defaults = method, defaults
+  return sig
+end
+
+local function compile(sig, body)
+  local chunk, problem = loadstring(write(sig), "=[moth.op." .. sig.name .. "]")
   if not chunk then error(problem, 0) end
-  return chunk(sig, T, body, defaults), sig
+  return chunk(sig, T, body, sig.defaults)
 end
 
 -- A signature that takes nothing but a list also takes its elements in a row:
@@ -131,21 +135,38 @@ local function in_row(fn, sig)
   end
 end
 
+-- The function, written when it is called first: most are never, in one program. read_sig gives
+-- the signature.
+local function late(read_sig, body)
+  local compiled
+  return function(...)
+    if not compiled then
+      local sig = read_sig()
+      compiled = in_row(compile(sig, body), sig)
+    end
+    return compiled(...)
+  end
+end
+
 --- Makes a function.
 -- @param record  table of name, doc, examples (one call a line), args, run, and perhaps outputs
 -- ("y"), file (where it is written), scoped (whether tensors that run makes and does not return go
 -- when it returns: it must not keep them, nor call functions of the user's)
 -- @return the function
 function define.fn(record)
-  local run = record.scoped and scope.inside(record.run) or record.run
-  local fn, sig = build(record.name, record.args, run)
-  fn = in_row(fn, sig)
-  local info = debug.getinfo(record.run, "S")
-  sig.doc, sig.examples = record.doc or "", record.examples or ""
-  sig.outputs = record.outputs and { { name = record.outputs } } or { { name = "y" } }
-  sig.file = record.file or info.source:gsub("^@", "")
-  sig.lua = true
-  bind.register(fn, sig)
+  local sig
+  local function signature()
+    if sig then return sig end
+    sig = read(record.name, record.args)
+    local info = debug.getinfo(record.run, "S")
+    sig.doc, sig.examples = record.doc or "", record.examples or ""
+    sig.outputs = record.outputs and { { name = record.outputs } } or { { name = "y" } }
+    sig.file = record.file or info.source:gsub("^@", "")
+    sig.lua = true
+    return sig
+  end
+  local fn = late(signature, record.scoped and scope.inside(record.run) or record.run)
+  bind.register(fn, signature)
   return fn
 end
 
@@ -154,10 +175,15 @@ end
 -- @param name  the function's name in messages
 -- @param args  rows as in define
 function define.signature(name, args)
-  local fn, sig = build(name, args, function(...) return ... end)
-  fn = in_row(fn, sig)
-  sig.doc, sig.examples, sig.outputs, sig.lua, sig.method = "", "", {}, true, false
-  bind.register(fn, sig)
+  local sig
+  local function signature()
+    if sig then return sig end
+    sig = read(name, args)
+    sig.doc, sig.examples, sig.outputs, sig.lua, sig.method = "", "", {}, true, false
+    return sig
+  end
+  local fn = late(signature, function(...) return ... end)
+  bind.register(fn, signature)
   return fn
 end
 
@@ -167,17 +193,19 @@ end
 -- @param args     what define.signature returned, or rows as in define
 -- @param outputs  names of its results, "output, h"; optional
 function define.takes(fn, args, outputs)
-  local sig = { name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true }
-  if type(args) == "function" then
-    local parsed = bind.signature(args)
-    sig.name, sig.args = parsed.name:match("[%w_]+$"), parsed.args
-  else
-    for i, row in ipairs(args) do sig.args[i] = read_arg("forward", row) end
-  end
-  for name in (outputs or ""):gmatch("[^,%s][^,]*") do
-    sig.outputs[#sig.outputs + 1] = { name = name }
-  end
-  bind.register(fn, sig)
+  bind.register(fn, function()
+    local sig = { name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true }
+    if type(args) == "function" then
+      local parsed = bind.signature(args)
+      sig.name, sig.args = parsed.name:match("[%w_]+$"), parsed.args
+    else
+      for i, row in ipairs(args) do sig.args[i] = read_arg("forward", row) end
+    end
+    for name in (outputs or ""):gmatch("[^,%s][^,]*") do
+      sig.outputs[#sig.outputs + 1] = { name = name }
+    end
+    return sig
+  end)
 end
 
 return setmetatable(define, { __call = function(_, record) return define.fn(record) end })
