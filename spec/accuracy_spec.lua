@@ -79,8 +79,9 @@ describe("errors of f32 stay small", function()
   end)
 
   it("in products, however long their sums", function()
-    for k, bounds in pairs {[64] = {9, 2}, [300] = {10, 2.4}, [1000] = {10, 2.4}, [5000] = {12, 3}}
-    do
+    for k, bounds in pairs {
+      [64] = {9, 2}, [200] = {8, 1.3}, [300] = {10, 2.4}, [1000] = {10, 2.4}, [5000] = {12, 3},
+    } do
       product_within(bounds[1], bounds[2], moth.mm, moth.rand(48, k), moth.rand(k, 40))
       product_within(bounds[1], bounds[2], F.linear, moth.rand(2, k), moth.rand(40, k))
     end
@@ -116,6 +117,8 @@ describe("errors of f32 stay small", function()
                    moth.rand(2, 64, 200), moth.rand(32, 64, 5))
     product_within(14, 3.2, function(x, w) return (F.conv_transpose2d(x, w, nil, 2, 1)) end,
                    moth.rand(2, 64, 10, 10), moth.rand(64, 32, 4, 4))
+    product_within(12, 1.25, function(x, w) return (F.conv_transpose1d(x, w, nil, 2, 2, 1)) end,
+                   moth.rand(4, 32, 100), moth.rand(32, 64, 5))
   end)
 
   it("in attention", function()

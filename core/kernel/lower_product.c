@@ -8,6 +8,7 @@
 #include "lower.h"
 
 #define CHAIN 160      /* taps added in one go: longer sums lose digits, and these stay in L1 */
+#define SHORT_CHAIN 64 /* ... of a phase, unless there are several chains anyway */
 #define NS_PER_FMA 0.01
 #define FEW_WINDOWS 256 /* for which filters that lie right are not laid out anew */
 #define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */
@@ -122,7 +123,7 @@ typedef struct task {
 typedef struct strip {
   const task *t;
   const phase *h;
-  int64_t c0, taps;
+  int64_t c0, taps, some; /* some: that are added in one go */
   const float *b;
   const int64_t *off;
   float *to;
@@ -130,11 +131,11 @@ typedef struct strip {
   bool wide;
 } strip;
 
-/* Taps n to n + CHAIN - 1, for the panel of filters that begins with the i-th. */
+/* Taps n to n + z->some - 1, for the panel of filters that begins with the i-th. */
 static void chain(const strip *z, int64_t i, int64_t n) {
   const task *t = z->t;
   const job *j = t->j;
-  int64_t m = least(t->i1 - i, j->height), some = least(z->taps - n, CHAIN);
+  int64_t m = least(t->i1 - i, j->height), some = least(z->taps - n, z->some);
   int64_t rs = j->in_place ? j->rs : 0, cs = j->in_place ? 1 : m;
   const float *a = j->in_place ? j->weight : j->packed;
   a += t->g * j->of_group + z->h->packed + i * z->h->k + (z->c0 * z->h->taps + n) * cs;
@@ -143,13 +144,21 @@ static void chain(const strip *z, int64_t i, int64_t n) {
                    z->to + (i - t->i0) * z->ld, z->ld);
 }
 
+/* How many of so many taps make one of equal chains. */
+static int64_t equal_chain(const job *j, int64_t taps) {
+  int64_t chains = ceil_div(taps, CHAIN);
+  if (chains == 1 && j->phases > 1) chains = ceil_div(taps, SHORT_CHAIN);
+  return chains ? ceil_div(taps, chains) : 1;
+}
+
 /* They go to y + i * ldy + q. Filters that are read where they lie are read to their ends: the
 ** processor foresees that. */
 static void tile_columns(const task *t, const phase *h, int64_t c0, int64_t taps, const float *b,
                          const int64_t *off, float *y, int64_t ldy, int64_t valid) {
   const job *j = t->j;
   bool whole = valid == j->tile->columns || valid == j->tile->lanes;
-  strip z = {t, h, c0, taps, b, off, y, ldy, valid > j->tile->lanes};
+  const int64_t some = equal_chain(j, taps);
+  strip z = {t, h, c0, taps, some, b, off, y, ldy, valid > j->tile->lanes};
   if (!whole) {
     z.to = t->edge;
     z.ld = MOTH_TILE_COLUMNS;
@@ -158,9 +167,9 @@ static void tile_columns(const task *t, const phase *h, int64_t c0, int64_t taps
   }
   if (j->in_place)
     for (int64_t i = t->i0; i < t->i1; i += j->height)
-      for (int64_t n = 0; n < taps || n == 0; n += CHAIN) chain(&z, i, n);
+      for (int64_t n = 0; n < taps || n == 0; n += some) chain(&z, i, n);
   else
-    for (int64_t n = 0; n < taps || n == 0; n += CHAIN)
+    for (int64_t n = 0; n < taps || n == 0; n += some)
       for (int64_t i = t->i0; i < t->i1; i += j->height) chain(&z, i, n);
   for (int64_t i = 0; !whole && i < t->i1 - t->i0; i++)
     memcpy(y + i * ldy, z.to + i * z.ld, (size_t)valid * sizeof *y);

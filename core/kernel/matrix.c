@@ -13,7 +13,7 @@
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
 #define LOW_TILE 6     /* rows of a tile of more than two vectors */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
-#define CHAIN 128      /* products that a register sums in one go: longer sums lose digits, */
+#define CHAIN 96       /* products that a register sums in one go: longer sums lose digits, */
 #define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
 #define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
 #define MOST_CHAINS 16 /* ... and so do many of them */
