@@ -79,6 +79,18 @@ moth_tensor *moth_grad_zeros(moth_grad *g, const moth_tensor *x) {
   return GRAD(g, spread, .input = zero, .size = {x->l.shape, x->l.ndim});
 }
 
+moth_tensor *moth_grad_real(moth_grad *g, moth_tensor *x) {
+  if (!x || !x->storage || moth_compute_dtype(x->l.dtype) == x->l.dtype) return x;
+  return GRAD(g, cast, .input = x, .dtype = moth_compute_dtype(x->l.dtype));
+}
+
+moth_tensor *moth_grad_share(moth_grad *g, moth_tensor *dy, double n) {
+  const int dtype = dy->l.dtype;
+  moth_tensor *part = GRAD(g, div, .input = moth_grad_real(g, dy), .other = moth_grad_number(g, n),
+                           .rounding_mode = MOTH_ROUND_NONE);
+  return part && part->l.dtype != dtype ? GRAD(g, cast, .input = part, .dtype = dtype) : part;
+}
+
 /* Sums dx over the dimensions that broadcasting gave it beyond `input`. */
 static moth_tensor *sum_to(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
   int64_t dims[MOTH_MAX_DIMS], n = 0;

@@ -253,6 +253,11 @@ moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take); /* hands a temporar
   moth_grad_run((g), &moth_op_##op, &(op##_args){.ctx = (g)->ctx, __VA_ARGS__})
 moth_tensor *moth_grad_number(moth_grad *g, double value); /* a number as operand */
 moth_tensor *moth_grad_zeros(moth_grad *g, const moth_tensor *x); /* in the shape of x */
+/* x in the dtype that its elements are computed in: f32 for half types, so that a formula of
+** several steps rounds once, when moth_flow casts back. As it is if NULL or without bytes. */
+moth_tensor *moth_grad_real(moth_grad *g, moth_tensor *x);
+/* dy / n, rounded once; n may lie beyond dy's dtype. */
+moth_tensor *moth_grad_share(moth_grad *g, moth_tensor *dy, double n);
 
 /* GRAD for an op that maps element to element, the last use of g->dy in a formula and of its size:
 ** the result takes its place where nobody else has it. */

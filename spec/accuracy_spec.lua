@@ -162,6 +162,61 @@ describe("errors of f32 stay small", function()
   end)
 end)
 
+describe("gradients of half types", function()
+  local halves = {moth.float16, moth.bfloat16}
+
+  it("are rounded once where a mean is shared out, however many share it", function()
+    for _, dtype in ipairs(halves) do
+      for _, n in ipairs {1000, 70001} do
+        local x = moth.ones(n, {dtype = dtype}):requires_grad_()
+        x:mean():backward()
+        local want = moth.full({n}, 1 / n):to(dtype)
+        assert.is_true(moth.equal(want, x.grad), ("%s of %d"):format(tostring(dtype), n))
+      end
+    end
+  end)
+
+  it("are rounded once in losses", function()
+    moth.manual_seed(3)
+    for _, dtype in ipairs(halves) do
+      for _, name in ipairs {"mse_loss", "smooth_l1_loss", "huber_loss", "kl_div"} do
+        local x, t = moth.randn(70, 1000):to(dtype), moth.rand(70, 1000):to(dtype)
+        local grads = {}
+        for i, as in ipairs {dtype, moth.float32} do
+          local leaf = x:to(as):clone():requires_grad_()
+          F[name](leaf, t:to(as)):backward()
+          grads[i] = leaf.grad:to(dtype)
+        end
+        assert.is_true(moth.equal(grads[1], grads[2]), name)
+      end
+    end
+  end)
+
+  it("of attention with a learnt bias are near those of f32", function()
+    moth.manual_seed(3)
+    for _, dtype in ipairs(halves) do
+      local inputs, grads = {}, {}
+      for i, shape in ipairs {{2, 60, 32}, {2, 90, 32}, {2, 90, 32}, {60, 90}} do
+        inputs[i] = moth.rand(shape):to(dtype)
+      end
+      for k, as in ipairs {dtype, moth.float32} do
+        local leaves = {}
+        for i, x in ipairs(inputs) do leaves[i] = x:to(as):clone():requires_grad_() end
+        F.scaled_dot_product_attention(unpack(leaves)):sum():backward()
+        for i, x in ipairs(leaves) do
+          grads[i] = grads[i] or {}
+          grads[i][k] = x.grad:double()
+        end
+      end
+      for i, pair in ipairs(grads) do
+        local most = pair[2]:abs():max():item() * (dtype == moth.float16 and 2 ^ -10 or 2 ^ -7)
+        local apart = (pair[1] - pair[2]):abs():max():item()
+        assert.is_true(apart <= most, ("input %d: %g of %g"):format(i, apart, most))
+      end
+    end
+  end)
+end)
+
 describe("hard curves", function()
   it("turn where PyTorch's turn", function()
     local x = moth.tensor({-3, 3}):requires_grad_()

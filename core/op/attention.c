@@ -225,17 +225,23 @@ static moth_tensor *weights_with_ops(const attention_args *a, moth_grad *g, cons
 }
 
 static int with_ops(const attention_args *a, moth_grad *g, const form *f) {
-  moth_tensor *weights = weights_with_ops(a, g, f), *scale = moth_grad_number(g, a->scale);
-  moth_tensor *dy = g->dy;
+  attention_args real = *a;
+  real.query = moth_grad_real(g, a->query);
+  real.key = moth_grad_real(g, a->key);
+  real.value = moth_grad_real(g, a->value);
+  real.bias = moth_grad_real(g, a->bias);
+  moth_tensor *dy = moth_grad_real(g, g->dy), *scale = moth_grad_number(g, a->scale);
+  if (g->status) return g->status;
+  moth_tensor *weights = weights_with_ops(&real, g, f);
   if (a->heads_last) dy = GRAD(g, transpose, .input = dy, .dim0 = -3, .dim1 = -2);
   if (moth_wants(g, a->value)) moth_flow(g, a->value, PRODUCT(TURNED(weights), dy));
-  moth_tensor *d = PRODUCT(dy, TURNED(a->value));
+  moth_tensor *d = PRODUCT(dy, TURNED(real.value));
   d = MINUS(d, LAST_SUM(TIMES(d, weights)));
   d = TIMES(d, weights);
   if (moth_wants(g, a->bias)) moth_flow(g, a->bias, d);
   d = TIMES(d, scale);
-  if (moth_wants(g, a->query)) moth_flow(g, a->query, PRODUCT(d, a->key));
-  if (moth_wants(g, a->key)) moth_flow(g, a->key, PRODUCT(TURNED(d), a->query));
+  if (moth_wants(g, a->query)) moth_flow(g, a->query, PRODUCT(d, real.key));
+  if (moth_wants(g, a->key)) moth_flow(g, a->key, PRODUCT(TURNED(d), real.query));
   return g->status;
 }
 

@@ -39,14 +39,10 @@ static int pair_run(const moth_tensor *input, const moth_tensor *target, int whi
   return moth_real_done(y, out, status);
 }
 
-/* dy / n, which rounds once; an n that is too large for f16 is turned over first. */
-static moth_tensor *shared_by(moth_grad *g, double n) {
-  return n > 65504 ? TIMES(g->dy, NUMBER(1 / n)) : OVER(g->dy, NUMBER(n));
-}
-
 /* dy, divided by n if the losses became their mean. */
-static moth_tensor *scaled(moth_grad *g, int64_t reduction, int64_t n) {
-  return reduction == MOTH_MEAN ? shared_by(g, (double)n) : g->dy;
+static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
+  moth_tensor *dy = moth_grad_real(g, g->dy);
+  return reduction == MOTH_MEAN && dy ? moth_grad_share(g, dy, n) : dy;
 }
 
 /* x: the input, t: the target, up: the gradient of each loss. The gradient of the target is that
@@ -59,10 +55,10 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, int64_t n) {
     return pair_run(a->input, a->target, which, number, a->reduction, out[0]);              \
   }                                                                                         \
   static int op##_grad(const op##_args *a, moth_grad *g) {                                  \
-    moth_tensor *x = a->input, *t = a->target;                                              \
-    moth_tensor *up = scaled(g, a->reduction, x->l.numel);                               \
-    if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, of_x));                                 \
-    if (moth_wants(g, t)) moth_flow(g, t, TIMES(up, of_t));                                 \
+    moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);        \
+    moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);                   \
+    if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(up, of_x));                   \
+    if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, of_t));                 \
     return g->status;                                                                       \
   }                                                                                         \
   MOTH_OP(op, LIST, .dtypes = MOTH_FLOATS, __VA_ARGS__)
@@ -105,9 +101,10 @@ static int huber_loss_cpu(const huber_loss_args *a, moth_tensor **out) {
   return pair_run(a->input, a->target, MOTH_LOSS_HUBER, a->delta, a->reduction, out[0]);
 }
 static int huber_loss_grad(const huber_loss_args *a, moth_grad *g) {
-  moth_tensor *x = a->input, *t = a->target, *up = scaled(g, a->reduction, x->l.numel);
-  if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, limited(g, x, t, a->delta)));
-  if (moth_wants(g, t)) moth_flow(g, t, TIMES(up, limited(g, t, x, a->delta)));
+  moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);
+  moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(up, limited(g, x, t, a->delta)));
+  if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, limited(g, t, x, a->delta)));
   return g->status;
 }
 MOTH_OP(huber_loss, HUBER_LOSS, .dtypes = MOTH_FLOATS, SAVES, METHOD,
@@ -129,9 +126,10 @@ static moth_tensor *smooth_slope(moth_grad *g, moth_tensor *p, moth_tensor *q, d
   return TIMES(limited(g, p, q, beta), NUMBER(1 / beta));
 }
 static int smooth_l1_loss_grad(const smooth_l1_loss_args *a, moth_grad *g) {
-  moth_tensor *x = a->input, *t = a->target, *up = scaled(g, a->reduction, x->l.numel);
-  if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, smooth_slope(g, x, t, a->beta)));
-  if (moth_wants(g, t)) moth_flow(g, t, TIMES(up, smooth_slope(g, t, x, a->beta)));
+  moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);
+  moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(up, smooth_slope(g, x, t, a->beta)));
+  if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, smooth_slope(g, t, x, a->beta)));
   return g->status;
 }
 MOTH_OP(smooth_l1_loss, SMOOTH_L1_LOSS, .dtypes = MOTH_FLOATS, SAVES, METHOD,
@@ -277,14 +275,15 @@ static int kl_div_cpu(const kl_div_args *a, moth_tensor **out) {
 
 /* Of x: -t. Of t: log t + 1 - x. With e = exp(t) in the place of t: -e and e (t - x + 1). */
 static int kl_div_grad(const kl_div_args *a, moth_grad *g) {
-  moth_tensor *x = a->input, *t = a->target;
-  moth_tensor *up = a->reduction == MOTH_BATCH_MEAN ? shared_by(g, batch_of(a))
-                                                    : scaled(g, a->reduction, x->l.numel);
+  moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);
+  moth_tensor *up = a->reduction == MOTH_BATCH_MEAN
+                      ? scaled(g, MOTH_MEAN, batch_of(a))
+                      : scaled(g, a->reduction, (double)a->input->l.numel);
   moth_tensor *p = a->log_target ? OF(exp, t) : t;
-  if (moth_wants(g, x)) moth_flow(g, x, TIMES(up, NEGATED(p)));
-  if (moth_wants(g, t)) {
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(up, NEGATED(p)));
+  if (moth_wants(g, a->target)) {
     moth_tensor *slope = MINUS(PLUS(a->log_target ? t : OF(log, t), NUMBER(1)), x);
-    moth_flow(g, t, TIMES(up, a->log_target ? TIMES(p, slope) : slope));
+    moth_flow(g, a->target, TIMES(up, a->log_target ? TIMES(p, slope) : slope));
   }
   return g->status;
 }

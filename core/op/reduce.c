@@ -72,7 +72,7 @@ static int mean_cpu(const mean_args *a, moth_tensor **out) {
 
 static int mean_grad(const mean_args *a, moth_grad *g) {
   double n = (double)a->input->l.numel / (double)(g->dy->l.numel ? g->dy->l.numel : 1);
-  return moth_flow(g, a->input, SPREAD_BACK(OVER(g->dy, NUMBER(n))));
+  return moth_flow(g, a->input, SPREAD_BACK(moth_grad_share(g, g->dy, n)));
 }
 
 MOTH_OP(mean, REDUCE_DTYPE, .doc = "The mean along dimensions.",
