@@ -76,7 +76,9 @@ struct moth_ctx {
   bool keeps_blocks; /* not after its end, nor where a tool looks for uses after a free */
   moth_memory_info mem;
   int64_t floor_bytes, floor_slots, goal_slots;
-  int64_t after_bytes;            /* what was live after the last collection */
+  int64_t after_bytes;            /* what was live after the last collection, */
+  int64_t high_bytes;             /* ... the most of it lately, fading, */
+  int64_t found_bytes;            /* ... and before it */
   int64_t most_bytes, most_slots; /* a collection is due whatever it takes */
   double cost, credit;            /* seconds: of the last collection; what may be spent on more */
   double looked;                  /* when the credit was reckoned */
@@ -219,6 +221,7 @@ int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h);
 /* The status of a call that went well: WANT when a sweep or a collection is due, and always in
 ** anomaly mode, so that Lua can note where it stands. */
 int moth_due_now(moth_ctx *ctx);
+void moth_fallen(moth_ctx *ctx);  /* much was given back: what makes a collection due begins anew */
 int moth_due_soon(moth_ctx *ctx); /* before memory grows for long without Lua being asked */
 static inline int moth_due(moth_ctx *ctx) {
   return ctx->want || ctx->anomaly || ctx->mem.live_bytes > ctx->mem.goal_bytes ||

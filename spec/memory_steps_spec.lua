@@ -313,6 +313,15 @@ describe("a collection", function()
     assert.is_true(asked_after(moth.memory().live_bytes / 32 + 2 * MIB))
   end)
 
+  it("waits until live bytes near what was needed before they fell, and not longer", function()
+    local live = moth.empty(16 * MIB) -- 64 MiB
+    took(0, 0)
+    live:free()
+    moth.scope(function() end) -- its end is where they may have fallen
+    assert.is_false(asked_after(20 * MIB))
+    assert.is_true(asked_after(62 * MIB))
+  end)
+
   it("waits where it would take more than its share of the time", function()
     moth.collect()
     local live = moth.memory().live_bytes
