@@ -2,6 +2,7 @@
 ** weights. Every value takes two words of the stream and is worked out in f64. The faces, and the
 ** list these ops are in, are random's.
 */
+#include <float.h>
 #include <math.h>
 
 #include "../kernel/normal.h"
@@ -215,15 +216,16 @@ static int multinomial_shape(const multinomial_args *a, moth_layout *y) {
 
 /* Weights must be finite and not below 0; enough of each row above it. */
 static int check_weights(const multinomial_args *a, int64_t rows, int64_t n, const double *w) {
-  for (int64_t i = 0; i < rows; i++) {
-    int64_t some = 0, wanted = a->replacement ? 1 : a->num_samples;
+  for (int64_t i = 0; i < rows; i++, w += n) {
+    int64_t some = 0, bad = 0, wanted = a->replacement ? 1 : a->num_samples;
     for (int64_t j = 0; j < n; j++) {
-      const double v = w[i * n + j];
-      if (!(v >= 0) || isinf(v))
-        return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
-                         "weights are finite and from 0 on, got %g", v);
-      some += v > 0;
+      some += w[j] > 0;
+      bad += !((w[j] >= 0) & (w[j] <= DBL_MAX));
     }
+    for (int64_t j = 0; bad; j++)
+      if (!(w[j] >= 0) || isinf(w[j]))
+        return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
+                         "weights are finite and from 0 on, got %g", w[j]);
     if (some < wanted)
       return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
                        "%lld positions are drawn, but only %lld weights of row " MOTH_POS
