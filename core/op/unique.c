@@ -22,6 +22,7 @@ typedef struct groups {
   uint64_t *keys;
   moth_keyed *x, *spare; /* the slices in order */
   int64_t bytes;
+  bool sorted;
 } groups;
 
 static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r) {
@@ -45,14 +46,20 @@ static int groups_sort(groups *g, moth_ctx *ctx) {
     if (!moth_keyed_sort(ctx, g->n, g->x, g->spare) || moth_cancelled(ctx))
       return moth_stopped(ctx);
   }
+  g->sorted = true;
   return MOTH_OK;
 }
 
-static bool equal_slices(const groups *g, int64_t p, int64_t q, bool floats) {
-  const uint64_t *a = g->keys + p * g->width, *b = g->keys + q * g->width;
+/* Whether the i-th slice is another one than that before it. */
+static bool begins(const groups *g, int64_t i, bool floats) {
+  if (i == 0) return true;
+  const moth_keyed *x = g->x + i;
+  if (g->sorted && g->width == 1) /* its key is at hand */
+    return x->key != x[-1].key || (floats && x->key == MOTH_KEY_NAN);
+  const uint64_t *a = g->keys + x[-1].at * g->width, *b = g->keys + x->at * g->width;
   for (int64_t c = 0; c < g->width; c++)
-    if (a[c] != b[c] || (floats && a[c] == MOTH_KEY_NAN)) return false;
-  return true;
+    if (a[c] != b[c] || (floats && a[c] == MOTH_KEY_NAN)) return true;
+  return false;
 }
 
 static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
@@ -62,23 +69,22 @@ static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
 
 static int64_t *numbers(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
 
-/* Fills inverse; the first of each group and its size go to new lists. */
+/* Fills inverse; the first of each group and its size go to new lists. Equals stand in the order of
+** their positions. */
 static int groups_read(const groups *g, bool floats, moth_tensor *inverse, moth_tensor **first,
                        moth_tensor **counts) {
   moth_ctx *ctx = inverse->ctx;
   int64_t n = 0, *group = numbers(inverse);
-  for (int64_t i = 0; i < g->n; i++) {
-    n += i == 0 || !equal_slices(g, g->x[i - 1].at, g->x[i].at, floats);
-    group[g->x[i].at] = n - 1;
-  }
+  for (int64_t i = 0; i < g->n; i++) n += begins(g, i, floats);
   *first = new_list(ctx, n);
   *counts = *first ? new_list(ctx, n) : NULL;
   if (!*counts) return ctx->error.code;
-  int64_t *f = numbers(*first), *c = numbers(*counts);
-  for (int64_t i = 0; i < n; i++) c[i] = 0;
+  int64_t *f = numbers(*first), *c = numbers(*counts), to = -1;
   for (int64_t i = 0; i < g->n; i++) {
-    int64_t at = g->x[i].at, to = group[at];
-    if (c[to]++ == 0) f[to] = at;
+    const int64_t at = g->x[i].at;
+    if (begins(g, i, floats)) f[++to] = at, c[to] = 0;
+    c[to]++;
+    group[at] = to;
   }
   return MOTH_OK;
 }
