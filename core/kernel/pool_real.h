@@ -331,6 +331,7 @@ TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int lane, cons
 }
 
 TARGET static void NAME(mean_shares_back_of)(const moth_shares *p, const REAL *dy, REAL *dx) {
+  const int64_t wide = p->in[1];
   bool apart = p->in[0] % p->out[0] == 0; /* then no row belongs to two shares */
   if (!apart || p->out[1] > 1) memset(dx, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(REAL));
   for (int64_t oy = 0; oy < p->out[0]; oy++) {
@@ -338,11 +339,11 @@ TARGET static void NAME(mean_shares_back_of)(const moth_shares *p, const REAL *d
     for (int64_t ox = 0; ox < p->out[1]; ox++) {
       int64_t c0 = share_from(p, 1, ox), c1 = share_to(p, 1, ox);
       REAL share = *dy++ / (REAL)((r1 - r0) * (c1 - c0));
-      REAL *to = dx + r0 * p->in[1];
+      REAL *to = dx + r0 * wide;
       if (apart && p->out[1] == 1)
-        for (int64_t i = 0; i < (r1 - r0) * p->in[1]; i++) to[i] = share;
+        for (int64_t i = 0; i < (r1 - r0) * wide; i++) to[i] = share;
       else
-        for (int64_t r = r0; r < r1; r++, to += p->in[1])
+        for (int64_t r = r0; r < r1; r++, to += wide)
           for (int64_t c = c0; c < c1; c++) to[c] += share;
     }
   }
