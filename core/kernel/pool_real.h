@@ -81,29 +81,42 @@ TARGET static inline int64_t NAME(largest)(const moth_window *w, const REAL *x, 
     memcpy(y, &sum, sizeof sum);                                                               \
   }
 #define LIST(...) __VA_ARGS__
+CHUNK(2, LIST(0, 2), LIST(1, 3))
 CHUNK(4, LIST(0, 2, 4, 6), LIST(1, 3, 5, 7))
+#if VECTOR_BYTES >= 32
 CHUNK(8, LIST(0, 2, 4, 6, 8, 10, 12, 14), LIST(1, 3, 5, 7, 9, 11, 13, 15))
+#endif
+#if VECTOR_BYTES >= 64
 CHUNK(16, LIST(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
       LIST(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))
+#endif
 #undef LIST
 #undef CHUNK
 
 /* Does THIS(L, i) for n windows: L of them from the i-th on. The last vector begins earlier, over
 ** what is done already, rather than to be shorter. n is 4 or more. Where there is `room` for it, a
-** single vector goes beyond the n, over what is done later. */
-#define EACH_CHUNK(n, room, THIS)                                                 \
-  do {                                                                            \
-    if (n >= 16) {                                                                \
-      for (int64_t i = 0; i < n; i += 16) THIS(16, (i <= n - 16 ? i : n - 16));   \
-    } else if (n > 8 && room >= 16) {                                             \
-      THIS(16, 0);                                                                \
-    } else if (n >= 8) {                                                          \
-      for (int64_t i = 0; i < n; i += 8) THIS(8, (i <= n - 8 ? i : n - 8));       \
-    } else if (n > 4 && room >= 8) {                                              \
-      THIS(8, 0);                                                                 \
-    } else {                                                                      \
-      for (int64_t i = 0; i < n; i += 4) THIS(4, (i <= n - 4 ? i : n - 4));       \
-    }                                                                             \
+** single vector goes beyond the n, over what is done later. No vector is wider than a register:
+** what chooses between two would be taken apart, element by element. */
+#define CHUNKS(L, n, room, THIS)                                            \
+  if (n >= L) {                                                             \
+    for (int64_t i = 0; i < n; i += L) THIS(L, (i <= n - L ? i : n - L));   \
+  } else if (n > L / 2 && room >= L) {                                      \
+    THIS(L, 0);                                                             \
+  } else
+#if VECTOR_BYTES >= 64
+#define WIDE_CHUNKS(n, room, THIS) CHUNKS(16, n, room, THIS) CHUNKS(8, n, room, THIS)
+#elif VECTOR_BYTES >= 32
+#define WIDE_CHUNKS(n, room, THIS) CHUNKS(8, n, room, THIS)
+#else
+#define WIDE_CHUNKS(n, room, THIS)
+#endif
+#define EACH_CHUNK(n, room, THIS)                                             \
+  do {                                                                        \
+    WIDE_CHUNKS(n, room, THIS)                                                \
+    if (sizeof(REAL) == 4)                                                    \
+      for (int64_t i = 0; i < n; i += 4) THIS(4, (i <= n - 4 ? i : n - 4));   \
+    else                                                                      \
+      for (int64_t i = 0; i < n; i += 2) THIS(2, (i <= n - 2 ? i : n - 2));   \
   } while (0)
 
 /* n windows in a row, all inside; `spare` more may be written, over what is done later. */
@@ -111,6 +124,7 @@ TARGET static void NAME(max_row)(const moth_window *w, int64_t n, int64_t spare,
                                  const REAL *x, int64_t start, REAL *y, int64_t *index) {
   const int64_t k = w->kernel[1], s = w->stride[1], right = w->dilation[1];
   const int64_t down = w->dilation[0] * w->in[1], room = n + spare;
+  (void)room; /* used for wider vectors only */
 #define PLAIN22(L, i) NAME(max##L)(2, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define PLAIN32(L, i) NAME(max##L)(3, 2, rows, down, 1, x + i * 2, start + i * 2, y + i, index + i)
 #define DENSE(L, i) NAME(max##L)(k, 1, rows, down, right, x + i, start + i, y + i, index + i)
@@ -415,4 +429,6 @@ TARGET static void NAME(gather_planes)(int64_t first, int64_t last, int lane, co
 }
 
 #undef TAPS
+#undef CHUNKS
+#undef WIDE_CHUNKS
 #undef EACH_CHUNK
