@@ -239,8 +239,10 @@ TARGET static void NAME(dots)(const moth_dots *p, int64_t first, int64_t last) {
 TARGET static void NAME(sums)(const moth_sums *p, int64_t first, int64_t last) {
   enum { ROWS = 8 };
   const float *x = p->x, *b = p->b;
-  for (int64_t j = first; j < last; j++)
-    p->y[j] = (p->add ? p->y[j] : 0) + (p->bias ? p->bias[j] : 0);
+  const float *bias = p->bias;
+  float *sum = p->y;
+  if (!p->add && last > first) memset(sum + first, 0, (size_t)(last - first) * sizeof *sum);
+  for (int64_t j = first; bias && j < last; j++) sum[j] += bias[j];
   int64_t t = 0;
   for (; t + ROWS <= p->k; t += ROWS, x += ROWS * p->step, b += ROWS * p->ldb) {
     float f[ROWS];

@@ -16,7 +16,7 @@
 #define FEW_ROWS 8              /* rows against B turned that are dot products, */
 #define LONG 32                 /* ... of at least this many elements */
 #define STREAMED (64 << 10)     /* elements of a matrix that does not stay in L2 */
-#define PART (64 << 10)         /* elements of one that is cut across its rows, */
+#define PART (128 << 10)        /* elements of one that is cut across its rows, */
 #define SHORT 4096              /* ... if those are no longer: pieces of longer ones are streams */
 #define MOST_PARTS 64
 #define ROOM (1 << 20)          /* floats of B laid out at a time, */
