@@ -136,7 +136,7 @@ static void drop_entry(moth_task *t, task_entry *e) {
 
 /* Whether adding into x would be seen by nobody else. */
 static bool is_ours(const moth_tensor *x) {
-  return x->refs == 1 && moth_storage_unique(x->storage) && moth_contiguous(x);
+  return x->refs == 1 && moth_storage_unique(x->storage) && moth_dense(x);
 }
 
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
@@ -189,8 +189,8 @@ int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *pa
   if (i == UINT32_MAX) return MOTH_OK;
   const task_entry *e = &g->task->entries[i];
   moth_tensor *sum = e->dys[to->output];
-  if (e->waiting || !sum || !is_ours(sum) || !moth_shape_same(&sum->l, &input->l) ||
-      sum->l.dtype != g->dy->l.dtype)
+  if (e->waiting || !sum || !is_ours(sum) || !moth_contiguous(sum) ||
+      !moth_shape_same(&sum->l, &input->l) || sum->l.dtype != g->dy->l.dtype)
     return MOTH_OK;
   l.dtype = sum->l.dtype;
   l.offset += sum->l.offset;
@@ -209,12 +209,14 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_tensor *y = NULL;
   if (ctx->capture && moth_capture_leaf(leaf, false)) return ctx->error.code;
   if (!leaf->grad) {
-    if (is_ours(*dy)) {
+    const bool last = moth_layout_last(&leaf->leaf);
+    if (is_ours(*dy) && (last ? moth_layout_last(&(*dy)->l) : moth_contiguous(*dy))) {
       moth_leaf_set(leaf, *dy);
       *dy = NULL;
       return MOTH_OK;
     }
-    int status = MOTH_CALL(ctx, &y, clone, .input = *dy);
+    int status = MOTH_CALL(ctx, &y, clone, .input = *dy,
+                           .memory_format = last ? MOTH_CHANNELS_LAST : MOTH_CONTIGUOUS_FORMAT);
     if (!status) moth_leaf_set(leaf, y);
     return status;
   }

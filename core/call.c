@@ -26,6 +26,35 @@ static void release_all(moth_tensor **at, uint32_t n) {
   }
 }
 
+static int64_t format_of(const moth_op *op, const void *args) {
+  return op->format ? moth_arg_at(op, args, op->format - 1)->integer : MOTH_PRESERVE_FORMAT;
+}
+
+static int check_format(moth_ctx *ctx, const moth_op *op, const void *args, const moth_layout *y) {
+  if (y->ndim == 4 || format_of(op, args) != MOTH_CHANNELS_LAST) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_SHAPE, "memory_format", "channels_last is for (N, C, H, W), got %s",
+                   moth_str_shape(ctx, y->ndim, y->shape));
+}
+
+/* Whether a fresh result is to be channels_last: as the call says; else as the inputs lie. Kernels
+** that write any layout follow the first input of the result's shape that is dense, those of
+** devices that know this one follow any. */
+static bool lies_last(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
+  const bool any = op->flags & MOTH_OP_LAST;
+  if (y->ndim != 4 || (any && !f->device)) return false;
+  if (!any && !(op->flags & MOTH_OP_STRIDED && op->nout + op->nhidden == 1)) return false;
+  const int64_t format = format_of(op, &f->args);
+  if (format != MOTH_PRESERVE_FORMAT) return format == MOTH_CHANNELS_LAST;
+  moth_cursor c = {.op = op, .args = (void *)(uintptr_t)&f->args};
+  while (moth_next_input(&c)) {
+    const moth_tensor *x = *c.at;
+    if (!x || x->l.ndim != 4 || !c.value) continue;
+    if (any ? moth_channels_last(x) : moth_shape_same(&x->l, y) && moth_dense(x))
+      return any || !moth_contiguous(x);
+  }
+  return false;
+}
+
 static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layout *y) {
   for (uint32_t i = 0; i < op->nout + op->nhidden; i++) {
     y[i].ndim = 0;
@@ -37,6 +66,7 @@ static int shapes_of(moth_call_frame *f, const moth_op *op, int dtype, moth_layo
   f->temps.ctx->quiet++; /* what a shape rule looks at is no part of a recording */
   int status = op->shape(&f->args, y);
   f->temps.ctx->quiet--;
+  if (!status && op->format) status = check_format(f->temps.ctx, op, &f->args, y);
   return status;
 }
 
@@ -60,7 +90,8 @@ static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tens
   int status = shapes_of(f, op, dtype, y);
   if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, true);
   for (; !status && made < n; made++) {
-    out[made] = moth_tensor_new(ctx, &y[made]);
+    out[made] = lies_last(f, op, &y[made]) ? moth_tensor_new_last(ctx, &y[made])
+                                           : moth_tensor_new(ctx, &y[made]);
     if (!out[made]) {
       status = ctx->error.code;
       break;

@@ -236,7 +236,7 @@ int moth_capture_initial(moth_capture *c, moth_storage *s) {
 }
 
 static bool fills(const moth_tensor *y) {
-  return moth_contiguous(y) &&
+  return moth_dense(y) &&
          y->l.numel * moth_dtype_size[y->l.dtype] == y->storage->nbytes;
 }
 

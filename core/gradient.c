@@ -40,7 +40,7 @@ moth_tensor *moth_grad_run(moth_grad *g, const moth_op *op, const void *args) {
 moth_tensor *moth_grad_run_over(moth_grad *g, const moth_op *op, const void *args) {
   moth_tensor *dy = g->dy;
   if (g->status || !g->last || dy->refs > 1 || !moth_storage_unique(dy->storage) ||
-      !moth_contiguous(dy))
+      !moth_dense(dy))
     return moth_grad_run(g, op, args);
   g->status = moth_run_into(op, args, dy);
   return g->status ? NULL : moth_grad_own(g, moth_tensor_retain(dy));

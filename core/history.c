@@ -234,6 +234,7 @@ int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *da
   moth_storage_release(ctx, x->storage);
   x->storage = s;
   x->l = v->l;
+  if (x->leaf) x->leaf->leaf = x->l;
   leave_base(x);
   return moth_capture_look(x);
 }

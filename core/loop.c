@@ -359,6 +359,16 @@ moth_tensor *moth_packed(const moth_tensor *x) {
   return moth_cast(x, x->l.dtype);
 }
 
+moth_tensor *moth_packed_last(const moth_tensor *x) {
+  if (moth_layout_last(&x->l)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
+  moth_tensor *y = moth_tensor_new_last(x->ctx, &x->l);
+  if (!y) return NULL;
+  y->l.first = x->l.first;
+  if (moth_copy_into(y, x) == MOTH_OK) return y;
+  moth_tensor_release(y);
+  return NULL;
+}
+
 moth_tensor *moth_positions(const moth_tensor *x) {
   const moth_storage *root = moth_storage_root(x->storage);
   return root->shared || root->foreign || root->deleter ? moth_cast(x, x->l.dtype) : moth_packed(x);

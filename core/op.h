@@ -150,6 +150,7 @@ struct moth_op {
   uint32_t nhidden;   /* further results without one */
   uint32_t position;  /* bit k: result k holds positions */
   uint32_t asked;     /* 1 + the argument that says whether the last result is handed out, or 0 */
+  uint32_t format;    /* 1 + the argument `memory_format`, or 0 */
   uint64_t save_in[MOTH_MAX_ARGS]; /* of argument i: the arguments whose gradient reads it */
   uint64_t save_out[MOTH_MAX_OUTPUTS];
 };
@@ -168,6 +169,14 @@ struct moth_op {
 #define MOTH_OP_PORTABLE 0x100000 /* its `_cpu` never follows an address: any device will do */
 #define MOTH_OP_ACROSS 0x200000   /* its tensors may lie on different devices */
 #define MOTH_OP_FROM_ONE 0x400000 /* on the CPU it takes positions that count from 1 as well */
+#define MOTH_OP_LAST 0x800000 /* plugins' kernels know channels_last: results lie as any input */
+
+/* Choices of an argument `memory_format`, which says how a fresh result lies. */
+enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST };
+/* For a gradient of x, where nothing else says it. */
+static inline int64_t moth_format_of(const moth_tensor *x) {
+  return moth_channels_last(x) ? MOTH_CHANNELS_LAST : MOTH_PRESERVE_FORMAT;
+}
 
 #define MOTH_OP_RECORD_(op, LIST)                                                          \
   .name = #op, .rows = op##_rows, .nrows = sizeof(op##_rows) / sizeof(moth_arg), \

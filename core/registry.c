@@ -242,6 +242,7 @@ static void read_record(moth_op *op, const char *family) {
   read_rows(op);
   read_defaults(op);
   read_outputs(op);
+  op->format = 1 + (uint32_t)row_named(op, "memory_format", strlen("memory_format"));
   read_saves(op);
   op->info.nargs = op->nrows;
   op->info.args = public_rows(op);

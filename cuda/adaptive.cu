@@ -8,19 +8,19 @@
 
 struct shares {
   int64_t n, in[2], out[2]; /* n: results of the kernel */
+  channels c;
   cells at;
 };
 
-static shares shares_of(const moth_layout *image, const moth_layout *seen, const moth_layout *of) {
-  const int last = image->ndim - 2;
-  shares s = {of->numel, {0, 0}, {0, 0}, {}};
-  int64_t planes = 1;
-  for (int i = 0; i < last; i++) planes *= image->shape[i];
+static shares shares_of(const moth_layout *image, const moth_layout *seen, const moth_layout *of,
+                        bool last) {
+  const int high = image->ndim - 2;
+  shares s = {of->numel, {0, 0}, {0, 0}, channels_of(of, last), {}};
   for (int i = 0; i < 2; i++) {
-    s.in[i] = image->shape[last + i];
-    s.out[i] = seen->shape[last + i];
+    s.in[i] = image->shape[high + i];
+    s.out[i] = seen->shape[high + i];
   }
-  s.at = cells_of(planes, of->shape[last], of->shape[last + 1]);
+  s.at = cells_of(planes_of(image, s.c), of->shape[high], of->shape[high + 1]);
   return s;
 }
 
@@ -58,16 +58,16 @@ static __device__ inline typename F::room joined(const F &f, typename F::room mi
 template <class F, class T, int TEAM>
 static __global__ void fold_shares(F f, shares s, const T *x) {
   int turn, oy, ox;
-  int64_t i = team_result<TEAM>(&turn), plane;
+  int64_t i = team_result<TEAM>(&turn), plane, channel;
   const bool mine = i < s.n;
   if (!mine) i = 0; /* goes along */
-  cell_of(s.at, i, &plane, &oy, &ox);
+  cell_of(s.at, pixel_of(s.c, i, &channel), &plane, &oy, &ox);
   const share h = share_of(s, oy, ox);
   typename F::room r = f.start();
-  x += plane * s.in[0] * s.in[1];
+  x += plane * s.in[0] * s.in[1] * s.c.each.by + channel;
   for (int64_t k = turn; k < h.n; k += TEAM) {
     const int64_t at = element_of(s, h, k);
-    f.take(r, get(x + at), at);
+    f.take(r, get(x + at * s.c.each.by), at);
   }
   r = joined<TEAM>(f, r);
   if (mine && turn == 0) f.end(r, i, h.n);
@@ -77,16 +77,18 @@ static __global__ void fold_shares(F f, shares s, const T *x) {
 template <class Make>
 static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make make) {
   moth_ctx *ctx = input->ctx;
-  const shares s = shares_of(&input->l, &y->l, &y->l);
+  const bool last = goes_last(input, y);
+  const shares s = shares_of(&input->l, &y->l, &y->l, last);
   if (s.n == 0) return MOTH_OK;
   const int64_t each = s.in[0] * s.in[1] / (s.out[0] * s.out[1]);
-  moth_tensor *x = moth_packed(input);
+  moth_tensor *x = laid(input, last);
   if (!x) return moth_status(ctx);
   int status = with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     const auto f = make(t);
     typedef typename std::remove_const<decltype(f)>::type F;
-    const int team = each >= 4096 ? (int)BLOCK : each >= 32 ? (int)WARP : 1;
+    const int team = each >= 4096 ? (int)BLOCK
+                     : each >= 32 && !last ? (int)WARP : 1; /* else channels are side by side */
     const dim3 grid = team == BLOCK ? dim3((unsigned)s.n) : blocks_for(s.n * team);
     void (*kernel)(F, shares, const T *) = team == BLOCK  ? fold_shares<F, T, BLOCK>
                                            : team == WARP ? fold_shares<F, T, WARP>
@@ -117,26 +119,28 @@ MOTH_CUDA(adaptive_avg_pool2d) {
 
 template <class T> static __global__ void mean_shares_back(shares s, const T *dy, T *dx) {
   const int64_t i = thread_number();
-  int64_t plane, first[2], last[2];
+  int64_t plane, channel, first[2], last[2];
   int at[2];
   if (i >= s.n) return;
-  cell_of(s.at, i, &plane, &at[0], &at[1]);
+  cell_of(s.at, pixel_of(s.c, i, &channel), &plane, &at[0], &at[1]);
   for (int d = 0; d < 2; d++) { /* the places that see it */
     first[d] = at[d] * s.out[d] / s.in[d];
     last[d] = ((at[d] + 1) * s.out[d] + s.in[d] - 1) / s.in[d];
   }
   real_of<T> sum = 0;
-  dy += plane * s.out[0] * s.out[1];
+  dy += plane * s.out[0] * s.out[1] * s.c.each.by + channel;
   for (int64_t oy = first[0]; oy < last[0]; oy++)
     for (int64_t ox = first[1]; ox < last[1]; ox++)
-      sum += get(dy + oy * s.out[1] + ox) / (real_of<T>)share_of(s, (int)oy, (int)ox).n;
+      sum += get(dy + (oy * s.out[1] + ox) * s.c.each.by) /
+             (real_of<T>)share_of(s, (int)oy, (int)ox).n;
   put(dx + i, sum);
 }
 
 MOTH_CUDA(adaptive_avg_pool2d_back) {
-  const shares s = shares_of(&out[0]->l, &a->input->l, &out[0]->l);
+  const bool last = goes_last(a->input, out[0]);
+  const shares s = shares_of(&out[0]->l, &a->input->l, &out[0]->l, last);
   if (s.n == 0) return MOTH_OK;
-  moth_tensor *dy = moth_packed(a->input);
+  moth_tensor *dy = laid(a->input, last);
   if (!dy) return moth_status(a->ctx);
   int status = with_float(dy->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;

@@ -11,10 +11,12 @@ template <class real> struct channel_map {
   real mean, scale, shift, by;
 };
 
-static channel_form form_of(const moth_layout *x) {
+/* Of images that are channels_last, the channels of each pixel are a row. */
+static channel_form form_of(const moth_layout *x, bool last) {
   int64_t inner = 1;
   for (int32_t i = 2; i < x->ndim; i++) inner *= x->shape[i];
-  return channels_for(x->shape[0], x->shape[1], inner);
+  return last ? channels_for(x->shape[0] * inner, x->shape[1], 1)
+              : channels_for(x->shape[0], x->shape[1], inner);
 }
 
 /* -- apply -- */
@@ -40,6 +42,40 @@ static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by chann
   *(lump<T, EACH> *)(void *)(y + first) = out;
 }
 
+/* The same where channels lie side by side: each thread keeps the maps of its EACH channels. */
+template <class T, int EACH, bool BACK>
+static __global__ void apply_columns(int64_t n, int64_t channels, column_form b,
+                                     const channel_map<real_of<T>> *maps, const T *x, const T *dy,
+                                     T *y) {
+  const int64_t c = ((int64_t)blockIdx.x * b.across + (int)threadIdx.x % b.across) * EACH;
+  const int64_t row = (int64_t)blockIdx.y * b.down + (int)threadIdx.x / b.across;
+  channel_map<real_of<T>> m[EACH];
+  if (c >= channels) return;
+#pragma unroll
+  for (int k = 0; k < EACH; k++) m[k] = maps[c + k];
+#pragma unroll 2
+  for (int64_t q = row; q < n; q += (int64_t)gridDim.y * b.down) {
+    const int64_t at = q * channels + c;
+    lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + at), back = in, out;
+    if (BACK) back = *(const lump<T, EACH> *)(const void *)(dy + at);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+      const real_of<T> v = (get(&in.at[k]) - m[k].mean) * m[k].scale + m[k].shift;
+      put(&out.at[k], BACK ? v + get(&back.at[k]) * m[k].by : v);
+    }
+    *(lump<T, EACH> *)(void *)(y + at) = out;
+  }
+}
+
+template <class T, int EACH, bool BACK>
+static int apply_rows(const channel_form &f, const channel_map<real_of<T>> *maps, const T *x,
+                      const T *dy, const moth_tensor *y) {
+  const column_form b = columns_for(f.c, EACH);
+  return launch(y->ctx, y, apply_columns<T, EACH, BACK>,
+                dim3((unsigned)b.blocks, (unsigned)column_parts(b, f.n, 65535)), BLOCK, 0, f.n, f.c,
+                b, maps, x, dy, data<T>(y));
+}
+
 template <class T, bool BACK>
 static int apply_run(const channel_form &f, const moth_tensor *maps, const moth_tensor *x,
                      const moth_tensor *dy, moth_tensor *y) {
@@ -48,8 +84,13 @@ static int apply_run(const channel_form &f, const moth_tensor *maps, const moth_
   const int64_t n = y->l.numel;
   const quotient_by inner = quotients(f.inner.by, n), channels = quotients(f.c, n);
   const T *from = data<T>(x), *back = BACK ? data<T>(dy) : NULL;
+  const bool packs = on_lump(from) && on_lump(back) && on_lump(data<T>(y));
   if (n == 0) return MOTH_OK;
-  if (n % MANY == 0 && on_lump(from) && on_lump(back) && on_lump(data<T>(y)))
+  if (f.inner.by == 1)
+    return packs && f.c % MANY == 0
+             ? apply_rows<T, MANY, BACK>(f, data<map>(maps), from, back, y)
+             : apply_rows<T, 1, BACK>(f, data<map>(maps), from, back, y);
+  if (n % MANY == 0 && packs)
     return launch(y->ctx, y, apply_map<T, MANY, BACK>, blocks_for(n, MANY), BLOCK, 0, n, inner,
                   channels, data<map>(maps), from, back, data<T>(y));
   return launch(y->ctx, y, apply_map<T, 1, BACK>, blocks_for(n), BLOCK, 0, n, inner, channels,
@@ -65,8 +106,12 @@ template <class real> static moth_tensor *maps_for(const moth_tensor *near, int6
 template <class T> struct spread_sums { /* of x and of its square, around the first element */
   const T *x;
   int64_t inner;
-  __device__ sums_of<double> term(int64_t, int64_t c, int64_t at) const {
-    const double d = (double)get(x + at) - (double)get(x + c * inner);
+  template <int EACH> __device__ lump<T, EACH> load(int64_t at) const {
+    return *(const lump<T, EACH> *)(const void *)(x + at);
+  }
+  template <int EACH>
+  __device__ sums_of<double> term(int64_t, int64_t c, const lump<T, EACH> &of, int k) const {
+    const double d = (double)get(&of.at[k]) - (double)get(x + c * inner);
     return sums_of<double>{d, d * d};
   }
 };
@@ -78,12 +123,13 @@ static __global__ void find_maps(channel_form f, const sums_of<double> *parts, c
                                  double eps, real_of<T> *own_mean, real_of<T> *own_var,
                                  channel_map<real_of<T>> *maps) {
   typedef real_of<T> R;
-  const int64_t c = thread_number();
+  const int64_t c = thread_number() / WARP;
   const double each = (double)(f.n * f.inner.by);
-  if (c >= f.c) return;
+  sums_of<double> s = {0, 0};
+  if (parts) s = sum_of_parts(f, c, parts);
+  if (c >= f.c || threadIdx.x % WARP) return;
   double m = mean[c], v = var[c];
   if (parts) {
-    const sums_of<double> s = sum_of_parts(f, c, parts);
     m = each > 0 ? s.a / each : 0;
     v = each > 0 ? s.b / each - m * m : 0;
     if (v < 0) v = 0;
@@ -100,15 +146,16 @@ enum { X, WEIGHT, BIAS, MEAN, VAR, INPUTS };
 template <class T>
 static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_tensor **out) {
   typedef real_of<T> R;
-  const channel_form f = form_of(&a->input->l);
+  channel_form f = form_of(&a->input->l, moth_lies_last(out[0]));
   const bool own = !t[MEAN];
   moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
   if (own && maps)
-    parts = channel_sums(out[0], f, spread_sums<T>{data<T>(t[X]), f.inner.by});
+    parts = channel_sums<HANDFUL<T>>(out[0], &f, spread_sums<T>{data<T>(t[X]), f.inner.by},
+                                     on_lump(data<T>(t[X])));
   int status = maps && (parts || !own) ? MOTH_OK : moth_status(a->ctx);
   const sums_of<double> *sums = parts ? data<sums_of<double>>(parts) : NULL;
   if (!status && f.c)
-    status = launch(a->ctx, out[0], find_maps<T>, blocks_for(f.c), BLOCK, 0, f, sums,
+    status = launch(a->ctx, out[0], find_maps<T>, blocks_for(f.c * WARP), BLOCK, 0, f, sums,
                     data<T>(t[X]), any_of(t[MEAN], 0), any_of(t[VAR], 0), any_of(t[WEIGHT], 1),
                     any_of(t[BIAS], 0), a->eps, data<R>(out[1]), data<R>(out[2]),
                     data<channel_map<R>>(maps));
@@ -118,17 +165,22 @@ static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_te
   return status;
 }
 
-/* Packs those of n tensors that are there; to be released whatever comes of it. */
-static int pack_all(moth_ctx *ctx, int n, const moth_tensor *const *from, moth_tensor **to) {
-  for (int i = 0; i < n; i++)
-    if (from[i] && !(to[i] = moth_packed(from[i]))) return moth_status(ctx);
+/* Packs those of n tensors that are there, images as the result y lies; to be released whatever
+** comes of it. */
+static int pack_all(const moth_tensor *y, int n, const moth_tensor *const *from, moth_tensor **to) {
+  const bool last = moth_lies_last(y);
+  for (int i = 0; i < n; i++) {
+    if (!from[i]) continue;
+    to[i] = last && from[i]->l.ndim == 4 ? moth_packed_last(from[i]) : moth_packed(from[i]);
+    if (!to[i]) return moth_status(y->ctx);
+  }
   return MOTH_OK;
 }
 
 MOTH_CUDA(channel_norm) {
   const moth_tensor *from[INPUTS] = {a->input, a->weight, a->bias, a->mean, a->var};
   moth_tensor *t[INPUTS] = {NULL};
-  int status = pack_all(a->ctx, INPUTS, from, t);
+  int status = pack_all(out[0], INPUTS, from, t);
   if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {
       return norm_typed<typename decltype(type)::of>(a, t, out);
@@ -142,9 +194,13 @@ MOTH_CUDA(channel_norm) {
 template <class T> struct back_sums { /* of dy and of dy (x - mean) */
   const T *x, *dy;
   any_real mean;
-  __device__ sums_of<double> term(int64_t, int64_t c, int64_t at) const {
-    const double d = (double)get(dy + at);
-    return sums_of<double>{d, d * ((double)get(x + at) - mean[c])};
+  template <int EACH> __device__ two_lumps<T, EACH> load(int64_t at) const {
+    return load_two<EACH>(x + at, dy + at);
+  }
+  template <int EACH>
+  __device__ sums_of<double> term(int64_t, int64_t c, const two_lumps<T, EACH> &of, int k) const {
+    const double d = (double)get(&of.dy.at[k]);
+    return sums_of<double>{d, d * ((double)get(&of.x.at[k]) - mean[c])};
   }
 };
 
@@ -153,10 +209,10 @@ static __global__ void find_back_maps(channel_form f, const sums_of<double> *par
                                       any_real var, any_real weight, double eps, bool training,
                                       T *dweight, T *dbias, channel_map<real_of<T>> *maps) {
   typedef real_of<T> R;
-  const int64_t c = thread_number();
+  const int64_t c = thread_number() / WARP;
   const double each = (double)(f.n * f.inner.by);
-  if (c >= f.c) return;
   const sums_of<double> s = sum_of_parts(f, c, parts);
+  if (c >= f.c || threadIdx.x % WARP) return;
   const double rstd = 1 / sqrt(var[c] + eps), by = weight[c] * rstd;
   const double shift = training ? -by * s.a / each : 0;
   const double scale = training ? -by * rstd * rstd * s.b / each : 0;
@@ -170,14 +226,16 @@ enum { GRAD_X, GRAD_WEIGHT, GRAD_DY, GRAD_MEAN, GRAD_VAR, GRAD_INPUTS };
 template <class T>
 static int back_typed(const channel_norm_back_args *a, moth_tensor *const *t, moth_tensor **out) {
   typedef real_of<T> R;
-  const channel_form f = form_of(&a->input->l);
+  channel_form f = form_of(&a->input->l, moth_lies_last(out[0]));
   const any_real mean = any_of(t[GRAD_MEAN], 0);
   moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
   if (maps)
-    parts = channel_sums(out[0], f, back_sums<T>{data<T>(t[GRAD_X]), data<T>(t[GRAD_DY]), mean});
+    parts = channel_sums<HANDFUL<T>>(
+      out[0], &f, back_sums<T>{data<T>(t[GRAD_X]), data<T>(t[GRAD_DY]), mean},
+      on_lump(data<T>(t[GRAD_X])) && on_lump(data<T>(t[GRAD_DY])));
   int status = maps && parts ? MOTH_OK : moth_status(a->ctx);
   if (!status && f.c)
-    status = launch(a->ctx, out[0], find_back_maps<T>, blocks_for(f.c), BLOCK, 0, f,
+    status = launch(a->ctx, out[0], find_back_maps<T>, blocks_for(f.c * WARP), BLOCK, 0, f,
                     data<sums_of<double>>(parts), mean, any_of(t[GRAD_VAR], 0),
                     any_of(t[GRAD_WEIGHT], 1), a->eps, a->training, data<T>(out[1]),
                     data<T>(out[2]), data<channel_map<R>>(maps));
@@ -190,7 +248,7 @@ static int back_typed(const channel_norm_back_args *a, moth_tensor *const *t, mo
 MOTH_CUDA(channel_norm_back) {
   const moth_tensor *from[GRAD_INPUTS] = {a->input, a->weight, a->grad, a->mean, a->var};
   moth_tensor *t[GRAD_INPUTS] = {NULL};
-  int status = pack_all(a->ctx, GRAD_INPUTS, from, t);
+  int status = pack_all(out[0], GRAD_INPUTS, from, t);
   if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {
       return back_typed<typename decltype(type)::of>(a, t, out);

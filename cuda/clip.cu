@@ -23,7 +23,7 @@ static __device__ inline int piece_of(const batch &b, int64_t *from, int64_t *to
   return i;
 }
 
-/* Calls f(batch) for runs of tensors of one dtype. `write`: those that are not packed are written
+/* Calls f(batch) for runs of tensors of one dtype. `write`: those that are not dense are written
 ** back after it. */
 template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool write, F f) {
   batch b;
@@ -36,7 +36,8 @@ template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool 
     b.dtype = list.at[start]->l.dtype;
     for (; !status && i < list.n && b.count < MOST && list.at[i]->l.dtype == b.dtype; i++) {
       const int k = b.count;
-      packed[k] = moth_packed(list.at[i]);
+      const moth_tensor *x = list.at[i];
+      packed[k] = moth_layout_last(&x->l) ? moth_packed_last(x) : moth_packed(x);
       if (!packed[k]) {
         status = moth_status(ctx);
         break;

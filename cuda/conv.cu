@@ -485,70 +485,105 @@ static bool few_rows(const conv_job &j) {
   return c.filters * (int64_t)c.channels <= 2 * FEW;
 }
 
+/* Whether cuDNN has done it, or an error. What it has for depthwise filters is no faster, but for
+** channels_last, which Moth's own kernels do not read. */
+static int by_cudnn(const conv_job &j, bool *done) {
+  *done = false;
+  return (j.c.channels > 1 || j.last) && j.c.images > 0 ? moth_conv_cudnn(j, done) : MOTH_OK;
+}
+
 static int compute(const conv_job &j) {
-  const conv_shape &c = j.c;
-  if (j.to->l.numel == 0) return MOTH_OK;
-  if ((int64_t)c.channels * c.filters * c.w.kernel[0] * c.w.kernel[1] >= INT32_MAX)
-    return moth_fail(j.ctx, MOTH_E_UNSUPPORTED, NULL,
-                     "filters of 2^31 elements and more are not supported on a GPU");
-  bool done = false;
-  if (c.channels > 1 && c.images > 0) { /* what it has for depthwise filters is no faster */
-    int status = moth_conv_cudnn(j, &done);
-    if (done || status) return status;
-  }
+  bool done;
+  int status = by_cudnn(j, &done);
+  if (done || status) return status;
   if (few_rows(j)) return moth_conv_direct(j);
   return with_float(j.to->l.dtype, [&](auto t) {
     return j.what == CONV_WEIGHT ? over_filters(j, t) : over_images(j, t);
   });
 }
 
-/* Packs what is read, and computes. */
+/* The tensors of a convolution, one of which is its result. */
+struct conv_tensors {
+  const moth_tensor *x, *w, *y, *bias;
+};
+
+/* Lays out what is read, runs, and releases that again; `to` lies as the rest is to lie. */
+template <class F>
+static int with_layout(conv_job j, const conv_tensors &given, moth_tensor *to, bool last, F run) {
+  const moth_tensor *from[4] = {given.x, given.w, given.y, given.bias};
+  const moth_tensor **place[4] = {&j.x, &j.w, &j.y, &j.bias};
+  moth_tensor *laid[4] = {};
+  int status = MOTH_OK;
+  for (int i = 0; !status && i < 4; i++) {
+    *place[i] = from[i] == j.to ? to : NULL;
+    if (!from[i] || from[i] == j.to) continue;
+    *place[i] = laid[i] = last && i < 3 ? moth_packed_last(from[i]) : moth_packed(from[i]);
+    if (!laid[i]) status = moth_status(j.ctx);
+  }
+  j.to = to;
+  j.last = last;
+  if (!status) status = run(j);
+  for (int i = 0; i < 4; i++) moth_tensor_release(laid[i]);
+  return status;
+}
+
+/* Images or filters that are channels_last: all of it is, where cuDNN can. */
+static int compute_last(const conv_job &j, const conv_tensors &given, bool *done) {
+  const bool any = moth_lies_last(given.x) || moth_lies_last(given.w) || moth_lies_last(given.y);
+  *done = false;
+  if (!any || !moth_layout_last(&j.to->l)) return MOTH_OK;
+  return with_layout(j, given, j.to, true, [&](const conv_job &l) { return by_cudnn(l, done); });
+}
+
+/* The same by way of a packed result, where that is not what is wanted. */
+static int compute_packed(const conv_job &j, const conv_tensors &given) {
+  moth_tensor *to = moth_lies_last(j.to) ? moth_tensor_new(j.ctx, &j.to->l) : NULL;
+  if (moth_lies_last(j.to) && !to) return moth_status(j.ctx);
+  int status = with_layout(j, given, to ? to : j.to, false, compute);
+  if (!status && to) status = moth_copy_into(j.to, to);
+  moth_tensor_release(to);
+  return status;
+}
+
 template <class A>
-static int convolve(const A *a, conv_what what, const moth_tensor *x, const moth_tensor *w,
-                    const moth_tensor *y, const moth_tensor *bias, moth_tensor *to) {
+static int convolve(const A *a, conv_what what, const conv_tensors &given, moth_tensor *to) {
   enum { SAME = 2 };
-  const int64_t *in = x->l.shape + x->l.ndim - 2, *made = y->l.shape + y->l.ndim - 2;
-  const int64_t *kernel = w->l.shape + 2;
+  const moth_layout *x = &given.x->l, *y = &given.y->l, *w = &given.w->l;
+  const int64_t *in = x->shape + x->ndim - 2, *made = y->shape + y->ndim - 2;
+  const int64_t *kernel = w->shape + 2;
   int64_t padding[2];
-  bool even = true;
+  bool even = true, done = false;
   for (int i = 0; i < 2; i++) {
     const int64_t border = a->dilation[i] * (kernel[i] - 1);
     padding[i] = a->padding.choice == SAME ? border / 2 : a->padding.choice ? 0 : a->padding.at[i];
     even = even && (a->padding.choice != SAME || border % 2 == 0);
   }
-  const moth_tensor *given[4] = {x, w, y, bias};
-  moth_tensor *packed[4] = {};
-  conv_job j = {a->ctx, moth_queue_of(a->ctx, to->l.device), what, {}, x, w, y, NULL, to};
-  j.c.images = x->l.ndim == 4 ? x->l.shape[0] : 1;
+  conv_job j = {a->ctx, moth_queue_of(a->ctx, to->l.device), what, {}, NULL, NULL, NULL, NULL, to,
+                false};
+  j.c.images = x->ndim == 4 ? x->shape[0] : 1;
   j.c.groups = a->groups;
-  j.c.channels = (int)w->l.shape[1];
-  j.c.filters = (int)(w->l.shape[0] / a->groups);
+  j.c.channels = (int)w->shape[1];
+  j.c.filters = (int)(w->shape[0] / a->groups);
   j.c.even = even;
   int status = j.q ? MOTH_OK : moth_status(a->ctx);
   if (!status)
     status = window_of(&j.c.w, a->ctx, in, made, kernel, a->stride, padding, a->dilation);
-  for (int i = 0; !status && i < 4; i++) {
-    if (!given[i] || given[i] == to) continue;
-    packed[i] = moth_packed(given[i]);
-    if (!packed[i]) status = moth_status(a->ctx);
-  }
-  if (packed[0]) j.x = packed[0];
-  if (packed[1]) j.w = packed[1];
-  if (packed[2]) j.y = packed[2];
-  j.bias = packed[3];
-  if (!status) status = compute(j);
-  for (int i = 0; i < 4; i++) moth_tensor_release(packed[i]);
-  return status;
+  if (status || to->l.numel == 0) return status;
+  if ((int64_t)j.c.channels * j.c.filters * kernel[0] * kernel[1] >= INT32_MAX)
+    return moth_fail(a->ctx, MOTH_E_UNSUPPORTED, NULL,
+                     "filters of 2^31 elements and more are not supported on a GPU");
+  status = compute_last(j, given, &done);
+  return status || done ? status : compute_packed(j, given);
 }
 
 MOTH_CUDA(conv2d) {
-  return convolve(a, CONV_FORWARD, a->input, a->weight, out[0], a->bias, out[0]);
+  return convolve(a, CONV_FORWARD, {a->input, a->weight, out[0], a->bias}, out[0]);
 }
 
 MOTH_CUDA(conv2d_input) {
-  return convolve(a, CONV_INPUT, out[0], a->weight, a->input, NULL, out[0]);
+  return convolve(a, CONV_INPUT, {out[0], a->weight, a->input, NULL}, out[0]);
 }
 
 MOTH_CUDA(conv2d_weight) {
-  return convolve(a, CONV_WEIGHT, a->input, out[0], a->output, NULL, out[0]);
+  return convolve(a, CONV_WEIGHT, {a->input, out[0], a->output, NULL}, out[0]);
 }

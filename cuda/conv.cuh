@@ -13,8 +13,8 @@ struct conv_shape {
 
 enum conv_what { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
 
-/* One of the three: y from x and w, dx from dy and w, dw from x and dy. All tensors are packed and
-** of one dtype. */
+/* One of the three: y from x and w, dx from dy and w, dw from x and dy. All tensors are of one
+** dtype, and packed or all channels_last. */
 struct conv_job {
   moth_ctx *ctx;
   const moth_queue *q;
@@ -23,6 +23,7 @@ struct conv_job {
   const moth_tensor *x, *w, *y; /* images, filters, results, or their gradients */
   const moth_tensor *bias;      /* CONV_FORWARD: or NULL */
   moth_tensor *to;              /* that of the three which is computed */
+  bool last;                    /* channels_last */
 };
 
 /* Scratch of n elements on the device of the job. */

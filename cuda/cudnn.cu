@@ -79,7 +79,7 @@ static const char *const dnn_names[] = {DNN_FUNCTIONS(DNN_NAME)};
 enum { X, W, Y, BIAS, TENSORS, SUM = TENSORS }; /* SUM: y before the bias, never in memory */
 
 typedef struct dnn_key { /* all that an answer depends on */
-  int64_t what, type, exact, timed, images, groups, channels, filters;
+  int64_t what, type, exact, timed, images, groups, channels, filters, last;
   int64_t alignment[TENSORS]; /* of BIAS 0: there is none */
   window w;
 } dnn_key;
@@ -158,7 +158,9 @@ static int computed_in(const dnn_key *k) { return k->type == DNN_DOUBLE ? DNN_DO
 
 static void *describe_tensor(dnn_plan *p, int64_t name, int64_t n, int64_t c, int64_t h,
                              int64_t w) {
-  const int64_t shape[4] = {n, c, h, w}, strides[4] = {c * h * w, h * w, w, 1};
+  const bool last = p->key.last;
+  const int64_t shape[4] = {n, c, h, w};
+  const int64_t strides[4] = {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1};
   const bool is_virtual = name == SUM;
   const int type = is_virtual ? computed_in(&p->key) : (int)p->key.type;
   const int64_t alignment = is_virtual ? 16 : p->key.alignment[name];
@@ -352,6 +354,7 @@ static bool key_of(dnn_key *k, const conv_job &j) {
   k->groups = c.groups;
   k->channels = c.channels;
   k->filters = c.filters;
+  k->last = j.last;
   k->alignment[X] = alignment_of(j.x);
   k->alignment[W] = alignment_of(j.w);
   k->alignment[Y] = alignment_of(j.y);

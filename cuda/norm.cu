@@ -203,19 +203,23 @@ template <class T, int EACH> static int back_launch(moth_tensor *out, const row_
 template <class T> struct affine_sums {
   row_back<T> p;
   quotient_by channels;
-  __device__ sums_of<double> term(int64_t q, int64_t c, int64_t at) const {
+  template <int EACH> __device__ two_lumps<T, EACH> load(int64_t at) const {
+    return load_two<EACH>(p.x + at, p.dy + at);
+  }
+  template <int EACH>
+  __device__ sums_of<double> term(int64_t q, int64_t c, const two_lumps<T, EACH> &of, int k) const {
     const int64_t row = q * p.f.groups + divide(c, channels);
-    const double d = (double)get(p.dy + at), mean = p.mean ? (double)p.mean[row] : 0;
-    return sums_of<double>{d * ((double)get(p.x + at) - mean) * (double)p.rstd[row], d};
+    const double d = (double)get(&of.dy.at[k]), mean = p.mean ? (double)p.mean[row] : 0;
+    return sums_of<double>{d * ((double)get(&of.x.at[k]) - mean) * (double)p.rstd[row], d};
   }
 };
 
 template <class T>
 static __global__ void put_affine(channel_form f, const sums_of<double> *parts, T *dweight,
                                   T *dbias) {
-  const int64_t c = thread_number();
-  if (c >= f.c) return;
+  const int64_t c = thread_number() / WARP;
   const sums_of<double> s = sum_of_parts(f, c, parts);
+  if (c >= f.c || threadIdx.x % WARP) return;
   put(dweight + c, s.a);
   put(dbias + c, s.b);
 }
@@ -223,11 +227,12 @@ static __global__ void put_affine(channel_form f, const sums_of<double> *parts, 
 template <class T> static int affine_run(const row_back<T> &p, moth_tensor **out) {
   const int64_t weights = out[1]->l.numel;
   if (weights == 0) return MOTH_OK;
-  const channel_form f = channels_for(p.f.rows / p.f.groups, weights, p.f.inner.by);
+  channel_form f = channels_for(p.f.rows / p.f.groups, weights, p.f.inner.by);
   moth_tensor *parts =
-    channel_sums(out[0], f, affine_sums<T>{p, quotients(p.f.channels, weights)});
+    channel_sums<HANDFUL<T>>(out[0], &f, affine_sums<T>{p, quotients(p.f.channels, weights)},
+                         on_lump(p.x) && on_lump(p.dy));
   if (!parts) return moth_status(out[0]->ctx);
-  int status = launch(out[0]->ctx, out[0], put_affine<T>, blocks_for(weights), BLOCK, 0, f,
+  int status = launch(out[0]->ctx, out[0], put_affine<T>, blocks_for(weights * WARP), BLOCK, 0, f,
                       data<sums_of<double>>(parts), data<T>(out[1]), data<T>(out[2]));
   moth_tensor_release(parts);
   return status;

@@ -216,10 +216,14 @@ static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
   return status;
 }
 
+/* Whether all of them lie in one and the same order. */
 static bool in_rows(const moth_tensor *const *x, int n) {
-  for (int k = 0; k < n; k++)
-    if (!moth_layout_contiguous(&x[k]->l)) return false;
-  return true;
+  bool rows = true, last = true;
+  for (int k = 0; k < n; k++) {
+    rows = rows && moth_layout_contiguous(&x[k]->l);
+    last = last && moth_layout_last(&x[k]->l);
+  }
+  return rows || last;
 }
 
 template <class T>

@@ -5,7 +5,8 @@
 
 struct pooling {
   window w;
-  int64_t planes, n; /* n: results of the kernel */
+  int64_t n; /* results of the kernel */
+  channels c;
   cells at;
   bool count_padding;
   int64_t divisor; /* 0: the number of elements */
@@ -13,17 +14,26 @@ struct pooling {
 
 /* Windows of `image` that gave results like `seen`; the kernel's threads are cells of `of`. */
 static int pooling_of(pooling *p, const moth_layout *image, const moth_layout *seen,
-                      const moth_layout *of, const int64_t *kernel, const int64_t *stride,
-                      const int64_t *padding, const int64_t *dilation, moth_ctx *ctx) {
-  const int last = image->ndim - 2;
-  p->planes = 1;
-  for (int i = 0; i < last; i++) p->planes *= image->shape[i];
+                      const moth_layout *of, bool last, const int64_t *kernel,
+                      const int64_t *stride, const int64_t *padding, const int64_t *dilation,
+                      moth_ctx *ctx) {
+  const int high = image->ndim - 2;
   p->n = of->numel;
-  p->at = cells_of(p->planes, of->shape[last], of->shape[last + 1]);
+  p->c = channels_of(of, last);
+  p->at = cells_of(planes_of(image, p->c), of->shape[high], of->shape[high + 1]);
   p->count_padding = true;
   p->divisor = 0;
-  return window_of(&p->w, ctx, image->shape + last, seen->shape + last, kernel, stride, padding,
+  return window_of(&p->w, ctx, image->shape + high, seen->shape + high, kernel, stride, padding,
                    dilation);
+}
+
+/* The place of the kernel's result i; gives where element 0 of the plane of `room` elements lies
+** that it is made of. */
+static __device__ inline int64_t place_at(const pooling &p, int64_t i, const int *room, int *y,
+                                          int *x) {
+  int64_t channel, plane;
+  cell_of(p.at, pixel_of(p.c, i, &channel), &plane, y, x);
+  return plane * room[0] * room[1] * p.c.each.by + channel;
 }
 
 /* -- the largest -- */
@@ -31,22 +41,20 @@ static int pooling_of(pooling *p, const moth_layout *image, const moth_layout *s
 template <class T>
 static __global__ void max_windows(pooling p, const T *x, T *y, int64_t *index) {
   const int64_t i = thread_number();
-  int64_t plane;
   int oy, ox, r0, r1, c0, c1;
   if (i >= p.n) return;
-  cell_of(p.at, i, &plane, &oy, &ox);
+  x += place_at(p, i, p.w.in, &oy, &ox);
   window_clip(p.w, 0, oy, &r0, &r1);
   window_clip(p.w, 1, ox, &c0, &c1);
   const int top = oy * p.w.stride[0] - p.w.padding[0];
   const int left = ox * p.w.stride[1] - p.w.padding[1];
   real_of<T> best = (real_of<T>)-INFINITY;
   int64_t found = -1;
-  x += plane * p.w.in[0] * p.w.in[1];
   for (int r = r0; r < r1; r++)
     for (int c = c0; c < c1; c++) {
       const int64_t at = (int64_t)(top + r * p.w.dilation[0]) * p.w.in[1] + left +
                          c * p.w.dilation[1];
-      const real_of<T> v = get(x + at);
+      const real_of<T> v = get(x + at * p.c.each.by);
       if (found < 0 || v > best || v != v) {
         best = v;
         found = at;
@@ -58,10 +66,11 @@ static __global__ void max_windows(pooling p, const T *x, T *y, int64_t *index) 
 
 MOTH_CUDA(max_pool2d) {
   pooling p;
-  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, a->kernel_size, a->stride,
-                          a->padding, a->dilation, a->ctx);
+  const bool last = goes_last(a->input, out[0]);
+  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, last, a->kernel_size,
+                          a->stride, a->padding, a->dilation, a->ctx);
   if (status || p.n == 0) return status;
-  moth_tensor *x = moth_packed(a->input);
+  moth_tensor *x = laid(a->input, last);
   if (!x) return moth_status(a->ctx);
   status = with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -79,24 +88,27 @@ MOTH_CUDA(max_pool2d) {
 struct places {
   int64_t n;                /* positions in all */
   int64_t all;              /* elements of all planes */
-  quotient_by each, room;   /* positions and elements of a plane */
+  quotient_by each;         /* positions of a plane */
+  int64_t room;             /* its elements */
+  channels c;
 };
 
-static places places_of(const moth_layout *positions, int64_t room) {
-  const int last = positions->ndim - 2;
-  const int64_t each = positions->shape[last] * positions->shape[last + 1];
-  int64_t planes = 1;
-  for (int i = 0; i < last; i++) planes *= positions->shape[i];
-  return places{positions->numel, planes * room, quotients(each, positions->numel),
-                quotients(room, planes * room)};
+static places places_of(const moth_layout *positions, int64_t room, bool last) {
+  const int high = positions->ndim - 2;
+  const int64_t each = positions->shape[high] * positions->shape[high + 1];
+  const channels c = channels_of(positions, last);
+  return places{positions->numel, planes_of(positions, c) * c.each.by * room,
+                quotients(each, positions->numel), room, c};
 }
 
 /* Where position i leads, or -1. */
 static __device__ inline int64_t place_of(const places &p, const int64_t *index, int64_t i,
                                           moth_trouble *trouble) {
   const int64_t at = index[i];
-  if (at >= 0 && at < p.room.by) return divide(i, p.each) * p.room.by + at;
-  if (at != -1) report(trouble, TROUBLE_INDEX, at, p.room.by);
+  int64_t channel;
+  const int64_t plane = divide(pixel_of(p.c, i, &channel), p.each);
+  if (at >= 0 && at < p.room) return (plane * p.room + at) * p.c.each.by + channel;
+  if (at != -1) report(trouble, TROUBLE_INDEX, at, p.room);
   return -1;
 }
 
@@ -145,11 +157,12 @@ static moth_tensor *numbers(moth_ctx *ctx, const moth_tensor *like, int64_t n) {
 }
 
 MOTH_CUDA(max_pool2d_back) {
-  const places p = places_of(&a->indices->l, a->size[0] * a->size[1]);
+  const bool last = goes_last(a->input, out[0]);
+  const places p = places_of(&a->indices->l, a->size[0] * a->size[1], last);
   if (out[0]->l.numel == 0) return MOTH_OK;
   moth_ctx *ctx = a->ctx;
   const moth_queue *q = moth_queue_of(ctx, out[0]->l.device);
-  moth_tensor *dy = moth_packed(a->input), *index = moth_packed(a->indices);
+  moth_tensor *dy = laid(a->input, last), *index = laid(a->indices, last);
   moth_tensor *head = numbers(ctx, out[0], p.all), *next = numbers(ctx, out[0], p.n);
   int status = q && dy && index && head && next ? MOTH_OK : moth_status(ctx);
   if (!status)
@@ -182,10 +195,11 @@ static __global__ void pick(places p, const T *x, const int64_t *index, T *y,
 
 MOTH_CUDA(max_pool2d_pick) {
   const moth_layout *l = &a->input->l;
-  const places p = places_of(&a->indices->l, l->shape[l->ndim - 2] * l->shape[l->ndim - 1]);
+  const bool last = goes_last(a->input, out[0]);
+  const places p = places_of(&a->indices->l, l->shape[l->ndim - 2] * l->shape[l->ndim - 1], last);
   if (p.n == 0) return MOTH_OK;
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
-  moth_tensor *x = moth_packed(a->input), *index = moth_packed(a->indices);
+  moth_tensor *x = laid(a->input, last), *index = laid(a->indices, last);
   int status = q && x && index ? MOTH_OK : moth_status(a->ctx);
   if (!status)
     status = with_float(x->l.dtype, [&](auto t) {
@@ -216,18 +230,16 @@ static __device__ inline int64_t divisor_of(const pooling &p, int oy, int ox, co
 
 template <class T> static __global__ void means(pooling p, const T *x, T *y) {
   const int64_t i = thread_number();
-  int64_t plane;
   int oy, ox, first[2], last[2];
   if (i >= p.n) return;
-  cell_of(p.at, i, &plane, &oy, &ox);
+  x += place_at(p, i, p.w.in, &oy, &ox);
   window_clip(p.w, 0, oy, &first[0], &last[0]);
   window_clip(p.w, 1, ox, &first[1], &last[1]);
-  x += plane * p.w.in[0] * p.w.in[1];
   real_of<T> sum = 0;
   for (int r = first[0]; r < last[0]; r++) {
     const int64_t row = (int64_t)(oy * p.w.stride[0] - p.w.padding[0] + r) * p.w.in[1];
     for (int c = first[1]; c < last[1]; c++)
-      sum += get(x + row + ox * p.w.stride[1] - p.w.padding[1] + c);
+      sum += get(x + (row + ox * p.w.stride[1] - p.w.padding[1] + c) * p.c.each.by);
   }
   const int64_t n = divisor_of(p, oy, ox, first, last);
   put(y + i, n ? sum / (real_of<T>)n : (real_of<T>)0);
@@ -243,13 +255,11 @@ static __device__ inline void seen_by(const window &w, int axis, int i, int *fir
 
 template <class T> static __global__ void means_back(pooling p, const T *dy, T *dx) {
   const int64_t i = thread_number();
-  int64_t plane;
   int y, x, y0, y1, x0, x1;
   if (i >= p.n) return;
-  cell_of(p.at, i, &plane, &y, &x);
+  dy += place_at(p, i, p.w.out, &y, &x);
   seen_by(p.w, 0, y, &y0, &y1);
   seen_by(p.w, 1, x, &x0, &x1);
-  dy += plane * p.w.out[0] * p.w.out[1];
   real_of<T> sum = 0;
   for (int oy = y0; oy < y1; oy++)
     for (int ox = x0; ox < x1; ox++) {
@@ -257,7 +267,7 @@ template <class T> static __global__ void means_back(pooling p, const T *dy, T *
       window_clip(p.w, 0, oy, &first[0], &last[0]);
       window_clip(p.w, 1, ox, &first[1], &last[1]);
       const int64_t n = divisor_of(p, oy, ox, first, last);
-      if (n) sum += get(dy + (int64_t)oy * p.w.out[1] + ox) / (real_of<T>)n;
+      if (n) sum += get(dy + ((int64_t)oy * p.w.out[1] + ox) * p.c.each.by) / (real_of<T>)n;
     }
   put(dx + i, sum);
 }
@@ -266,12 +276,13 @@ static const int64_t ones[2] = {1, 1};
 
 MOTH_CUDA(avg_pool2d) {
   pooling p;
-  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, a->kernel_size, a->stride,
-                          a->padding, ones, a->ctx);
+  const bool last = goes_last(a->input, out[0]);
+  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, last, a->kernel_size,
+                          a->stride, a->padding, ones, a->ctx);
   if (status || p.n == 0) return status;
   p.count_padding = a->count_include_pad;
   p.divisor = a->divisor_override == MOTH_NO_INT ? 0 : a->divisor_override;
-  moth_tensor *x = moth_packed(a->input);
+  moth_tensor *x = laid(a->input, last);
   if (!x) return moth_status(a->ctx);
   status = with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -284,12 +295,13 @@ MOTH_CUDA(avg_pool2d) {
 
 MOTH_CUDA(avg_pool2d_back) {
   pooling p;
-  int status = pooling_of(&p, &out[0]->l, &a->input->l, &out[0]->l, a->kernel_size, a->stride,
-                          a->padding, ones, a->ctx);
+  const bool last = goes_last(a->input, out[0]);
+  int status = pooling_of(&p, &out[0]->l, &a->input->l, &out[0]->l, last, a->kernel_size,
+                          a->stride, a->padding, ones, a->ctx);
   if (status || p.n == 0) return status;
   p.count_padding = a->count_include_pad;
   p.divisor = a->divisor_override == MOTH_NO_INT ? 0 : a->divisor_override;
-  moth_tensor *dy = moth_packed(a->input);
+  moth_tensor *dy = laid(a->input, last);
   if (!dy) return moth_status(a->ctx);
   status = with_float(dy->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;

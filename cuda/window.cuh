@@ -38,6 +38,40 @@ HD void window_clip(const window &w, int axis, int at, int *first, int *last) {
   *last = end < w.kernel[axis] ? end : w.kernel[axis];
 }
 
+/* How the channels of packed images lie: those that are channels_last are a plane of pixels, `each`
+** elements wide, else every channel is a plane. */
+struct channels {
+  quotient_by each; /* 1: planes behind each other */
+};
+
+static inline channels channels_of(const moth_layout *l, bool last) {
+  return channels{quotients(last ? l->shape[1] : 1, l->numel)};
+}
+
+/* The pixel of element i, counted along planes; *channel: which of the pixel's. */
+HD int64_t pixel_of(const channels &c, int64_t i, int64_t *channel) {
+  const int64_t pixel = divide(i, c.each);
+  *channel = i - pixel * c.each.by;
+  return pixel;
+}
+
+/* All planes, as `channels` has them. */
+static inline int64_t planes_of(const moth_layout *l, const channels &c) {
+  int64_t n = 1;
+  for (int i = 0; i < l->ndim - 2; i++) n *= l->shape[i];
+  return n / c.each.by;
+}
+
+/* An owned tensor with x's elements that lies so. */
+static inline moth_tensor *laid(const moth_tensor *x, bool last) {
+  return last ? moth_packed_last(x) : moth_packed(x);
+}
+
+/* Whether what is made of x is computed channels_last: y lies so, and x or y lies only so. */
+static inline bool goes_last(const moth_tensor *x, const moth_tensor *y) {
+  return moth_layout_last(&y->l) && (moth_lies_last(x) || moth_lies_last(y));
+}
+
 /* Element i of packed planes. */
 struct cells {
   quotient_by plane, row;

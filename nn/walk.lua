@@ -283,15 +283,33 @@ local function add_modes(Module)
   define.takes(Module.zero_grad, parse_zero)
 end
 
+-- What Tensor:to was given, without a memory format.
+local function without_format(args, n)
+  local list = {}
+  for i = 1, n do
+    local arg = args[i]
+    if type(arg) == "table" and getmetatable(arg) == nil and arg.memory_format ~= nil then
+      arg = {}
+      for name, value in pairs(args[i]) do arg[name] = name ~= "memory_format" and value or nil end
+    end
+    list[i] = arg
+  end
+  return list
+end
+
 local function add_casts(Module)
   --- Moves all parameters and buffers to a device, or the floating ones to a dtype.
   -- `net:to(moth.float64)`, `net:to("cpu")`, `net:to{device = "cpu", dtype = moth.float64}`,
-  -- `net:to(tensor)`: takes what Tensor:to takes. The tensors stay the same Lua objects.
+  -- `net:to(tensor)`: takes what Tensor:to takes. A memory_format is for tensors of four dimensions
+  -- alone. The tensors stay the same Lua objects.
   -- @return the module
   function Module:to(...)
     local n, args = select("#", ...), {...}
+    local plain = without_format(args, n)
     return convert_all(self, function(x)
-      if x:is_floating_point() then return x:to(unpack(args, 1, n)) end
+      if x:is_floating_point() then
+        return x:to(unpack(x:dim() == 4 and args or plain, 1, n))
+      end
       local device = (type(args[1]) == "string" or devices.is(args[1])) and args[1]
         or lib.istensor(args[1]) and args[1].device
         or type(args[1]) == "table" and args[1].device

@@ -26,6 +26,7 @@ describe("moth bench cuda", function()
     end
     for _, name in ipairs { "launch/add16", "launch/xor_step/graph", "gemm/4096x4096x4096/bf16",
       "memory/softmax/8192x8192/fwdbwd", "conv/256x64x56x56_k3/tf32/fwd",
+      "conv/256x64x56x56_k3/bf16_cl/fwdbwd", "train/resnet18/bf16_cl/graph",
       "attention/sdpa_8x16x1024x64/bf16/fwd", "train/gpt124m/bf16/eager", "process/first/add" } do
       assert.is_true(seen[name], name)
     end

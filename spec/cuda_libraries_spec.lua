@@ -80,21 +80,22 @@ describe("convolution by cuDNN", function()
 
   local convolve = [[
     local F = moth.nn.functional
-    local function all(device, x, w, b, options)
-      x, w = x:to(device):requires_grad_(), w:to(device):requires_grad_()
+    local function all(device, x, w, b, options, format)
+      local where = {device = device, memory_format = format}
+      x, w = x:to(where):requires_grad_(), w:to(where):requires_grad_()
       local y = F.conv2d(x, w, b and b:to(device), options.stride, options.padding,
         options.dilation, options.groups)
       local loss = (y * y):sum()
       loss:backward()
       return {y:detach():cpu(), x.grad:cpu(), w.grad:cpu()}
     end
-    local function check(x_size, w_size, biased, options, dtype)
+    local function check(x_size, w_size, biased, options, dtype, format)
       moth.manual_seed(1)
       dtype = dtype or moth.float32
       local x, w = moth.randn(x_size, {dtype = dtype}), moth.randn(w_size, {dtype = dtype})
       local b = biased and moth.randn({w_size[1]}, {dtype = dtype}) or nil
       local wanted = all("cpu", x:clone(), w:clone(), b, options or {})
-      local got = all("cuda", x, w, b, options or {})
+      local got = all("cuda", x, w, b, options or {}, format)
       for i = 1, 3 do
         local off = (wanted[i] - got[i]):abs():max():item() / wanted[i]:abs():max():item()
         assert(off < 1e-5, ("result %d is off by %g"):format(i, off))
@@ -114,6 +115,18 @@ describe("convolution by cuDNN", function()
       check({5, 4, 4}, {3, 5, 2, 2}, true, {padding = {0, 1}}, moth.float64)
     ]])
     assert.equal("runs=12 plans=12 left=0 engines=0,6,6\nrc=0\n", text)
+  end)
+
+  it("is given channels_last images as they are, depthwise filters too", function()
+    assert.equal("runs=12 plans=12 left=0 engines=0,6,6\nrc=0\n", convolved({}, [[
+      local last = moth.channels_last
+      check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}, moth.float64, last)
+      check({2, 4, 7, 6}, {6, 2, 3, 2}, false, {groups = 2, stride = {2, 1}}, moth.float64, last)
+      check({2, 4, 7, 6}, {4, 1, 3, 3}, true, {groups = 4, padding = 1}, nil, last)
+      check({1, 5, 4, 4}, {3, 5, 1, 1}, true, {}, nil, last)
+    ]]))
+    assert.equal("runs=0 plans=12 left=0 engines=0,0,0\nrc=0\n", convolved({ DNN_REFUSES = "100" },
+      "check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}, nil, moth.channels_last)"))
   end)
 
   it("plans a shape once, by engines that repeat themselves and keep float32 whole", function()

@@ -83,6 +83,10 @@ local layouts = {
     local pad = moth.cat({x, x, x}, 1)
     return pad:narrow(1, x:size(1) + 1, x:size(1))
   end,
+  channels_last = function(x)
+    if x:dim() ~= 4 then return nil end
+    return x:contiguous { memory_format = moth.channels_last }
+  end,
   strided = function(x)
     if x:dim() == 0 then return nil end
     return moth.stack({x, x}, x:dim() + 1):select(x:dim() + 1, 2)

@@ -64,7 +64,8 @@ static int adaptive_avg_pool2d_cpu(const adaptive_avg_pool2d_args *a, moth_tenso
 static int adaptive_avg_pool2d_grad(const adaptive_avg_pool2d_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
   return moth_flow(g, a->input, GRAD(g, adaptive_avg_pool2d_back, .input = g->dy,
-                                     .size = {x->shape[x->ndim - 2], x->shape[x->ndim - 1]}));
+                                     .size = {x->shape[x->ndim - 2], x->shape[x->ndim - 1]},
+                                     .memory_format = moth_format_of(a->input)));
 }
 
 MOTH_OP(adaptive_avg_pool2d, ADAPTIVE_AVG_POOL2D,
@@ -74,7 +75,7 @@ MOTH_OP(adaptive_avg_pool2d, ADAPTIVE_AVG_POOL2D,
     "moth.randn(3, 7, 5), {3, 4}\n"
     "moth.randn(2, 2, 4, 3), {output_size = {6, moth.none}}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
 
 /* The shares of the plane that `input` is the gradient of the results of. */
 static int back_fit(const adaptive_avg_pool2d_back_args *a, moth_shares *p) {
@@ -118,9 +119,10 @@ static int adaptive_avg_pool2d_back_grad(const adaptive_avg_pool2d_back_args *a,
 
 MOTH_OP(adaptive_avg_pool2d_back, ADAPTIVE_AVG_POOL2D_BACK,
   .doc = "The gradient of adaptive_avg_pool2d: each value spread over its share.",
-  .examples = "moth.randn(2, 3, 2, 3), {7, 5}",
+  .examples = "moth.randn(2, 3, 2, 3), {7, 5}\n"
+              "moth.randn(2, 3, 2, 3), {7, 5}, \"channels_last\"",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
 
 /* -- the largest -- */
 
@@ -147,7 +149,8 @@ static int adaptive_max_pool2d_grad(const adaptive_max_pool2d_args *a, moth_grad
   const moth_layout *x = &a->input->l;
   return moth_flow(g, a->input,
                    GRAD(g, max_pool2d_back, .input = g->dy, .indices = g->out[1],
-                        .size = {x->shape[x->ndim - 2], x->shape[x->ndim - 1]}));
+                        .size = {x->shape[x->ndim - 2], x->shape[x->ndim - 1]},
+                        .memory_format = moth_format_of(a->input)));
 }
 
 MOTH_OP(adaptive_max_pool2d, ADAPTIVE_MAX_POOL2D,
@@ -159,7 +162,7 @@ MOTH_OP(adaptive_max_pool2d, ADAPTIVE_MAX_POOL2D,
   .outputs = "y, indices: return_indices",
   .saves = "indices",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
 
 /* -- in one dimension -- */
 

@@ -52,21 +52,28 @@ static int clone_cpu(const clone_args *a, moth_tensor **out) {
 
 static int clone_grad(const clone_args *a, moth_grad *g) { return moth_flow(g, a->input, g->dy); }
 
-MOTH_OP(clone, CLONE, .doc = "A copy with storage of its own, contiguous.",
-        .examples = "moth.randn(2, 3)", .dtypes = MOTH_ANY,
-        .flags = MOTH_OP_METHOD | MOTH_OP_PORTABLE)
+MOTH_OP(clone, CLONE,
+        .doc = "A copy with storage of its own: contiguous, or channels_last where the input is "
+               "and no other memory_format is named.",
+        .examples = "moth.randn(2, 3)\n"
+                    "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}",
+        .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
 
 static int contiguous_compose(const contiguous_args *a, moth_tensor **out) {
-  if (!moth_contiguous(a->input)) return MOTH_CALL(a->ctx, out, clone, .input = a->input);
+  const bool last = a->memory_format == 1;
+  if (!(last ? moth_layout_last(&a->input->l) : moth_contiguous(a->input)))
+    return MOTH_CALL(a->ctx, out, clone, .input = a->input,
+                     .memory_format = last ? MOTH_CHANNELS_LAST : MOTH_CONTIGUOUS_FORMAT);
   out[0] = moth_tensor_retain(a->input);
   return MOTH_OK;
 }
 
 MOTH_OP_COMPOSES(contiguous, CONTIGUOUS,
-                 .doc = "The tensor itself if its elements lie in row-major order, else a copy "
-                        "of which that holds.",
-                 .examples = "moth.randn(2, 3)\nmoth.randn(2, 3):t()", .dtypes = MOTH_ANY,
-                 .flags = MOTH_OP_METHOD)
+                 .doc = "The tensor itself if its elements lie in row-major order, or that of "
+                        "channels_last where this is asked for; else a copy of which that holds.",
+                 .examples = "moth.randn(2, 3)\nmoth.randn(2, 3):t()\n"
+                             "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}",
+                 .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD)
 
 static int cast_shape(const cast_args *a, moth_layout *y) {
   moth_shape_like(a->input, y);
@@ -86,7 +93,7 @@ MOTH_OP(cast, CAST,
         .doc = "A copy with another element type. Floats become integers towards 0 and saturate, "
                "NaN becomes 0.",
         .examples = "moth.randn(2, 3), moth.float64", .dtypes = MOTH_ANY,
-        .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE)
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
 
 /* -- to_device: the same values elsewhere -- */
 
@@ -108,7 +115,7 @@ static int to_device_grad(const to_device_args *a, moth_grad *g) {
 MOTH_OP(to_device, TO_DEVICE, .doc = "A copy on another device.",
         .examples = "moth.randn(2, 3), \"cpu\"\nmoth.randn(2, 3), \"cpu\", true",
         .dtypes = MOTH_ANY,
-        .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE | MOTH_OP_ACROSS)
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE | MOTH_OP_ACROSS)
 
 /* -- fills -- */
 

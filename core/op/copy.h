@@ -11,11 +11,13 @@
 MOTH_ARGS(copy_, COPY_)
 
 #define CLONE(ARG) \
-  ARG(tensor, input,     , "tensor to copy")
+  ARG(tensor, input,     , "tensor to copy") \
+  ARG(enum,   memory_format, preserve_format|contiguous_format|channels_last, "how the copy lies")
 MOTH_ARGS(clone, CLONE)
 
 #define CONTIGUOUS(ARG) \
-  ARG(tensor, input,     , "tensor to pack")
+  ARG(tensor, input,     , "tensor to pack") \
+  ARG(enum,   memory_format, contiguous_format|channels_last, "the order to pack in")
 MOTH_ARGS(contiguous, CONTIGUOUS)
 
 #define CAST(ARG) \

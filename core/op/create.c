@@ -8,7 +8,7 @@
 #include "../kernel/scalar.h"
 #include "../loop.h"
 
-/* -- filling a contiguous result -- */
+/* -- filling a dense result -- */
 
 /* The n elements of size bytes at y become copies of the first one. */
 static void repeat(char *y, size_t size, int64_t n) {
@@ -135,9 +135,10 @@ static int zeros_like_cpu(const zeros_like_args *a, moth_tensor **out) {
   return fill_number(out[0], 0);
 }
 MOTH_OP_CONST(zeros_like, ZEROS_LIKE, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_PORTABLE, .doc = "Zeros in the input's shape.",
+              .flags = MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .doc = "Zeros in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
+                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
+                          "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}")
 
 static int ones_like_shape(const ones_like_args *a, moth_layout *y) {
   return like(a->input, a->dtype, y);
@@ -147,9 +148,10 @@ static int ones_like_cpu(const ones_like_args *a, moth_tensor **out) {
   return fill_number(out[0], 1);
 }
 MOTH_OP_CONST(ones_like, ONES_LIKE, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_PORTABLE, .doc = "Ones in the input's shape.",
+              .flags = MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .doc = "Ones in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
+                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
+                          "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}")
 
 static int empty_like_shape(const empty_like_args *a, moth_layout *y) {
   return like(a->input, a->dtype, y);
@@ -159,10 +161,11 @@ static int empty_like_cpu(const empty_like_args *a, moth_tensor **out) {
   return out[0]->l.dtype == MOTH_BOOL ? fill_number(out[0], 0) : MOTH_OK;
 }
 MOTH_OP_CONST(empty_like, EMPTY_LIKE, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_PORTABLE,
+              .flags = MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
               .doc = "Values left to chance in the input's shape.",
               .examples = "moth.randn(2, 3)\n"
-                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}")
+                          "moth.randn(2, 3), {dtype = moth.int64, device = \"cpu\"}\n"
+                          "moth.randn(2, 3, 2, 2), {memory_format = moth.channels_last}")
 
 static int full_like_shape(const full_like_args *a, moth_layout *y) {
   like(a->input, a->dtype, y);
@@ -172,9 +175,10 @@ static int full_like_cpu(const full_like_args *a, moth_tensor **out) {
   return fill(out[0], a->fill_value);
 }
 MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_PORTABLE, .doc = "One value in the input's shape.",
+              .flags = MOTH_OP_STRIDED | MOTH_OP_PORTABLE, .doc = "One value in the input's shape.",
               .examples = "moth.randn(2, 3), 7\n"
-                          "moth.randn(2, 3), 7, {dtype = moth.int64, device = \"cpu\"}")
+                          "moth.randn(2, 3), 7, {dtype = moth.int64, device = \"cpu\"}\n"
+                          "moth.randn(2, 3, 2, 2), 7, {memory_format = moth.channels_last}")
 
 /* -- arange, linspace -- */
 

@@ -10,7 +10,9 @@
 #define CREATE_LIKE(ARG) \
   ARG(tensor, input,     , "tensor with the shape") \
   ARG(dtype,  dtype, none, "element type; that of the input when absent") \
-  ARG(device, device, cpu, "where the elements live")
+  ARG(device, device, cpu, "where the elements live") \
+  ARG(enum,   memory_format, preserve_format|contiguous_format|channels_last, \
+      "how it lies in memory: channels_last where the input does when absent")
 
 #define ZEROS(ARG) ARG(shape, size, , "sizes") CREATE_WHERE(ARG)
 MOTH_ARGS(zeros, ZEROS)
@@ -38,7 +40,9 @@ MOTH_ARGS(empty_like, EMPTY_LIKE)
   ARG(tensor, input,     , "tensor with the shape") \
   ARG(scalar, fill_value, , "value of every element") \
   ARG(dtype,  dtype, none, "element type; that of the input when absent") \
-  ARG(device, device, cpu, "where the elements live")
+  ARG(device, device, cpu, "where the elements live") \
+  ARG(enum,   memory_format, preserve_format|contiguous_format|channels_last, \
+      "how it lies in memory: channels_last where the input does when absent")
 MOTH_ARGS(full_like, FULL_LIKE)
 
 #define ARANGE(ARG) \

@@ -72,7 +72,8 @@ static int max_pool2d_grad(const max_pool2d_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
   return moth_flow(g, a->input,
                    GRAD(g, max_pool2d_back, .input = g->dy, .indices = g->out[1],
-                        .size = INT2(&x->shape[x->ndim - 2])));
+                        .size = INT2(&x->shape[x->ndim - 2]),
+                        .memory_format = moth_format_of(a->input)));
 }
 
 MOTH_OP(max_pool2d, MAX_POOL2D,
@@ -87,7 +88,7 @@ MOTH_OP(max_pool2d, MAX_POOL2D,
   .outputs = "y, indices: return_indices",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
 
 /* -- the gradient of max_pool2d, and the gradient of that -- */
 
@@ -131,10 +132,12 @@ static int max_pool2d_back_grad(const max_pool2d_back_args *a, moth_grad *g) {
 
 MOTH_OP(max_pool2d_back, MAX_POOL2D_BACK,
   .doc = "The gradient of max_pool2d: adds each value to its position in a plane of zeros.",
-  .examples = "moth.randn(1, 2, 2), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64}), 3",
+  .examples = "moth.randn(1, 2, 2), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64}), 3\n"
+              "moth.randn(1, 1, 1, 2), moth.tensor({{{{1, 4}}}}, {dtype = moth.int64}), {2, 2},"
+              " \"channels_last\"",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
 
 static int max_pool2d_pick_shape(const max_pool2d_pick_args *a, moth_layout *y) {
   int status = same_places(a->ctx, a->input, a->indices, 2);
@@ -169,7 +172,7 @@ MOTH_OP(max_pool2d_pick, MAX_POOL2D_PICK,
   .examples = "moth.randn(1, 3, 3), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64})",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
 
 /* -- avg_pool2d -- */
 
@@ -213,7 +216,8 @@ static int avg_pool2d_grad(const avg_pool2d_args *a, moth_grad *g) {
                         .kernel_size = INT2(a->kernel_size), .stride = INT2(a->stride),
                         .padding = INT2(a->padding), .ceil_mode = a->ceil_mode,
                         .count_include_pad = a->count_include_pad,
-                        .divisor_override = a->divisor_override));
+                        .divisor_override = a->divisor_override,
+                        .memory_format = moth_format_of(a->input)));
 }
 
 MOTH_OP(avg_pool2d, AVG_POOL2D,
@@ -226,7 +230,7 @@ MOTH_OP(avg_pool2d, AVG_POOL2D,
     " count_include_pad = false}\n"
     "moth.randn(2, 3, 8, 8), {kernel_size = 2, divisor_override = 3}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
 
 static int avg_pool2d_back_fit(const avg_pool2d_back_args *a, moth_pool *p) {
   const moth_layout *l = &a->input->l;
@@ -277,9 +281,10 @@ MOTH_OP(avg_pool2d_back, AVG_POOL2D_BACK,
   .doc = "The gradient of avg_pool2d: each value spread over its window.",
   .examples =
     "moth.randn(2, 3, 4, 4), {8, 8}, {2, 2}, {2, 2}, {0, 0}, false, true\n"
-    "moth.randn(2, 3, 4, 4), {8, 8}, {2, 2}, {2, 2}, {0, 0}, false, true, 3",
+    "moth.randn(2, 3, 4, 4), {8, 8}, {2, 2}, {2, 2}, {0, 0}, false, true, 3,"
+    " \"channels_last\"",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
 
 /* -- in one dimension -- */
 

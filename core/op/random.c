@@ -124,9 +124,9 @@ static int rand_like_shape(const rand_like_args *a, moth_layout *y) {
   return real_like(a->input, a->dtype, y);
 }
 static int rand_like_cpu(const rand_like_args *a, moth_tensor **out) {
-  return fill_real(UNIFORM, a->generator, out[0], 1, 0);
+  return fill_target(UNIFORM, a->generator, out[0], 1, 0);
 }
-MOTH_OP_CONST(rand_like, RAND_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
+MOTH_OP_CONST(rand_like, RAND_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM | MOTH_OP_STRIDED,
               .doc = "Numbers drawn evenly from 0 up to 1, in the input's shape.",
               .examples = "moth.zeros(2, 3)\n"
                           "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64, "
@@ -136,9 +136,9 @@ static int randn_like_shape(const randn_like_args *a, moth_layout *y) {
   return real_like(a->input, a->dtype, y);
 }
 static int randn_like_cpu(const randn_like_args *a, moth_tensor **out) {
-  return fill_real(NORMAL, a->generator, out[0], 1, 0);
+  return fill_target(NORMAL, a->generator, out[0], 1, 0);
 }
-MOTH_OP_CONST(randn_like, RANDN_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
+MOTH_OP_CONST(randn_like, RANDN_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM | MOTH_OP_STRIDED,
               .doc = "Numbers drawn from the standard normal distribution, in the input's shape.",
               .examples = "moth.zeros(2, 3)\n"
                           "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64, "

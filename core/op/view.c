@@ -120,7 +120,8 @@ static int reshape_compose(const reshape_args *a, moth_tensor **out) {
   if (restride(&a->input->l, &y))
     return MOTH_CALL(a->ctx, out, view, .input = a->input, .shape = sizes_of(&y));
   moth_tensor *packed = NULL;
-  status = MOTH_CALL(a->ctx, &packed, clone, .input = a->input);
+  status = MOTH_CALL(a->ctx, &packed, clone, .input = a->input,
+                     .memory_format = MOTH_CONTIGUOUS_FORMAT);
   if (!status) status = MOTH_CALL(a->ctx, out, view, .input = packed, .shape = sizes_of(&y));
   moth_tensor_release(packed);
   return status;

@@ -9,6 +9,7 @@ local class = require "moth.class"
 local errors = require "moth.error"
 local dtype = require "moth.dtype"
 local kinds = require "moth.kinds"
+local layout = require "moth.layout"
 local lib = require "moth.lib"
 local places = require "moth.places"
 local samples = require "moth.samples"
@@ -320,6 +321,8 @@ local function of_value(value)
     return ("moth.%s: an element type, %d byte%s each%s. moth.ones(3, {dtype = moth.%s}), "
       .. "x:to(moth.%s)"):format(value.name, value.itemsize, value.itemsize == 1 and "" or "s",
       #aliases > 0 and ", also " .. concat(aliases, ", ") or "", value.name, value.name)
+  elseif layout.docs[value] then
+    return ("moth.%s: a memory format, %s."):format(value, layout.docs[value])
   elseif value == lib.none then
     return "moth.none: PyTorch's None where an argument is given: "
       .. "x:sum(moth.none, {keepdim = true})"
@@ -431,6 +434,7 @@ end
 -- @param path  how a method was reached, which it does not know itself: "nn.Module:train"
 function help.text(what, path)
   if what == nil then return overview() end
+  if layout.docs[what] then return of_value(what) end
   if type(what) == "string" then return of_name(what) end
   local value = type(what) == "table" and of_value(what)
   if value then return value end

@@ -101,6 +101,7 @@ from("moth.settings", "get_default_dtype set_default_dtype get_default_device "
   .. "are_deterministic_algorithms_enabled")
 
 for name, object in pairs(dtype.by_name) do moth[name] = object end
+for name in pairs(require("moth.layout").docs) do moth[name] = name end
 
 -- Not short and int, which are near to too much.
 local function worth_guessing(names, wrong)

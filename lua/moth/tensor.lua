@@ -12,6 +12,7 @@ local devices = require "moth.device"
 local dtypes = require "moth.dtype"
 local errors = require "moth.error"
 local index = require "moth.index"
+local layout = require "moth.layout"
 local lib = require "moth.lib"
 local size = require "moth.size"
 
@@ -157,9 +158,13 @@ function methods.data_ptr(x)
   return tonumber(ffi.cast("intptr_t", address))
 end
 
---- Whether the elements lie in row-major order without gaps.
-function methods.is_contiguous(x)
-  return band(facts(x, "is_contiguous").flags, IS_CONTIGUOUS) ~= 0
+--- Whether the elements lie in row-major order without gaps; or in that of another memory_format.
+function methods.is_contiguous(x, memory_format)
+  local found = facts(x, "is_contiguous")
+  if layout.read("is_contiguous", memory_format, true) == "channels_last" then
+    return layout.is_last(found)
+  end
+  return band(found.flags, IS_CONTIGUOUS) ~= 0
 end
 
 --- Whether the dtype is one of the float dtypes.
@@ -244,13 +249,15 @@ end
 
 -- ---- conversion ----
 
--- x with another dtype and on another device, by the engine's numbers; nil: as it is.
-local function cast(x, dtype, copy, device, non_blocking)
+-- x with another dtype and on another device, by the engine's numbers, and with another memory
+-- format; nil: as it is.
+local function cast(x, dtype, copy, device, non_blocking, format)
   local found = facts(x, "to")
   local moves, turns = device and device ~= found.device, dtype and dtype ~= found.dtype
+  if copy and not moves and not turns then return ops.clone(x, format or "preserve_format") end
   if turns then x = ops.cast(x, dtypes.by_code[dtype]) end
   if moves then x = ops.to_device(x, devices.by_code[device], non_blocking) end
-  if copy and not moves and not turns then return ops.clone(x) end
+  if format and format ~= "preserve_format" then return (ops.contiguous(x, format)) end
   return x
 end
 
@@ -270,7 +277,7 @@ local function number_of(value)
     .. errors.describe(value), "E_TYPE")
 end
 
-local to_names = { "dtype", "device", "other", "copy", "non_blocking" }
+local to_names = { "dtype", "device", "other", "copy", "non_blocking", "memory_format" }
 
 local function boolean_of(name, value)
   if value == lib.none then return false end
@@ -282,9 +289,9 @@ end
 -- x with another dtype or on another device; x itself if that changes nothing and copy is not set.
 -- After these may stand non_blocking and copy, both false when absent.
 -- With non_blocking = true a copy of pinned memory to a GPU is not waited for: leave x as it is
--- until the stream has come that far.
+-- until the stream has come that far. memory_format says how the result lies.
 function methods.to(x, ...)
-  local dtype, copy, device, non_blocking
+  local dtype, copy, device, non_blocking, format
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
     if istensor(value) then
@@ -305,6 +312,7 @@ function methods.to(x, ...)
           dtype, device = found.dtype, found.device
         elseif name == "copy" then copy = boolean_of(name, given)
         elseif name == "non_blocking" then non_blocking = boolean_of(name, given)
+        elseif name == "memory_format" then format = layout.read("to", given)
         else
           errors.raise("'to' has no argument '" .. tostring(name) .. "'"
             .. errors.nearest(tostring(name), to_names))
@@ -318,7 +326,7 @@ function methods.to(x, ...)
       device = number_of(value)
     end
   end
-  return cast(x, dtype, copy, device, non_blocking or false)
+  return cast(x, dtype, copy, device, non_blocking or false, format)
 end
 
 --- A copy of x in pinned memory, page-locked memory of the CPU, from which a GPU copies while the

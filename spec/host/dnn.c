@@ -224,11 +224,12 @@ int cudnnBackendExecute(void *h, void *plan, void *variant) {
   int64_t at[4];
   memset(to->at, 0, (size_t)to->n * sizeof(double));
   for (int64_t i = 0; i < y.n; i++) {
-    at[0] = i / y.step[0], at[1] = i / y.step[1] % y.shape[1];
-    at[2] = i / y.step[2] % y.shape[2], at[3] = i % y.shape[3];
+    at[3] = i % y.shape[3], at[2] = i / y.shape[3] % y.shape[2];
+    at[1] = i / (y.shape[2] * y.shape[3]) % y.shape[1];
+    at[0] = i / (y.shape[1] * y.shape[2] * y.shape[3]);
     const int64_t corner[2] = {at[2] * stride[0] - padding[0], at[3] * stride[1] - padding[1]};
     taps(kind, &x, &w, &y, at, corner, of(how, 102)->to.number);
-    if (then) y.at[i] += b.at[at[1]];
+    if (then) y.at[place(&y, at[0], at[1], at[2], at[3])] += b.at[at[1]];
   }
   move(to, 1);
   free(w.at), free(x.at), free(y.at), free(b.at);

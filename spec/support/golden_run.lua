@@ -97,6 +97,10 @@ function lay.offset(x)
   return moved(moth.cat({x, x, x}, 1)):narrow(1, x:size(1) + 1, x:size(1))
 end
 
+function lay.channels_last(x)
+  return moved(x:dim() == 4 and x:contiguous{memory_format = moth.channels_last} or x)
+end
+
 function lay.strided(x)
   return moved(moth.stack({x, x}, x:dim() + 1)):select(x:dim() + 1, 2)
 end
@@ -311,12 +315,24 @@ local function check_once(shard, name, fn, sample, dtype, layout, broken)
   end
 end
 
+-- The layouts that a sample lists, and channels_last if it is laid out at all and has images.
+local function layouts_of(sample)
+  local list = {unpack(sample.layouts or {})}
+  for _, pair in ipairs(#list > 0 and sample.args or {}) do
+    local sizes = type(pair[2]) == "table" and pair[2].s
+    if sizes and #sizes == 4 and list[#list] ~= "channels_last" then
+      list[#list + 1] = "channels_last"
+    end
+  end
+  return list
+end
+
 --- Runs a sample, once for each of its layouts; raises what is wrong.
 -- @param broken  nil, or the part of the golden values to change first: "y", "grads", "second"
 function run.check(shard, name, fn, sample, dtype, broken)
   check_once(shard, name, fn, sample, dtype, nil, broken)
   if dtype ~= "float64" or broken then return end
-  for _, layout in ipairs(sample.layouts or {}) do
+  for _, layout in ipairs(layouts_of(sample)) do
     local ok, message = pcall(check_once, shard, name, fn, sample, dtype, layout)
     if not ok then error(layout .. ": " .. tostring(message), 0) end
   end

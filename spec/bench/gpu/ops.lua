@@ -141,7 +141,7 @@ local function conv(name, x, weight, options)
   for size in weight:gmatch "%d+" do sizes[#sizes + 1] = size end
   local inputs = ("*[%s] *[%s] *[%s]"):format(x, weight, sizes[transposed and 2 or 1])
   local stride, padding = options.stride or 1, options.padding or 0
-  for _, variant in ipairs { "tf32", "bf16" } do
+  for _, variant in ipairs { "tf32", "bf16", "bf16_cl" } do
     op("conv/" .. name, "x, weight, bias", inputs, function(input, w, b)
       return fn(input, w, b, { stride = stride, padding = padding,
         groups = rows.cap(options.groups or 1) })

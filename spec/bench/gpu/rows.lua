@@ -3,6 +3,7 @@
 -- A row is a name, what it is, a function that sets it up, and "warm" or "cold", the state of the
 -- L2 cache. setup() gives the step, and what a call of it does: {flop =, bytes =, images =,
 -- tokens =, mfu =}. In names: f32, tf32 (float32, TF32 in products and convolutions), bf16, f16;
+-- _cl: images and filters are channels_last;
 -- fwd is a call with nothing recorded, fwdbwd drops the old gradients, calls and goes back from a
 -- fixed randn gradient; eager and graph (the step in moth.capture) are modes of whole steps.
 
@@ -30,6 +31,9 @@ function rows.add(name, text, setup, l2, modes)
   end
 end
 
+--- Whether a variant is one of channels_last.
+function rows.is_last(variant) return (variant or ""):find "_cl$" ~= nil end
+
 --- The tensor that *[2,3], ids[5]<9 or mask[5] describes, on the GPU.
 -- @param fixed  by a network: a dry run shrinks the first dimension only
 function rows.input(spec, gradients, variant, fixed)
@@ -45,8 +49,9 @@ function rows.input(spec, gradients, variant, fixed)
   elseif kind == "mask" then
     return moth.rand(shape):lt(0.5)
   end
-  return moth.randn(shape, { dtype = moth[DTYPES[variant or "f32"]],
-    requires_grad = gradients == true and kind == "*" })
+  local x = moth.randn(shape, { dtype = moth[DTYPES[(variant or "f32"):match "^%w+"]] })
+  if rows.is_last(variant) and #shape == 4 then x = x:to { memory_format = moth.channels_last } end
+  return x:requires_grad_(gradients == true and kind == "*")
 end
 
 --- Bytes of all inputs and results, once.

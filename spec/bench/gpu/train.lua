@@ -34,6 +34,10 @@ local function train(name, text, options)
       inputs[#inputs + 1] = rows.input(spec, false, nil, options.fixed ~= false)
     end
     local x, y = unpack(inputs)
+    if rows.is_last(options.variant) then
+      net:to { memory_format = moth.channels_last }
+      x = x:to { memory_format = moth.channels_last }
+    end
     local parameters = net:parameters()
     local optimizer = optim[options.optim](parameters, options.settings)
     local function forward() return options.loss(net(x), y) end
@@ -140,7 +144,7 @@ for _, variant in ipairs { "tf32", "bf16" } do
   train("train/resnet18", "ResNet-18 for 3x32x32, SGD.", {
     build = nets.resnet18, inputs = "[128,3,32,32] ids[128]<10", loss = F.cross_entropy,
     optim = "SGD", settings = { lr = 0.01, momentum = 0.9, weight_decay = 5e-4 },
-    variant = variant, unit = "images",
+    variant = variant == "bf16" and "bf16_cl" or variant, unit = "images",
   })
   train("train/char_lstm", "Embedding 65-512, two LSTM layers of 512, Linear 512-65, Adam.", {
     build = function() return nets.char_lstm(512) end, inputs = "ids[64,128]<65 ids[64,128]<65",

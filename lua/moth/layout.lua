@@ -1,0 +1,43 @@
+--- layout.lua -- memory formats: in which order the elements of a tensor lie. The names are
+-- PyTorch's: moth.contiguous_format, moth.channels_last and moth.preserve_format, which are their
+-- own names as text.
+
+local errors = require "moth.error"
+
+local layout = {}
+
+--- What each of them is.
+layout.docs = {
+  contiguous_format = "rows behind each other: the last dimension side by side",
+  channels_last = "of images (N, C, H, W): the channels of a pixel side by side, in which order "
+    .. "GPUs\nmultiply. x:to{memory_format = moth.channels_last} and net:to{memory_format = "
+    .. "moth.channels_last}\nturn images and filters once; shapes and results stay what they are. "
+    .. "There convolution,\nbatch_norm, pooling and functions of single elements give what lies so "
+    .. "again, all else\nworks on such tensors as on any. Convolution and pooling on the CPU give "
+    .. "contiguous results",
+  preserve_format = "as the tensor that it is made from: channels_last, else contiguous_format",
+}
+
+--- The memory format that was given to a function, by name or by itself; nil for none.
+-- @param only  may it not be preserve_format?
+function layout.read(fname, value, only)
+  if type(value) == "table" then value = value.memory_format or value[1] end
+  if value == nil or (layout.docs[value] and not (only and value == "preserve_format")) then
+    return value
+  end
+  errors.argument(fname, "memory_format", ("moth.contiguous_format%s moth.channels_last is needed, "
+    .. "got %s"):format(only and " or" or ", moth.preserve_format or", errors.describe(value)))
+end
+
+--- Whether a tensor whose facts are given (moth_tensor_info) is channels_last.
+function layout.is_last(facts)
+  if facts.ndim ~= 4 then return false end
+  local step = 1
+  for _, d in ipairs { 1, 3, 2, 0 } do
+    if facts.shape[d] ~= 1 and facts.stride[d] ~= step then return facts.numel < 2 end
+    step = step * facts.shape[d]
+  end
+  return true
+end
+
+return layout

@@ -1,0 +1,291 @@
+-- Memory formats: PyTorch's names for how images lie in memory, and what keeps them so.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local nn, F = moth.nn, moth.nn.functional
+local LAST = moth.channels_last
+
+local function strides(x)
+  local list = {}
+  for d = 1, x:dim() do list[d] = x:stride(d) end
+  return list
+end
+
+local function images(...) return moth.randn(...):to { memory_format = LAST } end
+local function is_last(x) return x:is_contiguous { memory_format = LAST } end
+local function close(x, y, most)
+  local off = (x:cpu():double() - y:cpu():double()):abs():max():item()
+  return off <= most * math.max(1, y:abs():max():item())
+end
+
+before_each(function() moth.manual_seed(1) end)
+
+describe("channels_last", function()
+  it("is the order of strides that PyTorch gives, with the same shape and values", function()
+    local x = moth.arange(0, 120):view(2, 3, 4, 5)
+    local y = x:to { memory_format = LAST }
+    assert.same({ 60, 1, 15, 3 }, strides(y))
+    assert.same({ 60, 20, 5, 1 }, strides(y:contiguous()))
+    assert.same(x:tolist(), y:tolist())
+    assert.same({ 60, 20, 5, 1 }, strides(y:to { memory_format = moth.contiguous_format }))
+    assert.same({ 60, 1, 15, 3 }, strides(y:to { memory_format = moth.preserve_format }))
+    assert.same({ 60, 1, 15, 3 }, strides(x:contiguous { memory_format = LAST }))
+    assert.same({ 60, 1, 15, 3 }, strides(x:clone { memory_format = LAST }))
+    assert.same({ 60, 1, 15, 3 }, strides(x:to { copy = true, memory_format = LAST }))
+  end)
+
+  it("is asked for by is_contiguous, and is both where sizes of 1 are all that differs", function()
+    local x = images(2, 3, 4, 5)
+    assert.is_true(is_last(x))
+    assert.is_true(x:is_contiguous(LAST))
+    assert.is_false(x:is_contiguous())
+    assert.is_false(is_last(x:contiguous()))
+    assert.is_false(is_last(moth.ones(3, 4)))
+    for _, both in ipairs { images(2, 1, 4, 5), images(2, 3, 1, 1), images(0, 3, 4, 5) } do
+      assert.is_true(is_last(both))
+      assert.is_true(both:is_contiguous())
+    end
+  end)
+
+  it("is the tensor itself where it lies so", function()
+    local x = images(2, 3, 4, 5)
+    assert.equal(x, x:to { memory_format = LAST })
+    assert.equal(x, x:contiguous { memory_format = LAST })
+  end)
+
+  it("is refused for other than four dimensions, and other formats by name", function()
+    assert.has_error_like(function() moth.ones(2, 3):to { memory_format = LAST } end,
+      "memory_format.*%(N, C, H, W%), got %(2, 3%)")
+    assert.has_error_like(function() moth.zeros_like { moth.ones(3), memory_format = LAST } end,
+      "memory_format")
+    assert.has_error_like(function() moth.ones(2):to { memory_format = "nhwc" } end,
+      "memory_format.*got a string %('nhwc'%)")
+    assert.has_error_like(function() moth.ones(2):is_contiguous(moth.preserve_format) end,
+      "memory_format")
+    assert.has_error_like(function() moth.ones(2):contiguous { memory_format = "rows" } end,
+      "channels_last")
+  end)
+
+  it("is kept by functions of single elements, copies and casts", function()
+    local x, y = images(2, 3, 4, 5), images(2, 3, 4, 5)
+    for name, z in pairs { relu = F.relu(x), sum = x + y, number = x * 2, more = x:gt(0),
+      cast = x:double(), clone = x:clone(), zeros = moth.zeros_like(x), randn = moth.randn_like(x),
+      row = x + moth.randn(5), spread = moth.randn(2, 3, 1, 1):expand(2, 3, 4, 5) * x } do
+      assert.is_true(is_last(z), name)
+    end
+  end)
+
+  it("is not where the first of two is contiguous, nor where a format is named", function()
+    local x = images(2, 3, 4, 5)
+    assert.is_true((moth.randn(2, 3, 4, 5) + x):is_contiguous())
+    assert.is_true(x:clone { memory_format = moth.contiguous_format }:is_contiguous())
+    assert.is_true(moth.zeros_like(x, { memory_format = moth.contiguous_format }):is_contiguous())
+    assert.is_true(is_last(moth.ones_like(x:contiguous(), { memory_format = LAST })))
+  end)
+
+  it("is what view refuses and reshape copies", function()
+    local x = images(2, 3, 4, 5)
+    assert.has_error_like(function() x:view(2, 60) end, "without a copy")
+    assert.same(x:contiguous():view(2, 60):tolist(), x:reshape(2, 60):tolist())
+    assert.same(x:contiguous():view(2, 60):tolist(), x:flatten(2):tolist())
+  end)
+
+  it("is written in place, through views too", function()
+    local x = images(2, 3, 4, 5)
+    local y = x:contiguous()
+    for _, z in ipairs { x, y } do
+      z:mul_(2)
+      z[{ {}, 2 }] = 7
+      z:narrow(4, 2, 2):add_(1)
+    end
+    assert.same(y:tolist(), x:tolist())
+    assert.is_true(is_last(x))
+  end)
+end)
+
+describe("net:to{memory_format}", function()
+  local function net()
+    moth.manual_seed(2)
+    return nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2),
+      nn.Conv2d(6, 4, 2), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 2))
+  end
+
+  it("turns parameters of four dimensions, which stay the same ones", function()
+    local model = net()
+    local weight = model[1].weight
+    assert.equal(model, model:to { memory_format = LAST })
+    assert.equal(weight, model[1].weight)
+    assert.is_true(is_last(weight) and not weight:is_contiguous())
+    assert.is_true(model[8].weight:is_contiguous())
+    model:to { dtype = moth.float64, memory_format = LAST }
+    assert.equal(moth.float64, model[8].weight.dtype)
+    assert.is_true(model:to { memory_format = moth.contiguous_format }[1].weight:is_contiguous())
+  end)
+
+  it("leaves results and gradients as they are, which lie as their parameters", function()
+    local x = moth.randn(2, 3, 12, 12)
+    local a, b = net(), net():to { memory_format = LAST }
+    for _, each in ipairs { { a, x }, { b, x:to { memory_format = LAST } } } do
+      each[1](each[2]):square():sum():backward()
+    end
+    for i, p in ipairs(a:parameters()) do
+      local q = b:parameters()[i]
+      assert.is_true(close(q.grad, p.grad, 1e-4))
+      assert.same(strides(q), strides(q.grad))
+    end
+  end)
+
+  it("trains as before, momentum and all", function()
+    local x, y = moth.randn(4, 3, 12, 12), moth.randn(4, 2)
+    local a, b = net(), net():to { memory_format = LAST }
+    for _, model in ipairs { a, b } do
+      local optimizer = moth.optim.SGD(model:parameters(), { lr = 0.01, momentum = 0.9 })
+      for _ = 1, 3 do
+        optimizer:zero_grad()
+        F.mse_loss(model(x), y):backward()
+        optimizer:step()
+      end
+    end
+    for i, p in ipairs(a:parameters()) do
+      assert.is_true(close(b:parameters()[i]:detach(), p:detach(), 1e-4))
+    end
+    assert.is_true(is_last(b[1].weight))
+  end)
+end)
+
+describe("channels_last on a GPU", function()
+  if not cuda.here then return pending("is computed with: " .. cuda.why) end
+
+  --- What f gives, and the gradients of its inputs, on the GPU: contiguous, or channels_last.
+  local function both_ways(f, inputs, last)
+    local leaves = {}
+    for i, x in ipairs(inputs) do
+      local y = x:cuda()
+      if last and y:dim() == 4 then y = y:to { memory_format = LAST } end
+      leaves[i] = y:requires_grad_(y:is_floating_point())
+    end
+    local y = f(unpack(leaves))
+    moth.manual_seed(5)
+    local dy = moth.randn(y.shape, { dtype = y.dtype, device = "cuda" })
+    y:backward(last and dy:dim() == 4 and dy:to { memory_format = LAST } or dy)
+    local list = { y:detach() }
+    for i, x in ipairs(leaves) do list[i + 1] = x.grad end
+    return list
+  end
+
+  local function agrees(f, inputs, dtype, most)
+    for i, x in ipairs(inputs) do inputs[i] = x:to(dtype or moth.float64) end
+    local wanted, got = both_ways(f, inputs, false), both_ways(f, inputs, true)
+    for i, x in ipairs(wanted) do
+      assert.is_true(close(got[i], x, most or 1e-10), "result " .. i)
+      if x:dim() == 4 then assert.is_true(is_last(got[i]), "layout of result " .. i) end
+    end
+  end
+
+  local function r(...) return moth.randn(...) end
+
+  it("is kept by convolution and its gradients", function()
+    local function conv(options)
+      return function(x, w, b) return F.conv2d(x, w, b, options) end
+    end
+    agrees(conv { padding = 1 }, { r(2, 5, 7, 6), r(4, 5, 3, 3), r(4) })
+    agrees(conv { stride = 2 }, { r(2, 4, 7, 6), r(6, 4, 1, 1) })
+    agrees(conv { groups = 4, padding = 1 }, { r(2, 4, 7, 6), r(4, 1, 3, 3) })
+    agrees(conv { groups = 2, dilation = 2 }, { r(2, 4, 7, 6), r(6, 2, 2, 3) })
+    agrees(conv { padding = 0 }, { r(2, 4, 3, 3), r(6, 4, 3, 3) })
+    agrees(function(x, w) return F.conv_transpose2d(x, w, { stride = 2 }) end,
+      { r(2, 4, 3, 3), r(4, 5, 3, 3) })
+    agrees(conv { padding = 1 }, { r(2, 5, 7, 6), r(4, 5, 3, 3), r(4) }, moth.bfloat16, 0.02)
+  end)
+
+  it("is what one of images and filters brings to the other", function()
+    local x, w = r(2, 5, 7, 6):cuda(), r(4, 5, 3, 3):cuda()
+    for _, pair in ipairs { { x:to { memory_format = LAST }, w },
+      { x, w:to { memory_format = LAST } } } do
+      local y = F.conv2d(pair[1], pair[2])
+      assert.is_true(is_last(y) and not y:is_contiguous())
+      assert.is_true(close(y, F.conv2d(x, w), 1e-5))
+    end
+    local y = F.conv2d(x[1], w:to { memory_format = LAST })
+    assert.is_true(close(y, F.conv2d(x, w)[1], 1e-5))
+  end)
+
+  it("is kept by batch_norm, in training and with given statistics", function()
+    local function norm(x, w, b)
+      return F.batch_norm(x, { weight = w, bias = b, training = true })
+    end
+    for _, sizes in ipairs { { 3, 5, 4, 3 }, { 2, 8, 3, 3 }, { 5, 64, 9, 9 }, { 2, 136, 2, 2 },
+      { 70, 4, 6, 7 } } do
+      agrees(norm, { r(sizes), r(sizes[2]), r(sizes[2]) })
+      agrees(norm, { r(sizes), r(sizes[2]), r(sizes[2]) }, moth.float32, 1e-4)
+    end
+    agrees(norm, { r(3, 16, 5, 5), r(16), r(16) }, moth.bfloat16, 0.05)
+    agrees(function(x, w)
+      return F.batch_norm(x, moth.zeros(8, { dtype = x.dtype, device = "cuda" }),
+        moth.ones(8, { dtype = x.dtype, device = "cuda" }), w)
+    end, { r(2, 8, 3, 3), r(8) })
+  end)
+
+  it("is kept by pooling", function()
+    local x = r(2, 5, 9, 8)
+    agrees(function(z) return F.max_pool2d(z, 3, 2, 1) end, { x })
+    agrees(function(z) return F.max_pool2d(z, { kernel_size = 2, stride = 1, dilation = 2 }) end,
+      { x })
+    agrees(function(z) return F.max_pool2d(z, { 9, 8 }) end, { x })
+    agrees(function(z) return F.avg_pool2d(z, { 3, 2 }, 2, 1) end, { x })
+    agrees(function(z) return F.adaptive_avg_pool2d(z, 1) end, { x })
+    agrees(function(z) return F.adaptive_avg_pool2d(z, { 4, 3 }) end, { x })
+    agrees(function(z) return F.adaptive_max_pool2d(z, { 4, 3 }) end, { x })
+    agrees(function(z) return F.avg_pool2d(z, 10, 10, 5) end, { r(1, 40, 40, 40) })
+    local y, at = F.max_pool2d(x:cuda():to { memory_format = LAST }, 2, { return_indices = true })
+    local z, where = F.max_pool2d(x:cuda(), 2, { return_indices = true })
+    assert.same(z:tolist(), y:tolist())
+    assert.same(where:tolist(), at:tolist())
+  end)
+
+  it("is kept by a residual block in mixed precision, in a recorded step too", function()
+    local function block()
+      moth.manual_seed(3)
+      local conv1, conv2 = nn.Conv2d(3, 8, 3, { padding = 1 }), nn.Conv2d(8, 8, 3, { padding = 1 })
+      local norm, head = nn.BatchNorm2d(8), nn.Linear(8, 3)
+      local net = nn.Module()
+      net.conv1, net.conv2, net.norm, net.head = conv1, conv2, norm, head
+      function net.forward(_, x)
+        local first = F.relu(conv1(x))
+        local y = F.relu(norm(conv2(first)) + first)
+        net.kept = y:detach()
+        return head(F.adaptive_avg_pool2d(y, 1):flatten(2))
+      end
+      return net:cuda()
+    end
+    local x, classes = r(4, 3, 8, 8):cuda(), moth.tensor({ 1, 2, 3, 1 }, { device = "cuda" }):long()
+    local function trained(last, captured)
+      local net, input = block(), x
+      if last then
+        net:to { memory_format = LAST }
+        input = x:to { memory_format = LAST }
+      end
+      local optimizer = moth.optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.9 })
+      local function step()
+        optimizer:zero_grad()
+        moth.autocast("cuda", moth.bfloat16, function()
+          return F.cross_entropy(net(input), classes)
+        end):backward()
+        optimizer:step()
+      end
+      if captured then step = moth.capture(step) end
+      for _ = 1, 4 do step() end
+      if last then
+        assert.is_true(is_last(net.kept) and not net.kept:is_contiguous())
+        assert.is_true(is_last(net.conv2.weight.grad) and not net.conv2.weight.grad:is_contiguous())
+      end
+      return net:parameters()
+    end
+    local wanted, got, replayed = trained(false), trained(true), trained(true, true)
+    for i, p in ipairs(wanted) do
+      assert.is_true(close(got[i]:detach(), p:detach(), 0.02), i)
+      assert.is_true(replayed[i]:detach():cpu():equal(got[i]:detach():cpu()), i)
+    end
+  end)
+end)
