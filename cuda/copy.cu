@@ -36,6 +36,68 @@ template <class T> static __global__ void move_any(walk<2> w) {
   *(T *)(void *)(w.of[0].at + at[0]) = *element<T>(w.of[1], at[1]);
 }
 
+/* -- one whose tensors have their elements side by side in different dimensions: tiles of both pass
+** through shared memory, so that it is read and written in rows (Ruetsch and Micikevicius,
+** "Optimizing matrix transpose in CUDA", 2009) -- */
+
+enum { SIDE = 32, DOWN = 8 };
+
+struct turning {
+  char *y;
+  const char *x;
+  int64_t size[2]; /* of the dimension where y's lie side by side, and of that where x's do */
+  int64_t x_step, y_step; /* in the other one's */
+  quotient_by tiles[2];
+  walk<2> rest; /* all further dimensions */
+};
+
+template <class T> static __global__ void turn_tiles(turning t) {
+  __shared__ T tile[SIDE][SIDE + 1];
+  const int64_t above = divide(blockIdx.x, t.tiles[0]), place = divide(above, t.tiles[1]);
+  const int64_t i = (blockIdx.x - above * t.tiles[0].by) * SIDE;
+  const int64_t j = (above - place * t.tiles[1].by) * SIDE;
+  const int lane = (int)threadIdx.x % SIDE, row = (int)threadIdx.x / SIDE;
+  int64_t at[2];
+  offsets(t.rest, place, at);
+  for (int k = row; k < SIDE; k += DOWN)
+    if (i + k < t.size[0] && j + lane < t.size[1])
+      tile[k][lane] = *(const T *)(const void *)(t.x + at[1] + (i + k) * t.x_step +
+                                                 (j + lane) * (int64_t)sizeof(T));
+  __syncthreads();
+  for (int k = row; k < SIDE; k += DOWN)
+    if (i + lane < t.size[0] && j + k < t.size[1])
+      *(T *)(void *)(t.y + at[0] + (i + lane) * (int64_t)sizeof(T) + (j + k) * t.y_step) =
+        tile[lane][k];
+}
+
+/* The dimension of w in which the source's elements lie side by side, or 0: not worth it. */
+static int other_side(const walk<2> &w, int size) {
+  if (w.of[1].is_held || w.step[0][0] != size || w.step[0][1] == size || w.wide[0] < SIDE / 2)
+    return 0;
+  for (int d = 1; d < w.ndim; d++)
+    if (w.step[d][1] == size && w.wide[d] >= SIDE / 2) return d;
+  return 0;
+}
+
+static int turn_here(const moth_tensor *y, const walk<2> &w, int d) {
+  turning t = {w.of[0].at, w.of[1].at, {w.wide[0], w.wide[d]}, w.step[0][1], w.step[d][0], {}, w};
+  const int64_t tiles[2] = {(t.size[0] + SIDE - 1) / SIDE, (t.size[1] + SIDE - 1) / SIDE};
+  const int64_t places = w.n / (t.size[0] * t.size[1]), blocks = tiles[0] * tiles[1] * places;
+  t.rest.ndim = 0;
+  for (int from = 1; from < w.ndim; from++) {
+    if (from == d) continue;
+    const int to = t.rest.ndim++;
+    t.rest.size[to] = w.size[from];
+    t.rest.wide[to] = w.wide[from];
+    for (int k = 0; k < 2; k++) t.rest.step[to][k] = w.step[from][k];
+  }
+  for (int k = 0; k < 2; k++) t.tiles[k] = quotients(tiles[k], blocks);
+  return with_size(y->l.dtype, [&](auto type) {
+    typedef typename decltype(type)::of T;
+    return launch(y->ctx, y, turn_tiles<T>, dim3((unsigned)blocks), SIDE * DOWN, 0, t);
+  });
+}
+
 static int copy_here(moth_tensor *y, const moth_tensor *x) {
   const moth_tensor *operands[2] = {y, x};
   const int size = moth_dtype_size[y->l.dtype];
@@ -55,6 +117,8 @@ static int copy_here(moth_tensor *y, const moth_tensor *x) {
               : moth_launched(ctx, q, cudaMemcpyAsync(w.of[0].at, w.of[1].at, (size_t)(w.n * size),
                                                       cudaMemcpyDeviceToDevice, q->stream));
   }
+  const int side = w.ndim > 1 ? other_side(w, size) : 0;
+  if (side) return turn_here(y, w, side);
   return with_size(y->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch(ctx, y, move_any<T>, blocks_for(w.n), BLOCK, 0, w);
@@ -126,18 +190,28 @@ static bool same_shape(const moth_tensor *a, const moth_tensor *b) {
          memcmp(a->l.shape, b->l.shape, sizeof(int64_t) * (size_t)a->l.ndim) == 0;
 }
 
+/* Whether what lies on one side may go as it is to the other, y's elements all channels_last. */
+static bool goes_as_last(const moth_tensor *y, const moth_tensor *x) {
+  return same_shape(y, x) && moth_lies_last(y) && x->l.dtype == y->l.dtype;
+}
+
+/* An owned tensor with x's elements, packed in the one order or the other and of a dtype. */
+static moth_tensor *ready(const moth_tensor *x, int dtype, bool last) {
+  return last ? moth_packed_last(x) : x->l.dtype == dtype ? moth_packed(x) : moth_cast(x, dtype);
+}
+
 /* From the CPU: packed and converted there, which moves the fewest bytes if y's type is small. */
 static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
   if (x->l.ndim == 0) { /* goes along with the kernel */
     int status = copy_here(y, x);
     return !status && wait ? finish_copy(y, x) : status;
   }
-  moth_tensor *packed = x->l.dtype == y->l.dtype ? moth_packed(x) : moth_cast(x, y->l.dtype);
-  moth_tensor *there = NULL;
+  const bool last = goes_as_last(y, x);
+  moth_tensor *packed = ready(x, y->l.dtype, last), *there = NULL;
   moth_ctx *ctx = y->ctx;
   if (!packed) return moth_status(y->ctx);
   const int64_t bytes = packed->l.numel * moth_dtype_size[y->l.dtype];
-  const bool direct = same_shape(y, x) && moth_layout_contiguous(&y->l);
+  const bool direct = last || (same_shape(y, x) && moth_layout_contiguous(&y->l));
   int status = MOTH_OK;
   if (!direct) there = fresh_like(x, y->l.dtype, y->l.device);
   if (!direct && !there) status = moth_status(ctx);
@@ -154,8 +228,9 @@ static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
 /* To the CPU, which waits for it unless it need not and the memory is page-locked. */
 static int copy_out(moth_tensor *y, const moth_tensor *x, bool wait) {
   moth_ctx *ctx = y->ctx;
-  moth_tensor *packed = x->l.dtype == y->l.dtype ? moth_packed(x) : moth_cast(x, y->l.dtype);
-  const bool direct = same_shape(y, x) && moth_layout_contiguous(&y->l);
+  const bool last = goes_as_last(y, x);
+  moth_tensor *packed = ready(x, y->l.dtype, last);
+  const bool direct = last || (same_shape(y, x) && moth_layout_contiguous(&y->l));
   moth_tensor *here = packed && !direct ? fresh_like(x, y->l.dtype, 0) : NULL;
   int status = packed && (direct || here) ? MOTH_OK : moth_status(ctx);
   if (!status)

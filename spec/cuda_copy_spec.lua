@@ -267,3 +267,34 @@ describe("x:to", function()
       "'non_blocking' to 'to' %(a boolean")
   end)
 end)
+
+describe("a copy on a GPU of what lies in another order", function()
+  if not cuda.here then return pending("is the same elements: " .. cuda.why) end
+
+  it("has each element in its place, in tiles and beside them", function()
+    for _, name in ipairs { "bool", "int16", "float32", "int64" } do
+      for _, case in ipairs { { { 70, 50 }, { 2, 1 } }, { { 3, 33, 31 }, { 1, 3, 2 } },
+        { { 2, 17, 3, 40 }, { 1, 3, 4, 2 } }, { { 40, 2, 33, 2 }, { 4, 3, 2, 1 } },
+        { { 5, 16, 200 }, { 3, 1, 2 } }, { { 2, 3, 8, 9 }, { 1, 3, 4, 2 } } } do
+        local sizes, order = unpack(case)
+        local x = (moth.randn(sizes) * 100):to(moth[name])
+        local y = x:cuda():permute(order)
+        assert.is_true(y:contiguous():cpu():equal(x:permute(order):contiguous()))
+        assert.is_true((y[{ { 2, -1 } }]):contiguous():cpu():equal(x:permute(order)[{ { 2, -1 } }]))
+      end
+    end
+  end)
+
+  it("comes from the CPU and goes there channels_last", function()
+    for _, dtype in ipairs { moth.float32, moth.float16 } do
+      local x = moth.randn(2, 3, 5, 4):to { memory_format = moth.channels_last }
+      local there = x:to { device = "cuda", dtype = dtype }
+      assert.is_true(there:is_contiguous(moth.channels_last))
+      local here = there:cpu()
+      assert.is_true(here:is_contiguous(moth.channels_last))
+      assert.is_true(here:equal(x:to(dtype)))
+      local target = moth.zeros(2, 3, 5, 4, { dtype = dtype, device = "cuda" })
+      assert.is_true(target:copy_(x):cpu():equal(x:to(dtype)))
+    end
+  end)
+end)
