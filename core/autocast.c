@@ -1,8 +1,9 @@
 /* autocast.c -- mixed precision: inside a region, products are computed in a shorter dtype and
 ** what is delicate in f32, as PyTorch does (losses as its CPU lists say, softmax and norms as its
 ** CUDA lists, since rounding hurts them most); all other ops take what they are given, at the
-** widest dtype among it. Casts are recorded, so gradients flow back to f32 leaves; a leaf's cast
-** is kept until the outermost region ends, since weights are used again and again.
+** widest dtype among it, but for batch_norm, whose images stay short beside f32 weights. Casts are
+** recorded, so gradients flow back to f32 leaves; a leaf's cast is kept until the outermost region
+** ends, since weights are used again and again.
 */
 #include "frame.h"
 #include "tape.h"
@@ -66,7 +67,7 @@ static bool raises(const moth_op *op) {
     &moth_op_cross_entropy_soft, &moth_op_mse_loss, &moth_op_l1_loss, &moth_op_smooth_l1_loss,
     &moth_op_huber_loss, &moth_op_binary_cross_entropy,
     &moth_op_binary_cross_entropy_with_logits, &moth_op_kl_div, &moth_op_layer_norm,
-    &moth_op_rms_norm, &moth_op_group_norm, &moth_op_batch_norm, &moth_op_instance_norm,
+    &moth_op_rms_norm, &moth_op_group_norm, &moth_op_instance_norm,
     &moth_op_normalize, &moth_op_prod, &moth_op_cumprod, &moth_op_logsumexp, NULL};
   return listed(op, list);
 }
@@ -80,7 +81,8 @@ static bool eligible(const moth_tensor *x) {
 static int widest(const moth_op *op, moth_cursor c) {
   int dtype = MOTH_NO_DTYPE;
   bool mixed = false;
-  if (op->flags & MOTH_OP_MUTATES || op->dtypes & (MOTH_PROMOTE | MOTH_TO_FLOAT))
+  if (op->flags & MOTH_OP_MUTATES || op->dtypes & (MOTH_PROMOTE | MOTH_TO_FLOAT) ||
+      op == &moth_op_batch_norm || op == &moth_op_channel_norm)
     return MOTH_NO_DTYPE;
   while (moth_next_input(&c)) {
     const moth_tensor *x = *c.at;

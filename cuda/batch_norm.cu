@@ -207,7 +207,8 @@ template <class T> struct back_sums { /* of dy and of dy (x - mean) */
 template <class T>
 static __global__ void find_back_maps(channel_form f, const sums_of<double> *parts, any_real mean,
                                       any_real var, any_real weight, double eps, bool training,
-                                      T *dweight, T *dbias, channel_map<real_of<T>> *maps) {
+                                      real_of<T> *dweight, real_of<T> *dbias,
+                                      channel_map<real_of<T>> *maps) {
   typedef real_of<T> R;
   const int64_t c = thread_number() / WARP;
   const double each = (double)(f.n * f.inner.by);
@@ -216,8 +217,8 @@ static __global__ void find_back_maps(channel_form f, const sums_of<double> *par
   const double rstd = 1 / sqrt(var[c] + eps), by = weight[c] * rstd;
   const double shift = training ? -by * s.a / each : 0;
   const double scale = training ? -by * rstd * rstd * s.b / each : 0;
-  put(dweight + c, s.b * rstd);
-  put(dbias + c, s.a);
+  dweight[c] = (R)(s.b * rstd);
+  dbias[c] = (R)s.a;
   maps[c] = channel_map<R>{(R)mean[c], (R)scale, (R)shift, (R)by};
 }
 
@@ -237,8 +238,8 @@ static int back_typed(const channel_norm_back_args *a, moth_tensor *const *t, mo
   if (!status && f.c)
     status = launch(a->ctx, out[0], find_back_maps<T>, blocks_for(f.c * WARP), BLOCK, 0, f,
                     data<sums_of<double>>(parts), mean, any_of(t[GRAD_VAR], 0),
-                    any_of(t[GRAD_WEIGHT], 1), a->eps, a->training, data<T>(out[1]),
-                    data<T>(out[2]), data<channel_map<R>>(maps));
+                    any_of(t[GRAD_WEIGHT], 1), a->eps, a->training, data<R>(out[1]),
+                    data<R>(out[2]), data<channel_map<R>>(maps));
   if (!status) status = apply_run<T, true>(f, maps, t[GRAD_X], t[GRAD_DY], out[0]);
   moth_tensor_release(maps);
   moth_tensor_release(parts);

@@ -25,6 +25,29 @@ describe("autocast", function()
     assert.equal(moth.float32, F.linear(x, w, b).dtype)
   end)
 
+  it("leaves images short in batch_norm, whose weights and statistics stay f32", function()
+    moth.manual_seed(2)
+    local x, target, wanted = moth.randn(6, 3, 4, 4), moth.randn(6, 5, 2, 2), nil
+    for _, short in ipairs { false, true } do
+      moth.manual_seed(3)
+      local conv, norm = nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5)
+      local function forward() return norm(conv(x)) end
+      local y = short and inside(forward) or forward()
+      assert.equal(short and moth.bfloat16 or moth.float32, y.dtype)
+      F.mse_loss(y:float(), target, { reduction = "sum" }):backward()
+      local got = { y:float():detach(), norm.weight.grad, norm.bias.grad, conv.weight.grad,
+        norm.running_mean, norm.running_var }
+      for i, g in ipairs(got) do
+        assert.equal(moth.float32, g.dtype)
+        if short then
+          local off = (wanted[i] - g):abs():max():item()
+          assert.is_true(off < 0.05 * (wanted[i]:abs():max():item() + 0.1), i .. ": " .. off)
+        end
+      end
+      wanted = got
+    end
+  end)
+
   it("gives f32 gradients near those of f32, whether backward runs inside or not", function()
     moth.manual_seed(1)
     local net = nn.Sequential(nn.Linear(20, 30), nn.LayerNorm(30), nn.ReLU(), nn.Linear(30, 3))

@@ -38,6 +38,12 @@ static int check_input(const moth_tensor *x) {
   return MOTH_OK;
 }
 
+/* Whether an argument is one number for each channel, f32 beside half types if not of x's type. */
+static int check_column(const moth_tensor *x, const char *arg, const moth_tensor *column) {
+  int status = moth_norm_fits(x->ctx, arg, column, 1, &x->l.shape[1]);
+  return status ? status : moth_real_alike(arg, column, x);
+}
+
 /* -- in double, one number for each channel -- */
 
 enum { MEAN, VAR, RSTD, SCALE, SHIFT, BY, DYSUM, DYXSUM, COLUMNS };
@@ -88,10 +94,10 @@ static int channel_norm_shape(const channel_norm_args *a, moth_layout *y) {
   int status = check_input(a->input);
   if (status) return status;
   const int64_t *c = &a->input->l.shape[1];
-  status = moth_norm_fits(a->ctx, "weight", a->weight, 1, c);
-  if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, 1, c);
-  if (!status) status = moth_norm_fits(a->ctx, "mean", a->mean, 1, c);
-  if (!status) status = moth_norm_fits(a->ctx, "var", a->var, 1, c);
+  status = check_column(a->input, "weight", a->weight);
+  if (!status) status = check_column(a->input, "bias", a->bias);
+  if (!status) status = check_column(a->input, "mean", a->mean);
+  if (!status) status = check_column(a->input, "var", a->var);
   if (!status && !a->mean != !a->var)
     status = moth_fail(a->ctx, MOTH_E_ARG, a->mean ? "var" : "mean", "the other one is given too");
   y[0].ndim = a->input->l.ndim;
@@ -202,7 +208,7 @@ MOTH_OP(channel_norm, CHANNEL_NORM,
   .outputs = "y, batch_mean: hidden, batch_var: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input mean var batch_mean batch_var weight:input weight:mean weight:var",
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
 static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout *y) {
   int status = check_input(a->input);
@@ -210,11 +216,12 @@ static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout 
   if (status) return status;
   const int64_t *c = &a->input->l.shape[1];
   status = moth_norm_fits(a->ctx, "grad", a->grad, a->input->l.ndim, a->input->l.shape);
-  if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, 1, c);
-  if (!status) status = moth_norm_fits(a->ctx, "mean", a->mean, 1, c);
-  if (!status) status = moth_norm_fits(a->ctx, "var", a->var, 1, c);
+  if (!status) status = check_column(a->input, "weight", a->weight);
+  if (!status) status = check_column(a->input, "mean", a->mean);
+  if (!status) status = check_column(a->input, "var", a->var);
   y[0].ndim = a->input->l.ndim;
   memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
+  y[1].dtype = y[2].dtype = (uint8_t)moth_compute_dtype(a->input->l.dtype);
   y[1].ndim = y[2].ndim = 1;
   y[1].shape[0] = y[2].shape[0] = *c;
   return status;
@@ -386,13 +393,13 @@ MOTH_OP_COMPOSES(batch_norm, BATCH_NORM,
   .doc = "(x - mean) / sqrt(var + eps) * weight + bias for each channel, with mean and variance "
          "of the batch in training, else the running ones. Training moves these: running = "
          "(1 - momentum) running + momentum batch, with the unbiased variance (Ioffe and Szegedy "
-         "2015).",
+         "2015). The result is of the input's type; of half types all else may be f32.",
   .examples =
     "moth.randn(4, 3), {training = true}\n"
     "moth.randn(3, 2, 2), moth.randn(2), moth.rand(2), moth.randn(2), moth.randn(2),"
     " {eps = 0.1}  -- domain: positive\n"
     "moth.randn(4, 2, 2), {weight = moth.randn(2), training = true, momentum = 0.2}",
-  .dtypes = MOTH_FLOATS)
+  .dtypes = MOTH_FLOATS, .flags = MOTH_OP_MIXED)
 
 /* -- instance_norm -- */
 
