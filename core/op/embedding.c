@@ -192,8 +192,7 @@ static int add_rows(const embedding_back_args *a, const moth_tensor *list, const
   int64_t d = y->l.shape[1];
   int status = shares_new(&s, a->ctx, list, a->num_embeddings, a->padding_idx,
                           a->scale_grad_by_freq);
-  if (!status && y->l.numel)
-    memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
+  if (!status) status = moth_real_clear(y);
   for (int64_t i = 0; !status && d && i < list->l.numel; i++) {
     if ((i & 4095) == 0 && moth_cancelled(a->ctx)) status = moth_stopped(a->ctx);
     if (at[i] == s.padding) continue;

@@ -10,6 +10,7 @@
 #include "../backend.h"
 #include "../capture.h"
 #include "../kernel/pick.h"
+#include "../kernel/real.h"
 #include "reduce.h"
 #include "view.h"
 
@@ -433,7 +434,7 @@ static int index_sum_cpu(const index_sum_args *a, moth_tensor **out) {
   plan p;
   moth_tensor *y = out[0];
   int status = plan_make(&p, a->ctx, a->indices, a->input, y->l.ndim, y->l.shape, true);
-  if (y->l.numel) memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
+  if (!status) status = moth_real_clear(y);
   if (!status) status = plan_write(&p, MOTH_PICK_ADD, y, y, a->input);
   plan_free(&p);
   return status;
