@@ -11,6 +11,7 @@ local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
+local loadstring = lib.loadstring
 local container = {}
 
 local STORE = Module.store_key

@@ -26,6 +26,19 @@ describe("requiring moth again", function()
     assert.is_true(again.is_tensor(x))
   end)
 
+  it("needs nothing of a host that takes loadstring away from its scripts", function()
+    local text = child [[
+      local moth = require "moth"
+      local nn, F = moth.nn, moth.nn.functional
+      loadstring, load, loadfile, dofile = nil
+      local net = nn.Sequential(nn.Linear(2, 3), nn.Tanh())
+      local step = moth.capture(function(x) return net(x) + moth.cdist(x, x):mean() end)
+      for _ = 1, 4 do step(moth.ones(2, 2)) end
+      print(F.relu(net(moth.ones(1, 2))):size(2), step(moth.ones(2, 2)):size(2))
+    ]]
+    assert.matches("3%s+3", text)
+  end)
+
   it("makes no globals", function()
     local text = child [[
       local before = {}

@@ -19,6 +19,7 @@ local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local concat, format = table.concat, string.format
+local loadstring = lib.loadstring
 
 local bind = {}
 

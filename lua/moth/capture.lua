@@ -20,7 +20,7 @@ local lib = require "moth.lib"
 local scope = require "moth.scope"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
-local istensor = lib.istensor
+local istensor, loadstring = lib.istensor, lib.loadstring
 
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
 local MOST_INPUTS = 16

@@ -23,6 +23,7 @@ local scope = require "moth.scope"
 
 local ffi = require "ffi"
 local concat, format = table.concat, string.format
+local loadstring = lib.loadstring
 
 local define = {}
 

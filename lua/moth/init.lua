@@ -22,6 +22,8 @@ local moth = { none = lib.none, _VERSION = "Moth " .. ffi.string(lib.C.moth_vers
 
 -- ---- where modules are found ----
 
+local loadfile = loadfile -- a host may take it away from its scripts
+
 -- Modules that were loaded stay the same ones in this state, also when package.loaded is cleared:
 -- the metatype of tensors cannot be set twice.
 anchor.loaded = anchor.loaded or {}

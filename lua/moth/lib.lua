@@ -110,6 +110,9 @@ lib.int64 = ffi.typeof("int64_t")
 lib.NONE = ffi.new("moth_handle") -- {0, 0}: no tensor
 errors.attach(C, ctx)
 
+--- A host may take it away from its scripts once Moth is loaded.
+lib.loadstring = loadstring
+
 --- What passes None by name: `F.softmax(x, {dtype = moth.none})`.
 lib.none = setmetatable({}, { __tostring = function() return "moth.none" end })
 
