@@ -84,6 +84,21 @@ describe("a recurrent module", function()
       near((net(x:unsqueeze(1)):squeeze(1)), out)
     end)
 
+    it("has the gradient of its steps where they take turns in the cache: " .. name, function()
+      local net = nn[name]{6, 128, bidirectional = true, dtype = moth.float64}
+      local x = {}
+      for i = 1, 32 do x[i] = moth.randn(42 + i % 7, 6, {dtype = moth.float64}) end
+      x[1]:requires_grad_()
+      local packed = nn.utils.rnn.pack_sequence(x, {enforce_sorted = false})
+      local out, last = net(packed)
+      local loss = out.data:pow(3):sum() + (states == 2 and last[2] or last):pow(3):sum()
+      local wanted = net:parameters()
+      wanted[#wanted + 1] = x[1]
+      local fused = {moth.autograd.grad(loss, wanted, {retain_graph = true})}
+      local replayed = {moth.autograd.grad(loss, wanted, {create_graph = true})}
+      for i, y in ipairs(replayed) do near(fused[i], y, 1e-12 * y:abs():max():item()) end
+    end)
+
     it("sees no padding in a packed sequence: " .. name, function()
       local rnn = nn.utils.rnn
       local net = nn[name](3, 5, {num_layers = 2, bidirectional = true, dtype = moth.float64})

@@ -15,6 +15,7 @@
 #include "matrix.h"
 
 #define SOME_ROWS 32 /* that a library multiplies at a time */
+#define HELD (1280 << 10) /* bytes of gradients of gates that stay in L2 until all have read them */
 
 typedef struct step {
   int64_t rows, n, ld, ld0;
@@ -27,7 +28,7 @@ typedef struct step {
 typedef struct level {
   void (*forward)(int mode, const step *);
   void (*back)(int mode, const step *);
-  void (*sum_rows)(int64_t, int64_t, int64_t, const void *, void *);
+  void (*sum_rows)(int64_t, int64_t, const void *, double *);
   void (*mask)(int64_t, const void *, const void *, void *);
   void (*add_biases)(const moth_rnn *, const void *, const void *, void *);
 } level;
@@ -217,8 +218,9 @@ static void keep_last(const lane *q, const moment *m, span rows, char *hn, char 
 
 typedef struct walk { /* through the steps of a chain, either way */
   const lane *q;
+  span steps;
   const char *turned, *dy; /* turned: NULL where the state was added already */
-  char *hn, *cn, *dh, *dc, *dgates, *begun;
+  char *hn, *cn, *dh, *dc, *dgates, *begun; /* dgates: of these steps */
   atomic_bool *stopped; /* some rows, by a cancel */
 } walk;
 
@@ -230,7 +232,7 @@ static bool stops(const walk *w) {
 
 static void rows_forward(const walk *w, span rows) {
   const lane *q = w->q;
-  for (int64_t i = 0; i < q->r->steps && !stops(w); i++) {
+  for (int64_t i = w->steps.first; i < w->steps.last && !stops(w); i++) {
     moment m = moment_of(q, i);
     for (int part = 0; part < 2; part++) {
       step s;
@@ -266,7 +268,8 @@ static int walk_batch(const lane *q, moth_work *work, walk *w) {
   enum { TILE = 6 };
   int64_t share = (q->r->batch + moth_lanes(q->ctx) - 1) / moth_lanes(q->ctx);
   int64_t grain = tiled(q) ? (share + TILE - 1) / TILE * TILE : SOME_ROWS;
-  double cost = (double)q->r->steps * (double)(q->n * (q->wide + 200)) / 100;
+  double steps = (double)(w->steps.last - w->steps.first);
+  double cost = steps * (double)(q->n * (q->wide + 200)) / 100;
   atomic_bool stopped = false;
   w->stopped = &stopped;
   int status = moth_parallel(q->ctx, q->r->batch, grain, cost, work, w);
@@ -293,7 +296,7 @@ static int add_inputs(const lane *q, const void *x) {
 static int lane_forward(const lane *q, const void *x, void *hn, void *cn) {
   const moth_rnn *r = q->r;
   int64_t bytes = r->steps > 1 ? q->wide * q->n * q->size : 0, shared = shared_gates(q);
-  walk w = {.q = q, .hn = hn, .cn = cn};
+  walk w = {.q = q, .steps = {0, r->steps}, .hn = hn, .cn = cn};
   int status = add_inputs(q, x);
   if (status) return status;
   char *turned = bytes ? moth_alloc(q->ctx, bytes) : NULL;
@@ -372,13 +375,20 @@ static void back_state(const lane *q, int64_t rows, const char *dgates, char *dh
   if (gru) through_state(q, rows, dgates + 3 * q->n * q->size, shared, q->n, dh, 1);
 }
 
-/* Undoes all steps: fills dgates, and those of the rows' first steps into `begun`. */
+/* When the steps of a lane are: the spans of both count up. */
+static span times_of(const lane *q, span steps) {
+  int64_t n = q->r->steps;
+  return q->direction ? (span){n - steps.last, n - steps.first} : steps;
+}
+
+/* Undoes steps: fills dgates, and those of the rows' first steps into `begun`. */
 static void rows_back(const walk *w, span rows) {
   const lane *q = w->q;
-  int64_t bytes = q->n * q->size, wide = q->kept * q->size, first;
-  for (int64_t i = q->r->steps - 1; i >= 0 && !stops(w); i--) {
+  int64_t bytes = q->n * q->size, wide = q->kept * q->size, start = times_of(q, w->steps).first;
+  for (int64_t i = w->steps.last - 1; i >= w->steps.first && !stops(w); i--) {
     moment m = moment_of(q, i);
-    char *at = w->dgates + m.t * q->r->batch * wide;
+    char *at = w->dgates + (m.t - start) * q->r->batch * wide;
+    int64_t first;
     for (int part = 0; part < 2; part++) {
       step s;
       if (!part_of(q, &m, part, rows, &first, &s)) continue;
@@ -400,70 +410,115 @@ static void walk_back(int64_t first, int64_t last, int thread, const void *arg) 
   walk_rows(first, last, arg, rows_back);
 }
 
-static int lane_steps(const lane *q, const char *dy, char *dh, char *dc, char *dgates,
-                      char *begun) {
-  walk w = {.q = q, .dy = dy, .dh = dh, .dc = dc, .dgates = dgates, .begun = begun};
-  if (q->r->sizes)
-    memset(dgates, 0, (size_t)(q->r->steps * q->r->batch * q->kept * q->size));
-  return walk_batch(q, walk_back, &w);
-}
-
-/* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on. */
-static int state_weight(const lane *q, const char *dgates, const char *begun, int64_t column,
-                        int64_t row, int64_t n, char *dw) {
-  const moth_rnn *r = q->r;
-  int64_t rows = (r->steps - 1) * r->batch, skip = r->batch;
-  const char *y = q->y;
-  dw += row * q->n * q->size;
-  int status = moth_gemm(q->ctx, r->dtype, n, q->n, r->batch, begun + column * q->size, 1, q->kept,
-                         q->h0, q->n, 1, dw, q->n, 0);
-  if (status || !rows) return status;
-  if (q->direction) y += skip * q->ld * q->size;
-  else dgates += skip * q->kept * q->size;
-  return moth_gemm(q->ctx, r->dtype, n, q->n, rows, dgates + column * q->size, 1, q->kept, y, q->ld,
-                   1, dw, q->n, 1);
-}
-
-/* The gradients of the lane's parameters, in a row from dw on. `begun` is used up. */
-static int lane_weights(const lane *q, const void *x, const char *dgates, char *begun, char *dw) {
-  const moth_rnn *r = q->r;
-  int64_t inputs = moth_rnn_inputs(r, q->layer), rows = r->steps * r->batch, n = q->n;
-  bool gru = r->mode == MOTH_GRU;
-  int64_t shared = gru ? 2 * n : q->wide; /* gates whose two shares are only ever added */
-  char *dw_hh = dw + q->wide * inputs * q->size, *db = dw_hh + q->wide * n * q->size;
-  int status = moth_gemm(q->ctx, r->dtype, q->wide, inputs, rows, dgates, 1, q->kept, x, inputs, 1,
-                         dw, inputs, 0);
-  if (!status) status = state_weight(q, dgates, begun, 0, 0, shared, dw_hh);
-  if (!status && gru) status = state_weight(q, dgates, begun, 3 * n, 2 * n, n, dw_hh);
-  if (status || !r->biased) return status;
-  q->level->sum_rows(rows, q->kept, q->kept, dgates, begun);
-  size_t bytes = (size_t)(q->wide * q->size);
-  memcpy(db, begun, bytes);
-  memcpy(db + bytes, begun, bytes);
-  if (gru)
-    memcpy(db + bytes + shared * q->size, begun + 3 * n * q->size, (size_t)(n * q->size));
-  return MOTH_OK;
-}
-
 typedef struct room { /* for backward; `next` takes turns with dy */
-  char *dgates, *begun, *next;
+  double *sums;         /* of the gates' gradients, for the biases */
+  char *dgates, *begun; /* of some steps; of the rows' first ones, behind the sums */
+  char *next;
   void *x;
-  int64_t dgates_bytes, begun_bytes, block;
+  int64_t dgates_bytes, sums_bytes, block;
 } room;
 
+/* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on: what
+** steps after the first add; NULL stands for what the rows' first steps do. */
+static int state_weight(const lane *q, const room *w, const span *steps, int64_t column,
+                        int64_t row, int64_t n, char *dw) {
+  const moth_rnn *r = q->r;
+  const char *dgates = w->begun + column * q->size, *y = q->h0;
+  int64_t rows = r->batch, ld = q->n;
+  bool add = r->steps > 1;
+  dw += row * q->n * q->size;
+  if (steps) {
+    const span all = times_of(q, *steps);
+    const span t = times_of(q, (span){steps->first > 0 ? steps->first : 1, steps->last});
+    rows = (t.last - t.first) * r->batch;
+    ld = q->ld;
+    dgates = w->dgates + ((t.first - all.first) * r->batch * q->kept + column) * q->size;
+    y = q->y + (t.first + (q->direction ? 1 : -1)) * r->batch * ld * q->size;
+    add = steps->last < r->steps;
+  }
+  if (rows == 0) return MOTH_OK;
+  return moth_gemm(q->ctx, r->dtype, n, q->n, rows, dgates, 1, q->kept, y, ld, 1, dw, q->n, add);
+}
+
+/* Both parts of it for a GRU, whose last gate has its own. */
+static int state_weights(const lane *q, const room *w, const span *steps, char *dw) {
+  int64_t shared = shared_gates(q);
+  int status = state_weight(q, w, steps, 0, 0, shared, dw);
+  if (status || shared == q->wide) return status;
+  return state_weight(q, w, steps, 3 * q->n, shared, q->n, dw);
+}
+
+/* What some steps add to the gradients of the parameters, and the input's own in those steps: in
+** turn, while dgates is in the cache. */
+static int share_out(const lane *q, const room *w, span steps, const char *x, char *dx, char *dw) {
+  const moth_rnn *r = q->r;
+  const span t = times_of(q, steps);
+  int64_t inputs = moth_rnn_inputs(r, q->layer), rows = (t.last - t.first) * r->batch;
+  int64_t at = t.first * r->batch * inputs * q->size;
+  int status = moth_gemm(q->ctx, r->dtype, q->wide, inputs, rows, w->dgates, 1, q->kept, x + at,
+                         inputs, 1, dw, inputs, steps.last < r->steps);
+  if (dx && !status)
+    status = moth_gemm(q->ctx, r->dtype, rows, inputs, q->wide, w->dgates, q->kept, 1,
+                       q->params[0], inputs, 1, dx + at, inputs,
+                       q->direction != r->directions - 1);
+  if (!status) status = state_weights(q, w, &steps, dw + q->wide * inputs * q->size);
+  if (!status && r->biased) q->level->sum_rows(rows, q->kept, w->dgates, w->sums);
+  return status;
+}
+
+/* Both biases' gradients from the sums: they differ for a GRU's last gate. */
+static void bias_gradients(const lane *q, const double *sums, char *db) {
+  int64_t shared = shared_gates(q), rest = q->wide - shared, size = q->size;
+  const char *from = (const char *)sums, *own = (const char *)(sums + 3 * q->n);
+  moth_convert(q->wide, MOTH_F64, from, 8, q->r->dtype, db, size);
+  moth_convert(shared, MOTH_F64, from, 8, q->r->dtype, db + q->wide * size, size);
+  moth_convert(rest, MOTH_F64, own, 8, q->r->dtype, db + (q->wide + shared) * size, size);
+}
+
+/* How many steps are undone before their dgates are used. */
+static int64_t steps_at_once(const moth_rnn *r) {
+  int64_t n = HELD / (r->batch * moth_rnn_kept(r->mode) * r->hidden * moth_dtype_size[r->dtype]);
+  return n < 1 ? 1 : n < r->steps ? n : r->steps;
+}
+
+static int undo(walk *w, span steps) {
+  const lane *q = w->q;
+  int64_t bytes = (steps.last - steps.first) * q->r->batch * q->kept * q->size;
+  if (q->r->sizes) memset(w->dgates, 0, (size_t)bytes);
+  w->steps = steps;
+  return walk_batch(q, walk_back, w);
+}
+
+static int lane_back(walk *v, const room *w, const char *x, char *dx, char *dw) {
+  const lane *q = v->q;
+  int64_t some = steps_at_once(q->r), inputs = moth_rnn_inputs(q->r, q->layer);
+  char *dw_hh = dw + q->wide * inputs * q->size;
+  int status = MOTH_OK;
+  memset(w->sums, 0, (size_t)(q->kept * 8));
+  for (int64_t i = q->r->steps; !status && i > 0; i = v->steps.first) {
+    status = undo(v, (span){i > some ? i - some : 0, i});
+    if (!status) status = share_out(q, w, v->steps, x, dx, dw);
+  }
+  if (!status) status = state_weights(q, w, NULL, dw_hh);
+  if (!status && q->r->biased) bias_gradients(q, w->sums, dw_hh + q->wide * q->n * q->size);
+  return status;
+}
+
 static int room_open(moth_ctx *ctx, const moth_rnn *r, room *w) {
-  int64_t size = moth_dtype_size[r->dtype], kept = moth_rnn_kept(r->mode) * r->hidden * size;
-  *w = (room){.dgates_bytes = r->steps * r->batch * kept, .begun_bytes = r->batch * kept};
+  int64_t size = moth_dtype_size[r->dtype], kept = moth_rnn_kept(r->mode) * r->hidden;
+  *w = (room){.dgates_bytes = steps_at_once(r) * r->batch * kept * size,
+              .sums_bytes = kept * (8 + r->batch * size)};
   w->block = r->steps * r->batch * r->directions * r->hidden * size;
   w->dgates = moth_alloc(ctx, w->dgates_bytes);
-  if (w->dgates) w->begun = moth_alloc(ctx, w->begun_bytes);
-  if (w->begun && r->layers > 1) w->next = moth_alloc(ctx, w->block);
-  return w->begun && (w->next || r->layers == 1) ? MOTH_OK : ctx->error.code;
+  if (w->dgates) w->sums = moth_alloc(ctx, w->sums_bytes);
+  if (w->sums) w->begun = (char *)(w->sums + kept);
+  if (w->sums && r->layers > 1) w->next = moth_alloc(ctx, w->block);
+  return w->sums && (w->next || r->layers == 1) ? MOTH_OK : ctx->error.code;
 }
 
 static void room_close(moth_ctx *ctx, room *w) {
   if (w->dgates) moth_dealloc(ctx, w->dgates, w->dgates_bytes);
-  if (w->begun) moth_dealloc(ctx, w->begun, w->begun_bytes);
+  if (w->sums) moth_dealloc(ctx, w->sums, w->sums_bytes);
   if (w->next) moth_dealloc(ctx, w->next, w->block);
   if (w->x) moth_dealloc(ctx, w->x, w->block);
 }
@@ -472,7 +527,6 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
                       const void *c0, const void *reserve, void *dy, void *dh, void *dc, void *dx,
                       void *dw) {
   int64_t size = moth_dtype_size[r->dtype], states = r->batch * r->hidden * size;
-  int64_t rows = r->steps * r->batch;
   char *above = dy, *end = (char *)dw + moth_rnn_weights(r) * size;
   room w = {0};
   if (r->device && r->batch)
@@ -494,15 +548,14 @@ int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const voi
     for (int64_t d = r->directions - 1; !status && d >= 0; d--) {
       lane q = lane_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
       end -= each * size;
-      status = lane_steps(&q, above + d * q.n * size, (char *)dh + q.number * states,
-                          q.c0 ? (char *)dc + q.number * states : NULL, w.dgates, w.begun);
-      if (!status) status = lane_weights(&q, from, w.dgates, w.begun, end);
-      if (!status && to)
-        status = moth_gemm(ctx, r->dtype, rows, inputs, q.wide, w.dgates, q.kept, 1, q.params[0],
-                           inputs, 1, to, inputs, d != r->directions - 1);
+      walk v = {.q = &q, .dy = above + d * q.n * size, .dgates = w.dgates, .begun = w.begun,
+                .dh = (char *)dh + q.number * states,
+                .dc = q.c0 ? (char *)dc + q.number * states : NULL};
+      status = lane_back(&v, &w, from, to, end);
     }
     if (layer && r->masked && !status)
-      level_of(r->dtype)->mask(rows * inputs, below, layer_mask(r, reserve, layer - 1), below);
+      level_of(r->dtype)->mask(r->steps * r->batch * inputs, below,
+                               layer_mask(r, reserve, layer - 1), below);
     below = above;
     above = to;
   }
@@ -536,7 +589,8 @@ int moth_rnn_cell_backward(moth_ctx *ctx, const moth_rnn *r, const void *h0, con
   char *nothing = moth_alloc(ctx, bytes), *at = q.kept > q.wide ? nothing + states : dgates;
   if (!nothing) return ctx->error.code;
   memset(nothing, 0, (size_t)states);
-  int status = lane_steps(&q, nothing, dh, dc, at, NULL);
+  walk w = {.q = &q, .dy = nothing, .dh = dh, .dc = dc, .dgates = at};
+  int status = undo(&w, (span){0, 1});
   if (!status && dx)
     status = moth_gemm(ctx, r->dtype, r->batch, r->input, q.wide, at, q.kept, 1, q.params[0],
                        r->input, 1, dx, r->input, 0);

@@ -112,24 +112,20 @@ TARGET static void NAME(step_back)(int mode, const step *s) {
   else NAME(plain_back)(s, mode == MOTH_RNN_RELU);
 }
 
-/* Sums the rows of x, n of them with `wide` elements, ld apart: a few at a time and these in
+/* Adds the rows of x, n of them with `wide` elements, to `sum`: a few at a time, and these in
 ** double, so that long sums keep their last digits. */
-TARGET static void NAME(sum_rows)(int64_t n, int64_t wide, int64_t ld, const void *from, void *to) {
-  enum { ROWS_AT_ONCE = 16, COLUMNS_AT_ONCE = 128 };
+TARGET static void NAME(sum_rows)(int64_t n, int64_t wide, const void *from, double *sum) {
+  enum { ROWS_AT_ONCE = 16, COLUMNS_AT_ONCE = 1024 };
   REAL part[COLUMNS_AT_ONCE];
-  double sum[COLUMNS_AT_ONCE];
-  for (int64_t j0 = 0; j0 < wide; j0 += COLUMNS_AT_ONCE) {
+  for (int64_t j0 = 0; j0 < wide; j0 += COLUMNS_AT_ONCE, sum += COLUMNS_AT_ONCE) {
     const int64_t w = wide - j0 < COLUMNS_AT_ONCE ? wide - j0 : COLUMNS_AT_ONCE;
     const REAL *x = (const REAL *)from + j0;
-    REAL *y = (REAL *)to + j0;
-    for (int64_t j = 0; j < w; j++) sum[j] = 0;
     for (int64_t i = 0; i < n; i += ROWS_AT_ONCE) {
       for (int64_t j = 0; j < w; j++) part[j] = 0;
-      for (int64_t e = n - i < ROWS_AT_ONCE ? n : i + ROWS_AT_ONCE, k = i; k < e; k++, x += ld)
+      for (int64_t e = n - i < ROWS_AT_ONCE ? n : i + ROWS_AT_ONCE, k = i; k < e; k++, x += wide)
         MOTH_IVDEP for (int64_t j = 0; j < w; j++) part[j] += x[j];
       for (int64_t j = 0; j < w; j++) sum[j] += (double)part[j];
     }
-    for (int64_t j = 0; j < w; j++) y[j] = (REAL)sum[j];
   }
 }
 
