@@ -177,58 +177,80 @@ TARGET INLINED vector4 NAME(four_sums)(NAME(vector) a, NAME(vector) b, NAME(vect
   return SHUFFLE(half, half, 0, 1, 2, 3) + SHUFFLE(half, half, 4, 5, 6, 7);
 }
 
-/* m vectors x times `rows` rows of w, from row j on: each product in one or two vectors of sums, of
-** n numbers from t on. */
+/* Where four sums for neighbouring rows of w go. */
+TARGET INLINED void NAME(keep_four)(const moth_dots *p, int i, int64_t j, bool add, bool last,
+                                    vector4 sum) {
+  float *y = p->y + i * p->ldy + j * p->step;
+  const float *bias = p->bias + i * p->bias_x + j * p->bias_w;
+  if (p->step == 1 && p->bias_w) {
+    if (last && p->bias) sum += *(const loose4 *)(const void *)bias;
+    if (add) sum += *(const loose4 *)(const void *)y;
+    *(loose4 *)(void *)y = sum;
+    return;
+  }
+  UNROLL for (int r = 0; r < 4; r++, y += p->step, bias += p->bias_w) {
+    const float one = last && p->bias ? sum[r] + *bias : sum[r];
+    *y = add ? *y + one : one;
+  }
+}
+
+/* m vectors x times `rows` rows of w, from row j on: each product in a vector of sums, of n numbers
+** from t on. Rows are by fours, or there is one. */
 TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int rows, int64_t j,
                                   int64_t t, const int64_t n) {
-  enum { PARTS = 2 };
-  NAME(vector) s[24 + 3][PARTS];
+  NAME(vector) s[24 + 3];
   const float *w = p->w + j * p->ldw;
   const int64_t k = t + n;
   const bool first = !t, last = k == p->k;
-  const int parts = m > 1 ? 1 : PARTS;
-  UNROLL for (int e = 0; e < (m * rows + 3) / 4 * 4; e++)
-    UNROLL for (int h = 0; h < parts; h++) s[e][h] = (NAME(vector)){0};
-  for (; t + LANES * parts <= k; t += LANES * parts)
-    UNROLL for (int r = 0; r < rows; r++)
-      UNROLL for (int h = 0; h < parts; h++) {
-        NAME(vector) v = *(const NAME(loose) *)(const void *)(w + r * p->ldw + t + h * LANES);
-        UNROLL for (int i = 0; i < m; i++)
-          s[i * rows + r][h] +=
-            v * *(const NAME(loose) *)(const void *)(p->x + i * p->ldx + t + h * LANES);
-      }
-  float sums[24 + 3];
-  UNROLL for (int e = 0; e < m * rows; e += 4) {
-    if (parts > 1)
-      UNROLL for (int l = 0; l < 4; l++) s[e + l][0] += s[e + l][1];
-    *(loose4 *)(void *)(sums + e) = NAME(four_sums)(s[e][0], s[e + 1][0], s[e + 2][0], s[e + 3][0]);
-  }
-  UNROLL for (int i = 0; i < m; i++)
+  UNROLL for (int e = 0; e < (m * rows + 3) / 4 * 4; e++) s[e] = (NAME(vector)){0};
+  for (; t + LANES <= k; t += LANES)
     UNROLL for (int r = 0; r < rows; r++) {
-      float sum = 0;
-      for (int64_t l = t; l < k; l++) sum += p->x[i * p->ldx + l] * w[r * p->ldw + l];
-      float *y = p->y + i * p->ldy + (j + r) * p->step;
-      sum += sums[i * rows + r];
-      if (last && p->bias) sum += p->bias[i * p->bias_x + (j + r) * p->bias_w];
-      *y = p->add || !first ? *y + sum : sum;
+      NAME(vector) v = *(const NAME(loose) *)(const void *)(w + r * p->ldw + t);
+      UNROLL for (int i = 0; i < m; i++)
+        s[i * rows + r] += v * *(const NAME(loose) *)(const void *)(p->x + i * p->ldx + t);
     }
+  UNROLL for (int e = 0; e < m * rows; e += 4) {
+    vector4 sum = NAME(four_sums)(s[e], s[e + 1], s[e + 2], s[e + 3]);
+    if (t < k) {
+      float rest[4] = {0};
+      UNROLL for (int l = 0; l < 4; l++) {
+        const int f = e + l < m * rows ? e + l : e;
+        for (int64_t q = t; q < k; q++)
+          rest[l] += p->x[f / rows * p->ldx + q] * w[f % rows * p->ldw + q];
+      }
+      sum += *(const loose4 *)(const void *)rest;
+    }
+    if (rows >= 4) {
+      NAME(keep_four)(p, e / rows, j + e % rows, p->add || !first, last, sum);
+      continue;
+    }
+    for (int i = e; i < m && i < e + 4; i++) {
+      float *y = p->y + i * p->ldy + j * p->step, one = sum[i - e];
+      if (last && p->bias) one += p->bias[i * p->bias_x + j * p->bias_w];
+      *y = p->add || !first ? *y + one : one;
+    }
+  }
 }
 
 /* Sums of DOTS numbers are added to y: longer ones lose digits. */
 TARGET static void NAME(dots)(const moth_dots *p, int64_t first, int64_t last) {
-  enum { ROWS = LANES / 4, DOTS = 512 * LANES };
+  enum { DOTS = 512 * LANES };
   const int64_t k = p->k;
   int64_t j = first;
   switch (p->m) {
 #define SOME(m, rows)                                                    \
-  for (int64_t t = 0; t < k || !t; t += DOTS)                            \
-    NAME(dots_of)(p, m, rows, j, t, k - t < DOTS ? k - t : DOTS);
-#define VECTORS(m)                                                       \
+  for (; j + rows <= last; j += rows)                                    \
+    for (int64_t t = 0; t < k || !t; t += DOTS)                          \
+      NAME(dots_of)(p, m, rows, j, t, k - t < DOTS ? k - t : DOTS);
+#define VECTORS(m, rows)                                                 \
   case m:                                                                \
-    for (; j + ROWS <= last; j += ROWS) SOME(m, ROWS)                    \
-    for (; j < last; j++) SOME(m, 1)                                     \
+    SOME(m, rows) SOME(m, 4) SOME(m, 1)                                  \
     break;
-    VECTORS(1) VECTORS(2) VECTORS(3) VECTORS(4) VECTORS(5) VECTORS(6)
+#if LANES > 8
+    VECTORS(1, 16) VECTORS(2, 8) VECTORS(3, 8) VECTORS(4, 4) VECTORS(5, 4) VECTORS(6, 4)
+#else
+    VECTORS(1, 8) VECTORS(2, 4) VECTORS(3, 4) VECTORS(4, 4) VECTORS(5, 4) VECTORS(6, 4)
+#endif
 #undef VECTORS
 #undef SOME
   }
