@@ -304,13 +304,14 @@ function Cell:reset_parameters()
   reset(self)
 end
 
--- The new states as a list.
+-- The new states; the second is nil where there is one.
 function Cell:_step(op, input, hx)
-  if not lib.istensor(input) or (input:dim() ~= 1 and input:dim() ~= 2) then
+  local dim = lib.istensor(input) and input:dim()
+  if dim ~= 1 and dim ~= 2 then
     errors.argument(class.typename(self), "input", "(N, I) or (I,) is needed, got "
       .. errors.describe(input), "E_SHAPE")
   end
-  local single, states = input:dim() == 1
+  local single, states = dim == 1
   if hx ~= nil then states = states_of(self, hx, self.states)
   elseif single then states = zeros(input, self.states, self.hidden_size)
   else states = zeros(input, self.states, input:size(1), self.hidden_size) end
@@ -318,10 +319,13 @@ function Cell:_step(op, input, hx)
     input = input:unsqueeze(1)
     for i, x in ipairs(states) do states[i] = x:unsqueeze(1) end
   end
-  local out = {functional[op](input, self.states == 2 and states or states[1], self.weight_ih,
-    self.weight_hh, self.bias_ih, self.bias_hh)}
-  for i = 1, single and #out or 0 do out[i] = out[i]:squeeze(1) end
-  return out
+  local h, c = functional[op](input, self.states == 2 and states or states[1], self.weight_ih,
+    self.weight_hh, self.bias_ih, self.bias_hh)
+  if single then
+    h = h:squeeze(1)
+    c = c and c:squeeze(1)
+  end
+  return h, c
 end
 
 function Cell:extra_repr()
@@ -342,7 +346,8 @@ function RNNCell:init(input_size, hidden_size, bias, nonlinearity, device, dtype
 end
 
 function RNNCell:forward(input, hx)
-  return self:_step("rnn_" .. self.nonlinearity .. "_cell", input, hx)[1]
+  local h = self:_step("rnn_" .. self.nonlinearity .. "_cell", input, hx)
+  return h
 end
 
 cell_takes(RNNCell, CELL_STATE, "h")
@@ -364,8 +369,8 @@ function LSTMCell:init(...)
 end
 
 function LSTMCell:forward(input, hx)
-  local states = self:_step("lstm_cell", input, hx)
-  return states[1], states[2]
+  local h, c = self:_step("lstm_cell", input, hx)
+  return h, c
 end
 
 cell_takes(LSTMCell, "{h, c}, each " .. CELL_STATE, "h, c")
@@ -382,7 +387,8 @@ function GRUCell:init(...)
 end
 
 function GRUCell:forward(input, hx)
-  return self:_step("gru_cell", input, hx)[1]
+  local h = self:_step("gru_cell", input, hx)
+  return h
 end
 
 cell_takes(GRUCell, CELL_STATE, "h")

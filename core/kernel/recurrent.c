@@ -43,11 +43,11 @@ static const level *level_of(int dtype) {
 /* -- where things lie -- */
 
 bool moth_rnn_room(const moth_rnn *r, int64_t *size, int64_t *masks) {
-  int64_t all = 1, kept = moth_rnn_kept(r->mode) + (r->mode == MOTH_LSTM) + 1, bytes;
-  const int64_t factors[] = {r->layers, r->directions, r->steps, r->batch, r->hidden};
-  for (int i = 0; i < 5; i++)
-    if (moth_mul_overflow(all, factors[i], &all)) return false;
-  if (moth_mul_overflow(all, (kept + 1) * 8, &bytes)) return false;
+  const int64_t kept = moth_rnn_kept(r->mode) + (r->mode == MOTH_LSTM) + 1;
+  const double units = (double)r->layers * (double)r->directions * (double)r->steps *
+                       (double)r->batch * (double)r->hidden;
+  if (units * (double)((kept + 1) * 8) >= 0x1p62) return false;
+  const int64_t all = r->layers * r->directions * r->steps * r->batch * r->hidden;
   *masks = all * kept;
   *size = *masks + (r->masked ? all / r->layers * (r->layers - 1) : 0);
   return true;

@@ -143,8 +143,12 @@ TARGET static void NAME(add_biases)(const moth_rnn *r, const void *bias_ih, cons
   const int64_t both = r->mode == MOTH_GRU ? 2 * n : wide;
   const REAL *p = bias_ih, *q = bias_hh;
   REAL *g = to;
-  for (int64_t j = 0; j < wide; j++)
-    g[j] = !r->biased ? 0 : j < both ? p[j] + q[j] : j < 3 * n ? p[j] : q[j - n];
+  if (!r->biased) {
+    for (int64_t j = 0; j < wide; j++) g[j] = 0;
+    return;
+  }
+  MOTH_IVDEP for (int64_t j = 0; j < both; j++) g[j] = p[j] + q[j];
+  for (int64_t j = both; j < wide; j++) g[j] = j < 3 * n ? p[j] : q[j - n];
 }
 
 static const level NAME(level) = {NAME(step_forward), NAME(step_back), NAME(sum_rows), NAME(mask),

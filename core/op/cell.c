@@ -4,22 +4,22 @@
 #include "recurrent_call.h"
 
 /* Names the arguments where the sequences say `params`; two of four biases make no pair. */
-static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const moth_tensor *b_hh) {
-  moth_rnn r;
+static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const moth_tensor *b_hh,
+                      moth_rnn *r) {
   moth_ctx *ctx = c->ctx;
-  int status = moth_recurrent_fit(c, &r);
+  int status = moth_recurrent_fit(c, r);
   if (status) return status;
-  int64_t wide = moth_rnn_gates(r.mode) * r.hidden;
+  int64_t wide = moth_rnn_gates(r->mode) * r->hidden;
   if (!b_ih != !b_hh)
     return moth_fail(ctx, MOTH_E_ARG, b_ih ? "b_hh" : "b_ih", "is needed beside the other bias");
-  if (c->h0->l.shape[0] != r.batch || (c->c0 && !moth_shape_same(&c->c0->l, &c->h0->l)))
+  if (c->h0->l.shape[0] != r->batch || (c->c0 && !moth_shape_same(&c->c0->l, &c->h0->l)))
     return moth_fail(ctx, MOTH_E_SHAPE, "hx", "%s is needed for %s, got %s",
-                     moth_str_shape(ctx, 2, (int64_t[]){r.batch, r.hidden}), moth_str(c->input),
-                     moth_str(c->h0->l.shape[0] != r.batch ? c->h0 : c->c0));
+                     moth_str_shape(ctx, 2, (int64_t[]){r->batch, r->hidden}), moth_str(c->input),
+                     moth_str(c->h0->l.shape[0] != r->batch ? c->h0 : c->c0));
   moth_tensor **p = c->params.at;
-  status = moth_recurrent_param(ctx, "w_ih", "the input's weight", p[0], wide, r.input);
+  status = moth_recurrent_param(ctx, "w_ih", "the input's weight", p[0], wide, r->input);
   if (!status)
-    status = moth_recurrent_param(ctx, "w_hh", "the state's weight", p[1], wide, r.hidden);
+    status = moth_recurrent_param(ctx, "w_hh", "the state's weight", p[1], wide, r->hidden);
   if (!status && b_ih) status = moth_recurrent_param(ctx, "b_ih", "the bias", b_ih, wide, 0);
   if (!status && b_hh) status = moth_recurrent_param(ctx, "b_hh", "the bias", b_hh, wide, 0);
   return status;
@@ -42,8 +42,9 @@ static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const mo
 #define STATE_CELL(op, kind, text, gates)                                                        \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                    \
     recurrent_call c = CELL(a, kind);                                                            \
+    moth_rnn r;                                                                                  \
     c.h0 = a->hx;                                                                                \
-    int status = check_cell(&c, a->b_ih, a->b_hh);                                               \
+    int status = check_cell(&c, a->b_ih, a->b_hh, &r);                                           \
     return status ? status : moth_recurrent_shape(&c, y);                                        \
   }                                                                                              \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                                   \
@@ -77,8 +78,9 @@ static int lstm_cell_states(const lstm_cell_args *a, recurrent_call *c) {
 
 static int lstm_cell_shape(const lstm_cell_args *a, moth_layout *y) {
   recurrent_call c = CELL(a, MOTH_LSTM);
+  moth_rnn r;
   int status = lstm_cell_states(a, &c);
-  if (!status) status = check_cell(&c, a->b_ih, a->b_hh);
+  if (!status) status = check_cell(&c, a->b_ih, a->b_hh, &r);
   return status ? status : moth_recurrent_shape(&c, y);
 }
 
@@ -119,8 +121,7 @@ static int cell_back_fit(const cell_back_args *a, recurrent_call *c, moth_tensor
                         .c0 = lstm ? a->hx.at[1] : NULL};
   params[0] = a->w_ih;
   params[1] = a->w_hh;
-  int status = check_cell(c, NULL, NULL);
-  if (!status) status = moth_recurrent_fit(c, r);
+  int status = check_cell(c, NULL, NULL, r);
   if (!status) status = moth_real_alike("reserve", a->reserve, a->input);
   if (!status) status = moth_real_alike("w_ih", a->w_ih, a->input);
   if (!status) status = moth_real_alike("w_hh", a->w_hh, a->input);
