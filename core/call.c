@@ -335,12 +335,14 @@ static int call(moth_call_frame *f, const moth_op *op, const moth_slot *slots, u
 static int give_results(moth_ctx *ctx, const moth_op *op, const void *args, int status,
                         moth_tensor **y, moth_handle *out, uint32_t nout) {
   uint32_t handed = 0, given = op->nout;
+  int known = 0;
   if (!status && op->asked && !moth_arg_at(op, args, op->asked - 1)->integer) given--;
   for (uint32_t i = 0; i < MOTH_MAX_OUTPUTS; i++) {
     if (!y[i]) continue;
     if (status || i >= given) {
       moth_tensor_release(y[i]);
     } else if (i < nout) {
+      if (y[i]->slot) known = MOTH_KNOWN;
       status = moth_hand_out(ctx, y[i], &out[i]);
       if (!status) handed = i + 1;
     } else if (op->flags & MOTH_OP_MUTATES) {
@@ -349,7 +351,7 @@ static int give_results(moth_ctx *ctx, const moth_op *op, const void *args, int 
       status = moth_results_push(&ctx->results, y[i]);
     }
   }
-  if (!status) return moth_due(ctx);
+  if (!status) return moth_due(ctx) | known;
   moth_results_clear(&ctx->results);
   while (handed && !(op->flags & MOTH_OP_MUTATES)) {
     int code = ctx->error.code;

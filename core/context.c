@@ -214,6 +214,7 @@ int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out) {
   if (i >= r->n || !r->at[i])
     return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no result %u to take", i);
   moth_tensor *x = r->at[i];
+  int known = x->slot ? MOTH_KNOWN : 0, status = moth_hand_out(ctx, x, out);
   r->at[i] = NULL;
-  return moth_hand_out(ctx, x, out);
+  return status ? status : known;
 }

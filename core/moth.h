@@ -3,8 +3,9 @@
 ** Conventions, for C hosts and for the LuaJIT binding alike:
 ** - A tensor is a handle, two numbers that mean something only to the context that made it. A
 **   handle that outlived its tensor is an error, never a crash.
-** - Every fallible function returns a status: 0, or MOTH_WANT when it went well and a collection
-**   is due, or a negative code. The reason is then in moth_error(); results are left untouched.
+** - Every fallible function returns a status: 0, or the sum of MOTH_WANT, when it went well and a
+**   collection is due, and MOTH_KNOWN, or a negative code. The reason is then in moth_error();
+**   results are left untouched.
 ** - Arguments are borrowed; handles that come out are owned by the caller until moth_free(), the
 **   end of their scope, or moth_drop().
 ** - Positions and dimensions count from 0 here. Nothing prints, exits, aborts or jumps.
@@ -47,6 +48,7 @@ typedef union moth_slot {
 enum {
   MOTH_OK = 0,
   MOTH_WANT = 1, /* all went well; a collection is due */
+  MOTH_KNOWN = 2, /* of moth_call and moth_result: a result is a tensor that had a handle before */
   MOTH_E_ARG = -1,
   MOTH_E_TYPE = -2,
   MOTH_E_DTYPE = -3,

@@ -328,11 +328,10 @@ local function prepare(sig, out)
   end
 end
 
+-- A new tensor's slot may hold a dead handle or none: looked at, these are two ways to go, and what
+-- LuaJIT compiles is for one of them.
 local function finish_one(sig, out)
-  out("  local slot = r._slot")
-  out("  local old = live[slot]")
-  out("  if old and old._gen == r._gen then r = old else live[slot] = r end")
-  out("  if st == 1 then due(r) end")
+  out("  if st == 0 then live[r._slot] = r else r = adopt(r, st) end")
   if sig.outputs[1].position then
     local target = sig.index.out
     out("  r = from_index(sig, r, %s)", target and "a" .. target or "nil")
@@ -363,9 +362,11 @@ local function finish_several(sig, out)
   local names = {}
   for k = 1, #sig.outputs do
     names[k] = "r" .. k
-    out("  C.moth_result(ctx, %d, r%d)", k - 1, k)
+    out("  local k%d = C.moth_result(ctx, %d, r%d)", k, k - 1, k)
   end
-  for k = 1, #sig.outputs do out("  r%d = adopt(r%d, 0)", k, k) end
+  for k = 1, #sig.outputs do
+    out("  if k%d == 0 then live[r%d._slot] = r%d else r%d = adopt(r%d, k%d) end", k, k, k, k, k, k)
+  end
   out("  if st == 1 then due(r1) end")
   for k, output in ipairs(sig.outputs) do
     if output.position then out("  r%d = from_index(sig, r%d)", k, k) end

@@ -64,7 +64,7 @@ do
   if not pcall(ffi.typeof, "moth_memory_info") then ffi.cdef(ffi.string(C.moth_header())) end
 end
 
-local WANT, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_E_MEM, C.MOTH_E_LIMIT
+local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.MOTH_E_LIMIT
 
 -- LuaJIT 2.1 beta 3, which Debian 12 has, may crash in a compiled traversal of a table (its issue
 -- 829; core/traverse.c tells more). There pairs and next are ones that it does not compile.
@@ -256,14 +256,14 @@ end
 
 --- Takes in a handle that C has just filled.
 -- @param h       a Handle; {0, 0} gives nil
--- @param status  what the call returned; 1 runs the sweep that is due
+-- @param status  what the call returned; with MOTH_WANT in it the sweep that is due runs
 -- @return the one Lua object for that tensor: h, or the one already living
 function lib.adopt(h, status)
   local slot = h._slot
   if slot == 0 then return nil end
   local old = live[slot]
   if old and old._gen == h._gen then h = old else live[slot] = h end
-  if status == WANT then lib.due(h) end
+  if status == WANT or status == WANT + KNOWN then lib.due(h) end
   return h
 end
 
