@@ -25,6 +25,7 @@
 #define COLLIDE 128             /* ... and so many of them drive each other out */
 #define DEEP 16384              /* ... in pieces of at most so many rows */
 #define TURNED 64               /* rows and columns for which it pays to lay A out */
+#define LEAST_CROSSED 16        /* rows that make a vector of a product's columns */
 
 static const float *floats(const char *at) { return (const float *)(const void *)at; }
 
@@ -259,6 +260,51 @@ static int run_deep(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
+static int run_whole(moth_ctx *ctx, const moth_product *p) {
+  return packs_b(p) && p->k > DEEP ? run_deep(ctx, p) : run_shared(ctx, p);
+}
+
+/* -- few rows times a large matrix that lies turned --
+** C' = B' A' lays out A in the place of B, which is larger, and then turns C. */
+
+static bool pays_crossed(const moth_product *p) {
+  return p->rs_b == 1 && p->cs_a == 1 && turned_b(p) && !p->beta && p->m >= LEAST_CROSSED &&
+         p->m * (p->k + p->n) < p->n * p->k;
+}
+
+typedef struct turned_back {
+  const moth_product *p;
+  const float *from; /* C' */
+} turned_back;
+
+static void turn_part(int64_t first, int64_t last, int lane, const void *arg) {
+  const turned_back *w = arg;
+  const moth_product *p = w->p;
+  const int64_t n = p->n;
+  const float *bias = floats(p->bias);
+  float *c = (float *)(void *)p->c + first * p->ldc;
+  (void)lane;
+  moth_matrix_turn_panel(c, p->ldc, w->from + first, last - first, n, p->m);
+  for (int64_t i = first; bias && i < last; i++, c += p->ldc)
+    for (int64_t j = 0; j < n; j++) c[j] += bias[j];
+}
+
+static int run_crossed(moth_ctx *ctx, const moth_product *p) {
+  moth_product q = *p;
+  int64_t bytes = p->m * p->n * 4;
+  q.c = moth_alloc(ctx, bytes);
+  if (!q.c) return ctx->error.code;
+  q.m = p->n, q.n = p->m, q.ldc = p->m, q.bias = NULL;
+  q.a = p->b, q.rs_a = p->cs_b, q.cs_a = p->rs_b;
+  q.b = p->a, q.rs_b = p->cs_a, q.cs_b = p->rs_a;
+  int status = run_whole(ctx, &q);
+  turned_back w = {.p = p, .from = floats(q.c)};
+  if (!status)
+    status = moth_parallel(ctx, p->m, 16, (double)p->n / PACKED_PER_NS, turn_part, &w);
+  moth_dealloc(ctx, q.c, bytes);
+  return status;
+}
+
 static bool is_small(const moth_product *p) { /* nothing to share, and little to pack */
   return (double)p->m * (double)p->n * (double)p->k < 3000 * PER_NS && p->n * p->k <= 65536;
 }
@@ -284,7 +330,7 @@ int moth_sgemm(moth_ctx *ctx, const moth_product *given) {
     return MOTH_OK;
   }
   if (as_vector(&p, &v)) return run_vector(ctx, &p, &v);
-  return packs_b(&p) && p.k > DEEP ? run_deep(ctx, &p) : run_shared(ctx, &p);
+  return pays_crossed(&p) ? run_crossed(ctx, &p) : run_whole(ctx, &p);
 }
 
 /* -- batches -- */

@@ -57,6 +57,8 @@ function gemm.every_shape()
   check(130, 2100, 800, 1, 1) -- large enough to be laid out anew
   check(1100, 300, 260, 2, 1)
   check(263, 130, 385, 2, 1) -- turned, in tiles of several heights
+  check(16, 333, 500, 1, 2) -- few rows, of a larger matrix that lies turned
+  check(33, 1001, 700, 3, 2)
   check(130, 2048, 200, 1, 1) -- rows that collide in the caches
   check(200, 784, 4096, 2, 1) -- turned, and the last piece of B is narrow
   return "right"
