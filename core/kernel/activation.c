@@ -1,4 +1,6 @@
-/* activation.c -- loops of activations and of their gradients, as op/activation.h lists them. */
+/* activation.c -- loops of activations and their gradients, as op/activation.h lists them, and of
+** the gradients of losses, as op/pointloss.h does.
+*/
 #include "activation.h"
 
 #include "curves.h"
@@ -8,5 +10,6 @@
 #define LISTS(ONE, TWO, THREE) \
   ACTIVATION_CURVES(ONE) \
   ACTIVATION_PAIRS(TWO) \
-  ACTIVATION_BACKS(TWO)
+  ACTIVATION_BACKS(TWO) \
+  PAIR_SLOPES(THREE)
 MOTH_FAMILY(activation, LISTS)

@@ -18,10 +18,11 @@ typedef struct block_call {
   int dtype[MOTH_LOOP_OPERANDS];
 } block_call;
 
-/* Whether operand k must be gathered: a half type, or neither contiguous nor one element. */
+/* Whether operand k must be gathered: a half type, or neither contiguous nor one element, which
+** functions of three operands have no loop for. */
 static inline bool gathered(const block_call *call, int k, int64_t step, bool apart) {
   if (moth_compute_dtype(call->dtype[k]) != call->dtype[k]) return true;
-  return apart && step != 0 && step != moth_dtype_size[call->dtype[k]];
+  return apart && step != moth_dtype_size[call->dtype[k]] && (step != 0 || call->noperands > 3);
 }
 
 MOTH_INNER(run_blocks) {
@@ -42,9 +43,10 @@ MOTH_INNER(run_blocks) {
       block[k] = at[k] + i * step[k];
       width[k] = step[k];
       if (!moved[k]) continue;
-      width[k] = step[k] || k == 0 ? moth_dtype_size[to] : 0;
-      if (k > 0)
-        moth_convert(step[k] ? m : 1, from, block[k], step[k], to, (char *)room[k],
+      const bool single = step[k] == 0 && k > 0, spread = single && call->noperands > 3;
+      width[k] = single && !spread ? 0 : moth_dtype_size[to];
+      if (k > 0 && !(spread && i > 0)) /* it is still there */
+        moth_convert(single && !spread ? 1 : m, from, block[k], step[k], to, (char *)room[k],
                      moth_dtype_size[to]);
       block[k] = (char *)room[k];
     }
@@ -151,7 +153,7 @@ static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
   bool plain = real == dtype;
   for (int k = 0; plain && k < n; k++) {
     const int64_t step = loop->step[0][k];
-    plain = step == moth_dtype_size[operands[k]->l.dtype] || step == 0;
+    plain = step == moth_dtype_size[operands[k]->l.dtype] || (step == 0 && n <= 3);
   }
   if (plain) return moth_loop_share(loop, inner, arg, cost);
   block_call call = {.inner = inner, .arg = arg, .noperands = n};

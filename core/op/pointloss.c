@@ -1,8 +1,9 @@
 /* pointloss.c -- losses element by element: mse_loss and l1_loss, what lies between them, and the
-** losses of probabilities. Each is one pass, its gradient a formula.
+** losses of probabilities. Each is one pass, and so is its gradient by the input.
 */
 #include "pointloss.h"
 
+#include "../kernel/activation.h"
 #include "../kernel/loss.h"
 #include "../kernel/real.h"
 #include "activation.h"
@@ -45,9 +46,14 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
   return reduction == MOTH_MEAN && dy ? moth_grad_share(g, dy, n) : dy;
 }
 
+/* By the input: one pass, or formulas where it is recorded. */
+#define SLOPE(op, first, second, formula)                                                   \
+  (g->ctx->grad_mode ? TIMES(up, formula)                                                   \
+                     : GRAD(g, op, .grad = up, .input = x, .target = t, .a = first, .b = second))
+
 /* x: the input, t: the target, up: the gradient of each loss. The gradient of the target is that
 ** of the input, negated, where the loss is one of x - t. */
-#define LOSS(op, LIST, which, number, of_x, of_t, ...)                                      \
+#define LOSS(op, LIST, which, number, slope, of_x, of_t, ...)                                    \
   static int op##_shape(const op##_args *a, moth_layout *y) {                               \
     return pair_shape(a->input, a->target, a->reduction, y);                                \
   }                                                                                         \
@@ -57,7 +63,7 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
   static int op##_grad(const op##_args *a, moth_grad *g) {                                  \
     moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);        \
     moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);                   \
-    if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(up, of_x));                   \
+    if (moth_wants(g, a->input)) moth_flow(g, a->input, SLOPE(slope, 0, 0, of_x));          \
     if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, of_t));                 \
     return g->status;                                                                       \
   }                                                                                         \
@@ -74,12 +80,13 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
 
 /* -- of the difference -- */
 
-LOSS(mse_loss, PAIR_LOSS, MOTH_LOSS_SQUARE, 0, TIMES(MINUS(x, t), NUMBER(2)),
+LOSS(mse_loss, PAIR_LOSS, MOTH_LOSS_SQUARE, 0, square_slope, TIMES(MINUS(x, t), NUMBER(2)),
      TIMES(MINUS(x, t), NUMBER(-2)), SAVES, METHOD, .examples = REDUCTIONS(""),
      DOC("The squared differences of input and target."))
 
-LOSS(l1_loss, PAIR_LOSS, MOTH_LOSS_DISTANCE, 0, OF(sign, MINUS(x, t)), OF(sign, MINUS(t, x)), SAVES,
-     METHOD, .examples = REDUCTIONS(""), DOC("The absolute differences of input and target."))
+LOSS(l1_loss, PAIR_LOSS, MOTH_LOSS_DISTANCE, 0, distance_slope, OF(sign, MINUS(x, t)),
+     OF(sign, MINUS(t, x)), SAVES, METHOD, .examples = REDUCTIONS(""),
+     DOC("The absolute differences of input and target."))
 
 /* p - q, at most `most` in size */
 static moth_tensor *limited(moth_grad *g, moth_tensor *p, moth_tensor *q, double most) {
@@ -103,7 +110,8 @@ static int huber_loss_cpu(const huber_loss_args *a, moth_tensor **out) {
 static int huber_loss_grad(const huber_loss_args *a, moth_grad *g) {
   moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);
   moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(up, limited(g, x, t, a->delta)));
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input, SLOPE(bounded_slope, a->delta, 1, limited(g, x, t, a->delta)));
   if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, limited(g, t, x, a->delta)));
   return g->status;
 }
@@ -128,7 +136,11 @@ static moth_tensor *smooth_slope(moth_grad *g, moth_tensor *p, moth_tensor *q, d
 static int smooth_l1_loss_grad(const smooth_l1_loss_args *a, moth_grad *g) {
   moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);
   moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(up, smooth_slope(g, x, t, a->beta)));
+  if (moth_wants(g, a->input) && a->beta == 0)
+    moth_flow(g, a->input, SLOPE(distance_slope, 0, 0, OF(sign, MINUS(x, t))));
+  else if (moth_wants(g, a->input))
+    moth_flow(g, a->input,
+              SLOPE(bounded_slope, a->beta, 1 / a->beta, smooth_slope(g, x, t, a->beta)));
   if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, smooth_slope(g, t, x, a->beta)));
   return g->status;
 }
@@ -139,7 +151,7 @@ MOTH_OP(smooth_l1_loss, SMOOTH_L1_LOSS, .dtypes = MOTH_FLOATS, SAVES, METHOD,
 /* -- of probabilities -- */
 
 /* (x - t) / (x (1 - x)), whose divisor is kept from 0 */
-static moth_tensor *chance_slope(moth_grad *g, moth_tensor *x, moth_tensor *t) {
+static moth_tensor *chance_formula(moth_grad *g, moth_tensor *x, moth_tensor *t) {
   moth_tensor *q = TIMES(x, PLUS(NEGATED(x), NUMBER(1)));
   double absent = moth_absent_value();
   return OVER(MINUS(x, t), GRAD(g, clamp, .input = q, .min = 1e-12, .max = absent));
@@ -153,13 +165,13 @@ static moth_tensor *chance_rate(moth_grad *g, moth_tensor *x) {
               GRAD(g, clamp, .input = yes, .min = -100, .max = absent));
 }
 
-LOSS(chance_loss, PAIR_LOSS, MOTH_LOSS_CHANCES, 0, chance_slope(g, x, t), chance_rate(g, x), SAVES,
-     HIDDEN, DOC("binary_cross_entropy without a weight."),
+LOSS(chance_loss, PAIR_LOSS, MOTH_LOSS_CHANCES, 0, chance_slope, chance_formula(g, x, t),
+     chance_rate(g, x), SAVES, HIDDEN, DOC("binary_cross_entropy without a weight."),
      .examples = "moth.rand(3, 4), moth.rand(3, 4)  -- domain: prob\n"
                  "moth.rand(3, 4), moth.rand(3, 4), \"sum\"  -- domain: prob\n"
                  "moth.rand(3), moth.rand(3), {reduction = \"none\"}  -- domain: prob")
 
-LOSS(logit_loss, PAIR_LOSS, MOTH_LOSS_LOGITS, 0, MINUS(OF(sigmoid, x), t), NEGATED(x),
+LOSS(logit_loss, PAIR_LOSS, MOTH_LOSS_LOGITS, 0, logit_slope, MINUS(OF(sigmoid, x), t), NEGATED(x),
      .saves = "input target:input", HIDDEN, .examples = REDUCTIONS(""),
      DOC("binary_cross_entropy_with_logits without weights."))
 
@@ -295,7 +307,31 @@ MOTH_OP(kl_div, KL_DIV, .dtypes = MOTH_FLOATS, SAVES, METHOD,
     "moth.randn(3), moth.rand(3), {reduction = \"sum\"}  -- domain: prob\n"
     "moth.randn(3), moth.randn(3), {reduction = \"none\", log_target = true}")
 
+/* -- gradients in one pass -- */
+
+#define SLOPE_OP(kind, op, ...)                                                             \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                               \
+    int status = pair_shape(a->input, a->target, MOTH_EACH, y);                             \
+    if (status || a->grad->l.ndim == 0 || moth_shape_same(&a->grad->l, &a->input->l))       \
+      return status;                                                                        \
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "the shape of %s is needed, got %s",     \
+                     moth_str(a->input), moth_str(a->grad));                                \
+  }                                                                                         \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                              \
+    uint64_t arg[3];                                                                        \
+    const moth_tensor *operands[] = {out[0], a->grad, a->input, a->target};                 \
+    moth_numbers(out[0]->l.dtype, arg, a->a, a->b, 0);                                      \
+    return moth_map(a->ctx, moth_activation.op, out[0]->l.dtype, 4, operands, arg);         \
+  }                                                                                         \
+  MOTH_OP_CONST(op, PAIR_SLOPE, .doc = "The gradient of a loss by its input.",              \
+                .examples = "moth.randn(3, 4), moth.rand(3, 4), moth.rand(3, 4), 0.3, 1.5", \
+                .dtypes = MOTH_FLOATS,                                                      \
+                .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
+PAIR_SLOPES(SLOPE_OP)
+
+#define LISTED(kind, op, ...) &moth_op_##op,
 const moth_op *const moth_pointloss_ops[] = {
+  PAIR_SLOPES(LISTED)
   &moth_op_mse_loss, &moth_op_l1_loss, &moth_op_smooth_l1_loss, &moth_op_huber_loss,
   &moth_op_chance_loss, &moth_op_logit_loss, &moth_op_binary_cross_entropy,
   &moth_op_binary_cross_entropy_with_logits, &moth_op_kl_div, NULL,

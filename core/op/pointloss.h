@@ -8,6 +8,16 @@
 
 #include "../op.h"
 
+/* x: the gradient of a loss, y: its input, z: its target; kernel/elementwise.h explains the
+** columns, a and b are arguments. */
+#define PAIR_SLOPES(F)                                                                          \
+  F(REAL, square_slope, x * (2 * (y - z)))                                                      \
+  F(REAL, distance_slope, y > z ? x : y < z ? -x : x * (y - z))                                 \
+  F(REAL, bounded_slope, x * (b * (y - z > a ? a : y - z < -a ? -a : y - z)))                   \
+  F(REAL, chance_slope,                                                                         \
+    x * ((y - z) / (y * (1 - y) < (real)1e-12 ? (real)1e-12 : y * (1 - y))))                    \
+  F(CURVE, logit_slope, x * (FOR_REAL(moth_sigmoid)(y) - z))
+
 #define PAIR_LOSS(ARG) \
   ARG(tensor, input,  , "any shape") \
   ARG(tensor, target, , "of the same shape") \
@@ -55,5 +65,16 @@ MOTH_ARGS(logit_loss, PAIR_LOSS)
                          "sum, divided by the size of the first dimension") \
   ARG(bool,   log_target, false, "is the target a logarithm too?")
 MOTH_ARGS(kl_div, KL_DIV)
+
+/* -- gradients by the input, in one pass -- */
+
+#define PAIR_SLOPE(ARG) \
+  ARG(tensor, grad,   , "gradient of each loss, or of all") \
+  ARG(tensor, input,  , "any shape") \
+  ARG(tensor, target, , "of the same shape") \
+  ARG(float,  a,     0, "numbers of the function") \
+  ARG(float,  b,     0, "the second of them")
+#define PAIR_SLOPE_FACE(kind, op, ...) MOTH_ARGS(op, PAIR_SLOPE)
+PAIR_SLOPES(PAIR_SLOPE_FACE)
 
 #endif
