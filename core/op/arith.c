@@ -106,9 +106,11 @@ static int mul_cpu(const mul_args *a, moth_tensor **out) {
 }
 
 static int mul_grad(const mul_args *a, moth_grad *g) {
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, TIMES(g->dy, a->other));
-  if (moth_wants(g, a->other)) moth_flow(g, a->other, TIMES(g->dy, a->input));
-  return g->status;
+  if (moth_wants(g, a->input) && moth_wants(g, a->other))
+    moth_flow(g, a->input, TIMES(g->dy, a->other));
+  const bool last = moth_wants(g, a->other);
+  return moth_flow(g, last ? a->other : a->input,
+                   GRAD_OVER(g, mul, .input = g->dy, .other = last ? a->input : a->other));
 }
 
 MOTH_OP(mul, MUL, .doc = "input * other, element by element.",
@@ -165,12 +167,15 @@ static int div_cpu(const div_args *a, moth_tensor **out) {
 
 static int div_grad(const div_args *a, moth_grad *g) {
   bool whole = a->rounding_mode != MOTH_ROUND_NONE;
-  if (moth_wants(g, a->input))
-    moth_flow(g, a->input, whole ? ZERO_OF(a->input) : OVER(g->dy, a->other));
   if (moth_wants(g, a->other))
     moth_flow(g, a->other,
               whole ? ZERO_OF(a->other)
                     : GRAD(g, neg, .input = TIMES(g->dy, OVER(g->out[0], a->other))));
+  if (moth_wants(g, a->input))
+    moth_flow(g, a->input,
+              whole ? ZERO_OF(a->input)
+                    : GRAD_OVER(g, div, .input = g->dy, .other = a->other,
+                                .rounding_mode = MOTH_ROUND_NONE));
   return g->status;
 }
 

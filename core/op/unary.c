@@ -21,6 +21,8 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 }
 
 #define BACK(op) GRAD_OVER(g, op##_back, .grad = dy, .output = y)
+#define TIMES_DY(p) GRAD_OVER(g, mul, .input = dy, .other = p)
+#define DY_OVER(p) GRAD_OVER(g, div, .input = dy, .other = p, .rounding_mode = MOTH_ROUND_NONE)
 #define ZERO ZERO_OF(x)
 
 /* What every function has, and its gradient: x is the input, y the result, dy its gradient. */
@@ -54,12 +56,13 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 
 /* -- sign and size -- */
 
-FUNCTION(abs, TIMES(dy, OF(sign, x)), NUMERIC, DISTINCT, SAVES_X,
+FUNCTION(abs, TIMES_DY(OF(sign, x)), NUMERIC, DISTINCT, SAVES_X,
          DOC("The size of each element, without its sign."))
-FUNCTION(neg, NEGATED(dy), NUMERIC, ANYWHERE, DOC("Each element with the other sign."))
+FUNCTION(neg, GRAD_OVER(g, neg, .input = dy), NUMERIC, ANYWHERE,
+         DOC("Each element with the other sign."))
 FUNCTION(sign, ZERO, NUMERIC, DISTINCT,
          DOC("1 for positive elements, -1 for negative ones, 0 for 0, NaN for NaN."))
-FUNCTION(square, TIMES(dy, TIMES(x, NUMBER(2))), NUMERIC, ANYWHERE, SAVES_X,
+FUNCTION(square, TIMES_DY(TIMES(x, NUMBER(2))), NUMERIC, ANYWHERE, SAVES_X,
          DOC("Each element times itself."))
 
 FUNCTION(sgn, ZERO, NUMERIC, DISTINCT, DOC("The same as sign."))
@@ -70,49 +73,49 @@ FUNCTION(positive, dy, NUMERIC, ANYWHERE, DOC("Each element as it is."))
 #define LN2 0.69314718055994530942
 #define LN10 2.3025850929940456840
 
-FUNCTION(exp, TIMES(dy, y), REAL, ANYWHERE, SAVES_Y, DOC("e to the power of each element."))
-FUNCTION(expm1, TIMES(dy, PLUS(y, NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
+FUNCTION(exp, TIMES_DY(y), REAL, ANYWHERE, SAVES_Y, DOC("e to the power of each element."))
+FUNCTION(expm1, TIMES_DY(PLUS(y, NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
          DOC("exp(x) - 1, exact also near 0."))
-FUNCTION(log, OVER(dy, x), REAL, POSITIVE, SAVES_X, DOC("The natural logarithm."))
-FUNCTION(log1p, OVER(dy, PLUS(x, NUMBER(1))), REAL, POSITIVE, SAVES_X,
+FUNCTION(log, DY_OVER(x), REAL, POSITIVE, SAVES_X, DOC("The natural logarithm."))
+FUNCTION(log1p, DY_OVER(PLUS(x, NUMBER(1))), REAL, POSITIVE, SAVES_X,
          DOC("log(1 + x), exact also near 0."))
-FUNCTION(exp2, TIMES(dy, TIMES(y, NUMBER(LN2))), REAL, ANYWHERE, SAVES_Y,
+FUNCTION(exp2, TIMES_DY(TIMES(y, NUMBER(LN2))), REAL, ANYWHERE, SAVES_Y,
          DOC("2 to the power of each element."))
-FUNCTION(log2, OVER(dy, TIMES(x, NUMBER(LN2))), REAL, POSITIVE, SAVES_X,
+FUNCTION(log2, DY_OVER(TIMES(x, NUMBER(LN2))), REAL, POSITIVE, SAVES_X,
          DOC("The logarithm to base 2."))
-FUNCTION(log10, OVER(dy, TIMES(x, NUMBER(LN10))), REAL, POSITIVE, SAVES_X,
+FUNCTION(log10, DY_OVER(TIMES(x, NUMBER(LN10))), REAL, POSITIVE, SAVES_X,
          DOC("The logarithm to base 10."))
-FUNCTION(sqrt, OVER(dy, TIMES(y, NUMBER(2))), REAL, POSITIVE, SAVES_Y, DOC("The square root."))
-FUNCTION(rsqrt, TIMES(dy, TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))), REAL, POSITIVE, SAVES_Y,
+FUNCTION(sqrt, DY_OVER(TIMES(y, NUMBER(2))), REAL, POSITIVE, SAVES_Y, DOC("The square root."))
+FUNCTION(rsqrt, TIMES_DY(TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))), REAL, POSITIVE, SAVES_Y,
          DOC("1 / sqrt(x)."))
-FUNCTION(reciprocal, NEGATED(TIMES(dy, OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."))
+FUNCTION(reciprocal, NEGATED(TIMES_DY(OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."))
 
 /* -- waves and steps -- */
 
-FUNCTION(sin, TIMES(dy, OF(cos, x)), REAL, ANYWHERE, SAVES_X,
+FUNCTION(sin, TIMES_DY(OF(cos, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The sine of each element, in radians."))
-FUNCTION(cos, NEGATED(TIMES(dy, OF(sin, x))), REAL, ANYWHERE, SAVES_X,
+FUNCTION(cos, NEGATED(TIMES_DY(OF(sin, x))), REAL, ANYWHERE, SAVES_X,
          DOC("The cosine of each element, in radians."))
-FUNCTION(tan, TIMES(dy, PLUS(OF(square, y), NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
+FUNCTION(tan, TIMES_DY(PLUS(OF(square, y), NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
          DOC("The tangent of each element, in radians."))
-FUNCTION(asin, TIMES(dy, OF(rsqrt, PLUS(NEGATED(OF(square, x)), NUMBER(1)))), REAL, UNIT, SAVES_X,
+FUNCTION(asin, TIMES_DY(OF(rsqrt, PLUS(NEGATED(OF(square, x)), NUMBER(1)))), REAL, UNIT, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose sine is x."))
-FUNCTION(acos, NEGATED(TIMES(dy, OF(rsqrt, PLUS(NEGATED(OF(square, x)), NUMBER(1))))), REAL, UNIT,
+FUNCTION(acos, NEGATED(TIMES_DY(OF(rsqrt, PLUS(NEGATED(OF(square, x)), NUMBER(1))))), REAL, UNIT,
          SAVES_X, DOC("The angle from 0 to pi whose cosine is x."))
-FUNCTION(atan, OVER(dy, PLUS(OF(square, x), NUMBER(1))), REAL, ANYWHERE, SAVES_X,
+FUNCTION(atan, DY_OVER(PLUS(OF(square, x), NUMBER(1))), REAL, ANYWHERE, SAVES_X,
          DOC("The angle from -pi/2 to pi/2 whose tangent is x."))
-FUNCTION(sinh, TIMES(dy, OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine."))
-FUNCTION(cosh, TIMES(dy, OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine."))
-FUNCTION(asinh, TIMES(dy, OF(rsqrt, PLUS(OF(square, x), NUMBER(1)))), REAL, ANYWHERE, SAVES_X,
+FUNCTION(sinh, TIMES_DY(OF(cosh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic sine."))
+FUNCTION(cosh, TIMES_DY(OF(sinh, x)), REAL, ANYWHERE, SAVES_X, DOC("The hyperbolic cosine."))
+FUNCTION(asinh, TIMES_DY(OF(rsqrt, PLUS(OF(square, x), NUMBER(1)))), REAL, ANYWHERE, SAVES_X,
          DOC("The inverse of sinh."))
-FUNCTION(acosh, TIMES(dy, OF(rsqrt, PLUS(OF(square, x), NUMBER(-1)))), REAL,
+FUNCTION(acosh, TIMES_DY(OF(rsqrt, PLUS(OF(square, x), NUMBER(-1)))), REAL,
          .examples = "moth.rand(2, 3) + 1  -- domain: large", SAVES_X,
          DOC("The inverse of cosh, not negative."))
-FUNCTION(atanh, OVER(dy, PLUS(NEGATED(OF(square, x)), NUMBER(1))), REAL, UNIT, SAVES_X,
+FUNCTION(atanh, DY_OVER(PLUS(NEGATED(OF(square, x)), NUMBER(1))), REAL, UNIT, SAVES_X,
          DOC("The inverse of tanh."))
-FUNCTION(deg2rad, TIMES(dy, NUMBER(0.017453292519943295769)), REAL, ANYWHERE,
+FUNCTION(deg2rad, TIMES_DY(NUMBER(0.017453292519943295769)), REAL, ANYWHERE,
          DOC("Degrees as radians."))
-FUNCTION(rad2deg, TIMES(dy, NUMBER(57.295779513082320877)), REAL, ANYWHERE,
+FUNCTION(rad2deg, TIMES_DY(NUMBER(57.295779513082320877)), REAL, ANYWHERE,
          DOC("Radians as degrees."))
 
 /* (cos(pi x) - y) / x, and 0 at 0 */
@@ -124,16 +127,16 @@ static moth_tensor *sinc_slope(moth_grad *g, moth_tensor *x, moth_tensor *y) {
   return GRAD(g, where, .condition = zero, .input = NUMBER(0), .other = slope);
 }
 
-FUNCTION(sinc, TIMES(dy, sinc_slope(g, x, y)), REAL, ANYWHERE, .saves = "input y",
+FUNCTION(sinc, TIMES_DY(sinc_slope(g, x, y)), REAL, ANYWHERE, .saves = "input y",
          DOC("sin(pi x) / (pi x), and 1 at 0."))
 FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent."))
 FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))
 FUNCTION(relu, BACK(relu), NUMERIC_IN_PLACE, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
 /* 2 / sqrt(pi) exp(-x^2) */
-FUNCTION(erf, TIMES(dy, TIMES(OF(exp, NEGATED(OF(square, x))), NUMBER(1.1283791670955125739))),
+FUNCTION(erf, TIMES_DY(TIMES(OF(exp, NEGATED(OF(square, x))), NUMBER(1.1283791670955125739))),
          REAL, ANYWHERE, SAVES_X, DOC("The error function."))
 
-FUNCTION(erfc, TIMES(dy, TIMES(OF(exp, NEGATED(OF(square, x))), NUMBER(-1.1283791670955125739))),
+FUNCTION(erfc, TIMES_DY(TIMES(OF(exp, NEGATED(OF(square, x))), NUMBER(-1.1283791670955125739))),
          REAL, ANYWHERE, SAVES_X, DOC("1 - erf(x), exact also where erf is near 1."))
 
 /* -- rounding -- */
