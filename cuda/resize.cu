@@ -10,10 +10,11 @@
 enum { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, MOST_TAPS = 4 };
 
 struct resizing {
-  int64_t planes, in[2], out[2];
+  int64_t in[2], out[2];
   int mode, count; /* count: taps of an axis */
   bool align;
   double scale[2];
+  channels c;
   cells at; /* of the kernel's results */
 };
 
@@ -138,21 +139,22 @@ template <class real> static taps<real> taps_of(const tables &t) {
 template <class T>
 static __global__ void resample(resizing r, int64_t n, taps<real_of<T>> t, const T *x, T *y) {
   const int64_t i = thread_number();
-  int64_t plane;
+  int64_t plane, channel;
   int oy, ox;
   if (i >= n) return;
-  cell_of(r.at, i, &plane, &oy, &ox);
-  x += plane * r.in[0] * r.in[1];
+  cell_of(r.at, pixel_of(r.c, i, &channel), &plane, &oy, &ox);
+  x += plane * r.in[0] * r.in[1] * r.c.each.by + channel;
   if (r.count == 1) { /* a copy: 0 * inf must not come in */
-    y[i] = x[t.at[0][oy] * r.in[1] + t.at[1][ox]];
+    y[i] = x[(t.at[0][oy] * r.in[1] + t.at[1][ox]) * r.c.each.by];
     return;
   }
   real_of<T> sum = 0;
   for (int k = 0; k < r.count; k++) {
-    const T *row = x + t.at[0][k * r.out[0] + oy] * r.in[1];
+    const T *row = x + t.at[0][k * r.out[0] + oy] * r.in[1] * r.c.each.by;
     real_of<T> mixed = 0;
     for (int j = 0; j < r.count; j++)
-      mixed += t.weight[1][j * r.out[1] + ox] * get(row + t.at[1][j * r.out[1] + ox]);
+      mixed += t.weight[1][j * r.out[1] + ox] *
+               get(row + t.at[1][j * r.out[1] + ox] * r.c.each.by);
     sum += t.weight[0][k * r.out[0] + oy] * mixed;
   }
   put(y + i, sum);
@@ -172,18 +174,18 @@ template <class T>
 static __global__ void resample_back(resizing r, int64_t n, taps<real_of<T>> t, const T *dy,
                                      T *dx) {
   const int64_t i = thread_number();
-  int64_t plane;
+  int64_t plane, channel;
   int y, x;
   if (i >= n) return;
-  cell_of(r.at, i, &plane, &y, &x);
+  cell_of(r.at, pixel_of(r.c, i, &channel), &plane, &y, &x);
   const int64_t top = t.run[0][y], bottom = t.run[0][r.in[0] + y];
   const int64_t left = t.run[1][x], right = t.run[1][r.in[1] + x];
-  dy += plane * r.out[0] * r.out[1];
+  dy += plane * r.out[0] * r.out[1] * r.c.each.by + channel;
   real_of<T> sum = 0;
   for (int64_t ox = left; ox < right; ox++) {
     real_of<T> column = 0;
     for (int64_t oy = top; oy < bottom; oy++)
-      column += weight_in(r, t, 0, y, oy) * get(dy + oy * r.out[1] + ox);
+      column += weight_in(r, t, 0, y, oy) * get(dy + (oy * r.out[1] + ox) * r.c.each.by);
     sum += weight_in(r, t, 1, x, ox) * column;
   }
   put(dx + i, sum);
@@ -229,16 +231,17 @@ static int run_resize(moth_ctx *ctx, resizing r, const moth_layout *image,
                       const moth_layout *result, const moth_tensor *from, moth_tensor *to,
                       bool back) {
   const moth_layout *l = &to->l;
+  const bool last = goes_last(from, to);
   tables t = {};
-  r.planes = l->shape[0] * l->shape[1];
   for (int i = 0; i < 2; i++) {
     r.in[i] = image->shape[2 + i];
     r.out[i] = result->shape[2 + i];
   }
   r.count = r.mode == LINEAR ? 2 : r.mode == CUBIC ? 4 : 1;
-  r.at = cells_of(r.planes, l->shape[2], l->shape[3]);
+  r.c = channels_of(l, last);
+  r.at = cells_of(planes_of(l, r.c), l->shape[2], l->shape[3]);
   if (l->numel == 0) return MOTH_OK;
-  moth_tensor *x = moth_packed(from);
+  moth_tensor *x = laid(from, last);
   int status = x ? tables_of(&t, ctx, r, to, back) : moth_status(ctx);
   if (!status)
     status = with_float(l->dtype, [&](auto k) {

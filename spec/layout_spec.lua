@@ -244,6 +244,19 @@ describe("channels_last on a GPU", function()
     assert.same(where:tolist(), at:tolist())
   end)
 
+  it("is kept by cat", function()
+    for dim = 1, 4 do
+      agrees(function(x, y) return moth.cat({ x, y, x }, dim) end, { r(2, 3, 4, 5), r(2, 3, 4, 5) })
+    end
+  end)
+
+  it("is kept by resampling", function()
+    for _, options in ipairs { { scale_factor = 2 }, { size = { 5, 9 }, mode = "bilinear" },
+      { size = { 4, 4 }, mode = "bicubic", align_corners = true }, { size = { 7, 3 } } } do
+      agrees(function(z) return F.interpolate(z, options) end, { r(2, 3, 6, 5) })
+    end
+  end)
+
   it("is kept by a residual block in mixed precision, in a recorded step too", function()
     local function block()
       moth.manual_seed(3)
