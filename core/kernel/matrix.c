@@ -12,6 +12,7 @@
 
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
 #define LOW_TILE 6     /* rows of a tile of more than two vectors */
+#define APART 16       /* floats between tiles laid out, which else share few places in L1 */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
 #define CHAIN 96       /* products that a register sums in one go: longer sums lose digits, */
 #define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
@@ -84,7 +85,7 @@ static bool wide(void) { return moth_level() == MOTH_LEVEL_AVX512; }
 
 bool moth_matrix_here(void) { return moth_level() != MOTH_LEVEL_PLAIN; }
 
-int64_t moth_matrix_room(void) { return BLOCK_TILES * LOW_TILE * MOTH_MATRIX_DEPTH; }
+int64_t moth_matrix_room(void) { return BLOCK_TILES * (LOW_TILE * MOTH_MATRIX_DEPTH + APART); }
 
 /* -- how rows and columns are cut -- */
 
@@ -146,7 +147,7 @@ static inline void strips(moth_strip *s, strip_loop *const *loops, const rows_cu
   for (int64_t rows = c->least + (c->more > 0); rows >= c->least; rows--) {
     s->tiles = rows > c->least ? c->more : c->tiles - c->more;
     if (laid) s->rs = 1, s->cs = rows;
-    s->next = rows * (laid ? s->k : s->rs);
+    s->next = laid ? rows * s->k + APART : rows * s->rs;
     s->below = first ? s->next : 0;
     loops[rows](s);
     s->a += s->tiles * s->next;
@@ -163,7 +164,7 @@ static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t 
   for (int64_t t = 0; t < k; t++, a += cs) {
     for (int64_t i = 0; i < tiles * rows; i += LINE) __builtin_prefetch(a + AHEAD * cs + i);
     for (int64_t i = 0; i < tiles; i++) {
-      float *tile = to + (i * k + t) * rows;
+      float *tile = to + i * (k * rows + APART) + t * rows;
       if (t + 1 < k && !(ends && i + 1 == tiles)) memcpy(tile, a + i * rows, SOME * sizeof *to);
       else memcpy(tile, a + i * rows, (size_t)rows * sizeof *to);
     }
@@ -173,7 +174,8 @@ static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t 
 static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const rows_cut *c) {
   const int64_t taller = c->more * (c->least + 1);
   lay_tiles(to, a, cs, k, c->more, c->least + 1, false);
-  lay_tiles(to + taller * k, a + taller, cs, k, c->tiles - c->more, c->least, true);
+  to += taller * k + c->more * APART;
+  lay_tiles(to, a + taller, cs, k, c->tiles - c->more, c->least, true);
 }
 
 /* Tiles t0 to t1 and panels p0 to p1. */

@@ -21,8 +21,10 @@
 #define MOST_PARTS 64
 #define ROOM (1 << 20)          /* floats of B laid out at a time, */
 #define LARGE (3 << 19)         /* elements of B that are laid out anew in any case */
-#define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2 */
-#define COLLIDE 128             /* ... and so many of them drive each other out */
+#define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2, */
+#define CROWDED 4096            /* ... multiples of this in L1, which tells where A has */
+#define MANY_ROWS 512           /* ... at least so many rows; */
+#define COLLIDE 128             /* so many rows of B drive each other out */
 #define DEEP 16384              /* ... in pieces of at most so many rows */
 #define TURNED 64               /* rows and columns for which it pays to lay A out */
 #define LEAST_CROSSED 16        /* rows that make a vector of a product's columns */
@@ -137,7 +139,8 @@ static int run_vector(moth_ctx *ctx, const moth_product *p, vector_product *v) {
 ** the caches. */
 static bool turned_b(const moth_product *p) { return p->cs_b != 1 && p->n > 1; }
 static bool packs_b(const moth_product *p) {
-  bool collide = p->k > COLLIDE && p->rs_b * 4 % COLLIDING == 0;
+  int64_t apart = p->m < MANY_ROWS ? COLLIDING : CROWDED;
+  bool collide = p->k > COLLIDE && p->rs_b * 4 % apart == 0;
   return turned_b(p) || (p->m >= 128 && p->n > 64 && (collide || p->k * p->n > LARGE));
 }
 
