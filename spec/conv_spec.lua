@@ -1,5 +1,5 @@
 -- Convolution in f32, which has fast paths of many kinds, against f64, which is columns times
--- filters; and that threads change no bit of it.
+-- filters; that threads change no bit of it; and bf16 against f32.
 
 local moth = require "moth"
 local conv2d = moth.nn.functional.conv2d
@@ -128,5 +128,61 @@ describe("convolution in f32 is that in f64", function()
     check { 64, 64, n = 1, channels = 16, filters = 16, kernel = { 3, 3 }, padding = 1 }
     check { 8, 8, n = 1, channels = 128, filters = 128, kernel = { 3, 3 }, padding = 1 }
     check { 1, 300, channels = 24, filters = 30, kernel = { 1, 5 }, padding = { 0, 2 } }
+  end)
+end)
+
+describe("convolution in bf16", function()
+  local shapes = {
+    { 9, 9, n = 2, channels = 4, filters = 5, kernel = { 3, 3 }, padding = 1 },
+    { 13, 11, n = 3, channels = 7, filters = 20, kernel = { 3, 3 }, padding = 1, stride = 2 },
+    { 8, 8, n = 5, channels = 33, filters = 40, kernel = { 4, 4 }, padding = 1, stride = 2 },
+    { 20, 21, n = 9, channels = 3, filters = 17, kernel = { 7, 7 }, padding = 3, stride = 2 },
+    { 6, 6, n = 2, channels = 40, filters = 19, kernel = { 1, 1 } },
+    { 4, 5, n = 7, channels = 6, filters = 18, kernel = { 3, 3 } },
+    { 4, 4, n = 8, channels = 300, filters = 33, kernel = { 3, 3 }, padding = 1 },
+    { 12, 30, n = 1, channels = 20, filters = 36, kernel = { 3, 2 }, groups = 2, dilation = 2 },
+    { 11, 12, n = 4, channels = 2, filters = 50, kernel = { 5, 5 }, padding = 2 },
+    { 16, 16, n = 4, channels = 64, filters = 96, kernel = { 4, 4 }, padding = 1, stride = 2 },
+  }
+
+  before_each(function() moth.manual_seed(5) end)
+
+  local function drawn(c)
+    c.stride, c.padding, c.dilation = c.stride or 1, c.padding or 0, c.dilation or 1
+    c.groups = c.groups or 1
+    local x = moth.randn(c.n, c.channels, c[1], c[2]):bfloat16()
+    local w = moth.randn(c.filters, c.channels / c.groups, c.kernel[1], c.kernel[2]):bfloat16()
+    local b = moth.randn(c.filters):bfloat16()
+    local y = conv2d(x, w, b, c.stride, c.padding, c.dilation, c.groups)
+    return x, w, b, moth.randn(y:size()):bfloat16()
+  end
+
+  it("is that in f32 of the same numbers, rounded, by any number of threads", function()
+    local threads = moth.get_num_threads()
+    for _, c in ipairs(shapes) do
+      local x, w, b, dy = drawn(c)
+      local wanted = { all(x:float(), w:float(), b:float(), dy:float(), c) }
+      local results = {}
+      for n = 1, 2 do
+        moth.set_num_threads(n)
+        results[n] = { all(x, w, b, dy, c) }
+      end
+      moth.set_num_threads(threads)
+      for i = 1, 3 do
+        assert.is_true(far(results[1][i], wanted[i]:double()) < 2 ^ -8)
+        assert.is_true(moth.equal(results[1][i], results[2][i]))
+      end
+    end
+  end)
+
+  it("takes nothing from numbers that it does not see", function()
+    for _, c in ipairs(shapes) do
+      local x, w, b, dy = drawn(c)
+      local before = { all(x, w, b, dy, c) }
+      local bad = moth.full(x:size(), 0 / 0):bfloat16()
+      all(bad, moth.full_like(w, 0 / 0), b, moth.full_like(dy, 0 / 0), c)
+      local after = { all(x, w, b, dy, c) }
+      for i = 1, 3 do assert.is_true(moth.equal(before[i], after[i])) end
+    end
   end)
 end)

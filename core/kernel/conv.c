@@ -1,7 +1,8 @@
 /* conv.c -- convolution as a matrix product, image by image: the windows are laid out as the
 ** columns of a matrix (im2col; Chellapilla, Puri & Simard 2006) and multiplied by the filters.
 ** A 1x1 kernel without stride or padding needs no laying out. This serves f64, and machines without
-** vector instructions, and is the reference; f32 goes through lower.c where it can.
+** vector instructions, and is the reference; f32 goes through lower.c where it can, and bf16
+** through conv_pairs.c.
 */
 #include "conv.h"
 
@@ -117,16 +118,22 @@ static int whole_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const char
 
 /* -- the three -- */
 
+static bool suits_pairs(const moth_conv *c) {
+  return c->n && !is_whole(&c->w) && !moth_is_depthwise(c);
+}
+
 int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
                       const void *weight, const void *bias, void *y) {
   plan q;
   int status = MOTH_NOT_LOWERED;
+  if (dtype == MOTH_BF16)
+    return suits_pairs(c) ? moth_pairs_forward(ctx, c, x, weight, bias, y) : status;
   if (c->n && is_whole(&c->w)) return whole_forward(ctx, dtype, c, x, weight, bias, y);
   if (suits(dtype, c) && moth_is_depthwise(c))
     return moth_depthwise_forward(ctx, c, x, weight, bias, y);
   if (suits(dtype, c)) status = moth_winograd_forward(ctx, c, x, weight, bias, y);
   if (status == MOTH_NOT_LOWERED && suits(dtype, c))
-    status = moth_lower_forward(ctx, c, x, weight, bias, y);
+    status = moth_lower_forward(ctx, moth_tile_best(), c, x, weight, bias, y);
   if (status != MOTH_NOT_LOWERED) return status;
   status = plan_open(ctx, dtype, c, &q);
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image's groups in a row */
@@ -147,12 +154,13 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
                     const void *weight, void *dx) {
   plan q;
   int status = MOTH_NOT_LOWERED;
+  if (dtype == MOTH_BF16) return suits_pairs(c) ? moth_pairs_input(ctx, c, dy, weight, dx) : status;
   if (c->n && is_whole(&c->w)) return whole_input(ctx, dtype, c, dy, weight, dx);
   if (suits(dtype, c) && moth_is_depthwise(c))
     return moth_depthwise_input(ctx, c, dy, weight, dx);
   if (suits(dtype, c)) status = moth_winograd_input(ctx, c, dy, weight, dx);
   if (status == MOTH_NOT_LOWERED && suits(dtype, c))
-    status = moth_lower_input(ctx, c, dy, weight, dx);
+    status = moth_lower_input(ctx, moth_tile_best(), c, dy, weight, dx);
   if (status != MOTH_NOT_LOWERED) return status;
   status = plan_open(ctx, dtype, c, &q);
   if (!status && !q.direct && c->n) /* columns are added up in it */
@@ -177,10 +185,12 @@ int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x
                      void *dweight) {
   plan q;
   int status = MOTH_NOT_LOWERED;
+  if (dtype == MOTH_BF16)
+    return suits_pairs(c) ? moth_pairs_weight(ctx, c, x, dy, dweight) : status;
   if (c->n && is_whole(&c->w)) return whole_weight(ctx, dtype, c, x, dy, dweight);
   if (suits(dtype, c) && moth_is_depthwise(c))
     return moth_depthwise_weight(ctx, c, x, dy, dweight);
-  if (suits(dtype, c)) status = moth_lower_weight(ctx, c, x, dy, dweight);
+  if (suits(dtype, c)) status = moth_lower_weight(ctx, moth_tile_best(), c, x, dy, dweight);
   if (status != MOTH_NOT_LOWERED) return status;
   status = plan_open(ctx, dtype, c, &q);
   if (!status && c->n == 0 && q.k)

@@ -12,7 +12,9 @@ typedef struct moth_conv {
 } moth_conv;
 
 /* y = x * weight + bias (or NULL); dx from dy and weight; dweight from x and dy. They poll and
-** return a status. */
+** return a status. dtype MOTH_BF16: the operands are bf16, bias and results f32; MOTH_NOT_LOWERED
+** tells that nothing was done since this shape or machine wants f32 operands. */
+#define MOTH_NOT_LOWERED 2
 int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
                       const void *weight, const void *bias, void *y);
 int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy,

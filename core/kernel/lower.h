@@ -52,17 +52,24 @@ static inline int64_t moth_lowered_at(const moth_lowering *l, int64_t c, int64_t
 void moth_lower(const moth_lowering *l, const float *x, int64_t images, int64_t apart,
                 int64_t channels, int64_t oy, float *xs);
 
-/* Like those of conv.h. MOTH_NOT_LOWERED: the shape does not suit, nothing was done. */
-#define MOTH_NOT_LOWERED 2
-int moth_lower_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const float *weight,
-                       const float *bias, float *y);
-int moth_lower_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
-                     float *dx);
-int moth_lower_weight(moth_ctx *ctx, const moth_conv *c, const float *x, const float *dy,
-                      float *dweight);
+/* Like those of conv.h, with a tile or NULL. MOTH_NOT_LOWERED: the shape does not suit, nothing was
+** done. Numbers of images and filters are only moved, up to the tile. */
+int moth_lower_forward(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
+                       const float *weight, const float *bias, float *y);
+int moth_lower_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,
+                     const float *weight, float *dx);
+int moth_lower_weight(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
+                      const float *dy, float *dweight);
 /* The second of them by columns that are added up: for images of few channels. */
-int moth_lower_columns(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
-                       float *dx);
+int moth_lower_columns(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,
+                       const float *weight, float *dx);
+/* All three for bf16, into f32 (conv_pairs.c). */
+int moth_pairs_forward(moth_ctx *ctx, const moth_conv *c, const void *x, const void *weight,
+                       const float *bias, float *y);
+int moth_pairs_input(moth_ctx *ctx, const moth_conv *c, const void *dy, const void *weight,
+                     float *dx);
+int moth_pairs_weight(moth_ctx *ctx, const moth_conv *c, const void *x, const void *dy,
+                      float *dweight);
 
 /* The first two for filters of 3x3, with fewer multiplications (winograd.c). */
 int moth_winograd_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const float *weight,

@@ -5,7 +5,6 @@
 
 #define COLUMN_BYTES (256 << 10) /* of the columns that are added up at a time */
 #define MOST_BYTES (16 << 20)
-#define CHAIN 160                /* filters added in one go: longer sums lose digits */
 #define NS_PER_FMA 0.02
 
 typedef struct job {
@@ -41,13 +40,15 @@ static void scatter(const job *j, int64_t channels, const float *col, float *x) 
 
 /* Columns of the windows from q on: product of a panel of m taps and dy. */
 static void panel(const job *j, int m, const float *a, const float *dy, float *col) {
-  static const float zero[MOTH_TILE_ROWS];
+  static const float zero[MOTH_TILE_MOST];
+  const int64_t chain = j->tile->chain;
   for (int64_t q = 0; q < j->padded; q += j->tile->columns)
-    for (int64_t t = 0; t < j->filters; t += CHAIN) {
-      int64_t n = j->filters - t < CHAIN ? j->filters - t : CHAIN;
+    for (int64_t t = 0; t < j->filters; t += chain) {
+      int64_t n = j->filters - t < chain ? j->filters - t : chain;
       bool wide = j->p - q > j->tile->lanes;
-      j->tile->product(m, wide, n, a + t * m, 0, dy + q, j->off + t, t ? NULL : zero,
-                       col + q, j->padded);
+      const bool rows = j->tile->by_rows;
+      j->tile->product(m, wide, n, rows ? a + t : a + t * m, rows ? j->filters : 0, dy + q,
+                       j->off + t, t ? NULL : zero, col + q, j->padded);
     }
 }
 
@@ -91,15 +92,19 @@ static void pack_turned(const job *j) {
       int height = moth_tile_height(some, j->tile->rows);
       const float *from = j->weight + g * j->filters * taps + c * j->area;
       for (int64_t i = 0; i < some; i += height)
-        for (int64_t t = 0; t < j->filters; t++)
-          for (int64_t k = i; k < some && k < i + height; k++) *to++ = from[k + t * taps];
+        if (j->tile->by_rows)
+          for (int64_t k = i; k < some && k < i + height; k++)
+            for (int64_t t = 0; t < j->filters; t++) *to++ = from[k + t * taps];
+        else
+          for (int64_t t = 0; t < j->filters; t++)
+            for (int64_t k = i; k < some && k < i + height; k++) *to++ = from[k + t * taps];
     }
 }
 
-int moth_lower_columns(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
-                       float *dx) {
+int moth_lower_columns(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,
+                       const float *weight, float *dx) {
   const moth_window *w = &c->w;
-  job j = {.c = c, .tile = moth_tile_best(), .filters = c->filters / c->groups,
+  job j = {.c = c, .tile = tile, .filters = c->filters / c->groups,
            .channels = c->channels / c->groups, .p = w->out[0] * w->out[1],
            .area = w->kernel[0] * w->kernel[1], .dx = dx, .dy = dy, .weight = weight};
   if (!j.tile) return MOTH_NOT_LOWERED;

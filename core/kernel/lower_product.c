@@ -7,8 +7,7 @@
 */
 #include "lower.h"
 
-#define CHAIN 160      /* taps added in one go: longer sums lose digits, and these stay in L1 */
-#define SHORT_CHAIN 64 /* ... of a phase, unless there are several chains anyway */
+#define SHORT_CHAIN 64 /* taps of a phase added in one go, unless there are more chains anyway */
 #define NS_PER_FMA 0.01
 #define FEW_WINDOWS 256 /* for which filters that lie right are not laid out anew */
 #define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */
@@ -89,6 +88,16 @@ static int64_t pack_turned(const job *j, int64_t i, int64_t m, const float *from
   return j->l.channels - 1;
 }
 
+/* Filter by filter, each with the taps of a phase in a row. */
+static void pack_rows(const job *j, const phase *h, int64_t m, const float *from, float *to) {
+  const int64_t *tap = j->tap + h->first, cs = j->cs, rs = j->rs, taps = h->taps, k = h->k;
+  int64_t done = rs == 1 ? j->l.channels / MOTH_TILE_LANES * MOTH_TILE_LANES : 0;
+  j->tile->turn(done, m, from, cs, to, k);
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t c = done; c < j->l.channels; c++)
+      for (int64_t t = 0; t < taps; t++) to[i * k + c * taps + t] = from[i * rs + c * cs + tap[t]];
+}
+
 /* Panel by panel, phase by phase: each with its filters side by side. Filters whose taps lie in a
 ** row are turned, which writes a little beyond the end: the last ones are not. */
 static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) {
@@ -98,11 +107,16 @@ static void pack_panels(int64_t first, int64_t last, int lane, const void *arg) 
   for (int64_t at = first; at < last; at++) {
     int64_t g = at / panels, i = at % panels * j->height, m = least(j->filters - i, j->height);
     const float *from = j->weight + g * j->of_group + i * j->rs;
-    int64_t done = pack_turned(j, i, m, from, j->packed + g * j->of_group);
+    int64_t done = j->tile->by_rows ? 0
+                                    : pack_turned(j, i, m, from, j->packed + g * j->of_group);
     for (int p = 0; p < j->phases; p++) {
       const phase *h = &j->phase[p];
       float *to = j->packed + g * j->of_group + h->packed + i * h->k;
       int64_t some = j->straight ? j->l.channels - ceil_div(MOTH_TILE_LANES, h->taps) : done;
+      if (j->tile->by_rows) {
+        pack_rows(j, h, m, from, to);
+        continue;
+      }
       if (some < 0) some = 0;
       if (j->straight) j->tile->turn(m, some * h->taps, from, j->rs, to, m);
       pack_channels(j, h, m, from + some * j->cs, j->l.channels - some, to + some * h->taps * m);
@@ -136,7 +150,7 @@ static void chain(const strip *z, int64_t i, int64_t n) {
   const task *t = z->t;
   const job *j = t->j;
   int64_t m = least(t->i1 - i, j->height), some = least(z->taps - n, z->some);
-  int64_t rs = j->in_place ? j->rs : 0, cs = j->in_place ? 1 : m;
+  int64_t rs = j->in_place ? j->rs : j->tile->by_rows ? z->h->k : 0, cs = rs ? 1 : m;
   const float *a = j->in_place ? j->weight : j->packed;
   a += t->g * j->of_group + z->h->packed + i * z->h->k + (z->c0 * z->h->taps + n) * cs;
   const float *bias = n || z->c0 ? NULL : j->start + t->g * j->filters + i;
@@ -146,9 +160,10 @@ static void chain(const strip *z, int64_t i, int64_t n) {
 
 /* How many of so many taps make one of equal chains. */
 static int64_t equal_chain(const job *j, int64_t taps) {
-  int64_t chains = ceil_div(taps, CHAIN);
-  if (chains == 1 && j->phases > 1) chains = ceil_div(taps, SHORT_CHAIN);
-  return chains ? ceil_div(taps, chains) : 1;
+  const int64_t whole = j->tile->by_rows ? MOTH_TILE_LANES : 1;
+  int64_t chains = ceil_div(taps, j->tile->chain);
+  if (chains == 1 && j->phases > 1 && !j->tile->by_rows) chains = ceil_div(taps, SHORT_CHAIN);
+  return chains ? ceil_div(ceil_div(taps, chains), whole) * whole : 1;
 }
 
 /* They go to y + i * ldy + q. Filters that are read where they lie are read to their ends: the
@@ -335,7 +350,7 @@ static int run(moth_ctx *ctx, job *j) {
   int64_t side = j->plain || small ? 1 : ceil_div(SIDE_WINDOWS, l->lines * l->width);
   if (!moth_lowering_plan(l, j->n, side)) return MOTH_NOT_LOWERED;
   j->height = moth_tile_height(j->filters, j->tile->rows);
-  j->in_place = j->straight && j->n * l->lines * l->width <= FEW_WINDOWS;
+  j->in_place = j->straight && (j->n * l->lines * l->width <= FEW_WINDOWS || j->tile->by_rows);
   double fma = (double)(j->of_group * j->groups) * (double)(j->n * l->lines * l->width);
   cut(j, fma * NS_PER_FMA, moth_lanes(ctx));
   j->direct = l->side == 1 && j->phases == 1 && j->step[0] == 1 && j->step[1] == 1;
@@ -371,12 +386,12 @@ static int run(moth_ctx *ctx, job *j) {
 
 /* -- forward -- */
 
-int moth_lower_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const float *weight,
-                       const float *bias, float *y) {
+int moth_lower_forward(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
+                       const float *weight, const float *bias, float *y) {
   const moth_window *w = &c->w;
   int64_t area = w->kernel[0] * w->kernel[1], bytes = 3 * area * (int64_t)sizeof(int64_t);
   phase all = {.taps = area};
-  job j = {.tile = moth_tile_best(), .n = c->n, .groups = c->groups,
+  job j = {.tile = tile, .n = c->n, .groups = c->groups,
            .filters = c->filters / c->groups, .cs = area, .straight = true,
            .out = INT2(w->out), .step = {1, 1}, .phases = 1, .phase = &all, .x = x,
            .weight = weight, .bias = bias, .y = y};
@@ -453,14 +468,14 @@ static bool is_product(const moth_conv *c) {
          windows <= 1.5 * (double)w->out[0] * (double)w->out[1];
 }
 
-int moth_lower_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
-                     float *dx) {
+int moth_lower_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,
+                     const float *weight, float *dx) {
   const moth_window *w = &c->w;
   int64_t area = w->kernel[0] * w->kernel[1], low[2] = {0, 0}, high[2] = {0, 0};
-  if (!is_product(c)) return moth_lower_columns(ctx, c, dy, weight, dx);
+  if (!is_product(c)) return moth_lower_columns(ctx, tile, c, dy, weight, dx);
   int count = (int)(w->stride[0] * w->stride[1]);
   for (int i = 0; i < 2; i++) range(w, i, &low[i], &high[i]);
-  job j = {.tile = moth_tile_best(), .n = c->n, .groups = c->groups,
+  job j = {.tile = tile, .n = c->n, .groups = c->groups,
            .filters = c->channels / c->groups, .rs = area, .out = INT2(w->in),
            .step = INT2(w->stride), .phases = count, .x = dy, .weight = weight, .y = dx};
   j.l = (moth_lowering){
@@ -481,5 +496,5 @@ int moth_lower_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const f
   phases(&j, w);
   int status = run(ctx, &j);
   moth_dealloc(ctx, j.phase, bytes);
-  return status == MOTH_NOT_LOWERED ? moth_lower_columns(ctx, c, dy, weight, dx) : status;
+  return status == MOTH_NOT_LOWERED ? moth_lower_columns(ctx, tile, c, dy, weight, dx) : status;
 }

@@ -221,10 +221,10 @@ static bool has_borders(const moth_window *w) {
   return w->padding[0] || w->padding[1] || w->extra[0] || w->extra[1];
 }
 
-int moth_lower_weight(moth_ctx *ctx, const moth_conv *c, const float *x, const float *dy,
-                      float *dweight) {
+int moth_lower_weight(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
+                      const float *dy, float *dweight) {
   const moth_window *w = &c->w;
-  job j = {.tile = moth_tile_best(), .n = c->n, .groups = c->groups,
+  job j = {.tile = tile, .n = c->n, .groups = c->groups,
            .filters = c->filters / c->groups, .p = w->out[0] * w->out[1], .across = w->out[1],
            .stride = INT2(w->stride), .inside = !has_borders(w), .x = x, .dy = dy,
            .dweight = dweight};

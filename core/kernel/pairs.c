@@ -6,10 +6,12 @@
 
 #include <string.h>
 
-#include "level.h"
+#include "dot_pairs.h"
 #include "matrix.h"
 
 #if MOTH_HAS_LEVELS
+
+#include <immintrin.h>
 
 /* -- laying out -- */
 
@@ -30,6 +32,18 @@ MOTH_AVX512 static void pack_rows(uint32_t *restrict to, int64_t step, const uin
   }
 }
 
+/* Short rows that follow each other. */
+MOTH_AVX512 static void pack_short(uint32_t *to, const uint16_t *x, int64_t k, int64_t w) {
+  const __mmask32 both = (__mmask32)((UINT64_C(1) << 2 * w) - 1);
+  const __mmask16 words = (__mmask16)((1 << w) - 1);
+  uint16_t from[32];
+  for (int j = 0; j < 32; j++) from[j] = (uint16_t)(j / 2 + j % 2 * w);
+  const __m512i index = _mm512_loadu_si512(from);
+  for (int64_t t = 0; t < k; t++, to += w, x += 2 * w)
+    _mm512_mask_storeu_epi32(to, words,
+                             _mm512_permutexvar_epi16(index, _mm512_maskz_loadu_epi16(both, x)));
+}
+
 static bool by_words(const uint16_t *x, int64_t rs, int64_t cs) {
   return rs == 1 && cs % 2 == 0 && (uintptr_t)x % 4 == 0;
 }
@@ -41,7 +55,9 @@ double moth_pairs_cost(const uint16_t *x, int64_t rs, int64_t cs) {
 void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, int64_t rs,
                      int64_t cs, int64_t w, int64_t wide) {
   int64_t pairs = k / 2, rows = (k + 1) / 2;
-  if (cs == 1)
+  if (cs == 1 && rs == w && step == w && w <= 16)
+    pack_short(to, x, pairs, w);
+  else if (cs == 1)
     pack_rows(to, step, x, pairs, rs, w);
   else if (by_words(x, rs, cs))
     moth_matrix_turn_panel((float *)(void *)to, step, (const float *)(const void *)x, pairs, w,
@@ -57,24 +73,7 @@ void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, i
 
 /* -- tiles -- */
 
-#define TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16")))
-typedef float vector16 __attribute__((vector_size(64)));
-typedef float loose16 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint32_t words16 __attribute__((vector_size(64)));
-typedef uint32_t loose_words16 __attribute__((vector_size(64), aligned(4), may_alias));
-
-#if defined(__clang__)
-#define DOT_PAIRS __builtin_ia32_dpbf16ps_512
-#else
-#define DOT_PAIRS __builtin_ia32_dpbf16ps_v16sf
-#endif
-#if (defined(__clang__) && __clang_major__ >= 16) || (!defined(__clang__) && __GNUC__ >= 13)
-typedef __bf16 operand __attribute__((vector_size(64)));
-#elif defined(__clang__)
-typedef int operand __attribute__((vector_size(64)));
-#else
-typedef short operand __attribute__((vector_size(64)));
-#endif
+#define TARGET MOTH_PAIRS_TARGET
 
 TARGET static inline __attribute__((always_inline)) uint32_t word_at(const uint16_t *a) {
   uint32_t word;

@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MOTH_TILE_ROWS 12    /* of the tallest tile on any level */
+#define MOTH_TILE_ROWS 12    /* of the tallest tile of f32 on any level, */
+#define MOTH_TILE_MOST 32    /* ... and of any */
 #define MOTH_TILE_COLUMNS 32 /* of the widest */
 #define MOTH_TILE_LANES 16   /* of the longest vector */
 #define MOTH_WINOGRAD_PATCHES 64 /* that are transformed at a time, at most */
@@ -18,6 +19,8 @@ typedef struct moth_tile {
   const char *level;
   int rows, columns;    /* of a product's tile; columns are two vectors */
   int lanes;            /* of a vector */
+  int chain;            /* taps added in one go: longer sums lose digits, and these stay in L1 */
+  bool by_rows;         /* product wants rows of a, with an rs */
   int vectors, taps[5]; /* of a sum: the most vectors (2 or 4), and rows by vectors (1, 2 or 4) */
   /* y[i][j] = start[i] + sum over t of a[t * m + i] * b[off[t] + j] for i < m <= rows and all
   ** columns j, or one vector of them if not wide; of a[i * rs + t], which takes 4 % longer, if
@@ -62,6 +65,11 @@ typedef struct moth_tile {
 
 /* The best level of this processor; NULL where none of them runs. */
 const moth_tile *moth_tile_best(void);
+
+/* The one whose product and sum take pairs of bf16 for numbers, in `a`, `b` and `x`; false where
+** the processor does not multiply them, or no faster. */
+bool moth_tile_pairs(moth_tile *to);
+bool moth_tile_amx(moth_tile *to); /* the same, in tiles as registers */
 
 /* Heights of equal panels: how many of `total` rows each takes, at most `most`. */
 static inline int moth_tile_height(int64_t total, int most) {

@@ -90,6 +90,37 @@ static int check_bias(const moth_tensor *bias, int64_t n) {
                    moth_str_shape(bias->ctx, 1, &n), moth_str(bias));
 }
 
+/* -- running -- */
+
+enum { FORWARD, INPUT, WEIGHT };
+
+static int run_once(int what, int dtype, const moth_conv *c, const moth_tensor *a,
+                    const moth_tensor *b, const moth_tensor *bias, moth_tensor *y) {
+  moth_ctx *ctx = y->ctx;
+  if (what == INPUT) return moth_conv_input(ctx, dtype, c, moth_at(a), moth_at(b), moth_at(y));
+  if (what == WEIGHT) return moth_conv_weight(ctx, dtype, c, moth_at(a), moth_at(b), moth_at(y));
+  return moth_conv_forward(ctx, dtype, c, moth_at(a), moth_at(b), bias ? moth_at(bias) : NULL,
+                           moth_at(y));
+}
+
+/* One of the three with two operands; bf16 as they are where that is done. */
+static int run(int what, const moth_conv *c, const moth_tensor *a, const moth_tensor *b,
+               const moth_tensor *bias, moth_tensor *out) {
+  moth_ctx *ctx = out->ctx;
+  moth_tensor *y = moth_real_out(out), *add = bias ? moth_real(bias) : NULL;
+  bool pairs = a->l.dtype == MOTH_BF16 && b->l.dtype == MOTH_BF16;
+  int status = y && (add || !bias) ? MOTH_NOT_LOWERED : ctx->error.code;
+  for (int real = !pairs; real < 2 && status == MOTH_NOT_LOWERED; real++) {
+    moth_tensor *p = real ? moth_real(a) : moth_packed(a);
+    moth_tensor *q = real ? moth_real(b) : moth_packed(b);
+    status = p && q ? run_once(what, p->l.dtype, c, p, q, add, y) : ctx->error.code;
+    moth_tensor_release(p);
+    moth_tensor_release(q);
+  }
+  moth_tensor_release(add);
+  return moth_real_done(y, out, status);
+}
+
 /* -- conv2d -- */
 
 static int conv2d_fit(const conv2d_args *a, moth_conv *c) {
@@ -120,17 +151,7 @@ static int conv2d_shape(const conv2d_args *a, moth_layout *y) {
 static int conv2d_cpu(const conv2d_args *a, moth_tensor **out) {
   moth_conv c;
   int status = conv2d_fit(a, &c);
-  if (status) return status;
-  moth_tensor *x = moth_real(a->input), *w = moth_real(a->weight), *y = moth_real_out(out[0]);
-  moth_tensor *bias = a->bias ? moth_real(a->bias) : NULL;
-  if (!x || !w || !y || (a->bias && !bias)) status = a->ctx->error.code;
-  else
-    status = moth_conv_forward(a->ctx, x->l.dtype, &c, moth_at(x), moth_at(w),
-                               bias ? moth_at(bias) : NULL, moth_at(y));
-  moth_tensor_release(x);
-  moth_tensor_release(w);
-  moth_tensor_release(bias);
-  return moth_real_done(y, out[0], status);
+  return status ? status : run(FORWARD, &c, a->input, a->weight, a->bias, out[0]);
 }
 
 /* The sum over everything but the channels. */
@@ -201,14 +222,7 @@ static int conv2d_input_shape(const conv2d_input_args *a, moth_layout *y) {
 static int conv2d_input_cpu(const conv2d_input_args *a, moth_tensor **out) {
   moth_conv c;
   int status = conv2d_input_fit(a, &c);
-  if (status) return status;
-  moth_tensor *dy = moth_real(a->input), *w = moth_real(a->weight), *dx = moth_real_out(out[0]);
-  status = !dy || !w || !dx ? a->ctx->error.code
-                            : moth_conv_input(a->ctx, dy->l.dtype, &c, moth_at(dy), moth_at(w),
-                                              moth_at(dx));
-  moth_tensor_release(dy);
-  moth_tensor_release(w);
-  return moth_real_done(dx, out[0], status);
+  return status ? status : run(INPUT, &c, a->input, a->weight, NULL, out[0]);
 }
 
 static int conv2d_input_grad(const conv2d_input_args *a, moth_grad *g) {
@@ -267,14 +281,7 @@ static int conv2d_weight_shape(const conv2d_weight_args *a, moth_layout *y) {
 static int conv2d_weight_cpu(const conv2d_weight_args *a, moth_tensor **out) {
   moth_conv c;
   int status = conv2d_weight_fit(a, &c);
-  if (status) return status;
-  moth_tensor *x = moth_real(a->input), *dy = moth_real(a->output), *dw = moth_real_out(out[0]);
-  status = !x || !dy || !dw ? a->ctx->error.code
-                            : moth_conv_weight(a->ctx, x->l.dtype, &c, moth_at(x), moth_at(dy),
-                                               moth_at(dw));
-  moth_tensor_release(x);
-  moth_tensor_release(dy);
-  return moth_real_done(dw, out[0], status);
+  return status ? status : run(WEIGHT, &c, a->input, a->output, NULL, out[0]);
 }
 
 static int conv2d_weight_grad(const conv2d_weight_args *a, moth_grad *g) {

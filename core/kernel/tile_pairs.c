@@ -1,0 +1,37 @@
+/* tile_pairs.c -- the f32 tile's product and sum where each number is a pair of bf16. */
+#include "dot_pairs.h"
+#include "pairs.h"
+#include "tile.h"
+
+#if MOTH_HAS_LEVELS
+
+#define TARGET MOTH_PAIRS_TARGET
+#define NAME(f) f##_pairs
+#define LANES 16
+#define ROWS 12
+#define TAPS1 10
+#define TAPS2 8
+#define TAPS4 6
+#define VECTOR vector16
+#define LOOSE loose16
+#define NUMBER uint32_t
+#define NUMBERS words16
+#define LOOSE_NUMBERS loose_words16
+#define MORE(sum, number, numbers) \
+  DOT_PAIRS(sum, (operand)((words16){0} + (number)), (operand)(numbers))
+#include "tile_product.h"
+
+/* (Processors of Intel multiply them at half the rate of f32, and have tiles for it.) */
+bool moth_tile_pairs(moth_tile *to) {
+  if (!moth_pairs_here() || __builtin_cpu_is("intel")) return false;
+  *to = *moth_tile_best();
+  to->product = product_pairs;
+  to->sum = sum_pairs;
+  return true;
+}
+
+#else
+
+bool moth_tile_pairs(moth_tile *to) { return to && false; }
+
+#endif
