@@ -8,21 +8,25 @@
 #include <stdint.h>
 
 #include "level.h"
+#include "pairs.h"
 
 #define AMX_SIDE 16 /* rows of a tile, and words of a row */
 
 /* Whether this processor has them, the system lends them to this process, and MOTH_ISA allows
 ** it. */
 bool moth_amx_here(void);
+/* moth_pairs_run where a row's pairs lie together. */
+void moth_amx_run(const moth_pairs *p);
 
 #if MOTH_HAS_LEVELS
 
 #define AMX_TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16,amx-tile,amx-bf16")))
 
 #define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::: "memory")
-#define AMX_LOAD(tile, p, words)                                  \
+#define AMX_LOAD_BYTES(tile, p, bytes)                            \
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(p), \
-                   "r"((int64_t)(words) * 4) : "memory")
+                   "r"((int64_t)(bytes)) : "memory")
+#define AMX_LOAD(tile, p, words) AMX_LOAD_BYTES(tile, p, (words) * 4)
 #define AMX_STORE(tile, p, words)                                  \
   __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(p), \
                    "r"((int64_t)(words) * 4) : "memory")

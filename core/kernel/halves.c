@@ -131,8 +131,11 @@ static void pack_a(int64_t first, int64_t last, int lane, const void *arg) {
   for (int64_t i = first; i < last; i++) {
     int64_t rows = block_rows(h, i);
     const char *a = element(h->p.a, i * ROWS * h->p.rs_a);
-    moth_pairs_pack(h->a + i * ROWS * h->words, rows, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a,
-                    rows, rows);
+    uint32_t *to = h->a + i * ROWS * h->words;
+    if (moth_pairs_by_rows())
+      moth_pairs_pack_rows(to, h->words, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows);
+    else
+      moth_pairs_pack(to, rows, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows, rows);
   }
 }
 
@@ -148,9 +151,11 @@ static void sum_pairs(const halves *h, const square *s, int64_t t, int64_t n) {
   moth_pairs q = {.m = s->rows, .k = n / 2, .odd = n % 2, .nv = (int)(s->wide / 16),
                   .b = s->b + t / 2 * s->wide, .c = s->c, .ldc = WIDE, .add = t > 0};
   if (h->packs_a) {
-    q.a = (const uint16_t *)(const void *)(h->a + s->block * ROWS * h->words + t / 2 * s->rows);
-    q.rs = 2;
-    q.cs = 2 * s->rows;
+    const bool rows = moth_pairs_by_rows();
+    const uint32_t *a = h->a + s->block * ROWS * h->words + t / 2 * (rows ? 1 : s->rows);
+    q.a = (const uint16_t *)(const void *)a;
+    q.rs = rows ? 2 * h->words : 2;
+    q.cs = rows ? 2 : 2 * s->rows;
   } else {
     q.a = numbers(element(h->p.a, s->block * ROWS * h->p.rs_a + t));
     q.rs = h->p.rs_a;

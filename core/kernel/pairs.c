@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "amx.h"
 #include "dot_pairs.h"
 #include "matrix.h"
 
@@ -71,6 +72,19 @@ void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, i
     memset(to + t * step + w, 0, (size_t)(wide - w) * sizeof *to);
 }
 
+void moth_pairs_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k, int64_t rs,
+                          int64_t cs, int64_t w) {
+  enum { DEEP = 32, WIDE = 64 };
+  uint32_t room[DEEP * WIDE];
+  for (int64_t j = 0; j < w; j += WIDE)
+    for (int64_t t = 0; t < k; t += 2 * DEEP) {
+      const int64_t some = w - j < WIDE ? w - j : WIDE, n = k - t < 2 * DEEP ? k - t : 2 * DEEP;
+      moth_pairs_pack(room, some, x + t * rs + j * cs, n, rs, cs, some, some);
+      moth_matrix_turn_panel((float *)(void *)(to + j * ld + t / 2), ld,
+                             (const float *)(void *)room, some, (n + 1) / 2, some);
+    }
+}
+
 /* -- tiles -- */
 
 #define TARGET MOTH_PAIRS_TARGET
@@ -132,6 +146,10 @@ static tile_function *const tiles[4][13] = {
   {TWELVE(ROW, 1)}, {TWELVE(ROW, 2)}, {SIX(ROW, 3)}, {SIX(ROW, 4)}};
 
 void moth_pairs_run(const moth_pairs *p) {
+  if (p->cs == 2 && moth_amx_here()) {
+    moth_amx_run(p);
+    return;
+  }
   const int most = p->nv > 2 ? 6 : 12;
   for (int64_t i = 0, m; i < p->m; i += m) {
     m = p->m - i < most ? p->m - i : most;
@@ -139,9 +157,13 @@ void moth_pairs_run(const moth_pairs *p) {
   }
 }
 
+/* (Intel's processors do it at half the rate of f32, beside AMX.) */
 bool moth_pairs_here(void) {
-  return moth_level() == MOTH_LEVEL_AVX512 && __builtin_cpu_supports("avx512bf16");
+  bool known = moth_level() == MOTH_LEVEL_AVX512 && __builtin_cpu_supports("avx512bf16");
+  return known && (!__builtin_cpu_is("intel") || moth_amx_here());
 }
+
+bool moth_pairs_by_rows(void) { return moth_amx_here(); }
 
 #else
 
@@ -151,6 +173,11 @@ void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, i
   (void)to, (void)step, (void)x, (void)k, (void)rs, (void)cs, (void)w, (void)wide;
 }
 void moth_pairs_run(const moth_pairs *p) { (void)p; }
+void moth_pairs_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k, int64_t rs,
+                          int64_t cs, int64_t w) {
+  (void)to, (void)ld, (void)x, (void)k, (void)rs, (void)cs, (void)w;
+}
 bool moth_pairs_here(void) { return false; }
+bool moth_pairs_by_rows(void) { return false; }
 
 #endif

@@ -23,13 +23,18 @@ typedef struct moth_pairs {
   bool add;
 } moth_pairs;
 
-bool moth_pairs_here(void); /* whether this processor has it, and MOTH_ISA allows it */
+/* Whether this processor is fast at it, and MOTH_ISA allows it. */
+bool moth_pairs_here(void);
+bool moth_pairs_by_rows(void); /* and wants a row's pairs together: cs == 2 */
 void moth_pairs_run(const moth_pairs *p);
 
 /* to[t * step + j] = x[2 t][j] and x[2 t + 1][j], for j < w and t < (k + 1) / 2, and 0 for j from w
 ** to wide - 1. x[t][j] lies at x + t * rs + j * cs. */
 void moth_pairs_pack(uint32_t *to, int64_t step, const uint16_t *x, int64_t k, int64_t rs,
                      int64_t cs, int64_t w, int64_t wide);
+/* Each of w rows of words on its own, ld apart: to[j * ld + t]. */
+void moth_pairs_pack_rows(uint32_t *to, int64_t ld, const uint16_t *x, int64_t k, int64_t rs,
+                          int64_t cs, int64_t w);
 /* What that costs: neighbours along j, along k, and the rest. */
 double moth_pairs_cost(const uint16_t *x, int64_t rs, int64_t cs);
 

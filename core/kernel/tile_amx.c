@@ -1,5 +1,6 @@
-/* tile_amx.c -- the tile's product and sum where each number is a pair of bf16 and registers hold
-** tiles: operands are put together 16 by 16 words, or read where they lie so.
+/* tile_amx.c -- convolution's product and sum where each number is a pair of bf16 and registers
+** hold tiles, and products of such pairs: operands are put together 16 by 16 words, or read where
+** they lie so.
 */
 #include <string.h>
 
@@ -165,6 +166,78 @@ AMX_TARGET static void sum(int m, int v, int64_t n, const float *x, const int64_
   }
 }
 
+/* -- products -- */
+
+/* The last pairs, fewer than 16, of up to 32 rows and two vectors of columns. */
+AMX_TARGET INLINED void last_pairs(const moth_pairs *p, int m, int64_t some, const uint16_t *a,
+                                   const uint32_t *b, int64_t ldb, bool wide,
+                                   uint32_t left[2 * SIDE][SIDE], uint32_t right[2][SIDE][SIDE]) {
+  const __mmask32 mask = (__mmask32)((UINT64_C(1) << (2 * some + p->odd)) - 1);
+  for (int i = 0; i < m; i++) TO(left[i]) = (words)_mm512_maskz_loadu_epi16(mask, a + i * p->rs);
+  for (int64_t k = 0; k < SIDE; k++)
+    for (int v = 0; v < 1 + wide; v++)
+      TO(right[v][k]) = k < some + p->odd ? (words)AT(b + k * ldb + v * SIDE) : (words){0};
+}
+
+AMX_TARGET INLINED void block(const int tall, const int wide, const moth_pairs *p, int m,
+                              const uint16_t *a, const uint32_t *b) {
+  uint32_t left[2 * SIDE][SIDE] __attribute__((aligned(64)));
+  uint32_t right[2][SIDE][SIDE] __attribute__((aligned(64)));
+  const int64_t ldb = SIDE * p->nv, k = p->k;
+  for (int64_t t = 0; t < k + p->odd; t += SIDE, a += 2 * SIDE, b += SIDE * ldb) {
+    const bool whole = k - t >= SIDE;
+    const void *upper = a, *lower = a + SIDE * p->rs, *first = b, *second = b + SIDE;
+    int64_t down = 2 * p->rs, across = 4 * ldb;
+    if (!whole) {
+      last_pairs(p, m, k - t, a, b, ldb, wide, left, right);
+      upper = left, lower = left + SIDE, first = right[0], second = right[1];
+      down = across = 4 * SIDE;
+    }
+    AMX_LOAD_BYTES(4, upper, down);
+    AMX_LOAD_BYTES(6, first, across);
+    AMX_DOT(0, 4, 6);
+    if (wide) AMX_LOAD_BYTES(7, second, across);
+    if (wide) AMX_DOT(1, 4, 7);
+    if (tall) AMX_LOAD_BYTES(5, lower, down);
+    if (tall) AMX_DOT(2, 5, 6);
+    if (tall && wide) AMX_DOT(3, 5, 7);
+  }
+}
+
+AMX_TARGET static void some_rows(const moth_pairs *p, int m, int v, const uint16_t *a, float *c) {
+  const uint32_t *b = p->b + v * SIDE;
+  const bool tall = m > SIDE, wide = p->nv - v > 1;
+  float *low = c + SIDE * p->ldc;
+  AMX_ZERO(0);
+  AMX_ZERO(1);
+  AMX_ZERO(2);
+  AMX_ZERO(3);
+  if (p->add) {
+    AMX_LOAD(0, c, p->ldc);
+    if (wide) AMX_LOAD(1, c + SIDE, p->ldc);
+    if (tall) AMX_LOAD(2, low, p->ldc);
+    if (tall && wide) AMX_LOAD(3, low + SIDE, p->ldc);
+  }
+  if (tall && wide) block(1, 1, p, m, a, b);
+  else if (tall) block(1, 0, p, m, a, b);
+  else if (wide) block(0, 1, p, m, a, b);
+  else block(0, 0, p, m, a, b);
+  AMX_STORE(0, c, p->ldc);
+  if (wide) AMX_STORE(1, c + SIDE, p->ldc);
+  if (tall) AMX_STORE(2, low, p->ldc);
+  if (tall && wide) AMX_STORE(3, low + SIDE, p->ldc);
+}
+
+AMX_TARGET void moth_amx_run(const moth_pairs *p) {
+  for (int64_t i = 0, m; i < p->m; i += m) {
+    m = p->m - i < 2 * SIDE ? p->m - i : 2 * SIDE;
+    amx_open(m > SIDE ? SIDE : (int)m, m > SIDE ? (int)m - SIDE : 1);
+    for (int v = 0; v < p->nv; v += 2)
+      some_rows(p, (int)m, v, p->a + i * p->rs, p->c + i * p->ldc + v * SIDE);
+    AMX_CLOSE();
+  }
+}
+
 bool moth_tile_amx(moth_tile *to) {
   if (!moth_amx_here()) return false;
   *to = *moth_tile_best();
@@ -180,6 +253,7 @@ bool moth_tile_amx(moth_tile *to) {
 #else
 
 bool moth_amx_here(void) { return false; }
+void moth_amx_run(const moth_pairs *p) { (void)p; }
 bool moth_tile_amx(moth_tile *to) { return to && false; }
 
 #endif
