@@ -143,6 +143,14 @@ describe("convolution in bf16", function()
     { 12, 30, n = 1, channels = 20, filters = 36, kernel = { 3, 2 }, groups = 2, dilation = 2 },
     { 11, 12, n = 4, channels = 2, filters = 50, kernel = { 5, 5 }, padding = 2 },
     { 16, 16, n = 4, channels = 64, filters = 96, kernel = { 4, 4 }, padding = 1, stride = 2 },
+    { 8, 8, n = 4, channels = 64, filters = 128, kernel = { 1, 1 }, stride = 2 },
+    { 8, 9, n = 4, channels = 32, filters = 256, kernel = { 1, 1 }, stride = 2 },
+    { 8, 8, n = 4, channels = 128, filters = 256, kernel = { 1, 1 }, stride = 2, groups = 2 },
+    { 2, 1, n = 16, channels = 40, filters = 36, kernel = { 3, 1 }, padding = { 1, 0 } },
+    { 2, 2, n = 8, channels = 40, filters = 36, kernel = { 3, 1 }, padding = { 1, 0 } },
+    { 2, 2, n = 16, channels = 40, filters = 36, kernel = { 3, 1 }, padding = { 1, 0 } },
+    { 14, 1, n = 8, channels = 40, filters = 36, kernel = { 3, 3 }, padding = 1 },
+    { 14, 1, n = 16, channels = 40, filters = 36, kernel = { 3, 3 }, padding = 1 },
   }
 
   before_each(function() moth.manual_seed(5) end)

@@ -92,6 +92,7 @@ static int64_t pack_turned(const job *j, int64_t i, int64_t m, const float *from
 static void pack_rows(const job *j, const phase *h, int64_t m, const float *from, float *to) {
   const int64_t *tap = j->tap + h->first, cs = j->cs, rs = j->rs, taps = h->taps, k = h->k;
   int64_t done = rs == 1 ? j->l.channels / MOTH_TILE_LANES * MOTH_TILE_LANES : 0;
+  if (!taps) return; /* windows of this phase meet no tap: there is no room for any */
   j->tile->turn(done, m, from, cs, to, k);
   for (int64_t i = 0; i < m; i++)
     for (int64_t c = done; c < j->l.channels; c++)

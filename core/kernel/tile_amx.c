@@ -118,6 +118,15 @@ AMX_TARGET INLINED void take_windows(int m, int64_t some, const float *x, const 
   }
 }
 
+/* Whether 16 places follow each other: those of narrow images may go back and forth. */
+AMX_TARGET INLINED bool in_a_row(const int64_t *at) {
+  const __m512i first = _mm512_add_epi64(_mm512_set1_epi64(at[0]),
+                                         _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+  const __m512i second = _mm512_add_epi64(first, _mm512_set1_epi64(SIDE / 2));
+  return _mm512_cmpeq_epi64_mask(_mm512_loadu_si512(at), first) == 0xff &&
+         _mm512_cmpeq_epi64_mask(_mm512_loadu_si512(at + SIDE / 2), second) == 0xff;
+}
+
 AMX_TARGET static void sum(int m, int v, int64_t n, const float *x, const int64_t *off,
                            const int64_t *at, const float *b, int64_t ldb, bool add, float *y) {
   uint32_t left[SIDE][SIDE] __attribute__((aligned(64)));
@@ -129,7 +138,7 @@ AMX_TARGET static void sum(int m, int v, int64_t n, const float *x, const int64_
   AMX_ZERO(3);
   for (int64_t q = 0; q < n; q += SIDE) {
     const int64_t some = n - q < SIDE ? n - q : SIDE;
-    const bool row = some == SIDE && at[q + SIDE - 1] - at[q] == SIDE - 1;
+    const bool row = some == SIDE && in_a_row(at + q);
     const float *from = b + q * ldb;
     int64_t apart = ldb;
     if (row)
