@@ -237,11 +237,13 @@ void moth_drop(moth_ctx *ctx, uint32_t slot) {
 #define LOOKS 32      /* at the clock, between the first goal and the limit */
 #define LEAST_LIMIT 15 /* floors of bytes; with what lives on meanwhile, 16 MiB */
 #define MOST_SLOTS 8           /* floors of handles */
+#define MOST_FLOOR ((int64_t)1 << 52) /* which never collects, and leaves room for sums */
 #define HEAP_LIMIT 4           /* times what Lua holds */
 #define MOST_LIMIT ((double)((int64_t)1 << 30))
 #define DROP_SECONDS 80e-9 /* what a handle takes to be swept and freed, whenever that happens */
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The less credit there is, the farther apart collections are: some is left for the height. */
 static int64_t next_goal(const moth_ctx *ctx) {
@@ -266,8 +268,8 @@ static void set_goals(moth_ctx *ctx, double heap) {
 }
 
 void moth_memory_floor(moth_ctx *ctx, int64_t bytes, int64_t handles) {
-  ctx->floor_bytes = bytes;
-  ctx->floor_slots = handles;
+  ctx->floor_bytes = smaller(bytes, MOST_FLOOR);
+  ctx->floor_slots = smaller(handles, MOST_FLOOR);
   set_goals(ctx, 0);
 }
 

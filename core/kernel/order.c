@@ -239,18 +239,23 @@ static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
   }
 }
 
-/* Gives each thread that may take part its room. */
+#define MOST_ROOM ((int64_t)256 << 20) /* bytes, of all lanes */
+
+/* Gives each thread that may take part its room; rows that need much take turns in one. */
+
 static int run_rows(ordering *o, int64_t each, double cost, moth_work *work) {
   moth_ctx *ctx = o->r->owner->ctx;
-  const int64_t rows = o->r->count, lanes = moth_lanes(ctx) > 1 && rows > 1 ? moth_lanes(ctx) : 1;
-  int64_t bytes;
+  const int64_t rows = o->r->count, lanes = moth_lanes(ctx);
+  const bool shared = lanes > 1 && rows > 1 && each <= MOST_ROOM / lanes;
+  const int64_t bytes = (each + 63) / 64 * 64 * (shared ? lanes : 1);
+  int status = MOTH_OK;
   atomic_bool stopped = false;
   o->each = (each + 63) / 64 * 64;
-  if (moth_mul_overflow(o->each, lanes, &bytes)) bytes = INT64_MAX;
   o->room = moth_alloc(ctx, bytes);
   if (!o->room) return ctx->error.code;
   o->stopped = &stopped;
-  int status = moth_parallel(ctx, rows, 1, cost, work, o);
+  if (shared) status = moth_parallel(ctx, rows, 1, cost, work, o);
+  for (int64_t i = 0; !shared && i < rows && !stopped; i++) work(i, i + 1, 0, o);
   if (!status && stopped) status = moth_stopped(ctx);
   moth_dealloc(ctx, o->room, bytes);
   return status;

@@ -66,7 +66,7 @@ static int count_from_one_view(const count_from_one_args *a, moth_layout *y) {
 }
 
 static int count_from_one_grad(const count_from_one_args *a, moth_grad *g) {
-  return moth_flow(g, a->input, moth_tensor_retain(g->dy));
+  return moth_flow(g, a->input, g->dy);
 }
 
 MOTH_OP_VIEWS(count_from_one, COUNT_FROM_ONE,
