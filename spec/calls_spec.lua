@@ -124,6 +124,23 @@ describe("a table", function()
       "'other' to 'add'")
   end)
 
+  it("of numbers may be of any length", function()
+    local sizes, much = {}, {}
+    for i = 1, 200 do sizes[i], much[i] = i % 3, 0.01 * i end
+    local long = moth.arange(201)
+    local pieces = long:split(sizes)
+    assert.equal(200, #pieces)
+    assert.same({ 198 }, pieces[199]:tolist())
+    assert.equal(200, #moth.quantile(moth.randn(3):sort(), moth.tensor(much) / 2))
+    sizes[150] = "x"
+    assert.has_error_like(function() long:split(sizes) end, "'x'%) at position 150")
+    sizes[150] = 1.5
+    assert.has_error_like(function() long:split(sizes) end, "1.5 at position 150")
+    local many = {}
+    for i = 1, 100 do many[i] = 1 end
+    assert.has_error_like(function() moth.zeros(many) end, "dim")
+  end)
+
   it("of sizes may come in a row", function()
     assert.same({ 3, 2 }, { unpack(x:view(-1, 2).shape) })
     assert.same({ 3, 2 }, { unpack(x:view({ -1, 2 }).shape) })

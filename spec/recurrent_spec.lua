@@ -99,6 +99,14 @@ describe("a recurrent module", function()
       for i, y in ipairs(replayed) do near(fused[i], y, 1e-12 * y:abs():max():item()) end
     end)
 
+    it("takes a packed sequence of many steps: " .. name, function()
+      local rnn = nn.utils.rnn
+      local net = nn[name](2, 3)
+      local x = {moth.randn(150, 2), moth.randn(70, 2)}
+      local out = rnn.pad_packed_sequence((net(rnn.pack_sequence(x))))
+      for i = 1, 2 do near(out:select(2, i):narrow(1, 1, #x[i]), net(x[i]), 1e-6) end
+    end)
+
     it("sees no padding in a packed sequence: " .. name, function()
       local rnn = nn.utils.rnn
       local net = nn[name](3, 5, {num_layers = 2, bidirectional = true, dtype = moth.float64})

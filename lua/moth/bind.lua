@@ -470,8 +470,8 @@ for which = 1, OPERANDS do operands[which] = ffi.new("moth_handle", { which, 0 }
 local function build(sig)
   local B = { operands = operands }
   for i, arg in ipairs(sig.args) do
-    if arg.row.buffer == "ints" then B[i] = lib.int64s(kinds.MOST)
-    elseif arg.row.buffer == "floats" then B[i] = lib.doubles(kinds.MOST)
+    if arg.row.buffer == "ints" then B[i] = lib.int64s(kinds.USUAL)
+    elseif arg.row.buffer == "floats" then B[i] = lib.doubles(kinds.USUAL)
     elseif arg.row.buffer == "handles" then B[i] = { at = lib.handles(16), room = 16 } end
   end
   local chunk = assert(loadstring(source(sig), "=[moth.op." .. sig.name .. "]"))

@@ -30,7 +30,7 @@ local define = {}
 local T = {}
 for key, value in pairs(forms.tools) do T[key] = value end
 T.Handle, T.istype, T.int64, T.none = lib.Handle, ffi.istype, lib.int64, lib.none
-T.dtypes, T.devices, T.scratch = dtype.codes, kinds.devices, lib.int64s(kinds.MOST)
+T.dtypes, T.devices, T.scratch = dtype.codes, kinds.devices, lib.int64s(kinds.USUAL)
 
 local function shown(value)
   if type(value) == "string" then return format("%q", value) end

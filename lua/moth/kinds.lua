@@ -165,13 +165,20 @@ end
 
 -- ---- lists of integers ----
 
-local function ints(name, need, fill, more)
-  local row = {
-    need = need, table = true, buffer = "ints",
-    store = format("local n$i = %s($b, $v)\n  if not n$i then bad($i, $v) end\n", fill)
-      .. "  s[$k].pointer = $b s[$k1].integer = n$i",
-    check = format("if not %s(scratch, $v) then bad($i, $v) end", fill),
+-- What fills a list's buffer, or where that is too short, another.
+local function filled(fill)
+  return {
+    store = format("local at$i, n$i = $b, %s($b, $v)\n", fill)
+      .. format("  if not n$i then at$i, n$i = T.fill_long($i, $v, %s) end\n", fill)
+      .. "  if not n$i then bad($i, $v) end\n  s[$k].pointer = at$i s[$k1].integer = n$i",
+    check = format("if not %s(scratch, $v) and not T.fill_long($i, $v, %s) then bad($i, $v) end",
+      fill, fill),
   }
+end
+
+local function ints(name, need, fill, more)
+  local row = filled(fill)
+  row.need, row.table, row.buffer = need, true, "ints"
   for key, value in pairs(more or {}) do row[key] = value end
   add(name, row)
 end
@@ -179,12 +186,10 @@ ints("ints", "an integer or a list of integers is needed", "fill_ints")
 ints("shape", "sizes are needed, integers in a row or in a list", "fill_ints", { collects = true })
 ints("dims", "a dimension or a list of them is needed", "fill_dims", { zero = "dimensions" })
 
-add("floats", {
-  need = "a number or a list of numbers is needed", table = true, buffer = "floats",
-  store = "local n$i = fill_floats($b, $v)\n  if not n$i then bad($i, $v) end\n"
-    .. "  s[$k].pointer = $b s[$k1].integer = n$i",
-  check = "if not fill_floats(scratch, $v) then bad($i, $v) end",
-})
+local floats = filled "fill_floats"
+floats.need, floats.table = "a number or a list of numbers is needed", true
+floats.buffer = "floats"
+add("floats", floats)
 
 -- ---- choices ----
 
@@ -243,15 +248,15 @@ end
 --- The devices there are, as objects and as names -> the engine's number.
 kinds.devices = device.codes
 
--- ---- helpers that the generated code calls; they allocate nothing ----
+-- ---- helpers that the generated code calls; all but fill_long allocate nothing ----
 
 local help = {}
 kinds.help = help
 
-local MOST = 64
+local USUAL = 64
 
---- How many integers a list may hold.
-kinds.MOST = MOST
+--- How many numbers the buffer of a list has room for; help.fill_long takes longer lists.
+kinds.USUAL = USUAL
 
 local function whole(v)
   return type(v) == "number" and v % 1 == 0 and v <= 2 ^ 53 and v >= -2 ^ 53
@@ -283,10 +288,10 @@ end
 
 -- Lists of up to four without a loop: one of so few rounds, within a loop of the user's, is what
 -- LuaJIT tries to compile many times in vain.
-local function put_list(buffer, v, put)
+local function put_list(buffer, v, put, room)
   if not is_list(v) then return nil end
   local n = #v
-  if n > MOST then return nil end
+  if n > (room or USUAL) then return nil end
   local fine = (n < 1 or put(buffer, 0, v[1])) and (n < 2 or put(buffer, 1, v[2]))
     and (n < 3 or put(buffer, 2, v[3])) and (n < 4 or put(buffer, 3, v[4]))
   if not fine then return nil end
@@ -303,12 +308,13 @@ end
 help.is_list = is_list
 
 --- Reads a number or a list of them into a buffer of doubles; the count, or nil.
-function help.fill_floats(buffer, v)
+-- @param room  how many the buffer takes, if not USUAL
+function help.fill_floats(buffer, v, room)
   if type(v) == "number" then
     buffer[0] = v
     return 1
   end
-  if not is_list(v) or #v > MOST or help.has_hole(v, #v) then return nil end
+  if not is_list(v) or #v > (room or USUAL) or help.has_hole(v, #v) then return nil end
   for j = 1, #v do
     if type(v[j]) ~= "number" then return nil end
     buffer[j - 1] = v[j]
@@ -317,21 +323,37 @@ function help.fill_floats(buffer, v)
 end
 
 --- Reads an integer or a list of them into an int64_t buffer; the count, or nil.
-function help.fill_ints(buffer, v)
+function help.fill_ints(buffer, v, room)
   if type(v) == "number" then
     return put_int(buffer, 0, v) and 1 or nil
   end
-  local n = put_list(buffer, v, put_int)
+  local n = put_list(buffer, v, put_int, room)
   return n
 end
 
 --- The same for dimensions, which count from 1.
-function help.fill_dims(buffer, v)
+function help.fill_dims(buffer, v, room)
   if type(v) == "number" then
     return put_dim(buffer, 0, v) and 1 or nil
   end
-  local n = put_list(buffer, v, put_dim)
+  local n = put_list(buffer, v, put_dim, room)
   return n
+end
+
+-- Buffers by the number of the argument, each held until the next long list.
+local long = {} -- luacheck: ignore 241
+
+--- Reads a list that is too long for an argument's buffer into one of its own.
+-- @param i     the argument's number
+-- @param fill  what reads it: fill_ints, fill_dims or fill_floats
+-- @return the buffer and the count, or nil
+function help.fill_long(i, v, fill)
+  if type(v) ~= "table" or #v <= USUAL then return nil end
+  local buffer = fill == help.fill_floats and lib.doubles(#v) or lib.int64s(#v)
+  local n = fill(buffer, v, #v)
+  if not n then return nil end
+  long[i] = buffer
+  return buffer, n
 end
 
 --- Copies the handles of a list into a buffer; `false` stands for none. The count, or nil.
@@ -399,9 +421,6 @@ local function explain_enum(arg, value)
 end
 
 local function explain_list(arg, value)
-  if #value > MOST and arg.row.buffer == "ints" then
-    return format("at most %d integers, got %d", MOST, #value), "E_ARG"
-  end
   for j = 1, #value do
     local x = rawget(value, j)
     if x == nil then return format("value %d is nil", j), "E_TYPE" end
