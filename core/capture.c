@@ -312,7 +312,7 @@ int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_
 
 /* -- guards -- */
 
-static const moth_op guard_op = {.name = "step"};
+static const moth_op guard_op = {.name = "step"}; /* what an error in it is blamed on */
 
 int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n) {
   int any = 0;

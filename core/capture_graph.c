@@ -116,7 +116,7 @@ int moth_capture_segments(moth_capture *c) {
 static int run_guard(moth_capture *c, moth_guard *guard) {
   int found = moth_guard_look(c->ctx, guard->found, guard->nfound);
   if (found < 0) return found;
-  guard->taken = found;
+  guard->skipped = found;
   if (found) c->resume = guard->past;
   return MOTH_OK;
 }

@@ -28,7 +28,7 @@ typedef struct moth_guard { /* the args of an instruction that has no kernel */
   moth_tensor **found;
   uint32_t nfound, number;
   uint32_t past;           /* the instruction after the last that it may leave out */
-  bool closed, taken;      /* taken: in the last replay they were left out */
+  bool closed, skipped;    /* skipped: the last replay left them out */
 } moth_guard;
 
 typedef struct moth_instruction {

@@ -363,7 +363,7 @@ int32_t moth_capture_guarded(moth_ctx *ctx, uint32_t capture, uint32_t number) {
   const moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   for (const moth_guard *guard = c->guards; guard; guard = guard->next)
-    if (guard->number == number) return guard->taken;
+    if (guard->number == number) return guard->skipped;
   return moth_fail(ctx, MOTH_E_STATE, NULL, "this recording has no such guard");
 }
 

@@ -282,7 +282,7 @@ function MultiheadAttention:forward(...)
   return y, weights
 end
 
-MultiheadAttention.forward = Module.sight.scoped(MultiheadAttention.forward)
+MultiheadAttention.forward = Module.sight.scoped(MultiheadAttention.forward, {"out_proj"})
 define.takes(MultiheadAttention.forward, parse, "output, weights")
 
 return attention

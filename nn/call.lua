@@ -308,11 +308,15 @@ return function(Module, STORE)
   --- The forward functions of Moth's own that hold on to neither their input nor their result.
   Module.passing = passing
 
-  -- Whether all modules below one pass.
+  -- Whether all modules below one pass, and its forward meets modules where it expects them.
   local function closed(module)
     local store = module[STORE]
     if store.looked ~= sight.changes then
       store.looked, store.closed = sight.changes, true
+      local fields = passing[class.written(module.forward)]
+      for i = 1, type(fields) == "table" and #fields or 0 do
+        store.closed = store.closed and store.kind[fields[i]] == "module"
+      end
       for _, child in ipairs(module:_children()) do
         store.closed = store.closed and sight.passes(child[2])
       end
@@ -322,7 +326,8 @@ return function(Module, STORE)
 
   --- Whether nobody but a module's caller sees what goes in, what comes out and what is made on the
   -- way. It holds as long as sight.changes, which hooks, forwards of single modules and modules
-  -- that take another's place raise.
+  -- that take another's place raise. A forward that is replaced in its class after a first call is
+  -- not noticed.
   function sight.passes(module)
     return passing[class.written(module.forward)] and not module[STORE].hooks and not has_global()
       and getmetatable(module).__call == call and closed(module) or false
@@ -331,9 +336,10 @@ return function(Module, STORE)
   --- A forward of Moth's own made of several layers: what they hand to each other goes when it
   -- returns, where nobody sees it.
   -- @param forward  the function, which keeps no tensor that it makes
-  -- @param private  function(module): is what it calls beside layers Moth's own? optional
+  -- @param fields   names of the layers that it calls
+  -- @param private  function(module): is what else it calls Moth's own? optional
   -- @return the forward to be used
-  function sight.scoped(forward, private)
+  function sight.scoped(forward, fields, private)
     local inside = scope.inside(forward)
     local function run(self, ...)
       if closed(self) and not has_global() and (not private or private(self)) then
@@ -341,7 +347,7 @@ return function(Module, STORE)
       end
       return forward(self, ...)
     end
-    passing[run] = true
+    passing[run] = fields
     return run
   end
 

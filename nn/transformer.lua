@@ -56,9 +56,13 @@ local function activation_of(v, fname)
   return v
 end
 
-local function private(self)
+local function is_own_activation(self)
   return self.activation == ACTIVATIONS.relu or self.activation == ACTIVATIONS.gelu
 end
+
+local ENCODER_PARTS = {"self_attn", "linear1", "linear2", "dropout", "dropout1", "dropout2",
+                       "norm1", "norm2"}
+local DECODER_PARTS = {"multihead_attn", "dropout3", "norm3", unpack(ENCODER_PARTS)}
 
 -- What layers of both sorts are made of; attentions and norms by the names of their fields.
 local function build(self, fname, attentions, norms, d_model, nhead, dim_feedforward, dropout,
@@ -112,7 +116,7 @@ function EncoderLayer:forward(...)
   return (self.norm2(x + feed_forward(self, x, self.dropout2)))
 end
 
-EncoderLayer.forward = sight.scoped(EncoderLayer.forward, private)
+EncoderLayer.forward = sight.scoped(EncoderLayer.forward, ENCODER_PARTS, is_own_activation)
 define.takes(EncoderLayer.forward, parse_layer)
 
 -- Copies of a layer, and perhaps a norm for the end.
@@ -226,7 +230,7 @@ function DecoderLayer:forward(...)
   return (self.norm3(x + feed_forward(self, x, self.dropout3)))
 end
 
-DecoderLayer.forward = sight.scoped(DecoderLayer.forward, private)
+DecoderLayer.forward = sight.scoped(DecoderLayer.forward, DECODER_PARTS, is_own_activation)
 define.takes(DecoderLayer.forward, parse_decoder_layer)
 
 --- Several copies of the layer given, one after the other, and perhaps a norm at the end.

@@ -119,6 +119,16 @@ describe("what a layer of Transformers makes on its way", function()
     patched(x)
     function patched.dropout2.forward(_, y) return (keeps(y)) end
     check(patched)
+    local swapped = layers()
+    swapped(x)
+    swapped.norm1 = nil
+    swapped.norm1 = keeps
+    check(swapped)
+    local attention = nn.MultiheadAttention(8, 2)
+    attention(x, x, x)
+    attention.out_proj = nil
+    attention.out_proj = keeps
+    check(function(z) attention(z, z, z) end)
     local last = nn.TransformerEncoder(layers(), 2, Mine())
     local y = last(x)
     assert.equal(seen, y)

@@ -15,9 +15,9 @@
 #define APART 16       /* floats between tiles laid out, which else share few places in L1 */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
 #define CHAIN 96       /* products that a register sums in one go: longer sums lose digits, */
+#define MOST_CHAINS 16 /* ... and so do many of them */
 #define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
 #define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
-#define MOST_CHAINS 16 /* ... and so do many of them */
 
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k, chain;

@@ -1,8 +1,9 @@
 /* sgemm.c -- f32 products: the form that suits their sizes and strides, packing, and threads.
 **
 ** Operands are read where they lie as far as tiles can: A with any strides, B with contiguous rows.
-** B is laid out anew only where it lies turned (as in x W'), is large or its rows collide in the
-** caches; A only where it lies turned and is read many times, a few tiles at a time. Up to 1024^3
+** B is laid out anew where it lies turned (as in x W'), is large or its rows collide in the caches;
+** for few rows of A, A is laid out in its place and C turned back. Else A is laid out only where it
+** lies turned and is read many times, a few tiles at a time. Up to 1024^3
 ** packing gains nothing: tiles 64 wide read B in long enough pieces.
 */
 #include "sgemm.h"
@@ -20,12 +21,12 @@
 #define SHORT 4096              /* ... if those are no longer: pieces of longer ones are streams */
 #define MOST_PARTS 64
 #define ROOM (1 << 20)          /* floats of B laid out at a time, */
+#define DEEP 16384              /* ... in pieces of at most so many rows */
 #define LARGE (3 << 19)         /* elements of B that are laid out anew in any case */
 #define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2, */
-#define CROWDED 4096            /* ... multiples of this in L1, which tells where A has */
-#define MANY_ROWS 512           /* ... at least so many rows; */
-#define COLLIDE 128             /* so many rows of B drive each other out */
-#define DEEP 16384              /* ... in pieces of at most so many rows */
+#define CROWDED 4096            /* ... multiples of this in L1, which matters for */
+#define MANY_ROWS 512           /* ... at least so many rows of A; */
+#define COLLIDE 128             /* so many rows of B drive each other out then */
 #define TURNED 64               /* rows and columns for which it pays to lay A out */
 #define LEAST_CROSSED 16        /* rows that make a vector of a product's columns */
 

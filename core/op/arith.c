@@ -105,12 +105,13 @@ static int mul_cpu(const mul_args *a, moth_tensor **out) {
   return map2(a->ctx, moth_arith.mul, out[0], a->input, a->other, NULL);
 }
 
+/* The gradient that comes last overwrites dy. */
 static int mul_grad(const mul_args *a, moth_grad *g) {
-  if (moth_wants(g, a->input) && moth_wants(g, a->other))
-    moth_flow(g, a->input, TIMES(g->dy, a->other));
-  const bool last = moth_wants(g, a->other);
-  return moth_flow(g, last ? a->other : a->input,
-                   GRAD_OVER(g, mul, .input = g->dy, .other = last ? a->input : a->other));
+  const bool both = moth_wants(g, a->input) && moth_wants(g, a->other);
+  if (both) moth_flow(g, a->input, TIMES(g->dy, a->other));
+  const bool other = moth_wants(g, a->other);
+  return moth_flow(g, other ? a->other : a->input,
+                   GRAD_OVER(g, mul, .input = g->dy, .other = other ? a->input : a->other));
 }
 
 MOTH_OP(mul, MUL, .doc = "input * other, element by element.",
@@ -165,6 +166,7 @@ static int div_cpu(const div_args *a, moth_tensor **out) {
   return status ? status : map2(a->ctx, loops, out[0], a->input, a->other, NULL);
 }
 
+/* The gradient that comes last overwrites dy. */
 static int div_grad(const div_args *a, moth_grad *g) {
   bool whole = a->rounding_mode != MOTH_ROUND_NONE;
   if (moth_wants(g, a->other))

@@ -61,51 +61,12 @@ function capture.cell(name, cell)
 end
 
 --- This run does what later ones will not, as making the optimizer's state: none is recorded yet.
--- @param rare  it may be so several times in a row
-function capture.void(rare)
-  if not lib.capture then return end
+-- @param expected  it may be so any number of times in a row
+function capture.void(expected)
+  local active = lib.capture
+  if not active then return end
   C.moth_capture_void(ctx)
-  lib.capture.rare = rare
-end
-
-local function always() return true end
-
-local function look(cell)
-  local guard = cell.looks_at
-  local skipped = C.moth_capture_guarded(ctx, guard.recording, guard.number)
-  if skipped < 0 then errors.status(skipped, "step") end
-  guard.skipped = skipped == 1
-  guard.told(guard.skipped)
-end
-
---- Calls f(...) unless one of the tensors is not 0; each replay decides that anew, and cells made
--- meanwhile are done only where it was called.
--- @param found  a list of tensors of one element, at most one for each device
--- @param told   told(skipped) follows each replay
--- @return whether it was left out, then what f returned
-function capture.unless(found, told, f, ...)
-  local n, active = #found, lib.capture
-  local handles = lib.handles(n)
-  for i = 1, n do handles[i - 1] = found[i] end
-  local skipped = C.moth_capture_guard(ctx, handles, n)
-  if skipped < 0 then errors.status(skipped, "step") end
-  if not active then
-    if skipped == 1 then return true end
-    return false, f(...)
-  end
-  if skipped == 1 then
-    capture.void(true)
-    return true
-  end
-  local guard = {number = active.guards, recording = active.id, told = told}
-  active.guards = active.guards + 1
-  capture.cell(nil, {write = always, done = look, looks_at = guard})
-  active.guard = guard
-  local results = {pcall(f, ...)}
-  active.guard = nil
-  if not results[1] then error(results[2], 0) end
-  C.moth_capture_guard_end(ctx)
-  return false, unpack(results, 2)
+  if active.expected ~= false then active.expected = expected or false end
 end
 
 --- Calls f when the recording under way is over: what it does to tensors is no part of that.
@@ -312,7 +273,7 @@ local function record(fn, ...)
   if not ok then C.moth_capture_abort(ctx) end
   for _, f in ipairs(r.later) do f() end
   if not ok then error(problem, 0) end
-  if problem == STALE then return results, nil, r.rare end
+  if problem == STALE then return results, nil, r.expected end
   r.results, r.shown, r.seen = results, {}, nil
   each_tensor(results, results.n, function(t, key) r.shown[#r.shown + 1] = t[key] end)
   open[r.id], held[r.id] = true, r
@@ -376,12 +337,12 @@ end
 
 -- No recording fits: the step is run and recorded.
 local function run_and_record(self, ...)
-  local results, r, rare = record(self.fn, ...)
+  local results, r, expected = record(self.fn, ...)
   if r and self.gpu then check_gpu(r) end
   if r then
     add(self, r)
     self.empty = 0
-  elseif not rare then
+  elseif not expected then
     self.empty = self.empty + 1
     if self.empty >= MOST_EMPTY then
       errors.raise(("the captured function changed what it begins with in each of %d runs (an "
@@ -480,13 +441,18 @@ local function bytes_of(results)
   return list
 end
 
--- The numbers in the optimizers' states, to be put back.
+-- The numbers in the optimizers' states and what functions among these tell: rows of table, key and
+-- value, to be put back.
 local function numbers_of(r)
   local list = {}
   for state in pairs(r.states) do
-    for _, own in pairs(state) do
-      for name, value in pairs(type(own) == "table" and own or {}) do
-        if type(value) == "number" then list[#list + 1] = {own, name, value} end
+    if type(state) == "function" then
+      for _, row in ipairs(state()) do list[#list + 1] = row end
+    else
+      for _, own in pairs(state) do
+        for name, value in pairs(type(own) == "table" and own or {}) do
+          if type(value) == "number" then list[#list + 1] = {own, name, value} end
+        end
       end
     end
   end
@@ -558,9 +524,10 @@ end
 --
 -- The arguments of fn are its inputs: each replay copies them in. What fn returns is overwritten by
 -- each replay, and has no history. Learning rates and the other options of Moth's optimizers, their
--- step counts and random numbers go on as in an ordinary step. Every other number, string, boolean
--- and branch of fn is a constant of the recording, and so are tensors that it takes from outside:
--- they are read where they lay. What fn makes and does not return ends with it, as in moth.scope.
+-- step counts, what a GradScaler decides, and random numbers go on as in an ordinary step. Every
+-- other number, string, boolean and branch of fn is a constant of the recording, and so are tensors
+-- that it takes from outside: they are read where they lay. What fn makes and does not return ends
+-- with it, as in moth.scope.
 --
 -- Other shapes or dtypes of the inputs, another `training` of a module that ran, another grad mode,
 -- parameters with other storage: then the step is run and recorded again; the last 8 recordings are
@@ -572,7 +539,7 @@ end
 --
 -- While it is recorded, these raise: reading values (`item`, `tolist`, print), results whose shape
 -- depends on values (nonzero, masks as index), hooks, Functions written in Lua, schedules, seeding,
--- and BatchNorm with `momentum = moth.none`.
+-- BatchNorm with `momentum = moth.none`, `scaler:update(new_scale)`, scaling after an update.
 -- @param fn      the step
 -- @param verify  the first so many replays are compared, bit for bit, with the step itself, run on
 --                the same state; raises if they differ (default 0)

@@ -12,9 +12,9 @@ layout.docs = {
   channels_last = "of images (N, C, H, W): the channels of a pixel side by side, in which order "
     .. "GPUs\nmultiply. x:to{memory_format = moth.channels_last} and net:to{memory_format = "
     .. "moth.channels_last}\nturn images and filters once; shapes and results stay what they are. "
-    .. "There convolution,\nbatch_norm, pooling, resampling, cat and functions of single elements "
-    .. "give what lies so again;\nall else takes such tensors as any. On the CPU convolution and "
-    .. "pooling give contiguous results",
+    .. "Functions of single\nelements and copies give what lies so again; on a GPU also "
+    .. "convolution, batch_norm, pooling,\nresampling and cat. All else takes such tensors too and "
+    .. "gives contiguous ones",
   preserve_format = "as the tensor that it is made from: channels_last, else contiguous_format",
 }
 

@@ -10,9 +10,12 @@ local class = require "moth.class"
 local define = require "moth.define"
 local devices = require "moth.device"
 local errors = require "moth.error"
+local guard = require "moth.guard"
 local lib = require "moth.lib"
 
 local GradScaler = class("GradScaler")
+
+local MOST = 3.4e38 -- of scales: a finite float32
 
 local function moth() return require "moth" end
 
@@ -60,18 +63,21 @@ end
 -- @param enabled          false: losses and steps as they are without it (default true)
 -- @param device           taken along from PyTorch, also as the first value: GradScaler("cuda")
 function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
-  demand(init_scale > 0 and init_scale < math.huge, "init_scale", "a number above 0", init_scale)
+  demand(init_scale > 0 and init_scale <= MOST, "init_scale", "a number above 0 that float32 has",
+    init_scale)
   demand(growth_factor > 1, "growth_factor", "a number above 1", growth_factor)
   demand(backoff_factor > 0 and backoff_factor < 1, "backoff_factor", "a number between 0 and 1",
     backoff_factor)
   demand(growth_interval >= 1 and growth_interval % 1 == 0, "growth_interval",
     "a whole number from 1 on", growth_interval)
   self.factor, self.tracker = init_scale, 0
-  self.multiplier = moth().tensor(init_scale, {dtype = moth().float32}) -- what recordings read
+  -- the factor as recordings read it; one element of the CPU goes with tensors anywhere
+  self.multiplier = moth().tensor(init_scale, {dtype = moth().float32, device = "cpu"})
   lib.check(lib.C.moth_keep_always(lib.ctx, self.multiplier), "GradScaler")
   self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
   self.growth_interval, self.enabled = growth_interval, enabled
-  self.seen = {} -- optimizer -> {found = list, skipped = bool} since the last update
+  self.seen = {} -- optimizer -> {found = list, skipped = bool, recording = its number}, since the
+                 -- last update
 end
 
 -- Takes another factor; what is being recorded is no part of that, replays read it anew.
@@ -124,7 +130,19 @@ local function gradients(optimizer)
   return lists
 end
 
--- While a step is recorded: each replay divides by the scale of then.
+-- While a step is recorded with this scaler in it.
+local function join(self)
+  self.rows = self.rows or function() -- what verifying puts back
+    local seen = {}
+    for optimizer, one in pairs(self.seen) do
+      seen[optimizer] = {found = one.found, skipped = one.skipped}
+    end
+    return {{self, "seen", seen}, {self, "factor", self.factor}, {self, "tracker", self.tracker}}
+  end
+  lib.capture.states[self.rows] = true
+end
+
+-- The same: each replay divides by the scale of then.
 local function note_factor(self)
   capture.cell("unscale_", {write = function(_, s, at)
     s[at.factor].number = 1 / self.factor
@@ -139,7 +157,7 @@ local function unscale(self, optimizer)
       .. "scaler:scale(loss):backward() first", "E_STATE")
   end
   check_ahead(self, "unscale_")
-  local seen = {found = {}}
+  local seen = {found = {}, recording = lib.capture and lib.capture.id}
   for device, grads in pairs(lists) do
     local found = moth().zeros(1, {device = device})
     lib.check(lib.C.moth_keep_always(lib.ctx, found), "GradScaler")
@@ -149,7 +167,7 @@ local function unscale(self, optimizer)
   end
   self.seen[optimizer] = seen
   if not lib.capture then return end
-  lib.capture.states[{self}] = true
+  join(self)
   capture.cell(nil, {
     write = function() return self.seen[optimizer] == nil end,
     done = function() self.seen[optimizer] = {found = seen.found} end,
@@ -172,8 +190,12 @@ end
 -- What f(...) returned, unless a gradient was infinite or NaN.
 local function unless_found(self, optimizer, f, ...)
   local seen = self.seen[optimizer]
+  if lib.capture and seen.recording ~= lib.capture.id then
+    errors.raise("step in a captured step after an unscale_ outside of it: replays would not find "
+      .. "what that found; unscale where the step is made", "E_UNSUPPORTED")
+  end
   local function told(skipped) self.seen[optimizer].skipped = skipped end
-  local skipped, result = capture.unless(seen.found, told, f, ...)
+  local skipped, result = guard.unless(seen.found, told, f, ...)
   seen.skipped = skipped
   return result
 end
@@ -199,12 +221,14 @@ end
 
 local function check_scale(new_scale)
   if lib.istensor(new_scale) then new_scale = new_scale:item() end
-  if type(new_scale) ~= "number" or not (new_scale > 0) then
-    errors.argument("update", "new_scale", "a number above 0 is needed, got "
+  if type(new_scale) ~= "number" or not (new_scale > 0 and new_scale <= MOST) then
+    errors.argument("update", "new_scale", "a number above 0 that float32 has is needed, got "
       .. errors.describe(new_scale), "E_DOMAIN")
   end
   return new_scale
 end
+
+local function nothing() end
 
 -- The scale after what the steps since the last update found.
 local function adapt(self)
@@ -217,7 +241,7 @@ local function adapt(self)
     self.tracker = self.tracker + 1
     if self.tracker == self.growth_interval then
       local grown = self.factor * self.growth_factor
-      if grown <= 3.4e38 then set_factor(self, grown) end -- a finite float32
+      if grown <= MOST then set_factor(self, grown) end
       self.tracker = 0
     end
   end
@@ -238,8 +262,10 @@ function GradScaler:update(new_scale)
     errors.raise("GradScaler: update follows step, and no step was made since the last one",
       "E_STATE")
   end
+  local inside = true -- whether a replay makes the steps, too
   for optimizer, seen in pairs(self.seen) do
-    if seen.skipped == nil then unless_found(self, optimizer, type) end -- unscale_ without step
+    inside = inside and lib.capture ~= nil and seen.recording == lib.capture.id
+    if seen.skipped == nil then unless_found(self, optimizer, nothing) end -- unscale_ without step
   end
   adapt(self)
   if not lib.capture then return end
@@ -248,8 +274,11 @@ function GradScaler:update(new_scale)
     self.ahead = nil
     set_factor(self, self.factor)
   end)
-  lib.capture.states[{self}] = true
-  capture.cell(nil, {write = function() return true end, done = function() adapt(self) end})
+  join(self)
+  capture.cell(nil, {
+    write = function() return inside or next(self.seen) ~= nil end,
+    done = function() adapt(self) end,
+  })
 end
 
 --- The scale now; 1 where it is not enabled.
@@ -273,6 +302,7 @@ end
 --- Takes over what state_dict gave.
 function GradScaler:load_state_dict(state_dict)
   if not self.enabled then return end
+  if lib.capture then capture.refuse("load_state_dict of a GradScaler") end
   for name in pairs(KEPT) do
     if type(state_dict) ~= "table" or type(state_dict[name]) ~= "number" then
       errors.argument("load_state_dict", "state_dict", ("a table with the number '%s', as "
