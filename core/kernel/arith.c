@@ -58,12 +58,12 @@ static inline float fmod_near(float x, float y) {
 
 static inline float rest_near(float x, float y) {
   const float r = fmod_near(x, y), other = r + y;
-  return (r != 0) & ((r < 0) != (y < 0)) ? other : r;
+  return ((r != 0) & ((r < 0) != (y < 0))) ? other : r;
 }
 
 static inline float quotient_near(float x, float y) {
   const float r = fmod_near(x, y), all = (x - r) / y, less = all - 1;
-  const float q = (r != 0) & ((r < 0) != (y < 0)) ? less : all, whole = floorf(q);
+  const float q = ((r != 0) & ((r < 0) != (y < 0))) ? less : all, whole = floorf(q);
   const float up = whole + 1, near = q - whole > 0.5f ? up : whole;
   const uint32_t sign = (moth_bits_f32(x) ^ moth_bits_f32(y)) & 0x80000000u;
   return q == 0 ? moth_float_of(sign) : near;
