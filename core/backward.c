@@ -342,7 +342,7 @@ void moth_task_free(moth_ctx *ctx, uint32_t task) {
   for (moth_task *t = ctx->tasks; t; t = t->next)
     if (t->id == task) {
       free_task(t);
-      moth_fallen(ctx);
+      moth_lower_goal(ctx);
       return;
     }
 }

@@ -81,7 +81,7 @@ struct moth_ctx {
   int64_t found_bytes;            /* ... and before it */
   int64_t most_bytes, most_slots; /* a collection is due whatever it takes */
   double cost, credit;            /* seconds: of the last collection; what may be spent on more */
-  double looked;                  /* when the credit was reckoned */
+  double looked;                  /* when the credit was last added to */
   uint32_t dropped;               /* handles since the last sweep ended */
   bool want;
   int64_t fail_after;
@@ -218,10 +218,12 @@ moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg);
 /* Takes the reference and fills h; a tensor that has a handle gives that one again. */
 int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h);
 
+/* -- when a collection is due (collect.c) -- */
+
 /* The status of a call that went well: WANT when a sweep or a collection is due, and always in
 ** anomaly mode, so that Lua can note where it stands. */
 int moth_due_now(moth_ctx *ctx);
-void moth_fallen(moth_ctx *ctx);  /* much was given back: what makes a collection due begins anew */
+void moth_lower_goal(moth_ctx *ctx); /* after much was given back without a collection */
 int moth_due_soon(moth_ctx *ctx); /* before memory grows for long without Lua being asked */
 static inline int moth_due(moth_ctx *ctx) {
   return ctx->want || ctx->anomaly || ctx->mem.live_bytes > ctx->mem.goal_bytes ||
