@@ -149,23 +149,31 @@ local function late(read_sig, body)
   end
 end
 
+-- The signature, read when it is first asked for: `complete` adds what help shows.
+local function signature_of(name, rows, complete)
+  local sig
+  return function()
+    if not sig then
+      sig = read(name, rows)
+      sig.lua = true
+      complete(sig)
+    end
+    return sig
+  end
+end
+
 --- Makes a function.
 -- @param record  table of name, doc, examples (one call a line), args, run, and perhaps outputs
 -- ("y"), file (where it is written), scoped (whether tensors that run makes and does not return go
 -- when it returns: it must not keep them, nor call functions of the user's)
 -- @return the function
 function define.fn(record)
-  local sig
-  local function signature()
-    if sig then return sig end
-    sig = read(record.name, record.args)
+  local signature = signature_of(record.name, record.args, function(sig)
     local info = debug.getinfo(record.run, "S")
     sig.doc, sig.examples = record.doc or "", record.examples or ""
-    sig.outputs = record.outputs and { { name = record.outputs } } or { { name = "y" } }
+    sig.outputs = { { name = record.outputs or "y" } }
     sig.file = record.file or info.source:gsub("^@", "")
-    sig.lua = true
-    return sig
-  end
+  end)
   local fn = late(signature, record.scoped and scope.inside(record.run) or record.run)
   bind.register(fn, signature)
   return fn
@@ -176,13 +184,9 @@ end
 -- @param name  the function's name in messages
 -- @param args  rows as in define
 function define.signature(name, args)
-  local sig
-  local function signature()
-    if sig then return sig end
-    sig = read(name, args)
-    sig.doc, sig.examples, sig.outputs, sig.lua, sig.method = "", "", {}, true, false
-    return sig
-  end
+  local signature = signature_of(name, args, function(sig)
+    sig.doc, sig.examples, sig.outputs, sig.method = "", "", {}, false
+  end)
   local fn = late(signature, function(...) return ... end)
   bind.register(fn, signature)
   return fn
