@@ -11,7 +11,7 @@ local ffi = require "ffi"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
-local C, ctx = lib.C, lib.ctx
+local C, ctx, check = lib.C, lib.ctx, lib.check
 
 local device = {}
 
@@ -127,16 +127,12 @@ end
 
 local gpu = device.gpu
 
-local function checked(fname, status)
-  if status < 0 then errors.status(status, fname) end
-end
-
 local info = ffi.new("moth_device_info")
 
 -- What Lua's collector has found already is given back first.
 local function look(fname, which)
   lib.sweep()
-  checked(fname, C.moth_device_memory(ctx, gpu(fname, which), info))
+  check(C.moth_device_memory(ctx, gpu(fname, which), info), fname)
   return info
 end
 
@@ -144,7 +140,7 @@ end
 -- raised here.
 -- @param which  a device, its name or its index; cuda:0 when absent
 function cuda.synchronize(which)
-  checked("synchronize", C.moth_device_synchronize(ctx, gpu("synchronize", which)))
+  check(C.moth_device_synchronize(ctx, gpu("synchronize", which)), "synchronize")
 end
 
 --- Bytes in the tensors on a GPU now.
@@ -171,8 +167,8 @@ end
 
 --- Lets the peak begin anew at what is allocated now.
 function cuda.reset_peak_memory_stats(which)
-  checked("reset_peak_memory_stats",
-    C.moth_device_reset_peak(ctx, gpu("reset_peak_memory_stats", which)))
+  check(C.moth_device_reset_peak(ctx, gpu("reset_peak_memory_stats", which)),
+    "reset_peak_memory_stats")
 end
 
 --- Refuses to let tensors on a GPU take more than so many bytes; 0 or nil: as many as there are.
@@ -181,8 +177,8 @@ function cuda.set_memory_limit(bytes, which)
     errors.argument("set_memory_limit", "bytes", "a size is needed, got "
       .. errors.describe(bytes))
   end
-  checked("set_memory_limit",
-    C.moth_device_limit(ctx, gpu("set_memory_limit", which), bytes or 0))
+  check(C.moth_device_limit(ctx, gpu("set_memory_limit", which), bytes or 0),
+    "set_memory_limit")
 end
 
 --- "NVIDIA H100": what the driver calls a GPU.
@@ -203,7 +199,7 @@ function cuda.current_device() return 0 end
 function cuda.empty_cache(which)
   if which == nil and not cuda.is_available() then return end
   lib.sweep()
-  checked("empty_cache", C.moth_device_empty_cache(ctx, gpu("empty_cache", which)))
+  check(C.moth_device_empty_cache(ctx, gpu("empty_cache", which)), "empty_cache")
 end
 
 --- moth.capture for a step that runs on a GPU: recorded at its first call, and from then on a few

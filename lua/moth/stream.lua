@@ -19,16 +19,10 @@ local ffi = require "ffi"
 local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 
-local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local C, ctx, Handle, check = lib.C, lib.ctx, lib.Handle, lib.check
 local frames = autograd.frames
 
 local M = {}
-
-local function checked(fname, status)
-  status = tonumber(status)
-  if status < 0 then errors.status(status, fname) end
-  return status
-end
 
 -- A handle that C filled, which no scope ends.
 local function kept(h)
@@ -69,7 +63,7 @@ Stream.signature = define.signature("Stream", {
 function Stream:init(device, priority)
   local at, where = place("Stream", device)
   local h = Handle()
-  self.number = checked("Stream", C.moth_stream_take(ctx, at, priority, h))
+  self.number = check(C.moth_stream_take(ctx, at, priority, h), "Stream")
   self.handle, self.at, self.device, self.priority = kept(h), at, where, priority
   known[name_of(at, self.number)] = self
 end
@@ -96,7 +90,7 @@ end
 -- @param device  a GPU: a device, its name or its index (default cuda:0)
 function M.current_stream(device)
   local at = place("current_stream", device)
-  return object(at, checked("current_stream", C.moth_stream_use(ctx, at, -1)))
+  return object(at, check(C.moth_stream_use(ctx, at, -1), "current_stream"))
 end
 
 --- The stream that all work on a GPU begins on.
@@ -123,26 +117,25 @@ function M.stream(stream, f, ...)
   if not kinds.help.is_callable(f) then
     errors.argument("stream", "f", "a function is needed, got " .. errors.describe(f))
   end
-  checked("stream", C.moth_stream_use(ctx, stream.at, -1)) -- frames look at no status
+  check(C.moth_stream_use(ctx, stream.at, -1), "stream") -- frames look at no status
   return frames.finish(frames.enter(stream.number, "stream", setter(stream.at)), pcall(f, ...))
 end
 
 --- Waits until all is done that the stream was asked for; errors that came late are raised here.
 function Stream:synchronize()
-  checked("synchronize", C.moth_stream_wait(ctx, self.at, self.number))
+  check(C.moth_stream_wait(ctx, self.at, self.number), "synchronize")
 end
 
 --- Whether all is done that the stream was asked for.
 function Stream:query()
-  return checked("query", C.moth_stream_query(ctx, self.at, self.number)) == 1
+  return check(C.moth_stream_query(ctx, self.at, self.number), "query") == 1
 end
 
 --- What this stream is asked for from here on runs after what the other was asked for till now.
 -- Nothing waits but this stream.
 function Stream:wait_stream(stream)
   stream = stream_or_current("wait_stream", stream)
-  checked("wait_stream",
-    C.moth_stream_join(ctx, self.at, self.number, stream.at, stream.number))
+  check(C.moth_stream_join(ctx, self.at, self.number, stream.at, stream.number), "wait_stream")
 end
 
 --- What this stream is asked for from here on runs after what the event was recorded behind.
@@ -176,7 +169,7 @@ Event.signature = define.signature("Event", {
 -- @param blocking       taken along from PyTorch
 function Event:init(enable_timing)
   local h = Handle()
-  checked("Event", C.moth_event_take(ctx, enable_timing and 1 or 0, h))
+  check(C.moth_event_take(ctx, enable_timing and 1 or 0, h), "Event")
   self.handle = kept(h)
 end
 
@@ -185,7 +178,7 @@ end
 -- @param stream  a Stream; the current one when absent
 function Event:record(stream)
   stream = stream_or_current("record", stream)
-  checked("record", C.moth_event_record(ctx, self.handle, stream.at, stream.number))
+  check(C.moth_event_record(ctx, self.handle, stream.at, stream.number), "record")
 end
 
 --- What a stream is asked for from here on runs after the event. An event that was never recorded
@@ -193,16 +186,16 @@ end
 -- @param stream  a Stream; the current one when absent
 function Event:wait(stream)
   stream = stream_or_current("wait", stream)
-  checked("wait", C.moth_event_wait(ctx, self.handle, stream.at, stream.number))
+  check(C.moth_event_wait(ctx, self.handle, stream.at, stream.number), "wait")
 end
 
 --- Waits until all is done that the event was recorded behind.
 function Event:synchronize()
-  checked("synchronize", C.moth_event_wait(ctx, self.handle, 0, 0))
+  check(C.moth_event_wait(ctx, self.handle, 0, 0), "synchronize")
 end
 
 --- Whether all is done that the event was recorded behind.
-function Event:query() return checked("query", C.moth_event_query(ctx, self.handle)) == 1 end
+function Event:query() return check(C.moth_event_query(ctx, self.handle), "query") == 1 end
 
 local ms = ffi.new("double[1]")
 
@@ -210,7 +203,7 @@ local ms = ffi.new("double[1]")
 -- enable_timing, and the GPU has reached them: synchronize the second one first.
 function Event:elapsed_time(end_event)
   check_event("elapsed_time", "end_event", end_event)
-  checked("elapsed_time", C.moth_event_elapsed(ctx, self.handle, end_event.handle, ms))
+  check(C.moth_event_elapsed(ctx, self.handle, end_event.handle, ms), "elapsed_time")
   return ms[0]
 end
 
