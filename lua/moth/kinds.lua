@@ -3,7 +3,7 @@
 -- For each kind:
 --   need     what a message says is needed
 --   store    Lua text that checks the value in variable $v and puts it into the slots from $k on
---            (bind.lua); `bad($i, $v)` raises the error of argument $i
+--            (writer.lua); `bad($i, $v)` raises the error of argument $i
 --   check    Lua text that only checks (define.lua)
 --   table    a plain table may be its value; collects: it takes the whole array part of a table
 --   prepare  Lua expression that turns $v into what `store` reads, where that may allocate
