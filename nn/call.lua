@@ -192,7 +192,7 @@ local function note_module(recording, self, store)
 end
 
 local function with_hooks(self, hooks, ...)
-  if lib.capture then require("moth.capture").refuse("a hook") end
+  if lib.capture then require("moth.recording").refuse("a hook") end
   local args = run_pre(global.pre, self, packed(...))
   args = run_pre(hooks and hooks.pre, self, args)
   local pass

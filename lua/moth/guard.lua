@@ -1,9 +1,9 @@
 --- guard.lua -- a part of a captured step that a replay may leave out, as the step of an optimizer
 -- whose gradients overflowed.
 
-local capture = require "moth.capture"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local recording = require "moth.recording"
 
 local C, ctx = lib.C, lib.ctx
 
@@ -23,7 +23,7 @@ end
 local function recorded(active, told, f, ...)
   local own = {number = active.guards, recording = active.id, told = told}
   active.guards = active.guards + 1
-  capture.cell(nil, {write = always, done = look, looks_at = own})
+  recording.cell(nil, {write = always, done = look, looks_at = own})
   active.guard = own
   local results = {pcall(f, ...)}
   active.guard = nil
@@ -46,7 +46,7 @@ function guard.unless(found, told, f, ...)
   if skipped == 1 then
     if active then
       C.moth_capture_guard_end(ctx)
-      capture.void(true)
+      recording.void(true)
     end
     return true
   end

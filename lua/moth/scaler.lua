@@ -5,13 +5,13 @@
 -- halved, and after many steps without that it is doubled. bfloat16 needs none of this.
 
 local bind = require "moth.bind"
-local capture = require "moth.capture"
 local class = require "moth.class"
 local define = require "moth.define"
 local devices = require "moth.device"
 local errors = require "moth.error"
 local guard = require "moth.guard"
 local lib = require "moth.lib"
+local recording = require "moth.recording"
 
 local GradScaler = class("GradScaler")
 
@@ -144,7 +144,7 @@ end
 
 -- The same: each replay divides by the scale of then.
 local function note_factor(self)
-  capture.cell("unscale_", {write = function(_, s, at)
+  recording.cell("unscale_", {write = function(_, s, at)
     s[at.factor].number = 1 / self.factor
     return true
   end})
@@ -168,7 +168,7 @@ local function unscale(self, optimizer)
   self.seen[optimizer] = seen
   if not lib.capture then return end
   join(self)
-  capture.cell(nil, {
+  recording.cell(nil, {
     write = function() return self.seen[optimizer] == nil end,
     done = function() self.seen[optimizer] = {found = seen.found} end,
   })
@@ -253,7 +253,7 @@ end
 function GradScaler:update(new_scale)
   if not self.enabled then return end
   if new_scale ~= nil then
-    if lib.capture then capture.refuse("update(new_scale) of a GradScaler") end
+    if lib.capture then recording.refuse("update(new_scale) of a GradScaler") end
     set_factor(self, check_scale(new_scale))
     self.seen = {}
     return
@@ -270,12 +270,12 @@ function GradScaler:update(new_scale)
   adapt(self)
   if not lib.capture then return end
   self.ahead = true -- of the multiplier
-  capture.later(function()
+  recording.later(function()
     self.ahead = nil
     set_factor(self, self.factor)
   end)
   join(self)
-  capture.cell(nil, {
+  recording.cell(nil, {
     write = function() return inside or next(self.seen) ~= nil end,
     done = function() adapt(self) end,
   })
@@ -302,7 +302,7 @@ end
 --- Takes over what state_dict gave.
 function GradScaler:load_state_dict(state_dict)
   if not self.enabled then return end
-  if lib.capture then capture.refuse("load_state_dict of a GradScaler") end
+  if lib.capture then recording.refuse("load_state_dict of a GradScaler") end
   for name in pairs(KEPT) do
     if type(state_dict) ~= "table" or type(state_dict[name]) ~= "number" then
       errors.argument("load_state_dict", "state_dict", ("a table with the number '%s', as "

@@ -18,7 +18,7 @@ local NONE = {}
 bundle.borrowed = nil
 
 local function start(p, own, name)
-  if lib.capture then require("moth.capture").void() end
+  if lib.capture then require("moth.recording").void() end
   local x = require("moth").zeros_like(p)
   lib.check(lib.C.moth_keep_always(lib.ctx, x), name)
   own[name] = x
@@ -155,7 +155,7 @@ end
 -- @param more    function(cell), called after each replay
 function bundle.note(self, group, found, op, number, more)
   if not lib.capture then return end
-  require("moth.capture").cell(op, {write = write, done = done, number = number, more = more,
+  require("moth.recording").cell(op, {write = write, done = done, number = number, more = more,
     group = group, states = found.states, params = found.params, state = self.state,
     optimizer = self, count = #group.params, groups = #self.param_groups,
     amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})

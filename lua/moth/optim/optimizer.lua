@@ -226,15 +226,15 @@ local function update_recorded(self)
   local groups = self.param_groups
   for i = 1, #groups do self:update(groups[i]) end
   keep_state(self)
-  local capture = require "moth.capture"
-  if #plain_values(self) ~= #before then capture.void() end
+  local recording = require "moth.recording"
+  if #plain_values(self) ~= #before then recording.void() end
   for _, row in ipairs(before) do
     if not rawequal(row[1][row[2]], row[3]) then
-      capture.refuse(("the step of %s, which replaces '%s' in its state instead of writing to it,")
-        :format(class.typename(self), tostring(row[2])))
+      recording.refuse(("the step of %s, which replaces '%s' in its state instead of writing to "
+        .. "it,"):format(class.typename(self), tostring(row[2])))
     end
   end
-  capture.cell(nil, {write = unchanged, options = options})
+  recording.cell(nil, {write = unchanged, options = options})
 end
 
 local function update_all(self)
@@ -298,7 +298,7 @@ function Optimizer:step(closure)
   local loss
   self.stepped = true -- schedules ask for it
   if lib.capture and (self.pre_hooks or self.post_hooks) then
-    require("moth.capture").refuse("an optimizer's hook")
+    require("moth.recording").refuse("an optimizer's hook")
   end
   if self.pre_hooks then run_hooks(self, self.pre_hooks, closure) end
   if closure ~= nil then loss = require("moth").enable_grad(closure) end

@@ -63,7 +63,7 @@ local function write(cell, s, at)
 end
 
 local function note(self, group)
-  require("moth.capture").cell("sgd_step_", {write = write, group = group, optimizer = self,
+  require("moth.recording").cell("sgd_step_", {write = write, group = group, optimizer = self,
     buffered = group.momentum ~= 0, count = #group.params, state = self.state,
     groups = #self.param_groups})
 end
@@ -140,7 +140,7 @@ function SGD:update(group)
   bundle.keep(group, BUFFER, {params = params, states = states, momentum_buffer = buffers})
   if made then
     start(self, group, new_params, new_grads, made)
-    if lib.capture then require("moth.capture").void() end
+    if lib.capture then require("moth.recording").void() end
   end
 end
 

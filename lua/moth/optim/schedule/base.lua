@@ -129,7 +129,7 @@ end
 --- Sets the rates of the next epoch.
 -- @param epoch  which one to go to instead of the next (PyTorch calls it deprecated)
 function LRScheduler:step(epoch)
-  if lib.capture then require("moth.capture").refuse("a schedule's step") end
+  if lib.capture then require("moth.recording").refuse("a schedule's step") end
   check_order(self)
   self._step_count = self._step_count + 1
   self:_update_lr(epoch)

@@ -100,7 +100,7 @@ end
 
 --- Sets the rates of the next epoch, or of the one given: `step(epoch + batch / batches)`.
 function Restarts:step(epoch)
-  if lib.capture then require("moth.capture").refuse("a schedule's step") end
+  if lib.capture then require("moth.recording").refuse("a schedule's step") end
   if epoch == nil and self.last_epoch < 0 then epoch = 0 end
   if epoch == nil then
     epoch = self.last_epoch + 1

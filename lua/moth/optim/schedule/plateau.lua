@@ -75,7 +75,7 @@ end
 -- be.
 -- @param metrics  a number, or a tensor of one element
 function Plateau:step(metrics, epoch)
-  if lib.capture then require("moth.capture").refuse("a schedule's step") end
+  if lib.capture then require("moth.recording").refuse("a schedule's step") end
   if lib.istensor(metrics) then metrics = metrics:item() end
   metrics = type(metrics) == "cdata" and tonumber(metrics) or metrics
   if type(metrics) ~= "number" then
