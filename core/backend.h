@@ -113,13 +113,13 @@ typedef struct moth_host {
   moth_tensor *(*tensor_new)(moth_ctx *ctx, const moth_layout *l);
   void (*tensor_release)(moth_tensor *x);
   moth_tensor *(*packed)(const moth_tensor *x);
-  moth_tensor *(*packed_last)(const moth_tensor *x);
+  moth_tensor *(*packed_channels_last)(const moth_tensor *x);
   moth_tensor *(*cast)(const moth_tensor *x, int dtype);
   int (*copy_into)(moth_tensor *y, const moth_tensor *x);
   void (*loop_over)(moth_loop *loop, moth_ctx *ctx, const moth_layout *over, int noperands,
                     const moth_tensor *const *operands);
   bool (*layout_contiguous)(const moth_layout *l);
-  bool (*layout_last)(const moth_layout *l);
+  bool (*layout_channels_last)(const moth_layout *l);
   void (*convert)(int64_t n, int from, const char *src, int64_t src_step, int to, char *dst,
                   int64_t dst_step);
   int (*run)(const moth_op *op, const void *args, moth_tensor **out);

@@ -209,14 +209,15 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_tensor *y = NULL;
   if (ctx->capture && moth_capture_leaf(leaf, false)) return ctx->error.code;
   if (!leaf->grad) {
-    const bool last = moth_layout_last(&leaf->leaf);
-    if (is_ours(*dy) && (last ? moth_layout_last(&(*dy)->l) : moth_contiguous(*dy))) {
+    const bool channels_last = moth_layout_channels_last(&leaf->leaf);
+    const moth_layout *l = &(*dy)->l;
+    if (is_ours(*dy) && (channels_last ? moth_layout_channels_last(l) : moth_contiguous(*dy))) {
       moth_leaf_set(leaf, *dy);
       *dy = NULL;
       return MOTH_OK;
     }
-    int status = MOTH_CALL(ctx, &y, clone, .input = *dy,
-                           .memory_format = last ? MOTH_CHANNELS_LAST : MOTH_CONTIGUOUS_FORMAT);
+    const int64_t format = channels_last ? MOTH_CHANNELS_LAST : MOTH_CONTIGUOUS_FORMAT;
+    int status = MOTH_CALL(ctx, &y, clone, .input = *dy, .memory_format = format);
     if (!status) moth_leaf_set(leaf, y);
     return status;
   }

@@ -39,8 +39,8 @@ static int check_format(moth_ctx *ctx, const moth_op *op, const void *args, cons
 /* Whether a fresh result is to be channels_last: as the call says; else as the inputs lie. Kernels
 ** that write any layout follow the first input of the result's shape that is dense, those of
 ** devices that know this one follow any. */
-static bool lies_last(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
-  const bool any = op->flags & MOTH_OP_LAST;
+static bool lies_channels_last(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
+  const bool any = op->flags & MOTH_OP_CHANNELS_LAST;
   if (y->ndim != 4 || (any && !f->device)) return false;
   if (!any && !(op->flags & MOTH_OP_STRIDED && op->nout + op->nhidden == 1)) return false;
   const int64_t format = format_of(op, &f->args);
@@ -90,8 +90,8 @@ static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tens
   int status = shapes_of(f, op, dtype, y);
   if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, true);
   for (; !status && made < n; made++) {
-    out[made] = lies_last(f, op, &y[made]) ? moth_tensor_new_last(ctx, &y[made])
-                                           : moth_tensor_new(ctx, &y[made]);
+    out[made] = lies_channels_last(f, op, &y[made]) ? moth_tensor_new_channels_last(ctx, &y[made])
+                                                    : moth_tensor_new(ctx, &y[made]);
     if (!out[made]) {
       status = ctx->error.code;
       break;
@@ -152,7 +152,7 @@ static int untangle(moth_call_frame *f, const moth_op *op, const moth_tensor *ta
     if (!read_later && (!may_overlap(x, target) || (same && !writes_only))) continue;
     int status = MOTH_CALL(x->ctx, &y, clone, .input = x);
     if (status) return status;
-    y->l.first = x->l.first;
+    y->l.index_base = x->l.index_base;
     *c.at = moth_frame_keep(f, y);
     if (!*c.at) return x->ctx->error.code;
   }

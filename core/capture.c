@@ -169,7 +169,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
   for (uint32_t i = 0; i < MOTH_FROZEN && !number; i++) {
     moth_tensor *y = c->frozen[i];
     if (y && y->storage == x->storage && y->l.dtype == x->l.dtype &&
-        y->l.first == x->l.first && moth_layout_same(&y->l, &x->l))
+        y->l.index_base == x->l.index_base && moth_layout_same(&y->l, &x->l))
       return inside(c, x->storage) || !watch(c, x) ? y : NULL;
   }
   moth_tensor *y = room(c, sizeof *y);

@@ -359,11 +359,11 @@ moth_tensor *moth_packed(const moth_tensor *x) {
   return moth_cast(x, x->l.dtype);
 }
 
-moth_tensor *moth_packed_last(const moth_tensor *x) {
-  if (moth_layout_last(&x->l)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
-  moth_tensor *y = moth_tensor_new_last(x->ctx, &x->l);
+moth_tensor *moth_packed_channels_last(const moth_tensor *x) {
+  if (moth_layout_channels_last(&x->l)) return moth_tensor_retain((moth_tensor *)(uintptr_t)x);
+  moth_tensor *y = moth_tensor_new_channels_last(x->ctx, &x->l);
   if (!y) return NULL;
-  y->l.first = x->l.first;
+  y->l.index_base = x->l.index_base;
   if (moth_copy_into(y, x) == MOTH_OK) return y;
   moth_tensor_release(y);
   return NULL;
@@ -379,7 +379,7 @@ moth_tensor *moth_cast(const moth_tensor *x, int dtype) {
   l.dtype = (uint8_t)dtype;
   moth_tensor *y = moth_tensor_new(x->ctx, &l);
   if (!y) return NULL;
-  y->l.first = x->l.first;
+  y->l.index_base = x->l.index_base;
   if (moth_copy_into(y, x) == MOTH_OK) return y;
   moth_tensor_release(y);
   return NULL;

@@ -169,7 +169,8 @@ struct moth_op {
 #define MOTH_OP_PORTABLE 0x100000 /* its `_cpu` never follows an address: any device will do */
 #define MOTH_OP_ACROSS 0x200000   /* its tensors may lie on different devices */
 #define MOTH_OP_FROM_ONE 0x400000 /* on the CPU it takes positions that count from 1 as well */
-#define MOTH_OP_LAST 0x800000 /* plugins' kernels know channels_last: results lie as any input */
+/* Plugins' kernels know channels_last: results lie so if any input does. */
+#define MOTH_OP_CHANNELS_LAST 0x800000
 
 /* Choices of an argument `memory_format`, which says how a fresh result lies. */
 enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST };

@@ -154,7 +154,7 @@ static int check_kinds(moth_call_frame *f, const moth_op *op) {
     if (kind == MOTH_KIND_generator &&
         (x->l.dtype != MOTH_I64 || x->l.numel != 2 || !moth_contiguous(x)))
       return moth_fail(x->ctx, MOTH_E_TYPE, arg, "not a generator: %s", moth_str(x));
-    const int status = x->l.first ? count_from_zero(f, op, &c) : MOTH_OK;
+    const int status = x->l.index_base ? count_from_zero(f, op, &c) : MOTH_OK;
     if (status) return status;
   }
   return MOTH_OK;

@@ -19,24 +19,24 @@ bool moth_layout_pack(moth_layout *l) {
 }
 
 /* (N, C, H, W), from the innermost dimension on. */
-static const int8_t last_order[] = {1, 3, 2, 0};
+static const int8_t channels_last_order[] = {1, 3, 2, 0};
 
-bool moth_layout_pack_last(moth_layout *l) {
+bool moth_layout_pack_channels_last(moth_layout *l) {
   int64_t step = 1;
   if (!moth_layout_pack(l)) return false;
   for (int i = 0; i < 4; i++) {
-    const int d = last_order[i];
+    const int d = channels_last_order[i];
     l->stride[d] = step;
     step *= l->shape[d] > 1 ? l->shape[d] : 1;
   }
   return true;
 }
 
-bool moth_layout_last(const moth_layout *l) {
+bool moth_layout_channels_last(const moth_layout *l) {
   int64_t step = 1;
   if (l->ndim != 4) return false;
   for (int i = 0; i < 4; i++) {
-    const int d = last_order[i];
+    const int d = channels_last_order[i];
     if (l->shape[d] == 1) continue;
     if (l->stride[d] != step) return l->numel < 2;
     step *= l->shape[d];

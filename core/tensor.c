@@ -178,7 +178,7 @@ moth_tensor *moth_tensor_like(moth_ctx *ctx, const moth_layout *l, moth_storage 
 static moth_tensor *tensor_new(moth_ctx *ctx, const moth_layout *l, bool (*pack)(moth_layout *)) {
   moth_tensor *x = moth_tensor_bare(ctx, l);
   if (!x) return NULL;
-  x->l.first = 0;
+  x->l.index_base = 0;
   if (!pack(&x->l)) {
     moth_fail(ctx, MOTH_E_SHAPE, NULL, "%s is more elements than can be addressed",
               moth_str_shape(ctx, l->ndim, l->shape));
@@ -194,8 +194,8 @@ moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l) {
   return tensor_new(ctx, l, moth_layout_pack);
 }
 
-moth_tensor *moth_tensor_new_last(moth_ctx *ctx, const moth_layout *l) {
-  return tensor_new(ctx, l, moth_layout_pack_last);
+moth_tensor *moth_tensor_new_channels_last(moth_ctx *ctx, const moth_layout *l) {
+  return tensor_new(ctx, l, moth_layout_pack_channels_last);
 }
 
 moth_tensor *moth_tensor_alias(moth_tensor *x) {

@@ -34,7 +34,7 @@ typedef struct moth_tensors { /* a borrowed list of tensors */
 typedef struct moth_layout {
   int32_t ndim;
   uint8_t dtype, device;
-  uint8_t first; /* of positions: what the first is called, 0, or 1 as users count (position.c) */
+  uint8_t index_base; /* of positions: what the first is called, 0, or 1 (position.c) */
   int64_t numel;
   int64_t offset; /* in elements, like the strides */
   int64_t shape[MOTH_MAX_DIMS];
@@ -114,8 +114,8 @@ bool moth_layout_contiguous(const moth_layout *l);
 /* The same for channels_last, which is a layout of (N, C, H, W) in memory: images, their rows,
 ** pixels, and the channels of a pixel side by side. Where the order of sizes of 1 is all that
 ** differs, a layout is both. */
-bool moth_layout_pack_last(moth_layout *l);
-bool moth_layout_last(const moth_layout *l);
+bool moth_layout_pack_channels_last(moth_layout *l);
+bool moth_layout_channels_last(const moth_layout *l);
 bool moth_layout_overlaps(const moth_layout *l); /* two indices reach one element */
 bool moth_layout_same(const moth_layout *a, const moth_layout *b); /* all of it but the dtype */
 bool moth_shape_same(const moth_layout *a, const moth_layout *b);
@@ -142,7 +142,7 @@ static inline moth_storage *moth_storage_root(moth_storage *s) { return s->root 
 
 /* Constructors return an owned tensor, or NULL with the context's error set. */
 moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l); /* packed, uninitialised */
-moth_tensor *moth_tensor_new_last(moth_ctx *ctx, const moth_layout *l); /* channels_last */
+moth_tensor *moth_tensor_new_channels_last(moth_ctx *ctx, const moth_layout *l); /* channels_last */
 moth_tensor *moth_tensor_like(moth_ctx *ctx, const moth_layout *l, moth_storage *s); /* retains s */
 moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l); /* no storage */
 moth_tensor *moth_tensor_alias(moth_tensor *x); /* same storage, no history */
@@ -155,11 +155,11 @@ static inline char *moth_at(const moth_tensor *x) {
 static inline bool moth_contiguous(const moth_tensor *x) { return moth_layout_contiguous(&x->l); }
 /* channels_last, and not in row-major order as well. */
 static inline bool moth_channels_last(const moth_tensor *x) {
-  return x->l.ndim == 4 && moth_layout_last(&x->l) && !moth_layout_contiguous(&x->l);
+  return x->l.ndim == 4 && moth_layout_channels_last(&x->l) && !moth_layout_contiguous(&x->l);
 }
 /* In one of the two ways that results lie in, without gaps or repeats. */
 static inline bool moth_dense(const moth_tensor *x) {
-  return moth_contiguous(x) || moth_layout_last(&x->l);
+  return moth_contiguous(x) || moth_layout_channels_last(&x->l);
 }
 
 /* -- text for messages: "f32 (2, 3)", "(2, 3)"; from a ring of buffers in the context -- */

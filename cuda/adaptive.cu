@@ -13,9 +13,9 @@ struct shares {
 };
 
 static shares shares_of(const moth_layout *image, const moth_layout *seen, const moth_layout *of,
-                        bool last) {
+                        bool channels_last) {
   const int high = image->ndim - 2;
-  shares s = {of->numel, {0, 0}, {0, 0}, channels_of(of, last), {}};
+  shares s = {of->numel, {0, 0}, {0, 0}, channels_of(of, channels_last), {}};
   for (int i = 0; i < 2; i++) {
     s.in[i] = image->shape[high + i];
     s.out[i] = seen->shape[high + i];
@@ -77,18 +77,18 @@ static __global__ void fold_shares(F f, shares s, const T *x) {
 template <class Make>
 static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make make) {
   moth_ctx *ctx = input->ctx;
-  const bool last = goes_last(input, y);
-  const shares s = shares_of(&input->l, &y->l, &y->l, last);
+  const bool channels_last = goes_channels_last(input, y);
+  const shares s = shares_of(&input->l, &y->l, &y->l, channels_last);
   if (s.n == 0) return MOTH_OK;
   const int64_t each = s.in[0] * s.in[1] / (s.out[0] * s.out[1]);
-  moth_tensor *x = laid(input, last);
+  moth_tensor *x = moth_packed_as(input, channels_last);
   if (!x) return moth_status(ctx);
   int status = with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     const auto f = make(t);
     typedef typename std::remove_const<decltype(f)>::type F;
-    const int team = each >= 4096 ? (int)BLOCK
-                     : each >= 32 && !last ? (int)WARP : 1; /* else channels are side by side */
+    /* of channels_last, the threads of neighbouring results read channels side by side */
+    const int team = each >= 4096 ? (int)BLOCK : each >= 32 && !channels_last ? (int)WARP : 1;
     const dim3 grid = team == BLOCK ? dim3((unsigned)s.n) : blocks_for(s.n * team);
     void (*kernel)(F, shares, const T *) = team == BLOCK  ? fold_shares<F, T, BLOCK>
                                            : team == WARP ? fold_shares<F, T, WARP>
@@ -137,10 +137,10 @@ template <class T> static __global__ void mean_shares_back(shares s, const T *dy
 }
 
 MOTH_CUDA(adaptive_avg_pool2d_back) {
-  const bool last = goes_last(a->input, out[0]);
-  const shares s = shares_of(&out[0]->l, &a->input->l, &out[0]->l, last);
+  const bool channels_last = goes_channels_last(a->input, out[0]);
+  const shares s = shares_of(&out[0]->l, &a->input->l, &out[0]->l, channels_last);
   if (s.n == 0) return MOTH_OK;
-  moth_tensor *dy = laid(a->input, last);
+  moth_tensor *dy = moth_packed_as(a->input, channels_last);
   if (!dy) return moth_status(a->ctx);
   int status = with_float(dy->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;

@@ -12,11 +12,11 @@ template <class real> struct channel_map {
 };
 
 /* Of images that are channels_last, the channels of each pixel are a row. */
-static channel_form form_of(const moth_layout *x, bool last) {
+static channel_form form_of(const moth_layout *x, bool channels_last) {
   int64_t inner = 1;
   for (int32_t i = 2; i < x->ndim; i++) inner *= x->shape[i];
-  return last ? channels_for(x->shape[0] * inner, x->shape[1], 1)
-              : channels_for(x->shape[0], x->shape[1], inner);
+  return channels_last ? channels_for(x->shape[0] * inner, x->shape[1], 1)
+                       : channels_for(x->shape[0], x->shape[1], inner);
 }
 
 /* -- apply -- */
@@ -146,7 +146,7 @@ enum { X, WEIGHT, BIAS, MEAN, VAR, INPUTS };
 template <class T>
 static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_tensor **out) {
   typedef real_of<T> R;
-  channel_form f = form_of(&a->input->l, moth_lies_last(out[0]));
+  channel_form f = form_of(&a->input->l, moth_is_channels_last(out[0]));
   const bool own = !t[MEAN];
   moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
   if (own && maps)
@@ -168,10 +168,10 @@ static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_te
 /* Packs those of n tensors that are there, images as the result y lies; to be released whatever
 ** comes of it. */
 static int pack_all(const moth_tensor *y, int n, const moth_tensor *const *from, moth_tensor **to) {
-  const bool last = moth_lies_last(y);
+  const bool channels_last = moth_is_channels_last(y);
   for (int i = 0; i < n; i++) {
     if (!from[i]) continue;
-    to[i] = last && from[i]->l.ndim == 4 ? moth_packed_last(from[i]) : moth_packed(from[i]);
+    to[i] = moth_packed_as(from[i], channels_last && from[i]->l.ndim == 4);
     if (!to[i]) return moth_status(y->ctx);
   }
   return MOTH_OK;
@@ -227,7 +227,7 @@ enum { GRAD_X, GRAD_WEIGHT, GRAD_DY, GRAD_MEAN, GRAD_VAR, GRAD_INPUTS };
 template <class T>
 static int back_typed(const channel_norm_back_args *a, moth_tensor *const *t, moth_tensor **out) {
   typedef real_of<T> R;
-  channel_form f = form_of(&a->input->l, moth_lies_last(out[0]));
+  channel_form f = form_of(&a->input->l, moth_is_channels_last(out[0]));
   const any_real mean = any_of(t[GRAD_MEAN], 0);
   moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
   if (maps)

@@ -37,7 +37,7 @@ template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool 
     for (; !status && i < list.n && b.count < MOST && list.at[i]->l.dtype == b.dtype; i++) {
       const int k = b.count;
       const moth_tensor *x = list.at[i];
-      packed[k] = moth_layout_last(&x->l) ? moth_packed_last(x) : moth_packed(x);
+      packed[k] = moth_packed_as(x, moth_layout_channels_last(&x->l));
       if (!packed[k]) {
         status = moth_status(ctx);
         break;

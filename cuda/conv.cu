@@ -489,7 +489,8 @@ static bool few_rows(const conv_job &j) {
 ** channels_last, which Moth's own kernels do not read. */
 static int by_cudnn(const conv_job &j, bool *done) {
   *done = false;
-  return (j.c.channels > 1 || j.last) && j.c.images > 0 ? moth_conv_cudnn(j, done) : MOTH_OK;
+  if (j.c.images == 0 || (j.c.channels == 1 && !j.channels_last)) return MOTH_OK;
+  return moth_conv_cudnn(j, done);
 }
 
 static int compute(const conv_job &j) {
@@ -509,36 +510,38 @@ struct conv_tensors {
 
 /* Lays out what is read, runs, and releases that again; `to` lies as the rest is to lie. */
 template <class F>
-static int with_layout(conv_job j, const conv_tensors &given, moth_tensor *to, bool last, F run) {
+static int with_layout(conv_job j, const conv_tensors &given, moth_tensor *to, bool channels_last,
+                       F run) {
   const moth_tensor *from[4] = {given.x, given.w, given.y, given.bias};
   const moth_tensor **place[4] = {&j.x, &j.w, &j.y, &j.bias};
-  moth_tensor *laid[4] = {};
+  moth_tensor *packed[4] = {};
   int status = MOTH_OK;
   for (int i = 0; !status && i < 4; i++) {
     *place[i] = from[i] == j.to ? to : NULL;
     if (!from[i] || from[i] == j.to) continue;
-    *place[i] = laid[i] = last && i < 3 ? moth_packed_last(from[i]) : moth_packed(from[i]);
-    if (!laid[i]) status = moth_status(j.ctx);
+    *place[i] = packed[i] = moth_packed_as(from[i], channels_last && i < 3);
+    if (!packed[i]) status = moth_status(j.ctx);
   }
   j.to = to;
-  j.last = last;
+  j.channels_last = channels_last;
   if (!status) status = run(j);
-  for (int i = 0; i < 4; i++) moth_tensor_release(laid[i]);
+  for (int i = 0; i < 4; i++) moth_tensor_release(packed[i]);
   return status;
 }
 
 /* Images or filters that are channels_last: all of it is, where cuDNN can. */
-static int compute_last(const conv_job &j, const conv_tensors &given, bool *done) {
-  const bool any = moth_lies_last(given.x) || moth_lies_last(given.w) || moth_lies_last(given.y);
+static int compute_channels_last(const conv_job &j, const conv_tensors &given, bool *done) {
+  const bool any = moth_is_channels_last(given.x) || moth_is_channels_last(given.w) ||
+                   moth_is_channels_last(given.y);
   *done = false;
-  if (!any || !moth_layout_last(&j.to->l)) return MOTH_OK;
+  if (!any || !moth_layout_channels_last(&j.to->l)) return MOTH_OK;
   return with_layout(j, given, j.to, true, [&](const conv_job &l) { return by_cudnn(l, done); });
 }
 
 /* The same by way of a packed result, where that is not what is wanted. */
 static int compute_packed(const conv_job &j, const conv_tensors &given) {
-  moth_tensor *to = moth_lies_last(j.to) ? moth_tensor_new(j.ctx, &j.to->l) : NULL;
-  if (moth_lies_last(j.to) && !to) return moth_status(j.ctx);
+  moth_tensor *to = moth_is_channels_last(j.to) ? moth_tensor_new(j.ctx, &j.to->l) : NULL;
+  if (moth_is_channels_last(j.to) && !to) return moth_status(j.ctx);
   int status = with_layout(j, given, to ? to : j.to, false, compute);
   if (!status && to) status = moth_copy_into(j.to, to);
   moth_tensor_release(to);
@@ -572,7 +575,7 @@ static int convolve(const A *a, conv_what what, const conv_tensors &given, moth_
   if ((int64_t)j.c.channels * j.c.filters * kernel[0] * kernel[1] >= INT32_MAX)
     return moth_fail(a->ctx, MOTH_E_UNSUPPORTED, NULL,
                      "filters of 2^31 elements and more are not supported on a GPU");
-  status = compute_last(j, given, &done);
+  status = compute_channels_last(j, given, &done);
   return status || done ? status : compute_packed(j, given);
 }
 

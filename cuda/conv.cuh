@@ -23,7 +23,7 @@ struct conv_job {
   const moth_tensor *x, *w, *y; /* images, filters, results, or their gradients */
   const moth_tensor *bias;      /* CONV_FORWARD: or NULL */
   moth_tensor *to;              /* that of the three which is computed */
-  bool last;                    /* channels_last */
+  bool channels_last;           /* how the images, filters and results lie */
 };
 
 /* Scratch of n elements on the device of the job. */

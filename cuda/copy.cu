@@ -191,13 +191,13 @@ static bool same_shape(const moth_tensor *a, const moth_tensor *b) {
 }
 
 /* Whether what lies on one side may go as it is to the other, y's elements all channels_last. */
-static bool goes_as_last(const moth_tensor *y, const moth_tensor *x) {
-  return same_shape(y, x) && moth_lies_last(y) && x->l.dtype == y->l.dtype;
+static bool goes_as_channels_last(const moth_tensor *y, const moth_tensor *x) {
+  return same_shape(y, x) && moth_is_channels_last(y) && x->l.dtype == y->l.dtype;
 }
 
-/* An owned tensor with x's elements, packed in the one order or the other and of a dtype. */
-static moth_tensor *ready(const moth_tensor *x, int dtype, bool last) {
-  return last ? moth_packed_last(x) : x->l.dtype == dtype ? moth_packed(x) : moth_cast(x, dtype);
+/* An owned tensor with x's elements, packed and of a dtype; channels_last only if that is x's. */
+static moth_tensor *ready(const moth_tensor *x, int dtype, bool channels_last) {
+  return x->l.dtype == dtype ? moth_packed_as(x, channels_last) : moth_cast(x, dtype);
 }
 
 /* From the CPU: packed and converted there, which moves the fewest bytes if y's type is small. */
@@ -206,12 +206,12 @@ static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
     int status = copy_here(y, x);
     return !status && wait ? finish_copy(y, x) : status;
   }
-  const bool last = goes_as_last(y, x);
-  moth_tensor *packed = ready(x, y->l.dtype, last), *there = NULL;
+  const bool channels_last = goes_as_channels_last(y, x);
+  moth_tensor *packed = ready(x, y->l.dtype, channels_last), *there = NULL;
   moth_ctx *ctx = y->ctx;
   if (!packed) return moth_status(y->ctx);
   const int64_t bytes = packed->l.numel * moth_dtype_size[y->l.dtype];
-  const bool direct = last || (same_shape(y, x) && moth_layout_contiguous(&y->l));
+  const bool direct = channels_last || (same_shape(y, x) && moth_layout_contiguous(&y->l));
   int status = MOTH_OK;
   if (!direct) there = fresh_like(x, y->l.dtype, y->l.device);
   if (!direct && !there) status = moth_status(ctx);
@@ -228,9 +228,9 @@ static int copy_in(moth_tensor *y, const moth_tensor *x, bool wait) {
 /* To the CPU, which waits for it unless it need not and the memory is page-locked. */
 static int copy_out(moth_tensor *y, const moth_tensor *x, bool wait) {
   moth_ctx *ctx = y->ctx;
-  const bool last = goes_as_last(y, x);
-  moth_tensor *packed = ready(x, y->l.dtype, last);
-  const bool direct = last || (same_shape(y, x) && moth_layout_contiguous(&y->l));
+  const bool channels_last = goes_as_channels_last(y, x);
+  moth_tensor *packed = ready(x, y->l.dtype, channels_last);
+  const bool direct = channels_last || (same_shape(y, x) && moth_layout_contiguous(&y->l));
   moth_tensor *here = packed && !direct ? fresh_like(x, y->l.dtype, 0) : NULL;
   int status = packed && (direct || here) ? MOTH_OK : moth_status(ctx);
   if (!status)

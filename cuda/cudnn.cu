@@ -79,7 +79,7 @@ static const char *const dnn_names[] = {DNN_FUNCTIONS(DNN_NAME)};
 enum { X, W, Y, BIAS, TENSORS, SUM = TENSORS }; /* SUM: y before the bias, never in memory */
 
 typedef struct dnn_key { /* all that an answer depends on */
-  int64_t what, type, exact, timed, images, groups, channels, filters, last;
+  int64_t what, type, exact, timed, images, groups, channels, filters, channels_last;
   int64_t alignment[TENSORS]; /* of BIAS 0: there is none */
   window w;
 } dnn_key;
@@ -158,9 +158,10 @@ static int computed_in(const dnn_key *k) { return k->type == DNN_DOUBLE ? DNN_DO
 
 static void *describe_tensor(dnn_plan *p, int64_t name, int64_t n, int64_t c, int64_t h,
                              int64_t w) {
-  const bool last = p->key.last;
+  const bool channels_last = p->key.channels_last;
   const int64_t shape[4] = {n, c, h, w};
-  const int64_t strides[4] = {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1};
+  const int64_t strides[4] = {c * h * w, channels_last ? 1 : h * w, channels_last ? w * c : w,
+                              channels_last ? c : 1};
   const bool is_virtual = name == SUM;
   const int type = is_virtual ? computed_in(&p->key) : (int)p->key.type;
   const int64_t alignment = is_virtual ? 16 : p->key.alignment[name];
@@ -354,7 +355,7 @@ static bool key_of(dnn_key *k, const conv_job &j) {
   k->groups = c.groups;
   k->channels = c.channels;
   k->filters = c.filters;
-  k->last = j.last;
+  k->channels_last = j.channels_last;
   k->alignment[X] = alignment_of(j.x);
   k->alignment[W] = alignment_of(j.w);
   k->alignment[Y] = alignment_of(j.y);

@@ -20,12 +20,12 @@ MOTH_LOCAL extern const moth_host *moth_engine;
 #define moth_tensor_new (moth_engine->tensor_new)
 #define moth_tensor_release (moth_engine->tensor_release)
 #define moth_packed (moth_engine->packed)
-#define moth_packed_last (moth_engine->packed_last)
+#define moth_packed_channels_last (moth_engine->packed_channels_last)
 #define moth_cast (moth_engine->cast)
 #define moth_copy_into (moth_engine->copy_into)
 #define moth_loop_over (moth_engine->loop_over)
 #define moth_layout_contiguous (moth_engine->layout_contiguous)
-#define moth_layout_last (moth_engine->layout_last)
+#define moth_layout_channels_last (moth_engine->layout_channels_last)
 #define moth_convert (moth_engine->convert)
 #define moth_run (moth_engine->run)
 #define moth_op_find (moth_engine->op_find)
@@ -45,8 +45,13 @@ static inline char *moth_address(const moth_tensor *x) {
 }
 
 /* channels_last, and not in row-major order as well: tensor.h's moth_channels_last. */
-static inline bool moth_lies_last(const moth_tensor *x) {
-  return moth_layout_last(&x->l) && !moth_layout_contiguous(&x->l);
+static inline bool moth_is_channels_last(const moth_tensor *x) {
+  return moth_layout_channels_last(&x->l) && !moth_layout_contiguous(&x->l);
+}
+
+/* An owned tensor with x's elements, packed in the one order or the other. */
+static inline moth_tensor *moth_packed_as(const moth_tensor *x, bool channels_last) {
+  return channels_last ? moth_packed_channels_last(x) : moth_packed(x);
 }
 
 #endif

@@ -218,12 +218,12 @@ static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
 
 /* Whether all of them lie in one and the same order. */
 static bool in_rows(const moth_tensor *const *x, int n) {
-  bool rows = true, last = true;
+  bool rows = true, channels_last = true;
   for (int k = 0; k < n; k++) {
     rows = rows && moth_layout_contiguous(&x[k]->l);
-    last = last && moth_layout_last(&x[k]->l);
+    channels_last = channels_last && moth_layout_channels_last(&x[k]->l);
   }
-  return rows || last;
+  return rows || channels_last;
 }
 
 template <class T>

@@ -14,12 +14,12 @@ struct pooling {
 
 /* Windows of `image` that gave results like `seen`; the kernel's threads are cells of `of`. */
 static int pooling_of(pooling *p, const moth_layout *image, const moth_layout *seen,
-                      const moth_layout *of, bool last, const int64_t *kernel,
+                      const moth_layout *of, bool channels_last, const int64_t *kernel,
                       const int64_t *stride, const int64_t *padding, const int64_t *dilation,
                       moth_ctx *ctx) {
   const int high = image->ndim - 2;
   p->n = of->numel;
-  p->c = channels_of(of, last);
+  p->c = channels_of(of, channels_last);
   p->at = cells_of(planes_of(image, p->c), of->shape[high], of->shape[high + 1]);
   p->count_padding = true;
   p->divisor = 0;
@@ -66,11 +66,11 @@ static __global__ void max_windows(pooling p, const T *x, T *y, int64_t *index) 
 
 MOTH_CUDA(max_pool2d) {
   pooling p;
-  const bool last = goes_last(a->input, out[0]);
-  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, last, a->kernel_size,
+  const bool channels_last = goes_channels_last(a->input, out[0]);
+  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, channels_last, a->kernel_size,
                           a->stride, a->padding, a->dilation, a->ctx);
   if (status || p.n == 0) return status;
-  moth_tensor *x = laid(a->input, last);
+  moth_tensor *x = moth_packed_as(a->input, channels_last);
   if (!x) return moth_status(a->ctx);
   status = with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -93,10 +93,10 @@ struct places {
   channels c;
 };
 
-static places places_of(const moth_layout *positions, int64_t room, bool last) {
+static places places_of(const moth_layout *positions, int64_t room, bool channels_last) {
   const int high = positions->ndim - 2;
   const int64_t each = positions->shape[high] * positions->shape[high + 1];
-  const channels c = channels_of(positions, last);
+  const channels c = channels_of(positions, channels_last);
   return places{positions->numel, planes_of(positions, c) * c.each.by * room,
                 quotients(each, positions->numel), room, c};
 }
@@ -157,12 +157,13 @@ static moth_tensor *numbers(moth_ctx *ctx, const moth_tensor *like, int64_t n) {
 }
 
 MOTH_CUDA(max_pool2d_back) {
-  const bool last = goes_last(a->input, out[0]);
-  const places p = places_of(&a->indices->l, a->size[0] * a->size[1], last);
+  const bool channels_last = goes_channels_last(a->input, out[0]);
+  const places p = places_of(&a->indices->l, a->size[0] * a->size[1], channels_last);
   if (out[0]->l.numel == 0) return MOTH_OK;
   moth_ctx *ctx = a->ctx;
   const moth_queue *q = moth_queue_of(ctx, out[0]->l.device);
-  moth_tensor *dy = laid(a->input, last), *index = laid(a->indices, last);
+  moth_tensor *dy = moth_packed_as(a->input, channels_last);
+  moth_tensor *index = moth_packed_as(a->indices, channels_last);
   moth_tensor *head = numbers(ctx, out[0], p.all), *next = numbers(ctx, out[0], p.n);
   int status = q && dy && index && head && next ? MOTH_OK : moth_status(ctx);
   if (!status)
@@ -195,11 +196,13 @@ static __global__ void pick(places p, const T *x, const int64_t *index, T *y,
 
 MOTH_CUDA(max_pool2d_pick) {
   const moth_layout *l = &a->input->l;
-  const bool last = goes_last(a->input, out[0]);
-  const places p = places_of(&a->indices->l, l->shape[l->ndim - 2] * l->shape[l->ndim - 1], last);
+  const bool channels_last = goes_channels_last(a->input, out[0]);
+  const int64_t room = l->shape[l->ndim - 2] * l->shape[l->ndim - 1];
+  const places p = places_of(&a->indices->l, room, channels_last);
   if (p.n == 0) return MOTH_OK;
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
-  moth_tensor *x = laid(a->input, last), *index = laid(a->indices, last);
+  moth_tensor *x = moth_packed_as(a->input, channels_last);
+  moth_tensor *index = moth_packed_as(a->indices, channels_last);
   int status = q && x && index ? MOTH_OK : moth_status(a->ctx);
   if (!status)
     status = with_float(x->l.dtype, [&](auto t) {
@@ -276,13 +279,13 @@ static const int64_t ones[2] = {1, 1};
 
 MOTH_CUDA(avg_pool2d) {
   pooling p;
-  const bool last = goes_last(a->input, out[0]);
-  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, last, a->kernel_size,
+  const bool channels_last = goes_channels_last(a->input, out[0]);
+  int status = pooling_of(&p, &a->input->l, &out[0]->l, &out[0]->l, channels_last, a->kernel_size,
                           a->stride, a->padding, ones, a->ctx);
   if (status || p.n == 0) return status;
   p.count_padding = a->count_include_pad;
   p.divisor = a->divisor_override == MOTH_NO_INT ? 0 : a->divisor_override;
-  moth_tensor *x = laid(a->input, last);
+  moth_tensor *x = moth_packed_as(a->input, channels_last);
   if (!x) return moth_status(a->ctx);
   status = with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -295,13 +298,13 @@ MOTH_CUDA(avg_pool2d) {
 
 MOTH_CUDA(avg_pool2d_back) {
   pooling p;
-  const bool last = goes_last(a->input, out[0]);
-  int status = pooling_of(&p, &out[0]->l, &a->input->l, &out[0]->l, last, a->kernel_size,
+  const bool channels_last = goes_channels_last(a->input, out[0]);
+  int status = pooling_of(&p, &out[0]->l, &a->input->l, &out[0]->l, channels_last, a->kernel_size,
                           a->stride, a->padding, ones, a->ctx);
   if (status || p.n == 0) return status;
   p.count_padding = a->count_include_pad;
   p.divisor = a->divisor_override == MOTH_NO_INT ? 0 : a->divisor_override;
-  moth_tensor *dy = laid(a->input, last);
+  moth_tensor *dy = moth_packed_as(a->input, channels_last);
   if (!dy) return moth_status(a->ctx);
   status = with_float(dy->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;

@@ -231,17 +231,17 @@ static int run_resize(moth_ctx *ctx, resizing r, const moth_layout *image,
                       const moth_layout *result, const moth_tensor *from, moth_tensor *to,
                       bool back) {
   const moth_layout *l = &to->l;
-  const bool last = goes_last(from, to);
+  const bool channels_last = goes_channels_last(from, to);
   tables t = {};
   for (int i = 0; i < 2; i++) {
     r.in[i] = image->shape[2 + i];
     r.out[i] = result->shape[2 + i];
   }
   r.count = r.mode == LINEAR ? 2 : r.mode == CUBIC ? 4 : 1;
-  r.c = channels_of(l, last);
+  r.c = channels_of(l, channels_last);
   r.at = cells_of(planes_of(l, r.c), l->shape[2], l->shape[3]);
   if (l->numel == 0) return MOTH_OK;
-  moth_tensor *x = laid(from, last);
+  moth_tensor *x = moth_packed_as(from, channels_last);
   int status = x ? tables_of(&t, ctx, r, to, back) : moth_status(ctx);
   if (!status)
     status = with_float(l->dtype, [&](auto k) {

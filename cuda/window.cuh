@@ -44,8 +44,8 @@ struct channels {
   quotient_by each; /* 1: planes behind each other */
 };
 
-static inline channels channels_of(const moth_layout *l, bool last) {
-  return channels{quotients(last ? l->shape[1] : 1, l->numel)};
+static inline channels channels_of(const moth_layout *l, bool channels_last) {
+  return channels{quotients(channels_last ? l->shape[1] : 1, l->numel)};
 }
 
 /* The pixel of element i, counted along planes; *channel: which of the pixel's. */
@@ -62,14 +62,9 @@ static inline int64_t planes_of(const moth_layout *l, const channels &c) {
   return n / c.each.by;
 }
 
-/* An owned tensor with x's elements that lies so. */
-static inline moth_tensor *laid(const moth_tensor *x, bool last) {
-  return last ? moth_packed_last(x) : moth_packed(x);
-}
-
 /* Whether what is made of x is computed channels_last: y lies so, and x or y lies only so. */
-static inline bool goes_last(const moth_tensor *x, const moth_tensor *y) {
-  return moth_layout_last(&y->l) && (moth_lies_last(x) || moth_lies_last(y));
+static inline bool goes_channels_last(const moth_tensor *x, const moth_tensor *y) {
+  return moth_layout_channels_last(&y->l) && (moth_is_channels_last(x) || moth_is_channels_last(y));
 }
 
 /* Element i of packed planes. */

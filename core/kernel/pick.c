@@ -221,7 +221,8 @@ int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const mot
                     const moth_tensor *base, int64_t step, const moth_reach *reach) {
   moth_loop loop;
   atomic_bool wrong = false;
-  along a = {.step = step, .first = index->l.first, .move = mover_of(mode, base->l.dtype)->along,
+  along a = {.step = step, .first = index->l.index_base,
+             .move = mover_of(mode, base->l.dtype)->along,
              .wrong = &wrong};
   if (reach) a.size = reach->size;
   const moth_inner run = reach ? checked_along : a.move;
@@ -342,7 +343,7 @@ static void check_run(int64_t n, char *const *at, const int64_t *step, const voi
 static int check(const moth_tensor *index, const moth_reach *reach) {
   moth_loop loop;
   moth_ctx *ctx = index->ctx;
-  bounds b = {.first = index->l.first, .size = reach->size};
+  bounds b = {.first = index->l.index_base, .size = reach->size};
   moth_loop_over(&loop, ctx, &index->l, 1, (const moth_tensor *const[]){index});
   int status = moth_loop_run(&loop, check_run, &b);
   if (status || !b.found) return status;

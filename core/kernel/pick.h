@@ -45,7 +45,7 @@ int moth_pick_check(const char *arg, const moth_tensor *values, int dtype);
 moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype);
 
 /* The positions, packed, nobody else's to change, and found to lie within reach. They may count
-** from 1: l.first. Owned, NULL: error set. */
+** from 1: l.index_base. Owned, NULL: error set. */
 moth_tensor *moth_pick_positions(const moth_tensor *index, const moth_reach *reach);
 
 #endif

@@ -75,7 +75,7 @@ MOTH_OP(adaptive_avg_pool2d, ADAPTIVE_AVG_POOL2D,
     "moth.randn(3, 7, 5), {3, 4}\n"
     "moth.randn(2, 2, 4, 3), {output_size = {6, moth.none}}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
 
 /* The shares of the plane that `input` is the gradient of the results of. */
 static int back_fit(const adaptive_avg_pool2d_back_args *a, moth_shares *p) {
@@ -122,7 +122,7 @@ MOTH_OP(adaptive_avg_pool2d_back, ADAPTIVE_AVG_POOL2D_BACK,
   .examples = "moth.randn(2, 3, 2, 3), {7, 5}\n"
               "moth.randn(2, 3, 2, 3), {7, 5}, \"channels_last\"",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
 /* -- the largest -- */
 
@@ -162,7 +162,7 @@ MOTH_OP(adaptive_max_pool2d, ADAPTIVE_MAX_POOL2D,
   .outputs = "y, indices: return_indices",
   .saves = "indices",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
 
 /* -- in one dimension -- */
 

@@ -208,7 +208,7 @@ MOTH_OP(channel_norm, CHANNEL_NORM,
   .outputs = "y, batch_mean: hidden, batch_var: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input mean var batch_mean batch_var weight:input weight:mean weight:var",
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
 static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout *y) {
   int status = check_input(a->input);
@@ -276,7 +276,7 @@ MOTH_OP_CONST(channel_norm_back, CHANNEL_NORM_BACK,
     " eps = 0.1, training = false}",
   .outputs = "dx, dweight, dbias",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
 /* -- running statistics -- */
 

@@ -188,7 +188,7 @@ MOTH_OP(conv2d, CONV2D,
     "moth.randn(2, 3, 6, 5), moth.randn(4, 3, 2, 4), {padding = 'same', dilation = {3, 1}}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:weight weight:input",
-  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
 
 /* -- the gradient of the images -- */
 
@@ -245,7 +245,7 @@ MOTH_OP(conv2d_input, CONV2D_INPUT,
     "moth.randn(4, 5, 5), moth.randn(4, 3, 2, 4), 5, {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:weight weight:input",
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
 /* -- the gradient of the filters -- */
 
@@ -305,7 +305,7 @@ MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
     "moth.randn(4, 5, 5), moth.randn(6, 5, 5), {2, 4}, {padding = 'same'}",
   .dtypes = MOTH_FLOATS,
   .saves = "input:output output:input",
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
 /* -- made of these -- */
 

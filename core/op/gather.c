@@ -37,7 +37,7 @@ static int begin(moth_tensor *y, const moth_tensor *input) {
 static moth_tensor *apart(moth_tensor *take, const moth_tensor *y) {
   if (!take || moth_storage_root(take->storage) != moth_storage_root(y->storage)) return take;
   moth_tensor *copy = moth_tensor_new(take->ctx, &take->l);
-  if (copy) copy->l.first = take->l.first;
+  if (copy) copy->l.index_base = take->l.index_base;
   if (copy && moth_copy_into(copy, take)) {
     moth_tensor_release(copy);
     copy = NULL;
@@ -77,7 +77,8 @@ static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tens
   int64_t *offset = moth_alloc(ctx, bytes);
   if (!offset) return ctx->error.code;
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
-  for (int64_t i = 0; i < n; i++) offset[i] = (at[i] - list->l.first) * base->l.stride[dim] * size;
+  for (int64_t i = 0; i < n; i++)
+    offset[i] = (at[i] - list->l.index_base) * base->l.stride[dim] * size;
   pick.offset = offset;
   int status = moth_pick_run(ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
   moth_dealloc(ctx, offset, bytes);
@@ -229,7 +230,7 @@ static moth_tensor *covered(const moth_tensor *x, const moth_tensor *index, int3
   l.numel = index->l.numel;
   for (int32_t d = 0; d < l.ndim; d++) l.shape[d] = index->l.shape[d];
   if (hold >= 0 && l.ndim > 0) {
-    l.offset -= index->l.first * l.stride[hold];
+    l.offset -= index->l.index_base * l.stride[hold];
     l.stride[hold] = 0;
   }
   return moth_tensor_like(x->ctx, &l, x->storage);

@@ -137,7 +137,7 @@ static int cat_grad(const cat_args *a, moth_grad *g) {
 }
 
 MOTH_OP(cat, CAT, .dtypes = MOTH_ANY | MOTH_PROMOTE,
-        .flags = MOTH_OP_LAST | MOTH_OP_OUT | MOTH_OP_PORTABLE,
+        .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_OUT | MOTH_OP_PORTABLE,
         .doc = "Tensors one after the other along a dimension.",
         .examples = "{moth.randn(2, 3), moth.randn(1, 3)}\n"
                     "{moth.randn(2, 3), moth.randn(2, 2)}, {dim = 2}")

@@ -99,7 +99,7 @@ static int take_compose(const take_args *a, moth_tensor **out) {
   moth_tensor *x = NULL, *at = NULL, *y = NULL;
   int status = MOTH_CALL(a->ctx, &x, reshape, .input = a->input, .shape = {&flat, 1});
   if (!status) status = MOTH_CALL(a->ctx, &at, reshape, .input = a->index, .shape = {&flat, 1});
-  if (at) at->l.first = a->index->l.first;
+  if (at) at->l.index_base = a->index->l.index_base;
   if (!status) status = MOTH_CALL(a->ctx, &y, gather, .input = x, .dim = 0, .index = at);
   if (!status)
     status = MOTH_CALL(a->ctx, out, reshape, .input = y,
@@ -117,7 +117,7 @@ MOTH_OP_COMPOSES(take, TAKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_FROM_ONE,
 static int flatten_take(const take_along_dim_args *a, moth_tensor **out) {
   moth_tensor *at = NULL;
   int status = MOTH_CALL(a->ctx, &at, reshape, .input = a->indices, .shape = {&flat, 1});
-  if (at) at->l.first = a->indices->l.first;
+  if (at) at->l.index_base = a->indices->l.index_base;
   if (!status) status = MOTH_CALL(a->ctx, out, take, .input = a->input, .index = at);
   moth_tensor_release(at);
   return status;

@@ -88,7 +88,7 @@ MOTH_OP(max_pool2d, MAX_POOL2D,
   .outputs = "y, indices: return_indices",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
-  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
 
 /* -- the gradient of max_pool2d, and the gradient of that -- */
 
@@ -137,7 +137,7 @@ MOTH_OP(max_pool2d_back, MAX_POOL2D_BACK,
               " \"channels_last\"",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
 static int max_pool2d_pick_shape(const max_pool2d_pick_args *a, moth_layout *y) {
   int status = same_places(a->ctx, a->input, a->indices, 2);
@@ -172,7 +172,7 @@ MOTH_OP(max_pool2d_pick, MAX_POOL2D_PICK,
   .examples = "moth.randn(1, 3, 3), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64})",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
 /* -- avg_pool2d -- */
 
@@ -230,7 +230,7 @@ MOTH_OP(avg_pool2d, AVG_POOL2D,
     " count_include_pad = false}\n"
     "moth.randn(2, 3, 8, 8), {kernel_size = 2, divisor_override = 3}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_LAST | MOTH_OP_METHOD)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
 
 static int avg_pool2d_back_fit(const avg_pool2d_back_args *a, moth_pool *p) {
   const moth_layout *l = &a->input->l;
@@ -284,7 +284,7 @@ MOTH_OP(avg_pool2d_back, AVG_POOL2D_BACK,
     "moth.randn(2, 3, 4, 4), {8, 8}, {2, 2}, {2, 2}, {0, 0}, false, true, 3,"
     " \"channels_last\"",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_LAST | MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
 /* -- in one dimension -- */
 

@@ -61,7 +61,7 @@ MOTH_OP_CONST(to_index, TO_INDEX,
 
 static int count_from_one_view(const count_from_one_args *a, moth_layout *y) {
   (void)a;
-  y->first = 1;
+  y->index_base = 1;
   return MOTH_OK;
 }
 

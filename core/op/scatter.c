@@ -40,7 +40,7 @@ static int scatter_reduce_shape(const scatter_reduce_args *a, moth_layout *y) {
 /* Fills to[k] and from[k], offsets in packed tensors shaped as input and src, for each position. */
 static void places(const scatter_reduce_args *a, int32_t dim, const moth_tensor *list, int64_t *to,
                    int64_t *from) {
-  const int64_t *at = (const int64_t *)(const void *)moth_at(list), first = list->l.first;
+  const int64_t *at = (const int64_t *)(const void *)moth_at(list), first = list->l.index_base;
   moth_layout x = a->input->l, v = a->src->l;
   const moth_layout *index = &a->index->l;
   int64_t here[MOTH_MAX_DIMS] = {0};

@@ -32,7 +32,7 @@ function rows.add(name, text, setup, l2, modes)
 end
 
 --- Whether a variant is one of channels_last.
-function rows.is_last(variant) return (variant or ""):find "_cl$" ~= nil end
+function rows.is_channels_last(variant) return (variant or ""):find "_cl$" ~= nil end
 
 --- The tensor that *[2,3], ids[5]<9 or mask[5] describes, on the GPU.
 -- @param fixed  by a network: a dry run shrinks the first dimension only
@@ -50,7 +50,9 @@ function rows.input(spec, gradients, variant, fixed)
     return moth.rand(shape):lt(0.5)
   end
   local x = moth.randn(shape, { dtype = moth[DTYPES[(variant or "f32"):match "^%w+"]] })
-  if rows.is_last(variant) and #shape == 4 then x = x:to { memory_format = moth.channels_last } end
+  if #shape == 4 and rows.is_channels_last(variant) then
+    x = x:to { memory_format = moth.channels_last }
+  end
   return x:requires_grad_(gradients == true and kind == "*")
 end
 

@@ -34,7 +34,7 @@ local function train(name, text, options)
       inputs[#inputs + 1] = rows.input(spec, false, nil, options.fixed ~= false)
     end
     local x, y = unpack(inputs)
-    if rows.is_last(options.variant) then
+    if rows.is_channels_last(options.variant) then
       net:to { memory_format = moth.channels_last }
       x = x:to { memory_format = moth.channels_last }
     end
