@@ -64,6 +64,14 @@ describe("errors of f32 stay small", function()
     end
   end)
 
+  it("in the means beside variances of columns", function() -- PyTorch's are sums of doubles
+    for _, make in ipairs {moth.rand, moth.randn} do
+      local x = make(300, 200)
+      within(2, 0.8, function(t) return select(2, moth.var_mean(t, 1)) end, x)
+      within(2, 0.8, function(t) return select(2, moth.std_mean(t:view(300, 20, 10), 1)) end, x)
+    end
+  end)
+
   it("in softmax of rows of any length and number, each as if it stood alone", function()
     for _, n in ipairs {1, 3, 8, 10, 16, 17, 33, 64, 255, 257} do
       for _, rows in ipairs {1, 3, 5, 16, 17} do

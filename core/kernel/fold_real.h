@@ -1,6 +1,6 @@
 /* fold_real.h -- the loops of fold.c over floats, for one REAL and one TARGET: sums, sums of
 ** squares and of sizes, extremes. Along a row they run in vectors; across rows as many sums grow
-** side by side as there are accumulators, in REAL for 256 rows and then in double.
+** side by side as there are accumulators.
 */
 #include "sums_real.h"
 
@@ -9,23 +9,29 @@ VECTOR_SUM(fold_squares, v *v)
 VECTOR_EXTREME(fold_most, >, -INFINITY)
 VECTOR_EXTREME(fold_least, <, INFINITY)
 
-/* acc += r rows of n elements that lie side by side; `next` elements from row to row. */
+/* acc += r rows of n elements that lie side by side; `next` elements from row to row: eight rows
+** by halves, eight of those in REAL, and these in double. */
 TARGET static void NAME(sum_rows)(int64_t n, int64_t r, double *restrict acc, const REAL *x,
                                   int64_t next) {
   REAL part[BLOCK];
-  while (r > 0) {
-    int64_t i = 0, some = r < 256 ? r : 256;
-    for (int64_t j = 0; j < n; j++) part[j] = 0;
-    for (; i + 4 <= some; i += 4, x += 4 * next) {
-      const REAL *b = x + next, *c = b + next, *d = c + next;
+  while (r >= 8) {
+    const int64_t some = r < 64 ? r / 8 * 8 : 64;
+    for (int64_t i = 0; i < some; i += 8, x += 8 * next) {
+      const REAL *b = x + next, *c = b + next, *d = c + next, *e = d + next, *f = e + next;
+      const REAL *g = f + next, *h = g + next;
       REAL *restrict s = part;
-      for (int64_t j = 0; j < n; j++) s[j] += (x[j] + b[j]) + (c[j] + d[j]);
+      if (i == 0)
+        for (int64_t j = 0; j < n; j++)
+          s[j] = ((x[j] + b[j]) + (c[j] + d[j])) + ((e[j] + f[j]) + (g[j] + h[j]));
+      else
+        for (int64_t j = 0; j < n; j++)
+          s[j] += ((x[j] + b[j]) + (c[j] + d[j])) + ((e[j] + f[j]) + (g[j] + h[j]));
     }
-    for (; i < some; i++, x += next)
-      for (int64_t j = 0; j < n; j++) part[j] += x[j];
     for (int64_t j = 0; j < n; j++) acc[j] += (double)part[j];
     r -= some;
   }
+  for (; r > 0; r--, x += next)
+    for (int64_t j = 0; j < n; j++) acc[j] += (double)x[j];
 }
 
 /* Few columns that fill their rows are seen as many: several rows make one. */
@@ -56,19 +62,12 @@ TARGET static double NAME(sum_apart)(int64_t r, const char *x, int64_t next) {
   return ((a + b) + (c + d)) + ((e + f) + (g + h));
 }
 
-/* The same across rows, in REAL for 256 of them. */
+/* The same across rows. */
 TARGET static void NAME(sum_loose)(int64_t n, int64_t r, double *acc, const char *at, int64_t step,
                                    int64_t next) {
-  REAL part[BLOCK];
-  while (r > 0) {
-    int64_t some = r < 256 ? r : 256;
-    for (int64_t j = 0; j < n; j++) part[j] = 0;
-    for (int64_t i = 0; i < some; i++, at += next) {
-      const char *x = at;
-      for (int64_t j = 0; j < n; j++, x += step) part[j] += ELEMENT(0);
-    }
-    for (int64_t j = 0; j < n; j++) acc[j] += (double)part[j];
-    r -= some;
+  for (int64_t i = 0; i < r; i++, at += next) {
+    const char *x = at;
+    for (int64_t j = 0; j < n; j++, x += step) acc[j] += (double)ELEMENT(0);
   }
 }
 
