@@ -123,6 +123,8 @@ describe("errors of f32 stay small", function()
                    moth.rand(1, 256, 14, 14), moth.rand(64, 256, 1, 1))
     product_within(14, 3.2, function(x, w) return (F.conv1d(x, w, nil, 1, 2)) end,
                    moth.rand(2, 64, 200), moth.rand(32, 64, 5))
+    product_within(8, 1.8, function(x, w) return (F.conv1d(x, w, nil, 1, 4, 4):sum()) end,
+                   moth.rand(2, 60, 100), moth.rand(40, 60, 3))
     product_within(14, 3.2, function(x, w) return (F.conv_transpose2d(x, w, nil, 2, 1)) end,
                    moth.rand(2, 64, 10, 10), moth.rand(64, 32, 4, 4))
     product_within(12, 1.25, function(x, w) return (F.conv_transpose1d(x, w, nil, 2, 2, 1)) end,

@@ -7,7 +7,7 @@
 */
 #include "lower.h"
 
-#define SHORT_CHAIN 64 /* taps of a phase added in one go, unless there are more chains anyway */
+#define SHORT_CHAIN 64 /* taps of a phase or apart, in one go unless there are more chains anyway */
 #define NS_PER_FMA 0.01
 #define FEW_WINDOWS 256 /* for which filters that lie right are not laid out anew */
 #define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */
@@ -163,7 +163,8 @@ static void chain(const strip *z, int64_t i, int64_t n) {
 static int64_t equal_chain(const job *j, int64_t taps) {
   const int64_t whole = j->tile->by_rows ? MOTH_TILE_LANES : 1;
   int64_t chains = ceil_div(taps, j->tile->chain);
-  if (chains == 1 && j->phases > 1 && !j->tile->by_rows) chains = ceil_div(taps, SHORT_CHAIN);
+  const bool few = j->phases > 1 || j->l.apart > 1; /* that is how PyTorch's are summed */
+  if (chains == 1 && few && !j->tile->by_rows) chains = ceil_div(taps, SHORT_CHAIN);
   return chains ? ceil_div(ceil_div(taps, chains), whole) * whole : 1;
 }
 
