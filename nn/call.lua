@@ -308,10 +308,39 @@ return function(Module, STORE)
   --- The forward functions of Moth's own that hold on to neither their input nor their result.
   Module.passing = passing
 
+  -- Notes the classes of a module and of those below it, each with its forward.
+  local function note_classes(met, module, seen)
+    if seen[module] then return end
+    seen[module] = true
+    met[module[STORE].class] = module[STORE].class.forward
+    for _, child in ipairs(module:_children()) do note_classes(met, child[2], seen) end
+  end
+
+  --- The classes of some modules and of all below them: a list of class and forward in turn, which
+  -- holds what was found of these modules as long as sight.as_met says so.
+  function sight.classes(modules)
+    local met, seen, list = {}, {}, {}
+    for _, module in ipairs(modules) do note_classes(met, module, seen) end
+    for known, forward in pairs(met) do
+      list[#list + 1], list[#list + 2] = known, forward
+    end
+    return list
+  end
+
+  -- Whether the classes still have the forwards that were met.
+  local function as_met(classes)
+    for i = 1, #classes, 2 do
+      if classes[i].forward ~= classes[i + 1] then return false end
+    end
+    return true
+  end
+  sight.as_met = as_met
+
   -- Whether all modules below one pass, and its forward meets modules where it expects them.
   local function closed(module)
     local store = module[STORE]
-    if store.looked ~= sight.changes then
+    if store.looked ~= sight.changes or not as_met(store.classes) then
+      store.classes = sight.classes {module}
       store.looked, store.closed = sight.changes, true
       local fields = passing[class.written(module.forward)]
       for i = 1, type(fields) == "table" and #fields or 0 do
@@ -326,8 +355,7 @@ return function(Module, STORE)
 
   --- Whether nobody but a module's caller sees what goes in, what comes out and what is made on the
   -- way. It holds as long as sight.changes, which hooks, forwards of single modules and modules
-  -- that take another's place raise. A forward that is replaced in its class after a first call is
-  -- not noticed.
+  -- that take another's place raise, and as long as sight.as_met(sight.classes {module}).
   function sight.passes(module)
     return passing[class.written(module.forward)] and not module[STORE].hooks and not has_global()
       and getmetatable(module).__call == call and closed(module) or false

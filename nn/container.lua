@@ -206,10 +206,10 @@ end
 -- would keep the memory until the next collection. `ours` says that x is such a result; `passes`
 -- lists which modules are such layers.
 
--- Runs the modules of `known` and asks whether they are still those, written out without a loop:
--- LuaJIT compiles that into its caller's trace, where a loop over modules of different classes
--- would leave it again and again.
-local function straight(known, passes)
+-- Runs the modules of `known` and asks whether they are still those, of classes that have the
+-- forwards they had, written out without a loop: LuaJIT compiles that into its caller's trace,
+-- where a loop over modules of different classes would leave it again and again.
+local function straight(known, passes, classes)
   local names, run, same = {}, {}, {}
   for i = 1, #known do
     names[i] = "m" .. i
@@ -218,17 +218,20 @@ local function straight(known, passes)
     run[i] = ("  y = m%d(x) if not rawequal(y, x) then %sx, ours = y, %s end"):format(i, ends,
       tostring(passes[i]))
   end
+  for i = 1, #classes, 2 do
+    same[#same + 1] = ("classes[%d].forward == classes[%d]"):format(i, i + 1)
+  end
   local head = #known > 0 and "local " .. table.concat(names, ", ") .. " = ...\n" or ""
-  local text = "local rawequal, free, ctx, unpack, known = ...\n"
+  local text = "local rawequal, free, ctx, unpack, known, classes = ...\n"
     .. head:gsub("%.%.%.", "unpack(known)")
     .. "return function(x)\n  local y, ours = nil, false\n" .. table.concat(run, "\n")
     .. "\n  return x\nend, function(self) return "
     .. (#known > 0 and table.concat(same, " and ") or "true") .. " end"
   return assert(loadstring(text, "=[moth.nn.Sequential]"))(rawequal, C.moth_free, ctx, unpack,
-    known)
+    known, classes)
 end
 
-local MOST = 64 -- modules written out; beyond that a loop does
+local MOST = 50 -- modules written out, each an upvalue of 60 at most; beyond that a loop does
 
 local function run_loop(self, x, passes)
   local ours = false
@@ -250,9 +253,10 @@ local function plan(self, store)
     known[i] = self[i]
     passes[i] = sight.passes(self[i]) or false
   end
+  local classes = sight.classes(known)
   store.length, store.seen = #self, sight.changes
   store.passes, store.run, store.same = passes, nil, nil
-  if #self <= MOST then store.run, store.same = straight(known, passes) end
+  if #self <= MOST then store.run, store.same = straight(known, passes, classes) end
 end
 
 function Sequential:forward(input)

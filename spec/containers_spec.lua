@@ -53,10 +53,39 @@ describe("Sequential", function()
     assert.equal(110, seq(x):item())
   end)
 
-  it("works with more modules than are written out", function()
-    local seq = nn.Sequential()
-    for _ = 1, 70 do seq:append(nn.Identity()) end
-    assert.equal(4, seq(moth.tensor(4)):item())
+  it("works with as many modules as are written out, and with more", function()
+    for _, n in ipairs {50, 56, 60, 64, 70} do
+      local seq = nn.Sequential()
+      for _ = 1, n do seq:append(nn.Identity()) end
+      assert.equal(4, seq(moth.tensor(4)):item())
+      local tanh = nn.Sequential()
+      for _ = 1, n do tanh:append(nn.Tanh()) end
+      assert.equal(0, tanh(moth.tensor(0)):item())
+    end
+  end)
+
+  -- Calls net twice; before the second call its Tanhs begin to keep what they are given.
+  local function inputs_kept(net, x)
+    local kept, forward = {}, nn.Tanh.forward
+    net(x)
+    nn.Tanh.forward = function(self, input)
+      kept[#kept + 1] = input
+      return forward(self, input)
+    end
+    local ok, problem = pcall(net, x)
+    nn.Tanh.forward = forward
+    assert.is_true(ok, problem)
+    return kept
+  end
+
+  it("leaves alone what a forward keeps that its class was given after a first call", function()
+    local linear, x = nn.Linear(2, 3), moth.randn(4, 2)
+    local inner = nn.Sequential(linear, nn.Tanh())
+    for _, net in ipairs {inner, nn.Sequential(nn.Identity(), nn.Sequential(inner))} do
+      local kept = inputs_kept(net, x)
+      assert.equal(1, #kept)
+      assert.close(linear(x):tolist(), kept[1]:tolist())
+    end
   end)
 
   it("names what is no module", function()

@@ -63,4 +63,20 @@ describe("nn.TransformerEncoder", function()
     assert.is_true(net(x):equal(layer(layer(x))))
     assert.not_equal(net.layers[1].fc.weight, net.layers[2].fc.weight)
   end)
+
+  it("leaves alone what a forward keeps that its layers' class was given after a first call",
+    function()
+      local layer, x = nn.TransformerEncoderLayer(8, 2, 16, 0), moth.randn(3, 2, 8)
+      local kept, forward = {}, nn.Linear.forward
+      layer(x)
+      nn.Linear.forward = function(self, input)
+        kept[#kept + 1] = input
+        return forward(self, input)
+      end
+      local ok, problem = pcall(layer, x)
+      nn.Linear.forward = forward
+      assert.is_true(ok, problem)
+      assert.equal(3, #kept) -- out_proj, linear1, linear2
+      for i = 2, 3 do assert.equal(3, kept[i]:size(1)) end
+    end)
 end)
