@@ -1,5 +1,7 @@
 /* amx.h -- tiles of a matrix as registers (AMX-BF16), for functions with AMX_TARGET: 16 rows of 16
-** f32 sums, or of 16 pairs of bf16. A thread opens them, computes, and closes them again.
+** f32 sums, or of 16 pairs of bf16. A thread opens them, computes, and closes them again. Tiles 0
+** to 3 hold sums; a product of more than 16 rows is `tall` and has 2 and 3, one of more than 16
+** columns is `wide` and has 1 and 3.
 */
 #ifndef MOTH_KERNEL_AMX_H
 #define MOTH_KERNEL_AMX_H
@@ -7,8 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "level.h"
+#include "dot_pairs.h"
 #include "pairs.h"
+#include "tile.h"
+
+#if MOTH_HAS_LEVELS
 
 #define AMX_SIDE 16 /* rows of a tile, and words of a row */
 
@@ -17,10 +22,14 @@
 bool moth_amx_here(void);
 /* moth_pairs_run where a row's pairs lie together. */
 void moth_amx_run(const moth_pairs *p);
-
-#if MOTH_HAS_LEVELS
+/* moth_tile_pairs in tiles as registers. */
+bool moth_tile_amx(moth_tile *to);
 
 #define AMX_TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16,amx-tile,amx-bf16")))
+
+/* Words of a row, as vectors. */
+#define AMX_AT(p) (*(const loose_words16 *)(const void *)(p))
+#define AMX_TO(p) (*(loose_words16 *)(void *)(p))
 
 #define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::: "memory")
 #define AMX_LOAD_BYTES(tile, p, bytes)                            \
@@ -48,6 +57,48 @@ AMX_TARGET INLINED void amx_open(int first, int second) {
   }
   __asm__ volatile("ldtilecfg %0" ::"m"(shape) : "memory");
 }
+
+AMX_TARGET INLINED void amx_zero(void) {
+  AMX_ZERO(0);
+  AMX_ZERO(1);
+  AMX_ZERO(2);
+  AMX_ZERO(3);
+}
+
+AMX_TARGET INLINED void amx_load(bool tall, bool wide, const float *c, int64_t ldc) {
+  const float *low = c + AMX_SIDE * ldc;
+  AMX_LOAD(0, c, ldc);
+  if (wide) AMX_LOAD(1, c + AMX_SIDE, ldc);
+  if (tall) AMX_LOAD(2, low, ldc);
+  if (tall && wide) AMX_LOAD(3, low + AMX_SIDE, ldc);
+}
+
+AMX_TARGET INLINED void amx_store(bool tall, bool wide, float *c, int64_t ldc) {
+  float *low = c + AMX_SIDE * ldc;
+  AMX_STORE(0, c, ldc);
+  if (wide) AMX_STORE(1, c + AMX_SIDE, ldc);
+  if (tall) AMX_STORE(2, low, ldc);
+  if (tall && wide) AMX_STORE(3, low + AMX_SIDE, ldc);
+}
+
+/* sums += a b for 16 pairs: rows of a `down` bytes apart, of b, whose columns beyond 16 are `more`,
+** `across` bytes. */
+AMX_TARGET INLINED void amx_multiply(const int tall, const int wide, const void *a, int64_t down,
+                                     const void *b, const void *more, int64_t across) {
+  AMX_LOAD_BYTES(4, a, down);
+  AMX_LOAD_BYTES(6, b, across);
+  AMX_DOT(0, 4, 6);
+  if (wide) AMX_LOAD_BYTES(7, more, across);
+  if (wide) AMX_DOT(1, 4, 7);
+  if (tall) AMX_LOAD_BYTES(5, (const char *)a + AMX_SIDE * down, down);
+  if (tall) AMX_DOT(2, 5, 6);
+  if (tall && wide) AMX_DOT(3, 5, 7);
+}
+
+/* f(tall, wide, ...) with constants for both */
+#define AMX_OF_SIZE(f, tall, wide, ...)                                            \
+  ((tall) && (wide) ? f(1, 1, __VA_ARGS__) : (tall) ? f(1, 0, __VA_ARGS__)         \
+                    : (wide) ? f(0, 1, __VA_ARGS__) : f(0, 0, __VA_ARGS__))
 
 #endif
 

@@ -48,7 +48,7 @@ typedef struct pair {
 } pair;
 
 static int weave_both(moth_ctx *ctx, weave a, weave b, pair *p) {
-  if (a.k < 2 || !(moth_tile_amx(&p->tile) || moth_tile_pairs(&p->tile))) return MOTH_NOT_LOWERED;
+  if (a.k < 2 || !moth_tile_pairs(&p->tile)) return MOTH_NOT_LOWERED;
   int64_t first = half(a.k) * a.items * a.length, second = half(b.k) * b.items * b.length;
   p->bytes = (first + second) * (int64_t)sizeof(uint32_t);
   p->room = moth_alloc(ctx, p->bytes);

@@ -1,6 +1,7 @@
-/* tile_pairs.c -- the f32 tile's product and sum where each number is a pair of bf16. */
-#include "dot_pairs.h"
-#include "pairs.h"
+/* tile_pairs.c -- the f32 tile's product and sum where each number is a pair of bf16: by vectors,
+** where registers do not hold tiles (tile_amx.c).
+*/
+#include "amx.h"
 #include "tile.h"
 
 #if MOTH_HAS_LEVELS
@@ -23,6 +24,7 @@
 
 /* (Processors of Intel multiply them at half the rate of f32, and have tiles for it.) */
 bool moth_tile_pairs(moth_tile *to) {
+  if (moth_tile_amx(to)) return true;
   if (!moth_pairs_here() || __builtin_cpu_is("intel")) return false;
   *to = *moth_tile_best();
   to->product = product_pairs;
@@ -32,6 +34,9 @@ bool moth_tile_pairs(moth_tile *to) {
 
 #else
 
-bool moth_tile_pairs(moth_tile *to) { return to && false; }
+bool moth_tile_pairs(moth_tile *to) {
+  (void)to;
+  return false;
+}
 
 #endif
