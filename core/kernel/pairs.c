@@ -157,11 +157,12 @@ void moth_pairs_run(const moth_pairs *p) {
   }
 }
 
-/* (Intel's processors do it at half the rate of f32, beside AMX.) */
-bool moth_pairs_here(void) {
-  bool known = moth_level() == MOTH_LEVEL_AVX512 && __builtin_cpu_supports("avx512bf16");
-  return known && (!__builtin_cpu_is("intel") || moth_amx_here());
+bool moth_pairs_dot(void) {
+  return moth_level() == MOTH_LEVEL_AVX512 && __builtin_cpu_supports("avx512bf16") &&
+         !__builtin_cpu_is("intel");
 }
+
+bool moth_pairs_here(void) { return moth_amx_here() || moth_pairs_dot(); }
 
 bool moth_pairs_by_rows(void) { return moth_amx_here(); }
 

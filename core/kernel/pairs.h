@@ -1,5 +1,6 @@
-/* pairs.h -- products of bf16 by the instruction that multiplies two of them at once (AVX512-BF16):
-** tiles of f32 sums, for one thread and without memory. halves.c makes whole products of them.
+/* pairs.h -- products of bf16 by instructions that multiply two neighbours along k at once: tiles
+** of f32 sums, for one thread and without memory. AMX does it where the processor has it,
+** AVX512-BF16 elsewhere. halves.c makes whole products of them.
 */
 #ifndef MOTH_KERNEL_PAIRS_H
 #define MOTH_KERNEL_PAIRS_H
@@ -23,9 +24,9 @@ typedef struct moth_pairs {
   bool add;
 } moth_pairs;
 
-/* Whether this processor is fast at it, and MOTH_ISA allows it. */
+/* Whether this processor is faster at it than at f32, and MOTH_ISA allows it. */
 bool moth_pairs_here(void);
-bool moth_pairs_by_rows(void); /* and wants a row's pairs together: cs == 2 */
+bool moth_pairs_by_rows(void); /* and wants a row's pairs together: cs == 2, since it is AMX */
 void moth_pairs_run(const moth_pairs *p);
 
 /* to[t * step + j] = x[2 t][j] and x[2 t + 1][j], for j < w and t < (k + 1) / 2, and 0 for j from w

@@ -22,10 +22,9 @@
   DOT_PAIRS(sum, (operand)((words16){0} + (number)), (operand)(numbers))
 #include "tile_product.h"
 
-/* (Processors of Intel multiply them at half the rate of f32, and have tiles for it.) */
 bool moth_tile_pairs(moth_tile *to) {
   if (moth_tile_amx(to)) return true;
-  if (!moth_pairs_here() || __builtin_cpu_is("intel")) return false;
+  if (!moth_pairs_dot()) return false;
   *to = *moth_tile_best();
   to->product = product_pairs;
   to->sum = sum_pairs;
