@@ -1,8 +1,10 @@
 /* pointloss.cu -- losses element by element, each in one pass: the formulas of
-** core/kernel/loss_real.h, and their sum or mean in f64.
+** core/kernel/pointloss_real.h, and their sum or mean in f64; and their gradients, as
+** core/op/pointloss.h lists them.
 */
 #include "../core/op/pointloss.h"
 
+#include "elementwise.cuh"
 #include "total.cuh"
 
 enum { MEAN, SUM, EACH_PAIR, BATCH_MEAN }; /* `reduction`, as core/op/pointloss.c counts */
@@ -113,3 +115,8 @@ MOTH_CUDA(kl_div) {
                        : pair_run<kl_pair>(a->input, a->target, 0, batch, a->reduction, false,
                                            out[0]);
 }
+
+/* -- gradients -- */
+
+#define LISTS(ONE, TWO, THREE) PAIR_SLOPES(THREE)
+MOTH_CUDA_FAMILY(LISTS)

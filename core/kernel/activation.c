@@ -1,6 +1,4 @@
-/* activation.c -- loops of activations and their gradients, as op/activation.h lists them, and of
-** the gradients of losses, as op/pointloss.h does.
-*/
+/* activation.c -- loops of activations and their gradients, as op/activation.h lists them. */
 #include "activation.h"
 
 #include "curves.h"
@@ -10,6 +8,5 @@
 #define LISTS(ONE, TWO, THREE) \
   ACTIVATION_CURVES(ONE) \
   ACTIVATION_PAIRS(TWO) \
-  ACTIVATION_BACKS(TWO) \
-  PAIR_SLOPES(THREE)
+  ACTIVATION_BACKS(TWO)
 MOTH_FAMILY(activation, LISTS)

@@ -1,17 +1,14 @@
-/* activation.h -- the loops of op/activation.h, moth_activation.elu[dtype], and of the gradients of
-** losses in op/pointloss.h. */
+/* activation.h -- the loops of op/activation.h, moth_activation.elu[dtype]. */
 #ifndef MOTH_KERNEL_ACTIVATION_H
 #define MOTH_KERNEL_ACTIVATION_H
 
 #include "../op/activation.h"
-#include "../op/pointloss.h"
 #include "elementwise.h"
 
 typedef struct moth_activation_loops {
   ACTIVATION_CURVES(MOTH_MEMBER)
   ACTIVATION_PAIRS(MOTH_MEMBER)
   ACTIVATION_BACKS(MOTH_MEMBER)
-  PAIR_SLOPES(MOTH_MEMBER)
 } moth_activation_loops;
 extern const moth_activation_loops moth_activation;
 

@@ -1,16 +1,9 @@
-/* loss.c -- losses of classes, a gather with weights, and of pairs of numbers. Sums are kept in
-** f64: a loss is one number out of many, and the price is nothing beside the memory's.
+/* loss.c -- losses of classes, a gather with weights. Sums are kept in f64: a loss is one number
+** out of many, and the price is nothing beside the memory's.
 */
 #include "loss.h"
 
-#include <math.h>
-
-#include "../threads.h"
-#include "functions.h"
-
-#define PAIR_BLOCK 8192 /* pairs that are summed in one go */
-
-/* -- classes -- */
+#include <string.h>
 
 static inline double load(int dtype, const void *x, int64_t i) {
   return dtype == MOTH_F32 ? (double)((const float *)x)[i] : ((const double *)x)[i];
@@ -93,45 +86,4 @@ void moth_class_factors(int dtype, const moth_classes *c, int64_t reduction, con
     double up = load(dtype, dy, reduction == MOTH_EACH ? i : 0) / total;
     store(dtype, factor, i, c->target[i] == c->ignore ? 0 : weight_of(dtype, c, i) * up);
   }
-}
-
-/* -- pairs -- */
-
-typedef struct pair_job {
-  int which;
-  double a;
-  int64_t n;
-  const void *x, *target;
-  void *y;      /* the losses, or NULL */
-  double *sums; /* of each block, if y is NULL */
-} pair_job;
-
-#define LOOPS "loss_real.h"
-#include "each_level.h"
-
-int moth_pair_loss(moth_ctx *ctx, int dtype, int which, double a, int64_t n, int64_t reduction,
-                   const void *x, const void *target, void *y) {
-  const int64_t blocks = (n + PAIR_BLOCK - 1) / PAIR_BLOCK, bytes = blocks * 8;
-  moth_work *work = dtype == MOTH_F32 ? MOTH_BEST(pairs) : pairs_f64;
-  pair_job j = {which, a, n, x, target, reduction == MOTH_EACH ? y : NULL, NULL};
-  double few[4], sum = 0;
-  int status = MOTH_OK;
-  if (!j.y && !(j.sums = blocks <= 4 ? few : moth_alloc(ctx, bytes))) return ctx->error.code;
-  if (blocks == 1) work(0, 1, 0, &j);
-  else status = moth_parallel(ctx, blocks, 1, PAIR_BLOCK * 0.3, work, &j);
-  if (!j.y) {
-    for (int64_t i = 0; i < blocks && !status; i++) sum += j.sums[i];
-    store(dtype, y, 0, reduction == MOTH_MEAN ? sum / (double)n : sum);
-    if (blocks > 4) moth_dealloc(ctx, j.sums, bytes);
-  }
-  return status;
-}
-
-bool moth_all_chances(int dtype, int64_t n, const void *x) {
-  bool inside = true;
-  for (int64_t i = 0; i < n; i++) {
-    double v = load(dtype, x, i);
-    inside &= v >= 0 && v <= 1;
-  }
-  return inside;
 }

@@ -3,8 +3,7 @@
 */
 #include "pointloss.h"
 
-#include "../kernel/activation.h"
-#include "../kernel/loss.h"
+#include "../kernel/pointloss.h"
 #include "../kernel/real.h"
 #include "activation.h"
 #include "binary.h"
@@ -321,7 +320,7 @@ MOTH_OP(kl_div, KL_DIV, .dtypes = MOTH_FLOATS, SAVES, METHOD,
     uint64_t arg[3];                                                                        \
     const moth_tensor *operands[] = {out[0], a->grad, a->input, a->target};                 \
     moth_numbers(out[0]->l.dtype, arg, a->a, a->b, 0);                                      \
-    return moth_map(a->ctx, moth_activation.op, out[0]->l.dtype, 4, operands, arg);         \
+    return moth_map(a->ctx, moth_pointloss.op, out[0]->l.dtype, 4, operands, arg);          \
   }                                                                                         \
   MOTH_OP_CONST(op, PAIR_SLOPE, .doc = "The gradient of a loss by its input.",              \
                 .examples = "moth.randn(3, 4), moth.rand(3, 4), moth.rand(3, 4), 0.3, 1.5", \

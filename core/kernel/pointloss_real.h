@@ -1,5 +1,5 @@
-/* loss_real.h -- the losses of pairs for one REAL and one TARGET: computed into a short block,
-** whose sum goes on in double. What each one is stands in loss.h.
+/* pointloss_real.h -- the losses of pairs for one REAL and one TARGET: computed into a short block,
+** whose sum goes on in double. What each one is stands in pointloss.h.
 */
 #include "sums_real.h"
 
@@ -52,4 +52,12 @@ TARGET static void NAME(pairs)(int64_t first, int64_t last, int lane, const void
     }
     if (!j->y) j->sums[b] = sum;
   }
+}
+
+/* Whether all are from 0 to 1. */
+TARGET static bool NAME(inside)(int64_t n, const void *from) {
+  const REAL *x = from;
+  bool all = true;
+  for (int64_t i = 0; i < n; i++) all &= x[i] >= 0 && x[i] <= 1;
+  return all;
 }

@@ -1,0 +1,51 @@
+/* pointloss.c -- losses of pairs of numbers, element by element or summed, and the loops of their
+** gradients. Sums are kept in f64.
+*/
+#include "pointloss.h"
+
+#include "../threads.h"
+#include "words.h"
+
+#define PAIR_BLOCK 8192 /* pairs that are summed in one go */
+
+/* -- losses -- */
+
+typedef struct pair_job {
+  int which;
+  double a;
+  int64_t n;
+  const void *x, *target;
+  void *y;      /* the losses, or NULL */
+  double *sums; /* of each block, if y is NULL */
+} pair_job;
+
+#define LOOPS "pointloss_real.h"
+#include "each_level.h"
+
+int moth_pair_loss(moth_ctx *ctx, int dtype, int which, double a, int64_t n, int64_t reduction,
+                   const void *x, const void *target, void *y) {
+  const int64_t blocks = (n + PAIR_BLOCK - 1) / PAIR_BLOCK, bytes = blocks * 8;
+  moth_work *work = dtype == MOTH_F32 ? MOTH_BEST(pairs) : pairs_f64;
+  pair_job j = {which, a, n, x, target, reduction == MOTH_EACH ? y : NULL, NULL};
+  double few[4], sum = 0;
+  int status = MOTH_OK;
+  if (!j.y && !(j.sums = blocks <= 4 ? few : moth_alloc(ctx, bytes))) return ctx->error.code;
+  if (blocks == 1) work(0, 1, 0, &j);
+  else status = moth_parallel(ctx, blocks, 1, PAIR_BLOCK * 0.3, work, &j);
+  if (!j.y) {
+    for (int64_t i = 0; i < blocks && !status; i++) sum += j.sums[i];
+    if (reduction == MOTH_MEAN) sum /= (double)n;
+    moth_convert(1, MOTH_F64, (const char *)&sum, 8, dtype, y, 8);
+    if (blocks > 4) moth_dealloc(ctx, j.sums, bytes);
+  }
+  return status;
+}
+
+bool moth_all_chances(int dtype, int64_t n, const void *x) {
+  return (dtype == MOTH_F32 ? MOTH_BEST(inside) : inside_f64)(n, x);
+}
+
+/* -- gradients -- */
+
+#define LISTS(ONE, TWO, THREE) PAIR_SLOPES(THREE)
+MOTH_FAMILY(pointloss, LISTS)
