@@ -89,6 +89,8 @@ static const mover *mover_of(int mode, int dtype) {
 /* Whole dimensions on the same side of the picks that lie behind each other on both sides of the
 ** move become one. */
 static void merge(moth_pick *p) {
+  _Static_assert(sizeof p->size == sizeof p->base_step && sizeof p->size == sizeof p->value_step,
+                 "what is removed from one of them is as much in all");
   for (int32_t d = p->nwhole - 2; d >= 0; d--) {
     if (d + 1 == p->before) continue; /* the picks stand between the two */
     if (p->base_step[d] != p->base_step[d + 1] * p->size[d + 1] ||
