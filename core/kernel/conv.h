@@ -11,10 +11,13 @@ typedef struct moth_conv {
   int64_t n, channels, filters, groups;
 } moth_conv;
 
+/* A status beside those of moth.h, which no call returns: this way of computing does not suit the
+** shape or the machine, and nothing was done. */
+enum { MOTH_DECLINED = 1 << 16 };
+
 /* y = x * weight + bias (or NULL); dx from dy and weight; dweight from x and dy. They poll and
-** return a status. dtype MOTH_BF16: the operands are bf16, bias and results f32; MOTH_NOT_LOWERED
-** tells that nothing was done since this shape or machine wants f32 operands. */
-#define MOTH_NOT_LOWERED 2
+** return a status. dtype MOTH_BF16: the operands are bf16, bias and results f32; MOTH_DECLINED:
+** f32 operands are wanted. */
 int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
                       const void *weight, const void *bias, void *y);
 int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy,

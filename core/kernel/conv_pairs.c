@@ -48,7 +48,7 @@ typedef struct pair {
 } pair;
 
 static int weave_both(moth_ctx *ctx, weave a, weave b, pair *p) {
-  if (a.k < 2 || !moth_tile_pairs(&p->tile)) return MOTH_NOT_LOWERED;
+  if (a.k < 2 || !moth_tile_pairs(&p->tile)) return MOTH_DECLINED;
   int64_t first = half(a.k) * a.items * a.length, second = half(b.k) * b.items * b.length;
   p->bytes = (first + second) * (int64_t)sizeof(uint32_t);
   p->room = moth_alloc(ctx, p->bytes);
@@ -83,7 +83,7 @@ int moth_pairs_forward(moth_ctx *ctx, const moth_conv *c, const void *x, const v
 int moth_pairs_input(moth_ctx *ctx, const moth_conv *c, const void *dy, const void *weight,
                      float *dx) {
   int64_t k = c->filters / c->groups, area = c->w.kernel[0] * c->w.kernel[1];
-  if (k < FEW) return MOTH_NOT_LOWERED;
+  if (k < FEW) return MOTH_DECLINED;
   moth_conv halved = *c;
   halved.filters = half(k) * c->groups;
   pair p;

@@ -17,7 +17,8 @@
 typedef struct moth_lowering {
   const moth_tile *tile;
   int64_t channels, in[2];     /* of a group of an image; its rows and columns */
-  int64_t lines, width;        /* windows of an image */
+  int64_t lines, width;        /* rows of windows in an image; places in such a row that are laid
+                               ** out for a copy: windows, or all columns that they see */
   int64_t step[2], top, left;  /* window (0, 0) begins at (top, left); windows are a step apart */
   int64_t copies, apart;       /* of each row, every next one begins `apart` columns further */
   int64_t reach;               /* rows of the image beyond a window's first that it sees */
@@ -52,8 +53,8 @@ static inline int64_t moth_lowered_at(const moth_lowering *l, int64_t c, int64_t
 void moth_lower(const moth_lowering *l, const float *x, int64_t images, int64_t apart,
                 int64_t channels, int64_t oy, float *xs);
 
-/* Like those of conv.h, with a tile or NULL. MOTH_NOT_LOWERED: the shape does not suit, nothing was
-** done. Numbers of images and filters are only moved, up to the tile. */
+/* Like those of conv.h, with a tile or NULL; all here may decline. Numbers of images and filters
+** are only moved, up to the tile. */
 int moth_lower_forward(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *x,
                        const float *weight, const float *bias, float *y);
 int moth_lower_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, const float *dy,

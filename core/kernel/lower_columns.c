@@ -107,11 +107,11 @@ int moth_lower_columns(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c,
   job j = {.c = c, .tile = tile, .filters = c->filters / c->groups,
            .channels = c->channels / c->groups, .p = w->out[0] * w->out[1],
            .area = w->kernel[0] * w->kernel[1], .dx = dx, .dy = dy, .weight = weight};
-  if (!j.tile) return MOTH_NOT_LOWERED;
+  if (!j.tile) return MOTH_DECLINED;
   int64_t column, columns = j.tile->columns;
   j.padded = (j.p + columns - 1) / columns * columns;
   if (moth_mul_overflow(j.area * (int64_t)sizeof(float), j.padded, &column) || column > MOST_BYTES)
-    return MOTH_NOT_LOWERED;
+    return MOTH_DECLINED;
   j.at_once = COLUMN_BYTES / column > 0 ? COLUMN_BYTES / column : 1;
   if (j.at_once > j.channels) j.at_once = j.channels;
   j.parts = (j.channels + j.at_once - 1) / j.at_once;

@@ -350,7 +350,7 @@ static int run(moth_ctx *ctx, job *j) {
              !l->left && l->lines == l->in[0] && l->width == l->in[1];
   bool small = j->of_group <= SMALL_WEIGHTS && l->lines * l->width % j->tile->lanes == 0;
   int64_t side = j->plain || small ? 1 : ceil_div(SIDE_WINDOWS, l->lines * l->width);
-  if (!moth_lowering_plan(l, j->n, side)) return MOTH_NOT_LOWERED;
+  if (!moth_lowering_plan(l, j->n, side)) return MOTH_DECLINED;
   j->height = moth_tile_height(j->filters, j->tile->rows);
   j->in_place = j->straight && (j->n * l->lines * l->width <= FEW_WINDOWS || j->tile->by_rows);
   double fma = (double)(j->of_group * j->groups) * (double)(j->n * l->lines * l->width);
@@ -402,7 +402,7 @@ int moth_lower_forward(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c,
     .width = w->out[1], .step = INT2(w->stride), .top = -w->padding[0], .left = -w->padding[1],
     .copies = w->kernel[1], .apart = w->dilation[1],
     .reach = (w->kernel[0] - 1) * w->dilation[0], .area = area};
-  if (!j.tile) return MOTH_NOT_LOWERED;
+  if (!j.tile) return MOTH_DECLINED;
   j.rs = j.l.channels * area;
   j.tap = moth_alloc(ctx, bytes);
   if (!j.tap) return ctx->error.code;
@@ -488,7 +488,7 @@ int moth_lower_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, c
     .area = ceil_div(area, count)};
   j.l.copies = (high[1] - low[1]) / j.l.apart + 1;
   j.cs = j.filters * area;
-  if (!j.tile) return MOTH_NOT_LOWERED;
+  if (!j.tile) return MOTH_DECLINED;
   int64_t bytes = count * (int64_t)sizeof(phase) + 3 * area * (int64_t)sizeof(int64_t);
   j.phase = moth_alloc(ctx, bytes);
   if (!j.phase) return ctx->error.code;
@@ -498,5 +498,5 @@ int moth_lower_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, c
   phases(&j, w);
   int status = run(ctx, &j);
   moth_dealloc(ctx, j.phase, bytes);
-  return status == MOTH_NOT_LOWERED ? moth_lower_columns(ctx, tile, c, dy, weight, dx) : status;
+  return status == MOTH_DECLINED ? moth_lower_columns(ctx, tile, c, dy, weight, dx) : status;
 }

@@ -228,7 +228,7 @@ int moth_lower_weight(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, 
            .filters = c->filters / c->groups, .p = w->out[0] * w->out[1], .across = w->out[1],
            .stride = INT2(w->stride), .inside = !has_borders(w), .x = x, .dy = dy,
            .dweight = dweight};
-  if (!j.tile) return MOTH_NOT_LOWERED;
+  if (!j.tile) return MOTH_DECLINED;
   j.l = (moth_lowering){
     .tile = j.tile, .channels = c->channels / c->groups, .in = INT2(w->in), .lines = w->out[0],
     .width = (w->out[1] - 1) * w->stride[1] + (w->kernel[1] - 1) * w->dilation[1] + 1,
@@ -236,6 +236,6 @@ int moth_lower_weight(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, 
     .reach = (w->kernel[0] - 1) * w->dilation[0], .area = w->kernel[0] * w->kernel[1]};
   j.padded = ceil_div(j.filters, j.tile->lanes) * j.tile->lanes;
   j.taps = j.l.channels * j.l.area;
-  if (!moth_lowering_plan(&j.l, j.n, ceil_div(SIDE_WINDOWS, j.p))) return MOTH_NOT_LOWERED;
+  if (!moth_lowering_plan(&j.l, j.n, ceil_div(SIDE_WINDOWS, j.p))) return MOTH_DECLINED;
   return run(ctx, &j, w, (double)(c->filters * j.taps) * (double)(j.n * j.p));
 }

@@ -220,7 +220,7 @@ static void cut(job *j, int lanes) {
 
 static int run_job(moth_ctx *ctx, job *j) {
   j->tile = moth_tile_best();
-  if (!j->tile) return MOTH_NOT_LOWERED;
+  if (!j->tile) return MOTH_DECLINED;
   cut(j, moth_lanes(ctx));
   int64_t tasks = j->groups * j->bunches * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   int64_t packed = ceil_div(j->groups * j->panels * j->of_panel, 16) * 16;
@@ -253,7 +253,7 @@ static int run_job(moth_ctx *ctx, job *j) {
 int moth_winograd_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const float *weight,
                           const float *bias, float *y) {
   const moth_window *w = &c->w;
-  if (!suits(c, w->out)) return MOTH_NOT_LOWERED;
+  if (!suits(c, w->out)) return MOTH_DECLINED;
   job j = {.n = c->n, .channels = c->channels / c->groups, .filters = c->filters / c->groups,
            .groups = c->groups, .in = INT2(w->in), .out = INT2(w->out), .top = -w->padding[0],
            .left = -w->padding[1], .cs = 9, .x = x, .weight = weight, .bias = bias, .y = y};
@@ -265,7 +265,7 @@ int moth_winograd_forward(moth_ctx *ctx, const moth_conv *c, const float *x, con
 int moth_winograd_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
                         float *dx) {
   const moth_window *w = &c->w;
-  if (!suits(c, w->in)) return MOTH_NOT_LOWERED;
+  if (!suits(c, w->in)) return MOTH_DECLINED;
   job j = {.n = c->n, .channels = c->filters / c->groups, .filters = c->channels / c->groups,
            .groups = c->groups, .in = INT2(w->out), .out = INT2(w->in), .top = w->padding[0] - 2,
            .left = w->padding[1] - 2, .rs = 9, .flip = true, .x = dy, .weight = weight, .y = dx};

@@ -94,29 +94,35 @@ static int check_bias(const moth_tensor *bias, int64_t n) {
 
 enum { FORWARD, INPUT, WEIGHT };
 
-static int run_once(int what, int dtype, const moth_conv *c, const moth_tensor *a,
-                    const moth_tensor *b, const moth_tensor *bias, moth_tensor *y) {
+static int run_packed(int what, const moth_conv *c, const moth_tensor *a, const moth_tensor *b,
+                      const moth_tensor *bias, moth_tensor *y) {
   moth_ctx *ctx = y->ctx;
+  const int dtype = a->l.dtype;
   if (what == INPUT) return moth_conv_input(ctx, dtype, c, moth_at(a), moth_at(b), moth_at(y));
   if (what == WEIGHT) return moth_conv_weight(ctx, dtype, c, moth_at(a), moth_at(b), moth_at(y));
   return moth_conv_forward(ctx, dtype, c, moth_at(a), moth_at(b), bias ? moth_at(bias) : NULL,
                            moth_at(y));
 }
 
-/* One of the three with two operands; bf16 as they are where that is done. */
+/* One of the three of what `as` makes of its two operands: moth_packed or moth_real. */
+static int run_as(moth_tensor *(*as)(const moth_tensor *x), int what, const moth_conv *c,
+                  const moth_tensor *a, const moth_tensor *b, const moth_tensor *bias,
+                  moth_tensor *y) {
+  moth_tensor *p = as(a), *q = as(b);
+  int status = p && q ? run_packed(what, c, p, q, bias, y) : y->ctx->error.code;
+  moth_tensor_release(p);
+  moth_tensor_release(q);
+  return status;
+}
+
+/* bf16 as they are, where that is done; else in f32. */
 static int run(int what, const moth_conv *c, const moth_tensor *a, const moth_tensor *b,
                const moth_tensor *bias, moth_tensor *out) {
-  moth_ctx *ctx = out->ctx;
   moth_tensor *y = moth_real_out(out), *add = bias ? moth_real(bias) : NULL;
   bool pairs = a->l.dtype == MOTH_BF16 && b->l.dtype == MOTH_BF16;
-  int status = y && (add || !bias) ? MOTH_NOT_LOWERED : ctx->error.code;
-  for (int real = !pairs; real < 2 && status == MOTH_NOT_LOWERED; real++) {
-    moth_tensor *p = real ? moth_real(a) : moth_packed(a);
-    moth_tensor *q = real ? moth_real(b) : moth_packed(b);
-    status = p && q ? run_once(what, p->l.dtype, c, p, q, add, y) : ctx->error.code;
-    moth_tensor_release(p);
-    moth_tensor_release(q);
-  }
+  int status = y && (add || !bias) ? MOTH_DECLINED : out->ctx->error.code;
+  if (status == MOTH_DECLINED && pairs) status = run_as(moth_packed, what, c, a, b, add, y);
+  if (status == MOTH_DECLINED) status = run_as(moth_real, what, c, a, b, add, y);
   moth_tensor_release(add);
   return moth_real_done(y, out, status);
 }
