@@ -23,10 +23,28 @@ static __device__ inline int piece_of(const batch &b, int64_t *from, int64_t *to
   return i;
 }
 
+/* The bytes that a batch's tensors reach. What is to be written twice, since it is listed twice or
+** by views that meet, must not be in one launch, whose blocks run at once. */
+struct extents {
+  const char *from[MOST], *to[MOST];
+};
+
+/* Whether x may share elements with one of the first n; it is added behind them. */
+static bool meets(extents *e, int n, const moth_tensor *x) {
+  int64_t last = 0;
+  bool found = false;
+  for (int d = 0; d < x->l.ndim; d++) last += (x->l.shape[d] - 1) * x->l.stride[d];
+  e->from[n] = moth_address(x);
+  e->to[n] = e->from[n] + (x->l.numel ? (last + 1) * moth_dtype_size[x->l.dtype] : 0);
+  for (int i = 0; i < n && !found; i++) found = e->from[i] < e->to[n] && e->from[n] < e->to[i];
+  return found;
+}
+
 /* Calls f(batch) for runs of tensors of one dtype. `write`: those that are not dense are written
 ** back after it. */
 template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool write, F f) {
   batch b;
+  extents taken;
   moth_tensor *packed[MOST];
   int status = MOTH_OK;
   for (int64_t i = 0; i < list.n && !status;) {
@@ -37,6 +55,7 @@ template <class F> static int each_batch(moth_ctx *ctx, moth_tensors list, bool 
     for (; !status && i < list.n && b.count < MOST && list.at[i]->l.dtype == b.dtype; i++) {
       const int k = b.count;
       const moth_tensor *x = list.at[i];
+      if (write && meets(&taken, k, x)) break;
       packed[k] = moth_packed_as(x, moth_layout_channels_last(&x->l));
       if (!packed[k]) {
         status = moth_status(ctx);

@@ -110,6 +110,30 @@ describe("many gradients on a GPU", function()
     end
   end)
 
+  it("are scaled twice if they are listed twice, or meet, as on the CPU", function()
+    local function clipped(device)
+      local base = moth.arange(24):float():view(4, 6):to(device)
+      local lists = {
+        { base:clone(), base:clone():t(), base:clone()[{ {}, { 2, 4 } }] },
+        { base[{ { 1, 3 } }], base[{ { 2, 4 } }] },
+      }
+      local results = {}
+      for i, list in ipairs(lists) do
+        local twice = {}
+        for j, grad in ipairs(list) do
+          local p = moth.zeros(grad:size(), { device = device }):requires_grad_()
+          p.grad = grad
+          twice[j], twice[#list + j] = p, p
+        end
+        results[10 * i] = moth.nn.utils.clip_grad_norm_(twice, 20)
+        for j, grad in ipairs(list) do results[10 * i + j] = grad:clone() end
+      end
+      return results
+    end
+    local wanted, got = clipped "cpu", clipped "cuda"
+    for i, y in pairs(wanted) do alike(y, got[i], 1e-5, "result " .. i) end
+  end)
+
   it("are refused if they are not finite and that is asked for", function()
     local list = parameters "cuda"
     list[3].grad:fill_(0 / 0)
