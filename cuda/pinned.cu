@@ -4,6 +4,7 @@
 **
 ** A block that comes back while copies are under way joins a line, and is free when an event behind
 ** each of them has passed. The same line is the ring through which copies from ordinary memory go.
+** Nothing that takes long is done under the pool's lock: no waiting, no locking of pages.
 */
 #include "device.cuh"
 
@@ -37,6 +38,7 @@ moth_pinned *moth_pinned_of(const moth_tensor *x) {
   return s->deleter == moth_pinned_give ? (moth_pinned *)s->owner : NULL;
 }
 
+/* Whether all copies from and to p are over; `wait`: once they are. */
 static bool is_done(moth_pinned *p, bool wait) {
   for (use *u = p->uses; u; u = u->next) {
     if (!u->open) continue;
@@ -47,15 +49,27 @@ static bool is_done(moth_pinned *p, bool wait) {
   return true;
 }
 
-/* Blocks leave the line in the order in which they came. */
+static void set_free(moth_pinned *p) {
+  under_way -= moth_block_size(p->c);
+  p->next = free_of[p->c];
+  free_of[p->c] = p;
+}
+
+/* Blocks leave the line in the order in which they came. Others may have the lock while the first
+** is waited for, which nobody sees then. */
 static void advance(int64_t most) {
-  while (first && is_done(first, under_way > most)) {
+  while (first) {
     moth_pinned *p = first;
+    const bool done = is_done(p, false);
+    if (!done && under_way <= most) break;
     first = p->next;
     if (!first) last = NULL;
-    under_way -= moth_block_size(p->c);
-    p->next = free_of[p->c];
-    free_of[p->c] = p;
+    if (!done) {
+      pthread_mutex_unlock(&lock);
+      is_done(p, true);
+      pthread_mutex_lock(&lock);
+    }
+    set_free(p);
   }
   cudaGetLastError(); /* "not ready" is no error */
 }
@@ -70,16 +84,6 @@ static void unlock_pages(moth_pinned *p) {
   free(p);
 }
 
-static void trim(void) {
-  advance(0);
-  for (int c = 0; c < BLOCK_CLASSES; c++)
-    while (free_of[c]) {
-      moth_pinned *p = free_of[c];
-      free_of[c] = p->next;
-      unlock_pages(p);
-    }
-}
-
 static moth_pinned *lock_pages(unsigned c) {
   moth_pinned *p = (moth_pinned *)calloc(1, sizeof *p);
   if (!p) return NULL;
@@ -92,6 +96,24 @@ static moth_pinned *lock_pages(unsigned c) {
   return NULL;
 }
 
+void moth_pinned_trim(void) {
+  moth_pinned *all = NULL;
+  pthread_mutex_lock(&lock);
+  advance(0);
+  for (int c = 0; c < BLOCK_CLASSES; c++)
+    while (free_of[c]) {
+      moth_pinned *p = free_of[c];
+      free_of[c] = p->next;
+      p->next = all;
+      all = p;
+    }
+  pthread_mutex_unlock(&lock);
+  for (moth_pinned *p = all; p; p = all) {
+    all = p->next;
+    unlock_pages(p);
+  }
+}
+
 moth_pinned *moth_pinned_take(int64_t nbytes, int64_t most) {
   const unsigned c = moth_block_class(nbytes);
   if (c >= BLOCK_CLASSES) return NULL;
@@ -99,12 +121,10 @@ moth_pinned *moth_pinned_take(int64_t nbytes, int64_t most) {
   advance(most);
   moth_pinned *p = free_of[c];
   if (p) free_of[c] = p->next;
-  else if (!(p = lock_pages(c))) {
-    trim();
-    p = lock_pages(c);
-  }
   pthread_mutex_unlock(&lock);
-  return p;
+  if (p || (p = lock_pages(c))) return p;
+  moth_pinned_trim();
+  return lock_pages(c);
 }
 
 cudaError_t moth_pinned_used(moth_pinned *p, const moth_queue *q) {
@@ -135,11 +155,5 @@ void moth_pinned_give(void *memory) {
   else first = p;
   last = p;
   under_way += moth_block_size(p->c);
-  pthread_mutex_unlock(&lock);
-}
-
-void moth_pinned_trim(void) {
-  pthread_mutex_lock(&lock);
-  trim();
   pthread_mutex_unlock(&lock);
 }
