@@ -37,6 +37,7 @@ enum { LT_PREFER_ROOM = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 }; /* A; 
 ** memory in one order, there in the type that is computed in or in the result's. */
 enum { LT_SUMS_WIDE = 2, LT_SUMS_REPEAT = 2 | 4, LT_SUMS_ANY = 7 };
 enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_BIAS = 4 };
+enum { LT_ALIGNED = 256 }; /* bytes: more makes no difference */
 
 #define LT_FUNCTIONS(F)                                                                       \
   F(Create, (void **handle))                                                                  \
@@ -206,11 +207,6 @@ static bool lies(int64_t rows, int64_t cols, int64_t rs, int64_t cs, int32_t *tu
   return false;
 }
 
-static uint32_t alignment_of(const void *at, int64_t step, int64_t size) {
-  const uint64_t bits = (uint64_t)(uintptr_t)at | (uint64_t)(step * size) | 256;
-  return (uint32_t)(bits & (~bits + 1));
-}
-
 /* All products of a batch in its innermost dimension, the others being gone through here. */
 static void merged(const moth_batch *b, moth_batch *to) {
   to->ndim = 0;
@@ -249,10 +245,10 @@ static int multiply(lt_call *c, const char *a, const char *b, char *to, int64_t 
   const int64_t size = moth_dtype_size[g->dtype];
   lt_key *k = &c->key;
   k->count = count;
-  k->alignment[0] = alignment_of(b, k->step_x, size);
-  k->alignment[1] = alignment_of(a, k->step_y, size);
-  k->alignment[2] = alignment_of(to, k->step_c, size);
-  k->alignment[3] = g->bias ? alignment_of(g->bias, 0, size) : 0;
+  k->alignment[0] = alignment_of(b, k->step_x * size, LT_ALIGNED);
+  k->alignment[1] = alignment_of(a, k->step_y * size, LT_ALIGNED);
+  k->alignment[2] = alignment_of(to, k->step_c * size, LT_ALIGNED);
+  k->alignment[3] = g->bias ? alignment_of(g->bias, 0, LT_ALIGNED) : 0;
   lt_plan *p = plan_of(c->s, k, g->bias);
   *done = p->works;
   if (!p->works) return MOTH_OK;

@@ -336,11 +336,8 @@ static dnn_plan *plan_of(dnn_state *s, const dnn_key *k, bool *is_new) {
 
 /* -- a convolution -- */
 
-/* Of an address, as far as engines ask. */
-static int64_t alignment_of(const moth_tensor *x) {
-  const uintptr_t bits = (uintptr_t)moth_address(x) | 16;
-  return (int64_t)(bits & (~bits + 1));
-}
+/* As far as engines ask. */
+static int64_t alignment_of(const moth_tensor *x) { return alignment_of(moth_address(x), 0, 16); }
 
 static bool key_of(dnn_key *k, const conv_job &j) {
   const conv_shape &c = j.c;

@@ -45,6 +45,12 @@ static inline P *plan_for(P (&plans)[SIZE], const K &key, bool *is_new) {
   return unused ? unused : &plans[(hash + (hash >> 32) % NEAR) % SIZE];
 }
 
+/* What an address is a multiple of, a power of two up to `most`; `steps` are added to it. */
+static inline uint32_t alignment_of(const void *at, int64_t steps, uint32_t most) {
+  const uint64_t bits = (uint64_t)(uintptr_t)at | (uint64_t)steps | most;
+  return (uint32_t)(bits & (~bits + 1));
+}
+
 /* -- streams (stream.cu) -- */
 
 /* A launch's record is used again RECORDS launches of its stream later; by then its kernel has

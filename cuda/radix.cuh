@@ -5,7 +5,7 @@
 #ifndef MOTH_CUDA_RADIX_CUH
 #define MOTH_CUDA_RADIX_CUH
 
-#include "launch.cuh"
+#include "reduce.cuh"
 
 enum { RADIX_EACH = 8, RADIX_TILE = BLOCK * RADIX_EACH, RADIX_DIGITS = 16 };
 
@@ -22,12 +22,7 @@ static __device__ inline void count_digits(const uint64_t *key, int64_t first, i
     const int lane = threadIdx.x % WARP;
     int before = 0;
     for (int k = lane; k < BLOCK; k += WARP) {
-      const int mine = count[d * BLOCK + k];
-      int sum = mine;
-      for (int by = 1; by < WARP; by *= 2) {
-        const int left = __shfl_up_sync(0xffffffffu, sum, by);
-        if (lane >= by) sum += left;
-      }
+      const int mine = count[d * BLOCK + k], sum = scan_lanes(adds<int>(), mine);
       count[d * BLOCK + k] = (uint16_t)(before + sum - mine);
       before += __shfl_sync(0xffffffffu, sum, WARP - 1);
     }
@@ -57,11 +52,7 @@ static __global__ void __launch_bounds__(1024) scan_counts(int64_t n, int64_t *a
     const int64_t own = first + (int64_t)threadIdx.x * RADIX_EACH;
     int64_t count[RADIX_EACH], mine = 0, all = 0;
     for (int k = 0; k < RADIX_EACH; k++) mine += count[k] = own + k < n ? at[own + k] : 0;
-    int64_t sum = mine;
-    for (int by = 1; by < WARP; by *= 2) {
-      const int64_t left = __shfl_up_sync(0xffffffffu, sum, by);
-      if (lane >= by) sum += left;
-    }
+    int64_t sum = scan_lanes(adds<int64_t>(), mine);
     if (lane == WARP - 1) warps[warp] = sum;
     __syncthreads();
     for (int k = 0; k < (int)blockDim.x / WARP; k++) {

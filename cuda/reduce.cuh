@@ -30,15 +30,21 @@ template <class T, int EACH> struct alignas(sizeof(T) * EACH) lump { /* moved at
 
 /* -- lanes -- */
 
-/* What the lane `by` away has: plain data of any size, by words. */
-template <class A> static __device__ inline A from_lane(A mine, int by) {
+/* Plain data of any size through a shuffle of words. */
+template <class A, class F> static __device__ inline A shuffled(A x, F shuffle) {
   uint32_t words[(sizeof(A) + 3) / 4] = {0};
-  A theirs;
-  memcpy(words, &mine, sizeof(A));
-  for (int i = 0; i < (int)((sizeof(A) + 3) / 4); i++)
-    words[i] = __shfl_xor_sync(0xffffffffu, words[i], by);
-  memcpy(&theirs, words, sizeof(A));
-  return theirs;
+  memcpy(words, &x, sizeof(A));
+  for (int i = 0; i < (int)((sizeof(A) + 3) / 4); i++) words[i] = shuffle(words[i]);
+  memcpy(&x, words, sizeof(A));
+  return x;
+}
+
+/* What the lane `by` away has, and what the one `by` before has. */
+template <class A> static __device__ inline A from_lane(A mine, int by) {
+  return shuffled(mine, [=](uint32_t w) { return __shfl_xor_sync(0xffffffffu, w, by); });
+}
+template <class A> static __device__ inline A lane_before(A mine, int by) {
+  return shuffled(mine, [=](uint32_t w) { return __shfl_up_sync(0xffffffffu, w, by); });
 }
 
 /* Joined over groups of `lanes` neighbours, a power of two up to WARP; all lanes of the warp must
@@ -49,6 +55,16 @@ static __device__ inline typename F::room join_lanes(const F &f, typename F::roo
   for (int by = 1; by < lanes; by *= 2) {
     const typename F::room theirs = from_lane(mine, by);
     mine = (threadIdx.x & (unsigned)by) ? f.join(theirs, mine) : f.join(mine, theirs);
+  }
+  return mine;
+}
+
+/* What all lanes of a warp up to this one come to. */
+template <class F>
+static __device__ inline typename F::room scan_lanes(const F &f, typename F::room mine) {
+  for (int by = 1; by < WARP; by *= 2) {
+    const typename F::room before = lane_before(mine, by);
+    if ((int)threadIdx.x % WARP >= by) mine = f.join(before, mine);
   }
   return mine;
 }

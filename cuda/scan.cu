@@ -23,27 +23,7 @@ HD int64_t place_of(const rows_plan &p, int64_t row, int64_t i) {
   return (row / p.inner * p.n + j) * p.inner + row % p.inner;
 }
 
-template <class A> static __device__ inline A lane_before(A mine, int by) {
-  uint32_t words[(sizeof(A) + 3) / 4] = {0};
-  A theirs;
-  memcpy(words, &mine, sizeof(A));
-  for (int i = 0; i < (int)((sizeof(A) + 3) / 4); i++)
-    words[i] = __shfl_up_sync(0xffffffffu, words[i], by);
-  memcpy(&theirs, words, sizeof(A));
-  return theirs;
-}
-
-/* What all lanes up to this one come to. */
-template <class F>
-static __device__ inline typename F::room scan_lanes(const F &f, typename F::room mine) {
-  for (int by = 1; by < WARP; by *= 2) {
-    const typename F::room before = lane_before(mine, by);
-    if ((int)threadIdx.x % WARP >= by) mine = f.join(before, mine);
-  }
-  return mine;
-}
-
-/* The same for all threads of a block up to this one; *all is what the block comes to. */
+/* What all threads of a block up to this one come to; *all is what the block comes to. */
 template <class F>
 static __device__ inline typename F::room scan_block(const F &f, typename F::room mine,
                                                      typename F::room *all) {

@@ -107,11 +107,7 @@ static __device__ inline int digit_of_rank(const unsigned *count, int64_t *wante
   __shared__ unsigned found[3];
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   const unsigned own = count[threadIdx.x];
-  unsigned sum = own;
-  for (int by = 1; by < WARP; by *= 2) {
-    const unsigned left = __shfl_up_sync(0xffffffffu, sum, by);
-    if (lane >= by) sum += left;
-  }
+  unsigned sum = scan_lanes(adds<unsigned>(), own);
   if (lane == WARP - 1) sums[warp] = sum;
   __syncthreads();
   for (int k = 0; k < warp; k++) sum += sums[k];
