@@ -1,13 +1,11 @@
-/* resize.cu -- resampling of planes. Tables of taps for both axes are made by a first kernel, with
-** the arithmetic of core/kernel/resize.c, in which half a step decides what `nearest` takes; those
-** of a neighbouring result lie at the same places or behind, so that an element's results are a
-** run, which the gradient looks up.
+/* resize.cu -- resampling of planes. Tables of taps for both axes are made by a first kernel, from
+** the formulas that the CPU's are made from; those of a neighbouring result lie at the same places
+** or behind, so that an element's results are a run, which the gradient looks up.
 */
 #include "../core/op/resize.h"
 
+#include "../core/kernel/taps.h"
 #include "window.cuh"
-
-enum { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, MOST_TAPS = 4 };
 
 struct resizing {
   int64_t in[2], out[2];
@@ -18,77 +16,16 @@ struct resizing {
   cells at; /* of the kernel's results */
 };
 
-/* Not contracted, so that every machine gets the same. */
-HD float times(float a, float b) {
-#ifdef __CUDA_ARCH__
-  return __fmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
-HD double times(double a, double b) {
-#ifdef __CUDA_ARCH__
-  return __dmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
-
 /* -- tables: the taps of result i are at[k * n + i], weighed with weight[k * n + i] -- */
-
-static __device__ inline double step_of(const resizing &r, int axis) {
-  const double in = (double)r.in[axis], out = (double)r.out[axis];
-  if (r.align && r.mode >= LINEAR) return out > 1 ? (in - 1) / (out - 1) : 0;
-  return r.scale[axis] > 0 ? 1 / r.scale[axis] : in / out;
-}
-
-static __device__ inline int64_t nearest(const resizing &r, int axis, int64_t i) {
-  const float step = (float)step_of(r, axis);
-  const float at = r.mode == NEAREST ? times((float)i, step) : times((float)i + 0.5f, step);
-  const int64_t last = r.in[axis] - 1;
-  if (!(at < 4611686018427387904.0f)) return last; /* a tiny scale: no integer is that large */
-  const int64_t found = (int64_t)floorf(at);
-  return found < last ? found : last;
-}
-
-static __device__ inline void linear(int64_t last, double at, int64_t *to, double *weight) {
-  at = at > 0 ? at : 0;
-  if (at > (double)last + 1) at = (double)last + 1;
-  to[0] = (int64_t)floor(at);
-  if (to[0] > last) to[0] = last;
-  to[1] = to[0] + (to[0] < last);
-  weight[1] = at - (double)to[0];
-  if (weight[1] > 1) weight[1] = 1;
-  weight[0] = 1 - weight[1];
-}
-
-/* Keys (1981), with the coefficient -0.75. */
-static __device__ inline void cubic(int64_t last, double at, int64_t *to, double *weight) {
-  if (at > (double)last + 2) at = (double)last + 2;
-  const double A = -0.75, whole = floor(at), t = at - whole;
-  const double near[2] = {t, 1 - t}, far[2] = {t + 1, 2 - t};
-  for (int k = 0; k < 2; k++) {
-    weight[1 + k] = ((A + 2) * near[k] - (A + 3)) * near[k] * near[k] + 1;
-    weight[3 * k] = ((A * far[k] - 5 * A) * far[k] + 8 * A) * far[k] - 4 * A;
-  }
-  for (int k = 0; k < 4; k++) {
-    const int64_t place = (int64_t)whole - 1 + k;
-    to[k] = place < 0 ? 0 : place > last ? last : place;
-  }
-}
 
 template <class real>
 static __global__ void make_taps(resizing r, int axis, int64_t *to, real *weights) {
   const int64_t i = thread_number(), n = r.out[axis];
   if (i >= n) return;
-  int64_t place[MOST_TAPS] = {0};
-  double weight[MOST_TAPS] = {1};
-  const real step = (real)step_of(r, axis);
-  double at = r.align ? times(step, (real)i) : times(step, (real)i + (real)0.5) - (real)0.5;
-  if (r.mode == LINEAR && r.in[axis] == r.out[axis]) at = (double)i;
-  if (r.mode <= NEAREST_EXACT) place[0] = nearest(r, axis, i);
-  else if (r.mode == LINEAR) linear(r.in[axis] - 1, at, place, weight);
-  else cubic(r.in[axis] - 1, at, place, weight);
+  const moth_axis a = {r.in[axis], n, r.mode, r.align, r.scale[axis]};
+  int64_t place[MOTH_MOST_TAPS] = {0};
+  double weight[MOTH_MOST_TAPS] = {0};
+  moth_taps_of(&a, sizeof(real) == 4, i, place, weight);
   for (int k = 0; k < r.count; k++) {
     to[k * n + i] = place[k];
     weights[k * n + i] = (real)weight[k];
@@ -237,7 +174,7 @@ static int run_resize(moth_ctx *ctx, resizing r, const moth_layout *image,
     r.in[i] = image->shape[2 + i];
     r.out[i] = result->shape[2 + i];
   }
-  r.count = r.mode == LINEAR ? 2 : r.mode == CUBIC ? 4 : 1;
+  r.count = moth_taps_count(r.mode);
   r.c = channels_of(l, channels_last);
   r.at = cells_of(planes_of(l, r.c), l->shape[2], l->shape[3]);
   if (l->numel == 0) return MOTH_OK;

@@ -1,11 +1,5 @@
-/* resize.c -- resampling: tables of taps for both axes, then loops over planes.
-**
-** Where an element of the result stands in the image, and in which precision that is worked out, is
-** PyTorch's to the bit: half a step decides which neighbour `nearest` takes.
-*/
+/* resize.c -- resampling: tables of taps for both axes, then loops over planes. */
 #include "resize.h"
-
-#include <math.h>
 
 #include "../threads.h"
 
@@ -24,67 +18,16 @@ typedef struct job {
   int64_t from, to, each; /* elements of a plane of the image, and of the result */
 } job;
 
-/* Elements of the image per element of the result. */
-static double step_of(const moth_resize *r, int axis) {
-  const double in = (double)r->in[axis], out = (double)r->out[axis];
-  if (r->align && r->mode >= MOTH_LINEAR) return out > 1 ? (in - 1) / (out - 1) : 0;
-  return r->scale[axis] > 0 ? 1 / r->scale[axis] : in / out;
-}
-
-static int64_t nearest(const moth_resize *r, int axis, int64_t i) {
-  const float step = (float)step_of(r, axis);
-  const float at = r->mode == MOTH_NEAREST ? (float)i * step : ((float)i + 0.5f) * step;
-  const int64_t last = r->in[axis] - 1;
-  if (!(at < 0x1p62f)) return last; /* a tiny scale: no integer is that large */
-  const int64_t found = (int64_t)floorf(at);
-  return found < last ? found : last;
-}
-
-static void linear(const moth_resize *r, int axis, double at, int64_t *to, double *weight) {
-  const int64_t last = r->in[axis] - 1;
-  at = at > 0 ? at : 0;
-  if (at > (double)last + 1) at = (double)last + 1;
-  to[0] = (int64_t)floor(at);
-  if (to[0] > last) to[0] = last;
-  to[1] = to[0] + (to[0] < last);
-  weight[1] = at - (double)to[0];
-  if (weight[1] > 1) weight[1] = 1;
-  weight[0] = 1 - weight[1];
-}
-
-/* Keys (1981), with the coefficient -0.75. */
-static void cubic(const moth_resize *r, int axis, double at, int64_t *to, double *weight) {
-  const int64_t last = r->in[axis] - 1;
-  if (at > (double)last + 2) at = (double)last + 2;
-  const double A = -0.75, whole = floor(at), t = at - whole;
-  const double near[2] = {t, 1 - t}, far[2] = {t + 1, 2 - t};
-  for (int k = 0; k < 2; k++) {
-    weight[1 + k] = ((A + 2) * near[k] - (A + 3)) * near[k] * near[k] + 1;
-    weight[3 * k] = ((A * far[k] - 5 * A) * far[k] + 8 * A) * far[k] - 4 * A;
-  }
-  for (int k = 0; k < 4; k++) {
-    int64_t place = (int64_t)whole - 1 + k;
-    to[k] = place < 0 ? 0 : place > last ? last : place;
-  }
-}
-
 static void fill(const moth_resize *r, int dtype, int axis, int count, const taps *t) {
+  const moth_axis a = {r->in[axis], r->out[axis], r->mode, r->align, r->scale[axis]};
+  const bool single = dtype == MOTH_F32;
   for (int64_t i = 0; i < t->n; i++) {
-    int64_t to[4] = {0};
-    double weight[4] = {1}, step = step_of(r, axis), at;
-    if (dtype == MOTH_F32) {
-      float s = (float)step;
-      at = r->align ? s * (float)i : s * ((float)i + 0.5f) - 0.5f;
-    } else {
-      at = r->align ? step * (double)i : step * ((double)i + 0.5) - 0.5;
-    }
-    if (r->mode == MOTH_LINEAR && r->in[axis] == r->out[axis]) at = (double)i;
-    if (r->mode <= MOTH_NEAREST_EXACT) to[0] = nearest(r, axis, i);
-    else if (r->mode == MOTH_LINEAR) linear(r, axis, at, to, weight);
-    else cubic(r, axis, at, to, weight);
+    int64_t to[MOTH_MOST_TAPS] = {0};
+    double weight[MOTH_MOST_TAPS] = {0};
+    moth_taps_of(&a, single, i, to, weight);
     for (int k = 0; k < count; k++) {
       t->at[k * t->n + i] = to[k];
-      if (dtype == MOTH_F32) ((float *)t->weight)[k * t->n + i] = (float)weight[k];
+      if (single) ((float *)t->weight)[k * t->n + i] = (float)weight[k];
       else ((double *)t->weight)[k * t->n + i] = weight[k];
     }
   }
@@ -99,7 +42,7 @@ static void drop(moth_ctx *ctx, job *j, int64_t size) {
 /* Tables of taps, and a thread's rows. */
 static int prepare(moth_ctx *ctx, job *j, int dtype, int64_t size) {
   const moth_resize *r = j->r;
-  j->count = r->mode == MOTH_LINEAR ? 2 : r->mode == MOTH_CUBIC ? 4 : 1;
+  j->count = moth_taps_count(r->mode);
   j->from = r->in[0] * r->in[1];
   j->to = r->out[0] * r->out[1];
   j->each = r->out[1] * j->count;

@@ -3,8 +3,7 @@
 #define MOTH_KERNEL_RESIZE_H
 
 #include "../context.h"
-
-enum { MOTH_NEAREST, MOTH_NEAREST_EXACT, MOTH_LINEAR, MOTH_CUBIC };
+#include "taps.h"
 
 typedef struct moth_resize {
   int64_t planes, in[2], out[2];
