@@ -48,7 +48,9 @@ static void host_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
 
 static int float32_precision(const moth_ctx *ctx) { return ctx->float32_precision; }
 static bool deterministic(const moth_ctx *ctx) { return ctx->deterministic; }
-static bool benchmark(const moth_ctx *ctx) { return ctx->benchmark && !ctx->deterministic; }
+static bool cudnn(const moth_ctx *ctx, int what) {
+  return ctx->cudnn >> what & 1u && !(what == MOTH_CUDNN_BENCHMARK && ctx->deterministic);
+}
 
 static const moth_host lent = {
   .version = MOTH_BACKEND_VERSION, .size = sizeof(moth_host),
@@ -62,7 +64,7 @@ static const moth_host lent = {
   .op_find = moth_op_find, .generator_take = moth_generator_take, .dim_mask = moth_dim_mask,
   .absent = moth_absent, .check_write = moth_check_write, .storage_bump = moth_storage_bump,
   .float32_precision = float32_precision, .deterministic = deterministic,
-  .benchmark = benchmark, .alloc = host_alloc, .dealloc = host_dealloc,
+  .cudnn = cudnn, .alloc = host_alloc, .dealloc = host_dealloc,
 };
 
 /* -- loading: once a process; what went wrong is kept as a message -- */

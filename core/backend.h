@@ -17,7 +17,7 @@
 #include "kernel/product.h"
 #include "loop.h"
 
-#define MOTH_BACKEND_VERSION 2
+#define MOTH_BACKEND_VERSION 3
 #define MOTH_MAX_DEVICES 16
 
 /* A kernel for an op, with the arguments of its `_cpu` function. */
@@ -132,7 +132,7 @@ typedef struct moth_host {
   void (*storage_bump)(moth_storage *s);
   int (*float32_precision)(const moth_ctx *ctx);
   bool (*deterministic)(const moth_ctx *ctx);
-  bool (*benchmark)(const moth_ctx *ctx); /* false where results must repeat */
+  bool (*cudnn)(const moth_ctx *ctx, int what); /* MOTH_CUDNN_: none is timed if all must repeat */
   void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
 } moth_host;

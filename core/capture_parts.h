@@ -101,6 +101,7 @@ struct moth_capture {
   uint64_t first;        /* nodes made meanwhile have greater ids */
   bool grad_mode, empty; /* empty: the step will not go the same way again */
   int32_t default_dtype, autocast, float32_precision;
+  uint32_t cudnn;
   bool deterministic;
   int stream[MOTH_MAX_DEVICES + 1]; /* of each device, that it ran on last, and 1; 0: it did not */
   uint8_t fresh;         /* storages made now are results: 1 all, 2 large ones */

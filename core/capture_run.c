@@ -165,6 +165,7 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   c->default_dtype = ctx->default_dtype;
   c->autocast = ctx->autocast;
   c->float32_precision = ctx->float32_precision;
+  c->cudnn = ctx->cudnn;
   c->deterministic = ctx->deterministic;
   moth_autocast_forget(ctx); /* casts that were kept: replays must make their own */
   c->first = ctx->ids;
@@ -261,7 +262,7 @@ static bool is_stale(const moth_capture *c, moth_tensor *const *x) {
   const moth_ctx *ctx = c->ctx;
   if (ctx->grad_mode != c->grad_mode || ctx->default_dtype != c->default_dtype ||
       ctx->autocast != c->autocast || ctx->float32_precision != c->float32_precision ||
-      ctx->deterministic != c->deterministic || ctx->anomaly)
+      ctx->cudnn != c->cudnn || ctx->deterministic != c->deterministic || ctx->anomaly)
     return true;
   for (uint32_t i = 0; i < c->ninputs; i++)
     if (!fits(c->inputs[i], x[i]) || (ctx->grad_mode && moth_needs_grad(x[i]))) return true;

@@ -98,7 +98,7 @@ struct moth_ctx {
   uint32_t ncasts, cast_room;
   int32_t default_dtype;
   int32_t float32_precision; /* of products on devices: 0 the whole */
-  bool benchmark;            /* cuDNN's plans are timed */
+  uint32_t cudnn;            /* 1 << MOTH_CUDNN_... */
   bool deterministic;        /* asked of libraries there; what is Moth's own always is */
   uint64_t ids; /* of nodes and storages */
   moth_node *dead_nodes;

@@ -4,8 +4,8 @@
 ** interface that are used stand here.
 **
 ** The plan that comes of it is made once and kept with all that it depends on. Only engines whose
-** results repeat are taken, those that narrow f32 only where the precision asked for allows it, and
-** those with a moderate workspace; where there is none, or it fails, Moth's own kernels do it.
+** results repeat are taken, those that narrow f32 only where that is allowed, and those with a
+** moderate workspace; where there is none, or it fails, Moth's own kernels do it.
 */
 #include <pthread.h>
 #include <stdlib.h>
@@ -346,8 +346,8 @@ static bool key_of(dnn_key *k, const conv_job &j) {
   k->what = j.what;
   k->type = dtype == MOTH_F64 ? DNN_DOUBLE : dtype == MOTH_F16 ? DNN_HALF
             : dtype == MOTH_BF16 ? DNN_BFLOAT16 : DNN_FLOAT;
-  k->exact = dtype == MOTH_F32 && !moth_float32_precision(j.ctx);
-  k->timed = moth_is_benchmarked(j.ctx);
+  k->exact = dtype == MOTH_F32 && !moth_cudnn_is(j.ctx, MOTH_CUDNN_TF32);
+  k->timed = moth_cudnn_is(j.ctx, MOTH_CUDNN_BENCHMARK);
   k->images = c.images;
   k->groups = c.groups;
   k->channels = c.channels;
@@ -429,7 +429,7 @@ static void choose_fastest(const dnn_state *s, dnn_plan *p, const conv_job &j) {
 }
 
 int moth_conv_cudnn(const conv_job &j, bool *done) {
-  dnn_state *s = state_of(j.q);
+  dnn_state *s = moth_cudnn_is(j.ctx, MOTH_CUDNN_ENABLED) ? state_of(j.q) : NULL;
   dnn_key key;
   bool is_new;
   *done = false;

@@ -244,6 +244,11 @@ describe("a captured step on a GPU", function()
     moth.set_float32_matmul_precision "highest"
     assert(ok, problem)
     assert.are.equal(4, runs)
+    moth.backends.cudnn.enabled = false
+    ok, problem = pcall(step, there {2, 3})
+    moth.backends.cudnn.enabled = true
+    assert(ok, problem)
+    assert.are.equal(5, runs)
   end)
 
   it("draws the numbers that the step would draw", function()

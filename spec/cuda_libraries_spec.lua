@@ -35,11 +35,18 @@ describe("moth.backends.cudnn", function()
 
   it("tells what it was set to", function()
     local cudnn = moth.backends.cudnn
-    assert.is_false(cudnn.benchmark)
-    cudnn.benchmark = true
-    assert.is_true(cudnn.benchmark)
-    cudnn.benchmark = false
-    assert.is_false(cudnn.benchmark)
+    for name, first in pairs { enabled = true, benchmark = false, allow_tf32 = false } do
+      assert.equal(first, cudnn[name])
+      cudnn[name] = not first
+      assert.equal(not first, cudnn[name])
+      cudnn[name] = first
+      assert.equal(first, cudnn[name])
+    end
+  end)
+
+  it("says where there is none, and has no version then", function()
+    assert.equal("false\tnil\nrc=0\n", with("MOTH_CUDNN", "none", {}, [[
+      print(moth.backends.cudnn.is_available(), moth.backends.cudnn.version())]]))
   end)
 
   it("is always deterministic, and lets scripts ask for that", function()
@@ -53,11 +60,16 @@ describe("moth.backends.cudnn", function()
 
   it("refuses what is no boolean, and names that it does not have", function()
     local backends, cudnn = moth.backends, moth.backends.cudnn
-    assert.has_error_like(function() cudnn.benchmark = 1 end, "benchmark")
+    for _, name in ipairs { "enabled", "benchmark", "allow_tf32" } do
+      assert.has_error_like(function() cudnn[name] = 1 end,
+        ("bad argument '%s' to 'backends.cudnn' %%(a boolean is needed, got 1"):format(name))
+    end
+    assert.has_error_like(function() cudnn.version = 9 end,
+      "moth.backends.cudnn.version is a function, which is not assigned")
     assert.has_error_like(function() cudnn.benchmarks = true end, "did you mean 'benchmark'")
     assert.has_error_like(function() return cudnn.fastest end,
       "moth.backends.cudnn has no 'fastest'")
-    assert.has_error_like(function() return backends.cudn end, "did you mean 'cudnn'")
+    assert.has_error_like(function() return backends.cudnnn end, "did you mean 'cudnn'")
     assert.has_error_like(function() backends.cudnn = 3 end, "moth.backends.cudnn is not assigned")
     assert.has_error_like(function() backends.mkl = 3 end, "moth.backends has no 'mkl'")
   end)
@@ -68,6 +80,33 @@ describe("moth.backends.cudnn", function()
     for _, what in ipairs { "backends.cudnn", "moth.backends.cudnn", moth.backends.cudnn } do
       assert.matches("benchmark.*deterministic", help.text(what))
     end
+  end)
+end)
+
+describe("moth.backends.cuda.matmul", function()
+  local moth = require "moth"
+  local cuda_settings = moth.backends.cuda
+
+  it("allows what set_float32_matmul_precision does, and the other way round", function()
+    assert.is_false(cuda_settings.matmul.allow_tf32)
+    cuda_settings.matmul.allow_tf32 = true
+    assert.equal("high", moth.get_float32_matmul_precision())
+    moth.set_float32_matmul_precision "highest"
+    assert.is_false(cuda_settings.matmul.allow_tf32)
+    moth.set_float32_matmul_precision "medium"
+    assert.is_true(cuda_settings.matmul.allow_tf32)
+    cuda_settings.matmul.allow_tf32 = false
+    assert.equal("highest", moth.get_float32_matmul_precision())
+  end)
+
+  it("refuses what is no boolean, and names that it does not have", function()
+    assert.has_error_like(function() cuda_settings.matmul.allow_tf32 = "yes" end,
+      "bad argument 'allow_tf32' to 'backends.cuda.matmul' %(a boolean is needed")
+    assert.has_error_like(function() cuda_settings.matmul.alow_tf32 = true end,
+      "did you mean 'allow_tf32'")
+    assert.has_error_like(function() return cuda_settings.matmull end, "did you mean 'matmul'")
+    assert.has_error_like(function() cuda_settings.matmul = true end,
+      "moth.backends.cuda.matmul is not assigned, but what it holds")
   end)
 end)
 
@@ -135,10 +174,23 @@ describe("convolution by cuDNN", function()
     ]])
     assert.equal("runs=12 plans=3 left=0 engines=0,0,12\nrc=0\n", text)
     text = convolved({}, [[
-      moth.set_float32_matmul_precision "high"
+      moth.backends.cudnn.allow_tf32 = true
       check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
     ]])
     assert.equal("runs=3 plans=3 left=0 engines=0,3,0\nrc=0\n", text)
+    text = convolved({}, [[
+      moth.set_float32_matmul_precision "high" -- of matrices alone
+      check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
+    ]])
+    assert.equal("runs=3 plans=3 left=0 engines=0,0,3\nrc=0\n", text)
+  end)
+
+  it("is Moth's own where cuDNN is switched off, though it is there", function()
+    assert.equal("true\t91234\nrc=0\n", convolved({}, [[
+      moth.backends.cudnn.enabled = false
+      print(moth.backends.cudnn.is_available(), moth.backends.cudnn.version())
+      check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
+    ]]))
   end)
 
   it("times what it is offered where that is wanted", function()

@@ -2,21 +2,14 @@
 --
 --     moth.backends.cudnn.benchmark = true
 
+local ffi = require "ffi"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local settings = require "moth.settings"
 
 local C, ctx = lib.C, lib.ctx
 
--- By name: what tells the value, and what sets it.
-local switches = {
-  benchmark = {
-    get = function() return C.moth_cudnn_benchmark(ctx, -1) == 1 end,
-    set = function(value) C.moth_cudnn_benchmark(ctx, value and 1 or 0) end,
-  },
-  deterministic = { get = function() return true end, set = function() end },
-}
-
--- A table that has the names of `known` and no others.
+-- A table that has the names of `known` and no others: get(entry) and set(entry, name, value).
 local function guarded(path, known, get, set)
   local names = {}
   for name in pairs(known) do names[#names + 1] = name end
@@ -37,18 +30,67 @@ local function guarded(path, known, get, set)
   })
 end
 
-local cudnn = guarded("moth.backends.cudnn", switches,
-  function(switch) return switch.get() end,
-  function(switch, name, value)
+-- One that holds others, or functions.
+local function fixed(path, known)
+  return guarded(path, known, function(value) return value end, function(value, name)
+    errors.raise(("%s.%s is not assigned%s"):format(path, name,
+      type(value) == "table" and ", but what it holds" or ""))
+  end)
+end
+
+-- By name functions, and switches: what tells the value, and what sets it.
+local function switches(path, known)
+  return guarded(path, known, function(value)
+    if type(value) == "function" then return value end
+    return (value.get())
+  end, function(switch, name, value)
+    if type(switch) == "function" then
+      errors.raise(("%s.%s is a function, which is not assigned"):format(path, name))
+    end
     if type(value) ~= "boolean" then
-      errors.argument("backends.cudnn", name, "a boolean is needed, got " .. errors.describe(value),
-        "E_TYPE")
+      errors.argument(path:match "^moth%.(.*)", name,
+        "a boolean is needed, got " .. errors.describe(value), "E_TYPE")
     end
     switch.set(value)
   end)
+end
 
-return guarded("moth.backends", { cudnn = cudnn },
-  function(backend) return backend end,
-  function(_, name)
-    errors.raise(("moth.backends.%s is not assigned, but what it holds"):format(name))
-  end)
+-- ---- cuDNN ----
+
+local function cudnn_switch(what)
+  return {
+    get = function() return C.moth_cudnn(ctx, what, -1) == 1 end,
+    set = function(value) C.moth_cudnn(ctx, what, value and 1 or 0) end,
+  }
+end
+
+-- What the plugin says of cuDNN: its version and file, or nil where it was not found.
+local function found_cudnn()
+  local room = ffi.new "char[4096]"
+  if C.moth_device_report(ctx, room, 4096) < 0 then return nil end
+  local text = ffi.string(room):match "cuDNN\t([^\n]*)"
+  return text and not text:find("^not found") and text or nil
+end
+
+local cudnn = switches("moth.backends.cudnn", {
+  enabled = cudnn_switch(C.MOTH_CUDNN_ENABLED),
+  benchmark = cudnn_switch(C.MOTH_CUDNN_BENCHMARK),
+  allow_tf32 = cudnn_switch(C.MOTH_CUDNN_TF32),
+  deterministic = { get = function() return true end, set = function() end },
+  is_available = function() return found_cudnn() ~= nil end,
+  version = function() return tonumber((found_cudnn() or ""):match "^%d+") end,
+})
+
+-- ---- products on GPUs ----
+
+local matmul = switches("moth.backends.cuda.matmul", {
+  allow_tf32 = {
+    get = function() return settings.get_float32_matmul_precision() ~= "highest" end,
+    set = function(value) settings.set_float32_matmul_precision(value and "high" or "highest") end,
+  },
+})
+
+return fixed("moth.backends", {
+  cudnn = cudnn,
+  cuda = fixed("moth.backends.cuda", { matmul = matmul }),
+})

@@ -332,11 +332,15 @@ local function of_value(value)
       .. "may be\nany class of Moth or of your own, or none; tables behind it are mixed in."
   elseif value == require("moth.backends").cudnn then
     return "moth.backends.cudnn: how cuDNN, NVIDIA's library for convolutions, is used.\n\n"
+      .. "  enabled        false: convolutions are Moth's own. Default: true\n"
+      .. "  allow_tf32     true: factors of float32 convolutions have 11 bits, which is several\n"
+      .. "                 times faster. Default: false, unlike PyTorch's\n"
       .. "  benchmark      true: for convolutions of a new shape several of cuDNN's plans are run\n"
       .. "                 and the fastest is kept, instead of the one that its heuristics name.\n"
       .. "                 It may differ from run to run, and with it the last bits of results:\n"
       .. "                 use_deterministic_algorithms turns this off. Default: false\n"
-      .. "  deterministic  always true; setting it changes nothing: no other plans are taken"
+      .. "  deterministic  always true; setting it changes nothing: no other plans are taken\n"
+      .. "  is_available() whether cuDNN was found; version() its number, or nil"
       .. "\n\n  example: moth.backends.cudnn.benchmark = true"
   elseif value == require("moth").newaxis then
     return "moth.newaxis: in an index, a new dimension of size 1: x[{moth.newaxis, 1}]"

@@ -74,6 +74,7 @@ int cudnnCreate(void **to) {
   return 0;
 }
 
+size_t cudnnGetVersion(void) { return 91234; }
 int cudnnDestroy(void *h) { return h == &handle ? 0 : BAD; }
 int cudnnSetStream(void *h, void *stream) { return h == &handle && stream ? 0 : BAD; }
 

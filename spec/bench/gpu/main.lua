@@ -69,7 +69,7 @@ end
 local function run(row, seconds)
   local tf32 = row.name:find("/tf32", 1, true) ~= nil
   moth.set_float32_matmul_precision(tf32 and "high" or "highest")
-  moth.backends.cudnn.benchmark = true
+  moth.backends.cudnn.benchmark, moth.backends.cudnn.allow_tf32 = true, tf32
   moth.manual_seed(0)
   jit.flush()
   moth.collect()
