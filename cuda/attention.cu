@@ -14,7 +14,7 @@ enum { RESULT, DQUERY, DKEYS };
 template <class T, class R> struct work {
   attention_job<T, R> of;
   const R *dots; /* of each row of y with its gradient */
-  void *to[2];   /* packed: T for the result, else R; DKEYS: of keys, of values */
+  R *to[2];      /* packed gradients; DKEYS: of keys, of values */
 };
 
 template <class T> static __device__ inline side<T> turned(side<T> s) {
@@ -127,7 +127,8 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
 };
 
 template <class T, int TILE, int CHUNKS, class R>
-static __device__ inline void store(T *to, int64_t row, int64_t column, int64_t rows, int64_t cols,
+static __device__ inline void store(T *to, int64_t rs, int64_t row, int64_t column, int64_t rows,
+                                    int64_t cols,
                                     R (*out)[tile_of<TILE>::per][tile_of<TILE>::per]) {
   enum { PER = tile_of<TILE>::per };
   const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
@@ -139,7 +140,7 @@ static __device__ inline void store(T *to, int64_t row, int64_t column, int64_t 
 #pragma unroll
       for (int j = 0; j < PER; j++) {
         const int64_t q = column + c * TILE + place<TILE>(x, j);
-        if (r < rows && q < cols) put(to + r * cols + q, out[c][i][j]);
+        if (r < rows && q < cols) put(to + r * rs + q, out[c][i][j]);
       }
   }
 }
@@ -196,13 +197,13 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2) attend(work<T, R> g) {
   }
   if (WHICH == RESULT) {
     divide_rows<R, TILE, CHUNKS>(j.lse + of.batch * j.l, row, j.l, most, sum, out);
-    store<T, TILE, CHUNKS>((T *)g.to[0] + of.batch * j.l * j.v, row, column, j.l, j.v, out);
+    store<T, TILE, CHUNKS>((T *)of.y.at, of.y.rs, row, column, j.l, j.v, out);
   } else {
     const int64_t rows = BY_QUERY ? j.l : j.s;
-    store<R, TILE, CHUNKS>((R *)g.to[0] + of.batch * rows * j.e, row, column, rows, j.e, out);
+    store<R, TILE, CHUNKS>(g.to[0] + of.batch * rows * j.e, j.e, row, column, rows, j.e, out);
   }
   if (PAIR)
-    store<R, TILE, CHUNKS>((R *)g.to[1] + of.batch * j.s * j.v, row, column, j.s, j.v, other);
+    store<R, TILE, CHUNKS>(g.to[1] + of.batch * j.s * j.v, j.v, row, column, j.s, j.v, other);
 }
 
 /* -- launching: all batches, and columns of the result as far as a block's registers reach -- */
@@ -242,34 +243,21 @@ static moth_tensor heads_first(const moth_tensor *x) {
   return y;
 }
 
-static int attention_run(const attention_args *a, moth_tensor **out) {
+MOTH_CUDA(attention) {
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
+  const moth_tensor y = a->heads_last ? heads_first(out[0]) : *out[0];
   bool done = false;
   if (!q) return moth_status(a->ctx);
-  int status = moth_flash(a, q, out, &done);
+  int status = moth_flash(a, q, &y, out[1], &done);
   if (done || status) return status;
-  return with_float(out[0]->l.dtype, [&](auto t) {
+  return with_float(y.l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     int64_t batches;
     work<T, real_of<T>> g = {};
     job_of(&g.of, a, out[1], &batches);
-    g.to[0] = data<T>(out[0]);
+    g.of.y = matrices_of<T>(&y, g.of.lead);
     return run<T, real_of<T>, RESULT>(a->ctx, q, g, batches);
   });
-}
-
-MOTH_CUDA(attention) {
-  if (!a->heads_last) return attention_run(a, out);
-  moth_tensor turned = heads_first(out[0]);
-  moth_layout l = turned.l;
-  int64_t step = 1;
-  for (int d = l.ndim; d-- > 0; step *= l.shape[d]) l.stride[d] = step;
-  l.offset = 0;
-  moth_tensor *own[2] = {moth_tensor_new(a->ctx, &l), out[1]};
-  int status = own[0] ? attention_run(a, own) : moth_status(a->ctx);
-  if (!status) status = moth_copy_into(&turned, own[0]);
-  moth_tensor_release(own[0]);
-  return status;
 }
 
 /* -- the gradients -- */
@@ -362,11 +350,11 @@ static int attention_back_typed(const attention_back_args *a, const moth_queue *
                        (const T *)data<T>(a->grad), data<R>(dots));
   if (!status) {
     g.dots = data<R>(dots);
-    g.to[0] = to[0].to;
+    g.to[0] = (R *)to[0].to;
     status = run<T, R, DQUERY>(a->ctx, q, g, batches);
   }
   if (!status) {
-    g.to[0] = to[1].to, g.to[1] = to[2].to;
+    g.to[0] = (R *)to[1].to, g.to[1] = (R *)to[2].to;
     status = run<T, R, DKEYS>(a->ctx, q, g, batches);
   }
   for (int i = 0; i < opened; i++) status = gradient_close(a->ctx, &to[i], j.lead, real, status);
@@ -392,16 +380,17 @@ MOTH_CUDA(attention_back) {
     const int wanted = i == 6 ? real : dtype;
     if (!*at[i]) continue;
     if ((*at[i])->l.dtype != wanted) own[i] = moth_cast(*at[i], wanted);
-    else if (i == 4 || i == 6) own[i] = moth_packed(*at[i]);
+    else if (i == 6) own[i] = moth_packed(*at[i]);
     else continue;
     if (!own[i]) status = moth_status(a->ctx);
     *at[i] = own[i];
   }
   bool done = false;
   if (!status) status = moth_flash_back(&c, q, out, &done);
-  if (!status && !done && !own[3]) {
-    c.grad = own[3] = moth_packed(c.grad);
-    if (!own[3]) status = moth_status(a->ctx);
+  for (int i = 3; !status && !done && i < 5; i++) {
+    if (own[i]) continue;
+    *at[i] = own[i] = moth_packed(*at[i]);
+    if (!own[i]) status = moth_status(a->ctx);
   }
   if (!status && !done)
     status = with_float(dtype, [&](auto t) {

@@ -23,7 +23,7 @@ template <class T> struct matrices { /* one for each batch */
 template <class T, class R> struct attention_job {
   leading lead;
   int64_t l, s, e, v; /* queries, keys, their size, size of the values */
-  matrices<T> query, key, value, bias, dy;
+  matrices<T> query, key, value, bias, y, dy; /* y: the result, which forward kernels write */
   bool causal;
   R scale, *lse;
   int64_t first; /* batch of a launch */
@@ -44,7 +44,7 @@ static __device__ inline side<T> part_of(const matrices<T> &m, const leading &le
 /* The matrices of a block's batch. They lie in shared memory: registers are for sums. */
 template <class T> struct attention_parts {
   int64_t batch;
-  side<T> query, key, value, bias, dy;
+  side<T> query, key, value, bias, y, dy;
 };
 
 template <class T, class R>
@@ -55,6 +55,7 @@ static __device__ inline void open_parts(const attention_job<T, R> &j, attention
   if (threadIdx.x == 1 * WARP) of->key = part_of(j.key, j.lead, batch, j.s, j.e);
   if (threadIdx.x == 2 * WARP) of->value = part_of(j.value, j.lead, batch, j.s, j.v);
   if (threadIdx.x == 3 * WARP) of->dy = part_of(j.dy, j.lead, batch, j.l, j.v);
+  if (threadIdx.x == 3 * WARP) of->y = part_of(j.y, j.lead, batch, j.l, j.v);
   if (threadIdx.x == 0) of->bias = part_of(j.bias, j.lead, batch, j.l, j.s);
   __syncthreads();
 }
@@ -159,9 +160,10 @@ MOTH_LOCAL int gradient_close(moth_ctx *ctx, gradient_place *p, const leading &l
 
 /* -- half types on tensor cores (flash.cu): *done tells whether they could -- */
 
-MOTH_LOCAL int moth_flash(const attention_args *a, const moth_queue *q, moth_tensor **out,
-                          bool *done);
-/* All of one dtype; output and lse packed. */
+/* y: the result, with its heads before its rows however it lies. */
+MOTH_LOCAL int moth_flash(const attention_args *a, const moth_queue *q, const moth_tensor *y,
+                          const moth_tensor *lse, bool *done);
+/* All of one dtype; lse packed. */
 MOTH_LOCAL int moth_flash_back(const attention_back_args *a, const moth_queue *q,
                                moth_tensor **out, bool *done);
 

@@ -72,7 +72,7 @@ flash_forward(flash_job<T> g) {
         j.lse[of.batch * j.l + r] = all == 0 ? INFINITY : most[m][h] * g.scale * LN_2 + logf(all);
       for (int n = 0; n < OT; n++) o[m][n][2 * h] *= inverse, o[m][n][2 * h + 1] *= inverse;
     }
-  put_rows<MT, OT>((T *)g.to[0] + of.batch * j.l * j.v, row, (int)j.l, (int)j.v, 1.0f, o);
+  put_rows<MT, OT>((T *)of.y.at, of.y.rs, row, (int)j.l, (int)j.v, 1.0f, o);
 }
 
 template <int MT, int OT, class T>
@@ -80,8 +80,8 @@ static __device__ inline void put_gradient(const flash_job<T> &g, int i, int64_t
                                            int row, int64_t rows, int64_t cols, float by,
                                            const float (*o)[OT][4]) {
   const int64_t at = batch * rows * cols;
-  if (g.wide[i]) put_rows<MT, OT>((float *)g.to[i] + at, row, (int)rows, (int)cols, by, o);
-  else put_rows<MT, OT>((T *)g.to[i] + at, row, (int)rows, (int)cols, by, o);
+  if (g.wide[i]) put_rows<MT, OT>((float *)g.to[i] + at, cols, row, (int)rows, (int)cols, by, o);
+  else put_rows<MT, OT>((T *)g.to[i] + at, cols, row, (int)rows, (int)cols, by, o);
 }
 
 /* to[0] and to[1] := the gradients of keys and of values. */
@@ -176,18 +176,19 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_queries(flash_j
   put_gradient<MT, OT>(g, 0, of.batch, row, j.l, j.e, j.scale, dq);
 }
 
-/* sums[row] from lse[row] and the row of y, which is packed, times that of dy; a warp a row */
+/* sums[row] from lse[row] and the row of y times that of dy; a warp a row */
 template <class T>
-static __global__ void sums_of_rows(flash_job<T> g, int64_t rows, const T *y, row_sums *sums) {
+static __global__ void sums_of_rows(flash_job<T> g, int64_t rows, row_sums *sums) {
   const attention_job<T, float> &j = g.of;
   const int64_t row = thread_number() / WARP;
   if (row >= rows) return;
   const int64_t batch = row / j.l;
+  const side<T> y = part_of(j.y, j.lead, batch, j.l, j.v);
   const side<T> dy = part_of(j.dy, j.lead, batch, j.l, j.v);
-  const T *at = dy.at + (row - batch * j.l) * dy.rs;
+  const T *from = y.at + (row - batch * j.l) * y.rs, *at = dy.at + (row - batch * j.l) * dy.rs;
   float sum = 0;
   for (int64_t i = threadIdx.x % WARP; i < j.v; i += WARP)
-    sum += get(y + row * j.v + i) * get(at + i * dy.cs);
+    sum += get(from + i * y.cs) * get(at + i * dy.cs);
   for (int by = WARP / 2; by; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
   if (threadIdx.x % WARP == 0) sums[row] = row_sums{j.lse[row] * LOG2_E, sum};
 }
@@ -284,14 +285,15 @@ static int with_flash(moth_ctx *ctx, const moth_queue *q, const moth_tensor *que
   });
 }
 
-int moth_flash(const attention_args *a, const moth_queue *q, moth_tensor **out, bool *done) {
+int moth_flash(const attention_args *a, const moth_queue *q, const moth_tensor *y,
+               const moth_tensor *lse, bool *done) {
   return with_flash(a->ctx, q, a->query, a->value, a->scale, done, [&](auto t, auto size) {
     typedef typename decltype(t)::of T;
     enum { HEAD = decltype(size)::value };
     flash_job<T> g = {};
     int64_t batches;
-    flash_job_of(&g, a, out[1], &batches);
-    g.to[0] = data<T>(out[0]);
+    flash_job_of(&g, a, lse, &batches);
+    g.of.y = matrices_of<T>(y, g.of.lead);
     const int64_t l = g.of.l;
     if constexpr (sizeof(T) == 2)
       if (l > 64 && (l + 127) / 128 * batches >= q->processors)
@@ -337,6 +339,7 @@ int moth_flash_back(const attention_back_args *a, const moth_queue *q, moth_tens
     flash_job<T> g = {};
     flash_job_of(&g, a, a->lse, &batches);
     g.of.dy = matrices_of<T>(a->grad, g.of.lead);
+    g.of.y = matrices_of<T>(a->output, g.of.lead);
     pack_rows(&g.of.dy, g.of.v, g.of.lead.ndim);
     moth_tensor *sums = attention_room(a->ctx, MOTH_F32, out[0]->l.device, 2 * rows);
     if (!sums) return (int)moth_status(a->ctx);
@@ -344,7 +347,7 @@ int moth_flash_back(const attention_back_args *a, const moth_queue *q, moth_tens
     int status = MOTH_OK;
     if (rows)
       status = launch_on(a->ctx, q, sums_of_rows<T>, blocks_for(rows * WARP), BLOCK, 0, g, rows,
-                         (const T *)data<T>(a->output), to);
+                         to);
     g.sums = to;
     if (!status)
       status = flash_gradients<T, decltype(size)::value>(a, q, g, batches, out);

@@ -30,7 +30,7 @@ template <class T> struct flash_job {
   bool negative;              /* the true one is below 0 */
   bool ahead;                 /* the next tile is brought while one is worked at */
   const row_sums *sums;
-  void *to[2];
+  void *to[2];                /* packed gradients */
   bool wide[2];               /* to[]: f32, else T */
 };
 
@@ -82,6 +82,7 @@ static __device__ inline void in_turns(bool ahead, int from, int to, int step, B
     use(slot, at);
     slot ^= ahead;
   }
+  await_copies<0>(); /* also where there was no tile: a block must not end before its copies */
 }
 
 /* -- products of a warp -- */
@@ -279,9 +280,10 @@ static __device__ inline void put_two(T *row, int c, int cols, float x, float y)
   if (c + 1 < cols) put(row + c + 1, y);
 }
 
-/* Rows `row` to `rows` - 1 of a packed matrix of `cols` columns := a warp's sums, times `by`. */
+/* Rows `row` to `rows` - 1 of a matrix of `cols` columns := a warp's sums, times `by`. Where cols
+** is even, so is rs, how far rows are apart. */
 template <int MT, int OT, class T>
-static __device__ inline void put_rows(T *to, int row, int rows, int cols, float by,
+static __device__ inline void put_rows(T *to, int64_t rs, int row, int rows, int cols, float by,
                                        const float (*o)[OT][4]) {
 #pragma unroll
   for (int m = 0; m < MT; m++)
@@ -291,7 +293,7 @@ static __device__ inline void put_rows(T *to, int row, int rows, int cols, float
       if (r >= rows) continue;
 #pragma unroll
       for (int n = 0; n < OT; n++)
-        put_two(to + (int64_t)r * cols, column_in(n, 0), cols, o[m][n][2 * h] * by,
+        put_two(to + r * rs, column_in(n, 0), cols, o[m][n][2 * h] * by,
                 o[m][n][2 * h + 1] * by);
     }
 }
