@@ -1,10 +1,27 @@
 /* dropout.cu -- dropout: masks drawn with the words that the CPU draws, and applied in the same
-** pass where each byte is for one element.
+** pass where each byte is for one element. Images that are channels_last stay so, and get the mask
+** that they would get in row-major order.
 */
 #include "../core/op/dropout.h"
 
 #include "philox.cuh"
 #include "rows.cuh"
+
+/* Images that are channels_last. */
+struct images {
+  quotient_by channels, plane;
+};
+
+static images images_of(const moth_layout *l) {
+  return images{quotients(l->shape[1], l->numel), quotients(l->shape[2] * l->shape[3], l->numel)};
+}
+
+/* The number that their i-th element would have in row-major order. */
+HD int64_t row_major(const images &m, int64_t i) {
+  const int64_t pixel = divide(i, m.channels), image = divide(pixel, m.plane);
+  const int64_t channel = image * m.channels.by + i - pixel * m.channels.by;
+  return channel * m.plane.by + pixel - image * m.plane.by;
+}
 
 template <class T> static __device__ inline void keep(bool kept, const T *x, real_of<T> by, T *y) {
   put(y, kept ? get(x) * by : 0);
@@ -35,6 +52,20 @@ static __global__ void drop(int64_t n, stream s, uint64_t least, double by, cons
   *(lump<T, 4> *)(void *)(y + first) = out;
 }
 
+/* The same of images, whose mask lies as they do. */
+template <class T>
+static __global__ void drop_images(int64_t n, images m, stream s, uint64_t least, double by,
+                                   const T *x, uint8_t *mask, T *y) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  const int64_t at = row_major(m, i);
+  const words w = philox(s, (uint64_t)at / 4);
+  bool kept = false;
+  for (int k = 0; k < 4; k++) kept = kept || (k == at % 4 && w.at[k] >= least);
+  mask[i] = kept;
+  keep(kept, x + i, (real_of<T>)by, y + i);
+}
+
 /* Each byte of the mask is for `run` elements in a row. */
 template <class T, int EACH>
 static __global__ void apply(int64_t n, quotient_by run, double by, const T *x,
@@ -48,6 +79,14 @@ static __global__ void apply(int64_t n, quotient_by run, double by, const T *x,
   *(lump<T, EACH> *)(void *)(y + first) = out;
 }
 
+/* The same of images, whose mask is for their first dimensions. */
+template <class T>
+static __global__ void apply_images(int64_t n, images m, quotient_by run, double by, const T *x,
+                                    const uint8_t *mask, T *y) {
+  const int64_t i = thread_number();
+  if (i < n) keep(mask[divide(row_major(m, i), run)] != 0, x + i, (real_of<T>)by, y + i);
+}
+
 template <class T>
 static int apply_run(const moth_tensor *x, const moth_tensor *mask, double by, moth_tensor *y) {
   const int64_t n = y->l.numel;
@@ -55,6 +94,9 @@ static int apply_run(const moth_tensor *x, const moth_tensor *mask, double by, m
   const quotient_by run = quotients(n / mask->l.numel, n);
   const T *from = data<T>(x);
   const uint8_t *bytes = data<uint8_t>(mask);
+  if (moth_is_channels_last(y) && mask->l.ndim < 4)
+    return launch(y->ctx, y, apply_images<T>, blocks_for(n), BLOCK, 0, n, images_of(&y->l), run,
+                  by, from, bytes, data<T>(y));
   if (n % LUMP<T> == 0 && on_lump(from) && on_lump(data<T>(y)))
     return launch(y->ctx, y, apply<T, LUMP<T>>, blocks_for(n, LUMP<T>), BLOCK, 0, n, run, by,
                   from, bytes, data<T>(y));
@@ -79,12 +121,16 @@ static int dropout_run(const moth_tensor *input, double p, bool training, moth_t
   if (!training) return moth_copy_into(y, input);
   int status = stream_open(ctx, generator, n, 1, &s);
   if (status || y->l.numel == 0) return status;
-  moth_tensor *x = moth_packed(input);
+  const bool channels_last = moth_is_channels_last(y);
+  moth_tensor *x = moth_packed_as(input, channels_last);
   if (!x) return moth_status(ctx);
   const uint64_t least = (uint64_t)(p * 4294967296.0);
-  const bool single = n == y->l.numel && aligned(x, y);
+  const bool single = !channels_last && n == y->l.numel && aligned(x, y);
   status = with_float(y->l.dtype, [&](auto type) {
     typedef typename decltype(type)::of T;
+    if (channels_last && mask->l.ndim == 4)
+      return launch(ctx, y, drop_images<T>, blocks_for(n), BLOCK, 0, n, images_of(&y->l), s, least,
+                    scale_of(p), data<T>(x), data<uint8_t>(mask), data<T>(y));
     const T *from = single ? data<T>(x) : NULL;
     int drawn = launch(ctx, y, drop<T>, blocks_for(n, 4), BLOCK, 0, n, s, least, scale_of(p), from,
                        data<uint8_t>(mask), data<T>(y));
@@ -98,7 +144,9 @@ MOTH_CUDA(dropout) { return dropout_run(a->input, a->p, a->training, a->generato
 MOTH_CUDA(dropout2d) { return dropout_run(a->input, a->p, a->training, a->generator, out); }
 
 MOTH_CUDA(dropout_apply) {
-  moth_tensor *x = moth_packed(a->input), *mask = moth_packed(a->mask);
+  const bool channels_last = moth_is_channels_last(out[0]);
+  moth_tensor *x = moth_packed_as(a->input, channels_last);
+  moth_tensor *mask = moth_packed_as(a->mask, channels_last && a->mask->l.ndim == 4);
   int status = x && mask ? MOTH_OK : moth_status(a->ctx);
   if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {

@@ -1,6 +1,7 @@
 /* norm.cu -- layer_norm, rms_norm and group_norm: rows of (channels, inner) elements, normalised
 ** by their own mean and variance, a warp or a block to a row. Variances are taken around the mean,
-** in a second pass that reads the row from the cache.
+** in a second pass that reads the row from the cache. Groups of images that are channels_last are
+** read where they lie.
 */
 #include "../core/op/norm.h"
 
@@ -12,11 +13,28 @@
 struct row_form {
   int64_t rows, n, groups, channels;
   quotient_by inner;
+  int64_t step;     /* channels_last: elements from pixel to pixel; 0: rows are packed */
+  quotient_by wide; /* channels */
 };
 
-static row_form form_of(int64_t rows, int64_t groups, int64_t channels, int64_t inner) {
-  return row_form{rows, channels * inner, groups, channels, quotients(inner, channels * inner)};
+static row_form form_of(int64_t rows, int64_t groups, int64_t channels, int64_t inner,
+                        bool channels_last = false) {
+  const int64_t n = channels * inner;
+  return row_form{rows, n, groups, channels, quotients(inner, n),
+                  channels_last ? groups * channels : 0, quotients(channels, n)};
 }
+
+/* Where a row begins, and where its element i lies from there. */
+static __device__ inline int64_t row_start(const row_form &f, int64_t row) {
+  const int64_t image = f.step ? row / f.groups : row;
+  return f.step ? image * f.groups * f.n + (row - image * f.groups) * f.channels : row * f.n;
+}
+static __device__ inline int64_t place_of(const row_form &f, int64_t i) {
+  return f.step ? i + divide(i, f.wide) * (f.step - f.channels) : i;
+}
+
+/* Elements that lie side by side, and begin at multiples of their number if the row does. */
+static int64_t run_of(const row_form &f) { return f.step ? f.channels : f.n; }
 
 /* Where the weights of a row begin. */
 template <class W> static __device__ inline const W *weights_of(const row_form &f, int64_t row,
@@ -32,8 +50,9 @@ static __device__ inline void weights_at(const row_form &f, int64_t i, const W *
     for (int k = 0; k < EACH; k++) v[k] = otherwise;
     return;
   }
-  if (f.inner.by == 1) {
-    const lump<W, EACH> many = *(const lump<W, EACH> *)(const void *)(w + i);
+  if (f.inner.by == 1 || f.step) {
+    const int64_t at = f.step ? i - divide(i, f.wide) * f.channels : i;
+    const lump<W, EACH> many = *(const lump<W, EACH> *)(const void *)(w + at);
     for (int k = 0; k < EACH; k++) v[k] = get(&many.at[k]);
   } else {
     for (int k = 0; k < EACH; k++) v[k] = get(w + divide(i + k, f.inner));
@@ -44,10 +63,11 @@ static __device__ inline void weights_at(const row_form &f, int64_t i, const W *
 
 /* The sum over the team's row of x - m, or of its square. */
 template <bool WIDE, int EACH, bool SQUARE, class T>
-static __device__ inline double sum_of_row(const team &me, const T *x, int64_t n, real_of<T> m) {
+static __device__ inline double sum_of_row(const team &me, const row_form &f, const T *x, int64_t n,
+                                           real_of<T> m) {
   real_of<T> sum = 0;
   for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
-    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
+    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + place_of(f, i));
     for (int k = 0; k < EACH; k++) {
       const real_of<T> d = get(&in.at[k]) - m;
       sum += SQUARE ? d * d : d;
@@ -69,20 +89,21 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
   const team me = team_of<WIDE>();
   const bool works = me.row < p.f.rows;
   const int64_t row = works ? me.row : 0, n = works ? p.f.n : 0;
-  const T *x = p.x + row * p.f.n;
+  const int64_t start = row_start(p.f, row);
+  const T *x = p.x + start;
   const T *weight = weights_of(p.f, row, p.weight), *bias = weights_of(p.f, row, p.bias);
   const double all = (double)p.f.n;
-  const R mean = p.mean ? (R)(sum_of_row<WIDE, EACH, false>(me, x, n, (R)0) / all) : 0;
-  const R rstd = (R)(1 / sqrt(sum_of_row<WIDE, EACH, true>(me, x, n, mean) / all + p.eps));
+  const R mean = p.mean ? (R)(sum_of_row<WIDE, EACH, false>(me, p.f, x, n, (R)0) / all) : 0;
+  const R rstd = (R)(1 / sqrt(sum_of_row<WIDE, EACH, true>(me, p.f, x, n, mean) / all + p.eps));
   for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
-    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + i);
+    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + place_of(p.f, i));
     lump<T, EACH> out;
     R w[EACH], b[EACH];
     weights_at<EACH>(p.f, i, weight, (R)1, w);
     weights_at<EACH>(p.f, i, bias, (R)0, b);
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
-    *(lump<T, EACH> *)(void *)(p.y + row * p.f.n + i) = out;
+    *(lump<T, EACH> *)(void *)(p.y + start + place_of(p.f, i)) = out;
   }
   if (!works || me.lane != 0) return;
   if (p.mean) p.mean[row] = mean;
@@ -98,7 +119,7 @@ template <class T, int EACH> static int norm_launch(moth_tensor *out, const row_
 static int rows_run(const moth_tensor *input, const moth_tensor *weight, const moth_tensor *bias,
                     const row_form &f, double eps, moth_tensor *out, moth_tensor *mean,
                     moth_tensor *rstd) {
-  moth_tensor *x = moth_packed(input), *w = weight ? moth_packed(weight) : NULL;
+  moth_tensor *x = moth_packed_as(input, f.step != 0), *w = weight ? moth_packed(weight) : NULL;
   moth_tensor *b = bias ? moth_packed(bias) : NULL;
   int status = x && (w || !weight) && (b || !bias) ? MOTH_OK : moth_status(out->ctx);
   if (!status && f.rows)
@@ -107,7 +128,7 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
       typedef real_of<T> R;
       const row_norm<T> p = {f, eps, data<T>(x), w ? data<T>(w) : NULL, b ? data<T>(b) : NULL,
                              data<T>(out), mean ? data<R>(mean) : NULL, data<R>(rstd)};
-      const bool many = f.n % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
+      const bool many = run_of(f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
                         on_lump(p.weight) && on_lump(p.bias);
       return many ? norm_launch<T, LUMP<T>>(out, p) : norm_launch<T, 1>(out, p);
     });
@@ -143,7 +164,7 @@ MOTH_CUDA(group_norm) {
   for (int32_t i = 2; i < l->ndim; i++) inner *= l->shape[i];
   return rows_run(a->input, a->weight, a->bias,
                   form_of(l->shape[0] * a->num_groups, a->num_groups, l->shape[1] / a->num_groups,
-                          inner),
+                          inner, moth_is_channels_last(out[0])),
                   a->eps, out[0], out[1], out[2]);
 }
 
@@ -161,15 +182,16 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
   typedef lump<T, EACH> many;
   const team me = team_of<WIDE>();
   const bool works = me.row < p.f.rows;
-  const int64_t row = works ? me.row : 0, last = works ? p.f.n : 0, at = row * p.f.n;
+  const int64_t row = works ? me.row : 0, last = works ? p.f.n : 0, at = row_start(p.f, row);
   const int64_t first = (int64_t)me.lane * EACH, step = (int64_t)me.size * EACH;
   const R mean = p.mean && works ? p.mean[row] : 0, rstd = works ? p.rstd[row] : 0;
   const R *weight = weights_of(p.f, row, p.weight);
   sums_of<R> own = {0, 0};
   R w[EACH];
   for (int64_t i = first; i < last; i += step) {
-    const many x = *(const many *)(const void *)(p.x + at + i);
-    const many dy = *(const many *)(const void *)(p.dy + at + i);
+    const int64_t from = at + place_of(p.f, i);
+    const many x = *(const many *)(const void *)(p.x + from);
+    const many dy = *(const many *)(const void *)(p.dy + from);
     weights_at<EACH>(p.f, i, weight, (R)1, w);
     for (int k = 0; k < EACH; k++) {
       const R g = get(&dy.at[k]) * w[k];
@@ -182,14 +204,15 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
   const double n = (double)p.f.n, r = (double)rstd;
   const R even = p.mean ? (R)(-r * s.a / n) : 0, along = (R)(-r * r * r * s.b / n);
   for (int64_t i = first; i < last; i += step) {
-    const many x = *(const many *)(const void *)(p.x + at + i);
-    const many dy = *(const many *)(const void *)(p.dy + at + i);
+    const int64_t from = at + place_of(p.f, i);
+    const many x = *(const many *)(const void *)(p.x + from);
+    const many dy = *(const many *)(const void *)(p.dy + from);
     many out;
     weights_at<EACH>(p.f, i, weight, (R)1, w);
     for (int k = 0; k < EACH; k++)
       put(&out.at[k],
           get(&dy.at[k]) * w[k] * rstd + (get(&x.at[k]) - mean) * along + even);
-    *(many *)(void *)(p.dx + at + i) = out;
+    *(many *)(void *)(p.dx + from) = out;
   }
 }
 
@@ -202,13 +225,13 @@ template <class T, int EACH> static int back_launch(moth_tensor *out, const row_
 /* The gradients of weight and bias are sums over channels, rows taking turns in the groups. */
 template <class T> struct affine_sums {
   row_back<T> p;
-  quotient_by channels;
+  quotient_by channels, pixels; /* pixels: of a sample, where the channels of each are a row */
   template <int EACH> __device__ two_lumps<T, EACH> load(int64_t at) const {
     return load_two<EACH>(p.x + at, p.dy + at);
   }
   template <int EACH>
   __device__ sums_of<double> term(int64_t q, int64_t c, const two_lumps<T, EACH> &of, int k) const {
-    const int64_t row = q * p.f.groups + divide(c, channels);
+    const int64_t row = divide(q, pixels) * p.f.groups + divide(c, channels);
     const double d = (double)get(&of.dy.at[k]), mean = p.mean ? (double)p.mean[row] : 0;
     return sums_of<double>{d * ((double)get(&of.x.at[k]) - mean) * (double)p.rstd[row], d};
   }
@@ -227,10 +250,11 @@ static __global__ void put_affine(channel_form f, const sums_of<double> *parts, 
 template <class T> static int affine_run(const row_back<T> &p, moth_tensor **out) {
   const int64_t weights = out[1]->l.numel;
   if (weights == 0) return MOTH_OK;
-  channel_form f = channels_for(p.f.rows / p.f.groups, weights, p.f.inner.by);
-  moth_tensor *parts =
-    channel_sums<HANDFUL<T>>(out[0], &f, affine_sums<T>{p, quotients(p.f.channels, weights)},
-                         on_lump(p.x) && on_lump(p.dy));
+  const int64_t samples = p.f.rows / p.f.groups, pixels = p.f.step ? p.f.inner.by : 1;
+  channel_form f = channels_for(samples * pixels, weights, p.f.inner.by / pixels);
+  const affine_sums<T> job = {p, quotients(p.f.channels, weights),
+                              quotients(pixels, samples * pixels)};
+  moth_tensor *parts = channel_sums<HANDFUL<T>>(out[0], &f, job, on_lump(p.x) && on_lump(p.dy));
   if (!parts) return moth_status(out[0]->ctx);
   int status = launch(out[0]->ctx, out[0], put_affine<T>, blocks_for(weights * WARP), BLOCK, 0, f,
                       data<sums_of<double>>(parts), data<T>(out[1]), data<T>(out[2]));
@@ -245,29 +269,55 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
   typedef real_of<T> R;
   const int64_t numel = a->input->l.numel, rows = numel ? a->rstd->l.numel : 0;
   const int64_t inner = rows ? numel / rows / a->channels : 1;
-  const row_back<T> p = {form_of(rows, a->groups, a->channels, inner), data<T>(t[X]),
+  const bool channels_last = moth_is_channels_last(out[0]);
+  const row_back<T> p = {form_of(rows, a->groups, a->channels, inner, channels_last), data<T>(t[X]),
                          data<T>(t[DY]), t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL,
                          t[MEAN] ? data<R>(t[MEAN]) : NULL,
                          data<R>(t[RSTD]), data<T>(out[0])};
-  const bool many = p.f.n % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
+  const bool many = run_of(p.f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
                     on_lump(p.dx) && on_lump(p.weight, sizeof(R) * LUMP<T>);
   int status = MOTH_OK;
   if (rows) status = many ? back_launch<T, LUMP<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
   return status ? status : affine_run(p, out);
 }
 
-MOTH_CUDA(row_norm_back) {
+/* x in a dtype, owned, as the result lies. */
+static moth_tensor *laid_as(const moth_tensor *x, int dtype, bool channels_last) {
+  if (!channels_last || x->l.dtype == dtype)
+    return channels_last ? moth_packed_as(x, true) : packed_as(x, dtype);
+  moth_tensor *cast = moth_cast(x, dtype), *y = cast ? moth_packed_as(cast, true) : NULL;
+  moth_tensor_release(cast);
+  return y;
+}
+
+static int row_norm_back_run(const row_norm_back_args *a, moth_tensor **out) {
   const int dtype = a->input->l.dtype, real = moth_compute_dtype(dtype);
   const moth_tensor *from[INPUTS] = {a->input, a->grad, a->weight, a->mean, a->rstd};
+  const bool channels_last = moth_is_channels_last(out[0]);
   moth_tensor *t[INPUTS] = {NULL};
   int status = MOTH_OK;
-  for (int i = 0; i < INPUTS && !status; i++)
-    if (from[i] && !(t[i] = packed_as(from[i], i < WEIGHT ? dtype : real)))
-      status = moth_status(a->ctx);
+  for (int i = 0; i < INPUTS && !status; i++) {
+    if (!from[i]) continue;
+    t[i] = i < WEIGHT ? laid_as(from[i], dtype, channels_last) : packed_as(from[i], real);
+    if (!t[i]) status = moth_status(a->ctx);
+  }
   if (!status)
     status = with_float(dtype, [&](auto type) {
       return back_typed<typename decltype(type)::of>(a, t, out);
     });
   for (int i = 0; i < INPUTS; i++) moth_tensor_release(t[i]);
+  return status;
+}
+
+/* Rows that are no groups of images' channels are packed. */
+MOTH_CUDA(row_norm_back) {
+  const moth_layout *l = &out[0]->l;
+  if (!moth_is_channels_last(out[0]) || (a->groups * a->channels == l->shape[1] &&
+                                         a->rstd->l.numel == a->groups * l->shape[0]))
+    return row_norm_back_run(a, out);
+  moth_tensor *packed[3] = {moth_tensor_new(a->ctx, l), out[1], out[2]};
+  int status = packed[0] ? row_norm_back_run(a, packed) : moth_status(a->ctx);
+  if (!status) status = moth_copy_into(out[0], packed[0]);
+  moth_tensor_release(packed[0]);
   return status;
 }

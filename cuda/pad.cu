@@ -1,5 +1,6 @@
 /* pad.cu -- borders around tensors: each element of the result finds where it comes from, and each
-** element of a gradient all the places where it stands.
+** element of a gradient all the places where it stands. Tensors are packed, or channels_last both;
+** dimensions count as they lie in memory.
 */
 #include "../core/op/pad.h"
 
@@ -12,16 +13,18 @@ struct border {
   int64_t in[MOTH_MAX_DIMS], out[MOTH_MAX_DIMS], before[MOTH_MAX_DIMS];
 };
 
-static border border_of(const moth_tensor *in, const moth_tensor *out, moth_ints pad, int mode) {
+static border border_of(const moth_tensor *in, const moth_tensor *out, moth_ints pad, int mode,
+                        bool channels_last) {
+  static const int ORDER[4] = {0, 2, 3, 1}; /* of channels_last */
   border b;
   memset(&b, 0, sizeof b);
   b.ndim = in->l.ndim;
   b.mode = mode;
-  for (int d = 0; d < b.ndim; d++) {
-    const int64_t pair = b.ndim - 1 - d;
-    b.in[d] = in->l.shape[d];
-    b.out[d] = out->l.shape[d];
-    if (pair < pad.n / 2) b.before[d] = pad.at[2 * pair];
+  for (int i = 0; i < b.ndim; i++) {
+    const int d = channels_last ? ORDER[i] : i, pair = b.ndim - 1 - d;
+    b.in[i] = in->l.shape[d];
+    b.out[i] = out->l.shape[d];
+    if (pair < pad.n / 2) b.before[i] = pad.at[2 * pair];
   }
   return b;
 }
@@ -103,9 +106,10 @@ template <class T> static __global__ void pad_in(border b, int64_t n, const T *d
 MOTH_CUDA(pad) {
   const moth_scalar s = a->value;
   const int64_t n = out[0]->l.numel;
-  const border b = border_of(a->input, out[0], a->pad, (int)a->mode);
+  const bool channels_last = moth_is_channels_last(out[0]);
+  const border b = border_of(a->input, out[0], a->pad, (int)a->mode, channels_last);
   uint64_t fill = 0;
-  moth_tensor *x = moth_packed(a->input);
+  moth_tensor *x = moth_packed_as(a->input, channels_last);
   moth_convert(1, s.type == 0 ? MOTH_F64 : MOTH_I64, (const char *)&s.as, 8, out[0]->l.dtype,
                (char *)&fill, 8);
   if (!x) return moth_status(a->ctx);
@@ -122,8 +126,9 @@ MOTH_CUDA(pad) {
 
 MOTH_CUDA(pad_back) {
   const int64_t n = out[0]->l.numel;
-  const border b = border_of(out[0], a->input, a->pad, (int)a->mode);
-  moth_tensor *dy = moth_packed(a->input);
+  const bool channels_last = moth_is_channels_last(out[0]);
+  const border b = border_of(out[0], a->input, a->pad, (int)a->mode, channels_last);
+  moth_tensor *dy = moth_packed_as(a->input, channels_last);
   if (!dy) return moth_status(a->ctx);
   int status = n == 0 ? MOTH_OK : with_float(dy->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;

@@ -227,6 +227,37 @@ describe("channels_last on a GPU", function()
     end, { r(2, 8, 3, 3), r(8) })
   end)
 
+  it("is kept by group_norm", function()
+    local function norm(groups)
+      return function(x, w, b) return F.group_norm(x, groups, w, b) end
+    end
+    for _, case in ipairs { { 2, { 3, 4, 5, 3 } }, { 4, { 2, 32, 7, 9 } }, { 3, { 2, 6, 40, 40 } },
+      { 1, { 2, 8, 2, 2 } }, { 6, { 5, 6, 3, 2 } } } do
+      local groups, sizes = unpack(case)
+      agrees(norm(groups), { r(sizes), r(sizes[2]), r(sizes[2]) })
+      agrees(norm(groups), { r(sizes), r(sizes[2]), r(sizes[2]) }, moth.float32, 1e-4)
+      agrees(norm(groups), { r(sizes) }, moth.float64)
+    end
+    agrees(norm(2), { r(3, 16, 5, 5), r(16), r(16) }, moth.bfloat16, 0.05)
+    agrees(function(x) return F.instance_norm(x) end, { r(2, 5, 4, 3) })
+    local x, w = r(2, 8, 5, 3), r(8)
+    local y = F.group_norm(x:cuda():to { memory_format = LAST }, 4, w:cuda())
+    assert.is_true(is_last(y) and close(y:cpu(), F.group_norm(x, 4, w), 1e-5))
+  end)
+
+  it("comes to layer_norm, which normalises what it is told", function()
+    local x, w = r(2, 4, 3, 5):cuda(), r(3, 5):cuda()
+    local function grads(input)
+      local leaf = input:detach():requires_grad_()
+      local y = F.layer_norm(leaf, { 3, 5 }, w)
+      y:mul(x):sum():backward()
+      return y:detach(), leaf.grad
+    end
+    local y, dx = grads(x)
+    local z, dz = grads(x:to { memory_format = LAST })
+    assert.is_true(close(z, y, 1e-5) and close(dz, dx, 1e-5))
+  end)
+
   it("is kept by pooling", function()
     local x = r(2, 5, 9, 8)
     agrees(function(z) return F.max_pool2d(z, 3, 2, 1) end, { x })
@@ -242,6 +273,35 @@ describe("channels_last on a GPU", function()
     local z, where = F.max_pool2d(x:cuda(), 2, { return_indices = true })
     assert.same(z:tolist(), y:tolist())
     assert.same(where:tolist(), at:tolist())
+  end)
+
+  it("is kept by dropout, which draws the CPU's mask of it", function()
+    for name, drop in pairs { dropout = F.dropout, dropout2d = F.dropout2d } do
+      for _, sizes in ipairs { { 2, 5, 3, 3 }, { 3, 4, 4, 2 }, { 1, 70, 5, 5 } } do
+        local function seeded(x)
+          moth.manual_seed(3)
+          return (drop(x, 0.4))
+        end
+        agrees(seeded, { r(sizes) })
+        agrees(seeded, { r(sizes) }, moth.bfloat16)
+        local x = r(sizes)
+        local y = seeded(x:cuda():to { memory_format = LAST })
+        assert.is_true(is_last(y) and not y:is_contiguous(), name)
+        assert.is_true(y:cpu():equal(seeded(x)), name)
+        y = drop(x:cuda():to { memory_format = LAST }, { training = false })
+        assert.is_true(is_last(y) and y:cpu():equal(x), name)
+      end
+    end
+  end)
+
+  it("is kept by padding", function()
+    for _, mode in ipairs { "constant", "reflect", "replicate", "circular" } do
+      agrees(function(x) return F.pad(x, { 2, 1, 1, 2 }, mode) end, { r(2, 3, 4, 5) })
+    end
+    agrees(function(x) return F.pad(x, { -1, 1, 0, -2, 1, 2, 1, 0 }) end, { r(2, 3, 4, 5) })
+    local x = r(2, 3, 4, 5)
+    local y = F.pad(x:cuda():to { memory_format = LAST }, { 1, 2, 3, 0 }, { value = 0.5 })
+    assert.is_true(is_last(y) and y:cpu():equal(F.pad(x, { 1, 2, 3, 0 }, { value = 0.5 })))
   end)
 
   it("is kept by cat", function()

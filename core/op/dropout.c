@@ -132,7 +132,8 @@ MOTH_OP(dropout, DROPOUT,
   .outputs = "y, mask: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "mask",
-  .flags = MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE |
+           MOTH_OP_TAKES_INPLACE)
 
 /* -- dropout2d -- */
 
@@ -162,7 +163,8 @@ MOTH_OP(dropout2d, DROPOUT2D,
   .outputs = "y, mask: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "mask",
-  .flags = MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE | MOTH_OP_TAKES_INPLACE)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD | MOTH_OP_RANDOM | MOTH_OP_INPLACE |
+           MOTH_OP_TAKES_INPLACE)
 
 /* -- their gradient -- */
 
@@ -194,7 +196,7 @@ MOTH_OP(dropout_apply, DROPOUT_APPLY,
     "moth.randn(2, 3), moth.tensor{true, false}, 1.5",
   .dtypes = MOTH_FLOATS,
   .saves = "mask",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
 const moth_op *const moth_dropout_ops[] = {
   &moth_op_dropout, &moth_op_dropout2d, &moth_op_dropout_apply, NULL,

@@ -150,7 +150,7 @@ MOTH_OP_CONST(row_norm_back, ROW_NORM_BACK,
     " {groups = 2, channels = 3, affine = false}",
   .outputs = "dx, dweight, dbias",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
 /* -- backward, written with ops -- */
 
@@ -359,7 +359,8 @@ MOTH_OP(group_norm, GROUP_NORM,
     "moth.randn(3, 4), 1, {weight = moth.randn(4)}",
   .outputs = "y, mean: hidden, rstd: hidden",
   .dtypes = MOTH_FLOATS,
-  .saves = "input mean rstd weight:input")
+  .saves = "input mean rstd weight:input",
+  .flags = MOTH_OP_CHANNELS_LAST)
 
 /* -- normalize -- */
 

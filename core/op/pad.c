@@ -88,7 +88,8 @@ MOTH_OP(pad, PAD,
     "moth.randn(2, 3, 4), {2, 1, 0, 2}, {mode = 'reflect'}\n"
     "moth.randn(2, 3, 4), {2, -1, 0, 3}, {mode = 'replicate'}\n"
     "moth.randn(2, 3, 4), {4, 2, 1, 0}, {mode = 'circular'}",
-  .dtypes = MOTH_ANY)
+  .dtypes = MOTH_ANY,
+  .flags = MOTH_OP_CHANNELS_LAST)
 
 static int pad_back_fit(const pad_back_args *a, moth_pad *p) {
   const moth_layout *l = &a->input->l;
@@ -132,6 +133,6 @@ MOTH_OP(pad_back, PAD_BACK,
     "moth.randn(2, 6), {2, 3}, {1, 2}\n"
     "moth.randn(2, 6), {2, 3}, {1, 2}, {mode = 'reflect'}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
 const moth_op *const moth_pad_ops[] = {&moth_op_pad, &moth_op_pad_back, NULL};
