@@ -101,7 +101,7 @@ static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm
   typedef sum_of<T> R;
   g.columns = (m->n + TILE - 1) / TILE;
   const int64_t tiles = g.columns * ((m->m + TILE - 1) / TILE), n = products * m->m * m->n;
-  const int64_t idle = 2 * q->processors / (tiles * products < INT32_MAX ? tiles * products : 1);
+  const int64_t idle = 2 * q->processors / (tiles * products); /* blocks for one that there is */
   int64_t parts = m->k / SHARE < idle ? m->k / SHARE : idle;
   moth_tensor *partial = NULL;
   if (parts > MOST_PARTS) parts = MOST_PARTS;
