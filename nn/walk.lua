@@ -134,22 +134,27 @@ local function add_own(Module, STORE)
   end
 end
 
+-- Adds a module and all below it to a list of {name, module} pairs, parents first.
+local function add_below(list, seen, once, module, path, depth)
+  if once and seen[module] then return end
+  if depth > 200 then
+    local root = class.typename(list[1][2])
+    errors.raise(root .. " contains itself, at '" .. path:sub(1, 60) .. "...'")
+  end
+  seen[module] = true
+  list[#list + 1] = {path, module}
+  local children = module:_children()
+  for i = 1, #children do
+    local child = children[i]
+    add_below(list, seen, once, child[2], join(path, child[1]), depth + 1)
+  end
+end
+
 local function add_walks(Module)
-  -- All modules below and including this one, as {name, module} pairs, parents first.
+  -- All modules below and including this one, as {name, module} pairs.
   function Module:_walk(prefix, once)
-    local list, seen = {}, {}
-    local function visit(module, path, depth)
-      if once and seen[module] then return end
-      if depth > 200 then
-        errors.raise(class.typename(self) .. " contains itself, at '" .. path:sub(1, 60) .. "...'")
-      end
-      seen[module] = true
-      list[#list + 1] = {path, module}
-      for _, child in ipairs(module:_children()) do
-        visit(child[2], join(path, child[1]), depth + 1)
-      end
-    end
-    visit(self, prefix, 0)
+    local list = {}
+    add_below(list, {}, once, self, prefix, 0)
     return list
   end
 
