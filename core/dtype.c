@@ -10,6 +10,10 @@
 #include "kernel/level.h"
 #include "kernel/move.h"
 
+#if MOTH_HAS_LEVELS
+#include <immintrin.h>
+#endif
+
 #define SIZE(NAME, name, type) [NAME] = (uint8_t)sizeof(type),
 const uint8_t moth_dtype_size[MOTH_DTYPES] = {MOTH_DTYPE_LIST(SIZE)};
 
@@ -122,9 +126,9 @@ LOOP(copy_64, uint64_t, uint64_t, v)
 #define QUICK_BOTH(name, from, to, expression)                                      \
   QUICK(MOTH_AVX2, name##_avx2, from, to, expression)                               \
   QUICK(MOTH_AVX512, name##_avx512, from, to, expression)
-QUICK_BOTH(quick_f16_f32, uint16_t, float, moth_widen_f16(v))
+QUICK(MOTH_AVX2, quick_f16_f32_avx2, uint16_t, float, moth_widen_f16(v))
+QUICK(MOTH_AVX2, quick_f32_f16_avx2, float, uint16_t, moth_narrow_f16(v))
 QUICK_BOTH(quick_bf16_f32, uint16_t, float, moth_widen_bf16(v))
-QUICK_BOTH(quick_f32_f16, float, uint16_t, moth_narrow_f16(v))
 QUICK_BOTH(quick_f32_bf16, float, uint16_t, moth_narrow_bf16(v))
 QUICK_BOTH(quick_f32_f64, float, double, (double)v)
 QUICK_BOTH(quick_f64_f32, double, float, (float)v)
@@ -138,6 +142,19 @@ QUICK_BOTH(quick_f32_u8, float, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v
 QUICK_BOTH(quick_f32_i64, float, int64_t,
            v != v ? 0 : v >= 0x1p63f ? INT64_MAX : (int64_t)WITHIN(v, -0x1p63f, 0x1.fffffep62f))
 QUICK_BOTH(quick_f32_bool, float, uint8_t, v != 0)
+
+/* AVX-512 has instructions for f16 that compilers do not find. */
+MOTH_AVX512 static void quick_f16_f32_avx512(int64_t n, const char *x, char *y) {
+  for (; n >= 16; n -= 16, x += 32, y += 64)
+    _mm512_storeu_ps(y, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)x)));
+  f16_to_f32(n, x, 2, y, 4);
+}
+
+MOTH_AVX512 static void quick_f32_f16_avx512(int64_t n, const char *x, char *y) {
+  for (; n >= 16; n -= 16, x += 64, y += 32)
+    _mm256_storeu_si256((void *)y, _mm512_cvtps_ph(_mm512_loadu_ps(x), 0)); /* to nearest even */
+  f32_to_f16(n, x, 4, y, 2);
+}
 
 typedef void quick(int64_t n, const char *x, char *y);
 #define BOTH(name) {name##_avx2, name##_avx512}

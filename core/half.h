@@ -12,7 +12,8 @@
 MOTH_INLINE float moth_widen_f16(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
   uint32_t finite = moth_bits_f32(moth_float_of(rest) * 0x1p112f);
-  uint32_t special = rest | 0x7f800000u; /* infinity or NaN */
+  uint32_t quiet = rest > 0x0f800000u ? 0x400000u : 0; /* a NaN, as processors widen it */
+  uint32_t special = rest | 0x7f800000u | quiet;
   return moth_float_of(sign | ((h & 0x7c00u) == 0x7c00u ? special : finite));
 }
 

@@ -106,6 +106,16 @@ show("dropout", F.dropout(moth.ones(300001), 0.3))
 show("bernoulli", moth.bernoulli(moth.full({100001}, 0.3)))
 ]]
 
+local HALVES = BITS .. [[
+local bytes = {}
+for i = 0, 65535 do bytes[i + 1] = string.char(i % 256, math.floor(i / 256)) end
+show("all f16", moth.frombuffer(table.concat(bytes), {dtype = moth.float16}):float():nan_to_num())
+moth.manual_seed(7)
+local x = moth.randn(100003)
+x = x * x * x
+show("into f16", (x * x * x):half():double():nan_to_num()) -- subnormals and infinities too
+]]
+
 local LOOPS = BITS .. [[
 moth.manual_seed(7)
 local x, y = moth.randn(300001), moth.randn(300001)
@@ -148,6 +158,14 @@ describe("at every level of instructions", function()
         local how = ("MOTH_ISA=%s MOTH_NUM_THREADS=%d"):format(level, threads)
         assert.equal(want, lua(how, RANDOM), how)
       end
+    end
+  end)
+
+  it("f16 is widened and narrowed to the same bits", function()
+    local want = lua("MOTH_ISA=plain", HALVES)
+    assert.matches("rc=0", want)
+    for _, level in ipairs(LEVELS) do
+      assert.equal(want, lua("MOTH_ISA=" .. level, HALVES), level)
     end
   end)
 
