@@ -1,7 +1,7 @@
 /* recurrent.cu -- layers of recurrent networks on the device, forward and back through time, as
 ** core/kernel/recurrent.h describes them: one product for the inputs of all steps, then for each
 ** step one with the state's weights and one kernel for what its gates do. The order of rows and
-** what the reserve holds are core/kernel/recurrent.c's.
+** what the reserve holds are core/kernel/recurrent_lane.h's.
 */
 #include "../core/kernel/recurrent.h"
 

@@ -1,10 +1,10 @@
 /* recurrent_real.h -- what one step does to its gates, for one REAL and one TARGET, the attribute
 ** that chooses instructions. `rows` sequences of n units; states lie `ld` apart, gates KEPT * n.
-** Included by recurrent.c.
+** Included by recurrent_lane.c.
 */
 
 /* h := act(gates) */
-TARGET static void NAME(plain)(const step *s, bool relu) {
+TARGET static void NAME(plain)(const rnn_step *s, bool relu) {
   const int64_t n = s->n;
   for (int64_t k = 0; k < s->rows; k++) {
     REAL *g = (REAL *)s->gates + k * n, *h = (REAL *)s->h + k * s->ld;
@@ -15,7 +15,7 @@ TARGET static void NAME(plain)(const step *s, bool relu) {
   }
 }
 
-TARGET static void NAME(plain_back)(const step *s, bool relu) {
+TARGET static void NAME(plain_back)(const rnn_step *s, bool relu) {
   const int64_t n = s->n;
   for (int64_t k = 0; k < s->rows; k++) {
     const REAL *h = (const REAL *)s->h + k * s->ld, *dy = (const REAL *)s->dy + k * s->ld;
@@ -29,7 +29,7 @@ TARGET static void NAME(plain_back)(const step *s, bool relu) {
 }
 
 /* Gates i, f, g, o: c := f c0 + i g, h := o tanh(c) (Hochreiter & Schmidhuber 1997; Gers 2000). */
-TARGET static void NAME(lstm)(const step *s) {
+TARGET static void NAME(lstm)(const rnn_step *s) {
   const int64_t n = s->n;
   for (int64_t k = 0; k < s->rows; k++) {
     REAL *g = (REAL *)s->gates + k * 4 * n, *h = (REAL *)s->h + k * s->ld;
@@ -46,7 +46,7 @@ TARGET static void NAME(lstm)(const step *s) {
   }
 }
 
-TARGET static void NAME(lstm_back)(const step *s) {
+TARGET static void NAME(lstm_back)(const rnn_step *s) {
   const int64_t n = s->n;
   for (int64_t k = 0; k < s->rows; k++) {
     const REAL *gi = (const REAL *)s->gates + k * 4 * n, *gf = gi + n, *gg = gf + n, *go = gg + n;
@@ -68,7 +68,7 @@ TARGET static void NAME(lstm_back)(const step *s) {
 
 /* Gates r, z, n and the state's share of n: h := (1 - z) n + z h0 (Cho et al. 2014, with the reset
 ** after the product as PyTorch and cuDNN have it). */
-TARGET static void NAME(gru)(const step *s) {
+TARGET static void NAME(gru)(const rnn_step *s) {
   const int64_t n = s->n;
   for (int64_t k = 0; k < s->rows; k++) {
     REAL *g = (REAL *)s->gates + k * 4 * n, *h = (REAL *)s->h + k * s->ld;
@@ -82,7 +82,7 @@ TARGET static void NAME(gru)(const step *s) {
   }
 }
 
-TARGET static void NAME(gru_back)(const step *s) {
+TARGET static void NAME(gru_back)(const rnn_step *s) {
   const int64_t n = s->n;
   for (int64_t k = 0; k < s->rows; k++) {
     const REAL *gr = (const REAL *)s->gates + k * 4 * n, *gz = gr + n, *gn = gz + n, *gh = gn + n;
@@ -100,13 +100,13 @@ TARGET static void NAME(gru_back)(const step *s) {
   }
 }
 
-TARGET static void NAME(step_forward)(int mode, const step *s) {
+TARGET static void NAME(step_forward)(int mode, const rnn_step *s) {
   if (mode == MOTH_LSTM) NAME(lstm)(s);
   else if (mode == MOTH_GRU) NAME(gru)(s);
   else NAME(plain)(s, mode == MOTH_RNN_RELU);
 }
 
-TARGET static void NAME(step_back)(int mode, const step *s) {
+TARGET static void NAME(step_back)(int mode, const rnn_step *s) {
   if (mode == MOTH_LSTM) NAME(lstm_back)(s);
   else if (mode == MOTH_GRU) NAME(gru_back)(s);
   else NAME(plain_back)(s, mode == MOTH_RNN_RELU);
@@ -151,5 +151,5 @@ TARGET static void NAME(add_biases)(const moth_rnn *r, const void *bias_ih, cons
   for (int64_t j = both; j < wide; j++) g[j] = j < 3 * n ? p[j] : q[j - n];
 }
 
-static const level NAME(level) = {NAME(step_forward), NAME(step_back), NAME(sum_rows), NAME(mask),
-                                  NAME(add_biases)};
+static const rnn_level NAME(level) = {NAME(step_forward), NAME(step_back), NAME(sum_rows),
+                                      NAME(mask), NAME(add_biases)};

@@ -1,0 +1,259 @@
+/* recurrent_back.c -- layers of recurrent networks, back through time (Werbos 1990), and one step
+** of a cell.
+*/
+#include "../backend.h"
+#include "../blas.h"
+#include "recurrent_lane.h"
+
+#define HELD (1280 << 10) /* bytes of gradients of gates that stay in L2 until all have read them */
+
+/* -- steps -- */
+
+/* c (rows, n) := or += some gates' gradients times their rows of W_hh, inside a job. */
+static void through_state(const rnn_lane *q, int64_t rows, const char *dgates, int64_t gate,
+                          int64_t gates, char *dh, int beta) {
+  const char *w = (const char *)q->params[1] + gate * q->n * q->size;
+  if (rnn_tiled(q)) { /* not the form that suits this many rows: others take other sums */
+    moth_matrix_run(&(moth_matrix){
+      .m = rows, .n = q->n, .k = gates, .a = (const float *)(const void *)dgates, .rs = q->kept,
+      .cs = 1, .b = (const float *)(const void *)w, .ldb = q->n, .c = (float *)(void *)dh,
+      .ldc = q->n, .add = beta});
+    return;
+  }
+  moth_multiply_inside(&(moth_product){
+    .dtype = q->r->dtype, .beta = beta, .m = rows, .n = q->n, .k = gates, .a = dgates,
+    .rs_a = q->kept, .cs_a = 1, .b = w, .rs_b = q->n, .cs_b = 1, .c = dh, .ldc = q->n});
+}
+
+/* dh of the step before: dgates W_hh, to which a GRU adds what z let through. */
+static void back_state(const rnn_lane *q, int64_t rows, const char *dgates, char *dh) {
+  int64_t shared = rnn_shared_gates(q);
+  bool gru = shared < q->wide;
+  through_state(q, rows, dgates, 0, shared, dh, gru);
+  if (gru) through_state(q, rows, dgates + 3 * q->n * q->size, shared, q->n, dh, 1);
+}
+
+/* When the steps of a lane are: the spans of both count up. */
+static rnn_span times_of(const rnn_lane *q, rnn_span steps) {
+  int64_t n = q->r->steps;
+  return q->direction ? (rnn_span){n - steps.last, n - steps.first} : steps;
+}
+
+/* Undoes steps: fills dgates, and those of the rows' first steps into `begun`. */
+static void rows_back(const rnn_walk *w, rnn_span rows) {
+  const rnn_lane *q = w->q;
+  int64_t bytes = q->n * q->size, wide = q->kept * q->size, start = times_of(q, w->steps).first;
+  for (int64_t i = w->steps.last - 1; i >= w->steps.first && !moth_rnn_stops(w); i--) {
+    rnn_moment m = moth_rnn_moment_of(q, i);
+    char *at = w->dgates + (m.t - start) * q->r->batch * wide;
+    int64_t first;
+    for (int part = 0; part < 2; part++) {
+      rnn_step s;
+      if (!moth_rnn_part_of(q, &m, part, rows, &first, &s)) continue;
+      s.dy = w->dy + (m.t * q->r->batch + first) * q->ld * q->size;
+      s.dgates = at + first * wide;
+      s.dh = w->dh + first * bytes;
+      s.dc = w->dc ? w->dc + first * bytes : NULL;
+      q->level->back(q->r->mode, &s);
+      if (part && w->begun) memcpy(w->begun + first * wide, s.dgates, (size_t)(s.rows * wide));
+    }
+    int64_t end = m.rows < rows.last ? m.rows : rows.last;
+    if (end > rows.first)
+      back_state(q, end - rows.first, at + rows.first * wide, w->dh + rows.first * bytes);
+  }
+}
+
+/* -- gradients of the parameters, and of the input -- */
+
+typedef struct room { /* for backward; `next` takes turns with dy */
+  double *sums;         /* of the gates' gradients, for the biases */
+  char *dgates, *begun; /* of some steps; of the rows' first ones, behind the sums */
+  char *next;
+  void *x;
+  int64_t dgates_bytes, sums_bytes, block;
+} room;
+
+/* Rows [row, row + n) of the gradient of W_hh, from the columns of dgates from `column` on: what
+** steps after the first add; NULL stands for what the rows' first steps do. */
+static int state_weight(const rnn_lane *q, const room *w, const rnn_span *steps, int64_t column,
+                        int64_t row, int64_t n, char *dw) {
+  const moth_rnn *r = q->r;
+  const char *dgates = w->begun + column * q->size, *y = q->h0;
+  int64_t rows = r->batch, ld = q->n;
+  bool add = r->steps > 1;
+  dw += row * q->n * q->size;
+  if (steps) {
+    const rnn_span all = times_of(q, *steps);
+    const rnn_span t = times_of(q, (rnn_span){steps->first > 0 ? steps->first : 1, steps->last});
+    rows = (t.last - t.first) * r->batch;
+    ld = q->ld;
+    dgates = w->dgates + ((t.first - all.first) * r->batch * q->kept + column) * q->size;
+    y = q->y + (t.first + (q->direction ? 1 : -1)) * r->batch * ld * q->size;
+    add = steps->last < r->steps;
+  }
+  if (rows == 0) return MOTH_OK;
+  return moth_gemm(q->ctx, r->dtype, n, q->n, rows, dgates, 1, q->kept, y, ld, 1, dw, q->n, add);
+}
+
+/* Both parts of it for a GRU, whose last gate has its own. */
+static int state_weights(const rnn_lane *q, const room *w, const rnn_span *steps, char *dw) {
+  int64_t shared = rnn_shared_gates(q);
+  int status = state_weight(q, w, steps, 0, 0, shared, dw);
+  if (status || shared == q->wide) return status;
+  return state_weight(q, w, steps, 3 * q->n, shared, q->n, dw);
+}
+
+/* What some steps add to the gradients of the parameters, and the input's own in those steps: in
+** turn, while dgates is in the cache. */
+static int share_out(const rnn_lane *q, const room *w, rnn_span steps, const char *x, char *dx,
+                     char *dw) {
+  const moth_rnn *r = q->r;
+  const rnn_span t = times_of(q, steps);
+  int64_t inputs = moth_rnn_inputs(r, q->layer), rows = (t.last - t.first) * r->batch;
+  int64_t at = t.first * r->batch * inputs * q->size;
+  int status = moth_gemm(q->ctx, r->dtype, q->wide, inputs, rows, w->dgates, 1, q->kept, x + at,
+                         inputs, 1, dw, inputs, steps.last < r->steps);
+  if (dx && !status)
+    status = moth_gemm(q->ctx, r->dtype, rows, inputs, q->wide, w->dgates, q->kept, 1,
+                       q->params[0], inputs, 1, dx + at, inputs,
+                       q->direction != r->directions - 1);
+  if (!status) status = state_weights(q, w, &steps, dw + q->wide * inputs * q->size);
+  if (!status && r->biased) q->level->sum_rows(rows, q->kept, w->dgates, w->sums);
+  return status;
+}
+
+/* Both biases' gradients from the sums: they differ for a GRU's last gate. */
+static void bias_gradients(const rnn_lane *q, const double *sums, char *db) {
+  int64_t shared = rnn_shared_gates(q), rest = q->wide - shared, size = q->size;
+  const char *from = (const char *)sums, *own = (const char *)(sums + 3 * q->n);
+  moth_convert(q->wide, MOTH_F64, from, 8, q->r->dtype, db, size);
+  moth_convert(shared, MOTH_F64, from, 8, q->r->dtype, db + q->wide * size, size);
+  moth_convert(rest, MOTH_F64, own, 8, q->r->dtype, db + (q->wide + shared) * size, size);
+}
+
+/* How many steps are undone before their dgates are used. */
+static int64_t steps_at_once(const moth_rnn *r) {
+  int64_t n = HELD / (r->batch * moth_rnn_kept(r->mode) * r->hidden * moth_dtype_size[r->dtype]);
+  return n < 1 ? 1 : n < r->steps ? n : r->steps;
+}
+
+static int undo(rnn_walk *w, rnn_span steps) {
+  const rnn_lane *q = w->q;
+  int64_t bytes = (steps.last - steps.first) * q->r->batch * q->kept * q->size;
+  if (q->r->sizes) memset(w->dgates, 0, (size_t)bytes);
+  w->rows = rows_back;
+  w->steps = steps;
+  return moth_rnn_walk_batch(w);
+}
+
+static int lane_back(rnn_walk *v, const room *w, const char *x, char *dx, char *dw) {
+  const rnn_lane *q = v->q;
+  int64_t some = steps_at_once(q->r), inputs = moth_rnn_inputs(q->r, q->layer);
+  char *dw_hh = dw + q->wide * inputs * q->size;
+  int status = MOTH_OK;
+  memset(w->sums, 0, (size_t)(q->kept * 8));
+  for (int64_t i = q->r->steps; !status && i > 0; i = v->steps.first) {
+    status = undo(v, (rnn_span){i > some ? i - some : 0, i});
+    if (!status) status = share_out(q, w, v->steps, x, dx, dw);
+  }
+  if (!status) status = state_weights(q, w, NULL, dw_hh);
+  if (!status && q->r->biased) bias_gradients(q, w->sums, dw_hh + q->wide * q->n * q->size);
+  return status;
+}
+
+/* -- layers -- */
+
+static int room_open(moth_ctx *ctx, const moth_rnn *r, room *w) {
+  int64_t size = moth_dtype_size[r->dtype], kept = moth_rnn_kept(r->mode) * r->hidden;
+  *w = (room){.dgates_bytes = steps_at_once(r) * r->batch * kept * size,
+              .sums_bytes = kept * (8 + r->batch * size)};
+  w->block = r->steps * r->batch * r->directions * r->hidden * size;
+  w->dgates = moth_alloc(ctx, w->dgates_bytes);
+  if (w->dgates) w->sums = moth_alloc(ctx, w->sums_bytes);
+  if (w->sums) w->begun = (char *)(w->sums + kept);
+  if (w->sums && r->layers > 1) w->next = moth_alloc(ctx, w->block);
+  return w->sums && (w->next || r->layers == 1) ? MOTH_OK : ctx->error.code;
+}
+
+static void room_close(moth_ctx *ctx, room *w) {
+  if (w->dgates) moth_dealloc(ctx, w->dgates, w->dgates_bytes);
+  if (w->sums) moth_dealloc(ctx, w->sums, w->sums_bytes);
+  if (w->next) moth_dealloc(ctx, w->next, w->block);
+  if (w->x) moth_dealloc(ctx, w->x, w->block);
+}
+
+int moth_rnn_backward(moth_ctx *ctx, const moth_rnn *r, const void *x, const void *h0,
+                      const void *c0, const void *reserve, void *dy, void *dh, void *dc, void *dx,
+                      void *dw) {
+  int64_t size = moth_dtype_size[r->dtype], states = r->batch * r->hidden * size;
+  char *above = dy, *end = (char *)dw + moth_rnn_weights(r) * size;
+  room w = {0};
+  if (r->device && r->batch)
+    return moth_device_call(ctx, "rnn_backward", &(moth_rnn_call){
+      .ctx = ctx, .r = r, .x = x, .h0 = h0, .c0 = c0, .reserve = (void *)(uintptr_t)reserve,
+      .dy = dy, .dh = dh, .dc = dc, .dx = dx, .dw = dw, .weights = moth_rnn_weights(r)});
+  if (!r->batch) { /* the caller clears what lies on a device */
+    if (!r->device) memset(dw, 0, (size_t)(end - (char *)dw));
+    return MOTH_OK;
+  }
+  int status = room_open(ctx, r, &w);
+  char *below = w.next;
+  for (int64_t layer = r->layers - 1; !status && layer >= 0; layer--) {
+    int64_t inputs = moth_rnn_inputs(r, layer);
+    int64_t each = moth_rnn_gates(r->mode) * r->hidden * (inputs + r->hidden + 2 * r->biased);
+    const void *from = x;
+    char *to = layer ? below : dx;
+    if (layer) status = moth_rnn_layer_input(ctx, r, reserve, layer, &w.x, &from);
+    for (int64_t d = r->directions - 1; !status && d >= 0; d--) {
+      rnn_lane q = moth_rnn_lane_of(ctx, r, reserve, h0, c0, layer * r->directions + d);
+      end -= each * size;
+      rnn_walk v = {.q = &q, .dy = above + d * q.n * size, .dgates = w.dgates, .begun = w.begun,
+                    .dh = (char *)dh + q.number * states,
+                    .dc = q.c0 ? (char *)dc + q.number * states : NULL};
+      status = lane_back(&v, &w, from, to, end);
+    }
+    if (layer && r->masked && !status)
+      moth_rnn_level_of(r->dtype)->mask(r->steps * r->batch * inputs, below,
+                                        moth_rnn_layer_mask(r, reserve, layer - 1), below);
+    below = above;
+    above = to;
+  }
+  room_close(ctx, &w);
+  return status;
+}
+
+/* -- one step of a cell -- */
+
+/* What lies (r, z, n, m) in a row for each row, as (r, z, n) and as (r, z, m). */
+static void part_gates(const rnn_lane *q, const char *from, char *to) {
+  size_t unit = (size_t)(q->n * q->size);
+  char *other = to + q->r->batch * q->wide * q->size;
+  for (int64_t k = 0; k < q->r->batch; k++, from += 4 * unit, to += 3 * unit, other += 3 * unit) {
+    memcpy(to, from, 3 * unit);
+    memcpy(other, from, 2 * unit);
+    memcpy(other + 2 * unit, from + 3 * unit, unit);
+  }
+}
+
+int moth_rnn_cell_backward(moth_ctx *ctx, const moth_rnn *r, const void *h0, const void *c0,
+                           const void *reserve, void *dh, void *dc, void *dx, void *dgates) {
+  int64_t size = moth_dtype_size[r->dtype], states = r->batch * r->hidden * size;
+  if (!r->batch) return MOTH_OK;
+  if (r->device)
+    return moth_device_call(ctx, "rnn_cell_backward", &(moth_rnn_call){
+      .ctx = ctx, .r = r, .h0 = h0, .c0 = c0, .reserve = (void *)(uintptr_t)reserve, .dh = dh,
+      .dc = dc, .dx = dx, .dw = dgates});
+  rnn_lane q = moth_rnn_lane_of(ctx, r, reserve, h0, c0, 0);
+  int64_t bytes = states + (q.kept > q.wide ? r->batch * q.kept * size : 0);
+  char *nothing = moth_alloc(ctx, bytes), *at = q.kept > q.wide ? nothing + states : dgates;
+  if (!nothing) return ctx->error.code;
+  memset(nothing, 0, (size_t)states);
+  rnn_walk w = {.q = &q, .dy = nothing, .dh = dh, .dc = dc, .dgates = at};
+  int status = undo(&w, (rnn_span){0, 1});
+  if (!status && dx)
+    status = moth_gemm(ctx, r->dtype, r->batch, r->input, q.wide, at, q.kept, 1, q.params[0],
+                       r->input, 1, dx, r->input, 0);
+  if (!status && at != dgates) part_gates(&q, at, dgates);
+  moth_dealloc(ctx, nothing, bytes);
+  return status;
+}
