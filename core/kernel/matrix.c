@@ -85,8 +85,6 @@ static bool wide(void) { return moth_level() == MOTH_LEVEL_AVX512; }
 
 bool moth_matrix_here(void) { return moth_level() != MOTH_LEVEL_PLAIN; }
 
-int64_t moth_matrix_room(void) { return BLOCK_TILES * (LOW_TILE * MOTH_MATRIX_DEPTH + APART); }
-
 /* -- how rows and columns are cut -- */
 
 typedef struct panels {
@@ -111,7 +109,7 @@ static inline int64_t panel_at(const panels *p, int64_t i) { return p->vectors *
 int64_t moth_matrix_panels(int64_t n) { return panels_of(n).n; }
 
 int moth_matrix_height(int64_t m, int64_t n) {
-  int most = n >= 16 && n <= 32 && wide() ? 12 : LOW_TILE;
+  int most = n >= 16 && n <= MOTH_MATRIX_NARROW && wide() ? MOTH_MATRIX_ROWS : LOW_TILE;
   int64_t tiles = (m + most - 1) / most;
   return tiles > 0 ? (int)((m + tiles - 1) / tiles) : most;
 }
@@ -123,6 +121,13 @@ static int64_t equal_part(int64_t k, int64_t most) {
 }
 
 int64_t moth_matrix_depth(int64_t k) { return equal_part(k, MOTH_MATRIX_DEPTH); }
+
+/* Floats from one laid out tile of A to the next. */
+static inline int64_t tile_room(int64_t rows, int64_t k) { return rows * k + APART; }
+
+int64_t moth_matrix_room(int64_t k) {
+  return BLOCK_TILES * tile_room(LOW_TILE, moth_matrix_depth(k));
+}
 
 /* -- products -- */
 
@@ -147,7 +152,7 @@ static inline void strips(moth_strip *s, strip_loop *const *loops, const rows_cu
   for (int64_t rows = c->least + (c->more > 0); rows >= c->least; rows--) {
     s->tiles = rows > c->least ? c->more : c->tiles - c->more;
     if (laid) s->rs = 1, s->cs = rows;
-    s->next = laid ? rows * s->k + APART : rows * s->rs;
+    s->next = laid ? tile_room(rows, s->k) : rows * s->rs;
     s->below = first ? s->next : 0;
     loops[rows](s);
     s->a += s->tiles * s->next;
@@ -164,7 +169,7 @@ static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t 
   for (int64_t t = 0; t < k; t++, a += cs) {
     for (int64_t i = 0; i < tiles * rows; i += LINE) __builtin_prefetch(a + AHEAD * cs + i);
     for (int64_t i = 0; i < tiles; i++) {
-      float *tile = to + i * (k * rows + APART) + t * rows;
+      float *tile = to + i * tile_room(rows, k) + t * rows;
       if (t + 1 < k && !(ends && i + 1 == tiles)) memcpy(tile, a + i * rows, SOME * sizeof *to);
       else memcpy(tile, a + i * rows, (size_t)rows * sizeof *to);
     }
@@ -174,7 +179,7 @@ static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t 
 static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const rows_cut *c) {
   const int64_t taller = c->more * (c->least + 1);
   lay_tiles(to, a, cs, k, c->more, c->least + 1, false);
-  to += taller * k + c->more * APART;
+  to += c->more * tile_room(c->least + 1, k);
   lay_tiles(to, a + taller, cs, k, c->tiles - c->more, c->least, true);
 }
 
@@ -182,7 +187,7 @@ static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const row
 static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
   const panels cut = panels_of(p->n);
   const int height = moth_matrix_height(p->m, p->n);
-  float *const room = height > LOW_TILE ? NULL : p->room; /* B: a last, narrow piece */
+  float *const room = p->room;
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
   int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
@@ -277,7 +282,10 @@ void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
 #else
 
 bool moth_matrix_here(void) { return false; }
-int64_t moth_matrix_room(void) { return 0; }
+int64_t moth_matrix_room(int64_t k) {
+  (void)k;
+  return 0;
+}
 int moth_matrix_height(int64_t m, int64_t n) { return m + n ? 1 : 1; }
 int64_t moth_matrix_panels(int64_t n) { return n; }
 int64_t moth_matrix_depth(int64_t k) { return k; }

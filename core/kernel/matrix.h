@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #define MOTH_MATRIX_ROWS 12   /* of the tallest tile */
+#define MOTH_MATRIX_NARROW 32 /* columns up to which there are tiles of more than 6 rows */
 #define MOTH_MATRIX_DEPTH 320 /* rows of B gone through at a time: more leave the cache */
 
 /* C (m, n) := A (m, k) B (k, n) [+ C] [+ bias, one number for each column]. Each element is summed
@@ -28,12 +29,12 @@ typedef struct moth_matrix {
   const float *bias; /* or NULL */
   bool add;
   bool packed; /* b was laid out by moth_matrix_pack */
-  /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out, moth_matrix_room()
-  ** floats of the thread's own; or NULL. It pays where n > 64. */
+  /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out, moth_matrix_room(k)
+  ** floats of the thread's own; or NULL, as for narrow products. It pays where n > 64. */
   float *room;
 } moth_matrix;
 
-int64_t moth_matrix_room(void);
+int64_t moth_matrix_room(int64_t k);
 
 /* y[i * ldy + j * step] (+)= x[i] . w[j] [+ bias[i * bias_x + j * bias_w]] for i < m */
 typedef struct moth_dots {

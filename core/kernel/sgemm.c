@@ -21,7 +21,8 @@
 #define SHORT 4096              /* ... if those are no longer: pieces of longer ones are streams */
 #define MOST_PARTS 64
 #define ROOM (1 << 20)          /* floats of B laid out at a time, */
-#define DEEP 16384              /* ... in pieces of at most so many rows */
+#define DEEP 8192               /* ... in pieces of at most so many rows */
+#define VECTOR 16               /* columns that are not cut apart */
 #define LARGE (3 << 19)         /* elements of B that are laid out anew in any case */
 #define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2, */
 #define CROWDED 4096            /* ... multiples of this in L1, which matters for */
@@ -177,7 +178,7 @@ void moth_sgemm_alone(const moth_product *p, float *room) {
 typedef struct shared { /* a product that threads share */
   const moth_product *p;
   moth_matrix q;
-  float *b, *room; /* room for b, and for each thread's tiles of A if that is turned */
+  float *b, *room; /* room for a piece of b, and for each thread's tiles of A if that is turned */
   bool by_rows;
 } shared;
 
@@ -191,7 +192,7 @@ static void pack_part(int64_t first, int64_t last, int lane, const void *arg) {
 static void tile_part(int64_t first, int64_t last, int lane, const void *arg) {
   const shared *s = arg;
   moth_matrix q = s->q;
-  if (s->room) q.room = s->room + lane * moth_matrix_room();
+  if (s->room) q.room = s->room + lane * moth_matrix_room(q.k);
   if (s->by_rows) moth_matrix_rows(&q, first, last);
   else moth_matrix_columns(&q, first, last);
 }
@@ -207,14 +208,38 @@ static int run_tiles(moth_ctx *ctx, shared *s) {
   return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
 }
 
-/* B is laid out and used as many columns at a time as the room takes. */
-static int run_packed(moth_ctx *ctx, shared *s, int64_t columns) {
+/* How a B that is laid out is cut: into equal pieces of whole vectors, as many columns as the room
+** takes, so that all of a large one are wide. */
+typedef struct pieces {
+  int64_t vectors, n; /* of a row of B; pieces */
+} pieces;
+_Static_assert(ROOM / DEEP / 2 > MOTH_MATRIX_NARROW && TURNED > MOTH_MATRIX_NARROW,
+               "what meets a turned A is not narrow");
+
+static pieces pieces_of(const moth_product *p) {
+  const int64_t vectors = (p->n + VECTOR - 1) / VECTOR, most = ROOM / p->k / VECTOR;
+  return (pieces){vectors, (vectors + most - 1) / most};
+}
+
+static int64_t piece_at(const moth_product *p, const pieces *c, int64_t i) {
+  return i < c->n ? c->vectors * i / c->n * VECTOR : p->n;
+}
+
+static int64_t piece_room(const moth_product *p) {
+  const pieces c = pieces_of(p);
+  return (c.vectors + c.n - 1) / c.n * VECTOR * p->k;
+}
+
+/* B is laid out and used a piece at a time. */
+static int run_packed(moth_ctx *ctx, shared *s) {
   const moth_product *p = s->p;
   const moth_matrix whole = s->q;
+  const pieces cut = pieces_of(p);
   int status = MOTH_OK;
-  for (int64_t j = 0; j < p->n && !status; j += columns) {
+  for (int64_t i = 0; i < cut.n && !status; i++) {
+    const int64_t j = piece_at(p, &cut, i);
     s->q = whole;
-    s->q.n = p->n - j < columns ? p->n - j : columns;
+    s->q.n = piece_at(p, &cut, i + 1) - j;
     s->q.b += j * p->cs_b;
     s->q.c += j;
     if (s->q.bias) s->q.bias += j;
@@ -234,14 +259,11 @@ static bool turned_a(const moth_product *p) {
 
 static int run_shared(moth_ctx *ctx, const moth_product *p) {
   shared s = {.p = p, .q = tiled(p)};
-  int64_t columns = ROOM / p->k / 64 * 64;
-  if (columns < 64) columns = 64;
-  if (columns > p->n) columns = p->n;
-  int64_t bytes_b = packs_b(p) ? columns * p->k * 4 : 0;
-  int64_t bytes = turned_a(p) ? moth_lanes(ctx) * moth_matrix_room() * 4 : 0;
+  int64_t bytes_b = packs_b(p) ? piece_room(p) * 4 : 0;
+  int64_t bytes = turned_a(p) ? moth_lanes(ctx) * moth_matrix_room(p->k) * 4 : 0;
   if (bytes && !(s.room = moth_alloc(ctx, bytes))) return ctx->error.code;
   if (bytes_b) s.b = moth_alloc(ctx, bytes_b);
-  int status = bytes_b && !s.b ? ctx->error.code : s.b ? run_packed(ctx, &s, columns)
+  int status = bytes_b && !s.b ? ctx->error.code : s.b ? run_packed(ctx, &s)
                                                        : run_tiles(ctx, &s);
   if (s.room) moth_dealloc(ctx, s.room, bytes);
   if (s.b) moth_dealloc(ctx, s.b, bytes_b);

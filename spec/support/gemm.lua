@@ -60,7 +60,7 @@ function gemm.every_shape()
   check(16, 333, 500, 1, 2) -- few rows, of a larger matrix that lies turned
   check(33, 1001, 700, 3, 2)
   check(130, 2048, 200, 1, 1) -- rows that collide in the caches
-  check(200, 784, 4096, 2, 1) -- turned, and the last piece of B is narrow
+  check(200, 784, 4096, 2, 1) -- turned, beside a B in pieces, the last of which could be narrow
   return "right"
 end
 
