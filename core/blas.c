@@ -306,7 +306,7 @@ static int half_product(moth_ctx *ctx, const moth_product *p) {
 }
 
 static int without_bias(moth_ctx *ctx, const moth_product *p) {
-  if (p->dtype == MOTH_F16 || p->dtype == MOTH_BF16) return half_product(ctx, p);
+  if (moth_is_half(p->dtype)) return half_product(ctx, p);
   if (!moth_is_float(p->dtype)) return plain(ctx, p);
   if (p->k == 0 || (double)p->m * (double)p->n * (double)p->k <= SMALL) {
     moth_gemm_plain(p);
@@ -317,9 +317,7 @@ static int without_bias(moth_ctx *ctx, const moth_product *p) {
 
 static bool own(const moth_product *p) { return p->dtype == MOTH_F32 && moth_matrix_here(); }
 
-bool moth_half_products(int dtype) {
-  return (dtype == MOTH_F16 || dtype == MOTH_BF16) && moth_matrix_here();
-}
+bool moth_half_products(int dtype) { return moth_is_half(dtype) && moth_matrix_here(); }
 
 int moth_multiply(moth_ctx *ctx, const moth_product *p) {
   if (p->m == 0 || p->n == 0) return MOTH_OK;

@@ -192,8 +192,6 @@ static converter *const table[MOTH_DTYPES][MOTH_DTYPES] = {
   [MOTH_F32] = TABLE_ROW(f32),   [MOTH_F64] = TABLE_ROW(f64),
 };
 
-static bool is_half(int dtype) { return dtype == MOTH_F16 || dtype == MOTH_BF16; }
-
 /* At least one side is a half type: block by block through f32. */
 static void convert_half(int64_t n, int from, const char *x, int64_t x_step, int to, char *y,
                          int64_t y_step) {
@@ -236,7 +234,7 @@ void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to
       return;
     }
   }
-  if (!is_half(from) && !is_half(to)) table[from][to](n, src, src_step, dst, dst_step);
+  if (!moth_is_half(from) && !moth_is_half(to)) table[from][to](n, src, src_step, dst, dst_step);
   else if (from == MOTH_F16 && to == MOTH_F32) f16_to_f32(n, src, src_step, dst, dst_step);
   else if (from == MOTH_BF16 && to == MOTH_F32) bf16_to_f32(n, src, src_step, dst, dst_step);
   else convert_half(n, from, src, src_step, to, dst, dst_step);

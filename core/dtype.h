@@ -35,10 +35,10 @@ extern const uint8_t moth_dtype_size[MOTH_DTYPES];
 static inline bool moth_is_float(int dtype) { return (MOTH_FLOATS >> dtype) & 1u; }
 static inline bool moth_is_int(int dtype) { return (MOTH_INTS >> dtype) & 1u; }
 
+static inline bool moth_is_half(int dtype) { return dtype == MOTH_F16 || dtype == MOTH_BF16; }
+
 /* The type that values of this dtype are computed in. */
-static inline int moth_compute_dtype(int dtype) {
-  return dtype == MOTH_F16 || dtype == MOTH_BF16 ? MOTH_F32 : dtype;
-}
+static inline int moth_compute_dtype(int dtype) { return moth_is_half(dtype) ? MOTH_F32 : dtype; }
 
 /* The dtype that can hold values of both, by PyTorch's lattice. */
 int moth_promote(int a, int b);

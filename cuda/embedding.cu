@@ -51,7 +51,7 @@ static int64_t real_padding(int64_t padding, int64_t rows) {
 
 /* y itself, or where it is computed if it is of a half type. Owned. */
 static moth_tensor *computed(moth_tensor *y) {
-  if (!is_half(y->l.dtype)) return moth_packed(y);
+  if (!moth_is_half(y->l.dtype)) return moth_packed(y);
   moth_layout l = y->l;
   l.dtype = MOTH_F32;
   return moth_tensor_new(y->ctx, &l);
@@ -60,14 +60,14 @@ static moth_tensor *computed(moth_tensor *y) {
 MOTH_CUDA(embedding_rows) {
   const int64_t rows = a->weight->l.shape[0];
   moth_tensor *list = moth_packed(a->input), *w = NULL, *y = NULL;
-  if (list) w = a->shared && is_half(a->weight->l.dtype) ? moth_cast(a->weight, MOTH_F32)
-                                                         : moth_packed(a->weight);
+  if (list) w = a->shared && moth_is_half(a->weight->l.dtype) ? moth_cast(a->weight, MOTH_F32)
+                                                              : moth_packed(a->weight);
   if (w) y = a->shared ? computed(out[0]) : moth_packed(out[0]);
   int status = y ? pick_read(pick_slices(w, 0, list), w, y) : moth_status(a->ctx);
   if (!status && a->shared)
     status = share(y, list, true, rows, real_padding(a->padding_idx, rows),
                    a->scale_grad_by_freq);
-  if (!status && a->shared && is_half(out[0]->l.dtype)) status = moth_copy_into(out[0], y);
+  if (!status && a->shared && moth_is_half(out[0]->l.dtype)) status = moth_copy_into(out[0], y);
   moth_tensor_release(y);
   moth_tensor_release(w);
   moth_tensor_release(list);
@@ -77,7 +77,8 @@ MOTH_CUDA(embedding_rows) {
 MOTH_CUDA(embedding_back) {
   const int64_t rows = a->num_embeddings;
   moth_tensor *list = moth_packed(a->index), *y = list ? computed(out[0]) : NULL, *dy = NULL;
-  if (y) dy = is_half(a->input->l.dtype) ? moth_cast(a->input, MOTH_F32) : moth_packed(a->input);
+  if (y) dy = moth_is_half(a->input->l.dtype) ? moth_cast(a->input, MOTH_F32)
+                                              : moth_packed(a->input);
   int status = dy ? clear(y) : moth_status(a->ctx);
   if (!status) {
     pick p = pick_slices(y, 0, list);
@@ -86,7 +87,7 @@ MOTH_CUDA(embedding_back) {
     status = pick_write(p, PICK_ADD, y, dy);
   }
   if (!status && a->scale_grad_by_freq) status = share(y, list, false, rows, -1, true);
-  if (!status && is_half(out[0]->l.dtype)) status = moth_copy_into(out[0], y);
+  if (!status && moth_is_half(out[0]->l.dtype)) status = moth_copy_into(out[0], y);
   moth_tensor_release(dy);
   moth_tensor_release(y);
   moth_tensor_release(list);

@@ -171,7 +171,7 @@ static int write_along(int mode, moth_tensor *y, int dim, const moth_tensor *ind
 
 MOTH_CUDA(gather_back) {
   moth_tensor *y = out[0], *work = y, *values = moth_packed(a->input);
-  const bool half = is_half(y->l.dtype);
+  const bool half = moth_is_half(y->l.dtype);
   int status = values ? MOTH_OK : moth_status(a->ctx);
   if (!status && half) {
     moth_layout l = y->l;

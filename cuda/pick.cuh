@@ -353,8 +353,6 @@ static inline pick pick_slices(const moth_tensor *x, int dim, const moth_tensor 
 
 static inline int real_dim(int64_t dim, int ndim) { return (int)(dim < 0 ? dim + ndim : dim); }
 
-static inline bool is_half(int dtype) { return dtype == MOTH_F16 || dtype == MOTH_BF16; }
-
 static inline bool is_here(const moth_tensor *y, const moth_tensor *x) {
   return moth_address(y) == moth_address(x) && y->l.dtype == x->l.dtype;
 }
@@ -373,7 +371,7 @@ static inline int clear(const moth_tensor *y) {
 /* Where y, which begins as x, is to be written by places: y itself, or an own packed tensor with
 ** half types in f32 if they are added up. Owned; written_back ends it. */
 static inline moth_tensor *writable(moth_tensor *y, const moth_tensor *x, bool wide) {
-  const int dtype = wide && is_half(y->l.dtype) ? (int)MOTH_F32 : y->l.dtype;
+  const int dtype = wide ? moth_compute_dtype(y->l.dtype) : y->l.dtype;
   if (dtype != y->l.dtype || !moth_layout_contiguous(&y->l)) return moth_cast(x, dtype);
   if (!is_here(y, x) && moth_copy_into(y, x)) return NULL;
   return moth_packed(y); /* y itself */

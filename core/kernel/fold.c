@@ -208,7 +208,7 @@ int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, u
   axes_of(&kept, &x->l, mask, false);
   axes_of(&over, &x->l, mask, true);
   job j = {.ctx = y->ctx, .fold = fold, .take = fold->take[moth_level()], .kept = &kept,
-           .dtype = x->l.dtype, .half = x->l.dtype == MOTH_F16 || x->l.dtype == MOTH_BF16,
+           .dtype = x->l.dtype, .half = moth_is_half(x->l.dtype),
            .over = &over, .x = moth_at(x), .y = moth_at(y), .size = moth_dtype_size[y->l.dtype],
            .count = 1, .results = y->l.numel};
   for (int d = 0; d < over.n; d++) j.count *= over.size[d];

@@ -14,8 +14,6 @@
 
 /* -- helpers -- */
 
-static bool is_half(int dtype) { return dtype == MOTH_F16 || dtype == MOTH_BF16; }
-
 /* A dimension of a tensor that must have one. */
 static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *out) {
   if (x->l.ndim > 0) return moth_dim(ctx, "dim", dim, x->l.ndim, out);
@@ -176,7 +174,7 @@ static moth_tensor *scaled(const moth_tensor *x, moth_scalar by, int dtype) {
 static int index_add_cpu(const index_add_args *a, moth_tensor **out) {
   int32_t dim;
   moth_tensor *y = out[0], *work = NULL, *source = NULL;
-  int dtype = y->l.dtype, wide = is_half(dtype) ? MOTH_F32 : dtype;
+  int dtype = y->l.dtype, wide = moth_compute_dtype(dtype);
   int status = real_dim(a->ctx, a->dim, a->input, &dim);
   if (status) return status;
   moth_tensor *list =
@@ -340,7 +338,7 @@ static int scatter_run(int mode, moth_tensor *input, int64_t dim_arg, moth_tenso
                        const moth_tensor *src, moth_tensor *y) {
   moth_ctx *ctx = y->ctx;
   int32_t dim;
-  bool wide = mode == MOTH_PICK_ADD && is_half(y->l.dtype);
+  bool wide = mode == MOTH_PICK_ADD && moth_is_half(y->l.dtype);
   int status = moth_dim(ctx, "dim", dim_arg, input->l.ndim, &dim);
   if (status) return status;
   const moth_reach reach = reach_of(input, dim);

@@ -280,7 +280,7 @@ static int plan_write(const plan *p, int mode, const moth_tensor *of, moth_tenso
                       const moth_tensor *values) {
   moth_ctx *ctx = of->ctx;
   moth_layout l = target->l;
-  bool half = l.dtype == MOTH_F16 || l.dtype == MOTH_BF16, wide = half && mode == MOTH_PICK_ADD;
+  bool wide = moth_is_half(l.dtype) && mode == MOTH_PICK_ADD;
   bool here = target->storage->data == of->storage->data && moth_layout_same(&l, &of->l);
   int64_t *offset = NULL;
   if (wide) {

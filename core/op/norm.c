@@ -369,7 +369,7 @@ static int normalize_compose(const normalize_args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
   moth_tensor *length = NULL, *least = NULL, *y = NULL;
   const int64_t dtype = a->input->l.dtype;
-  const bool half = dtype == MOTH_F16 || dtype == MOTH_BF16;
+  const bool half = moth_is_half(a->input->l.dtype);
   int status = MOTH_CALL(ctx, &length, norm_p, .input = a->input, .p = a->p, .dim = {&a->dim, 1},
                          .keepdim = true, .dtype = half ? MOTH_F32 : -1);
   if (!status)

@@ -320,8 +320,7 @@ static int strided_sum_cpu(const strided_sum_args *a, moth_tensor **out) {
   int dtype = a->input->l.dtype, status = GEOMETRY(a, dtype, &g);
   if (status) return status;
   bool adds = moth_layout_overlaps(&g.view);
-  bool half = dtype == MOTH_F16 || dtype == MOTH_BF16;
-  if (adds && half) dtype = MOTH_F32; /* sums are kept wide */
+  if (adds) dtype = moth_compute_dtype(dtype); /* sums are kept wide */
   bool own = g.direct && dtype == a->input->l.dtype;
   moth_tensor *image = own ? moth_tensor_retain(out[0]) : image_new(a->input, g.image, dtype);
   if (!image) return a->ctx->error.code;
