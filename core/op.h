@@ -174,6 +174,8 @@ struct moth_op {
 
 /* Choices of an argument `memory_format`, which says how a fresh result lies. */
 enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST };
+#define MOTH_FORMAT_ROW(ARG, doc) \
+  ARG(enum, memory_format, preserve_format|contiguous_format|channels_last, doc)
 /* For a gradient of x, where nothing else says it. */
 static inline int64_t moth_format_of(const moth_tensor *x) {
   return moth_channels_last(x) ? MOTH_CHANNELS_LAST : MOTH_PRESERVE_FORMAT;

@@ -60,7 +60,7 @@ MOTH_OP(clone, CLONE,
         .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
 
 static int contiguous_compose(const contiguous_args *a, moth_tensor **out) {
-  const bool channels_last = a->memory_format == 1;
+  const bool channels_last = a->memory_format == PACK_CHANNELS_LAST;
   if (!(channels_last ? moth_layout_channels_last(&a->input->l) : moth_contiguous(a->input)))
     return MOTH_CALL(a->ctx, out, clone, .input = a->input,
                      .memory_format = channels_last ? MOTH_CHANNELS_LAST : MOTH_CONTIGUOUS_FORMAT);

@@ -12,8 +12,11 @@ MOTH_ARGS(copy_, COPY_)
 
 #define CLONE(ARG) \
   ARG(tensor, input,     , "tensor to copy") \
-  ARG(enum,   memory_format, preserve_format|contiguous_format|channels_last, "how the copy lies")
+  MOTH_FORMAT_ROW(ARG, "how the copy lies")
 MOTH_ARGS(clone, CLONE)
+
+/* Choices of memory_format; preserve_format would ask for nothing. */
+enum { PACK_CONTIGUOUS, PACK_CHANNELS_LAST };
 
 #define CONTIGUOUS(ARG) \
   ARG(tensor, input,     , "tensor to pack") \

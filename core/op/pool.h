@@ -29,7 +29,7 @@ MOTH_ARGS(max_pool1d, MAX_POOL1D)
   ARG(tensor, input,   , "gradients of the windows, (..., OH, OW)") \
   ARG(index,  indices, , "flat position in the plane for each, of the same shape") \
   ARG(int2,   size,    , "height and width of the plane") \
-  ARG(enum, memory_format, preserve_format|contiguous_format|channels_last, "how dx lies on a GPU")
+  MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU")
 MOTH_ARGS(max_pool2d_back, MAX_POOL2D_BACK)
 
 /* And the gradient of that: the values at the positions. */
@@ -66,7 +66,7 @@ MOTH_ARGS(avg_pool1d, AVG_POOL1D)
   ARG(bool,   ceil_mode,         , "count windows that hang over the far edge") \
   ARG(bool,   count_include_pad, , "divide by the window's size, border included") \
   ARG(maybe_int, divisor_override, none, "divide by this instead") \
-  ARG(enum, memory_format, preserve_format|contiguous_format|channels_last, "how dx lies on a GPU")
+  MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU")
 MOTH_ARGS(avg_pool2d_back, AVG_POOL2D_BACK)
 
 #endif
