@@ -25,7 +25,9 @@ int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info
   info->storage = x->storage->id;
   info->node = x->node ? x->node->id : 0;
   info->output = x->output;
-  info->flags = (moth_contiguous(x) ? MOTH_IS_CONTIGUOUS : 0) | (x->node ? 0 : MOTH_IS_LEAF) |
+  info->flags = (moth_contiguous(x) ? MOTH_IS_CONTIGUOUS : 0) |
+                (moth_layout_channels_last(&x->l) ? MOTH_IS_CHANNELS_LAST : 0) |
+                (x->node ? 0 : MOTH_IS_LEAF) |
                 (edge.node ? MOTH_IS_GRAD : 0) | (moth_base(x) ? MOTH_IS_VIEW : 0) |
                 (x->node && x->leaf ? MOTH_IS_RETAIN : 0);
   return MOTH_OK;

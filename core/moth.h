@@ -183,7 +183,8 @@ enum {
   MOTH_IS_LEAF = 2,
   MOTH_IS_GRAD = 4, /* requires grad */
   MOTH_IS_VIEW = 8,
-  MOTH_IS_RETAIN = 16 /* retains grad */
+  MOTH_IS_RETAIN = 16, /* retains grad */
+  MOTH_IS_CHANNELS_LAST = 32 /* contiguous as well where sizes of 1 are all that differs */
 };
 
 int32_t moth_inspect(moth_ctx *ctx, const moth_handle *x, moth_tensor_info *info);

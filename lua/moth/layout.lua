@@ -29,15 +29,4 @@ function layout.read(fname, value, only)
     .. "got %s"):format(only and " or" or ", moth.preserve_format or", errors.describe(value)))
 end
 
---- Whether a tensor whose facts are given (moth_tensor_info) is channels_last.
-function layout.is_last(facts)
-  if facts.ndim ~= 4 then return false end
-  local step = 1
-  for _, d in ipairs { 1, 3, 2, 0 } do
-    if facts.shape[d] ~= 1 and facts.stride[d] ~= step then return facts.numel < 2 end
-    step = step * facts.shape[d]
-  end
-  return true
-end
-
 return layout

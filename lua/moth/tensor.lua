@@ -26,6 +26,7 @@ local BOOL, I8, I64 = C.MOTH_BOOL, C.MOTH_I8, C.MOTH_I64
 local FLOATS = C.MOTH_F16 -- the first of the float dtypes
 local IS_CONTIGUOUS, IS_LEAF = C.MOTH_IS_CONTIGUOUS, C.MOTH_IS_LEAF
 local IS_GRAD, IS_RETAIN = C.MOTH_IS_GRAD, C.MOTH_IS_RETAIN
+local IS_CHANNELS_LAST = C.MOTH_IS_CHANNELS_LAST
 
 local methods, getters, setters = {}, {}, {}
 M.methods, M.getters, M.setters = methods, getters, setters
@@ -161,10 +162,9 @@ end
 --- Whether the elements lie in row-major order without gaps; or in that of another memory_format.
 function methods.is_contiguous(x, memory_format)
   local found = facts(x, "is_contiguous")
-  if layout.read("is_contiguous", memory_format, true) == "channels_last" then
-    return layout.is_last(found)
-  end
-  return band(found.flags, IS_CONTIGUOUS) ~= 0
+  local flag = layout.read("is_contiguous", memory_format, true) == "channels_last"
+    and IS_CHANNELS_LAST or IS_CONTIGUOUS
+  return band(found.flags, flag) ~= 0
 end
 
 --- Whether the dtype is one of the float dtypes.
