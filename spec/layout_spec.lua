@@ -55,8 +55,15 @@ describe("channels_last", function()
   end)
 
   it("is refused for other than four dimensions, and other formats by name", function()
-    assert.has_error_like(function() moth.ones(2, 3):to { memory_format = LAST } end,
-      "memory_format.*%(N, C, H, W%), got %(2, 3%)")
+    for _, copy in ipairs { false, true } do
+      assert.has_error_like(function()
+        moth.ones(2, 3):to { copy = copy, dtype = moth.float64, memory_format = LAST }
+      end, "'memory_format' to 'to' %(.*%(N, C, H, W%), got %(2, 3%)")
+      assert.has_error_like(function() moth.ones(3):to { copy = copy, memory_format = LAST } end,
+        "'memory_format' to 'to' %(.*%(N, C, H, W%), got %(3%)")
+    end
+    assert.has_error_like(function() moth.ones(2, 3):contiguous(LAST) end,
+      "'memory_format' to 'contiguous' %(.*%(N, C, H, W%), got %(2, 3%)")
     assert.has_error_like(function() moth.zeros_like { moth.ones(3), memory_format = LAST } end,
       "memory_format")
     assert.has_error_like(function() moth.ones(2):to { memory_format = "nhwc" } end,

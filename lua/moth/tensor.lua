@@ -254,6 +254,10 @@ end
 local function cast(x, dtype, copy, device, non_blocking, format)
   local found = facts(x, "to")
   local moves, turns = device and device ~= found.device, dtype and dtype ~= found.dtype
+  if format == "channels_last" and found.ndim ~= 4 then
+    errors.argument("to", "memory_format", "channels_last is for (N, C, H, W), got "
+      .. tostring(x.shape), "E_SHAPE")
+  end
   if copy and not moves and not turns then return ops.clone(x, format or "preserve_format") end
   if turns then x = ops.cast(x, dtypes.by_code[dtype]) end
   if moves then x = ops.to_device(x, devices.by_code[device], non_blocking) end
