@@ -54,6 +54,9 @@ int moth_capture_refuse(moth_ctx *ctx, const char *what);
 int moth_capture_refuse_shape(moth_ctx *ctx, const char *op);
 /* Whether the values of x are the same in each replay; true when nothing is recorded. */
 bool moth_capture_constant(const moth_tensor *x);
+/* Asked by an op on a device behind the kernels whose numbers differ from call to call, which come
+** first: 1 says that all else stands in a graph and it may return; 0 or an error. */
+int moth_capture_settles(moth_ctx *ctx);
 void moth_captures_free(moth_ctx *ctx);
 
 #endif

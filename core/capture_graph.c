@@ -5,7 +5,8 @@
 ** lie on one device, and it neither waited for that nor moved bytes between it and the CPU. One
 ** whose numbers are others in each replay (an optimizer's step, random numbers) runs again before
 ** the launch, and instead of being launched its kernels get those numbers as their arguments; this
-** works for kernels of the plugin's own.
+** works for kernels of the plugin's own. An op may do that part of its work first: then the rest is
+** not asked for again, and may hold anything.
 */
 #include "capture_parts.h"
 #include "frame.h"
@@ -50,7 +51,9 @@ int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **o
   moth_device_work before, after;
   if (!f) return in->run(args, out);
   f->work(ctx, device, &before);
+  ctx->capture->observed = in;
   int status = in->run(args, out);
+  ctx->capture->observed = NULL;
   f->work(ctx, device, &after);
   const uint64_t others = after.others - before.others;
   const uint64_t launches = after.kernels - before.kernels + others;
@@ -62,9 +65,21 @@ int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **o
   return status;
 }
 
+int moth_capture_settles(moth_ctx *ctx) {
+  moth_capture *c = ctx->capture;
+  if (c && c->observed) c->observed->facts |= MOTH_I_SETTLES;
+  for (c = ctx->captures; c && !c->running;) c = c->next;
+  if (!c || c->changes) return c != NULL;
+  const moth_graph_functions *f = graphs_of(ctx);
+  const uint32_t part = 2 * (c->at - c->running->first) + 1;
+  return f ? f->part(ctx, c->running->graph, part, c->code[c->at].op->name, false)
+           : ctx->error.code;
+}
+
 /* Whether a graph can hold it. Elements of the CPU that it reads may be others in each replay; a
 ** generator of the user's own could not be put back where a graph fails. */
 static bool can_join(moth_instruction *in) {
+  const bool settles = in->facts & MOTH_I_SETTLES;
   if (!in->device || in->facts & MOTH_I_WAITED) return false;
   moth_cursor cursor = {.op = in->op, .args = in->args};
   while (moth_next_input(&cursor)) {
@@ -72,8 +87,9 @@ static bool can_join(moth_instruction *in) {
     if (!x || x->l.device) continue;
     if (in->op->kinds[cursor.from] == MOTH_KIND_generator) return false;
     if (!moth_capture_constant(x)) in->facts |= MOTH_I_VARIES;
+    if (settles) return false;
   }
-  return !(in->facts & MOTH_I_VARIES && in->facts & MOTH_I_OTHERS);
+  return settles || !(in->facts & MOTH_I_VARIES && in->facts & MOTH_I_OTHERS);
 }
 
 static int add_segment(moth_capture *c, uint32_t first, uint32_t last, int device) {
@@ -138,21 +154,24 @@ int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last) {
   return MOTH_OK;
 }
 
-/* Makes the graph, or changes what varies in it; then asks for it. */
+/* Makes the graph, or changes what varies in it; then asks for it. Each instruction has two parts:
+** what is behind moth_capture_settles is the second. */
 static int launch(moth_capture *c, moth_segment *s, const moth_graph_functions *f) {
   moth_ctx *ctx = c->ctx;
-  const bool made = s->graph != NULL;
-  if (!made) s->graph = f->begin(ctx, s->device, s->last - s->first);
+  int status = MOTH_OK;
+  c->changes = s->graph != NULL;
+  if (!s->graph) s->graph = f->begin(ctx, s->device, 2 * (s->last - s->first));
   if (!s->graph) return ctx->error.code;
-  for (uint32_t i = s->first; i < s->last; i++) {
-    moth_instruction *in = &c->code[i];
+  c->running = s;
+  for (c->at = s->first; c->at < s->last && !status; c->at++) {
+    moth_instruction *in = &c->code[c->at];
     const bool varies = in->facts & MOTH_I_VARIES;
-    if (made && !varies) continue;
-    int status = f->part(ctx, s->graph, i - s->first, in->op->name, varies);
+    if (c->changes && !varies) continue;
+    status = f->part(ctx, s->graph, 2 * (c->at - s->first), in->op->name, varies);
     if (!status) status = in->run(in->args, in->out);
-    if (status) return status;
   }
-  return f->launch(ctx, s->graph);
+  c->running = NULL;
+  return status ? status : f->launch(ctx, s->graph);
 }
 
 static void drop_graph(moth_ctx *ctx, const moth_graph_functions *f, moth_segment *s) {

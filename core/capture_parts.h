@@ -20,7 +20,8 @@ enum {                /* moth_storage.held, in the recording that it names */
 enum {                /* moth_instruction.facts: what it did when it was recorded, or will do */
   MOTH_I_VARIES = 1,  /* replays tell the device other numbers */
   MOTH_I_OTHERS = 2,  /* not only kernels of the plugin's own ran there */
-  MOTH_I_WAITED = 4   /* for the device, or bytes went between it and the CPU */
+  MOTH_I_WAITED = 4,  /* for the device, or bytes went between it and the CPU */
+  MOTH_I_SETTLES = 8  /* what comes behind moth_capture_settles is the same each time */
 };
 
 typedef struct moth_guard { /* the args of an instruction that has no kernel */
@@ -98,6 +99,10 @@ struct moth_capture {
   moth_capture *next;
   moth_ctx *ctx;
   uint32_t id;
+  moth_instruction *observed; /* the one that is recorded on a device now, or NULL */
+  moth_segment *running;      /* whose graph is made now, or changed; or NULL */
+  uint32_t at;                /* for which instruction */
+  bool changes;
   uint64_t first;        /* nodes made meanwhile have greater ids */
   bool grad_mode, empty; /* empty: the step will not go the same way again */
   int32_t default_dtype, autocast, float32_precision;

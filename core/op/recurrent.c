@@ -4,6 +4,7 @@
 #include "recurrent.h"
 
 #include "../backend.h"
+#include "../capture.h"
 #include "../kernel/real.h"
 #include "../random.h"
 #include "recurrent_call.h"
@@ -247,14 +248,17 @@ int moth_recurrent_run(const recurrent_call *c, double p, moth_tensor *generator
   if (status) return status;
   moth_rnn_room(&r, &size, &masks);
   moth_tensor *y = c->cell ? NULL : *out++, *reserve = out[c->c0 ? 2 : 1];
+  if (r.masked) {
+    status = draw_masks(c, &r, p, generator, reserve, masks);
+    if (!status && r.device) status = moth_capture_settles(c->ctx);
+    if (status) return status < 0 ? status : MOTH_OK;
+  }
   status = moth_recurrent_open(c, &r, &o);
   moth_tensor *h = status ? NULL : moth_real_out(out[0]);
   moth_tensor *cell = h && c->c0 ? moth_real_out(out[1]) : NULL;
   if (!status && (!h || (c->c0 && !cell))) status = c->ctx->error.code;
   char *kept = moth_at(reserve);
   const void *last = NULL;
-  if (!status && r.masked)
-    status = draw_masks(c, &r, p, generator, reserve, masks);
   if (!status)
     status = moth_rnn_forward(c->ctx, &r, moth_at(o.x), moth_at(o.h0), at_or_null(o.c0), kept,
                               moth_at(h), cell ? moth_at(cell) : NULL, &last);
