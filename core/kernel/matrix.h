@@ -30,7 +30,7 @@ typedef struct moth_matrix {
   bool add;
   bool packed; /* b was laid out by moth_matrix_pack */
   /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out, moth_matrix_room(k)
-  ** floats of the thread's own; or NULL, as for narrow products. It pays where n > 64. */
+  ** floats of the thread's own; or NULL, as it must be for narrow ones. It pays where n > 64. */
   float *room;
 } moth_matrix;
 
