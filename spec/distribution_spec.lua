@@ -34,6 +34,25 @@ describe("a draw", function()
     assert.same({ 1, 3, 4 }, first[5]:sort():tolist())
   end)
 
+  it("of few positions of many weights are those of many positions", function()
+    local weights = (moth.rand(301, 1000) - 0.3):relu():t() -- with zeros, and turned
+    local function draw(k, row)
+      moth.manual_seed(5)
+      return moth.multinomial(row, k, { replacement = true })
+    end
+    local flat = weights:reshape(-1)
+    for _, row in ipairs { flat, flat:half(), flat[{ { 1, -1, 2 } }] } do
+      local few = draw(501, row)
+      assert.is_true(moth.equal(few, draw(5000, row)[{ { 1, 501 } }]))
+      assert.is_true(row[{ few }]:gt(0):all():item())
+    end
+    local rows = moth.cat({ weights, weights }, 2)[{ { 5, 7 } }]
+    assert.is_true(rows:gather(2, draw(2, rows)):gt(0):all():item())
+    flat[300000] = -1
+    assert.has_error_like(function() draw(5, flat) end, "weights are finite and from 0 on")
+    assert.has_error_like(function() draw(5, moth.zeros(3000)) end, "only 0 weights of row 1")
+  end)
+
   it("refuses a deviation below 0", function()
     local spread = moth.tensor { 1, -1 }
     assert.has_error_like(function() moth.normal(0, -1, { 2 }) end, "cannot be negative")

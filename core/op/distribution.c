@@ -214,52 +214,122 @@ static int multinomial_shape(const multinomial_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* Weights must be finite and not below 0; enough of each row above it. */
-static int check_weights(const multinomial_args *a, int64_t rows, int64_t n, const double *w) {
-  for (int64_t i = 0; i < rows; i++, w += n) {
-    int64_t some = 0, bad = 0, wanted = a->replacement ? 1 : a->num_samples;
-    for (int64_t j = 0; j < n; j++) {
-      some += w[j] > 0;
-      bad += !((w[j] >= 0) & (w[j] <= DBL_MAX));
-    }
-    for (int64_t j = 0; bad; j++)
-      if (!(w[j] >= 0) || isinf(w[j]))
-        return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
-                         "weights are finite and from 0 on, got %g", w[j]);
-    if (some < wanted)
-      return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
-                       "%lld positions are drawn, but only %lld weights of row " MOTH_POS
-                       " are above 0", (long long)wanted, (long long)some, (long long)i);
+/* Weights must be finite and not below 0; adds how many are above it. */
+static int check_weights(const multinomial_args *a, int64_t n, const double *w, int64_t *some) {
+  int64_t above = 0, bad = 0;
+  for (int64_t j = 0; j < n; j++) {
+    above += w[j] > 0;
+    bad += !((w[j] >= 0) & (w[j] <= DBL_MAX));
   }
+  for (int64_t j = 0; bad; j++)
+    if (!(w[j] >= 0) || isinf(w[j]))
+      return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "weights are finite and from 0 on, got %g",
+                       w[j]);
+  *some += above;
   return MOTH_OK;
+}
+
+static int check_enough(const multinomial_args *a, int64_t row, int64_t some) {
+  const int64_t wanted = a->replacement ? 1 : a->num_samples;
+  if (some >= wanted) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
+                   "%lld positions are drawn, but only %lld weights of row " MOTH_POS
+                   " are above 0", (long long)wanted, (long long)some, (long long)row);
+}
+
+/* Turns w into running sums that begin after `sum`; returns the last. Fours need not wait for each
+** other's additions, and sums stay equal where a weight is 0. */
+static double run_sums(double sum, int64_t n, double *w) {
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) {
+    const double two = w[j] + w[j + 1], three = two + w[j + 2], four = two + (w[j + 2] + w[j + 3]);
+    w[j] += sum, w[j + 1] = two + sum, w[j + 2] = three + sum;
+    w[j + 3] = sum = four + sum;
+  }
+  for (; j < n; j++) w[j] = sum += w[j];
+  return sum;
+}
+
+/* The first of n running sums that is above `at`. */
+static int64_t first_above(const double *sum, int64_t n, double at) {
+  int64_t lo = 0, hi = n - 1;
+  while (lo < hi) {
+    const int64_t mid = (lo + hi) / 2;
+    if (sum[mid] > at) hi = mid;
+    else lo = mid + 1;
+  }
+  while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding led to a weight of 0 */
+  return lo;
+}
+
+/* u[0..n) := shares of a sum, drawn. */
+static int draw_shares(const multinomial_args *a, int64_t n, double *u) {
+  uint32_t words[WORDS];
+  moth_stream s;
+  int status = moth_stream_open(a->ctx, a->generator, n, 2, &s);
+  for (int64_t i = 0; i < n && !status; i += BLOCK) {
+    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    moth_stream_read(&s, 2 * m, words);
+    moth_uniform_f64(m, words, u + i);
+  }
+  return status;
 }
 
 /* With replacement: where a share of the sum falls, for each sample. Turns w into running sums. */
 static int draw_again(const multinomial_args *a, int64_t rows, int64_t n, double *w, int64_t *y) {
-  uint32_t words[WORDS];
-  double u[BLOCK];
-  moth_stream s;
   const int64_t k = a->num_samples;
-  int status = moth_stream_open(a->ctx, a->generator, rows * k, 2, &s);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 1; j < n; j++) w[i * n + j] += w[i * n + j - 1];
-  for (int64_t done = 0; done < rows * k && !status;) {
-    const int64_t m = rows * k - done < BLOCK ? rows * k - done : BLOCK;
-    moth_stream_read(&s, 2 * m, words);
-    moth_uniform_f64(m, words, u);
-    for (int64_t c = 0; c < m; c++, done++) {
-      const double *sum = w + done / k * n, at = u[c] * sum[n - 1];
-      int64_t lo = 0, hi = n - 1;
-      while (lo < hi) {
-        const int64_t mid = (lo + hi) / 2;
-        if (sum[mid] > at) hi = mid;
-        else lo = mid + 1;
-      }
-      while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding led to a weight of 0 */
-      y[done] = lo;
-    }
+  double *u = (double *)(void *)y; /* a share's place is its position's */
+  int status = draw_shares(a, rows * k, u);
+  for (int64_t i = 0; i < rows && !status; i++, w += n) {
+    const double sum = run_sums(0, n, w);
+    for (int64_t c = i * k; c < (i + 1) * k; c++) y[c] = first_above(w, n, u[c] * sum);
     if (moth_cancelled(a->ctx)) status = moth_stopped(a->ctx);
   }
+  return status;
+}
+
+enum { SPAN = 256 }; /* weights; a multiple of 4, so that sums are the same by spans */
+
+/* A span of a row of weights as doubles; returns how many they are. */
+static int64_t read_span(const moth_tensor *x, int64_t row, int64_t span, double *w) {
+  const moth_layout *l = &x->l;
+  const int64_t last = l->ndim - 1, size = moth_dtype_size[l->dtype], first = span * SPAN;
+  const int64_t n = l->shape[last] - first < SPAN ? l->shape[last] - first : SPAN;
+  const int64_t at = (last ? row * l->stride[0] : 0) + first * l->stride[last];
+  moth_convert(n, l->dtype, moth_at(x) + at * size, l->stride[last] * size, MOTH_F64, (char *)w, 8);
+  return n;
+}
+
+/* The same, where few are drawn of many weights: only each span's sum is kept, and a span is summed
+** again for what falls there. */
+static int draw_few(const multinomial_args *a, int64_t row, int64_t n, double *sums, int64_t *y) {
+  const int64_t spans = (n + SPAN - 1) / SPAN;
+  const double *u = (const double *)(const void *)y;
+  double w[SPAN], sum = 0;
+  int64_t some = 0;
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < spans && !status; i++) {
+    const int64_t m = read_span(a->input, row, i, w);
+    status = check_weights(a, m, w, &some);
+    sums[i] = sum = run_sums(sum, m, w);
+  }
+  if (!status) status = check_enough(a, row, some);
+  for (int64_t c = 0; c < a->num_samples && !status; c++) {
+    const double at = u[c] * sum;
+    const int64_t i = first_above(sums, spans, at), m = read_span(a->input, row, i, w);
+    run_sums(i ? sums[i - 1] : 0, m, w);
+    y[c] = i * SPAN + first_above(w, m, at);
+  }
+  return !status && moth_cancelled(a->ctx) ? moth_stopped(a->ctx) : status;
+}
+
+static int draw_few_rows(const multinomial_args *a, int64_t rows, int64_t n, int64_t *y) {
+  const int64_t k = a->num_samples, bytes = (n + SPAN - 1) / SPAN * 8;
+  double *sums = moth_alloc(a->ctx, bytes);
+  if (!sums) return a->ctx->error.code;
+  int status = draw_shares(a, rows * k, (double *)(void *)y);
+  for (int64_t i = 0; i < rows && !status; i++) status = draw_few(a, i, n, sums, y + i * k);
+  moth_dealloc(a->ctx, sums, bytes);
   return status;
 }
 
@@ -283,6 +353,7 @@ static int multinomial_cpu(const multinomial_args *a, moth_tensor **out) {
   const moth_layout *l = &a->input->l;
   const int64_t n = l->shape[l->ndim - 1], rows = l->ndim == 2 ? l->shape[0] : 1;
   int64_t *y = (int64_t *)(void *)moth_at(out[0]);
+  if (a->replacement && a->num_samples <= n / SPAN) return draw_few_rows(a, rows, n, y);
   moth_tensor *weights = moth_tensor_new(a->ctx, &(moth_layout){
     .ndim = 2, .dtype = MOTH_F64, .shape = {rows, n}, .stride = {n, 1}, .numel = rows * n});
   if (!weights) return a->ctx->error.code;
@@ -290,7 +361,11 @@ static int multinomial_cpu(const multinomial_args *a, moth_tensor **out) {
   if (l->ndim == 1) seen.l.ndim = 1, seen.l.shape[0] = n, seen.l.stride[0] = 1;
   int status = moth_copy_into(&seen, a->input);
   double *w = (double *)(void *)moth_at(weights);
-  if (!status) status = check_weights(a, rows, n, w);
+  for (int64_t i = 0; i < rows && !status; i++) {
+    int64_t some = 0;
+    status = check_weights(a, n, w + i * n, &some);
+    if (!status) status = check_enough(a, i, some);
+  }
   if (!status && rows > 0)
     status = a->replacement ? draw_again(a, rows, n, w, y) : draw_once(a, weights, rows, n, y);
   moth_tensor_release(weights);
