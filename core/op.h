@@ -171,6 +171,7 @@ struct moth_op {
 #define MOTH_OP_FROM_ONE 0x400000 /* on the CPU it takes positions that count from 1 as well */
 /* Plugins' kernels know channels_last: results lie so if any input does. */
 #define MOTH_OP_CHANNELS_LAST 0x800000
+#define MOTH_OP_WIDE_NUMBERS 0x1000000 /* beside half types 0-d operands of the CPU stay f32 */
 
 /* Choices of an argument `memory_format`, which says how a fresh result lies. */
 enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST };

@@ -44,12 +44,13 @@ static int check_dtype(const moth_op *op, moth_ctx *ctx, int dtype, const char *
                    whole ? "; convert with :float()" : "");
 }
 
-/* Replaces *at by its cast to dtype; a cast of a real tensor is recorded. */
+/* Replaces *at by its cast to dtype; a cast of a real tensor is recorded. A number that a float
+** type cannot hold is infinite there. */
 static int cast_input(moth_call_frame *f, const char *arg, moth_tensor **at, int dtype) {
   moth_tensor *x = *at, *y = NULL;
   if (x->l.dtype == dtype && !(x->flags & MOTH_T_NUMBER)) return MOTH_OK;
   if (x->flags & MOTH_T_NUMBER) {
-    if (!moth_value_fits(x->l.dtype, moth_at(x), dtype)) {
+    if (!moth_is_float(dtype) && !moth_value_fits(x->l.dtype, moth_at(x), dtype)) {
       moth_slot v;
       memcpy(&v, moth_at(x), 8);
       if (x->l.dtype == MOTH_F64)
@@ -87,6 +88,13 @@ static int same_dtypes(const moth_op *op, moth_cursor c, int *dtype) {
   return MOTH_OK;
 }
 
+/* What an operand is cast to: the common dtype, but for single elements that the kernel takes in
+** the type it computes in, which need not be rounded, nor fit, the half type beside them. */
+static int operand_dtype(const moth_op *op, const moth_tensor *x, int dtype) {
+  const bool wide = op->flags & MOTH_OP_WIDE_NUMBERS && x->l.ndim == 0 && x->l.device == 0;
+  return wide && x->l.dtype != dtype ? moth_compute_dtype(dtype) : dtype;
+}
+
 /* Finds the common dtype and casts the inputs to it. */
 static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
   moth_ctx *ctx = f->temps.ctx;
@@ -114,7 +122,7 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
   int status = check_dtype(op, ctx, *dtype, op->rows[0].name);
   for (c = start; !status && moth_next_input(&c);)
     if (*c.at && moth_kind_is_value(op->kinds[c.from]))
-      status = cast_input(f, op->rows[c.from].name, c.at, *dtype);
+      status = cast_input(f, op->rows[c.from].name, c.at, operand_dtype(op, *c.at, *dtype));
   return status;
 }
 

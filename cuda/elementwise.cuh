@@ -65,25 +65,45 @@ template <class T, int EACH> struct alignas(sizeof(T) * EACH) pack { /* moved at
   T at[EACH];
 };
 
-/* EACH elements a thread, one after another in memory; single elements are read again. */
+/* What is held is in the type computed in: f32 beside half types. */
+template <class T> HD real_of<T> value_at(const operand &o, int64_t bytes) {
+  if (o.is_held) return *(const real_of<T> *)(const void *)&o.held;
+  return get((const T *)(const void *)(o.at + bytes));
+}
+
+template <class T> static inline void widen_held(operand *o, int dtype) {
+  if constexpr (sizeof(real_of<T>) > sizeof(T)) {
+    if (!o->is_held || dtype == MOTH_F32) return;
+    const float wide = get((const T *)(const void *)&o->held);
+    memcpy(&o->held, &wide, sizeof wide);
+  }
+}
+
+/* EACH elements a thread, one after another in memory. */
 template <class Row, class T, class R, int N, int EACH>
 static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
   const int64_t first = thread_number() * EACH;
   if (first >= w.n) return;
   pack<T, EACH> in[3];
+  real_of<T> lone[3];
+  bool one[3];
   for (int k = 0; k < N; k++) {
-    const bool one = w.of[k + 1].is_held || w.step[0][k + 1] == 0;
-    if (!one && first + EACH <= w.n) {
-      in[k] = *element<pack<T, EACH>>(w.of[k + 1], first * (int64_t)sizeof(T));
+    const operand &o = w.of[k + 1];
+    one[k] = o.is_held || w.step[0][k + 1] == 0;
+    if (one[k]) {
+      lone[k] = value_at<T>(o, 0);
+    } else if (first + EACH <= w.n) {
+      in[k] = *element<pack<T, EACH>>(o, first * (int64_t)sizeof(T));
     } else {
       for (int j = 0; j < EACH && (first + j < w.n); j++)
-        in[k].at[j] = *element<T>(w.of[k + 1], one ? 0 : (first + j) * (int64_t)sizeof(T));
+        in[k].at[j] = *element<T>(o, (first + j) * (int64_t)sizeof(T));
     }
   }
   pack<R, EACH> result;
   for (int j = 0; j < EACH && first + j < w.n; j++) {
-    const real_of<T> x = get(&in[0].at[j]), y = N > 1 ? get(&in[1].at[j]) : x;
-    const real_of<T> z = N > 2 ? get(&in[2].at[j]) : x;
+    const real_of<T> x = one[0] ? lone[0] : get(&in[0].at[j]);
+    const real_of<T> y = N < 2 ? x : one[1] ? lone[1] : get(&in[1].at[j]);
+    const real_of<T> z = N < 3 ? x : one[2] ? lone[2] : get(&in[2].at[j]);
     put(&result.at[j], value_of<Row, T>(x, y, z, numbers.at));
   }
   R *to = (R *)(void *)w.of[0].at + first;
@@ -98,9 +118,9 @@ static __global__ void map_any(walk<N + 1> w, three_numbers<T> numbers) {
   int64_t at[N + 1];
   if (i >= w.n) return;
   offsets(w, i, at);
-  const real_of<T> x = get(element<T>(w.of[1], at[1]));
-  const real_of<T> y = N > 1 ? get(element<T>(w.of[N > 1 ? 2 : 1], at[N > 1 ? 2 : 1])) : x;
-  const real_of<T> z = N > 2 ? get(element<T>(w.of[N > 2 ? 3 : 1], at[N > 2 ? 3 : 1])) : x;
+  const real_of<T> x = value_at<T>(w.of[1], at[1]);
+  const real_of<T> y = N > 1 ? value_at<T>(w.of[N > 1 ? 2 : 1], at[N > 1 ? 2 : 1]) : x;
+  const real_of<T> z = N > 2 ? value_at<T>(w.of[N > 2 ? 3 : 1], at[N > 2 ? 3 : 1]) : x;
   put((R *)(void *)(w.of[0].at + at[0]), value_of<Row, T>(x, y, z, numbers.at));
 }
 
@@ -115,6 +135,7 @@ static int map_typed(moth_ctx *ctx, const moth_tensor *const *operands, const vo
   if (operands[0]->l.numel == 0) return MOTH_OK;
   if (arg) memcpy(&numbers, arg, sizeof numbers);
   walk_over<N + 1>(&w, ctx, operands);
+  for (int k = 1; k <= N; k++) widen_held<T>(&w.of[k], operands[k]->l.dtype);
   bool aligned = true;
   for (int k = 0; k <= N; k++) {
     sizes[k] = k ? (int)sizeof(T) : (int)sizeof(R);

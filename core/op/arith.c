@@ -13,15 +13,16 @@
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS | \
    MOTH_OP_PORTABLE)
 
+/* The result is of the operands' type, beside which single ones may be f32. */
 static int map2(moth_ctx *ctx, const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
                 const moth_tensor *b, const void *arg) {
   const moth_tensor *operands[] = {y, a, b};
-  return moth_map(ctx, loops, a->l.dtype, 3, operands, arg);
+  return moth_map(ctx, loops, y->l.dtype, 3, operands, arg);
 }
 
 static int map1(moth_ctx *ctx, const moth_loops *loops, moth_tensor *y, const moth_tensor *a) {
   const moth_tensor *operands[] = {y, a};
-  return moth_map(ctx, loops, a->l.dtype, 2, operands, NULL);
+  return moth_map(ctx, loops, y->l.dtype, 2, operands, NULL);
 }
 
 /* -- add, sub -- */
@@ -117,7 +118,7 @@ static int mul_grad(const mul_args *a, moth_grad *g) {
 MOTH_OP(mul, MUL, .doc = "input * other, element by element.",
         .examples = "moth.randn(2, 3), moth.randn(3)\nmoth.randn(2, 3), 1.5",
         .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "input:other other:input",
-        .flags = BINARY_FLAGS)
+        .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS)
 
 /* -- division -- */
 
@@ -186,7 +187,7 @@ MOTH_OP(div, DIV, .doc = "input / other. Integers divided without rounding give 
                     "moth.rand(2, 3), 1.5, {rounding_mode = \"floor\"}  -- domain: positive\n"
                     "moth.rand(2, 3), moth.rand(3), \"trunc\"  -- domain: positive",
         .dtypes = MOTH_ANY | MOTH_PROMOTE | MOTH_TO_FLOAT, .to_float = div_gives_floats,
-        .saves = "other y:other", .flags = BINARY_FLAGS)
+        .saves = "other y:other", .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS)
 
 #define FLOORED(a) \
   &(div_args) { \
@@ -208,7 +209,7 @@ static int floor_divide_grad(const floor_divide_args *a, moth_grad *g) {
 MOTH_OP(floor_divide, REMAINDER, .doc = "input / other, rounded down; integers stay integers.",
         .examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive\n"
                     "moth.rand(2, 3), 0.3  -- domain: distinct",
-        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .flags = BINARY_FLAGS)
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS)
 
 /* -- remainder, fmod -- */
 
@@ -316,7 +317,7 @@ MOTH_OP(pow, POW, .doc = "input to the power of exponent.",
         .examples = "moth.rand(2, 3), 2  -- domain: positive\n"
                     "moth.rand(2, 3), moth.randn(3)  -- domain: positive",
         .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .saves = "input exponent y:exponent",
-        .flags = BINARY_FLAGS)
+        .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS)
 
 /* -- maximum, minimum: a tie gives each side half of the gradient -- */
 
