@@ -5,6 +5,7 @@
 
 #include "capture_parts.h"
 #include "loop.h"
+#include "registry.h"
 
 /* -- freeing -- */
 
@@ -222,12 +223,31 @@ static int plain_results(moth_ctx *ctx, moth_handle *results, uint32_t n) {
   return MOTH_OK;
 }
 
+/* An argument that counts the steps is a constant like any other, unless the host asked where it
+** lies. A choice that was not taken counts nothing. */
+static int check_counts(const moth_capture *c) {
+  for (uint32_t i = 0; i < c->ncode; i++) {
+    const moth_op *op = c->code[i].op;
+    uint32_t row = 0;
+    if (!op->counts || c->code[i].facts & MOTH_I_VARIES) continue;
+    while (strcmp(op->rows[row].name, op->counts) != 0) row++;
+    if (op->kinds[row] == MOTH_KIND_bool && !moth_arg_at(op, c->code[i].args, row)->integer)
+      continue;
+    moth_error_blame(c->ctx, op->name);
+    return moth_fail(c->ctx, MOTH_E_UNSUPPORTED, op->counts,
+                     "every replay would use the value recorded; ask moth_capture_slots for the "
+                     "op's arguments after its call, and write there what is next");
+  }
+  return MOTH_OK;
+}
+
 int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults) {
   moth_capture *c = ctx->capture;
   moth_error_clear(ctx);
   if (!c) return moth_fail(ctx, MOTH_E_STATE, NULL, "nothing is being recorded");
   moth_autocast_forget(ctx); /* casts that replays overwrite */
-  int status = finish_code(c);
+  int status = c->empty ? MOTH_OK : check_counts(c);
+  if (!status) status = finish_code(c);
   if (!status && ctx->devices) status = moth_capture_segments(c);
   ctx->quiet++; /* new tensors over old storages are no part of it */
   if (!status) status = plain_results(ctx, results, nresults);

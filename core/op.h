@@ -123,6 +123,7 @@ struct moth_op {
   const char *outputs;
   uint32_t dtypes;      /* set of dtypes of the tensor arguments, and the bits below */
   uint32_t flags;       /* MOTH_OP_INPLACE and so on, and the bits below */
+  const char *counts;   /* an argument that is another in the next step: see moth_capture_slots */
   const char *saves;    /* what gradients read: "input other"; "input:other": other's reads it */
   /* functions; results are owned, arguments borrowed. Either compute (shape + cpu), or view, or
   ** compose (written with other ops, which record themselves), or list. */

@@ -7,6 +7,7 @@ local define = require "moth.define"
 local Module = require "moth.nn.module"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
+local lib = require "moth.lib"
 local parameter = require "moth.nn.parameter"
 
 local norm = {}
@@ -88,6 +89,11 @@ end
 local function momentum_of(self)
   if self.momentum ~= nil then return self.momentum end
   local counts = self.training and self.track_running_stats and self.num_batches_tracked ~= nil
+  if counts and lib.capture then
+    errors.raise(class.typename(self) .. " with momentum = moth.none weighs each batch by how many "
+      .. "came before, which a replay of a captured step would not know; give it a momentum",
+      "E_UNSUPPORTED")
+  end
   return counts and 1 / (tonumber(self.num_batches_tracked:item()) + 1) or 0
 end
 

@@ -214,3 +214,94 @@ describe("a recording in a coroutine", function()
     assert.are.equal(8, step(moth.full({1}, 2)):item())
   end)
 end)
+
+describe("a recording made through the C ABI", function()
+  local C, ctx = lib.C, lib.ctx
+  local ops = require("moth.bind").ops
+  local id = require("ffi").new "uint32_t[1]"
+
+  -- Records f(), and returns the status of the end.
+  local function recorded(f)
+    assert.equal(0, C.moth_capture_begin(ctx, nil, 0, id))
+    local ok, problem = pcall(moth.no_grad, f)
+    assert.is_true(ok, problem)
+    return C.moth_capture_end(ctx, nil, 0)
+  end
+
+  local function replay() return C.moth_capture_replay(ctx, id[0], nil, 0) end
+
+  local function went_well(status) return status == 0 or status == C.MOTH_WANT end
+
+  local function text_of(pointer) return require("ffi").string(pointer) end
+
+  -- p and what Adam keeps of it.
+  local function adam()
+    local p, g, m, v = moth.ones(3), moth.full({3}, 0.5), moth.zeros(3), moth.zeros(3)
+    return p, function(step) ops.adam_step_({p}, {g}, {m}, {v}, {}, step, {lr = 0.1}) end
+  end
+
+  it("is refused where the count of an optimizer's steps would stay as it is", function()
+    local p, step = adam()
+    local counted = {
+      {"adam_step_", "step", function() step(1) end},
+      {"adagrad_step_", "step", function()
+        ops.adagrad_step_({p}, {moth.ones(3)}, {moth.zeros(3)}, 1)
+      end},
+      {"sgd_step_", "first", function()
+        ops.sgd_step_({p}, {moth.ones(3)}, {moth.zeros(3)}, 0.1, 0.9, {first = true})
+      end},
+    }
+    for _, row in ipairs(counted) do
+      assert.equal(C.MOTH_E_UNSUPPORTED, recorded(row[3]))
+      assert.equal(row[1], text_of(C.moth_error_op(ctx)))
+      assert.equal(row[2], text_of(C.moth_error_arg(ctx)))
+      assert.equal(C.MOTH_E_STATE, replay())
+    end
+  end)
+
+  it("is one where nothing counts", function()
+    local p, g = moth.ones(3), moth.ones(3)
+    assert.equal(0, recorded(function()
+      ops.sgd_step_({p}, {g}, {moth.zeros(3)}, 0.5, 0.9)
+    end))
+    assert.same({0.5, 0.5, 0.5}, p:tolist())
+    assert.is_true(went_well(replay()))
+    assert.close({0, 0, 0}, p:tolist())
+    C.moth_capture_free(ctx, id[0])
+  end)
+
+  it("counts steps where the host writes what is next", function()
+    local p, step = adam()
+    local q, same = adam()
+    local next_one
+    assert.equal(0, recorded(function()
+      step(1)
+      local slots = C.moth_capture_slots(ctx, C.moth_op_find("adam_step_"))
+      for _, arg in ipairs(require("moth.registry").describe("adam_step_").args) do
+        if arg.name == "step" then next_one = slots + arg.slot end
+      end
+    end))
+    same(1)
+    for k = 2, 5 do
+      next_one[0].number = k
+      assert.is_true(went_well(replay()))
+      same(k)
+      assert.same(q:tolist(), p:tolist())
+    end
+    C.moth_capture_free(ctx, id[0])
+  end)
+end)
+
+describe("BatchNorm in a captured step", function()
+  it("is refused where the weight of a batch is another in each step", function()
+    local layer = nn.BatchNorm1d(3, {momentum = moth.none})
+    local step = moth.capture(function(x) return (layer(x)) end)
+    assert.has_error_like(function() step(moth.randn(4, 3)) end,
+      "BatchNorm1d with momentum = moth.none weighs each batch by how many came before")
+    assert.equal("E_UNSUPPORTED", moth.errcode())
+    assert.equal(0, layer.num_batches_tracked:item())
+    layer:eval()
+    local x = moth.randn(4, 3)
+    for _ = 1, 3 do assert.close(layer(x):tolist(), step(x):tolist()) end
+  end)
+end)

@@ -157,6 +157,7 @@ MOTH_OP_COMPOSES(sgd_step_, SGD_STEP_,
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)},"
     " {lr = 0.1, momentum = 0.9, nesterov = true, first = true}",
   .outputs = "",
+  .counts = "first",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
@@ -199,6 +200,7 @@ MOTH_OP_COMPOSES(adam_step_, ADAM_STEP_,
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {},"
     " {step = 2, weight_decay = 0.01, decoupled = true, maximize = true}",
   .outputs = "",
+  .counts = "step",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
@@ -222,6 +224,7 @@ MOTH_OP_COMPOSES(nadam_step_, NADAM_STEP_,
     " lr_grad = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01,"
     " decoupled = true, maximize = true}",
   .outputs = "",
+  .counts = "step",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
@@ -252,6 +255,7 @@ MOTH_OP_COMPOSES(radam_step_, RADAM_STEP_,
     " beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01, decoupled = true,"
     " maximize = true}",
   .outputs = "",
+  .counts = "step",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
@@ -272,6 +276,7 @@ MOTH_OP_COMPOSES(adamax_step_, ADAMAX_STEP_,
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 2, lr = 0.1,"
     " beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01, maximize = true}",
   .outputs = "",
+  .counts = "step",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
@@ -326,6 +331,7 @@ MOTH_OP_COMPOSES(adagrad_step_, ADAGRAD_STEP_,
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {step = 3, lr = 0.1, lr_decay = 0.1,"
     " eps = 0.001, weight_decay = 0.01, maximize = true}",
   .outputs = "",
+  .counts = "step",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
