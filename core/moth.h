@@ -3,9 +3,9 @@
 ** Conventions, for C hosts and for the LuaJIT binding alike:
 ** - A tensor is a handle, two numbers that mean something only to the context that made it. A
 **   handle that outlived its tensor is an error, never a crash.
-** - Every fallible function returns a status: 0, or the sum of MOTH_WANT, when it went well and a
-**   collection is due, and MOTH_KNOWN, or a negative code. The reason is then in moth_error();
-**   results are left untouched.
+** - Every fallible function returns a status, which is negative when it failed, and only then: the
+**   reason is in moth_error(), results are left untouched. Else it is MOTH_OK or a sum of MOTH_WANT
+**   and MOTH_KNOWN, so test `status < 0`; a few functions say what else they return.
 ** - Arguments are borrowed; handles that come out are owned by the caller until moth_free(), the
 **   end of their scope, or moth_drop().
 ** - Positions and dimensions count from 0 here. Nothing prints, exits, aborts or jumps.
@@ -47,7 +47,7 @@ typedef union moth_slot {
 
 enum {
   MOTH_OK = 0,
-  MOTH_WANT = 1, /* all went well; a collection is due */
+  MOTH_WANT = 1,  /* a collection of the host's garbage is due */
   MOTH_KNOWN = 2, /* of moth_call and moth_result: a result is a tensor that had a handle before */
   MOTH_E_ARG = -1,
   MOTH_E_TYPE = -2,
@@ -296,7 +296,8 @@ void moth_capture_abort(moth_ctx *ctx);
 /* The recording under way will not do: end is to drop it and return CAPTURE_STALE. */
 void moth_capture_void(moth_ctx *ctx);
 /* The arguments of the last op recorded, if that is op, laid out as for moth_call: what numbers
-** among them are changed to, replays read. They live as long as the recording. */
+** among them are changed to, replays read. They live as long as the recording. An optimizer's step
+** has an argument `step`, or `first`, that is another each time: without this end is an error. */
 moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op);
 /* Runs a recording with these inputs (16 at most). CAPTURE_STALE: they have another shape, dtype or
 ** number, or modes, storages of parameters or gradients are not as they were. */

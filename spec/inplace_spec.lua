@@ -89,6 +89,24 @@ describe("an in-place op", function()
     assert.matches("version 1", message)
   end)
 
+  it("on an index that a gradient reads is seen, or comes too late", function()
+    local function slope(f)
+      local x, index = moth.randn(2, 3):requires_grad_(), moth.ones(2, 3):long()
+      local y = f(x, index)
+      index:fill_(2)
+      y:sum():backward()
+      return x.grad:sum(2):tolist()
+    end
+    local seen = { gather = function(x, i) return x:gather(1, i) end,
+                   scatter = function(x, i) return x:scatter(1, i, 5) end }
+    for name, f in pairs(seen) do
+      assert.has_error_like(function() return slope(f) end, "bad argument 'index' to '" .. name
+        .. "' .*saved for the gradient at version 0, was changed in place")
+      assert.equal("E_VERSION", moth.errcode())
+    end
+    assert.same({ 18, 0 }, slope(function(x, i) return x:index_select(1, i:flatten()) end))
+  end)
+
   it("of zero elements changes no version", function()
     local x = moth.zeros(0)
     local v = x._version
