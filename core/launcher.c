@@ -2,8 +2,9 @@
 **
 ** Runs a script, a line of code, standard input or one of Moth's own commands, and turns Ctrl-C
 ** into an ordinary Lua error: the first one cancels the op that runs (or stops the interpreter
-** between two instructions), a second one ends the process. The work of the commands and of the
-** prompt is done in Lua (lua/moth/cli.lua, lua/moth/repl/); here is what only C can do.
+** between two instructions), a second one that comes before the first was heard ends the process.
+** The work of the commands and of the prompt is done in Lua (lua/moth/cli.lua, lua/moth/repl/):
+** here is what only C can do.
 */
 #include <dlfcn.h>
 #include <signal.h>
@@ -41,6 +42,7 @@ static void (*cancel_ops)(void);        /* moth_interrupt */
 static int32_t (*cancel_pending)(void); /* moth_interrupt_pending */
 static void (*cancel_withdraw)(void);   /* moth_interrupt_withdraw */
 static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t unheard; /* the last one has stopped nothing yet; without a library */
 
 /* ---- places ---- */
 
@@ -126,15 +128,21 @@ static void stop_hook(lua_State *L, lua_Debug *record) {
   }
   if (is_own(L, record)) return; /* later, when it is the user's turn */
   lua_sethook(L, NULL, 0, 0);
+  unheard = 0;
   if (cancel_withdraw) cancel_withdraw();
   luaL_error(L, "interrupted!");
 }
 
 /* Cancels the op that runs or the next one, and the interpreter at its next instruction, whichever
-** comes first. The handler removes itself, so that the next Ctrl-C ends the process. */
+** comes first. Where the one before was not heard, as in a compiled loop that calls no op, nothing
+** but the process's end will help; where a script caught its error, this one is a first again. */
 static void on_interrupt(int number) {
-  signal(number, SIG_DFL);
-  interrupts = 1;
+  if (cancel_pending ? cancel_pending() : unheard) {
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  interrupts = unheard = 1;
   if (cancel_ops) cancel_ops();
   lua_sethook(main_state, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
@@ -184,7 +192,7 @@ static int with_traceback(lua_State *L) {
     }
     lua_replace(L, 1);
     lua_settop(L, 1);
-  } else if (strstr(lua_tostring(L, 1), "attempt to call method")) {
+  } else {
     add_hint(L);
   }
   luaL_traceback(L, L, lua_tostring(L, 1), 1);
@@ -196,10 +204,12 @@ static int guarded(lua_State *L, int n) {
   int base = lua_gettop(L) - n;
   lua_pushcfunction(L, with_traceback);
   lua_insert(L, base);
+  unheard = 0;
   signal(SIGINT, on_interrupt);
   int status = lua_pcall(L, n, 0, base);
   signal(SIGINT, SIG_DFL);
-  lua_sethook(L, NULL, 0, 0); /* an interrupt that came too late to stop anything */
+  lua_sethook(L, NULL, 0, 0);
+  if (cancel_pending && cancel_pending()) cancel_withdraw(); /* it came too late to stop anything */
   lua_remove(L, base);
   return status;
 }

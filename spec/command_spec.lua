@@ -150,6 +150,15 @@ describe("moth", function()
     assert.are.equal(130, status)
   end)
 
+  it("hears another Ctrl-C after a script has caught the first", function()
+    local loop = "pcall(function() while true do x = x * 1 end end) "
+    local code = "local m = require('moth') local x = m.ones(8) " .. loop .. loop
+      .. "jit.off() pcall(function() while true do end end) print('saved')"
+    local output, status = interrupt(code, 3)
+    assert.is_truthy(output:find("saved", 1, true))
+    assert.are.equal(0, status)
+  end)
+
   it("ends at the second Ctrl-C when nothing else can stop it", function()
     local _, status = interrupt("local i = 0 while true do i = i + 1 end", 2)
     assert.are.equal(130, status)
