@@ -12,6 +12,7 @@
 
 typedef struct dtype_votes {
   int dims, zero, number; /* the dtype of each rank of voters */
+  bool plain;             /* among the numbers is one of Lua's own, which may be 2 or 2.0 */
 } dtype_votes;
 
 static int lift(int higher, int lower) {
@@ -26,6 +27,7 @@ static int join_votes(int a, int b) { return a == MOTH_NO_DTYPE ? b : moth_promo
 static void vote(dtype_votes *v, const moth_tensor *x) {
   int dtype = x->l.dtype;
   if (x->flags & MOTH_T_NUMBER) {
+    v->plain |= dtype == MOTH_F64;
     if (dtype == MOTH_F64) dtype = (x->flags & MOTH_T_WHOLE) ? MOTH_I64 : x->ctx->default_dtype;
     v->number = join_votes(v->number, dtype);
   } else if (x->l.ndim == 0) {
@@ -98,7 +100,7 @@ static int operand_dtype(const moth_op *op, const moth_tensor *x, int dtype) {
 /* Finds the common dtype and casts the inputs to it. */
 static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
   moth_ctx *ctx = f->temps.ctx;
-  dtype_votes v = {MOTH_NO_DTYPE, MOTH_NO_DTYPE, MOTH_NO_DTYPE};
+  dtype_votes v = {MOTH_NO_DTYPE, MOTH_NO_DTYPE, MOTH_NO_DTYPE, false};
   moth_cursor start = {.op = op, .args = &f->args}, c = start;
   bool numbers_only = true;
   while (moth_next_input(&c))
@@ -112,6 +114,8 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
     } else if (*c.at) {
       numbers_only = false; /* where(mask, 1, 0) */
     }
+  if (v.plain && v.dims == MOTH_NO_DTYPE && v.zero == MOTH_NO_DTYPE)
+    v.number = ctx->default_dtype; /* where(mask, 1, 0), as tensor{1, 0} */
   *dtype = lift(v.dims, lift(v.zero, v.number));
   if (*dtype == MOTH_NO_DTYPE) return MOTH_OK;
   if (numbers_only)

@@ -26,6 +26,18 @@ describe("x:unfold", function()
   end)
 end)
 
+describe("where", function()
+  it("takes plain numbers as moth.tensor does, whatever their values", function()
+    local mask = moth.tensor{true, false}
+    assert.equal(moth.float32, moth.where(mask, 2, 1).dtype)
+    assert.equal(moth.float32, moth.where(mask, 0.5, 1).dtype)
+    assert.equal(moth.float32, moth.where(mask, 2, 1LL).dtype)
+    assert.equal(moth.int64, moth.where(mask, 2LL, 1LL).dtype)
+    assert.equal(moth.int64, moth.where(mask, moth.tensor{3LL, 4LL}, 1).dtype)
+    assert.equal(moth.bool, moth.where(mask, false, true).dtype)
+  end)
+end)
+
 describe("x:where", function()
   it("takes from x where the condition holds", function()
     local x = moth.tensor{1, 2, 3}
