@@ -89,6 +89,16 @@ describe("a table", function()
     assert.same({ 3, 12 }, moth.sum{ x, 2 }:tolist())
   end)
 
+  it("without anything in it is options that were not given", function()
+    local options = {}
+    assert.same({ 15 }, { x:sum(options):item() })
+    assert.same({ 2, 0 }, { unpack(moth.zeros(2, 0, options).shape) })
+    assert.same({ 3, 2 }, { unpack(moth.nn.Linear(2, 3, options).weight.shape) })
+    assert.equal(2, moth.optim.RAdam({ moth.ones(2) }, options).state_dict and 2)
+    assert.has_error_like(function() moth.nn.Linear(2, options) end, "out_features")
+    assert.has_error_like(function() moth.randn(2, 2):reshape(4, { 1 }) end, "reshape")
+  end)
+
   it("whose first element is a table holds that value and the rest", function()
     assert.same({ { 7, 7, 7 }, { 7, 7, 7 } }, moth.full{ { 2, 3 }, 7 }:tolist())
     local a, b = moth.ones(1, 2), moth.zeros(1, 2)

@@ -95,6 +95,13 @@ function forms.hole(sig, i, n)
   errors.argument(sig.name, sig.args[i].name, format("value %d is nil", n), "E_TYPE")
 end
 
+-- Whether an empty table is meant, or mistaken, for the value of an argument. Elsewhere it is a
+-- list of options of which none is given.
+local function may_be_table(arg)
+  local row = arg.row
+  return arg.required or row.table or row.collects or row.name == "tensor"
+end
+
 --- Whether the last value given, t in position `at`, is a list of arguments.
 function forms.is_arguments(sig, t, at)
   if type(t) ~= "table" or getmetatable(t) ~= nil then return false end
@@ -108,6 +115,7 @@ function forms.is_arguments(sig, t, at)
     end
   end
   if named then return true end
+  if at > 1 and next(t) == nil and not (arg and may_be_table(arg)) then return true end
   if at > sig.lone then return false end
   if not arg then return true end
   if arg.row.collects then return forms.first_is_value(arg, t[1]) end
