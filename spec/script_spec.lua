@@ -170,6 +170,15 @@ describe("a misspelt method", function()
     assert.is_truthy(text:find("did you mean 'step'?", 1, true), text)
   end)
 
+  it("says what to write for Python's words", function()
+    local text = complaint "for p in nn.Linear(1, 1):parameters() do print(p) end"
+    assert.is_truthy(text:find("ipairs(list)", 1, true), text)
+    text = complaint "for _, p in ipairs(nn.Linear(1, 1):named_parameters()) do print(p) end"
+    assert.is_truthy(text:find("without ipairs", 1, true), text)
+    text = complaint "print(('%.3f'):format(moth.ones(1)))"
+    assert.is_truthy(text:find("x:item()", 1, true), text)
+  end)
+
   it("stays nil when it is only read, and Lua's own words where nothing is near", function()
     local text = complaint "assert(nn.Linear(1, 1).zero_gard == nil) print 'fine'"
     assert.equal("fine\n", text)

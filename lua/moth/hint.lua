@@ -2,7 +2,8 @@
 --
 -- An unknown field of a module is nil, as in any Lua table: `if self.bias then` must not raise. So
 -- net:zero_gard() ends in Lua's "attempt to call method 'zero_gard' (a nil value)". Where such a
--- message ends a script, the launcher's handler asks here for the name that was meant.
+-- message ends a script, the launcher's handler asks here for the name that was meant. So it does
+-- where Lua's words do not say what to write instead of Python's.
 
 local class = require "moth.class"
 local errors = require "moth.error"
@@ -33,9 +34,19 @@ local function each_value(level, fn, visit)
   for _, value in pairs(_G) do visit(value) end
 end
 
+local WRITE = {
+  ["attempt to call a table value$"] = "a list is walked by `for i, x in ipairs(list) do`",
+  ["'ipairs' %(table expected, got function%)$"] =
+    "an iterator is walked without ipairs: `for name, x in net:named_parameters() do`",
+  ["%(number expected, got cdata%)$"] = "the number in a tensor is x:item()",
+}
+
 --- A message with a hint at its end, or as it is.
 -- @param message  an error's text, while the stack is as it was raised
 return function(message)
+  for pattern, text in pairs(WRITE) do
+    if message:find(pattern) then return ("%s (%s)"):format(message, text) end
+  end
   local name = message:match "attempt to call method '([%w_]+)' %(a nil value%)$"
   if not name then return message end
   local level, fn = failed()
