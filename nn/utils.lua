@@ -165,6 +165,6 @@ functions {
 }
 
 --- Sequences of different lengths: nn.utils.rnn.pad_sequence and its kin.
-utils.rnn = require "moth.nn.sequence"
+utils.rnn = lazy.namespace("moth.nn.utils.rnn", require "moth.nn.sequence", {})
 
 return (lazy.namespace("moth.nn.utils", utils, {}))

@@ -307,6 +307,8 @@ describe("a constructor", function()
     assert.has_error_like(function() return nn.Lineer end,
       "moth%.nn has no 'Lineer'; did you mean 'Linear'%?")
     assert.has_error_like(function() return F.max_pol2d end, "did you mean 'max_pool2d'%?")
+    assert.has_error_like(function() return moth.autograd.gradchek end, "'gradcheck'%?")
+    assert.has_error_like(function() return nn.utils.rnn.pad end, "moth.nn.utils.rnn has no 'pad'")
     assert.has_error_like(function() return moth.optim.Adm end, "did you mean 'Adam'%?")
   end)
 end)

@@ -98,7 +98,7 @@ function M.set_detect_anomaly(on)
     errors.argument("set_detect_anomaly", "on", "a boolean is needed, got " .. errors.describe(on))
   end
   C.moth_anomaly_mode(ctx, on and 1 or 0)
-  rawset(autograd, "anomaly", on and M or nil)
+  autograd.anomaly = on and M
   lib.trace = on and trace or nil
   if not on then forget() end
 end

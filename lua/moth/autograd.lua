@@ -11,6 +11,7 @@
 local ffi = require "ffi"
 local errors = require "moth.error"
 local kinds = require "moth.kinds"
+local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
@@ -519,22 +520,12 @@ end
 
 M.pack, M.take = pack, take
 
--- What lies in files of its own is loaded at its first use.
-local elsewhere = {
-  Function = "moth.func",
-  gradcheck = "moth.gradcheck",
-  gradgradcheck = "moth.gradcheck",
-  set_detect_anomaly = "moth.anomaly",
-  detect_anomaly = "moth.anomaly",
-  is_anomaly_enabled = "moth.anomaly",
-}
+M.anomaly = false -- moth.anomaly while that mode is on
 
-return setmetatable(M, {
-  __index = function(self, key)
-    local file = elsewhere[key]
-    if not file then return nil end
-    local value = require(file)[key]
-    rawset(self, key, value)
-    return value
-  end,
-})
+-- What lies in files of its own is loaded at its first use.
+local elsewhere = {}
+lazy.from(elsewhere, "moth.func", "Function")
+lazy.from(elsewhere, "moth.gradcheck", "gradcheck gradgradcheck")
+lazy.from(elsewhere, "moth.anomaly", "set_detect_anomaly detect_anomaly is_anomaly_enabled")
+
+return (lazy.namespace("moth.autograd", M, elsewhere, {hint = lazy.HELP}))
