@@ -172,8 +172,8 @@ int moth_shape_like(const moth_tensor *x, moth_layout *y) {
 
 int moth_shape_of(moth_ctx *ctx, const char *arg, moth_ints sizes, moth_layout *y) {
   if (sizes.n < 0 || sizes.n > MOTH_MAX_DIMS)
-    return moth_fail(ctx, MOTH_E_SHAPE, arg, "%lld dimensions wanted, at most %d are possible",
-                     (long long)sizes.n, MOTH_MAX_DIMS);
+    return moth_fail(ctx, MOTH_E_SHAPE, arg, "at most %d dimensions are possible, got more",
+                     MOTH_MAX_DIMS);
   y->ndim = (int32_t)sizes.n;
   for (int d = 0; d < y->ndim; d++) {
     if (sizes.at[d] < 0)

@@ -270,7 +270,7 @@ describe("shapes and sizes", function()
     refuses(function() return (moth.zeros(2 ^ 50)) end, "out of memory")
     assert.equal("E_MEM", moth.errcode())
     refuses(function() return (moth.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1)) end,
-      "9 dimensions wanted, at most 8 are possible")
+      "at most 8 dimensions are possible, got more")
     refuses(function() return (moth.zeros(1e300)) end, "1e+300")
   end)
 
