@@ -233,6 +233,15 @@ end
 
 local MOST = 50 -- modules written out, each an upvalue of 60 at most; beyond that a loop does
 
+local function same_loop(known, classes)
+  return function(self)
+    for i = 1, #known do
+      if not rawequal(self[i], known[i]) then return false end
+    end
+    return sight.as_met(classes)
+  end
+end
+
 local function run_loop(self, x, passes)
   local ours = false
   for i = 1, #self do
@@ -255,13 +264,13 @@ local function plan(self, store)
   end
   local classes = sight.classes(known)
   store.length, store.seen = #self, sight.changes
-  store.passes, store.run, store.same = passes, nil, nil
+  store.passes, store.run, store.same = passes, nil, same_loop(known, classes)
   if #self <= MOST then store.run, store.same = straight(known, passes, classes) end
 end
 
 function Sequential:forward(input)
   local store, n = self[STORE], #self
-  if store.length ~= n or store.seen ~= sight.changes or n > MOST or not store.same(self) then
+  if store.length ~= n or store.seen ~= sight.changes or not store.same(self) then
     plan(self, store)
   end
   local run = store.run

@@ -61,6 +61,12 @@ describe("Sequential", function()
       local tanh = nn.Sequential()
       for _ = 1, n do tanh:append(nn.Tanh()) end
       assert.equal(0, tanh(moth.tensor(0)):item())
+      local passes = tanh[nn.Module.store_key].passes
+      tanh(moth.tensor(0))
+      assert.equal(passes, tanh[nn.Module.store_key].passes) -- not looked at again
+      tanh[n] = nn.Identity()
+      tanh[1] = nn.Linear(1, 1)
+      assert.is_truthy(tanh(moth.ones(1)).grad_fn)
     end
   end)
 
