@@ -53,6 +53,16 @@ describe("a draw", function()
     assert.has_error_like(function() draw(5, moth.zeros(3000)) end, "only 0 weights of row 1")
   end)
 
+  it("that are refused leave the generator as it was", function()
+    for _, n in ipairs { 100, 3000 } do
+      moth.manual_seed(5)
+      local next_number = moth.rand(1):item()
+      moth.manual_seed(5)
+      assert.has_error(function() moth.multinomial(moth.zeros(n), 1, { replacement = true }) end)
+      assert.equal(next_number, moth.rand(1):item())
+    end
+  end)
+
   it("refuses a deviation below 0", function()
     local spread = moth.tensor { 1, -1 }
     assert.has_error_like(function() moth.normal(0, -1, { 2 }) end, "cannot be negative")

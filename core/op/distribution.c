@@ -300,35 +300,45 @@ static int64_t read_span(const moth_tensor *x, int64_t row, int64_t span, double
   return n;
 }
 
-/* The same, where few are drawn of many weights: only each span's sum is kept, and a span is summed
-** again for what falls there. */
-static int draw_few(const multinomial_args *a, int64_t row, int64_t n, double *sums, int64_t *y) {
-  const int64_t spans = (n + SPAN - 1) / SPAN;
-  const double *u = (const double *)(const void *)y;
+/* The running sums of a row up to the end of each span. */
+static int sum_spans(const multinomial_args *a, int64_t row, int64_t spans, double *sums) {
   double w[SPAN], sum = 0;
   int64_t some = 0;
   int status = MOTH_OK;
   for (int64_t i = 0; i < spans && !status; i++) {
     const int64_t m = read_span(a->input, row, i, w);
-    status = check_weights(a, m, w, &some);
+    status = moth_cancelled(a->ctx) ? moth_stopped(a->ctx) : check_weights(a, m, w, &some);
     sums[i] = sum = run_sums(sum, m, w);
   }
-  if (!status) status = check_enough(a, row, some);
-  for (int64_t c = 0; c < a->num_samples && !status; c++) {
-    const double at = u[c] * sum;
+  return status ? status : check_enough(a, row, some);
+}
+
+/* The same, where few are drawn of many weights: only each span's sum is kept, and a span is summed
+** again for what falls there. */
+static int draw_few(const multinomial_args *a, int64_t row, int64_t spans, const double *sums,
+                    int64_t *y) {
+  const double *u = (const double *)(const void *)y;
+  double w[SPAN];
+  for (int64_t c = 0; c < a->num_samples; c++) {
+    const double at = u[c] * sums[spans - 1];
     const int64_t i = first_above(sums, spans, at), m = read_span(a->input, row, i, w);
     run_sums(i ? sums[i - 1] : 0, m, w);
     y[c] = i * SPAN + first_above(w, m, at);
+    if (moth_cancelled(a->ctx)) return moth_stopped(a->ctx);
   }
-  return !status && moth_cancelled(a->ctx) ? moth_stopped(a->ctx) : status;
+  return MOTH_OK;
 }
 
+/* Nothing is drawn before all rows are looked at: what is refused leaves the generator alone. */
 static int draw_few_rows(const multinomial_args *a, int64_t rows, int64_t n, int64_t *y) {
-  const int64_t k = a->num_samples, bytes = (n + SPAN - 1) / SPAN * 8;
+  const int64_t k = a->num_samples, spans = (n + SPAN - 1) / SPAN, bytes = rows * spans * 8;
   double *sums = moth_alloc(a->ctx, bytes);
   if (!sums) return a->ctx->error.code;
-  int status = draw_shares(a, rows * k, (double *)(void *)y);
-  for (int64_t i = 0; i < rows && !status; i++) status = draw_few(a, i, n, sums, y + i * k);
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < rows && !status; i++) status = sum_spans(a, i, spans, sums + i * spans);
+  if (!status) status = draw_shares(a, rows * k, (double *)(void *)y);
+  for (int64_t i = 0; i < rows && !status; i++)
+    status = draw_few(a, i, spans, sums + i * spans, y + i * k);
   moth_dealloc(a->ctx, sums, bytes);
   return status;
 }
