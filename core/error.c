@@ -79,10 +79,16 @@ static atomic_int interrupts_taken; /* how many have become an error somewhere *
 void moth_interrupt(void) { atomic_fetch_add(&moth_interrupts, 1); }
 
 int32_t moth_interrupt_pending(void) {
-  return atomic_load(&moth_interrupts) != atomic_load(&interrupts_taken);
+  return atomic_load(&moth_interrupts) > atomic_load(&interrupts_taken);
 }
 
-void moth_interrupt_withdraw(void) { atomic_fetch_sub(&moth_interrupts, 1); }
+/* Not what another context has taken meanwhile. */
+void moth_interrupt_withdraw(void) {
+  int now = atomic_load(&moth_interrupts);
+  while (now > atomic_load(&interrupts_taken) &&
+         !atomic_compare_exchange_weak(&moth_interrupts, &now, now - 1)) {
+  }
+}
 
 void moth_cancel(moth_ctx *ctx, int32_t on) { atomic_store(&ctx->cancel, on != 0); }
 

@@ -120,10 +120,17 @@ static bool is_own(lua_State *L, lua_Debug *record) {
   return own;
 }
 
+static void stop_hook(lua_State *L, lua_Debug *record);
+
+static void watch(lua_State *L) {
+  lua_sethook(L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+}
+
 /* Stops user code that calls no op. Where an op was stopped already, once is enough. */
 static void stop_hook(lua_State *L, lua_Debug *record) {
   if (cancel_pending && !cancel_pending()) {
     lua_sethook(L, NULL, 0, 0);
+    if (cancel_pending()) watch(L); /* one that came between the two */
     return;
   }
   if (is_own(L, record)) return; /* later, when it is the user's turn */
@@ -144,7 +151,7 @@ static void on_interrupt(int number) {
   }
   interrupts = unheard = 1;
   if (cancel_ops) cancel_ops();
-  lua_sethook(main_state, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+  watch(main_state);
 }
 
 /* libmoth.so is opened here already, so that the handler holds an address and need not search for
@@ -262,7 +269,8 @@ static int report(lua_State *L, int status) {
   const char *text = lua_tostring(L, -1);
   fflush(stdout);
   fprintf(stderr, "%s\n", text ? text : "moth: not enough memory");
-  return interrupts ? 128 + SIGINT : EXIT_FAILURE;
+  /* not where an earlier one was caught, and this is another error */
+  return interrupts && text && strstr(text, "interrupted") ? 128 + SIGINT : EXIT_FAILURE;
 }
 
 /* The global `arg` as the stand-alone interpreter makes it: arg[0] is argv[script]. Pushes the

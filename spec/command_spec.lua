@@ -159,6 +159,12 @@ describe("moth", function()
     assert.are.equal(0, status)
   end)
 
+  it("gives a later error's own status after one that a script has caught", function()
+    local _, status = interrupt("local m = require('moth') local x = m.ones(8) "
+      .. "pcall(function() while true do x = x * 1 end end) error('another')", 1)
+    assert.are.equal(1, status)
+  end)
+
   it("ends at the second Ctrl-C when nothing else can stop it", function()
     local _, status = interrupt("local i = 0 while true do i = i + 1 end", 2)
     assert.are.equal(130, status)
