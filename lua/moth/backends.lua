@@ -86,7 +86,10 @@ local cudnn = switches("moth.backends.cudnn", {
 local matmul = switches("moth.backends.cuda.matmul", {
   allow_tf32 = {
     get = function() return settings.get_float32_matmul_precision() ~= "highest" end,
-    set = function(value) settings.set_float32_matmul_precision(value and "high" or "highest") end,
+    set = function(value)
+      if value == (settings.get_float32_matmul_precision() ~= "highest") then return end
+      settings.set_float32_matmul_precision(value and "high" or "highest")
+    end,
   },
 })
 

@@ -99,7 +99,8 @@ end
 -- list of options of which none is given.
 local function may_be_table(arg)
   local row = arg.row
-  return arg.required or row.table or row.collects or row.name == "tensor"
+  return arg.required or row.table or row.collects or row.name == "tensor" or row.name == "mask"
+    or row.name == "number"
 end
 
 --- Whether the last value given, t in position `at`, is a list of arguments.
