@@ -259,7 +259,7 @@ TARGET static void NAME(channel_apply)(int64_t first, int64_t last, int lane, co
   const double *mean = j->mean, *by = j->by, *scale = j->scale, *shift = j->shift;
   (void)lane;
   for (int64_t i = first; i < last; i++) {
-    const int64_t at = i * (inner == 1 ? c : inner), k = i % c;
+    const int64_t at = i * (inner == 1 ? c : inner), k = inner == 1 ? 0 : i % c;
     REAL *restrict y = (REAL *)j->y + at;
     const REAL *from = x + at, *back = dy ? dy + at : NULL;
     if (inner != 1) {
