@@ -31,6 +31,7 @@
   } moth_int##N##_or_enum;
 MOTH_NUMBERS_OR(1)
 MOTH_NUMBERS_OR(2)
+MOTH_NUMBERS_OR(3)
 
 typedef struct moth_scalar { /* a number, an int64 or a boolean */
   int64_t type;              /* 0, 1, 2 */
@@ -55,8 +56,10 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(int2,         "int2",     2, int64_t, [2])                                                   \
   X(int3,         "int3",     3, int64_t, [3])                                                   \
   X(maybe_int2,   "int2?",    2, int64_t, [2])       /* each may be MOTH_NO_INT */               \
+  X(maybe_int3,   "int3?",    3, int64_t, [3])                                                   \
   X(int1_or_enum, "int1-or-enum", 2, moth_int1_or_enum, )                                        \
   X(int2_or_enum, "int2-or-enum", 3, moth_int2_or_enum, )                                        \
+  X(int3_or_enum, "int3-or-enum", 4, moth_int3_or_enum, )                                        \
   X(floats,       "floats",   2, moth_floats, )      /* .at == NULL when absent */               \
   X(ints,         "ints",     2, moth_ints, )                                                    \
   X(shape,        "shape",    2, moth_ints, )                                                    \

@@ -169,7 +169,8 @@ static moth_slot literal(int kind, const char *text) {
   else if (kind == MOTH_KIND_maybe_float)
     v.number = none ? moth_absent_value() : strtod(text, NULL);
   else if (kind == MOTH_KIND_maybe_int || kind == MOTH_KIND_maybe_dim ||
-           kind == MOTH_KIND_maybe_position || kind == MOTH_KIND_maybe_int2)
+           kind == MOTH_KIND_maybe_position || kind == MOTH_KIND_maybe_int2 ||
+           kind == MOTH_KIND_maybe_int3)
     v.integer = none ? MOTH_NO_INT : strtoll(text, NULL, 10);
   else if (kind == MOTH_KIND_dtype) v.integer = -1;
   else if (kind == MOTH_KIND_bool) v.integer = !strcmp(text, "true");
@@ -191,12 +192,12 @@ static void default_of(const moth_op *op, uint32_t row, moth_default *d) {
   } else if (kind == MOTH_KIND_scalar) {
     d->type = MOTH_LITERAL; /* {type 0, value} */
     d->value[1].number = strtod(text, NULL);
-  } else if (kind == MOTH_KIND_int1_or_enum || kind == MOTH_KIND_int2_or_enum) {
+  } else if (moth_kind_is_choice(kind) && kind != MOTH_KIND_enum) {
     d->type = MOTH_LITERAL; /* {choice 0, the numbers} */
-    for (uint32_t i = 1; i < 3; i++) d->value[i] = literal(kind, text);
+    for (uint32_t i = 1; i < 4; i++) d->value[i] = literal(kind, text);
   } else {
     d->type = MOTH_LITERAL; /* lists and tensors: all zero is "absent" */
-    for (uint32_t i = 0; i < 3; i++) d->value[i] = literal(kind, text);
+    for (uint32_t i = 0; i < 4; i++) d->value[i] = literal(kind, text);
     if (moth_kind_is_ints(kind) || moth_kind_is_list(kind)) memset(d->value, 0, sizeof d->value);
   }
 }

@@ -23,7 +23,8 @@ static inline bool moth_kind_is_ints(int kind) { /* a moth_ints or moth_floats i
 }
 /* A number or several, or one of `choices` names: the choice comes in the first slot. */
 static inline bool moth_kind_is_choice(int kind) {
-  return kind == MOTH_KIND_enum || kind == MOTH_KIND_int1_or_enum || kind == MOTH_KIND_int2_or_enum;
+  return kind == MOTH_KIND_enum || kind == MOTH_KIND_int1_or_enum ||
+         kind == MOTH_KIND_int2_or_enum || kind == MOTH_KIND_int3_or_enum;
 }
 /* Kinds whose dtype the record's `dtypes` governs. */
 static inline bool moth_kind_is_value(int kind) {
@@ -35,7 +36,7 @@ typedef struct moth_default {
   enum { MOTH_REQUIRED, MOTH_LITERAL, MOTH_EARLIER } type;
   uint32_t earlier; /* the argument whose value it takes */
   uint32_t choices; /* how many an enum has; numbers are one */
-  moth_slot value[3];
+  moth_slot value[4];
 } moth_default;
 /* The args struct seen as slots: argument `row` starts at index at(row). */
 static inline moth_slot *moth_arg_at(const moth_op *op, const void *args, uint32_t row) {

@@ -97,8 +97,9 @@ local layouts = {
 local WRONG = {
   tensor = "text", ["tensor?"] = "text", tensors = 3, mask = "text", index = "text",
   ["index?"] = "text", indices = 3, scalar = "text", int = 1.5, ["int?"] = "text", int1 = "text",
-  int2 = "text", int3 = "text", ints = "text", ["int2?"] = "text", floats = "text",
-  ["int1-or-enum"] = "text", ["int2-or-enum"] = "text", shape = "text", dim = 1.5, ["dim?"] = 1.5,
+  int2 = "text", int3 = "text", ints = "text", ["int2?"] = "text", ["int3?"] = "text",
+  ["int1-or-enum"] = "text", ["int2-or-enum"] = "text", ["int3-or-enum"] = "text",
+  floats = "text", shape = "text", dim = 1.5, ["dim?"] = 1.5,
   dims = "text", position = 1.5, ["position?"] = 1.5, float = "text", ["float?"] = "text",
   bool = 1, enum = "nonsense",
   dtype = "nonsense", device = 3, generator = "text",

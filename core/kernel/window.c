@@ -4,47 +4,67 @@
 /* Nothing sensible is larger; below it no sum or product of two sizes overflows. */
 #define LARGEST (INT64_C(1) << 30)
 
-static int in_range(moth_ctx *ctx, const char *arg, const int64_t size[2], int64_t least) {
-  if (size[0] < least || size[1] < least)
-    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "numbers from %d on are needed, got %s", (int)least,
-                     moth_str_ints(ctx, 2, size));
-  if (size[0] > LARGEST || size[1] > LARGEST)
-    return moth_fail(ctx, MOTH_E_DOMAIN, arg, "numbers up to 2^30 are needed, got %s",
-                     moth_str_ints(ctx, 2, size));
+/* A window of two axes or of three. */
+typedef struct axes {
+  int n;
+  int64_t *in, *out;
+  const int64_t *kernel, *stride, *padding, *dilation, *extra;
+} axes;
+
+#define AXES(N, w)                                                           \
+  &(axes){.n = N, .in = (w)->in, .out = (w)->out, .kernel = (w)->kernel,     \
+          .stride = (w)->stride, .padding = (w)->padding,                    \
+          .dilation = (w)->dilation, .extra = (w)->extra}
+
+static int in_range(moth_ctx *ctx, const char *arg, int n, const int64_t *size, int64_t least) {
+  for (int i = 0; i < n; i++)
+    if (size[i] < least)
+      return moth_fail(ctx, MOTH_E_DOMAIN, arg, "numbers from %d on are needed, got %s",
+                       (int)least, moth_str_ints(ctx, n, size));
+  for (int i = 0; i < n; i++)
+    if (size[i] > LARGEST)
+      return moth_fail(ctx, MOTH_E_DOMAIN, arg, "numbers up to 2^30 are needed, got %s",
+                       moth_str_ints(ctx, n, size));
   return MOTH_OK;
 }
 
-static int does_not_fit(const moth_window *w, const moth_tensor *image, const char *blame) {
+static bool all(int n, const int64_t *size, int64_t value) {
+  for (int i = 0; i < n; i++)
+    if (size[i] != value) return false;
+  return true;
+}
+
+static int does_not_fit(const axes *w, const moth_tensor *image, const char *blame) {
   moth_ctx *ctx = image->ctx;
-  const char *kernel = moth_str_ints(ctx, 2, w->kernel);
+  const char *kernel = moth_str_ints(ctx, w->n, w->kernel);
   const char *dilation = "", *padding = "", *dilated = "", *padded = "";
-  if (w->dilation[0] != 1 || w->dilation[1] != 1) {
+  if (!all(w->n, w->dilation, 1)) {
     dilated = " with dilation ";
-    dilation = moth_str_ints(ctx, 2, w->dilation);
+    dilation = moth_str_ints(ctx, w->n, w->dilation);
   }
-  if (w->padding[0] || w->padding[1]) {
+  if (!all(w->n, w->padding, 0)) {
     padded = " with padding ";
-    padding = moth_str_ints(ctx, 2, w->padding);
+    padding = moth_str_ints(ctx, w->n, w->padding);
   }
   return moth_fail(ctx, MOTH_E_SHAPE, blame, "%s%s%s%s does not fit %s%s%s",
                    strcmp(blame, "weight") ? "" : "a kernel of ", kernel, dilated, dilation,
                    moth_str(image), padded, padding);
 }
 
-int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame) {
-  int status = in_range(ctx, blame, w->kernel, 1);
-  if (!status) status = in_range(ctx, "stride", w->stride, 1);
-  if (!status) status = in_range(ctx, "padding", w->padding, 0);
-  if (!status) status = in_range(ctx, "dilation", w->dilation, 1);
+static int check(moth_ctx *ctx, const axes *w, const char *blame) {
+  int status = in_range(ctx, blame, w->n, w->kernel, 1);
+  if (!status) status = in_range(ctx, "stride", w->n, w->stride, 1);
+  if (!status) status = in_range(ctx, "padding", w->n, w->padding, 0);
+  if (!status) status = in_range(ctx, "dilation", w->n, w->dilation, 1);
   return status;
 }
 
-int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil) {
+static int fit(const axes *w, const moth_tensor *image, const char *blame, bool ceil) {
   moth_ctx *ctx = image->ctx;
-  int status = moth_window_check(ctx, w, blame);
+  int status = check(ctx, w, blame);
   if (status) return status;
-  for (int i = 0; i < 2; i++) {
-    w->in[i] = image->l.shape[image->l.ndim - 2 + i];
+  for (int i = 0; i < w->n; i++) {
+    w->in[i] = image->l.shape[image->l.ndim - w->n + i];
     if (w->in[i] > INT64_MAX / 4)
       return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s is too large", moth_str(image));
     int64_t padded = w->in[i] + 2 * w->padding[i] + w->extra[i];
@@ -57,4 +77,22 @@ int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame,
     w->out[i] = n;
   }
   return MOTH_OK;
+}
+
+int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame) {
+  moth_window copy = *w;
+  return check(ctx, AXES(2, &copy), blame);
+}
+
+int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil) {
+  return fit(AXES(2, w), image, blame, ceil);
+}
+
+int moth_window3_check(moth_ctx *ctx, const moth_window3 *w, const char *blame) {
+  moth_window3 copy = *w;
+  return check(ctx, AXES(3, &copy), blame);
+}
+
+int moth_window3_fit(moth_window3 *w, const moth_tensor *image, const char *blame, bool ceil) {
+  return fit(AXES(3, w), image, blame, ceil);
 }

@@ -44,7 +44,9 @@ local function shown_kind(arg)
   if arg.number then return "tensor|number" end
   if row.name:match("^int%d$") then return row.name == "int1" and "int" or "int|{" ..
     ("int, "):rep(tonumber(row.name:sub(4)) - 1) .. "int}" end
-  if row.name == "int2?" then return "int|{int|none, int|none}" end
+  if row.name:match("^int%d%?$") then
+    return "int|{int|none" .. (", int|none"):rep(tonumber(row.name:sub(4, 4)) - 1) .. "}"
+  end
   if row.name == "floats" then return "number|{number, ...}" end
   if row.name == "dims" then return "dim|{dim, ...}" end
   if row.name == "index" then return "positions" end

@@ -144,22 +144,24 @@ for n = 1, 3 do
   })
 end
 
-do -- a pair of sizes, each of which may be moth.none: "as it is"
-  local function side(v, k)
+for n = 2, 3 do -- sizes, each of which may be moth.none: "as it is"
+  local every, parts, stores = {}, {}, {}
+  for j = 1, n do
+    local v, k = format("$v[%d]", j), j == 1 and "$k" or "$k" .. j - 1
     local whole = WHOLE:gsub("%$v", v)
-    return format("if %s == none then s[%s].integer = NO_INT\n  elseif %s then "
-      .. "s[%s].integer = %s\n  else bad($i, $v) end", v, k, whole, k, v), whole
+    every[j] = format("s[%s].integer = $v", k)
+    parts[j] = format("(%s == none or %s)", v, whole)
+    stores[j] = format("if %s == none then s[%s].integer = NO_INT\n  elseif %s then "
+      .. "s[%s].integer = %s\n  else bad($i, $v) end", v, k, whole, k, v)
   end
-  local first, is_first = side("$v[1]", "$k")
-  local second, is_second = side("$v[2]", "$k1")
-  add("int2?", {
-    need = "an integer or a list of 2, each of which may be moth.none, is needed",
+  add("int" .. n .. "?", {
+    need = format("an integer or a list of %d, each of which may be moth.none, is needed", n),
     table = true,
-    store = format('if %s then s[$k].integer = $v s[$k1].integer = $v\n'
-      .. '  elseif is_list($v) and #$v == 2 then\n  %s\n  %s\n  else bad($i, $v) end',
-      WHOLE, first, second),
-    check = format("if not (%s) and not (is_list($v) and #$v == 2 and ($v[1] == none or %s) "
-      .. "and ($v[2] == none or %s)) then bad($i, $v) end", WHOLE, is_first, is_second),
+    store = format("if %s then %s\n  elseif is_list($v) and #$v == %d then\n  %s\n"
+      .. "  else bad($i, $v) end", WHOLE, table.concat(every, " "), n,
+      table.concat(stores, "\n  ")),
+    check = format("if not (%s) and not (is_list($v) and #$v == %d and %s) then bad($i, $v) end",
+      WHOLE, n, table.concat(parts, " and ")),
   })
 end
 

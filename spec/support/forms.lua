@@ -98,7 +98,8 @@ local function one_table(op, given, first, n)
 end
 
 local TABLE = { tensors = true, index = true, ["index?"] = true, indices = true, int1 = true,
-  int2 = true, int3 = true, ["int2?"] = true, ["int1-or-enum"] = true, ["int2-or-enum"] = true,
+  int2 = true, int3 = true, ["int2?"] = true, ["int3?"] = true, ["int1-or-enum"] = true,
+  ["int2-or-enum"] = true, ["int3-or-enum"] = true,
   floats = true, ints = true, shape = true, dims = true }
 
 --- All ways to write one call: list of {name, method (call it as x:name(...)), arguments}.

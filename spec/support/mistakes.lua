@@ -59,7 +59,8 @@ local fine = {
   scalar = set("true, " .. numbers), float = set(numbers),
   bool = set("true"), enum = set "", dtype = set "", device = set "",
   int = set "", int1 = set "", int2 = set "", int3 = set "", dim = set "", position = set "",
-  ["int2?"] = set "", ["int1-or-enum"] = set "", ["int2-or-enum"] = set "",
+  ["int2?"] = set "", ["int3?"] = set "", ["int1-or-enum"] = set "", ["int2-or-enum"] = set "",
+  ["int3-or-enum"] = set "",
   floats = set(numbers .. ", a list with 1.5"), ints = set "", shape = set "", dims = set "",
 }
 
