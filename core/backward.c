@@ -480,11 +480,7 @@ static int walk(moth_task *t) {
   t->stopped = status > 0;
   if (status <= 0) return status;
   int failed = moth_waiting_add_all(t); /* Lua may change what they are made of */
-  if (failed) return failed;
-  int refused = moth_capture_refuse(t->ctx, status == MOTH_TASK_HOOK
-                                              ? "a hook would run in backward"
-                                              : "a Function written in Lua would run in backward");
-  return refused ? refused : status;
+  return failed ? failed : status;
 }
 
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,

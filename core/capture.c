@@ -386,7 +386,8 @@ int moth_capture_leaf(moth_node *leaf, bool set) {
   if (status) return status;
   moth_tensor *before = set || !leaf->grad ? NULL : moth_tensor_retain(leaf->grad);
   c->leaves[c->nleaves++] = (moth_leaf_state){
-    .leaf = moth_node_retain(leaf), .before = before, .asked = !set};
+    .leaf = moth_node_retain(leaf), .before = before, .asked = !set,
+    .hooked = leaf->flags & MOTH_N_HOOKED};
   return MOTH_OK;
 }
 

@@ -293,7 +293,8 @@ static bool is_stale(const moth_capture *c, moth_tensor *const *x) {
   }
   for (uint32_t i = 0; i < c->nleaves; i++) {
     const moth_leaf_state *at = &c->leaves[i];
-    if ((at->asked && at->leaf->grad != at->before) || at->leaf->flags & MOTH_N_HOOKED) return true;
+    const bool hooked = at->leaf->flags & MOTH_N_HOOKED;
+    if ((at->asked && at->leaf->grad != at->before) || hooked != at->hooked) return true;
   }
   return false;
 }

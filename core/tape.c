@@ -399,7 +399,6 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
   moth_tensor *in[FUNCTION_ROOM], *out[FUNCTION_ROOM], *kept[FUNCTION_ROOM];
   moth_error_clear(ctx);
   *node = 0;
-  if (moth_capture_refuse(ctx, "a Function written in Lua runs")) return ctx->error.code;
   if (ninputs > FUNCTION_ROOM || noutputs > FUNCTION_ROOM || nsaved > FUNCTION_ROOM)
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a Function with more than %d tensors",
                      FUNCTION_ROOM);

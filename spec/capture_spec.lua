@@ -327,9 +327,6 @@ end)
 
 describe("while a step is recorded", function()
   local x = moth.tensor {1, 2, 3}
-  local Twice = nn.class("Twice", moth.autograd.Function)
-  function Twice.forward(_, v) return v * 2 end
-  function Twice.backward(_, g) return g * 2 end
   local net = nn.Linear(3, 1)
   local opt = optim.SGD(net:parameters())
 
@@ -344,12 +341,6 @@ describe("while a step is recorded", function()
     bincount = function(v) return moth.bincount(v:long()) end,
     repeat_interleave = function(v) return v:repeat_interleave(v:long()) end,
     one_hot = function(v) return F.one_hot(v:long()) end,
-    ["a Function"] = function(v) return Twice.apply(v:detach():requires_grad_()) end,
-    ["a hook of a tensor"] = function(v)
-      local p = v:detach():requires_grad_()
-      p:register_hook(function() end)
-      p:sum():backward()
-    end,
     ["a hook of a module"] = function(v)
       local layer = nn.Identity()
       layer:register_forward_hook(function() end)

@@ -63,17 +63,6 @@ describe("between replays", function()
     assert.are_not.same(before, list_of(net[1].weight))
   end)
 
-  it("a hook is registered: the next call says that it would not run", function()
-    local p = leaf(1, 2)
-    local step = moth.capture(function()
-      p.grad = nil
-      p:square():sum():backward()
-    end)
-    step()
-    p:register_hook(function() end)
-    assert.has_error_like(step, "hook")
-  end)
-
   it("a parameter's state is taken away, and made again", function()
     for _, name in ipairs {"Adam", "SGD"} do
       local p = leaf(1, 2)

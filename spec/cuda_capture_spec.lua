@@ -114,6 +114,23 @@ describe("a captured training step on a GPU", function()
       .. "1 op on the CPU)", shown)
   end)
 
+  it("with a Function written in Lua and a hook of a parameter is one graph", function()
+    local Least = nn.class("Least", moth.autograd.Function)
+    function Least.forward(ctx, x, low)
+      ctx:save_for_backward(x:ge(low))
+      return x:clamp(low)
+    end
+    function Least.backward(ctx, dy) return dy * ctx.saved_tensors[1], nil end
+    assert.are.equal(ONE, same(function()
+      local net = nn.ModuleList {nn.Linear(3, 8), nn.Linear(8, 2)}:to("cuda")
+      net[1].weight:register_hook(function(dw) return dw:clamp(-0.01, 0.01) end)
+      local opt = optim.SGD(net:parameters(), {lr = 0.5})
+      local function forward(x) return net[2](Least.apply(net[1](x), -0.2)) end
+      local function inputs() return there({4, 3}), there({4, 2}) end
+      return training(forward, opt, F.mse_loss), inputs, net
+    end))
+  end)
+
   it("of a convolutional network with dropout and momentum is one graph", function()
     local shown = same(function()
       local net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 2),

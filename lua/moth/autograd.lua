@@ -214,6 +214,7 @@ end
 
 local function run_hooks(task, id, mode)
   local entry = nodes[id]
+  if lib.capture then require("moth.recording").hooked(id, entry and entry.hooks) end
   if not entry or not entry.hooks then return end
   local hooks = {}
   for i, hook in ipairs(entry.hooks) do hooks[i] = hook end

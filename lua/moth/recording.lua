@@ -6,6 +6,7 @@
 -- lib.capture; layers, optimizers and the scaler tell it then what concerns them.
 
 local ffi = require "ffi"
+local autograd = require "moth.autograd"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local registry = require "moth.registry"
@@ -57,6 +58,29 @@ function recording.void(expected)
   if not active then return end
   C.moth_capture_void(ctx)
   if active.expected ~= false then active.expected = expected or false end
+end
+
+-- Whether the hooks of a node are those that ran when it was recorded.
+local function same_hooks(cell)
+  local list, ran = cell.list, cell.ran
+  if not list then
+    local entry = autograd.nodes[cell.id]
+    return not (entry and entry.hooks)
+  end
+  for i = 1, #ran do
+    if list[i] ~= ran[i] then return false end
+  end
+  return #list == #ran
+end
+
+--- A backward pass calls the hooks in `list`, or finds none any more, at the node of this id.
+function recording.hooked(id, list)
+  local r, ran = lib.capture, {unpack(list or {})}
+  local cell = {write = same_hooks, id = id, list = list, ran = ran}
+  recording.later(function()
+    if list and not autograd.nodes[id] then return end -- of a node that went with the step
+    r.cells[#r.cells + 1] = cell
+  end)
 end
 
 --- Calls f when the recording under way is over: what it does to tensors is no part of that.

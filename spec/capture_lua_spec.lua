@@ -1,0 +1,229 @@
+-- moth.capture of code that is the user's own within a backward pass: Functions and hooks of
+-- tensors. Their ops are replayed like any others; what Lua computes beside them is a constant.
+
+local moth = require "moth"
+local support = require "spec.support.bits"
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+
+local bits, state_of = support.of, support.state_of
+
+local Least = nn.class("Least", moth.autograd.Function)
+function Least.forward(ctx, x, low)
+  ctx:save_for_backward(x:ge(low))
+  return x:clamp(low)
+end
+function Least.backward(ctx, dy) return dy * ctx.saved_tensors[1], nil end
+
+-- Two results, one of which may get no gradient; saves an input, an output and a tensor in a field.
+local Both = nn.class("Both", moth.autograd.Function)
+function Both.forward(ctx, x, w, label)
+  ctx.half, ctx.label = x / 2, label
+  local y = x * w
+  ctx:save_for_backward(w, y)
+  return y, ctx.half + 1
+end
+function Both.backward(ctx, dy, dz)
+  local w, y = unpack(ctx.saved_tensors)
+  local dx = ctx.needs_input_grad[1] and dy * w + dz / 2 or nil
+  return dx, (dy * ctx.half * 2 + y * 0):sum(1)
+end
+
+local Negated = nn.class("Negated", moth.autograd.Function)
+function Negated.forward(ctx, x)
+  ctx:mark_dirty(x)
+  return x:neg_()
+end
+function Negated.backward(_, dy) return -dy end
+
+local Own = nn.class("Own", nn.Module)
+function Own:init()
+  self.fc1 = nn.Linear(3, 6)
+  self.weight = nn.Parameter(moth.randn(6))
+  self.fc2 = nn.Linear(6, 2)
+end
+function Own:forward(x)
+  local h = Least.apply(self.fc1(x), -0.2)
+  local y, z = Both.apply(h, self.weight, "a label")
+  return self.fc2(Negated.apply(y * 1) + z), y
+end
+
+-- Losses and the network after n steps of what `make` sets up, as they are or captured.
+local function run(make, n, capture)
+  moth.manual_seed(11)
+  local step, net, after = make()
+  if capture then step = capture(step) end
+  local list = {}
+  for i = 1, n do
+    list[i] = bits(step(moth.randn(4, 3), moth.randn(4, 2)))
+    if after then after(i) end
+  end
+  return table.concat(list, "\n") .. state_of(net), tostring(step)
+end
+
+local function same(make, most, n)
+  local eager = run(make, n or 8)
+  local captured, shown = run(make, n or 8, moth.capture)
+  assert.are.equal(eager, captured)
+  assert.are.equal(("captured step (%d recording%s)"):format(most or 1, most and "s" or ""), shown)
+end
+
+local function regression(net, opt)
+  return function(x, y)
+    opt:zero_grad()
+    local loss = F.mse_loss((net(x)), y)
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
+
+describe("a captured step with Functions written in Lua", function()
+  it("trains as the step itself does", function()
+    same(function()
+      local net = Own()
+      return regression(net, optim.SGD(net:parameters(), {lr = 0.1})), net
+    end)
+  end)
+
+  it("calls their forward and backward while it is recorded, and never in a replay", function()
+    local calls = {}
+    local Counted = nn.class("Counted", moth.autograd.Function)
+    function Counted.forward(_, x)
+      calls[#calls + 1] = "forward"
+      return x * 2
+    end
+    function Counted.backward(_, dy)
+      calls[#calls + 1] = "backward"
+      return dy * 2
+    end
+    local w = moth.ones(2):requires_grad_()
+    local step = moth.capture(function(x)
+      w.grad = nil
+      Counted.apply(w * x):sum():backward()
+    end)
+    for i = 1, 3 do
+      step(moth.full({2}, i))
+      assert.are.same({2 * i, 2 * i}, w.grad:tolist())
+    end
+    assert.are.same({"forward", "backward"}, calls)
+  end)
+
+  it("finds second derivatives through them", function()
+    same(function()
+      local net = Own()
+      local opt = optim.SGD(net:parameters(), {lr = 0.01})
+      return function(x)
+        opt:zero_grad()
+        x = x:detach():requires_grad_()
+        local _, y = net(x)
+        local dx = moth.autograd.grad(y:square():sum(), x, {create_graph = true})
+        local loss = dx:square():sum()
+        loss:backward()
+        opt:step()
+        return loss
+      end, net
+    end)
+  end)
+
+  it("is recorded again when a parameter of theirs is frozen", function()
+    local frozen
+    same(function()
+      local net = Own()
+      frozen = net
+      return regression(net, optim.SGD(net:parameters(), {lr = 0.1})), net,
+        function(i) if i == 4 then frozen.weight:requires_grad_(false) end end
+    end, 2)
+  end)
+
+  it("refuses those that read values, forward or backward", function()
+    local where
+    local Peek = nn.class("Peek", moth.autograd.Function)
+    function Peek.forward(_, x) return where == "forward" and x * x:sum():item() or x * 1 end
+    function Peek.backward(_, dy) return where == "backward" and dy * dy:sum():item() or dy * 1 end
+    local w = moth.ones(2):requires_grad_()
+    local step = moth.capture(function() Peek.apply(w):sum():backward() end)
+    for _, name in ipairs {"forward", "backward"} do
+      where = name
+      assert.has_error_like(step, "values are read while moth.capture records")
+    end
+    where = nil
+    w.grad = nil
+    step()
+    step()
+    assert.are.same({2, 2}, w.grad:tolist())
+  end)
+
+  it("passes on an error of theirs, and leaves nothing open", function()
+    local Broken = nn.class("Broken", moth.autograd.Function)
+    function Broken.forward(_, x) return x * 1 end
+    function Broken.backward() error "mine" end
+    local w = moth.ones(2):requires_grad_()
+    local step = moth.capture(function() Broken.apply(w):sum():backward() end)
+    local tasks = moth.memory().live_tasks
+    assert.has_error_like(step, "capture_lua_spec.lua:%d+: mine")
+    assert.are.equal(tasks, moth.memory().live_tasks)
+    local double = moth.capture(function(x) return x * 2 end)
+    assert.are.equal(2, double(moth.ones(1)):item())
+  end)
+
+  it("verifies", function()
+    local net = Own()
+    local step = moth.capture(regression(net, optim.SGD(net:parameters(), {lr = 0.1})),
+      {verify = 4})
+    for _ = 1, 6 do step(moth.randn(4, 3), moth.randn(4, 2)) end
+    assert.are.equal("captured step (1 recording)", tostring(step))
+  end)
+end)
+
+describe("a captured step with hooks of tensors", function()
+  it("replays what they do to gradients, of parameters and of what the step makes", function()
+    same(function()
+      local net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+      net[1].weight:register_hook(function(dw) return dw:clamp(-0.01, 0.01) end)
+      local opt = optim.SGD(net:parameters(), {lr = 0.5})
+      return function(x, y)
+        opt:zero_grad()
+        local h = net[2](net[1](x))
+        h:register_hook(function(dh) return dh / (dh:norm() + 1) end)
+        local loss = F.mse_loss(net[3](h), y)
+        loss:backward()
+        opt:step()
+        return loss
+      end, net
+    end)
+  end)
+
+  it("is recorded again when a hook of a parameter comes, goes, or comes again", function()
+    local w = moth.ones(2):requires_grad_()
+    local step = moth.capture(function(x)
+      w.grad = nil
+      (w * x):sum():backward()
+    end)
+    local x = moth.ones(2)
+    local function expect(value, recordings)
+      for _ = 1, 3 do
+        step(x)
+        assert.are.same({value, value}, w.grad:tolist())
+      end
+      assert.are.equal(recordings, tonumber(tostring(step):match "%d+"))
+    end
+    expect(1, 1)
+    local double = w:register_hook(function(dw) return dw * 2 end)
+    expect(2, 2)
+    local triple = w:register_hook(function(dw) return dw * 3 end)
+    expect(6, 3)
+    double:remove()
+    expect(3, 4)
+    triple:remove()
+    expect(1, 5)
+    w:register_hook(function(dw) return dw * 4 end)
+    expect(4, 6)
+  end)
+
+  it("refuses one that reads values", function()
+    local w = moth.ones(2):requires_grad_()
+    w:register_hook(function(dw) print(dw) end)
+    local step = moth.capture(function() w:sum():backward() end)
+    assert.has_error_like(step, "values are read while moth.capture records")
+  end)
+end)
