@@ -1,0 +1,319 @@
+/* dnn.cu -- cuDNN, NVIDIA's library, where it is found at run time: its functions, what is kept of
+** it, descriptors, and plans that its heuristics name.
+**
+** A plan is made once and kept with all that it depends on. Only engines whose results repeat are
+** taken, those that narrow f32 only where that is allowed, and those with a moderate workspace;
+** where there is none, or it fails, Moth's own kernels do it.
+*/
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "dnn.cuh"
+
+/* -- the interface -- */
+
+enum { /* descriptors */
+  DNN_POINTWISE = 0, DNN_ENGINE = 2, DNN_CONFIG = 3, DNN_HEURISTICS = 4, DNN_PLAN = 5,
+  DNN_POINTWISE_OPERATION = 13, DNN_GRAPH = 15, DNN_VARIANT = 16, DNN_TENSOR = 17
+};
+
+enum { /* attributes */
+  POINTWISE_MODE = 0, POINTWISE_TYPE,
+  HEURISTICS_MODE = 200, HEURISTICS_GRAPH, HEURISTICS_RESULTS,
+  CONFIG_ENGINE = 300,
+  PLAN_HANDLE = 400, PLAN_CONFIG, PLAN_ROOM,
+  POINTWISE_HOW = 750, POINTWISE_X, POINTWISE_B, POINTWISE_Y,
+  GRAPH_HANDLE = 800, GRAPH_OPERATIONS,
+  TENSOR_ALIGNMENT = 900, TENSOR_TYPE, TENSOR_SHAPE, TENSOR_STRIDES, TENSOR_NAME = 906,
+  TENSOR_IS_VIRTUAL,
+  VARIANT_NAMES = 1000, VARIANT_POINTERS, VARIANT_ROOM = 1003,
+  ENGINE_NOTES = 1303
+};
+enum { MODE_FALLBACK = 2, MODE_A = 3 };
+enum { NOTE_TENSOR_CORES = 0, NOTE_NARROWS = 1, NOTE_NOT_REPEATABLE = 4 };
+
+#define DNN_FUNCTIONS(F)                                                                       \
+  F(Create, (void **handle))                                                                   \
+  F(Destroy, (void *handle))                                                                   \
+  F(SetStream, (void *handle, cudaStream_t stream))                                            \
+  F(BackendCreateDescriptor, (int kind, void **desc))                                          \
+  F(BackendDestroyDescriptor, (void *desc))                                                    \
+  F(BackendSetAttribute, (void *desc, int name, int type, int64_t n, const void *values))      \
+  F(BackendGetAttribute, (void *desc, int name, int type, int64_t most, int64_t *n, void *to)) \
+  F(BackendFinalize, (void *desc))                                                             \
+  F(BackendExecute, (void *handle, void *plan, void *variant))
+
+#define DNN_MEMBER(name, args) int(*name) args;
+#define DNN_NAME(name, args) "cudnn" #name,
+#define DNN_ONE(name, args) +1
+enum { DNN_COUNT = 0 DNN_FUNCTIONS(DNN_ONE) };
+static union dnn_table {
+  void *at[DNN_COUNT];
+  struct {
+    DNN_FUNCTIONS(DNN_MEMBER)
+  } fn;
+} dnn;
+static const char *const dnn_names[] = {DNN_FUNCTIONS(DNN_NAME)};
+
+/* -- what is kept of a stream -- */
+
+enum { PLANS = 512, MOST_TIMED = 10 };
+
+struct dnn_state {
+  void *handle;
+  dnn_plan plans[PLANS];
+};
+
+static void drop_plan(dnn_plan *p) {
+  if (p->plan) dnn.fn.BackendDestroyDescriptor(p->plan);
+  while (p->count > 0) dnn.fn.BackendDestroyDescriptor(p->made[--p->count]);
+  memset(p, 0, sizeof *p);
+}
+
+static void close_state(void *state) {
+  dnn_state *s = (dnn_state *)state;
+  for (int i = 0; i < PLANS; i++) drop_plan(&s->plans[i]);
+  if (s->handle) dnn.fn.Destroy(s->handle);
+  free(s);
+}
+
+static bool there;
+static pthread_once_t looked = PTHREAD_ONCE_INIT;
+static void look(void) {
+  there = moth_library_functions(LIBRARY_DNN, dnn_names, DNN_COUNT, dnn.at);
+}
+
+dnn_state *dnn_state_of(const moth_queue *q) {
+  pthread_once(&looked, look);
+  if (!there) return NULL;
+  moth_library_state *kept = moth_library_state_of(q, LIBRARY_DNN);
+  dnn_state *s = (dnn_state *)kept->state;
+  if (s) return s->handle ? s : NULL;
+  s = (dnn_state *)calloc(1, sizeof *s);
+  if (!s) return NULL;
+  kept->state = s;
+  kept->close = close_state;
+  if (dnn.fn.Create(&s->handle)) s->handle = NULL;
+  if (s->handle && dnn.fn.SetStream(s->handle, q->stream)) {
+    dnn.fn.Destroy(s->handle);
+    s->handle = NULL;
+  }
+  return s->handle ? s : NULL;
+}
+
+dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, bool *is_new) {
+  dnn_plan *p = plan_for(s->plans, *key, is_new);
+  if (!*is_new) return p;
+  drop_plan(p);
+  p->key = *key;
+  p->taken = true;
+  return p;
+}
+
+/* -- descriptors of a plan -- */
+
+void *dnn_begin(dnn_plan *p, int kind) {
+  void *d = NULL;
+  p->failed = p->failed || p->count == DNN_MOST_MADE || dnn.fn.BackendCreateDescriptor(kind, &d);
+  if (p->failed) return NULL;
+  p->made[p->count++] = d;
+  return d;
+}
+
+void dnn_set(dnn_plan *p, void *d, int name, int type, int64_t n, const void *values) {
+  p->failed = p->failed || dnn.fn.BackendSetAttribute(d, name, type, n, values);
+}
+
+void dnn_finish(dnn_plan *p, void *d) { p->failed = p->failed || dnn.fn.BackendFinalize(d); }
+
+void *dnn_describe(dnn_plan *p, const dnn_tensor *t) {
+  void *d = dnn_begin(p, DNN_TENSOR);
+  dnn_set(p, d, TENSOR_TYPE, DNN_IS_DATA_TYPE, 1, &t->type);
+  dnn_set(p, d, TENSOR_SHAPE, DNN_IS_INT64, 4, t->shape);
+  dnn_set(p, d, TENSOR_STRIDES, DNN_IS_INT64, 4, t->strides);
+  dnn_set(p, d, TENSOR_NAME, DNN_IS_INT64, 1, &t->name);
+  dnn_set(p, d, TENSOR_ALIGNMENT, DNN_IS_INT64, 1, &t->alignment);
+  dnn_set(p, d, TENSOR_IS_VIRTUAL, DNN_IS_BOOLEAN, 1, &t->is_virtual);
+  dnn_finish(p, d);
+  return d;
+}
+
+void *dnn_pointwise(dnn_plan *p, int mode, int type, void *x, void *b, void *y) {
+  void *how = dnn_begin(p, DNN_POINTWISE), *operation = dnn_begin(p, DNN_POINTWISE_OPERATION);
+  dnn_set(p, how, POINTWISE_MODE, DNN_IS_POINTWISE_MODE, 1, &mode);
+  dnn_set(p, how, POINTWISE_TYPE, DNN_IS_DATA_TYPE, 1, &type);
+  dnn_finish(p, how);
+  dnn_set(p, operation, POINTWISE_HOW, DNN_IS_DESCRIPTOR, 1, &how);
+  dnn_set(p, operation, POINTWISE_X, DNN_IS_DESCRIPTOR, 1, &x);
+  dnn_set(p, operation, POINTWISE_B, DNN_IS_DESCRIPTOR, 1, &b);
+  dnn_set(p, operation, POINTWISE_Y, DNN_IS_DESCRIPTOR, 1, &y);
+  dnn_finish(p, operation);
+  return operation;
+}
+
+void dnn_close_graph(dnn_plan *p, const dnn_state *s, int n, void *const *operations) {
+  p->graph = dnn_begin(p, DNN_GRAPH);
+  dnn_set(p, p->graph, GRAPH_HANDLE, DNN_IS_HANDLE, 1, &s->handle);
+  dnn_set(p, p->graph, GRAPH_OPERATIONS, DNN_IS_DESCRIPTOR, n, operations);
+  dnn_finish(p, p->graph);
+}
+
+/* -- engines -- */
+
+static bool suits(const dnn_plan *p, void *config) {
+  enum { NOTES = 32 };
+  void *engine = NULL;
+  int notes[NOTES];
+  int64_t n = 0;
+  if (dnn.fn.BackendCreateDescriptor(DNN_ENGINE, &engine)) return false;
+  bool good = !dnn.fn.BackendGetAttribute(config, CONFIG_ENGINE, DNN_IS_DESCRIPTOR, 1, &n,
+                                          &engine) &&
+              !dnn.fn.BackendGetAttribute(engine, ENGINE_NOTES, DNN_IS_NOTE, NOTES, &n, notes);
+  for (int64_t i = 0; good && i < n && i < NOTES; i++)
+    good = notes[i] != NOTE_NOT_REPEATABLE &&
+           !(p->exact && (notes[i] == NOTE_TENSOR_CORES || notes[i] == NOTE_NARROWS));
+  dnn.fn.BackendDestroyDescriptor(engine);
+  return good;
+}
+
+/* Makes p's plan of a configuration, if it can and may. */
+static bool take(dnn_plan *p, void *handle, void *config) {
+  void *plan = NULL;
+  int64_t room = 0, n = 0;
+  if (!suits(p, config) || dnn.fn.BackendCreateDescriptor(DNN_PLAN, &plan)) return false;
+  if (!dnn.fn.BackendSetAttribute(plan, PLAN_HANDLE, DNN_IS_HANDLE, 1, &handle) &&
+      !dnn.fn.BackendSetAttribute(plan, PLAN_CONFIG, DNN_IS_DESCRIPTOR, 1, &config) &&
+      !dnn.fn.BackendFinalize(plan) &&
+      !dnn.fn.BackendGetAttribute(plan, PLAN_ROOM, DNN_IS_INT64, 1, &n, &room) &&
+      room >= 0 && room <= p->most_room) {
+    p->plan = plan;
+    p->room = (size_t)room;
+    return true;
+  }
+  dnn.fn.BackendDestroyDescriptor(plan);
+  return false;
+}
+
+/* Goes on through what the heuristics name in one of their modes; *at counts them. */
+static void choose_in(dnn_plan *p, void *handle, int mode, int *at) {
+  enum { MOST = 64 };
+  void *heuristics = NULL, *configs[MOST];
+  int64_t found = 0, made = 0;
+  if (dnn.fn.BackendCreateDescriptor(DNN_HEURISTICS, &heuristics)) return;
+  const bool ready =
+    !dnn.fn.BackendSetAttribute(heuristics, HEURISTICS_GRAPH, DNN_IS_DESCRIPTOR, 1, &p->graph) &&
+    !dnn.fn.BackendSetAttribute(heuristics, HEURISTICS_MODE, DNN_IS_HEURISTICS_MODE, 1, &mode) &&
+    !dnn.fn.BackendFinalize(heuristics);
+  while (ready && made < MOST && !dnn.fn.BackendCreateDescriptor(DNN_CONFIG, &configs[made]))
+    made++;
+  if (made && dnn.fn.BackendGetAttribute(heuristics, HEURISTICS_RESULTS, DNN_IS_DESCRIPTOR, made,
+                                         &found, configs))
+    found = 0;
+  for (int64_t i = 0; i < found && i < made && !p->plan; i++, ++*at) {
+    if (*at < p->tried) continue;
+    p->tried = *at + 1;
+    if (!take(p, handle, configs[i])) continue;
+    void *const chosen = configs[i]; /* lives as long as the plan */
+    configs[i] = configs[--made];
+    p->made[p->count++] = chosen;
+  }
+  while (made > 0) dnn.fn.BackendDestroyDescriptor(configs[--made]);
+  dnn.fn.BackendDestroyDescriptor(heuristics);
+}
+
+void dnn_choose(dnn_plan *p, const dnn_state *s) {
+  int at = 0;
+  if (p->plan) dnn.fn.BackendDestroyDescriptor(p->plan);
+  p->plan = NULL;
+  if (p->failed || p->count == DNN_MOST_MADE) return;
+  choose_in(p, s->handle, MODE_A, &at);
+  if (!p->plan) choose_in(p, s->handle, MODE_FALLBACK, &at);
+}
+
+/* -- running -- */
+
+static moth_tensor *room_of(const dnn_plan *p, const dnn_call *c) {
+  moth_layout l = {};
+  l.ndim = 1;
+  l.shape[0] = l.numel = (int64_t)p->room;
+  l.stride[0] = 1;
+  l.dtype = MOTH_U8;
+  l.device = (uint8_t)c->device;
+  return p->room ? moth_tensor_new(c->ctx, &l) : NULL;
+}
+
+/* Whether it ran, or stands in the stream. */
+static bool execute(const dnn_state *s, const dnn_plan *p, const dnn_call *c, void *room) {
+  void *variant = NULL;
+  if (dnn.fn.BackendCreateDescriptor(DNN_VARIANT, &variant)) return false;
+  const bool ran =
+    !dnn.fn.BackendSetAttribute(variant, VARIANT_NAMES, DNN_IS_INT64, c->n, c->names) &&
+    !dnn.fn.BackendSetAttribute(variant, VARIANT_POINTERS, DNN_IS_POINTER, c->n, c->at) &&
+    !dnn.fn.BackendSetAttribute(variant, VARIANT_ROOM, DNN_IS_POINTER, 1, &room) &&
+    !dnn.fn.BackendFinalize(variant) && !dnn.fn.BackendExecute(s->handle, p->plan, variant);
+  dnn.fn.BackendDestroyDescriptor(variant);
+  return ran;
+}
+
+/* Milliseconds that a plan takes, at best of some; below 0: it does not run. */
+static float time_of(const dnn_state *s, const dnn_plan *p, const dnn_call *c) {
+  enum { RUNS = 4 }; /* the first one also brings the kernel */
+  moth_tensor *room = room_of(p, c);
+  void *at = room ? moth_address(room) : NULL;
+  cudaEvent_t from = NULL, to = NULL;
+  float best = -1, now = -1;
+  bool good = (at || !p->room) && !cudaEventCreateWithFlags(&from, cudaEventDefault) &&
+              !cudaEventCreateWithFlags(&to, cudaEventDefault);
+  for (int i = 0; good && i < RUNS; i++) {
+    good = !cudaEventRecord(from, c->q->stream) && execute(s, p, c, at) &&
+           !cudaEventRecord(to, c->q->stream) && !cudaEventSynchronize(to) &&
+           !cudaEventElapsedTime(&now, from, to);
+    if (i > 0 && good && (best < 0 || now < best)) best = now;
+  }
+  if (from) cudaEventDestroy(from);
+  if (to) cudaEventDestroy(to);
+  moth_tensor_release(room);
+  return good ? best : -1;
+}
+
+bool dnn_is_captured(const moth_queue *q) {
+#ifdef __CUDACC__
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(q->stream, &status) || status != cudaStreamCaptureStatusNone;
+#else
+  (void)q;
+  return false;
+#endif
+}
+
+void dnn_choose_fastest(const dnn_state *s, dnn_plan *p, const dnn_call *c) {
+  void *best = NULL;
+  size_t room = 0;
+  float least = 0;
+  for (int i = 0; i < MOST_TIMED && p->plan; i++, dnn_choose(p, s)) {
+    const float time = time_of(s, p, c);
+    if (time < 0 || (best && time >= least)) continue;
+    if (best) dnn.fn.BackendDestroyDescriptor(best);
+    best = p->plan;
+    room = p->room;
+    least = time;
+    p->plan = NULL; /* else dnn_choose() drops it */
+  }
+  if (p->plan) dnn.fn.BackendDestroyDescriptor(p->plan);
+  p->plan = best;
+  p->room = room;
+}
+
+int dnn_run(const dnn_state *s, dnn_plan *p, const dnn_call *c, bool *done) {
+  *done = false;
+  while (p->plan && !*done) {
+    moth_tensor *room = room_of(p, c);
+    if (p->room && !room) return MOTH_OK;
+    *done = execute(s, p, c, room ? moth_address(room) : NULL);
+    moth_tensor_release(room);
+    if (*done) p->has_run = true;
+    else if (!p->has_run) dnn_choose(p, s); /* some say only now that they cannot */
+    else return MOTH_OK;
+  }
+  return *done ? moth_launched(c->ctx, c->q, cudaSuccess) : MOTH_OK;
+}

@@ -1,0 +1,96 @@
+/* dnn.cuh -- cuDNN's graph interface, as the files that use it share it (dnn.cu): what is wanted is
+** described by descriptors with attributes, and the library's heuristics name engines for it, the
+** best one first. Its header is not needed: the few numbers of the stable interface that are used
+** stand here.
+*/
+#ifndef MOTH_CUDA_DNN_CUH
+#define MOTH_CUDA_DNN_CUH
+
+#include "device.cuh"
+
+enum { DNN_FLOAT = 0, DNN_DOUBLE = 1, DNN_HALF = 2, DNN_BFLOAT16 = 9 };
+
+enum { /* what an attribute's values are */
+  DNN_IS_HANDLE = 0, DNN_IS_DATA_TYPE = 1, DNN_IS_BOOLEAN = 2, DNN_IS_INT64 = 3,
+  DNN_IS_FLOAT = 4, DNN_IS_DOUBLE = 5, DNN_IS_POINTER = 6, DNN_IS_CONV_MODE = 7,
+  DNN_IS_HEURISTICS_MODE = 8, DNN_IS_NOTE = 11, DNN_IS_POINTWISE_MODE = 14,
+  DNN_IS_DESCRIPTOR = 15
+};
+
+/* -- what is kept of a stream (dnn.cu) -- */
+
+typedef struct dnn_key { /* all that an answer depends on; the first word says of what */
+  int64_t word[40];
+} dnn_key;
+
+enum { DNN_MOST_MADE = 24 };
+
+typedef struct dnn_plan {
+  dnn_key key;
+  void *made[DNN_MOST_MADE]; /* descriptors that it consists of */
+  int count, tried;          /* of them; configurations that were gone through */
+  bool taken, failed, has_run;
+  bool exact;        /* engines that narrow f32 will not do */
+  int64_t most_room; /* bytes of scratch that it may ask for */
+  void *graph, *plan; /* plan == NULL: there is none */
+  size_t room;
+} dnn_plan;
+
+typedef struct dnn_state dnn_state;
+
+/* NULL: there is no library, or it does not want to. */
+MOTH_LOCAL dnn_state *dnn_state_of(const moth_queue *q);
+/* The plan of a key; *is_new: it is to be described and chosen. */
+MOTH_LOCAL dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, bool *is_new);
+
+template <class K> static inline dnn_key dnn_key_of(const K &of) {
+  static_assert(sizeof of <= sizeof(dnn_key), "a key is larger than its place");
+  dnn_key k = {};
+  memcpy(&k, &of, sizeof of);
+  return k;
+}
+
+/* -- descriptors of a plan: once one has failed, nothing more happens -- */
+
+MOTH_LOCAL void *dnn_begin(dnn_plan *p, int kind);
+MOTH_LOCAL void dnn_set(dnn_plan *p, void *d, int name, int type, int64_t n, const void *values);
+MOTH_LOCAL void dnn_finish(dnn_plan *p, void *d);
+
+typedef struct dnn_tensor { /* of four dimensions */
+  int64_t name, alignment;
+  int type;
+  bool is_virtual; /* never in memory */
+  int64_t shape[4], strides[4];
+} dnn_tensor;
+MOTH_LOCAL void *dnn_describe(dnn_plan *p, const dnn_tensor *t);
+
+enum { DNN_ADD = 0 };
+/* y := mode(x, b), computed in `type`; the operation. */
+MOTH_LOCAL void *dnn_pointwise(dnn_plan *p, int mode, int type, void *x, void *b, void *y);
+
+/* Makes p->graph of n operations. */
+MOTH_LOCAL void dnn_close_graph(dnn_plan *p, const dnn_state *s, int n, void *const *operations);
+
+/* -- choosing and running -- */
+
+/* The next plan after those that were tried. */
+MOTH_LOCAL void dnn_choose(dnn_plan *p, const dnn_state *s);
+
+typedef struct dnn_call { /* where the tensors that have a name lie */
+  moth_ctx *ctx;
+  const moth_queue *q;
+  int device; /* as tensors count */
+  int n;
+  const int64_t *names;
+  void *const *at;
+} dnn_call;
+
+/* Leaves the fastest of the plans that the heuristics name first. */
+MOTH_LOCAL void dnn_choose_fastest(const dnn_state *s, dnn_plan *p, const dnn_call *c);
+/* Runs p; *done: whether it could. If not, nothing has happened. */
+MOTH_LOCAL int dnn_run(const dnn_state *s, dnn_plan *p, const dnn_call *c, bool *done);
+
+/* Whether what a stream is asked for goes into a graph: then nothing can be waited for. */
+MOTH_LOCAL bool dnn_is_captured(const moth_queue *q);
+
+#endif
