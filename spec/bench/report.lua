@@ -182,7 +182,8 @@ function report.json(about, results, path)
   file:close()
 end
 
-local function cpu()
+--- The name of this machine's processor, and how many there are.
+function report.cpu()
   local file = io.open "/proc/cpuinfo"
   local text = file and file:read "*a" or ""
   if file then file:close() end
@@ -219,7 +220,7 @@ end
 function report.markdown(about, results, path)
   local options = about.options
   local file = assert(io.open(path, "w"))
-  file:write(INTRODUCTION:format(command_line(options), cpu(), options.threads,
+  file:write(INTRODUCTION:format(command_line(options), report.cpu(), options.threads,
     options.threads == 1 and "" or "s", options.rounds, options.seconds,
     table.concat(about.versions, "; ", 1, math.min(2, #about.versions))))
   file:write "\n"

@@ -10,7 +10,8 @@
 -- of the pairs' ratios over the first. A row whose spread is above 1.3 is marked and counts
 -- neither way.
 --
--- `moth bench cuda` is another program, for sizes that want a GPU: gpu/main.lua.
+-- `moth bench cuda` (or --device cuda without a group) is another program, for sizes that want a
+-- GPU: gpu/main.lua. `moth bench GROUP --device cuda` runs a CPU's workloads there.
 
 local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -23,15 +24,40 @@ local workloads = require "workloads"
 
 local launcher = debug.getregistry()["moth.launcher"] or {}
 
-local function options_of(words)
-  local parser = argparse("moth bench", "Times Moth, and PyTorch beside it.")
-  local groups, known = {"all", "cuda"}, {}
+-- The groups there are, as a list and as a set.
+local function groups_of()
+  local groups, known = {"all", "cuda"}, {all = true, cuda = true}
   for _, row in ipairs(workloads.read()) do
     if not known[row.group] then groups[#groups + 1] = row.group end
     known[row.group] = true
   end
-  parser:argument("group", "what to time (default: all); `cuda --help` tells of its own options")
-    :choices(groups):args("?")
+  return groups, known
+end
+
+--- The words of `moth bench cuda`, also where it is asked for by --device alone; nil if it is not.
+local function words_of_cuda(words)
+  local _, known = groups_of()
+  local rest, asked, i = {}, false, 1
+  while i <= #words do
+    local word, before = words[i], words[i - 1] or ""
+    if word == "--device=cuda" or word == "--device" and words[i + 1] == "cuda" then
+      asked, i = true, word == "--device" and i + 1 or i
+    elseif known[word] and not before:find "^%-%-[%a-]+$" then
+      if word ~= "cuda" then return nil end -- a group of this program
+      asked = true
+    else
+      rest[#rest + 1] = word
+    end
+    i = i + 1
+  end
+  return asked and rest or nil
+end
+
+local function options_of(words)
+  local parser = argparse("moth bench", "Times Moth, and PyTorch beside it.")
+  parser:argument("group", "what to time (default: all). cuda: sizes for a GPU, PyTorch on the "
+    .. "same one with --peer, also by --device cuda without a group; `cuda --help` has its options")
+    :choices((groups_of())):args("?")
   parser:option("--only", "only workloads whose name matches: Lua patterns, a|b", "")
   parser:option("--peer", "a Python that has PyTorch: time that as well")
   parser:flag("--best", "and PyTorch once more, in its best setting")
@@ -39,7 +65,7 @@ local function options_of(words)
   parser:option("--seconds", "of each timing", "0.1"):convert(tonumber)
   parser:option("--rounds", "turns of all sides", "5"):convert(tonumber)
   parser:flag("--cpu", "time of the processes, not of the wall: for busy machines, one thread")
-  parser:option("--device", "where all sides compute: cpu or cuda", "cpu")
+  parser:option("--device", "where all sides compute a group: cpu or cuda", "cpu")
   parser:flag("--fresh", "each workload in processes of its own")
   parser:flag("--list", "print the names and what they are, and end")
   parser:option("--json", "also write the results to this file")
@@ -228,9 +254,8 @@ local function time_all(options, folder)
 end
 
 local function main(words)
-  if words[1] == "cuda" then
-    return require "gpu.main" {unpack(words, 2)}
-  end
+  local of_cuda = words_of_cuda(words)
+  if of_cuda then return require "gpu.main"(of_cuda) end
   local options = options_of(words)
   if not chosen_rows(options)[1] then nothing(options) end
   if options.list then

@@ -1,13 +1,14 @@
 --- main.lua -- `moth bench cuda`: named workloads on one GPU, one line of JSON each.
 --
--- Names and fields are those of PyTorch's side, which is run in turn with this one; what the fields
--- mean stands in measure.lua. tflop_s and gb_s come from device_us; images_s, tokens_s and what
--- training does of flop from wall_us (mfu: of 989 TFLOP/s). peak_mib: the most that tensors took
--- on the device, less what there was before. A row that fails has `error`, and the others go on.
+-- Names and fields are those of PyTorch's side, peer/gpu.py, which --peer runs in turn with this
+-- one (compare.lua); what the fields mean stands in measure.lua. tflop_s and gb_s come from
+-- device_us; images_s, tokens_s and what training does of flop from wall_us (mfu: of 989 TFLOP/s).
+-- peak_mib: the most that tensors took on the device, less what there was before. A row that fails
+-- has `error`, and the others go on.
 
 local argparse = require "argparse"
 local moth = require "moth"
-local json = require "moth.json"
+local results = require "gpu.results"
 local rows = require "gpu.rows"
 local timing = require "timing"
 local workloads = require "workloads"
@@ -19,28 +20,54 @@ local RATES = {
   { "images", "images_s", 1e-6 }, { "tokens", "tokens_s", 1e-6 },
 }
 
+-- Options that say how to take turns.
+local TURNS = { rounds = 2, limit = 250 }
+
+local function positive(text)
+  local number = tonumber(text)
+  if number and number > 0 then return number end
+  return nil, ("'%s' is not a number above 0"):format(text)
+end
+
 local function options_of(words)
-  local parser = argparse("moth bench cuda", "Times Moth on a GPU, one line of JSON a workload.")
+  local parser = argparse("moth bench cuda", "Times Moth on a GPU, one line of JSON a workload; "
+    .. "with --peer PyTorch on the same GPU in turn, and a table of both.")
   parser:option("--only", "only workloads whose name matches: Lua patterns, a|b", "")
+  parser:option("--peer", "a Python that has PyTorch: time that as well")
+  parser:option("--rounds", "with --peer: turns of both sides (default: 2)"):convert(positive)
+  parser:option("--limit", "with --peer: seconds of a process, one group in one round "
+    .. "(default: 250)"):convert(positive)
   parser:option("--seconds", "timed seconds of a workload", "0.3"):convert(tonumber)
-  parser:option("--json", "also write the results to this file, row by row")
+  parser:option("--json", "also write the results to this file, row by row; with --peer of both "
+    .. "sides, for --table")
+  parser:option("--table", "measure nothing, make the table of these files of --peer --json")
+    :args("+"):argname("<file>")
   parser:flag("--list", "print names and descriptions only")
-  parser:flag("--dry", "each workload once, tiny")
-  return parser:parse(words)
-end
-
-local function text_of(value)
-  if type(value) == "string" then return json.string(value) end
-  return type(value) == "number" and ("%.14g"):format(value) or tostring(value)
-end
-
--- A row as JSON: a list of {key, value}.
-local function line_of(fields)
-  local parts = {}
-  for i, field in ipairs(fields) do
-    parts[i] = json.string(field[1]) .. ": " .. text_of(field[2])
+  parser:flag("--dry", "each workload once, tiny (PyTorch: on the CPU)")
+  parser:option("--names", "only the workloads that this file names, a line each"):hidden(true)
+  local options = parser:parse(words)
+  for name, value in pairs(TURNS) do
+    if options[name] and not options.peer then parser:error("--" .. name .. " wants --peer") end
+    options[name] = options[name] or value
   end
-  return "{" .. table.concat(parts, ", ") .. "}"
+  return options
+end
+
+--- The names in a file, as a set; nil without a file.
+local function names_in(path)
+  if not path then return nil end
+  local set = {}
+  for name in io.lines(path) do set[name] = true end
+  return set
+end
+
+local function print_table(paths)
+  local list, problem = results.read(paths)
+  if not list then
+    io.stderr:write("moth bench cuda: ", problem, "\n")
+    os.exit(1)
+  end
+  io.write(require("gpu.tables").markdown(list))
 end
 
 -- What a workload of fresh processes gave: a row for each figure.
@@ -97,12 +124,14 @@ end
 
 return function(words)
   local options = options_of(words)
+  if options.table then return print_table(options.table) end
+  if options.peer and not options.list then return require "gpu.compare"(options) end
   rows.dry = options.dry or false
   require "gpu.ops"
   require "gpu.train"
   local lines, failed = {}, 0
   local function report(fields)
-    lines[#lines + 1] = line_of(fields)
+    lines[#lines + 1] = results.line(fields)
     print(lines[#lines])
     io.stdout:flush()
     if options.json then
@@ -111,9 +140,11 @@ return function(words)
       file:close()
     end
   end
-  local chosen = {}
+  local chosen, named = {}, names_in(options.names)
   for _, row in ipairs(rows.list) do
-    if workloads.matches(row.name, options.only) then chosen[#chosen + 1] = row end
+    if workloads.matches(row.name, options.only) and (not named or named[row.name]) then
+      chosen[#chosen + 1] = row
+    end
   end
   if options.list then
     for _, row in ipairs(chosen) do print(row.name .. ": " .. row.text) end

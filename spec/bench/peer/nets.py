@@ -109,8 +109,8 @@ class CharLstm(nn.Module):
         return self.out(self.lstm(self.embed(ids))[0])
 
 
-def char_lstm():
-    return CharLstm(65, 256, 2)
+def char_lstm(width=256):
+    return CharLstm(65, width, 2)
 
 
 def double_conv(n_in, n_out):
@@ -138,9 +138,9 @@ def unet():
     return nn.Sequential(Level(1, 16, Level(16, 32, bottom)), nn.Conv2d(16, 1, 1))
 
 
-def generator():
+def generator(width=32):
     net, before, stride = nn.Sequential(), 100, 1
-    for channels in (256, 128, 64, 32, 3):
+    for channels in (8 * width, 4 * width, 2 * width, width, 3):
         net.append(nn.ConvTranspose2d(before, channels, 4, stride, stride - 1, bias=False))
         if channels > 3:
             net.extend([nn.BatchNorm2d(channels), nn.ReLU(True)])
@@ -148,15 +148,15 @@ def generator():
     return net.append(nn.Tanh())
 
 
-def discriminator():
+def discriminator(width=32):
     net, before = nn.Sequential(), 3
-    for channels in (32, 64, 128, 256):
+    for channels in (width, 2 * width, 4 * width, 8 * width):
         net.append(nn.Conv2d(before, channels, 4, 2, 1, bias=False))
         if before > 3:
             net.append(nn.BatchNorm2d(channels))
         net.append(nn.LeakyReLU(0.2, True))
         before = channels
-    return net.extend([nn.Conv2d(256, 1, 4, bias=False), nn.Sigmoid(), nn.Flatten(0)])
+    return net.extend([nn.Conv2d(before, 1, 4, bias=False), nn.Sigmoid(), nn.Flatten(0)])
 
 
 class Vae(nn.Module):

@@ -29,7 +29,7 @@ def trainer(optimizer, loss, clip=None):
 
 
 def adam(net, **options):
-    return torch.optim.Adam(net.parameters(), **FUSED, **options)
+    return torch.optim.Adam(net.parameters(), **{**FUSED, **options})
 
 
 def train(row):
@@ -51,7 +51,7 @@ def lstmcell_loop(_):
 
     def step():
         cell.zero_grad()
-        h = c = torch.zeros(1, 64)
+        h = c = torch.zeros(1, 64, device=x.device)
         for t in range(32):
             h, c = cell(x[t], (h, c))
         h.sum().backward()
@@ -86,15 +86,20 @@ def vae(_):
 
 
 def dcgan(_):
-    generator, judge = nets.generator(), nets.discriminator()
-    of_generator, of_judge = (adam(net, lr=2e-4, betas=(0.5, 0.999))
+    return dcgan_step(16, 32)
+
+
+def dcgan_step(n, width, **options):
+    """A step of both nets on n images; width is their ngf and ndf; options are of the Adams."""
+    generator, judge = nets.generator(width), nets.discriminator(width)
+    of_generator, of_judge = (adam(net, lr=2e-4, betas=(0.5, 0.999), **options)
                               for net in (generator, judge))
-    real, ones, zeros = torch.randn(16, 3, 64, 64), torch.ones(16), torch.zeros(16)
+    real, ones, zeros = torch.randn(n, 3, 64, 64), torch.ones(n), torch.zeros(n)
 
     def step():
         of_judge.zero_grad()
         F.binary_cross_entropy(judge(real), ones).backward()
-        fake = generator(torch.randn(16, 100, 1, 1))
+        fake = generator(torch.randn(n, 100, 1, 1, device=real.device))
         F.binary_cross_entropy(judge(fake.detach()), zeros).backward()
         of_judge.step()
         of_generator.zero_grad()
