@@ -318,10 +318,11 @@ static int set_aside(const moth_capture *c, moth_tensor **x, moth_tensor **aside
   return MOTH_OK;
 }
 
-#define FEW 16
+#define MOST 64
 
 static int copy_inputs(const moth_capture *c, moth_tensor **x) {
-  moth_tensor *aside[FEW] = {NULL};
+  moth_tensor *aside[MOST];
+  for (uint32_t i = 0; i < c->ninputs; i++) aside[i] = NULL;
   int status = set_aside(c, x, aside);
   for (uint32_t i = 0; !status && i < c->ninputs; i++) {
     moth_tensor *to = c->inputs[i];
@@ -358,14 +359,14 @@ static void show(moth_capture *c, bool done) {
 
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs) {
-  moth_tensor *x[FEW];
+  moth_tensor *x[MOST];
   moth_error_clear(ctx);
   moth_settle_lanes(ctx);
   moth_capture *c = find(ctx, capture);
   if (!c) return ctx->error.code;
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a replay cannot be part of a recording");
-  if (ninputs > FEW || ninputs != c->ninputs) return MOTH_CAPTURE_STALE;
+  if (ninputs > MOST || ninputs != c->ninputs) return MOTH_CAPTURE_STALE;
   for (uint32_t i = 0; i < ninputs; i++) {
     x[i] = moth_resolve(ctx, &inputs[i], NULL);
     if (!x[i]) return ctx->error.code;

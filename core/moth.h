@@ -299,7 +299,7 @@ void moth_capture_void(moth_ctx *ctx);
 ** among them are changed to, replays read. They live as long as the recording. An optimizer's step
 ** has an argument `step`, or `first`, that is another each time: without this end is an error. */
 moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op);
-/* Runs a recording with these inputs (16 at most). CAPTURE_STALE: they have another shape, dtype or
+/* Runs a recording with these inputs (64 at most). CAPTURE_STALE: they have another shape, dtype or
 ** number, or modes, storages of parameters or gradients are not as they were. */
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs);

@@ -364,10 +364,10 @@ describe("while a step is recorded", function()
     end)
   end
 
-  it("inputs that require grad and tables raise", function()
+  it("inputs that require grad, and modules, raise", function()
     local step = moth.capture(function(v) return v end)
     assert.has_error_like(function() step(moth.ones(1):requires_grad_()) end, "detach")
-    assert.has_error_like(function() step {x} end, "tensors")
+    assert.has_error_like(function() step(net) end, "tensors")
   end)
 
   it("an error of the step passes, and nothing stays behind", function()

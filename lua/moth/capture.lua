@@ -122,7 +122,8 @@ local function slow(self, status, ...)
 end
 
 --- Runs the step.
--- @param ...  tensors; numbers, strings and booleans are constants of a recording
+-- @param ...  tensors, and plain tables of them, nested or not; numbers, strings and booleans are
+-- constants of a recording
 -- @return what fn returned when it was recorded; its tensors hold this run's values
 function Step:__call(...)
   if self.left > 0 then return verified(self, ...) end
@@ -253,17 +254,18 @@ end
 --- Records a training or inference step at its first call, and replays it as one call of the engine
 -- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
 --
--- The arguments of fn are its inputs: each replay copies them in. What fn returns is overwritten by
--- each replay, and has no history. Learning rates and the other options of Moth's optimizers, their
--- step counts, what a GradScaler decides, and random numbers go on as in an ordinary step. Every
--- other number, string, boolean and branch of fn is a constant of the recording, and so are tensors
--- that it takes from outside: they are read where they lay. What fn makes and does not return ends
--- with it, as in moth.scope.
+-- The arguments of fn are its inputs: each replay copies them in. Plain tables of tensors may be
+-- among them, as batches often are, and among the results; fn gets tables of its own. What fn
+-- returns is overwritten by each replay, and has no history. Learning rates and the other options
+-- of Moth's optimizers, their step counts, what a GradScaler decides, and random numbers go on as
+-- in an ordinary step. Every other number, string, boolean and branch of fn is a constant of the
+-- recording, and so are tensors that it takes from outside: they are read where they lay. What fn
+-- makes and does not return ends with it, as in moth.scope.
 --
--- Other shapes or dtypes of the inputs, another `training` of a module that ran, another grad mode,
--- other hooks of a parameter, parameters with other storage: then the step is run and recorded
--- again; the last 8 recordings are kept. The first runs of an optimizer that make its state are not
--- kept.
+-- Other shapes or dtypes of the inputs, other keys in their tables, another `training` of a module
+-- that ran, another grad mode, other hooks of a parameter, parameters with other storage: then the
+-- step is run and recorded again; the last 8 recordings are kept. The first runs of an optimizer
+-- that make its state are not kept.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single

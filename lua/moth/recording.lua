@@ -16,7 +16,8 @@ local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local istensor, loadstring = lib.istensor, lib.loadstring
 
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
-local MOST_INPUTS = 16
+local MOST_INPUTS = 64 -- tensors
+local MOST_VALUES, MOST_DEPTH = 1000, 32 -- with the tables they stand in, and how deep these nest
 
 local recording = {}
 
@@ -98,37 +99,76 @@ end
 
 -- ---- values in and out ----
 
-local function check_input(x, i)
+local function refuse_input(place, text, code)
+  errors.argument("capture", place, text, code)
+end
+
+local function check_value(x, place)
   if istensor(x) then
     if x.requires_grad and C.moth_grad_mode(ctx, -1) == 1 then
-      errors.argument("capture", "input " .. i, "its gradient would not leave the step; detach it, "
-        .. "or make it a parameter", "E_GRAPH")
+      refuse_input(place, "its gradient would not leave the step; detach it, or make it a "
+        .. "parameter", "E_GRAPH")
     end
   elseif type(x) == "table" or type(x) == "userdata" or type(x) == "thread" then
-    errors.argument("capture", "input " .. i, "tensors, and numbers, strings and booleans as "
+    refuse_input(place, "tensors, plain tables of them, and numbers, strings and booleans as "
       .. "constants, are needed, got " .. errors.describe(x), "E_TYPE")
   end
 end
 
---- The step's own copies of its inputs, which replays fill: a list with the constants, and one of
--- the tensors alone.
+local KEYS = {string = true, number = true, boolean = true}
+
+local function place_of(place, key)
+  if not KEYS[type(key)] or key == math.huge or key == -math.huge then
+    refuse_input(place, "the keys of a table are strings, finite numbers and booleans here, got "
+      .. errors.describe(key), "E_TYPE")
+  end
+  local name = type(key) == "string" and key:match "^[%a_][%w_]*$"
+  if name then return place .. "." .. name end
+  return ("%s[%s]"):format(place, type(key) == "string" and ("%q"):format(key) or tostring(key))
+end
+
+local own_table
+
+-- What the step gets for an argument, or for a value in one that is a table, and a note of what it
+-- was: {tensor = true}, {constant = value} or {keys, notes}.
+local function own_value(x, place, all)
+  all.n = all.n + 1
+  if type(x) == "table" and getmetatable(x) == nil then return own_table(x, place, all) end
+  check_value(x, place)
+  if not istensor(x) then return x, {constant = x} end
+  x = x:detach():clone()
+  C.moth_keep_always(ctx, x)
+  all.tensors[#all.tensors + 1] = x
+  return x, {tensor = true}
+end
+
+own_table = function(t, place, all)
+  if all.open[t] then refuse_input(place, "a table that contains itself", "E_TYPE") end
+  all.open[t], all.depth = true, all.depth + 1
+  if all.depth > MOST_DEPTH then
+    refuse_input(place, ("tables nest %d levels at most"):format(MOST_DEPTH))
+  end
+  local own, keys, notes = {}, {}, {}
+  for key, value in pairs(t) do
+    local n = #keys + 1
+    own[key], notes[n] = own_value(value, place_of(place, key), all)
+    keys[n] = key
+  end
+  all.open[t], all.depth = nil, all.depth - 1
+  return own, {keys = keys, notes = notes}
+end
+
+--- The step's own copies of its inputs, which replays fill: a list with the constants and tables,
+-- one of the tensors alone, and the notes of the arguments.
 function recording.own_inputs(args, n)
-  local list, handles = {}, {}
-  for i = 1, n do
-    local x = args[i]
-    check_input(x, i)
-    if istensor(x) then
-      x = x:detach():clone()
-      C.moth_keep_always(ctx, x)
-      handles[#handles + 1] = x
-    end
-    list[i] = x
+  local list, notes = {}, {}
+  local all = {tensors = {}, open = {}, depth = 0, n = 0}
+  for i = 1, n do list[i], notes[i] = own_value(args[i], "input " .. i, all) end
+  if #all.tensors > MOST_INPUTS or all.n > MOST_VALUES then
+    errors.argument("capture", "fn", ("at most %d tensors and %d values are needed as inputs, got "
+      .. "%d and %d"):format(MOST_INPUTS, MOST_VALUES, #all.tensors, all.n))
   end
-  if #handles > MOST_INPUTS then
-    errors.argument("capture", "fn", ("at most %d tensors are needed as inputs, got %d"):format(
-      MOST_INPUTS, #handles))
-  end
-  return list, handles
+  return list, all.tensors, notes
 end
 
 --- Calls visit(table, key) for each tensor in a list of results, those in plain tables included.
@@ -223,37 +263,76 @@ end
 
 local WEAK = {__mode = "v"}
 
+-- Whether a table holds so many entries.
+local function holds(t, n)
+  local key
+  for _ = 1, n do
+    key = next(t, key)
+    if key == nil then return false end
+  end
+  return next(t, key) == nil
+end
+
+-- Appends what checks a value, the variable `name`, against its note. Tensors in tables go to
+-- variables of their own, which stand in front.
+local function add_check(text, note, name, made)
+  local stale = (" then return %d end"):format(STALE)
+  if note.tensor then
+    local k = #made.tensors + 1
+    made.tensors[k] = name
+    if made.depth > 0 then
+      made.tensors[k] = "t" .. k
+      text[#text + 1] = ("t%d = %s"):format(k, name)
+    end
+    text[#text + 1] = ("if not istype(Handle, %s)%s"):format(made.tensors[k], stale)
+  elseif not note.keys then
+    local k = made.constants.n + 1
+    made.constants.n, made.constants[k] = k, note.constant
+    text[#text + 1] = ("if type(%s) ~= type(K[%d]) or %s ~= K[%d]%s"):format(name, k, name, k,
+      stale)
+  else
+    made.depth = made.depth + 1
+    text[#text + 1] = ('if type(%s) ~= "table" or getmetatable(%s) ~= nil or not holds(%s, %d)%s')
+      :format(name, name, name, #note.keys, stale)
+    for i, key in ipairs(note.keys) do
+      local inner = "v" .. made.depth
+      key = type(key) == "string" and ("%q"):format(key)
+        or type(key) == "number" and ("%.17g"):format(key) or tostring(key)
+      text[#text + 1] = ("do local %s = %s[%s]"):format(inner, name, key)
+      add_check(text, note.notes[i], inner, made)
+      text[#text + 1] = "end"
+    end
+    made.depth = made.depth - 1
+  end
+end
+
 -- One function for each recording, so that LuaJIT compiles it for its inputs. What was compiled may
 -- keep this function for good, so it does not keep the recording.
 local function runner(r)
-  local text, args = {}, {}
-  for i = 1, r.n do args[i] = "a" .. i end
+  local text, args, checks = {}, {}, {}
+  local made = {tensors = {}, constants = {n = 0}, depth = 0}
+  for i = 1, r.n do
+    args[i] = "a" .. i
+    add_check(checks, r.notes[i], args[i], made)
+  end
   local list = table.concat(args, ", ")
-  text[1] = "local box, C, ctx, istype, Handle, h, id, K, ready, counted, type = ..."
+  text[1] = "local box, C, ctx, istype, Handle, h, id, K, ready, counted, type, getmetatable, holds"
+    .. " = ..."
   text[2] = ("return function(n%s)"):format(r.n > 0 and ", " .. list or "")
   text[3] = ("  if n ~= %d then return %d end"):format(r.n, STALE)
-  local k = 0
-  for i = 1, r.n do
-    if r.is_tensor[i] then
-      text[#text + 1] = ("  if not istype(Handle, a%d) then return %d end"):format(i, STALE)
-    else
-      text[#text + 1] = ("  if type(a%d) ~= type(K[%d]) or a%d ~= K[%d] then return %d end"):format(
-        i, i, i, i, STALE)
-    end
+  for k, name in ipairs(made.tensors) do
+    if name == "t" .. k then text[#text + 1] = "local " .. name end
   end
+  text[#text + 1] = table.concat(checks, "\n")
   text[#text + 1] = ("  local r = box[1]\n  if not ready(r) then return %d end"):format(STALE)
-  for i = 1, r.n do
-    if r.is_tensor[i] then
-      text[#text + 1] = ("  h[%d] = a%d"):format(k, i)
-      k = k + 1
-    end
-  end
-  text[#text + 1] = ("  local st = C.moth_capture_replay(ctx, id, h, %d)"):format(k)
+  for k, name in ipairs(made.tensors) do text[#text + 1] = ("  h[%d] = %s"):format(k - 1, name) end
+  text[#text + 1] = ("  local st = C.moth_capture_replay(ctx, id, h, %d)"):format(#made.tensors)
   text[#text + 1] = ("  if st == 0 or st == %d then counted(r) end"):format(WANT)
   text[#text + 1] = "  return st\nend"
   local chunk = assert(loadstring(table.concat(text, "\n"), "=[moth.capture]"))
   local box = setmetatable({r}, WEAK)
-  return chunk(box, C, ctx, ffi.istype, Handle, r.handles, r.id, r.constants, ready, counted, type)
+  return chunk(box, C, ctx, ffi.istype, Handle, r.handles, r.id, made.constants, ready, counted,
+    type, getmetatable, holds)
 end
 
 -- ---- making one ----
@@ -285,18 +364,13 @@ local id_out = ffi.new "uint32_t[1]"
 function recording.record(fn, ...)
   local n = select("#", ...)
   local args = {...}
-  local inputs, tensors = recording.own_inputs(args, n)
+  local inputs, tensors, notes = recording.own_inputs(args, n)
   local handles = lib.handles(math.max(#tensors, 1))
   for i, x in ipairs(tensors) do handles[i - 1] = x end
   local status = C.moth_capture_begin(ctx, handles, #tensors, id_out)
   if status < 0 then errors.status(status, "capture") end
   local r = {id = id_out[0], n = n, handles = handles, inputs = inputs, cells = {}, modules = {},
-             training = {}, seen = {}, is_tensor = {}, constants = {}, states = {}, guards = 0,
-             later = {}}
-  for i = 1, n do
-    r.is_tensor[i] = istensor(args[i])
-    if not r.is_tensor[i] then r.constants[i] = args[i] end
-  end
+             training = {}, seen = {}, notes = notes, states = {}, guards = 0, later = {}}
   lib.capture = r
   local ok, results = recording.run(fn, inputs, n)
   lib.capture = nil
