@@ -25,9 +25,11 @@ end
 
 -- ---- processes ----
 
+-- The last line of what a process complained; Lua's comes before its traceback.
 local function last_line(path)
-  local last = ""
+  local last = "it says nothing"
   for text in io.lines(path) do
+    if text:find "^stack traceback:" then break end
     if text:find "%S" then last = text end
   end
   return last
