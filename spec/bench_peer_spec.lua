@@ -108,8 +108,8 @@ describe("moth bench cuda --peer", function()
   end)
 
   it("gives up a group whose process dies before any row", function()
-    local peer = written "#!/bin/sh\n[ $2 = --list ] && echo 'launch/a: x' && exit\n"
-      .. "echo 'no card' >&2; echo 'stack traceback:' >&2; echo 'deep down' >&2; exit 4\n"
+    local peer = written("#!/bin/sh\n[ $2 = --list ] && echo 'launch/a: x' && exit\n"
+      .. "echo 'no card' >&2; echo 'stack traceback:' >&2; echo 'deep down' >&2; exit 4\n")
     os.execute("chmod +x " .. peer)
     local out = bench(("cuda --dry --only '/a$' --rounds 1 --peer %s"):format(peer))
     os.remove(peer)
