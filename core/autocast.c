@@ -10,6 +10,7 @@
 
 #include "op/attention.h"
 #include "op/conv.h"
+#include "op/conv3d.h"
 #include "op/copy.h"
 #include "op/loss.h"
 #include "op/matmul.h"
@@ -56,8 +57,9 @@ static bool listed(const moth_op *op, const moth_op *const *list) {
 static bool lowers(const moth_op *op) {
   static const moth_op *const list[] = {
     &moth_op_matmul, &moth_op_linear, &moth_op_mm, &moth_op_bmm, &moth_op_mv, &moth_op_addmm,
-    &moth_op_baddbmm, &moth_op_addbmm, &moth_op_conv1d, &moth_op_conv2d, &moth_op_conv_transpose1d,
-    &moth_op_conv_transpose2d, &moth_op_scaled_dot_product_attention, &moth_op_attention, NULL};
+    &moth_op_baddbmm, &moth_op_addbmm, &moth_op_conv1d, &moth_op_conv2d, &moth_op_conv3d,
+    &moth_op_conv_transpose1d, &moth_op_conv_transpose2d, &moth_op_conv_transpose3d,
+    &moth_op_scaled_dot_product_attention, &moth_op_attention, NULL};
   return listed(op, list);
 }
 

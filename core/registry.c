@@ -34,6 +34,7 @@
   F(softmax)    /* softmax, log_softmax */ \
   F(dropout)    /* dropout, of elements and of channels */ \
   F(conv)       /* convolutions and their transposes */ \
+  F(conv3d)     /* convolutions of volumes */ \
   F(columns)    /* windows as columns: unfold, fold */ \
   F(pool)       /* pooling by windows */ \
   F(adaptive)   /* pooling to a given size */ \

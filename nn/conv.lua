@@ -1,4 +1,4 @@
---- conv.lua -- nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d.
+--- conv.lua -- nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d and its kin.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -101,7 +101,7 @@ local function extra_repr(self)
   return table.concat(parts, ", ")
 end
 
--- ---- Conv1d, Conv2d ----
+-- ---- Conv1d, Conv2d, Conv3d ----
 
 -- The border as F.pad takes it: before and after, from the last dimension on.
 local function border(self, n)
@@ -163,7 +163,14 @@ make_conv(Conv1d, 1)
 local Conv2d = class("Conv2d", Module)
 make_conv(Conv2d, 2)
 
--- ---- ConvTranspose1d, ConvTranspose2d ----
+--- Slides filters over volumes: (N, in_channels, D, H, W) or (in_channels, D, H, W) -> (N,
+-- out_channels, D', H', W'), D' = (D + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1,
+-- rounded down. weight (out_channels, in_channels / groups, KD, KH, KW) and bias (out_channels)
+-- begin as PyTorch's.
+local Conv3d = class("Conv3d", Module)
+make_conv(Conv3d, 3)
+
+-- ---- ConvTranspose1d, ConvTranspose2d, ConvTranspose3d ----
 
 local function transpose_signature(name, n)
   local a, b, c, d = channels(n)
@@ -246,5 +253,12 @@ make_transpose(ConvTranspose1d, 1)
 -- the call takes an output_size too, from which output_padding follows.
 local ConvTranspose2d = class("ConvTranspose2d", Module)
 make_transpose(ConvTranspose2d, 2)
+
+--- The transpose of Conv3d, which enlarges volumes: (N, in_channels, D, H, W) -> (N, out_channels,
+-- D', H', W'), D' = (D - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
+-- weight (in_channels, out_channels / groups, KD, KH, KW) and bias (out_channels) begin as
+-- PyTorch's; the call takes an output_size too, from which output_padding follows.
+local ConvTranspose3d = class("ConvTranspose3d", Module)
+make_transpose(ConvTranspose3d, 3)
 
 return conv

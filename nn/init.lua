@@ -17,7 +17,7 @@ from("parameter", "Parameter Buffer isinstance typename")
 from("container", "Sequential ModuleList ModuleDict")
 from("parameters", "ParameterList ParameterDict")
 from("linear", "Identity Linear Bilinear")
-from("conv", "Conv1d Conv2d ConvTranspose1d ConvTranspose2d")
+from("conv", "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d")
 from("pool", "MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d "
   .. "AdaptiveMaxPool1d AdaptiveMaxPool2d")
 from("pad", "ConstantPad1d ConstantPad2d ZeroPad1d ZeroPad2d ReflectionPad1d ReflectionPad2d "

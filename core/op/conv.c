@@ -7,9 +7,8 @@
 
 #include "../kernel/conv.h"
 #include "../kernel/real.h"
-#include "arith.h"
+#include "conv_fit.h"
 #include "reduce.h"
-#include "view.h"
 
 #define STEPS(a)                                                                        \
   .stride = INT2((a)->stride), .padding = (a)->padding, .dilation = INT2((a)->dilation), \
@@ -17,7 +16,7 @@
 
 /* -- geometry -- */
 
-enum { NUMBERS, VALID, SAME }; /* what `padding` may be */
+#define WEIGHT_SIZES "(O, C / groups, KH, KW)"
 
 /* w := the window of the images, which have only a layout here; `blame` gave the kernel. "same"
 ** puts the odd one of an uneven border at the far side. */
@@ -40,54 +39,6 @@ static int conv_window(moth_window *w, const moth_tensor *image, const char *bla
     }
   }
   return moth_window_fit(w, image, blame, false);
-}
-
-/* A tensor's sizes, with a batch of one put before those of a single image. */
-static int with_batch(const moth_tensor *x, const char *arg, const char *names, int64_t size[4]) {
-  const moth_layout *l = &x->l;
-  if (l->ndim != 3 && l->ndim != 4)
-    return moth_fail(x->ctx, MOTH_E_SHAPE, arg, "(N, %s) or (%s) is needed, got %s", names, names,
-                     moth_str(x));
-  size[0] = 1;
-  memcpy(size + (4 - l->ndim), l->shape, (size_t)l->ndim * sizeof *size);
-  if (size[1] < 1 || size[2] < 1 || size[3] < 1)
-    return moth_fail(x->ctx, MOTH_E_SHAPE, arg, "only the batch may be empty, got %s",
-                     moth_str(x));
-  return MOTH_OK;
-}
-
-/* y := sizes, without the batch if `like` has none. */
-static void take_batch(moth_layout *y, const moth_tensor *like, const int64_t size[4]) {
-  y->ndim = like->l.ndim;
-  memcpy(y->shape, size + (4 - y->ndim), (size_t)y->ndim * sizeof *size);
-}
-
-static int check_groups(moth_ctx *ctx, int64_t groups, int64_t filters, const moth_tensor *shown) {
-  if (groups < 1)
-    return moth_fail(ctx, MOTH_E_DOMAIN, "groups", "a number from 1 on is needed, got %lld",
-                     (long long)groups);
-  if (filters % groups)
-    return moth_fail(ctx, MOTH_E_SHAPE, "groups", "%lld channels do not fall into %lld groups: %s",
-                     (long long)filters, (long long)groups, moth_str(shown));
-  return MOTH_OK;
-}
-
-static int check_weight(const moth_tensor *weight) {
-  const moth_layout *l = &weight->l;
-  if (l->ndim != 4)
-    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight",
-                     "(O, C / groups, KH, KW) is needed, got %s", moth_str(weight));
-  if (l->numel == 0)
-    return moth_fail(weight->ctx, MOTH_E_SHAPE, "weight", "one with elements is needed, got %s",
-                     moth_str(weight));
-  return MOTH_OK;
-}
-
-/* Whether a bias has one element for each of n channels. */
-static int check_bias(const moth_tensor *bias, int64_t n) {
-  if (!bias || (bias->l.ndim == 1 && bias->l.shape[0] == n)) return MOTH_OK;
-  return moth_fail(bias->ctx, MOTH_E_SHAPE, "bias", "%s is needed, one for each filter, got %s",
-                   moth_str_shape(bias->ctx, 1, &n), moth_str(bias));
 }
 
 /* -- running -- */
@@ -132,8 +83,8 @@ static int run(int what, const moth_conv *c, const moth_tensor *a, const moth_te
 static int conv2d_fit(const conv2d_args *a, moth_conv *c) {
   int64_t x[4];
   const int64_t *w = a->weight->l.shape;
-  int status = check_weight(a->weight);
-  if (!status) status = with_batch(a->input, "input", "C, H, W", x);
+  int status = check_weight(a->weight, 2, WEIGHT_SIZES);
+  if (!status) status = with_batch(a->input, "input", 2, "C, H, W", x);
   if (!status) status = check_groups(a->ctx, a->groups, w[0], a->weight);
   if (status) return status;
   if (x[1] / a->groups != w[1] || x[1] % a->groups)
@@ -150,7 +101,7 @@ static int conv2d_shape(const conv2d_args *a, moth_layout *y) {
   moth_conv c;
   int status = conv2d_fit(a, &c);
   if (!status)
-    take_batch(y, a->input, (int64_t[4]){c.n, c.filters, c.w.out[0], c.w.out[1]});
+    take_batch(y, a->input, 2, (int64_t[4]){c.n, c.filters, c.w.out[0], c.w.out[1]});
   return status;
 }
 
@@ -201,8 +152,8 @@ MOTH_OP(conv2d, CONV2D,
 static int conv2d_input_fit(const conv2d_input_args *a, moth_conv *c) {
   int64_t dy[4];
   const int64_t *w = a->weight->l.shape;
-  int status = check_weight(a->weight);
-  if (!status) status = with_batch(a->input, "input", "O, OH, OW", dy);
+  int status = check_weight(a->weight, 2, WEIGHT_SIZES);
+  if (!status) status = with_batch(a->input, "input", 2, "O, OH, OW", dy);
   if (!status) status = check_groups(a->ctx, a->groups, w[0], a->weight);
   if (status) return status;
   *c = (moth_conv){.n = dy[0], .filters = w[0], .groups = a->groups};
@@ -210,7 +161,7 @@ static int conv2d_input_fit(const conv2d_input_args *a, moth_conv *c) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "groups", "%lld groups are too many",
                      (long long)a->groups);
   moth_tensor image = {.ctx = a->ctx, .l = a->input->l}; /* only a layout */
-  take_batch(&image.l, a->input, (int64_t[4]){c->n, c->channels, a->size[0], a->size[1]});
+  take_batch(&image.l, a->input, 2, (int64_t[4]){c->n, c->channels, a->size[0], a->size[1]});
   status = conv_window(&c->w, &image, "size", w + 2, a->stride, &a->padding, a->dilation);
   if (!status && (dy[1] != w[0] || dy[2] != c->w.out[0] || dy[3] != c->w.out[1]))
     status = moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is not what the filters %s make of %s",
@@ -221,7 +172,7 @@ static int conv2d_input_fit(const conv2d_input_args *a, moth_conv *c) {
 static int conv2d_input_shape(const conv2d_input_args *a, moth_layout *y) {
   moth_conv c;
   int status = conv2d_input_fit(a, &c);
-  if (!status) take_batch(y, a->input, (int64_t[4]){c.n, c.channels, a->size[0], a->size[1]});
+  if (!status) take_batch(y, a->input, 2, (int64_t[4]){c.n, c.channels, a->size[0], a->size[1]});
   return status;
 }
 
@@ -257,8 +208,8 @@ MOTH_OP(conv2d_input, CONV2D_INPUT,
 
 static int conv2d_weight_fit(const conv2d_weight_args *a, moth_conv *c) {
   int64_t x[4], dy[4];
-  int status = with_batch(a->input, "input", "C, H, W", x);
-  if (!status) status = with_batch(a->output, "output", "O, OH, OW", dy);
+  int status = with_batch(a->input, "input", 2, "C, H, W", x);
+  if (!status) status = with_batch(a->output, "output", 2, "O, OH, OW", dy);
   if (!status) status = check_groups(a->ctx, a->groups, dy[1], a->output);
   if (!status) status = check_groups(a->ctx, a->groups, x[1], a->input);
   if (status) return status;
@@ -315,28 +266,12 @@ MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
 
 /* -- made of these -- */
 
-/* *out := y + bias, the bias along the channels; takes y. */
-static int add_bias(moth_tensor *y, moth_tensor *bias, moth_tensor **out) {
-  moth_tensor *column = NULL;
-  if (!bias) {
-    *out = y;
-    return MOTH_OK;
-  }
-  int status = MOTH_CALL(y->ctx, &column, reshape, .input = bias,
-                         .shape = {(int64_t[]){bias->l.numel, 1, 1}, 3});
-  if (!status)
-    status = MOTH_CALL(y->ctx, out, add, .input = y, .other = column, .alpha = {.as.number = 1});
-  moth_tensor_release(column);
-  moth_tensor_release(y);
-  return status;
-}
-
 static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
   int64_t x[4], size[2];
   const int64_t *w = a->weight->l.shape;
-  int status = check_weight(a->weight);
-  if (!status) status = with_batch(a->input, "input", "C, H, W", x);
+  int status = check_weight(a->weight, 2, WEIGHT_SIZES);
+  if (!status) status = with_batch(a->input, "input", 2, "C, H, W", x);
   if (!status) status = check_groups(ctx, a->groups, w[0], a->weight);
   if (!status && x[1] != w[0])
     status = moth_fail(ctx, MOTH_E_SHAPE, "input", "the filters %s want %lld channels, got %s",
@@ -366,7 +301,7 @@ static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor 
                        .size = INT2(size), .stride = INT2(a->stride),
                        .padding = {NUMBERS, INT2(a->padding)}, .dilation = INT2(a->dilation),
                        .groups = a->groups);
-  return status ? status : add_bias(y, a->bias, out);
+  return status ? status : add_bias(y, a->bias, 2, out);
 }
 
 MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,

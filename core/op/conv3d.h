@@ -1,0 +1,49 @@
+/* conv3d.h -- the faces of convolution of volumes. */
+#ifndef MOTH_OP_CONV3D_H
+#define MOTH_OP_CONV3D_H
+
+#include "../op.h"
+
+#define CONV3D_STEPS(ARG) \
+  ARG(int3,         stride,      1, "step between windows") \
+  ARG(int3_or_enum, padding, 0|valid|same, "border of zeros on each side, or valid: none, or " \
+                                          "same: what keeps the size") \
+  ARG(int3,         dilation,    1, "step between the elements of a window") \
+  ARG(int,          groups,      1, "each group of filters sees its own group of channels")
+
+#define CONV3D(ARG) \
+  ARG(tensor,       input,        , "volumes, (N, C, D, H, W) or (C, D, H, W)") \
+  ARG(tensor,       weight,       , "filters, (O, C / groups, KD, KH, KW)") \
+  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  CONV3D_STEPS(ARG)
+MOTH_ARGS(conv3d, CONV3D)
+
+/* Its gradients: of the volumes, of size (D, H, W), and of the filters. */
+#define CONV3D_INPUT(ARG) \
+  ARG(tensor,       input,        , "gradient of the result, (N, O, OD, OH, OW) or " \
+                                    "(O, OD, OH, OW)") \
+  ARG(tensor,       weight,       , "filters, (O, C / groups, KD, KH, KW)") \
+  ARG(int3,         size,         , "depth, height and width of the volumes") \
+  CONV3D_STEPS(ARG)
+MOTH_ARGS(conv3d_input, CONV3D_INPUT)
+
+#define CONV3D_WEIGHT(ARG) \
+  ARG(tensor,       input,        , "volumes, (N, C, D, H, W) or (C, D, H, W)") \
+  ARG(tensor,       output,       , "gradient of the result, (N, O, OD, OH, OW) or " \
+                                    "(O, OD, OH, OW)") \
+  ARG(int3,         kernel_size,  , "depth, height and width of the filters") \
+  CONV3D_STEPS(ARG)
+MOTH_ARGS(conv3d_weight, CONV3D_WEIGHT)
+
+#define CONV_TRANSPOSE3D(ARG) \
+  ARG(tensor,       input,        , "volumes, (N, C, D, H, W) or (C, D, H, W)") \
+  ARG(tensor,       weight,       , "filters, (C, O / groups, KD, KH, KW)") \
+  ARG(maybe_tensor, bias,     none, "what is added to each channel, (O)") \
+  ARG(int3,         stride,      1, "step between windows of the result") \
+  ARG(int3,         padding,     0, "border cut off on each side") \
+  ARG(int3,         output_padding, 0, "further size of the result, less than a step") \
+  ARG(int,          groups,      1, "each group of filters sees its own group of channels") \
+  ARG(int3,         dilation,    1, "step between the elements of a window")
+MOTH_ARGS(conv_transpose3d, CONV_TRANSPOSE3D)
+
+#endif
