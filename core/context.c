@@ -25,7 +25,7 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   ctx->grad_mode = true;
   ctx->autocast = -1;
   ctx->default_dtype = MOTH_F32;
-  ctx->cudnn = 1u << MOTH_CUDNN_ENABLED;
+  ctx->cudnn = 1u << MOTH_CUDNN_ENABLED | 1u << MOTH_CUDNN_SDP;
   moth_memory_floor(ctx, FLOOR_BYTES, FLOOR_SLOTS);
   ctx->looked = moth_seconds();
   ctx->interrupts = atomic_load(&moth_interrupts);
@@ -165,7 +165,7 @@ int32_t moth_deterministic(moth_ctx *ctx, int32_t on) {
 }
 
 int32_t moth_cudnn(moth_ctx *ctx, int32_t what, int32_t on) {
-  if (what < MOTH_CUDNN_ENABLED || what > MOTH_CUDNN_TF32)
+  if (what < MOTH_CUDNN_ENABLED || what > MOTH_CUDNN_SDP)
     return moth_fail(ctx, MOTH_E_ARG, "what", "cuDNN has no switch %d", what);
   const uint32_t bit = 1u << what;
   const int32_t old = (ctx->cudnn & bit) != 0;

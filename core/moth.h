@@ -417,11 +417,12 @@ int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype); /* -1 leaves it; retur
 int32_t moth_float32_precision(moth_ctx *ctx, int32_t level);
 /* Whether libraries must repeat their results bit for bit. -1 leaves it; returns the old. */
 int32_t moth_deterministic(moth_ctx *ctx, int32_t on);
-/* How cuDNN is used for convolutions. -1 leaves it; returns the old. */
+/* How cuDNN is used. -1 leaves it; returns the old. */
 enum {
-  MOTH_CUDNN_ENABLED,   /* is it used? On at first, the others off */
-  MOTH_CUDNN_BENCHMARK, /* are its plans timed first? */
-  MOTH_CUDNN_TF32       /* may f32 be multiplied as TF32? */
+  MOTH_CUDNN_ENABLED,   /* is it used? On at first */
+  MOTH_CUDNN_BENCHMARK, /* are its plans for convolutions timed first? */
+  MOTH_CUDNN_TF32,      /* may convolutions multiply f32 as TF32? */
+  MOTH_CUDNN_SDP        /* does it do attention? On at first */
 };
 int32_t moth_cudnn(moth_ctx *ctx, int32_t what, int32_t on);
 

@@ -5,7 +5,7 @@
 ** One kernel does three things, which differ in what a block's rows are and what they gather: the
 ** result and the gradient of the queries go through the keys, those of keys and values, both at
 ** once, through the queries. Every sum has a fixed order. This is the way of f32 and f64, and of
-** half types where flash.cu has no kernel.
+** half types where neither cuDNN (cudnn_attention.cu) nor flash.cu has a kernel.
 */
 #include "attention.cuh"
 
@@ -248,7 +248,8 @@ MOTH_CUDA(attention) {
   const moth_tensor y = a->heads_last ? heads_first(out[0]) : *out[0];
   bool done = false;
   if (!q) return moth_status(a->ctx);
-  int status = moth_flash(a, q, &y, out[1], &done);
+  int status = moth_attention_cudnn(a, q, &y, out[1], &done);
+  if (!done && !status) status = moth_flash(a, q, &y, out[1], &done);
   if (done || status) return status;
   return with_float(y.l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -386,7 +387,8 @@ MOTH_CUDA(attention_back) {
     *at[i] = own[i];
   }
   bool done = false;
-  if (!status) status = moth_flash_back(&c, q, out, &done);
+  if (!status) status = moth_attention_back_cudnn(&c, q, out, &done);
+  if (!status && !done) status = moth_flash_back(&c, q, out, &done);
   for (int i = 3; !status && !done && i < 5; i++) {
     if (own[i]) continue;
     *at[i] = own[i] = moth_packed(*at[i]);

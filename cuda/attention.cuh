@@ -158,6 +158,13 @@ MOTH_LOCAL int gradient_open(moth_ctx *ctx, gradient_place *p, moth_tensor *y, c
 MOTH_LOCAL int gradient_close(moth_ctx *ctx, gradient_place *p, const leading &lead, int dtype,
                               int status);
 
+/* -- cuDNN (cudnn_attention.cu): *done tells whether it could; arguments as below -- */
+
+MOTH_LOCAL int moth_attention_cudnn(const attention_args *a, const moth_queue *q,
+                                    const moth_tensor *y, const moth_tensor *lse, bool *done);
+MOTH_LOCAL int moth_attention_back_cudnn(const attention_back_args *a, const moth_queue *q,
+                                         moth_tensor *const *out, bool *done);
+
 /* -- half types on tensor cores (flash.cu): *done tells whether they could -- */
 
 /* y: the result, with its heads before its rows however it lies. */

@@ -1,4 +1,8 @@
-/* cudnn.cu -- convolution by cuDNN (dnn.cuh): its descriptors, and what its plans depend on. */
+/* cudnn.cu -- convolution by cuDNN (dnn.cuh): its descriptors, and what its plans depend on.
+** Only engines whose results repeat are taken, those that narrow f32 only where that is allowed.
+*/
+#include <math.h>
+
 #include "conv.cuh"
 #include "dnn.cuh"
 
@@ -30,7 +34,7 @@ static void *describe_tensor(dnn_plan *p, const conv_key *k, int64_t name, int64
                              int64_t h, int64_t w) {
   const bool last = k->channels_last, sum = name == SUM;
   const dnn_tensor t = {name, sum ? 16 : k->alignment[name], sum ? computed_in(k) : (int)k->type,
-                        sum, {n, c, h, w},
+                        sum ? DNN_VIRTUAL : DNN_IN_MEMORY, {n, c, h, w},
                         {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1}};
   return dnn_describe(p, &t);
 }
@@ -67,20 +71,21 @@ static void describe(dnn_plan *p, const dnn_state *s, const conv_key *k) {
   void *f = describe_tensor(p, k, W, all, k->channels, w->kernel[0], w->kernel[1]);
   void *y = describe_tensor(p, k, Y, k->images, all, w->out[0], w->out[1]);
   void *sum = biased ? describe_tensor(p, k, SUM, k->images, all, w->out[0], w->out[1]) : y;
-  void *how = describe_convolution(p, k), *operations[2] = {dnn_begin(p, kinds[k->what])};
+  void *how = describe_convolution(p, k), *operation = dnn_operation(p, kinds[k->what]);
   for (int i = OPERATION_ALPHA; i <= OPERATION_BETA; i++)
-    dnn_set(p, operations[0], first + i, real, 1,
+    dnn_set(p, operation, first + i, real, 1,
             real == DNN_IS_DOUBLE ? (const void *)&wide[i] : (const void *)&narrow[i]);
-  dnn_set(p, operations[0], first + OPERATION_CONVOLUTION, DNN_IS_DESCRIPTOR, 1, &how);
-  dnn_set(p, operations[0], first + OPERATION_W, DNN_IS_DESCRIPTOR, 1, &f);
-  dnn_set(p, operations[0], first + OPERATION_X, DNN_IS_DESCRIPTOR, 1, &x);
-  dnn_set(p, operations[0], first + OPERATION_Y, DNN_IS_DESCRIPTOR, 1, &sum);
-  dnn_finish(p, operations[0]);
+  dnn_set(p, operation, first + OPERATION_CONVOLUTION, DNN_IS_DESCRIPTOR, 1, &how);
+  dnn_set(p, operation, first + OPERATION_W, DNN_IS_DESCRIPTOR, 1, &f);
+  dnn_set(p, operation, first + OPERATION_X, DNN_IS_DESCRIPTOR, 1, &x);
+  dnn_set(p, operation, first + OPERATION_Y, DNN_IS_DESCRIPTOR, 1, &sum);
+  dnn_finish(p, operation);
   if (biased) {
     void *bias = describe_tensor(p, k, BIAS, 1, all, 1, 1);
-    operations[1] = dnn_pointwise(p, DNN_ADD, computed_in(k), sum, bias, y);
+    const dnn_step add = {DNN_ADD, computed_in(k), sum, bias, y, NULL, 0};
+    dnn_pointwise(p, &add);
   }
-  dnn_close_graph(p, s, biased ? 2 : 1, operations);
+  dnn_close_graph(p, s);
 }
 
 /* Bytes of scratch that a plan may ask for: engines that want channels to lie side by side turn
@@ -130,9 +135,10 @@ int moth_conv_cudnn(const conv_job &j, bool *done) {
   *done = false;
   if (!s || !key_of(&k, j)) return MOTH_OK;
   const dnn_key key = dnn_key_of(k);
-  dnn_plan *p = dnn_plan_of(s, &key, &is_new);
+  dnn_plan *p = dnn_plan_of(s, &key, INFINITY, &is_new);
   if (is_new) {
     p->exact = k.exact;
+    p->repeats = true;
     p->most_room = most_room(&k);
     describe(p, s, &k);
     dnn_choose(p, s);

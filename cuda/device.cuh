@@ -23,19 +23,24 @@ typedef struct moth_library_state {
 } moth_library_state;
 MOTH_LOCAL moth_library_state *moth_library_state_of(const moth_queue *q, int library);
 
-/* How a library does something is found out once, and kept in a table by all that it depends on.
-** The plan that has this key, or one that is to be made anew: `taken` and `key` are members. */
-template <int SIZE, class P, class K>
-static inline P *plan_for(P (&plans)[SIZE], const K &key, bool *is_new) {
-  enum { NEAR = 8 };
+template <class K> static inline uint64_t hash_of(const K &key) {
   static_assert(sizeof key % 8 == 0, "a key has no padding");
   uint64_t hash = 14695981039346656037u, word[sizeof key / 8];
-  P *unused = NULL;
   memcpy(word, &key, sizeof key);
   for (uint64_t w : word) {
     hash = (hash ^ w) * 1099511628211u;
     hash ^= hash >> 29;
   }
+  return hash;
+}
+
+/* How a library does something is found out once, and kept in a table by all that it depends on.
+** The plan that has this key, or one that is to be made anew: `taken` and `key` are members. */
+template <int SIZE, class P, class K>
+static inline P *plan_for(P (&plans)[SIZE], const K &key, bool *is_new) {
+  enum { NEAR = 8 };
+  const uint64_t hash = hash_of(key);
+  P *unused = NULL;
   for (int i = 0; i < NEAR; i++) {
     P *p = &plans[(hash + i) % SIZE];
     *is_new = !p->taken || memcmp(&p->key, &key, sizeof key) != 0;

@@ -1,10 +1,11 @@
 /* dnn.cu -- cuDNN, NVIDIA's library, where it is found at run time: its functions, what is kept of
 ** it, descriptors, and plans that its heuristics name.
 **
-** A plan is made once and kept with all that it depends on. Only engines whose results repeat are
-** taken, those that narrow f32 only where that is allowed, and those with a moderate workspace;
-** where there is none, or it fails, Moth's own kernels do it.
+** A plan is made once and kept with all that it depends on. Engines are taken that have the room,
+** precision and repeatability that were asked for; where there is none, or it fails, Moth's own
+** kernels do it.
 */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -18,34 +19,36 @@ enum { /* descriptors */
 };
 
 enum { /* attributes */
-  POINTWISE_MODE = 0, POINTWISE_TYPE,
+  POINTWISE_MODE = 0, POINTWISE_TYPE, POINTWISE_AXIS = 9,
   HEURISTICS_MODE = 200, HEURISTICS_GRAPH, HEURISTICS_RESULTS,
   CONFIG_ENGINE = 300,
   PLAN_HANDLE = 400, PLAN_CONFIG, PLAN_ROOM,
-  POINTWISE_HOW = 750, POINTWISE_X, POINTWISE_B, POINTWISE_Y,
+  POINTWISE_HOW = 750, POINTWISE_X, POINTWISE_B, POINTWISE_Y, POINTWISE_WHERE = 758,
   GRAPH_HANDLE = 800, GRAPH_OPERATIONS,
   TENSOR_ALIGNMENT = 900, TENSOR_TYPE, TENSOR_SHAPE, TENSOR_STRIDES, TENSOR_NAME = 906,
-  TENSOR_IS_VIRTUAL,
+  TENSOR_IS_VIRTUAL, TENSOR_BY_VALUE,
   VARIANT_NAMES = 1000, VARIANT_POINTERS, VARIANT_ROOM = 1003,
   ENGINE_NOTES = 1303
 };
 enum { MODE_FALLBACK = 2, MODE_A = 3 };
 enum { NOTE_TENSOR_CORES = 0, NOTE_NARROWS = 1, NOTE_NOT_REPEATABLE = 4 };
 
-#define DNN_FUNCTIONS(F)                                                                       \
-  F(Create, (void **handle))                                                                   \
-  F(Destroy, (void *handle))                                                                   \
-  F(SetStream, (void *handle, cudaStream_t stream))                                            \
-  F(BackendCreateDescriptor, (int kind, void **desc))                                          \
-  F(BackendDestroyDescriptor, (void *desc))                                                    \
-  F(BackendSetAttribute, (void *desc, int name, int type, int64_t n, const void *values))      \
-  F(BackendGetAttribute, (void *desc, int name, int type, int64_t most, int64_t *n, void *to)) \
-  F(BackendFinalize, (void *desc))                                                             \
-  F(BackendExecute, (void *handle, void *plan, void *variant))
+#define DNN_FUNCTIONS(F)                                                                    \
+  F(size_t, GetVersion, (void))                                                             \
+  F(int, Create, (void **handle))                                                           \
+  F(int, Destroy, (void *handle))                                                           \
+  F(int, SetStream, (void *handle, cudaStream_t stream))                                    \
+  F(int, BackendCreateDescriptor, (int kind, void **desc))                                  \
+  F(int, BackendDestroyDescriptor, (void *desc))                                            \
+  F(int, BackendSetAttribute, (void *desc, int name, int type, int64_t n, const void *from)) \
+  F(int, BackendGetAttribute,                                                               \
+    (void *desc, int name, int type, int64_t most, int64_t *n, void *to))                   \
+  F(int, BackendFinalize, (void *desc))                                                     \
+  F(int, BackendExecute, (void *handle, void *plan, void *variant))
 
-#define DNN_MEMBER(name, args) int(*name) args;
-#define DNN_NAME(name, args) "cudnn" #name,
-#define DNN_ONE(name, args) +1
+#define DNN_MEMBER(type, name, args) type(*name) args;
+#define DNN_NAME(type, name, args) "cudnn" #name,
+#define DNN_ONE(type, name, args) +1
 enum { DNN_COUNT = 0 DNN_FUNCTIONS(DNN_ONE) };
 static union dnn_table {
   void *at[DNN_COUNT];
@@ -57,10 +60,18 @@ static const char *const dnn_names[] = {DNN_FUNCTIONS(DNN_NAME)};
 
 /* -- what is kept of a stream -- */
 
-enum { PLANS = 512, MOST_TIMED = 10 };
+enum { PLANS = 512, MOST_TIMED = 10, SUMS = 256, BEFORE_DEARER = 8 };
+
+/* Operations that are worth a plan that is compiled: milliseconds of a GPU. Twice as many after
+** each BEFORE_DEARER of them, so that a program whose shapes never come again does not wait for
+** the compiler all the time. */
+static const double WORTH = 5e11;
 
 struct dnn_state {
   void *handle;
+  size_t version;
+  int compiled;      /* plans so far that had to be worth it */
+  double work[SUMS]; /* operations of keys that have no plan yet, by their hash */
   dnn_plan plans[PLANS];
 };
 
@@ -91,6 +102,7 @@ dnn_state *dnn_state_of(const moth_queue *q) {
   if (s) return s->handle ? s : NULL;
   s = (dnn_state *)calloc(1, sizeof *s);
   if (!s) return NULL;
+  s->version = dnn.fn.GetVersion();
   kept->state = s;
   kept->close = close_state;
   if (dnn.fn.Create(&s->handle)) s->handle = NULL;
@@ -101,9 +113,21 @@ dnn_state *dnn_state_of(const moth_queue *q) {
   return s->handle ? s : NULL;
 }
 
-dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, bool *is_new) {
+size_t dnn_version(const dnn_state *s) { return s->version; }
+
+static bool is_worth(dnn_state *s, const dnn_key *key, double work) {
+  double *sum = &s->work[hash_of(*key) % SUMS];
+  *sum += work;
+  if (*sum < ldexp(WORTH, s->compiled / BEFORE_DEARER)) return false;
+  s->compiled += work < INFINITY;
+  *sum = 0;
+  return true;
+}
+
+dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_new) {
   dnn_plan *p = plan_for(s->plans, *key, is_new);
   if (!*is_new) return p;
+  if (!is_worth(s, key, work)) return NULL;
   drop_plan(p);
   p->key = *key;
   p->taken = true;
@@ -126,35 +150,50 @@ void dnn_set(dnn_plan *p, void *d, int name, int type, int64_t n, const void *va
 
 void dnn_finish(dnn_plan *p, void *d) { p->failed = p->failed || dnn.fn.BackendFinalize(d); }
 
+void *dnn_operation(dnn_plan *p, int kind) {
+  void *d = dnn_begin(p, kind);
+  p->failed = p->failed || p->noperations == DNN_MOST_OPERATIONS;
+  if (!p->failed) p->operations[p->noperations++] = d;
+  return d;
+}
+
 void *dnn_describe(dnn_plan *p, const dnn_tensor *t) {
+  const bool is_virtual = t->place == DNN_VIRTUAL, by_value = t->place == DNN_BY_VALUE;
   void *d = dnn_begin(p, DNN_TENSOR);
   dnn_set(p, d, TENSOR_TYPE, DNN_IS_DATA_TYPE, 1, &t->type);
   dnn_set(p, d, TENSOR_SHAPE, DNN_IS_INT64, 4, t->shape);
   dnn_set(p, d, TENSOR_STRIDES, DNN_IS_INT64, 4, t->strides);
   dnn_set(p, d, TENSOR_NAME, DNN_IS_INT64, 1, &t->name);
   dnn_set(p, d, TENSOR_ALIGNMENT, DNN_IS_INT64, 1, &t->alignment);
-  dnn_set(p, d, TENSOR_IS_VIRTUAL, DNN_IS_BOOLEAN, 1, &t->is_virtual);
+  dnn_set(p, d, TENSOR_IS_VIRTUAL, DNN_IS_BOOLEAN, 1, &is_virtual);
+  if (by_value) dnn_set(p, d, TENSOR_BY_VALUE, DNN_IS_BOOLEAN, 1, &by_value);
   dnn_finish(p, d);
   return d;
 }
 
-void *dnn_pointwise(dnn_plan *p, int mode, int type, void *x, void *b, void *y) {
-  void *how = dnn_begin(p, DNN_POINTWISE), *operation = dnn_begin(p, DNN_POINTWISE_OPERATION);
-  dnn_set(p, how, POINTWISE_MODE, DNN_IS_POINTWISE_MODE, 1, &mode);
-  dnn_set(p, how, POINTWISE_TYPE, DNN_IS_DATA_TYPE, 1, &type);
-  dnn_finish(p, how);
-  dnn_set(p, operation, POINTWISE_HOW, DNN_IS_DESCRIPTOR, 1, &how);
-  dnn_set(p, operation, POINTWISE_X, DNN_IS_DESCRIPTOR, 1, &x);
-  dnn_set(p, operation, POINTWISE_B, DNN_IS_DESCRIPTOR, 1, &b);
-  dnn_set(p, operation, POINTWISE_Y, DNN_IS_DESCRIPTOR, 1, &y);
-  dnn_finish(p, operation);
-  return operation;
+static void attach(dnn_plan *p, void *d, int name, void *to) {
+  if (to) dnn_set(p, d, name, DNN_IS_DESCRIPTOR, 1, &to);
 }
 
-void dnn_close_graph(dnn_plan *p, const dnn_state *s, int n, void *const *operations) {
+void dnn_pointwise(dnn_plan *p, const dnn_step *step) {
+  void *how = dnn_begin(p, DNN_POINTWISE);
+  dnn_set(p, how, POINTWISE_MODE, DNN_IS_POINTWISE_MODE, 1, &step->mode);
+  dnn_set(p, how, POINTWISE_TYPE, DNN_IS_DATA_TYPE, 1, &step->type);
+  if (step->mode == DNN_POSITION) dnn_set(p, how, POINTWISE_AXIS, DNN_IS_INT64, 1, &step->axis);
+  dnn_finish(p, how);
+  void *d = dnn_operation(p, DNN_POINTWISE_OPERATION);
+  attach(p, d, POINTWISE_HOW, how);
+  attach(p, d, POINTWISE_X, step->x);
+  attach(p, d, POINTWISE_B, step->b);
+  attach(p, d, POINTWISE_WHERE, step->where);
+  attach(p, d, POINTWISE_Y, step->y);
+  dnn_finish(p, d);
+}
+
+void dnn_close_graph(dnn_plan *p, const dnn_state *s) {
   p->graph = dnn_begin(p, DNN_GRAPH);
   dnn_set(p, p->graph, GRAPH_HANDLE, DNN_IS_HANDLE, 1, &s->handle);
-  dnn_set(p, p->graph, GRAPH_OPERATIONS, DNN_IS_DESCRIPTOR, n, operations);
+  dnn_set(p, p->graph, GRAPH_OPERATIONS, DNN_IS_DESCRIPTOR, p->noperations, p->operations);
   dnn_finish(p, p->graph);
 }
 
@@ -170,7 +209,7 @@ static bool suits(const dnn_plan *p, void *config) {
                                           &engine) &&
               !dnn.fn.BackendGetAttribute(engine, ENGINE_NOTES, DNN_IS_NOTE, NOTES, &n, notes);
   for (int64_t i = 0; good && i < n && i < NOTES; i++)
-    good = notes[i] != NOTE_NOT_REPEATABLE &&
+    good = !(p->repeats && notes[i] == NOTE_NOT_REPEATABLE) &&
            !(p->exact && (notes[i] == NOTE_TENSOR_CORES || notes[i] == NOTE_NARROWS));
   dnn.fn.BackendDestroyDescriptor(engine);
   return good;

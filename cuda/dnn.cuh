@@ -8,13 +8,14 @@
 
 #include "device.cuh"
 
-enum { DNN_FLOAT = 0, DNN_DOUBLE = 1, DNN_HALF = 2, DNN_BFLOAT16 = 9 };
+enum { DNN_FLOAT = 0, DNN_DOUBLE = 1, DNN_HALF = 2, DNN_INT32 = 4, DNN_BFLOAT16 = 9,
+       DNN_BOOLEAN = 11 };
 
 enum { /* what an attribute's values are */
   DNN_IS_HANDLE = 0, DNN_IS_DATA_TYPE = 1, DNN_IS_BOOLEAN = 2, DNN_IS_INT64 = 3,
   DNN_IS_FLOAT = 4, DNN_IS_DOUBLE = 5, DNN_IS_POINTER = 6, DNN_IS_CONV_MODE = 7,
   DNN_IS_HEURISTICS_MODE = 8, DNN_IS_NOTE = 11, DNN_IS_POINTWISE_MODE = 14,
-  DNN_IS_DESCRIPTOR = 15
+  DNN_IS_DESCRIPTOR = 15, DNN_IS_REDUCTION = 18
 };
 
 /* -- what is kept of a stream (dnn.cu) -- */
@@ -23,14 +24,17 @@ typedef struct dnn_key { /* all that an answer depends on; the first word says o
   int64_t word[40];
 } dnn_key;
 
-enum { DNN_MOST_MADE = 24 };
+enum { DNN_MOST_MADE = 96, DNN_MOST_OPERATIONS = 32 };
 
 typedef struct dnn_plan {
   dnn_key key;
   void *made[DNN_MOST_MADE]; /* descriptors that it consists of */
   int count, tried;          /* of them; configurations that were gone through */
+  void *operations[DNN_MOST_OPERATIONS]; /* among them; in the order of the graph */
+  int noperations;
   bool taken, failed, has_run;
   bool exact;        /* engines that narrow f32 will not do */
+  bool repeats;      /* nor those whose results do not repeat */
   int64_t most_room; /* bytes of scratch that it may ask for */
   void *graph, *plan; /* plan == NULL: there is none */
   size_t room;
@@ -40,8 +44,12 @@ typedef struct dnn_state dnn_state;
 
 /* NULL: there is no library, or it does not want to. */
 MOTH_LOCAL dnn_state *dnn_state_of(const moth_queue *q);
-/* The plan of a key; *is_new: it is to be described and chosen. */
-MOTH_LOCAL dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, bool *is_new);
+/* cudnnGetVersion(): 91900 is 9.19.0. */
+MOTH_LOCAL size_t dnn_version(const dnn_state *s);
+/* The plan of a key; *is_new: it is to be described and chosen. Some plans are compiled when they
+** are chosen, which takes seconds: NULL until the calls of a key, of `work` operations each, are
+** worth that. INFINITY: always. */
+MOTH_LOCAL dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_new);
 
 template <class K> static inline dnn_key dnn_key_of(const K &of) {
   static_assert(sizeof of <= sizeof(dnn_key), "a key is larger than its place");
@@ -56,20 +64,29 @@ MOTH_LOCAL void *dnn_begin(dnn_plan *p, int kind);
 MOTH_LOCAL void dnn_set(dnn_plan *p, void *d, int name, int type, int64_t n, const void *values);
 MOTH_LOCAL void dnn_finish(dnn_plan *p, void *d);
 
+/* Begins an operation of the graph, which runs after those before it. */
+MOTH_LOCAL void *dnn_operation(dnn_plan *p, int kind);
+
+enum dnn_place { DNN_IN_MEMORY, DNN_VIRTUAL /* never there */, DNN_BY_VALUE /* on the CPU */ };
 typedef struct dnn_tensor { /* of four dimensions */
   int64_t name, alignment;
-  int type;
-  bool is_virtual; /* never in memory */
+  int type, place;
   int64_t shape[4], strides[4];
 } dnn_tensor;
 MOTH_LOCAL void *dnn_describe(dnn_plan *p, const dnn_tensor *t);
 
-enum { DNN_ADD = 0 };
-/* y := mode(x, b), computed in `type`; the operation. */
-MOTH_LOCAL void *dnn_pointwise(dnn_plan *p, int mode, int type, void *x, void *b, void *y);
+enum { DNN_ADD = 0, DNN_MUL = 1, DNN_DIV = 6, DNN_SUB = 9, DNN_EXP = 13, DNN_LOG = 15,
+       DNN_IDENTITY = 21, DNN_GE = 303, DNN_POSITION = 501, DNN_SELECT = 601 };
+typedef struct dnn_step { /* y := mode(x, b), computed in `type`; what is not there is NULL or 0 */
+  int mode, type;
+  void *x, *b, *y;
+  void *where;  /* DNN_SELECT: x where it holds, else b */
+  int64_t axis; /* DNN_POSITION: of which y gets the positions */
+} dnn_step;
+MOTH_LOCAL void dnn_pointwise(dnn_plan *p, const dnn_step *step);
 
-/* Makes p->graph of n operations. */
-MOTH_LOCAL void dnn_close_graph(dnn_plan *p, const dnn_state *s, int n, void *const *operations);
+/* Makes p->graph of the operations. */
+MOTH_LOCAL void dnn_close_graph(dnn_plan *p, const dnn_state *s);
 
 /* -- choosing and running -- */
 

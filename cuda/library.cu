@@ -27,7 +27,7 @@ static const library known[LIBRARIES] = {
   {"cuBLASLt", "MOTH_CUBLASLT", "cublasLtGetVersion",
    "matrix products by Moth's own kernels, several times slower",
    {LT_FILES, NULL}},
-  {"cuDNN", "MOTH_CUDNN", "cudnnGetVersion", "convolutions by Moth's own kernels",
+  {"cuDNN", "MOTH_CUDNN", "cudnnGetVersion", "convolutions and attention by Moth's own kernels",
    {"libcudnn.so.9", "libcudnn.so.8", NULL}},
 };
 

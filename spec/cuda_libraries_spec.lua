@@ -110,6 +110,20 @@ describe("moth.backends.cuda.matmul", function()
   end)
 end)
 
+describe("moth.backends.cuda.enable_cudnn_sdp", function()
+  local cuda_settings = require("moth").backends.cuda
+
+  it("is told by cudnn_sdp_enabled, and takes a boolean", function()
+    assert.is_true(cuda_settings.cudnn_sdp_enabled())
+    cuda_settings.enable_cudnn_sdp(false)
+    assert.is_false(cuda_settings.cudnn_sdp_enabled())
+    cuda_settings.enable_cudnn_sdp(true)
+    assert.is_true(cuda_settings.cudnn_sdp_enabled())
+    assert.has_error_like(function() cuda_settings.enable_cudnn_sdp(1) end,
+      "bad argument 'enabled' to 'backends.cuda.enable_cudnn_sdp' %(a boolean is needed, got 1")
+  end)
+end)
+
 describe("convolution by cuDNN", function()
   if not emulated then return pending(why) end
 
@@ -186,7 +200,7 @@ describe("convolution by cuDNN", function()
   end)
 
   it("is Moth's own where cuDNN is switched off, though it is there", function()
-    assert.equal("true\t91234\nrc=0\n", convolved({}, [[
+    assert.equal("true\t91934\nrc=0\n", convolved({}, [[
       moth.backends.cudnn.enabled = false
       print(moth.backends.cudnn.is_available(), moth.backends.cudnn.version())
       check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
@@ -208,6 +222,126 @@ describe("convolution by cuDNN", function()
       convolved({ DNN_REFUSES = "1" }, check))
     assert.equal("runs=0 plans=6 left=0 engines=0,0,0\nrc=0\n",
       convolved({ DNN_REFUSES = "100" }, check))
+  end)
+end)
+
+describe("attention by cuDNN", function()
+  if not emulated then return pending(why) end
+
+  local library
+  setup(function() library = built "dnn" end)
+  teardown(function() os.remove(library) end)
+
+  -- check{queries, keys[, e, v]} of (2, 4, ., .), or of what `lead` and `shared`, of keys, say.
+  local attend = [[
+    local F, cuda = moth.nn.functional, moth.backends.cuda
+    moth.backends.cudnn.benchmark = true -- a shape is planned when it is first seen
+    local function shaped(lead, rows, cols)
+      local shape = {unpack(lead)}
+      shape[#shape + 1], shape[#shape + 2] = rows, cols
+      return shape
+    end
+    local function turned(x) -- its heads side by side in memory
+      return x:dim() > 2 and x:transpose(-3, -2):contiguous():transpose(-3, -2) or x
+    end
+    local function all(t, device, dtype, x)
+      local own, y = {}
+      for i = 1, 3 do
+        own[i] = x[i]:to{device = device, dtype = dtype}
+        if t.turned then own[i] = turned(own[i]) end
+        own[i] = own[i]:detach():requires_grad_()
+      end
+      local options = {attn_mask = t.mask and t.mask:to(device), is_causal = t.causal or false,
+        scale = t.scale, enable_gqa = t.gqa}
+      if t.forward ~= nil then cuda.enable_cudnn_sdp(t.forward) end
+      y = F.scaled_dot_product_attention(own[1], own[2], own[3], options)
+      if t.forward ~= nil then cuda.enable_cudnn_sdp(not t.forward) end
+      local dy = x[4]:to{device = device, dtype = dtype}
+      y:backward(t.turned and turned(dy) or dy)
+      local to = {y:detach()}
+      for i = 1, 3 do to[i + 1] = own[i].grad end
+      for i = 1, 4 do to[i] = to[i]:to{device = "cpu", dtype = moth.float32} end
+      return to
+    end
+    local function check(t)
+      moth.manual_seed(1)
+      local dtype, lead = t.dtype or moth.float16, t.lead or {2, 4}
+      local e, v, shared = t[3] or 8, t[4] or t[3] or 8, t.shared or lead
+      local x = {moth.randn(shaped(lead, t[1], e)), moth.randn(shaped(shared, t[2], e)),
+        moth.randn(shaped(shared, t[2], v)), moth.randn(shaped(lead, t[1], v))}
+      for i = 1, 4 do x[i] = x[i]:to(dtype):float() end
+      local wanted, got = all(t, "cpu", moth.float32, x), all(t, "cuda", dtype, x)
+      for i = 1, 4 do
+        local off = (wanted[i] - got[i]):abs():max():item()
+        off = off / math.max(0.1, wanted[i]:abs():max():item())
+        local most = dtype == moth.bfloat16 and 3e-2 or 4e-3
+        assert(off < most, ("result %d is off by %g"):format(i, off))
+      end
+    end
+  ]]
+
+  local function attended(settings, code)
+    return with("MOTH_CUDNN", library, settings, attend .. code)
+  end
+
+  it("agrees with the CPU's in all that it is asked for, and leaves nothing behind", function()
+    local text = attended({}, [[
+      check{9, 5}
+      check{5, 9, 16, 24, causal = true, dtype = moth.bfloat16}
+      check{7, 7, causal = true, scale = 0.25, turned = true}
+      check{6, 3, lead = {}}
+      check{6, 3, lead = {3}, causal = true}
+      check{6, 3, lead = {2, 1, 3}, turned = true}
+    ]])
+    assert.equal("runs=12 plans=12 left=0 engines=12,0,0\nrc=0\n", text)
+  end)
+
+  it("lets heads share keys, and adds up their gradients", function()
+    assert.equal("runs=8 plans=8 left=0 engines=8,0,0\nrc=0\n", attended({}, [[
+      check{5, 6, shared = {2, 2}, gqa = true, causal = true}
+      check{5, 6, shared = {2, 1}, gqa = true, turned = true}
+      check{5, 6, shared = {2, 1}, dtype = moth.bfloat16}
+      check{5, 6, lead = {4}, shared = {1}}
+    ]]))
+  end)
+
+  it("plans a shape once, at once if shapes are said to come again", function()
+    assert.equal("runs=6 plans=2 left=0 engines=6,0,0\nrc=0\n", attended({},
+      "for _ = 1, 3 do check{9, 5, causal = true} end"))
+    assert.equal("runs=0 plans=0 left=0 engines=0,0,0\nrc=0\n", attended({},
+      "moth.backends.cudnn.benchmark = false for _ = 1, 3 do check{9, 5, causal = true} end"))
+  end)
+
+  it("saves for gradients what Moth's own kernels save, and takes what they saved", function()
+    assert.equal("runs=2 plans=2 left=0 engines=2,0,0\nrc=0\n", attended({}, [[
+      check{9, 5, causal = true, forward = true}
+      check{9, 5, causal = true, forward = false}
+    ]]))
+  end)
+
+  it("tries the next engine where one refuses to run, and Moth's kernels where all do", function()
+    local twice = "for _ = 1, 2 do check{9, 5, causal = true} end"
+    assert.equal("runs=4 plans=3 left=0 engines=2,2,0\nrc=0\n",
+      attended({ DNN_REFUSES = "1" }, twice))
+    assert.equal("runs=0 plans=8 left=0 engines=0,0,0\nrc=0\n",
+      attended({ DNN_REFUSES = "100" }, twice))
+  end)
+
+  it("is Moth's own for what fused kernels do not know, and for versions that err", function()
+    local none = "runs=0 plans=0 left=0 engines=0,0,0\nrc=0\n"
+    assert.equal(none, attended({ DNN_VERSION = "91500" }, "check{9, 5}"))
+    assert.equal(none, attended({}, [[
+      check{1, 5} check{5, 1} check{9, 5, 12} check{9, 5, 264} check{9, 5, scale = -1}
+      check{9, 5, shared = {1, 4}}
+    ]]))
+    assert.equal("rc=0\n", attended({}, "check{9, 5, mask = moth.randn(9, 5):gt(-1)}"))
+  end)
+
+  it("is Moth's own where it is switched off, or all must repeat", function()
+    for _, off in ipairs { "cuda.enable_cudnn_sdp(false)", "moth.backends.cudnn.enabled = false",
+                           "moth.use_deterministic_algorithms(true)" } do
+      assert.equal("rc=0\n", attended({}, off .. " check{9, 5}"))
+    end
   end)
 end)
 

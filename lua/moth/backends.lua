@@ -93,7 +93,22 @@ local matmul = switches("moth.backends.cuda.matmul", {
   },
 })
 
+-- ---- attention on GPUs ----
+
+local sdp = cudnn_switch(C.MOTH_CUDNN_SDP)
+
+--- Sets whether attention of half types on a GPU may be cuDNN's.
+local function enable_cudnn_sdp(enabled)
+  if type(enabled) ~= "boolean" then
+    errors.argument("backends.cuda.enable_cudnn_sdp", "enabled",
+      "a boolean is needed, got " .. errors.describe(enabled), "E_TYPE")
+  end
+  sdp.set(enabled)
+end
+
 return fixed("moth.backends", {
   cudnn = cudnn,
-  cuda = fixed("moth.backends.cuda", { matmul = matmul }),
+  cuda = fixed("moth.backends.cuda", {
+    matmul = matmul, enable_cudnn_sdp = enable_cudnn_sdp, cudnn_sdp_enabled = sdp.get,
+  }),
 })

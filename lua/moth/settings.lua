@@ -106,7 +106,8 @@ settings.use_deterministic_algorithms = define {
     .. "kernels always do, on the CPU with any number of threads and on a GPU: nothing is added up "
     .. "in the order in which threads happen to come. So do the convolutions that cuDNN is asked "
     .. "for. With this on, cuBLASLt is held to it too: it may not add the parts of a product up in "
-    .. "the result itself. No op is refused.",
+    .. "the result itself; and attention is not cuDNN's, which adds up the gradient of queries in "
+    .. "any order. No op is refused.",
   examples = "false",
   args = {
     { "bool", "mode", "must they?" },
