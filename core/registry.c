@@ -38,6 +38,7 @@
   F(columns)    /* windows as columns: unfold, fold */ \
   F(pool)       /* pooling by windows */ \
   F(adaptive)   /* pooling to a given size */ \
+  F(pool3d)     /* both, of volumes */ \
   F(pad)        /* borders */ \
   F(resize)     /* interpolate, pixel_shuffle */ \
   F(norm)       /* layer_norm and its kin; batch_norm.c */ \

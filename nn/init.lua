@@ -18,10 +18,13 @@ from("container", "Sequential ModuleList ModuleDict")
 from("parameters", "ParameterList ParameterDict")
 from("linear", "Identity Linear Bilinear")
 from("conv", "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d")
-from("pool", "MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d "
-  .. "AdaptiveMaxPool1d AdaptiveMaxPool2d")
-from("pad", "ConstantPad1d ConstantPad2d ZeroPad1d ZeroPad2d ReflectionPad1d ReflectionPad2d "
-  .. "ReplicationPad1d ReplicationPad2d CircularPad1d CircularPad2d")
+from("pool", "MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d "
+  .. "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d "
+  .. "AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d")
+from("pad", "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d "
+  .. "ReflectionPad1d ReflectionPad2d ReflectionPad3d "
+  .. "ReplicationPad1d ReplicationPad2d ReplicationPad3d "
+  .. "CircularPad1d CircularPad2d CircularPad3d")
 from("resize", "Upsample UpsamplingNearest2d UpsamplingBilinear2d PixelShuffle PixelUnshuffle")
 from("columns", "Unfold Fold")
 from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardsigmoid "

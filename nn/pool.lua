@@ -1,4 +1,4 @@
---- pool.lua -- nn.MaxPool1d, MaxPool2d, AvgPool1d, AvgPool2d and those that pool to a given size.
+--- pool.lua -- nn.MaxPool1d to 3d, AvgPool1d to 3d and those that pool to a given size.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -62,6 +62,10 @@ make_max(MaxPool1d, 1)
 local MaxPool2d = class("MaxPool2d", Module)
 make_max(MaxPool2d, 2)
 
+--- The largest value in each window: (N, C, D, H, W) or (C, D, H, W) -> the same, smaller.
+local MaxPool3d = class("MaxPool3d", Module)
+make_max(MaxPool3d, 3)
+
 -- ---- the mean ----
 
 local function make_avg(Pool, n)
@@ -72,7 +76,7 @@ local function make_avg(Pool, n)
     kernel_size, stride, padding, CEIL,
     {"bool", "count_include_pad", "divide by the window's size, border included?",
       default = true},
-    n == 2 and {"int", "divisor_override", "divide by this instead", optional = true} or nil,
+    n > 1 and {"int", "divisor_override", "divide by this instead", optional = true} or nil,
   })
 
   function Pool:init(kernel_size_, stride_, padding_, ceil_mode, count_include_pad, divisor)
@@ -101,7 +105,17 @@ make_avg(AvgPool1d, 1)
 local AvgPool2d = class("AvgPool2d", Module)
 make_avg(AvgPool2d, 2)
 
+--- The mean of each window: (N, C, D, H, W) or (C, D, H, W) -> the same, smaller.
+local AvgPool3d = class("AvgPool3d", Module)
+make_avg(AvgPool3d, 3)
+
 -- ---- to a given size ----
+
+local SIZES = {
+  {"int1", "output_size", "length of the result"},
+  {"int2?", "output_size", "height and width of the result; a side that is moth.none stays"},
+  {"int3?", "output_size", "depth, height and width of the result; a side that is moth.none stays"},
+}
 
 local function make_adaptive(Pool, kind, n)
   local name = "Adaptive" .. kind .. "Pool" .. n .. "d"
@@ -109,10 +123,7 @@ local function make_adaptive(Pool, kind, n)
   local max = kind == "Max"
   pool[name] = Pool
   Pool.signature = define.signature(name, {
-    {n == 2 and "int2?" or "int1", "output_size", n == 2
-      and "height and width of the result; a side that is moth.none stays"
-      or "length of the result"},
-    max and INDICES or nil,
+    SIZES[n], max and INDICES or nil,
   })
 
   function Pool:init(output_size, return_indices)
@@ -141,6 +152,11 @@ make_adaptive(AdaptiveAvgPool1d, "Avg", 1)
 local AdaptiveAvgPool2d = class("AdaptiveAvgPool2d", Module)
 make_adaptive(AdaptiveAvgPool2d, "Avg", 2)
 
+--- Volumes of a given size, each element the mean of its share:
+-- (N, C, D, H, W) -> (N, C, D', H', W').
+local AdaptiveAvgPool3d = class("AdaptiveAvgPool3d", Module)
+make_adaptive(AdaptiveAvgPool3d, "Avg", 3)
+
 --- Sequences of a given length, each element the largest of its share: (N, C, L) -> (N, C, L').
 local AdaptiveMaxPool1d = class("AdaptiveMaxPool1d", Module)
 make_adaptive(AdaptiveMaxPool1d, "Max", 1)
@@ -148,5 +164,10 @@ make_adaptive(AdaptiveMaxPool1d, "Max", 1)
 --- Images of a given size, each element the largest of its share: (N, C, H, W) -> (N, C, H', W').
 local AdaptiveMaxPool2d = class("AdaptiveMaxPool2d", Module)
 make_adaptive(AdaptiveMaxPool2d, "Max", 2)
+
+--- Volumes of a given size, each element the largest of its share:
+-- (N, C, D, H, W) -> (N, C, D', H', W').
+local AdaptiveMaxPool3d = class("AdaptiveMaxPool3d", Module)
+make_adaptive(AdaptiveMaxPool3d, "Max", 3)
 
 return pool

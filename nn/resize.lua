@@ -17,15 +17,16 @@ local function copied(v)
   return type(v) == "table" and {unpack(v)} or v
 end
 
---- Sequences or images of another size: (N, C, L) or (N, C, H, W); `size` or `scale_factor` says
--- which.
+--- Sequences, images or volumes of another size: (N, C, L), (N, C, H, W) or (N, C, D, H, W);
+-- `size` or `scale_factor` says which.
 local Upsample = class("Upsample", Module)
 resize.Upsample = Upsample
 
 Upsample.signature = define.signature("Upsample", {
   SIZE, FACTOR,
   {"enum", "mode", "how values between the elements are found",
-    choices = {"nearest", "linear", "bilinear", "bicubic", "area", "nearest-exact"}},
+    choices = {"nearest", "linear", "bilinear", "bicubic", "area", "nearest-exact",
+      "trilinear"}},
   {"bool", "align_corners", "do corner elements stand on corner elements?", default = false},
 })
 

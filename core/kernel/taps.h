@@ -47,6 +47,7 @@ MOTH_INLINE double moth_taps_step(const moth_axis *a) {
 }
 
 MOTH_INLINE int64_t moth_taps_nearest(const moth_axis *a, int64_t i) {
+  if (a->in == a->out && !(a->scale > 0)) return i; /* beyond 2^24 a float is no such place */
   const float step = (float)moth_taps_step(a);
   const float at = moth_times_f32((float)i + (a->mode == MOTH_NEAREST ? 0.0f : 0.5f), step);
   const int64_t last = a->in - 1;

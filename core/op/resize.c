@@ -1,19 +1,22 @@
-/* resize.c -- sequences and images of another size. */
+/* resize.c -- sequences, images and volumes of another size. */
 #include "resize.h"
 
 #include "../kernel/real.h"
 #include "../kernel/resize.h"
 #include "adaptive.h"
-#include "view.h"
+#include "copy.h"
+#include "volume.h"
 
 #include <math.h>
 
 #define LARGEST (INT64_C(1) << 30)
 
-static int in_range(moth_ctx *ctx, const char *arg, const int64_t size[2]) {
-  if (size[0] >= 1 && size[1] >= 1 && size[0] <= LARGEST && size[1] <= LARGEST) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_DOMAIN, arg, "sides of 1 to 2^30 are needed, got %s",
-                   moth_str_ints(ctx, 2, size));
+static int in_range(moth_ctx *ctx, const char *arg, int n, const int64_t *size) {
+  bool good = true;
+  for (int i = 0; i < n; i++) good = good && size[i] >= 1 && size[i] <= LARGEST;
+  return good ? MOTH_OK
+              : moth_fail(ctx, MOTH_E_DOMAIN, arg, "sides of 1 to 2^30 are needed, got %s",
+                          moth_str_ints(ctx, n, size));
 }
 
 static int images_fit(const moth_tensor *x) {
@@ -29,7 +32,7 @@ static int images_fit(const moth_tensor *x) {
 /* Images of that size: resize makes them, and its gradient takes them back. */
 static int resized(const moth_tensor *x, const int64_t size[2], moth_layout *y) {
   int status = images_fit(x);
-  if (!status) status = in_range(x->ctx, "size", size);
+  if (!status) status = in_range(x->ctx, "size", 2, size);
   if (status) return status;
   y->ndim = 4;
   memcpy(y->shape, x->l.shape, sizeof y->shape);
@@ -107,23 +110,31 @@ MOTH_OP(resize_back, RESIZE_BACK,
 
 /* -- interpolate -- */
 
-enum { NEAREST, LINEAR, BILINEAR, BICUBIC, AREA, NEAREST_EXACT };
+enum { NEAREST, LINEAR, BILINEAR, BICUBIC, AREA, NEAREST_EXACT, TRILINEAR };
+
+/* What a mode that knows corners is called, and what it is for; NULL: it does not. */
+static const char *corners(int64_t mode, int32_t *ndim, const char **shape) {
+  *ndim = mode == LINEAR ? 3 : mode == TRILINEAR ? 5 : 4;
+  *shape = mode == LINEAR ? "(N, C, L)" : mode == TRILINEAR ? "(N, C, D, H, W)" : "(N, C, H, W)";
+  return mode == LINEAR ? "linear" : mode == BILINEAR ? "bilinear" : mode == BICUBIC ? "bicubic"
+         : mode == TRILINEAR ? "trilinear" : NULL;
+}
 
 /* How many sides the mode asks for, and whether it knows corners. */
 static int check_mode(const interpolate_args *a) {
-  int32_t ndim = a->input->l.ndim;
-  if (ndim != 3 && ndim != 4)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "(N, C, L) or (N, C, H, W) is needed, got %s",
+  int32_t ndim = a->input->l.ndim, wanted;
+  const char *shape, *name = corners(a->mode, &wanted, &shape);
+  if (ndim < 3 || ndim > 5)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
+                     "(N, C, L), (N, C, H, W) or (N, C, D, H, W) is needed, got %s",
                      moth_str(a->input));
-  bool corners = a->mode == LINEAR || a->mode == BILINEAR || a->mode == BICUBIC;
-  if (corners && (a->mode == LINEAR) != (ndim == 3))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "mode", "'%s' needs %s, got %s",
-                     a->mode == LINEAR ? "linear" : a->mode == BILINEAR ? "bilinear" : "bicubic",
-                     a->mode == LINEAR ? "(N, C, L)" : "(N, C, H, W)", moth_str(a->input));
-  if (a->align_corners && !corners)
+  if (name && ndim != wanted)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "mode", "'%s' needs %s, got %s", name, shape,
+                     moth_str(a->input));
+  if (a->align_corners && !name)
     return moth_fail(a->ctx, MOTH_E_ARG, "align_corners",
-                     "goes with the modes 'linear', 'bilinear' and 'bicubic'");
-  return MOTH_OK;
+                     "goes with the modes 'linear', 'bilinear', 'bicubic' and 'trilinear'");
+  return ndim == 5 ? volume_fit(a->input) : MOTH_OK;
 }
 
 static int check_counts(const interpolate_args *a, int64_t sides) {
@@ -140,15 +151,14 @@ static int check_counts(const interpolate_args *a, int64_t sides) {
   return MOTH_OK;
 }
 
-/* Sizes and factors of both sides; the height of a sequence is 1. */
-static int sizes_of(const interpolate_args *a, int64_t size[2], double scale[2]) {
+/* Sizes and factors of three sides; depth and height of what has none are 1. */
+static int sizes_of(const interpolate_args *a, int64_t size[3], double scale[3]) {
   const moth_layout *l = &a->input->l;
   int sides = l->ndim - 2;
   int status = check_counts(a, sides);
-  size[0] = 1;
-  scale[0] = scale[1] = 0;
-  for (int i = 2 - sides; !status && i < 2; i++) {
-    int k = i - 2 + sides;
+  for (int i = 0; i < 3; i++) size[i] = 1, scale[i] = 0;
+  for (int i = 3 - sides; !status && i < 3; i++) {
+    int k = i - 3 + sides;
     if (a->size.at) {
       size[i] = a->size.at[a->size.n == 1 ? 0 : k];
       continue;
@@ -161,13 +171,15 @@ static int sizes_of(const interpolate_args *a, int64_t size[2], double scale[2])
     size[i] = (int64_t)length;
     if (!a->recompute_scale_factor) scale[i] = factor;
   }
-  return status ? status : in_range(a->ctx, a->size.at ? "size" : "scale_factor", size);
+  if (status) return status;
+  return in_range(a->ctx, a->size.at ? "size" : "scale_factor", sides, size + 3 - sides);
 }
 
+/* Images of another size; a scale of 0 is what the sizes say. */
 static int resampled(const interpolate_args *a, moth_tensor *x, const int64_t size[2],
                      const double scale[2], moth_tensor **y) {
   static const int64_t modes[] = {MOTH_NEAREST, MOTH_LINEAR, MOTH_LINEAR, MOTH_CUBIC, 0,
-                                  MOTH_NEAREST_EXACT};
+                                  MOTH_NEAREST_EXACT, MOTH_LINEAR};
   if (a->mode == AREA)
     return MOTH_CALL(a->ctx, y, adaptive_avg_pool2d, .input = x, .output_size = {size[0], size[1]});
   return MOTH_CALL(a->ctx, y, resize, .input = x, .size = {size[0], size[1]},
@@ -175,24 +187,56 @@ static int resampled(const interpolate_args *a, moth_tensor *x, const int64_t si
                    .scale_w = scale[1]);
 }
 
-static int interpolate_compose(const interpolate_args *a, moth_tensor **out) {
-  int64_t size[2], height = -2;
-  double scale[2];
+/* Sequences are images of one row. */
+static int resampled_rows(const interpolate_args *a, const int64_t size[3], const double scale[3],
+                          moth_tensor **out) {
+  int64_t height = -2;
   moth_tensor *x = NULL, *y = NULL;
-  int status = check_mode(a);
-  if (!status) status = sizes_of(a, size, scale);
-  if (status) return status;
-  if (a->input->l.ndim == 4) return resampled(a, a->input, size, scale, out);
-  status = MOTH_CALL(a->ctx, &x, unsqueeze, .input = a->input, .dim = -2);
-  if (!status) status = resampled(a, x, size, scale, &y);
+  int status = MOTH_CALL(a->ctx, &x, unsqueeze, .input = a->input, .dim = -2);
+  if (!status) status = resampled(a, x, size + 1, scale + 1, &y);
   if (!status) status = MOTH_CALL(a->ctx, out, squeeze, .input = y, .dim = {&height, 1});
   moth_tensor_release(x);
   moth_tensor_release(y);
   return status;
 }
 
+/* The planes of a volume, then along its depth; half types go through f32, to be rounded once. */
+static int resampled_volume(const interpolate_args *a, const int64_t size[3],
+                            const double scale[3], moth_tensor **out) {
+  moth_ctx *ctx = a->ctx;
+  moth_tensor *t[6] = {NULL};
+  const bool half = moth_is_half(a->input->l.dtype);
+  const double depth_scale[2] = {scale[0], 0};
+  int status = MOTH_OK;
+  if (half) status = MOTH_CALL(ctx, &t[0], cast, .input = a->input, .dtype = MOTH_F32);
+  else t[0] = moth_tensor_retain(a->input);
+  if (!status) status = volume_planes(t[0], &t[1]);
+  if (!status) status = resampled(a, t[1], size + 1, scale + 1, &t[2]);
+  if (!status) status = volume_columns(t[2], a->input, &t[3]);
+  if (!status) {
+    const int64_t columns[2] = {size[0], t[3]->l.shape[3]};
+    status = resampled(a, t[3], columns, depth_scale, &t[4]);
+  }
+  if (!status) status = volume_of(t[4], a->input, size, half ? &t[5] : out);
+  if (!status && half)
+    status = MOTH_CALL(ctx, out, cast, .input = t[5], .dtype = a->input->l.dtype);
+  for (int i = 0; i < 6; i++) moth_tensor_release(t[i]);
+  return status;
+}
+
+static int interpolate_compose(const interpolate_args *a, moth_tensor **out) {
+  int64_t size[3];
+  double scale[3];
+  int status = check_mode(a);
+  if (!status) status = sizes_of(a, size, scale);
+  if (status) return status;
+  if (a->input->l.ndim == 3) return resampled_rows(a, size, scale, out);
+  if (a->input->l.ndim == 5) return resampled_volume(a, size, scale, out);
+  return resampled(a, a->input, size + 1, scale + 1, out);
+}
+
 MOTH_OP_COMPOSES(interpolate, INTERPOLATE,
-  .doc = "Sequences or images of another size, given by `size` or by `scale_factor`.",
+  .doc = "Sequences, images or volumes of another size, given by `size` or by `scale_factor`.",
   .examples =
     "moth.randn(2, 3, 4, 5), {scale_factor = 2}\n"
     "moth.randn(2, 3, 4, 5), {6, 4}, {mode = 'bilinear', align_corners = true}\n"
@@ -200,7 +244,8 @@ MOTH_OP_COMPOSES(interpolate, INTERPOLATE,
     "moth.randn(2, 3, 5), 8, {mode = 'linear'}\n"
     "moth.randn(2, 3, 5), 2, {mode = 'area'}\n"
     "moth.randn(2, 3, 5), 7, {mode = 'nearest-exact'}\n"
-    "moth.randn(2, 3, 5), {scale_factor = 1.5, mode = 'linear', recompute_scale_factor = true}",
+    "moth.randn(2, 3, 5), {scale_factor = 1.5, mode = 'linear', recompute_scale_factor = true}\n"
+    "moth.randn(1, 2, 2, 3, 2), {scale_factor = {2, 1.5, 1}, mode = 'trilinear'}",
   .dtypes = MOTH_FLOATS)
 
 /* -- pixels from channels and back -- */

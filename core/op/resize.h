@@ -5,14 +5,15 @@
 #include "../op.h"
 
 #define INTERPOLATE(ARG) \
-  ARG(tensor, input,            , "sequences, (N, C, L), or images, (N, C, H, W)") \
+  ARG(tensor, input,            , "sequences, (N, C, L), images, (N, C, H, W), or " \
+                                   "volumes, (N, C, D, H, W)") \
   ARG(ints,   size,         none, "sizes of the result: one for all sides, or one for each") \
   ARG(floats, scale_factor, none, "how much larger it is, for all sides or for each; or `size`") \
-  ARG(enum,   mode, nearest|linear|bilinear|bicubic|area|nearest-exact, "how values between the " \
-                                   "elements are found; linear for sequences, bilinear and " \
-                                   "bicubic for images") \
+  ARG(enum,   mode, nearest|linear|bilinear|bicubic|area|nearest-exact|trilinear, "how values " \
+                                   "between the elements are found; linear for sequences, " \
+                                   "bilinear and bicubic for images, trilinear for volumes") \
   ARG(bool,   align_corners, false, "corner elements stand on corner elements, else corners on " \
-                                   "corners; for linear, bilinear, bicubic") \
+                                   "corners; for linear, bilinear, bicubic, trilinear") \
   ARG(bool,   recompute_scale_factor, false, "elements are placed by the sizes, not by the " \
                                    "factors that gave them")
 MOTH_ARGS(interpolate, INTERPOLATE)
