@@ -52,7 +52,7 @@ describe("each example", function()
   local known = {["01_tensors.lua"] = true, ["02_autograd.lua"] = true, ["03_xor.lua"] = true,
                  ["04_mnist.lua"] = true, ["05_char_lstm.lua"] = true, ["06_gpt.lua"] = true,
                  ["07_extending.lua"] = true, ["08_resume.lua"] = true, ["09_cartpole.lua"] = true,
-                 ["10_checkpoints.lua"] = true}
+                 ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " is run below, is short, says what it is, and ends in assertions", function()
@@ -235,5 +235,10 @@ describe("example", function()
       return
     end
     has(run("examples/10_checkpoints.lua", "--data", folder), "1467 of 1797 right", "voice:")
+  end)
+
+  it("11 finds bodies in volumes", function()
+    has(run "examples/11_vnet.lua", "step  80  Dice 0%.9", "held out: Dice 0%.9%d")
+    has(run("examples/11_vnet.lua", "--steps", "2", "--size", "8"), "take some 80 steps")
   end)
 end)
