@@ -152,6 +152,37 @@ describe("attention on tensor cores", function()
     end
   end)
 
+  it("lays its result out as the query is, so that heads join without a copy", function()
+    for _, dtype in ipairs { "float32", "bfloat16" } do
+      local x = {}
+      for i = 1, 3 do x[i] = draw(dtype, 2, 9, 3, 16):cuda():transpose(2, 3) end
+      local y = sdpa(x[1], x[2], x[3])
+      assert.is_true(y:transpose(2, 3):is_contiguous())
+      assert.is_true(sdpa(x[1]:contiguous(), x[2], x[3]):is_contiguous())
+      agree(x, { is_causal = true }, MOST[dtype] or 1e-5)
+    end
+  end)
+
+  it("agrees where cuDNN's fused kernels do it", function()
+    local cudnn, version = moth.backends.cudnn, moth.backends.cudnn.version() or 0
+    if version < 91600 then return pending("cuDNN from 9.16 on is needed") end
+    cudnn.benchmark = true -- they are asked for shapes at once
+    moth.manual_seed(8)
+    for _, dtype in ipairs { "float16", "bfloat16" } do
+      for _, n in ipairs { { 130, 130, 64 }, { 77, 200, 128 }, { 5, 3, 40 } } do
+        for _, is_causal in ipairs { false, true } do
+          local x = { draw(dtype, 2, n[1], 4, n[3]):cuda():transpose(2, 3) }
+          for i = 2, 3 do x[i] = draw(dtype, 2, 4, n[2], n[3]) end
+          agree(x, { is_causal = is_causal }, MOST[dtype])
+        end
+      end
+      local x = { draw(dtype, 2, 6, 70, 64) }
+      for i = 2, 3 do x[i] = draw(dtype, 2, 2, 90, 64) end
+      agree(x, { is_causal = true, enable_gqa = true }, MOST[dtype])
+    end
+    cudnn.benchmark = false
+  end)
+
   it("gives the same bits each time", function()
     moth.manual_seed(6)
     local function run()

@@ -471,7 +471,7 @@ static void group_heads(steps *t, attention_args *c, int64_t sets) {
 ** lies likewise is joined again without a copy. */
 static bool heads_inside(const moth_tensor *q) {
   const int32_t n = q->l.ndim;
-  return n >= 3 && q->l.device == 0 && q->l.shape[n - 3] > 1 && q->l.shape[n - 2] > 1 &&
+  return n >= 3 && q->l.shape[n - 3] > 1 && q->l.shape[n - 2] > 1 &&
          q->l.stride[n - 3] < q->l.stride[n - 2];
 }
 
