@@ -38,35 +38,41 @@ for _, row in ipairs {
 
 Embedding.signature = define.signature("Embedding", rows)
 
-local function real_padding(padding, n)
+--- A token counted from the end or nil, as it counts from the first of n.
+function embedding.real_padding(name, padding, n)
   if padding == nil then return nil end
   if padding > n or padding < -n then
-    errors.argument("Embedding", "padding_idx", ("%d is out of range for %d tokens"):format(
-      padding, n), "E_INDEX")
+    errors.argument(name, "padding_idx", ("%d is out of range for %d tokens"):format(padding, n),
+      "E_INDEX")
   end
   return padding < 0 and padding + n + 1 or padding
 end
 
+--- Gives a layer its vectors: those that are given, else drawn ones.
+function embedding.begin(layer, weight, freeze, device, dtype)
+  local n, size = layer.num_embeddings, layer.embedding_dim
+  if weight == nil then
+    local fresh = require("moth").empty({n, size}, dtype, device)
+    layer.weight = parameter.Parameter(fresh, not freeze)
+    layer:reset_parameters()
+    return
+  end
+  if weight:dim() ~= 2 or weight:size(1) ~= n or weight:size(2) ~= size then
+    errors.argument(class.typename(layer), "_weight", ("(%d, %d) is needed, got %s"):format(n, size,
+      errors.describe(weight)), "E_SHAPE")
+  end
+  layer.weight = parameter.Parameter(weight, not freeze)
+end
+
 function Embedding:init(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type,
                         scale_grad_by_freq, sparse, weight, freeze, device, dtype)
-  local moth = require "moth"
   if sparse then
     errors.argument("Embedding", "sparse", "sparse gradients are not supported", "E_UNSUPPORTED")
   end
   self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-  self.padding_idx = real_padding(padding_idx, num_embeddings)
+  self.padding_idx = embedding.real_padding("Embedding", padding_idx, num_embeddings)
   self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
-  if weight ~= nil then
-    if weight:dim() ~= 2 or weight:size(1) ~= num_embeddings or weight:size(2) ~= embedding_dim then
-      errors.argument("Embedding", "_weight", ("(%d, %d) is needed, got %s"):format(num_embeddings,
-        embedding_dim, errors.describe(weight)), "E_SHAPE")
-    end
-    self.weight = parameter.Parameter(weight, not freeze)
-  else
-    local fresh = moth.empty({num_embeddings, embedding_dim}, dtype, device)
-    self.weight = parameter.Parameter(fresh, not freeze)
-    self:reset_parameters()
-  end
+  embedding.begin(self, weight, freeze, device, dtype)
 end
 
 --- Draws the vectors anew.

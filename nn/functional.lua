@@ -15,6 +15,7 @@ lazy.from(rows, "moth.nn.margins", "cosine_similarity margin_ranking_loss hinge_
   .. "soft_margin_loss pairwise_distance bilinear")
 lazy.from(rows, "moth.nn.dropout", "dropout1d dropout3d alpha_dropout")
 lazy.from(rows, "moth.nn.activation", "gumbel_softmax")
+lazy.from(rows, "moth.nn.bag", "embedding_bag")
 
 -- Ops under the names they have here: as a method, unfold is a view along one dimension.
 local renamed = {unfold = "im2col"}

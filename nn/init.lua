@@ -33,6 +33,7 @@ from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hard
 from("norm", "BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d "
   .. "LayerNorm RMSNorm GroupNorm")
 from("embedding", "Embedding")
+from("bag", "EmbeddingBag")
 from("attention", "MultiheadAttention")
 from("transformer", "TransformerEncoderLayer TransformerEncoder TransformerDecoderLayer "
   .. "TransformerDecoder Transformer")

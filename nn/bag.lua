@@ -1,0 +1,196 @@
+--- bag.lua -- nn.EmbeddingBag: the sum, the mean or the largest of the vectors of each bag of
+-- tokens; and embedding_bag, found in moth.nn.functional.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local embedding = require "moth.nn.embedding"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+local ops = require("moth.bind").ops
+
+local bag = {}
+
+local MAX_NORM = {"float", "max_norm", "longer vectors that are looked up are shortened to it",
+                  optional = true}
+local NORM_TYPE = {"float", "norm_type", "exponent of that norm", default = 2}
+local BY_FREQ = {"bool", "scale_grad_by_freq", "divide gradients by how often a token comes?",
+                 default = false}
+local MODE = {"enum", "mode", "what becomes of the vectors of a bag",
+              choices = {"mean", "sum", "max"}}
+local SPARSE = {"bool", "sparse", "sparse gradients; not supported", default = false}
+local LAST = {"bool", "include_last_offset", "does `offsets` also say where the last bag ends?",
+              default = false}
+local PADDING = {"position", "padding_idx", "a token that counts for nothing", optional = true}
+
+local HALF = {float16 = true, bfloat16 = true}
+
+-- ---- the function ----
+
+local function refuse(argument, text, code)
+  errors.argument("embedding_bag", argument, text, code)
+end
+
+local function check(input, offsets, by_freq, mode, sparse, weights)
+  local ndim = input:dim()
+  if ndim ~= 1 and ndim ~= 2 then
+    refuse("input", "(N) with offsets or (B, N) is needed, got " .. errors.describe(input),
+      "E_SHAPE")
+  end
+  if ndim == 1 and offsets == nil then
+    refuse("offsets", "a value is needed for tokens in a row, got nothing", "E_ARG")
+  end
+  if ndim == 2 and offsets ~= nil then
+    refuse("offsets", "goes with tokens in a row, got " .. errors.describe(input), "E_SHAPE")
+  end
+  if offsets ~= nil and offsets:dim() ~= 1 then
+    refuse("offsets", "(B) is needed, got " .. errors.describe(offsets), "E_SHAPE")
+  end
+  if sparse then refuse("sparse", "sparse gradients are not supported", "E_UNSUPPORTED") end
+  if mode == "max" and by_freq then
+    refuse("scale_grad_by_freq", "goes with the modes 'sum' and 'mean'", "E_ARG")
+  end
+  if weights ~= nil and mode ~= "sum" then
+    refuse("per_sample_weights", ("goes with the mode 'sum', got '%s'"):format(mode), "E_ARG")
+  end
+  if weights ~= nil and weights.shape ~= input.shape then
+    refuse("per_sample_weights", ("%s does not fit %s"):format(errors.describe(weights),
+      errors.describe(input)), "E_SHAPE")
+  end
+end
+
+-- Of tokens in a row: how many of them are in bags, the bag of each, and how many bags there are.
+local function shared_out(input, offsets, last)
+  local moth = require "moth"
+  local n, bags = input:size(1), offsets:size(1)
+  if bags > 0 and offsets[1]:item() ~= 0 then
+    refuse("offsets", ("the first bag begins at 0, got %d"):format(offsets[1]:item()), "E_DOMAIN")
+  end
+  if last then
+    if bags == 0 then
+      refuse("offsets", "the end of the last bag is needed, got none", "E_SHAPE")
+    end
+    n, bags = offsets[-1]:item(), bags - 1
+    if n > input:size(1) then
+      refuse("offsets", ("the last bag ends at %d, got %s"):format(n, errors.describe(input)),
+        "E_DOMAIN")
+    end
+    offsets = offsets:narrow(1, 1, bags)
+  end
+  local at = moth.arange(n, {dtype = offsets.dtype, device = offsets.device})
+  return n, moth.searchsorted(offsets, at, {right = true}) - 1, bags
+end
+
+-- Sums or largest values of the bags of x, (B, N, features).
+local function of_rows(x, largest)
+  if largest and x:size(2) > 0 then return (x:max(2)) end
+  return x:sum(2)
+end
+
+-- The same of (N, features), where a list says which bag each is in.
+local function of_list(x, largest, list, bags)
+  local y = x:new_zeros(bags, x:size(2))
+  if not largest then return y:index_add(1, list, x) end
+  return y:scatter_reduce(1, list:unsqueeze(2):expand_as(x), x, "amax", {include_self = false})
+end
+
+--- The vectors of tokens, joined by bag: those of a row of (B, N), or those from an offset on.
+bag.embedding_bag = define {
+  name = "embedding_bag",
+  doc = "The sum, the mean or the largest of the vectors of each bag of tokens; 0 for an empty "
+    .. "bag.",
+  examples = "moth.tensor({{1, 2}, {3, 1}}, {dtype = moth.int64}), moth.randn(3, 2)\n"
+    .. "moth.tensor({1, 2, 3, 1, 4}, {dtype = moth.int64}), moth.randn(4, 2), "
+    .. "moth.tensor({0, 2}, {dtype = moth.int64}), {mode = 'max', padding_idx = 4}\n"
+    .. "moth.tensor({1, 2, 3}, {dtype = moth.int64}), moth.randn(3, 2), "
+    .. "moth.tensor({0, 2, 3}, {dtype = moth.int64}), {mode = 'sum', include_last_offset = true, "
+    .. "per_sample_weights = moth.randn(3), scale_grad_by_freq = true}\n"
+    .. "moth.tensor({{1, 2}}, {dtype = moth.int64}), moth.randn(2, 3), "
+    .. "{max_norm = 1e6, norm_type = 1, sparse = false}",
+  args = {
+    {"tensor", "input", "tokens, (B, N), or (N) with offsets"},
+    {"tensor", "weight", "the vectors, (tokens, features)"},
+    {"tensor", "offsets", "how many tokens lie before each bag, (B), beginning with 0",
+     optional = true},
+    MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE,
+    {"tensor", "per_sample_weights", "factor of each vector in a sum, shaped as the input",
+     optional = true},
+    LAST, PADDING,
+  },
+  scoped = true,
+  run = function(input, weight, offsets, max_norm, norm_type, by_freq, mode, sparse, weights,
+                 last, padding)
+    check(input, offsets, by_freq, mode, sparse, weights)
+    padding = embedding.real_padding("embedding_bag", padding, weight:size(1))
+    local join, list, bags = of_rows, nil, nil
+    if offsets ~= nil then
+      local n
+      n, list, bags = shared_out(input, offsets, last)
+      join, input = of_list, input:narrow(1, 1, n)
+      weights = weights and weights:narrow(1, 1, n)
+    end
+    local x = ops.embedding(input, weight, padding, max_norm, norm_type, by_freq)
+    if HALF[x.dtype.name] then x = x:float() end
+    if weights then x = x * weights:unsqueeze(-1) end
+    local counted = padding and input:ne(padding) or input:eq(input)
+    local largest = mode == "max"
+    if padding then
+      x = x:masked_fill(counted:logical_not():unsqueeze(-1), largest and -math.huge or 0)
+    end
+    local y = join(x, largest, list, bags)
+    if mode ~= "sum" then
+      local count = join(counted:unsqueeze(-1):to(x.dtype), false, list, bags)
+      y = largest and y:masked_fill(count:eq(0), 0) or y / count:clamp(1)
+    end
+    return (y:to(weight.dtype))
+  end,
+}
+
+-- ---- the layer ----
+
+--- The joined vectors of bags of tokens: (B, N), or (N) with offsets -> (B, embedding_dim).
+-- weight (num_embeddings, embedding_dim) begins as in Embedding.
+local EmbeddingBag = class("EmbeddingBag", Module)
+bag.EmbeddingBag = EmbeddingBag
+
+EmbeddingBag.signature = define.signature("EmbeddingBag", {
+  {"int", "num_embeddings", "how many tokens there are"},
+  {"int", "embedding_dim", "size of a vector"},
+  MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE,
+  {"tensor", "_weight", "the vectors to begin with", optional = true},
+  LAST, PADDING,
+  {"device", "device", "where the vectors live", optional = true},
+  {"dtype", "dtype", "their element type; the default one when absent", optional = true},
+})
+
+function EmbeddingBag:init(num_embeddings, embedding_dim, max_norm, norm_type, by_freq, mode,
+                           sparse, weight, last, padding, device, dtype)
+  if sparse then
+    errors.argument("EmbeddingBag", "sparse", "sparse gradients are not supported", "E_UNSUPPORTED")
+  end
+  self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+  self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, by_freq
+  self.mode, self.include_last_offset = mode, last
+  self.padding_idx = embedding.real_padding("EmbeddingBag", padding, num_embeddings)
+  embedding.begin(self, weight, false, device, dtype)
+end
+
+EmbeddingBag.reset_parameters = embedding.Embedding.reset_parameters
+
+function EmbeddingBag:forward(input, offsets, per_sample_weights)
+  return (functional.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type,
+    self.scale_grad_by_freq, self.mode, false, per_sample_weights, self.include_last_offset,
+    self.padding_idx))
+end
+
+function EmbeddingBag:extra_repr()
+  local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)
+  if self.max_norm ~= nil then text = text .. ", max_norm=" .. self.max_norm end
+  if self.norm_type ~= 2 then text = text .. ", norm_type=" .. self.norm_type end
+  if self.scale_grad_by_freq then text = text .. ", scale_grad_by_freq=true" end
+  text = text .. (", mode='%s'"):format(self.mode)
+  if self.padding_idx ~= nil then text = text .. ", padding_idx=" .. self.padding_idx end
+  return text
+end
+
+return bag

@@ -1,0 +1,93 @@
+-- Bags of tokens: what their vectors become, where bags begin and end, and what is refused; the
+-- values and gradients of PyTorch are in spec/golden/.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local nn, F = moth.nn, moth.nn.functional
+
+local function ints(list) return moth.tensor(list, { dtype = moth.int64 }) end
+local function refuses(text, f) assert.has_error_like(f, text) end
+
+describe("embedding_bag", function()
+  local weight = moth.tensor { { 1, 8 }, { 2, 4 }, { 4, 2 } }
+
+  it("takes tokens from 1 on, and offsets as counts of what lies before", function()
+    local bags = F.embedding_bag(ints { 1, 2, 3, 3 }, weight, ints { 0, 2 }, { mode = "sum" })
+    assert.same({ { 3, 12 }, { 8, 4 } }, bags:tolist())
+    assert.same({ { 1.5, 6 } }, F.embedding_bag(ints { { 1, 2 } }, weight):tolist())
+    assert.same({ { 4, 8 } }, F.embedding_bag(ints { { 1, 3 } }, weight, { mode = "max" }):tolist())
+  end)
+
+  it("makes zeros of an empty bag and of padding alone", function()
+    for _, mode in ipairs { "sum", "mean", "max" } do
+      local y = F.embedding_bag(ints { 1, 2, 2 }, -weight, ints { 0, 0, 1, 3 },
+        { mode = mode, padding_idx = 2 })
+      assert.same({ { 0, 0 }, { -1, -8 }, { 0, 0 }, { 0, 0 } }, y:tolist())
+      assert.same({ { 0, 0 } }, F.embedding_bag(moth.zeros(1, 0):long(), weight,
+        { mode = mode }):tolist())
+    end
+  end)
+
+  it("ends where the last offset says", function()
+    local y = F.embedding_bag(ints { 1, 2, 3 }, weight, ints { 0, 1, 2 },
+      { mode = "sum", include_last_offset = true })
+    assert.same({ { 1, 8 }, { 2, 4 } }, y:tolist())
+  end)
+
+  it("says what it cannot do", function()
+    refuses("'offsets' to 'embedding_bag' %(a value is needed for tokens in a row",
+      function() return (F.embedding_bag(ints { 1 }, weight)) end)
+    refuses("'offsets' to 'embedding_bag' %(the first bag begins at 0, got 1",
+      function() return (F.embedding_bag(ints { 1, 2 }, weight, ints { 1 })) end)
+    refuses("'offsets' to 'embedding_bag' %(the last bag ends at 3, got i64 %(2%)", function()
+      return (F.embedding_bag(ints { 1, 2 }, weight, ints { 0, 3 }, { include_last_offset = true }))
+    end)
+    refuses("'per_sample_weights' to 'embedding_bag' %(goes with the mode 'sum', got 'mean'",
+      function()
+        return (F.embedding_bag(ints { { 1 } }, weight, { per_sample_weights = moth.ones(1, 1) }))
+      end)
+    refuses("'padding_idx' to 'embedding_bag' %(4 is out of range for 3 tokens",
+      function() return (F.embedding_bag(ints { { 1 } }, weight, { padding_idx = 4 })) end)
+    refuses("count from 1", function() return (F.embedding_bag(ints { { 0 } }, weight)) end)
+  end)
+
+  if not cuda.here then
+    pending("on a GPU is the CPU's: " .. cuda.why)
+    return
+  end
+  it("on a GPU is the CPU's, and so is its gradient", function()
+    local tokens, offsets = moth.randint(1, 8, { 30 }), ints { 0, 4, 4, 11, 29 }
+    for _, mode in ipairs { "sum", "mean", "max" } do
+      local here = moth.randn(7, 5):requires_grad_()
+      local there = here:detach():cuda():requires_grad_()
+      local dy = moth.randn(5, 5)
+      local y = F.embedding_bag(tokens, here, offsets, { mode = mode, padding_idx = 2 })
+      local z = F.embedding_bag(tokens:cuda(), there, offsets:cuda(),
+        { mode = mode, padding_idx = 2 })
+      assert.is_true(z:cpu():allclose(y, 1e-5, 1e-6))
+      y:backward(dy)
+      z:backward(dy:cuda())
+      assert.is_true(there.grad:cpu():allclose(here.grad, 1e-5, 1e-6))
+    end
+  end)
+end)
+
+describe("EmbeddingBag", function()
+  it("has PyTorch's parameter, and padding that begins as 0", function()
+    local bag = nn.EmbeddingBag { 5, 3, mode = "sum", padding_idx = -1 }
+    assert.equal("EmbeddingBag(5, 3, mode='sum', padding_idx=5)", tostring(bag))
+    assert.equal(0, bag.weight[5]:abs():sum():item())
+    local y = bag(ints { { 5, 2 } })
+    assert.is_true(y:equal(bag.weight[{ { 2, 2 } }]))
+    assert.is_true(bag(ints { 5, 2 }, ints { 0 }):equal(y))
+  end)
+
+  it("takes vectors that exist", function()
+    local vectors = moth.randn(4, 2)
+    local bag = nn.EmbeddingBag { 4, 2, _weight = vectors }
+    assert.is_true(bag(ints { { 1, 2, 3, 4 } }):allclose(vectors:mean { 1, keepdim = true }))
+    refuses("'_weight' to 'EmbeddingBag' %(%(4, 3%) is needed",
+      function() return nn.EmbeddingBag { 4, 3, _weight = vectors } end)
+  end)
+end)
