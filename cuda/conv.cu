@@ -493,7 +493,7 @@ static int by_cudnn(const conv_job &j, bool *done) {
   return moth_conv_cudnn(j, done);
 }
 
-static int compute(const conv_job &j) {
+int moth_conv_packed(const conv_job &j) {
   bool done;
   int status = by_cudnn(j, &done);
   if (done || status) return status;
@@ -501,32 +501,6 @@ static int compute(const conv_job &j) {
   return with_float(j.to->l.dtype, [&](auto t) {
     return j.what == CONV_WEIGHT ? over_filters(j, t) : over_images(j, t);
   });
-}
-
-/* The tensors of a convolution, one of which is its result. */
-struct conv_tensors {
-  const moth_tensor *x, *w, *y, *bias;
-};
-
-/* Lays out what is read, runs, and releases that again; `to` lies as the rest is to lie. */
-template <class F>
-static int with_layout(conv_job j, const conv_tensors &given, moth_tensor *to, bool channels_last,
-                       F run) {
-  const moth_tensor *from[4] = {given.x, given.w, given.y, given.bias};
-  const moth_tensor **place[4] = {&j.x, &j.w, &j.y, &j.bias};
-  moth_tensor *packed[4] = {};
-  int status = MOTH_OK;
-  for (int i = 0; !status && i < 4; i++) {
-    *place[i] = from[i] == j.to ? to : NULL;
-    if (!from[i] || from[i] == j.to) continue;
-    *place[i] = packed[i] = moth_packed_as(from[i], channels_last && i < 3);
-    if (!packed[i]) status = moth_status(j.ctx);
-  }
-  j.to = to;
-  j.channels_last = channels_last;
-  if (!status) status = run(j);
-  for (int i = 0; i < 4; i++) moth_tensor_release(packed[i]);
-  return status;
 }
 
 /* Images or filters that are channels_last: all of it is, where cuDNN can. */
@@ -542,7 +516,7 @@ static int compute_channels_last(const conv_job &j, const conv_tensors &given, b
 static int compute_packed(const conv_job &j, const conv_tensors &given) {
   moth_tensor *to = moth_is_channels_last(j.to) ? moth_tensor_new(j.ctx, &j.to->l) : NULL;
   if (moth_is_channels_last(j.to) && !to) return moth_status(j.ctx);
-  int status = with_layout(j, given, to ? to : j.to, false, compute);
+  int status = with_layout(j, given, to ? to : j.to, false, moth_conv_packed);
   if (!status && to) status = moth_copy_into(j.to, to);
   moth_tensor_release(to);
   return status;
@@ -550,31 +524,10 @@ static int compute_packed(const conv_job &j, const conv_tensors &given) {
 
 template <class A>
 static int convolve(const A *a, conv_what what, const conv_tensors &given, moth_tensor *to) {
-  enum { SAME = 2 };
-  const moth_layout *x = &given.x->l, *y = &given.y->l, *w = &given.w->l;
-  const int64_t *in = x->shape + x->ndim - 2, *made = y->shape + y->ndim - 2;
-  const int64_t *kernel = w->shape + 2;
-  int64_t padding[2];
-  bool even = true, done = false;
-  for (int i = 0; i < 2; i++) {
-    const int64_t border = a->dilation[i] * (kernel[i] - 1);
-    padding[i] = a->padding.choice == SAME ? border / 2 : a->padding.choice ? 0 : a->padding.at[i];
-    even = even && (a->padding.choice != SAME || border % 2 == 0);
-  }
-  conv_job j = {a->ctx, moth_queue_of(a->ctx, to->l.device), what, {}, NULL, NULL, NULL, NULL, to,
-                false};
-  j.c.images = x->ndim == 4 ? x->shape[0] : 1;
-  j.c.groups = a->groups;
-  j.c.channels = (int)w->shape[1];
-  j.c.filters = (int)(w->shape[0] / a->groups);
-  j.c.even = even;
-  int status = j.q ? MOTH_OK : moth_status(a->ctx);
-  if (!status)
-    status = window_of(&j.c.w, a->ctx, in, made, kernel, a->stride, padding, a->dilation);
+  conv_job j = {};
+  bool done = false;
+  int status = conv_job_of(&j, a, 2, what, given, to);
   if (status || to->l.numel == 0) return status;
-  if ((int64_t)j.c.channels * j.c.filters * kernel[0] * kernel[1] >= INT32_MAX)
-    return moth_fail(a->ctx, MOTH_E_UNSUPPORTED, NULL,
-                     "filters of 2^31 elements and more are not supported on a GPU");
   status = compute_channels_last(j, given, &done);
   return status || done ? status : compute_packed(j, given);
 }

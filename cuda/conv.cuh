@@ -4,8 +4,13 @@
 
 #include "window.cuh"
 
+struct conv_depth { /* the first axis of volumes; kernel 0: of images, which have none */
+  int in, out, kernel, stride, padding, dilation;
+};
+
 struct conv_shape {
   window w;
+  conv_depth depth;
   int64_t images, groups;
   int channels, filters; /* of a group */
   bool even;             /* the same padding on both sides */
@@ -26,6 +31,73 @@ struct conv_job {
   bool channels_last;           /* how the images, filters and results lie */
 };
 
+/* The tensors of a convolution, one of which is its result. */
+struct conv_tensors {
+  const moth_tensor *x, *w, *y, *bias;
+};
+
+/* Lays out what is read, runs, and releases that again; `to` lies as the rest is to lie. */
+template <class F>
+static int with_layout(conv_job j, const conv_tensors &given, moth_tensor *to, bool channels_last,
+                       F run) {
+  const moth_tensor *from[4] = {given.x, given.w, given.y, given.bias};
+  const moth_tensor **place[4] = {&j.x, &j.w, &j.y, &j.bias};
+  moth_tensor *packed[4] = {};
+  int status = MOTH_OK;
+  for (int i = 0; !status && i < 4; i++) {
+    *place[i] = from[i] == j.to ? to : NULL;
+    if (!from[i] || from[i] == j.to) continue;
+    *place[i] = packed[i] = moth_packed_as(from[i], channels_last && i < 3);
+    if (!packed[i]) status = moth_status(j.ctx);
+  }
+  j.to = to;
+  j.channels_last = channels_last;
+  if (!status) status = run(j);
+  for (int i = 0; i < 4; i++) moth_tensor_release(packed[i]);
+  return status;
+}
+
+/* Checks what the ops' arguments `a` say of images (dims = 2) or volumes, and fills j but for the
+** tensors that are read. */
+template <class A>
+static inline int conv_job_of(conv_job *j, const A *a, int dims, conv_what what,
+                              const conv_tensors &given, moth_tensor *to) {
+  enum { SAME = 2 };
+  const moth_layout *x = &given.x->l, *y = &given.y->l, *w = &given.w->l;
+  const int64_t *in = x->shape + x->ndim - dims, *made = y->shape + y->ndim - dims;
+  const int64_t *kernel = w->shape + 2;
+  const int rest = dims - 2;
+  int64_t padding[3], taps = 1;
+  window first;
+  *j = conv_job{a->ctx, moth_queue_of(a->ctx, to->l.device), what, {}, NULL, NULL, NULL, NULL, to,
+                false};
+  j->c.even = true;
+  for (int i = 0; i < dims; i++) {
+    const int64_t border = a->dilation[i] * (kernel[i] - 1);
+    padding[i] = a->padding.choice == SAME ? border / 2 : a->padding.choice ? 0 : a->padding.at[i];
+    j->c.even = j->c.even && (a->padding.choice != SAME || border % 2 == 0);
+    taps *= kernel[i];
+  }
+  j->c.images = x->ndim == dims + 2 ? x->shape[0] : 1;
+  j->c.groups = a->groups;
+  j->c.channels = (int)w->shape[1];
+  j->c.filters = (int)(w->shape[0] / a->groups);
+  int status = j->q ? MOTH_OK : moth_status(a->ctx);
+  if (!status)
+    status = window_of(&first, a->ctx, in, made, kernel, a->stride, padding, a->dilation);
+  if (!status)
+    status = window_of(&j->c.w, a->ctx, in + rest, made + rest, kernel + rest, a->stride + rest,
+                       padding + rest, a->dilation + rest);
+  if (status) return status;
+  if (rest)
+    j->c.depth = conv_depth{first.in[0], first.out[0], first.kernel[0], first.stride[0],
+                            first.padding[0], first.dilation[0]};
+  if (to->l.numel && (int64_t)j->c.channels * j->c.filters * taps >= INT32_MAX)
+    return moth_fail(a->ctx, MOTH_E_UNSUPPORTED, NULL,
+                     "filters of 2^31 elements and more are not supported on a GPU");
+  return MOTH_OK;
+}
+
 /* Scratch of n elements on the device of the job. */
 static inline moth_tensor *conv_room(const conv_job &j, int64_t n, int dtype) {
   moth_layout l = {};
@@ -36,13 +108,16 @@ static inline moth_tensor *conv_room(const conv_job &j, int64_t n, int dtype) {
   return moth_tensor_new(j.ctx, &l);
 }
 
+/* Images that are packed, by cuDNN or by Moth's own kernels (conv.cu). */
+MOTH_LOCAL int moth_conv_packed(const conv_job &j);
+
 /* to := the sums of `splits` parts, each of to's size and of the dtype it is computed in. */
 MOTH_LOCAL int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64_t splits);
 
 /* A thread for each result, or a block (conv_direct.cu): for few channels in a group. */
 MOTH_LOCAL int moth_conv_direct(const conv_job &j);
 
-/* cuDNN (cudnn.cu). *done: whether it could; if not, nothing has happened. */
+/* cuDNN (cudnn.cu), also of volumes. *done: whether it could; if not, nothing has happened. */
 MOTH_LOCAL int moth_conv_cudnn(const conv_job &j, bool *done);
 
 #endif

@@ -24,35 +24,45 @@ typedef struct conv_key {
   int64_t what, type, exact, timed, images, groups, channels, filters, channels_last;
   int64_t alignment[TENSORS]; /* of BIAS 0: there is none */
   window w;
+  conv_depth depth;
 } conv_key;
 
 /* -- descriptors -- */
 
 static int computed_in(const conv_key *k) { return k->type == DNN_DOUBLE ? DNN_DOUBLE : DNN_FLOAT; }
 
+/* n items of c channels; d is the depth of volumes. */
 static void *describe_tensor(dnn_plan *p, const conv_key *k, int64_t name, int64_t n, int64_t c,
-                             int64_t h, int64_t w) {
+                             int64_t d, int64_t h, int64_t w) {
   const bool last = k->channels_last, sum = name == SUM;
-  const dnn_tensor t = {name, sum ? 16 : k->alignment[name], sum ? computed_in(k) : (int)k->type,
-                        sum ? DNN_VIRTUAL : DNN_IN_MEMORY, {n, c, h, w},
-                        {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1}};
+  dnn_tensor t = {name, sum ? 16 : k->alignment[name], sum ? computed_in(k) : (int)k->type,
+                  sum ? DNN_VIRTUAL : DNN_IN_MEMORY, {n, c, h, w},
+                  {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1}, 0};
+  if (k->depth.kernel) { /* packed: channels_last are images only */
+    const int64_t shape[5] = {n, c, d, h, w}, strides[5] = {c * d * h * w, d * h * w, h * w, w, 1};
+    memcpy(t.shape, shape, sizeof shape);
+    memcpy(t.strides, strides, sizeof strides);
+    t.more = 1;
+  }
   return dnn_describe(p, &t);
 }
 
 static void *describe_convolution(dnn_plan *p, const conv_key *k) {
   const window *w = &k->w;
-  const int64_t padding[2] = {w->padding[0], w->padding[1]};
-  const int64_t stride[2] = {w->stride[0], w->stride[1]};
-  const int64_t dilation[2] = {w->dilation[0], w->dilation[1]}, dims = 2;
+  const conv_depth *deep = &k->depth;
+  const int64_t paddings[3] = {deep->padding, w->padding[0], w->padding[1]};
+  const int64_t strides[3] = {deep->stride, w->stride[0], w->stride[1]};
+  const int64_t dilations[3] = {deep->dilation, w->dilation[0], w->dilation[1]};
+  const int64_t first = deep->kernel ? 0 : 1, dims = 3 - first;
   const int type = computed_in(k), mode = DNN_CROSS_CORRELATION;
   void *d = dnn_begin(p, DNN_CONVOLUTION);
   dnn_set(p, d, CONVOLUTION_TYPE, DNN_IS_DATA_TYPE, 1, &type);
   dnn_set(p, d, CONVOLUTION_MODE, DNN_IS_CONV_MODE, 1, &mode);
   dnn_set(p, d, CONVOLUTION_SPATIAL_DIMS, DNN_IS_INT64, 1, &dims);
-  dnn_set(p, d, CONVOLUTION_PADDINGS, DNN_IS_INT64, 2, padding);
-  dnn_set(p, d, CONVOLUTION_PADDINGS_AFTER, DNN_IS_INT64, 2, padding);
-  dnn_set(p, d, CONVOLUTION_STRIDES, DNN_IS_INT64, 2, stride);
-  dnn_set(p, d, CONVOLUTION_DILATIONS, DNN_IS_INT64, 2, dilation);
+  dnn_set(p, d, CONVOLUTION_PADDINGS, DNN_IS_INT64, dims, paddings + first);
+  dnn_set(p, d, CONVOLUTION_PADDINGS_AFTER, DNN_IS_INT64, dims, paddings + first);
+  dnn_set(p, d, CONVOLUTION_STRIDES, DNN_IS_INT64, dims, strides + first);
+  dnn_set(p, d, CONVOLUTION_DILATIONS, DNN_IS_INT64, dims, dilations + first);
   dnn_finish(p, d);
   return d;
 }
@@ -61,16 +71,19 @@ static void *describe_convolution(dnn_plan *p, const conv_key *k) {
 static void describe(dnn_plan *p, const dnn_state *s, const conv_key *k) {
   static const int kinds[3] = {DNN_FORWARD, DNN_BACKWARD_DATA, DNN_BACKWARD_FILTER};
   const window *w = &k->w;
+  const conv_depth *d = &k->depth;
   const int first = OPERATION_FIRST + OPERATION_ATTRIBUTES * (int)k->what;
   const int real = k->type == DNN_DOUBLE ? DNN_IS_DOUBLE : DNN_IS_FLOAT;
   const int64_t all = k->filters * k->groups;
   const bool biased = k->alignment[BIAS] != 0;
   const double wide[2] = {1, 0};
   const float narrow[2] = {1, 0};
-  void *x = describe_tensor(p, k, X, k->images, k->channels * k->groups, w->in[0], w->in[1]);
-  void *f = describe_tensor(p, k, W, all, k->channels, w->kernel[0], w->kernel[1]);
-  void *y = describe_tensor(p, k, Y, k->images, all, w->out[0], w->out[1]);
-  void *sum = biased ? describe_tensor(p, k, SUM, k->images, all, w->out[0], w->out[1]) : y;
+  void *x = describe_tensor(p, k, X, k->images, k->channels * k->groups, d->in, w->in[0],
+                            w->in[1]);
+  void *f = describe_tensor(p, k, W, all, k->channels, d->kernel, w->kernel[0], w->kernel[1]);
+  void *y = describe_tensor(p, k, Y, k->images, all, d->out, w->out[0], w->out[1]);
+  void *sum = y;
+  if (biased) sum = describe_tensor(p, k, SUM, k->images, all, d->out, w->out[0], w->out[1]);
   void *how = describe_convolution(p, k), *operation = dnn_operation(p, kinds[k->what]);
   for (int i = OPERATION_ALPHA; i <= OPERATION_BETA; i++)
     dnn_set(p, operation, first + i, real, 1,
@@ -81,7 +94,7 @@ static void describe(dnn_plan *p, const dnn_state *s, const conv_key *k) {
   dnn_set(p, operation, first + OPERATION_Y, DNN_IS_DESCRIPTOR, 1, &sum);
   dnn_finish(p, operation);
   if (biased) {
-    void *bias = describe_tensor(p, k, BIAS, 1, all, 1, 1);
+    void *bias = describe_tensor(p, k, BIAS, 1, all, 1, 1, 1);
     const dnn_step add = {DNN_ADD, computed_in(k), sum, bias, y, NULL, 0};
     dnn_pointwise(p, &add);
   }
@@ -92,8 +105,9 @@ static void describe(dnn_plan *p, const dnn_state *s, const conv_key *k) {
 ** images and results there. */
 static int64_t most_room(const conv_key *k) {
   const window *w = &k->w;
-  const int64_t images = k->images * k->groups * k->channels * w->in[0] * w->in[1];
-  const int64_t results = k->images * k->groups * k->filters * w->out[0] * w->out[1];
+  const int64_t in = k->depth.kernel ? k->depth.in : 1, out = k->depth.kernel ? k->depth.out : 1;
+  const int64_t images = in * k->images * k->groups * k->channels * w->in[0] * w->in[1];
+  const int64_t results = out * k->images * k->groups * k->filters * w->out[0] * w->out[1];
   return ((int64_t)1 << 30) + (images + results) * 8;
 }
 
@@ -121,6 +135,7 @@ static bool key_of(conv_key *k, const conv_job &j) {
   k->alignment[Y] = alignment_of(j.y);
   if (j.bias) k->alignment[BIAS] = alignment_of(j.bias);
   k->w = c.w;
+  k->depth = c.depth;
   return c.even && j.x->l.numel < INT32_MAX && j.y->l.numel < INT32_MAX;
 }
 

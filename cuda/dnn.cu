@@ -161,8 +161,8 @@ void *dnn_describe(dnn_plan *p, const dnn_tensor *t) {
   const bool is_virtual = t->place == DNN_VIRTUAL, by_value = t->place == DNN_BY_VALUE;
   void *d = dnn_begin(p, DNN_TENSOR);
   dnn_set(p, d, TENSOR_TYPE, DNN_IS_DATA_TYPE, 1, &t->type);
-  dnn_set(p, d, TENSOR_SHAPE, DNN_IS_INT64, 4, t->shape);
-  dnn_set(p, d, TENSOR_STRIDES, DNN_IS_INT64, 4, t->strides);
+  dnn_set(p, d, TENSOR_SHAPE, DNN_IS_INT64, 4 + t->more, t->shape);
+  dnn_set(p, d, TENSOR_STRIDES, DNN_IS_INT64, 4 + t->more, t->strides);
   dnn_set(p, d, TENSOR_NAME, DNN_IS_INT64, 1, &t->name);
   dnn_set(p, d, TENSOR_ALIGNMENT, DNN_IS_INT64, 1, &t->alignment);
   dnn_set(p, d, TENSOR_IS_VIRTUAL, DNN_IS_BOOLEAN, 1, &is_virtual);

@@ -68,10 +68,11 @@ MOTH_LOCAL void dnn_finish(dnn_plan *p, void *d);
 MOTH_LOCAL void *dnn_operation(dnn_plan *p, int kind);
 
 enum dnn_place { DNN_IN_MEMORY, DNN_VIRTUAL /* never there */, DNN_BY_VALUE /* on the CPU */ };
-typedef struct dnn_tensor { /* of four dimensions */
+typedef struct dnn_tensor {
   int64_t name, alignment;
   int type, place;
-  int64_t shape[4], strides[4];
+  int64_t shape[5], strides[5];
+  int more = 0; /* dimensions than four */
 } dnn_tensor;
 MOTH_LOCAL void *dnn_describe(dnn_plan *p, const dnn_tensor *t);
 

@@ -15,11 +15,12 @@ local function close(wanted, got, what, tolerance)
   assert(off <= (tolerance or 1e-10) * scale, ("%s is off by %g of %g"):format(what, off, scale))
 end
 
--- Result and both gradients of a convolution, on the device.
+-- Result and both gradients of a convolution, of images or of volumes, on the device.
 local function convolved(x, w, device, options)
   x, w = x:to(device):detach(), w:to(device):detach()
   x.requires_grad, w.requires_grad = true, true
-  local y = F.conv2d(x, w, nil, options.stride, options.padding, options.dilation, options.groups)
+  local conv = x:dim() == 5 and F.conv3d or F.conv2d
+  local y = conv(x, w, nil, options.stride, options.padding, options.dilation, options.groups)
   moth.manual_seed(3)
   y:backward(moth.randn(y.shape, { dtype = x.dtype }):to(device))
   return { result = y:detach(), images = x.grad, filters = w.grad }
@@ -72,6 +73,17 @@ describe("convolution on a GPU", function()
     local a = check({ 4, 10, 40, 40 }, { 12, 10, 3, 3 })
     local b = check({ 4, 10, 40, 40 }, { 12, 10, 3, 3 })
     for what, value in pairs(a) do assert.is_true(value:cpu():equal(b[what]:cpu()), what) end
+  end)
+
+  it("agrees with the CPU's for volumes, gathered whole and in parts", function()
+    check({ 2, 3, 5, 6, 7 }, { 4, 3, 3, 3, 3 }, { padding = 1 })
+    check({ 2, 4, 7, 6, 8 }, { 6, 2, 3, 2, 3 }, { groups = 2, stride = { 2, 1, 3 },
+      padding = { 2, 0, 1 }, dilation = { 2, 3, 1 } })
+    check({ 2, 3, 9, 4, 5 }, { 2, 3, 2, 2, 2 }, { stride = { 4, 1, 1 } })
+    check({ 3, 5, 6, 4, 5 }, { 5, 1, 3, 3, 3 }, { groups = 5, padding = "same" })
+    check({ 2, 3, 6, 4, 5 }, { 4, 3, 2, 1, 1 }, { padding = "same" })
+    check({ 2, 20, 4, 5, 5 }, { 24, 20, 2, 3, 3 }, { padding = 1 }, moth.bfloat16, 0.02)
+    check({ 3, 2, 33, 200, 200 }, { 2, 2, 4, 1, 2 }, { stride = { 1, 8, 8 } }, moth.float32, 1e-5)
   end)
 
   it("agrees with the CPU's in half types", function()
