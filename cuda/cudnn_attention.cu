@@ -23,9 +23,9 @@ enum { /* attributes */
 };
 enum { REDUCE_ADD = 0, REDUCE_MAX = 3 };
 
-/* cuDNN's before 9.15.1 are wrong where keys are no multiple of 128 (gradients), and 9.10.0 and
-** 9.10.1 elsewhere too. */
-static const size_t OLDEST = 91600;
+/* Gradients of older ones read beyond keys that are no multiple of 128, before 9.15.1, and scratch
+** that nobody cleared on Hopper, before 9.18. */
+static const size_t OLDEST = 91800;
 
 enum { /* names of tensors: of half types, of f32, of numbers; others are virtual */
   QUERY, KEY, VALUE, OUTPUT, GRAD, DQUERY, DKEY, DVALUE, HALVES,
@@ -263,6 +263,15 @@ static int first_of_heads(const moth_tensor *key, const leading &lead, bool *sha
   return last - (*shares && last >= 2) > 0 ? last - (*shares && last >= 2) : 0;
 }
 
+/* Whether gradients on Hopper go wrong where a row's scores are all below some -89. Keys are taken
+** 128 at a time but told from what lies behind them 64 at a time, so that a last half counts as 64
+** keys with scores of 0, whose weights overflow; and so do queries behind the last, where no key
+** makes the kernel look for ends. Reported of versions up to 9.30. */
+static bool errs_at_ends(const fused_key *k) {
+  const bool masked = k->causal && k->l <= k->s; /* what lies behind the keys */
+  return (k->s % 128 == 64 && !masked) || (k->l % 64 != 0 && k->s % 64 == 0);
+}
+
 static bool key_of(fused_key *k, const fused_call *c) {
   const moth_tensor *query = c->x[QUERY], *key = c->x[KEY], *value = c->x[VALUE];
   const int dtype = query->l.dtype;
@@ -294,7 +303,8 @@ static bool key_of(fused_key *k, const fused_call *c) {
     if (i == KEY) k->hk = h;
     if (b != k->b || h != (of_keys ? k->hk : k->h)) return false;
   }
-  return k->b <= MOST_BATCH && k->h <= MOST_BATCH;
+  return k->b <= MOST_BATCH && k->h <= MOST_BATCH &&
+         !(c->q->major == 9 && k->what == FUSED_BACKWARD && errs_at_ends(k));
 }
 
 /* -- a call -- */
