@@ -1,9 +1,10 @@
 /* autocast.c -- mixed precision: inside a region, products are computed in a shorter dtype and
 ** what is delicate in f32, as PyTorch does (losses as its CPU lists say, softmax and norms as its
 ** CUDA lists, since rounding hurts them most); all other ops take what they are given, at the
-** widest dtype among it, but for batch_norm, whose images stay short beside f32 weights. Casts are
-** recorded, so gradients flow back to f32 leaves; a leaf's cast is kept until the outermost region
-** ends, since weights are used again and again.
+** widest dtype among it, but for batch_norm, whose images stay short beside f32 weights, and
+** cross_entropy, which makes an f32 loss of short scores: of many nets they are the largest tensor.
+** Casts are recorded, so gradients flow back to f32 leaves; a leaf's cast is kept until the
+** outermost region ends, since weights are used again and again.
 */
 #include "frame.h"
 #include "tape.h"
@@ -65,8 +66,8 @@ static bool lowers(const moth_op *op) {
 
 static bool raises(const moth_op *op) {
   static const moth_op *const list[] = {
-    &moth_op_softmax, &moth_op_log_softmax, &moth_op_nll_loss, &moth_op_cross_entropy,
-    &moth_op_cross_entropy_soft, &moth_op_mse_loss, &moth_op_l1_loss, &moth_op_smooth_l1_loss,
+    &moth_op_softmax, &moth_op_log_softmax, &moth_op_nll_loss, &moth_op_cross_entropy_soft,
+    &moth_op_mse_loss, &moth_op_l1_loss, &moth_op_smooth_l1_loss,
     &moth_op_huber_loss, &moth_op_binary_cross_entropy,
     &moth_op_binary_cross_entropy_with_logits, &moth_op_kl_div, &moth_op_layer_norm,
     &moth_op_rms_norm, &moth_op_group_norm, &moth_op_instance_norm,

@@ -174,23 +174,31 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   return moth_task_gather(t->ctx, &t->entries[i].dys[edge->output], take);
 }
 
+/* Whether x lies like `whole`, but for its offset. */
+static bool lies_like(const moth_tensor *x, const moth_layout *whole) {
+  if (!moth_shape_same(&x->l, whole)) return false;
+  for (int32_t d = 0; d < whole->ndim; d++)
+    if (whole->shape[d] > 1 && x->l.stride[d] != whole->stride[d]) return false;
+  return true;
+}
+
 /* Of gradients of many views of one tensor, only the first is laid into zeros. */
-int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *part, bool *done) {
+int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *whole,
+                   const moth_layout *part, bool *done) {
   const moth_edge *to = &g->edges[input->arg];
   moth_ctx *ctx = g->ctx;
   moth_layout l = *part;
   *done = false;
   if (g->status || !moth_wants(g, input)) return g->status;
   l.numel = g->dy->l.numel;
-  if (ctx->grad_mode || ctx->capture || ctx->anomaly || g->dx[input->arg] ||
-      moth_layout_overlaps(&l))
+  if (ctx->grad_mode || ctx->anomaly || g->dx[input->arg] || moth_layout_overlaps(&l))
     return MOTH_OK;
   const uint32_t i = find(g->task, to->node);
   if (i == UINT32_MAX) return MOTH_OK;
   const task_entry *e = &g->task->entries[i];
   moth_tensor *sum = e->dys[to->output];
-  if (e->waiting || !sum || !is_ours(sum) || !moth_contiguous(sum) ||
-      !moth_shape_same(&sum->l, &input->l) || sum->l.dtype != g->dy->l.dtype)
+  if (e->waiting || !sum || sum->refs > 1 || !moth_storage_unique(sum->storage) ||
+      !lies_like(sum, whole) || sum->l.dtype != g->dy->l.dtype)
     return MOTH_OK;
   l.dtype = sum->l.dtype;
   l.offset += sum->l.offset;

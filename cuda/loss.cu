@@ -47,12 +47,12 @@ static classes_of<T> classes_for(const strips &s, const moth_tensor *target,
 
 /* -- the losses: -weight x, or from scores weight (most - x + rest) -- */
 
-template <class T> struct class_loss {
+template <class T, class Y> struct class_loss { /* Y: the elements of the loss */
   classes_of<T> c;
   int reduction;
   const T *x;
   const real_of<T> *most, *rest; /* NULL: x holds logarithms already */
-  T *y;
+  Y *y;
 
   __device__ sums_of<double> term(int64_t i) const {
     int64_t its;
@@ -79,12 +79,16 @@ static int losses_run(const strips &s, const moth_tensor *input, const moth_tens
   moth_tensor *t = moth_packed(target), *w = weight ? moth_packed(weight) : NULL;
   int status = q && t && (w || !weight) ? MOTH_OK : moth_status(ctx);
   if (!status)
-    status = with_float(out->l.dtype, [&](auto type) {
+    status = with_float(input->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
-      class_loss<T> job = {classes_for<T>(s, t, w, ignore, q), (int)reduction, data<T>(input), NULL,
-                           NULL, data<T>(out)};
-      if (parts) job.most = data<real_of<T>>(parts[0]), job.rest = data<real_of<T>>(parts[1]);
-      return run_total(out, job.c.cases, job);
+      typedef real_of<T> R;
+      const classes_of<T> c = classes_for<T>(s, t, w, ignore, q);
+      const R *most = parts ? data<R>(parts[0]) : NULL, *rest = parts ? data<R>(parts[1]) : NULL;
+      if (out->l.dtype == input->l.dtype)
+        return run_total(out, c.cases, class_loss<T, T>{c, (int)reduction, data<T>(input), most,
+                                                        rest, data<T>(out)});
+      return run_total(out, c.cases, class_loss<T, R>{c, (int)reduction, data<T>(input), most,
+                                                      rest, data<R>(out)});
     });
   moth_tensor_release(t);
   moth_tensor_release(w);

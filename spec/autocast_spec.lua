@@ -25,6 +25,33 @@ describe("autocast", function()
     assert.equal(moth.float32, F.linear(x, w, b).dtype)
   end)
 
+  it("makes an f32 loss of short scores, as of their f32 copy, but without making one", function()
+    local labels, half = moth.randint(1, 51, { 64 }), moth.randn(64, 50):to(moth.bfloat16)
+    for _, options in ipairs { { reduction = "mean" }, { reduction = "none" }, { label_smoothing = 0.1 },
+      { weight = moth.rand(50) }, { ignore_index = 3 } } do
+      local function entropy(x)
+        x = x:detach():requires_grad_()
+        local y = inside(function() return F.cross_entropy(x, labels, options) end)
+        y:sum():backward()
+        return y, x.grad
+      end
+      local y, dx = entropy(half)
+      local wanted, dx32 = entropy(half:float())
+      assert.equal(moth.float32, y.dtype)
+      assert.is_true(moth.allclose(wanted, y, 1e-6, 1e-6))
+      assert.equal(moth.bfloat16, dx.dtype)
+      assert.is_true(moth.allclose(dx32:to(moth.bfloat16):float(), dx:float(), 1e-2, 1e-6))
+    end
+    local x = moth.randn(512, 512):to(moth.bfloat16):requires_grad_()
+    local many = moth.randint(1, 513, { 512 })
+    moth.collect()
+    local before = moth.memory().live_bytes
+    local y = inside(function() return F.cross_entropy(x, many) end)
+    moth.collect()
+    assert.is_true(moth.memory().live_bytes - before < 512 * 512)
+    assert.is_true(y:item() > 0)
+  end)
+
   it("leaves images short in batch_norm, whose weights and statistics stay f32", function()
     moth.manual_seed(2)
     local x, target, wanted = moth.randn(6, 3, 4, 4), moth.randn(6, 5, 2, 2), nil

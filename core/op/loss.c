@@ -1,6 +1,7 @@
 /* loss.c -- losses of classes: nll_loss and cross_entropy. Those of numbers are in pointloss.c. */
 #include "loss.h"
 
+#include "../frame.h"
 #include "../kernel/loss.h"
 #include "../kernel/real.h"
 #include "../kernel/softmax.h"
@@ -198,10 +199,12 @@ MOTH_OP(nll_loss_back, NLL_LOSS_BACK,
 /* -- class_entropy: cross_entropy in one node, which keeps two numbers of each case -- */
 
 static int class_entropy_shape(const class_entropy_args *a, moth_layout *y) {
+  const uint8_t real = (uint8_t)moth_compute_dtype(a->input->l.dtype);
   int status = class_shapes(&a->input->l, moth_str(a->input), a->target, a->weight, a->reduction,
                             y);
+  if (a->wide) y->dtype = real;
   for (int i = 1; i < 3; i++) {
-    y[i].dtype = (uint8_t)moth_compute_dtype(a->input->l.dtype);
+    y[i].dtype = real;
     y[i].ndim = a->target->l.ndim;
     memcpy(y[i].shape, a->target->l.shape, sizeof y[i].shape);
   }
@@ -235,7 +238,8 @@ static int class_entropy_grad(const class_entropy_args *a, moth_grad *g) {
                           .weight = a->weight, .ignore_index = a->ignore_index,
                           .reduction = a->reduction));
   const int64_t class = class_dim(x);
-  moth_tensor *logp = GRAD(g, log_softmax, .input = a->input, .dim = class, .dtype = -1);
+  moth_tensor *scores = a->wide ? moth_grad_real(g, a->input) : a->input;
+  moth_tensor *logp = GRAD(g, log_softmax, .input = scores, .dim = class, .dtype = -1);
   nll_loss_args of = {.ctx = g->ctx, .input = logp, .target = a->target, .weight = a->weight,
                       .ignore_index = a->ignore_index, .reduction = a->reduction};
   if (logp && moth_wants(g, a->input)) {
@@ -257,7 +261,7 @@ MOTH_OP(class_entropy, CLASS_ENTROPY,
     "moth.randn(3, 2), moth.tensor{1LL, 2LL, 2LL}, {weight = moth.tensor{0.5, 2},"
     " ignore_index = 1}\n"
     "moth.randn(2, 3, 2), moth.tensor{{1LL, 3LL}, {-100LL, 2LL}}, {weight = moth.tensor{1, 2, 3},"
-    " reduction = \"none\"}",
+    " reduction = \"none\", wide = true}",
   .outputs = "y, most: hidden, rest: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input target weight most rest y:weight",
@@ -383,7 +387,7 @@ static int cross_entropy_compose(const cross_entropy_args *a, moth_tensor **out)
   if (!status && share == 0)
     return MOTH_CALL(ctx, out, class_entropy, .input = a->input, .target = a->target,
                      .weight = a->weight, .ignore_index = a->ignore_index,
-                     .reduction = a->reduction);
+                     .reduction = a->reduction, .wide = ctx->autocast != MOTH_NO_DTYPE);
   STEP(&logp, log_softmax, .input = a->input, .dim = class, .dtype = -1);
   STEP(&hard, nll_loss, .input = logp, .target = a->target, .weight = a->weight,
        .ignore_index = a->ignore_index, .reduction = a->reduction);

@@ -42,7 +42,8 @@ MOTH_ARGS(cross_entropy, CROSS_ENTROPY)
   ARG(index,        target,            , "right class of each, (N, ...) or ()") \
   ARG(maybe_tensor, weight,        none, "weight of each class, (C)") \
   ARG(position,     ignore_index,  -100, "a target that counts for nothing") \
-  ARG(enum,         reduction, mean|sum|none, "what the losses become")
+  ARG(enum,         reduction, mean|sum|none, "what the losses become") \
+  ARG(bool,         wide,        false, "is the loss of half types f32?")
 MOTH_ARGS(class_entropy, CLASS_ENTROPY)
 
 #define CLASS_ENTROPY_BACK(ARG) \

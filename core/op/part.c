@@ -1,8 +1,8 @@
 /* part.c -- views of some of a tensor's elements: a position, a range, a diagonal, any geometry;
 ** and the ops that cut a tensor into several views. Their faces stand in view.h.
 **
-** A gradient does not care how the input lies in memory: it is worked out as if that were packed
-** row by row, which keeps strided_sum on its direct path. as_strided alone needs the real layout.
+** A gradient is worked out as if the input had no gaps, and its dimensions lie in the same order,
+** which keeps strided_sum on its direct path. as_strided alone needs the real layout.
 */
 #include "../context.h"
 #include "strided.h"
@@ -22,31 +22,57 @@ static int real_dim(moth_ctx *ctx, int64_t dim, const moth_tensor *x, int32_t *o
                    moth_str(x));
 }
 
-/* Gradient of a view: dy laid into zeros. v is the view taken of the base. */
+/* The gradient of a base: dy laid into zeros, where v is the view that was taken of it. */
+static moth_tensor *laid(moth_grad *g, const moth_layout *base, const moth_layout *v) {
+  return GRAD(g, strided_sum, .input = g->dy, .base_size = {base->shape, base->ndim},
+              .base_stride = {base->stride, base->ndim}, .base_offset = base->offset,
+              .size = {v->shape, v->ndim}, .stride = {v->stride, v->ndim}, .offset = v->offset);
+}
+
+/* What a gradient of x lies like: x without gaps or repeats, its dimensions in memory in the same
+** order, which `order` names from the outermost on. So what x was turned from gets a packed one. */
+static moth_layout without_gaps(const moth_layout *x, int64_t order[MOTH_MAX_DIMS]) {
+  moth_layout y = *x;
+  int64_t step = 1;
+  for (int32_t d = 0; d < x->ndim; d++) {
+    int32_t at = d;
+    for (; at > 0 && x->stride[order[at - 1]] < x->stride[d]; at--) order[at] = order[at - 1];
+    order[at] = d;
+  }
+  y.offset = 0;
+  for (int32_t d = x->ndim - 1; d >= 0; d--) {
+    y.stride[order[d]] = step;
+    step *= x->shape[order[d]] > 0 ? x->shape[order[d]] : 1; /* of a tensor that exists */
+  }
+  return y;
+}
+
+/* Gradient of a view of `base`, which is the input without gaps. */
 static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base,
-                 const moth_layout *v) {
+                 const moth_layout *v, const int64_t order[MOTH_MAX_DIMS]) {
+  bool done, turned = false;
+  const int status = moth_flow_part(g, input, base, v, &done);
+  if (status || done) return status;
+  moth_layout packed = *base;
+  int64_t back[MOTH_MAX_DIMS];
+  for (int32_t d = 0; d < base->ndim; d++) {
+    packed.shape[d] = base->shape[order[d]];
+    packed.stride[d] = base->stride[order[d]];
+    back[order[d]] = d;
+    turned |= order[d] != d;
+  }
+  moth_tensor *dx = laid(g, &packed, v);
   return moth_flow(g, input,
-                   GRAD(g, strided_sum, .input = g->dy, .base_size = {base->shape, base->ndim},
-                        .base_stride = {base->stride, base->ndim}, .base_offset = base->offset,
-                        .size = {v->shape, v->ndim}, .stride = {v->stride, v->ndim},
-                        .offset = v->offset));
+                   turned ? GRAD(g, permute, .input = dx, .dims = {back, base->ndim}) : dx);
 }
 
-/* ... of the input as if it were packed. */
-static int embed_part(moth_grad *g, const moth_tensor *input, const moth_layout *base,
-                      const moth_layout *v) {
-  bool done;
-  const int status = moth_flow_part(g, input, v, &done);
-  return status || done ? status : embed(g, input, base, v);
-}
-
-#define PART_GRAD(op)                                                                   \
-  static int op##_grad(const op##_args *a, moth_grad *g) {                              \
-    moth_layout base = a->input->l;                                                     \
-    moth_layout_pack(&base); /* it exists, so its size does not overflow */             \
-    moth_layout v = base;                                                               \
-    int status = op##_view(a, &v);                                                      \
-    return status ? status : embed_part(g, a->input, &base, &v);                        \
+#define PART_GRAD(op)                                               \
+  static int op##_grad(const op##_args *a, moth_grad *g) {          \
+    int64_t order[MOTH_MAX_DIMS];                                   \
+    const moth_layout base = without_gaps(&a->input->l, order);     \
+    moth_layout v = base;                                           \
+    int status = op##_view(a, &v);                                  \
+    return status ? status : embed(g, a->input, &base, &v, order);  \
   }
 
 /* -- narrow -- */
@@ -251,7 +277,7 @@ static int as_strided_grad(const as_strided_args *a, moth_grad *g) {
     v.stride[d] = a->stride.at[d];
   }
   if (a->storage_offset != MOTH_NO_INT) v.offset = a->storage_offset;
-  return embed(g, a->input, &base, &v);
+  return moth_flow(g, a->input, laid(g, &base, &v));
 }
 
 MOTH_OP_VIEWS(as_strided, AS_STRIDED, .dtypes = MOTH_ANY,
