@@ -27,8 +27,8 @@ describe("autocast", function()
 
   it("makes an f32 loss of short scores, as of their f32 copy, but without making one", function()
     local labels, half = moth.randint(1, 51, { 64 }), moth.randn(64, 50):to(moth.bfloat16)
-    for _, options in ipairs { { reduction = "mean" }, { reduction = "none" }, { label_smoothing = 0.1 },
-      { weight = moth.rand(50) }, { ignore_index = 3 } } do
+    for _, options in ipairs { { reduction = "mean" }, { reduction = "none" },
+      { label_smoothing = 0.1 }, { weight = moth.rand(50) }, { ignore_index = 3 } } do
       local function entropy(x)
         x = x:detach():requires_grad_()
         local y = inside(function() return F.cross_entropy(x, labels, options) end)
