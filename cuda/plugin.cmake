@@ -4,7 +4,7 @@
 #   MOTH_CUDA=AUTO    the plugin is built if there is a toolkit and a GPU to run it (the default)
 #   MOTH_CUDA=ON      it must be built; a toolkit is enough
 #   MOTH_CUDA=OFF     it is not
-#   CMAKE_CUDA_ARCHITECTURES    all-major by default
+#   CMAKE_CUDA_ARCHITECTURES    all-major by default; CUDAARCHS in the environment says it as well
 
 set(MOTH_CUDA AUTO CACHE STRING "AUTO, ON or OFF: build the plugin for NVIDIA GPUs")
 file(GLOB MOTH_CUDA_SOURCES CONFIGURE_DEPENDS cuda/*.cu)
@@ -39,7 +39,7 @@ function(moth_plugin target)
 endfunction()
 
 if(MOTH_BUILD_CUDA)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     set(CMAKE_CUDA_ARCHITECTURES all-major)
   endif()
   enable_language(CUDA)
