@@ -309,8 +309,8 @@ int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g, bool
   k->sums = moth_dtype_size[g->dtype] == 2 ? LT_SUMS_WIDE /* half types are summed in f32 */
             : moth_is_deterministic(ctx) ? LT_SUMS_REPEAT : LT_SUMS_ANY;
   k->compute = g->dtype == MOTH_F64 ? LT_COMPUTE_64F
-               : g->dtype == MOTH_F32 && moth_float32_precision(ctx) ? LT_COMPUTE_TF32
-                                                                     : LT_COMPUTE_32F;
+               : g->dtype == MOTH_F32 && (g->tf32 || moth_float32_precision(ctx)) ? LT_COMPUTE_TF32
+                                                                                  : LT_COMPUTE_32F;
   k->epilogue = g->bias ? LT_EPILOGUE_BIAS : LT_EPILOGUE_DEFAULT;
   k->m = g->m, k->n = g->n, k->k = g->k;
   k->ldc = g->m == 1 ? g->n : g->ldc;

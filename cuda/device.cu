@@ -181,12 +181,16 @@ int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error) {
   return finish_launch(ctx, s, error);
 }
 
+cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream) {
+  return (call->together ? cudaLaunchCooperativeKernel : cudaLaunchKernel)(
+    call->kernel, call->grid, call->block, call->args, call->shared, stream);
+}
+
 int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call) {
   moth_device_stream *s = stream_of(q);
   if (s->graphs.now) return moth_graph_launch(ctx, s, call, cudaSuccess);
   s->place->work.kernels++;
-  return finish_launch(ctx, s, cudaLaunchKernel(call->kernel, call->grid, call->block, call->args,
-                                                call->shared, q->stream));
+  return finish_launch(ctx, s, moth_ask(call, q->stream));
 }
 
 int moth_wait_for(moth_ctx *ctx, moth_device_stream *s) {

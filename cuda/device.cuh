@@ -161,6 +161,8 @@ MOTH_LOCAL int64_t moth_block_size(unsigned c);
 
 /* -- graphs (graph.cu): launches written down once, and asked for together -- */
 
+/* What moth_launch asks of the runtime. */
+MOTH_LOCAL cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream);
 /* What moth_launch and moth_launched do while there is graphs.now; call: NULL for what is no kernel
 ** of the plugin's own, and has come out with `error`. */
 MOTH_LOCAL int moth_graph_launch(moth_ctx *ctx, moth_device_stream *s,

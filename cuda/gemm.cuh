@@ -18,6 +18,7 @@ typedef struct moth_gemm {
   const void *bias; /* n elements, or NULL */
   double alpha, beta;
   const moth_batch *batch; /* or NULL */
+  bool tf32;               /* f32 may be narrowed to it, whatever the context says */
 } moth_gemm;
 
 MOTH_LOCAL int moth_gemm_run(moth_ctx *ctx, const moth_gemm *g);

@@ -195,9 +195,7 @@ int moth_graph_launch(moth_ctx *ctx, moth_device_stream *s, const moth_kernel_ca
   moth_graph *g = s->graphs.now;
   const bool varies = g->parts[g->part].varies;
   if (call && g->exec) return change(ctx, g, call);
-  if (call)
-    error = cudaLaunchKernel(call->kernel, call->grid, call->block, call->args, call->shared,
-                             s->queue.stream);
+  if (call) error = moth_ask(call, s->queue.stream);
   if (error) return moth_fail_cuda(ctx, "a graph cannot hold this", error);
   if (!varies) return MOTH_OK;
   return call ? note_node(ctx, g) : fail_change(ctx);

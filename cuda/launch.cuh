@@ -64,6 +64,7 @@ typedef struct moth_queue {
   int processors;        /* multiprocessors */
   int major, minor;
   size_t shared;         /* most bytes of dynamic shared memory a block may ask for */
+  bool together;         /* can it launch blocks that wait for each other? */
 } moth_queue;
 MOTH_LOCAL const moth_queue *moth_queue_of(moth_ctx *ctx, int device); /* NULL: error set */
 
@@ -75,7 +76,8 @@ typedef struct moth_kernel_call {
   const void *kernel;
   dim3 grid, block;
   size_t shared;
-  void **args; /* addresses of its arguments */
+  void **args;   /* addresses of its arguments */
+  bool together; /* its blocks wait for each other */
 } moth_kernel_call;
 MOTH_LOCAL int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call);
 
@@ -92,7 +94,7 @@ static inline int launch_on(moth_ctx *ctx, const moth_queue *q, void (*kernel)(P
   if (!q) return moth_status(ctx);
   return [&](P... held) {
     void *at[] = {(void *)&held...};
-    const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, block, shared, at};
+    const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, block, shared, at, false};
     return moth_launch(ctx, q, &call);
   }(args...);
 }

@@ -1,83 +1,25 @@
 /* recurrent.cu -- layers of recurrent networks on the device, forward and back through time, as
 ** core/kernel/recurrent.h describes them: one product for the inputs of all steps, then for each
-** step one with the state's weights and one kernel for what its gates do. The order of rows and
-** what the reserve holds are core/kernel/recurrent_lane.h's.
+** step one with the state's weights and one kernel for what its gates do; or all steps by a kernel
+** that keeps these weights (recurrent_steps.cu). The order of rows and what the reserve holds are
+** core/kernel/recurrent_lane.h's.
 */
-#include "../core/kernel/recurrent.h"
+#include "recurrent.cuh"
 
-#include "functions.cuh"
 #include "gemm.cuh"
-#include "numbers.cuh"
 #include "philox.cuh"
 
 /* -- what a step does to its gates: a thread for each unit of each row -- */
 
-template <class R> struct step {
-  int mode;
-  int64_t rows, n, ld, ld0; /* h, dy: ld apart; h0: ld0 */
-  R *gates, *h, *c;
-  const R *h0, *c0, *dy;
-  R *dgates, *dh, *dc, *begun; /* begun: where dgates go as well, or NULL */
-};
-
-template <class R> HD R sigmoid_of(R x) { return 1 / (1 + (R)exp(-x)); }
-
 template <class R> static __global__ void step_forward(step<R> s) {
-  const int64_t i = thread_number(), k = i / s.n, j = i % s.n, n = s.n;
-  if (k >= s.rows) return;
-  R *h = s.h + k * s.ld + j;
-  if (s.mode == MOTH_LSTM) {
-    R *g = s.gates + k * 4 * n + j;
-    const R in = sigmoid_of(g[0]), forget = sigmoid_of(g[n]), fresh = (R)tanh(g[2 * n]);
-    const R out = sigmoid_of(g[3 * n]), v = forget * s.c0[k * n + j] + in * fresh;
-    g[0] = in, g[n] = forget, g[2 * n] = fresh, g[3 * n] = out;
-    s.c[k * n + j] = v;
-    *h = out * (R)tanh(v);
-  } else if (s.mode == MOTH_GRU) {
-    R *g = s.gates + k * 4 * n + j;
-    const R r = sigmoid_of(g[0]), z = sigmoid_of(g[n]);
-    const R fresh = (R)tanh(g[2 * n] + r * g[3 * n]);
-    g[0] = r, g[n] = z, g[2 * n] = fresh;
-    *h = fresh + z * (s.h0[k * s.ld0 + j] - fresh);
-  } else {
-    const R g = s.gates[k * n + j];
-    *h = s.mode != MOTH_RNN_RELU ? (R)tanh(g) : g < 0 ? (R)0 : g;
-  }
+  const int64_t i = thread_number(), k = i / s.n;
+  const R nothing[4] = {0, 0, 0, 0};
+  if (k < s.rows) unit_forward(s, k, i % s.n, nothing);
 }
 
 template <class R> static __global__ void step_back(step<R> s) {
-  const int64_t i = thread_number(), k = i / s.n, j = i % s.n, n = s.n;
-  if (k >= s.rows) return;
-  const R d = s.dy[k * s.ld + j] + s.dh[k * n + j];
-  R to[4];
-  int gates = 4;
-  if (s.mode == MOTH_LSTM) {
-    const R *g = s.gates + k * 4 * n + j;
-    const R in = g[0], forget = g[n], fresh = g[2 * n], out = g[3 * n];
-    const R t = (R)tanh(s.c[k * n + j]), e = s.dc[k * n + j] + d * out * (1 - t * t);
-    to[0] = e * fresh * in * (1 - in);
-    to[1] = e * s.c0[k * n + j] * forget * (1 - forget);
-    to[2] = e * in * (1 - fresh * fresh);
-    to[3] = d * t * out * (1 - out);
-    s.dc[k * n + j] = e * forget;
-  } else if (s.mode == MOTH_GRU) {
-    const R *g = s.gates + k * 4 * n + j;
-    const R r = g[0], z = g[n], fresh = g[2 * n];
-    const R e = d * (1 - z) * (1 - fresh * fresh);
-    to[0] = e * g[3 * n] * r * (1 - r);
-    to[1] = d * (s.h0[k * s.ld0 + j] - fresh) * z * (1 - z);
-    to[2] = e;
-    to[3] = e * r;
-    s.dh[k * n + j] = d * z;
-  } else {
-    const R h = s.h[k * s.ld + j];
-    gates = 1;
-    to[0] = s.mode != MOTH_RNN_RELU ? d * (1 - h * h) : h <= 0 ? (R)0 : d;
-  }
-  for (int g = 0; g < gates; g++) {
-    s.dgates[(k * gates + g) * n + j] = to[g];
-    if (s.begun) s.begun[(k * gates + g) * n + j] = to[g];
-  }
+  const int64_t i = thread_number(), k = i / s.n;
+  if (k < s.rows) unit_back(s, k, i % s.n, s.dh[i]);
 }
 
 /* -- small work around the steps -- */
@@ -223,6 +165,7 @@ static int product(const lane<R> &l, int64_t m, int64_t n, int64_t k, const R *a
   g.b = b, g.rs_b = rs_b, g.cs_b = cs_b;
   g.c = c, g.ldc = ldc, g.bias = bias;
   g.alpha = 1, g.beta = beta;
+  g.tf32 = l.r->halves; /* it has all bits of theirs */
   return moth_gemm_run(l.ctx, &g);
 }
 
@@ -289,12 +232,30 @@ template <class R> static int add_inputs(const lane<R> &a, const R *x) {
                     biases.at);
 }
 
+/* What recurrent_steps.cu takes, if it does: sequences of one length, in f32. */
+static rnn_steps steps_of(const lane<float> &a) {
+  const moth_rnn *r = a.r;
+  rnn_steps s = {};
+  s.mode = r->mode, s.reversed = a.direction == 1;
+  s.steps = r->sizes ? 0 : r->steps;
+  s.batch = r->batch, s.n = a.n, s.ld = a.ld;
+  s.w = a.w_hh, s.h0 = a.h0, s.c0 = a.c0;
+  s.gates = a.gates, s.cells = a.cells, s.y = a.y;
+  return s;
+}
+static int steps_at_once(const lane<float> &a, bool *done) {
+  return moth_rnn_steps_forward(a.ctx, a.q, steps_of(a), done);
+}
+static int steps_at_once(const lane<double> &, bool *) { return MOTH_OK; }
+
 template <class R> static int lane_forward(const lane<R> &a, const R *x, R *hn, R *cn) {
   const int64_t n = a.n, first_state = a.number * a.r->batch;
+  bool done = false;
   int status = add_inputs(a, x);
-  for (int64_t i = 0; !status && i < a.r->steps; i++) {
+  if (!status) status = steps_at_once(a, &done);
+  for (int64_t i = done ? a.r->steps - 1 : 0; !status && i < a.r->steps; i++) {
     const moment m = moment_of(a.r, a.direction == 1, i);
-    for (int part = 0; !status && part < 2; part++) {
+    for (int part = 0; !status && !done && part < 2; part++) {
       step<R> s;
       int64_t first;
       if (!part_of(a, m, part, &first, &s)) continue;
@@ -333,13 +294,25 @@ template <class R> static int forward(const moth_rnn_call *c, const moth_queue *
 
 /* -- back -- */
 
+static int back_at_once(const lane<float> &a, const float *dy, float *dh, float *dc, float *dgates,
+                        float *begun, bool *done) {
+  rnn_steps s = steps_of(a);
+  s.dy = dy, s.dh = dh, s.dc = dc, s.dgates = dgates, s.begun = begun;
+  return moth_rnn_steps_back(a.ctx, a.q, s, done);
+}
+static int back_at_once(const lane<double> &, const double *, double *, double *, double *,
+                        double *, bool *) {
+  return MOTH_OK;
+}
+
 /* Undoes all steps: fills dgates, and those of the rows' first steps into `begun`. */
 template <class R>
 static int lane_back(const lane<R> &a, const R *dy, R *dh, R *dc, R *dgates, R *begun) {
   const int64_t n = a.n;
-  int status = MOTH_OK;
-  if (a.r->sizes) status = clear(a.ctx, a.q, dgates, a.r->steps * a.r->batch * a.kept);
-  for (int64_t i = a.r->steps - 1; !status && i >= 0; i--) {
+  bool done = false;
+  int status = back_at_once(a, dy, dh, dc, dgates, begun, &done);
+  if (!status && a.r->sizes) status = clear(a.ctx, a.q, dgates, a.r->steps * a.r->batch * a.kept);
+  for (int64_t i = a.r->steps - 1; !status && !done && i >= 0; i--) {
     const moment m = moment_of(a.r, a.direction == 1, i);
     R *at = dgates + m.t * a.r->batch * a.kept;
     for (int part = 0; !status && part < 2; part++) {

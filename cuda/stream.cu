@@ -29,12 +29,13 @@ static void stream_free(moth_device_stream *s) {
 }
 
 static int read_properties(moth_ctx *ctx, moth_queue *q) {
-  int value[4] = {0};
-  const cudaDeviceAttr asked[4] = {cudaDevAttrMultiProcessorCount,
+  int value[5] = {0};
+  const cudaDeviceAttr asked[5] = {cudaDevAttrMultiProcessorCount,
                                    cudaDevAttrComputeCapabilityMajor,
                                    cudaDevAttrComputeCapabilityMinor,
-                                   cudaDevAttrMaxSharedMemoryPerBlockOptin};
-  for (int i = 0; i < 4; i++) {
+                                   cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                   cudaDevAttrCooperativeLaunch};
+  for (int i = 0; i < 5; i++) {
     cudaError_t error = cudaDeviceGetAttribute(&value[i], asked[i], q->device);
     if (error) return moth_fail_cuda(ctx, "the device cannot be asked", error);
   }
@@ -42,6 +43,7 @@ static int read_properties(moth_ctx *ctx, moth_queue *q) {
   q->major = value[1];
   q->minor = value[2];
   q->shared = (size_t)value[3];
+  q->together = value[4] != 0;
   return MOTH_OK;
 }
 

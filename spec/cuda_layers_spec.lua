@@ -64,15 +64,17 @@ describe("a recurrent layer on a GPU", function()
     return
   end
 
-  local function claim(kind, options, text)
+  local function claim(kind, options, text, units, rows)
+    units, rows = units or 7, rows or 3
     for dtype, most in pairs(MOST) do
       it(("%s, %s, is the CPU's in %s"):format(kind, text, dtype), function()
         moth.manual_seed(5)
-        local here, there = nn[kind](5, 7, options), nn[kind](5, 7, options)
+        local here, there = nn[kind](5, units, options), nn[kind](5, units, options)
         there:load_state_dict(here:state_dict())
         here:to(moth[dtype])
         there:to(moth[dtype]):to("cuda")
-        local x = (kind:find "Cell" and moth.randn(3, 5) or moth.randn(4, 3, 5)):to(moth[dtype])
+        local x = kind:find "Cell" and moth.randn(rows, 5) or moth.randn(4, rows, 5)
+        x = x:to(moth[dtype])
         agree(function(xs) return (here(xs[1])) end, function(xs) return (there(xs[1])) end, { x },
           here:parameters(), there:parameters(), most)
       end)
@@ -83,6 +85,7 @@ describe("a recurrent layer on a GPU", function()
     claim(kind, { num_layers = 2, bidirectional = true, batch_first = true }, "both ways")
     claim(kind, { num_layers = 2, dropout = 0.4 }, "with dropout")
     claim(kind, { bias = false }, "without biases")
+    claim(kind, { bidirectional = true }, "of more units and rows than a block has", 70, 20)
     claim(kind .. "Cell", { bias = true }, "one step")
   end
 end)

@@ -75,7 +75,7 @@ static int measure(const recurrent_call *c, moth_rnn *r) {
   *r = (moth_rnn){.mode = c->mode, .dtype = moth_compute_dtype(x->l.dtype),
                   .device = x->l.device, .layers = c->layers,
                   .directions = c->bidirectional ? 2 : 1, .biased = c->biased,
-                  .masked = c->masked};
+                  .masked = c->masked, .halves = moth_is_half(x->l.dtype)};
   if (x->l.ndim != dims)
     return moth_fail(c->ctx, MOTH_E_SHAPE, "input", "%s is needed, got %s",
                      c->cell ? "(N, I)" : c->batch_first ? "(N, L, I)" : "(L, N, I)", moth_str(x));

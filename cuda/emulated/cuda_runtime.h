@@ -170,6 +170,10 @@ template <class T, class V, class W> static inline T atomicCAS(T *at, V wanted, 
   return old;
 }
 static inline void __threadfence(void) {}
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+template <class T> static inline T __ldcg(const T *at) { return *at; }
 static inline void __threadfence_system(void) {}
 static inline void __threadfence_block(void) {}
 
@@ -225,6 +229,7 @@ enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrCooperativeLaunch = 95,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 enum { cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
@@ -287,6 +292,8 @@ cudaError_t cudaFreeHost(void *at);
 cudaError_t cudaHostGetDevicePointer(void **at, void *host, unsigned flags);
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args,
                              size_t shared, cudaStream_t stream);
+cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **args,
+                                        size_t shared, cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream);

@@ -1,0 +1,297 @@
+/* recurrent_steps.cu -- all steps of a recurrent layer by one kernel. Between steps little is done,
+** but everything has to wait for it: so the blocks stay, keep their share of the state's weights in
+** shared memory, and wait for each other at the end of each step (Diamos et al. 2016, "Persistent
+** RNNs"). A block has all gates of some units, for 16 rows of the batch at a time, or more of them
+** in turn; blocks for other rows need not be waited for.
+**
+** Where blocks cannot be launched together, the same kernel is asked for once for each step.
+*/
+#include "recurrent.cuh"
+
+enum { THREADS = 256, ROWS = 16, CHUNK = 256, EDGE = 4 }; /* EDGE: so that banks differ */
+
+/* -- products: `M` rows of weights by ROWS rows of states, four by four a thread -- */
+
+/* Threads that share the columns of a product: those after each other take neighbouring ones. */
+template <int M> struct cut {
+  enum { tiles = M / 4 * (ROWS / 4), splits = tiles > 16 ? 8 : THREADS / tiles };
+};
+
+/* Adds up columns `from` to `from + count` - 1 of w, which are 0 to count - 1 of x. */
+template <int M>
+static __device__ inline void add_columns(const float *w, int wide, const float *x, int from,
+                                          int count, float sum[4][4]) {
+  enum { SPLITS = cut<M>::splits };
+  const int split = (int)threadIdx.x % SPLITS, tile = (int)threadIdx.x / SPLITS;
+  if (tile >= cut<M>::tiles) return;
+  const float *p = w + tile % (M / 4) * 4 * wide + from;
+  const float *q = x + tile / (M / 4) * 4 * (CHUNK + EDGE);
+  for (int c = split * 4; c < count; c += SPLITS * 4) {
+    float4 a[4], b[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) a[i] = *(const float4 *)(const void *)(p + i * wide + c);
+#pragma unroll
+    for (int i = 0; i < 4; i++) b[i] = *(const float4 *)(const void *)(q + i * (CHUNK + EDGE) + c);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        sum[i][j] += a[i].x * b[j].x + a[i].y * b[j].y + a[i].z * b[j].z + a[i].w * b[j].w;
+  }
+}
+
+/* to[m * ROWS + r] := the sums of all that share them. */
+template <int M> static __device__ inline void join(float sum[4][4], float *to) {
+  enum { SPLITS = cut<M>::splits };
+  const int split = (int)threadIdx.x % SPLITS, tile = (int)threadIdx.x / SPLITS;
+#pragma unroll
+  for (int e = 0; e < 16; e++) {
+    float v = sum[e / 4][e % 4];
+#pragma unroll
+    for (int by = SPLITS / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
+    const int m = tile % (M / 4) * 4 + e / 4, r = tile / (M / 4) * 4 + e % 4;
+    if (tile < cut<M>::tiles && e % SPLITS == split) to[m * ROWS + r] = v;
+  }
+}
+
+/* -- rows of states or of gates: (batch, columns), `ld` apart -- */
+
+struct rows_at {
+  const float *at;
+  int64_t ld;
+  int columns, jump; /* from column `jump` on they lie `by` further on */
+  int64_t by;
+};
+
+/* Others have written them since the kernel began: they are read from where all can see them. */
+static __device__ inline void stage(const rows_at &x, int64_t row, int64_t batch, int from,
+                                    int count, float *to) {
+  for (int c = (int)threadIdx.x; c < count; c += THREADS) {
+    const int column = from + c;
+    const int64_t at = row * x.ld + column + (column >= x.jump ? x.by : 0);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      const bool inside = row + r < batch && column < x.columns;
+      to[r * (CHUNK + EDGE) + c] = inside ? __ldcg(x.at + at + r * x.ld) : 0;
+    }
+  }
+}
+
+/* out := the products of all columns, from `row` on. */
+template <int M>
+static __device__ inline void multiply(const float *w, int wide, const rows_at &x, int64_t row,
+                                       int64_t batch, float *room, float *out) {
+  float sum[4][4] = {};
+  for (int from = 0; from < wide - EDGE; from += CHUNK) {
+    const int left = wide - EDGE - from, count = left < CHUNK ? left : CHUNK;
+    __syncthreads();
+    stage(x, row, batch, from, count, room);
+    __syncthreads();
+    add_columns<M>(w, wide, room, from, count, sum);
+  }
+  join<M>(sum, out);
+  __syncthreads();
+}
+
+/* -- one after another -- */
+
+struct part { /* of a launch: steps first to last - 1, in their order */
+  int64_t first, last;
+  int units, columns, wide; /* of a block; of the weights, and as they lie in shared memory */
+  unsigned *arrived;        /* of the blocks for the same rows; NULL: it is one step */
+};
+
+/* Waits for the blocks for the same rows, for the n-th time. */
+static __device__ inline void meet(unsigned *arrived, unsigned n) {
+  unsigned *mine = arrived + blockIdx.y;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    atomicAdd(mine, 1u);
+    while (*(volatile unsigned *)mine < n * gridDim.x) {}
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+static __device__ inline int64_t time_of(const rnn_steps &s, int64_t i) {
+  return s.reversed ? s.steps - 1 - i : i;
+}
+
+/* Step number i, as the units see it. */
+static __device__ inline step<float> step_of(const rnn_steps &s, int64_t i) {
+  const int64_t t = time_of(s, i), past = time_of(s, i - 1) * s.batch;
+  const int64_t kept = s.mode == MOTH_LSTM || s.mode == MOTH_GRU ? 4 : 1;
+  step<float> at = {};
+  at.mode = s.mode;
+  at.n = s.n, at.ld = s.ld, at.ld0 = i ? s.ld : s.n;
+  at.gates = s.gates + t * s.batch * kept * s.n;
+  at.h = s.y + t * s.batch * s.ld;
+  at.h0 = i ? s.y + past * s.ld : s.h0;
+  if (s.mode == MOTH_LSTM) {
+    at.c = s.cells + t * s.batch * s.n;
+    at.c0 = i ? s.cells + past * s.n : s.c0;
+  }
+  if (!s.dgates) return at;
+  at.dy = s.dy + t * s.batch * s.ld;
+  at.dgates = s.dgates + t * s.batch * kept * s.n;
+  at.dh = s.dh, at.dc = s.dc;
+  at.begun = i ? NULL : s.begun;
+  return at;
+}
+
+/* The block's rows of the weights: of each gate its units, gate after gate. */
+template <int M>
+static __device__ inline void keep_rows(const rnn_steps &s, const part &p, float *w) {
+  const int64_t unit = (int64_t)blockIdx.x * p.units;
+  for (int i = (int)threadIdx.x; i < M * p.wide; i += THREADS) {
+    const int m = i / p.wide, c = i % p.wide;
+    const int64_t j = unit + m % p.units;
+    w[i] = c < p.columns && j < s.n ? s.w[(m / p.units * s.n + j) * s.n + c] : 0;
+  }
+}
+
+template <int M>
+static __global__ void __launch_bounds__(THREADS, 2) forward_steps(rnn_steps s, part p) {
+  float *w = shared_memory<float>(), *room = w + M * p.wide, *out = room + ROWS * (CHUNK + EDGE);
+  const int64_t unit = (int64_t)blockIdx.x * p.units;
+  keep_rows<M>(s, p, w);
+  for (int64_t i = p.first; i < p.last; i++) {
+    const step<float> at = step_of(s, i);
+    const rows_at x = {at.h0, at.ld0, p.columns, p.columns, 0};
+    for (int64_t row = (int64_t)blockIdx.y * ROWS; row < s.batch; row += gridDim.y * ROWS) {
+      multiply<M>(w, p.wide, x, row, s.batch, room, out);
+      for (int e = (int)threadIdx.x; e < p.units * ROWS; e += THREADS) {
+        const int u = e % p.units, r = e / p.units;
+        float more[4] = {};
+        for (int g = 0; g < M / p.units; g++) more[g] = out[(g * p.units + u) * ROWS + r];
+        if (row + r < s.batch && unit + u < s.n) unit_forward(at, row + r, unit + u, more);
+      }
+    }
+    if (p.arrived && i + 1 < p.last) meet(p.arrived, (unsigned)(i + 1 - p.first));
+  }
+}
+
+/* The columns of the weights that its M units have: what the gates' gradients are multiplied by. */
+template <int M>
+static __device__ inline void keep_columns(const rnn_steps &s, const part &p, float *w) {
+  const int64_t unit = (int64_t)blockIdx.x * M;
+  for (int i = (int)threadIdx.x; i < M * p.wide; i += THREADS) {
+    const int m = i % M, c = i / M;
+    w[m * p.wide + c] = c < p.columns && unit + m < s.n ? s.w[c * s.n + unit + m] : 0;
+  }
+}
+
+/* Undoes step after step; what is left at the end is the gradient of the first state. */
+template <int M>
+static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps s, part p) {
+  float *w = shared_memory<float>(), *room = w + M * p.wide, *out = room + ROWS * (CHUNK + EDGE);
+  const int64_t unit = (int64_t)blockIdx.x * M, n = s.n;
+  const bool gru = s.mode == MOTH_GRU;
+  keep_columns<M>(s, p, w);
+  for (int64_t done = p.first; done < p.last; done++) {
+    const int64_t i = s.steps - 1 - done; /* the step to be undone; -1: none is left */
+    const step<float> at = step_of(s, i < 0 ? 0 : i), later_one = step_of(s, i + (done != 0));
+    const rows_at x = {later_one.dgates, gru ? 4 * n : p.columns, p.columns,
+                       gru ? (int)(2 * n) : p.columns, n};
+    for (int64_t row = (int64_t)blockIdx.y * ROWS; row < s.batch; row += gridDim.y * ROWS) {
+      if (done) multiply<M>(w, p.wide, x, row, s.batch, room, out);
+      for (int e = (int)threadIdx.x; e < M * ROWS; e += THREADS) {
+        const int64_t k = row + e / M, j = unit + e % M;
+        if (k >= s.batch || j >= n) continue;
+        float later = done ? out[e % M * ROWS + e / M] : 0;
+        if (!done || gru) later += s.dh[k * n + j];
+        if (i >= 0) unit_back(at, k, j, later);
+        else s.dh[k * n + j] = later;
+      }
+    }
+    if (p.arrived && done + 1 < p.last) meet(p.arrived, (unsigned)(done + 1 - p.first));
+  }
+}
+
+/* -- launching -- */
+
+/* Flops of a step above which a product for each is no slower: tensor cores and whole blocks. */
+static const double MOST_WORK = 2e8;
+
+typedef void steps_kernel(rnn_steps s, part p);
+
+static size_t room_for(int m, int wide) {
+  return ((size_t)m * (size_t)wide + ROWS * (CHUNK + EDGE) + (size_t)m * ROWS) * sizeof(float);
+}
+
+/* All `count` steps. Blocks that wait for each other must all be there: `most` at a time. */
+static int launch_steps(moth_ctx *ctx, const moth_queue *q, steps_kernel *kernel,
+                        const rnn_steps &s, part p, dim3 grid, size_t room, int64_t count) {
+  void *args[] = {(void *)&s, &p};
+  const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, dim3(THREADS), room, args,
+                                 q->together};
+  moth_layout l = {};
+  int status = MOTH_OK;
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room))
+    return moth_launched(ctx, q, cudaGetLastError());
+  if (!q->together) {
+    for (p.first = 0; !status && p.first < count; p.first++) {
+      p.last = p.first + 1;
+      status = moth_launch(ctx, q, &call);
+    }
+    return status;
+  }
+  l.ndim = 1;
+  l.dtype = MOTH_I32;
+  l.device = (uint8_t)(q->device + 1);
+  l.shape[0] = l.numel = grid.y;
+  moth_tensor *arrived = moth_tensor_new(ctx, &l);
+  if (!arrived) return moth_status(ctx);
+  p.last = count;
+  p.arrived = data<unsigned>(arrived);
+  status = moth_launched(ctx, q, cudaMemsetAsync(p.arrived, 0, grid.y * sizeof(unsigned),
+                                                 q->stream));
+  if (!status) status = moth_launch(ctx, q, &call);
+  moth_tensor_release(arrived);
+  return status;
+}
+
+static int64_t gates_of(const rnn_steps &s) { return moth_rnn_gates(s.mode); }
+
+/* Whether m rows of weights a block, for `units` units, can be kept by blocks that are all there at
+** once; their grid is as large as that allows. */
+static bool fits(const moth_queue *q, const rnn_steps &s, int m, int units, part *p, dim3 *grid) {
+  const int64_t across = (s.n + units - 1) / units;
+  p->wide = (p->columns + 127) / 128 * 128 + EDGE;
+  const size_t room = room_for(m, p->wide), kib = 1024; /* which a block costs beside */
+  if (room > q->shared) return false;
+  const int64_t most = q->processors * (2 * (room + kib) <= q->shared + kib ? 2 : 1);
+  if (q->together && across > most) return false;
+  const int64_t down = (s.batch + ROWS - 1) / ROWS, can = q->together ? most / across : down;
+  p->units = units;
+  *grid = dim3((unsigned)across, (unsigned)(down < can ? down : can > 65535 ? 65535 : can));
+  return true;
+}
+
+static bool worth_it(const rnn_steps &s) {
+  return s.steps > 1 && s.batch > 0 && s.n <= 4096 &&
+         2.0 * (double)s.batch * (double)gates_of(s) * (double)s.n * (double)s.n <= MOST_WORK;
+}
+
+int moth_rnn_steps_forward(moth_ctx *ctx, const moth_queue *q, const rnn_steps &s, bool *done) {
+  part p = {};
+  dim3 grid;
+  const int m = s.mode == MOTH_GRU ? 24 : 32;
+  p.columns = (int)s.n;
+  *done = worth_it(s) && fits(q, s, m, m / (int)gates_of(s), &p, &grid);
+  if (!*done) return MOTH_OK;
+  return launch_steps(ctx, q, m == 24 ? forward_steps<24> : forward_steps<32>, s, p, grid,
+                      room_for(m, p.wide), s.steps);
+}
+
+int moth_rnn_steps_back(moth_ctx *ctx, const moth_queue *q, const rnn_steps &s, bool *done) {
+  part p = {};
+  dim3 grid;
+  int m = 16;
+  p.columns = (int)(gates_of(s) * s.n);
+  *done = worth_it(s) && (fits(q, s, 16, 16, &p, &grid) || fits(q, s, m = 8, 8, &p, &grid));
+  if (!*done) return MOTH_OK;
+  return launch_steps(ctx, q, m == 16 ? back_steps<16> : back_steps<8>, s, p, grid,
+                      room_for(m, p.wide), s.steps + 1);
+}
