@@ -440,9 +440,10 @@ static bool any_gradient(const task_entry *e) {
   return false;
 }
 
-/* Runs the node at hand; MOTH_TASK_FUNCTION if that is for Lua to do. */
+/* Runs the node at hand; MOTH_TASK_FUNCTION or MOTH_TASK_AGAIN if that is for Lua to do. */
 static int run_current(moth_task *t) {
   moth_node *n = t->current.node;
+  if (n->flags & MOTH_N_EMPTIED && any_gradient(&t->current)) return MOTH_TASK_AGAIN;
   int status = hand_to_goals(t);
   if (status) return status;
   if (!any_gradient(&t->current)) {
@@ -487,7 +488,8 @@ static int walk(moth_task *t) {
   }
   t->stopped = status > 0;
   if (status <= 0) return status;
-  int failed = moth_waiting_add_all(t); /* Lua may change what they are made of */
+  if (status == MOTH_TASK_AGAIN) return status; /* the function ran before, and changed nothing */
+  int failed = moth_waiting_add_all(t);         /* Lua may change what they are made of */
   return failed ? failed : status;
 }
 
@@ -503,7 +505,8 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   int status = walk(t);
   ctx->modes = modes;
   if (status > 0) {
-    *node = t->current.node->id;
+    const moth_node *n = t->current.node;
+    *node = (status == MOTH_TASK_AGAIN ? moth_region_needed(n) : n)->id;
     *ngiven = t->current.node->nout;
     *nwanted = t->current.node->nin;
   } else if (status < 0 || !t->ngoals) {

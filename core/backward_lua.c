@@ -68,6 +68,7 @@ int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x
   moth_task *t = stopped_task(ctx, task);
   if (!t) return ctx->error.code;
   moth_node *n = t->current.node;
+  if (n->flags & MOTH_N_EMPTIED) n = moth_region_needed(n);
   *x = (moth_handle){0, 0};
   if (i >= n->nsaved || !n->ins[n->nin + i].present) return MOTH_OK;
   const moth_saved *s = &n->ins[n->nin + i];

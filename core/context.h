@@ -106,6 +106,7 @@ struct moth_ctx {
   bool burying;
   uint64_t *dead_ids;
   uint32_t ndead_ids, dead_room;
+  moth_node *region;       /* the innermost one under way, counted, see region.c */
   struct moth_task *tasks; /* chained */
   uint32_t task_ids;
 

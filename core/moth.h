@@ -259,13 +259,14 @@ int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *x, uint64_t *id, uint32_t
 /* A backward pass. grads may hold {0, 0} for a scalar root. With inputs, gradients flow to these
 ** alone and are handed out by moth_task_result; without, they go to the leaves' .grad. */
 enum { MOTH_RETAIN_GRAPH = 1, MOTH_CREATE_GRAPH = 2, MOTH_ALLOW_UNUSED = 4 };
-enum { MOTH_TASK_DONE = 0, MOTH_TASK_HOOK = 2, MOTH_TASK_FUNCTION = 3 };
+enum { MOTH_TASK_DONE = 0, MOTH_TASK_HOOK = 2, MOTH_TASK_FUNCTION = 3, MOTH_TASK_AGAIN = 8 };
 
 int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_handle *grads,
                         uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
                         uint32_t flags, uint32_t *task);
 /* Runs until the end, an error, or a node that is Lua's: then TASK_HOOK or TASK_FUNCTION, with
-** the node's id, how many gradients stand at it and how many it must give. */
+** the node's id, how many gradients stand at it and how many it must give; or until a node whose
+** region is to be run again: then TASK_AGAIN, with the region's id. */
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
                        uint32_t *nwanted);
 int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);
@@ -281,6 +282,15 @@ void moth_task_free(moth_ctx *ctx, uint32_t task);
 int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs, uint32_t ninputs,
                       moth_handle *outputs, uint32_t noutputs, uint64_t nondiff,
                       const moth_handle *saved, uint32_t nsaved, uint64_t *node);
+
+/* A region: what ops save for backward from begin to end goes when it ends by REGION_EMPTY. A pass
+** that needs it stops with TASK_AGAIN; then the host begins a region (again: 1), does the same once
+** more, with the inputs as moth_task_saved opens them, and ends it by REGION_GIVE for that task.
+** REGION_DROP ends a region (0: the outermost), and those inside it, after an error. */
+enum { MOTH_REGION_EMPTY = 0, MOTH_REGION_GIVE = 1, MOTH_REGION_DROP = 2 };
+int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t again,
+                          uint64_t *region);
+int32_t moth_region_end(moth_ctx *ctx, uint64_t region, int32_t how, uint32_t task);
 
 /* ---- recordings: a step that is run once and then replayed ---- */
 

@@ -42,7 +42,9 @@ static moth_node *node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_
   for (uint32_t i = 0; i < nin + nsaved; i++) n->ins[i].storage = NULL, n->ins[i].present = 0;
   for (uint32_t i = 0; i < nout; i++) n->outs[i].storage = NULL, n->outs[i].present = 0;
   ctx->mem.live_nodes++;
-  return n;
+  if (!ctx->region || nin == 0 || !moth_region_add(n)) return n;
+  moth_node_release(n);
+  return NULL;
 }
 
 moth_node *moth_node_retain(moth_node *n) {
@@ -59,7 +61,8 @@ void moth_node_forget(moth_node *n) {
     moth_storage_release(n->ctx, n->outs[i].storage);
     n->outs[i].storage = NULL;
   }
-  n->flags |= MOTH_N_RELEASED;
+  n->flags = (n->flags | MOTH_N_RELEASED) & ~(uint32_t)MOTH_N_EMPTIED;
+  if (!(n->flags & MOTH_N_LEAF) && n->region) moth_region_leave(n);
 }
 
 /* Lua keeps values under the id of a node it knows: it hears of the death at its next sweep. */
@@ -92,6 +95,7 @@ static void bury(moth_node *n) {
   if (n->flags & MOTH_N_KNOWN) list_dead(ctx, n->id);
   moth_node_forget(n);
   free_lists(n);
+  if (n->flags & MOTH_N_REGION) moth_region_clear(n);
   for (uint32_t i = 0; i < n->nin; i++) moth_node_release(n->edges[i].node);
   if (n->retains) {
     for (uint32_t i = 0; i < n->nout; i++) moth_node_release(n->retains[i]);
@@ -331,9 +335,10 @@ moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *ed
 
 /* -- Functions written in Lua -- */
 
-static int function_node(moth_ctx *ctx, const char *name, moth_tensor **in, uint32_t nin,
-                         moth_tensor **saved, uint32_t nsaved, uint32_t nout, moth_node **made) {
-  moth_node *n = node_new(ctx, nin, nsaved, nout, 0);
+int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32_t nin,
+                       moth_tensor **saved, uint32_t nsaved, uint32_t nout, int64_t nargs,
+                       moth_node **made) {
+  moth_node *n = node_new(ctx, nin, nsaved, nout, nargs);
   size_t length = strlen(name) + 1;
   *made = n;
   if (!n) return ctx->error.code;
@@ -410,7 +415,7 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
     needed |= in[i] && moth_is_float(in[i]->l.dtype) && moth_needs_grad(in[i]);
   if (status || !needed || !ctx->grad_mode) return status;
   moth_node *n;
-  status = function_node(ctx, name, in, ninputs, kept, nsaved, noutputs, &n);
+  status = moth_node_function(ctx, name, in, ninputs, kept, nsaved, noutputs, 0, &n);
   for (uint32_t i = 0; !status && i < noutputs; i++) {
     if (!out[i] || !moth_is_float(out[i]->l.dtype) || (nondiff >> i & 1u)) continue;
     bool is_input = false;

@@ -32,7 +32,9 @@ typedef struct moth_saved {
 } moth_saved;
 
 enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOTH_N_RELEASED = 16,
-       MOTH_N_YOUNG = 32 /* of a tensor that was made in the recording that made this leaf */ };
+       MOTH_N_YOUNG = 32, /* of a tensor that was made in the recording that made this leaf */
+       MOTH_N_REGION = 64, /* stands for a region, and is walked by no pass */
+       MOTH_N_EMPTIED = 128 /* what it saved comes back when its region is run again */ };
 
 struct moth_node {
   uint32_t refs, flags;
@@ -49,7 +51,15 @@ struct moth_node {
   moth_tensor *grad;      /* of a leaf */
   moth_layout leaf;       /* of a leaf: what its gradient must look like */
   moth_node *next_dead;
-  moth_node *next, *prev; /* of the context's leaves, while this one has a grad */
+  union {
+    struct {
+      moth_node *next, *prev; /* of the context's leaves, while this one has a grad */
+    };
+    struct { /* not of leaves: */
+      moth_node *region;      /* counted; the one it was made in, see region.c, or NULL */
+      uint64_t place;         /* how many were made before it there */
+    };
+  };
   uint32_t task, entry;   /* where the last task that met it keeps its gradients */
   int64_t bytes;          /* of this block */
 };
@@ -85,6 +95,10 @@ int moth_record_write(const moth_op *op, const void *args, moth_tensor *target,
                       moth_tensor *before, moth_write *w);
 void moth_write_done(moth_tensor *target, moth_write *w); /* rewrites the histories */
 void moth_write_drop(moth_write *w);
+/* The node of a Function of Lua's, with room for nargs bytes: in *made also after an error. */
+int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32_t nin,
+                       moth_tensor **saved, uint32_t nsaved, uint32_t nout, int64_t nargs,
+                       moth_node **made);
 /* A node for op(args) with these edges, when nothing ran: for histories that are rewritten. */
 moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges,
                         const moth_layout *out);
@@ -126,6 +140,15 @@ static inline bool moth_next_input(moth_cursor *c) {
   }
   return false;
 }
+
+/* -- region.c -- */
+
+int moth_region_add(moth_node *n);    /* n was made in the region under way */
+void moth_region_leave(moth_node *n); /* it needs nothing of its region any more; it is of one */
+void moth_region_clear(moth_node *n); /* n, which stands for one, is about to go */
+/* The region that is to be run again so that an emptied node, or one around it, has what it saved;
+** borrowed. */
+moth_node *moth_region_needed(const moth_node *n);
 
 /* Runs the gradient of n in a backward pass. dys are the gradients of its results; dxs (nin,
 ** zeroed) receives owned

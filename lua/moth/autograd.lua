@@ -19,11 +19,13 @@ local istensor, callable = lib.istensor, kinds.help.is_callable
 
 local M = {}
 
---- What Lua holds for nodes of the graph: id -> {hooks = list, leaf = bool, class =, state =}.
+--- What Lua holds for nodes of the graph: id -> {hooks = list, leaf = bool, class =, state =}, or
+-- for a region what utils/checkpoint.lua runs again.
 M.nodes = {}
 local nodes = M.nodes
 
-local HOOK, FUNCTION = C.MOTH_TASK_HOOK, C.MOTH_TASK_FUNCTION -- what moth_task_step stops for
+-- what moth_task_step stops for:
+local HOOK, FUNCTION, AGAIN = C.MOTH_TASK_HOOK, C.MOTH_TASK_FUNCTION, C.MOTH_TASK_AGAIN
 local RETAIN_GRAPH, CREATE_GRAPH = C.MOTH_RETAIN_GRAPH, C.MOTH_CREATE_GRAPH
 local ALLOW_UNUSED = C.MOTH_ALLOW_UNUSED
 local IS_LEAF = C.MOTH_IS_LEAF
@@ -257,6 +259,8 @@ local function drive(status, task, flags)
       local id = tonumber(node_out[0])
       run_function(task, id, ngiven, mode)
       forget(id, flags)
+    elseif status == AGAIN then
+      require("moth.utils.checkpoint").again(nodes[tonumber(node_out[0])], task)
     else
       M.fail(status)
     end

@@ -72,7 +72,8 @@ local rows = {
   cuda = {"moth.device", "cuda"},
   inference_mode = {"moth.autograd", "no_grad"},
 }
-for name in ("nn optim amp backends data autograd class progress summary warn"):gmatch "%S+" do
+local modules = "nn optim utils amp backends data autograd class progress summary warn"
+for name in modules:gmatch "%S+" do
   rows[name] = {"moth." .. name}
 end
 local function from(module, names) lazy.from(rows, module, names) end

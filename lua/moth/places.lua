@@ -31,6 +31,8 @@ places.list = {
     only = "Function backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
       .. "is_anomaly_enabled is_grad_enabled no_grad set_detect_anomaly set_grad_enabled",
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
+  { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
+    doc = "calls that are run again in backward, to save memory" },
   { path = "moth.cuda", short = "moth.cuda", doc = "what scripts ask about GPUs" },
   { path = "moth.backends", short = "moth.backends",
     doc = "how libraries of others are used" },

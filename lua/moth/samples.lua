@@ -148,6 +148,14 @@ print(x.grad)]],
   ["moth.autograd.grad"] = [[
 local x = moth.tensor({1, 2}, {requires_grad = true})
 local dx = moth.autograd.grad((x ^ 2):sum(), x)]],
+  ["moth.utils.checkpoint.checkpoint"] = [[
+local block = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 8))
+local x = moth.randn(4, 8)
+for _ = 1, 3 do x = moth.utils.checkpoint.checkpoint(block, x) end
+x:sum():backward()]],
+  ["moth.utils.checkpoint.checkpoint_sequential"] = [[
+local net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 8), nn.Tanh())
+moth.utils.checkpoint.checkpoint_sequential(net, 2, moth.randn(4, 8)):sum():backward()]],
   ["moth.cuda.Stream"] = [[
 if moth.cuda.is_available() then
   local copies, x = moth.cuda.Stream(), moth.randn(100, 3):pin_memory()

@@ -1,0 +1,211 @@
+/* region.c -- regions of the graph whose nodes keep nothing: checkpointed calls (Chen et al. 2016,
+** "Training deep nets with sublinear memory cost").
+**
+** A region is a node of its own, which no pass walks: it saves the inputs of the call, and lists
+** the nodes that were made meanwhile, in order. At its end these drop what they saved. The first
+** of them that a backward pass comes to stops the pass; the host runs the call again, in a region
+** whose nodes are counted, and what the k-th of these saved becomes the k-th's of the first run. So
+** the graph is that of a plain run, whoever walks it, and how often it is differentiated.
+**
+** Nodes of the first run are listed, not counted: they take their names off the list when they go,
+** and hold the region meanwhile. A region inside another one is emptied as other nodes are: its
+** inputs come back when the one around it is run again.
+*/
+#include "backward_parts.h"
+
+typedef struct region {
+  moth_node *outer;    /* under way around it, counted; matters until it ends */
+  moth_node **members; /* NULL: gone, or has all it saved */
+  uint32_t n, room;
+  bool again;          /* run again: members are counted */
+} region;
+
+static region *region_of(const moth_node *n) { return n->args; }
+
+int moth_region_add(moth_node *n) {
+  moth_ctx *ctx = n->ctx;
+  region *r = region_of(ctx->region);
+  if (r->n == r->room) {
+    uint32_t more = r->room ? r->room * 2 : 32;
+    moth_node **members = moth_alloc(ctx, (int64_t)(more * sizeof *members));
+    if (!members) return ctx->error.code;
+    if (r->n) memcpy(members, r->members, r->n * sizeof *members);
+    moth_dealloc(ctx, r->members, (int64_t)(r->room * sizeof *members));
+    r->members = members;
+    r->room = more;
+  }
+  n->region = moth_node_retain(ctx->region);
+  n->place = r->n;
+  r->members[r->n++] = r->again ? moth_node_retain(n) : n;
+  return MOTH_OK;
+}
+
+void moth_region_leave(moth_node *n) {
+  moth_node *at = n->region;
+  n->region = NULL;
+  region_of(at)->members[n->place] = NULL;
+  if (region_of(at)->again) moth_node_release(n);
+  moth_node_release(at);
+}
+
+void moth_region_clear(moth_node *n) {
+  region *r = region_of(n);
+  moth_dealloc(n->ctx, r->members, (int64_t)(r->room * sizeof *r->members));
+}
+
+moth_node *moth_region_needed(const moth_node *n) {
+  moth_node *at = n->region;
+  while (at->flags & MOTH_N_EMPTIED) at = at->region;
+  return at;
+}
+
+/* -- what nodes saved -- */
+
+/* The k-th of the tensors that a node may have saved. */
+static moth_saved *saved_at(const moth_node *n, uint32_t k) {
+  const uint32_t nins = n->nin + n->nsaved;
+  return k < nins ? &n->ins[k] : &n->outs[k - nins];
+}
+
+static uint32_t saved_count(const moth_node *n) { return n->nin + n->nsaved + n->nout; }
+
+static void empty(moth_node *n) {
+  const uint32_t count = saved_count(n);
+  bool any = false;
+  for (uint32_t k = 0; k < count; k++) {
+    moth_saved *s = saved_at(n, k);
+    if (!s->storage) continue;
+    moth_storage_release(n->ctx, s->storage);
+    s->storage = NULL;
+    any = true;
+  }
+  if (any) n->flags |= MOTH_N_EMPTIED;
+  else moth_region_leave(n);
+}
+
+static const char *name_of(const moth_node *n) { return n->op ? n->op->name : n->name; }
+
+/* Whether `again` saved what n did, made of the same things. */
+static int check_same(const moth_node *n, const moth_node *again) {
+  moth_ctx *ctx = n->ctx;
+  const uint32_t count = saved_count(n);
+  if (!again || again->op != n->op || saved_count(again) != count || again->nin != n->nin ||
+      (!n->op && strcmp(n->name, again->name) != 0))
+    return moth_fail(ctx, MOTH_E_STATE, NULL,
+                     "run again for its gradient, the function called '%s' where it had called "
+                     "'%s'", again ? name_of(again) : "nothing", name_of(n));
+  for (uint32_t k = 0; k < count; k++) {
+    const moth_saved *old = saved_at(n, k), *now = saved_at(again, k);
+    if (old->present != 2) continue;
+    if (now->present != 2 || !now->storage || now->l.dtype != old->l.dtype ||
+        !moth_shape_same(&now->l, &old->l))
+      return moth_fail(ctx, MOTH_E_STATE, NULL,
+                       "run again for its gradient, the function had %s %s at '%s' where it had "
+                       "had %s %s", moth_dtype_name(now->l.dtype),
+                       moth_str_shape(ctx, now->l.ndim, now->l.shape), name_of(n),
+                       moth_dtype_name(old->l.dtype),
+                       moth_str_shape(ctx, old->l.ndim, old->l.shape));
+    if (now->version != old->version)
+      return moth_fail(ctx, MOTH_E_VERSION, NULL,
+                       "%s %s, which '%s' needs for its gradient, was changed in place after the "
+                       "function ran first", moth_dtype_name(old->l.dtype),
+                       moth_str_shape(ctx, old->l.ndim, old->l.shape), name_of(n));
+  }
+  return MOTH_OK;
+}
+
+static void move(moth_node *n, moth_node *again) {
+  const uint32_t count = saved_count(n);
+  for (uint32_t k = 0; k < count; k++) {
+    moth_saved *to = saved_at(n, k), *from = saved_at(again, k);
+    if (to->present != 2) continue;
+    to->storage = from->storage;
+    to->l = from->l;
+    from->storage = NULL;
+  }
+  n->flags &= ~(uint32_t)MOTH_N_EMPTIED;
+  moth_region_leave(n);
+}
+
+/* What the nodes of one region saved becomes that of another's. */
+static int give(const region *from, const region *to) {
+  const uint32_t n = to->n;
+  for (uint32_t i = 0; i < n; i++) {
+    if (!to->members[i]) continue;
+    int status = check_same(to->members[i], i < from->n ? from->members[i] : NULL);
+    if (status) return status;
+  }
+  for (uint32_t i = 0; i < n; i++)
+    if (to->members[i]) move(to->members[i], from->members[i]);
+  return MOTH_OK;
+}
+
+/* -- begin and end -- */
+
+#define MOST 64
+
+int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs, int32_t again,
+                          uint64_t *id) {
+  moth_tensor *x[MOST];
+  moth_error_clear(ctx);
+  if (ctx->closed) return moth_fail_closed(ctx);
+  if (ninputs > MOST)
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a region of more than %d tensors", MOST);
+  for (uint32_t i = 0; i < ninputs; i++) {
+    x[i] = moth_resolve(ctx, &inputs[i], NULL);
+    if (!x[i]) return ctx->error.code;
+  }
+  moth_node *n;
+  int status = moth_node_function(ctx, "checkpoint", x, ninputs, x, ninputs, 0,
+                                  (int64_t)sizeof(region), &n);
+  if (!n) return status;
+  *region_of(n) = (region){.outer = ctx->region, .again = again != 0};
+  n->flags |= MOTH_N_REGION;
+  if (status) {
+    moth_node_release(n);
+    return status;
+  }
+  moth_autocast_forget(ctx); /* casts are made inside it, both times */
+  ctx->region = n;
+  *id = n->id;
+  return MOTH_OK;
+}
+
+/* Ends the innermost region. */
+static int end(moth_ctx *ctx, int how, moth_task *t) {
+  moth_node *n = ctx->region;
+  region *r = region_of(n);
+  int status = MOTH_OK;
+  moth_autocast_forget(ctx);
+  ctx->region = r->outer;
+  if (how == MOTH_REGION_GIVE) {
+    moth_node *to = moth_node_retain(moth_region_needed(t->current.node));
+    status = give(r, region_of(to));
+    moth_node_release(to);
+  }
+  for (uint32_t i = r->n; i-- > 0;) {
+    if (!r->members[i]) continue;
+    if (how == MOTH_REGION_EMPTY) empty(r->members[i]);
+    else moth_region_leave(r->members[i]);
+  }
+  moth_node_release(n);
+  return status;
+}
+
+int32_t moth_region_end(moth_ctx *ctx, uint64_t id, int32_t how, uint32_t task) {
+  moth_node *n = ctx->region;
+  moth_task *t = NULL;
+  int status = MOTH_OK;
+  if (how != MOTH_REGION_DROP) moth_error_clear(ctx);
+  moth_error_blame(ctx, "checkpoint");
+  while (n && n->id != id && (id || region_of(n)->outer)) n = region_of(n)->outer;
+  if (!n) return moth_fail(ctx, MOTH_E_STATE, NULL, "this region has ended");
+  if (how == MOTH_REGION_GIVE) {
+    t = moth_task_find(ctx, task);
+    if (t && !(t->stopped && t->current.node->flags & MOTH_N_EMPTIED)) t = NULL;
+    if (!t) status = moth_fail(ctx, MOTH_E_STATE, NULL, "no backward pass waits for this region");
+  }
+  while (ctx->region != n) end(ctx, MOTH_REGION_DROP, NULL);
+  int ended = end(ctx, status ? MOTH_REGION_DROP : how, t);
+  return status ? status : ended;
+}

@@ -1,0 +1,227 @@
+--- checkpoint.lua -- moth.utils.checkpoint: calls that are run again in backward, instead of
+-- keeping for it what their ops saved.
+--
+--     local checkpoint = moth.utils.checkpoint.checkpoint
+--     for _, block in ipairs(self.blocks) do x = checkpoint(block, x) end
+--
+-- The engine empties the nodes of the call when it ends (core/region.c). A backward pass that comes
+-- to one of them stops, and the function here runs the call again, with the random numbers and the
+-- mixed precision it had: what its ops save then goes to the nodes of the first run.
+
+local autograd = require "moth.autograd"
+local define = require "moth.define"
+local errors = require "moth.error"
+local generator = require "moth.generator"
+local kinds = require "moth.kinds"
+local lazy = require "moth.lazy"
+local lib = require "moth.lib"
+
+local C, ctx, Handle, istensor = lib.C, lib.ctx, lib.Handle, lib.istensor
+local ffi = require "ffi"
+
+local EMPTY, GIVE, DROP = C.MOTH_REGION_EMPTY, C.MOTH_REGION_GIVE, C.MOTH_REGION_DROP
+local ASK = -2 -- of moth_autocast
+
+local checkpoint = {}
+
+local function packed(...) return {n = select("#", ...), ...} end
+
+-- ---- arguments, kept without their tensors, which the engine keeps ----
+
+local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
+
+-- What stands for a value: {tensor = its number}, {list = what stands for its fields}, {value}.
+local function note(value, tensors, open)
+  if istensor(value) then
+    tensors[#tensors + 1] = value
+    return {tensor = #tensors}
+  elseif not is_plain(value) then
+    return {value = value}
+  elseif open[value] then
+    errors.argument("checkpoint", "args", "a table that contains itself", "E_TYPE")
+  end
+  local fields = {}
+  open[value] = true
+  for key, item in pairs(value) do fields[key] = note(item, tensors, open) end
+  open[value] = nil
+  return {fields = fields}
+end
+
+local function value_of(noted, tensors)
+  if noted.tensor then return tensors[noted.tensor] end
+  if not noted.fields then return noted.value end
+  local t = {}
+  for key, item in pairs(noted.fields) do t[key] = value_of(item, tensors) end
+  return t
+end
+
+-- ---- the two runs ----
+
+-- Calls fn within the region under way, which GIVE or EMPTY ends. gsub is a function in C, and
+-- coroutines cannot yield through one: what others do meanwhile would be of the region too.
+-- @return the results as a list
+local function run(region, how, task, fn, args)
+  local results
+  string.gsub("x", "x", function() results = packed(pcall(fn, unpack(args, 1, args.n))) end)
+  if not results[1] then
+    C.moth_region_end(ctx, region, DROP, 0)
+    local problem = results[2]
+    if tostring(problem):find("yield across", 1, true) then
+      errors.raise("a checkpointed function cannot yield", "E_STATE")
+    end
+    error(problem, 0)
+  end
+  local status = C.moth_region_end(ctx, region, how, task)
+  if status < 0 then errors.status(status, "checkpoint") end
+  return results
+end
+
+local region_out = ffi.new "uint64_t[1]"
+
+local function begin(tensors, again)
+  local handles = lib.handles(math.max(#tensors, 1))
+  for i, x in ipairs(tensors) do handles[i - 1] = x end
+  local status = C.moth_region_begin(ctx, handles, #tensors, again and 1 or 0, region_out)
+  if status < 0 then errors.status(status, "checkpoint") end
+  return region_out[0]
+end
+
+local function first_run(fn, preserve, args)
+  local tensors, notes = {}, {n = args.n}
+  for i = 1, args.n do notes[i] = note(args[i], tensors, {}) end
+  local entry = {
+    fn = fn, args = notes, ntensors = #tensors, preserve = preserve,
+    autocast = C.moth_autocast(ctx, ASK),
+  }
+  if preserve then tensors[#tensors + 1] = generator.get_rng_state() end
+  local region = begin(tensors, false)
+  autograd.nodes[tonumber(region)] = entry
+  return run(region, EMPTY, 0, fn, args)
+end
+
+local function second_run(entry, task)
+  local tensors, args = {}, {n = entry.args.n}
+  for i = 1, entry.ntensors + (entry.preserve and 1 or 0) do
+    local h = Handle()
+    tensors[i] = autograd.take(h, C.moth_task_saved(ctx, task, i - 1, h), "checkpoint")
+  end
+  if entry.preserve then generator.set_rng_state(tensors[#tensors]) end
+  for i = 1, args.n do args[i] = value_of(entry.args[i], tensors) end
+  run(begin({}, true), GIVE, task, entry.fn, args)
+end
+
+--- A backward pass needs what the nodes of a region saved: from autograd's loop.
+function checkpoint.again(entry, task)
+  local grad = C.moth_grad_mode(ctx, 1)
+  local autocast = C.moth_autocast(ctx, entry.autocast)
+  local state = entry.preserve and generator.get_rng_state()
+  local ok, problem = pcall(second_run, entry, task)
+  C.moth_autocast(ctx, autocast)
+  C.moth_grad_mode(ctx, grad)
+  if state then generator.set_rng_state(state) end
+  if not ok then error(problem, 0) end
+end
+
+-- ---- what users call ----
+
+local OPTIONS = {
+  {"bool", "use_reentrant", "false, the only form there is", default = false},
+  {"bool", "preserve_rng_state", "the second run draws the numbers of the first", default = true},
+}
+local NAMES = {use_reentrant = true, preserve_rng_state = true}
+local parse = define.signature("checkpoint", OPTIONS)
+
+-- The options in a last argument that is a table of them alone; nil if it is none of that.
+local function options_in(last)
+  if not is_plain(last) then return nil end
+  local known, unknown
+  for key in pairs(last) do
+    if NAMES[key] then known = key else unknown = key end
+  end
+  if known and unknown ~= nil then
+    errors.raise(("'%s' is no option of checkpoint, as '%s' is; fn's own named arguments go into a "
+      .. "table before"):format(tostring(unknown), known))
+  end
+  return known and last
+end
+
+-- Whether the random numbers are to be the same again.
+local function read_options(options)
+  local use_reentrant, preserve = parse(options or {})
+  if use_reentrant then
+    errors.argument("checkpoint", "use_reentrant", "there is only the form without re-entry; leave "
+      .. "it out", "E_UNSUPPORTED")
+  end
+  return preserve
+end
+
+local function check_function(fname, aname, fn)
+  if kinds.help.is_callable(fn) then return end
+  errors.argument(fname, aname, "a function is needed, got " .. errors.describe(fn), "E_TYPE")
+end
+
+local function pass_on(...) return ... end
+
+--- Calls fn(...) and keeps nothing of what its ops save for their gradients: the first backward
+-- pass that needs it runs fn once more, with the same random numbers and mixed precision. Gradients
+-- are those of a plain call, for the arguments, for parameters and for tensors that fn takes from
+-- outside; of every order, and in a step of moth.capture. Where gradients are off, it is that call.
+--
+-- What fn does beside computing is done twice: BatchNorm counts a batch twice, as in PyTorch. It
+-- must call the same ops each time, and may not yield. (As torch.utils.checkpoint.checkpoint with
+-- use_reentrant = false; Chen et al. 2016, "Training deep nets with sublinear memory cost".)
+-- @param fn   a function or module
+-- @param ...  its arguments; tensors among them, also in plain tables, are kept. A table at the end
+-- that holds nothing but these is no argument: preserve_rng_state (default true), and
+-- use_reentrant, which is false
+-- @return what fn returns
+function checkpoint.checkpoint(fn, ...)
+  check_function("checkpoint", "fn", fn)
+  local args = packed(...)
+  local options = options_in(args[args.n])
+  if options then args[args.n], args.n = nil, args.n - 1 end
+  local preserve = read_options(options)
+  if C.moth_grad_mode(ctx, -1) == 0 then return pass_on(fn(unpack(args, 1, args.n))) end
+  local results = first_run(fn, preserve, args)
+  return unpack(results, 2, results.n)
+end
+
+-- A function of several that are called in a row.
+local function row_of(functions, first, last)
+  return function(x)
+    for i = first, last do x = functions[i](x) end
+    return x
+  end
+end
+
+--- Calls functions in a row, each with the result of the one before, in segments that are
+-- checkpointed one by one; the last is not, since backward would run it again at once.
+-- (As torch.utils.checkpoint.checkpoint_sequential.)
+-- @param functions  an nn.Sequential, or a list of modules and functions
+-- @param segments   how many: from 1 to as many as there are functions
+-- @param input      what the first gets
+-- @param options    as for checkpoint
+-- @return what the last returns
+function checkpoint.checkpoint_sequential(functions, segments, input, options)
+  local fname, list = "checkpoint_sequential", functions
+  local nn = require("moth").nn
+  if nn.isinstance(functions, nn.Sequential) then list = functions:children() end
+  if not is_plain(list) or #list == 0 then
+    errors.argument(fname, "functions", "an nn.Sequential or a list of functions is needed, got "
+      .. errors.describe(functions), "E_TYPE")
+  end
+  for i, fn in ipairs(list) do check_function(fname, ("functions[%d]"):format(i), fn) end
+  local n = #list
+  if type(segments) ~= "number" or segments % 1 ~= 0 or segments < 1 or segments > n then
+    errors.argument(fname, "segments", ("a whole number from 1 to %d is needed, got %s"):format(n,
+      errors.describe(segments)), "E_DOMAIN")
+  end
+  local each = math.floor(n / segments)
+  for k = 1, segments - 1 do
+    local segment = row_of(list, (k - 1) * each + 1, k * each)
+    input = checkpoint.checkpoint(segment, input, options or {use_reentrant = false})
+  end
+  return pass_on(row_of(list, (segments - 1) * each + 1, n)(input))
+end
+
+return (lazy.namespace("moth.utils.checkpoint", checkpoint, {}))
