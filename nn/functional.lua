@@ -12,10 +12,14 @@ local rows = {}
 lazy.from(rows, "moth.dispatch", "cross_entropy")
 lazy.from(rows, "moth.nn.margins", "cosine_similarity margin_ranking_loss hinge_embedding_loss "
   .. "cosine_embedding_loss triplet_margin_loss poisson_nll_loss gaussian_nll_loss "
-  .. "soft_margin_loss pairwise_distance bilinear")
+  .. "soft_margin_loss pairwise_distance bilinear triplet_margin_with_distance_loss "
+  .. "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss")
 lazy.from(rows, "moth.nn.dropout", "dropout1d dropout3d alpha_dropout")
 lazy.from(rows, "moth.nn.activation", "gumbel_softmax")
 lazy.from(rows, "moth.nn.bag", "embedding_bag")
+lazy.from(rows, "moth.nn.lppool", "lp_pool1d lp_pool2d lp_pool3d")
+lazy.from(rows, "moth.nn.unpool", "max_unpool1d max_unpool2d max_unpool3d")
+lazy.from(rows, "moth.nn.channels", "local_response_norm channel_shuffle")
 
 -- Ops under the names they have here: as a method, unfold is a view along one dimension.
 local renamed = {unfold = "im2col"}

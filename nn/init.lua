@@ -26,12 +26,15 @@ from("pad", "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroP
   .. "ReplicationPad1d ReplicationPad2d ReplicationPad3d "
   .. "CircularPad1d CircularPad2d CircularPad3d")
 from("resize", "Upsample UpsamplingNearest2d UpsamplingBilinear2d PixelShuffle PixelUnshuffle")
+from("lppool", "LPPool1d LPPool2d LPPool3d")
+from("unpool", "MaxUnpool1d MaxUnpool2d MaxUnpool3d")
 from("columns", "Unfold Fold")
 from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardsigmoid "
   .. "Hardtanh Threshold Softplus Softshrink Hardshrink Softsign Tanh Tanhshrink Sigmoid "
   .. "LogSigmoid GLU Softmax Softmin Softmax2d LogSoftmax")
 from("norm", "BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d "
   .. "LayerNorm RMSNorm GroupNorm")
+from("channels", "LocalResponseNorm ChannelShuffle")
 from("embedding", "Embedding")
 from("bag", "EmbeddingBag")
 from("attention", "MultiheadAttention")
@@ -42,7 +45,8 @@ from("flatten", "Flatten Unflatten")
 from("loss", "CosineSimilarity PairwiseDistance SoftMarginLoss HingeEmbeddingLoss PoissonNLLLoss "
   .. "GaussianNLLLoss MarginRankingLoss CosineEmbeddingLoss TripletMarginLoss "
   .. "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "
-  .. "BCEWithLogitsLoss KLDivLoss")
+  .. "BCEWithLogitsLoss KLDivLoss MultiMarginLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
+  .. "TripletMarginWithDistanceLoss")
 from("recurrent", "RNN LSTM GRU RNNCell LSTMCell GRUCell")
 
 local nn, names = lazy.namespace("moth.nn", {

@@ -157,5 +157,65 @@ options("GaussianNLLLoss", "gaussian_nll_loss", 3)
 options("MarginRankingLoss", "margin_ranking_loss", 3)
 options("CosineEmbeddingLoss", "cosine_embedding_loss", 3)
 options("TripletMarginLoss", "triplet_margin_loss", 3)
+options("MultiLabelMarginLoss", "multilabel_margin_loss", 2)
+
+--- The target's score should be beyond all others: input (N, C) holds scores, target (N) classes.
+-- `nn.MultiMarginLoss(p, margin, weight, reduction)`.
+local MultiMarginLoss = class("MultiMarginLoss", Module)
+loss.MultiMarginLoss = MultiMarginLoss
+
+MultiMarginLoss.signature = define.signature("MultiMarginLoss", {
+  {"int", "p", "the exponent, 1 or 2", default = 1},
+  {"float", "margin", "by how much", default = 1},
+  WEIGHT, REDUCTION,
+})
+
+function MultiMarginLoss:init(p, margin, weight, reduction)
+  if weight ~= nil then self:register_buffer("weight", weight) end
+  self.p, self.margin, self.reduction = p, margin, reduction
+end
+
+function MultiMarginLoss:forward(input, target)
+  return (functional.multi_margin_loss(input, target, self.p, self.margin, self.weight,
+    self.reduction))
+end
+
+--- The logistic loss of each class's score: input and target (N, C).
+-- `nn.MultiLabelSoftMarginLoss(weight, reduction)`.
+local MultiLabelSoftMarginLoss = class("MultiLabelSoftMarginLoss", Module)
+loss.MultiLabelSoftMarginLoss = MultiLabelSoftMarginLoss
+MultiLabelSoftMarginLoss.signature = define.signature("MultiLabelSoftMarginLoss",
+  {WEIGHT, REDUCTION})
+
+function MultiLabelSoftMarginLoss:init(weight, reduction)
+  if weight ~= nil then self:register_buffer("weight", weight) end
+  self.reduction = reduction
+end
+
+function MultiLabelSoftMarginLoss:forward(input, target)
+  return (functional.multilabel_soft_margin_loss(input, target, self.weight, self.reduction))
+end
+
+--- Anchors should be nearer to their positives than to their negatives, by a distance of one's own.
+local TripletMarginWithDistanceLoss = class("TripletMarginWithDistanceLoss", Module)
+loss.TripletMarginWithDistanceLoss = TripletMarginWithDistanceLoss
+
+TripletMarginWithDistanceLoss.signature = define.signature("TripletMarginWithDistanceLoss", {
+  {"function", "distance_function", "called with two batches of vectors; pairwise_distance when "
+    .. "absent", optional = true},
+  {"float", "margin", "by how much", default = 1},
+  {"bool", "swap", "also count the distance of positive and negative?", default = false},
+  REDUCTION,
+})
+
+function TripletMarginWithDistanceLoss:init(distance_function, margin, swap, reduction)
+  self.distance_function, self.margin, self.swap = distance_function, margin, swap
+  self.reduction = reduction
+end
+
+function TripletMarginWithDistanceLoss:forward(anchor, positive, negative)
+  return (functional.triplet_margin_with_distance_loss(anchor, positive, negative,
+    self.distance_function, self.margin, self.swap, self.reduction))
+end
 
 return loss

@@ -135,6 +135,33 @@ margins.triplet_margin_loss = define {
   end,
 }
 
+--- max(0, d(anchor, positive) - d(anchor, negative) + margin), with a distance of one's own.
+margins.triplet_margin_with_distance_loss = define {
+  name = "triplet_margin_with_distance_loss",
+  doc = "Anchors should be nearer to their positives than to their negatives, by any distance.",
+  examples = "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3)\n"
+    .. "moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3), "
+    .. "{distance_function = function(a, b) return (a - b):abs():sum(-1) end, margin = 2, "
+    .. "swap = true, reduction = 'none'}",
+  args = {
+    {"tensor", "anchor", "vectors, (N, D) or (D)"},
+    {"tensor", "positive", "what should be near"},
+    {"tensor", "negative", "what should be far"},
+    {"function", "distance_function", "called with two of them; pairwise_distance when absent",
+     optional = true},
+    {"float", "margin", "by how much", default = 1},
+    {"bool", "swap", "also count the distance of positive and negative?", default = false},
+    REDUCTION,
+  },
+  scoped = true,
+  run = function(anchor, positive, negative, distance, margin, swap, reduction)
+    distance = distance or margins.pairwise_distance
+    local near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap then far = ops.minimum(far, distance(positive, negative)) end
+    return (reduced(ops.relu(near - far + margin), reduction))
+  end,
+}
+
 --- exp(input) - target input, the likelihood of counts up to what the input does not change.
 margins.poisson_nll_loss = define {
   name = "poisson_nll_loss",
@@ -201,6 +228,102 @@ margins.soft_margin_loss = define {
   scoped = true,
   run = function(input, target, reduction)
     return (reduced(ops.softplus(-target * input), reduction))
+  end,
+}
+
+-- ---- of several classes ----
+
+-- Scores and targets with a batch; whether they had one.
+local function batched(name, input, target, below)
+  local ndim = input:dim()
+  if (ndim ~= 1 and ndim ~= 2) or target:dim() ~= ndim - below then
+    errors.argument(name, "target", ("%s does not fit %s"):format(errors.describe(target),
+      errors.describe(input)), "E_SHAPE")
+  end
+  if ndim == 2 then return input, target, true end
+  return input:unsqueeze(1), target:unsqueeze(1), false
+end
+
+--- The sum over other classes of max(0, margin - input[target] + input)^p, by their number.
+margins.multi_margin_loss = define {
+  name = "multi_margin_loss",
+  doc = "The target's score should be beyond those of all other classes, by a margin.",
+  examples = "moth.randn(2, 3), moth.tensor({1, 3}, {dtype = moth.int64})  -- domain: distinct\n"
+    .. "moth.randn(2, 3), moth.tensor({2, 3}, {dtype = moth.int64}), "
+    .. "{p = 2, margin = 0.5, weight = moth.rand(3), reduction = 'sum'}  -- domain: distinct",
+  args = {
+    {"tensor", "input", "scores, (N, C) or (C)"},
+    {"tensor", "target", "the class of each, (N) or ()"},
+    {"int", "p", "the exponent, 1 or 2", default = 1},
+    {"float", "margin", "by how much", default = 1},
+    {"tensor", "weight", "weight of each class, (C)", optional = true},
+    REDUCTION,
+  },
+  scoped = true,
+  run = function(input, target, p, margin, weight, reduction)
+    if p ~= 1 and p ~= 2 then
+      errors.argument("multi_margin_loss", "p", "1 or 2 is needed, got " .. p, "E_DOMAIN")
+    end
+    local x, y, many = batched("multi_margin_loss", input, target, 1)
+    local at = y:unsqueeze(2)
+    local short = ops.relu(margin - x:gather(2, at) + x)
+    if p == 2 then short = short:square() end
+    if weight then short = short * weight:index_select(1, y):unsqueeze(2) end
+    local loss = short:scatter(2, at, 0):sum(2) / x:size(2)
+    return (reduced(many and loss or loss:squeeze(1), reduction))
+  end,
+}
+
+--- The sum over targets t and other classes i of max(0, 1 - input[t] + input[i]), by the number of
+-- classes.
+margins.multilabel_margin_loss = define {
+  name = "multilabel_margin_loss",
+  doc = "The scores of all targets should be beyond those of all other classes, by 1.",
+  examples = "moth.randn(2, 3), moth.tensor({{1, 3, 0}, {2, 0, 1}}, {dtype = moth.int64})"
+    .. "  -- domain: distinct\n"
+    .. "moth.randn(3), moth.tensor({1, 2, 3}, {dtype = moth.int64}), {reduction = 'sum'}"
+    .. "  -- domain: distinct",
+  args = {
+    {"tensor", "input", "scores, (N, C) or (C)"},
+    {"tensor", "target", "classes, of the same shape; what lies below 1 ends them"},
+    REDUCTION,
+  },
+  scoped = true,
+  run = function(input, target, reduction)
+    if target.shape ~= input.shape then
+      errors.argument("multilabel_margin_loss", "target", ("%s does not fit %s"):format(
+        errors.describe(target), errors.describe(input)), "E_SHAPE")
+    end
+    local x, y, many = batched("multilabel_margin_loss", input, target, 0)
+    local classes = x:size(2)
+    local counts = y:le(0):long():cumsum(2):eq(0)
+    local at = ops.where(counts, y, classes + 1)
+    local others = x:new_zeros(x:size(1), classes + 1):scatter(2, at, 1):narrow(2, 1, classes):eq(0)
+    local right = x:gather(2, ops.where(counts, y, 1)):unsqueeze(3)
+    local short = ops.relu(1 - right + x:unsqueeze(2))
+    local loss = (short * counts:unsqueeze(3) * others:unsqueeze(2)):sum{2, 3} / classes
+    return (reduced(many and loss or loss:squeeze(1), reduction))
+  end,
+}
+
+--- The mean over classes of binary_cross_entropy_with_logits.
+margins.multilabel_soft_margin_loss = define {
+  name = "multilabel_soft_margin_loss",
+  doc = "The logistic loss of each class's score, averaged over classes.",
+  examples = "moth.randn(2, 3), moth.tensor{{1, 0, 1}, {0, 0, 1}}\n"
+    .. "moth.randn(2, 3), moth.tensor{{1, 0, 1}, {0, 0, 1}}, "
+    .. "{weight = moth.rand(3), reduction = 'sum'}",
+  args = {
+    {"tensor", "input", "scores, (N, C) or (C)"},
+    {"tensor", "target", "1 where the class is right, 0 where it is not, of the same shape"},
+    {"tensor", "weight", "weight of each class, (C)", optional = true},
+    REDUCTION,
+  },
+  scoped = true,
+  run = function(input, target, weight, reduction)
+    local loss = -(target * ops.logsigmoid(input) + (1 - target) * ops.logsigmoid(-input))
+    if weight then loss = loss * weight end
+    return (reduced(loss:mean(-1), reduction))
   end,
 }
 

@@ -17,6 +17,11 @@ nn.Unflatten nn.Unflatten(2, {3, 4})(moth.randn(2, 12))
 nn.Fold nn.Fold({4, 5}, 2)(moth.randn(1, 12, 12))
 nn.Unfold nn.Unfold(2)(moth.randn(1, 3, 4, 5))
 nn.GroupNorm nn.GroupNorm(2, 6)(moth.randn(2, 6, 4))
+nn.LocalResponseNorm nn.LocalResponseNorm(3)(moth.randn(2, 6, 4))
+nn.ChannelShuffle nn.ChannelShuffle(2)(moth.randn(2, 6, 4))
+nn.MaxUnpool1d nn.MaxUnpool1d(2)(F.max_pool1d(moth.randn(2, 3, 8), 2, {return_indices = true}))
+nn.MaxUnpool2d nn.MaxUnpool2d(2)(F.max_pool2d(moth.randn(2, 3, 8, 8), 2, {return_indices = true}))
+nn.MaxUnpool3d nn.MaxUnpool3d(2)(F.max_pool3d(moth.randn(3, 8, 8, 8), 2, {return_indices = true}))
 nn.LayerNorm nn.LayerNorm(6)(moth.randn(2, 6))
 nn.RMSNorm nn.RMSNorm(6)(moth.randn(2, 6))
 nn.Linear nn.Linear(20, 30)(moth.randn(128, 20))
@@ -57,6 +62,9 @@ nn.GaussianNLLLoss nn.GaussianNLLLoss()(moth.randn(4), moth.randn(4), moth.ones(
 nn.MarginRankingLoss nn.MarginRankingLoss()(moth.randn(4), moth.randn(4), moth.ones(4))
 nn.CosineEmbeddingLoss nn.CosineEmbeddingLoss()(moth.randn(4, 3), moth.randn(4, 3), moth.ones(4))
 nn.TripletMarginLoss nn.TripletMarginLoss()(moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3))
+nn.MultiMarginLoss nn.MultiMarginLoss()(moth.randn(2, 3), moth.tensor{1LL, 3LL})
+nn.MultiLabelMarginLoss nn.MultiLabelMarginLoss()(moth.randn(3), moth.tensor{3LL, 1LL, 0LL})
+nn.MultiLabelSoftMarginLoss nn.MultiLabelSoftMarginLoss()(moth.randn(3), moth.tensor{0, 1, 1})
 nn.utils.rnn.PackedSequence nn.utils.rnn.pack_sequence{moth.randn(3, 2), moth.randn(1, 2)}
 optim.Optimizer optim.SGD(nn.Linear(2, 1):parameters(), {lr = 0.1}):step()
 optim.SGD optim.SGD(nn.Linear(2, 1):parameters(), {lr = 0.1, momentum = 0.9})
@@ -178,6 +186,11 @@ layers:append(nn.Linear(4, 2))
 local x = moth.randn(3, 4)
 for i, layer in ipairs(layers) do x = F.relu(layer(x)) end
 print(#layers, x.shape)]],
+  ["nn.TripletMarginWithDistanceLoss"] = [[
+local angle = nn.TripletMarginWithDistanceLoss(function(a, b)
+  return 1 - F.cosine_similarity(a, b)
+end)
+local loss = angle(moth.randn(4, 3), moth.randn(4, 3), moth.randn(4, 3))]],
   ["nn.TransformerEncoder"] = [[
 local layer = nn.TransformerEncoderLayer(8, 2)
 local encoder = nn.TransformerEncoder(layer, 3)

@@ -1,0 +1,105 @@
+--- channels.lua -- nn.LocalResponseNorm and nn.ChannelShuffle, which work across channels; and
+-- their functions, found in moth.nn.functional.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local Module = require "moth.nn.module"
+local errors = require "moth.error"
+local functional = require "moth.nn.functional"
+
+local channels = {}
+
+local function check(name, input)
+  if input:dim() >= 3 then return end
+  errors.argument(name, "input", "(N, C, ...) of three dimensions or more is needed, got "
+    .. errors.describe(input), "E_SHAPE")
+end
+
+-- ---- local_response_norm ----
+
+local RESPONSE = {
+  {"int", "size", "how many channels count, itself in the middle"},
+  {"float", "alpha", "factor of their mean square", default = 1e-4},
+  {"float", "beta", "the exponent", default = 0.75},
+  {"float", "k", "added to the mean square", default = 1},
+}
+
+--- input / (k + alpha mean)^beta, with the mean square of the neighbouring channels (Krizhevsky et
+-- al., 2012).
+channels.local_response_norm = define {
+  name = "local_response_norm",
+  doc = "Each channel divided by what its neighbours say: "
+    .. "input / (k + alpha * mean of squares) ^ beta.",
+  examples = "moth.randn(2, 5, 3), 3\n"
+    .. "moth.randn(1, 4, 2, 2), {size = 2, alpha = 0.5, beta = 0.5, k = 2}",
+  args = {{"tensor", "input", "(N, C, ...)"}, unpack(RESPONSE)},
+  scoped = true,
+  run = function(input, size, alpha, beta, k)
+    check("local_response_norm", input)
+    if size < 1 then
+      errors.argument("local_response_norm", "size", "a number from 1 on is needed, got " .. size,
+        "E_DOMAIN")
+    end
+    if input:numel() == 0 then return input:clone() end
+    local squares = input:square():flatten(3):unsqueeze(2) -- (N, 1, C, ...)
+    local before = math.floor(size / 2)
+    local wide = functional.pad(squares, {0, 0, before, size - 1 - before})
+    local mean = functional.avg_pool2d(wide, {size, 1}, 1):view(input.shape)
+    return input / (mean * alpha + k):pow(beta)
+  end,
+}
+
+--- Each channel divided by what its neighbours say: (N, C, ...) -> the same shape.
+local LocalResponseNorm = class("LocalResponseNorm", Module)
+channels.LocalResponseNorm = LocalResponseNorm
+LocalResponseNorm.signature = define.signature("LocalResponseNorm", RESPONSE)
+
+function LocalResponseNorm:init(size, alpha, beta, k)
+  self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+end
+
+function LocalResponseNorm:forward(input)
+  return (functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k))
+end
+
+function LocalResponseNorm:extra_repr()
+  return ("%d, alpha=%g, beta=%g, k=%g"):format(self.size, self.alpha, self.beta, self.k)
+end
+
+-- ---- channel_shuffle ----
+
+local GROUPS = {"int", "groups", "how many groups the channels make"}
+
+--- Channels of g groups, the first of each, then the second of each (Zhang et al., 2018).
+channels.channel_shuffle = define {
+  name = "channel_shuffle",
+  doc = "Channels in another order: the first of each group, then the second of each.",
+  examples = "moth.randn(2, 4, 3), 2\nmoth.randn(1, 6, 2, 2), {groups = 3}",
+  args = {{"tensor", "input", "(N, C, ...)"}, GROUPS},
+  scoped = true,
+  run = function(input, groups)
+    check("channel_shuffle", input)
+    local count = input:size(2)
+    if groups < 1 or count % groups ~= 0 then
+      errors.argument("channel_shuffle", "groups", ("%d channels do not make %d groups"):format(
+        count, groups), "E_SHAPE")
+    end
+    local split = input:unflatten(2, {groups, count / groups})
+    return (split:transpose(2, 3):reshape(input.shape))
+  end,
+}
+
+--- Channels in another order, so that those of all groups meet: (N, C, ...) -> the same shape.
+local ChannelShuffle = class("ChannelShuffle", Module)
+channels.ChannelShuffle = ChannelShuffle
+ChannelShuffle.signature = define.signature("ChannelShuffle", {GROUPS})
+
+function ChannelShuffle:init(groups) self.groups = groups end
+
+function ChannelShuffle:forward(input)
+  return (functional.channel_shuffle(input, self.groups))
+end
+
+function ChannelShuffle:extra_repr() return "groups=" .. self.groups end
+
+return channels
