@@ -161,7 +161,9 @@ typedef struct row_grad {
   double eps;
 } row_grad;
 
+/* x itself where it can be: a leaf takes over a gradient that nothing else sees. */
 static moth_tensor *shaped(moth_grad *g, moth_tensor *x, const moth_tensor *as) {
+  if (x && moth_shape_same(&x->l, &as->l)) return x;
   return GRAD(g, reshape, .input = x, .shape = {as->l.shape, as->l.ndim});
 }
 
