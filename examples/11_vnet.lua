@@ -56,20 +56,16 @@ assert(moth.autograd.gradcheck(function(v) return Dice.apply(v, x:detach():round
 
 -- ---- the network: down to a quarter of the size, and up again beside what went down ----
 
-local function convolve(channels)
-  return nn.Conv3d{channels, channels, kernel_size = 3, padding = 1}, nn.BatchNorm3d(channels)
-end
-
 -- Learns what to add to what comes in.
 local Residual = nn.class("Residual", nn.Module)
 
 function Residual:init(channels)
-  self.steps = nn.Sequential{convolve(channels)}
-  self.relu = nn.PReLU(channels)
+  self.conv = nn.Conv3d{channels, channels, kernel_size = 3, padding = 1}
+  self.norm, self.relu = nn.BatchNorm3d(channels), nn.PReLU(channels)
 end
 
 function Residual:forward(input)
-  return self.relu(input + self.steps(input))
+  return self.relu(input + self.norm(self.conv(input)))
 end
 
 local Down = nn.class("Down", nn.Module)
@@ -77,11 +73,11 @@ local Down = nn.class("Down", nn.Module)
 function Down:init(channels)
   self.down = nn.Conv3d{channels, 2 * channels, kernel_size = 2, stride = 2}
   self.norm, self.relu = nn.BatchNorm3d(2 * channels), nn.PReLU(2 * channels)
-  self.drop, self.steps = nn.Dropout3d(0.1), Residual(2 * channels)
+  self.drop, self.residual = nn.Dropout3d(0.1), Residual(2 * channels)
 end
 
 function Down:forward(input)
-  return self.steps(self.drop(self.relu(self.norm(self.down(input)))))
+  return self.residual(self.drop(self.relu(self.norm(self.down(input)))))
 end
 
 local Up = nn.class("Up", nn.Module)
@@ -89,11 +85,11 @@ local Up = nn.class("Up", nn.Module)
 function Up:init(channels, beside)
   self.up = nn.ConvTranspose3d{channels, beside, kernel_size = 2, stride = 2}
   self.norm, self.relu = nn.BatchNorm3d(beside), nn.PReLU(beside)
-  self.steps = Residual(2 * beside)
+  self.residual = Residual(2 * beside)
 end
 
 function Up:forward(input, beside)
-  return self.steps(moth.cat({self.relu(self.norm(self.up(input))), beside}, 2))
+  return self.residual(moth.cat({self.relu(self.norm(self.up(input))), beside}, 2))
 end
 
 local VNet = nn.class("VNet", nn.Module)
@@ -123,8 +119,9 @@ for step = 1, args.steps do
   moth.scope(function()
     local input, truth = bodies(args.batch_size)
     optimizer:zero_grad()
-    local dice = Dice.apply(net(input), truth);
-    (1 - dice):backward()
+    local dice = Dice.apply(net(input), truth)
+    local loss = 1 - dice
+    loss:backward()
     optimizer:step()
     if step % 20 == 0 then print(("step %3d  Dice %.3f"):format(step, dice:item())) end
   end)
