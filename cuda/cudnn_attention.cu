@@ -272,6 +272,14 @@ static bool errs_at_ends(const fused_key *k) {
   return (k->s % 128 == 64 && !masked) || (k->l % 64 != 0 && k->s % 64 == 0);
 }
 
+/* Whether all but their last two dimensions are the same: where one is broadcast and the other not,
+** a head of keys and one of values are not shared by the same queries. */
+static bool same_heads(const moth_tensor *key, const moth_tensor *value) {
+  const int n = key->l.ndim - 2;
+  return value->l.ndim - 2 == n &&
+         memcmp(key->l.shape, value->l.shape, (size_t)n * sizeof *key->l.shape) == 0;
+}
+
 static bool key_of(fused_key *k, const fused_call *c) {
   const moth_tensor *query = c->x[QUERY], *key = c->x[KEY], *value = c->x[VALUE];
   const int dtype = query->l.dtype;
@@ -289,7 +297,7 @@ static bool key_of(fused_key *k, const fused_call *c) {
   k->e = query->l.shape[query->l.ndim - 1];
   k->v = value->l.shape[value->l.ndim - 1];
   if ((dtype != MOTH_F16 && dtype != MOTH_BF16) || c->q->major < 8 || k->l < 2 || k->s < 2 ||
-      k->e > most || k->v > most || !batches || !(c->scale > 0) ||
+      k->e > most || k->v > most || !batches || !(c->scale > 0) || !same_heads(key, value) ||
       (uintptr_t)moth_address(c->x[LSE]) % 16)
     return false;
   for (int i = 0; i < HALVES; i++) {

@@ -232,7 +232,8 @@ describe("attention by cuDNN", function()
   setup(function() library = built "dnn" end)
   teardown(function() os.remove(library) end)
 
-  -- check{queries, keys[, e, v]} of (2, 4, ., .), or of what `lead` and `shared`, of keys, say.
+  -- check{queries, keys[, e, v]} of (2, 4, ., .), or of what `lead`, `shared`, of keys, and
+  -- `values` say.
   local attend = [[
     local F, cuda = moth.nn.functional, moth.backends.cuda
     moth.backends.cudnn.benchmark = true -- a shape is planned when it is first seen
@@ -268,7 +269,7 @@ describe("attention by cuDNN", function()
       local dtype, lead = t.dtype or moth.float16, t.lead or {2, 4}
       local e, v, shared = t[3] or 8, t[4] or t[3] or 8, t.shared or lead
       local x = {moth.randn(shaped(lead, t[1], e)), moth.randn(shaped(shared, t[2], e)),
-        moth.randn(shaped(shared, t[2], v)), moth.randn(shaped(lead, t[1], v))}
+        moth.randn(shaped(t.values or shared, t[2], v)), moth.randn(shaped(lead, t[1], v))}
       for i = 1, 4 do x[i] = x[i]:to(dtype):float() end
       local wanted, got = all(t, "cpu", moth.float32, x), all(t, "cuda", dtype, x)
       for i = 1, 4 do
@@ -335,6 +336,8 @@ describe("attention by cuDNN", function()
     assert.equal(none, attended({}, [[
       check{1, 5} check{5, 1} check{9, 5, 12} check{9, 5, 264} check{9, 5, scale = -1}
       check{9, 5, shared = {1, 4}}
+      check{9, 5, lead = {2, 4, 4}, shared = {2, 4, 1}, values = {2, 1, 4}}
+      check{9, 5, shared = {2, 1}, values = {2, 4}}
     ]]))
     assert.equal("rc=0\n", attended({}, "check{9, 5, mask = moth.randn(9, 5):gt(-1)}"))
   end)
