@@ -151,6 +151,7 @@ int moth_conv_cudnn(const conv_job &j, bool *done) {
   if (!s || !key_of(&k, j)) return MOTH_OK;
   const dnn_key key = dnn_key_of(k);
   dnn_plan *p = dnn_plan_of(s, &key, INFINITY, &is_new);
+  if (!p) return MOTH_OK;
   if (is_new) {
     p->exact = k.exact;
     p->repeats = true;

@@ -69,6 +69,7 @@ static const double WORTH = 5e11;
 
 struct dnn_state {
   void *handle;
+  const moth_queue *q;
   size_t version;
   int compiled;      /* plans so far that had to be worth it */
   double work[SUMS]; /* operations of keys that have no plan yet, by their hash */
@@ -102,6 +103,7 @@ dnn_state *dnn_state_of(const moth_queue *q) {
   if (s) return s->handle ? s : NULL;
   s = (dnn_state *)calloc(1, sizeof *s);
   if (!s) return NULL;
+  s->q = q;
   s->version = dnn.fn.GetVersion();
   kept->state = s;
   kept->close = close_state;
@@ -124,9 +126,15 @@ static bool is_worth(dnn_state *s, const dnn_key *key, double work) {
   return true;
 }
 
+/* Whether its stream keeps graphs, in which plans may stand. */
+static bool has_graphs(const moth_queue *q) {
+  return ((const moth_device_stream *)q)->graphs.all != NULL;
+}
+
 dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_new) {
   dnn_plan *p = plan_for(s->plans, *key, is_new);
   if (!*is_new) return p;
+  if (p->pinned && has_graphs(s->q)) return NULL;
   if (!is_worth(s, key, work)) return NULL;
   drop_plan(p);
   p->key = *key;
@@ -350,6 +358,7 @@ int dnn_run(const dnn_state *s, dnn_plan *p, const dnn_call *c, bool *done) {
     if (p->room && !room) return MOTH_OK;
     *done = execute(s, p, c, room ? moth_address(room) : NULL);
     moth_tensor_release(room);
+    p->pinned = p->pinned || (*done && dnn_is_captured(c->q));
     if (*done) p->has_run = true;
     else if (!p->has_run) dnn_choose(p, s); /* some say only now that they cannot */
     else return MOTH_OK;

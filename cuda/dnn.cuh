@@ -33,6 +33,7 @@ typedef struct dnn_plan {
   void *operations[DNN_MOST_OPERATIONS]; /* among them; in the order of the graph */
   int noperations;
   bool taken, failed, has_run;
+  bool pinned;       /* it stands in a captured graph, whose kernels go with it */
   bool exact;        /* engines that narrow f32 will not do */
   bool repeats;      /* nor those whose results do not repeat */
   int64_t most_room; /* bytes of scratch that it may ask for */
@@ -48,7 +49,7 @@ MOTH_LOCAL dnn_state *dnn_state_of(const moth_queue *q);
 MOTH_LOCAL size_t dnn_version(const dnn_state *s);
 /* The plan of a key; *is_new: it is to be described and chosen. Some plans are compiled when they
 ** are chosen, which takes seconds: NULL until the calls of a key, of `work` operations each, are
-** worth that. INFINITY: always. */
+** worth that. INFINITY: always, unless graphs need all plans that it could replace. */
 MOTH_LOCAL dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_new);
 
 template <class K> static inline dnn_key dnn_key_of(const K &of) {
