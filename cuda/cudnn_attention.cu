@@ -361,14 +361,14 @@ static int run_fused(fused_call *c, bool *done) {
   }
   if (!p || !p->plan) return MOTH_OK;
   moth_tensor *own[2] = {NULL, NULL};
-  for (int i = 0; i < 2 && c->x[GRAD]; i++) {
+  bool has_room = true;
+  for (int i = 0; i < 2 && c->x[GRAD] && has_room; i++) {
     c->x[DOTS + i] = own[i] = attention_room(c->ctx, MOTH_F32, c->x[QUERY]->l.device,
                                              k.b * k.h * k.l * (i ? k.e : 1));
-    if (own[i]) continue;
-    moth_tensor_release(own[0]);
-    return moth_status(c->ctx);
+    has_room = own[i] != NULL;
   }
-  const int status = run_plan(c, s, p, done);
+  if (!has_room) dnn_forget_failure(c->ctx);
+  const int status = has_room ? run_plan(c, s, p, done) : MOTH_OK;
   for (int i = 0; i < 2; i++) moth_tensor_release(own[i]);
   return status;
 }

@@ -286,7 +286,9 @@ static moth_tensor *room_of(const dnn_plan *p, const dnn_call *c) {
   l.stride[0] = 1;
   l.dtype = MOTH_U8;
   l.device = (uint8_t)c->device;
-  return p->room ? moth_tensor_new(c->ctx, &l) : NULL;
+  moth_tensor *room = p->room ? moth_tensor_new(c->ctx, &l) : NULL;
+  if (p->room && !room) dnn_forget_failure(c->ctx);
+  return room;
 }
 
 /* Whether it ran, or stands in the stream. */
