@@ -124,7 +124,7 @@ static bool key_of(conv_key *k, const conv_job &j) {
   k->type = dtype == MOTH_F64 ? DNN_DOUBLE : dtype == MOTH_F16 ? DNN_HALF
             : dtype == MOTH_BF16 ? DNN_BFLOAT16 : DNN_FLOAT;
   k->exact = dtype == MOTH_F32 && !moth_cudnn_is(j.ctx, MOTH_CUDNN_TF32);
-  k->timed = moth_cudnn_is(j.ctx, MOTH_CUDNN_BENCHMARK);
+  k->timed = moth_cudnn_is(j.ctx, MOTH_CUDNN_BENCHMARK) && !dnn_is_captured(j.q);
   k->images = c.images;
   k->groups = c.groups;
   k->channels = c.channels;
@@ -158,7 +158,7 @@ int moth_conv_cudnn(const conv_job &j, bool *done) {
     p->most_room = most_room(&k);
     describe(p, s, &k);
     dnn_choose(p, s);
-    if (k.timed && !dnn_is_captured(j.q)) dnn_choose_fastest(s, p, &c);
+    if (k.timed) dnn_choose_fastest(s, p, &c);
   }
   return dnn_run(s, p, &c, done);
 }
