@@ -130,16 +130,23 @@ template <class T> static int run_chunk(const conv_job &j, slices_job *s, int64_
                    quotients(s->x.plane, n), n, data<E>(s->x_room), data<E>(j.x) + x_at);
 }
 
-static int by_images(const conv_job &j) {
+/* Chunks of volumes whose slices fit into CHUNK_BYTES. */
+static slices_job cut(const conv_job &j) {
   const conv_shape &c = j.c;
-  const int dtype = j.to->l.dtype, size = moth_dtype_size[dtype];
   slices_job s = {};
   s.x = slices{c.depth, 0, c.groups * c.channels, (int64_t)c.w.in[0] * c.w.in[1]};
   s.y = slices{as_made(c.depth.out), 0, c.groups * c.filters, (int64_t)c.w.out[0] * c.w.out[1]};
-  const int64_t each = (seen_of(s.x) + seen_of(s.y)) * size;
+  const int64_t each = (seen_of(s.x) + seen_of(s.y)) * moth_dtype_size[j.to->l.dtype];
   s.chunk = each < CHUNK_BYTES ? CHUNK_BYTES / each : 1;
   if (s.chunk > c.images) s.chunk = c.images ? c.images : 1;
   s.chunks = (c.images + s.chunk - 1) / s.chunk;
+  return s;
+}
+
+static int by_images(const conv_job &j) {
+  const conv_shape &c = j.c;
+  const int dtype = j.to->l.dtype;
+  slices_job s = cut(j);
   s.images = j;
   s.images.c.depth = conv_depth{};
   s.images.c.channels = c.channels * c.depth.kernel;
@@ -164,19 +171,21 @@ static int by_images(const conv_job &j) {
   return status;
 }
 
-/* The gradient of volumes in half types: what is summed is not rounded before. */
+/* A gradient in half types that is summed of parts: these are not rounded before. */
 static int by_wide_images(const conv_job &j) {
+  const bool of_volumes = j.what == CONV_INPUT;
   conv_job wide = j;
   moth_layout l = j.to->l;
   l.dtype = MOTH_F32;
-  moth_tensor *w = moth_cast(j.w, MOTH_F32), *y = moth_cast(j.y, MOTH_F32);
+  moth_tensor *from = moth_cast(of_volumes ? j.w : j.x, MOTH_F32), *y = moth_cast(j.y, MOTH_F32);
   moth_tensor *to = moth_tensor_new(j.ctx, &l);
-  wide.w = w;
+  wide.x = of_volumes ? to : from;
+  wide.w = of_volumes ? from : to;
   wide.y = y;
-  wide.x = wide.to = to;
-  int status = w && y && to ? by_images(wide) : moth_status(j.ctx);
+  wide.to = to;
+  int status = from && y && to ? by_images(wide) : moth_status(j.ctx);
   if (!status) status = moth_copy_into(j.to, to);
-  moth_tensor_release(w);
+  moth_tensor_release(from);
   moth_tensor_release(y);
   moth_tensor_release(to);
   return status;
@@ -206,8 +215,8 @@ static int compute(const conv_job &j) {
   if (status || done) return status;
   conv_job flat = j;
   if (is_along_depth(c, &flat.c)) return moth_conv_packed(flat);
-  return j.what == CONV_INPUT && moth_dtype_size[j.to->l.dtype] == 2 ? by_wide_images(j)
-                                                                     : by_images(j);
+  const bool has_parts = j.what == CONV_INPUT || (j.what == CONV_WEIGHT && cut(j).chunks > 1);
+  return has_parts && moth_dtype_size[j.to->l.dtype] == 2 ? by_wide_images(j) : by_images(j);
 }
 
 template <class A>
