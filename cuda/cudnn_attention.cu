@@ -6,6 +6,9 @@
 ** What is saved for the gradient is what our own kernels save, the natural logarithm of the sum of
 ** each row, so each way can follow the other. The gradient of the queries is added up by blocks in
 ** the order in which they come: where all must repeat, our own kernels do it.
+**
+** A shape has our own kernels until it was used enough to be worth a plan, so that the last bits of
+** a result may change from one call to the next; where all must repeat, they do not.
 */
 #include <math.h>
 
