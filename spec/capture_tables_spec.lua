@@ -139,18 +139,49 @@ describe("a captured step whose argument is a table", function()
 end)
 
 describe("a captured step whose result is a table", function()
-  it("returns the same table, with what this call has computed", function()
+  it("returns tables with what this call has computed", function()
     local step = moth.capture(function(b)
       return {sum = b[1] + b[2], parts = {b[1] * 1, {b[2] * 2}}, name = "a"}
     end)
-    local first = step {moth.ones(2), moth.ones(2)}
-    for i = 1, 3 do
+    for i = 1, 4 do
       local r = step {moth.full({2}, i), moth.ones(2)}
-      assert.is_true(rawequal(first, r))
       assert.are.same({i + 1, i + 1}, r.sum:tolist())
       assert.are.same({i, i}, r.parts[1]:tolist())
       assert.are.same({2, 2}, r.parts[2][1]:tolist())
       assert.are.equal("a", r.name)
+    end
+  end)
+
+  it("returns new tables at each call, which callers may change", function()
+    for verify = 0, 2, 2 do
+      local step = moth.capture(function(b)
+        local parts = {b.x + 1}
+        return {loss = b.x * 2, parts = parts, again = parts, [3] = false}, b.x, nil
+      end, {verify = verify})
+      for i = 1, 5 do
+        local r, x, last = step {x = moth.full({1}, i)}
+        assert.are.equal(2 * i, r.loss:item())
+        assert.are.equal(i + 1, r.parts[1]:item())
+        assert.is_true(rawequal(r.parts, r.again))
+        assert.is_false(r[3])
+        assert.are.equal(i, x:item())
+        assert.is_nil(last)
+        r.loss, r.parts[1], r.again, r[3], r.more = r.loss:item(), nil, nil, nil, 1
+      end
+      assert.are.equal(1, recordings(step))
+    end
+  end)
+
+  it("keeps the shape of a table that stands in itself", function()
+    local step = moth.capture(function(x)
+      local r = {x = x + 1}
+      r.self = {r}
+      return r
+    end)
+    for i = 1, 3 do
+      local r = step(moth.full({1}, i))
+      assert.are.equal(i + 1, r.x:item())
+      assert.is_true(rawequal(r, r.self[1]))
     end
   end)
 

@@ -40,7 +40,8 @@ local function add(self, r)
 end
 
 local function give(results)
-  return unpack(results, 1, results.n)
+  local list = results.template and recording.fresh(results.template) or results
+  return unpack(list, 1, results.n)
 end
 
 local function prune(self)
@@ -124,7 +125,7 @@ end
 --- Runs the step.
 -- @param ...  tensors, and plain tables of them, nested or not; numbers, strings and booleans are
 -- constants of a recording
--- @return what fn returned when it was recorded; its tensors hold this run's values
+-- @return what fn returned when it was recorded, in new tables; its tensors hold this run's values
 function Step:__call(...)
   if self.left > 0 then return verified(self, ...) end
   local r = self.last
@@ -133,7 +134,7 @@ function Step:__call(...)
     status = r.run(select("#", ...), ...)
     if status == 0 then
       local results = r.results
-      if results.n == 1 then return results[1] end
+      if results.one then return results[1] end
       return give(results)
     end
   end
@@ -255,8 +256,9 @@ end
 -- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
 --
 -- The arguments of fn are its inputs: each replay copies them in. Plain tables of tensors may be
--- among them, as batches often are, and among the results; fn gets tables of its own. What fn
--- returns is overwritten by each replay, and has no history. Learning rates and the other options
+-- among them, as batches often are, and among the results; fn gets tables of its own, and so does
+-- who calls the step, at each call. The tensors that fn returns are overwritten by each replay, and
+-- have no history. Learning rates and the other options
 -- of Moth's optimizers, their step counts, what a GradScaler decides, and random numbers go on as
 -- in an ordinary step. Every other number, string, boolean and branch of fn is a constant of the
 -- recording, and so are tensors that it takes from outside: they are read where they lay. What fn

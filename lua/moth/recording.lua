@@ -189,6 +189,42 @@ local function each_tensor(list, n, visit, seen)
 end
 recording.each_tensor = each_tensor
 
+-- Lists a plain table, and those in it, in made: rows of which table, key, value, and the number of
+-- the table that the value is. The same table at two places, or in itself, is one.
+local function add_rows(t, made)
+  local id = made.tables + 1
+  made.tables, made.seen[t] = id, id
+  for key, value in pairs(t) do
+    local inner = type(value) == "table" and getmetatable(value) == nil
+    inner = inner and (made.seen[value] or add_rows(value, made))
+    local n = #made.at + 1
+    made.at[n], made.keys[n], made.values[n], made.inner[n] = id, key, value, inner
+  end
+  return id
+end
+
+-- Notes how results are given: as they are, or, where tables are among them, as copies of a
+-- template, so that what callers do to theirs stays with them.
+local function set_template(results)
+  local made = {tables = 0, at = {}, keys = {}, values = {}, inner = {}, seen = {}}
+  add_rows(results, made)
+  made.seen = nil
+  if made.tables > 1 then results.template = made end
+  results.one = results.n == 1 and made.tables == 1
+end
+
+--- The results in tables of their own.
+function recording.fresh(template)
+  local at, keys, values, inner = template.at, template.keys, template.values, template.inner
+  local tables = {}
+  for i = 1, template.tables do tables[i] = {} end
+  for i = 1, #at do
+    local id = inner[i]
+    tables[at[i]][keys[i]] = id and tables[id] or values[i]
+  end
+  return tables[1]
+end
+
 -- Ends the recording under way. The results lose their history, which no replay goes on.
 local function finish(results)
   local places = {}
@@ -382,6 +418,7 @@ function recording.record(fn, ...)
   if problem == STALE then return results, nil, r.expected end
   r.results, r.shown, r.seen = results, {}, nil
   each_tensor(results, results.n, function(t, key) r.shown[#r.shown + 1] = t[key] end)
+  set_template(results)
   open[r.id], held[r.id] = true, r
   r.run = runner(r)
   return results, r
