@@ -130,6 +130,11 @@ describe("a captured step whose argument is a table", function()
     local many = {}
     for i = 1, 65 do many[i] = moth.ones(1) end
     expect("at most 64 tensors", many)
+    local values, tree = {}, {moth.ones(1)}
+    for i = 1, 1000 do values[i] = i end
+    expect("1000 values, tables included, are needed as inputs, got more", values)
+    for _ = 1, 30 do tree = {tree, tree} end -- 2^30 ways to one tensor: not all are walked
+    expect("at most 64 tensors.*got more", tree)
     many[65] = nil
     for i = 1, 2 do
       for k = 1, 64 do many[k] = moth.full({1}, i * k) end

@@ -129,13 +129,20 @@ end
 
 local own_table
 
+local function refuse_more()
+  refuse_input("fn", ("at most %d tensors and %d values, tables included, are needed as inputs, "
+    .. "got more"):format(MOST_INPUTS, MOST_VALUES))
+end
+
 -- What the step gets for an argument, or for a value in one that is a table, and a note of what it
 -- was: {tensor = true}, {constant = value} or {keys, notes}.
 local function own_value(x, place, all)
   all.n = all.n + 1
+  if all.n > MOST_VALUES then refuse_more() end
   if type(x) == "table" and getmetatable(x) == nil then return own_table(x, place, all) end
   check_value(x, place)
   if not istensor(x) then return x, {constant = x} end
+  if #all.tensors == MOST_INPUTS then refuse_more() end
   x = x:detach():clone()
   C.moth_keep_always(ctx, x)
   all.tensors[#all.tensors + 1] = x
@@ -164,10 +171,6 @@ function recording.own_inputs(args, n)
   local list, notes = {}, {}
   local all = {tensors = {}, open = {}, depth = 0, n = 0}
   for i = 1, n do list[i], notes[i] = own_value(args[i], "input " .. i, all) end
-  if #all.tensors > MOST_INPUTS or all.n > MOST_VALUES then
-    errors.argument("capture", "fn", ("at most %d tensors and %d values are needed as inputs, got "
-      .. "%d and %d"):format(MOST_INPUTS, MOST_VALUES, #all.tensors, all.n))
-  end
   return list, all.tensors, notes
 end
 
