@@ -143,6 +143,36 @@ describe("a captured step whose argument is a table", function()
   end)
 end)
 
+describe("a captured step of many arguments", function()
+  it("takes 100, tensors deep in tables among them", function()
+    local args = {}
+    for i = 1, 99 do args[i] = i end
+    local deep = {}
+    for i = 1, 64 do deep[i] = moth.full({1}, i) end
+    for _ = 1, 31 do deep = {deep} end
+    args[100] = deep
+    local step = moth.capture(function(...)
+      local b = select(100, ...)
+      while not moth.is_tensor(b[1]) do b = b[1] end
+      return b[64] * select(99, ...)
+    end)
+    for _ = 1, 3 do assert.are.equal(64 * 99, step(unpack(args)):item()) end
+    assert.are.equal(1, recordings(step))
+  end)
+
+  it("refuses more before it runs", function()
+    local ran, args = 0, {}
+    for i = 1, 250 do args[i] = i end
+    local step = moth.capture(function() ran = ran + 1 end)
+    for _ = 1, 2 do
+      assert.has_error_like(function() step(unpack(args)) end,
+        "at most 100 arguments are needed, got 250; put them in a table")
+    end
+    assert.are.equal(0, ran)
+    assert.are.equal("captured step (0 recordings)", tostring(step))
+  end)
+end)
+
 describe("a captured step whose result is a table", function()
   it("returns tables with what this call has computed", function()
     local step = moth.capture(function(b)

@@ -17,6 +17,7 @@ local istensor, loadstring = lib.istensor, lib.loadstring
 
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
 local MOST_INPUTS = 64 -- tensors
+local MOST_ARGS = 100 -- a Lua function has 200 variables, and the runner of a recording needs some
 local MOST_VALUES, MOST_DEPTH = 1000, 32 -- with the tables they stand in, and how deep these nest
 
 local recording = {}
@@ -168,6 +169,10 @@ end
 --- The step's own copies of its inputs, which replays fill: a list with the constants and tables,
 -- one of the tensors alone, and the notes of the arguments.
 function recording.own_inputs(args, n)
+  if n > MOST_ARGS then
+    refuse_input("fn", ("at most %d arguments are needed, got %d; put them in a table"):format(
+      MOST_ARGS, n))
+  end
   local list, notes = {}, {}
   local all = {tensors = {}, open = {}, depth = 0, n = 0}
   for i = 1, n do list[i], notes[i] = own_value(args[i], "input " .. i, all) end
