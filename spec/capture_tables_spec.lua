@@ -102,6 +102,16 @@ describe("a captured step whose argument is a table", function()
     assert.are.equal(2, step {x}:item())
   end)
 
+  it("knows a constant that is NaN again", function()
+    local step = moth.capture(function(b, c) return b.x + (c == c and c or 1) end)
+    for _ = 1, 3 do assert.are.equal(2, step({x = moth.ones(1), fill = 0 / 0}, 0 / 0):item()) end
+    assert.are.equal(1, recordings(step))
+    assert.are.equal(3, step({x = moth.ones(1), fill = 0 / 0}, 2):item())
+    assert.are.equal(3, step({x = moth.ones(1), fill = 5}, 2):item())
+    assert.are.equal(2, step({x = moth.ones(1), fill = "a"}, 0 / 0):item())
+    assert.are.equal(4, recordings(step))
+  end)
+
   it("hands in tables of its own, which it may change", function()
     local step = moth.capture(function(b)
       b.more = b.x + 1

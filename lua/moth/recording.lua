@@ -332,8 +332,12 @@ local function add_check(text, note, name, made)
   elseif not note.keys then
     local k = made.constants.n + 1
     made.constants.n, made.constants[k] = k, note.constant
-    text[#text + 1] = ("if type(%s) ~= type(K[%d]) or %s ~= K[%d]%s"):format(name, k, name, k,
-      stale)
+    if note.constant == note.constant then
+      text[#text + 1] = ("if type(%s) ~= type(K[%d]) or %s ~= K[%d]%s"):format(name, k, name, k,
+        stale)
+    else -- NaN
+      text[#text + 1] = ("if %s == %s%s"):format(name, name, stale)
+    end
   else
     made.depth = made.depth + 1
     text[#text + 1] = ('if type(%s) ~= "table" or getmetatable(%s) ~= nil or not holds(%s, %d)%s')
