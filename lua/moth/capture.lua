@@ -257,12 +257,13 @@ end
 --
 -- The arguments of fn are its inputs: each replay copies them in. Plain tables of tensors may be
 -- among them, as batches often are, and among the results; fn gets tables of its own, and so does
--- who calls the step, at each call. The tensors that fn returns are overwritten by each replay, and
--- have no history. Learning rates and the other options
--- of Moth's optimizers, their step counts, what a GradScaler decides, and random numbers go on as
--- in an ordinary step. Every other number, string, boolean and branch of fn is a constant of the
--- recording, and so are tensors that it takes from outside: they are read where they lay. What fn
--- makes and does not return ends with it, as in moth.scope.
+-- who calls the step, at each call. A tensor that is given at two places is two tensors to fn: what
+-- it does to one in place is not seen in the other. The tensors that fn returns are overwritten by
+-- each replay, and have no history. Learning rates and the other options of Moth's optimizers,
+-- their step counts, what a GradScaler decides, and random numbers go on as in an ordinary step.
+-- Every other number, string, boolean and branch of fn is a constant of the recording, and so are
+-- tensors that it takes from outside: they are read where they lay. What fn makes and does not
+-- return ends with it, as in moth.scope.
 --
 -- Other shapes or dtypes of the inputs, other keys in their tables, another `training` of a module
 -- that ran, another grad mode, other hooks of a parameter, parameters with other storage: then the
