@@ -165,7 +165,7 @@ static int product(const lane<R> &l, int64_t m, int64_t n, int64_t k, const R *a
   g.b = b, g.rs_b = rs_b, g.cs_b = cs_b;
   g.c = c, g.ldc = ldc, g.bias = bias;
   g.alpha = 1, g.beta = beta;
-  g.tf32 = l.r->halves; /* it has all bits of theirs */
+  g.tf32 = l.r->halves; /* it has all bits of half types */
   return moth_gemm_run(l.ctx, &g);
 }
 

@@ -220,17 +220,28 @@ static size_t room_for(int m, int wide) {
   return ((size_t)m * (size_t)wide + ROWS * (CHUNK + EDGE) + (size_t)m * ROWS) * sizeof(float);
 }
 
-/* All `count` steps. Blocks that wait for each other must all be there: `most` at a time. */
+/* Blocks that wait for each other must all be there. */
+static bool all_fit(const moth_queue *q, steps_kernel *kernel, dim3 grid, size_t room) {
+  int each = 0;
+  if (!q->together) return false;
+  if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, room)) {
+    cudaGetLastError();
+    return false;
+  }
+  return (int64_t)grid.x * grid.y <= (int64_t)each * q->processors;
+}
+
+/* All `count` steps. */
 static int launch_steps(moth_ctx *ctx, const moth_queue *q, steps_kernel *kernel,
                         const rnn_steps &s, part p, dim3 grid, size_t room, int64_t count) {
   void *args[] = {(void *)&s, &p};
-  const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, dim3(THREADS), room, args,
-                                 q->together};
   moth_layout l = {};
   int status = MOTH_OK;
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room))
     return moth_launched(ctx, q, cudaGetLastError());
-  if (!q->together) {
+  const bool together = all_fit(q, kernel, grid, room);
+  const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, dim3(THREADS), room, args, together};
+  if (!together) {
     for (p.first = 0; !status && p.first < count; p.first++) {
       p.last = p.first + 1;
       status = moth_launch(ctx, q, &call);

@@ -239,12 +239,13 @@ static int class_entropy_grad(const class_entropy_args *a, moth_grad *g) {
                           .reduction = a->reduction));
   const int64_t class = class_dim(x);
   moth_tensor *scores = a->wide ? moth_grad_real(g, a->input) : a->input;
+  moth_tensor *weight = a->wide ? moth_grad_real(g, a->weight) : a->weight;
   moth_tensor *logp = GRAD(g, log_softmax, .input = scores, .dim = class, .dtype = -1);
-  nll_loss_args of = {.ctx = g->ctx, .input = logp, .target = a->target, .weight = a->weight,
+  nll_loss_args of = {.ctx = g->ctx, .input = logp, .target = a->target, .weight = weight,
                       .ignore_index = a->ignore_index, .reduction = a->reduction};
   if (logp && moth_wants(g, a->input)) {
     moth_tensor *d = GRAD(g, nll_loss_back, .input = g->dy, .target = a->target,
-                          .size = {x->shape, x->ndim}, .weight = a->weight,
+                          .size = {x->shape, x->ndim}, .weight = weight,
                           .ignore_index = a->ignore_index, .reduction = a->reduction);
     moth_flow(g, a->input, GRAD(g, log_softmax_back, .input = d, .output = logp, .dim = class));
   }

@@ -315,6 +315,10 @@ const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value);
 template <class F>
+static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, F *, int, size_t) {
+  return *n = 0, cudaSuccess;
+}
+template <class F>
 static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute which, int value) {
   return moth_emulated_attribute((const void *)(uintptr_t)kernel, which, value);
 }
