@@ -174,6 +174,15 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   return moth_task_gather(t->ctx, &t->entries[i].dys[edge->output], take);
 }
 
+bool moth_flow_unseen(const moth_grad *g, const moth_tensor *input) {
+  const moth_node *n = g->edges[input->arg].node;
+  if (!n || !n->op || !n->op->view || n->flags & (MOTH_N_LEAF | MOTH_N_LUA | MOTH_N_HOOKED))
+    return false;
+  for (uint32_t i = 0; g->task && i < g->task->ngoals; i++)
+    if (g->task->goals[i].node == n) return false;
+  return true;
+}
+
 /* Whether x lies like `whole`, but for its offset. */
 static bool lies_like(const moth_tensor *x, const moth_layout *whole) {
   if (!moth_shape_same(&x->l, whole)) return false;

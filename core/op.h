@@ -293,13 +293,15 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
 ** and b (..., n). Where these are few, as when a network's steps share a weight, they wait for
 ** those to come and are multiplied together. */
 int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b);
-/* The same for g->dy at a part of input, where that lies as `whole`; unless *done, there is no
-** gradient yet, lying so, that it could be added to. */
-int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *whole,
-                   const moth_layout *part, bool *done);
 /* And for the bias beside that weight: the sum of a's rows, which may wait as well. */
 int moth_flow_rows(moth_grad *g, const moth_tensor *bias, const moth_tensor *weight,
                    moth_tensor *a);
+/* Whether nothing but the gradient of a view gets what flows to input: no hook, no user's code. */
+bool moth_flow_unseen(const moth_grad *g, const moth_tensor *input);
+/* moth_flow for g->dy at a part of input, where that lies as `whole`; unless *done, there is no
+** gradient yet, lying so, that it could be added to. */
+int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *whole,
+                   const moth_layout *part, bool *done);
 
 /* -- helpers for shape rules; each returns a status and has set the error -- */
 

@@ -109,6 +109,34 @@ describe("a gradient in the place of another", function()
     end)
   end)
 
+  it("lays the gradients of parts of what was turned where they belong", function()
+    local function parts(x)
+      local q, k, v = unpack(x:view(4, 5, 3, 2, 3):permute(3, 1, 4, 2, 5):unbind(1))
+      return q * k + v * 2 + k[2]:sum()
+    end
+    local x, dy = moth.randn(4, 5, 18):requires_grad_(), moth.randn(4, 2, 5, 3)
+    local want = moth.autograd.grad(parts(x), x, dy, { create_graph = true }):detach()
+    parts(x):backward(dy)
+    assert.is_true(moth.allclose(want, x.grad, 1e-6, 1e-6))
+    x.grad = nil
+    local step = moth.capture(function(g)
+      x.grad = nil
+      parts(x):backward(g)
+      return x.grad
+    end)
+    for _ = 1, 3 do assert.is_true(moth.allclose(want, step(dy), 1e-6, 1e-6)) end
+  end)
+
+  it("packs the gradient of a part for those who look at it", function()
+    local x = moth.randn(2, 3, 4):requires_grad_()
+    local p, seen = x:permute(3, 1, 2), nil
+    p:register_hook(function(g) seen = g:view(-1):size(1) end)
+    p[1]:sum():backward()
+    assert.equal(24, seen)
+    p = x:permute(3, 1, 2)
+    assert.is_true(moth.autograd.grad(p[2]:sum(), p):is_contiguous())
+  end)
+
   it("takes no room of its own", function()
     local n = 1e6
     local x = moth.rand(n):requires_grad_()

@@ -172,6 +172,21 @@ describe("nn.Conv3d and nn.ConvTranspose3d", function()
     end
   end)
 
+  it("transposed, may be asked for more than a step reaches, if the filter is spread", function()
+    local x, w, b = moth.randn(1, 2, 4, 3), moth.randn(2, 3, 2, 2), moth.randn(3)
+    local function made(options) return F.conv_transpose2d(x, w, b, options) end
+    -- beyond the last step lies the bias alone; a border cuts all around
+    local far = F.pad(F.conv_transpose2d(x, w, { dilation = 3 }), { 0, 2, 0, 1 })
+    far = far + b:view(3, 1, 1)
+    assert.is_true(moth.allclose(far, made { dilation = 3, output_padding = { 1, 2 } }, 1e-5, 1e-6))
+    assert.is_true(moth.allclose(far[{ {}, {}, { 2, -2 }, { 2, -2 } }],
+      made { dilation = 3, output_padding = { 1, 2 }, padding = 1 }, 1e-5, 1e-6))
+    local v, u = moth.randn(1, 2, 2, 4, 3), moth.randn(2, 3, 1, 2, 2)
+    assert.is_true(moth.allclose(
+      F.pad(F.conv_transpose3d(v, u, { dilation = { 1, 3, 1 } }), { 0, 0, 0, 2 }),
+      F.conv_transpose3d(v, u, { dilation = { 1, 3, 1 }, output_padding = { 0, 2, 0 } })))
+  end)
+
   it("transposed, reaches the size it is asked for", function()
     local m = nn.ConvTranspose3d(1, 2, 3, { stride = 2, padding = 1 })
     assert.equal("(1, 2, 7, 8, 7)", tostring(m(moth.ones(1, 1, 4, 4, 4), { 7, 8, 7 }).shape))

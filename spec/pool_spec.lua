@@ -101,6 +101,21 @@ describe("pooling", function()
   end)
 end)
 
+describe("pools that give nothing", function()
+  it("have a gradient of zeros", function()
+    for _, size in ipairs { { 0, 1 }, { 1, 0 }, { 0, 0 } } do
+      local x = moth.ones(1, 2, 3, 4):requires_grad_()
+      F.adaptive_avg_pool2d(x, size):sum():backward()
+      assert.equal(0, x.grad:abs():sum():item())
+    end
+    for _, size in ipairs { { 0, 1, 1 }, { 1, 0, 1 }, { 1, 1, 0 } } do
+      local x = moth.ones(1, 2, 3, 4, 2):requires_grad_()
+      F.adaptive_avg_pool3d(x, size):sum():backward()
+      assert.equal(0, x.grad:abs():sum():item())
+    end
+  end)
+end)
+
 describe("positions in planes", function()
   it("are refused where they lie outside, and skipped where there is none", function()
     local function positions(at) return moth.tensor({{at}}, {dtype = moth.int64}) end

@@ -346,8 +346,8 @@ TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int lane, cons
 
 TARGET static void NAME(mean_shares_back_of)(const moth_shares *p, const REAL *dy, REAL *dx) {
   const int64_t wide = p->in[1];
-  bool apart = p->in[0] % p->out[0] == 0; /* then no row belongs to two shares */
-  if (!apart || p->out[1] > 1) memset(dx, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(REAL));
+  bool apart = p->out[0] && p->in[0] % p->out[0] == 0; /* then no row belongs to two shares */
+  if (!apart || p->out[1] != 1) memset(dx, 0, (size_t)(p->in[0] * p->in[1]) * sizeof(REAL));
   for (int64_t oy = 0; oy < p->out[0]; oy++) {
     int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy);
     for (int64_t ox = 0; ox < p->out[1]; ox++) {

@@ -268,7 +268,7 @@ MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
 
 static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
-  int64_t x[4], size[2];
+  int64_t x[4];
   const int64_t *w = a->weight->l.shape;
   int status = check_weight(a->weight, 2, WEIGHT_SIZES);
   if (!status) status = with_batch(a->input, "input", 2, "C, H, W", x);
@@ -281,27 +281,17 @@ static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor 
   moth_window w2 = {.kernel = INT2(w + 2), .stride = INT2(a->stride), .padding = INT2(a->padding),
                     .dilation = INT2(a->dilation)};
   status = moth_window_check(ctx, &w2, "weight");
-  for (int i = 0; !status && i < 2; i++) {
-    int64_t extra = a->output_padding[i];
-    if (extra < 0 || (extra >= a->stride[i] && extra >= a->dilation[i]))
-      return moth_fail(ctx, MOTH_E_DOMAIN, "output_padding",
-                       "less than stride or dilation is needed, got %s",
-                       moth_str_ints(ctx, 2, a->output_padding));
-    if (moth_mul_overflow(x[2 + i] - 1, a->stride[i], &size[i]) || size[i] > INT64_MAX / 4)
-      return moth_fail(ctx, MOTH_E_SHAPE, "stride", "the result of %s would be too large",
-                       moth_str(a->input));
-    size[i] += a->dilation[i] * (w[2 + i] - 1) + 1 + extra - 2 * a->padding[i];
-    if (size[i] < 1)
-      return moth_fail(ctx, MOTH_E_SHAPE, "padding", "%s cuts off all of the result",
-                       moth_str_ints(ctx, 2, a->padding));
-  }
+  transposed t;
+  if (!status)
+    status = transposed_fit(a->input, 2, x + 2, w + 2, a->stride, a->padding, a->output_padding,
+                            a->dilation, &t);
   moth_tensor *y = NULL;
   if (!status)
     status = MOTH_CALL(ctx, &y, conv2d_input, .input = a->input, .weight = a->weight,
-                       .size = INT2(size), .stride = INT2(a->stride),
-                       .padding = {NUMBERS, INT2(a->padding)}, .dilation = INT2(a->dilation),
+                       .size = INT2(t.size), .stride = INT2(a->stride),
+                       .padding = {NUMBERS, INT2(t.padding)}, .dilation = INT2(a->dilation),
                        .groups = a->groups);
-  return status ? status : add_bias(y, a->bias, 2, out);
+  return status ? status : transposed_finish(&t, y, a->bias, 2, out);
 }
 
 MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,

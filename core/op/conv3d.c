@@ -271,7 +271,7 @@ MOTH_OP(conv3d_weight, CONV3D_WEIGHT,
 
 static int conv_transpose3d_compose(const conv_transpose3d_args *a, moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
-  int64_t x[5], size[3];
+  int64_t x[5];
   const int64_t *w = a->weight->l.shape;
   int status = check_weight(a->weight, 3, WEIGHT_SIZES);
   if (!status) status = with_batch(a->input, "input", 3, "C, D, H, W", x);
@@ -284,27 +284,17 @@ static int conv_transpose3d_compose(const conv_transpose3d_args *a, moth_tensor 
   moth_window3 w3 = {.kernel = INT3(w + 2), .stride = INT3(a->stride),
                      .padding = INT3(a->padding), .dilation = INT3(a->dilation)};
   status = moth_window3_check(ctx, &w3, "weight");
-  for (int i = 0; !status && i < 3; i++) {
-    int64_t extra = a->output_padding[i];
-    if (extra < 0 || (extra >= a->stride[i] && extra >= a->dilation[i]))
-      return moth_fail(ctx, MOTH_E_DOMAIN, "output_padding",
-                       "less than stride or dilation is needed, got %s",
-                       moth_str_ints(ctx, 3, a->output_padding));
-    if (moth_mul_overflow(x[2 + i] - 1, a->stride[i], &size[i]) || size[i] > INT64_MAX / 4)
-      return moth_fail(ctx, MOTH_E_SHAPE, "stride", "the result of %s would be too large",
-                       moth_str(a->input));
-    size[i] += a->dilation[i] * (w[2 + i] - 1) + 1 + extra - 2 * a->padding[i];
-    if (size[i] < 1)
-      return moth_fail(ctx, MOTH_E_SHAPE, "padding", "%s cuts off all of the result",
-                       moth_str_ints(ctx, 3, a->padding));
-  }
+  transposed t;
+  if (!status)
+    status = transposed_fit(a->input, 3, x + 2, w + 2, a->stride, a->padding, a->output_padding,
+                            a->dilation, &t);
   moth_tensor *y = NULL;
   if (!status)
     status = MOTH_CALL(ctx, &y, conv3d_input, .input = a->input, .weight = a->weight,
-                       .size = INT3(size), .stride = INT3(a->stride),
-                       .padding = {NUMBERS, INT3(a->padding)}, .dilation = INT3(a->dilation),
+                       .size = INT3(t.size), .stride = INT3(a->stride),
+                       .padding = {NUMBERS, INT3(t.padding)}, .dilation = INT3(a->dilation),
                        .groups = a->groups);
-  return status ? status : add_bias(y, a->bias, 3, out);
+  return status ? status : transposed_finish(&t, y, a->bias, 3, out);
 }
 
 MOTH_OP_COMPOSES(conv_transpose3d, CONV_TRANSPOSE3D,

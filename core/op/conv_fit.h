@@ -3,6 +3,7 @@
 #define MOTH_OP_CONV_FIT_H
 
 #include "arith.h"
+#include "pad.h"
 #include "view.h"
 
 enum { NUMBERS, VALID, SAME }; /* what `padding` may be */
@@ -73,6 +74,59 @@ static inline int add_bias(moth_tensor *y, moth_tensor *bias, int dims, moth_ten
   moth_tensor_release(column);
   moth_tensor_release(y);
   return status;
+}
+
+/* -- transposed -- */
+
+/* How a transposed convolution is made: as the gradient of images of `size` with `padding`; where
+** more is asked for on the far side than a step, of all that is reached, which then is `cut`. */
+typedef struct transposed {
+  int64_t size[3], padding[3], cut[6];
+  bool cuts;
+} transposed;
+
+/* x, kernel: sizes of the input's and the weight's space. */
+static inline int transposed_fit(const moth_tensor *input, int dims, const int64_t *x,
+                                 const int64_t *kernel, const int64_t *stride,
+                                 const int64_t *padding, const int64_t *output_padding,
+                                 const int64_t *dilation, transposed *t) {
+  moth_ctx *ctx = input->ctx;
+  *t = (transposed){.cuts = false};
+  for (int i = 0; i < dims; i++) {
+    const int64_t extra = output_padding[i];
+    if (extra < 0 || (extra >= stride[i] && extra >= dilation[i]))
+      return moth_fail(ctx, MOTH_E_DOMAIN, "output_padding",
+                       "less than stride or dilation is needed, got %s",
+                       moth_str_ints(ctx, dims, output_padding));
+    if (moth_mul_overflow(x[i] - 1, stride[i], &t->size[i]) || t->size[i] > INT64_MAX / 4)
+      return moth_fail(ctx, MOTH_E_SHAPE, "stride", "the result of %s would be too large",
+                       moth_str(input));
+    t->size[i] += dilation[i] * (kernel[i] - 1) + 1;
+    if (t->size[i] + extra - 2 * padding[i] < 1)
+      return moth_fail(ctx, MOTH_E_SHAPE, "padding", "%s cuts off all of the result",
+                       moth_str_ints(ctx, dims, padding));
+    t->cuts |= extra >= stride[i];
+  }
+  for (int i = 0; i < dims; i++) {
+    int64_t *cut = t->cut + 2 * (dims - 1 - i);
+    cut[0] = -padding[i], cut[1] = output_padding[i] - padding[i];
+    if (t->cuts) continue;
+    t->size[i] += cut[0] + cut[1];
+    t->padding[i] = padding[i];
+  }
+  return MOTH_OK;
+}
+
+/* *out := y, cut, with the bias; takes y. */
+static inline int transposed_finish(const transposed *t, moth_tensor *y, moth_tensor *bias,
+                                    int dims, moth_tensor **out) {
+  moth_tensor *part = y;
+  int status = MOTH_OK;
+  if (t->cuts) {
+    status = MOTH_CALL(y->ctx, &part, pad, .input = y, .pad = {t->cut, 2 * dims});
+    moth_tensor_release(y);
+  }
+  return status ? status : add_bias(part, bias, dims, out);
 }
 
 #endif

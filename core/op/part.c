@@ -29,14 +29,19 @@ static moth_tensor *laid(moth_grad *g, const moth_layout *base, const moth_layou
               .size = {v->shape, v->ndim}, .stride = {v->stride, v->ndim}, .offset = v->offset);
 }
 
-/* What a gradient of x lies like: x without gaps or repeats, its dimensions in memory in the same
-** order, which `order` names from the outermost on. So what x was turned from gets a packed one. */
-static moth_layout without_gaps(const moth_layout *x, int64_t order[MOTH_MAX_DIMS]) {
+/* What a gradient of x lies like: packed; or where only that of a view gets it, x without gaps or
+** repeats, its dimensions in memory in the same order, so that what x was turned from gets a packed
+** one. `order` names them from the outermost on. */
+static moth_layout without_gaps(const moth_grad *g, const moth_tensor *input,
+                                int64_t order[MOTH_MAX_DIMS]) {
+  const bool turns = moth_flow_unseen(g, input);
+  const moth_layout *x = &input->l;
   moth_layout y = *x;
   int64_t step = 1;
   for (int32_t d = 0; d < x->ndim; d++) {
     int32_t at = d;
-    for (; at > 0 && x->stride[order[at - 1]] < x->stride[d]; at--) order[at] = order[at - 1];
+    for (; turns && at > 0 && x->stride[order[at - 1]] < x->stride[d]; at--)
+      order[at] = order[at - 1];
     order[at] = d;
   }
   y.offset = 0;
@@ -69,7 +74,7 @@ static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base
 #define PART_GRAD(op)                                               \
   static int op##_grad(const op##_args *a, moth_grad *g) {          \
     int64_t order[MOTH_MAX_DIMS];                                   \
-    const moth_layout base = without_gaps(&a->input->l, order);     \
+    const moth_layout base = without_gaps(g, a->input, order);      \
     moth_layout v = base;                                           \
     int status = op##_view(a, &v);                                  \
     return status ? status : embed(g, a->input, &base, &v, order);  \
