@@ -31,11 +31,14 @@ local function refuse(argument, text, code)
   errors.argument("embedding_bag", argument, text, code)
 end
 
-local function check(input, offsets, by_freq, mode, sparse, weights)
+local function check(input, weight, offsets, by_freq, mode, sparse, weights)
   local ndim = input:dim()
   if ndim ~= 1 and ndim ~= 2 then
     refuse("input", "(N) with offsets or (B, N) is needed, got " .. errors.describe(input),
       "E_SHAPE")
+  end
+  if weight:dim() ~= 2 then
+    refuse("weight", "(tokens, features) is needed, got " .. errors.describe(weight), "E_SHAPE")
   end
   if ndim == 1 and offsets == nil then
     refuse("offsets", "a value is needed for tokens in a row, got nothing", "E_ARG")
@@ -45,6 +48,9 @@ local function check(input, offsets, by_freq, mode, sparse, weights)
   end
   if offsets ~= nil and offsets:dim() ~= 1 then
     refuse("offsets", "(B) is needed, got " .. errors.describe(offsets), "E_SHAPE")
+  end
+  if offsets ~= nil and (offsets.dtype.is_floating_point or offsets.dtype.name == "bool") then
+    refuse("offsets", "integers are needed, got " .. errors.describe(offsets), "E_DTYPE")
   end
   if sparse then refuse("sparse", "sparse gradients are not supported", "E_UNSUPPORTED") end
   if mode == "max" and by_freq then
@@ -59,25 +65,47 @@ local function check(input, offsets, by_freq, mode, sparse, weights)
   end
 end
 
+-- Why these offsets, which break a rule, cannot be.
+local function refuse_offsets(offsets, input)
+  local before = 0
+  for i, from in ipairs(offsets:tolist()) do
+    if i == 1 and from ~= 0 then
+      refuse("offsets", ("the first bag begins at 0, got %d"):format(from), "E_DOMAIN")
+    elseif from < before then
+      refuse("offsets", ("no bag begins before the last one, got %d after %d"):format(from,
+        before), "E_DOMAIN")
+    end
+    before = from
+  end
+  refuse("offsets", ("none exceeds the number of tokens, got %d for %s"):format(before,
+    errors.describe(input)), "E_DOMAIN")
+end
+
 -- Of tokens in a row: how many of them are in bags, the bag of each, and how many bags there are.
 local function shared_out(input, offsets, last)
   local moth = require "moth"
   local n, bags = input:size(1), offsets:size(1)
-  if bags > 0 and offsets[1]:item() ~= 0 then
-    refuse("offsets", ("the first bag begins at 0, got %d"):format(offsets[1]:item()), "E_DOMAIN")
+  if last and bags == 0 then
+    refuse("offsets", "the end of the last bag is needed, got none", "E_SHAPE")
+  end
+  offsets = offsets:to(moth.int64)
+  local stop = 0
+  if bags > 0 then
+    -- one read: where the last offset points, or -1 if the rules are broken
+    local wrong = offsets[1]:ne(0):logical_or(offsets[-1]:gt(n))
+    if bags > 1 then
+      local falls = offsets:narrow(1, 2, bags - 1):lt(offsets:narrow(1, 1, bags - 1))
+      wrong = wrong:logical_or(falls:any())
+    end
+    stop = offsets[-1]:masked_fill(wrong, -1):item()
+    if stop < 0 then refuse_offsets(offsets, input) end
   end
   if last then
-    if bags == 0 then
-      refuse("offsets", "the end of the last bag is needed, got none", "E_SHAPE")
-    end
-    n, bags = offsets[-1]:item(), bags - 1
-    if n > input:size(1) then
-      refuse("offsets", ("the last bag ends at %d, got %s"):format(n, errors.describe(input)),
-        "E_DOMAIN")
-    end
+    n, bags = stop, bags - 1
     offsets = offsets:narrow(1, 1, bags)
   end
-  local at = moth.arange(n, {dtype = offsets.dtype, device = offsets.device})
+  if bags == 0 then n = 0 end
+  local at = moth.arange(n, {dtype = moth.int64, device = offsets.device})
   return n, moth.searchsorted(offsets, at, {right = true}) - 1, bags
 end
 
@@ -120,7 +148,7 @@ bag.embedding_bag = define {
   scoped = true,
   run = function(input, weight, offsets, max_norm, norm_type, by_freq, mode, sparse, weights,
                  last, padding)
-    check(input, offsets, by_freq, mode, sparse, weights)
+    check(input, weight, offsets, by_freq, mode, sparse, weights)
     padding = embedding.real_padding("embedding_bag", padding, weight:size(1))
     local join, list, bags = of_rows, nil, nil
     if offsets ~= nil then

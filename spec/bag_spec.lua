@@ -35,14 +35,50 @@ describe("embedding_bag", function()
     assert.same({ { 1, 8 }, { 2, 4 } }, y:tolist())
   end)
 
+  it("counts tokens beyond what the dtype of the offsets holds", function()
+    local offsets = moth.tensor({ 0, 100 }, { dtype = moth.uint8 })
+    local y = F.embedding_bag(moth.ones(300):long(), weight, offsets, { mode = "sum" })
+    assert.same({ { 100, 800 }, { 200, 1600 } }, y:tolist())
+  end)
+
+  it("makes no bags of no offsets", function()
+    for _, list in ipairs { {}, { 0 } } do
+      local offsets = moth.tensor(list):long()
+      for _, mode in ipairs { "sum", "mean", "max" } do
+        local v = weight:clone():requires_grad_()
+        local y = F.embedding_bag(ints { 1, 2 }, v, offsets,
+          { mode = mode, include_last_offset = #list == 1 })
+        assert.same({ 0, 2 }, { y:size(1), y:size(2) })
+        y:sum():backward()
+        assert.equal(0, v.grad:abs():sum():item())
+      end
+    end
+  end)
+
   it("says what it cannot do", function()
     refuses("'offsets' to 'embedding_bag' %(a value is needed for tokens in a row",
       function() return (F.embedding_bag(ints { 1 }, weight)) end)
     refuses("'offsets' to 'embedding_bag' %(the first bag begins at 0, got 1",
       function() return (F.embedding_bag(ints { 1, 2 }, weight, ints { 1 })) end)
-    refuses("'offsets' to 'embedding_bag' %(the last bag ends at 3, got i64 %(2%)", function()
-      return (F.embedding_bag(ints { 1, 2 }, weight, ints { 0, 3 }, { include_last_offset = true }))
-    end)
+    for text, list in pairs {
+      ["none exceeds the number of tokens, got 3 for i64 %(2%)"] = { 0, 1, 3 },
+      ["no bag begins before the last one, got 1 after 2"] = { 0, 2, 1 },
+      ["no bag begins before the last one, got %-1 after 0"] = { 0, -1 },
+    } do
+      for _, last in ipairs { false, true } do
+        refuses("'offsets' to 'embedding_bag' %(" .. text, function()
+          return (F.embedding_bag(ints { 1, 2 }, weight, ints(list),
+            { include_last_offset = last }))
+        end)
+      end
+    end
+    for _, dtype in ipairs { moth.float32, moth.bool } do
+      refuses("'offsets' to 'embedding_bag' %(integers are needed, got", function()
+        return (F.embedding_bag(ints { 1, 2 }, weight, moth.zeros(1, { dtype = dtype })))
+      end)
+    end
+    refuses("'weight' to 'embedding_bag' %(%(tokens, features%) is needed, got",
+      function() return (F.embedding_bag(ints { 1 }, moth.tensor(1), ints { 0 })) end)
     refuses("'per_sample_weights' to 'embedding_bag' %(goes with the mode 'sum', got 'mean'",
       function()
         return (F.embedding_bag(ints { { 1 } }, weight, { per_sample_weights = moth.ones(1, 1) }))
