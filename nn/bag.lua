@@ -7,6 +7,7 @@ local Module = require "moth.nn.module"
 local embedding = require "moth.nn.embedding"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
+local lib = require "moth.lib"
 local ops = require("moth.bind").ops
 
 local bag = {}
@@ -82,6 +83,7 @@ local function refuse_offsets(offsets, input)
 end
 
 -- Of tokens in a row: how many of them are in bags, the bag of each, and how many bags there are.
+-- While a step is captured no value can be read: then the offsets are not checked.
 local function shared_out(input, offsets, last)
   local moth = require "moth"
   local n, bags = input:size(1), offsets:size(1)
@@ -90,7 +92,7 @@ local function shared_out(input, offsets, last)
   end
   offsets = offsets:to(moth.int64)
   local stop = 0
-  if bags > 0 then
+  if bags > 0 and (last or not lib.capture) then
     -- one read: where the last offset points, or -1 if the rules are broken
     local wrong = offsets[1]:ne(0):logical_or(offsets[-1]:gt(n))
     if bags > 1 then

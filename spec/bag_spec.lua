@@ -55,6 +55,20 @@ describe("embedding_bag", function()
     end
   end)
 
+  it("can be captured, with other offsets at each call", function()
+    for _, mode in ipairs { "sum", "mean", "max" } do
+      local step = moth.capture(function(tokens, offsets)
+        return F.embedding_bag(tokens, weight, offsets, { mode = mode })
+      end)
+      for _, list in ipairs { { 0, 2 }, { 0, 1 }, { 0, 0 }, { 0, 4 } } do
+        local tokens, offsets = ints { 1, 2, 3, 3 }, ints(list)
+        assert.same(F.embedding_bag(tokens, weight, offsets, { mode = mode }):tolist(),
+          step(tokens, offsets):tolist())
+      end
+      assert.equal("captured step (1 recording)", tostring(step))
+    end
+  end)
+
   it("says what it cannot do", function()
     refuses("'offsets' to 'embedding_bag' %(a value is needed for tokens in a row",
       function() return (F.embedding_bag(ints { 1 }, weight)) end)
