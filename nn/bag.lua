@@ -120,8 +120,19 @@ end
 -- The same of (N, features), where a list says which bag each is in.
 local function of_list(x, largest, list, bags)
   local y = x:new_zeros(bags, x:size(2))
-  if not largest then return y:index_add(1, list, x) end
-  return y:scatter_reduce(1, list:unsqueeze(2):expand_as(x), x, "amax", {include_self = false})
+  if not largest or x:size(1) == 0 then return y:index_add(1, list, x) end
+  list = list:unsqueeze(2):expand_as(x)
+  local values, own = x:detach(), {include_self = false}
+  y = y:scatter_reduce(1, list, values, "amax", own)
+  if not x.requires_grad then return y end
+  -- Of equal values the first gets the gradient, as in a row of (B, N).
+  local n = x:size(1)
+  local moth = require "moth"
+  local at = moth.arange(n, {dtype = moth.int64, device = x.device}) + 1
+  local top = values:eq(y:gather(1, list)):logical_or(values:isnan())
+  at = at:unsqueeze(2):expand_as(x):masked_fill(top:logical_not(), n)
+  local first = y:new_full(y.shape, n, {dtype = at.dtype})
+  return x:gather(1, first:scatter_reduce(1, list, at, "amin", own))
 end
 
 --- The vectors of tokens, joined by bag: those of a row of (B, N), or those from an offset on.

@@ -35,6 +35,17 @@ describe("embedding_bag", function()
     assert.same({ { 1, 8 }, { 2, 4 } }, y:tolist())
   end)
 
+  it("gives the gradient of a largest value to the first token that has it, as PyTorch does",
+  function()
+    local tokens = { 2, 1, 3, 4 }
+    for _, form in ipairs { { ints { tokens } }, { ints(tokens), ints { 0 } },
+                            { ints { 2, 1, 3, 4, 4 }, ints { 0, 4, 4 } } } do
+      local v = moth.tensor { { 1, 5 }, { 1, 5 }, { 0, 5 }, { 1, 6 } }:requires_grad_()
+      F.embedding_bag(form[1], v, form[2], { mode = "max" }):narrow(1, 1, 1):sum():backward()
+      assert.same({ { 0, 0 }, { 1, 0 }, { 0, 0 }, { 0, 1 } }, v.grad:tolist())
+    end
+  end)
+
   it("counts tokens beyond what the dtype of the offsets holds", function()
     local offsets = moth.tensor({ 0, 100 }, { dtype = moth.uint8 })
     local y = F.embedding_bag(moth.ones(300):long(), weight, offsets, { mode = "sum" })
