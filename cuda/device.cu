@@ -182,8 +182,10 @@ int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error) {
 }
 
 cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream) {
-  return (call->together ? cudaLaunchCooperativeKernel : cudaLaunchKernel)(
-    call->kernel, call->grid, call->block, call->args, call->shared, stream);
+  if (call->together)
+    return cudaLaunchCooperativeKernel(call->kernel, call->grid, call->block, call->args,
+                                       call->shared, stream);
+  return cudaLaunchKernel(call->kernel, call->grid, call->block, call->args, call->shared, stream);
 }
 
 int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call) {
