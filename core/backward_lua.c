@@ -3,6 +3,7 @@
 */
 #include "backward_parts.h"
 
+#include "op/copy.h"
 #include "op/create.h"
 
 static moth_task *stopped_task(moth_ctx *ctx, uint32_t task) {
@@ -47,12 +48,14 @@ int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handl
   if (grad && grad->_slot) {
     g = moth_resolve(ctx, grad, NULL);
     if (!g) return ctx->error.code;
-    if (!moth_shape_same(&g->l, l) || g->l.dtype != l->dtype)
+    const bool casts = function && moth_is_float(g->l.dtype) && moth_is_float(l->dtype);
+    if (!moth_shape_same(&g->l, l) || (g->l.dtype != l->dtype && !casts))
       return moth_fail(ctx, MOTH_E_SHAPE, NULL,
                        "gradient " MOTH_POS " is %s, but the tensor it is for is %s %s",
                        (long long)i, moth_str(g), moth_dtype_name(l->dtype),
                        moth_str_shape(ctx, l->ndim, l->shape));
-    moth_tensor_retain(g);
+    if (g->l.dtype == l->dtype) moth_tensor_retain(g);
+    else if (MOTH_CALL(ctx, &g, cast, .input = g, .dtype = l->dtype)) return ctx->error.code;
   }
   moth_tensor_release(*at);
   *at = g;

@@ -189,7 +189,8 @@ bag.embedding_bag = define {
 
 -- ---- the layer ----
 
---- The joined vectors of bags of tokens: (B, N), or (N) with offsets -> (B, embedding_dim).
+--- The joined vectors of bags of tokens: (B, N), or (N) with offsets -> (B, embedding_dim). Tokens
+-- count from 1; offsets say how many tokens lie before each bag, so that the first is 0.
 -- weight (num_embeddings, embedding_dim) begins as in Embedding.
 local EmbeddingBag = class("EmbeddingBag", Module)
 bag.EmbeddingBag = EmbeddingBag

@@ -348,6 +348,16 @@ describe("a Function in Lua", function()
     assert.same({true, false}, seen)
   end)
 
+  it("may give a gradient of another float type, which becomes the input's", function()
+    local Wide = moth.nn.class("Wide", ag.Function)
+    function Wide.forward(_, a) return a * 2 end
+    function Wide.backward(_, dy) return dy:double() * 2 end
+    local x = moth.ones(3):requires_grad_()
+    Wide.apply(x):sum():backward()
+    assert.equal(moth.float32, x.grad.dtype)
+    assert.same({2, 2, 2}, x.grad:tolist())
+  end)
+
   it("with the wrong number of gradients is an error that says both numbers", function()
     local Bad = moth.nn.class("Bad", ag.Function)
     function Bad.forward(_, a) return a * 1 end

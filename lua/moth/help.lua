@@ -38,12 +38,11 @@ end
 
 local function shown_kind(arg)
   local row = kinds.find(arg.kind)
-  if arg.choices then
-    return (row.numbers and "int|" or "") .. concat(arg.choices, "|")
-  end
+  local sizes = tonumber(row.name:match("^int(%d)$") or row.name:match("^int(%d)%-or%-enum$"))
+  local ints = sizes and (sizes == 1 and "int" or "int|{" .. ("int, "):rep(sizes - 1) .. "int}")
+  if arg.choices then return (ints and ints .. "|" or "") .. concat(arg.choices, "|") end
   if arg.number then return "tensor|number" end
-  if row.name:match("^int%d$") then return row.name == "int1" and "int" or "int|{" ..
-    ("int, "):rep(tonumber(row.name:sub(4)) - 1) .. "int}" end
+  if ints then return ints end
   if row.name:match("^int%d%?$") then
     return "int|{int|none" .. (", int|none"):rep(tonumber(row.name:sub(4, 4)) - 1) .. "}"
   end

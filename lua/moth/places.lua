@@ -33,6 +33,8 @@ places.list = {
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
   { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
     doc = "calls that are run again in backward, to save memory" },
+  { path = "moth.utils", short = "moth.utils", doc = "what else training scripts want" },
+  { path = "moth.amp", short = "moth.amp", doc = "mixed precision; moth has both as well" },
   { path = "moth.cuda", short = "moth.cuda", doc = "what scripts ask about GPUs" },
   { path = "moth.backends", short = "moth.backends",
     doc = "how libraries of others are used" },
