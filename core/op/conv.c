@@ -6,9 +6,7 @@
 #include "conv.h"
 
 #include "../kernel/conv.h"
-#include "../kernel/real.h"
 #include "conv_fit.h"
-#include "reduce.h"
 
 #define STEPS(a)                                                                        \
   .stride = INT2((a)->stride), .padding = (a)->padding, .dilation = INT2((a)->dilation), \
@@ -43,39 +41,15 @@ static int conv_window(moth_window *w, const moth_tensor *image, const char *bla
 
 /* -- running -- */
 
-enum { FORWARD, INPUT, WEIGHT };
-
-static int run_packed(int what, const moth_conv *c, const moth_tensor *a, const moth_tensor *b,
-                      const moth_tensor *bias, moth_tensor *y) {
+static int run(int what, const void *geometry, const moth_tensor *a, const moth_tensor *b,
+               const moth_tensor *bias, moth_tensor *y) {
+  const moth_conv *c = geometry;
   moth_ctx *ctx = y->ctx;
   const int dtype = a->l.dtype;
   if (what == INPUT) return moth_conv_input(ctx, dtype, c, moth_at(a), moth_at(b), moth_at(y));
   if (what == WEIGHT) return moth_conv_weight(ctx, dtype, c, moth_at(a), moth_at(b), moth_at(y));
   return moth_conv_forward(ctx, dtype, c, moth_at(a), moth_at(b), bias ? moth_at(bias) : NULL,
                            moth_at(y));
-}
-
-/* One of the three of what `as` makes of its two operands: moth_packed or moth_real. */
-static int run_as(moth_tensor *(*as)(const moth_tensor *x), int what, const moth_conv *c,
-                  const moth_tensor *a, const moth_tensor *b, const moth_tensor *bias,
-                  moth_tensor *y) {
-  moth_tensor *p = as(a), *q = as(b);
-  int status = p && q ? run_packed(what, c, p, q, bias, y) : y->ctx->error.code;
-  moth_tensor_release(p);
-  moth_tensor_release(q);
-  return status;
-}
-
-/* bf16 as they are, where that is done; else in f32. */
-static int run(int what, const moth_conv *c, const moth_tensor *a, const moth_tensor *b,
-               const moth_tensor *bias, moth_tensor *out) {
-  moth_tensor *y = moth_real_out(out), *add = bias ? moth_real(bias) : NULL;
-  bool pairs = a->l.dtype == MOTH_BF16 && b->l.dtype == MOTH_BF16;
-  int status = y && (add || !bias) ? MOTH_DECLINED : out->ctx->error.code;
-  if (status == MOTH_DECLINED && pairs) status = run_as(moth_packed, what, c, a, b, add, y);
-  if (status == MOTH_DECLINED) status = run_as(moth_real, what, c, a, b, add, y);
-  moth_tensor_release(add);
-  return moth_real_done(y, out, status);
 }
 
 /* -- conv2d -- */
@@ -108,14 +82,7 @@ static int conv2d_shape(const conv2d_args *a, moth_layout *y) {
 static int conv2d_cpu(const conv2d_args *a, moth_tensor **out) {
   moth_conv c;
   int status = conv2d_fit(a, &c);
-  return status ? status : run(FORWARD, &c, a->input, a->weight, a->bias, out[0]);
-}
-
-/* The sum over everything but the channels. */
-static moth_tensor *sum_to_channels(moth_grad *g, moth_tensor *dy) {
-  int64_t dims[] = {0, 2, 3}, unbatched[] = {1, 2};
-  bool batch = dy && dy->l.ndim == 4;
-  return GRAD(g, sum, .input = dy, .dim = {batch ? dims : unbatched, batch ? 3 : 2}, .dtype = -1);
+  return status ? status : convolve(run, FORWARD, &c, a->input, a->weight, a->bias, out[0]);
 }
 
 static int conv2d_grad(const conv2d_args *a, moth_grad *g) {
@@ -129,7 +96,7 @@ static int conv2d_grad(const conv2d_args *a, moth_grad *g) {
     moth_flow(g, a->input,
               GRAD(g, conv2d_input, .input = g->dy, .weight = a->weight,
                    .size = INT2(&x->shape[x->ndim - 2]), STEPS(a)));
-  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, sum_to_channels(g, g->dy));
+  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, sum_to_channels(g, g->dy, 2));
   return g->status;
 }
 
@@ -179,7 +146,7 @@ static int conv2d_input_shape(const conv2d_input_args *a, moth_layout *y) {
 static int conv2d_input_cpu(const conv2d_input_args *a, moth_tensor **out) {
   moth_conv c;
   int status = conv2d_input_fit(a, &c);
-  return status ? status : run(INPUT, &c, a->input, a->weight, NULL, out[0]);
+  return status ? status : convolve(run, INPUT, &c, a->input, a->weight, NULL, out[0]);
 }
 
 static int conv2d_input_grad(const conv2d_input_args *a, moth_grad *g) {
@@ -238,7 +205,7 @@ static int conv2d_weight_shape(const conv2d_weight_args *a, moth_layout *y) {
 static int conv2d_weight_cpu(const conv2d_weight_args *a, moth_tensor **out) {
   moth_conv c;
   int status = conv2d_weight_fit(a, &c);
-  return status ? status : run(WEIGHT, &c, a->input, a->output, NULL, out[0]);
+  return status ? status : convolve(run, WEIGHT, &c, a->input, a->output, NULL, out[0]);
 }
 
 static int conv2d_weight_grad(const conv2d_weight_args *a, moth_grad *g) {

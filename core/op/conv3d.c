@@ -4,9 +4,7 @@
 #include "conv3d.h"
 
 #include "../kernel/conv3d.h"
-#include "../kernel/real.h"
 #include "conv_fit.h"
-#include "reduce.h"
 
 #define STEPS(a)                                                                        \
   .stride = INT3((a)->stride), .padding = (a)->padding, .dilation = INT3((a)->dilation), \
@@ -41,39 +39,15 @@ static int conv_window(moth_window3 *w, const moth_tensor *volume, const char *b
 
 /* -- running -- */
 
-enum { FORWARD, INPUT, WEIGHT };
-
-static int run_packed(int what, const moth_conv3d *c, const moth_tensor *a, const moth_tensor *b,
-                      const moth_tensor *bias, moth_tensor *y) {
+static int run(int what, const void *geometry, const moth_tensor *a, const moth_tensor *b,
+               const moth_tensor *bias, moth_tensor *y) {
+  const moth_conv3d *c = geometry;
   moth_ctx *ctx = y->ctx;
   const int dtype = a->l.dtype;
   if (what == INPUT) return moth_conv3d_input(ctx, dtype, c, moth_at(a), moth_at(b), moth_at(y));
   if (what == WEIGHT) return moth_conv3d_weight(ctx, dtype, c, moth_at(a), moth_at(b), moth_at(y));
   return moth_conv3d_forward(ctx, dtype, c, moth_at(a), moth_at(b), bias ? moth_at(bias) : NULL,
                              moth_at(y));
-}
-
-/* One of the three of what `as` makes of its two operands: moth_packed or moth_real. */
-static int run_as(moth_tensor *(*as)(const moth_tensor *x), int what, const moth_conv3d *c,
-                  const moth_tensor *a, const moth_tensor *b, const moth_tensor *bias,
-                  moth_tensor *y) {
-  moth_tensor *p = as(a), *q = as(b);
-  int status = p && q ? run_packed(what, c, p, q, bias, y) : y->ctx->error.code;
-  moth_tensor_release(p);
-  moth_tensor_release(q);
-  return status;
-}
-
-/* bf16 as they are, where that is done; else in f32. */
-static int run(int what, const moth_conv3d *c, const moth_tensor *a, const moth_tensor *b,
-               const moth_tensor *bias, moth_tensor *out) {
-  moth_tensor *y = moth_real_out(out), *add = bias ? moth_real(bias) : NULL;
-  bool pairs = a->l.dtype == MOTH_BF16 && b->l.dtype == MOTH_BF16;
-  int status = y && (add || !bias) ? MOTH_DECLINED : out->ctx->error.code;
-  if (status == MOTH_DECLINED && pairs) status = run_as(moth_packed, what, c, a, b, add, y);
-  if (status == MOTH_DECLINED) status = run_as(moth_real, what, c, a, b, add, y);
-  moth_tensor_release(add);
-  return moth_real_done(y, out, status);
 }
 
 /* -- conv3d -- */
@@ -106,14 +80,7 @@ static int conv3d_shape(const conv3d_args *a, moth_layout *y) {
 static int conv3d_cpu(const conv3d_args *a, moth_tensor **out) {
   moth_conv3d c;
   int status = conv3d_fit(a, &c);
-  return status ? status : run(FORWARD, &c, a->input, a->weight, a->bias, out[0]);
-}
-
-/* The sum over everything but the channels. */
-static moth_tensor *sum_to_channels(moth_grad *g, moth_tensor *dy) {
-  int64_t dims[] = {0, 2, 3, 4}, unbatched[] = {1, 2, 3};
-  bool batch = dy && dy->l.ndim == 5;
-  return GRAD(g, sum, .input = dy, .dim = {batch ? dims : unbatched, batch ? 4 : 3}, .dtype = -1);
+  return status ? status : convolve(run, FORWARD, &c, a->input, a->weight, a->bias, out[0]);
 }
 
 static int conv3d_grad(const conv3d_args *a, moth_grad *g) {
@@ -127,7 +94,7 @@ static int conv3d_grad(const conv3d_args *a, moth_grad *g) {
     moth_flow(g, a->input,
               GRAD(g, conv3d_input, .input = g->dy, .weight = a->weight,
                    .size = INT3(&x->shape[x->ndim - 3]), STEPS(a)));
-  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, sum_to_channels(g, g->dy));
+  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, sum_to_channels(g, g->dy, 3));
   return g->status;
 }
 
@@ -182,7 +149,7 @@ static int conv3d_input_shape(const conv3d_input_args *a, moth_layout *y) {
 static int conv3d_input_cpu(const conv3d_input_args *a, moth_tensor **out) {
   moth_conv3d c;
   int status = conv3d_input_fit(a, &c);
-  return status ? status : run(INPUT, &c, a->input, a->weight, NULL, out[0]);
+  return status ? status : convolve(run, INPUT, &c, a->input, a->weight, NULL, out[0]);
 }
 
 static int conv3d_input_grad(const conv3d_input_args *a, moth_grad *g) {
@@ -241,7 +208,7 @@ static int conv3d_weight_shape(const conv3d_weight_args *a, moth_layout *y) {
 static int conv3d_weight_cpu(const conv3d_weight_args *a, moth_tensor **out) {
   moth_conv3d c;
   int status = conv3d_weight_fit(a, &c);
-  return status ? status : run(WEIGHT, &c, a->input, a->output, NULL, out[0]);
+  return status ? status : convolve(run, WEIGHT, &c, a->input, a->output, NULL, out[0]);
 }
 
 static int conv3d_weight_grad(const conv3d_weight_args *a, moth_grad *g) {

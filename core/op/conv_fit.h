@@ -1,9 +1,12 @@
-/* conv_fit.h -- what convolutions of images and of volumes, of `dims` dimensions, check alike. */
+/* conv_fit.h -- what convolutions of images and of volumes, of `dims` dimensions, do alike: checks,
+** the dtypes that kernels are run in, biases, and the fit of the transposed ones. */
 #ifndef MOTH_OP_CONV_FIT_H
 #define MOTH_OP_CONV_FIT_H
 
+#include "../kernel/real.h"
 #include "arith.h"
 #include "pad.h"
+#include "reduce.h"
 #include "view.h"
 
 enum { NUMBERS, VALID, SAME }; /* what `padding` may be */
@@ -58,6 +61,46 @@ static inline int check_bias(const moth_tensor *bias, int64_t n) {
   if (!bias || (bias->l.ndim == 1 && bias->l.shape[0] == n)) return MOTH_OK;
   return moth_fail(bias->ctx, MOTH_E_SHAPE, "bias", "%s is needed, one for each filter, got %s",
                    moth_str_shape(bias->ctx, 1, &n), moth_str(bias));
+}
+
+/* -- running: one of three kernels, y := what they make of a and b, which are packed -- */
+
+enum { FORWARD, INPUT, WEIGHT };
+
+typedef int conv_kernels(int what, const void *geometry, const moth_tensor *a, const moth_tensor *b,
+                         const moth_tensor *bias, moth_tensor *y);
+
+/* Of what `as` makes of the two operands: moth_packed or moth_real. */
+static inline int convolve_as(moth_tensor *(*as)(const moth_tensor *x), conv_kernels *run, int what,
+                              const void *geometry, const moth_tensor *a, const moth_tensor *b,
+                              const moth_tensor *bias, moth_tensor *y) {
+  moth_tensor *p = as(a), *q = as(b);
+  int status = p && q ? run(what, geometry, p, q, bias, y) : y->ctx->error.code;
+  moth_tensor_release(p);
+  moth_tensor_release(q);
+  return status;
+}
+
+/* bf16 as they are, where that is done; else in f32. */
+static inline int convolve(conv_kernels *run, int what, const void *geometry, const moth_tensor *a,
+                           const moth_tensor *b, const moth_tensor *bias, moth_tensor *out) {
+  moth_tensor *y = moth_real_out(out), *add = bias ? moth_real(bias) : NULL;
+  bool pairs = a->l.dtype == MOTH_BF16 && b->l.dtype == MOTH_BF16;
+  int status = y && (add || !bias) ? MOTH_DECLINED : out->ctx->error.code;
+  if (status == MOTH_DECLINED && pairs)
+    status = convolve_as(moth_packed, run, what, geometry, a, b, add, y);
+  if (status == MOTH_DECLINED)
+    status = convolve_as(moth_real, run, what, geometry, a, b, add, y);
+  moth_tensor_release(add);
+  return moth_real_done(y, out, status);
+}
+
+/* The sum over everything but the channels: the gradient of the bias. */
+static inline moth_tensor *sum_to_channels(moth_grad *g, moth_tensor *dy, int dims) {
+  static const int64_t all[] = {0, 2, 3, 4}, unbatched[] = {1, 2, 3};
+  const bool batch = dy && dy->l.ndim == dims + 2;
+  return GRAD(g, sum, .input = dy, .dim = {batch ? all : unbatched, batch ? dims + 1 : dims},
+              .dtype = -1);
 }
 
 /* *out := y + bias, the bias along the channels; takes y. */
