@@ -3,6 +3,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local init = require "moth.nn.weights"
@@ -283,6 +284,6 @@ function MultiheadAttention:forward(...)
 end
 
 MultiheadAttention.forward = Module.sight.scoped(MultiheadAttention.forward, {"out_proj"})
-define.takes(MultiheadAttention.forward, parse, "output, weights")
+named.takes(MultiheadAttention.forward, parse, "output, weights")
 
 return attention

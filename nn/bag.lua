@@ -4,6 +4,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local embedding = require "moth.nn.embedding"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
@@ -22,6 +23,10 @@ local MODE = {"enum", "mode", "what becomes of the vectors of a bag",
 local SPARSE = {"bool", "sparse", "sparse gradients; not supported", default = false}
 local LAST = {"bool", "include_last_offset", "does `offsets` also say where the last bag ends?",
               default = false}
+local OFFSETS = {"tensor", "offsets", "how many tokens lie before each bag, (B), beginning with 0",
+                 optional = true}
+local WEIGHTS = {"tensor", "per_sample_weights",
+                 "factor of each vector in a sum, shaped as the input", optional = true}
 local PADDING = {"position", "padding_idx", "a token that counts for nothing", optional = true}
 
 local HALF = {float16 = true, bfloat16 = true}
@@ -151,12 +156,7 @@ bag.embedding_bag = define {
   args = {
     {"tensor", "input", "tokens, (B, N), or (N) with offsets"},
     {"tensor", "weight", "the vectors, (tokens, features)"},
-    {"tensor", "offsets", "how many tokens lie before each bag, (B), beginning with 0",
-     optional = true},
-    MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE,
-    {"tensor", "per_sample_weights", "factor of each vector in a sum, shaped as the input",
-     optional = true},
-    LAST, PADDING,
+    OFFSETS, MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE, WEIGHTS, LAST, PADDING,
   },
   scoped = true,
   run = function(input, weight, offsets, max_norm, norm_type, by_freq, mode, sparse, weights,
@@ -224,6 +224,11 @@ function EmbeddingBag:forward(input, offsets, per_sample_weights)
     self.scale_grad_by_freq, self.mode, false, per_sample_weights, self.include_last_offset,
     self.padding_idx))
 end
+
+named.takes(EmbeddingBag.forward, {
+  {"tensor", "input", "tokens, (B, N), or (N) with offsets"},
+  OFFSETS, WEIGHTS,
+})
 
 function EmbeddingBag:extra_repr()
   local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)

@@ -10,6 +10,7 @@
 local class = require "moth.class"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local named = require "moth.nn.named"
 local scope = require "moth.scope"
 
 -- ---- lists of hooks ----
@@ -193,7 +194,7 @@ end
 
 local function with_hooks(self, hooks, ...)
   if lib.capture then require("moth.recording").refuse("a hook") end
-  local args = run_pre(global.pre, self, packed(...))
+  local args = run_pre(global.pre, self, named.sorted(self, packed(...)))
   args = run_pre(hooks and hooks.pre, self, args)
   local pass
   local moth = require "moth"

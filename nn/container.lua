@@ -7,6 +7,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
@@ -277,6 +278,8 @@ function Sequential:forward(input)
   if not run then return (run_loop(self, input, store.passes)) end
   return (run(input))
 end
+
+named.as_given(Sequential.forward)
 
 -- ---- ModuleDict ----
 

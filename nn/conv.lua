@@ -3,6 +3,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local init = require "moth.nn.weights"
@@ -233,7 +234,7 @@ local function make_transpose(Transpose, n)
   end
   Module.passing[Transpose.forward] = true
 
-  define.takes(Transpose.forward, {
+  named.takes(Transpose.forward, {
     {"tensor", "input", ("(N, in_channels%s) or without N"):format(n == 1 and ", L" or ", ...")},
     {"int" .. n, "output_size", "sizes of the result, where the stride leaves a choice",
       optional = true},

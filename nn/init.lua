@@ -57,7 +57,7 @@ local nn, names = lazy.namespace("moth.nn", {
     if name:find "^register_module_" then return require("moth.nn.module").global_hooks[name] end
   end,
   found = function(value)
-    if class.isclass(value) then class.guard(value, "net") end
+    if class.isclass(value) then class.guard(value, "net", require("moth.nn.named").guard) end
   end,
   hint = lazy.HELP,
 })

@@ -3,6 +3,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local init = require "moth.nn.weights"
@@ -18,6 +19,7 @@ function Identity:forward(input)
   return input
 end
 Module.passing[Identity.forward] = true
+named.as_given(Identity.forward)
 
 --- input x weight^T + bias: (..., in_features) -> (..., out_features).
 -- weight (out_features, in_features) and bias (out_features) begin as PyTorch's: evenly within
@@ -100,7 +102,7 @@ function Bilinear:forward(input1, input2)
   return (functional.bilinear(input1, input2, self.weight, self.bias))
 end
 
-define.takes(Bilinear.forward, {
+named.takes(Bilinear.forward, {
   {"tensor", "input1", "(..., in1_features)"}, {"tensor", "input2", "(..., in2_features)"},
 })
 

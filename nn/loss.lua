@@ -4,6 +4,7 @@ local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local functional = require "moth.nn.functional"
 
 local loss = {}
@@ -125,9 +126,11 @@ end
 local function options(name, fname, n)
   local Loss = class(name, Module)
   loss[name] = Loss
-  local fields, rows = {}, {}
+  local fields, rows, tensors = {}, {}, {}
   for i, arg in ipairs(bind.signature(functional[fname]).args) do
-    if i > n then
+    if i <= n then
+      tensors[i] = {arg.kind, arg.name, arg.doc}
+    else
       fields[i - n] = arg.name
       rows[i - n] = {arg.kind, arg.name, arg.doc, default = arg.default, choices = arg.choices}
     end
@@ -146,6 +149,7 @@ local function options(name, fname, n)
   else
     function Loss:forward(a, b, c) return (functional[fname](a, b, c, settings(self))) end
   end
+  named.takes(Loss.forward, tensors)
 end
 
 options("CosineSimilarity", "cosine_similarity", 2)

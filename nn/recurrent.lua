@@ -3,6 +3,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local init = require "moth.nn.weights"
@@ -198,15 +199,15 @@ end
 
 -- What help says of the calls, for each kind of state.
 local function layer_takes(layer, hx, outputs)
-  define.takes(layer.forward, {
-    {"any", "input", "(L, N, input_size), (N, L, input_size) with batch_first, (L, input_size) "
+  named.takes(layer.forward, {
+    {"tensor", "input", "(L, N, input_size), (N, L, input_size) with batch_first, (L, input_size) "
       .. "or a PackedSequence"},
     {"any", "hx", hx .. "; zeros when absent", optional = true},
   }, outputs)
 end
 
 local function cell_takes(cell, hx, outputs)
-  define.takes(cell.forward, {
+  named.takes(cell.forward, {
     {"tensor", "input", "(N, input_size) or (input_size,)"},
     {"any", "hx", hx .. "; zeros when absent", optional = true},
   }, outputs)

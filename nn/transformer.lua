@@ -6,6 +6,7 @@ local container = require "moth.nn.container"
 local define = require "moth.define"
 local dropout_layer = require "moth.nn.dropout"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local attention = require "moth.nn.attention"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
@@ -117,7 +118,7 @@ function EncoderLayer:forward(...)
 end
 
 EncoderLayer.forward = sight.scoped(EncoderLayer.forward, ENCODER_PARTS, is_own_activation)
-define.takes(EncoderLayer.forward, parse_layer)
+named.takes(EncoderLayer.forward, parse_layer)
 
 -- Copies of a layer, and perhaps a norm for the end.
 local function repeated(self, fname, aname, layer, num_layers, final)
@@ -182,7 +183,7 @@ function Encoder:forward(...)
   end))
 end
 
-define.takes(Encoder.forward, parse_encoder)
+named.takes(Encoder.forward, parse_encoder)
 
 -- ---- the decoder ----
 
@@ -231,7 +232,7 @@ function DecoderLayer:forward(...)
 end
 
 DecoderLayer.forward = sight.scoped(DecoderLayer.forward, DECODER_PARTS, is_own_activation)
-define.takes(DecoderLayer.forward, parse_decoder_layer)
+named.takes(DecoderLayer.forward, parse_decoder_layer)
 
 --- Several copies of the layer given, one after the other, and perhaps a norm at the end.
 local Decoder = class("TransformerDecoder", Module)
@@ -259,7 +260,7 @@ function Decoder:forward(...)
   end))
 end
 
-define.takes(Decoder.forward, parse_decoder)
+named.takes(Decoder.forward, parse_decoder)
 
 -- ---- both ----
 
@@ -332,7 +333,7 @@ function Transformer:forward(...)
     tgt_is_causal = false}))
 end
 
-define.takes(Transformer.forward, parse_transformer)
+named.takes(Transformer.forward, parse_transformer)
 
 local causal_mask = define {
   name = "generate_square_subsequent_mask",

@@ -4,6 +4,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local window = require "moth.nn.window"
@@ -12,6 +13,10 @@ local unpool = {}
 
 local SHAPES = {"(N, C, L) or (C, L)", "(N, C, H, W) or (C, H, W)",
   "(N, C, D, H, W) or (C, D, H, W)"}
+
+local OUTPUT_SIZE = {"ints", "output_size",
+                     "sizes of the result; when absent the least that the windows fit",
+                     optional = true}
 
 local function rows(n)
   return {"int" .. n, "kernel_size", "size of the window that was pooled"},
@@ -63,8 +68,7 @@ local function make(Unpool, n)
       {"tensor", "input", "what was the largest, " .. SHAPES[n]},
       {"tensor", "indices", "where each stood, of the same shape"},
       kernel_size, stride, padding,
-      {"ints", "output_size", "sizes of the result; when absent the least that the windows fit",
-        optional = true},
+      OUTPUT_SIZE,
     },
     scoped = true,
     run = function(input, indices, kernel, step, border, output_size)
@@ -99,6 +103,12 @@ local function make(Unpool, n)
     return (functional[fname](input, indices, self.kernel_size, self.stride, self.padding,
       output_size))
   end
+
+  named.takes(Unpool.forward, {
+    {"tensor", "input", "what was the largest, " .. SHAPES[n]},
+    {"tensor", "indices", "where each stood, of the same shape"},
+    OUTPUT_SIZE,
+  })
 
   function Unpool:extra_repr()
     return ("kernel_size=%s, stride=%s, padding=%s"):format(window.text(self.kernel_size),

@@ -193,7 +193,7 @@ describe("a module", function()
   it("that is built in takes what it takes", function()
     local relu = nn.ReLU()
     local x = moth.ones(2)
-    refuses(function() return (relu(x, x)) end, "ReLU takes 1 value, got more")
+    refuses(function() return (relu(x, x)) end, "'ReLU' takes 1 argument, got one more: f32")
   end)
 
   it("says that a state dict fitted", function()

@@ -326,7 +326,9 @@ local function guarded_often(name, fn, shown, most)
   end
 end
 
-local function guarded(name, fn, shown)
+local function guarded(name, fn, shown, own)
+  local made = own and own(name, fn)
+  if made then return made end
   local known = debug.getinfo(fn, "u")
   local most = known.nparams - 1
   if (name == "forward" or name == "step") and not known.isvararg and (most == 1 or most == 2) then
@@ -343,11 +345,12 @@ end
 -- `forward` when it is given too much.
 -- @param self   the class, with all its methods
 -- @param shown  what its instances are called in examples: "net"
-function class.guard(self, shown)
+-- @param own    function(name, fn): the guard of one method, or nil for the usual one; optional
+function class.guard(self, shown, own)
   for name, fn in pairs(self) do
     if type(fn) == "function" and name ~= "init" and name ~= "signature" and not unguarded[fn]
        and name:sub(1, 1) ~= "_" then
-      local new = guarded(name, fn, shown)
+      local new = guarded(name, fn, shown, own)
       unguarded[new] = fn
       rawset(self, name, new)
     end
