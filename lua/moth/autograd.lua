@@ -186,7 +186,7 @@ local function under(mode, f, ...)
   local resume
   local function after(ok, ...)
     mode = C.moth_grad_mode(ctx, outer)
-    if not ok then error((...), 0) end
+    if not ok then error(errors.placed((...)), 0) end
     if coroutine.status(thread) == "dead" then return ... end
     return resume(coroutine.yield(...))
   end
@@ -197,19 +197,24 @@ local function under(mode, f, ...)
   return resume(...)
 end
 
+local function call_hook(call, task, hook, grad, x)
+  local new = call.fn(grad, x)
+  call.returned = true
+  if new == nil then return end
+  if not istensor(new) then
+    errors.raise("a hook returns a tensor or nothing, got " .. errors.describe(new))
+  end
+  put(task, hook.output, new, "register_hook")
+end
+errors.user_call(call_hook)
+
 local function call_hooks(hooks, task)
   for _, hook in ipairs(hooks) do
     local grad = not hook.removed and given(task, hook.output, "backward")
     if grad then
       local x = hook.tensor[1]
       if x ~= nil and C.moth_alive(ctx, x) == 0 then x = nil end
-      local new = hook.fn(grad, x)
-      if new ~= nil then
-        if not istensor(new) then
-          errors.raise("a hook returns a tensor or nothing, got " .. errors.describe(new))
-        end
-        put(task, hook.output, new, "register_hook")
-      end
+      call_hook({ fn = hook.fn, name = "the hook" }, task, hook, grad, x)
     end
   end
 end
@@ -529,7 +534,7 @@ M.anomaly = false -- moth.anomaly while that mode is on
 
 -- What lies in files of its own is loaded at its first use.
 local elsewhere = {}
-lazy.from(elsewhere, "moth.func", "Function")
+lazy.from(elsewhere, "moth.func", "Function FunctionCtx once_differentiable")
 lazy.from(elsewhere, "moth.gradcheck", "gradcheck gradgradcheck")
 lazy.from(elsewhere, "moth.anomaly", "set_detect_anomaly detect_anomaly is_anomaly_enabled")
 

@@ -81,6 +81,28 @@ local function place_of(fn, name)
   return format("%s, %s:%d", name, info.short_src, info.linedefined)
 end
 
+-- ---- functions that Moth calls for the user ----
+
+local user_calls = {} -- function -> true
+
+--- Declares that `fn(call, ...)` calls call.fn, a user's function named call.name, and then checks
+-- what it returned (call.returned). An error that finds no line of the user's above that stands at
+-- the line where the function was written.
+function errors.user_call(fn)
+  user_calls[fn] = true
+end
+
+-- For the frame of such a call at `level`: what stands for the user's own frame, and how the
+-- function is called if the error was raised within it: its frame went with a `return f(x)`.
+local function called_for_user(level)
+  local _, call = getlocal(level + 1, 1)
+  local fn = type(call) == "table" and (call.written or call.fn)
+  if type(fn) ~= "function" or errors.is_own(fn) then return nil end
+  local info = getinfo(fn, "S")
+  info.currentline = info.linedefined
+  return info, not call.returned and place_of(fn, call.name) or nil
+end
+
 -- ---- a line erased by a tail call ----
 
 -- What the name stands for in the frame at `level` (seen from here), as far as that can be told.
@@ -146,6 +168,10 @@ local function locate(level)
       namer = module_frames[info.func]
       if not user then inner[#inner + 1] = object end
     end
+    if not user and user_calls[info.func] then
+      user, tail = called_for_user(level)
+      if user then line, stop = user.currentline, level + DEPTH end
+    end
     if not user and info.what ~= "C" and not is_own(info.source) then
       user, line = info, info.currentline
       stop = level + DEPTH
@@ -161,6 +187,7 @@ local function locate(level)
 end
 
 local last_code = "OK"
+local unplaced -- the last message for which no line of the user's was found
 
 --- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
 function errors.code() return last_code end
@@ -177,7 +204,16 @@ function errors.raise(text, code)
   last_code = code or "E_ARG"
   local place, path, tail = locate(3)
   if tail then text = format("%s (in a return call of %s)", text, tail) end
+  if place == "" then unplaced = path .. text end
   error(place .. path .. text, 0)
+end
+
+--- A message that a coroutine of Moth's ended with, at the user's line that waits for it if Moth
+-- raised it and found none there.
+function errors.placed(message)
+  if message == nil or not rawequal(message, unplaced) then return message end
+  unplaced = nil
+  return locate(3) .. message
 end
 
 --- Raises "bad argument 'kernel_size' to 'max_pool2d' (text)" at the user's line.

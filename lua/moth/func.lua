@@ -36,8 +36,6 @@ local M = {}
 -- The state of one application: the user's own fields, and under the private key what Moth keeps.
 local PRIVATE = {}
 
-local methods = {}
-
 local function check_tensors(fname, ...)
   local list = { n = select("#", ...), ... }
   for i = 1, list.n do
@@ -50,31 +48,42 @@ local function check_tensors(fname, ...)
 end
 
 local function in_forward(self, fname)
+  if type(self) ~= "table" then errors.no_self(fname, "ctx") end
   local state = rawget(self, PRIVATE)
   if not state.forward then errors.raise(fname .. " belongs into forward") end
   return state
 end
 
+--- What forward and backward of a Function share, their `ctx`: it takes fields of your own, and
+-- has two: ctx.needs_input_grad, a list that says for each argument of forward whether its gradient
+-- is wanted, and in backward ctx.saved_tensors, the list of what forward saved.
+local FunctionCtx = class("FunctionCtx")
+M.FunctionCtx = FunctionCtx
+
+function FunctionCtx.init()
+  errors.raise "a ctx is made for each call of apply, which hands it to forward and backward"
+end
+
 --- Keeps tensors for backward, which finds them in ctx.saved_tensors. nil keeps a place free.
 -- A tensor that is changed in place before backward is an error there.
-function methods:save_for_backward(...)
+function FunctionCtx:save_for_backward(...)
   in_forward(self, "save_for_backward").saved = check_tensors("save_for_backward", ...)
 end
 
 --- Declares inputs that forward wrote in place; they must be among its results.
-function methods:mark_dirty(...)
+function FunctionCtx:mark_dirty(...)
   in_forward(self, "mark_dirty").dirty = check_tensors("mark_dirty", ...)
 end
 
 --- Declares results that have no gradient.
-function methods:mark_non_differentiable(...)
+function FunctionCtx:mark_non_differentiable(...)
   in_forward(self, "mark_non_differentiable").constant =
     check_tensors("mark_non_differentiable", ...)
 end
 
 --- Whether backward gets zeros (true, the default) or nil for results that nothing depends on.
 -- Results without a gradient (integers, those marked so) always come as nil.
-function methods:set_materialize_grads(on)
+function FunctionCtx:set_materialize_grads(on)
   if type(on) ~= "boolean" then
     errors.argument("set_materialize_grads", "on", "a boolean is needed, got "
       .. errors.describe(on))
@@ -82,19 +91,19 @@ function methods:set_materialize_grads(on)
   in_forward(self, "set_materialize_grads").zeros = on
 end
 
-local Context = { __name = "ctx" }
+local Context = { __name = "ctx", __methods = FunctionCtx }
 function Context:__index(key)
   if key == "saved_tensors" then
     local saved = rawget(self, PRIVATE).saved
     if not saved then errors.raise "ctx.saved_tensors can be read in backward only" end
     return saved
   end
-  return methods[key]
+  return FunctionCtx[key]
 end
 
 -- In backward the user's functions see the state of forward through a facade of this run, so that
 -- runs of one node that nest or interleave do not share opened tensors.
-local Run = { __name = "ctx" }
+local Run = { __name = "ctx", __methods = FunctionCtx }
 function Run:__index(key)
   local run = rawget(self, PRIVATE)
   if key == "saved_tensors" then
@@ -150,23 +159,19 @@ local function outputs_of(name, results, inputs, state)
         .. "so it must return it")
     end
   end
-  return outputs, places, nondiff, flows
+  return {outputs = outputs, places = places, nondiff = nondiff, flows = flows}
 end
 
 local node_out = ffi.new "uint64_t[1]"
 
--- Ties the results to the inputs by a node, if a gradient may be asked for.
-local function record(self, name, object, args, inputs, results)
-  local state = object[PRIVATE]
-  local outputs, places, nondiff, flows = outputs_of(name, results, inputs, state)
-  if #outputs == 0 then
-    errors.raise(name .. ".forward must return a tensor, got " .. errors.describe(results[1]))
-  end
+-- Ties the results to the inputs by a node.
+local function record(self, name, object, args, inputs, results, made)
+  local state, outputs, places, flows = object[PRIVATE], made.outputs, made.places, made.flows
   local nsaved = state.saved and state.saved.n or 0
   local array = autograd.pack(outputs, #outputs, "outputs")
   local given = autograd.pack(inputs, inputs.n, "inputs")
   local status = C.moth_function(ctx, name, given, inputs.n, array,
-    #outputs, nondiff, autograd.pack(state.saved or {}, nsaved, "saved"), nsaved, node_out)
+    #outputs, made.nondiff, autograd.pack(state.saved or {}, nsaved, "saved"), nsaved, node_out)
   if status < 0 then errors.status(status, name .. ".apply") end
   local id = tonumber(node_out[0])
   for i = 1, #outputs do
@@ -188,6 +193,28 @@ end
 
 local function pack_all(...) return { n = select("#", ...), ... } end
 
+-- `function Foo:forward(ctx, x)` would be given ctx as its self.
+local written = setmetatable({}, { __mode = "k" }) -- by once_differentiable's result
+
+local function check_dot(self, name, key)
+  local fn = written[self[key]] or self[key]
+  if debug.getlocal(fn, 1) == "self" and debug.getlocal(fn, 2) == "ctx" then
+    errors.raise(("write function %s.%s(ctx, ...), with a '.'"):format(name, key))
+  end
+end
+
+-- Runs forward: its results as a list, and those among them that are tensors.
+local function run_forward(call, object, inputs, any, ...)
+  local results = pack_all(autograd.no_grad(call.fn, object, ...))
+  call.returned = true
+  local made = outputs_of(call.class, results, inputs, object[PRIVATE])
+  if any and #made.outputs == 0 then
+    errors.raise(call.name .. " must return a tensor, got " .. errors.describe(results[1]))
+  end
+  return results, made
+end
+errors.user_call(run_forward)
+
 local function apply(self, ...)
   local name = class.typename(self)
   local args = pack_all(...)
@@ -207,14 +234,12 @@ local function apply(self, ...)
   if type(self.forward) ~= "function" then
     errors.raise("class '" .. name .. "' has no function 'forward(ctx, ...)'")
   end
+  check_dot(self, name, "forward")
   local state = { forward = true, tensors = tensors }
   local object = setmetatable({ needs_input_grad = needs, [PRIVATE] = state }, Context)
-  local results = pack_all(autograd.no_grad(self.forward, object, ...))
-  if any then
-    record(self, name, object, args, inputs, results)
-  else
-    outputs_of(name, results, { n = 0 }, state)
-  end
+  local call = { fn = self.forward, name = name .. ".forward", class = name }
+  local results, made = run_forward(call, object, any and inputs or { n = 0 }, any, ...)
+  if any then record(self, name, object, args, inputs, results, made) end
   return unpack(results, 1, results.n)
 end
 
@@ -231,6 +256,28 @@ local function check_count(name, entry, results)
   end
 end
 
+-- Calls backward and hands what it returns to the task.
+local function call_backward(call, entry, task, run, ...)
+  local name, needs = class.typename(entry.class), run.needs
+  local results = pack_all(call.fn(setmetatable({ [PRIVATE] = run }, Run), ...))
+  call.returned = true
+  check_count(name, entry, results)
+  for i = 1, results.n do
+    if results[i] ~= nil and not istensor(results[i]) then
+      errors.raise(("%s returned %s as gradient %d; a tensor or nil is needed"):format(call.name,
+        errors.describe(results[i]), i))
+    end
+  end
+  if autograd.anomaly then autograd.anomaly.refuse_nan(name, results) end
+  for k, i in ipairs(entry.tensors) do
+    if results[i] ~= nil and needs[i] then
+      local status = C.moth_task_put(ctx, task, k - 1, results[i])
+      if status < 0 then errors.status(status, call.name) end
+    end
+  end
+end
+errors.user_call(call_backward)
+
 --- Runs the backward of the Function at whose node `task` stands: from autograd's loop.
 -- @param entry what autograd.nodes holds for it
 -- @param grads the gradients of its results, with holes
@@ -240,6 +287,7 @@ function M.run_backward(entry, task, grads, ngiven)
   if type(self.backward) ~= "function" then
     errors.raise("class '" .. name .. "' has no function 'backward(ctx, ...)'")
   end
+  check_dot(self, name, "backward")
   for i = 1, ngiven do
     if grads[i] == nil and entry.zeros[i] then
       local h = Handle()
@@ -250,22 +298,8 @@ function M.run_backward(entry, task, grads, ngiven)
   for i = 1, entry.nargs do needs[i] = false end
   for k, i in ipairs(entry.tensors) do needs[i] = C.moth_task_wants(ctx, task, k - 1) == 1 end
   local run = { task = task, state = entry.state, nsaved = entry.nsaved, needs = needs }
-  local results = pack_all(self.backward(setmetatable({ [PRIVATE] = run }, Run),
-    unpack(grads, 1, ngiven)))
-  check_count(name, entry, results)
-  for i = 1, results.n do
-    if results[i] ~= nil and not istensor(results[i]) then
-      errors.raise(name .. ".backward returned " .. errors.describe(results[i])
-        .. " as gradient " .. i .. "; a tensor or nil is needed")
-    end
-  end
-  if autograd.anomaly then autograd.anomaly.refuse_nan(name, results) end
-  for k, i in ipairs(entry.tensors) do
-    if results[i] ~= nil and needs[i] then
-      local status = C.moth_task_put(ctx, task, k - 1, results[i])
-      if status < 0 then errors.status(status, name .. ".backward") end
-    end
-  end
+  local call = { fn = self.backward, name = name .. ".backward", written = written[self.backward] }
+  call_backward(call, entry, task, run, unpack(grads, 1, ngiven))
 end
 
 -- ---- the class ----
@@ -288,7 +322,51 @@ function Function.init(self)
   errors.raise("a Function is not made but applied: " .. class.typename(self) .. ".apply(...)")
 end
 
---- moth.autograd.Function: the base of ops written in Lua.
 M.Function = Function
+
+-- ---- backwards that are not differentiated again ----
+
+-- Its results are those of a backward, as if they came from the n tensors in front of them.
+local Once = class("OnceDifferentiable", Function)
+function Once.forward(_, n, ...) return select(n + 1, ...) end
+function Once.backward()
+  errors.raise("a gradient of second order is asked for, and the backward of a Function on its way "
+    .. "is marked by once_differentiable", "E_GRAPH")
+end
+
+-- The tensors on which what backward computes may depend: gradients and what was saved.
+local function sources(state, ...)
+  local list = {}
+  for i = 1, select("#", ...) do list[#list + 1] = (select(i, ...)) end
+  for i = 1, rawget(state, PRIVATE).nsaved do list[#list + 1] = state.saved_tensors[i] end
+  local wanted = {}
+  for _, x in ipairs(list) do
+    if x.requires_grad then wanted[#wanted + 1] = x end
+  end
+  return wanted
+end
+
+--- Marks a backward whose results are not to be differentiated again, since it is not made of ops
+-- alone or need not be: `Foo.backward = moth.autograd.once_differentiable(function(ctx, dy) ...
+-- end)`. It runs unrecorded; a gradient of second order that leads through it raises. (As
+-- torch.autograd.function.once_differentiable.)
+-- @param fn  backward(ctx, grad...)
+-- @return the function to be used as backward
+function M.once_differentiable(fn)
+  if type(fn) ~= "function" then
+    errors.argument("once_differentiable", "fn", "a function is needed, got "
+      .. errors.describe(fn), "E_TYPE")
+  end
+  local function backward(state, ...)
+    local from = autograd.is_grad_enabled() and sources(state, ...) or {}
+    local results = pack_all(autograd.no_grad(fn, state, ...))
+    local n = #from
+    if n == 0 then return unpack(results, 1, results.n) end
+    for i = 1, results.n do from[n + i] = results[i] end
+    return Once.apply(n, unpack(from, 1, n + results.n))
+  end
+  written[backward] = fn
+  return backward
+end
 
 return M

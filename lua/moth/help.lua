@@ -8,6 +8,7 @@ local bind = require "moth.bind"
 local class = require "moth.class"
 local errors = require "moth.error"
 local dtype = require "moth.dtype"
+local fields = require "moth.fields"
 local kinds = require "moth.kinds"
 local layout = require "moth.layout"
 local lib = require "moth.lib"
@@ -375,6 +376,7 @@ local function refuse(name)
   for _, method in ipairs(class.methods(require("moth.nn").Module)) do
     known[#known + 1] = method
   end
+  for _, field in ipairs(fields.names()) do known[#known + 1] = field end
   local hint = errors.nearest(short, known)
   if hint == "" then hint = containing(short) end
   errors.argument("help", "what", "there is no '" .. name .. "'" .. hint)
@@ -425,12 +427,19 @@ local function of_name(name)
   if place then return of_place(place) end
   local before, short = name:match("^(.-)[.:]?([%w_]+)$")
   if not short then refuse(name) end
+  if name == "ctx" then return help.text(require("moth.autograd").FunctionCtx) end
   local list = candidates(short, before ~= "" and before or nil)
-  if #list == 0 then refuse(name) end
-  local others = {}
+  local known, others = fields.find(short, before), {}
+  local is_field = known[1] and (#list == 0 or known[1].path == name)
+  if is_field then
+    table.insert(list, 1, table.remove(known, 1))
+  elseif #list == 0 then
+    refuse(name)
+  end
   for i = 2, #list do others[#others + 1] = list[i].path end
+  for _, field in ipairs(known) do others[#others + 1] = field.path end
   local first = list[1]
-  local text = help.text(first.value, first.path)
+  local text = is_field and first.text or help.text(first.value, first.path)
   if #others == 0 then return text end
   return text .. "\n\n  also of that name: " .. filled(others, " ", "    ")
 end

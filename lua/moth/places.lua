@@ -28,8 +28,9 @@ places.list = {
   { path = "moth.data", short = "data",
     doc = "datasets, samplers, the DataLoader, readers of files" },
   { path = "moth.autograd", short = "moth.autograd",
-    only = "Function backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
-      .. "is_anomaly_enabled is_grad_enabled no_grad set_detect_anomaly set_grad_enabled",
+    only = "Function FunctionCtx backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
+      .. "is_anomaly_enabled is_grad_enabled no_grad once_differentiable set_detect_anomaly "
+      .. "set_grad_enabled",
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
   { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
     doc = "calls that are run again in backward, to save memory" },

@@ -153,6 +153,28 @@ end
 local x = moth.tensor({1, 2}, {requires_grad = true})
 Cube.apply(x):sum():backward()
 print(x.grad)]],
+  ["moth.autograd.FunctionCtx"] = [[
+local Scale = nn.class("Scale", moth.autograd.Function)
+function Scale.forward(ctx, x, by)
+  ctx:save_for_backward(x, by)
+  return x * by
+end
+function Scale.backward(ctx, dy)
+  local x, by = unpack(ctx.saved_tensors)
+  local needs = ctx.needs_input_grad
+  return needs[1] and dy * by or nil, needs[2] and (dy * x):sum() or nil
+end
+Scale.apply(moth.ones(3, {requires_grad = true}), moth.tensor(2)):sum():backward()]],
+  ["moth.autograd.once_differentiable"] = [[
+local Cube = nn.class("Cube", moth.autograd.Function)
+function Cube.forward(ctx, x)
+  ctx:save_for_backward(x)
+  return x ^ 3
+end
+Cube.backward = moth.autograd.once_differentiable(function(ctx, dy)
+  return 3 * ctx.saved_tensors[1] ^ 2 * dy
+end)
+Cube.apply(moth.ones(3, {requires_grad = true})):sum():backward()]],
   ["moth.autograd.grad"] = [[
 local x = moth.tensor({1, 2}, {requires_grad = true})
 local dx = moth.autograd.grad((x ^ 2):sum(), x)]],
