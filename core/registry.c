@@ -18,6 +18,7 @@
   F(position)   /* positions that count from 1, converted */ \
   F(arith)      /* + - * / and what belongs to them */ \
   F(unary)      /* functions of one tensor, element by element */ \
+  F(special)    /* erfinv, lgamma and its slopes */ \
   F(binary)     /* further functions of two tensors and three */ \
   F(compare)    /* comparisons and logic */ \
   F(reduce)     /* sum, mean, all, max: reduce.c; var, norms: rows.c; counts: histogram.c */ \

@@ -233,7 +233,7 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
                  new_ones = "moth.create", new_empty = "moth.create", new_full = "moth.create",
                  tensor_split = "moth.results", clamp_min = "moth.composed",
                  clamp_max = "moth.composed", clamp_min_ = "moth.composed",
-                 clamp_max_ = "moth.composed" }
+                 clamp_max_ = "moth.composed", polygamma = "moth.composed" }
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)

@@ -1,5 +1,6 @@
 --- composed.lua -- functions made of a few ops each: quantile, nanmedian, cdist, logspace,
--- tril_indices, triu_indices, fill_diagonal_, log_normal_, cauchy_; where and unfold as methods.
+-- polygamma, tril_indices, triu_indices, fill_diagonal_, log_normal_, cauchy_; where and unfold as
+-- methods.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -125,6 +126,24 @@ composed.nanmedian = define {
     value, index = keep(value, input, dim, keepdim), keep(index, input, dim, keepdim)
     return value, index
   end,
+}
+
+--- moth.polygamma(n, x), x:polygamma(n).
+composed.polygamma = define {
+  name = "polygamma",
+  doc = "The n-th slope of digamma.",
+  examples = "1, moth.rand(2, 3)  -- domain: positive",
+  args = { { "int", "n", "from 0 on" }, { "tensor", "input", "tensor of any shape" } },
+  run = function(n, input) return (ops.polygamma_of(input, n)) end,
+}
+
+--- x:polygamma(n).
+composed.polygamma_method = define {
+  name = "polygamma",
+  doc = "The n-th slope of digamma.",
+  examples = "moth.rand(2, 3), 1  -- domain: positive",
+  args = { { "tensor", "input", "tensor of any shape" }, { "int", "n", "from 0 on" } },
+  run = function(input, n) return (ops.polygamma_of(input, n)) end,
 }
 
 -- ---- distances ----

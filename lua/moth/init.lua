@@ -81,7 +81,7 @@ from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split "
   .. "meshgrid broadcast_tensors")
-from("moth.composed", "quantile nanmedian cdist logspace tril_indices triu_indices "
+from("moth.composed", "polygamma quantile nanmedian cdist logspace tril_indices triu_indices "
   .. "clamp_min clamp_max")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
