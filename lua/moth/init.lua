@@ -72,7 +72,8 @@ local rows = {
   cuda = {"moth.device", "cuda"},
   inference_mode = {"moth.autograd", "no_grad"},
 }
-local modules = "nn optim utils amp backends data autograd class progress summary warn"
+local modules = "nn optim utils amp backends data autograd class progress summary warn "
+  .. "distributions"
 for name in modules:gmatch "%S+" do
   rows[name] = {"moth." .. name}
 end

@@ -27,6 +27,8 @@ places.list = {
     doc = "schedules of the learning rate" },
   { path = "moth.data", short = "data",
     doc = "datasets, samplers, the DataLoader, readers of files" },
+  { path = "moth.distributions", short = "moth.distributions",
+    doc = "what can be drawn, how likely it is, how far two of them are apart" },
   { path = "moth.autograd", short = "moth.autograd",
     only = "Function FunctionCtx backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
       .. "is_anomaly_enabled is_grad_enabled no_grad once_differentiable set_detect_anomaly "

@@ -81,6 +81,19 @@ data.BatchSampler data.BatchSampler(data.RandomSampler(10), 3, true)
 data.ChainDataset data.ChainDataset{data.IterableDataset(function() return ipairs{3, 1, 4} end)}
 data.random_split data.random_split(moth.randn(10, 3), {0.8, 0.2})
 data.default_collate data.default_collate{moth.ones(2), moth.zeros(2)}
+moth.distributions.LogNormal moth.distributions.LogNormal(0, 1):sample(3)
+moth.distributions.HalfNormal moth.distributions.HalfNormal(2):log_prob(0.5)
+moth.distributions.Uniform moth.distributions.Uniform(-1, moth.tensor{1, 2}):sample()
+moth.distributions.Exponential moth.distributions.Exponential(2):cdf(1)
+moth.distributions.Laplace moth.distributions.Laplace(0, 1):rsample{2, 3}
+moth.distributions.Gumbel moth.distributions.Gumbel(0, 1):sample(3)
+moth.distributions.Cauchy moth.distributions.Cauchy(0, 1):log_prob(moth.tensor{-1, 0, 4})
+moth.distributions.Bernoulli moth.distributions.Bernoulli{logits = moth.zeros(3)}:sample()
+moth.distributions.Geometric moth.distributions.Geometric(0.25).mean
+moth.distributions.ExpTransform moth.distributions.ExpTransform()(moth.zeros(2))
+moth.distributions.SigmoidTransform moth.distributions.SigmoidTransform().inv(moth.rand(2))
+moth.distributions.TanhTransform moth.distributions.TanhTransform()(moth.randn(2))
+moth.distributions.AffineTransform moth.distributions.AffineTransform(1, 2)(moth.randn(2))
 nn.Parameter nn.Parameter(moth.zeros(3))
 nn.Buffer nn.Buffer(moth.zeros(3))
 nn.isinstance nn.isinstance(nn.Conv2d(1, 2, 3), nn.Module)
@@ -202,6 +215,43 @@ if moth.cuda.is_available() then
   b:synchronize()
   print(a:elapsed_time(b) .. " ms")
 end]],
+  ["moth.distributions.Distribution"] = [[
+local D = moth.distributions
+local Triangle = nn.class("Triangle", D.Distribution) -- the sum of two uniform numbers
+function Triangle:init() D.Distribution.init(self, {}) end
+function Triangle:sample(n) return moth.rand(n) + moth.rand(n) end
+function Triangle:log_prob(value) return (1 - (value - 1):abs()):log() end
+print(Triangle():log_prob(Triangle():sample(3)))]],
+  ["moth.distributions.Normal"] = [[
+local policy = moth.distributions.Normal(moth.zeros(3), 0.5)
+local action = policy:sample()
+local loss = -policy:log_prob(action):sum() - 0.01 * policy:entropy():sum()]],
+  ["moth.distributions.Categorical"] = [[
+local policy = moth.distributions.Categorical{logits = moth.randn(5, 4)}
+local action = policy:sample()             -- positions from 1 to 4, one for each of the 5
+local loss = -policy:log_prob(action):mean()]],
+  ["moth.distributions.OneHotCategorical"] = [[
+local d = moth.distributions.OneHotCategorical{probs = moth.tensor{0.2, 0.3, 0.5}}
+print(d:sample(2), d.mode)]],
+  ["moth.distributions.Independent"] = [[
+local D = moth.distributions
+local d = D.Independent(D.Normal(moth.zeros(5, 3), 1), 1)
+print(d:sample().shape, d:log_prob(d:sample()).shape)]],
+  ["moth.distributions.TransformedDistribution"] = [[
+local D = moth.distributions
+local squash = {D.TanhTransform(), D.AffineTransform(0, 2)}
+local d = D.TransformedDistribution(D.Normal(0, 1), squash)
+print(d:log_prob(d:rsample(3)))]],
+  ["moth.distributions.ComposeTransform"] = [[
+local D = moth.distributions
+local t = D.ComposeTransform{D.AffineTransform(0, 2), D.ExpTransform()}
+print(t.inv(t(moth.ones(2))))]],
+  ["moth.distributions.Transform"] = [[
+local Cube = nn.class("Cube", moth.distributions.Transform)
+function Cube:_call(x) return x ^ 3 end
+function Cube:_inverse(y) return y:sign() * y:abs() ^ (1 / 3) end
+function Cube:log_abs_det_jacobian(x, y) return (3 * x ^ 2):log() end
+print(Cube().inv(Cube()(moth.tensor{1, 2})))]],
   ["nn.ModuleList"] = [[
 local layers = nn.ModuleList{nn.Linear(4, 4), nn.Linear(4, 4)}
 layers:append(nn.Linear(4, 2))

@@ -1,0 +1,241 @@
+--- discrete.lua -- distributions of whole numbers: Bernoulli, Geometric, Categorical,
+-- OneHotCategorical. Each takes probabilities or logits, the numbers before a sigmoid or softmax.
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local constraints = require "moth.distributions.constraints"
+local define = require "moth.define"
+local Distribution = require "moth.distributions.distribution"
+local errors = require "moth.error"
+
+local ops, tools = bind.ops, Distribution.tools
+local VALIDATE = tools.VALIDATE
+
+local M = {}
+
+-- A class that has either `probs` or `logits` as a field, after both were checked.
+local function either(name, probs, logits, support)
+  local new = class(name, Distribution)
+  M[name] = new
+  new.arg_constraints = support
+  new.signature = define.signature(name, {
+    tools.number("probs", probs, { optional = true }),
+    tools.number("logits", logits, { optional = true }), VALIDATE })
+  return new
+end
+
+-- Sets the field that was given.
+local function choose(self, probs, logits)
+  local name = class.typename(self)
+  if (probs == nil) == (logits == nil) then
+    errors.argument(name, probs and "logits" or "probs", "either probs or logits are needed"
+      .. (probs and ", got both" or ", got none"))
+  end
+  local key = probs ~= nil and "probs" or "logits"
+  self[key] = tools.broadcast(name, { key }, { type(probs) == "nil" and logits or probs })
+  return self[key]
+end
+
+-- Probabilities from 0 to 1, as far from both as makes their logarithms finite.
+local function clamped(probs)
+  local eps = tools.eps(probs)
+  return (probs:clamp(eps, 1 - eps))
+end
+
+-- log(1 + exp(x))
+local function softplus(x) return -ops.logsigmoid(-x) end
+
+-- ---- of one probability ----
+
+local ONE = { probs = constraints.unit_interval, logits = constraints.real }
+
+-- What one probability has in common.
+local function single(name, probs, support)
+  local new = either(name, probs, "its logarithm less that of the opposite", support)
+  function new:init(p, l, validate_args)
+    local x = choose(self, p, l)
+    Distribution.init(self, x.shape, {}, validate_args)
+  end
+  function new:_probs() return (self.logits:sigmoid()) end
+  function new:_logits()
+    local p = clamped(self.probs)
+    return p:log() - (-p):log1p()
+  end
+  return new
+end
+
+--- 1 with probability probs, else 0.
+local Bernoulli = single("Bernoulli", "the probability of a 1", ONE)
+
+function Bernoulli._support() return constraints.boolean end
+function Bernoulli:_mean() return (self.probs:clone()) end
+function Bernoulli:_variance() return self.probs * (1 - self.probs) end
+
+function Bernoulli:_mode()
+  local p = self.probs
+  return (ops.where(p:eq(0.5), 0 / 0, p:ge(0.5):to(p.dtype)))
+end
+
+function Bernoulli:_sample(size) return (ops.bernoulli(self.probs:expand(size))) end
+
+function Bernoulli:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local logits = self.logits
+  return value * logits - softplus(logits)
+end
+
+function Bernoulli:entropy()
+  local logits = self.logits
+  return softplus(logits) - self.probs * logits
+end
+
+-- 0 and up along a first dimension, for each of the batch unless `expand` is false.
+local function along_first(self, values, expand)
+  local ones = {}
+  for d = 1, #self.batch_shape do ones[d] = 1 end
+  values = values:reshape(tools.join({ values:size(1) }, ones))
+  if expand == false then return values end
+  return (values:expand(tools.join({ values:size(1) }, self.batch_shape)))
+end
+
+function Bernoulli:enumerate_support(expand)
+  local like = self:_like()
+  return (along_first(self, ops.arange(0, 2, 1, like.dtype, like.device), expand))
+end
+
+--- How often something fails before it succeeds, 0 times with probability probs.
+local Geometric = single("Geometric", "the probability to succeed",
+  { probs = constraints.half_open_unit, logits = constraints.real })
+
+function Geometric._support() return constraints.nonnegative_integer end
+function Geometric:_mean() return self.probs:reciprocal() - 1 end
+function Geometric:_mode() return (ops.zeros_like(self.probs)) end
+
+function Geometric:_variance()
+  local p = self.probs
+  return (p:reciprocal() - 1) / p
+end
+
+function Geometric:_sample(size)
+  local wait = tools.empty(self:_like(), size):exponential_()
+  return (wait:div(-(-self.probs):log1p()):floor())
+end
+
+function Geometric:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local p = self.probs
+  local fails = ops.where(value:eq(0):logical_and(p:eq(1)), 0, p)
+  return value * (-fails):log1p() + p:log()
+end
+
+function Geometric:entropy()
+  local logits, p = self.logits, self.probs
+  return (softplus(logits) - p * logits) / p
+end
+
+-- ---- of several ----
+
+local SEVERAL = { probs = constraints.weights, logits = constraints.real_vector }
+
+local function several(name)
+  local new = either(name, "the probability of each along the last dimension; divided by their sum",
+    "their logarithms, less any number", SEVERAL)
+  function new:_probs() return (self.logits:softmax(-1)) end
+  function new:_logits() return (clamped(self.probs):log()) end
+  return new
+end
+
+-- The field that was given, scaled so that the sum of all probabilities is 1.
+local function init(self, probs, logits, validate_args, events)
+  local x = choose(self, probs, logits)
+  if x:dim() == 0 then
+    errors.argument(class.typename(self), probs ~= nil and "probs" or "logits",
+      "at least one dimension is needed, got " .. errors.describe(x), "E_SHAPE")
+  end
+  local shape = { unpack(x.shape) }
+  local n = table.remove(shape)
+  Distribution.init(self, shape, events and { n } or {}, validate_args)
+  if probs ~= nil then self.probs = x / x:sum(-1, { keepdim = true })
+  else self.logits = x:log_softmax(-1) end
+end
+
+--- One of n positions, counted from 1, each as likely as probs say.
+local Categorical = several("Categorical")
+
+function Categorical:init(probs, logits, validate_args)
+  init(self, probs, logits, validate_args, false)
+end
+
+-- How many positions there are.
+local function choices(self) return (self:_like():size(-1)) end
+
+function Categorical:_support() return (constraints.positions(choices(self))) end
+function Categorical:_mode() return (self:_like():argmax(-1)) end
+
+local function nothing(self)
+  local like = self:_like()
+  return (ops.full(self.batch_shape, 0 / 0, like.dtype, like.device))
+end
+Categorical._mean, Categorical._variance = nothing, nothing
+
+function Categorical:_sample(size, shape)
+  local n = shape:numel()
+  if size:numel() == 0 then
+    return (ops.empty(size, require("moth").int64, self:_like().device))
+  end
+  local rows = self.probs:reshape(-1, choices(self))
+  return (ops.multinomial(rows, n, true):t():reshape(size))
+end
+
+function Categorical:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local shape = tools.broadcast_shape(value.shape, self.batch_shape) or self.batch_shape
+  local at = value:long():expand(shape):unsqueeze(-1)
+  local logits = self.logits:expand(tools.join(shape, { choices(self) }))
+  return (logits:gather(-1, at):squeeze(-1))
+end
+
+-- What has no probability counts for nothing, though its logarithm is infinite.
+function Categorical:entropy()
+  local logits, probs = self.logits, self.probs
+  return -(ops.where(probs:eq(0), 0, logits) * probs):sum(-1)
+end
+
+function Categorical:enumerate_support(expand)
+  local values = ops.arange(1, choices(self) + 1, 1, require("moth").int64, self:_like().device)
+  return (along_first(self, values, expand))
+end
+
+--- A vector of zeros and a 1 where Categorical gives a position.
+local OneHotCategorical = several("OneHotCategorical")
+
+function OneHotCategorical:init(probs, logits, validate_args)
+  init(self, probs, logits, validate_args, true)
+end
+
+-- The distribution of positions.
+function OneHotCategorical:_positions()
+  return (Categorical(rawget(self, "probs"), rawget(self, "logits"), false))
+end
+
+-- Positions as vectors.
+local function vectors(self, at) return (ops.one_hot(at, choices(self)):to(self:_like().dtype)) end
+
+function OneHotCategorical._support() return constraints.one_hot end
+function OneHotCategorical:_mean() return (self.probs:clone()) end
+function OneHotCategorical:_mode() return (vectors(self, self:_like():argmax(-1))) end
+function OneHotCategorical:_variance() return self.probs * (1 - self.probs) end
+
+function OneHotCategorical:_sample(_, shape)
+  return (vectors(self, self:_positions():sample(shape)))
+end
+
+function OneHotCategorical:log_prob(value)
+  value = self:_check(value, "log_prob")
+  return (self:_positions():log_prob(value:argmax(-1)))
+end
+
+function OneHotCategorical:entropy() return (self:_positions():entropy()) end
+
+
+return M

@@ -1,0 +1,324 @@
+--- distribution.lua -- moth.distributions.Distribution: what all distributions share.
+--
+-- A subclass of Moth's own has
+--   arg_constraints     name of a parameter -> its constraint; the parameters are fields
+--   _rsample(size, n)   draws a tensor of these sizes, n (a Size) of them being the sample's;
+--   or _sample(...)     where no gradient can reach the parameters
+--   log_prob(value), entropy(), cdf(value), icdf(value)
+--   _mean(), _variance(), _mode(), _support()   what the fields without `_` give
+-- One of a user's may as well have sample, rsample and log_prob alone.
+
+local autograd = require "moth.autograd"
+local bind = require "moth.bind"
+local class = require "moth.class"
+local constraints = require "moth.distributions.constraints"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local size = require "moth.size"
+
+local ops = bind.ops
+local istensor = lib.istensor
+
+--- The base of all distributions. `batch_shape` are the sizes of its parameters, a distribution
+-- for each element; `event_shape` those of one value drawn. What is drawn has the sizes
+-- sample_shape + batch_shape + event_shape. `mean`, `variance`, `stddev`, `mode` and `support` are
+-- fields. Parameters and values are checked, which on a GPU waits for it, unless `validate_args`
+-- is false; a recorded step checks nothing.
+local Distribution = class("Distribution")
+
+Distribution.has_rsample = false
+Distribution.arg_constraints = {}
+
+-- ---- helpers ----
+
+local tools = {}
+
+--- The argument of all constructors that comes last.
+tools.VALIDATE = { "bool", "validate_args", "check parameters and values? true unless "
+  .. "set_default_validate_args said no", optional = true }
+
+--- A row of a signature for a parameter that is a tensor or a number.
+function tools.number(name, doc, more)
+  local row = { "tensor", name, doc, numbers = true }
+  for key, value in pairs(more or {}) do row[key] = value end
+  return row
+end
+
+--- Lists of sizes behind each other, as a Size.
+function tools.join(...)
+  local all = {}
+  for i = 1, select("#", ...) do
+    local list = select(i, ...)
+    for j = 1, #list do all[#all + 1] = list[j] end
+  end
+  return size.wrap(all)
+end
+
+--- The sizes two shapes have when broadcast, or nil.
+function tools.broadcast_shape(a, b)
+  local list, most = {}, math.max(#a, #b)
+  for d = 1, most do
+    local i, j = #a - most + d, #b - most + d
+    local m, n = i > 0 and a[i] or 1, j > 0 and b[j] or 1
+    if m ~= n and m ~= 1 and n ~= 1 then return nil end
+    list[d] = m == 1 and n or m
+  end
+  return size.wrap(list)
+end
+
+--- Numbers and tensors as floating tensors of one shape.
+-- @param fname   whose arguments they are
+-- @param names   a list of their names
+-- @param values  a list of as many values
+-- @return the tensors, one for each
+function tools.broadcast(fname, names, values)
+  local like
+  for _, value in ipairs(values) do
+    if istensor(value) and (not like or value:is_floating_point()
+        and not like:is_floating_point()) then
+      like = value
+    end
+  end
+  local dtype = like and like:is_floating_point() and like.dtype
+    or require("moth").get_default_dtype()
+  local list, shape = {}, {}
+  for i, value in ipairs(values) do
+    if not istensor(value) then
+      list[i] = ops.full({}, value, dtype, like and like.device or "cpu")
+    else
+      list[i] = value:is_floating_point() and value or value:to(dtype)
+    end
+    local both = tools.broadcast_shape(shape, list[i].shape)
+    if not both then
+      errors.argument(fname, names[i], ("%s cannot be broadcast with %s"):format(
+        errors.describe(value), tostring(shape)), "E_SHAPE")
+    end
+    shape = both
+  end
+  for i, x in ipairs(list) do
+    if not (x.shape == shape) then list[i] = x:expand(shape) end
+  end
+  return unpack(list)
+end
+
+--- The least number that can be added to 1 in a dtype.
+function tools.eps(x)
+  local moth = require "moth"
+  return x.dtype == moth.float64 and 2 ^ -52 or x.dtype == moth.float32 and 2 ^ -23
+    or x.dtype == moth.float16 and 2 ^ -10 or 2 ^ -7
+end
+
+--- A fresh tensor in dtype and place of x.
+function tools.empty(x, sizes)
+  return (ops.empty(sizes, x.dtype, x.device))
+end
+
+--- x summed over its last n dimensions.
+function tools.sum_last(x, n)
+  if n == 0 then return x end
+  return (x:flatten(-n):sum(-1))
+end
+
+--- The element that the constraint of a parameter forbids, as text.
+local function offender(x, good)
+  if good:dim() < x:dim() then return "" end
+  local wrong = x:masked_select(good:logical_not())
+  return " with " .. tostring(wrong[1]:item())
+end
+
+-- Raises unless the constraint holds everywhere.
+local function enforce(fname, name, x, constraint)
+  if lib.capture then return end -- a recording cannot look at values
+  autograd.no_grad(function()
+    local good = constraint:check(x)
+    if good:all():item() then return end
+    errors.argument(fname, name, ("%s are needed, got %s%s"):format(tostring(constraint),
+      errors.describe(x), offender(x, good)), "E_DOMAIN")
+  end)
+end
+
+Distribution.tools = tools
+
+-- ---- the class ----
+
+--- What every constructor ends with.
+-- @param batch_shape    sizes of the parameters
+-- @param event_shape    sizes of one value; none when absent
+-- @param validate_args  check parameters and values?
+function Distribution:init(batch_shape, event_shape, validate_args)
+  self.batch_shape = size.new(batch_shape or {})
+  self.event_shape = size.new(event_shape or {})
+  if validate_args == nil then validate_args = constraints.by_default end
+  self.validate_args = validate_args
+  if not validate_args then return end
+  local names = {}
+  for name in pairs(self.arg_constraints) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local x = rawget(self, name)
+    if x ~= nil then enforce(class.typename(self), name, x, self.arg_constraints[name]) end
+  end
+end
+
+local FIELDS = { mean = true, variance = true, stddev = true, mode = true, support = true }
+local EITHER = { probs = true, logits = true } -- one is a field, the other is worked out
+
+-- Names of fields that are worked out when they are asked for.
+function Distribution:__index(name)
+  if not FIELDS[name] and not EITHER[name] then return nil end
+  local get = self["_" .. name]
+  if get then
+    local value = get(self)
+    return value
+  end
+  if FIELDS[name] then
+    errors.raise(("%s has no %s in closed form"):format(class.typename(self), name),
+      "E_UNSUPPORTED")
+  end
+end
+
+function Distribution:_stddev() return (self.variance:sqrt()) end
+
+local parse_sample = define.signature("sample", {
+  { "shape", "sample_shape", "sizes in front of the batch's", optional = true },
+})
+
+-- The list of sizes that were asked for, and the sizes of what is drawn.
+local function sizes(self, ...)
+  local shape = parse_sample(...) or {}
+  if type(shape) == "number" then shape = { shape } end
+  shape = size.new(shape)
+  return tools.join(shape, self.batch_shape, self.event_shape), shape
+end
+
+local function lacks(self, name)
+  errors.raise(("%s has no %s"):format(class.typename(self), name), "E_UNSUPPORTED")
+end
+
+--- Draws values, which know nothing of the parameters' gradients: `d:sample()`, `d:sample(3)`,
+-- `d:sample{2, 3}`.
+function Distribution:sample(...)
+  local all, shape = sizes(self, ...)
+  local draw = self._sample or self._rsample or lacks(self, "sample")
+  return (autograd.no_grad(draw, self, all, shape))
+end
+
+--- Draws values through which gradients reach the parameters.
+function Distribution:rsample(...)
+  if not self._rsample or not self.has_rsample then
+    errors.raise(("%s has no rsample: no gradient passes through what it draws; take the "
+      .. "gradient of log_prob"):format(class.typename(self)), "E_UNSUPPORTED")
+  end
+  local all, shape = sizes(self, ...)
+  return (self:_rsample(all, shape))
+end
+
+local function as_tensor(self, value, fname)
+  local like = self:_like()
+  if type(value) == "number" and like then
+    return (ops.full({}, value, like.dtype, like.device))
+  end
+  if not istensor(value) then
+    errors.argument(fname, "value", "a tensor or a number is needed, got "
+      .. errors.describe(value), "E_TYPE")
+  end
+  return value
+end
+
+--- A probability given to icdf as a tensor, checked.
+function Distribution:_share(value)
+  local fname = class.typename(self) .. ".icdf"
+  value = as_tensor(self, value, fname)
+  if self.validate_args then enforce(fname, "value", value, constraints.unit_interval) end
+  return value
+end
+
+--- A value as a tensor, checked.
+-- @param value  a tensor or a number
+-- @param fname  the method it was given to
+function Distribution:_check(value, fname)
+  fname = class.typename(self) .. "." .. fname
+  value = as_tensor(self, value, fname)
+  if not self.validate_args then return value end
+  local events, shape = self.event_shape, value.shape
+  for d = 1, #events do
+    if #shape < #events or shape[#shape - #events + d] ~= events[d] then
+      errors.argument(fname, "value", ("values of %s are needed, got %s"):format(tostring(events),
+        errors.describe(value)), "E_SHAPE")
+    end
+  end
+  if not tools.broadcast_shape(shape, tools.join(self.batch_shape, events)) then
+    errors.argument(fname, "value", ("%s cannot be broadcast with the batch %s"):format(
+      errors.describe(value), tostring(self.batch_shape)), "E_SHAPE")
+  end
+  enforce(fname, "value", value, self.support)
+  return value
+end
+
+-- A parameter, whose dtype and device numbers get.
+function Distribution:_like()
+  for name in pairs(self.arg_constraints) do
+    local x = rawget(self, name)
+    if x ~= nil then return x end
+  end
+end
+
+--- The logarithm of the density, or of the probability, of each value.
+function Distribution:log_prob() lacks(self, "log_prob") end
+
+--- The expected -log_prob.
+function Distribution:entropy() lacks(self, "entropy in closed form") end
+
+--- The probability of a result up to each value.
+function Distribution:cdf() lacks(self, "cdf in closed form") end
+
+--- The value up to which the probability is as given.
+function Distribution:icdf() lacks(self, "icdf in closed form") end
+
+--- exp(entropy).
+function Distribution:perplexity() return (self:entropy():exp()) end
+
+--- All values of a discrete distribution, along a first dimension.
+function Distribution:enumerate_support() lacks(self, "list of its values") end
+
+local parse_expand = define.signature("expand", {
+  { "shape", "batch_shape", "the new sizes of the batch" },
+})
+
+--- The same distribution for a batch of other sizes, to which the parameters are expanded.
+function Distribution:expand(...)
+  local shape = parse_expand(...)
+  if type(shape) == "number" then shape = { shape } end
+  local new = setmetatable({}, getmetatable(self))
+  for key, value in pairs(self) do new[key] = value end
+  new.batch_shape = size.new(shape)
+  for name, constraint in pairs(self.arg_constraints) do
+    local x = rawget(self, name)
+    if x ~= nil then
+      local last = {}
+      for d = 1, constraint.event_dim do last[d] = x:size(d - constraint.event_dim - 1) end
+      new[name] = x:expand(tools.join(new.batch_shape, last))
+    end
+  end
+  return new
+end
+
+-- "Normal(loc=0, scale=f32 (3))"
+function Distribution:__tostring()
+  local names, parts = {}, {}
+  for name in pairs(self.arg_constraints) do
+    if rawget(self, name) ~= nil then names[#names + 1] = name end
+  end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    local x = self[name]
+    parts[i] = ("%s=%s"):format(name, x:dim() == 0 and ("%g"):format(x:item())
+      or errors.describe(x))
+  end
+  return ("%s(%s)"):format(class.typename(self), table.concat(parts, ", "))
+end
+
+Distribution.constraints = constraints
+
+return Distribution

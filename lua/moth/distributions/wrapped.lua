@@ -1,0 +1,171 @@
+--- wrapped.lua -- distributions made of others: Independent, TransformedDistribution.
+
+local class = require "moth.class"
+local constraints = require "moth.distributions.constraints"
+local define = require "moth.define"
+local Distribution = require "moth.distributions.distribution"
+local errors = require "moth.error"
+
+local tools = Distribution.tools
+local M = {}
+
+-- The distribution that was given; raises if it is none.
+local function checked(name, field, given)
+  if not class.isinstance(given, Distribution) then
+    errors.argument(name, field, "a distribution is needed, got " .. errors.describe(given),
+      "E_TYPE")
+  end
+  return given
+end
+
+-- Sizes as two lists: without the last n, and these.
+local function parted(shape, n)
+  local front, back = {}, {}
+  for d = 1, #shape do
+    local list = d > #shape - n and back or front
+    list[#list + 1] = shape[d]
+  end
+  return front, back
+end
+
+-- ---- Independent ----
+
+--- The last dimensions of a distribution's batch taken as one value: log_prob and entropy are
+-- summed over them.
+local Independent = class("Independent", Distribution)
+M.Independent = Independent
+
+Independent.signature = define.signature("Independent", {
+  { "any", "base_distribution", "what to take together" },
+  { "int", "reinterpreted_batch_ndims", "how many dimensions of its batch" }, tools.VALIDATE })
+
+function Independent:init(base, n, validate_args)
+  self.base_dist = checked("Independent", "base_distribution", base)
+  if n < 0 or n > #base.batch_shape then
+    errors.argument("Independent", "reinterpreted_batch_ndims",
+      ("0 to %d are possible with the batch %s, got %d"):format(#base.batch_shape,
+        tostring(base.batch_shape), n))
+  end
+  self.reinterpreted_batch_ndims, self.has_rsample = n, base.has_rsample
+  local batch, events = parted(base.batch_shape, n)
+  Distribution.init(self, batch, tools.join(events, base.event_shape), validate_args)
+end
+
+function Independent:_like() return (self.base_dist:_like()) end
+function Independent:_mean() return self.base_dist.mean end
+function Independent:_variance() return self.base_dist.variance end
+function Independent:_mode() return self.base_dist.mode end
+
+function Independent:_support()
+  return (constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims))
+end
+
+function Independent:_sample(_, shape) return (self.base_dist:sample(shape)) end
+function Independent:_rsample(_, shape) return (self.base_dist:rsample(shape)) end
+
+function Independent:log_prob(value)
+  return (tools.sum_last(self.base_dist:log_prob(value), self.reinterpreted_batch_ndims))
+end
+
+function Independent:entropy()
+  return (tools.sum_last(self.base_dist:entropy(), self.reinterpreted_batch_ndims))
+end
+
+function Independent:expand(...)
+  local new = Distribution.expand(self, ...)
+  local _, events = parted(self.base_dist.batch_shape, self.reinterpreted_batch_ndims)
+  new.base_dist = self.base_dist:expand(tools.join(new.batch_shape, events))
+  return new
+end
+
+function Independent:__tostring()
+  return ("Independent(%s, %d)"):format(tostring(self.base_dist), self.reinterpreted_batch_ndims)
+end
+
+-- ---- TransformedDistribution ----
+
+--- What becomes of the values of a distribution when transforms are applied to them in turn.
+local Transformed = class("TransformedDistribution", Distribution)
+M.TransformedDistribution = Transformed
+
+Transformed.signature = define.signature("TransformedDistribution", {
+  { "any", "base_distribution", "what is drawn first" },
+  { "any", "transforms", "a transform, or a list of them" }, tools.VALIDATE })
+
+function Transformed:init(base, transforms, validate_args)
+  checked("TransformedDistribution", "base_distribution", base)
+  local Transform = require("moth.distributions.transforms").Transform
+  if class.isinstance(transforms, Transform) then transforms = { transforms } end
+  local events, shape = #base.event_shape, tools.join(base.batch_shape, base.event_shape)
+  local wide = shape
+  for i, transform in ipairs(type(transforms) == "table" and transforms or { transforms }) do
+    if not class.isinstance(transform, Transform) then
+      errors.argument("TransformedDistribution", "transforms", ("element %d is %s, not a transform")
+        :format(i, errors.describe(transform)), "E_TYPE")
+    end
+    events = math.max(events, transform.event_dim)
+    wide = transform:forward_shape(wide)
+  end
+  if not (wide == shape) then base = base:expand((parted(wide, #base.event_shape))) end
+  self.base_dist, self.transforms, self.has_rsample = base, transforms, base.has_rsample
+  local front, back = parted(wide, events)
+  Distribution.init(self, front, back, validate_args)
+end
+
+function Transformed:_like() return (self.base_dist:_like()) end
+function Transformed._support() return constraints.real end
+
+local function apply(self, x)
+  for _, transform in ipairs(self.transforms) do x = transform(x) end
+  return x
+end
+
+function Transformed:_sample(_, shape) return (apply(self, self.base_dist:sample(shape))) end
+function Transformed:_rsample(_, shape) return (apply(self, self.base_dist:rsample(shape))) end
+
+function Transformed:log_prob(value)
+  local y, total = self:_check(value, "log_prob"), 0
+  for i = #self.transforms, 1, -1 do
+    local transform = self.transforms[i]
+    local x = transform:_inverse(y)
+    total = total - tools.sum_last(transform:log_abs_det_jacobian(x, y),
+      #self.event_shape - transform.event_dim)
+    y = x
+  end
+  local more = #self.event_shape - #self.base_dist.event_shape
+  return tools.sum_last(self.base_dist:log_prob(y), more) + total
+end
+
+-- The share of the base's values for one of the transformed ones, and back: transforms that fall
+-- turn it around.
+local function turned(self, share)
+  local sign = 1
+  for _, transform in ipairs(self.transforms) do sign = transform:sign() * sign end
+  return (share - 0.5) * sign + 0.5
+end
+
+function Transformed:cdf(value)
+  local y = self:_check(value, "cdf")
+  for i = #self.transforms, 1, -1 do y = self.transforms[i]:_inverse(y) end
+  return (turned(self, self.base_dist:cdf(y)))
+end
+
+function Transformed:icdf(value)
+  return (apply(self, self.base_dist:icdf(turned(self, value))))
+end
+
+function Transformed:expand(...)
+  local new = Distribution.expand(self, ...)
+  local shape = tools.join(new.batch_shape, new.event_shape)
+  new.base_dist = self.base_dist:expand((parted(shape, #self.base_dist.event_shape)))
+  return new
+end
+
+function Transformed:__tostring()
+  local names = {}
+  for i, transform in ipairs(self.transforms) do names[i] = class.typename(transform) end
+  return ("TransformedDistribution(%s, {%s})"):format(tostring(self.base_dist),
+    table.concat(names, ", "))
+end
+
+return M

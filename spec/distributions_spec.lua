@@ -1,0 +1,306 @@
+-- moth.distributions: what they say is PyTorch's, what they draw has the moments they say.
+
+local moth = require "moth"
+local json = require "moth.json"
+
+local nn, D = moth.nn, moth.distributions
+local huge = math.huge
+
+local function golden()
+  local file = assert(io.open("spec/golden/distributions.json"))
+  local found = json.decode(file:read("*a"))
+  file:close()
+  return found
+end
+
+local made = golden()
+local NAMES = { inf = huge, ["-inf"] = -huge, nan = 0 / 0 }
+
+local function same(wanted, x, what)
+  local got = x:flatten():tolist()
+  assert.equal(#wanted, #got, what)
+  for i, w in ipairs(wanted) do
+    w = NAMES[w] or w
+    local g = got[i]
+    local fine = w == g or (w ~= w and g ~= g)
+      or math.abs(w - g) <= 1e-11 * math.max(1, math.abs(w))
+    assert.is_true(fine, ("%s, element %d: wanted %s, got %s"):format(what, i, w, g))
+  end
+end
+
+local function tensors(params, grad)
+  local copy, names = {}, {}
+  for name, value in pairs(params) do
+    names[#names + 1] = name
+    copy[name] = moth.tensor(type(value) == "table" and value or { value },
+      { dtype = moth.float64 })
+    if type(value) ~= "table" then copy[name] = copy[name]:squeeze() end
+    if grad then copy[name]:requires_grad_() end
+  end
+  table.sort(names)
+  return copy, names
+end
+
+local ORDER = { loc = 1, low = 1, rate = 1, probs = 1, logits = 1, scale = 2, high = 2 }
+
+describe("a distribution's", function()
+  for i, case in ipairs(made.cases) do
+    local _, names = tensors(case.params)
+    local title = ("%s by %s"):format(case.class, table.concat(names, " and "))
+    it(title .. " fields and functions are PyTorch's (" .. i .. ")", function()
+      local params = tensors(case.params, true)
+      local d = D[case.class](params)
+      local dtype = case.class == "Categorical" and moth.int64 or moth.float64
+      local x = moth.tensor(case.values, { dtype = dtype })
+      local shares = moth.tensor(made.shares, { dtype = moth.float64 })
+      for name, wanted in pairs(case.gives) do
+        local value = d[name]
+        if type(value) == "function" then
+          value = value(d, name == "icdf" and shares or name ~= "entropy" and x or nil)
+        end
+        same(wanted, value, title .. ": " .. name)
+      end
+      table.sort(names, function(a, b) return (ORDER[a] or 9) < (ORDER[b] or 9) end)
+      local leaves = {}
+      for k, name in ipairs(names) do leaves[k] = params[name] end
+      local slopes = { moth.autograd.grad(d:log_prob(x):sum(), leaves) }
+      if type(slopes[1]) == "table" then slopes = slopes[1] end
+      for k, wanted in ipairs(case.slopes) do
+        same(wanted, slopes[k], title .. ": slope by " .. names[k])
+      end
+    end)
+  end
+
+  for i, case in ipairs(made.pairs) do
+    it(("divergence of %s from %s is PyTorch's (%d)"):format(case.p[1], case.q[1], i), function()
+      local p, q = D[case.p[1]]((tensors(case.p[2]))), D[case.q[1]]((tensors(case.q[2])))
+      same(case.kl, D.kl_divergence(p, q), "kl")
+    end)
+  end
+end)
+
+-- The mean of the first n draws against d.mean, in standard errors.
+local function has_moments(d, x)
+  local n = x:size(1)
+  local off = (x:mean(1) - d.mean):abs() / (d.stddev / math.sqrt(n))
+  assert.is_true(off:max():item() < 5, tostring(d) .. ": mean is " .. tostring(x:mean(1)))
+  assert.is_true((x:std(1) / d.stddev - 1):abs():max():item() < 0.06, tostring(d) .. ": std")
+end
+
+describe("what is drawn", function()
+  before_each(function() moth.manual_seed(11) end)
+
+  it("has the mean and deviation that the distribution says", function()
+    local loc, scale = moth.tensor { -1, 2 }, moth.tensor { 0.5, 3 }
+    local probs = moth.tensor { 0.25, 0.875 }
+    for _, d in ipairs { D.Normal(loc, scale), D.HalfNormal(scale), D.Uniform(loc, loc + scale),
+        D.Exponential(scale), D.Laplace(loc, scale), D.Gumbel(loc, scale), D.Bernoulli(probs),
+        D.Bernoulli { logits = loc }, D.Geometric(probs), D.LogNormal(loc, 0.25),
+        D.OneHotCategorical { probs = moth.tensor { 1, 2, 5 } } } do
+      local x = d:sample(40000)
+      has_moments(d, x)
+      assert.is_false(x.requires_grad)
+      assert.is_true(d.support:check(x):all():item())
+    end
+  end)
+
+  it("lies below the median half of the time, where there is no mean", function()
+    local d = D.Cauchy(moth.tensor { -1, 2 }, 0.5)
+    local x = d:sample(40000)
+    assert.is_true((x:lt(d.loc):float():mean(1) - 0.5):abs():max():item() < 0.015)
+    assert.is_true((x:lt(d:icdf(0.75)):float():mean(1) - 0.75):abs():max():item() < 0.015)
+  end)
+
+  it("of positions counts from 1 and follows the weights", function()
+    local probs = moth.tensor { { 0.5, 0.25, 0.25 }, { 0, 0.125, 0.875 } }
+    local d = D.Categorical(probs)
+    local x = d:sample(40000)
+    assert.equal("(40000, 2)", tostring(x.shape))
+    assert.equal(moth.int64, x.dtype)
+    for k = 1, 3 do
+      local share = x:eq(k):float():mean(1)
+      assert.is_true((share - probs:select(2, k)):abs():max():item() < 0.015)
+    end
+    assert.equal(0, x:select(2, 2):eq(1):sum():item())
+  end)
+
+  it("has the sizes asked for, in front of the batch's and the event's", function()
+    local d = D.Normal(moth.zeros(3, 1), moth.ones(2))
+    assert.equal("(3, 2)", tostring(d.batch_shape))
+    assert.equal("(3, 2)", tostring(d:sample().shape))
+    assert.equal("(4, 3, 2)", tostring(d:sample(4).shape))
+    assert.equal("(4, 5, 3, 2)", tostring(d:rsample { 4, 5 }.shape))
+    assert.equal("(4, 5, 3, 2)", tostring(d:sample { sample_shape = { 4, 5 } }.shape))
+    assert.equal("(0, 3, 2)", tostring(d:sample(0).shape))
+    local hot = D.OneHotCategorical { logits = moth.zeros(5, 4) }
+    assert.equal("(2, 5, 4)", tostring(hot:sample(2).shape))
+    assert.equal("(5)", tostring(hot:log_prob(hot:sample()).shape))
+    assert.equal("(0, 5)", tostring(D.Categorical { logits = moth.zeros(5, 4) }:sample(0).shape))
+    assert.equal("()", tostring(D.Categorical(moth.ones(4)):sample().shape))
+  end)
+
+  it("with rsample lets gradients through to the parameters", function()
+    for _, name in ipairs { "Normal", "LogNormal", "Laplace", "Gumbel", "Cauchy" } do
+      local loc = moth.zeros(2):requires_grad_()
+      local x = D[name](loc, 2):rsample(3)
+      x:sum():backward()
+      assert.is_true(loc.grad:ne(0):all():item(), name)
+      assert.is_true(D[name].has_rsample)
+    end
+    assert.has_error_like(function() D.Bernoulli(0.5):rsample() end, "Bernoulli has no rsample")
+    assert.is_false(D.Categorical.has_rsample)
+  end)
+
+  it("keeps the dtype of the parameters, halves too", function()
+    for _, dtype in ipairs { moth.float64, moth.float16, moth.bfloat16 } do
+      local d = D.Laplace(moth.zeros(2, { dtype = dtype }), 1)
+      assert.equal(dtype, d:sample(50).dtype)
+      assert.is_true(d:sample(5000):isfinite():all():item())
+      assert.equal(dtype, d:log_prob(0.5).dtype)
+    end
+  end)
+end)
+
+describe("wrapped distributions", function()
+  it("Independent sums over dimensions of the batch", function()
+    local base = D.Normal(moth.zeros(5, 3), moth.tensor { 1, 2, 3 })
+    local d = D.Independent(base, 1)
+    assert.equal("(5) (3)", tostring(d.batch_shape) .. " " .. tostring(d.event_shape))
+    local x = d:sample(2)
+    assert.is_true(d:log_prob(x):equal(base:log_prob(x):sum(-1)))
+    assert.is_true(d:entropy():equal(base:entropy():sum(-1)))
+    assert.is_true(D.kl_divergence(d, D.Independent(D.Normal(moth.zeros(5, 3), 1), 1))
+      :equal(D.kl_divergence(base, D.Normal(moth.zeros(5, 3), 1)):sum(-1)))
+    assert.equal("(7, 5)", tostring(d:expand(7, 5):sample().shape:numel() == 105
+      and d:expand(7, 5).batch_shape))
+    assert.has_error_like(function() D.Independent(base, 3) end,
+      "'reinterpreted_batch_ndims' to 'Independent' %(0 to 2 are possible")
+  end)
+
+  it("TransformedDistribution knows the density of what becomes of values", function()
+    local d = D.TransformedDistribution(D.Normal(0.5, 2), D.ExpTransform())
+    local wanted = D.LogNormal(0.5, 2)
+    local x = moth.tensor { 0.1, 1, 5 }
+    assert.is_true(d:log_prob(x):allclose(wanted:log_prob(x)))
+    assert.is_true(d:cdf(x):allclose(wanted:cdf(x)))
+    assert.is_true(d:icdf(moth.tensor { 0.2, 0.9 }):allclose(
+      wanted:icdf(moth.tensor { 0.2, 0.9 })))
+    local turned = D.TransformedDistribution(D.Uniform(0, 1), D.AffineTransform(1, -2))
+    assert.is_true(turned:cdf(moth.tensor { -0.5, 0.5 }):allclose(moth.tensor { 0.25, 0.75 }))
+    assert.is_true(turned:icdf(0.25):allclose(moth.tensor(-0.5)))
+    assert.is_true(turned:log_prob(moth.tensor { 0 }):allclose(moth.tensor { -math.log(2) }))
+  end)
+
+  it("spreads its base over the sizes of its transforms", function()
+    local shift = moth.tensor { 1, 2, 3 }
+    local d = D.TransformedDistribution(D.Normal(0, 1), { D.AffineTransform(shift, 1) })
+    assert.equal("(3)", tostring(d.batch_shape))
+    assert.equal("(2, 3)", tostring(d:rsample(2).shape))
+    assert.is_true(d:log_prob(shift):allclose(D.Normal(0, 1):log_prob(moth.zeros(3))))
+    assert.equal("(4, 3)", tostring(d:expand(4, 3):sample().shape))
+  end)
+
+  it("have transforms that are undone and whose slopes are right", function()
+    local x = moth.randn(7, { dtype = moth.float64 })
+    for _, t in ipairs { D.ExpTransform(), D.SigmoidTransform(), D.TanhTransform(),
+        D.AffineTransform(2, -3), D.AffineTransform(0, x:abs() + 1),
+        D.ComposeTransform { D.TanhTransform(), D.AffineTransform(1, 5) } } do
+      assert.is_true(t.inv(t(x)):allclose(x), tostring(t))
+      assert.equal(t, t.inv.inv)
+      local leaf = x:clone():requires_grad_()
+      local slope = moth.autograd.grad(t(leaf):sum(), leaf)
+      slope = type(slope) == "table" and slope[1] or slope
+      assert.is_true(t:log_abs_det_jacobian(x, t(x)):allclose(slope:abs():log()), tostring(t))
+      assert.is_true(t.inv:log_abs_det_jacobian(t(x), x):allclose(-slope:abs():log()))
+    end
+    local far = D.TanhTransform().inv(D.TanhTransform()(moth.tensor { 50, -50 }))
+    assert.is_true(far:isfinite():all():item())
+  end)
+end)
+
+describe("moth.distributions refuses", function()
+  local function refuses(text, f) assert.has_error_like(f, text) end
+
+  it("parameters and values that cannot be", function()
+    refuses("'scale' to 'Normal' %(numbers above 0 are needed, got f32 %(2%) with %-1",
+      function() D.Normal(0, moth.tensor { 1, -1 }) end)
+    refuses("'loc' to 'Normal'", function() D.Normal(0 / 0, 1) end)
+    refuses("'scale' to 'Normal' %(f32 %(2%) cannot be broadcast with %(3%)",
+      function() D.Normal(moth.zeros(3), moth.ones(2)) end)
+    refuses("'high' to 'Uniform' %(numbers above low", function() D.Uniform(1, 1) end)
+    refuses("either probs or logits are needed, got none", function() D.Bernoulli() end)
+    refuses("either probs or logits are needed, got both", function() D.Bernoulli(0.5, 0) end)
+    refuses("'probs' to 'Bernoulli' %(numbers from 0 to 1", function() D.Bernoulli(1.5) end)
+    refuses("'probs' to 'Categorical' %(at least one dimension", function() D.Categorical(1) end)
+    refuses("not all 0", function() D.Categorical(moth.zeros(2, 3)) end)
+    refuses("'Normal' has no argument 'scal'; did you mean 'scale'",
+      function() D.Normal { loc = 0, scal = 1 } end)
+    local d = D.Categorical(moth.ones(2, 3))
+    refuses("'value' to 'Categorical.log_prob' %(positions from 1 to 3 are needed, got i64 %(1%) "
+      .. "with 0", function() d:log_prob(moth.tensor { 0LL }) end)
+    refuses("cannot be broadcast with the batch %(2%)",
+      function() d:log_prob(moth.tensor { 1LL, 1LL, 1LL }) end)
+    refuses("'value' to 'Normal.log_prob' %(a tensor or a number",
+      function() D.Normal(0, 1):log_prob("x") end)
+    refuses("'value' to 'OneHotCategorical.log_prob' %(values of %(3%) are needed",
+      function() D.OneHotCategorical(moth.ones(3)):log_prob(moth.ones(2)) end)
+    refuses("'value' to 'Normal.icdf' %(numbers from 0 to 1",
+      function() D.Normal(0, 1):icdf(2) end)
+  end)
+
+  it("what has no closed form, by name", function()
+    refuses("Categorical has no icdf in closed form",
+      function() D.Categorical(moth.ones(3)):icdf(0.5) end)
+    refuses("no formula for Normal and Uniform",
+      function() D.kl_divergence(D.Normal(0, 1), D.Uniform(0, 1)) end)
+    refuses("'q' to 'kl_divergence' %(a distribution is needed, got 3",
+      function() D.kl_divergence(D.Normal(0, 1), 3) end)
+  end)
+
+  it("nothing when told not to check", function()
+    assert.is_true(D.Normal(0, -1, false):log_prob(1):isnan():item())
+    D.set_default_validate_args(false)
+    local ok = pcall(D.Normal, 0, -1)
+    D.set_default_validate_args(true)
+    assert.is_true(ok)
+    assert.is_false(pcall(D.Normal, 0, -1))
+  end)
+end)
+
+describe("a distribution of one's own", function()
+  it("needs what it uses, and a divergence may be told", function()
+    local Twice = nn.class("Twice", D.Normal)
+    function Twice:log_prob(value) return D.Normal.log_prob(self, value) * 2 end
+    local d = Twice(moth.zeros(2), 1)
+    assert.is_true(d:log_prob(0):equal(D.Normal(moth.zeros(2), 1):log_prob(0) * 2))
+    assert.equal(0, D.kl_divergence(d, D.Normal(0, 1)):sum():item()) -- its base's
+    D.register_kl(Twice, D.Normal, function() return 7 end)
+    assert.equal(7, D.kl_divergence(d, D.Normal(0, 1)))
+    local Alone = nn.class("Alone", D.Distribution)
+    function Alone:init() D.Distribution.init(self, { 2 }) end
+    assert.has_error_like(function() Alone():sample() end, "Alone has no sample")
+    assert.has_error_like(function() return Alone().mean end, "Alone has no mean")
+  end)
+end)
+
+describe("a recorded step", function()
+  it("draws anew in every replay and checks nothing", function()
+    moth.manual_seed(5)
+    local logits = moth.randn(4, 3)
+    local step = moth.capture(function(x)
+      local d = D.Categorical { logits = x }
+      local at = d:sample()
+      return at, d:log_prob(at)
+    end)
+    local seen = {}
+    for _ = 1, 12 do
+      local at, density = step(logits)
+      assert.is_true(density:allclose(D.Categorical { logits = logits }:log_prob(at)))
+      seen[table.concat(at:tolist(), " ")] = true
+    end
+    local count = 0
+    for _ in pairs(seen) do count = count + 1 end
+    assert.is_true(count > 3)
+  end)
+end)
+
