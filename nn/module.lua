@@ -106,6 +106,26 @@ local function registers_as(value)
   if ismodule(value) then return "module" end
 end
 
+-- Methods by whose names nets call things of their own: a tree's children, a flag `cuda`, a `type`.
+local FREE = {type = true, half = true, float = true, double = true, bfloat16 = true, cpu = true,
+              cuda = true, apply = true, children = true, buffers = true}
+
+-- A plain value must not hide a method: `net.train = true` is meant to call it. A function may take
+-- its place.
+local function check_plain(self, name, value)
+  local meta = type(value) == "table" and getmetatable(value)
+  if type(value) == "function" or FREE[name] or (type(meta) == "table" and meta.__call) then
+    return
+  end
+  local call = "choose another name for the field"
+  if type(value) == "boolean" and (name == "train" or name == "eval") then
+    call = ("write net:%s(); net.training says which mode it is in"):format(
+      (name == "train") == value and "train" or "eval")
+  end
+  errors.raise(("'%s' is a method of %s, which a field of that name would hide; %s"):format(name,
+    class.typename(self), call))
+end
+
 function Module:__newindex(name, value)
   local store = self[STORE]
   local was = store.kind[name]
@@ -130,6 +150,9 @@ function Module:__newindex(name, value)
         class.typename(self), expected[was]))
     end
     return
+  end
+  if type(value) ~= "nil" and store.fields[name] == nil and type(Module[name]) == "function" then
+    check_plain(self, name, value)
   end
   if name == "forward" then Module.sight.changes = Module.sight.changes + 1 end
   local sort = type(value)

@@ -182,6 +182,25 @@ describe("a module", function()
     local net = nn.Sequential()
     refuses(function() net.train = nn.Linear(1, 1) end,
       "'train' is a method of Module; choose another name for the module")
+    refuses(function() net.train = true end, "'train' is a method of Sequential, which a field of "
+      .. "that name would hide; write net:train(); net.training says")
+    refuses(function() net.train = false end, "write net:eval()")
+    refuses(function() net.eval = true end, "write net:eval()")
+    for _, name in ipairs { "parameters", "to", "forward", "state_dict", "zero_grad", "modules" } do
+      refuses(function() net[name] = { 1 } end, "choose another name for the field")
+    end
+    assert.is_true(net.training)
+  end)
+
+  it("may have fields and functions by the names of some methods", function()
+    local net = nn.Linear(1, 1)
+    net.type, net.double, net.cuda, net.children = "linear", true, false, { 1 }
+    assert.equal("linear", net.type)
+    function net.forward(_, x) return x * 2 end
+    assert.equal(6, net(moth.tensor{ 3 }):item())
+    net.forward = nil
+    net.training = false
+    assert.is_false(net.training)
   end)
 
   it("has its constructor under init", function()

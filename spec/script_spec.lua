@@ -166,6 +166,9 @@ describe("a misspelt method", function()
       .. "function Net:forward(x) return (self:hiden(x)) end\nfunction Net:hidden(x) return x end\n"
       .. "Net()(moth.ones(1))")
     assert.is_truthy(text:find("did you mean 'hidden'?", 1, true), text)
+    text = complaint("local F = nn.class('F', moth.autograd.Function)\n"
+      .. "function F.forward(ctx, x) ctx:save_for_backwards(x) return x end F.apply(moth.ones(1))")
+    assert.is_truthy(text:find("did you mean 'save_for_backward'?", 1, true), text)
     text = complaint "local sgd = moth.optim.SGD({moth.ones(1)}, {lr = 1}) sgd:setp()"
     assert.is_truthy(text:find("did you mean 'step'?", 1, true), text)
   end)

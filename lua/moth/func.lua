@@ -91,7 +91,7 @@ function FunctionCtx:set_materialize_grads(on)
   in_forward(self, "set_materialize_grads").zeros = on
 end
 
-local Context = { __name = "ctx", __methods = FunctionCtx }
+local Context = { __name = "ctx" }
 function Context:__index(key)
   if key == "saved_tensors" then
     local saved = rawget(self, PRIVATE).saved
@@ -103,7 +103,7 @@ end
 
 -- In backward the user's functions see the state of forward through a facade of this run, so that
 -- runs of one node that nest or interleave do not share opened tensors.
-local Run = { __name = "ctx", __methods = FunctionCtx }
+local Run = { __name = "ctx" }
 function Run:__index(key)
   local run = rawget(self, PRIVATE)
   if key == "saved_tensors" then

@@ -53,13 +53,17 @@ return function(message)
   if not level then return message end
   local names = {}
   each_value(level, fn, function(value)
-    if type(value) ~= "table" or type(getmetatable(value)) ~= "table" then return end
-    local known = class.typename(value) and value or rawget(getmetatable(value), "__methods")
-    if not known then return end
-    for _, method in ipairs(class.methods(known)) do
+    if type(value) ~= "table" or not class.typename(value) then return end
+    for _, method in ipairs(class.methods(value)) do
       if method == name then return end
       names[#names + 1] = method
     end
   end)
+  -- The ctx of a Function has gone with its frames.
+  if rawget(require "moth.autograd", "Function") then
+    for _, method in ipairs(class.methods(require("moth.func").FunctionCtx)) do
+      names[#names + 1] = method
+    end
+  end
   return message .. errors.nearest(name, names)
 end
