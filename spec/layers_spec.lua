@@ -292,6 +292,42 @@ describe("class targets", function()
     local all = F.nll_loss(x, {-100, -100}):item()
     assert.is_true(all ~= all)
   end)
+
+  it("of 0 are ignored if ignore_index says so", function()
+    local x = moth.randn(4, 3, {requires_grad = true})
+    local weight = moth.tensor {1.0, 2, 3}
+    local by = {F.cross_entropy, F.nll_loss}
+    for _, loss in ipairs(by) do
+      for _, reduction in ipairs {"mean", "sum", "none"} do
+        local wanted = loss(x, {1, -100, 3, -100}, {weight = weight, reduction = reduction})
+        local dx = moth.autograd.grad(wanted:sum(), x)
+        for _, dtype in ipairs {moth.int64, moth.int32, moth.uint8} do
+          local target = moth.tensor({1, 0, 3, 0}, {dtype = dtype})
+          local got = loss(x, target, {weight = weight, reduction = reduction, ignore_index = 0})
+          assert.same(wanted:tolist(), got:tolist())
+          assert.same(dx:tolist(), moth.autograd.grad(got:sum(), x):tolist())
+          assert.same({1, 0, 3, 0}, target:tolist())
+        end
+      end
+      assert.same(loss(x, {1, -100, 2, 2}):item(), loss(x, {1, 0, 2, 2}, {ignore_index = 0}):item())
+      assert.has_error_like(function() return (loss(x, {1, 0, 2, 2})) end, "count from 1, got 0")
+      assert.has_error_like(function() return (loss(x, {1, -100, 2, 2}, {ignore_index = 0})) end,
+        "'target'.*is %-100, which is neither one of 3 classes nor ignore_index")
+      local mask = moth.ones(4):bool()
+      assert.has_error_like(function() return (loss(x, mask, {ignore_index = 0})) end, "'target'")
+      assert.has_error_like(function() return (loss(x, {1, 2, 2, 2}, {ignore_index = 0.5})) end,
+        "'ignore_index'")
+    end
+    assert.same(F.cross_entropy(x, {1, -100, 3, 2}, {label_smoothing = 0.1}):item(),
+      nn.CrossEntropyLoss {ignore_index = 0, label_smoothing = 0.1}(x, {1, 0, 3, 2}):item())
+    local step = moth.capture(function(target)
+      return F.cross_entropy(x:detach(), target, {ignore_index = 0})
+    end)
+    for _ = 1, 3 do
+      local target = moth.randint(0, 3, 4)
+      assert.equal(F.cross_entropy(x, target, {ignore_index = 0}):item(), step(target):item())
+    end
+  end)
 end)
 
 describe("losses as layers", function()

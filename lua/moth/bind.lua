@@ -87,8 +87,16 @@ local function shift(name, sig, arg, x, again)
   errors.status(status, sig.name, arg, x)
 end
 
+-- Targets among which 0 is one that counts for nothing.
+local function without_zeros(v)
+  if lib.inspect(v).dtype == C.MOTH_BOOL then return v end -- refused later
+  v = bind.ops.cast(v, dtype.by_name.int64)
+  return bind.ops.masked_fill(v, bind.ops.eq(v, 0), kinds.NOTHING)
+end
+
 --- Positions from 1 on, as the user gave them in argument i, as the engine's.
-function T.to_index(sig, i, v)
+-- @param ignored  the ignore_index beside them, where there is one
+function T.to_index(sig, i, v, ignored)
   local arg = sig.args[i]
   if type(v) == "table" and getmetatable(v) == nil then
     v = (require "moth.create").integers(v, sig.name, arg.name)
@@ -98,6 +106,7 @@ function T.to_index(sig, i, v)
     errors.argument(sig.name, arg.name, "targets are classes (integers from 1), got "
       .. errors.describe(v) .. "; convert with :long()", "E_DTYPE")
   end
+  if type(ignored) == "number" and ignored == 0 then v = without_zeros(v) end
   return shift(sig.shift, sig, arg.name, v)
 end
 

@@ -104,6 +104,15 @@ add("position", {
   need = "a position is needed, an integer from 1 or from -1 down", zero = "positions",
   store = list.dim.store, check = list.dim.check,
 })
+-- An ignore_index: 0 is no position, and may be what stands where there is none. The engine counts
+-- from 0; in targets and here it becomes a number that nothing else is (bind.lua).
+kinds.NOTHING = -2 ^ 53
+add("ignored", {
+  need = "an integer is needed",
+  store = "if " .. WHOLE .. " then s[$k].integer = $v == 0 and -9007199254740992 or " .. SHIFTED
+    .. " else bad($i, $v) end",
+  check = "if not (" .. WHOLE .. ") then bad($i, $v) end",
+})
 add("float", {
   need = "a number is needed",
   store = 'if type($v) == "number" then s[$k].number = $v else bad($i, $v) end',

@@ -46,6 +46,7 @@ local function read_arg(row, numbers, op_name)
   }
   arg.required = arg.fallback == ""
   if found.choices then choices_of(arg) end
+  if arg.name == "ignore_index" then arg.row = kinds.find("ignored") end
   if found.name == "tensor" and numbers then
     arg.row, arg.number = kinds.find("number"), true
   end

@@ -38,7 +38,7 @@ local operand1, operand2 = B.operands[1], B.operands[2]
 local operand3, operand4 = B.operands[3], B.operands[4]
 local function bad(i, v) return T.bad(sig, i, v) end
 local function operand(i, which, v) return T.operand(sig, i, which, v) end
-local function to_index(i, v) return T.to_index(sig, i, v) end
+local function to_index(i, v, ignored) return T.to_index(sig, i, v, ignored) end
 local function to_indices(i, v) return T.to_indices(sig, i, v) end
 local function to_generator(i, v) return T.to_generator(sig, i, v) end]]
 
@@ -90,6 +90,8 @@ local function prepare(sig, out)
   for i, arg in ipairs(sig.args) do
     if arg.row.prepare then
       local expression = forms.fill(arg.row.prepare, i, "a" .. i, 0, 0)
+      local ignored = arg.row.name == "index" and sig.index.ignore_index
+      if ignored then expression = format("to_index(%d, a%d, a%d)", i, i, ignored) end
       if arg.required then
         out("  local p%d = %s", i, expression)
       else
