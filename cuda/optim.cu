@@ -18,6 +18,7 @@ struct step_table { /* a kernel's parameters have 4 KiB */
 template <class real> struct step_numbers {
   real lr, lr_grad, beta1_rest, beta2, beta2_rest, by, root, eps;
   real decay, shrink, momentum, add, sign;
+  real less, more, least, most;
   bool nesterov, first, centered, buffered;
 };
 
@@ -36,6 +37,10 @@ template <class real> static step_numbers<real> numbers_of(const moth_step *s, i
   v.momentum = (real)s->momentum;
   v.add = s->first ? 1 : (real)(1 - s->dampening);
   v.sign = s->maximize ? -1 : 1;
+  v.less = (real)s->less;
+  v.more = (real)s->more;
+  v.least = (real)s->least;
+  v.most = (real)s->most;
   v.nesterov = s->nesterov;
   v.first = s->first;
   v.centered = s->centered;
@@ -111,12 +116,30 @@ template <class real> HD void adadelta(real *x, const step_numbers<real> &s) {
   x[0] -= s.lr * step;
 }
 
+template <class real> HD void rprop(real *x, const step_numbers<real> &s) {
+  real g = s.sign * x[1];
+  const real turn = g * x[2];
+  const real by = x[3] * (turn > 0 ? s.more : turn < 0 ? s.less : turn == 0 ? 1 : turn);
+  x[3] = by < s.least ? s.least : by > s.most ? s.most : by;
+  if (turn < 0) g = 0;
+  x[2] = g;
+  x[0] -= g > 0 ? x[3] : g < 0 ? -x[3] : g;
+}
+
+template <class real> HD void asgd(real *x, const step_numbers<real> &s) {
+  const real g = s.sign * x[1] + s.decay * x[0];
+  x[0] = x[0] * s.shrink - s.lr * g;
+  x[2] = s.momentum == 1 ? x[0] : x[2] + s.momentum * (x[0] - x[2]);
+}
+
 template <int RULE, class real> HD void follow(real *x, const step_numbers<real> &s) {
   if constexpr (RULE == MOTH_SGD) sgd(x, s);
   else if constexpr (RULE == MOTH_ADAMAX) adamax(x, s);
   else if constexpr (RULE == MOTH_RMSPROP) rmsprop(x, s);
   else if constexpr (RULE == MOTH_ADAGRAD) adagrad(x, s);
   else if constexpr (RULE == MOTH_ADADELTA) adadelta(x, s);
+  else if constexpr (RULE == MOTH_RPROP) rprop(x, s);
+  else if constexpr (RULE == MOTH_ASGD) asgd(x, s);
   else adam_kin(RULE, x, s);
 }
 
@@ -185,6 +208,8 @@ static int step_launch(const moth_tensor *near, const step_table &t, const moth_
     RULE(MOTH_ADAMAX)
     RULE(MOTH_RMSPROP)
     RULE(MOTH_ADAGRAD)
+    RULE(MOTH_RPROP)
+    RULE(MOTH_ASGD)
     default: break;
   }
   return launch(near->ctx, near, step_chunks<MOTH_ADADELTA, T>, grid, BLOCK, 0, t, how->n, s);

@@ -63,6 +63,7 @@ describe("a captured training step", function()
     Adam = {lr = 0.01, amsgrad = true}, AdamW = {lr = 0.01}, NAdam = {eps = 1e-6},
     RAdam = {lr = 0.01}, Adamax = {lr = 0.01},
     RMSprop = {momentum = 0.5, centered = true}, Adagrad = {lr_decay = 0.1}, Adadelta = {rho = 0.8},
+    Rprop = {lr = 0.01}, ASGD = {lr = 0.1, lambd = 0.1, t0 = 9}, Adafactor = {weight_decay = 0.1},
   }
   for name, options in pairs(optimizers) do
     it("goes on as " .. name .. (options.momentum and " with momentum" or ""), function()
@@ -92,6 +93,18 @@ describe("a captured training step", function()
       scheduler = optim.lr_scheduler.StepLR(opt, 10, 0.5)
       return regression(net, opt), drawn({6, 3}, {6, 2}), net
     end, 50, 1, function() scheduler:step() end)
+  end)
+
+  it("follows a schedule with optimizers made of several ops, without another recording", function()
+    for name, options in pairs {Adafactor = {weight_decay = 0.1}, Muon = {lr = 0.1}} do
+      local scheduler, layer
+      same(function()
+        layer = nn.Linear(3, 2, {bias = false})
+        local opt = optim[name](layer:parameters(), options)
+        scheduler = optim.lr_scheduler.ExponentialLR(opt, 0.9)
+        return regression(layer, opt), drawn({4, 3}, {4, 2}), layer
+      end, 20, 1, function() scheduler:step() end)
+    end
   end)
 
   it("clips gradients and gathers them over several losses", function()

@@ -15,6 +15,8 @@ local OPTIMIZERS = {
   {"RMSprop", {lr = 0.1}}, {"RMSprop", {lr = 0.1, momentum = 0.5}},
   {"RMSprop", {lr = 0.1, momentum = 0.5, centered = true}},
   {"Adagrad", {lr = 0.1, lr_decay = 0.1}}, {"Adadelta", {lr = 0.5, rho = 0.8}},
+  {"Rprop", {lr = 0.1}}, {"ASGD", {lr = 0.1, lambd = 0.1, t0 = 3, weight_decay = 0.1}},
+  {"Adafactor", {lr = 0.1, weight_decay = 0.1}},
 }
 
 -- Parameters of several dtypes and layouts, more than go along with one launch, one of several

@@ -21,22 +21,33 @@ local cases = restored(golden.cases "optim")
 local hints = {foreach = true, fused = true, capturable = true, differentiable = true}
 
 -- The first two parameters, as in golden/optim.py.
-local function parameters(row, dtype)
+local function parameters(row, dtype, name)
   row = row or {0.5, -1.5, 2.0, 0.25, 1.0}
-  return nn.Parameter(T({row[1], row[2], row[3]}):to(dtype or moth.float64)),
+  local p = T({row[1], row[2], row[3]}):to(dtype or moth.float64)
+  return nn.Parameter(name == "Muon" and p:view(3, 1) or p),
     nn.Parameter(T({{row[4], row[5]}}):to(dtype or moth.float64))
 end
 
-local function step(opt, p, q, i)
-  opt:zero_grad()
+local function loss_of(opt, p, q, i)
+  if nn.typename(opt) == "LBFGS" then
+    local hills = (p * p - 1):square() + p
+    return hills:sum() + (q * q):sum() * 2 + q[{1, 1}] * p[2]
+  end
   local loss = (p * p * p):sum() / 8
-  if i > 2 then loss = loss + (q * q):sum() / 2 end
-  loss:backward()
-  opt:step()
+  return i > 2 and loss + (q * q):sum() / 2 or loss
+end
+
+local function step(opt, p, q, i)
+  opt:step(function()
+    opt:zero_grad()
+    local loss = loss_of(opt, p, q, i)
+    loss:backward()
+    return loss
+  end)
 end
 
 local function row_of(p, q)
-  return moth.cat {p:detach(), q:detach():view(-1)}:tolist()
+  return moth.cat {p:detach():view(-1), q:detach():view(-1)}:tolist()
 end
 
 local function make(case, p, q)
@@ -45,11 +56,11 @@ local function make(case, p, q)
 end
 
 local function trace(case, dtype)
-  local p, q = parameters(nil, dtype)
-  local opt, rows = make(case, p, q), {}
-  for i = 1, 20 do
+  local p, q = parameters(nil, dtype, case.optimizer)
+  local opt, rows, marks = make(case, p, q), {}, case.marks
+  for i = 1, marks[3] do
     step(opt, p, q, i)
-    if i == 1 or i == 10 or i == 20 then rows[#rows + 1] = row_of(p, q) end
+    if i == marks[1] or i == marks[2] or i == marks[3] then rows[#rows + 1] = row_of(p, q) end
   end
   return rows
 end
@@ -63,27 +74,45 @@ end
 
 local function number(x) return type(x) == "number" and x or tonumber(x:item()) end
 
+-- What is scratch in PyTorch's state.
+local scratch = {al = true}
+
+-- A value of a state: tensors and numbers, where PyTorch has both for numbers, and lists of them.
+local function same_state(wanted, got, tolerance)
+  if type(wanted) == "table" then
+    assert.equal(#wanted, #got)
+    for i, value in ipairs(wanted) do same_state(value, got[i], tolerance) end
+  elseif type(got) == "number" then
+    assert.close(number(wanted), got, math.max(1e-12, tolerance / 1e3))
+  else
+    assert.close(wanted:tolist(), got:tolist(), tolerance)
+  end
+end
+
+-- Muon computes in bfloat16, whose products may be rounded in another order.
+local LOOSE = {Muon = 2e-2}
+
 for k, case in ipairs(cases) do
   describe(("%s, options %d,"):format(case.optimizer, k), function()
-    it("takes PyTorch's twenty steps", function()
-      assert.close(case.rows, trace(case, moth.float64), 1e-11)
-      assert.close(case.rows, trace(case, moth.float32), 2e-4)
+    local loose, halfway, last = LOOSE[case.optimizer], case.marks[2], case.marks[3]
+
+    it("takes PyTorch's steps", function()
+      assert.close(case.rows, trace(case, moth.float64), loose or 1e-11)
+      assert.close(case.rows, trace(case, moth.float32), loose or 2e-4)
     end)
 
     it("has PyTorch's state dict, by name and number", function()
-      local p, q = parameters()
+      local p, q = parameters(nil, nil, case.optimizer)
       local opt = make(case, p, q)
-      for i = 1, 10 do step(opt, p, q, i) end
+      for i = 1, halfway do step(opt, p, q, i) end
       local state = opt:state_dict()
       local wanted = case.state
       assert.same(keys(wanted.state), keys(state.state))
       for at, values in pairs(wanted.state) do
         local own = state.state[tostring(at)]
+        for name in pairs(scratch) do values[name] = nil end
         assert.same(keys(values), keys(own))
-        for name, value in pairs(values) do
-          if type(own[name]) == "number" then assert.close(number(value), own[name], 1e-12)
-          else assert.close(value:tolist(), own[name]:tolist(), 1e-9) end
-        end
+        for name, value in pairs(values) do same_state(value, own[name], loose or 1e-9) end
       end
       for name, value in pairs(wanted.param_groups[1]) do
         if not hints[name] then assert.same(value, state.param_groups[1][name], name) end
@@ -91,24 +120,24 @@ for k, case in ipairs(cases) do
     end)
 
     it("goes on from PyTorch's state dict", function()
-      local p, q = parameters(case.rows[2])
+      local p, q = parameters(case.rows[2], nil, case.optimizer)
       local opt = optim[case.optimizer] {p, q}
       opt:load_state_dict(case.state)
-      for i = 11, 20 do step(opt, p, q, i) end
-      assert.close(case.rows[3], row_of(p, q), 1e-11)
+      for i = halfway + 1, last do step(opt, p, q, i) end
+      assert.close(case.rows[3], row_of(p, q), loose or 1e-11)
     end)
 
     it("goes on from its own state dict, saved to a file, bit for bit", function()
       local rows = trace(case, moth.float32)
-      local p, q = parameters(nil, moth.float32)
+      local p, q = parameters(nil, moth.float32, case.optimizer)
       local opt = make(case, p, q)
-      for i = 1, 10 do step(opt, p, q, i) end
+      for i = 1, halfway do step(opt, p, q, i) end
       local path = os.tmpname()
       moth.save(opt:state_dict(), path)
       opt = optim[case.optimizer] {p, q}
       opt:load_state_dict(moth.load(path))
       os.remove(path)
-      for i = 11, 20 do step(opt, p, q, i) end
+      for i = halfway + 1, last do step(opt, p, q, i) end
       assert.same(rows[3], row_of(p, q))
     end)
   end)
@@ -184,7 +213,8 @@ describe("an optimizer", function()
 
   it("reads strided and half parameters", function()
     for _, dtype in ipairs {moth.float16, moth.bfloat16, moth.float32} do
-      for _, name in ipairs {"Adam", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad"} do
+      for _, name in ipairs {"Adam", "RMSprop", "NAdam", "RAdam", "Adamax", "Adagrad",
+                             "Rprop", "ASGD"} do
         local flat = nn.Parameter(moth.full({6}, 1, {dtype = dtype}))
         local x = moth.full({3, 2}, 1, {dtype = dtype}):t():detach():requires_grad_()
         local grad = moth.tensor({1, -2, 3, 4, 0, 0.5}, {dtype = dtype})

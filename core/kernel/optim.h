@@ -14,6 +14,8 @@ typedef enum moth_rule {
   MOTH_RMSPROP,  /* square, [mean if centered], [buffer if momentum] */
   MOTH_ADAGRAD,  /* sum of squares */
   MOTH_ADADELTA, /* square, square of the steps */
+  MOTH_RPROP,    /* gradient of the step before, size of the step */
+  MOTH_ASGD,     /* mean of the parameter */
   MOTH_RULES
 } moth_rule;
 
@@ -21,11 +23,13 @@ typedef struct moth_step {
   moth_rule rule;
   double lr;           /* factor of the step, corrections included */
   double lr_grad;      /* NAdam: factor of the gradient's own share */
+  double less, more;   /* Rprop: factors of a step's size where the gradient turned, or did not */
+  double least, most;  /* Rprop: bounds of that size */
   double beta1, beta2; /* shares of the running means that are kept */
   double root;         /* Adam: sqrt(1 - beta2^t); RAdam: factor of the adaptive step, or 0 */
   double eps, weight_decay;
   double shrink; /* the parameter's factor before all else: 1 - lr weight_decay if decoupled */
-  double momentum, dampening;
+  double momentum, dampening; /* ASGD: momentum is the share that the mean moves */
   bool maximize, nesterov, first, centered;
 } moth_step;
 

@@ -148,10 +148,41 @@ TARGET static void NAME(adadelta)(int64_t n, REAL *const *x, const moth_step *s)
   }
 }
 
+TARGET static void NAME(rprop)(int64_t n, REAL *const *x, const moth_step *s) {
+  COMMON;
+  REAL *restrict before = x[2];
+  REAL *restrict size = x[3];
+  const REAL less = (REAL)s->less, more = (REAL)s->more;
+  const REAL least = (REAL)s->least, most = (REAL)s->most;
+  (void)decay, (void)lr;
+  for (int64_t i = 0; i < n; i++) {
+    REAL g = sign * grad[i], turn = g * before[i];
+    REAL by = size[i] * (turn > 0 ? more : turn < 0 ? less : turn == 0 ? 1 : turn);
+    by = by < least ? least : by > most ? most : by;
+    g = turn < 0 ? 0 : g;
+    size[i] = by;
+    before[i] = g;
+    p[i] -= g > 0 ? by : g < 0 ? -by : g;
+  }
+}
+
+TARGET static void NAME(asgd)(int64_t n, REAL *const *x, const moth_step *s) {
+  COMMON;
+  REAL *restrict mean = x[2];
+  const REAL shrink = (REAL)s->shrink, share = (REAL)s->momentum;
+  const bool all = s->momentum == 1;
+  for (int64_t i = 0; i < n; i++) {
+    REAL g = sign * grad[i] + decay * p[i], now = p[i] * shrink - lr * g;
+    p[i] = now;
+    mean[i] = all ? now : mean[i] + share * (now - mean[i]);
+  }
+}
+
 static void (*const NAME(rules)[MOTH_RULES])(int64_t, REAL *const *, const moth_step *) = {
   [MOTH_SGD] = NAME(sgd),         [MOTH_ADAM] = NAME(adam),       [MOTH_NADAM] = NAME(nadam),
   [MOTH_RADAM] = NAME(radam),     [MOTH_ADAMAX] = NAME(adamax),   [MOTH_RMSPROP] = NAME(rmsprop),
   [MOTH_ADAGRAD] = NAME(adagrad), [MOTH_ADADELTA] = NAME(adadelta),
+  [MOTH_RPROP] = NAME(rprop),     [MOTH_ASGD] = NAME(asgd),
 };
 
 #undef COMMON

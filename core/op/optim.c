@@ -358,8 +358,58 @@ MOTH_OP_COMPOSES(adadelta_step_, ADADELTA_STEP_,
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
+/* -- Rprop, ASGD -- */
+
+static int rprop_step__compose(const rprop_step__args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  (void)out;
+  within(&status, a->ctx, "etaminus", a->etaminus, 0, 1);
+  within(&status, a->ctx, "etaplus", a->etaplus, 1, HUGE_VAL);
+  moth_step s = {.rule = MOTH_RPROP, .less = a->etaminus, .more = a->etaplus,
+                 .least = a->step_size_min, .most = a->step_size_max,
+                 .maximize = a->maximize};
+  list lists[] = {LIST(params), LIST(grads), LIST(prevs), LIST(step_sizes)};
+  return step_all(a->ctx, status, &s, lists, 4);
+}
+
+MOTH_OP_COMPOSES(rprop_step_, RPROP_STEP_,
+  .doc = "A step of Rprop (Riedmiller & Braun 1993): by the gradient's sign alone, with a size of "
+         "its own for each element.",
+  .examples =
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {etaminus = 0.25,"
+    " etaplus = 1.5, step_size_min = 0.1, step_size_max = 0.9, maximize = true}",
+  .outputs = "",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+
+static int asgd_step__compose(const asgd_step__args *a, moth_tensor **out) {
+  int status = MOTH_OK;
+  (void)out;
+  not_negative(&status, a->ctx, "eta", a->eta);
+  within(&status, a->ctx, "mu", a->mu, 0, 1);
+  not_negative(&status, a->ctx, "lambd", a->lambd);
+  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
+  moth_step s = {.rule = MOTH_ASGD, .lr = a->eta, .momentum = a->mu,
+                 .shrink = 1 - a->lambd * a->eta, .weight_decay = a->weight_decay,
+                 .maximize = a->maximize};
+  list lists[] = {LIST(params), LIST(grads), LIST(axs)};
+  return step_all(a->ctx, status, &s, lists, 3);
+}
+
+MOTH_OP_COMPOSES(asgd_step_, ASGD_STEP_,
+  .doc = "A step of averaged stochastic gradient descent (Polyak & Juditsky 1992).",
+  .examples =
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, 0.1\n"
+    "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, {eta = 0.1, mu = 0.5, lambd = 0.1,"
+    " weight_decay = 0.01, maximize = true}",
+  .outputs = "",
+  .counts = "eta",
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+
 const moth_op *const moth_optim_ops[] = {
   &moth_op_sgd_step_,    &moth_op_adam_step_,    &moth_op_nadam_step_,   &moth_op_radam_step_,
   &moth_op_adamax_step_, &moth_op_rmsprop_step_, &moth_op_adagrad_step_, &moth_op_adadelta_step_,
-  NULL,
+  &moth_op_rprop_step_,  &moth_op_asgd_step_,    NULL,
 };

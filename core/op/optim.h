@@ -93,4 +93,24 @@ MOTH_ARGS(adagrad_step_, ADAGRAD_STEP_)
   STEP_DECAY(ARG)
 MOTH_ARGS(adadelta_step_, ADADELTA_STEP_)
 
+#define RPROP_STEP_(ARG) \
+  STEP_PARAMS(ARG) \
+  ARG(tensors, prevs,                , "gradient of each at the step before") \
+  ARG(tensors, step_sizes,           , "size of each step") \
+  ARG(float,   etaminus,          0.5, "factor of the size where the gradient turned") \
+  ARG(float,   etaplus,           1.2, "factor of the size where it did not") \
+  ARG(float,   step_size_min,    1e-6, "smallest size") \
+  ARG(float,   step_size_max,      50, "largest size") \
+  ARG(bool,    maximize,        false, "climb instead of descend")
+MOTH_ARGS(rprop_step_, RPROP_STEP_)
+
+#define ASGD_STEP_(ARG) \
+  STEP_PARAMS(ARG) \
+  ARG(tensors, axs,                  , "mean of each parameter") \
+  ARG(float,   eta,                  , "learning rate of this step") \
+  ARG(float,   mu,                  1, "share that the mean moves; 1: it is the parameter") \
+  ARG(float,   lambd,            1e-4, "share by which the parameter shrinks, times eta") \
+  STEP_DECAY(ARG)
+MOTH_ARGS(asgd_step_, ASGD_STEP_)
+
 #endif

@@ -25,6 +25,8 @@ places.list = {
   { path = "moth.optim", short = "optim", doc = "optimizers" },
   { path = "moth.optim.lr_scheduler", short = "optim.lr_scheduler",
     doc = "schedules of the learning rate" },
+  { path = "moth.optim.swa_utils", short = "optim.swa_utils",
+    doc = "averages of a network's weights" },
   { path = "moth.data", short = "data",
     doc = "datasets, samplers, the DataLoader, readers of files" },
   { path = "moth.distributions", short = "moth.distributions",

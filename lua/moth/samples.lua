@@ -68,6 +68,12 @@ nn.MultiLabelSoftMarginLoss nn.MultiLabelSoftMarginLoss()(moth.randn(3), moth.te
 nn.utils.rnn.PackedSequence nn.utils.rnn.pack_sequence{moth.randn(3, 2), moth.randn(1, 2)}
 optim.Optimizer optim.SGD(nn.Linear(2, 1):parameters(), {lr = 0.1}):step()
 optim.SGD optim.SGD(nn.Linear(2, 1):parameters(), {lr = 0.1, momentum = 0.9})
+optim.Muon optim.Muon({moth.zeros(4, 3)}, {lr = 0.02})
+optim.LBFGS optim.LBFGS(nn.Linear(2, 1):parameters(), {line_search_fn = "strong_wolfe"})
+optim.swa_utils.AveragedModel optim.swa_utils.AveragedModel(nn.Linear(2, 1)):parameters()
+optim.swa_utils.get_swa_avg_fn optim.swa_utils.get_swa_avg_fn()
+optim.swa_utils.get_swa_multi_avg_fn optim.swa_utils.get_swa_multi_avg_fn()
+optim.swa_utils.SWALR optim.swa_utils.SWALR(optim.SGD(nn.Linear(2, 1):parameters()), 0.05)
 data.TensorDataset data.TensorDataset(moth.randn(10, 3), moth.arange(10)):get(1)
 data.Subset data.Subset(moth.randn(10, 3), {1, 4, 7}):len()
 data.ConcatDataset data.ConcatDataset{moth.randn(10, 3), moth.randn(5, 3)}:len()

@@ -1,10 +1,12 @@
 """Makes optim.json: what PyTorch's optimizers do to two parameters in 20 steps, and their
-state dict after the first ten.
+state dict halfway.
 
     python3 spec/golden/optim.py > spec/golden/optim.json
 
 The loss is sum(p^3) / 8, from the third step on + sum(q^2) / 2, in float64; the parameters are
-recorded after steps 1, 10 and 20. Names of the options are the same in Lua and in Python.
+recorded after steps 1, 10 and 20. LBFGS, which would be done by then, goes 4 steps on
+sum((p^2 - 1)^2 + p) + 2 sum(q^2) + q0 p1, and is recorded after 1, 2 and 4. Muon takes matrices
+alone, so its p is a column. Names of the options are the same in Lua and in Python.
 In the state dict a tensor is {"tensor": its numbers}, and the keys of `state` are strings.
 """
 
@@ -47,6 +49,25 @@ CASES = [
     ("Adadelta", {}),
     ("Adadelta", {"lr": 0.5, "rho": 0.75, "eps": 0.03125, "weight_decay": 0.25,
                   "maximize": True}),
+    ("Rprop", {}),
+    ("Rprop", {"lr": 0.125, "etas": (0.25, 1.5), "step_sizes": (0.03125, 0.25),
+               "maximize": True}),
+    ("ASGD", {}),
+    ("ASGD", {"lr": 0.125, "lambd": 0.125, "alpha": 0.5, "t0": 4, "weight_decay": 0.25,
+              "maximize": True}),
+    ("Adafactor", {}),
+    ("Adafactor", {"lr": 0.125, "beta2_decay": -0.5, "eps": (0.03125, 0.25), "d": 1.5,
+                   "weight_decay": 0.25, "maximize": True}),
+    ("Muon", {}),
+    ("Muon", {"lr": 0.125, "weight_decay": 0.25, "momentum": 0.5, "nesterov": False,
+              "ns_coefficients": (2, -1.5, 0.5), "eps": 0.03125, "ns_steps": 3,
+              "adjust_lr_fn": "match_rms_adamw"}),
+    ("Muon", {"lr": 0.125, "adjust_lr_fn": "spectral_unclamped"}),
+    ("LBFGS", {"max_iter": 3}),
+    ("LBFGS", {"lr": 0.125, "max_iter": 4, "max_eval": 4, "tolerance_grad": 0.03125,
+               "tolerance_change": 0.0078125, "history_size": 2}),
+    ("LBFGS", {"max_iter": 3, "line_search_fn": "strong_wolfe"}),
+    ("LBFGS", {"lr": 4, "max_iter": 2, "history_size": 2, "line_search_fn": "strong_wolfe"}),
 ]
 
 
@@ -55,21 +76,30 @@ def plain(value):
     return {"tensor": value.tolist()}
 
 
+def loss_of(name, p, q, i):
+    if name == "LBFGS":
+        return ((p * p - 1) ** 2 + p).sum() + 2 * (q * q).sum() + q[0, 0] * p[1]
+    loss = (p ** 3).sum() / 8
+    return loss + (q * q).sum() / 2 if i > 2 else loss
+
+
 def run(name, options):
-    p = torch.nn.Parameter(torch.tensor([0.5, -1.5, 2.0]))
+    p = torch.tensor([0.5, -1.5, 2.0])
+    p = torch.nn.Parameter(p.view(3, 1) if name == "Muon" else p)
     q = torch.nn.Parameter(torch.tensor([[0.25, 1.0]]))
     opt = getattr(torch.optim, name)([p, q], **options)
-    case = {"optimizer": name, "options": options, "rows": []}
-    for i in range(1, 21):
-        opt.zero_grad()
-        loss = (p ** 3).sum() / 8
-        if i > 2:
-            loss = loss + (q * q).sum() / 2
-        loss.backward()
-        opt.step()
-        if i in (1, 10, 20):
-            case["rows"].append(p.tolist() + q.view(-1).tolist())
-        if i == 10:
+    marks = (1, 2, 4) if name == "LBFGS" else (1, 10, 20)
+    case = {"optimizer": name, "options": options, "marks": marks, "rows": []}
+    for i in range(1, marks[2] + 1):
+        def closure():
+            opt.zero_grad()
+            loss = loss_of(name, p, q, i)
+            loss.backward()
+            return loss
+        opt.step(closure)
+        if i in marks:
+            case["rows"].append(p.view(-1).tolist() + q.view(-1).tolist())
+        if i == marks[1]:
             case["state"] = json.loads(json.dumps(opt.state_dict(), default=plain))
     return case
 

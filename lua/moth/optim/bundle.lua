@@ -12,25 +12,33 @@ local C, ctx = lib.C, lib.ctx
 local bundle = {}
 
 local wholes = setmetatable({}, {__mode = "k"}) -- group -> bundle
+local numbers = setmetatable({}, {__mode = "k"}) -- group -> name -> tensor
 local NONE = {}
 
 --- Handles of gradients that the step under way has made, or nil.
 bundle.borrowed = nil
 
-local function start(p, own, name)
+--- Puts a new tensor into a parameter's state, to stay; a step that is being recorded is void.
+-- @return the tensor
+function bundle.put(own, name, x)
   if lib.capture then require("moth.recording").void() end
-  local x = require("moth").zeros_like(p)
-  lib.check(lib.C.moth_keep_always(lib.ctx, x), name)
+  lib.check(C.moth_keep_always(ctx, x), name)
   own[name] = x
   return x
 end
 
-local function add(found, p, grad, own, names)
+local function start(p, own, name, first)
+  local value = first and first[name]
+  return (bundle.put(own, name, value and require("moth").full_like(p, value)
+    or require("moth").zeros_like(p)))
+end
+
+local function add(found, p, grad, own, names, first)
   local n = #found.params + 1
   found.params[n], found.grads[n], found.states[n] = p, grad, own
   for i = 1, #names do
     local name = names[i]
-    found[name][n] = own[name] or start(p, own, name)
+    found[name][n] = own[name] or start(p, own, name, first)
   end
 end
 
@@ -88,12 +96,13 @@ end
 
 --- The bundles of a group, a list of tables of lists that belong together: params, grads, states
 -- (the parameters' tables in self.state) and one for each of `names`, the tensors of the state;
--- a tensor that is missing begins as zeros.
+-- a tensor that is missing begins as zeros, or filled with what `first` says.
 -- @param self   the optimizer
 -- @param group  one of its groups
 -- @param names  which tensors each parameter's state has
--- @param key    function(state) -> what must be equal in a bundle (default: the step)
-function bundle.of(self, group, names, key)
+-- @param key    function(state, group) -> what must be equal in a bundle (default: the step)
+-- @param first  name -> the value that a tensor begins with
+function bundle.of(self, group, names, key, first)
   local whole = not key and bundle.whole(self, group, names)
   if whole then return whole.list end
   local all, by_key, params, state = {}, {}, group.params, self.state
@@ -107,7 +116,7 @@ function bundle.of(self, group, names, key)
         state[p] = own
       end
       own.step = own.step or 0
-      local at = key and key(own) or own.step
+      local at = key and key(own, group) or own.step
       local found = by_key[at]
       if not found then
         found = {step = own.step, params = {}, grads = {}, states = {}}
@@ -115,7 +124,7 @@ function bundle.of(self, group, names, key)
         by_key[at] = found
         all[#all + 1] = found
       end
-      add(found, p, grad, own, names)
+      add(found, p, grad, own, names, first)
     end
   end
   if #all == 1 and not key then bundle.keep(group, names, all[1], true) end
@@ -159,6 +168,21 @@ function bundle.note(self, group, found, op, number, more)
     group = group, states = found.states, params = found.params, state = self.state,
     optimizer = self, count = #group.params, groups = #self.param_groups,
     amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})
+end
+
+--- A number of the step as a tensor of one element, for optimizers made of several ops; it goes
+-- with tensors of any device and dtype. A note of "fill_" after it lets replays fill it anew.
+-- @param group  the group whose number it is
+function bundle.number(group, name, value)
+  local own = numbers[group]
+  if not own then
+    own = {}
+    numbers[group] = own
+  end
+  local x = own[name] or bundle.put(own, name,
+    require("moth").zeros({}, {dtype = require("moth").float64, device = "cpu"}))
+  x:fill_(value)
+  return x
 end
 
 --- Ends the handles of gradients that a step has made.

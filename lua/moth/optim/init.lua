@@ -8,10 +8,14 @@ local rows = {
   Optimizer = {"moth.optim.optimizer"},
   SGD = {"moth.optim.sgd"},
   lr_scheduler = {"moth.optim.lr_scheduler"},
+  swa_utils = {"moth.optim.swa_utils"},
 }
 lazy.from(rows, "moth.optim.adam", "Adam AdamW")
 lazy.from(rows, "moth.optim.kin", "NAdam RAdam Adamax")
 lazy.from(rows, "moth.optim.sized", "RMSprop Adagrad Adadelta")
+lazy.from(rows, "moth.optim.steady", "Rprop ASGD")
+lazy.from(rows, "moth.optim.matrix", "Adafactor Muon")
+lazy.from(rows, "moth.optim.lbfgs", "LBFGS")
 
 return (lazy.namespace("moth.optim", {}, rows, {
   found = function(value)

@@ -24,10 +24,12 @@ local IS_LEAF = lib.C.MOTH_IS_LEAF
 
 -- What a group may hold beside the optimizer's options: what schedules note there ...
 local notes = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true,
-               base_momentum = true}
+               base_momentum = true, swa_lr = true}
 -- ... and what PyTorch's state dicts say of how it computes, which means nothing here.
 local ignored = {foreach = true, fused = true, capturable = true, differentiable = true,
                  param_names = true}
+-- What PyTorch keeps of a parameter's state in a tensor of one element, and Moth as a number.
+local NUMBERS = {step = true, mu_product = true, eta = true, mu = true}
 
 -- ---- parameter groups ----
 
@@ -278,6 +280,7 @@ end
 local function run_hooks(self, list, closure)
   for _, entry in ipairs({unpack(list)}) do entry.fn(self, {closure}) end
 end
+Optimizer.run_hooks = run_hooks
 
 --- Adds fn(optimizer, args), called before every step; args is {closure} or {}.
 -- @return a handle with :remove()
@@ -362,8 +365,13 @@ local function check_state(self, state_dict)
   end
 end
 
+--- Whether a tensor of a state dict has the shape that a parameter's state has under that name.
+function Optimizer:fits(p, name, value) -- luacheck: ignore self name
+  return value.shape == p.shape
+end
+
 -- The state of one parameter, copied, its tensors in the parameter's dtype and place.
-local function adopt_state(self, p, values)
+function Optimizer:adopt_state(p, values)
   if type(values) ~= "table" then
     misfit(self, "the state of a parameter is " .. errors.describe(values))
   end
@@ -372,9 +380,9 @@ local function adopt_state(self, p, values)
     if value == lib.none then
       value = nil
     elseif lib.istensor(value) then
-      if value:dim() == 0 and p:dim() > 0 or name == "step" or name == "mu_product" then
-        value = tonumber(value:item()) -- PyTorch's steps are tensors
-      elseif value.shape ~= p.shape then
+      if value:dim() == 0 and p:dim() > 0 or NUMBERS[name] then
+        value = tonumber(value:item())
+      elseif not self:fits(p, name, value) then
         misfit(self, ("'%s' is %s, its parameter is %s"):format(name, errors.describe(value),
           errors.describe(p)))
       else
@@ -395,7 +403,7 @@ local function adopt_options(self, group, saved, i)
     local known = self.defaults[name] ~= nil or notes[name] or group[name] ~= nil
     if lib.istensor(value) then value = value:item() end
     if known and name ~= "params" then
-      if value ~= lib.none then options[name] = value end
+      if value ~= lib.none or self.defaults[name] == lib.none then options[name] = value end
     elseif not known and not ignored[name] and value ~= false and value ~= lib.none then
       misfit(self, ("its group %d has the option '%s', which is unknown%s"):format(i,
         tostring(name), nearest_option(self, name)))
@@ -417,7 +425,7 @@ function Optimizer:load_state_dict(state_dict)
     for j, p in ipairs(group.params) do
       local values = state_dict.state[tostring(saved.params[j])]
         or state_dict.state[saved.params[j]]
-      if values ~= nil then state[p] = adopt_state(self, p, values) end
+      if values ~= nil then state[p] = self:adopt_state(p, values) end
     end
   end
   for i, group in ipairs(self.param_groups) do
@@ -437,7 +445,11 @@ function Optimizer:__tostring()
     table.sort(names)
     for _, name in ipairs(names) do
       local value = group[name]
-      if type(value) == "table" then value = "{" .. table.concat(value, ", ") .. "}" end
+      if type(value) == "table" and getmetatable(value) == nil then
+        local words = {}
+        for k = 1, #value do words[k] = tostring(value[k]) end
+        value = "{" .. table.concat(words, ", ") .. "}"
+      end
       lines[#lines + 1] = "    " .. name .. ": " .. tostring(value)
     end
   end

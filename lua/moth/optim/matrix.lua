@@ -1,0 +1,335 @@
+--- matrix.lua -- optim.Adafactor and optim.Muon, whose steps see a matrix as a matrix and are made
+-- of several ops. Numbers that change from step to step are tensors of one element, so that a step
+-- can be captured.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local bundle = require "moth.optim.bundle"
+local Optimizer = require "moth.optim.optimizer"
+local scope = require "moth.scope"
+
+local matrix = {}
+
+local PARAMS = {"params", "params", "tensors, or groups of them with options"}
+
+local function new(name, rows)
+  local made = class(name, Optimizer)
+  made.keeps_own_state = true
+  made.signature = define.signature(name, rows)
+  matrix[name] = made
+  return made
+end
+
+-- Whether a group's options are what they were when a step was recorded.
+local function same_options(group, names, were)
+  for i, name in ipairs(names) do
+    if group[name] ~= were[i] then return false end
+  end
+  return true
+end
+
+local function options_of(group, names)
+  local list = {}
+  for i, name in ipairs(names) do list[i] = group[name] end
+  return list
+end
+
+-- A note of the fill_ that ran last: before a replay it writes value(group, step).
+local function note(self, group, found, names, value)
+  if not lib.capture then return end
+  local were = options_of(group, names)
+  bundle.note(self, group, found, "fill_", function(_, now, s, at, step)
+    if not same_options(now, names, were) then return false end
+    s[at.value + 1].number = value(now, step) -- a scalar is its type and its value
+    return true
+  end)
+end
+
+-- ---- Adafactor ----
+
+--- Adafactor (Shazeer and Stern, 2018): as Adam without the running mean, and of the squares of a
+-- matrix only the means of its rows and columns are kept.
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            the largest relative step, and factor of the weight decay (default 1e-2)
+-- @param beta2_decay   power of the step that the new square weighs (default -0.8)
+-- @param eps           {least size of a divisor, none: the spacing of floats at 1; least size of a
+--                      parameter that steps are measured by} (default {moth.none, 1e-3})
+-- @param d             from which size on steps are clipped (default 1)
+-- @param weight_decay  share by which the parameter shrinks (default 0)
+-- @param maximize      climb instead of descend (default false)
+local Adafactor = new("Adafactor", {
+  PARAMS, {"float", "lr", "the largest relative step", default = 1e-2},
+  {"float", "beta2_decay", "power of the step that the new square weighs", default = -0.8},
+  {"any", "eps", "{least divisor, least size of a parameter}; {none, 1e-3}", optional = true},
+  {"float", "d", "from which size on steps are clipped", default = 1},
+  {"float", "weight_decay", "share by which the parameter shrinks", default = 0},
+  {"bool", "maximize", "climb instead of descend", default = false},
+})
+
+function Adafactor:init(params, lr, beta2_decay, eps, d, weight_decay, maximize)
+  Optimizer.init(self, params, {
+    lr = lr, beta2_decay = beta2_decay, eps = eps or {lib.none, 1e-3}, d = d,
+    weight_decay = weight_decay, maximize = maximize,
+  })
+end
+
+function Adafactor:check(group)
+  self:range(group, "lr", 0)
+  self:range(group, "d", 1)
+  self:range(group, "weight_decay", 0)
+  local decay, eps = group.beta2_decay, group.eps
+  if type(decay) ~= "number" or not (decay <= 0) then
+    errors.argument("Adafactor", "beta2_decay", "a number up to 0 is needed, got "
+      .. errors.describe(decay), "E_DOMAIN")
+  end
+  local least, size
+  if type(eps) == "table" and getmetatable(eps) == nil then least, size = eps[1], eps[2] end
+  if least == lib.none then least = nil end
+  if type(size) ~= "number" or not (size >= 0)
+     or least ~= nil and (type(least) ~= "number" or not (least >= 0)) then
+    errors.argument("Adafactor", "eps", "{a number from 0 on or moth.none, a number from 0 on} is "
+      .. "needed, got " .. errors.describe(eps), "E_DOMAIN")
+  end
+end
+
+-- The shapes of row_var and col_var: the parameter's, with 1 in the last place or the one before.
+local function factor_shapes(p)
+  local rows, columns = {}, {}
+  for i, n in ipairs(p.shape) do rows[i], columns[i] = n, n end
+  rows[#rows], columns[#columns - 1] = 1, 1
+  return rows, columns
+end
+
+local function has_shape(x, shape)
+  if x:dim() ~= #shape then return false end
+  for i, n in ipairs(shape) do
+    if x:size(i) ~= n then return false end
+  end
+  return true
+end
+
+function Adafactor:fits(p, name, value)
+  if p:dim() < 2 or name == "variance" then return (Optimizer.fits(self, p, name, value)) end
+  local rows, columns = factor_shapes(p)
+  return (has_shape(value, name == "row_var" and rows or columns))
+end
+
+local function begin(own, p)
+  local zeros, zeros_like = require("moth").zeros, require("moth").zeros_like
+  if p:dim() < 2 then
+    if not own.variance then bundle.put(own, "variance", zeros_like(p)) end
+  elseif not own.row_var then
+    local rows, columns = factor_shapes(p)
+    local to = {dtype = p.dtype, device = p.device}
+    bundle.put(own, "row_var", zeros(rows, to))
+    bundle.put(own, "col_var", zeros(columns, to))
+  end
+end
+
+-- The spacing of a dtype's floats at 1.
+local EPSILON = {float64 = 2 ^ -52, float32 = 2 ^ -23, float16 = 2 ^ -10, bfloat16 = 2 ^ -7}
+
+-- The running means of the squares along dim, moved.
+local function move_mean(kept, grad, dim, share)
+  local mean = grad:norm(2, dim, true):square():div(grad:size(dim))
+  kept:lerp_(mean, share)
+end
+
+-- An estimate of the mean square of each element.
+local function squares(own, grad, share, eps)
+  if grad:dim() < 2 then
+    own.variance:lerp_(grad * grad, share)
+    return own.variance
+  end
+  move_mean(own.row_var, grad, -1, share)
+  move_mean(own.col_var, grad, -2, share)
+  local mean = own.row_var:mean {dim = -2, keepdim = true}
+  return own.row_var:matmul(own.col_var):div(mean:clamp {min = eps})
+end
+
+-- The root of a tensor's mean square.
+local function size_of(x)
+  return x:norm():div(math.sqrt(x:numel()))
+end
+
+local factored_step = scope.inside(function(p, grad, own, group, share, rho, shrink)
+  local eps = group.eps[1]
+  if type(eps) ~= "number" then eps = EPSILON[p.dtype.name] end
+  if group.maximize then grad = -grad end
+  local alpha = size_of(p):clamp {min = group.eps[2]} * rho
+  if group.weight_decay ~= 0 then p:mul_(shrink) end
+  local step = squares(own, grad, share, eps):clamp {min = eps * eps}:rsqrt() * grad
+  local over = size_of(step):div(group.d):clamp {min = 1}
+  p:sub_(step * (alpha / over))
+end)
+
+local function share_of(group, step) return step ^ group.beta2_decay end
+local function rho_of(group, step) return math.min(group.lr, 1 / math.sqrt(step)) end
+local function shrink_of(group) return 1 - group.lr * group.weight_decay end
+
+local PLAIN, CONSTANT = {}, {"eps", "d", "maximize", "weight_decay"}
+
+local function step_of(own) return own.step end
+
+local function number(self, group, found, name, value)
+  local x = bundle.number(group, name, value(group, found.step + 1))
+  note(self, group, found, CONSTANT, value)
+  return x
+end
+
+function Adafactor:update(group)
+  for _, b in ipairs(bundle.of(self, group, PLAIN, step_of)) do
+    for i, p in ipairs(b.params) do begin(b.states[i], p) end
+    local share = number(self, group, b, "share", share_of)
+    local rho = number(self, group, b, "rho", rho_of)
+    local shrink = number(self, group, b, "shrink", shrink_of)
+    for i, p in ipairs(b.params) do
+      if p:numel() > 0 then
+        factored_step(p, b.grads[i], b.states[i], group, share, rho, shrink)
+      end
+    end
+    bundle.count(b)
+  end
+end
+
+-- ---- Muon ----
+
+--- Muon (Jordan et al., 2024), for the matrices between a network's layers: steps whose singular
+-- values are all near 1. Give the other parameters to AdamW.
+-- @param params           list of matrices, or of groups {params = list, lr = ..., ...}
+-- @param lr               learning rate (default 1e-3)
+-- @param weight_decay     share by which the parameter shrinks (default 0.1)
+-- @param momentum         share of the running gradient that is kept (default 0.95)
+-- @param nesterov         look ahead along the running gradient (default true)
+-- @param ns_coefficients  of the polynomial that brings singular values near 1
+--                         (default {3.4445, -4.775, 2.0315})
+-- @param eps              least norm of a step before that (default 1e-7)
+-- @param ns_steps         how often that polynomial is applied (default 5)
+-- @param adjust_lr_fn     what the rate depends on beside: "original" (and none):
+--                         sqrt(max(1, rows / columns)); "match_rms_adamw": 0.2 sqrt(max(rows,
+--                         columns)); "spectral_unclamped": sqrt(rows / columns)
+local Muon = new("Muon", {
+  PARAMS, {"float", "lr", "learning rate", default = 1e-3},
+  {"float", "weight_decay", "share by which the parameter shrinks", default = 0.1},
+  {"float", "momentum", "share of the running gradient that is kept", default = 0.95},
+  {"bool", "nesterov", "look ahead along the running gradient", default = true},
+  {"any", "ns_coefficients", "of the polynomial; {3.4445, -4.775, 2.0315}", optional = true},
+  {"float", "eps", "least norm of a step before it is made orthogonal", default = 1e-7},
+  {"int", "ns_steps", "how often the polynomial is applied", default = 5},
+  {"any", "adjust_lr_fn", "'original', 'match_rms_adamw' or 'spectral_unclamped'",
+    optional = true},
+})
+
+function Muon:init(params, lr, weight_decay, momentum, nesterov, coefficients, eps, steps, adjust)
+  Optimizer.init(self, params, {
+    lr = lr, weight_decay = weight_decay, momentum = momentum, nesterov = nesterov,
+    ns_coefficients = coefficients or {3.4445, -4.775, 2.0315}, eps = eps, ns_steps = steps,
+    adjust_lr_fn = adjust == nil and lib.none or adjust,
+  })
+end
+
+local ADJUST = {
+  original = function(rows, columns) return math.sqrt(math.max(1, rows / columns)) end,
+  match_rms_adamw = function(rows, columns) return 0.2 * math.sqrt(math.max(rows, columns)) end,
+  spectral_unclamped = function(rows, columns) return math.sqrt(rows / columns) end,
+}
+ADJUST[lib.none] = ADJUST.original
+
+function Muon:check(group)
+  for _, name in ipairs {"lr", "weight_decay", "momentum", "eps"} do self:range(group, name, 0) end
+  self:range(group, "ns_steps", 0, 100)
+  local k = group.ns_coefficients
+  if type(k) ~= "table" or #k ~= 3 or type(k[1]) ~= "number" or type(k[2]) ~= "number"
+     or type(k[3]) ~= "number" then
+    errors.argument("Muon", "ns_coefficients", "three numbers are needed, got "
+      .. errors.describe(k), "E_TYPE")
+  elseif not ADJUST[group.adjust_lr_fn] then
+    errors.argument("Muon", "adjust_lr_fn", "'original', 'match_rms_adamw', 'spectral_unclamped' "
+      .. "or moth.none is needed, got " .. errors.describe(group.adjust_lr_fn), "E_DOMAIN")
+  end
+end
+
+--- Adds a group; all its parameters must be matrices.
+function Muon:add_param_group(group)
+  local list = type(group) == "table" and group.params
+  for i, p in ipairs(type(list) == "table" and list or {list}) do
+    if lib.istensor(p) and p:dim() ~= 2 then
+      errors.argument("Muon", "params", ("matrices are needed, but element %d is %s; give vectors "
+        .. "and volumes to another optimizer, such as AdamW"):format(i, errors.describe(p)),
+        "E_SHAPE")
+    end
+  end
+  Optimizer.add_param_group(self, group)
+end
+
+-- a x + b y of bfloat16 matrices, rounded once.
+local function sum(x, a, y, b)
+  return x:float():mul_(a):add_(y, b):to(x.dtype)
+end
+
+-- A matrix with the singular vectors of x, whose singular values are near 1: a polynomial, applied
+-- to x again and again, that takes small ones up and keeps what is near 1 there. In bfloat16, which
+-- is as good for this as anything, and fast on a GPU.
+local function near_orthogonal(x, k, steps, eps)
+  local tall = x:size(1) > x:size(2)
+  local y = x:to(require("moth").bfloat16)
+  if tall then y = y:t() end
+  y = y / y:norm():clamp {min = eps}
+  for _ = 1, steps do
+    local gram = y:matmul(y:t())
+    local update = sum(gram, k[2], gram:matmul(gram), k[3])
+    y = sum(y, k[1], update:matmul(y), 1)
+  end
+  return tall and y:t() or y
+end
+
+local orthogonal_step = scope.inside(function(p, grad, buffer, group, rate, shrink)
+  buffer:lerp_(grad, 1 - group.momentum)
+  local update = group.nesterov and grad:lerp(buffer, group.momentum) or buffer
+  update = near_orthogonal(update, group.ns_coefficients, group.ns_steps, group.eps)
+  p:mul_(shrink)
+  p:sub_(update:to(p.dtype) * (rate * ADJUST[group.adjust_lr_fn](p:size(1), p:size(2))))
+end)
+
+local FIXED = {"momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn"}
+
+local function rate_of(group) return group.lr end
+
+-- A number of the step; see bundle.note, which wants steps to be counted.
+local function rate(self, group, count, name, value)
+  local x = bundle.number(group, name, value(group))
+  if not lib.capture then return x end
+  local were, state, groups = options_of(group, FIXED), self.state, #self.param_groups
+  require("moth.recording").cell("fill_", {write = function(_, s, at)
+    if self.state ~= state or #group.params ~= count or #self.param_groups ~= groups
+       or not same_options(group, FIXED, were) then
+      return false
+    end
+    s[at.value + 1].number = value(group)
+    return true
+  end})
+  return x
+end
+
+function Muon:update(group)
+  local params, grads, buffers, n = {}, {}, {}, 0
+  local state, all = self.state, group.params
+  for _, p in ipairs(all) do
+    local grad = bundle.grad(p)
+    if grad ~= nil and p:numel() > 0 then
+      local own = state[p] or {}
+      state[p], n = own, n + 1
+      params[n], grads[n] = p, grad
+      buffers[n] = own.momentum_buffer
+        or bundle.put(own, "momentum_buffer", require("moth").zeros_like(p))
+    end
+  end
+  if n == 0 then return end
+  local by = rate(self, group, #all, "lr", rate_of)
+  local shrink = rate(self, group, #all, "shrink", shrink_of)
+  for i = 1, n do orthogonal_step(params[i], grads[i], buffers[i], group, by, shrink) end
+end
+
+return matrix

@@ -1,0 +1,164 @@
+--- steady.lua -- optim.Rprop, whose steps have sizes of their own, and optim.ASGD, which keeps the
+-- mean of its parameters.
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local bundle = require "moth.optim.bundle"
+local Optimizer = require "moth.optim.optimizer"
+
+local steady = {}
+
+local PARAMS = {"params", "params", "tensors, or groups of them with options"}
+local LR = {"float", "lr", "learning rate", default = 1e-2}
+local MAXIMIZE = {"bool", "maximize", "climb instead of descend", default = false}
+
+local function new(name, rows)
+  local made = class(name, Optimizer)
+  made.keeps_own_state = true
+  made.signature = define.signature(name, rows)
+  steady[name] = made
+  return made
+end
+
+-- ---- Rprop ----
+
+--- Rprop (Riedmiller and Braun, 1993): the gradient's sign alone, for gradients of the whole data.
+-- @param params      list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr          size of the first step (default 1e-2)
+-- @param etas        {less, more}: factors of an element's step where its gradient turned, and
+--                    where it did not (default {0.5, 1.2})
+-- @param step_sizes  {least, most}: bounds of the steps (default {1e-6, 50})
+-- @param maximize    climb instead of descend (default false)
+local Rprop = new("Rprop", {
+  PARAMS, LR, {"any", "etas", "{less, more}: factors of the steps; {0.5, 1.2}", optional = true},
+  {"any", "step_sizes", "{least, most}: bounds of the steps; {1e-6, 50}", optional = true},
+  MAXIMIZE,
+})
+
+function Rprop:init(params, lr, etas, step_sizes, maximize)
+  Optimizer.init(self, params, {
+    lr = lr, etas = etas or {0.5, 1.2}, step_sizes = step_sizes or {1e-6, 50},
+    maximize = maximize,
+  })
+end
+
+local function two(value)
+  local low, high = 0 / 0, 0 / 0
+  if type(value) == "table" then low, high = value[1], value[2] end
+  return type(low) == "number" and low or 0 / 0, type(high) == "number" and high or 0 / 0
+end
+
+function Rprop:check(group)
+  self:range(group, "lr", 0)
+  local less, more = two(group.etas)
+  if not (less > 0 and less < 1 and more > 1) then
+    errors.argument("Rprop", "etas", "two numbers, between 0 and 1 and above 1, are needed, got "
+      .. errors.describe(group.etas), "E_DOMAIN")
+  end
+  local least, most = two(group.step_sizes)
+  if not (least <= most) then
+    errors.argument("Rprop", "step_sizes", "the smallest and the largest step are needed, got "
+      .. errors.describe(group.step_sizes), "E_DOMAIN")
+  end
+end
+
+local SIZES, FIRST = {"prev", "step_size"}, {}
+
+local function write_rprop(_, group, s, at)
+  local etas, sizes = group.etas, group.step_sizes
+  s[at.etaminus].number, s[at.etaplus].number = etas[1], etas[2]
+  s[at.step_size_min].number, s[at.step_size_max].number = sizes[1], sizes[2]
+  s[at.maximize].integer = group.maximize and 1 or 0
+  return true
+end
+
+function Rprop:update(group)
+  local run, etas, sizes = bind.ops.rprop_step_, group.etas, group.step_sizes
+  FIRST.step_size = group.lr
+  for _, b in ipairs(bundle.of(self, group, SIZES, nil, FIRST)) do
+    run(b.params, b.grads, b.prev, b.step_size, etas[1], etas[2], sizes[1], sizes[2],
+      group.maximize)
+    bundle.count(b)
+    bundle.note(self, group, b, "rprop_step_", write_rprop)
+  end
+end
+
+-- ---- ASGD ----
+
+--- ASGD (Polyak and Juditsky, 1992): descent whose rate falls; state[p].ax is the parameter's mean
+-- over the steps from t0 on.
+-- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
+-- @param lr            learning rate of the first step (default 1e-2)
+-- @param lambd         how fast the rate falls, and the parameter shrinks (default 1e-4)
+-- @param alpha         power by which the rate falls (default 0.75)
+-- @param t0            step from which on parameters are averaged (default 1e6)
+-- @param weight_decay  share of the parameter added to its gradient (default 0)
+-- @param maximize      climb instead of descend (default false)
+local ASGD = new("ASGD", {
+  PARAMS, LR, {"float", "lambd", "how fast the rate falls, and the parameter shrinks",
+    default = 1e-4},
+  {"float", "alpha", "power by which the rate falls", default = 0.75},
+  {"float", "t0", "step from which on parameters are averaged", default = 1e6},
+  {"float", "weight_decay", "share of the parameter added to its gradient", default = 0},
+  MAXIMIZE,
+})
+
+function ASGD:init(params, lr, lambd, alpha, t0, weight_decay, maximize)
+  Optimizer.init(self, params, {
+    lr = lr, lambd = lambd, alpha = alpha, t0 = t0, weight_decay = weight_decay,
+    maximize = maximize,
+  })
+end
+
+function ASGD:check(group)
+  for _, name in ipairs {"lr", "lambd", "alpha", "weight_decay"} do self:range(group, name, 0) end
+  if type(group.t0) ~= "number" or group.t0 ~= group.t0 then
+    errors.argument("ASGD", "t0", "a number is needed, got " .. errors.describe(group.t0),
+      "E_DOMAIN")
+  end
+end
+
+local MEAN = {"ax"}
+
+-- The rate and the share of the mean after some steps; before the first they are lr and 1.
+local function rate_and_share(group, step)
+  return group.lr / (1 + group.lambd * group.lr * step) ^ group.alpha,
+    1 / math.max(1, step - group.t0)
+end
+
+local function advance(group, states, step)
+  local eta, mu = rate_and_share(group, step)
+  for i = 1, #states do states[i].eta, states[i].mu = eta, mu end
+end
+
+local function write_asgd(cell, group, s, at)
+  local own = cell.states[1]
+  s[at.eta].number, s[at.mu].number, s[at.lambd].number = own.eta, own.mu, group.lambd
+  s[at.weight_decay].number = group.weight_decay
+  s[at.maximize].integer = group.maximize and 1 or 0
+  return true
+end
+
+local function after_replay(cell)
+  advance(cell.group, cell.states, cell.step)
+end
+
+local function step_rate_share(own, group)
+  own.eta, own.mu = own.eta or group.lr, own.mu or 1
+  return ("%d %.17g %.17g"):format(own.step, own.eta, own.mu)
+end
+
+function ASGD:update(group)
+  local run = bind.ops.asgd_step_
+  for _, b in ipairs(bundle.of(self, group, MEAN, step_rate_share)) do
+    local own = b.states[1]
+    run(b.params, b.grads, b.ax, own.eta, own.mu, group.lambd, group.weight_decay, group.maximize)
+    bundle.count(b)
+    advance(group, b.states, own.step)
+    bundle.note(self, group, b, "asgd_step_", write_asgd, after_replay)
+  end
+end
+
+return steady
