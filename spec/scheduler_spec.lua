@@ -20,7 +20,7 @@ local function measure(i)
 end
 
 local function make(text, o)
-  return (setfenv(assert(loadstring("return " .. text)), {S = S, o = o})())
+  return (setfenv(assert(loadstring("return " .. text)), {S = S, A = optim.swa_utils, o = o})())
 end
 
 local function advance(schedule, o, i)

@@ -12,6 +12,7 @@ import warnings
 
 import torch
 from torch.optim import lr_scheduler as S
+from torch.optim import swa_utils as A
 
 warnings.simplefilter("ignore")
 STEPS = 50
@@ -101,6 +102,11 @@ CASES = [
      lambda o: S.SequentialLR(o, [S.ConstantLR(o), S.StepLR(o, 4, 0.7), S.MultiStepLR(o, [3, 8]),
                                   S.PolynomialLR(o, 9), S.CosineAnnealingWarmRestarts(o, 3)],
                               [3, 13, 25, 36])),
+    ("SWALR", "A.SWALR(o, 0.05)", lambda o: A.SWALR(o, 0.05)),
+    ("SWALR in a line", "A.SWALR(o, {0.05, 2}, {anneal_epochs = 30, anneal_strategy = 'linear'})",
+     lambda o: A.SWALR(o, [0.05, 2], 30, "linear")),
+    ("SWALR at once", "A.SWALR(o, {swa_lr = 0.05, anneal_epochs = 0})",
+     lambda o: A.SWALR(o, 0.05, 0)),
     ("ChainedScheduler", "S.ChainedScheduler {S.ConstantLR(o, 0.1, 4), S.ExponentialLR(o, 0.9), "
      "S.StepLR(o, 10)}",
      lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 4), S.ExponentialLR(o, 0.9),
