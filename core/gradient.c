@@ -1,6 +1,7 @@
 /* gradient.c -- running one node's gradient: opening what it saved, the helpers that formulas use
 ** (GRAD, moth_flow), and collecting what comes out.
 */
+#include "backend.h"
 #include "backward_parts.h"
 #include "registry.h"
 #include "tape.h"
@@ -175,13 +176,15 @@ static void spread_lists(const moth_op *op, void *args, moth_tensor **room) {
 static int refuse_nan(moth_node *n, moth_tensor **dxs) {
   moth_ctx *ctx = n->ctx;
   for (uint32_t i = 0; i < n->nin; i++) {
-    moth_tensor *nan = NULL, *found = NULL;
+    moth_tensor *nan = NULL, *found = NULL, *here = NULL;
     if (!dxs[i]) continue;
     int status = MOTH_CALL(ctx, &nan, isnan, .input = dxs[i]);
     if (!status) status = MOTH_CALL(ctx, &found, any, .input = nan);
-    bool bad = !status && *moth_at(found);
+    if (!status && !(here = moth_to_host(found))) status = ctx->error.code;
+    bool bad = here && *moth_at(here);
     moth_tensor_release(nan);
     moth_tensor_release(found);
+    moth_tensor_release(here);
     if (status) return status;
     if (!bad) continue;
     moth_error_blame(ctx, n->op->name);
