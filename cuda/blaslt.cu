@@ -187,7 +187,7 @@ static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *bias
 
 static lt_plan *plan_of(lt_state *s, const lt_key *k, const void *bias) {
   bool is_new;
-  lt_plan *p = plan_for(s->plans, *k, &is_new);
+  lt_plan *p = plan_for(s->plans, *k, &is_new, [](const lt_plan &) { return true; });
   if (is_new) make_plan(s, p, k, bias);
   return p;
 }

@@ -35,9 +35,10 @@ template <class K> static inline uint64_t hash_of(const K &key) {
 }
 
 /* How a library does something is found out once, and kept in a table by all that it depends on.
-** The plan that has this key, or one that is to be made anew: `taken` and `key` are members. */
-template <int SIZE, class P, class K>
-static inline P *plan_for(P (&plans)[SIZE], const K &key, bool *is_new) {
+** The plan that has this key, or one that is to be made anew, which may_go(plan) agrees to; NULL: of
+** those near by none does. `taken` and `key` are members. */
+template <int SIZE, class P, class K, class F>
+static inline P *plan_for(P (&plans)[SIZE], const K &key, bool *is_new, F may_go) {
   enum { NEAR = 8 };
   const uint64_t hash = hash_of(key);
   P *unused = NULL;
@@ -47,7 +48,11 @@ static inline P *plan_for(P (&plans)[SIZE], const K &key, bool *is_new) {
     if (!*is_new) return p;
     if (!p->taken && !unused) unused = p;
   }
-  return unused ? unused : &plans[(hash + (hash >> 32) % NEAR) % SIZE];
+  for (int i = 0; i < NEAR && !unused; i++) { /* each key of a place drops another one's */
+    P *p = &plans[(hash + ((hash >> 32) + i) % NEAR) % SIZE];
+    if (may_go(*p)) unused = p;
+  }
+  return unused;
 }
 
 /* What an address is a multiple of, a power of two up to `most`; `steps` are added to it. */

@@ -132,9 +132,10 @@ static bool has_graphs(const moth_queue *q) {
 }
 
 dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_new) {
-  dnn_plan *p = plan_for(s->plans, *key, is_new);
-  if (!*is_new) return p;
-  if (p->pinned && has_graphs(s->q)) return NULL;
+  const bool stands = has_graphs(s->q); /* what is pinned */
+  dnn_plan *p = plan_for(s->plans, *key, is_new,
+                         [=](const dnn_plan &old) { return !old.pinned || !stands; });
+  if (!p || !*is_new) return p;
   if (!is_worth(s, key, work)) return NULL;
   drop_plan(p);
   p->key = *key;
