@@ -91,8 +91,13 @@ static int same_dtypes(const moth_op *op, moth_cursor c, int *dtype) {
 }
 
 /* What an operand is cast to: the common dtype, but for single elements that the kernel takes in
-** the type it computes in, which need not be rounded, nor fit, the half type beside them. */
-static int operand_dtype(const moth_op *op, const moth_tensor *x, int dtype) {
+** the type it computes in, which need not be rounded, nor fit, the half type beside them. Plugins'
+** kernels of ops that take mixed types read half types beside f32 as they are. */
+static int operand_dtype(const moth_call_frame *f, const moth_op *op, const moth_tensor *x,
+                         int dtype) {
+  if (op->flags & MOTH_OP_MIXED && f->device > 0 && dtype == MOTH_F32 && x->l.device > 0 &&
+      moth_is_half(x->l.dtype))
+    return x->l.dtype;
   const bool wide = op->flags & MOTH_OP_WIDE_NUMBERS && x->l.ndim == 0 && x->l.device == 0;
   return wide && x->l.dtype != dtype ? moth_compute_dtype(dtype) : dtype;
 }
@@ -126,7 +131,7 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
   int status = check_dtype(op, ctx, *dtype, op->rows[0].name);
   for (c = start; !status && moth_next_input(&c);)
     if (*c.at && moth_kind_is_value(op->kinds[c.from]))
-      status = cast_input(f, op->rows[c.from].name, c.at, operand_dtype(op, *c.at, *dtype));
+      status = cast_input(f, op->rows[c.from].name, c.at, operand_dtype(f, op, *c.at, *dtype));
   return status;
 }
 

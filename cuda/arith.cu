@@ -1,4 +1,6 @@
-/* arith.cu -- elementwise arithmetic, as core/op/arith.h lists it, and choosing by a mask. */
+/* arith.cu -- elementwise arithmetic, as core/op/arith.h lists it, also of f32 beside half types,
+** and choosing by a mask.
+*/
 #include "../core/op/arith.h"
 
 #include "elementwise.cuh"
@@ -24,21 +26,123 @@ static int check_divisor(moth_ctx *ctx, int dtype, const moth_tensor *const *ope
   });
 }
 
-#define LISTS(ONE, TWO, THREE) ARITH_FUNCTIONS(TWO)
-MOTH_CUDA_FAMILY(LISTS)
+/* -- f32 and half types together: each operand is read as it lies, so that none is cast first -- */
 
-/* moth_map's entry for a function that divides; the list has written op_map itself. */
-#define WITHOUT_ZERO(op, name)                                                                 \
-  static int op##_checked(moth_ctx *ctx, int dtype, int noperands,                             \
-                          const moth_tensor *const *operands, const void *arg) {               \
-    int status = check_divisor(ctx, dtype, operands);                                          \
-    return status ? status : op##_map(ctx, dtype, noperands, operands, arg);                   \
-  }                                                                                            \
-  MOTH_ENTRY(op##_checks, {name, NULL, op##_checked})
-WITHOUT_ZERO(div_trunc, "div_trunc")
-WITHOUT_ZERO(div_floor, "div_floor")
-WITHOUT_ZERO(remainder, "remainder")
-WITHOUT_ZERO(fmod, "fmod")
+template <class Row> constexpr bool mixes = false;
+template <class Row> constexpr bool divides = false;
+#define MIXES(op) struct op##_form; template <> constexpr bool mixes<op##_form> = true;
+#define DIVIDES(op) struct op##_form; template <> constexpr bool divides<op##_form> = true;
+MIXES(add) MIXES(more) MIXES(sub) MIXES(less) MIXES(mul)
+DIVIDES(div_trunc) DIVIDES(div_floor) DIVIDES(remainder) DIVIDES(fmod)
+
+struct two_types {
+  int of[2]; /* dtypes of the operands */
+};
+
+static __device__ inline float mixed_at(const operand &o, int dtype, int64_t bytes) {
+  if (dtype == MOTH_BF16) return get(element<bf16>(o, bytes));
+  return dtype == MOTH_F16 ? get(element<f16>(o, bytes)) : *element<float>(o, bytes);
+}
+
+template <class T, int EACH> static __device__ inline void read_run(const char *at, float *v) {
+  const pack<T, EACH> many = *(const pack<T, EACH> *)(const void *)at;
+  for (int j = 0; j < EACH; j++) v[j] = get(&many.at[j]);
+}
+
+/* EACH elements from `first` on, of n; or one that stands for all. */
+template <int EACH>
+static __device__ inline void mixed_run(const operand &o, int dtype, bool one, int64_t first,
+                                        int64_t n, float *v) {
+  const int size = dtype == MOTH_F32 ? 4 : 2;
+  if (one) {
+    const float lone = mixed_at(o, dtype, 0);
+    for (int j = 0; j < EACH; j++) v[j] = lone;
+  } else if (first + EACH > n) {
+    for (int j = 0; j < EACH; j++)
+      v[j] = first + j < n ? mixed_at(o, dtype, (first + j) * size) : 0;
+  } else if (dtype == MOTH_F32) {
+    read_run<float, EACH>(o.at + first * size, v);
+  } else if (dtype == MOTH_BF16) {
+    read_run<bf16, EACH>(o.at + first * size, v);
+  } else {
+    read_run<f16, EACH>(o.at + first * size, v);
+  }
+}
+
+template <class Row, int EACH>
+static __global__ void mix_runs(walk<3> w, two_types t, three_numbers<float> numbers) {
+  const int64_t first = thread_number() * EACH;
+  if (first >= w.n) return;
+  float x[EACH], y[EACH];
+  pack<float, EACH> result;
+  mixed_run<EACH>(w.of[1], t.of[0], w.of[1].is_held || w.step[0][1] == 0, first, w.n, x);
+  mixed_run<EACH>(w.of[2], t.of[1], w.of[2].is_held || w.step[0][2] == 0, first, w.n, y);
+  for (int j = 0; j < EACH; j++)
+    result.at[j] = value_of<Row, float>(x[j], y[j], x[j], numbers.at);
+  float *to = (float *)(void *)w.of[0].at + first;
+  if (first + EACH <= w.n) *(pack<float, EACH> *)(void *)to = result;
+  else
+    for (int j = 0; first + j < w.n; j++) to[j] = result.at[j];
+}
+
+template <class Row>
+static __global__ void mix_any(walk<3> w, two_types t, three_numbers<float> numbers) {
+  const int64_t i = thread_number();
+  int64_t at[3];
+  if (i >= w.n) return;
+  offsets(w, i, at);
+  const float x = mixed_at(w.of[1], t.of[0], at[1]), y = mixed_at(w.of[2], t.of[1], at[2]);
+  *(float *)(void *)(w.of[0].at + at[0]) = value_of<Row, float>(x, y, x, numbers.at);
+}
+
+template <class Row>
+static int mix(moth_ctx *ctx, const moth_tensor *const *operands, const void *arg) {
+  enum { EACH = 4 };
+  const two_types t = {{operands[1]->l.dtype, operands[2]->l.dtype}};
+  three_numbers<float> numbers = {};
+  walk<3> w;
+  int sizes[3];
+  bool aligned = true;
+  if (operands[0]->l.numel == 0) return MOTH_OK;
+  if (arg) memcpy(&numbers, arg, sizeof numbers);
+  walk_over<3>(&w, ctx, operands);
+  for (int k = 0; k < 3; k++) {
+    sizes[k] = moth_dtype_size[operands[k]->l.dtype];
+    if (!w.of[k].is_held) aligned = aligned && (uintptr_t)w.of[k].at % (sizes[k] * EACH) == 0;
+  }
+  if (aligned && walk_flat(w, sizes))
+    return launch(ctx, operands[0], mix_runs<Row, EACH>, blocks_for(w.n, EACH), BLOCK, 0, w, t,
+                  numbers);
+  return launch(ctx, operands[0], mix_any<Row>, blocks_for(w.n), BLOCK, 0, w, t, numbers);
+}
+
+/* -- the family: what elementwise.cuh does for one, and what is special to some of its rows -- */
+
+template <class Row>
+static int arith_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operands,
+                     const void *arg) {
+  if constexpr (mixes<Row>)
+    if (dtype == MOTH_F32 &&
+        (operands[1]->l.dtype != MOTH_F32 || operands[2]->l.dtype != MOTH_F32))
+      return mix<Row>(ctx, operands, arg);
+  if constexpr (divides<Row>) {
+    const int status = check_divisor(ctx, dtype, operands);
+    if (status) return status;
+  }
+  return map_row<Row, 2>(ctx, dtype, operands, arg);
+}
+
+#define ARITH_ENTRY(kind, op, ...)                                                \
+  struct op##_form { MOTH_FORM_##kind(__VA_ARGS__) };                             \
+  static int op##_map(moth_ctx *ctx, int dtype, int noperands,                    \
+                      const moth_tensor *const *operands, const void *arg) {      \
+    (void)noperands;                                                              \
+    return arith_row<op##_form>(ctx, dtype, operands, arg);                       \
+  }                                                                               \
+  MOTH_ENTRY(op##_maps, {#op, NULL, op##_map})
+ARITH_FUNCTIONS(ARITH_ENTRY)
+
+/* -- choosing -- */
 
 /* result := condition ? x : y, of elements that are only moved */
 template <class T> static __global__ void choose(walk<4> w) {

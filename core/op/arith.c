@@ -69,7 +69,7 @@ MOTH_OP(add, ADD, .doc = "input + alpha * other.",
         .examples = "moth.randn(2, 3), moth.randn(3)\n"
                     "moth.randn(2, 3), moth.randn(2, 1), {alpha = 2}\n"
                     "moth.randn(2, 3), 1.5",
-        .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = BINARY_FLAGS)
+        .dtypes = MOTH_ANY | MOTH_PROMOTE, .flags = BINARY_FLAGS | MOTH_OP_MIXED)
 
 static int sub_shape(const sub_args *a, moth_layout *y) {
   int status = is_one(a->alpha) ? MOTH_OK : check_alpha(a->ctx, a->alpha, y);
@@ -94,7 +94,8 @@ MOTH_OP(sub, SUB, .doc = "input - alpha * other.",
         .examples = "moth.randn(2, 3), moth.randn(3)\n"
                     "moth.randn(2, 3), moth.randn(2, 1), {alpha = 2}\n"
                     "moth.randn(2, 3), 1.5",
-        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE | MOTH_NO_BOOL, .flags = BINARY_FLAGS)
+        .dtypes = MOTH_NUMERIC | MOTH_PROMOTE | MOTH_NO_BOOL,
+        .flags = BINARY_FLAGS | MOTH_OP_MIXED)
 
 /* -- mul -- */
 
@@ -118,7 +119,7 @@ static int mul_grad(const mul_args *a, moth_grad *g) {
 MOTH_OP(mul, MUL, .doc = "input * other, element by element.",
         .examples = "moth.randn(2, 3), moth.randn(3)\nmoth.randn(2, 3), 1.5",
         .dtypes = MOTH_ANY | MOTH_PROMOTE, .saves = "input:other other:input",
-        .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS)
+        .flags = BINARY_FLAGS | MOTH_OP_WIDE_NUMBERS | MOTH_OP_MIXED)
 
 /* -- division -- */
 
