@@ -67,8 +67,11 @@ static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base
     turned |= order[d] != d;
   }
   moth_tensor *dx = laid(g, &packed, v);
-  return moth_flow(g, input,
-                   turned ? GRAD(g, permute, .input = dx, .dims = {back, base->ndim}) : dx);
+  if (dx && turned && !g->ctx->grad_mode) /* no view, which would keep others from adding to it */
+    dx = moth_grad_own(g, moth_tensor_like(g->ctx, base, dx->storage));
+  else if (turned)
+    dx = GRAD(g, permute, .input = dx, .dims = {back, base->ndim});
+  return moth_flow(g, input, dx);
 }
 
 #define PART_GRAD(op)                                               \
