@@ -4,10 +4,11 @@
 ** widest dtype among it, but for batch_norm, whose images stay short beside f32 weights, and
 ** cross_entropy, which makes an f32 loss of short scores: of many nets they are the largest tensor.
 ** Casts are recorded, so gradients flow back to f32 leaves; a leaf's cast is kept until the
-** outermost region ends, since weights are used again and again.
+** outermost region ends, since weights are used again and again, and what a norm gives to products
+** is written in both dtypes at once.
 */
+#include "backward_parts.h"
 #include "frame.h"
-#include "tape.h"
 
 #include "op/attention.h"
 #include "op/conv.h"
@@ -28,6 +29,7 @@ struct moth_cast {
   uint64_t id;
   uint32_t version;   /* ... of this version */
   bool recorded;
+  bool brief; /* y is what a norm wrote beside its result, of which id and version tell; no x */
 };
 
 void moth_autocast_forget(moth_ctx *ctx) {
@@ -120,39 +122,90 @@ static moth_tensor *kept_cast(const moth_tensor *x, int dtype) {
   return NULL;
 }
 
-/* Without memory for it the cast is not kept. */
-static void keep_cast(moth_tensor *x, moth_tensor *y) {
-  moth_ctx *ctx = x->ctx;
+/* Takes the tensors of `c`. Without memory for it the cast is not kept. */
+static void keep(moth_ctx *ctx, struct moth_cast c) {
   if (ctx->ncasts == ctx->cast_room) {
     uint32_t room = ctx->cast_room ? 2 * ctx->cast_room : 16;
     struct moth_cast *casts = moth_alloc(ctx, room * (int64_t)sizeof *casts);
     if (!casts) {
       moth_error_clear(ctx);
+      moth_tensor_release(c.x);
+      moth_tensor_release(c.y);
       return;
     }
     if (ctx->casts) {
       memcpy(casts, ctx->casts, ctx->ncasts * sizeof *casts);
-      moth_dealloc(ctx, ctx->casts, ctx->cast_room * (int64_t)sizeof *casts);
+      moth_dealloc(ctx, ctx->casts, ctx->cast_room * (int64_t)sizeof *ctx->casts);
     }
     ctx->casts = casts;
     ctx->cast_room = room;
   }
-  ctx->casts[ctx->ncasts++] =
-    (struct moth_cast){.x = moth_tensor_retain(x), .y = moth_tensor_retain(y),
-                       .storage = x->storage, .id = x->storage->id,
-                       .version = moth_storage_version(x->storage), .recorded = ctx->grad_mode};
+  ctx->casts[ctx->ncasts++] = c;
+}
+
+static void keep_cast(moth_tensor *x, moth_tensor *y) {
+  keep(x->ctx, (struct moth_cast){.x = moth_tensor_retain(x), .y = moth_tensor_retain(y),
+                                  .storage = x->storage, .id = x->storage->id,
+                                  .version = moth_storage_version(x->storage),
+                                  .recorded = x->ctx->grad_mode});
+}
+
+/* -- norms: on a device they write f32 and the region's dtype in one pass. The latter is kept until
+** the next one comes, for products of the f32 result, whose casts need no pass then -- */
+
+static int brief_of(const moth_op *op) {
+  return op == &moth_op_layer_norm ? 3 : op == &moth_op_rms_norm ? 2 : 0;
+}
+
+bool moth_takes_brief_gradient(const moth_op *op) {
+  return op == &moth_op_layer_norm || op == &moth_op_rms_norm || op == &moth_op_group_norm;
+}
+
+void moth_autocast_result(const moth_op *op, moth_tensor **out) {
+  moth_tensor *brief = brief_of(op) ? out[brief_of(op)] : NULL;
+  if (!brief) return;
+  moth_ctx *ctx = brief->ctx;
+  for (uint32_t i = 0; i < ctx->ncasts; i++)
+    if (ctx->casts[i].brief) {
+      moth_tensor_release(ctx->casts[i].y);
+      ctx->casts[i] = ctx->casts[--ctx->ncasts];
+      break;
+    }
+  const moth_storage *s = out[0]->storage;
+  keep(ctx, (struct moth_cast){.y = moth_tensor_retain(brief), .id = s->id, .brief = true,
+                               .version = moth_storage_version(s)});
+}
+
+/* x, or the view of a norm's result that it is, as that was written in dtype; else *y is NULL. */
+static int cast_known(moth_tensor *x, int dtype, moth_tensor **y) {
+  moth_ctx *ctx = x->ctx;
+  for (uint32_t i = 0; i < ctx->ncasts; i++) {
+    const struct moth_cast *c = &ctx->casts[i];
+    if (!c->brief || c->id != x->storage->id || c->y->l.dtype != dtype ||
+        c->version != moth_storage_version(x->storage))
+      continue;
+    moth_layout l = x->l;
+    l.dtype = (uint8_t)dtype;
+    *y = moth_tensor_like(ctx, &l, c->y->storage);
+    int status = *y ? moth_record(&moth_op_cast, &(cast_args){ctx, x, dtype}, y) : ctx->error.code;
+    if (status && *y) moth_tensor_release(*y);
+    return status;
+  }
+  return MOTH_OK;
 }
 
 static int cast_to(moth_call_frame *f, moth_tensor **at, int dtype) {
   moth_tensor *x = *at, *y = NULL;
-  bool keep = worth_keeping(x, dtype);
-  moth_tensor *known = keep ? kept_cast(x, dtype) : NULL;
+  bool leaf = worth_keeping(x, dtype);
+  moth_tensor *known = leaf ? kept_cast(x, dtype) : NULL;
+  int status = leaf ? MOTH_OK : cast_known(x, dtype, &y);
+  if (status) return status;
   if (known) {
     y = moth_tensor_retain(known);
-  } else {
-    int status = MOTH_CALL(x->ctx, &y, cast, .input = x, .dtype = dtype);
+  } else if (!y) {
+    status = MOTH_CALL(x->ctx, &y, cast, .input = x, .dtype = dtype);
     if (status) return status;
-    if (keep) keep_cast(x, y);
+    if (leaf) keep_cast(x, y);
   }
   *at = moth_frame_keep(f, y);
   return *at ? MOTH_OK : x->ctx->error.code;

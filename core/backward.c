@@ -160,6 +160,17 @@ int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
   return status;
 }
 
+/* A gradient that came in a half type (moth_flow_brief), before others are added to it. */
+static int widen(moth_tensor **at, int dtype) {
+  moth_tensor *wide = NULL;
+  if ((*at)->l.dtype == dtype) return MOTH_OK;
+  int status = MOTH_CALL((*at)->ctx, &wide, cast, .input = *at, .dtype = dtype);
+  if (status) return status;
+  moth_tensor_release(*at);
+  *at = wide;
+  return MOTH_OK;
+}
+
 static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   moth_node *n = edge->node;
   if (t->ngoals && n->id < t->least) { /* nothing that was asked for lies this way */
@@ -171,7 +182,28 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
     moth_tensor_release(take);
     return t->ctx->error.code;
   }
-  return moth_task_gather(t->ctx, &t->entries[i].dys[edge->output], take);
+  moth_tensor **at = &t->entries[i].dys[edge->output];
+  const int status = *at && n->op ? widen(at, n->outs[edge->output].l.dtype) : MOTH_OK;
+  if (!status) return moth_task_gather(t->ctx, at, take);
+  moth_tensor_release(take);
+  return status;
+}
+
+moth_tensor *moth_flow_take(moth_grad *g, const moth_tensor *input) {
+  const moth_edge *to = &g->edges[input->arg];
+  moth_ctx *ctx = g->ctx;
+  if (g->status || !g->task || !moth_wants(g, input) || ctx->grad_mode || ctx->anomaly ||
+      g->dx[input->arg])
+    return NULL;
+  const uint32_t i = find(g->task, to->node);
+  if (i == UINT32_MAX) return NULL;
+  const task_entry *e = &g->task->entries[i];
+  moth_tensor *sum = e->dys[to->output];
+  if (e->waiting || !sum || sum->l.dtype != input->l.dtype ||
+      !moth_shape_same(&sum->l, &input->l))
+    return NULL;
+  e->dys[to->output] = NULL;
+  return moth_grad_own(g, sum);
 }
 
 bool moth_flow_unseen(const moth_grad *g, const moth_tensor *input) {

@@ -40,6 +40,13 @@ moth_task *moth_task_find(moth_ctx *ctx, uint32_t id); /* NULL: error set */
 
 /* *at += take. Nothing is allocated unless someone else holds *at. */
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
+/* Whether gradients of an op's f32 result may come in a half type (autocast.c). */
+bool moth_takes_brief_gradient(const moth_op *op);
+/* moth_flow for the gradient of a cast, which such an op gets as it is. */
+int moth_flow_brief(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
+/* What has arrived so far where the gradient of input goes to: the caller adds it to that in its
+** own pass. Borrowed from g; NULL: nothing, or nothing that can be taken. */
+moth_tensor *moth_flow_take(moth_grad *g, const moth_tensor *input);
 /* The entry of n, made if need be; NULL: error set. */
 task_entry *moth_task_enter(moth_task *t, moth_node *n);
 

@@ -90,6 +90,8 @@ static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tens
   int status = shapes_of(f, op, dtype, y);
   if (ctx->capture) moth_capture_fresh(ctx, op, &f->args, true);
   for (; !status && made < n; made++) {
+    out[made] = NULL;
+    if (y[made].ndim == MOTH_NO_RESULT) continue;
     out[made] = lies_channels_last(f, op, &y[made]) ? moth_tensor_new_channels_last(ctx, &y[made])
                                                     : moth_tensor_new(ctx, &y[made]);
     if (!out[made]) {
@@ -101,6 +103,7 @@ static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tens
   if (!status) status = run_kernel(ctx, op, &f->args, out, true, f->device);
   if (!status) status = moth_record(op, &f->args, out);
   if (status) release_all(out, made);
+  else if (ctx->autocast != MOTH_NO_DTYPE) moth_autocast_result(op, out);
   return status;
 }
 

@@ -279,7 +279,7 @@ static int append(moth_capture *c, const moth_op *op, moth_kernel run, const voi
   if (status) return status;
   in.args = freeze_args(c, op, args);
   if (!in.args) return c->ctx->error.code;
-  for (uint32_t i = 0; i < nout; i++) {
+  for (uint32_t i = 0; i < nout && out[i]; i++) {
     in.out[i] = freeze(c, out[i]);
     if (!in.out[i]) return c->ctx->error.code;
     bool whole = fresh || (op == &moth_op_copy_ && fills(out[i]));

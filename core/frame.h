@@ -44,8 +44,12 @@ int moth_read_args(moth_call_frame *f, const moth_op *op, const moth_slot *slots
 ** MOTH_NO_DTYPE without a tensor to take it from. */
 #define MOTH_NO_DTYPE (-1)
 int moth_prepare(moth_call_frame *f, const moth_op *op, int *dtype);
+/* What a shape rule sets as `ndim` of a last result that this call does not have. */
+#define MOTH_NO_RESULT (-1)
 /* Casts inputs as the region of autocast says that the context is in (autocast.c). */
 int moth_autocast_inputs(moth_call_frame *f, const moth_op *op);
+/* A norm has written its result in the region's dtype as well: products that follow take that. */
+void moth_autocast_result(const moth_op *op, moth_tensor **out);
 
 /* On a device, masks among an op's indices become the positions where they hold (op/masks.c). */
 int moth_index_prepare(moth_call_frame *f, const moth_op *op);

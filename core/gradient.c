@@ -122,6 +122,26 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
   return MOTH_OK;
 }
 
+/* Whether nobody sees the gradient but the op that made input, which widens it itself. */
+static bool goes_brief(const moth_grad *g, const moth_tensor *input, const moth_tensor *dx) {
+  const moth_node *n = g->edges[input->arg].node;
+  if (g->ctx->grad_mode || g->ctx->anomaly || !moth_is_half(dx->l.dtype) ||
+      input->l.dtype != MOTH_F32 || n->flags & MOTH_N_HOOKED || n->retains || !n->op ||
+      !moth_takes_brief_gradient(n->op) || g->edges[input->arg].output)
+    return false;
+  for (uint32_t i = 0; i < g->task->ngoals; i++)
+    if (g->task->goals[i].node == n) return false;
+  return true;
+}
+
+int moth_flow_brief(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
+  if (g->status || !g->task || !moth_wants(g, input) || g->dx[input->arg] ||
+      !goes_brief(g, input, dx))
+    return moth_flow(g, input, dx);
+  g->dx[input->arg] = moth_tensor_retain(dx);
+  return MOTH_OK;
+}
+
 /* -- opening a node -- */
 
 /* The tensors that a gradient sees carry their history only when it is to be recorded itself. */

@@ -276,7 +276,7 @@ static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **o
   }
   n->id = ++ctx->ids; /* after its edges: a leaf met here for the first time got a smaller one */
   save_inputs(n, args, *wanting, before);
-  for (uint32_t i = 0; out && i < nout; i++)
+  for (uint32_t i = 0; out && i < nout && out[i]; i++)
     moth_save(&n->outs[i], out[i], (op->save_out[i] & *wanting) != 0);
   return n;
 }

@@ -1,7 +1,8 @@
 /* norm.cu -- layer_norm, rms_norm and group_norm: rows of (channels, inner) elements, normalised
 ** by their own mean and variance, a warp or a block to a row. Variances are taken around the mean,
 ** in a second pass that reads the row from the cache. Groups of images that are channels_last are
-** read where they lie.
+** read where they lie. Beside f32, results and gradients may be in a half type, for which no pass
+** of its own is made.
 */
 #include "../core/op/norm.h"
 
@@ -59,6 +60,32 @@ static __device__ inline void weights_at(const row_form &f, int64_t i, const W *
   }
 }
 
+/* -- numbers in memory that are of type T, or beside f32 of a half type -- */
+
+template <class T> constexpr bool is_f32 = sizeof(real_of<T>) == 4 && sizeof(T) == 4;
+
+template <class T, int EACH, class real>
+static __device__ inline void read_lump(const void *at, int64_t i, real *v) {
+  const lump<T, EACH> many = *(const lump<T, EACH> *)(const void *)((const T *)at + i);
+  for (int k = 0; k < EACH; k++) v[k] = get(&many.at[k]);
+}
+
+template <class T, int EACH, class real>
+static __device__ inline void read_any(const void *at, int dtype, int64_t i, real *v) {
+  if constexpr (is_f32<T>) {
+    if (dtype == MOTH_BF16) return read_lump<bf16, EACH>(at, i, v);
+    if (dtype == MOTH_F16) return read_lump<f16, EACH>(at, i, v);
+  }
+  read_lump<T, EACH>(at, i, v);
+}
+
+template <class T, int EACH>
+static __device__ inline void write_half(void *at, int64_t i, const float *v) {
+  lump<T, EACH> many;
+  for (int k = 0; k < EACH; k++) put(&many.at[k], v[k]);
+  *(lump<T, EACH> *)(void *)((T *)at + i) = many;
+}
+
 /* -- forward -- */
 
 /* The sum over the team's row of x - m, or of its square. */
@@ -82,6 +109,8 @@ template <class T> struct row_norm {
   const T *x, *weight, *bias;
   T *y;
   real_of<T> *mean, *rstd; /* mean is NULL if it is not taken away */
+  void *brief;             /* y in a half type, or NULL */
+  int half;
 };
 
 template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_norm<T> p) {
@@ -103,7 +132,12 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
     weights_at<EACH>(p.f, i, bias, (R)0, b);
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
-    *(lump<T, EACH> *)(void *)(p.y + start + place_of(p.f, i)) = out;
+    const int64_t at = start + place_of(p.f, i);
+    *(lump<T, EACH> *)(void *)(p.y + at) = out;
+    if constexpr (is_f32<T>) {
+      if (p.brief && p.half == MOTH_BF16) write_half<bf16, EACH>(p.brief, at, out.at);
+      else if (p.brief) write_half<f16, EACH>(p.brief, at, out.at);
+    }
   }
   if (!works || me.lane != 0) return;
   if (p.mean) p.mean[row] = mean;
@@ -118,7 +152,7 @@ template <class T, int EACH> static int norm_launch(moth_tensor *out, const row_
 
 static int rows_run(const moth_tensor *input, const moth_tensor *weight, const moth_tensor *bias,
                     const row_form &f, double eps, moth_tensor *out, moth_tensor *mean,
-                    moth_tensor *rstd) {
+                    moth_tensor *rstd, const moth_tensor *brief) {
   moth_tensor *x = moth_packed_as(input, f.step != 0), *w = weight ? moth_packed(weight) : NULL;
   moth_tensor *b = bias ? moth_packed(bias) : NULL;
   int status = x && (w || !weight) && (b || !bias) ? MOTH_OK : moth_status(out->ctx);
@@ -127,9 +161,10 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
       typedef typename decltype(type)::of T;
       typedef real_of<T> R;
       const row_norm<T> p = {f, eps, data<T>(x), w ? data<T>(w) : NULL, b ? data<T>(b) : NULL,
-                             data<T>(out), mean ? data<R>(mean) : NULL, data<R>(rstd)};
+                             data<T>(out), mean ? data<R>(mean) : NULL, data<R>(rstd),
+                             brief ? moth_address(brief) : NULL, brief ? brief->l.dtype : 0};
       const bool many = run_of(f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
-                        on_lump(p.weight) && on_lump(p.bias);
+                        on_lump(p.weight) && on_lump(p.bias) && on_lump(p.brief, 2 * LUMP<T>);
       return many ? norm_launch<T, LUMP<T>>(out, p) : norm_launch<T, 1>(out, p);
     });
   moth_tensor_release(x);
@@ -149,13 +184,13 @@ static row_form last_dims(const moth_tensor *x, moth_ints shape) {
 
 MOTH_CUDA(layer_norm) {
   return rows_run(a->input, a->weight, a->bias, last_dims(a->input, a->normalized_shape), a->eps,
-                  out[0], out[1], out[2]);
+                  out[0], out[1], out[2], out[3]);
 }
 
 MOTH_CUDA(rms_norm) {
   const double spacing = a->input->l.dtype == MOTH_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
   return rows_run(a->input, a->weight, NULL, last_dims(a->input, a->normalized_shape),
-                  moth_absent(a->eps) ? spacing : a->eps, out[0], NULL, out[1]);
+                  moth_absent(a->eps) ? spacing : a->eps, out[0], NULL, out[1], out[2]);
 }
 
 MOTH_CUDA(group_norm) {
@@ -165,14 +200,18 @@ MOTH_CUDA(group_norm) {
   return rows_run(a->input, a->weight, a->bias,
                   form_of(l->shape[0] * a->num_groups, a->num_groups, l->shape[1] / a->num_groups,
                           inner, moth_is_channels_last(out[0])),
-                  a->eps, out[0], out[1], out[2]);
+                  a->eps, out[0], out[1], out[2], NULL);
 }
 
-/* -- backward: with g = dy weight, dx = rstd (g - mean of g - xhat mean of (g xhat)) -- */
+/* -- backward: with g = dy weight, dx = rstd (g - mean of g - xhat mean of (g xhat)), and what came
+** past the norm is added to it -- */
 
 template <class T> struct row_back {
   row_form f;
-  const T *x, *dy;
+  const T *x;
+  const void *dy;
+  int dy_dtype;
+  const T *sum; /* or NULL */
   const real_of<T> *weight, *mean, *rstd;
   T *dx;
 };
@@ -187,14 +226,14 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
   const R mean = p.mean && works ? p.mean[row] : 0, rstd = works ? p.rstd[row] : 0;
   const R *weight = weights_of(p.f, row, p.weight);
   sums_of<R> own = {0, 0};
-  R w[EACH];
+  R w[EACH], dy[EACH], sum[EACH];
   for (int64_t i = first; i < last; i += step) {
     const int64_t from = at + place_of(p.f, i);
     const many x = *(const many *)(const void *)(p.x + from);
-    const many dy = *(const many *)(const void *)(p.dy + from);
+    read_any<T, EACH>(p.dy, p.dy_dtype, from, dy);
     weights_at<EACH>(p.f, i, weight, (R)1, w);
     for (int k = 0; k < EACH; k++) {
-      const R g = get(&dy.at[k]) * w[k];
+      const R g = dy[k] * w[k];
       own.a += g;
       own.b += g * (get(&x.at[k]) - mean);
     }
@@ -206,12 +245,15 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
   for (int64_t i = first; i < last; i += step) {
     const int64_t from = at + place_of(p.f, i);
     const many x = *(const many *)(const void *)(p.x + from);
-    const many dy = *(const many *)(const void *)(p.dy + from);
     many out;
+    read_any<T, EACH>(p.dy, p.dy_dtype, from, dy);
     weights_at<EACH>(p.f, i, weight, (R)1, w);
     for (int k = 0; k < EACH; k++)
-      put(&out.at[k],
-          get(&dy.at[k]) * w[k] * rstd + (get(&x.at[k]) - mean) * along + even);
+      put(&out.at[k], dy[k] * w[k] * rstd + (get(&x.at[k]) - mean) * along + even);
+    if (p.sum) {
+      read_lump<T, EACH>(p.sum, from, sum);
+      for (int k = 0; k < EACH; k++) put(&out.at[k], sum[k] + get(&out.at[k]));
+    }
     *(many *)(void *)(p.dx + from) = out;
   }
 }
@@ -226,13 +268,19 @@ template <class T, int EACH> static int back_launch(moth_tensor *out, const row_
 template <class T> struct affine_sums {
   row_back<T> p;
   quotient_by channels, pixels; /* pixels: of a sample, where the channels of each are a row */
-  template <int EACH> __device__ two_lumps<T, EACH> load(int64_t at) const {
-    return load_two<EACH>(p.x + at, p.dy + at);
+  template <int EACH> struct both {
+    lump<T, EACH> x;
+    real_of<T> dy[EACH];
+  };
+  template <int EACH> __device__ both<EACH> load(int64_t at) const {
+    both<EACH> of = {*(const lump<T, EACH> *)(const void *)(p.x + at), {}};
+    read_any<T, EACH>(p.dy, p.dy_dtype, at, of.dy);
+    return of;
   }
   template <int EACH>
-  __device__ sums_of<double> term(int64_t q, int64_t c, const two_lumps<T, EACH> &of, int k) const {
+  __device__ sums_of<double> term(int64_t q, int64_t c, const both<EACH> &of, int k) const {
     const int64_t row = divide(q, pixels) * p.f.groups + divide(c, channels);
-    const double d = (double)get(&of.dy.at[k]), mean = p.mean ? (double)p.mean[row] : 0;
+    const double d = (double)of.dy[k], mean = p.mean ? (double)p.mean[row] : 0;
     return sums_of<double>{d * ((double)get(&of.x.at[k]) - mean) * (double)p.rstd[row], d};
   }
 };
@@ -262,7 +310,7 @@ template <class T> static int affine_run(const row_back<T> &p, moth_tensor **out
   return status;
 }
 
-enum { X, DY, WEIGHT, MEAN, RSTD, INPUTS };
+enum { X, DY, SUM, WEIGHT, MEAN, RSTD, INPUTS };
 
 template <class T>
 static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_tensor **out) {
@@ -271,11 +319,12 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
   const int64_t inner = rows ? numel / rows / a->channels : 1;
   const bool channels_last = moth_is_channels_last(out[0]);
   const row_back<T> p = {form_of(rows, a->groups, a->channels, inner, channels_last), data<T>(t[X]),
-                         data<T>(t[DY]), t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL,
+                         moth_address(t[DY]), t[DY]->l.dtype, t[SUM] ? data<T>(t[SUM]) : NULL,
+                         t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL,
                          t[MEAN] ? data<R>(t[MEAN]) : NULL,
                          data<R>(t[RSTD]), data<T>(out[0])};
   const bool many = run_of(p.f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
-                    on_lump(p.dx) && on_lump(p.weight, sizeof(R) * LUMP<T>);
+                    on_lump(p.sum) && on_lump(p.dx) && on_lump(p.weight, sizeof(R) * LUMP<T>);
   int status = MOTH_OK;
   if (rows) status = many ? back_launch<T, LUMP<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
   return status ? status : affine_run(p, out);
@@ -292,13 +341,15 @@ static moth_tensor *laid_as(const moth_tensor *x, int dtype, bool channels_last)
 
 static int row_norm_back_run(const row_norm_back_args *a, moth_tensor **out) {
   const int dtype = a->input->l.dtype, real = moth_compute_dtype(dtype);
-  const moth_tensor *from[INPUTS] = {a->input, a->grad, a->weight, a->mean, a->rstd};
+  const moth_tensor *from[INPUTS] = {a->input, a->grad, a->sum, a->weight, a->mean, a->rstd};
+  const bool brief = dtype == MOTH_F32 && moth_dtype_size[a->grad->l.dtype] == 2;
   const bool channels_last = moth_is_channels_last(out[0]);
   moth_tensor *t[INPUTS] = {NULL};
   int status = MOTH_OK;
   for (int i = 0; i < INPUTS && !status; i++) {
     if (!from[i]) continue;
-    t[i] = i < WEIGHT ? laid_as(from[i], dtype, channels_last) : packed_as(from[i], real);
+    const int as = i >= WEIGHT ? real : i == DY && brief ? a->grad->l.dtype : dtype;
+    t[i] = i < WEIGHT ? laid_as(from[i], as, channels_last) : packed_as(from[i], as);
     if (!t[i]) status = moth_status(a->ctx);
   }
   if (!status)

@@ -2,6 +2,7 @@
 #include "copy.h"
 
 #include "../backend.h"
+#include "../backward_parts.h"
 #include "../kernel/elementwise.h"
 #include "../kernel/scalar.h"
 #include "arith.h"
@@ -87,7 +88,9 @@ static int cast_cpu(const cast_args *a, moth_tensor **out) {
   return moth_copy_into(out[0], a->input);
 }
 
-static int cast_grad(const cast_args *a, moth_grad *g) { return moth_flow(g, a->input, g->dy); }
+static int cast_grad(const cast_args *a, moth_grad *g) {
+  return moth_flow_brief(g, a->input, g->dy);
+}
 
 MOTH_OP(cast, CAST,
         .doc = "A copy with another element type. Floats become integers towards 0 and saturate, "

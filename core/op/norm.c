@@ -8,9 +8,10 @@
 
 #include <float.h>
 
+#include "../backward_parts.h"
+#include "../frame.h"
 #include "../kernel/norm.h"
 #include "../kernel/real.h"
-#include "../tape.h"
 #include "formula.h"
 #include "reduce.h"
 
@@ -41,6 +42,17 @@ static void result_shapes(const moth_tensor *input, const row_form *f, int stats
   }
 }
 
+/* The result once more, in the dtype of a region of autocast, where that costs no pass of its own:
+** the region hands it to products. */
+static void brief_shape(const moth_ctx *ctx, const moth_layout *result, moth_layout *y) {
+  const int half = ctx->autocast;
+  y->ndim = MOTH_NO_RESULT;
+  if (half < 0 || !moth_is_half(half) || !result->device || result->dtype != MOTH_F32) return;
+  y->ndim = result->ndim;
+  memcpy(y->shape, result->shape, sizeof y->shape);
+  y->dtype = (uint8_t)half;
+}
+
 /* mean is NULL if it is not to be taken away. */
 static int rows_run(const moth_tensor *input, const moth_tensor *weight, const moth_tensor *bias,
                     const row_form *f, double eps, moth_tensor *out, moth_tensor *mean,
@@ -69,7 +81,11 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
 static int row_norm_back_shape(const row_norm_back_args *a, moth_layout *y) {
   int64_t weights, rows = a->rstd->l.numel, n = a->input->l.numel;
   int status = moth_real_alike("grad", a->grad, a->input);
+  if (!status && a->sum) status = moth_real_alike("sum", a->sum, a->input);
   if (status) return status;
+  if (a->sum && !moth_shape_same(&a->sum->l, &a->input->l))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "sum", "%s does not go with %s", moth_str(a->sum),
+                     moth_str(a->input));
   if (!moth_shape_same(&a->grad->l, &a->input->l))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s does not go with %s", moth_str(a->grad),
                      moth_str(a->input));
@@ -82,6 +98,7 @@ static int row_norm_back_shape(const row_norm_back_args *a, moth_layout *y) {
       (a->weight && a->weight->l.numel != weights))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "rstd", "%s does not go with %s", moth_str(a->rstd),
                      moth_str(a->input));
+  y[0].dtype = y[1].dtype = y[2].dtype = a->input->l.dtype;
   y[0].ndim = a->input->l.ndim;
   memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
   y[1].ndim = y[2].ndim = 1;
@@ -139,7 +156,10 @@ static int row_norm_back_cpu(const row_norm_back_args *a, moth_tensor **out) {
   moth_tensor_release(w);
   moth_tensor_release(mean);
   moth_tensor_release(rstd);
-  return moth_real_done(dx, out[0], status);
+  status = moth_real_done(dx, out[0], status);
+  if (status || !a->sum) return status;
+  add_args args = {.ctx = a->ctx, .input = out[0], .other = a->sum, .alpha = {.as.number = 1}};
+  return moth_run_into(&moth_op_add, &args, out[0]);
 }
 
 MOTH_OP_CONST(row_norm_back, ROW_NORM_BACK,
@@ -147,7 +167,7 @@ MOTH_OP_CONST(row_norm_back, ROW_NORM_BACK,
   .examples =
     "moth.randn(2, 6), moth.randn(2, 6), moth.randn(3), moth.randn(2), moth.rand(2), 1, 3\n"
     "moth.randn(2, 6), moth.randn(2, 6), moth.none, moth.none, moth.rand(2),"
-    " {groups = 2, channels = 3, affine = false}",
+    " {groups = 2, channels = 3, affine = false, sum = moth.randn(2, 6)}",
   .outputs = "dx, dweight, dbias",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
@@ -197,10 +217,13 @@ static int rows_grad(moth_grad *g, const row_grad *r) {
   if (g->ctx->grad_mode) return with_ops(g, r);
   moth_tensor *d[MOTH_MAX_OUTPUTS] = {NULL};
   bool affine = moth_wants(g, r->weight) || moth_wants(g, r->bias);
+  /* what came past the norm, where the kernel adds it in its own pass */
+  moth_tensor *sum = r->input->l.device && r->input->l.dtype == MOTH_F32
+                       ? moth_flow_take(g, r->input) : NULL;
   g->status = MOTH_CALL(g->ctx, d, row_norm_back, .grad = g->dy, .input = r->input,
                         .weight = moth_wants(g, r->input) ? r->weight : NULL, .mean = r->mean,
                         .rstd = r->rstd, .groups = r->f.groups, .channels = r->f.channels,
-                        .affine = affine);
+                        .affine = affine, .sum = sum);
   if (g->status) return g->status;
   for (int i = 0; i < 3; i++) moth_grad_own(g, d[i]);
   moth_flow(g, r->input, d[0]);
@@ -239,6 +262,7 @@ static int layer_norm_shape(const layer_norm_args *a, moth_layout *y) {
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, (int32_t)shape.n, shape.at);
   if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, (int32_t)shape.n, shape.at);
   if (!status) result_shapes(a->input, &f, 2, y);
+  if (!status) brief_shape(a->ctx, &y[0], &y[3]);
   return status;
 }
 
@@ -262,7 +286,7 @@ MOTH_OP(layer_norm, LAYER_NORM,
     "moth.randn(2, 3, 4), {4}\n"
     "moth.randn(2, 3, 4), {3, 4}, moth.randn(3, 4), moth.randn(3, 4)\n"
     "moth.randn(2, 4), {4}, {bias = moth.randn(4), eps = 0.1}",
-  .outputs = "y, mean: hidden, rstd: hidden",
+  .outputs = "y, mean: hidden, rstd: hidden, brief: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input mean rstd weight:input")
 
@@ -279,6 +303,7 @@ static int rms_norm_shape(const rms_norm_args *a, moth_layout *y) {
   int status = last_dims(a->input, shape, &f);
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, (int32_t)shape.n, shape.at);
   if (!status) result_shapes(a->input, &f, 1, y);
+  if (!status) brief_shape(a->ctx, &y[0], &y[2]);
   return status;
 }
 
@@ -301,7 +326,7 @@ MOTH_OP(rms_norm, RMS_NORM,
   .examples =
     "moth.randn(2, 3, 4), {4}\n"
     "moth.randn(2, 3, 4), {3, 4}, moth.randn(3, 4), 0.1",
-  .outputs = "y, rstd: hidden",
+  .outputs = "y, rstd: hidden, brief: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input rstd weight:input")
 

@@ -41,7 +41,8 @@ MOTH_ARGS(group_norm, GROUP_NORM)
   ARG(tensor,       rstd,            , "1 / standard deviation of each row") \
   ARG(int,          groups,          , "how many rows in a row have weights of their own") \
   ARG(int,          channels,        , "weights to a row") \
-  ARG(bool,         affine,      true, "are gradients of weight and bias wanted?")
+  ARG(bool,         affine,      true, "are gradients of weight and bias wanted?") \
+  ARG(maybe_tensor, sum,         none, "added to the gradient of the input")
 MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
 
 /* -- every channel over the batch -- */

@@ -1,0 +1,264 @@
+-- How often a GPU goes over memory: f32 and half types together in one pass, norms that write what
+-- products read, gradients that are added where they are made. Launches are counted by the stand-in
+-- (cuda/emulated/), values are held to the same formulas with their casts written out.
+
+local ffi = require "ffi"
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local nn, F = moth.nn, moth.nn.functional
+
+local HALVES = { moth.bfloat16, moth.float16 }
+
+-- Whether two tensors are the same bit for bit, of one dtype.
+local function same(want, got)
+  assert.equal(want.dtype, got.dtype)
+  assert.same(want.shape, got.shape)
+  assert.is_true(moth.equal(want:detach():cpu(), got:detach():cpu()))
+end
+
+local function random(...) return moth.randn(...):to "cuda" end
+
+-- Calls f; how many kernels, copies and fills it asked for.
+local function launches(f)
+  pcall(ffi.cdef, "int setenv(const char *, const char *, int); int unsetenv(const char *);")
+  local path, n = os.tmpname(), 0
+  ffi.C.setenv("MOTH_EMULATED_LOG", path, 1)
+  local ok, message = pcall(f)
+  ffi.C.unsetenv "MOTH_EMULATED_LOG"
+  for _ in io.lines(path) do n = n + 1 end
+  os.remove(path)
+  if not ok then error(message, 0) end
+  return n
+end
+
+local stands_in = cuda.name:find("emulated", 1, true)
+
+-- The claim that f asks for n launches, where they can be counted.
+local function takes(n, f)
+  local counted = launches(f)
+  if stands_in then assert.equal(n, counted) end
+end
+
+-- The same with gradients as they are without shortcuts: anomaly mode looks at each of them.
+local function slowly(f, ...)
+  moth.autograd.set_detect_anomaly(true)
+  local ok, message = pcall(f, ...)
+  moth.autograd.set_detect_anomaly(false)
+  if not ok then error(message, 0) end
+end
+
+describe("f32 beside half types on a GPU", function()
+  if not cuda.here then
+    pending("needs no pass for a cast: " .. cuda.why)
+    return
+  end
+
+  local OPS = {
+    { "add", function(x, y) return x + y end }, { "sub", function(x, y) return x - y end },
+    { "mul", function(x, y) return x * y end },
+    { "add of a multiple", function(x, y) return x:add(y, { alpha = 0.3 }) end },
+    { "sub of a multiple", function(x, y) return x:sub(y, { alpha = -2 }) end },
+  }
+
+  for _, row in ipairs(OPS) do
+    local name, op = unpack(row)
+    it(("%s is one launch, as if the half type had been cast before"):format(name), function()
+      moth.manual_seed(4)
+      for _, half in ipairs(HALVES) do
+        for _, n in ipairs { 1, 7, 1024, 1027 } do
+          local x, y = random(n), random(n):to(half)
+          takes(1, function() op(x, y) end)
+          same(op(x, y:float()), op(x, y))
+          same(op(y:float(), x), op(y, x))
+        end
+        local x, y = random(6, 5), random(5, 6):to(half)
+        same(op(x, y:t():float()), op(x, y:t()))
+        same(op(x, y[1][{ { 1, 5 } }]:float()), op(x, y[1][{ { 1, 5 } }]))
+        same(op(x, y[{ {}, { 2, 2 } }]:reshape(5):float()), op(x, y[{ {}, 2 }]))
+        same(op(x[{ {}, { 2, 5 } }], y[{ { 1, 4 } }]:t():float()),
+          op(x[{ {}, { 2, 5 } }], y[{ { 1, 4 } }]:t()))
+        same(op(random(0, 3), random(3):to(half)), random(0, 3))
+        same(op(x, y[1][1]:float()):float(), op(x, y[1][1]):float())
+      end
+    end)
+  end
+
+  it("has the values of both half types in f32", function()
+    local x, y = random(33):to(moth.bfloat16), random(33):to(moth.float16)
+    same(x:float() + y:float(), x + y)
+    same(y:float() * x:float(), y * x)
+  end)
+
+  it("is written in place, and into a half type rounded once", function()
+    for _, half in ipairs(HALVES) do
+      local x, y = random(65), random(65):to(half)
+      local want = x + y:float()
+      takes(1, function() x:add_(y) end)
+      same(want, x)
+      same((y:float() + x):to(half), y:add_(x))
+    end
+  end)
+
+  it("takes no room but the result's", function()
+    local x, y = random(1000, 100), random(1000, 100):to(moth.bfloat16)
+    moth.collect()
+    moth.cuda.reset_peak_memory_stats()
+    local before = moth.cuda.memory_allocated()
+    local z = x + y
+    assert.equal(4 * z:numel(), moth.cuda.max_memory_allocated() - before)
+  end)
+
+  it("gives each its gradient in its own dtype", function()
+    moth.manual_seed(6)
+    for _, half in ipairs(HALVES) do
+      for _, row in ipairs(OPS) do
+        local x, y = random(4, 5):requires_grad_(), random(5):to(half):requires_grad_()
+        local u, v = x:detach():requires_grad_(), y:detach():requires_grad_()
+        local dy = random(4, 5)
+        row[2](x, y):backward(dy)
+        row[2](u, v:float()):backward(dy)
+        same(u.grad, x.grad)
+        assert.equal(half, y.grad.dtype)
+        same(v.grad, y.grad)
+      end
+      local x, y = random(9):requires_grad_(), random(9):to(half):requires_grad_()
+      local z, dz = x + y, random(9)
+      takes(2, function() z:backward(dz) end) -- one copies what was given, one rounds
+    end
+  end)
+end)
+
+describe("a norm in a region of autocast on a GPU", function()
+  if not cuda.here then
+    pending("writes what products read: " .. cuda.why)
+    return
+  end
+
+  local NORMS = {
+    layer_norm = function(x, w, b) return F.layer_norm(x, { x:size(-1) }, w, b) end,
+    rms_norm = function(x, w) return F.rms_norm(x, { x:size(-1) }, w) end,
+  }
+
+  for name, norm in pairs(NORMS) do
+    it(name .. " is one launch for both dtypes, and rounds as a cast does", function()
+      moth.manual_seed(5)
+      for _, half in ipairs(HALVES) do
+        for _, width in ipairs { 16, 7, 1500 } do
+          local x, w, b = random(3, 2, width), random(width), random(width)
+          local a, c = random(4, width):to(half), random(width, 3):to(half)
+          local y = norm(x, w, b)
+          moth.autocast("cuda", half, function()
+            local z, p, q
+            takes(1, function() z = norm(x, w, b) end)
+            takes(launches(function() F.linear(y:to(half), a) end) - 1,
+              function() p = F.linear(z, a) end)
+            takes(launches(function() y:to(half):view(6, width):matmul(c) end) - 1,
+              function() q = z:view(6, width):matmul(c) end)
+            same(y, z)
+            same(F.linear(y:to(half), a), p)
+            same(y:to(half):view(6, width):matmul(c), q)
+            same(F.linear(y:to(half)[{ {}, 2 }], a), F.linear(z[{ {}, 2 }], a))
+            moth.no_grad(function() z:add_(1) end)
+            same(F.linear((y + 1):to(half), a), F.linear(z, a))
+            norm(x, w, b) -- another one since
+            same(F.linear((y + 1):to(half), a), F.linear(z, a))
+          end)
+        end
+      end
+    end)
+
+    it(name .. " gives the gradients that casts of their own give", function()
+      moth.manual_seed(8)
+      for _, half in ipairs(HALVES) do
+        local function step(times, width, through)
+          moth.manual_seed(9)
+          local x = random(5, width):requires_grad_()
+          local w, b = random(width):requires_grad_(), random(width):requires_grad_()
+          local a = random(width, width):requires_grad_()
+          moth.autocast("cuda", half, function()
+            local u = x * 2
+            local z = norm(u, w, b)
+            local y = u
+            for _ = 1, times do y = y + F.linear(z, a) end
+            if through then y = y + z end
+            return (y * y):sum()
+          end):backward()
+          return { x.grad, w.grad, name == "layer_norm" and b.grad or w.grad }
+        end
+        for _, case in ipairs { { 1, 16 }, { 1, 9 }, { 2, 16 }, { 1, 16, true }, { 1, 1030 } } do
+          local got, want = step(unpack(case)), nil
+          slowly(function() want = step(unpack(case)) end)
+          for i = 1, 3 do same(want[i], got[i]) end
+        end
+      end
+    end)
+  end
+
+  it("shows hooks, retain_grad, grad and create_graph a gradient in f32", function()
+    moth.manual_seed(2)
+    local x, a = random(3, 8):requires_grad_(), random(4, 8)
+    local function run()
+      local y = F.layer_norm(x, { 8 })
+      return y, moth.autocast("cuda", moth.bfloat16, F.linear, y, a):float():sum()
+    end
+    local seen
+    local y, loss = run()
+    y:register_hook(function(dy) seen = dy.dtype end)
+    y:retain_grad()
+    loss:backward()
+    assert.equal(moth.float32, seen)
+    assert.equal(moth.float32, y.grad.dtype)
+    local z, other = run()
+    local dz = moth.autograd.grad(other, { z })
+    same(y.grad, dz)
+    local _, third = run()
+    local dx = moth.autograd.grad(third, { x }, { create_graph = true })
+    assert.equal(moth.float32, dx.dtype)
+    dx:square():sum():backward()
+    assert.equal(moth.float32, x.grad.dtype)
+  end)
+
+  it("is recorded by moth.capture, with the values of the step itself", function()
+    local function losses(captured)
+      moth.manual_seed(3)
+      local net = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.RMSNorm(16),
+        nn.Linear(16, 3)):to "cuda"
+      local optimizer = moth.optim.SGD(net:parameters(), { lr = 0.05 })
+      local function step(x, y)
+        optimizer:zero_grad()
+        local loss = moth.autocast("cuda", moth.bfloat16, function()
+          return F.cross_entropy(net(x), y)
+        end)
+        loss:backward()
+        optimizer:step()
+        return loss
+      end
+      if captured then step = moth.capture(step) end
+      local list = {}
+      for i = 1, 6 do
+        list[i] = step(random(8, 16), moth.randint(1, 4, { 8 }):cuda()):item()
+      end
+      return list
+    end
+    assert.same(losses(false), losses(true))
+  end)
+end)
+
+describe("anomaly mode on a GPU", function()
+  if not cuda.here then
+    pending("finds NaN: " .. cuda.why)
+    return
+  end
+
+  it("finds NaN in a gradient, and names the op", function()
+    local x = moth.tensor({ -1, 4 }, { device = "cuda" }):requires_grad_()
+    local message
+    slowly(function()
+      local y = x:sqrt():sum()
+      message = select(2, pcall(y.backward, y))
+    end)
+    assert.matches("sqrt", tostring(message), 1, true)
+    assert.matches("NaN", tostring(message), 1, true)
+  end)
+end)
