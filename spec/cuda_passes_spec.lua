@@ -175,12 +175,12 @@ describe("a norm in a region of autocast on a GPU", function()
           moth.manual_seed(9)
           local x = random(5, width):requires_grad_()
           local w, b = random(width):requires_grad_(), random(width):requires_grad_()
-          local a = random(width, width):requires_grad_()
+          local a = random(6, width):requires_grad_()
           moth.autocast("cuda", half, function()
             local u = x * 2
             local z = norm(u, w, b)
             local y = u
-            for _ = 1, times do y = y + F.linear(z, a) end
+            for _ = 1, times do y = y + F.linear(z, a):sum(-1, true) end
             if through then y = y + z end
             return (y * y):sum()
           end):backward()
