@@ -39,6 +39,7 @@ function Module.__new(own)
       names = false,  -- of a container's array part: a table of own names by position
       watch = false,  -- plain tables among the fields that may hide modules
       hooks = false,
+      computed = false, -- fields that are made at each reading: name -> {get =, set =}
     },
   }
 end
@@ -47,6 +48,8 @@ class.lookup(Module, function(self, key)
   local store = self[STORE]
   local value = store.fields[key]
   if value ~= nil then return value end
+  local computed = store.computed
+  if computed and computed[key] then return (computed[key].get(self)) end
   if store.names and type(key) == "number" then
     local n = #self
     if key >= -n and key < 0 then return rawget(self, n + 1 + key) end
@@ -128,6 +131,7 @@ end
 
 function Module:__newindex(name, value)
   local store = self[STORE]
+  if store.computed and store.computed[name] then return store.computed[name].set(self, value) end
   local was = store.kind[name]
   local kind = registers_as(value)
   if kind then
@@ -264,6 +268,18 @@ function Module:register_buffer(...)
 end
 
 define.takes(Module.register_buffer, parse_buffer)
+
+--- A field that is made at each reading and has no place of its own, for nn.utils.parametrize and
+-- its kin.
+-- @param name  of the field, which must be free
+-- @param get   function(module) -> its value; nil: there is no such field any more
+-- @param set   function(module, value): an assignment to it
+function Module:_compute(name, get, set)
+  local store = self[STORE]
+  store.computed = store.computed or {}
+  store.computed[name] = get and {get = get, set = set} or nil
+  if next(store.computed) == nil then store.computed = false end
+end
 
 --- A module like this one that shares no tensor with it: its parameters want gradients as these
 -- do and have none yet; buffers, plain fields and hooks are copied, what is tied stays tied.

@@ -1,4 +1,5 @@
---- utils.lua -- nn.utils: clipping gradients, and parameters as one vector.
+--- utils.lua -- nn.utils: clipping gradients, and parameters as one vector; what else lies there is
+-- loaded at its first use.
 
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -167,4 +168,11 @@ functions {
 --- Sequences of different lengths: nn.utils.rnn.pad_sequence and its kin.
 utils.rnn = lazy.namespace("moth.nn.utils.rnn", require "moth.nn.sequence", {})
 
-return (lazy.namespace("moth.nn.utils", utils, {}))
+local rows = {
+  parametrize = {"moth.nn.parametrize"}, parametrizations = {"moth.nn.parametrizations"},
+  prune = {"moth.nn.prune"},
+}
+lazy.from(rows, "moth.nn.reparametrize",
+  "weight_norm remove_weight_norm spectral_norm remove_spectral_norm")
+
+return (lazy.namespace("moth.nn.utils", utils, rows))
