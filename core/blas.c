@@ -319,6 +319,10 @@ static bool own(const moth_product *p) { return p->dtype == MOTH_F32 && moth_mat
 
 bool moth_half_products(int dtype) { return moth_is_half(dtype) && moth_matrix_here(); }
 
+bool moth_multiply_relus(const moth_product *p) {
+  return p->device || own(p) || moth_half_products(p->dtype);
+}
+
 int moth_multiply(moth_ctx *ctx, const moth_product *p) {
   if (p->m == 0 || p->n == 0) return MOTH_OK;
   if (p->device) return moth_device_multiply(ctx, p, NULL);

@@ -19,6 +19,7 @@ int moth_gemm(moth_ctx *ctx, int dtype, int64_t m, int64_t n, int64_t k, const v
 
 /* The same, with a bias where beta is 0; and all products of a batch. */
 int moth_multiply(moth_ctx *ctx, const moth_product *p);
+bool moth_multiply_relus(const moth_product *p); /* whether it may be asked for relu as well */
 int moth_multiply_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 
 /* Whether products of that half type need no widening. */

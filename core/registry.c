@@ -126,7 +126,8 @@ static int output_named(const moth_op *op, const char *text, size_t n) {
   }
 }
 
-/* "input:other y": input is read by other's gradient, the result y by every one. */
+/* "input:other y": input is read by other's gradient, the result y by every one; "y:mode" of an
+** enum: by every one where it is not the first choice. */
 static void read_saves(moth_op *op) {
   const char *text = op->saves ? op->saves : "", *name;
   for (size_t n; (n = word(&text, &name, " :")) > 0;) {

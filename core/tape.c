@@ -260,6 +260,17 @@ static void save_inputs(moth_node *n, const void *args, uint64_t wanting, moth_t
   }
 }
 
+/* Whether a gradient reads result i: one of the arguments `wanting` it does, or it is read where an
+** argument is not the first of its choices. */
+static bool reads_result(const moth_op *op, const void *args, uint32_t i, uint64_t wanting) {
+  const uint64_t readers = op->save_out[i];
+  if (!readers || readers & wanting) return readers != 0;
+  for (uint32_t row = 0; row < op->nrows; row++)
+    if (readers >> row & 1u && op->kinds[row] == MOTH_KIND_enum)
+      return moth_arg_at(op, args, row)->integer != 0;
+  return false;
+}
+
 /* The node for op(args) = out, tied to nothing yet; NULL after an error. */
 static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **out,
                             moth_tensor *before, uint64_t *wanting) {
@@ -277,7 +288,7 @@ static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **o
   n->id = ++ctx->ids; /* after its edges: a leaf met here for the first time got a smaller one */
   save_inputs(n, args, *wanting, before);
   for (uint32_t i = 0; out && i < nout && out[i]; i++)
-    moth_save(&n->outs[i], out[i], (op->save_out[i] & *wanting) != 0);
+    moth_save(&n->outs[i], out[i], reads_result(op, args, i, *wanting));
   return n;
 }
 
@@ -305,7 +316,7 @@ int moth_record_write(const moth_op *op, const void *args, moth_tensor *target,
   if (!n) return target->ctx->error.code;
   moth_save(&n->outs[0], target, false);
   int status = moth_write_plan(target, n, 0, w);
-  w->keeps = (op->save_out[0] & wanting) != 0;
+  w->keeps = reads_result(op, args, 0, wanting);
   if (status) moth_write_drop(w);
   return status;
 }

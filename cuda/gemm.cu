@@ -58,6 +58,7 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
   g.alpha = (sum_of<T>)m->alpha;
   g.beta = (sum_of<T>)m->beta;
   g.adds = m->beta != 0;
+  g.relu = m->relu;
   if (m->batch) {
     g.batch.ndim = m->batch->ndim;
     g.batch.c = m->batch->step_c;
@@ -80,8 +81,8 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
   return multiply_tiled<T, 64>(ctx, q, m, g, products);
 }
 
-/* The bias of sums that are stored already: g's alpha is 1 and its beta 0. */
-template <class T> static __global__ void add_bias(whole_product<T> g, int64_t n) {
+/* What follows sums that are stored already, bias and relu: g's alpha is 1 and its beta 0. */
+template <class T> static __global__ void finish_stored(whole_product<T> g, int64_t n) {
   const int64_t i = thread_number(), each = g.a.rows * g.b.rows;
   if (i >= n) return;
   const int64_t r = i % each / g.b.rows, q = i % g.b.rows;
@@ -89,14 +90,16 @@ template <class T> static __global__ void add_bias(whole_product<T> g, int64_t n
   finish(g, c, q, (sum_of<T>)get(c));
 }
 
-/* The library, also where it has no kernel that adds the bias. */
+/* The library, also where it has no kernel that adds the bias. Its relu makes 0 of a NaN, so that
+** it is ours in any case. */
 static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                                int64_t products, bool *done) {
-  int status = moth_blaslt_run(ctx, q, m, done);
-  if (status || *done || !m->bias) return status;
   moth_gemm plain = *m;
+  int status = moth_blaslt_run(ctx, q, m, done);
+  if (status || (*done && !m->relu) || (!*done && !m->bias)) return status;
+  const void *bias = *done ? NULL : m->bias; /* what is left to add */
   plain.bias = NULL;
-  status = moth_blaslt_run(ctx, q, &plain, done);
+  if (!*done) status = moth_blaslt_run(ctx, q, &plain, done);
   if (status || !*done) return status;
   return with_float(m->dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
@@ -104,10 +107,11 @@ static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_ge
     const int64_t n = products * m->m * m->n;
     g.a.rows = m->m, g.b.rows = m->n;
     g.c = (T *)m->c, g.ldc = m->ldc;
-    g.bias = (const T *)m->bias;
+    g.bias = (const T *)bias;
+    g.relu = m->relu;
     g.alpha = 1;
     g.batch.c = m->batch ? m->batch->step_c : 0;
-    return launch_on(ctx, q, add_bias<T>, blocks_for(n), BLOCK, 0, g, n);
+    return launch_on(ctx, q, finish_stored<T>, blocks_for(n), BLOCK, 0, g, n);
   });
 }
 
@@ -137,6 +141,7 @@ int moth_cuda_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *b
   g.b = p->b, g.rs_b = p->rs_b, g.cs_b = p->cs_b;
   g.c = p->c, g.ldc = p->ldc;
   g.bias = p->bias;
+  g.relu = p->relu;
   g.alpha = 1;
   g.beta = p->beta;
   g.batch = batch;

@@ -4,10 +4,11 @@
 
 #include "launch.cuh"
 
-/* C := alpha A B + beta C + bias, with A (m, k), B (k, n), C (m, n), all of one dtype but bool.
-** rs and cs are steps from row to row and column to column in elements, any of them may be 0; the
-** rows of C are n elements in a row, ldc apart. Of a batch, step_c says how far its results are
-** apart, and where beta is not 0 too. Half types are summed in f32; integers wrap. */
+/* C := alpha A B + beta C + bias, with A (m, k), B (k, n), C (m, n), all of one dtype but bool;
+** relu: what is below 0 then, rounded, becomes 0. rs and cs are steps from row to row and column to
+** column in elements, any of them may be 0; the rows of C are n elements in a row, ldc apart. Of a
+** batch, step_c says how far its results are apart, and where beta is not 0 too. Half types are
+** summed in f32; integers wrap. */
 typedef struct moth_gemm {
   int dtype, device;
   int64_t m, n, k;
@@ -17,6 +18,7 @@ typedef struct moth_gemm {
   int64_t ldc;
   const void *bias; /* n elements, or NULL */
   double alpha, beta;
+  bool relu;
   const moth_batch *batch; /* or NULL */
   bool tf32;               /* f32 may be narrowed to it, whatever the context says */
 } moth_gemm;
@@ -24,7 +26,8 @@ typedef struct moth_gemm {
 MOTH_LOCAL int moth_gemm_run(moth_ctx *ctx, const moth_gemm *g);
 MOTH_LOCAL int moth_cuda_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 
-/* The same by cuBLASLt (blaslt.cu). *done: whether it could; if not, nothing has happened. */
+/* The same by cuBLASLt (blaslt.cu), but for the relu. *done: whether it could; if not, nothing has
+** happened. */
 MOTH_LOCAL int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g,
                                bool *done);
 

@@ -37,6 +37,7 @@ template <class T> struct whole_product {
   const T *bias;
   sum_of<T> alpha, beta;
   bool adds; /* beta is not 0 */
+  bool relu;
   batch_steps batch;
   int64_t first, columns; /* number of the first product of the launch; tiles in a row of C */
   int64_t parts, share;   /* how many blocks share a sum, and how much of it each has */
@@ -51,6 +52,11 @@ static __device__ inline sum_of<T> finished(const whole_product<T> &g, const T *
   R v = g.alpha * sum;
   if (g.adds) v += g.beta * (R)get(c);
   if (g.bias) v += (R)get(g.bias + col);
+  if (g.relu) { /* of what is rounded: -0 is not below 0 */
+    T rounded;
+    put(&rounded, v);
+    v = get(&rounded) < 0 ? (R)0 : (R)get(&rounded);
+  }
   return v;
 }
 

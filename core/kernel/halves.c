@@ -185,6 +185,12 @@ static void sum_floats(const halves *h, const square *s, int64_t t, int64_t n) {
     .c = s->c, .ldc = WIDE, .add = t > 0});
 }
 
+/* Numbers below 0 become 0: their bits lie between those of -0 and, at most, those of -inf. */
+static void relu(uint16_t *x, int64_t n, int dtype) {
+  const int above = 0x8000, last = dtype == MOTH_F16 ? 0xfc00 : 0xff80;
+  for (int64_t i = 0; i < n; i++) x[i] = x[i] > above && x[i] <= last ? 0 : x[i];
+}
+
 /* The sums into C, rounded; c has room for as many turned ones. */
 static void finish(const halves *h, const square *s) {
   int64_t row = s->block * ROWS, column = h->at + s->column, rows = s->rows, w = s->w, step = WIDE;
@@ -208,6 +214,7 @@ static void finish(const halves *h, const square *s) {
       for (int64_t j = 0; j < w; j++) c[j] += old[j];
     }
     moth_convert(w, MOTH_F32, (const char *)c, 4, p->dtype, to, 2);
+    if (p->relu) relu((uint16_t *)(void *)to, w, p->dtype);
   }
 }
 

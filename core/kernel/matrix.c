@@ -129,6 +129,10 @@ int64_t moth_matrix_room(int64_t k) {
   return BLOCK_TILES * tile_room(LOW_TILE, moth_matrix_depth(k));
 }
 
+static void relu(float *c, int64_t ldc, int64_t m, int64_t n) {
+  (wide() ? relu_avx512 : relu_avx2)(c, ldc, m, n);
+}
+
 /* -- products -- */
 
 /* How m rows are cut: tiles differ by one row at most, since one of few rows would wait for B. The
@@ -211,7 +215,9 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
                         .cs = p->cs, .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
+        float *const c = s.c;
         strips(&s, loops[nv - 1], &rows, room != NULL, far_a && j == p0);
+        if (p->relu && t + k >= p->k) relu(c, p->ldc, m, width);
       }
     }
   }
@@ -272,11 +278,15 @@ void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last) {
     d.y = p->y + i * p->ldy;
     if (p->bias) d.bias = p->bias + i * p->bias_x;
     (wide() ? dots_avx512 : dots_avx2)(&d, first, last);
+    if (!p->relu) continue;
+    if (p->step == 1) relu(d.y + first, p->ldy, d.m, last - first);
+    else relu(d.y + first * p->step, p->step, last - first, d.m);
   }
 }
 
 void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
   (wide() ? sums_avx512 : sums_avx2)(p, first, last);
+  if (p->relu) relu(p->y + first, 0, 1, last - first);
 }
 
 #else

@@ -16,8 +16,8 @@
 #define MOTH_MATRIX_NARROW 32 /* columns up to which there are tiles of more than 6 rows */
 #define MOTH_MATRIX_DEPTH 320 /* rows of B gone through at a time: more leave the cache */
 
-/* C (m, n) := A (m, k) B (k, n) [+ C] [+ bias, one number for each column]. Each element is summed
-** in the same order whichever part of C is asked for. */
+/* C (m, n) := A (m, k) B (k, n) [+ C] [+ bias, one number for each column]; relu: 0 where that is
+** below it. Each element is summed in the same order whichever part of C is asked for. */
 typedef struct moth_matrix {
   int64_t m, n, k;
   const float *a;
@@ -27,7 +27,7 @@ typedef struct moth_matrix {
   float *c;
   int64_t ldc;
   const float *bias; /* or NULL */
-  bool add;
+  bool add, relu;
   bool packed; /* b was laid out by moth_matrix_pack */
   /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out, moth_matrix_room(k)
   ** floats of the thread's own; or NULL, as it must be for narrow ones. It pays where n > 64. */
@@ -36,20 +36,21 @@ typedef struct moth_matrix {
 
 int64_t moth_matrix_room(int64_t k);
 
-/* y[i * ldy + j * step] (+)= x[i] . w[j] [+ bias[i * bias_x + j * bias_w]] for i < m */
+/* y[i * ldy + j * step] (+)= x[i] . w[j] [+ bias[i * bias_x + j * bias_w]] for i < m;
+** relu as above, where step or ldy is 1 */
 typedef struct moth_dots {
   int m;
   int64_t k, ldx, ldw, ldy, step, bias_x, bias_w;
   const float *x, *w, *bias;
   float *y;
-  bool add;
+  bool add, relu;
 } moth_dots;
 
 typedef struct moth_sums { /* y[j] (+)= sum over t of x[t * step] b[t * ldb + j] [+ bias[j]] */
   int64_t k, step, ldb;
   const float *x, *b, *bias;
   float *y;
-  bool add;
+  bool add, relu;
 } moth_sums;
 
 /* Whether this processor has a level of instructions that these loops are compiled for; without

@@ -107,6 +107,21 @@ static strip_loop *const NAME(strips)[4][4][MOTH_MATRIX_ROWS + 1] = {
 #undef SIX
 #undef TWELVE
 
+/* What is below 0 in m rows of n becomes 0; NaN and -0 stay. As part of the tiles it would be in all
+** of their forms, for little: the rows are in the caches still. */
+TARGET static void NAME(relu)(float *c, int64_t ldc, int64_t m, int64_t n) {
+  for (int64_t i = 0; i < m; i++, c += ldc) {
+    int64_t j = 0;
+    for (; j + LANES <= n; j += LANES) {
+      NAME(loose) *at = (NAME(loose) *)(void *)(c + j);
+      const NAME(vector) x = *at;
+      const __typeof__(x < 0) below = x < 0;
+      *at = (NAME(vector))((__typeof__(below))x & ~below);
+    }
+    for (; j < n; j++) c[j] = c[j] < 0 ? 0 : c[j];
+  }
+}
+
 /* -- packing: rows of B as wide as a panel, one below the other -- */
 
 /* to[t * w + j] = b[j * ld + t] for LANES j and LANES t */

@@ -2,10 +2,12 @@
 #ifndef MOTH_KERNEL_PRODUCT_H
 #define MOTH_KERNEL_PRODUCT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* C := A B + beta C + bias, as moth_gemm of blas.h describes it; the bias is one number for each
-** column, n in a row, where beta is 0, or NULL. */
+** column, n in a row, where beta is 0, or NULL. relu: what is below 0 then, rounded, becomes 0; for
+** those that moth_multiply_relus of blas.h names. */
 typedef struct moth_product {
   int dtype, beta;
   int device; /* where all of it lies */
@@ -15,6 +17,7 @@ typedef struct moth_product {
   char *c;
   int64_t ldc;
   const char *bias;
+  bool relu;
 } moth_product;
 
 #define MOTH_MAX_BATCH_DIMS 16

@@ -49,7 +49,7 @@ static bool as_sums(const moth_product *p, vector_product *v) {
   v->n = p->n;
   v->s = (moth_sums){.k = p->k, .step = p->cs_a, .ldb = p->rs_b, .x = floats(p->a),
                      .b = floats(p->b), .bias = floats(p->bias), .y = (float *)(void *)p->c,
-                     .add = p->beta};
+                     .add = p->beta, .relu = p->relu};
   return true;
 }
 
@@ -58,7 +58,8 @@ static bool as_turned_sums(const moth_product *p, vector_product *v) {
   if (p->m * p->k < STREAMED || p->n > 1 || p->rs_a != 1 || p->ldc != 1 || p->bias) return false;
   v->n = p->m;
   v->s = (moth_sums){.k = p->k, .step = p->rs_b, .ldb = p->cs_a, .x = floats(p->b),
-                     .b = floats(p->a), .y = (float *)(void *)p->c, .add = p->beta};
+                     .b = floats(p->a), .y = (float *)(void *)p->c, .add = p->beta,
+                     .relu = p->relu};
   return true;
 }
 
@@ -66,7 +67,7 @@ static bool as_dots(const moth_product *p, vector_product *v) {
   if (p->k < LONG || p->cs_a != 1 || p->rs_b != 1) return false;
   v->dots = true;
   v->d = (moth_dots){.k = p->k, .bias = floats(p->bias), .y = (float *)(void *)p->c,
-                     .add = p->beta};
+                     .add = p->beta, .relu = p->relu};
   moth_dots *d = &v->d;
   if (p->m <= FEW_ROWS) {
     v->n = p->n;
@@ -149,7 +150,8 @@ static bool packs_b(const moth_product *p) {
 static moth_matrix tiled(const moth_product *p) {
   return (moth_matrix){.m = p->m, .n = p->n, .k = p->k, .a = floats(p->a), .rs = p->rs_a,
                        .cs = p->cs_a, .b = floats(p->b), .ldb = p->rs_b, .ldc = p->ldc,
-                       .c = (float *)(void *)p->c, .bias = floats(p->bias), .add = p->beta};
+                       .c = (float *)(void *)p->c, .bias = floats(p->bias), .add = p->beta,
+                       .relu = p->relu};
 }
 
 int64_t moth_sgemm_room(const moth_product *p) {
@@ -280,7 +282,7 @@ static int run_deep(moth_ctx *ctx, const moth_product *p) {
     part.a += t * p->cs_a * 4;
     part.b += t * p->rs_b * 4;
     if (t) part.beta = 1;
-    if (t + part.k < p->k) part.bias = NULL;
+    if (t + part.k < p->k) part.bias = NULL, part.relu = false;
     status = run_shared(ctx, &part);
   }
   return status;
@@ -307,12 +309,15 @@ static void turn_part(int64_t first, int64_t last, int lane, const void *arg) {
   const turned_back *w = arg;
   const moth_product *p = w->p;
   const int64_t n = p->n;
+  const bool relu = p->relu;
   const float *bias = floats(p->bias);
   float *c = (float *)(void *)p->c + first * p->ldc;
   (void)lane;
   moth_matrix_turn_panel(c, p->ldc, w->from + first, last - first, n, p->m);
-  for (int64_t i = first; bias && i < last; i++, c += p->ldc)
-    for (int64_t j = 0; j < n; j++) c[j] += bias[j];
+  for (int64_t i = first; i < last; i++, c += p->ldc) {
+    for (int64_t j = 0; bias && j < n; j++) c[j] += bias[j];
+    for (int64_t j = 0; relu && j < n; j++) c[j] = c[j] < 0 ? 0 : c[j];
+  }
 }
 
 static int run_crossed(moth_ctx *ctx, const moth_product *p) {
@@ -320,7 +325,7 @@ static int run_crossed(moth_ctx *ctx, const moth_product *p) {
   int64_t bytes = p->m * p->n * 4;
   q.c = moth_alloc(ctx, bytes);
   if (!q.c) return ctx->error.code;
-  q.m = p->n, q.n = p->m, q.ldc = p->m, q.bias = NULL;
+  q.m = p->n, q.n = p->m, q.ldc = p->m, q.bias = NULL, q.relu = false;
   q.a = p->b, q.rs_a = p->cs_b, q.cs_a = p->rs_b;
   q.b = p->a, q.rs_b = p->cs_a, q.cs_b = p->rs_a;
   int status = run_whole(ctx, &q);

@@ -2,7 +2,7 @@
 #include "matmul.h"
 
 #include "../blas.h"
-#include "../kernel/elementwise.h"
+#include "../kernel/unary.h"
 #include "formula.h"
 #include "reduce.h"
 
@@ -259,12 +259,19 @@ static moth_tensor *matrix_of(const moth_tensor *x, int64_t *rows, int64_t *rs, 
   return y;
 }
 
+/* Where the product does not do it. */
+static int relu_over(moth_tensor *y) {
+  const moth_tensor *operands[] = {y, y};
+  return moth_map(y->ctx, moth_unary.relu, y->l.dtype, 2, operands, NULL);
+}
+
 static int linear_real(const moth_tensor *input, const moth_tensor *w, const moth_tensor *bias,
-                       moth_tensor *y) {
+                       bool relu, moth_tensor *y) {
   moth_product p = {.dtype = y->l.dtype, .device = y->l.device, .n = w->l.shape[0],
                     .k = w->l.shape[1], .b = moth_at(w),
                     .rs_b = w->l.stride[1], .cs_b = w->l.stride[0], .c = moth_at(y)};
   p.ldc = p.n;
+  p.relu = relu && moth_multiply_relus(&p);
   if (y->l.numel == 0) return MOTH_OK;
   moth_tensor *row = bias ? moth_packed(bias) : NULL;
   moth_tensor *x = row || !bias ? matrix_of(input, &p.m, &p.rs_a, &p.cs_a) : NULL;
@@ -273,19 +280,20 @@ static int linear_real(const moth_tensor *input, const moth_tensor *w, const mot
   int status = x ? moth_multiply(y->ctx, &p) : y->ctx->error.code;
   moth_tensor_release(x);
   moth_tensor_release(row);
-  return status;
+  return status || p.relu || !relu ? status : relu_over(y);
 }
 
 static int linear_cpu(const linear_args *a, moth_tensor **out) {
   if (is_multiplied(out[0]))
-    return linear_real(a->input, a->weight, a->bias, out[0]);
+    return linear_real(a->input, a->weight, a->bias, a->activation, out[0]);
   moth_layout l = out[0]->l;
   l.dtype = MOTH_F32;
   moth_tensor *x = moth_cast(a->input, MOTH_F32), *w = moth_cast(a->weight, MOTH_F32);
   moth_tensor *bias = a->bias ? moth_cast(a->bias, MOTH_F32) : NULL;
   moth_tensor *y = x && w && (bias || !a->bias) ? moth_tensor_new(a->ctx, &l) : NULL;
-  int status = y ? linear_real(x, w, bias, y) : a->ctx->error.code;
+  int status = y ? linear_real(x, w, bias, false, y) : a->ctx->error.code;
   if (!status) status = moth_copy_into(out[0], y);
+  if (!status && a->activation) status = relu_over(out[0]); /* of what is rounded: -0 is no less */
   moth_tensor_release(x);
   moth_tensor_release(w);
   moth_tensor_release(bias);
@@ -294,18 +302,22 @@ static int linear_cpu(const linear_args *a, moth_tensor **out) {
 }
 
 static int linear_grad(const linear_args *a, moth_grad *g) {
-  if (moth_wants(g, a->weight)) moth_flow_outer(g, a->weight, g->dy, a->input);
+  moth_tensor *dy = g->dy;
+  if (a->activation) dy = GRAD_OVER(g, relu_back, .grad = dy, .output = g->out[0]);
+  if (moth_wants(g, a->weight)) moth_flow_outer(g, a->weight, dy, a->input);
   moth_spent(g, a->input);
-  if (moth_wants(g, a->bias)) moth_flow_rows(g, a->bias, a->weight, g->dy);
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, a->weight));
+  if (moth_wants(g, a->bias)) moth_flow_rows(g, a->bias, a->weight, dy);
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(dy, a->weight));
   return g->status;
 }
 
 MOTH_OP(linear, LINEAR, .doc = "input times the transposed weight, plus the bias.",
         .examples = "moth.randn(2, 3), moth.randn(4, 3), moth.randn(4)\n"
                     "moth.randn(3), moth.randn(4, 3)\n"
-                    "moth.randn(5, 2, 3), moth.randn(4, 3), moth.randn(4)",
-        .dtypes = MOTH_NUMERIC, .saves = "input:weight weight:input", .flags = MOTH_OP_PORTABLE)
+                    "moth.randn(5, 2, 3), moth.randn(4, 3), moth.randn(4)\n"
+                    "moth.randn(2, 3), moth.randn(4, 3), moth.randn(4), {activation = \"relu\"}",
+        .dtypes = MOTH_NUMERIC, .saves = "input:weight weight:input y:activation",
+        .flags = MOTH_OP_PORTABLE)
 
 /* -- outer_sum -- */
 

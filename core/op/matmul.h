@@ -37,8 +37,10 @@ MOTH_ARGS(outer, OUTER)
 #define LINEAR(ARG) \
   ARG(tensor,       input,    , "(..., in features)") \
   ARG(tensor,       weight,   , "(out features, in features)") \
-  ARG(maybe_tensor, bias, none, "(out features,)")
+  ARG(maybe_tensor, bias, none, "(out features,)") \
+  ARG(enum,         activation, none|relu, "relu: what is below 0 becomes 0, in the same pass")
 MOTH_ARGS(linear, LINEAR)
+enum { LINEAR_PLAIN, LINEAR_RELU };
 
 /* The same of several pairs of tensors. */
 #define OUTER_SUMS(ARG) \

@@ -98,7 +98,13 @@ f("nothing to sum", R(2, 2, 2), R(2, 2, 0), R(2, 0, 2))
 f("beta 0 drops NaN", T([[[nan]]]), R(1, 1, 2), R(1, 2, 1), beta=0, grad=False)
 f.raises("E_SHAPE", R(2, 2, 5), R(2, 2, 3), R(3, 3, 5))
 
-f = op("linear", "input weight bias", F.linear, "matmul")
+
+def linear(input, weight, bias=None, activation="none"):
+    y = F.linear(input, weight, bias)
+    return F.relu(y) if activation == "relu" else y
+
+
+f = op("linear", "input weight bias activation", linear, "matmul")
 f(R(2, 3), R(5, 3), R(5))
 f("no bias", R(2, 3), R(5, 3))
 f("one row", R(3), R(2, 3), R(2))
@@ -108,6 +114,10 @@ f("no rows", R(0, 3), R(2, 3), R(2))
 f("nothing to sum", R(2, 0), R(3, 0), R(3))
 f("seventeen", R(5, 17), R(3, 17), R(3))
 f("stride 0", R(1, 3).then(lambda x: x.expand(5, 3)), R(2, 3), R(2))
+f("relu", R(5, 3), R(5, 3), R(5), activation="relu")
+f("relu without bias", R(2, 2, 17), R(5, 17), activation="relu")
+f("relu of NaN", T([[nan, 1.0], [inf, -1.0]]), T([[1.0, 0.0], [0.0, 1.0]]), activation="relu",
+  grad=False)
 f.raises("E_SHAPE", R(2, 3), R(5, 2))
 f.raises("E_SHAPE", "a bias too long", R(2, 3), R(5, 3), R(4))
 
