@@ -1,5 +1,6 @@
 /* capture_parts.h -- what a recording is made of; for capture.c, which records, capture_run.c,
-** which begins, ends, replays and frees, and capture_graph.c. capture.h tells how it works.
+** which begins, ends, replays and frees, capture_fuse.c and capture_graph.c. capture.h tells how it
+** works.
 */
 #ifndef MOTH_CAPTURE_PARTS_H
 #define MOTH_CAPTURE_PARTS_H
@@ -38,6 +39,7 @@ typedef struct moth_instruction {
   moth_tensor *out[MOTH_MAX_OUTPUTS];
   const moth_op *op;
   bool once;         /* it gives the same each time */
+  bool joined;       /* the one before does its work as well */
   uint8_t device;    /* that its tensors lie on, single elements aside; 0: there is none */
   uint8_t facts;     /* MOTH_I_... */
   uint16_t launches; /* asked of the device, or as many as this can hold */
@@ -145,6 +147,12 @@ int moth_capture_initial(moth_capture *c, moth_storage *s);
 static inline moth_guard *moth_guard_of(const moth_instruction *in) {
   return in->run ? NULL : in->args;
 }
+
+void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block);
+
+/* -- capture_fuse.c -- */
+
+void moth_capture_fuse(moth_capture *c); /* all is recorded: marks those that are joined */
 
 /* 1 if an element is not 0, 0, or a status. */
 int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n);

@@ -18,6 +18,10 @@ static void free_data(moth_ctx *ctx, int device, void *block, void *owner, int64
   moth_dealloc(ctx, block, nbytes);
 }
 
+void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block) {
+  free_data(ctx, block->device, block->block, block->owner, block->nbytes);
+}
+
 static void release_stores(moth_capture *c) {
   moth_ctx *ctx = c->ctx;
   for (uint32_t i = 0; i < c->nstores; i++) {
@@ -36,10 +40,7 @@ static void release_stores(moth_capture *c) {
       }
     }
   }
-  for (uint32_t i = 0; i < c->npool; i++) {
-    const moth_spare *at = &c->pool[i];
-    free_data(ctx, at->device, at->block, at->owner, at->nbytes);
-  }
+  for (uint32_t i = 0; i < c->npool; i++) moth_capture_free_block(ctx, &c->pool[i]);
 }
 
 static void free_lists(moth_capture *c) {
@@ -184,7 +185,8 @@ int32_t moth_capture_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ni
   return MOTH_OK;
 }
 
-/* Leaves out what gives the same each time, and lists whose versions must grow. */
+/* Leaves out what gives the same each time or is done by another, and lists whose versions must
+** grow. */
 static int finish_code(moth_capture *c) {
   uint32_t n = 0;
   moth_guard *guard = NULL; /* the last one met */
@@ -193,6 +195,7 @@ static int finish_code(moth_capture *c) {
     const moth_instruction *in = &c->code[i];
     if (guard && guard->past == i) guard->past = n;
     if (moth_guard_of(in)) guard = moth_guard_of(in);
+    if (in->joined) continue;
     uint8_t held = in->out[0] ? in->out[0]->storage->held : 0;
     if (in->once && held & MOTH_C_BURIED && !(held & MOTH_C_AGAIN)) continue; /* nobody wrote it */
     c->code[n++] = *in;
@@ -247,6 +250,7 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   if (!c) return moth_fail(ctx, MOTH_E_STATE, NULL, "nothing is being recorded");
   moth_autocast_forget(ctx); /* casts that replays overwrite */
   int status = c->empty ? MOTH_OK : check_counts(c);
+  if (!status) moth_capture_fuse(c);
   if (!status) status = finish_code(c);
   if (!status && ctx->devices) status = moth_capture_segments(c);
   ctx->quiet++; /* new tensors over old storages are no part of it */
