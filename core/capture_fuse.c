@@ -25,7 +25,7 @@ static bool reads(const moth_instruction *in, const moth_storage *s) {
 /* Whether the result s of instruction i is read by the next one alone, and written once: neither
 ** others nor an alias have it, and nobody outside, since it died meanwhile. */
 static bool is_between(const moth_capture *c, uint32_t i, const moth_storage *s) {
-  const uint8_t needs = MOTH_C_INSIDE | MOTH_C_POOLED | MOTH_C_BURIED;
+  const uint8_t needs = MOTH_C_INSIDE | MOTH_C_BURIED;
   if (s->capture != c->id || s->root || (s->held & (needs | MOTH_C_AGAIN)) != needs) return false;
   for (uint32_t k = 0; k < c->nstores; k++)
     if (c->stores[k].s->root == s) return false;

@@ -207,29 +207,43 @@ end
 -- would keep the memory until the next collection. `ours` says that x is such a result; `passes`
 -- lists which modules are such layers.
 
+-- Whether a module is a Linear and the next a ReLU, and nobody sees what lies between.
+local function is_rectified(module, next)
+  local linear = package.loaded["moth.nn.linear"]
+  local activation = package.loaded["moth.nn.activation"]
+  return linear and activation and next and linear.takes_relu(module)
+    and next.forward == activation.ReLU.forward and sight.passes(next)
+end
+
 -- Runs the modules of `known` and asks whether they are still those, of classes that have the
 -- forwards they had, written out without a loop: LuaJIT compiles that into its caller's trace,
--- where a loop over modules of different classes would leave it again and again.
+-- where a loop over modules of different classes would leave it again and again. A Linear takes
+-- the ReLU behind it along.
 local function straight(known, passes, classes)
   local names, run, same = {}, {}, {}
+  local done = false -- by the module before
   for i = 1, #known do
     names[i] = "m" .. i
     same[i] = ("rawequal(self[%d], m%d)"):format(i, i)
     local ends = passes[i] and "if ours then free(ctx, x) end " or ""
-    run[i] = ("  y = m%d(x) if not rawequal(y, x) then %sx, ours = y, %s end"):format(i, ends,
-      tostring(passes[i]))
+    local rectified = is_rectified(known[i], known[i + 1])
+    local form = "  y = " .. (rectified and "with_relu(m%d, x)" or "m%d(x)")
+      .. " if not rawequal(y, x) then %sx, ours = y, %s end"
+    if not done then run[#run + 1] = form:format(i, ends, tostring(passes[i])) end
+    done = rectified
   end
   for i = 1, #classes, 2 do
     same[#same + 1] = ("classes[%d].forward == classes[%d]"):format(i, i + 1)
   end
   local head = #known > 0 and "local " .. table.concat(names, ", ") .. " = ...\n" or ""
-  local text = "local rawequal, free, ctx, unpack, known, classes = ...\n"
+  local linear = package.loaded["moth.nn.linear"]
+  local text = "local rawequal, free, ctx, with_relu, unpack, known, classes = ...\n"
     .. head:gsub("%.%.%.", "unpack(known)")
     .. "return function(x)\n  local y, ours = nil, false\n" .. table.concat(run, "\n")
     .. "\n  return x\nend, function(self) return "
     .. (#known > 0 and table.concat(same, " and ") or "true") .. " end"
-  return assert(loadstring(text, "=[moth.nn.Sequential]"))(rawequal, C.moth_free, ctx, unpack,
-    known, classes)
+  return assert(loadstring(text, "=[moth.nn.Sequential]"))(rawequal, C.moth_free, ctx,
+    linear and linear.with_relu, unpack, known, classes)
 end
 
 local MOST = 50 -- modules written out, each an upvalue of 60 at most; beyond that a loop does

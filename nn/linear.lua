@@ -57,6 +57,17 @@ function Linear:forward(input)
 end
 Module.passing[Linear.forward] = true
 
+--- relu of what a Linear gives, in one op: for modules that hold it and a relu behind it, where
+-- linear.takes_relu says that nobody sees what lies between.
+function linear.with_relu(module, input)
+  return (functional.linear(input, module.weight, module.bias, "relu"))
+end
+errors.module_frame(linear.with_relu, function(modules) return class.typename(modules[1]) end)
+
+function linear.takes_relu(module)
+  return module.forward == Linear.forward and Module.sight.passes(module)
+end
+
 function Linear:extra_repr()
   return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features,
     tostring(self.bias ~= nil))

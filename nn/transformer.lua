@@ -103,8 +103,13 @@ local function attend(self, x, mask, padding)
 end
 
 local function feed_forward(self, x, dropout)
-  local y = self.dropout(self.activation(self.linear1(x)))
-  return dropout(self.linear2(y))
+  local first, y = self.linear1
+  if self.activation == ACTIVATIONS.relu and linear.takes_relu(first) then
+    y = linear.with_relu(first, x)
+  else
+    y = self.activation(first(x))
+  end
+  return dropout(self.linear2(self.dropout(y)))
 end
 
 function EncoderLayer:forward(...)

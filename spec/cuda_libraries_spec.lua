@@ -407,6 +407,18 @@ describe("a matrix product by cuBLASLt", function()
     assert.truthy(tonumber(text:match "products=(%d+)") >= 9, text)
   end)
 
+  it("gets its relu behind the library's work, so that a NaN stays", function()
+    local text = multiplied({}, [[
+      local F = moth.nn.functional
+      local function relu(x, w, b) return F.linear(x, w, b, "relu") end
+      check(relu, r(5, 7), r(3, 7), r(3))
+      check(relu, r(5, 7), r(3, 7))
+      local y = relu(moth.tensor({{0 / 0}, {-1}}):cuda(), moth.ones(1, 1):cuda())
+      assert(y[1]:isnan():item() and y[2]:item() == 0)
+    ]])
+    assert.truthy(text:find("^products=3 heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
+  end)
+
   it("is planned once, and repeats itself where that is wanted", function()
     assert.equal("products=4 heuristics=1 left=0 sums=6\nrc=0\n", multiplied({}, [[
       moth.use_deterministic_algorithms(true)

@@ -99,6 +99,28 @@ describe("a product on a GPU", function()
     end
   end)
 
+  it("has its relu, the same bits as apart", function()
+    moth.manual_seed(3)
+    for _, dtype in ipairs { "float32", "float64", "float16", "bfloat16", "int32", "uint8" } do
+      for _, size in ipairs { { 5, 7, 3 }, { 40, 64, 72 }, { 300, 16, 200 }, { 4, 2048, 6 } } do
+        local m, k, n = unpack(size)
+        local function draw(...)
+          local x = moth.randn(...)
+          if dtype == "uint8" then x = x:abs() end
+          return (x * 3):to(moth[dtype]):cuda()
+        end
+        local x, w, b = draw(m, k), draw(n, k), draw(n)
+        for _, bias in ipairs { b, moth.none } do
+          local y = F.linear { x, w, bias = bias, activation = "relu" }
+          assert.is_true(moth.equal(F.relu(F.linear { x, w, bias = bias }), y), dtype .. " " .. k)
+        end
+      end
+    end
+    local x = moth.tensor({ { 0 / 0 }, { -1 } }, { device = "cuda" })
+    local y = F.linear(x, moth.ones(1, 1):cuda(), nil, "relu")
+    assert.same({ true, false }, y:isnan():view(-1):tolist())
+  end)
+
   it("of rows that do not step evenly has its bias", function()
     moth.manual_seed(2)
     local x, w, b = moth.randn(5, 20, 30):transpose(1, 2), moth.randn(40, 30), moth.randn(40)

@@ -107,8 +107,8 @@ static strip_loop *const NAME(strips)[4][4][MOTH_MATRIX_ROWS + 1] = {
 #undef SIX
 #undef TWELVE
 
-/* What is below 0 in m rows of n becomes 0; NaN and -0 stay. As part of the tiles it would be in all
-** of their forms, for little: the rows are in the caches still. */
+/* What is below 0 in m rows of n becomes 0; NaN and -0 stay. In the tiles themselves it would stand
+** in each of their forms, for little: the rows are in the caches still. */
 TARGET static void NAME(relu)(float *c, int64_t ldc, int64_t m, int64_t n) {
   for (int64_t i = 0; i < m; i++, c += ldc) {
     int64_t j = 0;

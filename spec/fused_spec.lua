@@ -1,0 +1,272 @@
+-- relu as a part of the linear before it: by name, in a captured step, in modules of Moth's own.
+
+local ffi = require "ffi"
+local moth = require "moth"
+local lib = require "moth.lib"
+local support = require "spec.support.bits"
+
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+local bits, state_of = support.of, support.state_of
+
+describe("F.linear with an activation", function()
+  local SIZES = {
+    {1, 1, 1}, {1, 64, 64}, {2, 40, 7}, {9, 33, 12}, {5, 3, 2}, {16, 300, 200}, {130, 60, 70},
+    {3, 70, 1000}, {1, 3000, 200}, {20, 512, 600}, {3, 9000, 3}, {64, 0, 5}, {70, 9000, 70},
+    {1, 1, 70000}, {0, 3, 2}, {128, 70, 16},
+  }
+
+  local function drawn(dtype, ...)
+    if dtype.is_floating_point then return moth.randn({...}, {dtype = dtype}) end
+    local x = moth.randint(0, 5, {...})
+    return (dtype == moth.uint8 and x or x - 2):to(dtype)
+  end
+
+  it("is relu of what it gives without, bit for bit", function()
+    moth.manual_seed(3)
+    for _, dtype in ipairs {moth.float32, moth.float64, moth.float16, moth.bfloat16, moth.int32,
+                            moth.uint8, moth.int64} do
+      for _, size in ipairs(SIZES) do
+        local m, k, n = unpack(size)
+        local x, w, b = drawn(dtype, m, k), drawn(dtype, n, k), drawn(dtype, n)
+        local turned = {{x, w, b}, {x, w}, {x:t():contiguous():t(), w, b},
+                        {x, w:t():contiguous():t(), b}}
+        for form, args in ipairs(turned) do
+          local got = F.linear {args[1], args[2], bias = args[3], activation = "relu"}
+          assert.equal(bits(F.relu(F.linear(unpack(args)))), bits(got),
+            ("%s %d %d %d, form %d"):format(tostring(dtype), m, k, n, form))
+        end
+      end
+    end
+  end)
+
+  it("keeps NaN, and the -0 that a half type rounds to", function()
+    for _, dtype in ipairs {moth.float32, moth.float64, moth.float16, moth.bfloat16} do
+      local x = moth.tensor({{0 / 0}, {-1}, {-1e-20}, {1 / 0}}, {dtype = dtype})
+      local w = moth.tensor({{1}, {1e-7}}, {dtype = dtype})
+      local y = F.linear {x, w, activation = "relu"}
+      assert.equal(bits(F.relu(F.linear(x, w))), bits(y))
+      assert.is_true(y[1][1]:isnan():item())
+    end
+  end)
+
+  it("keeps its result for the gradient, and without one does not", function()
+    local w = moth.randn(2, 3):requires_grad_()
+    local function changed(...)
+      local y = F.linear(moth.ones(4, 3), w, ...)
+      y:mul_(2)
+      y:sum():backward()
+    end
+    changed()
+    assert.has_error_like(function() changed(moth.none, "relu") end, "changed in place")
+  end)
+
+  it("refuses what is no name of one", function()
+    assert.has_error_like(function()
+      F.linear {moth.ones(1, 1), moth.ones(1, 1), activation = "rely"}
+    end, "bad argument 'activation' to 'linear' %(one of 'none', 'relu' is needed")
+  end)
+end)
+
+-- ---- recordings ----
+
+local there, here = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
+
+local function ops_of(step)
+  lib.C.moth_capture_graphs(lib.ctx, step.last.id, there, here)
+  return here[0]
+end
+
+-- A network that calls functions, as scripts do; f is what stands behind its layers.
+local Net = nn.class("Net", nn.Module)
+
+function Net:init(f)
+  self.f = f
+  self.fc1, self.fc2, self.fc3 = nn.Linear(4, 16), nn.Linear(16, 16), nn.Linear(16, 2)
+end
+
+function Net:forward(x)
+  x = self.f(self.fc1(x))
+  return self.fc3(self.f(self.fc2(x)))
+end
+
+local function trained(f, captured)
+  moth.manual_seed(5)
+  local net = Net(f)
+  local opt = optim.SGD(net:parameters(), {lr = 0.1})
+  local function step(x, y)
+    opt:zero_grad()
+    local loss = F.mse_loss(net(x), y)
+    loss:backward()
+    opt:step()
+    return loss
+  end
+  if captured then step = moth.capture(step) end
+  local losses = {}
+  for i = 1, 6 do losses[i] = bits(step(moth.randn(8, 4), moth.randn(8, 2))) end
+  return table.concat(losses) .. state_of(net), captured and ops_of(step)
+end
+
+-- How many ops a recording of fn(x) has; replays give what fn gives.
+local function recorded(fn, x)
+  local step = moth.capture(fn)
+  for _ = 1, 3 do
+    x = x + 0.5
+    local got, wanted = {step(x)}, {fn(x)}
+    for i = 1, #wanted do assert.equal(bits(wanted[i]), bits(got[i])) end
+  end
+  local n = ops_of(step)
+  step:free()
+  return n
+end
+
+describe("a relu behind a linear, in a captured step", function()
+  local w, b, x = moth.randn(5, 3), moth.randn(5), moth.randn(2, 3)
+
+  it("is no op of its own, in training either", function()
+    local text, n = trained(F.relu, true)
+    assert.equal(trained(F.relu), text)
+    local _, more = trained(F.tanh, true)
+    assert.equal(more - 2, n)
+    local written, same = trained(F.relu_, true)
+    assert.equal(text, written)
+    assert.equal(n, same)
+  end)
+
+  it("may see the result in another shape", function()
+    assert.equal(1, recorded(function(v) return F.relu(F.linear(v, w, b):view(10)) end, x))
+    assert.equal(2, recorded(function(v) return F.relu(F.linear(v, w, b):t()) end, x))
+    assert.equal(2, recorded(function(v) return F.relu(F.linear(v, w, b)[1]) end, x))
+  end)
+
+  it("stands alone where another reads or gets what lies between", function()
+    assert.equal(3, recorded(function(v)
+      local h = F.linear(v, w, b)
+      return F.relu(h) + h
+    end, x))
+    assert.equal(2, recorded(function(v)
+      local h = F.linear(v, w, b)
+      return F.relu(h), h
+    end, x))
+    assert.equal(3, recorded(function(v)
+      local h = F.linear(v, w, b)
+      return F.relu(h), h:view(-1) * 2
+    end, x))
+    assert.equal(3, recorded(function(v)
+      local h = F.linear(v, w, b)
+      local alias = h:detach()
+      return F.relu(h), alias + 1
+    end, x))
+    assert.equal(3, recorded(function(v)
+      local h = F.linear(v, w, b)
+      local y = F.relu(h)
+      h:add_(1)
+      return y
+    end, x))
+  end)
+
+  it("stands alone where something is done between the two", function()
+    local bias = b:clone()
+    assert.equal(4, recorded(function(v)
+      bias:copy_(b)
+      local h = F.linear(v, w, bias)
+      bias:copy_(v[1][1])
+      return F.relu(h)
+    end, x))
+  end)
+
+  it("gives up the block of what lay between", function()
+    local big, large = moth.randn(300, 3), moth.randn(400, 3)
+    local function bytes(f)
+      moth.collect()
+      local before = moth.memory().live_bytes
+      local step = moth.capture(function(v) return f(F.linear(v, big)):sum() end)
+      step(large)
+      moth.collect()
+      local taken = moth.memory().live_bytes - before
+      step:free()
+      return taken
+    end
+    local one = 300 * 400 * 4
+    local apart, joined = bytes(F.tanh), bytes(F.relu)
+    assert.is_true(apart - joined > 0.9 * one and joined < 1.5 * one, apart .. " " .. joined)
+  end)
+
+  it("does not write over what linear reads, where that died in time", function()
+    local square = moth.randn(40, 40) -- of a size that has a block of its own
+    assert.equal(3, recorded(function(v)
+      local input = v * 2
+      local h = F.linear(input, square)
+      input:free()
+      return F.relu(h)
+    end, moth.randn(40, 40)))
+  end)
+end)
+
+-- ---- modules ----
+
+describe("a ReLU behind a Linear, in a Sequential", function()
+  local function net() return nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2)) end
+
+  local function nodes(f)
+    moth.collect()
+    local before = moth.memory().live_nodes
+    local y = f()
+    local made = moth.memory().live_nodes - before
+    return made, y
+  end
+
+  it("is one node with it, and gives the same", function()
+    local m, x = net(), moth.randn(4, 3)
+    m(x) -- gives its parameters their leaves
+    local made, y = nodes(function() return m(x) end)
+    local wanted, z = nodes(function() return m[3](F.relu(m[1](x))) end)
+    assert.equal(bits(z), bits(y))
+    assert.equal(wanted - 1, made)
+    y:sum():backward()
+    local grad = bits(m[1].weight.grad)
+    m:zero_grad()
+    z:sum():backward()
+    assert.equal(grad, bits(m[1].weight.grad))
+    local plain = nn.Sequential(nn.Linear(3, 5, {bias = false}), nn.ReLU {inplace = true})
+    assert.equal(bits(F.relu(plain[1](x))), bits(plain(x)))
+  end)
+
+  it("is called where somebody looks", function()
+    local m, x, seen = net(), moth.randn(4, 3), {}
+    m(x)
+    local hook = m[2]:register_forward_hook(function(_, args) seen[#seen + 1] = args[1] end)
+    m(x)
+    assert.equal(bits(m[1](x)), bits(seen[1]))
+    hook:remove()
+    m[1].forward = function(self, input) return nn.Linear.forward(self, input) + 1 end
+    assert.equal(bits(m[3](F.relu(m[1](x)))), bits(m(x)))
+    m[1] = nn.Linear(3, 5)
+    m[2] = nn.Tanh()
+    assert.equal(bits(m[3](F.tanh(m[1](x)))), bits(m(x)))
+  end)
+
+  it("says in which layer a mistake is", function()
+    local m = net()
+    assert.has_error_like(function() m(moth.ones(2, 4)) end,
+      "in m%[1%]: bad argument 'input' to 'linear' %(the last dimension should have the 3 features")
+  end)
+end)
+
+describe("the layers of a transformer", function()
+  it("give the same with relu in their first linear layer", function()
+    moth.manual_seed(7)
+    local x = moth.randn(5, 2, 8)
+    for _, kind in ipairs {"Encoder", "Decoder"} do
+      local layer = nn["Transformer" .. kind .. "Layer"] {8, 2, dim_feedforward = 16, dropout = 0}
+      local function run()
+        layer:zero_grad()
+        local y = kind == "Encoder" and layer(x) or layer(x, x)
+        y:sum():backward()
+        return bits(y) .. bits(layer.linear1.weight.grad)
+      end
+      local text = run()
+      layer.activation = function(v) return F.relu(v) end
+      assert.equal(run(), text)
+    end
+  end)
+end)
