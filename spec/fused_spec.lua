@@ -174,6 +174,31 @@ describe("a relu behind a linear, in a captured step", function()
     end, x))
   end)
 
+  it("is so where a part is run again, and in half types", function()
+    local function lost(captured, how)
+      moth.manual_seed(5)
+      local net = Net(F.relu)
+      local function step(v)
+        net:zero_grad()
+        local y = how(net, v)
+        y:sum():backward()
+        return y
+      end
+      if captured then step = moth.capture(step) end
+      local text = {}
+      for i = 1, 4 do text[i] = bits(step(moth.randn(8, 4))) .. bits(net.fc1.weight.grad) end
+      return table.concat(text)
+    end
+    for _, how in ipairs {
+      function(net, v) return moth.utils.checkpoint.checkpoint(net, v) end,
+      function(net, v)
+        return moth.autocast("cpu", moth.bfloat16, function() return net(v) end):float()
+      end,
+    } do
+      assert.equal(lost(false, how), lost(true, how))
+    end
+  end)
+
   it("gives up the block of what lay between", function()
     local big, large = moth.randn(300, 3), moth.randn(400, 3)
     local function bytes(f)
