@@ -230,6 +230,26 @@ named.takes(EmbeddingBag.forward, {
   OFFSETS, WEIGHTS,
 })
 
+local parse_pretrained = define.signature("EmbeddingBag.from_pretrained", {
+  {"tensor", "embeddings", "the vectors, (tokens, features)"},
+  {"bool", "freeze", "are they to stay as they are?", default = true},
+  MAX_NORM, NORM_TYPE, BY_FREQ, MODE, SPARSE, LAST, PADDING,
+})
+
+--- An EmbeddingBag of vectors that exist, which it shares: nn.EmbeddingBag.from_pretrained(vectors,
+-- freeze = true, max_norm, norm_type, scale_grad_by_freq, mode, sparse, include_last_offset,
+-- padding_idx).
+EmbeddingBag.from_pretrained = embedding.pretrained(EmbeddingBag, function(...)
+  local vectors, freeze, max_norm, norm_type, by_freq, mode, sparse, last, padding =
+    parse_pretrained(...)
+  local tokens, features = embedding.sizes("EmbeddingBag", vectors)
+  local layer = EmbeddingBag {tokens, features, max_norm = max_norm, norm_type = norm_type,
+    scale_grad_by_freq = by_freq, mode = mode, sparse = sparse, _weight = vectors,
+    include_last_offset = last, padding_idx = padding}
+  layer.weight.requires_grad = not freeze
+  return layer
+end)
+
 function EmbeddingBag:extra_repr()
   local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)
   if self.max_norm ~= nil then text = text .. ", max_norm=" .. self.max_norm end

@@ -3,6 +3,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local init = require "moth.nn.weights"
@@ -89,6 +90,7 @@ function Embedding:forward(input)
     self.norm_type, self.scale_grad_by_freq))
 end
 Module.passing[Embedding.forward] = true
+named.takes(Embedding.forward, {{"index", "input", "tokens, any shape, or a list of them"}})
 
 function Embedding:extra_repr()
   local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)
@@ -97,6 +99,26 @@ function Embedding:extra_repr()
   if self.norm_type ~= 2 then text = text .. ", norm_type=" .. self.norm_type end
   if self.scale_grad_by_freq then text = text .. ", scale_grad_by_freq=true" end
   return text
+end
+
+--- What is called on a class, by '.' or ':': a callable table and no function, since it has no
+-- object to be called on.
+function embedding.pretrained(own, make)
+  return setmetatable({}, {
+    __call = function(_, first, ...)
+      if first == own then return (make(...)) end
+      return (make(first, ...))
+    end,
+  })
+end
+
+--- How many tokens and features such vectors have.
+function embedding.sizes(name, vectors)
+  if vectors:dim() ~= 2 then
+    errors.argument(name .. ".from_pretrained", "embeddings",
+      "(tokens, features) is needed, got " .. errors.describe(vectors), "E_SHAPE")
+  end
+  return vectors:size(1), vectors:size(2)
 end
 
 local pretrained_rows = {
@@ -108,23 +130,13 @@ local parse_pretrained = define.signature("Embedding.from_pretrained", pretraine
 
 --- An Embedding of vectors that exist, which it shares: nn.Embedding.from_pretrained(vectors,
 -- freeze = true, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse).
--- A callable table and no function, since it has no object to be called on.
-local function from_pretrained(...)
+Embedding.from_pretrained = embedding.pretrained(Embedding, function(...)
   local vectors, freeze, padding_idx, max_norm, norm_type, by_freq, sparse = parse_pretrained(...)
-  if vectors:dim() ~= 2 then
-    errors.argument("Embedding.from_pretrained", "embeddings",
-      "(tokens, features) is needed, got " .. errors.describe(vectors), "E_SHAPE")
-  end
+  local tokens, features = embedding.sizes("Embedding", vectors)
   local none = require("moth").none
   local function given(v) if v == nil then return none end return v end
-  return Embedding(vectors:size(1), vectors:size(2), given(padding_idx), given(max_norm),
-    norm_type, by_freq, sparse, vectors, freeze)
-end
-Embedding.from_pretrained = setmetatable({}, {
-  __call = function(_, first, ...)
-    if first == Embedding then return (from_pretrained(...)) end
-    return (from_pretrained(first, ...))
-  end,
-})
+  return Embedding(tokens, features, given(padding_idx), given(max_norm), norm_type, by_freq,
+    sparse, vectors, freeze)
+end)
 
 return embedding

@@ -174,5 +174,7 @@ local rows = {
 }
 lazy.from(rows, "moth.nn.reparametrize",
   "weight_norm remove_weight_norm spectral_norm remove_spectral_norm")
+lazy.from(rows, "moth.nn.fusion", "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval "
+  .. "fuse_linear_bn_weights skip_init")
 
 return (lazy.namespace("moth.nn.utils", utils, rows))

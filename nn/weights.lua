@@ -11,8 +11,23 @@ local init = {}
 
 local function moth() return require "moth" end
 
+local skipping = false
+
+--- Calls f(...), while which nothing here draws or fills: for nn.utils.skip_init.
+function init.skip(f, ...)
+  local before = skipping
+  skipping = true
+  local function finish(ok, ...)
+    skipping = before
+    if not ok then error((...), 0) end
+    return ...
+  end
+  return finish(pcall(f, ...))
+end
+
 -- Calls an in-place method of x unrecorded.
 local function fill(x, method, ...)
+  if skipping then return x end
   local args, n = {...}, select("#", ...)
   moth().no_grad(function() x[method](x, unpack(args, 1, n)) end)
   return x

@@ -63,6 +63,8 @@ describe("a layer called with names", function()
     end
     assert.is_true(known > 60)
     same(nn.ReLU()(x), nn.ReLU(){input = x}, nn.ReLU(){x})
+    local words = nn.Embedding(4, 2) -- to which a list is a value
+    same(words({1, 3}), words{input = {1, 3}}, words{input = moth.tensor{1LL, 3LL}})
   end)
 
   it("refuses what it does not know, twice the same, and too much", function()

@@ -177,6 +177,11 @@ describe("embedding", function()
 
   it("shares vectors that exist", function()
     local vectors = moth.tensor{{1, 2}, {3, 4}}
+    local bag = nn.EmbeddingBag.from_pretrained(vectors, {mode = "sum", padding_idx = 1})
+    assert.same("sum", bag.mode)
+    assert.is_false(bag.weight.requires_grad)
+    assert.same(vectors[2]:tolist(), bag(moth.tensor {{1LL, 2LL}})[1]:tolist())
+    assert.is_true(nn.EmbeddingBag:from_pretrained(vectors, false).weight.requires_grad)
     local layer = nn.Embedding.from_pretrained(vectors)
     assert.is_false(layer.weight.requires_grad)
     assert.same({3, 4}, list(layer({2})))

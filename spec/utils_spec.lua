@@ -141,3 +141,87 @@ describe("nn.init", function()
     assert.same(a:tolist(), b:tolist())
   end)
 end)
+
+describe("a batch_norm fused into the layer before it", function()
+  local F = nn.functional
+
+  -- A BatchNorm that has seen something, in eval mode.
+  local function seen(bn)
+    bn.running_mean:normal_()
+    bn.running_var:uniform_(0.5, 2)
+    moth.no_grad(function()
+      if bn.weight ~= nil then bn.weight:normal_() bn.bias:normal_() end
+    end)
+    return bn:eval()
+  end
+
+  local function agrees(layer, bn, fuse, x)
+    local fused = fuse(layer, bn)
+    assert.close(0, (fused(x) - bn(layer(x))):abs():max():item(), 1e-12)
+    assert.equal(nn.typename(layer), nn.typename(fused))
+    assert.is_true(fused.weight.requires_grad and fused.weight.is_leaf)
+    return fused
+  end
+
+  local double = {dtype = moth.float64}
+
+  it("gives the same results", function()
+    for _, bias in ipairs {true, false} do
+      for _, groups in ipairs {1, 2} do
+        local options = {bias = bias, groups = groups, stride = 2, dtype = moth.float64}
+        local x, bn = moth.randn(2, 6, 7, 7, double), seen(nn.BatchNorm2d(4, double))
+        agrees(nn.Conv2d(6, 4, 3, options):eval(), bn, utils.fuse_conv_bn_eval, x)
+        agrees(nn.ConvTranspose2d(6, 4, 3, options):eval(), bn, utils.fuse_conv_bn_eval, x)
+      end
+      local bn = seen(nn.BatchNorm1d {4, affine = false, dtype = moth.float64})
+      agrees(nn.Conv1d(3, 4, 2, {bias = bias, dtype = moth.float64}):eval(), bn,
+        utils.fuse_conv_bn_eval, moth.randn(2, 3, 7, double))
+      agrees(nn.Linear(3, 4, {bias = bias, dtype = moth.float64}):eval(), bn,
+        utils.fuse_linear_bn_eval, moth.randn(5, 3, double))
+    end
+  end)
+
+  it("leaves both layers, and keeps a frozen weight frozen", function()
+    local conv, bn = nn.Conv2d(3, 4, 2):eval(), seen(nn.BatchNorm2d(4))
+    conv.weight.requires_grad = false
+    local before = conv.weight:clone()
+    local fused = utils.fuse_conv_bn_eval(conv, bn)
+    assert.is_true(conv.weight:equal(before))
+    assert.is_false(fused.weight.requires_grad)
+    assert.is_true(fused.bias.requires_grad)
+    local w, b = utils.fuse_conv_bn_weights(conv.weight, conv.bias, bn.running_mean,
+      bn.running_var, bn.eps, bn.weight, bn.bias)
+    assert.is_true(fused.weight:equal(w) and fused.bias:equal(b))
+    local x = moth.randn(1, 3, 4, 4)
+    assert.close(0, (F.conv2d(x, w, b) - bn(conv(x))):abs():max():item(), 1e-5)
+  end)
+
+  it("asks for eval mode, for statistics and for layers that fit", function()
+    local conv, bn = nn.Conv2d(3, 4, 2):eval(), seen(nn.BatchNorm2d(4))
+    for text, pair in pairs {
+      ["'conv' to 'fuse_conv_bn_eval' %(is in training mode"] = {nn.Conv2d(3, 4, 2), bn},
+      ["'bn' to 'fuse_conv_bn_eval' %(is in training mode"] = {conv, nn.BatchNorm2d(4)},
+      ["no running statistics"] = {conv, nn.BatchNorm2d(4, {track_running_stats = false}):eval()},
+      ["5 features do not go with 4"] = {conv, nn.BatchNorm2d(5):eval()},
+      ["a layer is needed, got 3"] = {3, bn},
+      ["a BatchNorm is needed, got a Conv2d"] = {conv, conv},
+    } do
+      assert.has_error_like(function() return (utils.fuse_conv_bn_eval(unpack(pair))) end, text)
+    end
+  end)
+end)
+
+describe("skip_init", function()
+  it("makes a module and draws nothing", function()
+    local before = moth.get_rng_state()
+    local net = utils.skip_init(nn.LSTM, 20, 30, {num_layers = 2})
+    utils.skip_init(nn.Transformer, {d_model = 8, nhead = 2, num_encoder_layers = 1,
+      num_decoder_layers = 1, dim_feedforward = 4})
+    assert.is_true(before:equal(moth.get_rng_state()))
+    assert.equal(8, #net:parameters())
+    assert.has_error_like(function() return (utils.skip_init(nn.Linear, 2)) end, "'out_features'")
+    assert.has_error_like(function() return (utils.skip_init(3, 2)) end, "'module_cls'")
+    nn.Linear(2, 2)
+    assert.is_false(before:equal(moth.get_rng_state()))
+  end)
+end)

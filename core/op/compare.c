@@ -24,8 +24,8 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *a,
   MOTH_OP_CONST(op, COMPARE, .doc = text,                                                \
                 .examples = "moth.randn(2, 3), moth.randn(3)\nmoth.randn(2, 3), 0.5",    \
                 .dtypes = MOTH_ANY | MOTH_PROMOTE,                                       \
-                .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_NUMBERS | \
-                         MOTH_OP_PORTABLE)
+                .flags = MOTH_OP_OUT | MOTH_OP_INPLACE | MOTH_OP_STRIDED | MOTH_OP_METHOD | \
+                         MOTH_OP_NUMBERS | MOTH_OP_PORTABLE)
 
 COMPARISON(eq, "True where both sides are the same number.")
 COMPARISON(ne, "True where the sides differ; NaN differs from itself.")

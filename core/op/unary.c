@@ -175,23 +175,23 @@ MOTH_OP(round, ROUND, NUMERIC,
 
 /* -- questions; their results are masks -- */
 
-#define QUESTION(op, text)                                            \
+#define QUESTION(op, more, text)                                      \
   static int op##_shape(const op##_args *a, moth_layout *y) {         \
     y->dtype = MOTH_BOOL;                                             \
     return moth_shape_like(a->input, y);                              \
   }                                                                   \
   CPU(op)                                                             \
   MOTH_OP_CONST(op, UNARY, .doc = text, ANYWHERE, .dtypes = MOTH_ANY, \
-                .flags = MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
+                .flags = more | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
-QUESTION(logical_not, "True where an element is 0 or false.")
-QUESTION(isnan, "True where an element is not a number.")
-QUESTION(isinf, "True where an element is infinite.")
-QUESTION(isposinf, "True where an element is infinity.")
-QUESTION(isneginf, "True where an element is -infinity.")
-QUESTION(isfinite, "True where an element is neither infinite nor NaN.")
+QUESTION(logical_not, MOTH_OP_INPLACE, "True where an element is 0 or false.")
+QUESTION(isnan, 0, "True where an element is not a number.")
+QUESTION(isinf, 0, "True where an element is infinite.")
+QUESTION(isposinf, 0, "True where an element is infinity.")
+QUESTION(isneginf, 0, "True where an element is -infinity.")
+QUESTION(isfinite, 0, "True where an element is neither infinite nor NaN.")
 
-QUESTION(signbit, "True where the sign is minus, be it of -0.")
+QUESTION(signbit, 0, "True where the sign is minus, be it of -0.")
 
 static int bitwise_not_shape(const bitwise_not_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);

@@ -236,7 +236,7 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
                  norm = "moth.dispatch", median = "moth.results", unique = "moth.results",
                  unique_consecutive = "moth.results", nonzero = "moth.results",
                  quantile = "moth.composed", nanmedian = "moth.composed",
-                 where = "moth.composed", unfold = "moth.composed",
+                 where = "moth.composed", get_device = "moth.types", unfold = "moth.composed",
                  fill_diagonal_ = "moth.composed", log_normal_ = "moth.composed",
                  cauchy_ = "moth.composed", new_tensor = "moth.create", new_zeros = "moth.create",
                  new_ones = "moth.create", new_empty = "moth.create", new_full = "moth.create",

@@ -84,6 +84,7 @@ from("moth.results", "median unique unique_consecutive nonzero where normal tens
   .. "meshgrid broadcast_tensors")
 from("moth.composed", "polygamma quantile nanmedian cdist logspace tril_indices triu_indices "
   .. "clamp_min clamp_max")
+from("moth.types", "finfo iinfo promote_types result_type can_cast get_device")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
 from("moth.scope", "scope keep")

@@ -16,7 +16,7 @@ places.list = {
     doc = "every op as a function, losses and activations among them" },
   { path = "moth.nn", short = "nn", hidden = "names",
     doc = "modules: layers, losses, containers" },
-  { path = "moth.nn.init", short = "nn.init", hidden = "fans reset",
+  { path = "moth.nn.init", short = "nn.init", hidden = "fans reset skip",
     doc = "fills the parameters of a network before training" },
   { path = "moth.nn.utils", short = "nn.utils",
     doc = "clipping of gradients, parameters as one vector, weights made of others" },
