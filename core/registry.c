@@ -47,6 +47,7 @@
   F(attention)  /* scaled_dot_product_attention */ \
   F(recurrent)  /* RNN, LSTM, GRU: recurrent.c, cell.c, replay.c */ \
   F(loss)       /* losses of classes */ \
+  F(ctc)        /* ctc_loss: sequences without an alignment */ \
   F(pointloss)  /* losses of numbers and probabilities, each element by itself */ \
   F(optim)      /* steps of the optimizers */
 

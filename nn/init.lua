@@ -47,6 +47,7 @@ from("loss", "CosineSimilarity PairwiseDistance SoftMarginLoss HingeEmbeddingLos
   .. "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "
   .. "BCEWithLogitsLoss KLDivLoss MultiMarginLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
   .. "TripletMarginWithDistanceLoss")
+from("ctc", "CTCLoss")
 from("recurrent", "RNN LSTM GRU RNNCell LSTMCell GRUCell")
 
 local nn, names = lazy.namespace("moth.nn", {

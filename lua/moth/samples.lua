@@ -264,6 +264,10 @@ layers:append(nn.Linear(4, 2))
 local x = moth.randn(3, 4)
 for i, layer in ipairs(layers) do x = F.relu(layer(x)) end
 print(#layers, x.shape)]],
+  ["nn.CTCLoss"] = [[
+local scores = F.log_softmax(moth.randn(6, 2, 4), 3) -- 6 steps, 2 sequences, 4 classes
+local targets = moth.tensor{{2LL, 3LL, 2LL}, {4LL, 2LL, 0LL}}
+local loss = nn.CTCLoss()(scores, targets, {6, 5}, {3, 2})]],
   ["nn.TripletMarginWithDistanceLoss"] = [[
 local angle = nn.TripletMarginWithDistanceLoss(function(a, b)
   return 1 - F.cosine_similarity(a, b)

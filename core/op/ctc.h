@@ -1,0 +1,26 @@
+/* ctc.h -- the faces of connectionist temporal classification (Graves et al. 2006). */
+#ifndef MOTH_OP_CTC_H
+#define MOTH_OP_CTC_H
+
+#include "../op.h"
+
+#define CTC_HOW(ARG) \
+  ARG(tensor,   log_probs,      , "logarithms of probabilities, (T, N, C)") \
+  ARG(index,    targets,        , "classes of each sequence, (N, S)") \
+  ARG(index,    input_lengths,  , "1 + steps of each, (N), as a position behind the last one") \
+  ARG(index,    target_lengths, , "1 + classes of each, (N)") \
+  ARG(position, blank,         0, "the class that stands for none")
+
+#define CTC_LOSSES(ARG) CTC_HOW(ARG)
+MOTH_ARGS(ctc_losses, CTC_LOSSES)
+
+#define CTC_BACK(ARG) \
+  ARG(tensor,   grad,           , "gradient of the losses, (N)") \
+  CTC_HOW(ARG)
+MOTH_ARGS(ctc_back, CTC_BACK)
+
+/* The same of ctc_losses, written with ops (ctc_slope.c): to be differentiated any number of times.
+** Borrowed from g. */
+moth_tensor *moth_ctc_slope(const ctc_losses_args *a, moth_grad *g);
+
+#endif
