@@ -34,6 +34,7 @@ typedef void dgemv_function(int, int, int, int, double, const double *, int, con
 
 static struct {
   bool found;
+  void *library;
   sgemm_function *sgemm;
   dgemm_function *dgemm;
   sgemv_function *sgemv;
@@ -90,6 +91,7 @@ static bool take(const char *path) {
     dlclose(library);
     return false;
   }
+  blas.library = library;
   void (*set_threads)(int);
   char *(*config)(void), *(*core)(void);
   if (symbol(library, "openblas_set_num_threads", &set_threads)) set_threads(1);
@@ -118,6 +120,11 @@ static void find(void) {
 
 const char *moth_blas_name(void) {
   return atomic_load_explicit(&opened, memory_order_acquire) ? blas.name : "not opened yet";
+}
+
+void *moth_blas_library(void) {
+  pthread_once(&once, find);
+  return blas.library;
 }
 
 /* -- operands as BLAS wants them -- */

@@ -31,4 +31,8 @@ void moth_multiply_inside(const moth_product *p);
 /* "OpenBLAS ... (libopenblas.so.0)", "builtin", or "not opened yet": asking opens nothing. */
 const char *moth_blas_name(void);
 
+/* The library's handle, opened if it was not yet, where further functions are looked up; NULL:
+** there is none. */
+void *moth_blas_library(void);
+
 #endif

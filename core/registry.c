@@ -27,6 +27,8 @@
   F(matmul)     /* matrix products */ \
   F(outer)      /* gradients of weights that many steps share */ \
   F(product)    /* matrix products with a sum; inner, kron */ \
+  F(factor)     /* factorizations: factor.c; by singular values: singular.c */ \
+  F(solve)      /* linear equations, inverses, determinants */ \
   F(index)      /* index tensors: index.c; along a dimension: gather.c, place.c */ \
   F(join)       /* cat and stack */ \
   F(rearrange)  /* flips, rolls, repeats; grids, stacks, diagonals: compound.c */ \

@@ -1,0 +1,37 @@
+/* factor.h -- the faces of the factorizations of moth.linalg: cholesky, qr, eigh, lu. */
+#ifndef MOTH_OP_FACTOR_H
+#define MOTH_OP_FACTOR_H
+
+#include "../op.h"
+
+#define LINALG_CHOLESKY(ARG) \
+  ARG(tensor, A,          , "symmetric positive-definite matrices, (..., N, N)") \
+  ARG(bool,   upper, false, "give the upper factor, and read the upper triangle of A")
+MOTH_ARGS(linalg_cholesky, LINALG_CHOLESKY)
+
+#define LINALG_QR(ARG) \
+  ARG(tensor, A,          , "matrices, (..., M, N)") \
+  ARG(enum,   mode, reduced|complete|r, "the smaller of M and N columns in Q, or M, or no Q")
+MOTH_ARGS(linalg_qr, LINALG_QR)
+
+#define LINALG_EIGH(ARG) \
+  ARG(tensor, A,          , "symmetric matrices, (..., N, N)") \
+  ARG(enum,   UPLO,    L|U, "which triangle is read")
+MOTH_ARGS(linalg_eigh, LINALG_EIGH)
+MOTH_ARGS(linalg_eigvalsh, LINALG_EIGH)
+
+#define LINALG_LU(ARG) \
+  ARG(tensor, A,          , "matrices, (..., M, N)")
+MOTH_ARGS(linalg_lu_factor, LINALG_LU)
+
+#define LINALG_LU_ORDER(ARG) \
+  ARG(index,  pivots,     , "with which row each one was swapped, (..., K)") \
+  ARG(int,    rows,       , "how many rows there are") \
+  ARG(bool,   inverse, false, "where each row has gone, not which one has come")
+MOTH_ARGS(linalg_lu_order, LINALG_LU_ORDER)
+
+/* In a gradient: (p - p') / E, E(i, j) = values(j) - values(i), without the diagonal: how vectors
+** turn as those values move. */
+moth_tensor *moth_turning(moth_grad *g, moth_tensor *p, moth_tensor *values);
+
+#endif

@@ -1,0 +1,385 @@
+/* singular.c -- singular values and what is made of them: svd, svdvals, pinv, lstsq. The list of
+** ops stands in factor.c.
+**
+** Gradients: Giles 2008 (svd), Golub & Pereyra 1973 (pinv).
+*/
+#include "singular.h"
+
+#include <limits.h>
+#include <math.h>
+
+#include "../blas.h"
+#include "../lapack.h"
+#include "factor.h"
+#include "formula.h"
+#include "rearrange.h"
+#include "reduce.h"
+
+/* -- svd: LAPACK sees A', whose left vectors are ours on the right -- */
+
+static const char *job_of(const moth_stack *s) {
+  return s->job == 0 ? "N" : s->job == 1 ? "S" : "A";
+}
+
+/* job 0: values, 1: and as many vectors, 2: and all vectors. Scratch for gesdd. */
+static void svd_reserve(moth_stack *s, int job) {
+  int info, query = -1;
+  char most[8];
+  const int ldvt = job == 1 ? s->k : s->m;
+  s->job = job;
+  LAPACK(s, gesdd)(job_of(s), &s->n, &s->m, NULL, &s->n, NULL, NULL, &s->n, NULL, &ldvt, most,
+                   &query, NULL, &info, 1);
+  s->lwork = (int)moth_stack_get(s, most, 0);
+  s->a = moth_stack_reserve(s, (int64_t)s->m * s->n, s->size);
+  s->integers = moth_stack_reserve(s, 8 * (int64_t)s->k, sizeof(int));
+  s->work = moth_stack_reserve(s, s->lwork, s->size);
+}
+
+static int svd_run(const moth_stack *s, int64_t i, char *scratch, char *u, char *values, char *vh) {
+  const int ldvt = s->job == 1 ? s->k : s->m;
+  char *x = scratch + s->a;
+  int info = 0;
+  if (!moth_stack_load(s, moth_stack_x(s, 0, i), s->m, s->n, x)) return MOTH_NOT_FINITE;
+  LAPACK(s, gesdd)(job_of(s), &s->n, &s->m, x, &s->n, values, vh, &s->n, u, &ldvt,
+                   scratch + s->work, &s->lwork, (int *)(void *)(scratch + s->integers), &info, 1);
+  return info;
+}
+
+static int svd_one(const moth_stack *s, int64_t i, char *scratch) {
+  char *u = moth_stack_y(s, 0, i), *vh = moth_stack_y(s, 2, i);
+  const int64_t m = s->m, n = s->n, cols = s->job == 1 ? s->k : m;
+  const int64_t rows = s->job == 1 ? s->k : n;
+  int info = svd_run(s, i, scratch, u, moth_stack_y(s, 1, i), vh);
+  for (int64_t j = 0; j < cols && !info; j++) {
+    if (!moth_stack_turns(s, u + j * s->size, m, cols)) continue;
+    moth_stack_negate(s, u + j * s->size, m, cols);
+    if (j < s->k) moth_stack_negate(s, vh + j * n * s->size, n, 1);
+  }
+  for (int64_t j = s->k; j < rows && !info; j++)
+    if (moth_stack_turns(s, vh + j * n * s->size, n, 1))
+      moth_stack_negate(s, vh + j * n * s->size, n, 1);
+  return info;
+}
+
+static int linalg_svd_shape(const linalg_svd_args *a, moth_layout *y) {
+  int status = moth_check_matrices(a->ctx, "A", a->A, false);
+  if (status) return status;
+  const int32_t n = a->A->l.ndim;
+  const int64_t rows = a->A->l.shape[n - 2], cols = a->A->l.shape[n - 1];
+  const int64_t k = rows < cols ? rows : cols;
+  if (a->full_matrices && (rows > cols ? rows : cols) > INT16_MAX)
+    return moth_fail(a->ctx, MOTH_E_LIMIT, "full_matrices", "all vectors of %s are beyond what "
+                     "LAPACK can count: use full_matrices = false", moth_str(a->A));
+  for (int i = 0; i < 3; i++) moth_shape_like(a->A, &y[i]);
+  y[0].shape[n - 1] = a->full_matrices ? rows : k;
+  y[1].ndim = n - 1;
+  y[1].shape[n - 2] = k;
+  y[2].shape[n - 2] = a->full_matrices ? cols : k;
+  y[2].shape[n - 1] = cols;
+  return MOTH_OK;
+}
+
+static int linalg_svd_cpu(const linalg_svd_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
+  const double m = s.m, n = s.n;
+  if (!status && s.k) {
+    svd_reserve(&s, a->full_matrices ? 2 : 1);
+    status = moth_stack_run(&s, svd_one, 14 * m * n * s.k, &failed);
+  } else if (!status && a->full_matrices && s.count) {
+    moth_stack_identity(&s, 0);
+    moth_stack_identity(&s, 2);
+  }
+  if (failed >= 0) status = moth_stack_not_converged(&s, failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+#define ROW(p) GRAD(g, unsqueeze, .input = p, .dim = -2)
+#define COLUMN(p) GRAD(g, unsqueeze, .input = p, .dim = -1)
+#define FIRST(p, along) ((p) ? GRAD(g, narrow, .input = p, .dim = along, .length = k) : NULL)
+
+static moth_tensor *sum_of(moth_grad *g, moth_tensor *p, moth_tensor *q) {
+  return p && q ? PLUS(p, q) : p ? p : q;
+}
+
+/* U (X(U) S + S X(V) + diag(dS)) V', and what leaves the space of the vectors that are used. Those
+** beyond them are not unique and have no gradient. */
+static int linalg_svd_grad(const linalg_svd_args *a, moth_grad *g) {
+  const int32_t d = a->A->l.ndim;
+  const int64_t m = a->A->l.shape[d - 2], n = a->A->l.shape[d - 1], k = m < n ? m : n;
+  moth_tensor *du = FIRST(g->dys[0], -1), *ds = g->dys[1], *dvh = FIRST(g->dys[2], -2);
+  moth_tensor *u = FIRST(g->out[0], -1), *s = g->out[1], *vh = FIRST(g->out[2], -2);
+  moth_tensor *inside = ds ? GRAD(g, diag_embed, .input = ds, .dim1 = -2, .dim2 = -1) : NULL;
+  if ((!du && !ds && !dvh) || g->status) return g->status;
+  moth_tensor *udu = du ? PRODUCT(TURNED(u), du) : NULL;
+  moth_tensor *vdv = dvh ? PRODUCT(vh, TURNED(dvh)) : NULL;
+  if (du) inside = sum_of(g, inside, TIMES(moth_turning(g, udu, OF(square, s)), ROW(s)));
+  if (dvh) inside = sum_of(g, inside, TIMES(COLUMN(s), moth_turning(g, vdv, OF(square, s))));
+  moth_tensor *left = PRODUCT(u, inside);
+  if (du && m > k) left = PLUS(left, OVER(MINUS(du, PRODUCT(u, udu)), ROW(s)));
+  moth_tensor *dx = PRODUCT(left, vh);
+  if (dvh && n > k) {
+    moth_tensor *beyond = MINUS(dvh, PRODUCT(TURNED(vdv), vh));
+    dx = PLUS(dx, PRODUCT(u, OVER(beyond, COLUMN(s))));
+  }
+  return moth_flow(g, a->A, dx);
+}
+
+MOTH_LAPACK_OP(linalg_svd, LINALG_SVD, .saves = "U S Vh", .outputs = "U, S, Vh",
+               .doc = "A = U times diag(S) times Vh, with orthonormal columns of U and rows of Vh "
+                      "and descending S. Of each column of U the first entry above a tenth of its "
+                      "largest is positive.",
+               .examples = "moth.tensor{{3, 1}, {1, 2}}  -- domain: matrix\n"
+                           "moth.eye(4, 3):expand(2, 4, 3), {full_matrices = false}"
+                           "  -- domain: matrix\n"
+                           "moth.ones(2, 3), false  -- domain: matrix")
+
+/* -- svdvals -- */
+
+static int linalg_svdvals_shape(const linalg_svdvals_args *a, moth_layout *y) {
+  int status = moth_check_matrices(a->ctx, "A", a->A, false);
+  if (status) return status;
+  const int32_t n = a->A->l.ndim;
+  moth_shape_like(a->A, y);
+  if (y->shape[n - 1] < y->shape[n - 2]) y->shape[n - 2] = y->shape[n - 1];
+  y->ndim--;
+  return MOTH_OK;
+}
+
+static int svdvals_one(const moth_stack *s, int64_t i, char *scratch) {
+  return svd_run(s, i, scratch, NULL, moth_stack_y(s, 0, i), NULL);
+}
+
+static int linalg_svdvals_cpu(const linalg_svdvals_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
+  const double m = s.m, n = s.n;
+  if (!status && s.k) {
+    svd_reserve(&s, 0);
+    status = moth_stack_run(&s, svdvals_one, 4 * m * n * s.k, &failed);
+  }
+  if (failed >= 0) status = moth_stack_not_converged(&s, failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+/* U diag(dS) V' */
+static moth_tensor *values_back(moth_grad *g, moth_tensor *x, moth_tensor *ds) {
+  moth_tensor *y[3] = {NULL, NULL, NULL};
+  if (g->status) return NULL;
+  g->status = MOTH_CALL(g->ctx, y, linalg_svd, .A = x, .full_matrices = false);
+  moth_tensor_release(y[1]);
+  moth_tensor *u = y[0] ? moth_grad_own(g, y[0]) : NULL, *vh = y[2] ? moth_grad_own(g, y[2]) : NULL;
+  return PRODUCT(TIMES(u, ROW(ds)), vh);
+}
+
+static int linalg_svdvals_grad(const linalg_svdvals_args *a, moth_grad *g) {
+  return moth_flow(g, a->A, values_back(g, a->A, g->dy));
+}
+
+MOTH_LAPACK_OP(linalg_svdvals, LINALG_SVDVALS, .saves = "A",
+               .doc = "The singular values of a matrix, descending.",
+               .examples = "moth.eye(2, 3):expand(2, 2, 3)  -- domain: matrix")
+
+/* -- pinv -- */
+
+static double precision(const moth_tensor *x) { return x->l.dtype == MOTH_F64 ? 0x1p-52 : 0x1p-23; }
+
+static double share_of(double given, double otherwise, const moth_tensor *x) {
+  const int64_t *inner = x->l.shape + x->l.ndim - 2;
+  if (!moth_absent(given)) return given;
+  if (otherwise > 0) return 0;
+  return precision(x) * (double)(inner[0] > inner[1] ? inner[0] : inner[1]);
+}
+
+static int linalg_pinv_shape(const linalg_pinv_args *a, moth_layout *y) {
+  int status = moth_check_matrices(a->ctx, "A", a->A, false);
+  if (status) return status;
+  const int32_t n = a->A->l.ndim;
+  moth_shape_like(a->A, y);
+  y->shape[n - 2] = a->A->l.shape[n - 1];
+  y->shape[n - 1] = a->A->l.shape[n - 2];
+  return MOTH_OK;
+}
+
+/* V S^+ U': the rows of Vh are divided, the product reads both turned. */
+static int pinv_one(const moth_stack *s, int64_t i, char *scratch) {
+  const linalg_pinv_args *a = s->args;
+  const int64_t m = s->m, n = s->n, k = s->k;
+  char *u = scratch + s->b, *vh = u + m * k * s->size, *values = vh + n * k * s->size;
+  char *ut = scratch + s->a; /* what gesdd has used up */
+  int info = svd_run(s, i, scratch, u, values, vh);
+  if (info) return info;
+  const double largest = moth_stack_get(s, values, 0);
+  const double part = share_of(a->rtol, a->atol, a->A) * largest;
+  const double least = part > a->atol ? part : a->atol;
+  for (int64_t j = 0; j < k; j++) {
+    const double v = moth_stack_get(s, values, j), share = v > least ? 1 / v : 0;
+    for (int64_t c = 0; c < n; c++) {
+      const double old = moth_stack_get(s, vh, j * n + c);
+      moth_stack_put(s, vh, j * n + c, share * old);
+    }
+  }
+  moth_stack_turn(s, u, m, k, ut, m);
+  const moth_product p = {.dtype = s->wide ? MOTH_F64 : MOTH_F32, .m = n, .n = m, .k = k, .a = vh,
+                          .rs_a = 1, .cs_a = n, .b = ut, .rs_b = m, .cs_b = 1,
+                          .c = moth_stack_y(s, 0, i), .ldc = m};
+  moth_multiply_inside(&p);
+  return 0;
+}
+
+static int linalg_pinv_cpu(const linalg_pinv_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
+  const double m = s.m, n = s.n;
+  if (!status && s.k) {
+    svd_reserve(&s, 1);
+    s.b = moth_stack_reserve(&s, ((int64_t)s.m + s.n + 1) * s.k, s.size);
+    status = moth_stack_run(&s, pinv_one, 16 * m * n * s.k, &failed);
+  }
+  if (failed >= 0) status = moth_stack_not_converged(&s, failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+/* What flows to A when dP flows to its pseudoinverse P:
+** -P' dP P' + (I - A P) dP' P P' + P' P dP' (I - P A) */
+static moth_tensor *pinv_back(moth_grad *g, moth_tensor *x, moth_tensor *p, moth_tensor *dp) {
+  moth_tensor *t = TURNED(p), *dt = TURNED(dp);
+  moth_tensor *right = PRODUCT(PRODUCT(dt, p), t), *left = PRODUCT(t, PRODUCT(p, dt));
+  right = MINUS(right, PRODUCT(x, PRODUCT(p, right)));
+  left = MINUS(left, PRODUCT(PRODUCT(left, p), x));
+  return MINUS(PLUS(left, right), PRODUCT(t, PRODUCT(dp, t)));
+}
+
+static int linalg_pinv_grad(const linalg_pinv_args *a, moth_grad *g) {
+  return moth_flow(g, a->A, pinv_back(g, a->A, g->out[0], g->dy));
+}
+
+MOTH_LAPACK_OP(linalg_pinv, LINALG_PINV, .saves = "A y",
+               .doc = "The pseudoinverse of a matrix, by its singular values.",
+               .examples = "moth.eye(2, 3) * 2  -- domain: matrix\n"
+                           "moth.eye(3, 2):expand(2, 3, 2), {atol = 0.01, rtol = 0.01}"
+                           "  -- domain: matrix")
+
+/* -- lstsq -- */
+
+enum { GELSY, GELS, GELSD, GELSS };
+
+static int linalg_lstsq_solve_shape(const linalg_lstsq_solve_args *a, moth_layout *y) {
+  int status = moth_check_matrices(a->ctx, "A", a->A, false);
+  if (!status) status = moth_check_matrices(a->ctx, "B", a->B, false);
+  if (status) return status;
+  const int32_t p = a->A->l.ndim, q = a->B->l.ndim;
+  const int64_t m = a->A->l.shape[p - 2], n = a->A->l.shape[p - 1];
+  if (a->B->l.shape[q - 2] != m)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "B", "%s has not the %lld rows of %s", moth_str(a->B),
+                     (long long)m, moth_str(a->A));
+  for (int i = 0; i < 3 && !status; i++) status = moth_stack_shape(a->ctx, a->A, a->B, 2, &y[i]);
+  if (status) return status;
+  y[1].dtype = MOTH_I64;
+  const bool values = a->driver == GELSD || a->driver == GELSS;
+  y[2].shape[y[2].ndim++] = values ? (m < n ? m : n) : 0;
+  y[0].shape[y[0].ndim++] = n;
+  y[0].shape[y[0].ndim++] = a->B->l.shape[q - 1];
+  return MOTH_OK;
+}
+
+/* One call, or with *lwork = -1 the question for how much memory it wants. */
+static int least_squares(const moth_stack *s, int *rank, char *x, char *b, char *values, char *work,
+                         const int *lwork, int *integers) {
+  const linalg_lstsq_solve_args *a = s->args;
+  const int most = s->m > s->n ? s->m : s->n;
+  const double part = share_of(a->rcond, 0, a->A);
+  const float narrow = (float)part;
+  const void *rcond = s->wide ? (const void *)&part : (const void *)&narrow;
+  int info = 0;
+  *rank = s->k;
+  if (a->driver == GELSY)
+    LAPACK(s, gelsy)(&s->m, &s->n, &s->nrhs, x, &s->m, b, &most, integers, rcond, rank, work, lwork,
+                     &info);
+  else if (a->driver == GELS)
+    LAPACK(s, gels)("N", &s->m, &s->n, &s->nrhs, x, &s->m, b, &most, work, lwork, &info, 1);
+  else if (a->driver == GELSD)
+    LAPACK(s, gelsd)(&s->m, &s->n, &s->nrhs, x, &s->m, b, &most, values, rcond, rank, work, lwork,
+                     integers, &info);
+  else
+    LAPACK(s, gelss)(&s->m, &s->n, &s->nrhs, x, &s->m, b, &most, values, rcond, rank, work, lwork,
+                     &info);
+  return info;
+}
+
+static int lstsq_one(const moth_stack *s, int64_t i, char *scratch) {
+  const int64_t m = s->m, n = s->n, most = m > n ? m : n;
+  char *x = scratch + s->a, *b = scratch + s->b;
+  int *integers = (int *)(void *)(scratch + s->integers), rank;
+  bool finite = moth_stack_turn(s, moth_stack_x(s, 0, i), m, n, x, m);
+  if (!moth_stack_turn(s, moth_stack_x(s, 1, i), m, s->nrhs, b, most) || !finite)
+    return MOTH_NOT_FINITE;
+  memset(integers, 0, (size_t)s->n * sizeof(int)); /* gelsy: columns may go anywhere */
+  int info = least_squares(s, &rank, x, b, moth_stack_y(s, 2, i), scratch + s->work, &s->lwork,
+                           integers);
+  for (int64_t c = 0; c < s->nrhs; c++)
+    for (int64_t r = 0; r < n; r++)
+      moth_stack_put(s, moth_stack_y(s, 0, i), r * s->nrhs + c,
+                     moth_stack_get(s, b, c * most + r));
+  *(int64_t *)(void *)moth_stack_y(s, 1, i) = rank;
+  return info;
+}
+
+static void lstsq_empty(const moth_stack *s) {
+  for (int64_t i = 0; i < s->count; i++) {
+    moth_stack_fill(s, moth_stack_y(s, 0, i), s->y[0]->l.numel / s->count, 0);
+    *(int64_t *)(void *)moth_stack_y(s, 1, i) = 0;
+  }
+}
+
+static int linalg_lstsq_solve_cpu(const linalg_lstsq_solve_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  int query = -1, rank, integers = 0;
+  char most[8], text[160];
+  int status = moth_stack_open(&s, a, a->A, a->B, out, 0);
+  const double m = s.m, n = s.n;
+  if (!status && s.k && s.nrhs) {
+    least_squares(&s, &rank, NULL, NULL, NULL, most, &query, &integers);
+    s.lwork = (int)moth_stack_get(&s, most, 0);
+    s.a = moth_stack_reserve(&s, (int64_t)s.m * s.n, s.size);
+    s.b = moth_stack_reserve(&s, (int64_t)(s.m > s.n ? s.m : s.n) * s.nrhs, s.size);
+    s.integers = moth_stack_reserve(&s, integers > s.n ? integers : s.n, sizeof(int));
+    s.work = moth_stack_reserve(&s, s.lwork, s.size);
+    status = moth_stack_run(&s, lstsq_one, 4 * m * n * s.k, &failed);
+  } else if (!status) {
+    lstsq_empty(&s);
+  }
+  if (failed >= 0 && s.failure > 0 && a->driver == GELS)
+    status = moth_fail(a->ctx, MOTH_E_DOMAIN, "A", "%s has not full rank, which 'gels' needs",
+                       moth_stack_name(&s, failed, text));
+  else if (failed >= 0) status = moth_stack_not_converged(&s, failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+/* The solution is A^+ B. */
+static int linalg_lstsq_solve_grad(const linalg_lstsq_solve_args *a, moth_grad *g) {
+  moth_tensor *dx = g->dys[0], *ds = g->dys[2], *da = NULL;
+  if (ds && ds->l.shape[ds->l.ndim - 1] && moth_wants(g, a->A)) da = values_back(g, a->A, ds);
+  if (dx) {
+    moth_tensor *p = GRAD(g, linalg_pinv, .A = a->A, .rtol = share_of(a->rcond, 0, a->A));
+    if (moth_wants(g, a->B)) moth_flow(g, a->B, PRODUCT(TURNED(p), dx));
+    if (moth_wants(g, a->A)) da = sum_of(g, da, pinv_back(g, a->A, p, PRODUCT(dx, TURNED(a->B))));
+  }
+  return da ? moth_flow(g, a->A, da) : g->status;
+}
+
+MOTH_LAPACK_OP(linalg_lstsq_solve, LINALG_LSTSQ, .saves = "A B:A",
+               .outputs = "solution, rank, singular_values",
+               .doc = "The X of smallest norm that brings A times X nearest to B, the rank of A, "
+                      "and its singular values where the driver makes them.",
+               .examples = "moth.eye(3, 2), moth.ones(3, 1)  -- domain: matrix\n"
+                           "moth.eye(2, 3), moth.ones(4, 2, 1), {rcond = 0.001, driver = 'gelsd'}"
+                           "  -- domain: matrix")

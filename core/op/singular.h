@@ -1,0 +1,32 @@
+/* singular.h -- the faces of what singular values are used for: svd, pinv, lstsq. */
+#ifndef MOTH_OP_SINGULAR_H
+#define MOTH_OP_SINGULAR_H
+
+#include "../op.h"
+
+#define LINALG_SVD(ARG) \
+  ARG(tensor, A,          , "matrices, (..., M, N)") \
+  ARG(bool,   full_matrices, true, "give square U and Vh, not only what the values need")
+MOTH_ARGS(linalg_svd, LINALG_SVD)
+
+#define LINALG_SVDVALS(ARG) \
+  ARG(tensor, A,          , "matrices, (..., M, N)")
+MOTH_ARGS(linalg_svdvals, LINALG_SVDVALS)
+
+#define LINALG_PINV(ARG) \
+  ARG(tensor, A,          , "matrices, (..., M, N)") \
+  ARG(float,  atol,      0, "singular values up to it count as 0") \
+  ARG(maybe_float, rtol, none, "and up to that part of the largest: the larger of M and N times " \
+                               "the dtype's precision when absent and `atol` is 0")
+MOTH_ARGS(linalg_pinv, LINALG_PINV)
+
+#define LINALG_LSTSQ(ARG) \
+  ARG(tensor, A,          , "matrices, (..., M, N)") \
+  ARG(tensor, B,          , "right sides, (..., M, K)") \
+  ARG(maybe_float, rcond, none, "singular values up to that part of the largest count as 0; the " \
+                                "larger of M and N times the dtype's precision when absent") \
+  ARG(enum,   driver, gelsy|gels|gelsd|gelss, "LAPACK's way: by QR with swaps of columns, by QR " \
+                                              "alone, by singular values")
+MOTH_ARGS(linalg_lstsq_solve, LINALG_LSTSQ)
+
+#endif

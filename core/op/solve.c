@@ -1,0 +1,390 @@
+/* solve.c -- systems of linear equations, inverses and determinants, by LAPACK's LU factorization.
+**
+** LAPACK factors A', which is what it takes the rows of A for; the way back is turned in return.
+*/
+#include "solve.h"
+
+#include <math.h>
+
+#include "../lapack.h"
+#include "create.h"
+#include "formula.h"
+#include "reduce.h"
+
+static const int *pivots_of(const moth_stack *s, const char *scratch) {
+  return (const int *)(const void *)(scratch + s->integers);
+}
+
+/* x := the factors of the i-th matrix; its info. */
+static int factor(const moth_stack *s, int64_t i, char *x, char *scratch) {
+  int info = 0;
+  if (!moth_stack_load(s, moth_stack_x(s, 0, i), s->n, s->n, x)) return MOTH_NOT_FINITE;
+  LAPACK(s, getrf)(&s->n, &s->n, x, &s->n, (int *)(void *)(scratch + s->integers), &info);
+  return info;
+}
+
+static int singular(const moth_stack *s, int64_t i) {
+  char text[160];
+  return moth_fail(s->ctx, MOTH_E_DOMAIN, "A", "%s is singular: it has no inverse",
+                   moth_stack_name(s, i, text));
+}
+
+/* -- inv -- */
+
+static int square_shape(moth_ctx *ctx, const moth_tensor *x, moth_layout *y) {
+  int status = moth_check_matrices(ctx, "A", x, true);
+  return status ? status : moth_shape_like(x, y);
+}
+
+static int linalg_inv_shape(const linalg_inv_args *a, moth_layout *y) {
+  return square_shape(a->ctx, a->A, y);
+}
+
+static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
+  char *y = moth_stack_y(s, 0, i);
+  int info = factor(s, i, y, scratch);
+  if (info == MOTH_NOT_FINITE) moth_stack_fill(s, y, (int64_t)s->n * s->n, NAN), info = 0;
+  else if (!info)
+    LAPACK(s, getri)(&s->n, y, &s->n, pivots_of(s, scratch), scratch + s->work, &s->lwork, &info);
+  return info;
+}
+
+static void inv_reserve(moth_stack *s) {
+  int info, query = -1;
+  char most[8];
+  LAPACK(s, getri)(&s->n, NULL, &s->n, NULL, most, &query, &info);
+  s->lwork = (int)moth_stack_get(s, most, 0);
+  s->integers = moth_stack_reserve(s, s->n, sizeof(int));
+  s->work = moth_stack_reserve(s, s->lwork, s->size);
+}
+
+static int linalg_inv_cpu(const linalg_inv_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
+  const double n = s.n;
+  if (!status && s.n) {
+    inv_reserve(&s);
+    status = moth_stack_run(&s, inv_one, 2 * n * n * n, &failed);
+  }
+  if (failed >= 0) status = singular(&s, failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+static int linalg_inv_grad(const linalg_inv_args *a, moth_grad *g) {
+  moth_tensor *turned = TURNED(g->out[0]);
+  return moth_flow(g, a->A, NEGATED(PRODUCT(turned, PRODUCT(g->dy, turned))));
+}
+
+MOTH_LAPACK_OP(linalg_inv, LINALG_SQUARE, .saves = "y",
+               .doc = "The inverse of a matrix; a singular one is an error. To solve equations, "
+                      "linalg.solve is faster and more exact.",
+               .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
+                           "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
+
+/* -- det, slogdet -- */
+
+static int linalg_det_shape(const linalg_det_args *a, moth_layout *y) {
+  int status = square_shape(a->ctx, a->A, y);
+  y->ndim -= status ? 0 : 2;
+  return status;
+}
+
+static int linalg_slogdet_shape(const linalg_slogdet_args *a, moth_layout *y) {
+  int status = square_shape(a->ctx, a->A, &y[0]);
+  y[0].ndim -= status ? 0 : 2;
+  if (!status) y[1] = y[0];
+  return status;
+}
+
+/* -1 for an odd number of swaps. */
+static double parity(const moth_stack *s, const char *scratch) {
+  const int *pivots = pivots_of(s, scratch);
+  int odd = 0;
+  for (int j = 0; j < s->n; j++) odd ^= pivots[j] != j + 1;
+  return odd ? -1 : 1;
+}
+
+static double diagonal_at(const moth_stack *s, const char *x, int64_t j) {
+  return moth_stack_get(s, x, j * (s->n + 1));
+}
+
+static int det_one(const moth_stack *s, int64_t i, char *scratch) {
+  char *x = scratch + s->a;
+  double y = NAN;
+  if (factor(s, i, x, scratch) != MOTH_NOT_FINITE) {
+    y = parity(s, scratch);
+    for (int64_t j = 0; j < s->n; j++) y *= diagonal_at(s, x, j);
+  }
+  moth_stack_put(s, moth_stack_y(s, 0, i), 0, y);
+  return 0;
+}
+
+static int slogdet_one(const moth_stack *s, int64_t i, char *scratch) {
+  char *x = scratch + s->a;
+  double sign = NAN, y = NAN;
+  if (factor(s, i, x, scratch) != MOTH_NOT_FINITE) {
+    sign = parity(s, scratch);
+    y = 0;
+    for (int64_t j = 0; j < s->n; j++) {
+      const double v = diagonal_at(s, x, j);
+      sign *= v > 0 ? 1 : v < 0 ? -1 : 0;
+      y += log(fabs(v));
+    }
+  }
+  moth_stack_put(s, moth_stack_y(s, 0, i), 0, sign);
+  moth_stack_put(s, moth_stack_y(s, 1, i), 0, y);
+  return 0;
+}
+
+static int determinants(const void *args, const moth_tensor *x, moth_tensor **out,
+                        moth_stack_work *each) {
+  moth_stack s;
+  int64_t failed = -1;
+  int status = moth_stack_open(&s, args, x, NULL, out, 0);
+  const double n = s.n;
+  if (!status) {
+    s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
+    s.integers = moth_stack_reserve(&s, s.n, sizeof(int));
+    if (s.n) status = moth_stack_run(&s, each, 2 * n * n * n / 3, &failed);
+    for (int64_t i = 0; i < s.count && !s.n; i++) { /* of nothing: 1, and its logarithm */
+      moth_stack_put(&s, moth_stack_y(&s, 0, i), 0, 1);
+      if (each == slogdet_one) moth_stack_put(&s, moth_stack_y(&s, 1, i), 0, 0);
+    }
+  }
+  moth_stack_close(&s);
+  return status;
+}
+
+static int linalg_det_cpu(const linalg_det_args *a, moth_tensor **out) {
+  return determinants(a, a->A, out, det_one);
+}
+
+static int linalg_slogdet_cpu(const linalg_slogdet_args *a, moth_tensor **out) {
+  return determinants(a, a->A, out, slogdet_one);
+}
+
+#define BESIDE(p) \
+  GRAD(g, unsqueeze, .dim = -1, .input = GRAD(g, unsqueeze, .input = p, .dim = -1))
+
+static int linalg_det_grad(const linalg_det_args *a, moth_grad *g) {
+  return moth_flow(g, a->A, TIMES(BESIDE(g->dy), GRAD(g, linalg_cofactor, .A = a->A)));
+}
+
+static int linalg_slogdet_grad(const linalg_slogdet_args *a, moth_grad *g) {
+  if (!g->dys[1]) return g->status;
+  moth_tensor *inverse = GRAD(g, linalg_inv, .A = a->A);
+  return moth_flow(g, a->A, TIMES(BESIDE(g->dys[1]), TURNED(inverse)));
+}
+
+MOTH_LAPACK_OP(linalg_det, LINALG_SQUARE, .saves = "A", .doc = "The determinant of a matrix.",
+               .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
+                           "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
+
+MOTH_LAPACK_OP(linalg_slogdet, LINALG_SQUARE, .saves = "A", .outputs = "sign, logabsdet",
+               .doc = "The sign of the determinant of a matrix, and the logarithm of its absolute "
+                      "value: 0 and -inf of a singular one.",
+               .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
+                           "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
+
+/* -- cofactor: of det, also where there is no inverse -- */
+
+static int linalg_cofactor_shape(const linalg_cofactor_args *a, moth_layout *y) {
+  return square_shape(a->ctx, a->A, y);
+}
+
+/* det(A) A^-T. A pivot of 0 is taken for a tiny one, which the product takes out again. */
+static int cofactor_one(const moth_stack *s, int64_t i, char *scratch) {
+  const int64_t n = s->n;
+  char *x = scratch + s->a, *y = moth_stack_y(s, 0, i);
+  double det = 1, largest = 0;
+  int info = factor(s, i, x, scratch);
+  if (info == MOTH_NOT_FINITE) {
+    moth_stack_fill(s, y, n * n, NAN);
+    return 0;
+  }
+  for (int64_t j = 0; j < n; j++) largest = fmax(largest, fabs(diagonal_at(s, x, j)));
+  const double tiny = (largest > 0 ? largest : 1) * (s->wide ? 0x1p-60 : 0x1p-30);
+  det = parity(s, scratch);
+  for (int64_t j = 0; j < n; j++) {
+    if (diagonal_at(s, x, j) == 0) moth_stack_put(s, x, j * (n + 1), tiny);
+    det *= diagonal_at(s, x, j);
+  }
+  LAPACK(s, getri)(&s->n, x, &s->n, pivots_of(s, scratch), scratch + s->work, &s->lwork, &info);
+  for (int64_t j = 0; j < n * n; j++) moth_stack_put(s, x, j, det * moth_stack_get(s, x, j));
+  moth_stack_turn(s, x, n, n, y, n);
+  return info;
+}
+
+static int linalg_cofactor_cpu(const linalg_cofactor_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
+  const double n = s.n;
+  if (!status && s.n) {
+    s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
+    inv_reserve(&s);
+    status = moth_stack_run(&s, cofactor_one, 2 * n * n * n, &failed);
+  }
+  if (failed >= 0) status = singular(&s, failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+/* With C = det(A) A^-T: sum(dC C) A^-T - C dC' A^-T */
+static int linalg_cofactor_grad(const linalg_cofactor_args *a, moth_grad *g) {
+  static const int64_t both[] = {-2, -1};
+  moth_tensor *c = g->out[0], *turned = TURNED(GRAD(g, linalg_inv, .A = a->A));
+  moth_tensor *sum = GRAD(g, sum, .input = TIMES(g->dy, c), .dim = {both, 2}, .keepdim = true,
+                          .dtype = -1);
+  return moth_flow(g, a->A, MINUS(TIMES(sum, turned),
+                                  PRODUCT(c, PRODUCT(TURNED(g->dy), turned))));
+}
+
+MOTH_LAPACK_OP(linalg_cofactor, LINALG_SQUARE, .saves = "A y",
+               .doc = "The cofactors of a matrix: the gradient of its determinant.",
+               .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix")
+
+/* -- solve -- */
+
+static int sides_shape(moth_ctx *ctx, const moth_tensor *x, const moth_tensor *b, bool left,
+                       bool vector, moth_layout *y) {
+  int status = moth_check_matrices(ctx, "A", x, true);
+  if (!status && !vector) status = moth_check_matrices(ctx, "B", b, false);
+  if (status) return status;
+  const int32_t inner = vector ? 1 : 2;
+  const int64_t n = x->l.shape[x->l.ndim - 1], *own = b->l.shape + b->l.ndim - inner;
+  if (own[left || vector ? 0 : 1] != n)
+    return moth_fail(ctx, MOTH_E_SHAPE, "B", "%s does not fit %s: %lld %s are needed", moth_str(b),
+                     moth_str(x), (long long)n, vector ? "numbers" : left ? "rows" : "columns");
+  status = moth_stack_shape(ctx, x, b, inner, y);
+  for (int32_t d = 0; d < inner; d++) y->shape[y->ndim++] = own[d];
+  return status;
+}
+
+static int linalg_solve_shape(const linalg_solve_args *a, moth_layout *y) {
+  const bool vector = moth_vectors(a->A, a->B);
+  if (vector && !a->left)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "left", "X A = B has matrices B, got the vectors %s",
+                     moth_str(a->B));
+  return sides_shape(a->ctx, a->A, a->B, a->left, vector, y);
+}
+
+/* A X = B: B's columns are turned into rows. X A = B is A' X' = B', as all of it lies here. */
+static int solve_one(const moth_stack *s, int64_t i, char *scratch) {
+  const linalg_solve_args *a = s->args;
+  const int64_t n = s->n, k = s->nrhs;
+  const bool turns = a->left && k > 1;
+  char *x = scratch + s->a, *y = moth_stack_y(s, 0, i), *b = turns ? scratch + s->b : y;
+  const char *from = moth_stack_x(s, 1, i);
+  int info = factor(s, i, x, scratch);
+  if (info == MOTH_NOT_FINITE) moth_stack_fill(s, y, n * k, NAN);
+  if (info) return info == MOTH_NOT_FINITE ? 0 : info;
+  if (turns) moth_stack_turn(s, from, n, k, b, n);
+  else moth_stack_load(s, from, n, k, b);
+  LAPACK(s, getrs)(a->left ? "T" : "N", &s->n, &s->nrhs, x, &s->n, pivots_of(s, scratch), b, &s->n,
+                   &info, 1);
+  if (turns) moth_stack_turn(s, b, k, n, y, k);
+  return info;
+}
+
+static int linalg_solve_cpu(const linalg_solve_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  const bool vector = moth_vectors(a->A, a->B);
+  int status = moth_stack_open(&s, a, a->A, a->B, out, vector);
+  if (!a->left) s.nrhs = (int)a->B->l.shape[a->B->l.ndim - 2];
+  const double n = s.n;
+  if (!status && s.n && s.nrhs) {
+    s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
+    s.integers = moth_stack_reserve(&s, s.n, sizeof(int));
+    s.b = moth_stack_reserve(&s, (int64_t)s.n * s.nrhs, s.size);
+    status = moth_stack_run(&s, solve_one, n * n * (n * 0.7 + 2 * s.nrhs), &failed);
+  }
+  if (failed >= 0) status = singular(&s, failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+/* dB solves A' X = dX; -dB X' flows to A, in the other order without `left`. */
+static int linalg_solve_grad(const linalg_solve_args *a, moth_grad *g) {
+  const bool vector = moth_vectors(a->A, a->B);
+  moth_tensor *x = g->out[0], *dx = g->dy;
+  if (vector) {
+    x = GRAD(g, unsqueeze, .input = x, .dim = -1);
+    dx = GRAD(g, unsqueeze, .input = dx, .dim = -1);
+  }
+  moth_tensor *db = GRAD(g, linalg_solve, .A = TURNED(a->A), .B = dx, .left = a->left);
+  if (moth_wants(g, a->B))
+    moth_flow(g, a->B, vector ? GRAD(g, select, .input = db, .dim = -1, .index = 0) : db);
+  if (moth_wants(g, a->A))
+    moth_flow(g, a->A, NEGATED(a->left ? PRODUCT(db, TURNED(x)) : PRODUCT(TURNED(x), db)));
+  return g->status;
+}
+
+MOTH_LAPACK_OP(linalg_solve, LINALG_SOLVE, .saves = "A y:A",
+               .doc = "The X of A X = B for square A; a singular one is an error. B holds vectors "
+                      "if it has one dimension, or the shape of A without its last.",
+               .examples = "moth.tensor{{2, 1}, {1, 3}}, moth.ones(2, 3)  -- domain: matrix\n"
+                           "moth.eye(3):expand(2, 1, 3, 3), moth.ones(4, 2, 3), {left = false}"
+                           "  -- domain: matrix\n"
+                           "moth.eye(3):expand(2, 3, 3), moth.ones(2, 3)  -- domain: matrix")
+
+/* -- solve_triangular -- */
+
+static int linalg_solve_triangular_shape(const linalg_solve_triangular_args *a, moth_layout *y) {
+  return sides_shape(a->ctx, a->A, a->B, a->left, false, y);
+}
+
+static int triangular_one(const moth_stack *s, int64_t i, char *scratch) {
+  const linalg_solve_triangular_args *a = s->args;
+  const int64_t n = s->n, k = s->nrhs;
+  const double one = 1;
+  const float narrow = 1;
+  const void *alpha = s->wide ? (const void *)&one : (const void *)&narrow;
+  const int rows = a->left ? s->nrhs : s->n, cols = a->left ? s->n : s->nrhs;
+  char *y = moth_stack_y(s, 0, i);
+  (void)scratch;
+  moth_stack_load(s, moth_stack_x(s, 1, i), n, k, y);
+  LAPACK(s, trsm)(a->left ? "R" : "L", a->upper ? "L" : "U", "N", a->unitriangular ? "U" : "N",
+                  &rows, &cols, alpha, moth_stack_x(s, 0, i), &s->n, y, &rows, 1, 1, 1, 1);
+  return 0;
+}
+
+static int linalg_solve_triangular_cpu(const linalg_solve_triangular_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  int status = moth_stack_open(&s, a, a->A, a->B, out, 0);
+  if (!a->left) s.nrhs = (int)a->B->l.shape[a->B->l.ndim - 2];
+  const double n = s.n;
+  if (!status && s.n && s.nrhs)
+    status = moth_stack_run(&s, triangular_one, n * n * s.nrhs, &failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+static int linalg_solve_triangular_grad(const linalg_solve_triangular_args *a, moth_grad *g) {
+  moth_tensor *x = g->out[0], *turned = TURNED(a->A);
+  moth_tensor *db = GRAD(g, linalg_solve_triangular, .A = turned, .B = g->dy, .upper = !a->upper,
+                         .left = a->left, .unitriangular = a->unitriangular);
+  if (moth_wants(g, a->B)) moth_flow(g, a->B, db);
+  if (!moth_wants(g, a->A)) return g->status;
+  moth_tensor *da = NEGATED(a->left ? PRODUCT(db, TURNED(x)) : PRODUCT(TURNED(x), db));
+  const int64_t off = a->unitriangular ? 1 : 0;
+  if (a->upper) da = GRAD(g, triu, .input = da, .diagonal = off);
+  else da = GRAD(g, tril, .input = da, .diagonal = -off);
+  return moth_flow(g, a->A, da);
+}
+
+MOTH_LAPACK_OP(linalg_solve_triangular, LINALG_SOLVE_TRIANGULAR, .saves = "A y:A",
+               .doc = "The X of A X = B for a triangular A, of which nothing else is read. Zeros "
+                      "on its diagonal give infinities.",
+               .examples = "moth.tensor{{2, 1}, {0, 3}}, moth.ones(2, 3), {upper = true}"
+                           "  -- domain: matrix\n"
+                           "moth.eye(3), moth.ones(2, 4, 3), {upper = false, left = false, "
+                           "unitriangular = true}  -- domain: matrix")
+
+const moth_op *const moth_solve_ops[] = {
+  &moth_op_linalg_solve, &moth_op_linalg_solve_triangular, &moth_op_linalg_inv,
+  &moth_op_linalg_det, &moth_op_linalg_slogdet, &moth_op_linalg_cofactor, NULL};

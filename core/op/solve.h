@@ -1,0 +1,28 @@
+/* solve.h -- the faces of the ops for systems of linear equations, inverses and determinants. */
+#ifndef MOTH_OP_SOLVE_H
+#define MOTH_OP_SOLVE_H
+
+#include "../op.h"
+
+#define LINALG_SOLVE(ARG) \
+  ARG(tensor, A,          , "matrices, (..., N, N)") \
+  ARG(tensor, B,          , "right sides, (..., N, K) or (..., N); (..., K, N) without `left`") \
+  ARG(bool,   left,   true, "A X = B, not X A = B")
+MOTH_ARGS(linalg_solve, LINALG_SOLVE)
+
+#define LINALG_SOLVE_TRIANGULAR(ARG) \
+  ARG(tensor, A,          , "triangular matrices, (..., N, N)") \
+  ARG(tensor, B,          , "right sides, (..., N, K); (..., K, N) without `left`") \
+  ARG(bool,   upper,      , "is the upper triangle read, or the lower one?") \
+  ARG(bool,   left,   true, "A X = B, not X A = B") \
+  ARG(bool,   unitriangular, false, "the diagonal counts as ones and is not read")
+MOTH_ARGS(linalg_solve_triangular, LINALG_SOLVE_TRIANGULAR)
+
+#define LINALG_SQUARE(ARG) \
+  ARG(tensor, A,          , "matrices, (..., N, N)")
+MOTH_ARGS(linalg_inv, LINALG_SQUARE)
+MOTH_ARGS(linalg_det, LINALG_SQUARE)
+MOTH_ARGS(linalg_slogdet, LINALG_SQUARE)
+MOTH_ARGS(linalg_cofactor, LINALG_SQUARE)
+
+#endif
