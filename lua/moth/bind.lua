@@ -243,6 +243,8 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
                  tensor_split = "moth.results", clamp_min = "moth.composed",
                  clamp_max = "moth.composed", clamp_min_ = "moth.composed",
                  clamp_max_ = "moth.composed", polygamma = "moth.composed" }
+for name in ("cholesky cholesky_inverse cholesky_solve cross det inverse logdet matrix_power "
+  .. "pinverse qr slogdet svd"):gmatch "%S+" do in_lua[name] = "moth.matrices" end
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)

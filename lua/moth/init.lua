@@ -73,7 +73,7 @@ local rows = {
   inference_mode = {"moth.autograd", "no_grad"},
 }
 local modules = "nn optim utils amp backends data autograd class progress summary warn "
-  .. "distributions"
+  .. "distributions linalg"
 for name in modules:gmatch "%S+" do
   rows[name] = {"moth." .. name}
 end
@@ -85,6 +85,8 @@ from("moth.results", "median unique unique_consecutive nonzero where normal tens
 from("moth.composed", "polygamma quantile nanmedian cdist logspace tril_indices triu_indices "
   .. "clamp_min clamp_max")
 from("moth.types", "finfo iinfo promote_types result_type can_cast get_device")
+from("moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det inverse logdet "
+  .. "matrix_power pinverse qr slogdet svd")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
 from("moth.scope", "scope keep")

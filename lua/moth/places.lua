@@ -44,6 +44,8 @@ places.list = {
       .. "is_anomaly_enabled is_grad_enabled no_grad once_differentiable set_detect_anomaly "
       .. "set_grad_enabled",
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
+  { path = "moth.linalg", short = "moth.linalg",
+    doc = "factorizations of matrices, systems of equations, norms" },
   { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
     doc = "calls that are run again in backward, to save memory" },
   { path = "moth.utils", short = "moth.utils", doc = "what else training scripts want" },
