@@ -52,7 +52,7 @@ describe("what is checked", function()
             end
           end
           local function call(...)
-            for k, x in ipairs{...} do order[at[k]] = x end
+            for k, x in ipairs{...} do order[at[k]] = registry.inside(x, example.domain) end
             if name:find "_$" then order[1] = order[1]:clone() end -- it is written
             moth.manual_seed(1) -- what draws draws the same
             local list = registry.replace(arguments, order)

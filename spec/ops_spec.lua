@@ -161,7 +161,7 @@ for _, op in ipairs(registry.ops()) do
               list[i] = x
               if registry.isfloat(x) then
                 k = k + 1
-                list[i] = given[k]
+                list[i] = registry.inside(given[k], example.domain)
               end
             end
             if op.mutates then list[1] = list[1] * 1 end

@@ -16,13 +16,14 @@ local coverage = {}
 local TENSORS = {tensor = true, tensors = true, number = true, mask = true, index = true}
 
 -- Functions made of ops that stand in a namespace by name, with their signatures.
-local function collect(found, namespace, names)
+local function collect(found, namespace, names, prefix)
+  prefix = prefix or ""
   for _, name in ipairs(names) do
     local ok, fn = pcall(function() return namespace[name] end)
     local sig = ok and type(fn) == "function" and bind.signature(fn)
-    if sig and sig.lua and not found[name] then
+    if sig and sig.lua and not found[prefix .. name] then
       for _, arg in ipairs(sig.args) do
-        if TENSORS[arg.row.name] then found[name] = {fn = fn, sig = sig} end
+        if TENSORS[arg.row.name] then found[prefix .. name] = {fn = fn, sig = sig} end
       end
     end
   end
@@ -41,6 +42,7 @@ function coverage.functions()
   collect(found, moth, moth.names())
   collect(found, moth.nn.functional, getmetatable(moth.nn.functional).__names())
   collect(found, moth.zeros(1), require("moth.tensor").names(true))
+  collect(found, moth.linalg, getmetatable(moth.linalg).__names(), "linalg.")
   return found
 end
 

@@ -66,6 +66,22 @@ local floats = {[moth.float16] = true, [moth.bfloat16] = true, [moth.float32] = 
 
 function registry.isfloat(x) return lib.istensor(x) and floats[x.dtype] or false end
 
+-- Matrices that are far from singular and have singular values, or eigenvalues, far apart;
+-- symmetric ones are positive-definite. What is no matrix is drawn as it is.
+local function matrices(shape)
+  local y = moth.rand(shape, {dtype = moth.float64}) * 0.3 - 0.15
+  if #shape < 2 or shape[#shape - 1] == 1 or shape[#shape] == 1 then return y * 8 + 2 end
+  local m, n = shape[#shape - 1], shape[#shape]
+  return y + moth.eye(m, n, {dtype = moth.float64}) * moth.arange(1, n + 1):to(moth.float64)
+end
+
+--- What a gradient check moves is an element by itself; here it is brought back into the domain: of
+-- a matrix that should be symmetric the part that is.
+function registry.inside(x, domain)
+  if domain ~= "symmetric" or x:dim() < 2 then return x end
+  return (x + x:transpose(-1, -2)) / 2
+end
+
 --- Values of x, an example's i-th tensor, redrawn from its domain, in f64, away from kinks and
 -- ties.
 function registry.redraw(x, domain, i)
@@ -81,6 +97,8 @@ function registry.redraw(x, domain, i)
     y = moth.rand(shape, {dtype = moth.float64}) * 0.8 + 0.1
   elseif domain == "large" then
     y = moth.rand(shape, {dtype = moth.float64}) + 1.2
+  elseif domain == "matrix" or domain == "symmetric" then
+    y = matrices(shape)
   elseif domain == "unit" then
     y = moth.rand(shape, {dtype = moth.float64}) * 1.6 - 0.8
   else

@@ -56,6 +56,7 @@ tolerance.classes = {
   composed = near{ -- written in other ops: halves are rounded at each step
     float64 = {1e-12, 1e-12}, float32 = {1.3e-6, 1e-5}, float16 = {4e-3, 4e-3},
     bfloat16 = {3.2e-2, 3.2e-2}},
+  linalg = near{float64 = {1e-11, 1e-12}, float32 = {5e-6, 5e-6}}, -- far from singular
   grads = near{float64 = {1e-9, 1e-11}, float32 = {5e-6, 5e-5}},
   second = near{float64 = {1e-7, 1e-9}},
 }

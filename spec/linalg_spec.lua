@@ -1,0 +1,197 @@
+-- moth.linalg from its users' side: what is refused and how, what is singular or not finite, signs,
+-- threads, a machine without LAPACK. Values and gradients are held by golden_spec and ops_spec.
+
+local moth = require "moth"
+local process = require "spec.support.process"
+
+local linalg = moth.linalg
+local f64 = {dtype = moth.float64}
+
+local function refuses(fn, message, code)
+  assert.error_matches(fn, message, 1, true)
+  assert.equal(code, moth.errcode())
+end
+
+describe("a singular matrix", function()
+  local stack = moth.stack {moth.eye(2), moth.tensor{{1, 2}, {2, 4}}, moth.zeros(2, 2)}
+
+  it("is named, with the op and its place in the stack", function()
+    refuses(function() linalg.inv(stack) end,
+      "bad argument 'A' to 'inv' (matrix 2 of f32 (3, 2, 2) is singular", "E_DOMAIN")
+    refuses(function() return (stack:inverse()) end, "to 'inverse' (matrix 2 of", "E_DOMAIN")
+    refuses(function() linalg.solve(stack, moth.ones(2, 1)) end,
+      "bad argument 'A' to 'solve' (matrix 2 of", "E_DOMAIN")
+    refuses(function() linalg.solve(moth.zeros(2, 2), moth.ones(2)) end,
+      "'solve' (f32 (2, 2) is singular", "E_DOMAIN")
+    refuses(function() linalg.matrix_power(stack, -1) end, "'matrix_power' (matrix 2", "E_DOMAIN")
+    refuses(function() linalg.cholesky(stack * 1) end,
+      "to 'cholesky' (matrix 2 of f32 (3, 2, 2) is not positive-definite: the leading block of "
+      .. "size 2 is not)", "E_DOMAIN")
+    local flat = moth.tensor{{1, 0}, {0, 0}, {0, 0}}
+    refuses(function() linalg.lstsq(flat, moth.ones(3, 1), {driver = "gels"}) end,
+      "'gels' needs", "E_DOMAIN")
+  end)
+
+  it("has a determinant, whose gradient are its cofactors", function()
+    assert.same({1, 0, 0}, linalg.det(stack):tolist())
+    local sign, log = linalg.slogdet(stack)
+    assert.same({{1, 0, 0}, {0, -math.huge, -math.huge}}, {sign:tolist(), log:tolist()})
+    local x = moth.tensor({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, f64):requires_grad_()
+    x:det():backward()
+    assert.close({{-3, 6, -3}, {6, -12, 6}, {-3, 6, -3}}, x.grad:tolist(), 1e-12)
+    local y = moth.zeros(3, 3, f64):requires_grad_()
+    y:det():backward()
+    assert.close({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, y.grad:tolist(), 1e-12)
+    assert.equal(math.huge, linalg.cond(stack, 1)[2]:item())
+    assert.same({2, 1, 0}, linalg.matrix_rank(stack):tolist())
+  end)
+end)
+
+describe("infinities and NaN", function()
+  local function stack(bad)
+    local x = moth.eye(3):expand(3, 3, 3):clone() * 2
+    x[{2, 1, 3}] = bad
+    return x
+  end
+
+  it("are refused where LAPACK might never come back", function()
+    for _, bad in ipairs {0 / 0, math.huge, -math.huge} do
+      local x = stack(bad)
+      for name, fn in pairs {eigh = linalg.eigh, eigvalsh = linalg.eigvalsh, svd = linalg.svd,
+                             svdvals = linalg.svdvals, pinv = linalg.pinv,
+                             cholesky = linalg.cholesky} do
+        refuses(function() fn(x) end,
+          ("bad argument 'A' to '%s' (matrix 2 of f32 (3, 3, 3) has infinities or NaN)")
+          :format(name), "E_DOMAIN")
+      end
+      for _, driver in ipairs {"gelsy", "gels", "gelsd", "gelss"} do
+        refuses(function() linalg.lstsq(x, moth.ones(3, 3, 1), {driver = driver}) end,
+          "has infinities or NaN", "E_DOMAIN")
+      end
+    end
+  end)
+
+  it("stay in their matrix elsewhere, as NaN", function()
+    local x = stack(math.huge)
+    local function numbers(y)
+      local list = {}
+      for i = 1, 3 do list[i] = y[i]:isnan():any():item() end
+      return list
+    end
+    local q, r = linalg.qr(x)
+    for _, y in ipairs {linalg.inv(x), linalg.solve(x, moth.ones(3, 1)), linalg.det(x), q, r,
+                        (linalg.lu_factor(x))} do
+      assert.same({false, true, false}, numbers(y))
+    end
+  end)
+end)
+
+describe("linear algebra", function()
+  it("says which shapes and dtypes it takes", function()
+    refuses(function() linalg.inv(moth.ones(2, 3)) end,
+      "bad argument 'A' to 'inv' (a square matrix or a stack of them, (..., N, N), is needed, got "
+      .. "f32 (2, 3))", "E_SHAPE")
+    refuses(function() linalg.svd(moth.ones(3)) end, "(..., M, N), is needed, got f32 (3)",
+      "E_SHAPE")
+    refuses(function() linalg.solve(moth.eye(2), moth.ones(3, 1)) end,
+      "bad argument 'B' to 'solve' (f32 (3, 1) does not fit f32 (2, 2): 2 rows", "E_SHAPE")
+    refuses(function() linalg.solve(moth.eye(2):expand(3, 2, 2), moth.ones(4, 2, 1)) end,
+      "the leading dimensions of f32 (4, 2, 1) and f32 (3, 2, 2) do not match", "E_SHAPE")
+    refuses(function() linalg.solve(moth.eye(2), moth.ones(2, f64)) end, "", "E_DTYPE")
+    refuses(function() linalg.det(moth.eye(2):half()) end, "wanted f32|f64", "E_DTYPE")
+    refuses(function() linalg.svd(moth.eye(2):long()) end, "to 'svd'", "E_DTYPE")
+    refuses(function() linalg.solve_triangular(moth.eye(2), moth.ones(2, 1)) end, "'upper'",
+      "E_ARG")
+    refuses(function() return linalg.chol end, "moth.linalg has no 'chol'", "E_ARG")
+    refuses(function() linalg.norm(moth.ones(2, 2, 2), 1) end, "bad argument 'dim' to 'norm'",
+      "E_SHAPE")
+    refuses(function() linalg.matrix_norm(moth.ones(2, 2), "frob") end, "to 'matrix_norm'",
+      "E_ARG")
+    refuses(function() linalg.cond(moth.ones(2, 3), 1) end, "to 'cond' (a square matrix", "E_SHAPE")
+    refuses(function() linalg.lu_solve(moth.eye(2), moth.tensor{3LL, 2LL}, moth.ones(2, 1)) end,
+      "3 is none of the 2 rows", "E_INDEX")
+  end)
+
+  it("gives each vector a sign that does not depend on the library", function()
+    moth.manual_seed(3)
+    local x = moth.randn(20, 5, 5, f64)
+    local u = linalg.svd(x)
+    local _, v = linalg.eigh(x + x:transpose(-1, -2))
+    for _, m in ipairs {u, v} do
+      for _, matrix in ipairs(m:transpose(-1, -2):tolist()) do
+        for _, vector in ipairs(matrix) do
+          local largest = 0
+          for _, number in ipairs(vector) do largest = math.max(largest, math.abs(number)) end
+          for _, number in ipairs(vector) do
+            if math.abs(number) > 0.1 * largest then
+              assert.is_true(number > 0)
+              break
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("gives the same bits for any number of threads", function()
+    moth.manual_seed(4)
+    local x, threads, seen = moth.randn(200, 24, 24), moth.get_num_threads(), {}
+    local b = moth.randn(200, 24, 3)
+    for i, n in ipairs {1, 3} do
+      moth.set_num_threads(n)
+      local all = {linalg.solve(x, b), linalg.inv(x), linalg.det(x), linalg.qr(x)}
+      all[#all + 1], all[#all + 2] = linalg.svd(x)
+      all[#all + 1], all[#all + 2] = linalg.eigh(x)
+      seen[i] = all
+    end
+    moth.set_num_threads(threads)
+    for k, y in ipairs(seen[1]) do assert.is_true(moth.equal(y, seen[2][k]), "result " .. k) end
+  end)
+
+  it("stops between two matrices when it is interrupted", function()
+    local lib = require "moth.lib"
+    lib.C.moth_cancel(lib.ctx, 1)
+    refuses(function() linalg.inv(moth.eye(3)) end, "interrupt", "E_INTERRUPT")
+    assert.equal(1, linalg.det(moth.eye(3)):item())
+  end)
+
+  it("has methods, and PyTorch's older names", function()
+    local x = moth.tensor({{4, 1}, {1, 3}}, f64)
+    assert.close(11, x:det():item(), 1e-12)
+    assert.close(math.log(11), x:logdet():item(), 1e-12)
+    assert.close(moth.eye(2):tolist(), x:matmul(x:inverse()):tolist(), 1e-12)
+    local l = x:cholesky()
+    assert.close(x:tolist(), l:matmul(l:t()):tolist(), 1e-12)
+    assert.close(x:inverse():tolist(), l:cholesky_inverse():tolist(), 1e-12)
+    local b = moth.ones(2, 1, f64)
+    assert.close(linalg.solve(x, b):tolist(), b:cholesky_solve(l):tolist(), 1e-12)
+    local q, r = x:qr()
+    assert.close(x:tolist(), q:matmul(r):tolist(), 1e-12)
+    local u, s, v = x:svd()
+    assert.close(x:tolist(), (u * s):matmul(v:t()):tolist(), 1e-12)
+    assert.close(x:inverse():tolist(), x:pinverse():tolist(), 1e-12)
+    assert.close(x:matmul(x):tolist(), x:matrix_power(2):tolist(), 1e-12)
+  end)
+
+  it("takes sizes of 0 and of 1", function()
+    assert.equal(1, linalg.det(moth.zeros(0, 0)):item())
+    assert.same({0, 2, 2}, linalg.inv(moth.zeros(0, 2, 2)).shape)
+    assert.same({3, 2}, linalg.lstsq(moth.zeros(0, 3), moth.zeros(0, 2)).shape)
+    assert.same(moth.eye(3):tolist(), linalg.qr(moth.zeros(3, 0), "complete"):tolist())
+    local u, s, vh = linalg.svd(moth.zeros(2, 0))
+    assert.same({{1, 0}, {0, 1}}, u:tolist())
+    assert.same({{0}, {0, 0}}, {s.shape, vh.shape})
+  end)
+
+  it("says what is missing where there is no LAPACK", function()
+    local text = process.lua [[
+      local ffi = require "ffi"
+      ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+      ffi.C.setenv("MOTH_BLAS", "builtin", 1) -- before the first product
+      local moth = require "moth"
+      print(pcall(moth.linalg.det, moth.eye(2)))
+      print(moth.errcode(), moth.eye(2):matmul(moth.eye(2)):sum():item())]]
+    assert.matches("det: this needs LAPACK.*libopenblas0, unset MOTH_BLAS", text)
+    assert.matches("E_UNSUPPORTED\t2", text)
+  end)
+end)
