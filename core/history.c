@@ -247,7 +247,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   if (x->node || moth_base(x))
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "only a leaf can change its dtype; an op made %s",
                      moth_str(x));
-  if (!moth_shape_same(&v->l, &x->l))
+  if (x->l.numel && !moth_shape_same(&v->l, &x->l)) /* what waits for its shape may take any */
     return moth_fail(ctx, MOTH_E_SHAPE, "data", "%s cannot replace the data of %s", moth_str(v),
                      moth_str(x));
   if ((x->flags & MOTH_T_REQUIRES) && !moth_is_float(v->l.dtype))

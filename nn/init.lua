@@ -48,6 +48,9 @@ from("loss", "CosineSimilarity PairwiseDistance SoftMarginLoss HingeEmbeddingLos
   .. "BCEWithLogitsLoss KLDivLoss MultiMarginLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
   .. "TripletMarginWithDistanceLoss")
 from("ctc", "CTCLoss")
+from("lazy", "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
+  .. "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "
+  .. "LazyInstanceNorm2d LazyInstanceNorm3d")
 from("recurrent", "RNN LSTM GRU RNNCell LSTMCell GRUCell")
 
 local nn, names = lazy.namespace("moth.nn", {

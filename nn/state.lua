@@ -143,6 +143,7 @@ local function plan(Module, STORE, self, given, prefix, strict, assign, found)
   check_depth(self, prefix)
   local hooks = self[STORE].hooks
   fire(hooks and hooks.load_state_dict_pre, self, given, prefix, strict)
+  if self._before_load then self:_before_load(given, prefix) end -- of lazy layers
   for _, member in ipairs(self:_members()) do
     local name = prefix .. member[1]
     local value = rawget(given, name)

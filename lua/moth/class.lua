@@ -209,6 +209,11 @@ function class.lookup(self, find)
   for sub in pairs(info.subclasses) do class.lookup(sub, find) end
 end
 
+--- Makes an instance one of another class.
+function class.become(object, wanted)
+  setmetatable(object, class_info(wanted).meta)
+end
+
 -- ---- asking ----
 
 --- The class of an instance, or nil.

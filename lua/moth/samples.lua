@@ -25,6 +25,7 @@ nn.MaxUnpool3d nn.MaxUnpool3d(2)(F.max_pool3d(moth.randn(3, 8, 8, 8), 2, {return
 nn.LayerNorm nn.LayerNorm(6)(moth.randn(2, 6))
 nn.RMSNorm nn.RMSNorm(6)(moth.randn(2, 6))
 nn.Linear nn.Linear(20, 30)(moth.randn(128, 20))
+nn.LazyLinear nn.LazyLinear(30)(moth.randn(128, 20))
 nn.PixelShuffle nn.PixelShuffle(2)(moth.randn(1, 8, 3, 3))
 nn.PixelUnshuffle nn.PixelUnshuffle(2)(moth.randn(1, 2, 6, 6))
 nn.Threshold nn.Threshold(0.1, 20)(moth.randn(4))
@@ -310,6 +311,7 @@ local scheduler = schedule.ChainedScheduler{one, two}]],
 
 -- Families whose members differ by the number of dimensions: the images are given behind them.
 local FAMILIES = {
+  { "^LazyConv", "(16, 3)", 3 }, { "^Lazy", "()", 3 },
   { "^Conv%d", "(3, 16, 3)", 3 }, { "^ConvTranspose", "(3, 16, 3, {stride = 2})", 3 },
   { "^LPPool", "(2, 2)", 3 }, { "^FractionalMaxPool", "(2, {output_size = 3})", 3 },
   { "^Adaptive", "(2)", 3 }, { "Pool%d", "(2)", 3 }, { "Pad%d", "(1)", 3 },

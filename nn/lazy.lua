@@ -1,0 +1,202 @@
+--- lazy.lua -- layers that learn the size of their input from the first one that they see:
+-- LazyLinear, LazyConv1d to 3d, LazyConvTranspose1d to 3d, LazyBatchNorm1d to 3d,
+-- LazyInstanceNorm1d to 3d.
+--
+-- Until then their parameters are there, without elements: an optimizer may have them, and
+-- `net:to(...)` says where they will lie. Then the layer becomes a Linear, Conv2d and so on.
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local Module = require "moth.nn.module"
+local parameter = require "moth.nn.parameter"
+
+local lazy = {}
+
+local STORE = Module.store_key
+
+local function moth() return require "moth" end
+
+-- The rows that another class's signature was made of, but for one.
+local function rows_without(signature, name)
+  local rows = {}
+  for _, arg in ipairs(bind.signature(signature).args) do
+    if arg.name ~= name then
+      rows[#rows + 1] = {arg.kind, arg.name, arg.doc, default = arg.default,
+        optional = arg.optional, choices = arg.choices, same = arg.same}
+    end
+  end
+  return rows
+end
+
+local function empty(kind, dtype, device)
+  local x = moth().empty({0}, {dtype = dtype, device = device})
+  if kind == "parameter" then return (parameter.Parameter(x)) end
+  return (parameter.Buffer(x))
+end
+
+-- ---- becoming the real layer ----
+
+-- Gives a layer what a new one of the size has; its tensors stay the same Lua objects.
+local function grow(module, size)
+  local row, args = module.lazy_row, module.lazy_args
+  local like = module[row.like] or module.running_mean
+  local all = {[row.size] = size}
+  for name, value in pairs(args) do all[name] = value end
+  if like ~= nil then all.dtype, all.device = like.dtype, like.device end
+  local made = row.base(all)
+  if lib.capture then require("moth.recording").void() end
+  for _, member in ipairs(made:_members()) do
+    lib.check(lib.C.moth_become(lib.ctx, module[member[1]], member[2]:detach()),
+      class.typename(module))
+  end
+  local from, to = made[STORE], module[STORE].fields
+  to.lazy_args, to.lazy_row = nil, nil
+  for name, value in pairs(from.fields) do
+    if not from.kind[name] and name ~= "training" then to[name] = value end
+  end
+  class.become(module, row.base)
+  module[STORE].class = row.base
+  Module.sight.changes = Module.sight.changes + 1
+end
+
+-- Before a state dict is loaded: it knows the size, too.
+local function before_load(module, state, prefix)
+  local row = module.lazy_row
+  local x = rawget(state, prefix .. row.like) or rawget(state, prefix .. "running_mean")
+  if not lib.istensor(x) or x:dim() < row.least then return end
+  grow(module, row.of_weight(x, module.lazy_args))
+end
+
+-- ---- the classes ----
+
+-- One row: base, the class; size, the argument that the input tells; like, a tensor that it always
+-- has; least, of how many dimensions; of_weight(x, args) -> the size from that tensor; of_input(x)
+-- -> the size, or nil and what is needed.
+local function make(row)
+  local name = "Lazy" .. class.typename(row.base)
+  local rows = rows_without(row.base.signature, row.size)
+  local Lazy = class(name, row.base)
+  lazy[name] = Lazy
+  Lazy.signature = define.signature(name, rows)
+
+  function Lazy:init(...)
+    local args = {}
+    for i, arg in ipairs(rows) do
+      local value = (select(i, ...))
+      if value == nil and arg.optional then value = lib.none end
+      args[arg[2]] = value
+    end
+    local dtype, device = args.dtype, args.device
+    if dtype == lib.none then dtype = nil end
+    if device == lib.none then device = nil end
+    args.dtype, args.device = nil, nil
+    for _, member in ipairs(row.members(args)) do
+      self[member[1]] = member[1] == "num_batches_tracked"
+        and parameter.Buffer(moth().zeros({}, {dtype = moth().int64, device = device}))
+        or empty(member[2], dtype, device)
+    end
+    self.lazy_args, self.lazy_row = args, row
+  end
+
+  Lazy._before_load = before_load
+
+  function Lazy:forward(input)
+    local size, needed = row.of_input(input)
+    if not size then
+      errors.argument(name, "input", needed .. " is needed, got " .. errors.describe(input),
+        "E_SHAPE")
+    end
+    grow(self, size)
+    return (self:forward(input))
+  end
+
+  --- There is nothing to draw anew before the size is known.
+  function Lazy:reset_parameters() end -- luacheck: ignore self
+
+  function Lazy:extra_repr()
+    local parts = {row.size .. "=0"}
+    for _, arg in ipairs(rows) do
+      local value = self.lazy_args[arg[2]]
+      if value ~= nil and value ~= lib.none and (arg.default == nil or value ~= arg.default) then
+        if type(value) == "table" then value = "(" .. table.concat(value, ", ") .. ")" end
+        parts[#parts + 1] = arg[2] .. "=" .. tostring(value)
+      end
+    end
+    return table.concat(parts, ", ")
+  end
+end
+
+local function weight_and_bias(args)
+  local list = {{"weight", "parameter"}}
+  if args.bias then list[2] = {"bias", "parameter"} end
+  return list
+end
+
+local nn = {linear = require "moth.nn.linear", conv = require "moth.nn.conv",
+            norm = require "moth.nn.norm"}
+
+make {
+  base = nn.linear.Linear, size = "in_features", like = "weight", least = 2,
+  members = weight_and_bias,
+  of_weight = function(x) return x:size(2) end,
+  of_input = function(x)
+    if x:dim() < 1 then return nil, "a tensor of one dimension or more" end
+    return x:size(-1)
+  end,
+}
+
+-- The size of the channels of an input with n dimensions behind them.
+local function channels(n, batched)
+  return function(x)
+    local dim = x:dim()
+    if dim == n + 2 then return x:size(2) end
+    if dim == n + 1 and not batched then return x:size(1) end
+    return nil, batched and ("a batch of %d dimensions"):format(n + 2)
+      or ("a tensor of %d or %d dimensions"):format(n + 1, n + 2)
+  end
+end
+
+for n = 1, 3 do
+  make {
+    base = nn.conv["Conv" .. n .. "d"], size = "in_channels", like = "weight", least = n + 2,
+    members = weight_and_bias, of_input = channels(n),
+    of_weight = function(x, args) return x:size(2) * args.groups end,
+  }
+  make {
+    base = nn.conv["ConvTranspose" .. n .. "d"], size = "in_channels", like = "weight",
+    least = n + 2, members = weight_and_bias, of_input = channels(n),
+    of_weight = function(x) return x:size(1) end,
+  }
+end
+
+-- What BatchNorm and InstanceNorm have: weights if wanted, running statistics if wanted.
+local function statistics(args)
+  local list = {}
+  if args.affine then list = {{"weight", "parameter"}, {"bias", "parameter"}} end
+  if args.track_running_stats then
+    for _, name in ipairs {"running_mean", "running_var", "num_batches_tracked"} do
+      list[#list + 1] = {name, "buffer"}
+    end
+  end
+  return list
+end
+
+for n = 1, 3 do
+  for name, batched in pairs {BatchNorm = true, InstanceNorm = false} do
+    local of_input = channels(n, batched)
+    make {
+      base = nn.norm[name .. n .. "d"], size = "num_features", like = "weight", least = 1,
+      members = statistics,
+      of_weight = function(x) return x:size(1) end,
+      of_input = function(x)
+        if batched and n == 1 and x:dim() == 2 then return x:size(2) end
+        return of_input(x)
+      end,
+    }
+  end
+end
+
+return lazy

@@ -1,0 +1,129 @@
+-- Layers that learn the size of their input from the first one that they see.
+
+local moth = require "moth"
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+
+local function sizes(x) return {unpack(x.shape)} end
+
+-- The names of a state dict with their shapes, in order.
+local function shapes(net)
+  local list = {}
+  for name, x in net:state_dict():items() do list[#list + 1] = name .. tostring(x.shape) end
+  return list
+end
+
+describe("a lazy layer becomes the plain one, with its numbers:", function()
+  local rows = {
+    LazyLinear = {function(L) return L(4) end, {2, 3}, function() return nn.Linear(3, 4) end},
+    LazyBatchNorm1d = {function(L) return L() end, {2, 3}, function() return nn.BatchNorm1d(3) end},
+  }
+  for n = 1, 3 do
+    local shape, name = {2, 3, 5, 5, 5}, n .. "d"
+    for d = 5, n + 3, -1 do shape[d] = nil end
+    rows["LazyConv" .. name] = {function(L) return L(4, 2, {padding = 1}) end, shape,
+      function() return nn["Conv" .. name](3, 4, 2, {padding = 1}) end}
+    rows["LazyConvTranspose" .. name] = {function(L) return L {4, kernel_size = 2} end, shape,
+      function() return nn["ConvTranspose" .. name](3, 4, 2) end}
+    rows["LazyInstanceNorm" .. name] = {
+      function(L) return L {affine = true, track_running_stats = true} end, shape,
+      function()
+        return nn["InstanceNorm" .. name](3, {affine = true, track_running_stats = true})
+      end}
+    if n > 1 then
+      rows["LazyBatchNorm" .. name] = {function(L) return L {momentum = 0.5} end, shape,
+        function() return nn["BatchNorm" .. name](3, {momentum = 0.5}) end}
+    end
+  end
+  for name, row in pairs(rows) do
+    it(name, function()
+      local lazy, x = row[1](nn[name]), moth.randn(row[2])
+      assert.equal(name, nn.typename(lazy))
+      moth.manual_seed(7)
+      local y = lazy(x)
+      moth.manual_seed(7)
+      local plain = row[3]()
+      assert.same(plain(x):tolist(), y:tolist())
+      assert.equal(nn.typename(plain), nn.typename(lazy))
+      assert.equal(tostring(plain), tostring(lazy))
+      assert.same(plain(x):tolist(), lazy(x):tolist())
+      assert.same(shapes(plain), shapes(lazy))
+    end)
+  end
+end)
+
+describe("a network of lazy layers", function()
+  local function network()
+    return nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten(),
+      nn.LazyLinear(2))
+  end
+
+  it("is trained by an optimizer that had its parameters before they had a size", function()
+    local net = network()
+    local opt = optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.5})
+    local p = net[5].weight
+    local x, y = moth.randn(8, 1, 5, 5), moth.randn(8, 2)
+    local first, loss
+    for _ = 1, 20 do
+      opt:zero_grad()
+      loss = F.mse_loss(net(x), y)
+      first = first or loss:item()
+      loss:backward()
+      opt:step()
+    end
+    assert.is_true(loss:item() < first / 2)
+    assert.equal(p, net[5].weight)
+    assert.same({2, 36}, sizes(p))
+  end)
+
+  it("lies where it was sent, in the dtype that it was given", function()
+    local net = network():double()
+    local y = net(moth.randn(2, 1, 5, 5, {dtype = moth.float64}))
+    assert.equal(moth.float64, y.dtype)
+    assert.equal(moth.float64, net[2].running_mean.dtype)
+    assert.equal(moth.float16, nn.LazyLinear(2, {dtype = moth.float16}):deepcopy().weight.dtype)
+  end)
+
+  it("learns its sizes from a state dict as well, and gives one", function()
+    local net, other = network(), network()
+    local x = moth.randn(2, 1, 5, 5)
+    net(x)
+    other:load_state_dict(net:state_dict())
+    net:eval()
+    other:eval()
+    assert.same(net(x):tolist(), other(x):tolist())
+  end)
+
+  it("works in a scope, without grad mode, in evaluation and in a captured step", function()
+    local net = network():eval()
+    moth.scope(function() moth.no_grad(net, moth.randn(2, 1, 5, 5)) end)
+    assert.same({2, 36}, sizes(net[5].weight))
+    assert.is_true(net[5].weight.requires_grad)
+    local layer = nn.LazyLinear(2)
+    local step = moth.capture(function(x) return layer(x) end)
+    for i = 1, 4 do
+      local x = moth.full({1, 3}, i)
+      assert.same(step(x):tolist(), layer(x):tolist())
+    end
+  end)
+
+  it("keeps hooks, frozen parameters and the mode", function()
+    local layer, calls = nn.LazyLinear(2), 0
+    layer:register_forward_hook(function() calls = calls + 1 end)
+    layer:requires_grad_(false)
+    layer(moth.ones(1, 3))
+    layer(moth.ones(1, 3))
+    assert.equal(2, calls)
+    assert.is_false(layer.weight.requires_grad)
+  end)
+
+  it("says what it needs", function()
+    assert.has_error_like(function() nn.LazyConv2d(2, 3)(moth.ones(3)) end,
+      "bad argument 'input' to 'LazyConv2d' %(a tensor of 3 or 4 dimensions is needed, got f32")
+    assert.has_error_like(function() nn.LazyLinear() end, "'out_features' to 'LazyLinear'")
+    assert.has_error_like(function() nn.LazyLinear(2, {in_features = 3}) end,
+      "'LazyLinear' has no argument 'in_features'")
+    local layer = nn.LazyConv2d(4, 3, {groups = 3})
+    assert.has_error_like(function() layer(moth.ones(1, 2, 5, 5)) end, "no multiple of groups")
+    assert.equal("LazyConv2d", nn.typename(layer))
+  end)
+end)
