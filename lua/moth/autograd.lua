@@ -533,7 +533,7 @@ M.pack, M.take = pack, take
 M.anomaly = false -- moth.anomaly while that mode is on
 
 -- What lies in files of its own is loaded at its first use.
-local elsewhere = {}
+local elsewhere = {functional = {"moth.jacobian"}}
 lazy.from(elsewhere, "moth.func", "Function FunctionCtx once_differentiable")
 lazy.from(elsewhere, "moth.gradcheck", "gradcheck gradgradcheck")
 lazy.from(elsewhere, "moth.anomaly", "set_detect_anomaly detect_anomaly is_anomaly_enabled")

@@ -46,6 +46,8 @@ places.list = {
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
   { path = "moth.linalg", short = "moth.linalg",
     doc = "factorizations of matrices, systems of equations, norms" },
+  { path = "moth.autograd.functional", short = "moth.autograd.functional",
+    doc = "derivatives of whole functions, and their products with vectors" },
   { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
     doc = "calls that are run again in backward, to save memory" },
   { path = "moth.utils", short = "moth.utils", doc = "what else training scripts want" },
