@@ -15,6 +15,8 @@ local scope = require "moth.scope"
 
 -- ---- lists of hooks ----
 
+local sight = {changes = 0}
+
 local Handle = class("RemovableHandle")
 
 --- What register_*_hook returns.
@@ -25,11 +27,12 @@ end
 --- Takes the hook away. Doing so twice does nothing.
 function Handle:remove()
   for i, hook in ipairs(self.list) do
-    if hook == self.hook then return table.remove(self.list, i) end
+    if hook == self.hook then
+      sight.changes = sight.changes + 1
+      return table.remove(self.list, i)
+    end
   end
 end
-
-local sight = {changes = 0}
 
 local function add_hook(list, fname, fn, options)
   if type(fn) ~= "function" then
@@ -185,15 +188,50 @@ local function packed(...)
   return {n = select("#", ...), ...}
 end
 
--- A step is being recorded: a replay asks whether the module is still in the same mode.
+local CALLED = {"pre", "forward", "backward_pre", "backward"}
+
+-- The hooks that a call of a module runs, in order, and where each sort of them begins.
+local function hooks_run(store)
+  local list = {}
+  for _, from in ipairs {global, store.hooks or {}} do
+    for _, kind in ipairs(CALLED) do
+      list[#list + 1] = kind
+      for _, hook in ipairs(from[kind] or {}) do list[#list + 1] = hook end
+    end
+  end
+  return list
+end
+
+-- Whether the modules that ran have the hooks that they had then: a cell of a recording.
+local function same_hooks(cell)
+  if cell.changes == sight.changes then return true end
+  for i, store in ipairs(cell.stores) do
+    local now, ran = hooks_run(store), cell.lists[i]
+    if #now ~= #ran then return false end
+    for k = 1, #now do
+      if now[k] ~= ran[k] then return false end
+    end
+  end
+  cell.changes = sight.changes
+  return true
+end
+
+-- A step is being recorded: a replay asks whether the module is still in the same mode, and whether
+-- it has the hooks that it has now.
 local function note_module(recording, self, store)
   local n = #recording.modules + 1
   recording.seen[self] = true
   recording.modules[n], recording.training[n] = store.fields, store.fields.training
+  local cell = recording.hooks
+  if not cell then
+    cell = {write = same_hooks, stores = {}, lists = {}, changes = sight.changes}
+    recording.hooks = cell
+    require("moth.recording").cell(nil, cell)
+  end
+  cell.stores[n], cell.lists[n] = store, hooks_run(store)
 end
 
 local function with_hooks(self, hooks, ...)
-  if lib.capture then require("moth.recording").refuse("a hook") end
   local args = run_pre(global.pre, self, named.sorted(self, packed(...)))
   args = run_pre(hooks and hooks.pre, self, args)
   local pass

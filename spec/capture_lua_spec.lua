@@ -227,3 +227,56 @@ describe("a captured step with hooks of tensors", function()
     assert.has_error_like(step, "values are read while moth.capture records")
   end)
 end)
+
+describe("a captured step with hooks of modules", function()
+  it("replays what they do to arguments, results and gradients", function()
+    same(function()
+      local net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+      net[1]:register_forward_pre_hook(function(_, args) return args[1] * 2 end)
+      net[2]:register_forward_hook(function(_, _, y) return y + 0.1 end)
+      net[3]:register_full_backward_hook(function(_, grads) return {grads[1] * 0.5} end)
+      net[3]:register_full_backward_pre_hook(function(_, grads) return {grads[1]:clamp(-1, 1)} end)
+      return regression(net, optim.SGD(net:parameters(), {lr = 0.5})), net
+    end)
+    local global
+    same(function()
+      if global then global:remove() end
+      global = nn.register_module_forward_hook(function(_, _, y) return y * 0.9 end)
+      local net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+      return regression(net, optim.Adam(net:parameters())), net
+    end)
+    global:remove()
+  end)
+
+  it("is recorded again when one comes or goes, wherever in the net, and not for others", function()
+    local net = nn.Sequential(nn.Identity(), nn.Identity())
+    local step = moth.capture(function(x) return net(x) * 1 end)
+    local x = moth.ones(2)
+    local function expect(value, recordings)
+      for _ = 1, 3 do assert.are.same({value, value}, step(x):tolist()) end
+      assert.are.equal(recordings, tonumber(tostring(step):match "%d+"))
+    end
+    expect(1, 1)
+    local other = nn.Identity():register_forward_hook(function() end)
+    expect(1, 1)
+    local double = net[2]:register_forward_hook(function(_, _, y) return y * 2 end)
+    expect(2, 2)
+    local triple = nn.register_module_forward_pre_hook(function(m, args)
+      if m == net then return args[1] * 3 end
+    end)
+    expect(6, 3)
+    double:remove()
+    other:remove()
+    expect(3, 4)
+    triple:remove()
+    expect(1, 4) -- as at first
+  end)
+
+  it("refuses one that reads values", function()
+    local layer = nn.Linear(2, 1)
+    layer:register_forward_hook(function(_, _, y) print(y) end)
+    local step = moth.capture(function(x) return layer(x) end)
+    assert.has_error_like(function() return (step(moth.ones(2))) end,
+      "values are read while moth.capture records")
+  end)
+end)

@@ -266,19 +266,20 @@ end
 -- return ends with it, as in moth.scope.
 --
 -- Other shapes or dtypes of the inputs, other keys in their tables, another `training` of a module
--- that ran, another grad mode, other hooks of a parameter, parameters with other storage: then the
--- step is run and recorded again; the last 8 recordings are kept. The first runs of an optimizer
--- that make its state are not kept.
+-- that ran, another grad mode, other hooks of a module or parameter, parameters with other storage:
+-- then the step is run and recorded again; the last 8 recordings are kept. The first runs of an
+-- optimizer that make its state are not kept.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single
 -- ops. `tostring(step)` counts the graphs, where there are any.
 --
--- Functions written in Lua and hooks of tensors run while it is recorded; replays run their ops.
+-- Functions written in Lua and hooks of modules and tensors run while it is recorded; replays run
+-- their ops, and nothing else that they do.
 --
 -- While it is recorded, these raise: reading values (`item`, `tolist`, print), results whose shape
--- depends on values (nonzero, masks as index), hooks of modules and optimizers, schedules, seeding,
--- BatchNorm with `momentum = moth.none`, `scaler:update(new_scale)`, scaling after an update.
+-- depends on values (nonzero, masks as index), hooks of optimizers, schedules, seeding, BatchNorm
+-- with `momentum = moth.none`, `scaler:update(new_scale)`, scaling after an update.
 -- @param fn      the step
 -- @param verify  the first so many replays are compared, bit for bit, with the step itself, run on
 --                the same state; raises if they differ (default 0)
