@@ -3,15 +3,19 @@
 ** Runs a script, a line of code, standard input or one of Moth's own commands, and turns Ctrl-C
 ** into an ordinary Lua error: the first one cancels the op that runs (or stops the interpreter
 ** between two instructions), a second one that comes before the first was heard ends the process.
+** One that follows a heard one at once insists: every instruction of the script's raises then, so
+** that no `while true do pcall(step) end` swallows it.
 ** The work of the commands and of the prompt is done in Lua (lua/moth/cli.lua, lua/moth/repl/):
 ** here is what only C can do.
 */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <lauxlib.h>
@@ -43,6 +47,8 @@ static int32_t (*cancel_pending)(void); /* moth_interrupt_pending */
 static void (*cancel_withdraw)(void);   /* moth_interrupt_withdraw */
 static volatile sig_atomic_t interrupts;
 static volatile sig_atomic_t unheard; /* the last one has stopped nothing yet; without a library */
+static volatile sig_atomic_t insists; /* two came in a row: until the script has ended */
+static int64_t last_interrupt;        /* when, in nanoseconds; the handler's */
 
 /* ---- places ---- */
 
@@ -126,18 +132,30 @@ static void watch(lua_State *L) {
   lua_sethook(L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
-/* Stops user code that calls no op. Where an op was stopped already, once is enough. */
+/* Stops user code that calls no op. Where an op was stopped already, once is enough, unless the
+** user insists. */
 static void stop_hook(lua_State *L, lua_Debug *record) {
-  if (cancel_pending && !cancel_pending()) {
+  if (cancel_pending && !cancel_pending() && !insists) {
     lua_sethook(L, NULL, 0, 0);
     if (cancel_pending()) watch(L); /* one that came between the two */
     return;
   }
   if (is_own(L, record)) return; /* later, when it is the user's turn */
-  lua_sethook(L, NULL, 0, 0);
+  if (!insists) lua_sethook(L, NULL, 0, 0);
   unheard = 0;
   if (cancel_withdraw) cancel_withdraw();
   luaL_error(L, "interrupted!");
+}
+
+#define IN_A_ROW 400000000 /* ns between two that insist */
+
+/* Does this one follow another at once? */
+static bool in_a_row(void) {
+  struct timespec now;
+  if (clock_gettime(CLOCK_MONOTONIC, &now)) return false;
+  const int64_t before = last_interrupt;
+  last_interrupt = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+  return before && last_interrupt - before < IN_A_ROW;
 }
 
 /* Cancels the op that runs or the next one, and the interpreter at its next instruction, whichever
@@ -150,6 +168,7 @@ static void on_interrupt(int number) {
     return;
   }
   interrupts = unheard = 1;
+  if (in_a_row()) insists = 1;
   if (cancel_ops) cancel_ops();
   watch(main_state);
 }
@@ -211,10 +230,12 @@ static int guarded(lua_State *L, int n) {
   int base = lua_gettop(L) - n;
   lua_pushcfunction(L, with_traceback);
   lua_insert(L, base);
-  unheard = 0;
+  unheard = insists = 0;
+  last_interrupt = 0;
   signal(SIGINT, on_interrupt);
   int status = lua_pcall(L, n, 0, base);
   signal(SIGINT, SIG_DFL);
+  insists = 0;
   lua_sethook(L, NULL, 0, 0);
   if (cancel_pending && cancel_pending()) cancel_withdraw(); /* it came too late to stop anything */
   lua_remove(L, base);

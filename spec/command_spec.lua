@@ -119,12 +119,12 @@ describe("moth", function()
   end)
 
   --- Starts code in the background, interrupts it `times` times, gives its output and status.
-  local function interrupt(code, times)
+  local function interrupt(code, times, pause)
     local lines = {
       -- A shell's background jobs ignore SIGINT, which the program then overrides.
       ("%s -e %s & job=$!; sleep 1"):format(quoted(launcher.program), quoted(code)),
     }
-    for _ = 1, times do lines[#lines + 1] = "kill -INT $job; sleep 0.5" end
+    for _ = 1, times do lines[#lines + 1] = "kill -INT $job; sleep " .. (pause or 0.6) end
     lines[#lines + 1] = "(sleep 20; kill -KILL $job) >/dev/null 2>&1 & guard=$!"
     lines[#lines + 1] = "wait $job; ended=$?; kill $guard; (exit $ended)"
     return shell(table.concat(lines, "\n"))
@@ -157,6 +157,19 @@ describe("moth", function()
     local output, status = interrupt(code, 3)
     assert.is_truthy(output:find("saved", 1, true))
     assert.are.equal(0, status)
+  end)
+
+  it("ends a loop of pcalls at two Ctrl-C in a row", function()
+    local step = "local m = require('moth') local x = m.ones(8) local n = 0 "
+      .. "local function step() for _ = 1, 1e5 do x = x * 1 end end "
+    for _, loop in ipairs { "while true do pcall(step) end",
+                            "while true do pcall(pcall, step) n = n + 1 end",
+                            "jit.off() while true do pcall(function() while true do end end) end",
+                            "while true do pcall(function() pcall(step) end) end" } do
+      local output, status = interrupt(step .. loop, 2, 0.2)
+      assert.is_truthy(output:find("interrupted", 1, true), output)
+      assert.are.equal(130, status)
+    end
   end)
 
   it("gives a later error's own status after one that a script has caught", function()
