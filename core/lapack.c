@@ -203,6 +203,13 @@ char *moth_stack_y(const moth_stack *s, int which, int64_t i) {
           }                                                                                    \
       }                                                                                        \
     return !bad;                                                                               \
+  }                                                                                            \
+  static void swap_##real(int64_t n, real *x, real *y, int64_t step) {                         \
+    for (int64_t i = 0; i < n; i++) {                                                          \
+      const real v = x[i * step];                                                              \
+      x[i * step] = y[i * step];                                                               \
+      y[i * step] = v;                                                                         \
+    }                                                                                          \
   }
 
 ELEMENTS(float, uint32_t, EXPONENT_f32)
@@ -219,6 +226,12 @@ bool moth_stack_turn(const moth_stack *s, const char *x, int64_t rows, int64_t c
   const void *from = x;
   void *to = y;
   return s->wide ? turn_double(rows, cols, from, to, step) : turn_float(rows, cols, from, to, step);
+}
+
+void moth_stack_swap(const moth_stack *s, char *x, char *y, int64_t n, int64_t step) {
+  void *a = x, *b = y;
+  if (s->wide) swap_double(n, a, b, step);
+  else swap_float(n, a, b, step);
 }
 
 double moth_stack_get(const moth_stack *s, const char *x, int64_t i) {

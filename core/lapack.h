@@ -18,8 +18,6 @@
   X(potrf, (TEXT uplo, IN n, void *a, IN lda, int *info, LENGTH)) \
   X(getrf, (IN m, IN n, void *a, IN lda, int *pivots, int *info)) \
   X(getri, (IN n, void *a, IN lda, IN pivots, void *work, IN lwork, int *info)) \
-  X(getrs, (TEXT trans, IN n, IN nrhs, const void *a, IN lda, IN pivots, void *b, IN ldb, \
-            int *info, LENGTH)) \
   X(trsm,  (TEXT side, TEXT uplo, TEXT trans, TEXT diag, IN m, IN n, const void *alpha, \
             const void *a, IN lda, void *b, IN ldb, LENGTH, LENGTH, LENGTH, LENGTH)) \
   X(geqrf, (IN m, IN n, void *a, IN lda, void *tau, void *work, IN lwork, int *info)) \
@@ -98,6 +96,8 @@ bool moth_stack_turn(const moth_stack *s, const char *x, int64_t rows, int64_t c
                      int64_t step);
 void moth_stack_fill(const moth_stack *s, char *y, int64_t n, double value);
 void moth_stack_identity(const moth_stack *s, int which); /* all of that result */
+/* Swaps n elements, `step` apart. */
+void moth_stack_swap(const moth_stack *s, char *x, char *y, int64_t n, int64_t step);
 /* Whether the first of n elements above a tenth of the largest is negative: vectors that are
 ** unique up to their sign are given with that one positive. And -y. */
 bool moth_stack_turns(const moth_stack *s, const char *x, int64_t n, int64_t step);

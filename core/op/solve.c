@@ -1,6 +1,6 @@
 /* solve.c -- systems of linear equations, inverses and determinants, by LAPACK's LU factorization.
 **
-** LAPACK factors A', which is what it takes the rows of A for; the way back is turned in return.
+** LAPACK factors A', which is what it takes the rows of A for; nothing is ever turned.
 */
 #include "solve.h"
 
@@ -29,6 +29,34 @@ static int singular(const moth_stack *s, int64_t i) {
                    moth_stack_name(s, i, text));
 }
 
+static void triangle(const moth_stack *s, const char *x, const char *side, const char *half,
+                     const char *unit, int rows, int cols, char *y) {
+  const double one = 1;
+  const float narrow = 1;
+  const void *alpha = s->wide ? (const void *)&one : (const void *)&narrow;
+  LAPACK(s, trsm)(side, half, "N", unit, &rows, &cols, alpha, x, &s->n, y, &rows, 1, 1, 1, 1);
+}
+
+/* y := X of A X = y, of k columns; or of X A = y, of k rows. x holds the factors P L U of A': in
+** LAPACK's eyes that is y P L U or P L U y. */
+static void solve_by(const moth_stack *s, const char *x, const int *pivots, char *y, int k,
+                     bool left) {
+  const int n = s->n;
+  const int64_t row = k * s->size;
+  if (left) {
+    triangle(s, x, "R", "U", "N", k, n, y);
+    triangle(s, x, "R", "L", "U", k, n, y);
+    for (int64_t i = n - 1; i >= 0; i--)
+      if (pivots[i] != i + 1) moth_stack_swap(s, y + i * row, y + (pivots[i] - 1) * row, k, 1);
+    return;
+  }
+  for (int64_t i = 0; i < n; i++)
+    if (pivots[i] != i + 1)
+      moth_stack_swap(s, y + i * s->size, y + (pivots[i] - 1) * s->size, k, n);
+  triangle(s, x, "L", "L", "U", n, k, y);
+  triangle(s, x, "L", "U", "N", n, k, y);
+}
+
 /* -- inv -- */
 
 static int square_shape(moth_ctx *ctx, const moth_tensor *x, moth_layout *y) {
@@ -40,12 +68,24 @@ static int linalg_inv_shape(const linalg_inv_args *a, moth_layout *y) {
   return square_shape(a->ctx, a->A, y);
 }
 
+#define SMALL 64 /* rows up to which equations are solved faster than getri inverts */
+
 static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
-  char *y = moth_stack_y(s, 0, i);
-  int info = factor(s, i, y, scratch);
-  if (info == MOTH_NOT_FINITE) moth_stack_fill(s, y, (int64_t)s->n * s->n, NAN), info = 0;
-  else if (!info)
-    LAPACK(s, getri)(&s->n, y, &s->n, pivots_of(s, scratch), scratch + s->work, &s->lwork, &info);
+  const int64_t n = s->n;
+  const int *pivots = pivots_of(s, scratch);
+  char *y = moth_stack_y(s, 0, i), *x = n > SMALL ? y : scratch + s->a;
+  int info = factor(s, i, x, scratch);
+  if (info) {
+    if (info == MOTH_NOT_FINITE) moth_stack_fill(s, y, n * n, NAN);
+    return info == MOTH_NOT_FINITE ? 0 : info;
+  }
+  if (n > SMALL) {
+    LAPACK(s, getri)(&s->n, y, &s->n, pivots, scratch + s->work, &s->lwork, &info);
+  } else {
+    moth_stack_fill(s, y, n * n, 0);
+    for (int64_t j = 0; j < n; j++) moth_stack_put(s, y, j * (n + 1), 1);
+    solve_by(s, x, pivots, y, s->n, true);
+  }
   return info;
 }
 
@@ -64,6 +104,7 @@ static int linalg_inv_cpu(const linalg_inv_args *a, moth_tensor **out) {
   int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
   const double n = s.n;
   if (!status && s.n) {
+    if (s.n <= SMALL) s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
     inv_reserve(&s);
     status = moth_stack_run(&s, inv_one, 2 * n * n * n, &failed);
   }
@@ -271,22 +312,16 @@ static int linalg_solve_shape(const linalg_solve_args *a, moth_layout *y) {
   return sides_shape(a->ctx, a->A, a->B, a->left, vector, y);
 }
 
-/* A X = B: B's columns are turned into rows. X A = B is A' X' = B', as all of it lies here. */
 static int solve_one(const moth_stack *s, int64_t i, char *scratch) {
   const linalg_solve_args *a = s->args;
   const int64_t n = s->n, k = s->nrhs;
-  const bool turns = a->left && k > 1;
-  char *x = scratch + s->a, *y = moth_stack_y(s, 0, i), *b = turns ? scratch + s->b : y;
-  const char *from = moth_stack_x(s, 1, i);
+  char *x = scratch + s->a, *y = moth_stack_y(s, 0, i);
   int info = factor(s, i, x, scratch);
   if (info == MOTH_NOT_FINITE) moth_stack_fill(s, y, n * k, NAN);
   if (info) return info == MOTH_NOT_FINITE ? 0 : info;
-  if (turns) moth_stack_turn(s, from, n, k, b, n);
-  else moth_stack_load(s, from, n, k, b);
-  LAPACK(s, getrs)(a->left ? "T" : "N", &s->n, &s->nrhs, x, &s->n, pivots_of(s, scratch), b, &s->n,
-                   &info, 1);
-  if (turns) moth_stack_turn(s, b, k, n, y, k);
-  return info;
+  moth_stack_load(s, moth_stack_x(s, 1, i), n, k, y);
+  solve_by(s, x, pivots_of(s, scratch), y, s->nrhs, a->left);
+  return 0;
 }
 
 static int linalg_solve_cpu(const linalg_solve_args *a, moth_tensor **out) {
@@ -299,7 +334,6 @@ static int linalg_solve_cpu(const linalg_solve_args *a, moth_tensor **out) {
   if (!status && s.n && s.nrhs) {
     s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
     s.integers = moth_stack_reserve(&s, s.n, sizeof(int));
-    s.b = moth_stack_reserve(&s, (int64_t)s.n * s.nrhs, s.size);
     status = moth_stack_run(&s, solve_one, n * n * (n * 0.7 + 2 * s.nrhs), &failed);
   }
   if (failed >= 0) status = singular(&s, failed);
@@ -339,16 +373,12 @@ static int linalg_solve_triangular_shape(const linalg_solve_triangular_args *a, 
 
 static int triangular_one(const moth_stack *s, int64_t i, char *scratch) {
   const linalg_solve_triangular_args *a = s->args;
-  const int64_t n = s->n, k = s->nrhs;
-  const double one = 1;
-  const float narrow = 1;
-  const void *alpha = s->wide ? (const void *)&one : (const void *)&narrow;
-  const int rows = a->left ? s->nrhs : s->n, cols = a->left ? s->n : s->nrhs;
+  const int n = s->n, k = s->nrhs;
   char *y = moth_stack_y(s, 0, i);
   (void)scratch;
   moth_stack_load(s, moth_stack_x(s, 1, i), n, k, y);
-  LAPACK(s, trsm)(a->left ? "R" : "L", a->upper ? "L" : "U", "N", a->unitriangular ? "U" : "N",
-                  &rows, &cols, alpha, moth_stack_x(s, 0, i), &s->n, y, &rows, 1, 1, 1, 1);
+  triangle(s, moth_stack_x(s, 0, i), a->left ? "R" : "L", a->upper ? "L" : "U",
+           a->unitriangular ? "U" : "N", a->left ? k : n, a->left ? n : k, y);
   return 0;
 }
 
