@@ -28,7 +28,7 @@ typedef struct moth_strip { /* tiles one below the other */
   float *c;
   int64_t ldc;
   const float *bias;
-  bool add;
+  bool add, relu;
   /* what to fetch meanwhile: */
   int64_t below;      /* from A's rows to the next tile's, 0: not those */
   const float *ahead; /* the next panel of B, */
@@ -45,6 +45,10 @@ VECTOR(8)
 VECTOR(16)
 #undef VECTOR
 typedef float loose1 __attribute__((may_alias));
+
+/* 0 where x is below it; NaN and -0 stay. The mask of a comparison has a type of its own. */
+#define RELU_LANES(x) ((__typeof__(x))((__typeof__((x) < 0))(x) & ~((x) < 0)))
+#define RELU_ONE(x) ((x) < 0 ? 0 : (x))
 
 #define SHUFFLE __builtin_shufflevector
 
@@ -129,8 +133,17 @@ int64_t moth_matrix_room(int64_t k) {
   return BLOCK_TILES * tile_room(LOW_TILE, moth_matrix_depth(k));
 }
 
-static void relu(float *c, int64_t ldc, int64_t m, int64_t n) {
-  (wide() ? relu_avx512 : relu_avx2)(c, ldc, m, n);
+/* relu of m rows of n that are written already. */
+MOTH_AVX2 static void relu(float *c, int64_t ldc, int64_t m, int64_t n) {
+  for (int64_t i = 0; i < m; i++, c += ldc) {
+    int64_t j = 0;
+    for (; j + 8 <= n; j += 8) {
+      loose8 *at = (loose8 *)(void *)(c + j);
+      const vector8 x = *at;
+      *at = RELU_LANES(x);
+    }
+    for (; j < n; j++) c[j] = RELU_ONE(c[j]);
+  }
 }
 
 /* -- products -- */
@@ -214,10 +227,9 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
                         .ahead = far_b && j + 1 < p1 ? b + width * (p->packed ? k : 1) : NULL,
                         .cs = p->cs, .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
+                        .relu = p->relu && t + k >= p->k,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
-        float *const c = s.c;
         strips(&s, loops[nv - 1], &rows, room != NULL, far_a && j == p0);
-        if (p->relu && t + k >= p->k) relu(c, p->ldc, m, width);
       }
     }
   }

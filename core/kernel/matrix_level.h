@@ -15,7 +15,7 @@
 
 /* One strip: tiles of m rows and nv vectors, one below the other. Every p->chain products are added
 ** to C, which is in L1 by then: longer sums lose digits. */
-#define TILES(f, V, U, lanes, ADD)                                                               \
+#define TILES(f, V, U, lanes, ADD, RELU)                                                         \
   TARGET INLINED void NAME(f)(moth_strip *p, const int m, const int nv) {                        \
     const float *from = p->a, *ahead = p->ahead;                                                 \
     float *c = p->c;                                                                             \
@@ -53,11 +53,16 @@
           UNROLL for (int i = 0; i < m; i++)                                                     \
             UNROLL for (int v = 0; v < nv; v++) s[i][v] += x[v];                                 \
         }                                                                                        \
+        if (add)                                                                                 \
+          UNROLL for (int i = 0; i < m; i++)                                                     \
+            UNROLL for (int v = 0; v < nv; v++)                                                  \
+              s[i][v] += *(const U *)(const void *)(c + i * ldc +                                \
+                                                    (v && v == nv - 1 ? last : v * lanes));      \
+        if (p->relu && !left)                                                                    \
+          UNROLL for (int i = 0; i < m; i++)                                                     \
+            UNROLL for (int v = 0; v < nv; v++) s[i][v] = RELU(s[i][v]);                         \
         UNROLL for (int i = 0; i < m; i++) {                                                     \
           float *row = c + i * ldc;                                                              \
-          if (add)                                                                               \
-            UNROLL for (int v = 0; v < nv; v++)                                                  \
-              s[i][v] += *(const U *)(const void *)(row + (v && v == nv - 1 ? last : v * lanes));\
           UNROLL for (int v = 0; v < nv; v++)                                                    \
             *(U *)(void *)(row + (v && v == nv - 1 ? last : v * lanes)) = s[i][v];               \
         }                                                                                        \
@@ -67,11 +72,11 @@
     p->ahead = ahead;                                                                            \
   }
 #if LANES > 8
-TILES(tiles16, vector16, loose16, 16, ADD_LANES)
+TILES(tiles16, vector16, loose16, 16, ADD_LANES, RELU_LANES)
 #endif
-TILES(tiles8, vector8, loose8, 8, ADD_LANES)
-TILES(tiles4, vector4, loose4, 4, ADD_LANES)
-TILES(tiles1, float, loose1, 1, ADD_ONE)
+TILES(tiles8, vector8, loose8, 8, ADD_LANES, RELU_LANES)
+TILES(tiles4, vector4, loose4, 4, ADD_LANES, RELU_LANES)
+TILES(tiles1, float, loose1, 1, ADD_ONE, RELU_ONE)
 #undef TILES
 #undef ADD_LANES
 #undef ADD_ONE
@@ -106,21 +111,6 @@ static strip_loop *const NAME(strips)[4][4][MOTH_MATRIX_ROWS + 1] = {
 #undef ROW
 #undef SIX
 #undef TWELVE
-
-/* What is below 0 in m rows of n becomes 0; NaN and -0 stay. In the tiles themselves it would stand
-** in each of their forms, for little: the rows are in the caches still. */
-TARGET static void NAME(relu)(float *c, int64_t ldc, int64_t m, int64_t n) {
-  for (int64_t i = 0; i < m; i++, c += ldc) {
-    int64_t j = 0;
-    for (; j + LANES <= n; j += LANES) {
-      NAME(loose) *at = (NAME(loose) *)(void *)(c + j);
-      const NAME(vector) x = *at;
-      const __typeof__(x < 0) below = x < 0;
-      *at = (NAME(vector))((__typeof__(below))x & ~below);
-    }
-    for (; j < n; j++) c[j] = c[j] < 0 ? 0 : c[j];
-  }
-}
 
 /* -- packing: rows of B as wide as a panel, one below the other -- */
 
