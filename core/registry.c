@@ -42,6 +42,7 @@
   F(pool)       /* pooling by windows */ \
   F(adaptive)   /* pooling to a given size */ \
   F(pool3d)     /* both, of volumes */ \
+  F(grid)       /* grid_sample: images at the places of a grid */ \
   F(pad)        /* borders */ \
   F(resize)     /* interpolate, pixel_shuffle */ \
   F(norm)       /* layer_norm and its kin; batch_norm.c */ \

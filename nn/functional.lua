@@ -17,6 +17,7 @@ lazy.from(rows, "moth.nn.margins", "cosine_similarity margin_ranking_loss hinge_
 lazy.from(rows, "moth.nn.dropout", "dropout1d dropout3d alpha_dropout")
 lazy.from(rows, "moth.nn.activation", "gumbel_softmax")
 lazy.from(rows, "moth.nn.ctc", "ctc_loss")
+lazy.from(rows, "moth.nn.grid", "affine_grid")
 lazy.from(rows, "moth.nn.bag", "embedding_bag")
 lazy.from(rows, "moth.nn.lppool", "lp_pool1d lp_pool2d lp_pool3d")
 lazy.from(rows, "moth.nn.unpool", "max_unpool1d max_unpool2d max_unpool3d")

@@ -1,0 +1,49 @@
+/* grid.c -- sampling at the places of a grid. */
+#include "grid.h"
+
+#include <string.h>
+
+#include "../threads.h"
+
+enum { RUN = 32, SHARED = 16 }; /* places, and channels, that taps are found for at once */
+
+typedef struct job {
+  const moth_gridded *s;
+  const void *x, *dy;
+  void *y;
+  int64_t *at;
+} job;
+
+#define LOOPS "grid_real.h"
+#include "each_level.h"
+
+#define BEST(f) (dtype == MOTH_F32 ? MOTH_BEST(f) : f##_f64)
+#define TAP_COST 8 /* ns to find one */
+
+int moth_grid_sample(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, void *y) {
+  const job j = {.s = s, .x = x, .y = y};
+  const int64_t runs = (s->points + RUN - 1) / RUN;
+  const double cost = RUN * (double)moth_grid_count(&s->g) * (TAP_COST + (double)s->channels);
+  return moth_parallel(ctx, s->samples * runs, 1, cost, BEST(sample), &j);
+}
+
+int moth_grid_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *dy, void *dx) {
+  const job j = {.s = s, .x = dy, .y = dx};
+  const int64_t parts = (s->channels + SHARED - 1) / SHARED;
+  const double cost = (double)s->points * moth_grid_count(&s->g) * (TAP_COST + SHARED);
+  return moth_parallel(ctx, s->samples * parts, 1, cost, BEST(back), &j);
+}
+
+int moth_grid_turn(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, const void *dy,
+                   void *dgrid) {
+  const job j = {.s = s, .x = x, .dy = dy, .y = dgrid};
+  const int64_t runs = (s->points + RUN - 1) / RUN;
+  const double cost = RUN * (double)moth_grid_count(&s->g) * (TAP_COST + (double)s->channels);
+  return moth_parallel(ctx, s->samples * runs, 1, cost * s->g.sides, BEST(turn), &j);
+}
+
+int moth_grid_list(moth_ctx *ctx, int dtype, const moth_gridded *s, void *weight, int64_t *at) {
+  const job j = {.s = s, .y = weight, .at = at};
+  return moth_parallel(ctx, s->samples * s->points, 64,
+                       (double)moth_grid_count(&s->g) * TAP_COST, BEST(list), &j);
+}

@@ -1,0 +1,25 @@
+/* grid.h -- kernels of sampling at the places of a grid, over packed f32 or f64. */
+#ifndef MOTH_KERNEL_GRID_H
+#define MOTH_KERNEL_GRID_H
+
+#include "../context.h"
+#include "grid_taps.h"
+
+typedef struct moth_gridded {
+  moth_grid g;
+  int64_t samples, channels, points; /* images (samples, channels, plane), points of the result */
+  int64_t plane;                     /* elements of an image or a volume */
+  const void *grid;                  /* (samples, points, sides) */
+} moth_gridded;
+
+/* y (samples, channels, points) := x at the places. */
+int moth_grid_sample(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, void *y);
+/* dx := what arrives at the images. */
+int moth_grid_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *dy, void *dx);
+/* dgrid := what arrives at the places. */
+int moth_grid_turn(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, const void *dy,
+                   void *dgrid);
+/* Of each place the K taps: weights of the dtype, or positions; one of both may be NULL. */
+int moth_grid_list(moth_ctx *ctx, int dtype, const moth_gridded *s, void *weight, int64_t *at);
+
+#endif

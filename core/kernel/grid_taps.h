@@ -1,0 +1,131 @@
+/* grid_taps.h -- which elements a place between them is made of, and their weights, for the CPU's
+** loops and the GPU's kernels. Places are worked out in f64 for all dtypes: it is done once for all
+** channels.
+*/
+#ifndef MOTH_KERNEL_GRID_TAPS_H
+#define MOTH_KERNEL_GRID_TAPS_H
+
+#include <math.h>
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define MOTH_GRID static __host__ __device__ inline
+#else
+#define MOTH_GRID static inline
+#endif
+
+enum { MOTH_GRID_LINEAR, MOTH_GRID_NEAREST, MOTH_GRID_CUBIC };
+enum { MOTH_GRID_ZEROS, MOTH_GRID_BORDER, MOTH_GRID_REFLECTION };
+enum { MOTH_GRID_TAPS = 64 }; /* of a place, at most */
+
+typedef struct moth_grid {
+  int sides, mode, padding; /* 2 or 3 sides */
+  bool align;
+  int order[3];    /* derivatives by x, y, z */
+  int64_t size[3]; /* of x, y and z: width, height, depth */
+} moth_grid;
+
+/* Into 0 to size - 1; *slope is multiplied by that of it. */
+MOTH_GRID double moth_grid_clip(double at, int64_t size, double *slope) {
+  const double most = (double)(size - 1);
+  if (!(at > 0)) {
+    *slope = 0;
+    return at != at ? at : 0;
+  }
+  if (at < most) return at;
+  *slope = 0;
+  return most;
+}
+
+/* Mirrored at both ends until it is inside. */
+MOTH_GRID double moth_grid_reflect(double at, int64_t size, bool align, double *slope) {
+  const double low = align ? 0 : -0.5, span = align ? (double)(size - 1) : (double)size;
+  if (!(span > 0)) {
+    *slope = 0;
+    return 0;
+  }
+  if (at < low) *slope = -*slope;
+  const double far = fabs(at - low), rest = fmod(far, span);
+  if (fmod(floor(far / span), 2.0) == 0) return rest + low;
+  *slope = -*slope;
+  return span - rest + low;
+}
+
+MOTH_GRID double moth_grid_inside(const moth_grid *g, double at, int64_t size, double *slope) {
+  if (g->padding == MOTH_GRID_REFLECTION) at = moth_grid_reflect(at, size, g->align, slope);
+  return g->padding == MOTH_GRID_ZEROS ? at : moth_grid_clip(at, size, slope);
+}
+
+/* The order-th derivative of c[0] + c[1] t + c[2] t^2 + c[3] t^3. */
+MOTH_GRID double moth_grid_cubic(const double *c, double t, int order) {
+  if (order == 0) return ((c[3] * t + c[2]) * t + c[1]) * t + c[0];
+  if (order == 1) return (3 * c[3] * t + 2 * c[2]) * t + c[1];
+  if (order == 2) return 6 * c[3] * t + 2 * c[2];
+  return order == 3 ? 6 * c[3] : 0;
+}
+
+/* Where an element lies, -1 for none. NaN is anywhere, so that its weight, NaN, is seen. */
+MOTH_GRID int64_t moth_grid_place(double at, int64_t size) {
+  if (at != at) return 0;
+  return at >= 0 && at < (double)size ? (int64_t)at : -1;
+}
+
+/* Along one side: positions, -1 outside, and weights; returns how many. */
+MOTH_GRID int moth_grid_side(const moth_grid *g, int side, double where, int64_t *at, double *w) {
+  const int64_t size = g->size[side];
+  const int order = g->order[side];
+  double slope = g->align ? 0.5 * (double)(size - 1) : 0.5 * (double)size, by = 1;
+  double x = g->align ? (where + 1) * 0.5 * (double)(size - 1)
+                      : ((where + 1) * (double)size - 1) * 0.5;
+  if (g->mode != MOTH_GRID_CUBIC) x = moth_grid_inside(g, x, size, &slope);
+  if (where != where) slope = x = where;
+  else if (!(fabs(x) < 1e15))
+    x = -100;
+  for (int k = 0; k < order; k++) by *= slope;
+  if (g->mode == MOTH_GRID_NEAREST) {
+    at[0] = moth_grid_place(rint(x), size);
+    w[0] = where != where ? where : order ? 0 : 1;
+    return 1;
+  }
+  const double low = floor(x), t = x - low;
+  if (g->mode == MOTH_GRID_LINEAR) {
+    at[0] = moth_grid_place(low, size);
+    at[1] = moth_grid_place(low + 1, size);
+    w[0] = order == 0 ? 1 - t : order == 1 ? -by : 0;
+    w[1] = order == 0 ? t : order == 1 ? by : 0;
+    return 2;
+  }
+  /* the convolution of Keys with -0.75 */
+  const double taps[4][4] = {{0, -0.75, 1.5, -0.75}, {1, 0, -2.25, 1.25}, {0, 0.75, 1.5, -1.25},
+                             {0, 0, -0.75, 0.75}};
+  for (int k = 0; k < 4; k++) {
+    double ignored = 1;
+    at[k] = moth_grid_place(rint(moth_grid_inside(g, low - 1 + k, size, &ignored)), size);
+    w[k] = moth_grid_cubic(taps[k], t, order) * by;
+  }
+  return 4;
+}
+
+/* How many elements a place is made of. */
+MOTH_GRID int moth_grid_count(const moth_grid *g) {
+  const int n = g->mode == MOTH_GRID_LINEAR ? 2 : g->mode == MOTH_GRID_NEAREST ? 1 : 4;
+  return g->sides == 2 ? n * n : n * n * n;
+}
+
+/* The taps of the place (x, y[, z]): positions in a plane or a volume, -1 outside. */
+MOTH_GRID void moth_grid_taps(const moth_grid *g, const double *where, int64_t *at, double *w) {
+  int64_t p[3][4] = {{0}, {0}, {0}};
+  double by[3][4] = {{1}, {1}, {1}};
+  int n[3] = {1, 1, 1}, k = 0;
+  for (int side = 0; side < g->sides; side++)
+    n[side] = moth_grid_side(g, side, where[side], p[side], by[side]);
+  for (int c = 0; c < n[2]; c++)
+    for (int b = 0; b < n[1]; b++)
+      for (int a = 0; a < n[0]; a++, k++) {
+        const bool in = p[0][a] >= 0 && p[1][b] >= 0 && p[2][c] >= 0;
+        at[k] = in ? (p[2][c] * g->size[1] + p[1][b]) * g->size[0] + p[0][a] : -1;
+        w[k] = in ? by[0][a] * by[1][b] * by[2][c] : 0;
+      }
+}
+
+#endif

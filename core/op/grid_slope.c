@@ -1,0 +1,80 @@
+/* grid_slope.c -- the gradients of grid_sample written with ops: elements are gathered, or added to,
+** at grid_positions, with grid_weights, whose derivatives are grid_weights again.
+*/
+#include "grid_slope.h"
+
+#include "../kernel/real.h"
+#include "formula.h"
+
+#define SAME_HOW(a) \
+  .mode = (a)->mode, .padding_mode = (a)->padding_mode, .align_corners = (a)->align_corners
+
+typedef struct spread { /* sizes: N, C, P places of K elements, the images' plane */
+  int64_t n, c, p, k, plane;
+  moth_ints sides;
+  moth_tensor *grid, *dy; /* dy: (N, C, P, 1) */
+  moth_tensor *at;        /* (N, C, P K) */
+} spread;
+
+/* The weights differentiated along a side, or with -1 as they are: (N, 1, P, K). */
+static moth_tensor *weights(const grid_sample_args *a, moth_grad *g, const spread *s, int side) {
+  moth_tensor *w = GRAD(g, grid_weights, .grid = s->grid, .size = s->sides, SAME_HOW(a),
+                        .order = {side == 0, side == 1, side == 2});
+  return GRAD(g, unsqueeze, .input = w, .dim = 1);
+}
+
+static bool prepare(const grid_sample_args *a, moth_grad *g, spread *s) {
+  const moth_layout *x = &a->input->l;
+  const int32_t sides = x->ndim - 2;
+  *s = (spread){.n = x->shape[0], .c = x->shape[1], .p = 1, .plane = 1,
+                .sides = {x->shape + 2, sides}, .grid = moth_grad_real(g, a->grid)};
+  for (int32_t i = 0; i < sides; i++) {
+    s->plane *= x->shape[2 + i];
+    s->p *= a->grid->l.shape[1 + i];
+  }
+  moth_tensor *at = GRAD(g, grid_positions, .grid = s->grid, .size = s->sides, SAME_HOW(a));
+  if (!at) return false;
+  s->k = at->l.shape[2];
+  const int64_t line[3] = {s->n, 1, s->p * s->k}, all[3] = {s->n, s->c, s->p * s->k};
+  const int64_t dy[4] = {s->n, s->c, s->p, 1};
+  at = GRAD(g, reshape, .input = at, .shape = {line, 3});
+  s->at = GRAD(g, expand, .input = at, .size = {all, 3});
+  s->dy = GRAD(g, reshape, .input = moth_grad_real(g, g->dy), .shape = {dy, 4});
+  return s->at && s->dy;
+}
+
+static moth_tensor *of_images(const grid_sample_args *a, moth_grad *g, const spread *s) {
+  const moth_layout *x = &a->input->l;
+  const int64_t planes[3] = {s->n, s->c, s->plane}, all[3] = {s->n, s->c, s->p * s->k};
+  moth_tensor *parts = TIMES(s->dy, weights(a, g, s, -1));
+  parts = GRAD(g, reshape, .input = parts, .shape = {all, 3});
+  moth_tensor *zeros = GRAD(g, reshape, .input = ZERO_OF(moth_grad_real(g, a->input)),
+                            .shape = {planes, 3});
+  moth_tensor *dx = GRAD(g, scatter_add, .input = zeros, .dim = 2, .index = s->at, .src = parts);
+  return GRAD(g, reshape, .input = dx, .shape = {x->shape, x->ndim});
+}
+
+static moth_tensor *of_grid(const grid_sample_args *a, moth_grad *g, const spread *s) {
+  const int64_t planes[3] = {s->n, s->c, s->plane}, all[4] = {s->n, s->c, s->p, s->k};
+  const int64_t over[2] = {1, 3};
+  moth_tensor *part[3];
+  moth_tensor *x = GRAD(g, reshape, .input = moth_grad_real(g, a->input), .shape = {planes, 3});
+  moth_tensor *found = GRAD(g, gather, .input = x, .dim = 2, .index = s->at);
+  found = GRAD(g, reshape, .input = found, .shape = {all, 4});
+  moth_tensor *here = TIMES(found, s->dy);
+  for (int i = 0; i < s->sides.n; i++) {
+    part[i] = GRAD(g, sum, .input = TIMES(here, weights(a, g, s, i)), .dim = {over, 2},
+                   .dtype = -1);
+    if (!part[i]) return NULL;
+  }
+  moth_tensor *both = GRAD(g, stack, .tensors = {part, s->sides.n}, .dim = -1);
+  return GRAD(g, reshape, .input = both, .shape = {a->grid->l.shape, a->grid->l.ndim});
+}
+
+int moth_grid_slopes(const grid_sample_args *a, moth_grad *g) {
+  spread s;
+  if (!prepare(a, g, &s)) return g->status;
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, of_images(a, g, &s));
+  if (moth_wants(g, a->grid)) moth_flow(g, a->grid, of_grid(a, g, &s));
+  return g->status;
+}

@@ -1,0 +1,68 @@
+--- grid.lua -- affine_grid: where grid_sample looks to turn, scale and move images and volumes.
+
+local bind = require "moth.bind"
+local define = require "moth.define"
+local errors = require "moth.error"
+
+local ops = bind.ops
+local grid = {}
+
+-- The places of n elements along a side, from -1 to 1, seen as dimension d of `dims`.
+local function side(n, align, theta, d, dims)
+  local line = n > 1 and ops.linspace(-1, 1, n, theta.dtype, theta.device)
+    or ops.zeros({n}, theta.dtype, theta.device)
+  if not align and n > 1 then line = line * ((n - 1) / n) end
+  local shape = {}
+  for i = 1, dims do shape[i] = i == d and n or 1 end
+  return (line:reshape(shape))
+end
+
+--- F.affine_grid(theta, size, align_corners).
+grid.affine_grid = define {
+  name = "affine_grid",
+  doc = "The grid by which grid_sample gives images moved by the matrices theta: an element at "
+    .. "(x, y, 1) of the result is looked for at theta (x, y, 1).",
+  examples = "moth.randn(2, 2, 3), {2, 3, 4, 5}\n"
+    .. "moth.randn(1, 3, 4), {1, 2, 3, 2, 4}, {align_corners = true}",
+  args = {
+    {"tensor", "theta", "matrices, (N, 2, 3), or of volumes (N, 3, 4)"},
+    {"shape", "size", "sizes of the result, (N, C, H, W) or (N, C, D, H, W)"},
+    {"bool", "align_corners", "-1 and 1 are the centres of the corner elements, else their outer "
+      .. "corners", default = false},
+  },
+  scoped = true,
+  run = function(theta, size, align)
+    local sides = type(size) == "table" and #size - 2 or 0
+    if sides ~= 2 and sides ~= 3 then
+      errors.argument("affine_grid", "size", "(N, C, H, W) or (N, C, D, H, W) is needed, got "
+        .. errors.describe(size), "E_SHAPE")
+    end
+    for _, n in ipairs(size) do
+      if n < 1 then
+        errors.argument("affine_grid", "size", "sizes of at least 1 are needed, got "
+          .. errors.describe(size), "E_DOMAIN")
+      end
+    end
+    if not theta:is_floating_point() then
+      errors.argument("affine_grid", "theta", "a float tensor is needed, got "
+        .. errors.describe(theta), "E_DTYPE")
+    end
+    if theta:dim() ~= 3 or theta:size(1) ~= size[1] or theta:size(2) ~= sides
+        or theta:size(3) ~= sides + 1 then
+      errors.argument("affine_grid", "theta", ("(%d, %d, %d) is needed, got %s"):format(size[1],
+        sides, sides + 1, errors.describe(theta)), "E_SHAPE")
+    end
+    -- theta's columns are of x, y, z and 1; x is the last side
+    local places = theta:select(3, sides + 1)
+    local wide = {size[1]}
+    for i = 1, sides + 1 do wide[i + 1] = i <= sides and 1 or sides end
+    places = places:reshape(wide)
+    for k = 1, sides do
+      local along = side(size[#size + 1 - k], align, theta, sides + 2 - k, sides + 2)
+      places = places + theta:select(3, k):reshape(wide) * along
+    end
+    return places
+  end,
+}
+
+return grid

@@ -1,0 +1,130 @@
+-- grid_sample and affine_grid from the user's side. PyTorch's values and slopes are in
+-- spec/golden/.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local F = moth.nn.functional
+
+local DEVICES = cuda.here and { "cpu", "cuda" } or { "cpu" }
+local function refuses(text, f) assert.has_error_like(f, text) end
+
+-- The gradients of both inputs of a sum of squares.
+local function slopes(x, grid, options, create_graph)
+  x, grid = x:detach():requires_grad_(), grid:detach():requires_grad_()
+  local y = F.grid_sample(x, grid, options)
+  local dx, dgrid = moth.autograd.grad((y * y):sum(), { x, grid }, { create_graph = create_graph })
+  if type(dx) == "table" then dx, dgrid = unpack(dx) end
+  return dx:detach(), dgrid:detach()
+end
+
+describe("affine_grid", function()
+  it("of the identity shows grid_sample every element where it is", function()
+    for _, align in ipairs { true, false } do
+      local x = moth.randn(2, 3, 4, 5, { dtype = moth.float64 })
+      local eye = moth.eye(2, 3, { dtype = moth.float64 }):expand(2, 2, 3)
+      local grid = F.affine_grid(eye, x.shape, align)
+      assert.equal("(2, 4, 5, 2)", tostring(grid.shape))
+      for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
+        local y = F.grid_sample(x, grid, { mode = mode, align_corners = align })
+        assert.is_true(y:allclose(x), mode)
+      end
+    end
+    local volume = moth.randn(1, 2, 3, 4, 5)
+    local grid = F.affine_grid(moth.eye(3, 4):expand(1, 3, 4), volume.shape)
+    assert.is_true(F.grid_sample(volume, grid):allclose(volume, 1e-4, 1e-5))
+  end)
+
+  it("turns images as the matrix says", function()
+    local x = moth.range(1, 4):view(1, 1, 2, 2)
+    local turn = moth.tensor { { { 0, -1, 0 }, { 1, 0, 0 } } }
+    local y = F.grid_sample(x, F.affine_grid(turn, { 1, 1, 2, 2 }))
+    assert.is_true(y:allclose(moth.tensor { { { { 2, 4 }, { 1, 3 } } } }))
+  end)
+
+  it("refuses matrices and sizes that do not fit", function()
+    refuses("'theta' to 'affine_grid' %(%(2, 2, 3%) is needed, got f32 %(2, 3, 3%)",
+      function() F.affine_grid(moth.ones(2, 3, 3), { 2, 1, 4, 4 }) end)
+    refuses("'size' to 'affine_grid' %(%(N, C, H, W%)",
+      function() F.affine_grid(moth.ones(2, 2, 3), { 2, 1, 4 }) end)
+  end)
+end)
+
+describe("grid_sample", function()
+  before_each(function() moth.manual_seed(2) end)
+
+  it("has the same gradients in one pass as written with ops", function()
+    local x = moth.randn(2, 20, 5, 6, { dtype = moth.float64 })
+    local grid = moth.randn(2, 7, 11, 2, { dtype = moth.float64 })
+    for _, device in ipairs(DEVICES) do
+      for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
+        for _, padding in ipairs { "zeros", "border", "reflection" } do
+          local options = { mode = mode, padding_mode = padding }
+          local dx, dgrid = slopes(x, grid, options, false)
+          local other, turned = slopes(x:to(device), grid:to(device), options, true)
+          assert.is_true(dx:allclose(other:cpu(), 1e-9, 1e-11), mode .. padding)
+          assert.is_true(dgrid:allclose(turned:cpu(), 1e-9, 1e-11), mode .. padding)
+        end
+      end
+    end
+  end)
+
+  it("gives the same bits for any number of threads", function()
+    local x, grid = moth.randn(3, 40, 30, 30), moth.rand(3, 50, 50, 2) * 2 - 1
+    local before, found = moth.get_num_threads(), {}
+    for k = 1, 2 do
+      moth.set_num_threads(k == 1 and 1 or 4)
+      local dx, dgrid = slopes(x, grid, {})
+      found[k] = { F.grid_sample(x, grid), dx, dgrid }
+    end
+    moth.set_num_threads(before)
+    for i = 1, 3 do assert.is_true(found[1][i]:equal(found[2][i])) end
+  end)
+
+  it("gives the same gradient of images twice on a GPU", function()
+    if not cuda.here then return pending(cuda.why) end
+    local x = moth.randn(1, 3, 8, 8):to "cuda"
+    local grid = (moth.rand(1, 30, 30, 2) * 2 - 1):to "cuda"
+    assert.is_true((slopes(x, grid, {})):equal((slopes(x, grid, {}))))
+  end)
+
+  it("takes inputs that lie anyhow, and half types", function()
+    local x, grid = moth.randn(2, 3, 6, 5), moth.rand(2, 4, 3, 2) * 2 - 1
+    local y = F.grid_sample(x, grid)
+    local turned = x:transpose(3, 4):contiguous():transpose(3, 4)
+    assert.is_true(y:equal(F.grid_sample(turned, grid:flip(2):flip(2))))
+    assert.is_true(y:equal(F.grid_sample(x:contiguous { memory_format = moth.channels_last },
+      grid)))
+    local half = F.grid_sample(x:bfloat16(), grid:bfloat16())
+    assert.equal(moth.bfloat16, half.dtype)
+  end)
+
+  it("can be recorded", function()
+    local x = moth.randn(1, 2, 5, 5)
+    local step = moth.capture(function(grid) return (F.grid_sample(x, grid)) end)
+    for _ = 1, 3 do
+      local grid = moth.rand(1, 2, 2, 2)
+      assert.is_true(step(grid):equal(F.grid_sample(x, grid)))
+    end
+  end)
+
+  it("of a place that is NaN is NaN, of one that is infinite nothing", function()
+    local x = moth.ones(1, 1, 3, 3)
+    for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
+      local y = F.grid_sample(x, moth.tensor { { { { 0 / 0, 0 }, { math.huge, 0 } } } }, mode)
+      assert.is_true(y[{ 1, 1, 1, 1 }]:isnan():item(), mode)
+      assert.equal(0, y[{ 1, 1, 1, 2 }]:item(), mode)
+    end
+  end)
+
+  it("refuses grids and images that do not fit", function()
+    refuses("'grid' to 'grid_sample' %(%(N, OH, OW, 2%) is needed, got f32 %(1, 2, 2, 3%)",
+      function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(1, 2, 2, 3)) end)
+    refuses("'input' to 'grid_sample' %(%(N, C, H, W%) or %(N, C, D, H, W%) is needed",
+      function() F.grid_sample(moth.ones(3, 3), moth.ones(1, 2, 2, 2)) end)
+    refuses("'grid' to 'grid_sample' %(1 samples as in",
+      function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(2, 2, 2, 2)) end)
+    refuses("'mode' to 'grid_sample'",
+      function() F.grid_sample(moth.ones(1, 1, 3, 3), moth.ones(1, 2, 2, 2), "cubic") end)
+  end)
+end)
