@@ -1,6 +1,6 @@
 /* grid.c -- grid_sample: images and volumes looked at in the places that a grid names. Its
-** gradients run in one pass each; under create_graph, and on a GPU, they are written with ops, whose
-** sums come in one order (grid_slope.c).
+** gradients run in one pass each; under create_graph, and on a GPU, they are written with ops,
+** whose sums come in one order (grid_slope.c).
 */
 #include "grid.h"
 

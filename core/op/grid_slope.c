@@ -1,5 +1,5 @@
-/* grid_slope.c -- the gradients of grid_sample written with ops: elements are gathered, or added to,
-** at grid_positions, with grid_weights, whose derivatives are grid_weights again.
+/* grid_slope.c -- the gradients of grid_sample written with ops: elements are gathered, or added
+** to, at grid_positions, with grid_weights, whose derivatives are grid_weights again.
 */
 #include "grid_slope.h"
 
