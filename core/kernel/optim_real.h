@@ -155,14 +155,20 @@ TARGET static void NAME(rprop)(int64_t n, REAL *const *x, const moth_step *s) {
   const REAL less = (REAL)s->less, more = (REAL)s->more;
   const REAL least = (REAL)s->least, most = (REAL)s->most;
   (void)decay, (void)lr;
-  for (int64_t i = 0; i < n; i++) {
-    REAL g = sign * grad[i], turn = g * before[i];
-    REAL by = size[i] * (turn > 0 ? more : turn < 0 ? less : turn == 0 ? 1 : turn);
-    by = by < least ? least : by > most ? most : by;
+  for (int64_t i = 0; i < n; i++) { /* one choice a line: nested ones are branches, 5 x slower */
+    REAL g = sign * grad[i], turn = g * before[i], factor = 1;
+    factor = turn > 0 ? more : factor;
+    factor = turn < 0 ? less : factor;
+    factor = turn == turn ? factor : turn;
+    REAL by = size[i] * factor;
+    by = by < least ? least : by;
+    by = by > most ? most : by;
     g = turn < 0 ? 0 : g;
     size[i] = by;
     before[i] = g;
-    p[i] -= g > 0 ? by : g < 0 ? -by : g;
+    REAL step = g > 0 ? by : g;
+    step = g < 0 ? -by : step;
+    p[i] -= step;
   }
 }
 
