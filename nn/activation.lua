@@ -1,11 +1,12 @@
 --- activation.lua -- layers that apply a function to each element, and the softmaxes; and
--- gumbel_softmax of moth.nn.functional.
+-- gumbel_softmax and rrelu of moth.nn.functional.
 --
 -- Nearly all are one row: the class, the function, the arguments that both share.
 
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
+local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local parameter = require "moth.nn.parameter"
 
@@ -172,5 +173,59 @@ activation.gumbel_softmax = define {
     return y - soft:detach() + soft
   end,
 }
+
+activation.rrelu = define {
+  name = "rrelu",
+  doc = "max(x, 0) + a min(x, 0): in training the slope a is drawn for each element, else it is "
+    .. "the mean of its bounds (Xu et al., 2015).",
+  examples = "moth.randn(3, 4)\nmoth.randn(3, 4), {lower = 0.2, upper = 0.4}",
+  args = {
+    {"tensor", "input", "any shape"},
+    {"float", "lower", "the least slope", default = 1 / 8},
+    {"float", "upper", "the greatest", default = 1 / 3},
+    {"bool", "training", "are slopes drawn?", default = false},
+    {"bool", "inplace", "write the input itself?", default = false},
+  },
+  scoped = true,
+  run = function(input, lower, upper, training, inplace)
+    if not (lower <= upper) then
+      errors.argument("rrelu", "lower", ("a number up to upper, %g, is needed, got %g"):format(
+        upper, lower), "E_DOMAIN")
+    end
+    local y
+    if training then
+      local slope = functional.rand_like(input:detach()) * (upper - lower) + lower
+      y = functional.where(input:gt(0), input, input * slope)
+    else
+      y = functional.leaky_relu(input, (lower + upper) / 2)
+    end
+    return inplace and input:copy_(y) or y
+  end,
+}
+
+--- F.rrelu as a layer: slopes below 0 are drawn in training.
+-- @param lower    the least slope (default 1/8)
+-- @param upper    the greatest (default 1/3)
+-- @param inplace  write the input itself? (default false)
+local RReLU = class("RReLU", Module)
+activation.RReLU = RReLU
+
+RReLU.signature = define.signature("RReLU", {
+  {"float", "lower", "the least slope", default = 1 / 8},
+  {"float", "upper", "the greatest", default = 1 / 3},
+  {"bool", "inplace", "write the input itself?", default = false},
+})
+
+function RReLU:init(lower, upper, inplace)
+  self.lower, self.upper, self.inplace = lower, upper, inplace
+end
+
+function RReLU:forward(input)
+  return (functional.rrelu(input, self.lower, self.upper, self.training, self.inplace))
+end
+
+function RReLU:extra_repr()
+  return ("lower=%g, upper=%g"):format(self.lower, self.upper)
+end
 
 return activation

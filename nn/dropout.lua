@@ -60,6 +60,21 @@ dropout.dropout3d = define {
 
 local SATURATED = -1.7580993408473766 -- what selu tends to far below 0
 
+-- Alpha dropout with a choice for each element of a tensor of these sizes.
+local function alpha_dropout(fname, input, sizes, p, training, inplace)
+  if not (p >= 0 and p <= 1) then
+    errors.argument(fname, "p", "a probability from 0 to 1 is needed, got " .. errors.describe(p),
+      "E_DOMAIN")
+  end
+  if not training or p == 0 then return input end
+  if p == 1 then return (done(input, input * 0, inplace)) end
+  local a = 1 / math.sqrt((SATURATED * SATURATED * p + 1) * (1 - p))
+  local drawn = functional.rand(sizes, {dtype = input.dtype, device = input.device})
+  local kept = drawn:ge(p):to(input.dtype)
+  local y = input * (kept * a) + ((kept - 1) * (SATURATED * a) + SATURATED * a * p)
+  return (done(input, y, inplace))
+end
+
 --- Elements become what selu saturates at, and the result keeps mean and variance (Klambauer et
 -- al., 2017).
 dropout.alpha_dropout = define {
@@ -73,16 +88,29 @@ dropout.alpha_dropout = define {
     {"bool", "inplace", "write the input itself?", default = false},
   },
   run = function(input, p, training, inplace)
-    if not (p >= 0 and p <= 1) then
-      errors.argument("alpha_dropout", "p", "a probability from 0 to 1 is needed, got "
-        .. errors.describe(p), "E_DOMAIN")
+    return (alpha_dropout("alpha_dropout", input, input.shape, p, training, inplace))
+  end,
+}
+
+--- Whole channels become what selu saturates at.
+dropout.feature_alpha_dropout = define {
+  name = "feature_alpha_dropout",
+  doc = "Dropout of whole channels that keeps mean and variance of what selu gives.",
+  examples = "moth.randn(2, 3, 4), {training = true}\nmoth.randn(3, 4), {p = 0.2}",
+  args = {
+    {"tensor", "input", "(N, C, ...)"},
+    {"float", "p", "probability that a channel is dropped", default = 0.5},
+    {"bool", "training", "false: the result is the input", default = false},
+    {"bool", "inplace", "write the input itself?", default = false},
+  },
+  run = function(input, p, training, inplace)
+    if input:dim() < 2 then
+      errors.argument("feature_alpha_dropout", "input", "(N, C, ...) is needed, got "
+        .. errors.describe(input), "E_SHAPE")
     end
-    if not training or p == 0 then return input end
-    if p == 1 then return (done(input, input * 0, inplace)) end
-    local a = 1 / math.sqrt((SATURATED * SATURATED * p + 1) * (1 - p))
-    local kept = functional.rand_like(input:detach()):ge(p):to(input.dtype)
-    local y = input * (kept * a) + ((kept - 1) * (SATURATED * a) + SATURATED * a * p)
-    return (done(input, y, inplace))
+    local sizes = {}
+    for d = 1, input:dim() do sizes[d] = d <= 2 and input:size(d) or 1 end
+    return (alpha_dropout("feature_alpha_dropout", input, sizes, p, training, inplace))
   end,
 }
 
@@ -90,7 +118,8 @@ dropout.alpha_dropout = define {
 
 -- Dropout: single elements; Dropout1d, 2d, 3d: whole channels of sequences, images, volumes.
 for name, fname in pairs {Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
-                          Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout"} do
+                          Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout",
+                          FeatureAlphaDropout = "feature_alpha_dropout"} do
   local Layer = class(name, Module)
   dropout[name] = Layer
 

@@ -14,8 +14,9 @@ lazy.from(rows, "moth.nn.margins", "cosine_similarity margin_ranking_loss hinge_
   .. "cosine_embedding_loss triplet_margin_loss poisson_nll_loss gaussian_nll_loss "
   .. "soft_margin_loss pairwise_distance bilinear triplet_margin_with_distance_loss "
   .. "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss")
-lazy.from(rows, "moth.nn.dropout", "dropout1d dropout3d alpha_dropout")
-lazy.from(rows, "moth.nn.activation", "gumbel_softmax")
+lazy.from(rows, "moth.nn.dropout", "dropout1d dropout3d alpha_dropout feature_alpha_dropout")
+lazy.from(rows, "moth.nn.fractional", "fractional_max_pool2d")
+lazy.from(rows, "moth.nn.activation", "gumbel_softmax rrelu")
 lazy.from(rows, "moth.nn.ctc", "ctc_loss")
 lazy.from(rows, "moth.nn.grid", "affine_grid")
 lazy.from(rows, "moth.nn.bag", "embedding_bag")

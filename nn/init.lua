@@ -31,7 +31,7 @@ from("unpool", "MaxUnpool1d MaxUnpool2d MaxUnpool3d")
 from("columns", "Unfold Fold")
 from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardsigmoid "
   .. "Hardtanh Threshold Softplus Softshrink Hardshrink Softsign Tanh Tanhshrink Sigmoid "
-  .. "LogSigmoid GLU Softmax Softmin Softmax2d LogSoftmax")
+  .. "LogSigmoid RReLU GLU Softmax Softmin Softmax2d LogSoftmax")
 from("norm", "BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d "
   .. "LayerNorm RMSNorm GroupNorm")
 from("channels", "LocalResponseNorm ChannelShuffle")
@@ -40,7 +40,9 @@ from("bag", "EmbeddingBag")
 from("attention", "MultiheadAttention")
 from("transformer", "TransformerEncoderLayer TransformerEncoder TransformerDecoderLayer "
   .. "TransformerDecoder Transformer")
-from("dropout", "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout")
+from("dropout", "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout")
+from("adaptive", "AdaptiveLogSoftmaxWithLoss")
+from("fractional", "FractionalMaxPool2d")
 from("flatten", "Flatten Unflatten")
 from("loss", "CosineSimilarity PairwiseDistance SoftMarginLoss HingeEmbeddingLoss PoissonNLLLoss "
   .. "GaussianNLLLoss MarginRankingLoss CosineEmbeddingLoss TripletMarginLoss "

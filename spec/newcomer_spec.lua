@@ -156,7 +156,7 @@ describe("a message", function()
     assert.is_nil(text:find("did you mean", 1, true))
     refuses(function() return (moth.istft) end,
       "moth has no 'istft' (moth.help() lists what there is)")
-    refuses(function() return (nn.AdaptiveLogSoftmaxWithLoss) end,
+    refuses(function() return (nn.QuantStub) end,
       "(moth.help() lists what there is)")
     refuses(function() return (F.relo) end, "(moth.help() lists what there is)")
   end)
