@@ -11,6 +11,7 @@ local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
 local parameter = require "moth.nn.parameter"
 
 local lazy = {}
@@ -57,7 +58,7 @@ local function grow(module, size)
   for name, value in pairs(from.fields) do
     if not from.kind[name] and name ~= "training" then to[name] = value end
   end
-  class.become(module, row.base)
+  class.become(module, require("moth.nn")[class.typename(row.base)]) -- as users know it, guarded
   module[STORE].class = row.base
   Module.sight.changes = Module.sight.changes + 1
 end
@@ -74,7 +75,7 @@ end
 
 -- One row: base, the class; size, the argument that the input tells; like, a tensor that it always
 -- has; least, of how many dimensions; of_weight(x, args) -> the size from that tensor; of_input(x)
--- -> the size, or nil and what is needed.
+-- -> the size, or nil and what is needed; output_size, its kind where calls take one.
 local function make(row)
   local name = "Lazy" .. class.typename(row.base)
   local rows = rows_without(row.base.signature, row.size)
@@ -103,14 +104,25 @@ local function make(row)
 
   Lazy._before_load = before_load
 
-  function Lazy:forward(input)
+  local function first(self, input, ...)
     local size, needed = row.of_input(input)
     if not size then
       errors.argument(name, "input", needed .. " is needed, got " .. errors.describe(input),
         "E_SHAPE")
     end
     grow(self, size)
-    return (self:forward(input))
+    return (self:forward(input, ...))
+  end
+
+  if row.output_size then
+    function Lazy:forward(input, output_size) return (first(self, input, output_size)) end
+    named.takes(Lazy.forward, {
+      {"tensor", "input", "as of the layer that it becomes"},
+      {row.output_size, "output_size", "sizes of the result, where the stride leaves a choice",
+        optional = true},
+    })
+  else
+    function Lazy:forward(input) return (first(self, input)) end
   end
 
   --- There is nothing to draw anew before the size is known.
@@ -167,7 +179,7 @@ for n = 1, 3 do
   }
   make {
     base = nn.conv["ConvTranspose" .. n .. "d"], size = "in_channels", like = "weight",
-    least = n + 2, members = weight_and_bias, of_input = channels(n),
+    least = n + 2, members = weight_and_bias, of_input = channels(n), output_size = "int" .. n,
     of_weight = function(x) return x:size(1) end,
   }
 end

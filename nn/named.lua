@@ -135,15 +135,26 @@ local guards = {
   end,
 }
 
+-- More arguments than those are of what is never small.
+local function guard_many(forward, no_self, _, n)
+  return function(self, ...)
+    if type(self) ~= "table" then no_self() end
+    for i = 1, select("#", ...) do
+      if i > n or type((select(i, ...))) == "table" then return call(forward, self, ...) end
+    end
+    return forward(self, ...)
+  end
+end
+
 --- For class.guard: the forward of a layer that takes its arguments by name too and says when it is
 -- called by '.'. nil for other methods, and for forwards that look at tables themselves.
 function named.guard(name, fn)
   if name ~= "forward" or as_given[fn] then return nil end
   local info = debug.getinfo(fn, "u")
-  local make = not info.isvararg and guards[info.nparams - 1]
-  if not make then return nil end
+  local n = info.nparams - 1
+  if info.isvararg or n < 1 then return nil end
   lists[fn] = lists[fn] or {}
-  return make(fn, function() errors.no_self(name, "net") end, lists[fn])
+  return (guards[n] or guard_many)(fn, function() errors.no_self(name, "net") end, lists[fn], n)
 end
 
 return named

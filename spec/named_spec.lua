@@ -44,6 +44,10 @@ describe("a layer called with names", function()
     local scores, loss = moth.randn(2, 3), nn.CrossEntropyLoss()
     same(loss(scores, {1, 3}), loss{input = scores, target = {1, 3}}, loss{scores, {1, 3}},
       loss(scores, {target = moth.tensor{1LL, 3LL}}))
+    local ctc, logp = nn.CTCLoss(), F.log_softmax(moth.randn(6, 2, 4), 3)
+    local targets = moth.tensor{{2LL, 3LL}, {4LL, 2LL}}
+    same(ctc(logp, targets, {6, 5}, {2, 1}), ctc{logp, targets, {6, 5}, {2, 1}},
+      ctc{logp, targets, target_lengths = {2, 1}, input_lengths = {6, 5}})
     local triplet = nn.TripletMarginLoss()
     same(triplet(x, x * 2, x - 1), triplet{x, negative = x - 1, positive = x * 2})
   end)
@@ -65,6 +69,17 @@ describe("a layer called with names", function()
     same(nn.ReLU()(x), nn.ReLU(){input = x}, nn.ReLU(){x})
     local words = nn.Embedding(4, 2) -- to which a list is a value
     same(words({1, 3}), words{input = {1, 3}}, words{input = moth.tensor{1LL, 3LL}})
+  end)
+
+  it("takes them also where it learns its size first", function()
+    local linear, up = nn.LazyLinear(3), nn.LazyConvTranspose2d(1, 3, {stride = 2})
+    assert.same({5, 3, 3}, {unpack(linear{input = x}.shape)})
+    assert.same({5, 3, 3}, {unpack(linear{input = x}.shape)})
+    for _ = 1, 2 do
+      local y = up{moth.randn(1, 2, 4, 4), output_size = {10, 10}}
+      assert.same({1, 1, 10, 10}, {unpack(y.shape)})
+    end
+    refuses(function() return (linear{inputs = x}) end, "'Linear' has no argument 'inputs'")
   end)
 
   it("refuses what it does not know, twice the same, and too much", function()
