@@ -4,6 +4,7 @@
 
 #include "backend.h"
 #include "capture.h"
+#include "workers.h"
 
 #define FLOOR_BYTES ((int64_t)1 << 20)
 #define FLOOR_SLOTS 8192
@@ -47,6 +48,7 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
     return NULL;
   }
   memset(ctx->generator->storage->data, 0, 16);
+  moth_workers_opened(ctx);
   return ctx;
 }
 
@@ -88,6 +90,7 @@ void moth_close(moth_ctx *ctx) {
   moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *ctx->slots));
   moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *ctx->scopes));
   moth_dealloc(ctx, ctx->dead_ids, (int64_t)(ctx->dead_room * sizeof *ctx->dead_ids));
+  moth_workers_close(ctx);
   moth_devices_close(ctx);
   moth_empty_cache(ctx);
   /* A finalizer may still ask: no handle is live, and every allocation is refused. */

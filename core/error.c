@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "context.h"
+#include "workers.h"
 
 atomic_int moth_interrupts;
 
@@ -96,7 +97,7 @@ int32_t moth_interrupted(moth_ctx *ctx) {
   int mine = atomic_exchange(&ctx->cancel, 0), now = atomic_load(&moth_interrupts);
   if (now != ctx->interrupts) {
     mine = 1;
-    atomic_store(&interrupts_taken, now);
+    if (!moth_on_worker()) atomic_store(&interrupts_taken, now); /* it was meant for the host */
   }
   ctx->interrupts = now;
   return mine;

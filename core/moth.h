@@ -332,16 +332,45 @@ int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture);
 
 /* ---- between contexts and threads ---- */
 
-int32_t moth_token(moth_ctx *ctx, const moth_handle *x, uint64_t *token); /* opens once */
-int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out);
-int32_t moth_token_drop(moth_ctx *ctx, uint64_t token); /* one that nobody will open */
-
-/* ---- files ---- */
-
 typedef struct moth_text { /* UTF-8, borrowed; may hold NULs */
   const char *at;
   size_t size;
 } moth_text;
+
+int32_t moth_token(moth_ctx *ctx, const moth_handle *x, uint64_t *token); /* opens once */
+int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out);
+int32_t moth_token_drop(moth_ctx *ctx, uint64_t token); /* one that nobody will open */
+
+/* Workers: Lua states on threads of their own, which do what they are sent and send what comes out.
+** The engine links no Lua: the host says where its functions are. */
+typedef struct moth_lua {
+  void *newstate, *openlibs, *cpcall, *loadbuffer, *pcall, *tolstring, *close;
+} moth_lua;
+
+typedef struct moth_message {
+  uint64_t number;
+  moth_text text;         /* for the receiver it lives until the next receive or the end, */
+  const uint64_t *tokens; /* ... and those of these that were not opened are dropped then */
+  uint32_t ntokens;
+} moth_message;
+
+/* A worker for each program, a Lua chunk with the tokens that it opens. The handle (no tensor)
+** stands for them: when it goes, they are told to end and what waits is dropped; moth_close waits
+** for that, two seconds at most. In a forked child there are none. */
+int32_t moth_workers_start(moth_ctx *ctx, const moth_lua *lua, const moth_message *programs,
+                           uint32_t n, moth_handle *out);
+/* To whichever worker is free. What was sent or came back with a number below `first` is dropped.
+** On a worker's thread, workers NULL: to the host. Unless this fails, the tokens are the message's
+** from here on. */
+int32_t moth_workers_send(moth_ctx *ctx, const moth_handle *workers, const moth_message *message,
+                          uint64_t first);
+/* 1: message holds the answer with the number that stood in it; on a worker's thread, the next one
+** sent. 0: there was none for so many seconds (below 0: for ever); on a worker's thread, that it is
+** to end. A host that waits hears a cancel. E_STATE: a worker has failed, and why. */
+int32_t moth_workers_receive(moth_ctx *ctx, const moth_handle *workers, double seconds,
+                             moth_message *message);
+
+/* ---- files ---- */
 
 typedef struct moth_stored { /* a tensor in a file */
   moth_text name;     /* lives as long as the file's handle */
@@ -420,7 +449,7 @@ int32_t moth_default_device(moth_ctx *ctx, int32_t device);
 
 /* ---- settings ---- */
 
-void moth_set_num_threads(int32_t n);
+void moth_set_num_threads(int32_t n); /* not on a worker's thread: those have one each */
 int32_t moth_get_num_threads(void);
 int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype); /* -1 leaves it; returns the old */
 /* Products of f32 on GPUs: 0 in full, 1 and 2 in TF32. -1 leaves it; returns the old. */

@@ -1,6 +1,9 @@
 /* tensor.c -- storages and tensors: making them, counting them, letting them go. */
+#include <stdlib.h>
+
 #include "backend.h"
 #include "capture.h"
+#include "workers.h"
 
 /* -- storages --
 ** refs and version are plain until the storage is shared; then they are touched only through
@@ -68,7 +71,22 @@ moth_storage *moth_storage_new(moth_ctx *ctx, int device, int64_t nbytes) {
   return NULL;
 }
 
+/* Blocks of a shared storage go back to the system: the cache of a context that only receives would
+** grow for ever. */
+static void free_shared(moth_storage *s) {
+  if (!s->root && !s->foreign) {
+    __atomic_sub_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
+    if (!s->deleter && s->data != (char *)(s + 1)) free(s->data);
+  }
+  if (!s->root && s->deleter) s->deleter(s->owner);
+  free(s);
+}
+
 static void free_storage(moth_ctx *ctx, moth_storage *s) {
+  if (s->shared) {
+    free_shared(s);
+    return;
+  }
   if (s->device) {
     if (!s->root && s->nbytes) moth_device_free(ctx, s->device, s->owner, s->nbytes);
     ctx->mem.live_storages--;
@@ -77,14 +95,13 @@ static void free_storage(moth_ctx *ctx, moth_storage *s) {
   }
   bool few = s->data == (char *)(s + 1);
   if (!s->root && !s->foreign) {
-    if (s->shared) __atomic_sub_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
-    else ctx->mem.live_bytes -= s->nbytes;
+    ctx->mem.live_bytes -= s->nbytes;
     if (s->deleter) s->deleter(s->owner);
     else if (!few) moth_dealloc(ctx, s->data, s->nbytes);
   } else if (s->foreign && s->deleter) {
     s->deleter(s->owner);
   }
-  if (!s->shared) ctx->mem.live_storages--;
+  ctx->mem.live_storages--;
   moth_dealloc(ctx, s, (int64_t)sizeof *s + (few ? s->nbytes : 0));
 }
 
@@ -138,6 +155,42 @@ void moth_storage_share(moth_ctx *ctx, moth_storage *s) {
     ctx->mem.live_bytes -= s->nbytes;
     __atomic_add_fetch(&shared_bytes, s->nbytes, __ATOMIC_RELAXED);
   }
+}
+
+void moth_storage_discard(moth_storage *s) {
+  while (s && add_fetch(s, &s->refs, UINT32_MAX) == 0) {
+    moth_storage *root = s->root;
+    free_shared(s);
+    s = root;
+  }
+}
+
+moth_storage *moth_storage_receive(moth_ctx *ctx, moth_storage *s) {
+  const bool few = s->data == (char *)(s + 1);
+  if (s->root || s->foreign || s->deleter || ctx->capture ||
+      __atomic_load_n(&s->refs, __ATOMIC_ACQUIRE) > 1)
+    return s;
+  moth_storage *own;
+  if (few) {
+    own = moth_storage_new(ctx, 0, s->nbytes);
+    if (own) memcpy(own->data, s->data, (size_t)s->nbytes);
+  } else {
+    if (!moth_count_data(ctx, s->nbytes)) return NULL;
+    own = storage_raw(ctx, 0);
+    if (own) {
+      own->data = s->data;
+      own->nbytes = s->nbytes;
+      own->deleter = free;
+      own->owner = s->data;
+      s->data = (char *)(s + 1);
+    } else {
+      ctx->mem.live_bytes -= s->nbytes;
+    }
+  }
+  if (!own) return NULL;
+  own->version = s->version;
+  free_shared(s);
+  return own;
 }
 
 int64_t moth_shared_bytes(void) { return __atomic_load_n(&shared_bytes, __ATOMIC_RELAXED); }

@@ -1,14 +1,15 @@
 /* token.c -- tensors on their way between contexts and threads.
 **
 ** A token is a number for an entry in one table behind a lock; it opens once. Making one turns the
-** storage's counts atomic, so that both sides may hold it. What comes out has neither history nor
-** gradient.
+** storage's counts atomic, so that both sides may hold it; where nobody but the token holds it, its
+** bytes move to the context that opens it. What comes out has neither history nor gradient.
 */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "backend.h"
 #include "capture.h"
+#include "workers.h"
 
 typedef struct token_entry {
   moth_storage *storage; /* counted; NULL: free */
@@ -44,10 +45,10 @@ int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
                      "a tensor on %s cannot be given to another state; move it with :cpu()",
                      moth_device_name(x->l.device, name));
   }
-  if (moth_is_stream_storage(x->storage))
+  if (moth_is_stream_storage(x->storage) || moth_is_workers_storage(x->storage))
     return moth_fail(ctx, MOTH_E_TYPE, NULL,
-                     "a tensor is needed, got what stands for a stream or an event, which belong "
-                     "to one state");
+                     "a tensor is needed, got what stands for a stream, an event or workers, which "
+                     "belong to one state");
   moth_storage_share(ctx, x->storage);
   moth_storage_retain(x->storage);
   pthread_mutex_lock(&lock);
@@ -101,15 +102,23 @@ int32_t moth_token_open(moth_ctx *ctx, uint64_t token, moth_handle *out) {
   moth_error_clear(ctx);
   moth_storage *s = take(token, &l);
   if (!s) return moth_fail(ctx, MOTH_E_STATE, "token", "no such token, or it was opened before");
-  moth_tensor *x = moth_tensor_like(ctx, &l, s);
-  int status = x ? moth_hand_out(ctx, x, out) : ctx->error.code;
-  if (status) {
+  moth_tensor *x = moth_tensor_bare(ctx, &l);
+  moth_storage *own = x ? moth_storage_receive(ctx, s) : NULL;
+  if (!own) {
+    moth_tensor_release(x);
     put_back(token, s, &l);
+    return ctx->error.code;
+  }
+  x->storage = moth_storage_retain(own);
+  int status = moth_hand_out(ctx, x, out);
+  if (status) {
+    moth_storage_share(ctx, own);
+    put_back(token, own, &l);
     return status;
   }
   let_go(token);
-  moth_storage_release(ctx, s);
-  return MOTH_OK;
+  moth_storage_release(ctx, own);
+  return moth_due(ctx);
 }
 
 int32_t moth_token_drop(moth_ctx *ctx, uint64_t token) {
@@ -121,3 +130,14 @@ int32_t moth_token_drop(moth_ctx *ctx, uint64_t token) {
   moth_storage_release(ctx, s);
   return MOTH_OK;
 }
+
+void moth_token_discard(uint64_t token) {
+  moth_layout l;
+  moth_storage *s = take(token, &l);
+  if (!s) return;
+  let_go(token);
+  moth_storage_discard(s);
+}
+
+void moth_token_lock(void) { pthread_mutex_lock(&lock); }
+void moth_token_unlock(void) { pthread_mutex_unlock(&lock); }

@@ -92,6 +92,43 @@ describe("memory of a host's own", function()
   end)
 end)
 
+describe("a token whose tensor nobody holds any more", function()
+  it("moves the bytes to the state that opens it, where they count as live", function()
+    for _, n in ipairs {10, 10000} do -- in the storage's own block, and beside it
+      moth.collect()
+      local x = moth.ones(n)
+      local before = moth.memory()
+      local token = moth.token(x)
+      x:free()
+      assert.equal(before.live_bytes - 4 * n, moth.memory().live_bytes)
+      assert.equal(before.shared_bytes + 4 * n, moth.memory().shared_bytes)
+      local y = moth.open_token(token)
+      assert.equal(before.live_bytes, moth.memory().live_bytes)
+      assert.equal(before.shared_bytes, moth.memory().shared_bytes)
+      y:add_(y)
+      local again = moth.open_token(moth.token(y)) -- and once more, held by two
+      assert.equal(2, again[1]:item())
+      y:free()
+      assert.equal(2, again[-1]:item())
+      again:free()
+      moth.collect() -- the views by which it was read
+      assert.equal(before.live_bytes - 4 * n, moth.memory().live_bytes)
+      assert.equal(before.shared_bytes, moth.memory().shared_bytes)
+    end
+  end)
+
+  it("gives them to no state where its memory is at the limit, and loses nothing", function()
+    moth.collect()
+    local x = moth.ones(10000)
+    local token = moth.token(x)
+    x:free()
+    moth.set_memory_limit(moth.memory().live_bytes + 1000)
+    assert.has_error_like(function() moth.open_token(token) end, "memory limit")
+    moth.set_memory_limit(0)
+    assert.equal(10000, moth.open_token(token):sum():item())
+  end)
+end)
+
 describe("a token that nobody opens", function()
   it("gives its bytes back when it is dropped, once", function()
     local ffi = require "ffi"
