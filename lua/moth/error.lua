@@ -192,6 +192,9 @@ local unplaced -- the last message for which no line of the user's was found
 --- The code of the last error that Moth raised in this state, e.g. "E_SHAPE"; "OK" if none was.
 function errors.code() return last_code end
 
+--- Lets errors.code tell of errors from here on only.
+function errors.forget() last_code = "OK" end
+
 --- Where the user's code stands now, "train.lua:12", or nil.
 function errors.where()
   return (locate(3):match("^(.*): $"))

@@ -88,6 +88,7 @@ data.WeightedRandomSampler data.WeightedRandomSampler({0.1, 0.9}, 5)
 data.BatchSampler data.BatchSampler(data.RandomSampler(10), 3, true)
 data.ChainDataset data.ChainDataset{data.IterableDataset(function() return ipairs{3, 1, 4} end)}
 data.random_split data.random_split(moth.randn(10, 3), {0.8, 0.2})
+data.source data.DataLoader(data.source("moth:randn", 10, 3), {batch_size = 4, num_workers = 2})
 data.default_collate data.default_collate{moth.ones(2), moth.zeros(2)}
 moth.distributions.LogNormal moth.distributions.LogNormal(0, 1):sample(3)
 moth.distributions.HalfNormal moth.distributions.HalfNormal(2):log_prob(0.5)
@@ -160,6 +161,16 @@ for batch in data.DataLoader(stream, 4) do print(batch.shape) end]],
 local set = data.TensorDataset(moth.randn(10, 3), moth.randint(1, 3, {10}))
 for input, target in data.DataLoader(set, {batch_size = 4, shuffle = true}) do
   print(input.shape, target.shape)
+end]],
+  ["data.get_worker_info"] = [[
+-- In a module, images.lua, so that workers can make it anew:
+local Train = nn.class("Train", data.Dataset)
+function Train:init(folder) self.folder = folder end
+function Train:worker() return data.source("images:Train", self.folder) end
+function Train:len() return 1000 end
+function Train:get(i)
+  local info = data.get_worker_info()      -- nil with num_workers = 0
+  return moth.rand(3, 8, 8), info and info.id or 0
 end]],
   ["moth.autograd.Function"] = [[
 local Cube = nn.class("Cube", moth.autograd.Function)

@@ -44,13 +44,15 @@ function process.lua(code, options)
 end
 
 --- Builds a C host of spec/host, runs it as HOST ROOT LIBDIR MORE. @return as process.shell
-function process.host(name, more)
+-- @param lua  what to link in place of the system's LuaJIT
+function process.host(name, more, lua)
   local libdir = lib.path:match("^(.*)/[^/]*$")
   local root, program = require("moth.error").root, os.tmpname()
   -- a sanitized library needs such a host
   local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
   local text = process.shell(("cc -std=c11 -O1 %s -o '%s' '%s/spec/host/%s.c' "
-    .. "$(pkg-config --cflags --libs luajit) -lpthread"):format(sanitize, program, root, name))
+    .. "$(pkg-config --cflags luajit) %s -lpthread"):format(sanitize, program, root, name,
+    lua or "$(pkg-config --libs luajit)"))
   if text:find("rc=0", 1, true) then
     text = process.shell(("'%s' '%s' '%s' %s"):format(program, root, libdir, more or ""))
   end

@@ -222,6 +222,9 @@ end
 function Table:column(column, dtype)
   local k = place_of(self, "column", column)
   dtype = dtype or self.dtypes[self.names[k]] or self.dtypes[k]
+  if self.shared and lib.istensor(self.made[k]) then
+    return (self.made[k]:to(dtype or self.made[k].dtype))
+  end
   if not dtype then
     local kind = kind_of(self.fields[k], self.missing)
     dtype = kind == "whole" and require("moth").int64 or kind == "number" and self.dtype
@@ -265,6 +268,17 @@ function Table:get(i)
     if lib.istensor(column) then row[name] = column:select(1, i) else row[name] = column[i] end
   end
   return row
+end
+
+-- Workers get the columns as they were read, and tensors of them, not the file again.
+function Table:worker()
+  if class.of(self) ~= Table then return nil end
+  local options = {dtype = self.dtype, dtypes = self.dtypes, missing = self.missing}
+  if self:len() > 0 then self:get(1) end -- its numbers go as tensors, which are shared
+  local fields = {}
+  for k, made in ipairs(self.made) do fields[k] = lib.istensor(made) and {} or made end
+  return require("moth.data.source").source("moth.data.csv:again", self.path, fields, self.lines,
+    self.names, self.named, options, self.made)
 end
 
 function Table:__tostring()
@@ -379,4 +393,11 @@ end
 
 define.takes(csv, parse)
 
-return {csv = csv, Table = Table}
+-- A table of what Table:worker tells of one.
+local function again(path, fields, lines, names, named, options, made)
+  local self = Table(path, fields, lines, names, named, options)
+  self.made, self.shared = made, true
+  return self
+end
+
+return {csv = csv, Table = Table, again = again}

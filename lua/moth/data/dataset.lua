@@ -49,6 +49,15 @@ function dataset.position(fname, i, n)
   return at
 end
 
+--- What a source gives; workers make it of the same source, unless it knows better.
+function dataset.made(source)
+  local made = source()
+  if type(made) == "table" and dataset.source_of(made) == nil then
+    rawset(made, "worker", function() return source end)
+  end
+  return made
+end
+
 --- Makes a dataset of what can be one: a dataset itself, any table with :len() and :get(i), or
 -- a tensor, whose rows are the samples.
 -- @param fname  the function that was given it, for messages
@@ -58,6 +67,9 @@ function dataset.of(value, fname, name)
     value = value[1] -- DataLoader{dataset}: a list of arguments without names
   end
   if lib.istensor(value) then return (dataset.TensorDataset(value)) end
+  if require("moth.data.source").is(value) then
+    return (dataset.of(dataset.made(value), fname, name))
+  end
   if class.isclass(value) then
     errors.argument(fname, name, ("got the class %s; make a dataset of it: %s(...)"):format(
       class.typename(value), class.typename(value)), "E_TYPE")
@@ -76,6 +88,23 @@ function dataset.of(value, fname, name)
       .. errors.describe(value), "E_TYPE")
   end
   return value
+end
+
+-- How workers make a dataset of Moth's own anew. Not one of a user's subclass, whose methods may
+-- differ: that has its own `worker`, or none.
+local function remade(object, name, ...)
+  if class.of(object) ~= dataset[name] then return nil end
+  return require("moth.data.source").source("moth.data.dataset:" .. name, ...)
+end
+
+--- The source that workers make a dataset of, or nil if it does not say: its `:worker()`.
+function dataset.source_of(value)
+  local found, worker = pcall(function() return value.worker end)
+  if not found or type(worker) ~= "function" then return nil end
+  local source = value:worker()
+  if source == nil or require("moth.data.source").is(source) then return source end
+  errors.raise(("%s:worker() gave %s; data.source(\"module\", ...) is needed"):format(
+    class.typename(value) or "dataset", errors.describe(source)), "E_TYPE")
 end
 
 -- ---- datasets of tensors ----
@@ -123,11 +152,21 @@ function TensorDataset:get(i)
   return unpack(row)
 end
 
+function TensorDataset:worker()
+  return remade(self, "TensorDataset", unpack(self.tensors))
+end
+
 --- The samples at a tensor of positions, as batches: the loader's fast path.
 function TensorDataset:batch(positions)
   local out = {}
   for k, x in ipairs(self.tensors) do out[k] = x:index_select(1, positions) end
   return unpack(out)
+end
+
+--- Whether the tensors that `:batch` gives are new ones each time: Moth's own are.
+function dataset.is_fresh(set)
+  while class.of(set) == dataset.Subset do set = set.dataset end
+  return class.of(set) == TensorDataset
 end
 
 -- ---- datasets of datasets ----
@@ -180,6 +219,21 @@ function Subset:get(i)
   return self.dataset:get(self.indices[dataset.position("get", i, #self.indices)])
 end
 
+function Subset:worker()
+  local inner = dataset.source_of(self.dataset)
+  return inner and remade(self, "Subset", inner, self.indices)
+end
+
+-- The same for the parts of a dataset; nil if one of them has none.
+local function sources_of(parts)
+  local list = {}
+  for key, part in pairs(parts) do
+    list[key] = dataset.source_of(part)
+    if not list[key] then return nil end
+  end
+  return list
+end
+
 local ConcatDataset = class("ConcatDataset", Dataset)
 dataset.ConcatDataset = ConcatDataset
 
@@ -217,6 +271,11 @@ function ConcatDataset:get(i)
   return self.datasets[low]:get(i - (self.ends[low - 1] or 0))
 end
 
+function ConcatDataset:worker()
+  local parts = sources_of(self.datasets)
+  return parts and remade(self, "ConcatDataset", parts)
+end
+
 local StackDataset = class("StackDataset", Dataset)
 dataset.StackDataset = StackDataset
 
@@ -251,6 +310,13 @@ function StackDataset:get(i)
   for key, part in pairs(self.datasets) do sample[key] = (part:get(i)) end
   if self.named then return sample end
   return unpack(sample, 1, #self.datasets)
+end
+
+function StackDataset:worker()
+  local parts = sources_of(self.datasets)
+  if not parts then return nil end
+  if self.named then return remade(self, "StackDataset", parts) end
+  return remade(self, "StackDataset", unpack(parts))
 end
 
 -- ---- splitting ----

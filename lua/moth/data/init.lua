@@ -12,6 +12,8 @@ lazy.from(rows, "moth.data.iterable", "IterableDataset ChainDataset")
 lazy.from(rows, "moth.data.sampler", "Sampler SequentialSampler RandomSampler SubsetRandomSampler "
   .. "WeightedRandomSampler BatchSampler")
 lazy.from(rows, "moth.data.loader", "DataLoader default_collate")
+lazy.from(rows, "moth.data.source", "source")
+lazy.from(rows, "moth.data.workers", "get_worker_info")
 lazy.from(rows, "moth.data.idx", "idx mnist")
 lazy.from(rows, "moth.data.csv", "csv")
 

@@ -19,6 +19,8 @@ local iterable = require "moth.data.iterable"
 local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 local sampler = require "moth.data.sampler"
+local sources = require "moth.data.source"
+local workers = require "moth.data.workers"
 
 local loader = {}
 
@@ -65,6 +67,14 @@ local function collate_tables(list)
   return out
 end
 
+-- Remembers the tensors of samples that stay as they are: a worker gives a copy of them.
+local function note_untouched(list)
+  for _, value in pairs(list) do
+    if lib.istensor(value) then loader.untouched[value] = true
+    elseif plain(value) then note_untouched(value) end
+  end
+end
+
 -- One component of all samples of a batch.
 collate = function(list)
   local first = list[1]
@@ -77,6 +87,7 @@ collate = function(list)
     return (require("moth").tensor(list))
   end
   if plain(first) then return collate_tables(list) end
+  if loader.untouched then note_untouched(list) end
   return list
 end
 
@@ -87,7 +98,9 @@ end
 -- @return one value for each component
 function loader.default_collate(samples)
   local first = samples[1]
-  if not (plain(first) and first.n) then return (collate(samples)) end
+  if not (plain(first) and type(first.n) == "number") then
+    return (collate(samples))
+  end
   local out = {}
   for k = 1, first.n do
     local column = {}
@@ -121,17 +134,13 @@ DataLoader.signature = define.signature("DataLoader", {
   {"function", "collate_fn", "makes a batch of a list of samples", optional = true},
   {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
   {"generator", "generator", "source of random numbers for shuffle", optional = true},
-  {"int", "num_workers", "processes that make batches; only 0, this one", default = 0},
+  {"int", "num_workers", "threads that make batches; 0: this one does", default = 0},
   {"bool", "pin_memory", "put batches into pinned memory? (needs a GPU)", default = false},
+  {"float", "timeout", "seconds to wait for a batch of the workers; 0: for ever", default = 0},
+  {"any", "worker_init_fn", "a data.source that each worker calls with its id", optional = true},
+  {"int", "prefetch_factor", "batches that each worker makes in advance; 2", optional = true},
+  {"bool", "persistent_workers", "do the workers live on after a pass?", default = false},
 })
-
--- What scripts written for PyTorch pass along.
-local function check_workers(num_workers)
-  if num_workers ~= 0 then
-    errors.argument("DataLoader", "num_workers", ("batches are made in this process; leave it at 0"
-      .. ", got %d"):format(num_workers), "E_UNSUPPORTED")
-  end
-end
 
 local function check_pinning(pin_memory)
   if pin_memory and not require("moth.device").cuda.is_available() then
@@ -176,12 +185,21 @@ end
 -- @param collate_fn     function(list of samples) -> the batch (default: default_collate)
 -- @param drop_last      leave out a last batch that is not full (default false)
 -- @param generator      source of random numbers for shuffle
--- @param num_workers    0: batches are made in this process
+-- @param num_workers    threads that make batches, each in a Lua state of its own (default 0: this
+--                       one does). The batches are the same, in the same order. A dataset must say
+--                       how another state makes it: be given as data.source("module", ...), or have
+--                       :worker() that returns that, as TensorDataset, datasets of those and
+--                       data.csv do. A collate_fn that is a data.source runs in the workers, a
+--                       function in this state
 -- @param pin_memory     put the tensors of batches into pinned memory, from which
 --                       x:to("cuda", {non_blocking = true}) copies while the CPU goes on
+-- @param timeout        seconds to wait for a batch of the workers (default 0: for ever)
+-- @param worker_init_fn  a data.source, called in each worker with its id, from 1
+-- @param prefetch_factor  batches that each worker makes in advance (default 2)
+-- @param persistent_workers  do the workers live on after a pass? (default false)
 function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, drop_last,
-                         generator, num_workers, pin_memory)
-  check_workers(num_workers)
+                         generator, num_workers, pin_memory, timeout, init_fn, prefetch,
+                         persistent)
   check_pinning(pin_memory)
   check_sampler(own, "sampler")
   check_sampler(batches, "batch_sampler")
@@ -200,7 +218,12 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   if type(source) == "table" and getmetatable(source) == nil and #source == 1 then
     source = source[1] -- DataLoader{dataset}: a list of arguments without names
   end
+  if sources.is(source) then source = dataset.made(source) end
   if iterable.is(source) then
+    if num_workers ~= 0 then
+      errors.argument("DataLoader", "num_workers", "a stream comes in one order; leave it at 0",
+        "E_UNSUPPORTED")
+    end
     return init_stream(self, source, {shuffle = shuffle, sampler = own, batch_sampler = batches})
   end
   self.dataset = dataset.of(source, "DataLoader", "dataset")
@@ -211,6 +234,8 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   self.sampler = own
   self.batch_sampler = batches or sampler.BatchSampler(own, batch_size, drop_last)
   self.own_batches = batches ~= nil
+  workers.init(self, {num_workers = num_workers, timeout = timeout, worker_init_fn = init_fn,
+                      prefetch_factor = prefetch, persistent_workers = persistent})
 end
 
 -- How many samples there are, or nil if the stream does not know.
@@ -262,24 +287,54 @@ local function checked(first, ...)
   return first, ...
 end
 
-local function slow_pass(self, skip)
+loader.checked = checked
+
+--- The samples at a list or a tensor of positions.
+function loader.samples(source, positions)
+  if lib.istensor(positions) then positions = positions:tolist() end
+  local list = {}
+  for k, i in ipairs(positions) do
+    list[k] = sample(source, i)
+    if list[k] == nil then
+      errors.raise(("sample %s of the dataset is nil: %s:get(%s) gave nothing"):format(
+        tostring(i), class.typename(source) or "dataset", tostring(i)), "E_TYPE")
+    end
+  end
+  return list
+end
+
+local function lists_of_positions(self, skip)
   local next_batch = self.batch_sampler:iter()
   for _ = 1, skip do next_batch() end
+  return next_batch
+end
+
+local function slow_pass(self, skip)
+  local next_batch = lists_of_positions(self, skip)
   local source, join = self.dataset, self.collate_fn or loader.default_collate
   return function()
     local positions = next_batch()
     if positions == nil then return nil end
-    if lib.istensor(positions) then positions = positions:tolist() end
-    local list = {}
-    for k, i in ipairs(positions) do
-      list[k] = sample(source, i)
-      if list[k] == nil then
-        errors.raise(("sample %s of the dataset is nil: %s:get(%s) gave nothing"):format(
-          tostring(i), class.typename(source) or "dataset", tostring(i)), "E_TYPE")
-      end
-    end
+    return checked(join(loader.samples(source, positions)))
+  end
+end
+
+-- Whether the dataset gives a whole batch by one call.
+local function by_batches(self)
+  return (self.dataset.batch and self.sampler.positions and not self.own_batches
+    and not self.collate_fn) and true or false
+end
+
+-- The workers give batches, or samples for a collate_fn that only this state has.
+local function worker_pass(self, skip, pass)
+  local step = workers.begin(self, lists_of_positions(self, skip), pass, by_batches(self))
+  local join = self.collate_fn
+  if not self.workers.samples then return step end
+  local function joined(list)
+    if list == nil then return nil end
     return checked(join(list))
   end
+  return function() return joined(step()) end
 end
 
 local function stream_pass(self, skip)
@@ -301,12 +356,10 @@ local function stream_pass(self, skip)
   end
 end
 
-local function begin(self, skip)
+local function begin(self, skip, pass)
   if self.stream then return (stream_pass(self, skip)) end
-  if self.dataset.batch and self.sampler.positions and not self.own_batches
-     and not self.collate_fn then
-    return (fast_pass(self, skip))
-  end
+  if self.workers then return (worker_pass(self, skip, pass)) end
+  if by_batches(self) then return (fast_pass(self, skip)) end
   return (slow_pass(self, skip))
 end
 
@@ -346,9 +399,10 @@ function DataLoader:iter()
   local state, resume = randomness(self), self.resume
   local now = state:tolist()
   local pass = {batch = resume and resume.batch or 0, random = resume and resume.random or now}
+  if self.workers then pass.number = workers.count(self, resume) end
   self.resume = nil
   if resume then set_randomness(state, resume.random) end
-  local ok, step = pcall(begin, self, pass.batch)
+  local ok, step = pcall(begin, self, pass.batch, pass)
   if resume then set_randomness(state, now) end
   if not ok then error(step, 0) end
   self.pass = pass
@@ -363,6 +417,7 @@ function DataLoader:state_dict()
   local state = {batch = pass and pass.batch or 0, batch_size = self.batch_size,
                  samples = samples_of(self)}
   if pass then state.random = {unpack(pass.random)} end
+  if self.workers then state.pass = self.workers.passes end -- what `get` draws depends on it
   return state
 end
 
@@ -382,6 +437,7 @@ function DataLoader:load_state_dict(state_dict)
     end
   end
   self.pass, self.resume = nil, nil
+  if self.workers then self.workers.passes = state_dict.pass or 0 end
   if state_dict.random then
     self.resume = {batch = state_dict.batch, random = {unpack(state_dict.random)}}
   end

@@ -1,0 +1,201 @@
+--- crew.lua -- the workers of a DataLoader as the loader sees them (worker.lua is their side).
+--
+-- A crew gets the positions of a few batches in advance, as many as prefetch_factor says for each
+-- worker, and gives the batches in the order of the positions. Whichever worker is free takes the
+-- next one. The crew goes when nothing holds it any more; its workers end then (core/workers.c).
+
+local errors = require "moth.error"
+local ffi = require "ffi"
+local lib = require "moth.lib"
+local pack = require "moth.data.pack"
+
+local C, ctx = lib.C, lib.ctx
+
+local crew = {}
+
+-- ---- starting ----
+
+ffi.cdef [[
+void *luaL_newstate(void);
+void luaL_openlibs(void *L);
+int lua_cpcall(void *L, void *f, void *argument);
+int luaL_loadbuffer(void *L, const char *text, size_t size, const char *name);
+int lua_pcall(void *L, int nargs, int nresults, int handler);
+const char *lua_tolstring(void *L, int index, size_t *size);
+void lua_close(void *L);
+int getpid(void);
+]]
+
+-- The process's own Lua; where the host does not show it, or keeps something from this state that a
+-- new one would have, there are no workers.
+local function host_lua()
+  local found, lua = pcall(function()
+    local l = ffi.C
+    return ffi.new("moth_lua", l.luaL_newstate, l.luaL_openlibs, l.lua_cpcall, l.luaL_loadbuffer,
+      l.lua_pcall, l.lua_tolstring, l.lua_close)
+  end)
+  if not found then
+    errors.argument("DataLoader", "num_workers", "this host does not show its Lua to libraries "
+      .. "(luaL_newstate), so that no other state can be made; leave it at 0", "E_UNSUPPORTED")
+  end
+  if package.loaded.ffi ~= ffi or not (rawget(_G, "io") and rawget(_G, "os")) then
+    errors.argument("DataLoader", "num_workers", "this host keeps libraries from its scripts, "
+      .. "which a worker's state would have; leave it at 0", "E_UNSUPPORTED")
+  end
+  return lua
+end
+
+local PROGRAM = [[
+package.path, package.cpath = %q, %q
+if not %s then jit.off() end
+require("moth.data.worker").run(%q, {%s})
+]]
+
+-- Where this state finds Moth, a worker does, whatever finds it here.
+local function search_path()
+  local root = errors.folder:match("^(.*)moth[/\\]$")
+  local own = root and ("%s?.lua;%s?/init.lua;"):format(root, root) or ""
+  return own .. package.path
+end
+
+-- The programs of all workers, and what must live as long as they are read.
+local function programs_of(job, n)
+  local programs, held = lib.array("moth_message", n), {}
+  for id = 1, n do
+    job.id = id
+    local text, tensors = pack.write(1, job)
+    local tokens, digits = pack.tokens(tensors), {}
+    held[id] = {tokens = tokens, n = #tensors}
+    for i = 1, #tensors do digits[i] = tostring(tokens[i - 1]) end
+    local code = PROGRAM:format(search_path(), package.cpath, tostring((jit.status())), text,
+      table.concat(digits, ","))
+    held[id].code = code
+    local program = programs[id - 1]
+    program.text.at, program.text.size = code, #code
+    program.tokens, program.ntokens = tokens, #tensors
+  end
+  return programs, held
+end
+
+--- Starts workers.
+-- @param job  what they are to do: {source, num_workers, whole, samples, collate, init, seed}
+function crew.start(job)
+  local moth, lua, n = require "moth", host_lua(), job.num_workers
+  job.dtype, job.limit = moth.get_default_dtype(), moth.memory().limit_bytes
+  local programs, held = programs_of(job, n)
+  local h = lib.Handle()
+  local status = C.moth_workers_start(ctx, lua, programs, n, h)
+  if status < 0 then
+    for _, each in ipairs(held) do pack.drop(each.tokens, each.n) end
+    lib.check(status, "DataLoader")
+  end
+  h = lib.adopt(h, status)
+  C.moth_keep_always(ctx, h)
+  return {handle = h, number = 0, message = ffi.new("moth_message"), process = ffi.C.getpid()}
+end
+
+--- Raises where workers could not be made of a job, before any is.
+function crew.check(job)
+  host_lua()
+  local _, tensors = pack.write(1, job)
+  pack.drop(pack.tokens(tensors), #tensors)
+end
+
+-- ---- passes ----
+
+-- A seed below 2^53 of two numbers, by the mixing steps of splitmix64 (Steele and others, 2014).
+local function mixed(a, b)
+  local x = ffi.cast("uint64_t", a) + 0x9e3779b97f4a7c15ULL * (ffi.cast("uint64_t", b) + 1)
+  x = bit.bxor(x, bit.rshift(x, 30)) * 0xbf58476d1ce4e5b9ULL
+  x = bit.bxor(x, bit.rshift(x, 27)) * 0x94d049bb133111ebULL
+  return tonumber(bit.rshift(bit.bxor(x, bit.rshift(x, 31)), 11))
+end
+crew.seed = mixed
+
+local function send(self, pass, k)
+  local m, text = self.message, pass.waiting[k]
+  m.number, m.tokens, m.ntokens = pass.base + k, nil, 0
+  m.text.at, m.text.size = text, #text
+  lib.check(C.moth_workers_send(ctx, self.handle, m, pass.base + 1), "DataLoader")
+end
+
+-- Asks for one more batch, if there is one.
+local function ask(self, pass)
+  if pass.ended then return end
+  local positions = pass.next_batch()
+  if positions == nil then
+    pass.ended = true
+    return
+  end
+  if lib.istensor(positions) then positions = positions:tolist() end
+  local k = pass.asked + 1
+  pass.waiting[k] = (pack.write(2, mixed(pass.seed, pass.skip + k), positions))
+  pass.asked, self.number = k, pass.base + k
+  send(self, pass, k)
+end
+
+local function receive(self, pass, k)
+  local m = self.message
+  m.number = pass.base + k
+  local seconds = pass.timeout > 0 and pass.timeout or -1
+  local status = C.moth_workers_receive(ctx, self.handle, seconds, m)
+  if status == 0 then
+    errors.raise(("DataLoader: no worker gave batch %d within %g seconds (timeout)"):format(
+      pass.skip + k, pass.timeout), "E_STATE")
+  elseif status == C.MOTH_E_STATE then
+    errors.raise("a worker of the DataLoader has failed: " .. ffi.string(C.moth_error(ctx, 1)),
+      "E_STATE")
+  end
+  lib.check(status, "DataLoader")
+  return pack.read(ffi.string(m.text.at, m.text.size), m.tokens, m.ntokens)
+end
+
+-- Batch k, or what went wrong with it. What an interrupt stopped in the worker is done once more.
+local function settle(self, pass, k, kind, ...)
+  if kind == "again" then
+    send(self, pass, k)
+    return settle(self, pass, k, receive(self, pass, k))
+  end
+  pass.given, pass.waiting[k] = k, nil
+  if kind == "batch" then return ... end
+  local id, text, code = ...
+  errors.raise(("in worker %d: %s"):format(id, text), code)
+end
+
+--- Begins a pass of a crew; the one before, if it still lasts, is over.
+-- @param next_batch  function that gives lists of positions, then nil
+-- @param options     {ahead = batches asked for in advance, seed, skip = batches before, timeout,
+--                    once = the crew ends with the pass}
+-- @return a function that gives a batch at a time, then nil
+function crew.pass(self, next_batch, options)
+  local pass = {next_batch = next_batch, asked = 0, given = 0, waiting = {}, base = self.number,
+                seed = options.seed, skip = options.skip, timeout = options.timeout}
+  self.pass = pass
+  for _ = 1, options.ahead do ask(self, pass) end
+  return function()
+    if self.pass ~= pass then
+      errors.raise("this pass of the DataLoader is over: another one has begun, and with "
+        .. "persistent_workers there is one at a time", "E_STATE")
+    end
+    if pass.asked - pass.given <= options.ahead then ask(self, pass) end
+    local k = pass.given + 1
+    if k > pass.asked then
+      if options.once then crew.stop(self) end
+      return nil
+    end
+    return settle(self, pass, k, receive(self, pass, k))
+  end
+end
+
+--- Ends the workers.
+function crew.stop(self)
+  if self.handle then self.handle:free() end
+  self.handle = nil
+end
+
+--- Whether there still are workers: not in a forked child.
+function crew.lives(self)
+  return self.handle ~= nil and self.process == ffi.C.getpid()
+end
+
+return crew

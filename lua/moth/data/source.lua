@@ -1,0 +1,81 @@
+--- source.lua -- data.source: a function by its name, with arguments; what can cross into another
+-- Lua state, as no function itself can.
+--
+--     data.source("squares", 100)           -- require("squares")(100)
+--     data.source("images:Train", folder)   -- require("images").Train(folder)
+--
+-- A DataLoader's workers make their dataset of one. Tensors among the arguments are shared.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local kinds = require "moth.kinds"
+
+local Source = class("Source")
+
+local parse = define.signature("source", {
+  {"string", "module", "the module's name, as require takes it, and `:field` if it is a table"},
+})
+
+function Source:init(module, ...)
+  parse(module)
+  self.module, self.field = module:match("^([^:]+):?(.*)$")
+  if not self.module then
+    errors.argument("source", "module", "a module's name is needed, got " ..
+      errors.describe(module))
+  end
+  self.n, self.args = select("#", ...), {...}
+end
+
+local function found(module)
+  local fine, value = pcall(require, module)
+  if fine then return value end
+  local text = tostring(value)
+  local missing = text:match("module '([^\n]-)' not found:\n")
+  if missing == module then text = ("there is no module '%s' on package.path"):format(module) end
+  errors.raise("source: " .. text, "E_IO")
+end
+
+--- What stands under the name.
+function Source:resolve()
+  local value = found(self.module)
+  for name in self.field:gmatch("[^.]+") do
+    if type(value) ~= "table" then
+      errors.raise(("source: '%s' has no field '%s', it is %s"):format(self.module, name,
+        errors.describe(value)), "E_TYPE")
+    end
+    value = value[name]
+  end
+  if not kinds.help.is_callable(value) then
+    errors.raise(("source: %s is %s, not a function or a class%s"):format(tostring(self),
+      errors.describe(value), self.field == "" and type(value) == "table"
+      and ("; name its field: \"%s:Name\""):format(self.module) or ""), "E_TYPE")
+  end
+  return value
+end
+
+-- Before the arguments of the source come those of the call.
+local function join(self, n, ...)
+  local all = {...}
+  for i = 1, self.n do all[n + i] = self.args[i] end
+  return unpack(all, 1, n + self.n)
+end
+
+function Source:__call(...)
+  return self:resolve()(join(self, select("#", ...), ...))
+end
+
+function Source:__tostring()
+  return self.field == "" and self.module or self.module .. ":" .. self.field
+end
+
+--- A function by its name, with the last of its arguments: for the workers of a DataLoader, which
+-- run in Lua states of their own. Calling it calls the function.
+-- @param module  what `require` takes; behind a colon the field that is meant: "images:Train"
+-- @param ...     arguments: numbers, strings, booleans, tensors, plain tables of them, sources
+local function source(module, ...) return (Source(module, ...)) end
+
+--- Is x a source?
+local function is(x) return class.isinstance(x, Source) end
+
+return {source = source, is = is}

@@ -1,0 +1,133 @@
+--- worker.lua -- what a DataLoader's worker does, in a Lua state and on a thread of its own
+-- (core/workers.c): it makes the dataset anew, then batch after batch of the positions that it is
+-- sent. lua/moth/data/crew.lua is the other side.
+
+local autograd = require "moth.autograd"
+local class = require "moth.class"
+local datasets = require "moth.data.dataset"
+local errors = require "moth.error"
+local ffi = require "ffi"
+local lib = require "moth.lib"
+local loader = require "moth.data.loader"
+local pack = require "moth.data.pack"
+local workers = require "moth.data.workers"
+
+local C, ctx = lib.C, lib.ctx
+
+local worker = {}
+
+local info = {} -- what get_worker_info gives
+
+-- ---- sending ----
+
+local message = ffi.new("moth_message")
+
+-- Values to the host. Fresh tensors are held by nobody else: their bytes move. Of others, as those
+-- that a collate_fn left as they were, a copy goes: no two states write to the same bytes.
+local function send(number, fresh, n, ...)
+  local text, tensors = pack.write(n, ...)
+  for i, x in ipairs(tensors) do
+    if x.device.type ~= "cpu" then
+      errors.raise(("a sample has a tensor on %s; workers give tensors on the CPU: move the batch, "
+        .. "with pin_memory = true"):format(tostring(x.device)), "E_DEVICE")
+    end
+    if not fresh or loader.untouched[x] then tensors[i] = autograd.no_grad(x.clone, x) end
+  end
+  local tokens = pack.tokens(tensors)
+  for _, x in ipairs(tensors) do x:free() end
+  message.number, message.tokens, message.ntokens = number, tokens, #tensors
+  message.text.at, message.text.size = text, #text
+  local status = C.moth_workers_send(ctx, nil, message, 0)
+  if status >= 0 then return end
+  pack.drop(tokens, #tensors)
+  lib.check(status, "DataLoader")
+end
+
+-- ---- batches ----
+
+local function seed_with(seed)
+  info.seed = seed
+  require("moth").manual_seed(seed)
+  math.randomseed(seed)
+end
+
+-- What a batch is made by: function(positions) -> whether its tensors are fresh, its values.
+local function maker(job, dataset)
+  if job.whole then
+    local moth, fresh = require "moth", datasets.is_fresh(dataset)
+    return function(positions)
+      return fresh, dataset:batch(moth.tensor(positions, {dtype = moth.int64}))
+    end
+  end
+  local join = job.collate
+  return function(positions)
+    local list = loader.samples(dataset, positions)
+    if job.samples then return false, list end
+    if join then return false, loader.checked(join(list)) end
+    return true, loader.default_collate(list)
+  end
+end
+
+-- Sends what a batch came to.
+local function answer(number, ok, fresh, ...)
+  if not ok then error(fresh, 0) end
+  send(number, fresh, 1 + select("#", ...), "batch", ...)
+end
+
+-- " (get of the dataset: squares.lua:12)" where a message has no place: `return f(x)` erases it.
+local function place_of(problem)
+  local get = class.written(info.dataset.get)
+  local placed = problem:find "^[^\n]-:%d+: "
+  if placed or type(get) ~= "function" or errors.is_own(get) then return "" end
+  local where = debug.getinfo(get, "S")
+  return (" (get of the dataset: %s:%d)"):format(where.short_src, where.linedefined)
+end
+
+local function failed(problem)
+  local code = errors.code()
+  if code == "E_INTERRUPT" then return "again" end -- the host's Ctrl-C, which this heard too
+  problem = tostring(problem)
+  return "error", problem .. place_of(problem), code ~= "OK" and code or "E_STATE"
+end
+
+local function batch(make, number, seed, positions)
+  errors.forget()
+  seed_with(seed)
+  local fine, problem = pcall(function() answer(number, pcall(make, positions)) end)
+  if fine then return end
+  local kind, text, code = failed(problem)
+  send(number, false, 4, kind, info.id, text, code)
+end
+
+-- ---- the life of a worker ----
+
+local function no_exit()
+  error("os.exit was called in a worker of a DataLoader", 2)
+end
+
+--- Runs a worker to its end.
+-- @param text    what it is: {id, num_workers, seed, source, ...}, written by crew.lua
+-- @param tokens  of its tensors, a list of numbers
+function worker.run(text, tokens)
+  local moth = require "moth"
+  local list = lib.array("uint64_t", #tokens + 1)
+  for i, token in ipairs(tokens) do list[i - 1] = token end
+  local job = pack.read(text, list, #tokens)
+  rawset(os, "exit", no_exit)
+  info.id, info.num_workers, workers.info = job.id, job.num_workers, info
+  loader.untouched = setmetatable({}, {__mode = "k"})
+  moth.set_default_dtype(job.dtype)
+  if job.limit > 0 then moth.set_memory_limit(job.limit) end
+  seed_with(job.seed)
+  info.dataset = datasets.of(job.source, "DataLoader", "dataset")
+  if job.init then job.init(info.id) end
+  local make, got = maker(job, info.dataset), ffi.new("moth_message")
+  job = nil -- luacheck: ignore
+  while lib.check(C.moth_workers_receive(ctx, nil, -1, got), "DataLoader") == 1 do
+    local number = got.number
+    batch(make, number, pack.read(ffi.string(got.text.at, got.text.size), got.tokens, 0))
+  end
+end
+jit.off(worker.run)
+
+return worker

@@ -1,0 +1,110 @@
+--- workers.lua -- num_workers and what goes with it: how a DataLoader is told of workers, and asks
+-- them for its passes (crew.lua). With num_workers = 0 nothing of that is loaded.
+
+local class = require "moth.class"
+local dataset = require "moth.data.dataset"
+local errors = require "moth.error"
+local sources = require "moth.data.source"
+
+local workers = {info = nil} -- info: in a worker's state, set by worker.lua
+
+--- In a worker of a DataLoader: a table with `id`, from 1 to `num_workers`; `num_workers`; `seed`,
+-- that of Moth's and of Lua's random numbers for the batch under way; and `dataset`, this worker's
+-- own. Elsewhere nil.
+--
+-- Each batch has a seed of its own, made of the state that the loader's generator has when the pass
+-- begins, of how many passes came before, and of the batch's number: what `get` draws does not
+-- depend on which worker draws it, or on how many there are.
+function workers.get_worker_info() return workers.info end
+
+local function refuse(name, text, code) errors.argument("DataLoader", name, text, code) end
+
+-- ---- arguments ----
+
+local function check_alone(options)
+  for _, name in ipairs {"timeout", "prefetch_factor", "persistent_workers"} do
+    local given = options[name]
+    if given and given ~= 0 then
+      refuse(name, "goes with workers; num_workers is 0")
+    end
+  end
+end
+
+local function check_numbers(options)
+  local n, ahead = options.num_workers, options.prefetch_factor
+  if n < 0 or n > 256 then
+    refuse("num_workers", ("a number from 0 to 256 is needed, got %d"):format(n), "E_DOMAIN")
+  elseif ahead and (ahead < 1 or ahead > 1e6) then
+    refuse("prefetch_factor", ("a number from 1 on is needed, got %d"):format(ahead), "E_DOMAIN")
+  elseif not (options.timeout >= 0 and options.timeout < 1e9) then
+    refuse("timeout", ("seconds from 0 on are needed, got %g"):format(options.timeout), "E_DOMAIN")
+  elseif options.worker_init_fn ~= nil and not sources.is(options.worker_init_fn) then
+    refuse("worker_init_fn", "a worker is another Lua state, into which no function crosses; " ..
+      "give its name: data.source(\"module\"), got " .. errors.describe(options.worker_init_fn),
+      "E_TYPE")
+  end
+end
+
+local function source_of(set)
+  local source = dataset.source_of(set)
+  if source then return source end
+  local name = class.typename(set) or "dataset"
+  refuse("num_workers", ("a worker is another Lua state, which must make the %s anew: put its " ..
+    "class into a module and give data.source(\"module\", ...), or a method %s:worker() that " ..
+    "returns that; or leave num_workers at 0"):format(name, name), "E_UNSUPPORTED")
+end
+
+--- Takes the arguments of a DataLoader that concern workers; raises if there cannot be any.
+function workers.init(self, options)
+  if options.num_workers == 0 then return check_alone(options) end
+  check_numbers(options)
+  if workers.info then
+    refuse("num_workers", "a worker cannot have workers of its own; leave it at 0", "E_STATE")
+  end
+  local collate = sources.is(self.collate_fn) and self.collate_fn or nil
+  self.workers = {
+    passes = 0, timeout = options.timeout, persistent = options.persistent_workers,
+    ahead = options.num_workers * (options.prefetch_factor or 2),
+    samples = self.collate_fn ~= nil and not collate,
+    job = {source = source_of(self.dataset), num_workers = options.num_workers, collate = collate,
+           init = options.worker_init_fn},
+  }
+  require("moth.data.crew").check(self.workers.job)
+end
+
+-- ---- passes ----
+
+--- The number of a pass that begins.
+-- @param resume  whether it goes on with one that load_state_dict told of
+function workers.count(self, resume)
+  local w = self.workers
+  if not resume then w.passes = w.passes + 1 end
+  return w.passes
+end
+
+-- The workers of a pass; those of the one before, if they live on.
+local function crew_of(self, seed, whole)
+  local w, crew = self.workers, require "moth.data.crew"
+  if w.crew and crew.lives(w.crew) then return w.crew end
+  local job = {whole = whole, samples = w.samples, seed = seed}
+  for key, value in pairs(w.job) do job[key] = value end
+  local started = crew.start(job)
+  if w.persistent then w.crew = started end
+  return started
+end
+
+--- Begins a pass.
+-- @param next_batch  function that gives lists of positions, then nil
+-- @param pass        {batch = how many batches are behind it, random = the generator's state at its
+--                    beginning, number}
+-- @param whole       whether the dataset gives whole batches
+-- @return a function that gives a batch at a time, or a list of samples, then nil
+function workers.begin(self, next_batch, pass, whole)
+  local w, crew = self.workers, require "moth.data.crew"
+  local seed = crew.seed(crew.seed(pass.random[1], pass.random[2]), pass.number)
+  return (crew.pass(crew_of(self, seed, whole), next_batch, {
+    ahead = w.ahead, seed = seed, skip = pass.batch, timeout = w.timeout, once = not w.persistent,
+  }))
+end
+
+return workers

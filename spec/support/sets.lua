@@ -1,0 +1,78 @@
+--- sets.lua -- datasets as users put them into modules of their own, for workers_spec.lua.
+
+local moth = require "moth"
+local nn, data = moth.nn, moth.data
+
+local sets = {}
+
+local function dataset(name, get)
+  local set = nn.class(name, data.Dataset)
+  function set:init(n, shared) self.n, self.shared = n, shared end
+  function set:len() return self.n end
+  function set:worker() return data.source("spec.support.sets:" .. name, self.n, self.shared) end
+  set.get = get
+  sets[name] = set
+end
+
+dataset("Squares", function(_, i) return moth.tensor {i, i * i}, i % 2 == 0 and 1LL or 2LL end)
+
+-- Samples of all kinds: a number, strings beside a tensor, a table.
+dataset("Mixed", function(_, i)
+  return i / 2, i % 2 == 0, "s" .. i, {size = moth.full({2}, i), name = {"x", moth.tensor(i)}}
+end)
+
+dataset("Noise", function() return moth.rand(2), math.random() end)
+
+dataset("Wrong", function(self, i)
+  if i == 3 then error("sample 3 is broken") end -- the spec looks for this line
+  if i == 5 then return moth.ones(2):view(3) end
+  if i == 7 then return print end
+  if i == 9 then return self.shared and self.shared[i] end
+  return moth.tensor(i)
+end)
+
+-- Counts how often it is asked, in a tensor that all states share.
+dataset("Counted", function(self, i)
+  self.shared:add_(1)
+  return moth.tensor(i)
+end)
+
+-- Keeps what it gave, as a dataset that caches does.
+dataset("Cached", function(self, i)
+  self.kept = self.kept or {}
+  self.kept[i] = self.kept[i] or moth.full({3}, i)
+  return self.kept[i]
+end)
+
+-- Waits `shared` seconds for each sample, in small ops or without any.
+dataset("Slow", function(self, i)
+  local until_ = os.time() + self.shared
+  while os.time() < until_ do moth.ones(2) end
+  return moth.tensor(i)
+end)
+dataset("Busy", function(self, i)
+  local until_ = os.clock() + self.shared
+  while os.clock() < until_ do end
+  return moth.tensor(i)
+end)
+
+dataset("Exits", function() os.exit(3) end)
+
+-- Which worker gave it.
+dataset("Told", function(_, i)
+  local info = data.get_worker_info()
+  return moth.tensor {i, info.id, info.num_workers, info.dataset:len(), moth.get_num_threads(),
+                      info.dataset.mark or 0}
+end)
+
+function sets.mark(id, by) data.get_worker_info().dataset.mark = id * by end
+
+function sets.total(samples, times)
+  local sum = 0
+  for _, sample in ipairs(samples) do sum = sum + sample[1]:sum():item() end
+  return moth.tensor(sum * times)
+end
+
+function sets.dies() error("no dataset today") end
+
+return sets

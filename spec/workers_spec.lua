@@ -1,0 +1,455 @@
+-- DataLoaders with workers: Lua states on threads of their own.
+
+local moth = require "moth"
+local child = require "spec.support.child"
+local process = require "spec.support.process"
+local sets = require "spec.support.sets"
+
+local nn, data = moth.nn, moth.data
+
+-- What a loader gives, as plain values.
+local function plain(x)
+  if moth.is_tensor(x) then return {tostring(x.dtype), x:tolist()} end
+  if type(x) ~= "table" then return x end
+  local out = {}
+  for key, value in pairs(x) do out[key] = plain(value) end
+  return out
+end
+
+local function batches(loader, most)
+  local list, step = {}, loader:iter()
+  local function add(...)
+    if (...) == nil then return false end
+    list[#list + 1] = plain {...}
+    return #list ~= most
+  end
+  while add(step()) do end
+  return list
+end
+
+local function threads()
+  local pipe = io.popen("ls /proc/" .. io.open("/proc/self/stat"):read "*n" .. "/task | wc -l")
+  local n = pipe:read "*n"
+  pipe:close()
+  return n
+end
+
+-- How many there are when those that are about to end have done so.
+local function settled()
+  moth.collect()
+  local n = threads()
+  for _ = 1, 40 do
+    os.execute "sleep 0.05"
+    local now = threads()
+    if now == n then return n end
+    n = now
+  end
+  return n
+end
+
+describe("with workers a loader gives the same batches in the same order", function()
+  local x, y = moth.arange(60):view(20, 3):float(), moth.arange(1, 21)
+  local made = {
+    ["rows of tensors"] = function() return data.TensorDataset(x, y) end,
+    ["a tensor"] = function() return x end,
+    ["a dataset of one's own"] = function() return sets.Squares(20) end,
+    ["samples of all kinds"] = function() return sets.Mixed(20) end,
+    ["one that keeps its samples"] = function() return sets.Cached(20) end,
+    ["a source"] = function() return data.source("spec.support.sets:Squares", 20) end,
+    ["a source of a tensor"] = function() return data.source("moth:arange", 20) end,
+    ["some rows"] = function() return data.Subset(data.TensorDataset(x, y), moth.arange(3, 9)) end,
+    ["a part of a split"] = function() return data.random_split(sets.Squares(20), {12, 8})[1] end,
+    ["one after the other"] = function()
+      return data.ConcatDataset {sets.Squares(5), sets.Squares(7)}
+    end,
+    ["side by side"] = function() return data.StackDataset(x, sets.Squares(20)) end,
+    ["side by side, by name"] = function() return data.StackDataset {a = x, b = y} end,
+  }
+  local ways = {
+    {batch_size = 3}, {batch_size = 3, shuffle = true}, {batch_size = 6, drop_last = true},
+    {collate_fn = function(list) return data.default_collate(list) end, batch_size = 4},
+    {batch_sampler = data.BatchSampler(data.SequentialSampler(5), 2)},
+    {sampler = data.WeightedRandomSampler({1, 2, 3}, 9), batch_size = 2},
+  }
+  for name, make in pairs(made) do
+    it("for " .. name, function()
+      moth.manual_seed(1)
+      local set = make()
+      for _, options in ipairs(ways) do
+        local wanted
+        for _, n in ipairs {0, 1, 3} do
+          options.num_workers = n
+          moth.manual_seed(7)
+          local loader = data.DataLoader(set, options)
+          local got = {batches(loader), batches(loader)}
+          wanted = wanted or got
+          assert.same(wanted, got)
+        end
+      end
+    end)
+  end
+
+  it("for the rows of a table of text", function()
+    local path = os.tmpname()
+    local file = io.open(path, "w")
+    file:write("name,size,n\na,1.5,3\nb,2,4\nc,,5\n")
+    file:close()
+    local set = data.csv(path)
+    local wanted = batches(data.DataLoader(set, {batch_size = 2}))
+    os.remove(path)
+    local again = batches(data.DataLoader(set, {batch_size = 2, num_workers = 2}))
+    assert.equal("nan", tostring(again[2][1].size[2][1]))
+    wanted[2][1].size, again[2][1].size = nil, nil
+    assert.same(wanted, again)
+  end)
+
+  it("in the default dtype of the state that made it", function()
+    moth.set_default_dtype(moth.float64)
+    local x1 = data.DataLoader(sets.Squares(2), {num_workers = 1}):iter()()
+    moth.set_default_dtype(moth.float32)
+    assert.equal(moth.float64, x1.dtype)
+  end)
+
+  it("when two passes are under way at once", function()
+    local loader = data.DataLoader(sets.Squares(9), {num_workers = 2})
+    local one, other = loader:iter(), loader:iter()
+    for i = 1, 9 do
+      assert.equal(i, (one())[1][1]:item())
+      assert.equal(i, (other())[1][1]:item())
+    end
+    assert.is_nil(one())
+    assert.is_nil(one())
+  end)
+
+  it("pass after pass with workers that live on", function()
+    local loader = data.DataLoader(sets.Squares(9), {num_workers = 2, persistent_workers = true})
+    local wanted = batches(data.DataLoader(sets.Squares(9)))
+    local n = settled()
+    for _ = 1, 3 do assert.same(wanted, batches(loader)) end
+    batches(loader, 2) -- one that is left in the middle
+    local old = loader:iter()
+    assert.same(wanted, batches(loader))
+    assert.equal(n + 2, threads())
+    assert.has_error_like(function() old() end, "this pass of the DataLoader is over")
+  end)
+end)
+
+describe("a worker", function()
+  it("is told who it is, has one thread and its own dataset", function()
+    assert.is_nil(data.get_worker_info())
+    local ids, loader = {}, data.DataLoader(sets.Told(40), {num_workers = 2,
+      worker_init_fn = data.source("spec.support.sets:mark", 10)})
+    for x in loader do
+      local _, id, n, len, lanes, mark = unpack(x[1]:tolist())
+      assert.same({2, 40, 1, 10 * id}, {n, len, lanes, mark})
+      ids[id] = true
+    end
+    for id in pairs(ids) do assert.is_true(id == 1 or id == 2) end
+  end)
+
+  it("draws random numbers that depend on the seed and the batch alone", function()
+    local function drawn(seed, n)
+      moth.manual_seed(seed)
+      local loader = data.DataLoader(sets.Noise(12), {batch_size = 2, num_workers = n})
+      return batches(loader), batches(loader)
+    end
+    local first, second = drawn(1, 1)
+    assert.same({first, second}, {drawn(1, 3)})
+    assert.are_not.same(first, second)
+    assert.are_not.same(first, (drawn(2, 3)))
+    assert.are_not.same(first[1], first[2])
+  end)
+
+  it("can put the samples together itself", function()
+    local loader = data.DataLoader(sets.Squares(4), {batch_size = 2, num_workers = 1,
+      collate_fn = data.source("spec.support.sets:total", 10)})
+    assert.same({80, 320}, {batches(loader)[1][1][2], batches(loader)[2][1][2]})
+    loader = data.DataLoader(sets.Squares(4), {batch_size = 2,
+      collate_fn = data.source("spec.support.sets:total", 10)})
+    assert.equal(80, batches(loader)[1][1][2])
+  end)
+end)
+
+describe("a pass with workers resumed in the middle", function()
+  it("goes on with the same batches, and draws the same", function()
+    local function make(n)
+      return data.DataLoader(data.StackDataset(sets.Squares(10), sets.Noise(10)),
+        {batch_size = 3, shuffle = true, num_workers = n})
+    end
+    moth.manual_seed(7)
+    local loader, state, random = make(2), nil, nil
+    batches(loader)
+    local step, rest = loader:iter(), {}
+    for i = 1, 4 do
+      local x, y = step()
+      if i == 2 then
+        moth.rand(3) -- what the model draws meanwhile
+        state, random = loader:state_dict(), moth.get_rng_state()
+      elseif i > 2 then
+        rest[#rest + 1] = plain {x, y}
+      end
+    end
+    assert.is_nil(step())
+    local after = batches(loader)
+    loader = make(1)
+    loader:load_state_dict(state)
+    moth.set_rng_state(random)
+    assert.same(rest, batches(loader))
+    assert.same(after, batches(loader))
+  end)
+end)
+
+describe("an error in a worker", function()
+  local function step_of(...)
+    return data.DataLoader(sets.Wrong(10, ...), {num_workers = 2}):iter()
+  end
+  local function raised(step)
+    local fine, message = pcall(step)
+    assert.is_false(fine)
+    return message
+  end
+
+  it("is raised here in its turn, with its line, and the pass goes on", function()
+    local step = step_of()
+    assert.equal(1, step()[1]:item())
+    assert.equal(2, step()[1]:item())
+    assert.matches("^spec/workers_spec.*: in worker %d: .*sets%.lua:%d+: sample 3 is broken$",
+      raised(step))
+    assert.equal(4, step()[1]:item())
+    assert.matches("in worker %d: .*'view' .*%(get of the dataset: .*sets%.lua:%d+%)", raised(step))
+    assert.equal("E_SHAPE", moth.errcode())
+    assert.equal(6, step()[1]:item())
+    assert.matches("a function cannot go to or from a worker", raised(step))
+    assert.equal(8, step()[1]:item())
+    assert.matches("sample 9 of the dataset is nil", raised(step))
+    assert.equal(10, step()[1]:item())
+    assert.is_nil(step())
+  end)
+
+  it("that made no dataset is raised by the first batch", function()
+    local set = nn.class("Gone", data.Dataset)
+    function set:len() return 3 end
+    function set:worker() return data.source("spec.support.sets:dies") end
+    assert.has_error_like(function() batches(data.DataLoader(set(), {num_workers = 2})) end,
+      "a worker of the DataLoader has failed: .*sets%.lua:%d+: no dataset today")
+    function set:worker() return data.source("no.such.module") end
+    assert.has_error_like(function() batches(data.DataLoader(set(), {num_workers = 2})) end,
+      "there is no module 'no.such.module'")
+  end)
+
+  it("is what os.exit becomes", function()
+    assert.has_error_like(function() batches(data.DataLoader(sets.Exits(3), {num_workers = 1})) end,
+      "os.exit was called in a worker")
+  end)
+
+  it("comes of waiting longer than timeout", function()
+    local loader = data.DataLoader(sets.Slow(3, 5), {num_workers = 1, timeout = 0.2})
+    assert.has_error_like(function() batches(loader) end,
+      "no worker gave batch 1 within 0.2 seconds")
+  end)
+end)
+
+describe("a DataLoader with workers", function()
+  local function refuses(set, options, text, code)
+    options.num_workers = options.num_workers or 1
+    assert.has_error_like(function() data.DataLoader(set, options) end, text)
+    assert.equal(code, moth.errcode())
+  end
+
+  it("says what a dataset lacks to be made anew", function()
+    local own = nn.class("Own", data.Dataset)
+    function own:len() return 3 end
+    refuses(own(), {}, "must make the Own anew: put its class into a module", "E_UNSUPPORTED")
+    refuses(data.Subset(own(), {1}), {}, "must make the Subset anew", "E_UNSUPPORTED")
+    local rows = nn.class("Rows", data.TensorDataset)
+    refuses(rows(moth.ones(3)), {}, "must make the Rows anew", "E_UNSUPPORTED")
+    function own:worker() return 3 end
+    refuses(own(), {}, "Own:worker%(%) gave 3; data.source", "E_TYPE")
+    function own:worker() return data.source("x", print) end
+    refuses(own(), {}, "a function cannot go to", "E_TYPE")
+    local loop = {}
+    loop[1] = loop
+    function own:worker() return data.source("x", loop) end
+    refuses(own(), {}, "a table that contains itself", "E_TYPE")
+    refuses(data.IterableDataset(ipairs), {}, "a stream comes in one order", "E_UNSUPPORTED")
+  end)
+
+  it("says what is wrong with an argument", function()
+    local x = moth.ones(3)
+    refuses(x, {num_workers = -1}, "a number from 0 to 256", "E_DOMAIN")
+    refuses(x, {num_workers = 1e6}, "a number from 0 to 256", "E_DOMAIN")
+    refuses(x, {prefetch_factor = 0}, "'prefetch_factor'.*a number from 1 on", "E_DOMAIN")
+    refuses(x, {timeout = -1}, "'timeout'.*seconds from 0 on", "E_DOMAIN")
+    refuses(x, {worker_init_fn = print}, "give its name: data.source", "E_TYPE")
+    refuses(x, {num_workers = 0, prefetch_factor = 2}, "goes with workers", "E_ARG")
+    refuses(x, {num_workers = 0, persistent_workers = true}, "goes with workers", "E_ARG")
+    refuses(x, {num_workers = 0, timeout = 3}, "goes with workers", "E_ARG")
+  end)
+
+  it("asks for a bounded number of batches in advance", function()
+    local count = moth.zeros(1)
+    local step = data.DataLoader(sets.Counted(100, count), {num_workers = 2, prefetch_factor = 3})
+      :iter()
+    for given = 1, 3 do
+      step()
+      for _ = 1, 50 do moth.ones(100, 100):matmul(moth.ones(100, 100)) end
+      local asked = count:item()
+      assert.is_true(asked <= given + 6, asked .. " samples for batch " .. given)
+    end
+  end)
+
+  it("leaves no memory behind, however its pass ends", function()
+    local set = data.TensorDataset(moth.randn(64, 300), moth.arange(64))
+    local function passes()
+      for _, most in ipairs {false, 1, 5} do
+        batches(data.DataLoader(set, {batch_size = 4, num_workers = 2}), most)
+        batches(data.DataLoader(sets.Wrong(9), {num_workers = 2}), 2)
+        moth.scope(function() batches(data.DataLoader(set, {num_workers = 1}), 2) end)
+      end
+      settled()
+    end
+    passes()
+    local before = moth.memory()
+    for _ = 1, 3 do passes() end
+    local now = moth.memory()
+    assert.equal(before.shared_bytes, now.shared_bytes)
+    assert.equal(before.live_bytes, now.live_bytes)
+    assert.equal(before.live_storages, now.live_storages)
+    assert.equal(before.live_handles, now.live_handles)
+  end)
+
+  it("keeps few batches of a loop that holds none, as without workers", function()
+    moth.collect()
+    local size = 2 ^ 20
+    local set = data.TensorDataset(moth.zeros(200, size / 4))
+    local base, most, cached = moth.memory().live_bytes, 0, nil
+    for x in data.DataLoader(set, {batch_size = 1, num_workers = 2}) do
+      assert.equal(size / 4, x:numel())
+      local now = moth.memory()
+      most, cached = math.max(most, now.live_bytes - base), cached or now.cached_bytes
+    end
+    assert.is_true(most < 64 * size, most / size .. " batches were alive")
+    assert.is_true(moth.memory().cached_bytes < cached + 16 * size)
+  end)
+
+  it("has no thread when its pass has ended or is left behind", function()
+    local n = settled()
+    batches(data.DataLoader(sets.Squares(9), {num_workers = 3}))
+    assert.equal(n, settled())
+    batches(data.DataLoader(sets.Squares(9), {num_workers = 3}), 1)
+    data.DataLoader(sets.Squares(9), {num_workers = 3})(nil, nil)
+    do
+      local loader = data.DataLoader(sets.Squares(9), {num_workers = 2, persistent_workers = true})
+      batches(loader)
+    end
+    assert.equal(n, settled())
+  end)
+
+  it("costs no processor while it waits to be asked", function()
+    local step = data.DataLoader(sets.Squares(9), {num_workers = 3}):iter()
+    step()
+    local sleep, before = "sleep 0.3", os.clock()
+    os.execute(sleep)
+    assert.is_true(os.clock() - before < 0.1)
+    step()
+  end)
+
+  it("stops waiting when it is interrupted, and loses no batch", function()
+    local lib = require "moth.lib"
+    local step = data.DataLoader(sets.Squares(9), {num_workers = 2}):iter()
+    assert.equal(1, step()[1][1]:item())
+    for _ = 1, 3 do
+      lib.C.moth_interrupt() -- the workers hear it too
+      assert.has_error_like(step, "interrupted")
+      assert.equal("E_INTERRUPT", moth.errcode())
+    end
+    for i = 2, 9 do assert.equal(i, step()[1][1]:item()) end
+  end)
+end)
+
+describe("a host", function()
+  it("may close a state in the middle of a pass: its workers end with it", function()
+    local text = process.host("workers", "20")
+    assert.matches("^0 failures\nrc=0", text)
+  end)
+
+  it("that hides its Lua gets no workers, and is told so", function()
+    local archive = process.shell("pkg-config --variable=libdir luajit"):match("^[^\n]+")
+      .. "/libluajit-5.1.a"
+    if process.sanitized or not io.open(archive) then
+      pending "needs LuaJIT as an archive"
+      return
+    end
+    local text = process.host("workers", "1", archive .. " -lm -ldl")
+    assert.matches("^E_UNSUPPORTED.*'num_workers'.*this host does not show its Lua", text)
+    assert.matches("0 failures\nrc=0", text)
+  end)
+end)
+
+describe("a forked process", function()
+  it("has none of its parent's workers, says so, and may start its own", function()
+    local loader = data.DataLoader(sets.Squares(9), {num_workers = 2})
+    local lasting = data.DataLoader(sets.Squares(9), {num_workers = 2, persistent_workers = true})
+    batches(lasting)
+    local step = loader:iter()
+    step()
+    assert.is_true(child.run(function()
+      local fine, message = pcall(step)
+      assert(not fine and message:find "forked")
+      step = nil -- luacheck: ignore
+      moth.collect()
+      assert(#batches(loader) == 9 and #batches(lasting) == 9)
+    end))
+    assert.equal(2, step()[1][1]:item())
+    assert.equal(9, #batches(lasting))
+  end)
+end)
+
+describe("a process that ends with workers", function()
+  local head = ([[
+    package.path = %q .. "?.lua;" .. package.path
+    local moth = require "moth"
+    local sets = require "spec.support.sets"
+    local function loader(name, ...)
+      return moth.data.DataLoader(sets[name](100, ...), {num_workers = 2})
+    end
+  ]]):format(require("moth.error").root)
+
+  local function ends(code, wanted, most)
+    local before = os.time()
+    local text = process.lua(head .. code)
+    assert.matches(wanted, text)
+    assert.is_true(os.time() - before <= (most or 2) * (process.sanitized and 4 or 1))
+  end
+
+  it("does so at once: by its last line, by os.exit, by an error", function()
+    ends("step = loader('Squares'):iter() step() print 'here'", "here\nrc=0")
+    ends("step = loader('Squares'):iter() step() os.exit(5)", "rc=5")
+    ends("step = loader('Squares'):iter() step() os.exit(6, true)", "rc=6")
+    ends("for x in loader('Squares') do error 'enough' end", "enough.*rc=1")
+    ends("step = loader('Slow', 60):iter() print 'here'", "here\nrc=0")
+    ends("step = loader('Slow', 60):iter() os.exit(7)", "rc=7")
+  end)
+
+  it("does so soon, also where a worker hears nothing", function()
+    ends("step = loader('Busy', 60):iter() print 'here'", "here\nrc=0", 6)
+    ends("step = loader('Busy', 60):iter() os.exit(7)", "rc=7", 6)
+  end)
+
+  it("does so on Ctrl-C while it waits for a batch", function()
+    local path = os.tmpname()
+    local file = io.open(path, "w")
+    file:write(head, "print 'waiting' io.stdout:flush() for x in loader('Slow', 60) do end")
+    file:close()
+    local launcher = debug.getregistry()["moth.launcher"]
+    if not launcher then
+      pending "needs the launcher"
+      return
+    end
+    local text = process.shell(("'%s' '%s' & job=$!; sleep 1; kill -INT $job; wait $job"):format(
+      launcher.program, path))
+    os.remove(path)
+    assert.matches("waiting\n.*: interrupted", text)
+    assert.matches("rc=130", text)
+  end)
+end)
