@@ -99,8 +99,9 @@ static moth_tensor *sum_to(moth_grad *g, const moth_tensor *input, moth_tensor *
   for (int d = 0; d < dx->l.ndim; d++)
     if (d < more || (input->l.shape[d - more] == 1 && dx->l.shape[d] != 1)) dims[n++] = d;
   if (n == 0) return dx;
-  dx = GRAD(g, sum, .input = dx, .dim = {dims, n}, .keepdim = 1, .dtype = -1);
-  if (!dx || more <= 0) return dx;
+  const bool drops = n == more; /* all of them: no view of the sum is needed, so it can be kept */
+  dx = GRAD(g, sum, .input = dx, .dim = {dims, n}, .keepdim = !drops, .dtype = -1);
+  if (!dx || more <= 0 || drops) return dx;
   return GRAD(g, view, .input = dx, .shape = {input->l.shape, input->l.ndim});
 }
 
