@@ -121,10 +121,16 @@ task_entry *moth_task_enter(moth_task *t, moth_node *n) {
   return i == UINT32_MAX ? NULL : &t->entries[i];
 }
 
+task_entry *moth_task_entry(const moth_task *t, const moth_node *n) {
+  const uint32_t i = find(t, n);
+  return i == UINT32_MAX ? NULL : &t->entries[i];
+}
+
 static void drop_entry(moth_task *t, task_entry *e) {
   moth_ctx *ctx = t->ctx;
   if (!e->node) return;
   moth_waiting_drop(t, e);
+  moth_parts_drop(t, e);
   for (uint32_t k = 0; k < e->node->nout; k++) moth_tensor_release(e->dys[k]);
   if (e->node->nout > 1)
     moth_dealloc(ctx, e->dys, e->node->nout * (int64_t)sizeof *e->dys);
@@ -183,73 +189,11 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
     return t->ctx->error.code;
   }
   moth_tensor **at = &t->entries[i].dys[edge->output];
-  const int status = *at && n->op ? widen(at, n->outs[edge->output].l.dtype) : MOTH_OK;
+  int status = moth_parts_fill(t, &t->entries[i]);
+  if (!status && *at && n->op) status = widen(at, n->outs[edge->output].l.dtype);
   if (!status) return moth_task_gather(t->ctx, at, take);
   moth_tensor_release(take);
   return status;
-}
-
-moth_tensor *moth_flow_take(moth_grad *g, const moth_tensor *input) {
-  const moth_edge *to = &g->edges[input->arg];
-  moth_ctx *ctx = g->ctx;
-  if (g->status || !g->task || !moth_wants(g, input) || ctx->grad_mode || ctx->anomaly ||
-      g->dx[input->arg])
-    return NULL;
-  const uint32_t i = find(g->task, to->node);
-  if (i == UINT32_MAX) return NULL;
-  const task_entry *e = &g->task->entries[i];
-  moth_tensor *sum = e->dys[to->output];
-  if (e->waiting || !sum || sum->l.dtype != input->l.dtype ||
-      !moth_shape_same(&sum->l, &input->l))
-    return NULL;
-  e->dys[to->output] = NULL;
-  return moth_grad_own(g, sum);
-}
-
-bool moth_flow_unseen(const moth_grad *g, const moth_tensor *input) {
-  const moth_node *n = g->edges[input->arg].node;
-  if (!n || !n->op || !n->op->view || n->flags & (MOTH_N_LEAF | MOTH_N_LUA | MOTH_N_HOOKED))
-    return false;
-  for (uint32_t i = 0; g->task && i < g->task->ngoals; i++)
-    if (g->task->goals[i].node == n) return false;
-  return true;
-}
-
-/* Whether x lies like `whole`, but for its offset. */
-static bool lies_like(const moth_tensor *x, const moth_layout *whole) {
-  if (!moth_shape_same(&x->l, whole)) return false;
-  for (int32_t d = 0; d < whole->ndim; d++)
-    if (whole->shape[d] > 1 && x->l.stride[d] != whole->stride[d]) return false;
-  return true;
-}
-
-/* Of gradients of many views of one tensor, only the first is laid into zeros. */
-int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *whole,
-                   const moth_layout *part, bool *done) {
-  const moth_edge *to = &g->edges[input->arg];
-  moth_ctx *ctx = g->ctx;
-  moth_layout l = *part;
-  *done = false;
-  if (g->status || !moth_wants(g, input)) return g->status;
-  l.numel = g->dy->l.numel;
-  if (ctx->grad_mode || ctx->anomaly || g->dx[input->arg] || moth_layout_overlaps(&l))
-    return MOTH_OK;
-  const uint32_t i = find(g->task, to->node);
-  if (i == UINT32_MAX) return MOTH_OK;
-  const task_entry *e = &g->task->entries[i];
-  moth_tensor *sum = e->dys[to->output];
-  if (e->waiting || !sum || sum->refs > 1 || !moth_storage_unique(sum->storage) ||
-      !lies_like(sum, whole) || sum->l.dtype != g->dy->l.dtype)
-    return MOTH_OK;
-  l.dtype = sum->l.dtype;
-  l.offset += sum->l.offset;
-  moth_tensor *at = moth_tensor_like(ctx, &l, sum->storage);
-  if (!at) return g->status = ctx->error.code;
-  add_args args = {.ctx = ctx, .input = at, .other = g->dy, .alpha = {.as.number = 1}};
-  g->status = moth_run_into(&moth_op_add, &args, at);
-  moth_tensor_release(at);
-  *done = true;
-  return g->status;
 }
 
 /* Adds dy to a leaf's .grad: taken over if nobody else has it, added in place after. */
@@ -522,6 +466,7 @@ static int walk(moth_task *t) {
   while (status == MOTH_OK && t->nheap) {
     if ((status = moth_poll(t->ctx)) != MOTH_OK) break;
     take_next(t);
+    if (t->current.parts && (status = moth_parts_fill(t, &t->current)) != MOTH_OK) break;
     if (t->current.waiting && (status = moth_waiting_add(t, &t->current)) != MOTH_OK) break;
     if ((t->current.node->flags & MOTH_N_HOOKED) && any_gradient(&t->current))
       status = MOTH_TASK_HOOK;

@@ -1,5 +1,6 @@
 /* backward_parts.h -- what a backward pass is made of; for backward.c, which walks, waiting.c,
-** which puts products off, and backward_lua.c, which answers Lua where the pass has stopped.
+** which puts products off, parts.c, where gradients of views meet, and backward_lua.c, which answers
+** Lua where the pass has stopped.
 */
 #ifndef MOTH_BACKWARD_PARTS_H
 #define MOTH_BACKWARD_PARTS_H
@@ -11,6 +12,7 @@ typedef struct task_entry {
   moth_tensor **dys; /* nout of them */
   moth_tensor *one;  /* what dys points at when nout is 1 */
   struct waiting *waiting; /* products that are still to be added to one, or NULL */
+  struct moth_parts *parts; /* what of one is written, where that is not all, or NULL */
 } task_entry;
 
 typedef struct task_goal { /* an input that backward was asked for */
@@ -54,5 +56,11 @@ task_entry *moth_task_enter(moth_task *t, moth_node *n);
 int moth_waiting_add(moth_task *t, task_entry *e);
 int moth_waiting_add_all(moth_task *t);
 void moth_waiting_drop(moth_task *t, task_entry *e);
+
+/* -- parts.c: the entry of n, or NULL; zeros where nothing of its gradient is written -- */
+
+task_entry *moth_task_entry(const moth_task *t, const moth_node *n);
+int moth_parts_fill(moth_task *t, task_entry *e);
+void moth_parts_drop(moth_task *t, task_entry *e);
 
 #endif

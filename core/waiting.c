@@ -55,7 +55,10 @@ static int add(moth_task *t, task_entry *e) {
   else if (w->n)
     status = MOTH_CALL(t->ctx, &y, outer_sums, .input = {w->a, w->n}, .other = {w->b, w->n});
   release(w);
-  return status || !y ? status : moth_task_gather(t->ctx, &e->dys[0], y);
+  if (!status && y) status = moth_parts_fill(t, e);
+  if (!status && y) return moth_task_gather(t->ctx, &e->dys[0], y);
+  moth_tensor_release(y);
+  return status;
 }
 
 int moth_waiting_add(moth_task *t, task_entry *e) {

@@ -1,0 +1,159 @@
+-- Gradients of views of one tensor: written side by side where they are ranges of one dimension,
+-- added where they meet, zero where there are none. Anomaly mode, which looks at each gradient and
+-- takes no shortcut, says what they are.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local DEVICES = cuda.here and { "cpu", "cuda" } or { "cpu" }
+
+local function slowly(f)
+  moth.autograd.set_detect_anomaly(true)
+  local ok, result = pcall(f)
+  moth.autograd.set_detect_anomaly(false)
+  if not ok then error(result, 0) end
+  return result
+end
+
+-- The gradient of x where f(x) gives the views that are used; each is weighed by its own numbers.
+local function gradient(x, f, dtype)
+  moth.manual_seed(11)
+  x = x:detach():requires_grad_()
+  local loss = 0
+  for _, v in ipairs(f(x * 1)) do
+    loss = loss + (v * moth.randn(v.shape):to(dtype):to(v.device)):float():sum()
+  end
+  loss:backward()
+  return x.grad
+end
+
+-- On the CPU small tensors are added to zeros, so sizes are such that these are not.
+local function claim(f, shape, dtype)
+  dtype = dtype or moth.float32
+  for _, device in ipairs(DEVICES) do
+    local x = moth.randn(shape):to(dtype):to(device)
+    local got = gradient(x, f, dtype)
+    local want = slowly(function() return gradient(x, f, dtype) end)
+    assert.equal(want.dtype, got.dtype)
+    assert.is_true(moth.equal(want, got))
+  end
+end
+
+describe("gradients of parts", function()
+  it("of a split are written side by side, in any order", function()
+    claim(function(x) return x:split(40, { dim = 2 }) end, { 300, 120 })
+    claim(function(x) local a = x:split(50, { dim = 1 }) return { a[2], a[6], a[1] } end, { 300, 120 })
+    claim(function(x) return x:chunk(7, 2) end, { 200, 120 }, moth.bfloat16)
+    claim(function(x) return x:split(1, { dim = 2 }) end, { 1100, 8 }, moth.float64)
+  end)
+
+  it("of an unbind behind a permute are those of q, k and v", function()
+    local function parts(x)
+      local list = x:view(4, 16, 3, 2, 96):permute(3, 1, 4, 2, 5):unbind(1)
+      return { list[1], list[2], list[3] }
+    end
+    claim(parts, { 4, 16, 576 })
+    claim(parts, { 4, 16, 576 }, moth.bfloat16)
+    claim(function(x) local list = parts(x) return { list[2] } end, { 4, 16, 576 })
+    claim(function(x) local list = parts(x) return { list[3], list[1] } end, { 4, 16, 576 })
+  end)
+
+  it("that overlap, or come twice, are added", function()
+    claim(function(x) return { x:narrow(1, 1, 60), x:narrow(1, 41, 60) } end, { 100, 300 })
+    claim(function(x) return { x[3], x[3], x[4] } end, { 100, 300 })
+    claim(function(x) return { x:narrow(1, 1, 60), x:narrow(2, 5, 9) } end, { 100, 300 })
+    claim(function(x) return { x[5], x, x[6] } end, { 100, 300 })
+    claim(function(x) return { x, x[6] } end, { 100, 300 })
+    claim(function(x) return { x:narrow(1, 2, 1), x[2], x[{ {}, 3 }] } end, { 100, 300 })
+    claim(function(x) return { x[{ { 1, 99, 2 } }], x[2], x[1] } end, { 100, 300 })
+    claim(function(x) return { x[2], x[{ { 1, 99, 2 } }] } end, { 100, 300 })
+    claim(function(x) return { x[{ { 2, 4 } }], x:reshape(-1), x:t()[7] } end, { 100, 300 })
+  end)
+
+  it("of more places than are kept apart", function()
+    claim(function(x)
+      local list = {}
+      for i = 1, 60 do list[i] = x[(i * 37) % 100 + 1] end
+      return list
+    end, { 100, 300 })
+  end)
+
+  it("of one place alone leave zeros around it", function()
+    for _, i in ipairs { 1, 50, 100 } do
+      claim(function(x) return { x[i] } end, { 100, 300 })
+      claim(function(x) return { x[{ {}, i }] } end, { 300, 100 })
+    end
+    claim(function(x) return { x:narrow(1, 1, 100) } end, { 100, 300 })
+    claim(function(x) return { x:narrow(1, 3, 0), x[9] } end, { 100, 300 })
+    claim(function(x) return { x[1], x[1][1], x[2][{ { 3, 5 } }] } end, { 100, 300 })
+  end)
+
+  it("of random views", function()
+    local random = math.random
+    for round = 1, 16 do
+      math.randomseed(round)
+      local shape = { random(1, 40), random(1, 40), random(60, 70) }
+      local views = {}
+      for _ = 1, random(1, 5) do
+        local d, how = random(1, 3), random(1, 4)
+        local from = random(1, shape[d])
+        local n = random(1, shape[d] - from + 1)
+        views[#views + 1] = function(x)
+          if how == 1 then return x:select(d, from) end
+          if how == 2 then return x:permute(3, 1, 2):permute(2, 3, 1):narrow(d, from, n) end
+          return how == 3 and x:narrow(d, from, n) or x:transpose(1, 3):narrow(4 - d, from, n)
+        end
+      end
+      claim(function(x)
+        local list, y = {}, x:transpose(1, 2):transpose(1, 2)
+        for i, view in ipairs(views) do list[i] = view(i % 2 == 0 and y or x) end
+        return list
+      end, shape)
+    end
+  end)
+
+  it("reach hooks, inputs that are asked for, and leaves as they should be", function()
+    for _, device in ipairs(DEVICES) do
+      local x = moth.randn(100, 300, { device = device }):requires_grad_()
+      local function half(y) return { y[2], y:narrow(1, 51, 50) } end
+      local want = moth.zeros(100, 300, { device = device })
+      want[2] = 2
+      want[{ { 51, 100 } }] = 2
+      local y, seen = x * 2, nil
+      y:register_hook(function(dy) seen = dy:clone() end)
+      y:retain_grad()
+      local v = half(y)
+      ;(v[1]:sum() + v[2]:sum()):backward { retain_graph = true }
+      assert.is_true(moth.equal(want, x.grad))
+      assert.is_true(moth.equal(want / 2, seen))
+      assert.is_true(moth.equal(want / 2, y.grad))
+      x.grad = nil
+      v = half(x)
+      local loss = v[1]:sum() * 2 + v[2]:sum() * 2
+      assert.is_true(moth.equal(want, (moth.autograd.grad(loss, x, { retain_graph = true }))))
+      loss:backward()
+      assert.is_true(moth.equal(want, x.grad))
+      v = half(x)
+      ;(v[1]:sum() * 2 + v[2]:sum() * 2):backward()
+      assert.is_true(moth.equal(want * 2, x.grad))
+    end
+  end)
+
+  it("are recorded by moth.capture", function()
+    for _, device in ipairs(DEVICES) do
+      local w = moth.randn(100, 300, { device = device }):requires_grad_()
+      local function step(x)
+        w.grad = nil
+        local list = (w * x):split(30, { dim = 1 })
+        ;(list[1] * list[2] + list[3]):sum():backward()
+        return w.grad
+      end
+      local captured = moth.capture(step)
+      for _ = 1, 4 do
+        local x = moth.randn(100, 300, { device = device })
+        local want = step(x):clone()
+        assert.is_true(moth.equal(want, captured(x)))
+      end
+    end
+  end)
+end)
