@@ -28,6 +28,24 @@ template <class T> static __global__ void convert_any(walk<2> w, int dtype) {
   put_as(dtype, w.of[0].at + at[0], get(element<T>(w.of[1], at[1])));
 }
 
+/* Between f32 and a half type, elements side by side: several a thread. */
+enum { CONVERTED = 8 };
+template <class T> struct alignas(sizeof(T) * CONVERTED) several {
+  T at[CONVERTED];
+};
+
+template <class X, class Y> static __global__ void convert_runs(int64_t n, Y *y, const X *x) {
+  const int64_t i = thread_number() * CONVERTED;
+  if (i + CONVERTED <= n) {
+    const several<X> in = *(const several<X> *)(const void *)(x + i);
+    several<Y> out;
+    for (int k = 0; k < CONVERTED; k++) put(&out.at[k], get(&in.at[k]));
+    *(several<Y> *)(void *)(y + i) = out;
+  } else {
+    for (int64_t k = i; k < n; k++) put(y + k, get(x + k));
+  }
+}
+
 template <class T> static __global__ void move_any(walk<2> w) {
   const int64_t i = thread_number();
   int64_t at[2];
@@ -98,6 +116,27 @@ static int turn_here(const moth_tensor *y, const walk<2> &w, int d) {
   });
 }
 
+/* The runs, if it is what they are for; else *done is false. */
+static int convert_flat(moth_tensor *y, const moth_tensor *x, const walk<2> &w, bool *done) {
+  const int to = moth_dtype_size[y->l.dtype], from = moth_dtype_size[x->l.dtype];
+  const int sizes[2] = {to, from};
+  *done = !w.of[1].is_held && y->l.dtype >= MOTH_F16 && x->l.dtype >= MOTH_F16 && to + from == 6 &&
+          walk_flat(w, sizes) && w.step[0][1] == from &&
+          (uintptr_t)w.of[0].at % (to * CONVERTED) == 0 &&
+          (uintptr_t)w.of[1].at % (from * CONVERTED) == 0;
+  if (!*done) return MOTH_OK;
+  return with_float(x->l.dtype, [&](auto a) {
+    return with_float(y->l.dtype, [&](auto b) {
+      typedef typename decltype(a)::of X;
+      typedef typename decltype(b)::of Y;
+      if constexpr (sizeof(X) + sizeof(Y) != 6) return MOTH_OK;
+      else
+        return launch(y->ctx, y, convert_runs<X, Y>, blocks_for(w.n, CONVERTED), BLOCK, 0, w.n,
+                      (Y *)(void *)w.of[0].at, (const X *)(const void *)w.of[1].at);
+    });
+  });
+}
+
 static int copy_here(moth_tensor *y, const moth_tensor *x) {
   const moth_tensor *operands[2] = {y, x};
   const int size = moth_dtype_size[y->l.dtype];
@@ -105,11 +144,15 @@ static int copy_here(moth_tensor *y, const moth_tensor *x) {
   walk<2> w;
   if (y->l.numel == 0) return MOTH_OK;
   walk_over<2>(&w, ctx, operands);
-  if (x->l.dtype != y->l.dtype)
+  if (x->l.dtype != y->l.dtype) {
+    bool done;
+    const int status = convert_flat(y, x, w, &done);
+    if (status || done) return status;
     return with_any(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
       return launch(ctx, y, convert_any<T>, blocks_for(w.n), BLOCK, 0, w, (int)y->l.dtype);
     });
+  }
   const int sizes[2] = {size, size};
   if (!w.of[1].is_held && walk_flat(w, sizes) && (w.n == 1 || w.step[0][1] == size)) {
     const moth_queue *q = moth_queue_of(ctx, y->l.device);
