@@ -262,3 +262,58 @@ describe("anomaly mode on a GPU", function()
     assert.matches("NaN", tostring(message), 1, true)
   end)
 end)
+
+describe("a block of a GPT in mixed precision on a GPU", function()
+  if not cuda.here then
+    pending("makes no pass of its own for casts and sums: " .. cuda.why)
+    return
+  end
+
+  -- A block as in examples/06_gpt.lua, of bf16 weights, so that no casts of these are counted.
+  local function block(width, heads)
+    local half = moth.bfloat16
+    local p = { ln1 = nn.LayerNorm(width), qkv = nn.Linear(width, 3 * width):to(half),
+      proj = nn.Linear(width, width):to(half), ln2 = nn.LayerNorm(width),
+      up = nn.Linear(width, 4 * width):to(half), down = nn.Linear(4 * width, width):to(half) }
+    for _, m in pairs(p) do m:to "cuda" end
+    return function(x)
+      local n, length = x:size(1), x:size(2)
+      local parts = p.qkv(p.ln1(x)):view(n, length, 3, heads, width / heads)
+      local q, k, v = unpack(parts:permute(3, 1, 4, 2, 5):unbind(1))
+      local seen = F.scaled_dot_product_attention { q, k, v, is_causal = true }
+      x = x + p.proj(seen:transpose(2, 3):reshape(n, length, width))
+      return x + p.down(F.gelu(p.up(p.ln2(x))))
+    end, p
+  end
+
+  it("is as many launches as it has steps that read and write", function()
+    moth.manual_seed(1)
+    local f = block(32, 2)
+    local x, y = random(2, 16, 32):requires_grad_(), nil
+    local u, dy = x * 1, random(2, 16, 32)
+    -- two norms, four products, attention, gelu, two sums
+    takes(10, function() y = moth.autocast("cuda", moth.bfloat16, f, u) end)
+    -- Two norms of 3 (of the input; of weight and bias, in two), four products of 3 (input, weight,
+    -- bias), attention of 3, gelu, the roundings of the sums for two products, q, k and v laid side
+    -- by side; and x, whose gradient is that of x * 1.
+    takes(2 * 3 + 4 * 3 + 3 + 1 + 2 + 3 + 1, function() y:backward(dy) end)
+  end)
+
+  it("has the gradients of one whose passes are apart", function()
+    local function step()
+      moth.manual_seed(2)
+      local f, p = block(32, 2)
+      local x = random(2, 16, 32):requires_grad_()
+      moth.autocast("cuda", moth.bfloat16, f, x * 1):square():sum():backward()
+      local list = { x.grad }
+      for _, name in ipairs { "ln1", "qkv", "proj", "ln2", "up", "down" } do
+        list[#list + 1] = p[name].weight.grad
+        list[#list + 1] = p[name].bias.grad
+      end
+      return list
+    end
+    local got, want = step(), nil
+    slowly(function() want = step() end)
+    for i = 1, #want do same(want[i], got[i]) end
+  end)
+end)
