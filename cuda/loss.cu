@@ -106,13 +106,26 @@ MOTH_CUDA(nll_loss) {
 
 /* -- of every case the largest score, and log(sum(exp(x - largest))) -- */
 
-template <class T, bool WIDE, int EACH>
+/* Of rows of any length, wherever they begin: what lies before the first multiple of 16 bytes and
+** behind the last one is read element by element. */
+template <class T, bool WIDE>
 static __global__ void parts_of_rows(int64_t rows, int64_t n, const T *x, real_of<T> *most,
                                      real_of<T> *rest) {
+  enum { EACH = LUMP<T> };
   const team me = team_of<WIDE>();
   const bool works = me.row < rows;
-  const top<real_of<T>> t =
-    top_of_row<WIDE, EACH>(me, x + (works ? me.row * n : 0), works ? n : 0);
+  const T *row = x + (works ? me.row * n : 0);
+  const int64_t off = (int64_t)((uintptr_t)row % 16 / sizeof(T)), to_lump = off ? EACH - off : 0;
+  const int64_t first = to_lump < n ? to_lump : n, lumps = (n - first) / EACH;
+  top<real_of<T>> t = no_top<real_of<T>>();
+  for (int64_t i = me.lane; works && i < first; i += me.size) take(&t, get(row + i));
+  for (int64_t i = me.lane; works && i < lumps; i += me.size) {
+    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(row + first + i * EACH);
+    for (int k = 0; k < EACH; k++) take(&t, get(&in.at[k]));
+  }
+  for (int64_t i = first + lumps * EACH + me.lane; works && i < n; i += me.size)
+    take(&t, get(row + i));
+  t = join_team<WIDE>(join_tops<real_of<T>>(), t);
   if (!works || me.lane != 0) return;
   most[me.row] = t.most;
   rest[me.row] = log(t.sum);
@@ -133,15 +146,6 @@ static __global__ void parts_of_lanes(strips s, const T *x, real_of<T> *most, re
   rest[to] = log(t.sum);
 }
 
-template <class T, int EACH>
-static int launch_parts(const strips &s, const T *x, moth_tensor *most, moth_tensor *rest) {
-  const bool wide = s.n > ROW_OF_WARP;
-  return launch(most->ctx, most,
-                wide ? parts_of_rows<T, true, EACH> : parts_of_rows<T, false, EACH>,
-                teams_for(wide, s.outer), BLOCK, 0, s.outer, s.n, x,
-                data<real_of<T>>(most), data<real_of<T>>(rest));
-}
-
 static int parts_run(const strips &s, const moth_tensor *x, moth_tensor *most, moth_tensor *rest) {
   if (s.outer * s.inner == 0) return MOTH_OK;
   return with_float(x->l.dtype, [&](auto type) {
@@ -151,9 +155,10 @@ static int parts_run(const strips &s, const moth_tensor *x, moth_tensor *most, m
     if (s.inner > 1)
       return launch(x->ctx, x, parts_of_lanes<T>, f.grid, f.block, 0, s, from,
                     data<real_of<T>>(most), data<real_of<T>>(rest));
-    if (s.n % LUMP<T> == 0 && on_lump(from))
-      return launch_parts<T, LUMP<T>>(s, from, most, rest);
-    return launch_parts<T, 1>(s, from, most, rest);
+    const bool wide = s.n > ROW_OF_WARP;
+    return launch(x->ctx, x, wide ? parts_of_rows<T, true> : parts_of_rows<T, false>,
+                  teams_for(wide, s.outer), BLOCK, 0, s.outer, s.n, from,
+                  data<real_of<T>>(most), data<real_of<T>>(rest));
   });
 }
 
@@ -200,29 +205,56 @@ template <class T> struct class_back {
   T *dx;
 };
 
-/* EACH scores of one case, where more than one lie side by side: they are of classes then. */
-template <class T, int EACH>
-static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by inner,
-                                      quotient_by classes) {
-  typedef real_of<T> R;
-  const int64_t at = thread_number() * EACH;
+/* The gradient of a score x, of case i; `is`: its class is the case's own. */
+template <class T> struct score_back {
+  real_of<T> f, most, rest;
+  bool reads;
+  __device__ score_back(const class_back<T> &b, int64_t i) {
+    f = b.factor[i];
+    reads = b.x && f != 0;
+    most = reads ? b.most[i] : 0;
+    rest = reads ? b.rest[i] : 0;
+  }
+  __device__ real_of<T> operator()(real_of<T> x, bool is) const {
+    if (!reads) return is ? -f : 0;
+    const real_of<T> share = exp((x - most) - rest) * f;
+    return is ? share - f : share;
+  }
+};
+
+template <class T>
+static __global__ void back_to_each(class_back<T> b, int64_t n, quotient_by inner,
+                                    quotient_by classes) {
+  const int64_t at = thread_number();
   if (at >= n) return;
   const int64_t line = divide(at, inner), sample = divide(line, classes);
   const int64_t i = sample * inner.by + (at - line * inner.by);
-  const int64_t its = b.target[i] - (line - sample * classes.by); /* among these EACH */
-  const R f = b.factor[i];
-  lump<T, EACH> out;
-  if (b.x && f != 0) {
-    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(b.x + at);
-    const R most = b.most[i], rest = b.rest[i];
-    for (int k = 0; k < EACH; k++) {
-      const R share = exp((get(&in.at[k]) - most) - rest) * f;
-      put(&out.at[k], its == k ? share - f : share);
-    }
-  } else {
-    for (int k = 0; k < EACH; k++) put(&out.at[k], its == k ? -f : (R)0);
+  const score_back<T> f(b, i);
+  const bool is = b.target[i] == line - sample * classes.by;
+  put(b.dx + at, f(f.reads ? get(b.x + at) : (real_of<T>)0, is));
+}
+
+/* A lump of scores, of classes that lie side by side: those of one case, or of two. */
+template <class T>
+static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by classes) {
+  enum { EACH = LUMP<T> };
+  const int64_t at = thread_number() * EACH;
+  if (at >= n) return;
+  const int64_t i = divide(at, classes), c = at - i * classes.by, left = classes.by - c;
+  const bool whole = at + EACH <= n, two = left < EACH && at + left < n;
+  const score_back<T> f(b, i), g(b, two ? i + 1 : i);
+  const int64_t its = b.target[i] - c, others = two ? b.target[i + 1] + left : -1;
+  lump<T, EACH> in = {}, out;
+  if (whole && (f.reads || g.reads)) in = *(const lump<T, EACH> *)(const void *)(b.x + at);
+  for (int k = 0; k < EACH && !whole && (f.reads || g.reads); k++)
+    if (at + k < n) in.at[k] = b.x[at + k];
+  for (int k = 0; k < EACH; k++) {
+    const real_of<T> x = get(&in.at[k]);
+    put(&out.at[k], k < left ? f(x, its == k) : g(x, others == k));
   }
-  *(lump<T, EACH> *)(void *)(b.dx + at) = out;
+  if (whole) *(lump<T, EACH> *)(void *)(b.dx + at) = out;
+  for (int k = 0; k < EACH && !whole; k++)
+    if (at + k < n) b.dx[at + k] = out.at[k];
 }
 
 /* All tensors are packed. b's factors are found here. */
@@ -242,10 +274,12 @@ static int back_run(const strips &s, const classes_of<T> &c, const U *dy, int64_
                     reduction == EACH_CASE, by, data<real_of<T>>(factor));
   if (!status) {
     b.factor = data<real_of<T>>(factor);
-    const bool many = s.inner == 1 && s.n % LUMP<T> == 0 && on_lump(b.x) && on_lump(b.dx);
-    status = launch(ctx, dx, many ? back_to_scores<T, LUMP<T>> : back_to_scores<T, 1>,
-                    blocks_for(n, many ? LUMP<T> : 1), BLOCK, 0, b, n, quotients(s.inner, n),
-                    quotients(s.n, n));
+    const bool many = s.inner == 1 && s.n >= LUMP<T> && on_lump(b.x) && on_lump(b.dx);
+    const quotient_by inner = quotients(s.inner, n), classes = quotients(s.n, n);
+    status = many ? launch(ctx, dx, back_to_scores<T>, blocks_for(n, LUMP<T>), BLOCK, 0, b, n,
+                           classes)
+                  : launch(ctx, dx, back_to_each<T>, blocks_for(n), BLOCK, 0, b, n, inner,
+                           classes);
   }
   moth_tensor_release(total);
   moth_tensor_release(factor);

@@ -263,6 +263,50 @@ describe("anomaly mode on a GPU", function()
   end)
 end)
 
+describe("cross_entropy on a GPU", function()
+  if not cuda.here then
+    pending("reads rows of any length: " .. cuda.why)
+    return
+  end
+
+  local MOST = { float32 = 1e-6, float64 = 1e-12, float16 = 2e-3, bfloat16 = 1e-2 }
+
+  for dtype, most in pairs(MOST) do
+    it("is the CPU's for rows of any length, wherever they begin, in " .. dtype, function()
+      moth.manual_seed(12)
+      for _, classes in ipairs { 1, 2, 7, 8, 9, 33, 64, 1003, 1027 } do
+        local all, ids = moth.randn(7, classes):to(moth[dtype]), moth.randint(1, classes + 1, { 6 })
+        ids[2] = -100
+        for first = 1, 2 do
+          local function step(device)
+            local x = all:to(device)[{ { first, first + 5 } }]:detach():requires_grad_()
+            local loss = moth.autocast(device, moth.bfloat16, function()
+              return F.cross_entropy(x, ids:to(device), { reduction = "none" })
+            end)
+            loss:float():backward(moth.arange(1, 7):float():to(device))
+            return loss:detach():cpu():double(), x.grad:cpu():double()
+          end
+          local loss, dx = step "cpu"
+          local there, dthere = step "cuda"
+          assert.is_true(moth.allclose(loss, there, { rtol = most, atol = most }))
+          assert.is_true(moth.allclose(dx, dthere, { rtol = most, atol = most }))
+        end
+      end
+    end)
+  end
+
+  it("tells of no class that is not there where a case has none", function()
+    local x = random(3, 9):requires_grad_()
+    local ids = moth.tensor({ 1, -100, 9 }, { dtype = moth.int64 }):cuda()
+    F.cross_entropy(x, ids):backward()
+    assert.equal(0, x.grad[2]:abs():sum():item())
+    local y = moth.full({ 3, 9 }, math.huge):cuda():requires_grad_()
+    F.cross_entropy(y, moth.full({ 3 }, -100, { dtype = moth.int64 }):cuda(),
+      { reduction = "sum" }):backward()
+    assert.equal(0, y.grad:abs():sum():item())
+  end)
+end)
+
 describe("a block of a GPT in mixed precision on a GPU", function()
   if not cuda.here then
     pending("makes no pass of its own for casts and sums: " .. cuda.why)
@@ -294,9 +338,9 @@ describe("a block of a GPT in mixed precision on a GPU", function()
     -- two norms, four products, attention, gelu, two sums
     takes(10, function() y = moth.autocast("cuda", moth.bfloat16, f, u) end)
     -- Two norms of 3 (of the input; of weight and bias, in two), four products of 3 (input, weight,
-    -- bias), attention of 3, gelu, the roundings of the sums for two products, q, k and v laid side
-    -- by side; and x, whose gradient is that of x * 1.
-    takes(2 * 3 + 4 * 3 + 3 + 1 + 2 + 3 + 1, function() y:backward(dy) end)
+    -- bias), attention of 3, gelu, the rounding of dy for the last product (of the gradient between
+    -- the sums the norm has made a rounded one), q, k and v laid side by side; and x * 1.
+    takes(2 * 3 + 4 * 3 + 3 + 1 + 1 + 3 + 1, function() y:backward(dy) end)
   end)
 
   it("has the gradients of one whose passes are apart", function()
