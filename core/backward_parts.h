@@ -1,6 +1,6 @@
 /* backward_parts.h -- what a backward pass is made of; for backward.c, which walks, waiting.c,
-** which puts products off, parts.c, where gradients of views meet, and backward_lua.c, which answers
-** Lua where the pass has stopped.
+** which puts products off, parts.c, where gradients of views meet, gradient.c, and backward_lua.c,
+** which answers Lua where the pass has stopped.
 */
 #ifndef MOTH_BACKWARD_PARTS_H
 #define MOTH_BACKWARD_PARTS_H
@@ -34,6 +34,9 @@ struct moth_task {
   bool strays;    /* another task has met a node that waits here, and keeps its place there now */
   uint32_t nwaiting; /* entries whose products wait */
   bool stopped;   /* at `current`, for Lua to go on */
+  moth_tensor *brief; /* see moth_flow_keep; of the storage with this id and version */
+  uint64_t brief_of;
+  uint32_t brief_version;
   task_entry current;
   moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
 };
@@ -46,6 +49,11 @@ int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
 bool moth_takes_brief_gradient(const moth_op *op);
 /* moth_flow for the gradient of a cast, which such an op gets as it is. */
 int moth_flow_brief(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
+/* The half type that the gradient of input is cast to next, as that of a summand, or MOTH_NO_HALF;
+** and `brief`, taken, which is dx in that type: what casts it next gets that. */
+enum { MOTH_NO_HALF = -1 };
+int moth_flow_half(const moth_grad *g, const moth_tensor *input);
+void moth_flow_keep(moth_grad *g, const moth_tensor *dx, moth_tensor *brief);
 /* What has arrived so far where the gradient of input goes to: the caller adds it to that in its
 ** own pass. Borrowed from g; NULL: nothing, or nothing that can be taken. */
 moth_tensor *moth_flow_take(moth_grad *g, const moth_tensor *input);

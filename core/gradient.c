@@ -105,10 +105,44 @@ static moth_tensor *sum_to(moth_grad *g, const moth_tensor *input, moth_tensor *
   return GRAD(g, view, .input = dx, .shape = {input->l.shape, input->l.ndim});
 }
 
+/* -- gradients that were made in two dtypes -- */
+
+int moth_flow_half(const moth_grad *g, const moth_tensor *input) {
+  if (!moth_wants(g, input) || !g->task || g->ctx->grad_mode || input->l.dtype != MOTH_F32 ||
+      !input->l.device)
+    return MOTH_NO_HALF;
+  const moth_node *n = g->edges[input->arg].node;
+  if (n->op != &moth_op_add) return MOTH_NO_HALF;
+  for (int i = 0; i < 2; i++) {
+    const moth_layout *l = &n->ins[i].l;
+    if (n->edges[i].node && moth_is_half(l->dtype) && moth_shape_same(l, &input->l))
+      return l->dtype;
+  }
+  return MOTH_NO_HALF;
+}
+
+void moth_flow_keep(moth_grad *g, const moth_tensor *dx, moth_tensor *brief) {
+  moth_task *t = g->task;
+  moth_tensor_release(t->brief);
+  t->brief = brief;
+  t->brief_of = dx->storage->id;
+  t->brief_version = moth_storage_version(dx->storage);
+}
+
+static moth_tensor *cast_to(moth_grad *g, moth_tensor *dx, int dtype) {
+  moth_task *t = g->task;
+  moth_tensor *brief = t && !g->ctx->grad_mode ? t->brief : NULL;
+  if (!brief || t->brief_of != dx->storage->id || brief->l.dtype != dtype ||
+      t->brief_version != moth_storage_version(dx->storage) || !moth_layout_same(&brief->l, &dx->l))
+    return GRAD(g, cast, .input = dx, .dtype = dtype);
+  t->brief = NULL;
+  return moth_grad_own(g, brief);
+}
+
 int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
   if (g->status || !dx || !moth_wants(g, input)) return g->status;
   if (!moth_shape_same(&dx->l, &input->l)) dx = sum_to(g, input, dx);
-  if (dx && dx->l.dtype != input->l.dtype) dx = GRAD(g, cast, .input = dx, .dtype = input->l.dtype);
+  if (dx && dx->l.dtype != input->l.dtype) dx = cast_to(g, dx, input->l.dtype);
   if (!dx) return g->status;
   if (!moth_shape_same(&dx->l, &input->l))
     return g->status = moth_fail(g->ctx, MOTH_E_SHAPE, NULL, "a gradient of %s came out as %s",

@@ -1,7 +1,7 @@
 /* parts.c -- gradients of parts that meet: views of one tensor, each of which gives the gradient of
-** its own elements. Ranges of one dimension (select, narrow, split, unbind) are written side by side
-** into a tensor that nothing else was written to; what no range has come for is set to 0 when the
-** sum is asked for. All else is added to what is there.
+** its own elements. Ranges of one dimension (select, narrow, split, unbind) are written side by
+** side into a tensor that nothing else was written to; what no range has come for is set to 0 when
+** the sum is asked for. All else is added to what is there.
 */
 #include "backward_parts.h"
 #include "registry.h"
@@ -60,7 +60,8 @@ static bool join(struct moth_parts *p, range r) {
   uint32_t i = 0;
   while (i < p->n && p->of[i].to <= r.from) i++;
   if (i < p->n && p->of[i].from < r.to) return false;
-  const bool before = i > 0 && p->of[i - 1].to == r.from, behind = i < p->n && p->of[i].from == r.to;
+  const bool before = i > 0 && p->of[i - 1].to == r.from;
+  const bool behind = i < p->n && p->of[i].from == r.to;
   if (before && behind) {
     p->of[i - 1].to = p->of[i].to;
     memmove(&p->of[i], &p->of[i + 1], (--p->n - i) * sizeof *p->of);
@@ -143,8 +144,9 @@ static int begin(moth_grad *g, const moth_edge *to, const moth_layout *whole,
   range r;
   int32_t d = 0;
   const int64_t bytes = whole->numel * moth_dtype_size[g->dy->l.dtype];
-  if (to->node->nout != 1 || g->dy->l.dtype != whole->dtype || (t->ngoals && to->node->id < t->least) ||
-      (!g->dy->l.device && bytes < WORTH_PARTS) || whole->offset)
+  const bool asked = !t->ngoals || to->node->id >= t->least;
+  if (to->node->nout != 1 || g->dy->l.dtype != whole->dtype || whole->offset || !asked ||
+      (!g->dy->l.device && bytes < WORTH_PARTS))
     return MOTH_OK;
   while (d < whole->ndim && !(whole->shape[d] > 1 && is_range(whole, part, d, &r))) d++;
   if (d == whole->ndim) return MOTH_OK;

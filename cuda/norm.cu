@@ -86,6 +86,21 @@ static __device__ inline void write_half(void *at, int64_t i, const float *v) {
   *(lump<T, EACH> *)(void *)((T *)at + i) = many;
 }
 
+/* A result once more, where that is wanted. */
+struct half_result {
+  void *at; /* or NULL */
+  int dtype;
+  template <int EACH> __device__ void put_lump(int64_t i, const float *v) const {
+    if (!at) return;
+    if (dtype == MOTH_BF16) write_half<bf16, EACH>(at, i, v);
+    else write_half<f16, EACH>(at, i, v);
+  }
+};
+
+static half_result half_of(const moth_tensor *brief) {
+  return brief ? half_result{moth_address(brief), brief->l.dtype} : half_result{NULL, 0};
+}
+
 /* -- forward -- */
 
 /* The sum over the team's row of x - m, or of its square. */
@@ -109,8 +124,7 @@ template <class T> struct row_norm {
   const T *x, *weight, *bias;
   T *y;
   real_of<T> *mean, *rstd; /* mean is NULL if it is not taken away */
-  void *brief;             /* y in a half type, or NULL */
-  int half;
+  half_result brief;
 };
 
 template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_norm<T> p) {
@@ -134,10 +148,7 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
       put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
     const int64_t at = start + place_of(p.f, i);
     *(lump<T, EACH> *)(void *)(p.y + at) = out;
-    if constexpr (is_f32<T>) {
-      if (p.brief && p.half == MOTH_BF16) write_half<bf16, EACH>(p.brief, at, out.at);
-      else if (p.brief) write_half<f16, EACH>(p.brief, at, out.at);
-    }
+    if constexpr (is_f32<T>) p.brief.template put_lump<EACH>(at, out.at);
   }
   if (!works || me.lane != 0) return;
   if (p.mean) p.mean[row] = mean;
@@ -162,9 +173,9 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
       typedef real_of<T> R;
       const row_norm<T> p = {f, eps, data<T>(x), w ? data<T>(w) : NULL, b ? data<T>(b) : NULL,
                              data<T>(out), mean ? data<R>(mean) : NULL, data<R>(rstd),
-                             brief ? moth_address(brief) : NULL, brief ? brief->l.dtype : 0};
+                             half_of(brief)};
       const bool many = run_of(f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
-                        on_lump(p.weight) && on_lump(p.bias) && on_lump(p.brief, 2 * LUMP<T>);
+                        on_lump(p.weight) && on_lump(p.bias) && on_lump(p.brief.at);
       return many ? norm_launch<T, LUMP<T>>(out, p) : norm_launch<T, 1>(out, p);
     });
   moth_tensor_release(x);
@@ -212,6 +223,7 @@ template <class T> struct row_back {
   const void *dy;
   int dy_dtype;
   const T *sum; /* or NULL */
+  half_result brief;
   const real_of<T> *weight, *mean, *rstd;
   T *dx;
 };
@@ -255,6 +267,7 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
       for (int k = 0; k < EACH; k++) put(&out.at[k], sum[k] + get(&out.at[k]));
     }
     *(many *)(void *)(p.dx + from) = out;
+    if constexpr (is_f32<T>) p.brief.template put_lump<EACH>(from, out.at);
   }
 }
 
@@ -320,11 +333,12 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
   const bool channels_last = moth_is_channels_last(out[0]);
   const row_back<T> p = {form_of(rows, a->groups, a->channels, inner, channels_last), data<T>(t[X]),
                          moth_address(t[DY]), t[DY]->l.dtype, t[SUM] ? data<T>(t[SUM]) : NULL,
-                         t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL,
+                         half_of(out[3]), t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL,
                          t[MEAN] ? data<R>(t[MEAN]) : NULL,
                          data<R>(t[RSTD]), data<T>(out[0])};
   const bool many = run_of(p.f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
-                    on_lump(p.sum) && on_lump(p.dx) && on_lump(p.weight, sizeof(R) * LUMP<T>);
+                    on_lump(p.sum) && on_lump(p.dx) && on_lump(p.brief.at) &&
+                    on_lump(p.weight, sizeof(R) * LUMP<T>);
   int status = MOTH_OK;
   if (rows) status = many ? back_launch<T, LUMP<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
   return status ? status : affine_run(p, out);
@@ -366,9 +380,10 @@ MOTH_CUDA(row_norm_back) {
   if (!moth_is_channels_last(out[0]) || (a->groups * a->channels == l->shape[1] &&
                                          a->rstd->l.numel == a->groups * l->shape[0]))
     return row_norm_back_run(a, out);
-  moth_tensor *packed[3] = {moth_tensor_new(a->ctx, l), out[1], out[2]};
+  moth_tensor *packed[4] = {moth_tensor_new(a->ctx, l), out[1], out[2], NULL};
   int status = packed[0] ? row_norm_back_run(a, packed) : moth_status(a->ctx);
   if (!status) status = moth_copy_into(out[0], packed[0]);
+  if (!status && out[3]) status = moth_copy_into(out[3], packed[0]);
   moth_tensor_release(packed[0]);
   return status;
 }

@@ -42,7 +42,10 @@ end
 describe("gradients of parts", function()
   it("of a split are written side by side, in any order", function()
     claim(function(x) return x:split(40, { dim = 2 }) end, { 300, 120 })
-    claim(function(x) local a = x:split(50, { dim = 1 }) return { a[2], a[6], a[1] } end, { 300, 120 })
+    claim(function(x)
+      local list = x:split(50, { dim = 1 })
+      return { list[2], list[6], list[1] }
+    end, { 300, 120 })
     claim(function(x) return x:chunk(7, 2) end, { 200, 120 }, moth.bfloat16)
     claim(function(x) return x:split(1, { dim = 2 }) end, { 1100, 8 }, moth.float64)
   end)

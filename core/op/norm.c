@@ -42,12 +42,11 @@ static void result_shapes(const moth_tensor *input, const row_form *f, int stats
   }
 }
 
-/* The result once more, in the dtype of a region of autocast, where that costs no pass of its own:
-** the region hands it to products. */
-static void brief_shape(const moth_ctx *ctx, const moth_layout *result, moth_layout *y) {
-  const int half = ctx->autocast;
+/* The result once more, in a half type, where that costs no pass of its own: a region of autocast
+** hands it to products. */
+static void brief_shape(int64_t half, const moth_layout *result, moth_layout *y) {
   y->ndim = MOTH_NO_RESULT;
-  if (half < 0 || !moth_is_half(half) || !result->device || result->dtype != MOTH_F32) return;
+  if (half < 0 || !moth_is_half((int)half) || !result->device || result->dtype != MOTH_F32) return;
   y->ndim = result->ndim;
   memcpy(y->shape, result->shape, sizeof y->shape);
   y->dtype = (uint8_t)half;
@@ -103,6 +102,7 @@ static int row_norm_back_shape(const row_norm_back_args *a, moth_layout *y) {
   memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
   y[1].ndim = y[2].ndim = 1;
   y[1].shape[0] = y[2].shape[0] = a->affine ? weights : 0;
+  brief_shape(a->half, &y[0], &y[3]);
   return MOTH_OK;
 }
 
@@ -167,8 +167,8 @@ MOTH_OP_CONST(row_norm_back, ROW_NORM_BACK,
   .examples =
     "moth.randn(2, 6), moth.randn(2, 6), moth.randn(3), moth.randn(2), moth.rand(2), 1, 3\n"
     "moth.randn(2, 6), moth.randn(2, 6), moth.none, moth.none, moth.rand(2),"
-    " {groups = 2, channels = 3, affine = false, sum = moth.randn(2, 6)}",
-  .outputs = "dx, dweight, dbias",
+    " {groups = 2, channels = 3, affine = false, sum = moth.randn(2, 6), half = moth.float16}",
+  .outputs = "dx, dweight, dbias, brief: hidden",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
@@ -220,12 +220,14 @@ static int rows_grad(moth_grad *g, const row_grad *r) {
   /* what came past the norm, where the kernel adds it in its own pass */
   moth_tensor *sum = r->input->l.device && r->input->l.dtype == MOTH_F32
                        ? moth_flow_take(g, r->input) : NULL;
+  const int half = moth_flow_half(g, r->input);
   g->status = MOTH_CALL(g->ctx, d, row_norm_back, .grad = g->dy, .input = r->input,
                         .weight = moth_wants(g, r->input) ? r->weight : NULL, .mean = r->mean,
                         .rstd = r->rstd, .groups = r->f.groups, .channels = r->f.channels,
-                        .affine = affine, .sum = sum);
+                        .affine = affine, .sum = sum, .half = half);
   if (g->status) return g->status;
   for (int i = 0; i < 3; i++) moth_grad_own(g, d[i]);
+  if (d[3]) moth_flow_keep(g, d[0], d[3]);
   moth_flow(g, r->input, d[0]);
   if (moth_wants(g, r->weight)) moth_flow(g, r->weight, shaped(g, d[1], r->weight));
   if (moth_wants(g, r->bias)) moth_flow(g, r->bias, shaped(g, d[2], r->bias));
@@ -262,7 +264,7 @@ static int layer_norm_shape(const layer_norm_args *a, moth_layout *y) {
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, (int32_t)shape.n, shape.at);
   if (!status) status = moth_norm_fits(a->ctx, "bias", a->bias, (int32_t)shape.n, shape.at);
   if (!status) result_shapes(a->input, &f, 2, y);
-  if (!status) brief_shape(a->ctx, &y[0], &y[3]);
+  if (!status) brief_shape(a->ctx->autocast, &y[0], &y[3]);
   return status;
 }
 
@@ -303,7 +305,7 @@ static int rms_norm_shape(const rms_norm_args *a, moth_layout *y) {
   int status = last_dims(a->input, shape, &f);
   if (!status) status = moth_norm_fits(a->ctx, "weight", a->weight, (int32_t)shape.n, shape.at);
   if (!status) result_shapes(a->input, &f, 1, y);
-  if (!status) brief_shape(a->ctx, &y[0], &y[2]);
+  if (!status) brief_shape(a->ctx->autocast, &y[0], &y[2]);
   return status;
 }
 

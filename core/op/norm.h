@@ -42,7 +42,8 @@ MOTH_ARGS(group_norm, GROUP_NORM)
   ARG(int,          groups,          , "how many rows in a row have weights of their own") \
   ARG(int,          channels,        , "weights to a row") \
   ARG(bool,         affine,      true, "are gradients of weight and bias wanted?") \
-  ARG(maybe_tensor, sum,         none, "added to the gradient of the input")
+  ARG(maybe_tensor, sum,         none, "added to the gradient of the input") \
+  ARG(dtype,        half,        none, "on a GPU the gradient of the input in this type as well")
 MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
 
 /* -- every channel over the batch -- */
