@@ -202,17 +202,17 @@ local function hooks_run(store)
   return list
 end
 
--- Whether the modules that ran have the hooks that they had then: a cell of a recording.
-local function same_hooks(cell)
-  if cell.changes == sight.changes then return true end
-  for i, store in ipairs(cell.stores) do
-    local now, ran = hooks_run(store), cell.lists[i]
+-- Whether the modules that ran have the hooks that they had then. Asked by a recording where
+-- anything has changed since.
+local function same_hooks(noted)
+  for i, store in ipairs(noted.stores) do
+    local now, ran = hooks_run(store), noted.lists[i]
     if #now ~= #ran then return false end
     for k = 1, #now do
       if now[k] ~= ran[k] then return false end
     end
   end
-  cell.changes = sight.changes
+  noted.changes = sight.changes
   return true
 end
 
@@ -222,13 +222,12 @@ local function note_module(recording, self, store)
   local n = #recording.modules + 1
   recording.seen[self] = true
   recording.modules[n], recording.training[n] = store.fields, store.fields.training
-  local cell = recording.hooks
-  if not cell then
-    cell = {write = same_hooks, stores = {}, lists = {}, changes = sight.changes}
-    recording.hooks = cell
-    require("moth.recording").cell(nil, cell)
+  local noted = recording.hooks
+  if not noted then
+    noted = {same = same_hooks, stores = {}, lists = {}, sight = sight, changes = sight.changes}
+    recording.hooks = noted
   end
-  cell.stores[n], cell.lists[n] = store, hooks_run(store)
+  noted.stores[n], noted.lists[n] = store, hooks_run(store)
 end
 
 local function with_hooks(self, hooks, ...)
