@@ -1,28 +1,29 @@
 /* grid_real.h -- the loops of grid.c for one REAL and one TARGET: the taps of up to RUN places are
-** found first, then used for all channels.
+** found first, then used for all channels. A tap outside of the image has weight 0 at position 0;
+** nothing is read there for it, since 0 * inf must not come in.
 */
 
 typedef struct NAME(taps) {
-  int64_t at[MOTH_GRID_TAPS][RUN];
-  REAL weight[MOTH_GRID_TAPS][RUN];
+  int32_t at[MOTH_GRID_TAPS][RUN];
+  REAL weight[3][MOTH_GRID_TAPS][RUN]; /* of the values, or of their slopes along each side */
 } NAME(taps);
 
-/* The taps of n places from a sample's `first` on, or of their derivative along one side. */
-TARGET static void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n, int side,
+/* The taps of n places from a sample's `first` on. */
+TARGET static void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n, bool slopes,
                               NAME(taps) *t) {
   moth_grid g = j->s->g;
-  const int count = moth_grid_count(&g);
+  const int count = moth_grid_count(&g), sets = slopes ? g.sides : 1;
   const REAL *grid = (const REAL *)j->s->grid + (sample * j->s->points + first) * g.sides;
-  if (side >= 0) g.order[side]++;
   for (int64_t i = 0; i < n; i++) {
     int64_t at[MOTH_GRID_TAPS];
     double where[3], w[MOTH_GRID_TAPS];
     for (int k = 0; k < g.sides; k++) where[k] = (double)grid[i * g.sides + k];
-    moth_grid_taps(&g, where, at, w);
-    for (int k = 0; k < count; k++) {
-      t->at[k][i] = at[k];
-      t->weight[k][i] = (REAL)w[k];
+    for (int set = 0; set < sets; set++) {
+      for (int k = 0; k < 3; k++) g.order[k] = slopes && k == set;
+      moth_grid_taps(&g, where, at, w);
+      for (int k = 0; k < count; k++) t->weight[set][k][i] = (REAL)w[k];
     }
+    for (int k = 0; k < count; k++) t->at[k][i] = at[k] < 0 ? 0 : (int32_t)at[k];
   }
 }
 
@@ -31,18 +32,36 @@ TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(taps) *t
   for (int64_t i = 0; i < n; i++) {
     REAL sum = 0;
     for (int k = 0; k < count; k++) {
-      const int64_t at = t->at[k][i];
-      const REAL v = x[at < 0 ? 0 : at];
-      sum += at < 0 ? 0 : t->weight[k][i] * v;
+      const REAL w = t->weight[0][k][i], v = x[t->at[k][i]];
+      sum += w != 0 ? w * v : 0;
     }
     y[i] = sum;
   }
 }
 
-TARGET static void NAME(gather_of)(int count, int64_t n, const NAME(taps) *t, const REAL *x,
-                                   REAL *y) {
-  if (count == 4) NAME(gather)(4, n, t, x, y);
-  else NAME(gather)(count, n, t, x, y);
+/* sum[side] += dy times the slope along the side. */
+TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, const NAME(taps) *t,
+                                const REAL *x, const REAL *dy, REAL (*restrict sum)[RUN]) {
+  for (int64_t i = 0; i < n; i++) {
+    REAL of[3] = {0};
+    for (int k = 0; k < count; k++) {
+      const REAL v = x[t->at[k][i]];
+      for (int side = 0; side < sides; side++) {
+        const REAL w = t->weight[side][k][i];
+        of[side] += w != 0 ? w * v : 0;
+      }
+    }
+    for (int side = 0; side < sides; side++) sum[side][i] += of[side] * dy[i];
+  }
+}
+
+TARGET INLINED void NAME(scatter)(const int count, int64_t n, const NAME(taps) *t, const REAL *dy,
+                                  REAL *dx) {
+  for (int64_t i = 0; i < n; i++)
+    for (int k = 0; k < count; k++) {
+      const REAL w = t->weight[0][k][i];
+      if (w != 0) dx[t->at[k][i]] += w * dy[i];
+    }
 }
 
 /* Items are runs of places. */
@@ -56,10 +75,15 @@ TARGET static void NAME(sample)(int64_t first, int64_t last, int lane, const voi
   for (int64_t item = first; item < last; item++) {
     const int64_t sample = item / runs, from = item % runs * RUN;
     const int64_t n = s->points - from < RUN ? s->points - from : RUN;
-    NAME(find)(j, sample, from, n, -1, &t);
-    for (int64_t c = sample * s->channels; c < (sample + 1) * s->channels; c++)
-      NAME(gather_of)(count, n, &t, (const REAL *)j->x + c * s->plane,
-                      (REAL *)j->y + c * s->points + from);
+    NAME(find)(j, sample, from, n, false, &t);
+    for (int64_t c = sample * s->channels; c < (sample + 1) * s->channels; c++) {
+      const REAL *x = (const REAL *)j->x + c * s->plane;
+      REAL *y = (REAL *)j->y + c * s->points + from;
+      if (count == 1) NAME(gather)(1, n, &t, x, y);
+      else if (count == 4) NAME(gather)(4, n, &t, x, y);
+      else if (count == 16) NAME(gather)(16, n, &t, x, y);
+      else NAME(gather)(count, n, &t, x, y);
+    }
   }
 }
 
@@ -78,13 +102,13 @@ TARGET static void NAME(back)(int64_t first, int64_t last, int lane, const void 
     memset((REAL *)j->y + begin * s->plane, 0, (size_t)((end - begin) * s->plane) * sizeof(REAL));
     for (int64_t p = 0; p < s->points; p += RUN) {
       const int64_t n = s->points - p < RUN ? s->points - p : RUN;
-      NAME(find)(j, sample, p, n, -1, &t);
+      NAME(find)(j, sample, p, n, false, &t);
       for (int64_t c = begin; c < end; c++) {
         const REAL *dy = (const REAL *)j->x + c * s->points + p;
         REAL *dx = (REAL *)j->y + c * s->plane;
-        for (int64_t i = 0; i < n; i++)
-          for (int k = 0; k < count; k++)
-            if (t.at[k][i] >= 0) dx[t.at[k][i]] += t.weight[k][i] * dy[i];
+        if (count == 1) NAME(scatter)(1, n, &t, dy, dx);
+        else if (count == 4) NAME(scatter)(4, n, &t, dy, dx);
+        else NAME(scatter)(count, n, &t, dy, dx);
       }
     }
   }
@@ -101,17 +125,18 @@ TARGET static void NAME(turn)(int64_t first, int64_t last, int lane, const void 
   for (int64_t item = first; item < last; item++) {
     const int64_t sample = item / runs, from = item % runs * RUN;
     const int64_t n = s->points - from < RUN ? s->points - from : RUN;
-    for (int side = 0; side < sides; side++) {
-      REAL value[RUN], sum[RUN] = {0};
-      NAME(find)(j, sample, from, n, side, &t);
-      for (int64_t c = sample * s->channels; c < (sample + 1) * s->channels; c++) {
-        const REAL *dy = (const REAL *)j->dy + c * s->points + from;
-        NAME(gather_of)(count, n, &t, (const REAL *)j->x + c * s->plane, value);
-        for (int64_t i = 0; i < n; i++) sum[i] += dy[i] * value[i];
-      }
-      REAL *to = (REAL *)j->y + (sample * s->points + from) * sides + side;
-      for (int64_t i = 0; i < n; i++) to[i * sides] = sum[i];
+    REAL sum[3][RUN] = {{0}};
+    NAME(find)(j, sample, from, n, true, &t);
+    for (int64_t c = sample * s->channels; c < (sample + 1) * s->channels; c++) {
+      const REAL *x = (const REAL *)j->x + c * s->plane;
+      const REAL *dy = (const REAL *)j->dy + c * s->points + from;
+      if (sides == 2 && count == 4) NAME(slope)(2, 4, n, &t, x, dy, sum);
+      else if (sides == 2) NAME(slope)(2, count, n, &t, x, dy, sum);
+      else NAME(slope)(3, count, n, &t, x, dy, sum);
     }
+    REAL *to = (REAL *)j->y + (sample * s->points + from) * sides;
+    for (int64_t i = 0; i < n; i++)
+      for (int side = 0; side < sides; side++) to[i * sides + side] = sum[side][i];
   }
 }
 

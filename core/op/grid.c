@@ -34,10 +34,15 @@ static int check(grid_how h, const moth_layout *x, const char *shown, const moth
   if (x->ndim != 4 && x->ndim != 5)
     return moth_fail(h.ctx, MOTH_E_SHAPE, "input", "(N, C, H, W) or (N, C, D, H, W) is needed, "
                      "got %s", shown);
-  for (int k = 2; k < x->ndim; k++)
+  int64_t plane = 1;
+  for (int k = 2; k < x->ndim; k++) {
     if (x->shape[k] < 1)
       return moth_fail(h.ctx, MOTH_E_SHAPE, "input", "sides of at least 1 are needed, got %s",
                        shown);
+    if (moth_mul_overflow(plane, x->shape[k], &plane) || plane > INT32_MAX)
+      return moth_fail(h.ctx, MOTH_E_SHAPE, "input", "images below 2^31 elements are needed, got "
+                       "%s", shown);
+  }
   int status = check_grid(h, grid, x->ndim - 2);
   if (!status && grid->l.shape[0] != x->shape[0])
     status = moth_fail(h.ctx, MOTH_E_SHAPE, "grid", "%lld samples as in %s are needed, got %s",
@@ -94,10 +99,12 @@ static int grid_sample_cpu(const grid_sample_args *a, moth_tensor **out) {
 static int grid_sample_grad(const grid_sample_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
   if (g->ctx->grad_mode || x->device > 0) return moth_grid_slopes(a, g);
+  if (a->mode == MOTH_GRID_NEAREST && moth_wants(g, a->grid)) /* constant but for jumps */
+    moth_flow(g, a->grid, ZERO_OF(a->grid));
   if (moth_wants(g, a->input))
     moth_flow(g, a->input, GRAD(g, grid_sample_back, .grad = g->dy, .grid = a->grid,
                                 .size = {x->shape, x->ndim}, SAME_HOW(a)));
-  if (moth_wants(g, a->grid))
+  if (a->mode != MOTH_GRID_NEAREST && moth_wants(g, a->grid))
     moth_flow(g, a->grid, GRAD(g, grid_sample_turn, .grad = g->dy, .input = a->input,
                                .grid = a->grid, SAME_HOW(a)));
   return g->status;
