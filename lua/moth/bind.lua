@@ -246,6 +246,9 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
 for name in ("cholesky cholesky_inverse cholesky_solve cross det inverse logdet matrix_power "
   .. "pinverse qr slogdet svd"):gmatch "%S+" do in_lua[name] = "moth.matrices" end
 
+for name in ("hsplit vsplit dsplit select_scatter diagonal_scatter cov corrcoef logaddexp2 "
+  .. "float_power"):gmatch "%S+" do in_lua[name] = "moth.pieces" end
+
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)
   if in_lua[name] then

@@ -87,6 +87,10 @@ from("moth.composed", "polygamma quantile nanmedian cdist logspace tril_indices 
 from("moth.types", "finfo iinfo promote_types result_type can_cast get_device")
 from("moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det inverse logdet "
   .. "matrix_power pinverse qr slogdet svd")
+from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag cartesian_prod "
+  .. "combinations vander hsplit vsplit dsplit select_scatter diagonal_scatter trapezoid cov "
+  .. "corrcoef logaddexp2 float_power pdist")
+from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
 from("moth.scope", "scope keep")

@@ -1,0 +1,77 @@
+--- window.lua -- what pieces of a signal are multiplied by before a Fourier transform: hann_window,
+-- hamming_window, blackman_window, bartlett_window, kaiser_window.
+
+local define = require "moth.define"
+local errors = require "moth.error"
+
+local cos, pi, abs, sqrt = math.cos, math.pi, math.abs, math.sqrt
+local window = {}
+
+-- The modified Bessel function of order 0, by its series.
+local function bessel(x)
+  local sum, term, k = 1, 1, 0
+  repeat
+    k = k + 1
+    term = term * (x / (2 * k)) ^ 2
+    sum = sum + term
+  until term < sum * 1e-17
+  return sum
+end
+
+local LENGTH = { "int", "window_length", "how many elements" }
+local PERIODIC = { "bool", "periodic", "is it one of many that follow each other? else its last "
+  .. "element is as its first", default = true }
+local WHERE = {
+  { "dtype", "dtype", "element type; the default one when absent", optional = true },
+  { "device", "device", "where the elements live", default = "cpu" },
+  { "bool", "requires_grad", "gather gradients for it", default = false },
+}
+
+-- Makes a window of a function of the share of it that lies before an element, and of what `more`
+-- arguments say.
+local function make(name, doc, more, value, examples)
+  local args = { LENGTH, PERIODIC }
+  for _, row in ipairs(more) do args[#args + 1] = row end
+  for _, row in ipairs(WHERE) do args[#args + 1] = row end
+  window[name] = define {
+    name = name, doc = doc, args = args, examples = examples,
+    run = function(n, periodic, ...)
+      if n < 0 then
+        errors.argument(name, "window_length", "a number from 0 on is needed, got " .. n,
+          "E_DOMAIN")
+      end
+      local moth, list, a, b = require "moth", {}, ...
+      local at = #more + 1
+      local dtype, device, requires_grad = select(at, ...)
+      local last = periodic and n or n - 1
+      for i = 1, n do list[i] = n == 1 and 1 or value((i - 1) / last, a, b) end
+      return (moth.tensor(list, { dtype = dtype or moth.get_default_dtype(), device = device,
+                                  requires_grad = requires_grad }):reshape(n))
+    end,
+  }
+end
+
+local EXAMPLES = "5\n4, false, {dtype = moth.float64, requires_grad = true}"
+
+make("hann_window", "Half a cosine's wave from 0 to 1 and back.", {},
+  function(t) return 0.5 - 0.5 * cos(2 * pi * t) end, EXAMPLES)
+
+make("hamming_window", "alpha less beta times a cosine.", {
+  { "float", "alpha", "the mean", default = 0.54 },
+  { "float", "beta", "the size of the cosine", default = 0.46 },
+}, function(t, alpha, beta) return alpha - beta * cos(2 * pi * t) end,
+  "5\n4, false, {alpha = 0.5, beta = 0.4, dtype = moth.float64, requires_grad = true}")
+
+make("blackman_window", "A sum of two cosines, 0 at its ends.", {},
+  function(t) return 0.42 - 0.5 * cos(2 * pi * t) + 0.08 * cos(4 * pi * t) end, EXAMPLES)
+
+make("bartlett_window", "A triangle.", {},
+  function(t) return 1 - abs(2 * t - 1) end, EXAMPLES)
+
+make("kaiser_window", "A Bessel function, the steeper the larger beta is.", {
+  { "float", "beta", "how steep it is", default = 12 },
+}, function(t, beta)
+  return bessel(beta * sqrt(math.max(0, 1 - (2 * t - 1) ^ 2))) / bessel(beta)
+end, "5\n4, false, {beta = 3, dtype = moth.float64, requires_grad = true}")
+
+return window

@@ -1,0 +1,55 @@
+-- Tensors put together and taken apart, from the user's side: views, errors, how they are called.
+-- Values and gradients are in spec/golden/ and coverage_spec.
+
+local moth = require "moth"
+
+local function refuses(text, f) assert.has_error_like(f, text) end
+
+describe("pieces of tensors", function()
+  it("are views where nothing is put together", function()
+    local x = moth.zeros(4, 4, 4)
+    x:hsplit(2)[1]:fill_(1)
+    moth.atleast_3d(x[1][1])[{ {}, 1, {} }]:add_(1)
+    assert.equal(33, x:sum():item())
+    assert.equal("(1, 3, 1)", tostring(moth.atleast_3d(moth.zeros(3)).shape))
+  end)
+
+  it("are taken in a row or in a list", function()
+    local a, b = moth.ones(2), moth.zeros(2)
+    assert.is_true(moth.column_stack(a, b):equal(moth.column_stack { a, b }))
+    assert.same({ { 1, 1, 0, 0 }, { 0, 0, 0, 0 } }, moth.block_diag(a, b):tolist())
+    assert.equal("(4, 2)", tostring(moth.cartesian_prod(a, b).shape))
+  end)
+
+  it("are replaced in a copy, with gradients to both", function()
+    local x, y = moth.zeros(2, 3):requires_grad_(), moth.ones(3):requires_grad_()
+    local z = x:select_scatter(y, 1, -1)
+    assert.same({ { 0, 0, 0 }, { 1, 1, 1 } }, z:tolist())
+    assert.equal(0, x:sum():item())
+    local doubled = z * 2
+    doubled:sum():backward()
+    assert.same({ { 2, 2, 2 }, { 0, 0, 0 } }, x.grad:tolist())
+    assert.same({ 2, 2, 2 }, y.grad:tolist())
+  end)
+
+  it("name what does not fit", function()
+    local x = moth.zeros(4, 3)
+    refuses("'indices_or_sections' to 'hsplit' %(a divisor of 3 is needed, got 2",
+      function() x:hsplit(2) end)
+    refuses("'input' to 'dsplit' %(at least 3 dimensions", function() x:dsplit(2) end)
+    refuses("'src' to 'select_scatter' %(%(4%) is needed, got f32 %(3%)",
+      function() x:select_scatter(moth.ones(3), 2, 1) end)
+    refuses("'tensors' to 'block_diag' %(matrices are needed",
+      function() moth.block_diag(moth.ones(2, 2, 2)) end)
+    refuses("'input' to 'cov'", function() moth.cov(moth.ones(2, 2, 2)) end)
+    refuses("'window_length' to 'hann_window' %(a number from 0 on is needed, got %-1",
+      function() moth.hann_window(-1) end)
+    refuses("'x' to 'trapezoid'", function() moth.trapezoid(x, moth.ones(2)) end)
+  end)
+
+  it("of a signal are weighed by windows that add up", function()
+    local w = moth.hann_window(8, { dtype = moth.float64 })
+    assert.is_true((w + w:roll(4, 1)):allclose(moth.ones(8, { dtype = moth.float64 })))
+    assert.is_true(moth.hamming_window(7, false):equal(moth.hamming_window(7, false):flip(1)))
+  end)
+end)
