@@ -21,6 +21,31 @@ describe("a product with zeros", function()
   end)
 end)
 
+describe("a product with factors", function()
+  it("of half types is rounded once, and its factors not at all", function()
+    for _, dtype in ipairs { moth.float16, moth.bfloat16 } do
+      local x = moth.tensor({ { 0.7 } }, { dtype = dtype })
+      local exact = x:double() * -4.775 + x:double() * x:double() * 2.0315
+      local product = (x:double() * x:double()):to(dtype):double() -- which matmul gives
+      local wanted = (x:double() * -4.775 + product * 2.0315):to(dtype)
+      local y = moth.addmm(x, x, x, { beta = -4.775, alpha = 2.0315 })
+      assert.equal(dtype, y.dtype)
+      assert.equal(wanted:item(), y:item())
+      assert.close(exact:item(), y:item(), dtype == moth.float16 and 1e-3 or 8e-3)
+      assert.equal((product * 2.0315):to(dtype):item(),
+        moth.addmm(x, x, x, { beta = 0, alpha = 2.0315 }):item())
+      local b = x:view(1, 1, 1)
+      assert.equal(y:item(), moth.baddbmm(b, b, b, { beta = -4.775, alpha = 2.0315 }):item())
+    end
+  end)
+
+  it("of half types has gradients of these types", function()
+    local x = moth.randn(2, 2):to(moth.bfloat16):requires_grad_()
+    moth.addmm(x, x, x, { beta = 0.3, alpha = 0.7 }):sum():backward()
+    assert.equal(moth.bfloat16, x.grad.dtype)
+  end)
+end)
+
 describe("a norm", function()
   it("has the subgradient 0 at zero", function()
     for _, p in ipairs { 2, 1, 0.5, 3, 0 } do

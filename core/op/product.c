@@ -3,6 +3,7 @@
 
 #include "../kernel/scalar.h"
 #include "arith.h"
+#include "copy.h"
 #include "create.h"
 #include "matmul.h"
 #include "reduce.h"
@@ -38,19 +39,12 @@ static int check_factors(const moth_tensor *input, moth_scalar beta, moth_scalar
                 : moth_scalar_to(input->ctx, "alpha", alpha, input->l.dtype, &element);
 }
 
-/* *out := beta * input + alpha * product; takes the product. */
-static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, moth_scalar alpha,
-                 moth_tensor **out) {
-  const moth_layout *x = &input->l, *y = &product->l;
+/* *out := beta * input + alpha * product, in their dtype; takes the product. */
+static int summed(moth_tensor *input, moth_tensor *product, moth_scalar beta, moth_scalar alpha,
+                  moth_tensor **out) {
   moth_tensor *sum = NULL;
-  bool fits = x->ndim <= y->ndim;
-  for (int d = 1; fits && d <= x->ndim; d++)
-    fits = x->shape[x->ndim - d] == 1 || x->shape[x->ndim - d] == y->shape[y->ndim - d];
   int status = MOTH_OK;
-  if (!fits)
-    status = moth_fail(input->ctx, MOTH_E_SHAPE, "input", "%s does not broadcast to the product %s",
-                       moth_str(input), moth_str(product));
-  else if (is_number(beta, 0) && is_number(alpha, 1))
+  if (is_number(beta, 0) && is_number(alpha, 1))
     *out = moth_tensor_retain(product);
   else if (is_number(beta, 0))
     return scaled(product, alpha, out);
@@ -62,6 +56,40 @@ static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, mot
     status = MOTH_CALL(input->ctx, out, add, .input = sum, .other = product, .alpha = alpha);
   moth_tensor_release(sum);
   moth_tensor_release(product);
+  return status;
+}
+
+static int check_fit(const moth_tensor *input, const moth_tensor *product) {
+  const moth_layout *x = &input->l, *y = &product->l;
+  bool fits = x->ndim <= y->ndim;
+  for (int d = 1; fits && d <= x->ndim; d++)
+    fits = x->shape[x->ndim - d] == 1 || x->shape[x->ndim - d] == y->shape[y->ndim - d];
+  if (fits) return MOTH_OK;
+  return moth_fail(input->ctx, MOTH_E_SHAPE, "input", "%s does not broadcast to the product %s",
+                   moth_str(input), moth_str(product));
+}
+
+/* The same. Half types go through f32 where there are factors: these may lie between their numbers,
+** and the sum is to be rounded once. */
+static int added(moth_tensor *input, moth_tensor *product, moth_scalar beta, moth_scalar alpha,
+                 moth_tensor **out) {
+  moth_ctx *ctx = input->ctx;
+  moth_tensor *x = NULL, *y = NULL, *sum = NULL;
+  const int dtype = product->l.dtype;
+  int status = check_fit(input, product);
+  if (status) {
+    moth_tensor_release(product);
+    return status;
+  }
+  if (!moth_is_half(dtype) || (is_number(alpha, 1) && (is_number(beta, 0) || is_number(beta, 1))))
+    return summed(input, product, beta, alpha, out);
+  status = MOTH_CALL(ctx, &x, cast, .input = input, .dtype = MOTH_F32);
+  if (!status) status = MOTH_CALL(ctx, &y, cast, .input = product, .dtype = MOTH_F32);
+  moth_tensor_release(product);
+  if (!status) status = summed(x, y, beta, alpha, &sum);
+  if (!status) status = MOTH_CALL(ctx, out, cast, .input = sum, .dtype = dtype);
+  moth_tensor_release(x);
+  moth_tensor_release(sum);
   return status;
 }
 
