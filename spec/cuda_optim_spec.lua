@@ -63,6 +63,20 @@ describe("an optimizer on a GPU", function()
     end)
   end
 
+  it("makes the matrices of Muon's steps orthogonal as the CPU does", function()
+    local here, there = {moth.randn(5, 3), moth.randn(4, 9):t(), moth.randn(6, 6)}, {}
+    for i, p in ipairs(here) do
+      there[i] = p:cuda():detach():requires_grad_()
+      p:requires_grad_()
+      p.grad = moth.randn(p.shape)
+      there[i].grad = p.grad:cuda()
+    end
+    for _, list in ipairs {here, there} do optim.Muon(list, {lr = 0.1}):step() end
+    for i, p in ipairs(here) do
+      assert.is_true(moth.allclose(p:detach(), there[i]:detach():cpu(), {rtol = 1e-2, atol = 1e-2}))
+    end
+  end)
+
   it("counts what it writes, so that a graph from before is refused", function()
     local p = moth.randn(3, {device = "cuda"}):requires_grad_()
     local y = (p * p):mean()
