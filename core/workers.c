@@ -68,6 +68,7 @@ typedef struct crew {
   uint32_t running;  /* threads */
   uint32_t refs;     /* of the handle and of each thread */
   bool stopped;
+  bool late;         /* an end has waited long enough for it */
   char problem[960]; /* why a worker failed */
   pid_t process;
   uint32_t n;
@@ -200,11 +201,11 @@ static void wait_for(const moth_ctx *host) {
   const struct timespec until = after(PATIENCE);
   pthread_mutex_lock(&lock);
   for (crew *c = crews; c;) {
-    if ((host && c->host != host) || !c->stopped || !c->running) {
+    if ((host && c->host != host) || !c->stopped || c->late) {
       c = c->next;
       continue;
     }
-    if (pthread_cond_timedwait(&ended, &lock, &until) == ETIMEDOUT) break;
+    c->late = pthread_cond_timedwait(&ended, &lock, &until) == ETIMEDOUT;
     c = crews;
   }
   pthread_mutex_unlock(&lock);

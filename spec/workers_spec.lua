@@ -199,6 +199,56 @@ describe("a pass with workers resumed in the middle", function()
   end)
 end)
 
+describe("a stream", function()
+  local function positions(loader)
+    local list = {}
+    for _, batch in ipairs(batches(loader)) do list[#list + 1] = batch[1][2] end
+    return list
+  end
+
+  it("is read ahead by one worker, in its own order", function()
+    for _, options in ipairs {{batch_size = 3}, {batch_size = 4, drop_last = true}, {},
+                              {batch_size = 5, collate_fn = function(list)
+                                return moth.tensor(#list)
+                              end}} do
+      local wanted = batches(data.DataLoader(sets.Stream(10), options))
+      options.num_workers = 1
+      assert.same(wanted, batches(data.DataLoader(sets.Stream(10), options)))
+      assert.same(wanted, batches(data.DataLoader(sets.Shared(10), options)))
+    end
+    local chain = data.ChainDataset {sets.Stream(3), sets.Stream(4)}
+    assert.same({{1, 2}, {3, 1}, {2, 3}, {4}},
+      positions(data.DataLoader(chain, {batch_size = 2, num_workers = 1})))
+    assert.same({}, positions(data.DataLoader(sets.Stream(0), {num_workers = 1})))
+  end)
+
+  it("that asks which worker it is comes in turns, until each has ended", function()
+    local wanted = {{1, 3}, {2, 4}, {5, 7}, {6, 8}, {9}, {10}}
+    local loader = data.DataLoader(sets.Shared(10), {batch_size = 2, num_workers = 2,
+                                                     persistent_workers = true})
+    assert.same(wanted, positions(loader))
+    assert.same(wanted, positions(loader))
+    local step = loader:iter()
+    for _ = 1, 3 do step() end
+    local state = loader:state_dict()
+    loader:load_state_dict(state)
+    assert.same({wanted[4], wanted[5], wanted[6]}, positions(loader))
+    assert.same({{1}, {2}}, positions(data.DataLoader(sets.Shared(2), {num_workers = 3})))
+  end)
+
+  it("that does not ask is refused by several workers: each would give all of it", function()
+    assert.has_error_like(function()
+      positions(data.DataLoader(sets.Stream(9), {num_workers = 2}))
+    end, "Stream does not ask data.get_worker_info.*each of 2 workers would give all")
+  end)
+
+  it("raises its errors here", function()
+    assert.has_error_like(function()
+      positions(data.DataLoader(sets.Shared(20), {num_workers = 2}))
+    end, "in worker 1: .*sets%.lua:%d+: 13 is broken")
+  end)
+end)
+
 describe("an error in a worker", function()
   local function step_of(...)
     return data.DataLoader(sets.Wrong(10, ...), {num_workers = 2}):iter()
@@ -271,7 +321,9 @@ describe("a DataLoader with workers", function()
     loop[1] = loop
     function own:worker() return data.source("x", loop) end
     refuses(own(), {}, "a table that contains itself", "E_TYPE")
-    refuses(data.IterableDataset(ipairs), {}, "a stream comes in one order", "E_UNSUPPORTED")
+    refuses(data.IterableDataset(ipairs), {}, "must make the IterableDataset anew", "E_UNSUPPORTED")
+    refuses(data.ChainDataset {data.IterableDataset(ipairs)}, {}, "must make the ChainDataset anew",
+      "E_UNSUPPORTED")
   end)
 
   it("says what is wrong with an argument", function()

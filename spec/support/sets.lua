@@ -58,6 +58,25 @@ end)
 
 dataset("Exits", function() os.exit(3) end)
 
+-- Streams of 1 to n; Shared ones leave to each worker what is its own.
+local function stream(name, shared)
+  local set = nn.class(name, data.IterableDataset)
+  function set:init(n) self.n = n end
+  function set:worker() return data.source("spec.support.sets:" .. name, self.n) end
+  function set:iter()
+    local info = shared and data.get_worker_info() or {id = 1, num_workers = 1}
+    local i = info.id - info.num_workers
+    return function()
+      i = i + info.num_workers
+      if i == 13 then error("13 is broken") end
+      if i <= self.n then return moth.tensor(i), "s" .. i end
+    end
+  end
+  sets[name] = set
+end
+stream("Stream")
+stream("Shared", true)
+
 -- Which worker gave it.
 dataset("Told", function(_, i)
   local info = data.get_worker_info()

@@ -59,10 +59,10 @@ local function search_path()
 end
 
 -- The programs of all workers, and what must live as long as they are read.
-local function programs_of(job, n)
+local function programs_of(job, first, n)
   local programs, held = lib.array("moth_message", n), {}
   for id = 1, n do
-    job.id = id
+    job.id = first + id - 1
     local text, tensors = pack.write(1, job)
     local tokens, digits = pack.tokens(tensors), {}
     held[id] = {tokens = tokens, n = #tensors}
@@ -78,11 +78,13 @@ local function programs_of(job, n)
 end
 
 --- Starts workers.
--- @param job  what they are to do: {source, num_workers, whole, samples, collate, init, seed}
-function crew.start(job)
-  local moth, lua, n = require "moth", host_lua(), job.num_workers
+-- @param job          what they are to do: {source, num_workers, whole, samples, stream, collate,
+--                     init, seed}
+-- @param first, last  which of all
+function crew.start(job, first, last)
+  local moth, lua, n = require "moth", host_lua(), last - first + 1
   job.dtype, job.limit = moth.get_default_dtype(), moth.memory().limit_bytes
-  local programs, held = programs_of(job, n)
+  local programs, held = programs_of(job, first, n)
   local h = lib.Handle()
   local status = C.moth_workers_start(ctx, lua, programs, n, h)
   if status < 0 then
@@ -157,7 +159,10 @@ local function settle(self, pass, k, kind, ...)
     return settle(self, pass, k, receive(self, pass, k))
   end
   pass.given, pass.waiting[k] = k, nil
-  if kind == "batch" then return ... end
+  if kind == "batch" then
+    if select("#", ...) == 0 then crew.finish(self, pass) end -- a stream is at its end
+    return ...
+  end
   local id, text, code = ...
   errors.raise(("in worker %d: %s"):format(id, text), code)
 end
@@ -169,10 +174,12 @@ end
 -- @return a function that gives a batch at a time, then nil
 function crew.pass(self, next_batch, options)
   local pass = {next_batch = next_batch, asked = 0, given = 0, waiting = {}, base = self.number,
-                seed = options.seed, skip = options.skip, timeout = options.timeout}
+                seed = options.seed, skip = options.skip, timeout = options.timeout,
+                once = options.once}
   self.pass = pass
   for _ = 1, options.ahead do ask(self, pass) end
   return function()
+    if pass.over then return nil end
     if self.pass ~= pass then
       errors.raise("this pass of the DataLoader is over: another one has begun, and with "
         .. "persistent_workers there is one at a time", "E_STATE")
@@ -180,16 +187,18 @@ function crew.pass(self, next_batch, options)
     if pass.asked - pass.given <= options.ahead then ask(self, pass) end
     local k = pass.given + 1
     if k > pass.asked then
-      if options.once then crew.stop(self) end
+      crew.finish(self, pass)
       return nil
     end
     return settle(self, pass, k, receive(self, pass, k))
   end
 end
 
---- Ends the workers.
-function crew.stop(self)
-  if self.handle then self.handle:free() end
+--- Ends a pass, and the workers if they were for this one.
+function crew.finish(self, pass)
+  pass.over = true
+  if not pass.once then return end
+  self.handle:free()
   self.handle = nil
 end
 

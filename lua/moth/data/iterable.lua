@@ -64,13 +64,16 @@ function ChainDataset:init(datasets)
     errors.argument("ChainDataset", "datasets", "a list of IterableDatasets is needed, got " ..
       errors.describe(datasets), "E_TYPE")
   end
+  local list = {}
   for i, part in ipairs(datasets) do
+    if require("moth.data.source").is(part) then part = part() end
+    list[i] = part
     if not iterable.is(part) then
       errors.argument("ChainDataset", "datasets", ("element %d is %s, not an IterableDataset")
         :format(i, errors.describe(part)), "E_TYPE")
     end
   end
-  self.datasets = {unpack(datasets)}
+  self.datasets = list
 end
 
 function ChainDataset:iter()
@@ -92,6 +95,14 @@ function ChainDataset:iter()
     return check(step())
   end
   return advance
+end
+
+-- As dataset.lua's: of this class alone.
+function ChainDataset:worker()
+  local list, source_of = {}, require("moth.data.dataset").source_of
+  for i, part in ipairs(self.datasets) do list[i] = source_of(part) end
+  if class.of(self) ~= ChainDataset or #list < #self.datasets then return nil end
+  return require("moth.data.source").source("moth.data.iterable:ChainDataset", list)
 end
 
 --- How many samples all of them have; an error if one does not know.

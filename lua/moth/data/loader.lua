@@ -189,8 +189,10 @@ end
 --                       one does). The batches are the same, in the same order. A dataset must say
 --                       how another state makes it: be given as data.source("module", ...), or have
 --                       :worker() that returns that, as TensorDataset, datasets of those and
---                       data.csv do. A collate_fn that is a data.source runs in the workers, a
---                       function in this state
+--                       data.csv do. Of a stream each worker walks its own copy, and batches come
+--                       of them in turn: with several it must ask data.get_worker_info().
+--                       A collate_fn that is a data.source runs in the workers, a function in this
+--                       state
 -- @param pin_memory     put the tensors of batches into pinned memory, from which
 --                       x:to("cuda", {non_blocking = true}) copies while the CPU goes on
 -- @param timeout        seconds to wait for a batch of the workers (default 0: for ever)
@@ -219,12 +221,11 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
     source = source[1] -- DataLoader{dataset}: a list of arguments without names
   end
   if sources.is(source) then source = dataset.made(source) end
+  local options = {num_workers = num_workers, timeout = timeout, worker_init_fn = init_fn,
+                   prefetch_factor = prefetch, persistent_workers = persistent}
   if iterable.is(source) then
-    if num_workers ~= 0 then
-      errors.argument("DataLoader", "num_workers", "a stream comes in one order; leave it at 0",
-        "E_UNSUPPORTED")
-    end
-    return init_stream(self, source, {shuffle = shuffle, sampler = own, batch_sampler = batches})
+    init_stream(self, source, {shuffle = shuffle, sampler = own, batch_sampler = batches})
+    return workers.init(self, options)
   end
   self.dataset = dataset.of(source, "DataLoader", "dataset")
   if not own then
@@ -234,8 +235,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   self.sampler = own
   self.batch_sampler = batches or sampler.BatchSampler(own, batch_size, drop_last)
   self.own_batches = batches ~= nil
-  workers.init(self, {num_workers = num_workers, timeout = timeout, worker_init_fn = init_fn,
-                      prefetch_factor = prefetch, persistent_workers = persistent})
+  workers.init(self, options)
 end
 
 -- How many samples there are, or nil if the stream does not know.
@@ -337,12 +337,11 @@ local function worker_pass(self, skip, pass)
   return function() return joined(step()) end
 end
 
-local function stream_pass(self, skip)
-  local step, size = self.dataset:iter(), self.batch_size
-  local join, ended = self.collate_fn or loader.default_collate, false
-  for _ = 1, skip * size do step() end
+--- Cuts a stream into lists of samples.
+-- @return a function that gives a list at a time, then nil
+function loader.cut(stream, size, drop_last)
+  local step, ended, list = stream:iter(), false, {}
   return function()
-    local list = {}
     while not ended and #list < size do
       local one = packed(step())
       if one == nil or type(one) == "table" and rawget(one, "n") and rawget(one, 1) == nil then
@@ -351,13 +350,32 @@ local function stream_pass(self, skip)
         list[#list + 1] = one
       end
     end
-    if #list == 0 or (self.drop_last and #list < size) then return nil end
+    local full = list
+    if #full == 0 or (drop_last and #full < size) then return nil end
+    list = {}
+    return full
+  end
+end
+
+local function stream_pass(self, skip, pass)
+  local step, join
+  if self.workers then
+    step, join = workers.begin_stream(self, pass)
+  else
+    step = loader.cut(self.dataset, self.batch_size, self.drop_last)
+    join = self.collate_fn or loader.default_collate
+    for _ = 1, skip do step() end
+  end
+  if not join then return step end
+  return function()
+    local list = step()
+    if list == nil then return nil end
     return checked(join(list))
   end
 end
 
 local function begin(self, skip, pass)
-  if self.stream then return (stream_pass(self, skip)) end
+  if self.stream then return (stream_pass(self, skip, pass)) end
   if self.workers then return (worker_pass(self, skip, pass)) end
   if by_batches(self) then return (fast_pass(self, skip)) end
   return (slow_pass(self, skip))

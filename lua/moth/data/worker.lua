@@ -51,6 +51,22 @@ local function seed_with(seed)
   math.randomseed(seed)
 end
 
+-- Of a stream, which this worker walks by itself; no values mean its end.
+local function stream_maker(job, stream, join)
+  local step
+  return function(what)
+    if what.begin then step = loader.cut(stream, job.stream.batch_size, job.stream.drop_last) end
+    local list = step()
+    if info.num_workers > 1 and not workers.asked then
+      errors.raise(("%s does not ask data.get_worker_info(), so that each of %d workers would give "
+        .. "all of it; let it leave out what is for others, or have one worker"):format(
+        class.typename(stream) or "the stream", info.num_workers), "E_UNSUPPORTED")
+    end
+    if list == nil then return false end
+    return join(list)
+  end
+end
+
 -- What a batch is made by: function(positions) -> whether its tensors are fresh, its values.
 local function maker(job, dataset)
   if job.whole then
@@ -59,13 +75,14 @@ local function maker(job, dataset)
       return fresh, dataset:batch(moth.tensor(positions, {dtype = moth.int64}))
     end
   end
-  local join = job.collate
-  return function(positions)
-    local list = loader.samples(dataset, positions)
-    if job.samples then return false, list end
-    if join then return false, loader.checked(join(list)) end
+  local collate, samples = job.collate, job.samples
+  local function join(list)
+    if samples then return false, list end
+    if collate then return false, loader.checked(collate(list)) end
     return true, loader.default_collate(list)
   end
+  if job.stream then return stream_maker(job, dataset, join) end
+  return function(positions) return join(loader.samples(dataset, positions)) end
 end
 
 -- Sends what a batch came to.
@@ -76,11 +93,12 @@ end
 
 -- " (get of the dataset: squares.lua:12)" where a message has no place: `return f(x)` erases it.
 local function place_of(problem)
-  local get = class.written(info.dataset.get)
+  local name = info.dataset.get and "get" or "iter"
+  local get = class.written(info.dataset[name])
   local placed = problem:find "^[^\n]-:%d+: "
   if placed or type(get) ~= "function" or errors.is_own(get) then return "" end
   local where = debug.getinfo(get, "S")
-  return (" (get of the dataset: %s:%d)"):format(where.short_src, where.linedefined)
+  return (" (%s of the dataset: %s:%d)"):format(name, where.short_src, where.linedefined)
 end
 
 local function failed(problem)
@@ -119,7 +137,8 @@ function worker.run(text, tokens)
   moth.set_default_dtype(job.dtype)
   if job.limit > 0 then moth.set_memory_limit(job.limit) end
   seed_with(job.seed)
-  info.dataset = datasets.of(job.source, "DataLoader", "dataset")
+  info.dataset = job.source()
+  if not job.stream then info.dataset = datasets.of(info.dataset, "DataLoader", "dataset") end
   if job.init then job.init(info.id) end
   local make, got = maker(job, info.dataset), ffi.new("moth_message")
   job = nil -- luacheck: ignore

@@ -15,7 +15,10 @@ local workers = {info = nil} -- info: in a worker's state, set by worker.lua
 -- Each batch has a seed of its own, made of the state that the loader's generator has when the pass
 -- begins, of how many passes came before, and of the batch's number: what `get` draws does not
 -- depend on which worker draws it, or on how many there are.
-function workers.get_worker_info() return workers.info end
+function workers.get_worker_info()
+  workers.asked = true
+  return workers.info
+end
 
 local function refuse(name, text, code) errors.argument("DataLoader", name, text, code) end
 
@@ -64,11 +67,14 @@ function workers.init(self, options)
   local collate = sources.is(self.collate_fn) and self.collate_fn or nil
   self.workers = {
     passes = 0, timeout = options.timeout, persistent = options.persistent_workers,
-    ahead = options.num_workers * (options.prefetch_factor or 2),
+    ahead = options.prefetch_factor or 2, crews = {},
     samples = self.collate_fn ~= nil and not collate,
     job = {source = source_of(self.dataset), num_workers = options.num_workers, collate = collate,
            init = options.worker_init_fn},
   }
+  if self.stream then
+    self.workers.job.stream = {batch_size = self.batch_size, drop_last = self.drop_last}
+  end
   require("moth.data.crew").check(self.workers.job)
 end
 
@@ -82,15 +88,21 @@ function workers.count(self, resume)
   return w.passes
 end
 
--- The workers of a pass; those of the one before, if they live on.
-local function crew_of(self, seed, whole)
+-- Workers `first` to `last` for a pass; those of the one before, if they live on.
+local function crew_of(self, first, last, seed, whole)
   local w, crew = self.workers, require "moth.data.crew"
-  if w.crew and crew.lives(w.crew) then return w.crew end
+  local old = w.crews[first]
+  if old and crew.lives(old) then return old end
   local job = {whole = whole, samples = w.samples, seed = seed}
   for key, value in pairs(w.job) do job[key] = value end
-  local started = crew.start(job)
-  if w.persistent then w.crew = started end
+  local started = crew.start(job, first, last)
+  if w.persistent then w.crews[first] = started end
   return started
+end
+
+local function seed_of(pass)
+  local crew = require "moth.data.crew"
+  return crew.seed(crew.seed(pass.random[1], pass.random[2]), pass.number)
 end
 
 --- Begins a pass.
@@ -100,11 +112,50 @@ end
 -- @param whole       whether the dataset gives whole batches
 -- @return a function that gives a batch at a time, or a list of samples, then nil
 function workers.begin(self, next_batch, pass, whole)
-  local w, crew = self.workers, require "moth.data.crew"
-  local seed = crew.seed(crew.seed(pass.random[1], pass.random[2]), pass.number)
-  return (crew.pass(crew_of(self, seed, whole), next_batch, {
-    ahead = w.ahead, seed = seed, skip = pass.batch, timeout = w.timeout, once = not w.persistent,
+  local w, n, seed = self.workers, self.workers.job.num_workers, seed_of(pass)
+  return (require("moth.data.crew").pass(crew_of(self, 1, n, seed, whole), next_batch, {
+    ahead = n * w.ahead, seed = seed, skip = pass.batch, timeout = w.timeout,
+    once = not w.persistent,
   }))
+end
+
+-- What a worker with a stream is asked: to begin, then for one batch after another.
+local function asks()
+  local begun = false
+  return function()
+    local ask = {begin = not begun}
+    begun = true
+    return ask
+  end
+end
+
+--- Begins a pass of a stream: each worker has a copy of it, and they give a batch in turn.
+-- @return as workers.begin
+function workers.begin_stream(self, pass)
+  local w, seed, steps, at = self.workers, seed_of(pass), {}, 1
+  local crew = require "moth.data.crew"
+  for id = 1, w.job.num_workers do
+    local own = crew.seed(seed, id)
+    steps[id] = crew.pass(crew_of(self, id, id, own), asks(), {
+      ahead = w.ahead, seed = own, skip = 0, timeout = w.timeout, once = not w.persistent,
+    })
+  end
+  local give
+  local function turn(first, ...)
+    if first == nil then -- this one's has ended
+      table.remove(steps, at)
+      return give()
+    end
+    at = at + 1
+    return first, ...
+  end
+  give = function()
+    if #steps == 0 then return nil end
+    if at > #steps then at = 1 end
+    return turn(steps[at]())
+  end
+  for _ = 1, pass.batch do give() end
+  return give, w.samples and self.collate_fn or nil
 end
 
 return workers
