@@ -199,14 +199,19 @@ bool moth_is_workers_storage(const moth_storage *s) { return s->deleter == drop;
 ** end later, or with the process. */
 static void wait_for(const moth_ctx *host) {
   const struct timespec until = after(PATIENCE);
+  bool late = false;
   pthread_mutex_lock(&lock);
   for (crew *c = crews; c;) {
     if ((host && c->host != host) || !c->stopped || c->late) {
       c = c->next;
       continue;
     }
-    c->late = pthread_cond_timedwait(&ended, &lock, &until) == ETIMEDOUT;
-    c = crews;
+    if (late) {
+      c->late = true;
+      continue;
+    }
+    late = pthread_cond_timedwait(&ended, &lock, &until) == ETIMEDOUT;
+    c = crews; /* the one that was waited for may be gone */
   }
   pthread_mutex_unlock(&lock);
 }
