@@ -67,7 +67,10 @@ static bool lowers(const moth_op *op) {
   return listed(op, list);
 }
 
+/* What is delicate, and what knows no half types: linear algebra. */
 static bool raises(const moth_op *op) {
+  const uint32_t halves = MOTH_BIT(MOTH_F16) | MOTH_BIT(MOTH_BF16);
+  if (op->dtypes & MOTH_BIT(MOTH_F32) && !(op->dtypes & halves)) return true;
   static const moth_op *const list[] = {
     &moth_op_softmax, &moth_op_log_softmax, &moth_op_nll_loss, &moth_op_cross_entropy_soft,
     &moth_op_ctc_losses,

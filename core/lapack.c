@@ -136,6 +136,9 @@ int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *
   else if (!status) status = moth_parallel(ctx, s->count, 1, 500 + flops / 4, work, &job);
   for (int64_t i = 0; i < s->count && !status && *failed < 0; i++)
     if (s->info[i]) *failed = i;
+  for (int64_t i = 0; s->codes && i < s->count && !status; i++)
+    s->codes[i] = s->info[i] == MOTH_NOT_FINITE ? 1 : s->info[i];
+  if (s->codes) *failed = -1;
   s->failure = *failed < 0 ? 0 : s->info[*failed];
   if (s->info) moth_dealloc(ctx, s->info, infos);
   if (job.scratch) moth_dealloc(ctx, job.scratch, s->room * lanes);

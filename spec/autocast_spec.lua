@@ -25,6 +25,15 @@ describe("autocast", function()
     assert.equal(moth.float32, F.linear(x, w, b).dtype)
   end)
 
+  it("raises what knows no half types", function()
+    inside(function()
+      local x = moth.eye(3):to(moth.bfloat16) * 2
+      assert.equal(moth.float32, moth.linalg.inv(x).dtype)
+      assert.equal(moth.float32, moth.linalg.solve(x, x:double():float()).dtype)
+      assert.equal(moth.float64, moth.linalg.det(x:double()).dtype)
+    end)
+  end)
+
   it("makes an f32 loss of short scores, as of their f32 copy, but without making one", function()
     local labels, half = moth.randint(1, 51, { 64 }), moth.randn(64, 50):to(moth.bfloat16)
     for _, options in ipairs { { reduction = "mean" }, { reduction = "none" },

@@ -32,6 +32,24 @@ describe("a singular matrix", function()
       "'gels' needs", "E_DOMAIN")
   end)
 
+  it("is no error of inv_ex and cholesky_ex, which say which one it is", function()
+    local y, info = linalg.inv_ex(stack)
+    assert.same({0, 2, 1}, info:tolist())
+    assert.equal(moth.int32, info.dtype)
+    assert.same({false, true, true}, {y[1]:isnan():any():item(), y[2]:isnan():all():item(),
+      y[3]:isnan():all():item()})
+    local l, codes = linalg.cholesky_ex(stack, {upper = true})
+    assert.same({0, 2, 1}, codes:tolist())
+    assert.same({{1, 0}, {0, 1}}, l[1]:tolist())
+    assert.same({true, true, false}, {l[2][1][1]:isnan():item(), l[2][1][2]:isnan():item(),
+      l[2][2][1]:isnan():item()})
+    refuses(function() linalg.inv_ex(stack, true) end, "to 'inv_ex' (matrix 2 of", "E_DOMAIN")
+    refuses(function() linalg.cholesky_ex(stack, {check_errors = true}) end,
+      "to 'cholesky_ex' (matrix 2 of", "E_DOMAIN")
+    codes = select(2, linalg.cholesky_ex(moth.full({2, 2}, 0 / 0)))
+    assert.equal(1, codes:item())
+  end)
+
   it("has a determinant, whose gradient are its cofactors", function()
     assert.same({1, 0, 0}, linalg.det(stack):tolist())
     local sign, log = linalg.slogdet(stack)
@@ -109,7 +127,9 @@ describe("linear algebra", function()
       "E_ARG")
     refuses(function() linalg.cond(moth.ones(2, 3), 1) end, "to 'cond' (a square matrix", "E_SHAPE")
     refuses(function() linalg.lu_solve(moth.eye(2), moth.tensor{3LL, 2LL}, moth.ones(2, 1)) end,
-      "3 is none of the 2 rows", "E_INDEX")
+      "bad argument 'pivots' to 'lu_solve' (3 is none of the 2 rows", "E_INDEX")
+    refuses(function() linalg.cross(moth.ones(2, 3), moth.ones(2, 3), 3) end,
+      "3 numbers are needed along dim 3, got f32 (2, 3)", "E_SHAPE")
   end)
 
   it("gives each vector a sign that does not depend on the library", function()

@@ -36,19 +36,21 @@ static int cholesky_one(const moth_stack *s, int64_t i, char *scratch) {
   const int64_t n = s->n;
   int info = 0;
   (void)scratch;
-  if (!moth_stack_load(s, moth_stack_x(s, 0, i), n, n, y)) return MOTH_NOT_FINITE;
-  LAPACK(s, potrf)(a->upper ? "L" : "U", &s->n, y, &s->n, &info, 1);
+  if (!moth_stack_load(s, moth_stack_x(s, 0, i), n, n, y)) info = MOTH_NOT_FINITE;
+  else LAPACK(s, potrf)(a->upper ? "L" : "U", &s->n, y, &s->n, &info, 1);
+  if (info) moth_stack_fill(s, y, n * n, NAN);
   for (int64_t r = 0; r < n; r++)
     if (a->upper) moth_stack_fill(s, y + r * n * s->size, r, 0);
     else moth_stack_fill(s, y + (r * n + r + 1) * s->size, n - r - 1, 0);
   return info;
 }
 
-static int linalg_cholesky_cpu(const linalg_cholesky_args *a, moth_tensor **out) {
+static int cholesky(const linalg_cholesky_args *a, moth_tensor **out, int32_t *codes) {
   moth_stack s;
   int64_t failed = -1;
   char text[160];
   int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
+  s.codes = codes;
   const double n = s.n;
   if (!status && s.n) status = moth_stack_run(&s, cholesky_one, n * n * n / 3, &failed);
   if (failed >= 0 && s.failure == MOTH_NOT_FINITE) status = moth_stack_not_finite(&s, failed);
@@ -59,6 +61,10 @@ static int linalg_cholesky_cpu(const linalg_cholesky_args *a, moth_tensor **out)
   return status;
 }
 
+static int linalg_cholesky_cpu(const linalg_cholesky_args *a, moth_tensor **out) {
+  return cholesky(a, out, NULL);
+}
+
 #define SOLVED(matrix, right, is_upper, is_left) \
   GRAD(g, linalg_solve_triangular, .A = matrix, .B = right, .upper = is_upper, .left = is_left)
 #define LOWER(p, d) GRAD(g, tril, .input = p, .diagonal = d)
@@ -66,14 +72,18 @@ static int linalg_cholesky_cpu(const linalg_cholesky_args *a, moth_tensor **out)
 
 /* With A = L L' and S = L^-T phi(L' dL) L^-1, phi halving the diagonal of a lower triangle:
 ** dA is the symmetric part of S. */
-static int linalg_cholesky_grad(const linalg_cholesky_args *a, moth_grad *g) {
-  moth_tensor *l = a->upper ? TURNED(g->out[0]) : g->out[0];
-  moth_tensor *dl = a->upper ? TURNED(g->dy) : g->dy;
+static int cholesky_back(moth_grad *g, const moth_tensor *a, bool upper, moth_tensor *dl) {
+  moth_tensor *l = upper ? TURNED(g->out[0]) : g->out[0];
+  if (upper) dl = TURNED(dl);
   moth_tensor *turned = TURNED(l), *p = PRODUCT(turned, dl);
   moth_tensor *s = PLUS(LOWER(p, 0), LOWER(p, -1));
   s = SOLVED(turned, s, true, true);
   s = SOLVED(l, s, false, false);
-  return moth_flow(g, a->A, TIMES(PLUS(s, TURNED(s)), NUMBER(0.25)));
+  return moth_flow(g, a, TIMES(PLUS(s, TURNED(s)), NUMBER(0.25)));
+}
+
+static int linalg_cholesky_grad(const linalg_cholesky_args *a, moth_grad *g) {
+  return cholesky_back(g, a->A, a->upper, g->dy);
 }
 
 MOTH_LAPACK_OP(linalg_cholesky, LINALG_CHOLESKY, .saves = "y",
@@ -81,6 +91,31 @@ MOTH_LAPACK_OP(linalg_cholesky, LINALG_CHOLESKY, .saves = "y",
                       "transposed. Only one triangle of A is read.",
                .examples = "moth.tensor{{4, 1}, {1, 3}}  -- domain: symmetric\n"
                            "moth.eye(3):expand(2, 3, 3), {upper = true}  -- domain: symmetric")
+
+static int linalg_cholesky_ex_shape(const linalg_cholesky_ex_args *a, moth_layout *y) {
+  int status = moth_check_matrices(a->ctx, "A", a->A, true);
+  y[1].dtype = MOTH_I32;
+  if (!status) status = copy_shape(a->A, a->A->l.ndim - 2, &y[1]);
+  return status ? status : moth_shape_like(a->A, &y[0]);
+}
+
+static int linalg_cholesky_ex_cpu(const linalg_cholesky_ex_args *a, moth_tensor **out) {
+  const linalg_cholesky_args same = {.ctx = a->ctx, .A = a->A, .upper = a->upper};
+  int32_t *codes = (int32_t *)(void *)moth_at(out[1]);
+  memset(codes, 0, (size_t)out[1]->l.numel * sizeof *codes);
+  return cholesky(&same, out, a->check_errors ? NULL : codes);
+}
+
+static int linalg_cholesky_ex_grad(const linalg_cholesky_ex_args *a, moth_grad *g) {
+  return g->dys[0] ? cholesky_back(g, a->A, a->upper, g->dys[0]) : g->status;
+}
+
+MOTH_LAPACK_OP(linalg_cholesky_ex, LINALG_CHOLESKY_EX, .saves = "L", .outputs = "L, info",
+               .doc = "As cholesky, but where A is not positive-definite L is NaN and info the "
+                      "size of its first leading block that is not; elsewhere info is 0.",
+               .examples = "moth.tensor{{4, 1}, {1, 3}}  -- domain: symmetric\n"
+                           "moth.eye(3), {upper = true, check_errors = true}"
+                           "  -- domain: symmetric")
 
 /* -- qr -- */
 
@@ -418,6 +453,7 @@ MOTH_OP_CONST(linalg_lu_order, LINALG_LU_ORDER, .device = linalg_lu_order_there,
                           "moth.tensor{{2LL, 3LL}, {3LL, 3LL}}, 3, {inverse = true}")
 
 const moth_op *const moth_factor_ops[] = {
-  &moth_op_linalg_cholesky, &moth_op_linalg_qr, &moth_op_linalg_eigh, &moth_op_linalg_eigvalsh,
+  &moth_op_linalg_cholesky, &moth_op_linalg_cholesky_ex, &moth_op_linalg_qr,
+  &moth_op_linalg_eigh, &moth_op_linalg_eigvalsh,
   &moth_op_linalg_lu_factor, &moth_op_linalg_lu_order, &moth_op_linalg_svd,
   &moth_op_linalg_svdvals, &moth_op_linalg_pinv, &moth_op_linalg_lstsq_solve, NULL};

@@ -9,6 +9,11 @@
   ARG(bool,   upper, false, "give the upper factor, and read the upper triangle of A")
 MOTH_ARGS(linalg_cholesky, LINALG_CHOLESKY)
 
+#define LINALG_CHOLESKY_EX(ARG) \
+  LINALG_CHOLESKY(ARG) \
+  ARG(bool,   check_errors, false, "raise an error, as cholesky does")
+MOTH_ARGS(linalg_cholesky_ex, LINALG_CHOLESKY_EX)
+
 #define LINALG_QR(ARG) \
   ARG(tensor, A,          , "matrices, (..., M, N)") \
   ARG(enum,   mode, reduced|complete|r, "the smaller of M and N columns in Q, or M, or no Q")

@@ -76,7 +76,7 @@ static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
   char *y = moth_stack_y(s, 0, i), *x = n > SMALL ? y : scratch + s->a;
   int info = factor(s, i, x, scratch);
   if (info) {
-    if (info == MOTH_NOT_FINITE) moth_stack_fill(s, y, n * n, NAN);
+    moth_stack_fill(s, y, n * n, NAN);
     return info == MOTH_NOT_FINITE ? 0 : info;
   }
   if (n > SMALL) {
@@ -98,11 +98,12 @@ static void inv_reserve(moth_stack *s) {
   s->work = moth_stack_reserve(s, s->lwork, s->size);
 }
 
-static int linalg_inv_cpu(const linalg_inv_args *a, moth_tensor **out) {
+static int inverse(const void *args, const moth_tensor *x, moth_tensor **out, int32_t *codes) {
   moth_stack s;
   int64_t failed = -1;
-  int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
+  int status = moth_stack_open(&s, args, x, NULL, out, 0);
   const double n = s.n;
+  s.codes = codes;
   if (!status && s.n) {
     if (s.n <= SMALL) s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
     inv_reserve(&s);
@@ -113,9 +114,17 @@ static int linalg_inv_cpu(const linalg_inv_args *a, moth_tensor **out) {
   return status;
 }
 
-static int linalg_inv_grad(const linalg_inv_args *a, moth_grad *g) {
+static int linalg_inv_cpu(const linalg_inv_args *a, moth_tensor **out) {
+  return inverse(a, a->A, out, NULL);
+}
+
+static int inverse_back(moth_grad *g, const moth_tensor *x, moth_tensor *dy) {
   moth_tensor *turned = TURNED(g->out[0]);
-  return moth_flow(g, a->A, NEGATED(PRODUCT(turned, PRODUCT(g->dy, turned))));
+  return moth_flow(g, x, NEGATED(PRODUCT(turned, PRODUCT(dy, turned))));
+}
+
+static int linalg_inv_grad(const linalg_inv_args *a, moth_grad *g) {
+  return inverse_back(g, a->A, g->dy);
 }
 
 MOTH_LAPACK_OP(linalg_inv, LINALG_SQUARE, .saves = "y",
@@ -123,6 +132,31 @@ MOTH_LAPACK_OP(linalg_inv, LINALG_SQUARE, .saves = "y",
                       "linalg.solve is faster and more exact.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
+
+static int linalg_inv_ex_shape(const linalg_inv_ex_args *a, moth_layout *y) {
+  int status = square_shape(a->ctx, a->A, &y[0]);
+  y[1].dtype = MOTH_I32;
+  if (status) return status;
+  y[1].ndim = y[0].ndim - 2;
+  memcpy(y[1].shape, y[0].shape, (size_t)y[1].ndim * sizeof(int64_t));
+  return MOTH_OK;
+}
+
+static int linalg_inv_ex_cpu(const linalg_inv_ex_args *a, moth_tensor **out) {
+  int32_t *codes = (int32_t *)(void *)moth_at(out[1]);
+  memset(codes, 0, (size_t)out[1]->l.numel * sizeof *codes);
+  return inverse(a, a->A, out, a->check_errors ? NULL : codes);
+}
+
+static int linalg_inv_ex_grad(const linalg_inv_ex_args *a, moth_grad *g) {
+  return g->dys[0] ? inverse_back(g, a->A, g->dys[0]) : g->status;
+}
+
+MOTH_LAPACK_OP(linalg_inv_ex, LINALG_INV_EX, .saves = "inverse", .outputs = "inverse, info",
+               .doc = "As inv, but of a singular matrix the inverse is NaN and info the first "
+                      "pivot that is 0, from 1; elsewhere info is 0.",
+               .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
+                           "moth.eye(3), {check_errors = true}  -- domain: matrix")
 
 /* -- det, slogdet -- */
 
@@ -417,4 +451,5 @@ MOTH_LAPACK_OP(linalg_solve_triangular, LINALG_SOLVE_TRIANGULAR, .saves = "A y:A
 
 const moth_op *const moth_solve_ops[] = {
   &moth_op_linalg_solve, &moth_op_linalg_solve_triangular, &moth_op_linalg_inv,
+  &moth_op_linalg_inv_ex,
   &moth_op_linalg_det, &moth_op_linalg_slogdet, &moth_op_linalg_cofactor, NULL};

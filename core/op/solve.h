@@ -25,4 +25,9 @@ MOTH_ARGS(linalg_det, LINALG_SQUARE)
 MOTH_ARGS(linalg_slogdet, LINALG_SQUARE)
 MOTH_ARGS(linalg_cofactor, LINALG_SQUARE)
 
+#define LINALG_INV_EX(ARG) \
+  LINALG_SQUARE(ARG) \
+  ARG(bool,   check_errors, false, "raise an error, as inv does")
+MOTH_ARGS(linalg_inv_ex, LINALG_INV_EX)
+
 #endif

@@ -243,8 +243,10 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
                  tensor_split = "moth.results", clamp_min = "moth.composed",
                  clamp_max = "moth.composed", clamp_min_ = "moth.composed",
                  clamp_max_ = "moth.composed", polygamma = "moth.composed" }
-for name in ("cholesky cholesky_inverse cholesky_solve cross det inverse logdet matrix_power "
-  .. "pinverse qr slogdet svd"):gmatch "%S+" do in_lua[name] = "moth.matrices" end
+for name in ("cholesky cholesky_inverse cholesky_solve cross det inverse logdet lu_solve "
+  .. "matrix_exp matrix_power pinverse qr slogdet svd"):gmatch "%S+" do
+  in_lua[name] = "moth.matrices"
+end
 
 for name in ("hsplit vsplit dsplit select_scatter diagonal_scatter cov corrcoef logaddexp2 "
   .. "float_power"):gmatch "%S+" do in_lua[name] = "moth.pieces" end

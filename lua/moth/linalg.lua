@@ -18,8 +18,8 @@ local linalg = {}
 
 -- Ops that are functions of this namespace as they are.
 local OPS = {}
-for name in ("cholesky det eigh eigvalsh inv qr slogdet solve solve_triangular svd svdvals")
-  :gmatch "%S+" do OPS[name] = "linalg_" .. name end
+for name in ("cholesky cholesky_ex det eigh eigvalsh inv inv_ex qr slogdet solve solve_triangular "
+  .. "svd svdvals"):gmatch "%S+" do OPS[name] = "linalg_" .. name end
 
 -- An op whose errors name the function that calls it.
 local bound = {}
@@ -358,7 +358,7 @@ linalg.cross = define {
   scoped = true,
   run = function(a, b, dim)
     for name, x in pairs { input = a, other = b } do
-      if x:size(dim) ~= 3 then
+      if dim == 0 or math.abs(dim) > x:dim() or x:size(dim) ~= 3 then
         errors.argument("cross", name, ("vectors of 3 numbers are needed along dim %d, got %s")
           :format(dim, errors.describe(x)), "E_SHAPE")
       end
@@ -395,6 +395,7 @@ linalg.vecdot = define {
 
 local rows = {}
 lazy.from(rows, "moth.lu", "lu lu_factor lu_solve lstsq")
+lazy.from(rows, "moth.matfun", "matrix_exp vander tensorinv tensorsolve")
 
 local function find(name) return OPS[name] and bind.as(OPS[name], name) end
 

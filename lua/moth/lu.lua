@@ -65,6 +65,9 @@ local function rows_at(x, at)
   return (x:expand(shape):gather(-2, at:unsqueeze(-1):expand(shape)))
 end
 
+local solve = bind.as("linalg_solve_triangular", "lu_solve")
+local order = bind.as("linalg_lu_order", "lu_solve")
+
 --- moth.linalg.lu_solve(LU, pivots, B): what lu_factor gave, used again.
 lu.lu_solve = define {
   name = "lu_solve",
@@ -81,7 +84,6 @@ lu.lu_solve = define {
   },
   scoped = true,
   run = function(factors, pivots, b, left, adjoint)
-    local solve = bind.as("linalg_solve_triangular", "lu_solve")
     if factors:dim() < 2 or factors:size(-1) ~= factors:size(-2) then
       errors.argument("lu_solve", "LU", "square factors, (..., N, N), are needed, got "
         .. errors.describe(factors), "E_SHAPE")
@@ -97,9 +99,9 @@ lu.lu_solve = define {
       local turned = factors:transpose(-1, -2)
       y = solve(turned, b, { upper = false })
       y = solve(turned, y, { upper = true, unitriangular = true })
-      y = rows_at(y, ops.linalg_lu_order(pivots, n, true))
+      y = rows_at(y, order(pivots, n, true))
     else
-      y = rows_at(b, ops.linalg_lu_order(pivots, n))
+      y = rows_at(b, order(pivots, n))
       y = solve(factors, y, { upper = false, unitriangular = true })
       y = solve(factors, y, { upper = true })
     end

@@ -12,6 +12,7 @@ local matrices = {
   cholesky = linalg.cholesky,
   det = linalg.det,
   slogdet = linalg.slogdet,
+  matrix_exp = linalg.matrix_exp,
   matrix_power = linalg.matrix_power,
   --- moth.inverse(A), x:inverse(): linalg.inv.
   inverse = bind.as("linalg_inv", "inverse"),
@@ -171,6 +172,22 @@ matrices.cholesky_inverse = define {
     local one = ops.eye(l:size(-1), { dtype = l.dtype, device = l.device })
     local y = invert(l, one, { upper = false })
     return (y:transpose(-1, -2):matmul(y))
+  end,
+}
+
+--- moth.lu_solve(B, LU, pivots), B:lu_solve(LU, pivots): linalg.lu_solve with B in front.
+matrices.lu_solve = define {
+  name = "lu_solve",
+  doc = "The X of A X = B, for the A whose factors linalg.lu_factor gave.",
+  examples = "moth.ones(2, 1), moth.eye(2), moth.tensor{1LL, 2LL}  -- domain: matrix",
+  args = {
+    { "tensor", "B", "right sides, (..., N, K)" },
+    { "tensor", "LU", "factors, (..., N, N)" },
+    { "index", "pivots", "with which row each one was swapped, (..., N)" },
+  },
+  run = function(b, factors, pivots)
+    local y = linalg.lu_solve(factors, pivots, b)
+    return y
   end,
 }
 

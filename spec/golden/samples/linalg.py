@@ -354,3 +354,70 @@ f("a stack", M(2, 3, 3))
 f("one element", T([[2.0]]))
 f("seventeen", M(17, 17))
 f("empty", M(0, 0))
+
+f = linalg("lu_solve", "B LU pivots", lambda B, LU, pivots: torch.lu_solve(
+    B, LU, (pivots + 1).int()), positions=("pivots",), space="")
+f(R(3, 2), M(3, 3), AT)
+f("one", R(3, 1), M(3, 3), AT)
+f("none", R(3, 0), M(3, 3), AT)
+f("a stack", R(2, 2, 1), M(2, 2, 2), T([[1, 1], [0, 1]], torch.int64))
+f("one element", R(1, 1), T([[2.0]]), T([0], torch.int64))
+f("one for all", R(2, 3, 1), M(3, 3), AT)
+
+for f in (linalg("matrix_exp", "A", la.matrix_exp),
+          linalg("matrix_exp", "A", torch.matrix_exp, space="")):
+    f(V(3, 3))
+    f("a stack", V(2, 2, 2))
+    f("large", M(4, 4).then(lambda x: x * 2), tol={"float64": 1e-9, "float32": 1e-3}, layouts=[])
+    f("small", V(3, 3).then(lambda x: x / 64))
+    f("nilpotent", T([[0.0, 2.0, 3.0], [0.0, 0.0, 5.0], [0.0, 0.0, 0.0]]))
+    f("one element", T([[1.5]]))
+    f("empty", M(0, 0))
+    f.raises("E_SHAPE", R(2, 3))
+
+f = linalg("vander", "x N", lambda x, N=None: la.vander(x, N=N))
+f(V(3))
+f("two powers", V(2, 3), 2)
+f("three powers", V(4), 3)
+f("five", V(3), 5)
+f("a stack", V(2, 4))
+f("one number", V(1), N=3)
+
+f = linalg("tensorinv", "A ind", la.tensorinv)
+f(M(4, 4).then(lambda x: x.reshape(2, 2, 4)))
+f("the first", M(4, 4).then(lambda x: x.reshape(4, 2, 2)), ind=1)
+f("a matrix", M(3, 3), 1)
+f("two and two", M(6, 6).then(lambda x: x.reshape(2, 3, 3, 2)))
+f("three", M(6, 6).then(lambda x: x.reshape(2, 3, 1, 6)), ind=3)
+f("one element", T([[[2.0]]]))
+f.raises("E_SHAPE", M(3, 3), 2)
+
+f = linalg("tensorsolve", "A B dims", la.tensorsolve)
+f(M(4, 4).then(lambda x: x.reshape(2, 2, 4)), R(2, 2))
+f("two and two", M(6, 6).then(lambda x: x.reshape(2, 3, 3, 2)), R(2, 3))
+f("a matrix", M(3, 3), R(3))
+f("moved", M(4, 4).then(lambda x: x.reshape(4, 2, 2)), R(2, 2), (0,))
+f("both moved", M(4, 4).then(lambda x: x.reshape(2, 2, 4)), R(4), (0, 1))
+f("one element", T([[2.0]]), R(1))
+f.raises("E_SHAPE", M(3, 3), R(2))
+
+
+def cholesky_ex(A):
+    L, info = la.cholesky_ex(A)
+    bad = (info != 0)[..., None, None]
+    return torch.where(bad & torch.ones_like(A, dtype=torch.bool).tril(), nan, L), info
+
+
+f = linalg("cholesky_ex", "A", cholesky_ex)
+f(D(3, 3))
+f("some are not positive-definite", T([[[4.0, 1.0], [1.0, 3.0]], [[1.0, 2.0], [2.0, 1.0]]]),
+  grad=False)
+g = linalg("inv_ex", "A", la.inv_ex)
+g(M(3, 3))
+for h in (f, g):
+    h("a stack", D(2, 3, 2, 2))
+    h("one element", T([[4.0]]))
+    h("seventeen", D(17, 17))
+    h("empty", M(0, 0))
+    h("no matrices", M(0, 3, 3))
+    h.raises("E_SHAPE", R(2, 3))

@@ -1,0 +1,159 @@
+--- matfun.lua -- of moth.linalg: matrix_exp, vander, tensorinv, tensorsolve.
+
+local bind = require "moth.bind"
+local define = require "moth.define"
+local errors = require "moth.error"
+
+local ops = bind.ops
+local matfun = {}
+
+-- ---- matrix_exp ----
+
+-- Of the numerator of the Pade approximant of degree 13, by powers from 0; the denominator's are
+-- the same with the signs of odd ones turned.
+local PADE = { 64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800,
+  129060195264000, 10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960,
+  16380, 182, 1 }
+local REACH = 5.37 -- the norm up to which it is exact to all digits of f64
+
+local solve = bind.as("linalg_solve", "matrix_exp")
+
+--- moth.linalg.matrix_exp(A): by a Pade approximant of A / 2^s, squared s times (Higham, 2005).
+matfun.matrix_exp = define {
+  name = "matrix_exp",
+  doc = "The exponential of a square matrix: the sum of A^k / k!.",
+  examples = "moth.randn(2, 2)\nmoth.randn(2, 3, 3)",
+  args = { { "tensor", "A", "matrices, (..., N, N)" } },
+  scoped = true,
+  run = function(x)
+    local n = x:dim()
+    if n < 2 or x:size(n) ~= x:size(n - 1) then
+      errors.argument("matrix_exp", "A", "a square matrix or a stack of them, (..., N, N), is "
+        .. "needed, got " .. errors.describe(x), "E_SHAPE")
+    end
+    if x:numel() == 0 then return x * 1 end
+    local norm, times = x:detach():abs():sum(-2):max():item(), 0
+    while norm > REACH and norm < math.huge do norm, times = norm / 2, times + 1 end
+    if times > 0 then x = x / 2 ^ times end
+    local one = ops.eye(x:size(-1), { dtype = x.dtype, device = x.device })
+    local x2 = x:matmul(x)
+    local x4 = x2:matmul(x2)
+    local x6 = x2:matmul(x4)
+    -- the powers of one parity from `first` on: c0 + c2 x2 + c4 x4 + x6 (c6 + c8 x2 + ...)
+    local function terms(first)
+      local function c(k) return PADE[first + k + 1] / PADE[1] end
+      local high = x2 * c(8) + x4 * c(10) + x6 * c(12)
+      return x6:matmul(high) + x6 * c(6) + x4 * c(4) + x2 * c(2) + one * c(0)
+    end
+    local even, odd = terms(0), x:matmul(terms(1))
+    local y = solve(even - odd, even + odd)
+    for _ = 1, times do y = y:matmul(y) end
+    return y
+  end,
+}
+
+-- ---- vander ----
+
+--- moth.linalg.vander(x, N): the powers of each number from 0 on.
+matfun.vander = define {
+  name = "vander",
+  doc = "The powers of each number, from 0 to N - 1, as a row.",
+  examples = "moth.randn(3)\nmoth.randn(2, 3), {N = 2}",
+  args = {
+    { "tensor", "x", "numbers, (..., M)" },
+    { "int", "N", "how many powers; M when absent", optional = true },
+  },
+  scoped = true,
+  run = function(x, count)
+    if x:dim() == 0 then
+      errors.argument("vander", "x", "at least one dimension is needed, got "
+        .. errors.describe(x), "E_SHAPE")
+    end
+    count = count or x:size(-1)
+    if count < 0 then
+      errors.argument("vander", "N", "a count is not negative, got " .. count, "E_ARG")
+    end
+    local powers = { ops.ones_like(x) }
+    for k = 2, count do powers[k] = k == 2 and x or powers[k - 1] * x end
+    if count == 0 then return (ops.stack(powers, -1):narrow(-1, 1, 0)) end
+    return (ops.stack(powers, -1))
+  end,
+}
+
+-- ---- tensors as matrices ----
+
+local function product(list, first, last)
+  local n = 1
+  for i = first, last do n = n * list[i] end
+  return n
+end
+
+local function sizes_of(x)
+  local list = {}
+  for d = 1, x:dim() do list[d] = x:size(d) end
+  return list
+end
+
+local invert = bind.as("linalg_inv", "tensorinv")
+
+--- moth.linalg.tensorinv(A, ind): the inverse for tensordot over `ind` dimensions.
+matfun.tensorinv = define {
+  name = "tensorinv",
+  doc = "The inverse of a tensor as a matrix, whose rows are the first `ind` dimensions.",
+  examples = "moth.eye(3):reshape(1, 3, 3)  -- domain: matrix\n"
+    .. "moth.eye(3), {ind = 1}  -- domain: matrix",
+  args = {
+    { "tensor", "A", "tensor; the sizes on both sides have the same product" },
+    { "int", "ind", "how many dimensions are the rows", default = 2 },
+  },
+  scoped = true,
+  run = function(x, ind)
+    local sizes = sizes_of(x)
+    if ind < 1 or ind > #sizes then
+      errors.argument("tensorinv", "ind", ("1 to %d dimensions are possible, got %d"):format(
+        #sizes, ind), "E_ARG")
+    end
+    local rows, columns = product(sizes, 1, ind), product(sizes, ind + 1, #sizes)
+    if rows ~= columns then
+      errors.argument("tensorinv", "A", ("%s is no square matrix: %d rows, %d columns"):format(
+        errors.describe(x), rows, columns), "E_SHAPE")
+    end
+    local shape = {}
+    for d = ind + 1, #sizes do shape[#shape + 1] = sizes[d] end
+    for d = 1, ind do shape[#shape + 1] = sizes[d] end
+    return (invert(x:reshape(rows, columns)):reshape(shape))
+  end,
+}
+
+local equations = bind.as("linalg_solve", "tensorsolve")
+
+--- moth.linalg.tensorsolve(A, B, dims): the X whose tensordot with A is B.
+matfun.tensorsolve = define {
+  name = "tensorsolve",
+  doc = "The X for which tensordot(A, X, X:dim()) is B.",
+  examples = "moth.eye(3):reshape(1, 3, 3), moth.ones(1, 3)  -- domain: matrix\n"
+    .. "moth.eye(3), moth.ones(3), {dims = {1}}  -- domain: matrix",
+  args = {
+    { "tensor", "A", "the sizes of B, then those of X; or `dims` elsewhere" },
+    { "tensor", "B", "right side" },
+    { "dims", "dims", "dimensions of A that are moved to the end first", optional = true },
+  },
+  scoped = true,
+  run = function(x, b, dims)
+    if type(dims) == "number" then dims = { dims } end
+    if dims then
+      local ends = {}
+      for i = 1, #dims do ends[i] = i - #dims - 1 end
+      x = x:movedim(dims, ends)
+    end
+    local sizes, n, shape = sizes_of(x), b:numel(), {}
+    for d = b:dim() + 1, #sizes do shape[#shape + 1] = sizes[d] end
+    if product(sizes, 1, b:dim()) ~= n or product(shape, 1, #shape) ~= n then
+      errors.argument("tensorsolve", "B", ("%s does not fit %s"):format(errors.describe(b),
+        errors.describe(x)), "E_SHAPE")
+    end
+    return (equations(x:reshape(n, n), b:reshape(n)):reshape(shape))
+  end,
+}
+
+return matfun
