@@ -41,7 +41,8 @@ local function tensors(params, grad)
   return copy, names
 end
 
-local ORDER = { loc = 1, low = 1, rate = 1, probs = 1, logits = 1, scale = 2, high = 2 }
+local ORDER = { loc = 1, low = 1, rate = 1, probs = 1, logits = 1, scale = 2, high = 2,
+  covariance_matrix = 2, precision_matrix = 2, scale_tril = 2 }
 
 describe("a distribution's", function()
   for i, case in ipairs(made.cases) do
@@ -96,7 +97,8 @@ describe("what is drawn", function()
     for _, d in ipairs { D.Normal(loc, scale), D.HalfNormal(scale), D.Uniform(loc, loc + scale),
         D.Exponential(scale), D.Laplace(loc, scale), D.Gumbel(loc, scale), D.Bernoulli(probs),
         D.Bernoulli { logits = loc }, D.Geometric(probs), D.LogNormal(loc, 0.25),
-        D.OneHotCategorical { probs = moth.tensor { 1, 2, 5 } } } do
+        D.OneHotCategorical { probs = moth.tensor { 1, 2, 5 } },
+        D.MultivariateNormal(loc, moth.tensor { { 2, -1 }, { -1, 3 } }) } do
       local x = d:sample(40000)
       has_moments(d, x)
       assert.is_false(x.requires_grad)
@@ -158,6 +160,44 @@ describe("what is drawn", function()
       assert.is_true(d:sample(5000):isfinite():all():item())
       assert.equal(dtype, d:log_prob(0.5).dtype)
     end
+  end)
+end)
+
+describe("MultivariateNormal", function()
+  local cov = moth.tensor({ { 2, -1 }, { -1, 3 } }, { dtype = moth.float64 })
+  local loc = moth.zeros(4, 2, { dtype = moth.float64 })
+
+  it("is told by one of three matrices, and knows the others", function()
+    local d = D.MultivariateNormal(loc, cov)
+    local x = d:rsample(3)
+    assert.equal("(4) (3, 4, 2)", tostring(d.batch_shape) .. " " .. tostring(x.shape))
+    for _, name in ipairs { "precision_matrix", "scale_tril" } do
+      local other = D.MultivariateNormal(loc, { [name] = d[name] })
+      assert.is_true(other:log_prob(x):allclose(d:log_prob(x)))
+      assert.is_true(other.covariance_matrix:allclose(cov:expand(4, 2, 2)))
+    end
+    assert.equal("(5, 4, 2)", tostring(d:expand(5, 4):sample().shape))
+    local apart = moth.tensor { { 4, 0 }, { 0, 9 } }
+    assert.is_true(D.MultivariateNormal(moth.zeros(2), apart):log_prob(moth.ones(2)):allclose(
+      D.Normal(0, moth.tensor { 2, 3 }):log_prob(1):sum()))
+  end)
+
+  it("draws what goes together as the matrix says", function()
+    moth.manual_seed(3)
+    local x = D.MultivariateNormal(loc[1], cov):sample(40000)
+    assert.is_true((moth.cov(x:t()) - cov):abs():max():item() < 0.08)
+  end)
+
+  it("refuses matrices that cannot be", function()
+    assert.has_error_like(function() D.MultivariateNormal(loc, cov, cov) end, "two of them")
+    assert.has_error_like(function() D.MultivariateNormal(loc) end, "a matrix is needed")
+    assert.has_error_like(function() D.MultivariateNormal(loc, moth.ones(3, 3)) end,
+      "'covariance_matrix' to 'MultivariateNormal' %(%(..., K%)")
+    assert.has_error_like(function() D.MultivariateNormal(loc, cov:triu()) end,
+      "symmetric matrices are needed")
+    assert.has_error_like(function() D.MultivariateNormal(loc, { scale_tril = cov }) end,
+      "lower triangles with a positive diagonal are needed")
+    assert.is_false(pcall(D.MultivariateNormal, loc, -cov))
   end)
 end)
 

@@ -252,6 +252,10 @@ local loss = -policy:log_prob(action):mean()]],
   ["moth.distributions.OneHotCategorical"] = [[
 local d = moth.distributions.OneHotCategorical{probs = moth.tensor{0.2, 0.3, 0.5}}
 print(d:sample(2), d.mode)]],
+  ["moth.distributions.MultivariateNormal"] = [[
+local triangle = moth.tensor{{1, 0}, {0.5, 2}}
+local d = moth.distributions.MultivariateNormal(moth.zeros(2), {scale_tril = triangle})
+print(d:log_prob(d:sample(3)))]],
   ["moth.distributions.Independent"] = [[
 local D = moth.distributions
 local d = D.Independent(D.Normal(moth.zeros(5, 3), 1), 1)

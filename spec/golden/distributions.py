@@ -20,6 +20,8 @@ POSITIVE = [[0.25, 1.5], [3.0, 0.75]]
 SHARES = [[0.125, 0.5], [0.75, 0.9375]]
 WEIGHTS = [[0.25, 0.5, 0.125, 0.125], [1.0, 2.0, 4.0, 1.0]]
 LOGITS = [[0.5, -1.0, 0.25, 2.0], [0.0, 3.0, -0.5, 1.0]]
+COVARIANCE = [[2.0, 0.5], [0.5, 1.25]]
+TRIANGLE = [[1.5, 0.0], [-0.5, 0.75]]
 HOT = [[0, 0, 1, 0], [1, 0, 0, 0]]
 
 CASES = [
@@ -39,6 +41,9 @@ CASES = [
     ("Categorical", {"logits": LOGITS}, [[3, 1], [0, 2]]),
     ("OneHotCategorical", {"probs": WEIGHTS}, HOT),
     ("OneHotCategorical", {"logits": LOGITS}, HOT),
+    ("MultivariateNormal", {"loc": LOC, "covariance_matrix": COVARIANCE}, REAL),
+    ("MultivariateNormal", {"loc": LOC, "precision_matrix": COVARIANCE}, REAL),
+    ("MultivariateNormal", {"loc": LOC[0], "scale_tril": TRIANGLE}, REAL),
 ]
 
 PAIRS = [
@@ -60,6 +65,8 @@ PAIRS = [
     ("Categorical", {"probs": [0.5, 0.5, 0.0]}, "Categorical", {"probs": [0.25, 0.5, 0.25]}),
     ("Categorical", {"probs": [0.25, 0.5, 0.25]}, "Categorical", {"probs": [0.5, 0.5, 0.0]}),
     ("OneHotCategorical", {"logits": LOGITS}, "OneHotCategorical", {"probs": WEIGHTS}),
+    ("MultivariateNormal", {"loc": LOC, "covariance_matrix": COVARIANCE}, "MultivariateNormal",
+     {"loc": LOC[0], "scale_tril": TRIANGLE}),
 ]
 
 

@@ -162,7 +162,8 @@ function Distribution:init(batch_shape, event_shape, validate_args)
 end
 
 local FIELDS = { mean = true, variance = true, stddev = true, mode = true, support = true }
-local EITHER = { probs = true, logits = true } -- one is a field, the other is worked out
+-- Of these one is a field, the others are worked out.
+local EITHER = { probs = true, logits = true, covariance_matrix = true, precision_matrix = true }
 
 -- Names of fields that are worked out when they are asked for.
 function Distribution:__index(name)

@@ -78,6 +78,7 @@ M.register_kl = define {
 
 local wide = require "moth.distributions.continuous"
 local whole = require "moth.distributions.discrete"
+local several = require "moth.distributions.multivariate"
 local wrapped = require "moth.distributions.wrapped"
 
 -- Of two distributions of one class.
@@ -95,6 +96,8 @@ pair(wide.LogNormal, normal)
 pair(wide.HalfNormal, function(p, q)
   return (squares(p.scale, q.scale, ops.zeros_like(p.scale)))
 end)
+
+pair(several.MultivariateNormal, several.divergence)
 
 pair(wide.Uniform, function(p, q)
   local inside = q.low:le(p.low):logical_and(q.high:ge(p.high))
