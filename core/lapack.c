@@ -105,6 +105,11 @@ int64_t moth_stack_reserve(moth_stack *s, int64_t n, int64_t size) {
   return at;
 }
 
+int moth_stack_asked(const moth_stack *s, const char *answer) {
+  const double n = moth_stack_get(s, answer, 0);
+  return (int)fmin(n + n * 0x1p-22 + 1, INT_MAX);
+}
+
 void moth_stack_close(moth_stack *s) {
   moth_tensor_release((moth_tensor *)(uintptr_t)s->x[0]);
   moth_tensor_release((moth_tensor *)(uintptr_t)s->x[1]);

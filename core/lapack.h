@@ -81,6 +81,8 @@ int moth_stack_open(moth_stack *s, const void *args, const moth_tensor *first,
                     const moth_tensor *second, moth_tensor **out, int32_t vector);
 /* Reserves n elements of scratch, or ints; the bytes before them. */
 int64_t moth_stack_reserve(moth_stack *s, int64_t n, int64_t size);
+/* What LAPACK has answered to the question for its own memory, which floats may round down. */
+int moth_stack_asked(const moth_stack *s, const char *answer);
 /* Runs `each` over all matrices, of about `flops` operations; *failed is the first of those whose
 ** info is not 0, or -1. With s->codes none is: there they stand, MOTH_NOT_FINITE as 1. */
 int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *failed);

@@ -173,8 +173,8 @@ static int linalg_qr_cpu(const linalg_qr_args *a, moth_tensor **out) {
     char most[2][8];
     LAPACK(&s, geqrf)(&s.m, &s.n, NULL, &s.m, NULL, most[0], &query, &info);
     LAPACK(&s, orgqr)(&s.m, &columns, &s.k, NULL, &s.m, NULL, most[1], &query, &info);
-    const double p = moth_stack_get(&s, most[0], 0), q = moth_stack_get(&s, most[1], 0);
-    s.lwork = (int)(p > q ? p : q);
+    const int p = moth_stack_asked(&s, most[0]), q = moth_stack_asked(&s, most[1]);
+    s.lwork = p > q ? p : q;
     s.a = moth_stack_reserve(&s, (int64_t)s.m * (columns > s.n ? columns : s.n), s.size);
     s.tau = moth_stack_reserve(&s, s.k, s.size);
     s.work = moth_stack_reserve(&s, s.lwork, s.size);
@@ -278,7 +278,7 @@ static int eigh_cpu(const linalg_eigh_args *a, moth_tensor **out, bool vectors) 
   if (!status && s.n) {
     LAPACK(&s, syevd)(vectors ? "V" : "N", "U", &s.n, NULL, &s.n, NULL, most, &query, &integers,
                       &query, &info, 1, 1);
-    s.lwork = (int)moth_stack_get(&s, most, 0);
+    s.lwork = moth_stack_asked(&s, most);
     s.job = vectors;
     s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
     s.integers = moth_stack_reserve(&s, 3 + 5 * (int64_t)s.n, sizeof(int));

@@ -29,7 +29,7 @@ static void svd_reserve(moth_stack *s, int job) {
   s->job = job;
   LAPACK(s, gesdd)(job_of(s), &s->n, &s->m, NULL, &s->n, NULL, NULL, &s->n, NULL, &ldvt, most,
                    &query, NULL, &info, 1);
-  s->lwork = (int)moth_stack_get(s, most, 0);
+  s->lwork = moth_stack_asked(s, most);
   s->a = moth_stack_reserve(s, (int64_t)s->m * s->n, s->size);
   s->integers = moth_stack_reserve(s, 8 * (int64_t)s->k, sizeof(int));
   s->work = moth_stack_reserve(s, s->lwork, s->size);
@@ -347,7 +347,7 @@ static int linalg_lstsq_solve_cpu(const linalg_lstsq_solve_args *a, moth_tensor 
   const double m = s.m, n = s.n;
   if (!status && s.k && s.nrhs) {
     least_squares(&s, &rank, NULL, NULL, NULL, most, &query, &integers);
-    s.lwork = (int)moth_stack_get(&s, most, 0);
+    s.lwork = moth_stack_asked(&s, most);
     s.a = moth_stack_reserve(&s, (int64_t)s.m * s.n, s.size);
     s.b = moth_stack_reserve(&s, (int64_t)(s.m > s.n ? s.m : s.n) * s.nrhs, s.size);
     s.integers = moth_stack_reserve(&s, integers > s.n ? integers : s.n, sizeof(int));

@@ -93,7 +93,7 @@ static void inv_reserve(moth_stack *s) {
   int info, query = -1;
   char most[8];
   LAPACK(s, getri)(&s->n, NULL, &s->n, NULL, most, &query, &info);
-  s->lwork = (int)moth_stack_get(s, most, 0);
+  s->lwork = moth_stack_asked(s, most);
   s->integers = moth_stack_reserve(s, s->n, sizeof(int));
   s->work = moth_stack_reserve(s, s->lwork, s->size);
 }
