@@ -158,7 +158,7 @@ static void keep_cast(moth_tensor *x, moth_tensor *y) {
 /* -- norms: on a device they write f32 and the region's dtype in one pass. The latter is kept until
 ** the next one comes, for products of the f32 result, whose casts need no pass then -- */
 
-static int brief_of(const moth_op *op) {
+int moth_autocast_brief(const moth_op *op) {
   return op == &moth_op_layer_norm ? 3 : op == &moth_op_rms_norm ? 2 : 0;
 }
 
@@ -167,7 +167,8 @@ bool moth_takes_brief_gradient(const moth_op *op) {
 }
 
 void moth_autocast_result(const moth_op *op, moth_tensor **out) {
-  moth_tensor *brief = brief_of(op) ? out[brief_of(op)] : NULL;
+  const int at = moth_autocast_brief(op);
+  moth_tensor *brief = at ? out[at] : NULL;
   if (!brief) return;
   moth_ctx *ctx = brief->ctx;
   for (uint32_t i = 0; i < ctx->ncasts; i++)

@@ -1,10 +1,12 @@
 /* capture_fuse.c -- instructions of a recording that one kernel can do: a relu right behind the
-** linear whose result it alone reads becomes a part of that. capture.h tells how recordings work.
+** linear whose result it alone reads becomes a part of that. And what need not be written: a norm's
+** f32 result where products alone read it, in their dtype. capture.h tells how recordings work.
 **
 ** The step itself ran both, and a replay gives the same bits. The result between them is not made
 ** any more, and its block goes back to the allocator unless another one lay there too.
 */
 #include "capture_parts.h"
+#include "frame.h"
 
 #include "op/matmul.h"
 #include "op/unary.h"
@@ -22,15 +24,15 @@ static bool reads(const moth_instruction *in, const moth_storage *s) {
   return false;
 }
 
-/* Whether the result s of instruction i is read by the next one alone, and written once: neither
-** others nor an alias have it, and nobody outside, since it died meanwhile. */
-static bool is_between(const moth_capture *c, uint32_t i, const moth_storage *s) {
+/* Whether the result s is read by instruction `reader` alone, and written once: neither others nor
+** an alias have it, and nobody outside, since it died meanwhile. */
+static bool is_between(const moth_capture *c, uint32_t reader, const moth_storage *s) {
   const uint8_t needs = MOTH_C_INSIDE | MOTH_C_BURIED;
   if (s->capture != c->id || s->root || (s->held & (needs | MOTH_C_AGAIN)) != needs) return false;
   for (uint32_t k = 0; k < c->nstores; k++)
     if (c->stores[k].s->root == s) return false;
   for (uint32_t k = 0; k < c->ncode; k++)
-    if (k != i + 1 && reads(&c->code[k], s)) return false;
+    if (k != reader && reads(&c->code[k], s)) return false;
   return true;
 }
 
@@ -66,7 +68,7 @@ static bool can_join(const moth_capture *c, uint32_t i) {
   for (const moth_guard *guard = c->guards; guard; guard = guard->next)
     if (guard->past == i + 1) return false; /* the first alone may be left out */
   if (y->storage == x->storage) return y->l.offset == x->l.offset; /* in place: nobody saw it */
-  return is_between(c, i, x->storage) && !spoils(first, y);
+  return is_between(c, i + 1, x->storage) && !spoils(first, y);
 }
 
 /* The block of a result that is not made any more. */
@@ -82,7 +84,17 @@ static void drop_block(moth_capture *c, const moth_storage *s) {
   }
 }
 
+/* The kernel of a norm writes no f32 result where both results are one tensor. */
+static void skip_result(moth_capture *c, moth_instruction *in) {
+  const int brief = in->run ? moth_autocast_brief(in->op) : 0;
+  if (!brief || !in->out[brief] || !is_between(c, c->ncode, in->out[0]->storage)) return;
+  const moth_storage *unread = in->out[0]->storage;
+  in->out[0] = in->out[brief];
+  drop_block(c, unread);
+}
+
 void moth_capture_fuse(moth_capture *c) {
+  for (uint32_t i = 0; i < c->ncode; i++) skip_result(c, &c->code[i]);
   for (uint32_t i = 0; i + 1 < c->ncode; i++) {
     moth_instruction *first = &c->code[i], *next = first + 1;
     if (!can_join(c, i)) continue;

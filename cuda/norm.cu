@@ -122,7 +122,7 @@ template <class T> struct row_norm {
   row_form f;
   double eps;
   const T *x, *weight, *bias;
-  T *y;
+  T *y; /* NULL: it is wanted in a half type alone */
   real_of<T> *mean, *rstd; /* mean is NULL if it is not taken away */
   half_result brief;
 };
@@ -147,7 +147,7 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
     const int64_t at = start + place_of(p.f, i);
-    *(lump<T, EACH> *)(void *)(p.y + at) = out;
+    if (p.y) *(lump<T, EACH> *)(void *)(p.y + at) = out;
     if constexpr (is_f32<T>) p.brief.template put_lump<EACH>(at, out.at);
   }
   if (!works || me.lane != 0) return;
@@ -168,12 +168,12 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
   moth_tensor *b = bias ? moth_packed(bias) : NULL;
   int status = x && (w || !weight) && (b || !bias) ? MOTH_OK : moth_status(out->ctx);
   if (!status && f.rows)
-    status = with_float(out->l.dtype, [&](auto type) {
+    status = with_float(input->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       typedef real_of<T> R;
       const row_norm<T> p = {f, eps, data<T>(x), w ? data<T>(w) : NULL, b ? data<T>(b) : NULL,
-                             data<T>(out), mean ? data<R>(mean) : NULL, data<R>(rstd),
-                             half_of(brief)};
+                             out == brief ? NULL : data<T>(out), mean ? data<R>(mean) : NULL,
+                             data<R>(rstd), half_of(brief)};
       const bool many = run_of(f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
                         on_lump(p.weight) && on_lump(p.bias) && on_lump(p.brief.at);
       return many ? norm_launch<T, LUMP<T>>(out, p) : norm_launch<T, 1>(out, p);

@@ -219,6 +219,39 @@ describe("a norm in a region of autocast on a GPU", function()
     assert.equal(moth.float32, x.grad.dtype)
   end)
 
+  it("is not written in f32 by a recording where products alone read it", function()
+    moth.manual_seed(14)
+    local w, v = random(1, 4096):to(moth.bfloat16), random(4096)
+    for name, norm in pairs(NORMS) do
+      local function recorded(alone)
+        local step = moth.capture(function(x)
+          return moth.no_grad(function()
+            return moth.autocast("cuda", moth.bfloat16, function()
+              local y = norm(x, v)
+              local z = F.linear(y, w)
+              return alone and z or z + y:sum()
+            end)
+          end)
+        end)
+        local x = random(64, 4096)
+        step(x)
+        moth.collect()
+        local bytes = moth.cuda.memory_allocated()
+        for _ = 1, 3 do
+          local input = random(64, 4096)
+          local y = norm(input, v)
+          local z = F.linear(y:to(moth.bfloat16), w)
+          same(alone and z or z + y:sum(), step(input))
+        end
+        step = nil -- luacheck: ignore
+        moth.collect()
+        return bytes - moth.cuda.memory_allocated()
+      end
+      local more = recorded(false) - recorded(true)
+      assert.is_true(more >= 4 * 64 * 4096, name .. ": " .. more)
+    end
+  end)
+
   it("is recorded by moth.capture, with the values of the step itself", function()
     local function losses(captured)
       moth.manual_seed(3)
