@@ -2,7 +2,7 @@
 
 import torch.nn.functional as F
 
-from kit import I, P, R, T, inf, nan, op
+from kit import I, P, R, T, exempt, inf, nan, op
 
 X = {1: (6,), 2: (4, 5), 3: (2, 4, 3)}
 
@@ -61,3 +61,13 @@ f("one group", R(1, 4, 2), 1)
 f("as many groups as channels", R(1, 4, 2), 4)
 f("int64", I(2, 4, 3), 2)
 f.raises("E_SHAPE", "groups that do not fit", R(1, 4, 2), 3)
+
+f = op("rrelu", "input lower upper training inplace", F.rrelu, "composed")
+f(R(2, 3))
+f("other slopes", R(2, 3), 0.25, 0.5)
+f("one slope", R(4), 0.5, 0.5)
+f("slopes below zero", R(2, 3), -0.5, 0.25)
+f("a number", R())
+f("nothing", R(0, 3))
+f("special values", T([inf, -inf, nan, 0.0, -0.0]), grad=False)
+exempt("fractional_max_pool2d", "random: spec/rare_spec.lua has PyTorch's numbers for given draws")
