@@ -199,6 +199,14 @@ TARGET INLINED void NAME(keep_four)(const moth_dots *p, int i, int64_t j, bool a
   }
 }
 
+/* The products behind the last whole vector. By itself: inside, it would be there 24 times for each
+** number of vectors. */
+TARGET static __attribute__((noinline)) float NAME(rest)(const float *x, const float *w, int64_t n) {
+  float sum = 0;
+  for (int64_t q = 0; q < n; q++) sum += x[q] * w[q];
+  return sum;
+}
+
 /* m vectors x times `rows` rows of w, from row j on: each product in a vector of sums, of n numbers
 ** from t on. Rows are by fours, or there is one. */
 TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int rows, int64_t j,
@@ -220,8 +228,7 @@ TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int row
       float rest[4] = {0};
       UNROLL for (int l = 0; l < 4; l++) {
         const int f = e + l < m * rows ? e + l : e;
-        for (int64_t q = t; q < k; q++)
-          rest[l] += p->x[f / rows * p->ldx + q] * w[f % rows * p->ldw + q];
+        rest[l] = NAME(rest)(p->x + f / rows * p->ldx + t, w + f % rows * p->ldw + t, k - t);
       }
       sum += *(const loose4 *)(const void *)rest;
     }
