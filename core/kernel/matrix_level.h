@@ -201,7 +201,8 @@ TARGET INLINED void NAME(keep_four)(const moth_dots *p, int i, int64_t j, bool a
 
 /* The products behind the last whole vector. By itself: inside, it would be there 24 times for each
 ** number of vectors. */
-TARGET static __attribute__((noinline)) float NAME(rest)(const float *x, const float *w, int64_t n) {
+TARGET __attribute__((noinline)) static float NAME(rest)(const float *x, const float *w,
+                                                         int64_t n) {
   float sum = 0;
   for (int64_t q = 0; q < n; q++) sum += x[q] * w[q];
   return sum;
