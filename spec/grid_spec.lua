@@ -69,6 +69,15 @@ describe("grid_sample", function()
     end
   end)
 
+  it("is differentiated twice in any dtype", function()
+    for _, dtype in ipairs { moth.float32, moth.bfloat16 } do
+      local x, grid = moth.randn(1, 2, 3, 4):to(dtype), (moth.rand(1, 2, 3, 2)):to(dtype)
+      local dx, dgrid = slopes(x, grid, {}, true)
+      local other, turned = slopes(x, grid, {}, false)
+      assert.is_true(dx:allclose(other, 0.05, 0.05) and dgrid:allclose(turned, 0.05, 0.05))
+    end
+  end)
+
   it("gives the same bits for any number of threads", function()
     local x, grid = moth.randn(3, 40, 30, 30), moth.rand(3, 50, 50, 2) * 2 - 1
     local before, found = moth.get_num_threads(), {}

@@ -156,5 +156,6 @@ moth_tensor *moth_ctc_slope(const ctc_losses_args *a, moth_grad *g) {
   moth_dealloc(g->ctx, row, bytes);
   moth_tensor *dy = GRAD(g, unsqueeze, .input = moth_grad_real(g, g->dy), .dim = 1);
   moth_tensor *down = NEGATED(TIMES(share, dy));
-  return GRAD(g, scatter_add, .input = ZERO_OF(x), .dim = 2, .index = at, .src = down);
+  moth_tensor *zeros = GRAD(g, zeros, .size = {n, 3}, .dtype = x->l.dtype, .device = r.device);
+  return GRAD(g, scatter_add, .input = zeros, .dim = 2, .index = at, .src = down);
 }

@@ -4,6 +4,7 @@
 #include "grid_slope.h"
 
 #include "../kernel/real.h"
+#include "create.h"
 #include "formula.h"
 
 #define SAME_HOW(a) \
@@ -48,8 +49,8 @@ static moth_tensor *of_images(const grid_sample_args *a, moth_grad *g, const spr
   const int64_t planes[3] = {s->n, s->c, s->plane}, all[3] = {s->n, s->c, s->p * s->k};
   moth_tensor *parts = TIMES(s->dy, weights(a, g, s, -1));
   parts = GRAD(g, reshape, .input = parts, .shape = {all, 3});
-  moth_tensor *zeros = GRAD(g, reshape, .input = ZERO_OF(moth_grad_real(g, a->input)),
-                            .shape = {planes, 3});
+  moth_tensor *zeros = GRAD(g, zeros, .size = {planes, 3}, .dtype = moth_compute_dtype(x->dtype),
+                            .device = moth_device_of(a->input));
   moth_tensor *dx = GRAD(g, scatter_add, .input = zeros, .dim = 2, .index = s->at, .src = parts);
   return GRAD(g, reshape, .input = dx, .shape = {x->shape, x->ndim});
 }
