@@ -53,9 +53,9 @@ static __device__ real_of<T> read_through(const ctc_problem<T> &p, int64_t n, in
   const R none = p.none();
   const int64_t steps = p.steps_in(n);
   if (threadIdx.x == 0) {
-    if (steps != p.steps_of[n]) report(p.trouble, TROUBLE_INDEX, p.steps_of[n], p.steps);
+    if (steps != p.steps_of[n]) report(p.trouble, TROUBLE_LENGTH, p.steps_of[n], p.steps);
     if (p.targets_in(n) != p.targets_of[n])
-      report(p.trouble, TROUBLE_INDEX, p.targets_of[n], p.wide);
+      report(p.trouble, TROUBLE_LENGTH, p.targets_of[n], p.wide);
   }
   for (int64_t t = 0; t < steps; t++) {
     R *row = rows + (keep ? t : t & 1) * wide;

@@ -120,6 +120,10 @@ static int tell_trouble(moth_ctx *ctx, moth_place *p) {
       return moth_fail(ctx, MOTH_E_INDEX, NULL,
                        "'%s', which ran before on the GPU, met class \1%lld\2 of %lld", op,
                        t.value, t.limit);
+    case TROUBLE_LENGTH:
+      return moth_fail(ctx, MOTH_E_SHAPE, NULL,
+                       "'%s', which ran before on the GPU, met a sequence of %lld steps or "
+                       "targets, where there are 0 to %lld", op, t.value, t.limit);
     case TROUBLE_ZERO: /* of to_index, which no script names */
       return moth_fail(ctx, MOTH_E_INDEX, NULL,
                        "an op that ran before on the GPU: positions count from 1, got 0");

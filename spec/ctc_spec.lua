@@ -127,6 +127,18 @@ describe("ctc_loss", function()
     end
   end)
 
+  it("tells of lengths that do not fit on a GPU as well, when it is waited for", function()
+    if not cuda.here then return pending(cuda.why) end
+    local x, t = scores { 7, 2, 4 }:cuda(), moth.tensor(TARGETS):cuda()
+    assert.has_error_like(function()
+      return F.ctc_loss(x, t, { 7, 8 }, { 3, 2 }):item()
+    end, "met a sequence of 8 steps or targets, where there are 0 to 7")
+    assert.has_error_like(function()
+      return F.ctc_loss(x, t, { 7, 7 }, { 4, 2 }):item()
+    end, "met a sequence of 4 steps or targets, where there are 0 to 3")
+    assert.equal("E_SHAPE", moth.errcode())
+  end)
+
   it("refuses lengths and classes that do not fit", function()
     local x, t = scores { 7, 2, 4 }, moth.tensor(TARGETS)
     local function loss(...) return F.ctc_loss(...) end
