@@ -81,16 +81,31 @@ static __global__ void find_losses(ctc_problem<T> p, real_of<T> *rows, T *loss) 
   if (threadIdx.x == 0) put(loss + n, total < p.none() / 2 ? (R)INFINITY : -total);
 }
 
+/* Where the class of each target comes next, if at all; inverted unless it comes here first. */
+template <class T>
+static __device__ void link_targets(const ctc_problem<T> &p, int64_t n, int *link) {
+  const int targets = (int)p.targets_in(n);
+  for (int k = threadIdx.x; k < targets; k += blockDim.x) {
+    const int64_t c = p.label(n, 2 * k + 1);
+    bool first = c != p.blank;
+    for (int j = 0; j < k && first; j++) first = p.label(n, 2 * j + 1) != c;
+    int next = k + 1;
+    while (next < targets && p.label(n, 2 * next + 1) != c) next++;
+    link[k] = first ? next : ~next;
+  }
+}
+
 /* rows := the share of each state at each step; totals := the logarithm of that of all ways. */
 template <class T>
 static __global__ void find_shares(ctc_problem<T> p, real_of<T> *rows, real_of<T> *pair,
-                                   real_of<T> *totals) {
+                                   real_of<T> *totals, int *links) {
   typedef real_of<T> R;
   const R none = p.none();
   const int64_t n = blockIdx.x, wide = 2 * p.wide + 1, states = 2 * p.targets_in(n) + 1;
   const int64_t steps = p.steps_in(n);
   rows += n * p.steps * wide;
   R *q = pair + n * 2 * wide, *behind = q + wide;
+  link_targets(p, n, links + n * p.wide);
   const R total = read_through(p, n, states, true, rows, wide);
   if (threadIdx.x == 0) totals[n] = total;
   for (int64_t s = threadIdx.x; s < states; s += blockDim.x)
@@ -113,11 +128,13 @@ static __global__ void find_shares(ctc_problem<T> p, real_of<T> *rows, real_of<T
 /* One step of one sequence: minus the shares of each class, times the gradient of the loss. */
 template <class T>
 static __global__ void add_shares(ctc_problem<T> p, const real_of<T> *rows,
-                                  const real_of<T> *totals, const T *dy, T *dx) {
+                                  const real_of<T> *totals, const int *links, const T *dy,
+                                  T *dx) {
   typedef real_of<T> R;
   __shared__ R parts[BLOCK];
   const int64_t t = blockIdx.x / p.samples, n = blockIdx.x - t * p.samples;
   const int64_t wide = 2 * p.wide + 1, targets = p.targets_in(n);
+  const int *link = links + n * p.wide;
   const R by = -(R)get(dy + n), *share = rows + (n * p.steps + t) * wide;
   const bool runs = t < p.steps_in(n) && by != 0, none = totals[n] < p.none() / 2;
   T *to = dx + (t * p.samples + n) * p.classes;
@@ -137,14 +154,10 @@ static __global__ void add_shares(ctc_problem<T> p, const real_of<T> *rows,
   }
   if (threadIdx.x == 0) put(to + p.blank, parts[0] * by);
   for (int64_t k = threadIdx.x; k < targets; k += blockDim.x) {
-    const int64_t c = p.label(n, 2 * k + 1);
-    bool first = c != p.blank;
-    for (int64_t j = 0; j < k && first; j++) first = p.label(n, 2 * j + 1) != c;
-    if (!first) continue;
+    if (link[k] < 0) continue;
     R all = 0;
-    for (int64_t j = k; j < targets; j++)
-      if (p.label(n, 2 * j + 1) == c) all += share[2 * j + 1];
-    put(to + c, all * by);
+    for (int64_t j = k; j < targets; j = link[j] < 0 ? ~link[j] : link[j]) all += share[2 * j + 1];
+    put(to + p.label(n, 2 * k + 1), all * by);
   }
 }
 
@@ -203,14 +216,16 @@ static int back_run(const ctc_problem<T> &p, const moth_tensor *dy, moth_tensor 
   typedef real_of<T> R;
   const int64_t wide = 2 * p.wide + 1, all = p.samples * p.steps * wide;
   const int64_t pairs = p.samples * 2 * wide;
-  moth_tensor *room = device_room(dx, (all + pairs + p.samples) * (int64_t)sizeof(R));
+  const int64_t links = p.samples * p.wide * (int64_t)sizeof(int);
+  moth_tensor *room = device_room(dx, (all + pairs + p.samples) * (int64_t)sizeof(R) + links);
   if (!room) return moth_status(dx->ctx);
   R *rows = data<R>(room), *totals = rows + all + pairs;
+  int *link = (int *)(totals + p.samples);
   int status = launch(dx->ctx, dx, find_shares<T>, dim3((unsigned)p.samples), BLOCK, 0, p, rows,
-                      rows + all, totals);
+                      rows + all, totals, link);
   if (!status)
     status = launch(dx->ctx, dx, add_shares<T>, dim3((unsigned)(p.samples * p.steps)), BLOCK, 0, p,
-                    rows, totals, data<T>(dy), data<T>(dx));
+                    rows, totals, link, data<T>(dy), data<T>(dx));
   moth_tensor_release(room);
   return status;
 }
