@@ -1,9 +1,12 @@
-/* grid.cu -- grid_sample: a thread finds the taps of a place and uses them for some channels. The
-** formulas are those of core/kernel/grid_taps.h; gradients are made of the ops here (grid_slope.c).
+/* grid.cu -- grid_sample: a thread finds what a place is made of and uses it for some channels. The
+** formulas are those of core/kernel/grid_taps.h. The gradient of the images adds up by elements:
+** which places take something from each is put in order first, so that sums come in one order.
 */
 #include "../core/op/grid.h"
 
 #include "../core/kernel/grid_taps.h"
+#include "keys.cuh"
+#include "radix.cuh"
 #include "walk.cuh"
 
 enum { CHANNELS = 8 }; /* that a thread reads */
@@ -14,46 +17,169 @@ template <class T> struct grid_job {
   const T *grid; /* (samples, points, sides) */
 };
 
-template <class T>
-static __device__ void taps_of(const grid_job<T> &j, int64_t i, int64_t *at, double *w) {
-  double where[3];
-  for (int k = 0; k < j.g.sides; k++) where[k] = (double)get(j.grid + i * j.g.sides + k);
-  moth_grid_taps(&j.g, where, at, w);
+/* Of a place N elements along each of S sides: how far they lie from the first of the plane, -1 for
+** none, their weights and the slopes of these. All counts are known when this is compiled, so that
+** it lies in registers. */
+template <class R, int S, int N> struct place {
+  int at[S][N];
+  R weight[S][N], slope[S][N];
+
+  /* f(offset, a, b, c) for all elements inside, the a-th along x, the b-th along y... */
+  template <class F> __device__ __forceinline__ void each(F f) const {
+#pragma unroll
+    for (int c = 0; c < (S == 3 ? N : 1); c++)
+#pragma unroll
+      for (int b = 0; b < N; b++)
+#pragma unroll
+        for (int a = 0; a < N; a++) {
+          const int z = S == 3 ? at[S - 1][c] : 0;
+          if (at[0][a] >= 0 && at[1][b] >= 0 && z >= 0) f(at[0][a] + at[1][b] + z, a, b, c);
+        }
+  }
+  __device__ __forceinline__ R weigh(int a, int b, int c) const {
+    return weight[0][a] * weight[1][b] * (S == 3 ? weight[S - 1][c] : (R)1);
+  }
+  /* The slope of weigh along a side. */
+  __device__ __forceinline__ R lean(int side, int a, int b, int c) const {
+    return (side == 0 ? slope : weight)[0][a] * (side == 1 ? slope : weight)[1][b] *
+           (S == 3 ? (side == 2 ? slope : weight)[S - 1][c] : (R)1);
+  }
+  __device__ __forceinline__ bool inside() const {
+    bool all = true;
+#pragma unroll
+    for (int s = 0; s < S; s++) {
+      bool any = false;
+#pragma unroll
+      for (int k = 0; k < N; k++) any = any || at[s][k] >= 0;
+      all = all && any;
+    }
+    return all;
+  }
+};
+
+/* The i-th of all places, differentiated as j.g.order says; slopes: once more. */
+template <int S, int N, class T>
+static __device__ __forceinline__ place<real_of<T>, S, N> place_of(const grid_job<T> &j, int64_t i,
+                                                                   bool slopes) {
+  place<real_of<T>, S, N> of;
+  moth_grid g = j.g;
+  g.mode = N == 1 ? MOTH_GRID_NEAREST : N == 2 ? MOTH_GRID_LINEAR : MOTH_GRID_CUBIC;
+  int64_t stride = 1;
+#pragma unroll
+  for (int s = 0; s < S; s++) {
+    int64_t at[4];
+    double w[4];
+    const double where = (double)get(j.grid + i * S + s);
+    moth_grid_side(&g, s, where, at, w);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      of.at[s][k] = at[k] < 0 ? -1 : (int)(at[k] * stride);
+      of.weight[s][k] = (real_of<T>)w[k];
+    }
+    if (slopes) {
+      g.order[s]++;
+      moth_grid_side(&g, s, where, at, w);
+#pragma unroll
+      for (int k = 0; k < N; k++) of.slope[s][k] = (real_of<T>)w[k];
+    }
+    stride *= g.size[s];
+  }
+  return of;
 }
 
-template <class T>
+/* f(sides, elements along each) */
+template <class F> static int with_counts(const moth_grid &g, F f) {
+  using std::integral_constant;
+  const integral_constant<int, 1> one;
+  const integral_constant<int, 2> two;
+  const integral_constant<int, 3> three;
+  const integral_constant<int, 4> four;
+  if (g.sides == 2)
+    return g.mode == MOTH_GRID_NEAREST ? f(two, one) : g.mode == MOTH_GRID_LINEAR ? f(two, two)
+                                                                                  : f(two, four);
+  return g.mode == MOTH_GRID_NEAREST ? f(three, one) : g.mode == MOTH_GRID_LINEAR ? f(three, two)
+                                                                                  : f(three, four);
+}
+
+template <class T, int S, int N>
 static __global__ void sample_places(grid_job<T> j, int64_t parts, const T *x, T *y) {
+  typedef real_of<T> R;
   const int64_t i = thread_number();
   if (i >= j.samples * parts * j.points) return;
   const int64_t p = i % j.points, part = i / j.points % parts, n = i / j.points / parts;
-  const int count = moth_grid_count(&j.g);
-  int64_t at[MOTH_GRID_TAPS];
-  double w[MOTH_GRID_TAPS];
-  taps_of(j, n * j.points + p, at, w);
+  const place<R, S, N> of = place_of<S, N>(j, n * j.points + p, false);
   const int64_t first = part * CHANNELS;
   const int64_t last = first + CHANNELS < j.channels ? first + CHANNELS : j.channels;
   for (int64_t c = n * j.channels + first; c < n * j.channels + last; c++) {
-    real_of<T> sum = 0;
-    for (int k = 0; k < count; k++)
-      if (at[k] >= 0) sum += (real_of<T>)w[k] * get(x + c * j.plane + at[k]);
+    const T *from = x + c * j.plane;
+    R sum = 0;
+    of.each([&](int at, int a, int b, int d) { sum += of.weigh(a, b, d) * get(from + at); });
     put(y + c * j.points + p, sum);
   }
 }
 
-/* One of weight and position is NULL. */
-template <class T>
-static __global__ void list_taps(grid_job<T> j, T *weight, int64_t *position) {
+/* Weights and positions, -1 outside; one of both may be NULL. Of the places from `first` on, `some`
+** of each sample. */
+template <class T, int S, int N>
+static __global__ void list_taps(grid_job<T> j, int64_t first, int64_t some, T *weight,
+                                 int64_t *position) {
+  enum { COUNT = S == 3 ? N * N * N : N * N };
   const int64_t i = thread_number();
-  if (i >= j.samples * j.points) return;
-  const int count = moth_grid_count(&j.g);
-  int64_t at[MOTH_GRID_TAPS];
-  double w[MOTH_GRID_TAPS];
-  taps_of(j, i, at, w);
-  for (int k = 0; k < count; k++) {
-    if (weight) put(weight + i * count + k, (real_of<T>)w[k]);
-    else position[i * count + k] = at[k] < 0 ? 0 : at[k];
+  if (i >= j.samples * some) return;
+  const place<real_of<T>, S, N> of =
+      place_of<S, N>(j, i / some * j.points + first + i % some, false);
+  if (weight) weight += i * COUNT;
+  if (position) position += i * COUNT;
+#pragma unroll
+  for (int k = 0; k < COUNT; k++) {
+    if (weight) put(weight + k, (real_of<T>)0);
+    if (position) position[k] = -1;
+  }
+  of.each([&](int at, int a, int b, int c) {
+    const int k = (c * N + b) * N + a;
+    if (weight) put(weight + k, of.weigh(a, b, c));
+    if (position) position[k] = at;
+  });
+}
+
+/* WARP places are turned by a block, whose warps share the channels. */
+template <class T, int S, int N>
+static __global__ void turn_places(grid_job<T> j, const T *x, const T *dy, T *dgrid) {
+  typedef real_of<T> R;
+  __shared__ R parts[S][BLOCK];
+  const int lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+  const int64_t i = (int64_t)blockIdx.x * WARP + lane;
+  const bool one = i < j.samples * j.points;
+  R sum[S] = {};
+  if (one) {
+    const int64_t n = i / j.points, p = i % j.points;
+    const place<R, S, N> of = place_of<S, N>(j, i, true);
+    const int64_t last = of.inside() ? j.channels : 0;
+    for (int64_t c = threadIdx.x / WARP; c < last; c += warps) {
+      const T *from = x + (n * j.channels + c) * j.plane;
+      const R by = get(dy + (n * j.channels + c) * j.points + p);
+      R own[S] = {};
+      of.each([&](int at, int a, int b, int d) {
+        const R v = get(from + at);
+#pragma unroll
+        for (int s = 0; s < S; s++) own[s] += of.lean(s, a, b, d) * v;
+      });
+#pragma unroll
+      for (int s = 0; s < S; s++) sum[s] += own[s] * by;
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < S; s++) parts[s][threadIdx.x] = sum[s];
+  __syncthreads();
+  if (!one || threadIdx.x >= WARP) return;
+#pragma unroll
+  for (int s = 0; s < S; s++) {
+    for (int k = 1; k < warps; k++) sum[s] += parts[s][k * WARP + lane];
+    put(dgrid + i * S + s, sum[s]);
   }
 }
+
+/* -- launching -- */
 
 template <class A> static moth_grid grid_of(const A *a, const int64_t *sides, int n) {
   moth_grid g = {n, (int)a->mode, (int)a->padding_mode, a->align_corners != 0, {0, 0, 0},
@@ -62,25 +188,43 @@ template <class A> static moth_grid grid_of(const A *a, const int64_t *sides, in
   return g;
 }
 
+/* Images of a layout seen in the places of a packed grid. */
+template <class T, class A>
+static grid_job<T> job_of(const A *a, const moth_layout *x, const moth_tensor *grid) {
+  const int sides = x->ndim - 2;
+  grid_job<T> j = {grid_of(a, x->shape + 2, sides), x->shape[0], x->shape[1], 1, 1,
+                   data<T>(grid)};
+  for (int k = 0; k < sides; k++) j.points *= grid->l.shape[1 + k], j.plane *= x->shape[2 + k];
+  return j;
+}
+
 MOTH_CUDA(grid_sample) {
-  const moth_layout *y = &out[0]->l;
-  if (y->numel == 0) return MOTH_OK;
+  if (out[0]->l.numel == 0) return MOTH_OK;
   moth_tensor *x = moth_packed(a->input), *grid = moth_packed(a->grid);
   int status = x && grid ? MOTH_OK : moth_status(a->ctx);
   if (!status)
-    status = with_float(y->dtype, [&](auto type) {
+    status = with_float(out[0]->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
-      const int64_t *n = x->l.shape;
-      const int sides = x->l.ndim - 2;
-      grid_job<T> j = {grid_of(a, n + 2, sides), n[0], n[1], 1, 1, data<T>(grid)};
-      for (int k = 0; k < sides; k++) j.points *= y->shape[2 + k], j.plane *= n[2 + k];
+      const grid_job<T> j = job_of<T>(a, &x->l, grid);
       const int64_t parts = (j.channels + CHANNELS - 1) / CHANNELS;
-      return launch(a->ctx, out[0], sample_places<T>, blocks_for(j.samples * parts * j.points),
-                    BLOCK, 0, j, parts, data<T>(x), data<T>(out[0]));
+      return with_counts(j.g, [&](auto sides, auto n) {
+        return launch(a->ctx, out[0], sample_places<T, sides(), n()>,
+                      blocks_for(j.samples * parts * j.points), BLOCK, 0, j, parts, data<T>(x),
+                      data<T>(out[0]));
+      });
     });
   moth_tensor_release(x);
   moth_tensor_release(grid);
   return status;
+}
+
+template <class T>
+static int list_launch(const moth_tensor *near, const grid_job<T> &j, int64_t first, int64_t some,
+                       T *weight, int64_t *position) {
+  return with_counts(j.g, [&](auto sides, auto n) {
+    return launch(near->ctx, near, list_taps<T, sides(), n()>, blocks_for(j.samples * some), BLOCK,
+                  0, j, first, some, weight, position);
+  });
 }
 
 template <class A>
@@ -93,8 +237,8 @@ static int list_run(const A *a, const int64_t *order, bool weights, moth_tensor 
     grid_job<T> j = {grid_of(a, a->size.at, (int)a->size.n), y->l.shape[0], 0, y->l.shape[1], 0,
                      data<T>(grid)};
     for (int k = 0; k < 3 && order; k++) j.g.order[k] = (int)order[k];
-    return launch(a->ctx, y, list_taps<T>, blocks_for(j.samples * j.points), BLOCK, 0, j,
-                  weights ? data<T>(y) : NULL, weights ? NULL : data<int64_t>(y));
+    return list_launch(y, j, 0, j.points, weights ? data<T>(y) : NULL,
+                       weights ? NULL : data<int64_t>(y));
   });
   moth_tensor_release(grid);
   return status;
@@ -102,3 +246,146 @@ static int list_run(const A *a, const int64_t *order, bool weights, moth_tensor 
 
 MOTH_CUDA(grid_weights) { return list_run(a, a->order, true, out[0]); }
 MOTH_CUDA(grid_positions) { return list_run(a, NULL, false, out[0]); }
+
+MOTH_CUDA(grid_sample_turn) {
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  moth_tensor *x = moth_packed(a->input), *grid = moth_packed(a->grid);
+  moth_tensor *dy = moth_packed(a->grad);
+  int status = x && grid && dy ? MOTH_OK : moth_status(a->ctx);
+  if (!status)
+    status = with_float(out[0]->l.dtype, [&](auto type) {
+      typedef typename decltype(type)::of T;
+      const grid_job<T> j = job_of<T>(a, &x->l, grid);
+      const int64_t blocks = (j.samples * j.points + WARP - 1) / WARP;
+      const int64_t warps = j.channels < 1 ? 1 : j.channels < BLOCK / WARP ? j.channels
+                                                                           : BLOCK / WARP;
+      return with_counts(j.g, [&](auto sides, auto n) {
+        return launch(a->ctx, out[0], turn_places<T, sides(), n()>, dim3((unsigned)blocks),
+                      dim3((unsigned)(warps * WARP)), 0, j, data<T>(x), data<T>(dy),
+                      data<T>(out[0]));
+      });
+    });
+  moth_tensor_release(x);
+  moth_tensor_release(grid);
+  moth_tensor_release(dy);
+  return status;
+}
+
+/* -- the gradient of the images -- */
+
+enum { AT_ONCE = 1 << 23 }; /* elements of places that are put in order together, at most */
+
+/* Samples from one on, with `some` places from `first` on, each made of `count` elements. */
+template <class T> struct spreading {
+  int64_t samples, channels, points, plane;
+  int64_t first, some, count;
+  bool more; /* dx has what others brought */
+  const uint64_t *key; /* elements in order, those of a sample together */
+  const uint32_t *from;
+  const real_of<T> *weight;
+  const T *dy;
+};
+
+/* An element of some channels: what came to it, one after another. */
+template <class T>
+static __global__ void add_runs(spreading<T> s, int64_t parts, real_of<T> *dx) {
+  typedef real_of<T> R;
+  const int64_t i = thread_number(), n = i / s.plane / parts, taps = s.some * s.count;
+  if (n >= s.samples) return;
+  const int64_t element = i % s.plane, c = i / s.plane % parts * CHANNELS;
+  const int64_t row = n * s.channels + c;
+  const int last = s.channels - c < CHANNELS ? (int)(s.channels - c) : (int)CHANNELS;
+  const uint64_t *key = s.key + n * taps;
+  R sum[CHANNELS] = {};
+  dx += row * s.plane + element;
+#pragma unroll
+  for (int k = 0; k < CHANNELS; k++)
+    if (s.more && k < last) sum[k] = dx[k * s.plane];
+  int64_t at = rank_among(taps, (uint64_t)element, false, [=](int64_t k) { return key[k]; });
+  for (; at < taps && key[at] == (uint64_t)element; at++) {
+    const uint32_t tap = s.from[n * taps + at];
+    const R w = s.weight[n * taps + tap];
+    const T *dy = s.dy + row * s.points + s.first + tap / (uint32_t)s.count;
+#pragma unroll
+    for (int k = 0; k < CHANNELS; k++)
+      if (k < last) sum[k] += w * get(dy + k * s.points);
+  }
+#pragma unroll
+  for (int k = 0; k < CHANNELS; k++)
+    if (k < last) dx[k * s.plane] = sum[k];
+}
+
+/* j: of the samples in s, whose lists are made in the room. */
+template <class T>
+static int spread_some(const moth_tensor *near, const grid_job<real_of<T>> &j, spreading<T> s,
+                       const moth_tensor *room, real_of<T> *dx) {
+  typedef real_of<T> R;
+  const int64_t n = s.some * s.count, all = s.samples * n;
+  const int64_t parts = (s.channels + CHANNELS - 1) / CHANNELS;
+  uint64_t *key[2] = {data<uint64_t>(room), data<uint64_t>(room) + all};
+  int64_t *starts = (int64_t *)(key[1] + all);
+  R *weight = (R *)(starts + radix_counts(s.samples, n) + 1);
+  uint32_t *from[2] = {(uint32_t *)(weight + all), (uint32_t *)(weight + all) + all};
+  const radix<uint32_t> r = {s.samples, n, key[1], {key[0], key[1]}, {from[0], from[1]}, starts};
+  int bits = 0, last = 0;
+  while (s.plane >> bits > 0) bits++; /* so that -1 is behind all elements */
+  int status = list_launch(near, j, s.first, s.some, weight, (int64_t *)key[1]);
+  if (!status) status = radix_sort(near->ctx, near, r, bits, &last);
+  s.key = key[last];
+  s.from = from[last];
+  s.weight = weight;
+  return status ? status
+                : launch(near->ctx, near, add_runs<T>, blocks_for(s.samples * parts * s.plane),
+                         BLOCK, 0, s, parts, dx);
+}
+
+/* dx: packed, of the type that T is computed in. */
+template <class T>
+static int spread_all(const grid_job<real_of<T>> &j, const moth_tensor *dy, moth_tensor *dx) {
+  typedef real_of<T> R;
+  const int64_t count = moth_grid_count(&j.g), most = AT_ONCE / count;
+  const int64_t some = j.points < most ? j.points : most;
+  if (some == 0) {
+    const spreading<T> none = {j.samples, j.channels, 0, j.plane, 0, 0, count};
+    return launch(dx->ctx, dx, add_runs<T>, blocks_for(dx->l.numel), BLOCK, 0, none,
+                  (j.channels + CHANNELS - 1) / CHANNELS, data<R>(dx));
+  }
+  const int64_t together = most / some < j.samples ? most / some : j.samples;
+  const int64_t taps = together * some * count, counts = radix_counts(together, some * count) + 1;
+  moth_tensor *room = device_room(dx, taps * (24 + (int64_t)sizeof(R)) + counts * 8);
+  int status = room ? MOTH_OK : moth_status(dx->ctx);
+  for (int64_t n = 0; n < j.samples && !status; n += together)
+    for (int64_t p = 0; p < j.points && !status; p += some) {
+      const int64_t samples = j.samples - n < together ? j.samples - n : together;
+      const spreading<T> s = {samples, j.channels, j.points, j.plane, p,
+                              j.points - p < some ? j.points - p : some, count, p > 0, NULL, NULL,
+                              NULL, data<T>(dy) + n * j.channels * j.points};
+      grid_job<R> part = j;
+      part.samples = samples;
+      part.grid += n * j.points * j.g.sides;
+      status = spread_some(dx, part, s, room, data<R>(dx) + n * j.channels * j.plane);
+    }
+  moth_tensor_release(room);
+  return status;
+}
+
+MOTH_CUDA(grid_sample_back) {
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  moth_layout l = out[0]->l;
+  l.dtype = (uint8_t)moth_compute_dtype(l.dtype);
+  moth_tensor *dx = l.dtype == out[0]->l.dtype ? moth_packed(out[0]) : moth_tensor_new(a->ctx, &l);
+  moth_tensor *dy = moth_packed(a->grad);
+  moth_tensor *grid = a->grid->l.dtype == l.dtype ? moth_packed(a->grid)
+                                                  : moth_cast(a->grid, l.dtype);
+  int status = dx && dy && grid ? MOTH_OK : moth_status(a->ctx);
+  if (!status)
+    status = with_float(out[0]->l.dtype, [&](auto type) {
+      typedef typename decltype(type)::of T;
+      return spread_all<T>(job_of<real_of<T>>(a, &dx->l, grid), dy, dx);
+    });
+  if (!status && l.dtype != out[0]->l.dtype) status = moth_copy_into(out[0], dx);
+  moth_tensor_release(dx);
+  moth_tensor_release(dy);
+  moth_tensor_release(grid);
+  return status;
+}

@@ -97,6 +97,101 @@ describe("grid_sample", function()
     assert.is_true((slopes(x, grid, {})):equal((slopes(x, grid, {}))))
   end)
 
+  describe("beside what lies outside of the image", function()
+    local inf, nan = math.huge, 0 / 0
+    local MODES = { "bilinear", "nearest", "bicubic" }
+
+    -- Calls f(put, mode, create_graph), put(list) being a tensor on a device that needs a gradient.
+    local function everywhere(f)
+      for _, device in ipairs(DEVICES) do
+        for _, mode in ipairs(MODES) do
+          for _, create_graph in ipairs { false, true } do
+            f(function(list)
+              return moth.tensor(list, { device = device }):requires_grad_()
+            end, mode, create_graph)
+          end
+        end
+      end
+    end
+
+    it("takes no gradient from there to elements inside, infinite ones either", function()
+      local plane = {}
+      for i = 1, 4 do plane[i] = { i, 2, 3, i } end
+      everywhere(function(put, mode, create_graph)
+        local x, grid = put { { plane } }, put { { { { 0.1, 0.2 }, { 3, 3 } } } }
+        local y = F.grid_sample(x, grid, mode)
+        local dx, dgrid = moth.autograd.grad(y, { x, grid }, {
+          grad_outputs = put { { { { 1, inf } } } }:detach(), create_graph = create_graph })
+        assert.is_true(dx:isfinite():all():item(), mode)
+        assert.near(1, dx:sum():item(), 1e-6)
+        assert.same({ 0, 0 }, dgrid[{ 1, 1, 2 }]:tolist())
+      end)
+    end)
+
+    it("gives places there no gradient, whatever the first element is", function()
+      everywhere(function(put, mode, create_graph)
+        local x, grid = put { { { { nan, 1 }, { 1, 1 } } } }, put { { { { 5, 5 }, { -9, 0 } } } }
+        local dgrid = moth.autograd.grad(F.grid_sample(x, grid, mode):sum(), grid,
+          { create_graph = create_graph })
+        assert.same({ 0, 0 }, dgrid[{ 1, 1, 1 }]:tolist(), mode)
+        assert.same({ 0, 0 }, dgrid[{ 1, 1, 2 }]:tolist(), mode)
+      end)
+    end)
+
+    it("elements inside of which a place takes nothing are still read", function()
+      local eye = moth.eye(2, 3):unsqueeze(1)
+      local grid = F.affine_grid(eye, { 1, 1, 2, 3 }, true)
+      for _, device in ipairs(DEVICES) do
+        local x = moth.tensor({ { { { 1, inf, 1 }, { 1, 1, 1 } } } }, { device = device })
+        local y = F.grid_sample(x, grid:to(device), { align_corners = true }):cpu()[{ 1, 1 }]
+        assert.is_true(y[{ 1, 1 }]:isnan():item(), device)
+        assert.equal(inf, y[{ 1, 2 }]:item(), device)
+        assert.same({ 1, 1, 1 }, y[2]:tolist(), device)
+        x = x * 0 + 1
+        x:requires_grad_()
+        y = F.grid_sample(x, grid:to(device), { align_corners = true })
+        local dy = moth.tensor({ { { { 1, inf, 1 }, { 1, 1, 1 } } } }, { device = device })
+        local dx = moth.autograd.grad(y, x, { grad_outputs = dy }):cpu()[{ 1, 1 }]
+        assert.is_true(dx[{ 1, 3 }]:isnan():item(), device)
+        assert.equal(inf, dx[{ 1, 2 }]:item(), device)
+        assert.same({ 1, 1 }, { dx[{ 1, 1 }]:item(), dx[{ 2, 1 }]:item() }, device)
+      end
+    end)
+  end)
+
+  it("has the gradients of the CPU on a GPU, of many places at one element too", function()
+    if not cuda.here then return pending(cuda.why) end
+    for _, shape in ipairs { { 2, 11, 5, 6 }, { 2, 3, 3, 4, 5 } } do
+      local x, n = moth.randn(shape, { dtype = moth.float64 }), #shape - 2
+      local grid = moth.randn(n == 2 and { 2, 9, 20, 2 } or { 2, 3, 5, 8, 3 },
+        { dtype = moth.float64 })
+      for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
+        for _, padding in ipairs { "zeros", "border", "reflection" } do
+          local options = { mode = mode, padding_mode = padding }
+          local dx, dgrid = slopes(x, grid, options)
+          local other, turned = slopes(x:to "cuda", grid:to "cuda", options)
+          assert.is_true(dx:allclose(other:cpu(), 1e-9, 1e-11), mode .. padding)
+          assert.is_true(dgrid:allclose(turned:cpu(), 1e-9, 1e-11), mode .. padding)
+        end
+      end
+    end
+  end)
+
+  it("needs little memory for its gradients on a GPU, however many the channels", function()
+    if not cuda.here then return pending(cuda.why) end
+    local x = moth.randn(1, 64, 16, 16, { device = "cuda" }):requires_grad_()
+    local grid = (moth.rand(1, 64, 64, 2, { device = "cuda" }) * 2 - 1):requires_grad_()
+    local y = F.grid_sample(x, grid)
+    local dy = moth.ones_like(y)
+    moth.collect()
+    moth.cuda.empty_cache()
+    moth.cuda.set_memory_limit(moth.cuda.memory_allocated() + 1024 * 1024)
+    local ok, why = pcall(y.backward, y, dy)
+    moth.cuda.set_memory_limit(0)
+    assert.is_true(ok, why)
+    assert.equal("(1, 64, 16, 16)", tostring(x.grad.shape))
+  end)
+
   it("takes inputs that lie anyhow, and half types", function()
     local x, grid = moth.randn(2, 3, 6, 5), moth.rand(2, 4, 3, 2) * 2 - 1
     local y = F.grid_sample(x, grid)

@@ -1,11 +1,12 @@
 /* grid_real.h -- the loops of grid.c for one REAL and one TARGET: the taps of up to RUN places are
-** found first, then used for all channels. A tap outside of the image has weight 0 at position 0;
-** nothing is read there for it, since 0 * inf must not come in.
+** found first, then used for all channels. A tap outside of the image has position -1 and
+** gives 0, whatever the first element is; one inside is used even where its weight is 0.
 */
 
 typedef struct NAME(taps) {
   int32_t at[MOTH_GRID_TAPS][RUN];
   REAL weight[3][MOTH_GRID_TAPS][RUN]; /* of the values, or of their slopes along each side */
+  int32_t inside[RUN]; /* is any of them? */
 } NAME(taps);
 
 /* The taps of n places from a sample's `first` on. */
@@ -23,7 +24,11 @@ TARGET static void NAME(find)(const job *j, int64_t sample, int64_t first, int64
       moth_grid_taps(&g, where, at, w);
       for (int k = 0; k < count; k++) t->weight[set][k][i] = (REAL)w[k];
     }
-    for (int k = 0; k < count; k++) t->at[k][i] = at[k] < 0 ? 0 : (int32_t)at[k];
+    t->inside[i] = 0;
+    for (int k = 0; k < count; k++) {
+      t->at[k][i] = (int32_t)at[k];
+      t->inside[i] |= at[k] >= 0;
+    }
   }
 }
 
@@ -32,8 +37,9 @@ TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(taps) *t
   for (int64_t i = 0; i < n; i++) {
     REAL sum = 0;
     for (int k = 0; k < count; k++) {
-      const REAL w = t->weight[0][k][i], v = x[t->at[k][i]];
-      sum += w != 0 ? w * v : 0;
+      const int32_t at = t->at[k][i];
+      const REAL v = x[at < 0 ? 0 : at];
+      sum += t->weight[0][k][i] * (at < 0 ? 0 : v);
     }
     y[i] = sum;
   }
@@ -45,13 +51,12 @@ TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, con
   for (int64_t i = 0; i < n; i++) {
     REAL of[3] = {0};
     for (int k = 0; k < count; k++) {
-      const REAL v = x[t->at[k][i]];
-      for (int side = 0; side < sides; side++) {
-        const REAL w = t->weight[side][k][i];
-        of[side] += w != 0 ? w * v : 0;
-      }
+      const int32_t at = t->at[k][i];
+      const REAL first = x[at < 0 ? 0 : at], v = at < 0 ? 0 : first;
+      for (int side = 0; side < sides; side++) of[side] += t->weight[side][k][i] * v;
     }
-    for (int side = 0; side < sides; side++) sum[side][i] += of[side] * dy[i];
+    const REAL by = t->inside[i] ? dy[i] : 0;
+    for (int side = 0; side < sides; side++) sum[side][i] += of[side] * by;
   }
 }
 
@@ -59,8 +64,8 @@ TARGET INLINED void NAME(scatter)(const int count, int64_t n, const NAME(taps) *
                                   REAL *dx) {
   for (int64_t i = 0; i < n; i++)
     for (int k = 0; k < count; k++) {
-      const REAL w = t->weight[0][k][i];
-      if (w != 0) dx[t->at[k][i]] += w * dy[i];
+      const int32_t at = t->at[k][i];
+      if (at >= 0) dx[at] += t->weight[0][k][i] * dy[i];
     }
 }
 
@@ -153,7 +158,7 @@ TARGET static void NAME(list)(int64_t first, int64_t last, int lane, const void 
     moth_grid_taps(g, where, at, w);
     for (int k = 0; k < count; k++) {
       if (j->y) ((REAL *)j->y)[i * count + k] = (REAL)w[k];
-      else j->at[i * count + k] = at[k] < 0 ? 0 : at[k];
+      else j->at[i * count + k] = at[k];
     }
   }
 }

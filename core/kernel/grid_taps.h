@@ -9,9 +9,11 @@
 #include <stdint.h>
 
 #if defined(__CUDACC__)
-#define MOTH_GRID static __host__ __device__ inline
+#define MOTH_GRID static __host__ __device__ __forceinline__
+#define MOTH_GRID_UNROLL _Pragma("unroll")
 #else
 #define MOTH_GRID static inline
+#define MOTH_GRID_UNROLL
 #endif
 
 enum { MOTH_GRID_LINEAR, MOTH_GRID_NEAREST, MOTH_GRID_CUBIC };
@@ -98,6 +100,7 @@ MOTH_GRID int moth_grid_side(const moth_grid *g, int side, double where, int64_t
   /* the convolution of Keys with -0.75 */
   const double taps[4][4] = {{0, -0.75, 1.5, -0.75}, {1, 0, -2.25, 1.25}, {0, 0.75, 1.5, -1.25},
                              {0, 0, -0.75, 0.75}};
+  MOTH_GRID_UNROLL
   for (int k = 0; k < 4; k++) {
     double ignored = 1;
     at[k] = moth_grid_place(rint(moth_grid_inside(g, low - 1 + k, size, &ignored)), size);

@@ -1,6 +1,5 @@
 /* grid.c -- grid_sample: images and volumes looked at in the places that a grid names. Its
-** gradients run in one pass each; under create_graph, and on a GPU, they are written with ops,
-** whose sums come in one order (grid_slope.c).
+** gradients run in one pass each; under create_graph they are written with ops (grid_slope.c).
 */
 #include "grid.h"
 
@@ -98,7 +97,7 @@ static int grid_sample_cpu(const grid_sample_args *a, moth_tensor **out) {
 
 static int grid_sample_grad(const grid_sample_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
-  if (g->ctx->grad_mode || x->device > 0) return moth_grid_slopes(a, g);
+  if (g->ctx->grad_mode) return moth_grid_slopes(a, g);
   if (a->mode == MOTH_GRID_NEAREST && moth_wants(g, a->grid)) /* constant but for jumps */
     moth_flow(g, a->grid, ZERO_OF(a->grid));
   if (moth_wants(g, a->input))

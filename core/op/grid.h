@@ -36,7 +36,7 @@ MOTH_ARGS(grid_sample_back, GRID_SAMPLE_BACK)
 MOTH_ARGS(grid_sample_turn, GRID_SAMPLE_TURN)
 
 /* Of each place the elements it is made of, and their weights: K of them, as many as the mode
-** takes; outside of the image position 0 with weight 0. */
+** takes; outside of the image position -1 with weight 0. */
 #define GRID_WEIGHTS(ARG) \
   ARG(tensor, grid,  , "where to look") \
   ARG(shape,  size,  , "sides of the images") \

@@ -1,8 +1,11 @@
 /* grid_slope.c -- the gradients of grid_sample written with ops: elements are gathered, or added
-** to, at grid_positions, with grid_weights, whose derivatives are grid_weights again.
+** to, at grid_positions, with grid_weights, whose derivatives are grid_weights again. What lies
+** outside has a position all the same, and is filled with 0 before and after it is multiplied: NaN
+** or infinity at the other's place must not come in.
 */
 #include "grid_slope.h"
 
+#include "../kernel/grid_taps.h"
 #include "../kernel/real.h"
 #include "create.h"
 #include "formula.h"
@@ -13,8 +16,9 @@
 typedef struct spread { /* sizes: N, C, P places of K elements, the images' plane */
   int64_t n, c, p, k, plane;
   moth_ints sides;
-  moth_tensor *grid, *dy; /* dy: (N, C, P, 1) */
+  moth_tensor *grid, *dy; /* dy: (N, C, P, K), 0 outside */
   moth_tensor *at;        /* (N, C, P K) */
+  moth_tensor *outside;   /* (N, 1, P, K) */
 } spread;
 
 /* The weights differentiated along a side, or with -1 as they are: (N, 1, P, K). */
@@ -37,17 +41,20 @@ static bool prepare(const grid_sample_args *a, moth_grad *g, spread *s) {
   if (!at) return false;
   s->k = at->l.shape[2];
   const int64_t line[3] = {s->n, 1, s->p * s->k}, all[3] = {s->n, s->c, s->p * s->k};
-  const int64_t dy[4] = {s->n, s->c, s->p, 1};
-  at = GRAD(g, reshape, .input = at, .shape = {line, 3});
+  const int64_t dy[4] = {s->n, s->c, s->p, 1}, taps[4] = {s->n, s->c, s->p, s->k};
+  moth_tensor *outside = BELOW(at, NUMBER(0));
+  s->outside = GRAD(g, unsqueeze, .input = outside, .dim = 1);
+  at = GRAD(g, reshape, .input = FILLED(at, outside, 0), .shape = {line, 3});
   s->at = GRAD(g, expand, .input = at, .size = {all, 3});
   s->dy = GRAD(g, reshape, .input = moth_grad_real(g, g->dy), .shape = {dy, 4});
+  s->dy = FILLED(GRAD(g, expand, .input = s->dy, .size = {taps, 4}), s->outside, 0);
   return s->at && s->dy;
 }
 
 static moth_tensor *of_images(const grid_sample_args *a, moth_grad *g, const spread *s) {
   const moth_layout *x = &a->input->l;
   const int64_t planes[3] = {s->n, s->c, s->plane}, all[3] = {s->n, s->c, s->p * s->k};
-  moth_tensor *parts = TIMES(s->dy, weights(a, g, s, -1));
+  moth_tensor *parts = FILLED(TIMES(s->dy, weights(a, g, s, -1)), s->outside, 0);
   parts = GRAD(g, reshape, .input = parts, .shape = {all, 3});
   moth_tensor *zeros = GRAD(g, zeros, .size = {planes, 3}, .dtype = moth_compute_dtype(x->dtype),
                             .device = moth_device_of(a->input));
@@ -61,7 +68,7 @@ static moth_tensor *of_grid(const grid_sample_args *a, moth_grad *g, const sprea
   moth_tensor *part[3];
   moth_tensor *x = GRAD(g, reshape, .input = moth_grad_real(g, a->input), .shape = {planes, 3});
   moth_tensor *found = GRAD(g, gather, .input = x, .dim = 2, .index = s->at);
-  found = GRAD(g, reshape, .input = found, .shape = {all, 4});
+  found = FILLED(GRAD(g, reshape, .input = found, .shape = {all, 4}), s->outside, 0);
   moth_tensor *here = TIMES(found, s->dy);
   for (int i = 0; i < s->sides.n; i++) {
     part[i] = GRAD(g, sum, .input = TIMES(here, weights(a, g, s, i)), .dim = {over, 2},
@@ -76,6 +83,7 @@ int moth_grid_slopes(const grid_sample_args *a, moth_grad *g) {
   spread s;
   if (!prepare(a, g, &s)) return g->status;
   if (moth_wants(g, a->input)) moth_flow(g, a->input, of_images(a, g, &s));
-  if (moth_wants(g, a->grid)) moth_flow(g, a->grid, of_grid(a, g, &s));
+  if (moth_wants(g, a->grid))
+    moth_flow(g, a->grid, a->mode == MOTH_GRID_NEAREST ? ZERO_OF(a->grid) : of_grid(a, g, &s));
   return g->status;
 }
