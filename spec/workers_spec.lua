@@ -103,6 +103,13 @@ describe("with workers a loader gives the same batches in the same order", funct
     assert.same(wanted, again)
   end)
 
+  it("for tables with numbers and fields, all of them", function()
+    local options = {batch_size = 3, collate_fn = function(list) return list end}
+    local wanted = batches(data.DataLoader(sets.Named(12), options))
+    options.num_workers = 1
+    assert.same(wanted, batches(data.DataLoader(sets.Named(12), options)))
+  end)
+
   it("in the default dtype of the state that made it", function()
     moth.set_default_dtype(moth.float64)
     local x1 = data.DataLoader(sets.Squares(2), {num_workers = 1}):iter()()
@@ -290,6 +297,25 @@ describe("an error in a worker", function()
   it("is what os.exit becomes", function()
     assert.has_error_like(function() batches(data.DataLoader(sets.Exits(3), {num_workers = 1})) end,
       "os.exit was called in a worker")
+  end)
+
+  it("of too little memory here loses no batch", function()
+    local x = moth.arange(8):view(8, 1):expand(8, 2 ^ 16):float()
+    for _, set in ipairs {data.TensorDataset(x, x + 1), sets.Stream(8, 2 ^ 16)} do
+      local loader = data.DataLoader(set, {num_workers = 1, timeout = 20})
+      local wanted = batches(data.DataLoader(set))
+      local step = loader:iter()
+      assert.same(wanted[1], plain {step()})
+      moth.collect()
+      moth.set_memory_limit(moth.memory().live_bytes + 3 * 2 ^ 17) -- for one of its two tensors
+      for _ = 1, 2 do
+        assert.has_error_like(step, "memory")
+        assert.equal("E_LIMIT", moth.errcode())
+      end
+      moth.set_memory_limit(0)
+      for i = 2, 8 do assert.same(wanted[i], plain {step()}) end
+      assert.is_nil(step())
+    end
   end)
 
   it("comes of waiting longer than timeout", function()

@@ -21,6 +21,16 @@ dataset("Mixed", function(_, i)
   return i / 2, i % 2 == 0, "s" .. i, {size = moth.full({2}, i), name = {"x", moth.tensor(i)}}
 end)
 
+-- Whole numbers beside fields, in tables that grew in different ways.
+dataset("Named", function(_, i)
+  local t = {x = i, y = 2, z = 3}
+  t[1] = 5
+  local grown = {}
+  for k = 1, i do grown["k" .. k] = k end
+  grown[1], grown[2] = i, 7
+  return {t = t, grown = grown, list = {i, 2, 3}, last = {1, 2, [4] = i}}
+end)
+
 dataset("Noise", function() return moth.rand(2), math.random() end)
 
 dataset("Wrong", function(self, i)
@@ -61,14 +71,15 @@ dataset("Exits", function() os.exit(3) end)
 -- Streams of 1 to n; Shared ones leave to each worker what is its own.
 local function stream(name, shared)
   local set = nn.class(name, data.IterableDataset)
-  function set:init(n) self.n = n end
-  function set:worker() return data.source("spec.support.sets:" .. name, self.n) end
+  function set:init(n, size) self.n, self.size = n, size end
+  function set:worker() return data.source("spec.support.sets:" .. name, self.n, self.size) end
   function set:iter()
     local info = shared and data.get_worker_info() or {id = 1, num_workers = 1}
     local i = info.id - info.num_workers
     return function()
       i = i + info.num_workers
       if i == 13 then error("13 is broken") end
+      if i <= self.n and self.size then return moth.full({self.size}, i), moth.ones(self.size) end
       if i <= self.n then return moth.tensor(i), "s" .. i end
     end
   end

@@ -93,7 +93,8 @@ function crew.start(job, first, last)
   end
   h = lib.adopt(h, status)
   C.moth_keep_always(ctx, h)
-  return {handle = h, number = 0, message = ffi.new("moth_message"), process = ffi.C.getpid()}
+  return {handle = h, number = 0, message = ffi.new("moth_message"),
+          answer = ffi.new("moth_message"), process = ffi.C.getpid()}
 end
 
 --- Raises where workers could not be made of a job, before any is.
@@ -136,8 +137,9 @@ local function ask(self, pass)
   send(self, pass, k)
 end
 
-local function receive(self, pass, k)
-  local m = self.message
+-- Waits until the answer for batch k is there.
+local function wait(self, pass, k)
+  local m = self.answer
   m.number = pass.base + k
   local seconds = pass.timeout > 0 and pass.timeout or -1
   local status = C.moth_workers_receive(ctx, self.handle, seconds, m)
@@ -149,7 +151,22 @@ local function receive(self, pass, k)
       "E_STATE")
   end
   lib.check(status, "DataLoader")
-  return pack.read(ffi.string(m.text.at, m.text.size), m.tokens, m.ntokens)
+end
+
+local function read(pass, ...)
+  pass.opened = nil
+  return ...
+end
+
+-- What came for batch k. It stays until it has been read: where memory did not suffice to open it,
+-- pass.opened has what could be opened, and the next call goes on there.
+local function receive(self, pass, k)
+  if not pass.opened then
+    wait(self, pass, k)
+    pass.opened = {}
+  end
+  local m = self.answer
+  return read(pass, pack.read(ffi.string(m.text.at, m.text.size), m.tokens, m.ntokens, pass.opened))
 end
 
 -- Batch k, or what went wrong with it. What an interrupt stopped in the worker is done once more.

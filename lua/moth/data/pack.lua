@@ -27,8 +27,10 @@ local function string_text(letter, text) return letter .. #text .. ":" .. text e
 
 -- "1,2,3" for a table that is a list of whole numbers and nothing else.
 local function whole_text(t)
-  local n = #t
-  if n == 0 or next(t, n) ~= nil then return nil end
+  local n, keys = #t, 0
+  if n == 0 then return nil end
+  for _ in pairs(t) do keys = keys + 1 end
+  if keys ~= n then return nil end
   for i = 1, n do
     local v = t[i]
     if type(v) ~= "number" or v % 1 ~= 0 or v > 1e14 or v < -1e14 then return nil end
@@ -201,12 +203,15 @@ end
 
 --- The values of a text. @param tokens  those of its tensors, counted from 0
 -- @param ntokens  how many they are
+-- @param opened   a list for the tensors: after an error, as of too little memory, the next call
+--                 with it goes on behind those that it has
 -- @return as many values as were written
-function pack.read(text, tokens, ntokens)
-  local tensors = {}
-  for k = 1, ntokens do
+function pack.read(text, tokens, ntokens, opened)
+  local tensors = opened or {}
+  for k = #tensors + 1, ntokens do
     local h = lib.Handle()
     local status = C.moth_token_open(ctx, tokens[k - 1], h)
+    if lib.recover(status) then status = C.moth_token_open(ctx, tokens[k - 1], h) end
     tensors[k] = lib.adopt(h, lib.check(status, "DataLoader"))
   end
   local n, i = number_at(text, 1, ";")
