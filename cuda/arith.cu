@@ -82,7 +82,8 @@ static __global__ void mix_runs(walk<3> w, two_types t, three_numbers<float> num
   float *to = (float *)(void *)w.of[0].at + first;
   if (first + EACH <= w.n) *(pack<float, EACH> *)(void *)to = result;
   else
-    for (int j = 0; first + j < w.n; j++) to[j] = result.at[j];
+    for (int j = 0; j < EACH; j++)
+      if (first + j < w.n) to[j] = result.at[j];
 }
 
 template <class Row>

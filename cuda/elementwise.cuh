@@ -79,7 +79,8 @@ template <class T> static inline void widen_held(operand *o, int dtype) {
   }
 }
 
-/* EACH elements a thread, one after another in memory. */
+/* EACH elements a thread, one after another in memory. All are computed, those behind the end from
+** zeros: loops of a bound that the compiler knows leave the elements in registers. */
 template <class Row, class T, class R, int N, int EACH>
 static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
   const int64_t first = thread_number() * EACH;
@@ -95,12 +96,12 @@ static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
     } else if (first + EACH <= w.n) {
       in[k] = *element<pack<T, EACH>>(o, first * (int64_t)sizeof(T));
     } else {
-      for (int j = 0; j < EACH && (first + j < w.n); j++)
-        in[k].at[j] = *element<T>(o, (first + j) * (int64_t)sizeof(T));
+      for (int j = 0; j < EACH; j++)
+        in[k].at[j] = first + j < w.n ? *element<T>(o, (first + j) * (int64_t)sizeof(T)) : T{};
     }
   }
   pack<R, EACH> result;
-  for (int j = 0; j < EACH && first + j < w.n; j++) {
+  for (int j = 0; j < EACH; j++) {
     const real_of<T> x = one[0] ? lone[0] : get(&in[0].at[j]);
     const real_of<T> y = N < 2 ? x : one[1] ? lone[1] : get(&in[1].at[j]);
     const real_of<T> z = N < 3 ? x : one[2] ? lone[2] : get(&in[2].at[j]);
@@ -109,7 +110,8 @@ static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
   R *to = (R *)(void *)w.of[0].at + first;
   if (first + EACH <= w.n) *(pack<R, EACH> *)(void *)to = result;
   else
-    for (int j = 0; first + j < w.n; j++) to[j] = result.at[j];
+    for (int j = 0; j < EACH; j++)
+      if (first + j < w.n) to[j] = result.at[j];
 }
 
 template <class Row, class T, class R, int N>
