@@ -36,7 +36,8 @@ static __global__ void drop(int64_t n, stream s, uint64_t least, double by, cons
   if (first >= n) return;
   const words w = philox(s, (uint64_t)block);
   if (first + 4 > n) {
-    for (int k = 0; first + k < n; k++) {
+    for (int k = 0; k < 4; k++) {
+      if (first + k >= n) continue;
       mask[first + k] = w.at[k] >= least;
       if (x) keep(w.at[k] >= least, x + first + k, (real_of<T>)by, y + first + k);
     }

@@ -100,7 +100,8 @@ static __global__ void fill_from(Maker m, stream s, int64_t n, T *y) {
     *(lump<T, Maker::values> *)(void *)(y + first) = out;
     return;
   }
-  for (int k = 0; k < Maker::values && first + k < n; k++) y[first + k] = out.at[k];
+  for (int k = 0; k < Maker::values; k++)
+    if (first + k < n) y[first + k] = out.at[k];
 }
 
 /* y, packed, gets n values, for which `counted` are taken from the generator. */
