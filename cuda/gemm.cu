@@ -3,6 +3,7 @@
 ** to tensor cores where there are any (gemm_mma.cu).
 */
 #include "product.cuh"
+#include "rows.cuh"
 
 template <class T, int TILE>
 static __global__ void __launch_bounds__(TILE_THREADS, 2) multiply(whole_product<T> g,
@@ -81,17 +82,45 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
   return multiply_tiled<T, 64>(ctx, q, m, g, products);
 }
 
-/* What follows sums that are stored already, bias and relu: g's alpha is 1 and its beta 0. */
-template <class T> static __global__ void finish_stored(whole_product<T> g, int64_t n) {
-  const int64_t i = thread_number(), each = g.a.rows * g.b.rows;
+/* What follows sums that are stored already, bias and relu: g's alpha is 1 and its beta 0. A thread
+** has EACH elements of a row; a row has `across` threads. */
+template <class T, int EACH>
+static __global__ void finish_stored(whole_product<T> g, quotient_by across, quotient_by rows,
+                                     int64_t n) {
+  const int64_t i = thread_number();
   if (i >= n) return;
-  const int64_t r = i % each / g.b.rows, q = i % g.b.rows;
-  T *c = g.c + i / each * g.batch.c + r * g.ldc + q;
-  finish(g, c, q, (sum_of<T>)get(c));
+  const int64_t row = divide(i, across), product = divide(row, rows);
+  const int64_t q = (i - row * across.by) * EACH;
+  T *c = g.c + product * g.batch.c + (row - product * rows.by) * g.ldc + q;
+  lump<T, EACH> many = *(const lump<T, EACH> *)(const void *)c;
+  for (int k = 0; k < EACH; k++) finish(g, &many.at[k], q + k, (sum_of<T>)get(&many.at[k]));
+  *(lump<T, EACH> *)(void *)c = many;
+}
+
+/* Without a bias, results that lie side by side are one row. */
+template <class T>
+static int finish_launch(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const T *bias,
+                         int64_t products) {
+  whole_product<T> g = {};
+  g.c = (T *)m->c, g.ldc = m->ldc;
+  g.bias = bias;
+  g.relu = m->relu;
+  g.alpha = 1;
+  g.batch.c = m->batch ? m->batch->step_c : 0;
+  const bool one = !bias && (m->m == 1 || m->ldc == m->n) &&
+                   (products == 1 || g.batch.c == m->m * m->n);
+  const int64_t n = one ? products * m->m * m->n : m->n, rows = one ? 1 : products * m->m;
+  const bool lumps = on_lump(g.c) && n % LUMP<T> == 0 &&
+                     (one || (g.ldc % LUMP<T> == 0 && g.batch.c % LUMP<T> == 0));
+  const int64_t across = lumps ? n / LUMP<T> : n, all = rows * across;
+  return launch_on(ctx, q, lumps ? finish_stored<T, LUMP<T>> : finish_stored<T, 1>,
+                   blocks_for(all), BLOCK, 0, g, quotients(across, all),
+                   quotients(one ? 1 : m->m, all), all);
 }
 
 /* The library, also where it has no kernel that adds the bias. Its relu makes 0 of a NaN, so that
-** it is ours in any case. */
+** it is ours in any case. Kernels of our own do relu in the same launch, which would pay for small
+** products; but then a product would have other last bits with relu than without. */
 static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                                int64_t products, bool *done) {
   moth_gemm plain = *m;
@@ -103,15 +132,7 @@ static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_ge
   if (status || !*done) return status;
   return with_float(m->dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    whole_product<T> g = {};
-    const int64_t n = products * m->m * m->n;
-    g.a.rows = m->m, g.b.rows = m->n;
-    g.c = (T *)m->c, g.ldc = m->ldc;
-    g.bias = (const T *)bias;
-    g.relu = m->relu;
-    g.alpha = 1;
-    g.batch.c = m->batch ? m->batch->step_c : 0;
-    return launch_on(ctx, q, finish_stored<T>, blocks_for(n), BLOCK, 0, g, n);
+    return finish_launch(ctx, q, m, (const T *)bias, products);
   });
 }
 

@@ -413,10 +413,15 @@ describe("a matrix product by cuBLASLt", function()
       local function relu(x, w, b) return F.linear(x, w, b, "relu") end
       check(relu, r(5, 7), r(3, 7), r(3))
       check(relu, r(5, 7), r(3, 7))
+      check(relu, r(6, 7), r(8, 7), r(8))
+      for _, n in ipairs {3, 8} do -- the library adds no bias to these
+        check(relu, r(5, 7):double(), r(n, 7):double(), r(n):double())
+        check(F.linear, r(5, 7):double(), r(n, 7):double(), r(n):double())
+      end
       local y = relu(moth.tensor({{0 / 0}, {-1}}):cuda(), moth.ones(1, 1):cuda())
       assert(y[1]:isnan():item() and y[2]:item() == 0)
     ]])
-    assert.truthy(text:find("^products=3 heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
+    assert.truthy(text:find("^products=8 heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
   end)
 
   it("is planned once, and repeats itself where that is wanted", function()
