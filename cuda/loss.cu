@@ -107,7 +107,8 @@ MOTH_CUDA(nll_loss) {
 /* -- of every case the largest score, and log(sum(exp(x - largest))) -- */
 
 /* Of rows of any length, wherever they begin: what lies before the first multiple of 16 bytes and
-** behind the last one is read element by element. */
+** behind the last one is read element by element. Which thread adds what depends on where a row
+** begins so: where rows are no multiple of 16 bytes, equal ones may differ in the last bit. */
 template <class T, bool WIDE>
 static __global__ void parts_of_rows(int64_t rows, int64_t n, const T *x, real_of<T> *most,
                                      real_of<T> *rest) {
