@@ -37,7 +37,8 @@ T.dtypes, T.devices = dtype.codes, kinds.devices
 
 --- Raises the error of a failed call.
 function T.raise(sig, status, ...)
-  errors.status(status, sig.name, nil, ...)
+  local names = sig.shown_args
+  errors.status(status, sig.name, names and names[ffi.string(C.moth_error_arg(ctx))], ...)
 end
 
 local number = ffi.new("moth_slot[1]")
@@ -198,9 +199,9 @@ bind.ops = setmetatable({}, {
 })
 
 --- An op under the name that users know, for functions made of several ops: max of max_dim.
-function bind.as(name, shown)
+function bind.as(name, shown, args)
   local sig = registry.describe(name)
-  sig.name = shown
+  sig.name, sig.shown_args = shown, args
   local fn = build(sig)
   signatures[fn] = sig
   return fn

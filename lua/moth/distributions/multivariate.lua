@@ -34,14 +34,20 @@ local function linalg() return require("moth").linalg end
 
 local function transposed(x) return (x:transpose(-2, -1)) end
 
+local MATRICES = { "covariance_matrix", "precision_matrix", "scale_tril" }
+
+-- L of a matrix; errors call it by the constructor's name for it.
+local cholesky = {}
+for i = 1, 2 do
+  cholesky[i] = bind.as("linalg_cholesky", "MultivariateNormal", { A = MATRICES[i] })
+end
+
 -- The triangle of the inverse of P: that of P with both sides turned around, turned and inverted.
 local function of_precision(P)
-  local turned = linalg().cholesky(P:flip { -2, -1 }):flip { -2, -1 }
+  local turned = cholesky[2](P:flip { -2, -1 }):flip { -2, -1 }
   local one = ops.eye(P:size(-1), P:size(-1), P.dtype, P.device):expand(P.shape)
   return (linalg().solve_triangular(transposed(turned), one, { upper = false }))
 end
-
-local MATRICES = { "covariance_matrix", "precision_matrix", "scale_tril" }
 
 function MultivariateNormal:init(loc, covariance, precision, triangle, validate_args)
   local given = { covariance, precision, triangle }
@@ -74,7 +80,7 @@ function MultivariateNormal:init(loc, covariance, precision, triangle, validate_
   self.loc, self[name] = loc:expand(tools.join(batch, { k })), matrix
   Distribution.init(self, batch, { k }, validate_args)
   self[name] = nil
-  local L = which == 1 and linalg().cholesky(matrix) or which == 2 and of_precision(matrix)
+  local L = which == 1 and cholesky[1](matrix) or which == 2 and of_precision(matrix)
     or matrix
   self.scale_tril = L:expand(tools.join(batch, { k, k }))
 end
