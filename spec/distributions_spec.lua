@@ -163,6 +163,19 @@ describe("what is drawn", function()
   end)
 end)
 
+describe("Categorical", function()
+  it("has an entropy that grows steeply, not endlessly, where a probability is 0", function()
+    local p = moth.tensor({ 0, 0.3, 0.7 }, { dtype = moth.float64 }):requires_grad_()
+    D.Categorical(p):entropy():backward()
+    assert.close({ 36.4328, 0.5931, -0.2542 }, p.grad:tolist(), 1e-4) -- PyTorch's
+    local logits = moth.tensor { -math.huge, 0.3, 0.7 }:requires_grad_()
+    local y = D.Categorical { logits = logits, validate_args = false }:entropy()
+    y:backward()
+    assert.close(0.6735, y:item(), 1e-4)
+    assert.close({ 0, 0.0961, -0.0961 }, logits.grad:tolist(), 1e-4)
+  end)
+end)
+
 describe("MultivariateNormal", function()
   local cov = moth.tensor({ { 2, -1 }, { -1, 3 } }, { dtype = moth.float64 })
   local loc = moth.zeros(4, 2, { dtype = moth.float64 })
@@ -197,7 +210,10 @@ describe("MultivariateNormal", function()
       "symmetric matrices are needed")
     assert.has_error_like(function() D.MultivariateNormal(loc, { scale_tril = cov }) end,
       "lower triangles with a positive diagonal are needed")
-    assert.is_false(pcall(D.MultivariateNormal, loc, -cov))
+    assert.has_error_like(function() D.MultivariateNormal(loc, -cov) end,
+      "'covariance_matrix' to 'MultivariateNormal' %(f64 %(2, 2%) is not positive%-definite")
+    assert.has_error_like(function() D.MultivariateNormal(loc, { precision_matrix = -cov }) end,
+      "'precision_matrix' to 'MultivariateNormal' %(f64 %(2, 2%) is not positive%-definite")
   end)
 end)
 

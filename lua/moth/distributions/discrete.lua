@@ -195,10 +195,11 @@ function Categorical:log_prob(value)
   return (logits:gather(-1, at):squeeze(-1))
 end
 
--- What has no probability counts for nothing, though its logarithm is infinite.
+-- What has no probability counts for nothing, though a logit may be infinite; `logits` of probs
+-- are not, and what p log p grows by at 0 is theirs.
 function Categorical:entropy()
   local logits, probs = self.logits, self.probs
-  return -(ops.where(probs:eq(0), 0, logits) * probs):sum(-1)
+  return -(ops.where(logits:eq(-math.huge), 0, logits) * probs):sum(-1)
 end
 
 function Categorical:enumerate_support(expand)
