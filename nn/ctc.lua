@@ -20,6 +20,12 @@ local OPTIONS = {
     .. "into the steps?", default = false},
 }
 
+local MOST = 2 ^ 53 -- from which on numbers have gaps
+
+local function no_length(name, n)
+  errors.argument("ctc_loss", name, "lengths from 0 to 2^53 are needed, got " .. n, "E_SHAPE")
+end
+
 -- Lengths, given as a number, a list or a tensor, as a tensor beside x, and 1 more: what a position
 -- behind the last one is.
 local function counts(name, lengths, x)
@@ -35,7 +41,14 @@ local function counts(name, lengths, x)
       errors.argument("ctc_loss", name, "whole numbers are needed, got "
         .. errors.describe(lengths), "E_DTYPE")
     end
-    return lengths:reshape(-1):to {dtype = moth.int64, device = x.device} + 1
+    lengths = lengths:reshape(-1):to {dtype = moth.int64}
+    if not lengths.is_cuda and not lib.capture then -- elsewhere the op tells of them
+      local wrong = lengths:lt(0):logical_or(lengths:gt(MOST))
+      if wrong:any():item() then
+        no_length(name, tostring(lengths:masked_select(wrong)[1]:item()))
+      end
+    end
+    return lengths:to(x.device) + 1
   end
   if type(lengths) ~= "table" or getmetatable(lengths) ~= nil then
     errors.argument("ctc_loss", name, "a number, a list or a tensor of them is needed, got "
@@ -47,6 +60,7 @@ local function counts(name, lengths, x)
       errors.argument("ctc_loss", name, "whole numbers are needed, got " .. errors.describe(n),
         "E_TYPE")
     end
+    if n < 0 or n > MOST then no_length(name, errors.describe(n)) end
     more[i] = n + 1
   end
   return moth.tensor(more, {dtype = moth.int64, device = x.device})

@@ -150,6 +150,19 @@ describe("ctc_loss", function()
       function() local y = loss(x, t, { 7, 7 }, { 4, 2, 1 }) return y end)
     refuses("'target_lengths' to 'ctc_loss' %(their sum is 5, but targets are i64 %(6%)",
       function() local y = loss(x, t:view(-1), { 7, 7 }, { 3, 2 }) return y end)
+    local flat, most = t:view(-1)[{ { 1, 3 } }], 0x7fffffffffffffffLL
+    for _, wrong in ipairs { { 4, -1 }, moth.tensor { 4LL, -1LL } } do
+      refuses("'target_lengths' to 'ctc_loss' %(lengths from 0 to 2^53 are needed, got %-1",
+        function() local y = loss(x, t, { 7, 7 }, wrong) return y end)
+      refuses("'target_lengths' to 'ctc_loss' %(lengths from 0 to 2^53 are needed, got %-1",
+        function() local y = loss(x, flat, { 7, 7 }, wrong) return y end)
+      refuses("'input_lengths' to 'ctc_loss' %(lengths from 0 to 2^53 are needed, got %-1",
+        function() local y = loss(x, t, wrong, { 3, 2 }) return y end)
+    end
+    refuses("'input_lengths' to 'ctc_loss' %(lengths from 0 to 2^53 are needed, got 92233720",
+      function() local y = loss(x, t, moth.tensor { 7LL, most }, { 3, 2 }) return y end)
+    refuses("'input_lengths' to 'ctc_loss' %(lengths from 0 to 2^53 are needed, got 1e%+300",
+      function() local y = loss(x, t, { 7, 1e300 }, { 3, 2 }) return y end)
     refuses("'targets' to 'ctc_loss' %(sequence 1 has class 5, but there are 4 classes",
       function() local y = loss(x, t + 2, { 7, 7 }, { 3, 2 }) return y end)
     refuses("'targets' to 'ctc_loss' %(positions count from 1",
