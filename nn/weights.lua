@@ -33,6 +33,12 @@ local function fill(x, method, ...)
   return x
 end
 
+-- The same by a spread that depends on the fan: an empty tensor may have one of 0.
+local function fill_by_fan(x, method, ...)
+  if x:numel() == 0 then return x end
+  return fill(x, method, ...)
+end
+
 -- Inputs and outputs of one unit: the sizes of dims 2 and 1, times the window.
 local function fans(fname, x)
   local shape = x.shape
@@ -137,7 +143,7 @@ fillers {
     run = function(x, gain, generator)
       local fan_in, fan_out = fans("xavier_uniform_", x)
       local bound = gain * math.sqrt(6 / (fan_in + fan_out))
-      return fill(x, "uniform_", -bound, bound, generator)
+      return fill_by_fan(x, "uniform_", -bound, bound, generator)
     end,
   },
   {
@@ -148,7 +154,7 @@ fillers {
     args = {TENSOR, GAIN, GENERATOR},
     run = function(x, gain, generator)
       local fan_in, fan_out = fans("xavier_normal_", x)
-      return fill(x, "normal_", 0, gain * math.sqrt(2 / (fan_in + fan_out)), generator)
+      return fill_by_fan(x, "normal_", 0, gain * math.sqrt(2 / (fan_in + fan_out)), generator)
     end,
   },
   {
@@ -160,7 +166,7 @@ fillers {
     args = {TENSOR, SLOPE, MODE, NONLINEARITY, GENERATOR},
     run = function(x, a, mode, nonlinearity, generator)
       local bound = math.sqrt(3) * kaiming_std("kaiming_uniform_", x, a, mode, nonlinearity)
-      return fill(x, "uniform_", -bound, bound, generator)
+      return fill_by_fan(x, "uniform_", -bound, bound, generator)
     end,
   },
   {
@@ -171,8 +177,8 @@ fillers {
       .. "moth.empty(3, 5), {mode = \"fan_out\", nonlinearity = \"relu\"}",
     args = {TENSOR, SLOPE, MODE, NONLINEARITY, GENERATOR},
     run = function(x, a, mode, nonlinearity, generator)
-      return fill(x, "normal_", 0, kaiming_std("kaiming_normal_", x, a, mode, nonlinearity),
-        generator)
+      return fill_by_fan(x, "normal_", 0,
+        kaiming_std("kaiming_normal_", x, a, mode, nonlinearity), generator)
     end,
   },
 }

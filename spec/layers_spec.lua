@@ -33,6 +33,17 @@ describe("nn.Linear", function()
     assert.are_not.same(a, nn.Linear(3, 3).weight:tolist())
   end)
 
+  it("takes no inputs, of which the bias is left", function()
+    for _, m in ipairs {nn.Linear(0, 3), nn.LazyLinear(3)} do
+      local y = m(moth.zeros(2, 0))
+      assert.same({{0, 0, 0}, {0, 0, 0}}, y:tolist())
+    end
+    for _, name in ipairs {"xavier_uniform_", "xavier_normal_", "kaiming_uniform_",
+                           "kaiming_normal_"} do
+      assert.same({0, 0}, nn.init[name](moth.empty(0, 0)).shape)
+    end
+  end)
+
   it("takes a dtype", function()
     assert.equal(moth.float64, nn.Linear(2, 2, {dtype = moth.float64}).bias.dtype)
   end)
