@@ -68,7 +68,7 @@ end)
 describe("infinities and NaN", function()
   local function stack(bad)
     local x = moth.eye(3):expand(3, 3, 3):clone() * 2
-    x[{2, 1, 3}] = bad
+    x[{2, 3, 1}] = bad
     return x
   end
 
@@ -86,6 +86,30 @@ describe("infinities and NaN", function()
         refuses(function() linalg.lstsq(x, moth.ones(3, 3, 1), {driver = driver}) end,
           "has infinities or NaN", "E_DOMAIN")
       end
+    end
+  end)
+
+  it("in the right sides of lstsq are told of those", function()
+    for _, driver in ipairs {"gelsy", "gels", "gelsd", "gelss"} do
+      refuses(function()
+        linalg.lstsq(moth.eye(3), stack(0 / 0)[2], {driver = driver})
+      end, "bad argument 'B' to 'lstsq' (f32 (3, 3) has infinities or NaN)", "E_DOMAIN")
+    end
+  end)
+
+  it("are nothing to what does not read their triangle", function()
+    local x = stack(0)[2]
+    for _, bad in ipairs {0 / 0, math.huge} do
+      local y = stack(bad)[2]
+      assert.is_true(linalg.cholesky(y, {upper = true}):equal(linalg.cholesky(x)))
+      assert.is_true(linalg.cholesky(y:t()):equal(linalg.cholesky(x)))
+      assert.same({2, 2, 2}, linalg.eigvalsh(y, {UPLO = "U"}):tolist())
+      local values, vectors = linalg.eigh(y:t())
+      assert.same({2, 2, 2}, values:tolist())
+      assert.is_true(vectors:isfinite():all():item())
+      refuses(function() linalg.cholesky(y:t(), {upper = true}) end, "infinities or NaN",
+        "E_DOMAIN")
+      refuses(function() linalg.eigh(y) end, "infinities or NaN", "E_DOMAIN")
     end
   end)
 
@@ -128,6 +152,16 @@ describe("linear algebra", function()
     refuses(function() linalg.cond(moth.ones(2, 3), 1) end, "to 'cond' (a square matrix", "E_SHAPE")
     refuses(function() linalg.lu_solve(moth.eye(2), moth.tensor{3LL, 2LL}, moth.ones(2, 1)) end,
       "bad argument 'pivots' to 'lu_solve' (3 is none of the 2 rows", "E_INDEX")
+    for _, pivots in ipairs {{2}, moth.tensor{2LL}, moth.tensor{{2LL}, {1LL}}, moth.tensor(2LL)} do
+      refuses(function() linalg.lu_solve(moth.eye(2), pivots, moth.ones(2, 1)) end,
+        "bad argument 'pivots' to 'lu_solve' (2 are needed for each of f32 (2, 2), got", "E_SHAPE")
+    end
+    refuses(function() linalg.matrix_norm(moth.ones(2, 2), 1, {1, 5}) end,
+      "bad argument 'dim' to 'matrix_norm' (dim 5 is out of range", "E_INDEX")
+    refuses(function() linalg.norm(moth.ones(2, 2), "nuc", {1, -2}) end,
+      "bad argument 'dim' to 'norm' (dim 1 is named twice", "E_ARG")
+    refuses(function() linalg.matrix_exp(moth.eye(2):long()) end,
+      "bad argument 'A' to 'matrix_exp' (f32 or f64 is needed, got i64 (2, 2))", "E_DTYPE")
     refuses(function() linalg.cross(moth.ones(2, 3), moth.ones(2, 3), 3) end,
       "3 numbers are needed along dim 3, got f32 (2, 3)", "E_SHAPE")
   end)
@@ -201,6 +235,29 @@ describe("linear algebra", function()
     local u, s, vh = linalg.svd(moth.zeros(2, 0))
     assert.same({{1, 0}, {0, 1}}, u:tolist())
     assert.same({{0}, {0, 0}}, {s.shape, vh.shape})
+  end)
+
+  it("tells of A what it is where there are no right sides", function()
+    local x = moth.tensor{{3, 0}, {0, 4}, {0, 0}}
+    for _, driver in ipairs {"gelsd", "gelss"} do
+      local y, _, rank, values = linalg.lstsq(x:expand(5, 3, 2), moth.zeros(3, 0),
+        {driver = driver})
+      assert.same({5, 2, 0}, y.shape)
+      assert.same({2, 2, 2, 2, 2}, rank:tolist())
+      assert.close({4, 3}, values[5]:tolist(), 1e-6)
+    end
+    assert.same({2, 1}, {select(3, linalg.lstsq(x, moth.zeros(3, 0))):item(),
+      select(3, linalg.lstsq(x:t() * moth.tensor{{1}, {0}}, moth.zeros(2, 0))):item()})
+  end)
+
+  it("counts no rounding as rank unless atol is above 0", function()
+    local x = moth.tensor{{1, 0}, {0, 1e-9}}
+    assert.equal(1, linalg.matrix_rank(x):item())
+    assert.equal(1, linalg.matrix_rank(x, {atol = 0}):item())
+    assert.equal(2, linalg.matrix_rank(x, {atol = 1e-12}):item())
+    assert.equal(2, linalg.matrix_rank(x, {atol = 0, rtol = 0}):item())
+    assert.same({1, 2}, linalg.matrix_rank(x:expand(2, 2, 2), moth.tensor{0, 1e-12}):tolist())
+    assert.equal(1, linalg.matrix_rank(x, {atol = 0, hermitian = true}):item())
   end)
 
   it("says what is missing where there is no LAPACK", function()

@@ -23,6 +23,19 @@ static int copy_shape(const moth_tensor *x, int32_t ndim, moth_layout *y) {
   return MOTH_OK;
 }
 
+/* y := the upper or the lower triangle of the i-th matrix, and whether that is finite. LAPACK reads
+** nothing else. */
+static bool load_triangle(const moth_stack *s, int64_t i, bool upper, char *y) {
+  const char *x = moth_stack_x(s, 0, i);
+  const int64_t n = s->n;
+  bool finite = true;
+  for (int64_t r = 0; r < n; r++) {
+    const int64_t at = (r * n + (upper ? r : 0)) * s->size;
+    if (!moth_stack_load(s, x + at, 1, upper ? n - r : r + 1, y + at)) finite = false;
+  }
+  return finite;
+}
+
 /* -- cholesky -- */
 
 static int linalg_cholesky_shape(const linalg_cholesky_args *a, moth_layout *y) {
@@ -36,7 +49,7 @@ static int cholesky_one(const moth_stack *s, int64_t i, char *scratch) {
   const int64_t n = s->n;
   int info = 0;
   (void)scratch;
-  if (!moth_stack_load(s, moth_stack_x(s, 0, i), n, n, y)) info = MOTH_NOT_FINITE;
+  if (!load_triangle(s, i, a->upper, y)) info = MOTH_NOT_FINITE;
   else LAPACK(s, potrf)(a->upper ? "L" : "U", &s->n, y, &s->n, &info, 1);
   if (info) moth_stack_fill(s, y, n * n, NAN);
   for (int64_t r = 0; r < n; r++)
@@ -256,7 +269,7 @@ static int eigh_one(const moth_stack *s, int64_t i, char *scratch) {
   const bool vectors = s->job;
   char *x = scratch + s->a;
   int info = 0, liwork = vectors ? 3 + 5 * s->n : 1;
-  if (!moth_stack_load(s, moth_stack_x(s, 0, i), n, n, x)) return MOTH_NOT_FINITE;
+  if (!load_triangle(s, i, a->UPLO == 1, x)) return MOTH_NOT_FINITE;
   LAPACK(s, syevd)(vectors ? "V" : "N", a->UPLO == 0 ? "U" : "L", &s->n, x, &s->n,
                    moth_stack_y(s, 0, i), scratch + s->work, &s->lwork,
                    (int *)(void *)(scratch + s->integers), &liwork, &info, 1, 1);

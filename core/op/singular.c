@@ -313,19 +313,23 @@ static int least_squares(const moth_stack *s, int *rank, char *x, char *b, char 
   return info;
 }
 
+#define B_NOT_FINITE (MOTH_NOT_FINITE + 1)
+
+/* s->job are the right sides; where there are none, LAPACK solves for one of zeros, without which
+** it tells nothing of A. */
 static int lstsq_one(const moth_stack *s, int64_t i, char *scratch) {
-  const int64_t m = s->m, n = s->n, most = m > n ? m : n;
+  const int64_t m = s->m, n = s->n, most = m > n ? m : n, sides = s->job;
   char *x = scratch + s->a, *b = scratch + s->b;
   int *integers = (int *)(void *)(scratch + s->integers), rank;
-  bool finite = moth_stack_turn(s, moth_stack_x(s, 0, i), m, n, x, m);
-  if (!moth_stack_turn(s, moth_stack_x(s, 1, i), m, s->nrhs, b, most) || !finite)
-    return MOTH_NOT_FINITE;
+  if (!moth_stack_turn(s, moth_stack_x(s, 0, i), m, n, x, m)) return MOTH_NOT_FINITE;
+  if (!moth_stack_turn(s, moth_stack_x(s, 1, i), m, sides, b, most)) return B_NOT_FINITE;
+  if (!sides) moth_stack_fill(s, b, most, 0);
   memset(integers, 0, (size_t)s->n * sizeof(int)); /* gelsy: columns may go anywhere */
   int info = least_squares(s, &rank, x, b, moth_stack_y(s, 2, i), scratch + s->work, &s->lwork,
                            integers);
-  for (int64_t c = 0; c < s->nrhs; c++)
+  for (int64_t c = 0; c < sides; c++)
     for (int64_t r = 0; r < n; r++)
-      moth_stack_put(s, moth_stack_y(s, 0, i), r * s->nrhs + c,
+      moth_stack_put(s, moth_stack_y(s, 0, i), r * sides + c,
                      moth_stack_get(s, b, c * most + r));
   *(int64_t *)(void *)moth_stack_y(s, 1, i) = rank;
   return info;
@@ -345,7 +349,9 @@ static int linalg_lstsq_solve_cpu(const linalg_lstsq_solve_args *a, moth_tensor 
   char most[8], text[160];
   int status = moth_stack_open(&s, a, a->A, a->B, out, 0);
   const double m = s.m, n = s.n;
-  if (!status && s.k && s.nrhs) {
+  s.job = s.nrhs;
+  if (!s.nrhs) s.nrhs = 1;
+  if (!status && s.k) {
     least_squares(&s, &rank, NULL, NULL, NULL, most, &query, &integers);
     s.lwork = moth_stack_asked(&s, most);
     s.a = moth_stack_reserve(&s, (int64_t)s.m * s.n, s.size);
@@ -359,6 +365,8 @@ static int linalg_lstsq_solve_cpu(const linalg_lstsq_solve_args *a, moth_tensor 
   if (failed >= 0 && s.failure > 0 && a->driver == GELS)
     status = moth_fail(a->ctx, MOTH_E_DOMAIN, "A", "%s has not full rank, which 'gels' needs",
                        moth_stack_name(&s, failed, text));
+  else if (failed >= 0 && s.failure == B_NOT_FINITE)
+    status = moth_fail(a->ctx, MOTH_E_DOMAIN, "B", "%s has infinities or NaN", moth_str(a->B));
   else if (failed >= 0) status = moth_stack_not_converged(&s, failed);
   moth_stack_close(&s);
   return status;

@@ -21,13 +21,13 @@ local OPS = {}
 for name in ("cholesky cholesky_ex det eigh eigvalsh inv inv_ex qr slogdet solve solve_triangular "
   .. "svd svdvals"):gmatch "%S+" do OPS[name] = "linalg_" .. name end
 
--- An op whose errors name the function that calls it.
+-- An op whose errors name the function that calls it, and arguments by what `args` calls them.
 local bound = {}
-local function as(op, name)
+local function as(op, name, args)
   local key = op .. " " .. name
   local fn = bound[key]
   if not fn then
-    fn = bind.as(op, name)
+    fn = bind.as(op, name, args)
     bound[key] = fn
   end
   return fn
@@ -93,7 +93,7 @@ local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
   end
   if ord == "fro" then return vector_norm(fname, x, 2, dims, keepdim, dtype) end
   if dtype then x = x:to(dtype) end
-  local m = as("movedim", fname)(x, dims, { -2, -1 })
+  local m = as("movedim", fname, { source = "dim" })(x, dims, { -2, -1 })
   local y
   if ord == "nuc" then
     y = as("linalg_svdvals", fname)(m):sum(-1)
@@ -216,7 +216,8 @@ local function whole(x) return x:tril() + x:tril(-1):transpose(-1, -2) end
 linalg.matrix_rank = define {
   name = "matrix_rank",
   doc = "How many singular values of a matrix are above `atol` and above the part `rtol` of the "
-    .. "largest; that is, when both are absent, the larger size times the dtype's precision.",
+    .. "largest; that is, when absent and where `atol` is not above 0, the larger size times the "
+    .. "dtype's precision.",
   examples = "moth.eye(3)\nmoth.eye(3), {atol = 0.1, rtol = 0.01, hermitian = true}",
   args = {
     { "tensor", "A", "matrices, (..., M, N)" },
@@ -232,7 +233,10 @@ linalg.matrix_rank = define {
     local s = hermitian and as("linalg_eigvalsh", "matrix_rank")(x):abs()
       or as("linalg_svdvals", "matrix_rank")(x)
     if s:size(-1) == 0 then return (s:sum(-1):long()) end
-    if type(rtol) == "nil" then rtol = type(atol) == "nil" and usual(x) or 0 end
+    if type(rtol) == "nil" then
+      if type(atol) == "cdata" then rtol = ops.where(atol:gt(0), 0, usual(x))
+      else rtol = (atol or 0) > 0 and 0 or usual(x) end
+    end
     local least = ops.clamp(s:amax(-1) * rtol, type(atol) == "nil" and 0 or atol)
     return (s:gt(least:unsqueeze(-1)):sum(-1))
   end,

@@ -3,6 +3,7 @@
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 
 local ops = bind.ops
 local lu = {}
@@ -65,6 +66,13 @@ local function rows_at(x, at)
   return (x:expand(shape):gather(-2, at:unsqueeze(-1):expand(shape)))
 end
 
+-- How many pivots there are for each matrix, of a tensor or of lists.
+local function pivots_of(x)
+  if lib.istensor(x) then return x:dim() > 0 and x:size(-1) or 0 end
+  while type(x[1]) == "table" do x = x[1] end
+  return #x
+end
+
 local solve = bind.as("linalg_solve_triangular", "lu_solve")
 local order = bind.as("linalg_lu_order", "lu_solve")
 
@@ -92,8 +100,12 @@ lu.lu_solve = define {
       errors.argument("lu_solve", "B", ("%s does not fit %s"):format(errors.describe(b),
         errors.describe(factors)), "E_SHAPE")
     end
-    if not left then b, adjoint = b:transpose(-1, -2), not adjoint end
     local n = factors:size(-1)
+    if pivots_of(pivots) ~= n then
+      errors.argument("lu_solve", "pivots", ("%d are needed for each of %s, got %s"):format(n,
+        errors.describe(factors), errors.describe(pivots)), "E_SHAPE")
+    end
+    if not left then b, adjoint = b:transpose(-1, -2), not adjoint end
     local y
     if adjoint then -- U' L' P' X = B
       local turned = factors:transpose(-1, -2)

@@ -31,6 +31,10 @@ matfun.matrix_exp = define {
       errors.argument("matrix_exp", "A", "a square matrix or a stack of them, (..., N, N), is "
         .. "needed, got " .. errors.describe(x), "E_SHAPE")
     end
+    if not x:is_floating_point() then
+      errors.argument("matrix_exp", "A", "f32 or f64 is needed, got " .. errors.describe(x),
+        "E_DTYPE")
+    end
     if x:numel() == 0 then return x * 1 end
     local norm, times = x:detach():abs():sum(-2):max():item(), 0
     while norm > REACH and norm < math.huge do norm, times = norm / 2, times + 1 end
