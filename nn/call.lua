@@ -15,7 +15,13 @@ local scope = require "moth.scope"
 
 -- ---- lists of hooks ----
 
-local sight = {changes = 0}
+-- changes: of hooks, of forwards of single modules, and of modules that take another's place.
+-- parts: these, and changes of which tensors modules read, and how; a recording asks for them.
+local sight = {changes = 0, parts = 0}
+
+function sight.changed()
+  sight.changes, sight.parts = sight.changes + 1, sight.parts + 1
+end
 
 local Handle = class("RemovableHandle")
 
@@ -28,7 +34,7 @@ end
 function Handle:remove()
   for i, hook in ipairs(self.list) do
     if hook == self.hook then
-      sight.changes = sight.changes + 1
+      sight.changed()
       return table.remove(self.list, i)
     end
   end
@@ -38,7 +44,7 @@ local function add_hook(list, fname, fn, options)
   if type(fn) ~= "function" then
     errors.argument(fname, "hook", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
   end
-  sight.changes = sight.changes + 1
+  sight.changed()
   local hook = {fn = fn}
   local prepend = type(options) == "table" and options.prepend
   table.insert(list, prepend and 1 or #list + 1, hook)
@@ -190,44 +196,62 @@ end
 
 local CALLED = {"pre", "forward", "backward_pre", "backward"}
 
--- The hooks that a call of a module runs, in order, and where each sort of them begins.
-local function hooks_run(store)
-  local list = {}
+-- What a call of a module runs and reads, in order: its forward, hooks, children and tensors, and
+-- what makes those that are computed. Tensors stand as numbers, so that the list keeps none.
+local function parts_of(module, store)
+  local list = {module.forward}
+  local function add(x) list[#list + 1] = x end
   for _, from in ipairs {global, store.hooks or {}} do
     for _, kind in ipairs(CALLED) do
-      list[#list + 1] = kind
-      for _, hook in ipairs(from[kind] or {}) do list[#list + 1] = hook end
+      add(kind)
+      for _, hook in ipairs(from[kind] or {}) do add(hook) end
     end
   end
+  for _, child in ipairs(module:_children()) do add(child[1]) add(child[2]) end
+  for _, member in ipairs(module:_members()) do
+    add(member[1]) add(tonumber(member[2]._slot)) add(tonumber(member[2]._gen))
+  end
+  for name, row in pairs(store.computed or {}) do add(name) add(row.get) end
   return list
 end
 
--- Whether the modules that ran have the hooks that they had then. Asked by a recording where
--- anything has changed since.
-local function same_hooks(noted)
-  for i, store in ipairs(noted.stores) do
-    local now, ran = hooks_run(store), noted.lists[i]
+-- Whether the modules that ran, and those below them, have the parts that they had then. Asked by a
+-- recording where anything has changed since.
+local function same_parts(noted)
+  for i, module in ipairs(noted.modules) do
+    local now, ran = parts_of(module, noted.stores[i]), noted.lists[i]
     if #now ~= #ran then return false end
     for k = 1, #now do
-      if now[k] ~= ran[k] then return false end
+      if not rawequal(now[k], ran[k]) then return false end
     end
   end
-  noted.changes = sight.changes
+  noted.parts = sight.parts
   return true
 end
 
+-- Notes the parts of a module and of those below it: a Sequential runs a Linear without a call, and
+-- attention reads the weights of its out_proj.
+local function note_parts(noted, module, store_of)
+  local store, n = store_of(module), #noted.modules + 1
+  if noted.seen[store] then return end
+  noted.seen[store] = true
+  noted.modules[n], noted.stores[n], noted.lists[n] = module, store, parts_of(module, store)
+  for _, child in ipairs(module:_children()) do note_parts(noted, child[2], store_of) end
+end
+
 -- A step is being recorded: a replay asks whether the module is still in the same mode, and whether
--- it has the hooks that it has now.
-local function note_module(recording, self, store)
+-- it has the parts that it has now.
+local function note_module(recording, self, store, store_of)
   local n = #recording.modules + 1
   recording.seen[self] = true
   recording.modules[n], recording.training[n] = store.fields, store.fields.training
-  local noted = recording.hooks
+  local noted = recording.noted
   if not noted then
-    noted = {same = same_hooks, stores = {}, lists = {}, sight = sight, changes = sight.changes}
-    recording.hooks = noted
+    noted = {same = same_parts, modules = {}, stores = {}, lists = {}, seen = recording.seen,
+             sight = sight, parts = sight.parts}
+    recording.noted = noted
   end
-  noted.stores[n], noted.lists[n] = store, hooks_run(store)
+  note_parts(noted, self, store_of)
 end
 
 local function with_hooks(self, hooks, ...)
@@ -328,12 +352,16 @@ local own = { -- method -> list it adds to
 
 --- Adds these methods to nn.Module, whose fields lie under the key STORE.
 return function(Module, STORE)
+  local function store_of(module) return module[STORE] end
+
   --- Runs the module: hooks and forward.
   local function call(self, ...)
     local store = self[STORE]
     if store.watch then self:_watch() end
     local recording = lib.capture
-    if recording and not recording.seen[self] then note_module(recording, self, store) end
+    if recording and not recording.seen[self] then
+      note_module(recording, self, store, store_of)
+    end
     if store.hooks or has_global() then
       return pass_on(with_hooks(self, store.hooks, ...))
     end

@@ -60,7 +60,7 @@ local function grow(module, size)
   end
   class.become(module, require("moth.nn")[class.typename(row.base)]) -- as users know it, guarded
   module[STORE].class = row.base
-  Module.sight.changes = Module.sight.changes + 1
+  Module.sight.changed()
 end
 
 -- Before a state dict is loaded: it knows the size, too.

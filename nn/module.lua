@@ -63,8 +63,14 @@ local function ismodule(x)
   return class.isinstance(x, Module)
 end
 
+-- A part of that kind comes, goes or is replaced.
+local function see(kind)
+  local sight = Module.sight
+  if kind == "module" then sight.changed() else sight.parts = sight.parts + 1 end
+end
+
 local function drop_name(store, name)
-  if store.kind[name] == "module" then Module.sight.changes = Module.sight.changes + 1 end
+  see(store.kind[name])
   store.kind[name] = nil
   for i, other in ipairs(store.order) do
     if other == name then return table.remove(store.order, i) end
@@ -91,8 +97,8 @@ local function register(self, name, value, kind)
     local other = hooks[i].fn(self, name, value)
     if other ~= nil then value = other end
   end
-  if not store.kind[name] then store.order[#store.order + 1] = name
-  elseif kind == "module" then Module.sight.changes = Module.sight.changes + 1 end
+  if not store.kind[name] then store.order[#store.order + 1] = name end
+  see(store.kind[name] and kind)
   store.kind[name] = kind
   store.fields[name] = value
   if kind ~= "module" then keep(value) end
@@ -148,6 +154,7 @@ function Module:__newindex(name, value)
     elseif (was == "buffer" or was == "transient") and lib.istensor(value) then
       store.fields[name] = value
       keep(value)
+      see(was)
     else
       errors.raise(("cannot assign %s to the %s '%s' of %s (%s is needed)"):format(
         errors.describe(value), was == "transient" and "buffer" or was, name,
@@ -158,7 +165,7 @@ function Module:__newindex(name, value)
   if type(value) ~= "nil" and store.fields[name] == nil and type(Module[name]) == "function" then
     check_plain(self, name, value)
   end
-  if name == "forward" then Module.sight.changes = Module.sight.changes + 1 end
+  if name == "forward" then Module.sight.changed() end
   local sort = type(value)
   if sort == "cdata" or sort == "table" then
     keep(value)
@@ -279,6 +286,7 @@ function Module:_compute(name, get, set)
   store.computed = store.computed or {}
   store.computed[name] = get and {get = get, set = set} or nil
   if next(store.computed) == nil then store.computed = false end
+  see "computed"
 end
 
 --- A module like this one that shares no tensor with it: its parameters want gradients as these

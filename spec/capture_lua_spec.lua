@@ -280,3 +280,91 @@ describe("a captured step with hooks of modules", function()
       "values are read while moth.capture records")
   end)
 end)
+
+describe("a captured step whose modules change", function()
+  -- How often it was recorded; what it gives is what the module gives.
+  local function expect(step, net, recordings)
+    for i = 1, 3 do
+      local x = moth.full({2, 3}, i)
+      assert.are.equal(bits(net(x)), bits(step(x)))
+    end
+    assert.are.equal(recordings, tonumber(tostring(step):match "%d+"))
+  end
+
+  local function captured(net)
+    local step = moth.capture(function(x) return net(x) end)
+    expect(step, net, 1)
+    return step
+  end
+
+  -- A Sequential runs the Linear and its ReLU without a call of the Linear.
+  local nets = {
+    Linear = function() local net = nn.Linear(3, 2) return net, net end,
+    Sequential = function()
+      local layer = nn.Linear(3, 2)
+      return nn.Sequential(layer, nn.ReLU()), layer
+    end,
+  }
+  for name, make in pairs(nets) do
+    it("takes a new parameter, in a " .. name, function()
+      local net, layer = make()
+      local step = captured(net)
+      layer.weight = nn.Parameter(moth.ones(2, 3))
+      expect(step, net, 2)
+      layer.bias = nil
+      expect(step, net, 3)
+      layer.bias = nn.Parameter(moth.ones(2))
+      expect(step, net, 4)
+      layer:load_state_dict({weight = moth.zeros(2, 3), bias = moth.ones(2)}, {assign = true})
+      expect(step, net, 5)
+      nn.Linear(3, 2).weight = nn.Parameter(moth.ones(2, 3)) -- of another module
+      expect(step, net, 5)
+    end)
+
+    it("takes a parameter that is computed, and plain again, in a " .. name, function()
+      local net, layer = make()
+      local step, utils = captured(net), nn.utils
+      utils.prune.l1_unstructured(layer, "weight", 3)
+      expect(step, net, 2)
+      utils.prune.remove(layer, "weight")
+      expect(step, net, 3)
+      utils.weight_norm(layer)
+      moth.no_grad(function() layer.weight_g:mul_(2) end)
+      expect(step, net, 4)
+      utils.remove_weight_norm(layer)
+      utils.parametrizations.weight_norm(layer)
+      moth.no_grad(function() layer.parametrizations.weight.original0:mul_(2) end)
+      expect(step, net, 5)
+      layer.parametrizations.weight.original1 = nn.Parameter(moth.ones(2, 3))
+      expect(step, net, 6)
+    end)
+  end
+
+  it("takes a buffer, a child and a forward in place of others", function()
+    local Net = nn.class("Net", nn.Module)
+    function Net:init()
+      self.scale, self.inner = nn.Buffer(moth.full({1}, 2)), nn.Identity()
+    end
+    function Net:forward(x) return self.inner(x) * self.scale end
+    local net = Net()
+    local step = captured(net)
+    net.scale = moth.full({1}, 3)
+    expect(step, net, 2)
+    net.inner = nn.Tanh()
+    expect(step, net, 3)
+    net.inner.forward = function(_, x) return x + 1 end
+    expect(step, net, 4)
+  end)
+
+  it("is recorded at each call when it takes another buffer each time", function()
+    local Count = nn.class("Count", nn.Module)
+    function Count:init() self.n = nn.Buffer(moth.zeros(1)) end
+    function Count:forward(x)
+      self.n = self.n + 1
+      return x * self.n
+    end
+    local net = Count()
+    local step = moth.capture(function(x) return net(x) end)
+    for i = 1, 12 do assert.are.same({i}, step(moth.ones(1)):tolist()) end
+  end)
+end)

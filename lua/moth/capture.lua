@@ -266,9 +266,10 @@ end
 -- return ends with it, as in moth.scope.
 --
 -- Other shapes or dtypes of the inputs, other keys in their tables, another `training` of a module
--- that ran, another grad mode, other hooks of a module or parameter, parameters with other storage:
--- then the step is run and recorded again; the last 8 recordings are kept. The first runs of an
--- optimizer that make its state are not kept.
+-- that ran, another grad mode, other hooks of a module or parameter, parameters with other storage,
+-- a parameter, buffer or module in a field of a module that ran that was replaced, or is computed
+-- now (prune, weight_norm): then the step is run and recorded again; the last 8 recordings are
+-- kept. The first runs of an optimizer that make its state are not kept.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single

@@ -289,8 +289,8 @@ local function ready(r)
   for i = 1, #modules do
     if modules[i].training ~= training[i] then return false end
   end
-  local hooks = r.hooks -- of those modules, as nn/call.lua noted them
-  if hooks and hooks.changes ~= hooks.sight.changes and not hooks.same(hooks) then return false end
+  local noted = r.noted -- the parts of those modules, by nn/call.lua
+  if noted and noted.parts ~= noted.sight.parts and not noted.same(noted) then return false end
   local cells = r.cells
   for i = 1, #cells do
     local cell = cells[i]
