@@ -29,7 +29,13 @@ function parametrize.check(fname, module, name)
   end
   local store, names = module[STORE], {}
   local kind = store.kind[name]
-  if kind ~= nil and kind ~= "module" then return kind end
+  if kind ~= nil and kind ~= "module" then
+    if store.fields.lazy_row and store.fields[name]:numel() == 0 then
+      errors.argument(fname, "module", ("'%s' of %s is made at its first call; call it before this")
+        :format(name, class.typename(module)), "E_STATE")
+    end
+    return kind
+  end
   for other, its in pairs(store.kind) do
     if its ~= "module" then names[#names + 1] = other end
   end

@@ -116,6 +116,21 @@ describe("a network of lazy layers", function()
     assert.is_false(layer.weight.requires_grad)
   end)
 
+  it("refuses to have parameters made of others before it has any", function()
+    local utils, layer = nn.utils, nn.LazyLinear(3)
+    for _, make in ipairs {
+      utils.weight_norm, utils.spectral_norm, utils.parametrizations.weight_norm,
+      utils.parametrizations.spectral_norm,
+      function() utils.prune.l1_unstructured(layer, "weight", 0.5) end,
+      function() utils.parametrize.register_parametrization(layer, "weight", nn.Tanh()) end,
+    } do
+      assert.has_error_like(function() make(layer) end,
+        "'weight' of LazyLinear is made at its first call; call it before this%)")
+    end
+    assert.same({2, 3}, sizes(layer(moth.ones(2, 4))))
+    assert.same({2, 3}, sizes(utils.weight_norm(layer)(moth.ones(2, 4))))
+  end)
+
   it("says what it needs", function()
     assert.has_error_like(function() nn.LazyConv2d(2, 3)(moth.ones(3)) end,
       "bad argument 'input' to 'LazyConv2d' %(a tensor of 3 or 4 dimensions is needed, got f32")
