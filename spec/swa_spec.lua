@@ -137,6 +137,21 @@ describe("update_bn", function()
     assert.is_false(net.training)
   end)
 
+  it("takes a list of batches, and says what else it takes", function()
+    local x, net = moth.randn(12, 3) * 2 + 5, small()
+    net[1] = nn.Identity()
+    swa.update_bn({x:narrow(1, 1, 6), x:narrow(1, 7, 6)}, net)
+    assert.close(x:mean(1):tolist(), net[2].running_mean:tolist(), 1e-5)
+    swa.update_bn({{x:narrow(1, 1, 6), 1}, {x:narrow(1, 7, 6), 2}}, net)
+    assert.equal(2, tonumber(net[2].num_batches_tracked:item()))
+    for _, loader in ipairs {3, x, {x = x}, {1, 2}} do
+      assert.has_error_like(function() swa.update_bn(loader, net) end,
+        "bad argument 'loader' to 'update_bn' %(a DataLoader, an iterator or a list of batches is "
+        .. "needed, got")
+      assert.equal(2, tonumber(net[2].num_batches_tracked:item()))
+    end
+  end)
+
   it("leaves a network without BatchNorm alone", function()
     swa.update_bn(function() error "no batch is asked for" end, nn.Linear(2, 1))
   end)

@@ -225,8 +225,28 @@ local function is_batch_norm(module)
   return false
 end
 
-local function pass_all(loader, model, device)
-  for input in loader do
+local function refuse_loader(loader)
+  errors.argument("update_bn", "loader", "a DataLoader, an iterator or a list of batches is needed,"
+    .. " got " .. errors.describe(loader), "E_TYPE")
+end
+
+-- What `for ... in` takes, from a loader or a list.
+local function batches_of(loader)
+  local meta = type(loader) ~= "cdata" and getmetatable(loader)
+  if type(loader) == "function" or type(meta) == "table" and meta.__call then return loader end
+  if type(loader) ~= "table" or meta or #loader == 0 then refuse_loader(loader) end
+  for _, batch in ipairs(loader) do
+    if not lib.istensor(batch) and type(batch) ~= "table" then refuse_loader(loader) end
+  end
+  local i = 0
+  return function()
+    i = i + 1
+    return loader[i]
+  end
+end
+
+local function pass_all(batches, model, device)
+  for input in batches do
     if type(input) == "table" and getmetatable(input) == nil then input = input[1] end
     if device ~= nil then input = input:to(device) end
     moth().no_grad(model, input)
@@ -239,14 +259,14 @@ swa.update_bn = define {
     .. "averaged weights are no average of the network's.",
   examples = "moth.data.DataLoader(moth.randn(8, 3), {batch_size = 4}), moth.nn.BatchNorm1d(3)",
   args = {
-    {"any", "loader", "gives batches; the model gets the first value of each"},
+    {"any", "loader", "gives batches, or a list of them; the model gets the first value of each"},
     {"any", "model", "the network"},
     {"device", "device", "where batches are moved", optional = true},
   },
   outputs = "nothing",
   run = function(loader, model, device)
     check_model("update_bn", model)
-    local momenta = {}
+    local batches, momenta = batches_of(loader), {}
     for _, module in ipairs(model:modules()) do
       if is_batch_norm(module) then
         module:reset_running_stats()
@@ -257,7 +277,7 @@ swa.update_bn = define {
     local was_training = model.training
     model:train()
     for _, row in ipairs(momenta) do row[1].momentum = nil end
-    local ok, problem = pcall(pass_all, loader, model, device)
+    local ok, problem = pcall(pass_all, batches, model, device)
     for _, row in ipairs(momenta) do row[1].momentum = row[2] end
     model:train(was_training)
     if not ok then error(problem, 0) end
