@@ -196,8 +196,9 @@ functions {
     args = {MODULE, NAME, AMOUNT, {"float", "n", "order of the norm; math.huge for the largest"},
             DIM, SCORES},
     run = function(module, name, amount, n, dim, importance)
-      local x = target("ln_structured", module, name)
-      local scores = scores_for("ln_structured", x, importance)
+      target("ln_structured", module, name)
+      -- Slices count as they are now: what an earlier pruning took adds nothing to their norm.
+      local scores = scores_for("ln_structured", module[name], importance)
       return (structured("ln_structured", module, name, amount, dim, function(_, rows)
         return rows(scores):norm(n, 2)
       end))

@@ -294,6 +294,14 @@ describe("pruning", function()
     assert.equal(3, net.weight_mask:sum(2):eq(0):sum():item())
   end)
 
+  it("compares slices by what an earlier pruning has left of them", function()
+    local net = nn.Linear(2, 2, false)
+    moth.no_grad(function() net.weight:copy_(moth.tensor {{3, 1}, {2, 2}}) end)
+    P.custom_from_mask(net, "weight", moth.tensor {{0, 1}, {1, 1}})
+    P.ln_structured {net, "weight", amount = 1, n = 2, dim = 1}
+    assert.same({{0, 0}, {1, 1}}, net.weight_mask:tolist())
+  end)
+
   it("takes masks and scores of the user's", function()
     local net = nn.Linear(3, 2)
     P.custom_from_mask(net, "bias", moth.tensor {1, 0})
