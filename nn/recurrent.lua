@@ -58,8 +58,15 @@ local function states_of(self, hx, n)
   if n == 2 and type(hx) == "table" and lib.istensor(hx[1]) and lib.istensor(hx[2]) then
     return {hx[1], hx[2]}
   end
+  local got = errors.describe(hx)
+  if n == 2 and type(hx) == "table" and not getmetatable(hx) then
+    local list = {}
+    for i = 1, math.min(#hx, 3) do list[i] = errors.describe(hx[i]) end
+    if #hx > 3 then list[4] = "..." end
+    got = ("a table of %d, {%s}"):format(#hx, table.concat(list, ", "))
+  end
   return errors.argument(class.typename(self), "hx", ("%s is needed, got %s"):format(
-    n == 2 and "a table of two tensors, {h, c}," or "a tensor", errors.describe(hx)), "E_TYPE")
+    n == 2 and "a table of two tensors, {h, c}," or "a tensor", got), "E_TYPE")
 end
 
 local function zeros(input, n, ...)
@@ -165,6 +172,7 @@ end
 
 -- Output and list of last states for any form of input.
 function Base:_forward(op, input, hx)
+  if hx == lib.none then hx = nil end
   if class.isinstance(input, sequence.PackedSequence) then return self:_packed(op, input, hx) end
   if not lib.istensor(input) or (input:dim() ~= 2 and input:dim() ~= 3) then
     errors.argument(class.typename(self), "input", ("%s or (L, I) is needed, got %s"):format(
@@ -307,6 +315,7 @@ end
 
 -- The new states; the second is nil where there is one.
 function Cell:_step(op, input, hx)
+  if hx == lib.none then hx = nil end
   local dim = lib.istensor(input) and input:dim()
   if dim ~= 1 and dim ~= 2 then
     errors.argument(class.typename(self), "input", "(N, I) or (I,) is needed, got "

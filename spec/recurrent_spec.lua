@@ -246,6 +246,28 @@ describe("recurrent results", function()
   end)
 end)
 
+describe("a state that is moth.none", function()
+  it("is the state of zeros, in layers and cells", function()
+    local x = moth.randn(2, 1, 3)
+    for _, kind in ipairs {"RNN", "LSTM", "GRU"} do
+      local layer, cell = nn[kind](3, 4), nn[kind .. "Cell"](3, 4)
+      near((layer(x, moth.none)), (layer(x)), 0)
+      near((layer {x, hx = moth.none}), (layer(x)), 0)
+      near((cell(x[1], moth.none)), (cell(x[1])), 0)
+      near((cell {x[1], hx = moth.none}), (cell(x[1])), 0)
+      local packed = nn.utils.rnn.pack_sequence({x:squeeze(2)})
+      near((layer(packed, moth.none)).data, (layer(packed)).data, 0)
+    end
+  end)
+
+  it("is no part of a state, whose parts are counted where they are refused", function()
+    local lstm, x, h = nn.LSTM(3, 4), moth.randn(2, 1, 3), moth.zeros(1, 1, 4)
+    assert.has_error_like(function() lstm {x, hx = {h}} end,
+      "two tensors, {h, c}, is needed, got a table of 1, {")
+    assert.has_error_like(function() lstm {x, hx = {h, 3}} end, "got a table of 2, {.*, 3}")
+  end)
+end)
+
 describe("padding", function()
   it("makes one tensor of sequences and takes it apart again", function()
     local rnn = nn.utils.rnn
