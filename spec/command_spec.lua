@@ -184,6 +184,57 @@ describe("moth", function()
   end)
 end)
 
+describe("moth test", function()
+  -- A checkout that has only the script, a program that tells what it is given, and a cmake that
+  -- fails.
+  local function checkout(use)
+    local dir = shell("mktemp -d"):match "^[^\n]+"
+    local function fill(path, text)
+      local file = assert(io.open(dir .. "/" .. path, "w"))
+      file:write(text)
+      file:close()
+    end
+    shell(("cd %s && mkdir core cuda build spec bin && cp %s . && touch .packages CMakeLists.txt "
+      .. "CMakePresets.json cuda/plugin.cmake"):format(dir, quoted(launcher.root .. "/moth")))
+    fill("build/moth", '#!/bin/sh\necho "ran $* with $MOTH_BACKEND_PATH"\n')
+    fill("bin/cmake", "#!/bin/sh\nexit 1\n")
+    fill("spec/plain_spec.lua", "print(moth.ones(2))\n")
+    fill("spec/gpu_spec.lua", "print(moth.cuda.is_available())\n")
+    shell(("cd %s && chmod +x build/moth bin/cmake && touch build/.data-asked build/.stamp")
+      :format(dir))
+    local ok, message = pcall(use, dir, function(words)
+      local output, status = shell(("PATH=%s/bin:$PATH MOTH_NO_INSTALL=1 %s/moth test %s")
+        :format(dir, dir, words))
+      return output, status
+    end)
+    shell("rm -r " .. dir)
+    if not ok then error(message, 0) end
+  end
+
+  it("says that there is no such file before it builds", function()
+    checkout(function(dir, test)
+      os.remove(dir .. "/build/.stamp")
+      local wanted = { "moth: there is no spec/typo_spec.lua\n", 1 }
+      assert.are.same(wanted, { test "spec/typo_spec.lua" })
+      assert.are.same(wanted, { test "--clang --filter=a spec/plain_spec.lua spec/typo_spec.lua" })
+    end)
+  end)
+
+  it("builds what stands for a GPU only for specs that may ask for one", function()
+    checkout(function(dir, test)
+      assert.are.same({ "ran test spec/plain_spec.lua with /nonexistent\n", 0 },
+        { test "spec/plain_spec.lua" })
+      assert.are.equal(0, select(2, test(dir .. "/spec/plain_spec.lua")))
+      for _, words in ipairs { "", "spec", "spec/gpu_spec.lua", "--filter 'a name'",
+                               "spec/plain_spec.lua spec/gpu_spec.lua" } do
+        local output, status = test(words)
+        assert.is_truthy(output:find("building what stands for a GPU", 1, true), words)
+        assert.are.equal(1, status)
+      end
+    end)
+  end)
+end)
+
 describe("libmoth.so", function()
   local path = package.searchpath("libmoth", package.cpath)
   local sanitized = os.getenv "MOTH_SANITIZED"
