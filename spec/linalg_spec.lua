@@ -65,6 +65,49 @@ describe("a singular matrix", function()
   end)
 end)
 
+describe("the second derivative of a determinant", function()
+  -- Of the sum of its squared cofactors: d/dA by PyTorch, whose own ends with rank 1.
+  local function slope(rows, options)
+    local x = moth.tensor(rows, options):requires_grad_()
+    local g = moth.autograd.grad(linalg.det(x):sum(), x, {create_graph = true})
+    g = type(g) == "table" and g[1] or g
+    g:square():sum():backward()
+    return x.grad:tolist()
+  end
+
+  it("is there for singular matrices, whatever their rank", function()
+    assert.close({{2, 4}, {4, 8}}, slope {{1, 2}, {2, 4}}, 1e-5)
+    assert.close({{-414, -36, 342}, {-108, 0, 108}, {198, 36, -126}},
+      slope({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, f64), 1e-9)
+    assert.close({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, slope(moth.zeros(3, 3):tolist()), 0)
+    assert.close({{{2, 4}, {4, 8}}, {{10, 0}, {0, 6}}}, slope {{{1, 2}, {2, 4}}, {{5, 0}, {0, 3}}},
+      1e-5)
+    assert.same({{0}}, slope {{3}})
+  end)
+
+  it("is that of differences where rank is lost twice", function()
+    local x, w = moth.zeros(3, 3, f64), moth.randn(3, 3, f64)
+    x[{1, 2}] = 2
+    x:requires_grad_()
+    local function cofactors(y)
+      local g = moth.autograd.grad(linalg.det(y), y, {create_graph = true})
+      return type(g) == "table" and g[1] or g
+    end
+    local function total(y) return (cofactors(y) * w):sum() end
+    total(x):backward()
+    for i = 1, 3 do
+      for j = 1, 3 do
+        local function beside(step)
+          local y = x:detach():clone()
+          y[{i, j}] = y[{i, j}]:item() + step
+          return total(y:requires_grad_()):item()
+        end
+        assert.near((beside(0.01) - beside(-0.01)) / 0.02, x.grad[{i, j}]:item(), 1e-10)
+      end
+    end
+  end)
+end)
+
 describe("infinities and NaN", function()
   local function stack(bad)
     local x = moth.eye(3):expand(3, 3, 3):clone() * 2

@@ -469,4 +469,5 @@ const moth_op *const moth_factor_ops[] = {
   &moth_op_linalg_cholesky, &moth_op_linalg_cholesky_ex, &moth_op_linalg_qr,
   &moth_op_linalg_eigh, &moth_op_linalg_eigvalsh,
   &moth_op_linalg_lu_factor, &moth_op_linalg_lu_order, &moth_op_linalg_svd,
-  &moth_op_linalg_svdvals, &moth_op_linalg_pinv, &moth_op_linalg_lstsq_solve, NULL};
+  &moth_op_linalg_svdvals, &moth_op_linalg_pinv, &moth_op_linalg_lstsq_solve,
+  &moth_op_linalg_cofactor_back, NULL};

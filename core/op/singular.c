@@ -1,5 +1,5 @@
-/* singular.c -- singular values and what is made of them: svd, svdvals, pinv, lstsq. The list of
-** ops stands in factor.c.
+/* singular.c -- singular values and what is made of them: svd, svdvals, pinv, lstsq, the gradient
+** of cofactors. The list of ops stands in factor.c.
 **
 ** Gradients: Giles 2008 (svd), Golub & Pereyra 1973 (pinv).
 */
@@ -14,6 +14,7 @@
 #include "formula.h"
 #include "rearrange.h"
 #include "reduce.h"
+#include "solve.h"
 
 /* -- svd: LAPACK sees A', whose left vectors are ours on the right -- */
 
@@ -391,3 +392,125 @@ MOTH_LAPACK_OP(linalg_lstsq_solve, LINALG_LSTSQ, .saves = "A B:A",
                .examples = "moth.eye(3, 2), moth.ones(3, 1)  -- domain: matrix\n"
                            "moth.eye(2, 3), moth.ones(4, 2, 1), {rcond = 0.001, driver = 'gelsd'}"
                            "  -- domain: matrix")
+
+/* -- cofactor_back: of cofactors, the second derivative of det -- */
+
+static int linalg_cofactor_back_shape(const linalg_cofactor_back_args *a, moth_layout *y) {
+  int status = moth_check_matrices(a->ctx, "A", a->A, true);
+  if (status) return status;
+  if (a->grad->l.ndim != a->A->l.ndim ||
+      memcmp(a->grad->l.shape, a->A->l.shape, (size_t)a->A->l.ndim * sizeof(int64_t)) != 0)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s has not the shape of %s",
+                     moth_str(a->grad), moth_str(a->A));
+  return moth_shape_like(a->A, y);
+}
+
+/* The determinant of an orthogonal matrix, 1 or -1. */
+static double orientation(const moth_stack *s, const char *x, char *scratch) {
+  int info = 0, *pivots = (int *)(void *)(scratch + s->integers);
+  char *copy = scratch + s->a;
+  double y = 1;
+  moth_stack_load(s, x, s->n, s->n, copy);
+  LAPACK(s, getrf)(&s->n, &s->n, copy, &s->n, pivots, &info);
+  for (int64_t j = 0; j < s->n; j++) {
+    if (pivots[j] != j + 1) y = -y;
+    if (moth_stack_get(s, copy, j * (s->n + 1)) < 0) y = -y;
+  }
+  return y;
+}
+
+/* c := a b, or a' b. */
+static void square_product(const moth_stack *s, const char *a, bool turned, const char *b,
+                           char *c) {
+  const int64_t n = s->n;
+  const moth_product p = {.dtype = s->wide ? MOTH_F64 : MOTH_F32, .m = n, .n = n, .k = n, .a = a,
+                          .rs_a = turned ? 1 : n, .cs_a = turned ? n : 1, .b = b, .rs_b = n,
+                          .cs_b = 1, .c = c, .ldc = n};
+  moth_multiply_inside(&p);
+}
+
+static void add_at(const moth_stack *s, char *y, int64_t i, double value) {
+  moth_stack_put(s, y, i, moth_stack_get(s, y, i) + value);
+}
+
+/* m: with p(i, j) the product of all values but the i-th and the j-th, for all i != j,
+** m(j, j) += p(i, j) d(i, i) and m(j, i) = -p(i, j) d(i, j); all times `sign`. */
+static void pairs(const moth_stack *s, double sign, const char *values, double *behind,
+                  const char *d, char *m) {
+  const int64_t n = s->n;
+  moth_stack_fill(s, m, n * n, 0);
+  behind[n] = 1; /* of the j-th: the product of it and those after it */
+  for (int64_t j = n; j-- > 0;) behind[j] = behind[j + 1] * moth_stack_get(s, values, j);
+  for (int64_t i = 0; i < n; i++) {
+    double but = sign;
+    for (int64_t j = i + 1; j < n; j++) {
+      const double p = but * behind[j + 1];
+      add_at(s, m, j * (n + 1), p * moth_stack_get(s, d, i * (n + 1)));
+      add_at(s, m, i * (n + 1), p * moth_stack_get(s, d, j * (n + 1)));
+      moth_stack_put(s, m, j * n + i, -p * moth_stack_get(s, d, i * n + j));
+      moth_stack_put(s, m, i * n + j, -p * moth_stack_get(s, d, j * n + i));
+      but *= moth_stack_get(s, values, j);
+    }
+    sign *= moth_stack_get(s, values, i);
+  }
+}
+
+/* det(U V) U M V' with the M of `pairs` for U' dC V. Nothing is divided by a singular value, so
+** that they may be 0. */
+static int cofactor_back_one(const moth_stack *s, int64_t i, char *scratch) {
+  const int64_t n = s->n, bytes = n * n * s->size;
+  char *u = scratch + s->b, *vh = u + bytes, *p = vh + bytes, *q = p + bytes, *values = q + bytes;
+  char *y = moth_stack_y(s, 0, i);
+  const int info = svd_run(s, i, scratch, u, values, vh);
+  if (info == MOTH_NOT_FINITE) moth_stack_fill(s, y, n * n, NAN);
+  if (info) return info == MOTH_NOT_FINITE ? 0 : info;
+  const double sign = orientation(s, u, scratch) * orientation(s, vh, scratch);
+  moth_stack_turn(s, vh, n, n, q, n);
+  square_product(s, u, true, moth_stack_x(s, 1, i), p);
+  square_product(s, p, false, q, y);
+  pairs(s, sign, values, (double *)(void *)(scratch + s->tau), y, q);
+  square_product(s, u, false, q, p);
+  square_product(s, p, false, vh, y);
+  return 0;
+}
+
+static int linalg_cofactor_back_cpu(const linalg_cofactor_back_args *a, moth_tensor **out) {
+  moth_stack s;
+  int64_t failed = -1;
+  int status = moth_stack_open(&s, a, a->A, a->grad, out, 0);
+  const double n = s.n;
+  if (!status && s.n) {
+    svd_reserve(&s, 1);
+    s.b = moth_stack_reserve(&s, (4 * (int64_t)s.n + 1) * s.n, s.size);
+    s.tau = moth_stack_reserve(&s, (int64_t)s.n + 1, sizeof(double));
+    status = moth_stack_run(&s, cofactor_back_one, 24 * n * n * n, &failed);
+  }
+  if (failed >= 0) status = moth_stack_not_converged(&s, failed);
+  moth_stack_close(&s);
+  return status;
+}
+
+#define SUM(p) \
+  GRAD(g, sum, .input = p, .dim = {both, 2}, .keepdim = true, .dtype = -1)
+
+/* With C the cofactors, y = (sum(dC C) C - C dC' C) / det(A); and as a map of dC it is its own
+** transpose. Here the inverse has to be there. */
+static int linalg_cofactor_back_grad(const linalg_cofactor_back_args *a, moth_grad *g) {
+  static const int64_t both[] = {-2, -1};
+  moth_tensor *w = g->dy, *d = a->grad, *y = g->out[0];
+  if (moth_wants(g, d)) moth_flow(g, d, GRAD(g, linalg_cofactor_back, .A = a->A, .grad = w));
+  if (!moth_wants(g, a->A)) return g->status;
+  moth_tensor *c = GRAD(g, linalg_cofactor, .A = a->A), *ct = TURNED(c);
+  moth_tensor *det = GRAD(g, unsqueeze, .input = GRAD(g, linalg_det, .A = a->A), .dim = -1);
+  det = GRAD(g, unsqueeze, .input = det, .dim = -1);
+  moth_tensor *dc = PLUS(TIMES(SUM(TIMES(w, c)), d), TIMES(SUM(TIMES(d, c)), w));
+  dc = MINUS(dc, PRODUCT(w, PRODUCT(ct, d)));
+  dc = MINUS(dc, PRODUCT(d, PRODUCT(ct, w)));
+  moth_tensor *through = GRAD(g, linalg_cofactor_back, .A = a->A, .grad = dc);
+  return moth_flow(g, a->A, OVER(MINUS(through, TIMES(SUM(TIMES(w, y)), c)), det));
+}
+
+MOTH_LAPACK_OP(linalg_cofactor_back, LINALG_COFACTOR_BACK, .saves = "A grad y",
+               .doc = "The gradient of linalg_cofactor, also where there is no inverse.",
+               .examples = "moth.tensor{{2, 1}, {1, 3}}, moth.ones(2, 2)  -- domain: matrix\n"
+                           "moth.eye(3):expand(2, 3, 3), moth.ones(2, 3, 3)  -- domain: matrix")

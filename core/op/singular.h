@@ -1,4 +1,5 @@
-/* singular.h -- the faces of what singular values are used for: svd, pinv, lstsq. */
+/* singular.h -- the faces of what singular values are used for: svd, pinv, lstsq, the gradient of
+** cofactors. */
 #ifndef MOTH_OP_SINGULAR_H
 #define MOTH_OP_SINGULAR_H
 
@@ -28,5 +29,10 @@ MOTH_ARGS(linalg_pinv, LINALG_PINV)
   ARG(enum,   driver, gelsy|gels|gelsd|gelss, "LAPACK's way: by QR with swaps of columns, by QR " \
                                               "alone, by singular values")
 MOTH_ARGS(linalg_lstsq_solve, LINALG_LSTSQ)
+
+#define LINALG_COFACTOR_BACK(ARG) \
+  ARG(tensor, A,          , "matrices, (..., N, N)") \
+  ARG(tensor, grad,       , "what flows to their cofactors")
+MOTH_ARGS(linalg_cofactor_back, LINALG_COFACTOR_BACK)
 
 #endif

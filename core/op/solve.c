@@ -9,7 +9,7 @@
 #include "../lapack.h"
 #include "create.h"
 #include "formula.h"
-#include "reduce.h"
+#include "singular.h"
 
 static const int *pivots_of(const moth_stack *s, const char *scratch) {
   return (const int *)(const void *)(scratch + s->integers);
@@ -307,17 +307,11 @@ static int linalg_cofactor_cpu(const linalg_cofactor_args *a, moth_tensor **out)
   return status;
 }
 
-/* With C = det(A) A^-T: sum(dC C) A^-T - C dC' A^-T */
 static int linalg_cofactor_grad(const linalg_cofactor_args *a, moth_grad *g) {
-  static const int64_t both[] = {-2, -1};
-  moth_tensor *c = g->out[0], *turned = TURNED(GRAD(g, linalg_inv, .A = a->A));
-  moth_tensor *sum = GRAD(g, sum, .input = TIMES(g->dy, c), .dim = {both, 2}, .keepdim = true,
-                          .dtype = -1);
-  return moth_flow(g, a->A, MINUS(TIMES(sum, turned),
-                                  PRODUCT(c, PRODUCT(TURNED(g->dy), turned))));
+  return moth_flow(g, a->A, GRAD(g, linalg_cofactor_back, .A = a->A, .grad = g->dy));
 }
 
-MOTH_LAPACK_OP(linalg_cofactor, LINALG_SQUARE, .saves = "A y",
+MOTH_LAPACK_OP(linalg_cofactor, LINALG_SQUARE, .saves = "A",
                .doc = "The cofactors of a matrix: the gradient of its determinant.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix")
 
