@@ -24,9 +24,10 @@ template <class R, int S, int N> struct place {
   int at[S][N];
   R weight[S][N], slope[S][N];
 
-  /* f(offset, a, b, c) for all elements inside, the a-th along x, the b-th along y... */
+  /* f(offset, a, b, c) for all elements inside, the a-th along x, the b-th along y... 64 of them
+  ** would not fit into registers: then z is gone through one by one. */
   template <class F> __device__ __forceinline__ void each(F f) const {
-#pragma unroll
+#pragma unroll(S * N == 12 ? 1 : N)
     for (int c = 0; c < (S == 3 ? N : 1); c++)
 #pragma unroll
       for (int b = 0; b < N; b++)
@@ -130,7 +131,6 @@ static __global__ void list_taps(grid_job<T> j, int64_t first, int64_t some, T *
       place_of<S, N>(j, i / some * j.points + first + i % some, false);
   if (weight) weight += i * COUNT;
   if (position) position += i * COUNT;
-#pragma unroll
   for (int k = 0; k < COUNT; k++) {
     if (weight) put(weight + k, (real_of<T>)0);
     if (position) position[k] = -1;

@@ -10,9 +10,11 @@
 
 #if defined(__CUDACC__)
 #define MOTH_GRID static __host__ __device__ __forceinline__
+#define MOTH_GRID_CALL static __host__ __device__ __noinline__
 #define MOTH_GRID_UNROLL _Pragma("unroll")
 #else
 #define MOTH_GRID static inline
+#define MOTH_GRID_CALL static inline
 #define MOTH_GRID_UNROLL
 #endif
 
@@ -39,6 +41,9 @@ MOTH_GRID double moth_grid_clip(double at, int64_t size, double *slope) {
   return most;
 }
 
+/* One function on a GPU: fmod is long there, and needed for all sides and elements. */
+MOTH_GRID_CALL double moth_grid_rest(double far, double span) { return fmod(far, span); }
+
 /* Mirrored at both ends until it is inside. */
 MOTH_GRID double moth_grid_reflect(double at, int64_t size, bool align, double *slope) {
   const double low = align ? 0 : -0.5, span = align ? (double)(size - 1) : (double)size;
@@ -47,8 +52,8 @@ MOTH_GRID double moth_grid_reflect(double at, int64_t size, bool align, double *
     return 0;
   }
   if (at < low) *slope = -*slope;
-  const double far = fabs(at - low), rest = fmod(far, span);
-  if (fmod(floor(far / span), 2.0) == 0) return rest + low;
+  const double far = fabs(at - low), rest = moth_grid_rest(far, span), turns = floor(far / span);
+  if (turns - 2 * floor(0.5 * turns) == 0) return rest + low;
   *slope = -*slope;
   return span - rest + low;
 }
