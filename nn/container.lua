@@ -26,6 +26,12 @@ local function plain(x)
   return type(x) == "table" and getmetatable(x) == nil
 end
 
+-- Writes to the array part; a recording that ran the list asks for it.
+local function put(self, at, module)
+  rawset(self, at, module)
+  sight.parts = sight.parts + 1
+end
+
 local function check_module(self, fname, value)
   if not ismodule(value) then
     errors.argument(fname or class.typename(self), "module", "a module is needed, got " ..
@@ -55,7 +61,7 @@ function List:__newindex(key, value)
       #self + 1), "E_INDEX")
   end
   check_module(self, nil, value)
-  rawset(self, key, value)
+  put(self, key, value)
 end
 
 -- The position of a child by its name in paths.
@@ -70,7 +76,7 @@ end
 --- Adds a module at the end. @return the list
 function List:append(module)
   check_module(self, "append", module)
-  rawset(self, #self + 1, module)
+  put(self, #self + 1, module)
   return self
 end
 
@@ -81,7 +87,7 @@ function List:extend(modules)
       errors.describe(modules), "E_TYPE")
   end
   for _, module in ipairs(modules) do check_module(self, "extend", module) end
-  for i = 1, #modules do rawset(self, #self + 1, modules[i]) end
+  for i = 1, #modules do put(self, #self + 1, modules[i]) end
   return self
 end
 
@@ -101,10 +107,10 @@ function List:insert(index, module)
   local names = self[STORE].names
   for i = #self, index, -1 do
     names[i + 1] = names[i]
-    rawset(self, i + 1, self[i])
+    put(self, i + 1, self[i])
   end
   names[index] = nil
-  rawset(self, index, module)
+  put(self, index, module)
 end
 
 --- Takes a module out (default: the last); those behind it move down. @return the module
@@ -113,7 +119,7 @@ function List:pop(index)
   local names, module, n = self[STORE].names, self[index], #self
   for i = index, n do
     names[i] = names[i + 1]
-    rawset(self, i, rawget(self, i + 1))
+    put(self, i, rawget(self, i + 1))
   end
   return module
 end
@@ -156,7 +162,7 @@ local function add_named(self, name, module)
       errors.argument("Sequential", "modules", ("the name '%s' stands twice"):format(name))
     end
   end
-  rawset(self, #self + 1, module)
+  put(self, #self + 1, module)
   names[#self] = name
 end
 
@@ -191,7 +197,7 @@ function Sequential:init(...)
       errors.argument("Sequential", "modules", ("number %d is %s, not a module"):format(i,
         errors.describe(item)), "E_TYPE")
     else
-      rawset(self, #self + 1, item)
+      put(self, #self + 1, item)
     end
   end
 end
