@@ -196,7 +196,7 @@ int32_t moth_from_bytes(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int3
                         const void *bytes, size_t size, moth_handle *out);
 int32_t moth_from_memory(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
                          void *data, size_t size, void (*deleter)(void *), void *owner,
-                         moth_handle *out);
+                         moth_handle *out); /* deleter: on any thread, once it was given away */
 /* Elements first..first+count-1 in row-major order; numbers for float dtypes (any NaN comes out
 ** as the one quiet NaN), integers for the others. */
 int32_t moth_read(moth_ctx *ctx, const moth_handle *x, int64_t first, int64_t count,

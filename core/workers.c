@@ -160,9 +160,14 @@ static void cond_init(pthread_cond_t *cond) {
 
 /* -- the ends -- */
 
+/* Of workers that have no thread. Without the lock, as all letters: a tensor in them may have a
+** host's deleter. */
+static void programs_drop(crew *c, uint32_t first) {
+  for (uint32_t i = first; i < c->n; i++) letters_drop(c->workers[i].program);
+}
+
 static void unref(crew *c) {
   if (--c->refs) return;
-  for (uint32_t i = 0; i < c->n; i++) letters_drop(c->workers[i].program);
   pthread_cond_destroy(&c->sent);
   pthread_cond_destroy(&c->answered);
   free(c);
@@ -312,6 +317,7 @@ static void *thread(void *at) {
   worker *w = here = at;
   crew *c = w->crew;
   run(w);
+  letters_drop(w->program);
   letters_drop(w->held);
   pthread_mutex_lock(&lock);
   if (--c->running == 0) { /* out of the list of those that run */
@@ -343,6 +349,7 @@ static crew *crew_new(moth_ctx *ctx, const moth_lua *lua, const moth_message *pr
     c->workers[i].crew = c;
     c->workers[i].program = letter_new(&programs[i]);
     if (c->workers[i].program) continue;
+    programs_drop(c, 0);
     unref(c);
     return NULL;
   }
@@ -370,6 +377,7 @@ static bool start(crew *c) {
   pthread_mutex_unlock(&lock);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   pthread_attr_destroy(&attr);
+  programs_drop(c, started);
   return started == c->n;
 }
 
@@ -387,13 +395,15 @@ int32_t moth_workers_start(moth_ctx *ctx, const moth_lua *lua, const moth_messag
   crew *c = crew_new(ctx, lua, programs, n);
   if (!c) return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory for %u workers", n);
   moth_storage *s = moth_storage_foreign(ctx, &nothing, 0, drop, c);
-  if (!s) drop(c);
   moth_tensor *x = s ? moth_tensor_like(ctx, &none, s) : NULL;
+  if (!x) programs_drop(c, 0);
+  if (!s) drop(c);
   moth_storage_release(ctx, s); /* without x the crew goes with it */
   const bool all = x && start(c);
   int status = x ? moth_hand_out(ctx, x, out) : ctx->error.code;
   if (all || status) return status;
   moth_free(ctx, out);
+  wait_for(ctx); /* those that end may leave room for another try */
   return moth_fail(ctx, MOTH_E_MEM, NULL, "the system would not start %u more threads", n);
 }
 
