@@ -77,24 +77,52 @@ local function programs_of(job, first, n)
   return programs, held
 end
 
+local FEW = 4
+local crews, most = setmetatable({}, {__mode = "k"}), FEW -- all; and how many before a collection
+
+local function count()
+  local n = 0
+  for each in pairs(crews) do
+    if each.handle then n = n + 1 end
+  end
+  return n
+end
+
+-- To Lua a crew is a small table: it would let those of passes that were left pile up.
+local function drop_left()
+  if count() < most then return end
+  require("moth").collect()
+  most = math.max(FEW, 2 * count())
+end
+
+-- Threads that the system refuses may be there when those of passes that were left have ended.
+local function start(job, first, n)
+  local lua, h = host_lua(), lib.Handle()
+  for try = 1, 3 do
+    local programs, held = programs_of(job, first, n)
+    local status = C.moth_workers_start(ctx, lua, programs, n, h)
+    if status >= 0 then return lib.adopt(h, status) end
+    local _, problem = pcall(lib.check, status, "DataLoader")
+    for _, each in ipairs(held) do pack.drop(each.tokens, each.n) end
+    if try == 3 or status ~= C.MOTH_E_MEM then error(problem, 0) end
+    require("moth").collect()
+  end
+end
+
 --- Starts workers.
 -- @param job          what they are to do: {source, num_workers, whole, samples, stream, collate,
 --                     init, seed}
 -- @param first, last  which of all
 function crew.start(job, first, last)
-  local moth, lua, n = require "moth", host_lua(), last - first + 1
+  local moth = require "moth"
+  drop_left()
   job.dtype, job.limit = moth.get_default_dtype(), moth.memory().limit_bytes
-  local programs, held = programs_of(job, first, n)
-  local h = lib.Handle()
-  local status = C.moth_workers_start(ctx, lua, programs, n, h)
-  if status < 0 then
-    for _, each in ipairs(held) do pack.drop(each.tokens, each.n) end
-    lib.check(status, "DataLoader")
-  end
-  h = lib.adopt(h, status)
+  local h = start(job, first, last - first + 1)
   C.moth_keep_always(ctx, h)
-  return {handle = h, number = 0, message = ffi.new("moth_message"),
-          answer = ffi.new("moth_message"), process = ffi.C.getpid()}
+  local self = {handle = h, number = 0, message = ffi.new("moth_message"),
+                answer = ffi.new("moth_message"), process = ffi.C.getpid()}
+  crews[self] = true
+  return self
 end
 
 --- Raises where workers could not be made of a job, before any is.
