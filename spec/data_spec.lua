@@ -107,6 +107,17 @@ describe("datasets of datasets", function()
 end)
 
 describe("a DataLoader", function()
+  it("may be walked within a walk, also where batches begin with equal strings", function()
+    local loader = data.DataLoader {moth.arange(3), collate_fn = function(list)
+      return "abc", list[1]:item()
+    end}
+    local seen = {}
+    for _, i in loader do
+      for _, j in loader do seen[#seen + 1] = 10 * i + j end
+    end
+    assert.same({0, 1, 2, 10, 11, 12, 20, 21, 22}, seen)
+  end)
+
   it("gives batches in order, the last one smaller", function()
     local loader = data.DataLoader {ten(), batch_size = 4}
     local labels, sizes = labels_of(loader)

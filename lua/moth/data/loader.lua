@@ -217,6 +217,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   self.batch_size, self.drop_last, self.collate_fn = batch_size, drop_last, collate_fn
   self.pin_memory = pin_memory
   self.passes = setmetatable({}, {__mode = "k"}) -- the last batch's first value -> its pass
+  self.recent = {} -- ... of those whose first value is a string, a number or a boolean
   if type(source) == "table" and getmetatable(source) == nil and #source == 1 then
     source = source[1] -- DataLoader{dataset}: a list of arguments without names
   end
@@ -463,10 +464,29 @@ end
 
 -- ---- walking ----
 
--- Remembers which pass a batch came from: its first value is what `for` hands back.
+-- Remembers which pass a batch came from: its first value is what `for` hands back. Strings and
+-- numbers never leave a weak table: of passes that begin a batch with one, the last two are kept,
+-- for a loop within a loop.
 local function remember(self, pass, first, ...)
-  if first ~= nil then self.passes[first] = pass end
+  local recent = self.recent
+  if type(first) == "string" or type(first) == "number" or type(first) == "boolean" then
+    if #recent == 2 then table.remove(recent, 1) end
+    recent[#recent + 1] = {first = first, pass = pass}
+  elseif first ~= nil then
+    self.passes[first] = pass
+  end
   return first, ...
+end
+
+-- The pass of a batch; those that began behind it have been left.
+local function recall(self, last)
+  local pass, recent = self.passes[last], self.recent
+  self.passes[last] = nil
+  while not pass and #recent > 0 do
+    local each = table.remove(recent)
+    if each.first == last then pass = each.pass end
+  end
+  return pass
 end
 
 --- `for input, target in loader do`: called with nil at first, then with the last first value.
@@ -475,8 +495,7 @@ function DataLoader:__call(_, last)
   if last == nil then
     pass = self:iter()
   else
-    pass = self.passes[last]
-    self.passes[last] = nil
+    pass = recall(self, last)
     if not pass then
       errors.raise("a DataLoader is for `for input, target in loader do`, or loader:iter()",
         "E_STATE")
