@@ -352,6 +352,15 @@ describe("a DataLoader with workers", function()
       "E_UNSUPPORTED")
   end)
 
+  it("refuses tensors that require a gradient, which would not arrive", function()
+    local x = moth.ones(3, 2, {requires_grad = true})
+    refuses(x, {}, "f32 %(3, 2%) requires a gradient.*x:detach", "E_GRAPH")
+    refuses(data.TensorDataset(moth.ones(3), x), {}, "requires a gradient", "E_GRAPH")
+    assert.equal(3, #batches(data.DataLoader(x:detach(), {num_workers = 1})))
+    assert.has_error_like(data.DataLoader(sets.Learned(3), {num_workers = 1}):iter(),
+      "in worker 1: .*requires a gradient")
+  end)
+
   it("says what is wrong with an argument", function()
     local x = moth.ones(3)
     refuses(x, {num_workers = -1}, "a number from 0 to 256", "E_DOMAIN")
@@ -421,6 +430,56 @@ describe("a DataLoader with workers", function()
       batches(loader)
     end
     assert.is_true(settled() <= n)
+  end)
+
+  it("has few threads where many passes are left", function()
+    local n = settled()
+    for _ = 1, 30 do
+      data.DataLoader(sets.Squares(9), {num_workers = 2})(nil, nil)
+    end
+    local now
+    for _ = 1, 100 do
+      now = threads()
+      if now <= n + 12 then break end
+      os.execute "sleep 0.05"
+    end
+    assert.is_true(now <= n + 12, now - n .. " threads")
+  end)
+
+  it("begins again where the system has no more threads for passes that were left", function()
+    if process.sanitized then
+      pending "limits the address space"
+      return
+    end
+    local text = process.lua(([[
+      package.path = %q .. "?.lua;" .. package.path
+      local ffi, moth = require "ffi", require "moth"
+      ffi.cdef "int setrlimit(int resource, const uint64_t *limit);"
+      moth.set_num_threads(1)
+      local set = require("spec.support.sets").Squares(9)
+      local loader = moth.data.DataLoader(set, {num_workers = 4})
+      local limit = io.open("/proc/self/statm"):read "*n" * 4096 + 6 * 2 ^ 30
+      ffi.C.setrlimit(9, ffi.new("uint64_t[2]", limit, limit)) -- RLIMIT_AS: six stacks
+      for _ = 1, 3 do
+        for _ in loader do break end
+      end
+      local fine, message = pcall(function() -- held: no collection helps
+        return {loader:iter(), loader:iter()}
+      end)
+      print(fine, moth.errcode(), message)
+    ]]):format(require("moth.error").root), {stack = 2 ^ 20})
+    assert.matches("^false%s+E_MEM.*the system would not start 4 more threads\nrc=0", text)
+  end)
+
+  it("forgets a pass that was left, also where a batch begins with a string", function()
+    local n, i = settled(), 0
+    local loader = data.DataLoader(sets.Squares(9), {num_workers = 1, collate_fn = function()
+      i = i + 1
+      return "batch " .. i
+    end})
+    for _ = 1, 3 do loader(nil, nil) end
+    assert.is_true(settled() <= n + 2)
+    assert.equal(9, #batches(loader))
   end)
 
   it("costs no processor while it waits to be asked", function()

@@ -41,6 +41,8 @@ dataset("Wrong", function(self, i)
   return moth.tensor(i)
 end)
 
+dataset("Learned", function() return moth.ones(2, {requires_grad = true}) * 2 end)
+
 -- Counts how often it is asked, in a tensor that all states share.
 dataset("Counted", function(self, i)
   self.shared:add_(1)
