@@ -8,6 +8,7 @@
 -- of the module pass through an identity Function each; the one at the outputs runs first.
 
 local class = require "moth.class"
+local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local named = require "moth.nn.named"
@@ -40,13 +41,12 @@ function Handle:remove()
   end
 end
 
-local function add_hook(list, fname, fn, options)
-  if type(fn) ~= "function" then
-    errors.argument(fname, "hook", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
-  end
+local HOOK = {"function", "hook", "what is called"}
+local PREPEND = {"bool", "prepend", "does it run before the others?", default = false}
+
+local function add_hook(list, fn, prepend)
   sight.changed()
   local hook = {fn = fn}
-  local prepend = type(options) == "table" and options.prepend
   table.insert(list, prepend and 1 or #list + 1, hook)
   return Handle(list, hook)
 end
@@ -448,15 +448,17 @@ return function(Module, STORE)
   Module.sight = sight
 
   for name, kind in pairs(own) do
+    local parse = define.signature(name, {HOOK, PREPEND})
     --- Adds a hook to this module; `{prepend = true}` puts it before the others.
+    -- There is no `with_kwargs` or `always_call`.
     -- forward_pre: fn(module, args); forward: fn(module, args, output);
     -- full_backward_pre: fn(module, grad_output); full_backward: fn(module, grad_input,
     -- grad_output); state_dict_pre: fn(module, prefix, keep_vars); state_dict_post: fn(module,
     -- state_dict, prefix); load_state_dict_pre: fn(module, state_dict, prefix, strict);
     -- load_state_dict_post: fn(module, keys).
     -- @return a handle with :remove()
-    Module[name] = function(self, fn, options)
-      return (add_hook(hooks_of(STORE, self, kind), name, fn, options))
+    Module[name] = function(self, ...)
+      return (add_hook(hooks_of(STORE, self, kind), parse(...)))
     end
   end
 
@@ -465,14 +467,15 @@ return function(Module, STORE)
                            full_backward_pre_hook = "backward_pre",
                            full_backward_hook = "backward"} do
     local fname = "register_module_" .. name
+    local parse = define.signature(fname, {HOOK})
     --- Adds a hook to all modules; the module's own hooks run after these.
-    functions[fname] = function(fn) return (add_hook(global[kind], fname, fn)) end
+    functions[fname] = function(...) return (add_hook(global[kind], (parse(...)))) end
   end
   for _, kind in ipairs {"module", "parameter", "buffer"} do
     local fname = "register_module_" .. kind .. "_registration_hook"
-    local list = Module.registration_hooks[kind]
+    local list, parse = Module.registration_hooks[kind], define.signature(fname, {HOOK})
     --- Adds fn(module, name, value), called when a value is registered; it may return another.
-    functions[fname] = function(fn) return (add_hook(list, fname, fn)) end
+    functions[fname] = function(...) return (add_hook(list, (parse(...)))) end
   end
   Module.global_hooks = functions
 

@@ -323,6 +323,17 @@ describe("moth.distributions refuses", function()
   end)
 end)
 
+describe("a transform without arguments", function()
+  it("refuses any", function()
+    for _, name in ipairs { "ExpTransform", "SigmoidTransform", "TanhTransform" } do
+      assert.has_error_like(function() D[name] { cache_sise = 1 } end,
+        "'" .. name .. "' has no argument 'cache_sise'")
+      assert.has_error_like(function() D[name](1) end, "'" .. name .. "' takes 0 arguments")
+      assert.equal(name, nn.typename(D[name]()))
+    end
+  end)
+end)
+
 describe("a distribution of one's own", function()
   it("needs what it uses, and a divergence may be told", function()
     local Twice = nn.class("Twice", D.Normal)

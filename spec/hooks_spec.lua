@@ -113,6 +113,32 @@ describe("forward hooks", function()
     assert.equal("once always always always", notes())
   end)
 
+  it("refuse options that they do not have", function()
+    local m, ran = linear(), {}
+    local function mark(name) return function() ran[#ran + 1] = name end end
+    local function refuses(wanted, name, ...)
+      local ok, message = pcall(m[name], m, mark "never", ...)
+      assert.is_false(ok)
+      assert.is_truthy(tostring(message):find(wanted, 1, true), message)
+    end
+    refuses("'register_forward_hook' has no argument 'prepned'; did you mean 'prepend'?",
+      "register_forward_hook", {prepned = true})
+    refuses("no argument 'with_kwargs'", "register_forward_hook", {with_kwargs = true})
+    refuses("no argument 'always_call'", "register_forward_hook", {always_call = true})
+    refuses("no argument 'with_kwargs'", "register_forward_pre_hook", {with_kwargs = true})
+    refuses("bad argument 'prepend' to 'register_full_backward_hook'",
+      "register_full_backward_hook", {prepend = 3})
+    refuses("takes 2 arguments, got one more", "register_state_dict_post_hook", true, 1)
+    assert.has_error_like(function()
+      nn.register_module_forward_hook(mark "never", {always_call = true})
+    end, "'register_module_forward_hook' has no argument 'always_call'")
+    m:register_forward_hook(mark "second")
+    m:register_forward_hook(mark "first", true)
+    m:register_forward_hook {mark "before", prepend = true}
+    m(moth.ones(1, 2))
+    assert.same({"before", "first", "second"}, ran)
+  end)
+
   it("want functions", function()
     assert.has_error_like(function() linear():register_forward_hook(3) end,
       "bad argument 'hook' to 'register_forward_hook' %(a function is needed, got 3%)")

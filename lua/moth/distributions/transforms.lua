@@ -84,6 +84,9 @@ end
 --- exp(x).
 local ExpTransform = class("ExpTransform", Transform)
 M.ExpTransform = ExpTransform
+ExpTransform.signature = define.signature("ExpTransform", {})
+
+function ExpTransform:init() end
 
 function ExpTransform._call(_, x) return (x:exp()) end
 function ExpTransform._inverse(_, y) return (y:log()) end
@@ -92,6 +95,9 @@ function ExpTransform.log_abs_det_jacobian(_, x) return x end
 --- 1 / (1 + exp(-x)).
 local SigmoidTransform = class("SigmoidTransform", Transform)
 M.SigmoidTransform = SigmoidTransform
+SigmoidTransform.signature = define.signature("SigmoidTransform", {})
+
+function SigmoidTransform:init() end
 
 function SigmoidTransform._call(_, x) return (x:sigmoid()) end
 function SigmoidTransform._inverse(_, y) return (y:logit(tools.eps(y))) end
@@ -103,6 +109,9 @@ end
 --- tanh(x). What rounding made 1 or -1 is undone as the number before it, so that it stays finite.
 local TanhTransform = class("TanhTransform", Transform)
 M.TanhTransform = TanhTransform
+TanhTransform.signature = define.signature("TanhTransform", {})
+
+function TanhTransform:init() end
 
 function TanhTransform._call(_, x) return (x:tanh()) end
 
