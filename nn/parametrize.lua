@@ -36,6 +36,13 @@ function parametrize.check(fname, module, name)
     end
     return kind
   end
+  local row = store.computed and store.computed[name]
+  if row then
+    errors.argument(fname, "name", ("'%s' of %s %s"):format(tostring(name), class.typename(module),
+      row.how and ("already has a %s; remove_%s takes it away"):format(row.how.what, row.how.what)
+      or row.pruned and "is pruned; prune.remove makes it plain again"
+      or "is parametrized; parametrize.remove_parametrizations makes it plain again"), "E_STATE")
+  end
   for other, its in pairs(store.kind) do
     if its ~= "module" then names[#names + 1] = other end
   end
