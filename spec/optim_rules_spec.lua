@@ -175,6 +175,8 @@ describe("LBFGS", function()
     assert.has_error_like(function() opt:step() end, "bad argument 'closure' to 'step'")
     assert.has_error_like(function() opt:step(function() return "low" end) end,
       "a function that returns the loss is needed; it returned a string %('low'%)")
+    assert.has_error_like(function() opt:step(function() return moth.ones(2) end) end,
+      "'closure' to 'step' %(a function that returns the loss is needed; it returned f32")
     assert.is_true(moth.is_grad_enabled())
   end)
 

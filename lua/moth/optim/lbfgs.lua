@@ -157,7 +157,7 @@ local function problem_of(self, closure)
   function problem.here()
     local loss = enable_grad(closure)
     problem.evaluations = problem.evaluations + 1
-    local value = lib.istensor(loss) and loss:item() or loss
+    local value = lib.istensor(loss) and loss:numel() == 1 and loss:item() or loss
     if type(value) ~= "number" then
       errors.argument("step", "closure", "a function that returns the loss is needed; it returned "
         .. errors.describe(loss), "E_TYPE")
