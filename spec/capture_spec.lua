@@ -308,6 +308,12 @@ describe("a captured step", function()
     assert.are.equal(4, step(moth.ones(4)):item())
   end)
 
+  it("names a function as its caller knows it in an error", function()
+    local step = moth.capture(function(x) return moth.linalg.cholesky(x) end)
+    for _ = 1, 2 do step(moth.eye(2)) end
+    assert.has_error_like(function() step(-moth.eye(2)) end, "bad argument 'A' to 'cholesky'")
+  end)
+
   it("verifies: a Lua counter that decides is found", function()
     local n, net = 0, small()
     local opt = optim.Adam(net:parameters())
@@ -321,6 +327,11 @@ describe("a captured step", function()
     bad(moth.ones(1))
     bad(moth.ones(1))
     assert.has_error_like(function() for _ = 1, 4 do bad(moth.ones(1)) end end, "constant")
+    for _ = 1, 6 do -- more than are compared: what was found stays true
+      assert.has_error_like(function() bad(moth.ones(1)) end, "constant")
+    end
+    bad:free()
+    assert.has_error_like(function() bad(moth.ones(1)) end, "was freed")
   end)
 
   it("verifies without changing what the steps do", function()

@@ -117,7 +117,8 @@ local function slow(self, status, ...)
   if status == WANT then
     lib.due()
   elseif status < 0 then
-    errors.status(status, ffi.string(C.moth_error_op(ctx)))
+    -- as the function is called: ops of moth.linalg begin with its name
+    errors.status(status, (ffi.string(C.moth_error_op(ctx)):gsub("^linalg_", "")))
   end
   return give(r.results)
 end
@@ -145,6 +146,7 @@ end
 function Step:free()
   for _, r in ipairs(self.list) do recording.free(r) end
   self.list, self.last, self.freed = {}, nil, true
+  self.left, self.wrong = 0, nil
 end
 
 local function count(n, what) return ("%d %s%s"):format(n, what, n == 1 and "" or "s") end
@@ -209,13 +211,15 @@ local function compare(self, r, eager)
     if own[i] ~= eager[i] then what = "result " .. i end
   end
   if not what then return end
-  self.left = 0
-  errors.raise(what .. " is another after a replay than after the step itself: something that the "
-    .. "recording holds as a constant (a Lua number, a branch) has changed", "E_STATE")
+  self.left = math.huge -- and each further call says so again
+  self.wrong = what .. " is another after a replay than after the step itself: something that the "
+    .. "recording holds as a constant (a Lua number, a branch) has changed"
+  errors.raise(self.wrong, "E_STATE")
 end
 
 -- Runs the step itself, takes that back, replays it, and compares.
 verified = function(self, ...)
+  if self.wrong then errors.raise(self.wrong, "E_STATE") end
   local r = self.last
   if not r then return run_and_record(self, ...) end
   lib.check(C.moth_capture_keep(ctx, r.id), "capture")
@@ -283,7 +287,7 @@ end
 -- with `momentum = moth.none`, `scaler:update(new_scale)`, scaling after an update.
 -- @param fn      the step
 -- @param verify  the first so many replays are compared, bit for bit, with the step itself, run on
---                the same state; raises if they differ (default 0)
+--                the same state; raises if they differ, and at each call from then on (default 0)
 -- @return the step: call it as fn; `:free()` gives back what it holds
 function capture.capture(...)
   return (step_of("capture", false, parse(...)))

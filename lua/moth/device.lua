@@ -208,7 +208,8 @@ end
 -- the step runs on a GPU. `tostring(step)` says how many graphs a call is, and what runs beside;
 -- fewer than 4 launches in a row gain nothing as a graph and stay single ops.
 -- @param fn      the step: tensors in, tensors out
--- @param verify  the first so many replays are compared with the step itself (default 0)
+-- @param verify  the first so many replays are compared with the step itself; raises if they
+--                differ, and at each call from then on (default 0)
 -- @return the step: call it as fn; `:free()` gives back what it holds
 function cuda.graph(...) return (require "moth.capture".graph(...)) end
 
