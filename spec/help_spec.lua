@@ -177,6 +177,19 @@ describe("help of a name", function()
     intact.refuses(function() return (help.text "nn.init.xavier") end, "xavier_")
   end)
 
+  it("says of a method without words of its own what its base says", function()
+    local Normal = moth.distributions.Normal
+    for _, what in ipairs { Normal.log_prob, Normal(0, 1).log_prob,
+                            "distributions.Normal.log_prob" } do
+      has(help.text(what), "The logarithm of the density")
+      has(help.text(what), "continuous.lua")
+    end
+  end)
+
+  it("says where numbers are rounded on the way", function()
+    has(help.text(moth.optim.Muon), "bfloat16")
+  end)
+
   it("lists what else has that name", function()
     local text = help.text "normal_"
     has(text, "nn.init.normal_")

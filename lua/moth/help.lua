@@ -180,11 +180,25 @@ local function page(fn, sig, path)
   return concat(lines, "\n")
 end
 
+-- What a base says of a method that has no words of its own, as Distribution of Normal's log_prob.
+local function inherited_comment(fn, name)
+  for _, row in ipairs(places.methods(name)) do
+    local base = class.written(row.value) == class.written(fn) and class.base(row.class)
+    while base do
+      local method = rawget(base, name)
+      local text = type(method) == "function" and written_above(method)
+      if text then return text end
+      base = class.base(base)
+    end
+  end
+end
+
 -- The text about a function without a record.
 local function of_function(fn, path)
   local text, info = written_above(fn)
   if info.what == "C" then return "a function written in C: Lua's own, or the host's" end
   local head = lines_of(info.source)[info.linedefined] or ""
+  if not text then text = inherited_comment(fn, head:match("[:.]([%w_]+)%s*%(") or "") end
   path = path or places.home(fn, head:match("([%w_]+)%s*%(") or "") or places.reach(fn)
   local names = parameters(class.written(fn), not path)
   local lines = { path and path .. names }

@@ -197,7 +197,8 @@ end
 -- ---- Muon ----
 
 --- Muon (Jordan et al., 2024), for the matrices between a network's layers: steps whose singular
--- values are all near 1. Give the other parameters to AdamW.
+-- values are all near 1. Give the other parameters to AdamW. The iteration that makes them so runs
+-- in bfloat16, as PyTorch's does, whatever the parameters are.
 -- @param params           list of matrices, or of groups {params = list, lr = ..., ...}
 -- @param lr               learning rate (default 1e-3)
 -- @param weight_decay     share by which the parameter shrinks (default 0.1)
