@@ -133,11 +133,13 @@ DataLoader.signature = define.signature("DataLoader", {
   {"any", "batch_sampler", "gives lists of positions, instead of all the above", optional = true},
   {"function", "collate_fn", "makes a batch of a list of samples", optional = true},
   {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
-  {"generator", "generator", "source of random numbers for shuffle", optional = true},
-  {"int", "num_workers", "threads that make batches; 0: this one does", default = 0},
+  {"generator", "generator", "source of random numbers for shuffle and workers", optional = true},
+  {"int", "num_workers", "threads that make batches; 0: this one does. The dataset needs " ..
+    ":worker() (help of data.Dataset)", default = 0},
   {"bool", "pin_memory", "put batches into pinned memory? (needs a GPU)", default = false},
   {"float", "timeout", "seconds to wait for a batch of the workers; 0: for ever", default = 0},
-  {"any", "worker_init_fn", "a data.source that each worker calls with its id", optional = true},
+  {"any", "worker_init_fn", "a data.source that each worker calls with its id; each batch is " ..
+    "seeded anew", optional = true},
   {"int", "prefetch_factor", "batches that each worker makes in advance; 2", optional = true},
   {"bool", "persistent_workers", "do the workers live on after a pass?", default = false},
 })
@@ -184,19 +186,23 @@ end
 -- @param batch_sampler  gives lists of positions; excludes the four around it
 -- @param collate_fn     function(list of samples) -> the batch (default: default_collate)
 -- @param drop_last      leave out a last batch that is not full (default false)
--- @param generator      source of random numbers for shuffle
+-- @param generator      source of random numbers for shuffle, and of the seed that the workers'
+--                       random numbers have in a pass; default: the one of moth.manual_seed
 -- @param num_workers    threads that make batches, each in a Lua state of its own (default 0: this
 --                       one does). The batches are the same, in the same order. A dataset must say
 --                       how another state makes it: be given as data.source("module", ...), or have
 --                       :worker() that returns that, as TensorDataset, datasets of those and
---                       data.csv do. Of a stream each worker walks its own copy, and batches come
+--                       data.csv do:
+--                       function Train:worker() return data.source("images:Train", self.folder) end
+--                       Of a stream each worker walks its own copy, and batches come
 --                       of them in turn: with several it must ask data.get_worker_info().
 --                       A collate_fn that is a data.source runs in the workers, a function in this
 --                       state
 -- @param pin_memory     put the tensors of batches into pinned memory, from which
 --                       x:to("cuda", {non_blocking = true}) copies while the CPU goes on
 -- @param timeout        seconds to wait for a batch of the workers (default 0: for ever)
--- @param worker_init_fn  a data.source, called in each worker with its id, from 1
+-- @param worker_init_fn  a data.source, called in each worker with its id, from 1. Each batch is
+--                       seeded anew: manual_seed there changes nothing of what `get` draws
 -- @param prefetch_factor  batches that each worker makes in advance (default 2)
 -- @param persistent_workers  do the workers live on after a pass? (default false)
 function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, drop_last,
@@ -215,7 +221,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
       "goes without batch_size, shuffle, sampler and drop_last")
   end
   self.batch_size, self.drop_last, self.collate_fn = batch_size, drop_last, collate_fn
-  self.pin_memory = pin_memory
+  self.pin_memory, self.generator = pin_memory, generator
   self.passes = setmetatable({}, {__mode = "k"}) -- the last batch's first value -> its pass
   self.recent = {} -- ... of those whose first value is a string, a number or a boolean
   if type(source) == "table" and getmetatable(source) == nil and #source == 1 then
@@ -418,25 +424,26 @@ function DataLoader:iter()
   local state, resume = randomness(self), self.resume
   local now = state:tolist()
   local pass = {batch = resume and resume.batch or 0, random = resume and resume.random or now}
-  if self.workers then pass.number = workers.count(self, resume) end
+  if self.workers then workers.seed(self, pass, resume) end
   self.resume = nil
   if resume then set_randomness(state, resume.random) end
   local ok, step = pcall(begin, self, pass.batch, pass)
   if resume then set_randomness(state, now) end
   if not ok then error(step, 0) end
+  if self.workers then workers.seeded(self, pass) end
   self.pass = pass
   return function() return counted(self, pass, step()) end
 end
 
---- Where the pass in progress is, as a plain table: how many batches it gave, and the state that
--- the generator of its order had at its beginning. Between passes: that the next one is a new one.
--- A sampler of one's own must draw its whole order in :iter(); a stream is run through again.
+--- Where the pass in progress is, as a plain table: how many batches it gave, the state that the
+-- generator of its order had at its beginning, and the seed of its workers. Between passes: that
+-- the next one is a new one. A sampler of one's own must draw its whole order in :iter(); a stream
+-- is run through again.
 function DataLoader:state_dict()
   local pass = self.pass or self.resume
   local state = {batch = pass and pass.batch or 0, batch_size = self.batch_size,
                  samples = samples_of(self)}
-  if pass then state.random = {unpack(pass.random)} end
-  if self.workers then state.pass = self.workers.passes end -- what `get` draws depends on it
+  if pass then state.random, state.seed = {unpack(pass.random)}, pass.seed end
   return state
 end
 
@@ -444,7 +451,8 @@ end
 -- left as it is: put its state back as that of a checkpoint.
 function DataLoader:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or type(state_dict.batch) ~= "number"
-     or (state_dict.random ~= nil and type(state_dict.random) ~= "table") then
+     or (state_dict.random ~= nil and type(state_dict.random) ~= "table")
+     or (state_dict.seed ~= nil and type(state_dict.seed) ~= "number") then
     errors.argument("load_state_dict", "state_dict",
       "what a DataLoader's state_dict() gives is needed, got " .. errors.describe(state_dict),
       "E_TYPE")
@@ -456,9 +464,9 @@ function DataLoader:load_state_dict(state_dict)
     end
   end
   self.pass, self.resume = nil, nil
-  if self.workers then self.workers.passes = state_dict.pass or 0 end
   if state_dict.random then
-    self.resume = {batch = state_dict.batch, random = {unpack(state_dict.random)}}
+    self.resume = {batch = state_dict.batch, random = {unpack(state_dict.random)},
+                   seed = state_dict.seed}
   end
 end
 

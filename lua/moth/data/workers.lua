@@ -4,6 +4,7 @@
 local class = require "moth.class"
 local dataset = require "moth.data.dataset"
 local errors = require "moth.error"
+local kinds = require "moth.kinds"
 local sources = require "moth.data.source"
 
 local workers = {info = nil} -- info: in a worker's state, set by worker.lua
@@ -12,9 +13,10 @@ local workers = {info = nil} -- info: in a worker's state, set by worker.lua
 -- that of Moth's and of Lua's random numbers for the batch under way; and `dataset`, this worker's
 -- own. Elsewhere nil.
 --
--- Each batch has a seed of its own, made of the state that the loader's generator has when the pass
--- begins, of how many passes came before, and of the batch's number: what `get` draws does not
--- depend on which worker draws it, or on how many there are.
+-- Each pass has a seed, of the loader's `generator` or else of the one that moth.manual_seed seeds,
+-- and each batch one of its own, of the pass's and of the batch's number: what `get` draws does not
+-- depend on which worker draws it or how many there are, nor on a manual_seed in worker_init_fn.
+-- (Of a stream each worker counts its own batches, with seeds of its own.)
 function workers.get_worker_info()
   workers.asked = true
   return workers.info
@@ -66,7 +68,7 @@ function workers.init(self, options)
   end
   local collate = sources.is(self.collate_fn) and self.collate_fn or nil
   self.workers = {
-    passes = 0, timeout = options.timeout, persistent = options.persistent_workers,
+    timeout = options.timeout, persistent = options.persistent_workers,
     ahead = options.prefetch_factor or 2, crews = {},
     samples = self.collate_fn ~= nil and not collate,
     job = {source = source_of(self.dataset), num_workers = options.num_workers, collate = collate,
@@ -80,12 +82,29 @@ end
 
 -- ---- passes ----
 
---- The number of a pass that begins.
--- @param resume  whether it goes on with one that load_state_dict told of
-function workers.count(self, resume)
-  local w = self.workers
-  if not resume then w.passes = w.passes + 1 end
-  return w.passes
+local function state_of(self)
+  local generator = self.generator or require("moth").default_generator
+  return kinds.help.state_of(generator):tolist()
+end
+
+--- Gives a pass that begins its seed, of the state that the loader's generator has.
+-- @param resume  that of the pass that load_state_dict told of, if it goes on with one
+function workers.seed(self, pass, resume)
+  if resume and resume.seed then
+    pass.seed = resume.seed
+    return
+  end
+  local state = state_of(self)
+  pass.seed, pass.before = require("moth.data.crew").seed(state[1], state[2]), state
+end
+
+--- Leaves no pass the seed of the one before. Where the order was drawn of the same generator, its
+-- state is another one already: a pass in a random order draws as much as without workers.
+function workers.seeded(self, pass)
+  local before, now = pass.before, state_of(self)
+  if before and before[1] == now[1] and before[2] == now[2] then
+    require("moth").rand(1, {generator = self.generator, device = "cpu"})
+  end
 end
 
 -- Workers `first` to `last` for a pass; those of the one before, if they live on.
@@ -100,19 +119,13 @@ local function crew_of(self, first, last, seed, whole)
   return started
 end
 
-local function seed_of(pass)
-  local crew = require "moth.data.crew"
-  return crew.seed(crew.seed(pass.random[1], pass.random[2]), pass.number)
-end
-
 --- Begins a pass.
 -- @param next_batch  function that gives lists of positions, then nil
--- @param pass        {batch = how many batches are behind it, random = the generator's state at its
---                    beginning, number}
+-- @param pass        {batch = how many batches are behind it, seed}
 -- @param whole       whether the dataset gives whole batches
 -- @return a function that gives a batch at a time, or a list of samples, then nil
 function workers.begin(self, next_batch, pass, whole)
-  local w, n, seed = self.workers, self.workers.job.num_workers, seed_of(pass)
+  local w, n, seed = self.workers, self.workers.job.num_workers, pass.seed
   return (require("moth.data.crew").pass(crew_of(self, 1, n, seed, whole), next_batch, {
     ahead = n * w.ahead, seed = seed, skip = pass.batch, timeout = w.timeout,
     once = not w.persistent,
@@ -132,7 +145,7 @@ end
 --- Begins a pass of a stream: each worker has a copy of it, and they give a batch in turn.
 -- @return as workers.begin
 function workers.begin_stream(self, pass)
-  local w, seed, steps, at = self.workers, seed_of(pass), {}, 1
+  local w, seed, steps, at = self.workers, pass.seed, {}, 1
   local crew = require "moth.data.crew"
   for id = 1, w.job.num_workers do
     local own = crew.seed(seed, id)
