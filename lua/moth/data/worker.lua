@@ -101,10 +101,20 @@ local function place_of(problem)
   return (" (%s of the dataset: %s:%d)"):format(name, where.short_src, where.linedefined)
 end
 
+-- An error as text: any value can be raised.
+local function text_of(problem)
+  local kind, meta = type(problem), getmetatable(problem)
+  if kind == "string" or type(meta) == "table" and meta.__tostring then return tostring(problem) end
+  local given = kind == "table" and rawget(problem, "message")
+  if type(given) == "string" then return given end
+  return "an error was raised that is " .. errors.describe(problem)
+end
+
 local function failed(problem)
   local code = errors.code()
   if code == "E_INTERRUPT" then return "again" end -- the host's Ctrl-C, which this heard too
-  problem = tostring(problem)
+  local told, text = pcall(text_of, problem)
+  problem = told and text or "an error that cannot be told: " .. tostring(text)
   return "error", problem .. place_of(problem), code ~= "OK" and code or "E_STATE"
 end
 
@@ -123,10 +133,7 @@ local function no_exit()
   error("os.exit was called in a worker of a DataLoader", 2)
 end
 
---- Runs a worker to its end.
--- @param text    what it is: {id, num_workers, seed, source, ...}, written by crew.lua
--- @param tokens  of its tensors, a list of numbers
-function worker.run(text, tokens)
+local function run(text, tokens)
   local moth = require "moth"
   local list = lib.array("uint64_t", #tokens + 1)
   for i, token in ipairs(tokens) do list[i - 1] = token end
@@ -146,6 +153,15 @@ function worker.run(text, tokens)
     local number = got.number
     batch(make, number, pack.read(ffi.string(got.text.at, got.text.size), got.tokens, 0))
   end
+end
+jit.off(run)
+
+--- Runs a worker to its end.
+-- @param text    what it is: {id, num_workers, seed, source, ...}, written by crew.lua
+-- @param tokens  of its tensors, a list of numbers
+function worker.run(text, tokens)
+  local fine, problem = pcall(run, text, tokens)
+  if not fine then error(text_of(problem), 0) end
 end
 jit.off(worker.run)
 
