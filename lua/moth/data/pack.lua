@@ -38,10 +38,12 @@ local function whole_text(t)
   return concat(t, ",")
 end
 
+local function refuse(out, text, code) (out.refuse or errors.raise)(text, code) end
+
 local function write_table(out, t)
   local depth = out.depth + 1
   if depth > 100 then
-    errors.raise("a table that contains itself, or is 100 deep, cannot go to a worker", "E_TYPE")
+    refuse(out, "a table that contains itself, or is 100 deep, cannot go to a worker", "E_TYPE")
   end
   local whole = whole_text(t)
   if whole then
@@ -99,7 +101,7 @@ write = function(out, value)
   elseif kind == "table" and getmetatable(value) == nil then
     write_table(out, value)
   elseif kind ~= "table" or not write_object(out, value) then
-    errors.raise(errors.describe(value) .. " cannot go to or from a worker; numbers, strings, " ..
+    refuse(out, errors.describe(value) .. " cannot go to or from a worker; numbers, strings, " ..
       "booleans, tensors, plain tables of them and data.source(...) can", "E_TYPE")
   end
 end
@@ -111,6 +113,16 @@ function pack.write(n, ...)
   out[1] = n .. ";"
   for i = 1, n do write(out, (select(i, ...))) end
   return concat(out), out.tensors
+end
+
+--- Raises where one of the arguments of a source could not be written.
+function pack.check(...)
+  for i = 1, select("#", ...) do
+    local function refused(text, code)
+      errors.argument("source", "...", ("number %d: %s"):format(i, text), code)
+    end
+    write({depth = 0, tensors = {}, seen = {}, refuse = refused}, (select(i, ...)))
+  end
 end
 
 local one = ffi.new("uint64_t[1]")

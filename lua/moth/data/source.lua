@@ -25,6 +25,7 @@ function Source:init(module, ...)
       errors.describe(module))
   end
   self.n, self.args = select("#", ...), {...}
+  if self.n > 0 then require("moth.data.pack").check(...) end
 end
 
 local function found(module)
