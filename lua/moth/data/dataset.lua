@@ -12,6 +12,8 @@ local dataset = {}
 --- The base of datasets. Subclasses have `:len()` and `:get(i)`, i from 1; several results of
 -- `get` are one sample: write `return x, y`. A list, `return {x, y}`, is one component, which a
 -- DataLoader gives as one table of batches. Lengths are `dataset:len()`; `#dataset` is always 0.
+-- For num_workers a class stands in a module, here images.lua, and says how a worker makes it anew:
+-- `function Train:worker() return data.source("images:Train", self.folder) end`.
 local Dataset = class("Dataset")
 dataset.Dataset = Dataset
 
