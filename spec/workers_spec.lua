@@ -1,31 +1,13 @@
 -- DataLoaders with workers: Lua states on threads of their own.
 
 local moth = require "moth"
+local answers = require "spec.support.answers"
 local child = require "spec.support.child"
 local process = require "spec.support.process"
 local sets = require "spec.support.sets"
 
 local nn, data = moth.nn, moth.data
-
--- What a loader gives, as plain values.
-local function plain(x)
-  if moth.is_tensor(x) then return {tostring(x.dtype), x:tolist()} end
-  if type(x) ~= "table" then return x end
-  local out = {}
-  for key, value in pairs(x) do out[key] = plain(value) end
-  return out
-end
-
-local function batches(loader, most)
-  local list, step = {}, loader:iter()
-  local function add(...)
-    if (...) == nil then return false end
-    list[#list + 1] = plain {...}
-    return #list ~= most
-  end
-  while add(step()) do end
-  return list
-end
+local batches, plain = answers.batches, answers.plain
 
 local function threads()
   local pipe = io.popen("ls /proc/" .. io.open("/proc/self/stat"):read "*n" .. "/task | wc -l")
@@ -154,19 +136,6 @@ describe("a worker", function()
     for id in pairs(ids) do assert.is_true(id == 1 or id == 2) end
   end)
 
-  it("draws random numbers that depend on the seed and the batch alone", function()
-    local function drawn(seed, n)
-      moth.manual_seed(seed)
-      local loader = data.DataLoader(sets.Noise(12), {batch_size = 2, num_workers = n})
-      return batches(loader), batches(loader)
-    end
-    local first, second = drawn(1, 1)
-    assert.same({first, second}, {drawn(1, 3)})
-    assert.are_not.same(first, second)
-    assert.are_not.same(first, (drawn(2, 3)))
-    assert.are_not.same(first[1], first[2])
-  end)
-
   it("can put the samples together itself", function()
     local loader = data.DataLoader(sets.Squares(4), {batch_size = 2, num_workers = 1,
       collate_fn = data.source("spec.support.sets:total", 10)})
@@ -174,35 +143,6 @@ describe("a worker", function()
     loader = data.DataLoader(sets.Squares(4), {batch_size = 2,
       collate_fn = data.source("spec.support.sets:total", 10)})
     assert.equal(80, batches(loader)[1][1][2])
-  end)
-end)
-
-describe("a pass with workers resumed in the middle", function()
-  it("goes on with the same batches, and draws the same", function()
-    local function make(n)
-      return data.DataLoader(data.StackDataset(sets.Squares(10), sets.Noise(10)),
-        {batch_size = 3, shuffle = true, num_workers = n})
-    end
-    moth.manual_seed(7)
-    local loader, state, random = make(2), nil, nil
-    batches(loader)
-    local step, rest = loader:iter(), {}
-    for i = 1, 4 do
-      local x, y = step()
-      if i == 2 then
-        moth.rand(3) -- what the model draws meanwhile
-        state, random = loader:state_dict(), moth.get_rng_state()
-      elseif i > 2 then
-        rest[#rest + 1] = plain {x, y}
-      end
-    end
-    assert.is_nil(step())
-    local after = batches(loader)
-    loader = make(1)
-    loader:load_state_dict(state)
-    moth.set_rng_state(random)
-    assert.same(rest, batches(loader))
-    assert.same(after, batches(loader))
   end)
 end)
 
@@ -283,12 +223,23 @@ describe("an error in a worker", function()
     assert.is_nil(step())
   end)
 
+  it("that is a table says what it was", function()
+    local step = data.DataLoader(sets.Thrown(4), {num_workers = 1}):iter()
+    assert.matches("in worker 1: no sample 1 %(get of the dataset: .*sets%.lua", raised(step))
+    assert.matches("in worker 1: thing 2 %(", raised(step))
+    assert.matches("in worker 1: an error was raised that is {3} %(", raised(step))
+    assert.matches("in worker 1: an error was raised that is nil %(", raised(step))
+  end)
+
   it("that made no dataset is raised by the first batch", function()
     local set = nn.class("Gone", data.Dataset)
     function set:len() return 3 end
     function set:worker() return data.source("spec.support.sets:dies") end
     assert.has_error_like(function() batches(data.DataLoader(set(), {num_workers = 2})) end,
       "a worker of the DataLoader has failed: .*sets%.lua:%d+: no dataset today")
+    function set:worker() return data.source("spec.support.sets:dies", {message = "gone"}) end
+    assert.has_error_like(function() batches(data.DataLoader(set(), {num_workers = 2})) end,
+      "a worker of the DataLoader has failed: gone$")
     function set:worker() return data.source("no.such.module") end
     assert.has_error_like(function() batches(data.DataLoader(set(), {num_workers = 2})) end,
       "there is no module 'no.such.module'")
@@ -357,8 +308,30 @@ describe("a DataLoader with workers", function()
     refuses(x, {}, "f32 %(3, 2%) requires a gradient.*x:detach", "E_GRAPH")
     refuses(data.TensorDataset(moth.ones(3), x), {}, "requires a gradient", "E_GRAPH")
     assert.equal(3, #batches(data.DataLoader(x:detach(), {num_workers = 1})))
+    local kept = data.source("moth.data.dataset:TensorDataset", x)
+    assert.equal(3, #batches(data.DataLoader(kept)))
+    refuses(kept, {}, "requires a gradient", "E_GRAPH")
     assert.has_error_like(data.DataLoader(sets.Learned(3), {num_workers = 1}):iter(),
       "in worker 1: .*requires a gradient")
+  end)
+
+  it("refuses a source with an argument that no worker could get, where it is made", function()
+    local function made(text, ...)
+      local fine, message = pcall(data.source, "slow:Set", ...)
+      assert.is_false(fine)
+      assert.matches("^[^\n]*bad argument '%.%.%.' to 'source' %(" .. text, message)
+      assert.equal("E_TYPE", moth.errcode())
+    end
+    made("number 1: a function cannot go to or from a worker; numbers, strings", print)
+    made("number 2: a function cannot", 1, {2, {x = print}})
+    made("number 2: a thread cannot", nil, {[coroutine.create(print)] = 1})
+    made("number 1: a Linear cannot", nn.Linear(1, 1))
+    local loop = {}
+    loop[1] = loop
+    made("number 3: a table that contains itself", 1, 2, loop)
+    local twice = {1}
+    data.source("slow:Set", nil, true, 2LL, "x", moth.float32, moth.ones(2), moth.ones(2).shape,
+      {twice, {twice}}, data.source("x", 1))
   end)
 
   it("says what is wrong with an argument", function()

@@ -33,6 +33,14 @@ end)
 
 dataset("Noise", function() return moth.rand(2), math.random() end)
 
+local thrown = {
+  function() return {message = "no sample 1"} end,
+  function() return setmetatable({}, {__tostring = function() return "thing 2" end}) end,
+  function() return {3} end,
+  function() return nil end,
+}
+dataset("Thrown", function(_, i) error(thrown[i]()) end)
+
 dataset("Wrong", function(self, i)
   if i == 3 then error("sample 3 is broken") end -- the spec looks for this line
   if i == 5 then return moth.ones(2):view(3) end
@@ -90,6 +98,17 @@ end
 stream("Stream")
 stream("Shared", true)
 
+local noise = nn.class("NoiseStream", sets.Stream)
+function noise:worker() return data.source("spec.support.sets:NoiseStream", self.n) end
+function noise:iter()
+  local i = 0
+  return function()
+    i = i + 1
+    if i <= self.n then return moth.rand(2), math.random() end
+  end
+end
+sets.NoiseStream = noise
+
 -- Which worker gave it.
 dataset("Told", function(_, i)
   local info = data.get_worker_info()
@@ -105,6 +124,6 @@ function sets.total(samples, times)
   return moth.tensor(sum * times)
 end
 
-function sets.dies() error("no dataset today") end
+function sets.dies(how) error(how or "no dataset today") end
 
 return sets

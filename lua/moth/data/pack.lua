@@ -86,7 +86,7 @@ write = function(out, value)
   elseif kind == "string" then
     out[#out + 1] = string_text("s", value)
   elseif lib.istensor(value) then
-    if value.requires_grad then
+    if value.requires_grad and not out.refuse then -- without workers a source may have it
       errors.raise(errors.describe(value) .. " requires a gradient, and cannot go to or from a "
         .. "worker, where it would lose that; give x:detach(), or make it in no_grad", "E_GRAPH")
     end
