@@ -146,15 +146,8 @@ pieces.vander = define {
            { "bool", "increasing", "from the power 0 on?", default = false } },
   run = function(x, count, increasing)
     if x:dim() ~= 1 then refuse("vander", "x", "a vector is needed", x) end
-    local columns = {}
-    count = count or x:size(1)
-    if count < 0 then refuse("vander", "N", "a number from 0 on is needed", count, "E_DOMAIN") end
-    for k = 1, count do
-      columns[increasing and k or count + 1 - k] = k == 1 and ops.ones_like(x)
-        or k == 2 and x or x:pow(k - 1)
-    end
-    if count == 0 then return (x:reshape(-1, 1):narrow(2, 1, 0)) end
-    return (ops.stack(columns, 2))
+    local powers = require("moth.matfun").vander(x, count)
+    return (increasing and powers or powers:flip(2))
   end,
 }
 
