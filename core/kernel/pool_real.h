@@ -283,26 +283,31 @@ TARGET static void NAME(mean_planes_back)(int64_t first, int64_t last, int lane,
 
 /* -- shares -- */
 
-typedef REAL NAME(lanes) __attribute__((vector_size(64), aligned(sizeof(REAL)), may_alias));
+typedef REAL NAME(lanes)
+  __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 
-/* The sum of n elements, block by block, in lanes. */
+/* The sum of n elements, block by block, in 64 bytes of lanes: as many registers as that takes at
+** this level, since wider vectors than those go through memory. */
 TARGET static double NAME(sum)(int64_t n, const REAL *x) {
-  enum { LANES = 64 / sizeof(REAL), LONGEST = 8192 };
+  enum { PER = VECTOR_BYTES / sizeof(REAL), PARTS = 64 / VECTOR_BYTES };
+  enum { LANES = PARTS * PER, LONGEST = 8192 };
   double all = 0;
   for (int64_t from = 0; from < n; from += LONGEST) {
     int64_t i = from, to = n - from < LONGEST ? n : from + LONGEST;
-    NAME(lanes) s[4] = {{0}};
+    NAME(lanes) s[4][PARTS] = {{{0}}};
     for (; i + 4 * LANES <= to; i += 4 * LANES) {
       const NAME(lanes) *at = (const NAME(lanes) *)(const void *)(x + i);
-      s[0] += at[0];
-      s[1] += at[1];
-      s[2] += at[2];
-      s[3] += at[3];
+      UNROLL for (int k = 0; k < 4; k++)
+        UNROLL for (int p = 0; p < PARTS; p++) s[k][p] += at[k * PARTS + p];
     }
-    for (; i + LANES <= to; i += LANES) s[0] += *(const NAME(lanes) *)(const void *)(x + i);
-    s[0] = (s[0] + s[1]) + (s[2] + s[3]);
+    for (; i + LANES <= to; i += LANES) {
+      const NAME(lanes) *at = (const NAME(lanes) *)(const void *)(x + i);
+      UNROLL for (int p = 0; p < PARTS; p++) s[0][p] += at[p];
+    }
+    UNROLL for (int p = 0; p < PARTS; p++) s[0][p] = (s[0][p] + s[1][p]) + (s[2][p] + s[3][p]);
     REAL part = 0;
-    for (int k = 0; k < LANES; k++) part += s[0][k];
+    UNROLL for (int p = 0; p < PARTS; p++)
+      UNROLL for (int k = 0; k < PER; k++) part += s[0][p][k];
     for (; i < to; i++) part += x[i];
     all += (double)part;
   }
