@@ -15,8 +15,10 @@ const char *moth_level_name(void);
 #define INLINED static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define ROLLED
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define ROLLED _Pragma("GCC unroll 1") /* for a loop that is to become vectors, not single steps */
 #endif
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -61,10 +61,11 @@ TARGET INLINED VEC NAME(ending)(int64_t n, const REAL *x, int64_t room, const VM
   return VEC_AT(a);
 }
 
+/* (Written out, these would be single steps: GCC does not find the vector in them.) */
 TARGET INLINED VEC NAME(exps)(const VEC *v, REAL m) {
   REAL a[EACH];
   memcpy(a, v, VECTOR_BYTES);
-  for (int64_t l = 0; l < PER; l++) a[l] = MATH(exp)(a[l] - m);
+  ROLLED for (int64_t l = 0; l < PER; l++) a[l] = MATH(exp)(a[l] - m);
   return VEC_AT(a);
 }
 
