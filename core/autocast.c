@@ -30,7 +30,6 @@ struct moth_cast {
   uint64_t id;
   uint32_t version;   /* ... of this version */
   bool recorded;
-  bool brief; /* y is what a norm wrote beside its result, of which id and version tell; no x */
 };
 
 void moth_autocast_forget(moth_ctx *ctx) {
@@ -42,6 +41,8 @@ void moth_autocast_forget(moth_ctx *ctx) {
   if (ctx->casts) moth_dealloc(ctx, ctx->casts, ctx->cast_room * (int64_t)sizeof *ctx->casts);
   ctx->casts = NULL;
   ctx->cast_room = 0;
+  moth_tensor_release(ctx->brief.y);
+  ctx->brief.y = NULL;
 }
 
 int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
@@ -127,15 +128,14 @@ static moth_tensor *kept_cast(const moth_tensor *x, int dtype) {
   return NULL;
 }
 
-/* Takes the tensors of `c`. Without memory for it the cast is not kept. */
-static void keep(moth_ctx *ctx, struct moth_cast c) {
+/* Without memory for it the cast is not kept. */
+static void keep_cast(moth_tensor *x, moth_tensor *y) {
+  moth_ctx *ctx = x->ctx;
   if (ctx->ncasts == ctx->cast_room) {
     uint32_t room = ctx->cast_room ? 2 * ctx->cast_room : 16;
     struct moth_cast *casts = moth_alloc(ctx, room * (int64_t)sizeof *casts);
     if (!casts) {
       moth_error_clear(ctx);
-      moth_tensor_release(c.x);
-      moth_tensor_release(c.y);
       return;
     }
     if (ctx->casts) {
@@ -145,59 +145,46 @@ static void keep(moth_ctx *ctx, struct moth_cast c) {
     ctx->casts = casts;
     ctx->cast_room = room;
   }
-  ctx->casts[ctx->ncasts++] = c;
-}
-
-static void keep_cast(moth_tensor *x, moth_tensor *y) {
-  keep(x->ctx, (struct moth_cast){.x = moth_tensor_retain(x), .y = moth_tensor_retain(y),
-                                  .storage = x->storage, .id = x->storage->id,
-                                  .version = moth_storage_version(x->storage),
-                                  .recorded = x->ctx->grad_mode});
+  ctx->casts[ctx->ncasts++] = (struct moth_cast){
+    .x = moth_tensor_retain(x), .y = moth_tensor_retain(y), .storage = x->storage,
+    .id = x->storage->id, .version = moth_storage_version(x->storage),
+    .recorded = ctx->grad_mode};
 }
 
 /* -- norms: on a device they write f32 and the region's dtype in one pass. The latter is kept until
 ** the next one comes, for products of the f32 result, whose casts need no pass then -- */
 
-int moth_autocast_brief(const moth_op *op) {
-  return op == &moth_op_layer_norm ? 3 : op == &moth_op_rms_norm ? 2 : 0;
+void moth_brief_keep(moth_brief *b, const moth_tensor *x, moth_tensor *y) {
+  moth_tensor_release(b->y);
+  *b = (moth_brief){y, x->storage->id, moth_storage_version(x->storage)};
 }
 
-bool moth_takes_brief_gradient(const moth_op *op) {
-  return op == &moth_op_layer_norm || op == &moth_op_rms_norm || op == &moth_op_group_norm;
+moth_tensor *moth_brief_of(const moth_brief *b, const moth_tensor *x, int dtype) {
+  const bool same = b->y && b->of == x->storage->id && b->y->l.dtype == dtype &&
+                    b->version == moth_storage_version(x->storage);
+  return same ? b->y : NULL;
+}
+
+int moth_autocast_brief(const moth_op *op) {
+  return op->flags & MOTH_OP_BRIEF ? (int)(op->nout + op->nhidden) - 1 : 0;
 }
 
 void moth_autocast_result(const moth_op *op, moth_tensor **out) {
   const int at = moth_autocast_brief(op);
-  moth_tensor *brief = at ? out[at] : NULL;
-  if (!brief) return;
-  moth_ctx *ctx = brief->ctx;
-  for (uint32_t i = 0; i < ctx->ncasts; i++)
-    if (ctx->casts[i].brief) {
-      moth_tensor_release(ctx->casts[i].y);
-      ctx->casts[i] = ctx->casts[--ctx->ncasts];
-      break;
-    }
-  const moth_storage *s = out[0]->storage;
-  keep(ctx, (struct moth_cast){.y = moth_tensor_retain(brief), .id = s->id, .brief = true,
-                               .version = moth_storage_version(s)});
+  if (at && out[at]) moth_brief_keep(&out[0]->ctx->brief, out[0], moth_tensor_retain(out[at]));
 }
 
 /* x, or the view of a norm's result that it is, as that was written in dtype; else *y is NULL. */
 static int cast_known(moth_tensor *x, int dtype, moth_tensor **y) {
   moth_ctx *ctx = x->ctx;
-  for (uint32_t i = 0; i < ctx->ncasts; i++) {
-    const struct moth_cast *c = &ctx->casts[i];
-    if (!c->brief || c->id != x->storage->id || c->y->l.dtype != dtype ||
-        c->version != moth_storage_version(x->storage))
-      continue;
-    moth_layout l = x->l;
-    l.dtype = (uint8_t)dtype;
-    *y = moth_tensor_like(ctx, &l, c->y->storage);
-    int status = *y ? moth_record(&moth_op_cast, &(cast_args){ctx, x, dtype}, y) : ctx->error.code;
-    if (status && *y) moth_tensor_release(*y);
-    return status;
-  }
-  return MOTH_OK;
+  const moth_tensor *brief = moth_brief_of(&ctx->brief, x, dtype);
+  if (!brief) return MOTH_OK;
+  moth_layout l = x->l;
+  l.dtype = (uint8_t)dtype;
+  *y = moth_tensor_like(ctx, &l, brief->storage);
+  int status = *y ? moth_record(&moth_op_cast, &(cast_args){ctx, x, dtype}, y) : ctx->error.code;
+  if (status && *y) moth_tensor_release(*y);
+  return status;
 }
 
 static int cast_to(moth_call_frame *f, moth_tensor **at, int dtype) {

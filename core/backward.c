@@ -320,7 +320,7 @@ static void free_task(moth_task *t) {
     for (uint32_t i = 0; i < t->current.node->nin; i++) moth_tensor_release(t->dxs[i]);
     moth_dealloc(ctx, t->dxs, t->current.node->nin * (int64_t)sizeof *t->dxs + 8);
   }
-  moth_tensor_release(t->brief);
+  moth_tensor_release(t->brief.y);
   drop_entry(t, &t->current);
   while (t->nheap) drop_entry(t, &t->entries[t->heap[--t->nheap]]);
   for (uint32_t i = 0; i < t->ngoals; i++) {

@@ -34,9 +34,7 @@ struct moth_task {
   bool strays;    /* another task has met a node that waits here, and keeps its place there now */
   uint32_t nwaiting; /* entries whose products wait */
   bool stopped;   /* at `current`, for Lua to go on */
-  moth_tensor *brief; /* see moth_flow_keep; of the storage with this id and version */
-  uint64_t brief_of;
-  uint32_t brief_version;
+  moth_brief brief; /* see moth_flow_keep */
   task_entry current;
   moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
 };
@@ -45,9 +43,7 @@ moth_task *moth_task_find(moth_ctx *ctx, uint32_t id); /* NULL: error set */
 
 /* *at += take. Nothing is allocated unless someone else holds *at. */
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
-/* Whether gradients of an op's f32 result may come in a half type (autocast.c). */
-bool moth_takes_brief_gradient(const moth_op *op);
-/* moth_flow for the gradient of a cast, which such an op gets as it is. */
+/* moth_flow for the gradient of a cast, which an op with MOTH_OP_BRIEF_GRADIENT gets as it is. */
 int moth_flow_brief(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
 /* The half type that the gradient of input is cast to next, as that of a summand, or MOTH_NO_HALF;
 ** and `brief`, taken, which is dx in that type: what casts it next gets that. */

@@ -55,6 +55,12 @@ typedef struct moth_modes {
   int32_t autocast;
 } moth_modes;
 
+typedef struct moth_brief { /* a tensor in a half type, for casts of what it was made from: */
+  moth_tensor *y;           /* counted, or NULL */
+  uint64_t of;              /* a storage's id, */
+  uint32_t version;         /* ... and its version then */
+} moth_brief;
+
 struct moth_ctx {
   uint32_t refs; /* one for the owner, one for each tick */
   bool closed;
@@ -96,6 +102,7 @@ struct moth_ctx {
   bool anomaly;
   struct moth_cast *casts; /* of leaves, while a region of autocast lasts */
   uint32_t ncasts, cast_room;
+  moth_brief brief; /* of the norm that ran last there */
   int32_t default_dtype;
   int32_t float32_precision; /* of products on devices: 0 the whole */
   uint32_t cudnn;            /* 1 << MOTH_CUDNN_... */
@@ -212,6 +219,10 @@ static inline bool moth_count_data(moth_ctx *ctx, int64_t nbytes) {
 }
 
 void moth_autocast_forget(moth_ctx *ctx); /* casts that were kept (autocast.c) */
+/* What is kept becomes y, taken, which x is in a half type. */
+void moth_brief_keep(moth_brief *b, const moth_tensor *x, moth_tensor *y);
+/* That, borrowed, if it is of x, as x is now, in dtype; else NULL. */
+moth_tensor *moth_brief_of(const moth_brief *b, const moth_tensor *x, int dtype);
 
 /* -- handles (slots.c) -- */
 

@@ -122,20 +122,15 @@ int moth_flow_half(const moth_grad *g, const moth_tensor *input) {
 }
 
 void moth_flow_keep(moth_grad *g, const moth_tensor *dx, moth_tensor *brief) {
-  moth_task *t = g->task;
-  moth_tensor_release(t->brief);
-  t->brief = brief;
-  t->brief_of = dx->storage->id;
-  t->brief_version = moth_storage_version(dx->storage);
+  moth_brief_keep(&g->task->brief, dx, brief);
 }
 
 static moth_tensor *cast_to(moth_grad *g, moth_tensor *dx, int dtype) {
   moth_task *t = g->task;
-  moth_tensor *brief = t && !g->ctx->grad_mode ? t->brief : NULL;
-  if (!brief || t->brief_of != dx->storage->id || brief->l.dtype != dtype ||
-      t->brief_version != moth_storage_version(dx->storage) || !moth_layout_same(&brief->l, &dx->l))
+  moth_tensor *brief = t && !g->ctx->grad_mode ? moth_brief_of(&t->brief, dx, dtype) : NULL;
+  if (!brief || !moth_layout_same(&brief->l, &dx->l))
     return GRAD(g, cast, .input = dx, .dtype = dtype);
-  t->brief = NULL;
+  t->brief.y = NULL;
   return moth_grad_own(g, brief);
 }
 
@@ -162,7 +157,7 @@ static bool goes_brief(const moth_grad *g, const moth_tensor *input, const moth_
   const moth_node *n = g->edges[input->arg].node;
   if (g->ctx->grad_mode || g->ctx->anomaly || !moth_is_half(dx->l.dtype) ||
       input->l.dtype != MOTH_F32 || n->flags & MOTH_N_HOOKED || n->retains || !n->op ||
-      !moth_takes_brief_gradient(n->op) || g->edges[input->arg].output)
+      !(n->op->flags & MOTH_OP_BRIEF_GRADIENT) || g->edges[input->arg].output)
     return false;
   for (uint32_t i = 0; i < g->task->ngoals; i++)
     if (g->task->goals[i].node == n) return false;

@@ -290,7 +290,8 @@ MOTH_OP(layer_norm, LAYER_NORM,
     "moth.randn(2, 4), {4}, {bias = moth.randn(4), eps = 0.1}",
   .outputs = "y, mean: hidden, rstd: hidden, brief: hidden",
   .dtypes = MOTH_FLOATS,
-  .saves = "input mean rstd weight:input")
+  .saves = "input mean rstd weight:input",
+  .flags = MOTH_OP_BRIEF | MOTH_OP_BRIEF_GRADIENT)
 
 /* -- rms_norm -- */
 
@@ -330,7 +331,8 @@ MOTH_OP(rms_norm, RMS_NORM,
     "moth.randn(2, 3, 4), {3, 4}, moth.randn(3, 4), 0.1",
   .outputs = "y, rstd: hidden, brief: hidden",
   .dtypes = MOTH_FLOATS,
-  .saves = "input rstd weight:input")
+  .saves = "input rstd weight:input",
+  .flags = MOTH_OP_BRIEF | MOTH_OP_BRIEF_GRADIENT)
 
 /* -- group_norm -- */
 
@@ -389,7 +391,7 @@ MOTH_OP(group_norm, GROUP_NORM,
   .outputs = "y, mean: hidden, rstd: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input mean rstd weight:input",
-  .flags = MOTH_OP_CHANNELS_LAST)
+  .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_BRIEF_GRADIENT)
 
 /* -- normalize -- */
 
