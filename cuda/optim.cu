@@ -1,4 +1,4 @@
-/* optim.cu -- optimizer steps: the rules of core/kernel/optim_real.h, for many parameters in one
+/* optim.cu -- optimizer steps: the rules of core/kernel/optim_rules.h, for many parameters in one
 ** launch. Tensors are cut into chunks, one for a block; a table of the tensors goes along as the
 ** kernel's parameter.
 */
@@ -15,132 +15,25 @@ struct step_table { /* a kernel's parameters have 4 KiB */
   int count;
 };
 
-template <class real> struct step_numbers {
-  real lr, lr_grad, beta1_rest, beta2, beta2_rest, by, root, eps;
-  real decay, shrink, momentum, add, sign;
-  real less, more, least, most;
-  bool nesterov, first, centered, buffered;
-};
+/* -- the rules -- */
 
-template <class real> static step_numbers<real> numbers_of(const moth_step *s, int n) {
-  step_numbers<real> v = {};
-  v.lr = (real)s->lr;
-  v.lr_grad = (real)s->lr_grad;
-  v.beta1_rest = (real)(1 - s->beta1);
-  v.beta2 = (real)s->beta2;
-  v.beta2_rest = (real)(1 - s->beta2);
-  v.by = (real)(1 / s->root);
-  v.root = (real)s->root;
-  v.eps = (real)s->eps;
-  v.decay = (real)s->weight_decay;
-  v.shrink = (real)s->shrink;
-  v.momentum = (real)s->momentum;
-  v.add = s->first ? 1 : (real)(1 - s->dampening);
-  v.sign = s->maximize ? -1 : 1;
-  v.less = (real)s->less;
-  v.more = (real)s->more;
-  v.least = (real)s->least;
-  v.most = (real)s->most;
-  v.nesterov = s->nesterov;
-  v.first = s->first;
-  v.centered = s->centered;
-  v.buffered = n > (s->rule == MOTH_SGD ? 2 : s->rule == MOTH_RMSPROP ? 3 + s->centered : 4);
-  return v;
-}
+template <class real> HD real step_sqrt(real x) { return sqrt(x); }
+template <class real> HD real step_abs(real x) { return fabs(x); }
 
-/* -- the rules: x is the parameter, its gradient, and what the rule keeps -- */
-
-template <class real> HD void sgd(real *x, const step_numbers<real> &s) {
-  const real g = s.sign * x[1] + s.decay * x[0];
-  if (!s.buffered) {
-    x[0] -= s.lr * g;
-    return;
-  }
-  x[2] = (s.first ? 0 : s.momentum * x[2]) + s.add * g;
-  x[0] -= s.lr * (s.nesterov ? g + s.momentum * x[2] : x[2]);
-}
-
-template <class real> HD real keep_most(real old, real now) {
-  return old >= now || old != old ? old : now;
-}
-
-/* Adam, NAdam and RAdam move two means and differ in what they make of them. */
-template <class real> HD void adam_kin(int rule, real *x, const step_numbers<real> &s) {
-  const real at = x[0] * s.shrink, g = s.sign * x[1] + s.decay * at;
-  const real m = x[2] + s.beta1_rest * (g - x[2]), v = s.beta2 * x[3] + s.beta2_rest * g * g;
-  x[2] = m;
-  x[3] = v;
-  if (rule == MOTH_RADAM) {
-    x[0] = s.root > 0 ? at - s.lr * m * s.root / (sqrt(v) + s.eps) : at - s.lr * m;
-  } else if (rule == MOTH_NADAM) {
-    const real under = sqrt(v) * s.by + s.eps;
-    x[0] = at - s.lr_grad * g / under - s.lr * m / under;
-  } else {
-    if (s.buffered) x[4] = keep_most(x[4], v);
-    x[0] = at - s.lr * m / (sqrt(s.buffered ? x[4] : v) * s.by + s.eps);
-  }
-}
-
-template <class real> HD void adamax(real *x, const step_numbers<real> &s) {
-  const real at = x[0] * s.shrink, g = s.sign * x[1] + s.decay * at;
-  x[2] += s.beta1_rest * (g - x[2]);
-  x[3] = keep_most(s.beta2 * x[3], fabs(g) + s.eps);
-  x[0] = at - s.lr * x[2] / x[3];
-}
-
-template <class real> HD void rmsprop(real *x, const step_numbers<real> &s) {
-  const real g = s.sign * x[1] + s.decay * x[0];
-  real v = s.beta2 * x[2] + s.beta2_rest * g * g;
-  x[2] = v;
-  if (s.centered) {
-    x[3] += s.beta2_rest * (g - x[3]);
-    v -= x[3] * x[3];
-  }
-  real step = g / (sqrt(v) + s.eps);
-  if (s.buffered && s.centered) step = x[4] = s.momentum * x[4] + step;
-  else if (s.buffered) step = x[3] = s.momentum * x[3] + step;
-  x[0] -= s.lr * step;
-}
-
-template <class real> HD void adagrad(real *x, const step_numbers<real> &s) {
-  const real g = s.sign * x[1] + s.decay * x[0];
-  x[2] += g * g;
-  x[0] -= s.lr * g / (sqrt(x[2]) + s.eps);
-}
-
-template <class real> HD void adadelta(real *x, const step_numbers<real> &s) {
-  const real g = s.sign * x[1] + s.decay * x[0];
-  x[2] = s.beta2 * x[2] + s.beta2_rest * g * g;
-  const real step = sqrt(x[3] + s.eps) / sqrt(x[2] + s.eps) * g;
-  x[3] = s.beta2 * x[3] + s.beta2_rest * step * step;
-  x[0] -= s.lr * step;
-}
-
-template <class real> HD void rprop(real *x, const step_numbers<real> &s) {
-  real g = s.sign * x[1];
-  const real turn = g * x[2];
-  const real by = x[3] * (turn > 0 ? s.more : turn < 0 ? s.less : turn == 0 ? 1 : turn);
-  x[3] = by < s.least ? s.least : by > s.most ? s.most : by;
-  if (turn < 0) g = 0;
-  x[2] = g;
-  x[0] -= g > 0 ? x[3] : g < 0 ? -x[3] : g;
-}
-
-template <class real> HD void asgd(real *x, const step_numbers<real> &s) {
-  const real g = s.sign * x[1] + s.decay * x[0];
-  x[0] = x[0] * s.shrink - s.lr * g;
-  x[2] = s.momentum == 1 ? x[0] : x[2] + s.momentum * (x[0] - x[2]);
-}
+#define REAL real
+#define TEMPLATE template <class real>
+#define RULE HD
+#define NAME(f) step_##f
+#define NUMBERS struct step_numbers<real>
+#define MATH(f) step_##f
+#include "../core/kernel/optim_rules.h"
+#undef REAL
+#undef RULE
 
 template <int RULE, class real> HD void follow(real *x, const step_numbers<real> &s) {
-  if constexpr (RULE == MOTH_SGD) sgd(x, s);
-  else if constexpr (RULE == MOTH_ADAMAX) adamax(x, s);
-  else if constexpr (RULE == MOTH_RMSPROP) rmsprop(x, s);
-  else if constexpr (RULE == MOTH_ADAGRAD) adagrad(x, s);
-  else if constexpr (RULE == MOTH_ADADELTA) adadelta(x, s);
-  else if constexpr (RULE == MOTH_RPROP) rprop(x, s);
-  else if constexpr (RULE == MOTH_ASGD) asgd(x, s);
-  else adam_kin(RULE, x, s);
+#define FOLLOW(rule, function, fewest, most) \
+  if constexpr (RULE == rule) step_##function(x, &s);
+  MOTH_RULE_LIST(FOLLOW)
 }
 
 /* -- one launch -- */
@@ -195,25 +88,15 @@ static __global__ void step_chunks(step_table t, int operands, step_numbers<real
 /* The launch for tables that are full, or the last one. */
 template <class T>
 static int step_launch(const moth_tensor *near, const step_table &t, const moth_steps *how) {
-  const step_numbers<real_of<T>> s = numbers_of<real_of<T>>(how->how, how->n);
+  const step_numbers<real_of<T>> s = step_numbers_of<real_of<T>>(how->how, how->how->rule, how->n);
   const dim3 grid((unsigned)(t.count ? t.chunks[t.count - 1] : 0));
   if (grid.x == 0) return MOTH_OK;
-#define RULE(rule) \
+#define LAUNCH(rule, function, fewest, most) \
   case rule: return launch(near->ctx, near, step_chunks<rule, T>, grid, BLOCK, 0, t, how->n, s);
   switch (how->how->rule) {
-    RULE(MOTH_SGD)
-    RULE(MOTH_ADAM)
-    RULE(MOTH_NADAM)
-    RULE(MOTH_RADAM)
-    RULE(MOTH_ADAMAX)
-    RULE(MOTH_RMSPROP)
-    RULE(MOTH_ADAGRAD)
-    RULE(MOTH_RPROP)
-    RULE(MOTH_ASGD)
-    default: break;
+    MOTH_RULE_LIST(LAUNCH)
+    default: return MOTH_OK;
   }
-  return launch(near->ctx, near, step_chunks<MOTH_ADADELTA, T>, grid, BLOCK, 0, t, how->n, s);
-#undef RULE
 }
 
 /* -- all parameters; those of a dtype go together -- */

@@ -22,11 +22,11 @@ static void step_real(const job *j, int real, int64_t n, void *const *x) {
   if (real == MOTH_F64) {
     double *y[MOST];
     for (int k = 0; k < MOST; k++) y[k] = x[k];
-    rules_f64[j->step->rule](n, y, j->step);
+    rules_f64[j->step->rule](n, y, j->step, j->operands);
   } else {
     float *y[MOST];
     for (int k = 0; k < MOST; k++) y[k] = x[k];
-    MOTH_BEST(rules)[j->step->rule](n, y, j->step);
+    MOTH_BEST(rules)[j->step->rule](n, y, j->step, j->operands);
   }
 }
 

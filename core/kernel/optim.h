@@ -4,20 +4,22 @@
 
 #include "../loop.h"
 
-/* The rule decides what else of the struct counts, and which tensors follow the gradient. */
-typedef enum moth_rule {
-  MOTH_SGD,      /* [buffer] */
-  MOTH_ADAM,     /* mean, square, [greatest square] */
-  MOTH_NADAM,    /* mean, square */
-  MOTH_RADAM,    /* mean, square */
-  MOTH_ADAMAX,   /* mean, greatest */
-  MOTH_RMSPROP,  /* square, [mean if centered], [buffer if momentum] */
-  MOTH_ADAGRAD,  /* sum of squares */
-  MOTH_ADADELTA, /* square, square of the steps */
-  MOTH_RPROP,    /* gradient of the step before, size of the step */
-  MOTH_ASGD,     /* mean of the parameter */
-  MOTH_RULES
-} moth_rule;
+/* X(rule, its function in optim_rules.h, fewest and most operands). The rule decides what else of
+** moth_step counts, and which tensors follow parameter and gradient. */
+#define MOTH_RULE_LIST(X)                                                        \
+  X(MOTH_SGD,      sgd,      2, 3) /* [buffer] */                                \
+  X(MOTH_ADAM,     adam,     4, 5) /* mean, square, [greatest square] */         \
+  X(MOTH_NADAM,    nadam,    4, 4) /* mean, square */                            \
+  X(MOTH_RADAM,    radam,    4, 4) /* mean, square */                            \
+  X(MOTH_ADAMAX,   adamax,   4, 4) /* mean, greatest */                          \
+  X(MOTH_RMSPROP,  rmsprop,  3, 5) /* square, [mean if centered], [buffer if momentum] */ \
+  X(MOTH_ADAGRAD,  adagrad,  3, 3) /* sum of squares */                          \
+  X(MOTH_ADADELTA, adadelta, 4, 4) /* square, square of the steps */             \
+  X(MOTH_RPROP,    rprop,    4, 4) /* gradient of the step before, size of the step */ \
+  X(MOTH_ASGD,     asgd,     3, 3) /* mean of the parameter */
+
+#define MOTH_RULE_ENUM(rule, function, fewest, most) rule,
+typedef enum moth_rule { MOTH_RULE_LIST(MOTH_RULE_ENUM) MOTH_RULES } moth_rule;
 
 typedef struct moth_step {
   moth_rule rule;
