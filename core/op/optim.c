@@ -48,19 +48,16 @@ static int may_write(moth_ctx *ctx, list x) {
   return MOTH_OK;
 }
 
+/* least -HUGE_VAL: any number will do. */
 static void within(int *status, moth_ctx *ctx, const char *arg, double value, double least,
                    double most) {
-  if (*status || (value >= least && value <= most)) return;
+  if (*status || least == -HUGE_VAL || (value >= least && value <= most)) return;
   if (most < HUGE_VAL)
     *status = moth_fail(ctx, MOTH_E_DOMAIN, arg, "a number from %g to %g is needed, got %g", least,
                         most, value);
   else
     *status = moth_fail(ctx, MOTH_E_DOMAIN, arg, "a number from %g on is needed, got %g", least,
                         value);
-}
-
-static void not_negative(int *status, moth_ctx *ctx, const char *arg, double value) {
-  within(status, ctx, arg, value, 0, HUGE_VAL);
 }
 
 /* The parameters' own gradients, in a block of n pointers, to be freed. */
@@ -112,41 +109,87 @@ static int step_lists(moth_ctx *ctx, const moth_step *s, const list *lists, int 
   return status;
 }
 
-/* A step of every parameter. lists: params, grads, then n - 2 lists of state. Without grads the
-** parameters' own are used, which then need no handles. */
-static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, int n) {
-  moth_tensors params = lists[0].of;
+/* A step of every parameter. lists: params, grads, then n - 2 lists of state, but for those in the
+** set `without`. Without grads the parameters' own are used, which then need no handles. */
+static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, int n,
+                    uint32_t without) {
+  const moth_tensors params = lists[0].of;
+  int used = 2;
   if (status) return status;
-  if (lists[1].of.n || !params.n) return step_lists(ctx, s, lists, n);
+  for (int k = 2; k < n; k++)
+    if (!(without >> k & 1)) lists[used++] = lists[k];
+  if (lists[1].of.n || !params.n) return step_lists(ctx, s, lists, used);
   moth_tensor **own = own_grads(ctx, params);
   if (!own) return ctx->error.code;
   lists[1].of = (moth_tensors){own, params.n};
-  status = step_lists(ctx, s, lists, n);
+  status = step_lists(ctx, s, lists, used);
   moth_dealloc(ctx, own, params.n * (int64_t)sizeof *own);
   return status;
 }
 
-#define LIST(name) {#name, a->name}
+/* -- what a step's list of arguments says by itself -- */
+
+/* What a number of this name may be, from and to. */
+#define RANGE_step          1, HUGE_VAL
+#define RANGE_lr            0, HUGE_VAL
+#define RANGE_lr_grad       -HUGE_VAL, HUGE_VAL
+#define RANGE_lr_decay      0, HUGE_VAL
+#define RANGE_eta           0, HUGE_VAL
+#define RANGE_lambd         0, HUGE_VAL
+#define RANGE_mu            0, 1
+#define RANGE_beta1         0, 1
+#define RANGE_beta2         0, 1
+#define RANGE_alpha         0, HUGE_VAL
+#define RANGE_rho           0, 1
+#define RANGE_eps           0, HUGE_VAL
+#define RANGE_momentum      0, HUGE_VAL
+#define RANGE_dampening     -HUGE_VAL, HUGE_VAL
+#define RANGE_weight_decay  0, HUGE_VAL
+#define RANGE_etaminus      0, 1
+#define RANGE_etaplus       1, HUGE_VAL
+#define RANGE_step_size_min -HUGE_VAL, HUGE_VAL
+#define RANGE_step_size_max -HUGE_VAL, HUGE_VAL
+
+#define CHECK(kind, name, fallback, doc) CHECK_##kind(name)
+#define CHECK_float(name) within(&status, a->ctx, #name, a->name, RANGE_##name);
+#define CHECK_bool(name)
+#define CHECK_tensors(name)
+
+#define LIST(kind, name, fallback, doc) LIST_##kind(name)
+#define LIST_float(name)
+#define LIST_bool(name)
+#define LIST_tensors(name) {#name, a->name},
+
+/* <op>_compose for arguments a: `checks`, beside the ranges, may set status; `without` is the set
+** of lists that are not used; then what moth_step is. */
+#define STEP(op, ARGS, checks, without, ...)                       \
+  static int op##_compose(const op##_args *a, moth_tensor **out) { \
+    int status = MOTH_OK;                                          \
+    (void)out;                                                     \
+    ARGS(CHECK)                                                    \
+    checks;                                                        \
+    const moth_step s = {__VA_ARGS__};                             \
+    list lists[] = {ARGS(LIST)};                                   \
+    return step_all(a->ctx, status, &s, lists, sizeof lists / sizeof *lists, without); \
+  }
+#define STEP_OP(op, ARGS, ...)                                    \
+  MOTH_OP_COMPOSES(op, ARGS, .outputs = "", .dtypes = MOTH_FLOATS, \
+                   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE, \
+                   __VA_ARGS__)
 
 /* -- SGD -- */
 
-static int sgd_step__compose(const sgd_step__args *a, moth_tensor **out) {
-  bool buffered = a->momentum != 0;
-  int status = MOTH_OK;
-  (void)out;
-  not_negative(&status, a->ctx, "lr", a->lr);
-  not_negative(&status, a->ctx, "momentum", a->momentum);
-  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
-  if (!status && a->nesterov && (!buffered || a->dampening != 0))
-    status = moth_fail(a->ctx, MOTH_E_DOMAIN, "nesterov", "needs momentum above 0 and dampening 0");
-  moth_step s = {.rule = MOTH_SGD, .lr = a->lr, .momentum = a->momentum,
-                 .dampening = a->dampening, .weight_decay = a->weight_decay,
-                 .nesterov = a->nesterov, .maximize = a->maximize, .first = a->first};
-  list lists[] = {LIST(params), LIST(grads), LIST(momentum_buffers)};
-  return step_all(a->ctx, status, &s, lists, buffered ? 3 : 2);
+static int nesterov_fits(const sgd_step__args *a) {
+  if (!a->nesterov || (a->momentum != 0 && a->dampening == 0)) return MOTH_OK;
+  return moth_fail(a->ctx, MOTH_E_DOMAIN, "nesterov", "needs momentum above 0 and dampening 0");
 }
 
-MOTH_OP_COMPOSES(sgd_step_, SGD_STEP_,
+STEP(sgd_step_, SGD_STEP_, if (!status) status = nesterov_fits(a), (a->momentum == 0) << 2,
+     .rule = MOTH_SGD, .lr = a->lr, .momentum = a->momentum, .dampening = a->dampening,
+     .weight_decay = a->weight_decay, .nesterov = a->nesterov, .maximize = a->maximize,
+     .first = a->first)
+
+STEP_OP(sgd_step_, SGD_STEP_,
   .doc = "A step of stochastic gradient descent. d = grad + weight_decay p; with momentum "
          "b = momentum b + (1 - dampening) d and d = b, or d + momentum b with nesterov; "
          "p = p - lr d. (Sutskever et al. 2013, in PyTorch's form)",
@@ -156,41 +199,21 @@ MOTH_OP_COMPOSES(sgd_step_, SGD_STEP_,
     " {lr = 0.1, momentum = 0.9, dampening = 0.1, weight_decay = 0.01, maximize = true}\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)},"
     " {lr = 0.1, momentum = 0.9, nesterov = true, first = true}",
-  .outputs = "",
-  .counts = "first",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+  .counts = "first")
 
 /* -- Adam and its kin -- */
 
-#define BETAS(a, status)                                             \
-  do {                                                               \
-    within(&(status), (a)->ctx, "step", (a)->step, 1, HUGE_VAL);     \
-    not_negative(&(status), (a)->ctx, "lr", (a)->lr);                \
-    within(&(status), (a)->ctx, "beta1", (a)->beta1, 0, 1);          \
-    within(&(status), (a)->ctx, "beta2", (a)->beta2, 0, 1);          \
-    not_negative(&(status), (a)->ctx, "eps", (a)->eps);              \
-    not_negative(&(status), (a)->ctx, "weight_decay", (a)->weight_decay); \
-  } while (0)
-
 /* What stands in the struct for all of them; `shrunk`: the decay is decoupled, at this rate. */
-#define ADAPTIVE(a, its_rule, its_lr, shrunk, rate)                     \
-  .rule = (its_rule), .lr = (its_lr), .beta1 = (a)->beta1, .beta2 = (a)->beta2, \
-  .eps = (a)->eps, .weight_decay = (shrunk) ? 0 : (a)->weight_decay,    \
-  .shrink = (shrunk) ? 1 - (rate) * (a)->weight_decay : 1, .maximize = (a)->maximize
+#define ADAPTIVE(its_rule, its_lr, shrunk, rate)                    \
+  .rule = (its_rule), .lr = (its_lr), .beta1 = a->beta1, .beta2 = a->beta2, \
+  .eps = a->eps, .weight_decay = (shrunk) ? 0 : a->weight_decay,    \
+  .shrink = (shrunk) ? 1 - (rate) * a->weight_decay : 1, .maximize = a->maximize
 
-static int adam_step__compose(const adam_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  (void)out;
-  BETAS(a, status);
-  moth_step s = {ADAPTIVE(a, MOTH_ADAM, a->lr / (1 - pow(a->beta1, a->step)), a->decoupled, a->lr),
-                 .root = sqrt(1 - pow(a->beta2, a->step))};
-  list lists[] = {LIST(params), LIST(grads), LIST(exp_avgs), LIST(exp_avg_sqs),
-                  LIST(max_exp_avg_sqs)};
-  return step_all(a->ctx, status, &s, lists, a->max_exp_avg_sqs.n ? 5 : 4);
-}
+STEP(adam_step_, ADAM_STEP_, , (a->max_exp_avg_sqs.n == 0) << 4,
+     ADAPTIVE(MOTH_ADAM, a->lr / (1 - pow(a->beta1, a->step)), a->decoupled, a->lr),
+     .root = sqrt(1 - pow(a->beta2, a->step)))
 
-MOTH_OP_COMPOSES(adam_step_, ADAM_STEP_,
+STEP_OP(adam_step_, ADAM_STEP_,
   .doc = "A step of Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019) or AMSGrad "
          "(Reddi et al. 2018).",
   .examples =
@@ -199,22 +222,12 @@ MOTH_OP_COMPOSES(adam_step_, ADAM_STEP_,
     " {step = 2, lr = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01}\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {},"
     " {step = 2, weight_decay = 0.01, decoupled = true, maximize = true}",
-  .outputs = "",
-  .counts = "step",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+  .counts = "step")
 
-static int nadam_step__compose(const nadam_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  (void)out;
-  BETAS(a, status);
-  moth_step s = {ADAPTIVE(a, MOTH_NADAM, a->lr, a->decoupled, 1), .lr_grad = a->lr_grad,
-                 .root = sqrt(1 - pow(a->beta2, a->step))};
-  list lists[] = {LIST(params), LIST(grads), LIST(exp_avgs), LIST(exp_avg_sqs)};
-  return step_all(a->ctx, status, &s, lists, 4);
-}
+STEP(nadam_step_, NADAM_STEP_, , 0, ADAPTIVE(MOTH_NADAM, a->lr, a->decoupled, 1),
+     .lr_grad = a->lr_grad, .root = sqrt(1 - pow(a->beta2, a->step)))
 
-MOTH_OP_COMPOSES(nadam_step_, NADAM_STEP_,
+STEP_OP(nadam_step_, NADAM_STEP_,
   .doc = "A step of NAdam (Dozat 2016): Adam that looks ahead. lr and lr_grad are the factors of "
          "the running mean and of the new gradient, corrections included; weight_decay the share "
          "that goes in this step, if decoupled.",
@@ -223,10 +236,7 @@ MOTH_OP_COMPOSES(nadam_step_, NADAM_STEP_,
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 2, lr = 0.1,"
     " lr_grad = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01,"
     " decoupled = true, maximize = true}",
-  .outputs = "",
-  .counts = "step",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+  .counts = "step")
 
 /* How far the adaptive step may be trusted at step t; 0: not yet. */
 static double radam_factor(double beta2, double t) {
@@ -236,177 +246,92 @@ static double radam_factor(double beta2, double t) {
   return sqrt((now - 4) * (now - 2) * most / ((most - 4) * (most - 2) * now)) * sqrt(correction);
 }
 
-static int radam_step__compose(const radam_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  (void)out;
-  BETAS(a, status);
-  moth_step s = {
-    ADAPTIVE(a, MOTH_RADAM, a->lr / (1 - pow(a->beta1, a->step)), a->decoupled, a->lr),
-    .root = radam_factor(a->beta2, a->step)};
-  list lists[] = {LIST(params), LIST(grads), LIST(exp_avgs), LIST(exp_avg_sqs)};
-  return step_all(a->ctx, status, &s, lists, 4);
-}
+STEP(radam_step_, RADAM_STEP_, , 0,
+     ADAPTIVE(MOTH_RADAM, a->lr / (1 - pow(a->beta1, a->step)), a->decoupled, a->lr),
+     .root = radam_factor(a->beta2, a->step))
 
-MOTH_OP_COMPOSES(radam_step_, RADAM_STEP_,
+STEP_OP(radam_step_, RADAM_STEP_,
   .doc = "A step of RAdam (Liu et al. 2020): Adam that waits until its means are worth trusting.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 20, lr = 0.1,"
     " beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01, decoupled = true,"
     " maximize = true}",
-  .outputs = "",
-  .counts = "step",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+  .counts = "step")
 
-static int adamax_step__compose(const adamax_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  (void)out;
-  BETAS(a, status);
-  moth_step s = {ADAPTIVE(a, MOTH_ADAMAX, a->lr / (1 - pow(a->beta1, a->step)), false, 0)};
-  list lists[] = {LIST(params), LIST(grads), LIST(exp_avgs), LIST(exp_infs)};
-  return step_all(a->ctx, status, &s, lists, 4);
-}
+STEP(adamax_step_, ADAMAX_STEP_, , 0,
+     ADAPTIVE(MOTH_ADAMAX, a->lr / (1 - pow(a->beta1, a->step)), false, 0))
 
-MOTH_OP_COMPOSES(adamax_step_, ADAMAX_STEP_,
+STEP_OP(adamax_step_, ADAMAX_STEP_,
   .doc = "A step of Adamax (Kingma & Ba 2015): Adam by the largest gradient instead of the mean "
          "square.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.zeros(3)}, 1\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.zeros(3)}, {moth.rand(3)}, {step = 2, lr = 0.1,"
     " beta1 = 0.8, beta2 = 0.9, eps = 0.001, weight_decay = 0.01, maximize = true}",
-  .outputs = "",
-  .counts = "step",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+  .counts = "step")
 
 /* -- RMSprop, Adagrad, Adadelta -- */
 
-static int rmsprop_step__compose(const rmsprop_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK, n = 3;
-  (void)out;
-  not_negative(&status, a->ctx, "lr", a->lr);
-  not_negative(&status, a->ctx, "alpha", a->alpha);
-  not_negative(&status, a->ctx, "eps", a->eps);
-  not_negative(&status, a->ctx, "momentum", a->momentum);
-  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
-  moth_step s = {.rule = MOTH_RMSPROP, .lr = a->lr, .beta2 = a->alpha, .eps = a->eps,
-                 .momentum = a->momentum, .weight_decay = a->weight_decay,
-                 .maximize = a->maximize, .centered = a->grad_avgs.n > 0};
-  list lists[MOTH_STEP_OPERANDS] = {LIST(params), LIST(grads), LIST(square_avgs)};
-  if (a->grad_avgs.n) lists[n++] = (list)LIST(grad_avgs);
-  if (a->momentum != 0) lists[n++] = (list)LIST(momentum_buffers);
-  return step_all(a->ctx, status, &s, lists, n);
-}
+STEP(rmsprop_step_, RMSPROP_STEP_, , (a->grad_avgs.n == 0) << 3 | (a->momentum == 0) << 4,
+     .rule = MOTH_RMSPROP, .lr = a->lr, .beta2 = a->alpha, .eps = a->eps,
+     .momentum = a->momentum, .weight_decay = a->weight_decay, .maximize = a->maximize,
+     .centered = a->grad_avgs.n > 0)
 
-MOTH_OP_COMPOSES(rmsprop_step_, RMSPROP_STEP_,
+STEP_OP(rmsprop_step_, RMSPROP_STEP_,
   .doc = "A step of RMSprop (Hinton 2012), centered as by Graves (2013).",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {}, {}\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3) + 1}, {moth.rand(3)}, {moth.rand(3)},"
     " {lr = 0.1, alpha = 0.9, eps = 0.001, momentum = 0.9, weight_decay = 0.01,"
-    " maximize = true}",
-  .outputs = "",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+    " maximize = true}")
 
-static int adagrad_step__compose(const adagrad_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  (void)out;
-  within(&status, a->ctx, "step", a->step, 1, HUGE_VAL);
-  not_negative(&status, a->ctx, "lr", a->lr);
-  not_negative(&status, a->ctx, "lr_decay", a->lr_decay);
-  not_negative(&status, a->ctx, "eps", a->eps);
-  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
-  moth_step s = {.rule = MOTH_ADAGRAD, .lr = a->lr / (1 + (a->step - 1) * a->lr_decay),
-                 .eps = a->eps, .weight_decay = a->weight_decay, .maximize = a->maximize};
-  list lists[] = {LIST(params), LIST(grads), LIST(sums)};
-  return step_all(a->ctx, status, &s, lists, 3);
-}
+STEP(adagrad_step_, ADAGRAD_STEP_, , 0, .rule = MOTH_ADAGRAD,
+     .lr = a->lr / (1 + (a->step - 1) * a->lr_decay), .eps = a->eps,
+     .weight_decay = a->weight_decay, .maximize = a->maximize)
 
-MOTH_OP_COMPOSES(adagrad_step_, ADAGRAD_STEP_,
+STEP_OP(adagrad_step_, ADAGRAD_STEP_,
   .doc = "A step of Adagrad (Duchi et al. 2011).",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, 1\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {step = 3, lr = 0.1, lr_decay = 0.1,"
     " eps = 0.001, weight_decay = 0.01, maximize = true}",
-  .outputs = "",
-  .counts = "step",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+  .counts = "step")
 
-static int adadelta_step__compose(const adadelta_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  (void)out;
-  not_negative(&status, a->ctx, "lr", a->lr);
-  within(&status, a->ctx, "rho", a->rho, 0, 1);
-  not_negative(&status, a->ctx, "eps", a->eps);
-  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
-  moth_step s = {.rule = MOTH_ADADELTA, .lr = a->lr, .beta2 = a->rho, .eps = a->eps,
-                 .weight_decay = a->weight_decay, .maximize = a->maximize};
-  list lists[] = {LIST(params), LIST(grads), LIST(square_avgs), LIST(acc_deltas)};
-  return step_all(a->ctx, status, &s, lists, 4);
-}
+STEP(adadelta_step_, ADADELTA_STEP_, , 0, .rule = MOTH_ADADELTA, .lr = a->lr, .beta2 = a->rho,
+     .eps = a->eps, .weight_decay = a->weight_decay, .maximize = a->maximize)
 
-MOTH_OP_COMPOSES(adadelta_step_, ADADELTA_STEP_,
+STEP_OP(adadelta_step_, ADADELTA_STEP_,
   .doc = "A step of Adadelta (Zeiler 2012).",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {moth.rand(3)}\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {moth.rand(3)}, {lr = 0.1, rho = 0.8,"
-    " eps = 0.001, weight_decay = 0.01, maximize = true}",
-  .outputs = "",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+    " eps = 0.001, weight_decay = 0.01, maximize = true}")
 
 /* -- Rprop, ASGD -- */
 
-static int rprop_step__compose(const rprop_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  (void)out;
-  within(&status, a->ctx, "etaminus", a->etaminus, 0, 1);
-  within(&status, a->ctx, "etaplus", a->etaplus, 1, HUGE_VAL);
-  moth_step s = {.rule = MOTH_RPROP, .less = a->etaminus, .more = a->etaplus,
-                 .least = a->step_size_min, .most = a->step_size_max,
-                 .maximize = a->maximize};
-  list lists[] = {LIST(params), LIST(grads), LIST(prevs), LIST(step_sizes)};
-  return step_all(a->ctx, status, &s, lists, 4);
-}
+STEP(rprop_step_, RPROP_STEP_, , 0, .rule = MOTH_RPROP, .less = a->etaminus,
+     .more = a->etaplus, .least = a->step_size_min, .most = a->step_size_max,
+     .maximize = a->maximize)
 
-MOTH_OP_COMPOSES(rprop_step_, RPROP_STEP_,
+STEP_OP(rprop_step_, RPROP_STEP_,
   .doc = "A step of Rprop (Riedmiller & Braun 1993): by the gradient's sign alone, with a size of "
          "its own for each element.",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, {moth.rand(3)}, {etaminus = 0.25,"
-    " etaplus = 1.5, step_size_min = 0.1, step_size_max = 0.9, maximize = true}",
-  .outputs = "",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+    " etaplus = 1.5, step_size_min = 0.1, step_size_max = 0.9, maximize = true}")
 
-static int asgd_step__compose(const asgd_step__args *a, moth_tensor **out) {
-  int status = MOTH_OK;
-  (void)out;
-  not_negative(&status, a->ctx, "eta", a->eta);
-  within(&status, a->ctx, "mu", a->mu, 0, 1);
-  not_negative(&status, a->ctx, "lambd", a->lambd);
-  not_negative(&status, a->ctx, "weight_decay", a->weight_decay);
-  moth_step s = {.rule = MOTH_ASGD, .lr = a->eta, .momentum = a->mu,
-                 .shrink = 1 - a->lambd * a->eta, .weight_decay = a->weight_decay,
-                 .maximize = a->maximize};
-  list lists[] = {LIST(params), LIST(grads), LIST(axs)};
-  return step_all(a->ctx, status, &s, lists, 3);
-}
+STEP(asgd_step_, ASGD_STEP_, , 0, .rule = MOTH_ASGD, .lr = a->eta, .momentum = a->mu,
+     .shrink = 1 - a->lambd * a->eta, .weight_decay = a->weight_decay, .maximize = a->maximize)
 
-MOTH_OP_COMPOSES(asgd_step_, ASGD_STEP_,
+STEP_OP(asgd_step_, ASGD_STEP_,
   .doc = "A step of averaged stochastic gradient descent (Polyak & Juditsky 1992).",
   .examples =
     "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, 0.1\n"
     "{moth.randn(3)}, {moth.randn(3)}, {moth.randn(3)}, {eta = 0.1, mu = 0.5, lambd = 0.1,"
     " weight_decay = 0.01, maximize = true}",
-  .outputs = "",
-  .counts = "eta",
-  .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
+  .counts = "eta")
 
 const moth_op *const moth_optim_ops[] = {
   &moth_op_sgd_step_,    &moth_op_adam_step_,    &moth_op_nadam_step_,   &moth_op_radam_step_,
