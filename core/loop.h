@@ -9,7 +9,7 @@
 #include "context.h" /* C11's atomics are no C++: a plugin sees contexts through backend.h alone */
 #endif
 
-#define MOTH_LOOP_OPERANDS 6
+#define MOTH_LOOP_OPERANDS 12
 
 typedef struct moth_loop {
   moth_ctx *ctx;

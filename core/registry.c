@@ -21,6 +21,7 @@
   F(special)    /* erfinv, lgamma and its slopes */ \
   F(binary)     /* further functions of two tensors and three */ \
   F(compare)    /* comparisons and logic */ \
+  F(fused)      /* several functions of these families in one pass */ \
   F(reduce)     /* sum, mean, all, max: reduce.c; var, norms: rows.c; counts: histogram.c */ \
   F(scan)       /* running sums, products and extremes; differences */ \
   F(sort)       /* orders: sort.c; equals and searches: unique.c */ \

@@ -125,12 +125,16 @@ WHERE_LOOP(8, uint8_t)
 WHERE_LOOP(16, uint16_t)
 WHERE_LOOP(32, uint32_t)
 WHERE_LOOP(64, uint64_t)
+const moth_loops moth_where[1] = {
+  {{[MOTH_BOOL] = where_8, [MOTH_U8] = where_8, [MOTH_I8] = where_8, [MOTH_I16] = where_16,
+    [MOTH_I32] = where_32, [MOTH_I64] = where_64, [MOTH_F16] = where_16, [MOTH_BF16] = where_16,
+    [MOTH_F32] = where_32, [MOTH_F64] = where_64, [MOTH_DTYPES] = where_32,
+    [MOTH_DTYPES + 1] = where_32}, "where", 0.03f, .noperands = 4}};
+
 int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands) {
   if (operands[0]->l.device)
     return moth_device_map(ctx, "where", operands[0]->l.dtype, 4, operands, NULL);
-  static const moth_inner by_size[] = {[1] = where_8, [2] = where_16, [4] = where_32,
-                                       [8] = where_64};
   moth_loop loop;
   moth_loop_over(&loop, ctx, &operands[0]->l, 4, operands);
-  return moth_loop_share(&loop, by_size[moth_dtype_size[operands[0]->l.dtype]], NULL, 0.15);
+  return moth_loop_share(&loop, moth_where->of[operands[0]->l.dtype], NULL, 0.15);
 }

@@ -11,24 +11,17 @@
 #define BLOCK 512 /* elements gathered at a time; all operands' blocks stay in the first cache */
 #define FEW 12    /* a run of fewer is left to the loop, which goes by single steps */
 
-typedef struct block_call {
-  moth_inner inner;
-  const void *arg;
-  int noperands;
-  int dtype[MOTH_LOOP_OPERANDS];
-} block_call;
-
 /* Whether operand k must be gathered: a half type, or neither contiguous nor one element, which
 ** functions of three operands have no loop for. */
-static inline bool gathered(const block_call *call, int k, int64_t step, bool apart) {
+static inline bool gathered(const moth_block_call *call, int k, int64_t step, bool apart) {
   if (moth_compute_dtype(call->dtype[k]) != call->dtype[k]) return true;
   return apart && step != moth_dtype_size[call->dtype[k]] && (step != 0 || call->noperands > 3);
 }
 
-MOTH_INNER(run_blocks) {
-  const block_call *call = arg;
-  double room[MOTH_LOOP_OPERANDS][BLOCK];
-  bool moved[MOTH_LOOP_OPERANDS], apart = n >= FEW, any = false;
+void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  const moth_block_call *call = arg;
+  double room[MOTH_MAP_OPERANDS][BLOCK];
+  bool moved[MOTH_MAP_OPERANDS], apart = n >= FEW, any = false;
   for (int k = 0; k < call->noperands; k++) any |= moved[k] = gathered(call, k, step[k], apart);
   if (!any) {
     call->inner(n, at, step, call->arg);
@@ -36,8 +29,8 @@ MOTH_INNER(run_blocks) {
   }
   for (int64_t i = 0; i < n; i += BLOCK) {
     const int64_t m = n - i < BLOCK ? n - i : BLOCK;
-    char *block[MOTH_LOOP_OPERANDS];
-    int64_t width[MOTH_LOOP_OPERANDS];
+    char *block[MOTH_MAP_OPERANDS];
+    int64_t width[MOTH_MAP_OPERANDS];
     for (int k = 0; k < call->noperands; k++) {
       const int from = call->dtype[k], to = moth_compute_dtype(from);
       block[k] = at[k] + i * step[k];
@@ -58,7 +51,7 @@ MOTH_INNER(run_blocks) {
 }
 
 /* What an element costs, in ns: its bytes, and the function. */
-static double cost_of(const moth_loops *loops, int dtype, int noperands) {
+double moth_cost_of(const moth_loops *loops, int dtype, int noperands) {
   static const float slower[] = {8, 2, 1}; /* plain, AVX2, AVX-512 */
   double each = loops->cost, moved = 0.03 * noperands;
   if (dtype == MOTH_F64) return moved * 2 + each * 20; /* C's functions, one by one */
@@ -80,11 +73,11 @@ static void run_rows(int64_t first, int64_t last, int lane, const void *arg) {
   const row_call *call = arg;
   const moth_loop *loop = call->loop;
   const int64_t wide = loop->size[0], most = BLOCK / wide;
-  float room[MOTH_LOOP_OPERANDS][BLOCK];
-  int64_t step[MOTH_LOOP_OPERANDS];
+  float room[MOTH_MAP_OPERANDS][BLOCK];
+  int64_t step[MOTH_MAP_OPERANDS];
   (void)lane;
   for (int64_t i = first, rows; i < last; i += rows) {
-    char *at[MOTH_LOOP_OPERANDS];
+    char *at[MOTH_MAP_OPERANDS];
     rows = last - i < most ? last - i : most;
     for (int k = 0; k < loop->noperands; k++) {
       const int64_t along = loop->step[0][k], down = loop->step[1][k];
@@ -139,26 +132,30 @@ static int pack_across(const moth_loop *loop, const moth_tensor *const *operands
   return packed;
 }
 
+moth_inner moth_loop_of(const moth_loops *loops, int dtype) {
+  const int real = moth_compute_dtype(dtype), level = moth_level();
+  return loops->of[real == MOTH_F32 && level ? MOTH_DTYPES - 1 + level : real];
+}
+
 static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
                    const moth_tensor *const *operands, const void *arg) {
-  const int real = moth_compute_dtype(dtype), level = moth_level(), n = loop->noperands;
-  const moth_inner inner = real == MOTH_F32 && level ? loops->of[MOTH_DTYPES - 1 + level]
-                                                     : loops->of[real];
-  const double cost = cost_of(loops, dtype, n);
+  const int n = loop->noperands;
+  const moth_inner inner = moth_loop_of(loops, dtype);
+  const double cost = moth_cost_of(loops, dtype, n);
   if (dtype == MOTH_F32 && short_rows(loop, operands)) {
     const row_call rows = {loop, inner, arg};
     return moth_parallel(loop->ctx, loop->size[1], 16, (cost + 0.2) * (double)loop->size[0],
                          run_rows, &rows);
   }
-  bool plain = real == dtype;
+  bool plain = moth_compute_dtype(dtype) == dtype;
   for (int k = 0; plain && k < n; k++) {
     const int64_t step = loop->step[0][k];
     plain = step == moth_dtype_size[operands[k]->l.dtype] || (step == 0 && n <= 3);
   }
   if (plain) return moth_loop_share(loop, inner, arg, cost);
-  block_call call = {.inner = inner, .arg = arg, .noperands = n};
+  moth_block_call call = {.inner = inner, .arg = arg, .noperands = n};
   for (int k = 0; k < n; k++) call.dtype[k] = operands[k]->l.dtype;
-  return moth_loop_share(loop, run_blocks, &call, cost + 0.3);
+  return moth_loop_share(loop, moth_blocks, &call, cost + 0.3);
 }
 
 int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
@@ -166,8 +163,8 @@ int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
   if (operands[0]->l.device)
     return moth_device_map(ctx, loops->name, dtype, noperands, operands, arg);
   moth_loop loop;
-  moth_tensor *own[MOTH_LOOP_OPERANDS] = {NULL};
-  const moth_tensor *now[MOTH_LOOP_OPERANDS];
+  moth_tensor *own[MOTH_MAP_OPERANDS] = {NULL};
+  const moth_tensor *now[MOTH_MAP_OPERANDS];
   moth_loop_over(&loop, ctx, &operands[0]->l, noperands, operands);
   const int packed = loop.ndim < 2 ? 0 : pack_across(&loop, operands, own);
   if (packed == 0) return run_map(&loop, loops, dtype, operands, arg);

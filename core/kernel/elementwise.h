@@ -49,12 +49,15 @@
 **
 ** writes all loops and the family's table, moth_unary: one member per function.
 */
+#define MOTH_MAP_OPERANDS 6
 #define MOTH_LEVEL_ROWS (MOTH_DTYPES + 2) /* f32 at the two higher levels comes last */
 
 typedef struct moth_loops {
   moth_inner of[MOTH_LEVEL_ROWS]; /* by dtype; use moth_loop_of */
   const char *name;               /* the function's, under which plugins have their own */
   float cost;                     /* ns for an f32 at the highest level, beside its bytes */
+  uint8_t noperands;              /* with the result */
+  bool asks;                      /* the result is a truth, whatever is asked about */
 } moth_loops;
 
 #define MOTH_MEMBER(kind, op, ...) moth_loops op[1];
@@ -156,14 +159,16 @@ typedef struct moth_loops {
 #define MOTH_ROWS_ANY(op) \
   {[MOTH_BOOL] = op##_truth, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_QUESTION(op) \
-  {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0
-#define MOTH_ROWS(kind, op, ...) .op = {{MOTH_ROWS_##kind(op)}},
+  {[MOTH_BOOL] = op##_u8, MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0, .asks = true
+#define MOTH_ROWS1(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 2}},
+#define MOTH_ROWS2(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 3}},
+#define MOTH_ROWS3(kind, op, ...) .op = {{MOTH_ROWS_##kind(op), .noperands = 4}},
 
 #define MOTH_FAMILY(name, LISTS)                     \
   LISTS(MOTH_BASE1, MOTH_BASE2, MOTH_BASE3)          \
   LISTS(MOTH_PLAIN1, MOTH_PLAIN2, MOTH_PLAIN3)       \
   MOTH_LEVELS_OF(LISTS)                              \
-  const moth_##name##_loops moth_##name = {LISTS(MOTH_ROWS, MOTH_ROWS, MOTH_ROWS)};
+  const moth_##name##_loops moth_##name = {LISTS(MOTH_ROWS1, MOTH_ROWS2, MOTH_ROWS3)};
 
 /* Types that other loops are written for: X(name, type, unsigned type in which overflow wraps). */
 #define MOTH_EACH_INT(X)    \
@@ -310,6 +315,19 @@ typedef struct moth_loops {
 int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg);
 
+/* One function over a run as a moth_inner, its arg: half types pass through f32 in blocks, and what
+** lies apart is gathered. */
+typedef struct moth_block_call {
+  moth_inner inner;
+  const void *arg;
+  int noperands;
+  int dtype[MOTH_MAP_OPERANDS];
+} moth_block_call;
+void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *call);
+/* The loop for values of this dtype, and what an element costs it, in ns. NULL: there is none. */
+moth_inner moth_loop_of(const moth_loops *loops, int dtype);
+double moth_cost_of(const moth_loops *loops, int dtype, int noperands);
+
 /* Of f32 functions of angles: near up to MOTH_WAVE_FAR, far beyond. */
 void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, moth_inner near,
                moth_inner far);
@@ -326,6 +344,7 @@ void moth_spread(int64_t n, char *const *at, const int64_t *step, const void *ar
 void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c);
 
 /* result := condition ? x : y, of any dtype; operands in that order. */
+extern const moth_loops moth_where[1];
 int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands);
 
 #endif

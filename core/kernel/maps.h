@@ -1,0 +1,10 @@
+/* maps.h -- the elementwise functions of all families by number, for programs that name them. */
+#ifndef MOTH_KERNEL_MAPS_H
+#define MOTH_KERNEL_MAPS_H
+
+#include "elementwise.h"
+
+const moth_loops *moth_map_at(int64_t number);     /* NULL: there is none */
+int64_t moth_map_number(const moth_loops *loops); /* -1: it is of no family */
+
+#endif

@@ -1,0 +1,183 @@
+/* fused.c -- several elementwise functions in one pass: checked as a program, then run a block of
+** elements at a time, so that what lies between two functions stays in the first cache. Each value
+** is rounded to its dtype, as if it had been written: the results are those of the single ops.
+*/
+#include "fused.h"
+
+#include "../kernel/maps.h"
+#include "../frame.h"
+#include "../loop.h"
+
+enum { BLOCK = 512 }; /* elements of all values between are in the first cache */
+
+typedef struct fused_step {
+  moth_block_call call;
+  const moth_loops *loops; /* NULL: a conversion */
+  uint64_t numbers[3];
+  int value[FUSED_VALUES];
+} fused_step;
+
+typedef struct fused_plan {
+  int nin, nres, nsteps, nvalues;
+  int dtype[FUSED_INPUTS + FUSED_RESULTS + FUSED_BETWEEN]; /* of the values */
+  fused_step step[FUSED_STEPS];
+  double cost; /* of an element, in ns */
+} fused_plan;
+
+/* -- reading the program -- */
+
+static int wrong(const fused_args *a, const char *arg, const char *what) {
+  return moth_fail(a->ctx, MOTH_E_ARG, arg, "%s", what);
+}
+
+static int read_values(const fused_args *a, fused_plan *plan) {
+  const int64_t values = a->input.n + a->dtypes.n;
+  if (a->input.n < 1 || a->input.n > FUSED_INPUTS)
+    return moth_fail(a->ctx, MOTH_E_ARG, "input", "1 to %d tensors are wanted, got %lld",
+                     FUSED_INPUTS, (long long)a->input.n);
+  if (a->results < 1 || a->results > FUSED_RESULTS || a->results > a->dtypes.n)
+    return wrong(a, "results", "1 to 4 are wanted, each with its dtype");
+  if (a->dtypes.n - a->results > FUSED_BETWEEN)
+    return wrong(a, "dtypes", "there are more values between than 12");
+  plan->nin = (int)a->input.n;
+  plan->nres = (int)a->results;
+  plan->nvalues = (int)values;
+  for (int64_t i = 0; i < values; i++) {
+    const int64_t given = i < a->input.n ? -1 : a->dtypes.at[i - a->input.n];
+    const moth_tensor *x = a->input.at[i < a->input.n ? i : 0];
+    if (given < -1 || given >= MOTH_DTYPES) return wrong(a, "dtypes", "there is no such dtype");
+    plan->dtype[i] = given < 0 ? x->l.dtype : (int)given;
+  }
+  return MOTH_OK;
+}
+
+/* Whether the loops for `dtype` may read and write values of these dtypes. */
+static bool suits(const fused_plan *plan, const fused_step *s, int dtype) {
+  const int real = moth_compute_dtype(dtype);
+  if (!moth_loop_of(s->loops, dtype) || s->call.noperands != s->loops->noperands) return false;
+  for (int k = 0; k < s->call.noperands; k++) {
+    const int of = plan->dtype[s->value[k]];
+    const bool truth = (k == 0 && s->loops->asks) || (k == 1 && s->loops == moth_where);
+    if (truth ? of != MOTH_BOOL : moth_compute_dtype(of) != real) return false;
+  }
+  return true;
+}
+
+static int read_step(const fused_args *a, const int64_t *words, uint32_t *given, fused_plan *plan) {
+  fused_step *s = &plan->step[plan->nsteps];
+  const int64_t n = words[2], dtype = words[1] < 0 ? plan->dtype[0] : words[1];
+  s->loops = moth_map_at(words[0]);
+  s->call = (moth_block_call){.noperands = (int)n};
+  if (dtype >= MOTH_DTYPES) return wrong(a, "steps", "there is no such dtype");
+  if ((!s->loops && words[0] != FUSED_CONVERT) || n < 2 || n > FUSED_VALUES)
+    return wrong(a, "steps", "there is no such function");
+  for (int k = 0; k < n; k++) {
+    const int64_t value = words[3 + k];
+    if (value < 0 || value >= plan->nvalues || (k > 0) != (*given >> value & 1u))
+      return wrong(a, "steps", "a value is given once, before it is read");
+    s->value[k] = (int)value;
+    s->call.dtype[k] = plan->dtype[value];
+  }
+  *given |= 1u << words[3];
+  if (s->loops ? !suits(plan, s, (int)dtype) : n != 2)
+    return wrong(a, "steps", "a function does not suit its values");
+  if (!s->loops) return MOTH_OK;
+  s->call.inner = moth_loop_of(s->loops, (int)dtype);
+  if (a->numbers.at) {
+    const double *at = a->numbers.at + 3 * plan->nsteps;
+    moth_numbers((int)dtype, s->numbers, at[0], at[1], at[2]);
+    s->call.arg = s->numbers;
+  }
+  plan->cost += moth_cost_of(s->loops, (int)dtype, s->call.noperands);
+  return MOTH_OK;
+}
+
+static int read_program(const fused_args *a, fused_plan *plan) {
+  const int64_t n = a->steps.n / FUSED_WORDS;
+  plan->nsteps = 0;
+  plan->cost = 0.1;
+  if (n < 1 || n > FUSED_STEPS || n * FUSED_WORDS != a->steps.n)
+    return wrong(a, "steps", "1 to 48 steps of 9 numbers are wanted");
+  if (a->numbers.at && a->numbers.n != 3 * n) return wrong(a, "numbers", "three a step are wanted");
+  int status = read_values(a, plan);
+  uint32_t given = status ? 0 : (1u << plan->nin) - 1;
+  for (; !status && plan->nsteps < n; plan->nsteps++)
+    status = read_step(a, a->steps.at + plan->nsteps * FUSED_WORDS, &given, plan);
+  for (int i = 0; !status && i < plan->nres; i++)
+    if (!(given >> (plan->nin + i) & 1u)) status = wrong(a, "steps", "a result is not given");
+  return status;
+}
+
+/* -- the op -- */
+
+static int fused_shape(const fused_args *a, moth_layout *y) {
+  fused_plan plan;
+  moth_layout all = {.ndim = 0};
+  int status = read_program(a, &plan);
+  for (int i = 0; !status && i < plan.nin; i++)
+    if (!moth_layout_broadcast(&all, &a->input.at[i]->l))
+      status = moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s cannot be broadcast with %s",
+                         moth_str(a->input.at[i]), moth_str_shape(a->ctx, all.ndim, all.shape));
+  for (int i = 0; !status && i < FUSED_RESULTS; i++) {
+    y[i].ndim = i < plan.nres ? all.ndim : MOTH_NO_RESULT;
+    if (i >= plan.nres) continue;
+    memcpy(y[i].shape, all.shape, sizeof all.shape);
+    y[i].dtype = (uint8_t)plan.dtype[plan.nin + i];
+  }
+  return status;
+}
+
+/* One block: `at` and `step` are those of the results, then of the inputs. */
+static void run_block(const fused_plan *plan, int64_t n, char *const *at, const int64_t *step,
+                      double (*room)[BLOCK]) {
+  for (int i = 0; i < plan->nsteps; i++) {
+    const fused_step *s = &plan->step[i];
+    char *own[FUSED_VALUES];
+    int64_t width[FUSED_VALUES];
+    for (int k = 0; k < s->call.noperands; k++) {
+      const int v = s->value[k], between = v - plan->nin - plan->nres;
+      const int outside = v < plan->nin ? plan->nres + v : v - plan->nin;
+      own[k] = between < 0 ? at[outside] : (char *)room[between];
+      width[k] = between < 0 ? step[outside] : moth_dtype_size[plan->dtype[v]];
+    }
+    if (s->loops) moth_blocks(n, own, width, &s->call);
+    else
+      moth_convert(n, s->call.dtype[1], own[1], width[1], s->call.dtype[0], own[0], width[0]);
+  }
+}
+
+static void run_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
+  const fused_plan *plan = arg;
+  const int operands = plan->nres + plan->nin;
+  double room[FUSED_BETWEEN][BLOCK];
+  char *now[FUSED_RESULTS + FUSED_INPUTS];
+  for (int k = 0; k < operands; k++) now[k] = at[k];
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    run_block(plan, n - i < BLOCK ? n - i : BLOCK, now, step, room);
+    for (int k = 0; k < operands; k++) now[k] += BLOCK * step[k];
+  }
+}
+
+static int fused_cpu(const fused_args *a, moth_tensor **out) {
+  fused_plan plan;
+  moth_loop loop;
+  const moth_tensor *operands[FUSED_RESULTS + FUSED_INPUTS];
+  int status = read_program(a, &plan);
+  if (status) return status;
+  for (int i = 0; i < plan.nres; i++) operands[i] = out[i];
+  for (int i = 0; i < plan.nin; i++) operands[plan.nres + i] = a->input.at[i];
+  moth_loop_over(&loop, a->ctx, &out[0]->l, plan.nres + plan.nin, operands);
+  return moth_loop_share(&loop, run_blocks, &plan, plan.cost);
+}
+
+MOTH_OP_CONST(fused, FUSED,
+  .doc = "Several elementwise functions in one pass: what lies between two of them is never "
+         "written to memory.",
+  .examples = "{moth.randn(2, 3), moth.randn(3)}, {0, -1, 3, 2, 0, 1, 0, 0, 0}, {-1}\n"
+              "{moth.randn(2, 3)}, {1, -1, 3, 3, 0, 0, 0, 0, 0, 0, -1, 3, 1, 3, 0, 0, 0, 0, "
+              "0, -1, 3, 2, 1, 0, 0, 0, 0}, {-1, -1, -1}, 2, "
+              "{0.5, 0, 0, 0, 0, 0, 0, 0, 0}",
+  .outputs = "first, second, third, fourth", .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_MIXED)
+
+const moth_op *const moth_fused_ops[] = {&moth_op_fused, NULL};

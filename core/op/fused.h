@@ -1,0 +1,33 @@
+/* fused.h -- the face of several elementwise functions done in one pass over their operands: what a
+** recording joins (capture_join.c), and a kernel written in Lua. What lies between two of them is
+** never written to memory.
+**
+** Values are numbered: the inputs, then the results, then what lies between. A step is FUSED_WORDS
+** numbers: a function's (kernel/maps.h; FUSED_CONVERT: a conversion), the dtype that it computes in
+** (-1: that of the first input), how many values it names, and these, what it gives first. A value
+** is given once, before it is read; all have the inputs' common shape.
+*/
+#ifndef MOTH_OP_FUSED_H
+#define MOTH_OP_FUSED_H
+
+#include "../op.h"
+
+enum {
+  FUSED_CONVERT = -1,
+  FUSED_VALUES = 6, /* that a step can name */
+  FUSED_WORDS = 3 + FUSED_VALUES,
+  FUSED_STEPS = 48,
+  FUSED_BETWEEN = 12, /* values between, at most: they stay in the first cache, or in registers */
+  FUSED_INPUTS = 8,
+  FUSED_RESULTS = MOTH_MAX_OUTPUTS
+};
+
+#define FUSED(ARG) \
+  ARG(tensors, input,      , "what is read, broadcast to a common shape") \
+  ARG(ints,    steps,      , "what is done, 9 numbers a step") \
+  ARG(ints,    dtypes,     , "of the results, then of what lies between; -1: the first input's") \
+  ARG(int,     results,   1, "how many of the values are results") \
+  ARG(floats,  numbers, none, "three for each step: what its function is told")
+MOTH_ARGS(fused, FUSED)
+
+#endif
