@@ -75,14 +75,13 @@ static __global__ void part_gates(int64_t rows, int64_t n, const R *from, R *to)
 
 /* -- a lane: one layer in one direction; pointers count elements -- */
 
-template <class R> struct lane {
+template <class R> struct lane : rnn_steps<R> {
   moth_ctx *ctx;
   const moth_queue *q;
   const moth_rnn *r;
-  int64_t n, wide, kept, ld, shared; /* shared: gates that the state adds to directly */
-  int64_t number, layer, direction;
-  const R *w_ih, *w_hh, *b_ih, *b_hh, *h0, *c0;
-  R *gates, *cells, *y;
+  int64_t wide, kept, shared; /* shared: gates that the state adds to directly */
+  int64_t number, layer;
+  const R *w_ih, *b_ih, *b_hh;
 };
 
 template <class R> static R *layer_output(const moth_rnn *r, const void *reserve, int64_t layer) {
@@ -98,49 +97,27 @@ static lane<R> lane_of(const moth_rnn_call *c, const moth_queue *q, int64_t numb
   const void **params = r->params + number * (r->biased ? 4 : 2);
   lane<R> a = {};
   a.ctx = c->ctx, a.q = q, a.r = r;
+  a.mode = r->mode, a.steps = r->steps, a.batch = r->batch;
   a.n = n, a.wide = moth_rnn_gates(r->mode) * n, a.kept = kept * n, a.ld = r->directions * n;
   a.shared = r->mode == MOTH_GRU ? 2 * n : a.wide;
-  a.number = number, a.layer = number / r->directions, a.direction = number % r->directions;
-  a.w_ih = (const R *)params[0], a.w_hh = (const R *)params[1];
+  a.number = number, a.layer = number / r->directions, a.reversed = number % r->directions == 1;
+  a.w_ih = (const R *)params[0], a.w = (const R *)params[1];
   if (r->biased) a.b_ih = (const R *)params[2], a.b_hh = (const R *)params[3];
   a.gates = (R *)c->reserve + block * kept * number;
   a.cells = (R *)c->reserve + block * (kept * r->layers * r->directions + number);
-  a.y = layer_output<R>(r, c->reserve, a.layer) + a.direction * n;
+  a.y = layer_output<R>(r, c->reserve, a.layer) + (a.reversed ? n : 0);
   a.h0 = (const R *)c->h0 + number * r->batch * n;
   if (r->mode == MOTH_LSTM) a.c0 = (const R *)c->c0 + number * r->batch * n;
   return a;
 }
 
-/* Step number i in the lane's order: when, how many rows it has, and how many of these had and
-** will have a neighbour. */
-struct moment {
-  int64_t t, rows, earlier, before, after;
-};
-
-static int64_t active(const moth_rnn *r, int64_t t) {
-  if (t < 0 || t >= r->steps) return 0;
-  return r->sizes ? r->sizes[t] : r->batch;
-}
-
-static moment moment_of(const moth_rnn *r, bool back, int64_t i) {
-  moment m = {};
-  m.t = back ? r->steps - 1 - i : i;
-  m.rows = active(r, m.t);
-  m.earlier = back ? m.t + 1 : m.t - 1;
-  m.before = active(r, m.earlier);
-  m.after = active(r, back ? m.t - 1 : m.t + 1);
-  if (m.before > m.rows) m.before = m.rows;
-  if (m.after > m.rows) m.after = m.rows;
-  return m;
-}
-
 /* The rows of a moment that go on (part 0) or begin (part 1). */
 template <class R>
-static bool part_of(const lane<R> &a, const moment &m, int part, int64_t *first, step<R> *s) {
+static bool part_of(const lane<R> &a, const rnn_moment &m, int part, int64_t *first, step<R> *s) {
   *first = part ? m.before : 0;
-  const int64_t at = m.t * a.r->batch + *first, past = m.earlier * a.r->batch;
+  const int64_t at = m.t * a.batch + *first, past = m.earlier * a.batch;
   *s = {};
-  s->mode = a.r->mode;
+  s->mode = a.mode;
   s->rows = (part ? m.rows : m.before) - *first;
   s->n = a.n, s->ld = a.ld, s->ld0 = part ? a.n : a.ld;
   s->gates = a.gates + at * a.kept;
@@ -232,41 +209,31 @@ template <class R> static int add_inputs(const lane<R> &a, const R *x) {
                     biases.at);
 }
 
-/* What recurrent_steps.cu takes, if it does: sequences of one length, in f32. */
-static rnn_steps steps_of(const lane<float> &a) {
-  const moth_rnn *r = a.r;
-  rnn_steps s = {};
-  s.mode = r->mode, s.reversed = a.direction == 1;
-  s.steps = r->sizes ? 0 : r->steps;
-  s.batch = r->batch, s.n = a.n, s.ld = a.ld;
-  s.w = a.w_hh, s.h0 = a.h0, s.c0 = a.c0;
-  s.gates = a.gates, s.cells = a.cells, s.y = a.y;
-  return s;
+/* All of them by recurrent_steps.cu, if that takes them. */
+static int steps_at_once(const lane<float> &a, rnn_run_steps *run, bool *done) {
+  return a.r->sizes ? MOTH_OK : run(a.ctx, a.q, a, done);
 }
-static int steps_at_once(const lane<float> &a, bool *done) {
-  return moth_rnn_steps_forward(a.ctx, a.q, steps_of(a), done);
-}
-static int steps_at_once(const lane<double> &, bool *) { return MOTH_OK; }
+static int steps_at_once(const lane<double> &, rnn_run_steps *, bool *) { return MOTH_OK; }
 
 template <class R> static int lane_forward(const lane<R> &a, const R *x, R *hn, R *cn) {
-  const int64_t n = a.n, first_state = a.number * a.r->batch;
+  const int64_t n = a.n, first_state = a.number * a.batch;
   bool done = false;
   int status = add_inputs(a, x);
-  if (!status) status = steps_at_once(a, &done);
-  for (int64_t i = done ? a.r->steps - 1 : 0; !status && i < a.r->steps; i++) {
-    const moment m = moment_of(a.r, a.direction == 1, i);
+  if (!status) status = steps_at_once(a, moth_rnn_steps_forward, &done);
+  for (int64_t i = done ? a.steps - 1 : 0; !status && i < a.steps; i++) {
+    const rnn_moment m = moth_rnn_moment_of(a.r, a.reversed, i);
     for (int part = 0; !status && !done && part < 2; part++) {
       step<R> s;
       int64_t first;
       if (!part_of(a, m, part, &first, &s)) continue;
-      status = product<R>(a, s.rows, a.shared, n, s.h0, s.ld0, 1, a.w_hh, 1, n, s.gates, a.kept, 1);
+      status = product<R>(a, s.rows, a.shared, n, s.h0, s.ld0, 1, a.w, 1, n, s.gates, a.kept, 1);
       if (!status && a.shared < a.wide)
-        status = product<R>(a, s.rows, n, n, s.h0, s.ld0, 1, a.w_hh + a.shared * n, 1, n,
+        status = product<R>(a, s.rows, n, n, s.h0, s.ld0, 1, a.w + a.shared * n, 1, n,
                             s.gates + 3 * n, a.kept, 1);
       if (!status)
         status = launch_on(a.ctx, a.q, step_forward<R>, blocks_for(s.rows * n), BLOCK, 0, s);
     }
-    const int64_t over = m.rows - m.after, at = m.t * a.r->batch + m.after;
+    const int64_t over = m.rows - m.after, at = m.t * a.batch + m.after;
     if (status || !over) continue;
     status = copy<R>(a, over, n, a.y + at * a.ld, a.ld, hn + (first_state + m.after) * n, n);
     if (!status && a.c0)
@@ -294,73 +261,60 @@ template <class R> static int forward(const moth_rnn_call *c, const moth_queue *
 
 /* -- back -- */
 
-static int back_at_once(const lane<float> &a, const float *dy, float *dh, float *dc, float *dgates,
-                        float *begun, bool *done) {
-  rnn_steps s = steps_of(a);
-  s.dy = dy, s.dh = dh, s.dc = dc, s.dgates = dgates, s.begun = begun;
-  return moth_rnn_steps_back(a.ctx, a.q, s, done);
-}
-static int back_at_once(const lane<double> &, const double *, double *, double *, double *,
-                        double *, bool *) {
-  return MOTH_OK;
-}
-
-/* Undoes all steps: fills dgates, and those of the rows' first steps into `begun`. */
-template <class R>
-static int lane_back(const lane<R> &a, const R *dy, R *dh, R *dc, R *dgates, R *begun) {
+/* Undoes all steps. */
+template <class R> static int lane_back(const lane<R> &a) {
   const int64_t n = a.n;
   bool done = false;
-  int status = back_at_once(a, dy, dh, dc, dgates, begun, &done);
-  if (!status && a.r->sizes) status = clear(a.ctx, a.q, dgates, a.r->steps * a.r->batch * a.kept);
-  for (int64_t i = a.r->steps - 1; !status && !done && i >= 0; i--) {
-    const moment m = moment_of(a.r, a.direction == 1, i);
-    R *at = dgates + m.t * a.r->batch * a.kept;
+  int status = steps_at_once(a, moth_rnn_steps_back, &done);
+  if (!status && a.r->sizes) status = clear(a.ctx, a.q, a.dgates, a.steps * a.batch * a.kept);
+  for (int64_t i = a.steps - 1; !status && !done && i >= 0; i--) {
+    const rnn_moment m = moth_rnn_moment_of(a.r, a.reversed, i);
+    R *at = a.dgates + m.t * a.batch * a.kept;
     for (int part = 0; !status && part < 2; part++) {
       step<R> s;
       int64_t first;
       if (!part_of(a, m, part, &first, &s)) continue;
-      s.dy = dy + (m.t * a.r->batch + first) * a.ld;
+      s.dy = a.dy + (m.t * a.batch + first) * a.ld;
       s.dgates = at + first * a.kept;
-      s.begun = part && begun ? begun + first * a.kept : NULL;
-      s.dh = dh + first * n;
-      s.dc = dc ? dc + first * n : NULL;
+      s.begun = part && a.begun ? a.begun + first * a.kept : NULL;
+      s.dh = a.dh + first * n;
+      s.dc = a.dc ? a.dc + first * n : NULL;
       status = launch_on(a.ctx, a.q, step_back<R>, blocks_for(s.rows * n), BLOCK, 0, s);
     }
     const bool gru = a.shared < a.wide;
     if (!status && m.rows)
-      status = product<R>(a, m.rows, n, a.shared, at, a.kept, 1, a.w_hh, n, 1, dh, n, gru);
+      status = product<R>(a, m.rows, n, a.shared, at, a.kept, 1, a.w, n, 1, a.dh, n, gru);
     if (!status && m.rows && gru)
-      status = product<R>(a, m.rows, n, n, at + 3 * n, a.kept, 1, a.w_hh + a.shared * n, n, 1, dh,
-                          n, 1);
+      status = product<R>(a, m.rows, n, n, at + 3 * n, a.kept, 1, a.w + a.shared * n, n, 1,
+                          a.dh, n, 1);
   }
   return status;
 }
 
 /* Rows [row, row + count) of the gradient of W_hh, from the columns of dgates from `column` on. */
 template <class R>
-static int state_weight(const lane<R> &a, const R *dgates, const R *begun, int64_t column,
-                        int64_t row, int64_t count, R *dw) {
-  const int64_t batch = a.r->batch, rows = (a.r->steps - 1) * batch, n = a.n;
-  const R *y = a.y + (a.direction ? batch * a.ld : 0);
-  dgates += a.direction ? 0 : batch * a.kept;
-  int status = product<R>(a, count, n, batch, begun + column, 1, a.kept, a.h0, n, 1, dw + row * n,
-                          n, 0);
+static int state_weight(const lane<R> &a, int64_t column, int64_t row, int64_t count, R *dw) {
+  const int64_t batch = a.batch, rows = (a.steps - 1) * batch, n = a.n;
+  const R *y = a.y + (a.reversed ? batch * a.ld : 0);
+  const R *dgates = a.dgates + (a.reversed ? 0 : batch * a.kept);
+  int status = product<R>(a, count, n, batch, a.begun + column, 1, a.kept, a.h0, n, 1,
+                          dw + row * n, n, 0);
   if (status || !rows) return status;
   return product<R>(a, count, n, rows, dgates + column, 1, a.kept, y, a.ld, 1, dw + row * n, n, 1);
 }
 
 /* The gradients of the lane's parameters, in a row from dw on. */
-template <class R>
-static int lane_weights(const lane<R> &a, const R *x, const R *dgates, const R *begun, R *dw) {
-  const int64_t inputs = moth_rnn_inputs(a.r, a.layer), rows = a.r->steps * a.r->batch, n = a.n;
-  const bool gru = a.r->mode == MOTH_GRU;
+template <class R> static int lane_weights(const lane<R> &a, const R *x, R *dw) {
+  const int64_t inputs = moth_rnn_inputs(a.r, a.layer), rows = a.steps * a.batch, n = a.n;
+  const bool gru = a.mode == MOTH_GRU;
   R *dw_hh = dw + a.wide * inputs;
-  int status = product<R>(a, a.wide, inputs, rows, dgates, 1, a.kept, x, inputs, 1, dw, inputs, 0);
-  if (!status) status = state_weight(a, dgates, begun, 0, 0, a.shared, dw_hh);
-  if (!status && gru) status = state_weight(a, dgates, begun, 3 * n, 2 * n, n, dw_hh);
+  int status = product<R>(a, a.wide, inputs, rows, a.dgates, 1, a.kept, x, inputs, 1, dw, inputs,
+                          0);
+  if (!status) status = state_weight(a, 0, 0, a.shared, dw_hh);
+  if (!status && gru) status = state_weight(a, 3 * n, 2 * n, n, dw_hh);
   if (status || !a.r->biased) return status;
   return launch_on(a.ctx, a.q, bias_gradients<R>, dim3((unsigned)((a.kept + 31) / 32)), 1024, 0,
-                   rows, a.kept, n, a.wide, gru, dgates, dw_hh + a.wide * n);
+                   rows, a.kept, n, a.wide, gru, (const R *)a.dgates, dw_hh + a.wide * n);
 }
 
 template <class R>
@@ -371,11 +325,13 @@ static int layer_back(const moth_rnn_call *c, const moth_queue *q, int64_t layer
   const int64_t each = moth_rnn_gates(r->mode) * r->hidden * (inputs + r->hidden + 2 * r->biased);
   int status = MOTH_OK;
   for (int64_t d = r->directions - 1; !status && d >= 0; d--) {
-    const lane<R> a = lane_of<R>(c, q, layer * r->directions + d);
+    lane<R> a = lane_of<R>(c, q, layer * r->directions + d);
+    a.dy = above + d * a.n, a.dgates = dgates, a.begun = begun;
+    a.dh = (R *)c->dh + a.number * states;
+    if (a.c0) a.dc = (R *)c->dc + a.number * states;
     *end -= each;
-    status = lane_back<R>(a, above + d * a.n, (R *)c->dh + a.number * states,
-                          a.c0 ? (R *)c->dc + a.number * states : NULL, dgates, begun);
-    if (!status) status = lane_weights<R>(a, x, dgates, begun, *end);
+    status = lane_back(a);
+    if (!status) status = lane_weights(a, x, *end);
     if (!status && below)
       status = product<R>(a, r->steps * r->batch, inputs, a.wide, dgates, a.kept, 1, a.w_ih,
                           inputs, 1, below, inputs, d != r->directions - 1);
@@ -410,15 +366,15 @@ template <class R> static int back(const moth_rnn_call *c, const moth_queue *q) 
 
 template <class R> static int cell_back(const moth_rnn_call *c, const moth_queue *q) {
   const moth_rnn *r = c->r;
-  const lane<R> a = lane_of<R>(c, q, 0);
+  lane<R> a = lane_of<R>(c, q, 0);
   const bool gru = a.kept > a.wide;
   scratch<R> nothing, own;
   int status = nothing.take(c->ctx, r, r->batch * a.n);
   if (!status) status = clear(c->ctx, q, nothing.at, r->batch * a.n);
   if (!status && gru) status = own.take(c->ctx, r, r->batch * a.kept);
   R *at = gru ? own.at : (R *)c->dw;
-  if (!status)
-    status = lane_back<R>(a, nothing.at, (R *)c->dh, a.c0 ? (R *)c->dc : NULL, at, NULL);
+  a.dy = nothing.at, a.dh = (R *)c->dh, a.dc = a.c0 ? (R *)c->dc : NULL, a.dgates = at;
+  if (!status) status = lane_back(a);
   if (!status && c->dx)
     status = product<R>(a, r->batch, r->input, a.wide, at, a.kept, 1, a.w_ih, r->input, 1,
                         (R *)c->dx, r->input, 0);

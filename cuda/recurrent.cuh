@@ -79,22 +79,20 @@ template <class R> HD void unit_back(const step<R> &s, int64_t k, int64_t j, R l
   }
 }
 
-/* All steps of a layer in one direction: `steps` times `batch` rows of n units, as recurrent.cu's
-** lane has them. */
-struct rnn_steps {
+/* All steps of a layer in one direction: `steps` times `batch` rows of n units. */
+template <class R> struct rnn_steps {
   int mode;
   bool reversed;
   int64_t steps, batch, n, ld;
-  const float *w, *h0, *c0; /* w: of the state, (gates n, n) */
-  float *gates, *cells, *y;
-  const float *dy; /* back */
-  float *dh, *dc, *dgates, *begun;
+  const R *w, *h0, *c0; /* w: of the state, (gates n, n) */
+  R *gates, *cells, *y;
+  const R *dy; /* back; begun: what is in dgates for the rows' first steps, or NULL */
+  R *dh, *dc, *dgates, *begun;
 };
 
-/* *done: whether it could; if not, nothing has happened. */
-MOTH_LOCAL int moth_rnn_steps_forward(moth_ctx *ctx, const moth_queue *q, const rnn_steps &s,
-                                      bool *done);
-MOTH_LOCAL int moth_rnn_steps_back(moth_ctx *ctx, const moth_queue *q, const rnn_steps &s,
-                                   bool *done);
+/* Of sequences of one length. *done: whether it could; if not, nothing has happened. */
+typedef int rnn_run_steps(moth_ctx *ctx, const moth_queue *q, const rnn_steps<float> &s,
+                          bool *done);
+MOTH_LOCAL rnn_run_steps moth_rnn_steps_forward, moth_rnn_steps_back;
 
 #endif

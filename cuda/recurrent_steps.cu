@@ -114,12 +114,12 @@ static __device__ inline void meet(unsigned *arrived, unsigned n) {
   __syncthreads();
 }
 
-static __device__ inline int64_t time_of(const rnn_steps &s, int64_t i) {
+static __device__ inline int64_t time_of(const rnn_steps<float> &s, int64_t i) {
   return s.reversed ? s.steps - 1 - i : i;
 }
 
 /* Step number i, as the units see it. */
-static __device__ inline step<float> step_of(const rnn_steps &s, int64_t i) {
+static __device__ inline step<float> step_of(const rnn_steps<float> &s, int64_t i) {
   const int64_t t = time_of(s, i), past = time_of(s, i - 1) * s.batch;
   const int64_t kept = s.mode == MOTH_LSTM || s.mode == MOTH_GRU ? 4 : 1;
   step<float> at = {};
@@ -142,7 +142,7 @@ static __device__ inline step<float> step_of(const rnn_steps &s, int64_t i) {
 
 /* The block's rows of the weights: of each gate its units, gate after gate. */
 template <int M>
-static __device__ inline void keep_rows(const rnn_steps &s, const part &p, float *w) {
+static __device__ inline void keep_rows(const rnn_steps<float> &s, const part &p, float *w) {
   const int64_t unit = (int64_t)blockIdx.x * p.units;
   for (int i = (int)threadIdx.x; i < M * p.wide; i += THREADS) {
     const int m = i / p.wide, c = i % p.wide;
@@ -152,7 +152,7 @@ static __device__ inline void keep_rows(const rnn_steps &s, const part &p, float
 }
 
 template <int M>
-static __global__ void __launch_bounds__(THREADS, 2) forward_steps(rnn_steps s, part p) {
+static __global__ void __launch_bounds__(THREADS, 2) forward_steps(rnn_steps<float> s, part p) {
   float *w = shared_memory<float>(), *room = w + M * p.wide, *out = room + ROWS * (CHUNK + EDGE);
   const int64_t unit = (int64_t)blockIdx.x * p.units;
   keep_rows<M>(s, p, w);
@@ -174,7 +174,7 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_steps(rnn_steps s, 
 
 /* The columns of the weights that its M units have: what the gates' gradients are multiplied by. */
 template <int M>
-static __device__ inline void keep_columns(const rnn_steps &s, const part &p, float *w) {
+static __device__ inline void keep_columns(const rnn_steps<float> &s, const part &p, float *w) {
   const int64_t unit = (int64_t)blockIdx.x * M;
   for (int i = (int)threadIdx.x; i < M * p.wide; i += THREADS) {
     const int m = i % M, c = i / M;
@@ -184,7 +184,7 @@ static __device__ inline void keep_columns(const rnn_steps &s, const part &p, fl
 
 /* Undoes step after step; what is left at the end is the gradient of the first state. */
 template <int M>
-static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps s, part p) {
+static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps<float> s, part p) {
   float *w = shared_memory<float>(), *room = w + M * p.wide, *out = room + ROWS * (CHUNK + EDGE);
   const int64_t unit = (int64_t)blockIdx.x * M, n = s.n;
   const bool gru = s.mode == MOTH_GRU;
@@ -214,7 +214,7 @@ static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps s, par
 /* Flops of a step above which a product for each is no slower: tensor cores and whole blocks. */
 static const double MOST_WORK = 2e8;
 
-typedef void steps_kernel(rnn_steps s, part p);
+typedef void steps_kernel(rnn_steps<float> s, part p);
 
 static size_t room_for(int m, int wide) {
   return ((size_t)m * (size_t)wide + ROWS * (CHUNK + EDGE) + (size_t)m * ROWS) * sizeof(float);
@@ -233,7 +233,7 @@ static bool all_fit(const moth_queue *q, steps_kernel *kernel, dim3 grid, size_t
 
 /* All `count` steps. */
 static int launch_steps(moth_ctx *ctx, const moth_queue *q, steps_kernel *kernel,
-                        const rnn_steps &s, part p, dim3 grid, size_t room, int64_t count) {
+                        const rnn_steps<float> &s, part p, dim3 grid, size_t room, int64_t count) {
   void *args[] = {(void *)&s, &p};
   moth_layout l = {};
   int status = MOTH_OK;
@@ -263,11 +263,12 @@ static int launch_steps(moth_ctx *ctx, const moth_queue *q, steps_kernel *kernel
   return status;
 }
 
-static int64_t gates_of(const rnn_steps &s) { return moth_rnn_gates(s.mode); }
+static int64_t gates_of(const rnn_steps<float> &s) { return moth_rnn_gates(s.mode); }
 
 /* Whether m rows of weights a block, for `units` units, can be kept by blocks that are all there at
 ** once; their grid is as large as that allows. */
-static bool fits(const moth_queue *q, const rnn_steps &s, int m, int units, part *p, dim3 *grid) {
+static bool fits(const moth_queue *q, const rnn_steps<float> &s, int m, int units, part *p,
+                 dim3 *grid) {
   const int64_t across = (s.n + units - 1) / units;
   p->wide = (p->columns + 127) / 128 * 128 + EDGE;
   const size_t room = room_for(m, p->wide), kib = 1024; /* which a block costs beside */
@@ -280,12 +281,13 @@ static bool fits(const moth_queue *q, const rnn_steps &s, int m, int units, part
   return true;
 }
 
-static bool worth_it(const rnn_steps &s) {
+static bool worth_it(const rnn_steps<float> &s) {
   return s.steps > 1 && s.batch > 0 && s.n <= 4096 &&
          2.0 * (double)s.batch * (double)gates_of(s) * (double)s.n * (double)s.n <= MOST_WORK;
 }
 
-int moth_rnn_steps_forward(moth_ctx *ctx, const moth_queue *q, const rnn_steps &s, bool *done) {
+int moth_rnn_steps_forward(moth_ctx *ctx, const moth_queue *q, const rnn_steps<float> &s,
+                           bool *done) {
   part p = {};
   dim3 grid;
   const int m = s.mode == MOTH_GRU ? 24 : 32;
@@ -296,7 +298,8 @@ int moth_rnn_steps_forward(moth_ctx *ctx, const moth_queue *q, const rnn_steps &
                       room_for(m, p.wide), s.steps);
 }
 
-int moth_rnn_steps_back(moth_ctx *ctx, const moth_queue *q, const rnn_steps &s, bool *done) {
+int moth_rnn_steps_back(moth_ctx *ctx, const moth_queue *q, const rnn_steps<float> &s,
+                        bool *done) {
   part p = {};
   dim3 grid;
   int m = 16;

@@ -46,7 +46,7 @@ static void add_state(const rnn_lane *q, const rnn_step *s, const char *turned) 
 /* The same for the only step, where nothing is worth turning. */
 static int add_first_state(const rnn_lane *q) {
   const char *w = q->params[1];
-  int64_t n = q->n, shared = rnn_shared_gates(q), rows = rnn_active(q->r, 0);
+  int64_t n = q->n, shared = rnn_shared_gates(q), rows = moth_rnn_active(q->r, 0);
   int status = moth_gemm(q->ctx, q->r->dtype, rows, shared, n, q->h0, n, 1, w, 1, n, q->gates,
                          q->kept, 1);
   if (status || shared == q->wide) return status;
@@ -70,7 +70,7 @@ static void keep_last(const rnn_lane *q, const rnn_moment *m, rnn_span rows, cha
 static void rows_forward(const rnn_walk *w, rnn_span rows) {
   const rnn_lane *q = w->q;
   for (int64_t i = w->steps.first; i < w->steps.last && !moth_rnn_stops(w); i++) {
-    rnn_moment m = moth_rnn_moment_of(q, i);
+    rnn_moment m = moth_rnn_moment_of(q->r, q->direction == 1, i);
     for (int part = 0; part < 2; part++) {
       rnn_step s;
       int64_t first;

@@ -34,6 +34,30 @@ static inline int64_t moth_rnn_inputs(const moth_rnn *r, int64_t layer) {
   return layer ? r->directions * r->hidden : r->input;
 }
 
+/* How many sequences reach a time. */
+static inline int64_t moth_rnn_active(const moth_rnn *r, int64_t t) {
+  if (t < 0 || t >= r->steps) return 0;
+  return r->sizes ? r->sizes[t] : r->batch;
+}
+
+/* Step number i in the order of a direction: when, how many rows it has, and how many of these had
+** and will have a neighbour. */
+typedef struct rnn_moment {
+  int64_t t, rows, earlier, before, after;
+} rnn_moment;
+
+static inline rnn_moment moth_rnn_moment_of(const moth_rnn *r, bool back, int64_t i) {
+  rnn_moment m;
+  m.t = back ? r->steps - 1 - i : i;
+  m.rows = moth_rnn_active(r, m.t);
+  m.earlier = back ? m.t + 1 : m.t - 1;
+  m.before = moth_rnn_active(r, m.earlier);
+  m.after = moth_rnn_active(r, back ? m.t - 1 : m.t + 1);
+  if (m.before > m.rows) m.before = m.rows;
+  if (m.after > m.rows) m.after = m.rows;
+  return m;
+}
+
 /* Elements of the reserve, and where its masks begin; false when that overflows. */
 bool moth_rnn_room(const moth_rnn *r, int64_t *size, int64_t *masks);
 /* Elements of all parameters in a row. */

@@ -44,7 +44,7 @@ static void rows_back(const rnn_walk *w, rnn_span rows) {
   const rnn_lane *q = w->q;
   int64_t bytes = q->n * q->size, wide = q->kept * q->size, start = times_of(q, w->steps).first;
   for (int64_t i = w->steps.last - 1; i >= w->steps.first && !moth_rnn_stops(w); i--) {
-    rnn_moment m = moth_rnn_moment_of(q, i);
+    rnn_moment m = moth_rnn_moment_of(q->r, q->direction == 1, i);
     char *at = w->dgates + (m.t - start) * q->r->batch * wide;
     int64_t first;
     for (int part = 0; part < 2; part++) {

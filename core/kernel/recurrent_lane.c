@@ -78,18 +78,6 @@ int moth_rnn_layer_input(moth_ctx *ctx, const moth_rnn *r, const void *reserve, 
 
 /* -- steps -- */
 
-rnn_moment moth_rnn_moment_of(const rnn_lane *q, int64_t s) {
-  bool back = q->direction == 1;
-  rnn_moment m = {.t = back ? q->r->steps - 1 - s : s};
-  m.rows = rnn_active(q->r, m.t);
-  m.earlier = back ? m.t + 1 : m.t - 1;
-  m.before = rnn_active(q->r, m.earlier);
-  m.after = rnn_active(q->r, back ? m.t - 1 : m.t + 1);
-  if (m.before > m.rows) m.before = m.rows;
-  if (m.after > m.rows) m.after = m.rows;
-  return m;
-}
-
 bool moth_rnn_part_of(const rnn_lane *q, const rnn_moment *m, int part, rnn_span rows,
                       int64_t *first, rnn_step *s) {
   int64_t end = part ? m->rows : m->before;

@@ -62,20 +62,6 @@ static inline bool rnn_tiled(const rnn_lane *q) {
   return q->r->dtype == MOTH_F32 && moth_matrix_here();
 }
 
-/* Step number s in the lane's order: when, how many rows it has, and how many of these had and
-** will have a neighbour. */
-typedef struct rnn_moment {
-  int64_t t, rows, earlier, before, after;
-} rnn_moment;
-
-rnn_moment moth_rnn_moment_of(const rnn_lane *q, int64_t s);
-
-/* How many sequences reach a time. */
-static inline int64_t rnn_active(const moth_rnn *r, int64_t t) {
-  if (t < 0 || t >= r->steps) return 0;
-  return r->sizes ? r->sizes[t] : r->batch;
-}
-
 typedef struct rnn_span { /* rows of a batch */
   int64_t first, last;
 } rnn_span;
