@@ -117,8 +117,7 @@ local function slow(self, status, ...)
   if status == WANT then
     lib.due()
   elseif status < 0 then
-    -- as the function is called: ops of moth.linalg begin with its name
-    errors.status(status, (ffi.string(C.moth_error_op(ctx)):gsub("^linalg_", "")))
+    errors.status(status)
   end
   return give(r.results)
 end

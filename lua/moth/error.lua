@@ -278,7 +278,7 @@ end
 
 --- Raises the error that stands in the context.
 -- @param status  the negative status
--- @param fname   the name of the function that failed; nil: that of the op
+-- @param fname   the name of the function that failed; nil: that of the op, as it is called
 -- @param argname the user's argument that is to blame, where the engine knows it under another name
 -- @param ...     the arguments, to tell which of them was released
 function errors.status(status, fname, argname, ...)
@@ -289,7 +289,7 @@ function errors.status(status, fname, argname, ...)
     local why = released(...)
     if why then text = text .. ": " .. why end
   end
-  fname = fname or op
+  fname = fname or op:gsub("^linalg_", "")
   if argname then arg = argname end
   if arg ~= "" and fname ~= "" then return errors.argument(fname, arg, text, code) end
   if code == "E_INTERRUPT" or fname == "" then return errors.raise(text, code) end
