@@ -4,8 +4,8 @@
 
 #include "window.h"
 
-/* Images (n, channels, in) and filters (filters, channels / groups, kernel) give (n, filters, out);
-** each group of filters sees its own group of channels. */
+/* Images or volumes (n, channels, in) and filters (filters, channels / groups, kernel) give
+** (n, filters, out); each group of filters sees its own group of channels. */
 typedef struct moth_conv {
   moth_window w;
   int64_t n, channels, filters, groups;

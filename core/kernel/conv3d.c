@@ -151,8 +151,8 @@ static void sum_some(int64_t first, int64_t last, int lane, const void *arg) {
 /* -- a convolution -- */
 
 /* Filters along the depth only: volumes are images. */
-static bool is_along_depth(const moth_conv3d *c, moth_conv *flat) {
-  const moth_window3 *w = &c->w;
+static bool is_along_depth(const moth_conv *c, moth_conv *flat) {
+  const moth_window *w = &c->w;
   for (int i = 1; i < 3; i++)
     if (w->kernel[i] != 1 || w->stride[i] != 1 || w->padding[i] || w->extra[i]) return false;
   *flat = (moth_conv){
@@ -175,8 +175,8 @@ static int64_t chunk_of(int64_t images, int64_t each, bool pairs) {
   return chunk;
 }
 
-static void describe(const moth_conv3d *c, job *j) {
-  const moth_window3 *w = &c->w;
+static void describe(const moth_conv *c, job *j) {
+  const moth_window *w = &c->w;
   j->x.channels = c->channels;
   j->x.depth = w->in[0];
   j->x.taps = w->kernel[0];
@@ -211,7 +211,7 @@ static bool image_bytes(const slices *s, int64_t *bytes) {
 }
 
 /* Lays out the job on volumes x and y; part: bytes of a chunk's sum, where there are several. */
-static int job_open(moth_ctx *ctx, const moth_conv3d *c, slices x, slices y, int64_t part,
+static int job_open(moth_ctx *ctx, const moth_conv *c, slices x, slices y, int64_t part,
                     job *j) {
   int64_t seen, made;
   *j = (job){.x = x, .y = y};
@@ -245,7 +245,7 @@ static void next_chunk(job *j, int64_t first) {
   turn_to(&j->y, first, j->flat.n);
 }
 
-int moth_conv3d_forward(moth_ctx *ctx, int dtype, const moth_conv3d *c, const void *x,
+int moth_conv3d_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
                         const void *weight, const void *bias, void *y) {
   moth_conv flat;
   job j;
@@ -261,7 +261,7 @@ int moth_conv3d_forward(moth_ctx *ctx, int dtype, const moth_conv3d *c, const vo
   return status;
 }
 
-int moth_conv3d_input(moth_ctx *ctx, int dtype, const moth_conv3d *c, const void *dy,
+int moth_conv3d_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy,
                       const void *weight, void *dx) {
   const int64_t volumes = c->n * c->channels * c->w.in[0];
   moth_conv flat;
@@ -281,9 +281,9 @@ int moth_conv3d_input(moth_ctx *ctx, int dtype, const moth_conv3d *c, const void
   return status;
 }
 
-int moth_conv3d_weight(moth_ctx *ctx, int dtype, const moth_conv3d *c, const void *x,
+int moth_conv3d_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
                        const void *dy, void *dweight) {
-  const moth_window3 *w = &c->w;
+  const moth_window *w = &c->w;
   const int64_t numel = c->filters * (c->channels / c->groups) * w->kernel[0] * w->kernel[1] *
                         w->kernel[2];
   const int real = real_of(dtype);

@@ -4,18 +4,6 @@
 /* Nothing sensible is larger; below it no sum or product of two sizes overflows. */
 #define LARGEST (INT64_C(1) << 30)
 
-/* A window of two axes or of three. */
-typedef struct axes {
-  int n;
-  int64_t *in, *out;
-  const int64_t *kernel, *stride, *padding, *dilation, *extra;
-} axes;
-
-#define AXES(N, w)                                                           \
-  &(axes){.n = N, .in = (w)->in, .out = (w)->out, .kernel = (w)->kernel,     \
-          .stride = (w)->stride, .padding = (w)->padding,                    \
-          .dilation = (w)->dilation, .extra = (w)->extra}
-
 static int in_range(moth_ctx *ctx, const char *arg, int n, const int64_t *size, int64_t least) {
   for (int i = 0; i < n; i++)
     if (size[i] < least)
@@ -34,37 +22,37 @@ static bool all(int n, const int64_t *size, int64_t value) {
   return true;
 }
 
-static int does_not_fit(const axes *w, const moth_tensor *image, const char *blame) {
+static int does_not_fit(const moth_window *w, const moth_tensor *image, const char *blame) {
   moth_ctx *ctx = image->ctx;
-  const char *kernel = moth_str_ints(ctx, w->n, w->kernel);
+  const char *kernel = moth_str_ints(ctx, w->axes, w->kernel);
   const char *dilation = "", *padding = "", *dilated = "", *padded = "";
-  if (!all(w->n, w->dilation, 1)) {
+  if (!all(w->axes, w->dilation, 1)) {
     dilated = " with dilation ";
-    dilation = moth_str_ints(ctx, w->n, w->dilation);
+    dilation = moth_str_ints(ctx, w->axes, w->dilation);
   }
-  if (!all(w->n, w->padding, 0)) {
+  if (!all(w->axes, w->padding, 0)) {
     padded = " with padding ";
-    padding = moth_str_ints(ctx, w->n, w->padding);
+    padding = moth_str_ints(ctx, w->axes, w->padding);
   }
   return moth_fail(ctx, MOTH_E_SHAPE, blame, "%s%s%s%s does not fit %s%s%s",
                    strcmp(blame, "weight") ? "" : "a kernel of ", kernel, dilated, dilation,
                    moth_str(image), padded, padding);
 }
 
-static int check(moth_ctx *ctx, const axes *w, const char *blame) {
-  int status = in_range(ctx, blame, w->n, w->kernel, 1);
-  if (!status) status = in_range(ctx, "stride", w->n, w->stride, 1);
-  if (!status) status = in_range(ctx, "padding", w->n, w->padding, 0);
-  if (!status) status = in_range(ctx, "dilation", w->n, w->dilation, 1);
+int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame) {
+  int status = in_range(ctx, blame, w->axes, w->kernel, 1);
+  if (!status) status = in_range(ctx, "stride", w->axes, w->stride, 1);
+  if (!status) status = in_range(ctx, "padding", w->axes, w->padding, 0);
+  if (!status) status = in_range(ctx, "dilation", w->axes, w->dilation, 1);
   return status;
 }
 
-static int fit(const axes *w, const moth_tensor *image, const char *blame, bool ceil) {
+int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil) {
   moth_ctx *ctx = image->ctx;
-  int status = check(ctx, w, blame);
+  int status = moth_window_check(ctx, w, blame);
   if (status) return status;
-  for (int i = 0; i < w->n; i++) {
-    w->in[i] = image->l.shape[image->l.ndim - w->n + i];
+  for (int i = 0; i < w->axes; i++) {
+    w->in[i] = image->l.shape[image->l.ndim - w->axes + i];
     if (w->in[i] > INT64_MAX / 4)
       return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s is too large", moth_str(image));
     int64_t padded = w->in[i] + 2 * w->padding[i] + w->extra[i];
@@ -77,22 +65,4 @@ static int fit(const axes *w, const moth_tensor *image, const char *blame, bool 
     w->out[i] = n;
   }
   return MOTH_OK;
-}
-
-int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame) {
-  moth_window copy = *w;
-  return check(ctx, AXES(2, &copy), blame);
-}
-
-int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil) {
-  return fit(AXES(2, w), image, blame, ceil);
-}
-
-int moth_window3_check(moth_ctx *ctx, const moth_window3 *w, const char *blame) {
-  moth_window3 copy = *w;
-  return check(ctx, AXES(3, &copy), blame);
-}
-
-int moth_window3_fit(moth_window3 *w, const moth_tensor *image, const char *blame, bool ceil) {
-  return fit(AXES(3, w), image, blame, ceil);
 }

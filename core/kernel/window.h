@@ -9,26 +9,18 @@
 #define INT2(x) {(x)[0], (x)[1]} /* a pair as an initializer */
 #define INT3(x) {(x)[0], (x)[1], (x)[2]}
 
-typedef struct moth_window { /* [0] along the height, [1] along the width */
-  int64_t in[2], out[2];     /* image and number of windows */
-  int64_t kernel[2], stride[2], padding[2], dilation[2];
-  int64_t extra[2];          /* further padding at the far side */
-} moth_window;
-
-typedef struct moth_window3 { /* [0] along the depth, then as above */
-  int64_t in[3], out[3];
+typedef struct moth_window {
+  int axes; /* 2: height and width; 3: depth, height and width */
+  int64_t in[3], out[3]; /* image and number of windows */
   int64_t kernel[3], stride[3], padding[3], dilation[3];
-  int64_t extra[3];
-} moth_window3;
+  int64_t extra[3];      /* further padding at the far side */
+} moth_window;
 
 /* Whether kernel, stride, padding and dilation are sensible sizes; `blame` gave the kernel. */
 int moth_window_check(moth_ctx *ctx, const moth_window *w, const char *blame);
-/* Checks them and works out w->out, or refuses: `image` has the dimensions (..., H, W),
+/* Checks them and works out w->out, or refuses: `image` has the dimensions (..., [D, ]H, W),
 ** and `blame` is the argument that gave the kernel. ceil: a window may hang over the far edge. */
 int moth_window_fit(moth_window *w, const moth_tensor *image, const char *blame, bool ceil);
-/* The same of a volume's, (..., D, H, W). */
-int moth_window3_check(moth_ctx *ctx, const moth_window3 *w, const char *blame);
-int moth_window3_fit(moth_window3 *w, const moth_tensor *image, const char *blame, bool ceil);
 
 /* Whether the only window of each pixel is itself. */
 static inline bool moth_window_is_plain(const moth_window *w) {

@@ -8,7 +8,7 @@
   .kernel_size = INT2((a)->kernel_size), .dilation = INT2((a)->dilation), \
   .padding = INT2((a)->padding), .stride = INT2((a)->stride)
 #define WINDOW(a) \
-  {.kernel = INT2((a)->kernel_size), .stride = INT2((a)->stride), \
+  {.axes = 2, .kernel = INT2((a)->kernel_size), .stride = INT2((a)->stride), \
    .padding = INT2((a)->padding), .dilation = INT2((a)->dilation)}
 
 /* n is 1 and batch false for a single image. */

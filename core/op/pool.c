@@ -42,7 +42,7 @@ static int pool_fit(moth_window *w, const moth_tensor *input, bool ceil) {
 /* -- max_pool2d -- */
 
 static int max_pool2d_fit(const max_pool2d_args *a, moth_window *w) {
-  *w = (moth_window){.kernel = INT2(a->kernel_size), .stride = INT2(a->stride),
+  *w = (moth_window){.axes = 2, .kernel = INT2(a->kernel_size), .stride = INT2(a->stride),
                      .padding = INT2(a->padding), .dilation = INT2(a->dilation)};
   return pool_fit(w, a->input, a->ceil_mode);
 }
@@ -183,7 +183,7 @@ static int divisor_of(moth_ctx *ctx, int64_t given, int64_t *divisor) {
 }
 
 static int avg_pool2d_fit(const avg_pool2d_args *a, moth_pool *p) {
-  *p = (moth_pool){.w = {.kernel = INT2(a->kernel_size), .stride = INT2(a->stride),
+  *p = (moth_pool){.w = {.axes = 2, .kernel = INT2(a->kernel_size), .stride = INT2(a->stride),
                          .padding = INT2(a->padding), .dilation = {1, 1}},
                    .planes = planes_of(&a->input->l), .count_padding = a->count_include_pad};
   int status = divisor_of(a->ctx, a->divisor_override, &p->divisor);
@@ -237,7 +237,7 @@ static int avg_pool2d_back_fit(const avg_pool2d_back_args *a, moth_pool *p) {
   if (l->ndim != 3 && l->ndim != 4)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input",
                      "(N, C, OH, OW) or (C, OH, OW) is needed, got %s", moth_str(a->input));
-  *p = (moth_pool){.w = {.kernel = INT2(a->kernel_size), .stride = INT2(a->stride),
+  *p = (moth_pool){.w = {.axes = 2, .kernel = INT2(a->kernel_size), .stride = INT2(a->stride),
                          .padding = INT2(a->padding), .dilation = {1, 1}},
                    .planes = planes_of(l), .count_padding = a->count_include_pad};
   moth_tensor planes = {.ctx = a->ctx, .l = *l}; /* what the layout of the input was */

@@ -136,9 +136,9 @@ static int mean_volume(const void *call, pooling pool, moth_tensor *volume, cons
 
 /* -- by windows -- */
 
-static int windows_fit(moth_window3 *w, const moth_tensor *input, bool ceil) {
+static int windows_fit(moth_window *w, const moth_tensor *input, bool ceil) {
   int status = volume_fit(input);
-  if (!status) status = moth_window3_fit(w, input, "kernel_size", ceil);
+  if (!status) status = moth_window_fit(w, input, "kernel_size", ceil);
   for (int i = 0; !status && i < 3; i++)
     if (w->padding[i] > w->kernel[i] / 2)
       status = moth_fail(input->ctx, MOTH_E_DOMAIN, "padding", "%s is more than half the window %s",
@@ -156,7 +156,7 @@ static int max_windows(const void *call, moth_tensor *images, bool depth, moth_t
 }
 
 static int max_pool3d_compose(const max_pool3d_args *a, moth_tensor **out) {
-  moth_window3 w = {.kernel = INT3(a->kernel_size), .stride = INT3(a->stride),
+  moth_window w = {.axes = 3, .kernel = INT3(a->kernel_size), .stride = INT3(a->stride),
                     .padding = INT3(a->padding), .dilation = INT3(a->dilation)};
   bool gaps = false; /* only those that lie in the border between dilated elements miss all */
   int status = windows_fit(&w, a->input, a->ceil_mode);
@@ -189,7 +189,7 @@ static int mean_windows(const void *call, moth_tensor *images, bool depth, moth_
 }
 
 static int avg_pool3d_compose(const avg_pool3d_args *a, moth_tensor **out) {
-  moth_window3 w = {.kernel = INT3(a->kernel_size), .stride = INT3(a->stride),
+  moth_window w = {.axes = 3, .kernel = INT3(a->kernel_size), .stride = INT3(a->stride),
                     .padding = INT3(a->padding), .dilation = {1, 1, 1}};
   int status = windows_fit(&w, a->input, a->ceil_mode);
   return status ? status : mean_volume(a, mean_windows, a->input, w.out, out);
