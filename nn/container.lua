@@ -6,6 +6,7 @@
 
 local class = require "moth.class"
 local define = require "moth.define"
+local dict = require "moth.nn.dict"
 local Module = require "moth.nn.module"
 local named = require "moth.nn.named"
 local errors = require "moth.error"
@@ -336,47 +337,6 @@ function ModuleDict:update(modules)
   end
 end
 
---- Iterates over names and modules in order.
-function ModuleDict:items()
-  return (self:named_children())
-end
-
---- The names in order, as a list.
-function ModuleDict:keys()
-  local names = {}
-  for name in self:named_children() do names[#names + 1] = name end
-  return names
-end
-
---- The modules in order, as a list.
-function ModuleDict:values()
-  return (self:children())
-end
-
---- Is there a module of that name?
-function ModuleDict:contains(name)
-  return self[STORE].kind[name] == "module"
-end
-
---- Takes the module of that name out. @return the module
-function ModuleDict:pop(name)
-  if not self:contains(name) then
-    errors.argument("pop", "name", ("there is no module '%s'%s"):format(tostring(name),
-      errors.nearest(tostring(name), self:keys())), "E_INDEX")
-  end
-  local module = self[name]
-  self[name] = nil
-  return module
-end
-
---- Takes all modules out.
-function ModuleDict:clear()
-  for _, name in ipairs(self:keys()) do self[name] = nil end
-end
-
---- How many modules there are.
-function ModuleDict:len()
-  return #self:keys()
-end
+dict(ModuleDict, "module")
 
 return container

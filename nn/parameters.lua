@@ -6,6 +6,7 @@
 
 local class = require "moth.class"
 local define = require "moth.define"
+local dict = require "moth.nn.dict"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local Module = require "moth.nn.module"
@@ -158,48 +159,7 @@ function ParameterDict:update(values)
   for _, name in ipairs(names) do self:register_parameter(name, new[name]) end
 end
 
---- Iterates over names and parameters in order.
-function ParameterDict:items()
-  return (self:named_parameters())
-end
-
---- The names in order, as a list.
-function ParameterDict:keys()
-  local names = {}
-  for i, member in ipairs(self:_members("parameter")) do names[i] = member[1] end
-  return names
-end
-
---- The parameters in order, as a list.
-function ParameterDict:values()
-  return (self:parameters())
-end
-
---- Is there a parameter of that name?
-function ParameterDict:contains(name)
-  return self[STORE].kind[name] == "parameter"
-end
-
---- Takes the parameter of that name out. @return the parameter
-function ParameterDict:pop(name)
-  if not self:contains(name) then
-    errors.argument("pop", "name", ("there is no parameter '%s'%s"):format(tostring(name),
-      errors.nearest(tostring(name), self:keys())), "E_INDEX")
-  end
-  local value = self[name]
-  self[name] = nil
-  return value
-end
-
---- Takes all parameters out.
-function ParameterDict:clear()
-  for _, name in ipairs(self:keys()) do self[name] = nil end
-end
-
---- How many parameters there are.
-function ParameterDict:len()
-  return #self:keys()
-end
+dict(ParameterDict, "parameter")
 
 function ParameterDict:__tostring() return listing(self) end
 

@@ -69,4 +69,18 @@ describe("ParameterDict", function()
     dict:clear()
     assert.equal(0, dict:len())
   end)
+
+  it("hands out a parameter under each of its names", function()
+    local p = nn.Parameter(moth.ones(2))
+    local dict = nn.ParameterDict{{"a", p}, {"b", p}}
+    local found = {}
+    for name, value in dict:items() do
+      assert.equal(p, value)
+      found[#found + 1] = name
+    end
+    assert.same({"a", "b"}, found)
+    assert.equal(2, #dict:values())
+    assert.same({"a", "b"}, nn.ParameterDict(dict):keys())
+    assert.equal(1, #dict:parameters())
+  end)
 end)
