@@ -6,10 +6,27 @@
 
 #include "channels.cuh"
 
-/* What the elements of a channel become: (x - mean) scale + shift, and with dy: + dy by. */
+/* What the elements of a channel become: (x - mean) scale + shift, and with dy: + dy by. A tensor
+** of these tells a gradient what a relu behind it saw. */
 template <class real> struct channel_map {
   real mean, scale, shift, by;
 };
+
+/* Rounded in one way, wherever it is computed. */
+static __device__ inline float mapped(float x, const channel_map<float> &m) {
+  return fmaf(x - m.mean, m.scale, m.shift);
+}
+static __device__ inline double mapped(double x, const channel_map<double> &m) {
+  return fma(x - m.mean, m.scale, m.shift);
+}
+
+/* Whether the relu behind a forward map let x through: what it saw was rounded to a T. */
+template <class T>
+static __device__ inline bool let_through(const T *x, const channel_map<real_of<T>> &was) {
+  T seen;
+  put(&seen, mapped(get(x), was));
+  return !(get(&seen) <= 0);
+}
 
 /* Of images that are channels_last, the channels of each pixel are a row. */
 static channel_form form_of(const moth_layout *x, bool channels_last) {
@@ -21,80 +38,98 @@ static channel_form form_of(const moth_layout *x, bool channels_last) {
 
 /* -- apply -- */
 
-template <class T, int EACH, bool BACK>
+enum { FORWARD, SUMMED, BACK, BACK_RELU }; /* all but the first read another tensor beside x */
+
+template <class T> struct apply_job {
+  const channel_map<real_of<T>> *maps, *was; /* was: of the forward pass, where there was a relu */
+  const T *x, *other;                        /* other: a summand, or dy */
+  bool relu;                                 /* behind a result of the forward pass */
+  T *y;
+};
+
+template <int KIND, class T>
+static __device__ inline void put_result(bool relu, const T *x, const T *other,
+                                         const channel_map<real_of<T>> &m,
+                                         const channel_map<real_of<T>> &was, T *y) {
+  const real_of<T> v = mapped(get(x), m);
+  if (KIND >= BACK) {
+    const bool counts = KIND == BACK || let_through(x, was);
+    put(y, v + (counts ? get(other) : 0) * m.by);
+    return;
+  }
+  put(y, v);
+  if (KIND == SUMMED) put(y, get(y) + get(other));
+  if (relu && get(y) < 0) put(y, (real_of<T>)0);
+}
+
+template <class T, int EACH, int KIND>
 static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by channels,
-                                 const channel_map<real_of<T>> *maps, const T *x, const T *dy,
-                                 T *y) {
+                                 apply_job<T> job) {
   const int64_t first = thread_number() * EACH;
   if (first >= n) return;
-  lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + first), back = in, out;
-  if (BACK) back = *(const lump<T, EACH> *)(const void *)(dy + first);
+  lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(job.x + first), more = in, out;
+  if (KIND != FORWARD) more = *(const lump<T, EACH> *)(const void *)(job.other + first);
   const bool alike = inner.by % EACH == 0; /* one channel for all */
-  channel_map<real_of<T>> m = {};
+  channel_map<real_of<T>> m = {}, was = {};
   for (int k = 0; k < EACH; k++) {
     if (k == 0 || !alike) {
       const int64_t plane = divide(first + k, inner);
-      m = maps[plane - divide(plane, channels) * channels.by];
+      const int64_t c = plane - divide(plane, channels) * channels.by;
+      m = job.maps[c];
+      if (KIND == BACK_RELU) was = job.was[c];
     }
-    const real_of<T> v = (get(&in.at[k]) - m.mean) * m.scale + m.shift;
-    put(&out.at[k], BACK ? v + get(&back.at[k]) * m.by : v);
+    put_result<KIND>(job.relu, &in.at[k], &more.at[k], m, was, &out.at[k]);
   }
-  *(lump<T, EACH> *)(void *)(y + first) = out;
+  *(lump<T, EACH> *)(void *)(job.y + first) = out;
 }
 
 /* The same where channels lie side by side: each thread keeps the maps of its EACH channels. */
-template <class T, int EACH, bool BACK>
+template <class T, int EACH, int KIND>
 static __global__ void apply_columns(int64_t n, int64_t channels, column_form b,
-                                     const channel_map<real_of<T>> *maps, const T *x, const T *dy,
-                                     T *y) {
+                                     apply_job<T> job) {
   const int64_t c = ((int64_t)blockIdx.x * b.across + (int)threadIdx.x % b.across) * EACH;
   const int64_t row = (int64_t)blockIdx.y * b.down + (int)threadIdx.x / b.across;
-  channel_map<real_of<T>> m[EACH];
+  channel_map<real_of<T>> m[EACH], was[EACH];
   if (c >= channels) return;
 #pragma unroll
-  for (int k = 0; k < EACH; k++) m[k] = maps[c + k];
+  for (int k = 0; k < EACH; k++) {
+    m[k] = job.maps[c + k];
+    was[k] = KIND == BACK_RELU ? job.was[c + k] : m[k];
+  }
 #pragma unroll 2
   for (int64_t q = row; q < n; q += (int64_t)gridDim.y * b.down) {
     const int64_t at = q * channels + c;
-    lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + at), back = in, out;
-    if (BACK) back = *(const lump<T, EACH> *)(const void *)(dy + at);
+    lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(job.x + at), more = in, out;
+    if (KIND != FORWARD) more = *(const lump<T, EACH> *)(const void *)(job.other + at);
 #pragma unroll
-    for (int k = 0; k < EACH; k++) {
-      const real_of<T> v = (get(&in.at[k]) - m[k].mean) * m[k].scale + m[k].shift;
-      put(&out.at[k], BACK ? v + get(&back.at[k]) * m[k].by : v);
-    }
-    *(lump<T, EACH> *)(void *)(y + at) = out;
+    for (int k = 0; k < EACH; k++)
+      put_result<KIND>(job.relu, &in.at[k], &more.at[k], m[k], was[k], &out.at[k]);
+    *(lump<T, EACH> *)(void *)(job.y + at) = out;
   }
 }
 
-template <class T, int EACH, bool BACK>
-static int apply_rows(const channel_form &f, const channel_map<real_of<T>> *maps, const T *x,
-                      const T *dy, const moth_tensor *y) {
+template <class T, int EACH, int KIND>
+static int apply_rows(const channel_form &f, const apply_job<T> &job, const moth_tensor *y) {
   const column_form b = columns_for(f.c, EACH);
-  return launch(y->ctx, y, apply_columns<T, EACH, BACK>,
+  return launch(y->ctx, y, apply_columns<T, EACH, KIND>,
                 dim3((unsigned)b.blocks, (unsigned)column_parts(b, f.n, 65535)), BLOCK, 0, f.n, f.c,
-                b, maps, x, dy, data<T>(y));
+                b, job);
 }
 
-template <class T, bool BACK>
-static int apply_run(const channel_form &f, const moth_tensor *maps, const moth_tensor *x,
-                     const moth_tensor *dy, moth_tensor *y) {
-  typedef channel_map<real_of<T>> map;
+template <class T, int KIND>
+static int apply_run(const channel_form &f, const apply_job<T> &job, const moth_tensor *y) {
   enum { MANY = LUMP<T> };
   const int64_t n = y->l.numel;
   const quotient_by inner = quotients(f.inner.by, n), channels = quotients(f.c, n);
-  const T *from = data<T>(x), *back = BACK ? data<T>(dy) : NULL;
-  const bool packs = on_lump(from) && on_lump(back) && on_lump(data<T>(y));
+  const bool packs = on_lump(job.x) && on_lump(job.other) && on_lump(job.y);
   if (n == 0) return MOTH_OK;
   if (f.inner.by == 1)
-    return packs && f.c % MANY == 0
-             ? apply_rows<T, MANY, BACK>(f, data<map>(maps), from, back, y)
-             : apply_rows<T, 1, BACK>(f, data<map>(maps), from, back, y);
+    return packs && f.c % MANY == 0 ? apply_rows<T, MANY, KIND>(f, job, y)
+                                    : apply_rows<T, 1, KIND>(f, job, y);
   if (n % MANY == 0 && packs)
-    return launch(y->ctx, y, apply_map<T, MANY, BACK>, blocks_for(n, MANY), BLOCK, 0, n, inner,
-                  channels, data<map>(maps), from, back, data<T>(y));
-  return launch(y->ctx, y, apply_map<T, 1, BACK>, blocks_for(n), BLOCK, 0, n, inner, channels,
-                data<map>(maps), from, back, data<T>(y));
+    return launch(y->ctx, y, apply_map<T, MANY, KIND>, blocks_for(n, MANY), BLOCK, 0, n, inner,
+                  channels, job);
+  return launch(y->ctx, y, apply_map<T, 1, KIND>, blocks_for(n), BLOCK, 0, n, inner, channels, job);
 }
 
 template <class real> static moth_tensor *maps_for(const moth_tensor *near, int64_t c) {
@@ -141,14 +176,15 @@ static __global__ void find_maps(channel_form f, const sums_of<double> *parts, c
   maps[c] = channel_map<R>{(R)m, (R)scale, (R)bias[c], 0};
 }
 
-enum { X, WEIGHT, BIAS, MEAN, VAR, INPUTS };
+enum { X, WEIGHT, BIAS, MEAN, VAR, RESIDUAL, INPUTS };
 
 template <class T>
 static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_tensor **out) {
   typedef real_of<T> R;
   channel_form f = form_of(&a->input->l, moth_is_channels_last(out[0]));
   const bool own = !t[MEAN];
-  moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
+  moth_tensor *room = out[3] ? NULL : maps_for<R>(out[0], f.c), *parts = NULL;
+  const moth_tensor *maps = out[3] ? out[3] : room;
   if (own && maps)
     parts = channel_sums<HANDFUL<T>>(out[0], &f, spread_sums<T>{data<T>(t[X]), f.inner.by},
                                      on_lump(data<T>(t[X])));
@@ -159,8 +195,14 @@ static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_te
                     data<T>(t[X]), any_of(t[MEAN], 0), any_of(t[VAR], 0), any_of(t[WEIGHT], 1),
                     any_of(t[BIAS], 0), a->eps, data<R>(out[1]), data<R>(out[2]),
                     data<channel_map<R>>(maps));
-  if (!status) status = apply_run<T, false>(f, maps, t[X], NULL, out[0]);
-  moth_tensor_release(maps);
+  const T *residual = t[RESIDUAL] ? data<T>(t[RESIDUAL]) : NULL;
+  if (!status) {
+    const apply_job<T> job = {data<channel_map<R>>(maps), NULL, data<T>(t[X]), residual,
+                              a->activation == NORM_RELU, data<T>(out[0])};
+    status = residual ? apply_run<T, SUMMED>(f, job, out[0])
+                      : apply_run<T, FORWARD>(f, job, out[0]);
+  }
+  moth_tensor_release(room);
   moth_tensor_release(parts);
   return status;
 }
@@ -178,7 +220,8 @@ static int pack_all(const moth_tensor *y, int n, const moth_tensor *const *from,
 }
 
 MOTH_CUDA(channel_norm) {
-  const moth_tensor *from[INPUTS] = {a->input, a->weight, a->bias, a->mean, a->var};
+  const moth_tensor *from[INPUTS] = {a->input, a->weight, a->bias,
+                                     a->mean,  a->var,    a->residual};
   moth_tensor *t[INPUTS] = {NULL};
   int status = pack_all(out[0], INPUTS, from, t);
   if (!status)
@@ -191,15 +234,17 @@ MOTH_CUDA(channel_norm) {
 
 /* -- its gradients -- */
 
-template <class T> struct back_sums { /* of dy and of dy (x - mean) */
+template <class T, bool RELU> struct back_sums { /* of dy, behind a relu, and of dy (x - mean) */
   const T *x, *dy;
   any_real mean;
+  const channel_map<real_of<T>> *was;
   template <int EACH> __device__ two_lumps<T, EACH> load(int64_t at) const {
     return load_two<EACH>(x + at, dy + at);
   }
   template <int EACH>
   __device__ sums_of<double> term(int64_t, int64_t c, const two_lumps<T, EACH> &of, int k) const {
-    const double d = (double)get(&of.dy.at[k]);
+    double d = (double)get(&of.dy.at[k]);
+    if (RELU && !let_through(&of.x.at[k], was[c])) d = 0;
     return sums_of<double>{d, d * ((double)get(&of.x.at[k]) - mean[c])};
   }
 };
@@ -222,25 +267,28 @@ static __global__ void find_back_maps(channel_form f, const sums_of<double> *par
   maps[c] = channel_map<R>{(R)mean[c], (R)scale, (R)shift, (R)by};
 }
 
-enum { GRAD_X, GRAD_WEIGHT, GRAD_DY, GRAD_MEAN, GRAD_VAR, GRAD_INPUTS };
+enum { GRAD_X, GRAD_WEIGHT, GRAD_DY, GRAD_MEAN, GRAD_VAR, GRAD_MAP, GRAD_INPUTS };
 
-template <class T>
+template <class T, bool RELU>
 static int back_typed(const channel_norm_back_args *a, moth_tensor *const *t, moth_tensor **out) {
   typedef real_of<T> R;
   channel_form f = form_of(&a->input->l, moth_is_channels_last(out[0]));
+  const T *x = data<T>(t[GRAD_X]), *dy = data<T>(t[GRAD_DY]);
+  const channel_map<R> *was = RELU ? data<channel_map<R>>(t[GRAD_MAP]) : NULL;
   const any_real mean = any_of(t[GRAD_MEAN], 0);
   moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
   if (maps)
-    parts = channel_sums<HANDFUL<T>>(
-      out[0], &f, back_sums<T>{data<T>(t[GRAD_X]), data<T>(t[GRAD_DY]), mean},
-      on_lump(data<T>(t[GRAD_X])) && on_lump(data<T>(t[GRAD_DY])));
+    parts = channel_sums<HANDFUL<T>>(out[0], &f, back_sums<T, RELU>{x, dy, mean, was},
+                                     on_lump(x) && on_lump(dy));
   int status = maps && parts ? MOTH_OK : moth_status(a->ctx);
   if (!status && f.c)
     status = launch(a->ctx, out[0], find_back_maps<T>, blocks_for(f.c * WARP), BLOCK, 0, f,
                     data<sums_of<double>>(parts), mean, any_of(t[GRAD_VAR], 0),
                     any_of(t[GRAD_WEIGHT], 1), a->eps, a->training, data<R>(out[1]),
                     data<R>(out[2]), data<channel_map<R>>(maps));
-  if (!status) status = apply_run<T, true>(f, maps, t[GRAD_X], t[GRAD_DY], out[0]);
+  if (!status)
+    status = apply_run<T, RELU ? BACK_RELU : BACK>(
+      f, apply_job<T>{data<channel_map<R>>(maps), was, x, dy, false, data<T>(out[0])}, out[0]);
   moth_tensor_release(maps);
   moth_tensor_release(parts);
   return status;
@@ -249,10 +297,16 @@ static int back_typed(const channel_norm_back_args *a, moth_tensor *const *t, mo
 MOTH_CUDA(channel_norm_back) {
   const moth_tensor *from[GRAD_INPUTS] = {a->input, a->weight, a->grad, a->mean, a->var};
   moth_tensor *t[GRAD_INPUTS] = {NULL};
-  int status = pack_all(out[0], GRAD_INPUTS, from, t);
+  int status = pack_all(out[0], GRAD_MAP, from, t);
+  if (!status && a->activation) {
+    const int dtype = out[1]->l.dtype;
+    t[GRAD_MAP] = a->map->l.dtype == dtype ? moth_packed(a->map) : moth_cast(a->map, dtype);
+    if (!t[GRAD_MAP]) status = moth_status(a->ctx);
+  }
   if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {
-      return back_typed<typename decltype(type)::of>(a, t, out);
+      typedef typename decltype(type)::of T;
+      return a->activation ? back_typed<T, true>(a, t, out) : back_typed<T, false>(a, t, out);
     });
   for (int i = 0; i < GRAD_INPUTS; i++) moth_tensor_release(t[i]);
   return status;

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "../threads.h"
+#include "elementwise.h"
 
 typedef struct channel_job {
   const moth_channel_norm *p;

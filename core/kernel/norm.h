@@ -24,15 +24,25 @@ typedef struct moth_row_norm {
 int moth_row_norm_run(moth_ctx *ctx, const moth_row_norm *p);
 int moth_row_norm_back(moth_ctx *ctx, const moth_row_norm *p); /* mean and rstd are read */
 
+/* What a relu let through: where the value that moth_channel_apply once made of x, by these, is not
+** above `least`, dy counts as 0. */
+typedef struct moth_channel_mask {
+  const double *mean, *scale, *shift; /* NULL: it let all through */
+  double least;
+} moth_channel_mask;
+
 typedef struct moth_channel_norm {
   int dtype;
   int64_t n, c, inner;
   const void *x, *dy;
+  const void *sum; /* added to the result of moth_channel_apply without dy; or NULL */
+  bool relu;       /* what is below 0 then becomes 0 */
+  moth_channel_mask mask;
 } moth_channel_norm;
 
 /* sum[c] := of x, or with `mean` of (x - mean)^2. */
 int moth_channel_sums(moth_ctx *ctx, const moth_channel_norm *p, const double *mean, double *sum);
-/* dysum[c] := of dy; dyxsum[c] := of dy (x - mean). */
+/* dysum[c] := of dy, masked; dyxsum[c] := of dy (x - mean). */
 int moth_channel_back_sums(moth_ctx *ctx, const moth_channel_norm *p, const double *mean,
                            double *dysum, double *dyxsum);
 /* y := (x - mean) scale + shift, and with dy: y := dy by + (x - mean) scale + shift. */

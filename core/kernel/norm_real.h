@@ -7,27 +7,50 @@
 VECTOR_SUM(norm_sum, v)
 VECTOR_SUM(norm_squares, (v - m) * (v - m))
 
-/* The sums of dy and of dy (x - mean). */
-TARGET INLINED void NAME(products)(int64_t n, const REAL *x, const REAL *dy, REAL mean,
-                                   double *sums) {
+/* What a relu of (x - mean) by + more let through, of one channel. */
+typedef struct NAME(mask) {
+  REAL mean, by, more, least;
+} NAME(mask);
+
+/* The sums of dy, where the mask is open, and of dy (x - mean). */
+TARGET INLINED void NAME(products_of)(const bool masked, int64_t n, const REAL *x, const REAL *dy,
+                                      REAL mean, NAME(mask) k, double *sums) {
+  const VEC none = {0};
   sums[0] = sums[1] = 0;
   for (int64_t at = 0; at < n; at += SUM_BLOCK) {
     int64_t end = n - at < SUM_BLOCK ? n : at + SUM_BLOCK, i = at;
     VEC s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0};
     REAL s = 0, t = 0;
     for (; i + 2 * PER <= end; i += 2 * PER) {
-      const VEC a = VEC_AT(dy + i), b = VEC_AT(dy + i + PER);
+      const VEC u = VEC_AT(x + i), v = VEC_AT(x + i + PER);
+      VEC a = VEC_AT(dy + i), b = VEC_AT(dy + i + PER);
+      if (masked) {
+        a = CHOOSE((u - k.mean) * k.by + k.more <= k.least, none, a);
+        b = CHOOSE((v - k.mean) * k.by + k.more <= k.least, none, b);
+      }
       s0 += a, s1 += b;
-      t0 += a * (VEC_AT(x + i) - mean), t1 += b * (VEC_AT(x + i + PER) - mean);
+      t0 += a * (u - mean), t1 += b * (v - mean);
     }
     for (; i < end; i++) {
-      s += dy[i];
-      t += dy[i] * (x[i] - mean);
+      REAL d = dy[i];
+      if (masked) d = (x[i] - k.mean) * k.by + k.more <= k.least ? 0 : d;
+      s += d;
+      t += d * (x[i] - mean);
     }
     s0 += s1, t0 += t1;
     sums[0] += (double)(NAME(total)(&s0) + s);
     sums[1] += (double)(NAME(total)(&t0) + t);
   }
+}
+
+TARGET INLINED void NAME(products)(int64_t n, const REAL *x, const REAL *dy, REAL mean,
+                                   double *sums) {
+  NAME(products_of)(false, n, x, dy, mean, (NAME(mask)){0, 0, 0, 0}, sums);
+}
+
+TARGET static void NAME(open_products)(int64_t n, const REAL *x, const REAL *dy, REAL mean,
+                                       NAME(mask) k, double *sums) {
+  NAME(products_of)(true, n, x, dy, mean, k, sums);
 }
 
 /* -- rows -- */
@@ -197,23 +220,92 @@ TARGET static void NAME(row_of_squares)(int64_t n, const REAL *x, const double *
   }
 }
 
-TARGET static void NAME(row_of_products)(int64_t n, const REAL *x, const REAL *dy,
-                                         const double *mean, double *restrict dysum,
-                                         double *restrict dyxsum) {
+TARGET INLINED void NAME(row_of_products)(const bool masked, int64_t n, const REAL *x,
+                                          const REAL *dy, const double *mean,
+                                          const moth_channel_mask *k, int64_t first,
+                                          double *restrict dysum, double *restrict dyxsum) {
+  const double *m = masked ? k->mean + first : NULL, *by = masked ? k->scale + first : NULL;
+  const double *more = masked ? k->shift + first : NULL;
+  const REAL least = (REAL)k->least;
   for (int64_t c = 0; c < n; c++) {
-    const double d = (double)dy[c];
+    double d = (double)dy[c];
+    if (masked) d = (REAL)(((double)x[c] - m[c]) * by[c] + more[c]) <= least ? 0 : d;
     dysum[c] += d;
     dyxsum[c] += d * ((double)x[c] - mean[c]);
   }
 }
 
-TARGET static void NAME(plane)(int64_t n, const REAL *x, REAL m, REAL a, REAL b, REAL *restrict y) {
-  for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * a + b;
+/* -- what the elements of a plane become; y may be x or s -- */
+
+TARGET INLINED void NAME(plane_of)(const bool summed, const bool relu, int64_t n, const REAL *x,
+                                   REAL m, REAL a, REAL b, const REAL *s, REAL *y) {
+  MOTH_IVDEP for (int64_t i = 0; i < n; i++) {
+    REAL v = (x[i] - m) * a + b;
+    if (summed) v += s[i];
+    y[i] = relu && v < 0 ? 0 : v;
+  }
 }
 
+/* s: NULL, or what is added. */
+TARGET static void NAME(plane)(int64_t n, const REAL *x, REAL m, REAL a, REAL b, const REAL *s,
+                               bool relu, REAL *y) {
+  if (s && relu) NAME(plane_of)(true, true, n, x, m, a, b, s, y);
+  else if (s) NAME(plane_of)(true, false, n, x, m, a, b, s, y);
+  else if (relu) NAME(plane_of)(false, true, n, x, m, a, b, s, y);
+  else NAME(plane_of)(false, false, n, x, m, a, b, s, y);
+}
+
+TARGET INLINED void NAME(plane_back_of)(const bool masked, int64_t n, const REAL *x,
+                                        const REAL *dy, REAL m, REAL a, REAL b, REAL d,
+                                        NAME(mask) k, REAL *restrict y) {
+  for (int64_t i = 0; i < n; i++) {
+    REAL g = dy[i];
+    if (masked) g = (x[i] - k.mean) * k.by + k.more <= k.least ? 0 : g;
+    y[i] = g * d + (x[i] - m) * a + b;
+  }
+}
+
+/* k: NULL, or where dy counts. */
 TARGET static void NAME(plane_back)(int64_t n, const REAL *x, const REAL *dy, REAL m, REAL a,
-                                    REAL b, REAL d, REAL *restrict y) {
-  for (int64_t i = 0; i < n; i++) y[i] = dy[i] * d + (x[i] - m) * a + b;
+                                    REAL b, REAL d, const NAME(mask) *k, REAL *y) {
+  if (k) NAME(plane_back_of)(true, n, x, dy, m, a, b, d, *k, y);
+  else NAME(plane_back_of)(false, n, x, dy, m, a, b, d, (NAME(mask)){0, 0, 0, 0}, y);
+}
+
+static inline NAME(mask) NAME(mask_of)(const moth_channel_mask *k, int64_t c) {
+  return (NAME(mask)){(REAL)k->mean[c], (REAL)k->scale[c], (REAL)k->shift[c], (REAL)k->least};
+}
+
+/* The same where planes are single elements, of n channels in a row. */
+TARGET static void NAME(row_of_results)(const channel_job *j, const REAL *x, const REAL *s,
+                                        REAL *y) {
+  const int64_t n = j->p->c;
+  const double *mean = j->mean, *scale = j->scale, *shift = j->shift;
+  const bool relu = j->p->relu;
+  MOTH_IVDEP for (int64_t q = 0; !s && q < n; q++)
+    y[q] = (REAL)(((double)x[q] - mean[q]) * scale[q] + shift[q]);
+  MOTH_IVDEP for (int64_t q = 0; s && q < n; q++)
+    y[q] = (REAL)(((double)x[q] - mean[q]) * scale[q] + shift[q]) + s[q];
+  for (int64_t q = 0; relu && q < n; q++) y[q] = y[q] < 0 ? 0 : y[q];
+}
+
+TARGET static void NAME(row_of_back)(const channel_job *j, const REAL *x, const REAL *dy,
+                                  REAL *restrict y) {
+  const int64_t n = j->p->c;
+  const double *mean = j->mean, *by = j->by, *scale = j->scale, *shift = j->shift;
+  const moth_channel_mask *k = &j->p->mask;
+  const double *m = k->mean, *was = k->scale, *more = k->shift;
+  const REAL least = (REAL)k->least;
+  if (!m) {
+    for (int64_t q = 0; q < n; q++)
+      y[q] = (REAL)(((double)x[q] - mean[q]) * scale[q] + shift[q] + (double)dy[q] * by[q]);
+    return;
+  }
+  for (int64_t q = 0; q < n; q++) {
+    const bool shut = (REAL)(((double)x[q] - m[q]) * was[q] + more[q]) <= least;
+    const double g = shut ? 0 : (double)dy[q];
+    y[q] = (REAL)(((double)x[q] - mean[q]) * scale[q] + shift[q] + g * by[q]);
+  }
 }
 
 /* Channels first to last - 1 of all samples: of x, or of (x - mean)^2, or with dy both sums. */
@@ -222,29 +314,36 @@ TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int lane, con
   const int64_t c = j->p->c, inner = j->p->inner, n = last - first;
   const REAL *x = j->p->x, *dy = j->p->dy;
   const double *mean = j->mean;
+  const moth_channel_mask *k = &j->p->mask;
   double *sum = j->sum, *more = j->more;
   (void)lane;
-  for (int64_t k = first; k < last; k++) sum[k] = 0;
-  for (int64_t k = first; dy && k < last; k++) more[k] = 0;
+  for (int64_t q = first; q < last; q++) sum[q] = 0;
+  for (int64_t q = first; dy && q < last; q++) more[q] = 0;
   for (int64_t s = 0; s < j->p->n; s++) {
     const int64_t at = s * c * inner;
     if (inner == 1) {
-      if (dy)
-        NAME(row_of_products)(n, x + at + first, dy + at + first, mean + first, sum + first,
-                              more + first);
+      if (dy && k->mean)
+        NAME(row_of_products)(true, n, x + at + first, dy + at + first, mean + first, k, first,
+                              sum + first, more + first);
+      else if (dy)
+        NAME(row_of_products)(false, n, x + at + first, dy + at + first, mean + first, k, first,
+                              sum + first, more + first);
       else if (mean) NAME(row_of_squares)(n, x + at + first, mean + first, sum + first);
       else NAME(row_of_sums)(n, x + at + first, sum + first);
       continue;
     }
-    for (int64_t k = first; k < last; k++) {
-      const REAL *plane = x + at + k * inner;
+    for (int64_t q = first; q < last; q++) {
+      const REAL *plane = x + at + q * inner;
       if (dy) {
         double own[2];
-        NAME(products)(inner, plane, dy + at + k * inner, (REAL)mean[k], own);
-        sum[k] += own[0];
-        more[k] += own[1];
+        if (k->mean)
+          NAME(open_products)(inner, plane, dy + at + q * inner, (REAL)mean[q], NAME(mask_of)(k, q),
+                              own);
+        else NAME(products)(inner, plane, dy + at + q * inner, (REAL)mean[q], own);
+        sum[q] += own[0];
+        more[q] += own[1];
       } else {
-        sum[k] += mean ? NAME(norm_squares)(inner, plane, (REAL)mean[k])
+        sum[q] += mean ? NAME(norm_squares)(inner, plane, (REAL)mean[q])
                        : NAME(norm_sum)(inner, plane, 0);
       }
     }
@@ -255,25 +354,26 @@ TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int lane, con
 TARGET static void NAME(channel_apply)(int64_t first, int64_t last, int lane, const void *arg) {
   const channel_job *j = arg;
   const int64_t c = j->p->c, inner = j->p->inner;
-  const REAL *x = j->p->x, *dy = j->p->dy;
+  const REAL *x = j->p->x, *dy = j->p->dy, *sum = j->p->sum;
+  const bool relu = j->p->relu, masked = j->p->mask.mean != NULL;
   const double *mean = j->mean, *by = j->by, *scale = j->scale, *shift = j->shift;
   (void)lane;
   for (int64_t i = first; i < last; i++) {
     const int64_t at = i * (inner == 1 ? c : inner), k = inner == 1 ? 0 : i % c;
-    REAL *restrict y = (REAL *)j->y + at;
-    const REAL *from = x + at, *back = dy ? dy + at : NULL;
-    if (inner != 1) {
-      if (dy)
-        NAME(plane_back)(inner, from, back, (REAL)mean[k], (REAL)scale[k], (REAL)shift[k],
-                         (REAL)by[k], y);
-      else NAME(plane)(inner, from, (REAL)mean[k], (REAL)scale[k], (REAL)shift[k], y);
-    } else if (dy) {
-      for (int64_t q = 0; q < c; q++)
-        y[q] = (REAL)(((double)from[q] - mean[q]) * scale[q] + shift[q] + (double)back[q] * by[q]);
-    } else {
-      for (int64_t q = 0; q < c; q++)
-        y[q] = (REAL)(((double)from[q] - mean[q]) * scale[q] + shift[q]);
+    REAL *y = (REAL *)j->y + at;
+    if (inner == 1) {
+      if (dy) NAME(row_of_back)(j, x + at, dy + at, y);
+      else NAME(row_of_results)(j, x + at, sum ? sum + at : NULL, y);
+      continue;
     }
+    const REAL m = (REAL)mean[k], a = (REAL)scale[k], b = (REAL)shift[k];
+    if (!dy) {
+      NAME(plane)(inner, x + at, m, a, b, sum ? sum + at : NULL, relu, y);
+      continue;
+    }
+    NAME(mask) mask = {0, 0, 0, 0};
+    if (masked) mask = NAME(mask_of)(&j->p->mask, k);
+    NAME(plane_back)(inner, x + at, dy + at, m, a, b, (REAL)by[k], masked ? &mask : NULL, y);
   }
 }
 

@@ -2,13 +2,18 @@
 ** own plane, and the running statistics. Their faces, and the list they are in, are norm's.
 **
 ** channel_norm is the one node that a batch_norm leaves; its mean and variance are hidden results,
-** from which batch_norm moves the running statistics on, unrecorded.
+** from which batch_norm moves the running statistics on, unrecorded. Where a relu is a part of it,
+** or a recording may make one so (capture_fuse.c), `map` is another: from that and the input a
+** gradient knows the sign of what the relu saw, to the bit, and need not read the result.
 */
 #include <math.h>
 
 #include "../backend.h"
+#include "../frame.h"
+#include "../kernel/arith.h"
 #include "../kernel/norm.h"
 #include "../kernel/real.h"
+#include "../kernel/unary.h"
 #include "../tape.h"
 #include "formula.h"
 #include "norm.h"
@@ -46,7 +51,12 @@ static int check_column(const moth_tensor *x, const char *arg, const moth_tensor
 
 /* -- in double, one number for each channel -- */
 
-enum { MEAN, VAR, RSTD, SCALE, SHIFT, BY, DYSUM, DYXSUM, COLUMNS };
+enum {
+  MEAN, VAR, RSTD, SCALE, SHIFT, BY, DYSUM, DYXSUM,
+  WAS_MEAN, WAS_SCALE, WAS_SHIFT, /* of the pass that a relu stood behind */
+  COLUMNS
+};
+enum { MAP_MEAN, MAP_SCALE, MAP_SHIFT, MAP_COLUMNS = 4 }; /* with room to 16 bytes of f32 */
 
 typedef struct table {
   moth_ctx *ctx;
@@ -84,11 +94,41 @@ static void column_write(const table *t, int which, moth_tensor *y) {
                  moth_at(y), moth_dtype_size[y->l.dtype]);
 }
 
+/* Column k of a map (C, 4). */
+static void map_read(const table *t, int which, const moth_tensor *map, int k) {
+  const int64_t *step = map->l.stride, size = moth_dtype_size[map->l.dtype];
+  moth_convert(t->c, map->l.dtype, moth_at(map) + k * step[1] * size, step[0] * size, MOTH_F64,
+               (char *)column(t, which), sizeof(double));
+}
+
+static void map_write(const table *t, const moth_tensor *map) {
+  double *to = (double *)(void *)moth_at(map);
+  for (int64_t i = 0; i < t->c; i++, to += MAP_COLUMNS) {
+    to[MAP_MEAN] = column(t, MEAN)[i];
+    to[MAP_SCALE] = column(t, SCALE)[i];
+    to[MAP_SHIFT] = column(t, SHIFT)[i];
+    to[MAP_COLUMNS - 1] = 0;
+  }
+}
+
 static void find_rstd(const table *t, double eps) {
   for (int64_t i = 0; i < t->c; i++) column(t, RSTD)[i] = 1 / sqrt(column(t, VAR)[i] + eps);
 }
 
 /* -- channel_norm -- */
+
+static int check_residual(const moth_tensor *x, const moth_tensor *residual) {
+  if (!residual || (residual->l.dtype == x->l.dtype && moth_shape_same(&residual->l, &x->l)))
+    return MOTH_OK;
+  return moth_fail(x->ctx, residual->l.dtype == x->l.dtype ? MOTH_E_SHAPE : MOTH_E_DTYPE,
+                   "residual", "%s is needed, got %s", moth_str(x), moth_str(residual));
+}
+
+/* A shape rule itself is quiet. */
+static bool wants_map(const channel_norm_args *a) {
+  const moth_ctx *ctx = a->ctx;
+  return ctx->grad_mode && !a->residual && (a->activation || (ctx->capture && ctx->quiet <= 1));
+}
 
 static int channel_norm_shape(const channel_norm_args *a, moth_layout *y) {
   int status = check_input(a->input);
@@ -100,11 +140,16 @@ static int channel_norm_shape(const channel_norm_args *a, moth_layout *y) {
   if (!status) status = check_column(a->input, "var", a->var);
   if (!status && !a->mean != !a->var)
     status = moth_fail(a->ctx, MOTH_E_ARG, a->mean ? "var" : "mean", "the other one is given too");
+  if (!status) status = check_residual(a->input, a->residual);
   y[0].ndim = a->input->l.ndim;
   memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
   y[1].dtype = y[2].dtype = (uint8_t)moth_compute_dtype(a->input->l.dtype);
   y[1].ndim = y[2].ndim = 1;
   y[1].shape[0] = y[2].shape[0] = a->mean ? 0 : *c;
+  y[3].ndim = wants_map(a) ? 2 : MOTH_NO_RESULT;
+  y[3].shape[0] = *c;
+  y[3].shape[1] = MAP_COLUMNS;
+  y[3].dtype = y[0].device ? y[1].dtype : MOTH_F64;
   return status;
 }
 
@@ -118,34 +163,54 @@ static int find_statistics(const table *t, const moth_channel_norm *p, int64_t e
   return status;
 }
 
+/* What comes behind the result of a half type, which is rounded by then. */
+static int finish_half(const channel_norm_args *a, moth_tensor *y) {
+  const moth_tensor *operands[] = {y, y, a->residual};
+  int status = MOTH_OK;
+  if (a->residual)
+    status = moth_map(a->ctx, moth_arith.add, y->l.dtype, 3, operands, NULL);
+  if (!status && a->activation)
+    status = moth_map(a->ctx, moth_unary.relu, y->l.dtype, 2, operands, NULL);
+  return status;
+}
+
+/* Into y, of f32 or f64, with what comes behind if the op's result is that itself. */
+static int norm_into(const channel_norm_args *a, const table *t, const moth_tensor *x,
+                     const moth_tensor *residual, bool whole, moth_tensor *y) {
+  int status = MOTH_OK;
+  moth_channel_norm p = {.dtype = x->l.dtype, .x = moth_at(x)};
+  int64_t each = channels_of(x, &p);
+  column_read(t, MEAN, a->mean, 0);
+  column_read(t, VAR, a->var, 0);
+  column_read(t, SCALE, a->weight, 1);
+  column_read(t, SHIFT, a->bias, 0);
+  if (!a->mean) status = find_statistics(t, &p, each);
+  find_rstd(t, a->eps);
+  for (int64_t i = 0; i < p.c; i++) column(t, SCALE)[i] *= column(t, RSTD)[i];
+  if (whole && residual) p.sum = moth_at(residual);
+  p.relu = whole && a->activation;
+  return status ? status
+                : moth_channel_apply(a->ctx, &p, column(t, MEAN), NULL, column(t, SCALE),
+                                     column(t, SHIFT), moth_at(y));
+}
+
 static int channel_norm_cpu(const channel_norm_args *a, moth_tensor **out) {
   table t;
-  moth_channel_norm p;
-  int64_t each = channels_of(a->input, &p);
-  int status = table_new(&t, a->ctx, p.c);
+  const bool whole = !moth_is_half(out[0]->l.dtype);
+  int status = table_new(&t, a->ctx, a->input->l.shape[1]);
   if (status) return status;
   moth_tensor *x = moth_real(a->input), *y = moth_real_out(out[0]);
-  if (!x || !y) status = a->ctx->error.code;
-  if (!status) {
-    p.dtype = x->l.dtype;
-    p.x = moth_at(x);
-    p.dy = NULL;
-    column_read(&t, MEAN, a->mean, 0);
-    column_read(&t, VAR, a->var, 0);
-    column_read(&t, SCALE, a->weight, 1);
-    column_read(&t, SHIFT, a->bias, 0);
-    if (!a->mean) status = find_statistics(&t, &p, each);
-    find_rstd(&t, a->eps);
-    for (int64_t i = 0; i < p.c; i++) column(&t, SCALE)[i] *= column(&t, RSTD)[i];
-  }
-  if (!status)
-    status = moth_channel_apply(a->ctx, &p, column(&t, MEAN), NULL, column(&t, SCALE),
-                                column(&t, SHIFT), moth_at(y));
+  moth_tensor *residual = whole && a->residual ? moth_real(a->residual) : NULL;
+  if (!x || !y || (whole && a->residual && !residual)) status = a->ctx->error.code;
+  if (!status) status = norm_into(a, &t, x, residual, whole, y);
   column_write(&t, MEAN, out[1]);
   column_write(&t, VAR, out[2]);
+  if (out[3]) map_write(&t, out[3]);
   moth_tensor_release(x);
+  moth_tensor_release(residual);
   table_free(&t);
-  return moth_real_done(y, out[0], status);
+  status = moth_real_done(y, out[0], status);
+  return status || whole ? status : finish_half(a, out[0]);
 }
 
 /* With xhat = (x - mean) rstd and g = dy weight: where the statistics are the input's own,
@@ -156,16 +221,16 @@ static int with_ops(const channel_norm_args *a, moth_grad *g) {
     wide[d] = d == 1 ? a->input->l.shape[1] : 1;
     if (d != 1) over[n++] = d;
   }
-#define WIDE(p) GRAD(g, reshape, .input = p, .shape = {wide, a->input->l.ndim})
+#define PER_CHANNEL(p) GRAD(g, reshape, .input = p, .shape = {wide, a->input->l.ndim})
 #define CHANNEL_MEAN(p) GRAD(g, mean, .input = p, .dim = {over, n}, .keepdim = true, .dtype = -1)
 #define CHANNEL_SUM(p) GRAD(g, sum, .input = p, .dim = {over, n}, .dtype = -1)
   bool own = !a->mean;
-  moth_tensor *x = MINUS(a->input, own ? CHANNEL_MEAN(a->input) : WIDE(a->mean));
-  moth_tensor *var = own ? CHANNEL_MEAN(OF(square, x)) : WIDE(a->var);
+  moth_tensor *x = MINUS(a->input, own ? CHANNEL_MEAN(a->input) : PER_CHANNEL(a->mean));
+  moth_tensor *var = own ? CHANNEL_MEAN(OF(square, x)) : PER_CHANNEL(a->var);
   moth_tensor *rstd = GRAD(g, rsqrt, .input = PLUS(var, NUMBER(a->eps)));
   moth_tensor *xhat = TIMES(x, rstd), *gw = g->dy;
   if (a->weight && (moth_wants(g, a->input) || moth_wants(g, a->mean) || moth_wants(g, a->var)))
-    gw = TIMES(gw, WIDE(a->weight));
+    gw = TIMES(gw, PER_CHANNEL(a->weight));
   if (moth_wants(g, a->input)) {
     moth_tensor *dx = gw;
     if (own)
@@ -185,12 +250,22 @@ static int with_ops(const channel_norm_args *a, moth_grad *g) {
 }
 
 static int channel_norm_grad(const channel_norm_args *a, moth_grad *g) {
-  if (g->ctx->grad_mode || moth_wants(g, a->mean) || moth_wants(g, a->var)) return with_ops(a, g);
+  const bool ops = g->ctx->grad_mode || moth_wants(g, a->mean) || moth_wants(g, a->var);
+  const bool apart = a->activation && (ops || a->residual);
+  if (apart) g->dy = GRAD_OVER(g, relu_back, .grad = g->dy, .output = g->out[0]);
+  moth_flow(g, a->residual, g->dy);
+  if (g->status) return g->status;
+  if (ops) return with_ops(a, g);
+  if (!moth_wants(g, a->input) && !moth_wants(g, a->weight) && !moth_wants(g, a->bias))
+    return g->status;
   moth_tensor *d[MOTH_MAX_OUTPUTS] = {NULL};
+  const moth_tensor *map = g->out[3];
   g->status = MOTH_CALL(g->ctx, d, channel_norm_back, .grad = g->dy, .input = a->input,
                         .weight = moth_wants(g, a->input) ? a->weight : NULL,
                         .mean = a->mean ? a->mean : g->out[1],
-                        .var = a->var ? a->var : g->out[2], .eps = a->eps, .training = !a->mean);
+                        .var = a->var ? a->var : g->out[2], .eps = a->eps, .training = !a->mean,
+                        .activation = apart ? NORM_PLAIN : a->activation,
+                        .map = map && map->storage ? g->out[3] : NULL);
   if (g->status) return g->status;
   for (int i = 0; i < 3; i++) moth_grad_own(g, d[i]);
   moth_flow(g, a->input, d[0]);
@@ -204,10 +279,12 @@ MOTH_OP(channel_norm, CHANNEL_NORM,
     "moth.randn(4, 3)\n"
     "moth.randn(3, 2, 2), moth.randn(2), moth.randn(2), {eps = 0.1}\n"
     "moth.rand(2, 3, 2), {weight = moth.rand(3), mean = moth.rand(3), var = moth.rand(3)}"
-    "  -- domain: positive",
-  .outputs = "y, batch_mean: hidden, batch_var: hidden",
+    "  -- domain: positive\n"
+    "moth.randn(3, 2, 2), {activation = \"relu\", residual = moth.randn(3, 2, 2)}",
+  .outputs = "y, batch_mean: hidden, batch_var: hidden, map: hidden",
   .dtypes = MOTH_FLOATS,
-  .saves = "input mean var batch_mean batch_var weight:input weight:mean weight:var",
+  .saves = "input mean var batch_mean batch_var map weight:input weight:mean weight:var "
+           "y:activation",
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
 
 static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout *y) {
@@ -219,6 +296,10 @@ static int channel_norm_back_shape(const channel_norm_back_args *a, moth_layout 
   if (!status) status = check_column(a->input, "weight", a->weight);
   if (!status) status = check_column(a->input, "mean", a->mean);
   if (!status) status = check_column(a->input, "var", a->var);
+  if (!status)
+    status = moth_norm_fits(a->ctx, "map", a->map, 2, (const int64_t[]){*c, MAP_COLUMNS});
+  if (!status && a->activation && !a->map)
+    status = moth_fail(a->ctx, MOTH_E_ARG, "map", "a value is needed behind a relu");
   y[0].ndim = a->input->l.ndim;
   memcpy(y[0].shape, a->input->l.shape, sizeof y[0].shape);
   y[1].dtype = y[2].dtype = (uint8_t)moth_compute_dtype(a->input->l.dtype);
@@ -237,29 +318,42 @@ static void back_factors(const channel_norm_back_args *a, const table *t, double
   }
 }
 
+/* The greatest number that becomes 0 in a half type, a tie: rounded to even. */
+static double least_of(int dtype) {
+  return dtype == MOTH_F16 ? 0x1p-25 : dtype == MOTH_BF16 ? 0x1p-134 : 0;
+}
+
+static int back_into(const channel_norm_back_args *a, const table *t, const moth_tensor *x,
+                     const moth_tensor *dy, moth_tensor *dx) {
+  moth_channel_norm p = {.dtype = x->l.dtype, .x = moth_at(x), .dy = moth_at(dy)};
+  int64_t each = channels_of(x, &p);
+  column_read(t, MEAN, a->mean, 0);
+  column_read(t, VAR, a->var, 0);
+  column_read(t, BY, a->weight, 1);
+  find_rstd(t, a->eps);
+  if (a->activation) {
+    map_read(t, WAS_MEAN, a->map, MAP_MEAN);
+    map_read(t, WAS_SCALE, a->map, MAP_SCALE);
+    map_read(t, WAS_SHIFT, a->map, MAP_SHIFT);
+    p.mask = (moth_channel_mask){.mean = column(t, WAS_MEAN), .scale = column(t, WAS_SCALE),
+                                 .shift = column(t, WAS_SHIFT),
+                                 .least = least_of(a->input->l.dtype)};
+  }
+  int status = moth_channel_back_sums(a->ctx, &p, column(t, MEAN), column(t, DYSUM),
+                                      column(t, DYXSUM));
+  back_factors(a, t, (double)each);
+  return status ? status
+                : moth_channel_apply(a->ctx, &p, column(t, MEAN), column(t, BY), column(t, SCALE),
+                                     column(t, SHIFT), moth_at(dx));
+}
+
 static int channel_norm_back_cpu(const channel_norm_back_args *a, moth_tensor **out) {
   table t;
-  moth_channel_norm p;
-  int64_t each = channels_of(a->input, &p);
-  int status = table_new(&t, a->ctx, p.c);
+  int status = table_new(&t, a->ctx, a->input->l.shape[1]);
   if (status) return status;
   moth_tensor *x = moth_real(a->input), *dy = moth_real(a->grad), *dx = moth_real_out(out[0]);
   if (!x || !dy || !dx) status = a->ctx->error.code;
-  if (!status) {
-    p.dtype = x->l.dtype;
-    p.x = moth_at(x);
-    p.dy = moth_at(dy);
-    column_read(&t, MEAN, a->mean, 0);
-    column_read(&t, VAR, a->var, 0);
-    column_read(&t, BY, a->weight, 1);
-    find_rstd(&t, a->eps);
-    status = moth_channel_back_sums(a->ctx, &p, column(&t, MEAN), column(&t, DYSUM),
-                                    column(&t, DYXSUM));
-    back_factors(a, &t, (double)each);
-  }
-  if (!status)
-    status = moth_channel_apply(a->ctx, &p, column(&t, MEAN), column(&t, BY), column(&t, SCALE),
-                                column(&t, SHIFT), moth_at(dx));
+  if (!status) status = back_into(a, &t, x, dy, dx);
   column_write(&t, DYXSUM, out[1]);
   column_write(&t, DYSUM, out[2]);
   moth_tensor_release(x);
@@ -273,7 +367,9 @@ MOTH_OP_CONST(channel_norm_back, CHANNEL_NORM_BACK,
   .examples =
     "moth.randn(4, 3), moth.randn(4, 3), moth.randn(3), moth.randn(3), moth.rand(3)\n"
     "moth.randn(2, 3, 2), moth.randn(2, 3, 2), {mean = moth.randn(3), var = moth.rand(3),"
-    " eps = 0.1, training = false}",
+    " eps = 0.1, training = false}\n"
+    "moth.randn(2, 3, 2), moth.randn(2, 3, 2), {mean = moth.randn(3), var = moth.rand(3),"
+    " activation = \"relu\", map = moth.randn(3, 4)}",
   .outputs = "dx, dweight, dbias",
   .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN | MOTH_OP_MIXED)
@@ -374,7 +470,8 @@ static int batch_norm_compose(const batch_norm_args *a, moth_tensor **out) {
   int status = check_batch(a);
   if (!status)
     status = MOTH_CALL(a->ctx, y, channel_norm, .input = a->input, .weight = a->weight,
-                       .bias = a->bias, .eps = a->eps,
+                       .bias = a->bias, .eps = a->eps, .activation = a->activation,
+                       .residual = a->residual,
                        .mean = a->training ? NULL : a->running_mean,
                        .var = a->training ? NULL : a->running_var);
   if (status) return status;
@@ -383,7 +480,7 @@ static int batch_norm_compose(const batch_norm_args *a, moth_tensor **out) {
     status = MOTH_CALL(a->ctx, NULL, move_running_, .mean = a->running_mean, .batch_mean = y[1],
                        .var = a->running_var, .batch_var = y[2], .momentum = a->momentum,
                        .factor = n / (n - 1));
-  release(y + 1, 2);
+  release(y + 1, 3);
   if (status) moth_tensor_release(y[0]);
   else out[0] = y[0];
   return status;
@@ -398,7 +495,10 @@ MOTH_OP_COMPOSES(batch_norm, BATCH_NORM,
     "moth.randn(4, 3), {training = true}\n"
     "moth.randn(3, 2, 2), moth.randn(2), moth.rand(2), moth.randn(2), moth.randn(2),"
     " {eps = 0.1}  -- domain: positive\n"
-    "moth.randn(4, 2, 2), {weight = moth.randn(2), training = true, momentum = 0.2}",
+    "moth.randn(4, 2, 2), {weight = moth.randn(2), training = true, momentum = 0.2}\n"
+    "moth.randn(4, 2, 2), {training = true, activation = \"relu\", "
+    "residual = moth.randn(4, 2, 2)}\n"
+    "moth.randn(4, 3), {training = true, activation = \"relu\"}",
   .dtypes = MOTH_FLOATS, .flags = MOTH_OP_MIXED)
 
 /* -- instance_norm -- */

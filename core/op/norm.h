@@ -56,8 +56,11 @@ MOTH_ARGS(row_norm_back, ROW_NORM_BACK)
   ARG(maybe_tensor, bias,        none, "summands, (C)") \
   ARG(bool,         training,   false, "normalise by the batch's own statistics?") \
   ARG(float,        momentum,     0.1, "weight of the batch in the running statistics") \
-  ARG(float,        eps,         1e-5, "added to the variance")
+  ARG(float,        eps,         1e-5, "added to the variance") \
+  ARG(enum,         activation, none|relu, "relu: what is below 0 becomes 0, in the same pass") \
+  ARG(maybe_tensor, residual,    none, "as the input: added in the same pass, before the relu")
 MOTH_ARGS(batch_norm, BATCH_NORM)
+enum { NORM_PLAIN, NORM_RELU };
 
 #define MOVE_RUNNING_(ARG) \
   ARG(tensor, mean,                    , "running mean of each channel, written") \
@@ -86,7 +89,9 @@ MOTH_ARGS(instance_norm, INSTANCE_NORM)
   ARG(maybe_tensor, bias,        none, "summands, (C)") \
   ARG(maybe_tensor, mean,        none, "(C); when absent the input's, and so for var") \
   ARG(maybe_tensor, var,         none, "(C)") \
-  ARG(float,        eps,         1e-5, "added to the variance")
+  ARG(float,        eps,         1e-5, "added to the variance") \
+  ARG(enum,         activation, none|relu, "relu: what is below 0 becomes 0, in the same pass") \
+  ARG(maybe_tensor, residual,    none, "as the input: added in the same pass, before the relu")
 MOTH_ARGS(channel_norm, CHANNEL_NORM)
 
 #define CHANNEL_NORM_BACK(ARG) \
@@ -96,7 +101,10 @@ MOTH_ARGS(channel_norm, CHANNEL_NORM)
   ARG(tensor,       mean,            , "(C)") \
   ARG(tensor,       var,             , "(C)") \
   ARG(float,        eps,         1e-5, "added to the variance") \
-  ARG(bool,         training,    true, "are mean and var functions of the input?")
+  ARG(bool,         training,    true, "are mean and var functions of the input?") \
+  ARG(enum,         activation, none|relu, "relu: the result went through one") \
+  ARG(maybe_tensor, map,         none, "(C, 4): mean, factor and summand by which each channel " \
+                                       "became what the relu saw, and 0")
 MOTH_ARGS(channel_norm_back, CHANNEL_NORM_BACK)
 
 
