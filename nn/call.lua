@@ -374,6 +374,9 @@ return function(Module, STORE)
   --- The forward functions of Moth's own that hold on to neither their input nor their result.
   Module.passing = passing
 
+  --- Of some of these, by the forward: function(module, input), relu of what it gives in one op.
+  Module.rectified = setmetatable({}, {__mode = "k"})
+
   -- Notes the classes of a module and of those below it, each with its forward.
   local function note_classes(met, module, seen)
     if seen[module] then return end

@@ -214,43 +214,43 @@ end
 -- would keep the memory until the next collection. `ours` says that x is such a result; `passes`
 -- lists which modules are such layers.
 
--- Whether a module is a Linear and the next a ReLU, and nobody sees what lies between.
-local function is_rectified(module, next)
-  local linear = package.loaded["moth.nn.linear"]
+-- What does a module's work and that of the ReLU behind it, where nobody sees what lies between.
+local function rectified(module, next)
   local activation = package.loaded["moth.nn.activation"]
-  return linear and activation and next and linear.takes_relu(module)
-    and next.forward == activation.ReLU.forward and sight.passes(next)
+  local with_relu = activation and next and Module.rectified[class.written(module.forward)]
+  return with_relu and next.forward == activation.ReLU.forward and sight.passes(module)
+    and sight.passes(next) and with_relu
 end
 
 -- Runs the modules of `known` and asks whether they are still those, of classes that have the
 -- forwards they had, written out without a loop: LuaJIT compiles that into its caller's trace,
--- where a loop over modules of different classes would leave it again and again. A Linear takes
--- the ReLU behind it along.
+-- where a loop over modules of different classes would leave it again and again. A Linear or a
+-- BatchNorm takes the ReLU behind it along.
 local function straight(known, passes, classes)
   local names, run, same = {}, {}, {}
+  local relus = {} -- functions that do the ReLU behind a module as well
   local done = false -- by the module before
   for i = 1, #known do
     names[i] = "m" .. i
     same[i] = ("rawequal(self[%d], m%d)"):format(i, i)
     local ends = passes[i] and "if ours then free(ctx, x) end " or ""
-    local rectified = is_rectified(known[i], known[i + 1])
-    local form = "  y = " .. (rectified and "with_relu(m%d, x)" or "m%d(x)")
+    relus[i] = rectified(known[i], known[i + 1]) or false
+    local form = "  y = " .. (relus[i] and ("relus[%d](m%%d, x)"):format(i) or "m%d(x)")
       .. " if not rawequal(y, x) then %sx, ours = y, %s end"
     if not done then run[#run + 1] = form:format(i, ends, tostring(passes[i])) end
-    done = rectified
+    done = relus[i]
   end
   for i = 1, #classes, 2 do
     same[#same + 1] = ("classes[%d].forward == classes[%d]"):format(i, i + 1)
   end
   local head = #known > 0 and "local " .. table.concat(names, ", ") .. " = ...\n" or ""
-  local linear = package.loaded["moth.nn.linear"]
-  local text = "local rawequal, free, ctx, with_relu, unpack, known, classes = ...\n"
+  local text = "local rawequal, free, ctx, relus, unpack, known, classes = ...\n"
     .. head:gsub("%.%.%.", "unpack(known)")
     .. "return function(x)\n  local y, ours = nil, false\n" .. table.concat(run, "\n")
     .. "\n  return x\nend, function(self) return "
     .. (#known > 0 and table.concat(same, " and ") or "true") .. " end"
   return assert(loadstring(text, "=[moth.nn.Sequential]"))(rawequal, C.moth_free, ctx,
-    linear and linear.with_relu, unpack, known, classes)
+    relus, unpack, known, classes)
 end
 
 local MOST = 50 -- modules written out, each an upvalue of 60 at most; beyond that a loop does

@@ -63,6 +63,7 @@ function linear.with_relu(module, input)
   return (functional.linear(input, module.weight, module.bias, "relu"))
 end
 errors.module_frame(linear.with_relu, function(modules) return class.typename(modules[1]) end)
+Module.rectified[Linear.forward] = linear.with_relu
 
 function linear.takes_relu(module)
   return module.forward == Linear.forward and Module.sight.passes(module)

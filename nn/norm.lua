@@ -124,6 +124,14 @@ end
 -- How many dimensions the input may have: (N, C), (N, C, L); (N, C, H, W); (N, C, D, H, W).
 local BATCH = {BatchNorm1d = {2, 3}, BatchNorm2d = {4, 4}, BatchNorm3d = {5, 5}}
 
+-- The running statistics that a BatchNorm uses or moves, and whether it goes by the batch's own.
+local function statistics(self)
+  local mean, var = self.running_mean, self.running_var
+  local own = self.training or mean == nil
+  if self.training and not self.track_running_stats then return nil, nil, own end
+  return mean, var, own
+end
+
 -- Batch normalisation (Ioffe and Szegedy 2015): F.batch_norm with parameters weight and bias (C)
 -- and the buffers running_mean, running_var (C) and num_batches_tracked (int64).
 for name, rank in pairs(BATCH) do
@@ -131,15 +139,24 @@ for name, rank in pairs(BATCH) do
 
   function Layer:forward(input)
     check_input(self, input, rank[1], rank[2])
-    local mean, var = self.running_mean, self.running_var
-    local own = self.training or mean == nil
-    if self.training and not self.track_running_stats then mean, var = nil, nil end
+    local mean, var, own = statistics(self)
     local y = functional.batch_norm(input, mean, var, self.weight, self.bias, own,
       momentum_of(self), self.eps)
     count_batch(self)
     return y
   end
   Module.passing[Layer.forward] = true
+
+  local function with_relu(self, input)
+    check_input(self, input, rank[1], rank[2])
+    local mean, var, own = statistics(self)
+    local y = functional.batch_norm(input, mean, var, self.weight, self.bias, own,
+      momentum_of(self), self.eps, "relu")
+    count_batch(self)
+    return y
+  end
+  errors.module_frame(with_relu, function(modules) return class.typename(modules[1]) end)
+  Module.rectified[Layer.forward] = with_relu
 end
 
 local INSTANCE = {InstanceNorm1d = 3, InstanceNorm2d = 4, InstanceNorm3d = 5}
