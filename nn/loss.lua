@@ -3,202 +3,82 @@
 local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
+local lib = require "moth.lib"
 local Module = require "moth.nn.module"
 local named = require "moth.nn.named"
 local functional = require "moth.nn.functional"
 
 local loss = {}
 
-local WEIGHT = {"tensor", "weight", "weight of each class, (C)", optional = true}
-local IGNORE = {"int", "ignore_index", "a target that counts for nothing", default = -100}
 local REDUCTION = {"enum", "reduction", "what the losses of single elements become",
                    choices = {"mean", "sum", "none"}}
 
---- The negated logarithm of each target's probability: input (N, C, ...) holds logarithms of
--- probabilities, target (N, ...) classes from 1.
-local NLLLoss = class("NLLLoss", Module)
-loss.NLLLoss = NLLLoss
+-- What the class's argument is if left out, and how it is read, of an argument of the function.
+local KINDS = {position = "int"}
 
-NLLLoss.signature = define.signature("NLLLoss", {WEIGHT, IGNORE, REDUCTION})
-
-function NLLLoss:init(weight, ignore_index, reduction)
-  if weight ~= nil then self:register_buffer("weight", weight) end
-  self.ignore_index, self.reduction = ignore_index, reduction
-end
-
-function NLLLoss:forward(input, target)
-  return (functional.nll_loss(input, target, self.weight, self.ignore_index, self.reduction))
-end
-
---- nll_loss of log_softmax: input (N, C, ...) holds scores, target (N, ...) classes from 1.
-local CrossEntropyLoss = class("CrossEntropyLoss", Module)
-loss.CrossEntropyLoss = CrossEntropyLoss
-
-CrossEntropyLoss.signature = define.signature("CrossEntropyLoss", {
-  WEIGHT, IGNORE, REDUCTION,
-  {"float", "label_smoothing", "share of the target spread evenly over all classes", default = 0},
-})
-
-function CrossEntropyLoss:init(weight, ignore_index, reduction, label_smoothing)
-  if weight ~= nil then self:register_buffer("weight", weight) end
-  self.ignore_index, self.reduction = ignore_index, reduction
-  self.label_smoothing = label_smoothing
-end
-
-function CrossEntropyLoss:forward(input, target)
-  return (functional.cross_entropy(input, target, self.weight, self.ignore_index, self.reduction,
-    self.label_smoothing))
-end
-
--- ---- losses of pairs of numbers: input and target of the same shape ----
-
--- Makes a class that holds at most one number beside its reduction.
-local function pairwise(name, fname, reduction, row)
-  local Loss = class(name, Module)
-  loss[name] = Loss
-  Loss.signature = define.signature(name, {reduction, row})
-  local field = row and row[2]
-  function Loss:init(chosen, value)
-    self.reduction = chosen
-    if field then self[field] = value end
+local function row_of(arg)
+  local default = arg.default
+  if default == nil and not arg.choices then
+    default = tonumber(arg.fallback)
+    if arg.kind == "bool" then default = arg.fallback == "true" end
   end
-  function Loss:forward(input, target)
-    if field then
-      return (functional[fname](input, target, self.reduction, self[field]))
-    end
-    return (functional[fname](input, target, self.reduction))
-  end
+  return {KINDS[arg.kind] or arg.kind, arg.name, arg.doc, optional = arg.optional,
+          default = default, choices = arg.choices}
 end
 
-pairwise("MSELoss", "mse_loss", REDUCTION)
-pairwise("L1Loss", "l1_loss", REDUCTION)
-pairwise("SmoothL1Loss", "smooth_l1_loss", REDUCTION,
-  {"float", "beta", "where squares turn into sizes", default = 1})
-pairwise("HuberLoss", "huber_loss", REDUCTION,
-  {"float", "delta", "where squares turn into sizes", default = 1})
-pairwise("KLDivLoss", "kl_div",
-  {"enum", "reduction", "what the losses of single elements become; batchmean is the divergence",
-   choices = {"mean", "sum", "none", "batchmean"}},
-  {"bool", "log_target", "does the target hold logarithms too?", default = false})
-
---- Binary cross entropy of probabilities, each with a target from 0 to 1.
--- `nn.BCELoss(weight, reduction)`: the weight rescales the losses of single elements.
-local BCELoss = class("BCELoss", Module)
-loss.BCELoss = BCELoss
-
-local ELEMENTS = {"tensor", "weight", "weight of each element, broadcast", optional = true}
-
-BCELoss.signature = define.signature("BCELoss", {ELEMENTS, REDUCTION})
-
-function BCELoss:init(weight, reduction)
-  if weight ~= nil then self:register_buffer("weight", weight) end
-  self.reduction = reduction
-end
-
-function BCELoss:forward(input, target)
-  return (functional.binary_cross_entropy(input, target, self.weight, self.reduction))
-end
-
---- Binary cross entropy of scores: a sigmoid and BCELoss in one, exact for large scores.
--- `nn.BCEWithLogitsLoss(weight, reduction, pos_weight)`: pos_weight weighs the targets 1.
-local BCEWithLogitsLoss = class("BCEWithLogitsLoss", Module)
-loss.BCEWithLogitsLoss = BCEWithLogitsLoss
-
-BCEWithLogitsLoss.signature = define.signature("BCEWithLogitsLoss", {
-  ELEMENTS, REDUCTION,
-  {"tensor", "pos_weight", "weight of the targets 1, broadcast", optional = true},
-})
-
-function BCEWithLogitsLoss:init(weight, reduction, pos_weight)
-  if weight ~= nil then self:register_buffer("weight", weight) end
-  if pos_weight ~= nil then self:register_buffer("pos_weight", pos_weight) end
-  self.reduction = reduction
-end
-
-function BCEWithLogitsLoss:forward(input, target)
-  return (functional.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction,
-    self.pos_weight))
-end
-
--- ---- losses of functional that take options alone ----
-
--- Makes a class of a function's arguments behind its tensors, of which there are n.
-local function options(name, fname, n)
+-- Makes a class of what a function takes behind its tensors, of which there are n. Weights are
+-- buffers.
+local function make(name, fname, n)
   local Loss = class(name, Module)
-  loss[name] = Loss
-  local fields, rows, tensors = {}, {}, {}
+  local inputs, rows, names, settings = {}, {}, {}, {}
   for i, arg in ipairs(bind.signature(functional[fname]).args) do
     if i <= n then
-      tensors[i] = {arg.kind, arg.name, arg.doc}
+      inputs[i], names[i] = {"tensor", arg.name, arg.doc}, arg.name
     else
-      fields[i - n] = arg.name
-      rows[i - n] = {arg.kind, arg.name, arg.doc, default = arg.default, choices = arg.choices}
+      rows[i - n], settings[i - n] = row_of(arg), "self." .. arg.name
     end
   end
+  Loss._of = fname
   Loss.signature = define.signature(name, rows)
   function Loss:init(...)
-    for i, field in ipairs(fields) do self[field] = (select(i, ...)) end
+    for i, row in ipairs(rows) do
+      local value = (select(i, ...))
+      if not row.optional then self[row[2]] = value
+      elseif value ~= nil then self:register_buffer(row[2], value) end
+    end
   end
-  local function settings(self)
-    local list = {}
-    for i, field in ipairs(fields) do list[i] = self[field] end
-    return unpack(list, 1, #fields)
-  end
-  if n == 2 then
-    function Loss:forward(a, b) return (functional[fname](a, b, settings(self))) end
-  else
-    function Loss:forward(a, b, c) return (functional[fname](a, b, c, settings(self))) end
-  end
-  named.takes(Loss.forward, tensors)
+  local list = table.concat(names, ", ")
+  Loss.forward = assert(lib.loadstring(("local functional = ...\n"
+    .. "return function(self, %s) return (functional.%s(%s, %s)) end"):format(list, fname, list,
+    table.concat(settings, ", ")), "=[moth.nn.loss]"))(functional)
+  named.takes(Loss.forward, inputs)
+  return Loss
 end
 
-options("CosineSimilarity", "cosine_similarity", 2)
-options("PairwiseDistance", "pairwise_distance", 2)
-options("SoftMarginLoss", "soft_margin_loss", 2)
-options("HingeEmbeddingLoss", "hinge_embedding_loss", 2)
-options("PoissonNLLLoss", "poisson_nll_loss", 2)
-options("GaussianNLLLoss", "gaussian_nll_loss", 3)
-options("MarginRankingLoss", "margin_ranking_loss", 3)
-options("CosineEmbeddingLoss", "cosine_embedding_loss", 3)
-options("TripletMarginLoss", "triplet_margin_loss", 3)
-options("MultiLabelMarginLoss", "multilabel_margin_loss", 2)
-
---- The target's score should be beyond all others: input (N, C) holds scores, target (N) classes.
--- `nn.MultiMarginLoss(p, margin, weight, reduction)`.
-local MultiMarginLoss = class("MultiMarginLoss", Module)
-loss.MultiMarginLoss = MultiMarginLoss
-
-MultiMarginLoss.signature = define.signature("MultiMarginLoss", {
-  {"int", "p", "the exponent, 1 or 2", default = 1},
-  {"float", "margin", "by how much", default = 1},
-  WEIGHT, REDUCTION,
-})
-
-function MultiMarginLoss:init(p, margin, weight, reduction)
-  if weight ~= nil then self:register_buffer("weight", weight) end
-  self.p, self.margin, self.reduction = p, margin, reduction
-end
-
-function MultiMarginLoss:forward(input, target)
-  return (functional.multi_margin_loss(input, target, self.p, self.margin, self.weight,
-    self.reduction))
-end
-
---- The logistic loss of each class's score: input and target (N, C).
--- `nn.MultiLabelSoftMarginLoss(weight, reduction)`.
-local MultiLabelSoftMarginLoss = class("MultiLabelSoftMarginLoss", Module)
-loss.MultiLabelSoftMarginLoss = MultiLabelSoftMarginLoss
-MultiLabelSoftMarginLoss.signature = define.signature("MultiLabelSoftMarginLoss",
-  {WEIGHT, REDUCTION})
-
-function MultiLabelSoftMarginLoss:init(weight, reduction)
-  if weight ~= nil then self:register_buffer("weight", weight) end
-  self.reduction = reduction
-end
-
-function MultiLabelSoftMarginLoss:forward(input, target)
-  return (functional.multilabel_soft_margin_loss(input, target, self.weight, self.reduction))
-end
+-- The functions, and how many tensors each takes.
+local OF = {
+  NLLLoss = {"nll_loss", 2},
+  CrossEntropyLoss = {"cross_entropy", 2},
+  MSELoss = {"mse_loss", 2},
+  L1Loss = {"l1_loss", 2},
+  SmoothL1Loss = {"smooth_l1_loss", 2},
+  HuberLoss = {"huber_loss", 2},
+  KLDivLoss = {"kl_div", 2},
+  BCELoss = {"binary_cross_entropy", 2},
+  BCEWithLogitsLoss = {"binary_cross_entropy_with_logits", 2},
+  CosineSimilarity = {"cosine_similarity", 2},
+  PairwiseDistance = {"pairwise_distance", 2},
+  SoftMarginLoss = {"soft_margin_loss", 2},
+  HingeEmbeddingLoss = {"hinge_embedding_loss", 2},
+  PoissonNLLLoss = {"poisson_nll_loss", 2},
+  GaussianNLLLoss = {"gaussian_nll_loss", 3},
+  MarginRankingLoss = {"margin_ranking_loss", 3},
+  CosineEmbeddingLoss = {"cosine_embedding_loss", 3},
+  TripletMarginLoss = {"triplet_margin_loss", 3},
+  MultiMarginLoss = {"multi_margin_loss", 2},
+  MultiLabelMarginLoss = {"multilabel_margin_loss", 2},
+  MultiLabelSoftMarginLoss = {"multilabel_soft_margin_loss", 2},
+}
 
 --- Anchors should be nearer to their positives than to their negatives, by a distance of one's own.
 local TripletMarginWithDistanceLoss = class("TripletMarginWithDistanceLoss", Module)
@@ -222,4 +102,10 @@ function TripletMarginWithDistanceLoss:forward(anchor, positive, negative)
     self.distance_function, self.margin, self.swap, self.reduction))
 end
 
-return loss
+-- They are made at their first use: reading what a function takes is work.
+return (setmetatable(loss, {__index = function(_, name)
+  local row = OF[name]
+  if not row then return nil end
+  rawset(loss, name, make(name, row[1], row[2]))
+  return loss[name]
+end}))

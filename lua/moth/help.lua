@@ -264,11 +264,12 @@ local function add_methods(lines, object)
   end
 end
 
--- What the function says that a layer stands for: of F.smooth_l1_loss for SmoothL1Loss.
-local function doc_of_function(name)
+-- What the function says that a layer stands for: the one that its class tells in _of, or that of
+-- its name, as F.max_pool2d for MaxPool2d.
+local function doc_of_function(object, name)
   local snake = name:gsub("ReLU", "Relu"):gsub("([%l%d])(%u)", "%1_%2")
     :gsub("(%u)(%u%l)", "%1_%2"):lower()
-  for _, fname in ipairs { name:lower(), snake, (snake:gsub("%dd$", "")) } do
+  for _, fname in ipairs { object._of or name:lower(), snake, (snake:gsub("%dd$", "")) } do
     local found, fn = pcall(function() return require("moth.nn.functional")[fname] end)
     local sig = found and bind.signature(fn)
     if sig and sig.doc ~= "" then return ("As F.%s: %s"):format(fname, sig.doc) end
@@ -282,7 +283,7 @@ local function of_class(object)
   local lines = {}
   local text = class_comment(object)
   if text and signature then text = ("\n" .. text):gsub("\n@param.*$", ""):sub(2) end
-  if not text and path and path:find("^nn%.[^.]+$") then text = doc_of_function(name) end
+  if not text and path and path:find("^nn%.[^.]+$") then text = doc_of_function(object, name) end
   local head = signature and help.line(signature)
     or name .. parameters(class.written(object.init))
   lines[1] = (path and path:match("^(.*%.)") or "") .. head
