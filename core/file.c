@@ -13,7 +13,8 @@
 #define CHUNK ((int64_t)16 << 20) /* between two looks at the cancel flag */
 #define SEND ((int64_t)8 << 20)   /* bytes that are worth sending to the disk on their own */
 
-char *moth_path(moth_ctx *ctx, const moth_text *path) {
+/* A C string of the path, to be freed; NULL: E_ARG is set. */
+static char *path_of(moth_ctx *ctx, const moth_text *path) {
   if (!path || !path->at || path->size == 0) {
     moth_fail(ctx, MOTH_E_ARG, "path", "an empty path");
     return NULL;
@@ -42,7 +43,7 @@ static int io_error(moth_ctx *ctx, const char *what, const char *shown, int code
 
 int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s) {
   *s = (moth_source){.fd = -1};
-  char *name = moth_path(ctx, path);
+  char *name = path_of(ctx, path);
   if (!name) return ctx->error.code;
   moth_quote(*path, s->shown, sizeof s->shown);
   do s->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
@@ -191,7 +192,7 @@ static void send_off(moth_sink *s) {
 
 int moth_sink_open(moth_ctx *ctx, const moth_text *path, int64_t size, bool durable,
                    moth_sink *s) {
-  *s = (moth_sink){.ctx = ctx, .fd = -1, .path = moth_path(ctx, path), .durable = durable};
+  *s = (moth_sink){.ctx = ctx, .fd = -1, .path = path_of(ctx, path), .durable = durable};
   if (!s->path) return ctx->error.code;
   moth_quote(*path, s->shown, sizeof s->shown);
   int code = open_target(s);

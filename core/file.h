@@ -11,9 +11,6 @@
 
 #define MOTH_SHOWN 200 /* room for a path in a message */
 
-/* A C string of the path, to be freed; NULL: E_ARG is set. */
-char *moth_path(moth_ctx *ctx, const moth_text *path);
-
 /* -- reading -- */
 
 typedef struct moth_source {

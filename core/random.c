@@ -16,7 +16,8 @@
 #define INLINE
 #endif
 
-void moth_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+/* After Salmon and others, "Parallel random numbers: as easy as 1, 2, 3". */
+static void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
   uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
   uint32_t k0 = key[0], k1 = key[1];
   for (int round = 0; round < 10; round++, k0 += KEY_A, k1 += KEY_B) {
@@ -87,7 +88,7 @@ void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out) {
   for (; n > 0; n -= 4, block++, out += 4) {
     const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), 0, 0};
     uint32_t word[4];
-    moth_philox(counter, key, word);
+    philox(counter, key, word);
     memcpy(out, word, n < 4 ? (size_t)n * 4 : 16);
   }
 }

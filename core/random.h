@@ -9,9 +9,6 @@
 
 #include "context.h"
 
-/* The function itself, after Salmon and others, "Parallel random numbers: as easy as 1, 2, 3". */
-void moth_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
-
 /* The first n words of the stream of `seed` from block `block` on. */
 void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out);
 

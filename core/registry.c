@@ -65,7 +65,10 @@ static const struct {
 } families[] = {FAMILIES(ROW)};
 
 #define KIND(name, shown, slots, type, array) {shown, slots},
-const moth_kind moth_kinds[MOTH_KINDS] = {MOTH_KIND_LIST(KIND)};
+static const struct {
+  const char *name;
+  uint32_t slots;
+} kinds[] = {MOTH_KIND_LIST(KIND)};
 
 #define KIND_TEXT(name, shown, slots, type, array) #name,
 static const char *const kind_texts[MOTH_KINDS] = {MOTH_KIND_LIST(KIND_TEXT)};
@@ -156,15 +159,15 @@ static void read_rows(moth_op *op) {
     int kind = kind_of(op->rows[i].kind);
     op->kinds[i] = (uint8_t)kind;
     op->rows[i].slot = slot;
-    op->rows[i].nslots = moth_kinds[kind].slots;
-    op->rows[i].kind = moth_kinds[kind].name;
+    op->rows[i].nslots = kinds[kind].slots;
+    op->rows[i].kind = kinds[kind].name;
     bool list = moth_kind_is_list(kind), value = moth_kind_is_value(kind);
     if (list || moth_kind_is_tensor(kind))
       op->inputs[op->ninputs++] = (moth_input){(uint8_t)i, (uint8_t)slot, list, value};
     op->lists |= list;
     op->ints |= moth_kind_is_ints(kind);
     op->others |= (list || moth_kind_is_tensor(kind)) && !value;
-    slot += moth_kinds[kind].slots;
+    slot += kinds[kind].slots;
   }
   op->info.nslots = slot;
 }

@@ -4,12 +4,6 @@
 
 #include "context.h"
 
-typedef struct moth_kind {
-  const char *name;
-  uint32_t slots;
-} moth_kind;
-extern const moth_kind moth_kinds[MOTH_KINDS];
-
 static inline bool moth_kind_is_tensor(int kind) { /* one tensor in one slot */
   return kind == MOTH_KIND_tensor || kind == MOTH_KIND_maybe_tensor || kind == MOTH_KIND_mask ||
          kind == MOTH_KIND_index || kind == MOTH_KIND_maybe_index || kind == MOTH_KIND_generator;

@@ -1,5 +1,5 @@
 -- Layers and losses as a user meets them: what they compute by hand-made numbers, how they begin,
--- dropout, and what they say to wrong input. values_spec.lua compares the functions below them
+-- dropout, and what they say to wrong input. golden_spec.lua compares the functions below them
 -- with PyTorch's numbers.
 
 local moth = require "moth"

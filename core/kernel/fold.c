@@ -202,7 +202,9 @@ static int run_job(job *j, int64_t numel) {
   return status;
 }
 
-int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
+/* y (contiguous, of the fold's result dtype) := x folded over the dims in mask; half types are
+** widened a block at a time. */
+static int run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask) {
   axes kept, over;
   if (y->l.numel == 0) return MOTH_OK;
   axes_of(&kept, &x->l, mask, false);
@@ -229,7 +231,7 @@ int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x,
   if (x->l.dtype != from && !half && !(x = cast = moth_cast(x, from))) return ctx->error.code;
   l.dtype = (uint8_t)to;
   if (y->l.dtype != to) work = moth_tensor_new(ctx, &l);
-  status = work ? moth_fold_run(&folds[from], work, x, mask) : ctx->error.code;
+  status = work ? run(&folds[from], work, x, mask) : ctx->error.code;
   if (!status && work != y) status = moth_copy_into(y, work);
   if (work != y) moth_tensor_release(work);
   moth_tensor_release(cast);

@@ -32,10 +32,6 @@ extern const moth_fold moth_count_folds[MOTH_DTYPES];
 extern const moth_fold moth_all_folds[MOTH_DTYPES], moth_any_folds[MOTH_DTYPES];
 extern const moth_fold moth_amax_folds[MOTH_DTYPES], moth_amin_folds[MOTH_DTYPES];
 
-/* y (contiguous, of the fold's result dtype) := x folded over the dims in mask; half types are
-** widened a block at a time. */
-int moth_fold_run(const moth_fold *fold, moth_tensor *y, const moth_tensor *x, uint32_t mask);
-
 /* y := x folded along dims; folds[from] takes x, converted to dtype `from`, and gives dtype `to`,
 ** which is converted to y's. */
 int moth_fold_into(const moth_fold *folds, moth_tensor *y, const moth_tensor *x, moth_ints dims,

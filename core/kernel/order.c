@@ -123,9 +123,10 @@ bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare)
   return true;
 }
 
-/* By the eight highest bits in which the keys differ; those that agree with the wanted one in them
-** are gone through again. */
-uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t *rank, uint64_t *spare) {
+/* The key of a rank, from 0, among n; which becomes its rank among its equals. `spare` has room for
+** as many. By the eight highest bits in which the keys differ; those that agree with the wanted one
+** in them are gone through again. */
+static uint64_t select_key(int64_t n, const uint64_t *keys, int64_t *rank, uint64_t *spare) {
   int64_t k = *rank;
   for (;;) {
     const uint64_t one = keys[0];
@@ -155,7 +156,7 @@ uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t *rank, uint64_
 /* Fills x, which has room for all, with the first k of n in the order of their positions. */
 static void choose(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
   int64_t have = 0, equal = k - 1;
-  const uint64_t last = k ? moth_key_select(n, keys, &equal, (uint64_t *)(void *)x) : 0;
+  const uint64_t last = k ? select_key(n, keys, &equal, (uint64_t *)(void *)x) : 0;
   for (int64_t i = 0; have < k; i++) {
     const uint64_t key = keys[i];
     x[have] = (moth_keyed){key, i};
@@ -231,7 +232,7 @@ static void rank_rows(int64_t first, int64_t last, int lane, const void *arg) {
       while (at < n && keys[at] != MOTH_KEY_NAN) at++;
       if (at < n) rank = n - 1;
     }
-    const uint64_t key = moth_key_select(n, keys, &rank, keys + n);
+    const uint64_t key = select_key(n, keys, &rank, keys + n);
     for (at = 0; keys[at] != key;) at++;
     o->position[i] = at;
     memcpy(o->values + i * size, row + at * size, (size_t)size);

@@ -23,10 +23,6 @@ void moth_keys_of(int64_t n, const char *x, int dtype, bool descending, uint64_t
 /* Sorts n elements stably by key; `spare` has room for as many. False when a cancel stopped it. */
 bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare);
 
-/* The key of a rank, from 0, among n; which becomes its rank among its equals. `spare` has room for
-** as many. */
-uint64_t moth_key_select(int64_t n, const uint64_t *keys, int64_t *rank, uint64_t *spare);
-
 /* The first k positions of each row in order (all of them: k is the length), into `position`, k a
 ** row; and their elements, in the rows' dtype, into `values` if it is not NULL. */
 int moth_rows_sort(const moth_rows *r, int64_t k, bool descending, char *values,
