@@ -9,8 +9,6 @@ local window = require "moth.nn.window"
 
 local lppool = {}
 
-local INPUT = {"sequences, (N, C, L) or (C, L)", "images, (N, C, H, W) or (C, H, W)",
-  "volumes, (N, C, D, H, W) or (C, D, H, W)"}
 local SIZES = {"6", "4, 6", "2, 4, 4"}
 
 local function rows(n)
@@ -20,10 +18,11 @@ local function rows(n)
     {"bool", "ceil_mode", "count windows that hang over the far edge?", default = false}
 end
 
-local function make(Pool, n)
+for n = 1, 3 do
   local name, fname, mean = "LPPool" .. n .. "d", "lp_pool" .. n .. "d", "avg_pool" .. n .. "d"
   local norm_type, kernel_size, stride, ceil_mode = rows(n)
-  lppool[name] = Pool
+  local Pool = class(name, Module)
+  lppool[name], Pool._doc = Pool, "The p-norm of each window of " .. window.INPUT[n] .. "."
 
   lppool[fname] = define {
     name = fname,
@@ -31,7 +30,7 @@ local function make(Pool, n)
     examples = ("moth.randn(2, 3, %s), 2, 2\nmoth.rand(3, %s) + 0.5, "
       .. "{norm_type = 3, kernel_size = 3, stride = 2, ceil_mode = true}  -- domain: positive")
       :format(SIZES[n], SIZES[n]),
-    args = {{"tensor", "input", INPUT[n]}, norm_type, kernel_size, stride, ceil_mode},
+    args = {{"tensor", "input", window.INPUT[n]}, norm_type, kernel_size, stride, ceil_mode},
     scoped = true,
     run = function(input, p, kernel, step, ceil)
       local taps = 1
@@ -59,17 +58,5 @@ local function make(Pool, n)
       tostring(self.ceil_mode))
   end
 end
-
---- The p-norm of each window: (N, C, L) or (C, L) -> the same, shorter.
-local LPPool1d = class("LPPool1d", Module)
-make(LPPool1d, 1)
-
---- The p-norm of each window: (N, C, H, W) or (C, H, W) -> the same, smaller.
-local LPPool2d = class("LPPool2d", Module)
-make(LPPool2d, 2)
-
---- The p-norm of each window: (N, C, D, H, W) or (C, D, H, W) -> the same, smaller.
-local LPPool3d = class("LPPool3d", Module)
-make(LPPool3d, 3)
 
 return lppool

@@ -14,9 +14,10 @@ local ORDER = {"left, right", "left, right, top, bottom",
   "left, right, top, bottom, front, back"}
 
 -- One class; kind Constant takes a value too.
-local function make(Pad, kind, mode, n)
+local function make(kind, mode, n, doc)
   local name = kind .. "Pad" .. n .. "d"
-  pad[name] = Pad
+  local Pad = class(name, Module)
+  pad[name], Pad._doc = Pad, doc
   Pad.signature = define.signature(name, {
     {"ints", "padding", "for all sides, or {" .. ORDER[n] .. "}; negative cuts off"},
     kind == "Constant" and {"float", "value", "what the border is filled with"} or nil,
@@ -42,50 +43,16 @@ local function make(Pad, kind, mode, n)
   end
 end
 
---- A border of one value: (..., L).
-local ConstantPad1d = class("ConstantPad1d", Module)
-make(ConstantPad1d, "Constant", "constant", 1)
---- A border of one value: (..., H, W).
-local ConstantPad2d = class("ConstantPad2d", Module)
-make(ConstantPad2d, "Constant", "constant", 2)
---- A border of one value: (..., D, H, W).
-local ConstantPad3d = class("ConstantPad3d", Module)
-make(ConstantPad3d, "Constant", "constant", 3)
---- A border of zeros: (..., L).
-local ZeroPad1d = class("ZeroPad1d", Module)
-make(ZeroPad1d, "Zero", "constant", 1)
---- A border of zeros: (..., H, W).
-local ZeroPad2d = class("ZeroPad2d", Module)
-make(ZeroPad2d, "Zero", "constant", 2)
---- A border of zeros: (..., D, H, W).
-local ZeroPad3d = class("ZeroPad3d", Module)
-make(ZeroPad3d, "Zero", "constant", 3)
---- A border that mirrors the inside without its edge: (..., L).
-local ReflectionPad1d = class("ReflectionPad1d", Module)
-make(ReflectionPad1d, "Reflection", "reflect", 1)
---- A border that mirrors the inside without its edge: (..., H, W).
-local ReflectionPad2d = class("ReflectionPad2d", Module)
-make(ReflectionPad2d, "Reflection", "reflect", 2)
---- A border that mirrors the inside without its edge: (..., D, H, W).
-local ReflectionPad3d = class("ReflectionPad3d", Module)
-make(ReflectionPad3d, "Reflection", "reflect", 3)
---- A border that repeats the edge: (..., L).
-local ReplicationPad1d = class("ReplicationPad1d", Module)
-make(ReplicationPad1d, "Replication", "replicate", 1)
---- A border that repeats the edge: (..., H, W).
-local ReplicationPad2d = class("ReplicationPad2d", Module)
-make(ReplicationPad2d, "Replication", "replicate", 2)
---- A border that repeats the edge: (..., D, H, W).
-local ReplicationPad3d = class("ReplicationPad3d", Module)
-make(ReplicationPad3d, "Replication", "replicate", 3)
---- A border from the other side: (..., L).
-local CircularPad1d = class("CircularPad1d", Module)
-make(CircularPad1d, "Circular", "circular", 1)
---- A border from the other side: (..., H, W).
-local CircularPad2d = class("CircularPad2d", Module)
-make(CircularPad2d, "Circular", "circular", 2)
---- A border from the other side: (..., D, H, W).
-local CircularPad3d = class("CircularPad3d", Module)
-make(CircularPad3d, "Circular", "circular", 3)
+for kind, row in pairs {
+  Constant = {"constant", "of one value"},
+  Zero = {"constant", "of zeros"},
+  Reflection = {"reflect", "that mirrors the inside without its edge"},
+  Replication = {"replicate", "that repeats the edge"},
+  Circular = {"circular", "from the other side"},
+} do
+  for n = 1, 3 do
+    make(kind, row[1], n, ("A border %s, of %s."):format(row[2], window.INPUT[n]))
+  end
+end
 
 return pad

@@ -21,9 +21,10 @@ local INDICES = {"bool", "return_indices", "also give where each value stands?",
 
 -- ---- the largest ----
 
-local function make_max(Pool, n)
+for n = 1, 3 do
   local name, op = "MaxPool" .. n .. "d", "max_pool" .. n .. "d"
-  pool[name] = Pool
+  local Pool = class(name, Module)
+  pool[name], Pool._doc = Pool, "The largest value in each window of " .. window.INPUT[n] .. "."
   local kernel_size, stride, padding = steps(n, "border of -inf")
   Pool.signature = define.signature(name, {
     kernel_size, stride, padding,
@@ -54,23 +55,12 @@ local function make_max(Pool, n)
   end
 end
 
---- The largest value in each window: (N, C, L) or (C, L) -> the same, shorter.
-local MaxPool1d = class("MaxPool1d", Module)
-make_max(MaxPool1d, 1)
-
---- The largest value in each window: (N, C, H, W) or (C, H, W) -> the same with fewer rows.
-local MaxPool2d = class("MaxPool2d", Module)
-make_max(MaxPool2d, 2)
-
---- The largest value in each window: (N, C, D, H, W) or (C, D, H, W) -> the same, smaller.
-local MaxPool3d = class("MaxPool3d", Module)
-make_max(MaxPool3d, 3)
-
 -- ---- the mean ----
 
-local function make_avg(Pool, n)
+for n = 1, 3 do
   local name, op = "AvgPool" .. n .. "d", "avg_pool" .. n .. "d"
-  pool[name] = Pool
+  local Pool = class(name, Module)
+  pool[name], Pool._doc = Pool, "The mean of each window of " .. window.INPUT[n] .. "."
   local kernel_size, stride, padding = steps(n, "border of zeros")
   Pool.signature = define.signature(name, {
     kernel_size, stride, padding, CEIL,
@@ -97,18 +87,6 @@ local function make_avg(Pool, n)
   end
 end
 
---- The mean of each window: (N, C, L) or (C, L) -> the same, shorter.
-local AvgPool1d = class("AvgPool1d", Module)
-make_avg(AvgPool1d, 1)
-
---- The mean of each window: (N, C, H, W) or (C, H, W) -> the same with fewer rows.
-local AvgPool2d = class("AvgPool2d", Module)
-make_avg(AvgPool2d, 2)
-
---- The mean of each window: (N, C, D, H, W) or (C, D, H, W) -> the same, smaller.
-local AvgPool3d = class("AvgPool3d", Module)
-make_avg(AvgPool3d, 3)
-
 -- ---- to a given size ----
 
 local SIZES = {
@@ -117,11 +95,14 @@ local SIZES = {
   {"int3?", "output_size", "depth, height and width of the result; a side that is moth.none stays"},
 }
 
-local function make_adaptive(Pool, kind, n)
+local function make_adaptive(kind, n, which)
   local name = "Adaptive" .. kind .. "Pool" .. n .. "d"
   local op = "adaptive_" .. kind:lower() .. "_pool" .. n .. "d"
   local max = kind == "Max"
+  local Pool = class(name, Module)
   pool[name] = Pool
+  Pool._doc = ("Of %s: others of a given size, each element %s of its share."):format(
+    window.INPUT[n], which)
   Pool.signature = define.signature(name, {
     SIZES[n], max and INDICES or nil,
   })
@@ -144,30 +125,9 @@ local function make_adaptive(Pool, kind, n)
   end
 end
 
---- Sequences of a given length, each element the mean of its share: (N, C, L) -> (N, C, L').
-local AdaptiveAvgPool1d = class("AdaptiveAvgPool1d", Module)
-make_adaptive(AdaptiveAvgPool1d, "Avg", 1)
-
---- Images of a given size, each element the mean of its share: (N, C, H, W) -> (N, C, H', W').
-local AdaptiveAvgPool2d = class("AdaptiveAvgPool2d", Module)
-make_adaptive(AdaptiveAvgPool2d, "Avg", 2)
-
---- Volumes of a given size, each element the mean of its share:
--- (N, C, D, H, W) -> (N, C, D', H', W').
-local AdaptiveAvgPool3d = class("AdaptiveAvgPool3d", Module)
-make_adaptive(AdaptiveAvgPool3d, "Avg", 3)
-
---- Sequences of a given length, each element the largest of its share: (N, C, L) -> (N, C, L').
-local AdaptiveMaxPool1d = class("AdaptiveMaxPool1d", Module)
-make_adaptive(AdaptiveMaxPool1d, "Max", 1)
-
---- Images of a given size, each element the largest of its share: (N, C, H, W) -> (N, C, H', W').
-local AdaptiveMaxPool2d = class("AdaptiveMaxPool2d", Module)
-make_adaptive(AdaptiveMaxPool2d, "Max", 2)
-
---- Volumes of a given size, each element the largest of its share:
--- (N, C, D, H, W) -> (N, C, D', H', W').
-local AdaptiveMaxPool3d = class("AdaptiveMaxPool3d", Module)
-make_adaptive(AdaptiveMaxPool3d, "Max", 3)
+for n = 1, 3 do
+  make_adaptive("Avg", n, "the mean")
+  make_adaptive("Max", n, "the largest")
+end
 
 return pool

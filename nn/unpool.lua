@@ -55,10 +55,13 @@ local EXAMPLES = {
     .. "{kernel_size = {3, 2, 2}, stride = 2, padding = {1, 0, 0}, output_size = {1, 2, 5}}",
 }
 
-local function make(Unpool, n)
+for n = 1, 3 do
   local name, fname = "MaxUnpool" .. n .. "d", "max_unpool" .. n .. "d"
   local kernel_size, stride, padding = rows(n)
+  local Unpool = class(name, Module)
   unpool[name] = Unpool
+  Unpool._doc = ("The inverse of MaxPool%dd, with zeros for what is lost, of %s."):format(n,
+    window.INPUT[n])
 
   unpool[fname] = define {
     name = fname,
@@ -115,17 +118,5 @@ local function make(Unpool, n)
       window.text(self.stride), window.text(self.padding))
   end
 end
-
---- The inverse of MaxPool1d, with zeros for what is lost: (N, C, L) -> the same, longer.
-local MaxUnpool1d = class("MaxUnpool1d", Module)
-make(MaxUnpool1d, 1)
-
---- The inverse of MaxPool2d, with zeros for what is lost: (N, C, H, W) -> the same, larger.
-local MaxUnpool2d = class("MaxUnpool2d", Module)
-make(MaxUnpool2d, 2)
-
---- The inverse of MaxPool3d, with zeros for what is lost: (N, C, D, H, W) -> the same, larger.
-local MaxUnpool3d = class("MaxUnpool3d", Module)
-make(MaxUnpool3d, 3)
 
 return unpool

@@ -1,6 +1,10 @@
---- window.lua -- what layers with windows share: sizes along one or two dimensions, and their text.
+--- window.lua -- what layers with windows share: sizes along some dimensions, and their text.
 
 local window = {}
+
+--- What layers take, by the number of dimensions.
+window.INPUT = {"sequences, (N, C, L) or (C, L)", "images, (N, C, H, W) or (C, H, W)",
+                "volumes, (N, C, D, H, W) or (C, D, H, W)"}
 
 --- A number n times, or a list as it is; a name as it is.
 function window.list(v, n)

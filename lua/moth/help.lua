@@ -281,7 +281,7 @@ local function of_class(object)
   local signature = object.signature and bind.signature(object.signature)
   local path = places.home(object, signature and signature.name or name, name)
   local lines = {}
-  local text = class_comment(object)
+  local text = rawget(class.of(object) or object, "_doc") or class_comment(object)
   if text and signature then text = ("\n" .. text):gsub("\n@param.*$", ""):sub(2) end
   if not text and path and path:find("^nn%.[^.]+$") then text = doc_of_function(object, name) end
   local head = signature and help.line(signature)
