@@ -272,6 +272,12 @@ void moth_device_recount(moth_ctx *ctx, int device, int64_t more) {
   if (c->live > c->peak) c->peak = c->live;
 }
 
+int64_t moth_devices_live(const moth_ctx *ctx) {
+  int64_t live = 0;
+  for (int i = 1; i <= MOTH_MAX_DEVICES; i++) live += ctx->devices->of[i].live;
+  return live;
+}
+
 void moth_devices_swept(moth_ctx *ctx) {
   for (int i = 1; ctx->devices && i <= MOTH_MAX_DEVICES; i++) {
     device_count *c = &ctx->devices->of[i];

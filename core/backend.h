@@ -155,6 +155,8 @@ void moth_device_recount(moth_ctx *ctx, int device, int64_t more);
 ** CPU is waited for. */
 int moth_bytes_move(moth_ctx *ctx, int to_device, void *to, int from_device, const void *from,
                     int64_t n);
+/* Of the context's tensors on all devices; ctx->devices is there. */
+int64_t moth_devices_live(const moth_ctx *ctx);
 int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait);
 /* A packed tensor on the CPU in l's shape and dtype, page-locked; NULL: error set. */
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *l);

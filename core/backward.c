@@ -8,6 +8,7 @@
 #include "backward_parts.h"
 #include "capture.h"
 #include "loop.h"
+#include "profile.h"
 
 #include "op/arith.h"
 #include "op/copy.h"
@@ -296,6 +297,7 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
   moth_error_blame(ctx, "backward");
   moth_task *t = task_new(ctx, ninputs, flags);
   if (!t) return ctx->error.code;
+  if (ctx->profile) t->event = moth_profile_enter(ctx, MOTH_EVENT_WHOLE, "backward", true);
   int status = MOTH_OK;
   for (uint32_t i = 0; !status && i < ninputs; i++)
     status = add_goal(t, moth_resolve(ctx, &inputs[i], "inputs"), i);
@@ -329,6 +331,7 @@ static void free_task(moth_task *t) {
   }
   moth_dealloc(ctx, t->goals, t->goal_room * (int64_t)sizeof *t->goals);
   moth_dealloc(ctx, t->entries, pool_bytes(t->room));
+  if (ctx->profile) moth_profile_leave(ctx, t->event, ctx->error.code);
   moth_dealloc(ctx, t, sizeof *t);
   ctx->mem.live_tasks--;
 }
@@ -403,7 +406,9 @@ static int run_op(moth_task *t) {
     if (!dxs) return t->ctx->error.code;
     memset(dxs, 0, (size_t)bytes);
   }
+  const uint64_t event = t->ctx->profile ? moth_profile_gradient(t->ctx, n) : 0;
   int status = moth_node_run(n, t, t->current.dys, dxs);
+  if (event) moth_profile_leave(t->ctx, event, status);
   /* What arrived here is used up: let gradients that pass through be taken over. */
   for (uint32_t k = 0; k < n->nout; k++) {
     moth_tensor_release(t->current.dys[k]);

@@ -33,6 +33,7 @@ struct moth_task {
   uint64_t least; /* no goal lies below this id */
   bool strays;    /* another task has met a node that waits here, and keeps its place there now */
   uint32_t nwaiting; /* entries whose products wait */
+  uint64_t event; /* of a profile, or 0 */
   bool stopped;   /* at `current`, for Lua to go on */
   moth_brief brief; /* see moth_flow_keep */
   task_entry current;

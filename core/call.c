@@ -7,6 +7,7 @@
 #include "capture.h"
 #include "frame.h"
 #include "loop.h"
+#include "profile.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -79,8 +80,22 @@ static moth_kernel kernel_there(const moth_op *op) {
 static int run_kernel(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out,
                       bool fresh, int device) {
   const moth_kernel run = device ? kernel_there(op) : op->cpu;
-  if (!ctx->capture) return run(args, out);
-  return moth_capture_run(op, run, args, out, fresh ? op->nout + op->nhidden : 1, fresh);
+  const uint32_t span = device && ctx->profile ? moth_profile_device_begin(ctx, device) : 0;
+  const uint32_t nout = fresh ? op->nout + op->nhidden : 1;
+  int status = ctx->capture ? moth_capture_run(op, run, args, out, nout, fresh) : run(args, out);
+  if (span) moth_profile_device_end(ctx, span);
+  return status;
+}
+
+/* An op that moves bytes itself. */
+static int run_whole(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
+  moth_ctx *ctx = f->temps.ctx;
+  const moth_kernel run = f->device ? kernel_there(op) : op->compose;
+  const uint32_t span = f->device && ctx->profile ? moth_profile_device_begin(ctx, f->device) : 0;
+  int status = ctx->capture ? moth_capture_run(op, run, &f->args, out, 0, false)
+                            : run(&f->args, out);
+  if (span) moth_profile_device_end(ctx, span);
+  return status;
 }
 
 static int run_fresh(moth_call_frame *f, const moth_op *op, int dtype, moth_tensor **out) {
@@ -215,6 +230,8 @@ static int write_result(moth_tensor *target, moth_tensor *y) {
   return status;
 }
 
+static int run_plain(const moth_op *op, const void *args, moth_tensor **out);
+
 /* moth_run_into without the frame. `add_` has come down to `add`. */
 static int run_into(moth_call_frame *f, const moth_op *op, const void *args, moth_tensor *target) {
   moth_ctx *ctx = target->ctx;
@@ -237,7 +254,7 @@ static int run_into(moth_call_frame *f, const moth_op *op, const void *args, mot
   }
   if (status) return status;
   moth_tensor *fresh[MOTH_MAX_OUTPUTS] = {NULL};
-  status = moth_run(op, args, fresh);
+  status = run_plain(op, args, fresh);
   if (status) return status;
   status = check_target(op, target, &fresh[0]->l, arg);
   if (!status) status = write_result(target, fresh[0]);
@@ -271,18 +288,15 @@ static int run_frame(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   status = moth_prepare(f, op, &dtype);
   if (status) return status;
   if (op->view) return run_view(f, op, out);
-  if (op->flags & MOTH_OP_WHOLE) {
-    const moth_kernel run = f->device ? kernel_there(op) : op->compose;
-    if (!f->temps.ctx->capture) return run(&f->args, out);
-    return moth_capture_run(op, run, &f->args, out, 0, false);
-  }
+  if (op->flags & MOTH_OP_WHOLE) return run_whole(f, op, out);
   if (op->compose) return op->compose(&f->args, out);
   if (op->list) return op->list(&f->args, &f->temps.ctx->results);
   if (op->flags & MOTH_OP_MUTATES) return run_writer(f, op, out);
   return run_fresh(f, op, dtype, out);
 }
 
-int moth_run(const moth_op *op, const void *args, moth_tensor **out) {
+/* moth_run, unseen by a profile. */
+static int run_plain(const moth_op *op, const void *args, moth_tensor **out) {
   moth_call_frame f;
   moth_ctx *ctx = ((const moth_args *)args)->ctx;
   moth_frame_open(&f, ctx);
@@ -293,13 +307,29 @@ int moth_run(const moth_op *op, const void *args, moth_tensor **out) {
   return status;
 }
 
+int moth_run(const moth_op *op, const void *args, moth_tensor **out) {
+  moth_ctx *ctx = ((const moth_args *)args)->ctx;
+  if (!ctx->profile) return run_plain(op, args, out);
+  const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, op->name, false);
+  int status = run_plain(op, args, out);
+  moth_profile_inputs(ctx, event, op, args);
+  moth_profile_leave(ctx, event, status);
+  return status;
+}
+
 int moth_run_into(const moth_op *op, const void *args, moth_tensor *target) {
   moth_call_frame f;
+  moth_ctx *ctx = target->ctx;
+  const uint64_t event =
+    ctx->profile ? moth_profile_enter(ctx, MOTH_EVENT_OP, op->name, false) : 0;
   moth_frame_open(&f, target->ctx);
   memcpy(&f.args, args, op->size);
   int status = moth_frame_own_lists(&f, op);
   if (!status) status = run_into(&f, op, args, target);
   moth_frame_close(&f);
+  if (!event) return status;
+  moth_profile_inputs(ctx, event, op, args);
+  moth_profile_leave(ctx, event, status);
   return status;
 }
 
@@ -374,8 +404,11 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_settle_lanes(ctx);
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);
+  const uint64_t event = ctx->profile ? moth_profile_enter(ctx, MOTH_EVENT_OP, op->name, true) : 0;
   int status = moth_cancelled(ctx) ? moth_stopped(ctx) : call(&f, op, slots, nslots, given, y);
+  if (event && status >= 0) moth_profile_inputs(ctx, event, op, &f.args);
   moth_frame_close(&f);
+  if (event) moth_profile_leave(ctx, event, status);
   ctx->numbers = 0;
   return give_results(ctx, op, &f.args, status, y, out, nout);
 }

@@ -10,6 +10,7 @@
 */
 #include "capture_parts.h"
 #include "frame.h"
+#include "profile.h"
 
 #define FEW 4 /* launches below which a graph gains nothing */
 
@@ -137,16 +138,29 @@ static int run_guard(moth_capture *c, moth_guard *guard) {
   return MOTH_OK;
 }
 
+/* The same for a profile to see. */
+static int run_seen(moth_ctx *ctx, moth_instruction *in) {
+  const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, in->op->name, false);
+  const uint32_t span = in->device ? moth_profile_device_begin(ctx, in->device) : 0;
+  int status = in->run(in->args, in->out);
+  moth_profile_device_end(ctx, span);
+  moth_profile_inputs(ctx, event, in->op, in->args);
+  moth_profile_leave(ctx, event, status);
+  return status;
+}
+
 int moth_capture_run_each(moth_capture *c, uint32_t first, uint32_t last) {
   moth_ctx *ctx = c->ctx;
   const bool named = ctx->devices != NULL; /* errors there come late, and name the op */
+  const bool seen = ctx->profile != NULL;
   for (uint32_t i = first; i < last; i++) {
     moth_instruction *in = &c->code[i];
     if (i < c->resume) continue;
     if (named) moth_error_blame(ctx, in->op->name);
     int status = moth_cancelled(ctx) ? moth_stopped(ctx)
-                 : in->run           ? in->run(in->args, in->out)
-                                     : run_guard(c, in->args);
+                 : !in->run          ? run_guard(c, in->args)
+                 : seen              ? run_seen(ctx, in)
+                                     : in->run(in->args, in->out);
     if (!status) continue;
     moth_error_blame(ctx, in->op->name);
     return status;
@@ -174,6 +188,20 @@ static int launch(moth_capture *c, moth_segment *s, const moth_graph_functions *
   return status ? status : f->launch(ctx, s->graph);
 }
 
+/* The same for a profile to see: as a whole, since its ops are no calls any more. */
+static int launch_seen(moth_capture *c, moth_segment *s, const moth_graph_functions *f) {
+  moth_ctx *ctx = c->ctx;
+  struct moth_profile *profile = ctx->profile;
+  const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_WHOLE, "graph", false);
+  const uint32_t span = moth_profile_device_begin(ctx, s->device);
+  ctx->profile = NULL;
+  int status = launch(c, s, f);
+  ctx->profile = profile;
+  moth_profile_device_end(ctx, span);
+  moth_profile_leave(ctx, event, status);
+  return status;
+}
+
 static void drop_graph(moth_ctx *ctx, const moth_graph_functions *f, moth_segment *s) {
   if (s->graph) f->drop(ctx, s->graph);
   s->graph = NULL;
@@ -199,7 +227,7 @@ static int run_graph(moth_capture *c, moth_segment *s) {
   int status = moth_cancelled(ctx) ? moth_stopped(ctx) : f->ready(ctx, s->device);
   if (status) return status;
   memcpy(drawn, moth_at(ctx->generator), sizeof drawn);
-  status = launch(c, s, f);
+  status = ctx->profile ? launch_seen(c, s, f) : launch(c, s, f);
   if (!status) return MOTH_OK;
   drop_graph(ctx, f, s);
   memcpy(moth_at(ctx->generator), drawn, sizeof drawn);

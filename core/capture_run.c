@@ -5,6 +5,7 @@
 
 #include "capture_parts.h"
 #include "loop.h"
+#include "profile.h"
 #include "registry.h"
 
 /* -- freeing -- */
@@ -376,13 +377,19 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
     if (!x[i]) return ctx->error.code;
   }
   if (is_stale(c, x)) return MOTH_CAPTURE_STALE;
+  const uint64_t event =
+    ctx->profile ? moth_profile_enter(ctx, MOTH_EVENT_WHOLE, "replay", true) : 0;
   bool mode = ctx->grad_mode;
   ctx->grad_mode = false;
   int status = moth_capture_follow_last(c);
+  const int device = event && ninputs ? c->inputs[0]->l.device : 0;
+  const uint32_t span = device ? moth_profile_device_begin(ctx, device) : 0;
   if (!status) status = copy_inputs(c, x);
+  if (span) moth_profile_device_end(ctx, span);
   if (!status) status = run_code(c);
   ctx->grad_mode = mode;
   show(c, status == MOTH_OK);
+  if (event) moth_profile_leave(ctx, event, status);
   return status ? status : moth_due(ctx);
 }
 

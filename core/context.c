@@ -4,6 +4,7 @@
 
 #include "backend.h"
 #include "capture.h"
+#include "profile.h"
 #include "workers.h"
 
 #define FLOOR_BYTES ((int64_t)1 << 20)
@@ -68,6 +69,7 @@ static void unref(moth_ctx *ctx) {
 
 void moth_close(moth_ctx *ctx) {
   if (!ctx || ctx->closed) return;
+  moth_profiles_free(ctx);
   ctx->closed = true;
   moth_keep_blocks(ctx, false);
   if (ctx->region) moth_region_end(ctx, 0, MOTH_REGION_DROP, 0);

@@ -71,6 +71,7 @@ struct moth_ctx {
   atomic_int cancel;
   int interrupts; /* of the process, as far as this context has seen them */
   int lanes;      /* threads for a job, as of the last entrance from outside */
+  struct moth_profile *profile, *profiled; /* under way, and done but not taken: see profile.h */
 
   moth_entry *slots; /* 0 unused, 1..MOTH_NUMBER_SLOTS numbers as operands */
   uint32_t nslots, slot_room, free_slot, live_slots;

@@ -330,6 +330,52 @@ int32_t moth_capture_keep(moth_ctx *ctx, uint32_t capture);
 int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture);
 int32_t moth_capture_differs(moth_ctx *ctx, uint32_t capture);
 
+/* ---- profiles: what was run, when, and what it took ---- */
+
+enum {
+  MOTH_EVENT_OP,       /* a call of an op, by the host, by another op or in a replay */
+  MOTH_EVENT_GRADIENT, /* that of an op, in a backward pass */
+  MOTH_EVENT_WHOLE,    /* what holds others: a "backward" pass, a "replay"; a "graph" of a GPU */
+  MOTH_EVENT_RANGE     /* and from there on: the host's own, of any kind that it tells apart */
+};
+
+typedef struct moth_profile_event {
+  const char *name;        /* lives as long as the library; NULL: the host's, by its label */
+  int32_t kind, status;
+  uint32_t label, line;    /* numbers that the host gave, or 0 */
+  int64_t parent;          /* the event it began in, counted from 0, or -1 */
+  double begin, end, self; /* in microseconds; self: the time in no other event inside it */
+  int64_t live;            /* bytes of the CPU's tensors at its end, */
+  int64_t bytes, self_bytes; /* ... and what it added to them; in no other event inside it */
+  int64_t device_bytes, device_self_bytes;         /* the same of all devices */
+  double device_begin, device_time, device_self;   /* microseconds that a device worked for it */
+  int32_t device;          /* 0: none did */
+  int64_t sizes;           /* where those of its tensors begin; -1: they were not asked for */
+  uint64_t first, last;    /* nodes made meanwhile: ids above first, up to last. Of a gradient
+                           ** both are its node's id. */
+} moth_profile_event;
+
+typedef struct moth_profile_info {
+  int64_t events, sizes; /* how many of each there are to take */
+  int64_t dropped;       /* events that there was no room for */
+  int64_t peak_bytes;    /* of the CPU's tensors */
+  double time;           /* microseconds from start to stop */
+} moth_profile_info;
+
+/* Notes all that this context runs from start to stop, at most so many events. With DEVICES also
+** how long devices work for each op, by their own clocks: stop waits for them. With LINES each call
+** of the host's returns MOTH_WANT, so that it can tell where it stands. */
+enum { MOTH_PROFILE_SHAPES = 1, MOTH_PROFILE_DEVICES = 2, MOTH_PROFILE_LINES = 4 };
+int32_t moth_profile_start(moth_ctx *ctx, uint32_t flags, int64_t most);
+int32_t moth_profile_stop(moth_ctx *ctx, moth_profile_info *info); /* also stops if it fails */
+/* Copies out, in the order in which they began, what stop counted, and forgets it. sizes: of each
+** event how many tensors, then of each of these its ndim and its shape. Either may be NULL. */
+int32_t moth_profile_take(moth_ctx *ctx, moth_profile_event *events, int64_t *sizes);
+/* A range of the host's own, until it is ended; 0 when nothing is noted. */
+uint64_t moth_profile_begin(moth_ctx *ctx, int32_t kind, uint32_t label, uint32_t line);
+void moth_profile_end(moth_ctx *ctx, uint64_t range);
+void moth_profile_line(moth_ctx *ctx, uint32_t line); /* where the host made its last call */
+
 /* ---- between contexts and threads ---- */
 
 typedef struct moth_text { /* UTF-8, borrowed; may hold NULs */
