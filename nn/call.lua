@@ -26,6 +26,17 @@ function sight.changed()
   sight.changes, sight.parts = sight.changes + 1, sight.parts + 1
 end
 
+local global = {pre = {}, forward = {}, backward_pre = {}, backward = {}}
+
+local function has_global()
+  return #global.pre + #global.forward + #global.backward_pre + #global.backward > 0
+end
+
+local in_profile -- function(run, module, ...) that makes a call a range of a profile, or nil
+local watched = false -- is there anything that looks at the calls of all modules?
+
+local function look() watched = has_global() or in_profile ~= nil end
+
 local Handle = class("RemovableHandle")
 
 --- What register_*_hook returns.
@@ -38,7 +49,9 @@ function Handle:remove()
   for i, hook in ipairs(self.list) do
     if hook == self.hook then
       sight.changed()
-      return table.remove(self.list, i)
+      table.remove(self.list, i)
+      look()
+      return hook
     end
   end
 end
@@ -50,6 +63,7 @@ local function add_hook(list, fn, prepend)
   sight.changed()
   local hook = {fn = fn}
   table.insert(list, prepend and 1 or #list + 1, hook)
+  look()
   return Handle(list, hook)
 end
 
@@ -58,12 +72,6 @@ local function snapshot(list)
   local copy = {}
   for i = 1, list and #list or 0 do copy[i] = list[i].fn end
   return copy
-end
-
-local global = {pre = {}, forward = {}, backward_pre = {}, backward = {}}
-
-local function has_global()
-  return #global.pre + #global.forward + #global.backward_pre + #global.backward > 0
 end
 
 -- ---- forward hooks ----
@@ -356,6 +364,17 @@ local own = { -- method -> list it adds to
 return function(Module, STORE)
   local function store_of(module) return module[STORE] end
 
+  local function run_module(self, ...)
+    local hooks = self[STORE].hooks
+    if hooks or has_global() then return pass_on(with_hooks(self, hooks, ...)) end
+    return pass_on(self:forward(...))
+  end
+
+  local function observed(self, ...)
+    if in_profile then return pass_on(in_profile(run_module, self, ...)) end
+    return pass_on(run_module(self, ...))
+  end
+
   --- Runs the module: hooks and forward.
   local function call(self, ...)
     local store = self[STORE]
@@ -364,12 +383,23 @@ return function(Module, STORE)
     if recording and not recording.seen[self] then
       note_module(recording, self, store, store_of)
     end
-    if store.hooks or has_global() then
-      return pass_on(with_hooks(self, store.hooks, ...))
-    end
+    if store.hooks or watched then return pass_on(observed(self, ...)) end
     return pass_on(self:forward(...))
   end
   Module.__call = call
+
+  --- Lets a profile see the calls of modules: run(module, ...) is to be called for each, and what
+  -- it returns returned. nil: no more.
+  function sight.profile(fn)
+    in_profile = fn
+    look()
+  end
+
+  --- "layers[1]", with a dot before it, for the way from one module to another below it, or nil.
+  function sight.way(from, to)
+    local found, step = pcall(way, STORE, from, to)
+    return found and step or nil
+  end
 
   local passing = setmetatable({}, {__mode = "k"})
 

@@ -237,6 +237,12 @@ local function run_function(task, id, ngiven, mode)
   end
   local grads = {}
   for i = 1, ngiven do grads[i] = given(task, i - 1, "backward") end
+  if lib.profile then
+    local name = require("moth.class").typename(entry.class) .. " backward"
+    require("moth.profiler").within(name, under, mode, func.run_backward, entry, task, grads,
+      ngiven)
+    return
+  end
   under(mode, func.run_backward, entry, task, grads, ngiven)
 end
 
@@ -297,6 +303,7 @@ local function run(roots, grads, nroots, inputs, ninputs, flags, collect)
   local status = C.moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, task_out)
   if status < 0 then return M.fail(status, nil, istensor(roots) and roots or nil) end
   local task = task_out[0]
+  if lib.note_line then lib.note_line() end
   if status > 0 then -- what forward has left goes before gradients come
     local ok, problem = pcall(lib.due)
     if not ok then

@@ -233,11 +233,13 @@ function lib.collect(all)
 end
 
 --- What MOTH_WANT asks for: a sweep, and a collection where that was not enough. In anomaly mode
--- every call comes here, with its result, and lib.trace notes where that was made.
+-- every call comes here, with its result, and lib.trace notes where that was made; in a profile
+-- with lines lib.note_line does.
 function lib.due(x)
   if busy then return end
-  if lib.trace then
-    if x then lib.trace(x) end
+  if lib.note_line then lib.note_line() end
+  if lib.trace or lib.note_line then
+    if x and lib.trace then lib.trace(x) end
     traced = traced + 1
     if traced % 256 ~= 0 and C.moth_above_goal(ctx) == 0 then return end
   end
@@ -260,7 +262,10 @@ end
 -- @return the one Lua object for that tensor: h, or the one already living
 function lib.adopt(h, status)
   local slot = h._slot
-  if slot == 0 then return nil end
+  if slot == 0 then
+    if lib.note_line and status > 0 then lib.due() end
+    return nil
+  end
   local old = live[slot]
   if old and old._gen == h._gen then h = old else live[slot] = h end
   if status == WANT or status == WANT + KNOWN then lib.due(h) end

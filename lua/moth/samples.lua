@@ -113,6 +113,8 @@ moth.scope moth.scope(function() return moth.ones(2):sum():item() end)
 moth.capture moth.capture(function(x) return x * 2 end)(moth.ones(2))
 moth.Generator moth.rand(3, {generator = moth.Generator():manual_seed(1)})
 moth.summary print(moth.summary(nn.Linear(20, 3), {1, 20}))
+moth.profiler.profile print(moth.profiler.profile(function() moth.ones(2):exp() end))
+moth.profiler.record_function moth.profiler.record_function("load", moth.ones, 2)
 ]]
 
 -- What stands behind optim.lr_scheduler.NAME(optimizer, ...).

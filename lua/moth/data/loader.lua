@@ -432,7 +432,12 @@ function DataLoader:iter()
   if not ok then error(step, 0) end
   if self.workers then workers.seeded(self, pass) end
   self.pass = pass
-  return function() return counted(self, pass, step()) end
+  return function()
+    if lib.profile then
+      return counted(self, pass, require("moth.profiler").within("DataLoader", step))
+    end
+    return counted(self, pass, step())
+  end
 end
 
 --- Where the pass in progress is, as a plain table: how many batches it gave, the state that the

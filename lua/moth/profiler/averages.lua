@@ -1,0 +1,373 @@
+--- averages.lua -- the events of a profile: as a list, summed up, and as a table of text.
+--
+--     print(prof:key_averages():table{sort_by = "count", row_limit = 10})
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local ffi = require "ffi"
+local lib = require "moth.lib"
+
+local C = lib.C
+local format = string.format
+
+local GRADIENT, RANGE = tonumber(C.MOTH_EVENT_GRADIENT), tonumber(C.MOTH_EVENT_RANGE)
+
+local M = {}
+
+-- ---- what an event is ----
+
+--- A function of a profile's events that gives the name of the event at i, from 0.
+function M.namer(noted)
+  local at, known = noted.at, {}
+  return function(i)
+    local e = at[i]
+    if e.kind >= RANGE then return noted.names[e.label] end
+    local address = tonumber(ffi.cast("intptr_t", e.name))
+    local name = known[address]
+    if not name then
+      name = ffi.string(e.name)
+      known[address] = name
+    end
+    return e.kind == GRADIENT and name .. " backward" or name
+  end
+end
+
+--- The shapes of its tensors: "(64, 20), (30, 20), ()"; nil if they were not noted.
+function M.shapes(noted, i)
+  local from = tonumber(noted.at[i].sizes)
+  if from < 0 then return nil end
+  local sizes, list = noted.sizes, {}
+  local n, k = tonumber(sizes[from]), from + 1
+  for t = 1, n do
+    local shape, ndim = {}, tonumber(sizes[k])
+    for d = 1, ndim do shape[d] = format("%d", tonumber(sizes[k + d])) end
+    list[t], k = "(" .. table.concat(shape, ", ") .. ")", k + ndim + 1
+  end
+  return table.concat(list, ", ")
+end
+
+local function parent_of(at, i) return tonumber(at[i].parent) end
+
+-- What a device worked for each event and all inside it.
+local function device_totals(noted)
+  local at, total = noted.at, {}
+  for i = 0, noted.n - 1 do total[i] = at[i].device_self end
+  for i = noted.n - 1, 0, -1 do
+    local up = parent_of(at, i)
+    if up >= 0 then total[up] = total[up] + total[i] end
+  end
+  return total
+end
+
+-- ---- where an event belongs ----
+-- To what is found at it or at the nearest event around it. A gradient belongs to where its node
+-- was made: each event knows the ids of the nodes that were made in it, and ids grow.
+
+-- A function that gives the innermost event in which the node with that id was made, or -1.
+local function maker(noted)
+  local at, list = noted.at, {}
+  for i = 0, noted.n - 1 do
+    if at[i].kind ~= GRADIENT then list[#list + 1] = i end
+  end
+  return function(id)
+    local low, high = 0, #list -- list[low] began before the node was made
+    while low < high do
+      local middle = math.ceil((low + high) / 2)
+      if at[list[middle]].first < id then low = middle else high = middle - 1 end
+    end
+    local i = low > 0 and list[low] or -1
+    while i >= 0 and at[i].last < id do i = parent_of(at, i) end
+    return i
+  end
+end
+
+-- Lists for each event what `own(i)` gives at it or around it (nil: nothing does), with " backward"
+-- where it is a gradient's or inside one.
+local function belongings(noted, own)
+  local at, made_in, found = noted.at, maker(noted), {}
+  for i = 0, noted.n - 1 do
+    local up = parent_of(at, i)
+    local name = own(i)
+    if name == nil and at[i].kind == GRADIENT then
+      local there = made_in(at[i].first)
+      if there >= 0 and found[there] then name = found[there] .. " backward" end
+    end
+    if name == nil and up >= 0 then name = found[up] end
+    found[i] = name
+  end
+  return found
+end
+
+local function modules_of(noted)
+  local at = noted.at
+  return belongings(noted, function(i)
+    return at[i].kind == noted.module and noted.names[at[i].label] or nil
+  end)
+end
+
+local function lines_of(noted)
+  local at = noted.at
+  return belongings(noted, function(i)
+    return at[i].line > 0 and noted.lines[at[i].line] or nil
+  end)
+end
+
+-- ---- the list of events ----
+
+--- All events as tables.
+function M.events(noted)
+  local at, list = noted.at, {}
+  local name, lines, device = M.namer(noted), lines_of(noted), device_totals(noted)
+  for i = 0, noted.n - 1 do
+    local e = at[i]
+    local up = parent_of(at, i)
+    list[i + 1] = {
+      name = name(i), start = e.begin, cpu_time_total = e["end"] - e.begin,
+      self_cpu_time_total = e.self, cpu_memory_usage = tonumber(e.bytes),
+      self_cpu_memory_usage = tonumber(e.self_bytes), device_time_total = device[i],
+      self_device_time_total = e.device_self, device_memory_usage = tonumber(e.device_bytes),
+      self_device_memory_usage = tonumber(e.device_self_bytes), failed = e.status < 0,
+      parent = up >= 0 and up + 1 or nil, input_shapes = M.shapes(noted, i), line = lines[i],
+    }
+  end
+  return list
+end
+
+-- ---- sums ----
+
+local Averages = class("key_averages")
+
+-- Adds event i to a row. whole: no event around it is of the same row.
+local function add(row, e, device, whole, call)
+  row.self_cpu_time_total = row.self_cpu_time_total + e.self
+  row.self_cpu_memory_usage = row.self_cpu_memory_usage + tonumber(e.self_bytes)
+  row.self_device_time_total = row.self_device_time_total + e.device_self
+  row.self_device_memory_usage = row.self_device_memory_usage + tonumber(e.device_self_bytes)
+  if call then row.count = row.count + 1 end
+  if not whole then return end
+  row.cpu_time_total = row.cpu_time_total + e["end"] - e.begin
+  row.cpu_memory_usage = row.cpu_memory_usage + tonumber(e.bytes)
+  row.device_time_total = row.device_time_total + device
+  row.device_memory_usage = row.device_memory_usage + tonumber(e.device_bytes)
+end
+
+local function new_row(key)
+  return {
+    key = key, count = 0, cpu_time_total = 0, self_cpu_time_total = 0, cpu_memory_usage = 0,
+    self_cpu_memory_usage = 0, device_time_total = 0, self_device_time_total = 0,
+    device_memory_usage = 0, self_device_memory_usage = 0,
+  }
+end
+
+local function inside_same(at, keys, i)
+  local up = parent_of(at, i)
+  while up >= 0 do
+    if keys[up] == keys[i] then return true end
+    up = parent_of(at, up)
+  end
+  return false
+end
+
+-- The key of each event and, where rows are ops, what else tells rows apart.
+local function keys_of(noted, by_shape, by_line, by)
+  if by == "module" then return modules_of(noted), {}, {} end
+  if by == "line" then return lines_of(noted), {}, {} end
+  local keys, shapes, name = {}, {}, M.namer(noted)
+  local lines = by_line and lines_of(noted) or {}
+  for i = 0, noted.n - 1 do
+    shapes[i] = by_shape and (M.shapes(noted, i) or "") or nil
+    keys[i] = name(i)
+    if by_shape or by_line then
+      keys[i] = keys[i] .. "\0" .. (shapes[i] or "") .. "\0" .. (lines[i] or "")
+    end
+  end
+  return keys, shapes, lines
+end
+
+--- Sums up the events of a profile.
+function M.of(prof, noted, by_shape, by_line, by)
+  local self = Averages()
+  local at, rows, device = noted.at, {}, device_totals(noted)
+  local keys, shapes, lines = keys_of(noted, by_shape, by_line, by)
+  for i = 0, noted.n - 1 do
+    local key = keys[i]
+    if key then
+      local row = rows[key]
+      if not row then
+        row = new_row(key:match "^[^%z]*")
+        row.input_shapes, row.line = shapes[i], lines[i]
+        rows[key], self[#self + 1] = row, row
+      end
+      local whole = not inside_same(at, keys, i)
+      -- a call of a module, and of a line what it called
+      local call = by == "op" or (by == "line" and whole) or at[i].kind == noted.module
+        or (whole and at[i].kind == GRADIENT)
+      add(row, at[i], device[i], whole, call)
+    end
+  end
+  for _, row in ipairs(self) do
+    local n = math.max(row.count, 1)
+    row.cpu_time, row.device_time = row.cpu_time_total / n, row.device_time_total / n
+  end
+  self.by, self.prof = by, prof
+  return self
+end
+
+-- ---- text ----
+
+local function time_text(us)
+  if us < 999.95 then return format("%.1f us", us) end
+  if us < 999950 then return format("%.3f ms", us / 1e3) end
+  return format("%.3f s", us / 1e6)
+end
+
+local UNITS = { "KiB", "MiB", "GiB", "TiB" }
+
+local function size_text(bytes)
+  local at = 0
+  while math.abs(bytes) >= 1024 and at < #UNITS do bytes, at = bytes / 1024, at + 1 end
+  return at == 0 and format("%d B", bytes) or format("%.2f %s", bytes, UNITS[at])
+end
+
+local SORTS = { "self_cpu_time_total", "cpu_time_total", "cpu_time", "count", "cpu_memory_usage",
+  "self_cpu_memory_usage", "device_time_total", "self_device_time_total", "device_time",
+  "device_memory_usage", "self_device_memory_usage" }
+
+local sorts = {}
+for _, name in ipairs(SORTS) do
+  sorts[name] = name
+  sorts[name:gsub("device", "cuda")] = name -- as PyTorch also calls it
+end
+
+local HEADS = { op = "op", module = "module", line = "line" }
+
+local function sum(rows, field)
+  local total = 0
+  for _, row in ipairs(rows) do total = total + row[field] end
+  return total
+end
+
+-- The columns: head and text of a row.
+local function columns_of(self, rows, width)
+  local list, prof = {}, self.prof
+  local function column(head, text, left)
+    list[#list + 1] = { head = head, text = text, left = left }
+  end
+  local function time(field) return function(row) return time_text(row[field]) end end
+  local function size(field) return function(row) return size_text(row[field]) end end
+  local function share(field)
+    local all = sum(self, field)
+    return function(row) return format("%.1f%%", all > 0 and row[field] / all * 100 or 0) end
+  end
+  local function cut(text)
+    return #text > width and text:sub(1, width - 3) .. "..." or text
+  end
+  local function times(what, cpu)
+    column("self " .. what, time("self_" .. cpu .. "_time_total"))
+    column("%", share("self_" .. cpu .. "_time_total"))
+    column(what .. " total", time(cpu .. "_time_total"))
+    column("per call", time(cpu .. "_time"))
+  end
+  column(HEADS[self.by], function(row) return cut(row.key) end, true)
+  if rows[1] and rows[1].input_shapes then
+    column("shapes", function(row) return cut(row.input_shapes) end, true)
+  end
+  if rows[1] and self.by == "op" and rows[1].line then
+    column("line", function(row) return row.line or "" end, true)
+  end
+  column("calls", function(row) return format("%d", row.count) end)
+  if prof.activities.cpu then times("CPU", "cpu") end
+  local gpu = sum(self, "self_device_time_total") > 0
+  if gpu then times("CUDA", "device") end
+  if prof.profile_memory then
+    column("memory", size("cpu_memory_usage"))
+    column("self memory", size("self_cpu_memory_usage"))
+    if gpu then
+      column("CUDA memory", size("device_memory_usage"))
+      column("self CUDA memory", size("self_device_memory_usage"))
+    end
+  end
+  return list
+end
+
+-- What stands below the rows.
+local function foot(self, shown)
+  local prof, parts = self.prof, {}
+  parts[1] = ("self CPU in all %s, in %s"):format(time_text(sum(self, "self_cpu_time_total")),
+    time_text(prof.time))
+  local gpu = sum(self, "self_device_time_total")
+  if gpu > 0 then parts[#parts + 1] = time_text(gpu) .. " on the GPU" end
+  if prof.profile_memory then
+    parts[#parts + 1] = "at most " .. size_text(prof.peak_bytes) .. " live"
+  end
+  if shown < #self then parts[#parts + 1] = ("%d of %d rows"):format(shown, #self) end
+  if prof.dropped > 0 then
+    parts[#parts + 1] = ("%d events dropped (max_events)"):format(prof.dropped)
+  end
+  return table.concat(parts, "; ")
+end
+
+local function laid_out(columns, rows)
+  local lines, widths = {}, {}
+  local cells = { {} }
+  for k, column in ipairs(columns) do cells[1][k] = column.head end
+  for i, row in ipairs(rows) do
+    cells[i + 1] = {}
+    for k, column in ipairs(columns) do cells[i + 1][k] = column.text(row) end
+  end
+  for k in ipairs(columns) do
+    widths[k] = 0
+    for _, line in ipairs(cells) do widths[k] = math.max(widths[k], #line[k]) end
+  end
+  for i, line in ipairs(cells) do
+    for k, column in ipairs(columns) do
+      local space = (" "):rep(widths[k] - #line[k])
+      line[k] = column.left and line[k] .. space or space .. line[k]
+    end
+    lines[i] = table.concat(line, "  "):gsub(" +$", "")
+  end
+  return table.concat(lines, "\n")
+end
+
+local parse_table = define.signature("table", {
+  { "string", "sort_by", "a field of the rows; else they stand as they first ran",
+    optional = true },
+  { "int", "row_limit", "how many rows are shown", default = 100 },
+  { "string", "header", "a line above", optional = true },
+  { "int", "max_name_column_width", "longer names are cut", default = 55 },
+})
+
+--- The rows as text. Of self times the share of all, of totals the time of one call stand beside.
+-- @param sort_by    a field of the rows, as "cpu_time_total"; absent: they stand as they first ran
+-- @param row_limit  how many rows are shown (default 100)
+-- @param header     a line above; optional
+-- @param max_name_column_width  longer names are cut (default 55)
+function Averages:table(...)
+  local sort_by, row_limit, header, width = parse_table(...)
+  local rows = {}
+  for i, row in ipairs(self) do rows[i] = row end
+  if sort_by then
+    local field = sorts[sort_by]
+    if not field then
+      errors.argument("table", "sort_by", ("one of %s is needed, got '%s'%s"):format(
+        table.concat(SORTS, ", "), sort_by, errors.nearest(sort_by, SORTS)), "E_DOMAIN")
+    end
+    for i, row in ipairs(rows) do row.place = i end
+    table.sort(rows, function(a, b)
+      if a[field] ~= b[field] then return a[field] > b[field] end
+      return a.place < b.place
+    end)
+  end
+  for i = #rows, math.max(row_limit, 0) + 1, -1 do rows[i] = nil end
+  local text = laid_out(columns_of(self, rows, math.max(width, 8)), rows)
+  return (header and header .. "\n" or "") .. text .. "\n" .. foot(self, #rows)
+end
+
+define.takes(Averages.table, parse_table)
+
+function Averages:__tostring() return (self:table()) end
+
+class.guard(Averages, "averages")
+
+return M

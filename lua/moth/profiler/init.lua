@@ -1,0 +1,332 @@
+--- init.lua -- moth.profiler: which ops run, how often, how long, and for how much memory.
+--
+--     local prof = moth.profiler.profile(function()
+--       for _ = 1, 10 do train_step() end
+--     end)
+--     print(prof)                                  -- the ops by the time that they took
+--     prof:export_chrome_trace("trace.json")       -- for ui.perfetto.dev or chrome://tracing
+--
+-- The engine notes the events (core/profile.c), so that compiled loops, backward passes and replays
+-- of captured steps are seen as well. What Lua adds: the names of ranges and modules, the user's
+-- lines, and what is made of the events (averages.lua, trace.lua).
+
+local class = require "moth.class"
+local define = require "moth.define"
+local errors = require "moth.error"
+local ffi = require "ffi"
+local kinds = require "moth.kinds"
+local lib = require "moth.lib"
+
+local C, ctx = lib.C, lib.ctx
+
+local RANGE = tonumber(C.MOTH_EVENT_RANGE)
+local MODULE = RANGE + 1
+
+local M = {}
+
+-- ---- the profile under way ----
+-- lib.profile: what is known of it here, or nil. The profile itself is held by who runs it alone:
+-- one whose coroutine was dropped ends with the next sweep.
+
+local current = setmetatable({}, { __mode = "v" })
+local info = ffi.new "moth_profile_info"
+
+-- The number of a text; 0 stands for none.
+local function number_of(list, text)
+  local n = list[text]
+  if not n then
+    n = #list + 1
+    list[n], list[text] = text, n
+  end
+  return n
+end
+
+local function line_of(state) return number_of(state.lines, errors.where() or "?") end
+
+-- Tells the engine where its last call stands. (After each one, by lib.due.)
+local function note_line() C.moth_profile_line(ctx, line_of(lib.profile)) end
+
+local function sight() return require("moth.nn.module").sight end
+
+-- Ends the profile under way. Returns a status: it has ended also where that tells of an error.
+local function finish()
+  if lib.profile.with_modules then sight().profile(nil) end
+  lib.profile, lib.note_line, current[1] = nil, nil, nil
+  return (C.moth_profile_stop(ctx, info))
+end
+
+table.insert(lib.on_sweep, function()
+  if lib.profile and not current[1] then finish() end
+end)
+
+-- ---- ranges ----
+
+local function finish_range(range, ok, ...)
+  C.moth_profile_end(ctx, range)
+  if not ok then error((...), 0) end
+  return ...
+end
+
+-- A range of that kind around run(...).
+local function within(kind, name, run, ...)
+  local state = lib.profile
+  local line = state.with_stack and line_of(state) or 0
+  local range = C.moth_profile_begin(ctx, kind, number_of(state.names, name), line)
+  return finish_range(range, pcall(run, ...))
+end
+
+--- For functions of Moth's own, while lib.profile is there: calls run(...) as a range of that name.
+function M.within(name, run, ...) return within(RANGE, name, run, ...) end
+
+local parse_range = define.signature("record_function", {
+  { "string", "name", "what the range is called" },
+  { "function", "f", "what runs in it" },
+})
+
+--- Calls f(...) and returns what it returns; in a profile that is under way, the call is an event
+-- of this name, with all that runs meanwhile inside it. Without one it costs nothing more. (As
+-- torch.profiler.record_function, whose `with` is a function here.)
+-- @param name  what the range is called
+-- @param f     a function
+-- @param ...   its arguments
+function M.record_function(name, f, ...)
+  if type(name) ~= "string" or not kinds.help.is_callable(f) then name, f = parse_range(name, f) end
+  if lib.profile then return within(RANGE, name, f, ...) end
+  return finish_range(0, true, f(...))
+end
+
+define.takes(M.record_function, parse_range)
+
+-- ---- modules ----
+
+-- "Net", or "Net 2" for a second one of that class that is called by no other module.
+local function root_of(state, module)
+  local name = state.roots[module]
+  if not name then
+    name = class.typename(module)
+    local n = (state.counts[name] or 0) + 1
+    state.counts[name] = n
+    if n > 1 then name = name .. " " .. n end
+    state.roots[module] = name
+  end
+  return name
+end
+
+-- "Net.layers[1]": the way from the module that is running.
+local function path_of(state, module)
+  local outer = state.module
+  if not outer then return root_of(state, module) end
+  local known = state.paths[state.path] or {}
+  state.paths[state.path] = known
+  if not known[module] then
+    known[module] = state.path .. (sight().way(outer, module) or " > " .. class.typename(module))
+  end
+  return known[module]
+end
+
+local function leave_module(state, outer, path, ok, ...)
+  state.module, state.path = outer, path
+  if not ok then error((...), 0) end
+  return ...
+end
+
+-- Runs a module's call as a range; for nn/call.lua.
+local function in_module(run, module, ...)
+  local state = lib.profile
+  local outer, path = state.module, state.path
+  local here = path_of(state, module)
+  state.module, state.path = module, here
+  return leave_module(state, outer, path, pcall(within, MODULE, here, run, module, ...))
+end
+
+-- ---- profiles ----
+
+local Profile = class("profile")
+M.profile = Profile
+
+local ACTIVITIES = { cpu = true, cuda = true }
+
+local function check_activities(list)
+  if list == nil then return { cpu = true, cuda = true } end
+  local set = {}
+  local plain = type(list) == "table" and getmetatable(list) == nil
+  for _, name in ipairs(plain and list or {}) do
+    if not ACTIVITIES[name] then plain = false else set[name] = true end
+  end
+  if not plain or next(set) == nil then
+    errors.argument("profile", "activities", 'a list of "cpu" and "cuda" is needed, got '
+      .. errors.describe(list), "E_TYPE")
+  end
+  return set
+end
+
+Profile.signature = define.signature("profile", {
+  { "function", "fn", "what is profiled; without it: see :start()", optional = true },
+  { "any", "activities", 'a list of "cpu" and "cuda"; both, where there is a GPU',
+    optional = true },
+  { "bool", "record_shapes", "note the shapes of each op's tensors?", default = false },
+  { "bool", "profile_memory", "show bytes in tables?", default = false },
+  { "bool", "with_stack", "note the line of Lua that called each op?", default = false },
+  { "bool", "with_modules", "note calls of modules?", default = false },
+  { "int", "max_events", "how many events are kept; the rest is counted", default = 1000000 },
+})
+
+local function run_on(self, ok, problem)
+  local ended, late = pcall(self.stop, self)
+  if not ok then error(problem, 0) end
+  if not ended then error(late, 0) end
+end
+
+--- Runs fn and notes each op that it calls: from Lua, from other ops, in backward passes and in
+-- replays of captured steps, where the instructions of a recording stand for its ops and a CUDA
+-- graph for all of its own. Printing a profile shows the ops by the time that they took;
+-- key_averages and events give the figures. An error in fn ends the profile and goes on.
+--
+-- Without fn, `:start()` and `:stop()` stand around what is profiled. One profile at a time.
+--
+-- GPUs are not waited for on the way: their own clocks tell when each op's kernels began and ended,
+-- which are read when the profile ends. Of a short op they tell the time of its launch, too.
+--
+-- Noting an op takes about 0.1 us; with_stack takes some us, and LuaJIT does not compile what
+-- calls ops meanwhile.
+-- @param fn              what is profiled; what it returns is dropped
+-- @param activities      a list of "cpu" and "cuda" (default: both, where there is a GPU)
+-- @param record_shapes   note the shapes of each op's tensors? (default false)
+-- @param profile_memory  show bytes in tables? (default false)
+-- @param with_stack      note the line of Lua that called each op? (default false)
+-- @param with_modules    note calls of modules, by their paths? (default false)
+-- @param max_events      how many events are kept; the rest is counted (default 1000000)
+-- @return the profile; its fields when it has ended: time (microseconds), peak_bytes, dropped
+function Profile:init(fn, activities, record_shapes, profile_memory, with_stack, with_modules,
+                      max_events)
+  if max_events < 1 then
+    errors.argument("profile", "max_events", "a number from 1 on is needed, got " .. max_events,
+      "E_DOMAIN")
+  end
+  self.activities = check_activities(activities)
+  self.record_shapes, self.profile_memory = record_shapes, profile_memory
+  self.with_stack, self.with_modules, self.max_events = with_stack, with_modules, max_events
+  if fn ~= nil then
+    self:start()
+    run_on(self, pcall(fn))
+  end
+end
+
+local function refuse_second()
+  if lib.profile then lib.collect(true) end -- one that nobody holds any more ends here
+  if lib.profile then
+    errors.raise("a profile is under way already, begun at " .. lib.profile.begun
+      .. "; they do not nest: mark parts of it with moth.profiler.record_function", "E_STATE")
+  end
+end
+
+--- Begins to note what runs. Events of an earlier run are forgotten.
+-- @return the profile
+function Profile:start()
+  refuse_second()
+  local flags = (self.record_shapes and C.MOTH_PROFILE_SHAPES or 0)
+    + (self.activities.cuda and C.MOTH_PROFILE_DEVICES or 0)
+    + (self.with_stack and C.MOTH_PROFILE_LINES or 0)
+  lib.check(C.moth_profile_start(ctx, flags, self.max_events), "profile")
+  local state = { begun = errors.where() or "?", names = {}, lines = {}, roots = {}, counts = {},
+                  paths = {}, with_stack = self.with_stack, with_modules = self.with_modules }
+  self.state, self.noted, self.time = state, nil, nil
+  lib.profile, current[1] = state, self
+  lib.note_line = self.with_stack and note_line or nil
+  if self.with_modules then sight().profile(in_module) end
+  return self
+end
+
+--- Ends the profile, and waits for GPUs that worked meanwhile; errors that come late are raised.
+-- @return the profile
+function Profile:stop()
+  local state = self.state
+  if not state or lib.profile ~= state then
+    errors.raise("stop: this profile is not under way; begin it with :start()", "E_STATE")
+  end
+  self.state = nil
+  local status = finish()
+  local n, nsizes = tonumber(info.events), tonumber(info.sizes)
+  local noted = { n = n, names = state.names, lines = state.lines, module = MODULE,
+                  at = lib.array("moth_profile_event", math.max(n, 1)),
+                  sizes = lib.int64s(math.max(nsizes, 1)) }
+  self.time, self.dropped = info.time, tonumber(info.dropped)
+  self.peak_bytes = tonumber(info.peak_bytes)
+  local _, late = pcall(lib.check, status, "profile")
+  lib.check(C.moth_profile_take(ctx, noted.at, noted.sizes), "profile")
+  self.noted = noted
+  if status < 0 then error(late, 0) end
+  return self
+end
+
+-- The events, once there are any.
+local function noted_of(self, fname)
+  if not self.noted then
+    errors.raise(fname .. ": the profile has not ended; call :stop() first", "E_STATE")
+  end
+  return self.noted
+end
+
+local parse_averages = define.signature("key_averages", {
+  { "bool", "group_by_input_shape", "a row for each op and shapes of its tensors?",
+    default = false },
+  { "int", "group_by_stack_n", "above 0: a row for each op and line of Lua", default = 0 },
+  { "enum", "group_by", "what a row stands for", choices = { "op", "module", "line" } },
+})
+
+--- Sums the events up: a list of rows with the fields key, count, cpu_time_total,
+-- self_cpu_time_total (without what ran inside), cpu_time (of one call), cpu_memory_usage,
+-- self_cpu_memory_usage, the same with `device` for `cpu`, input_shapes and line. Times are
+-- microseconds. `:table()` gives it as text.
+--
+-- A row of a module or of a line holds all that ran in it, and `X backward` the gradients of its
+-- ops.
+-- @param group_by_input_shape  a row for each op and shapes of its tensors? (wants record_shapes)
+-- @param group_by_stack_n      above 0: a row for each op and line of Lua (wants with_stack)
+-- @param group_by              "op", "module" (wants with_modules) or "line" (wants with_stack)
+function Profile:key_averages(...)
+  local by_shape, stack, by = parse_averages(...)
+  local noted = noted_of(self, "key_averages")
+  local function want(option, why)
+    if not self[option] then
+      errors.argument("key_averages", why, ("was not noted: make the profile with %s = true")
+        :format(option), "E_STATE")
+    end
+  end
+  if by_shape then want("record_shapes", "group_by_input_shape") end
+  if stack > 0 then want("with_stack", "group_by_stack_n") end
+  if by == "module" then want("with_modules", "group_by") end
+  if by == "line" then want("with_stack", "group_by") end
+  return (require "moth.profiler.averages".of(self, noted, by_shape, stack > 0, by))
+end
+
+define.takes(Profile.key_averages, parse_averages)
+
+--- All events in the order in which they began: a list of tables with name, start, cpu_time_total,
+-- self_cpu_time_total, cpu_memory_usage, parent (its position in the list, or nil), device_time,
+-- input_shapes and line. Times are microseconds from the start of the profile.
+function Profile:events()
+  return (require "moth.profiler.averages".events(noted_of(self, "events")))
+end
+
+--- Writes the events as a file that ui.perfetto.dev and chrome://tracing show as a time line.
+-- @param path  of the file: "trace.json"
+function Profile:export_chrome_trace(path)
+  if type(path) ~= "string" then
+    errors.argument("export_chrome_trace", "path", "a string is needed, got "
+      .. errors.describe(path), "E_TYPE")
+  end
+  require "moth.profiler.trace"(noted_of(self, "export_chrome_trace"), path)
+end
+
+--- The ops by the time that they took themselves.
+function Profile:__tostring()
+  if not self.noted then
+    return "profile (" .. (self.state and "under way" or "not begun") .. ")"
+  end
+  return (self:key_averages():table { sort_by = "self_cpu_time_total", row_limit = 20 })
+end
+
+class.guard(Profile, "prof")
+
+return M

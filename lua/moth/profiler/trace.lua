@@ -1,0 +1,78 @@
+--- trace.lua -- a profile as a file of the Trace Event Format, which ui.perfetto.dev and
+-- chrome://tracing show: events of the CPU and of each GPU as lanes, live bytes as a curve.
+
+local averages = require "moth.profiler.averages"
+local errors = require "moth.error"
+local ffi = require "ffi"
+local json = require "moth.json"
+local lib = require "moth.lib"
+
+local C = lib.C
+local format = string.format
+
+local KINDS = { [tonumber(C.MOTH_EVENT_OP)] = "op", [tonumber(C.MOTH_EVENT_GRADIENT)] = "gradient",
+                [tonumber(C.MOTH_EVENT_WHOLE)] = "engine" }
+
+-- A text as JSON; bytes that are no UTF-8 become question marks.
+local function text_of(s)
+  local bad = json.bad_utf8(s)
+  while bad do
+    s = s:sub(1, bad - 1) .. "?" .. s:sub(bad + 1)
+    bad = json.bad_utf8(s)
+  end
+  return json.string(s)
+end
+
+local function lane_name(tid, name)
+  return format('{"ph":"M","pid":0,"tid":%d,"name":"thread_name","args":{"name":%s}}', tid,
+    json.string(name))
+end
+
+-- Calls put(line) with each event of the file.
+local function each_line(noted, put)
+  local at, name = noted.at, averages.namer(noted)
+  local devices = {}
+  put(lane_name(0, "CPU"))
+  for i = 0, noted.n - 1 do
+    local e = at[i]
+    local shown, args = text_of(name(i)), {}
+    local kind = KINDS[e.kind] or (e.kind == noted.module and "module" or "range")
+    local shapes = averages.shapes(noted, i)
+    if shapes then args[#args + 1] = '"shapes":' .. json.string(shapes) end
+    if e.line > 0 then args[#args + 1] = '"line":' .. text_of(noted.lines[e.line]) end
+    if e.status < 0 then
+      args[#args + 1] = '"error":' .. json.string(ffi.string(C.moth_error_name(e.status)))
+    end
+    args[#args + 1] = format('"bytes":%d', tonumber(e.bytes))
+    put(format('{"ph":"X","pid":0,"tid":0,"name":%s,"cat":"%s","ts":%.3f,"dur":%.3f,"args":{%s}}',
+      shown, kind, e.begin, e["end"] - e.begin, table.concat(args, ",")))
+    if e.self_bytes ~= 0 then
+      put(format('{"ph":"C","pid":0,"name":"live bytes","ts":%.3f,"args":{"CPU":%d}}', e["end"],
+        tonumber(e.live)))
+    end
+    if e.device > 0 then
+      if not devices[e.device] then
+        devices[e.device] = true
+        put(lane_name(e.device, format("cuda:%d", e.device - 1)))
+      end
+      put(format('{"ph":"X","pid":0,"tid":%d,"name":%s,"cat":"cuda","ts":%.3f,"dur":%.3f}',
+        e.device, shown, e.device_begin, e.device_time))
+    end
+  end
+end
+
+--- Writes the file; an error leaves what was written.
+return function(noted, path)
+  local file, problem = io.open(path, "wb")
+  local function fail(why) errors.argument("export_chrome_trace", "path", why, "E_IO") end
+  if not file then fail(problem) end
+  local ok, why = file:write('{"displayTimeUnit":"ms","traceEvents":[')
+  local between = "\n"
+  each_line(noted, function(line)
+    if ok then ok, why = file:write(between, line) end
+    between = ",\n"
+  end)
+  if ok then ok, why = file:write("\n]}\n") end
+  local closed, late = file:close()
+  if not (ok and closed) then fail(why or late) end
+end

@@ -1,0 +1,589 @@
+-- moth.profiler: what runs is counted exactly, times and bytes are shared out without being counted
+-- twice, and a profile ends whatever happens in it.
+
+local moth = require "moth"
+local json = require "moth.json"
+local lib = require "moth.lib"
+local bits = require "spec.support.bits"
+local traces = require "spec.support.traces"
+
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+local profile, record_function = moth.profiler.profile, moth.profiler.record_function
+
+-- The rows of key_averages by their keys.
+local function rows_of(prof, options)
+  local rows = {}
+  for _, row in ipairs(prof:key_averages(options or {group_by = "op"})) do rows[row.key] = row end
+  return rows
+end
+
+local function count(prof, name)
+  local row = rows_of(prof)[name]
+  return row and row.count or 0
+end
+
+-- The line of the call of this function.
+local function here()
+  return ("spec/profiler_spec.lua:%d"):format(debug.getinfo(2, "l").currentline)
+end
+
+local function is_line(want, got)
+  assert.truthy(got and got:sub(-#want) == want, tostring(got) .. ", wanted " .. want)
+end
+
+-- Holds of every profile: the parts of a time are no more than the whole.
+local function is_sound(prof)
+  local events = prof:events()
+  local all, inside = 0, {}
+  for i, e in ipairs(events) do
+    assert.is_true(e.self_cpu_time_total >= 0)
+    assert.is_true(e.self_cpu_time_total <= e.cpu_time_total + 1e-3, e.name)
+    all = all + e.self_cpu_time_total
+    if e.parent then
+      assert.is_true(e.parent < i)
+      local around = events[e.parent]
+      assert.is_true(e.start >= around.start)
+      inside[e.parent] = (inside[e.parent] or 0) + e.cpu_time_total
+    end
+  end
+  for i, time in pairs(inside) do
+    assert.is_true(time <= events[i].cpu_time_total + 1e-3, events[i].name)
+  end
+  assert.is_true(all <= prof.time + 1e-3)
+  for _, row in ipairs(prof:key_averages()) do
+    assert.is_true(row.self_cpu_time_total <= row.cpu_time_total + 1e-3, row.key)
+  end
+end
+
+describe("a profile", function()
+  it("counts each op as often as it was called", function()
+    local x = moth.randn(4, 3)
+    local prof = profile(function()
+      for _ = 1, 7 do local _ = x * x end
+      for _ = 1, 3 do F.relu(x) end
+      x:add_(1)
+      moth.add(x, 1, {out = moth.zeros(4, 3)})
+      moth.cumsum(x, 1, {out = moth.zeros(4, 3)}) -- by a copy: the kernel needs room of its own
+      x:cumsum_(1)
+    end)
+    local counts = {}
+    for name, row in pairs(rows_of(prof)) do counts[name] = row.count end
+    assert.same({mul = 7, relu = 3, add_ = 1, add = 1, zeros = 2, cumsum = 1, cumsum_ = 1,
+                 copy_ = 2}, counts)
+    is_sound(prof)
+  end)
+
+  it("counts in compiled loops, which stay compiled", function()
+    local x = moth.randn(16)
+    local function loop()
+      moth.scope(function()
+        for _ = 1, 3000 do x:mul(2) end
+      end)
+    end
+    local prof, result
+    prof = profile(function()
+      if traces.possible then result = traces.watch(loop) else loop() end
+    end)
+    assert.equal(3000, count(prof, "mul"))
+    if not result then return end
+    assert.is_true(result.made > 0, traces.text(result))
+    assert.same({}, traces.blame(result))
+  end)
+
+  it("notes ops inside ops, each time once", function()
+    local x, t = moth.randn(4, 5):requires_grad_(), moth.tensor{1LL, 2LL, 3LL, 4LL}
+    local prof = profile(function()
+      record_function("all", function()
+        for _ = 1, 4 do F.cross_entropy(x, t):backward() end
+      end)
+    end)
+    is_sound(prof)
+    local rows, events = rows_of(prof), prof:events()
+    assert.equal(1, rows.all.count)
+    assert.equal("all", events[1].name)
+    assert.near(events[1].cpu_time_total, rows.all.cpu_time_total, 1e-6)
+    for i = 2, #events do assert.is_number(events[i].parent, events[i].name) end
+    assert.equal(4, rows.cross_entropy.count)
+    assert.is_true(rows.cross_entropy.cpu_time_total > rows.class_entropy.cpu_time_total)
+  end)
+
+  it("calls gradients by their ops, inside the pass", function()
+    local a, b = moth.randn(3):requires_grad_(), moth.randn(3)
+    local prof = profile(function()
+      for _ = 1, 2 do (a * b * a):sum():backward() end
+    end)
+    is_sound(prof)
+    local rows = rows_of(prof)
+    assert.equal(2, rows.backward.count)
+    assert.equal(4, rows["mul backward"].count)
+    assert.equal(2, rows["sum backward"].count)
+    local events = prof:events()
+    for _, e in ipairs(events) do
+      if e.name == "mul backward" then assert.equal("backward", events[e.parent].name) end
+    end
+  end)
+
+  it("sees passes that stop for Lua: hooks, Functions, grad", function()
+    local Twice = moth.nn.class("Twice", moth.autograd.Function)
+    function Twice.forward(_, x) return x * 2 end
+    function Twice.backward(_, dy) return dy * 2 end
+    local x = moth.randn(3):requires_grad_()
+    local prof = profile(function()
+      local y = Twice.apply(x)
+      y:register_hook(function(g) return g:exp() end)
+      local gx = moth.autograd.grad(y:sin():sum(), x)
+      assert.equal(3, #gx)
+    end)
+    is_sound(prof)
+    local rows, events = rows_of(prof), prof:events()
+    assert.equal(1, rows.backward.count)
+    assert.equal(1, rows["Twice backward"].count)
+    assert.equal(1, rows["sin backward"].count)
+    for _, e in ipairs(events) do
+      if e.name == "exp" then assert.equal("backward", events[e.parent].name) end
+    end
+  end)
+
+  it("shows a replay by the ops of its recording", function()
+    local net = nn.Linear(3, 2)
+    local opt = optim.SGD(net:parameters(), {lr = 0.1})
+    local function train(x)
+      opt:zero_grad()
+      local loss = net(x):tanh():sum()
+      loss:backward()
+      opt:step()
+      return loss
+    end
+    local step, x = moth.capture(train), moth.randn(4, 3)
+    step(x)
+    local prof = profile(function()
+      for _ = 1, 5 do step(x) end
+    end)
+    is_sound(prof)
+    local rows, events = rows_of(prof), prof:events()
+    assert.equal(5, rows.replay.count)
+    assert.equal(5, rows.tanh.count)
+    assert.equal(5, rows.linear.count)
+    assert.equal(5, rows.sgd_step_.count)
+    assert.is_nil(rows.backward)
+    for _, e in ipairs(events) do
+      assert.equal(e.name ~= "replay", e.parent ~= nil and events[e.parent].name == "replay")
+    end
+    assert.equal("captured step (1 recording)", tostring(step))
+  end)
+
+  it("changes nothing of what it looks at", function()
+    local function train()
+      moth.manual_seed(3)
+      local net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
+      local opt = optim.Adam(net:parameters(), {lr = 0.1})
+      local step = moth.capture(function(x)
+        opt:zero_grad()
+        local loss = net(x):pow(2):sum()
+        loss:backward()
+        opt:step()
+        return loss
+      end)
+      for _ = 1, 6 do step(moth.randn(4, 3)) end
+      return bits.state_of(net) .. tostring(step)
+    end
+    local want, got = train(), nil
+    profile{function() got = train() end, record_shapes = true, with_stack = true,
+            with_modules = true, profile_memory = true}
+    assert.equal(want, got)
+  end)
+
+  it("is over when it is over", function()
+    local x = moth.ones(3)
+    local prof = profile(function() local _ = x + 1 end)
+    local before = #prof:events()
+    local _ = x + 1
+    assert.equal(1, before)
+    assert.equal(before, #prof:events())
+    assert.is_nil(lib.profile)
+    assert.is_nil(lib.note_line)
+    local a, b = record_function("not noted", function(...) return ... end, 1, 2)
+    assert.same({1, 2}, {a, b})
+  end)
+
+  it("begins and ends by hand, and anew", function()
+    local x = moth.ones(3)
+    local prof = profile()
+    assert.equal("profile (not begun)", tostring(prof))
+    assert.equal(prof, prof:start())
+    local _ = x + 1
+    assert.equal("profile (under way)", tostring(prof))
+    assert.has_error_like(function() prof:events() end, "events: the profile has not ended")
+    assert.equal(prof, prof:stop())
+    assert.equal(1, count(prof, "add"))
+    assert.has_error_like(function() prof:stop() end, "this profile is not under way")
+    prof:start()
+    _ = x * 2
+    prof:stop()
+    assert.equal(0, count(prof, "add"))
+    assert.equal(1, count(prof, "mul"))
+  end)
+end)
+
+describe("what goes wrong in a profile", function()
+  it("ends it and goes on as it was", function()
+    local x = moth.ones(2, 3)
+    local function wrong() return (x:view(7)) end
+    local _, want = pcall(wrong)
+    local _, got = pcall(profile, wrong)
+    assert.equal(want, got)
+    assert.is_nil(lib.profile)
+    local thrown = {}
+    local _, same = pcall(profile, function()
+      record_function("a", function() error(thrown) end)
+    end)
+    assert.equal(thrown, same)
+    assert.equal(1, count(profile(function() local _ = x + 1 end), "add"))
+  end)
+
+  it("is told of an op, which is counted", function()
+    local x = moth.ones(2, 3)
+    local prof = profile{function()
+      pcall(function() x:view(7) end)
+      pcall(function() x:matmul(x) end)
+      local _ = x + 1
+    end, record_shapes = true, with_stack = true}
+    local events = prof:events()
+    assert.same({"view", true}, {events[1].name, events[1].failed})
+    assert.same({"add", false}, {events[#events].name, events[#events].failed})
+    is_sound(prof)
+  end)
+
+  it("leaves a failed backward pass behind", function()
+    local x = moth.ones(3):requires_grad_()
+    local y = x:exp()
+    local z = y:sum()
+    y:detach():add_(1)
+    local prof = profile(function()
+      assert.is_false(pcall(z.backward, z))
+      local _ = x + 1
+    end)
+    is_sound(prof)
+    local events = prof:events()
+    assert.equal("add", events[#events].name)
+    assert.is_nil(events[#events].parent)
+    assert.is_true(events[1].name == "backward" and events[1].failed)
+  end)
+
+  it("does not nest, and says where the first one began", function()
+    local inner
+    local begun = here():gsub("%d+$", function(n) return n + 1 end)
+    profile(function()
+      local ok, problem = pcall(profile, function() end)
+      inner = not ok and problem
+    end)
+    assert.truthy(inner:find("a profile is under way already, begun at", 1, true))
+    assert.truthy(inner:find(begun, 1, true), inner)
+    assert.is_nil(lib.profile)
+  end)
+
+  it("ends with a coroutine that nobody resumes", function()
+    local thread = coroutine.create(function() profile(function() coroutine.yield() end) end)
+    coroutine.resume(thread)
+    assert.has_error_like(function() profile(function() end) end, "under way already")
+    thread = nil -- luacheck: ignore 311
+    assert.equal(1, count(profile(function() moth.zeros(1) end), "zeros"))
+  end)
+
+  it("refuses what is none of its options", function()
+    assert.has_error_like(function() profile{print, flops = true} end, "no argument 'flops'")
+    assert.has_error_like(function() profile(3) end, "bad argument 'fn' to 'profile'")
+    assert.has_error_like(function() profile{activities = {"gpu"}} end, '"cpu" and "cuda"')
+    assert.has_error_like(function() profile{max_events = 0} end, "from 1 on is needed, got 0")
+    assert.has_error_like(function() record_function(1, print) end, "bad argument 'name'")
+    assert.has_error_like(function() record_function("a") end, "bad argument 'f'")
+    local prof = profile(function() end)
+    assert.has_error_like(function() prof:key_averages{group_by = "line"} end, "with_stack = true")
+    assert.has_error_like(function() prof:key_averages{group_by = "module"} end,
+      "with_modules = true")
+    assert.has_error_like(function() prof:key_averages(true) end, "record_shapes = true")
+    assert.has_error_like(function() prof:key_averages():table{sort_by = "cpu_tim_total"} end,
+      "did you mean 'cpu_time_total'")
+    assert.has_error_like(function() prof.events() end, "prof:events()")
+  end)
+end)
+
+describe("ranges of a profile", function()
+  it("hold what runs in them, and share out the time", function()
+    local x = moth.randn(50, 50)
+    local prof = profile(function()
+      record_function("outer", function()
+        record_function("inner", function() return x:matmul(x) end)
+        return x + 1
+      end)
+      return x * 2
+    end)
+    is_sound(prof)
+    local names, parents = {}, {}
+    for i, e in ipairs(prof:events()) do names[i], parents[i] = e.name, e.parent or 0 end
+    assert.same({"outer", "inner", "matmul", "add", "mul"}, names)
+    assert.same({0, 1, 2, 1, 0}, parents)
+  end)
+
+  it("may end in any order, as in coroutines", function()
+    local x = moth.ones(3)
+    local prof = profile(function()
+      local first = coroutine.wrap(function()
+        record_function("first", function() coroutine.yield() end)
+      end)
+      local second = coroutine.wrap(function()
+        record_function("second", function() coroutine.yield() end)
+      end)
+      first()
+      second()
+      first()
+      local _ = x + 1
+      second()
+      _ = x * 1
+    end)
+    local events, all = prof:events(), 0
+    for _, e in ipairs(events) do
+      assert.is_true(e.self_cpu_time_total >= 0)
+      all = all + e.self_cpu_time_total
+    end
+    assert.is_true(all <= prof.time)
+    local parents = {}
+    for _, e in ipairs(events) do parents[e.name] = e.parent or 0 end
+    assert.same({first = 0, second = 1, add = 2, mul = 0}, parents)
+  end)
+
+  it("end with an error in them, and with the profile", function()
+    local x = moth.ones(3)
+    local left
+    local prof = profile(function()
+      pcall(record_function, "wrong", error, "no")
+      local _ = x + 1
+      left = coroutine.wrap(function()
+        record_function("left", function() coroutine.yield() end)
+      end)
+      left()
+      _ = x * 1
+    end)
+    local rows = rows_of(prof)
+    assert.equal(1, rows.wrong.count)
+    local events = prof:events()
+    assert.is_nil(events[2].parent)
+    assert.is_true(rows.left.cpu_time_total > 0)
+    profile(function() -- the range of the other profile ends in this one
+      left()
+      local _ = x + 1
+    end)
+  end)
+end)
+
+describe("a profile of a training loop", function()
+  it("tells what was waited for in its DataLoader", function()
+    local loader = moth.data.DataLoader(moth.randn(10, 3), {batch_size = 4})
+    local n = 0
+    local prof = profile(function()
+      for x in loader do n = n + #x end
+      n = n + #loader:iter()()
+    end)
+    assert.equal(14, n)
+    assert.equal(5, rows_of(prof).DataLoader.count) -- the end of a pass is asked for, too
+    is_sound(prof)
+  end)
+end)
+
+describe("a profile with more events than it keeps", function()
+  it("counts what it drops", function()
+    local x = moth.randn(8, 8)
+    local prof = profile{function()
+      record_function("all", function()
+        for _ = 1, 50 do local _ = x + 1 end
+      end)
+    end, max_events = 11}
+    assert.equal(11, #prof:events())
+    assert.equal(40, prof.dropped)
+    assert.equal(10, count(prof, "add"))
+    assert.truthy(tostring(prof):find("40 events dropped", 1, true))
+    is_sound(prof)
+  end)
+end)
+
+describe("what a profile knows of an op", function()
+  it("is the shapes of its tensors", function()
+    local x, w, b = moth.randn(4, 3), moth.randn(2, 3), moth.randn(2)
+    local prof = profile{function()
+      F.linear(x, w, b)
+      F.linear(x, w)
+      for _ = 1, 3 do local _ = x + 1 end
+      moth.cat({x, x, moth.zeros(0, 3)}, 1)
+    end, record_shapes = true}
+    local found = {}
+    for _, row in ipairs(prof:key_averages(true)) do
+      found[row.key .. " " .. row.input_shapes] = row.count
+    end
+    assert.equal(1, found["linear (4, 3), (2, 3), (2)"])
+    assert.equal(1, found["linear (4, 3), (2, 3)"])
+    assert.equal(3, found["add (4, 3), ()"])
+    assert.equal(1, found["cat (4, 3), (4, 3), (0, 3)"])
+  end)
+
+  it("is the bytes that it added to those that live", function()
+    moth.collect()
+    local peak = moth.memory().peak_bytes
+    local x = moth.zeros(1000)
+    local prof = profile{function()
+      moth.scope(function()
+        local y = x + 1
+        y:add_(1)
+        record_function("two", function() return moth.zeros(500), moth.zeros(500) end)
+      end)
+    end, profile_memory = true}
+    local rows = rows_of(prof)
+    assert.same({4000, 4000}, {rows.add.cpu_memory_usage, rows.add.self_cpu_memory_usage})
+    assert.equal(0, rows.add_.cpu_memory_usage)
+    assert.same({4000, 0}, {rows.two.cpu_memory_usage, rows.two.self_cpu_memory_usage})
+    assert.is_true(prof.peak_bytes >= 12000)
+    assert.is_true(moth.memory().peak_bytes >= math.max(peak, prof.peak_bytes))
+    assert.truthy(tostring(prof):find("self memory", 1, true))
+  end)
+
+  it("is the line that called it, for gradients the one of the forward pass", function()
+    local x = moth.randn(3):requires_grad_()
+    local made, passed, compiled
+    local prof = profile{function()
+      local y = x:exp() made = here()
+      y:sum():backward() passed = here()
+      for _ = 1, 100 do x:sin() end compiled = here()
+      moth.summary(nn.Linear(2, 2), {1, 2})
+    end, with_stack = true}
+    local lines, sines = {}, 0
+    for _, e in ipairs(prof:events()) do
+      lines[e.name] = e.line
+      if e.name == "sin" and e.line:sub(-#compiled) == compiled then sines = sines + 1 end
+    end
+    is_line(made, lines.exp)
+    is_line(passed, lines.backward)
+    is_line(made .. " backward", lines["exp backward"])
+    is_line(passed .. " backward", lines["sum backward"])
+    assert.equal(100, sines)
+    local rows = {}
+    for _, row in ipairs(prof:key_averages{group_by = "line"}) do
+      rows[row.key:match "[^/]*$"] = row
+    end
+    local exp = rows[made:match "[^/]*$"]
+    assert.equal(1, exp.count)
+    assert.is_true(exp.cpu_time_total > 0)
+    for _, row in ipairs(prof:key_averages{group_by_stack_n = 1}) do
+      if row.key == "sin" then
+        is_line(compiled, row.line)
+        assert.equal(100, row.count)
+      end
+    end
+  end)
+
+  it("is the module that called it, for gradients the one of the forward pass", function()
+    local Net = nn.class("Net", nn.Module)
+    function Net:init()
+      self.first = nn.Linear(3, 4)
+      self.rest = nn.Sequential(nn.Tanh(), nn.Linear(4, 2))
+    end
+    function Net:forward(x) return self.rest(self.first(x)):sigmoid() end
+    local net, other = Net(), Net()
+    local x = moth.randn(5, 3)
+    local prof = profile{function()
+      for _ = 1, 2 do net(x):sum():backward() end
+      other(x)
+    end, with_modules = true}
+    is_sound(prof)
+    local rows = rows_of(prof, {group_by = "module"})
+    assert.equal(2, rows.Net.count)
+    assert.equal(1, rows["Net 2"].count)
+    assert.equal(2, rows["Net.first"].count)
+    assert.equal(2, rows["Net.rest"].count)
+    assert.equal(2, rows["Net.rest[2]"].count)
+    assert.equal(2, rows["Net.first backward"].count)
+    assert.equal(2, rows["Net backward"].count) -- sigmoid's
+    assert.is_nil(rows["Net 2 backward"])
+    assert.is_true(rows.Net.cpu_time_total > rows["Net.rest"].cpu_time_total)
+    assert.is_true(rows.Net.self_cpu_time_total < rows.Net.cpu_time_total)
+    local by_op = rows_of(prof)
+    assert.equal(2, by_op["Net.rest[2]"].count)
+  end)
+
+  it("is the same with hooks, and after an error in a module", function()
+    local net = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+    local seen = 0
+    local handle = net[1]:register_forward_hook(function() seen = seen + 1 end)
+    local prof = profile{function()
+      pcall(net, moth.ones(2, 7))
+      net(moth.ones(2, 3))
+    end, with_modules = true}
+    handle:remove()
+    is_sound(prof)
+    assert.equal(1, seen)
+    local rows = rows_of(prof, {group_by = "module"})
+    assert.equal(2, rows.Sequential.count)
+    assert.equal(2, rows["Sequential[1]"].count)
+    assert.equal(1, rows["Sequential[2]"].count)
+    local seen_after = profile(function() net(moth.ones(2, 3)) end)
+    assert.is_nil(rows_of(seen_after).Sequential)
+  end)
+end)
+
+describe("the text of a profile", function()
+  local prof = profile(function()
+    local x = moth.ones(3)
+    for _ = 1, 3 do x:mul(2) end
+    for _ = 1, 2 do x:add(2) end
+  end)
+
+  it("is a table of its ops", function()
+    local lines = {}
+    for line in tostring(prof):gmatch "[^\n]+" do lines[#lines + 1] = line end
+    assert.truthy(lines[1]:find("^op +calls +self CPU +%% +CPU total +per call$"), lines[1])
+    assert.equal(5, #lines)
+    assert.truthy(lines[5]:find("^self CPU in all "), lines[5])
+  end)
+
+  it("is sorted and cut as asked", function()
+    local text = prof:key_averages():table{sort_by = "count", row_limit = 2, header = "Ops"}
+    assert.truthy(text:find("^Ops\nop "), text)
+    assert.truthy(text:find("\nmul +3 .*\nadd +2 "), text)
+    assert.falsy(text:find("\nones", 1, true))
+    assert.truthy(text:find("2 of 3 rows", 1, true))
+    assert.equal("ones", prof:key_averages()[1].key)
+    assert.truthy(prof:key_averages():table{sort_by = "self_cuda_time_total"})
+  end)
+end)
+
+describe("the trace of a profile", function()
+  it("is a JSON file with each event at its place", function()
+    local net = nn.Linear(3, 2)
+    local prof = profile{function()
+      record_function('a "name"\n\255', function() net(moth.ones(4, 3)):sum():backward() end)
+      pcall(function() moth.ones(3):view(2) end)
+    end, record_shapes = true, with_stack = true, with_modules = true}
+    local path = os.tmpname()
+    prof:export_chrome_trace(path)
+    local file = assert(io.open(path))
+    local trace = json.decode(file:read "*a")
+    file:close()
+    os.remove(path)
+    local whole, kinds = {}, {}
+    for _, e in ipairs(trace.traceEvents) do
+      if e.ph == "X" then
+        whole[#whole + 1] = e
+        kinds[e.cat] = true
+      end
+    end
+    local events = prof:events()
+    assert.equal(#events, #whole)
+    for i, e in ipairs(events) do
+      assert.near(e.start, whole[i].ts, 1e-3)
+      assert.near(e.cpu_time_total, whole[i].dur, 1e-3)
+    end
+    assert.equal('a "name"\n?', whole[1].name)
+    assert.same({op = true, gradient = true, engine = true, range = true, module = true}, kinds)
+    assert.equal("E_SHAPE", whole[#whole].args.error)
+    assert.has_error_like(function() prof:export_chrome_trace("/nowhere/trace.json") end,
+      "bad argument 'path' to 'export_chrome_trace'")
+  end)
+end)
