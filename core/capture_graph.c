@@ -138,7 +138,7 @@ static int run_guard(moth_capture *c, moth_guard *guard) {
   return MOTH_OK;
 }
 
-/* The same for a profile to see. */
+/* An instruction, for a profile to see. */
 static int run_seen(moth_ctx *ctx, moth_instruction *in) {
   const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, in->op->name, false);
   const uint32_t span = in->device ? moth_profile_device_begin(ctx, in->device) : 0;
