@@ -11,6 +11,7 @@
 #if MOTH_HAS_LEVELS
 
 #define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
+#define BLOCK_MOST 44  /* ... where blocks are equal, so that none of few rows waits for B */
 #define LOW_TILE 6     /* rows of a tile of more than two vectors */
 #define APART 16       /* floats between tiles laid out, which else share few places in L1 */
 #define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
@@ -18,6 +19,12 @@
 #define MOST_CHAINS 16 /* ... and so do many of them */
 #define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
 #define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
+#define AVX2_DEPTH 256 /* rows of B gone through, and summed in one go, by vectors of 8 floats: a
+                       ** panel of so many is half of an L1 of 32 KB */
+#define AVX2_COLUMNS 16 /* of the widest panel of those */
+#define L1_LINES 320   /* of a panel that stay there beside a tile of A, */
+#define L1_BYTES 4096  /* ... if they lie in all of its sets, which repeat after so many */
+#define COPY_ROWS 72   /* rows of C that make copying a panel of B pay */
 
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k, chain;
@@ -32,7 +39,7 @@ typedef struct moth_strip { /* tiles one below the other */
   /* what to fetch meanwhile: */
   int64_t below;      /* from A's rows to the next tile's, 0: not those */
   const float *ahead; /* the next panel of B, */
-  int64_t few;        /* so many rows of it with each chain */
+  int64_t apart, few; /* its rows' distance, and so many of them with each chain */
 } moth_strip;
 
 typedef void strip_loop(moth_strip *p);
@@ -88,6 +95,7 @@ typedef float loose1 __attribute__((may_alias));
 static bool wide(void) { return moth_level() == MOTH_LEVEL_AVX512; }
 
 bool moth_matrix_here(void) { return moth_level() != MOTH_LEVEL_PLAIN; }
+int moth_matrix_lanes(void) { return wide() ? 16 : 8; }
 
 /* -- how rows and columns are cut -- */
 
@@ -124,13 +132,15 @@ static int64_t equal_part(int64_t k, int64_t most) {
   return parts > 0 ? (k + parts - 1) / parts : 1;
 }
 
-int64_t moth_matrix_depth(int64_t k) { return equal_part(k, MOTH_MATRIX_DEPTH); }
+int64_t moth_matrix_depth(int64_t k) {
+  return equal_part(k, wide() ? MOTH_MATRIX_DEPTH : AVX2_DEPTH);
+}
 
 /* Floats from one laid out tile of A to the next. */
 static inline int64_t tile_room(int64_t rows, int64_t k) { return rows * k + APART; }
 
 int64_t moth_matrix_room(int64_t k) {
-  return BLOCK_TILES * tile_room(LOW_TILE, moth_matrix_depth(k));
+  return BLOCK_MOST * tile_room(LOW_TILE, moth_matrix_depth(k));
 }
 
 /* relu of m rows of n that are written already. */
@@ -200,6 +210,68 @@ static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const row
   lay_tiles(to, a + taller, cs, k, c->tiles - c->more, c->least, true);
 }
 
+/* As lay_rows, of an A whose rows lie in a row, rs apart; there are m of them. Tiles of fewer than
+** 8 rows are turned by eights: what is too much of a column is overwritten by the next one, or lies
+** between tiles. */
+MOTH_AVX2 static void lay_turned(float *to, const float *a, int64_t rs, int64_t m, int64_t k,
+                                 const rows_cut *c) {
+  enum { EIGHT = 8 };
+  for (int64_t i = 0; i < c->tiles; i++) {
+    const int64_t rows = c->least + (i < c->more);
+    if (m < EIGHT || k < EIGHT)
+      for (int64_t t = 0; t < k; t++)
+        for (int64_t r = 0; r < rows; r++) to[t * rows + r] = a[r * rs + t];
+    else
+      for (int64_t t = 0; t < k; t += EIGHT) {
+        if (t > k - EIGHT) t = k - EIGHT;
+        turn_avx2(to + t * rows, rows, a + t, rs);
+      }
+    to += tile_room(rows, k);
+    a += rows * rs;
+    m -= rows;
+  }
+}
+
+/* -- panels of B by vectors of 8 floats --
+** They are narrow, and L1 may be small: rows that are far apart drive each other out. */
+
+/* Whether k rows of at most AVX2_COLUMNS floats, ld apart, do not stay in L1. */
+static bool crowded(int64_t k, int64_t ld) {
+  const int64_t bytes = ld * 4 % L1_BYTES, line = 64;
+  int64_t alone = L1_BYTES; /* bytes in steps of this lie in all sets in turn */
+  if (bytes % line) return 2 * k > L1_LINES; /* most rows touch two lines */
+  while (bytes % alone) alone /= 2;
+  return k * (alone / line) > L1_LINES;
+}
+
+MOTH_AVX2 static void copy_panel(float *to, const float *b, int64_t k, int64_t w, int64_t ld) {
+  enum { AHEAD = 8 };
+  for (int64_t t = 0; t < k; t++, b += ld, to += w) {
+    __builtin_prefetch(b + AHEAD * ld);
+    if (w == AVX2_COLUMNS) memcpy(to, b, AVX2_COLUMNS * sizeof *to);
+    else memcpy(to, b, (size_t)w * sizeof *to);
+  }
+}
+
+/* As strips, of m rows in all, and from a copy of the panel where that pays. */
+static void strips_near(moth_strip *s, strip_loop *const *loops, const rows_cut *c, bool laid,
+                        bool first, int64_t m) {
+  float copy[AVX2_DEPTH * AVX2_COLUMNS] __attribute__((aligned(64)));
+  const int64_t width = s->last + 8;
+  if (m >= COPY_ROWS && s->ldb != width && crowded(s->k, s->ldb)) {
+    copy_panel(copy, s->b, s->k, width, s->ldb);
+    s->b = copy;
+    s->ldb = width;
+  }
+  strips(s, loops, c, laid, first);
+}
+
+/* Rows of C that each panel of B meets before the next one does. */
+static int64_t block_rows(int64_t m, int64_t k, int height) {
+  if (k <= SHALLOW) return height;
+  return wide() ? BLOCK_TILES * height : equal_part(m, BLOCK_MOST * height);
+}
+
 /* Tiles t0 to t1 and panels p0 to p1. */
 static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
   const panels cut = panels_of(p->n);
@@ -207,29 +279,33 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
   float *const room = p->room;
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
-  int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
+  const int64_t most = p->k > MOST_CHAINS * CHAIN || !wide() ? MOTH_MATRIX_DEPTH : CHAIN;
   const bool far_a = p->m * p->k > FAR && p->cs == 1, far_b = p->k * p->n > FAR && p->m > FEW_ROWS;
   int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
   for (int64_t t = 0; t < p->k || t == 0; t += depth) {
     int64_t k = p->k - t < depth ? p->k - t : depth, chain = equal_part(k, most);
+    const int64_t block = block_rows(bottom - t0 * height, k, height);
     for (int64_t i = t0 * height, m; i < bottom; i += m) {
-      m = k > SHALLOW ? BLOCK_TILES * height : height;
-      if (m > bottom - i) m = bottom - i;
+      m = block < bottom - i ? block : bottom - i;
       const rows_cut rows = cut_rows(m, height);
       const float *a = p->a + i * p->rs + t * p->cs;
-      if (room) lay_rows(room, a, p->cs, k, &rows);
+      if (room && p->rs == 1) lay_rows(room, a, p->cs, k, &rows);
+      else if (room) lay_turned(room, a, p->rs, p->m - i, k, &rows);
       for (int64_t j = p0; j < p1; j++) {
         int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
+        const int64_t ldb = p->packed ? width : p->ldb;
         const float *b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column;
         moth_strip s = {.k = k, .chain = chain, .a = room ? room : a, .rs = p->rs,
                         .b = b,
                         .ahead = far_b && j + 1 < p1 ? b + width * (p->packed ? k : 1) : NULL,
-                        .cs = p->cs, .ldb = p->packed ? width : p->ldb, .last = width - cut.lanes,
+                        .cs = p->cs, .ldb = ldb, .apart = ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
                         .relu = p->relu && t + k >= p->k,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
-        strips(&s, loops[nv - 1], &rows, room != NULL, far_a && j == p0);
+        const bool first = far_a && j == p0;
+        if (cut.lanes == 8 && !wide()) strips_near(&s, loops[nv - 1], &rows, room != NULL, first, m);
+        else strips(&s, loops[nv - 1], &rows, room != NULL, first);
       }
     }
   }
@@ -304,6 +380,7 @@ void moth_matrix_sums(const moth_sums *p, int64_t first, int64_t last) {
 #else
 
 bool moth_matrix_here(void) { return false; }
+int moth_matrix_lanes(void) { return 1; }
 int64_t moth_matrix_room(int64_t k) {
   (void)k;
   return 0;

@@ -14,7 +14,7 @@
 
 #define MOTH_MATRIX_ROWS 12   /* of the tallest tile */
 #define MOTH_MATRIX_NARROW 32 /* columns up to which there are tiles of more than 6 rows */
-#define MOTH_MATRIX_DEPTH 320 /* rows of B gone through at a time: more leave the cache */
+#define MOTH_MATRIX_DEPTH 320 /* rows of B gone through at a time, at most: more leave the cache */
 
 /* C (m, n) := A (m, k) B (k, n) [+ C] [+ bias, one number for each column]; relu: 0 where that is
 ** below it. Each element is summed in the same order whichever part of C is asked for. */
@@ -29,8 +29,9 @@ typedef struct moth_matrix {
   const float *bias; /* or NULL */
   bool add, relu;
   bool packed; /* b was laid out by moth_matrix_pack */
-  /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out, moth_matrix_room(k)
-  ** floats of the thread's own; or NULL, as it must be for narrow ones. It pays where n > 64. */
+  /* Where tiles of an A whose columns lie in a row, rs = 1, are laid out (by vectors of 8 floats
+  ** also one whose rows do, cs = 1), moth_matrix_room(k) floats of the thread's own; or NULL, as it
+  ** must be for narrow ones. It pays where n > 64. */
   float *room;
 } moth_matrix;
 
@@ -56,6 +57,7 @@ typedef struct moth_sums { /* y[j] (+)= sum over t of x[t * step] b[t * ldb + j]
 /* Whether this processor has a level of instructions that these loops are compiled for; without
 ** it nothing below may be called. */
 bool moth_matrix_here(void);
+int moth_matrix_lanes(void); /* floats in its longest vector */
 
 /* How rows and columns of a product are cut: tiles of `height` rows, and panels of columns. */
 int moth_matrix_height(int64_t m, int64_t n);

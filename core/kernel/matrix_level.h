@@ -20,7 +20,7 @@
     const float *from = p->a, *ahead = p->ahead;                                                 \
     float *c = p->c;                                                                             \
     const int64_t rs = p->rs, cs = p->cs, ldb = p->ldb, ldc = p->ldc, last = p->last;            \
-    const int64_t below = p->below, few = p->few;                                                \
+    const int64_t below = p->below, few = p->few, apart = p->apart;                              \
     for (int64_t tile = 0; tile < p->tiles; tile++, from += p->next, c += m * ldc) {             \
       V s[12][4], x[4];                                                                          \
       const float *b = p->b, *a[4] = {from, from + 3 * rs, from + 6 * rs, from + 9 * rs};        \
@@ -31,7 +31,7 @@
           __builtin_prefetch(c + i * ldc + v * lanes, 1);                                        \
       do {                                                                                       \
         const int64_t some = left < p->chain ? left : p->chain;                                  \
-        for (int64_t t = 0; t < few; t++, ahead += ldb)                                          \
+        for (int64_t t = 0; t < few; t++, ahead += apart)                                        \
           UNROLL for (int v = 0; v < nv; v += PER_LINE(lanes))                                   \
             __builtin_prefetch(ahead + v * lanes, 0, 2);                                         \
         for (int64_t t = 0; below && t < some; t += 16)                                          \

@@ -4,7 +4,8 @@
 ** B is laid out anew where it lies turned (as in x W'), is large or its rows collide in the caches;
 ** for few rows of A, A is laid out in its place and C turned back. Else A is laid out only where it
 ** lies turned and is read many times, a few tiles at a time. Up to 1024^3
-** packing gains nothing: tiles 64 wide read B in long enough pieces.
+** packing gains nothing: tiles 64 wide read B in long enough pieces, and of those 16 wide matrix.c
+** copies a panel at a time.
 */
 #include "sgemm.h"
 
@@ -255,14 +256,17 @@ static int run_packed(moth_ctx *ctx, shared *s) {
   return status;
 }
 
-static bool turned_a(const moth_product *p) {
-  return p->rs_a == 1 && p->cs_a > 1 && p->m >= TURNED && p->n > TURNED;
+/* Whether tiles of A are laid out: it lies turned, or its rows collide with a small L1. */
+static bool lays_a(const moth_product *p) {
+  if (p->m < TURNED || p->n <= TURNED) return false;
+  const bool collide = p->cs_a == 1 && p->rs_a * 4 % CROWDED == 0 && p->k > COLLIDE;
+  return (p->rs_a == 1 && p->cs_a > 1) || (collide && moth_matrix_lanes() == 8);
 }
 
 static int run_shared(moth_ctx *ctx, const moth_product *p) {
   shared s = {.p = p, .q = tiled(p)};
   int64_t bytes_b = packs_b(p) ? piece_room(p) * 4 : 0;
-  int64_t bytes = turned_a(p) ? moth_lanes(ctx) * moth_matrix_room(p->k) * 4 : 0;
+  int64_t bytes = lays_a(p) ? moth_lanes(ctx) * moth_matrix_room(p->k) * 4 : 0;
   if (bytes && !(s.room = moth_alloc(ctx, bytes))) return ctx->error.code;
   if (bytes_b) s.b = moth_alloc(ctx, bytes_b);
   int status = bytes_b && !s.b ? ctx->error.code : s.b ? run_packed(ctx, &s)
