@@ -19,12 +19,12 @@
 #define MOST_CHAINS 16 /* ... and so do many of them */
 #define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
 #define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
-#define AVX2_DEPTH 256 /* rows of B gone through, and summed in one go, by vectors of 8 floats: a
-                       ** panel of so many is half of an L1 of 32 KB */
+#define AVX2_DEPTH 256 /* rows of B gone through at a time by vectors of 8 floats: a panel of so
+                       ** many is half of an L1 of 32 KB */
 #define AVX2_COLUMNS 16 /* of the widest panel of those */
 #define L1_LINES 320   /* of a panel that stay there beside a tile of A, */
 #define L1_BYTES 4096  /* ... if they lie in all of its sets, which repeat after so many */
-#define COPY_ROWS 72   /* rows of C that make copying a panel of B pay */
+#define COPY_ROWS 40   /* rows of C that make copying a panel of B pay */
 
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k, chain;
@@ -39,7 +39,8 @@ typedef struct moth_strip { /* tiles one below the other */
   /* what to fetch meanwhile: */
   int64_t below;      /* from A's rows to the next tile's, 0: not those */
   const float *ahead; /* the next panel of B, */
-  int64_t apart, few; /* its rows' distance, and so many of them with each chain */
+  int64_t few;        /* so many rows of it with each chain, */
+  int64_t apart;      /* ... so far apart; ldb where vectors have 16 floats */
 } moth_strip;
 
 typedef void strip_loop(moth_strip *p);
@@ -279,7 +280,7 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
   float *const room = p->room;
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
-  const int64_t most = p->k > MOST_CHAINS * CHAIN || !wide() ? MOTH_MATRIX_DEPTH : CHAIN;
+  const int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
   const bool far_a = p->m * p->k > FAR && p->cs == 1, far_b = p->k * p->n > FAR && p->m > FEW_ROWS;
   int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
   for (int64_t t = 0; t < p->k || t == 0; t += depth) {

@@ -20,7 +20,7 @@
     const float *from = p->a, *ahead = p->ahead;                                                 \
     float *c = p->c;                                                                             \
     const int64_t rs = p->rs, cs = p->cs, ldb = p->ldb, ldc = p->ldc, last = p->last;            \
-    const int64_t below = p->below, few = p->few, apart = p->apart;                              \
+    const int64_t below = p->below, few = p->few, apart = LANES > 8 ? p->ldb : p->apart;         \
     for (int64_t tile = 0; tile < p->tiles; tile++, from += p->next, c += m * ldc) {             \
       V s[12][4], x[4];                                                                          \
       const float *b = p->b, *a[4] = {from, from + 3 * rs, from + 6 * rs, from + 9 * rs};        \

@@ -61,6 +61,8 @@ function gemm.every_shape()
   check(33, 1001, 700, 3, 2)
   check(130, 2048, 200, 1, 1) -- rows that collide in the caches
   check(200, 784, 4096, 2, 1) -- turned, beside a B in pieces, the last of which could be narrow
+  check(71, 139, 2048, 1, 1) -- rows of A that do
+  check(45, 250, 300, 1, 1) -- panels of B that a small L1 does not hold, the last one narrower
   return "right"
 end
 
@@ -70,7 +72,7 @@ function gemm.bits()
   local out = {}
   local function put(x) out[#out + 1] = ("%.17g"):format((x * x):double():sum():item()) end
   for _, s in ipairs { { 64, 65, 784 }, { 257, 130, 385 }, { 31, 1000, 300 }, { 1, 3000, 700 },
-                       { 3000, 1, 700 }, { 5, 700, 513 } } do
+                       { 3000, 1, 700 }, { 5, 700, 513 }, { 130, 128, 1024 } } do
     local m, n, k = unpack(s)
     for i = 1, 2 do
       for j = 1, 2 do put(layouts[i](m, k):matmul(layouts[j](k, n))) end
