@@ -297,16 +297,15 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
         const int64_t ldb = p->packed ? width : p->ldb;
         const float *b = p->packed ? p->b + t * p->n + column * k : p->b + t * p->ldb + column;
-        moth_strip s = {.k = k, .chain = chain, .a = room ? room : a, .rs = p->rs,
-                        .b = b,
+        moth_strip s = {.k = k, .chain = chain, .a = room ? room : a, .rs = p->rs, .b = b,
                         .ahead = far_b && j + 1 < p1 ? b + width * (p->packed ? k : 1) : NULL,
                         .cs = p->cs, .ldb = ldb, .apart = ldb, .last = width - cut.lanes,
                         .c = p->c + i * p->ldc + column, .ldc = p->ldc, .add = p->add || t,
                         .relu = p->relu && t + k >= p->k,
                         .bias = p->bias && t + k >= p->k ? p->bias + column : NULL};
-        const bool first = far_a && j == p0;
-        if (cut.lanes == 8 && !wide()) strips_near(&s, loops[nv - 1], &rows, room != NULL, first, m);
-        else strips(&s, loops[nv - 1], &rows, room != NULL, first);
+        const bool first = far_a && j == p0, laid = room != NULL;
+        if (cut.lanes == 8 && !wide()) strips_near(&s, loops[nv - 1], &rows, laid, first, m);
+        else strips(&s, loops[nv - 1], &rows, laid, first);
       }
     }
   }
