@@ -1,110 +1,26 @@
 --- activation.lua -- layers that apply a function to each element, and the softmaxes; and
 -- gumbel_softmax and rrelu of moth.nn.functional.
 --
--- Nearly all are one row: the class, the function, the arguments that both share.
+-- Nearly all stand for a function, as layer.lua makes them.
 
 local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
+local layer = require "moth.nn.layer"
 local parameter = require "moth.nn.parameter"
 
 local activation = {}
 
--- ---- layers made of a row ----
-
--- forward for n arguments, written out so that calls of it compile.
-local forwards = {
-  [0] = function(fname)
-    return function(_, input) return (functional[fname](input)) end
-  end,
-  function(fname, a)
-    return function(self, input) return (functional[fname](input, self[a])) end
-  end,
-  function(fname, a, b)
-    return function(self, input) return (functional[fname](input, self[a], self[b])) end
-  end,
+local OF = {
+  Tanh = "tanh", Sigmoid = "sigmoid", LogSigmoid = "logsigmoid", Softsign = "softsign",
+  Tanhshrink = "tanhshrink", ReLU = "relu", ReLU6 = "relu6", SELU = "selu", SiLU = "silu",
+  Mish = "mish", Hardswish = "hardswish", Hardsigmoid = "hardsigmoid", ELU = "elu", CELU = "celu",
+  LeakyReLU = "leaky_relu", Hardtanh = "hardtanh", Threshold = "threshold", Softplus = "softplus",
+  Softshrink = "softshrink", Hardshrink = "hardshrink", GELU = "gelu", Softmax = "softmax",
+  LogSoftmax = "log_softmax", Softmin = "softmin", GLU = "glu",
 }
-
-local function shown(value)
-  return type(value) == "string" and "'" .. value .. "'" or tostring(value)
-end
-
--- Makes a class. `inplace` adds PyTorch's argument: then the input itself is written.
-local function layer(name, fname, rows, inplace)
-  local Layer = class(name, Module)
-  activation[name] = Layer
-  local fields = {}
-  for i, row in ipairs(rows) do fields[i] = row[2] end
-  if inplace then
-    rows[#rows + 1] = {"bool", "inplace", "write the input itself?", default = false}
-  end
-  Layer.signature = define.signature(name, rows)
-
-  function Layer:init(...)
-    for i, row in ipairs(rows) do self[row[2]] = (select(i, ...)) end
-  end
-
-  local apart = forwards[#fields](fname, fields[1], fields[2])
-  if inplace then
-    local within = forwards[#fields](fname .. "_", fields[1], fields[2])
-    function Layer:forward(input)
-      if self.inplace then return (within(self, input)) end
-      return (apart(self, input))
-    end
-  else
-    Layer.forward = apart
-  end
-  Module.passing[Layer.forward] = true
-
-  function Layer:extra_repr()
-    local parts = {}
-    for i, field in ipairs(fields) do parts[i] = field .. "=" .. shown(self[field]) end
-    if inplace and self.inplace then parts[#parts + 1] = "inplace=true" end
-    return table.concat(parts, ", ")
-  end
-end
-
-local function number(name, doc, default)
-  return {"float", name, doc, default = default}
-end
-
--- ---- functions of each element ----
-
-layer("Tanh", "tanh", {})
-layer("Sigmoid", "sigmoid", {})
-layer("LogSigmoid", "logsigmoid", {})
-layer("Softsign", "softsign", {})
-layer("Tanhshrink", "tanhshrink", {})
-layer("ReLU", "relu", {}, true)
-layer("ReLU6", "relu6", {}, true)
-layer("SELU", "selu", {}, true)
-layer("SiLU", "silu", {}, true)
-layer("Mish", "mish", {}, true)
-layer("Hardswish", "hardswish", {}, true)
-layer("Hardsigmoid", "hardsigmoid", {}, true)
-layer("ELU", "elu", {number("alpha", "what it tends to far below 0, negated", 1)}, true)
-layer("CELU", "celu", {number("alpha", "what it tends to far below 0, negated", 1)}, true)
-layer("LeakyReLU", "leaky_relu", {number("negative_slope", "slope below 0", 0.01)}, true)
-layer("Hardtanh", "hardtanh", {number("min_val", "lower bound", -1),
-                               number("max_val", "upper bound", 1)}, true)
-layer("Threshold", "threshold", {{"float", "threshold", "up to here the value is replaced"},
-                                 {"float", "value", "what replaces it"}}, true)
-layer("Softplus", "softplus", {number("beta", "sharpness of the bend", 1),
-                               number("threshold", "beyond it, times beta, x itself", 20)})
-layer("Softshrink", "softshrink", {number("lambd", "how far values move towards 0", 0.5)})
-layer("Hardshrink", "hardshrink", {number("lambd", "up to this size values become 0", 0.5)})
-layer("GELU", "gelu", {{"enum", "approximate", "the exact form, or the one by tanh",
-                        choices = {"none", "tanh"}}})
-
--- ---- functions along a dimension ----
-
-local DIM = {"dim", "dim", "the dimension whose elements belong together"}
-layer("Softmax", "softmax", {DIM})
-layer("LogSoftmax", "log_softmax", {DIM})
-layer("Softmin", "softmin", {DIM})
-layer("GLU", "glu", {{"dim", "dim", "the dimension that is halved", default = -1}})
 
 --- Softmax over the channels of images: (N, C, H, W) or (C, H, W).
 local Softmax2d = class("Softmax2d", Module)
@@ -228,4 +144,4 @@ function RReLU:extra_repr()
   return ("lower=%g, upper=%g"):format(self.lower, self.upper)
 end
 
-return activation
+return (layer.of(activation, OF))

@@ -6,6 +6,7 @@ local define = require "moth.define"
 local Module = require "moth.nn.module"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
+local layer = require "moth.nn.layer"
 
 local channels = {}
 
@@ -68,14 +69,15 @@ end
 
 -- ---- channel_shuffle ----
 
-local GROUPS = {"int", "groups", "how many groups the channels make"}
-
 --- Channels of g groups, the first of each, then the second of each (Zhang et al., 2018).
 channels.channel_shuffle = define {
   name = "channel_shuffle",
   doc = "Channels in another order: the first of each group, then the second of each.",
   examples = "moth.randn(2, 4, 3), 2\nmoth.randn(1, 6, 2, 2), {groups = 3}",
-  args = {{"tensor", "input", "(N, C, ...)"}, GROUPS},
+  args = {
+    {"tensor", "input", "(N, C, ...)"},
+    {"int", "groups", "how many groups the channels make"},
+  },
   scoped = true,
   run = function(input, groups)
     check("channel_shuffle", input)
@@ -89,17 +91,4 @@ channels.channel_shuffle = define {
   end,
 }
 
---- Channels in another order, so that those of all groups meet: (N, C, ...) -> the same shape.
-local ChannelShuffle = class("ChannelShuffle", Module)
-channels.ChannelShuffle = ChannelShuffle
-ChannelShuffle.signature = define.signature("ChannelShuffle", {GROUPS})
-
-function ChannelShuffle:init(groups) self.groups = groups end
-
-function ChannelShuffle:forward(input)
-  return (functional.channel_shuffle(input, self.groups))
-end
-
-function ChannelShuffle:extra_repr() return "groups=" .. self.groups end
-
-return channels
+return (layer.of(channels, {ChannelShuffle = "channel_shuffle"}))

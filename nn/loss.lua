@@ -1,59 +1,15 @@
 --- loss.lua -- losses as modules: how far an answer is from its target.
 
-local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
-local lib = require "moth.lib"
+local layer = require "moth.nn.layer"
 local Module = require "moth.nn.module"
-local named = require "moth.nn.named"
 local functional = require "moth.nn.functional"
 
 local loss = {}
 
 local REDUCTION = {"enum", "reduction", "what the losses of single elements become",
                    choices = {"mean", "sum", "none"}}
-
--- What the class's argument is if left out, and how it is read, of an argument of the function.
-local KINDS = {position = "int"}
-
-local function row_of(arg)
-  local default = arg.default
-  if default == nil and not arg.choices then
-    default = tonumber(arg.fallback)
-    if arg.kind == "bool" then default = arg.fallback == "true" end
-  end
-  return {KINDS[arg.kind] or arg.kind, arg.name, arg.doc, optional = arg.optional,
-          default = default, choices = arg.choices}
-end
-
--- Makes a class of what a function takes behind its tensors, of which there are n. Weights are
--- buffers.
-local function make(name, fname, n)
-  local Loss = class(name, Module)
-  local inputs, rows, names, settings = {}, {}, {}, {}
-  for i, arg in ipairs(bind.signature(functional[fname]).args) do
-    if i <= n then
-      inputs[i], names[i] = {"tensor", arg.name, arg.doc}, arg.name
-    else
-      rows[i - n], settings[i - n] = row_of(arg), "self." .. arg.name
-    end
-  end
-  Loss._of = fname
-  Loss.signature = define.signature(name, rows)
-  function Loss:init(...)
-    for i, row in ipairs(rows) do
-      local value = (select(i, ...))
-      if not row.optional then self[row[2]] = value
-      elseif value ~= nil then self:register_buffer(row[2], value) end
-    end
-  end
-  local list = table.concat(names, ", ")
-  Loss.forward = assert(lib.loadstring(("local functional = ...\n"
-    .. "return function(self, %s) return (functional.%s(%s, %s)) end"):format(list, fname, list,
-    table.concat(settings, ", ")), "=[moth.nn.loss]"))(functional)
-  named.takes(Loss.forward, inputs)
-  return Loss
-end
 
 -- The functions, and how many tensors each takes.
 local OF = {
@@ -102,10 +58,4 @@ function TripletMarginWithDistanceLoss:forward(anchor, positive, negative)
     self.distance_function, self.margin, self.swap, self.reduction))
 end
 
--- They are made at their first use: reading what a function takes is work.
-return (setmetatable(loss, {__index = function(_, name)
-  local row = OF[name]
-  if not row then return nil end
-  rawset(loss, name, make(name, row[1], row[2]))
-  return loss[name]
-end}))
+return (layer.of(loss, OF))

@@ -4,6 +4,7 @@ local class = require "moth.class"
 local define = require "moth.define"
 local Module = require "moth.nn.module"
 local functional = require "moth.nn.functional"
+local layer = require "moth.nn.layer"
 local window = require "moth.nn.window"
 
 local resize = {}
@@ -65,36 +66,4 @@ function UpsamplingBilinear2d:init(size, scale_factor)
   Upsample.init(self, size, scale_factor, "bilinear", true)
 end
 
---- Groups of r r channels become r times larger images: (..., C r r, H, W) -> (..., C, H r, W r).
-local PixelShuffle = class("PixelShuffle", Module)
-resize.PixelShuffle = PixelShuffle
-PixelShuffle.signature = define.signature("PixelShuffle", {
-  {"int", "upscale_factor", "r: how much larger the result is"},
-})
-
-function PixelShuffle:init(upscale_factor) self.upscale_factor = upscale_factor end
-
-function PixelShuffle:forward(input)
-  return (functional.pixel_shuffle(input, self.upscale_factor))
-end
-Module.passing[PixelShuffle.forward] = true
-
-function PixelShuffle:extra_repr() return "upscale_factor=" .. self.upscale_factor end
-
---- Squares of r r pixels become channels: (..., C, H r, W r) -> (..., C r r, H, W).
-local PixelUnshuffle = class("PixelUnshuffle", Module)
-resize.PixelUnshuffle = PixelUnshuffle
-PixelUnshuffle.signature = define.signature("PixelUnshuffle", {
-  {"int", "downscale_factor", "r: how much smaller the result is"},
-})
-
-function PixelUnshuffle:init(downscale_factor) self.downscale_factor = downscale_factor end
-
-function PixelUnshuffle:forward(input)
-  return (functional.pixel_unshuffle(input, self.downscale_factor))
-end
-Module.passing[PixelUnshuffle.forward] = true
-
-function PixelUnshuffle:extra_repr() return "downscale_factor=" .. self.downscale_factor end
-
-return resize
+return (layer.of(resize, {PixelShuffle = "pixel_shuffle", PixelUnshuffle = "pixel_unshuffle"}))

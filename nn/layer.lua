@@ -1,0 +1,101 @@
+--- layer.lua -- layers and losses that stand for a function: what the function takes behind its
+-- tensors are settings of the class, and weights among them are buffers. A list of them is made of
+-- rows; each class at its first use, since reading what a function takes is work.
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local define = require "moth.define"
+local functional = require "moth.nn.functional"
+local lib = require "moth.lib"
+local Module = require "moth.nn.module"
+local named = require "moth.nn.named"
+
+local layer = {}
+
+-- What a class does not take: a tensor has its dtype, and a result is a new one.
+local LEFT_OUT = {dtype = true, out = true}
+local KINDS = {position = "int"} -- it is counted by the function
+
+-- A setting of the class, of an argument of the function.
+local function row_of(arg)
+  local default = arg.default
+  if default == nil and not arg.choices then
+    default = tonumber(arg.fallback)
+    if arg.kind == "bool" then default = arg.fallback == "true" end
+  end
+  return {KINDS[arg.kind] or arg.kind, arg.name, arg.doc, optional = arg.optional,
+          default = default, choices = arg.choices}
+end
+
+-- The function, of the module's settings: written out, so that calls of it compile.
+local function forward_of(fname, names, rows)
+  local given = {unpack(names)}
+  for _, row in ipairs(rows) do given[#given + 1] = "self." .. row[2] end
+  return assert(lib.loadstring(("local functional = ...\nreturn function(self, %s) "
+    .. "return (functional.%s(%s)) end"):format(table.concat(names, ", "), fname,
+    table.concat(given, ", ")), "=[moth.nn.layer]"))(functional)
+end
+
+-- The class of that name, of a function of n tensors.
+local function make(name, fname, n)
+  local Layer = class(name, Module)
+  local inputs, rows, names = {}, {}, {}
+  for i, arg in ipairs(bind.signature(functional[fname]).args) do
+    if i <= n then
+      inputs[i], names[i] = {"tensor", arg.name, arg.doc}, arg.name
+    elseif not LEFT_OUT[arg.name] then
+      rows[#rows + 1] = row_of(arg)
+    end
+  end
+  Layer._of = fname
+  Layer.signature = define.signature(name, rows)
+  Layer.forward = forward_of(fname, names, rows)
+  named.takes(Layer.forward, inputs)
+
+  function Layer:init(...)
+    for i, row in ipairs(rows) do
+      local value = (select(i, ...))
+      if not row.optional then self[row[2]] = value
+      elseif value ~= nil then self:register_buffer(row[2], value) end
+    end
+  end
+
+  return Layer, rows
+end
+
+local function text(v) return type(v) == "string" and "'" .. v .. "'" or tostring(v) end
+
+-- Adds the settings to what print shows; `inplace` only where it is set.
+local function show(Layer, rows)
+  function Layer:extra_repr()
+    local parts = {}
+    for _, row in ipairs(rows) do
+      local value = self[row[2]]
+      if row[2] ~= "inplace" or value then parts[#parts + 1] = row[2] .. "=" .. text(value) end
+    end
+    return table.concat(parts, ", ")
+  end
+end
+
+--- Gives a table the classes of some rows. What stands for a function of one tensor is a layer: it
+-- shows its settings, and keeps neither its input nor its result.
+-- @param space  the table
+-- @param rows   name -> function, or {function, how many tensors it takes}
+-- @return the table
+function layer.of(space, rows)
+  return (setmetatable(space, {__index = function(_, name)
+    local row = rows[name]
+    if not row then return nil end
+    local fname, n = row, 1
+    if type(row) == "table" then fname, n = row[1], row[2] end
+    local Layer, settings = make(name, fname, n)
+    if n == 1 then
+      show(Layer, settings)
+      Module.passing[Layer.forward] = true
+    end
+    rawset(space, name, Layer)
+    return Layer
+  end}))
+end
+
+return layer
