@@ -25,10 +25,10 @@ from("pad", "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroP
   .. "ReflectionPad1d ReflectionPad2d ReflectionPad3d "
   .. "ReplicationPad1d ReplicationPad2d ReplicationPad3d "
   .. "CircularPad1d CircularPad2d CircularPad3d")
-from("resize", "Upsample UpsamplingNearest2d UpsamplingBilinear2d PixelShuffle PixelUnshuffle")
+from("resize", "Upsample UpsamplingNearest2d UpsamplingBilinear2d PixelShuffle PixelUnshuffle "
+  .. "Unfold Fold")
 from("lppool", "LPPool1d LPPool2d LPPool3d")
 from("unpool", "MaxUnpool1d MaxUnpool2d MaxUnpool3d")
-from("columns", "Unfold Fold")
 from("activation", "ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU GELU SiLU Mish Hardswish Hardsigmoid "
   .. "Hardtanh Threshold Softplus Softshrink Hardshrink Softsign Tanh Tanhshrink Sigmoid "
   .. "LogSigmoid RReLU GLU Softmax Softmin Softmax2d LogSoftmax")

@@ -9,6 +9,7 @@ local functional = require "moth.nn.functional"
 local lib = require "moth.lib"
 local Module = require "moth.nn.module"
 local named = require "moth.nn.named"
+local window = require "moth.nn.window"
 
 local layer = {}
 
@@ -24,7 +25,7 @@ local function row_of(arg)
     if arg.kind == "bool" then default = arg.fallback == "true" end
   end
   return {KINDS[arg.kind] or arg.kind, arg.name, arg.doc, optional = arg.optional,
-          default = default, choices = arg.choices}
+          default = default, choices = arg.choices, same = arg.same}
 end
 
 -- The function, of the module's settings: written out, so that calls of it compile.
@@ -63,7 +64,7 @@ local function make(name, fname, n)
   return Layer, rows
 end
 
-local function text(v) return type(v) == "string" and "'" .. v .. "'" or tostring(v) end
+local function text(v) return type(v) == "string" and "'" .. v .. "'" or window.text(v) end
 
 -- Adds the settings to what print shows; `inplace` only where it is set.
 local function show(Layer, rows)

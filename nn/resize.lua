@@ -1,4 +1,4 @@
---- resize.lua -- nn.Upsample and its kin, nn.PixelShuffle, nn.PixelUnshuffle.
+--- resize.lua -- nn.Upsample and its kin; nn.PixelShuffle, PixelUnshuffle, Unfold, Fold.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -66,4 +66,7 @@ function UpsamplingBilinear2d:init(size, scale_factor)
   Upsample.init(self, size, scale_factor, "bilinear", true)
 end
 
-return (layer.of(resize, {PixelShuffle = "pixel_shuffle", PixelUnshuffle = "pixel_unshuffle"}))
+return (layer.of(resize, {
+  PixelShuffle = "pixel_shuffle", PixelUnshuffle = "pixel_unshuffle", Unfold = "unfold",
+  Fold = "fold",
+}))
