@@ -5,13 +5,17 @@
 
 #include "../threads.h"
 
-enum { RUN = 32, SHARED = 16 }; /* places, and channels, that taps are found for at once */
+enum { RUN = MOTH_GRID_RUN, SHARED = 16 }; /* places and channels that share found taps */
+
+typedef int32_t bits_f32, bits_avx2, bits_avx512;
+typedef int64_t bits_f64;
 
 typedef struct job {
   const moth_gridded *s;
   const void *x, *dy;
   void *y;
   int64_t *at;
+  moth_grid_find *find; /* or NULL */
 } job;
 
 #define LOOPS "grid_real.h"
@@ -21,14 +25,14 @@ typedef struct job {
 #define TAP_COST 8 /* ns to find one */
 
 int moth_grid_sample(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, void *y) {
-  const job j = {.s = s, .x = x, .y = y};
+  const job j = {.s = s, .x = x, .y = y, .find = moth_grid_finder(dtype, &s->g, false)};
   const int64_t runs = (s->points + RUN - 1) / RUN;
   const double cost = RUN * (double)moth_grid_count(&s->g) * (TAP_COST + (double)s->channels);
   return moth_parallel(ctx, s->samples * runs, 1, cost, BEST(sample), &j);
 }
 
 int moth_grid_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *dy, void *dx) {
-  const job j = {.s = s, .x = dy, .y = dx};
+  const job j = {.s = s, .x = dy, .y = dx, .find = moth_grid_finder(dtype, &s->g, false)};
   const int64_t parts = (s->channels + SHARED - 1) / SHARED;
   const double cost = (double)s->points * moth_grid_count(&s->g) * (TAP_COST + SHARED);
   return moth_parallel(ctx, s->samples * parts, 1, cost, BEST(back), &j);
@@ -36,7 +40,8 @@ int moth_grid_back(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *
 
 int moth_grid_turn(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, const void *dy,
                    void *dgrid) {
-  const job j = {.s = s, .x = x, .dy = dy, .y = dgrid};
+  const job j = {.s = s, .x = x, .dy = dy, .y = dgrid,
+                 .find = moth_grid_finder(dtype, &s->g, true)};
   const int64_t runs = (s->points + RUN - 1) / RUN;
   const double cost = RUN * (double)moth_grid_count(&s->g) * (TAP_COST + (double)s->channels);
   return moth_parallel(ctx, s->samples * runs, 1, cost * s->g.sides, BEST(turn), &j);

@@ -12,6 +12,14 @@ typedef struct moth_gridded {
   const void *grid;                  /* (samples, points, sides) */
 } moth_gridded;
 
+/* Taps are found for a run of places at once: positions, -1 outside, and of each set (the values,
+** or their slopes along each side) weights of the dtype, [set][MOTH_GRID_TAPS][MOTH_GRID_RUN]. NULL
+** stands for places that are found one by one. */
+enum { MOTH_GRID_RUN = 32 };
+typedef void moth_grid_find(const moth_grid *g, int64_t n, const void *grid, bool slopes,
+                            int32_t (*at)[MOTH_GRID_RUN], void *weights);
+moth_grid_find *moth_grid_finder(int dtype, const moth_grid *g, bool slopes);
+
 /* y (samples, channels, points) := x at the places. */
 int moth_grid_sample(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *x, void *y);
 /* dx := what arrives at the images. */

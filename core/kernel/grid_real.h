@@ -15,6 +15,13 @@ TARGET static void NAME(find)(const job *j, int64_t sample, int64_t first, int64
   moth_grid g = j->s->g;
   const int count = moth_grid_count(&g), sets = slopes ? g.sides : 1;
   const REAL *grid = (const REAL *)j->s->grid + (sample * j->s->points + first) * g.sides;
+  if (j->find) {
+    j->find(&g, n, grid, slopes, t->at, t->weight);
+    for (int64_t i = 0; i < RUN; i++) t->inside[i] = t->at[0][i] >= 0;
+    for (int k = 1; k < count; k++)
+      for (int64_t i = 0; i < RUN; i++) t->inside[i] |= t->at[k][i] >= 0;
+    return;
+  }
   for (int64_t i = 0; i < n; i++) {
     int64_t at[MOTH_GRID_TAPS];
     double where[3], w[MOTH_GRID_TAPS];
@@ -32,32 +39,38 @@ TARGET static void NAME(find)(const job *j, int64_t sample, int64_t first, int64
   }
 }
 
+/* x[at], 0 for -1: without a branch, which noisy grids would have guessed wrongly. */
+TARGET INLINED REAL NAME(tap)(const REAL *x, int32_t at) {
+  const NAME(bits) inside = ~(at >> 31);
+  NAME(bits) v;
+  REAL value;
+  memcpy(&v, x + (at & ~(at >> 31)), sizeof v);
+  v &= inside;
+  memcpy(&value, &v, sizeof v);
+  return value;
+}
+
 TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(taps) *t, const REAL *x,
                                  REAL *restrict y) {
-  for (int64_t i = 0; i < n; i++) {
-    REAL sum = 0;
-    for (int k = 0; k < count; k++) {
-      const int32_t at = t->at[k][i];
-      const REAL v = x[at < 0 ? 0 : at];
-      sum += t->weight[0][k][i] * (at < 0 ? 0 : v);
-    }
-    y[i] = sum;
+  for (int64_t i = 0; i < n; i++) y[i] = 0;
+  for (int k = 0; k < count; k++) {
+    const int32_t *at = t->at[k];
+    const REAL *w = t->weight[0][k];
+    for (int64_t i = 0; i < n; i++) y[i] += w[i] * NAME(tap)(x, at[i]);
   }
 }
 
 /* sum[side] += dy times the slope along the side. */
 TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, const NAME(taps) *t,
                                 const REAL *x, const REAL *dy, REAL (*restrict sum)[RUN]) {
-  for (int64_t i = 0; i < n; i++) {
-    REAL of[3] = {0};
-    for (int k = 0; k < count; k++) {
-      const int32_t at = t->at[k][i];
-      const REAL first = x[at < 0 ? 0 : at], v = at < 0 ? 0 : first;
-      for (int side = 0; side < sides; side++) of[side] += t->weight[side][k][i] * v;
-    }
-    const REAL by = t->inside[i] ? dy[i] : 0;
-    for (int side = 0; side < sides; side++) sum[side][i] += of[side] * by;
+  REAL of[3][RUN] = {{0}}, v[RUN];
+  for (int k = 0; k < count; k++) {
+    for (int64_t i = 0; i < n; i++) v[i] = NAME(tap)(x, t->at[k][i]);
+    for (int side = 0; side < sides; side++)
+      for (int64_t i = 0; i < n; i++) of[side][i] += t->weight[side][k][i] * v[i];
   }
+  for (int side = 0; side < sides; side++)
+    for (int64_t i = 0; i < n; i++) sum[side][i] += of[side][i] * (t->inside[i] ? dy[i] : 0);
 }
 
 TARGET INLINED void NAME(scatter)(const int count, int64_t n, const NAME(taps) *t, const REAL *dy,
@@ -84,10 +97,7 @@ TARGET static void NAME(sample)(int64_t first, int64_t last, int lane, const voi
     for (int64_t c = sample * s->channels; c < (sample + 1) * s->channels; c++) {
       const REAL *x = (const REAL *)j->x + c * s->plane;
       REAL *y = (REAL *)j->y + c * s->points + from;
-      if (count == 1) NAME(gather)(1, n, &t, x, y);
-      else if (count == 4) NAME(gather)(4, n, &t, x, y);
-      else if (count == 16) NAME(gather)(16, n, &t, x, y);
-      else NAME(gather)(count, n, &t, x, y);
+      NAME(gather)(count, n, &t, x, y);
     }
   }
 }
@@ -135,9 +145,7 @@ TARGET static void NAME(turn)(int64_t first, int64_t last, int lane, const void 
     for (int64_t c = sample * s->channels; c < (sample + 1) * s->channels; c++) {
       const REAL *x = (const REAL *)j->x + c * s->plane;
       const REAL *dy = (const REAL *)j->dy + c * s->points + from;
-      if (sides == 2 && count == 4) NAME(slope)(2, 4, n, &t, x, dy, sum);
-      else if (sides == 2) NAME(slope)(2, count, n, &t, x, dy, sum);
-      else NAME(slope)(3, count, n, &t, x, dy, sum);
+      NAME(slope)(sides, count, n, &t, x, dy, sum);
     }
     REAL *to = (REAL *)j->y + (sample * s->points + from) * sides;
     for (int64_t i = 0; i < n; i++)

@@ -63,6 +63,10 @@ MOTH_GRID double moth_grid_inside(const moth_grid *g, double at, int64_t size, d
   return g->padding == MOTH_GRID_ZEROS ? at : moth_grid_clip(at, size, slope);
 }
 
+/* Of the four taps along a side: the convolution of Keys with -0.75. */
+#define MOTH_GRID_KEYS \
+  {{0, -0.75, 1.5, -0.75}, {1, 0, -2.25, 1.25}, {0, 0.75, 1.5, -1.25}, {0, 0, -0.75, 0.75}}
+
 /* The order-th derivative of c[0] + c[1] t + c[2] t^2 + c[3] t^3. */
 MOTH_GRID double moth_grid_cubic(const double *c, double t, int order) {
   if (order == 0) return ((c[3] * t + c[2]) * t + c[1]) * t + c[0];
@@ -102,9 +106,7 @@ MOTH_GRID int moth_grid_side(const moth_grid *g, int side, double where, int64_t
     w[1] = order == 0 ? t : order == 1 ? by : 0;
     return 2;
   }
-  /* the convolution of Keys with -0.75 */
-  const double taps[4][4] = {{0, -0.75, 1.5, -0.75}, {1, 0, -2.25, 1.25}, {0, 0.75, 1.5, -1.25},
-                             {0, 0, -0.75, 0.75}};
+  const double taps[4][4] = MOTH_GRID_KEYS;
   MOTH_GRID_UNROLL
   for (int k = 0; k < 4; k++) {
     double ignored = 1;
