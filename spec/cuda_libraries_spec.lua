@@ -3,28 +3,14 @@
 -- a library is opened once.
 
 local cuda = require "spec.support.cuda"
-local process = require "spec.support.process"
+local library = require "spec.support.library"
 
---- Builds spec/host/<name>.c as a library. @return its path
-local function built(name)
-  local path = os.tmpname()
-  local text = process.shell(("cc -std=gnu11 -O1 -Wall -Werror -shared -fPIC -o '%s' "
-    .. "'%s/spec/host/%s.c'"):format(path, require("moth.error").root, name))
-  assert.equal("rc=0\n", text)
-  return path
-end
+local built = library.built
 
---- Runs Lua code with a library in place of NVIDIA's, and with `settings` in the environment.
--- @return what the process said
+--- What stands for a library computes at once: each launch is waited for.
 local function with(variable, path, settings, code)
-  local ffi = require "ffi"
-  pcall(ffi.cdef, "int setenv(const char *, const char *, int); int unsetenv(const char *);")
-  settings[variable] = path
-  settings.MOTH_CUDA_BLOCKING = "1" -- what stands for a library computes at once
-  for name, value in pairs(settings) do ffi.C.setenv(name, value, 1) end
-  local text = process.lua("local moth = require 'moth' " .. code)
-  for name in pairs(settings) do ffi.C.unsetenv(name) end
-  return text
+  settings.MOTH_CUDA_BLOCKING = "1"
+  return library.with(variable, path, settings, code)
 end
 
 local emulated = cuda.here and cuda.name:find("emulated", 1, true)
@@ -127,9 +113,9 @@ end)
 describe("convolution by cuDNN", function()
   if not emulated then return pending(why) end
 
-  local library
-  setup(function() library = built "dnn" end)
-  teardown(function() os.remove(library) end)
+  local path
+  setup(function() path = built "dnn" end)
+  teardown(function() os.remove(path) end)
 
   local convolve = [[
     local F = moth.nn.functional
@@ -157,7 +143,7 @@ describe("convolution by cuDNN", function()
   ]]
 
   local function convolved(settings, code)
-    return with("MOTH_CUDNN", library, settings, convolve .. code)
+    return with("MOTH_CUDNN", path, settings, convolve .. code)
   end
 
   it("agrees with the CPU's in all that it is asked for, and leaves nothing behind", function()
@@ -228,9 +214,9 @@ end)
 describe("attention by cuDNN", function()
   if not emulated then return pending(why) end
 
-  local library
-  setup(function() library = built "dnn" end)
-  teardown(function() os.remove(library) end)
+  local path
+  setup(function() path = built "dnn" end)
+  teardown(function() os.remove(path) end)
 
   -- check{queries, keys[, e, v]} of (2, 4, ., .), or of what `lead`, `shared`, of keys, and
   -- `values` say.
@@ -282,7 +268,7 @@ describe("attention by cuDNN", function()
   ]]
 
   local function attended(settings, code)
-    return with("MOTH_CUDNN", library, settings, attend .. code)
+    return with("MOTH_CUDNN", path, settings, attend .. code)
   end
 
   it("agrees with the CPU's in all that it is asked for, and leaves nothing behind", function()
@@ -373,12 +359,12 @@ end)
 describe("a matrix product by cuBLASLt", function()
   if not emulated then return pending(why) end
 
-  local library
-  setup(function() library = built "blaslt" end)
-  teardown(function() os.remove(library) end)
+  local path
+  setup(function() path = built "blaslt" end)
+  teardown(function() os.remove(path) end)
 
   local function multiplied(settings, code)
-    return with("MOTH_CUBLASLT", library, settings, [[
+    return with("MOTH_CUBLASLT", path, settings, [[
       local function check(f, ...)
         local here, there = {...}, {}
         for i, x in ipairs(here) do there[i] = x:cuda() end

@@ -1,0 +1,29 @@
+--- library.lua -- what stands for NVIDIA's libraries in specs: built from spec/host, and named to
+-- the plugin in the environment of a process of its own, since a library is opened once.
+
+local ffi = require "ffi"
+local process = require "spec.support.process"
+
+local library = {}
+
+--- Builds spec/host/<name>.c as a library. @return its path
+function library.built(name)
+  local path = os.tmpname()
+  local text = process.shell(("cc -std=gnu11 -O1 -Wall -Werror -shared -fPIC -o '%s' "
+    .. "'%s/spec/host/%s.c'"):format(path, require("moth.error").root, name))
+  assert(text == "rc=0\n", text)
+  return path
+end
+
+--- Runs Lua code with a library in place of NVIDIA's, and with `settings` in the environment.
+-- @return what the process said
+function library.with(variable, path, settings, code)
+  pcall(ffi.cdef, "int setenv(const char *, const char *, int); int unsetenv(const char *);")
+  settings[variable] = path
+  for name, value in pairs(settings) do ffi.C.setenv(name, value, 1) end
+  local text = process.lua("local moth = require 'moth' " .. code)
+  for name in pairs(settings) do ffi.C.unsetenv(name) end
+  return text
+end
+
+return library
