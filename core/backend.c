@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "kernel/maps.h"
 #include "random.h"
 #include "registry.h"
 #include "tape.h"
@@ -52,6 +53,11 @@ static bool cudnn(const moth_ctx *ctx, int what) {
   return ctx->cudnn >> what & 1u && !(what == MOTH_CUDNN_BENCHMARK && ctx->deterministic);
 }
 
+static const char *map_name(int64_t number) {
+  const moth_loops *loops = moth_map_at(number);
+  return loops ? loops->name : NULL;
+}
+
 static const moth_host lent = {
   .version = MOTH_BACKEND_VERSION, .size = sizeof(moth_host),
   .tensor_size = sizeof(moth_tensor), .op_size = sizeof(moth_op),
@@ -64,7 +70,7 @@ static const moth_host lent = {
   .op_find = moth_op_find, .generator_take = moth_generator_take, .dim_mask = moth_dim_mask,
   .absent = moth_absent, .check_write = moth_check_write, .storage_bump = moth_storage_bump,
   .float32_precision = float32_precision, .deterministic = deterministic,
-  .cudnn = cudnn, .alloc = host_alloc, .dealloc = host_dealloc,
+  .cudnn = cudnn, .alloc = host_alloc, .dealloc = host_dealloc, .map_name = map_name,
 };
 
 /* -- loading: once a process; what went wrong is kept as a message -- */

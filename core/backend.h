@@ -17,7 +17,7 @@
 #include "kernel/product.h"
 #include "loop.h"
 
-#define MOTH_BACKEND_VERSION 3
+#define MOTH_BACKEND_VERSION 4
 #define MOTH_MAX_DEVICES 16
 
 /* A kernel for an op, with the arguments of its `_cpu` function. */
@@ -135,6 +135,7 @@ typedef struct moth_host {
   bool (*cudnn)(const moth_ctx *ctx, int what); /* MOTH_CUDNN_: none is timed if all must repeat */
   void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* of the CPU's memory */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
+  const char *(*map_name)(int64_t number); /* of an elementwise function (kernel/maps.h) */
 } moth_host;
 
 typedef const moth_backend *(*moth_backend_init_fn)(const moth_host *host);

@@ -140,7 +140,8 @@ static int arith_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operand
     (void)noperands;                                                              \
     return arith_row<op##_form>(ctx, dtype, operands, arg);                       \
   }                                                                               \
-  MOTH_ENTRY(op##_maps, {#op, NULL, op##_map})
+  MOTH_ENTRY(op##_maps, {#op, NULL, op##_map})                                    \
+  MOTH_FORM_TEXT(op, #kind "(" #__VA_ARGS__ ")")
 ARITH_FUNCTIONS(ARITH_ENTRY)
 
 /* -- choosing -- */

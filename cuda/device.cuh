@@ -8,7 +8,7 @@
 
 /* -- libraries that are used where they are found, and not missed (library.cu) -- */
 
-enum { LIBRARY_BLASLT, LIBRARY_DNN, LIBRARIES };
+enum { LIBRARY_BLASLT, LIBRARY_DNN, LIBRARY_NVRTC, LIBRARIES };
 
 /* dlopen's handle, asked for once a process; NULL: it is not there. */
 MOTH_LOCAL void *moth_library(int which);

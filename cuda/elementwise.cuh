@@ -11,59 +11,14 @@
 #ifndef MOTH_CUDA_ELEMENTWISE_CUH
 #define MOTH_CUDA_ELEMENTWISE_CUH
 
-#include "functions.cuh"
+#include "forms.cuh"
 #include "walk.cuh"
-
-/* -- the expressions: x, y, z are operands, a, b, c numbers of the call, `real` their type -- */
-
-#define MOTH_EXPRESSION(name, expression)                                         \
-  template <class real> HD auto name(real x, real y, real z, real a, real b, real c) { \
-    (void)x, (void)y, (void)z, (void)a, (void)b, (void)c;                         \
-    return expression;                                                            \
-  }
-
-enum { OF_REALS = 1, OF_WHOLES = 2, OF_TRUTHS = 4, ASKS = 8 };
-
-#define MOTH_FORM_REAL(f) enum { takes = OF_REALS }; MOTH_EXPRESSION(real_, (real)(f))
-#define MOTH_FORM_CURVE MOTH_FORM_REAL
-#define MOTH_FORM_OWN MOTH_FORM_REAL
-#define MOTH_FORM_WAVE(f, far) MOTH_FORM_REAL(f)
-#define MOTH_FORM_WHOLE(f) enum { takes = OF_WHOLES }; MOTH_EXPRESSION(whole_, (real)(f))
-#define MOTH_FORM_NUMBER(whole, f)                                                \
-  enum { takes = OF_REALS | OF_WHOLES };                                          \
-  MOTH_EXPRESSION(whole_, (real)(whole)) MOTH_EXPRESSION(real_, (real)(f))
-#define MOTH_FORM_HEAVY MOTH_FORM_NUMBER
-#define MOTH_FORM_QUOTIENT(whole, f, near) MOTH_FORM_NUMBER(whole, f)
-#define MOTH_FORM_ANY(truth, whole, f)                                            \
-  enum { takes = OF_REALS | OF_WHOLES | OF_TRUTHS };                              \
-  MOTH_EXPRESSION(truth_, (uint8_t)(truth))                                       \
-  MOTH_EXPRESSION(whole_, (real)(whole)) MOTH_EXPRESSION(real_, (real)(f))
-#define MOTH_FORM_BITS(truth, whole)                                              \
-  enum { takes = OF_WHOLES | OF_TRUTHS };                                         \
-  MOTH_EXPRESSION(truth_, (uint8_t)(truth)) MOTH_EXPRESSION(whole_, (real)(whole))
-#define MOTH_FORM_QUESTION(whole, f)                                              \
-  enum { takes = OF_REALS | OF_WHOLES | OF_TRUTHS | ASKS };                       \
-  MOTH_EXPRESSION(truth_, (uint8_t)((whole) != 0))                                \
-  MOTH_EXPRESSION(whole_, (uint8_t)((whole) != 0)) MOTH_EXPRESSION(real_, (uint8_t)((f) != 0))
-
-/* The value for elements of type T. */
-template <class Row, class T> HD auto value_of(real_of<T> x, real_of<T> y, real_of<T> z,
-                                               const real_of<T> *n) {
-  if constexpr (is_real<T>) return Row::real_(x, y, z, n[0], n[1], n[2]);
-  else if constexpr (is_truth<T>)
-    return Row::truth_(x, y, z, n[0], n[1], n[2]);
-  else return Row::whole_(x, y, z, n[0], n[1], n[2]);
-}
 
 template <class T> struct three_numbers { /* of a call, passed by value */
   real_of<T> at[3];
 };
 
 /* -- kernels; R is the type of the result -- */
-
-template <class T, int EACH> struct alignas(sizeof(T) * EACH) pack { /* moved at once */
-  T at[EACH];
-};
 
 /* What is held is in the type computed in: f32 beside half types. */
 template <class T> HD real_of<T> value_at(const operand &o, int64_t bytes) {
@@ -167,19 +122,23 @@ static int map_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operands,
   });
 }
 
-/* -- a family: its structs, and the entries under which moth_map finds them -- */
+/* -- a family: its structs, the entries under which moth_map finds them, and their text -- */
 
-#define MOTH_MAP_ENTRY(N, kind, op, ...)                                                       \
+#define MOTH_MAP_ENTRY(N, kind, op, text, ...)                                                 \
   struct op##_form { MOTH_FORM_##kind(__VA_ARGS__) };                                          \
   static int op##_map(moth_ctx *ctx, int dtype, int noperands,                                 \
                       const moth_tensor *const *operands, const void *arg) {                   \
     (void)noperands;                                                                           \
     return map_row<op##_form, N>(ctx, dtype, operands, arg);                                   \
   }                                                                                            \
-  MOTH_ENTRY(op##_maps, {#op, NULL, op##_map})
-#define MOTH_MAP_ENTRY1(kind, op, ...) MOTH_MAP_ENTRY(1, kind, op, __VA_ARGS__)
-#define MOTH_MAP_ENTRY2(kind, op, ...) MOTH_MAP_ENTRY(2, kind, op, __VA_ARGS__)
-#define MOTH_MAP_ENTRY3(kind, op, ...) MOTH_MAP_ENTRY(3, kind, op, __VA_ARGS__)
+  MOTH_ENTRY(op##_maps, {#op, NULL, op##_map})                                                 \
+  MOTH_FORM_TEXT(op, text)
+#define MOTH_MAP_ENTRY1(kind, op, ...) \
+  MOTH_MAP_ENTRY(1, kind, op, #kind "(" #__VA_ARGS__ ")", __VA_ARGS__)
+#define MOTH_MAP_ENTRY2(kind, op, ...) \
+  MOTH_MAP_ENTRY(2, kind, op, #kind "(" #__VA_ARGS__ ")", __VA_ARGS__)
+#define MOTH_MAP_ENTRY3(kind, op, ...) \
+  MOTH_MAP_ENTRY(3, kind, op, #kind "(" #__VA_ARGS__ ")", __VA_ARGS__)
 #define MOTH_CUDA_FAMILY(LISTS) LISTS(MOTH_MAP_ENTRY1, MOTH_MAP_ENTRY2, MOTH_MAP_ENTRY3)
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef MOTH_CUDA_FUNCTIONS_CUH
 #define MOTH_CUDA_FUNCTIONS_CUH
 
+#include "../core/kernel/special_real.h"
 #include "numbers.cuh"
 
 #define FOR_REAL(f) f
@@ -82,6 +83,15 @@ template <class real> HD real mish_slope(real x) {
   return t + x * moth_sigmoid(x) * (1 - t * t);
 }
 template <class real> HD real logit_of(real x) { return log(x / (1 - x)); }
+
+/* -- those of core/kernel/special_real.h, in f64 whatever they are of -- */
+
+template <class real> HD real moth_erfinv(real x) { return (real)moth_erfinv_f64((double)x); }
+template <class real> HD real moth_lgamma(real x) { return lgamma(x); }
+template <class real> HD real moth_digamma(real x) { return (real)moth_digamma_f64((double)x); }
+template <class real> HD real moth_polygamma(real n, real x) {
+  return (real)moth_polygamma_f64((double)n, (double)x);
+}
 
 /* -- quotients, remainders and powers, as core/kernel/arith.c has them -- */
 

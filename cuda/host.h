@@ -37,6 +37,7 @@ MOTH_LOCAL extern const moth_host *moth_engine;
 #define moth_float32_precision (moth_engine->float32_precision)
 #define moth_is_deterministic (moth_engine->deterministic)
 #define moth_cudnn_is (moth_engine->cudnn)
+#define moth_map_name (moth_engine->map_name)
 
 /* Where element 0 lies: an address on the tensor's device. tensor.h's moth_at reads the engine's
 ** own table of sizes, which a plugin cannot see. */

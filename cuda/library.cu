@@ -1,8 +1,8 @@
 /* library.cu -- NVIDIA's libraries, opened at run time where they are installed: nothing is linked
 ** to them, and what they do is done by kernels of our own where they are missing.
 **
-** MOTH_CUBLASLT and MOTH_CUDNN in the environment name a file to open instead, or `none`. What
-** stands for a GPU on the CPU has none of them unless a file is named.
+** MOTH_CUBLASLT, MOTH_CUDNN and MOTH_NVRTC in the environment name a file to open instead, or
+** `none`. What stands for a GPU on the CPU has none of them unless a file is named.
 */
 #include "device.cuh"
 
@@ -19,8 +19,10 @@ typedef struct library {
 /* The library of the runtime that is linked in first: it asks no more of the driver. */
 #if defined(CUDART_VERSION) && CUDART_VERSION < 13000
 #define LT_FILES "libcublasLt.so.12", "libcublasLt.so.13"
+#define RTC_FILES "libnvrtc.so.12", "libnvrtc.so.13"
 #else
 #define LT_FILES "libcublasLt.so.13", "libcublasLt.so.12"
+#define RTC_FILES "libnvrtc.so.13", "libnvrtc.so.12"
 #endif
 
 static const library known[LIBRARIES] = {
@@ -29,6 +31,8 @@ static const library known[LIBRARIES] = {
    {LT_FILES, NULL}},
   {"cuDNN", "MOTH_CUDNN", "cudnnGetVersion", "convolutions and attention by Moth's own kernels",
    {"libcudnn.so.9", "libcudnn.so.8", NULL}},
+  {"NVRTC", "MOTH_NVRTC", "nvrtcVersion", "elementwise ops run one by one, none are joined",
+   {RTC_FILES, NULL}},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -93,12 +97,16 @@ static void tell_version(text *t, const char *name, int version) {
 static void tell_library(text *t, int which) {
   const library *l = &known[which];
   void *handle = moth_library(which);
+  int major = 0, minor = 0;
   union {
     void *symbol;
     size_t (*version)(void);
+    int (*pair)(int *major, int *minor);
   } ask = {handle ? dlsym(handle, l->version) : NULL};
   if (!handle) SAY(t, "%s\tnot found: %s\n", l->name, l->without);
   else if (!ask.symbol) SAY(t, "%s\t%s\n", l->name, opened[which].file);
+  else if (which == LIBRARY_NVRTC && !ask.pair(&major, &minor))
+    SAY(t, "%s\t%d.%d (%s)\n", l->name, major, minor, opened[which].file);
   else SAY(t, "%s\t%zu (%s)\n", l->name, ask.version(), opened[which].file);
 }
 

@@ -136,6 +136,8 @@ HD void convert_to(bf16 *at, double v) { *at = narrow_bf16((float)v); }
 
 /* -- choosing a type by a dtype: f is called with type<T>() -- */
 
+#ifndef MOTH_AT_RUN_TIME /* kernels that NVRTC compiles (made.cu) begin with this file's text */
+
 template <class T> struct type {
   typedef T of;
 };
@@ -173,5 +175,6 @@ template <class F> static inline int with_size(int dtype, F f) {
     default: return f(type<uint64_t>());
   }
 }
+#endif
 
 #endif

@@ -29,9 +29,24 @@ if(MOTH_CUDA STREQUAL "ON" OR (MOTH_CUDA STREQUAL "AUTO" AND EXISTS /dev/nvidiac
   endif()
 endif()
 
+# The text that kernels begin with that NVRTC compiles at run time (fused.cu): headers of the plugin's
+# own kernels, so that both compute the same.
+set(MOTH_MADE cuda/preamble.cuh core/kernel/exp.h core/half.h cuda/numbers.cuh cuda/walk.cuh
+  core/kernel/special_real.h cuda/functions.cuh cuda/forms.cuh cuda/program.cuh)
+list(TRANSFORM MOTH_MADE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+string(REPLACE ";" "|" MOTH_MADE_FROM "${MOTH_MADE}")
+add_custom_command(
+  OUTPUT "${MOTH_GENERATED}/moth_made.inc"
+  COMMAND "${CMAKE_COMMAND}" "-DFROM=${MOTH_MADE_FROM}" -DTO=${MOTH_GENERATED}/moth_made.inc
+          -DNAME=moth_made_text -P ${CMAKE_CURRENT_SOURCE_DIR}/core/embed.cmake
+  DEPENDS ${MOTH_MADE} core/embed.cmake
+  COMMENT "Embedding what kernels made at run time begin with"
+  VERBATIM)
+
 # What both have: no symbol but moth_backend_init, whatever the C++ library brings.
 function(moth_plugin target)
-  target_include_directories(${target} PRIVATE core)
+  target_include_directories(${target} PRIVATE core "${MOTH_GENERATED}")
+  target_sources(${target} PRIVATE "${MOTH_GENERATED}/moth_made.inc")
   target_link_options(${target} PRIVATE -Wl,-z,start-stop-visibility=hidden
     "-Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cuda/exports.map")
   set_target_properties(${target} PROPERTIES OUTPUT_NAME moth_cuda CXX_STANDARD 17

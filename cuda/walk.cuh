@@ -83,6 +83,7 @@ template <int N> HD void offsets(const walk<N> &w, int64_t i, int64_t *at) {
   }
 }
 
+#ifndef MOTH_AT_RUN_TIME
 /* Fills w for operands that broadcast to the first one's shape. A 0-d tensor on the CPU is held. */
 template <int N>
 static inline void walk_over(walk<N> *w, moth_ctx *ctx, const moth_tensor *const *operands) {
@@ -102,6 +103,7 @@ static inline void walk_over(walk<N> *w, moth_ctx *ctx, const moth_tensor *const
     if (x->l.device == 0) memcpy(&w->of[k].held, loop.at[k], moth_dtype_size[x->l.dtype]);
   }
 }
+#endif
 
 /* Whether all operands are one run of elements, or single ones. */
 template <int N> static inline bool walk_flat(const walk<N> &w, const int *sizes) {

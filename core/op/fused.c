@@ -4,6 +4,7 @@
 */
 #include "fused.h"
 
+#include "../backend.h"
 #include "../kernel/maps.h"
 #include "../frame.h"
 #include "../loop.h"
@@ -170,6 +171,14 @@ static int fused_cpu(const fused_args *a, moth_tensor **out) {
   return moth_loop_share(&loop, run_blocks, &plan, plan.cost);
 }
 
+int moth_fused_ready(const fused_args *a) {
+  fused_plan plan;
+  int status = read_program(a, &plan), device = 0;
+  for (int i = 0; !status && i < plan.nin; i++)
+    if (a->input.at[i]->l.device) device = a->input.at[i]->l.device;
+  return status || !device ? status : moth_device_call(a->ctx, "fused_ready", a);
+}
+
 MOTH_OP_CONST(fused, FUSED,
   .doc = "Several elementwise functions in one pass: what lies between two of them is never "
          "written to memory.",
@@ -177,7 +186,7 @@ MOTH_OP_CONST(fused, FUSED,
               "{moth.randn(2, 3)}, {1, -1, 3, 3, 0, 0, 0, 0, 0, 0, -1, 3, 1, 3, 0, 0, 0, 0, "
               "0, -1, 3, 2, 1, 0, 0, 0, 0}, {-1, -1, -1}, 2, "
               "{0.5, 0, 0, 0, 0, 0, 0, 0, 0}",
-  .outputs = "first, second, third, fourth", .dtypes = MOTH_FLOATS,
+  .outputs = "first, second, third, fourth", .dtypes = MOTH_ANY,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_MIXED)
 
 const moth_op *const moth_fused_ops[] = {&moth_op_fused, NULL};

@@ -30,4 +30,10 @@ enum {
   ARG(floats,  numbers, none, "three for each step: what its function is told")
 MOTH_ARGS(fused, FUSED)
 
+/* Whether the program can run where its inputs lie. On a GPU its kernels are made for that, before
+** a graph is made of what launches them. MOTH_E_UNSUPPORTED: not there. */
+#ifndef __cplusplus
+int moth_fused_ready(const fused_args *a);
+#endif
+
 #endif

@@ -275,6 +275,21 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
+/* -- the runtime: kernels that were made at run time -- */
+
+typedef struct moth_emulated_library *cudaLibrary_t;
+typedef const struct moth_emulated_made *cudaKernel_t;
+enum cudaJitOption { cudaJitMaxRegisters };
+enum cudaLibraryOption { cudaLibraryBinaryIsPreserved = 1 };
+struct cudaFuncAttributes {
+  int numRegs;
+};
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *,
+                                void **, unsigned, cudaLibraryOption *, void **, unsigned);
+cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name);
+cudaError_t cudaLibraryUnload(cudaLibrary_t library);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel);
+
 /* -- the rest of it -- */
 
 cudaError_t cudaDriverGetVersion(int *version);

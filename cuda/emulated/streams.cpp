@@ -11,10 +11,12 @@
 */
 #include "emulated.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <deque>
 #include <functional>
@@ -299,6 +301,44 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
   const cudaError_t error = launch_of(kernel, grid, block, args, shared, &run);
   note("kernel", (uint64_t)grid.x * grid.y * grid.z);
   return error ? error : ask(stream, run);
+}
+
+/* -- kernels made at run time: their code is the name of a shared object (spec/host/nvrtc.c), which
+** holds what cuda/preamble.cuh says -- */
+
+struct moth_emulated_made {
+  moth_emulated_call how;
+  void (*body)(const void *room);
+};
+
+struct moth_emulated_library {
+  void *handle;
+};
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *, void **,
+                                unsigned, cudaLibraryOption *, void **, unsigned) {
+  const void *places[] = {&threadIdx, &blockIdx, &blockDim};
+  const char *path = (const char *)code;
+  void *handle = *path == '/' ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  if (handle) unlink(path);
+  void *to = handle ? dlsym(handle, "moth_emulated_place") : NULL;
+  if (!to) return moth_emulated_told(cudaErrorInvalidValue);
+  memcpy(to, places, sizeof places);
+  *library = new moth_emulated_library{handle};
+  return cudaSuccess;
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name) {
+  *kernel = (cudaKernel_t)dlsym(library->handle, name);
+  if (!*kernel) return moth_emulated_told(cudaErrorInvalidValue);
+  moth_emulated_know(*kernel, &(*kernel)->how);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel) {
+  holds lock;
+  to->numRegs = 32;
+  return known.count(kernel) ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
 }
 
 /* Blocks run one after another: those that wait for each other would wait forever. */

@@ -1,0 +1,68 @@
+/* forms.cuh -- what a line F(kind, name, expression ...) of core/op's lists is in a kernel: a
+** struct with the expressions, each a function of any type. Kernels made at run time hold the same
+** line, as text that is kept beside it.
+*/
+#ifndef MOTH_CUDA_FORMS_CUH
+#define MOTH_CUDA_FORMS_CUH
+
+#include "functions.cuh"
+
+/* -- the expressions: x, y, z are operands, a, b, c numbers of the call, `real` their type -- */
+
+#define MOTH_EXPRESSION(name, expression)                                         \
+  template <class real> HD auto name(real x, real y, real z, real a, real b, real c) { \
+    (void)x, (void)y, (void)z, (void)a, (void)b, (void)c;                         \
+    return expression;                                                            \
+  }
+
+enum { OF_REALS = 1, OF_WHOLES = 2, OF_TRUTHS = 4, ASKS = 8 };
+
+#define MOTH_FORM_REAL(f) enum { takes = OF_REALS }; MOTH_EXPRESSION(real_, (real)(f))
+#define MOTH_FORM_CURVE MOTH_FORM_REAL
+#define MOTH_FORM_OWN MOTH_FORM_REAL
+#define MOTH_FORM_WAVE(f, far) MOTH_FORM_REAL(f)
+#define MOTH_FORM_WHOLE(f) enum { takes = OF_WHOLES }; MOTH_EXPRESSION(whole_, (real)(f))
+#define MOTH_FORM_NUMBER(whole, f)                                                \
+  enum { takes = OF_REALS | OF_WHOLES };                                          \
+  MOTH_EXPRESSION(whole_, (real)(whole)) MOTH_EXPRESSION(real_, (real)(f))
+#define MOTH_FORM_HEAVY MOTH_FORM_NUMBER
+#define MOTH_FORM_QUOTIENT(whole, f, near) MOTH_FORM_NUMBER(whole, f)
+#define MOTH_FORM_ANY(truth, whole, f)                                            \
+  enum { takes = OF_REALS | OF_WHOLES | OF_TRUTHS };                              \
+  MOTH_EXPRESSION(truth_, (uint8_t)(truth))                                       \
+  MOTH_EXPRESSION(whole_, (real)(whole)) MOTH_EXPRESSION(real_, (real)(f))
+#define MOTH_FORM_BITS(truth, whole)                                              \
+  enum { takes = OF_WHOLES | OF_TRUTHS };                                         \
+  MOTH_EXPRESSION(truth_, (uint8_t)(truth)) MOTH_EXPRESSION(whole_, (real)(whole))
+#define MOTH_FORM_QUESTION(whole, f)                                              \
+  enum { takes = OF_REALS | OF_WHOLES | OF_TRUTHS | ASKS };                       \
+  MOTH_EXPRESSION(truth_, (uint8_t)((whole) != 0))                                \
+  MOTH_EXPRESSION(whole_, (uint8_t)((whole) != 0)) MOTH_EXPRESSION(real_, (uint8_t)((f) != 0))
+
+/* The value for elements of type T. */
+template <class Row, class T> HD auto value_of(real_of<T> x, real_of<T> y, real_of<T> z,
+                                               const real_of<T> *n) {
+  if constexpr (is_real<T>) return Row::real_(x, y, z, n[0], n[1], n[2]);
+  else if constexpr (is_truth<T>)
+    return Row::truth_(x, y, z, n[0], n[1], n[2]);
+  else return Row::whole_(x, y, z, n[0], n[1], n[2]);
+}
+
+template <class T, int EACH> struct alignas(sizeof(T) * EACH) pack { /* moved at once */
+  T at[EACH];
+};
+
+#ifndef MOTH_AT_RUN_TIME
+/* -- the lines as text, found by the function's name in a section of the plugin (fused.cu) -- */
+
+typedef struct moth_form_text {
+  const char *name, *text;
+} moth_form_text;
+
+#define MOTH_FORM_TEXT(op, line) /* the line as it was before macros changed it */  \
+  static const moth_form_text op##_text = {#op, "MOTH_FORM_" line};                \
+  __attribute__((used, section("moth_forms"))) static const moth_form_text *const  \
+    op##_text_at = &op##_text;
+#endif
+
+#endif

@@ -1,0 +1,106 @@
+/* program.cuh -- what the source that fused.cu writes is made of: steps between values, each
+** rounded to its type as if it had been written, and the moves of operands.
+*/
+#ifndef MOTH_CUDA_PROGRAM_CUH
+#define MOTH_CUDA_PROGRAM_CUH
+
+#include "forms.cuh"
+#include "walk.cuh"
+
+/* What a launch is given: N operands, and three numbers for each of S steps. `zero` is what its
+** name says, but compilers do not know that. */
+template <int N, int S> struct given_of {
+  walk<N> w;
+  uint64_t numbers[3 * S];
+  uint32_t zero[S];
+};
+
+/* -- steps -- */
+
+/* The same value, of which no compiler sees that it is: what a step multiplies is never added by
+** the next one without being rounded, nor shared by two, so that each step computes the bits that
+** its function computes alone. */
+HD float apart(float x, uint32_t zero) { return float_of(bits_of(x) ^ zero); }
+HD f16 apart(f16 x, uint32_t zero) { return f16{(uint16_t)(x.bits ^ zero)}; }
+HD bf16 apart(bf16 x, uint32_t zero) { return bf16{(uint16_t)(x.bits ^ zero)}; }
+HD double apart(double x, uint32_t zero) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  bits ^= zero;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* A function of one to three values, computed in T's numbers. */
+template <class Form, class T, class R, class X, class Y, class Z>
+HD R step(const uint64_t *numbers, X x, Y y, Z z) {
+  typedef real_of<T> real;
+  R result;
+  put(&result, value_of<Form, T>((real)get(&x), (real)get(&y), (real)get(&z),
+                                 (const real *)(const void *)numbers));
+  return result;
+}
+template <class Form, class T, class R, class X, class Y>
+HD R step(const uint64_t *numbers, X x, Y y) {
+  return step<Form, T, R>(numbers, x, y, x);
+}
+template <class Form, class T, class R, class X> HD R step(const uint64_t *numbers, X x) {
+  return step<Form, T, R>(numbers, x, x, x);
+}
+
+template <class R, class X> HD R convert(X x) {
+  R result;
+  convert_to(&result, get(&x));
+  return result;
+}
+
+template <class X, class Y> constexpr bool are_same = false;
+template <class X> constexpr bool are_same<X, X> = true;
+
+template <class R, class X, class Y> HD R choose(truth condition, X x, Y y) {
+  R result;
+  if constexpr (are_same<R, X> && are_same<R, Y>) return condition.bits ? x : y;
+  put(&result, condition.bits ? get(&x) : get(&y));
+  return result;
+}
+
+/* -- moves -- */
+
+/* EACH elements of operand k, from `first` on; zeros behind the end. */
+template <class T, int EACH, class G>
+static __device__ inline pack<T, EACH> read_run(const G &t, int k, int64_t first) {
+  const operand &o = t.w.of[k];
+  pack<T, EACH> run;
+  if (o.is_held || t.w.step[0][k] == 0) { /* one for all */
+    const T lone = o.is_held ? *(const T *)(const void *)&o.held : *(const T *)(const void *)o.at;
+    for (int j = 0; j < EACH; j++) run.at[j] = lone;
+    return run;
+  }
+  const T *from = (const T *)(const void *)o.at + first;
+  if (first + EACH <= t.w.n) return *(const pack<T, EACH> *)(const void *)from;
+  for (int j = 0; j < EACH; j++) run.at[j] = first + j < t.w.n ? from[j] : T{};
+  return run;
+}
+
+template <class T, int EACH, class G>
+static __device__ inline void write_run(const G &t, int k, int64_t first,
+                                        const pack<T, EACH> &run) {
+  T *to = (T *)(void *)t.w.of[k].at + first;
+  if (first + EACH <= t.w.n) *(pack<T, EACH> *)(void *)to = run;
+  else
+    for (int j = 0; j < EACH; j++)
+      if (first + j < t.w.n) to[j] = run.at[j];
+}
+
+template <class T, class G>
+static __device__ inline T read_one(const G &t, int k, const int64_t *at) {
+  const operand &o = t.w.of[k];
+  return o.is_held ? *(const T *)(const void *)&o.held : *(const T *)(const void *)(o.at + at[k]);
+}
+
+template <class T, class G>
+static __device__ inline void write_one(const G &t, int k, const int64_t *at, T v) {
+  *(T *)(void *)(t.w.of[k].at + at[k]) = v;
+}
+
+#endif

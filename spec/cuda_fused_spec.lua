@@ -1,0 +1,184 @@
+-- The op `fused` on a GPU: kernels made at run time. What stands for NVRTC (spec/host/nvrtc.c) has
+-- a C++ compiler make them for the CPU. A process of its own for each claim, since the library is
+-- opened once.
+
+local cuda = require "spec.support.cuda"
+local library = require "spec.support.library"
+
+if not (cuda.here and cuda.name:find("emulated", 1, true)) then
+  return pending("kernels made at run time: this wants the GPU that is emulated on the CPU")
+end
+
+local path
+setup(function() path = library.built "nvrtc" end)
+teardown(function() os.remove(path) end)
+
+--- What all claims begin with: `f` numbers the functions by their names, as kernel/maps.c does; and
+-- a program is written {result, function, operands ...} a step.
+local begin = [[
+  local fused = require("moth.bind").ops.fused
+  local codes, f, kinds = {}, {convert = -1}, {}
+  for name, dtype in pairs(require("moth.dtype").by_name) do codes[name] = dtype.code end
+  local n = 0
+  for _, family in ipairs {"arith", "unary", "special", "binary", "compare", "activation",
+                           "pointloss"} do
+    local file = io.open(require("moth.error").root .. "core/op/" .. family .. ".h")
+    for kind, name in file:read "*a":gmatch "F%((%u+), ([%w_]+)," do
+      f[name], kinds[name], n = n, kind, n + 1
+    end
+    file:close()
+  end
+  f.where, kinds.where = n, "WHERE"
+  local function run(inputs, program, dtypes, results, numbers)
+    local steps = {}
+    for _, step in ipairs(program) do
+      local name, dtype = step[2]:match "^(%S+) ?(%S*)$"
+      local at = #steps
+      steps[at + 1], steps[at + 2], steps[at + 3] = f[name], codes[dtype] or -1, #step - 1
+      steps[at + 4] = step[1]
+      for k = 3, 7 do steps[at + 2 + k] = step[k] or 0 end
+    end
+    for i, name in ipairs(dtypes) do dtypes[i] = codes[name] or -1 end
+    return fused(inputs, steps, dtypes, results or 1, numbers)
+  end
+  local function same(a, b)
+    assert(a.dtype == b.dtype and a:dim() == b:dim())
+    a, b = a:cpu(), b:cpu()
+    if a.dtype.is_floating_point then
+      assert(moth.equal(a:isnan(), b:isnan()))
+      a, b = a:nan_to_num(), b:nan_to_num()
+    end
+    assert(moth.equal(a, b))
+  end
+  moth.manual_seed(1)
+]]
+
+local function made(settings, code)
+  return library.with("MOTH_NVRTC", path, settings, begin .. code)
+end
+
+describe("fused on a GPU", function()
+  it("gives the bits of the single ops, whatever the dtype and however the operands lie", function()
+    local text = made({}, [[
+      -- silu(x) * y + 0.3 * x, and whether it is above y
+      local program = {{4, "silu", 0}, {5, "mul", 4, 1}, {2, "more", 5, 0}, {3, "gt", 2, 1}}
+      local numbers = {0, 0, 0, 0, 0, 0, 0.3, 0, 0, 0, 0, 0}
+      local function check(x, y)
+        local first, second = run({x, y}, program, {"", "bool", "", ""}, 2, numbers)
+        local wanted = moth.add(moth.nn.functional.silu(x) * y, x, {alpha = 0.3})
+        same(first, wanted)
+        same(second, wanted:gt(y))
+      end
+      for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
+        local function r(...) return moth.randn({...}, {device = "cuda"}):to(moth[dtype]) end
+        local wide = r(9, 10, 11)
+        check(r(37, 700), r(37, 700))
+        check(r(37, 70), r(70))
+        check(r(5, 1, 7), r(3, 1))
+        check(r(), r())
+        check(r(1003), moth.tensor(0.5, {dtype = moth[dtype]}))
+        check(r(0, 4), r(4))
+        check(wide:transpose(1, 3), r(9))
+        check(wide:permute(2, 3, 1), r(10, 11, 9))
+        check(r(1001)[{{2, 1001}}], r(1000))
+        check(wide[{{}, {1, 10, 3}, {2, 11, 2}}], r(9, 4, 5))
+        check(r(4000), r(1))
+        check(r(1, 4000):expand(3, 4000), r(3, 1))
+      end
+    ]])
+    assert.equal("made=4 refused=0 left=0\nrc=0\n", text)
+  end)
+
+  it("computes integers, truths and conversions as the CPU does", function()
+    assert.equal("made=6 refused=0 left=0\nrc=0\n", made({}, [[
+      local function both(inputs, ...)
+        local there = {}
+        for i, x in ipairs(inputs) do there[i] = x:cuda() end
+        local more = {...}
+        local function copy(t) local to = {} for i, v in ipairs(t) do to[i] = v end return to end
+        local a = {run(there, more[1], copy(more[2]), more[3], more[4])}
+        local b = {run(inputs, more[1], copy(more[2]), more[3], more[4])}
+        for i = 1, #b do same(a[i], b[i]) end
+      end
+      local function whole(dtype) return moth.randint(-100, 100, {50, 6}):to(moth[dtype]) end
+      for _, dtype in ipairs {"int64", "uint8"} do
+        both({whole(dtype), whole(dtype)}, {{3, "mul", 0, 1}, {4, "bitwise_xor", 3, 0},
+          {2, "maximum", 4, 1}}, {"", "", ""}, 1)
+      end
+      local mask = moth.randn(50, 6):gt(0)
+      both({mask, mask:logical_not():t():contiguous():t()}, {{3, "logical_or", 0, 1},
+        {2, "bitwise_xor", 3, 0}}, {"", ""}, 1)
+      local x = moth.randn(50, 6) * 300
+      both({x, mask}, {{2, "convert", 0}, {3, "convert", 0}, {4, "convert", 1},
+        {5, "where float32", 1, 4, 0}}, {"uint8", "int16", "float32", "float32"}, 4)
+      both({moth.tensor {1e30, -1e30, 0 / 0, 254.9, -1.5}}, {{1, "convert", 0}, {2, "convert", 0},
+        {3, "convert", 0}}, {"uint8", "int64", "bool"}, 3)
+      both({x:half(), x}, {{3, "mul float32", 0, 1}, {2, "add float16", 3, 0}},
+        {"float16", "float32"}, 1)
+    ]]))
+  end)
+
+  it("holds up to eight inputs and four results, in place too", function()
+    assert.equal("made=1 refused=0 left=0\nrc=0\n", made({}, [[
+      local x = {}
+      for i = 1, 8 do x[i] = moth.randn({6, 50}, {device = "cuda"}) end
+      local program, wanted = {{12, "add", 0, 1}}, x[1] + x[2]
+      for i = 2, 6 do
+        program[i], wanted = {11 + i, i % 2 == 0 and "mul" or "add", 10 + i, i},
+          i % 2 == 0 and wanted * x[i + 1] or wanted + x[i + 1]
+      end
+      program[7] = {8, "sub", 17, 7}
+      for i = 9, 11 do program[i - 1] = {i, "neg", i - 1} end
+      local to = {run(x, program, {"", "", "", "", "", "", "", "", "", ""}, 4)}
+      wanted = wanted - x[8]
+      for i = 1, 4 do same(to[i], i % 2 == 1 and wanted or -wanted) end
+    ]]))
+  end)
+
+  it("is compiled once for all numbers and shapes", function()
+    assert.equal("made=1 refused=0 left=0\nrc=0\n", made({}, [[
+      for i = 1, 5 do
+        local x = moth.randn({i, 3}, {device = "cuda"})
+        same(run({x}, {{1, "more", 0, 0}}, {""}, 1, {i, 0, 0}), moth.add(x, x, {alpha = i}))
+      end
+    ]]))
+  end)
+
+  it("says what is missing, or wrong, and what works without", function()
+    local ask = [[
+      local x = moth.ones({3}, {device = "cuda"})
+      for _ = 1, 2 do
+        local ok, text = pcall(run, {x}, {{1, "add", 0, 0}}, {""})
+        print(ok, moth.errcode(), text)
+      end
+      assert(run({x:narrow(1, 1, 0)}, {{1, "add", 0, 0}}, {""}):numel() == 0)
+      print((x + x):tolist()[1])
+    ]]
+    local text = library.with("MOTH_NVRTC", "none", {}, begin .. ask)
+    assert.truthy(text:find("false\tE_UNSUPPORTED\t[^\n]*fused: its kernel is made at run time by "
+      .. "NVRTC %(libnvrtc.so of CUDA 12 or 13%), which was not found; single ops work without it"),
+      text)
+    assert.truthy(text:find("2\nrc=0\n$"), text)
+    text = made({ NVRTC_REFUSES = "1" }, ask)
+    assert.truthy(text:find("NVRTC does not compile what was made for it: moth.cu(1): error: this "
+      .. "is not to my taste", 1, true), text)
+    assert.truthy(text:find("2\nmade=0 refused=1 left=0\nrc=0\n$"), text) -- once for both calls
+    text = made({ NVRTC_OLDEST = "100" }, ask)
+    assert.truthy(text:find("this NVRTC compiles for newer GPUs alone", 1, true), text)
+    assert.equal("made=1 refused=0 left=0\nrc=0\n", made({ NVRTC_OLDEST = "80" }, -- as PTX
+      [[run({moth.ones({3}, {device = "cuda"})}, {{1, "add", 0, 0}}, {""})]]))
+  end)
+
+  it("is told by moth doctor", function()
+    local ask = [[
+      local ffi = require "ffi"
+      local room = ffi.new "char[4096]"
+      local lib = require "moth.lib"
+      lib.C.moth_device_report(lib.ctx, room, 4096)
+      print(ffi.string(room):match "NVRTC\t([^\n]*)")
+    ]]
+    assert.equal("13.7 (" .. path .. ")\nrc=0\n", made({}, ask))
+    assert.equal("not found: elementwise ops run one by one, none are joined\nrc=0\n",
+      library.with("MOTH_NVRTC", "none", {}, ask))
+  end)
+end)
