@@ -22,24 +22,34 @@ TARGET static void NAME(finish_row)(const block *b, int64_t r, REAL *s) {
       s[c] = (REAL)-INFINITY;
 }
 
-typedef REAL NAME(lanes) __attribute__((vector_size(64), aligned(sizeof(REAL)), may_alias));
+/* Sixteen f32, or eight f64, run along, in as many vectors as a register's size makes of them: GCC
+** would take longer ones apart, number by number where it compares. */
+typedef REAL NAME(lanes) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)),
+                                        may_alias));
 typedef __typeof__((NAME(lanes)){0} > (NAME(lanes)){0}) NAME(choice);
 #define LANES NAME(lanes)
-#define WIDE ((int)(sizeof(LANES) / sizeof(REAL)))
+#define EACH ((int)(sizeof(LANES) / sizeof(REAL)))
+#define VECTORS (64 / VECTOR_BYTES)
+#define WIDE (VECTORS * EACH)
+#define LARGER(a, b) \
+  ((LANES)((((a) > (b)) & (NAME(choice))(a)) | (~((a) > (b)) & (NAME(choice))(b))))
 
 /* GCC does not see that these loops can run in vectors: comparing and adding keep their order. */
 TARGET static REAL NAME(largest)(int64_t n, const REAL *x, REAL least) {
-  LANES m = least - (LANES){0};
+  LANES m[VECTORS];
   int64_t i = 0;
-  for (; i + WIDE <= n; i += WIDE) {
-    LANES v = *(const LANES *)(const void *)(x + i);
-    NAME(choice) above = v > m;
-    m = (LANES)((above & (NAME(choice))v) | (~above & (NAME(choice))m));
-  }
+  UNROLL for (int v = 0; v < VECTORS; v++) m[v] = least - (LANES){0};
+  for (; i + WIDE <= n; i += WIDE)
+    UNROLL for (int v = 0; v < VECTORS; v++) {
+      const LANES a = *(const LANES *)(const void *)(x + i + v * EACH);
+      m[v] = LARGER(a, m[v]);
+    }
   for (; i < n; i++) least = x[i] > least ? x[i] : least;
-  REAL part[WIDE];
-  *(LANES *)(void *)part = m;
-  UNROLL for (int half = WIDE / 2; half > 0; half /= 2)
+  UNROLL for (int half = VECTORS / 2; half > 0; half /= 2)
+    UNROLL for (int v = 0; v < half; v++) m[v] = LARGER(m[v + half], m[v]);
+  REAL part[EACH];
+  *(LANES *)(void *)part = m[0];
+  UNROLL for (int half = EACH / 2; half > 0; half /= 2)
     UNROLL for (int k = 0; k < half; k++)
       part[k] = part[k + half] > part[k] ? part[k + half] : part[k];
   return part[0] > least ? part[0] : least;
@@ -47,15 +57,19 @@ TARGET static REAL NAME(largest)(int64_t n, const REAL *x, REAL least) {
 
 /* x := exp(x - m), and the sum of that. */
 TARGET static REAL NAME(exp_sum)(int64_t n, REAL *x, REAL m) {
-  LANES all = {0};
+  LANES all[VECTORS] = {{0}};
   REAL sum = 0;
   int64_t i = 0;
   for (; i < n; i++) x[i] = MATH(exp)(x[i] - m);
-  for (i = 0; i + WIDE <= n; i += WIDE) all += *(const LANES *)(const void *)(x + i);
+  for (i = 0; i + WIDE <= n; i += WIDE)
+    UNROLL for (int v = 0; v < VECTORS; v++)
+      all[v] += *(const LANES *)(const void *)(x + i + v * EACH);
   for (; i < n; i++) sum += x[i];
-  REAL part[WIDE];
-  *(LANES *)(void *)part = all;
-  UNROLL for (int half = WIDE / 2; half > 0; half /= 2)
+  UNROLL for (int half = VECTORS / 2; half > 0; half /= 2)
+    UNROLL for (int v = 0; v < half; v++) all[v] += all[v + half];
+  REAL part[EACH];
+  *(LANES *)(void *)part = all[0];
+  UNROLL for (int half = EACH / 2; half > 0; half /= 2)
     UNROLL for (int k = 0; k < half; k++) part[k] += part[k + half];
   return sum + part[0];
 }
@@ -136,4 +150,7 @@ TARGET static void NAME(score_grad)(const block *b) {
 static const attention_level NAME(level) = {NAME(take_in), NAME(divide), NAME(weigh), NAME(dots),
                                             NAME(score_grad)};
 #undef LANES
+#undef EACH
+#undef VECTORS
 #undef WIDE
+#undef LARGER
