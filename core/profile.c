@@ -6,7 +6,7 @@
 ** another order than they began. Bytes are shared out in the same way.
 **
 ** Devices work behind the CPU. Two of their own events stand around each kernel, in the order of
-** its stream; their times are read when all is over.
+** its stream; their times are read when all is over, or when they are many and the first are.
 **
 ** Events are malloc's, so that a profile does not count itself.
 */
@@ -21,6 +21,7 @@
 #define CHUNK 1024               /* events */
 #define MOST ((int64_t)1 << 26)  /* events */
 #define MOST_TENSORS 64          /* whose shapes an event has */
+#define MOST_SPANS 1024          /* that wait to be read, where the first of them are over */
 #define NONE (-1)
 
 typedef struct row {
@@ -48,7 +49,7 @@ typedef struct moth_profile {
   int64_t *sizes;
   int64_t nsizes, size_room;
   span *spans;
-  uint32_t nspans, span_room;
+  uint32_t nspans, span_room, nread; /* the first nread are, and their events are gone */
   uint32_t inside;         /* the span that has begun and not ended, counted from 1 */
   uint32_t first[MOTH_MAX_DEVICES + 1]; /* of each device, its first span, counted from 1 */
 } moth_profile;
@@ -106,7 +107,8 @@ uint64_t moth_profile_enter(moth_ctx *ctx, int kind, const char *name, bool host
 /* The number of an event of this profile that has not ended, or NONE. */
 static int64_t number_of(const moth_profile *p, uint64_t event) {
   const int64_t i = (int64_t)(event & UINT32_MAX) - 1;
-  return p && event >> 32 == p->serial && i >= 0 && row_at(p, i)->open ? i : NONE;
+  const bool ours = p && event >> 32 == p->serial && i >= 0 && i < p->n;
+  return ours && row_at(p, i)->open ? i : NONE;
 }
 
 /* Takes it out of the chain of those that have not ended. */
@@ -199,19 +201,55 @@ static int record(moth_ctx *ctx, const moth_stream_functions *f, void *event, in
   return stream < 0 ? stream : f->record(ctx, event, device, stream);
 }
 
+/* The time of a span, without those inside it, goes to its event. A device's clock is the CPU's
+** from its first span on. */
+static int read_span(moth_ctx *ctx, const moth_profile *p, const moth_backend *b, const span *s) {
+  const span *first = &p->spans[p->first[s->device] - 1];
+  moth_profile_event *e = &row_at(p, s->event)->e;
+  double ms = 0, begin = 0;
+  if (!s->ended) return MOTH_OK;
+  int status = b->streams->elapsed(ctx, s->start, s->end, &ms);
+  if (!status && s != first) status = b->streams->elapsed(ctx, first->start, s->start, &begin);
+  if (status) return status;
+  if (!e->device) e->device_begin = row_at(p, first->event)->e.begin + begin * 1e3;
+  e->device = s->device;
+  e->device_time += ms * 1e3;
+  e->device_self += ms * 1e3;
+  if (s->around) row_at(p, p->spans[s->around - 1].event)->e.device_self -= ms * 1e3;
+  return MOTH_OK;
+}
+
+static void drop_events(const moth_backend *b, span *s, bool keep_start) {
+  if (s->start && !keep_start) {
+    b->streams->drop_event(s->start);
+    s->start = NULL;
+  }
+  if (s->end) b->streams->drop_event(s->end);
+  s->end = NULL;
+}
+
+/* Where many spans are unread, reads the first of them, as far as their devices are done. */
+static void read_some(moth_ctx *ctx, moth_profile *p, const moth_backend *b) {
+  while (p->nspans - p->nread >= MOST_SPANS) {
+    span *s = &p->spans[p->nread];
+    if (!s->ended || b->streams->query_event(ctx, s->end) != 1 || read_span(ctx, p, b, s)) return;
+    drop_events(b, s, ++p->nread == p->first[s->device]);
+  }
+}
+
 uint32_t moth_profile_device_begin(moth_ctx *ctx, int device) {
   moth_profile *p = ctx->profile;
   if (!(p->flags & MOTH_PROFILE_DEVICES) || p->dropped || p->top == NONE) return 0;
   const moth_backend *b = moth_backend_load(ctx);
   span *s = b ? new_span(p) : NULL;
   if (!s) return 0;
+  read_some(ctx, p, b);
   *s = (span){.event = p->top, .around = p->inside, .device = (uint8_t)device};
   int status = b->streams->take_event(ctx, true, &s->start);
   if (!status) status = b->streams->take_event(ctx, true, &s->end);
   if (!status) status = record(ctx, b->streams, s->start, device);
   if (status) {
-    if (s->start) b->streams->drop_event(s->start);
-    if (s->end) b->streams->drop_event(s->end);
+    drop_events(b, s, false);
     return 0;
   }
   p->inside = ++p->nspans;
@@ -237,33 +275,13 @@ static int wait_for_devices(moth_ctx *ctx, const moth_profile *p, const moth_bac
   return first;
 }
 
-/* The time of a span, without those inside it, goes to its event. A device's clock is the CPU's
-** from its first span on. */
-static int read_span(moth_ctx *ctx, const moth_profile *p, const moth_backend *b, const span *s) {
-  const span *first = &p->spans[p->first[s->device] - 1];
-  moth_profile_event *e = &row_at(p, s->event)->e;
-  double ms = 0, begin = 0;
-  if (!s->ended) return MOTH_OK;
-  int status = b->streams->elapsed(ctx, s->start, s->end, &ms);
-  if (!status && s != first) status = b->streams->elapsed(ctx, first->start, s->start, &begin);
-  if (status) return status;
-  if (!e->device) e->device_begin = row_at(p, first->event)->e.begin + begin * 1e3;
-  e->device = s->device;
-  e->device_time += ms * 1e3;
-  e->device_self += ms * 1e3;
-  if (s->around) row_at(p, p->spans[s->around - 1].event)->e.device_self -= ms * 1e3;
-  return MOTH_OK;
-}
-
 static int read_spans(moth_ctx *ctx, const moth_profile *p) {
   const moth_backend *b = p->nspans ? moth_backend_load(ctx) : NULL;
   if (!b) return MOTH_OK;
   int status = wait_for_devices(ctx, p, b);
-  for (uint32_t i = 0; !status && i < p->nspans; i++) status = read_span(ctx, p, b, &p->spans[i]);
-  for (uint32_t i = 0; i < p->nspans; i++) {
-    b->streams->drop_event(p->spans[i].start);
-    b->streams->drop_event(p->spans[i].end);
-  }
+  for (uint32_t i = p->nread; !status && i < p->nspans; i++)
+    status = read_span(ctx, p, b, &p->spans[i]);
+  for (uint32_t i = 0; i < p->nspans; i++) drop_events(b, &p->spans[i], false);
   return status;
 }
 

@@ -84,9 +84,10 @@ describe("a profile of work on a GPU", function()
     local function trained(look)
       local step, net = training()
       local captured = moth.cuda.graph(step)
-      for _ = 1, 3 do captured() end
       local prof
+      local function first() for _ = 1, 3 do captured() end end
       local function more() for _ = 1, 4 do captured() end end
+      if look then profile(first) else first() end
       if look then prof = profile(more) else more() end
       return bits.state_of(net), prof, tostring(captured)
     end
@@ -121,6 +122,46 @@ describe("a profile of work on a GPU", function()
     local there = profile {step, activities = {"cuda"}}
     assert.falsy(tostring(there):find("CPU total", 1, true))
     assert.truthy(tostring(there):find("CUDA total", 1, true))
+  end)
+
+  it("waits for none of it before the end, where a stand-in puts off what it may", function()
+    local s = moth.cuda.Stream()
+    local x = moth.ones(8, {device = "cuda"})
+    moth.cuda.synchronize()
+    local waits
+    local prof = profile(function()
+      moth.cuda.stream(s, function() for _ = 1, 5 do x:exp() end end)
+      waits = s:query()
+    end)
+    if cuda.name:find("emulated", 1, true) then assert.is_false(waits) end
+    assert.is_true(s:query())
+    assert.is_true(rows_of(prof).exp.self_device_time_total > 0)
+  end)
+
+  it("reads the times of many ops on its way, as far as they are done", function()
+    local x = moth.ones(1, {device = "cuda"})
+    local prof = profile(function()
+      moth.scope(function()
+        for _ = 1, 5 do
+          for _ = 1, 240 do x:exp() end
+          moth.cuda.synchronize()
+        end
+      end)
+    end)
+    local n = 0
+    for _, e in ipairs(prof:events()) do
+      if e.self_device_time_total > 0 then n = n + 1 end
+    end
+    assert.equal(1200, n)
+  end)
+
+  it("tells of late errors when it ends, and has ended", function()
+    local x, at = moth.ones(3, {device = "cuda"}), moth.tensor {4LL}:cuda() - 0
+    assert.has_error_like(function()
+      profile(function() x:index_select(1, at + 1) end)
+    end, "'index_select', which ran before on the GPU, met position 5 of 3")
+    moth.cuda.synchronize()
+    assert.is_true(rows_of(profile(function() x:exp() end)).exp.self_device_time_total > 0)
   end)
 
   it("follows the current stream, and notes bytes there", function()

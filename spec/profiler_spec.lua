@@ -296,6 +296,8 @@ describe("what goes wrong in a profile", function()
     assert.has_error_like(function() profile{activities = {"gpu"}} end, '"cpu" and "cuda"')
     assert.has_error_like(function() profile{max_events = 0} end, "from 1 on is needed, got 0")
     assert.has_error_like(function() record_function(1, print) end, "bad argument 'name'")
+    assert.equal(4, record_function({"a", function() return 4 end}))
+    assert.has_error_like(function() return moth.profiler.profil end, "did you mean 'profile'")
     assert.has_error_like(function() record_function("a") end, "bad argument 'f'")
     local prof = profile(function() end)
     assert.has_error_like(function() prof:key_averages{group_by = "line"} end, "with_stack = true")
@@ -304,7 +306,7 @@ describe("what goes wrong in a profile", function()
     assert.has_error_like(function() prof:key_averages(true) end, "record_shapes = true")
     assert.has_error_like(function() prof:key_averages():table{sort_by = "cpu_tim_total"} end,
       "did you mean 'cpu_time_total'")
-    assert.has_error_like(function() prof.events() end, "prof:events()")
+    assert.has_error_like(function() prof.events() end, "prof:events")
   end)
 end)
 
@@ -373,6 +375,36 @@ describe("ranges of a profile", function()
       left()
       local _ = x + 1
     end)
+  end)
+end)
+
+describe("a context", function()
+  it("may end while it is profiled, and before its profile is taken", function()
+    local C = lib.C
+    for _, stopped in ipairs {false, true} do
+      local ctx = C.moth_open()
+      assert.equal(0, C.moth_profile_start(ctx, C.MOTH_PROFILE_SHAPES, 5))
+      assert.equal(C.MOTH_E_STATE, C.moth_profile_start(ctx, 0, 5))
+      local shape, y = lib.int64s(1), lib.handles(1)
+      local slots = lib.slots(8)
+      shape[0] = 3
+      slots[0].pointer, slots[1].integer = shape, 1
+      local range = C.moth_profile_begin(ctx, C.MOTH_EVENT_RANGE, 1, 0)
+      local zeros = C.moth_op_find("zeros")
+      for _ = 1, 9 do
+        assert.is_true(C.moth_call(ctx, zeros, slots, 2, 1, y, 1) >= 0)
+      end
+      C.moth_profile_end(ctx, range)
+      C.moth_profile_end(ctx, range)
+      C.moth_profile_end(ctx, range + 1)
+      C.moth_profile_end(ctx, -1)
+      if stopped then
+        assert.equal(0, C.moth_profile_stop(ctx, nil))
+        assert.equal(C.MOTH_E_STATE, C.moth_profile_stop(ctx, nil))
+      end
+      C.moth_close(ctx)
+      assert.equal(C.MOTH_E_STATE, C.moth_profile_stop(ctx, nil))
+    end
   end)
 end)
 

@@ -15,6 +15,7 @@ local define = require "moth.define"
 local errors = require "moth.error"
 local ffi = require "ffi"
 local kinds = require "moth.kinds"
+local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
@@ -187,8 +188,8 @@ end
 -- GPUs are not waited for on the way: their own clocks tell when each op's kernels began and ended,
 -- which are read when the profile ends. Of a short op they tell the time of its launch, too.
 --
--- Noting an op takes about 0.1 us; with_stack takes some us, and LuaJIT does not compile what
--- calls ops meanwhile.
+-- Noting an op takes two looks at the clock, some 0.1 us; with_stack takes 10 us, and LuaJIT does
+-- not compile what calls ops meanwhile.
 -- @param fn              what is profiled; what it returns is dropped
 -- @param activities      a list of "cpu" and "cuda" (default: both, where there is a GPU)
 -- @param record_shapes   note the shapes of each op's tensors? (default false)
@@ -279,8 +280,8 @@ local parse_averages = define.signature("key_averages", {
 -- self_cpu_memory_usage, the same with `device` for `cpu`, input_shapes and line. Times are
 -- microseconds. `:table()` gives it as text.
 --
--- A row of a module or of a line holds all that ran in it, and `X backward` the gradients of its
--- ops.
+-- A row of a module or of a line holds all that ran in it; `X backward` the gradients of its ops,
+-- and counts them.
 -- @param group_by_input_shape  a row for each op and shapes of its tensors? (wants record_shapes)
 -- @param group_by_stack_n      above 0: a row for each op and line of Lua (wants with_stack)
 -- @param group_by              "op", "module" (wants with_modules) or "line" (wants with_stack)
@@ -329,4 +330,7 @@ end
 
 class.guard(Profile, "prof")
 
-return M
+--- What PyTorch calls the activities.
+M.ProfilerActivity = { CPU = "cpu", CUDA = "cuda" }
+
+return (lazy.namespace("moth.profiler", M, {}, { hint = lazy.HELP }))
