@@ -3,27 +3,24 @@
 
 local bind = require "moth.bind"
 local class = require "moth.class"
-local define = require "moth.define"
 local errors = require "moth.error"
 local bundle = require "moth.optim.bundle"
-local Optimizer = require "moth.optim.optimizer"
+local rule = require "moth.optim.rule"
 
 local adam = {}
 
---- The arguments that the whole family begins with.
+--- The options that the whole family begins with.
 function adam.rows(lr, weight_decay)
   return {
-    {"params", "params", "tensors, or groups of them with options"},
-    {"float", "lr", "learning rate", default = lr},
+    rule.lr(lr),
     {"any", "betas", "{b1, b2}: shares of the running means that are kept; {0.9, 0.999}",
-      optional = true},
-    {"float", "eps", "keeps the division from 0", default = 1e-8},
-    {"float", "weight_decay", weight_decay > 0 and "share by which the parameter shrinks"
-      or "share of the parameter added to its gradient", default = weight_decay},
+      optional = true, first = {0.9, 0.999}},
+    rule.eps(1e-8),
+    weight_decay == 0 and rule.WEIGHT_DECAY or {"float", "weight_decay",
+      "share by which the parameter shrinks", default = weight_decay},
   }
 end
 
-adam.MAXIMIZE = {"bool", "maximize", "climb instead of descend", default = false}
 adam.DECOUPLED = {"bool", "decoupled_weight_decay", "does the decay shrink the parameter itself?",
   default = false}
 
@@ -44,38 +41,15 @@ end
 
 local AMSGRAD = {"bool", "amsgrad", "divide by the greatest mean square so far?", default = false}
 
-local function signature(name, weight_decay, ...)
+local function rows_of(weight_decay, ...)
   local rows = adam.rows(1e-3, weight_decay)
-  rows[#rows + 1] = AMSGRAD
-  rows[#rows + 1] = adam.MAXIMIZE
-  rows[#rows + 1] = ...
-  return define.signature(name, rows)
+  for _, row in ipairs {AMSGRAD, rule.MAXIMIZE, ...} do rows[#rows + 1] = row end
+  return rows
 end
 
 --- Adam (Kingma and Ba, 2015).
 -- `optim.Adam(net:parameters(), {lr = 1e-3, betas = {0.9, 0.999}})`
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            learning rate (default 1e-3)
--- @param betas         shares of the running means that are kept (default {0.9, 0.999})
--- @param eps           keeps the division from 0 (default 1e-8)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param amsgrad       divide by the greatest mean square so far (Reddi et al., 2018)? (false)
--- @param maximize      climb instead of descend (default false)
--- @param decoupled_weight_decay  let the decay shrink the parameter itself, as AdamW (false)
-local Adam = class("Adam", Optimizer)
-Adam.keeps_own_state = true
-Adam.signature = signature("Adam", 0, adam.DECOUPLED)
-
-local function init(self, params, lr, betas, eps, weight_decay, amsgrad, maximize, decoupled)
-  Optimizer.init(self, params, {
-    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
-    amsgrad = amsgrad, maximize = maximize, decoupled_weight_decay = decoupled,
-  })
-end
-
-function Adam:init(...)
-  init(self, ...)
-end
+local Adam = rule.new("Adam", rows_of(0, adam.DECOUPLED))
 
 Adam.check = adam.check
 
@@ -118,10 +92,10 @@ end
 -- parameter itself. The other arguments are Adam's.
 local AdamW = class("AdamW", Adam)
 AdamW.keeps_own_state = true
-AdamW.signature = signature("AdamW", 0.01)
+AdamW.signature = rule.signature("AdamW", rows_of(0.01))
 
 function AdamW:init(params, lr, betas, eps, weight_decay, amsgrad, maximize)
-  init(self, params, lr, betas, eps, weight_decay, amsgrad, maximize, true)
+  Adam.init(self, params, lr, betas, eps, weight_decay, amsgrad, maximize, true)
 end
 
 function AdamW:check(group)

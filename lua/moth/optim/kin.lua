@@ -1,21 +1,11 @@
 --- kin.lua -- optim.NAdam, optim.RAdam and optim.Adamax: kin of Adam.
 
 local bind = require "moth.bind"
-local class = require "moth.class"
-local define = require "moth.define"
 local adam = require "moth.optim.adam"
 local bundle = require "moth.optim.bundle"
-local Optimizer = require "moth.optim.optimizer"
+local rule = require "moth.optim.rule"
 
 local kin = {}
-
-local function new(name, rows)
-  local made = class(name, Optimizer)
-  made.keeps_own_state = true
-  made.signature = define.signature(name, rows)
-  kin[name] = made
-  return made
-end
 
 local MEANS = {"exp_avg", "exp_avg_sq"}
 
@@ -24,25 +14,11 @@ local MEANS = {"exp_avg", "exp_avg_sq"}
 local rows = adam.rows(2e-3, 0)
 rows[#rows + 1] = {"float", "momentum_decay", "how fast the look ahead grows", default = 4e-3}
 rows[#rows + 1] = adam.DECOUPLED
-rows[#rows + 1] = adam.MAXIMIZE
+rows[#rows + 1] = rule.MAXIMIZE
 
 --- NAdam (Dozat, 2016): Adam with Nesterov's momentum.
--- @param params          list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr              learning rate (default 2e-3)
--- @param betas           shares of the running means that are kept (default {0.9, 0.999})
--- @param eps             keeps the division from 0 (default 1e-8)
--- @param weight_decay    share of the parameter added to its gradient (default 0)
--- @param momentum_decay  how fast the look ahead grows (default 4e-3)
--- @param decoupled_weight_decay  let the decay shrink the parameter itself (default false)
--- @param maximize        climb instead of descend (default false)
-local NAdam = new("NAdam", rows)
-
-function NAdam:init(params, lr, betas, eps, weight_decay, momentum_decay, decoupled, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
-    momentum_decay = momentum_decay, decoupled_weight_decay = decoupled, maximize = maximize,
-  })
-end
+local NAdam = rule.new("NAdam", rows)
+kin.NAdam = NAdam
 
 function NAdam:check(group)
   adam.check(self, group)
@@ -97,25 +73,11 @@ end
 
 rows = adam.rows(1e-3, 0)
 rows[#rows + 1] = adam.DECOUPLED
-rows[#rows + 1] = adam.MAXIMIZE
+rows[#rows + 1] = rule.MAXIMIZE
 
 --- RAdam (Liu et al., 2020): Adam that waits until its running means are worth trusting.
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            learning rate (default 1e-3)
--- @param betas         shares of the running means that are kept (default {0.9, 0.999})
--- @param eps           keeps the division from 0 (default 1e-8)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param decoupled_weight_decay  let the decay shrink the parameter itself (default false)
--- @param maximize      climb instead of descend (default false)
-local RAdam = new("RAdam", rows)
-
-function RAdam:init(params, lr, betas, eps, weight_decay, decoupled, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
-    decoupled_weight_decay = decoupled, maximize = maximize,
-  })
-end
-
+local RAdam = rule.new("RAdam", rows)
+kin.RAdam = RAdam
 RAdam.check = adam.check
 
 function RAdam:update(group)
@@ -131,24 +93,11 @@ end
 -- ---- Adamax ----
 
 rows = adam.rows(2e-3, 0)
-rows[#rows + 1] = adam.MAXIMIZE
+rows[#rows + 1] = rule.MAXIMIZE
 
 --- Adamax (Kingma and Ba, 2015): Adam by the largest gradient instead of the mean square.
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            learning rate (default 2e-3)
--- @param betas         shares of the running values that are kept (default {0.9, 0.999})
--- @param eps           keeps the division from 0 (default 1e-8)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param maximize      climb instead of descend (default false)
-local Adamax = new("Adamax", rows)
-
-function Adamax:init(params, lr, betas, eps, weight_decay, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, betas = betas or {0.9, 0.999}, eps = eps, weight_decay = weight_decay,
-    maximize = maximize,
-  })
-end
-
+local Adamax = rule.new("Adamax", rows)
+kin.Adamax = Adamax
 Adamax.check = adam.check
 
 local LARGEST = {"exp_avg", "exp_inf"}

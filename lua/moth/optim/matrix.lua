@@ -2,25 +2,14 @@
 -- of several ops. Numbers that change from step to step are tensors of one element, so that a step
 -- can be captured.
 
-local class = require "moth.class"
-local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local bundle = require "moth.optim.bundle"
 local Optimizer = require "moth.optim.optimizer"
+local rule = require "moth.optim.rule"
 local scope = require "moth.scope"
 
 local matrix = {}
-
-local PARAMS = {"params", "params", "tensors, or groups of them with options"}
-
-local function new(name, rows)
-  local made = class(name, Optimizer)
-  made.keeps_own_state = true
-  made.signature = define.signature(name, rows)
-  matrix[name] = made
-  return made
-end
 
 -- Whether a group's options are what they were when a step was recorded.
 local function same_options(group, names, were)
@@ -51,29 +40,17 @@ end
 
 --- Adafactor (Shazeer and Stern, 2018): as Adam without the running mean, and of the squares of a
 -- matrix only the means of its rows and columns are kept.
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            the largest relative step, and factor of the weight decay (default 1e-2)
--- @param beta2_decay   power of the step that the new square weighs (default -0.8)
--- @param eps           {least size of a divisor, none: the spacing of floats at 1; least size of a
---                      parameter that steps are measured by} (default {moth.none, 1e-3})
--- @param d             from which size on steps are clipped (default 1)
--- @param weight_decay  share by which the parameter shrinks (default 0)
--- @param maximize      climb instead of descend (default false)
-local Adafactor = new("Adafactor", {
-  PARAMS, {"float", "lr", "the largest relative step", default = 1e-2},
+local Adafactor = rule.new("Adafactor", {
+  {"float", "lr", "the largest relative step, and factor of the weight decay", default = 1e-2},
   {"float", "beta2_decay", "power of the step that the new square weighs", default = -0.8},
-  {"any", "eps", "{least divisor, least size of a parameter}; {none, 1e-3}", optional = true},
+  {"any", "eps", "{least size of a divisor, none: the spacing of floats at 1; least size of a "
+    .. "parameter that steps are measured by}; {none, 1e-3}", optional = true,
+    first = {lib.none, 1e-3}},
   {"float", "d", "from which size on steps are clipped", default = 1},
   {"float", "weight_decay", "share by which the parameter shrinks", default = 0},
-  {"bool", "maximize", "climb instead of descend", default = false},
+  rule.MAXIMIZE,
 })
-
-function Adafactor:init(params, lr, beta2_decay, eps, d, weight_decay, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, beta2_decay = beta2_decay, eps = eps or {lib.none, 1e-3}, d = d,
-    weight_decay = weight_decay, maximize = maximize,
-  })
-end
+matrix.Adafactor = Adafactor
 
 function Adafactor:check(group)
   self:range(group, "lr", 0)
@@ -199,37 +176,20 @@ end
 --- Muon (Jordan et al., 2024), for the matrices between a network's layers: steps whose singular
 -- values are all near 1. Give the other parameters to AdamW. The iteration that makes them so runs
 -- in bfloat16, as PyTorch's does, whatever the parameters are.
--- @param params           list of matrices, or of groups {params = list, lr = ..., ...}
--- @param lr               learning rate (default 1e-3)
--- @param weight_decay     share by which the parameter shrinks (default 0.1)
--- @param momentum         share of the running gradient that is kept (default 0.95)
--- @param nesterov         look ahead along the running gradient (default true)
--- @param ns_coefficients  of the polynomial that brings singular values near 1
---                         (default {3.4445, -4.775, 2.0315})
--- @param eps              least norm of a step before that (default 1e-7)
--- @param ns_steps         how often that polynomial is applied (default 5)
--- @param adjust_lr_fn     what the rate depends on beside: "original" (and none):
---                         sqrt(max(1, rows / columns)); "match_rms_adamw": 0.2 sqrt(max(rows,
---                         columns)); "spectral_unclamped": sqrt(rows / columns)
-local Muon = new("Muon", {
-  PARAMS, {"float", "lr", "learning rate", default = 1e-3},
+local Muon = rule.new("Muon", {
+  rule.lr(1e-3),
   {"float", "weight_decay", "share by which the parameter shrinks", default = 0.1},
   {"float", "momentum", "share of the running gradient that is kept", default = 0.95},
   {"bool", "nesterov", "look ahead along the running gradient", default = true},
-  {"any", "ns_coefficients", "of the polynomial; {3.4445, -4.775, 2.0315}", optional = true},
+  {"any", "ns_coefficients", "of the polynomial that brings singular values near 1; "
+    .. "{3.4445, -4.775, 2.0315}", optional = true, first = {3.4445, -4.775, 2.0315}},
   {"float", "eps", "least norm of a step before it is made orthogonal", default = 1e-7},
   {"int", "ns_steps", "how often the polynomial is applied", default = 5},
-  {"any", "adjust_lr_fn", "'original', 'match_rms_adamw' or 'spectral_unclamped'",
-    optional = true},
+  {"any", "adjust_lr_fn", "what the rate depends on beside: 'original' (and none): sqrt(max(1, "
+    .. "rows / columns)), 'match_rms_adamw': 0.2 sqrt(max(rows, columns)), 'spectral_unclamped': "
+    .. "sqrt(rows / columns)", optional = true, first = lib.none},
 })
-
-function Muon:init(params, lr, weight_decay, momentum, nesterov, coefficients, eps, steps, adjust)
-  Optimizer.init(self, params, {
-    lr = lr, weight_decay = weight_decay, momentum = momentum, nesterov = nesterov,
-    ns_coefficients = coefficients or {3.4445, -4.775, 2.0315}, eps = eps, ns_steps = steps,
-    adjust_lr_fn = adjust == nil and lib.none or adjust,
-  })
-end
+matrix.Muon = Muon
 
 local ADJUST = {
   original = function(rows, columns) return math.sqrt(math.max(1, rows / columns)) end,

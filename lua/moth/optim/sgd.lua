@@ -2,41 +2,21 @@
 -- step and group.
 
 local bind = require "moth.bind"
-local class = require "moth.class"
-local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local bundle = require "moth.optim.bundle"
-local Optimizer = require "moth.optim.optimizer"
+local rule = require "moth.optim.rule"
 
 --- Stochastic gradient descent.
 -- `optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})`
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            learning rate (default 1e-3)
--- @param momentum      share of the running gradient that is kept (default 0)
--- @param dampening     share of the new gradient left out of the running one (default 0)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param nesterov      look ahead along the running gradient (default false)
--- @param maximize      climb instead of descend (default false)
-local SGD = class("SGD", Optimizer)
-SGD.keeps_own_state = true
-
-SGD.signature = define.signature("SGD", {
-  {"params", "params", "tensors, or groups of them with options"},
-  {"float", "lr", "learning rate", default = 1e-3},
+local SGD = rule.new("SGD", {
+  rule.lr(1e-3),
   {"float", "momentum", "share of the running gradient that is kept", default = 0},
   {"float", "dampening", "share of the new gradient left out of it", default = 0},
-  {"float", "weight_decay", "share of the parameter added to its gradient", default = 0},
+  rule.WEIGHT_DECAY,
   {"bool", "nesterov", "look ahead along the running gradient", default = false},
-  {"bool", "maximize", "climb instead of descend", default = false},
+  rule.MAXIMIZE,
 })
-
-function SGD:init(params, lr, momentum, dampening, weight_decay, nesterov, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, momentum = momentum, dampening = dampening, weight_decay = weight_decay,
-    nesterov = nesterov, maximize = maximize,
-  })
-end
 
 function SGD:check(group)
   self:range(group, "lr", 0)

@@ -2,34 +2,12 @@
 -- gradients had so far.
 
 local bind = require "moth.bind"
-local class = require "moth.class"
-local define = require "moth.define"
 local lib = require "moth.lib"
 local bundle = require "moth.optim.bundle"
 local Optimizer = require "moth.optim.optimizer"
+local rule = require "moth.optim.rule"
 
 local sized = {}
-
-local PARAMS = {"params", "params", "tensors, or groups of them with options"}
-local WEIGHT_DECAY = {"float", "weight_decay", "share of the parameter added to its gradient",
-  default = 0}
-local MAXIMIZE = {"bool", "maximize", "climb instead of descend", default = false}
-
-local function lr(default)
-  return {"float", "lr", "learning rate", default = default}
-end
-
-local function eps(default)
-  return {"float", "eps", "keeps the division from 0", default = default}
-end
-
-local function new(name, rows)
-  local made = class(name, Optimizer)
-  made.keeps_own_state = true
-  made.signature = define.signature(name, rows)
-  sized[name] = made
-  return made
-end
 
 local function check(self, group, ...)
   for _, name in ipairs {"lr", "eps", "weight_decay", ...} do self:range(group, name, 0) end
@@ -38,29 +16,15 @@ end
 -- ---- RMSprop ----
 
 --- RMSprop (Hinton, 2012), centered as by Graves (2013).
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            learning rate (default 1e-2)
--- @param alpha         share of the running mean of squares that is kept (default 0.99)
--- @param eps           keeps the division from 0 (default 1e-8)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param momentum      share of the running step that is kept (default 0)
--- @param centered      divide by the spread around the mean gradient? (default false)
--- @param maximize      climb instead of descend (default false)
-local RMSprop = new("RMSprop", {
-  PARAMS, lr(1e-2),
+local RMSprop = rule.new("RMSprop", {
+  rule.lr(1e-2),
   {"float", "alpha", "share of the running mean of squares that is kept", default = 0.99},
-  eps(1e-8), WEIGHT_DECAY,
+  rule.eps(1e-8), rule.WEIGHT_DECAY,
   {"float", "momentum", "share of the running step that is kept", default = 0},
   {"bool", "centered", "divide by the spread around the mean gradient?", default = false},
-  MAXIMIZE,
+  rule.MAXIMIZE,
 })
-
-function RMSprop:init(params, rate, alpha, least, weight_decay, momentum, centered, maximize)
-  Optimizer.init(self, params, {
-    lr = rate, alpha = alpha, eps = least, weight_decay = weight_decay, momentum = momentum,
-    centered = centered, maximize = maximize,
-  })
-end
+sized.RMSprop = RMSprop
 
 function RMSprop:check(group)
   check(self, group, "alpha", "momentum")
@@ -101,26 +65,13 @@ end
 -- ---- Adagrad ----
 
 --- Adagrad (Duchi et al., 2011).
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            learning rate (default 1e-2)
--- @param lr_decay      lowers the rate: lr / (1 + (step - 1) lr_decay) (default 0)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param initial_accumulator_value  what the sum of squares begins with (default 0)
--- @param eps           keeps the division from 0 (default 1e-10)
--- @param maximize      climb instead of descend (default false)
-local Adagrad = new("Adagrad", {
-  PARAMS, lr(1e-2), {"float", "lr_decay", "lowers the rate step by step", default = 0},
-  WEIGHT_DECAY,
+local Adagrad = rule.new("Adagrad", {
+  rule.lr(1e-2), {"float", "lr_decay", "lowers the rate step by step", default = 0},
+  rule.WEIGHT_DECAY,
   {"float", "initial_accumulator_value", "what the sum of squares begins with", default = 0},
-  eps(1e-10), MAXIMIZE,
+  rule.eps(1e-10), rule.MAXIMIZE,
 })
-
-function Adagrad:init(params, rate, lr_decay, weight_decay, initial, least, maximize)
-  Optimizer.init(self, params, {
-    lr = rate, lr_decay = lr_decay, weight_decay = weight_decay,
-    initial_accumulator_value = initial, eps = least, maximize = maximize,
-  })
-end
+sized.Adagrad = Adagrad
 
 function Adagrad:check(group)
   check(self, group, "lr_decay", "initial_accumulator_value")
@@ -157,22 +108,11 @@ end
 -- ---- Adadelta ----
 
 --- Adadelta (Zeiler, 2012).
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            factor of the step (default 1)
--- @param rho           share of the running means that is kept (default 0.9)
--- @param eps           keeps the division from 0 (default 1e-6)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param maximize      climb instead of descend (default false)
-local Adadelta = new("Adadelta", {
-  PARAMS, lr(1), {"float", "rho", "share of the running means that is kept", default = 0.9},
-  eps(1e-6), WEIGHT_DECAY, MAXIMIZE,
+local Adadelta = rule.new("Adadelta", {
+  rule.lr(1), {"float", "rho", "share of the running means that is kept", default = 0.9},
+  rule.eps(1e-6), rule.WEIGHT_DECAY, rule.MAXIMIZE,
 })
-
-function Adadelta:init(params, rate, rho, least, weight_decay, maximize)
-  Optimizer.init(self, params, {
-    lr = rate, rho = rho, eps = least, weight_decay = weight_decay, maximize = maximize,
-  })
-end
+sized.Adadelta = Adadelta
 
 function Adadelta:check(group)
   check(self, group)

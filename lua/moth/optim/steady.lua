@@ -2,47 +2,23 @@
 -- mean of its parameters.
 
 local bind = require "moth.bind"
-local class = require "moth.class"
-local define = require "moth.define"
 local errors = require "moth.error"
 local bundle = require "moth.optim.bundle"
-local Optimizer = require "moth.optim.optimizer"
+local rule = require "moth.optim.rule"
 
 local steady = {}
-
-local PARAMS = {"params", "params", "tensors, or groups of them with options"}
-local LR = {"float", "lr", "learning rate", default = 1e-2}
-local MAXIMIZE = {"bool", "maximize", "climb instead of descend", default = false}
-
-local function new(name, rows)
-  local made = class(name, Optimizer)
-  made.keeps_own_state = true
-  made.signature = define.signature(name, rows)
-  steady[name] = made
-  return made
-end
 
 -- ---- Rprop ----
 
 --- Rprop (Riedmiller and Braun, 1993): the gradient's sign alone, for gradients of the whole data.
--- @param params      list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr          size of the first step (default 1e-2)
--- @param etas        {less, more}: factors of an element's step where its gradient turned, and
---                    where it did not (default {0.5, 1.2})
--- @param step_sizes  {least, most}: bounds of the steps (default {1e-6, 50})
--- @param maximize    climb instead of descend (default false)
-local Rprop = new("Rprop", {
-  PARAMS, LR, {"any", "etas", "{less, more}: factors of the steps; {0.5, 1.2}", optional = true},
-  {"any", "step_sizes", "{least, most}: bounds of the steps; {1e-6, 50}", optional = true},
-  MAXIMIZE,
+local Rprop = rule.new("Rprop", {
+  rule.lr(1e-2), {"any", "etas", "{less, more}: factors of an element's step where its "
+    .. "gradient turned, and where it did not; {0.5, 1.2}", optional = true, first = {0.5, 1.2}},
+  {"any", "step_sizes", "{least, most}: bounds of the steps; {1e-6, 50}", optional = true,
+    first = {1e-6, 50}},
+  rule.MAXIMIZE,
 })
-
-function Rprop:init(params, lr, etas, step_sizes, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, etas = etas or {0.5, 1.2}, step_sizes = step_sizes or {1e-6, 50},
-    maximize = maximize,
-  })
-end
+steady.Rprop = Rprop
 
 local function two(value)
   local low, high = 0 / 0, 0 / 0
@@ -89,28 +65,15 @@ end
 
 --- ASGD (Polyak and Juditsky, 1992): descent whose rate falls; state[p].ax is the parameter's mean
 -- over the steps from t0 on.
--- @param params        list of tensors, or of groups {params = list, lr = ..., ...}
--- @param lr            learning rate of the first step (default 1e-2)
--- @param lambd         how fast the rate falls, and the parameter shrinks (default 1e-4)
--- @param alpha         power by which the rate falls (default 0.75)
--- @param t0            step from which on parameters are averaged (default 1e6)
--- @param weight_decay  share of the parameter added to its gradient (default 0)
--- @param maximize      climb instead of descend (default false)
-local ASGD = new("ASGD", {
-  PARAMS, LR, {"float", "lambd", "how fast the rate falls, and the parameter shrinks",
+local ASGD = rule.new("ASGD", {
+  rule.lr(1e-2), {"float", "lambd", "how fast the rate falls, and the parameter shrinks",
     default = 1e-4},
   {"float", "alpha", "power by which the rate falls", default = 0.75},
   {"float", "t0", "step from which on parameters are averaged", default = 1e6},
-  {"float", "weight_decay", "share of the parameter added to its gradient", default = 0},
-  MAXIMIZE,
+  rule.WEIGHT_DECAY,
+  rule.MAXIMIZE,
 })
-
-function ASGD:init(params, lr, lambd, alpha, t0, weight_decay, maximize)
-  Optimizer.init(self, params, {
-    lr = lr, lambd = lambd, alpha = alpha, t0 = t0, weight_decay = weight_decay,
-    maximize = maximize,
-  })
-end
+steady.ASGD = ASGD
 
 function ASGD:check(group)
   for _, name in ipairs {"lr", "lambd", "alpha", "weight_decay"} do self:range(group, name, 0) end
