@@ -120,9 +120,6 @@ activation.rrelu = define {
 }
 
 --- F.rrelu as a layer: slopes below 0 are drawn in training.
--- @param lower    the least slope (default 1/8)
--- @param upper    the greatest (default 1/3)
--- @param inplace  write the input itself? (default false)
 local RReLU = class("RReLU", Module)
 activation.RReLU = RReLU
 

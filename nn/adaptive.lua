@@ -18,18 +18,14 @@ local function moth() return require "moth" end
 -- come: the first `cutoffs[1]` have a place of their own in `head`, those up to the next cutoff are
 -- a cluster, and so on. A cluster's weights are those of `tail[i]`, through
 -- in_features / div_value ^ i features.
--- @param in_features  features of the input
--- @param n_classes    how many classes there are
--- @param cutoffs      the last class of the shortlist and of each cluster but the last, ascending
--- @param div_value    how much smaller each cluster's weights are (default 4)
--- @param head_bias    does the head have a bias? (default false)
 local Adaptive = class("AdaptiveLogSoftmaxWithLoss", Module)
 adaptive.AdaptiveLogSoftmaxWithLoss = Adaptive
 
 Adaptive.signature = define.signature("AdaptiveLogSoftmaxWithLoss", {
   {"int", "in_features", "features of the input"},
   {"int", "n_classes", "how many classes there are, sorted by how often they come"},
-  {"ints", "cutoffs", "the last class of the shortlist and of each cluster but the last"},
+  {"ints", "cutoffs", "the last class of the shortlist and of each cluster but the last, "
+    .. "ascending"},
   {"float", "div_value", "how much smaller each cluster's weights are", default = 4},
   {"bool", "head_bias", "does the head have a bias?", default = false},
   {"device", "device", "where the parameters live", optional = true},

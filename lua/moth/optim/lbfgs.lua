@@ -16,15 +16,6 @@ local search = require "moth.optim.linesearch"
 --- L-BFGS (Liu and Nocedal, 1989).
 -- `optimizer:step(function() optimizer:zero_grad(); local loss = f(); loss:backward(); return loss
 -- end)`
--- @param params            a list of tensors; there are no groups
--- @param lr                length of a step, or the first that is tried (default 1)
--- @param max_iter          iterations in a step (default 20)
--- @param max_eval          calls of the closure in a step (default 5/4 max_iter)
--- @param tolerance_grad    a step ends where no element of the gradient is larger (default 1e-7)
--- @param tolerance_change  and where parameters or loss change by no more (default 1e-9)
--- @param history_size      how many steps are remembered (default 100)
--- @param line_search_fn    "strong_wolfe", or none: always lr (default)
--- @param maximize          climb instead of descend (default false)
 local LBFGS = class("LBFGS", Optimizer)
 LBFGS.keeps_own_state = true
 

@@ -91,23 +91,19 @@ end
 
 --- A copy of a network, whose weights are means of what the network's were at each
 -- update_parameters (Izmailov et al., 2018; Polyak and Juditsky, 1992).
--- @param model         the network; it is copied
--- @param device        where the copy is to lie (default: where the network lies)
--- @param avg_fn        function(average, current, n) -> the new average of one tensor, after n
---                      updates; functions are not saved
--- @param multi_avg_fn  function(averages, currents, n) that writes the new averages; both are
---                      lists of tensors of one dtype and device (default: the mean of all)
--- @param use_buffers   average the buffers too? else they are those of the last update (false)
 local AveragedModel = class("AveragedModel", Module)
 swa.AveragedModel = AveragedModel
 
 AveragedModel.signature = define.signature("AveragedModel", {
   {"any", "model", "the network; it is copied"},
-  {"device", "device", "where the copy is to lie", optional = true},
-  {"any", "avg_fn", "function(average, current, n) -> the new average", optional = true},
-  {"any", "multi_avg_fn", "function(averages, currents, n) that writes new averages",
+  {"device", "device", "where the copy is to lie; where the network lies when absent",
     optional = true},
-  {"bool", "use_buffers", "average the buffers too?", default = false},
+  {"any", "avg_fn", "function(average, current, n) -> the new average of one tensor, after n "
+    .. "updates; functions are not saved", optional = true},
+  {"any", "multi_avg_fn", "function(averages, currents, n) that writes the new averages, both "
+    .. "lists of tensors of one dtype and device; the mean of all when absent", optional = true},
+  {"bool", "use_buffers", "average the buffers too? else they are those of the last update",
+    default = false},
 })
 
 local function check_function(name, fn)
@@ -287,11 +283,6 @@ swa.update_bn = define {
 -- ---- the rate ----
 
 --- From the rate that each group has to swa_lr in anneal_epochs epochs; there it stays.
--- @param optimizer        whose rates are set
--- @param swa_lr           the last rate: a number, or a list of one for each group
--- @param anneal_epochs    epochs that it takes (default 10)
--- @param anneal_strategy  "cos" or "linear"
--- @param last_epoch       the epoch to go on from (default -1: begin)
 local SWALR = class("SWALR", LRScheduler)
 swa.SWALR = SWALR
 SWALR.signature = define.signature("SWALR", {

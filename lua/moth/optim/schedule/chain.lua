@@ -50,15 +50,12 @@ end
 
 --- The first schedule until the first milestone, then the second from its epoch 0, and so on.
 -- `SequentialLR(optimizer, {warmup, decay}, {5})`
--- @param optimizer   whose rates are set
--- @param schedulers  a list of schedulers of that optimizer
--- @param milestones  the epochs at which the next one begins: one fewer than schedulers
--- @param last_epoch  the epoch to go on from (default -1: begin)
 local SequentialLR = class("SequentialLR", LRScheduler)
 chain.SequentialLR = SequentialLR
 SequentialLR.signature = define.signature("SequentialLR", {
-  LRScheduler.OPTIMIZER, {"any", "schedulers", "one after the other"},
-  {"any", "milestones", "the epochs at which the next one begins"}, LRScheduler.LAST_EPOCH,
+  LRScheduler.OPTIMIZER, {"any", "schedulers", "a list of the optimizer's schedulers"},
+  {"any", "milestones", "the epochs at which the next one begins: one fewer than schedulers"},
+  LRScheduler.LAST_EPOCH,
 })
 
 -- Takes back the step that each schedule took when it was made.
@@ -111,13 +108,11 @@ SequentialLR.state_dict, SequentialLR.load_state_dict = state_of, load_state
 -- ---- all at once ----
 
 --- A step of each of several schedules, one on top of the other.
--- @param schedulers  a list of schedulers of one optimizer
--- @param optimizer   that optimizer (default: the first one's)
 local ChainedScheduler = class("ChainedScheduler", LRScheduler)
 chain.ChainedScheduler = ChainedScheduler
 ChainedScheduler.signature = define.signature("ChainedScheduler", {
-  {"any", "schedulers", "all of them take each step"},
-  {"any", "optimizer", "whose rates are set", optional = true},
+  {"any", "schedulers", "a list of one optimizer's schedulers: all of them take each step"},
+  {"any", "optimizer", "that optimizer; the first one's when absent", optional = true},
 })
 
 function ChainedScheduler:init(schedulers, optimizer)

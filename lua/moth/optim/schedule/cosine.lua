@@ -10,10 +10,6 @@ local cosine = {}
 local cos, pi = math.cos, math.pi
 
 --- Follows half a cosine from the first rate to eta_min in T_max epochs, and up again.
--- @param optimizer   whose rates are set
--- @param T_max       epochs from top to bottom
--- @param eta_min     the lowest rate (default 0)
--- @param last_epoch  the epoch to go on from (default -1: begin)
 local CosineAnnealingLR = class("CosineAnnealingLR", LRScheduler)
 cosine.CosineAnnealingLR = CosineAnnealingLR
 CosineAnnealingLR.signature = define.signature("CosineAnnealingLR", {
@@ -52,11 +48,6 @@ end
 
 --- Half a cosine from the first rate to eta_min, begun anew after T_0 epochs, then after
 -- T_0 T_mult, T_0 T_mult^2 and so on.
--- @param optimizer   whose rates are set
--- @param T_0         epochs of the first cosine
--- @param T_mult      by what each cosine is longer than the one before (default 1)
--- @param eta_min     the lowest rate (default 0)
--- @param last_epoch  the epoch to go on from (default -1: begin)
 local Restarts = class("CosineAnnealingWarmRestarts", LRScheduler)
 cosine.CosineAnnealingWarmRestarts = Restarts
 Restarts.signature = define.signature("CosineAnnealingWarmRestarts", {

@@ -36,20 +36,6 @@ end
 -- ---- one cycle ----
 
 --- From max_lr / div_factor up to max_lr and down to far below, in total_steps steps.
--- @param optimizer         whose rates are set
--- @param max_lr            the highest rate: a number, or a list of one for each group
--- @param total_steps       how many steps there will be; or else
--- @param epochs            how many epochs, and
--- @param steps_per_epoch   how many steps each has
--- @param pct_start         share of the steps that go up (default 0.3)
--- @param anneal_strategy   "cos" or "linear"
--- @param cycle_momentum    move momentum (or the first beta) the other way? (default true)
--- @param base_momentum     at the highest rate (default 0.85); a number or a list
--- @param max_momentum      at the lowest (default 0.95)
--- @param div_factor        max_lr / the first rate (default 25)
--- @param final_div_factor  the first rate / the last (default 1e4)
--- @param three_phase       go down as far as up, then to the last rate? (default false)
--- @param last_epoch        the step to go on from (default -1: begin)
 local OneCycleLR = class("OneCycleLR", LRScheduler)
 cycle.OneCycleLR = OneCycleLR
 OneCycleLR.signature = define.signature("OneCycleLR", {
@@ -59,9 +45,11 @@ OneCycleLR.signature = define.signature("OneCycleLR", {
   {"int", "steps_per_epoch", "and the steps of each", optional = true},
   {"float", "pct_start", "share of the steps that go up", default = 0.3},
   {"enum", "anneal_strategy", "the curve", choices = {"cos", "linear"}},
-  {"bool", "cycle_momentum", "move the momentum the other way?", default = true},
-  {"any", "base_momentum", "at the highest rate", default = 0.85},
-  {"any", "max_momentum", "at the lowest", default = 0.95},
+  {"bool", "cycle_momentum", "move momentum (or the first beta) the other way?",
+    default = true},
+  {"any", "base_momentum", "at the highest rate; a number or one for each group",
+    default = 0.85},
+  {"any", "max_momentum", "at the lowest, the same", default = 0.95},
   {"float", "div_factor", "max_lr / the first rate", default = 25},
   {"float", "final_div_factor", "the first rate / the last", default = 1e4},
   {"bool", "three_phase", "down as far as up, then to the last rate?", default = false},
@@ -148,20 +136,6 @@ end
 -- ---- many cycles ----
 
 --- Between base_lr and max_lr, up in step_size_up steps and down in step_size_down.
--- @param optimizer       whose rates are set
--- @param base_lr         the lowest rate: a number, or a list of one for each group
--- @param max_lr          the highest, at full height
--- @param step_size_up    steps up (default 2000)
--- @param step_size_down  steps down (default: as many)
--- @param mode            "triangular", "triangular2" (each cycle half as high), "exp_range"
---                        (height gamma^steps)
--- @param gamma           of exp_range (default 1)
--- @param scale_fn        function(cycle or steps) -> height, instead of a mode; not saved
--- @param scale_mode      what scale_fn is given: "cycle" or "iterations"
--- @param cycle_momentum  move momentum (or the first beta) the other way? (default true)
--- @param base_momentum   at the highest rate (default 0.8); a number or a list
--- @param max_momentum    at the lowest (default 0.9)
--- @param last_epoch      the step to go on from (default -1: begin)
 local CyclicLR = class("CyclicLR", LRScheduler)
 cycle.CyclicLR = CyclicLR
 CyclicLR.signature = define.signature("CyclicLR", {
@@ -169,13 +143,17 @@ CyclicLR.signature = define.signature("CyclicLR", {
   {"any", "max_lr", "the highest rate; a number or one for each group"},
   {"int", "step_size_up", "steps up", default = 2000},
   {"int", "step_size_down", "steps down; as many when absent", optional = true},
-  {"enum", "mode", "the height of a cycle", choices = {"triangular", "triangular2", "exp_range"}},
+  {"enum", "mode", "the height of a cycle: 1, half that of the one before, or gamma ^ steps",
+    choices = {"triangular", "triangular2", "exp_range"}},
   {"float", "gamma", "of exp_range", default = 1},
-  {"function", "scale_fn", "gives the height, instead of a mode", optional = true},
+  {"function", "scale_fn", "function(cycle or steps) -> height, instead of a mode; not saved",
+    optional = true},
   {"enum", "scale_mode", "what scale_fn is given", choices = {"cycle", "iterations"}},
-  {"bool", "cycle_momentum", "move the momentum the other way?", default = true},
-  {"any", "base_momentum", "at the highest rate", default = 0.8},
-  {"any", "max_momentum", "at the lowest", default = 0.9},
+  {"bool", "cycle_momentum", "move momentum (or the first beta) the other way?",
+    default = true},
+  {"any", "base_momentum", "at the highest rate; a number or one for each group",
+    default = 0.8},
+  {"any", "max_momentum", "at the lowest, the same", default = 0.9},
   LRScheduler.LAST_EPOCH,
 })
 

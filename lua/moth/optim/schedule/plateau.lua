@@ -7,23 +7,15 @@ local lib = require "moth.lib"
 local LRScheduler = require "moth.optim.schedule.base"
 
 --- Times factor when the measure given to step() has not become better for `patience` epochs.
--- @param optimizer       whose rates are set
--- @param mode            "min": lower is better; "max": higher is
--- @param factor          below 1 (default 0.1)
--- @param patience        epochs without a better value that are borne (default 10)
--- @param threshold       what counts as better (default 1e-4)
--- @param threshold_mode  "rel": by that share of the best value; "abs": by that much
--- @param cooldown        epochs after a drop in which nothing counts (default 0)
--- @param min_lr          the lowest rate: a number, or a list of one for each group (default 0)
--- @param eps             a smaller change of a rate is not made (default 1e-8)
 local Plateau = class("ReduceLROnPlateau", LRScheduler)
 Plateau.signature = define.signature("ReduceLROnPlateau", {
   LRScheduler.OPTIMIZER,
   {"enum", "mode", "is lower better, or higher?", choices = {"min", "max"}},
-  {"float", "factor", "factor of a drop", default = 0.1},
+  {"float", "factor", "factor of a drop, below 1", default = 0.1},
   {"int", "patience", "epochs without a better value that are borne", default = 10},
   {"float", "threshold", "what counts as better", default = 1e-4},
-  {"enum", "threshold_mode", "relative or absolute?", choices = {"rel", "abs"}},
+  {"enum", "threshold_mode", "rel: by that share of the best value; abs: by that much",
+    choices = {"rel", "abs"}},
   {"int", "cooldown", "epochs after a drop in which nothing counts", default = 0},
   {"any", "min_lr", "the lowest rate; a number or one for each group", default = 0},
   {"float", "eps", "a smaller change is not made", default = 1e-8},
