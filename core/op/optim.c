@@ -112,7 +112,7 @@ static int step_lists(moth_ctx *ctx, const moth_step *s, const list *lists, int 
 /* A step of every parameter. lists: params, grads, then n - 2 lists of state, but for those in the
 ** set `without`. Without grads the parameters' own are used, which then need no handles. */
 static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, int n,
-                    uint32_t without) {
+                    int without) {
   const moth_tensors params = lists[0].of;
   int used = 2;
   if (status) return status;
