@@ -15,7 +15,7 @@ typedef struct job {
   const void *x, *dy;
   void *y;
   int64_t *at;
-  moth_grid_find *find; /* or NULL */
+  moth_grid_find *find;
 } job;
 
 #define LOOPS "grid_real.h"
@@ -47,8 +47,30 @@ int moth_grid_turn(moth_ctx *ctx, int dtype, const moth_gridded *s, const void *
   return moth_parallel(ctx, s->samples * runs, 1, cost * s->g.sides, BEST(turn), &j);
 }
 
+#define LIST(name, real)                                                       \
+  static void name(int64_t first, int64_t last, int lane, const void *arg) {   \
+    const job *j = arg;                                                        \
+    const moth_grid *g = &j->s->g;                                             \
+    const int count = moth_grid_count(g);                                      \
+    (void)lane;                                                                \
+    for (int64_t i = first; i < last; i++) {                                   \
+      const real *grid = (const real *)j->s->grid + i * g->sides;              \
+      int64_t at[MOTH_GRID_TAPS];                                              \
+      double where[3], w[MOTH_GRID_TAPS];                                      \
+      for (int k = 0; k < g->sides; k++) where[k] = (double)grid[k];           \
+      moth_grid_taps(g, where, at, w);                                         \
+      for (int k = 0; k < count; k++) {                                        \
+        if (j->y) ((real *)j->y)[i * count + k] = (real)w[k];                  \
+        else j->at[i * count + k] = at[k];                                     \
+      }                                                                        \
+    }                                                                          \
+  }
+LIST(list_f32, float)
+LIST(list_f64, double)
+
 int moth_grid_list(moth_ctx *ctx, int dtype, const moth_gridded *s, void *weight, int64_t *at) {
   const job j = {.s = s, .y = weight, .at = at};
   return moth_parallel(ctx, s->samples * s->points, 64,
-                       (double)moth_grid_count(&s->g) * TAP_COST, BEST(list), &j);
+                       (double)moth_grid_count(&s->g) * TAP_COST,
+                       dtype == MOTH_F32 ? list_f32 : list_f64, &j);
 }

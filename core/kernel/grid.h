@@ -13,8 +13,8 @@ typedef struct moth_gridded {
 } moth_gridded;
 
 /* Taps are found for a run of places at once: positions, -1 outside, and of each set (the values,
-** or their slopes along each side) weights of the dtype, [set][MOTH_GRID_TAPS][MOTH_GRID_RUN]. NULL
-** stands for places that are found one by one. */
+** or their slopes along each side) weights of the dtype, [set][MOTH_GRID_TAPS][MOTH_GRID_RUN]. What
+** stands behind the n-th place may be read, and is of no use. */
 enum { MOTH_GRID_RUN = 32 };
 typedef void moth_grid_find(const moth_grid *g, int64_t n, const void *grid, bool slopes,
                             int32_t (*at)[MOTH_GRID_RUN], void *weights);

@@ -1,6 +1,6 @@
-/* grid_find.c -- the taps of many places at once, in vectors: those in images, unless the border
-** reflects. All else goes place by place (grid_taps.h), and these are the same bits: so this file
-** is compiled without contraction.
+/* grid_find.c -- finding the taps of a run of places: in vectors if they are those of images,
+** unless the border reflects. All else goes place by place (grid_taps.h), and these are the same
+** bits: so this file is compiled without contraction.
 */
 #include <math.h>
 
@@ -9,12 +9,109 @@
 
 enum { RUN = MOTH_GRID_RUN };
 
+/* Place by place, with weights of their values alone, or of their slopes. */
+#define ONE_BY_ONE(name, real)                                                                \
+  static void name(const moth_grid *g, int64_t n, const void *grid, bool slopes,              \
+                   int32_t (*at)[RUN], void *weights) {                                       \
+    const real *from = grid;                                                                  \
+    real (*weight)[MOTH_GRID_TAPS][RUN] = weights;                                            \
+    const int count = moth_grid_count(g), sets = slopes ? g->sides : 1;                       \
+    moth_grid by = *g;                                                                        \
+    for (int64_t i = 0; i < RUN; i++, from += g->sides) {                                     \
+      int64_t place[MOTH_GRID_TAPS];                                                          \
+      double where[3] = {0}, w[MOTH_GRID_TAPS] = {0};                                         \
+      for (int k = 0; k < count; k++) place[k] = -1;                                          \
+      for (int k = 0; k < g->sides && i < n; k++) where[k] = (double)from[k];                 \
+      for (int set = 0; set < sets; set++) {                                                  \
+        for (int k = 0; k < 3; k++) by.order[k] = slopes && k == set;                         \
+        if (i < n) moth_grid_taps(&by, where, place, w);                                      \
+        for (int k = 0; k < count; k++) weight[set][k][i] = (real)w[k];                       \
+      }                                                                                       \
+      for (int k = 0; k < count; k++) at[k][i] = (int32_t)place[k];                           \
+    }                                                                                         \
+  }
+ONE_BY_ONE(single_f32, float)
+ONE_BY_ONE(single_f64, double)
+
 /* Along one side, as doubles: positions, -1 outside; weights, and how fast those change. */
 typedef struct side {
   double at[4][RUN], weight[2][4][RUN];
 } side;
 
-#if MOTH_HAS_LEVELS /* vectors of four doubles; wider ones gain little, plain ones nothing */
+/* -- in vectors of four doubles: the steps of grid_taps.h, each over a whole run. Wider ones gain
+** little, plain ones nothing. -- */
+
+#if MOTH_HAS_LEVELS
+
+#define EACH for (int i = 0; i < RUN; i++)
+
+/* Into the image where the border counts as inside; *slope, if any, is 0 where that moved it. */
+MOTH_AVX2 INLINED void clip(double most, double *x, double *slope) {
+  EACH {
+    const double at = x[i], least = at > 0 ? at : 0, in = least < most ? least : most;
+    if (slope) slope[i] = at > 0 && at < most ? slope[i] : 0;
+    x[i] = at != at ? at : in;
+  }
+}
+
+/* to := whole numbers inside, -1 elsewhere, 0 for NaN */
+MOTH_AVX2 INLINED void inside(double size, const double *x, double *restrict to) {
+  EACH {
+    const double in = x[i] >= 0 && x[i] < size ? x[i] : -1;
+    to[i] = x[i] != x[i] ? 0 : in;
+  }
+}
+
+MOTH_AVX2 static void cubic(const moth_grid *g, double size, bool slopes, const double *x,
+                            const double *slope, side *s) {
+  static const double keys[4][4] = MOTH_GRID_KEYS;
+  double at[RUN];
+  for (int k = 0; k < 4; k++) {
+    const double *c = keys[k], c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3];
+    EACH at[i] = floor(x[i]) - 1 + k;
+    if (g->padding == MOTH_GRID_BORDER) clip(size - 1, at, NULL);
+    inside(size, at, s->at[k]);
+    EACH {
+      const double t = x[i] - floor(x[i]);
+      s->weight[0][k][i] = ((c3 * t + c2) * t + c1) * t + c0;
+      if (slopes) s->weight[1][k][i] = ((3 * c3 * t + 2 * c2) * t + c1) * slope[i];
+    }
+  }
+}
+
+MOTH_AVX2 static void along(const moth_grid *g, int k, bool slopes, const double *where, side *s) {
+  const double size = (double)g->size[k], most = (double)(g->size[k] - 1);
+  const double steep = g->align ? 0.5 * most : 0.5 * size;
+  double x[RUN], slope[RUN], high[RUN];
+  if (g->align) EACH x[i] = (where[i] + 1) * 0.5 * most;
+  else EACH x[i] = ((where[i] + 1) * size - 1) * 0.5;
+  EACH slope[i] = steep;
+  if (g->padding == MOTH_GRID_BORDER && g->mode != MOTH_GRID_CUBIC) clip(most, x, slope);
+  EACH {
+    const double at = fabs(x[i]) < 1e15 ? x[i] : -100;
+    x[i] = where[i] != where[i] ? where[i] : at;
+    slope[i] = where[i] != where[i] ? where[i] : slope[i];
+  }
+  if (g->mode == MOTH_GRID_CUBIC) {
+    cubic(g, size, slopes, x, slope, s);
+  } else if (g->mode == MOTH_GRID_NEAREST) {
+    EACH x[i] = rint(x[i]);
+    inside(size, x, s->at[0]);
+    EACH s->weight[0][0][i] = where[i] != where[i] ? where[i] : 1;
+  } else {
+    EACH {
+      const double low = floor(x[i]), t = x[i] - low;
+      s->weight[0][0][i] = 1 - t;
+      s->weight[0][1][i] = t;
+      s->weight[1][0][i] = -slope[i];
+      s->weight[1][1][i] = slope[i];
+      x[i] = low;
+      high[i] = low + 1;
+    }
+    inside(size, x, s->at[0]);
+    inside(size, high, s->at[1]);
+  }
+}
 
 #define REAL double
 #define NAME(f) f##_f64
@@ -28,14 +125,15 @@ typedef struct side {
 
 #else
 
-#define find_f32 NULL
-#define find_f64 NULL
+#define find_f32 single_f32
+#define find_f64 single_f64
 
 #endif
 
 moth_grid_find *moth_grid_finder(int dtype, const moth_grid *g, bool slopes) {
-  if (g->sides != 2 || g->padding == MOTH_GRID_REFLECTION) return NULL;
-  if (slopes && g->mode == MOTH_GRID_NEAREST) return NULL;
-  if (moth_level() == MOTH_LEVEL_PLAIN) return NULL;
-  return dtype == MOTH_F32 ? find_f32 : find_f64;
+  const bool vectors = moth_level() != MOTH_LEVEL_PLAIN && g->sides == 2 &&
+                       g->padding != MOTH_GRID_REFLECTION &&
+                       !(slopes && g->mode == MOTH_GRID_NEAREST);
+  if (dtype == MOTH_F32) return vectors ? find_f32 : single_f32;
+  return vectors ? find_f64 : single_f64;
 }

@@ -6,37 +6,14 @@
 typedef struct NAME(taps) {
   int32_t at[MOTH_GRID_TAPS][RUN];
   REAL weight[3][MOTH_GRID_TAPS][RUN]; /* of the values, or of their slopes along each side */
-  int32_t inside[RUN]; /* is any of them? */
 } NAME(taps);
 
 /* The taps of n places from a sample's `first` on. */
-TARGET static void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n, bool slopes,
-                              NAME(taps) *t) {
-  moth_grid g = j->s->g;
-  const int count = moth_grid_count(&g), sets = slopes ? g.sides : 1;
-  const REAL *grid = (const REAL *)j->s->grid + (sample * j->s->points + first) * g.sides;
-  if (j->find) {
-    j->find(&g, n, grid, slopes, t->at, t->weight);
-    for (int64_t i = 0; i < RUN; i++) t->inside[i] = t->at[0][i] >= 0;
-    for (int k = 1; k < count; k++)
-      for (int64_t i = 0; i < RUN; i++) t->inside[i] |= t->at[k][i] >= 0;
-    return;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    int64_t at[MOTH_GRID_TAPS];
-    double where[3], w[MOTH_GRID_TAPS];
-    for (int k = 0; k < g.sides; k++) where[k] = (double)grid[i * g.sides + k];
-    for (int set = 0; set < sets; set++) {
-      for (int k = 0; k < 3; k++) g.order[k] = slopes && k == set;
-      moth_grid_taps(&g, where, at, w);
-      for (int k = 0; k < count; k++) t->weight[set][k][i] = (REAL)w[k];
-    }
-    t->inside[i] = 0;
-    for (int k = 0; k < count; k++) {
-      t->at[k][i] = (int32_t)at[k];
-      t->inside[i] |= at[k] >= 0;
-    }
-  }
+TARGET INLINED void NAME(find)(const job *j, int64_t sample, int64_t first, int64_t n, bool slopes,
+                               NAME(taps) *t) {
+  const moth_gridded *s = j->s;
+  const REAL *grid = (const REAL *)s->grid + (sample * s->points + first) * s->g.sides;
+  j->find(&s->g, n, grid, slopes, t->at, t->weight);
 }
 
 /* x[at], 0 for -1: without a branch, which noisy grids would have guessed wrongly. */
@@ -52,25 +29,27 @@ TARGET INLINED REAL NAME(tap)(const REAL *x, int32_t at) {
 
 TARGET INLINED void NAME(gather)(const int count, int64_t n, const NAME(taps) *t, const REAL *x,
                                  REAL *restrict y) {
-  for (int64_t i = 0; i < n; i++) y[i] = 0;
-  for (int k = 0; k < count; k++) {
-    const int32_t *at = t->at[k];
-    const REAL *w = t->weight[0][k];
-    for (int64_t i = 0; i < n; i++) y[i] += w[i] * NAME(tap)(x, at[i]);
-  }
+  REAL sum[RUN] = {0};
+  for (int k = 0; k < count; k++)
+    for (int i = 0; i < RUN; i++) sum[i] += t->weight[0][k][i] * NAME(tap)(x, t->at[k][i]);
+  memcpy(y, sum, (size_t)n * sizeof *y);
 }
 
-/* sum[side] += dy times the slope along the side. */
+/* sum[side] += dy times the slope along the side; 0 where no tap is inside, whatever dy is. */
 TARGET INLINED void NAME(slope)(const int sides, const int count, int64_t n, const NAME(taps) *t,
                                 const REAL *x, const REAL *dy, REAL (*restrict sum)[RUN]) {
-  REAL of[3][RUN] = {{0}}, v[RUN];
+  REAL of[3][RUN] = {{0}}, v[RUN], by[RUN] = {0};
+  int32_t inside[RUN] = {0};
+  memcpy(by, dy, (size_t)n * sizeof *dy);
   for (int k = 0; k < count; k++) {
-    for (int64_t i = 0; i < n; i++) v[i] = NAME(tap)(x, t->at[k][i]);
+    for (int i = 0; i < RUN; i++) v[i] = NAME(tap)(x, t->at[k][i]);
+    for (int i = 0; i < RUN; i++) inside[i] |= ~t->at[k][i];
     for (int side = 0; side < sides; side++)
-      for (int64_t i = 0; i < n; i++) of[side][i] += t->weight[side][k][i] * v[i];
+      for (int i = 0; i < RUN; i++) of[side][i] += t->weight[side][k][i] * v[i];
   }
+  for (int i = 0; i < RUN; i++) by[i] = inside[i] < 0 ? by[i] : 0;
   for (int side = 0; side < sides; side++)
-    for (int64_t i = 0; i < n; i++) sum[side][i] += of[side][i] * (t->inside[i] ? dy[i] : 0);
+    for (int i = 0; i < RUN; i++) sum[side][i] += of[side][i] * by[i];
 }
 
 TARGET INLINED void NAME(scatter)(const int count, int64_t n, const NAME(taps) *t, const REAL *dy,
@@ -150,23 +129,5 @@ TARGET static void NAME(turn)(int64_t first, int64_t last, int lane, const void 
     REAL *to = (REAL *)j->y + (sample * s->points + from) * sides;
     for (int64_t i = 0; i < n; i++)
       for (int side = 0; side < sides; side++) to[i * sides + side] = sum[side][i];
-  }
-}
-
-TARGET static void NAME(list)(int64_t first, int64_t last, int lane, const void *arg) {
-  const job *j = arg;
-  const moth_grid *g = &j->s->g;
-  const int count = moth_grid_count(g);
-  (void)lane;
-  for (int64_t i = first; i < last; i++) {
-    const REAL *grid = (const REAL *)j->s->grid + i * g->sides;
-    int64_t at[MOTH_GRID_TAPS];
-    double where[3], w[MOTH_GRID_TAPS];
-    for (int k = 0; k < g->sides; k++) where[k] = (double)grid[k];
-    moth_grid_taps(g, where, at, w);
-    for (int k = 0; k < count; k++) {
-      if (j->y) ((REAL *)j->y)[i * count + k] = (REAL)w[k];
-      else j->at[i * count + k] = at[k];
-    }
   }
 }
