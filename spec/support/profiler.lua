@@ -1,5 +1,7 @@
 --- profiler.lua -- what specs of profiles ask of each of them.
 
+local assert = require "luassert"
+
 local profiler = {}
 
 --- The rows of key_averages by their keys.
