@@ -6,6 +6,7 @@
 #include "backend.h"
 #include "capture.h"
 #include "frame.h"
+#include "lister.h"
 #include "loop.h"
 #include "profile.h"
 #include "registry.h"
@@ -77,11 +78,24 @@ static moth_kernel kernel_there(const moth_op *op) {
   return op->compose ? op->compose : op->cpu;
 }
 
+/* While someone is told what is done with elements. */
+static int listed_run(const moth_op *op, moth_kernel run, const void *args, moth_tensor **out,
+                      uint32_t nout) {
+  moth_ctx *ctx = ((const moth_args *)args)->ctx;
+  moth_lister *l = ctx->lister;
+  const uint64_t around = l->began;
+  l->began = ctx->ids;
+  int status = run(args, out);
+  l->began = around;
+  return status || !l->ran ? status : l->ran(l, op, args, out, nout);
+}
+
 static int run_kernel(moth_ctx *ctx, const moth_op *op, const void *args, moth_tensor **out,
                       bool fresh, int device) {
   const moth_kernel run = device ? kernel_there(op) : op->cpu;
-  const uint32_t span = device && ctx->profile ? moth_profile_device_begin(ctx, device) : 0;
   const uint32_t nout = fresh ? op->nout + op->nhidden : 1;
+  if (ctx->lister) return listed_run(op, run, args, out, nout);
+  const uint32_t span = device && ctx->profile ? moth_profile_device_begin(ctx, device) : 0;
   int status = ctx->capture ? moth_capture_run(op, run, args, out, nout, fresh) : run(args, out);
   if (span) moth_profile_device_end(ctx, span);
   return status;
@@ -91,6 +105,7 @@ static int run_kernel(moth_ctx *ctx, const moth_op *op, const void *args, moth_t
 static int run_whole(moth_call_frame *f, const moth_op *op, moth_tensor **out) {
   moth_ctx *ctx = f->temps.ctx;
   const moth_kernel run = f->device ? kernel_there(op) : op->compose;
+  if (ctx->lister) return listed_run(op, run, &f->args, out, op->nout);
   const uint32_t span = f->device && ctx->profile ? moth_profile_device_begin(ctx, f->device) : 0;
   int status = ctx->capture ? moth_capture_run(op, run, &f->args, out, 0, false)
                             : run(&f->args, out);

@@ -2,6 +2,7 @@
 ** tells how it works, capture_run.c and capture_graph.c run what was recorded.
 */
 #include "capture_parts.h"
+#include "lister.h"
 
 #include "frame.h"
 #include "registry.h"
@@ -392,6 +393,10 @@ int moth_capture_leaf(moth_node *leaf, bool set) {
 }
 
 int moth_capture_refuse(moth_ctx *ctx, const char *what) {
+  if (ctx->lister)
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
+                     "%s inside a moth.kernel, which is read once for all values; choose by "
+                     "moth.where", what);
   if (!moth_captures(ctx)) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
                    "%s while moth.capture records the step: what it finds would be a constant "
@@ -407,6 +412,7 @@ int moth_capture_refuse_shape(moth_ctx *ctx, const char *op) {
 
 bool moth_capture_constant(const moth_tensor *x) {
   const moth_ctx *ctx = x->ctx;
+  if (ctx->lister && ctx->lister->constant) return ctx->lister->constant(ctx->lister, x);
   if (!moth_captures(ctx) || (x->flags & MOTH_T_NUMBER)) return true;
   const moth_storage *s = x->storage;
   return inside(ctx->capture, s) && !s->root && !(s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN));

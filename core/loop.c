@@ -5,6 +5,7 @@
 */
 #include "backend.h"
 #include "capture.h"
+#include "lister.h"
 
 #include "kernel/move.h"
 #include "kernel/turn.h"
@@ -333,10 +334,11 @@ static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
 }
 
 int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
+  const moth_tensor *operands[] = {y, x};
+  if (moth_lists(y->ctx, NULL, y->l.dtype, 2, operands, NULL)) return MOTH_OK;
   if (y->l.device | x->l.device) return moth_device_copy(y, x, true);
   moth_loop loop;
   copy_plan plan = {.from = x->l.dtype, .to = y->l.dtype};
-  const moth_tensor *operands[] = {y, x};
   moth_loop_over(&loop, y->ctx, &y->l, 2, operands);
   const double cost = 0.02 * (moth_dtype_size[plan.from] + moth_dtype_size[plan.to]) +
                       (plan.from == plan.to ? 0 : 0.1);

@@ -376,6 +376,32 @@ uint64_t moth_profile_begin(moth_ctx *ctx, int32_t kind, uint32_t label, uint32_
 void moth_profile_end(moth_ctx *ctx, uint64_t range);
 void moth_profile_line(moth_ctx *ctx, uint32_t line); /* where the host made its last call */
 
+/* ---- reading a function of elements, as what it is made of ---- */
+
+/* From begin to free nothing is recorded. From moth_trace_inputs to end each elementwise function
+** that runs over the inputs, or over what others made of them, is noted; an op that is anything
+** else fails, and so does what reads values. Values are numbered: the inputs, then constants and
+** results. Inputs have one shape, or are 0-d: what sums gradients for these is noted, after
+** moth_trace_backward, as if it gave what is to be summed. */
+typedef struct moth_traced {
+  const char *name; /* of the function; "convert" */
+  int32_t function; /* its number for `fused` */
+  int32_t dtype, nvalues, told; /* told: numbers are */
+  int32_t value[6];  /* the result first */
+  int32_t dtypes[6]; /* of these */
+  double numbers[3];
+} moth_traced;
+int32_t moth_trace_begin(moth_ctx *ctx);
+int32_t moth_trace_inputs(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs);
+void moth_trace_backward(moth_ctx *ctx);
+int32_t moth_trace_value(moth_ctx *ctx, const moth_handle *x); /* its number, or a status */
+int32_t moth_trace_step(moth_ctx *ctx, uint32_t i, moth_traced *step); /* 1, or 0 behind the last */
+/* A constant as a 0-d tensor; {0, 0} if that value is none. */
+int32_t moth_trace_constant(moth_ctx *ctx, int32_t value, moth_handle *out);
+/* Nothing more is noted, but steps and values can be asked for until moth_trace_free. */
+void moth_trace_end(moth_ctx *ctx);
+void moth_trace_free(moth_ctx *ctx);
+
 /* ---- between contexts and threads ---- */
 
 typedef struct moth_text { /* UTF-8, borrowed; may hold NULs */

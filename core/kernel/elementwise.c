@@ -4,6 +4,7 @@
 #include "elementwise.h"
 
 #include "../backend.h"
+#include "../lister.h"
 
 #include "../threads.h"
 #include "functions.h"
@@ -160,6 +161,7 @@ static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
 
 int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg) {
+  if (moth_lists(ctx, loops, dtype, noperands, operands, arg)) return MOTH_OK;
   if (operands[0]->l.device)
     return moth_device_map(ctx, loops->name, dtype, noperands, operands, arg);
   moth_loop loop;

@@ -33,6 +33,7 @@ typedef struct moth_operand {
 static inline const moth_tensor *moth_operand_of(moth_operand *o, moth_ctx *ctx, int dtype) {
   o->storage.data = (char *)&o->element;
   o->storage.device = 0;
+  o->tensor.flags = MOTH_T_NUMBER;
   o->tensor.ctx = ctx;
   o->tensor.storage = &o->storage;
   o->tensor.l.ndim = 0;

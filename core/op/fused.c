@@ -9,7 +9,11 @@
 #include "../frame.h"
 #include "../loop.h"
 
-enum { BLOCK = 512 }; /* elements of all values between are in the first cache */
+enum {
+  BLOCK = 512, /* elements of all values between are in the first cache */
+  VALUES = FUSED_INPUTS + FUSED_RESULTS + FUSED_BETWEEN
+};
+_Static_assert(VALUES <= 64, "a set of values is a number");
 
 typedef struct fused_step {
   moth_block_call call;
@@ -20,7 +24,8 @@ typedef struct fused_step {
 
 typedef struct fused_plan {
   int nin, nres, nsteps, nvalues;
-  int dtype[FUSED_INPUTS + FUSED_RESULTS + FUSED_BETWEEN]; /* of the values */
+  int dtype[VALUES];
+  int room[VALUES]; /* where a value between lies, until it was read for the last time */
   fused_step step[FUSED_STEPS];
   double cost; /* of an element, in ns */
 } fused_plan;
@@ -39,7 +44,7 @@ static int read_values(const fused_args *a, fused_plan *plan) {
   if (a->results < 1 || a->results > FUSED_RESULTS || a->results > a->dtypes.n)
     return wrong(a, "results", "1 to 4 are wanted, each with its dtype");
   if (a->dtypes.n - a->results > FUSED_BETWEEN)
-    return wrong(a, "dtypes", "there are more values between than 12");
+    return wrong(a, "dtypes", "there are more values between than 48");
   plan->nin = (int)a->input.n;
   plan->nres = (int)a->results;
   plan->nvalues = (int)values;
@@ -64,7 +69,7 @@ static bool suits(const fused_plan *plan, const fused_step *s, int dtype) {
   return true;
 }
 
-static int read_step(const fused_args *a, const int64_t *words, uint32_t *given, fused_plan *plan) {
+static int read_step(const fused_args *a, const int64_t *words, uint64_t *given, fused_plan *plan) {
   fused_step *s = &plan->step[plan->nsteps];
   const int64_t n = words[2], dtype = words[1] < 0 ? plan->dtype[0] : words[1];
   s->loops = moth_map_at(words[0]);
@@ -79,7 +84,7 @@ static int read_step(const fused_args *a, const int64_t *words, uint32_t *given,
     s->value[k] = (int)value;
     s->call.dtype[k] = plan->dtype[value];
   }
-  *given |= 1u << words[3];
+  *given |= (uint64_t)1 << words[3];
   if (s->loops ? !suits(plan, s, (int)dtype) : n != 2)
     return wrong(a, "steps", "a function does not suit its values");
   if (!s->loops) return MOTH_OK;
@@ -93,6 +98,33 @@ static int read_step(const fused_args *a, const int64_t *words, uint32_t *given,
   return MOTH_OK;
 }
 
+/* A room is used again once what lies in it was read for the last time. */
+static int give_rooms(const fused_args *a, fused_plan *plan) {
+  const int first = plan->nin + plan->nres;
+  int last[VALUES] = {0};
+  uint32_t taken = 0;
+  if (plan->nvalues - first <= FUSED_ROOMS) { /* one for each */
+    for (int v = first; v < plan->nvalues; v++) plan->room[v] = v - first;
+    return MOTH_OK;
+  }
+  for (int i = 0; i < plan->nsteps; i++)
+    for (int k = 0; k < plan->step[i].call.noperands; k++) last[plan->step[i].value[k]] = i;
+  for (int i = 0; i < plan->nsteps; i++) {
+    const fused_step *s = &plan->step[i];
+    const int y = s->value[0];
+    if (y >= first) {
+      const int room = __builtin_ctz(~taken);
+      if (room >= FUSED_ROOMS)
+        return wrong(a, "steps", "more than 16 values between are read later on");
+      taken |= 1u << room;
+      plan->room[y] = room;
+    }
+    for (int k = 0; k < s->call.noperands; k++)
+      if (s->value[k] >= first && last[s->value[k]] == i) taken &= ~(1u << plan->room[s->value[k]]);
+  }
+  return MOTH_OK;
+}
+
 static int read_program(const fused_args *a, fused_plan *plan) {
   const int64_t n = a->steps.n / FUSED_WORDS;
   plan->nsteps = 0;
@@ -101,12 +133,12 @@ static int read_program(const fused_args *a, fused_plan *plan) {
     return wrong(a, "steps", "1 to 48 steps of 9 numbers are wanted");
   if (a->numbers.at && a->numbers.n != 3 * n) return wrong(a, "numbers", "three a step are wanted");
   int status = read_values(a, plan);
-  uint32_t given = status ? 0 : (1u << plan->nin) - 1;
+  uint64_t given = status ? 0 : ((uint64_t)1 << plan->nin) - 1;
   for (; !status && plan->nsteps < n; plan->nsteps++)
     status = read_step(a, a->steps.at + plan->nsteps * FUSED_WORDS, &given, plan);
   for (int i = 0; !status && i < plan->nres; i++)
     if (!(given >> (plan->nin + i) & 1u)) status = wrong(a, "steps", "a result is not given");
-  return status;
+  return status ? status : give_rooms(a, plan);
 }
 
 /* -- the op -- */
@@ -138,7 +170,7 @@ static void run_block(const fused_plan *plan, int64_t n, char *const *at, const 
     for (int k = 0; k < s->call.noperands; k++) {
       const int v = s->value[k], between = v - plan->nin - plan->nres;
       const int outside = v < plan->nin ? plan->nres + v : v - plan->nin;
-      own[k] = between < 0 ? at[outside] : (char *)room[between];
+      own[k] = between < 0 ? at[outside] : (char *)room[plan->room[v]];
       width[k] = between < 0 ? step[outside] : moth_dtype_size[plan->dtype[v]];
     }
     if (s->loops) moth_blocks(n, own, width, &s->call);
@@ -150,7 +182,7 @@ static void run_block(const fused_plan *plan, int64_t n, char *const *at, const 
 static void run_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   const fused_plan *plan = arg;
   const int operands = plan->nres + plan->nin;
-  double room[FUSED_BETWEEN][BLOCK];
+  double room[FUSED_ROOMS][BLOCK];
   char *now[FUSED_RESULTS + FUSED_INPUTS];
   for (int k = 0; k < operands; k++) now[k] = at[k];
   for (int64_t i = 0; i < n; i += BLOCK) {

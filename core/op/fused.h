@@ -17,7 +17,8 @@ enum {
   FUSED_VALUES = 6, /* that a step can name */
   FUSED_WORDS = 3 + FUSED_VALUES,
   FUSED_STEPS = 48,
-  FUSED_BETWEEN = 12, /* values between, at most: they stay in the first cache, or in registers */
+  FUSED_BETWEEN = 48, /* values between, of which so many may be ... */
+  FUSED_ROOMS = 16,   /* ... read later on at once: they stay in the first cache, or in registers */
   FUSED_INPUTS = 8,
   FUSED_RESULTS = MOTH_MAX_OUTPUTS
 };
