@@ -181,4 +181,32 @@ describe("fused on a GPU", function()
     assert.equal("not found: elementwise ops run one by one, none are joined\nrc=0\n",
       library.with("MOTH_NVRTC", "none", {}, ask))
   end)
+
+  it("is what a moth.kernel runs, backward too; without NVRTC its ops run one by one", function()
+    local code = [[
+      local function fn(x, y, b) return x * moth.sigmoid(x) * y + 0.5 * b end
+      local kernel = moth.kernel(fn)
+      for _, dtype in ipairs {moth.float32, moth.float16} do
+        local grads, results = {}, {}
+        for k, f in ipairs {kernel, fn, kernel} do
+          local x = moth.linspace(-2, 2, 600):view(20, 30):to(dtype):cuda()
+          local y, b = (x * 3):sin(), x[1]:clone()
+          x.requires_grad, b.requires_grad = true, true
+          results[k] = f(x, y, b)
+          results[k]:backward(y)
+          grads[k] = {x.grad, b.grad}
+        end
+        for k = 1, 3, 2 do
+          same(results[k], results[2])
+          same(grads[k][1], grads[2][1])
+          assert(moth.allclose(grads[k][2]:cpu(), grads[2][2]:cpu(), {rtol = 1e-2, atol = 1e-2}))
+        end
+      end
+      local text = tostring(kernel)
+    ]]
+    local text = made({}, code .. "assert(not text:find 'op by op', text)")
+    assert.equal("made=4 refused=0 left=0\nrc=0\n", text)
+    assert.equal("rc=0\n", library.with("MOTH_NVRTC", "none", {}, begin .. code
+      .. "assert(text:find 'op by op', text)"))
+  end)
 end)

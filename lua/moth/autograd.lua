@@ -235,6 +235,8 @@ local function run_function(task, id, ngiven, mode)
     errors.raise("the graph was walked before and what its Functions saved is freed; "
       .. "pass retain_graph = true to the first backward", "E_GRAPH")
   end
+  local direct = entry.direct -- the backward is no user's function, and needs no mode of its own
+  if direct and mode == 0 and not lib.profile and direct(entry, task, ngiven) then return end
   local grads = {}
   for i = 1, ngiven do grads[i] = given(task, i - 1, "backward") end
   if lib.profile then

@@ -95,6 +95,7 @@ from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
 from("moth.scope", "scope keep")
 from("moth.capture", "capture")
+from("moth.kernel", "kernel")
 from("moth.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory "
   .. "collect leaks")
 from("moth.autograd", "no_grad enable_grad set_grad_enabled is_grad_enabled")

@@ -1,0 +1,309 @@
+--- kernelgrad.lua -- gradients of kernels (kernel.lua): one node of the graph, whose backward is a
+-- program too, made when it is asked for first. Where that cannot be, and where a gradient is to be
+-- differentiated again, the kernel's function itself is differentiated.
+
+local ffi = require "ffi"
+local autograd = require "moth.autograd"
+local bind = require "moth.bind"
+local class = require "moth.class"
+local errors = require "moth.error"
+local func = require "moth.func"
+local lib = require "moth.lib"
+local program = require "moth.program"
+local trace = require "moth.trace"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local concat, format = table.concat, string.format
+
+local M = {}
+
+local function pack_all(...) return { n = select("#", ...), ... } end
+
+-- Calls a kernel's function with constants in their places.
+local function plainly(call, p, tensors)
+  local args = {}
+  for i, spec in ipairs(p.specs) do
+    if spec.from then args[i] = tensors[spec.from]
+    else args[i] = spec.value end
+  end
+  local results = pack_all(call.fn(unpack(args, 1, #p.specs)))
+  call.returned = true
+  return results
+end
+errors.user_call(plainly)
+
+-- Derivatives of the function itself, at these tensors: a list with holes.
+local function differentiate(p, tensors, grads, needs, create_graph)
+  local results = plainly({ fn = p.kernel.fn, name = p.kernel.name }, p, tensors)
+  local roots, given, inputs, list = {}, {}, {}, { n = #tensors }
+  for i = 1, results.n do
+    if grads[i] and results[i].requires_grad then
+      roots[#roots + 1], given[#given + 1] = results[i], grads[i]
+    end
+  end
+  for i, x in ipairs(tensors) do
+    if needs[i] and x.requires_grad then inputs[#inputs + 1] = x end
+  end
+  if #roots == 0 or #inputs == 0 then return list end
+  local out = pack_all(autograd.grad(roots, inputs, { grad_outputs = given,
+    create_graph = create_graph, allow_unused = true }))
+  local k = 0
+  for i, x in ipairs(tensors) do
+    if needs[i] and x.requires_grad then
+      k = k + 1
+      list[i] = out[k]
+    end
+  end
+  return list
+end
+
+-- The same under the modes of the forward pass, on leaves of its own.
+local function differentiate_apart(p, tensors, grads, needs)
+  local leaves = {}
+  for i, x in ipairs(tensors) do
+    leaves[i] = x:detach()
+    if needs[i] then leaves[i].requires_grad = true end
+  end
+  return trace.in_modes(p, true, differentiate, p, leaves, grads, needs, false)
+end
+
+-- Reads the gradients of the inputs in `needs`.
+local function read_backward(p, needs, use)
+  local specs, n = {}, #p.tensors
+  for i, spec in ipairs(p.tensors) do specs[i] = spec end
+  for i, dtype in ipairs(p.flows) do
+    specs[n + i] = { dtype = dtype or C.MOTH_F32, zero = p.all_zero }
+  end
+  return trace.read(specs, function(inputs)
+    local tensors, grads = {}, {}
+    for i = 1, n do tensors[i] = inputs[i] end
+    for i, dtype in ipairs(p.flows) do grads[i] = dtype and inputs[n + i] end
+    for i = 1, n do
+      if needs[i] then tensors[i].requires_grad = true end
+    end
+    local list = trace.in_modes(p, true, function()
+      local results = plainly({ fn = p.kernel.fn, name = p.kernel.name }, p, tensors)
+      local roots, given, wanted = {}, {}, {}
+      for i = 1, results.n do
+        if grads[i] and results[i].requires_grad then
+          roots[#roots + 1], given[#given + 1] = results[i], grads[i]
+        end
+      end
+      for i = 1, n do
+        if needs[i] then wanted[#wanted + 1] = tensors[i] end
+      end
+      C.moth_trace_backward(ctx)
+      C.moth_autocast(ctx, -1)
+      return pack_all(autograd.grad(roots, wanted, { grad_outputs = given, allow_unused = true }))
+    end)
+    local all, k = { n = n }, 0
+    for i = 1, n do
+      if needs[i] then
+        k = k + 1
+        all[i] = list[k] or false
+      else
+        all[i] = false
+      end
+    end
+    return all
+  end, function(reading) use(reading, specs) end)
+end
+
+-- Programs for these inputs' gradients: several where one would be too large. nil: too large still.
+local function split(reading, specs, inputs, programs)
+  local wanted = {}
+  if #inputs == 0 then return programs end
+  for k, i in ipairs(inputs) do wanted[k] = reading.wanted[i] end
+  local q = program.new(reading, specs, wanted)
+  if q then
+    q.inputs = inputs
+    programs[#programs + 1] = q
+    return programs
+  end
+  if #inputs == 1 then return nil end
+  local half, rest = {}, {}
+  for k, i in ipairs(inputs) do table.insert(k <= #inputs / 2 and half or rest, i) end
+  return split(reading, specs, half, programs) and split(reading, specs, rest, programs)
+end
+
+-- What a program failed with is left to the function itself to say.
+local FAILED = {}
+local function failing() return FAILED end
+
+local info, other = ffi.new "moth_tensor_info", ffi.new "moth_tensor_info"
+
+local function same_shape(x, y)
+  C.moth_inspect(ctx, x, info)
+  C.moth_inspect(ctx, y, other)
+  local n = info.ndim
+  if n ~= other.ndim then return false end
+  for d = 0, n - 1 do
+    if info.shape[d] ~= other.shape[d] then return false end
+  end
+  return true
+end
+
+-- grad, summed over the dimensions that x was broadcast along.
+local function sum_to(grad, x)
+  if same_shape(grad, x) then return grad end
+  local have, want = grad.shape, x.shape
+  local dims, more = {}, #have - #want
+  for d = 1, #have do
+    if d <= more or (want[d - more] == 1 and have[d] ~= 1) then dims[#dims + 1] = d end
+  end
+  if #dims > 0 then grad = bind.ops.sum(grad, dims, true) end
+  return more > 0 and bind.ops.view(grad, want) or grad
+end
+
+-- Sums are made of other roundings.
+local function near(a, b)
+  local y = bind.ops.isclose(a, b, { rtol = 0.02, atol = 0.02, equal_nan = true }):all():item()
+  return y
+end
+
+-- Whether programs give what the function gave for the tensors that it was read with; nearly so
+-- where gradients are summed.
+local function agree_all(programs, reading, summed)
+  local args = {}
+  for i, x in ipairs(reading.inputs) do args[i] = x:detach() end
+  for _, q in ipairs(programs) do
+    local results, wanted = { q.run(args) }, {}
+    for k, i in ipairs(q.inputs) do wanted[k] = reading.results[i] end
+    if results[1] == FAILED then return false end
+    if summed then
+      for k, y in ipairs(wanted) do
+        if not near(sum_to(results[k], y), y) then return false end
+      end
+    elseif not trace.same_bytes(results, wanted, q.results) then
+      return false
+    end
+  end
+  return true
+end
+
+-- What gives the gradients of `needs`: a list of programs that run; false: the function itself.
+local function backward_of(p, needs)
+  local programs
+  local ok = pcall(read_backward, p, needs, function(reading, specs)
+    local inputs = {}
+    for i = 1, #p.tensors do
+      if reading.wanted[i] then inputs[#inputs + 1] = i end
+    end
+    programs = split(reading, specs, inputs, {})
+    for _, q in ipairs(programs or {}) do q.run = program.compile(q, nil, failing) end
+    if programs and not agree_all(programs, reading, p.summed) then programs = nil end
+    for _, q in ipairs(p.device and programs or {}) do
+      program.bring(q, p.device)
+      q.run = program.compile(q, nil, failing)
+    end
+  end)
+  return ok and programs or false
+end
+
+-- Gradients by programs from a list of arguments and what flows to the results: a list with holes;
+-- false: a program has failed.
+local function run_programs(programs, args)
+  local list = {}
+  for _, q in ipairs(programs) do
+    local y1, y2, y3, y4 = q.run(args)
+    if type(y1) == "table" then return false end
+    local i, j, k, l = q.inputs[1], q.inputs[2], q.inputs[3], q.inputs[4]
+    list[i] = sum_to(y1, args[i])
+    if j then list[j] = sum_to(y2, args[j]) end
+    if k then list[k] = sum_to(y3, args[k]) end
+    if l then list[l] = sum_to(y4, args[l]) end
+  end
+  return list
+end
+
+local Node = class("Kernel", func.Function)
+
+function Node.forward() errors.raise "a kernel is called, not applied" end
+
+function Node.backward(run, ...)
+  local p, tensors, needs = run.program, run.saved_tensors, run.needs_input_grad
+  local grads, mask, n = { n = select("#", ...), ... }, 0, #tensors
+  if autograd.is_grad_enabled() then
+    local list = trace.in_modes(p, true, differentiate, p, tensors, grads, needs, true)
+    return unpack(list, 1, n)
+  end
+  for i = 1, n do mask = mask * 2 + (needs[i] and 1 or 0) end
+  if p.backwards[mask] == nil then p.backwards[mask] = backward_of(p, needs) end
+  local programs, args = p.backwards[mask], {}
+  for i = 1, n do args[i] = tensors[i] end
+  for i = 1, grads.n do args[n + i] = grads[i] or tensors[1] end
+  local list = programs and not lib.trace and run_programs(programs, args)
+    or differentiate_apart(p, tensors, grads, needs)
+  return unpack(list, 1, n)
+end
+
+-- The same on a short road: no Lua of the user's runs, and the programs are there. False: it is not
+-- for this one.
+local function direct(entry, task, ngiven)
+  local p, n, mask = entry.state.program, entry.nargs, 0
+  for i = 0, n - 1 do mask = mask * 2 + C.moth_task_wants(ctx, task, i) end
+  local programs = p.backwards[mask]
+  if not programs or lib.trace then return false end
+  local args = {}
+  for i = 1, n + ngiven do
+    local h = Handle()
+    local status = i <= n and C.moth_task_saved(ctx, task, i - 1, h)
+      or C.moth_task_given(ctx, task, i - n - 1, h)
+    if status >= 0 and h._slot == 0 and entry.zeros[i - n] then
+      status = C.moth_task_zeros(ctx, task, i - n - 1, h)
+    end
+    if status < 0 then autograd.fail(status, p.kernel.name) end
+    args[i] = h._slot == 0 and args[1] or lib.adopt(h, status)
+  end
+  local mode = C.moth_grad_mode(ctx, 0)
+  local ok, list = pcall(run_programs, programs, args)
+  C.moth_grad_mode(ctx, mode)
+  if not ok then error(list, 0) end
+  if not list then return false end
+  for i = 1, n do
+    local status = list[i] and C.moth_task_put(ctx, task, i - 1, list[i]) or 0
+    if status < 0 then errors.status(status, p.kernel.name) end
+  end
+  return true
+end
+
+local TIE = [[
+local C, ctx, ins, outs, nodes, class, state, tensors, flows, name, node, raise, tonumber, direct
+  = ...
+return function(%s)
+%s
+  local st = C.moth_function(ctx, name, ins, %d, outs, %d, 0, ins, %d, node)
+  if st < 0 then raise(st) end
+  local id = tonumber(node[0])
+  if id ~= 0 then
+    nodes[id] = { class = class, state = state, nargs = %d, nsaved = %d, tensors = tensors,
+                  zeros = flows, direct = direct }
+  end
+end]]
+
+--- The function that ties results to arguments by a node: tie(results..., arguments...).
+function M.compile_tie(p)
+  local args, fill, places, flows = {}, {}, {}, {}
+  for k = 1, p.results do
+    args[k] = "y" .. k
+    fill[#fill + 1] = format("  outs[%d] = y%d", k - 1, k)
+    flows[k] = p.flows[k] and true or false
+  end
+  for i, spec in ipairs(p.specs) do
+    args[#args + 1] = "a" .. i
+    if spec.from then
+      fill[#fill + 1] = format("  ins[%d] = a%d", spec.from - 1, i)
+      places[spec.from] = spec.from
+    end
+  end
+  local n = #p.tensors
+  local text = format(TIE, concat(args, ", "), concat(fill, "\n"), n, p.results, n, n, n)
+  return assert(lib.loadstring(text, "=[moth.kernel]"))(C, ctx, lib.handles(n),
+    lib.handles(p.results), autograd.nodes, Node, { program = p }, places, flows, p.kernel.name,
+    ffi.new "uint64_t[1]", function(st) errors.status(st, p.kernel.name) end, tonumber,
+    direct)
+end
+
+M.pack_all, M.plainly, M.agree_all, M.failing = pack_all, plainly, agree_all, failing
+
+return M

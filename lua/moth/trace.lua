@@ -1,0 +1,186 @@
+--- trace.lua -- reads a function of elements: what it is made of. program.lua makes of that what
+-- the op `fused` does in one pass.
+--
+-- The function runs on small tensors that stand for its arguments (core/trace.c notes what it
+-- does), twice, with other shapes and values: what it is made of must not depend on these. A
+-- backward is read in the same way, as the pass over what the function recorded.
+
+local ffi = require "ffi"
+local lib = require "moth.lib"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local concat = table.concat
+
+local trace = {}
+
+--- Whether a function is being read: kernels that it calls are read with it.
+trace.reading = false
+
+local F16 = C.MOTH_F16 -- the first of the float dtypes
+
+-- ---- what stands for arguments ----
+
+local SHAPES = { { 5, 7 }, { 3, 2, 4 } }
+
+-- A tensor whose elements differ, on both sides of 0; `turn` tells two of them apart.
+local function stand_in(dtype, shape, turn)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  local values, sizes = lib.slots(n), lib.int64s(math.max(#shape, 1))
+  for d, size in ipairs(shape) do sizes[d - 1] = size end
+  for i = 0, n - 1 do
+    local v = (i * 0.6180339887 + turn * 0.3819660113 + 0.137) % 1
+    if dtype == C.MOTH_BOOL then v = v < 0.5 and 1 or 0
+    elseif dtype < F16 then v = 1 + math.floor(v * 7)
+    else v = v * 2.2 - 0.9 end
+    values[i].number = v
+  end
+  local x = Handle()
+  lib.check(C.moth_from_slots(ctx, dtype, sizes, #shape, values, n, 0, x), "kernel")
+  return lib.adopt(x, 0)
+end
+
+-- ---- reading ----
+
+local function pack_all(...) return { n = select("#", ...), ... } end
+
+-- Runs f() in the modes of a call; they are restored whatever happens.
+local function in_modes(modes, grad, f, ...)
+  local autocast = C.moth_autocast(ctx, modes.autocast)
+  local default = C.moth_default_dtype(ctx, modes.default)
+  local mode = C.moth_grad_mode(ctx, grad and 1 or 0)
+  local results = pack_all(pcall(f, ...))
+  C.moth_grad_mode(ctx, mode)
+  C.moth_default_dtype(ctx, default)
+  C.moth_autocast(ctx, autocast)
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2, results.n)
+end
+
+--- f(...) under a mode of autocast and a default dtype.
+trace.in_modes = in_modes
+
+local function bytes_of(x)
+  local info = lib.inspect(x)
+  local size = tonumber(info.numel * info.itemsize)
+  local buffer = lib.array("uint8_t", math.max(size, 1))
+  lib.check(C.moth_bytes(ctx, x, buffer, size), "kernel")
+  return ffi.string(buffer, size)
+end
+
+-- The steps noted, as tables.
+local function steps_noted()
+  local list, step = {}, ffi.new "moth_traced"
+  while C.moth_trace_step(ctx, #list, step) == 1 do
+    local s = { name = ffi.string(step.name), code = step["function"], dtype = step.dtype,
+                values = {}, dtypes = {}, numbers = {} }
+    for k = 1, step.nvalues do
+      s.values[k], s.dtypes[k] = step.value[k - 1], step.dtypes[k - 1]
+    end
+    for k = 1, 3 do s.numbers[k] = step.told ~= 0 and step.numbers[k - 1] or 0 end
+    list[#list + 1] = s
+  end
+  return list
+end
+
+-- The constants that steps or results read: number of the value -> {tensor, dtype, bytes}.
+local function constants_noted(steps, wanted)
+  local found = {}
+  local function look(v)
+    if found[v] ~= nil then return end
+    local h = Handle()
+    lib.check(C.moth_trace_constant(ctx, v, h), "kernel")
+    if h._slot == 0 then
+      found[v] = false
+      return
+    end
+    lib.adopt(h, 0)
+    C.moth_keep_always(ctx, h)
+    found[v] = { tensor = h, dtype = lib.inspect(h).dtype, bytes = bytes_of(h) }
+  end
+  for _, s in ipairs(steps) do
+    for k = 2, #s.values do look(s.values[k]) end
+  end
+  for i = 1, wanted.n do
+    if wanted[i] then look(wanted[i]) end
+  end
+  return found
+end
+
+-- Everything that two readings must agree in, as a text.
+local function text_of(reading)
+  local parts = {}
+  for _, s in ipairs(reading.steps) do
+    parts[#parts + 1] = concat({ s.code, s.dtype, concat(s.values, " "), concat(s.dtypes, " "),
+      ("%.17g %.17g %.17g"):format(unpack(s.numbers)) }, ",")
+    for k = 2, #s.values do
+      local c = reading.constants[s.values[k]]
+      if c then parts[#parts + 1] = c.dtype .. ":" .. c.bytes end
+    end
+  end
+  for i = 1, reading.wanted.n do parts[#parts + 1] = tostring(reading.wanted[i] or "-") end
+  return concat(parts, "\n")
+end
+
+-- Reads body(inputs), which returns a list of tensors (with holes; n of them): the values to give.
+-- specs: of the inputs, {dtype, zero (0-d)}.
+local function read(specs, shape, turn, body, use)
+  lib.check(C.moth_trace_begin(ctx), "kernel")
+  trace.reading = true
+  local reading = { ninputs = #specs, inputs = {}, dtypes = {}, wanted = {} }
+  local ok, problem = pcall(function()
+    local handles = lib.handles(math.max(#specs, 1))
+    for i, spec in ipairs(specs) do
+      local x = stand_in(spec.dtype, spec.zero and {} or shape, turn + i)
+      reading.inputs[i], reading.dtypes[i], handles[i - 1] = x, spec.dtype, x
+    end
+    lib.check(C.moth_trace_inputs(ctx, handles, #specs), "kernel")
+    reading.results = body(reading.inputs)
+    reading.wanted.n = reading.results.n
+    for i = 1, reading.results.n do
+      local y = reading.results[i]
+      reading.wanted[i] = y and lib.check(C.moth_trace_value(ctx, y), "kernel") or false
+    end
+  end)
+  C.moth_trace_end(ctx)
+  trace.reading = false
+  if ok then
+    ok, problem = pcall(function()
+      reading.steps = steps_noted()
+      reading.constants = constants_noted(reading.steps, reading.wanted)
+      reading.text = text_of(reading)
+      if use then use(reading) end
+    end)
+  end
+  C.moth_trace_free(ctx)
+  if not ok then error(problem, 0) end
+  return reading
+end
+
+--- Reads body twice; the second time, if both agree, use(reading) is called with what was read:
+-- ops that it runs are no part of a recording that may be under way, and values can be read.
+-- @param specs  of the inputs, a list of {dtype =, zero = whether it is 0-d}
+-- @param body   from a list of tensors to one of results with their number n, in which false
+-- stands for none
+-- @return whether they agree
+function trace.read(specs, body, use)
+  local first, agree = read(specs, SHAPES[1], 0, body), false
+  read(specs, SHAPES[2], 5, body, function(second)
+    agree = first.text == second.text
+    if agree then use(second) end
+  end)
+  return agree
+end
+
+--- Whether two lists of tensors have the same bytes.
+function trace.same_bytes(a, b, n)
+  for i = 1, n do
+    if (a[i] or false) ~= (b[i] or false) and (not a[i] or not b[i]
+        or bytes_of(a[i]) ~= bytes_of(b[i])) then
+      return false
+    end
+  end
+  return true
+end
+
+return trace

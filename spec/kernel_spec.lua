@@ -1,0 +1,343 @@
+-- What moth.kernel promises: the results of the function, bit for bit, in one pass; its gradients,
+-- twice; and an error or the function itself where it is not one of elements.
+
+local moth = require "moth"
+local nn = moth.nn
+local F = nn.functional
+
+local function same(a, b, what)
+  assert.are.equal(a.dtype, b.dtype, what)
+  assert.are.equal(tostring(a.shape), tostring(b.shape), what)
+  local function bits(x) return x:contiguous():view(-1):tolist() end
+  a, b = bits(a), bits(b)
+  for i = 1, #a do
+    if a[i] ~= b[i] and (a[i] == a[i] or b[i] == b[i]) then
+      error(("%s: element %d is %s, not %s"):format(what or "", i, tostring(a[i]), tostring(b[i])))
+    end
+  end
+end
+
+local function refused(text, kernel, ...)
+  local ok, message = pcall(kernel, ...)
+  assert.is_false(ok)
+  assert.is_truthy(message:find(text, 1, true), message)
+end
+
+local FUNCTIONS = {
+  swiglu = function(x, y) return x * moth.sigmoid(x) * y end,
+  gelu = function(x, y)
+    return 0.5 * x * (1 + moth.tanh(0.7978845608 * (x + 0.044715 * x ^ 3))) * y
+  end,
+  huber = function(x, y)
+    local d = (x - y):abs()
+    return moth.where(d:lt(1), 0.5 * d * d, d - 0.5)
+  end,
+  clipped = function(x, y) return moth.min(x * y, x:clamp(-0.2, 0.2) * y) end,
+  masked = function(x, y) return (x + y):masked_fill(x:gt(y), 0.25) end,
+  layers = function(x, y) return F.silu(x) + F.leaky_relu(y, 0.2) - F.softplus(x) end,
+  in_place = function(x, y)
+    local z = x + y
+    z:mul_(x):add_(y, {alpha = 0.5})
+    return z
+  end,
+  halves = function(x, y) return (x:half() * y:half()):to(moth.float32) + 1 end,
+  filled = function(x, y) return moth.ones_like(x) - x * y end,
+}
+
+local function sources(dtype, ...)
+  return moth.randn(...):to(dtype), moth.randn(...):to(dtype)
+end
+
+local function gradients(f, x, y)
+  x, y = x:detach(), y:detach()
+  x.requires_grad, y.requires_grad = true, true
+  local z = f(x, y)
+  local g = moth.arange(z:numel()):to(z.dtype):view(z.shape) / z:numel() - 0.3
+  z:backward(g)
+  return x.grad, y.grad
+end
+
+describe("moth.kernel", function()
+  before_each(function() moth.manual_seed(4) end)
+
+  it("gives the function's results, bit for bit, for all float dtypes", function()
+    for name, fn in pairs(FUNCTIONS) do
+      local kernel = moth.kernel(fn)
+      for _, dtype in ipairs { moth.float32, moth.float64, moth.float16, moth.bfloat16 } do
+        local x, y = sources(dtype, 33, 70)
+        same(kernel(x, y), fn(x, y), name)
+        assert.is_nil(tostring(kernel):find("op by op", 1, true), name)
+      end
+    end
+  end)
+
+  it("gives its gradients, bit for bit where nothing is broadcast", function()
+    for name, fn in pairs(FUNCTIONS) do
+      local kernel = moth.kernel(fn)
+      for _, dtype in ipairs { moth.float32, moth.float64, moth.bfloat16 } do
+        local x, y = sources(dtype, 33, 70)
+        local gx, gy = gradients(kernel, x, y)
+        local wx, wy = gradients(fn, x, y)
+        same(gx, wx, name)
+        same(gy, wy, name)
+      end
+    end
+  end)
+
+  it("broadcasts, sums the gradients of what it broadcast, and takes any layout", function()
+    for name, fn in pairs(FUNCTIONS) do
+      local kernel = moth.kernel(fn)
+      for _, pair in ipairs {
+        { moth.randn(8, 5), moth.randn(5) },
+        { moth.randn(8, 1), moth.randn(1, 5) },
+        { moth.randn(8, 5), moth.tensor(0.3) },
+        { moth.randn(4, 8, 5), moth.randn(8, 1) },
+        { moth.randn(5, 8):t(), moth.randn(8, 5) },
+        { moth.randn(0, 5), moth.randn(5) },
+      } do
+        local x, y = pair[1], pair[2]
+        if name ~= "in_place" and name ~= "filled" then
+          same(kernel(x, y), fn(x, y), name)
+          local gx, gy = gradients(kernel, x, y)
+          local wx, wy = gradients(fn, x, y)
+          local near = name == "halves" and {rtol = 1e-2, atol = 1e-2} or {rtol = 1e-4, atol = 1e-5}
+          assert.is_true(moth.allclose(gx, wx, near), name)
+          assert.is_true(moth.allclose(gy, wy, near), name)
+        end
+      end
+    end
+  end)
+
+  it("is differentiable twice", function()
+    local x, y = sources(moth.float64, 2, 3)
+    for _, name in ipairs { "swiglu", "gelu", "layers" } do
+      local a, b = x:detach(), y:detach()
+      a.requires_grad, b.requires_grad = true, true
+      local kernel = moth.kernel(FUNCTIONS[name])
+      assert.is_true(moth.autograd.gradcheck(kernel, {a, b}), name)
+      assert.is_true(moth.autograd.gradgradcheck(kernel, {a, b}), name)
+    end
+  end)
+
+  it("takes integers, truths and mixed dtypes, with the dtypes that ops would give", function()
+    local i, b = moth.arange(12):view(3, 4), moth.arange(12):view(3, 4):gt(5)
+    local x = moth.randn(3, 4)
+    for _, row in ipairs {
+      { function(p, q) return p * q + 2 end, i, x },
+      { function(p, q) return p + q end, i, b },
+      { function(p, q) return moth.where(p, q, 0) end, b, x },
+      { function(p, q) return p:logical_and(q:gt(0)) end, b, x },
+      { function(p) return p / 4 end, i },
+      { function(p, q) return p * q end, x, x:double() },
+      { function(p, q) return p:to(moth.int32) + q end, x * 9, i },
+      { function(p, q) return p * q end, x:half(), moth.tensor(2, {dtype = moth.float64}) },
+    } do
+      local kernel = moth.kernel(row[1])
+      same(kernel(row[2], row[3]), row[1](row[2], row[3]))
+    end
+  end)
+
+  it("gives up to four results, arguments and the same one twice among them", function()
+    local function fn(x, y) return x + y, x * y, x, x + y end
+    local kernel = moth.kernel(function(x, y)
+      local s = x + y
+      return s, x * y, x, s
+    end)
+    local x, y = sources(moth.float32, 9, 4)
+    local got, want = { kernel(x, y) }, { fn(x, y) }
+    assert.are.equal(4, #got)
+    for k, w in ipairs(want) do same(got[k], w) end
+    got[3]:fill_(0)
+    assert.is_false(moth.equal(got[3], x))
+    same(got[1], got[4])
+  end)
+
+  it("keeps the shape of a result that depends on some arguments alone", function()
+    local function fn(x, y) return x * y, y * 2 end
+    local kernel = moth.kernel(fn)
+    local x, y = moth.randn(4, 3), moth.randn(3)
+    for _ = 1, 2 do
+      local got, want = { kernel(x, y) }, { fn(x, y) }
+      same(got[2], want[2])
+    end
+    assert.are.equal("(4, 3)", tostring((select(2, kernel(x, x))).shape))
+  end)
+
+  it("takes numbers, booleans and strings as constants, and branches on them", function()
+    local calls = 0
+    local function fn(x, a, mode)
+      calls = calls + 1
+      if mode == "up" then return x * a + 1 end
+      return x * a - (mode and 1 or 2)
+    end
+    local kernel = moth.kernel(fn)
+    local x = moth.randn(7)
+    for _ = 1, 2 do
+      for _, row in ipairs { { 2, "up" }, { 2, true }, { 0.3 }, { 2.5, "up" } } do
+        same(kernel(x, row[1], row[2]), fn(x, row[1], row[2]))
+      end
+    end
+    local before = calls
+    kernel(x, 2, "up")
+    assert.are.equal(before, calls)
+  end)
+
+  it("warns once and goes on where a number is another at each call", function()
+    local warnings, warn = {}, moth.warn
+    moth.warn = function(text) warnings[#warnings + 1] = text end
+    local loaded = package.loaded["moth.warn"]
+    package.loaded["moth.warn"] = moth.warn
+    local kernel = moth.kernel(function(x, a) return x * a + a end)
+    local x = moth.randn(3)
+    for k = 1, 50 do same(kernel(x, k / 7), x * (k / 7) + k / 7) end
+    moth.warn, package.loaded["moth.warn"] = warn, loaded
+    assert.are.equal(1, #warnings)
+    assert.is_truthy(warnings[1]:find("moth.tensor(x)", 1, true), warnings[1])
+  end)
+
+  it("refuses what is not elementwise, naming the op and the line", function()
+    local x, w = moth.randn(4, 4), moth.randn(4, 4)
+    local function kernel(fn) return moth.kernel(fn) end
+    refused("'sum'", kernel(function(p) return p - p:sum() end), x)
+    refused("'softmax'", kernel(function(p) return F.softmax(p, 2) end), x)
+    refused("'cumsum'", kernel(function(p) return p:cumsum(1) end), x)
+    refused("'matmul'", kernel(function(p) return p:matmul(p) end), x)
+    refused("'rand_like'", kernel(function(p) return p + moth.rand_like(p) end), x)
+    refused("values are read", kernel(function(p) return p * p:item() end), moth.tensor(2))
+    refused("are to be arguments", kernel(function(p) return p * w end), x)
+    refused("no argument of the kernel", kernel(function(p) return p * w[1][1] end), x)
+    refused("a part of a tensor", kernel(function(p) return p[1] * 2 end), x)
+    refused("of other shapes", kernel(function(p) return p + p:t() end), x)
+    refused("writes an argument", kernel(function(p) return p:mul_(2) end), x)
+    refused("a tensor is wanted", kernel(function(_) return 1 end), x)
+    refused("0 values", kernel(function(_) end), x)
+    refused("shape", kernel(function(p) return p / p:numel() end), x)
+    refused("integers are divided", kernel(function(p) return p:floor_divide(2) end), x:long())
+    local line = debug.getinfo(1, "l").currentline + 2
+    local ok, message = pcall(moth.kernel(function(p)
+      return p - p:mean()
+    end), x)
+    assert.is_false(ok)
+    assert.is_truthy(message:find(":" .. line .. ":", 1, true), message)
+    same(x + 1, kernel(function(p) return p + 1 end)(x)) -- nothing is left behind
+  end)
+
+  it("refuses bad arguments as the function does", function()
+    local function fn(x, y) return x * y end
+    local kernel = moth.kernel(fn)
+    local x = moth.randn(2, 3)
+    kernel(x, x)
+    refused("broadcast", kernel, x, moth.randn(2, 4))
+    same(kernel(x, x), x * x)
+    refused("a tensor, number, boolean or string is needed", kernel, x, {})
+    refused("it takes 2 arguments", kernel, x, x, x)
+    refused("at least one tensor", kernel, 1, 2)
+    assert.is_false((pcall(kernel, x)))
+    assert.is_false((pcall(moth.kernel, 3)))
+    refused("any number of them", moth.kernel, function(...) return ... end)
+    local gone
+    moth.scope(function() gone = moth.randn(2) end)
+    assert.is_false((pcall(kernel, gone, x)))
+  end)
+
+  it("runs op by op, with a warning, where the program would be too large", function()
+    local warnings, loaded = {}, package.loaded["moth.warn"]
+    package.loaded["moth.warn"] = function(text) warnings[#warnings + 1] = text end
+    local function fn(x)
+      for _ = 1, 60 do x = (x * 1.01):sin() + x:cos() end
+      return x
+    end
+    local kernel, x = moth.kernel(fn), moth.randn(10)
+    same(kernel(x), fn(x))
+    same(kernel(x), fn(x))
+    package.loaded["moth.warn"] = loaded
+    assert.are.equal(1, #warnings)
+  end)
+
+  it("is one instruction of a recording, backward too", function()
+    local fn = FUNCTIONS.swiglu
+    local kernel = moth.kernel(fn)
+    local x = moth.randn(20, 30, {requires_grad = true})
+    local function step(f)
+      return moth.capture(function(b)
+        x.grad = nil
+        local z = f(x, b)
+        z:sum():backward()
+        return z, x.grad
+      end)
+    end
+    local ours, theirs = step(kernel), step(fn)
+    for _ = 1, 4 do
+      local y = moth.randn(20, 30)
+      local z, g = ours(y)
+      z, g = z:clone(), g:clone()
+      local z2, g2 = theirs(y)
+      same(z, z2)
+      same(g, g2)
+    end
+  end)
+
+  it("follows autocast, no_grad, nested kernels and anomaly mode", function()
+    local inner = moth.kernel(FUNCTIONS.swiglu)
+    local outer = moth.kernel(function(x, y) return inner(x, y) + inner(y, x) end)
+    local function plain(x, y) return FUNCTIONS.swiglu(x, y) + FUNCTIONS.swiglu(y, x) end
+    local x, y = sources(moth.float32, 5, 6)
+    inner(x, y)
+    same(outer(x, y), plain(x, y))
+    assert.is_truthy(tostring(outer):find("sigmoid", 1, true))
+    x.requires_grad = true
+    assert.is_true(outer(x, y).requires_grad)
+    assert.is_false(moth.no_grad(outer, x, y).requires_grad)
+    local fn = function(a) return (a:float() * 2):exp() + 1 end
+    local kernel, h = moth.kernel(fn), moth.randn(6):bfloat16()
+    moth.autocast("cpu", {dtype = moth.bfloat16}, function() same(kernel(h), fn(h)) end)
+    same(kernel(h), fn(h))
+    moth.autograd.detect_anomaly(function()
+      local gx = gradients(outer, x, y)
+      same(gx, (gradients(plain, x, y)))
+    end)
+  end)
+
+  it("keeps its arguments alone for the backward pass", function()
+    local kernel = moth.kernel(FUNCTIONS.gelu)
+    local x, y = sources(moth.float32, 400, 500)
+    x.requires_grad = true
+    local function kept(f)
+      moth.collect()
+      local before = moth.memory().live_bytes
+      local z = f(x, y)
+      moth.collect()
+      return moth.memory().live_bytes - before, z
+    end
+    kernel(x, y)
+    local ours, theirs = kept(kernel), kept(FUNCTIONS.gelu)
+    assert.is_true(ours <= 400 * 500 * 4 + 4096, ours)
+    assert.is_true(theirs > 3 * ours)
+  end)
+
+  it("takes the place of a built-in, says what it became, and gives the function back", function()
+    local fn = FUNCTIONS.swiglu
+    local kernel = moth.kernel(fn)
+    assert.are.equal(fn, kernel.fn)
+    assert.is_truthy(tostring(kernel):find("not called yet", 1, true))
+    local x, y = sources(moth.float32, 5, 6)
+    kernel(x, y)
+    local text = tostring(kernel)
+    assert.is_truthy(text:find("float32, float32 -> float32: sigmoid, mul, mul", 1, true), text)
+    assert.is_truthy(text:find("2 read, 2 between, 1 written", 1, true), text)
+    local silu = F.silu
+    F.silu = moth.kernel(function(a) return a * a:sigmoid() * 2 end)
+    local z = F.silu(x)
+    F.silu = silu
+    same(z, x * x:sigmoid() * 2)
+  end)
+
+  it("draws nothing from the generator, and leaves modes as they were", function()
+    local x, y = sources(moth.float32, 5, 6)
+    local state = moth.get_rng_state()
+    moth.kernel(FUNCTIONS.gelu)(x, y)
+    assert.is_true(moth.equal(state, moth.get_rng_state()))
+    pcall(moth.kernel(function(p) return p:sum() end), x)
+    assert.is_true(moth.is_grad_enabled())
+  end)
+end)
