@@ -2,6 +2,7 @@
 -- a C++ compiler make them for the CPU. A process of its own for each claim, since the library is
 -- opened once.
 
+local ffi = require "ffi"
 local cuda = require "spec.support.cuda"
 local library = require "spec.support.library"
 
@@ -12,6 +13,13 @@ end
 local path
 setup(function() path = library.built "nvrtc" end)
 teardown(function() os.remove(path) end)
+
+--- NVRTC itself, or nil.
+local function nvidia()
+  for _, name in ipairs { "libnvrtc.so.13", "libnvrtc.so.12" } do
+    if pcall(ffi.load, name) then return name end
+  end
+end
 
 --- What all claims begin with: `f` numbers the functions by their names, as kernel/maps.c does; and
 -- a program is written {result, function, operands ...} a step.
@@ -144,6 +152,35 @@ describe("fused on a GPU", function()
     ]]))
   end)
 
+  it("is made once where threads want it at the same time", function()
+    assert.equal("made=1 refused=0 left=0\nrc=0\n", made({}, [[
+      local set, i = require("spec.support.sets").Fused(12), 0
+      for x in moth.data.DataLoader(set, {batch_size = 1, num_workers = 3}) do
+        i = i + 1
+        same(x, moth.full({1, 1000}, 3 * i))
+      end
+      assert(i == 12)
+    ]]))
+  end)
+
+  it("is a part of CUDA graphs, numbers of the CPU that change too", function()
+    assert.equal("1 graph\nmade=2 refused=0 left=0\nrc=0\n", made({}, [[
+      local x, rate = moth.randn({40, 5}, {device = "cuda"}), moth.tensor(0.5)
+      local function steps()
+        local y = run({x, rate}, {{3, "mul", 0, 1}, {2, "add", 3, 0}}, {"", ""})
+        for _ = 1, 3 do y = run({y, x}, {{3, "mul", 0, 1}, {2, "sub", 3, 0}}, {"", ""}) end
+        return y
+      end
+      local captured = moth.capture(steps)
+      for i = 1, 4 do
+        x:copy_(moth.randn(40, 5))
+        rate:fill_(i)
+        same(captured(), steps())
+      end
+      print(tostring(captured):match "%d+ graph")
+    ]]))
+  end)
+
   it("says what is missing, or wrong, and what works without", function()
     local ask = [[
       local x = moth.ones({3}, {device = "cuda"})
@@ -208,5 +245,52 @@ describe("fused on a GPU", function()
     assert.equal("made=4 refused=0 left=0\nrc=0\n", text)
     assert.equal("rc=0\n", library.with("MOTH_NVRTC", "none", {}, begin .. code
       .. "assert(text:find 'op by op', text)"))
+  end)
+end)
+
+describe("NVRTC", function()
+  local name = nvidia()
+  if not name then return pending("compiles what is made for it: libnvrtc.so is not found here") end
+
+  it("compiles every function for every kind of dtype that has it", function()
+    local text = library.with("MOTH_NVRTC", name, { MOTH_EMULATED_MAJOR = "8" }, begin .. [[
+      local names, compiled = {}, 0
+      for function_name, number in pairs(f) do
+        if number >= 0 and function_name ~= "where" then names[#names + 1] = function_name end
+      end
+      table.sort(names)
+      local function input(dtype, device)
+        return moth.ones({4}, {device = device}):to(moth[dtype])
+      end
+      local function program_of(list, dtype)
+        local steps, dtypes = {}, {}
+        for i, it in ipairs(list) do
+          steps[i], dtypes[i] = {2 + i, it[1] .. " " .. dtype, 0, 1, 2}, it[3]
+          for k = it[2] + 3, 5 do steps[i][k] = nil end
+        end
+        return steps, dtypes, math.min(4, #list)
+      end
+      local function compile(list, dtype)
+        local x = input(dtype, "cuda")
+        local ok, message = pcall(run, {x, x, x}, program_of(list, dtype))
+        assert(not ok and message:find("what NVRTC compiled cannot be loaded", 1, true), message)
+        compiled = compiled + #list
+      end
+      for _, dtype in ipairs {"float32", "int32", "bool"} do
+        local x, list = input(dtype, "cpu"), {}
+        for _, name in ipairs(names) do
+          local to = kinds[name] == "QUESTION" and "bool" or dtype
+          for n = 1, 3 do
+            if pcall(run, {x, x, x}, program_of({{name, n, to}}, dtype)) then
+              list[#list + 1] = {name, n, to}
+            end
+          end
+          if #list == 16 then compile(list, dtype) list = {} end
+        end
+        if #list > 0 then compile(list, dtype) end
+      end
+      print(compiled > 200)
+    ]])
+    assert.equal("true\nrc=0\n", text)
   end)
 end)

@@ -1,4 +1,4 @@
---- sets.lua -- datasets as users put them into modules of their own, for workers_spec.lua.
+--- sets.lua -- datasets as users put them into modules of their own, for specs of workers.
 
 local moth = require "moth"
 local nn, data = moth.nn, moth.data
@@ -32,6 +32,13 @@ dataset("Named", function(_, i)
 end)
 
 dataset("Noise", function() return moth.rand(2), math.random() end)
+
+-- i + 2 i, by a kernel that is made at run time (cuda_fused_spec.lua).
+dataset("Fused", function(_, i)
+  local fused = require("moth.bind").ops.fused
+  local x = moth.full({1000}, i, {device = "cuda"})
+  return fused({x}, {1, -1, 3, 1, 0, 0, 0, 0, 0}, {-1}, 1, {2, 0, 0}):cpu()
+end)
 
 local thrown = {
   function() return {message = "no sample 1"} end,
