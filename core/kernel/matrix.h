@@ -4,7 +4,9 @@
 **
 ** After Goto & van de Geijn 2008 and BLIS (Van Zee & van de Geijn 2015), but for what is packed:
 ** a tile of 6 rows and 4 vectors of columns (12 and 2 where there are no more) reads A where it
-** lies, whatever its strides, and B where its rows lie in a row.
+** lies, whatever its strides, and B where its rows lie in a row. At AVX2 it has 2 vectors of 8, and
+** a panel of B that does not stay in a small L1 is copied before many rows of A meet it. (There,
+** writing out several steps of a tile's loop makes GCC keep sums in memory.)
 */
 #ifndef MOTH_KERNEL_MATRIX_H
 #define MOTH_KERNEL_MATRIX_H
