@@ -290,18 +290,18 @@ TARGET static void NAME(row_of_results)(const channel_job *j, const REAL *x, con
 }
 
 TARGET static void NAME(row_of_back)(const channel_job *j, const REAL *x, const REAL *dy,
-                                  REAL *restrict y) {
+                                  REAL *y) {
   const int64_t n = j->p->c;
   const double *mean = j->mean, *by = j->by, *scale = j->scale, *shift = j->shift;
   const moth_channel_mask *k = &j->p->mask;
   const double *m = k->mean, *was = k->scale, *more = k->shift;
   const REAL least = (REAL)k->least;
   if (!m) {
-    for (int64_t q = 0; q < n; q++)
+    MOTH_IVDEP for (int64_t q = 0; q < n; q++)
       y[q] = (REAL)(((double)x[q] - mean[q]) * scale[q] + shift[q] + (double)dy[q] * by[q]);
     return;
   }
-  for (int64_t q = 0; q < n; q++) {
+  MOTH_IVDEP for (int64_t q = 0; q < n; q++) {
     const bool shut = (REAL)(((double)x[q] - m[q]) * was[q] + more[q]) <= least;
     const double g = shut ? 0 : (double)dy[q];
     y[q] = (REAL)(((double)x[q] - mean[q]) * scale[q] + shift[q] + g * by[q]);
