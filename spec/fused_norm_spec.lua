@@ -171,9 +171,10 @@ describe("F.batch_norm with an activation and a residual", function()
           y = F.batch_norm {x, weight = w, training = true}
           y = F.relu(residual and y + residual or y)
         end
-        local g = moth.autograd.grad((y * y * y):sum(), {x, w}, {create_graph = true})
-        local again = moth.autograd.grad((g[1] * g[1] + 1):log():sum(), {x, w})
-        return bits(again[1]) .. bits(again[2])
+        local dx, dw = moth.autograd.grad((y * y * y):sum(), {x, w}, {create_graph = true})
+        local slope = (dx * dx + 1):log():sum() + dw:square():sum()
+        local again, more = moth.autograd.grad(slope, {x, w})
+        return bits(dx) .. bits(dw) .. bits(again) .. bits(more)
       end
       assert.equal(slopes(false), slopes(true))
     end
@@ -368,26 +369,37 @@ describe("what stands behind a batch_norm, in a captured step", function()
 
   it("leaves a gradient that somebody asks for whole", function()
     local w = moth.randn(3)
-    local function slopes(v, keep)
-      local leaf = (v * 1):requires_grad_()
-      local y = F.batch_norm(leaf, {weight = w, training = true})
-      if keep then y:retain_grad() end
-      F.relu(y):square():sum():backward()
-      return leaf.grad, keep and y.grad or nil
+    local function ops(act, asked)
+      return recorded(function(v)
+        local leaf = (v * 1):requires_grad_()
+        local y = F.batch_norm(leaf, {weight = w, training = true})
+        local z = (act(y) - 1):square():sum()
+        if asked == "wanted" then
+          local dx, dy = moth.autograd.grad(z, {leaf, y})
+          return dx, dy
+        end
+        if asked then y:retain_grad() end
+        z:backward()
+        return leaf.grad, asked and y.grad or nil
+      end, x)
     end
-    local n = recorded(function(v) return slopes(v) end, x)
-    local more = recorded(function(v) return slopes(v, true) end, x)
-    assert.is_true(n < more)
+    assert.equal(ops(F.tanh) - 2, ops(F.relu))
+    for _, asked in ipairs {"kept", "wanted"} do
+      assert.equal(ops(F.tanh, asked) - 1, ops(F.relu, asked))
+    end
   end)
 
   it("takes no relu's gradient that is another's", function()
-    local function ops(f)
+    local function ops(f, what)
       return recorded(function(v)
         local leaf = (v * 1):requires_grad_()
-        f(F.batch_norm(leaf, {training = true}) - 0.25):sum():backward()
+        local y = F.batch_norm(leaf, {training = true})
+        local z = f(what == "sum" and y + v or y - 0.25) - 1
+        z:square():sum():backward()
         return leaf.grad
       end, x)
     end
+    assert.equal(ops(F.tanh, "sum") - 1, ops(F.relu, "sum")) -- v wants no gradient
     assert.equal(ops(F.tanh), ops(F.relu))
   end)
 end)
