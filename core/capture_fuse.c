@@ -109,14 +109,17 @@ typedef struct pair { /* instructions a and b of the code: b reads what a gives 
   moth_instruction *first, *next;
 } pair;
 
-/* A join in the place of a: b's result must not be written too early. What a reads may have died
-** before that was made, and have left it its block; a norm may write over its input. */
+/* A join in the place of a: b's result must not be written too early. What a reads, or gives beside
+** its result, may have died before that was made, and have left it its block; a norm may write over
+** its input. */
 static bool can_write_early(const pair *p) {
   const moth_instruction *first = p->first;
   const moth_tensor *y = p->next->out[0], *x = first->out[0];
   if (any_touches(p->c, p->a + 1, p->b, y, true)) return false;
   if (y->storage == x->storage) return y->l.offset == x->l.offset; /* in place: nobody saw it */
   if (!is_between(p->c, p->a, p->b, x->storage)) return false;
+  for (int i = 1; i < MOTH_MAX_OUTPUTS && first->out[i]; i++)
+    if (overlap(first->out[i]->storage, y->storage)) return false;
   moth_cursor cursor = {.op = first->op, .args = first->args};
   while (moth_next_input(&cursor)) {
     const moth_tensor *from = *cursor.at;

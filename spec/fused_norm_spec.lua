@@ -367,6 +367,17 @@ describe("what stands behind a batch_norm, in a captured step", function()
     assert.equal(5, n)
   end)
 
+  it("is not written where the norm's own map lay", function()
+    for _, shape in ipairs {{8, 300}, {2, 300, 4}} do -- as large as the map
+      recorded(function(v)
+        return F.relu(F.batch_norm(v, {training = true})), v + 1
+      end, moth.randn(shape))
+      recorded(function(v)
+        return F.batch_norm(v, {training = true}) + v
+      end, moth.randn(shape))
+    end
+  end)
+
   it("leaves a gradient that somebody asks for whole", function()
     local w = moth.randn(3)
     local function ops(act, asked)
