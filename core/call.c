@@ -366,8 +366,8 @@ static int given_target(moth_call_frame *f, const moth_op *op, const moth_slot *
   return *target ? MOTH_OK : ctx->error.code;
 }
 
-static int call(moth_call_frame *f, const moth_op *op, const moth_slot *slots, uint32_t nslots,
-                uint64_t given, moth_tensor **out) {
+static inline int call(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
+                       uint32_t nslots, uint64_t given, moth_tensor **out) {
   moth_tensor *target;
   int status = moth_read_args(f, op, slots, nslots, given);
   if (!status) status = given_target(f, op, slots, nslots, given, &target);
@@ -376,6 +376,18 @@ static int call(moth_call_frame *f, const moth_op *op, const moth_slot *slots, u
   moth_args args = f->args;
   status = run_into(f, op, &args, target);
   if (!status) out[0] = moth_tensor_retain(target);
+  return status;
+}
+
+/* The same for a profile to see. */
+static int call_seen(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
+                     uint32_t nslots, uint64_t given, moth_tensor **out) {
+  moth_ctx *ctx = f->temps.ctx;
+  const uint64_t event = moth_profile_enter(ctx, MOTH_EVENT_OP, op->name, true);
+  int status = call(f, op, slots, nslots, given, out);
+  if (!status) moth_profile_inputs(ctx, event, op, &f->args);
+  moth_results_clear(&f->temps); /* what was made on the way is no part of what it added */
+  moth_profile_leave(ctx, event, status);
   return status;
 }
 
@@ -419,11 +431,10 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_settle_lanes(ctx);
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);
-  const uint64_t event = ctx->profile ? moth_profile_enter(ctx, MOTH_EVENT_OP, op->name, true) : 0;
-  int status = moth_cancelled(ctx) ? moth_stopped(ctx) : call(&f, op, slots, nslots, given, y);
-  if (event && status >= 0) moth_profile_inputs(ctx, event, op, &f.args);
+  int status = moth_cancelled(ctx) ? moth_stopped(ctx)
+               : ctx->profile      ? call_seen(&f, op, slots, nslots, given, y)
+                                   : call(&f, op, slots, nslots, given, y);
   moth_frame_close(&f);
-  if (event) moth_profile_leave(ctx, event, status);
   ctx->numbers = 0;
   return give_results(ctx, op, &f.args, status, y, out, nout);
 }
