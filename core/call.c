@@ -44,7 +44,7 @@ static int check_format(moth_ctx *ctx, const moth_op *op, const void *args, cons
 static bool lies_channels_last(const moth_call_frame *f, const moth_op *op, const moth_layout *y) {
   const bool any = op->flags & MOTH_OP_CHANNELS_LAST;
   if (y->ndim != 4 || (any && !f->device)) return false;
-  if (!any && !(op->flags & MOTH_OP_STRIDED && op->nout + op->nhidden == 1)) return false;
+  if (!any && !(op->flags & MOTH_OP_STRIDED)) return false;
   const int64_t format = format_of(op, &f->args);
   if (format != MOTH_PRESERVE_FORMAT) return format == MOTH_CHANNELS_LAST;
   moth_cursor c = {.op = op, .args = (void *)(uintptr_t)&f->args};

@@ -393,7 +393,7 @@ int moth_capture_leaf(moth_node *leaf, bool set) {
 }
 
 int moth_capture_refuse(moth_ctx *ctx, const char *what) {
-  if (ctx->lister)
+  if (ctx->lister && ctx->lister->ran)
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
                      "%s inside a moth.kernel, which is read once for all values; choose by "
                      "moth.where", what);

@@ -108,6 +108,23 @@ describe("moth.kernel", function()
     end
   end)
 
+  it("gives zeros as gradients of what does not matter", function()
+    local function fn(x, y) return x:floor() + y end
+    for _, f in ipairs { fn, moth.kernel(fn) } do
+      local gx, gy = gradients(f, moth.randn(3, 4), moth.randn(4))
+      same(gx, moth.zeros(3, 4))
+      assert.are.equal("(4)", tostring(gy.shape))
+    end
+  end)
+
+  it("gives channels_last results where the function does", function()
+    local kernel = moth.kernel(FUNCTIONS.swiglu)
+    local x = moth.randn(2, 3, 4, 5):contiguous { memory_format = moth.channels_last }
+    local y = kernel(x, moth.randn(2, 3, 4, 5))
+    assert.is_true(y:is_contiguous { memory_format = moth.channels_last })
+    same(kernel(x, x), FUNCTIONS.swiglu(x, x))
+  end)
+
   it("is differentiable twice", function()
     local x, y = sources(moth.float64, 2, 3)
     for _, name in ipairs { "swiglu", "gelu", "layers" } do

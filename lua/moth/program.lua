@@ -139,7 +139,7 @@ function program.new(reading, specs, wanted)
       p.dtypes[#p.dtypes + 1] = s.dtypes[1]
     end
   end
-  if nin == 0 then return nil, "nothing is read" end
+  if #p.uses == 0 then return nil, "its results do not depend on its arguments" end
   if nin > INPUTS then return nil, ("it reads %d values, of %d"):format(nin, INPUTS) end
   if #wanted > RESULTS then return nil, ("it gives %d values, of %d"):format(#wanted, RESULTS) end
   if #steps > STEPS or p.between > BETWEEN then
