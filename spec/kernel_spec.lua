@@ -110,6 +110,11 @@ describe("moth.kernel", function()
 
   it("gives zeros as gradients of what does not matter", function()
     local function fn(x, y) return x:floor() + y end
+    local function only(x, y) return x:floor() * y + y end -- the slope of floor, 0, times y
+    for _, f in ipairs { only, moth.kernel(only) } do
+      same((gradients(f, moth.randn(3, 4), moth.tensor(2))), moth.zeros(3, 4))
+      same((gradients(f, moth.randn(3, 4), moth.ones(4))), moth.zeros(3, 4))
+    end
     for _, f in ipairs { fn, moth.kernel(fn) } do
       local gx, gy = gradients(f, moth.randn(3, 4), moth.randn(4))
       same(gx, moth.zeros(3, 4))

@@ -2,6 +2,7 @@
 -- program too, made when it is asked for first. Where that cannot be, and where a gradient is to be
 -- differentiated again, the kernel's function itself is differentiated.
 
+local bit = require "bit"
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
 local bind = require "moth.bind"
@@ -109,13 +110,27 @@ local function read_backward(p, needs, use)
   end, function(reading) use(reading, specs) end)
 end
 
+-- Whether all that a program gives has the shape of what flows to the results, as it should: what
+-- does not depend on that is 0 in a shape of its own. n: how many inputs stand before.
+local function flows_through(q, specs, n)
+  local flow, all_zero = 0, true
+  for i, spec in ipairs(specs) do
+    all_zero = all_zero and spec.zero
+    if i > n and not spec.zero then flow = bit.bor(flow, bit.lshift(1, i - 1)) end
+  end
+  for _, set in ipairs(q.depends) do
+    if not all_zero and bit.band(set, flow) == 0 then return false end
+  end
+  return true
+end
+
 -- Programs for these inputs' gradients: several where one would be too large. nil: too large still.
-local function split(reading, specs, inputs, programs)
+local function split(reading, specs, inputs, programs, n)
   local wanted = {}
   if #inputs == 0 then return programs end
   for k, i in ipairs(inputs) do wanted[k] = reading.wanted[i] end
   local q = program.new(reading, specs, wanted)
-  if q then
+  if q and flows_through(q, specs, n) then
     q.inputs = inputs
     programs[#programs + 1] = q
     return programs
@@ -123,7 +138,7 @@ local function split(reading, specs, inputs, programs)
   if #inputs == 1 then return nil end
   local half, rest = {}, {}
   for k, i in ipairs(inputs) do table.insert(k <= #inputs / 2 and half or rest, i) end
-  return split(reading, specs, half, programs) and split(reading, specs, rest, programs)
+  return split(reading, specs, half, programs, n) and split(reading, specs, rest, programs, n)
 end
 
 -- What a program failed with is left to the function itself to say.
@@ -151,7 +166,11 @@ local function sum_to(grad, x)
   for d = 1, #have do
     if d <= more or (want[d - more] == 1 and have[d] ~= 1) then dims[#dims + 1] = d end
   end
-  if #dims > 0 then grad = bind.ops.sum(grad, dims, true) end
+  if #dims > 0 then
+    local all = grad
+    grad = bind.ops.sum(all, dims, true)
+    if not lib.capture then C.moth_free(ctx, all) end
+  end
   return more > 0 and bind.ops.view(grad, want) or grad
 end
 
@@ -189,7 +208,7 @@ local function backward_of(p, needs)
     for i = 1, #p.tensors do
       if reading.wanted[i] then inputs[#inputs + 1] = i end
     end
-    programs = split(reading, specs, inputs, {})
+    programs = split(reading, specs, inputs, {}, #p.tensors)
     for _, q in ipairs(programs or {}) do q.run = program.compile(q, nil, failing) end
     if programs and not agree_all(programs, reading, p.summed) then programs = nil end
     for _, q in ipairs(p.device and programs or {}) do
@@ -244,7 +263,7 @@ local function direct(entry, task, ngiven)
   for i = 0, n - 1 do mask = mask * 2 + C.moth_task_wants(ctx, task, i) end
   local programs = p.backwards[mask]
   if not programs or lib.trace then return false end
-  local args = {}
+  local args, mine = {}, {}
   for i = 1, n + ngiven do
     local h = Handle()
     local status = i <= n and C.moth_task_saved(ctx, task, i - 1, h)
@@ -253,7 +272,13 @@ local function direct(entry, task, ngiven)
       status = C.moth_task_zeros(ctx, task, i - n - 1, h)
     end
     if status < 0 then autograd.fail(status, p.kernel.name) end
-    args[i] = h._slot == 0 and args[1] or lib.adopt(h, status)
+    if h._slot ~= 0 then
+      local old = lib.live[h._slot]
+      if not old or old._gen ~= h._gen then mine[#mine + 1] = h end
+      args[i] = lib.adopt(h, status)
+    else
+      args[i] = args[1]
+    end
   end
   local mode = C.moth_grad_mode(ctx, 0)
   local ok, list = pcall(run_programs, programs, args)
@@ -261,9 +286,12 @@ local function direct(entry, task, ngiven)
   if not ok then error(list, 0) end
   if not list then return false end
   for i = 1, n do
-    local status = list[i] and C.moth_task_put(ctx, task, i - 1, list[i]) or 0
+    local grad = list[i]
+    local status = grad and C.moth_task_put(ctx, task, i - 1, grad) or 0
     if status < 0 then errors.status(status, p.kernel.name) end
+    if grad and not lib.capture then C.moth_free(ctx, grad) end -- a leaf may have it, uncopied
   end
+  for i = 1, lib.capture and 0 or #mine do C.moth_free(ctx, mine[i]) end
   return true
 end
 

@@ -94,8 +94,9 @@ end
 
 --- A program for what was read: uses (which inputs it takes, counted from 1), constants (tensors
 -- behind them), words, numbers and dtypes as `fused` takes them, results (how many), names (of the
--- functions), between (how many values), apart (whether a result does not depend on all inputs with
--- dims, so that they must have one shape). nil and why, where there is too much for one.
+-- functions), between (how many values), depends (of each result: on which inputs with dims),
+-- apart (whether a result does not depend on all inputs with dims, so that they must have one
+-- shape). nil and why, where there is too much for one.
 -- @param reading  what trace.read gave
 -- @param specs    of its inputs
 -- @param wanted   the values to give, a list
@@ -107,7 +108,8 @@ function program.new(reading, specs, wanted)
     needed[targets[i]] = true
   end
   local steps = living(reading.steps, needed)
-  local p = { uses = {}, constants = {}, names = {}, dtypes = {}, results = #wanted, between = 0 }
+  local p = { uses = {}, constants = {}, names = {}, dtypes = {}, results = #wanted, between = 0,
+              depends = {} }
   local place = gather_inputs(reading, needed, p)
   local nin = #p.uses + #p.constants
   local dtype_of, given = {}, {}
@@ -119,7 +121,7 @@ function program.new(reading, specs, wanted)
   local depends, all = dependence(reading, specs, steps), 0
   for _, i in ipairs(p.uses) do all = bor(all, specs[i].zero and 0 or lshift(1, i - 1)) end
   for i, v in ipairs(targets) do
-    p.dtypes[i] = dtype_of[v]
+    p.dtypes[i], p.depends[i] = dtype_of[v], depends[v] or 0
     if (depends[v] or 0) ~= all then p.apart = true end
     if (depends[v] or 0) == 0 and all ~= 0 then return nil, "a result is the same everywhere" end
     if given[v] and not place[v] then
