@@ -19,12 +19,13 @@
 #define MOST_CHAINS 16 /* ... and so do many of them */
 #define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
 #define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
-#define AVX2_DEPTH 256 /* rows of B gone through at a time by vectors of 8 floats: a panel of so
-                       ** many is half of an L1 of 32 KB */
+#define AVX2_DEPTH 288 /* rows of B gone through at a time by vectors of 8 floats: three chains, and
+                       ** a panel of so many leaves an L1 of 32 KB room for a tile of A */
 #define AVX2_COLUMNS 16 /* of the widest panel of those */
 #define L1_LINES 320   /* of a panel that stay there beside a tile of A, */
 #define L1_BYTES 4096  /* ... if they lie in all of its sets, which repeat after so many */
-#define COPY_ROWS 40   /* rows of C that make copying a panel of B pay */
+#define COPY_ROWS 72   /* rows of C that make copying a panel of B pay, */
+#define COPY_FEWER 40  /* ... where its rows fill few sets: an eighth of them would be too many */
 
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k, chain;
@@ -259,7 +260,8 @@ static void strips_near(moth_strip *s, strip_loop *const *loops, const rows_cut 
                         bool first, int64_t m) {
   float copy[AVX2_DEPTH * AVX2_COLUMNS] __attribute__((aligned(64)));
   const int64_t width = s->last + 8;
-  if (m >= COPY_ROWS && s->ldb != width && crowded(s->k, s->ldb)) {
+  const int64_t k = m >= COPY_ROWS ? s->k : m >= COPY_FEWER ? s->k / 8 : 0;
+  if (s->ldb != width && crowded(k, s->ldb)) {
     copy_panel(copy, s->b, s->k, width, s->ldb);
     s->b = copy;
     s->ldb = width;
