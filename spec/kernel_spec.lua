@@ -1,6 +1,8 @@
 -- What moth.kernel promises: the results of the function, bit for bit, in one pass; its gradients,
 -- twice; and an error or the function itself where it is not one of elements.
 
+local ffi = require "ffi"
+local lib = require "moth.lib"
 local moth = require "moth"
 local nn = moth.nn
 local F = nn.functional
@@ -81,6 +83,38 @@ describe("moth.kernel", function()
         same(gx, wx, name)
         same(gy, wy, name)
       end
+    end
+  end)
+
+  it("does so for functions made at random", function()
+    local ones = { "sigmoid", "tanh", "exp", "sin", "abs", "square", "relu", "floor", "erf",
+                   "log1p", "double", "half", "float" }
+    local twos = { "add", "sub", "mul", "div", "maximum", "minimum", "atan2", "hypot", "remainder" }
+    local function draw(n) return moth.randint(1, n + 1, { 1 }):item() end
+    for _ = 1, 40 do
+      local code, text = {}, {}
+      for k = 1, 6 do
+        local one = draw(3) == 1
+        local name = one and ones[draw(#ones)] or twos[draw(#twos)]
+        code[k] = { name, draw(k + 1), not one and draw(k + 1) }
+        text[k] = table.concat({ name, code[k][2], code[k][3] or "" }, " ")
+      end
+      local function fn(x, y)
+        local v = { x, y }
+        for _, step in ipairs(code) do
+          local method, a, b = step[1], v[step[2]], v[step[3]]
+          if not b then v[#v + 1] = a[method](a)
+          else v[#v + 1] = moth[method](a, b) end
+        end
+        return v[#v] + x * y
+      end
+      local kernel, x, y = moth.kernel(fn), sources(moth.float32, 5, 6)
+      text = table.concat(text, "; ")
+      same(kernel(x, y), fn(x, y), text)
+      local gx, gy = gradients(kernel, x, y)
+      local wx, wy = gradients(fn, x, y)
+      same(gx, wx, text)
+      same(gy, wy, text)
     end
   end)
 
@@ -297,6 +331,11 @@ describe("moth.kernel", function()
       same(z, z2)
       same(g, g2)
     end
+    local counted = moth.capture(function(b) return (kernel(x, b)) end)
+    for _ = 1, 3 do counted(moth.randn(20, 30)) end
+    local there, here = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
+    lib.C.moth_capture_graphs(lib.ctx, counted.last.id, there, here)
+    assert.are.equal(1, here[0])
   end)
 
   it("follows autocast, no_grad, nested kernels and anomaly mode", function()
