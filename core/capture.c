@@ -16,8 +16,7 @@ enum { ALL = 1, LARGE = 2 }; /* moth_capture.fresh */
 
 /* -- room -- */
 
-/* n bytes that live as long as the recording; NULL: error set. */
-static void *room(moth_capture *c, int64_t n) {
+void *moth_capture_room(moth_capture *c, int64_t n) {
   n = (n + 15) / 16 * 16;
   if (!c->chunks || c->chunks->used + n > c->chunks->bytes) {
     int64_t bytes = (int64_t)sizeof(moth_chunk) + (n > CHUNK / 4 ? n : CHUNK);
@@ -158,7 +157,7 @@ int moth_capture_look(moth_tensor *x) {
 
 /* A number is a constant, and its bytes soon hold another. */
 static moth_storage *number_of(moth_capture *c, const moth_tensor *x) {
-  moth_storage *s = room(c, sizeof *s + 8);
+  moth_storage *s = moth_capture_room(c, sizeof *s + 8);
   if (!s) return NULL;
   *s = (moth_storage){.refs = 1, .data = (char *)(s + 1), .nbytes = 8};
   memcpy(s->data, moth_at(x), (size_t)moth_dtype_size[x->l.dtype]);
@@ -173,7 +172,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
         y->l.index_base == x->l.index_base && moth_layout_same(&y->l, &x->l))
       return inside(c, x->storage) || !watch(c, x) ? y : NULL;
   }
-  moth_tensor *y = room(c, sizeof *y);
+  moth_tensor *y = moth_capture_room(c, sizeof *y);
   if (!y) return NULL;
   *y = (moth_tensor){.refs = 1, .ctx = c->ctx, .l = x->l, .storage = x->storage,
                      .flags = x->flags & (MOTH_T_NUMBER | MOTH_T_WHOLE)};
@@ -190,7 +189,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
 
 /* A copy of args with frozen tensors and lists of its own. */
 static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
-  char *copy = room(c, op->size);
+  char *copy = moth_capture_room(c, op->size);
   if (!copy) return NULL;
   memcpy(copy, args, op->size);
   for (uint32_t row = 0; row < op->nrows; row++) {
@@ -201,7 +200,7 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
       if (x && !(at->pointer = freeze(c, x))) return NULL;
     } else if (moth_kind_is_list(kind)) {
       moth_tensors *list = (moth_tensors *)(void *)at;
-      moth_tensor **own = room(c, (list->n + 1) * (int64_t)sizeof *own);
+      moth_tensor **own = moth_capture_room(c, (list->n + 1) * (int64_t)sizeof *own);
       if (!own) return NULL;
       for (int64_t i = 0; i < list->n; i++) {
         own[i] = list->at[i] ? freeze(c, list->at[i]) : NULL;
@@ -209,7 +208,7 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
       }
       list->at = own;
     } else if (moth_kind_is_ints(kind) && at[0].pointer) {
-      void *own = room(c, at[1].integer * 8 + 8);
+      void *own = moth_capture_room(c, at[1].integer * 8 + 8);
       if (!own) return NULL;
       memcpy(own, at[0].pointer, (size_t)at[1].integer * 8);
       at[0].pointer = own;
@@ -224,7 +223,7 @@ int moth_capture_initial(moth_capture *c, moth_storage *s) {
   if (!inside(c, s) || s->root || s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN) || s->nbytes == 0 ||
       !s->data)
     return MOTH_OK;
-  moth_initial *first = room(c, (int64_t)sizeof *first);
+  moth_initial *first = moth_capture_room(c, (int64_t)sizeof *first);
   if (!first || (!s->device && !moth_count_data(c->ctx, s->nbytes))) return c->ctx->error.code;
   void *owner = NULL, *bytes = new_block(c->ctx, s->device, s->nbytes, &owner);
   if (!bytes) {
@@ -330,8 +329,8 @@ int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n) {
 }
 
 static int add_guard(moth_capture *c, moth_tensor *const *found, uint32_t n) {
-  moth_guard *guard = room(c, sizeof *guard);
-  moth_tensor **own = guard ? room(c, (int64_t)(n * sizeof *own)) : NULL;
+  moth_guard *guard = moth_capture_room(c, sizeof *guard);
+  moth_tensor **own = guard ? moth_capture_room(c, (int64_t)(n * sizeof *own)) : NULL;
   if (!own) return c->ctx->error.code;
   for (uint32_t i = 0; i < n; i++)
     if (!(own[i] = freeze(c, found[i]))) return c->ctx->error.code;

@@ -233,12 +233,15 @@ static uint32_t reader_of(const moth_capture *c, uint32_t a) {
   return b;
 }
 
-/* The block of a result that is not made any more. */
-static void drop_block(moth_capture *c, const moth_storage *s) {
+/* The block of a result that is not made any more, unless another one lies there too. */
+void moth_capture_drop_block(moth_capture *c, moth_storage *s) {
   for (uint32_t k = 0; k < c->ncode; k++)
     if (writes(&c->code[k], s)) return;
-  for (uint32_t k = 0; k < c->nstores; k++)
-    if (c->stores[k].s != s && overlap(c->stores[k].s, s)) return;
+  s->held |= MOTH_C_UNMADE;
+  for (uint32_t k = 0; k < c->nstores; k++) {
+    const moth_storage *other = c->stores[k].s;
+    if (other != s && !(other->held & MOTH_C_UNMADE) && overlap(other, s)) return;
+  }
   for (uint32_t i = 0; i < c->npool; i++) {
     const moth_spare spare = c->pool[i];
     if (spare.block != s->data || spare.device != s->device) continue;
@@ -253,9 +256,9 @@ static void skip_result(moth_capture *c, uint32_t i) {
   moth_instruction *in = &c->code[i];
   const int brief = in->run ? moth_autocast_brief(in->op) : 0;
   if (!brief || !in->out[brief] || !is_between(c, i, c->ncode, in->out[0]->storage)) return;
-  const moth_storage *unread = in->out[0]->storage;
+  moth_storage *unread = in->out[0]->storage;
   in->out[0] = in->out[brief];
-  drop_block(c, unread);
+  moth_capture_drop_block(c, unread);
 }
 
 /* Joins instruction a and the one that reads what it gives, if they can be. */
@@ -273,7 +276,7 @@ static bool join(moth_capture *c, uint32_t a) {
     else kept = p.first->out[0] = p.next->out[0];
     stays->facts |= goes->facts;
     goes->joined = true;
-    if (between->storage != kept->storage) drop_block(c, between->storage);
+    if (between->storage != kept->storage) moth_capture_drop_block(c, between->storage);
     return true;
   }
   return false;

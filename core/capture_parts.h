@@ -1,6 +1,6 @@
 /* capture_parts.h -- what a recording is made of; for capture.c, which records, capture_run.c,
-** which begins, ends, replays and frees, capture_fuse.c and capture_graph.c. capture.h tells how it
-** works.
+** which begins, ends, replays and frees, capture_fuse.c, capture_join.c and capture_graph.c. capture.h
+** tells how it works.
 */
 #ifndef MOTH_CAPTURE_PARTS_H
 #define MOTH_CAPTURE_PARTS_H
@@ -15,7 +15,8 @@ enum {                /* moth_storage.held, in the recording that it names */
   MOTH_C_POOLED = 2,  /* a result: its block may be used again when it dies */
   MOTH_C_WRITTEN = 4, /* by an instruction */
   MOTH_C_AGAIN = 8,   /* by two of them, or in a way that is not known */
-  MOTH_C_BURIED = 16  /* died meanwhile: only the recording knows it */
+  MOTH_C_BURIED = 16, /* died meanwhile: only the recording knows it */
+  MOTH_C_UNMADE = 32  /* no instruction gives it any more */
 };
 
 enum {                /* moth_instruction.facts: what it did when it was recorded, or will do */
@@ -148,11 +149,25 @@ static inline moth_guard *moth_guard_of(const moth_instruction *in) {
   return in->run ? NULL : in->args;
 }
 
+/* n bytes that live as long as the recording; NULL: error set. */
+void *moth_capture_room(moth_capture *c, int64_t n);
 void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block);
+
+/* Whether replays do without it: another does its work, or it gives the same each time and nobody
+** wrote that since. */
+static inline bool moth_capture_left_out(const moth_instruction *in) {
+  const uint8_t held = in->out[0] ? in->out[0]->storage->held : 0;
+  return in->joined || (in->once && held & MOTH_C_BURIED && !(held & MOTH_C_AGAIN));
+}
 
 /* -- capture_fuse.c -- */
 
 void moth_capture_fuse(moth_capture *c); /* all is recorded: marks those that are joined */
+void moth_capture_drop_block(moth_capture *c, moth_storage *s); /* s is made no more */
+
+/* -- capture_join.c -- */
+
+int moth_capture_join(moth_capture *c); /* the same of elementwise instructions in a row */
 
 /* 1 if an element is not 0, 0, or a status. */
 int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n);

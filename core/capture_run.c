@@ -196,9 +196,7 @@ static int finish_code(moth_capture *c) {
     const moth_instruction *in = &c->code[i];
     if (guard && guard->past == i) guard->past = n;
     if (moth_guard_of(in)) guard = moth_guard_of(in);
-    if (in->joined) continue;
-    uint8_t held = in->out[0] ? in->out[0]->storage->held : 0;
-    if (in->once && held & MOTH_C_BURIED && !(held & MOTH_C_AGAIN)) continue; /* nobody wrote it */
+    if (moth_capture_left_out(in)) continue;
     c->code[n++] = *in;
   }
   if (guard && guard->past == c->ncode) guard->past = n;
@@ -252,6 +250,7 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   moth_autocast_forget(ctx); /* casts that replays overwrite */
   int status = c->empty ? MOTH_OK : check_counts(c);
   if (!status) moth_capture_fuse(c);
+  if (!status) status = moth_capture_join(c);
   if (!status) status = finish_code(c);
   if (!status && ctx->devices) status = moth_capture_segments(c);
   ctx->quiet++; /* new tensors over old storages are no part of it */

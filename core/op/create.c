@@ -31,7 +31,7 @@ static int fill(moth_tensor *y, moth_scalar s) {
   uint8_t truth = s.as.integer != 0;
   const char *value = s.type == 2 ? (const char *)&truth : (const char *)&s.as;
   if (y->l.numel == 0) return MOTH_OK;
-  if (y->l.device) {
+  if (y->l.device || y->ctx->lister) {
     moth_operand element;
     moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, (char *)&element.element, 8);
     return moth_copy_into(y, moth_operand_of(&element, y->ctx, y->l.dtype));

@@ -26,8 +26,8 @@ typedef struct fused_plan {
   int nin, nres, nsteps, nvalues;
   int dtype[VALUES];
   int room[VALUES]; /* where a value between lies, until it was read for the last time */
+  double cost;      /* of an element, in ns */
   fused_step step[FUSED_STEPS];
-  double cost; /* of an element, in ns */
 } fused_plan;
 
 /* -- reading the program -- */
@@ -162,7 +162,7 @@ static int fused_shape(const fused_args *a, moth_layout *y) {
 
 /* One block: `at` and `step` are those of the results, then of the inputs. */
 static void run_block(const fused_plan *plan, int64_t n, char *const *at, const int64_t *step,
-                      double (*room)[BLOCK]) {
+                      char *room) {
   for (int i = 0; i < plan->nsteps; i++) {
     const fused_step *s = &plan->step[i];
     char *own[FUSED_VALUES];
@@ -186,21 +186,39 @@ static void run_blocks(int64_t n, char *const *at, const int64_t *step, const vo
   char *now[FUSED_RESULTS + FUSED_INPUTS];
   for (int k = 0; k < operands; k++) now[k] = at[k];
   for (int64_t i = 0; i < n; i += BLOCK) {
-    run_block(plan, n - i < BLOCK ? n - i : BLOCK, now, step, room);
+    run_block(plan, n - i < BLOCK ? n - i : BLOCK, now, step, (char *)room);
     for (int k = 0; k < operands; k++) now[k] += BLOCK * step[k];
   }
 }
 
-static int fused_cpu(const fused_args *a, moth_tensor **out) {
-  fused_plan plan;
+static int run_plan(const fused_args *a, const fused_plan *plan, moth_tensor **out) {
   moth_loop loop;
   const moth_tensor *operands[FUSED_RESULTS + FUSED_INPUTS];
-  int status = read_program(a, &plan);
-  if (status) return status;
-  for (int i = 0; i < plan.nres; i++) operands[i] = out[i];
-  for (int i = 0; i < plan.nin; i++) operands[plan.nres + i] = a->input.at[i];
-  moth_loop_over(&loop, a->ctx, &out[0]->l, plan.nres + plan.nin, operands);
-  return moth_loop_share(&loop, run_blocks, &plan, plan.cost);
+  for (int i = 0; i < plan->nres; i++) operands[i] = out[i];
+  for (int i = 0; i < plan->nin; i++) operands[plan->nres + i] = a->input.at[i];
+  moth_loop_over(&loop, a->ctx, &out[0]->l, plan->nres + plan->nin, operands);
+  return moth_loop_share(&loop, run_blocks, plan, plan->cost);
+}
+
+static int fused_cpu(const fused_args *a, moth_tensor **out) {
+  fused_plan plan;
+  const int status = read_program(a, &plan);
+  return status ? status : run_plan(a, &plan, out);
+}
+
+/* -- for recordings: the program is read once -- */
+
+size_t moth_fused_bytes(int64_t nsteps) {
+  return sizeof(fused_args) + offsetof(fused_plan, step) + (size_t)nsteps * sizeof(fused_step);
+}
+
+int moth_fused_read(fused_args *a) {
+  return read_program(a, (fused_plan *)(void *)(a + 1)); /* as many steps as there are */
+}
+
+int moth_fused_again(const void *args, moth_tensor **out) {
+  const fused_args *a = args;
+  return run_plan(a, (const fused_plan *)(const void *)(a + 1), out);
 }
 
 int moth_fused_ready(const fused_args *a) {

@@ -5,7 +5,8 @@
 ** Values are numbered: the inputs, then the results, then what lies between. A step is FUSED_WORDS
 ** numbers: a function's (kernel/maps.h; FUSED_CONVERT: a conversion), the dtype that it computes in
 ** (-1: that of the first input), how many values it names, and these, what it gives first. A value
-** is given once, before it is read; all have the inputs' common shape.
+** is given once, before it is read; all have the inputs' common shape. A result may be an input's
+** very elements, if all that reads the input comes before the step that gives the result.
 */
 #ifndef MOTH_OP_FUSED_H
 #define MOTH_OP_FUSED_H
@@ -31,10 +32,15 @@ enum {
   ARG(floats,  numbers, none, "three for each step: what its function is told")
 MOTH_ARGS(fused, FUSED)
 
+#ifndef __cplusplus
 /* Whether the program can run where its inputs lie. On a GPU its kernels are made for that, before
 ** a graph is made of what launches them. MOTH_E_UNSUPPORTED: not there. */
-#ifndef __cplusplus
 int moth_fused_ready(const fused_args *a);
+/* On the CPU: the program is read into the bytes behind a, which has so many with them; from then
+** on it may be run again and again. */
+size_t moth_fused_bytes(int64_t nsteps);
+int moth_fused_read(fused_args *a);
+int moth_fused_again(const void *a, moth_tensor **out);
 #endif
 
 #endif
