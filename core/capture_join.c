@@ -10,8 +10,6 @@
 */
 #include "capture_list.h"
 
-#include <stdlib.h>
-
 #include "kernel/maps.h"
 #include "op/fused.h"
 
@@ -47,70 +45,17 @@ typedef struct group {
   step step[MADE];
 } group;
 
-/* -- who uses which storage -- */
-
-typedef struct use {
-  const moth_storage *s;
-  uint32_t first, last; /* instructions that read or write it */
-  bool shared;          /* others have its bytes as well */
-} use;
-
 typedef struct joiner {
   moth_capture *c;
-  use *uses; /* in the order of their addresses */
-  uint32_t nuses;
+  moth_uses uses;
 } joiner;
 
-static int by_address(const void *a, const void *b) {
-  const uintptr_t p = (uintptr_t)((const use *)a)->s, q = (uintptr_t)((const use *)b)->s;
-  return p < q ? -1 : p > q;
-}
-
-static use *use_of(const joiner *j, const moth_storage *s) {
-  const use key = {.s = s};
-  return bsearch(&key, j->uses, j->nuses, sizeof key, by_address);
-}
-
-static void note_use(const joiner *j, const moth_storage *s, uint32_t i) {
-  use *u = use_of(j, s);
-  if (!u) return;
-  if (i < u->first) u->first = i;
-  if (i > u->last) u->last = i;
-}
-
-static void note_uses(const joiner *j, uint32_t i) {
-  const moth_instruction *in = &j->c->code[i];
-  const moth_guard *guard = moth_guard_of(in);
-  for (uint32_t k = 0; guard && k < guard->nfound; k++) note_use(j, guard->found[k]->storage, i);
-  if (guard) return;
-  moth_cursor cursor = {.op = in->op, .args = in->args};
-  while (moth_next_input(&cursor))
-    if (*cursor.at) note_use(j, (*cursor.at)->storage, i);
-  for (int k = 0; k < MOTH_MAX_OUTPUTS && in->out[k]; k++) note_use(j, in->out[k]->storage, i);
-}
-
-static int find_uses(joiner *j) {
-  const moth_capture *c = j->c;
-  j->uses = moth_alloc(c->ctx, (int64_t)(c->nstores * sizeof(use)));
-  if (!j->uses) return c->ctx->error.code;
-  for (uint32_t i = 0; i < c->nstores; i++)
-    j->uses[i] = (use){.s = c->stores[i].s, .first = c->ncode};
-  j->nuses = c->nstores;
-  qsort(j->uses, j->nuses, sizeof(use), by_address);
-  for (uint32_t i = 0; i < j->nuses; i++) {
-    use *root = j->uses[i].s->root ? use_of(j, j->uses[i].s->root) : NULL;
-    if (j->uses[i].s->root) j->uses[i].shared = true;
-    if (root) root->shared = true;
-  }
-  for (uint32_t i = 0; i < c->ncode; i++)
-    if (!moth_capture_left_out(&c->code[i])) note_uses(j, i);
-  return MOTH_OK;
-}
+/* -- where values lie -- */
 
 /* Whether nobody but the group has to do with s: what it holds then need not be written. */
 static bool is_own(const joiner *j, const group *g, const moth_storage *s) {
   const uint8_t dead = MOTH_C_INSIDE | MOTH_C_BURIED;
-  const use *u = use_of(j, s);
+  const moth_use *u = moth_use_of(&j->uses, s);
   return u && !u->shared && s->capture == j->c->id && (s->held & dead) == dead &&
          u->first >= g->first && u->last <= g->last;
 }
@@ -118,8 +63,6 @@ static bool is_own(const joiner *j, const group *g, const moth_storage *s) {
 static bool is_result(const joiner *j, const group *g, const made *m) {
   return m->y && !m->over && !is_own(j, g, m->y->storage);
 }
-
-/* -- where values lie -- */
 
 static bool same_strides(const moth_layout *a, const moth_layout *b) {
   for (int d = 0; d < a->ndim; d++)
@@ -218,6 +161,11 @@ static bool runs_well(const group *g, const moth_tensor *y) {
   return loop.ndim == 1 || loop.size[0] >= SHORT;
 }
 
+/* Of one device; single elements may be the CPU's. */
+static bool goes_with(const moth_tensor *y, const moth_tensor *x) {
+  return x->l.device == y->l.device || (x->l.device == 0 && x->l.ndim == 0);
+}
+
 /* Whether instruction i could join; if not, g is left in between. */
 static bool add(const joiner *j, group *g, uint32_t i) {
   const moth_instruction *in = &j->c->code[i];
@@ -225,17 +173,15 @@ static bool add(const joiner *j, group *g, uint32_t i) {
   moth_tensor *y = in->out[0];
   const int n = moth_capture_list(j->c, in, list);
   int own[MOTH_LISTED];
-  if (n == 0 || (y->l.device && !moth_op_fused.device)) return false;
+  if (n == 0 || y->l.device) return false; /* devices: not yet */
   if (g->nmade) {
     const moth_layout *l = &j->c->code[g->first].out[0]->l;
     if (l->device != y->l.device || !moth_shape_same(l, &y->l) || !same_strides(l, &y->l))
       return false;
   }
   for (int k = 0; k < n; k++) {
-    for (int o = 1; o < list[k].n; o++) /* of one device; numbers may be the CPU's */
-      if (list[k].operand[o].x && list[k].operand[o].x->l.device != y->l.device &&
-          list[k].operand[o].x->l.numel != 1)
-        return false;
+    for (int o = 1; o < list[k].n; o++)
+      if (list[k].operand[o].x && !goes_with(y, list[k].operand[o].x)) return false;
     if (!add_step(j, g, &list[k], k == n - 1 ? y : NULL, &own[k])) return false;
   }
   g->last = i;
@@ -336,6 +282,17 @@ static void drop_blocks(const joiner *j, const group *g) {
   }
 }
 
+/* What runs the program, or NULL: it stays several instructions. */
+static moth_kernel kernel_of(fused_args *a, int device) {
+  bool there = false;
+  for (int64_t k = 0; k < a->input.n; k++) there |= a->input.at[k]->l.device == device;
+  if (!there) return NULL;
+  const int status = device ? moth_fused_ready(a) : moth_fused_read(a);
+  if (status) moth_error_clear(a->ctx);
+  if (status) return NULL;
+  return device ? moth_op_fused.device : moth_fused_again;
+}
+
 static int emit(const joiner *j, const group *g) {
   moth_capture *c = j->c;
   moth_instruction *in = &c->code[g->first], whole = {.op = &moth_op_fused, .launches = 1};
@@ -344,14 +301,12 @@ static int emit(const joiner *j, const group *g) {
   number_values(j, g, nres, number);
   fused_args *a = program_of(c, g, number, nres);
   if (!a) return c->ctx->error.code;
-  if (moth_fused_read(a)) {
-    moth_error_clear(c->ctx);
-    return MOTH_OK;
-  }
+  whole.args = a;
+  whole.device = in->out[0]->l.device;
+  whole.run = kernel_of(a, whole.device);
+  if (!whole.run) return MOTH_OK;
   for (int k = 0; k < g->nmade; k++)
     if (number[k] < g->ninputs + nres) whole.out[number[k] - g->ninputs] = g->made[k].y;
-  whole.args = a;
-  whole.run = moth_fused_again;
   for (uint32_t i = g->first + 1; i <= g->last; i++) c->code[i].joined = true;
   *in = whole;
   drop_blocks(j, g);
@@ -360,8 +315,8 @@ static int emit(const joiner *j, const group *g) {
 
 int moth_capture_join(moth_capture *c) {
   joiner j = {.c = c};
-  int status = c->ncode > 1 ? find_uses(&j) : MOTH_OK;
-  for (uint32_t i = 0; i < c->ncode && j.uses && !status; i++) {
+  int status = c->ncode > 1 ? moth_uses_find(&j.uses, c) : MOTH_OK;
+  for (uint32_t i = 0; i < c->ncode && j.uses.at && !status; i++) {
     group best = {.first = i};
     if (moth_capture_left_out(&c->code[i])) continue;
     grow_from(&j, &best);
@@ -369,6 +324,6 @@ int moth_capture_join(moth_capture *c) {
     status = emit(&j, &best);
     i = best.last;
   }
-  moth_dealloc(c->ctx, j.uses, (int64_t)(j.nuses * sizeof(use)));
+  moth_dealloc(c->ctx, j.uses.at, (int64_t)(j.uses.n * sizeof *j.uses.at));
   return status;
 }

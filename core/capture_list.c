@@ -1,8 +1,10 @@
-/* capture_list.c -- what elementwise instructions of a recording do, learnt from their kernels.
-** Only those are asked that are written with moth_map and its kin alone (MOTH_OP_PORTABLE) and
-** write any layout, which others of these do not: they do nothing but tell.
+/* capture_list.c -- what elementwise instructions of a recording do, learnt from their kernels, and
+** who uses which storage. Only those kernels are asked that are written with moth_map and its kin
+** alone (MOTH_OP_PORTABLE) and write any layout, as no others of these do: they do nothing but tell.
 */
 #include "capture_list.h"
+
+#include <stdlib.h>
 
 #include "kernel/arith.h"
 #include "op/arith.h"
@@ -113,4 +115,51 @@ int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *
   ctx->capture_id = id;
   if (status) moth_error_clear(ctx);
   return status || r.odd || !r.n || r.result[r.n - 1] != y[0] ? 0 : r.n;
+}
+
+/* -- who uses which storage -- */
+
+static int by_address(const void *a, const void *b) {
+  const uintptr_t p = (uintptr_t)((const moth_use *)a)->s, q = (uintptr_t)((const moth_use *)b)->s;
+  return p < q ? -1 : p > q;
+}
+
+moth_use *moth_use_of(const moth_uses *uses, const moth_storage *s) {
+  const moth_use key = {.s = s};
+  return bsearch(&key, uses->at, uses->n, sizeof key, by_address);
+}
+
+static void note_use(const moth_uses *uses, const moth_storage *s, uint32_t i) {
+  moth_use *u = moth_use_of(uses, s);
+  if (!u) return;
+  if (i < u->first) u->first = i;
+  if (i > u->last) u->last = i;
+}
+
+static void note_uses(const moth_uses *uses, const moth_instruction *in, uint32_t i) {
+  const moth_guard *guard = moth_guard_of(in);
+  for (uint32_t k = 0; guard && k < guard->nfound; k++) note_use(uses, guard->found[k]->storage, i);
+  if (guard) return;
+  moth_cursor cursor = {.op = in->op, .args = in->args};
+  while (moth_next_input(&cursor))
+    if (*cursor.at) note_use(uses, (*cursor.at)->storage, i);
+  for (int k = 0; k < MOTH_MAX_OUTPUTS && in->out[k]; k++) note_use(uses, in->out[k]->storage, i);
+}
+
+int moth_uses_find(moth_uses *uses, const moth_capture *c) {
+  uses->at = moth_alloc(c->ctx, (int64_t)(c->nstores * sizeof *uses->at));
+  if (!uses->at) return c->ctx->error.code;
+  for (uint32_t i = 0; i < c->nstores; i++)
+    uses->at[i] = (moth_use){.s = c->stores[i].s, .first = c->ncode};
+  uses->n = c->nstores;
+  qsort(uses->at, uses->n, sizeof *uses->at, by_address);
+  for (uint32_t i = 0; i < uses->n; i++) {
+    const moth_storage *of = uses->at[i].s->root;
+    moth_use *root = of ? moth_use_of(uses, of) : NULL;
+    if (of) uses->at[i].shared = true;
+    if (root) root->shared = true;
+  }
+  for (uint32_t i = 0; i < c->ncode; i++)
+    if (!moth_capture_left_out(&c->code[i])) note_uses(uses, &c->code[i], i);
+  return MOTH_OK;
 }

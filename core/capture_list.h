@@ -1,5 +1,6 @@
 /* capture_list.h -- which elementwise functions an instruction of a recording is made of: its
-** kernel is run with a lister in the place of the work (lister.h). capture_join.c asks.
+** kernel is run with a lister in the place of the work (lister.h). And which instructions use a
+** storage. capture_join.c asks.
 */
 #ifndef MOTH_CAPTURE_LIST_H
 #define MOTH_CAPTURE_LIST_H
@@ -27,5 +28,19 @@ typedef struct moth_listed { /* the last one gives the instruction's result, the
 int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *list);
 /* Whether x is one element that no replay and nobody else changes. */
 bool moth_capture_number(const moth_capture *c, const moth_tensor *x);
+
+typedef struct moth_use {
+  const moth_storage *s;
+  uint32_t first, last; /* instructions that read or write it */
+  bool shared;          /* others have its bytes as well */
+} moth_use;
+
+typedef struct moth_uses {
+  moth_use *at; /* in the order of the storages' addresses; of moth_alloc */
+  uint32_t n;
+} moth_uses;
+
+int moth_uses_find(moth_uses *uses, const moth_capture *c);
+moth_use *moth_use_of(const moth_uses *uses, const moth_storage *s); /* NULL: nobody uses it */
 
 #endif

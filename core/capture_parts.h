@@ -1,6 +1,6 @@
 /* capture_parts.h -- what a recording is made of; for capture.c, which records, capture_run.c,
-** which begins, ends, replays and frees, capture_fuse.c, capture_join.c and capture_graph.c. capture.h
-** tells how it works.
+** which begins, ends, replays and frees, capture_fuse.c and capture_join.c, which make fewer
+** instructions of it, and capture_graph.c. capture.h tells how it works.
 */
 #ifndef MOTH_CAPTURE_PARTS_H
 #define MOTH_CAPTURE_PARTS_H
