@@ -1,6 +1,7 @@
 /* capture_list.c -- what elementwise instructions of a recording do, learnt from their kernels, and
 ** who uses which storage. Only those kernels are asked that are written with moth_map and its kin
-** alone (MOTH_OP_PORTABLE) and write any layout, as no others of these do: they do nothing but tell.
+** alone (MOTH_OP_PORTABLE) and write any layout, as no others of these do: they do nothing but
+** tell.
 */
 #include "capture_list.h"
 
