@@ -162,7 +162,7 @@ static int fused_shape(const fused_args *a, moth_layout *y) {
 
 /* One block: `at` and `step` are those of the results, then of the inputs. */
 static void run_block(const fused_plan *plan, int64_t n, char *const *at, const int64_t *step,
-                      char *room) {
+                      double (*room)[BLOCK]) {
   for (int i = 0; i < plan->nsteps; i++) {
     const fused_step *s = &plan->step[i];
     char *own[FUSED_VALUES];
@@ -186,7 +186,7 @@ static void run_blocks(int64_t n, char *const *at, const int64_t *step, const vo
   char *now[FUSED_RESULTS + FUSED_INPUTS];
   for (int k = 0; k < operands; k++) now[k] = at[k];
   for (int64_t i = 0; i < n; i += BLOCK) {
-    run_block(plan, n - i < BLOCK ? n - i : BLOCK, now, step, (char *)room);
+    run_block(plan, n - i < BLOCK ? n - i : BLOCK, now, step, room);
     for (int k = 0; k < operands; k++) now[k] += BLOCK * step[k];
   }
 }
