@@ -189,7 +189,7 @@ static void say_runs(writer *w, const program *p, int each) {
       say(w, "  const pack<%s, %d> v%d = read_run<%s, %d>(t, %d, first);\n",
           type_name(p->dtype[v]), each, v, type_name(p->dtype[v]), each, operand_of(p, v));
     else say(w, "  pack<%s, %d> v%d;\n", type_name(p->dtype[v]), each, v);
-  say(w, "  for (int j = 0; j < %d; j++) element(t", each);
+  say(w, "#pragma unroll\n  for (int j = 0; j < %d; j++) element(t", each);
   for (int v = 0; v < outside; v++) say(w, ", v%d.at[j]", v);
   say(w, ");\n");
   for (int v = p->nin; v < outside; v++)

@@ -11,6 +11,8 @@
 
 #include "moth_made.inc"
 
+static_assert(MOTH_MAX_DIMS == 8, "as preamble.cuh says");
+
 /* -- NVRTC: nvrtc.h need not be there when this is compiled -- */
 
 typedef struct nvrtc_program *nvrtcProgram;

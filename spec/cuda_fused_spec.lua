@@ -293,4 +293,19 @@ describe("NVRTC", function()
     ]])
     assert.equal("true\nrc=0\n", text)
   end)
+
+  it("keeps what lies between steps in registers, however many there are", function()
+    assert.equal("false\nrc=0\n", library.with("MOTH_NVRTC", name, {
+      MOTH_EMULATED_MAJOR = "99", -- newer than it knows: PTX, which can be read
+    }, begin .. [[
+      local x, program, dtypes = moth.ones({4}, {device = "cuda"}), {{2, "gelu", 0}}, {}
+      for i = 3, 16 do
+        program[i - 1] = {i, i % 3 == 0 and "add" or "gelu_back", i - 1, i % 3 == 0 and 1 or 0}
+      end
+      for i = 1, 15 do dtypes[i] = "" end
+      local ok, message = pcall(run, {x, x}, program, dtypes, 4)
+      assert(message:find("what NVRTC compiled cannot be loaded", 1, true), message)
+      print(ok)
+    ]]))
+  end)
 end)

@@ -319,6 +319,8 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJi
                                 unsigned, cudaLibraryOption *, void **, unsigned) {
   const void *places[] = {&threadIdx, &blockIdx, &blockDim};
   const char *path = (const char *)code;
+  if (*path == '/' && strstr(path, "__local_depot")) /* PTX */
+    fprintf(stderr, "emulated CUDA: a kernel made at run time keeps values in memory\n");
   void *handle = *path == '/' ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (handle) unlink(path);
   void *to = handle ? dlsym(handle, "moth_emulated_place") : NULL;
