@@ -18,6 +18,7 @@ _Static_assert(VALUES <= 64, "a set of values is a number");
 typedef struct fused_step {
   moth_block_call call;
   const moth_loops *loops; /* NULL: a conversion */
+  bool as_is;              /* its loop takes all operands as they lie */
   uint64_t numbers[3];
   int value[FUSED_VALUES];
 } fused_step;
@@ -69,11 +70,19 @@ static bool suits(const fused_plan *plan, const fused_step *s, int dtype) {
   return true;
 }
 
+/* Of one dtype, which where moves as it is: single elements too, which blocks would spread. */
+static bool chooses_alike(const fused_plan *plan, const fused_step *s) {
+  const int dtype = plan->dtype[s->value[0]];
+  return s->loops == moth_where && plan->dtype[s->value[2]] == dtype &&
+         plan->dtype[s->value[3]] == dtype;
+}
+
 static int read_step(const fused_args *a, const int64_t *words, uint64_t *given, fused_plan *plan) {
   fused_step *s = &plan->step[plan->nsteps];
   const int64_t n = words[2], dtype = words[1] < 0 ? plan->dtype[0] : words[1];
   s->loops = moth_map_at(words[0]);
   s->call = (moth_block_call){.noperands = (int)n};
+  s->as_is = false;
   if (dtype >= MOTH_DTYPES) return wrong(a, "steps", "there is no such dtype");
   if ((!s->loops && words[0] != FUSED_CONVERT) || n < 2 || n > FUSED_VALUES)
     return wrong(a, "steps", "there is no such function");
@@ -89,6 +98,8 @@ static int read_step(const fused_args *a, const int64_t *words, uint64_t *given,
     return wrong(a, "steps", "a function does not suit its values");
   if (!s->loops) return MOTH_OK;
   s->call.inner = moth_loop_of(s->loops, (int)dtype);
+  s->as_is = chooses_alike(plan, s);
+  if (s->as_is) s->call.inner = moth_where->of[s->call.dtype[0]];
   if (a->numbers.at) {
     const double *at = a->numbers.at + 3 * plan->nsteps;
     moth_numbers((int)dtype, s->numbers, at[0], at[1], at[2]);
@@ -173,7 +184,8 @@ static void run_block(const fused_plan *plan, int64_t n, char *const *at, const 
       own[k] = between < 0 ? at[outside] : (char *)room[plan->room[v]];
       width[k] = between < 0 ? step[outside] : moth_dtype_size[plan->dtype[v]];
     }
-    if (s->loops) moth_blocks(n, own, width, &s->call);
+    if (s->as_is) s->call.inner(n, own, width, NULL);
+    else if (s->loops) moth_blocks(n, own, width, &s->call);
     else
       moth_convert(n, s->call.dtype[1], own[1], width[1], s->call.dtype[0], own[0], width[0]);
   }
