@@ -173,7 +173,7 @@ static bool add(const joiner *j, group *g, uint32_t i) {
   moth_tensor *y = in->out[0];
   const int n = moth_capture_list(j->c, in, list);
   int own[MOTH_LISTED];
-  if (n == 0 || y->l.device) return false; /* devices: not yet */
+  if (n == 0 || (y->l.device && !moth_op_fused.device)) return false;
   if (g->nmade) {
     const moth_layout *l = &j->c->code[g->first].out[0]->l;
     if (l->device != y->l.device || !moth_shape_same(l, &y->l) || !same_strides(l, &y->l))

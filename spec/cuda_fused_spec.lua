@@ -181,6 +181,42 @@ describe("fused on a GPU", function()
     ]]))
   end)
 
+  it("is what elementwise ops in a row of a captured step become", function()
+    local step = [[
+      local F, optim = moth.nn.functional, moth.optim
+      local function r(...) return moth.randn({...}, {device = "cuda"}) end
+      local function gelu(x)
+        return 0.5 * x * (1 + moth.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+      end
+      local w, v, rate = r(8, 100), r(100), moth.tensor(0.5)
+      w.requires_grad, v.requires_grad = true, true
+      local function loss(x)
+        local h = gelu(F.linear(x, w:t()) * v + rate)
+        return moth.where(h:gt(0.1), h, -h:half():float()):mean()
+      end
+      local function step(x)
+        w.grad, v.grad = nil, nil
+        local y = loss(x)
+        y:backward()
+        return y:detach(), w.grad, v.grad
+      end
+      local captured = moth.capture(step)
+      for i = 1, 4 do
+        local x = r(20, 8)
+        rate:fill_(i / 4)
+        local y, dw, dv = captured(x)
+        y, dw, dv = y:clone(), dw:clone(), dv:clone()
+        local y2, dw2, dv2 = step(x)
+        same(y, y2) same(dw, dw2) same(dv, dv2)
+      end
+      print(tostring(captured):match "%d+ graph")
+    ]]
+    local text = made({}, step)
+    local count = text:match "1 graph\nmade=(%d+) refused=0 left=0\nrc=0\n$"
+    assert.truthy(count and tonumber(count) >= 2, text) -- forward and backward
+    assert.equal("1 graph\nrc=0\n", library.with("MOTH_NVRTC", "none", {}, begin .. step))
+  end)
+
   it("says what is missing, or wrong, and what works without", function()
     local ask = [[
       local x = moth.ones({3}, {device = "cuda"})
