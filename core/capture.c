@@ -414,7 +414,8 @@ bool moth_capture_constant(const moth_tensor *x) {
   if (ctx->lister && ctx->lister->constant) return ctx->lister->constant(ctx->lister, x);
   if (!moth_captures(ctx) || (x->flags & MOTH_T_NUMBER)) return true;
   const moth_storage *s = x->storage;
-  return inside(ctx->capture, s) && !s->root && !(s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN));
+  const uint8_t changes = MOTH_C_POOLED | MOTH_C_WRITTEN | MOTH_C_AGAIN;
+  return inside(ctx->capture, s) && !s->root && !(s->held & changes);
 }
 
 void moth_capture_void(moth_ctx *ctx) {

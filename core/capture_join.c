@@ -206,8 +206,9 @@ static bool is_past(const moth_capture *c, uint32_t i) {
 static void grow_from(const joiner *j, group *best) {
   group now = *best;
   for (uint32_t i = now.first; i < j->c->ncode; i++) {
+    if (i > now.first && is_past(j->c, i)) return;
     if (moth_capture_left_out(&j->c->code[i])) continue;
-    if ((i > now.first && is_past(j->c, i)) || !add(j, &now, i)) return;
+    if (!add(j, &now, i)) return;
     const int results = results_of(j, &now);
     if (results >= 1 && results <= FUSED_RESULTS && now.nmade - results <= FUSED_ROOMS)
       *best = now;

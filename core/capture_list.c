@@ -87,7 +87,7 @@ bool moth_capture_number(const moth_capture *c, const moth_tensor *x) {
   if (x->l.numel != 1 || x->l.device) return false;
   return x->flags & MOTH_T_NUMBER ||
          (s->capture == c->id && !s->root &&
-          (s->held & (dead | MOTH_C_POOLED | MOTH_C_WRITTEN)) == dead);
+          (s->held & (dead | MOTH_C_POOLED | MOTH_C_WRITTEN | MOTH_C_AGAIN)) == dead);
 }
 
 /* Which function pow is depends on an exponent that it reads. */
@@ -109,9 +109,10 @@ int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *
   const uint32_t id = ctx->capture_id;
   ctx->capture = NULL; /* what it makes on the way is no part of the recording */
   ctx->capture_id = 0;
+  struct moth_lister *const before = ctx->lister;
   ctx->lister = &r.lister;
   const int status = in->op->cpu(in->args, y);
-  ctx->lister = NULL;
+  ctx->lister = before;
   ctx->capture = c;
   ctx->capture_id = id;
   if (status) moth_error_clear(ctx);

@@ -3,6 +3,8 @@
 
 local ffi = require "ffi"
 local moth = require "moth"
+local F = moth.nn.functional
+local guard = require "moth.guard"
 local lib = require "moth.lib"
 local support = require "spec.support.bits"
 local program = require "spec.support.programs"
@@ -142,6 +144,36 @@ describe("a chain of elementwise ops in a captured step", function()
       e:fill_(power)
       assert.equal(bits((x * 1) ^ e), bits(step(x)))
     end
+  end)
+
+  it("ends where a guard's part ends, even before what replays leave out", function()
+    local state, flag = moth.zeros(1000), moth.zeros(1)
+    local function step(x)
+      guard.unless({flag}, function() end, function()
+        state:mul_(0.5)
+        state:add_(x)
+      end)
+      local one = moth.zeros(3) -- the same in each replay
+      return x * 2 + 1, one:sum()
+    end
+    local captured = moth.capture(step)
+    for _, f in ipairs {step, captured} do
+      state:zero_()
+      for i = 1, 4 do
+        flag:fill_(i > 2 and 1 or 0)
+        assert.equal(2 * i + 1, f(moth.full({1000}, i))[1]:item())
+      end
+      assert.equal(2.5, state[1]:item())
+    end
+  end)
+
+  it("reads a single element anew that an op of whole tensors writes", function()
+    local function step(x)
+      local mean, var = moth.tensor {0.0}, moth.tensor {1.0}
+      F.batch_norm(x, {running_mean = mean, running_var = var, training = true, momentum = 0.5})
+      return x * mean + 1, x ^ mean
+    end
+    recorded(step, moth.rand(64, 1) + 1)
   end)
 
   it("takes less memory", function()

@@ -83,6 +83,25 @@ describe("a captured training step on a GPU", function()
     assert.are.equal("captured step (1 recording)", launches(F.relu))
   end)
 
+  it("copies from and to the CPU once a call, where that need not be waited for too", function()
+    local kept = moth.zeros(300):to("cuda")
+    local step = moth.capture(function(x)
+      local y = x * 2
+      local here = y:to("cpu", {non_blocking = true})
+      y:add_(100)
+      kept:copy_(moth.ones(300), {non_blocking = true})
+      local z = kept * 1
+      kept:add_(5)
+      return here, y, z
+    end)
+    for i = 1, 4 do
+      local here, y, z = step(moth.full({300}, i):to("cuda"))
+      moth.cuda.synchronize()
+      assert.are.same({2 * i, 2 * i + 100, 1, 6},
+        {here[1]:item(), y[1]:item(), z[1]:item(), kept[1]:item()})
+    end
+  end)
+
   it("of a small network is one graph, with the step's losses", function()
     assert.are.equal(ONE, same(function()
       local net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)):to("cuda")

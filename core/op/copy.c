@@ -8,9 +8,11 @@
 #include "arith.h"
 #include "reduce.h"
 
-/* Between a device and page-locked memory the copy may be under way when this returns. */
+/* Between a device and page-locked memory the copy may be under way when this returns. A lister is
+** told of copies of any sort. */
 static int copy_values(moth_tensor *y, const moth_tensor *x, bool non_blocking) {
-  if (non_blocking && (y->l.device | x->l.device)) return moth_device_copy(y, x, false);
+  if (non_blocking && (y->l.device | x->l.device) && !y->ctx->lister)
+    return moth_device_copy(y, x, false);
   return moth_copy_into(y, x);
 }
 
