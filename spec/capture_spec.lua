@@ -245,6 +245,16 @@ describe("a captured step", function()
     assert.are.equal("constant", c)
   end)
 
+  it("tells 0 from -0 among its constants", function()
+    local step = moth.capture(function(x, a, t) return x / a, x / t.a end)
+    for _ = 1, 2 do
+      for _, zero in ipairs {0, -0.0} do
+        local y, z = step(moth.ones(1), zero, {a = zero})
+        assert.are.same({1 / zero, 1 / zero}, {y:item(), z:item()})
+      end
+    end
+  end)
+
   it("lives on when scopes around its calls end, and feeds its results back", function()
     local step = moth.capture(function(h) return h * 2 end)
     local h = moth.ones(2)

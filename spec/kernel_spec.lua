@@ -238,6 +238,23 @@ describe("moth.kernel", function()
     assert.are.equal(before, calls)
   end)
 
+  it("tells 0 from -0 among its constants, and takes NaN for one", function()
+    local calls = 0
+    local kernel = moth.kernel(function(x, a)
+      calls = calls + 1
+      return x / a
+    end)
+    local x = moth.ones(2)
+    for _ = 1, 2 do
+      same(kernel(x, 0), moth.full({2}, math.huge))
+      same(kernel(x, -0.0), moth.full({2}, -math.huge))
+      assert.is_true(kernel(x, 0 / 0):isnan():all():item())
+    end
+    local before = calls
+    for _, a in ipairs { 0, -0.0, 0 / 0, -(0 / 0) } do kernel(x, a) end
+    assert.are.equal(before, calls)
+  end)
+
   it("warns once and goes on where a number is another at each call", function()
     local warnings, warn = {}, moth.warn
     moth.warn = function(text) warnings[#warnings + 1] = text end

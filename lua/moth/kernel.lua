@@ -228,19 +228,23 @@ function M.one_shape(p, ...)
   return true
 end
 
--- A function that tells whether the constants among the arguments are those of p.
+-- A function that tells whether the constants among the arguments are those of p, bit for bit: 0 and
+-- -0 are two numbers, NaN is one.
 local function matcher(p)
   local args, tests, values = {}, {}, {}
   for i, spec in ipairs(p.specs) do
     args[i] = "a" .. i
     if not spec.from then
       values[i] = spec.value
-      tests[#tests + 1] = format("a%d == v[%d]", i, i)
+      local v = spec.value
+      if v ~= v then tests[#tests + 1] = format("a%d ~= a%d", i, i)
+      else tests[#tests + 1] = format("a%d == v[%d]", i, i) end
+      if v == 0 then tests[#tests + 1] = format("1 / a%d == %s", i, 1 / v > 0 and "huge" or "-huge") end
     end
   end
   if #tests == 0 then return nil end
-  return assert(lib.loadstring(format("local v = ... return function(%s) return %s end",
-    concat(args, ", "), concat(tests, " and ")), "=[moth.kernel]"))(values)
+  return assert(lib.loadstring(format("local v, huge = ... return function(%s) return %s end",
+    concat(args, ", "), concat(tests, " and ")), "=[moth.kernel]"))(values, math.huge)
 end
 
 --- The program for a call whose key has none at hand; nil where the function itself is to run.

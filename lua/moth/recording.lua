@@ -337,6 +337,9 @@ local function add_check(text, note, name, made)
     if note.constant == note.constant then
       text[#text + 1] = ("if type(%s) ~= type(K[%d]) or %s ~= K[%d]%s"):format(name, k, name, k,
         stale)
+      if note.constant == 0 then -- whose sign matters
+        text[#text + 1] = ("if 1 / %s ~= 1 / K[%d]%s"):format(name, k, stale)
+      end
     else -- NaN
       text[#text + 1] = ("if %s == %s%s"):format(name, name, stale)
     end
