@@ -407,7 +407,9 @@ static int resolve_all(moth_ctx *ctx, const moth_handle *h, uint32_t n, moth_ten
   return MOTH_OK;
 }
 
-#define FUNCTION_ROOM 64
+#define FUNCTION_ROOM 63
+#define FRESH (UINT64_C(1) << FUNCTION_ROOM) /* in nondiff: the outputs share bytes with nothing, so
+                                             ** that they may be written as those of an op may */
 
 int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs, uint32_t ninputs,
                       moth_handle *outputs, uint32_t noutputs, uint64_t nondiff,
@@ -434,6 +436,7 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
     for (uint32_t k = 0; k < nsaved; k++)
       if (kept[k] == out[i]) n->ins[ninputs + k].from = (int16_t)(-1 - (int)i);
     status = tie_output(ctx, n, i, &outputs[i], out[i], is_input);
+    if (nondiff & FRESH) out[i]->flags &= ~(uint32_t)MOTH_T_FUNCTION;
   }
   if (!status) *node = n->id;
   moth_node_release(n);

@@ -164,6 +164,41 @@ describe("moth.kernel", function()
     same(kernel(x, x), FUNCTIONS.swiglu(x, x))
   end)
 
+  it("gives results that may be written in place, gradients following", function()
+    local x, y = sources(moth.float32, 5, 6)
+    local function step(f)
+      return function(a, b)
+        local r = f(a, b)
+        r:add_(a):mul_(b)
+        r[1]:mul_(3)
+        return r
+      end
+    end
+    for name, f in pairs(FUNCTIONS) do
+      local gx, gy = gradients(step(moth.kernel(f)), x, y)
+      local wx, wy = gradients(step(f), x, y)
+      assert.is_true(moth.allclose(gx, wx, {rtol = 1e-3}), name)
+      assert.is_true(moth.allclose(gy, wy, {rtol = 1e-3}), name)
+    end
+    local kernel = moth.kernel(function(a, b) return a * b, a:sigmoid() end)
+    assert.has_error_like(function()
+      gradients(function(a, b)
+        local p, q = kernel(a, b)
+        p:mul_(q)
+        q:add_(1)
+        return p
+      end, x, y)
+    end, "changed in place")
+    assert.has_error_like(function()
+      gradients(function(a, b)
+        local c = a * 1
+        local p = kernel(c, b)
+        c:add_(1)
+        return p
+      end, x, y)
+    end, "changed in place")
+  end)
+
   it("is differentiable twice", function()
     local x, y = sources(moth.float64, 2, 3)
     for _, name in ipairs { "swiglu", "gelu", "layers" } do

@@ -295,12 +295,15 @@ local function direct(entry, task, ngiven)
   return true
 end
 
+-- Says that the results, which no other tensor sees, may be written in place.
+local FRESH = bit.lshift(1ULL, 63)
+
 local TIE = [[
-local C, ctx, ins, outs, nodes, class, state, tensors, flows, name, node, raise, tonumber, direct
-  = ...
+local C, ctx, ins, outs, nodes, class, state, tensors, flows, name, node, raise, tonumber, direct,
+  fresh = ...
 return function(%s)
 %s
-  local st = C.moth_function(ctx, name, ins, %d, outs, %d, 0, ins, %d, node)
+  local st = C.moth_function(ctx, name, ins, %d, outs, %d, fresh, ins, %d, node)
   if st < 0 then raise(st) end
   local id = tonumber(node[0])
   if id ~= 0 then
@@ -329,7 +332,7 @@ function M.compile_tie(p)
   return assert(lib.loadstring(text, "=[moth.kernel]"))(C, ctx, lib.handles(n),
     lib.handles(p.results), autograd.nodes, Node, { program = p }, places, flows, p.kernel.name,
     ffi.new "uint64_t[1]", function(st) errors.status(st, p.kernel.name) end, tonumber,
-    direct)
+    direct, FRESH)
 end
 
 M.pack_all, M.plainly, M.agree_all, M.failing = pack_all, plainly, agree_all, failing
