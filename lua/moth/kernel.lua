@@ -228,8 +228,8 @@ function M.one_shape(p, ...)
   return true
 end
 
--- A function that tells whether the constants among the arguments are those of p, bit for bit: 0 and
--- -0 are two numbers, NaN is one.
+-- A function that tells whether the constants among the arguments are those of p: 0 and -0 are two
+-- numbers, NaN is one.
 local function matcher(p)
   local args, tests, values = {}, {}, {}
   for i, spec in ipairs(p.specs) do
@@ -239,7 +239,9 @@ local function matcher(p)
       local v = spec.value
       if v ~= v then tests[#tests + 1] = format("a%d ~= a%d", i, i)
       else tests[#tests + 1] = format("a%d == v[%d]", i, i) end
-      if v == 0 then tests[#tests + 1] = format("1 / a%d == %s", i, 1 / v > 0 and "huge" or "-huge") end
+      if v == 0 then
+        tests[#tests + 1] = format("1 / a%d == %shuge", i, 1 / v > 0 and "" or "-")
+      end
     end
   end
   if #tests == 0 then return nil end
