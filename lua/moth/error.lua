@@ -399,4 +399,16 @@ function errors.nearest(name, candidates)
   return best and format("; did you mean '%s'?", best) or ""
 end
 
+--- pcall(f), which no coroutine can yield through: f runs beneath a function in C.
+-- @param what  runs there, for the message if it tries to
+function errors.unyielding(what, f)
+  local ok, problem
+  string.gsub("x", "x", function() ok, problem = pcall(f) end)
+  if not ok and tostring(problem):find("yield across", 1, true) then
+    problem = select(2, pcall(errors.raise,
+      what .. " cannot yield while it is run or recorded", "E_STATE"))
+  end
+  return ok, problem
+end
+
 return errors

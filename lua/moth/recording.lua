@@ -390,23 +390,16 @@ end
 
 -- ---- making one ----
 
-local function packed(ok, ...) return ok, {n = select("#", ...), ...} end
+local function packed(...) return {n = select("#", ...), ...} end
 
---- Calls fn, in a scope. gsub is a function in C, and coroutines cannot yield through one: what
--- others did meanwhile would be recorded too.
+--- Calls fn, in a scope. What others did where it yields would be recorded too.
 -- @return whether it went well, and the results as a list, or the problem
 function recording.run(fn, inputs, n)
-  local ok, results
-  string.gsub("x", "x", function()
-    ok, results = packed(pcall(scope.scope, fn, unpack(inputs, 1, n)))
+  local results
+  local ok, problem = errors.unyielding("a captured function", function()
+    results = packed(scope.scope(fn, unpack(inputs, 1, n)))
   end)
-  if ok then return true, results end
-  local problem = results[1]
-  if tostring(problem):find("yield across", 1, true) then
-    problem = select(2, pcall(errors.raise,
-      "a captured function cannot yield while it is run or recorded", "E_STATE"))
-  end
-  return false, problem
+  return ok, ok and results or problem
 end
 
 local id_out = ffi.new "uint32_t[1]"

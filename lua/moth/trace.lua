@@ -6,6 +6,7 @@
 -- backward is read in the same way, as the pass over what the function recorded.
 
 local ffi = require "ffi"
+local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
@@ -128,7 +129,7 @@ local function read(specs, shape, turn, body, use)
   lib.check(C.moth_trace_begin(ctx), "kernel")
   trace.reading = true
   local reading = { ninputs = #specs, inputs = {}, dtypes = {}, wanted = {} }
-  local ok, problem = pcall(function()
+  local ok, problem = errors.unyielding("a kernel's function", function()
     local handles = lib.handles(math.max(#specs, 1))
     for i, spec in ipairs(specs) do
       local x = stand_in(spec.dtype, spec.zero and {} or shape, turn + i)
