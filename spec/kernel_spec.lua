@@ -466,4 +466,16 @@ describe("moth.kernel", function()
     assert.is_false(ok)
     assert.matches("a kernel's function cannot yield", text)
   end)
+
+  it("refuses a function that goes by the shape of its arguments", function()
+    for _, fn in ipairs {
+      function(x) return x.ndim > 1 and x * 2 or x * 3 end,
+      function(x) return x:size(-1) > 3 and x * 2 or x * 3 end,
+      function(x) return x * math.min(x:numel(), 8) end,
+    } do
+      local ok, text = pcall(moth.kernel(fn), moth.ones(2))
+      assert.is_false(ok)
+      assert.matches("goes by the shape of its arguments", text)
+    end
+  end)
 end)
