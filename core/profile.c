@@ -373,6 +373,8 @@ void moth_profile_end(moth_ctx *ctx, uint64_t range) {
 }
 
 void moth_profile_line(moth_ctx *ctx, uint32_t line) {
-  const moth_profile *p = ctx->profile;
-  if (p && p->host != NONE) row_at(p, p->host)->e.line = line;
+  moth_profile *p = ctx->profile;
+  if (!p || p->host == NONE) return;
+  row_at(p, p->host)->e.line = line;
+  p->host = NONE; /* the next call may fail before it is an event */
 }

@@ -90,6 +90,34 @@ describe("what a profile knows of an op", function()
     end
   end)
 
+  it("is the line that called it where it fails, and of no op before it", function()
+    local x, gone = moth.randn(10), nil
+    moth.scope(function() gone = moth.randn(10) end)
+    local fine, refused, passed
+    local prof = profile{function()
+      x:exp() fine = here()
+      pcall(function() local y = gone:sin() return y end)
+      pcall(function() local y = x:reshape(3) return y end) refused = here()
+      local y = moth.ones(2):requires_grad_()
+      pcall(function() y:cos():backward() end) passed = here()
+    end, with_stack = true}
+    local lines = {}
+    for _, e in ipairs(prof:events()) do lines[e.name] = e.line end
+    is_line(fine, lines.exp)
+    is_line(refused, lines.reshape)
+    is_line(passed, lines.backward)
+  end)
+
+  it("is its line in a table whose first row has none", function()
+    local called
+    local prof = profile{function() moth.ones(2):exp() called = here() end, with_stack = true}
+    local averages = prof:key_averages{group_by_stack_n = 1}
+    averages[1].line = nil
+    local text = averages:table()
+    assert.truthy(text:find("^op +line "), text)
+    assert.truthy(text:find(called, 1, true), text)
+  end)
+
   it("is the module that called it, for gradients the one of the forward pass", function()
     local Net = nn.class("Net", nn.Module)
     function Net:init()

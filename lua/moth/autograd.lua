@@ -303,9 +303,9 @@ local task_out = ffi.new "uint32_t[1]"
 -- returned.
 local function run(roots, grads, nroots, inputs, ninputs, flags, collect)
   local status = C.moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, task_out)
+  if lib.note_line then lib.note_line() end
   if status < 0 then return M.fail(status, nil, istensor(roots) and roots or nil) end
   local task = task_out[0]
-  if lib.note_line then lib.note_line() end
   if status > 0 then -- what forward has left goes before gradients come
     local ok, problem = pcall(lib.due)
     if not ok then

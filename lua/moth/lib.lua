@@ -249,8 +249,10 @@ end
 jit.off(lib.due)
 jit.off(lib.collect)
 
---- After a failed call: whether a collection has made room and the call is worth another try.
+--- After a failed call, whose line a profile may want as well: whether a collection has made room
+-- and the call is worth another try.
 function lib.recover(status)
+  if lib.note_line then lib.note_line() end
   return (status == E_MEM or status == E_LIMIT) and lib.collect(true)
 end
 

@@ -210,7 +210,8 @@ function M.of(prof, noted, by_shape, by_line, by)
     local n = math.max(row.count, 1)
     row.cpu_time, row.device_time = row.cpu_time_total / n, row.device_time_total / n
   end
-  self.by, self.prof = by, prof
+  self.by, self.by_shape, self.by_line = by, by == "op" and by_shape, by == "op" and by_line
+  self.prof = prof
   return self
 end
 
@@ -249,7 +250,7 @@ local function sum(rows, field)
 end
 
 -- The columns: head and text of a row.
-local function columns_of(self, rows, width)
+local function columns_of(self, width)
   local list, prof = {}, self.prof
   local function column(head, text, left)
     list[#list + 1] = { head = head, text = text, left = left }
@@ -270,10 +271,10 @@ local function columns_of(self, rows, width)
     column("per call", time(cpu .. "_time"))
   end
   column(HEADS[self.by], function(row) return cut(row.key) end, true)
-  if rows[1] and rows[1].input_shapes then
+  if self.by_shape then
     column("shapes", function(row) return cut(row.input_shapes) end, true)
   end
-  if rows[1] and self.by == "op" and rows[1].line then
+  if self.by_line then
     column("line", function(row) return row.line or "" end, true)
   end
   column("calls", function(row) return format("%d", row.count) end)
@@ -360,7 +361,7 @@ function Averages:table(...)
     end)
   end
   for i = #rows, math.max(row_limit, 0) + 1, -1 do rows[i] = nil end
-  local text = laid_out(columns_of(self, rows, math.max(width, 8)), rows)
+  local text = laid_out(columns_of(self, math.max(width, 8)), rows)
   return (header and header .. "\n" or "") .. text .. "\n" .. foot(self, #rows)
 end
 
