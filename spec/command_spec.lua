@@ -118,6 +118,13 @@ describe("moth", function()
     assert.is_truthy(output:find("ouch", 1, true))
   end)
 
+  it("shows help at the prompt, and no value after it", function()
+    local output = shell(("echo 'help(F.relu)' | %s -e 'require(\"moth.repl\").main()'")
+      :format(quoted(launcher.program)))
+    assert.is_truthy(output:find("max(x, 0)", 1, true))
+    assert.falsy(output:find("\nnil", 1, true), output)
+  end)
+
   --- Starts code in the background, interrupts it `times` times, gives its output and status.
   local function interrupt(code, times, pause)
     local lines = {

@@ -102,7 +102,7 @@ end
 -- A word that says what it does when it is typed alone, and does it when called.
 local function word(text, does)
   local object = setmetatable({}, {
-    __call = function(_, ...) return (does(...)) end,
+    __call = function(_, ...) does(...) end,
     __tostring = function() return text end,
   })
   words[object] = true
