@@ -96,6 +96,19 @@ describe("backward", function()
     assert.is_nil(gw)
   end)
 
+  it("is named by its errors, with its own arguments", function()
+    local x, w = leaf(2), moth.ones(2)
+    local y = x * x
+    assert.has_error_like(function() ag.grad(y, {x, w}) end, "bad argument 'inputs' to 'grad'")
+    assert.has_error_like(function() ag.grad(y, x, w) end, "bad argument 'grad_outputs' to 'grad'")
+    assert.has_error_like(function() ag.grad(w:sum(), x) end, "grad: .* does not require grad")
+    assert.has_error_like(function() ag.backward(y, w) end,
+      "bad argument 'grad_tensors' to 'autograd.backward'")
+    assert.has_error_like(function() y:backward(w) end, "bad argument 'gradient' to 'backward'")
+    assert.has_error_like(function() y:backward{inputs = w} end, "'inputs' to 'backward'")
+    assert.equal(4, ag.grad(y, x):item())
+  end)
+
   it("walks a chain of a hundred thousand ops", function()
     local x = leaf(1)
     moth.scope(function()

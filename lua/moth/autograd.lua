@@ -297,14 +297,25 @@ local function run_on(status, task, flags, collect)
   return result
 end
 
+local GIVEN = { grad = "grad_outputs", ["autograd.backward"] = "grad_tensors" }
+
+-- A pass that does not begin: the engine calls all of them backward, and its argument gradient.
+local function refused(status, fname, x)
+  if not fname or ffi.string(C.moth_error_op(ctx)) ~= "backward" then
+    return M.fail(status, nil, x)
+  end
+  local shown = ffi.string(C.moth_error_arg(ctx)) == "gradient" and GIVEN[fname]
+  return errors.status(status, fname, shown or nil, x)
+end
+
 local task_out = ffi.new "uint32_t[1]"
 
 -- Runs a whole backward pass. collect(task), if given, is called at the end; what it returns is
--- returned.
-local function run(roots, grads, nroots, inputs, ninputs, flags, collect)
+-- returned. fname: who asks for it, where that is not tensor:backward.
+local function run(roots, grads, nroots, inputs, ninputs, flags, collect, fname)
   local status = C.moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, task_out)
   if lib.note_line then lib.note_line() end
-  if status < 0 then return M.fail(status, nil, istensor(roots) and roots or nil) end
+  if status < 0 then return refused(status, fname, istensor(roots) and roots or nil) end
   local task = task_out[0]
   if status > 0 then -- what forward has left goes before gradients come
     local ok, problem = pcall(lib.due)
@@ -437,7 +448,7 @@ local function run_backward(fname, roots, nroots, grads, retain_graph, create_gr
     errors.argument(fname, "inputs", "an empty list")
   end
   if ninputs == 0 then
-    run(roots, grads, nroots, nil, 0, flags_of(retain_graph, create_graph))
+    run(roots, grads, nroots, nil, 0, flags_of(retain_graph, create_graph), nil, fname)
     return
   end
   -- Gradients flow to the inputs alone and are added to their .grad.
@@ -490,14 +501,15 @@ end
 
 -- Runs the pass and returns the gradients of the inputs as a list with holes.
 function M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
-  return run(roots, grads, nroots, pack(inputs, ninputs, "inputs"), ninputs, flags, function(task)
+  local function collect(task)
     local list = {}
     for i = 1, ninputs do
       local h = Handle()
       list[i] = take(h, C.moth_task_result(ctx, task, i - 1, h), fname)
     end
     return list
-  end)
+  end
+  return run(roots, grads, nroots, pack(inputs, ninputs, "inputs"), ninputs, flags, collect, fname)
 end
 
 --- moth.autograd.grad(outputs, inputs, {grad_outputs, retain_graph, create_graph, allow_unused}):
