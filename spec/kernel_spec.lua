@@ -330,6 +330,48 @@ describe("moth.kernel", function()
     same(x + 1, kernel(function(p) return p + 1 end)(x)) -- nothing is left behind
   end)
 
+  it("says what is wrong with a function, and nothing beside it", function()
+    local x = moth.randn(4, 4)
+    local function message(fn, ...)
+      local ok, text = pcall(moth.kernel(fn), ...)
+      assert.is_false(ok)
+      return text
+    end
+    for _, fn in ipairs {
+      function(_) end,
+      function(_) return 3 end,
+      function(p) return { p } end,
+      function(p) return p, p, p, p, p end,
+    } do
+      local text = message(fn, x)
+      assert.is_truthy(text:find("wanted", 1, true), text)
+      assert.is_nil(text:find("other shapes", 1, true), text)
+    end
+    local w = moth.randn(4)
+    local text = message(function(p) return p * w end, x)
+    assert.is_truthy(text:find("other shapes", 1, true), text)
+    for _, one in ipairs { moth.ones(1), moth.tensor(1) } do
+      text = message(function(p) return p * p:item() end, one)
+      assert.is_truthy(text:find("values are read inside a moth.kernel", 1, true), text)
+      assert.is_nil(text:find("(5, 7)", 1, true), text)
+    end
+    text = message(function(p) return p * math.random() end, x)
+    assert.is_truthy(text:find("another program each time it is read", 1, true), text)
+    text = message(function(p) return p / p.shape[1] end, x)
+    assert.is_truthy(text:find("goes by the shape", 1, true), text)
+    text = message(function(p) return F.dropout(p, 0.5) end, x)
+    assert.is_truthy(text:find("it draws random numbers", 1, true), text)
+    text = message(function(p, q)
+      return F.binary_cross_entropy_with_logits(p, q, {reduction = "none"})
+    end, x, x:sigmoid())
+    assert.is_truthy(text:find("has a kernel of its own", 1, true), text)
+    refused("a module will not do", moth.kernel, nn.GELU())
+    refused("got one with 9", moth.kernel, function(a, b, c, d, e, f, g, h, i)
+      return a + b + c + d + e + f + g + h + i
+    end)
+    refused("got one with none", moth.kernel, function() end)
+  end)
+
   it("refuses bad arguments as the function does", function()
     local function fn(x, y) return x * y end
     local kernel = moth.kernel(fn)
@@ -438,6 +480,11 @@ describe("moth.kernel", function()
     local text = tostring(kernel)
     assert.is_truthy(text:find("float32, float32 -> float32: sigmoid, mul, mul", 1, true), text)
     assert.is_truthy(text:find("2 read, 2 between, 1 written", 1, true), text)
+    assert.is_truthy(text:find("^moth%.kernel of kernel_spec%.lua:%d+%(x, y%)\n"), text)
+    local scale = moth.kernel(function(p, by) return p * by end)
+    for by = 9, 11 do scale(x, by) end
+    scale(x, 10)
+    assert.is_truthy(tostring(scale):find(", 9 .*, 10 .*, 11 "), tostring(scale))
     local silu = F.silu
     F.silu = moth.kernel(function(a) return a * a:sigmoid() * 2 end)
     local z = F.silu(x)

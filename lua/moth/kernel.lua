@@ -57,6 +57,12 @@ local function describe_args(self, n, ...)
   return specs, tensors
 end
 
+-- What is wrong with the function itself, whatever the shapes of its arguments.
+local function misfit(call, why, code)
+  call.told = true
+  errors.raise(why, code)
+end
+
 -- What runs instead where there is no program; why, unless that goes without saying.
 local function warn(self, why)
   if self.warned then return end
@@ -64,30 +70,31 @@ local function warn(self, why)
   require "moth.warn"(format("%s runs op by op: %s", self.name, why))
 end
 
-local function read_forward(self, p, use)
-  local call = { fn = self.fn, name = self.name }
-  local agree = trace.read(p.tensors, function(inputs)
+local function read_forward(self, p, call, use)
+  local agree, steady = trace.read(p.tensors, function(inputs)
     local results = trace.in_modes(p, false, plainly, call, p, inputs)
     if results.n == 0 or results.n > MOST_RESULTS then
-      errors.raise(format("%s returns %d values; 1 to %d tensors are wanted", self.name, results.n,
+      misfit(call, format("%s returns %d values; 1 to %d tensors are wanted", self.name, results.n,
         MOST_RESULTS), "E_TYPE")
     end
     for k = 1, results.n do
       if not istensor(results[k]) then
-        errors.raise(format("%s returns %s as value %d; a tensor is wanted", self.name,
+        misfit(call, format("%s returns %s as value %d; a tensor is wanted", self.name,
           errors.describe(results[k]), k), "E_TYPE")
       end
     end
     return results
   end, use)
   if not agree then
-    errors.raise(self.name .. " goes by the shape of its arguments; pass sizes to it as numbers",
-      "E_UNSUPPORTED")
+    errors.raise(self.name .. (steady
+      and " goes by the shape of its arguments; pass sizes to it as numbers"
+      or " is another program each time it is read (a number from math.random or a clock?); pass "
+        .. "what changes to it as a tensor of one element"), "E_UNSUPPORTED")
   end
 end
 
-local OTHER_SHAPES = "; a kernel's function is read with small tensors of other shapes, so tensors "
-  .. "from outside are to be arguments"
+local OTHER_SHAPES = "; a kernel's function is read with small tensors of other shapes and values, "
+  .. "so it cannot go by these, and tensors from outside are to be arguments"
 
 -- The program for arguments like these, or one that is plain.
 local function make(self, n, ...)
@@ -108,7 +115,8 @@ local function make(self, n, ...)
   end
   p.summed = p.some_zero and not p.all_zero
   local q, why
-  local ok, problem = pcall(read_forward, self, p, function(reading)
+  local call = { fn = self.fn, name = self.name }
+  local ok, problem = pcall(read_forward, self, p, call, function(reading)
     q, why = program.new(reading, tensors, reading.wanted)
     if not q then return end
     q.inputs, q.run = {}, program.compile(q, nil, failing)
@@ -120,8 +128,9 @@ local function make(self, n, ...)
     program.bring(q, p.device)
   end)
   if not ok then
-    if errors.code() ~= "E_UNSUPPORTED" then M.run_plain(self, ...) end -- which may say it better
-    error(problem .. (errors.code() == "E_UNSUPPORTED" and "" or OTHER_SHAPES), 0)
+    local clear = call.told or errors.code() == "E_UNSUPPORTED"
+    if not clear then M.run_plain(self, ...) end -- which may say it better
+    error(problem .. (clear and "" or OTHER_SHAPES), 0)
   end
   if not q then
     warn(self, why)
@@ -273,7 +282,7 @@ function M.look(self, key, extra, n, ...)
   p.matches = matcher(p)
   list[#list + 1] = p
   self.programs[key] = p
-  self.last = p
+  self.read[#self.read + 1] = p
   return p
 end
 
@@ -287,27 +296,24 @@ end
 
 function Kernel:__tostring()
   local lines = {}
-  for _, list in pairs(self.lists) do
-    for _, p in ipairs(list) do
-      local from = {}
-      for i, spec in ipairs(p.specs) do
-        from[i] = spec.from and dtypes.by_code[spec.dtype].name .. (spec.zero and " ()" or "")
-          or tostring(spec.value)
-      end
-      local line = "  " .. concat(from, ", ")
-      if p.plain then
-        line = line .. ": op by op"
-      else
-        local q = p.program
-        line = line .. " -> " .. named({ unpack(q.dtypes, 1, q.results) }) .. ": "
-          .. concat(q.names, ", ") .. format("; %d read, %d between, %d written",
-            #q.uses + #q.constants, q.between, q.results)
-      end
-      lines[#lines + 1] = line
+  lines[1] = format("moth.%s(%s)", self.name, concat(self.params, ", "))
+  for _, p in ipairs(self.read) do
+    local from = {}
+    for i, spec in ipairs(p.specs) do
+      from[i] = spec.from and dtypes.by_code[spec.dtype].name .. (spec.zero and " ()" or "")
+        or tostring(spec.value)
     end
+    local line = "  " .. concat(from, ", ")
+    if p.plain then
+      line = line .. ": op by op"
+    else
+      local q = p.program
+      line = line .. " -> " .. named({ unpack(q.dtypes, 1, q.results) }) .. ": "
+        .. concat(q.names, ", ") .. format("; %d read, %d between, %d written",
+          #q.uses + #q.constants, q.between, q.results)
+    end
+    lines[#lines + 1] = line
   end
-  table.sort(lines)
-  table.insert(lines, 1, format("moth.kernel %s(%s)", self.name, concat(self.params, ", ")))
   if #lines == 1 then lines[2] = "  not called yet" end
   return concat(lines, "\n")
 end
@@ -352,16 +358,21 @@ end
 function M.kernel(...)
   local fn = parse(...)
   if type(fn) ~= "function" then fn = rawget(fn, "fn") or fn end
-  local info = type(fn) == "function" and debug.getinfo(fn, "uS")
-  if not info or info.isvararg or info.nparams < 1 or info.nparams > MOST_ARGS then
-    errors.argument("kernel", "fn", format("a function with 1 to %d arguments is needed%s",
-      MOST_ARGS, info and info.isvararg and ", not with any number of them" or ""), "E_TYPE")
+  if type(fn) ~= "function" then
+    errors.argument("kernel", "fn", "a module will not do; pass a function of tensors, such as "
+      .. "function(x) return net(x) end", "E_TYPE")
+  end
+  local info = debug.getinfo(fn, "uS")
+  if info.isvararg or info.nparams < 1 or info.nparams > MOST_ARGS then
+    errors.argument("kernel", "fn", format("a function with 1 to %d arguments is needed, %s",
+      MOST_ARGS, info.isvararg and "not with any number of them"
+      or "got one with " .. (info.nparams == 0 and "none" or info.nparams)), "E_TYPE")
   end
   local params = {}
   for i = 1, info.nparams do params[i] = debug.getlocal(fn, i) end
   local name = info.short_src:match("[^/]+$") .. ":" .. info.linedefined
   local self = { fn = fn, name = "kernel of " .. name, params = params, programs = {}, lists = {},
-                 nread = 0, warned = false, last = false }
+                 nread = 0, warned = false, read = {} }
   local call = written(self)
   local meta = {}
   for key, value in pairs(Kernel) do meta[key] = value end

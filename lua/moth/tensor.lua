@@ -209,6 +209,7 @@ local slot1 = ffi.new "moth_slot[1]"
 function methods.item(x)
   local t = facts(x, "item")
   if t.numel ~= 1 then
+    if t.numel > 0 then checked(C.moth_read(ctx, x, 0, 1, slot1), "item", x) end -- may it be read?
     errors.raise("item: only a tensor with one element has an item, got " .. errors.describe(x),
       "E_SHAPE")
   end
