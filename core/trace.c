@@ -266,7 +266,7 @@ static int ran(moth_lister *l, const moth_op *op, const void *args, moth_tensor 
   } else if (!status && !known(t, out, nout)) {
     if (t->notes == 0 && fills(t, op, args)) forget(t, out[0]);
     else if (op->flags & MOTH_OP_RANDOM)
-      status = refused(t, "it draws random numbers; draw them outside and pass them as an argument");
+      status = refused(t, "it draws random numbers; pass them as an argument");
     else
       status = refused(t, "it has a kernel of its own, or does not give each element from those at "
                           "its place alone");
