@@ -5,6 +5,7 @@
 -- modules. A module or tensor that is reached twice (tied weights) comes once, at its first name.
 
 local class = require "moth.class"
+local cleared = require "moth.cleared"
 local define = require "moth.define"
 local devices = require "moth.device"
 local errors = require "moth.error"
@@ -47,9 +48,6 @@ local parse_flag = define.signature("train", {
 })
 local parse_requires = define.signature("requires_grad_", {
   {"bool", "requires_grad", "do the parameters want gradients?", default = true},
-})
-local parse_zero = define.signature("zero_grad", {
-  {"bool", "set_to_none", "remove the gradients (true) or fill them with zeros", default = true},
 })
 local parse_device = define.signature("to_empty", {
   {"device", "device", "where the new storage lies", default = "cpu"},
@@ -277,15 +275,10 @@ local function add_modes(Module)
 
   --- Clears the gradients of all parameters here and below; `set_to_none = false` fills zeros.
   function Module:zero_grad(...)
-    local set_to_none = parse_zero(...)
-    for _, p in ipairs(self:parameters()) do
-      local grad = p.grad
-      if grad ~= nil then
-        if set_to_none then p.grad = nil else p.grad = require("moth").zeros_like(grad) end
-      end
-    end
+    local set_to_none = cleared.parse(...)
+    cleared.clear(self:parameters(), set_to_none)
   end
-  define.takes(Module.zero_grad, parse_zero)
+  define.takes(Module.zero_grad, cleared.parse)
 end
 
 -- What Tensor:to was given, without a memory format.

@@ -41,6 +41,30 @@ describe("between replays", function()
     assert.are.same({8, 8}, p:tolist())
   end)
 
+  for _, set_to_none in ipairs {true, false} do
+    it("the module's own zero_grad clears gradients, set_to_none = " .. tostring(set_to_none),
+    function()
+      local function made(captured)
+        moth.manual_seed(3)
+        local net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+        local opt = optim.SGD(net:parameters(), {lr = 0.1})
+        local step = function(x)
+          net:zero_grad {set_to_none = set_to_none}
+          local loss = net(x):square():sum()
+          loss:backward()
+          opt:step()
+          return loss
+        end
+        if captured then step = moth.capture(step) end
+        for i = 1, 12 do step(moth.full({4, 2}, i / 6)) end
+        return {list_of(net[1].weight), list_of(net[1].weight.grad)}, tostring(step)
+      end
+      local numbers, shown = made(true)
+      assert.are.same((made(false)), numbers)
+      assert.is_true(tonumber(shown:match "%((%d+) rec") <= (set_to_none and 1 or 2), shown)
+    end)
+  end
+
   it("layers that are frozen stay as they are, and those thawed move", function()
     local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     local opt = optim.SGD(net:parameters(), {lr = 0.1})

@@ -14,6 +14,7 @@
 
 local bundle = require "moth.optim.bundle"
 local class = require "moth.class"
+local cleared = require "moth.cleared"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
@@ -143,32 +144,14 @@ end
 
 -- ---- stepping ----
 
-local parse_zero = define.signature("zero_grad", {
-  {"bool", "set_to_none", "remove the gradients (true) or fill them with zeros", default = true},
-})
-
 --- Clears the gradients of all parameters; `set_to_none = false` fills them with zeros.
 function Optimizer:zero_grad(...)
   local set_to_none = true
-  if select("#", ...) > 0 then set_to_none = parse_zero(...) end
-  for _, group in ipairs(self.param_groups) do
-    local params = group.params
-    for i = 1, #params do
-      local p = params[i]
-      if set_to_none then
-        p.grad = nil
-      elseif p.grad ~= nil then
-        if lib.capture then -- replays clear the gradient that the step was recorded with
-          require("moth").no_grad(p.grad.zero_, p.grad)
-        else
-          p.grad = require("moth").zeros_like(p.grad)
-        end
-      end
-    end
-  end
+  if select("#", ...) > 0 then set_to_none = cleared.parse(...) end
+  for _, group in ipairs(self.param_groups) do cleared.clear(group.params, set_to_none) end
 end
 
-define.takes(Optimizer.zero_grad, parse_zero)
+define.takes(Optimizer.zero_grad, cleared.parse)
 
 --- Changes the parameters of one group by their gradients; every optimizer has its own.
 function Optimizer:update(group) -- luacheck: ignore group
