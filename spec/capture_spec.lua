@@ -57,6 +57,16 @@ local function drawn(...)
   end
 end
 
+-- The warnings while f runs.
+local function heard(f)
+  local old, list = moth.warn, {}
+  moth.warn = function(text) list[#list + 1] = text end
+  local ok, problem = pcall(f)
+  moth.warn = old
+  if not ok then error(problem, 0) end
+  return list
+end
+
 describe("a captured training step", function()
   local optimizers = {
     SGD = {lr = 0.1}, ["SGD "] = {lr = 0.1, momentum = 0.9, weight_decay = 0.01, nesterov = true},
@@ -296,8 +306,37 @@ describe("a captured step", function()
 
   it("keeps 8 recordings at most", function()
     local step = moth.capture(function(x) return x + 1 end)
-    for n = 1, 20 do assert.are.equal(n, step(moth.ones(n)):numel()) end
-    assert.are.equal("captured step (8 recordings)", tostring(step))
+    heard(function()
+      for n = 1, 20 do assert.are.equal(n, step(moth.ones(n)):numel()) end
+    end)
+    assert.are.equal("captured step (8 recordings, 20 made)", tostring(step))
+  end)
+
+  it("warns once, with a reason, when more recordings were made than it keeps", function()
+    local net = nn.Linear(2, 2)
+    local p, x = net.weight, moth.ones(1, 2)
+    local function says(text, fn, input)
+      local step = moth.capture(fn)
+      assert.are.same({}, heard(function() for i = 1, 8 do step(input(i)) end end))
+      local list = heard(function() for i = 9, 30 do step(input(i)) end end)
+      assert.are.equal(1, #list)
+      assert.is_truthy(list[1]:find("recorded for the 9th time", 1, true), list[1])
+      assert.is_truthy(list[1]:find(text, 1, true), list[1])
+    end
+    says("input 1 is f32 (9) now, and was f32 (8) before", function(a) return a + 1 end, moth.ones)
+    says("input 1[k] is 9 now, and was 8 before (numbers", function(t) return x * t.k end,
+      function(i) return {k = i} end)
+    says("`training` of a module that ran is true now", function(a) return net(a) end, function(i)
+      net:train(i % 2 == 1)
+      net.bias = nn.Parameter(moth.zeros(2))
+      return x
+    end)
+    says("perhaps it reads gradients before its backward pass", function(a)
+      if p.grad ~= nil then p.grad = nil end
+      local loss = (a * p):sum()
+      loss:backward()
+      return loss
+    end, function() return x end)
   end)
 
   it("leaves clean errors for graphs over what a replay has changed", function()

@@ -34,6 +34,7 @@ Step.__index = Step
 local function add(self, r)
   table.insert(self.list, 1, r)
   self.last = r
+  self.made = self.made + 1
   while #self.list > MOST do
     recording.free(table.remove(self.list))
   end
@@ -72,13 +73,29 @@ local function check_gpu(r)
     .. "its modules and inputs there, as with net:to('cuda'), or use moth.capture", "E_DEVICE")
 end
 
+-- Why a step that was recorded as often as it keeps recordings is to be recorded once more.
+local function why_again(self, ...)
+  if self.made ~= MOST then return nil end
+  local before = self.list[1]
+  if not before then return "the results of its calls were freed, which ends a recording" end
+  return (require "moth.stale"(before, select("#", ...), ...))
+end
+
+local function warn(why)
+  require("moth").warn(("this captured step was recorded for the %dth time, and the last %d "
+    .. "recordings are kept: where most calls record, it is slower than its function; this time %s")
+    :format(MOST + 1, MOST, why))
+end
+
 -- No recording fits: the step is run and recorded.
 local function run_and_record(self, ...)
+  local why = why_again(self, ...)
   local results, r, expected = recording.record(self.fn, ...)
   if r and self.gpu then check_gpu(r) end
   if r then
     add(self, r)
     self.empty = 0
+    if why then warn(why) end
   elseif not expected then
     self.empty = self.empty + 1
     if self.empty >= MOST_EMPTY then
@@ -150,9 +167,11 @@ end
 
 local function count(n, what) return ("%d %s%s"):format(n, what, n == 1 and "" or "s") end
 
---- "captured step (1 recording)"; on a GPU also what a call asks of it now.
+--- "captured step (1 recording)", or "(8 recordings, 20 made)" where some had to go; on a GPU also
+-- what a call asks of it now.
 function Step:__tostring()
   local text = count(#self.list, "recording")
+  if self.made > #self.list then text = text .. ", " .. self.made .. " made" end
   local graphs, there, here = graphs_of(self.last)
   if graphs > 0 then
     text = text .. "; a call is " .. count(graphs, "graph")
@@ -252,27 +271,30 @@ local function step_of(fname, gpu, fn, verify)
   if verify < 0 then
     errors.argument(fname, "verify", "a number from 0 on is needed, got " .. verify, "E_DOMAIN")
   end
-  return setmetatable({fn = fn, left = verify, list = {}, empty = 0, gpu = gpu}, Step)
+  return setmetatable({fn = fn, left = verify, list = {}, made = 0, empty = 0, gpu = gpu}, Step)
 end
 
 --- Records a training or inference step at its first call, and replays it as one call of the engine
 -- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
 --
--- The arguments of fn are its inputs: each replay copies them in. Plain tables of tensors may be
--- among them, as batches often are, and among the results; fn gets tables of its own, and so does
--- who calls the step, at each call. A tensor that is given at two places is two tensors to fn: what
--- it does to one in place is not seen in the other. The tensors that fn returns are overwritten by
--- each replay, and have no history. Learning rates and the other options of Moth's optimizers,
--- their step counts, what a GradScaler decides, and random numbers go on as in an ordinary step.
--- Every other number, string, boolean and branch of fn is a constant of the recording, and so are
--- tensors that it takes from outside: they are read where they lay. What fn makes and does not
--- return ends with it, as in moth.scope.
+-- The arguments of fn are its inputs: they are copied in, so that a step which changes one in
+-- place leaves the caller's tensor alone. Plain tables of tensors may be among them, as batches
+-- often are, and among the results; fn gets tables of its own, and so does who calls the step, at
+-- each call. A tensor that is given at two places is two tensors to fn: what it does to one in
+-- place is not seen in the other. The tensors that fn returns are overwritten by each replay, and
+-- have no history. Learning rates and the other options of Moth's optimizers, their step counts,
+-- what a GradScaler decides, and random numbers go on as in an ordinary step. Every other number,
+-- string, boolean and branch of fn is a constant of the recording, and so are tensors that it
+-- takes from outside: they are read where they lay. What fn makes and does not return ends with
+-- it, as in moth.scope.
 --
 -- Other shapes or dtypes of the inputs, other keys in their tables, another `training` of a module
 -- that ran, another grad mode, other hooks of a module or parameter, parameters with other storage,
 -- a parameter, buffer or module in a field of a module that ran that was replaced, or is computed
--- now (prune, weight_norm): then the step is run and recorded again; the last 8 recordings are
--- kept. The first runs of an optimizer that make its state are not kept.
+-- now (prune, weight_norm), other gradients where it reads them before its backward pass: then the
+-- step is run and recorded again; the last 8 recordings are kept, a ninth is warned of, with its
+-- reason, and `tostring(step)` counts them. The first runs of an optimizer that make its state are
+-- not kept.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single

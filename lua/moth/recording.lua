@@ -136,7 +136,7 @@ local function refuse_more()
 end
 
 -- What the step gets for an argument, or for a value in one that is a table, and a note of what it
--- was: {tensor = true}, {constant = value} or {keys, notes}.
+-- was: {tensor = true, own = x}, {constant = value} or {keys, notes}.
 local function own_value(x, place, all)
   all.n = all.n + 1
   if all.n > MOST_VALUES then refuse_more() end
@@ -147,7 +147,7 @@ local function own_value(x, place, all)
   x = x:detach():clone()
   C.moth_keep_always(ctx, x)
   all.tensors[#all.tensors + 1] = x
-  return x, {tensor = true}
+  return x, {tensor = true, own = x}
 end
 
 own_table = function(t, place, all)
@@ -416,7 +416,8 @@ function recording.record(fn, ...)
   local status = C.moth_capture_begin(ctx, handles, #tensors, id_out)
   if status < 0 then errors.status(status, "capture") end
   local r = {id = id_out[0], n = n, handles = handles, inputs = inputs, cells = {}, modules = {},
-             training = {}, seen = {}, notes = notes, states = {}, guards = 0, later = {}}
+             training = {}, seen = {}, notes = notes, states = {}, guards = 0, later = {},
+             grad_enabled = autograd.is_grad_enabled()}
   lib.capture = r
   local ok, results = recording.run(fn, inputs, n)
   lib.capture = nil
