@@ -167,11 +167,12 @@ end
 function trace.read(specs, body, use)
   local first = read(specs, SHAPES[1], 0, body)
   local agree = first.text == read(specs, SHAPES[2], 3, body).text
-  if not agree then return false end
-  read(specs, SHAPES[3], 5, body, function(last)
-    agree = first.text == last.text
-    if agree then use(last) end
-  end)
+  if agree then
+    read(specs, SHAPES[3], 5, body, function(last)
+      agree = first.text == last.text
+      if agree then use(last) end
+    end)
+  end
   if not agree then return false, read(specs, SHAPES[1], 0, body).text == first.text end
   return true
 end
