@@ -199,6 +199,18 @@ describe("moth.kernel", function()
     end, "changed in place")
   end)
 
+  it("gives no gradients of a function that has changed since it was read", function()
+    local factor = 2
+    local kernel = moth.kernel(function(x, a) return x * a * factor end)
+    local x = moth.randn(3, {requires_grad = true})
+    local y = kernel(x, 0.5)
+    factor = 3
+    assert.has_error_like(function() y:sum():backward() end, "is not what it was when it was read")
+    factor = 2
+    kernel(x, 0.5):sum():backward()
+    same(x.grad, moth.ones(3, {device = "cpu"}))
+  end)
+
   it("is differentiable twice", function()
     local x, y = sources(moth.float64, 2, 3)
     for _, name in ipairs { "swiglu", "gelu", "layers" } do

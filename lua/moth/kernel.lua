@@ -348,10 +348,10 @@ end
 -- fine. All else is as it was at that reading, for good: what fn takes from outside (upvalues,
 -- globals, a module's `training`), and what it asks of tensors in Lua (`requires_grad`,
 -- `is_contiguous`, whether `a == b` are one tensor). Gradients are read at the first backward pass,
--- so a change between the two gives gradients of another function. Pass what changes as an
--- argument: a number, boolean or string where it has few values, and where it is another at each
--- call a tensor of one element, since no more than 32 kinds are read; beyond these fn runs as it
--- is, with a warning.
+-- which raises on the CPU where fn gives other values by then. Pass what changes as an argument: a
+-- number, boolean or string where it has few values, and where it is another at each call a tensor
+-- of one element, since no more than 32 kinds are read; beyond these fn runs as it is, with a
+-- warning.
 --
 -- Sums, products of matrices, indexing, views, random numbers, values that are read (`item`) and
 -- tensors that are no arguments raise when fn is read. More than 8 arguments raise at once. Where

@@ -70,7 +70,7 @@ end
 
 -- Reads the gradients of the inputs in `needs`.
 local function read_backward(p, needs, use)
-  local specs, n = {}, #p.tensors
+  local specs, n, values = {}, #p.tensors, nil
   for i, spec in ipairs(p.tensors) do specs[i] = spec end
   for i, dtype in ipairs(p.flows) do
     specs[n + i] = { dtype = dtype or C.MOTH_F32, zero = p.all_zero }
@@ -85,6 +85,7 @@ local function read_backward(p, needs, use)
     local list = trace.in_modes(p, true, function()
       local results = plainly({ fn = p.kernel.fn, name = p.kernel.name }, p, tensors)
       local roots, given, wanted = {}, {}, {}
+      values = results
       for i = 1, results.n do
         if grads[i] and results[i].requires_grad then
           roots[#roots + 1], given[#given + 1] = results[i], grads[i]
@@ -107,7 +108,18 @@ local function read_backward(p, needs, use)
       end
     end
     return all
-  end, function(reading) use(reading, specs) end)
+  end, function(reading) use(reading, specs, values) end)
+end
+
+-- Whether the function still gives what its program gives: what it takes from outside may have
+-- changed since that was read. (Other devices round otherwise.)
+local function unchanged(p, inputs, values)
+  if p.device then return true end
+  local args = {}
+  for i, spec in ipairs(p.specs) do
+    if spec.from then args[i] = inputs[spec.from]:detach() else args[i] = spec.value end
+  end
+  return trace.same_bytes({ p.run(unpack(args, 1, #p.specs)) }, values, p.results)
 end
 
 -- Whether all that a program gives has the shape of what flows to the results, as it should: what
@@ -202,9 +214,10 @@ end
 
 -- What gives the gradients of `needs`: a list of programs that run; false: the function itself.
 local function backward_of(p, needs)
-  local programs
-  local ok = pcall(read_backward, p, needs, function(reading, specs)
+  local programs, changed
+  local ok = pcall(read_backward, p, needs, function(reading, specs, values)
     local inputs = {}
+    changed = not unchanged(p, reading.inputs, values)
     for i = 1, #p.tensors do
       if reading.wanted[i] then inputs[#inputs + 1] = i end
     end
@@ -216,6 +229,10 @@ local function backward_of(p, needs)
       q.run = program.compile(q, nil, failing)
     end
   end)
+  if changed then
+    errors.raise(p.kernel.name .. " is not what it was when it was read: what it takes from "
+      .. "outside has changed; pass that as an argument", "E_STATE")
+  end
   return ok and programs or false
 end
 
