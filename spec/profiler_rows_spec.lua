@@ -191,6 +191,53 @@ describe("the text of a profile", function()
     assert.equal("ones", prof:key_averages()[1].key)
     assert.truthy(prof:key_averages():table{sort_by = "self_cuda_time_total"})
   end)
+
+  it("has all rows with row_limit = -1, and none with 0", function()
+    local all = prof:key_averages():table{row_limit = -1}
+    assert.truthy(all:find("\nones ", 1, true) and all:find("\nadd ", 1, true), all)
+    assert.falsy(all:find("of 3 rows", 1, true), all)
+    assert.truthy(prof:key_averages():table{row_limit = 0}:find("0 of 3 rows", 1, true))
+  end)
+end)
+
+describe("the names in a profile", function()
+  it("tell ranges from ops that are called the same", function()
+    local x = moth.ones(3)
+    local prof = profile(function()
+      record_function("mul", function() x:add(1):mul(2):mul(2) end)
+      record_function("load", function() end)
+    end)
+    local found = {}
+    for _, row in ipairs(prof:key_averages()) do found[row.key .. " " .. row.kind] = row.count end
+    assert.same({["mul range"] = 1, ["add op"] = 1, ["mul op"] = 2, ["load range"] = 1}, found)
+    local text = tostring(prof)
+    assert.truthy(text:find("\nmul (range) ", 1, true), text)
+    assert.truthy(text:find("\nload  ", 1, true), text)
+    local kinds = {}
+    for i, e in ipairs(prof:events()) do kinds[i] = e.kind end
+    assert.same({"range", "op", "op", "op", "range"}, kinds)
+  end)
+
+  it("are those of kernels, for their gradients too", function()
+    local twice = moth.kernel(function(x) return x * 2 + 1 end)
+    local square = moth.kernel(function(x) return x * x + 1 end)
+    local x = moth.ones(3):requires_grad_()
+    local function both() (twice(x) + square(x)):sum():backward() end
+    both()
+    local rows = rows_of(profile(function() both() both() end))
+    for _, kernel in ipairs{twice, square} do
+      local name = tostring(kernel):match "^moth.kernel (.-)%("
+      assert.equal(2, rows[name] and rows[name].count, name)
+      assert.equal(2, rows[name .. " backward"] and rows[name .. " backward"].count, name)
+    end
+    assert.is_true(rows.fused.count >= 4)
+  end)
+
+  it("stand in the text of an event and of a row", function()
+    local prof = profile(function() moth.ones(3):exp() end)
+    assert.truthy(tostring(prof:events()[2]):find "^exp: [%d.]+ us, at [%d.]+ us$")
+    assert.truthy(tostring(prof:key_averages()[2]):find "^exp: 1 call, [%d.]+ us$")
+  end)
 end)
 
 describe("the trace of a profile", function()

@@ -247,6 +247,21 @@ describe("what goes wrong in a profile", function()
     assert.equal(1, count(profile(function() moth.zeros(1) end), "zeros"))
   end)
 
+  it("warns where a GPU is asked for and there is none", function()
+    local warn, available, heard = moth.warn, moth.cuda.is_available, {}
+    moth.warn = function(text) heard[#heard + 1] = text end
+    moth.cuda.is_available = function() return false end
+    local ok, problem = pcall(function()
+      profile(function() end)
+      profile{activities = {"cpu"}}
+      profile{activities = {"cpu", "cuda"}}
+    end)
+    moth.warn, moth.cuda.is_available = warn, available
+    assert.is_true(ok, problem)
+    assert.equal(1, #heard)
+    assert.truthy(heard[1]:find("no GPU", 1, true), heard[1])
+  end)
+
   it("refuses what is none of its options", function()
     assert.has_error_like(function() profile{print, flops = true} end, "no argument 'flops'")
     assert.has_error_like(function() profile(3) end, "bad argument 'fn' to 'profile'")

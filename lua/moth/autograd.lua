@@ -240,7 +240,7 @@ local function run_function(task, id, ngiven, mode)
   local grads = {}
   for i = 1, ngiven do grads[i] = given(task, i - 1, "backward") end
   if lib.profile then
-    local name = require("moth.class").typename(entry.class) .. " backward"
+    local name = (entry.name or require("moth.class").typename(entry.class)) .. " backward"
     require("moth.profiler").within(name, under, mode, func.run_backward, entry, task, grads,
       ngiven)
     return

@@ -173,7 +173,9 @@ return function(self%s, extra)
   if not p or p.plain or (p.apart and not M.one_shape(p%s)) then
     return M.run_plain(self%s)
   end
-  local y1, y2, y3, y4 = p.run(%s)
+  local run = p.run
+  if lib.profile then run = M.noted(self, run) end
+  local y1, y2, y3, y4 = run(%s)
   if band(flags, IS_GRAD) ~= 0 and p.tie and not p.failed and C.moth_grad_mode(ctx, -1) == 1 then
     if p.results == 1 then p.tie(y1%s)
     elseif p.results == 2 then p.tie(y1, y2%s)
@@ -222,6 +224,11 @@ errors.user_call(M.call_plain)
 function M.run_plain(self, ...)
   local call = { fn = self.fn, name = self.name }
   return M.call_plain(call, ...)
+end
+
+--- A program as a range of a profile, which has the kernel's name.
+function M.noted(self, run)
+  return function(...) return require "moth.profiler".within(self.name, run, ...) end
 end
 
 --- Whether all tensors with dims among the arguments have one shape.

@@ -325,7 +325,7 @@ return function(%s)
   local id = tonumber(node[0])
   if id ~= 0 then
     nodes[id] = { class = class, state = state, nargs = %d, nsaved = %d, tensors = tensors,
-                  zeros = flows, direct = direct }
+                  zeros = flows, direct = direct, name = name }
   end
 end]]
 

@@ -52,7 +52,7 @@ places.list = {
     doc = "calls that are run again in backward, to save memory" },
   { path = "moth.utils", short = "moth.utils", doc = "what else training scripts want" },
   { path = "moth.profiler", short = "moth.profiler",
-    hidden = "within ProfilerActivity",
+    hidden = "within",
     doc = "which ops run, how long, and for how much memory" },
   { path = "moth.amp", short = "moth.amp", doc = "mixed precision; moth has both as well" },
   { path = "moth.cuda", short = "moth.cuda", doc = "what scripts ask about GPUs" },

@@ -116,7 +116,8 @@ moth.Generator moth.rand(3, {generator = moth.Generator():manual_seed(1)})
 moth.summary print(moth.summary(nn.Linear(20, 3), {1, 20}))
 moth.profiler.profile print(moth.profiler.profile(function() moth.ones(2):exp() end))
 moth.profiler.record_function moth.profiler.record_function("load", moth.ones, 2)
-]]
+]] .. "moth.profiler.EventList print(moth.profiler.profile(function() moth.ones(2):exp() end)"
+  .. ":key_averages():table{row_limit = 5})\n"
 
 -- What stands behind optim.lr_scheduler.NAME(optimizer, ...).
 local SCHEDULES = {

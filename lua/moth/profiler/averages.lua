@@ -17,6 +17,12 @@ local M = {}
 
 -- ---- what an event is ----
 
+local KINDS = { [tonumber(C.MOTH_EVENT_OP)] = "op", [GRADIENT] = "gradient",
+                [tonumber(C.MOTH_EVENT_WHOLE)] = "engine", [RANGE] = "range" }
+
+--- "op", "gradient", "engine" for passes and replays, "range" or "module".
+function M.kind(noted, i) return KINDS[noted.at[i].kind] or "module" end
+
 --- A function of a profile's events that gives the name of the event at i, from 0.
 function M.namer(noted)
   local at, known = noted.at, {}
@@ -115,6 +121,14 @@ end
 
 -- ---- the list of events ----
 
+local time_text -- below
+
+local Event = {}
+
+function Event:__tostring()
+  return format("%s: %s, at %s", self.name, time_text(self.cpu_time_total), time_text(self.start))
+end
+
 --- All events as tables.
 function M.events(noted)
   local at, list = noted.at, {}
@@ -122,21 +136,38 @@ function M.events(noted)
   for i = 0, noted.n - 1 do
     local e = at[i]
     local up = parent_of(at, i)
-    list[i + 1] = {
-      name = name(i), start = e.begin, cpu_time_total = e["end"] - e.begin,
+    list[i + 1] = setmetatable({
+      name = name(i), kind = M.kind(noted, i), start = e.begin, cpu_time_total = e["end"] - e.begin,
       self_cpu_time_total = e.self, cpu_memory_usage = tonumber(e.bytes),
       self_cpu_memory_usage = tonumber(e.self_bytes), device_time_total = device[i],
       self_device_time_total = e.device_self, device_memory_usage = tonumber(e.device_bytes),
       self_device_memory_usage = tonumber(e.device_self_bytes), failed = e.status < 0,
       parent = up >= 0 and up + 1 or nil, input_shapes = M.shapes(noted, i), line = lines[i],
-    }
+    }, Event)
   end
   return list
 end
 
 -- ---- sums ----
 
-local Averages = class("key_averages")
+--- What prof:key_averages() gives: a list of rows, which `:table()` lays out as text.
+local EventList = class("EventList")
+M.EventList = EventList
+
+function EventList:init(prof, by, by_shape, by_line)
+  if class.typename(prof) ~= "profile" then
+    errors.raise("an EventList is made by prof:key_averages()", "E_TYPE")
+  end
+  self.prof, self.by = prof, by
+  self.by_shape, self.by_line = by == "op" and by_shape, by == "op" and by_line
+end
+
+local Row = {}
+
+function Row:__tostring()
+  return format("%s: %d call%s, %s", self.key, self.count, self.count == 1 and "" or "s",
+    time_text(self.cpu_time_total))
+end
 
 -- Adds event i to a row. whole: no event around it is of the same row.
 local function add(row, e, device, whole, call)
@@ -152,12 +183,13 @@ local function add(row, e, device, whole, call)
   row.device_memory_usage = row.device_memory_usage + tonumber(e.device_bytes)
 end
 
-local function new_row(key)
-  return {
-    key = key, count = 0, cpu_time_total = 0, self_cpu_time_total = 0, cpu_memory_usage = 0,
+local function new_row(key, kind)
+  return setmetatable({
+    key = key, kind = kind, count = 0,
+    cpu_time_total = 0, self_cpu_time_total = 0, cpu_memory_usage = 0,
     self_cpu_memory_usage = 0, device_time_total = 0, self_device_time_total = 0,
     device_memory_usage = 0, self_device_memory_usage = 0,
-  }
+  }, Row)
 end
 
 local function inside_same(at, keys, i)
@@ -178,6 +210,7 @@ local function keys_of(noted, by_shape, by_line, by)
   for i = 0, noted.n - 1 do
     shapes[i] = by_shape and (M.shapes(noted, i) or "") or nil
     keys[i] = name(i)
+    if noted.at[i].kind >= RANGE then keys[i] = keys[i] .. "\0" .. M.kind(noted, i) end
     if by_shape or by_line then
       keys[i] = keys[i] .. "\0" .. (shapes[i] or "") .. "\0" .. (lines[i] or "")
     end
@@ -187,7 +220,7 @@ end
 
 --- Sums up the events of a profile.
 function M.of(prof, noted, by_shape, by_line, by)
-  local self = Averages()
+  local self = EventList(prof, by, by_shape, by_line)
   local at, rows, device = noted.at, {}, device_totals(noted)
   local keys, shapes, lines = keys_of(noted, by_shape, by_line, by)
   for i = 0, noted.n - 1 do
@@ -195,7 +228,7 @@ function M.of(prof, noted, by_shape, by_line, by)
     if key then
       local row = rows[key]
       if not row then
-        row = new_row(key:match "^[^%z]*")
+        row = new_row(key:match "^[^%z]*", by == "op" and M.kind(noted, i) or by)
         row.input_shapes, row.line = shapes[i], lines[i]
         rows[key], self[#self + 1] = row, row
       end
@@ -210,14 +243,12 @@ function M.of(prof, noted, by_shape, by_line, by)
     local n = math.max(row.count, 1)
     row.cpu_time, row.device_time = row.cpu_time_total / n, row.device_time_total / n
   end
-  self.by, self.by_shape, self.by_line = by, by == "op" and by_shape, by == "op" and by_line
-  self.prof = prof
   return self
 end
 
 -- ---- text ----
 
-local function time_text(us)
+function time_text(us)
   if us < 999.95 then return format("%.1f us", us) end
   if us < 999950 then return format("%.3f ms", us / 1e3) end
   return format("%.3f s", us / 1e6)
@@ -270,7 +301,11 @@ local function columns_of(self, width)
     column(what .. " total", time(cpu .. "_time_total"))
     column("per call", time(cpu .. "_time"))
   end
-  column(HEADS[self.by], function(row) return cut(row.key) end, true)
+  local ops = {}
+  for _, row in ipairs(self) do ops[row.key] = ops[row.key] or row.kind ~= "range" end
+  column(HEADS[self.by], function(row)
+    return cut(row.key) .. (row.kind == "range" and ops[row.key] and " (range)" or "")
+  end, true)
   if self.by_shape then
     column("shapes", function(row) return cut(row.input_shapes) end, true)
   end
@@ -334,17 +369,17 @@ end
 local parse_table = define.signature("table", {
   { "string", "sort_by", "a field of the rows; else they stand as they first ran",
     optional = true },
-  { "int", "row_limit", "how many rows are shown", default = 100 },
+  { "int", "row_limit", "how many rows are shown; -1: all", default = 100 },
   { "string", "header", "a line above", optional = true },
   { "int", "max_name_column_width", "longer names are cut", default = 55 },
 })
 
 --- The rows as text. Of self times the share of all, of totals the time of one call stand beside.
 -- @param sort_by    a field of the rows, as "cpu_time_total"; absent: they stand as they first ran
--- @param row_limit  how many rows are shown (default 100)
+-- @param row_limit  how many rows are shown (default 100); -1: all
 -- @param header     a line above; optional
 -- @param max_name_column_width  longer names are cut (default 55)
-function Averages:table(...)
+function EventList:table(...)
   local sort_by, row_limit, header, width = parse_table(...)
   local rows = {}
   for i, row in ipairs(self) do rows[i] = row end
@@ -360,15 +395,15 @@ function Averages:table(...)
       return a.place < b.place
     end)
   end
-  for i = #rows, math.max(row_limit, 0) + 1, -1 do rows[i] = nil end
+  for i = #rows, row_limit < 0 and #rows + 1 or row_limit + 1, -1 do rows[i] = nil end
   local text = laid_out(columns_of(self, math.max(width, 8)), rows)
   return (header and header .. "\n" or "") .. text .. "\n" .. foot(self, #rows)
 end
 
-define.takes(Averages.table, parse_table)
+define.takes(EventList.table, parse_table)
 
-function Averages:__tostring() return (self:table()) end
+function EventList:__tostring() return (self:table()) end
 
-class.guard(Averages, "averages")
+class.guard(EventList, "averages")
 
 return M

@@ -86,7 +86,9 @@ local parse_range = define.signature("record_function", {
 
 --- Calls f(...) and returns what it returns; in a profile that is under way, the call is an event
 -- of this name, with all that runs meanwhile inside it. Without one it costs nothing more. (As
--- torch.profiler.record_function, whose `with` is a function here.)
+-- torch.profiler.record_function, whose `with` is a function here.) Replays of a captured step run
+-- none of its Lua, so that ranges within the step are no events of theirs: mark the call of the
+-- step instead.
 -- @param name  what the range is called
 -- @param f     a function
 -- @param ...   its arguments
@@ -158,6 +160,10 @@ local function check_activities(list)
     errors.argument("profile", "activities", 'a list of "cpu" and "cuda" is needed, got '
       .. errors.describe(list), "E_TYPE")
   end
+  local moth = require "moth"
+  if set.cuda and not moth.cuda.is_available() then
+    moth.warn "profile: there is no GPU here, so that the activity 'cuda' notes nothing"
+  end
   return set
 end
 
@@ -181,7 +187,7 @@ end
 --- Runs fn and notes each op that it calls: from Lua, from other ops, in backward passes and in
 -- replays of captured steps, where the instructions of a recording stand for its ops and a CUDA
 -- graph for all of its own. Printing a profile shows the ops by the time that they took;
--- key_averages and events give the figures. An error in fn ends the profile and goes on.
+-- key_averages and events give the figures. An error in fn ends the profile and is raised again.
 --
 -- Without fn, `:start()` and `:stop()` stand around what is profiled. One profile at a time.
 --
@@ -277,8 +283,10 @@ local parse_averages = define.signature("key_averages", {
 
 --- Sums the events up: a list of rows with the fields key, count, cpu_time_total,
 -- self_cpu_time_total (without what ran inside), cpu_time (of one call), cpu_memory_usage,
--- self_cpu_memory_usage, the same with `device` for `cpu`, input_shapes and line. Times are
--- microseconds. `:table()` gives it as text.
+-- self_cpu_memory_usage, the same with `device` for `cpu`, kind (as of events), input_shapes and
+-- line. Times are microseconds. `:table()` gives it as text: moth.help "EventList.table".
+--
+-- A range is a row apart from ops of the same name.
 --
 -- A row of a module or of a line holds all that ran in it; `X backward` the gradients of its ops,
 -- and counts them.
@@ -305,7 +313,8 @@ define.takes(Profile.key_averages, parse_averages)
 
 --- All events in the order in which they began: a list of tables with name, start, cpu_time_total,
 -- self_cpu_time_total, cpu_memory_usage, parent (its position in the list, or nil), device_time,
--- input_shapes and line. Times are microseconds from the start of the profile.
+-- kind ("op", "gradient", "engine", "range" or "module"), input_shapes and line. Times are
+-- microseconds from the start of the profile.
 function Profile:events()
   return (require "moth.profiler.averages".events(noted_of(self, "events")))
 end
@@ -333,4 +342,6 @@ class.guard(Profile, "prof")
 --- What PyTorch calls the activities.
 M.ProfilerActivity = { CPU = "cpu", CUDA = "cuda" }
 
-return (lazy.namespace("moth.profiler", M, {}, { hint = lazy.HELP }))
+local elsewhere = { EventList = { "moth.profiler.averages", "EventList" } }
+
+return (lazy.namespace("moth.profiler", M, elsewhere, { hint = lazy.HELP }))

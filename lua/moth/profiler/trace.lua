@@ -10,9 +10,6 @@ local lib = require "moth.lib"
 local C = lib.C
 local format = string.format
 
-local KINDS = { [tonumber(C.MOTH_EVENT_OP)] = "op", [tonumber(C.MOTH_EVENT_GRADIENT)] = "gradient",
-                [tonumber(C.MOTH_EVENT_WHOLE)] = "engine" }
-
 -- A text as JSON; bytes that are no UTF-8 become question marks.
 local function text_of(s)
   local bad = json.bad_utf8(s)
@@ -36,7 +33,7 @@ local function each_line(noted, put)
   for i = 0, noted.n - 1 do
     local e = at[i]
     local shown, args = text_of(name(i)), {}
-    local kind = KINDS[e.kind] or (e.kind == noted.module and "module" or "range")
+    local kind = averages.kind(noted, i)
     local shapes = averages.shapes(noted, i)
     if shapes then args[#args + 1] = '"shapes":' .. json.string(shapes) end
     if e.line > 0 then args[#args + 1] = '"line":' .. text_of(noted.lines[e.line]) end
