@@ -244,6 +244,24 @@ describe("help of a class", function()
   end)
 end)
 
+describe("help of the profiler", function()
+  it("names its arguments and results, and finds what profiles return", function()
+    local text = help.text "moth.profiler.profile.export_chrome_trace"
+    assert.truthy(text:find('\n  path  of the file', 1, true), text)
+    assert.truthy(help.text(moth.profiler.profile.start):find("\n  returns: the profile", 1, true))
+    for _, name in ipairs{"profile.start", "profile.events", "EventList.table", "profile"} do
+      assert.falsy(help.text("moth.profiler." .. name):find("@", 1, true), name)
+    end
+    for _, name in ipairs{"moth.profiler.EventList.table", "moth.profiler.profile.table"} do
+      assert.truthy(help.text(name):find("row_limit", 1, true), name)
+    end
+    local averages = moth.profiler.profile(function() end):key_averages()
+    assert.truthy(help.text(averages):find("table", 1, true))
+    assert.truthy(help.text(moth.profiler):find("ProfilerActivity", 1, true))
+    assert.truthy(help.text "ProfilerActivity":find('"cuda"', 1, true))
+  end)
+end)
+
 describe("moth.names", function()
   it("lists everything once, sorted, and all of it is there", function()
     local names = moth.names()

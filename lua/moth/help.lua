@@ -193,6 +193,19 @@ local function inherited_comment(fn, name)
   end
 end
 
+-- A comment's tags as a reader wants them: "@param path  of the file" is "  path  of the file".
+local function untagged(text)
+  local lines, tagged = {}, false
+  for line in (text .. "\n"):gmatch "(.-)\n" do
+    local tag = line:match "^@%a+"
+    if tag and not tagged then lines[#lines + 1] = "" end
+    tagged = tagged or tag ~= nil
+    line = line:gsub("^@param%s+", ""):gsub("^@return%s+", "returns: ")
+    lines[#lines + 1] = (tagged and line ~= "" and "  " or "") .. line
+  end
+  return concat(lines, "\n")
+end
+
 -- The text about a function without a record.
 local function of_function(fn, path)
   local text, info = written_above(fn)
@@ -202,7 +215,7 @@ local function of_function(fn, path)
   path = path or places.home(fn, head:match("([%w_]+)%s*%(") or "") or places.reach(fn)
   local names = parameters(class.written(fn), not path)
   local lines = { path and path .. names }
-  lines[#lines + 1] = text
+  lines[#lines + 1] = text and untagged(text)
   if path then add_example(lines, samples.known(path)) end
   lines[#lines + 1] = (#lines > 0 and "\n" or "") .. ("a function%s, written at %s:%d"):format(
     path and "" or names:gsub("^%(%)$", ""), shown_file(info.source:sub(2)), info.linedefined)
@@ -365,6 +378,11 @@ local function of_value(value)
       .. "                 moth.backends.cuda, which leave it to Moth's own kernels\n"
       .. "  is_available() whether cuDNN was found; version() its number, or nil"
       .. "\n\n  example: moth.backends.cudnn.benchmark = true"
+  elseif value == require("moth.profiler").ProfilerActivity then
+    return 'moth.profiler.ProfilerActivity: CPU is "cpu", CUDA is "cuda"; the argument '
+      .. "`activities` of a\nprofile takes either."
+      .. "\n\n  example: moth.profiler.profile{f, activities = {"
+      .. "moth.profiler.ProfilerActivity.CPU}}"
   elseif value == require("moth").newaxis then
     return "moth.newaxis: in an index, a new dimension of size 1: x[{moth.newaxis, 1}]"
   end
