@@ -5,6 +5,7 @@
 local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
+local errors = require "moth.error"
 local functional = require "moth.nn.functional"
 local lib = require "moth.lib"
 local Module = require "moth.nn.module"
@@ -12,6 +13,14 @@ local named = require "moth.nn.named"
 local window = require "moth.nn.window"
 
 local layer = {}
+
+local built_in = getmetatable(functional).__built_in
+
+--- Whether a user's function stands in moth.nn.functional in place of the one of that name.
+function layer.replaced(fname)
+  local now = rawget(functional, fname)
+  return now ~= nil and now ~= built_in(fname)
+end
 
 -- What a class does not take: a tensor has its dtype, and a result is a new one.
 local LEFT_OUT = {dtype = true, out = true}
@@ -28,20 +37,55 @@ local function row_of(arg)
           default = default, choices = arg.choices, same = arg.same}
 end
 
+-- How many arguments a function of a user's takes: a kernel (moth.kernel) as its own function does.
+local function taken_by(f)
+  if type(f) == "table" then f = rawget(f, "fn") end
+  local info = type(f) == "function" and debug.getinfo(f, "u")
+  return info and not info.isvararg and info.nparams or math.huge
+end
+
+-- Calls what a user has put in place of the function: it gets the settings up to the last one that
+-- is off its default, so that a function of the tensors alone will do.
+local function call_other(f, self, fname, rows, n, ...)
+  local settings, last = {}, 0
+  for i, row in ipairs(rows) do
+    local value, default = self[row[2]], row.default
+    if row.same then default = self[row.same] end
+    if default == nil and row.choices then default = row.choices[1] end
+    settings[i] = value
+    if value ~= default then last = i end
+  end
+  if last > 0 and n + last > taken_by(f) then
+    local most = taken_by(f)
+    errors.raise(("moth.nn.functional.%s was replaced by what takes %d argument%s, and %s = %s "
+      .. "would be argument %d"):format(fname, most, most == 1 and "" or "s", rows[last][2],
+      errors.describe(settings[last]), n + last), "E_ARG")
+  end
+  local args = {...}
+  for i = 1, last do args[n + i] = settings[i] end
+  return (f(unpack(args, 1, n + last)))
+end
+
 -- The function, of the module's settings: written out, so that calls of it compile.
 local function forward_of(fname, names, rows)
-  local given = {unpack(names)}
+  local given, inputs = {unpack(names)}, table.concat(names, ", ")
   for _, row in ipairs(rows) do given[#given + 1] = "self." .. row[2] end
-  return assert(lib.loadstring(("local functional = ...\nreturn function(self, %s) "
-    .. "return (functional.%s(%s)) end"):format(table.concat(names, ", "), fname,
-    table.concat(given, ", ")), "=[moth.nn.layer]"))(functional)
+  local function other(f, self, ...) return call_other(f, self, fname, rows, #names, ...) end
+  return assert(lib.loadstring(([[
+local functional, built_in, other = ...
+return function(self, %s)
+  local f = functional.%s
+  if f ~= built_in then return (other(f, self, %s)) end
+  return (f(%s))
+end]]):format(inputs, fname, inputs, table.concat(given, ", ")), "=[moth.nn.layer]"))(functional,
+    built_in(fname), other)
 end
 
 -- The class of that name, of a function of n tensors.
 local function make(name, fname, n)
   local Layer = class(name, Module)
   local inputs, rows, names = {}, {}, {}
-  for i, arg in ipairs(bind.signature(functional[fname]).args) do
+  for i, arg in ipairs(bind.signature(built_in(fname)).args) do
     if i <= n then
       inputs[i], names[i] = {"tensor", arg.name, arg.doc}, arg.name
     elseif not LEFT_OUT[arg.name] then

@@ -6,6 +6,7 @@ local Module = require "moth.nn.module"
 local named = require "moth.nn.named"
 local errors = require "moth.error"
 local functional = require "moth.nn.functional"
+local layer = require "moth.nn.layer"
 local init = require "moth.nn.weights"
 local parameter = require "moth.nn.parameter"
 
@@ -60,6 +61,7 @@ Module.passing[Linear.forward] = true
 --- relu of what a Linear gives, in one op: for modules that hold it and a relu behind it, where
 -- linear.takes_relu says that nobody sees what lies between.
 function linear.with_relu(module, input)
+  if layer.replaced "relu" then return (functional.relu(Linear.forward(module, input))) end
   return (functional.linear(input, module.weight, module.bias, "relu"))
 end
 errors.module_frame(linear.with_relu, function(modules) return class.typename(modules[1]) end)

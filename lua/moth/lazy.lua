@@ -60,13 +60,21 @@ function lazy.namespace(path, space, rows, more)
     errors.raise(("%s has no '%s'%s%s"):format(path, name, errors.nearest(name, known),
       more.hint or ""))
   end
+  local own = {} -- what was found; in the namespace a user's may stand instead
+  local function built_in(name)
+    local value = own[name]
+    if value == nil then value = find_row(rows, name) end
+    if value == nil and more.find then value = more.find(name) end
+    own[name] = value
+    return value
+  end
   return setmetatable(space, {
     __names = names, -- for completion
+    __built_in = built_in, -- what a name stands for, whatever was put in its place
     __tostring = function() return path end,
     __index = function(_, name)
       if type(name) ~= "string" then return nil end
-      local value = find_row(rows, name)
-      if value == nil and more.find then value = more.find(name) end
+      local value = built_in(name)
       if value == nil then missing(name) end
       rawset(space, name, value)
       if more.found then more.found(value) end
