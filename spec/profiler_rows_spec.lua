@@ -226,7 +226,7 @@ describe("the names in a profile", function()
     both()
     local rows = rows_of(profile(function() both() both() end))
     for _, kernel in ipairs{twice, square} do
-      local name = tostring(kernel):match "^moth.kernel (.-)%("
+      local name = tostring(kernel):match "^moth%.(kernel .-)%("
       assert.equal(2, rows[name] and rows[name].count, name)
       assert.equal(2, rows[name .. " backward"] and rows[name .. " backward"].count, name)
     end
