@@ -280,6 +280,20 @@ describe("what goes wrong in a profile", function()
       "did you mean 'cpu_time_total'")
     assert.has_error_like(function() prof.events() end, "prof:events")
   end)
+
+  it("says which of its names was meant, also under pcall", function()
+    local prof = profile(function() end)
+    assert.has_error_like(function() prof:key_average() end,
+      "a profile has no 'key_average'; did you mean 'key_averages'?")
+    assert.has_error_like(function() return prof.peak_byte end, "did you mean 'peak_bytes'")
+    local averages = prof:key_averages()
+    assert.has_error_like(function() averages:tabel() end,
+      "an EventList has no 'tabel'; did you mean 'table'?")
+    assert.is_nil(averages[1])
+    assert.is_nil(profile().time)
+    assert.truthy(require "moth.help".text(prof):find("key_averages", 1, true))
+    assert.truthy(require "moth.help".text(averages):find("table", 1, true))
+  end)
 end)
 
 describe("ranges of a profile", function()

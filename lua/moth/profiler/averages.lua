@@ -406,4 +406,11 @@ function EventList:__tostring() return (self:table()) end
 
 class.guard(EventList, "averages")
 
+--- Of a field that is nil: no row is, a name is a mistake.
+function EventList:__index(name)
+  if type(name) ~= "string" or name:sub(1, 1) == "_" then return nil end
+  errors.raise(("an EventList has no '%s'%s"):format(name,
+    errors.nearest(name, class.methods(self))))
+end
+
 return M

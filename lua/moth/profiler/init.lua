@@ -339,6 +339,18 @@ end
 
 class.guard(Profile, "prof")
 
+local FIELDS = { "time", "peak_bytes", "dropped" } -- nil until it has ended
+local unset = { state = true, noted = true }
+for _, name in ipairs(FIELDS) do unset[name] = true end
+
+--- Of a field that is nil: one that is none of a profile's is a mistake.
+function Profile:__index(name)
+  if type(name) ~= "string" or unset[name] or name:sub(1, 1) == "_" then return nil end
+  local known = class.methods(self)
+  for _, field in ipairs(FIELDS) do known[#known + 1] = field end
+  errors.raise(("a profile has no '%s'%s"):format(name, errors.nearest(name, known)))
+end
+
 --- What PyTorch calls the activities.
 M.ProfilerActivity = { CPU = "cpu", CUDA = "cuda" }
 
