@@ -161,6 +161,13 @@ describe("a message", function()
     refuses(function() return (F.relo) end, "(moth.help() lists what there is)")
   end)
 
+  it("names what is there for torch.compile and torch.jit", function()
+    for _, name in ipairs {"compile", "jit"} do
+      refuses(function() return (moth[name]) end, ("moth has no '%s'; moth.capture replays a whole "
+        .. "step as one call, moth.kernel makes a function of elements one pass"):format(name))
+    end
+  end)
+
   it("knows what other libraries call an argument", function()
     refuses(function() return (x:sum{ axis = 1 }) end, "did you mean 'dim'?")
     refuses(function() return (x:sum{ 1, keepdims = true }) end, "did you mean 'keepdim'?")

@@ -131,10 +131,13 @@ end
 
 local also = {"default_generator", unpack(require("moth.alias").names())}
 
+local FASTER = "moth.capture replays a whole step as one call, moth.kernel makes a function of "
+  .. "elements one pass over memory"
+
 --- All names of the namespace, sorted: for completion and documentation.
 moth.names = select(2, lazy.namespace("moth", moth, rows, {
   find = find, names = bind.names, also = also, guesses = worth_guessing,
-  found = keep_loaded, hint = lazy.HELP,
+  found = keep_loaded, hint = lazy.HELP, instead = {compile = FASTER, jit = FASTER},
 }))
 
 getmetatable(moth).__tostring = function() return moth._VERSION end
