@@ -1,39 +1,15 @@
 -- Elementwise ops in a captured step: a chain of them is one instruction, which gives the same bits
 -- and keeps nothing of what lies between.
 
-local ffi = require "ffi"
 local moth = require "moth"
 local F = moth.nn.functional
 local guard = require "moth.guard"
-local lib = require "moth.lib"
 local support = require "spec.support.bits"
 local program = require "spec.support.programs"
+local captured = require "spec.support.captured"
 
-local bits = support.of
+local bits, recorded = support.of, captured.recorded
 local FLOATS = {moth.float32, moth.float64, moth.float16, moth.bfloat16}
-
-local there, here = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
-
-local function ops_of(step)
-  lib.C.moth_capture_graphs(lib.ctx, step.last.id, there, here)
-  return here[0]
-end
-
--- How many ops a recording of fn has; replays give what fn gives, of others each time.
-local function recorded(fn, ...)
-  local step, x = moth.capture(fn), {...}
-  for _ = 1, 3 do
-    for i = 1, #x do x[i] = x[i].dtype.is_floating_point and x[i] * 0.75 + 0.5 or x[i]:clone() end
-    local wanted, got = {fn(unpack(x))}, {step(unpack(x))}
-    for i = 1, #wanted do
-      assert.equal(wanted[i].dtype, got[i].dtype)
-      assert.equal(bits(wanted[i]), bits(got[i]))
-    end
-  end
-  local n = ops_of(step)
-  step:free()
-  return n
-end
 
 local function gelu(x) return 0.5 * x * (1 + (0.7978845608 * (x + 0.044715 * x ^ 3)):tanh()) end
 
@@ -156,8 +132,8 @@ describe("a chain of elementwise ops in a captured step", function()
       local one = moth.zeros(3) -- the same in each replay
       return x * 2 + 1, one:sum()
     end
-    local captured = moth.capture(step)
-    for _, f in ipairs {step, captured} do
+    local again = moth.capture(step)
+    for _, f in ipairs {step, again} do
       state:zero_()
       for i = 1, 4 do
         flag:fill_(i > 2 and 1 or 0)

@@ -3,7 +3,7 @@
 local moth = require "moth"
 local bits = require "spec.support.bits"
 local cuda = require "spec.support.cuda"
-local json = require "moth.json"
+local chrome = require "spec.support.chrome"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local profile = moth.profiler.profile
@@ -182,12 +182,7 @@ describe("a profile of work on a GPU", function()
   it("gives each GPU a lane of its own in the trace", function()
     local x = moth.randn(100, {device = "cuda"})
     local prof = profile(function() x:exp():sum() end)
-    local path = os.tmpname()
-    prof:export_chrome_trace(path)
-    local file = assert(io.open(path))
-    local trace = json.decode(file:read "*a")
-    file:close()
-    os.remove(path)
+    local trace = chrome.trace_of(prof)
     local lanes, there = {}, {}
     for _, e in ipairs(trace.traceEvents) do
       if e.ph == "M" then lanes[e.args.name] = e.tid end

@@ -1,14 +1,14 @@
 -- A sum and a relu as parts of the batch_norm before them: by name, in a captured step, in modules
 -- of Moth's own. Each gives what the ops give one after the other, to the last bit.
 
-local ffi = require "ffi"
 local moth = require "moth"
-local lib = require "moth.lib"
 local cuda = require "spec.support.cuda"
 local support = require "spec.support.bits"
+local captures = require "spec.support.captured"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local bits, state_of = support.of, support.state_of
+local ops_of, recorded = captures.ops_of, captures.recorded
 
 local DEVICES = cuda.here and {"cpu", "cuda"} or {"cpu"}
 local FLOATS = {moth.float32, moth.float64, moth.float16, moth.bfloat16}
@@ -212,13 +212,6 @@ end)
 
 -- ---- recordings ----
 
-local there, here = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
-
-local function ops_of(step)
-  lib.C.moth_capture_graphs(lib.ctx, step.last.id, there, here)
-  return there[0] + here[0]
-end
-
 -- The blocks of a ResNet, as scripts write them.
 local Block = nn.class("Block", nn.Module)
 
@@ -302,19 +295,6 @@ describe("what stands behind a batch_norm, in a captured step", function()
       end
     end
   end)
-
-  -- How many ops a recording of fn(x) has; replays give what fn gives.
-  local function recorded(fn, x)
-    local step = moth.capture(fn)
-    for _ = 1, 3 do
-      x = x + 0.5
-      local got, wanted = {step(x)}, {fn(x)}
-      for i = 1, #wanted do assert.equal(bits(wanted[i]), bits(got[i])) end
-    end
-    local n = ops_of(step)
-    step:free()
-    return n
-  end
 
   local mean, var, x = moth.randn(3), moth.rand(3) + 0.5, moth.randn(2, 3, 4)
   local function norm(v) return F.batch_norm(v, mean, var) end

@@ -1,12 +1,12 @@
 -- relu as a part of the linear before it: by name, in a captured step, in modules of Moth's own.
 
-local ffi = require "ffi"
 local moth = require "moth"
-local lib = require "moth.lib"
 local support = require "spec.support.bits"
+local captures = require "spec.support.captured"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local bits, state_of = support.of, support.state_of
+local ops_of, recorded = captures.ops_of, captures.recorded
 
 describe("F.linear with an activation", function()
   local SIZES = {
@@ -69,13 +69,6 @@ end)
 
 -- ---- recordings ----
 
-local there, here = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
-
-local function ops_of(step)
-  lib.C.moth_capture_graphs(lib.ctx, step.last.id, there, here)
-  return here[0]
-end
-
 -- A network that calls functions, as scripts do; f is what stands behind its layers.
 local Net = nn.class("Net", nn.Module)
 
@@ -104,19 +97,6 @@ local function trained(f, captured)
   local losses = {}
   for i = 1, 6 do losses[i] = bits(step(moth.randn(8, 4), moth.randn(8, 2))) end
   return table.concat(losses) .. state_of(net), captured and ops_of(step)
-end
-
--- How many ops a recording of fn(x) has; replays give what fn gives.
-local function recorded(fn, x)
-  local step = moth.capture(fn)
-  for _ = 1, 3 do
-    x = x + 0.5
-    local got, wanted = {step(x)}, {fn(x)}
-    for i = 1, #wanted do assert.equal(bits(wanted[i]), bits(got[i])) end
-  end
-  local n = ops_of(step)
-  step:free()
-  return n
 end
 
 describe("a relu behind a linear, in a captured step", function()

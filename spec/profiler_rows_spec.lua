@@ -1,7 +1,7 @@
 -- What profiles tell of ops: shapes, bytes, lines, modules; their tables and traces.
 
 local moth = require "moth"
-local json = require "moth.json"
+local chrome = require "spec.support.chrome"
 local support = require "spec.support.profiler"
 
 local nn, F = moth.nn, moth.nn.functional
@@ -247,12 +247,7 @@ describe("the trace of a profile", function()
       record_function('a "name"\n\255', function() net(moth.ones(4, 3)):sum():backward() end)
       pcall(function() moth.ones(3):view(2) end)
     end, record_shapes = true, with_stack = true, with_modules = true}
-    local path = os.tmpname()
-    prof:export_chrome_trace(path)
-    local file = assert(io.open(path))
-    local trace = json.decode(file:read "*a")
-    file:close()
-    os.remove(path)
+    local trace = chrome.trace_of(prof)
     local whole, kinds = {}, {}
     for _, e in ipairs(trace.traceEvents) do
       if e.ph == "X" then
