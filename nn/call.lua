@@ -200,10 +200,6 @@ end
 
 -- ---- the call ----
 
-local function packed(...)
-  return {n = select("#", ...), ...}
-end
-
 local CALLED = {"pre", "forward", "backward_pre", "backward"}
 
 -- What a call of a module runs and reads, in order: its forward, hooks, children and tensors, and
@@ -265,7 +261,7 @@ local function note_module(recording, self, store, store_of)
 end
 
 local function with_hooks(self, hooks, ...)
-  local args = run_pre(global.pre, self, named.sorted(self, packed(...)))
+  local args = run_pre(global.pre, self, named.sorted(self, lib.pack(...)))
   args = run_pre(hooks and hooks.pre, self, args)
   local pass
   local moth = require "moth"
@@ -278,7 +274,7 @@ local function with_hooks(self, hooks, ...)
     pass = {module = self, ninputs = args.n, backward_pre = backward_pre, backward = backward}
     args, pass.inputs = through(gates.input, pass, args)
   end
-  local output = packed(self:forward(unpack(args, 1, args.n)))
+  local output = lib.pack(self:forward(unpack(args, 1, args.n)))
   output = run_forward(global.forward, self, args, output)
   output = run_forward(hooks and hooks.forward, self, args, output)
   if pass then

@@ -88,8 +88,7 @@ function named.sorted(self, args)
   if not sorters[forward] and not lists[forward] then return args end
   for i = 1, args.n do
     if type(args[i]) == "table" and getmetatable(args[i]) == nil then
-      local function pack(...) return {n = select("#", ...), ...} end
-      return pack(sorter(forward)(self, unpack(args, 1, args.n)))
+      return lib.pack(sorter(forward)(self, unpack(args, 1, args.n)))
     end
   end
   return args

@@ -5,6 +5,7 @@ local moth = require "moth"
 local cuda = require "spec.support.cuda"
 local support = require "spec.support.bits"
 local captures = require "spec.support.captured"
+local nodes = require("spec.support.nodes").of
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local bits, state_of = support.of, support.state_of
@@ -401,14 +402,6 @@ describe("a ReLU behind a BatchNorm, in a Sequential", function()
   local function net()
     return nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1),
       nn.BatchNorm2d(2), nn.ReLU {inplace = true})
-  end
-
-  local function nodes(f)
-    moth.collect()
-    local before = moth.memory().live_nodes
-    local y = f()
-    local made = moth.memory().live_nodes - before
-    return made, y
   end
 
   it("is one node with it, and gives the same", function()

@@ -3,6 +3,7 @@
 local moth = require "moth"
 local support = require "spec.support.bits"
 local captures = require "spec.support.captured"
+local nodes = require("spec.support.nodes").of
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local bits, state_of = support.of, support.state_of
@@ -216,14 +217,6 @@ end)
 
 describe("a ReLU behind a Linear, in a Sequential", function()
   local function net() return nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2)) end
-
-  local function nodes(f)
-    moth.collect()
-    local before = moth.memory().live_nodes
-    local y = f()
-    local made = moth.memory().live_nodes - before
-    return made, y
-  end
 
   it("is one node with it, and gives the same", function()
     local m, x = net(), moth.randn(4, 3)

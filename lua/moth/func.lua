@@ -37,7 +37,7 @@ local M = {}
 local PRIVATE = {}
 
 local function check_tensors(fname, ...)
-  local list = { n = select("#", ...), ... }
+  local list = lib.pack(...)
   for i = 1, list.n do
     if list[i] ~= nil and not istensor(list[i]) then
       errors.argument(fname, "tensors", "tensors are needed, got " .. errors.describe(list[i])
@@ -191,8 +191,6 @@ local function record(self, name, object, args, inputs, results, made)
   if autograd.anomaly then autograd.anomaly.made(id) end
 end
 
-local function pack_all(...) return { n = select("#", ...), ... } end
-
 -- `function Foo:forward(ctx, x)` would be given ctx as its self.
 local written = setmetatable({}, { __mode = "k" }) -- by once_differentiable's result
 
@@ -205,7 +203,7 @@ end
 
 -- Runs forward: its results as a list, and those among them that are tensors.
 local function run_forward(call, object, inputs, any, ...)
-  local results = pack_all(autograd.no_grad(call.fn, object, ...))
+  local results = lib.pack(autograd.no_grad(call.fn, object, ...))
   call.returned = true
   local made = outputs_of(call.class, results, inputs, object[PRIVATE])
   if any and #made.outputs == 0 then
@@ -217,7 +215,7 @@ errors.user_call(run_forward)
 
 local function apply(self, ...)
   local name = class.typename(self)
-  local args = pack_all(...)
+  local args = lib.pack(...)
   local needs, inputs, tensors, any = {}, { n = 0 }, {}, false
   local recording = C.moth_grad_mode(ctx, -1) == 1
   for i = 1, args.n do
@@ -259,7 +257,7 @@ end
 -- Calls backward and hands what it returns to the task.
 local function call_backward(call, entry, task, run, ...)
   local name, needs = class.typename(entry.class), run.needs
-  local results = pack_all(call.fn(setmetatable({ [PRIVATE] = run }, Run), ...))
+  local results = lib.pack(call.fn(setmetatable({ [PRIVATE] = run }, Run), ...))
   call.returned = true
   check_count(name, entry, results)
   for i = 1, results.n do
@@ -359,7 +357,7 @@ function M.once_differentiable(fn)
   end
   local function backward(state, ...)
     local from = autograd.is_grad_enabled() and sources(state, ...) or {}
-    local results = pack_all(autograd.no_grad(fn, state, ...))
+    local results = lib.pack(autograd.no_grad(fn, state, ...))
     local n = #from
     if n == 0 then return unpack(results, 1, results.n) end
     for i = 1, results.n do from[n + i] = results[i] end

@@ -20,7 +20,7 @@ local program = require "moth.program"
 local trace = require "moth.trace"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
-local pack_all, plainly, agree_all = grads.pack_all, grads.plainly, grads.agree_all
+local plainly, agree_all = grads.plainly, grads.agree_all
 local failing, compile_tie = grads.failing, grads.compile_tie
 local istensor = lib.istensor
 local concat, format = table.concat, string.format
@@ -148,7 +148,7 @@ local function make(self, n, ...)
     end
   end
   p.run = program.compile(q, n, function(st, ...)
-    local results = pack_all(M.run_plain(self, ...))
+    local results = lib.pack(M.run_plain(self, ...))
     p.failed, p.lacking = true, st == C.MOTH_E_UNSUPPORTED
     return unpack(results, 1, results.n)
   end)
@@ -214,7 +214,7 @@ end
 
 --- Calls a kernel's function as it is.
 function M.call_plain(call, ...)
-  local results = pack_all(call.fn(...))
+  local results = lib.pack(call.fn(...))
   call.returned = true
   return unpack(results, 1, results.n)
 end

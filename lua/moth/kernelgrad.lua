@@ -18,8 +18,6 @@ local concat, format = table.concat, string.format
 
 local M = {}
 
-local function pack_all(...) return { n = select("#", ...), ... } end
-
 -- Calls a kernel's function with constants in their places.
 local function plainly(call, p, tensors)
   local args = {}
@@ -27,7 +25,7 @@ local function plainly(call, p, tensors)
     if spec.from then args[i] = tensors[spec.from]
     else args[i] = spec.value end
   end
-  local results = pack_all(call.fn(unpack(args, 1, #p.specs)))
+  local results = lib.pack(call.fn(unpack(args, 1, #p.specs)))
   call.returned = true
   return results
 end
@@ -46,7 +44,7 @@ local function differentiate(p, tensors, grads, needs, create_graph)
     if needs[i] and x.requires_grad then inputs[#inputs + 1] = x end
   end
   if #roots == 0 or #inputs == 0 then return list end
-  local out = pack_all(autograd.grad(roots, inputs, { grad_outputs = given,
+  local out = lib.pack(autograd.grad(roots, inputs, { grad_outputs = given,
     create_graph = create_graph, allow_unused = true }))
   local k = 0
   for i, x in ipairs(tensors) do
@@ -96,7 +94,7 @@ local function read_backward(p, needs, use)
       end
       C.moth_trace_backward(ctx)
       C.moth_autocast(ctx, -1)
-      return pack_all(autograd.grad(roots, wanted, { grad_outputs = given, allow_unused = true }))
+      return lib.pack(autograd.grad(roots, wanted, { grad_outputs = given, allow_unused = true }))
     end)
     local all, k = { n = n }, 0
     for i = 1, n do
@@ -258,7 +256,7 @@ function Node.forward() errors.raise "a kernel is called, not applied" end
 
 function Node.backward(run, ...)
   local p, tensors, needs = run.program, run.saved_tensors, run.needs_input_grad
-  local grads, mask, n = { n = select("#", ...), ... }, 0, #tensors
+  local grads, mask, n = lib.pack(...), 0, #tensors
   if autograd.is_grad_enabled() then
     local list = trace.in_modes(p, true, differentiate, p, tensors, grads, needs, true)
     return unpack(list, 1, n)
@@ -352,6 +350,6 @@ function M.compile_tie(p)
     direct, FRESH)
 end
 
-M.pack_all, M.plainly, M.agree_all, M.failing = pack_all, plainly, agree_all, failing
+M.plainly, M.agree_all, M.failing = plainly, agree_all, failing
 
 return M

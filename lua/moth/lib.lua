@@ -95,6 +95,9 @@ local live = setmetatable({}, { __mode = "v" })
 
 lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
 
+--- Values as a list with their number n, since nil may be among them.
+function lib.pack(...) return { n = select("#", ...), ... } end
+
 --- A zeroed C array whose length is known only now. Never compiled: when LuaJIT puts off an
 -- allocation, it forgets the length of such an array, and C then writes past its end.
 -- @param element  the C type of an element, e.g. "moth_slot"

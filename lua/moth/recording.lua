@@ -390,14 +390,12 @@ end
 
 -- ---- making one ----
 
-local function packed(...) return {n = select("#", ...), ...} end
-
 --- Calls fn, in a scope. What others did where it yields would be recorded too.
 -- @return whether it went well, and the results as a list, or the problem
 function recording.run(fn, inputs, n)
   local results
   local ok, problem = errors.unyielding("a captured function", function()
-    results = packed(scope.scope(fn, unpack(inputs, 1, n)))
+    results = lib.pack(scope.scope(fn, unpack(inputs, 1, n)))
   end)
   return ok, ok and results or problem
 end

@@ -43,14 +43,12 @@ end
 
 -- ---- reading ----
 
-local function pack_all(...) return { n = select("#", ...), ... } end
-
 -- Runs f() in the modes of a call; they are restored whatever happens.
 local function in_modes(modes, grad, f, ...)
   local autocast = C.moth_autocast(ctx, modes.autocast)
   local default = C.moth_default_dtype(ctx, modes.default)
   local mode = C.moth_grad_mode(ctx, grad and 1 or 0)
-  local results = pack_all(pcall(f, ...))
+  local results = lib.pack(pcall(f, ...))
   C.moth_grad_mode(ctx, mode)
   C.moth_default_dtype(ctx, default)
   C.moth_autocast(ctx, autocast)

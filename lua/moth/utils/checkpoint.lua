@@ -24,8 +24,6 @@ local ASK = -2 -- of moth_autocast
 
 local checkpoint = {}
 
-local function packed(...) return {n = select("#", ...), ...} end
-
 -- ---- arguments, kept without their tensors, which the engine keeps ----
 
 local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
@@ -57,18 +55,16 @@ end
 
 -- ---- the two runs ----
 
--- Calls fn within the region under way, which GIVE or EMPTY ends. gsub is a function in C, and
--- coroutines cannot yield through one: what others do meanwhile would be of the region too.
+-- Calls fn within the region under way, which GIVE or EMPTY ends. What others did where it yields
+-- would be of the region too.
 -- @return the results as a list
 local function run(region, how, task, fn, args)
   local results
-  string.gsub("x", "x", function() results = packed(pcall(fn, unpack(args, 1, args.n))) end)
-  if not results[1] then
+  local ok, problem = errors.unyielding("a checkpointed function", function()
+    results = lib.pack(fn(unpack(args, 1, args.n)))
+  end)
+  if not ok then
     C.moth_region_end(ctx, region, DROP, 0)
-    local problem = results[2]
-    if tostring(problem):find("yield across", 1, true) then
-      errors.raise("a checkpointed function cannot yield", "E_STATE")
-    end
     error(problem, 0)
   end
   local status = C.moth_region_end(ctx, region, how, task)
@@ -177,13 +173,13 @@ local function pass_on(...) return ... end
 -- @return what fn returns
 function checkpoint.checkpoint(fn, ...)
   check_function("checkpoint", "fn", fn)
-  local args = packed(...)
+  local args = lib.pack(...)
   local options = options_in(args[args.n])
   if options then args[args.n], args.n = nil, args.n - 1 end
   local preserve = read_options(options)
   if C.moth_grad_mode(ctx, -1) == 0 then return pass_on(fn(unpack(args, 1, args.n))) end
   local results = first_run(fn, preserve, args)
-  return unpack(results, 2, results.n)
+  return unpack(results, 1, results.n)
 end
 
 -- A function of several that are called in a row.
