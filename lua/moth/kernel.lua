@@ -367,11 +367,12 @@ end
 --
 -- Gradients are one pass too, which computes again from the arguments what it needs: these alone
 -- are kept for it. That takes less memory (42 to 11 MiB at most for a gelu written out, of a
--- million elements), and is faster where memory is the limit: from about a million elements, and on
--- GPUs. Smaller tensors train slower on the CPU than with plain code (1.1 to 1.7 times the time at
--- 64 to 100 thousand elements). Where no argument is broadcast gradients are those of fn, bit for
--- bit, else nearly. A gradient that is to be differentiated again goes through fn. Results may be
--- written in place; arguments may not before the backward pass.
+-- million elements), and is faster where memory is the limit: from about a million
+-- elements on the CPU. Smaller tensors train slower than with plain code (1.1 to 1.7 times the time
+-- at 64 to 100 thousand elements); GPUs have not been measured. Where no argument is broadcast
+-- gradients are those of fn, bit for bit, else nearly. A gradient that is to be differentiated
+-- again goes through fn. Results may be written in place; arguments may not before the backward
+-- pass.
 -- @param fn  a function with 1 to 8 arguments
 -- @return the kernel: call it as fn; `kernel.fn` is fn, `print(kernel)` shows what it became
 function M.kernel(...)
