@@ -494,6 +494,18 @@ describe("a host", function()
     assert.matches("^E_UNSUPPORTED.*'num_workers'.*this host does not show its Lua", text)
     assert.matches("0 failures\nrc=0", text)
   end)
+
+  it("whose Lua cannot open its libraries in a worker lives on and hears of it", function()
+    local text = process.lua([[
+      package.path = "]] .. require("moth.error").root .. [[?.lua;" .. package.path
+      local ffi = require "ffi"
+      ffi.cdef 'void luaL_openlibs(void *L) __asm__("lua_error");'
+      assert(ffi.C.luaL_openlibs) -- this one from now on
+      local sets = require "spec.support.sets"
+      print(pcall(require("moth").data.DataLoader(sets.Squares(2), {num_workers = 1}):iter()))
+    ]])
+    assert.matches("a worker of the DataLoader has failed: an error without a message\nrc=0", text)
+  end)
 end)
 
 describe("a forked process", function()
