@@ -1,45 +1,11 @@
-/* conv.c -- convolution (conv2d, conv1d), its gradients and its transpose.
-**
-** y = conv2d(x, w) is linear in x and in w. With dy the gradient of y, conv2d_input(dy, w) is that
-** of x and conv2d_weight(x, dy) that of w; the gradients of these two are again among the three.
+/* conv.c -- convolution (conv2d, conv1d), its gradients and its transpose; how they belong together
+** stands in conv_rooms.h.
 */
 #include "conv.h"
 
-#include "conv_fit.h"
+#define DIMS 2
+#include "conv_rooms.h"
 #include "view.h"
-
-#define STEPS(a)                                                                        \
-  .stride = INT2((a)->stride), .padding = (a)->padding, .dilation = INT2((a)->dilation), \
-  .groups = (a)->groups
-
-/* -- conv2d -- */
-
-static int conv2d_shape(const conv2d_args *a, moth_layout *y) {
-  moth_conv c;
-  int status = moth_conv_fit(a->input, a->weight, a->bias, HOW(a, 2), &c);
-  return status ? status : moth_conv_result(&c, a->input, y);
-}
-
-static int conv2d_cpu(const conv2d_args *a, moth_tensor **out) {
-  moth_conv c;
-  int status = moth_conv_fit(a->input, a->weight, a->bias, HOW(a, 2), &c);
-  return status ? status : moth_convolve(FORWARD, &c, a->input, a->weight, a->bias, out[0]);
-}
-
-static int conv2d_grad(const conv2d_args *a, moth_grad *g) {
-  const moth_layout *x = &a->input->l;
-  if (moth_wants(g, a->weight))
-    moth_flow(g, a->weight,
-              GRAD(g, conv2d_weight, .input = a->input, .output = g->dy,
-                   .kernel_size = INT2(&a->weight->l.shape[2]), STEPS(a)));
-  moth_spent(g, a->input);
-  if (moth_wants(g, a->input))
-    moth_flow(g, a->input,
-              GRAD(g, conv2d_input, .input = g->dy, .weight = a->weight,
-                   .size = INT2(&x->shape[x->ndim - 2]), STEPS(a)));
-  if (moth_wants(g, a->bias)) moth_flow(g, a->bias, moth_sum_to_channels(g, g->dy, 2));
-  return g->status;
-}
 
 MOTH_OP(conv2d, CONV2D,
   .doc = "Convolution of images with filters (cross-correlation, as everywhere in deep learning): "
@@ -55,30 +21,6 @@ MOTH_OP(conv2d, CONV2D,
   .saves = "input:weight weight:input",
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_METHOD)
 
-/* -- the gradient of the images -- */
-
-static int conv2d_input_shape(const conv2d_input_args *a, moth_layout *y) {
-  moth_conv c;
-  int status = moth_conv_input_fit(a->input, a->weight, a->size, HOW(a, 2), &c);
-  return status ? status : moth_conv_images(&c, a->input, y);
-}
-
-static int conv2d_input_cpu(const conv2d_input_args *a, moth_tensor **out) {
-  moth_conv c;
-  int status = moth_conv_input_fit(a->input, a->weight, a->size, HOW(a, 2), &c);
-  return status ? status : moth_convolve(INPUT, &c, a->input, a->weight, NULL, out[0]);
-}
-
-static int conv2d_input_grad(const conv2d_input_args *a, moth_grad *g) {
-  if (moth_wants(g, a->input))
-    moth_flow(g, a->input, GRAD(g, conv2d, .input = g->dy, .weight = a->weight, STEPS(a)));
-  if (moth_wants(g, a->weight))
-    moth_flow(g, a->weight,
-              GRAD(g, conv2d_weight, .input = g->dy, .output = a->input,
-                   .kernel_size = INT2(&a->weight->l.shape[2]), STEPS(a)));
-  return g->status;
-}
-
 MOTH_OP(conv2d_input, CONV2D_INPUT,
   .doc = "The gradient of conv2d's images.",
   .examples =
@@ -91,31 +33,6 @@ MOTH_OP(conv2d_input, CONV2D_INPUT,
   .saves = "input:weight weight:input",
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
 
-/* -- the gradient of the filters -- */
-
-static int conv2d_weight_shape(const conv2d_weight_args *a, moth_layout *y) {
-  moth_conv c;
-  int status = moth_conv_weight_fit(a->input, a->output, a->kernel_size, HOW(a, 2), &c);
-  return status ? status : moth_conv_filters(&c, y);
-}
-
-static int conv2d_weight_cpu(const conv2d_weight_args *a, moth_tensor **out) {
-  moth_conv c;
-  int status = moth_conv_weight_fit(a->input, a->output, a->kernel_size, HOW(a, 2), &c);
-  return status ? status : moth_convolve(WEIGHT, &c, a->input, a->output, NULL, out[0]);
-}
-
-static int conv2d_weight_grad(const conv2d_weight_args *a, moth_grad *g) {
-  const moth_layout *x = &a->input->l;
-  if (moth_wants(g, a->input))
-    moth_flow(g, a->input,
-              GRAD(g, conv2d_input, .input = a->output, .weight = g->dy,
-                   .size = INT2(&x->shape[x->ndim - 2]), STEPS(a)));
-  if (moth_wants(g, a->output))
-    moth_flow(g, a->output, GRAD(g, conv2d, .input = a->input, .weight = g->dy, STEPS(a)));
-  return g->status;
-}
-
 MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
   .doc = "The gradient of conv2d's filters.",
   .examples =
@@ -127,21 +44,6 @@ MOTH_OP(conv2d_weight, CONV2D_WEIGHT,
   .dtypes = MOTH_FLOATS,
   .saves = "input:output output:input",
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)
-
-/* -- made of these -- */
-
-static int conv_transpose2d_compose(const conv_transpose2d_args *a, moth_tensor **out) {
-  const conv_how how = {2, NUMBERS, a->groups, a->padding, a->stride, a->dilation};
-  conv_turned t;
-  moth_tensor *y = NULL;
-  int status = moth_conv_turned_fit(a->input, a->weight, a->bias, &how, a->output_padding, &t);
-  if (!status)
-    status = MOTH_CALL(a->ctx, &y, conv2d_input, .input = a->input, .weight = a->weight,
-                       .size = INT2(t.size), .stride = INT2(a->stride),
-                       .padding = {NUMBERS, INT2(t.padding)}, .dilation = INT2(a->dilation),
-                       .groups = a->groups);
-  return status ? status : moth_conv_turned_finish(&t, y, a->bias, 2, out);
-}
 
 MOTH_OP_COMPOSES(conv_transpose2d, CONV_TRANSPOSE2D,
   .doc = "Transposed convolution: the gradient of conv2d as an op of its own, which enlarges "
