@@ -29,6 +29,18 @@ int moth_check_dtype(moth_ctx *ctx, int64_t dtype) {
   return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)dtype);
 }
 
+int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, moth_layout *y) {
+  const int to = dtype < 0 ? input->l.dtype : (int)dtype;
+  int status = moth_check_dtype(input->ctx, dtype);
+  if (status) return status;
+  if (!moth_is_float(to))
+    return moth_fail(input->ctx, MOTH_E_DTYPE, dtype < 0 ? "input" : "dtype",
+                     "a %s is not a whole number, so %s cannot hold it; say "
+                     "{dtype = moth.float32}", what, moth_dtype_name(to));
+  y->dtype = (uint8_t)to;
+  return MOTH_OK;
+}
+
 int moth_sum_dtype(int dtype) { return moth_is_float(dtype) ? dtype : MOTH_I64; }
 
 static int sum_shape(const sum_args *a, moth_layout *y) {
@@ -54,15 +66,8 @@ MOTH_OP(sum, REDUCE_DTYPE, .doc = "The sum along dimensions; that of integers an
 
 static int mean_shape(const mean_args *a, moth_layout *y) {
   uint32_t mask;
-  int dtype = a->dtype < 0 ? a->input->l.dtype : (int)a->dtype;
-  int status = moth_check_dtype(a->ctx, a->dtype);
-  if (status) return status;
-  if (!moth_is_float(dtype))
-    return moth_fail(a->ctx, MOTH_E_DTYPE, a->dtype < 0 ? "input" : "dtype",
-                     "a mean is not a whole number, so %s cannot hold it; say "
-                     "{dtype = moth.float32}", moth_dtype_name(dtype));
-  y->dtype = (uint8_t)dtype;
-  return moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
+  int status = moth_mean_dtype(a->input, a->dtype, "mean", y);
+  return status ? status : moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
 }
 
 static int mean_cpu(const mean_args *a, moth_tensor **out) {

@@ -109,18 +109,11 @@ WITH_MEAN(std_mean, std, "The standard deviation and the mean along dimensions."
 
 /* -- p-norms -- */
 
-
 static int norm_p_shape(const norm_p_args *a, moth_layout *y) {
   uint32_t mask;
-  int dtype = a->dtype < 0 ? a->input->l.dtype : (int)a->dtype;
-  int status = moth_check_dtype(a->ctx, a->dtype);
+  int status = moth_mean_dtype(a->input, a->dtype, "norm", y);
   if (status) return status;
-  if (!moth_is_float(dtype))
-    return moth_fail(a->ctx, MOTH_E_DTYPE, a->dtype < 0 ? "input" : "dtype",
-                     "a norm is not a whole number, so %s cannot hold it; say "
-                     "{dtype = moth.float32}", moth_dtype_name(dtype));
   if (isnan(a->p)) return moth_fail(a->ctx, MOTH_E_ARG, "p", "a number is needed, got nan");
-  y->dtype = (uint8_t)dtype;
   status = moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);
   int64_t n = 1;
   for (int d = 0; d < a->input->l.ndim && !status; d++)
