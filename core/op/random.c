@@ -96,53 +96,32 @@ static int real_like(const moth_tensor *input, int64_t dtype, moth_layout *y) {
                     dtype < 0 ? input->l.dtype : dtype, y);
 }
 
-static int rand_shape(const rand_args *a, moth_layout *y) {
-  return real_shape(a->ctx, a->size, a->dtype, y);
-}
-static int rand_cpu(const rand_args *a, moth_tensor **out) {
-  return fill_real(UNIFORM, a->generator, out[0], 1, 0);
-}
-MOTH_OP_CONST(rand, RAND, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
-              .doc = "Numbers drawn evenly from 0 up to, but not including, 1.",
-              .examples = "{2, 3}\n"
-                          "{2}, {generator = moth.Generator(), dtype = moth.float64, "
-                          "device = \"cpu\"}")
+/* Reals of one kind by their sizes, and in the shape of a tensor. */
+#define DRAWN(op, SIZED, LIKE, kind, text)                                                    \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                                 \
+    return real_shape(a->ctx, a->size, a->dtype, y);                                          \
+  }                                                                                           \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                                \
+    return fill_real(kind, a->generator, out[0], 1, 0);                                       \
+  }                                                                                           \
+  MOTH_OP_CONST(op, SIZED, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM, .doc = text ".",   \
+                .examples = "{2, 3}\n{2}, " DRAWN_HOW)                                        \
+  static int op##_like_shape(const op##_like_args *a, moth_layout *y) {                       \
+    return real_like(a->input, a->dtype, y);                                                  \
+  }                                                                                           \
+  static int op##_like_cpu(const op##_like_args *a, moth_tensor **out) {                      \
+    return fill_target(kind, a->generator, out[0], 1, 0);                                     \
+  }                                                                                           \
+  MOTH_OP_CONST(op##_like, LIKE, .dtypes = MOTH_ANY,                                          \
+                .flags = MOTH_OP_RANDOM | MOTH_OP_STRIDED,                                    \
+                .doc = text ", in the input's shape.",                                        \
+                .examples = "moth.zeros(2, 3)\nmoth.zeros(2), " DRAWN_HOW)
+#define DRAWN_HOW "{generator = moth.Generator(), dtype = moth.float64, device = \"cpu\"}"
 
-static int randn_shape(const randn_args *a, moth_layout *y) {
-  return real_shape(a->ctx, a->size, a->dtype, y);
-}
-static int randn_cpu(const randn_args *a, moth_tensor **out) {
-  return fill_real(NORMAL, a->generator, out[0], 1, 0);
-}
-MOTH_OP_CONST(randn, RANDN, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
-              .doc = "Numbers drawn from the normal distribution with mean 0 and deviation 1.",
-              .examples = "{2, 3}\n"
-                          "{2}, {generator = moth.Generator(), dtype = moth.float64, "
-                          "device = \"cpu\"}")
-
-static int rand_like_shape(const rand_like_args *a, moth_layout *y) {
-  return real_like(a->input, a->dtype, y);
-}
-static int rand_like_cpu(const rand_like_args *a, moth_tensor **out) {
-  return fill_target(UNIFORM, a->generator, out[0], 1, 0);
-}
-MOTH_OP_CONST(rand_like, RAND_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM | MOTH_OP_STRIDED,
-              .doc = "Numbers drawn evenly from 0 up to 1, in the input's shape.",
-              .examples = "moth.zeros(2, 3)\n"
-                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64, "
-                          "device = \"cpu\"}")
-
-static int randn_like_shape(const randn_like_args *a, moth_layout *y) {
-  return real_like(a->input, a->dtype, y);
-}
-static int randn_like_cpu(const randn_like_args *a, moth_tensor **out) {
-  return fill_target(NORMAL, a->generator, out[0], 1, 0);
-}
-MOTH_OP_CONST(randn_like, RANDN_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM | MOTH_OP_STRIDED,
-              .doc = "Numbers drawn from the standard normal distribution, in the input's shape.",
-              .examples = "moth.zeros(2, 3)\n"
-                          "moth.zeros(2), {generator = moth.Generator(), dtype = moth.float64, "
-                          "device = \"cpu\"}")
+DRAWN(rand, RAND, RAND_LIKE, UNIFORM,
+      "Numbers drawn evenly from 0 up to, but not including, 1")
+DRAWN(randn, RANDN, RANDN_LIKE, NORMAL,
+      "Numbers drawn from the normal distribution with mean 0 and deviation 1")
 
 /* -- randint, randperm -- */
 
