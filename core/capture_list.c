@@ -100,7 +100,7 @@ static bool chooses(const moth_capture *c, const moth_instruction *in) {
 int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *list) {
   const uint32_t flags = MOTH_OP_PORTABLE | MOTH_OP_STRIDED;
   moth_ctx *ctx = c->ctx;
-  reading r = {.lister = {note}, .in = in, .list = list};
+  reading r = {.lister = {.note = note}, .in = in, .list = list};
   moth_tensor *y[] = {in->out[0]};
   if (!in->run || !y[0] || in->out[1] || (in->op->flags & flags) != flags || !in->op->cpu ||
       in->op->flags & MOTH_OP_WHOLE || in->op->lists || in->facts & MOTH_I_VARIES ||
