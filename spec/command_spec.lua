@@ -229,6 +229,18 @@ describe("moth test", function()
     end)
   end)
 
+  it("goes on with what is there where packages are missing that it cannot install", function()
+    checkout(function(dir, test)
+      local list = assert(io.open(dir .. "/.packages", "w"))
+      list:write("test no-such-package\n")
+      list:close()
+      local output, status = test "spec/plain_spec.lua"
+      assert.is_truthy(output:find("missing Debian packages: no-such-package", 1, true), output)
+      assert.is_truthy(output:find("ran test spec/plain_spec.lua", 1, true), output)
+      assert.are.equal(0, status)
+    end)
+  end)
+
   it("builds what stands for a GPU only for specs that may ask for one", function()
     checkout(function(dir, test)
       assert.are.same({ "ran test spec/plain_spec.lua with /nonexistent\n", 0 },
