@@ -6,12 +6,14 @@
 ** at once, and copies to such memory wait, as CUDA's do.
 **
 ** What a stream is asked for while it is captured becomes nodes of a graph, with copies of kernels'
-** arguments. MOTH_EMULATED_GRAPHS=none stands for a driver that makes no graphs; with
+** arguments. MOTH_EMULATED_LOG names a file that gets a line for each launch, copy and fill;
+** MOTH_EMULATED_GRAPHS=none stands for a driver that makes no graphs; with
 ** MOTH_EMULATED_WAITS=n the n-th wait for an event from there on fails.
 */
 #include "emulated.h"
 
 #include <dlfcn.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -285,13 +287,27 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   return cudaSuccess;
 }
 
-/* For specs that count launches: a line for each in the file that is named. */
-static void note(const char *what, uint64_t size) {
+/* A line in the file that is named, for specs that count what is asked for. */
+static void note(const char *format, ...) {
   const char *path = getenv("MOTH_EMULATED_LOG");
   FILE *file = path ? fopen(path, "a") : NULL;
+  va_list values;
   if (!file) return;
-  fprintf(file, "%s %llu\n", what, (unsigned long long)size);
+  va_start(values, format);
+  vfprintf(file, format, values);
+  va_end(values);
   fclose(file);
+}
+
+/* Of a launch: how many blocks, where the kernel lies in the plugin (0: it was made at run time),
+** grid, block, and bytes of dynamic shared memory. */
+static void note_launch(const void *kernel, dim3 grid, dim3 block, size_t shared) {
+  Dl_info of, own;
+  const bool ours = dladdr(kernel, &of) && dladdr((void *)(uintptr_t)&note_launch, &own) &&
+                    of.dli_fbase == own.dli_fbase;
+  note("kernel %llu %zx %u %u %u %u %u %u %zu\n", (unsigned long long)grid.x * grid.y * grid.z,
+       ours ? (size_t)((const char *)kernel - (const char *)own.dli_fbase) : (size_t)0, grid.x,
+       grid.y, grid.z, block.x, block.y, block.z, shared);
 }
 
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args,
@@ -299,7 +315,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
   holds lock;
   command run;
   const cudaError_t error = launch_of(kernel, grid, block, args, shared, &run);
-  note("kernel", (uint64_t)grid.x * grid.y * grid.z);
+  note_launch(kernel, grid, block, shared);
   return error ? error : ask(stream, run);
 }
 
@@ -351,7 +367,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind,
                             cudaStream_t stream) {
   holds lock;
-  note("copy", n);
+  note("copy %zu\n", n);
   if (stream->captures && (is_pageable(to) || is_pageable(from))) return spoil(stream);
   if (is_pageable(to)) {
     run_until(stream, stream->asked);
@@ -365,7 +381,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) {
   holds lock;
-  note("fill", n);
+  note("fill %zu\n", n);
   return ask(stream, [=] {
     moth_emulated_open(true);
     memset(to, value, n);

@@ -1,0 +1,140 @@
+-- Whether each launch fits its card: what nvcc gave a kernel (registers, shared memory, threads),
+-- beside what it was launched with in specs on the stand-in (cuda/emulated/, MOTH_EMULATED_LOG).
+--
+--   luajit .ci/fits.lua [--all] PLUGIN STAND-IN CARD=LOG...     a CARD: 75 80 86 89 90 100
+--
+-- Lists launches that a card would refuse, kernels that keep values in memory (spills), those that
+-- leave most of a multiprocessor idle, and those that no log has; --all: every launch, with its
+-- block, registers, shared memory and blocks a multiprocessor. Wants cuobjdump and nm.
+
+-- Of a multiprocessor: threads, blocks, bytes of shared memory; of a block: bytes; and what the
+-- system takes of each block's. CUDA C++ Programming Guide, "Technical Specifications".
+local CARDS = {
+  ["75"] = { code = "75", threads = 1024, blocks = 16, room = 65536, most = 65536, own = 0 },
+  ["80"] = { code = "80", threads = 2048, blocks = 32, room = 167936, most = 166912, own = 1024 },
+  ["86"] = { code = "80", threads = 1536, blocks = 16, room = 102400, most = 101376, own = 1024 },
+  ["89"] = { code = "80", threads = 1536, blocks = 24, room = 102400, most = 101376, own = 1024 },
+  ["90"] = { code = "90", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
+  ["100"] = { code = "100", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
+}
+local FEW_WARPS = 8 -- a multiprocessor with fewer waits for memory most of the time
+
+local function lines(command)
+  local pipe = assert(io.popen(command))
+  local text = pipe:read "*a"
+  pipe:close()
+  return text:gmatch "[^\n]+"
+end
+
+-- Names of both compilers agree, but for the mark of what is static.
+local function plain(name) return (name:gsub("_ZL", "_Z")) end
+
+-- Kernels of an architecture: name -> regs, stack, shared.
+local function compiled(plugin, code)
+  local kernels, name = {}, nil
+  local flag = " --gpu-architecture sm_" .. code
+  for line in lines("cuobjdump --dump-resource-usage" .. flag .. " '" .. plugin .. "' 2>&1") do
+    name = line:match "Function ([^:]+):" or name
+    local regs, stack, shared, spilt = line:match "REG:(%d+) STACK:(%d+) SHARED:(%d+) LOCAL:(%d+)"
+    if regs then
+      shared = tonumber(shared)
+      if tonumber(code) >= 90 and shared > 0 then shared = shared - 1024 end -- the system's
+      kernels[plain(name)] = { regs = tonumber(regs), shared = shared,
+                               stack = tonumber(stack) + tonumber(spilt) }
+    end
+  end
+  assert(next(kernels), "cuobjdump finds no kernels for sm_" .. code .. " in " .. plugin)
+  return kernels
+end
+
+-- Where the stand-in's functions lie -> name.
+local function places(stand_in)
+  local names = {}
+  for line in lines("nm '" .. stand_in .. "'") do
+    local at, name = line:match "^0*(%x+) [tTwWuV] (%S+)$"
+    if at then names[at] = plain(name) end
+  end
+  return names
+end
+
+-- Launches of a log, the same ones once: name, threads, shared; the largest y and z of a grid.
+local function launches(log, names)
+  local all, order = {}, {}
+  for line in io.lines(log) do
+    local at, y, z, a, b, c, shared =
+      line:match "^kernel %d+ (%x+) %d+ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)"
+    if at and at ~= "0" then
+      local threads = a * b * c
+      local key = at .. " " .. threads .. " " .. shared
+      local l = all[key]
+      if not l then
+        l = { name = names[at] or "at 0x" .. at, threads = threads, shared = tonumber(shared),
+              high = 0 }
+        all[key] = l
+        order[#order + 1] = l
+      end
+      l.high = math.max(l.high, tonumber(y), tonumber(z))
+    end
+  end
+  return order
+end
+
+local function up(n, to) return math.ceil(n / to) * to end
+
+-- Blocks that a multiprocessor holds at a time: its four parts have 16,384 registers each.
+local function held(card, kernel, l)
+  local warps = math.ceil(l.threads / 32)
+  local by_regs = 4 * math.floor(16384 / math.max(up(kernel.regs * 32, 256), 256))
+  local room = up(kernel.shared + l.shared + card.own, 128)
+  return math.min(card.blocks, math.floor(card.threads / (warps * 32)),
+    math.floor(by_regs / warps), room > 0 and math.floor(card.room / room) or card.blocks), warps
+end
+
+local function why_not(card, kernel, l)
+  local warps = up(math.ceil(l.threads / 32), 4)
+  if up(kernel.regs * 32, 256) * warps > 65536 then return "too many registers" end
+  if kernel.shared + l.shared > card.most then return "too much shared memory" end
+  if kernel.shared > 49152 then return "too much static shared memory" end
+  if l.threads > 1024 or l.high > 65535 then return "too large a block or grid" end
+end
+
+local every, plugin, stand_in, logs = false, nil, nil, {}
+for _, word in ipairs(arg) do
+  local card, log = word:match "^(%d+)=(.+)$"
+  if word == "--all" then every = true
+  elseif card then logs[#logs + 1] = { card, log }
+  elseif not plugin then plugin = word
+  else stand_in = word end
+end
+
+local names, seen, bad, kernels = places(stand_in), {}, 0, nil
+for _, pair in ipairs(logs) do
+  local card = assert(CARDS[pair[1]], "no such card: " .. pair[1])
+  kernels = compiled(plugin, card.code)
+  local function say(what, l, k)
+    local blocks, warps = held(card, k, l)
+    print(("sm_%s %-22s %s: %d threads, %d registers, %d + %d bytes shared, %d of stack, %d blocks"
+      .. " (%d warps)"):format(pair[1], what, l.name, l.threads, k.regs, k.shared, l.shared,
+      k.stack, blocks, blocks * warps))
+  end
+  for _, l in ipairs(launches(pair[2], names)) do
+    local k = kernels[l.name]
+    seen[l.name] = true
+    if not k then
+      print("sm_" .. pair[1] .. " not compiled: " .. l.name)
+      bad = bad + 1
+    else
+      local reason, blocks, warps = why_not(card, k, l), held(card, k, l)
+      if reason then bad = bad + 1 end
+      if reason then say(reason, l, k)
+      elseif k.stack > 0 then say("values in memory", l, k)
+      elseif blocks * warps < FEW_WARPS and l.threads > 64 then say("mostly idle", l, k)
+      elseif every then say("fits", l, k) end
+    end
+  end
+end
+for name in pairs(kernels or {}) do
+  if not seen[name] then print("never launched: " .. name) end
+end
+print(bad == 0 and "each launch fits" or bad .. " launches do not fit")
+os.exit(bad == 0 and 0 or 1)
