@@ -1,0 +1,98 @@
+-- Each op's examples on a GPU beside the CPU, in each dtype that it declares, and with inputs that
+-- lie apart: kernels are made for a dtype and a layout each, and golden values know few of them.
+-- MOTH_SPEC_OP=PATTERN looks at some ops alone.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+local registry = require "spec.support.registry"
+
+local only = os.getenv "MOTH_SPEC_OP"
+-- The first marks what lies on the CPU, and the second wants NVRTC.
+local OTHERS = { positions = true, fused = true }
+
+local DTYPES = { [0] = "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16",
+                 "float32", "float64" }
+-- How far results may lie apart, as a part of the largest.
+local MOST = { float16 = 0.01, bfloat16 = 0.08, float32 = 1e-4, float64 = 1e-9 }
+
+local LAYOUTS = {
+  whole = function(x) return x end,
+  apart = function(x)
+    local n = x:dim() + 1
+    return n > 1 and moth.stack({ x, x }, n):select(n, 2) or x
+  end,
+}
+
+-- An example's tensors of floats in another dtype: no zeros among the integers.
+local function cast(x, dtype, domain)
+  if not registry.isfloat(x) then return x end
+  if domain or MOST[dtype] then return x:to(moth[dtype]) end
+  return (x:abs() * 3 + 1):to(moth[dtype])
+end
+
+local function results(op, arguments)
+  moth.manual_seed(7)
+  local got = { op.fn(unpack(arguments, 1, arguments.n)) }
+  return op.list and got[1] or got
+end
+
+local function apart(want, got)
+  if want.dtype ~= got.dtype or tostring(want.shape) ~= tostring(got.shape) then
+    return ("%s %s, wanted %s %s"):format(got.dtype, got.shape, want.dtype, want.shape)
+  end
+  got = got:cpu()
+  local most = MOST[tostring(want.dtype):match "%w+$"]
+  if want:numel() == 0 or want:equal(got) then return end
+  local x, y = want:double(), got:double()
+  local near = x:nan_to_num(0):clamp(-1e300, 1e300)
+  local limit = (most or 0) * (1 + near:abs():max():item())
+  if moth.allclose(y, x, { rtol = 0, atol = limit, equal_nan = true }) then return end
+  return ("%s, wanted %s"):format(got, want)
+end
+
+-- What is wrong with an example's results of one dtype in one layout.
+local function wrong(op, example, dtype, lay)
+  local arguments = example.arguments()
+  local list, any = registry.tensors(arguments), false
+  for i, x in ipairs(list) do
+    list[i] = cast(x, dtype, example.domain)
+    any = any or tostring(list[i].dtype):match "%w+$" == dtype
+  end
+  if not any then return end
+  local function placed(where)
+    local copies = {}
+    for i, x in ipairs(list) do copies[i] = lay(x:to(where)) end
+    return registry.replace(arguments, copies)
+  end
+  local fine, want = pcall(results, op, placed "cpu")
+  if not fine then return end -- ops_spec says which dtypes may be refused
+  local done, got = pcall(results, op, placed "cuda")
+  if not done then return tostring(got) end
+  for i = 1, #want do
+    local text = apart(want[i], got[i])
+    if text then return text end
+  end
+end
+
+describe("on a GPU, in each dtype and layout,", function()
+  if not cuda.here then return pending("ops give what they give on the CPU: " .. cuda.why) end
+
+  for _, op in ipairs(registry.ops()) do
+    local same = not (OTHERS[op.name] or op.random or op.mutates or op.derived or op.view
+      or op.outputs == "" or op.name:find "^empty" or only and not op.name:match(only))
+    if same then
+      it(op.name .. " gives what it gives on the CPU", function()
+        for d = 0, 9 do
+          for name, lay in pairs(LAYOUTS) do
+            for _, example in ipairs(bit.band(op.dtypes, bit.lshift(1, d)) ~= 0 and op.examples
+              or {}) do
+              local text = wrong(op, example, DTYPES[d], lay)
+              assert(not text, ("%s(%s) in %s, %s: %s"):format(op.name, example.code, DTYPES[d],
+                name, text))
+            end
+          end
+        end
+      end)
+    end
+  end
+end)
