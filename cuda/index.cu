@@ -253,6 +253,7 @@ static __global__ void found_list(int64_t n, const uint8_t *truth, const int64_t
   __shared__ int warp[BLOCK / WARP];
   const int lane = threadIdx.x % WARP, w = threadIdx.x / WARP;
   int64_t at = starts[blockIdx.x];
+#pragma unroll 1 /* else its divisions want a multiprocessor's registers for one block */
   for (int k = 0; k < FOUND_EACH; k++) {
     const int64_t i = (int64_t)blockIdx.x * FOUND_TILE + k * BLOCK + threadIdx.x;
     const bool here = i < n && truth[i];
@@ -282,7 +283,7 @@ MOTH_CUDA(nonzero) {
   sizes s;
   s.ndim = a->input->l.ndim;
   memcpy(s.at, a->input->l.shape, sizeof s.at);
-  const dim3 grid((unsigned)tiles);
+  const dim3 grid = grid_for(tiles);
   if (!status)
     status = launch(a->ctx, mask, found_count, grid, BLOCK, 0, n, data<uint8_t>(mask),
                     data<int64_t>(starts));
