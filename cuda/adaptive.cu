@@ -89,7 +89,7 @@ static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make m
     typedef typename std::remove_const<decltype(f)>::type F;
     /* of channels_last, the threads of neighbouring results read channels side by side */
     const int team = each >= 4096 ? (int)BLOCK : each >= 32 && !channels_last ? (int)WARP : 1;
-    const dim3 grid = team == BLOCK ? dim3((unsigned)s.n) : blocks_for(s.n * team);
+    const dim3 grid = team == BLOCK ? grid_for(s.n) : blocks_for(s.n * team);
     void (*kernel)(F, shares, const T *) = team == BLOCK  ? fold_shares<F, T, BLOCK>
                                            : team == WARP ? fold_shares<F, T, WARP>
                                                           : fold_shares<F, T, 1>;

@@ -217,9 +217,7 @@ static int run_chunks(moth_ctx *ctx, const moth_queue *q, work<T, R> g, int64_t 
   for (g.of.first = 0; !status && g.of.first < batches; g.of.first += MOST) {
     const int64_t now = batches - g.of.first < MOST ? batches - g.of.first : MOST;
     status = launch_on(ctx, q, attend<T, R, TILE, WHICH, CHUNKS>,
-                       dim3((unsigned)((rows + TILE - 1) / TILE), (unsigned)columns,
-                            (unsigned)now),
-                       TILE_THREADS, 0, g);
+                       grid_for((rows + TILE - 1) / TILE, columns, now), TILE_THREADS, 0, g);
   }
   return status;
 }

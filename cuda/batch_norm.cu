@@ -112,7 +112,7 @@ template <class T, int EACH, int KIND>
 static int apply_rows(const channel_form &f, const apply_job<T> &job, const moth_tensor *y) {
   const column_form b = columns_for(f.c, EACH);
   return launch(y->ctx, y, apply_columns<T, EACH, KIND>,
-                dim3((unsigned)b.blocks, (unsigned)column_parts(b, f.n, 65535)), BLOCK, 0, f.n, f.c,
+                grid_for(b.blocks, column_parts(b, f.n, 65535)), BLOCK, 0, f.n, f.c,
                 b, job);
 }
 

@@ -83,7 +83,7 @@ template <class Job, int EACH>
 static int column_sums(const moth_tensor *near, const channel_form &f, const column_form &b,
                        const Job &job, sums_of<double> *parts) {
   return launch(near->ctx, near, sum_columns<Job, EACH>,
-                dim3((unsigned)b.blocks, (unsigned)f.parts), BLOCK, 0, job, f, b, parts);
+                grid_for(b.blocks, f.parts), BLOCK, 0, job, f, b, parts);
 }
 
 /* The parts, in a tensor that is owned, and their number in f; NULL: an error is set. `packs`: what
@@ -100,7 +100,7 @@ static moth_tensor *channel_sums(const moth_tensor *near, channel_form *f, const
   int status = many      ? column_sums<Job, PACK>(near, *f, b, job, parts)
                : columns ? column_sums<Job, 1>(near, *f, b, job, parts)
                          : launch(near->ctx, near, sum_planes<Job>,
-                                  dim3((unsigned)f->c, (unsigned)f->parts), BLOCK, 0, job, *f,
+                                  grid_for(f->c, f->parts), BLOCK, 0, job, *f,
                                   parts);
   if (!status) return room;
   moth_tensor_release(room);

@@ -167,7 +167,7 @@ MOTH_CUDA(total_norm) {
     double *parts = (double *)(void *)moth_address(room);
     int done = with_float(b.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      return launch(a->ctx, y, norm_pieces<T>, dim3((unsigned)b.first[b.count]), BLOCK, 0, b, p,
+      return launch(a->ctx, y, norm_pieces<T>, grid_for(b.first[b.count]), BLOCK, 0, b, p,
                     parts);
     });
     if (!done) done = launch(a->ctx, y, norm_total, 1, BLOCK, 0, b, p, parts, at, begins);
@@ -221,7 +221,7 @@ static int scale_all(moth_ctx *ctx, moth_tensors list, const scale &s) {
   return each_batch(ctx, list, true, [&](const batch &b) {
     return with_float(b.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      return launch(ctx, list.at[0], scale_pieces<T>, dim3((unsigned)b.first[b.count]), BLOCK, 0,
+      return launch(ctx, list.at[0], scale_pieces<T>, grid_for(b.first[b.count]), BLOCK, 0,
                     b, s);
     });
   });

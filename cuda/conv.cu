@@ -398,7 +398,7 @@ static int run_tiles(const conv_job &c, J *j, void (*kernel)(J), int64_t classes
     if (!parts) return moth_status(c.ctx);
     j->parts = data<R>(parts);
   }
-  int status = launch_on(c.ctx, c.q, kernel, dim3((unsigned)blocks), THREADS, 0, *j);
+  int status = launch_on(c.ctx, c.q, kernel, grid_for(blocks), THREADS, 0, *j);
   if (!status && parts) status = moth_conv_join(c, parts, j->splits);
   moth_tensor_release(parts);
   return status;

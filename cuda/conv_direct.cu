@@ -115,7 +115,7 @@ template <class T> static int sum_filters(const conv_job &j) {
     parts = conv_room(j, splits * n, sizeof(R) == 8 ? MOTH_F64 : MOTH_F32);
     if (!parts) return moth_status(j.ctx);
   }
-  int status = launch_on(j.ctx, j.q, filters<T>, dim3((unsigned)n, (unsigned)splits), BLOCK, 0, c,
+  int status = launch_on(j.ctx, j.q, filters<T>, grid_for(n, splits), BLOCK, 0, c,
                          cells_of(c.images, c.w.out[0], c.w.out[1]), depth, chunk, data<T>(j.x),
                          data<T>(j.y), data<T>(j.to), parts ? data<R>(parts) : (R *)NULL);
   if (!status && parts) status = moth_conv_join(j, parts, splits);

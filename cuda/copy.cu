@@ -112,7 +112,7 @@ static int turn_here(const moth_tensor *y, const walk<2> &w, int d) {
   for (int k = 0; k < 2; k++) t.tiles[k] = quotients(tiles[k], blocks);
   return with_size(y->l.dtype, [&](auto type) {
     typedef typename decltype(type)::of T;
-    return launch(y->ctx, y, turn_tiles<T>, dim3((unsigned)blocks), SIDE * DOWN, 0, t);
+    return launch(y->ctx, y, turn_tiles<T>, grid_for(blocks), SIDE * DOWN, 0, t);
   });
 }
 

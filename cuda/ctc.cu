@@ -202,7 +202,7 @@ MOTH_CUDA(ctc_losses) {
       const int64_t room = p.samples * 2 * (2 * p.wide + 1);
       moth_tensor *rows = device_room(out[0], room * (int64_t)sizeof(real_of<T>));
       if (!rows) return moth_status(a->ctx);
-      int launched = launch(a->ctx, out[0], find_losses<T>, dim3((unsigned)p.samples), BLOCK, 0, p,
+      int launched = launch(a->ctx, out[0], find_losses<T>, grid_for(p.samples), BLOCK, 0, p,
                             data<real_of<T>>(rows), data<T>(out[0]));
       moth_tensor_release(rows);
       return launched;
@@ -221,10 +221,10 @@ static int back_run(const ctc_problem<T> &p, const moth_tensor *dy, moth_tensor 
   if (!room) return moth_status(dx->ctx);
   R *rows = data<R>(room), *totals = rows + all + pairs;
   int *link = (int *)(totals + p.samples);
-  int status = launch(dx->ctx, dx, find_shares<T>, dim3((unsigned)p.samples), BLOCK, 0, p, rows,
+  int status = launch(dx->ctx, dx, find_shares<T>, grid_for(p.samples), BLOCK, 0, p, rows,
                       rows + all, totals, link);
   if (!status)
-    status = launch(dx->ctx, dx, add_shares<T>, dim3((unsigned)(p.samples * p.steps)), BLOCK, 0, p,
+    status = launch(dx->ctx, dx, add_shares<T>, grid_for(p.samples * p.steps), BLOCK, 0, p,
                     rows, totals, link, data<T>(dy), data<T>(dx));
   moth_tensor_release(room);
   return status;

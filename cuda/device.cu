@@ -194,6 +194,8 @@ cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream) {
 
 int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call) {
   moth_device_stream *s = stream_of(q);
+  if (call->grid.x == 0) /* of grid_for */
+    return moth_fail(ctx, MOTH_E_LIMIT, NULL, "its tensors are too large for one launch on a GPU");
   if (s->graphs.now) return moth_graph_launch(ctx, s, call, cudaSuccess);
   s->place->work.kernels++;
   return finish_launch(ctx, s, moth_ask(call, q->stream));

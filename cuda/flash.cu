@@ -230,8 +230,7 @@ static int launch_tiles(moth_ctx *ctx, const moth_queue *q, void (*kernel)(flash
     return moth_launched(ctx, q, cudaGetLastError());
   for (g.of.first = 0; !status && rows && g.of.first < batches; g.of.first += MOST_BATCHES) {
     const int64_t left = batches - g.of.first, now = left < MOST_BATCHES ? left : MOST_BATCHES;
-    status = launch_on(ctx, q, kernel,
-                       dim3((unsigned)((rows + S::ROWS - 1) / S::ROWS), 1, (unsigned)now),
+    status = launch_on(ctx, q, kernel, grid_for((rows + S::ROWS - 1) / S::ROWS, 1, now),
                        FLASH_THREADS, room, g);
   }
   return status;

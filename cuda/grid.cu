@@ -260,7 +260,7 @@ MOTH_CUDA(grid_sample_turn) {
       const int64_t warps = j.channels < 1 ? 1 : j.channels < BLOCK / WARP ? j.channels
                                                                            : BLOCK / WARP;
       return with_counts(j.g, [&](auto sides, auto n) {
-        return launch(a->ctx, out[0], turn_places<T, sides(), n()>, dim3((unsigned)blocks),
+        return launch(a->ctx, out[0], turn_places<T, sides(), n()>, grid_for(blocks),
                       dim3((unsigned)(warps * WARP)), 0, j, data<T>(x), data<T>(dy),
                       data<T>(out[0]));
       });

@@ -38,10 +38,17 @@
 
 enum { WARP = 32, BLOCK = 256 };
 
-/* Blocks of BLOCK threads for n elements, `each` a thread. At least one: a grid is never empty. */
+/* A grid of so many blocks. Where there cannot be so many it is empty, which a launch refuses: cut
+** off to 32 bits they would be fewer, and nobody would know. */
+static inline dim3 grid_for(int64_t x, int64_t y = 1, int64_t z = 1) {
+  const bool fits = x <= INT32_MAX && y <= 65535 && z <= 65535;
+  return fits ? dim3((unsigned)x, (unsigned)y, (unsigned)z) : dim3(0);
+}
+
+/* Blocks of BLOCK threads for n elements, `each` a thread: at least one. */
 static inline dim3 blocks_for(int64_t n, int64_t each = 1) {
-  int64_t blocks = (n + BLOCK * each - 1) / (BLOCK * each);
-  return dim3((unsigned)(blocks < 1 ? 1 : blocks));
+  const int64_t blocks = (n + BLOCK * each - 1) / (BLOCK * each);
+  return grid_for(blocks < 1 ? 1 : blocks);
 }
 
 template <class T> static inline T *data(const moth_tensor *x) { return (T *)moth_address(x); }

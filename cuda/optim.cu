@@ -89,8 +89,9 @@ static __global__ void step_chunks(step_table t, int operands, step_numbers<real
 template <class T>
 static int step_launch(const moth_tensor *near, const step_table &t, const moth_steps *how) {
   const step_numbers<real_of<T>> s = step_numbers_of<real_of<T>>(how->how, how->how->rule, how->n);
-  const dim3 grid((unsigned)(t.count ? t.chunks[t.count - 1] : 0));
-  if (grid.x == 0) return MOTH_OK;
+  const int64_t chunks = t.count ? t.chunks[t.count - 1] : 0;
+  const dim3 grid = grid_for(chunks);
+  if (chunks == 0) return MOTH_OK;
 #define LAUNCH(rule, function, fewest, most) \
   case rule: return launch(near->ctx, near, step_chunks<rule, T>, grid, BLOCK, 0, t, how->n, s);
   switch (how->how->rule) {

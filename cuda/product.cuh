@@ -129,7 +129,7 @@ static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm
   int status = MOTH_OK;
   for (g.first = 0; !status && g.first < products; g.first += MOST_Z) {
     const int64_t now = products - g.first < MOST_Z ? products - g.first : MOST_Z;
-    status = one(g, dim3((unsigned)tiles, (unsigned)g.parts, (unsigned)now));
+    status = one(g, grid_for(tiles, g.parts, now));
   }
   if (!status && partial) status = launch_on(ctx, q, add_parts<T>, blocks_for(n), BLOCK, 0, g, n);
   moth_tensor_release(partial);

@@ -108,7 +108,7 @@ template <class From>
 static int radix_sort(moth_ctx *ctx, const moth_tensor *like, const radix<From> &r, int bits,
                       int *last) {
   const int64_t tiles = radix_tiles(r.n), counts = radix_counts(r.rows, r.n);
-  const dim3 grid((unsigned)(r.rows * tiles));
+  const dim3 grid = grid_for(r.rows * tiles);
   const uint64_t *key = r.key;
   const From *from = NULL;
   int status = MOTH_OK, to = 0;

@@ -304,7 +304,7 @@ static __global__ void arrivals(int64_t n, const double *w, double *times) {
 static int multinomial_run(const multinomial_args *a, int64_t rows, int64_t n, double *w,
                            moth_tensor *y) {
   const int64_t each = a->num_samples;
-  const dim3 grid((unsigned)rows);
+  const dim3 grid = grid_for(rows);
   const moth_queue *q = moth_queue_of(a->ctx, y->l.device);
   stream s;
   int status = launch_on(a->ctx, q, check_weights, grid, BLOCK, 0, n, a->replacement ? 1 : each, w,

@@ -313,7 +313,7 @@ template <class R> static int lane_weights(const lane<R> &a, const R *x, R *dw) 
   if (!status) status = state_weight(a, 0, 0, a.shared, dw_hh);
   if (!status && gru) status = state_weight(a, 3 * n, 2 * n, n, dw_hh);
   if (status || !a.r->biased) return status;
-  return launch_on(a.ctx, a.q, bias_gradients<R>, dim3((unsigned)((a.kept + 31) / 32)), 1024, 0,
+  return launch_on(a.ctx, a.q, bias_gradients<R>, grid_for((a.kept + 31) / 32), 1024, 0,
                    rows, a.kept, n, a.wide, gru, (const R *)a.dgates, dw_hh + a.wide * n);
 }
 

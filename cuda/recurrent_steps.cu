@@ -277,7 +277,7 @@ static bool fits(const moth_queue *q, const rnn_steps<float> &s, int m, int unit
   if (q->together && across > most) return false;
   const int64_t down = (s.batch + ROWS - 1) / ROWS, can = q->together ? most / across : down;
   p->units = units;
-  *grid = dim3((unsigned)across, (unsigned)(down < can ? down : can > 65535 ? 65535 : can));
+  *grid = grid_for(across, down < can ? down : can > 65535 ? 65535 : can);
   return true;
 }
 

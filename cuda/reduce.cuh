@@ -337,7 +337,7 @@ static int fold(moth_ctx *ctx, const F &f, const moth_tensor *x, uint32_t mask,
     p.parts = (typename F::room *)(void *)moth_address(room);
   }
   const int64_t threads = p.lanes > WARP ? p.kept.n * BLOCK : p.kept.n * p.lanes;
-  dim3 grid = columns ? dim3((unsigned)((p.kept.n + WARP - 1) / WARP)) : blocks_for(threads);
+  dim3 grid = columns ? grid_for((p.kept.n + WARP - 1) / WARP) : blocks_for(threads);
   grid.y = (unsigned)p.chunks;
   int status = launch(ctx, x, columns ? fold_columns<F, T> : fold_rows<F, T>, grid, BLOCK, 0, f, p,
                       moth_address(x));

@@ -69,7 +69,7 @@ template <bool WIDE> static __device__ inline team team_of() {
 }
 
 static inline dim3 teams_for(bool wide, int64_t rows) {
-  return wide ? dim3((unsigned)rows) : blocks_for(rows * WARP);
+  return wide ? grid_for(rows) : blocks_for(rows * WARP);
 }
 
 /* -- where other dimensions lie behind: threads (x, y) of a block, x along `inner`, and y sharing
@@ -83,7 +83,7 @@ static inline lane_form lanes_for(const strips &s) {
   unsigned wide = 1;
   while (wide < WARP && wide < s.inner) wide *= 2;
   const int64_t across = (s.inner + wide - 1) / wide;
-  return lane_form{dim3((unsigned)(s.outer * across)), dim3(wide, BLOCK / wide)};
+  return lane_form{grid_for(s.outer * across), dim3(wide, BLOCK / wide)};
 }
 
 /* The first element of this thread's lane; *valid: there is one. */

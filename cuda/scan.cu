@@ -107,7 +107,7 @@ static int scan(moth_ctx *ctx, const F &f, const moth_tensor *x, int64_t dim, bo
   if (wanted < 1) wanted = 1;
   p.chunk = ((p.n + wanted - 1) / wanted + BLOCK - 1) / BLOCK * BLOCK;
   p.chunks = (int)((p.n + p.chunk - 1) / p.chunk);
-  const dim3 grid((unsigned)p.rows, (unsigned)p.chunks);
+  const dim3 grid = grid_for(p.rows, p.chunks);
   if (p.chunks == 1) return launch(ctx, x, scan_rows<F>, grid, BLOCK, 0, f, p, (room *)NULL,
                                   false);
   moth_tensor *kept = device_room(x, p.rows * p.chunks * (int64_t)sizeof(room));

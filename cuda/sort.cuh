@@ -266,7 +266,7 @@ static inline int power_of_two(int64_t n) {
 /* x tells where the work lies. */
 template <class T>
 static int put_in_order(moth_ctx *ctx, const moth_tensor *x, const order_plan<T> &p) {
-  const dim3 rows((unsigned)p.rows);
+  const dim3 rows = grid_for(p.rows);
   if (p.rows * p.k == 0) return MOTH_OK;
   if (p.n >= UINT32_MAX)
     return moth_fail(ctx, MOTH_E_LIMIT, "input", "rows of less than 2^32 - 1 elements are sorted "

@@ -42,7 +42,7 @@ template <class Job> static int run_total(const moth_tensor *near, int64_t n, co
   moth_tensor *room = device_room(near, blocks * (int64_t)sizeof(sums_of<double>));
   if (!room) return moth_status(ctx);
   sums_of<double> *parts = data<sums_of<double>>(room);
-  int status = launch(ctx, near, total_parts<Job>, dim3((unsigned)blocks), BLOCK, 0, job, n, parts);
+  int status = launch(ctx, near, total_parts<Job>, grid_for(blocks), BLOCK, 0, job, n, parts);
   if (!status)
     status = launch(ctx, near, total_finish<Job>, dim3(1), BLOCK, 0, job, blocks, parts);
   moth_tensor_release(room);
