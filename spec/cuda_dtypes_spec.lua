@@ -23,9 +23,10 @@ local LAYOUTS = {
   end,
 }
 
--- An example's tensors of floats in another dtype: no zeros among the integers.
-local function cast(x, dtype, domain)
-  if not registry.isfloat(x) then return x end
+-- An example's tensors of floats in another dtype, or those of integers where the op has no others:
+-- no zeros among them.
+local function cast(x, dtype, domain, whole)
+  if not registry.isfloat(x) then return whole and x:to(moth[dtype]) or x end
   if domain or MOST[dtype] then return x:to(moth[dtype]) end
   return (x:abs() * 3 + 1):to(moth[dtype])
 end
@@ -55,7 +56,7 @@ local function wrong(op, example, dtype, lay)
   local arguments = example.arguments()
   local list, any = registry.tensors(arguments), false
   for i, x in ipairs(list) do
-    list[i] = cast(x, dtype, example.domain)
+    list[i] = cast(x, dtype, example.domain, op.dtypes < 64)
     any = any or tostring(list[i].dtype):match "%w+$" == dtype
   end
   if not any then return end

@@ -1,0 +1,260 @@
+-- Kernels of a GPU that only large tensors reach, in each dtype: sums that several blocks share,
+-- rows that a block goes along, lists that are sorted by their digits. The examples of ops and the
+-- golden samples are small.
+
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+
+local nn, F = moth.nn, moth.nn.functional
+
+local FLOATS = { "float16", "bfloat16", "float32", "float64" }
+local ALL = { "uint8", "int8", "int16", "int32", "int64", unpack(FLOATS) }
+-- How far results may lie apart, as a part of the largest.
+local MOST = { float16 = 0.02, bfloat16 = 0.1, float32 = 2e-4, float64 = 1e-9 }
+
+local function draw(dtype, ...)
+  local x = moth.randn(...) * (MOST[dtype] and 1 or 9)
+  return (dtype == "uint8" and x:abs() or x):to(moth[dtype])
+end
+
+local function alike(want, got, name, dtype)
+  assert.same({ want.dtype, want.shape }, { got.dtype, got.shape }, name)
+  if want:equal(got:cpu()) then return end
+  local limit = (MOST[dtype] or 0) * (1 + want:double():abs():max():item())
+  local off = (want:double() - got:cpu():double()):abs():max():item()
+  assert(off <= limit, ("%s in %s: %g off, %g allowed"):format(name, dtype, off, limit))
+end
+
+-- The claim that f(...) gives on a GPU what it gives on the CPU, with the gradients of floats.
+local function agrees(name, dtype, f, ...)
+  local given = { ... }
+  local function ran(device)
+    local inputs, list = {}, {}
+    for i, x in ipairs(given) do
+      local float = x.dtype == moth[dtype] and MOST[dtype]
+      inputs[i] = x:to(device):clone():requires_grad_(float and true or false)
+    end
+    moth.manual_seed(3)
+    for i, y in ipairs { f(unpack(inputs)) } do list[i] = y end
+    if list[1].requires_grad then
+      list[1]:backward(moth.linspace(0.5, 1, list[1]:numel()):view(list[1].shape)
+        :to { dtype = list[1].dtype, device = device })
+      for i, x in ipairs(inputs) do
+        if x.requires_grad then list[#list + 1] = assert(x.grad, name) end
+        inputs[i] = nil
+      end
+    end
+    return list
+  end
+  local want, got = ran "cpu", ran "cuda"
+  for i, x in ipairs(want) do alike(x:detach(), got[i]:detach(), name, dtype) end
+end
+
+-- A list of `n` positions from 1 to `limit`, each more than once.
+local function positions(n, limit) return moth.arange(n):mul(7):remainder(limit):add(1) end
+
+describe("a large tensor on a GPU", function()
+  if not cuda.here then return pending("is computed as on the CPU: " .. cuda.why) end
+  before_each(function() moth.manual_seed(1) end)
+
+  it("is folded by several blocks", function()
+    for _, dtype in ipairs(ALL) do
+      for _, shape in ipairs { { 16500 }, { 700, 9 } } do
+        local x = draw(dtype, shape)
+        for _, op in ipairs { "sum", "all", "any", "amax", "argmax", "max" } do
+          agrees(op, dtype, function(y) return y[op](y, 1) end, x)
+        end
+        agrees("prod", dtype, function(y) return y:prod(1) end, x:ge(0):to(x.dtype))
+        for _, op in ipairs(MOST[dtype] and { "std", "norm", "logsumexp" } or {}) do
+          agrees(op, dtype, function(y)
+            if op == "norm" then return y:norm(3, 1) end
+            return y[op](y, 1)
+          end, x)
+        end
+        if MOST[dtype] then agrees("norm", dtype, function(y) return y:norm(2, 1) end, x) end
+      end
+    end
+  end)
+
+  it("is scanned by several blocks", function()
+    for _, dtype in ipairs(ALL) do
+      local x = draw(dtype, 2, 8200) * (MOST[dtype] and 0.02 or 1)
+      for _, op in ipairs { "cumsum", "cummax", "cummin" } do
+        agrees(op, dtype, function(y) return y[op](y, 2) end, x)
+      end
+      agrees("cumprod", dtype, function(y) return y:cumprod(2) end, x:eq(x):to(x.dtype))
+    end
+  end)
+
+  it("is put in order", function()
+    for _, dtype in ipairs(ALL) do
+      local x = draw(dtype, 2, 3000)
+      agrees("sort", dtype, function(y) return y:sort(2, true, { stable = true }) end, x)
+      agrees("topk", dtype, function(y) return (y:topk(5, 2)) end, x)
+      agrees("median", dtype, function(y) return (y:median(2)) end, x)
+    end
+  end)
+
+  it("is normalised row by row, and channel by channel", function()
+    for _, dtype in ipairs(FLOATS) do
+      for _, n in ipairs { 40, 1504, 1501 } do
+        local x, w, b = draw(dtype, 3, n), draw(dtype, n), draw(dtype, n)
+        agrees("softmax", dtype, function(y) return y:softmax(2) end, x)
+        agrees("log_softmax", dtype, function(y) return y:log_softmax(2) end, x)
+        agrees("layer_norm", dtype, function(...)
+          return F.layer_norm((...), { n }, select(2, ...))
+        end, x, w, b)
+      end
+      agrees("softmax along", dtype, function(y) return y:softmax(2) end, draw(dtype, 3, 40, 7))
+      for _, c in ipairs { 5, 16 } do
+        for _, shape in ipairs { { 300, c }, { 4, c, 8, 16 }, { 3, c, 5, 7 } } do
+          local x, w, b = draw(dtype, shape), draw(dtype, c), draw(dtype, c)
+          for _, last in ipairs { false, #shape == 4 } do
+            agrees("batch_norm", dtype, function(y, weight, bias)
+              if last then y = y:contiguous { memory_format = moth.channels_last } end
+              return F.batch_norm(y, nil, nil, weight, bias, { training = true })
+            end, x, w, b)
+          end
+        end
+      end
+    end
+  end)
+
+  it("gives its loss", function()
+    for _, dtype in ipairs(FLOATS) do
+      for _, n in ipairs { 16640, 5001 } do
+        local x, y = draw(dtype, n), draw(dtype, n)
+        for _, loss in ipairs { "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss" } do
+          agrees(loss, dtype, F[loss], x, y)
+        end
+        local p = y:sigmoid()
+        agrees("bce", dtype, F.binary_cross_entropy, x:sigmoid(), p)
+        agrees("bce of logits", dtype, F.binary_cross_entropy_with_logits, x, p)
+        agrees("kl_div", dtype, F.kl_div, x, p)
+        agrees("kl_div of logs", dtype, function(a, b)
+          return F.kl_div { a, b, log_target = true }
+        end, x, p:log())
+      end
+      local x, y = draw(dtype, 2500, 3), positions(2500, 3)
+      agrees("cross_entropy", dtype, F.cross_entropy, x, y)
+      agrees("cross_entropy, weighted", dtype, F.cross_entropy, x, y,
+        draw(dtype, 3):abs():add(0.1))
+    end
+  end)
+
+  it("is added to by a long list", function()
+    for _, dtype in ipairs(ALL) do
+      local x, y, at = draw(dtype, 6, 3), draw(dtype, 3000, 3), positions(3000, 5)
+      agrees("index_add", dtype, function(a, b, i) return a:index_add(1, i, b) end, x, y, at)
+      agrees("index_copy", dtype, function(a, b, i)
+        return a:index_copy(1, i, b)
+      end, x, y:narrow(1, 1, 5), positions(5, 6))
+    end
+  end)
+
+  it("is multiplied, however both sides lie", function()
+    for _, dtype in ipairs(FLOATS) do
+      for _, n in ipairs { 40, 264 } do
+        for way = 0, 3 do
+          agrees("product", dtype, function(a, b)
+            if way % 2 == 1 then a = a:t():contiguous():t() end
+            if way > 1 then b = b:t():contiguous():t() end
+            return a:matmul(b)
+          end, draw(dtype, n, 64), draw(dtype, 64, n))
+        end
+      end
+      agrees("long product", dtype, function(a, b) return a:matmul(b) end, draw(dtype, 8, 3000),
+        draw(dtype, 3000, 8))
+    end
+    moth.set_float32_matmul_precision "high"
+    local ok, message = pcall(function()
+      for _, n in ipairs { 40, 264 } do
+        agrees("product in TF32", "float16", function(a, b)
+          return a:float():matmul(b:float()):half()
+        end, draw("float16", n, 64), draw("float16", 64, n))
+      end
+    end)
+    moth.set_float32_matmul_precision "highest"
+    assert(ok, message)
+    for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
+      agrees("product", dtype, function(a, b) return a:matmul(b) end, draw(dtype, 70, 600),
+        draw(dtype, 600, 66))
+    end
+  end)
+
+  it("is convolved and pooled", function()
+    for _, dtype in ipairs(FLOATS) do
+      for _, c in ipairs { 20, 130 } do
+        agrees("conv2d", dtype, function(x, w) return F.conv2d(x, w) end, draw(dtype, 1, c, 12, 13),
+          draw(dtype, c, c, 2, 2) / 20)
+      end
+      if dtype ~= "float64" then -- its filters are so many tiles that these are the widest
+        agrees("wide conv2d", dtype, function(x, w) return F.conv2d(x, w) end,
+          draw(dtype, 1, 1878, 3, 3), draw(dtype, 130, 1878, 3, 3) / 50)
+      end
+      for _, side in ipairs { 8, 70 } do
+        local x = draw(dtype, 2, 3, side, side)
+        agrees("adaptive_avg_pool2d", dtype, function(y) return F.adaptive_avg_pool2d(y, 1) end, x)
+        agrees("adaptive_max_pool2d", dtype, function(y) return F.adaptive_max_pool2d(y, 1) end, x)
+      end
+    end
+  end)
+
+  it("is attended to by blocks of 128 queries", function()
+    for _, dtype in ipairs { "float16", "bfloat16" } do
+      for _, head in ipairs { 32, 64, 96, 128 } do
+        agrees("attention", dtype, F.scaled_dot_product_attention, draw(dtype, 4, 130, head),
+          draw(dtype, 4, 70, head), draw(dtype, 4, 70, head))
+      end
+    end
+  end)
+
+  it("is made there in each dtype, random ones with the CPU's bits", function()
+    for _, dtype in ipairs(ALL) do
+      local function made(name, f)
+        agrees(name, dtype, function(x) return f { dtype = x.dtype, device = x.device } end,
+          moth.zeros(1, { dtype = moth[dtype] }))
+      end
+      made("arange", function(o) return moth.arange(1, 100, 2, o) end)
+      made("linspace", function(o) return moth.linspace(1, 100, 37, o) end)
+      made("eye", function(o) return moth.eye(4, 7, o) end)
+      made("exponential_", function(o) return moth.zeros(300, o):bernoulli_(0.3) end)
+      made("randint", function(o) return moth.randint(1, 90, { 300 }, o) end)
+      if MOST[dtype] then
+        made("randn", function(o) return moth.randn(300, o) end)
+        made("rand", function(o) return moth.rand(300, o) end)
+        made("exponential_", function(o) return moth.zeros(300, o):exponential_() end)
+      end
+    end
+  end)
+
+  it("is divided where no divisor is 0, and refused where one is", function()
+    for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
+      local x, y = draw(dtype, 3000), draw(dtype, 3000):abs():add(1):clamp(1, 9)
+      agrees("remainder", dtype, function(a, b) return a:remainder(b) end, x, y)
+      y[2999] = 0
+      assert.has_error_like(function() return x:cuda():remainder(y:cuda()):cpu() end, "by 0")
+    end
+  end)
+
+  it("of a network is dropped out and trained, by each optimizer", function()
+    for _, dtype in ipairs(FLOATS) do
+      agrees("dropout", dtype, function(x) return F.dropout(x, 0.3) end, draw(dtype, 3000))
+      agrees("dropout1d", dtype, function(x) return F.dropout1d(x, 0.3) end, draw(dtype, 9, 7, 15))
+      for _, name in ipairs { "SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop",
+                              "Adagrad", "Adadelta", "ASGD", "Rprop" } do
+        agrees(name, dtype, function(x)
+          local weight = x:detach():clone():requires_grad_()
+          local optimizer = moth.optim[name]({ weight }, { lr = 0.01 })
+          for _ = 1, 2 do
+            optimizer:zero_grad()
+            weight:pow(2):mean():backward()
+            nn.utils.clip_grad_norm_({ weight }, 0.5)
+            optimizer:step()
+          end
+          return weight:detach()
+        end, draw(dtype, 300))
+      end
+    end
+  end)
+end)
