@@ -9,6 +9,7 @@
 #include "capture.h"
 #include "loop.h"
 #include "profile.h"
+#include "sparse.h"
 
 #include "op/arith.h"
 #include "op/copy.h"
@@ -153,7 +154,9 @@ int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
     return MOTH_OK;
   }
   add_args args = {.ctx = ctx, .input = *at, .other = take, .alpha = {.as.number = 1}};
-  if (!ctx->grad_mode && is_ours(*at)) {
+  if (moth_sparse(*at) || moth_sparse(take)) {
+    status = moth_sparse_add(at, take, !ctx->grad_mode && is_ours(*at));
+  } else if (!ctx->grad_mode && is_ours(*at)) {
     status = moth_run_into(&moth_op_add, &args, *at);
   } else {
     moth_tensor *sum = NULL;
@@ -197,11 +200,35 @@ static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   return status;
 }
 
+/* gather_leaf where dy or what is there is sparse. */
+static int gather_sparse(moth_node *leaf, moth_tensor **dy) {
+  moth_ctx *ctx = leaf->ctx;
+  moth_tensor *y = leaf->grad;
+  if (!y) {
+    const bool ours = (*dy)->refs == 1 && moth_storage_unique((*dy)->storage);
+    y = ours ? moth_tensor_retain(*dy) : moth_sparse_clone(*dy);
+    if (!y) return ctx->error.code;
+  } else {
+    if (moth_sparse(y) && ctx->capture && y->capture != ctx->capture_id)
+      return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
+                       "a sparse gradient from before grows in each call, so moth.capture cannot "
+                       "record this; clear it in the captured function first");
+    moth_tensor_retain(y);
+    int status = moth_sparse_add(&y, *dy, !ctx->grad_mode && !moth_layout_overlaps(&y->l));
+    if (status) moth_tensor_release(y);
+    if (status) return status;
+  }
+  if (y == leaf->grad) moth_tensor_release(y);
+  else moth_leaf_set(leaf, y);
+  return MOTH_OK;
+}
+
 /* Adds dy to a leaf's .grad: taken over if nobody else has it, added in place after. */
 static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   moth_ctx *ctx = leaf->ctx;
   moth_tensor *y = NULL;
   if (ctx->capture && moth_capture_leaf(leaf, false)) return ctx->error.code;
+  if (moth_sparse(*dy) || (leaf->grad && moth_sparse(leaf->grad))) return gather_sparse(leaf, dy);
   if (!leaf->grad) {
     const bool channels_last = moth_layout_channels_last(&leaf->leaf);
     const moth_layout *l = &(*dy)->l;

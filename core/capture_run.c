@@ -7,6 +7,7 @@
 #include "loop.h"
 #include "profile.h"
 #include "registry.h"
+#include "sparse.h"
 
 /* -- freeing -- */
 
@@ -455,8 +456,16 @@ int32_t moth_capture_swap(moth_ctx *ctx, uint32_t capture) {
 }
 
 /* 1 or 0, or a status. */
-static int same_bytes(const moth_tensor *x, const moth_tensor *y) {
+static int same_bytes(moth_tensor *x, moth_tensor *y) {
   if (!x || !y) return x == y;
+  if (moth_sparse(x) != moth_sparse(y)) return 0;
+  if (moth_sparse(x)) {
+    moth_tensor *v = moth_sparse_values(x), *w = v ? moth_sparse_values(y) : NULL;
+    int same = w ? same_bytes(v, w) : x->ctx->error.code;
+    moth_tensor_release(v);
+    moth_tensor_release(w);
+    return same > 0 ? same_bytes(x->rows, y->rows) : same;
+  }
   if (x->l.dtype != y->l.dtype || !moth_shape_same(&x->l, &y->l)) return 0;
   moth_tensor *a = moth_to_host(x), *b = a ? moth_to_host(y) : NULL;
   int same = b ? !memcmp(moth_at(a), moth_at(b),

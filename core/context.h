@@ -229,7 +229,9 @@ moth_tensor *moth_brief_of(const moth_brief *b, const moth_tensor *x, int dtype)
 
 /* -- handles (slots.c) -- */
 
-moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg); /* borrowed */
+/* Borrowed; a sparse tensor is refused here, once for whatever reads or writes elements. */
+moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg);
+moth_tensor *moth_resolve_any(moth_ctx *ctx, const moth_handle *h, const char *arg);
 /* Takes the reference and fills h; a tensor that has a handle gives that one again. */
 int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h);
 

@@ -8,7 +8,7 @@
 #include "loop.h"
 
 int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info) {
-  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (!x) return ctx->error.code;
   moth_edge edge;
   int status = moth_edge_of(x, &edge);
@@ -29,7 +29,9 @@ int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info
                 (moth_layout_channels_last(&x->l) ? MOTH_IS_CHANNELS_LAST : 0) |
                 (x->node ? 0 : MOTH_IS_LEAF) |
                 (edge.node ? MOTH_IS_GRAD : 0) | (moth_base(x) ? MOTH_IS_VIEW : 0) |
-                (x->node && x->leaf ? MOTH_IS_RETAIN : 0);
+                (x->node && x->leaf ? MOTH_IS_RETAIN : 0) |
+                (x->flags & MOTH_T_SPARSE ? MOTH_IS_SPARSE : 0) |
+                (x->flags & MOTH_T_COALESCED ? MOTH_IS_COALESCED : 0);
   return MOTH_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "backend.h"
 #include "backward_parts.h"
 #include "registry.h"
+#include "sparse.h"
 #include "tape.h"
 
 #include "op/arith.h"
@@ -228,7 +229,9 @@ static int refuse_nan(moth_node *n, moth_tensor **dxs) {
   for (uint32_t i = 0; i < n->nin; i++) {
     moth_tensor *nan = NULL, *found = NULL, *here = NULL;
     if (!dxs[i]) continue;
-    int status = MOTH_CALL(ctx, &nan, isnan, .input = dxs[i]);
+    moth_tensor *held = moth_sparse(dxs[i]) ? moth_sparse_values(dxs[i]) : dxs[i];
+    int status = held ? MOTH_CALL(ctx, &nan, isnan, .input = held) : ctx->error.code;
+    if (held != dxs[i]) moth_tensor_release(held);
     if (!status) status = MOTH_CALL(ctx, &found, any, .input = nan);
     if (!status && !(here = moth_to_host(found))) status = ctx->error.code;
     bool bad = here && *moth_at(here);

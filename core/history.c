@@ -1,6 +1,7 @@
 /* history.c -- how histories are read, rewritten by in-place writes, and cut: tape.h explains. */
 #include "capture.h"
 #include "loop.h"
+#include "sparse.h"
 
 #include "op/strided.h"
 
@@ -160,7 +161,7 @@ int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *h) {
 }
 
 int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
-  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (!x) return ctx->error.code;
   *grad = (moth_handle){0, 0};
   if (ctx->capture && (!moth_leaf_of(x) || moth_capture_leaf(x->leaf, false)))
@@ -172,7 +173,7 @@ int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *h, moth_handle *grad) {
 int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *h, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     const moth_tensor *x = moth_resolve(ctx, &h[i], NULL);
-    if (!x || !x->leaf || !x->leaf->grad) return 0;
+    if (!x || !x->leaf || !x->leaf->grad || moth_sparse(x->leaf->grad)) return 0;
   }
   return 1;
 }
@@ -181,7 +182,7 @@ int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *gr
   moth_tensor *x = moth_resolve(ctx, h, NULL), *g = NULL;
   if (!x) return ctx->error.code;
   if (grad && grad->_slot) {
-    g = moth_resolve(ctx, grad, "grad");
+    g = moth_resolve_any(ctx, grad, "grad");
     if (!g) return ctx->error.code;
     if (g == x) return moth_fail(ctx, MOTH_E_ALIAS, "grad", "a tensor cannot be its own gradient");
     if (!moth_shape_same(&g->l, &x->l) || g->l.dtype != x->l.dtype)
@@ -265,7 +266,7 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
 }
 
 int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
-  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   if (!x) return ctx->error.code;
   moth_tensor *y = moth_capture_look(x) ? NULL : moth_tensor_alias(x);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
@@ -282,7 +283,7 @@ int32_t moth_detach_(moth_ctx *ctx, const moth_handle *h) {
 }
 
 const char *moth_node_name(moth_ctx *ctx, const moth_handle *h) {
-  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  moth_tensor *x = moth_resolve_any(ctx, h, NULL);
   moth_edge edge;
   if (!x || moth_edge_of(x, &edge) || !x->node) return NULL;
   return x->node->op ? x->node->op->name : x->node->name;

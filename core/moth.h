@@ -184,7 +184,9 @@ enum {
   MOTH_IS_GRAD = 4, /* requires grad */
   MOTH_IS_VIEW = 8,
   MOTH_IS_RETAIN = 16, /* retains grad */
-  MOTH_IS_CHANNELS_LAST = 32 /* contiguous as well where sizes of 1 are all that differs */
+  MOTH_IS_CHANNELS_LAST = 32, /* contiguous as well where sizes of 1 are all that differs */
+  MOTH_IS_SPARSE = 64,    /* see below; strides are 0 */
+  MOTH_IS_COALESCED = 128 /* ... and holds each row once, in order */
 };
 
 int32_t moth_inspect(moth_ctx *ctx, const moth_handle *x, moth_tensor_info *info);
@@ -203,6 +205,18 @@ int32_t moth_read(moth_ctx *ctx, const moth_handle *x, int64_t first, int64_t co
                   moth_slot *values);
 void *moth_data(moth_ctx *ctx, const moth_handle *x); /* for C hosts; NULL if not contiguous */
 int32_t moth_bytes(moth_ctx *ctx, const moth_handle *x, void *to, size_t size); /* row-major copy */
+
+/* ---- sparse tensors: some of the rows of a tensor that is 0 elsewhere ----
+** Ops take none; their parts are ordinary tensors. */
+
+/* rows: i64 (n), from 0, of `size`; values: (n, ...). Both are shared where they are packed. What
+** rows holds is checked by the ops that use it. */
+int32_t moth_sparse_make(moth_ctx *ctx, const moth_handle *rows, const moth_handle *values,
+                         int64_t size, int32_t coalesced, moth_handle *out);
+int32_t moth_sparse_parts(moth_ctx *ctx, const moth_handle *x, moth_handle *rows,
+                          moth_handle *values); /* which it shares */
+/* The same with each row once, in order; x itself if it is so. */
+int32_t moth_sparse_coalesce(moth_ctx *ctx, const moth_handle *x, moth_handle *out);
 
 /* ---- lifetime: slots, scopes, sweeps ---- */
 
@@ -244,7 +258,7 @@ int32_t moth_autocast(moth_ctx *ctx, int32_t dtype); /* -1: off; -2: leaves it; 
 int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *x, int32_t on);
 int32_t moth_retain_grad(moth_ctx *ctx, const moth_handle *x);
 int32_t moth_get_grad(moth_ctx *ctx, const moth_handle *x, moth_handle *grad); /* {0,0}: none */
-int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *x, uint32_t n); /* do all of them? */
+int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *x, uint32_t n); /* all, dense ones? */
 int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *x, const moth_handle *grad);
 int32_t moth_get_data(moth_ctx *ctx, const moth_handle *x, moth_handle *data);
 int32_t moth_set_data(moth_ctx *ctx, const moth_handle *x, const moth_handle *data);

@@ -221,7 +221,8 @@ const char *moth_str_ints(moth_ctx *ctx, int64_t n, const int64_t *at) {
 const char *moth_str(const moth_tensor *x) {
   char *buf = ring(x->ctx);
   if (x->flags & MOTH_T_NUMBER) return "a number";
-  int used = snprintf(buf, 16, "%s ", moth_dtype_name(x->l.dtype));
-  list_text(buf + used, MOTH_STR_ROOM - 24, '(', ')', x->l.ndim, x->l.shape);
+  const char *kind = x->flags & MOTH_T_SPARSE ? "sparse " : "";
+  int used = snprintf(buf, 24, "%s%s ", kind, moth_dtype_name(x->l.dtype));
+  list_text(buf + used, MOTH_STR_ROOM - 32, '(', ')', x->l.ndim, x->l.shape);
   return buf;
 }

@@ -85,10 +85,18 @@ static moth_tensor *lookup(moth_ctx *ctx, const moth_handle *h) {
   return e->gen == h->_gen ? e->tensor : NULL;
 }
 
-moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg) {
+moth_tensor *moth_resolve_any(moth_ctx *ctx, const moth_handle *h, const char *arg) {
   moth_tensor *x = h ? lookup(ctx, h) : NULL;
   if (!x) moth_fail(ctx, MOTH_E_STATE, arg, "this tensor was released");
   return x;
+}
+
+moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg) {
+  moth_tensor *x = moth_resolve_any(ctx, h, arg);
+  if (!x || !(x->flags & MOTH_T_SPARSE)) return x;
+  moth_fail(ctx, MOTH_E_UNSUPPORTED, arg, "a dense tensor is needed, got %s; convert with "
+            ":to_dense()", moth_str(x));
+  return NULL;
 }
 
 int32_t moth_alive(moth_ctx *ctx, const moth_handle *x) { return lookup(ctx, x) != NULL; }
@@ -98,7 +106,7 @@ uint32_t moth_died_in(moth_ctx *ctx, const moth_handle *x) {
 }
 
 int32_t moth_free(moth_ctx *ctx, const moth_handle *x) {
-  if (!moth_resolve(ctx, x, NULL)) return ctx->error.code;
+  if (!moth_resolve_any(ctx, x, NULL)) return ctx->error.code;
   if (x->_slot <= MOTH_NUMBER_SLOTS)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "the handle of a number cannot be freed");
   free_slot(ctx, x->_slot, 0);
@@ -182,7 +190,7 @@ int32_t moth_scope_close(moth_ctx *ctx, uint32_t scope) {
 }
 
 static int32_t move_to(moth_ctx *ctx, const moth_handle *x, uint32_t scope) {
-  if (!moth_resolve(ctx, x, NULL)) return ctx->error.code;
+  if (!moth_resolve_any(ctx, x, NULL)) return ctx->error.code;
   if (x->_slot <= MOTH_NUMBER_SLOTS) return MOTH_OK;
   unchain(ctx, x->_slot);
   chain(ctx, x->_slot, scope);
@@ -190,7 +198,7 @@ static int32_t move_to(moth_ctx *ctx, const moth_handle *x, uint32_t scope) {
 }
 
 int32_t moth_keep(moth_ctx *ctx, const moth_handle *x) {
-  if (!moth_resolve(ctx, x, NULL)) return ctx->error.code;
+  if (!moth_resolve_any(ctx, x, NULL)) return ctx->error.code;
   uint32_t scope = ctx->slots[x->_slot].scope;
   /* only out of the scope now open: one around it keeps its own */
   return scope && scope == ctx->nscopes ? move_to(ctx, x, scope - 1) : MOTH_OK;

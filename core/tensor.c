@@ -252,7 +252,11 @@ moth_tensor *moth_tensor_new_channels_last(moth_ctx *ctx, const moth_layout *l) 
 }
 
 moth_tensor *moth_tensor_alias(moth_tensor *x) {
-  return moth_tensor_like(x->ctx, &x->l, x->storage);
+  moth_tensor *y = moth_tensor_like(x->ctx, &x->l, x->storage);
+  if (!y || !(x->flags & MOTH_T_SPARSE)) return y;
+  y->flags = x->flags & (MOTH_T_SPARSE | MOTH_T_COALESCED);
+  y->rows = moth_tensor_retain(x->rows);
+  return y;
 }
 
 moth_tensor *moth_tensor_retain(moth_tensor *x) {
@@ -264,6 +268,7 @@ void moth_tensor_release(moth_tensor *x) {
   while (x && --x->refs == 0) {
     moth_ctx *ctx = x->ctx;
     moth_tensor *base = x->base; /* a base is no view: at most one more turn */
+    if (x->flags & MOTH_T_SPARSE) moth_tensor_release(x->rows);
     moth_storage_release(ctx, x->storage);
     moth_node_release(x->node);
     moth_node_release(x->leaf);

@@ -77,7 +77,9 @@ enum {                     /* moth_tensor.flags */
   MOTH_T_NO_GRAD_VIEW = 8, /* a view made under no_grad */
   MOTH_T_MULTI_VIEW = 16,  /* from an op with several views: unbind, split, chunk */
   MOTH_T_FUNCTION = 32,    /* an output of a Lua Function */
-  MOTH_T_IS_GRAD = 64      /* some leaf's .grad: outlives scopes */
+  MOTH_T_IS_GRAD = 64,     /* some leaf's .grad: outlives scopes */
+  MOTH_T_SPARSE = 128,     /* holds some of its rows: see sparse.h */
+  MOTH_T_COALESCED = 256   /* ... each of them once, in order */
 };
 
 struct moth_tensor { /* what every call reads stands first: two or three lines of the cache */
@@ -95,6 +97,7 @@ struct moth_tensor { /* what every call reads stands first: two or three lines o
   moth_layout l;
   uint32_t base_epoch;   /* the base's epoch when this view's node was made */
   uint32_t capture;      /* the recording that it was made in, 0: none */
+  moth_tensor *rows;     /* of a sparse tensor (counted): which its storage holds */
 };
 
 /* The tensor that x is a view of, or NULL. Where either was given other data since (`x.data = v`),

@@ -20,7 +20,8 @@ local BY_FREQ = {"bool", "scale_grad_by_freq", "divide gradients by how often a 
                  default = false}
 local MODE = {"enum", "mode", "what becomes of the vectors of a bag",
               choices = {"mean", "sum", "max"}}
-local SPARSE = {"bool", "sparse", "sparse gradients; not supported", default = false}
+local SPARSE = {"bool", "sparse", "is the gradient of `weight` to hold the rows used alone?",
+                default = false}
 local LAST = {"bool", "include_last_offset", "does `offsets` also say where the last bag ends?",
               default = false}
 local OFFSETS = {"tensor", "offsets", "how many tokens lie before each bag, (B), beginning with 0",
@@ -37,7 +38,7 @@ local function refuse(argument, text, code)
   errors.argument("embedding_bag", argument, text, code)
 end
 
-local function check(input, weight, offsets, by_freq, mode, sparse, weights)
+local function check(input, weight, offsets, by_freq, mode, weights)
   local ndim = input:dim()
   if ndim ~= 1 and ndim ~= 2 then
     refuse("input", "(N) with offsets or (B, N) is needed, got " .. errors.describe(input),
@@ -58,7 +59,6 @@ local function check(input, weight, offsets, by_freq, mode, sparse, weights)
   if offsets ~= nil and (offsets.dtype.is_floating_point or offsets.dtype.name == "bool") then
     refuse("offsets", "integers are needed, got " .. errors.describe(offsets), "E_DTYPE")
   end
-  if sparse then refuse("sparse", "sparse gradients are not supported", "E_UNSUPPORTED") end
   if mode == "max" and by_freq then
     refuse("scale_grad_by_freq", "goes with the modes 'sum' and 'mean'", "E_ARG")
   end
@@ -152,7 +152,7 @@ bag.embedding_bag = define {
     .. "moth.tensor({0, 2, 3}, {dtype = moth.int64}), {mode = 'sum', include_last_offset = true, "
     .. "per_sample_weights = moth.randn(3), scale_grad_by_freq = true}\n"
     .. "moth.tensor({{1, 2}}, {dtype = moth.int64}), moth.randn(2, 3), "
-    .. "{max_norm = 1e6, norm_type = 1, sparse = false}",
+    .. "{max_norm = 1e6, norm_type = 1, sparse = true}",
   args = {
     {"tensor", "input", "tokens, (B, N), or (N) with offsets"},
     {"tensor", "weight", "the vectors, (tokens, features)"},
@@ -161,7 +161,7 @@ bag.embedding_bag = define {
   scoped = true,
   run = function(input, weight, offsets, max_norm, norm_type, by_freq, mode, sparse, weights,
                  last, padding)
-    check(input, weight, offsets, by_freq, mode, sparse, weights)
+    check(input, weight, offsets, by_freq, mode, weights)
     padding = embedding.real_padding("embedding_bag", padding, weight:size(1))
     local join, list, bags = of_rows, nil, nil
     if offsets ~= nil then
@@ -170,7 +170,7 @@ bag.embedding_bag = define {
       join, input = of_list, input:narrow(1, 1, n)
       weights = weights and weights:narrow(1, 1, n)
     end
-    local x = ops.embedding(input, weight, padding, max_norm, norm_type, by_freq)
+    local x = ops.embedding(input, weight, padding, max_norm, norm_type, by_freq, sparse)
     if HALF[x.dtype.name] then x = x:float() end
     if weights then x = x * weights:unsqueeze(-1) end
     local counted = padding and input:ne(padding) or input:eq(input)
@@ -207,9 +207,7 @@ EmbeddingBag.signature = define.signature("EmbeddingBag", {
 
 function EmbeddingBag:init(num_embeddings, embedding_dim, max_norm, norm_type, by_freq, mode,
                            sparse, weight, last, padding, device, dtype)
-  if sparse then
-    errors.argument("EmbeddingBag", "sparse", "sparse gradients are not supported", "E_UNSUPPORTED")
-  end
+  self.sparse = sparse
   self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
   self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, by_freq
   self.mode, self.include_last_offset = mode, last
@@ -221,7 +219,7 @@ EmbeddingBag.reset_parameters = embedding.Embedding.reset_parameters
 
 function EmbeddingBag:forward(input, offsets, per_sample_weights)
   return (functional.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type,
-    self.scale_grad_by_freq, self.mode, false, per_sample_weights, self.include_last_offset,
+    self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights, self.include_last_offset,
     self.padding_idx))
 end
 
@@ -255,6 +253,7 @@ function EmbeddingBag:extra_repr()
   if self.max_norm ~= nil then text = text .. ", max_norm=" .. self.max_norm end
   if self.norm_type ~= 2 then text = text .. ", norm_type=" .. self.norm_type end
   if self.scale_grad_by_freq then text = text .. ", scale_grad_by_freq=true" end
+  if self.sparse then text = text .. ", sparse=true" end
   text = text .. (", mode='%s'"):format(self.mode)
   if self.padding_idx ~= nil then text = text .. ", padding_idx=" .. self.padding_idx end
   return text

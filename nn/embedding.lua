@@ -13,7 +13,8 @@ local embedding = {}
 
 --- The vectors of tokens: integers (...), from 1 to num_embeddings -> (..., embedding_dim).
 -- weight (num_embeddings, embedding_dim) begins normally distributed, with mean 0 and standard
--- deviation 1; the row of padding_idx begins as 0 and gets no gradient.
+-- deviation 1; the row of padding_idx begins as 0 and gets no gradient. With `sparse` the gradient
+-- of weight is a sparse tensor, for optim.SparseAdam, Adagrad, and SGD without momentum.
 local Embedding = class("Embedding", Module)
 embedding.Embedding = Embedding
 
@@ -22,7 +23,8 @@ local OPTIONS = {
   {"float", "max_norm", "longer vectors that are looked up are shortened to it", optional = true},
   {"float", "norm_type", "exponent of that norm", default = 2},
   {"bool", "scale_grad_by_freq", "divide gradients by how often a token comes?", default = false},
-  {"bool", "sparse", "sparse gradients; not supported", default = false},
+  {"bool", "sparse", "is the gradient to be sparse, the rows that were used alone?",
+    default = false},
 }
 
 local rows = {
@@ -67,9 +69,7 @@ end
 
 function Embedding:init(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type,
                         scale_grad_by_freq, sparse, weight, freeze, device, dtype)
-  if sparse then
-    errors.argument("Embedding", "sparse", "sparse gradients are not supported", "E_UNSUPPORTED")
-  end
+  self.sparse = sparse
   self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
   self.padding_idx = embedding.real_padding("Embedding", padding_idx, num_embeddings)
   self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
@@ -87,7 +87,7 @@ end
 
 function Embedding:forward(input)
   return (functional.embedding(input, self.weight, self.padding_idx, self.max_norm,
-    self.norm_type, self.scale_grad_by_freq))
+    self.norm_type, self.scale_grad_by_freq, self.sparse))
 end
 Module.passing[Embedding.forward] = true
 named.takes(Embedding.forward, {{"index", "input", "tokens, any shape, or a list of them"}})
@@ -98,6 +98,7 @@ function Embedding:extra_repr()
   if self.max_norm ~= nil then text = text .. ", max_norm=" .. self.max_norm end
   if self.norm_type ~= 2 then text = text .. ", norm_type=" .. self.norm_type end
   if self.scale_grad_by_freq then text = text .. ", scale_grad_by_freq=true" end
+  if self.sparse then text = text .. ", sparse=true" end
   return text
 end
 

@@ -7,8 +7,14 @@
 
 #include "../kernel/move.h"
 #include "../kernel/real.h"
+#include "../sparse.h"
 #include "../tape.h"
 #include "../threads.h"
+
+#include "compare.h"
+#include "copy.h"
+#include "formula.h"
+#include "view.h"
 
 #define NUDGE 1e-7 /* PyTorch's, beside the norm that is divided by */
 
@@ -81,6 +87,9 @@ static int embedding_rows_shape(const embedding_rows_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
                      moth_str(a->input));
   y->ndim = x->ndim + 1;
+  if (a->sparse && a->scale_grad_by_freq)
+    return moth_fail(a->ctx, MOTH_E_UNSUPPORTED, "scale_grad_by_freq",
+                     "is for dense gradients: sparse ones hold each token's share as it came");
   memcpy(y->shape, x->shape, sizeof y->shape);
   y->shape[x->ndim] = a->weight->l.shape[1];
   return real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
@@ -144,7 +153,27 @@ static int embedding_rows_cpu(const embedding_rows_args *a, moth_tensor **out) {
   return moth_real_done(y, out[0], status);
 }
 
+/* The rows that were looked up, each with what reached it; that is 0 for padding. */
+static moth_tensor *used_rows(const embedding_rows_args *a, moth_grad *g) {
+  const int64_t n = a->input->l.numel, shape[] = {n, a->weight->l.shape[1]}, column[] = {n, 1};
+  int64_t padding;
+  moth_tensor *list = GRAD(g, clone, .input = a->input); /* what was given may change */
+  moth_tensor *rows = GRAD(g, reshape, .input = list, .shape = {shape, 1});
+  moth_tensor *values = GRAD(g, reshape, .input = g->dy, .shape = {shape, 2});
+  if (!g->status) g->status = real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
+  if (!g->status && padding >= 0) {
+    moth_tensor *is = GRAD(g, eq, .input = rows, .other = moth_grad_number(g, (double)padding));
+    is = GRAD(g, reshape, .input = is, .shape = {column, 2});
+    values = FILLED(values, is, 0);
+  }
+  if (!g->status) values = moth_grad_own(g, moth_packed(values));
+  return g->status ? NULL : moth_grad_own(g, moth_sparse_new(&a->weight->l, rows, values));
+}
+
 static int embedding_rows_grad(const embedding_rows_args *a, moth_grad *g) {
+  const moth_node *to = moth_wants(g, a->weight) ? g->edges[a->weight->arg].node : NULL;
+  if (a->sparse && to && to->flags & MOTH_N_LEAF && !g->ctx->grad_mode)
+    return moth_flow(g, a->weight, used_rows(a, g));
   return moth_flow(g, a->weight,
                    GRAD(g, embedding_back, .input = g->dy, .index = a->input,
                         .num_embeddings = a->weight->l.shape[0], .padding_idx = a->padding_idx,
@@ -156,7 +185,8 @@ MOTH_OP(embedding_rows, EMBEDDING_ROWS,
   .examples =
     "moth.randn(4, 3), moth.tensor{{2LL, 1LL}, {4LL, 2LL}}\n"
     "moth.randn(4, 3), {2, 1, 4, 2}, {padding_idx = 2, scale_grad_by_freq = true, shared = true}\n"
-    "moth.randn(4, 3), {1, 4, 1}, {scale_grad_by_freq = true, shared = true}",
+    "moth.randn(4, 3), {1, 4, 1}, {scale_grad_by_freq = true, shared = true}\n"
+    "moth.randn(4, 3), {1, 4, 1}, {padding_idx = 4, sparse = true}",
   .dtypes = MOTH_FLOATS,
   .saves = "input",
   .flags = MOTH_OP_HIDDEN)
@@ -311,7 +341,8 @@ static int renorm_there(const embedding_args *a) {
 static int embedding_compose(const embedding_args *a, moth_tensor **out) {
   const embedding_rows_args rows = {.ctx = a->ctx, .weight = a->weight, .input = a->input,
                                     .padding_idx = a->padding_idx,
-                                    .scale_grad_by_freq = a->scale_grad_by_freq};
+                                    .scale_grad_by_freq = a->scale_grad_by_freq,
+                                    .sparse = a->sparse};
   if (!moth_absent(a->max_norm)) {
     moth_layout y;
     int status = embedding_rows_shape(&rows, &y); /* nothing is written if that refuses */
@@ -329,7 +360,8 @@ MOTH_OP_COMPOSES(embedding, EMBEDDING,
   .examples =
     "moth.tensor{{2LL, 1LL}, {4LL, 2LL}}, moth.randn(4, 3)\n"
     "{2, 1, 4}, moth.randn(4, 3), {padding_idx = 3, scale_grad_by_freq = true, max_norm = 50,"
-    " norm_type = 1}",
+    " norm_type = 1}\n"
+    "{2, 1, 2}, moth.randn(4, 3), {sparse = true}",
   .dtypes = MOTH_FLOATS)
 
 const moth_op *const moth_embedding_ops[] = {

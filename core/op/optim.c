@@ -7,6 +7,7 @@
 
 #include "../backend.h"
 #include "../kernel/optim.h"
+#include "../sparse.h"
 #include "../tape.h"
 
 /* -- what all steps share -- */
@@ -66,8 +67,9 @@ static moth_tensor **own_grads(moth_ctx *ctx, moth_tensors params) {
   for (int64_t i = 0; at && i < params.n; i++) {
     const moth_node *leaf = params.at[i]->leaf;
     at[i] = leaf ? leaf->grad : NULL;
-    if (at[i]) continue;
-    moth_fail(ctx, MOTH_E_STATE, "params", "number " MOTH_POS " has no gradient", (long long)i);
+    if (at[i] && !moth_sparse(at[i])) continue;
+    moth_fail(ctx, MOTH_E_STATE, "params", "number " MOTH_POS " has no%s gradient", (long long)i,
+              at[i] ? " dense" : "");
     moth_dealloc(ctx, at, params.n * (int64_t)sizeof *at);
     return NULL;
   }

@@ -35,8 +35,13 @@ function T.due_list(list)
 end
 T.dtypes, T.devices = dtype.codes, kinds.devices
 
---- Raises the error of a failed call.
+--- Raises the error of a failed call, unless it was refused for a sparse tensor, for which the op
+-- has another meaning: then its result.
 function T.raise(sig, status, ...)
+  if status == C.MOTH_E_UNSUPPORTED then
+    local y = require("moth.sparse").instead(sig.name, ...)
+    if y ~= nil then return y end
+  end
   local names = sig.shown_args
   errors.status(status, sig.name, names and names[ffi.string(C.moth_error_arg(ctx))], ...)
 end
@@ -248,6 +253,9 @@ for name in ("cholesky cholesky_inverse cholesky_solve cross det inverse logdet 
   .. "matrix_exp matrix_power pinverse qr slogdet svd"):gmatch "%S+" do
   in_lua[name] = "moth.matrices"
 end
+
+for name in ("coalesce is_coalesced indices values to_dense _indices _values _nnz")
+  :gmatch "%S+" do in_lua[name] = "moth.sparse" end
 
 for name in ("hsplit vsplit dsplit select_scatter diagonal_scatter cov corrcoef logaddexp2 "
   .. "float_power"):gmatch "%S+" do in_lua[name] = "moth.pieces" end

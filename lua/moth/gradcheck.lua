@@ -160,7 +160,7 @@ local function analytic(y, checked)
       end)
       local grads = { autograd.grad({ y }, xs, { grad_outputs = { seed }, retain_graph = true,
                                                  allow_unused = true }) }
-      for i = 1, #xs do row[i] = grads[i] and values_of(grads[i]) or false end
+      for i = 1, #xs do row[i] = grads[i] and values_of(grads[i]:to_dense()) or false end
     else
       for i = 1, #xs do row[i] = false end
     end

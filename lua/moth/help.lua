@@ -353,6 +353,8 @@ local function of_value(value)
       #aliases > 0 and ", also " .. concat(aliases, ", ") or "", value.name, value.name)
   elseif layout.docs[value] then
     return ("moth.%s: a memory format, %s."):format(value, layout.docs[value])
+  elseif layout.kinds[value] then
+    return ("moth.%s: a layout, %s."):format(value, layout.kinds[value])
   elseif value == lib.none then
     return "moth.none: PyTorch's None where an argument is given: "
       .. "x:sum(moth.none, {keepdim = true})"
@@ -487,7 +489,7 @@ end
 -- @param path  how a method was reached, which it does not know itself: "nn.Module:train"
 function help.text(what, path)
   if what == nil then return overview() end
-  if layout.docs[what] then return of_value(what) end
+  if layout.docs[what] or layout.kinds[what] then return of_value(what) end
   if type(what) == "string" then return of_name(what) end
   local value = type(what) == "table" and of_value(what)
   if value then return value end

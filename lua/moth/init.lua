@@ -93,6 +93,7 @@ from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag ca
 from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
+from("moth.sparse", "sparse_coo_tensor")
 from("moth.scope", "scope keep")
 from("moth.capture", "capture")
 from("moth.kernel", "kernel")
@@ -113,7 +114,9 @@ from("moth.settings", "get_default_dtype set_default_dtype get_default_device "
   .. "are_deterministic_algorithms_enabled")
 
 for name, object in pairs(dtype.by_name) do moth[name] = object end
-for name in pairs(require("moth.layout").docs) do moth[name] = name end
+for _, names in ipairs {require("moth.layout").docs, require("moth.layout").kinds} do
+  for name in pairs(names) do moth[name] = name end
+end
 
 -- Not short and int, which are near to too much.
 local function worth_guessing(names, wrong)

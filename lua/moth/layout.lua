@@ -1,8 +1,9 @@
 --- layout.lua -- memory formats: in which order the elements of a tensor lie. The names are
 -- PyTorch's: moth.contiguous_format, moth.channels_last and moth.preserve_format, which are their
--- own names as text.
+-- own names as text; so are moth.strided and moth.sparse_coo, one of which is x.layout.
 
 local errors = require "moth.error"
+local lib = require "moth.lib"
 
 local layout = {}
 
@@ -16,6 +17,23 @@ layout.docs = {
     .. "convolution, batch_norm, pooling,\nresampling and cat. All else takes such tensors too and "
     .. "gives contiguous ones",
   preserve_format = "as the tensor that it is made from: channels_last, else contiguous_format",
+}
+
+--- What x.layout may be.
+layout.kinds = {
+  strided = "every element is held: the layout of dense tensors",
+  sparse_coo = "some rows are held, with their positions: the layout of sparse tensors, such as\n"
+    .. "gradients of nn.Embedding{..., sparse = true}",
+}
+
+local function is_sparse(x)
+  return bit.band(lib.inspect(x, "layout").flags, lib.C.MOTH_IS_SPARSE) ~= 0
+end
+
+--- Fields of tensors.
+layout.getters = {
+  is_sparse = is_sparse,
+  layout = function(x) return is_sparse(x) and "sparse_coo" or "strided" end,
 }
 
 --- The memory format that was given to a function, by name or by itself; nil for none.

@@ -322,7 +322,8 @@ errors.set_describe(function(x)
   local sizes = {}
   for d = 1, describe_info.ndim do sizes[d] = tostring(tonumber(describe_info.shape[d - 1])) end
   local text = table.concat(sizes, ", ")
-  return ("%s (%s)"):format(ffi.string(C.moth_dtype_name(describe_info.dtype)), text)
+  local sparse = bit.band(describe_info.flags, C.MOTH_IS_SPARSE) ~= 0 and "sparse " or ""
+  return ("%s%s (%s)"):format(sparse, ffi.string(C.moth_dtype_name(describe_info.dtype)), text)
 end)
 
 arm()

@@ -237,6 +237,9 @@ function M.tostring(x)
   for d = 1, info.ndim do sizes[d] = tonumber(info.shape[d - 1]) end
   local numel = tonumber(info.numel)
   local tail = footer(x, info, sizes)
+  if bit.band(info.flags, C.MOTH_IS_SPARSE) ~= 0 then
+    return (require("moth.sparse").text(x, tail))
+  end
   local all = {}
   if #sizes == 0 then
     local slot = ffi.new "moth_slot[1]"

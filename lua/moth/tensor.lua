@@ -28,7 +28,7 @@ local IS_CONTIGUOUS, IS_LEAF = C.MOTH_IS_CONTIGUOUS, C.MOTH_IS_LEAF
 local IS_GRAD, IS_RETAIN = C.MOTH_IS_GRAD, C.MOTH_IS_RETAIN
 local IS_CHANNELS_LAST = C.MOTH_IS_CHANNELS_LAST
 
-local methods, getters, setters = {}, {}, {}
+local methods, getters, setters = {}, layout.getters, {}
 M.methods, M.getters, M.setters = methods, getters, setters
 
 local info, seen = ffi.new "moth_tensor_info", 0

@@ -211,7 +211,7 @@ local function body(sig, out)
     one and "r" or "nil", one and 1 or 0)
   out("  if st < 0 then")
   out("    if over ~= AGAIN and recover(st) then return run(%sAGAIN) end", all)
-  out("    raise(sig, st%s)", n > 0 and ", " .. concat(names, ", ") or "")
+  out("    return (raise(sig, st%s))", n > 0 and ", " .. concat(names, ", ") or "")
   out("  end")
   if list then
     finish_list(sig, all, out)

@@ -28,7 +28,7 @@ adam.DECOUPLED = {"bool", "decoupled_weight_decay", "does the decay shrink the p
 function adam.check(self, group)
   self:range(group, "lr", 0)
   self:range(group, "eps", 0)
-  self:range(group, "weight_decay", 0)
+  if group.weight_decay ~= nil then self:range(group, "weight_decay", 0) end
   local betas = group.betas
   for i = 1, 2 do
     local beta = type(betas) == "table" and betas[i]

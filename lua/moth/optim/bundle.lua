@@ -5,6 +5,8 @@
 -- it would come out the same; its list of gradients is empty, which tells the engine to take the
 -- parameters' own. That saves their handles; those made for other bundles end with the step.
 
+local class = require "moth.class"
+local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
@@ -31,6 +33,24 @@ local function start(p, own, name, first)
   local value = first and first[name]
   return (bundle.put(own, name, value and require("moth").full_like(p, value)
     or require("moth").zeros_like(p)))
+end
+
+-- The state of a parameter, as it is or as it begins.
+local function state_of(self, p)
+  local own = self.state[p]
+  if not own then
+    own = {step = 0}
+    self.state[p] = own
+  end
+  own.step = own.step or 0
+  return own
+end
+
+--- The same with its tensors.
+function bundle.state(self, p, names)
+  local own = state_of(self, p)
+  for _, name in ipairs(names) do own[name] = own[name] or start(p, own, name) end
+  return own
 end
 
 local function add(found, p, grad, own, names, first)
@@ -85,13 +105,22 @@ function bundle.keep(group, names, found, counts)
 end
 
 --- The gradient of a parameter, until the step ends; or nil.
-function bundle.grad(p)
+-- @param self    the optimizer
+-- @param sparse  a list that takes {p =, grad =} instead where the gradient is sparse; an error
+--                where that is absent
+function bundle.grad(p, self, sparse)
   local grad, ours = lib.borrow_grad(p, "grad")
   if ours then
     bundle.borrowed = bundle.borrowed or {}
     table.insert(bundle.borrowed, grad)
   end
-  return grad
+  if grad == nil or bit.band(lib.inspect(grad).flags, C.MOTH_IS_SPARSE) == 0 then return grad end
+  if sparse then
+    sparse[#sparse + 1] = {p = p, grad = grad}
+    return nil
+  end
+  errors.raise(("%s does not support sparse gradients; SparseAdam does, and SGD without momentum, "
+    .. "and Adagrad"):format(class.typename(self)), "E_UNSUPPORTED")
 end
 
 --- The bundles of a group, a list of tables of lists that belong together: params, grads, states
@@ -102,20 +131,16 @@ end
 -- @param names  which tensors each parameter's state has
 -- @param key    function(state, group) -> what must be equal in a bundle (default: the step)
 -- @param first  name -> the value that a tensor begins with
-function bundle.of(self, group, names, key, first)
+-- @param sparse a list that takes the parameters with sparse gradients; absent: these are refused
+function bundle.of(self, group, names, key, first, sparse)
   local whole = not key and bundle.whole(self, group, names)
   if whole then return whole.list end
-  local all, by_key, params, state = {}, {}, group.params, self.state
+  local all, by_key, params = {}, {}, group.params
   for i = 1, #params do
     local p = params[i]
-    local grad = bundle.grad(p)
+    local grad = bundle.grad(p, self, sparse)
     if grad ~= nil then
-      local own = state[p]
-      if not own then
-        own = {step = 0}
-        state[p] = own
-      end
-      own.step = own.step or 0
+      local own = state_of(self, p)
       local at = key and key(own, group) or own.step
       local found = by_key[at]
       if not found then

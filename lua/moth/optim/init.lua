@@ -11,6 +11,7 @@ local rows = {
   swa_utils = {"moth.optim.swa_utils"},
 }
 lazy.from(rows, "moth.optim.adam", "Adam AdamW")
+lazy.from(rows, "moth.optim.rows", "SparseAdam")
 lazy.from(rows, "moth.optim.kin", "NAdam RAdam Adamax")
 lazy.from(rows, "moth.optim.sized", "RMSprop Adagrad Adadelta")
 lazy.from(rows, "moth.optim.steady", "Rprop ASGD")

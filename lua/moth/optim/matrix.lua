@@ -278,7 +278,7 @@ function Muon:update(group)
   local params, grads, buffers, n = {}, {}, {}, 0
   local state, all = self.state, group.params
   for _, p in ipairs(all) do
-    local grad = bundle.grad(p)
+    local grad = bundle.grad(p, self)
     if grad ~= nil and p:numel() > 0 then
       local own = state[p] or {}
       state[p], n = own, n + 1

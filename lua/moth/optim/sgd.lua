@@ -55,14 +55,34 @@ end
 
 local NONE, BUFFER = {}, {"momentum_buffer"}
 
+-- What a replay uses of a step by a sparse gradient.
+local function write_rows(cell, s, at)
+  local group = cell.group
+  if group.momentum ~= 0 or group.weight_decay ~= 0 then return false end
+  s[at.alpha + 1].number = group.maximize and group.lr or -group.lr
+  return true
+end
+
+-- Rows that come twice need not be added up before.
+local function update_rows(self, group, found)
+  local rows = require "moth.optim.rows"
+  rows.no_decay(self, group)
+  for _, one in ipairs(found) do
+    bind.ops.add_(one.p, one.grad, group.maximize and group.lr or -group.lr)
+    if lib.capture then
+      require("moth.recording").cell("index_add_", {write = write_rows, group = group})
+    end
+  end
+end
+
 local function update_plain(self, group)
   local whole = bundle.whole(self, group, NONE)
   if whole then return (run(group, whole.params, NONE, NONE, false)) end
-  local params, grads, n = {}, {}, 0
+  local params, grads, found, n = {}, {}, {}, 0
   local all = group.params
   for i = 1, #all do
     local p = all[i]
-    local grad = bundle.grad(p)
+    local grad = bundle.grad(p, self, found)
     if grad ~= nil then
       n = n + 1
       params[n], grads[n] = p, grad
@@ -72,6 +92,7 @@ local function update_plain(self, group)
     run(group, params, grads, {}, false)
     if lib.capture then note(self, group) end
   end
+  if #found > 0 then update_rows(self, group, found) end
   bundle.keep(group, NONE, {params = params, states = NONE})
 end
 
@@ -100,7 +121,7 @@ function SGD:update(group)
   local all, state = group.params, self.state
   for i = 1, #all do
     local p = all[i]
-    local grad = bundle.grad(p)
+    local grad = bundle.grad(p, self)
     if grad ~= nil then
       local own = state[p]
       if own and own.momentum_buffer ~= nil then

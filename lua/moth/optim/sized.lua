@@ -95,14 +95,31 @@ local function write_adagrad(_, group, s, at, step)
   return (write(group, s, at))
 end
 
+local function step_adagrad(group, params, grads, sums, step)
+  bind.ops.adagrad_step_(params, grads, sums, step, group.lr, group.lr_decay, group.eps,
+    group.weight_decay, group.maximize)
+end
+
+local function update_rows(self, group, found)
+  local rows = require "moth.optim.rows"
+  rows.no_decay(self, group)
+  for _, one in ipairs(found) do
+    local own = bundle.state(self, one.p, SUM)
+    rows.step(one.p, one.grad, {own.sum}, function(x, grad, sum)
+      step_adagrad(group, {x}, {grad}, {sum}, own.step + 1)
+    end)
+    own.step = own.step + 1
+  end
+end
+
 function Adagrad:update(group)
-  local run = bind.ops.adagrad_step_
-  for _, b in ipairs(bundle.of(self, group, SUM)) do
-    run(b.params, b.grads, b.sum, b.step + 1, group.lr, group.lr_decay, group.eps,
-      group.weight_decay, group.maximize)
+  local found = {}
+  for _, b in ipairs(bundle.of(self, group, SUM, nil, nil, found)) do
+    step_adagrad(group, b.params, b.grads, b.sum, b.step + 1)
     bundle.count(b)
     bundle.note(self, group, b, "adagrad_step_", write_adagrad)
   end
+  if #found > 0 then update_rows(self, group, found) end
 end
 
 -- ---- Adadelta ----

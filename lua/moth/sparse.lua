@@ -1,0 +1,266 @@
+--- sparse.lua -- sparse tensors: some of the rows of a tensor that is 0 elsewhere. So come the
+-- gradients of tables of vectors that were looked up with `sparse = true`.
+--
+-- A sparse tensor is made of two ordinary ones, the positions of its rows and their values, and
+-- what is done with it is done with these. Ops refuse it; the few that have a meaning for it are
+-- below, under the op's name (bind.lua asks here before it raises).
+
+local bind = require "moth.bind"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx, Handle, ops = lib.C, lib.ctx, lib.Handle, bind.ops
+local istensor = lib.istensor
+
+local sparse = {}
+
+--- Whether a value is a sparse tensor.
+function sparse.is(x)
+  return istensor(x) and bit.band(lib.inspect(x).flags, C.MOTH_IS_SPARSE) ~= 0
+end
+
+-- ---- the engine's side ----
+
+-- What `call` gives for x; again if memory had to be made.
+local function ask(fname, x, call)
+  local status = call()
+  if lib.recover(status) then status = call() end
+  lib.check(status, fname, x)
+  return status
+end
+
+--- The rows, counted from 0, and the values of a sparse tensor, which they share.
+function sparse.parts(x, fname)
+  local rows, values = Handle(), Handle()
+  ask(fname or "sparse", x, function() return C.moth_sparse_parts(ctx, x, rows, values) end)
+  values = lib.adopt(values, 0)
+  return lib.adopt(rows, C.MOTH_KNOWN), values
+end
+
+local function make(rows, values, size, coalesced)
+  local h = Handle()
+  local status = ask("sparse_coo_tensor", values, function()
+    return C.moth_sparse_make(ctx, rows, values, size, coalesced and 1 or 0, h)
+  end)
+  return lib.adopt(h, status)
+end
+
+local function coalesced(x, fname)
+  local flags = lib.inspect(x, fname).flags
+  if bit.band(flags, C.MOTH_IS_SPARSE) == 0 then
+    errors.raise(fname .. ": a sparse tensor is needed, got " .. errors.describe(x),
+      "E_UNSUPPORTED")
+  end
+  return bit.band(flags, C.MOTH_IS_COALESCED) ~= 0
+end
+
+-- ---- methods ----
+
+--- x with each row once, in order: repeated ones are added up. x itself if it is so.
+function sparse.coalesce(x)
+  if coalesced(x, "coalesce") then return x end
+  local h = Handle()
+  local status = ask("coalesce", x, function() return C.moth_sparse_coalesce(ctx, x, h) end)
+  return lib.adopt(h, status)
+end
+
+--- Whether each row comes once, in order.
+function sparse.is_coalesced(x) return coalesced(x, "is_coalesced") end
+
+--- The positions of the rows, (1, n), as they came.
+function sparse._indices(x)
+  coalesced(x, "_indices")
+  local y = ops.unsqueeze(ops.from_index((sparse.parts(x))), 1)
+  return y
+end
+
+--- The values of the rows, (n, ...), as they came; x shares them.
+function sparse._values(x)
+  coalesced(x, "_values")
+  return (select(2, sparse.parts(x)))
+end
+
+for _, name in ipairs {"indices", "values"} do
+  --- The same of a coalesced tensor.
+  sparse[name] = function(x)
+    if coalesced(x, name) then return (sparse["_" .. name](x)) end
+    errors.raise(("%s: rows may come twice in this tensor; call :coalesce() first, or read "
+      .. "_%s()"):format(name, name), "E_STATE")
+  end
+end
+
+--- How many rows are held.
+function sparse._nnz(x)
+  coalesced(x, "_nnz")
+  local rows = sparse.parts(x)
+  return rows:size(1)
+end
+
+--- The whole tensor, zeros and all; x itself if it is dense.
+function sparse.to_dense(x)
+  if not sparse.is(x) then return x end
+  local rows, values = sparse.parts(x)
+  local y = require("moth").zeros(x.shape, {dtype = x.dtype, device = x.device})
+  return (y:index_add_(1, ops.from_index(rows), values))
+end
+
+for _, name in ipairs {"coalesce", "is_coalesced", "indices", "values", "_indices", "_values",
+                       "_nnz", "to_dense"} do
+  local run = sparse[name]
+  sparse[name .. "_method"] = function(x, ...)
+    if not istensor(x) then errors.no_self(name, "x") end
+    if select("#", ...) > 0 then errors.raise(name .. " takes no argument") end
+    return (run(x))
+  end
+end
+
+-- ---- ops ----
+
+local of = {}
+
+-- A number, or a tensor with one element and no dimension.
+local function is_factor(v)
+  return type(v) == "number" or istensor(v) and not sparse.is(v) and v:dim() == 0
+end
+
+local function with_values(x, f, ...)
+  local rows, values = sparse.parts(x)
+  return (make(rows, f(values, ...), x:size(1), coalesced(x, "sparse")))
+end
+
+for name in ("clone neg cast"):gmatch "%S+" do
+  of[name] = function(x, ...) return (with_values(x, ops[name], ...)) end
+end
+
+for name in ("mul div"):gmatch "%S+" do
+  of[name] = function(x, other, ...)
+    if not sparse.is(x) then x, other = other, name == "mul" and x or nil end
+    return is_factor(other) and with_values(x, ops[name], other, ...) or nil
+  end
+  of[name .. "_"] = function(x, other, ...)
+    if not is_factor(other) then return nil end
+    ops[name .. "_"](sparse._values(x), other, ...)
+    return x
+  end
+end
+
+function of.zero_(x)
+  ops.zero_(sparse._values(x))
+  return x
+end
+
+function of.zeros_like(x)
+  local rows, values = sparse.parts(x)
+  return (make(rows:narrow(1, 1, 0), values:narrow(1, 1, 0), x:size(1), true))
+end
+
+function of.to_device(x, ...)
+  local rows, values = sparse.parts(x)
+  return (make(ops.to_device(rows, ...), ops.to_device(values, ...), x:size(1),
+    coalesced(x, "to")))
+end
+
+-- Into a dense tensor, or into a new one.
+local function add_to(name)
+  return function(x, other, alpha)
+    if sparse.is(x) or not sparse.is(other) then return nil end
+    local rows, values = sparse.parts(other)
+    return (ops[name](x, 1, ops.from_index(rows), values, alpha))
+  end
+end
+
+of.add_ = add_to "index_add_"
+local add_dense = add_to "index_add"
+
+function of.add(x, other, alpha)
+  if not (sparse.is(x) and sparse.is(other)) then return add_dense(x, other, alpha) end
+  if x.shape ~= other.shape then return nil end
+  local rows, values = sparse.parts(x)
+  local more, added = sparse.parts(other)
+  return (make(ops.cat {rows, more}, ops.cat {values, added * (alpha or 1)}, x:size(1)))
+end
+
+function of.sum(x, dim, ...)
+  return dim == nil and ops.sum(sparse._values(x), nil, ...) or nil
+end
+
+function of.norm(x, p, dim, ...)
+  return dim == nil and ops.norm_p(sparse._values(sparse.coalesce(x)), p, nil, ...) or nil
+end
+
+--- The result of an op that has a meaning for the sparse tensors among its arguments; else nil.
+function sparse.instead(name, ...)
+  local run = of[name]
+  if not run or not (sparse.is((...)) or sparse.is((select(2, ...)))) then return nil end
+  return (run(...))
+end
+
+-- ---- making and showing ----
+
+local function refuse(argument, text, code)
+  errors.argument("sparse_coo_tensor", argument, text, code)
+end
+
+-- How many rows the whole has, after a look at those that are given.
+local function size_of(rows, values, size)
+  local last = rows:size(1) > 0 and not lib.capture and rows:max():item() + 1 or 0
+  if size == nil then return last end
+  local fits = #size == values:dim()
+  for d = 2, #size do fits = fits and size[d] == values:size(d) end
+  if not fits then
+    refuse("size", ("(n, ...) as the values %s is needed, got %s"):format(errors.describe(values),
+      tostring(require("moth").Size(size))), "E_SHAPE")
+  elseif last > size[1] then
+    refuse("indices", ("row %d is out of range for %d"):format(last, size[1]), "E_INDEX")
+  end
+  return size[1]
+end
+
+--- A tensor that is 0 but for the rows given: moth.sparse_coo_tensor(indices, values, size).
+sparse.sparse_coo_tensor = define {
+  name = "sparse_coo_tensor",
+  doc = "A sparse tensor: rows `indices[1]` of it are `values`, repeated ones added up, the others "
+    .. "0. One dimension is sparse, the first; all others are dense.",
+  examples = "moth.tensor({{3, 1}}, {dtype = moth.int64}), moth.randn(2, 4), {5, 4}\n"
+    .. "{{1, 2, 4}}, moth.randn(3), {size = {6}, dtype = moth.float64, device = 'cpu', "
+    .. "is_coalesced = true}",
+  args = {
+    {"any", "indices", "positions of the rows, (1, n)"},
+    {"tensor", "values", "those rows, (n, ...)"},
+    {"ints", "size", "sizes of the whole; as many rows as are needed when absent", optional = true},
+    {"dtype", "dtype", "element type; that of the values when absent", optional = true},
+    {"device", "device", "where it lies; as the values when absent", optional = true},
+    {"bool", "is_coalesced", "do you know that rows come once, in order?", default = false},
+  },
+  run = function(indices, values, size, dtype, device, is_coalesced)
+    local moth = require "moth"
+    if not istensor(indices) then
+      indices = require("moth.create").integers(indices, "sparse_coo_tensor", "indices")
+    end
+    if values:dim() == 0 then
+      refuse("values", "(n, ...) is needed, got " .. errors.describe(values), "E_SHAPE")
+    elseif indices:dim() ~= 2 or indices:size(2) ~= values:size(1) then
+      refuse("indices", ("(1, %d) is needed for the values %s, got %s"):format(values:size(1),
+        errors.describe(values), errors.describe(indices)), "E_SHAPE")
+    elseif indices:size(1) ~= 1 then
+      refuse("indices", ("only the first dimension can be sparse, (1, n) is needed, got %s")
+        :format(errors.describe(indices)), "E_UNSUPPORTED")
+    end
+    values = values:detach()
+    if dtype then values = values:to(dtype) end
+    if device then values = values:to(device) end
+    local rows = moth.no_grad(ops.to_index, indices[1]:to(values.device))
+    return (make(rows, values, size_of(rows, values, size), is_coalesced))
+  end,
+}
+
+--- The text of one.
+function sparse.text(x, footer)
+  local rows = sparse._nnz(x)
+  return ("indices = %s\nvalues = %s\n%s"):format(tostring(sparse._indices(x)),
+    tostring(sparse._values(x)), (footer:gsub("^%[", "[sparse "):gsub("%]$", ", nnz=" .. rows
+    .. "]")))
+end
+
+return sparse
