@@ -46,7 +46,9 @@ int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handl
                          : n->flags & MOTH_N_LEAF ? &n->leaf
                                                      : &n->outs[i].l;
   if (grad && grad->_slot) {
-    g = n->flags & MOTH_N_LEAF ? moth_resolve_any(ctx, grad, NULL) : moth_resolve(ctx, grad, NULL);
+    const moth_node *to = function ? n->edges[i].node : n;
+    g = to && to->flags & MOTH_N_LEAF ? moth_resolve_any(ctx, grad, NULL)
+                                      : moth_resolve(ctx, grad, NULL);
     if (!g) return ctx->error.code;
     const bool casts = function && moth_is_float(g->l.dtype) && moth_is_float(l->dtype);
     if (!moth_shape_same(&g->l, l) || (g->l.dtype != l->dtype && !casts))

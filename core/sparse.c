@@ -77,7 +77,8 @@ static int follow(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
   return MOTH_CALL(a->ctx, y, cat, .tensors = {pair, 2}, .dim = 0);
 }
 
-/* Rows behind each other; added up once there are more than the whole has. */
+/* Rows behind each other; added up once there are more than the whole has, but not in a recording,
+** where it would have to be known how many that gives. */
 static int both(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
   moth_tensor *va = moth_sparse_values(a), *vb = va ? moth_sparse_values(b) : NULL;
   moth_tensor *rows = NULL, *values = NULL;
@@ -88,7 +89,7 @@ static int both(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
   moth_tensor_release(vb);
   moth_tensor_release(rows);
   moth_tensor_release(values);
-  if (status || (*y)->rows->l.numel <= a->l.shape[0]) return status;
+  if (status || a->ctx->capture || (*y)->rows->l.numel <= a->l.shape[0]) return status;
   moth_tensor *long_one = *y;
   status = coalesce(long_one, y);
   moth_tensor_release(long_one);

@@ -5,6 +5,7 @@ local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
+local sparse = require "moth.sparse"
 
 local utils = {}
 
@@ -29,12 +30,21 @@ local function listed(fname, name, value)
   return value
 end
 
+-- What norms and factors are to see of x: of a sparse tensor its values, each row once. That p has
+-- it for a gradient is kept so.
+local function elements(x, p)
+  if not sparse.is(x) then return x end
+  x = sparse.coalesce(x)
+  if p ~= nil then p.grad = x end
+  return (x:values())
+end
+
 -- The gradients of parameters, and those whose handles are to end with the function (give_back).
 local function grads_of(fname, parameters)
   local grads, borrowed = {}, {}
   for _, p in ipairs(listed(fname, "parameters", parameters)) do
     local grad, ours = lib.borrow_grad(p, fname)
-    if grad ~= nil then grads[#grads + 1] = grad end
+    if grad ~= nil then grads[#grads + 1] = elements(grad, p) end
     if ours then borrowed[#borrowed + 1] = grad end
   end
   return grads, borrowed
@@ -108,8 +118,9 @@ functions {
       .. "{moth.randn(3)}, {norm_type = 1, error_if_nonfinite = true}",
     args = {{"any", "tensors", "a tensor or a list of them"}, NORM_TYPE, FINITE},
     run = function(tensors, norm_type, error_if_nonfinite)
-      return (total_norm("get_total_norm", listed("get_total_norm", "tensors", tensors), norm_type,
-        error_if_nonfinite))
+      local list = {}
+      for i, x in ipairs(listed("get_total_norm", "tensors", tensors)) do list[i] = elements(x) end
+      return (total_norm("get_total_norm", list, norm_type, error_if_nonfinite))
     end,
   },
   {

@@ -186,7 +186,7 @@ MOTH_OP(embedding_rows, EMBEDDING_ROWS,
     "moth.randn(4, 3), moth.tensor{{2LL, 1LL}, {4LL, 2LL}}\n"
     "moth.randn(4, 3), {2, 1, 4, 2}, {padding_idx = 2, scale_grad_by_freq = true, shared = true}\n"
     "moth.randn(4, 3), {1, 4, 1}, {scale_grad_by_freq = true, shared = true}\n"
-    "moth.randn(4, 3), {1, 4, 1}, {padding_idx = 4, sparse = true}",
+    "moth.randn(4, 3), {1, 4, 1}, {padding_idx = 4, shared = true, sparse = true}",
   .dtypes = MOTH_FLOATS,
   .saves = "input",
   .flags = MOTH_OP_HIDDEN)

@@ -12,6 +12,7 @@ local errors = require "moth.error"
 local guard = require "moth.guard"
 local lib = require "moth.lib"
 local recording = require "moth.recording"
+local sparse = require "moth.sparse"
 
 local GradScaler = class("GradScaler")
 
@@ -123,7 +124,7 @@ local function gradients(optimizer)
       if grad ~= nil then
         local list = lists[grad.device] or {}
         lists[grad.device] = list
-        list[#list + 1] = grad
+        list[#list + 1] = sparse.is(grad) and grad:_values() or grad
       end
     end
   end

@@ -202,9 +202,15 @@ local function refuse(argument, text, code)
   errors.argument("sparse_coo_tensor", argument, text, code)
 end
 
--- How many rows the whole has, after a look at those that are given.
+-- How many rows the whole has, after a look at those that are given. While a step is captured none
+-- can be read; what uses them will refuse those that are out of range.
 local function size_of(rows, values, size)
-  local last = rows:size(1) > 0 and not lib.capture and rows:max():item() + 1 or 0
+  local last = 0
+  if rows:size(1) > 0 and not lib.capture then
+    local first = rows:min():item()
+    last = rows:max():item()
+    if first < 1 then refuse("indices", "positions count from 1, got " .. first, "E_INDEX") end
+  end
   if size == nil then return last end
   local fits = #size == values:dim()
   for d = 2, #size do fits = fits and size[d] == values:size(d) end
@@ -234,7 +240,6 @@ sparse.sparse_coo_tensor = define {
     {"bool", "is_coalesced", "do you know that rows come once, in order?", default = false},
   },
   run = function(indices, values, size, dtype, device, is_coalesced)
-    local moth = require "moth"
     if not istensor(indices) then
       indices = require("moth.create").integers(indices, "sparse_coo_tensor", "indices")
     end
@@ -250,8 +255,9 @@ sparse.sparse_coo_tensor = define {
     values = values:detach()
     if dtype then values = values:to(dtype) end
     if device then values = values:to(device) end
-    local rows = moth.no_grad(ops.to_index, indices[1]:to(values.device))
-    return (make(rows, values, size_of(rows, values, size), is_coalesced))
+    local rows = indices[1]:to(values.device)
+    local n = size_of(rows, values, size)
+    return (make(ops.to_index(rows), values, n, is_coalesced))
   end,
 }
 

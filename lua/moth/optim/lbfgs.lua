@@ -74,7 +74,10 @@ end)
 
 local function flat_gradient(params, maximize)
   local grads = {}
-  for i, p in ipairs(params) do grads[i] = bundle.grad(p) or false end
+  for i, p in ipairs(params) do
+    local some = {}
+    grads[i] = bundle.grad(p, nil, some) or some[1] and some[1].grad:to_dense() or false
+  end
   local all = flat(params, grads, maximize)
   if bundle.borrowed then bundle.give_back() end
   return all

@@ -29,7 +29,7 @@ function rows.step(p, grad, states, step)
   if at:size(1) == 0 then return end
   for i = 1, #whole do part[i] = ops.index_select(whole[i], 1, at) end
   step(part[1], grad:values(), part[2], part[3])
-  for i = 1, #whole do ops.index_copy_(whole[i], 1, at, part[i]) end
+  for i = 1, #whole do ops.index_put_(whole[i], {at}, part[i]) end
 end
 
 -- ---- SparseAdam ----

@@ -70,7 +70,7 @@ local function update_rows(self, group, found)
   for _, one in ipairs(found) do
     bind.ops.add_(one.p, one.grad, group.maximize and group.lr or -group.lr)
     if lib.capture then
-      require("moth.recording").cell("index_add_", {write = write_rows, group = group})
+      require("moth.recording").cell("index_add", {write = write_rows, group = group})
     end
   end
 end
