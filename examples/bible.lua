@@ -1,4 +1,4 @@
--- The text that examples 05 and 06 learn: the King James Bible as symbols, cut into a part for
+-- The text that examples 05, 06 and 12 learn: the King James Bible as symbols, cut into a part for
 -- training and one for validation, with random windows of each. Loaded by
 -- `dofile "examples/bible.lua"`; it comes with the Debian package bible-kjv.
 

@@ -52,7 +52,8 @@ describe("each example", function()
   local known = {["01_tensors.lua"] = true, ["02_autograd.lua"] = true, ["03_xor.lua"] = true,
                  ["04_mnist.lua"] = true, ["05_char_lstm.lua"] = true, ["06_gpt.lua"] = true,
                  ["07_extending.lua"] = true, ["08_resume.lua"] = true, ["09_cartpole.lua"] = true,
-                 ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true}
+                 ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true,
+                 ["12_word2vec.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " is run below, is short, says what it is, and ends in assertions", function()
@@ -240,5 +241,12 @@ describe("example", function()
   it("11 finds bodies in volumes", function()
     has(run "examples/11_vnet.lua", "step  80  Dice 0%.9", "held out: Dice 0%.9%d")
     has(run("examples/11_vnet.lua", "--steps", "2", "--size", "8"), "take some 80 steps")
+  end)
+
+  it("12 learns vectors of words, alone and by threads that share them", function()
+    for _, workers in ipairs {"0", "2"} do
+      has(run("-e", WITHOUT_BIBLE:format "12_word2vec.lua", "--steps", "600", "--workers", workers),
+        "king    is near to %a+", "loss of a pair: 4%.%d+ at first, 2%.%d+ now")
+    end
   end)
 end)

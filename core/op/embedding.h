@@ -12,8 +12,8 @@
                                           "it, in place") \
   ARG(float,          norm_type,       2, "exponent of that norm") \
   ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?") \
-  ARG(bool,           sparse,      false, "is the gradient of `weight` to be a sparse tensor, of the " \
-                                          "rows used alone?")
+  ARG(bool,           sparse,      false, "is the gradient of `weight` to be a sparse tensor, of " \
+                                          "the rows used alone?")
 MOTH_ARGS(embedding, EMBEDDING)
 
 #define EMBEDDING_RENORM_(ARG) \
@@ -30,8 +30,8 @@ MOTH_ARGS(embedding_renorm_, EMBEDDING_RENORM_)
   ARG(maybe_position, padding_idx,  none, "a token whose vector gets no gradient") \
   ARG(bool,           scale_grad_by_freq, false, "divide gradients by how often a token comes?") \
   ARG(bool,           shared,      false, "multiply what is looked up by its share as well?") \
-  ARG(bool,           sparse,      false, "is the gradient of `weight` to be a sparse tensor, of the " \
-                                          "rows used alone?")
+  ARG(bool,           sparse,      false, "is the gradient of `weight` to be a sparse tensor, of " \
+                                          "the rows used alone?")
 MOTH_ARGS(embedding_rows, EMBEDDING_ROWS)
 
 #define EMBEDDING_BACK(ARG) \

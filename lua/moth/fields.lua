@@ -9,7 +9,7 @@ local list = { -- by what such objects are called in examples
     dtype = "the element type, such as moth.float32; x:to(dtype) gives another",
     device = "where the elements live; x:to(device) gives a copy elsewhere",
     is_cuda = "whether it lies on a GPU",
-    is_sparse = "whether it holds some rows alone, as gradients of nn.Embedding{..., sparse = true} do",
+    is_sparse = "whether it holds some rows alone, as gradients by nn.Embedding's `sparse` do",
     layout = "moth.strided, or moth.sparse_coo if it is sparse",
     itemsize = "bytes of one element",
     nbytes = "bytes of all elements",

@@ -1,0 +1,6 @@
+"""Sparse tensors: what they are made of is compared elsewhere."""
+
+from kit import exempt
+
+exempt("sparse_coo_tensor", "its result is no dense tensor: spec/sparse_spec.lua holds gradients "
+       "like it, and what optimizers make of them, to PyTorch's")
