@@ -2,6 +2,7 @@
 #include "sparse.h"
 
 #include "loop.h"
+#include "tape.h"
 
 #include "op/copy.h"
 #include "op/create.h"
@@ -130,6 +131,10 @@ int32_t moth_sparse_make(moth_ctx *ctx, const moth_handle *rows, const moth_hand
       v->l.shape[0] != r->l.numel || r->l.device != v->l.device)
     return moth_fail(ctx, MOTH_E_SHAPE, "values", "%s does not go with the rows %s", moth_str(v),
                      moth_str(r));
+  if (ctx->grad_mode && moth_needs_grad(v))
+    return moth_fail(ctx, MOTH_E_GRAPH, "values",
+                     "%s needs a gradient, which sparse tensors do not hand on; detach it",
+                     moth_str(v));
   moth_layout l = v->l;
   l.shape[0] = size;
   if (size < 0 || !moth_layout_pack(&l))
@@ -155,7 +160,10 @@ int32_t moth_sparse_parts(moth_ctx *ctx, const moth_handle *h, moth_handle *rows
   moth_tensor *x = sparse_of(ctx, h), *v = x ? moth_sparse_values(x) : NULL;
   if (!v) return ctx->error.code;
   int status = moth_hand_out(ctx, v, values);
-  return status ? status : moth_hand_out(ctx, moth_tensor_retain(x->rows), rows);
+  if (status) return status;
+  status = moth_hand_out(ctx, moth_tensor_retain(x->rows), rows);
+  if (status) moth_free(ctx, values);
+  return status;
 }
 
 int32_t moth_sparse_coalesce(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {

@@ -35,7 +35,7 @@ function sparse.parts(x, fname)
   local rows, values = Handle(), Handle()
   ask(fname or "sparse", x, function() return C.moth_sparse_parts(ctx, x, rows, values) end)
   values = lib.adopt(values, 0)
-  return lib.adopt(rows, C.MOTH_KNOWN), values
+  return lib.adopt(rows, 0), values
 end
 
 local function make(rows, values, size, coalesced)
@@ -252,7 +252,6 @@ sparse.sparse_coo_tensor = define {
       refuse("indices", ("only the first dimension can be sparse, (1, n) is needed, got %s")
         :format(errors.describe(indices)), "E_UNSUPPORTED")
     end
-    values = values:detach()
     if dtype then values = values:to(dtype) end
     if device then values = values:to(device) end
     local rows = indices[1]:to(values.device)
