@@ -261,7 +261,7 @@ TARGET INLINED void NAME(plane_back_of)(const bool masked, int64_t n, const REAL
   for (int64_t i = 0; i < n; i++) {
     REAL g = dy[i];
     if (masked) g = (x[i] - k.mean) * k.by + k.more <= k.least ? 0 : g;
-    y[i] = g * d + (x[i] - m) * a + b;
+    y[i] = (x[i] - m) * a + b + g * d; /* so there is one way to contract it */
   }
 }
 
