@@ -4,6 +4,7 @@
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
 */
 #include "backend.h"
+#include "calls.h"
 #include "capture.h"
 #include "frame.h"
 #include "lister.h"
@@ -391,6 +392,17 @@ static int call_seen(moth_call_frame *f, const moth_op *op, const moth_slot *slo
   return status;
 }
 
+/* The same for whoever notes the calls. */
+static int call_noted(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
+                      uint32_t nslots, uint64_t given, moth_tensor **out) {
+  moth_ctx *ctx = f->temps.ctx;
+  int status = moth_calls_before(ctx, op, slots, nslots, given);
+  if (status) return status;
+  status = ctx->profile ? call_seen(f, op, slots, nslots, given, out)
+                        : call(f, op, slots, nslots, given, out);
+  return moth_calls_after(ctx, status, out);
+}
+
 /* Handles for the first nout results, the others into ctx->results; after an error, none. */
 static int give_results(moth_ctx *ctx, const moth_op *op, const void *args, int status,
                         moth_tensor **y, moth_handle *out, uint32_t nout) {
@@ -432,6 +444,7 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);
   int status = moth_cancelled(ctx) ? moth_stopped(ctx)
+               : ctx->calls        ? call_noted(&f, op, slots, nslots, given, y)
                : ctx->profile      ? call_seen(&f, op, slots, nslots, given, y)
                                    : call(&f, op, slots, nslots, given, y);
   moth_frame_close(&f);

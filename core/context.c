@@ -74,6 +74,7 @@ void moth_close(moth_ctx *ctx) {
   moth_keep_blocks(ctx, false);
   if (ctx->region) moth_region_end(ctx, 0, MOTH_REGION_DROP, 0);
   moth_trace_free(ctx);
+  moth_calls_free(ctx);
   moth_captures_free(ctx);
   moth_tasks_free(ctx);
   while (ctx->leaves) { /* a gradient made under create_graph leads back to its leaf */

@@ -416,6 +416,27 @@ int32_t moth_trace_constant(moth_ctx *ctx, int32_t value, moth_handle *out);
 void moth_trace_end(moth_ctx *ctx);
 void moth_trace_free(moth_ctx *ctx);
 
+/* ---- noting calls, to write down in another form what a function does ---- */
+
+/* From begin to end each call of moth_call that goes well is noted, with all its tensors, which are
+** held until free. */
+typedef struct moth_noted {
+  const moth_op *op;
+  const moth_slot *slots; /* as for moth_call, defaults filled in; in place of a handle stands the
+                          ** number of a tensor, from 1 on, or 0; of a list, that of the first */
+  uint32_t ntensors, nresults; /* the results come last */
+  int32_t writes;              /* the first result is a tensor from before, which it wrote */
+} moth_noted;
+int32_t moth_calls_begin(moth_ctx *ctx);
+void moth_calls_end(moth_ctx *ctx);
+uint32_t moth_calls_count(moth_ctx *ctx);
+int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted);
+/* Tensor k of call i, counted from 0 here, and the version that its storage had then. {0, 0} where
+** a list has none. */
+int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
+                          uint32_t *version);
+void moth_calls_free(moth_ctx *ctx);
+
 /* ---- between contexts and threads ---- */
 
 typedef struct moth_text { /* UTF-8, borrowed; may hold NULs */
@@ -486,6 +507,15 @@ int32_t moth_safetensors_metadata(moth_ctx *ctx, const moth_handle *file, int64_
 int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_text *names,
                               const moth_handle *tensors, uint32_t n, const moth_text *keys,
                               const moth_text *values, uint32_t nmeta, int32_t durable);
+
+/* A piece of a file: bytes, or those of a tensor in row-major order if its handle is one. */
+typedef struct moth_piece {
+  moth_text text;
+  moth_handle tensor;
+} moth_piece;
+/* Writes a file from pieces: whole or not at all and, if `durable`, on the disk afterwards. */
+int32_t moth_file_save(moth_ctx *ctx, const moth_text *path, const moth_piece *pieces, uint32_t n,
+                       int32_t durable);
 
 /* ---- random numbers ---- */
 

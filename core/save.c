@@ -215,6 +215,18 @@ static int write_strided(moth_sink *sink, const moth_tensor *x) {
   return status;
 }
 
+static int write_tensor(moth_sink *sink, const moth_tensor *given) {
+  moth_tensor *here = given->l.device ? moth_to_host(given) : NULL; /* one at a time */
+  const moth_tensor *x = here ? here : given;
+  const int64_t nbytes = x->l.numel * moth_dtype_size[x->l.dtype];
+  int status = MOTH_OK;
+  if (given->l.device && !here) status = sink->ctx->error.code;
+  else if (nbytes && moth_contiguous(x)) status = moth_sink_write(sink, moth_at(x), nbytes);
+  else if (nbytes) status = write_strided(sink, x);
+  moth_tensor_release(here);
+  return status;
+}
+
 static int write_all(saver *s, moth_sink *sink) {
   char start[8];
   uint64_t size = s->header.size;
@@ -222,14 +234,7 @@ static int write_all(saver *s, moth_sink *sink) {
   int status = moth_sink_write(sink, start, 8);
   if (!status) status = moth_sink_write(sink, s->header.at, (int64_t)s->header.size);
   for (uint32_t i = 0; i < s->n && !status; i++) {
-    const item *t = s->order[i];
-    if (t->tied || t->nbytes == 0) continue;
-    moth_tensor *here = t->x->l.device ? moth_to_host(t->x) : NULL; /* one at a time */
-    const moth_tensor *x = here ? here : t->x;
-    if (t->x->l.device && !here) status = s->ctx->error.code;
-    else if (moth_contiguous(x)) status = moth_sink_write(sink, moth_at(x), t->nbytes);
-    else status = write_strided(sink, x);
-    moth_tensor_release(here);
+    if (!s->order[i]->tied) status = write_tensor(sink, s->order[i]->x);
   }
   return status;
 }
@@ -264,4 +269,26 @@ int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_t
   free(s.order);
   free(s.header.at);
   return status;
+}
+
+int32_t moth_file_save(moth_ctx *ctx, const moth_text *path, const moth_piece *pieces, uint32_t n,
+                       int32_t durable) {
+  moth_sink sink;
+  int64_t size = 0;
+  moth_error_clear(ctx);
+  for (uint32_t i = 0; i < n; i++) {
+    const moth_piece *p = &pieces[i];
+    const moth_tensor *x = p->tensor._slot ? moth_resolve(ctx, &p->tensor, NULL) : NULL;
+    if (p->tensor._slot && !x) return ctx->error.code;
+    const int64_t more = x ? x->l.numel * moth_dtype_size[x->l.dtype] : (int64_t)p->text.size;
+    if (moth_add_overflow(size, more, &size)) size = 0;
+  }
+  int status = moth_sink_open(ctx, path, size, durable != 0, &sink);
+  if (status) return status;
+  for (uint32_t i = 0; i < n && !status; i++) {
+    const moth_piece *p = &pieces[i];
+    if (!p->tensor._slot) status = moth_sink_write(&sink, p->text.at, (int64_t)p->text.size);
+    else status = write_tensor(&sink, moth_resolve(ctx, &p->tensor, NULL));
+  }
+  return moth_sink_close(&sink, status);
 }

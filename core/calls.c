@@ -1,0 +1,197 @@
+/* calls.c -- noting what the host asks for: each op with its arguments and its results, so that a
+** host can write down in another form, such as ONNX, what a function of its own did.
+**
+** Only what enters by moth_call is noted, not the ops that others are made of. Arguments are noted
+** as they were given, before casts. Tensors are held, so that their handles tell them apart.
+*/
+#include "calls.h"
+
+#include "registry.h"
+
+typedef struct call {
+  const moth_op *op;
+  moth_slot *slots; /* and behind them the elements of lists of numbers */
+  int64_t bytes;
+  uint32_t first, nresults; /* its tensors begin there; the results come last */
+  bool writes;
+} call;
+
+typedef struct held {
+  moth_tensor *x; /* counted, or NULL: a list may have none there */
+  uint32_t version;
+} held;
+
+typedef struct moth_calls {
+  moth_ctx *ctx;
+  held *held; /* the tensors of all calls */
+  uint32_t nheld, held_room;
+  call *at;
+  uint32_t n, room;
+} moth_calls;
+
+static int grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size) {
+  void **at = list;
+  if (n < *room) return MOTH_OK;
+  const uint32_t more = *room ? *room * 2 : 64;
+  void *bytes = moth_alloc(ctx, (int64_t)(more * size));
+  if (!bytes) return ctx->error.code;
+  if (n) memcpy(bytes, *at, n * size);
+  moth_dealloc(ctx, *at, (int64_t)(*room * size));
+  *at = bytes;
+  *room = more;
+  return MOTH_OK;
+}
+
+/* A number as operand is another with the next call. */
+static moth_tensor *lasting(moth_tensor *x) {
+  if (!x || !(x->flags & MOTH_T_NUMBER)) return x ? moth_tensor_retain(x) : NULL;
+  const moth_layout l = {.numel = 1, .dtype = x->l.dtype};
+  moth_tensor *y = moth_tensor_new(x->ctx, &l);
+  if (y) memcpy(moth_at(y), moth_at(x), moth_dtype_size[l.dtype]);
+  return y;
+}
+
+static int hold(moth_calls *c, moth_tensor *x) {
+  const int status = grow(c->ctx, &c->held, c->nheld, &c->held_room, sizeof *c->held);
+  moth_tensor *kept = status ? NULL : lasting(x);
+  if (status || (x && !kept)) return c->ctx->error.code;
+  c->held[c->nheld++] = (held){kept, kept ? kept->storage->version : 0};
+  return MOTH_OK;
+}
+
+static bool writes(const moth_op *op, const moth_slot *slots, uint32_t nslots, uint64_t given) {
+  if (op->flags & MOTH_OP_MUTATES) return true;
+  if (op->info.nargs == op->nrows || !(given >> op->nrows & 1u)) return false;
+  const uint32_t at = op->info.args[op->nrows].slot;
+  return at < nslots && slots[at].integer != 0; /* `out`, or `inplace` */
+}
+
+/* Where row lies among the slots of args; tensors become their numbers, lists are copied behind. */
+static int note_row(moth_calls *c, call *to, const moth_args *args, uint32_t row, moth_slot **end) {
+  const moth_arg *arg = &to->op->rows[row];
+  const int kind = to->op->kinds[row];
+  const moth_slot *from = args->slot + arg->slot;
+  moth_slot *slot = to->slots + arg->slot;
+  const uint32_t number = c->nheld - to->first + 1;
+  memcpy(slot, from, arg->nslots * sizeof *slot);
+  if (moth_kind_is_tensor(kind)) {
+    slot->integer = from->pointer ? number : 0;
+    return from->pointer ? hold(c, (moth_tensor *)(uintptr_t)from->pointer) : MOTH_OK;
+  }
+  if (moth_kind_is_list(kind)) {
+    const moth_tensors *list = (const moth_tensors *)(const void *)from;
+    int status = MOTH_OK;
+    slot->integer = number;
+    for (int64_t i = 0; i < list->n && !status; i++) status = hold(c, list->at[i]);
+    return status;
+  }
+  if (!moth_kind_is_ints(kind) || !from->pointer) return MOTH_OK;
+  memcpy(*end, from->pointer, (size_t)from[1].integer * sizeof **end);
+  slot->pointer = *end;
+  *end += from[1].integer;
+  return MOTH_OK;
+}
+
+static int note(moth_calls *c, const moth_op *op, const moth_args *args) {
+  moth_ctx *ctx = c->ctx;
+  const uint32_t nslots = op->info.nslots;
+  int64_t n = nslots;
+  for (uint32_t row = 0; row < op->nrows; row++)
+    if (moth_kind_is_ints(op->kinds[row])) n += args->slot[op->rows[row].slot + 1].integer;
+  int status = grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  if (status) return status;
+  call *to = &c->at[c->n];
+  *to = (call){.op = op, .first = c->nheld, .bytes = (n ? n : 1) * (int64_t)sizeof *to->slots};
+  to->slots = moth_alloc(ctx, to->bytes);
+  if (!to->slots) return ctx->error.code;
+  c->n++;
+  memset(to->slots, 0, (size_t)to->bytes);
+  moth_slot *end = to->slots + nslots;
+  for (uint32_t row = 0; row < op->nrows && !status; row++)
+    status = note_row(c, to, args, row, &end);
+  return status;
+}
+
+static void forget_last(moth_calls *c) {
+  call *last = &c->at[--c->n];
+  while (c->nheld > last->first) moth_tensor_release(c->held[--c->nheld].x);
+  moth_dealloc(c->ctx, last->slots, last->bytes);
+}
+
+int moth_calls_before(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
+                      uint64_t given) {
+  moth_calls *c = ctx->calls;
+  moth_call_frame f;
+  const uint32_t n = c->n;
+  if (ctx->autocast != MOTH_NO_DTYPE)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "the casts of autocast cannot be exported");
+  moth_frame_open(&f, ctx);
+  int status = moth_read_args(&f, op, slots, nslots, given);
+  if (!status) status = note(c, op, &f.args);
+  if (!status) c->at[n].writes = writes(op, slots, nslots, given);
+  else if (c->n > n) forget_last(c);
+  moth_frame_close(&f);
+  return status;
+}
+
+int moth_calls_after(moth_ctx *ctx, int status, moth_tensor **out) {
+  moth_calls *c = ctx->calls;
+  call *last = &c->at[c->n - 1];
+  const uint32_t listed = ctx->results.n, nout = last->op->nout;
+  for (uint32_t i = 0; i < nout + listed && !status; i++) {
+    moth_tensor *y = i < nout ? out[i] : ctx->results.at[i - nout];
+    if (!y) continue;
+    status = hold(c, y);
+    if (!status) last->nresults++;
+  }
+  if (status) forget_last(c);
+  return status;
+}
+
+/* -- from outside -- */
+
+int32_t moth_calls_begin(moth_ctx *ctx) {
+  moth_error_clear(ctx);
+  if (ctx->closed) return moth_fail_closed(ctx);
+  if (ctx->noted || ctx->capture || ctx->lister)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a function is being read or recorded already");
+  moth_calls *c = moth_alloc(ctx, sizeof *c);
+  if (!c) return ctx->error.code;
+  *c = (moth_calls){.ctx = ctx};
+  ctx->calls = ctx->noted = c;
+  return MOTH_OK;
+}
+
+void moth_calls_end(moth_ctx *ctx) { ctx->calls = NULL; }
+
+void moth_calls_free(moth_ctx *ctx) {
+  moth_calls *c = ctx->noted;
+  if (!c) return;
+  ctx->calls = ctx->noted = NULL;
+  while (c->n) forget_last(c);
+  moth_dealloc(ctx, c->held, (int64_t)(c->held_room * sizeof *c->held));
+  moth_dealloc(ctx, c->at, (int64_t)(c->room * sizeof *c->at));
+  moth_dealloc(ctx, c, sizeof *c);
+}
+
+uint32_t moth_calls_count(moth_ctx *ctx) { return ctx->noted ? ctx->noted->n : 0; }
+
+int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted) {
+  const moth_calls *c = ctx->noted;
+  if (!c || i >= c->n) return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no such call");
+  const call *at = &c->at[i];
+  const uint32_t end = i + 1 < c->n ? at[1].first : c->nheld;
+  *noted = (moth_noted){at->op, at->slots, end - at->first, at->nresults, at->writes};
+  return MOTH_OK;
+}
+
+int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
+                          uint32_t *version) {
+  moth_noted noted;
+  const int status = moth_calls_at(ctx, i, &noted);
+  *out = (moth_handle){0, 0};
+  if (status || k >= noted.ntensors) return status;
+  const held *at = &ctx->noted->held[ctx->noted->at[i].first + k];
+  *version = at->version;
+  return at->x ? moth_hand_out(ctx, moth_tensor_retain(at->x), out) : MOTH_OK;
+}

@@ -1,0 +1,14 @@
+/* calls.h -- noting the calls that come in, while ctx->calls is set: what moth_call tells of each.
+*/
+#ifndef MOTH_CALLS_H
+#define MOTH_CALLS_H
+
+#include "frame.h"
+
+/* A call is about to run: a status. Unless it fails, after is to be told what came of it. */
+int moth_calls_before(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
+                      uint64_t given);
+/* Its status and its results; those of a list lie in ctx->results. */
+int moth_calls_after(moth_ctx *ctx, int status, moth_tensor **out);
+
+#endif
