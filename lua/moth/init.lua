@@ -73,7 +73,7 @@ local rows = {
   inference_mode = {"moth.autograd", "no_grad"},
 }
 local modules = "nn optim utils amp backends data autograd class progress summary warn "
-  .. "distributions linalg profiler"
+  .. "distributions linalg profiler onnx"
 for name in modules:gmatch "%S+" do
   rows[name] = {"moth." .. name}
 end

@@ -1,0 +1,170 @@
+--- calls.lua -- what a net asked of the engine, call by call, as tables (core/calls.c notes it).
+--
+-- A call is {name =, args = name -> value, fixed = name -> is its dtype its own, as of positions?,
+-- results = list of tensors, versions = those of the tensors it read, writes = does it write its
+-- first result?, random = does it draw?, path = of the module it was made in}.
+-- Tensors stand as their handles, each tensor as one, so that they are keys. Numbers are the
+-- engine's: positions and dimensions count from 0.
+
+local ffi = require "ffi"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+
+local calls = {}
+
+local NO_INT = -0x8000000000000000LL
+
+-- ---- an argument ----
+
+local function integer(slot)
+  if slot.integer == NO_INT then return nil end
+  return tonumber(slot.integer)
+end
+
+local function several(slots, at, n)
+  local list = {}
+  for k = 0, n - 1 do list[k + 1] = integer(slots[at + k]) or false end
+  return list
+end
+
+local function numbers(slots, at, field)
+  local from = ffi.cast("const moth_slot *", slots[at].pointer)
+  if from == nil then return nil end
+  local list = {}
+  for k = 0, tonumber(slots[at + 1].integer) - 1 do list[k + 1] = tonumber(from[k][field]) end
+  return list
+end
+
+local function choice_of(fallback, i)
+  for name in fallback:gsub("^=", ""):gmatch "[^|]+" do
+    if i == 0 then return name end
+    i = i - 1
+  end
+end
+
+local function scalar(slots, at)
+  local kind = tonumber(slots[at].integer)
+  if kind == 2 then return slots[at + 1].integer ~= 0 end
+  return tonumber(kind == 0 and slots[at + 1].number or slots[at + 1].integer)
+end
+
+local function float(slot)
+  local x = tonumber(slot.number)
+  if x == x then return x end -- a NaN says that it was not given
+end
+
+local TENSOR = { tensor = true, mask = true, index = true }
+
+-- What arg holds; tensor(k) is the call's k-th, or nil.
+local function value_of(arg, slots, tensor)
+  local kind, at, text = ffi.string(arg.kind):gsub("%?$", ""):gsub("^maybe_", ""), arg.slot,
+    ffi.string(arg.fallback)
+  if TENSOR[kind] then return tensor(tonumber(slots[at].integer)) end
+  if kind == "tensors" or kind == "indices" then
+    local list, first = { n = tonumber(slots[at + 1].integer) }, tonumber(slots[at].integer)
+    for k = 1, list.n do list[k] = tensor(first + k - 1) or false end
+    return list
+  end
+  if kind == "ints" or kind == "shape" or kind == "dims" then
+    return numbers(slots, at, "integer")
+  end
+  if kind == "floats" then return numbers(slots, at, "number") end
+  if kind == "scalar" then return scalar(slots, at) end
+  if kind == "float" then return float(slots[at]) end
+  if kind == "bool" then return slots[at].integer ~= 0 end
+  if kind == "enum" then return choice_of(text, tonumber(slots[at].integer)) end
+  if kind:find "or.enum$" then
+    local i = tonumber(slots[at].integer)
+    return i > 0 and choice_of(text, i) or several(slots, at + 1, arg.nslots - 1)
+  end
+  if kind:find "^int%d" then return several(slots, at, arg.nslots) end
+  if kind == "dtype" then return slots[at].integer >= 0 and tonumber(slots[at].integer) or nil end
+  if kind == "generator" or kind == "device" then return nil end
+  return integer(slots[at])
+end
+
+-- ---- a call ----
+
+local noted, version = ffi.new "moth_noted", ffi.new "uint32_t[1]"
+
+local function read(i)
+  lib.check(C.moth_calls_at(ctx, i, noted), "onnx.export")
+  local call = { versions = {}, results = {}, args = {}, fixed = {}, writes = noted.writes ~= 0 }
+  local all = {}
+  for k = 0, noted.ntensors - 1 do
+    local h = Handle()
+    lib.check(C.moth_calls_tensor(ctx, i, k, h, version), "onnx.export")
+    h = lib.adopt(h, 0) or false
+    all[k + 1] = h
+    if h and k < noted.ntensors - noted.nresults then
+      call.versions[h] = version[0]
+    elseif h then
+      call.results[#call.results + 1] = h
+    end
+  end
+  local info = C.moth_op_describe(noted.op)
+  call.name = ffi.string(info.name)
+  call.random = math.floor(info.flags / C.MOTH_OP_RANDOM) % 2 == 1
+  local function tensor(k) return k > 0 and all[k] or nil end
+  for k = 0, info.nargs - 1 do
+    local arg = info.args[k]
+    local name = ffi.string(arg.name)
+    if name ~= "out" and name ~= "inplace" then
+      call.args[name] = value_of(arg, noted.slots, tensor)
+      call.fixed[name] = not ffi.string(arg.kind):find "tensor"
+    end
+  end
+  return call
+end
+
+-- ---- noting ----
+
+-- Where the modules of a net are called: the names in net:named_modules(), and from which call on.
+local function follow(net, marks)
+  local paths, stack = {}, { "" }
+  if net then
+    for name, module in net:named_modules() do paths[module] = name end
+  end
+  local function mark() marks[#marks + 1] = { C.moth_calls_count(ctx), stack[#stack] } end
+  local function leave(...)
+    stack[#stack] = nil
+    mark()
+    return ...
+  end
+  return function(run, module, ...)
+    stack[#stack + 1] = paths[module] or stack[#stack]
+    mark()
+    return leave(run(module, ...))
+  end
+end
+
+--- Runs f(...) and reads which calls it made.
+-- @param net  the module that f calls, to tell where; or nil
+-- @return the calls, and what f returned, as a list with its length n
+function calls.read(net, f, ...)
+  local Module = require "moth.nn.module"
+  local marks, args = {}, lib.pack(...)
+  lib.check(C.moth_calls_begin(ctx), "onnx.export")
+  Module.sight.profile(follow(net, marks))
+  local ok, results = errors.unyielding("a net that is exported", function()
+    return lib.pack(f(unpack(args, 1, args.n)))
+  end)
+  Module.sight.profile(nil)
+  C.moth_calls_end(ctx)
+  if not ok then
+    C.moth_calls_free(ctx)
+    error(results, 0)
+  end
+  local list, m, path = {}, 1, ""
+  for i = 0, C.moth_calls_count(ctx) - 1 do
+    while marks[m] and marks[m][1] <= i do m, path = m + 1, marks[m][2] end
+    list[i + 1] = read(i)
+    list[i + 1].path = path
+  end
+  C.moth_calls_free(ctx)
+  return list, results
+end
+
+return calls

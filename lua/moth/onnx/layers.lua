@@ -1,0 +1,447 @@
+--- layers.lua -- how layers are written as ONNX nodes: products, convolutions, pools, norms,
+-- embeddings, attention, recurrent nets, resampling. The rows are as in elements.lua.
+
+local Graph = require "moth.onnx.graph"
+
+local float = Graph.float
+local ops = {}
+
+-- ---- products ----
+
+local function rectified(g, y, activation)
+  return activation == "relu" and g:Relu(y) or y
+end
+
+-- x with its last two dimensions swapped.
+local function turned(g, x)
+  local n, perm = #x.shapes[1], {}
+  for d = 1, n do perm[d] = d - 1 end
+  perm[n - 1], perm[n] = n - 1, n - 2
+  return g:Transpose(x, { perm = perm })
+end
+
+function ops.linear(g, a)
+  local y
+  if #a.input.shapes[1] == 2 and #a.weight.shapes[1] == 2 then
+    y = g:Gemm(a.input, a.weight, a.bias, { transB = 1 })
+  else
+    y = g:MatMul(a.input, #a.weight.shapes[1] == 2 and turned(g, a.weight) or a.weight)
+    if a.bias then y = g:Add(y, a.bias) end
+  end
+  return rectified(g, y, a.activation)
+end
+
+function ops.matmul(g, a) return g:MatMul(a.input, a.other) end
+function ops.mm(g, a) return g:MatMul(a.input, a.mat2) end
+function ops.mv(g, a) return g:MatMul(a.input, a.vec) end
+function ops.dot(g, a) return g:MatMul(a.input, a.tensor) end
+ops.bmm = ops.mm
+
+function ops.outer(g, a)
+  return g:Mul(g:Unsqueeze(a.input, g:ints { 1 }), g:Unsqueeze(a.vec2, g:ints { 0 }))
+end
+
+local function added(first, second)
+  return function(g, a)
+    local y = g:MatMul(a[first], a[second])
+    if a.alpha ~= 1 then y = g:Mul(y, a.alpha) end
+    return g:Add(a.beta == 1 and a.input or g:Mul(a.input, a.beta), y)
+  end
+end
+ops.addmm, ops.addmv = added("mat1", "mat2"), added("mat", "vec")
+ops.baddbmm = added("batch1", "batch2")
+
+-- ---- convolutions ----
+
+-- Padding at the beginning of each dimension, then at the end of each.
+local function both(padding)
+  local list, n = {}, #padding
+  for d = 1, n do list[d], list[d + n] = padding[d], padding[d] end
+  return list
+end
+
+-- What stands for a batch of one where there is none, and what takes it away again.
+local function batched(g, a, rank, f)
+  if #a.input.shapes[1] == rank + 2 then return f(a.input) end
+  return g:Squeeze(f(g:Unsqueeze(a.input, g:ints { 0 })), g:ints { 0 })
+end
+
+local function conv(rank)
+  return function(g, a)
+    local given = { strides = a.stride, dilations = a.dilation, group = a.groups }
+    if type(a.padding) == "table" then
+      given.pads = both(a.padding)
+    elseif a.padding == "same" then -- what is odd goes to the end
+      given.pads = {}
+      for d = 1, rank do
+        local total = a.dilation[d] * (a.weight.shapes[1][d + 2] - 1)
+        given.pads[d] = math.floor(total / 2)
+        given.pads[d + rank] = total - given.pads[d]
+      end
+    end
+    return batched(g, a, rank, function(x) return g:Conv(x, a.weight, a.bias, given) end)
+  end
+end
+
+local function conv_transpose(rank)
+  return function(g, a)
+    local given = { strides = a.stride, dilations = a.dilation, group = a.groups,
+                    pads = both(a.padding), output_padding = a.output_padding }
+    return batched(g, a, rank, function(x) return g:ConvTranspose(x, a.weight, a.bias, given) end)
+  end
+end
+
+-- ---- pools ----
+
+-- ONNX pads windows that hang over the end (ceil_mode) differently where one would begin beyond
+-- the padded input: such windows are left out by Moth, and by ONNX from opset 22 on.
+local function windows(a)
+  return { kernel_shape = a.kernel_size, strides = a.stride, pads = both(a.padding),
+           ceil_mode = a.ceil_mode and 1 or 0 }
+end
+
+local function max_pool(rank)
+  return function(g, a)
+    if a.return_indices then g:refuse "positions of a pool are other numbers in ONNX" end
+    local given = windows(a)
+    given.dilations = a.dilation
+    return batched(g, a, rank, function(x) return g:MaxPool(x, given) end)
+  end
+end
+
+local function avg_pool(rank)
+  return function(g, a)
+    if a.divisor_override then g:refuse "ONNX has no divisor_override" end
+    local given = windows(a)
+    given.count_include_pad = a.count_include_pad and 1 or 0
+    return batched(g, a, rank, function(x) return g:AveragePool(x, given) end)
+  end
+end
+
+-- The only adaptive pools of ONNX are global ones; others are windows where sizes divide.
+local function adaptive(rank, global, op)
+  return function(g, a, c)
+    if a.return_indices then g:refuse "positions of a pool are other numbers in ONNX" end
+    local from, kernel, all = a.input.shapes, {}, true
+    local last = #from[1] - rank
+    for d = 1, rank do
+      local size = c.results[1].shapes[1][last + d]
+      kernel[d] = from[1][last + d] / size
+      all = all and size == 1
+    end
+    return batched(g, a, rank, function(x)
+      if all then return g[global](g, x) end
+      for d = 1, rank do
+        if kernel[d] ~= math.floor(kernel[d]) then
+          g:refuse "the output's size does not divide the input's"
+        end
+      end
+      for d = last + 1, last + rank do
+        if from[1][d] ~= from[g.readings][d] then
+          g:refuse "the size of images is fixed here; only the batch can vary"
+        end
+      end
+      return g[op](g, x, { kernel_shape = kernel, strides = kernel })
+    end)
+  end
+end
+
+for rank = 1, 3 do
+  local d = rank .. "d"
+  ops["conv" .. d], ops["conv_transpose" .. d] = conv(rank), conv_transpose(rank)
+  ops["max_pool" .. d], ops["avg_pool" .. d] = max_pool(rank), avg_pool(rank)
+  ops["adaptive_avg_pool" .. d] = adaptive(rank, "GlobalAveragePool", "AveragePool")
+  ops["adaptive_max_pool" .. d] = adaptive(rank, "GlobalMaxPool", "MaxPool")
+end
+
+-- ---- norms ----
+
+-- A constant vector, where a layer has no weight or bias.
+local function filled(g, x, value, n)
+  if x then return x end
+  local list = {}
+  for i = 1, n do list[i] = value end
+  return g:constant(list, g.dtype)
+end
+
+function ops.batch_norm(g, a)
+  if a.training then g:refuse "it normalizes by the batch; export in eval mode" end
+  local n = a.input.shapes[1][2]
+  local y = g:BatchNormalization(a.input, filled(g, a.weight, 1, n), filled(g, a.bias, 0, n),
+    a.running_mean, a.running_var, { epsilon = float(a.eps) })
+  if a.residual then y = g:Add(y, a.residual) end
+  return rectified(g, y, a.activation)
+end
+
+function ops.instance_norm(g, a)
+  local n = a.input.shapes[1][2]
+  if not a.use_input_stats then
+    return ops.batch_norm(g, { input = a.input, weight = a.weight, bias = a.bias, eps = a.eps,
+      running_mean = a.running_mean, running_var = a.running_var })
+  end
+  return g:InstanceNormalization(a.input, filled(g, a.weight, 1, n), filled(g, a.bias, 0, n),
+    { epsilon = float(a.eps) })
+end
+
+function ops.layer_norm(g, a)
+  local n = 1
+  for _, size in ipairs(a.normalized_shape) do n = n * size end
+  local scale = a.weight
+  if not scale then -- optional for Moth alone
+    local list = {}
+    for i = 1, n do list[i] = 1 end
+    scale = g:constant(list, g.dtype, a.normalized_shape)
+  end
+  return g:LayerNormalization(a.input, scale, a.bias,
+    { axis = -#a.normalized_shape, epsilon = float(a.eps) })
+end
+
+-- The mean over the last n dimensions, which stay with a size of 1.
+local function mean_of_last(g, x, n)
+  local axes = {}
+  for d = 1, n do axes[d] = -d end
+  if g.opset >= 18 then return g:ReduceMean(x, g:ints(axes)) end
+  return g:ReduceMean(x, { axes = axes })
+end
+
+function ops.rms_norm(g, a)
+  local square = mean_of_last(g, g:Mul(a.input, a.input), #a.normalized_shape)
+  local eps = a.eps or (g.dtype == 9 and 2 ^ -52 or 2 ^ -23)
+  local y = g:Div(a.input, g:Sqrt(g:Add(square, eps)))
+  return a.weight and g:Mul(y, a.weight) or y
+end
+
+-- Groups as the channels of an instance norm, since GroupNormalization changed its weights in
+-- opset 21.
+function ops.group_norm(g, a, c)
+  local n = a.num_groups
+  local x = g:Reshape(a.input, g:ints { 0, n, -1 })
+  local y = g:InstanceNormalization(x, filled(g, nil, 1, n), filled(g, nil, 0, n),
+    { epsilon = float(a.eps) })
+  y = g:Reshape(y, g:varies(a.input.shapes) and g:Shape(a.input)
+    or g:ints(c.results[1].shapes[1]))
+  local sizes = { -1 }
+  for d = 3, #a.input.shapes[1] do sizes[d - 1] = 1 end
+  if a.weight then y = g:Mul(y, g:Reshape(a.weight, g:ints(sizes))) end
+  return a.bias and g:Add(y, g:Reshape(a.bias, g:ints(sizes))) or y
+end
+
+-- ---- embedding, attention ----
+
+function ops.embedding(g, a)
+  if a.max_norm then g:refuse "max_norm changes the weights" end
+  return g:Gather(a.weight, a.input, { axis = 0 })
+end
+
+-- -inf above the diagonal of (L, S) scores, 0 elsewhere.
+local function causal(g, q, k)
+  local sizes = {}
+  for i = 1, g.readings do
+    sizes[i] = { q.shapes[i][#q.shapes[i] - 1], k.shapes[i][#k.shapes[i] - 1] }
+  end
+  local ones
+  if g:varies(sizes) then
+    ones = g:Expand(g:constant(1, 5), g:sizes_of(sizes, "a number of positions"))
+  else
+    local list = {}
+    for i = 1, sizes[1][1] * sizes[1][2] do list[i] = 1 end
+    ones = g:constant(list, 5, sizes[1])
+  end
+  local kept = g:Cast(g:Trilu(ones, { upper = 0 }), { to = 9 })
+  return g:Where(kept, 0, -math.huge)
+end
+
+function ops.scaled_dot_product_attention(g, a)
+  if a.dropout_p > 0 then g:refuse "it draws random numbers; export in eval mode" end
+  local q, k = a.query, a.key
+  local nq, nk = #q.shapes[1], #k.shapes[1]
+  if a.enable_gqa and q.shapes[1][nq - 2] ~= k.shapes[1][nk - 2] then
+    g:refuse "enable_gqa with fewer heads of keys; repeat these (repeat_interleave) before"
+  end
+  local scale = a.scale or 1 / math.sqrt(q.shapes[1][nq])
+  local scores = g:MatMul(g:Mul(q, scale), turned(g, k))
+  if a.is_causal then scores = g:Add(scores, causal(g, q, k)) end
+  if a.attn_mask then
+    local mask = a.attn_mask
+    scores = g:Add(scores, mask.dtype == 0 and g:Where(mask, 0, -math.huge) or mask)
+  end
+  return g:MatMul(g:Softmax(scores, { axis = -1 }), a.value)
+end
+
+-- ---- recurrent nets ----
+
+-- Where ONNX has the gates of each: its order, by their places in Moth's.
+local GATES = { lstm = { 1, 4, 2, 3 }, gru = { 2, 1, 3 }, rnn_tanh = { 1 }, rnn_relu = { 1 } }
+local NODES = { lstm = "LSTM", gru = "GRU", rnn_tanh = "RNN", rnn_relu = "RNN" }
+
+-- The weights of some directions as one constant, with the gates in ONNX's order. parts: for each
+-- direction a list of tensors, one behind the other.
+local function gates(parts, order)
+  local moth = require "moth"
+  local rows = {}
+  for d, list in ipairs(parts) do
+    local turned_ones = {}
+    for i, x in ipairs(list) do
+      local chunks, taken = x:chunk(#order, 1), {}
+      for k, at in ipairs(order) do taken[k] = chunks[at] end
+      turned_ones[i] = moth.cat(taken, 1)
+    end
+    rows[d] = moth.cat(turned_ones, 1)
+  end
+  return moth.stack(rows, 1)
+end
+
+-- A constant that is made here.
+local function held(x)
+  local moth = require "moth"
+  local info = require("moth.lib").inspect(x)
+  local shape = {}
+  for d = 1, info.ndim do shape[d] = tonumber(info.shape[d - 1]) end
+  local value = { handle = moth.no_grad(function() return x:detach() end), dtype = info.dtype,
+                  shapes = { shape } }
+  return setmetatable(value, Graph.Value)
+end
+
+-- One layer: W, R and B of its node. params begin at `first`, `per` for each direction.
+local function weights(g, a, kind, first, per, directions)
+  local moth = require "moth"
+  local order, w, r, b = GATES[kind], {}, {}, {}
+  for d = 1, directions do
+    local at = first + (d - 1) * per
+    for k = 0, per - 1 do
+      if not a.params[at + k].handle or a.params[at + k].dynamic then
+        g:refuse "its weights depend on the inputs"
+      end
+    end
+    w[d], r[d] = { a.params[at].handle }, { a.params[at + 1].handle }
+    if a.has_biases then b[d] = { a.params[at + 2].handle, a.params[at + 3].handle } end
+  end
+  return moth.no_grad(function()
+    return held(gates(w, order)), held(gates(r, order)),
+      a.has_biases and held(gates(b, order)) or false
+  end)
+end
+
+-- Layer `l` of a state (layers * directions, batch, hidden).
+local function state_of(g, x, l, directions)
+  return g:Slice(x, g:ints { (l - 1) * directions }, g:ints { l * directions }, g:ints { 0 })
+end
+
+local function recurrent(kind)
+  return function(g, a)
+    if a.batch_sizes then g:refuse "packed sequences have no counterpart in ONNX" end
+    if a.train and a.dropout > 0 then g:refuse "it draws random numbers; export in eval mode" end
+    if #a.input.shapes[1] ~= 3 then g:refuse "it wants a batch of sequences, (L, N, H)" end
+    local directions, per = a.bidirectional and 2 or 1, a.has_biases and 4 or 2
+    if #a.params ~= a.num_layers * directions * per then
+      g:refuse "projections (proj_size) have no counterpart in ONNX"
+    end
+    local states = kind == "lstm" and a.hx or { a.hx }
+    local hidden = states[1].shapes[1][3]
+    local given = { hidden_size = hidden, direction = directions == 2 and "bidirectional" or nil,
+                    outputs = kind == "lstm" and 3 or 2 }
+    if kind == "gru" then given.linear_before_reset = 1 end
+    if kind == "rnn_relu" then
+      given.activations = directions == 2 and { "Relu", "Relu" } or { "Relu" }
+    end
+    local x = a.batch_first and g:Transpose(a.input, { perm = { 1, 0, 2 } }) or a.input
+    local last = { {}, {} }
+    for l = 1, a.num_layers do
+      local w, r, b = weights(g, a, kind, (l - 1) * directions * per + 1, per, directions)
+      local outs = { g[NODES[kind]](g, x, w, r, b, false, state_of(g, states[1], l, directions),
+        states[2] and state_of(g, states[2], l, directions) or false, given) }
+      x = g:Transpose(outs[1], { perm = { 0, 2, 1, 3 } }) -- (L, D, N, H) to (L, N, D * H)
+      x = g:Reshape(x, g:ints { 0, 0, directions * hidden })
+      last[1][l], last[2][l] = outs[2], outs[3]
+    end
+    local function joined(list)
+      if #list == 1 then return list[1] end
+      list[#list + 1] = { axis = 0 }
+      return g:Concat(unpack(list))
+    end
+    if a.batch_first then x = g:Transpose(x, { perm = { 1, 0, 2 } }) end
+    return x, joined(last[1]), kind == "lstm" and joined(last[2]) or nil
+  end
+end
+for kind in pairs(NODES) do ops[kind] = recurrent(kind) end
+
+-- A cell is written out: x W' + b, then the gates.
+local function gates_of(g, a, h, n)
+  local function product(x, w, b) return g:Gemm(x, w, b, { transB = 1 }) end
+  local given = { axis = -1, outputs = n, num_outputs = g.opset >= 18 and n or nil }
+  local function split(y) return n == 1 and { y } or { g:Split(y, false, given) } end
+  return split(product(a.input, a.w_ih, a.b_ih)), split(product(h, a.w_hh, a.b_hh))
+end
+
+function ops.lstm_cell(g, a)
+  local x, h = gates_of(g, a, a.hx[1], 4)
+  local function gate(k, f) return g[f](g, g:Add(x[k], h[k])) end
+  local c = g:Add(g:Mul(gate(2, "Sigmoid"), a.hx[2]), g:Mul(gate(1, "Sigmoid"), gate(3, "Tanh")))
+  return g:Mul(gate(4, "Sigmoid"), g:Tanh(c)), c
+end
+
+function ops.gru_cell(g, a)
+  local x, h = gates_of(g, a, a.hx, 3)
+  local reset, update = g:Sigmoid(g:Add(x[1], h[1])), g:Sigmoid(g:Add(x[2], h[2]))
+  local new = g:Tanh(g:Add(x[3], g:Mul(reset, h[3])))
+  return g:Add(g:Mul(g:Sub(1, update), new), g:Mul(update, a.hx))
+end
+
+function ops.rnn_tanh_cell(g, a)
+  local x, h = gates_of(g, a, a.hx, 1)
+  return g:Tanh(g:Add(x[1], h[1]))
+end
+function ops.rnn_relu_cell(g, a)
+  local x, h = gates_of(g, a, a.hx, 1)
+  return g:Relu(g:Add(x[1], h[1]))
+end
+
+-- ---- images ----
+
+local MODES = { nearest = "nearest", ["nearest-exact"] = "nearest", linear = "linear",
+                bilinear = "linear", trilinear = "linear", bicubic = "cubic" }
+
+function ops.interpolate(g, a, c)
+  if not MODES[a.mode] then g:refuse("ONNX has no mode '" .. a.mode .. "'") end
+  local rank = #a.input.shapes[1]
+  local transform = a.align_corners and "align_corners"
+    or a.mode == "nearest" and "asymmetric" or "half_pixel"
+  if rank > 2 and MODES[a.mode] ~= "nearest" and not a.align_corners then
+    transform = "pytorch_half_pixel"
+  end
+  local given = { mode = MODES[a.mode], coordinate_transformation_mode = transform,
+                  cubic_coeff_a = float(-0.75),
+                  nearest_mode = a.mode == "nearest" and "floor" or "round_prefer_ceil" }
+  if a.scale_factor and not a.recompute_scale_factor then
+    local scales = { 1, 1 }
+    for d = 1, rank - 2 do scales[d + 2] = a.scale_factor[d] or a.scale_factor[1] end
+    return g:Resize(a.input, false, g:constant(scales, 8), given)
+  end
+  local sizes = c.results[1].shapes
+  if not g:varies(sizes) then
+    return g:Resize(a.input, false, false, g:ints(sizes[1]), given)
+  end
+  return g:Resize(a.input, false, false, g:sizes_of(sizes, "a size"), given)
+end
+
+function ops.grid_sample(g, a)
+  local mode = a.mode
+  if g.opset >= 20 then mode = mode:gsub("^bi", "") end
+  if #a.input.shapes[1] ~= 4 then g:refuse "images (N, C, H, W) alone are written" end
+  return g:GridSample(a.input, a.grid, { mode = mode, padding_mode = a.padding_mode,
+    align_corners = a.align_corners and 1 or 0 })
+end
+
+function ops.pixel_shuffle(g, a)
+  return g:DepthToSpace(a.input, { blocksize = a.upscale_factor, mode = "CRD" })
+end
+
+function ops.pixel_unshuffle(g, a, c)
+  local r, n = a.downscale_factor, c.results[1].shapes[1]
+  local channels, high, wide = n[2] / (r * r), n[3], n[4]
+  local x = g:Reshape(a.input, g:ints { 0, channels, high, r, wide, r })
+  x = g:Transpose(x, { perm = { 0, 1, 3, 5, 2, 4 } })
+  return g:Reshape(x, g:ints { 0, n[2], high, wide })
+end
+
+return ops

@@ -1,0 +1,294 @@
+--- proto.lua -- ONNX files as tables: which fields their messages have, and how protobuf's wire
+-- format holds them.
+--
+-- A message is a table under the field names of onnx.proto. What it writes goes as a list of pieces
+-- (strings, and tensors whose bytes C writes), so that weights never become Lua strings. What it
+-- reads is read from the file where it is needed: of a weight only where its bytes lie.
+-- Nothing in a file is trusted: each length is held against what is left of the message around it.
+--
+-- Formats: onnx/onnx.proto (IR version 11); protobuf.dev, "Encoding".
+
+local bit = require "bit"
+local ffi = require "ffi"
+local lib = require "moth.lib"
+
+local proto = {}
+
+-- ---- the fields: number -> {name, type, repeated} ----
+
+local schema = {
+  Model = { [1] = { "ir_version", "int" }, [2] = { "producer_name", "text" },
+    [3] = { "producer_version", "text" }, [7] = { "graph", "Graph" },
+    [8] = { "opset_import", "Opset", true }, [25] = { "functions", "Function", true } },
+  Opset = { [1] = { "domain", "text" }, [2] = { "version", "int" } },
+  Function = { [1] = { "name", "text" } },
+  Graph = { [1] = { "node", "Node", true }, [2] = { "name", "text" },
+    [5] = { "initializer", "Tensor", true }, [11] = { "input", "ValueInfo", true },
+    [12] = { "output", "ValueInfo", true }, [15] = { "sparse_initializer", "Sparse", true } },
+  Sparse = {},
+  Node = { [1] = { "input", "text", true }, [2] = { "output", "text", true },
+    [3] = { "name", "text" }, [4] = { "op_type", "text" }, [5] = { "attribute", "Attribute", true },
+    [7] = { "domain", "text" } },
+  Attribute = { [1] = { "name", "text" }, [2] = { "f", "float" }, [3] = { "i", "int" },
+    [4] = { "s", "text" }, [5] = { "t", "Tensor" }, [6] = { "g", "Graph" },
+    [7] = { "floats", "float", true }, [8] = { "ints", "int", true },
+    [9] = { "strings", "text", true }, [20] = { "type", "int" } },
+  ValueInfo = { [1] = { "name", "text" }, [2] = { "type", "Type" } },
+  Type = { [1] = { "tensor_type", "TensorType" } },
+  TensorType = { [1] = { "elem_type", "int" }, [2] = { "shape", "Shape" } },
+  Shape = { [1] = { "dim", "Dim", true } },
+  Dim = { [1] = { "dim_value", "int" }, [2] = { "dim_param", "text" } },
+  Entry = { [1] = { "key", "text" }, [2] = { "value", "text" } },
+  Tensor = { [1] = { "dims", "int", true }, [2] = { "data_type", "int" },
+    [4] = { "float_data", "bytes" }, [5] = { "int32_data", "int", true },
+    [7] = { "int64_data", "int64", true }, [8] = { "name", "text" }, [9] = { "raw_data", "place" },
+    [10] = { "double_data", "bytes" }, [11] = { "uint64_data", "int64", true },
+    [13] = { "external_data", "Entry", true }, [14] = { "data_location", "int" } },
+}
+
+local numbers = {} -- message -> list of its field numbers, sorted: the order they are written in
+for name, fields in pairs(schema) do
+  numbers[name] = {}
+  for number in pairs(fields) do table.insert(numbers[name], number) end
+  table.sort(numbers[name])
+end
+
+--- Numbers of element types in files, by the engine's dtype; and the way back.
+proto.types = { [0] = 9, 2, 3, 5, 6, 7, 10, 16, 1, 11 }
+proto.dtypes = {}
+for code, number in pairs(proto.types) do proto.dtypes[number] = code end
+
+-- ---- writing ----
+
+local VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+local function varint(n)
+  if type(n) == "number" and n >= 0 and n < 128 then return string.char(n) end
+  local rest, out = ffi.cast("uint64_t", ffi.cast("int64_t", n)), {}
+  repeat
+    local low = tonumber(bit.band(rest, 127))
+    rest = bit.rshift(rest, 7)
+    out[#out + 1] = string.char(rest == 0 and low or low + 128)
+  until rest == 0
+  return table.concat(out)
+end
+
+local function f32_bytes(x)
+  local value = ffi.new("float[1]", x)
+  return ffi.string(value, 4)
+end
+
+local function add(list, piece, size)
+  list[#list + 1] = piece
+  list.size = list.size + size
+end
+
+local function key(list, number, wire)
+  local text = varint(number * 8 + wire)
+  add(list, text, #text)
+end
+
+local function text_field(list, number, text)
+  key(list, number, LENGTH)
+  local length = varint(#text)
+  add(list, length, #length)
+  add(list, text, #text)
+end
+
+-- A piece that is a tensor's bytes.
+local function tensor_field(list, number, x)
+  local info = lib.inspect(x)
+  local size = tonumber(info.numel * info.itemsize)
+  key(list, number, LENGTH)
+  local length = varint(size)
+  add(list, length, #length)
+  add(list, x, size)
+end
+
+local encode
+
+local function one(list, number, kind, value)
+  if kind == "text" or kind == "bytes" then text_field(list, number, value)
+  elseif kind == "place" then
+    (type(value) == "string" and text_field or tensor_field)(list, number, value)
+  elseif kind == "float" then
+    key(list, number, FIXED32)
+    add(list, f32_bytes(value), 4)
+  elseif kind == "int" or kind == "int64" then
+    key(list, number, VARINT)
+    local text = varint(value)
+    add(list, text, #text)
+  else
+    local inner = encode(kind, value)
+    key(list, number, LENGTH)
+    local length = varint(inner.size)
+    add(list, length, #length)
+    for i = 1, #inner do list[#list + 1] = inner[i] end
+    list.size = list.size + inner.size
+  end
+end
+
+--- The pieces of a message, with their size in bytes.
+function encode(message, value)
+  local list = { size = 0 }
+  for _, number in ipairs(numbers[message]) do
+    local field = schema[message][number]
+    local x = value[field[1]]
+    if x ~= nil and field[3] then
+      for i = 1, #x do one(list, number, field[2], x[i]) end
+    elseif x ~= nil then
+      one(list, number, field[2], x)
+    end
+  end
+  return list
+end
+proto.encode = encode
+
+-- ---- reading ----
+
+local CHUNK = 65536
+local DEEPEST = 100 -- messages inside each other
+
+local Reader = {}
+Reader.__index = Reader
+
+--- A reader of an open file, whose refuse(text) raises.
+function proto.reader(file, size, refuse)
+  return setmetatable({ file = file, size = size, refuse = refuse, at = 0, chunk = "" }, Reader)
+end
+
+--- `size` bytes from `offset`, counted from 0.
+function Reader:bytes(offset, size)
+  if size == 0 then return "" end
+  if offset < 0 or offset + size > self.size then
+    self.refuse(("is broken: bytes %d to %d of a file of %d"):format(offset, offset + size,
+      self.size))
+  end
+  local from = offset - self.at
+  if from >= 0 and from + size <= #self.chunk then return self.chunk:sub(from + 1, from + size) end
+  local text = self.file:seek("set", offset) and self.file:read(math.max(size, CHUNK))
+  if not text or #text < size then self.refuse("cannot be read", "E_IO") end
+  if size <= CHUNK then self.at, self.chunk = offset, text end
+  return text:sub(1, size)
+end
+
+function Reader:byte(offset)
+  local from = offset - self.at
+  if from >= 0 and from < #self.chunk then return self.chunk:byte(from + 1) end
+  return (self:bytes(offset, 1):byte())
+end
+
+-- A number at `at`, which ends before `last`; and where it ends. As int64 if `whole` is true.
+local function read_varint(r, at, last, whole)
+  local value = 0ULL
+  for i = 0, 9 do
+    if at >= last then r.refuse("is broken: a number is cut off at byte " .. at) end
+    local byte = r:byte(at)
+    at = at + 1
+    value = bit.bor(value, bit.lshift(ffi.cast("uint64_t", byte % 128), 7 * i))
+    if byte < 128 then
+      local signed = ffi.cast("int64_t", value)
+      if whole then return signed, at end
+      return tonumber(signed), at
+    end
+  end
+  r.refuse("is broken: a number of more than ten bytes before byte " .. at)
+end
+
+-- A number of 32 bits as it lies in files. Read without a float pointer, so that no NaN of the
+-- file's becomes a Lua value.
+local function f32_of(text)
+  local a, b, c, d = text:byte(1, 4)
+  local sign = d >= 128 and -1 or 1
+  local exponent, fraction = d % 128 * 2 + math.floor(c / 128), c % 128 * 65536 + b * 256 + a
+  if exponent == 255 then return fraction == 0 and sign * math.huge or 0 / 0 end
+  if exponent == 0 then return sign * math.ldexp(fraction, -149) end
+  return sign * math.ldexp(fraction + 8388608, exponent - 150)
+end
+
+-- Where a field of that wire type ends that begins at `at`, and where its content begins.
+local function extent(r, wire, at, last)
+  if wire == VARINT then
+    local _, stop = read_varint(r, at, last)
+    return at, stop
+  elseif wire == LENGTH then
+    local size
+    size, at = read_varint(r, at, last)
+    if size < 0 or size > last - at then
+      r.refuse(("is broken: a field of %.0f bytes where %d are left, at byte %d"):format(size,
+        last - at, at))
+    end
+    return at, at + size
+  end
+  local size = wire == FIXED64 and 8 or wire == FIXED32 and 4
+  if not size then r.refuse(("is no ONNX file: wire type %d at byte %d"):format(wire, at)) end
+  if size > last - at then r.refuse("is broken: a number is cut off at byte " .. at) end
+  return at, at + size
+end
+
+local decode
+
+local function scalar(r, kind, wire, at, stop)
+  if kind == "text" then return wire == LENGTH and r:bytes(at, stop - at) or nil end
+  if kind == "float" then return wire == FIXED32 and f32_of(r:bytes(at, 4)) or nil end
+  if wire ~= VARINT then return nil end
+  return (read_varint(r, at, stop, kind == "int64"))
+end
+
+-- The elements of a packed list.
+local function unpacked(r, kind, at, stop, list)
+  while at < stop do
+    local value
+    if kind == "float" then
+      if stop - at < 4 then r.refuse("is broken: a number is cut off at byte " .. at) end
+      value, at = f32_of(r:bytes(at, 4)), at + 4
+    else
+      value, at = read_varint(r, at, stop, kind == "int64")
+    end
+    list[#list + 1] = value
+  end
+end
+
+local function read_field(r, into, field, wire, at, stop, depth)
+  local name, kind, many = field[1], field[2], field[3]
+  local number = kind == "int" or kind == "int64" or kind == "float"
+  if kind == "place" then
+    into[name] = { offset = at, size = stop - at }
+  elseif kind == "bytes" then -- packed little-endian numbers: as they are
+    into[name] = (into[name] or "") .. r:bytes(at, stop - at)
+  elseif many and number and wire == LENGTH then
+    unpacked(r, kind, at, stop, into[name])
+  else
+    local value
+    if schema[kind] then value = wire == LENGTH and decode(r, kind, at, stop, depth + 1) or nil
+    else value = scalar(r, kind, wire, at, stop) end
+    if value == nil then
+      r.refuse(("is broken: wire type %d for field '%s' at byte %d"):format(wire, name, at))
+    end
+    if many then table.insert(into[name], value) else into[name] = value end
+  end
+end
+
+--- Reads a message that lies from byte `at` to before byte `last`.
+function decode(r, message, at, last, depth)
+  depth = depth or 0
+  if depth > DEEPEST then r.refuse("is broken: messages nest too deep") end
+  local fields, into = schema[message], {}
+  for _, field in pairs(fields) do
+    if field[3] then into[field[1]] = {} end
+  end
+  while at < last do
+    local tag, stop
+    tag, at = read_varint(r, at, last)
+    local wire, number = tag % 8, math.floor(tag / 8)
+    if number < 1 then r.refuse("is no ONNX file: field 0 at byte " .. at) end
+    at, stop = extent(r, wire, at, last)
+    local field = fields[number]
+    if field then read_field(r, into, field, wire, at, stop, depth) end
+    at = stop
+  end
+  return into
+end
+proto.decode = decode
+
+return proto
