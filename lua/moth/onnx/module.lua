@@ -1,0 +1,260 @@
+--- module.lua -- moth.onnx.load: an ONNX file as a module.
+--
+-- All of the file is checked when it is read (reader.lua): what comes back can be run. Floating
+-- initializers become parameters, under their names in the file, where dots lead from module to
+-- module as in any state_dict. What follows from shapes alone is computed once for each set of
+-- shapes: the small integer graphs that exporters write around Reshape then cost nothing.
+
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local named = require "moth.nn.named"
+local nodes = require "moth.onnx.nodelayers"
+local reader = require "moth.onnx.reader"
+
+local Module = require "moth.nn.module"
+local class = require "moth.class"
+local nn = require "moth.nn"
+
+local C, ctx = lib.C, lib.ctx
+local by_code = require("moth.dtype").by_code
+
+local M = {}
+
+local MOST_SHAPES = 32 -- sets of shapes that are remembered
+
+local Graph = {} -- what a file says, compiled; a class so that it is no plain table in a module
+Graph.__index = Graph
+
+--- A net that was read from an ONNX file; moth.onnx.load makes it.
+local Net = nn.class("OnnxModule", Module)
+
+function Net:init(graph) self.graph = graph end
+
+function Net:extra_repr()
+  local g = self.graph
+  return ("%s: %d nodes, opset %d"):format(g.path, #g.nodes, g.opset)
+end
+
+-- ---- inputs ----
+
+local function wrong(input, text, code) errors.argument("forward", input.name, text, code) end
+
+local function shown(input)
+  local dims = {}
+  for d, size in ipairs(input.dims or {}) do dims[d] = tostring(size) end
+  return ("%s (%s)"):format(input.dtype.name,
+    input.dims and table.concat(dims, ", ") or "any shape")
+end
+
+local function check_input(input, x)
+  if not lib.istensor(x) then
+    wrong(input, ("%s is needed, got %s"):format(shown(input), errors.describe(x)), "E_TYPE")
+  end
+  local info = lib.inspect(x, "forward", input.name)
+  local good = input.dims == nil or #input.dims == info.ndim
+  for d, size in ipairs(input.dims or {}) do
+    good = good and (type(size) ~= "number" or size == tonumber(info.shape[d - 1]))
+  end
+  if by_code[info.dtype] ~= input.dtype then
+    wrong(input, ("%s is needed, got %s"):format(shown(input), errors.describe(x)), "E_DTYPE")
+  elseif not good then
+    wrong(input, ("%s is needed, got %s"):format(shown(input), errors.describe(x)), "E_SHAPE")
+  end
+end
+
+-- The inputs in order, by position or from one table of names.
+local function inputs_of(g, ...)
+  local list, first = { ... }, ...
+  if select("#", ...) == 1 and type(first) == "table" and getmetatable(first) == nil then
+    list = {}
+    for key, value in pairs(first) do
+      local at = type(key) == "number" and key or g.places[key]
+      if not at then
+        errors.raise(("forward: there is no input '%s'; the inputs are %s"):format(tostring(key),
+          table.concat(g.names, ", ")), "E_ARG")
+      end
+      list[at] = value
+    end
+  end
+  if table.maxn(list) > #g.inputs then
+    errors.raise(("forward: %d inputs are needed, got %d"):format(#g.inputs, table.maxn(list)),
+      "E_ARG")
+  end
+  local key = {}
+  for i, input in ipairs(g.inputs) do
+    check_input(input, list[i])
+    key[i] = tostring(list[i].shape)
+  end
+  return list, table.concat(key, ";")
+end
+
+-- ---- values of one call ----
+
+-- A tensor that outlives the scope of the call.
+local function lasting(x)
+  C.moth_keep_always(ctx, x)
+  return x
+end
+
+local function numbers_of(x)
+  local list = x:cpu():reshape(-1):tolist()
+  for i, value in ipairs(list) do
+    list[i] = type(value) == "boolean" and (value and 1 or 0) or tonumber(value)
+  end
+  return list
+end
+
+-- What was computed from shapes alone for these shapes, on that device; made when first asked for.
+local function remembered(g, key, device)
+  key = tostring(device) .. " " .. key
+  local known = g.known[key]
+  if known then return known end
+  if g.nknown >= MOST_SHAPES then g.known, g.nknown = {}, 0 end
+  known = { values = {}, there = {}, lists = {}, device = device }
+  if lib.capture then return known end -- what a recording makes, its replays overwrite
+  g.known[key], g.nknown = known, g.nknown + 1
+  return known
+end
+
+-- The operand in a slot: as a list of numbers, on the CPU, or where the inputs lie.
+local function operand(g, known, values, slot, as_list, on_cpu)
+  if slot == 0 then return nil end
+  if not g.static[slot] then
+    return as_list and numbers_of(values[slot]) or values[slot]
+  end
+  local x = known.values[slot] or g.constants[slot]
+  if as_list then
+    known.lists[slot] = known.lists[slot] or numbers_of(x)
+    return known.lists[slot]
+  elseif on_cpu then
+    return x
+  end
+  known.there[slot] = known.there[slot] or lasting(x:to(known.device))
+  return known.there[slot]
+end
+
+local function run_node(g, known, values, node)
+  local args = {}
+  for k, slot in ipairs(node.inputs) do
+    args[k] = operand(g, known, values, slot, node.row.lists[k], node.static)
+  end
+  return { node.row.run(node.attributes, unpack(args, 1, #node.inputs)) }
+end
+
+-- Keeps results, and lets go what no later node reads.
+local function store(known, values, node, results)
+  for k, slot in ipairs(node.outputs) do
+    if slot ~= 0 and results[k] == nil then
+      error(("output %d is not computed by Moth"):format(k), 0)
+    elseif slot ~= 0 and node.static then
+      known.values[slot] = lasting(results[k])
+    elseif slot ~= 0 then
+      values[slot] = results[k]
+    end
+  end
+  for _, slot in ipairs(node.last) do values[slot] = nil end
+end
+
+local function run_all(g, known, values)
+  for i, node in ipairs(g.nodes) do
+    g.at = i
+    local first = node.outputs[1]
+    if not (node.static and (known.values[first] or g.constants[first])) then
+      if node.static then
+        store(known, values, node, require("moth").no_grad(run_node, g, known, values, node))
+      else
+        store(known, values, node, run_node(g, known, values, node))
+      end
+    end
+  end
+end
+
+-- Parameters as they are now: they may have been replaced or moved.
+local function take_parameters(self, g, values)
+  for _, p in ipairs(g.parameters) do
+    local owner = self
+    for k = 1, #p.path - 1 do owner = owner[p.path[k]] end
+    values[p.slot] = owner[p.path[#p.path]]
+  end
+end
+
+--- Runs the graph on its inputs, by position or by name: net(x, mask), net{x = x, mask = mask}.
+-- Gives the graph's outputs in order. Dtypes and sizes are held against those in the file.
+function Net:forward(...)
+  local g, values = self.graph, {}
+  local inputs, key = inputs_of(g, ...)
+  for i, input in ipairs(g.inputs) do values[input.slot] = inputs[i] end
+  take_parameters(self, g, values)
+  local known = remembered(g, key, inputs[1] and inputs[1].device or "cpu")
+  local ok, problem = pcall(run_all, g, known, values)
+  if not ok then
+    local node = g.nodes[g.at]
+    errors.raise(("%s (in node '%s', %s, of %s)"):format(
+      tostring(problem):gsub("^[^\n]-%.lua:%d+: ", ""), node.name, node.op, g.path),
+      errors.code())
+  end
+  local results = {}
+  for i, slot in ipairs(g.outputs) do
+    results[i] = g.static[slot] and operand(g, known, values, slot) or values[slot]
+  end
+  return unpack(results, 1, #g.outputs)
+end
+named.as_given(Net.forward)
+
+-- ---- making ----
+
+-- The module that a path of names leads to, made where there is none; nil if a name is taken.
+local function owner_of(net, path)
+  local owner = net
+  for k = 1, #path do
+    local name, there = path[k], path[k] ~= "" and owner[path[k]]
+    if there == nil and k == #path then return owner end
+    if there == nil then owner:add_module(name, Module())
+    elseif k == #path or not class.isinstance(there, Module) then return nil end
+    owner = owner[name]
+  end
+end
+
+-- Registers a tensor under its name in the file, where dots lead from module to module; under
+-- another if that cannot be. @return the names on the way
+local function register(net, tensor)
+  local path = {}
+  for name in (tensor.name .. "."):gmatch "([^.]*)%." do path[#path + 1] = name end
+  local owner, plain = owner_of(net, path), "tensor_" .. tensor.name:gsub("[^%w_]", "_")
+  while not owner do
+    path, plain = { plain }, plain .. "_"
+    owner = owner_of(net, path)
+  end
+  if tensor.buffer then owner:register_buffer(path[#path], tensor.value)
+  else owner:register_parameter(path[#path], nn.Parameter(tensor.value)) end
+  return path
+end
+
+--- Reads an ONNX file: a module whose calls run its graph. Nothing in the file is code; what Moth
+-- does not know, or a broken file, is an error before anything runs. Integers, such as token ids,
+-- are the file's: they count from 0. Batch norms stay as in eval mode.
+-- @param path  the file; tensors in files of their own beside it are read too
+-- @return the module: call it with the graph's inputs, by position or by name. Floating
+-- initializers are parameters under their names (0-d ones are constants), running statistics
+-- buffers.
+-- Raises E_IO, E_FORMAT (the file is broken), E_UNSUPPORTED (an op, attribute or opset that Moth
+-- lacks, with the node's name). Opsets 9 to 23.
+M.load = define {
+  name = "onnx.load",
+  doc = "Reads an ONNX file as a module that can be run and trained.",
+  examples = "'net.onnx'  -- domain: file",
+  args = { { "string", "path", "the file to read" } },
+  run = function(path)
+    local g = setmetatable(reader.read(path, nodes.N), Graph)
+    g.known, g.nknown, g.parameters = {}, 0, {}
+    local net = Net(g)
+    for _, tensor in ipairs(g.tensors) do
+      table.insert(g.parameters, { slot = tensor.slot, path = register(net, tensor) })
+    end
+    g.tensors = nil
+    return net
+  end,
+}
+
+return M

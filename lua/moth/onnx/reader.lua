@@ -1,0 +1,372 @@
+--- reader.lua -- an ONNX file as a graph that can be run: read, and checked as a whole.
+--
+-- Values get numbers (slots) in place of names. A node is static if it follows from shapes and
+-- constants alone. Nodes stand in order in a file, each behind those that it reads: one that reads
+-- what comes later, as in a cycle, is an error.
+
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local proto = require "moth.onnx.proto"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local by_code = require("moth.dtype").by_code
+
+local reader = {}
+
+local OLDEST, NEWEST = 9, 23 -- opsets
+local MOST_DIMS = 8
+local FLOATS = 6 -- the first of the float dtypes
+
+local function refuser(path)
+  return function(text, code)
+    errors.argument("onnx.load", "path", ("'%s' %s"):format(path, text), code or "E_FORMAT")
+  end
+end
+
+-- ---- tensors ----
+
+-- The shape of a tensor and how many elements it has.
+local function shape_of(t, refuse)
+  local count = 1
+  if #t.dims > MOST_DIMS then
+    refuse(("has the tensor '%s' of %d dimensions, at most %d are possible"):format(t.name or "",
+      #t.dims, MOST_DIMS), "E_UNSUPPORTED")
+  end
+  for _, size in ipairs(t.dims) do
+    count = count * size
+    if size < 0 or count > 2 ^ 52 then
+      refuse(("is broken: the tensor '%s' has impossible sizes"):format(t.name or ""))
+    end
+  end
+  return count
+end
+
+-- Bytes of a file beside the model's, where a tensor's entries say they lie.
+local function external(t, size, state)
+  local at = {}
+  for _, entry in ipairs(t.external_data) do at[entry.key or ""] = entry.value end
+  local name = at.location or ""
+  if name == "" or name:find("^[/\\]") or name:find("%.%.") or name:find("%z") then
+    state.refuse(("keeps the tensor '%s' in '%s', which is not beside it"):format(t.name, name))
+  end
+  local offset = tonumber(at.offset or "0") or -1
+  local file, why = io.open((state.path:match "^(.*/)" or "") .. name, "rb")
+  if not file then state.refuse(("needs '%s': %s"):format(name, why), "E_IO") end
+  local bytes = offset >= 0 and file:seek("set", offset) and file:read(size)
+  file:close()
+  if not bytes or #bytes < size then
+    if size == 0 then return "" end
+    state.refuse(("is broken: '%s' ends within the tensor '%s'"):format(name, t.name))
+  end
+  return bytes
+end
+
+local INTEGERS = { [0] = "uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t",
+                   "uint16_t", "uint16_t" }
+
+-- Integers, and half types as their bits, from the list of their values.
+local function packed(list, code, refuse, name)
+  local ctype = INTEGERS[code]
+  if not ctype then refuse(("is broken: the tensor '%s' has no values"):format(name)) end
+  local ffi = require "ffi"
+  local array = lib.array(ctype, math.max(#list, 1))
+  for i, x in ipairs(list) do array[i - 1] = x end
+  return ffi.string(array, #list * ffi.sizeof(ctype))
+end
+
+local function bytes_of(t, code, size, state)
+  if t.data_location == 1 then return external(t, size, state) end
+  if t.raw_data then
+    if t.raw_data.size ~= size then return nil, t.raw_data.size end
+    return state.file:bytes(t.raw_data.offset, size)
+  end
+  local text = code == 8 and t.float_data or code == 9 and t.double_data
+  if text then return text, #text end
+  local list = #t.int64_data > 0 and t.int64_data or #t.uint64_data > 0 and t.uint64_data
+    or t.int32_data
+  if size == 0 and #list == 0 then return "" end
+  return packed(list, code, state.refuse, t.name or "")
+end
+
+-- A tensor of the file.
+local function tensor(t, state)
+  local code, name = proto.dtypes[t.data_type or 0], t.name or ""
+  if not code then
+    state.refuse(("has the tensor '%s' of element type %s, which Moth lacks"):format(name,
+      tostring(t.data_type)), "E_UNSUPPORTED")
+  end
+  local count = shape_of(t, state.refuse)
+  local size = count * by_code[code].itemsize
+  local bytes, got = bytes_of(t, code, size, state)
+  if not bytes or #bytes ~= size then
+    state.refuse(("is broken: the tensor '%s' takes %d bytes, the file has %d"):format(name, size,
+      got or #bytes))
+  end
+  local shape, h = lib.int64s(math.max(#t.dims, 1)), Handle()
+  for d, n in ipairs(t.dims) do shape[d - 1] = n end
+  lib.check(C.moth_from_bytes(ctx, code, shape, #t.dims, bytes, size, h), "onnx.load")
+  return lib.adopt(h, 0), code
+end
+
+-- ---- attributes ----
+
+local TYPES = { f = 1, i = 2, s = 3, t = 4, floats = 6, ints = 7, strings = 8 }
+local SPELLED = { int = "i", float = "f", string = "s", tensor = "t", ints = "ints",
+                  floats = "floats", strings = "strings" }
+
+-- What a row says of its attributes: name -> {field, default, only}.
+local function parse(text)
+  local rows = {}
+  for item in text:gmatch "%S+" do
+    local name, kind = item:match "^([%w_]+):(%a+)$"
+    if name then
+      rows[name] = { field = SPELLED[kind] }
+    else
+      local value, only
+      name, value, only = item:match "^([%w_]+)=(.-)(!?)$"
+      local number = tonumber((value:gsub("%.$", "")))
+      rows[name] = { field = not number and "s" or value:find "%." and "f" or "i",
+                     default = number or value, only = only == "!" }
+    end
+  end
+  return rows
+end
+
+local function shown(node) return ("node '%s' (%s)"):format(node.name, node.op_type) end
+
+local function attributes_of(node, row, state)
+  local refuse = state.refuse
+  row.known = row.known or parse(row.attributes)
+  local values = { opset = state.opset, noutputs = #node.output }
+  for name, known in pairs(row.known) do values[name] = known.default end
+  for _, attribute in ipairs(node.attribute) do
+    local name = attribute.name or ""
+    local known = row.known[name]
+    if not known then
+      refuse(("has the attribute '%s' at %s, which Moth does not know"):format(name, shown(node)),
+        "E_UNSUPPORTED")
+    end
+    local field = known.field
+    if attribute.type ~= TYPES[field] then
+      refuse(("is broken: attribute '%s' of %s is of type %s"):format(name, shown(node),
+        tostring(attribute.type)))
+    end
+    local value = attribute[field]
+    if value == nil then value = field == "s" and "" or 0 end -- what is 0 may be left out
+    if field == "t" then
+      if type(value) ~= "table" then refuse("is broken: no tensor at " .. shown(node)) end
+      value = tensor(value, state)
+    end
+    if known.only and value ~= known.default then
+      refuse(("has %s = %s at %s; Moth knows %s alone"):format(name, tostring(value), shown(node),
+        tostring(known.default)), "E_UNSUPPORTED")
+    end
+    values[name] = value
+  end
+  return values
+end
+
+-- ---- constants ----
+
+local CONSTANT = parse("value:tensor value_int:int value_ints:ints value_float:float "
+  .. "value_floats:floats")
+
+local function constant(node, state)
+  local moth = require "moth"
+  local a = node.attribute[1]
+  local known = a and CONSTANT[a.name or ""]
+  if #node.attribute ~= 1 or not known then
+    state.refuse(("has %s with %s, which Moth does not know"):format(shown(node),
+      a and "'" .. (a.name or "") .. "'" or "no value"), "E_UNSUPPORTED")
+  end
+  local value = a[known.field]
+  if value == nil then value = 0 end
+  if known.field == "t" then
+    if type(value) ~= "table" then state.refuse("is broken: no tensor at " .. shown(node)) end
+    return (tensor(value, state))
+  end
+  local whole = known.field:sub(1, 1) == "i"
+  return moth.tensor(value, { dtype = whole and moth.int64 or moth.float32 })
+end
+
+-- ---- the graph ----
+
+local function new_slot(g, name, state)
+  if g.slots[name] then state.refuse(("is broken: two values are called '%s'"):format(name)) end
+  g.nslots = g.nslots + 1
+  g.slots[name] = g.nslots
+  return g.nslots
+end
+
+-- Which initializers nodes read otherwise than as lists and as statistics of a norm.
+local function uses_of(nodes, rows)
+  local weights, statistics = {}, {}
+  for _, node in ipairs(nodes) do
+    local row = rows[node.op_type]
+    for k, name in ipairs(node.input) do
+      if node.op_type == "BatchNormalization" and k >= 4 then statistics[name] = true
+      elseif not row or not row.lists[k] then weights[name] = true end
+    end
+  end
+  return weights, statistics
+end
+
+local function take_initializers(g, graph, rows, state)
+  local weights, statistics = uses_of(graph.node, rows)
+  for _, t in ipairs(graph.initializer) do
+    local x, code = tensor(t, state)
+    local slot = new_slot(g, t.name or "", state)
+    if code >= FLOATS and #t.dims > 0 and (weights[t.name] or statistics[t.name]) then
+      g.tensors[#g.tensors + 1] = { slot = slot, name = t.name, value = x,
+                                    buffer = not weights[t.name] }
+    else
+      C.moth_keep_always(ctx, x)
+      g.constants[slot], g.static[slot] = x, true
+    end
+  end
+end
+
+local function take_inputs(g, graph, state)
+  for _, info in ipairs(graph.input) do
+    local name = info.name or ""
+    if not g.slots[name] then -- files before IR version 4 list initializers too
+      local t = info.type and info.type.tensor_type
+      local code = t and proto.dtypes[t.elem_type or 0]
+      if not code then
+        state.refuse(("has the input '%s', which is no tensor of a type that Moth has")
+          :format(name), "E_UNSUPPORTED")
+      end
+      local dims = t.shape and {}
+      for d, dim in ipairs(t.shape and t.shape.dim or {}) do
+        dims[d] = dim.dim_value or dim.dim_param or "?"
+      end
+      g.inputs[#g.inputs + 1] = { name = name, slot = new_slot(g, name, state), dims = dims,
+                                  dtype = by_code[code] }
+      g.names[#g.names + 1] = name
+      g.places[name] = #g.inputs
+    end
+  end
+end
+
+local STATIC = { Shape = true, Size = true } -- they follow from shapes, whatever they are given
+
+local function take_node(g, node, rows, state)
+  local refuse = state.refuse
+  node.name = node.name or node.output[1] or ""
+  node.op_type = node.op_type or ""
+  local domain = node.domain or ""
+  local row = (domain == "" or domain == "ai.onnx") and rows[node.op_type]
+  if node.op_type == "Constant" and domain == "" then
+    local slot = new_slot(g, node.output[1] or "", state)
+    g.constants[slot], g.static[slot] = constant(node, state), true
+    C.moth_keep_always(ctx, g.constants[slot])
+    return
+  elseif not row then
+    refuse(("has %s%s, which Moth does not know%s"):format(shown(node),
+      domain == "" and "" or " of " .. domain, errors.nearest(node.op_type, state.known)),
+      "E_UNSUPPORTED")
+  end
+  local new = { name = node.name, op = node.op_type, row = row, inputs = {}, outputs = {},
+                last = {}, attributes = attributes_of(node, row, state), static = true }
+  for k, name in ipairs(node.input) do
+    local slot = name == "" and 0 or g.slots[name]
+    if not slot then
+      refuse(("is broken: %s reads '%s', which nothing before it gives"):format(shown(node), name))
+    end
+    new.inputs[k] = slot
+    new.static = new.static and (slot == 0 or g.static[slot] or false)
+  end
+  if #new.inputs == 0 then refuse(("is broken: %s reads nothing"):format(shown(node))) end
+  new.static = new.static or STATIC[new.op] or false
+  for k, name in ipairs(node.output) do
+    new.outputs[k] = name == "" and 0 or new_slot(g, name, state)
+    if name ~= "" then g.static[new.outputs[k]] = new.static or nil end
+  end
+  if (new.outputs[1] or 0) == 0 then refuse(("is broken: %s gives nothing"):format(shown(node))) end
+  g.nodes[#g.nodes + 1] = new
+end
+
+-- Leaves out nodes that no output needs, and notes where each value is read last.
+local function finish(g)
+  local wanted, kept, seen = {}, {}, {}
+  for _, slot in ipairs(g.outputs) do wanted[slot], seen[slot] = true, true end
+  for i = #g.nodes, 1, -1 do
+    local node, needed = g.nodes[i], false
+    for _, slot in ipairs(node.outputs) do needed = needed or wanted[slot] end
+    if needed then
+      table.insert(kept, node)
+      for _, slot in ipairs(node.inputs) do
+        if slot ~= 0 and not seen[slot] and not g.static[slot] then
+          table.insert(node.last, slot)
+        end
+        wanted[slot], seen[slot] = true, true
+      end
+    end
+  end
+  g.nodes = {}
+  for i = #kept, 1, -1 do g.nodes[#g.nodes + 1] = kept[i] end
+end
+
+local function opset_of(model, refuse)
+  for _, import in ipairs(model.opset_import) do
+    local domain = import.domain or ""
+    if domain == "" or domain == "ai.onnx" then
+      local version = import.version or 0
+      if version < OLDEST or version > NEWEST then
+        refuse(("is of opset %d; %d to %d are read"):format(version, OLDEST, NEWEST),
+          "E_UNSUPPORTED")
+      end
+      return version
+    end
+  end
+  refuse "is no ONNX model, or lacks its opset"
+end
+
+local function compile(path, model, rows, file, refuse)
+  local graph = model.graph
+  local state = { path = path, file = file, refuse = refuse, known = {} }
+  if not graph then refuse "is no ONNX model: it has no graph" end
+  state.opset = opset_of(model, refuse)
+  if #graph.sparse_initializer > 0 then refuse("has sparse tensors", "E_UNSUPPORTED") end
+  for name in pairs(rows) do state.known[#state.known + 1] = name end
+  local g = { path = path, opset = state.opset, nslots = 0, slots = {}, static = {}, constants = {},
+              tensors = {}, inputs = {}, names = {}, places = {}, nodes = {}, outputs = {} }
+  take_initializers(g, graph, rows, state)
+  take_inputs(g, graph, state)
+  for _, node in ipairs(graph.node) do take_node(g, node, rows, state) end
+  for i, info in ipairs(graph.output) do
+    g.outputs[i] = g.slots[info.name or ""]
+    if not g.outputs[i] then
+      refuse(("is broken: nothing gives the output '%s'"):format(info.name or ""))
+    end
+  end
+  if #g.outputs == 0 then refuse "is broken: it has no output" end
+  finish(g)
+  g.slots = nil
+  return g
+end
+
+--- Reads and checks a file.
+-- @param rows  op -> row, of nodes.lua
+-- @return {path, opset, nodes, inputs, outputs, tensors (to be parameters and buffers), constants,
+-- static}
+function reader.read(path, rows)
+  local refuse = refuser(path)
+  local file, why = io.open(path, "rb")
+  if not file then errors.argument("onnx.load", "path", why, "E_IO") end
+  local size = file:seek "end"
+  if not size or size > 2 ^ 53 then
+    file:close()
+    refuse("cannot be read", "E_IO")
+  end
+  local ok, result = pcall(function()
+    if size == 0 then refuse "is empty" end
+    local r = proto.reader(file, size, refuse)
+    return compile(path, proto.decode(r, "Model", 0, size), rows, r, refuse)
+  end)
+  file:close()
+  if not ok then error(result, 0) end
+  return result
+end
+
+return reader
