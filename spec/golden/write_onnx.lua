@@ -1,0 +1,84 @@
+-- Writes the nets of spec/support/onnx_cases.lua as ONNX files, with what goes in and comes out,
+-- for check_onnx.py. ./moth spec/golden/write_onnx.lua FOLDER
+
+local moth = require "moth"
+local json = require "moth.json"
+local lib = require "moth.lib"
+package.path = "./?.lua;" .. package.path
+local cases = require "spec.support.onnx_cases"
+
+local folder = arg[1]
+local TYPES = { float32 = "<f4", float64 = "<f8", int64 = "<i8", int32 = "<i4", bool = "?" }
+local files = 0
+
+local function tensor(x)
+  local info = lib.inspect(x)
+  local size = tonumber(info.numel * info.itemsize)
+  local bytes = lib.array("uint8_t", math.max(size, 1))
+  lib.check(lib.C.moth_bytes(lib.ctx, x, bytes, size), "write_onnx")
+  files = files + 1
+  local shape = {}
+  for d = 1, x:dim() do shape[d] = x:size(d) end
+  local record = { file = files .. ".bin", dtype = TYPES[x.dtype.name], shape = shape }
+  local file = assert(io.open(folder .. "/" .. record.file, "wb"))
+  file:write(require("ffi").string(bytes, size))
+  file:close()
+  return record
+end
+
+local function tensors(list, n, into)
+  for i = 1, n do
+    if lib.istensor(list[i]) then into[#into + 1] = list[i]
+    else tensors(list[i], #list[i], into) end
+  end
+  return into
+end
+
+local function run(net, args)
+  local record = { inputs = {}, outputs = {} }
+  for i, x in ipairs(tensors(args, #args, {})) do record.inputs[i] = tensor(x) end
+  local results = lib.pack(moth.no_grad(function() return net(unpack(args)) end))
+  for i, y in ipairs(tensors(results, results.n, {})) do record.outputs[i] = tensor(y) end
+  return record
+end
+
+-- With the dynamic axes of the input twice as long and one more.
+local function longer(args, options)
+  local _, dims = next(options.dynamic_axes)
+  local x = args[1]
+  for dim in pairs(dims) do
+    local list = {}
+    for i = 1, x:size(dim) * 2 + 1 do list[i] = i * 7 % x:size(dim) + 1 end
+    x = x:index_select(dim, list)
+  end
+  return { x, unpack(args, 2) }
+end
+
+local function encode(x)
+  if type(x) == "string" then return json.string(x) end
+  if type(x) ~= "table" then return tostring(x) end
+  local parts = {}
+  for _, value in ipairs(x) do parts[#parts + 1] = encode(value) end
+  if #parts > 0 or next(x) == nil then return "[" .. table.concat(parts, ",") .. "]" end
+  for key, value in pairs(x) do parts[#parts + 1] = json.string(key) .. ":" .. encode(value) end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
+local rows = {}
+for i, case in ipairs(cases) do
+  local name, net, args, options = unpack(case)
+  if type(net) ~= "function" then net:eval() end
+  local inputs = tensors(args, #args, {})
+  local names = options.input_names or {}
+  for k = 1, #inputs do names[k] = names[k] or #inputs == 1 and "input" or "input_" .. k end
+  local path = folder .. "/" .. i .. ".onnx"
+  local ok, problem = pcall(moth.onnx.export, net, args, path, options)
+  if not ok then print(name, problem) end
+  local row = { name = name, model = i .. ".onnx", inputs = names, runs = { run(net, args) } }
+  if options.dynamic_axes then row.runs[2] = run(net, longer(args, options)) end
+  if ok then rows[#rows + 1] = row end
+end
+local file = assert(io.open(folder .. "/cases.json", "w"))
+file:write(encode(rows))
+file:close()
+print(#rows .. " of " .. #cases .. " nets are written to " .. folder)

@@ -1,0 +1,318 @@
+-- ONNX files are read as modules: those of PyTorch's exporters give PyTorch's numbers, they can be
+-- trained, moved and captured, and a broken or unknown file is an error before anything runs.
+
+local moth = require "moth"
+local files = require "spec.support.files"
+local proto = require "moth.onnx.proto"
+
+local nn = moth.nn
+local FOLDER = "spec/golden/data/onnx/"
+
+setup(files.setup)
+teardown(files.teardown)
+
+local values = moth.load(FOLDER .. "values.safetensors")
+
+local NAMES = "resnet resnet_11 resnet_new mobilenet mobilenet_new vit vit_new bert bert_new "
+  .. "recurrent recurrent_new unet unet_new odds odds_new"
+
+local function of(name, kind)
+  local list = {}
+  while values[name .. kind .. #list] do list[#list + 1] = values[name .. kind .. #list] end
+  return list
+end
+
+local function load(name) return moth.onnx.load(FOLDER .. name .. ".onnx") end
+
+describe("a net that PyTorch exported", function()
+  for name in NAMES:gmatch "%S+" do
+    it("gives PyTorch's numbers: " .. name, function()
+      local net, wanted = load(name), of(name, "/out/")
+      local got = { moth.no_grad(net, unpack(of(name, "/in/"))) }
+      assert.equal(#wanted, #got)
+      for i, y in ipairs(wanted) do
+        assert.equal(y.dtype, got[i].dtype)
+        assert.same({ unpack(y.shape) }, { unpack(got[i].shape) })
+        assert.is_true(moth.allclose(got[i], y, { rtol = 1e-4, atol = 1e-5 }))
+      end
+    end)
+  end
+
+  it("takes inputs by name, and other sizes where they are free", function()
+    local net = load "bert"
+    local ids, mask = unpack(of("bert", "/in/"))
+    assert.is_true(moth.equal(net { mask = mask, ids = ids }, net(ids, mask)))
+    net = load "recurrent"
+    ids = of("recurrent", "/in/")[1]
+    local y = net(ids:tile(2, 2))
+    assert.same({ 10, 4, 2 }, { unpack(y.shape) })
+    local one = net(ids[{ { 2, 2 } }])
+    assert.is_true(moth.allclose(one, (net(ids))[{ {}, { 2, 2 } }], { atol = 1e-6 }))
+  end)
+
+  it("has PyTorch's names in its state_dict, and statistics as buffers", function()
+    local state = load("mobilenet"):state_dict()
+    assert.same({ 8, 3, 1, 1 }, { unpack(state["expand.weight"].shape) })
+    local names = {}
+    for name in load("resnet_new"):named_parameters() do names[name] = true end
+    assert.is_true(names["fc.weight"] and names["fc.bias"])
+  end)
+
+  it("can be trained", function()
+    for _, name in ipairs { "mobilenet", "vit", "recurrent", "unet" } do
+      local net, x = load(name), of(name, "/in/")[1]
+      local optimizer = moth.optim.SGD(net:parameters(), { lr = 0.01 })
+      local first, last
+      for _ = 1, 5 do
+        local loss = net(x):pow(2):mean()
+        first, last = first or loss:item(), loss:item()
+        optimizer:zero_grad()
+        loss:backward()
+        optimizer:step()
+      end
+      assert.is_true(last < first)
+    end
+  end)
+
+  it("gives each parameter the gradient of what was exported", function()
+    local net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(12, 2))
+    local x = moth.randn(2, 2, 4, 4)
+    moth.onnx.export(net, x, files.path "net.onnx")
+    local back = moth.onnx.load(files.path "net.onnx")
+    net(x):pow(2):sum():backward()
+    back(x):pow(2):sum():backward()
+    local grads = {}
+    for name, p in net:named_parameters() do grads[name] = p.grad end
+    for name, p in back:named_parameters() do
+      assert.is_true(moth.allclose(p.grad, grads[name], { rtol = 1e-4, atol = 1e-5 }))
+    end
+  end)
+
+  it("can be captured, once it has run with these shapes", function()
+    for _, name in ipairs { "resnet", "vit", "bert" } do
+      local net, inputs = load(name), of(name, "/in/")
+      local wanted = moth.no_grad(net, unpack(inputs))
+      local step = moth.capture(function(...) return moth.no_grad(net, ...) end)
+      for _ = 1, 3 do assert.is_true(moth.equal(step(unpack(inputs)), wanted)) end
+    end
+  end)
+
+  it("can run in scopes, and be copied, saved and loaded", function()
+    local net, x = load "vit", of("vit", "/in/")[1]
+    local wanted = moth.no_grad(net, x)
+    for _ = 1, 2 do
+      assert.is_true(moth.equal(moth.scope(function() return net(x) end):detach(), wanted))
+    end
+    local copy = moth.deepcopy(net)
+    for _, p in ipairs(copy:parameters()) do p.data:zero_() end
+    assert.is_true(moth.equal(net(x):detach(), wanted))
+    copy:load_state_dict(net:state_dict())
+    assert.is_true(moth.equal(copy(x):detach(), wanted))
+  end)
+
+  it("runs in doubles, but not on inputs of another dtype or size", function()
+    local net = load "resnet"
+    local function told(what, ...)
+      local ok, problem = pcall(net, ...)
+      assert.is_false(ok)
+      assert.is_truthy(problem:find(what), problem)
+    end
+    told("'x' to 'forward' %(float32 %(batch, 3, 17, 17%) is needed, got nil")
+    told("got f64 %(2, 3, 17, 17%)", moth.randn(2, 3, 17, 17):double())
+    told("got f32 %(2, 3, 16, 17%)", moth.randn(2, 3, 16, 17))
+    told("got a string", "x")
+    told("1 inputs are needed, got 2", moth.randn(2, 3, 17, 17), 1)
+    told("there is no input 'y'; the inputs are x", { y = moth.randn(2, 3, 17, 17) })
+  end)
+
+  it("prints what it is", function()
+    assert.is_truthy(tostring(load "resnet"):find "OnnxModule%(.*resnet.onnx: 12 nodes, opset 17")
+  end)
+end)
+
+-- ---- files written by hand ----
+
+local function bytes_of(message, value)
+  local parts = {}
+  for i, piece in ipairs(proto.encode(message, value)) do parts[i] = piece end
+  return table.concat(parts)
+end
+
+local function info(name, dims, kind)
+  local list = {}
+  for i, size in ipairs(dims) do list[i] = { dim_value = size } end
+  return { name = name, type = { tensor_type = { elem_type = kind or 1, shape = { dim = list } } } }
+end
+
+local function node(op, inputs, outputs, attributes, more)
+  local new = { op_type = op, name = op:lower(), input = inputs, output = outputs,
+                attribute = attributes }
+  for key, value in pairs(more or {}) do new[key] = value end
+  return new
+end
+
+local F4 = "\0\0\128\63"
+
+-- A model of these nodes: x (2) and the weight w (2) give y.
+local function model(nodes, more)
+  local graph = { name = "g", node = nodes, input = { info("x", { 2 }) },
+    output = { info("y", { 2 }) },
+    initializer = { { name = "w", dims = { 2 }, data_type = 1, raw_data = F4 .. F4 } } }
+  local value = { ir_version = 8, opset_import = { { domain = "", version = 17 } }, graph = graph }
+  for key, v in pairs(more or {}) do
+    if key == "opset" then value.opset_import = { { version = v } } else graph[key] = v end
+  end
+  return bytes_of("Model", value)
+end
+
+local good = { node("Add", { "x", "w" }, { "y" }) }
+
+local function weight(fields)
+  local t = { name = "w", dims = { 2 }, data_type = 1, raw_data = F4 .. F4 }
+  for key, value in pairs(fields) do t[key] = value end
+  return { initializer = { t } }
+end
+
+local function axis(value, kind) return { { name = "axis", i = value, type = kind or 2 } } end
+
+-- name, bytes, what the message must say, code when it is not E_FORMAT
+local hostile = {
+  { "empty file", "", "is empty" },
+  { "text", "hello, I am no model", "" },
+  { "zip", "PK\3\4" .. ("x"):rep(60), "" },
+  { "zeros", ("\0"):rep(64), "field 0" },
+  { "endless number", ("\255"):rep(64), "more than ten bytes" },
+  { "field beyond the file", "\58\255\255\255\255\15", "a field of 4294967295 bytes where 0 are" },
+  { "field of 2^63 bytes", "\58\255\255\255\255\255\255\255\255\127", "a field of" },
+  { "negative field", "\58\255\255\255\255\255\255\255\255\255\1", "a field of %-1 bytes" },
+  { "a group", "\59", "wire type 3" },
+  { "graph that is a number", "\56\1", "wire type 0 for field 'graph'" },
+  { "no graph", bytes_of("Model", { ir_version = 8 }), "it has no graph" },
+  { "no opset", bytes_of("Model", { graph = { name = "g" } }), "lacks its opset" },
+  { "opset from before", model(good, { opset = 6 }), "opset 6; 9 to 23 are read", "E_UNSUPPORTED" },
+  { "opset to come", model(good, { opset = 99 }), "opset 99", "E_UNSUPPORTED" },
+  { "unknown op", model { node("Ad", { "x", "w" }, { "y" }) },
+    "node 'ad' %(Ad%), which Moth does not know; did you mean 'Add'", "E_UNSUPPORTED" },
+  { "op of another domain", model { node("Gelu", { "x" }, { "y" }, nil,
+    { domain = "com.microsoft" }) }, "of com.microsoft, which Moth does not", "E_UNSUPPORTED" },
+  { "unknown attribute", model { node("Add", { "x", "w" }, { "y" }, axis(1)) },
+    "the attribute 'axis' at node 'add' %(Add%)", "E_UNSUPPORTED" },
+  { "attribute of another type", model { node("Softmax", { "x" }, { "y" }, axis(1, 1)) },
+    "'axis' of node 'softmax' %(Softmax%) is of type 1" },
+  { "value that Moth lacks", model { node("ArgMax", { "x" }, { "y" }, { {
+    name = "select_last_index", i = 1, type = 2 } }) }, "Moth knows 0 alone", "E_UNSUPPORTED" },
+  { "cycle", model { node("Add", { "x", "z" }, { "y" }), node("Relu", { "y" }, { "z" }) },
+    "node 'add' %(Add%) reads 'z', which nothing before it gives" },
+  { "node that reads itself", model { node("Relu", { "y" }, { "y" }) }, "reads 'y'" },
+  { "node that reads nothing", model { node("Relu", {}, { "y" }) }, "reads nothing" },
+  { "node that gives nothing", model { node("Relu", { "x" }, {}) }, "gives nothing" },
+  { "value given twice", model { node("Relu", { "x" }, { "y" }), node("Relu", { "x" }, { "y" }) },
+    "two values are called 'y'" },
+  { "output of nowhere", model { node("Relu", { "x" }, { "z" }) }, "nothing gives the output 'y'" },
+  { "no output", model(good, { output = {} }), "it has no output" },
+  { "input that is no tensor", model(good, { input = { { name = "x" } } }), "input 'x', which is",
+    "E_UNSUPPORTED" },
+  { "input of strings", model(good, { input = { info("x", { 2 }, 8) } }), "input 'x'",
+    "E_UNSUPPORTED" },
+  { "two weights of one name", model(good, { initializer = {
+    { name = "w", dims = {}, data_type = 1, raw_data = F4 },
+    { name = "w", dims = {}, data_type = 1, raw_data = F4 } } }), "two values are called 'w'" },
+  { "too few bytes", model(good, weight { raw_data = F4 }), "'w' takes 8 bytes, the file has 4" },
+  { "too many bytes", model(good, weight { raw_data = F4 .. F4 .. F4 }), "the file has 12" },
+  { "no bytes", model(good, { initializer = { { name = "w", dims = { 2 }, data_type = 1 } } }),
+    "'w' has no values" },
+  { "negative size", model(good, weight { dims = { -2 } }), "'w' has impossible sizes" },
+  { "sizes that overflow", model(good, weight { dims = { 2 ^ 40, 2 ^ 40 } }), "impossible sizes" },
+  { "sizes that wrap", model(good, weight { dims = { 2 ^ 62, 4, 2 } }), "impossible sizes" },
+  { "huge and empty", model(good, weight { dims = { 2 ^ 62, 0 }, raw_data = "" }), "impossible" },
+  { "nine dimensions", model(good, weight { dims = { 1, 1, 1, 1, 1, 1, 1, 1, 2 } }),
+    "'w' of 9 dimensions", "E_UNSUPPORTED" },
+  { "strings as weights", model(good, weight { data_type = 8 }), "of element type 8",
+    "E_UNSUPPORTED" },
+  { "weights elsewhere", model(good, { initializer = { { name = "w", dims = { 2 }, data_type = 1,
+    data_location = 1, external_data = { { key = "location", value = "../../etc/passwd" } } } } }),
+    "keeps the tensor 'w' in '../../etc/passwd', which is not beside it" },
+  { "weights in a file that is not there", model(good, { initializer = { { name = "w",
+    dims = { 2 }, data_type = 1, data_location = 1, external_data = { { key = "location",
+    value = "gone.data" } } } } }), "needs 'gone.data'", "E_IO" },
+  { "constant without a value", model { node("Constant", {}, { "y" }) }, "with no value",
+    "E_UNSUPPORTED" },
+}
+
+describe("a file", function()
+  it("that is whole is read", function()
+    local net = moth.onnx.load(files.write("good.onnx", model(good)))
+    assert.same({ 3, 4 }, net(moth.tensor { 2, 3 }):tolist())
+    assert.equal(1, #net:parameters())
+  end)
+
+  for _, case in ipairs(hostile) do
+    it("is refused: " .. case[1], function()
+      local ok, problem = pcall(moth.onnx.load, files.write("bad.onnx", case[2]))
+      assert.is_false(ok)
+      assert.is_truthy(problem:find("bad argument 'path' to 'onnx.load'", 1, true), problem)
+      assert.is_truthy(problem:find(case[3]), problem)
+      assert.equal(case[4] or "E_FORMAT", moth.errcode())
+    end)
+  end
+
+  it("that is cut anywhere, or has a wrong byte, is an error or another net", function()
+    local whole = files.read(FOLDER .. "mobilenet_new.onnx")
+    local x = of("mobilenet_new", "/in/")[1]
+    local function try(bytes)
+      local ok, net = pcall(moth.onnx.load, files.write("bad.onnx", bytes))
+      if ok then ok, net = pcall(net, x) end
+      if not ok then assert.is_string(net) end
+    end
+    for size = 0, #whole - 1, 13 do try(whole:sub(1, size)) end
+    local seed = 1
+    for _ = 1, 300 do
+      seed = seed * 16807 % 2147483647
+      local at = seed % #whole + 1
+      try(whole:sub(1, at - 1) .. string.char(seed % 251) .. whole:sub(at + 1))
+    end
+  end)
+
+  it("may keep weights in a file beside it", function()
+    files.write("w.data", "1234" .. F4 .. F4)
+    local entries = { { key = "location", value = "w.data" }, { key = "offset", value = "4" },
+                      { key = "length", value = "8" } }
+    local path = files.write("beside.onnx", model(good, { initializer = { { name = "w",
+      dims = { 2 }, data_type = 1, data_location = 1, external_data = entries } } }))
+    assert.same({ 3, 4 }, moth.onnx.load(path)(moth.tensor { 2, 3 }):tolist())
+    files.write("w.data", "1234")
+    assert.has_error(function() moth.onnx.load(path) end)
+  end)
+
+  it("may hold numbers in lists, and names that are no fields", function()
+    for _, t in ipairs { { float_data = F4 .. F4, data_type = 1 }, { int32_data = { 1, 1 },
+        data_type = 6 }, { int64_data = { 1, 1 }, data_type = 7 } } do
+      t.name, t.dims = "forward.a..b", { 2 }
+      local nodes = { node("Cast", { t.name }, { "z" }, { { name = "to", i = 1, type = 2 } }),
+                      node("Add", { "x", "z" }, { "y" }) }
+      local net = moth.onnx.load(files.write("lists.onnx", model(nodes, { initializer = { t } })))
+      assert.same({ 3, 4 }, net(moth.tensor { 2, 3 }):tolist())
+    end
+  end)
+
+  it("that fails when it runs names the node", function()
+    local net = moth.onnx.load(files.write("fails.onnx", model {
+      node("Constant", {}, { "s" }, { { name = "value_ints", ints = { 3, 3 }, type = 7 } }),
+      node("Reshape", { "x", "s" }, { "y" }) }))
+    local ok, problem = pcall(net, moth.ones(2))
+    assert.is_false(ok)
+    assert.is_truthy(problem:find "in node 'reshape', Reshape, of .*fails.onnx", problem)
+    assert.is_truthy(problem:find("onnx_load_spec.lua:", 1, true), problem)
+  end)
+end)
+
+describe("load", function()
+  it("wants a path to a file", function()
+    assert.error_matches(function() moth.onnx.load() end, "'path' to 'onnx.load' %(a string")
+    assert.error_matches(function() moth.onnx.load(3) end, "a string is needed, got 3")
+    assert.error_matches(function() moth.onnx.load "/nowhere.onnx" end, "No such file")
+    assert.error_matches(function() moth.onnx.load "/" end, "cannot be read")
+    assert.error_matches(function() return moth.onnx.loda end,
+      "moth.onnx has no 'loda'; did you mean 'load'")
+  end)
+end)
