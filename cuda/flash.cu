@@ -213,11 +213,16 @@ template <class S, class T> static size_t room_of(bool ahead) {
 /* Two blocks are to fit a multiprocessor, which has 1 KiB more than a block may have; each takes
 ** BESIDE too, for the system and for what kernels declare themselves. */
 enum { BESIDE = 3 << 10 };
+template <class S, class T> static int blocks_held(const moth_queue *q, bool ahead) {
+  return (int)((q->shared + 1024) / (room_of<S, T>(ahead) + BESIDE));
+}
+/* Copies run ahead of the work, unless that alone would cost the second block its place. */
 template <class S, class T> static bool room_ahead(const moth_queue *q) {
-  return 2 * (room_of<S, T>(true) + BESIDE) <= q->shared + 1024;
+  const int with = blocks_held<S, T>(q, true);
+  return with >= 2 || (with == 1 && blocks_held<S, T>(q, false) < 2);
 }
 template <class S, class T> static bool has_room(const moth_queue *q) {
-  return room_of<S, T>(room_ahead<S, T>(q)) + BESIDE <= q->shared + 1024;
+  return blocks_held<S, T>(q, room_ahead<S, T>(q)) >= 1;
 }
 
 template <class S, class T>
