@@ -15,6 +15,7 @@
 #include "op/conv3d.h"
 #include "op/copy.h"
 #include "op/ctc.h"
+#include "op/fft.h"
 #include "op/loss.h"
 #include "op/matmul.h"
 #include "op/norm.h"
@@ -74,7 +75,7 @@ static bool raises(const moth_op *op) {
   if (op->dtypes & MOTH_BIT(MOTH_F32) && !(op->dtypes & halves)) return true;
   static const moth_op *const list[] = {
     &moth_op_softmax, &moth_op_log_softmax, &moth_op_nll_loss, &moth_op_cross_entropy_soft,
-    &moth_op_ctc_losses,
+    &moth_op_ctc_losses, &moth_op_fft_c2c, &moth_op_fft_r2c, &moth_op_fft_c2r,
     &moth_op_mse_loss, &moth_op_l1_loss, &moth_op_smooth_l1_loss,
     &moth_op_huber_loss, &moth_op_binary_cross_entropy,
     &moth_op_binary_cross_entropy_with_logits, &moth_op_kl_div, &moth_op_layer_norm,

@@ -89,6 +89,7 @@ void moth_close(moth_ctx *ctx) {
   }
   moth_results_clear(&ctx->results);
   moth_autocast_forget(ctx);
+  moth_fft_forget(ctx);
   moth_tensor_release(ctx->generator);
   moth_dealloc(ctx, ctx->results.at, (int64_t)(ctx->results.room * sizeof(moth_tensor *)));
   moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *ctx->slots));

@@ -125,11 +125,14 @@ struct moth_ctx {
   struct moth_lister *lister;    /* is told which functions run over elements, see lister.h */
   struct moth_trace *trace;      /* the last one, see trace.c */
   struct moth_calls *calls, *noted; /* under way, and the last ones: see calls.c */
+  struct moth_fft_plan *ffts;    /* tables of transforms, chained: see kernel/fft.c */
 
   moth_results results; /* of the last call */
   moth_tensor *generator;
   moth_devices *devices; /* what is counted and kept of those beside the CPU; NULL: none was used */
 };
+
+void moth_fft_forget(moth_ctx *ctx);
 
 extern atomic_int moth_interrupts; /* counted, so that every context sees each of them */
 

@@ -33,6 +33,7 @@
   F(index)      /* index tensors: index.c; along a dimension: gather.c, place.c */ \
   F(join)       /* cat and stack */ \
   F(rearrange)  /* flips, rolls, repeats; grids, stacks, diagonals: compound.c */ \
+  F(fft)        /* Fourier transforms */ \
   F(clip)       /* the norm of many tensors, for optimizers */ \
   F(activation) /* what stands between layers */ \
   F(softmax)    /* softmax, log_softmax */ \

@@ -1,0 +1,23 @@
+/* fft.h -- Fourier transforms of many signals, packed, in f32 or f64. Complex numbers are pairs.
+**
+** A real signal of n numbers has n / 2 + 1 coefficients: the others are their mirror.
+*/
+#ifndef MOTH_KERNEL_FFT_H
+#define MOTH_KERNEL_FFT_H
+
+#include "../context.h"
+
+enum { MOTH_FFT_COMPLEX, MOTH_FFT_TO_HALF, MOTH_FFT_FROM_HALF };
+
+typedef struct moth_fft {
+  int kind;
+  int64_t n, outer, inner; /* signals of n numbers, each `inner` behind the one before it */
+  bool inverse;            /* exponents are positive */
+  bool twice;              /* a coefficient with a mirror is multiplied by 2 */
+  double scale;
+} moth_fft;
+
+/* Polls; returns a status. */
+int moth_fft_run(moth_ctx *ctx, int dtype, const moth_fft *f, const void *x, void *y);
+
+#endif

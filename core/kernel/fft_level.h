@@ -1,0 +1,562 @@
+/* fft_level.h -- the loops of fft.c for one type and level: REAL, TARGET, NAME(f), LANES, and LOW,
+** HIGH, EVENS, ODDS, BACKWARDS, which it undefines at its end. fft_plan.h says how they fit.
+**
+** Work memory holds vectors in twos: LANES real parts, then LANES imaginary ones. An inverse
+** transform is one of numbers whose parts change places, on the way in and on the way out.
+*/
+typedef REAL NAME(vector) __attribute__((vector_size(sizeof(REAL) * LANES)));
+typedef REAL NAME(loose)
+  __attribute__((vector_size(sizeof(REAL) * LANES), aligned(sizeof(REAL)), may_alias));
+#define VECTOR NAME(vector)
+#define AT(p) (*(const NAME(loose) *)(const void *)(p))
+#define TO(p) (*(NAME(loose) *)(void *)(p))
+#define TWO (2 * LANES)
+
+/* -- a few numbers: r[k], i[k] become the sum of their e^(-2 pi i j k / n) -- */
+
+TARGET INLINED void NAME(add)(VECTOR *r, VECTOR *i, int a, int b) { /* a + b, a - b */
+  VECTOR sr = r[a] + r[b], si = i[a] + i[b];
+  r[b] = r[a] - r[b];
+  i[b] = i[a] - i[b];
+  r[a] = sr;
+  i[a] = si;
+}
+
+TARGET INLINED void NAME(times)(VECTOR *r, VECTOR *i, VECTOR c, VECTOR s) {
+  VECTOR t = *r * c - *i * s;
+  *i = *r * s + *i * c;
+  *r = t;
+}
+
+/* Numbers 0 to 3 of a stride; results 1 and 2 change places. */
+TARGET INLINED void NAME(four)(VECTOR *r, VECTOR *i, int by) {
+  NAME(add)(r, i, 0, 2 * by);
+  NAME(add)(r, i, by, 3 * by);
+  NAME(add)(r, i, 0, by);
+  VECTOR ar = r[2 * by], ai = i[2 * by], br = r[3 * by], bi = i[3 * by];
+  r[2 * by] = ar + bi;
+  i[2 * by] = ai - br;
+  r[3 * by] = ar - bi;
+  i[3 * by] = ai + br;
+}
+
+/* Change places: once loops are written out, only names do. */
+TARGET INLINED void NAME(swap)(VECTOR *r, VECTOR *i, int a, int b) {
+  VECTOR tr = r[a], ti = i[a];
+  r[a] = r[b];
+  i[a] = i[b];
+  r[b] = tr;
+  i[b] = ti;
+}
+
+TARGET INLINED void NAME(eight)(VECTOR *r, VECTOR *i) {
+  const REAL h = (REAL)0.70710678118654752440;
+  UNROLL for (int j = 0; j < 4; j++) NAME(add)(r, i, j, j + 4);
+  VECTOR t = r[5];
+  r[5] = (t + i[5]) * h; /* times (1 - i) / sqrt 2, -i, (-1 - i) / sqrt 2 */
+  i[5] = (i[5] - t) * h;
+  t = r[6];
+  r[6] = i[6];
+  i[6] = -t;
+  t = r[7];
+  r[7] = (i[7] - t) * h;
+  i[7] = (t + i[7]) * -h;
+  NAME(four)(r, i, 1);
+  NAME(four)(r + 4, i + 4, 1);
+  NAME(swap)(r, i, 1, 4); /* 0 4 2 6 1 5 3 7 stood there */
+  NAME(swap)(r, i, 3, 6);
+}
+
+/* As four by four. */
+TARGET INLINED void NAME(sixteen)(VECTOR *r, VECTOR *i) {
+  const REAL c[10] = {1, (REAL)0.92387953251128675613, (REAL)0.70710678118654752440,
+                      (REAL)0.38268343236508977173, 0, 0, (REAL)-0.70710678118654752440, 0, 0,
+                      (REAL)-0.92387953251128675613};
+  const REAL s[10] = {0, (REAL)-0.38268343236508977173, (REAL)-0.70710678118654752440,
+                      (REAL)-0.92387953251128675613, -1, 0, (REAL)-0.70710678118654752440, 0, 0,
+                      (REAL)0.38268343236508977173};
+  const int order[4] = {0, 2, 1, 3};
+  UNROLL for (int j = 0; j < 4; j++) NAME(four)(r + j, i + j, 4);
+  UNROLL for (int k = 1; k < 4; k++)
+    UNROLL for (int j = 1; j < 4; j++) {
+      const VECTOR zero = {0};
+      const int at = order[k] * j;
+      NAME(times)(r + 4 * k + j, i + 4 * k + j, zero + c[at], zero + s[at]);
+    }
+  UNROLL for (int k = 0; k < 4; k++) NAME(four)(r + 4 * k, i + 4 * k, 1);
+  UNROLL for (int k = 0; k < 16; k++) {
+    const int at = 4 * order[k % 4] + order[k / 4];
+    if (k < at) NAME(swap)(r, i, k, at);
+  }
+}
+
+/* An odd n: unit has cosines and sines of 2 pi k / n. */
+TARGET INLINED void NAME(odd)(int n, VECTOR *r, VECTOR *i, const REAL *unit) {
+  VECTOR yr[MOTH_FFT_PRIME], yi[MOTH_FFT_PRIME];
+  VECTOR zr = r[0], zi = i[0];
+  for (int j = 1; 2 * j < n; j++) NAME(add)(r, i, j, n - j);
+  for (int j = 1; 2 * j < n; j++) zr += r[j], zi += i[j];
+  for (int k = 1; 2 * k < n; k++) {
+    VECTOR ar = r[0], ai = i[0], br = {0}, bi = {0};
+    for (int j = 1, at = k; 2 * j < n; j++, at += at + k < n ? k : k - n) {
+      const REAL c = unit[2 * at], s = unit[2 * at + 1];
+      ar += c * r[j];
+      ai += c * i[j];
+      br += s * r[n - j];
+      bi += s * i[n - j];
+    }
+    yr[k] = ar + bi;
+    yi[k] = ai - br;
+    yr[n - k] = ar - bi;
+    yi[n - k] = ai + br;
+  }
+  r[0] = zr;
+  i[0] = zi;
+  for (int k = 1; k < n; k++) r[k] = yr[k], i[k] = yi[k];
+}
+
+TARGET INLINED void NAME(few)(int n, VECTOR *r, VECTOR *i, const REAL *unit) {
+  if (n == 2) NAME(add)(r, i, 0, 1);
+  else if (n == 4) {
+    NAME(four)(r, i, 1);
+    NAME(swap)(r, i, 1, 2);
+  } else if (n == 8) NAME(eight)(r, i);
+  else if (n == 16) NAME(sixteen)(r, i);
+  else NAME(odd)(n, r, i, unit);
+}
+
+/* -- passes -- */
+
+/* One of radix n; pairs: x holds complex numbers as users know them, and s is 1. */
+TARGET INLINED void NAME(pass)(int n, bool pairs, bool inverse, int64_t m, int64_t s,
+                               const REAL *x, REAL *y, const REAL *root, const REAL *unit) {
+  const int64_t ldx = s * m * TWO, ldy = s * TWO;
+  for (int64_t p = 0; p < m; p++, root += 2 * (n - 1), y += (n - 1) * ldy)
+    for (int64_t q = 0; q < s; q++, x += TWO, y += TWO) {
+      VECTOR r[MOTH_FFT_PRIME], i[MOTH_FFT_PRIME];
+      UNROLL for (int k = 0; k < n; k++) {
+        VECTOR a = AT(x + k * ldx), b = AT(x + k * ldx + LANES);
+        if (pairs) {
+          VECTOR even = __builtin_shufflevector(a, b, EVENS);
+          VECTOR odd = __builtin_shufflevector(a, b, ODDS);
+          a = inverse ? odd : even;
+          b = inverse ? even : odd;
+        }
+        r[k] = a;
+        i[k] = b;
+      }
+      NAME(few)(n, r, i, unit);
+      UNROLL for (int k = 1; k < n; k++) {
+        const VECTOR zero = {0};
+        if (m > 1) NAME(times)(r + k, i + k, zero + root[2 * k - 2], zero + root[2 * k - 1]);
+      }
+      UNROLL for (int k = 0; k < n; k++) {
+        TO(y + k * ldy) = r[k];
+        TO(y + k * ldy + LANES) = i[k];
+      }
+    }
+}
+
+#define PASS(n)                                                                              \
+  TARGET ALONE static void NAME(pass##n)(int64_t m, int64_t s, const REAL *x, REAL *y,             \
+                                   const REAL *root, const REAL *unit) {                     \
+    NAME(pass)(n, false, false, m, s, x, y, root, unit);                                     \
+  }
+PASS(2)
+PASS(4)
+PASS(8)
+#undef PASS
+
+/* Another odd n. */
+TARGET ALONE static void NAME(pass_any)(int n, int64_t m, int64_t s, const REAL *x, REAL *y,
+                                  const REAL *root, const REAL *unit) {
+  const int64_t ldx = s * m * TWO, ldy = s * TWO;
+  for (int64_t p = 0; p < m; p++, root += 2 * (n - 1), y += (n - 1) * ldy)
+    for (int64_t q = 0; q < s; q++, x += TWO, y += TWO) {
+      VECTOR r[MOTH_FFT_PRIME], i[MOTH_FFT_PRIME];
+      const VECTOR zero = {0};
+      ROLLED for (int k = 0; k < n; k++) r[k] = AT(x + k * ldx), i[k] = AT(x + k * ldx + LANES);
+      NAME(odd)(n, r, i, unit);
+      ROLLED for (int k = 0; k < n; k++) {
+        if (k) NAME(times)(r + k, i + k, zero + root[2 * k - 2], zero + root[2 * k - 1]);
+        TO(y + k * ldy) = r[k];
+        TO(y + k * ldy + LANES) = i[k];
+      }
+    }
+}
+
+/* The odd ones: 3 and 5 are written out. */
+TARGET ALONE static void NAME(pass_odd)(int n, int64_t m, int64_t s, const REAL *x, REAL *y,
+                                  const REAL *root, const REAL *unit) {
+  const REAL three[6] = {1, 0, (REAL)-0.5, (REAL)0.86602540378443864676, (REAL)-0.5,
+                         (REAL)-0.86602540378443864676};
+  const REAL c1 = (REAL)0.30901699437494742410, s1 = (REAL)0.95105651629515357212;
+  const REAL c2 = (REAL)-0.80901699437494742410, s2 = (REAL)0.58778525229247312917;
+  const REAL five[10] = {1, 0, c1, s1, c2, s2, c2, -s2, c1, -s1};
+  if (n == 3) NAME(pass)(3, false, false, m, s, x, y, root, three);
+  else if (n == 5) NAME(pass)(5, false, false, m, s, x, y, root, five);
+  else NAME(pass_any)(n, m, s, x, y, root, unit);
+}
+
+/* All passes over x, from pass `at` on, which has s rows already; the result is x or y. */
+TARGET ALONE static REAL *NAME(passes)(const moth_fft_plan *plan, int at, int64_t s, const REAL *root,
+                                 REAL *x, REAL *y) {
+  int64_t m = plan->m / s;
+  for (; at < plan->passes; at++) {
+    const int n = plan->radix[at];
+    m /= n;
+    if (n == 8) NAME(pass8)(m, s, x, y, root, NULL);
+    else if (n == 4) NAME(pass4)(m, s, x, y, root, NULL);
+    else if (n == 2) NAME(pass2)(m, s, x, y, root, NULL);
+    else NAME(pass_odd)(n, m, s, x, y, root, plan->unit[at]);
+    root += 2 * m * (n - 1);
+    s *= n;
+    REAL *held = x;
+    x = y;
+    y = held;
+  }
+  return x;
+}
+
+/* -- rows: a signal in all lanes -- */
+
+/* Rows become columns. */
+TARGET INLINED void NAME(transpose)(VECTOR *v) {
+  UNROLL for (int n = 1; n < LANES; n *= 2) {
+    VECTOR t[LANES];
+    UNROLL for (int k = 0; k < LANES / 2; k++) {
+      t[2 * k] = __builtin_shufflevector(v[k], v[k + LANES / 2], LOW);
+      t[2 * k + 1] = __builtin_shufflevector(v[k], v[k + LANES / 2], HIGH);
+    }
+    UNROLL for (int k = 0; k < LANES; k++) v[k] = t[k];
+  }
+}
+
+TARGET INLINED void NAME(put_pairs)(REAL *y, VECTOR r, VECTOR i) {
+  TO(y) = __builtin_shufflevector(r, i, LOW);
+  TO(y + LANES) = __builtin_shufflevector(r, i, HIGH);
+}
+
+/* From m numbers of each lane to the m LANES of the signal. */
+TARGET ALONE static void NAME(across)(const moth_fft_plan *plan, const REAL *x, REAL *y, REAL scale,
+                                bool inverse) {
+  const int64_t m = plan->m;
+  const REAL *turn = plan->turn;
+  for (int64_t k = 0; k < m; k += LANES, x += LANES * TWO, turn += LANES * TWO) {
+    VECTOR r[LANES], i[LANES];
+    UNROLL for (int j = 0; j < LANES; j++) r[j] = AT(x + j * TWO);
+    NAME(transpose)(r);
+    UNROLL for (int j = 0; j < LANES; j++) i[j] = AT(x + j * TWO + LANES);
+    NAME(transpose)(i);
+    UNROLL for (int j = 1; j < LANES; j++)
+      NAME(times)(r + j, i + j, AT(turn + j * TWO), AT(turn + j * TWO + LANES));
+    NAME(few)(LANES, r, i, NULL);
+    REAL *to = y + 2 * k, held[LANES * TWO];
+    const int64_t left = m - k, ldt = left < LANES ? TWO : 2 * m;
+    if (left < LANES) to = held;
+    UNROLL for (int j = 0; j < LANES; j++) {
+      VECTOR a = r[j] * scale, b = i[j] * scale;
+      NAME(put_pairs)(to + ldt * j, inverse ? b : a, inverse ? a : b);
+    }
+    for (int j = 0; left < LANES && j < LANES; j++)
+      memcpy(y + 2 * (k + m * j), held + j * TWO, (size_t)(2 * left) * sizeof(REAL));
+  }
+}
+
+/* From pairs to pairs; a and b are scratch. */
+TARGET ALONE static void NAME(row)(const moth_fft_plan *plan, const REAL *x, REAL *y, REAL *a, REAL *b,
+                             REAL scale, bool inverse) {
+  const int n = plan->radix[0];
+  const int64_t m = plan->m / n;
+  const REAL *root = plan->root;
+  if (n == 8) NAME(pass)(8, true, inverse, m, 1, x, a, root, NULL);
+  else if (n == 4) NAME(pass)(4, true, inverse, m, 1, x, a, root, NULL);
+  else NAME(pass)(1, true, inverse, plan->m, 1, x, a, root, NULL);
+  const bool done = n == 8 || n == 4;
+  a = NAME(passes)(plan, done, done ? n : 1, root + (done ? 2 * m * (n - 1) : 0), a, b);
+  NAME(across)(plan, a, y, scale, inverse);
+}
+
+/* y = x f, numbers of pairs each. in and out: 1 where parts of x and of y change places. */
+TARGET ALONE static void NAME(multiply)(int64_t n, const REAL *x, int in, const REAL *f, REAL *y,
+                                        int out) {
+  for (int64_t k = 0; k < 2 * n; k += 2) {
+    const REAL r = x[k + in], i = x[k + 1 - in];
+    y[k + out] = r * f[k] - i * f[k + 1];
+    y[k + 1 - out] = r * f[k + 1] + i * f[k];
+  }
+}
+
+/* The same as a convolution; b also has room for its numbers, behind what its passes need. */
+TARGET ALONE static void NAME(chirp)(const moth_fft_plan *plan, const REAL *x, REAL *y, REAL *a,
+                                     REAL *b, REAL scale, bool inverse) {
+  const moth_fft_plan *wide = plan->wide;
+  const int64_t n = plan->count, all = wide->count;
+  REAL *z = b + 2 * (wide->m + LANES) * LANES;
+  NAME(multiply)(n, x, inverse, plan->chirp, z, 0);
+  memset(z + 2 * n, 0, (size_t)(2 * (all - n)) * sizeof(REAL));
+  NAME(row)(wide, z, z, a, b, 1, false);
+  NAME(multiply)(all, z, 0, plan->filter, z, 0);
+  NAME(row)(wide, z, z, a, b, scale, true);
+  NAME(multiply)(n, z, 0, plan->chirp, y, inverse);
+}
+
+/* -- real signals -- */
+
+/* a and b are numbers k and N - k: the transform of pairs becomes half of that of a real signal, or
+** that what pairs are transformed back from, where c is the negative. */
+TARGET INLINED void NAME(ravel)(VECTOR *ar, VECTOR *ai, VECTOR *br, VECTOR *bi, VECTOR c, VECTOR s,
+                                REAL by) {
+  VECTOR sr = *ar + *br, si = *ai - *bi, dr = *ar - *br, di = *ai + *bi;
+  VECTOR tr = c * di + s * dr, ti = s * di - c * dr;
+  *ar = (sr + tr) * by;
+  *ai = (si + ti) * by;
+  *br = (sr - tr) * by;
+  *bi = (ti - si) * by;
+}
+
+/* Numbers 0 and N of `wide` signals; imaginary parts are `im` behind, numbers `step` apart. flip:
+** in y real and imaginary parts change places. */
+TARGET INLINED void NAME(ends)(const moth_fft_job *j, const REAL *x, REAL *y, int64_t step,
+                               int64_t im, int wide, bool flip) {
+  const int64_t n = j->plan->count * step, re = flip ? im : 0, other = im - re;
+  const REAL scale = (REAL)j->f->scale;
+  const bool to = j->f->kind == MOTH_FFT_TO_HALF;
+  for (int l = 0; l < wide; l++) {
+    const REAL a = x[l] * scale, b = (to ? x[l + im] : x[l + n]) * scale;
+    y[l + re] = a + b;
+    y[l + other] = to ? 0 : a - b;
+    if (to) y[l + n] = a - b, y[l + n + im] = 0;
+  }
+}
+
+/* Whether imaginary parts of coefficients change their sign. */
+#define CONJUGATE(f) ((f)->inverse == ((f)->kind == MOTH_FFT_TO_HALF))
+
+TARGET ALONE static void NAME(ravel_row)(const moth_fft_job *j, const REAL *x, REAL *y) {
+  const int64_t n = j->plan->count;
+  const bool to = j->f->kind == MOTH_FFT_TO_HALF;
+  const REAL *c = j->plan->half, *s = c + n, sign = CONJUGATE(j->f) ? -1 : 1;
+  const REAL by = (REAL)(j->f->scale * (j->f->twice ? 1 : 0.5)), toward = to ? 1 : -1;
+  NAME(ends)(j, x, y, 2, 1, 1, false);
+  for (int64_t at = 1; 2 * at <= n; at += LANES) {
+    const int64_t k = at + LANES > n ? n - LANES : at, back = n - k - LANES + 1;
+    VECTOR a = AT(x + 2 * k), b = AT(x + 2 * k + LANES);
+    VECTOR ar = __builtin_shufflevector(a, b, EVENS), ai = __builtin_shufflevector(a, b, ODDS);
+    a = AT(x + 2 * back);
+    b = AT(x + 2 * back + LANES);
+    VECTOR br = __builtin_shufflevector(a, b, EVENS), bi = __builtin_shufflevector(a, b, ODDS);
+    br = __builtin_shufflevector(br, br, BACKWARDS);
+    bi = __builtin_shufflevector(bi, bi, BACKWARDS);
+    if (!to) ai *= sign, bi *= sign;
+    NAME(ravel)(&ar, &ai, &br, &bi, AT(c + k) * toward, AT(s + k), by);
+    if (to) ai *= sign, bi *= sign;
+    NAME(put_pairs)(y + 2 * k, ar, ai);
+    br = __builtin_shufflevector(br, br, BACKWARDS);
+    bi = __builtin_shufflevector(bi, bi, BACKWARDS);
+    NAME(put_pairs)(y + 2 * back, br, bi);
+  }
+}
+
+TARGET ALONE static void NAME(ravel_columns)(const moth_fft_job *j, const REAL *x, REAL *y, bool flip) {
+  const int64_t n = j->plan->count;
+  const bool to = j->f->kind == MOTH_FFT_TO_HALF;
+  const REAL *c = j->plan->half, *s = c + n, sign = CONJUGATE(j->f) ? -1 : 1;
+  const REAL by = (REAL)(j->f->scale * (j->f->twice ? 1 : 0.5)), toward = to ? 1 : -1;
+  const int re = flip ? LANES : 0, im = LANES - re;
+  NAME(ends)(j, x, y, TWO, LANES, LANES, flip);
+  for (int64_t k = 1; 2 * k <= n; k++) {
+    const REAL *a = x + k * TWO, *b = x + (n - k) * TWO;
+    REAL *to_a = y + k * TWO, *to_b = y + (n - k) * TWO;
+    const VECTOR zero = {0};
+    VECTOR ar = AT(a), ai = AT(a + LANES), br = AT(b), bi = AT(b + LANES);
+    if (!to) ai *= sign, bi *= sign;
+    NAME(ravel)(&ar, &ai, &br, &bi, zero + c[k] * toward, zero + s[k], by);
+    if (to) ai *= sign, bi *= sign;
+    TO(to_a + re) = ar;
+    TO(to_a + im) = ai;
+    TO(to_b + re) = br;
+    TO(to_b + im) = bi;
+  }
+}
+
+/* Odd lengths: the rest of what has a mirror, or the part that is kept. Laid out as for `ends`. */
+TARGET ALONE static void NAME(mirror)(const moth_fft_job *j, const REAL *x, REAL *y, int64_t step,
+                                int64_t im, int wide, bool flip) {
+  const int64_t n = j->plan->count, re = flip ? im : 0, other = im - re;
+  const bool to = j->f->kind == MOTH_FFT_TO_HALF;
+  const REAL scale = (REAL)j->f->scale;
+  const REAL by = scale * (REAL)(to ? 1 + j->f->twice : 0.5 + 0.5 * (double)j->f->twice);
+  for (int64_t k = 0; 2 * k < n; k++)
+    for (int l = 0; l < wide; l++) {
+      const REAL r = x[k * step + l] * (k ? by : scale);
+      const REAL i = !k ? 0 : x[k * step + l + im] * (CONJUGATE(j->f) ? -by : by);
+      y[k * step + l + re] = r;
+      y[k * step + l + other] = i;
+      if (to || !k) continue;
+      y[(n - k) * step + l + re] = r;
+      y[(n - k) * step + l + other] = -i;
+    }
+}
+
+/* -- signals -- */
+
+static REAL *NAME(at)(const moth_fft_side *side, int64_t signal) {
+  return (REAL *)(void *)side->base + signal / side->inner * side->outer +
+         signal % side->inner * side->unit;
+}
+
+static bool NAME(packed)(const moth_fft_side *side) { return side->step == 2 && side->other == 1; }
+
+/* Signals one by one. */
+TARGET static void NAME(rows)(int64_t first, int64_t last, int lane, const void *arg) {
+  const moth_fft_job *j = arg;
+  const moth_fft *f = j->f;
+  const moth_fft_plan *plan = j->plan, *inner = plan->wide ? plan->wide : plan;
+  const int64_t in = j->from.n, out = j->to.n, work = 2 * (inner->m + LANES) * LANES;
+  REAL *p = (REAL *)(void *)j->scratch + lane * j->room, *q = p + 2 * f->n + 2;
+  REAL *z = q + 2 * f->n + 2, *a = z + 2 * f->n + 2, *b = a + work;
+  const REAL scale = f->kind == MOTH_FFT_COMPLEX ? (REAL)f->scale : 1;
+  const bool inverse = f->kind == MOTH_FFT_COMPLEX ? f->inverse : f->kind == MOTH_FFT_FROM_HALF;
+  for (int64_t signal = first; signal < last; signal++) {
+    const REAL *x = NAME(at)(&j->from, signal);
+    REAL *to = NAME(at)(&j->to, signal), *y = NAME(packed)(&j->to) ? to : q;
+    if (!NAME(packed)(&j->from)) {
+      for (int64_t k = 0; k < in; k++) {
+        p[2 * k] = x[k * j->from.step];
+        p[2 * k + 1] = j->from.other ? x[k * j->from.step + j->from.other] : 0;
+      }
+      x = p;
+    }
+    if (f->kind == MOTH_FFT_FROM_HALF) {
+      if (plan->halved) NAME(ravel_row)(j, x, z);
+      else NAME(mirror)(j, x, z, 2, 1, 1, false);
+      x = z;
+    }
+    REAL *via = f->kind == MOTH_FFT_TO_HALF ? z : y;
+    if (plan->wide) NAME(chirp)(plan, x, via, a, b, scale, inverse);
+    else NAME(row)(plan, x, via, a, b, scale, inverse);
+    if (f->kind == MOTH_FFT_TO_HALF) {
+      if (plan->halved) NAME(ravel_row)(j, z, y);
+      else NAME(mirror)(j, z, y, 2, 1, 1, false);
+    }
+    for (int64_t k = 0; y == q && k < out; k++) {
+      to[k * j->to.step] = q[2 * k];
+      if (j->to.other) to[k * j->to.step + j->to.other] = q[2 * k + 1];
+    }
+  }
+}
+
+/* A signal to each lane; im is where its imaginary parts go. */
+TARGET ALONE static void NAME(load)(const moth_fft_side *side, REAL *const *at, REAL *x, int re) {
+  const int im = LANES - re;
+  const bool near = side->inner > 1 && at[LANES - 1] - at[0] == (LANES - 1) * side->unit;
+  int64_t k = 0;
+  for (; near && k < side->n; k++, x += TWO) {
+    const REAL *from = at[0] + k * side->step;
+    VECTOR a = AT(from), b = {0};
+    if (side->unit == 2) {
+      VECTOR c = AT(from + LANES);
+      b = __builtin_shufflevector(a, c, ODDS);
+      a = __builtin_shufflevector(a, c, EVENS);
+    } else if (side->other) b = AT(from + side->other);
+    TO(x + re) = a;
+    TO(x + im) = b;
+  }
+  for (; NAME(packed)(side) && k + LANES <= side->n; k += LANES, x += LANES * TWO) {
+    VECTOR r[LANES], i[LANES];
+    UNROLL for (int l = 0; l < LANES; l++) {
+      VECTOR a = AT(at[l] + 2 * k), b = AT(at[l] + 2 * k + LANES);
+      r[l] = __builtin_shufflevector(a, b, EVENS);
+      i[l] = __builtin_shufflevector(a, b, ODDS);
+    }
+    NAME(transpose)(r);
+    UNROLL for (int l = 0; l < LANES; l++) TO(x + l * TWO + re) = r[l];
+    NAME(transpose)(i);
+    UNROLL for (int l = 0; l < LANES; l++) TO(x + l * TWO + im) = i[l];
+  }
+  for (; k < side->n; k++, x += TWO)
+    for (int l = 0; l < LANES; l++) {
+      x[l + re] = at[l][k * side->step];
+      x[l + im] = side->other ? at[l][k * side->step + side->other] : 0;
+    }
+}
+
+TARGET ALONE static void NAME(store)(const moth_fft_side *side, REAL *const *at, const REAL *x, int re,
+                               REAL scale) {
+  const int im = LANES - re;
+  const bool near = side->inner > 1 && at[LANES - 1] - at[0] == (LANES - 1) * side->unit;
+  int64_t k = 0;
+  for (; near && k < side->n; k++, x += TWO) {
+    REAL *to = at[0] + k * side->step;
+    VECTOR a = AT(x + re) * scale, b = AT(x + im) * scale;
+    if (side->unit == 2) NAME(put_pairs)(to, a, b);
+    else {
+      TO(to) = a;
+      if (side->other) TO(to + side->other) = b;
+    }
+  }
+  for (; NAME(packed)(side) && k + LANES <= side->n; k += LANES, x += LANES * TWO) {
+    VECTOR r[LANES], i[LANES];
+    UNROLL for (int l = 0; l < LANES; l++) r[l] = AT(x + l * TWO + re) * scale;
+    NAME(transpose)(r);
+    UNROLL for (int l = 0; l < LANES; l++) i[l] = AT(x + l * TWO + im) * scale;
+    NAME(transpose)(i);
+    UNROLL for (int l = 0; l < LANES; l++) NAME(put_pairs)(at[l] + 2 * k, r[l], i[l]);
+  }
+  for (; k < side->n; k++, x += TWO)
+    for (int l = 0; l < LANES; l++) {
+      at[l][k * side->step] = x[l + re] * scale;
+      if (side->other) at[l][k * side->step + side->other] = x[l + im] * scale;
+    }
+}
+
+/* LANES signals at a time. The last one takes the lanes that are left over, too. */
+TARGET static void NAME(columns)(int64_t first, int64_t last, int lane, const void *arg) {
+  const moth_fft_job *j = arg;
+  const moth_fft *f = j->f;
+  const moth_fft_plan *plan = j->plan;
+  REAL *a = (REAL *)(void *)j->scratch + lane * j->room, *b = a + (f->n + 1) * TWO;
+  const REAL scale = f->kind == MOTH_FFT_COMPLEX ? (REAL)f->scale : 1;
+  const int flip = f->kind == MOTH_FFT_COMPLEX && f->inverse ? LANES : 0;
+  for (int64_t group = first; group < last; group++) {
+    REAL *from[LANES], *to[LANES];
+    for (int64_t l = 0; l < LANES; l++) {
+      int64_t signal = group * LANES + l;
+      if (signal >= j->signals) signal = j->signals - 1;
+      from[l] = NAME(at)(&j->from, signal);
+      to[l] = NAME(at)(&j->to, signal);
+    }
+    REAL *x = a, *y = b;
+    int back = flip;
+    NAME(load)(&j->from, from, x, flip);
+    if (f->kind == MOTH_FFT_FROM_HALF) {
+      if (plan->halved) NAME(ravel_columns)(j, x, y, true);
+      else NAME(mirror)(j, x, y, TWO, LANES, LANES, true);
+      x = b, y = a, back = LANES;
+    }
+    x = NAME(passes)(plan, 0, 1, plan->root, x, y);
+    if (f->kind == MOTH_FFT_TO_HALF) {
+      y = x == a ? b : a;
+      if (plan->halved) NAME(ravel_columns)(j, x, y, false);
+      else NAME(mirror)(j, x, y, TWO, LANES, LANES, false);
+      x = y;
+    }
+    NAME(store)(&j->to, to, x, back, scale);
+  }
+}
+
+#undef VECTOR
+#undef AT
+#undef TO
+#undef TWO
+#undef CONJUGATE
+#undef REAL
+#undef TARGET
+#undef NAME
+#undef LANES
+#undef LOW
+#undef HIGH
+#undef EVENS
+#undef ODDS
+#undef BACKWARDS

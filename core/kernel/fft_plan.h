@@ -1,0 +1,62 @@
+/* fft_plan.h -- how transforms of one length are computed: what fft.c plans and fft_level.h runs.
+**
+** A transform of N complex numbers goes over vectors of `lanes` numbers, in one of three ways:
+**
+** - COLUMNS: each lane has a signal of its own. N = r1 r2 ...; a pass for each radix turns
+**   [r][m][s] into [m][r][s], so that nothing needs to be reordered (Stockham 1966).
+** - ROWS: N = m lanes. Column j of a signal's [m][lanes] is lane j's: m numbers are transformed by
+**   passes in each, multiplied by roots of unity, turned, and transformed across (Gentleman and
+**   Sande 1966). So a single signal fills the vectors too.
+** - CHIRP: where N has a prime factor above MOTH_FFT_PRIME, as a convolution, whose transforms are
+**   of a length that has not (Bluestein 1970).
+**
+** A real signal of even length goes as one of n / 2 pairs, whose transform is then unravelled.
+*/
+#ifndef MOTH_KERNEL_FFT_PLAN_H
+#define MOTH_KERNEL_FFT_PLAN_H
+
+#include "fft.h"
+
+#define MOTH_FFT_PRIME 31
+#define MOTH_FFT_PASSES 64
+
+#if defined(__clang__)
+#define ALONE __attribute__((noinline))
+#else
+#define ALONE __attribute__((noinline, noclone))
+#endif
+
+enum { MOTH_FFT_COLUMNS, MOTH_FFT_ROWS, MOTH_FFT_CHIRP };
+
+/* Tables are of the plan's dtype; complex numbers in them are pairs. */
+typedef struct moth_fft_plan {
+  struct moth_fft_plan *next; /* of the context's, the last used first */
+  struct moth_fft_plan *wide; /* CHIRP: the plan of the convolution */
+  int dtype, way, lanes;
+  bool halved;                /* a real signal as half as many pairs */
+  int64_t n, count, bytes;    /* numbers of a signal; complex ones of its transform, N */
+  int64_t m;                  /* of these in a lane */
+  int passes, radix[MOTH_FFT_PASSES];
+  void *root;                 /* of each pass: e^(-2 pi i p k / (r m)), [p < m][0 < k < r] */
+  void *unit[MOTH_FFT_PASSES]; /* of odd radices: cosines and sines of 2 pi k / r */
+  void *turn;                 /* ROWS: e^(-2 pi i j k / N), [k / lanes][j][re, im][k % lanes] */
+  void *half;                 /* halved: e^(-2 pi i k / n), all the cosines, then the sines */
+  void *chirp, *filter;       /* CHIRP: e^(-pi i k k / N), and the transform of its inverse */
+} moth_fft_plan;
+
+/* One end of the signals: the j-th of n numbers of signal s is at base + s / inner * outer
+** + s % inner * unit + j * step, its second half `other` behind it (0: there is none). */
+typedef struct moth_fft_side {
+  char *base;
+  int64_t n, inner, outer, unit, step, other;
+} moth_fft_side;
+
+typedef struct moth_fft_job {
+  const moth_fft *f;
+  const moth_fft_plan *plan;
+  moth_fft_side from, to;
+  int64_t signals, room; /* elements of scratch for each thread */
+  char *scratch;
+} moth_fft_job;
+
+#endif

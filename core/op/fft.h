@@ -1,0 +1,38 @@
+/* fft.h -- the faces of Fourier transforms. Complex numbers are pairs, real and imaginary part, in
+** a last dimension of 2, which `dim` does not count; lua/moth/fft.lua makes moth.fft of these.
+*/
+#ifndef MOTH_OP_FFT_H
+#define MOTH_OP_FFT_H
+
+#include "../op.h"
+
+#define FFT_INVERSE(ARG) \
+  ARG(bool,   inverse, false, "exponents are positive") \
+  ARG(float,  scale,   1    , "what results are multiplied by")
+
+#define FFT_C2C(ARG) \
+  ARG(tensor, input,        , "complex numbers, (..., 2)") \
+  ARG(dim,    dim,     -1   , "dimension of the signals") \
+  FFT_INVERSE(ARG)
+MOTH_ARGS(fft_c2c, FFT_C2C)
+
+#define FFT_R2C(ARG) \
+  ARG(tensor, input,        , "real numbers of any shape") \
+  ARG(dim,    dim,     -1   , "dimension of the signals") \
+  FFT_INVERSE(ARG) \
+  ARG(bool,   twice,   false, "multiply what has a mirror by 2")
+MOTH_ARGS(fft_r2c, FFT_R2C)
+
+#define FFT_C2R(ARG) \
+  ARG(tensor, input,        , "coefficients, (..., n / 2 + 1, ..., 2)") \
+  ARG(int,    n,            , "length of the signals") \
+  ARG(dim,    dim,     -1   , "dimension of the signals") \
+  FFT_INVERSE(ARG) \
+  ARG(bool,   twice,   true , "count what has a mirror twice")
+MOTH_ARGS(fft_c2r, FFT_C2R)
+
+#define FFT_COVERED(ARG) \
+  ARG(tensor, input, , "what is divided by")
+MOTH_ARGS(fft_covered, FFT_COVERED)
+
+#endif
