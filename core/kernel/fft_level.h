@@ -158,9 +158,9 @@ TARGET INLINED void NAME(pass)(int n, bool pairs, bool inverse, int64_t m, int64
 }
 
 #define PASS(n)                                                                              \
-  TARGET ALONE static void NAME(pass##n)(int64_t m, int64_t s, const REAL *x, REAL *y,             \
-                                   const REAL *root, const REAL *unit) {                     \
-    NAME(pass)(n, false, false, m, s, x, y, root, unit);                                     \
+  TARGET ALONE static void NAME(pass##n)(int64_t m, int64_t s, const REAL *x, REAL *y,       \
+                                         const REAL *root) {                                 \
+    NAME(pass)(n, false, false, m, s, x, y, root, NULL);                                     \
   }
 PASS(2)
 PASS(4)
@@ -199,15 +199,15 @@ TARGET ALONE static void NAME(pass_odd)(int n, int64_t m, int64_t s, const REAL 
 }
 
 /* All passes over x, from pass `at` on, which has s rows already; the result is x or y. */
-TARGET ALONE static REAL *NAME(passes)(const moth_fft_plan *plan, int at, int64_t s, const REAL *root,
-                                 REAL *x, REAL *y) {
+TARGET ALONE static REAL *NAME(passes)(const moth_fft_plan *plan, int at, int64_t s,
+                                       const REAL *root, REAL *x, REAL *y) {
   int64_t m = plan->m / s;
   for (; at < plan->passes; at++) {
     const int n = plan->radix[at];
     m /= n;
-    if (n == 8) NAME(pass8)(m, s, x, y, root, NULL);
-    else if (n == 4) NAME(pass4)(m, s, x, y, root, NULL);
-    else if (n == 2) NAME(pass2)(m, s, x, y, root, NULL);
+    if (n == 8) NAME(pass8)(m, s, x, y, root);
+    else if (n == 4) NAME(pass4)(m, s, x, y, root);
+    else if (n == 2) NAME(pass2)(m, s, x, y, root);
     else NAME(pass_odd)(n, m, s, x, y, root, plan->unit[at]);
     root += 2 * m * (n - 1);
     s *= n;
@@ -238,8 +238,8 @@ TARGET INLINED void NAME(put_pairs)(REAL *y, VECTOR r, VECTOR i) {
 }
 
 /* From m numbers of each lane to the m LANES of the signal. */
-TARGET ALONE static void NAME(across)(const moth_fft_plan *plan, const REAL *x, REAL *y, REAL scale,
-                                bool inverse) {
+TARGET ALONE static void NAME(across)(const moth_fft_plan *plan, const REAL *x, REAL *y,
+                                      REAL scale, bool inverse) {
   const int64_t m = plan->m;
   const REAL *turn = plan->turn;
   for (int64_t k = 0; k < m; k += LANES, x += LANES * TWO, turn += LANES * TWO) {
@@ -264,8 +264,8 @@ TARGET ALONE static void NAME(across)(const moth_fft_plan *plan, const REAL *x, 
 }
 
 /* From pairs to pairs; a and b are scratch. */
-TARGET ALONE static void NAME(row)(const moth_fft_plan *plan, const REAL *x, REAL *y, REAL *a, REAL *b,
-                             REAL scale, bool inverse) {
+TARGET ALONE static void NAME(row)(const moth_fft_plan *plan, const REAL *x, REAL *y, REAL *a,
+                                   REAL *b, REAL scale, bool inverse) {
   const int n = plan->radix[0];
   const int64_t m = plan->m / n;
   const REAL *root = plan->root;
@@ -358,7 +358,8 @@ TARGET ALONE static void NAME(ravel_row)(const moth_fft_job *j, const REAL *x, R
   }
 }
 
-TARGET ALONE static void NAME(ravel_columns)(const moth_fft_job *j, const REAL *x, REAL *y, bool flip) {
+TARGET ALONE static void NAME(ravel_columns)(const moth_fft_job *j, const REAL *x, REAL *y,
+                                             bool flip) {
   const int64_t n = j->plan->count;
   const bool to = j->f->kind == MOTH_FFT_TO_HALF;
   const REAL *c = j->plan->half, *s = c + n, sign = CONJUGATE(j->f) ? -1 : 1;
@@ -382,7 +383,7 @@ TARGET ALONE static void NAME(ravel_columns)(const moth_fft_job *j, const REAL *
 
 /* Odd lengths: the rest of what has a mirror, or the part that is kept. Laid out as for `ends`. */
 TARGET ALONE static void NAME(mirror)(const moth_fft_job *j, const REAL *x, REAL *y, int64_t step,
-                                int64_t im, int wide, bool flip) {
+                                      int64_t im, int wide, bool flip) {
   const int64_t n = j->plan->count, re = flip ? im : 0, other = im - re;
   const bool to = j->f->kind == MOTH_FFT_TO_HALF;
   const REAL scale = (REAL)j->f->scale;
@@ -447,10 +448,10 @@ TARGET static void NAME(rows)(int64_t first, int64_t last, int lane, const void 
   }
 }
 
-/* A signal to each lane; im is where its imaginary parts go. */
-TARGET ALONE static void NAME(load)(const moth_fft_side *side, REAL *const *at, REAL *x, int re) {
+/* A signal to each lane, real parts to re; near: they lie side by side. */
+TARGET ALONE static void NAME(load)(const moth_fft_side *side, REAL *const *at, bool near, REAL *x,
+                                    int re) {
   const int im = LANES - re;
-  const bool near = side->inner > 1 && at[LANES - 1] - at[0] == (LANES - 1) * side->unit;
   int64_t k = 0;
   for (; near && k < side->n; k++, x += TWO) {
     const REAL *from = at[0] + k * side->step;
@@ -482,10 +483,9 @@ TARGET ALONE static void NAME(load)(const moth_fft_side *side, REAL *const *at, 
     }
 }
 
-TARGET ALONE static void NAME(store)(const moth_fft_side *side, REAL *const *at, const REAL *x, int re,
-                               REAL scale) {
+TARGET ALONE static void NAME(store)(const moth_fft_side *side, REAL *const *at, bool near,
+                                     const REAL *x, int re, REAL scale) {
   const int im = LANES - re;
-  const bool near = side->inner > 1 && at[LANES - 1] - at[0] == (LANES - 1) * side->unit;
   int64_t k = 0;
   for (; near && k < side->n; k++, x += TWO) {
     REAL *to = at[0] + k * side->step;
@@ -527,9 +527,10 @@ TARGET static void NAME(columns)(int64_t first, int64_t last, int lane, const vo
       from[l] = NAME(at)(&j->from, signal);
       to[l] = NAME(at)(&j->to, signal);
     }
+    const bool near = f->inner > 1 && group * LANES % f->inner + LANES <= f->inner;
     REAL *x = a, *y = b;
     int back = flip;
-    NAME(load)(&j->from, from, x, flip);
+    NAME(load)(&j->from, from, near, x, flip);
     if (f->kind == MOTH_FFT_FROM_HALF) {
       if (plan->halved) NAME(ravel_columns)(j, x, y, true);
       else NAME(mirror)(j, x, y, TWO, LANES, LANES, true);
@@ -542,7 +543,7 @@ TARGET static void NAME(columns)(int64_t first, int64_t last, int lane, const vo
       else NAME(mirror)(j, x, y, TWO, LANES, LANES, false);
       x = y;
     }
-    NAME(store)(&j->to, to, x, back, scale);
+    NAME(store)(&j->to, to, near, x, back, scale);
   }
 }
 

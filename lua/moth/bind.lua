@@ -248,7 +248,8 @@ local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dis
                  new_ones = "moth.create", new_empty = "moth.create", new_full = "moth.create",
                  tensor_split = "moth.results", clamp_min = "moth.composed",
                  clamp_max = "moth.composed", clamp_min_ = "moth.composed",
-                 clamp_max_ = "moth.composed", polygamma = "moth.composed" }
+                 clamp_max_ = "moth.composed", polygamma = "moth.composed",
+                 stft = "moth.stft", istft = "moth.stft" }
 for name in ("cholesky cholesky_inverse cholesky_solve cross det inverse logdet lu_solve "
   .. "matrix_exp matrix_power pinverse qr slogdet svd"):gmatch "%S+" do
   in_lua[name] = "moth.matrices"

@@ -73,7 +73,7 @@ local rows = {
   inference_mode = {"moth.autograd", "no_grad"},
 }
 local modules = "nn optim utils amp backends data autograd class progress summary warn "
-  .. "distributions linalg profiler onnx"
+  .. "distributions linalg fft profiler onnx"
 for name in modules:gmatch "%S+" do
   rows[name] = {"moth." .. name}
 end
@@ -91,6 +91,7 @@ from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag ca
   .. "combinations vander hsplit vsplit dsplit select_scatter diagonal_scatter trapezoid cov "
   .. "corrcoef logaddexp2 float_power pdist")
 from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
+from("moth.stft", "stft istft")
 from("moth.deepcopy", "deepcopy")
 from("moth.contract", "einsum tensordot")
 from("moth.sparse", "sparse_coo_tensor")

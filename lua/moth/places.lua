@@ -46,6 +46,8 @@ places.list = {
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
   { path = "moth.linalg", short = "moth.linalg",
     doc = "factorizations of matrices, systems of equations, norms" },
+  { path = "moth.fft", short = "moth.fft",
+    doc = "Fourier transforms, and pairs as complex numbers" },
   { path = "moth.autograd.functional", short = "moth.autograd.functional",
     doc = "derivatives of whole functions, and their products with vectors" },
   { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",

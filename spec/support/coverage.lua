@@ -43,6 +43,7 @@ function coverage.functions()
   collect(found, moth.nn.functional, getmetatable(moth.nn.functional).__names())
   collect(found, moth.zeros(1), require("moth.tensor").names(true))
   collect(found, moth.linalg, getmetatable(moth.linalg).__names(), "linalg.")
+  collect(found, moth.fft, getmetatable(moth.fft).__names(), "fft.")
   return found
 end
 

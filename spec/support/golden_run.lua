@@ -31,10 +31,10 @@ local function member(t, name)
   return ok and type(value) == "function" and value or nil
 end
 
---- The public function of that name: of moth, of F, a method of tensors, or "linalg.NAME".
+--- The public function of that name: of moth, of F, a method of tensors, "linalg.NAME", "fft.NAME".
 function run.find(name)
-  local inner = name:match "^linalg%.(.+)"
-  if inner then return member(moth.linalg, inner) end
+  local space, inner = name:match "^(%a+)%.(.+)"
+  if inner then return member(moth[space], inner) end
   return member(moth, name) or member(moth.nn.functional, name)
     or member(moth.zeros(1), name)
 end

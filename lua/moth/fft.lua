@@ -1,0 +1,330 @@
+--- fft.lua -- moth.fft: Fourier transforms.
+--
+--     local spectrum = moth.fft.rfft(signal)            -- (..., n / 2 + 1, 2)
+--     local same = moth.fft.irfft(spectrum, signal:size(-1))
+--
+-- Moth has no complex dtypes. Complex numbers are pairs, real and imaginary part, in a last
+-- dimension of 2, as PyTorch's view_as_real lays them out; `dim` does not count it, so that
+-- dimensions are what they are in PyTorch. abs, angle, mul and polar compute with such pairs.
+
+local bind = require "moth.bind"
+local define = require "moth.define"
+local dtypes = require("moth.dtype").by_name
+local errors = require "moth.error"
+local lazy = require "moth.lazy"
+
+local ops = bind.ops
+local HALF = { [dtypes.float16] = true, [dtypes.bfloat16] = true }
+local fft = {}
+
+-- What is transformed: pairs to pairs, real numbers to half of their coefficients, and back.
+local OP = { complex = "fft_c2c", real = "fft_r2c", half = "fft_c2r" }
+
+local bound = {}
+local function op_of(kind, fname)
+  local key = kind .. fname
+  bound[key] = bound[key] or bind.as(OP[kind], fname)
+  return bound[key]
+end
+
+-- How many dimensions there are beside that of the pairs, at least so many.
+local function dimensions(fname, x, kind, least)
+  local n = x:dim()
+  if kind == "real" then return n end
+  if n < 1 + (least or 1) or x:size(n) ~= 2 then
+    errors.argument(fname, "input", "complex numbers are needed, pairs in a last dimension of 2, "
+      .. "got " .. errors.describe(x) .. (least and "" or "; real signals: moth.fft.rfft"),
+      "E_SHAPE")
+  end
+  return n - 1
+end
+
+-- A dimension from 1 to n.
+local function position(fname, x, dim, n)
+  local d = dim < 0 and dim + n + 1 or dim
+  if d < 1 or d > n then
+    errors.argument(fname, "dim", ("%s is no dimension of signals in %s"):format(dim,
+      errors.describe(x)), "E_INDEX")
+  end
+  return d
+end
+
+-- x with n numbers along d: cut, or with zeros behind.
+local function sized(fname, arg, x, d, n)
+  if n < 1 then
+    errors.argument(fname, arg, "a length from 1 on is needed, got " .. n, "E_DOMAIN")
+  end
+  local more = n - x:size(d)
+  if more == 0 then return x end
+  local pad = {}
+  for k = 1, 2 * (x:dim() - d + 1) do pad[k] = 0 end
+  pad[#pad] = more
+  return (ops.pad(x, pad))
+end
+
+local function factor(norm, n, inverse)
+  if norm == "ortho" then return 1 / math.sqrt(n) end
+  return (norm == "forward") ~= inverse and 1 / n or 1
+end
+
+-- One dimension, d, of n numbers (nil: as many as there are); for `half` n is that of the result.
+local function transform(fname, arg, kind, inverse, x, n, d, scale)
+  local op = op_of(kind, fname)
+  if kind == "half" then
+    n = n or 2 * (x:size(d) - 1)
+    x = sized(fname, arg, x, d, n < 1 and n or math.floor(n / 2) + 1)
+    return (op(x, n, d, inverse, scale))
+  end
+  if n then x = sized(fname, arg, x, d, n) end
+  return (op(x, d, inverse, scale))
+end
+
+local function length_of(kind, x, n, d)
+  return n or (kind == "half" and 2 * (x:size(d) - 1)) or x:size(d)
+end
+
+local NORM = { "enum", "norm", "what is divided by the length n: the transform back, both by its "
+  .. "root, or the one forward", choices = { "backward", "ortho", "forward" } }
+local INPUT = {
+  complex = { "tensor", "input", "complex numbers, (..., n, 2)" },
+  real = { "tensor", "input", "real numbers, (..., n)" },
+  half = { "tensor", "input", "coefficients 0 to n / 2, (..., n / 2 + 1, 2)" },
+}
+local N = {
+  complex = "length of the signals: cut, or zeros behind, until they have it",
+  half = "length of the results; 2 (m - 1) of m coefficients when absent",
+}
+N.real = N.complex
+local DRAWN = { complex = "moth.randn(3, 4, 2)", real = "moth.randn(3, 4)",
+                half = "moth.randn(3, 4, 2)" }
+
+local function single(name, kind, inverse, doc)
+  --- moth.fft.NAME(input, n, dim, norm): one dimension.
+  fft[name] = define {
+    name = name, doc = doc, scoped = true,
+    examples = DRAWN[kind] .. "\n" .. DRAWN[kind] .. ", {n = 5, dim = 1, norm = 'ortho'}\n"
+      .. DRAWN[kind] .. ", 3, -1, 'forward'",
+    args = {
+      INPUT[kind], { "int", "n", N[kind], optional = true },
+      { "dim", "dim", "dimension of the signals, not counting that of the pairs", default = -1 },
+      NORM,
+    },
+    run = function(x, n, dim, norm)
+      local d = position(name, x, dim, dimensions(name, x, kind))
+      local scale = factor(norm, math.max(1, length_of(kind, x, n, d)), inverse)
+      return (transform(name, "n", kind, inverse, x, n, d, scale))
+    end,
+  }
+end
+
+single("fft", "complex", false, "The discrete Fourier transform of complex signals: Y[k] is the "
+  .. "sum of x[j] e^(-2 pi i j k / n). Of real signals: rfft.")
+single("ifft", "complex", true, "What fft undoes: sums with the other sign, divided by n.")
+single("rfft", "real", false, "The coefficients 0 to n / 2 of real signals, (..., n / 2 + 1, 2); "
+  .. "the others are their mirror images.")
+single("irfft", "half", true, "The real signals that have these coefficients: what rfft undoes. "
+  .. "An odd length must be given as n.")
+single("hfft", "half", false, "The real coefficients of signals of which one half is the mirror "
+  .. "image of the other, and is left out.")
+single("ihfft", "real", true, "What hfft undoes: half of the complex signals that have real "
+  .. "coefficients.")
+
+-- ---- several dimensions ----
+
+local function list_of(v)
+  if type(v) == "number" then return { v } end
+  return v
+end
+
+-- The dimensions to go over, from 1, and the length of each or nil.
+local function sizes(fname, x, n, s, dim)
+  s, dim = list_of(s), list_of(dim)
+  if s and dim and #s ~= #dim then
+    errors.argument(fname, "s", ("%d lengths for %d dimensions"):format(#s, #dim), "E_ARG")
+  end
+  local dims, lengths, seen = {}, {}, {}
+  for k = 1, dim and #dim or s and #s or n do
+    local d = dim and dim[k] or s and k - #s - 1 or k
+    dims[k] = position(fname, x, d, n)
+    if seen[dims[k]] then
+      errors.argument(fname, "dim", ("%d is there twice"):format(d), "E_ARG")
+    end
+    seen[dims[k]] = true
+    if s and s[k] ~= -1 then lengths[k] = s[k] end
+  end
+  if #dims == 0 then errors.argument(fname, "dim", "a dimension is needed", "E_ARG") end
+  return dims, lengths
+end
+
+local function several(name, kind, inverse, dims, doc)
+  local shape = kind == "real" and "(2, 3, 4)" or "(2, 3, 4, 2)"
+  --- moth.fft.NAME(input, s, dim, norm): two dimensions, or any number of them.
+  fft[name] = define {
+    name = name, doc = doc, scoped = true,
+    examples = "moth.randn" .. shape .. "\nmoth.randn" .. shape
+      .. ", {s = {3, 5}, dim = {1, 3}, norm = 'ortho'}\nmoth.randn" .. shape
+      .. ", {3, -1}, {2, 3}, 'forward'",
+    args = {
+      INPUT[kind],
+      { "ints", "s", "length along each dimension, -1: as it is", optional = true },
+      { "dims", "dim", "dimensions, not counting that of the pairs" .. (dims and ""
+        or "; the last ones, as many as s has, or all when absent"),
+        default = dims, optional = not dims },
+      NORM,
+    },
+    run = function(x, s, dim, norm)
+      local at, lengths = sizes(name, x, dimensions(name, x, kind), s, dim)
+      local dtype = x.dtype
+      if HALF[dtype] then x = x:float() end -- so that they are rounded once
+      local last, all = #at, 1
+      for k, d in ipairs(at) do
+        all = all * math.max(1, length_of(k == last and kind or "complex", x, lengths[k], d))
+      end
+      local scale = factor(norm, all, inverse)
+      local function go(how, k, by)
+        x = transform(name, "s", how, inverse, x, lengths[k], at[k], by)
+      end
+      if kind == "real" then go("real", last, scale) end
+      for k = 1, kind == "complex" and last or last - 1 do
+        go("complex", k, kind == "complex" and k == 1 and scale or 1)
+      end
+      if kind == "half" then go("half", last, scale) end
+      if HALF[dtype] then x = x:to(dtype) end
+      return x
+    end,
+  }
+end
+
+for _, row in ipairs {
+  { "fft", "complex", false, "fft along %s." }, { "ifft", "complex", true, "ifft along %s." },
+  { "rfft", "real", false, "rfft along the last of %s, fft along the others." },
+  { "irfft", "half", true, "What rfft%s undoes: irfft along the last of %s." },
+  { "hfft", "half", false, "hfft along the last of %s, fft along the others." },
+  { "ihfft", "real", true, "What hfft%s undoes: ihfft along the last of %s." },
+} do
+  local name, kind, inverse, doc = unpack(row)
+  local function say(n, dims)
+    return (doc:gsub("%%s undoes", n .. " undoes"):gsub("%%s", dims))
+  end
+  several(name .. "2", kind, inverse, { -2, -1 }, say("2", "two dimensions"))
+  several(name .. "n", kind, inverse, nil, say("n", "several dimensions"))
+end
+
+-- ---- which coefficient is where ----
+
+local WHERE = {
+  { "int", "n", "length of the signals" },
+  { "float", "d", "time between two numbers", default = 1 },
+  { "dtype", "dtype", "element type; the default one when absent", optional = true },
+  { "device", "device", "where the elements live", default = "cpu" },
+  { "bool", "requires_grad", "gather gradients for it", default = false },
+}
+
+local function frequencies(name, doc, last, first)
+  --- moth.fft.fftfreq(n, d): in cycles per unit of time.
+  fft[name] = define {
+    name = name, doc = doc, args = WHERE,
+    examples = "5\n4, 0.5, {dtype = moth.float64, requires_grad = true}",
+    run = function(n, d, dtype, device, requires_grad)
+      if n < 1 or d == 0 then
+        errors.argument(name, n < 1 and "n" or "d", "a number " .. (n < 1 and "from 1 on"
+          or "other than 0") .. " is needed, got " .. (n < 1 and n or d), "E_DOMAIN")
+      end
+      local moth, list = require "moth", {}
+      for k = 0, last(n) do list[#list + 1] = k / (n * d) end
+      for k = first(n), -1 do list[#list + 1] = k / (n * d) end
+      return (moth.tensor(list, { dtype = dtype or moth.get_default_dtype(), device = device,
+                                  requires_grad = requires_grad }))
+    end,
+  }
+end
+
+local function half(n) return math.floor(n / 2) end
+frequencies("fftfreq", "The frequency of each coefficient of fft: 0, positive ones, and from the "
+  .. "middle on negative ones.", function(n) return half(n - 1) end,
+  function(n) return -half(n) end)
+frequencies("rfftfreq", "The frequency of each coefficient of rfft, from 0 on.", half,
+  function() return 0 end)
+
+local function shift(name, doc, back)
+  --- moth.fft.fftshift(x, dim).
+  fft[name] = define {
+    name = name, doc = doc, scoped = true,
+    examples = "moth.randn(5)\nmoth.randn(4, 3, 2), {dim = 1}",
+    args = {
+      { "tensor", "input", "tensor of any shape" },
+      { "dims", "dim", "dimensions; all of them when absent, but for a last one of 2, which is "
+        .. "taken for that of pairs", optional = true },
+    },
+    run = function(x, dim)
+      local shifts, dims, n = {}, {}, x:dim()
+      dim = list_of(dim)
+      if n > 1 and x:size(n) == 2 then n = n - 1 end
+      for k = 1, dim and #dim or n do
+        dims[k] = position(name, x, dim and dim[k] or k, x:dim())
+        local size = x:size(dims[k])
+        shifts[k] = back and size - half(size) or half(size)
+      end
+      if #dims == 0 then return x:clone() end
+      return (ops.roll(x, shifts, dims))
+    end,
+  }
+end
+
+shift("fftshift", "The frequency 0 in the middle: coefficients are turned by half their number.",
+  false)
+shift("ifftshift", "What fftshift undoes.", true)
+
+-- ---- with pairs ----
+
+local function parts(fname, x)
+  local n = dimensions(fname, x, "complex", 0) + 1
+  return x:select(n, 1), x:select(n, 2)
+end
+
+local Z = { "tensor", "input", "complex numbers, (..., 2)" }
+
+--- moth.fft.abs(z): lengths.
+fft.abs = define {
+  name = "abs", doc = "The absolute values of complex numbers.", examples = "moth.randn(3, 2)",
+  args = { Z }, scoped = true,
+  run = function(x)
+    dimensions("abs", x, "complex", 0)
+    return (ops.norm_p(x, 2, { -1 }))
+  end,
+}
+
+--- moth.fft.angle(z): from -pi to pi.
+fft.angle = define {
+  name = "angle", doc = "The angles of complex numbers, from -pi to pi.",
+  examples = "moth.randn(3, 2)", args = { Z }, scoped = true,
+  run = function(x)
+    local re, im = parts("angle", x)
+    return (ops.atan2(im, re))
+  end,
+}
+
+--- moth.fft.mul(a, b): a product of spectra is the transform of a convolution.
+fft.mul = define {
+  name = "mul", doc = "The products of complex numbers.",
+  examples = "moth.randn(3, 2), moth.randn(3, 2)\nmoth.randn(2, 3, 2), moth.randn(3, 2)",
+  args = { Z, { "tensor", "other", "as many, or broadcast" } }, scoped = true,
+  run = function(x, y)
+    local a, b = parts("mul", x)
+    local c, d = parts("mul", y)
+    return (ops.stack({ a * c - b * d, a * d + b * c }, -1))
+  end,
+}
+
+--- moth.fft.polar(abs, angle).
+fft.polar = define {
+  name = "polar", doc = "The complex numbers of these lengths and angles, (..., 2).",
+  examples = "moth.rand(3) + 1, moth.randn(3)",
+  args = { { "tensor", "abs", "lengths" }, { "tensor", "angle", "angles, in radians" } },
+  scoped = true,
+  run = function(length, angle)
+    return (ops.stack({ length * angle:cos(), length * angle:sin() }, -1))
+  end,
+}
+
+return (lazy.namespace("moth.fft", fft, {}))
