@@ -69,7 +69,7 @@ typedef struct way {
 /* e^(-2 pi i k / n), by an angle of at most a quarter of a right one. */
 static void root_of(int64_t k, int64_t n, double *re, double *im) {
   const int64_t eighths = 8 * k / n, quarter = (eighths + 1) / 2; /* the nearest multiple of i */
-  const double angle = 2 * 3.14159265358979323846 * (double)(4 * k - quarter * n) / (4 * (double)n);
+  const double angle = 1.57079632679489661923 * (double)(4 * k - quarter * n) / (double)n;
   const double c = cos(angle), s = sin(angle);
   *re = quarter % 4 == 0 ? c : quarter % 4 == 1 ? -s : quarter % 4 == 2 ? -c : s;
   *im = -(quarter % 4 == 0 ? s : quarter % 4 == 1 ? c : quarter % 4 == 2 ? -s : -c);
@@ -256,7 +256,7 @@ static way way_of(int dtype, const moth_fft *f, int64_t count) {
   const int most = lanes_of(dtype);
   const int64_t signals = f->outer * f->inner;
   if (!smooth(count)) return (way){MOTH_FFT_CHIRP, most};
-  if (f->inner == 1 && count % most == 0 && 2 * count >= most * most)
+  if (f->inner == 1 && count % most == 0 && count >= 2 * most && 2 * count >= most * most)
     return (way){MOTH_FFT_ROWS, most};
   for (int lanes = most; signals < most && 16 <= lanes * moth_dtype_size[dtype]; lanes /= 2)
     if (count % lanes == 0 && count >= 2 * lanes) return (way){MOTH_FFT_ROWS, lanes};

@@ -97,7 +97,7 @@ stft.stft = define {
     end
     local frames = x:unfold(-1, n_fft, hop)
     if window then frames = frames * window end
-    local scale, y = normalized and n_fft ^ -0.5 or 1
+    local scale = normalized and n_fft ^ -0.5 or 1
     if onesided then return (real(frames, -1, false, scale):transpose(-3, -2)) end
     frames = ops.stack({ frames, ops.zeros_like(frames) }, -1)
     return (complex(frames, -1, false, scale):transpose(-3, -2))
