@@ -82,6 +82,9 @@ describe("a large tensor on a GPU", function()
       for _, op in ipairs { "cumsum", "cummax", "cummin" } do
         agrees(op, dtype, function(y) return y[op](y, 2) end, x)
       end
+      agrees("cumsum in its dtype", dtype, function(y)
+        return y:cumsum(2, { dtype = y.dtype })
+      end, x)
       agrees("cumprod", dtype, function(y) return y:cumprod(2) end, x:eq(x):to(x.dtype))
     end
   end)
@@ -232,6 +235,14 @@ describe("a large tensor on a GPU", function()
     for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
       local x, y = draw(dtype, 3000), draw(dtype, 3000):abs():add(1):clamp(1, 9)
       agrees("remainder", dtype, function(a, b) return a:remainder(b) end, x, y)
+      local function pairwise(name, f) -- of inputs that lie apart
+        agrees(name, dtype, function(a, b) return f(a:view(2, -1):t(), b:view(2, -1):t()) end, x, y)
+      end
+      pairwise("floor", function(a, b) return a:div(b, { rounding_mode = "floor" }) end)
+      pairwise("trunc", function(a, b) return a:div(b, { rounding_mode = "trunc" }) end)
+      pairwise("fmod", function(a, b) return a:fmod(b) end)
+      pairwise("isclose", function(a, b) return a:isclose(b, { atol = 2 }) end)
+      pairwise("clamp", function(a) return a:clamp(2, 7) end)
       y[2999] = 0
       assert.has_error_like(function() return x:cuda():remainder(y:cuda()):cpu() end, "by 0")
     end
