@@ -165,6 +165,7 @@ describe("a sparse tensor", function()
     for _, f in ipairs {function(x) return x[1] end, function(x) return x:tolist() end,
                         function(x) return x + 1 end, function(x) return moth.cat {x, x} end,
                         function(x) return x * moth.ones(4, 2) end, moth.token,
+                        function(x) moth.add(moth.ones(4, 2), x, {out = moth.ones(4, 2)}) end,
                         function(x) x:requires_grad_() end, function(x) return x.data end,
                         function(x) moth.zeros(4, 2).data = x end} do
       refuses("a dense tensor is needed", function() f(some()) end)
@@ -200,6 +201,8 @@ describe("a sparse tensor", function()
       return function() return moth.sparse_coo_tensor(unpack(args)) end
     end
     refuses("positions count from 1, got 0", make({{0}}, moth.ones(1, 2), {4, 2}))
+    refuses("bad argument 'indices' to 'sparse_coo_tensor' (integers are needed",
+      make(moth.ones(1, 1), moth.ones(1, 2), {4, 2}))
     refuses("row 5 is out of range for 4", make({{5}}, moth.ones(1, 2), {4, 2}))
     refuses("only the first dimension can be sparse", make({{1}, {1}}, moth.ones(1), {4, 2}))
     refuses("which sparse tensors do not hand on; detach it",

@@ -39,7 +39,7 @@ T.dtypes, T.devices = dtype.codes, kinds.devices
 -- has another meaning: then its result.
 function T.raise(sig, status, ...)
   if status == C.MOTH_E_UNSUPPORTED then
-    local y = require("moth.sparse").instead(sig.name, ...)
+    local y = require("moth.sparse").instead(sig, ...)
     if y ~= nil then return y end
   end
   local names = sig.shown_args

@@ -47,6 +47,7 @@ local function make(rows, values, size, coalesced)
 end
 
 local function coalesced(x, fname)
+  if not istensor(x) then errors.no_self(fname, "x") end
   local flags = lib.inspect(x, fname).flags
   if bit.band(flags, C.MOTH_IS_SPARSE) == 0 then
     errors.raise(fname .. ": a sparse tensor is needed, got " .. errors.describe(x),
@@ -81,13 +82,22 @@ function sparse._values(x)
   return (select(2, sparse.parts(x)))
 end
 
-for _, name in ipairs {"indices", "values"} do
-  --- The same of a coalesced tensor.
-  sparse[name] = function(x)
-    if coalesced(x, name) then return (sparse["_" .. name](x)) end
-    errors.raise(("%s: rows may come twice in this tensor; call :coalesce() first, or read "
-      .. "_%s()"):format(name, name), "E_STATE")
-  end
+local function once(x, name)
+  if coalesced(x, name) then return end
+  errors.raise(("%s: rows may come twice in this tensor; call :coalesce() first, or read _%s()")
+    :format(name, name), "E_STATE")
+end
+
+--- The positions of the rows of a coalesced tensor, (1, n).
+function sparse.indices(x)
+  once(x, "indices")
+  return (sparse._indices(x))
+end
+
+--- The values of the rows of a coalesced tensor, (n, ...); x shares them.
+function sparse.values(x)
+  once(x, "values")
+  return (sparse._values(x))
 end
 
 --- How many rows are held.
@@ -99,20 +109,11 @@ end
 
 --- The whole tensor, zeros and all; x itself if it is dense.
 function sparse.to_dense(x)
+  if not istensor(x) then errors.no_self("to_dense", "x") end
   if not sparse.is(x) then return x end
   local rows, values = sparse.parts(x)
   local y = require("moth").zeros(x.shape, {dtype = x.dtype, device = x.device})
   return (y:index_add_(1, ops.from_index(rows), values))
-end
-
-for _, name in ipairs {"coalesce", "is_coalesced", "indices", "values", "_indices", "_values",
-                       "_nnz", "to_dense"} do
-  local run = sparse[name]
-  sparse[name .. "_method"] = function(x, ...)
-    if not istensor(x) then errors.no_self(name, "x") end
-    if select("#", ...) > 0 then errors.raise(name .. " takes no argument") end
-    return (run(x))
-  end
 end
 
 -- ---- ops ----
@@ -190,9 +191,11 @@ function of.norm(x, p, dim, ...)
 end
 
 --- The result of an op that has a meaning for the sparse tensors among its arguments; else nil.
-function sparse.instead(name, ...)
-  local run = of[name]
-  if not run or not (sparse.is((...)) or sparse.is((select(2, ...)))) then return nil end
+-- @param sig  the op's signature; of `out` nothing here knows
+function sparse.instead(sig, ...)
+  local run, out = of[sig.name], sig.index and sig.index.out
+  if not run or (out and select(out, ...) ~= nil) then return nil end
+  if not (sparse.is((...)) or sparse.is((select(2, ...)))) then return nil end
   return (run(...))
 end
 
@@ -248,6 +251,9 @@ sparse.sparse_coo_tensor = define {
     elseif indices:dim() ~= 2 or indices:size(2) ~= values:size(1) then
       refuse("indices", ("(1, %d) is needed for the values %s, got %s"):format(values:size(1),
         errors.describe(values), errors.describe(indices)), "E_SHAPE")
+    elseif indices.dtype.is_floating_point or indices.dtype.name == "bool" then
+      refuse("indices", "integers are needed as positions, got " .. errors.describe(indices)
+        .. "; convert with :long()", "E_DTYPE")
     elseif indices:size(1) ~= 1 then
       refuse("indices", ("only the first dimension can be sparse, (1, n) is needed, got %s")
         :format(errors.describe(indices)), "E_UNSUPPORTED")
