@@ -9,6 +9,7 @@ local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local forms = require "moth.forms"
 local kinds = require "moth.kinds"
+local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 local registry = require "moth.registry"
 local writer = require "moth.writer"
@@ -237,34 +238,26 @@ end
 bind.is_op = registry.has
 
 -- Methods that are written in Lua over several ops.
-local in_lua = { max = "moth.dispatch", min = "moth.dispatch", equal = "moth.dispatch",
-                 allclose = "moth.dispatch", cross_entropy = "moth.dispatch",
-                 norm = "moth.dispatch", median = "moth.results", unique = "moth.results",
-                 unique_consecutive = "moth.results", nonzero = "moth.results",
-                 quantile = "moth.composed", nanmedian = "moth.composed",
-                 where = "moth.composed", get_device = "moth.types", unfold = "moth.composed",
-                 fill_diagonal_ = "moth.composed", log_normal_ = "moth.composed",
-                 cauchy_ = "moth.composed", new_tensor = "moth.create", new_zeros = "moth.create",
-                 new_ones = "moth.create", new_empty = "moth.create", new_full = "moth.create",
-                 tensor_split = "moth.results", clamp_min = "moth.composed",
-                 clamp_max = "moth.composed", clamp_min_ = "moth.composed",
-                 clamp_max_ = "moth.composed", polygamma = "moth.composed",
-                 stft = "moth.stft", istft = "moth.stft" }
-for name in ("cholesky cholesky_inverse cholesky_solve cross det inverse logdet lu_solve "
-  .. "matrix_exp matrix_power pinverse qr slogdet svd"):gmatch "%S+" do
-  in_lua[name] = "moth.matrices"
-end
-
-for name in ("coalesce is_coalesced indices values to_dense _indices _values _nnz")
-  :gmatch "%S+" do in_lua[name] = "moth.sparse" end
-
-for name in ("hsplit vsplit dsplit select_scatter diagonal_scatter cov corrcoef logaddexp2 "
-  .. "float_power"):gmatch "%S+" do in_lua[name] = "moth.pieces" end
+local in_lua = {}
+lazy.from(in_lua, "moth.dispatch", "max min equal allclose cross_entropy norm")
+lazy.from(in_lua, "moth.results", "median unique unique_consecutive nonzero tensor_split")
+lazy.from(in_lua, "moth.composed", "quantile nanmedian where unfold fill_diagonal_ log_normal_ "
+  .. "cauchy_ clamp_min clamp_max clamp_min_ clamp_max_ polygamma")
+lazy.from(in_lua, "moth.create", "new_tensor new_zeros new_ones new_empty new_full")
+lazy.from(in_lua, "moth.types", "get_device")
+lazy.from(in_lua, "moth.stft", "stft istft")
+lazy.from(in_lua, "moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det inverse "
+  .. "logdet lu_solve matrix_exp matrix_power pinverse qr slogdet svd")
+lazy.from(in_lua, "moth.sparse", "coalesce is_coalesced indices values to_dense _indices _values "
+  .. "_nnz")
+lazy.from(in_lua, "moth.pieces", "hsplit vsplit dsplit select_scatter diagonal_scatter cov "
+  .. "corrcoef logaddexp2 float_power")
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)
-  if in_lua[name] then
-    local module = require(in_lua[name])
+  local module = lazy.module(in_lua, name)
+  if module then
+    module = require(module)
     return module[name .. "_method"] or module[name]
   end
   local fn = bind.public(name)
@@ -275,7 +268,7 @@ local all_names, all_methods
 
 local function read_names()
   all_names, all_methods = registry.names()
-  for name in pairs(in_lua) do all_methods[#all_methods + 1] = name end
+  lazy.each(in_lua, function(name) all_methods[#all_methods + 1] = name end)
   table.sort(all_methods)
 end
 

@@ -322,7 +322,7 @@ local parse_graph = define.signature("graph", ARGS)
 function capture.graph(...)
   local device = require "moth.device"
   local fn, verify = parse_graph(...)
-  if not device.cuda.is_available() then
+  if device.gpus() == 0 then
     errors.raise("moth.cuda.graph: " .. device.missing "cuda", "E_DEVICE")
   end
   return (step_of("graph", true, fn, verify))

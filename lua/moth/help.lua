@@ -406,7 +406,7 @@ end
 local function refuse(name)
   local short = name:match("([%w_]+)$") or name
   local known = places.all()
-  for method in pairs(require("moth.tensor").methods) do known[#known + 1] = method end
+  for method in pairs(require("moth.tensor").written()) do known[#known + 1] = method end
   for _, method in ipairs(bind.method_names()) do known[#known + 1] = method end
   for _, method in ipairs(class.methods(require("moth.nn").Module)) do
     known[#known + 1] = method
@@ -419,7 +419,7 @@ end
 
 -- A method of tensors that is not also a function of the namespaces.
 local function tensor_method(name)
-  local method = require("moth.tensor").methods[name]
+  local method = require("moth.tensor").written()[name]
   if method then return method end
   local found, fn = pcall(bind.method, name)
   return found and fn or nil
@@ -445,7 +445,7 @@ local function candidates(short, before)
     same = same or row.value == method or row.path == "moth." .. short
   end
   if method and not same then -- those written in Lua are what such a name means most often
-    local first = not place and require("moth.tensor").methods[short] == method
+    local first = not place and require("moth.tensor").written()[short] == method
     table.insert(list, first and 1 or #list + 1, { path = "x:" .. short, value = method })
   end
   if #list > 0 and not before then return list end

@@ -67,17 +67,12 @@ table.insert(package.loaders, 2, search)
 -- Values written in Lua, by where they stand.
 local rows = {
   Size = {"moth.size", "new"},
-  define = {"moth.define"},
   device = {"moth.device", "new"},
-  cuda = {"moth.device", "cuda"},
   inference_mode = {"moth.autograd", "no_grad"},
 }
-local modules = "nn optim utils amp backends data autograd class progress summary warn "
-  .. "distributions linalg fft profiler onnx"
-for name in modules:gmatch "%S+" do
-  rows[name] = {"moth." .. name}
-end
 local function from(module, names) lazy.from(rows, module, names) end
+from("moth.*", "nn optim utils amp backends cuda data define autograd class progress summary warn "
+  .. "distributions linalg fft onnx profiler")
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split "

@@ -3,7 +3,6 @@
 -- own names as text; so are moth.strided and moth.sparse_coo, one of which is x.layout.
 
 local errors = require "moth.error"
-local lib = require "moth.lib"
 
 local layout = {}
 
@@ -24,16 +23,6 @@ layout.kinds = {
   strided = "every element is held: the layout of dense tensors",
   sparse_coo = "some rows are held, with their positions: the layout of sparse tensors, such as\n"
     .. "gradients of nn.Embedding{..., sparse = true}",
-}
-
-local function is_sparse(x)
-  return bit.band(lib.inspect(x, "layout").flags, lib.C.MOTH_IS_SPARSE) ~= 0
-end
-
---- Fields of tensors.
-layout.getters = {
-  is_sparse = is_sparse,
-  layout = function(x) return is_sparse(x) and "sparse_coo" or "strided" end,
 }
 
 --- The memory format that was given to a function, by name or by itself; nil for none.

@@ -4,27 +4,48 @@
 --     lazy.from(rows, "moth.data.sampler", "Sampler SequentialSampler RandomSampler")
 --     return lazy.namespace("moth.data", {}, rows)
 --
--- A row says where a value stands: {module, field}, or {module} where the module is the value. What
--- was found once lies in the namespace itself. An unknown name is an error with the nearest one.
+-- A row says where a value stands: {module, field}, or {module} where the module is the value.
+-- Names that are fields of one module are kept as one text, for the collector's sake. What was
+-- found once lies in the namespace itself. An unknown name is an error with the nearest one.
 
 local errors = require "moth.error"
 
 local lazy = {}
 
---- Adds a row for each of the names, which are fields of one module.
--- @param rows    name -> row
--- @param module  as `require` takes it
+--- Adds names that are fields of one module.
+-- @param rows    name -> row; its array part holds what this adds
+-- @param module  as `require` takes it; with a * in it, which stands for the name, a module each
 -- @param names   the names, with spaces between
 function lazy.from(rows, module, names)
-  for name in names:gmatch "%S+" do rows[name] = {module, name} end
+  rows[#rows + 1] = module
+  rows[#rows + 1] = " " .. names .. " "
+end
+
+--- The module of a name that lazy.from has added; nil for others.
+function lazy.module(rows, name)
+  for i = 2, #rows, 2 do
+    if rows[i]:find(" " .. name .. " ", 1, true) then return rows[i - 1] end
+  end
+end
+
+--- Calls f(name) for each name that lazy.from has added.
+function lazy.each(rows, f)
+  for i = 2, #rows, 2 do
+    for name in rows[i]:gmatch "%S+" do f(name) end
+  end
 end
 
 local function find_row(rows, name)
-  local row = rows[name]
-  if not row then return nil end
-  local module = require(row[1])
-  if row[2] == nil then return module end
-  return module[row[2]]
+  local row, module = rows[name], lazy.module(rows, name)
+  if row then
+    local found = require(row[1])
+    if row[2] == nil then return found end
+    return found[row[2]]
+  elseif module and module:find("*", 1, true) then
+    local found = require((module:gsub("%*", name)))
+    return found
+  end
+  return module and require(module)[name]
 end
 
 -- What there is, what the rows would give, and what only `find` knows; sorted, each name once.
@@ -34,7 +55,8 @@ local function names_of(space, rows, more)
     if type(name) == "string" and not seen[name] then list[#list + 1], seen[name] = name, true end
   end
   for name in pairs(space) do add(name) end
-  for name in pairs(rows) do add(name) end
+  for name in pairs(rows) do add(name) end -- not the positions of what lazy.from has added
+  lazy.each(rows, add)
   for _, name in ipairs(more.names and more.names() or {}) do add(name) end
   for _, name in ipairs(more.also or {}) do add(name) end
   table.sort(list)

@@ -145,7 +145,7 @@ DataLoader.signature = define.signature("DataLoader", {
 })
 
 local function check_pinning(pin_memory)
-  if pin_memory and not require("moth.device").cuda.is_available() then
+  if pin_memory and not require("moth.cuda").is_available() then
     errors.argument("DataLoader", "pin_memory", "there is no GPU to copy to; leave it at false",
       "E_DEVICE")
   end

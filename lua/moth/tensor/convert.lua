@@ -1,0 +1,164 @@
+--- convert.lua -- a tensor with another dtype, on another device, in another memory format.
+
+local bind = require "moth.bind"
+local devices = require "moth.device"
+local dtypes = require "moth.dtype"
+local errors = require "moth.error"
+local layout = require "moth.layout"
+local lib = require "moth.lib"
+local look = require "moth.tensor.look"
+
+local C, ctx, ops, istensor = lib.C, lib.ctx, bind.ops, lib.istensor
+local own, facts = look.own, look.facts
+
+local methods = {}
+
+-- x with another dtype and on another device, by the engine's numbers, and with another memory
+-- format; nil: as it is.
+local function cast(x, dtype, copy, device, non_blocking, format)
+  local found = facts(x, "to")
+  local moves, turns = device and device ~= found.device, dtype and dtype ~= found.dtype
+  if format == "channels_last" and found.ndim ~= 4 then
+    errors.argument("to", "memory_format", "channels_last is for (N, C, H, W), got "
+      .. tostring(x.shape), "E_SHAPE")
+  end
+  if copy and not moves and not turns then return ops.clone(x, format or "preserve_format") end
+  if turns then x = ops.cast(x, dtypes.by_code[dtype]) end
+  if moves then x = ops.to_device(x, devices.by_code[device], non_blocking) end
+  if format and format ~= "preserve_format" then return (ops.contiguous(x, format)) end
+  return x
+end
+
+local codes = dtypes.codes
+
+-- The engine's number of the device that a value names; nil for none.
+local function number_of(value)
+  if value == lib.none then return nil end
+  local code = devices.codes[value]
+  if code then return code - 1 end
+  local known = dtypes.by_name[value]
+  if known then errors.argument("to", "dtype", "write " .. tostring(known), "E_TYPE") end
+  if type(value) == "string" or devices.is(value) then
+    errors.argument("to", "device", devices.missing(value), "E_DEVICE")
+  end
+  errors.argument("to", "dtype", "a dtype, a device or a tensor is needed, got "
+    .. errors.describe(value), "E_TYPE")
+end
+
+local to_names = { "dtype", "device", "other", "copy", "non_blocking", "memory_format" }
+
+local function boolean_of(name, value)
+  if value == lib.none then return false end
+  if type(value) == "boolean" then return value end
+  errors.argument("to", name, "a boolean is needed, got " .. errors.describe(value), "E_TYPE")
+end
+
+--- x:to(dtype), x:to(device), x:to(device, dtype), x:to(other), x:to{dtype =, device =, copy =}:
+-- x with another dtype or on another device; x itself if that changes nothing and copy is not set.
+-- After these may stand non_blocking and copy, both false when absent.
+-- With non_blocking = true a copy of pinned memory to a GPU is not waited for: leave x as it is
+-- until the stream has come that far. memory_format says how the result lies.
+function methods.to(x, ...)
+  local dtype, copy, device, non_blocking, format
+  for i = 1, select("#", ...) do
+    local value = (select(i, ...))
+    if istensor(value) then
+      local found = facts(value, "to")
+      dtype, device = found.dtype, found.device
+    elseif codes[value] then
+      dtype = codes[value]
+    elseif type(value) == "table" and getmetatable(value) == nil then
+      for name, given in pairs(value) do
+        if name == "dtype" or name == 1 and codes[given] then
+          dtype = codes[given]
+          if not dtype and given ~= lib.none then
+            errors.argument("to", "dtype", "a dtype is needed, got " .. errors.describe(given))
+          end
+        elseif name == "device" or name == 1 then device = number_of(given)
+        elseif name == "other" and istensor(given) then
+          local found = facts(given, "to")
+          dtype, device = found.dtype, found.device
+        elseif name == "copy" then copy = boolean_of(name, given)
+        elseif name == "non_blocking" then non_blocking = boolean_of(name, given)
+        elseif name == "memory_format" then format = layout.read("to", given)
+        else
+          errors.raise("'to' has no argument '" .. tostring(name) .. "'"
+            .. errors.nearest(tostring(name), to_names))
+        end
+      end
+    elseif type(value) == "boolean" then
+      if non_blocking == nil then non_blocking = value
+      elseif copy == nil then copy = value
+      else errors.argument("to", "copy", "given twice") end
+    else
+      device = number_of(value)
+    end
+  end
+  return cast(x, dtype, copy, device, non_blocking or false, format)
+end
+
+--- A copy of x in pinned memory, page-locked memory of the CPU, from which a GPU copies while the
+-- CPU goes on: x:pin_memory():to("cuda", {non_blocking = true}). x itself if it lies there; without
+-- history. Needs a GPU.
+function methods.pin_memory(x)
+  own(x, "pin_memory")
+  local h = lib.Handle()
+  local status = C.moth_pin_memory(ctx, x, h)
+  if lib.recover(status) then status = C.moth_pin_memory(ctx, x, h) end
+  if status < 0 then errors.status(status, "pin_memory", nil, x) end
+  return lib.adopt(h, status)
+end
+
+--- Whether x lies in pinned memory.
+function methods.is_pinned(x)
+  own(x, "is_pinned")
+  local status = C.moth_is_pinned(ctx, x)
+  if status < 0 then errors.status(status, "is_pinned", nil, x) end
+  return status == 1
+end
+
+--- Does nothing: memory that another stream reads is safe without being told. For scripts from
+-- PyTorch.
+function methods.record_stream(x) own(x, "record_stream") end
+
+local shorthands = { bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
+                     bfloat16 = 7, float = 8, double = 9 }
+for name, dtype in pairs(shorthands) do
+  methods[name] = function(x)
+    own(x, name)
+    return cast(x, dtype)
+  end
+end
+
+--- x:type() is the name of x's dtype, x:type(dtype) converts.
+function methods.type(x, dtype)
+  own(x, "type")
+  if dtype == nil then return tostring(x.dtype) end
+  return methods.to(x, dtype)
+end
+
+--- x with the dtype of other.
+function methods.type_as(x, other)
+  own(x, "type_as")
+  if not istensor(other) then
+    errors.argument("type_as", "other", "a tensor is needed, got " .. errors.describe(other))
+  end
+  return cast(x, facts(other, "type_as").dtype)
+end
+
+--- x in main memory: x itself if it lies there.
+function methods.cpu(x)
+  facts(x, "cpu")
+  return cast(x, nil, false, 0)
+end
+
+--- x on a GPU.
+-- @param which  a device, its name or its index; cuda:0 when absent
+-- @param names  {non_blocking = true}, as x:to takes it
+function methods.cuda(x, which, names)
+  own(x, "cuda")
+  if type(which) == "table" and getmetatable(which) == nil then which, names = nil, which end
+  return methods.to(x, type(which) == "number" and "cuda:" .. which or which or "cuda", names or {})
+end
+
+return { methods = methods }

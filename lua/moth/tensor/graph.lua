@@ -1,0 +1,114 @@
+--- graph.lua -- a tensor's part in a graph: x.grad, x.requires_grad, x:backward(), x:detach().
+
+local ffi = require "ffi"
+local autograd = require "moth.autograd"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+local look = require "moth.tensor.look"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local istensor, take = lib.istensor, autograd.take
+local own, facts, checked = look.own, look.facts, look.checked
+local band = bit.band
+
+local IS_LEAF, IS_GRAD, IS_RETAIN = C.MOTH_IS_LEAF, C.MOTH_IS_GRAD, C.MOTH_IS_RETAIN
+
+local methods, getters, setters = {}, {}, {}
+
+function getters.requires_grad(x) return band(facts(x, "requires_grad").flags, IS_GRAD) ~= 0 end
+function getters.is_leaf(x) return band(facts(x, "is_leaf").flags, IS_LEAF) ~= 0 end
+function getters.retains_grad(x) return band(facts(x, "retains_grad").flags, IS_RETAIN) ~= 0 end
+function getters.grad_fn(x)
+  facts(x, "grad_fn")
+  return autograd.grad_fn(x)
+end
+
+-- Refuses `x.field = v` with what the engine says of it.
+local function assigned(status, field, x)
+  if status >= 0 then return end
+  if C.moth_alive(ctx, x) == 0 then errors.status(status, field, nil, x) end
+  errors.raise("x." .. field .. " cannot be assigned: " .. ffi.string(C.moth_error(ctx, 1)),
+    ffi.string(C.moth_error_name(status)))
+end
+
+function getters.grad(x)
+  local h = Handle()
+  return take(h, C.moth_get_grad(ctx, x, h), "grad", x)
+end
+
+function setters.grad(x, value)
+  if value == nil or value == lib.none then
+    assigned(C.moth_set_grad(ctx, x, lib.NONE), "grad", x)
+  elseif istensor(value) then
+    assigned(C.moth_set_grad(ctx, x, value), "grad", x)
+  else
+    errors.raise("x.grad takes a tensor or nil, got " .. errors.describe(value), "E_TYPE")
+  end
+end
+
+function getters.data(x)
+  local h = Handle()
+  return take(h, C.moth_get_data(ctx, x, h), "data", x)
+end
+
+function setters.data(x, value)
+  if not istensor(value) then
+    errors.raise("x.data takes a tensor, got " .. errors.describe(value), "E_TYPE")
+  end
+  assigned(C.moth_set_data(ctx, x, value), "data", x)
+end
+
+function setters.requires_grad(x, value)
+  if type(value) ~= "boolean" then
+    errors.raise("x.requires_grad takes a boolean, got " .. errors.describe(value), "E_TYPE")
+  end
+  assigned(C.moth_requires_grad(ctx, x, value and 1 or 0), "requires_grad", x)
+end
+
+methods.backward = autograd.tensor_backward
+methods.register_hook = autograd.register_hook
+
+--- x without its history, sharing the elements and their version counter.
+function methods.detach(x)
+  own(x, "detach")
+  local h = Handle()
+  return take(h, C.moth_detach(ctx, x, h), "detach", x)
+end
+
+--- Cuts x off its history. @return x
+function methods.detach_(x)
+  own(x, "detach_")
+  checked(C.moth_detach_(ctx, x), "detach_", x)
+  return x
+end
+
+local parse_requires
+
+--- Sets whether gradients for x are gathered (default true). @return x
+function methods.requires_grad_(x, on, ...)
+  own(x, "requires_grad_")
+  if on == nil then
+    on = true
+  elseif type(on) ~= "boolean" or select("#", ...) > 0 then
+    parse_requires = parse_requires or require "moth.define".signature("requires_grad_", {
+      { "tensor", "input", "tensor" },
+      { "bool", "requires_grad", "gather gradients for it?", default = true } })
+    on = select(2, parse_requires(x, on, ...))
+  end
+  checked(C.moth_requires_grad(ctx, x, on and 1 or 0), "requires_grad_", x)
+  return x
+end
+
+--- Lets x.grad be gathered although x is no leaf.
+function methods.retain_grad(x)
+  own(x, "retain_grad")
+  checked(C.moth_retain_grad(ctx, x), "retain_grad", x)
+end
+
+--- Gives the tensor back now; using it after that is an error.
+function methods.free(x)
+  own(x, "free")
+  checked(C.moth_free(ctx, x), "free", x)
+end
+
+return { methods = methods, getters = getters, setters = setters }
