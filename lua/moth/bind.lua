@@ -182,14 +182,20 @@ end
 local signatures = setmetatable({}, { __mode = "k" }) -- function -> what help shows of it
 
 --- Makes a function known to help: its signature with doc, examples, outputs and so on, or a
--- function that gives it.
+-- record of which record.read(record) makes that.
 function bind.register(fn, sig) signatures[fn] = sig end
+
+--- The signature that a record stands for.
+function bind.read(record)
+  if not record.read then return record end
+  record.sig = record.sig or record.read(record)
+  return record.sig
+end
 
 --- The signature of a bound or defined function; nil for any other value.
 function bind.signature(fn)
   local sig = signatures[fn]
-  if type(sig) == "function" then return sig() end
-  return sig
+  return sig and bind.read(sig)
 end
 
 --- name -> function, for every op, hidden ones and in-place forms too; written at first use.

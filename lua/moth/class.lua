@@ -307,26 +307,28 @@ function class.written(fn)
   return unguarded[fn] or fn
 end
 
-local function no_self(name, shown)
-  require("moth.error").no_self(name, shown)
-end
+-- By the function as it was written: its name, and what objects of its class are called.
+local names, shown_as = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
+
+local function no_self(fn) require("moth.error").no_self(names[fn], shown_as[fn]) end
 
 -- `forward` and `step` are called often: they are wrapped without `...`, which costs.
-local function guarded_often(name, fn, shown, most)
-  local function too_much(self)
-    raise(("%s takes %d value%s, got more"):format(class.typename(self) or name, most,
-      most == 1 and "" or "s"))
-  end
+local function too_much(self, fn, most)
+  raise(("%s takes %d value%s, got more"):format(class.typename(self) or names[fn], most,
+    most == 1 and "" or "s"))
+end
+
+local function guarded_often(fn, most)
   if most == 1 then
     return function(self, a, more)
-      if type(self) ~= "table" then no_self(name, shown) end
-      if type(more) ~= "nil" then too_much(self) end
+      if type(self) ~= "table" then no_self(fn) end
+      if type(more) ~= "nil" then too_much(self, fn, 1) end
       return fn(self, a)
     end
   end
   return function(self, a, b, more)
-    if type(self) ~= "table" then no_self(name, shown) end
-    if type(more) ~= "nil" then too_much(self) end
+    if type(self) ~= "table" then no_self(fn) end
+    if type(more) ~= "nil" then too_much(self, fn, 2) end
     return fn(self, a, b)
   end
 end
@@ -336,12 +338,13 @@ local function guarded(name, fn, shown, own)
   if made then return made end
   local known = debug.getinfo(fn, "u")
   local most = known.nparams - 1
+  names[fn], shown_as[fn] = name, shown
   if (name == "forward" or name == "step") and not known.isvararg and (most == 1 or most == 2) then
-    return guarded_often(name, fn, shown, most)
+    return guarded_often(fn, most)
   end
   return function(self, ...)
     local info = info_of(self)
-    if not info or info.class == self then no_self(name, shown) end
+    if not info or info.class == self then no_self(fn) end
     return fn(self, ...)
   end
 end

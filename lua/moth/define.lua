@@ -136,30 +136,39 @@ local function in_row(fn, sig)
   end
 end
 
--- The function, written when it is called first: most are never, in one program. read_sig gives
--- the signature.
-local function late(read_sig, body)
-  local compiled
-  return function(...)
-    if not compiled then
-      local sig = read_sig()
-      compiled = in_row(compile(sig, body), sig)
-    end
-    return compiled(...)
+-- Of most functions no more is wanted than the record, in one program: its signature is read and
+-- the function is written when they are asked for, and the record keeps both.
+
+-- record.read of a function that checks its arguments.
+local function read_record(record)
+  local sig = read(record.name, record.args)
+  local run = record.run
+  sig.lua = true
+  sig.doc, sig.examples, sig.outputs = record.doc or "", record.examples or "", {}
+  if run then
+    sig.outputs[1] = { name = record.outputs or "y" }
+    sig.file = record.file or debug.getinfo(run, "S").source:gsub("^@", "")
+  else
+    sig.method = false
   end
+  return sig
 end
 
--- The signature, read when it is first asked for: `complete` adds what help shows.
-local function signature_of(name, rows, complete)
-  local sig
-  return function()
-    if not sig then
-      sig = read(name, rows)
-      sig.lua = true
-      complete(sig)
-    end
-    return sig
-  end
+local function pass_on(...) return ... end
+
+-- The written function of a record.
+local function compiled(record)
+  local sig = bind.read(record)
+  local run = record.run or pass_on
+  record.call = in_row(compile(sig, record.scoped and scope.inside(run) or run), sig)
+  return record.call
+end
+
+local function late(record)
+  record.read = read_record
+  local fn = function(...) return (record.call or compiled(record))(...) end
+  bind.register(fn, record)
+  return fn
 end
 
 --- Makes a function.
@@ -167,29 +176,27 @@ end
 -- ("y"), file (where it is written), scoped (whether tensors that run makes and does not return go
 -- when it returns: it must not keep them, nor call functions of the user's)
 -- @return the function
-function define.fn(record)
-  local signature = signature_of(record.name, record.args, function(sig)
-    local info = debug.getinfo(record.run, "S")
-    sig.doc, sig.examples = record.doc or "", record.examples or ""
-    sig.outputs = { { name = record.outputs or "y" } }
-    sig.file = record.file or info.source:gsub("^@", "")
-  end)
-  local fn = late(signature, record.scoped and scope.inside(record.run) or record.run)
-  bind.register(fn, signature)
-  return fn
-end
+function define.fn(record) return late(record) end
 
 --- Makes a parser of arguments, for constructors: parse(...) -> values by position, checked, with
 -- defaults filled in.
 -- @param name  the function's name in messages
 -- @param args  rows as in define
-function define.signature(name, args)
-  local signature = signature_of(name, args, function(sig)
-    sig.doc, sig.examples, sig.outputs, sig.method = "", "", {}, false
-  end)
-  local fn = late(signature, function(...) return ... end)
-  bind.register(fn, signature)
-  return fn
+function define.signature(name, args) return late { name = name, args = args } end
+
+-- record.read of a function that checks nothing.
+local function read_taken(record)
+  local sig = { name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true }
+  if type(record.args) == "function" then
+    local parsed = bind.signature(record.args)
+    sig.name, sig.args = parsed.name:match("[%w_]+$"), parsed.args
+  else
+    for i, row in ipairs(record.args) do sig.args[i] = read_arg("forward", row) end
+  end
+  for name in (record.outputs or ""):gmatch("[^,%s][^,]*") do
+    sig.outputs[#sig.outputs + 1] = { name = name }
+  end
+  return sig
 end
 
 --- Says to help what a function takes that is called often or reads its arguments itself, such as
@@ -198,19 +205,7 @@ end
 -- @param args     what define.signature returned, or rows as in define
 -- @param outputs  names of its results, "output, h"; optional
 function define.takes(fn, args, outputs)
-  bind.register(fn, function()
-    local sig = { name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true }
-    if type(args) == "function" then
-      local parsed = bind.signature(args)
-      sig.name, sig.args = parsed.name:match("[%w_]+$"), parsed.args
-    else
-      for i, row in ipairs(args) do sig.args[i] = read_arg("forward", row) end
-    end
-    for name in (outputs or ""):gmatch("[^,%s][^,]*") do
-      sig.outputs[#sig.outputs + 1] = { name = name }
-    end
-    return sig
-  end)
+  bind.register(fn, { args = args, outputs = outputs, read = read_taken })
 end
 
 return setmetatable(define, { __call = function(_, record) return define.fn(record) end })
