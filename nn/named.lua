@@ -6,11 +6,10 @@
 -- as everywhere (moth.forms). A net of the user's own gets what it is called with.
 
 local bind = require "moth.bind"
+local calls = require "moth.calls"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
-local forms = require "moth.forms"
-local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 
 local named = {}
@@ -46,27 +45,27 @@ end
 
 local HEAD = [[
 local sig, T = ...
-local type, RESOLVED, AGAIN, extra, twice = type, T.RESOLVED, T.AGAIN, T.extra, T.twice
-local array, is_arguments, first_is_value = T.array, T.is_arguments, T.first_is_value]]
+local type = type]]
 
 -- The arguments that are declared, or tensors by the names of the parameters behind self.
 local function args_of(forward)
   local declared = bind.signature(forward)
   if declared then return declared.args end
-  local args = {}
+  local args, tensor = {}, lib.tool("moth.kinds").find "tensor"
   for i = 2, debug.getinfo(forward, "u").nparams do
-    args[i - 1] = {name = debug.getlocal(forward, i), kind = "tensor", row = kinds.find "tensor",
+    args[i - 1] = {name = debug.getlocal(forward, i), kind = "tensor", row = tensor,
                    doc = "", required = true, fallback = ""}
   end
   return args
 end
 
 local function compile(forward)
+  local forms = lib.tool "moth.forms"
   local sig = forms.signature("forward", args_of(forward), false)
   local names = {}
   for i = 1, #sig.args do names[i] = "a" .. i end
   local text = forms.source(sig, HEAD, "  return " .. table.concat(names, ", "))
-  local sort = assert(lib.loadstring(text, "=[moth.nn.named]"))(sig, forms.tools)
+  local sort = assert(lib.loadstring(text, "=[moth.nn.named]"))(sig, calls)
   return function(self, ...)
     sig.name = class.typename(self)
     return sort(...)

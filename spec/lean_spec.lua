@@ -1,5 +1,119 @@
--- How much of Moth lies in Lua's heap, where each collection has to walk over it: what a script
--- does not use is not there.
+-- What lies in Lua's heap: each collection walks over all of it, so that what a script does not
+-- use, or not any more, is not there.
 
 local moth = require "moth"
-local run = require "spec.support.run"
+local intact = require "spec.support.intact"
+local lib = require "moth.lib"
+local process = require "spec.support.process"
+
+local F, nn = moth.nn.functional, moth.nn
+
+-- What code leaves in the heap of a process of its own, in KB above a bare LuaJIT's with its FFI.
+local function kilobytes(code)
+  local text = process.lua([[
+    jit.off()
+    require "ffi"
+    local function heap()
+      for _ = 1, 2 do collectgarbage() end
+      return collectgarbage "count"
+    end
+    local before = heap()
+    local moth = require "moth"
+    ]] .. code .. [[
+    for _ = 1, 40 do require("moth.lib").collect() end
+    print(heap() - before)]])
+  return assert(tonumber(text:match "^[%d.]+"), text)
+end
+
+-- Lets go what was not wanted for a while.
+local function forget()
+  for _ = 1, 40 do lib.collect() end
+end
+
+describe("Lua's heap", function()
+  it("is small after a first op", function()
+    local found = kilobytes "local z = moth.randn(2, 3) + moth.randn(3)"
+    assert.is_true(found < 200, found .. " KB")
+  end)
+
+  it("is small after a small net's training", function()
+    local found = kilobytes [[
+      local nn = moth.nn
+      local net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+      local optimizer = moth.optim.SGD(net:parameters(), {lr = 0.1})
+      for _ = 1, 3 do
+        optimizer:zero_grad()
+        net(moth.randn(3, 2)):sum():backward()
+        optimizer:step()
+      end]]
+    assert.is_true(found < 700, found .. " KB")
+  end)
+end)
+
+describe("what a tensor can do", function()
+  it("is found in the file that is said to have it", function()
+    local listed = {}
+    local tensor = require "moth.tensor"
+    for i = 1, #tensor.parts, 2 do
+      local part, names = tensor.parts[i], {}
+      local found = require(part)
+      for _, kind in ipairs {"methods", "getters", "setters"} do
+        for name in pairs(found[kind] or {}) do names[name] = true end
+      end
+      for name in tensor.parts[i + 1]:gmatch "%S+" do
+        assert.is_true(names[name], ("%s is not in %s"):format(name, part))
+        assert.is_nil(listed[name], name .. " is listed twice")
+        listed[name], names[name] = true, nil
+      end
+      assert.is_nil(next(names), ("%s of %s is not listed"):format(tostring(next(names)), part))
+    end
+  end)
+end)
+
+describe("a call, after what wrote its function was let go,", function()
+  local x = moth.randn(2, 3, 8, 8)
+
+  it("takes names, lists and positions as before", function()
+    local y, rows = F.max_pool2d{x, kernel_size = 2}, moth.randn(5, 2)
+    local picked = rows:index_select(1, {1, 3})
+    forget()
+    assert.same(y:tolist(), F.max_pool2d{x, kernel_size = 2}:tolist())
+    assert.same(y:tolist(), x:max_pool2d({2, 2}):tolist())
+    assert.same(picked:tolist(), rows:index_select(1, {1, 3}):tolist())
+    assert.same({4, 2}, {unpack(moth.cat({rows, rows}, 1)[{{1, 4}}].shape)})
+    assert.same({2, 4}, {unpack(nn.Linear{3, 4}(moth.ones(2, 3)).shape)})
+  end)
+
+  it("refuses in the same words", function()
+    local function mistakes()
+      intact.refuses(function() return (F.max_pool2d{x, kernel_sise = 2}) end,
+        "'max_pool2d' has no argument 'kernel_sise'; did you mean 'kernel_size'?")
+      intact.refuses(function() return (F.max_pool2d(x, true)) end,
+        "bad argument 'kernel_size' to 'max_pool2d' (an integer or a list of 2 integers is needed, "
+        .. "got true)")
+      intact.refuses(function() return (nn.Linear(3, "4")) end, "bad argument 'out_features' to "
+        .. "'Linear' (an integer is needed, got a string ('4'))")
+    end
+    mistakes()
+    forget()
+    mistakes()
+  end)
+
+  it("says to help what it takes", function()
+    local help = require "moth.help"
+    local of_op, of_class = help.text(F.max_pool2d), help.text(nn.Linear)
+    forget()
+    assert.equal(of_op, help.text(F.max_pool2d))
+    assert.equal(of_class, help.text(nn.Linear))
+  end)
+
+  it("needs nothing of the path by which Moth was found", function()
+    local text = process.lua [[
+      local moth = require "moth"
+      local x = moth.ones(2)
+      package.path = "nowhere/?.lua"
+      for _ = 1, 40 do require("moth.lib").collect() end
+      print((x + x):sum():item(), moth.nn.Linear(2, 3)(x).shape)]]
+    assert.matches("^4%s+%(3%)", text)
+  end)
+end)

@@ -8,7 +8,7 @@ local autograd = require "moth.autograd"
 local device = require "moth.device"
 local dtypes = require "moth.dtype"
 local errors = require "moth.error"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
@@ -87,7 +87,7 @@ end
 
 local function begin(code, f, ...)
   if f == nil then return setmetatable({ code = code }, Region) end
-  if not kinds.help.is_callable(f) then
+  if not calls.is_callable(f) then
     errors.argument("autocast", "f", "a function is needed, got " .. errors.describe(f))
   end
   return frames.finish(frames.enter(code, "autocast", set), pcall(f, ...))
@@ -114,7 +114,7 @@ end
 function M.autocast(device_type, dtype, f, ...)
   if is_names(device_type) then return begin(code_of_names(nil, device_type), dtype, f, ...) end
   if is_names(dtype) then return begin(code_of_names(device_type, dtype), f, ...) end
-  if kinds.help.is_callable(dtype) then return begin(code_of(device_type), dtype, f, ...) end
+  if calls.is_callable(dtype) then return begin(code_of(device_type), dtype, f, ...) end
   return begin(code_of(device_type, dtype), f, ...)
 end
 

@@ -10,12 +10,12 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
-local istensor, callable = lib.istensor, kinds.help.is_callable
+local istensor, callable = lib.istensor, calls.is_callable
 
 local M = {}
 

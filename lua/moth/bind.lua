@@ -5,14 +5,12 @@
 
 local ffi = require "ffi"
 local alias = require "moth.alias"
+local calls = require "moth.calls"
+local device = require "moth.device"
 local dtype = require "moth.dtype"
 local errors = require "moth.error"
-local forms = require "moth.forms"
-local kinds = require "moth.kinds"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
-local registry = require "moth.registry"
-local writer = require "moth.writer"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local loadstring = lib.loadstring
@@ -23,8 +21,7 @@ local state = { calls = 0 }
 
 -- ---- what the written functions call ----
 
-local T = {} -- their tools
-for key, value in pairs(forms.tools) do T[key] = value end
+local T = setmetatable({}, {__index = calls}) -- their tools
 T.C, T.ctx, T.Handle, T.istype, T.int64 = C, ctx, Handle, ffi.istype, lib.int64
 T.live, T.none, T.NONE, T.state = lib.live, lib.none, lib.NONE, state
 T.due, T.adopt, T.recover = lib.due, lib.adopt, lib.recover
@@ -34,7 +31,7 @@ T.require_grad = function(x) x.requires_grad = true end
 function T.due_list(list)
   for k = 1, lib.trace and #list or 1 do lib.due(list[k]) end
 end
-T.dtypes, T.devices = dtype.codes, kinds.devices
+T.dtypes, T.devices = dtype.codes, device.codes
 
 --- Raises the error of a failed call, unless it was refused for a sparse tensor, for which the op
 -- has another meaning: then its result.
@@ -43,7 +40,7 @@ function T.raise(sig, status, ...)
     local y = require("moth.sparse").instead(sig, ...)
     if y ~= nil then return y end
   end
-  local names = sig.shown_args
+  local names = rawget(sig, "shown_args")
   errors.status(status, sig.name, names and names[ffi.string(C.moth_error_arg(ctx))], ...)
 end
 
@@ -98,7 +95,7 @@ end
 local function without_zeros(v)
   if lib.inspect(v).dtype == C.MOTH_BOOL then return v end -- refused later
   v = bind.ops.cast(v, dtype.by_name.int64)
-  return bind.ops.masked_fill(v, bind.ops.eq(v, 0), kinds.NOTHING)
+  return bind.ops.masked_fill(v, bind.ops.eq(v, 0), calls.NOTHING)
 end
 
 --- Positions from 1 on, as the user gave them in argument i, as the engine's.
@@ -142,7 +139,7 @@ end
 
 --- The state of a generator.
 function T.to_generator(sig, i, v)
-  local x = kinds.help.state_of(v)
+  local x = calls.state_of(v)
   if not x then T.bad(sig, i, v) end
   return x
 end
@@ -166,16 +163,41 @@ end
 -- ---- the functions ----
 
 local operands = {}
-for which = 1, writer.OPERANDS do operands[which] = ffi.new("moth_handle", { which, 0 }) end
+for which = 1, calls.OPERANDS do operands[which] = ffi.new("moth_handle", { which, 0 }) end
+
+-- Reads the registry.
+local function registry() return lib.tool "moth.registry" end
+
+local function described(sig)
+  local full = registry().describe(sig.op_name)
+  return full
+end
+
+-- A signature that is read from the registry when more than its name is asked for.
+local shortened = {
+  __index = function(sig, key)
+    local value = lib.recent(sig, described)[key]
+    return value
+  end,
+}
+
+-- The signature of an op, for users under the name `shown`; nil if there is no op of that name.
+local function signature_of(name, shown)
+  if C.moth_op_find(name) == nil then return nil end
+  local sig = setmetatable({ op_name = name, name = shown or name }, shortened)
+  sig.shift = sig.shift -- which a call asks for
+  return sig
+end
 
 local function build(sig)
   local B = { operands = operands }
   for i, arg in ipairs(sig.args) do
-    if arg.row.buffer == "ints" then B[i] = lib.int64s(kinds.USUAL)
-    elseif arg.row.buffer == "floats" then B[i] = lib.doubles(kinds.USUAL)
+    if arg.row.buffer == "ints" then B[i] = lib.int64s(calls.USUAL)
+    elseif arg.row.buffer == "floats" then B[i] = lib.doubles(calls.USUAL)
     elseif arg.row.buffer == "handles" then B[i] = { at = lib.handles(16), room = 16 } end
   end
-  local chunk = assert(loadstring(writer.source(sig), "=[moth.op." .. sig.name .. "]"))
+  local text = lib.tool("moth.writer").source(sig)
+  local chunk = assert(loadstring(text, "=[moth.op." .. sig.name .. "]"))
   return chunk(sig, sig.op, lib.slots(math.max(sig.nslots, 1)), T, B)
 end
 
@@ -187,9 +209,9 @@ function bind.register(fn, sig) signatures[fn] = sig end
 
 --- The signature that a record stands for.
 function bind.read(record)
-  if not record.read then return record end
-  record.sig = record.sig or record.read(record)
-  return record.sig
+  if not rawget(record, "read") then return record end
+  local sig = lib.recent(record, record.read)
+  return sig
 end
 
 --- The signature of a bound or defined function; nil for any other value.
@@ -201,7 +223,7 @@ end
 --- name -> function, for every op, hidden ones and in-place forms too; written at first use.
 bind.ops = setmetatable({}, {
   __index = function(ops, name)
-    local sig = type(name) == "string" and registry.describe(name)
+    local sig = type(name) == "string" and signature_of(name)
     if not sig then return nil end
     local fn = build(sig)
     signatures[fn] = sig
@@ -212,8 +234,8 @@ bind.ops = setmetatable({}, {
 
 --- An op under the name that users know, for functions made of several ops: max of max_dim.
 function bind.as(name, shown, args)
-  local sig = registry.describe(name)
-  sig.name, sig.shown_args = shown, args
+  local sig = signature_of(name, shown)
+  sig.shown_args = args or false
   local fn = build(sig)
   signatures[fn] = sig
   return fn
@@ -221,15 +243,15 @@ end
 
 --- The Lua text of an op's function.
 function bind.text(name)
-  local sig = registry.describe(name)
-  return sig and writer.source(sig)
+  local sig = signature_of(name)
+  return sig and lib.tool("moth.writer").source(sig)
 end
 
 -- The op that has this other name, under it; nil if there is none (the name of an in-place form
 -- is made from the other, and not every op has one).
 local function aliased(name)
   local known = alias.op(name)
-  if not registry.has(known) then return nil end
+  if not registry().has(known) then return nil end
   local fn = bind.as(known, name)
   signatures[fn].alias = known
   return fn
@@ -237,11 +259,12 @@ end
 
 --- The op of that name if users may call it, else nil.
 function bind.public(name)
-  if registry.is_public(name) then return bind.ops[name] end
-  if alias.op(name) and not registry.has(name) then return aliased(name) end
+  if registry().is_public(name) then return bind.ops[name] end
+  if alias.op(name) and not registry().has(name) then return aliased(name) end
 end
 
-bind.is_op = registry.has
+--- Is there an op of that name?
+function bind.is_op(name) return C.moth_op_find(name) ~= nil end
 
 -- Methods that are written in Lua over several ops.
 local in_lua = {}
@@ -273,7 +296,7 @@ end
 local all_names, all_methods
 
 local function read_names()
-  all_names, all_methods = registry.names()
+  all_names, all_methods = registry().names()
   lazy.each(in_lua, function(name) all_methods[#all_methods + 1] = name end)
   table.sort(all_methods)
 end

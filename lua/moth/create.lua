@@ -14,7 +14,7 @@ local define = require "moth.define"
 local devices = require "moth.device"
 local dtypes = require "moth.dtype"
 local errors = require "moth.error"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lib = require "moth.lib"
 
 local C, ctx, Handle, ops = lib.C, lib.ctx, lib.Handle, bind.ops
@@ -76,7 +76,7 @@ end
 local function survey(walk, list, depth)
   local n = #list
   if depth > MAX_DIMS then bad(walk, "more than " .. MAX_DIMS .. " tables within each other") end
-  if kinds.help.has_hole(list, n) then
+  if calls.has_hole(list, n) then
     walk.path[depth] = n + 1
     bad(walk, depth == 1 and ("value %d is nil"):format(n + 1) or where(walk, depth) .. " is nil",
       "E_TYPE")

@@ -15,9 +15,9 @@
 --   choices   of an enum: list of names, the first being the default unless `required`
 
 local bind = require "moth.bind"
+local calls = require "moth.calls"
+local device = require "moth.device"
 local dtype = require "moth.dtype"
-local forms = require "moth.forms"
-local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 local scope = require "moth.scope"
 
@@ -27,10 +27,9 @@ local loadstring = lib.loadstring
 
 local define = {}
 
-local T = {}
-for key, value in pairs(forms.tools) do T[key] = value end
+local T = setmetatable({}, {__index = calls})
 T.Handle, T.istype, T.int64, T.none = lib.Handle, ffi.istype, lib.int64, lib.none
-T.dtypes, T.devices, T.scratch = dtype.codes, kinds.devices, lib.int64s(kinds.USUAL)
+T.dtypes, T.devices, T.scratch = dtype.codes, device.codes, lib.int64s(calls.USUAL)
 
 local function shown(value)
   if type(value) == "string" then return format("%q", value) end
@@ -46,7 +45,7 @@ local function read_choices(arg, row)
 end
 
 local function read_arg(name, row)
-  local kind = row[1]
+  local kind, kinds = row[1], lib.tool "moth.kinds"
   local found, optional = kinds.find(kind)
   if not found then error(format("define: '%s' has an argument of kind '%s'", name, kind), 0) end
   if row.numbers then found = kinds.find("number") end
@@ -67,16 +66,11 @@ end
 local HEAD = [[
 local sig, T, body, defaults = ...
 local type, Handle, istype, int64, none = type, T.Handle, T.istype, T.int64, T.none
-local dtypes, devices, scratch = T.dtypes, T.devices, T.scratch
-local fill_ints, fill_dims, is_tensors, is_data = T.fill_ints, T.fill_dims, T.is_tensors, T.is_data
-local fill_floats, is_list = T.fill_floats, T.is_list
-local is_callable, state_of = T.is_callable, T.state_of
-local RESOLVED, AGAIN, extra, twice, array = T.RESOLVED, T.AGAIN, T.extra, T.twice, T.array
-local is_arguments, first_is_value = T.is_arguments, T.first_is_value
-local hole, has_hole = T.hole, T.has_hole
-local function bad(i, v) return T.bad(sig, i, v) end]]
+local fill_ints, fill_dims, fill_floats = T.fill_ints, T.fill_dims, T.fill_floats
+local is_list, scratch = T.is_list, T.scratch]]
 
 local function write(sig)
+  local forms = lib.tool "moth.forms"
   local head, lines, names = { HEAD }, {}, {}
   local function out(...) lines[#lines + 1] = format(...) end
   for i, arg in ipairs(sig.args) do
@@ -113,15 +107,24 @@ local function read(name, rows)
     defaults[i] = args[i].default
   end
   local method = args[1] ~= nil and TENSORS[args[1].row.name] or false
-  local sig = forms.signature(name, args, method)
+  local sig = lib.tool("moth.forms").signature(name, args, method)
   sig.method, sig.defaults = method, defaults
   return sig
 end
 
-local function compile(sig, body)
+-- What a written function has of its signature, which is read again when more is asked for.
+local shortened = {
+  __index = function(sig, key)
+    local value = bind.read(sig.record)[key]
+    return value
+  end,
+}
+
+local function compile(record, sig, body)
   local chunk, problem = loadstring(write(sig), "=[moth.op." .. sig.name .. "]")
   if not chunk then error(problem, 0) end
-  return chunk(sig, T, body, sig.defaults)
+  local short = setmetatable({ name = sig.name, record = record }, shortened)
+  return chunk(short, T, body, sig.defaults)
 end
 
 -- A signature that takes nothing but a list also takes its elements in a row:
@@ -160,7 +163,8 @@ local function pass_on(...) return ... end
 local function compiled(record)
   local sig = bind.read(record)
   local run = record.run or pass_on
-  record.call = in_row(compile(sig, record.scoped and scope.inside(run) or run), sig)
+  if record.scoped then run = scope.inside(run) end
+  record.call = in_row(compile(record, sig, run), sig)
   return record.call
 end
 

@@ -18,17 +18,9 @@
 -- so that the compiler of LuaJIT takes it as it takes a user's own code. It asks `type(x) == "nil"`
 -- where x may be a tensor: `x == nil` would call the metatype's __eq.
 
-local errors = require "moth.error"
-local kinds = require "moth.kinds"
-
 local concat, format = table.concat, string.format
 
 local forms = {}
-
---- Passed in the place after the last argument: tables are sorted already.
-forms.RESOLVED = {}
---- The same, and a collection has been tried.
-forms.AGAIN = {}
 
 local ROW = 8 -- sizes in a row
 
@@ -52,92 +44,6 @@ function forms.signature(name, args, method)
     end
   end
   return sig
-end
-
-local function names_of(sig)
-  local names = {}
-  for i, arg in ipairs(sig.args) do names[i] = arg.name end
-  return names
-end
-
-local function unknown(sig, name)
-  errors.raise(format("'%s' has no argument '%s'%s", sig.name, name,
-    errors.nearest(name, names_of(sig))))
-end
-
---- Raises: a value beyond the last parameter.
-function forms.extra(sig, value)
-  local n = #sig.args
-  errors.raise(format("'%s' takes %d argument%s, got one more: %s", sig.name, n,
-    n == 1 and "" or "s", errors.describe(value)))
-end
-
---- Raises: an argument given by position and by name.
-function forms.twice(sig, i)
-  errors.argument(sig.name, sig.args[i].name, "given twice, by position and by name")
-end
-
---- Raises: value v is not what argument i needs.
-function forms.bad(sig, i, v)
-  local text, code = kinds.explain(sig.args[i], v)
-  if type(v) == "number" and not sig.row then -- perhaps sizes in a row, where they need a list
-    for j = sig.lone, i - 1 do
-      if sig.args[j].row.name == "shape" then
-        text = format("%s; '%s' is one list here, as {2, 3}", text, sig.args[j].name)
-      end
-    end
-  end
-  errors.argument(sig.name, sig.args[i].name, text, code)
-end
-
---- Raises: a nil among sizes in a row, or among the elements of a table.
-function forms.hole(sig, i, n)
-  errors.argument(sig.name, sig.args[i].name, format("value %d is nil", n), "E_TYPE")
-end
-
--- Whether an empty table is meant, or mistaken, for the value of an argument. Elsewhere it is a
--- list of options of which none is given.
-local function may_be_table(arg)
-  local row = arg.row
-  return arg.required or row.table or row.collects or row.name == "tensor" or row.name == "mask"
-    or row.name == "number"
-end
-
---- Whether the last value given, t in position `at`, is a list of arguments.
-function forms.is_arguments(sig, t, at)
-  if type(t) ~= "table" or getmetatable(t) ~= nil then return false end
-  local arg = sig.args[at]
-  if arg and arg.row.map then return false end
-  local index, named = sig.index, false
-  for key in pairs(t) do
-    if type(key) == "string" then
-      if not index[key] then unknown(sig, key) end
-      named = true
-    end
-  end
-  if named then return true end
-  if at > 1 and next(t) == nil and not (arg and may_be_table(arg)) then return true end
-  if at > sig.lone then return false end
-  if not arg then return true end
-  if arg.row.collects then return forms.first_is_value(arg, t[1]) end
-  return not arg.row.table
-end
-
---- For a collecting argument: whether the first element of a table is its value, not the table.
-function forms.first_is_value(arg, first)
-  if type(first) ~= "table" or arg.row.name == "data" then return false end
-  if arg.row.name == "shape" then return true end
-  if getmetatable(first) ~= nil then return false end
-  return not (arg.row.name == "params" and first.params ~= nil)
-end
-
---- The array part of a table, which may have names as well.
--- The first values behind a hole come along, so that it is seen.
-function forms.array(t)
-  local list, n = {}, #t
-  for i = 1, n do list[i] = t[i] end
-  if kinds.help.has_hole(t, n) then errors.raise(format("value %d is nil", n + 1), "E_TYPE") end
-  return list
 end
 
 -- ---- writing the code ----
@@ -164,14 +70,14 @@ local function take(sig, at)
   local n, arg = #sig.args, sig.args[at]
   local all = spread(n, at)
   local over = n - at + 2
-  local rest = format('if type(t[%d]) ~= "nil" then extra(sig, t[%d]) end', over, over)
+  local rest = format('if type(t[%d]) ~= "nil" then T.extra(sig, t[%d]) end', over, over)
   if not arg or not arg.row.collects then return all .. " " .. rest end
   if arg.row.name == "data" then
-    return format("if t[%q] == nil then v%d = array(t) end", arg.name, at)
+    return format("if t[%q] == nil then v%d = T.array(t) end", arg.name, at)
   end
   return format('if type(t[1]) ~= "nil" then\n'
-    .. "      if first_is_value(sig.args[%d], t[1]) then %s %s\n"
-    .. "      else v%d = array(t) end\n    end", at, all, rest, at)
+    .. "      if T.first_is_value(sig.args[%d], t[1]) then %s %s\n"
+    .. "      else v%d = T.array(t) end\n    end", at, all, rest, at)
 end
 
 -- `tables` sorts a list of arguments into positions and runs the function.
@@ -182,9 +88,9 @@ local function tables(sig, out)
   out("local function tables(%s%sx)", concat(a, ", "), sep)
   out("  local t, at = x, %d", n + 1)
   for i = n, 1, -1 do out('  if type(t) == "nil" then t, at = a%d, %d end', i, i) end
-  out("  if not is_arguments(sig, t, at) then")
-  out("    if x ~= nil then extra(sig, x) end")
-  out("    return run(%s%sRESOLVED)", concat(a, ", "), sep)
+  out("  if not T.is_arguments(sig, t, at) then")
+  out("    if x ~= nil then T.extra(sig, x) end")
+  out("    return run(%s%sT.RESOLVED)", concat(a, ", "), sep)
   out("  end")
   if n > 0 then out("  local %s = %s", concat(v, ", "), concat(a, ", ")) end
   for at = 1, n + 1 do
@@ -196,10 +102,10 @@ local function tables(sig, out)
   for i, arg in ipairs(sig.args) do
     out("  w = t[%q]", arg.name)
     out('  if type(w) ~= "nil" then')
-    out('    if type(v%d) ~= "nil" then twice(sig, %d) end', i, i)
+    out('    if type(v%d) ~= "nil" then T.twice(sig, %d) end', i, i)
     out("    v%d = w\n  end", i)
   end
-  out("  return run(%s%sRESOLVED)", concat(v, ", "), sep)
+  out("  return run(%s%sT.RESOLVED)", concat(v, ", "), sep)
   out("end")
 end
 
@@ -210,17 +116,18 @@ local function entry(sig, out)
   local a = variables("a", width)
   out("local function entry(%s)", concat(a, ", "))
   out('  if type(a%d) ~= "number" then', p)
-  out('    if type(a%d) == "nil" and type(a%d) == "number" then hole(sig, %d, 1) end', p, p + 1, p)
+  out('    if type(a%d) == "nil" and type(a%d) == "number" then T.hole(sig, %d, 1) end', p, p + 1,
+    p)
   out("    return run(%s)\n  end", concat(a, ", ", 1, n + 1))
   local count = {} -- no loop: the whole call is to go into the caller's trace
   for i = p + 1, width do count[#count + 1] = format('type(a%d) ~= "number" and %d', i, i - p) end
   out("  local row = {%s}", concat(a, ", ", p, width))
   out("  local n = %s or %d", concat(count, " or "), width - p + 1)
   out("  local names = row[n + 1]")
-  out('  if type(names) == "nil" and has_hole(row, n) then hole(sig, %d, n + 1) end', p)
-  out("  if names == nil then return run(%s%srow%s, RESOLVED) end",
+  out('  if type(names) == "nil" and T.has_hole(row, n) then T.hole(sig, %d, n + 1) end', p)
+  out("  if names == nil then return run(%s%srow%s, T.RESOLVED) end",
     concat(a, ", ", 1, p - 1), p > 1 and ", " or "", (", nil"):rep(n - p))
-  out('  if type(names) ~= "table" then bad(%d, row) end', p)
+  out('  if type(names) ~= "table" then T.bad(sig, %d, row) end', p)
   out("  row[n + 1] = nil")
   out("  return tables(%s%srow, names)", concat(a, ", ", 1, p - 1), p > 1 and ", " or "")
   out("end")
@@ -247,9 +154,9 @@ function forms.source(sig, head, body)
   if n > 0 then
     out("  if over == nil then")
     out("    if %s then return tables(%s) end", concat(tests, " or "), concat(a, ", "))
-    out("  elseif over ~= RESOLVED and over ~= AGAIN then")
+    out("  elseif over ~= T.RESOLVED and over ~= T.AGAIN then")
   else
-    out("  if over ~= nil and over ~= RESOLVED and over ~= AGAIN then")
+    out("  if over ~= nil and over ~= T.RESOLVED and over ~= T.AGAIN then")
   end
   out("    return tables(%s%sover)", concat(a, ", "), n > 0 and ", " or "")
   out("  end")
@@ -272,13 +179,5 @@ function forms.fill(text, i, variable, slot, operand)
     return values[letter] .. more
   end))
 end
-
---- What the generated code may use.
-forms.tools = {
-  RESOLVED = forms.RESOLVED, AGAIN = forms.AGAIN, array = forms.array, bad = forms.bad,
-  extra = forms.extra, twice = forms.twice, hole = forms.hole, is_arguments = forms.is_arguments,
-  first_is_value = forms.first_is_value,
-}
-for name, fn in pairs(kinds.help) do forms.tools[name] = fn end
 
 return forms

@@ -20,7 +20,7 @@ local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx, ops = lib.C, lib.ctx, bind.ops
-local has_hole = require("moth.kinds").help.has_hole
+local has_hole = require("moth.calls").has_hole
 local istensor = lib.istensor
 
 local M = {}

@@ -24,24 +24,24 @@ local moth = { none = lib.none, _VERSION = "Moth " .. ffi.string(lib.C.moth_vers
 
 local loadfile = loadfile -- a host may take it away from its scripts
 
--- Modules that were loaded stay the same ones in this state, also when package.loaded is cleared:
--- the metatype of tensors cannot be set twice.
-anchor.loaded = anchor.loaded or {}
-
 local function keep_loaded()
   for name, module in pairs(package.loaded) do
     if type(name) == "string" and name:sub(1, 5) == "moth." then anchor.loaded[name] = module end
   end
 end
 
--- In a checkout the modules of moth.nn lie in nn/ beside lua/.
+-- Modules that the path does not lead to lie beside this file; in a checkout those of moth.nn lie
+-- in nn/ beside lua/.
 local function find_file(name)
   local path = package.searchpath(name, package.path)
   if path then return path end
-  local rest = errors.root and name:match("^moth%.nn%.?(.*)$")
-  if not rest then return nil end
-  local base = errors.root .. "nn/" .. (rest == "" and "init" or rest:gsub("%.", "/"))
-  return package.searchpath(base, "?.lua", "", "")
+  local rest, folder = errors.root and name:match("^moth%.nn%.?(.*)$"), errors.root
+  if rest then
+    folder, rest = folder .. "nn/", rest == "" and "init" or rest
+  else
+    folder, rest = errors.folder, name:sub(6)
+  end
+  return package.searchpath(folder .. rest:gsub("%.", "/"), "?.lua;?/init.lua", "", "")
 end
 
 local function search(name)

@@ -9,7 +9,7 @@
 local autograd = require "moth.autograd"
 local define = require "moth.define"
 local errors = require "moth.error"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 
@@ -249,7 +249,7 @@ local STRICT = {"bool", "strict", "raise where an output does not depend on an i
 -- Under grad mode, whatever it was.
 local function with_grad(name, run)
   return function(func, ...)
-    if not kinds.help.is_callable(func) then
+    if not calls.is_callable(func) then
       errors.argument(name, "func", "a function is needed, got " .. errors.describe(func), "E_TYPE")
     end
     return autograd.enable_grad(run, func, ...)

@@ -14,7 +14,6 @@ local define = require "moth.define"
 local dtypes = require "moth.dtype"
 local errors = require "moth.error"
 local grads = require "moth.kernelgrad"
-local kinds = require "moth.kinds"
 local lib = require "moth.lib"
 local program = require "moth.program"
 local trace = require "moth.trace"
@@ -330,17 +329,13 @@ local parse = define.signature("kernel", {
 })
 
 -- What help shows of a kernel.
-local function signature_of(self, info)
-  return function()
-    local args = {}
-    for i, name in ipairs(self.params) do
-      args[i] = { name = name, kind = "any", row = kinds.find "any", required = true,
-                  fallback = "", doc = "" }
-    end
-    return { name = self.name, args = args, doc = "A kernel: one pass over its arguments.",
-             examples = "", outputs = {}, lua = true, method = false,
-             file = info.source:gsub("^@", "") }
+local function read_signature(record)
+  local args, any = {}, lib.tool("moth.kinds").find "any"
+  for i, name in ipairs(record.params) do
+    args[i] = { name = name, kind = "any", row = any, required = true, fallback = "", doc = "" }
   end
+  return { name = record.name, args = args, doc = "A kernel: one pass over its arguments.",
+           examples = "", outputs = {}, lua = true, method = false, file = record.file }
 end
 
 --- Makes a function of elements one pass over memory, on the CPU and on the GPU.
@@ -398,7 +393,8 @@ function M.kernel(...)
   for key, value in pairs(Kernel) do meta[key] = value end
   meta.__call = call
   setmetatable(self, meta)
-  bind.register(self, signature_of(self, info))
+  bind.register(self, { name = self.name, params = params, read = read_signature,
+                        file = info.source:gsub("^@", "") })
   return self
 end
 

@@ -3,7 +3,7 @@
 -- For each kind:
 --   need     what a message says is needed
 --   store    Lua text that checks the value in variable $v and puts it into the slots from $k on
---            (writer.lua); `bad($i, $v)` raises the error of argument $i
+--            (writer.lua); `T.bad(sig, $i, $v)` raises the error of argument $i
 --   check    Lua text that only checks (define.lua)
 --   table    a plain table may be its value; collects: it takes the whole array part of a table
 --   prepare  Lua expression that turns $v into what `store` reads, where that may allocate
@@ -11,6 +11,7 @@
 --
 -- Dimensions and positions count from 1 in Lua and from 0 in C: the shift is in `store`.
 
+local calls = require "moth.calls"
 local device = require "moth.device"
 local dtype = require "moth.dtype"
 local errors = require "moth.error"
@@ -35,15 +36,15 @@ end
 
 add("tensor", {
   need = "a tensor is needed",
-  store = "if istype(Handle, $v) then s[$k].handle = $v else bad($i, $v) end",
-  check = "if not istype(Handle, $v) then bad($i, $v) end",
+  store = "if istype(Handle, $v) then s[$k].handle = $v else T.bad(sig, $i, $v) end",
+  check = "if not istype(Handle, $v) then T.bad(sig, $i, $v) end",
 })
 add("number", { -- a tensor of an op that also takes numbers
   need = "a tensor or a number is needed",
   store = "if istype(Handle, $v) then s[$k].handle = $v\n"
-    .. "  else operand($i, $w, $v) s[$k].handle = operand$w end",
+    .. "  else T.operand(sig, $i, $w, $v) s[$k].handle = operand$w end",
   check = 'if not istype(Handle, $v) and type($v) ~= "number" and type($v) ~= "boolean" and '
-    .. "not istype(int64, $v) then bad($i, $v) end",
+    .. "not istype(int64, $v) then T.bad(sig, $i, $v) end",
 })
 add("mask", {
   need = "a bool tensor is needed",
@@ -52,30 +53,30 @@ add("mask", {
 add("index", {
   need = "an integer tensor or a list of positions is needed",
   table = true,
-  prepare = "to_index($i, $v)",
+  prepare = "T.to_index(sig, $i, $v)",
   store = "s[$k].handle = $v",
-  check = 'if not istype(Handle, $v) and type($v) ~= "table" then bad($i, $v) end',
+  check = 'if not istype(Handle, $v) and type($v) ~= "table" then T.bad(sig, $i, $v) end',
 })
 add("tensors", {
   need = "a list of tensors is needed",
   table = true, collects = true, buffer = "handles",
   store = "local n$i = fill_handles($b.at, $v)\n"
-    .. "  if not n$i then bad($i, $v) end\n"
+    .. "  if not n$i then T.bad(sig, $i, $v) end\n"
     .. "  s[$k].pointer = $b.at s[$k1].integer = n$i",
-  check = "if not is_tensors($v) then bad($i, $v) end",
+  check = "if not T.is_tensors($v) then T.bad(sig, $i, $v) end",
 })
 add("indices", {
   need = "a list of integer tensors and masks is needed",
   table = true, collects = true, buffer = "handles",
-  prepare = "to_indices($i, $v)",
+  prepare = "T.to_indices(sig, $i, $v)",
   store = list.tensors.store,
-  check = 'if type($v) ~= "table" then bad($i, $v) end',
+  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end',
 })
 add("generator", {
   need = "a moth.Generator is needed",
-  prepare = "to_generator($i, $v)",
+  prepare = "T.to_generator(sig, $i, $v)",
   store = "s[$k].handle = $v",
-  check = "if not state_of($v) then bad($i, $v) end",
+  check = "if not T.state_of($v) then T.bad(sig, $i, $v) end",
 })
 
 -- ---- numbers ----
@@ -85,38 +86,36 @@ add("scalar", {
   store = 'if type($v) == "number" then s[$k].integer = 0 s[$k1].number = $v\n'
     .. '  elseif type($v) == "boolean" then s[$k].integer = 2 s[$k1].integer = $v and 1 or 0\n'
     .. "  elseif istype(int64, $v) then s[$k].integer = 1 s[$k1].integer = $v\n"
-    .. "  else bad($i, $v) end",
+    .. "  else T.bad(sig, $i, $v) end",
   check = 'if type($v) ~= "number" and type($v) ~= "boolean" and not istype(int64, $v) then '
-    .. "bad($i, $v) end",
+    .. "T.bad(sig, $i, $v) end",
 })
 add("int", {
   need = "an integer is needed",
-  store = "if " .. WHOLE .. " then s[$k].integer = $v else bad($i, $v) end",
-  check = "if not (" .. WHOLE .. ") then bad($i, $v) end",
+  store = "if " .. WHOLE .. " then s[$k].integer = $v else T.bad(sig, $i, $v) end",
+  check = "if not (" .. WHOLE .. ") then T.bad(sig, $i, $v) end",
 })
 add("dim", {
   need = "a dimension is needed, an integer from 1 or from -1 down", zero = "dimensions",
   store = "if " .. WHOLE .. " and $v ~= 0 then s[$k].integer = " .. SHIFTED
-    .. " else bad($i, $v) end",
-  check = "if not (" .. WHOLE .. " and $v ~= 0) then bad($i, $v) end",
+    .. " else T.bad(sig, $i, $v) end",
+  check = "if not (" .. WHOLE .. " and $v ~= 0) then T.bad(sig, $i, $v) end",
 })
 add("position", {
   need = "a position is needed, an integer from 1 or from -1 down", zero = "positions",
   store = list.dim.store, check = list.dim.check,
 })
--- An ignore_index: 0 is no position, and may be what stands where there is none. The engine counts
--- from 0; in targets and here it becomes a number that nothing else is (bind.lua).
-kinds.NOTHING = -2 ^ 53
+-- An ignore_index: 0 is no position, and may be what stands where there is none: calls.NOTHING.
 add("ignored", {
   need = "an integer is needed",
   store = "if " .. WHOLE .. " then s[$k].integer = $v == 0 and -9007199254740992 or " .. SHIFTED
-    .. " else bad($i, $v) end",
-  check = "if not (" .. WHOLE .. ") then bad($i, $v) end",
+    .. " else T.bad(sig, $i, $v) end",
+  check = "if not (" .. WHOLE .. ") then T.bad(sig, $i, $v) end",
 })
 add("float", {
   need = "a number is needed",
-  store = 'if type($v) == "number" then s[$k].number = $v else bad($i, $v) end',
-  check = 'if type($v) ~= "number" then bad($i, $v) end',
+  store = 'if type($v) == "number" then s[$k].number = $v else T.bad(sig, $i, $v) end',
+  check = 'if type($v) ~= "number" then T.bad(sig, $i, $v) end',
 })
 
 for n = 1, 3 do
@@ -132,9 +131,9 @@ for n = 1, 3 do
     need = n == 1 and "an integer is needed" or
       format("an integer or a list of %d integers is needed", n),
     table = true,
-    store = format("if %s then %s\n  elseif %s then %s\n  else bad($i, $v) end", WHOLE,
+    store = format("if %s then %s\n  elseif %s then %s\n  else T.bad(sig, $i, $v) end", WHOLE,
       table.concat(all, " "), as_list, table.concat(each, " ")),
-    check = format("if not (%s) and not (%s) then bad($i, $v) end", WHOLE, as_list),
+    check = format("if not (%s) and not (%s) then T.bad(sig, $i, $v) end", WHOLE, as_list),
   })
   local function at(k) return k == 0 and "$k" or "$k" .. k end
   local one, several = { "s[$k].integer = 0" }, { "s[$k].integer = 0" }
@@ -146,9 +145,9 @@ for n = 1, 3 do
     need = list["int" .. n].need:gsub(" is needed", ""),
     table = true, choices = true, numbers = true,
     store = format("local e$i = choices$i[$v]\n  if e$i then s[$k].integer = e$i\n"
-      .. "  elseif %s then %s\n  elseif %s then %s\n  else bad($i, $v) end", WHOLE,
+      .. "  elseif %s then %s\n  elseif %s then %s\n  else T.bad(sig, $i, $v) end", WHOLE,
       table.concat(one, " "), as_list, table.concat(several, " ")),
-    check = format("if choices$i[$v] == nil and not (%s) and not (%s) then bad($i, $v) end",
+    check = format("if choices$i[$v] == nil and not (%s) and not (%s) then T.bad(sig, $i, $v) end",
       WHOLE, as_list),
   })
 end
@@ -161,16 +160,16 @@ for n = 2, 3 do -- sizes, each of which may be moth.none: "as it is"
     every[j] = format("s[%s].integer = $v", k)
     parts[j] = format("(%s == none or %s)", v, whole)
     stores[j] = format("if %s == none then s[%s].integer = NO_INT\n  elseif %s then "
-      .. "s[%s].integer = %s\n  else bad($i, $v) end", v, k, whole, k, v)
+      .. "s[%s].integer = %s\n  else T.bad(sig, $i, $v) end", v, k, whole, k, v)
   end
   add("int" .. n .. "?", {
     need = format("an integer or a list of %d, each of which may be moth.none, is needed", n),
     table = true,
     store = format("if %s then %s\n  elseif is_list($v) and #$v == %d then\n  %s\n"
-      .. "  else bad($i, $v) end", WHOLE, table.concat(every, " "), n,
+      .. "  else T.bad(sig, $i, $v) end", WHOLE, table.concat(every, " "), n,
       table.concat(stores, "\n  ")),
-    check = format("if not (%s) and not (is_list($v) and #$v == %d and %s) then bad($i, $v) end",
-      WHOLE, n, table.concat(parts, " and ")),
+    check = format("if not (%s) and not (is_list($v) and #$v == %d and %s) then "
+      .. "T.bad(sig, $i, $v) end", WHOLE, n, table.concat(parts, " and ")),
   })
 end
 
@@ -181,9 +180,9 @@ local function filled(fill)
   return {
     store = format("local at$i, n$i = $b, %s($b, $v)\n", fill)
       .. format("  if not n$i then at$i, n$i = T.fill_long($i, $v, %s) end\n", fill)
-      .. "  if not n$i then bad($i, $v) end\n  s[$k].pointer = at$i s[$k1].integer = n$i",
-    check = format("if not %s(scratch, $v) and not T.fill_long($i, $v, %s) then bad($i, $v) end",
-      fill, fill),
+      .. "  if not n$i then T.bad(sig, $i, $v) end\n  s[$k].pointer = at$i s[$k1].integer = n$i",
+    check = format("if not %s(scratch, $v) and not T.fill_long($i, $v, %s) then "
+      .. "T.bad(sig, $i, $v) end", fill, fill),
   }
 end
 
@@ -206,46 +205,46 @@ add("floats", floats)
 
 add("bool", {
   need = "true or false is needed",
-  store = 'if type($v) == "boolean" then s[$k].integer = $v and 1 or 0 else bad($i, $v) end',
-  check = 'if type($v) ~= "boolean" then bad($i, $v) end',
+  store = 'if type($v) == "boolean" then s[$k].integer = $v and 1 or 0 else T.bad(sig, $i, $v) end',
+  check = 'if type($v) ~= "boolean" then T.bad(sig, $i, $v) end',
 })
 add("enum", {
   need = "a name is needed", choices = true,
   store = "local e$i = choices$i[$v]\n"
-    .. "  if e$i then s[$k].integer = e$i else bad($i, $v) end",
-  check = "if choices$i[$v] == nil then bad($i, $v) end",
+    .. "  if e$i then s[$k].integer = e$i else T.bad(sig, $i, $v) end",
+  check = "if choices$i[$v] == nil then T.bad(sig, $i, $v) end",
 })
 add("dtype", {
   need = "a dtype such as moth.float32 is needed",
-  store = "local d$i = dtypes[$v]\n"
-    .. "  if d$i then s[$k].integer = d$i else bad($i, $v) end",
-  check = "if dtypes[$v] == nil then bad($i, $v) end",
+  store = "local d$i = T.dtypes[$v]\n"
+    .. "  if d$i then s[$k].integer = d$i else T.bad(sig, $i, $v) end",
+  check = "if T.dtypes[$v] == nil then T.bad(sig, $i, $v) end",
 })
 add("device", {
   need = 'a device such as "cpu" is needed',
-  store = "local d$i = devices[$v]\n"
-    .. "  if d$i then s[$k].integer = d$i else bad($i, $v) end",
-  check = "if devices[$v] == nil then bad($i, $v) end",
+  store = "local d$i = T.devices[$v]\n"
+    .. "  if d$i then s[$k].integer = d$i else T.bad(sig, $i, $v) end",
+  check = "if T.devices[$v] == nil then T.bad(sig, $i, $v) end",
 })
 
 -- ---- for Lua-side functions only ----
 
 add("any", { need = "a value is needed", table = true,
-  check = "if $v == nil then bad($i, $v) end" })
+  check = "if $v == nil then T.bad(sig, $i, $v) end" })
 add("string", { need = "a string is needed",
-  check = 'if type($v) ~= "string" then bad($i, $v) end' })
+  check = 'if type($v) ~= "string" then T.bad(sig, $i, $v) end' })
 add("function", { need = "a function is needed",
-  check = "if not is_callable($v) then bad($i, $v) end" })
+  check = "if not T.is_callable($v) then T.bad(sig, $i, $v) end" })
 add("map", { need = "a table is needed", table = true, map = true,
-  check = 'if type($v) ~= "table" then bad($i, $v) end' })
+  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end' })
 add("data", { need = "numbers, booleans, tensors or nested lists of them are needed",
   table = true, collects = true,
-  check = "if not is_data($v) then bad($i, $v) end" })
+  check = "if not T.is_data($v) then T.bad(sig, $i, $v) end" })
 add("modules", { need = "a list of modules is needed", table = true, collects = true,
-  check = 'if type($v) ~= "table" then bad($i, $v) end' })
+  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end' })
 add("params", { need = "a list of parameters is needed, such as net:parameters()",
   table = true, collects = true,
-  check = 'if type($v) ~= "table" then bad($i, $v) end' })
+  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end' })
 
 -- ---- lookups ----
 
@@ -254,162 +253,6 @@ function kinds.find(name)
   if list[name] then return list[name], false end
   local bare = name:match("^(.*)%?$") or name:match("^maybe_(.*)$")
   return list[bare], bare ~= nil
-end
-
---- The devices there are, as objects and as names -> the engine's number.
-kinds.devices = device.codes
-
--- ---- helpers that the generated code calls; all but fill_long allocate nothing ----
-
-local help = {}
-kinds.help = help
-
-local USUAL = 64
-
---- How many numbers the buffer of a list has room for; help.fill_long takes longer lists.
-kinds.USUAL = USUAL
-
-local function whole(v)
-  return type(v) == "number" and v % 1 == 0 and v <= 2 ^ 53 and v >= -2 ^ 53
-end
-
--- A plain table or a Size: a module or a dataset is no list of integers, even an empty one.
-local function is_list(v)
-  return type(v) == "table" and (getmetatable(v) == nil or size.is(v))
-end
-
---- Whether a value stands behind the end of a list: {2, nil, 3} has the length 1.
--- Looks a few places ahead; the length is given.
-function help.has_hole(v, n)
-  return type(rawget(v, n + 2)) ~= "nil" or type(rawget(v, n + 3)) ~= "nil"
-    or type(rawget(v, n + 4)) ~= "nil"
-end
-
-local function put_int(buffer, j, x)
-  if not whole(x) then return false end
-  buffer[j] = x
-  return true
-end
-
-local function put_dim(buffer, j, x)
-  if not whole(x) or x == 0 then return false end
-  buffer[j] = x > 0 and x - 1 or x
-  return true
-end
-
--- Lists of up to four without a loop: one of so few rounds, within a loop of the user's, is what
--- LuaJIT tries to compile many times in vain.
-local function put_list(buffer, v, put, room)
-  if not is_list(v) then return nil end
-  local n = #v
-  if n > (room or USUAL) then return nil end
-  local fine = (n < 1 or put(buffer, 0, v[1])) and (n < 2 or put(buffer, 1, v[2]))
-    and (n < 3 or put(buffer, 2, v[3])) and (n < 4 or put(buffer, 3, v[4]))
-  if not fine then return nil end
-  if n > 4 then
-    for j = 5, n do
-      if not put(buffer, j - 1, v[j]) then return nil end
-    end
-  end
-  if help.has_hole(v, n) then return nil end
-  return n
-end
-
---- Whether a value is a plain table or a Size.
-help.is_list = is_list
-
---- Reads a number or a list of them into a buffer of doubles; the count, or nil.
--- @param room  how many the buffer takes, if not USUAL
-function help.fill_floats(buffer, v, room)
-  if type(v) == "number" then
-    buffer[0] = v
-    return 1
-  end
-  if not is_list(v) or #v > (room or USUAL) or help.has_hole(v, #v) then return nil end
-  for j = 1, #v do
-    if type(v[j]) ~= "number" then return nil end
-    buffer[j - 1] = v[j]
-  end
-  return #v
-end
-
---- Reads an integer or a list of them into an int64_t buffer; the count, or nil.
-function help.fill_ints(buffer, v, room)
-  if type(v) == "number" then
-    return put_int(buffer, 0, v) and 1 or nil
-  end
-  local n = put_list(buffer, v, put_int, room)
-  return n
-end
-
---- The same for dimensions, which count from 1.
-function help.fill_dims(buffer, v, room)
-  if type(v) == "number" then
-    return put_dim(buffer, 0, v) and 1 or nil
-  end
-  local n = put_list(buffer, v, put_dim, room)
-  return n
-end
-
--- Buffers by the number of the argument, each held until the next long list.
-local long = {} -- luacheck: ignore 241
-
---- Reads a list that is too long for an argument's buffer into one of its own.
--- @param i     the argument's number
--- @param fill  what reads it: fill_ints, fill_dims or fill_floats
--- @return the buffer and the count, or nil
-function help.fill_long(i, v, fill)
-  if type(v) ~= "table" or #v <= USUAL then return nil end
-  local buffer = fill == help.fill_floats and lib.doubles(#v) or lib.int64s(#v)
-  local n = fill(buffer, v, #v)
-  if not n then return nil end
-  long[i] = buffer
-  return buffer, n
-end
-
---- Copies the handles of a list into a buffer; `false` stands for none. The count, or nil.
-function help.fill_handles(buffer, v)
-  if type(v) ~= "table" then return nil end
-  local n = #v
-  if n == 0 and getmetatable(v) ~= nil then return nil end
-  for j = 1, n do
-    local x = v[j]
-    if x == false then x = lib.NONE
-    elseif not lib.istensor(x) then return nil end
-    buffer[j - 1] = x
-  end
-  if help.has_hole(v, n) then return nil end
-  return n
-end
-
---- Whether a value is a list of tensors.
-function help.is_tensors(v)
-  if type(v) ~= "table" or (#v == 0 and getmetatable(v) ~= nil) then return false end
-  for j = 1, #v do
-    if not lib.istensor(v[j]) then return false end
-  end
-  return true
-end
-
---- Whether a value can be called.
-function help.is_callable(v)
-  if type(v) == "function" then return true end
-  local meta = type(v) == "table" and getmetatable(v)
-  return type(meta) == "table" and meta.__call ~= nil
-end
-
---- The state of a generator: a tensor, or what a moth.Generator keeps; nil if it is neither.
-function help.state_of(v)
-  if lib.istensor(v) then return v end
-  local state = type(v) == "table" and getmetatable(v) ~= nil and v.state
-  return lib.istensor(state) and state or nil
-end
-
---- Whether a value may be the elements of a tensor.
-function help.is_data(v)
-  local kind = type(v)
-  return kind == "number" or kind == "boolean" or kind == "table" or lib.istensor(v)
-    or require("ffi").istype(lib.int64, v)
 end
 
 -- ---- what is wrong with a value ----
@@ -441,12 +284,12 @@ local function explain_list(arg, value)
       end
     elseif arg.row.zero and type(x) == "number" and x == 0 then
       return format("%s count from 1, got 0 at position %d", arg.row.zero, j), "E_INDEX"
-    elseif not whole(x) then
+    elseif not calls.whole(x) then
       return format("%s, got %s at position %d", arg.row.need, errors.describe(x), j),
         type(x) == "number" and "E_ARG" or "E_TYPE"
     end
   end
-  if help.has_hole(value, #value) then return format("value %d is nil", #value + 1), "E_TYPE" end
+  if calls.has_hole(value, #value) then return format("value %d is nil", #value + 1), "E_TYPE" end
 end
 
 local function explain_name(arg, value)

@@ -23,6 +23,9 @@ if anchor and anchor.lib then
 end
 anchor = anchor or {}
 anchor.ffi = ffi
+-- Modules that were loaded stay the same ones in this state, also when package.loaded is cleared:
+-- the metatype of tensors cannot be set twice.
+anchor.loaded = anchor.loaded or {}
 registry.moth = anchor
 
 local lib = { anchor = anchor }
@@ -137,12 +140,43 @@ function lib.istensor(x)
   return is
 end
 
+-- ---- what can be made again ----
+-- Each collection walks over all of Lua's heap. What is wanted seldom, and follows from what is
+-- there, goes when it was not wanted for a while.
+
+local recent, before = {}, {}
+local ROUNDS = 16 -- collections from one look at what is wanted to the next
+
+--- make(key), kept while it is asked for.
+function lib.recent(key, make)
+  local value = recent[key]
+  if value == nil then
+    value = before[key]
+    if value == nil then value = make(key) end
+    recent[key] = value
+  end
+  return value
+end
+
+local function load_tool(name)
+  local module = require(name)
+  package.loaded[name], anchor.loaded[name] = nil, nil
+  return module
+end
+
+--- A module without state that writes functions or messages: as `require`, but not kept for good.
+function lib.tool(name)
+  local module = lib.recent(name, load_tool)
+  return module
+end
+
 -- ---- sweeps and collections ----
 
 local ids = ffi.new("uint64_t[64]")
 local canary = setmetatable({}, { __mode = "v" })
 local busy = false
 local traced = 0
+local rounds = 0
 
 --- Functions called with the id of each node that died, to clear what Lua kept for it.
 lib.on_dead = {}
@@ -223,6 +257,8 @@ function lib.collect(all)
   local running = collectgarbage("isrunning")
   if busy or (not running and in_finalizer()) then return false end
   busy = true
+  rounds = rounds + 1
+  if rounds % ROUNDS == 0 then recent, before = {}, recent end
   local start = os.clock()
   local clean, message = pcall(all and collectgarbage or cycle) -- users' finalizers may raise
   if not running then collectgarbage("stop") end

@@ -3,7 +3,6 @@
 
 local bit = require "bit"
 local lib = require "moth.lib"
-local registry = require "moth.registry"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local bor, lshift = bit.bor, bit.lshift
@@ -153,7 +152,7 @@ end
 
 -- ---- programs that run ----
 
-local fused = registry.describe "fused"
+local fused = lib.tool("moth.registry").describe "fused"
 
 local RUN = [[
 local C, ctx, Handle, op, slots, at, live, adopt, state, failed, due = ...

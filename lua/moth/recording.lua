@@ -9,7 +9,6 @@ local ffi = require "ffi"
 local autograd = require "moth.autograd"
 local errors = require "moth.error"
 local lib = require "moth.lib"
-local registry = require "moth.registry"
 local scope = require "moth.scope"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
@@ -31,7 +30,8 @@ local function positions_of(name)
   local found = positions[name]
   if not found then
     found = {}
-    for _, arg in ipairs(registry.describe(name).args) do found[arg.name] = arg.slot end
+    local sig = lib.tool("moth.registry").describe(name)
+    for _, arg in ipairs(sig.args) do found[arg.name] = arg.slot end
     found.op = C.moth_op_find(name)
     positions[name] = found
   end

@@ -12,7 +12,7 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lib = require "moth.lib"
 
 local C, ctx = lib.C, lib.ctx
@@ -115,7 +115,7 @@ end
 -- @param ...  its arguments
 -- @return what fn returns
 function scope.scope(fn, ...)
-  if not kinds.help.is_callable(fn) then
+  if not calls.is_callable(fn) then
     errors.argument("scope", "fn", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
   end
   local id = C.moth_scope_open(ctx)

@@ -16,7 +16,7 @@ local define = require "moth.define"
 local devices = require "moth.device"
 local errors = require "moth.error"
 local ffi = require "ffi"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lib = require "moth.lib"
 
 local C, ctx, Handle, check = lib.C, lib.ctx, lib.Handle, lib.check
@@ -114,7 +114,7 @@ function M.stream(stream, f, ...)
     errors.argument("stream", "stream", "a Stream is needed, got " .. errors.describe(stream),
       "E_TYPE")
   end
-  if not kinds.help.is_callable(f) then
+  if not calls.is_callable(f) then
     errors.argument("stream", "f", "a function is needed, got " .. errors.describe(f))
   end
   check(C.moth_stream_use(ctx, stream.at, -1), "stream") -- frames look at no status

@@ -9,18 +9,15 @@
 -- call counts itself in `state.calls`; if the count has moved before moth_call, it starts over.
 
 local bit = require "bit"
-local forms = require "moth.forms"
+local calls = require "moth.calls"
 local lib = require "moth.lib"
 
-local C = lib.C
+local C, forms = lib.C, lib.tool "moth.forms"
 local concat, format = table.concat, string.format
 
 local writer = {}
 
 local MUTATES, LIST = C.MOTH_OP_MUTATES, C.MOTH_OP_LIST
-
---- How many numbers one call may take in place of tensors.
-writer.OPERANDS = 4
 
 -- ---- arguments ----
 
@@ -28,19 +25,10 @@ local HEAD = [[
 local sig, op, s, T, B = ...
 local type, C, ctx, Handle, istype, int64 = type, T.C, T.ctx, T.Handle, T.istype, T.int64
 local live, none, NONE, state, due, adopt = T.live, T.none, T.NONE, T.state, T.due, T.adopt
-local dtypes, devices, recover, raise, reserve = T.dtypes, T.devices, T.recover, T.raise, T.reserve
 local fill_ints, fill_dims, fill_handles = T.fill_ints, T.fill_dims, T.fill_handles
 local fill_floats, is_list, NO_INT = T.fill_floats, T.is_list, -0x8000000000000000LL
-local RESOLVED, AGAIN, extra, twice, array = T.RESOLVED, T.AGAIN, T.extra, T.twice, T.array
-local is_arguments, first_is_value, from_index = T.is_arguments, T.first_is_value, T.from_index
-local due_list, require_grad, hole, has_hole = T.due_list, T.require_grad, T.hole, T.has_hole
 local operand1, operand2 = B.operands[1], B.operands[2]
-local operand3, operand4 = B.operands[3], B.operands[4]
-local function bad(i, v) return T.bad(sig, i, v) end
-local function operand(i, which, v) return T.operand(sig, i, which, v) end
-local function to_index(i, v, ignored) return T.to_index(sig, i, v, ignored) end
-local function to_indices(i, v) return T.to_indices(sig, i, v) end
-local function to_generator(i, v) return T.to_generator(sig, i, v) end]]
+local operand3, operand4 = B.operands[3], B.operands[4] ]]
 
 -- What `moth.none` puts into the slots of an optional argument that has another default.
 local ABSENT = {
@@ -56,8 +44,8 @@ local function store(sig, i, operand, out)
   local arg = sig.args[i]
   local row = arg.row
   if arg.lua then
-    out("  %s", forms.fill('if type($v) ~= "nil" and type($v) ~= "boolean" then bad($i, $v) end',
-      i, "a" .. i, 0, 0))
+    out("  %s", forms.fill('if type($v) ~= "nil" and type($v) ~= "boolean" then '
+      .. "T.bad(sig, $i, $v) end", i, "a" .. i, 0, 0))
     return
   end
   local v = (row.prepare and "p" or "a") .. i
@@ -68,7 +56,7 @@ local function store(sig, i, operand, out)
   end
   local given = format("given = given + %d", 2 ^ (i - 1))
   local none = arg.fallback ~= "none" and (ABSENT[row.name] and ABSENT[row.name] .. " " .. given
-    or "bad($i, none)")
+    or "T.bad(sig, $i, none)")
   if row.name == "tensor" or row.name == "number" or row.name == "mask" then
     out("  if istype(Handle, %s) then s[%d].handle = %s %s", v, arg.slot, v, given)
     out("  elseif %s == none then %s", v, none and fill(none) or "")
@@ -91,7 +79,7 @@ local function prepare(sig, out)
     if arg.row.prepare then
       local expression = forms.fill(arg.row.prepare, i, "a" .. i, 0, 0)
       local ignored = arg.row.name == "index" and sig.index.ignore_index
-      if ignored then expression = format("to_index(%d, a%d, a%d)", i, i, ignored) end
+      if ignored then expression = format("T.to_index(sig, %d, a%d, a%d)", i, i, ignored) end
       if arg.required then
         out("  local p%d = %s", i, expression)
       else
@@ -102,7 +90,7 @@ local function prepare(sig, out)
     end
     if arg.row.buffer == "handles" then
       local v = (arg.row.prepare and "p" or "a") .. i
-      out('  if type(%s) == "table" then reserve(b%d, #%s) end', v, i, v)
+      out('  if type(%s) == "table" then T.reserve(b%d, #%s) end', v, i, v)
     end
   end
 end
@@ -115,10 +103,10 @@ local function finish_one(sig, out)
   out("  if st == 0 then live[r._slot] = r else r = adopt(r, st) end")
   if sig.outputs[1].position then
     local target = sig.index.out
-    out("  r = from_index(sig, r, %s)", target and "a" .. target or "nil")
+    out("  r = T.from_index(sig, r, %s)", target and "a" .. target or "nil")
   end
   for i, arg in ipairs(sig.args) do
-    if arg.lua then out("  if a%d then require_grad(r) end", i) end
+    if arg.lua then out("  if a%d then T.require_grad(r) end", i) end
   end
   out("  return r")
 end
@@ -129,7 +117,7 @@ local function finish_asked(out)
   out("    C.moth_result(ctx, 0, r2)")
   out("    r2 = adopt(r2, 0)")
   out("    r = adopt(r, st)")
-  out("    r2 = from_index(sig, r2)")
+  out("    r2 = T.from_index(sig, r2)")
   out("    return r, r2")
   out("  end")
   out("  r = adopt(r, st)")
@@ -150,7 +138,7 @@ local function finish_several(sig, out)
   end
   out("  if st == 1 then due(r1) end")
   for k, output in ipairs(sig.outputs) do
-    if output.position then out("  r%d = from_index(sig, r%d)", k, k) end
+    if output.position then out("  r%d = T.from_index(sig, r%d)", k, k) end
   end
   out("  return %s", concat(names, ", "))
 end
@@ -162,10 +150,10 @@ local function finish_list(sig, all, out)
   out("    C.moth_result(ctx, k - 1, h)")
   out("    list[k] = adopt(h, 0)")
   out("  end")
-  out("  if state.calls ~= mine then return run(%sover or RESOLVED) end", all)
-  out("  if st == 1 then due_list(list) end")
+  out("  if state.calls ~= mine then return run(%sover or T.RESOLVED) end", all)
+  out("  if st == 1 then T.due_list(list) end")
   if sig.outputs[1].position then
-    out("  for k = 1, #list do list[k] = from_index(sig, list[k]) end")
+    out("  for k = 1, #list do list[k] = T.from_index(sig, list[k]) end")
   end
   out("  return list")
 end
@@ -204,14 +192,14 @@ local function body(sig, out)
   local operand = 0
   for i, arg in ipairs(sig.args) do
     if arg.number then operand = operand + 1 end
-    store(sig, i, math.min(operand, writer.OPERANDS), out)
+    store(sig, i, math.min(operand, calls.OPERANDS), out)
   end
-  out("  if state.calls ~= mine then return run(%sover or RESOLVED) end", all)
+  out("  if state.calls ~= mine then return run(%sover or T.RESOLVED) end", all)
   out("  local st = C.moth_call(ctx, op, s, %d, given, %s, %d)", sig.nslots,
     one and "r" or "nil", one and 1 or 0)
   out("  if st < 0 then")
-  out("    if over ~= AGAIN and recover(st) then return run(%sAGAIN) end", all)
-  out("    return (raise(sig, st%s))", n > 0 and ", " .. concat(names, ", ") or "")
+  out("    if over ~= T.AGAIN and T.recover(st) then return run(%sT.AGAIN) end", all)
+  out("    return (T.raise(sig, st%s))", n > 0 and ", " .. concat(names, ", ") or "")
   out("  end")
   if list then
     finish_list(sig, all, out)

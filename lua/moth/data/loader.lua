@@ -16,7 +16,7 @@ local define = require "moth.define"
 local dataset = require "moth.data.dataset"
 local errors = require "moth.error"
 local iterable = require "moth.data.iterable"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lib = require "moth.lib"
 local sampler = require "moth.data.sampler"
 local sources = require "moth.data.source"
@@ -395,7 +395,7 @@ local function randomness(self)
   local own = self.sampler and self.sampler.generator
     or self.batch_sampler and self.batch_sampler.generator
     or self.own_batches and self.batch_sampler.sampler and self.batch_sampler.sampler.generator
-  return kinds.help.state_of(own or require("moth").default_generator)
+  return calls.state_of(own or require("moth").default_generator)
 end
 
 local function set_randomness(state, values)

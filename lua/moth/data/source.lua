@@ -9,7 +9,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 
 local Source = class("Source")
 
@@ -47,7 +47,7 @@ function Source:resolve()
     end
     value = value[name]
   end
-  if not kinds.help.is_callable(value) then
+  if not calls.is_callable(value) then
     errors.raise(("source: %s is %s, not a function or a class%s"):format(tostring(self),
       errors.describe(value), self.field == "" and type(value) == "table"
       and ("; name its field: \"%s:Name\""):format(self.module) or ""), "E_TYPE")

@@ -4,7 +4,7 @@
 local class = require "moth.class"
 local dataset = require "moth.data.dataset"
 local errors = require "moth.error"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local sources = require "moth.data.source"
 
 local workers = {info = nil} -- info: in a worker's state, set by worker.lua
@@ -84,7 +84,7 @@ end
 
 local function state_of(self)
   local generator = self.generator or require("moth").default_generator
-  return kinds.help.state_of(generator):tolist()
+  return calls.state_of(generator):tolist()
 end
 
 --- Gives a pass that begins its seed, of the state that the loader's generator has.

@@ -14,7 +14,7 @@ local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
 local ffi = require "ffi"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 
@@ -93,7 +93,7 @@ local parse_range = define.signature("record_function", {
 -- @param f     a function
 -- @param ...   its arguments
 function M.record_function(name, f, ...)
-  if type(name) ~= "string" or not kinds.help.is_callable(f) then name, f = parse_range(name, f) end
+  if type(name) ~= "string" or not calls.is_callable(f) then name, f = parse_range(name, f) end
   if lib.profile then return within(RANGE, name, f, ...) end
   return finish_range(0, true, f(...))
 end

@@ -12,7 +12,7 @@ local autograd = require "moth.autograd"
 local define = require "moth.define"
 local errors = require "moth.error"
 local generator = require "moth.generator"
-local kinds = require "moth.kinds"
+local calls = require "moth.calls"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
 
@@ -152,7 +152,7 @@ local function read_options(options)
 end
 
 local function check_function(fname, aname, fn)
-  if kinds.help.is_callable(fn) then return end
+  if calls.is_callable(fn) then return end
   errors.argument(fname, aname, "a function is needed, got " .. errors.describe(fn), "E_TYPE")
 end
 
