@@ -2,14 +2,14 @@
 **
 ** Sizes are rounded up to classes, eight to an octave; each class has a chain of free blocks in
 ** the context. A block may be freed in another context than it was made in. Under AddressSanitizer
-** nothing is kept, so that a use after free is seen.
+** nothing is kept, so that a use after free is seen, nor with what looks on at kernels of a GPU.
 */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "context.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(MOTH_KEEPS_NO_BLOCKS)
 #define KEEP_BLOCKS 0
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)

@@ -10,6 +10,12 @@
 
 #include <stdlib.h>
 
+#ifdef MOTH_WATCHED /* by the stand-in, who must know how many bytes of a block are a tensor's */
+void moth_watch_block(cudaStream_t stream, void *at, int64_t used, int64_t size);
+#else
+static inline void moth_watch_block(cudaStream_t, void *, int64_t, int64_t) {}
+#endif
+
 struct moth_block { /* one that was taken from the driver */
   void *at;
   moth_device_stream *of;
@@ -69,7 +75,9 @@ moth_block *moth_blocks_take_for_graph(moth_device_stream *s, int64_t nbytes) {
   moth_block *b = take_free(s->graphs.blocks, c);
   if (!b) b = take_free(s->blocks, c);
   if (!b) b = from_driver(s, c);
-  if (b) b->graphs = true;
+  if (!b) return NULL;
+  b->graphs = true;
+  moth_watch_block(s->queue.stream, b->at, moth_block_size(c), moth_block_size(c));
   return b;
 }
 
@@ -81,7 +89,9 @@ moth_block *moth_blocks_take(moth_device_stream *s, int64_t nbytes) {
     moth_blocks_trim(s->place);
     b = from_driver(s, c);
   }
-  if (b) b->since = s->place->launches;
+  if (!b) return NULL;
+  b->since = s->place->launches;
+  moth_watch_block(s->queue.stream, b->at, nbytes, moth_block_size(c));
   return b;
 }
 
@@ -98,6 +108,7 @@ static void wait_for_others(const moth_block *b) {
 void moth_block_give(moth_block *b) {
   moth_blocks *to = b->graphs ? b->of->graphs.blocks : b->of->blocks;
   if (b->of->place->nstreams > 1 && !b->graphs) wait_for_others(b); /* graphs go in order */
+  if (!b->graphs) moth_watch_block(b->of->queue.stream, b->at, 0, moth_block_size(b->c));
   b->next = to->free_of[b->c];
   to->free_of[b->c] = b;
   to->cached += moth_block_size(b->c);

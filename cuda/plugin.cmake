@@ -79,8 +79,8 @@ endif()
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a build
   enable_language(CXX)
-  add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES}
-    cuda/emulated/emulated.cpp cuda/emulated/streams.cpp)
+  set(MOTH_STANDS cuda/emulated/emulated.cpp cuda/emulated/streams.cpp)
+  add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES} ${MOTH_STANDS})
   moth_plugin(moth_cuda_emulated)
   set_source_files_properties(${MOTH_CUDA_SOURCES} PROPERTIES LANGUAGE CXX)
   set_target_properties(moth_cuda_emulated PROPERTIES
@@ -92,4 +92,16 @@ if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a bui
   target_compile_options(moth_cuda_emulated PRIVATE -fsanitize=alignment
     -fsanitize-undefined-trap-on-error)
   target_link_libraries(moth_cuda_emulated PRIVATE Threads::Threads)
+  if(MOTH_RACECHECK)
+    # The compiler calls __tsan_read4(address) and its kin before each access of a kernel; whom it
+    # calls is watch.cpp, so nothing is linked for it. Copies of memory are calls too.
+    set_source_files_properties(${MOTH_STANDS} cuda/emulated/watch.cpp
+      PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
+    target_sources(moth_cuda_emulated PRIVATE cuda/emulated/watch.cpp)
+    target_compile_definitions(moth_cuda_emulated PRIVATE MOTH_WATCHED)
+    target_compile_options(moth_cuda_emulated PRIVATE -g1 -fsanitize=thread
+      --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1
+      -fno-builtin-memset -fno-builtin-memmove)
+    target_link_options(moth_cuda_emulated PRIVATE -Wl,--wrap=memcpy,--wrap=memset,--wrap=memmove)
+  endif()
 endif()

@@ -5,9 +5,9 @@
 ** is locked, so that an address followed on the wrong side ends the program at once.
 ** Kernels run thread by thread; a thread that waits for others (__syncthreads, a shuffle) is put
 ** aside on a stack of its own until they have come. What a stream is asked for runs when somebody
-** waits for it (streams.cpp); what must not be asked of one that is captured spoils that. What runs
-** beside a thread at the same time, memory that is slow, and what only a compiler for GPUs refuses
-** is not seen here.
+** waits for it (streams.cpp); what must not be asked of one that is captured spoils that. What
+** threads do to each other at the same time is seen where somebody looks on (watch.cpp); what only
+** a compiler for GPUs refuses is not seen here.
 */
 #ifndef MOTH_EMULATED_CUDA_RUNTIME_H
 #define MOTH_EMULATED_CUDA_RUNTIME_H
@@ -139,42 +139,61 @@ static inline int __all_sync(unsigned mask, int v) { return __ballot_sync(mask, 
 
 /* -- atomics: one thread runs at a time -- */
 
-template <class T, class V> static inline T atomicAdd(T *at, V v) {
+/* The build that checks kernels is told of them (watch.cpp), and of fences. */
+#ifdef MOTH_WATCHED
+#define MOTH_UNSEEN __attribute__((no_sanitize("thread")))
+void moth_watch_atomic(const void *at, size_t n, const void *where);
+void moth_watch_read(const void *at, size_t n);
+void moth_watch_fence(void);
+#else
+#define MOTH_UNSEEN
+static inline void moth_watch_atomic(const void *, size_t, const void *) {}
+static inline void moth_watch_read(const void *, size_t) {}
+static inline void moth_watch_fence(void) {}
+#endif
+
+template <class T, class V> MOTH_UNSEEN static inline T atomicAdd(T *at, V v) {
+  moth_watch_atomic(at, sizeof *at, __builtin_return_address(0));
   T old = *at;
   *at = old + (T)v;
   return old;
 }
-template <class T, class V> static inline T atomicMax(T *at, V v) {
+template <class T, class V> MOTH_UNSEEN static inline T atomicMax(T *at, V v) {
+  moth_watch_atomic(at, sizeof *at, __builtin_return_address(0));
   T old = *at;
   if ((T)v > old) *at = (T)v;
   return old;
 }
-template <class T, class V> static inline T atomicMin(T *at, V v) {
+template <class T, class V> MOTH_UNSEEN static inline T atomicMin(T *at, V v) {
+  moth_watch_atomic(at, sizeof *at, __builtin_return_address(0));
   T old = *at;
   if ((T)v < old) *at = (T)v;
   return old;
 }
-template <class T, class V> static inline T atomicExch(T *at, V v) {
+template <class T, class V> MOTH_UNSEEN static inline T atomicExch(T *at, V v) {
+  moth_watch_atomic(at, sizeof *at, __builtin_return_address(0));
   T old = *at;
   *at = (T)v;
   return old;
 }
-template <class T, class V> static inline T atomicOr(T *at, V v) {
+template <class T, class V> MOTH_UNSEEN static inline T atomicOr(T *at, V v) {
+  moth_watch_atomic(at, sizeof *at, __builtin_return_address(0));
   T old = *at;
   *at = old | (T)v;
   return old;
 }
-template <class T, class V, class W> static inline T atomicCAS(T *at, V wanted, W v) {
+template <class T, class V, class W> MOTH_UNSEEN static inline T atomicCAS(T *at, V wanted, W v) {
+  moth_watch_atomic(at, sizeof *at, __builtin_return_address(0));
   T old = *at;
   if (old == (T)wanted) *at = (T)v;
   return old;
 }
-static inline void __threadfence(void) {}
+static inline void __threadfence(void) { moth_watch_fence(); }
 struct alignas(16) float4 {
   float x, y, z, w;
 };
 template <class T> static inline T __ldcg(const T *at) { return *at; }
-static inline void __threadfence_system(void) {}
+static inline void __threadfence_system(void) { moth_watch_fence(); }
 static inline void __threadfence_block(void) {}
 
 /* -- intrinsics -- */

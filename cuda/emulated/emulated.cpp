@@ -66,6 +66,7 @@ static void make_arena() {
   void *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   arena = room == MAP_FAILED ? NULL : (char *)room;
   blocks = new (std::nothrow) std::map<size_t, size_t>;
+  WATCH(if (arena) moth_watch_arena(arena, ROOM));
   if (arena) key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
   if (key >= 0 && pkey_mprotect(arena, ROOM, PROT_READ | PROT_WRITE, key)) {
     pkey_free(key);
@@ -105,6 +106,7 @@ cudaError_t cudaMalloc(void **to, size_t n) {
   memset(arena + at, 0xff, n); /* NaN, to be seen if it is read */
   memset(arena + at + n, 0xa5, rounded(n) - n);
   moth_emulated_open(false);
+  WATCH(moth_watch_memory(arena + at, n, UNWRITTEN));
   *to = arena + at;
   pthread_mutex_unlock(&moth_emulated_lock);
   return cudaSuccess;
@@ -124,6 +126,7 @@ cudaError_t cudaFree(void *memory) {
       abort();
     }
     moth_emulated_open(false);
+    WATCH(moth_watch_memory(memory, b->second, NOBODYS));
     in_use -= b->second;
     blocks->erase(b);
   }
@@ -186,6 +189,8 @@ struct fiber {
   state is;
   unsigned number;      /* of its thread in the block */
   unsigned mask;        /* IN_WARP: who must come */
+  bool orders;          /* and whether memory is in order then */
+  const void *where;    /* from where it waits, if somebody looks on */
   unsigned long met;    /* which meeting of a warp it was let go from last */
   int vote;             /* what it brought to the barrier or the warp */
   int voted;            /* and to the meeting it was let go from */
@@ -224,11 +229,15 @@ static void resume(fiber *f) {
   now = f;
   f->is = RUNS;
   place(f->number);
+  WATCH(moth_watch_thread((int)f->number, f->stack, STACK));
   moth_switch(&scheduler, &f->here);
+  WATCH(moth_watch_thread(-1, NULL, 0));
   now = NULL;
 }
 
-static void wait_as(state why) {
+/* Whoever looks on is told from where a thread waits: these two are part of what kernels call. */
+static inline __attribute__((always_inline)) void wait_as(state why) {
+  WATCH(now->where = __builtin_return_address(0));
   now->is = why;
   moth_switch(&now->here, &scheduler);
 }
@@ -273,6 +282,22 @@ static unsigned turn(const turns &t, uint64_t i) {
   return (unsigned)(order == ASCENDING ? i : (i * t.by + t.from) % t.n);
 }
 
+#ifdef MOTH_WATCHED
+/* Those who have met by one __syncwarp see what the others have written till then. */
+static void tell_meetings(unsigned warp, fiber *const *ready, unsigned count) {
+  for (unsigned i = 0; i < count; i++) {
+    const fiber *f = ready[i];
+    unsigned lanes = 0;
+    for (unsigned j = 0; j < count; j++)
+      if (ready[j]->mask == f->mask) {
+        moth_watch_place(f->number, f->where, ready[j]->number, ready[j]->where);
+        if (ready[j]->orders) lanes |= 1u << ready[j]->number % 32;
+      }
+    if (f->orders) moth_watch_meeting(warp, lanes);
+  }
+}
+#endif
+
 /* Lets those of a warp go on whose partners have all come. What each brought is put where it stays
 ** until they meet again, since the first to go on may bring the next before the last has looked. */
 static bool release_warp(unsigned first, unsigned n) {
@@ -298,6 +323,7 @@ static bool release_warp(unsigned first, unsigned n) {
     f->voted = f->vote;
     f->met = meeting;
   }
+  WATCH(tell_meetings(first / 32, ready, count));
   for (unsigned i = 0; i < count; i++) resume(ready[i]);
   return count > 0;
 }
@@ -331,14 +357,18 @@ static int votes; /* of those who were let go from the barrier last */
 
 static bool release_barrier(unsigned n) {
   bool any = false;
+  WATCH(const fiber *first = NULL);
   votes = 0;
   for (unsigned i = 0; i < n; i++) {
     if (thread_at[i]->is == IN_WARP) return false;
     if (thread_at[i]->is != AT_BARRIER) continue;
     any = true;
+    WATCH(if (!first) first = thread_at[i]);
+    WATCH(moth_watch_place(first->number, first->where, i, thread_at[i]->where));
     votes += thread_at[i]->vote;
   }
   if (!any) return false;
+  WATCH(moth_watch_barrier());
   each_thread(n, [](unsigned t) {
     if (thread_at[t]->is == AT_BARRIER) resume(thread_at[t]);
   });
@@ -396,6 +426,7 @@ cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, void (*run)(
     const unsigned b = turn(all, i);
     blockIdx = uint3{b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
     if (shared) memset(shared_room, 0xff, shared);
+    WATCH(moth_watch_block_begins(b, shared_room, shared));
     good = run_block(n);
   }
   moth_emulated_open(false);
@@ -416,12 +447,13 @@ int __syncthreads_or(int value) { return __syncthreads_count(value) != 0; }
 
 int moth_lane(void) { return (int)(now->number % 32); }
 
-static void wait_for(unsigned mask) {
+static inline __attribute__((always_inline)) void wait_for(unsigned mask, bool orders = false) {
   now->mask = mask;
+  now->orders = orders;
   wait_as(IN_WARP);
 }
 
-void __syncwarp(unsigned mask) { wait_for(mask); }
+void __syncwarp(unsigned mask) { wait_for(mask, true); }
 
 /* That thread of the warp, if it came to the meeting from which this one was let go. What it has
 ** otherwise is anything. */
@@ -455,10 +487,13 @@ void moth_together(void *mine, void (*act)(void *const *all)) {
     }
     memcpy(&all[i], f->given, sizeof all[i]);
   }
+  WATCH(const bool watched = moth_watch_pause(true));
   act(all);
+  WATCH(moth_watch_pause(!watched));
 }
 
 static void copy_now(const later &c) {
+  WATCH(if (c.to) moth_watch_copy_comes(c.to, c.n));
   if (c.to && c.from) memcpy(c.to, c.from, c.n);
   else if (c.to) memset(c.to, 0, c.n);
 }
@@ -472,7 +507,9 @@ void moth_copy_later(void *to, const void *from, size_t n) {
   if (to && (order == REVERSE || (order == RANDOM && turns_of(2).from))) {
     copy_now(now->copies.back());
     now->copies.pop_back();
+    return;
   }
+  WATCH(if (to) moth_watch_copy_asked(to, from, n, __builtin_return_address(0)));
 }
 
 void moth_await_copies(int left) {

@@ -97,16 +97,12 @@ cudaError_t ask(cudaStream_t s, command c) {
   return cudaSuccess;
 }
 
-bool is_locked(const void *at) {
-  auto after = locked.upper_bound((const char *)at);
-  if (after == locked.begin()) return false;
-  --after;
-  return (const char *)at < after->first + after->second;
+bool is_pageable(const void *at) {
+  return !moth_emulated_on_device(at) && !moth_emulated_is_locked(at);
 }
 
-bool is_pageable(const void *at) { return !moth_emulated_on_device(at) && !is_locked(at); }
-
 cudaError_t move(void *to, const void *from, size_t n) {
+  WATCH(moth_watch_move(to, from, n));
   moth_emulated_open(true);
   memmove(to, from, n);
   moth_emulated_open(false);
@@ -120,6 +116,13 @@ double seconds() {
 }
 
 } // namespace
+
+bool moth_emulated_is_locked(const void *at) {
+  auto after = locked.upper_bound((const char *)at);
+  if (after == locked.begin()) return false;
+  --after;
+  return (const char *)at < after->first + after->second;
+}
 
 void moth_emulated_finish(void) {
   if (captured) spoil(captured);
@@ -279,6 +282,7 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   std::shared_ptr<bound> held(new bound{kernel, how, room});
   how->hold(held->room, args);
   *run = [=] {
+    WATCH(moth_watch_launch(kernel, held->room, how->size));
     return moth_emulated_run(grid, block, shared, [](void *arg) {
       bound *it = (bound *)arg;
       it->how->run(it->kernel, it->room);
@@ -383,6 +387,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) 
   holds lock;
   note("fill %zu\n", n);
   return ask(stream, [=] {
+    WATCH(moth_watch_move(to, NULL, n));
     moth_emulated_open(true);
     memset(to, value, n);
     moth_emulated_open(false);
@@ -459,6 +464,15 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
+
+#ifdef MOTH_WATCHED
+/* In the order of what the stream is asked for; graphs that are made meanwhile run later. */
+void moth_watch_block(cudaStream_t s, void *at, int64_t n, int64_t room) {
+  holds lock;
+  s->todo.push_back([=] { return moth_watch_used(at, (size_t)n, (size_t)room), cudaSuccess; });
+  s->asked++;
+}
+#endif
 
 /* -- page-locked memory -- */
 

@@ -9,6 +9,7 @@ moth FILE.lua [ARGUMENTS]   runs a script
 moth                        a prompt; reads a script when standard input is a pipe
 moth -e 'CODE' [ARGUMENTS]  runs a line of code
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
+                            --racecheck: looks for races in kernels of GPUs;
                             --device=cuda: those of the GPU on a real one;
                             --jobs=N: so many files at a time, not one a processor;
                             --coverage: the ops that golden values or gradchecks leave out;
@@ -70,7 +71,8 @@ local function busted(words)
   if not ok then os.exit(1) end
 end
 
-local OURS = { ["--sanitize"] = true, ["--clang"] = true, ["--device=cuda"] = true }
+local OURS = { ["--sanitize"] = true, ["--clang"] = true, ["--racecheck"] = true,
+  ["--device=cuda"] = true }
 
 -- Paths, the other words for Busted, how many files at a time (nil: what the machine is good for),
 -- and whether all must be one process: only options that choose specs are for several.
