@@ -145,7 +145,8 @@ static __device__ inline void store(T *to, int64_t rs, int64_t row, int64_t colu
   }
 }
 
-/* What was gathered is divided by its sum, and lse[] gets the log of that. */
+/* What was gathered is divided by its sum, and lse[] gets the log of that, from the block of the
+** first columns alone. */
 template <class R, int TILE, int CHUNKS>
 static __device__ inline void divide_rows(R *lse, int64_t row, int64_t rows, const R *most,
                                           const R *sum,
@@ -156,7 +157,8 @@ static __device__ inline void divide_rows(R *lse, int64_t row, int64_t rows, con
   for (int i = 0; i < PER; i++) {
     const int64_t r = row + place<TILE>(y, i);
     const R by = sum[i] == 0 ? (R)0 : 1 / sum[i];
-    if (x == 0 && r < rows) lse[r] = sum[i] == 0 ? (R)INFINITY : most[i] + (R)log(sum[i]);
+    if (x == 0 && r < rows && blockIdx.y == 0)
+      lse[r] = sum[i] == 0 ? (R)INFINITY : most[i] + (R)log(sum[i]);
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
