@@ -72,6 +72,7 @@ thread_local bool watching;
 unsigned self, warp, lane;
 const char *stack_begin, *stack_end, *args_begin, *args_end;
 const void *kernel;
+bool in_trouble; /* it told the host of something */
 
 span now = 1, launch, block;      /* when the launch and the block began */
 span since;                       /* what is looked at matters since then: one of these two */
@@ -351,7 +352,8 @@ void look(const access &a, bool anywhere) {
   }
 }
 
-/* A kernel that was made at run time is not looked at: it may have written anywhere. */
+/* A kernel that was made at run time is not looked at, and may have written anywhere; one that told
+** of trouble leaves out what it could not compute, which is an error before anybody sees it. */
 void forget_unwritten() {
   for (const auto &tensor : used) {
     unsigned char *s = states + (tensor.first - (uintptr_t)device.begin);
@@ -390,7 +392,8 @@ void moth_watch_launch(const void *of, const void *args, size_t nargs) {
   blocks.clear();
   numbers.clear();
   releases.clear();
-  if (!is_in((uintptr_t)of, &__ehdr_start, &_end)) forget_unwritten();
+  if (in_trouble || !is_in((uintptr_t)of, &__ehdr_start, &_end)) forget_unwritten();
+  in_trouble = false;
   if (!fixed.words) watch_region(&fixed, &__bss_start, (size_t)(&_end - &__bss_start),
                                  (size_t)(&_end - &__bss_start));
 }
@@ -502,6 +505,7 @@ void moth_watch_move(const void *to, const void *from, size_t n) {
 void moth_watch_atomic(const void *at, size_t n, const void *where) {
   if (!watching) return;
   look({(uintptr_t)at, n, access::ADDS, pc_of(where)}, false);
+  in_trouble = in_trouble || moth_emulated_is_locked(at); /* see launch.cuh */
   synchronize((uintptr_t)at);
 }
 void moth_watch_read(const void *at, size_t n) {
