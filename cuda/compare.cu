@@ -14,7 +14,8 @@ template <class T> static __global__ void find_difference(walk<2> w, uint8_t *sa
   int64_t at[2];
   if (i >= w.n) return;
   offsets(w, i, at);
-  if (get(element<T>(w.of[0], at[0])) != get(element<T>(w.of[1], at[1]))) *same = 0;
+  if (get(element<T>(w.of[0], at[0])) != get(element<T>(w.of[1], at[1])))
+    *(volatile uint8_t *)same = 0; /* others may at once */
 }
 
 MOTH_CUDA(equal) {
