@@ -1,5 +1,5 @@
-/* watched.cpp -- kernels with mistakes that must be seen (cuda/emulated/watch.cpp), and such as make
-** none: `watched NAME` runs one and says what came out.
+/* watched.cpp -- kernels with mistakes that must be seen (cuda/emulated/watch.cpp), and such as
+** make none: `watched NAME` runs one and says what came out.
 */
 #include <stdio.h>
 #include <stdlib.h>
