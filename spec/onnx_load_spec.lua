@@ -2,6 +2,7 @@
 -- trained, moved and captured, and a broken or unknown file is an error before anything runs.
 
 local moth = require "moth"
+local cuda = require "spec.support.cuda"
 local files = require "spec.support.files"
 local proto = require "moth.onnx.proto"
 
@@ -124,6 +125,21 @@ describe("a net that PyTorch exported", function()
     told("1 inputs are needed, got 2", moth.randn(2, 3, 17, 17), 1)
     told("there is no input 'y'; the inputs are x", { y = moth.randn(2, 3, 17, 17) })
   end)
+
+  if cuda.here then
+    it("runs on " .. cuda.name .. ", and is exported from there", function()
+      for _, name in ipairs { "vit", "recurrent" } do
+        local net, x = load(name), of(name, "/in/")[1]
+        local wanted = net(x):detach()
+        net:to("cuda")
+        assert.is_true(moth.allclose(net(x:to("cuda")):cpu(), wanted, { rtol = 1e-4, atol = 1e-5 }))
+      end
+      local net, x = nn.LSTM(3, 4):to("cuda"), moth.randn(5, 2, 3):to("cuda")
+      moth.onnx.export(net, x, files.path "net.onnx")
+      local back = moth.onnx.load(files.path "net.onnx")
+      assert.is_true(moth.allclose(back(x:cpu()), (net(x)):cpu(), { rtol = 1e-4, atol = 1e-5 }))
+    end)
+  end
 
   it("prints what it is", function()
     assert.is_truthy(tostring(load "resnet"):find "OnnxModule%(.*resnet.onnx: 12 nodes, opset 17")
