@@ -368,7 +368,8 @@ describe("a context", function()
   it("may end while it is profiled, and before its profile is taken", function()
     local C = lib.C
     for _, stopped in ipairs {false, true} do
-      local ctx = C.moth_open()
+      local room = lib.array("uint8_t", C.moth_open_size()) -- read below, after the end
+      local ctx = C.moth_open_at(room)
       assert.equal(0, C.moth_profile_start(ctx, C.MOTH_PROFILE_SHAPES, 5))
       assert.equal(C.MOTH_E_STATE, C.moth_profile_start(ctx, 0, 5))
       local shape, y = lib.int64s(1), lib.handles(1)
@@ -390,6 +391,7 @@ describe("a context", function()
       end
       C.moth_close(ctx)
       assert.equal(C.MOTH_E_STATE, C.moth_profile_stop(ctx, nil))
+      assert.is_not_nil(room)
     end
   end)
 end)
