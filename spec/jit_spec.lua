@@ -225,6 +225,21 @@ describe("compiled and interpreted code", function()
   end)
 end)
 
+-- LuaJIT may put off reading a struct's field until past a call of C that writes it anew.
+describe("a fact of a tensor", function()
+  it("stays what it was when the same is asked of another, in compiled loops", function()
+    local vector, matrix, wrong = moth.zeros(3), moth.zeros(2, 3), 0
+    local half, whole = moth.zeros(3, {dtype = moth.float16}), moth.zeros(3):long()
+    for _ = 1, 300 do
+      if vector:dim() ~= matrix:dim() - 1 then wrong = wrong + 1 end
+      if vector.ndim == matrix.ndim then wrong = wrong + 1 end
+      if half:is_floating_point() == whole:is_floating_point() then wrong = wrong + 1 end
+      if half.dtype == whole.dtype then wrong = wrong + 1 end
+    end
+    assert.equal(0, wrong)
+  end)
+end)
+
 -- LuaJIT issue 829: see core/traverse.c.
 describe("a traversal of a table", function()
   local broken = jit.version:find("beta3", 1, true) and jit.arch == "x64"

@@ -17,6 +17,7 @@ end
 local function facts(x, fname)
   own(x, fname)
   seen = seen + 1
+  info.output = 0 -- lib.inspect says why
   if C.moth_inspect(ctx, x, info) < 0 then errors.status(C.MOTH_E_STATE, fname, nil, x) end
   return info
 end
