@@ -71,7 +71,15 @@ end
 local function value(k) return 1000 + k end
 
 for _, group in ipairs{ basic, advanced } do
-  describe(group == basic and "x[{...}] with" or "x[{...}] by", function()
+  describe("scatter_reduce", function()
+  it("takes one tensor as the input and as what is put there", function()
+    local x = moth.tensor{{1, 2}, {3, 4}}
+    local y = x:scatter_reduce(1, moth.tensor{{1LL, 1LL}, {1LL, 1LL}}, x, "sum")
+    assert.same({{5, 8}, {3, 4}}, y:tolist())
+  end)
+end)
+
+describe(group == basic and "x[{...}] with" or "x[{...}] by", function()
     for _, case in ipairs(group) do
       local name, key, positions = unpack(case)
 

@@ -28,8 +28,9 @@ static int scatter_reduce_shape(const scatter_reduce_args *a, moth_layout *y) {
   int32_t dim;
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
   if (status) return status;
-  const moth_tensor *x = covers(a->input, a->index, dim) ? a->src : a->input;
-  if (x == a->input || !covers(a->src, a->index, -1))
+  const bool fits = covers(a->input, a->index, dim);
+  const moth_tensor *x = fits ? a->src : a->input;
+  if (!fits || !covers(a->src, a->index, -1))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "index", "%s does not fit %s, which is %s",
                      moth_str(a->index), x == a->src ? "src" : "the input", moth_str(x));
   y->ndim = a->input->l.ndim;
