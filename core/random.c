@@ -93,6 +93,12 @@ void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out) {
   }
 }
 
+void moth_philox_turn(uint64_t seed, uint64_t block, uint32_t turn, uint32_t out[4]) {
+  const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), turn, 0};
+  const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+  philox(counter, key, out);
+}
+
 int moth_generator_take(moth_ctx *ctx, moth_tensor *generator, uint64_t nblocks, uint64_t *seed,
                         uint64_t *block) {
   uint64_t state[2];

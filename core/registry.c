@@ -12,13 +12,13 @@
 #define FAMILIES(F) \
   F(copy)       /* copies, conversions, fills */ \
   F(create)     /* tensors from a shape; triangles of matrices */ \
-  F(random)     /* random numbers; further distributions: distribution.c */ \
+  F(random)     /* random numbers; further distributions: distribution.c, trials.c */ \
   F(view)       /* other shapes of the same elements; some of them: part.c */ \
   F(strided)    /* reading and writing through the geometry of a view */ \
   F(position)   /* positions that count from 1, converted */ \
   F(arith)      /* + - * / and what belongs to them */ \
   F(unary)      /* functions of one tensor, element by element */ \
-  F(special)    /* erfinv, lgamma and its slopes */ \
+  F(special)    /* functions of probability: lgamma, erfinv, i0, igamma and their kin */ \
   F(binary)     /* further functions of two tensors and three */ \
   F(compare)    /* comparisons and logic */ \
   F(fused)      /* several functions of these families in one pass */ \

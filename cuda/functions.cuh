@@ -4,7 +4,7 @@
 #ifndef MOTH_CUDA_FUNCTIONS_CUH
 #define MOTH_CUDA_FUNCTIONS_CUH
 
-#include "../core/kernel/special_real.h"
+#include "../core/kernel/special_rare.h"
 #include "numbers.cuh"
 
 #define FOR_REAL(f) f
@@ -83,8 +83,9 @@ template <class real> HD real mish_slope(real x) {
   return t + x * moth_sigmoid(x) * (1 - t * t);
 }
 template <class real> HD real logit_of(real x) { return log(x / (1 - x)); }
+template <class real> HD real moth_log1p_unit(real t) { return log1p(t); }
 
-/* -- those of core/kernel/special_real.h, in f64 whatever they are of -- */
+/* -- those of core/kernel/special_rare.h, in f64 whatever they are of -- */
 
 template <class real> HD real moth_erfinv(real x) { return (real)moth_erfinv_f64((double)x); }
 template <class real> HD real moth_lgamma(real x) { return lgamma(x); }
@@ -92,6 +93,14 @@ template <class real> HD real moth_digamma(real x) { return (real)moth_digamma_f
 template <class real> HD real moth_polygamma(real n, real x) {
   return (real)moth_polygamma_f64((double)n, (double)x);
 }
+#define OF_ONE(f) \
+  template <class real> HD real moth_##f(real x) { return (real)moth_##f##_f64((double)x); }
+OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) OF_ONE(i1e)
+#define OF_TWO(f)                                            \
+  template <class real> HD real moth_##f(real a, real x) {   \
+    return (real)moth_##f##_f64((double)a, (double)x);       \
+  }
+OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
 
 /* -- quotients, remainders and powers, as core/kernel/arith.c has them -- */
 
@@ -120,6 +129,19 @@ template <class real> HD real quotient(real x, real y) {
   if (q == 0) return copysign((real)0, x / y);
   const real whole = floor(q);
   return q - whole > (real)0.5 ? whole + 1 : whole;
+}
+HD int64_t common_divisor(int64_t x, int64_t y) {
+  uint64_t a = x < 0 ? 0 - (uint64_t)x : (uint64_t)x, b = y < 0 ? 0 - (uint64_t)y : (uint64_t)y;
+  while (b) {
+    const uint64_t r = a % b;
+    a = b, b = r;
+  }
+  return (int64_t)a;
+}
+HD int64_t common_multiple(int64_t x, int64_t y) {
+  const int64_t divisor = common_divisor(x, y);
+  const uint64_t product = divisor ? (uint64_t)(x / divisor) * (uint64_t)y : 0;
+  return (int64_t)product < 0 ? (int64_t)(0 - product) : (int64_t)product;
 }
 HD int64_t power(int64_t x, int64_t y) {
   if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;

@@ -15,9 +15,10 @@ struct words {
   uint32_t at[4];
 };
 
-HD words philox(const stream &s, uint64_t i) { /* block i of the range */
+/* Block i of the range; or a further one that belongs to it. */
+HD words philox(const stream &s, uint64_t i, uint32_t turn = 0) {
   const uint64_t block = s.block + i;
-  uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
+  uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = turn, c3 = 0;
   uint32_t k0 = (uint32_t)s.seed, k1 = (uint32_t)(s.seed >> 32);
   for (int round = 0; round < 10; round++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u) {
     const uint64_t a = (uint64_t)0xd2511f53u * c0, b = (uint64_t)0xcd9e8d57u * c2;

@@ -7,8 +7,17 @@
 */
 #include "../core/op/random.h"
 
-#include "../core/kernel/drawn.h"
 #include "philox.cuh"
+
+/* A further block of words that belongs to one of the stream. */
+HD void trial_words(uint64_t seed, uint64_t block, uint32_t turn, uint32_t *out) {
+  const words w = philox(stream{seed, block}, 0, turn);
+  for (int k = 0; k < 4; k++) out[k] = w.at[k];
+}
+#define MOTH_TRIAL_WORDS trial_words
+#include <float.h>
+
+#include "../core/kernel/trials.h"
 #include "sort.cuh"
 
 /* -- makers: `values` of them from a block of words; `reals`: for floating dtypes alone -- */
@@ -243,6 +252,57 @@ MOTH_CUDA(bernoulli) {
     });
   moth_tensor_release(p);
   return status;
+}
+
+/* -- gamma, Poisson, binomial: a thread's trials go on until one succeeds -- */
+
+template <class T>
+static __global__ void draw_by_trial(int which, stream s, int64_t n, const double *p,
+                                     const double *q, double least, moth_trouble *trouble, T *y) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  const double v = moth_draw_by_trial(which, s.seed, s.block + (uint64_t)i, p[i], q ? q[i] : 0,
+                                      least);
+  if (v != v) report(trouble, TROUBLE_DOMAIN, 0, 0);
+  convert_to(y + i, v);
+}
+
+static moth_tensor *as_doubles(const moth_tensor *x) {
+  moth_tensor *packed = moth_packed(x), *y = packed ? moth_cast(packed, MOTH_F64) : NULL;
+  moth_tensor_release(packed);
+  return y;
+}
+
+static int draw_trials(int which, moth_tensor *a, moth_tensor *b, moth_tensor *generator,
+                       moth_tensor *y) {
+  const int64_t n = y->l.numel;
+  const int dtype = y->l.dtype;
+  const moth_queue *queue = moth_queue_of(y->ctx, y->l.device);
+  stream s;
+  int status = stream_open(y->ctx, generator, n, 4, &s);
+  moth_tensor *p = as_doubles(a), *q = b ? as_doubles(b) : NULL;
+  if (!status && (!p || !queue || (b && !q))) status = moth_status(y->ctx);
+  const double least = dtype == MOTH_F64 ? DBL_MIN : dtype == MOTH_F16 ? 0x1p-14 : (double)FLT_MIN;
+  if (!status && n > 0)
+    status = with_float(dtype, [&](auto type) {
+      typedef typename decltype(type)::of T;
+      return launch_on(y->ctx, queue, draw_by_trial<T>, blocks_for(n), BLOCK, 0, which, s, n,
+                       data<double>(p), q ? data<double>(q) : NULL, least, queue->trouble,
+                       data<T>(y));
+    });
+  moth_tensor_release(p);
+  moth_tensor_release(q);
+  return status;
+}
+
+MOTH_CUDA(standard_gamma) {
+  return draw_trials(MOTH_DRAW_GAMMA, a->input, NULL, a->generator, out[0]);
+}
+MOTH_CUDA(poisson) {
+  return draw_trials(MOTH_DRAW_POISSON, a->input, NULL, a->generator, out[0]);
+}
+MOTH_CUDA(binomial_of) {
+  return draw_trials(MOTH_DRAW_BINOMIAL, a->count, a->prob, a->generator, out[0]);
 }
 
 /* -- multinomial: a row of weights, f64 and packed, for each row of results -- */

@@ -42,6 +42,17 @@ local DRAWN = {
   {"geometric_", {"int32", "float32", "float64"}, function(d, g, t)
     return moth.zeros(501, {dtype = t, device = d}):geometric_(0.3, {generator = g})
   end},
+  {"poisson", FLOATS, function(d, g, t)
+    return moth.poisson(moth.linspace(0, 60, 501, {dtype = t, device = d}), g)
+  end},
+  {"binomial", FLOATS, function(d, g, t)
+    local count = moth.full({501}, 50, {dtype = t, device = d})
+    return moth.binomial(count, moth.linspace(0, 1, 501, {dtype = t, device = d}), g)
+  end},
+  {"standard_gamma", FLOATS, function(d, g, t)
+    local shapes = moth.linspace(0.01, 30, 501, {dtype = t, device = d})
+    return (require("moth.bind").ops.standard_gamma(shapes, g))
+  end},
   {"bernoulli_", ALL, function(d, g, t)
     return moth.zeros(501, {dtype = t, device = d}):bernoulli_(0.3, {generator = g})
   end},

@@ -28,6 +28,7 @@
 **
 **   REAL      of floats
 **   CURVE     of floats, and far more work than moving them
+**   SLOW      of floats, one after another at every level of instructions
 **   OWN       the same, with a loop of its own for AVX-512 (wide.c)
 **   WAVE      the same, for functions of angles; and C's function, for large ones
 **   NUMBER    of integers; of floats
@@ -71,6 +72,9 @@ typedef struct moth_loops {
 
 #define MOTH_BASE_REAL(MAP, op, f) MAP(, op##_f64, double, double, f)
 #define MOTH_BASE_CURVE MOTH_BASE_REAL
+#define MOTH_BASE_SLOW(MAP, op, f)         \
+  MAP(, op##_f32, float, float, f)         \
+  MOTH_BASE_REAL(MAP, op, f)
 #define MOTH_BASE_OWN MOTH_BASE_REAL
 #define MOTH_BASE_WAVE(MAP, op, f, far) MOTH_BASE_REAL(MAP, op, f)
 #define MOTH_BASE_WHOLE(MAP, op, f)      \
@@ -103,6 +107,7 @@ typedef struct moth_loops {
 
 #define MOTH_SINGLE_REAL(MAP, target, name, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_CURVE MOTH_SINGLE_REAL
+#define MOTH_SINGLE_SLOW(MAP, target, name, f)
 #define MOTH_SINGLE_OWN(MAP, target, name, f) \
   MAP(__attribute__((unused)) target, name, float, float, f)
 #define MOTH_SINGLE_WAVE(MAP, target, name, f, far) MOTH_MAP_WAVE(target, name, f, far)
@@ -150,6 +155,8 @@ typedef struct moth_loops {
 #define MOTH_ROWS_WHOLE(op) {MOTH_INT_ROWS(op)}, #op, 0
 #define MOTH_ROWS_REAL(op) {MOTH_REAL_ROWS(op)}, #op, 0
 #define MOTH_ROWS_CURVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.3f
+#define MOTH_ROWS_SLOW(op)                                                            \
+  {MOTH_FLOAT_ROWS(op), [MOTH_DTYPES] = op##_f32, [MOTH_DTYPES + 1] = op##_f32}, #op, 20
 #define MOTH_ROWS_OWN(op) {MOTH_OWN_ROWS(op)}, #op, 0.2f
 #define MOTH_ROWS_WAVE(op) {MOTH_REAL_ROWS(op)}, #op, 0.4f
 #define MOTH_ROWS_NUMBER(op) {MOTH_INT_ROWS(op), MOTH_REAL_ROWS(op)}, #op, 0

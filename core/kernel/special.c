@@ -1,7 +1,7 @@
 /* special.c -- loops of the functions that op/special.h lists. */
 #include "special.h"
 
-#include "special_real.h"
+#include "special_rare.h"
 
 /* C's lgamma writes a global, which threads share. */
 static double moth_lgamma_f64(double x) {
@@ -16,7 +16,17 @@ static float moth_polygamma_f32(float n, float x) {
   return (float)moth_polygamma_f64((double)n, (double)x);
 }
 
+#define OF_ONE(f) \
+  static float moth_##f##_f32(float x) { return (float)moth_##f##_f64((double)x); }
+OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) OF_ONE(i1e)
+#define OF_TWO(f)                                                 \
+  static float moth_##f##_f32(float a, float x) {                \
+    return (float)moth_##f##_f64((double)a, (double)x);          \
+  }
+OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
+
 #define LISTS(ONE, TWO, THREE) \
   SPECIAL_FUNCTIONS(ONE)       \
-  SPECIAL_OTHERS(ONE)
+  SPECIAL_OTHERS(ONE)          \
+  SPECIAL_PAIRS(TWO)
 MOTH_FAMILY(special, LISTS)

@@ -8,6 +8,7 @@
 typedef struct moth_special_loops {
   SPECIAL_FUNCTIONS(MOTH_MEMBER)
   SPECIAL_OTHERS(MOTH_MEMBER)
+  SPECIAL_PAIRS(MOTH_MEMBER)
 } moth_special_loops;
 extern const moth_special_loops moth_special;
 

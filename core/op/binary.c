@@ -128,6 +128,16 @@ BITS(bitwise_left_shift, INTEGERS,
 BITS(bitwise_right_shift, INTEGERS,
      DOC("input / 2^other, rounded down; a negative other takes all bits but the sign."))
 
+BITS(gcd, INTEGERS, DOC("The largest whole number that divides both, from 0 on."))
+BITS(lcm, INTEGERS, DOC("The least whole number from 0 on that both divide."))
+
+/* -- neighbours: in half types they would be f32's -- */
+
+SHAPE_AND_CPU(nextafter)
+MOTH_OP_CONST(nextafter, BINARY, .flags = BINARY_FLAGS,
+              .dtypes = MOTH_BIT(MOTH_F32) | MOTH_BIT(MOTH_F64) | MOTH_PROMOTE, EXAMPLES(""),
+              DOC("The number of the dtype that comes after `input` on the way to `other`."))
+
 /* -- isclose -- */
 
 static int isclose_shape(const isclose_args *a, moth_layout *y) {
@@ -253,5 +263,5 @@ MOTH_OP(addcdiv, ADDC, FLOATS, .flags = BINARY_FLAGS, SAVES("tensor1:tensor2 ten
 #define LISTED(kind, op, ...) &moth_op_##op,
 const moth_op *const moth_binary_ops[] = {
   BINARY_REALS(LISTED) BINARY_BITS(LISTED) BINARY_THREES(LISTED)
-  &moth_op_heaviside, &moth_op_isclose, NULL,
+  &moth_op_heaviside, &moth_op_isclose, &moth_op_nextafter, NULL,
 };

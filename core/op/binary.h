@@ -12,8 +12,9 @@
   F(CURVE, hypot, hypot(x, y))                                                                \
   F(REAL, copysign, copysign(x, y))                                                          \
   F(CURVE, xlogy, y != y ? y : x == 0 ? 0 : x * log(y))                                       \
-  F(CURVE, logaddexp, x == y ? x + (real)0.69314718055994530942                               \
-                            : (x > y ? x : y) + log1p(exp(-fabs(x - y))))                         \
+  F(CURVE, logaddexp, /* equal infinities have no difference */                               \
+    (x > y || x != x ? x : y) +                                                              \
+      FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y))))                       \
   F(ANY, fmax, x | y, x > y ? x : y, x > y || y != y ? x : y)                                \
   F(ANY, fmin, x & y, x < y ? x : y, x < y || y != y ? x : y)
 
@@ -22,10 +23,13 @@
   F(BITS, bitwise_or, x | y, x | y)                                                          \
   F(BITS, bitwise_xor, x ^ y, x ^ y)                                                         \
   F(WHOLE, bitwise_left_shift, y < 0 || y >= 8 * (int)sizeof(x) ? 0 : WIDE(x) << y)          \
-  F(WHOLE, bitwise_right_shift, (int64_t)x >> (y < 0 || y > 63 ? 63 : y))
+  F(WHOLE, bitwise_right_shift, (int64_t)x >> (y < 0 || y > 63 ? 63 : y))                    \
+  F(WHOLE, gcd, common_divisor((int64_t)x, (int64_t)y))                                      \
+  F(WHOLE, lcm, common_multiple((int64_t)x, (int64_t)y))
 
 /* With faces of their own; a, b, c: rtol, atol, equal_nan */
 #define BINARY_OTHERS(F)                                                                     \
+  F(SLOW, nextafter, nextafter(x, y))                                                        \
   F(ANY, heaviside, x ? x : y, x == 0 ? y : x > 0, x == 0 ? y : x > 0)                       \
   F(QUESTION, isclose, x == y,                                                               \
     x == y || (c != 0 && x != x && y != y) ||                                                \
@@ -43,6 +47,7 @@
 #define BINARY_FACE(kind, op, ...) MOTH_ARGS(op, BINARY)
 BINARY_REALS(BINARY_FACE)
 BINARY_BITS(BINARY_FACE)
+MOTH_ARGS(nextafter, BINARY)
 
 #define HEAVISIDE(ARG) \
   ARG(tensor, input,  , "any shape") \

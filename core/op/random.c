@@ -1,6 +1,6 @@
 /* random.c -- tensors of random numbers. Element i depends on the generator's seed and offset and
 ** on i alone. An f32 (and what is narrower) takes one 32-bit word, an f64 and an integer two.
-** Further distributions stand in distribution.c.
+** Further distributions stand in distribution.c and trials.c.
 */
 #include "random.h"
 
@@ -350,5 +350,6 @@ const moth_op *const moth_random_ops[] = {
   &moth_op_rand,    &moth_op_randn,     &moth_op_rand_like, &moth_op_randn_like,
   &moth_op_randint, &moth_op_randperm,  &moth_op_uniform_,  &moth_op_normal_,
   &moth_op_bernoulli, &moth_op_bernoulli_, &moth_op_randint_like, &moth_op_random_,
-  &moth_op_exponential_, &moth_op_geometric_, &moth_op_multinomial, NULL,
+  &moth_op_exponential_, &moth_op_geometric_, &moth_op_multinomial, &moth_op_standard_gamma,
+  &moth_op_poisson, &moth_op_binomial_of, NULL,
 };

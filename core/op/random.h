@@ -95,6 +95,26 @@ MOTH_ARGS(exponential_, EXPONENTIAL_)
   RANDOM_FROM(ARG)
 MOTH_ARGS(geometric_, GEOMETRIC_)
 
+/* -- trials.c -- */
+
+#define STANDARD_GAMMA(ARG) \
+  ARG(tensor, input,     , "shapes of the distributions, above 0") \
+  RANDOM_FROM(ARG)
+MOTH_ARGS(standard_gamma, STANDARD_GAMMA)
+
+#define POISSON(ARG) \
+  ARG(tensor, input,     , "rates, from 0 on") \
+  RANDOM_FROM(ARG)
+MOTH_ARGS(poisson, POISSON)
+
+#define BINOMIAL_OF(ARG) \
+  ARG(tensor, count,     , "how many trials, from 0 on") \
+  ARG(tensor, prob,      , "chance of each to succeed, of the same shape") \
+  RANDOM_FROM(ARG)
+MOTH_ARGS(binomial_of, BINOMIAL_OF)
+
+/* -- distribution.c, as well -- */
+
 #define MULTINOMIAL(ARG) \
   ARG(tensor, input,     , "weights from 0 on, not all 0, (n) or (rows, n)") \
   ARG(int,    num_samples, , "how many positions to draw in each row") \

@@ -1,10 +1,14 @@
-/* special.c -- erfinv, and the logarithm of the gamma function with its slopes. */
+/* special.c -- functions of probability: the gamma function's logarithm with its slopes and its
+** parts, tails of the normal distribution, modified Bessel functions, zeta.
+*/
 #include "special.h"
 
 #include "../kernel/special.h"
+#include "binary.h"
 #include "formula.h"
 
-#define FLAGS \
+#define SPACED (MOTH_OP_HIDDEN | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_PORTABLE) /* of special */
+#define METHOD \
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
 static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, const void *arg) {
@@ -13,7 +17,7 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 }
 
 /* x is the input, y the result. */
-#define FUNCTION(op, slope, ...)                                                   \
+#define FUNCTION(op, kind, slope, ...)                                             \
   static int op##_shape(const op##_args *a, moth_layout *y) {                      \
     return moth_shape_like(a->input, y);                                           \
   }                                                                                \
@@ -25,16 +29,16 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
     (void)y;                                                                       \
     return moth_flow(g, x, TIMES(g->dy, slope));                                   \
   }                                                                                \
-  MOTH_OP(op, SPECIAL, .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = FLAGS, __VA_ARGS__)
+  MOTH_OP(op, SPECIAL, .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = kind, __VA_ARGS__)
 
 /* sqrt(pi) / 2 exp(y^2) */
-FUNCTION(erfinv, TIMES(OF(exp, OF(square, y)), NUMBER(0.88622692545275801365)), .saves = "y",
-         .examples = "moth.rand(2, 3)  -- domain: unit",
+FUNCTION(erfinv, METHOD, TIMES(OF(exp, OF(square, y)), NUMBER(0.88622692545275801365)),
+         .saves = "y", .examples = "moth.rand(2, 3)  -- domain: unit",
          .doc = "The number whose erf it is: infinite at 1 and -1, NaN beyond.")
-FUNCTION(lgamma, OF(digamma, x), .saves = "input",
+FUNCTION(lgamma, METHOD, OF(digamma, x), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "The logarithm of the size of the gamma function, which is (x - 1)! for whole x.")
-FUNCTION(digamma, GRAD(g, polygamma_of, .input = x, .n = 1), .saves = "input",
+FUNCTION(digamma, METHOD, GRAD(g, polygamma_of, .input = x, .n = 1), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive", .doc = "The slope of lgamma.")
 
 static int polygamma_of_shape(const polygamma_of_args *a, moth_layout *y) {
@@ -61,5 +65,102 @@ MOTH_OP(polygamma_of, POLYGAMMA_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_
                     "moth.rand(2, 3), 2  -- domain: positive",
         .doc = "The n-th slope of digamma.")
 
-const moth_op *const moth_special_ops[] = {&moth_op_erfinv, &moth_op_lgamma, &moth_op_digamma,
-                                           &moth_op_polygamma_of, NULL};
+/* -- modified Bessel functions -- */
+
+/* at / x, or half of what is below it at 0, which the quotient tends to. */
+static moth_tensor *per(moth_grad *g, moth_tensor *at, moth_tensor *x) {
+  moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
+  return CHOOSE(zero, NUMBER(0.5), OVER(at, CHOOSE(zero, NUMBER(1), x)));
+}
+
+FUNCTION(i0, METHOD, OF(special_i1, x), .saves = "input", .examples = "moth.randn(2, 3)",
+         .doc = "The modified Bessel function of the first kind of order 0.")
+FUNCTION(special_i0e, SPACED, MINUS(OF(special_i1e, x), TIMES(OF(sign, x), y)), .saves = "input y",
+         .examples = "moth.rand(2, 3)  -- domain: positive",
+         .doc = "exp(-|x|) times the modified Bessel function of the first kind of order 0.")
+FUNCTION(special_i1, SPACED, MINUS(OF(i0, x), per(g, y, x)), .saves = "input y",
+         .examples = "moth.rand(2, 3)  -- domain: positive",
+         .doc = "The modified Bessel function of the first kind of order 1.")
+FUNCTION(special_i1e, SPACED,
+         MINUS(OF(special_i0e, x), PLUS(per(g, y, x), TIMES(OF(sign, x), y))), .saves = "input y",
+         .examples = "moth.rand(2, 3)  -- domain: positive",
+         .doc = "exp(-|x|) times the modified Bessel function of the first kind of order 1.")
+
+/* -- tails of the normal distribution -- */
+
+/* 2 x y - 2 / sqrt(pi) */
+FUNCTION(special_erfcx, SPACED,
+         MINUS(TIMES(TIMES(x, NUMBER(2)), y), NUMBER(1.12837916709551257390)),
+         .saves = "input y", .examples = "moth.randn(2, 3)",
+         .doc = "exp(x^2) erfc(x), which stays where erfc is 0.")
+/* sqrt(2 pi) exp(y^2 / 2) */
+FUNCTION(special_ndtri, SPACED, TIMES(OF(exp, TIMES(OF(square, y), NUMBER(0.5))),
+                              NUMBER(2.50662827463100050242)),
+         .saves = "y", .examples = "moth.rand(2, 3)  -- domain: prob",
+         .doc = "The number up to which the standard normal distribution is x.")
+/* sqrt(2 / pi) / erfcx(-x / sqrt(2)) */
+FUNCTION(special_log_ndtr, SPACED,
+         OVER(NUMBER(0.79788456080286535588),
+              OF(special_erfcx, TIMES(x, NUMBER(-0.70710678118654752440)))),
+         .saves = "input", .examples = "moth.randn(2, 3)",
+         .doc = "The logarithm of the standard normal distribution up to x, far tails too.")
+
+/* -- of two numbers; p and q are the operands -- */
+
+static int no_slope(moth_grad *g, const char *op) {
+  return g->status = moth_fail(g->ctx, MOTH_E_UNSUPPORTED, "input",
+                               "%s has no gradient for it; detach it", op);
+}
+
+#define PAIR(op, kind, slope, ...)                                                        \
+  static int op##_shape(const op##_args *a, moth_layout *y) {                             \
+    return moth_broadcast(a->ctx, "other", y, a->input, a->other);                        \
+  }                                                                                       \
+  static int op##_cpu(const op##_args *a, moth_tensor **out) {                            \
+    const moth_tensor *operands[] = {out[0], a->input, a->other};                         \
+    return moth_map(a->ctx, moth_special.op, a->input->l.dtype, 3, operands, NULL);       \
+  }                                                                                       \
+  static int op##_grad(const op##_args *a, moth_grad *g) {                                \
+    moth_tensor *p = a->input, *q = a->other;                                             \
+    if (moth_wants(g, p)) return no_slope(g, #op);                                        \
+    return moth_flow(g, q, TIMES(g->dy, slope));                                          \
+  }                                                                                       \
+  MOTH_OP(op, SPECIAL_PAIR, .dtypes = MOTH_ANY | MOTH_PROMOTE | MOTH_TO_FLOAT, \
+          .flags = kind, .saves = "input other", __VA_ARGS__)
+
+/* q^(p - 1) exp(-q) / Gamma(p) */
+static moth_tensor *gamma_density(moth_grad *g, moth_tensor *p, moth_tensor *q) {
+  moth_tensor *power = GRAD(g, xlogy, .input = MINUS(p, NUMBER(1)), .other = q);
+  return OF(exp, MINUS(MINUS(power, q), OF(lgamma, p)));
+}
+
+PAIR(igamma, METHOD & ~(uint32_t)MOTH_OP_INPLACE, gamma_density(g, p, q),
+     .examples = "moth.tensor{2LL, 3LL, 1LL}, moth.rand(2, 3)  -- domain: positive",
+     .doc = "The share of the gamma distribution of shape `input` that lies below `other`.")
+PAIR(igammac, METHOD & ~(uint32_t)MOTH_OP_INPLACE, NEGATED(gamma_density(g, p, q)),
+     .examples = "moth.tensor{2LL, 3LL, 1LL}, moth.rand(2, 3)  -- domain: positive",
+     .doc = "The share of the gamma distribution of shape `input` that lies above `other`.")
+PAIR(special_zeta, SPACED,
+     NEGATED(TIMES(p, GRAD(g, special_zeta, .input = PLUS(p, NUMBER(1)), .other = q))),
+     .examples = "moth.tensor{2LL, 3LL, 4LL}, moth.rand(2, 3)  -- domain: positive",
+     .doc = "Hurwitz's zeta: the sum of (other + k)^-input over k from 0 on.")
+
+static int gamma_slope_shape(const gamma_slope_args *a, moth_layout *y) {
+  return moth_broadcast(a->ctx, "other", y, a->input, a->other);
+}
+
+static int gamma_slope_cpu(const gamma_slope_args *a, moth_tensor **out) {
+  const moth_tensor *operands[] = {out[0], a->input, a->other};
+  return moth_map(a->ctx, moth_special.gamma_slope, a->input->l.dtype, 3, operands, NULL);
+}
+
+MOTH_OP_CONST(gamma_slope, SPECIAL_PAIR, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
+              .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
+              .examples = "moth.rand(2, 3), moth.rand(2, 3)  -- domain: positive",
+              .doc = "How fast numbers drawn from the gamma distribution grow with its shape.")
+
+const moth_op *const moth_special_ops[] = {
+  &moth_op_erfinv, &moth_op_lgamma, &moth_op_digamma, &moth_op_polygamma_of, &moth_op_i0,
+  &moth_op_special_i0e, &moth_op_special_i1, &moth_op_special_i1e, &moth_op_special_erfcx,
+  &moth_op_special_ndtri, &moth_op_special_log_ndtr, &moth_op_igamma, &moth_op_igammac,
+  &moth_op_special_zeta, &moth_op_gamma_slope, NULL};

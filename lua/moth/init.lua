@@ -69,10 +69,12 @@ local rows = {
   Size = {"moth.size", "new"},
   device = {"moth.device", "new"},
   inference_mode = {"moth.autograd", "no_grad"},
+  trapz = {"moth.pieces", "trapezoid"},
+  chain_matmul = {"moth.linalg", "multi_dot"},
 }
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils amp backends cuda data define autograd class progress summary warn "
-  .. "distributions linalg fft onnx profiler")
+  .. "distributions linalg fft onnx profiler special")
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split "
@@ -85,6 +87,11 @@ from("moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det invers
 from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag cartesian_prod "
   .. "combinations vander hsplit vsplit dsplit select_scatter diagonal_scatter trapezoid cov "
   .. "corrcoef logaddexp2 float_power pdist")
+from("moth.numbers", "ldexp frexp mvlgamma renorm logcumsumexp cumulative_trapezoid gradient "
+  .. "binomial")
+from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank")
+from("moth.reindex", "index_reduce put slice_scatter unravel_index narrow_copy broadcast_shapes "
+  .. "split_with_sizes")
 from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
 from("moth.stft", "stft istft")
 from("moth.deepcopy", "deepcopy")

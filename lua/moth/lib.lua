@@ -344,7 +344,7 @@ local info = ffi.new("moth_tensor_info")
 --- Dtype, sizes, strides and so on of a tensor, in a struct that the next call overwrites.
 -- @param fname, aname  the function and the argument to blame if x was released
 function lib.inspect(x, fname, aname)
-  info.output = 0 -- or LuaJIT reads a field of the last tensor late, past the call: a store stops it
+  info.output = 0 -- a store, or LuaJIT may read the last tensor's fields late, past the call
   if C.moth_inspect(ctx, x, info) < 0 then
     errors.status(C.MOTH_E_STATE, fname or "tensor", aname, x)
   end

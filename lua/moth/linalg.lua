@@ -20,6 +20,7 @@ local linalg = {}
 local OPS = {}
 for name in ("cholesky cholesky_ex det eigh eigvalsh inv inv_ex qr slogdet solve solve_triangular "
   .. "svd svdvals"):gmatch "%S+" do OPS[name] = "linalg_" .. name end
+OPS.matmul = "matmul"
 
 -- An op whose errors name the function that calls it, and arguments by what `args` calls them.
 local bound = {}
@@ -395,13 +396,30 @@ linalg.vecdot = define {
   end,
 }
 
+--- moth.linalg.diagonal(A, offset, dim1, dim2): a view, of the last two dimensions.
+linalg.diagonal = define {
+  name = "diagonal",
+  doc = "The diagonals of matrices as a view, whose last dimension they are.",
+  examples = "moth.randn(3, 3)\nmoth.randn(2, 3, 4), {offset = 1, dim1 = 1, dim2 = 3}",
+  args = { { "tensor", "A", "matrices" },
+           { "int", "offset", "which diagonal: above the main one if positive", default = 0 },
+           { "dim", "dim1", "dimension of the rows", default = -2 },
+           { "dim", "dim2", "dimension of the columns", default = -1 } },
+  run = function(x, offset, dim1, dim2) return (ops.diagonal(x, offset, dim1, dim2)) end,
+}
+
 -- ---- the namespace ----
 
 local rows = {}
 lazy.from(rows, "moth.lu", "lu lu_factor lu_solve lstsq")
-lazy.from(rows, "moth.matfun", "matrix_exp vander tensorinv tensorsolve")
+lazy.from(rows, "moth.matfun", "matrix_exp vander tensorinv tensorsolve polar "
+  .. "householder_product")
 
 local function find(name) return OPS[name] and bind.as(OPS[name], name) end
+
+local COMPLEX = "eigenvalues of a matrix that is not symmetric are complex, which no dtype here is;"
+  .. " eigh and svd are there"
+local SYMMETRIC = "cholesky, eigh and solve are there for symmetric matrices"
 
 local function names()
   local list = {}
@@ -409,4 +427,7 @@ local function names()
   return list
 end
 
-return (lazy.namespace("moth.linalg", linalg, rows, { find = find, names = names }))
+return (lazy.namespace("moth.linalg", linalg, rows, { find = find, names = names, instead = {
+  eig = COMPLEX, eigvals = COMPLEX, ldl_factor = SYMMETRIC, ldl_factor_ex = SYMMETRIC,
+  ldl_solve = SYMMETRIC, solve_ex = "inv_ex tells which matrices are singular",
+  lu_factor_ex = "inv_ex tells which matrices are singular" } }))

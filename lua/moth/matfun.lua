@@ -160,4 +160,54 @@ matfun.tensorsolve = define {
   end,
 }
 
+-- ---- orthogonal factors ----
+
+--- moth.linalg.polar(A) -> U, H: A = U H.
+matfun.polar = define {
+  name = "polar",
+  doc = "A = U H: the matrix with orthonormal columns that is nearest to A, and a symmetric one "
+    .. "without negative eigenvalues.",
+  examples = "moth.eye(3, 2)  -- domain: matrix",
+  outputs = "U, H",
+  args = { { "tensor", "A", "matrices, (..., M, N), M not below N" } },
+  scoped = true,
+  run = function(x)
+    if x:dim() < 2 or x:size(-2) < x:size(-1) then
+      errors.argument("polar", "A", "matrices with no more columns than rows are needed, got "
+        .. errors.describe(x), "E_SHAPE")
+    end
+    local W, S, Vh = require("moth").linalg.svd(x, { full_matrices = false })
+    return W:matmul(Vh), (Vh:transpose(-1, -2):matmul(S:unsqueeze(-1) * Vh))
+  end,
+}
+
+--- moth.linalg.householder_product(A, tau): the matrix Q that reflections make.
+matfun.householder_product = define {
+  name = "householder_product",
+  doc = "The first N columns of the product of the reflections 1 - tau[i] b b^T, b being column i "
+    .. "of A from the diagonal on, with 1 there.",
+  examples = "moth.randn(4, 3), moth.rand(2)\nmoth.randn(2, 3, 3), moth.rand(2, 3)",
+  args = { { "tensor", "A", "matrices, (..., M, N), M not below N" },
+           { "tensor", "tau", "(..., K), K not above N" } },
+  scoped = true,
+  run = function(x, tau)
+    local m, n, k = x:dim() > 1 and x:size(-2) or 0, x:dim() > 0 and x:size(-1) or 0,
+      tau:dim() > 0 and tau:size(-1) or 0
+    if x:dim() < 2 or m < n or k > n or tau:dim() ~= x:dim() - 1 then
+      errors.argument("householder_product", "tau", ("factors (..., K) for A's first columns, and "
+        .. "no more columns than rows, are needed, got %s and %s"):format(errors.describe(x),
+        errors.describe(tau)), "E_SHAPE")
+    end
+    local like = { dtype = x.dtype, device = x.device }
+    local low = x:tril(-1) + ops.eye(m, n, like)
+    local y = ops.eye(m, n, like):expand_as(x)
+    for i = k, 1, -1 do
+      local b = low:narrow(-1, i, 1)
+      local by = tau:narrow(-1, i, 1):unsqueeze(-1)
+      y = y - by * b:matmul(b:transpose(-1, -2):matmul(y))
+    end
+    return y
+  end,
+}
+
 return matfun

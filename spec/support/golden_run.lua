@@ -31,7 +31,7 @@ local function member(t, name)
   return ok and type(value) == "function" and value or nil
 end
 
---- The public function of that name: of moth, of F, a method of tensors, "linalg.NAME", "fft.NAME".
+--- The public function of that name: of moth, of F, a method of tensors, "linalg.NAME" and so on.
 function run.find(name)
   local space, inner = name:match "^(%a+)%.(.+)"
   if inner then return member(moth[space], inner) end

@@ -1,0 +1,195 @@
+/* special_rare.h -- rarer functions in f64, as special_real.h: tails of the normal distribution,
+** modified Bessel functions, Hurwitz's zeta, incomplete gamma functions.
+**
+** Sums of powers where those are short and lose nothing, asymptotic series and continued fractions
+** beyond (Abramowitz and Stegun 6.5, 7.1, 9.6, 9.7).
+*/
+#ifndef MOTH_KERNEL_SPECIAL_RARE_H
+#define MOTH_KERNEL_SPECIAL_RARE_H
+
+#include "special_real.h"
+
+#define SPECIAL_ROOT_HALF 0.70710678118654752440
+#define SPECIAL_LOG_ROOT_2PI 0.91893853320467274178
+
+/* -- tails of the normal distribution -- */
+
+/* exp(x^2) erfc(x) */
+MOTH_SPECIAL double moth_erfcx_f64(double x) {
+  if (x < 12) {
+    const double square = x * x, rest = fma(x, x, -square);
+    return exp(square) * (1 + (isinf(square) ? 0 : rest)) * erfc(x);
+  }
+  const double t = 0.5 / x / x;
+  double term = 1, sum = 1;
+  for (int k = 1; k <= 10; k++) sum += term *= (1 - 2 * k) * t;
+  return sum / x * 0.56418958354775628695; /* 1 / sqrt(pi) */
+}
+
+/* The logarithm of the normal distribution up to x. */
+MOTH_SPECIAL double moth_log_ndtr_f64(double x) {
+  if (x > -1) return log1p(-0.5 * erfc(x * SPECIAL_ROOT_HALF));
+  return log(0.5 * moth_erfcx_f64(-x * SPECIAL_ROOT_HALF)) - 0.5 * x * x;
+}
+
+/* The number up to which the normal distribution is p; far out by Newton's steps on the logarithm,
+** which is concave. */
+MOTH_SPECIAL double moth_ndtri_f64(double p) {
+  if (p == 0 || p == 1) return p == 0 ? -(double)INFINITY : (double)INFINITY;
+  if (!(p > 0 && p < 1)) return (double)NAN;
+  if (p > 0.5) return -moth_ndtri_f64(1 - p);
+  if (p > 0.02) return 2 * SPECIAL_ROOT_HALF * moth_erfinv_f64(2 * p - 1);
+  const double wanted = log(p);
+  double x = -sqrt(-2 * wanted);
+  for (int k = 0; k < 6; k++) {
+    const double slope = 0.79788456080286535588 / moth_erfcx_f64(-x * SPECIAL_ROOT_HALF);
+    x -= (moth_log_ndtr_f64(x) - wanted) / slope;
+  }
+  return x;
+}
+
+/* -- modified Bessel functions of the first kind, of order n: 0 or 1 -- */
+
+/* exp(-|x|) I_n(x) */
+MOTH_SPECIAL double moth_bessel_scaled(int n, double x) {
+  const double size = fabs(x), sign = n == 1 && x < 0 ? -1 : 1;
+  double term = 1, sum = 1;
+  if (isinf(x)) return 0;
+  if (size <= 20) {
+    const double square = 0.25 * x * x;
+    for (int k = 1; term > 1e-17 * sum; k++) sum += term *= square / (k * (double)(k + n));
+    return exp(-size) * sum * (n == 1 ? 0.5 * x : 1);
+  }
+  for (int k = 1; k <= 30; k++)
+    sum += term *= ((2 * k - 1) * (2 * k - 1) - 4 * n) / (8 * size * k);
+  return sign * sum / sqrt(2 * SPECIAL_PI * size);
+}
+
+MOTH_SPECIAL double moth_i0e_f64(double x) { return moth_bessel_scaled(0, x); }
+MOTH_SPECIAL double moth_i1e_f64(double x) { return moth_bessel_scaled(1, x); }
+MOTH_SPECIAL double moth_i0_f64(double x) {
+  const double half = exp(0.5 * fabs(x));
+  return isinf(x) ? (double)INFINITY : half * moth_bessel_scaled(0, x) * half;
+}
+MOTH_SPECIAL double moth_i1_f64(double x) {
+  const double half = exp(0.5 * fabs(x));
+  return isinf(x) ? x : half * moth_bessel_scaled(1, x) * half;
+}
+
+/* -- Hurwitz's zeta: the sum of (q + k)^-s -- */
+
+MOTH_SPECIAL double moth_zeta_f64(double s, double q) {
+  if (s == 1) return (double)INFINITY;
+  if (!(s > 1) || q != q) return (double)NAN;
+  if (q > 0) return isinf(q) || isinf(s) ? pow(q, -s) : moth_zeta_above(s, q);
+  const double part = q - floor(q); /* the terms of both sides of 0, none of which is it */
+  if (part == 0) return (double)INFINITY;
+  if (s != floor(s) || isinf(q)) return (double)NAN;
+  const double below = moth_zeta_above(s, 1 - part) - moth_zeta_above(s, 1 - q);
+  return moth_zeta_above(s, part) + (fmod(s, 2.0) == 0 ? below : -below);
+}
+
+/* -- incomplete gamma functions -- */
+
+/* lgamma of x > 0, by Stirling's series. */
+MOTH_SPECIAL double moth_log_gamma_above(double x) {
+  double product = 1;
+  for (; x < 10; x += 1) product *= x;
+  const double r = 1 / (x * x);
+  return (x - 0.5) * log(x) - x + SPECIAL_LOG_ROOT_2PI - log(product) +
+         (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
+}
+
+/* x^a exp(-x) / Gamma(a + 1) */
+MOTH_SPECIAL double moth_gamma_term(double a, double x) {
+  if (a < 20) return exp(a * log(x) - x - moth_log_gamma_above(a + 1));
+  const double off = (x - a) / a, r = 1 / (a * a);
+  const double rest = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r / 1680))) / a;
+  return exp(-a * (off - log1p(off)) - rest) / sqrt(2 * SPECIAL_PI * a);
+}
+
+/* Both parts of the whole, 1: up to x in *low, beyond it in *high. */
+MOTH_SPECIAL void moth_gamma_parts(double a, double x, double *low, double *high) {
+  const double tiny = 1e-300;
+  *low = *high = (double)NAN;
+  if (!(a >= 0 && x >= 0) || (a == 0 && x == 0) || (isinf(a) && isinf(x))) return;
+  if (x == 0 || isinf(a)) *low = 0, *high = 1;
+  else if (a == 0 || isinf(x)) *low = 1, *high = 0;
+  else if (x <= a + 1) {
+    double term = 1, sum = 1;
+    for (int k = 1; k < 200000 && term > 1e-17 * sum; k++) sum += term *= x / (a + k);
+    *low = moth_gamma_term(a, x) * sum;
+    *low = *low > 1 ? 1 : *low;
+    *high = 1 - *low;
+  } else { /* Lentz's way through the continued fraction */
+    double b = x + 1 - a, c = 1 / tiny, d = 1 / b, h = d, change = 0;
+    for (int k = 1; k < 200000 && fabs(change - 1) > 1e-16; k++) {
+      const double an = -k * (k - a);
+      b += 2;
+      d = an * d + b;
+      c = b + an / c;
+      d = 1 / (fabs(d) < tiny ? tiny : d);
+      c = fabs(c) < tiny ? tiny : c;
+      h *= change = c * d;
+    }
+    *high = moth_gamma_term(a, x) * a * h;
+    *low = 1 - *high;
+  }
+}
+
+MOTH_SPECIAL double moth_igamma_f64(double a, double x) {
+  double low, high;
+  moth_gamma_parts(a, x, &low, &high);
+  return low;
+}
+MOTH_SPECIAL double moth_igammac_f64(double a, double x) {
+  double low, high;
+  moth_gamma_parts(a, x, &low, &high);
+  return high;
+}
+
+/* -- how fast a number drawn from the gamma distribution of shape a grows with a --
+**
+** x stays where the distribution has the same value: dx/da = -(dP/da) / (dP/dx), after Figurnov,
+** Mohamed and Mnih, "Implicit reparameterization gradients" (2018). */
+
+/* Of large a, from the expansion of Cornish and Fisher, x = a + z sqrt(a) + ... for a normal z. */
+MOTH_SPECIAL double moth_gamma_slope_large(double a, double x) {
+  const double root = sqrt(a);
+  double z = (x - a) / root;
+  for (int k = 0; k < 4; k++) {
+    const double z2 = z * z;
+    const double off = a + root * z + (z2 - 1) / 3 + z * (z2 - 7) / (36 * root) -
+                       (3 * z2 * z2 + 7 * z2 - 16) / (810 * a) - x;
+    z -= off / (root + 2 * z / 3 + (3 * z2 - 7) / (36 * root));
+  }
+  const double z2 = z * z;
+  return 1 + z / (2 * root) - z * (z2 - 7) / (72 * a * root) +
+         (3 * z2 * z2 + 7 * z2 - 16) / (810 * a * a);
+}
+
+MOTH_SPECIAL double moth_gamma_slope_f64(double a, double x) {
+  if (!(a > 0 && x > 0) || isinf(a) || isinf(x)) return x == 0 && a > 0 ? 0 : (double)NAN;
+  if (a > 1000) return moth_gamma_slope_large(a, x);
+  const double log_x = log(x);
+  if (x > a && moth_gamma_term(a, x) * a < 1e-7) { /* the tail: (1 - P) / (dP/dx) as a series */
+    double term = 1, sum = 1, slope = 0, slopes = 0;
+    for (int k = 1; k < 10000 && fabs(term) > 1e-17 && fabs(a - k) < x; k++) {
+      slope = (slope * (a - k) + term) / x;
+      term *= (a - k) / x;
+      sum += term;
+      slopes += slope;
+    }
+    return sum * (log_x - moth_digamma_f64(a)) + slopes;
+  }
+  double term = 1 / a, at = a + 1, psi = moth_digamma_f64(a + 1), sum = 0, most = 0;
+  for (; term > 1e-18 * most; at += 1) { /* P's series, each term by a */
+    sum += term * (log_x - psi);
+    most = term > most ? term : most;
+    psi += 1 / at;
+    term *= x / at;
+  }
+  return -x * sum;
+}
+
+#endif

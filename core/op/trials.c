@@ -1,0 +1,100 @@
+/* trials.c -- gamma, Poisson and binomial numbers, each found by trial from words of its own
+** (kernel/trials.h). The faces, and the list these ops are in, are random's.
+*/
+#include <float.h>
+
+#define MOTH_TRIAL_WORDS moth_philox_turn
+#include "../random.h"
+#include "../kernel/trials.h"
+#include "../loop.h"
+#include "random.h"
+
+enum { BLOCK = 256 };
+
+/* The least that a number of the gamma distribution becomes: it is never 0. */
+static double least_of(int dtype) {
+  return dtype == MOTH_F64 ? DBL_MIN : dtype == MOTH_F16 ? 0x1p-14 : (double)FLT_MIN;
+}
+
+static moth_tensor *as_doubles(const moth_tensor *x) {
+  moth_tensor *packed = moth_packed(x), *y = packed ? moth_cast(packed, MOTH_F64) : NULL;
+  moth_tensor_release(packed);
+  return y;
+}
+
+/* y := a number for each element of a, or of a and b. */
+static int draw(int which, const char *arg, moth_tensor *a, moth_tensor *b, moth_tensor *generator,
+                moth_tensor *y) {
+  const int64_t n = y->l.numel, size = moth_dtype_size[y->l.dtype];
+  moth_stream s;
+  int status = moth_stream_open(y->ctx, generator, n, 4, &s);
+  moth_tensor *first = as_doubles(a), *second = b ? as_doubles(b) : NULL;
+  if (!status && (!first || (b && !second))) status = y->ctx->error.code;
+  const double *p = status ? NULL : (const double *)(const void *)moth_at(first);
+  const double *q = second && !status ? (const double *)(const void *)moth_at(second) : NULL;
+  const double least = least_of(y->l.dtype);
+  for (int64_t at = 0; at < n && !status; at += BLOCK) {
+    double values[BLOCK];
+    const int64_t m = n - at < BLOCK ? n - at : BLOCK;
+    bool bad = false;
+    for (int64_t i = 0; i < m; i++) {
+      values[i] = moth_draw_by_trial(which, s.seed, s.block + (uint64_t)(at + i), p[at + i],
+                                     q ? q[at + i] : 0, least);
+      bad |= values[i] != values[i];
+    }
+    moth_convert(m, MOTH_F64, (const char *)values, 8, y->l.dtype, moth_at(y) + at * size, size);
+    if (bad)
+      status = moth_fail(y->ctx, MOTH_E_DOMAIN, arg, "finite numbers from 0 on%s are needed",
+                         b ? ", and chances within 0..1," : "");
+    else if (moth_cancelled(y->ctx)) status = moth_stopped(y->ctx);
+  }
+  moth_tensor_release(first);
+  moth_tensor_release(second);
+  return status;
+}
+
+static int standard_gamma_shape(const standard_gamma_args *a, moth_layout *y) {
+  return moth_shape_like(a->input, y);
+}
+
+static int standard_gamma_cpu(const standard_gamma_args *a, moth_tensor **out) {
+  return draw(MOTH_DRAW_GAMMA, "input", a->input, NULL, a->generator, out[0]);
+}
+
+MOTH_OP_CONST(standard_gamma, STANDARD_GAMMA, .dtypes = MOTH_FLOATS,
+              .flags = MOTH_OP_RANDOM | MOTH_OP_HIDDEN,
+              .doc = "Numbers drawn from gamma distributions of rate 1.",
+              .examples = "moth.rand(2, 3)  -- domain: positive\n"
+                          "moth.rand(3), {generator = moth.Generator()}  -- domain: positive")
+
+static int poisson_shape(const poisson_args *a, moth_layout *y) {
+  return moth_shape_like(a->input, y);
+}
+
+static int poisson_cpu(const poisson_args *a, moth_tensor **out) {
+  return draw(MOTH_DRAW_POISSON, "input", a->input, NULL, a->generator, out[0]);
+}
+
+MOTH_OP_CONST(poisson, POISSON, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
+              .doc = "Numbers drawn from Poisson distributions: how often what comes `input` times "
+                     "in the mean came.",
+              .examples = "moth.rand(2, 3)  -- domain: positive\n"
+                          "moth.rand(3), {generator = moth.Generator()}  -- domain: positive")
+
+static int binomial_of_shape(const binomial_of_args *a, moth_layout *y) {
+  if (!moth_shape_same(&a->count->l, &a->prob->l))
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "prob", "the shape of count is needed, got %s",
+                     moth_str(a->prob));
+  return moth_shape_like(a->count, y);
+}
+
+static int binomial_of_cpu(const binomial_of_args *a, moth_tensor **out) {
+  return draw(MOTH_DRAW_BINOMIAL, "count", a->count, a->prob, a->generator, out[0]);
+}
+
+MOTH_OP_CONST(binomial_of, BINOMIAL_OF, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
+              .flags = MOTH_OP_RANDOM | MOTH_OP_HIDDEN,
+              .doc = "How many of `count` trials succeed.",
+              .examples = "moth.ones(3) * 4, moth.rand(3)  -- domain: prob\n"
+                          "moth.ones(2), moth.rand(2), {generator = moth.Generator()}"
+                          "  -- domain: prob")

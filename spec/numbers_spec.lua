@@ -1,0 +1,74 @@
+-- Functions of numbers and of positions made of a few ops, where golden values do not reach: writes
+-- in place, random projections, errors.
+
+local moth = require "moth"
+
+local function refuses(f, text) assert.error_matches(f, text, 1, true) end
+
+describe("functions of numbers", function()
+  it("write in place what they would return", function()
+    local x = moth.tensor{{3, 4}, {0.3, 0.4}}
+    local wanted = x:renorm(2, 1, 1)
+    assert.equal(x, x:renorm_(2, 1, 1))
+    assert.is_true(x:equal(wanted))
+    local y = moth.zeros(2, 3)
+    y:put_(moth.tensor{1LL, 6LL}, moth.tensor{1, 2})
+    y:index_reduce_(1, moth.tensor{2LL}, moth.ones(1, 3), "amax")
+    assert.same({{1, 0, 0}, {1, 1, 2}}, y:tolist())
+    local leaf = moth.ones(2, 2):requires_grad_()
+    local z = leaf * 2
+    z:renorm_(2, 1, 1)
+    z:sum():backward()
+    assert.is_true(leaf.grad:abs():max():item() < 1e-5) -- a row of equals keeps its length
+  end)
+
+  it("find the large parts of a matrix", function()
+    moth.manual_seed(3)
+    local A = moth.randn(30, 3):double():matmul(moth.randn(3, 20):double()) + 5
+    local U, S, V = moth.svd_lowrank(A, 4)
+    assert.is_true((U * S):matmul(V:t()):allclose(A, {atol = 1e-8}))
+    local P, _, W = moth.pca_lowrank(A, {q = 3})
+    local centred = A - A:mean(1, true)
+    assert.is_true(centred:matmul(W):matmul(W:t()):allclose(centred, {atol = 1e-8}))
+    assert.equal("(30, 3)", tostring(P.shape))
+  end)
+
+  it("have PyTorch's other names", function()
+    local a, b = moth.randn(2, 3), moth.randn(3, 4)
+    assert.is_true(moth.chain_matmul(a, b):allclose(a:matmul(b)))
+    assert.equal(moth.trapezoid, moth.trapz)
+    assert.equal("(2, 3, 4)", tostring(moth.broadcast_shapes({3, 1}, {2, 1, 4})))
+    assert.near(math.pi ^ 2 / 6, moth.special.zeta(2, moth.ones(1)):item(), 1e-6)
+  end)
+
+  it("say what they cannot take", function()
+    local x = moth.ones(2, 3)
+    refuses(function() x:slice_scatter(moth.ones(1, 3), 1, 2, 3) end,
+      "bad argument 'stop' to 'slice_scatter' (a range of 1 to 2")
+    refuses(function() moth.unravel_index(moth.tensor{7LL}, {2, 3}) end, "positions from 1 to 6")
+    refuses(function() x:index_reduce(1, moth.tensor{1LL}, x, "mean") end, "'source'")
+    refuses(function() x:put(moth.tensor{1LL}, x) end, "1 numbers are needed")
+    refuses(function() x:sum_to_size(2, 2) end, "'size' to 'sum_to_size'")
+    refuses(function() moth.gradient(x, {dim = 1, edge_order = 2}) end, "at least 3 values")
+    refuses(function() moth.histogram(x, 0) end, "'bins' to 'histogram'")
+    refuses(function() moth.histogram(x:long()) end, "a float tensor is needed")
+    refuses(function() moth.mvlgamma(x, 0) end, "'p'")
+    refuses(function() moth.linalg.polar(x) end, "no more columns than rows")
+    refuses(function() moth.linalg.eig(x) end, "complex")
+    refuses(function() moth.special.zeta(3) end, "'other'")
+    local a = moth.ones(2):requires_grad_()
+    refuses(function() moth.igamma(a, moth.ones(2)):sum():backward() end, "no gradient")
+  end)
+
+  it("run under no_grad, and recorded", function()
+    local step = moth.capture(function(v)
+      return v:logcumsumexp(1), moth.special.entr(v), v:mode(1)
+    end)
+    local a, b, c
+    for _ = 1, 3 do a, b, c = step(moth.tensor{1, 2, 2}) end
+    assert.is_true(a:allclose(moth.tensor{1, 2, 2}:logcumsumexp(1)))
+    assert.near(0, b[1]:item(), 1e-7)
+    assert.equal(2, c:item())
+    moth.no_grad(function() assert.is_false(moth.i0(a:detach()).requires_grad) end)
+  end)
+end)
