@@ -18,6 +18,7 @@ lazy.from(rows, "moth.nn.dropout", "dropout1d dropout3d alpha_dropout feature_al
 lazy.from(rows, "moth.nn.fractional", "fractional_max_pool2d")
 lazy.from(rows, "moth.nn.activation", "gumbel_softmax rrelu")
 lazy.from(rows, "moth.nn.ctc", "ctc_loss")
+lazy.from(rows, "moth.nn.linearloss", "linear_cross_entropy")
 lazy.from(rows, "moth.nn.grid", "affine_grid")
 lazy.from(rows, "moth.pieces", "pdist")
 lazy.from(rows, "moth.nn.bag", "embedding_bag")

@@ -12,6 +12,7 @@ local function from(file, names) lazy.from(rows, "moth.distributions." .. file, 
 
 from("continuous", "Normal LogNormal HalfNormal Uniform Exponential Laplace Gumbel Cauchy")
 from("discrete", "Bernoulli Geometric Categorical OneHotCategorical")
+from("gammas", "Gamma Chi2 Beta Dirichlet StudentT Poisson")
 from("multivariate", "MultivariateNormal")
 from("wrapped", "Independent TransformedDistribution")
 from("transforms", "Transform AffineTransform ExpTransform SigmoidTransform TanhTransform "

@@ -1,0 +1,253 @@
+--- gammas.lua -- the gamma distribution and what follows from it: Gamma, Chi2, Beta, Dirichlet,
+-- StudentT; and Poisson.
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local constraints = require "moth.distributions.constraints"
+local define = require "moth.define"
+local Distribution = require "moth.distributions.distribution"
+local errors = require "moth.error"
+local func = require "moth.func"
+
+local ops, tools = bind.ops, Distribution.tools
+local number, VALIDATE = tools.number, tools.VALIDATE
+local positive = constraints.positive
+local log, pi = math.log, math.pi
+
+local M = {}
+
+-- Numbers of gamma distributions of rate 1; the gradient is how they grow with the shape.
+local Drawn = class("StandardGamma", func.Function)
+
+function Drawn.forward(ctx, shape)
+  local y = ops.standard_gamma(shape)
+  ctx:save_for_backward(shape, y)
+  return y
+end
+
+Drawn.backward = func.once_differentiable(function(ctx, dy)
+  return dy * ops.gamma_slope(ctx.saved_tensors[1], ctx.saved_tensors[2])
+end)
+
+local function drawn(shape, size) return (Drawn.apply(shape:expand(size))) end
+
+-- A share that rounding made 0 or 1 is neither.
+local function inside(share) return (share:clamp(2 ^ -126, 1 - tools.eps(share))) end
+
+-- A class of parameters that are numbers or tensors, as fields; rows: {name, constraint, doc} each.
+local function made(name, rows)
+  local new = class(name, Distribution)
+  M[name] = new
+  local args, names = {}, {}
+  new.arg_constraints = {}
+  for i, row in ipairs(rows) do
+    args[i], names[i] = number(row[1], row[3], { default = row.default }), row[1]
+    new.arg_constraints[row[1]] = row[2]
+  end
+  args[#args + 1] = VALIDATE
+  new.signature = define.signature(name, args)
+  function new:init(...)
+    local values, n = {}, #names
+    for i = 1, n do values[i] = (select(i, ...)) end
+    local list = { tools.broadcast(name, names, values) }
+    for i = 1, n do self[names[i]] = list[i] end
+    Distribution.init(self, list[1].shape, {}, (select(n + 1, ...)))
+  end
+  new.has_rsample = true
+  return new
+end
+
+-- ---- Gamma, Chi2 ----
+
+--- How long it takes until as much came as `concentration` says, at `rate` in a unit of time.
+local Gamma = made("Gamma", { { "concentration", positive, "the shape" },
+                              { "rate", positive, "what the values are divided by" } })
+
+function Gamma._support() return constraints.nonnegative end
+function Gamma:_mean() return self.concentration / self.rate end
+function Gamma:_mode() return ((self.concentration - 1) / self.rate):clamp(0) end
+function Gamma:_variance() return self.concentration / self.rate:square() end
+function Gamma:_rsample(size) return drawn(self.concentration, size) / self.rate end
+
+function Gamma:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local a, rate = self.concentration, self.rate
+  return ops.xlogy(a, rate) + ops.xlogy(a - 1, value) - rate * value - a:lgamma()
+end
+
+function Gamma:entropy()
+  local a = self.concentration
+  return a - self.rate:log() + a:lgamma() + (1 - a) * a:digamma()
+end
+
+function Gamma:cdf(value)
+  value = self:_check(value, "cdf")
+  return (ops.igamma(self.concentration, self.rate * value))
+end
+
+--- The sum of the squares of `df` standard normal numbers.
+local Chi2 = class("Chi2", Gamma)
+M.Chi2 = Chi2
+Chi2.arg_constraints = { df = positive }
+Chi2.signature = define.signature("Chi2", { number("df", "degrees of freedom"), VALIDATE })
+
+function Chi2:init(df, validate_args)
+  self.df = tools.broadcast("Chi2", { "df" }, { df })
+  Distribution.init(self, self.df.shape, {}, validate_args)
+  self.concentration, self.rate = self.df * 0.5, ops.full_like(self.df, 0.5)
+end
+
+function Chi2:expand(...)
+  local new = Distribution.expand(self, ...)
+  new.concentration, new.rate = new.df * 0.5, ops.full_like(new.df, 0.5)
+  return new
+end
+
+-- ---- Beta, Dirichlet ----
+
+--- Shares of 1, of which each category has a concentration: the last dimension.
+local Dirichlet = class("Dirichlet", Distribution)
+M.Dirichlet = Dirichlet
+Dirichlet.has_rsample = true
+local positive_vector = constraints.Constraint("vectors of numbers above 0",
+  function(x) return x:gt(0):all(-1) end, 1)
+Dirichlet.arg_constraints = { concentration = positive_vector }
+Dirichlet.signature = define.signature("Dirichlet", {
+  { "tensor", "concentration", "one for each category, (..., K)" }, VALIDATE })
+
+function Dirichlet:init(concentration, validate_args)
+  if concentration:dim() < 1 then
+    errors.argument("Dirichlet", "concentration", "a dimension of categories is needed, got "
+      .. errors.describe(concentration), "E_SHAPE")
+  end
+  self.concentration = concentration
+  local batch = {}
+  for d = 1, concentration:dim() - 1 do batch[d] = concentration:size(d) end
+  Distribution.init(self, batch, { concentration:size(-1) }, validate_args)
+end
+
+function Dirichlet._support() return constraints.simplex end
+
+function Dirichlet:_rsample(size)
+  local y = drawn(self.concentration, size)
+  return inside(y / y:sum(-1, { keepdim = true }))
+end
+
+function Dirichlet:_mean()
+  return self.concentration / self.concentration:sum(-1, { keepdim = true })
+end
+
+function Dirichlet:_mode()
+  local above = (self.concentration - 1):clamp(0)
+  return above / above:sum(-1, { keepdim = true })
+end
+
+function Dirichlet:_variance()
+  local total, mean = self.concentration:sum(-1, { keepdim = true }), self.mean
+  return mean * (1 - mean) / (total + 1)
+end
+
+function Dirichlet:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local a = self.concentration
+  return ops.xlogy(a - 1, value):sum(-1) + a:sum(-1):lgamma() - a:lgamma():sum(-1)
+end
+
+function Dirichlet:entropy()
+  local a = self.concentration
+  local total, k = a:sum(-1), a:size(-1)
+  return a:lgamma():sum(-1) - total:lgamma() - (k - total) * total:digamma()
+    - ((a - 1) * a:digamma()):sum(-1)
+end
+
+--- A share of 1: the first of two categories'.
+local Beta = made("Beta", { { "concentration1", positive, "the concentration of the share" },
+                            { "concentration0", positive, "that of the rest" } })
+
+function Beta._support() return constraints.unit_interval end
+
+function Beta:_rsample(size)
+  local a = drawn(self.concentration1, size)
+  return inside(a / (a + drawn(self.concentration0, size)))
+end
+
+local function total_of(self) return self.concentration1 + self.concentration0 end
+
+function Beta:_mean() return self.concentration1 / total_of(self) end
+function Beta:_mode() return (self.concentration1 - 1) / (total_of(self) - 2) end
+
+function Beta:_variance()
+  local total = total_of(self)
+  return self.concentration1 * self.concentration0 / (total:square() * (total + 1))
+end
+
+function Beta:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local a, b = self.concentration1, self.concentration0
+  return ops.xlogy(a - 1, value) + ops.xlogy(b - 1, 1 - value) + (a + b):lgamma() - a:lgamma()
+    - b:lgamma()
+end
+
+function Beta:entropy()
+  local a, b = self.concentration1, self.concentration0
+  local total = a + b
+  return a:lgamma() + b:lgamma() - total:lgamma() - (a - 1) * a:digamma() - (b - 1) * b:digamma()
+    + (total - 2) * total:digamma()
+end
+
+-- ---- StudentT ----
+
+--- A normal number divided by the root of a Chi2 one over its degrees of freedom.
+local StudentT = made("StudentT", { { "df", positive, "degrees of freedom" },
+                                    { "loc", constraints.real, "the middle", default = 0 },
+                                    { "scale", positive, "its factor", default = 1 } })
+
+function StudentT._support() return constraints.real end
+function StudentT:_mode() return (self.loc:clone()) end
+function StudentT:_mean() return (ops.where(self.df:gt(1), self.loc, 0 / 0)) end
+
+function StudentT:_variance()
+  local df, some = self.df, self.scale:square() * self.df / (self.df - 2)
+  return (ops.where(df:gt(2), some, ops.where(df:gt(1), math.huge, ops.full_like(df, 0 / 0))))
+end
+
+function StudentT:_rsample(size)
+  local chi = drawn(self.df * 0.5, size) * 2
+  return self.loc + self.scale * tools.empty(self.loc, size):normal_() / (chi / self.df):sqrt()
+end
+
+-- The logarithm of what the density is divided by, but for the scale.
+local function normalizer(df)
+  return df:log() * 0.5 + 0.5 * log(pi) + (df * 0.5):lgamma() - ((df + 1) * 0.5):lgamma()
+end
+
+function StudentT:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local df, z = self.df, (value - self.loc) / self.scale
+  return (df + 1) * -0.5 * (z:square() / df):log1p() - self.scale:log() - normalizer(df)
+end
+
+function StudentT:entropy()
+  local df = self.df
+  local half = (df + 1) * 0.5
+  return half * (half:digamma() - (df * 0.5):digamma()) + normalizer(df) + self.scale:log()
+end
+
+-- ---- counts ----
+
+--- How often what comes `rate` times in the mean comes.
+local Poisson = made("Poisson", { { "rate", constraints.nonnegative, "the mean" } })
+Poisson.has_rsample = false
+
+function Poisson._support() return constraints.nonnegative_integer end
+function Poisson:_mean() return (self.rate:clone()) end
+function Poisson:_mode() return (self.rate:floor()) end
+function Poisson:_variance() return (self.rate:clone()) end
+function Poisson:_sample(size) return (ops.poisson(self.rate:expand(size))) end
+
+function Poisson:log_prob(value)
+  value = self:_check(value, "log_prob")
+  return ops.xlogy(value, self.rate) - self.rate - (value + 1):lgamma()
+end
+
+return M

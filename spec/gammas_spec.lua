@@ -1,0 +1,75 @@
+-- The distributions that follow from the gamma distribution: values are PyTorch's, what is drawn
+-- agrees with them, gradients reach the parameters.
+
+local moth = require "moth"
+local D = moth.distributions
+
+local N = 40000
+local function f64(list) return moth.tensor(list, {dtype = moth.float64}) end
+
+-- A distribution, values, and what PyTorch says of them: log_prob, entropy.
+local CASES = {
+  Gamma = {D.Gamma(f64 {0.5, 3}, 2), f64 {0.25, 1.5},
+    {-0.03264417208478221, -0.8027754226637808}, {-0.6025372506459566, 1.154431329803066}},
+  Chi2 = {D.Chi2(f64 {1, 4}), f64 {0.5, 2}, {-0.8223649429247001, -1.6931471805599454},
+    {0.7837571104739339, 2.270362845461478}},
+  Beta = {D.Beta(2, f64 {0.5, 3}), f64 {0.25, 0.75}, {-1.5301353973457812, -0.5753641449035615},
+    {-0.7652789553347761, -0.23490664978800035}},
+  StudentT = {D.StudentT(f64 {1.5, 5}, 1, 2), f64 {-3, 2},
+    {-3.3939011955546623, -1.8081372621229654}, {2.8428066484045944, 2.3206498529743413}},
+  Poisson = {D.Poisson(f64 {0.3, 20}), f64 {2, 17}, {-3.4010927892118175, -2.5776247997190467}},
+  Dirichlet = {D.Dirichlet(f64 {{0.5, 1, 3}, {2, 2, 2}}), f64 {{0.25, 0.25, 0.5},
+    {0.125, 0.375, 0.5}}, {0.4950772667978516, 1.0340737675305385},
+    {-1.9322417410261492, -0.9374917427820464}},
+}
+
+describe("the distribution", function()
+  before_each(function() moth.manual_seed(11) end)
+
+  for name, case in pairs(CASES) do
+    local d, values, log_prob, entropy = unpack(case, 1, 4)
+
+    it(name .. " has PyTorch's log_prob and entropy", function()
+      assert.is_true(d:log_prob(values):allclose(f64(log_prob), {atol = 1e-12}))
+      if entropy then assert.is_true(d:entropy():allclose(f64(entropy), {atol = 1e-12}))
+      else assert.error_matches(function() d:entropy() end, "no entropy", 1, true) end
+    end)
+
+    it(name .. " draws what its mean, variance and log_prob say", function()
+      local x = d:sample(N)
+      local spread = (d.variance / N):sqrt()
+      local usual = d.variance:isfinite() -- StudentT with few degrees of freedom has none
+      local off = ((x:mean(1) - d.mean):abs() / spread):masked_select(usual)
+      assert.is_true(off:max():item() < 5)
+      if entropy and name ~= "StudentT" then
+        assert.is_true((d:log_prob(x):mean(1) + d:entropy()):abs():max():item() < 0.05)
+      end
+    end)
+  end
+
+  it("Gamma has its cdf, of which igamma is the share", function()
+    assert.is_true(CASES.Gamma[1]:cdf(f64 {0.25, 1.5}):allclose(
+      f64 {0.6826894921370859, 0.5768099188731566}, {atol = 1e-12}))
+  end)
+
+  it("lets gradients through what it draws, once", function()
+    local a = moth.full({N}, 2.5, {requires_grad = true})
+    D.Gamma(a, 1):rsample():mean():backward()
+    assert.near(1, a.grad:sum():item(), 0.03) -- the mean is the shape
+    local b = moth.full({N}, 2, {requires_grad = true})
+    D.Beta(b, 3):rsample():mean():backward()
+    assert.near(3 / 25, b.grad:sum():item(), 0.01) -- of b / (b + 3)
+    local x = D.Gamma(a, 1):rsample():sum()
+    assert.error_matches(function()
+      moth.autograd.grad(x, a, {create_graph = true}):sum():backward()
+    end, "second order", 1, true)
+  end)
+
+  it("refuses parameters and values that are none", function()
+    assert.error_matches(function() D.Gamma(-1, 1) end, "'concentration'", 1, true)
+    assert.error_matches(function() D.Dirichlet(moth.tensor(1)) end, "categories", 1, true)
+    assert.error_matches(function() D.Poisson(1):log_prob(0.5) end, "whole numbers", 1, true)
+    assert.error_matches(function() D.Poisson(1):rsample() end, "no rsample", 1, true)
+    assert.equal("(7, 2)", tostring(D.Chi2(3):expand(7, 2):sample().shape))
+  end)
+end)
