@@ -149,7 +149,8 @@ return {
     name = "linear_cross_entropy",
     doc = "The cross entropy of a linear layer's results, as F.cross_entropy(F.linear(input, "
       .. "linear_weight, linear_bias), target) has it, in memory for the results of some rows: "
-      .. "what a vocabulary needs. Probabilities as targets get no gradient.",
+      .. "what a vocabulary needs. Where the target or the weights of the classes want a gradient "
+      .. "all results are made at once.",
     examples = "moth.randn(3, 4), moth.randn(5, 4), moth.tensor{1LL, 5LL, 2LL}\n"
       .. "moth.randn(4, 3), moth.randn(2, 3), moth.tensor{1LL, 2LL, 2LL, 1LL}, "
       .. "{linear_bias = moth.randn(2), weight = moth.tensor{0.5, 2}, ignore_index = 1, "
@@ -173,6 +174,11 @@ return {
       if rows ~= nil and rows < 1 then
         errors.argument("linear_cross_entropy", "batch_chunk_size", "a number from 1 on is needed, "
           .. "got " .. rows, "E_ARG")
+      end
+      local others = target.requires_grad or classes ~= nil and classes.requires_grad
+      if others and autograd.is_grad_enabled() then
+        return (require("moth").cross_entropy(linear(input, weight, bias), target, classes,
+          ignore_index, reduction, smoothing))
       end
       local single = input:dim() == 1
       if single then input, target = input:unsqueeze(1), target:unsqueeze(1) end
