@@ -281,13 +281,10 @@ lazy.from(in_lua, "moth.sparse", "coalesce is_coalesced indices values to_dense 
   .. "_nnz")
 lazy.from(in_lua, "moth.pieces", "hsplit vsplit dsplit select_scatter diagonal_scatter cov "
   .. "corrcoef logaddexp2 float_power")
-
-for name in ("ldexp frexp mvlgamma renorm renorm_ logcumsumexp"):gmatch "%S+" do
-  in_lua[name] = "moth.numbers"
-end
-for name in ("mode nanquantile histogram"):gmatch "%S+" do in_lua[name] = "moth.statistics" end
-for name in ("index_reduce index_reduce_ put put_ slice_scatter narrow_copy sum_to_size "
-  .. "split_with_sizes"):gmatch "%S+" do in_lua[name] = "moth.reindex" end
+lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsumexp")
+lazy.from(in_lua, "moth.statistics", "mode nanquantile histogram")
+lazy.from(in_lua, "moth.reindex", "index_reduce index_reduce_ put put_ slice_scatter narrow_copy "
+  .. "sum_to_size split_with_sizes")
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)
