@@ -46,6 +46,8 @@ places.list = {
     doc = "gradients: backward passes, grad modes, Functions of one's own" },
   { path = "moth.linalg", short = "moth.linalg",
     doc = "factorizations of matrices, systems of equations, norms" },
+  { path = "moth.special", short = "moth.special",
+    doc = "functions of probability and analysis, element by element" },
   { path = "moth.fft", short = "moth.fft",
     doc = "Fourier transforms, and pairs as complex numbers" },
   { path = "moth.autograd.functional", short = "moth.autograd.functional",

@@ -97,6 +97,12 @@ moth.distributions.Exponential moth.distributions.Exponential(2):cdf(1)
 moth.distributions.Laplace moth.distributions.Laplace(0, 1):rsample{2, 3}
 moth.distributions.Gumbel moth.distributions.Gumbel(0, 1):sample(3)
 moth.distributions.Cauchy moth.distributions.Cauchy(0, 1):log_prob(moth.tensor{-1, 0, 4})
+moth.distributions.Gamma moth.distributions.Gamma(moth.tensor{0.5, 3}, 2):rsample()
+moth.distributions.Chi2 moth.distributions.Chi2(3):log_prob(2)
+moth.distributions.Beta moth.distributions.Beta(2, 5):sample(3)
+moth.distributions.Dirichlet moth.distributions.Dirichlet(moth.tensor{1, 2, 3}):sample()
+moth.distributions.StudentT moth.distributions.StudentT(5):log_prob(0.5)
+moth.distributions.Poisson moth.distributions.Poisson(4):sample(3)
 moth.distributions.Bernoulli moth.distributions.Bernoulli{logits = moth.zeros(3)}:sample()
 moth.distributions.Geometric moth.distributions.Geometric(0.25).mean
 moth.distributions.ExpTransform moth.distributions.ExpTransform()(moth.zeros(2))
