@@ -468,6 +468,8 @@ static int run_current(moth_task *t) {
     status = MOTH_OK;
   } else if (n->flags & MOTH_N_LEAF) {
     status = t->ngoals ? MOTH_OK : gather_leaf(n, &t->current.dys[0]);
+    t->gathered = !status && !t->ngoals && (n->flags & MOTH_N_HOOKED);
+    if (t->gathered) return MOTH_TASK_HOOK;
   } else if (n->flags & MOTH_N_LUA) {
     t->dxs = moth_alloc(t->ctx, n->nin * (int64_t)sizeof *t->dxs + 8);
     if (!t->dxs) return t->ctx->error.code;
@@ -478,6 +480,13 @@ static int run_current(moth_task *t) {
   }
   if (!status) finish_node(t);
   return status;
+}
+
+/* Lua has seen the leaf at hand, which has its gradient. */
+static int end_leaf(moth_task *t) {
+  t->gathered = false;
+  finish_node(t);
+  return MOTH_OK;
 }
 
 /* Lua has run the Function at hand and put its gradients. */
@@ -494,7 +503,7 @@ static int walk(moth_task *t) {
   int status = MOTH_OK;
   if (t->stopped) {
     t->stopped = false;
-    status = t->dxs ? end_function(t) : run_current(t);
+    status = t->gathered ? end_leaf(t) : t->dxs ? end_function(t) : run_current(t);
   }
   while (status == MOTH_OK && t->nheap) {
     if ((status = moth_poll(t->ctx)) != MOTH_OK) break;
@@ -526,7 +535,7 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   if (status > 0) {
     const moth_node *n = t->current.node;
     *node = (status == MOTH_TASK_AGAIN ? moth_region_needed(n) : n)->id;
-    *ngiven = t->current.node->nout;
+    *ngiven = t->gathered ? 0 : t->current.node->nout;
     *nwanted = t->current.node->nin;
   } else if (status < 0 || !t->ngoals) {
     moth_task_free(ctx, task);

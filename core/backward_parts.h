@@ -35,6 +35,7 @@ struct moth_task {
   uint32_t nwaiting; /* entries whose products wait */
   uint64_t event; /* of a profile, or 0 */
   bool stopped;   /* at `current`, for Lua to go on */
+  bool gathered;  /* the leaf at `current` has its gradient: it stopped for hooks that come after */
   moth_brief brief; /* see moth_flow_keep */
   task_entry current;
   moth_tensor **dxs; /* what a Function gave, current.node->nin of them */

@@ -278,9 +278,9 @@ enum { MOTH_TASK_DONE = 0, MOTH_TASK_HOOK = 2, MOTH_TASK_FUNCTION = 3, MOTH_TASK
 int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_handle *grads,
                         uint32_t nroots, const moth_handle *inputs, uint32_t ninputs,
                         uint32_t flags, uint32_t *task);
-/* Runs until the end, an error, or a node that is Lua's: then TASK_HOOK or TASK_FUNCTION, with
-** the node's id, how many gradients stand at it and how many it must give; or until a node whose
-** region is to be run again: then TASK_AGAIN, with the region's id. */
+/* Runs until the end, an error, or a node that is Lua's: then TASK_HOOK or TASK_FUNCTION, with its
+** id, how many gradients stand at it (TASK_HOOK, 0: a leaf's .grad has them now) and how many it
+** must give; or until a node whose region is to be run again: then TASK_AGAIN, the region's id. */
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
                        uint32_t *nwanted);
 int32_t moth_task_given(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *grad);

@@ -220,6 +220,45 @@ describe("a captured step with hooks of tensors", function()
     expect(4, 6)
   end)
 
+  it("replays an optimizer's step after a gradient was added", function()
+    same(function()
+      local net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+      for _, p in ipairs(net:parameters()) do
+        local opt = optim.Adam({p}, {lr = 0.1})
+        p:register_post_accumulate_grad_hook(function(q)
+          opt:step()
+          q.grad = nil
+        end)
+      end
+      return function(x, y)
+        local loss = F.mse_loss(net(x), y)
+        loss:backward()
+        return loss
+      end, net
+    end)
+  end)
+
+  it("is recorded again when a hook after a gradient was added comes or goes", function()
+    local w = moth.ones(2):requires_grad_()
+    local step = moth.capture(function(x)
+      w.grad = nil
+      (w * x):sum():backward()
+    end)
+    local x = moth.ones(2)
+    local function expect(value, recordings)
+      for _ = 1, 3 do
+        step(x)
+        assert.are.same({value, value}, w.grad:tolist())
+      end
+      assert.are.equal(recordings, tonumber(tostring(step):match "%d+"))
+    end
+    expect(1, 1)
+    local double = w:register_post_accumulate_grad_hook(function(p) p.grad:mul_(2) end)
+    expect(2, 2)
+    double:remove()
+    expect(1, 3)
+  end)
+
   it("refuses one that reads values", function()
     local w = moth.ones(2):requires_grad_()
     w:register_hook(function(dw) print(dw) end)

@@ -1,6 +1,7 @@
 -- Backward passes that stop in Lua: they interleave in any order, and each has its own grad mode.
 
 local moth = require "moth"
+local nn, optim = moth.nn, moth.optim
 
 local function leaf(value)
   return moth.tensor(value, {dtype = moth.float64, requires_grad = true})
@@ -180,5 +181,121 @@ describe("products of a weight that many small steps share", function()
         assert.is_true(moth.allclose(g, want[i]:detach(), {rtol = 1e-3, atol = 1e-5}))
       end
     end
+  end)
+end)
+
+describe("a hook after a leaf's gradient was added", function()
+  it("gets the leaf with the sum of its gradients, once a pass, after the hooks before", function()
+    local x, log = leaf {1, 2}, {}
+    x:register_post_accumulate_grad_hook(function(p)
+      assert.equal(x, p)
+      log[#log + 1] = p.grad:tolist()
+    end)
+    x:register_hook(function(grad) return grad * 10 end)
+    local y = x * 3 + x
+    y:sum():backward()
+    x:sum():backward()
+    assert.same({{40, 40}, {50, 50}}, log)
+  end)
+
+  it("stays until it is removed, and leaves the others", function()
+    local x, count, other = leaf {1}, 0, 0
+    local handle = x:register_post_accumulate_grad_hook(function() count = count + 1 end)
+    x:register_hook(function() other = other + 1 end)
+    x:sum():backward()
+    handle:remove()
+    handle:remove()
+    x:sum():backward()
+    assert.same({1, 2}, {count, other})
+  end)
+
+  it("may be the optimizer's step, which leaves no gradient behind", function()
+    local function train(inside)
+      moth.manual_seed(3)
+      local net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+      local opts = {}
+      for _, p in ipairs(net:parameters()) do
+        opts[p] = optim.SGD({p}, {lr = 0.1, momentum = 0.9})
+        if inside then
+          p:register_post_accumulate_grad_hook(function(q)
+            opts[q]:step()
+            q.grad = nil
+          end)
+        end
+      end
+      for _ = 1, 5 do
+        net(moth.randn(4, 3)):square():sum():backward()
+        for _, p in ipairs(net:parameters()) do
+          if inside then
+            assert.is_nil(p.grad)
+          else
+            opts[p]:step()
+            p.grad = nil
+          end
+        end
+      end
+      return nn.utils.parameters_to_vector(net:parameters()):tolist()
+    end
+    assert.same(train(false), train(true))
+  end)
+
+  it("runs where backward is asked for its leaf, and not where only grad is", function()
+    local x, y, seen = leaf {1, 2}, leaf {3, 4}, {}
+    x:register_post_accumulate_grad_hook(function(p) seen[#seen + 1] = p.grad:tolist() end)
+    y:register_post_accumulate_grad_hook(function() error("not asked for") end)
+    local loss = (x * y):sum()
+    moth.autograd.grad(loss, x, {retain_graph = true})
+    loss:backward {inputs = {x}}
+    assert.same({{3, 4}}, seen)
+    assert.is_nil(y.grad)
+  end)
+
+  it("runs unrecorded, or recorded where the pass is, and may call a pass of its own", function()
+    local x, modes, inner = leaf {2}, {}, leaf {1}
+    x:register_post_accumulate_grad_hook(function(p)
+      modes[#modes + 1] = moth.is_grad_enabled()
+      moth.enable_grad(function() (inner * 2):sum():backward() end)
+      modes[#modes + 1] = p.grad.requires_grad
+    end)
+    x:square():sum():backward()
+    x.grad = nil
+    x:square():sum():backward {create_graph = true}
+    assert.same({false, false, true, true}, modes)
+    assert.same({4}, inner.grad:tolist())
+  end)
+
+  it("that raises ends the pass, with what was gathered kept", function()
+    local x, before = leaf {2}, moth.memory().live_tasks
+    local handle = x:register_post_accumulate_grad_hook(function() error("mine", 0) end)
+    local ok, message = pcall(function() (x * 3):sum():backward() end)
+    assert.same({false, "mine"}, {ok, message})
+    assert.equal(before, moth.memory().live_tasks)
+    assert.same({3}, x.grad:tolist())
+    handle:remove()
+    x:sum():backward()
+    assert.same({4}, x.grad:tolist())
+  end)
+
+  it("may yield while the pass stands", function()
+    local x = leaf {2}
+    x:register_post_accumulate_grad_hook(function(p) coroutine.yield(p.grad:item()) end)
+    local co = coroutine.create(function() (x * 3):sum():backward() return "over" end)
+    assert.same({true, 3}, {coroutine.resume(co)})
+    assert.same({true, "over"}, {coroutine.resume(co)})
+  end)
+
+  it("is refused for what is no leaf, needs no gradient, or is no function", function()
+    local name = "register_post_accumulate_grad_hook"
+    local x = leaf {1}
+    local y = x * 2
+    local function refuses(wanted, ...)
+      local args = {...}
+      assert.has_error_like(function() args[1][name](unpack(args)) end, wanted)
+    end
+    refuses("result of an op", y, print)
+    refuses("does not require grad", moth.ones(2), print)
+    refuses("'hook' to '" .. name .. "'", x, 3)
+    x[name](x, function() return 1 end)
+    assert.has_error_like(function() y:sum():backward() end, "returns nothing, got 1")
   end)
 end)

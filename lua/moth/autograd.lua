@@ -19,8 +19,8 @@ local istensor, callable = lib.istensor, calls.is_callable
 
 local M = {}
 
---- What Lua holds for nodes of the graph: id -> {hooks = list, leaf = bool, class =, state =}, or
--- for a region what utils/checkpoint.lua runs again.
+--- What Lua holds for nodes of the graph: id -> {hooks = list, after = list, leaf = bool, class =,
+-- state =}, or for a region what utils/checkpoint.lua runs again.
 M.nodes = {}
 local nodes = M.nodes
 
@@ -128,43 +128,65 @@ Removable.__index = Removable
 
 --- Takes the hook away again. Doing so twice does nothing.
 function Removable:remove()
-  local hook, id = self.hook, self.id
+  local hook, id, kind = self.hook, self.id, self.kind
   hook.removed = true
   local entry = nodes[id]
-  local list = entry and entry.hooks
+  local list = entry and entry[kind]
   if not list then return end
   for i = #list, 1, -1 do
     if list[i] == hook then table.remove(list, i) end
   end
   if #list == 0 then
-    entry.hooks = nil
-    if not entry.class then nodes[id] = nil end
+    entry[kind] = nil
+    if not (entry.class or entry.hooks or entry.after) then nodes[id] = nil end
   end
+end
+
+local some_after = false -- was a hook of that kind ever added?
+
+-- The id of the node of x, which is marked as hooked, and which result of it x is.
+local function node_of(x, fname)
+  local id, output = ffi.new "uint64_t[1]", ffi.new "uint32_t[1]"
+  local status = C.moth_hook_id(ctx, x, id, output)
+  if status < 0 then errors.status(status, fname) end
+  return tonumber(id[0]), output[0]
+end
+
+-- Adds fn to the hooks of a kind, "hooks" or "after", of the node of x.
+local function add_hook(x, fn, kind, fname)
+  if not istensor(x) then errors.no_self(fname, "x") end
+  if not callable(fn) then
+    errors.argument(fname, kind == "after" and "hook" or "fn",
+      "a function is needed, got " .. errors.describe(fn))
+  end
+  local leaf = bit.band(lib.inspect(x).flags, IS_LEAF) ~= 0
+  if kind == "after" and not leaf then
+    errors.raise(fname .. " is for leaves, and " .. errors.describe(x) .. " is the result of an "
+      .. "op: its gradient goes on and is gathered nowhere; use register_hook", "E_GRAPH")
+  end
+  local id, output = node_of(x, fname)
+  some_after = some_after or kind == "after"
+  local entry = nodes[id] or {}
+  nodes[id], entry.leaf = entry, leaf
+  entry[kind] = entry[kind] or {}
+  local hook = { fn = fn, output = output, tensor = setmetatable({ x }, weak) }
+  table.insert(entry[kind], hook)
+  return setmetatable({ hook = hook, id = id, kind = kind }, Removable)
 end
 
 --- x:register_hook(fn): fn(grad, x) is called in each backward pass when the gradient of x is
 -- known, in the order of registration. A tensor that it returns takes the gradient's place. x is
 -- handed in so that fn need not capture it; it is nil if no variable holds x any more.
 -- @return a handle with :remove()
-function M.register_hook(x, fn)
-  if not istensor(x) then errors.no_self("register_hook", "x") end
-  if not callable(fn) then
-    errors.argument("register_hook", "fn", "a function is needed, got " .. errors.describe(fn))
-  end
-  local id, output = ffi.new "uint64_t[1]", ffi.new "uint32_t[1]"
-  local status = C.moth_hook_id(ctx, x, id, output)
-  if status < 0 then errors.status(status, "register_hook") end
-  id = tonumber(id[0])
-  local entry = nodes[id]
-  if not entry then
-    entry = {}
-    nodes[id] = entry
-  end
-  if not entry.hooks then entry.hooks = {} end
-  entry.leaf = bit.band(lib.inspect(x).flags, IS_LEAF) ~= 0
-  local hook = { fn = fn, output = output[0], tensor = setmetatable({ x }, weak) }
-  table.insert(entry.hooks, hook)
-  return setmetatable({ hook = hook, id = id }, Removable)
+function M.register_hook(x, fn) return (add_hook(x, fn, "hooks", "register_hook")) end
+
+--- x:register_post_accumulate_grad_hook(hook): hook(x) is called in each backward pass that adds to
+-- the .grad of x, a leaf, when that is done; it returns nothing. An optimizer may step there and
+-- clear x.grad; gradients of leaves come at the end of a pass, when nothing needs their old values
+-- any more. (As torch.Tensor.register_post_accumulate_grad_hook.)
+-- @return a handle with :remove()
+function M.register_post_accumulate_grad_hook(x, hook)
+  return (add_hook(x, hook, "after", "register_post_accumulate_grad_hook"))
 end
 
 -- ---- the loop ----
@@ -208,24 +230,42 @@ local function call_hook(call, task, hook, grad, x)
 end
 errors.user_call(call_hook)
 
-local function call_hooks(hooks, task)
-  for _, hook in ipairs(hooks) do
-    local grad = not hook.removed and given(task, hook.output, "backward")
-    if grad then
-      local x = hook.tensor[1]
-      if x ~= nil and C.moth_alive(ctx, x) == 0 then x = nil end
-      call_hook({ fn = hook.fn, name = "the hook" }, task, hook, grad, x)
-    end
+local function call_after(call, x)
+  local result = call.fn(x)
+  call.returned = true
+  if result ~= nil then
+    errors.raise("a hook after a gradient was added returns nothing, got "
+      .. errors.describe(result))
   end
 end
+errors.user_call(call_after)
 
-local function run_hooks(task, id, mode)
-  local entry = nodes[id]
-  if lib.capture then require("moth.recording").hooked(id, entry and entry.hooks) end
-  if not entry or not entry.hooks then return end
-  local hooks = {}
-  for i, hook in ipairs(entry.hooks) do hooks[i] = hook end
-  under(mode, call_hooks, hooks, task)
+local function tensor_of(hook)
+  local x = hook.tensor[1]
+  if x ~= nil and C.moth_alive(ctx, x) ~= 0 then return x end
+end
+
+local call_all = {
+  hooks = function(hooks, task)
+    for _, hook in ipairs(hooks) do
+      local grad = not hook.removed and given(task, hook.output, "backward")
+      if grad then
+        call_hook({ fn = hook.fn, name = "the hook" }, task, hook, grad, tensor_of(hook))
+      end
+    end
+  end,
+  after = function(hooks)
+    for _, hook in ipairs(hooks) do
+      local x = not hook.removed and tensor_of(hook)
+      if x then call_after({ fn = hook.fn, name = "the hook" }, x) end
+    end
+  end,
+}
+
+local function run_hooks(task, id, mode, kind)
+  local list = nodes[id] and nodes[id][kind]
+  if lib.capture then require("moth.recording").hooked(id, kind, list) end
+  if list then under(mode, call_all[kind], { unpack(list) }, task) end
 end
 
 local function run_function(task, id, ngiven, mode)
@@ -265,7 +305,7 @@ local function drive(status, task, flags)
     local ngiven = given_out[0]
     if status == HOOK then
       local id = tonumber(node_out[0])
-      run_hooks(task, id, mode)
+      run_hooks(task, id, mode, ngiven == 0 and "after" or "hooks")
       local entry = nodes[id]
       if entry and not entry.class then forget(id, flags) end
     elseif status == FUNCTION then
@@ -454,7 +494,7 @@ local function run_backward(fname, roots, nroots, grads, retain_graph, create_gr
   -- Gradients flow to the inputs alone and are added to their .grad.
   local flags = flags_of(retain_graph, create_graph, true)
   local list = M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
-  local accumulate = require "moth.bind".ops
+  local accumulate, mode = require "moth.bind".ops, create_graph and 1 or 0
   local function add()
     for i = 1, ninputs do
       local x, grad = inputs[i], list[i]
@@ -462,10 +502,11 @@ local function run_backward(fname, roots, nroots, grads, retain_graph, create_gr
         local old = x.grad
         if old then grad = accumulate.add(old, grad) end
         x.grad = grad
+        if some_after and x.is_leaf then run_hooks(nil, (node_of(x, fname)), mode, "after") end
       end
     end
   end
-  with_mode(create_graph and 1 or 0, fname, add)
+  with_mode(mode, fname, add)
 end
 
 --- x:backward{gradient, retain_graph, create_graph, inputs}: adds to the .grad of every leaf that
@@ -532,21 +573,6 @@ function M.grad(...)
   local flags = flags_of(retain_graph, create_graph, allow_unused)
   local results = M.collected(pack(roots, n, "roots"), grads, n, list, m, flags, "grad")
   return unpack(results, 1, m)
-end
-
---- What a tensor says about its graph: `x.grad_fn`, nil for a leaf.
-local GradFn = { __name = "grad_fn" }
-GradFn.__index = GradFn
-function GradFn:__tostring() return "<" .. self.name .. ">" end
-function GradFn.__eq(a, b) return a.id == b.id end
-
-function M.grad_fn(x)
-  local name = C.moth_node_name(ctx, x)
-  if name == nil then return nil end
-  local print = require "moth.print"
-  local info = lib.inspect(x)
-  name = print.node_name(ffi.string(name))
-  return setmetatable({ name = name, id = tonumber(info.node) }, GradFn)
 end
 
 M.pack, M.take = pack, take

@@ -67,7 +67,7 @@ local function same_hooks(cell)
   local list, ran = cell.list, cell.ran
   if not list then
     local entry = autograd.nodes[cell.id]
-    return not (entry and entry.hooks)
+    return not (entry and entry[cell.kind])
   end
   for i = 1, #ran do
     if list[i] ~= ran[i] then return false end
@@ -75,10 +75,11 @@ local function same_hooks(cell)
   return #list == #ran
 end
 
---- A backward pass calls the hooks in `list`, or finds none any more, at the node of this id.
-function recording.hooked(id, list)
+--- A backward pass calls the hooks in `list`, or finds none any more, at the node of this id; kind:
+-- "hooks", or "after" a leaf's gradient was added.
+function recording.hooked(id, kind, list)
   local r, ran = lib.capture, {unpack(list or {})}
-  local cell = {write = same_hooks, id = id, list = list, ran = ran}
+  local cell = {write = same_hooks, id = id, kind = kind, list = list, ran = ran}
   recording.later(function()
     if list and not autograd.nodes[id] then return end -- of a node that went with the step
     r.cells[#r.cells + 1] = cell

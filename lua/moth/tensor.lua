@@ -27,7 +27,8 @@ lazy.from(M.parts, "moth.tensor.values", "item tolist")
 lazy.from(M.parts, "moth.tensor.convert", "to pin_memory is_pinned record_stream type type_as cpu "
   .. "cuda bool byte char short int long half bfloat16 float double")
 lazy.from(M.parts, "moth.tensor.graph", "requires_grad is_leaf retains_grad grad_fn grad data "
-  .. "backward register_hook detach detach_ requires_grad_ retain_grad free")
+  .. "backward register_hook register_post_accumulate_grad_hook detach detach_ requires_grad_ "
+  .. "retain_grad free")
 
 local loaded = {}
 

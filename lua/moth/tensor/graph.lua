@@ -18,9 +18,19 @@ local methods, getters, setters = {}, {}, {}
 function getters.requires_grad(x) return band(facts(x, "requires_grad").flags, IS_GRAD) ~= 0 end
 function getters.is_leaf(x) return band(facts(x, "is_leaf").flags, IS_LEAF) ~= 0 end
 function getters.retains_grad(x) return band(facts(x, "retains_grad").flags, IS_RETAIN) ~= 0 end
+
+--- What a tensor says about its graph: `x.grad_fn`, nil for a leaf.
+local GradFn = { __name = "grad_fn" }
+GradFn.__index = GradFn
+function GradFn:__tostring() return "<" .. self.name .. ">" end
+function GradFn.__eq(a, b) return a.id == b.id end
+
 function getters.grad_fn(x)
   facts(x, "grad_fn")
-  return autograd.grad_fn(x)
+  local name = C.moth_node_name(ctx, x)
+  if name == nil then return nil end
+  name = require "moth.print".node_name(ffi.string(name))
+  return setmetatable({ name = name, id = tonumber(lib.inspect(x).node) }, GradFn)
 end
 
 -- Refuses `x.field = v` with what the engine says of it.
@@ -67,6 +77,7 @@ end
 
 methods.backward = autograd.tensor_backward
 methods.register_hook = autograd.register_hook
+methods.register_post_accumulate_grad_hook = autograd.register_post_accumulate_grad_hook
 
 --- x without its history, sharing the elements and their version counter.
 function methods.detach(x)
