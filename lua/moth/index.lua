@@ -31,13 +31,11 @@ local newaxis = M.newaxis
 
 local info = ffi.new "moth_tensor_info"
 
-local function shape_of(x)
+local function ndim_of(x)
   local status = C.moth_inspect(ctx, x, info)
   if status < 0 then errors.status(status, "index", nil, x) end
   return tonumber(info.ndim)
 end
-
-local function describe(x) return errors.describe(x) end
 
 -- ---- items ----
 
@@ -87,13 +85,13 @@ local function bad_item(item, i)
     errors.raise("index " .. i .. " is a list of " .. #item .. " numbers, which is no range "
       .. "{first, last[, step]}; write positions as an integer tensor or as {{...}}")
   end
-  errors.raise("index " .. i .. " is " .. describe(item)
+  errors.raise("index " .. i .. " is " .. errors.describe(item)
     .. "; a position, a range {first, last[, step]}, {}, \"...\", moth.newaxis, a mask or an "
     .. "integer tensor is needed")
 end
 
 local function too_many(x, count, ndim)
-  errors.raise("too many indices: " .. count .. " for " .. describe(x) .. " with " .. ndim
+  errors.raise("too many indices: " .. count .. " for " .. errors.describe(x) .. " with " .. ndim
     .. (ndim == 1 and " dimension" or " dimensions"))
 end
 
@@ -120,7 +118,7 @@ local COVERED = {} -- a dimension that a mask before it takes up
 -- Applies all items that give views. Returns the view and, if there are others, the list of
 -- tensors for the op `index`, one per leading dimension of the view.
 local function walk(x, items)
-  local ndim = shape_of(x)
+  local ndim = ndim_of(x)
   local y, dim, source, advanced = x, 1, 1, nil
   local n = #items
   if has_hole(items, n) then errors.raise("value " .. n + 1 .. " of an index is nil", "E_TYPE") end
@@ -137,7 +135,7 @@ local function walk(x, items)
         errors.raise(("value %d of index %d is nil"):format(count + 1, i), "E_TYPE")
       end
       if count == 2 or count == 3 then
-        shape_of(x) -- anew: since then a finalizer may have indexed another tensor
+        ndim_of(x) -- anew: since then a finalizer may have indexed another tensor
         local start, stop, step = bounds(item, tonumber(info.shape[source - 1]), source)
         y = ops.slice(y, dim, start, stop, step)
       elseif count ~= 0 then
@@ -215,7 +213,7 @@ local function assign(y, v)
     ops.copy_(y, create.like(v, y))
   else
     errors.raise("a tensor takes numbers, booleans, tensors and tables of them, got "
-      .. describe(v))
+      .. errors.describe(v))
   end
 end
 
@@ -224,7 +222,7 @@ local function put(y, list, v)
     local create = require "moth.create"
     if type(v) == "string" or v == nil or type(v) == "function" then
       errors.raise("a tensor takes numbers, booleans, tensors and tables of them, got "
-        .. describe(v))
+        .. errors.describe(v))
     end
     v = create.like(v, y)
     if v.ndim > 0 then v = v:to(y.device) end
