@@ -145,6 +145,17 @@ describe("an exported net", function()
     assert.equal(3, #graph.initializer)
   end)
 
+  it("has a mean beside that of a variance only where the net asks for it", function()
+    for name, wanted in pairs { var = 1, std = 1, var_mean = 2, std_mean = 2 } do
+      local means = 0
+      for _, node in ipairs(model_of(export(function(y) return moth[name](y, 1) end, x)).graph.node)
+      do
+        if node.op_type == "ReduceMean" then means = means + 1 end
+      end
+      assert.equal(wanted, means, name)
+    end
+  end)
+
   it("may be a function of tensors in lists, with other arguments beside them", function()
     local function f(pair, scale, last) return pair[1] * scale + pair[2] - last end
     local back = moth.onnx.load(export(f, { { x, x * 2 }, 3, x }))

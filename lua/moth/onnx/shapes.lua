@@ -2,12 +2,14 @@
 -- The rows are as in elements.lua. Those in `sized` read numbers that may vary with the sizes of
 -- inputs: they find them, for each reading, in c.all.
 
+local lib = require "moth.lib"
 local proto = require "moth.onnx.proto"
 
 local ops, sized = {}, {}
 
 local LAST = 0x7fffffffffffffffLL
-local BOOL, I64 = 0, 5
+local C = lib.C
+local BOOL, I64 = C.MOTH_BOOL, C.MOTH_I64
 
 local function wrap(d, n) return d < 0 and d + n or d end
 local function ndim(x) return #x.shapes[1] end
@@ -305,14 +307,13 @@ ops.argmax, ops.argmin = position "ArgMax", position "ArgMin"
 
 local function truth(op)
   return function(g, a)
-    local x = g:Cast(g:cast(a.input, BOOL), { to = proto.types[4] })
+    local x = g:Cast(g:cast(a.input, BOOL), { to = proto.types[C.MOTH_I32] })
     local y = reduce(g, op, x, a.dim, a.keepdim)
     return g:Cast(y, { to = proto.types[BOOL] })
   end
 end
 ops.any, ops.all = truth "ReduceMax", truth "ReduceMin"
 
--- The variance, and the mean if it is asked for.
 local function variance(g, a)
   local mean = reduce(g, "ReduceMean", a.input, a.dim, true)
   local off, n = g:Sub(a.input, mean), 1
@@ -329,16 +330,13 @@ local function variance(g, a)
   if g:varies(shapes) then g:refuse "how many elements there are is a constant here" end
   local correction = a.unbiased == false and 0 or a.correction
   local y = reduce(g, "ReduceSum", g:Mul(off, off), a.dim, a.keepdim)
-  return g:Div(y, n - correction), reduce(g, "ReduceMean", a.input, a.dim, a.keepdim)
+  return g:Div(y, n - correction)
 end
 
-function ops.var(g, a) return (variance(g, a)) end
-function ops.std(g, a) return g:Sqrt((variance(g, a))) end
-function ops.var_mean(g, a) return variance(g, a) end
-function ops.std_mean(g, a)
-  local y, mean = variance(g, a)
-  return g:Sqrt(y), mean
-end
+ops.var = variance
+function ops.std(g, a) return g:Sqrt(variance(g, a)) end
+function ops.var_mean(g, a) return ops.var(g, a), ops.mean(g, a) end
+function ops.std_mean(g, a) return ops.std(g, a), ops.mean(g, a) end
 
 function ops.norm_p(g, a)
   if a.p == 1 then return reduce(g, "ReduceL1", a.input, a.dim, a.keepdim) end
