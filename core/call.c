@@ -4,11 +4,11 @@
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
 */
 #include "backend.h"
-#include "calls.h"
 #include "capture.h"
 #include "frame.h"
 #include "lister.h"
 #include "loop.h"
+#include "noted.h"
 #include "profile.h"
 #include "registry.h"
 #include "tape.h"

@@ -124,7 +124,7 @@ struct moth_ctx {
   uint32_t quiet;                /* > 0: what runs now is recorded as a whole, or not at all */
   struct moth_lister *lister;    /* is told which functions run over elements, see lister.h */
   struct moth_trace *trace;      /* the last one, see trace.c */
-  struct moth_calls *calls, *noted; /* under way, and the last ones: see calls.c */
+  struct moth_calls *calls, *noted; /* under way, and the last ones: see noted.c */
   struct moth_fft_plan *ffts;    /* tables of transforms, chained: see kernel/fft.c */
 
   moth_results results; /* of the last call */

@@ -11,7 +11,8 @@ local proto = require "moth.onnx.proto"
 local float = Graph.float
 local ops = {}
 
-local BOOL, I64, F32, F64 = 0, 5, 8, 9
+local C = require("moth.lib").C
+local BOOL, I64, F32, F64 = C.MOTH_BOOL, C.MOTH_I64, C.MOTH_F32, C.MOTH_F64
 
 -- ---- functions of one element ----
 

@@ -1,27 +1,24 @@
 --- export.lua -- moth.onnx.export: a net as an ONNX file.
 --
--- The net runs once on the example inputs and each of its calls of the engine is noted (calls.lua).
+-- The net runs once on the example inputs and each of its calls of the engine is noted (noted.lua).
 -- What depends on no input is a constant; the rest becomes nodes, by one row for each op
 -- (elements.lua, shapes.lua, layers.lua). With dynamic axes it runs twice more on larger inputs:
 -- numbers that differ then are sizes, and are computed in the file from those of the inputs.
 
 local errors = require "moth.error"
 local lib = require "moth.lib"
-local calls = require "moth.onnx.calls"
 local Graph = require "moth.onnx.graph"
+local noted = require "moth.onnx.noted"
 local proto = require "moth.onnx.proto"
 
-local Value = Graph.Value
+local C = lib.C
+local Value, refuse = Graph.Value, require("moth.onnx.given").refuse
 
 local ops, sized = {}, {}
 for _, name in ipairs { "elements", "layers", "shapes" } do
   local rows = require("moth.onnx." .. name)
   for op, fn in pairs(rows.ops or rows) do ops[op] = fn end
   for op, fn in pairs(rows.sized or {}) do ops[op], sized[op] = fn, true end
-end
-
-local function refuse(argument, text, code)
-  errors.argument("onnx.export", argument, text, code)
 end
 
 local function shape_of(x)
@@ -87,7 +84,7 @@ local function read(net, args, inputs, axes, reading)
   local given = {}
   for i = 1, args.n do given[i] = replaced(args[i], by) end
   local module = type(net) ~= "function" and net or nil
-  local ok, list, results = pcall(calls.read, module, net, unpack(given, 1, args.n))
+  local ok, list, results = pcall(noted.read, module, net, unpack(given, 1, args.n))
   if not ok and reading == 1 then error(list, 0) end
   if not ok then
     refuse("dynamic_axes", ("with inputs of other sizes, %s, the net fails: %s"):format(
@@ -141,17 +138,15 @@ local function key_of(x)
     table.concat(parts, " "))
 end
 
--- others: the handles of the same tensor in all readings.
-function Plan:add(others, fields)
-  local value = fields or {}
+-- others: the handles of the same tensor in all readings; value: what else is known of it.
+function Plan:add(others, value)
   value.handle, value.dtype, value.shapes = others[1], lib.inspect(others[1]).dtype, {}
   for i = 1, #self.readings do value.shapes[i] = shape_of(others[i]) end
   value.storage = tostring(lib.inspect(others[1]).storage)
   value.time = self.time
   self.values[others[1]] = setmetatable(value, Value)
-  if value.node and value.node.name ~= "positions" and value.node.name ~= "count_from_one" then
-    self.aliases[key_of(others[1])] = value
-  elseif not value.node then
+  local made_by = value.node and value.node.name
+  if made_by ~= "positions" and made_by ~= "count_from_one" then
     self.aliases[key_of(others[1])] = value
   end
   return value
@@ -194,8 +189,8 @@ end
 
 local function is_number(x) return type(x) == "number" end
 
--- Whether the numbers among the arguments differ from reading to reading.
-local function numbers_differ(all)
+-- The name of an argument whose numbers differ from reading to reading, or nil.
+local function differing(all)
   for name, x in pairs(all[1]) do
     for i = 2, #all do
       local y = all[i][name]
@@ -250,7 +245,7 @@ function Plan:take(k)
   for i, reading in ipairs(self.readings) do call.all[i] = reading.calls[k].args end
   call.given = self:arguments(k, call)
   call.chance = call.chance or draws(call)
-  call.differs = numbers_differ(call.all)
+  call.differs = differing(call.all)
   if call.name == "empty" then call.chance = false end
   local results = {}
   for r = 1, #call.results do
@@ -294,7 +289,7 @@ local AS_GIVEN = { cast = true, scaled_dot_product_attention = true, argmax = tr
 -- A number of the host's that is a size, as an operand.
 local function sized_number(g, value)
   local y = g:Squeeze(g:sizes_of(value.sizes, "a number"))
-  value.name = value.dtype == 5 and y or g:Cast(y, { to = proto.types[value.dtype] })
+  value.name = value.dtype == C.MOTH_I64 and y or g:Cast(y, { to = proto.types[value.dtype] })
 end
 
 function Plan:emit(call)
@@ -321,8 +316,8 @@ function Plan:emit(call)
   end
   local dtype = call.values[1].dtype
   g.dtype = dtype
-  if not AS_GIVEN[call.name] and dtype > 0 then promote(g, args, dtype, call.fixed) end
-  if dtype == 0 and args.input and args.input.dtype then g.dtype = args.input.dtype end
+  if not AS_GIVEN[call.name] and dtype ~= C.MOTH_BOOL then promote(g, args, dtype, call.fixed) end
+  if dtype == C.MOTH_BOOL and args.input and args.input.dtype then g.dtype = args.input.dtype end
   local names = { row(g, args, { results = call.values, all = call.all }) }
   for r, value in ipairs(call.values) do value.name = names[r] end
 end
@@ -438,7 +433,7 @@ function M.inputs(args) return flatten(args, args.n, "args", {}) end
 --- The message of a net as a model.
 -- @param net     a module or a function
 -- @param args    what it is called with, a list with its length n
--- @param given   {input_names, axes, opset}; output_names may be nil
+-- @param given   {input_names, axes, opset}; and output_names(n): the names of n results
 function M.model(net, args, given)
   local inputs = M.inputs(args)
   local readings = in_eval(net, function()

@@ -12,6 +12,9 @@ local errors = require "moth.error"
 local lib = require "moth.lib"
 local proto = require "moth.onnx.proto"
 
+local C = lib.C
+local F32, KINDS = C.MOTH_F32, proto.attribute_types
+
 local Graph = {}
 local methods = {}
 
@@ -21,24 +24,24 @@ Graph.Value = Value
 
 function Graph.is_value(x) return getmetatable(x) == Value end
 
---- A number that is a FLOAT attribute, which a whole one would not be else.
-function Graph.float(x) return { f = x, type = 1 } end
+--- A number that is a FLOAT attribute: a whole number would become an INT.
+function Graph.float(x) return { f = x } end
 
 function Graph.new(opset, readings)
   return setmetatable({ opset = opset, readings = readings, nodes = {}, initializers = {},
-    constants = {}, counts = {}, sizes = {}, path = "", dtype = 8 }, Graph)
+    constants = {}, counts = {}, sizes = {}, path = "", dtype = F32 }, Graph)
 end
 
 -- ---- nodes ----
 
 local function attribute(name, x)
   local record
-  if type(x) == "number" then record = { i = x, type = 2 }
-  elseif type(x) == "boolean" then record = { i = x and 1 or 0, type = 2 }
-  elseif type(x) == "string" then record = { s = x, type = 3 }
-  elseif x.f then record = { f = x.f, type = 1 }
-  elseif type(x[1]) == "string" then record = { strings = x, type = 8 }
-  else record = { ints = x, type = 7 } end
+  if type(x) == "number" then record = { i = x, type = KINDS.i }
+  elseif type(x) == "boolean" then record = { i = x and 1 or 0, type = KINDS.i }
+  elseif type(x) == "string" then record = { s = x, type = KINDS.s }
+  elseif x.f then record = { f = x.f, type = KINDS.f }
+  elseif type(x[1]) == "string" then record = { strings = x, type = KINDS.strings }
+  else record = { ints = x, type = KINDS.ints } end
   record.name = name
   return record
 end
@@ -92,21 +95,19 @@ local function put(g, name, shape, dtype, bytes)
   return name
 end
 
-local CTYPES = { [0] = "uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t",
-                 [8] = "float", [9] = "double" }
-
 --- The name of a constant: numbers in a list of that shape, or one number without.
 function methods:constant(numbers, dtype, shape)
   local list = type(numbers) == "table" and numbers or { numbers }
-  if not CTYPES[dtype] then -- half types: written wide, and cast
-    local wide = self:constant(numbers, 8, shape)
+  if dtype == C.MOTH_F16 or dtype == C.MOTH_BF16 then -- written wide, and cast
+    local wide = self:constant(numbers, F32, shape)
     return self:Cast(wide, { to = proto.types[dtype] })
   end
-  local array = lib.array(CTYPES[dtype], math.max(#list, 1))
+  local ctype = proto.ctypes[dtype]
+  local array = lib.array(ctype, math.max(#list, 1))
   for i, x in ipairs(list) do
     array[i - 1] = type(x) == "boolean" and (x and 1 or 0) or x
   end
-  local bytes = ffi.string(array, #list * ffi.sizeof(CTYPES[dtype]))
+  local bytes = ffi.string(array, #list * ffi.sizeof(ctype))
   shape = shape or type(numbers) == "table" and { #list } or {}
   local key = dtype .. ":" .. table.concat(shape, ",") .. ":" .. bytes
   if not self.constants[key] then
@@ -117,7 +118,7 @@ function methods:constant(numbers, dtype, shape)
 end
 
 --- Integers, one after the other.
-function methods:ints(list) return self:constant(list, 5) end
+function methods:ints(list) return self:constant(list, C.MOTH_I64) end
 
 --- The name under which nodes find an operand.
 function methods:name(x)
@@ -176,7 +177,7 @@ local function axis_size(g, axis)
   return g.sizes[name]
 end
 
--- A number that is whole in file: a list of one, computed from the sizes of inputs; nil if no
+-- An integer, as a list of one, computed from the sizes of inputs; nil if no
 -- product of two axes and no multiple explains it.
 local function expression(g, n)
   for _, axes in ipairs(axes_of(g)) do

@@ -4,110 +4,24 @@
 --     local net = moth.onnx.load "net.onnx"
 --     local y = net(moth.randn(1, 3, 224, 224))
 --
--- export.lua turns what a net does into a graph, module.lua a graph into a net; proto.lua knows the
--- file format.
+-- Writing: given.lua checks what export is given, noted.lua tells what a net does, export.lua turns
+-- that into a graph (graph.lua) by the rows of elements.lua, shapes.lua, layers.lua.
+-- Reading: reader.lua checks a file, module.lua makes a net of it, which runs the rows of nodes.lua
+-- and nodelayers.lua. Both: proto.lua knows the file format.
 
 local ffi = require "ffi"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
+local given = require "moth.onnx.given"
 
-local C, ctx = lib.C, lib.ctx
+local C, ctx, refuse = lib.C, lib.ctx, given.refuse
 
 local onnx = {}
 
 local MOST_BYTES = 2 ^ 31 - 1 -- of a message, in protobuf
 local FIRST, LAST = 17, 21    -- opsets that are written
-
-local function refuse(argument, text, code)
-  errors.argument("onnx.export", argument, text, code)
-end
-
--- ---- arguments of export ----
-
--- A list of n different names: those given, or `name`, counted if there are several.
-local function names_of(given, n, argument, name)
-  local list, seen = {}, {}
-  if given and type(given) ~= "table" then
-    refuse(argument, "a list of names is needed, got " .. errors.describe(given), "E_TYPE")
-  elseif given and #given ~= n then
-    refuse(argument, ("%d names for %d tensors"):format(#given, n))
-  end
-  for i = 1, n do
-    list[i] = given and given[i] or n == 1 and name or name .. "_" .. i
-    if type(list[i]) ~= "string" or list[i] == "" then
-      refuse(argument, "strings are needed, got " .. errors.describe(list[i]), "E_TYPE")
-    elseif seen[list[i]] then
-      refuse(argument, ("'%s' stands twice in it"):format(list[i]))
-    end
-    seen[list[i]] = true
-  end
-  for key in pairs(given or {}) do
-    if type(key) ~= "number" then
-      refuse(argument, "a list is needed, got a table with '" .. tostring(key) .. "'", "E_TYPE")
-    end
-  end
-  return list
-end
-
--- An axis: what input it is of, its dimension from 0, its name, its sizes in three readings.
-local function axis_of(x, at, input, key, value, sizes)
-  local dim, name = key, value
-  if type(value) == "number" then dim, name = value, nil end
-  local n = x:dim()
-  if type(dim) ~= "number" or dim ~= math.floor(dim) or dim == 0 or math.abs(dim) > n then
-    refuse("dynamic_axes", ("'%s' has dimensions 1 to %d, got %s"):format(input, n,
-      errors.describe(dim)))
-  elseif name ~= nil and (type(name) ~= "string" or name == "") then
-    refuse("dynamic_axes", "names of axes are strings, got " .. errors.describe(name), "E_TYPE")
-  end
-  if dim < 0 then dim = dim + n + 1 end
-  name = name or ("%s_dynamic_axes_%d"):format(input, dim)
-  local size = x:size(dim)
-  if size == 0 then refuse("dynamic_axes", ("'%s' is empty"):format(input)) end
-  if sizes[name] and sizes[name][1] ~= size then
-    refuse("dynamic_axes", ("'%s' is %d and %d in the inputs"):format(name, sizes[name][1], size))
-  end
-  if not sizes[name] then -- each axis grows by another number
-    sizes.n = sizes.n + 1
-    sizes[name] = { size, size + 2 * sizes.n - 1, size + 3 * sizes.n + 1 }
-  end
-  return { at = at, dim = dim - 1, name = name, sizes = sizes[name] }
-end
-
-local function axes_of(given, names, inputs, output_names)
-  local list, place, sizes, known = {}, {}, { n = 0 }, {}
-  if given and type(given) ~= "table" then
-    refuse("dynamic_axes", "a table is needed, such as {input = {'batch'}}, got "
-      .. errors.describe(given), "E_TYPE")
-  end
-  for i, name in ipairs(names) do place[name], known[#known + 1] = i, name end
-  local outputs = {}
-  for _, name in ipairs(type(output_names) == "table" and output_names or { "output" }) do
-    outputs[name], known[#known + 1] = true, name
-  end
-  local order = {}
-  for name in pairs(given or {}) do order[#order + 1] = name end
-  table.sort(order, function(a, b) return tostring(a) < tostring(b) end)
-  for _, name in ipairs(order) do
-    local at = place[name]
-    if not at and not outputs[name] then
-      refuse("dynamic_axes", ("there is no input '%s'%s"):format(tostring(name),
-        errors.nearest(tostring(name), known)))
-    elseif type(given[name]) ~= "table" then
-      refuse("dynamic_axes", ("a table is needed for '%s', such as {'batch'}, got %s"):format(name,
-        errors.describe(given[name])), "E_TYPE")
-    end
-    for key, value in pairs(at and given[name] or {}) do
-      list[#list + 1] = axis_of(inputs[at], at, name, key, value, sizes)
-    end
-  end
-  table.sort(list, function(a, b) return a.at < b.at or a.at == b.at and a.dim < b.dim end)
-  return list
-end
-
--- ---- files ----
 
 local function write(path, pieces)
   local array, one = lib.array("moth_piece", #pieces), ffi.new "moth_text[1]"
@@ -174,10 +88,10 @@ onnx.export = define {
     for i = 1, list.n do list[i] = args[i] end
     local inputs = export.inputs(list)
     if #inputs == 0 then refuse("args", "there is no tensor in it", "E_TYPE") end
-    local names = names_of(input_names, #inputs, "input_names", "input")
-    local function outputs(n) return names_of(output_names, n, "output_names", "output") end
+    local names = given.names(input_names, #inputs, "input_names", "input")
+    local function outputs(n) return given.names(output_names, n, "output_names", "output") end
     local model = export.model(net, list, { input_names = names, output_names = outputs,
-      axes = axes_of(dynamic_axes, names, inputs, output_names), opset = tonumber(opset) })
+      axes = given.axes(dynamic_axes, names, inputs, output_names), opset = tonumber(opset) })
     local proto = require "moth.onnx.proto"
     local pieces = proto.encode("Model", model)
     if pieces.size > MOST_BYTES then

@@ -1,9 +1,11 @@
 --- layers.lua -- how layers are written as ONNX nodes: products, convolutions, pools, norms,
 -- embeddings, attention, recurrent nets, resampling. The rows are as in elements.lua.
 
+local lib = require "moth.lib"
 local Graph = require "moth.onnx.graph"
+local proto = require "moth.onnx.proto"
 
-local float = Graph.float
+local C, float = lib.C, Graph.float
 local ops = {}
 
 -- ---- products ----
@@ -206,7 +208,7 @@ end
 
 function ops.rms_norm(g, a)
   local square = mean_of_last(g, g:Mul(a.input, a.input), #a.normalized_shape)
-  local eps = a.eps or (g.dtype == 9 and 2 ^ -52 or 2 ^ -23)
+  local eps = a.eps or (g.dtype == C.MOTH_F64 and 2 ^ -52 or 2 ^ -23)
   local y = g:Div(a.input, g:Sqrt(g:Add(square, eps)))
   return a.weight and g:Mul(y, a.weight) or y
 end
@@ -241,13 +243,13 @@ local function causal(g, q, k)
   end
   local ones
   if g:varies(sizes) then
-    ones = g:Expand(g:constant(1, 5), g:sizes_of(sizes, "a number of positions"))
+    ones = g:Expand(g:constant(1, C.MOTH_I64), g:sizes_of(sizes, "a number of positions"))
   else
     local list = {}
     for i = 1, sizes[1][1] * sizes[1][2] do list[i] = 1 end
-    ones = g:constant(list, 5, sizes[1])
+    ones = g:constant(list, C.MOTH_I64, sizes[1])
   end
-  local kept = g:Cast(g:Trilu(ones, { upper = 0 }), { to = 9 })
+  local kept = g:Cast(g:Trilu(ones, { upper = 0 }), { to = proto.types[C.MOTH_BOOL] })
   return g:Where(kept, 0, -math.huge)
 end
 
@@ -263,7 +265,7 @@ function ops.scaled_dot_product_attention(g, a)
   if a.is_causal then scores = g:Add(scores, causal(g, q, k)) end
   if a.attn_mask then
     local mask = a.attn_mask
-    scores = g:Add(scores, mask.dtype == 0 and g:Where(mask, 0, -math.huge) or mask)
+    scores = g:Add(scores, mask.dtype == C.MOTH_BOOL and g:Where(mask, 0, -math.huge) or mask)
   end
   return g:MatMul(g:Softmax(scores, { axis = -1 }), a.value)
 end
@@ -294,7 +296,7 @@ end
 -- A constant that is made here.
 local function held(x)
   local moth = require "moth"
-  local info = require("moth.lib").inspect(x)
+  local info = lib.inspect(x)
   local shape = {}
   for d = 1, info.ndim do shape[d] = tonumber(info.shape[d - 1]) end
   local value = { handle = moth.no_grad(function() return x:detach() end), dtype = info.dtype,
@@ -415,7 +417,7 @@ function ops.interpolate(g, a, c)
   if a.scale_factor and not a.recompute_scale_factor then
     local scales = { 1, 1 }
     for d = 1, rank - 2 do scales[d + 2] = a.scale_factor[d] or a.scale_factor[1] end
-    return g:Resize(a.input, false, g:constant(scales, 8), given)
+    return g:Resize(a.input, false, g:constant(scales, C.MOTH_F32), given)
   end
   local sizes = c.results[1].shapes
   if not g:varies(sizes) then

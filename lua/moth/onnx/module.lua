@@ -23,8 +23,8 @@ local M = {}
 
 local MOST_SHAPES = 32 -- sets of shapes that are remembered
 
-local Graph = {} -- what a file says, compiled; a class so that it is no plain table in a module
-Graph.__index = Graph
+local Compiled = {} -- what a file says; a class so that it is no plain table in a module
+Compiled.__index = Compiled
 
 --- A net that was read from an ONNX file; moth.onnx.load makes it.
 local Net = nn.class("OnnxModule", Module)
@@ -246,7 +246,7 @@ M.load = define {
   examples = "'net.onnx'  -- domain: file",
   args = { { "string", "path", "the file to read" } },
   run = function(path)
-    local g = setmetatable(reader.read(path, nodes.N), Graph)
+    local g = setmetatable(reader.read(path, nodes.N), Compiled)
     g.known, g.nknown, g.parameters = {}, 0, {}
     local net = Net(g)
     for _, tensor in ipairs(g.tensors) do

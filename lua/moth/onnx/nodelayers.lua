@@ -173,7 +173,7 @@ N.GroupNormalization = row(GROUPS, function(a, x, weight, bias)
   return F.group_norm(x, a.num_groups, weight, bias, a.epsilon)
 end)
 N.LpNormalization = row("axis=-1 p=2", function(a, x)
-  return F.normalize(x, a.p, nodes.dim(x, a.axis))
+  return F.normalize(x, a.p, nodes.dim(a.axis))
 end)
 
 -- ---- resampling ----

@@ -24,8 +24,8 @@ nodes.row = row
 
 -- ---- helpers ----
 
---- A dimension of x, which counts from 0 or from the end, as Moth counts it.
-function nodes.dim(_, axis) return axis < 0 and axis or axis + 1 end
+--- A dimension that counts from 0 or from the end, as Moth counts it.
+function nodes.dim(axis) return axis < 0 and axis or axis + 1 end
 local dim = nodes.dim
 
 -- The same, never negative. more: dimensions that are added.
@@ -134,7 +134,7 @@ N.Einsum = row("equation:string", function(a, ...) return M.einsum(a.equation, .
 local function softmax(name)
   return row("axis:int", function(a, x)
     local axis = a.axis or (a.opset < 13 and 1 or -1)
-    if a.opset >= 13 then return x[name](x, dim(x, axis)) end
+    if a.opset >= 13 then return x[name](x, dim(axis)) end
     local y = x:flatten(place(x, axis))
     return y[name](y, -1):reshape(x.shape)
   end)
@@ -206,9 +206,9 @@ N.Expand = row("", function(_, x, shape)
   return x:expand(list)
 end, "2")
 N.Tile = row("", function(_, x, counts) return x:tile(counts) end, "2")
-N.Concat = row("axis:int", function(a, x, ...) return M.cat({ x, ... }, dim(x, a.axis)) end)
+N.Concat = row("axis:int", function(a, x, ...) return M.cat({ x, ... }, dim(a.axis)) end)
 N.Split = row("axis=0 split:ints num_outputs:int", function(a, x, sizes)
-  local d, list = dim(x, a.axis), sizes or a.split
+  local d, list = dim(a.axis), sizes or a.split
   if not list then
     local size = math.ceil(x:size(d) / a.noutputs)
     list = {}
@@ -335,10 +335,10 @@ end)
 N.Compress = row("axis:int", function(a, x, mask)
   local at = mask:nonzero():select(2, 1)
   if not a.axis then return x:reshape(-1):index_select(1, at) end
-  return x:index_select(dim(x, a.axis), at)
+  return x:index_select(dim(a.axis), at)
 end)
 N.TopK = row("axis=-1 largest=1 sorted=1", function(a, x, k)
-  local values, at = x:topk(k[1], { dim = dim(x, a.axis), largest = a.largest == 1,
+  local values, at = x:topk(k[1], { dim = dim(a.axis), largest = a.largest == 1,
                                     sorted = a.sorted == 1 })
   return values, at - 1
 end, "2")
@@ -351,7 +351,7 @@ local function reduction(f)
     if axes and #axes == 0 then axes = nil end
     if not axes and a.noop_with_empty_axes == 1 then return x end
     local dims = {}
-    for d = 1, axes and #axes or x:dim() do dims[d] = axes and dim(x, axes[d]) or d end
+    for d = 1, axes and #axes or x:dim() do dims[d] = axes and dim(axes[d]) or d end
     return f(x, dims, a.keepdims == 1)
   end, "2")
 end
@@ -370,13 +370,13 @@ N.ReduceLogSum = reduction(function(x, dims, keep) return sum(x, dims, keep):log
 
 local function position(name)
   return row("axis=0 keepdims=1 select_last_index=0!", function(a, x)
-    return M[name](x, { dim = dim(x, a.axis), keepdim = a.keepdims == 1 }) - 1
+    return M[name](x, { dim = dim(a.axis), keepdim = a.keepdims == 1 }) - 1
   end)
 end
 N.ArgMax, N.ArgMin = position "argmax", position "argmin"
 
 N.CumSum = row("exclusive=0 reverse=0", function(a, x, axis)
-  local d = dim(x, axis[1])
+  local d = dim(axis[1])
   local y = a.reverse == 1 and x:flip { d }:cumsum(d):flip { d } or x:cumsum(d)
   return a.exclusive == 1 and y - x or y
 end, "2")

@@ -53,10 +53,16 @@ for name, fields in pairs(schema) do
   table.sort(numbers[name])
 end
 
---- Numbers of element types in files, by the engine's dtype; and the way back.
+--- Numbers of element types in files, by the engine's dtype, and the way back; and how C holds an
+-- element, half types as their bits.
 proto.types = { [0] = 9, 2, 3, 5, 6, 7, 10, 16, 1, 11 }
 proto.dtypes = {}
 for code, number in pairs(proto.types) do proto.dtypes[number] = code end
+proto.ctypes = { [0] = "uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t", "uint16_t",
+                 "uint16_t", "float", "double" }
+
+--- Numbers of attribute types in files, by the field that holds the value.
+proto.attribute_types = { f = 1, i = 2, s = 3, t = 4, floats = 6, ints = 7, strings = 8 }
 
 -- ---- writing ----
 

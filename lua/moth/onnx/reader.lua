@@ -4,6 +4,7 @@
 -- constants alone. Nodes stand in order in a file, each behind those that it reads: one that reads
 -- what comes later, as in a cycle, is an error.
 
+local ffi = require "ffi"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local proto = require "moth.onnx.proto"
@@ -15,7 +16,7 @@ local reader = {}
 
 local OLDEST, NEWEST = 9, 23 -- opsets
 local MOST_DIMS = 8
-local FLOATS = 6 -- the first of the float dtypes
+local F16, F32, F64 = C.MOTH_F16, C.MOTH_F32, C.MOTH_F64
 
 local function refuser(path)
   return function(text, code)
@@ -25,8 +26,8 @@ end
 
 -- ---- tensors ----
 
--- The shape of a tensor and how many elements it has.
-local function shape_of(t, refuse)
+-- How many elements a tensor has; its sizes are checked.
+local function count_of(t, refuse)
   local count = 1
   if #t.dims > MOST_DIMS then
     refuse(("has the tensor '%s' of %d dimensions, at most %d are possible"):format(t.name or "",
@@ -61,14 +62,12 @@ local function external(t, size, state)
   return bytes
 end
 
-local INTEGERS = { [0] = "uint8_t", "uint8_t", "int8_t", "int16_t", "int32_t", "int64_t",
-                   "uint16_t", "uint16_t" }
-
 -- Integers, and half types as their bits, from the list of their values.
 local function packed(list, code, refuse, name)
-  local ctype = INTEGERS[code]
-  if not ctype then refuse(("is broken: the tensor '%s' has no values"):format(name)) end
-  local ffi = require "ffi"
+  if code == F32 or code == F64 then
+    refuse(("is broken: the tensor '%s' has no values"):format(name))
+  end
+  local ctype = proto.ctypes[code]
   local array = lib.array(ctype, math.max(#list, 1))
   for i, x in ipairs(list) do array[i - 1] = x end
   return ffi.string(array, #list * ffi.sizeof(ctype))
@@ -80,7 +79,7 @@ local function bytes_of(t, code, size, state)
     if t.raw_data.size ~= size then return nil, t.raw_data.size end
     return state.file:bytes(t.raw_data.offset, size)
   end
-  local text = code == 8 and t.float_data or code == 9 and t.double_data
+  local text = code == F32 and t.float_data or code == F64 and t.double_data
   if text then return text, #text end
   local list = #t.int64_data > 0 and t.int64_data or #t.uint64_data > 0 and t.uint64_data
     or t.int32_data
@@ -95,7 +94,7 @@ local function tensor(t, state)
     state.refuse(("has the tensor '%s' of element type %s, which Moth lacks"):format(name,
       tostring(t.data_type)), "E_UNSUPPORTED")
   end
-  local count = shape_of(t, state.refuse)
+  local count = count_of(t, state.refuse)
   local size = count * by_code[code].itemsize
   local bytes, got = bytes_of(t, code, size, state)
   if not bytes or #bytes ~= size then
@@ -110,7 +109,6 @@ end
 
 -- ---- attributes ----
 
-local TYPES = { f = 1, i = 2, s = 3, t = 4, floats = 6, ints = 7, strings = 8 }
 local SPELLED = { int = "i", float = "f", string = "s", tensor = "t", ints = "ints",
                   floats = "floats", strings = "strings" }
 
@@ -147,7 +145,7 @@ local function attributes_of(node, row, state)
         "E_UNSUPPORTED")
     end
     local field = known.field
-    if attribute.type ~= TYPES[field] then
+    if attribute.type ~= proto.attribute_types[field] then
       refuse(("is broken: attribute '%s' of %s is of type %s"):format(name, shown(node),
         tostring(attribute.type)))
     end
@@ -216,7 +214,7 @@ local function take_initializers(g, graph, rows, state)
   for _, t in ipairs(graph.initializer) do
     local x, code = tensor(t, state)
     local slot = new_slot(g, t.name or "", state)
-    if code >= FLOATS and #t.dims > 0 and (weights[t.name] or statistics[t.name]) then
+    if code >= F16 and #t.dims > 0 and (weights[t.name] or statistics[t.name]) then
       g.tensors[#g.tensors + 1] = { slot = slot, name = t.name, value = x,
                                     buffer = not weights[t.name] }
     else

@@ -1,7 +1,7 @@
-/* calls.h -- noting the calls that come in, while ctx->calls is set: what moth_call tells of each.
+/* noted.h -- noting the calls that come in, while ctx->calls is set: what moth_call tells of each.
 */
-#ifndef MOTH_CALLS_H
-#define MOTH_CALLS_H
+#ifndef MOTH_NOTED_H
+#define MOTH_NOTED_H
 
 #include "frame.h"
 

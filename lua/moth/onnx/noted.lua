@@ -1,4 +1,4 @@
---- calls.lua -- what a net asked of the engine, call by call, as tables (core/calls.c notes it).
+--- noted.lua -- what a net asked of the engine, call by call, as tables (core/noted.c notes it).
 --
 -- A call is {name =, args = name -> value, fixed = name -> is its dtype its own, as of positions?,
 -- results = list of tensors, versions = those of the tensors it read, writes = does it write its
@@ -6,13 +6,14 @@
 -- Tensors stand as their handles, each tensor as one, so that they are keys. Numbers are the
 -- engine's: positions and dimensions count from 0.
 
+local bit = require "bit"
 local ffi = require "ffi"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 
-local calls = {}
+local noted = {}
 
 local NO_INT = -0x8000000000000000LL
 
@@ -56,6 +57,7 @@ local function float(slot)
 end
 
 local TENSOR = { tensor = true, mask = true, index = true }
+local WHOLE = { int = true, dim = true, position = true }
 
 -- What arg holds; tensor(k) is the call's k-th, or nil.
 local function value_of(arg, slots, tensor)
@@ -82,37 +84,39 @@ local function value_of(arg, slots, tensor)
   if kind:find "^int%d" then return several(slots, at, arg.nslots) end
   if kind == "dtype" then return slots[at].integer >= 0 and tonumber(slots[at].integer) or nil end
   if kind == "generator" or kind == "device" then return nil end
-  return integer(slots[at])
+  if WHOLE[kind] then return integer(slots[at]) end
+  errors.raise(("onnx.export: '%s' is of the kind '%s', which is not read"):format(
+    ffi.string(arg.name), kind), "E_UNSUPPORTED")
 end
 
 -- ---- a call ----
 
-local noted, version = ffi.new "moth_noted", ffi.new "uint32_t[1]"
+local record, version = ffi.new "moth_noted", ffi.new "uint32_t[1]"
 
 local function read(i)
-  lib.check(C.moth_calls_at(ctx, i, noted), "onnx.export")
-  local call = { versions = {}, results = {}, args = {}, fixed = {}, writes = noted.writes ~= 0 }
+  lib.check(C.moth_calls_at(ctx, i, record), "onnx.export")
+  local call = { versions = {}, results = {}, args = {}, fixed = {}, writes = record.writes ~= 0 }
   local all = {}
-  for k = 0, noted.ntensors - 1 do
+  for k = 0, record.ntensors - 1 do
     local h = Handle()
     lib.check(C.moth_calls_tensor(ctx, i, k, h, version), "onnx.export")
     h = lib.adopt(h, 0) or false
     all[k + 1] = h
-    if h and k < noted.ntensors - noted.nresults then
+    if h and k < record.ntensors - record.nresults then
       call.versions[h] = version[0]
     elseif h then
       call.results[#call.results + 1] = h
     end
   end
-  local info = C.moth_op_describe(noted.op)
+  local info = C.moth_op_describe(record.op)
   call.name = ffi.string(info.name)
-  call.random = math.floor(info.flags / C.MOTH_OP_RANDOM) % 2 == 1
+  call.random = bit.band(info.flags, C.MOTH_OP_RANDOM) ~= 0
   local function tensor(k) return k > 0 and all[k] or nil end
   for k = 0, info.nargs - 1 do
     local arg = info.args[k]
     local name = ffi.string(arg.name)
     if name ~= "out" and name ~= "inplace" then
-      call.args[name] = value_of(arg, noted.slots, tensor)
+      call.args[name] = value_of(arg, record.slots, tensor)
       call.fixed[name] = not ffi.string(arg.kind):find "tensor"
     end
   end
@@ -143,7 +147,7 @@ end
 --- Runs f(...) and reads which calls it made.
 -- @param net  the module that f calls, to tell where; or nil
 -- @return the calls, and what f returned, as a list with its length n
-function calls.read(net, f, ...)
+function noted.read(net, f, ...)
   local Module = require "moth.nn.module"
   local marks, args = {}, lib.pack(...)
   lib.check(C.moth_calls_begin(ctx), "onnx.export")
@@ -167,4 +171,4 @@ function calls.read(net, f, ...)
   return list, results
 end
 
-return calls
+return noted

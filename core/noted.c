@@ -1,10 +1,10 @@
-/* calls.c -- noting what the host asks for: each op with its arguments and its results, so that a
+/* noted.c -- noting what the host asks for: each op with its arguments and its results, so that a
 ** host can write down in another form, such as ONNX, what a function of its own did.
 **
 ** Only what enters by moth_call is noted, not the ops that others are made of. Arguments are noted
 ** as they were given, before casts. Tensors are held, so that their handles tell them apart.
 */
-#include "calls.h"
+#include "noted.h"
 
 #include "registry.h"
 
