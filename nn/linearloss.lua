@@ -22,21 +22,27 @@ local function cross_entropy(scores, target, o, reduction)
     o.label_smoothing))
 end
 
--- What sums of many parts are kept in.
-local function sums_like(x)
-  return (ops.zeros(x.shape, x:element_size() > 2 and x.dtype or require("moth").float32, x.device))
-end
+-- What sums of many parts are kept in: a half type would overflow.
+local function sum_type(x) return x:element_size() > 2 and x.dtype or require("moth").float32 end
+
+local function sums_like(x) return (ops.zeros(x.shape, sum_type(x), x.device)) end
 
 local function add_product(sum, a, b)
   if sum.dtype == a.dtype and sum.dtype == b.dtype then return sum:addmm_(a, b) end
   return sum:add_(a:matmul(b):to(sum.dtype))
 end
 
--- The losses of all rows, or their sum; and, where wanted, what the inputs' gradients are if the
--- loss has the gradient `scale`: 1, or a number for each row.
-local function by_rows(input, weight, bias, o, wanted, scale)
-  local n, losses = input:size(1), {}
-  local reduction = o.reduction == "none" and "none" or "sum"
+-- What is kept of some rows' losses.
+local function part_of(losses, o)
+  if o.reduction == "none" then return losses end
+  return (losses:sum { dtype = sum_type(losses) })
+end
+
+-- The losses of all rows, or their sum, divided by `share` if there is one; and, where wanted, what
+-- the inputs' gradients are, not divided, if the loss has the gradient `scale`: 1, or a number for
+-- each row. Those of weight and bias are in the type of sums.
+local function by_rows(input, weight, bias, o, wanted, scale, share)
+  local n, losses, result_type = input:size(1), {}, nil
   local dx = wanted[1] and {} or nil
   local dw, db = wanted[2] and sums_like(weight) or nil, wanted[3] and sums_like(bias) or nil
   for first = 1, n, o.rows do
@@ -45,34 +51,36 @@ local function by_rows(input, weight, bias, o, wanted, scale)
     local scores = linear(x, weight, bias)
     if wanted[1] or wanted[2] or wanted[3] then
       scores:requires_grad_()
-      local loss = autograd.enable_grad(cross_entropy, scores, target, o, reduction)
-      local d = autograd.grad(loss, scores, scale and scale:narrow(1, first, count))
+      local loss = autograd.enable_grad(cross_entropy, scores, target, o, "none")
+      local d = autograd.grad(loss, scores, scale and scale:narrow(1, first, count)
+                                              or ops.ones_like(loss))
       local turned = d:t()
-      losses[#losses + 1] = loss:detach()
+      losses[#losses + 1], result_type = part_of(loss:detach(), o), loss.dtype
       if dx then dx[#dx + 1] = d:to(weight.dtype):matmul(weight) end
       if dw then add_product(dw, turned, x) end
       if db then db:add_(d:sum(1):to(db.dtype)) end
       for _, done in ipairs { loss, scores, turned, d } do done:free() end -- before any collection
     else
-      losses[#losses + 1] = cross_entropy(scores, target, o, reduction)
+      local loss = cross_entropy(scores, target, o, "none")
+      losses[#losses + 1], result_type = part_of(loss, o), loss.dtype
       scores:free()
     end
   end
-  local y = reduction == "none" and ops.cat(losses, 1) or ops.stack(losses, 1):sum()
-  return y, dx and ops.cat(dx, 1):to(input.dtype), dw and dw:to(weight.dtype),
-    db and db:to(bias.dtype)
+  local y = o.reduction == "none" and ops.cat(losses, 1) or ops.stack(losses, 1):sum()
+  if share then y = y / share end
+  return y:to(result_type), dx and ops.cat(dx, 1):to(input.dtype), dw, db
 end
 
--- What a mean is divided by: the weights of the targets that count.
-local function share_of(o)
+-- What a mean is divided by, of `dtype`: the weights of the targets that count.
+local function share_of(o, dtype)
   local target = o.target
   if target:is_floating_point() then
-    return (ops.full({}, target:size(1), target.dtype, target.device))
+    return (ops.full({}, target:size(1), dtype, target.device))
   end
   local counts = target:ne(o.ignore_index)
-  if o.weight == nil then return (counts:sum()) end
+  if o.weight == nil then return (counts:sum { dtype = dtype }) end
   local at = ops.where(counts, target, 1)
-  return (ops.where(counts, o.weight:index_select(1, at), 0):sum())
+  return (ops.where(counts, o.weight:index_select(1, at), 0):sum { dtype = dtype })
 end
 
 local Loss = class("LinearCrossEntropy", func.Function)
@@ -81,16 +89,13 @@ function Loss.forward(ctx, input, weight, bias, o)
   local needs, wanted = ctx.needs_input_grad, {}
   local now = o.reduction ~= "none" and o.recorded
   for i = 1, 3 do wanted[i] = now and needs[i] end
-  local y, dx, dw, db = by_rows(input, weight, bias, o, wanted)
-  local share
-  if o.reduction == "mean" then
-    share = share_of(o):to(y.dtype)
-    y = y / share
-  end
+  local share = o.reduction == "mean" and share_of(o, sum_type(weight)) or nil
+  local y, dx, dw, db = by_rows(input, weight, bias, o, wanted, nil, share)
   ctx.o, ctx.now = o, now
   ctx.has = { bias ~= nil, dx ~= nil, dw ~= nil, db ~= nil, share ~= nil }
-  local list = { input, weight }
-  for _, x in ipairs { bias or false, dx or false, dw or false, db or false, share or false } do
+  local list = { input, weight, o.target } -- o has it and the weights too: saved, for a change
+  for _, x in ipairs { bias or false, dx or false, dw or false, db or false, share or false,
+                       o.weight or false } do
     if x then list[#list + 1] = x end
   end
   ctx:save_for_backward(unpack(list))
@@ -98,7 +103,7 @@ function Loss.forward(ctx, input, weight, bias, o)
 end
 
 function Loss.backward(ctx, dy)
-  local saved, at, o = ctx.saved_tensors, 2, ctx.o
+  local saved, at, o = ctx.saved_tensors, 3, ctx.o
   local got = { saved[1], saved[2] }
   for i = 1, 5 do
     if ctx.has[i] then at, got[i + 2] = at + 1, saved[at + 1] end
@@ -115,11 +120,12 @@ function Loss.backward(ctx, dy)
     for k, i in ipairs(place) do result[i] = list[k] end
   elseif not ctx.now then
     local _, dx, dw, db = by_rows(input, weight, bias, o, needs, dy)
-    result = { dx, dw, db }
+    result = { dx, dw and dw:to(weight.dtype), db and db:to(bias.dtype) }
   else
-    local scale = share and dy / share or dy
+    local scale = dy:to(sum_type(weight))
+    if share then scale = scale / share end
     for i = 1, 3 do
-      if got[i + 3] then result[i] = (got[i + 3] * scale):to(got[i + 3].dtype) end
+      if got[i + 3] then result[i] = (got[i + 3]:to(scale.dtype) * scale):to(got[i].dtype) end
     end
   end
   return result[1], result[2], result[3], nil

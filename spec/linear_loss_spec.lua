@@ -38,6 +38,42 @@ describe("linear_cross_entropy", function()
     assert.same({{-300}, {300}}, w.grad:tolist()) -- 256 and 1/2 are 256 in bfloat16
   end)
 
+  it("gives a mean of half types whose sum they cannot have", function()
+    local t = moth.arange(30000):remainder(100):long() + 1
+    local x, w = moth.randn(30000, 4):half(), moth.randn(100, 4):half()
+    assert.is_true(F.linear_cross_entropy(x, w, t):allclose(F.cross_entropy(F.linear(x, w), t)))
+    for _, reduction in ipairs {"mean", "sum"} do
+      for _, classes in ipairs {moth.none, moth.ones(3):half()} do
+        local ones, zeros = moth.ones(80000, 2):half(), moth.zeros(3, 2):half():requires_grad_()
+        local y = F.linear_cross_entropy(ones, zeros, moth.ones(80000):long(), {
+          batch_chunk_size = 1000, weight = classes, reduction = reduction})
+        y:backward(reduction == "sum" and moth.full({}, 1 / 80000):half() or moth.ones_like(y))
+        if reduction == "mean" then
+          assert.equal(moth.float16, y.dtype)
+          assert.is_true(math.abs(y:item() - math.log(3)) < 1e-3)
+        end
+        assert.is_true(zeros.grad:float():allclose(
+          moth.tensor{{-2 / 3, -2 / 3}, {1 / 3, 1 / 3}, {1 / 3, 1 / 3}}, {rtol = 1e-2}))
+      end
+    end
+  end)
+
+  it("notices a target or class weight that was changed before its gradient", function()
+    for _, reduction in ipairs {"mean", "none"} do
+      for _, create_graph in ipairs {false, true} do
+        for at = 1, 2 do
+          local x, w, t = moth.randn(3, 4):requires_grad_(), moth.randn(5, 4), moth.ones(3):long()
+          local classes = moth.ones(5)
+          local y = F.linear_cross_entropy(x, w, t, {weight = classes, reduction = reduction})
+          if at == 1 then t:fill_(2) else classes:mul_(2) end
+          assert.error_matches(function()
+            moth.autograd.grad(y, x, moth.ones_like(y), {create_graph = create_graph})
+          end, "saved for the gradient at version 0")
+        end
+      end
+    end
+  end)
+
   it("takes less memory than all results", function()
     local n, d, classes = 2048, 8, 4096
     local x, w = moth.randn(n, d):requires_grad_(), moth.randn(classes, d):requires_grad_()
