@@ -17,9 +17,10 @@ local ops, istensor = bind.ops, lib.istensor
 local linear = bind.as("linear", "linear_cross_entropy", { weight = "linear_weight",
                                                            bias = "linear_bias" })
 
+local losses_of = bind.as("cross_entropy", "linear_cross_entropy")
+
 local function cross_entropy(scores, target, o, reduction)
-  return (require("moth").cross_entropy(scores, target, o.weight, o.ignore_index, reduction,
-    o.label_smoothing))
+  return (losses_of(scores, target, o.weight, o.ignore_index, reduction, o.label_smoothing))
 end
 
 -- What sums of many parts are kept in: a half type would overflow.
@@ -45,7 +46,7 @@ local function by_rows(input, weight, bias, o, wanted, scale, share)
   local n, losses, result_type = input:size(1), {}, nil
   local dx = wanted[1] and {} or nil
   local dw, db = wanted[2] and sums_like(weight) or nil, wanted[3] and sums_like(bias) or nil
-  for first = 1, n, o.rows do
+  for first = 1, math.max(n, 1), o.rows do -- of no rows too, there is a loss
     local count = math.min(o.rows, n - first + 1)
     local x, target = input:narrow(1, first, count), o.target:narrow(1, first, count)
     local scores = linear(x, weight, bias)
@@ -149,6 +150,21 @@ local function check(input, weight, target)
   end
 end
 
+-- Raises for a class that there is none of. The losses would, but count in the rows they are given;
+-- on a GPU it is left to them, for a look would wait.
+local function check_classes(target, n, ignore_index)
+  if lib.capture or target.device.type ~= "cpu" or target:is_floating_point()
+      or target.dtype.name == "bool" then
+    return
+  end
+  local wrong = target:lt(1):logical_or(target:gt(n)):logical_and(target:ne(ignore_index))
+  if not wrong:any():item() then return end
+  local at = wrong:nonzero()[1]:item()
+  errors.argument("linear_cross_entropy", "target",
+    ("the target at position %d is class %d, but there are classes 1 to %d"):format(at,
+      tonumber(target[at]:item()), n), "E_INDEX")
+end
+
 --- F.linear_cross_entropy(input, linear_weight, target): cross_entropy(linear(input, ...), target).
 return {
   linear_cross_entropy = define {
@@ -183,11 +199,12 @@ return {
       end
       local others = target.requires_grad or classes ~= nil and classes.requires_grad
       if others and autograd.is_grad_enabled() then
-        return (require("moth").cross_entropy(linear(input, weight, bias), target, classes,
-          ignore_index, reduction, smoothing))
+        return (losses_of(linear(input, weight, bias), target, classes, ignore_index, reduction,
+          smoothing))
       end
       local single = input:dim() == 1
       if single then input, target = input:unsqueeze(1), target:unsqueeze(1) end
+      check_classes(target, weight:size(1), ignore_index)
       rows = rows or math.max(256, math.floor(2 ^ 22 / math.max(weight:size(1), 1)))
       local y = Loss.apply(input, weight, bias, {
         target = target:detach(), weight = classes and classes:detach(), reduction = reduction,

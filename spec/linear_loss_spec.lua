@@ -104,6 +104,24 @@ describe("linear_cross_entropy", function()
     end
   end)
 
+  it("is what cross_entropy is of no rows: nan, 0, none", function()
+    local x, w, b = moth.randn(0, 4):requires_grad_(), drawn(5, 4):float(), moth.randn(5)
+    local t = moth.zeros(0):long()
+    local function of(reduction)
+      return (F.linear_cross_entropy(x, w, t, {linear_bias = b, reduction = reduction}))
+    end
+    local mean = of("mean"):item()
+    assert.is_true(mean ~= mean)
+    assert.equal(0, of("sum"):item())
+    assert.equal("(0)", tostring(of("none").shape))
+    local loss = of("sum")
+    local dx, dw = moth.autograd.grad(loss, {x, w})
+    assert.equal("(0, 4)", tostring(dx.shape))
+    assert.equal(0, dw:abs():max():item())
+    of("none"):sum():backward()
+    assert.equal("(0, 4)", tostring(x.grad.shape))
+  end)
+
   it("names what does not fit", function()
     local x, w, t = moth.randn(3, 4), moth.randn(5, 4), moth.tensor {1LL, 2LL, 3LL}
     local function refuses(f, text) assert.error_matches(f, text, 1, true) end
@@ -113,5 +131,13 @@ describe("linear_cross_entropy", function()
     refuses(function() F.linear_cross_entropy(x, w, t, {batch_chunk_size = 0}) end,
       "'batch_chunk_size'")
     refuses(function() F.linear_cross_entropy(x, w, t, {chunk = 2}) end, "chunk")
+    refuses(function() F.linear_cross_entropy(x, w, t, {bias = w[1]}) end, "'linear_bias'?")
+    refuses(function() F.linear_cross_entropy(x, w, t, {weight = w[1]}) end,
+      "bad argument 'weight' to 'linear_cross_entropy'")
+    for _, class in ipairs {0, 6} do
+      t[3] = class
+      refuses(function() F.linear_cross_entropy(x, w, t, {batch_chunk_size = 1}) end,
+        ("'linear_cross_entropy' (the target at position 3 is class %d"):format(class))
+    end
   end)
 end)
