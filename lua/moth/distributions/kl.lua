@@ -76,6 +76,7 @@ M.register_kl = define {
 
 -- ---- formulas ----
 
+local gammas = require "moth.distributions.gammas"
 local wide = require "moth.distributions.continuous"
 local whole = require "moth.distributions.discrete"
 local several = require "moth.distributions.multivariate"
@@ -149,6 +150,37 @@ end)
 
 pair(whole.Geometric, function(p, q)
   return -p:entropy() - (-q.probs):log1p() / p.probs - q.logits
+end)
+
+-- A mean number of nothing is certain: 0 log 0 is 0.
+pair(gammas.Poisson, function(p, q)
+  return ops.xlogy(p.rate, p.rate) - ops.xlogy(p.rate, q.rate) - p.rate + q.rate
+end)
+
+pair(gammas.Gamma, function(p, q)
+  local a, b = p.concentration, q.concentration
+  return b * (p.rate / q.rate):log() + b:lgamma() - a:lgamma() + (a - b) * a:digamma()
+    + a * (q.rate / p.rate - 1)
+end)
+
+-- Of shares, the categories in the last dimension.
+local function shares(a, b)
+  local total = a:sum(-1, { keepdim = true })
+  local each = b:lgamma() - a:lgamma() + (a - b) * (a:digamma() - total:digamma())
+  return total:squeeze(-1):lgamma() - b:sum(-1):lgamma() + each:sum(-1)
+end
+
+pair(gammas.Dirichlet, function(p, q) return shares(p.concentration, q.concentration) end)
+
+pair(gammas.Beta, function(p, q)
+  local a = ops.stack({ p.concentration1, p.concentration0 }, -1)
+  return shares(a, ops.stack({ q.concentration1, q.concentration0 }, -1))
+end)
+
+add(gammas.Beta, gammas.Gamma, function(p, q)
+  local a, total, b = p.concentration1, p.concentration1 + p.concentration0, q.concentration
+  return b:lgamma() - ops.xlogy(b, q.rate) - (b - 1) * (a:digamma() - total:digamma())
+    + q.rate * p.mean - p:entropy()
 end)
 
 local function categorical(p, q)
