@@ -65,9 +65,45 @@ describe("the distribution", function()
     end, "second order", 1, true)
   end)
 
+  it("Beta and Dirichlet have their mode inside of the support", function()
+    local none = 0 / 0
+    local beta = D.Beta(f64 {0.3, 1, 0.3, 3, 1, 1.5}, f64 {1.5, 0.2, 0.2, 2, 1, 0.4}).mode
+    assert.is_true(beta:allclose(f64 {0, none, 1, 2 / 3, none, 1}, {equal_nan = true}))
+    local mode = D.Dirichlet(f64 {{0.3, 0.2, 0.5}, {0.3, 1, 0.5}, {0.5, 2, 3}}).mode
+    assert.is_true(mode:allclose(f64 {{1, 0, 0}, {none, none, none}, {0, 1 / 3, 2 / 3}},
+      {equal_nan = true}))
+  end)
+
+  it("is as far from another as PyTorch says", function()
+    local function apart(p, q, wanted)
+      assert.is_true(D.kl_divergence(p, q):allclose(f64(wanted), {rtol = 1e-12}))
+      local shape = moth.Size(p.batch_shape)
+      assert.equal(tostring(shape), tostring(D.kl_divergence(p, q).shape))
+    end
+    local gamma, chi, beta = D.Gamma(f64 {1.5, 0.7}, 0.5), D.Chi2(f64 {1, 4}),
+      D.Beta(f64 {2, 0.5}, 3)
+    apart(D.Gamma(f64 {0.5, 3}, 2), gamma, {2.9748043871413135, 0.41053008948211867})
+    apart(chi, gamma, {1.2703628454614777, 0.8104868821596738})
+    apart(chi, D.Chi2(f64 {3, 0.5}), {1.2703628454614777, 2.0278951111203947})
+    apart(beta, D.Beta(f64 {0.5, 4}, 1.5), {0.43648935507745534, 8.11139961784969})
+    apart(beta, gamma, {1.8955118496593395, 1.0055490454544092})
+    apart(D.Dirichlet(f64 {{0.5, 1, 3}, {2, 2, 2}}), D.Dirichlet(f64 {{1, 1, 1}, {0.5, 3, 2}}),
+      {1.239094560466204, 1.453523231981308})
+    apart(D.Poisson(f64 {0.3, 20, 0}), D.Poisson(f64 {2, 17, 1}), -- PyTorch's last is nan
+      {1.1308640045342355, 0.2503785899554938, 1})
+    assert.near(0, D.kl_divergence(D.Beta(2, 3), D.Beta(2, 3)):item(), 1e-6)
+  end)
+
+  it("takes integers as parameters", function()
+    assert.equal("(3)", tostring(D.Dirichlet(moth.tensor {1LL, 2LL, 3LL}):sample().shape))
+    assert.equal("()", tostring(D.Gamma(moth.tensor(2LL), 1):sample().shape))
+  end)
+
   it("refuses parameters and values that are none", function()
     assert.error_matches(function() D.Gamma(-1, 1) end, "'concentration'", 1, true)
     assert.error_matches(function() D.Dirichlet(moth.tensor(1)) end, "categories", 1, true)
+    assert.error_matches(function() D.Dirichlet(moth.tensor {{1, 2}, {0.5, -1}}) end,
+      "got f32 (2, 2) with {0.5, -1}", 1, true)
     assert.error_matches(function() D.Poisson(1):log_prob(0.5) end, "whole numbers", 1, true)
     assert.error_matches(function() D.Poisson(1):rsample() end, "no rsample", 1, true)
     assert.equal("(7, 2)", tostring(D.Chi2(3):expand(7, 2):sample().shape))

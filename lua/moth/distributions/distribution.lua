@@ -122,9 +122,14 @@ end
 
 --- The element that the constraint of a parameter forbids, as text.
 local function offender(x, good)
-  if good:dim() < x:dim() then return "" end
-  local wrong = x:masked_select(good:logical_not())
-  return " with " .. tostring(wrong[1]:item())
+  local n = 1 -- how many numbers the constraint looks at together
+  for d = good:dim() + 1, x:dim() do
+    good, n = good:unsqueeze(-1), n * x:size(d)
+  end
+  local wrong, shown = x:masked_select(good:logical_not()), {}
+  for i = 1, math.min(n, 6) do shown[i] = tostring(wrong[i]:item()) end
+  if n == 1 then return " with " .. shown[1] end
+  return (" with {%s%s}"):format(table.concat(shown, ", "), n > 6 and ", ..." or "")
 end
 
 -- Raises unless the constraint holds everywhere.

@@ -120,7 +120,7 @@ function Dirichlet:init(concentration, validate_args)
     errors.argument("Dirichlet", "concentration", "a dimension of categories is needed, got "
       .. errors.describe(concentration), "E_SHAPE")
   end
-  self.concentration = concentration
+  self.concentration = tools.broadcast("Dirichlet", { "concentration" }, { concentration })
   local batch = {}
   for d = 1, concentration:dim() - 1 do batch[d] = concentration:size(d) end
   Distribution.init(self, batch, { concentration:size(-1) }, validate_args)
@@ -137,10 +137,17 @@ function Dirichlet:_mean()
   return self.concentration / self.concentration:sum(-1, { keepdim = true })
 end
 
-function Dirichlet:_mode()
-  local above = (self.concentration - 1):clamp(0)
-  return above / above:sum(-1, { keepdim = true })
+-- Where the density of shares is largest. If all concentrations are below 1 it is infinite where
+-- any category has everything: the first is taken.
+local function most_likely(concentration)
+  local above = (concentration - 1):clamp(0)
+  local first = ops.zeros_like(concentration)
+  first:narrow(-1, 1, 1):fill_(1)
+  return (ops.where(concentration:lt(1):all(-1, true), first,
+    above / above:sum(-1, { keepdim = true })))
 end
+
+function Dirichlet:_mode() return (most_likely(self.concentration)) end
 
 function Dirichlet:_variance()
   local total, mean = self.concentration:sum(-1, { keepdim = true }), self.mean
@@ -174,7 +181,9 @@ end
 local function total_of(self) return self.concentration1 + self.concentration0 end
 
 function Beta:_mean() return self.concentration1 / total_of(self) end
-function Beta:_mode() return (self.concentration1 - 1) / (total_of(self) - 2) end
+function Beta:_mode()
+  return (most_likely(ops.stack({ self.concentration1, self.concentration0 }, -1)):select(-1, 1))
+end
 
 function Beta:_variance()
   local total = total_of(self)
