@@ -116,4 +116,17 @@ describe("a call, after what wrote its function was let go,", function()
       print((x + x):sum():item(), moth.nn.Linear(2, 3)(x).shape)]]
     assert.matches("^4%s+%(3%)", text)
   end)
+
+  it("goes on where the program leaves the folder that a relative path began in", function()
+    local text = process.lua [[
+      local ffi = require "ffi"
+      ffi.cdef "int chdir(const char *)"
+      package.path = "lua/?.lua;lua/?/init.lua"
+      local moth = require "moth"
+      assert(ffi.C.chdir "/" == 0)
+      print(moth.ones(2):sum():item(), moth.nn.Linear(2, 3)(moth.ones(2)).shape)
+      moth.ones(2):view(3)]]
+    assert.matches("^2%s+%(3%)", text)
+    assert.matches("view", text)
+  end)
 end)

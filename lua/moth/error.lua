@@ -45,16 +45,27 @@ function errors.is_own(fn)
   return info.what == "C" or is_own(info.source)
 end
 
+-- The path that led here may be a relative one, and the program may go to another folder, while
+-- files are still found at their first use.
+local function absolute(folder)
+  if folder:sub(1, 1) == "/" then return folder end
+  pcall(ffi.cdef, "char *getcwd(char *, size_t);")
+  local buffer = ffi.new "char[4096]"
+  local found, at = pcall(function() return ffi.C.getcwd(buffer, 4096) end)
+  if not found or at == nil then return folder end
+  return ffi.string(buffer) .. "/" .. folder:gsub("^%./", "")
+end
+
 do -- this file's folder; in a checkout also nn/ beside lua/
-  local here = getinfo(1, "S").source:match("^(@.*[/\\])") or "@./"
-  local root = here:match("^(@.*)lua[/\\]moth[/\\]$")
-  errors.own(here)
-  if root then
-    errors.root = root == "@" and "./" or root:sub(2)
-    errors.own(root == "@" and "@./nn/" or root .. "nn/")
-    errors.own(root .. "nn/")
+  local here = getinfo(1, "S").source:match("^@(.*[/\\])") or "./"
+  errors.folder = absolute(here)
+  errors.root = errors.folder:match("^(.*)lua[/\\]moth[/\\]$")
+  errors.own("@" .. here)
+  errors.own("@" .. errors.folder)
+  if errors.root then
+    errors.own("@" .. errors.root .. "nn/")
+    errors.own("@" .. (here:match("^(.*)lua[/\\]moth[/\\]$") or "") .. "nn/")
   end
-  errors.folder = here:sub(2)
 end
 
 -- ---- modules on the stack ----
