@@ -230,3 +230,78 @@ describe("an optimizer", function()
     end
   end)
 end)
+
+describe("an optimizer of named parameters", function()
+  local function net() return nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)) end
+  local names = {"0.weight", "0.bias", "1.weight", "1.bias"}
+
+  it("takes named_parameters() and lists of {name, tensor}, and saves the names", function()
+    local n = net()
+    local list = {}
+    for name, p in n:named_parameters() do list[#list + 1] = {name, p} end
+    for _, opt in ipairs {
+      optim.SGD(n:named_parameters(), {lr = 0.1}), optim.SGD {n:named_parameters(), lr = 0.1},
+      optim.SGD(list, {lr = 0.1}), optim.SGD {params = n:named_parameters(), lr = 0.1},
+      optim.LBFGS(n:named_parameters()),
+      optim.AdamW {{params = n:named_parameters(), lr = 0.1}},
+    } do
+      local group = opt.param_groups[1]
+      assert.same(names, group.param_names)
+      assert.equal(n[2].bias, group.params[4])
+      assert.same(names, opt:state_dict().param_groups[1].param_names)
+    end
+    assert.is_nil(optim.SGD(n:parameters(), {lr = 0.1}):state_dict().param_groups[1].param_names)
+  end)
+
+  it("has the names of a state dict once it is loaded, or keeps its own", function()
+    local n = net()
+    local function names_after(from, to)
+      to:load_state_dict(from:state_dict())
+      return to.param_groups[1].param_names
+    end
+    local function plain() return optim.SGD(n:parameters(), {lr = 0.1}) end
+    local function named() return optim.SGD(n:named_parameters("net"), {lr = 0.1}) end
+    assert.equal("net.0.weight", names_after(named(), plain())[1])
+    assert.equal("net.0.weight", names_after(plain(), named())[1])
+    assert.equal("0.bias", names_after(optim.SGD(n:named_parameters(), {lr = 1}), named())[2])
+    local state = named():state_dict()
+    state.param_groups[1].param_names = {"one"}
+    assert.has_error_like(function() plain():load_state_dict(state) end,
+      "group 1 has 1 names for 4 parameters")
+  end)
+
+  it("steps like any other, captured too", function()
+    local n = net()
+    local opt = optim.Adam(n:named_parameters(), {lr = 0.1})
+    local captured = moth.capture(function(x)
+      opt:zero_grad()
+      local loss = n(x):square():sum()
+      loss:backward()
+      opt:step()
+      return loss
+    end)
+    local x = moth.ones(4, 2)
+    local first, last = captured(x):item(), nil
+    for _ = 1, 30 do last = captured(x):item() end
+    assert.is_true(last < first / 2)
+    assert.equal("captured step (1 recording)", tostring(captured))
+  end)
+
+  it("refuses names for some parameters, or some groups, alone", function()
+    local a, b = nn.Parameter(moth.ones(1)), nn.Parameter(moth.ones(1))
+    assert.has_error_like(function() return optim.SGD({{"a", a}, b}, {lr = 1}) end,
+      "element 2 has no name")
+    assert.has_error_like(function() return optim.SGD({a, {"b", b}}, {lr = 1}) end,
+      "element 2 has a name")
+    assert.has_error_like(function() return optim.SGD({{"a", 3}}, {lr = 1}) end,
+      "element 1 is 3, not a tensor")
+    assert.has_error_like(function() return optim.SGD(nn.ReLU():named_parameters(), {lr = 1}) end,
+      "got an empty one")
+    assert.has_error_like(function() return optim.Muon(net():named_parameters()) end,
+      "matrices are needed, but element 2 is")
+    local opt = optim.SGD({{"a", a}}, {lr = 1})
+    assert.has_error_like(function() opt:add_param_group {params = {b}} end, "some have names")
+    opt:add_param_group {params = {{"b", b}}}
+    assert.same({"b"}, opt.param_groups[2].param_names)
+  end)
+end)

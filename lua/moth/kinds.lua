@@ -243,8 +243,8 @@ add("data", { need = "numbers, booleans, tensors or nested lists of them are nee
 add("modules", { need = "a list of modules is needed", table = true, collects = true,
   check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end' })
 add("params", { need = "a list of parameters is needed, such as net:parameters()",
-  table = true, collects = true,
-  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end' })
+  table = true, collects = true, -- a function: what net:named_parameters() gives
+  check = 'if type($v) ~= "table" and type($v) ~= "function" then T.bad(sig, $i, $v) end' })
 
 -- ---- lookups ----
 

@@ -210,19 +210,13 @@ function Muon:check(group)
     errors.argument("Muon", "adjust_lr_fn", "'original', 'match_rms_adamw', 'spectral_unclamped' "
       .. "or moth.none is needed, got " .. errors.describe(group.adjust_lr_fn), "E_DOMAIN")
   end
-end
-
---- Adds a group; all its parameters must be matrices.
-function Muon:add_param_group(group)
-  local list = type(group) == "table" and group.params
-  for i, p in ipairs(type(list) == "table" and list or {list}) do
-    if lib.istensor(p) and p:dim() ~= 2 then
+  for i, p in ipairs(group.params) do
+    if p:dim() ~= 2 then
       errors.argument("Muon", "params", ("matrices are needed, but element %d is %s; give vectors "
         .. "and volumes to another optimizer, such as AdamW"):format(i, errors.describe(p)),
         "E_SHAPE")
     end
   end
-  Optimizer.add_param_group(self, group)
 end
 
 -- a x + b y of bfloat16 matrices, rounded once.

@@ -28,7 +28,7 @@ local notes = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = t
                base_momentum = true, swa_lr = true}
 -- ... and what PyTorch's state dicts say of how it computes, which means nothing here.
 local ignored = {foreach = true, fused = true, capturable = true, differentiable = true,
-                 param_names = true}
+                 param_names = true} -- these are taken, too
 -- What PyTorch keeps of a parameter's state in a tensor of one element, and Moth as a number.
 local NUMBERS = {step = true, mu_product = true, eta = true, mu = true}
 
@@ -63,6 +63,36 @@ local function check_list(self, list)
   end
 end
 
+-- Whether a value is {name, tensor}.
+local function is_named(entry)
+  return type(entry) == "table" and getmetatable(entry) == nil and type(entry[1]) == "string"
+end
+
+-- The parameters of a list, and their names where it is one of {name, tensor}, or what
+-- net:named_parameters() gave.
+local function split_names(self, list)
+  if type(list) == "table" and getmetatable(list) == nil and type(list[1]) == "function" then
+    list = list[1] -- SGD{net:named_parameters(), lr = 0.1}
+  end
+  if type(list) == "function" then
+    local entries = {}
+    for name, p in list do entries[#entries + 1] = {name, p} end
+    list = entries
+  end
+  if type(list) ~= "table" or getmetatable(list) ~= nil then return list end
+  local tensors, names = {}, {}
+  for i, entry in ipairs(list) do
+    local named = is_named(entry)
+    if i > 1 and named ~= (#names > 0) then
+      bad_params(self, ("element %d has %s name, and those before it have %s; give all a name, or "
+        .. "none"):format(i, named and "a" or "no", named and "none" or "one"))
+    end
+    tensors[i], names[#names + 1] = named and entry[2] or entry, named and entry[1] or nil
+  end
+  if #names == 0 then return list end
+  return tensors, names
+end
+
 local function nearest_option(self, name)
   local names = {"params"}
   for known in pairs(self.defaults) do names[#names + 1] = known end
@@ -70,14 +100,17 @@ local function nearest_option(self, name)
 end
 
 --- Adds a group of parameters with options of its own; those left out are the optimizer's.
--- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`
+-- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`; from
+-- `head:named_parameters()`, or a list of {name, tensor}, it has `param_names` too, as then all
+-- groups must.
 function Optimizer:add_param_group(group)
   if type(group) ~= "table" or getmetatable(group) ~= nil or group.params == nil then
     errors.argument("add_param_group", "param_group",
       "{params = list of tensors, ...} is needed, got " .. errors.describe(group), "E_TYPE")
   end
-  if lib.istensor(group.params) then group.params = {group.params} end
-  check_list(self, group.params)
+  local params, names = group.params, nil
+  if lib.istensor(params) then params = {params} else params, names = split_names(self, params) end
+  check_list(self, params)
   for name in pairs(group) do
     if name ~= "params" and self.defaults[name] == nil and not notes[name] then
       errors.raise(("%s has no option '%s'%s"):format(class.typename(self), tostring(name),
@@ -86,15 +119,18 @@ function Optimizer:add_param_group(group)
   end
   local earlier = {}
   for _, other in ipairs(self.param_groups) do
+    if (names == nil) ~= (other.param_names == nil) then
+      bad_params(self, "of the groups some have names and some have none; give all names, or none")
+    end
     for _, p in ipairs(other.params) do earlier[p] = true end
   end
-  for i, p in ipairs(group.params) do
+  for i, p in ipairs(params) do
     if earlier[p] then
       bad_params(self, ("element %d of a group stands in an earlier group too"):format(i))
     end
   end
-  local made = {params = {}}
-  for i, p in ipairs(group.params) do
+  local made = {params = {}, param_names = names}
+  for i, p in ipairs(params) do
     made.params[i] = p
     lib.check(lib.C.moth_keep_always(lib.ctx, p), class.typename(self))
   end
@@ -107,7 +143,8 @@ function Optimizer:add_param_group(group)
 end
 
 --- Sets up the groups.
--- @param params    a list of tensors, or of group tables {params = list, lr = ...}
+-- @param params    a list of tensors or of {name, tensor}, what net:named_parameters() gives, or a
+-- list of group tables {params = list, lr = ...}
 -- @param defaults  a table of the options and their values
 function Optimizer:init(params, defaults)
   self.defaults = {}
@@ -118,10 +155,11 @@ function Optimizer:init(params, defaults)
     params = {params}
   end
   local first = type(params) == "table" and getmetatable(params) == nil and params[1]
-  if type(first) == "table" then
+  if type(first) == "table" and not is_named(first) then
     for _, group in ipairs(params) do self:add_param_group(group) end
   else
-    self:add_param_group {params = params == nil and {} or type(params) == "table" and params
+    self:add_param_group {params = params == nil and {}
+      or (type(params) == "table" or type(params) == "function") and params
       or check_list(self, params)}
   end
 end
@@ -309,6 +347,7 @@ function Optimizer:state_dict()
     for name, value in pairs(group) do
       if name ~= "params" then packed[name] = value end
     end
+    if group.param_names then packed.param_names = {unpack(group.param_names)} end
     for j, p in ipairs(group.params) do
       packed.params[j] = count
       numbers[p] = count
@@ -383,7 +422,8 @@ local function adopt_options(self, group, saved, i)
   local options = {}
   for name, value in pairs(group) do options[name] = value end
   for name, value in pairs(saved) do
-    local known = self.defaults[name] ~= nil or notes[name] or group[name] ~= nil
+    local known = name ~= "param_names"
+      and (self.defaults[name] ~= nil or notes[name] or group[name] ~= nil)
     if lib.istensor(value) then value = value:item() end
     if known and name ~= "params" then
       if value ~= lib.none or self.defaults[name] == lib.none then options[name] = value end
@@ -392,12 +432,21 @@ local function adopt_options(self, group, saved, i)
         tostring(name), nearest_option(self, name)))
     end
   end
+  local names = saved.param_names
+  if type(names) == "table" and names ~= lib.none then
+    if #names ~= #group.params then
+      misfit(self, ("its group %d has %d names for %d parameters"):format(i, #names,
+        #group.params))
+    end
+    options.param_names = {unpack(names)}
+  end
   self:check(options)
   return options
 end
 
 --- Takes the state and the options that state_dict gave; the tensors are copied. PyTorch's state
--- dicts fit too. Nothing is taken if anything does not fit.
+-- dicts fit too. Nothing is taken if anything does not fit. Parameters go by their place: names are
+-- taken over as they are.
 -- @param state_dict  {state = ..., param_groups = ...}; the groups must have as many parameters
 function Optimizer:load_state_dict(state_dict)
   check_state(self, state_dict)
