@@ -305,3 +305,33 @@ describe("an optimizer of named parameters", function()
     assert.same({"b"}, opt.param_groups[2].param_names)
   end)
 end)
+
+describe("hooks of an optimizer's state dict", function()
+  it("run before and after it is made and loaded, and may replace it", function()
+    local p, log = nn.Parameter(moth.ones(1)), {}
+    local opt = optim.SGD({p}, {lr = 0.5})
+    opt:register_state_dict_pre_hook(function(o) log[#log + 1] = o == opt and "saving" end)
+    opt:register_state_dict_post_hook(function(_, state) state.note = "kept" end)
+    local other = opt:register_state_dict_post_hook(function(_, state)
+      return {state = state.state, param_groups = state.param_groups, other = state.note}
+    end)
+    assert.equal("kept", opt:state_dict().other)
+    other:remove()
+    local state = opt:state_dict()
+    assert.equal("kept", state.note)
+    opt:register_load_state_dict_pre_hook(function(_, given)
+      return {state = given.state, param_groups = {{lr = 2, params = {0}}}}
+    end)
+    opt:register_load_state_dict_post_hook(function(o) log[#log + 1] = o.param_groups[1].lr end)
+    opt:load_state_dict(state)
+    assert.same({"saving", "saving", 2}, log)
+  end)
+
+  it("are refused where they are no functions, or return no state dict", function()
+    local opt = optim.SGD({nn.Parameter(moth.ones(1))}, {lr = 0.5})
+    assert.has_error_like(function() opt:register_state_dict_post_hook(3) end,
+      "'hook' to 'register_state_dict_post_hook'")
+    opt:register_state_dict_post_hook(function() return 3 end)
+    assert.has_error_like(function() return opt:state_dict() end, "returns a state dict or nothing")
+  end)
+end)

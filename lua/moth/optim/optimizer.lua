@@ -315,6 +315,29 @@ function Optimizer:register_step_post_hook(hook)
   return (add_hook(self, "post_hooks", "register_step_post_hook", hook))
 end
 
+for name, list in pairs {state_dict_pre = "save_pre", state_dict_post = "save_post",
+                         load_state_dict_pre = "load_pre", load_state_dict_post = "load_post"} do
+  local fname = "register_" .. name .. "_hook"
+  --- Adds a hook. state_dict_pre and load_state_dict_post: fn(optimizer); state_dict_post and
+  -- load_state_dict_pre: fn(optimizer, state_dict), which may return another in its place.
+  -- @return a handle with :remove()
+  Optimizer[fname] = function(self, hook) return (add_hook(self, list, fname, hook)) end
+end
+
+-- Calls hooks that may replace a state dict; what is left of it.
+local function pass_through(self, list, fname, state_dict)
+  for _, entry in ipairs({unpack(list or {})}) do
+    local new = entry.fn(self, state_dict)
+    if new ~= nil and type(new) ~= "table" then
+      errors.raise("a hook of " .. fname .. " returns a state dict or nothing, got "
+        .. errors.describe(new), "E_TYPE")
+    elseif new ~= nil and state_dict then
+      state_dict = new
+    end
+  end
+  return state_dict
+end
+
 --- One step of optimization.
 -- @param closure  computes the loss and its gradients anew; called first, if given
 -- @return the loss that the closure returned, or nothing
@@ -340,6 +363,7 @@ end
 --- The state and the groups as plain tables, with PyTorch's names: `state["0"].momentum_buffer`
 -- belongs to the parameter numbered 0, and `param_groups[1].params` lists the numbers.
 function Optimizer:state_dict()
+  pass_through(self, self.save_pre, "state_dict")
   local numbers, count = {}, 0
   local groups, state = {}, {}
   for i, group in ipairs(self.param_groups) do
@@ -360,7 +384,7 @@ function Optimizer:state_dict()
     for name, value in pairs(values) do copy[name] = value end
     state[tostring(numbers[p])] = copy
   end
-  return {state = state, param_groups = groups}
+  return pass_through(self, self.save_post, "state_dict", {state = state, param_groups = groups})
 end
 
 local function misfit(self, text)
@@ -449,6 +473,7 @@ end
 -- taken over as they are.
 -- @param state_dict  {state = ..., param_groups = ...}; the groups must have as many parameters
 function Optimizer:load_state_dict(state_dict)
+  state_dict = pass_through(self, self.load_pre, "load_state_dict", state_dict)
   check_state(self, state_dict)
   local state, options = {}, {}
   for i, group in ipairs(self.param_groups) do
@@ -464,6 +489,7 @@ function Optimizer:load_state_dict(state_dict)
     for name, value in pairs(options[i]) do group[name] = value end
   end
   self.state = state
+  pass_through(self, self.load_post, "load_state_dict")
 end
 
 function Optimizer:__tostring()
