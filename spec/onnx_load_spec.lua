@@ -322,6 +322,104 @@ describe("a file", function()
   end)
 end)
 
+-- A model of these nodes and weights, (name, dims) each, of ones; x has those dims.
+local function net_of(nodes, weights, dims, kind)
+  local list = {}
+  for i, w in ipairs(weights) do
+    local n = 1
+    for _, size in ipairs(w[2]) do n = n * size end
+    list[i] = { name = w[1], dims = w[2], data_type = 1, raw_data = F4:rep(n) }
+  end
+  return moth.onnx.load(files.write("of.onnx", model(nodes, { initializer = list,
+    input = { info("x", dims, kind) } })))
+end
+
+describe("what is trained of a file", function()
+  local function names(net)
+    local list = {}
+    for name in net:named_parameters() do list[#list + 1] = name end
+    return list
+  end
+
+  it("is not a single number that the exporter gave a name", function()
+    for _, name in ipairs { "val_68", "onnx::Mul_3", "constant_1" } do
+      local net = net_of({ node("Mul", { "x", name }, { "y" }) }, { { name, { 1 } } }, { 2 })
+      assert.same({}, names(net))
+      assert.same({ 2, 3 }, net(moth.tensor { 2, 3 }):tolist())
+    end
+    for _, name in ipairs { "scale", "fc.bias" } do
+      local net = net_of({ node("Mul", { "x", name }, { "y" }) }, { { name, { 1 } } }, { 2 })
+      assert.same({ name }, names(net))
+    end
+    local net = load "vit_new"
+    assert.is_nil(net.val_58)
+    assert.same({ 8, 24 }, { unpack(net.val_13.shape) }) -- a weight that was turned round
+    assert.is_nil(load("bert_new").zeros_like)
+  end)
+
+  it("is not the state that a recurrent net begins with", function()
+    local net = load "recurrent_new"
+    assert.is_nil(net.val_16)
+    assert.is_nil(net.val_243)
+    assert.is_truthy(net.val_109) -- gates, put in ONNX's order
+    for layers = 1, 2 do
+      moth.onnx.export(nn.LSTM(2, 3, layers), moth.randn(4, 1, 2), files.path "lstm.onnx")
+      local back = moth.onnx.load(files.path "lstm.onnx")
+      assert.equal(3 * layers, #back:parameters())
+      for _, p in ipairs(back:parameters()) do assert.is_true(p:abs():sum():item() > 0) end
+    end
+    local Begun = nn.class("Begun", nn.Module)
+    function Begun:init() self.gru, self.h = nn.GRU(2, 3), nn.Parameter(moth.zeros(1, 1, 3)) end
+    function Begun:forward(x) return (self.gru(x, self.h)) end
+    moth.onnx.export(Begun(), moth.randn(4, 1, 2), files.path "begun.onnx")
+    assert.is_truthy(moth.onnx.load(files.path "begun.onnx").h)
+  end)
+end)
+
+describe("an error of a net that was read", function()
+  local I64 = 7
+
+  local function told(net, input)
+    local ok, problem = pcall(net, input)
+    assert.is_false(ok)
+    return problem
+  end
+
+  it("tells positions as the caller counts them", function()
+    local net = net_of({ node("Gather", { "w", "x" }, { "y" }) }, { { "w", { 4, 2 } } }, { 1 }, I64)
+    for _, at in ipairs { 4, 25 } do
+      local problem = told(net, moth.tensor({ at }):long())
+      assert.is_truthy(problem:find("position " .. at .. " (from 0) is out of range", 1, true),
+        problem)
+      assert.equal("E_INDEX", moth.errcode())
+    end
+    assert.is_truthy(told(net, moth.tensor({ -5 }):long()):find "a negative position lies before")
+    net = net_of({ node("GatherElements", { "w", "x" }, { "y" }) }, { { "w", { 4 } } }, { 1 }, I64)
+    local problem = told(net, moth.tensor({ 4 }):long())
+    assert.is_truthy(problem:find("position 4 (from 0) is out of range", 1, true), problem)
+  end)
+
+  it("has the line and the module's path once", function()
+    local net = net_of({ node("MatMul", { "x", "w" }, { "y" }) }, { { "w", { 3, 2 } } }, { 2 })
+    for _, case in ipairs { { net, "OnnxModule" }, { nn.Sequential(net), "Sequential%[1%]" } } do
+      local problem = told(case[1], moth.ones(2))
+      assert.is_truthy(problem:find("_spec.lua:%d+: in " .. case[2] .. ": bad argument"), problem)
+      local _, lines = problem:gsub("onnx_load_spec.lua:", "")
+      assert.equal(1, lines)
+    end
+  end)
+end)
+
+describe("help", function()
+  it("knows the functions of files", function()
+    assert.is_truthy(moth.help and require("moth.help").text("moth.onnx.load"):find(
+      "^moth.onnx.load%(path%)"))
+    local text = require("moth.help").text "moth.onnx.export"
+    assert.is_truthy(text:find("^moth.onnx.export%(net, args, path, .-%) %-> nothing"), text)
+    assert.is_truthy(require("moth.help").text("onnx"):find "export")
+  end)
+end)
+
 describe("load", function()
   it("wants a path to a file", function()
     assert.error_matches(function() moth.onnx.load() end, "'path' to 'onnx.load' %(a string")

@@ -240,6 +240,8 @@ describe("what cannot be written", function()
     { "an opset from before", lin, x, { opset_version = 9 }, "17 to 21 are written, got 9" },
     { "a misspelt option", lin, x, { input_name = { "x" } },
       "no argument 'input_name'; did you mean 'input_names'" },
+    { "half an option's name", lin, x, { opset = 17 },
+      "no argument 'opset'; did you mean 'opset_version'" },
     { "an op without a node", function(y) return moth.linalg.inv(y) end, moth.eye(2), nil,
       "'linalg_inv' in net cannot be written: ONNX has no node" },
     { "an op in a module", nn.Sequential(nn.ReLU(), nn.Sequential(nn.ReLU(),
@@ -299,5 +301,31 @@ describe("what cannot be written", function()
     assert.equal("E_IO", moth.errcode())
     pcall(moth.onnx.export, function(y) return moth.linalg.inv(y) end, moth.eye(2), P)
     assert.equal("E_UNSUPPORTED", moth.errcode())
+  end)
+end)
+
+describe("values that a net reads while it is exported", function()
+  local warn, told = moth.warn, nil
+  before_each(function()
+    told = {}
+    moth.warn = function(text) told[#told + 1] = text end -- luacheck: ignore 122
+  end)
+  after_each(function() moth.warn = warn end) -- luacheck: ignore 122
+
+  it("are told of, once a line, where they depend on an input", function()
+    export(function(y)
+      for _ = 1, 2 do y = y * y:detach():max():item() end
+      return y + y:tolist()[1][1]
+    end, x)
+    assert.equal(2, #told)
+    for _, text in ipairs(told) do
+      assert.is_truthy(text:find("at .*onnx_spec.lua:%d+ the net reads values"), text)
+    end
+  end)
+
+  it("are its own affair where they do not", function()
+    export(function(y) return y * moth.ones(2):sum():item() end, x)
+    assert.same({}, told)
+    assert.equal(2, moth.ones(2):sum():item())
   end)
 end)

@@ -183,9 +183,20 @@ local function names_of(sig)
   return names
 end
 
+-- The one name that begins or ends with the word that was written, else the nearest.
+local function meant(name, names)
+  local word, found = tostring(name):gsub("%W", "%%%0"), nil
+  for _, known in ipairs(names) do
+    if known:find("^" .. word .. "_") or known:find("_" .. word .. "$") then
+      if found then return errors.nearest(name, names) end
+      found = known
+    end
+  end
+  return found and format("; did you mean '%s'?", found) or errors.nearest(name, names)
+end
+
 local function unknown(sig, name)
-  errors.raise(format("'%s' has no argument '%s'%s", sig.name, name,
-    errors.nearest(name, names_of(sig))))
+  errors.raise(format("'%s' has no argument '%s'%s", sig.name, name, meant(name, names_of(sig))))
 end
 
 --- Raises: a value beyond the last parameter.

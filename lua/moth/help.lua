@@ -158,7 +158,7 @@ end
 
 -- The whole text about the signature of a function.
 local function page(fn, sig, path)
-  local home, place = places.home(fn, sig.name)
+  local home, place = places.home(fn, sig.name, sig.name:match "[%w_]+$")
   local lines = { (home or path or sig.name) .. arguments(sig) }
   if sig.alias then lines[#lines + 1] = "(another name of " .. sig.alias .. ")" end
   local doc = sig.doc

@@ -50,6 +50,7 @@ places.list = {
     doc = "functions of probability and analysis, element by element" },
   { path = "moth.fft", short = "moth.fft",
     doc = "Fourier transforms, and pairs as complex numbers" },
+  { path = "moth.onnx", short = "moth.onnx", doc = "nets to and from ONNX files" },
   { path = "moth.autograd.functional", short = "moth.autograd.functional",
     doc = "derivatives of whole functions, and their products with vectors" },
   { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",

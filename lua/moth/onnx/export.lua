@@ -344,6 +344,21 @@ local function needed(plan, outputs)
   return list
 end
 
+-- Warns of values that the net read and that other inputs would change.
+local function warn_of_reads(plan)
+  local told = {}
+  for _, at in ipairs(plan.readings[1].calls.reads) do
+    local ok, key = pcall(key_of, at.x) -- it may have been released
+    local value = plan.values[at.x] or ok and plan.aliases[key]
+    local place = at.place or "?"
+    if value and value.dynamic and not told[place] then
+      told[place] = true
+      require("moth").warn(("onnx.export: at %s the net reads values that depend on an input; what "
+        .. "follows from them in Lua is a constant of the file"):format(place))
+    end
+  end
+end
+
 -- ---- the whole ----
 
 local function names_of_state(net)
@@ -455,6 +470,7 @@ function M.model(net, args, given)
   g.axes = given.axes
   for _, axis in ipairs(g.axes) do axis.input = plan.inputs[axis.at] end
   for k = 1, #readings[1].calls do plan:take(k) end
+  warn_of_reads(plan)
   local outputs = {}
   for r = 1, #readings[1].outputs do
     local others = {}

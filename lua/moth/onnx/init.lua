@@ -54,7 +54,12 @@ end
 -- Representation Specification".
 onnx.export = define {
   name = "onnx.export",
-  doc = "Writes a net as an ONNX file, by running it once on example inputs.",
+  doc = [[
+Writes a net as an ONNX file, by running it once on example inputs, in eval mode. Branches, and
+numbers that item or tolist read, are those of that run (a warning tells of reads that depend on an
+input). With dynamic_axes it runs at two larger sizes as well, which show what depends on size; a
+branch at a size beyond these is not seen. Positions and token ids count from 1, as in Moth.]],
+  outputs = "nothing",
   examples = "moth.nn.Linear(2, 3), moth.randn(1, 2), os.tmpname()\n"
     .. "moth.nn.Linear(2, 3), {moth.randn(1, 2)}, os.tmpname(), "
     .. "{input_names = {'x'}, output_names = {'y'}, dynamic_axes = {x = {'batch'}}, "

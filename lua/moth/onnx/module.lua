@@ -179,6 +179,23 @@ local function take_parameters(self, g, values)
   end
 end
 
+-- A position that is out of range as the caller counts it: from 0, negative ones from the end.
+local function from_zero(at, between, n)
+  at = at - 1
+  if at < 0 then at = at - n end
+  return ("position %d (from 0) is out of range%ssize %s"):format(at, between, n)
+end
+
+-- Raises what went wrong in a node. Moth's own errors have the user's line and the module's path.
+local function rethrow(problem, node, path)
+  problem = ("%s (in node '%s', %s, of %s)"):format(problem, node.name, node.op, path)
+  problem = problem:gsub("position (%-?%d+) is out of range(.-)size (%d+)", from_zero)
+    :gsub("positions count from 1, got %-?%d+", "a negative position lies before the first element")
+  local place = errors.where()
+  if place and problem:sub(1, #place + 2) == place .. ": " then error(problem, 0) end
+  errors.raise(problem:gsub("^[^\n]-%.lua:%d+: ", ""), "E_UNSUPPORTED")
+end
+
 --- Runs the graph on its inputs, by position or by name: net(x, mask), net{x = x, mask = mask}.
 -- Gives the graph's outputs in order. Dtypes and sizes are held against those in the file.
 function Net:forward(...)
@@ -188,12 +205,7 @@ function Net:forward(...)
   take_parameters(self, g, values)
   local known = remembered(g, key, inputs[1] and inputs[1].device or "cpu")
   local ok, problem = pcall(run_all, g, known, values)
-  if not ok then
-    local node = g.nodes[g.at]
-    errors.raise(("%s (in node '%s', %s, of %s)"):format(
-      tostring(problem):gsub("^[^\n]-%.lua:%d+: ", ""), node.name, node.op, g.path),
-      errors.code())
-  end
+  if not ok then rethrow(tostring(problem), g.nodes[g.at], g.path) end
   local results = {}
   for i, slot in ipairs(g.outputs) do
     results[i] = g.static[slot] and operand(g, known, values, slot) or values[slot]
@@ -232,17 +244,21 @@ local function register(net, tensor)
 end
 
 --- Reads an ONNX file: a module whose calls run its graph. Nothing in the file is code; what Moth
--- does not know, or a broken file, is an error before anything runs. Integers, such as token ids,
--- are the file's: they count from 0. Batch norms stay as in eval mode.
+-- does not know, or a broken file, is an error before anything runs.
 -- @param path  the file; tensors in files of their own beside it are read too
 -- @return the module: call it with the graph's inputs, by position or by name. Floating
--- initializers are parameters under their names (0-d ones are constants), running statistics
--- buffers.
+-- initializers are parameters under their names, running statistics buffers. Constants are 0-d
+-- ones and, under names that an exporter made up, single elements and initial states.
 -- Raises E_IO, E_FORMAT (the file is broken), E_UNSUPPORTED (an op, attribute or opset that Moth
 -- lacks, with the node's name). Opsets 9 to 23.
 M.load = define {
   name = "onnx.load",
-  doc = "Reads an ONNX file as a module that can be run and trained.",
+  doc = [[
+Reads an ONNX file as a module that can be run and trained. Positions and token ids are the file's:
+those of a net from PyTorch count from 0. Inputs have the file's dtypes, also after net:double().
+Batch norms stay as in eval mode. Weights that PyTorch's net shares are one parameter if its
+exporter wrote them once.]],
+  outputs = "net",
   examples = "'net.onnx'  -- domain: file",
   args = { { "string", "path", "the file to read" } },
   run = function(path)

@@ -146,22 +146,25 @@ end
 
 --- Runs f(...) and reads which calls it made.
 -- @param net  the module that f calls, to tell where; or nil
--- @return the calls, and what f returned, as a list with its length n
+-- @return the calls, with the tensors whose values were read and where as `reads`; and what f
+-- returned, as a list with its length n
 function noted.read(net, f, ...)
   local Module = require "moth.nn.module"
-  local marks, args = {}, lib.pack(...)
+  local marks, reads, args = {}, {}, lib.pack(...)
   lib.check(C.moth_calls_begin(ctx), "onnx.export")
   Module.sight.profile(follow(net, marks))
+  function lib.on_read(x) reads[#reads + 1] = { x = x, place = errors.where() } end
   local ok, results = errors.unyielding("a net that is exported", function()
     return lib.pack(f(unpack(args, 1, args.n)))
   end)
   Module.sight.profile(nil)
+  lib.on_read = nil
   C.moth_calls_end(ctx)
   if not ok then
     C.moth_calls_free(ctx)
     error(results, 0)
   end
-  local list, m, path = {}, 1, ""
+  local list, m, path = { reads = reads }, 1, ""
   for i = 0, C.moth_calls_count(ctx) - 1 do
     while marks[m] and marks[m][1] <= i do m, path = m + 1, marks[m][2] end
     list[i + 1] = read(i)

@@ -196,14 +196,29 @@ local function new_slot(g, name, state)
   return g.nslots
 end
 
--- Which initializers nodes read otherwise than as lists and as statistics of a norm.
+local MADE_UP = { "^val_%d+$", "::", "^constant_%d+$", "^held_%d+$" }
+
+-- Is it a name that an exporter gives to what has none in the net?
+local function made_up(name)
+  for _, pattern in ipairs(MADE_UP) do
+    if name:find(pattern) then return true end
+  end
+end
+
+local STATEFUL = { LSTM = true, GRU = true, RNN = true } -- from operand 6 on initial states
+
+-- Which initializers nodes read otherwise than as lists, as statistics of a norm and as initial
+-- states (or parts of these) that are no parameters.
 local function uses_of(nodes, rows)
-  local weights, statistics = {}, {}
-  for _, node in ipairs(nodes) do
-    local row = rows[node.op_type]
+  local weights, statistics, states = {}, {}, {}
+  for i = #nodes, 1, -1 do
+    local node = nodes[i]
+    local op, row = node.op_type, rows[node.op_type]
     for k, name in ipairs(node.input) do
-      if node.op_type == "BatchNormalization" and k >= 4 then statistics[name] = true
-      elseif not row or not row.lists[k] then weights[name] = true end
+      local state = STATEFUL[op] and k >= 6 or op == "Slice" and k == 1 and states[node.output[1]]
+      states[name] = states[name] or state
+      if op == "BatchNormalization" and k >= 4 then statistics[name] = true
+      elseif not (row and row.lists[k] or state and made_up(name)) then weights[name] = true end
     end
   end
   return weights, statistics
@@ -213,8 +228,10 @@ local function take_initializers(g, graph, rows, state)
   local weights, statistics = uses_of(graph.node, rows)
   for _, t in ipairs(graph.initializer) do
     local x, code = tensor(t, state)
-    local slot = new_slot(g, t.name or "", state)
-    if code >= F16 and #t.dims > 0 and (weights[t.name] or statistics[t.name]) then
+    local name = t.name or ""
+    local slot = new_slot(g, name, state)
+    local number = #t.dims == 0 or x:numel() == 1 and made_up(name) or name:find "^zeros_like"
+    if code >= F16 and not number and (weights[t.name] or statistics[t.name]) then
       g.tensors[#g.tensors + 1] = { slot = slot, name = t.name, value = x,
                                     buffer = not weights[t.name] }
     else

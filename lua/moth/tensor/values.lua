@@ -37,6 +37,7 @@ function methods.item(x)
   end
   local dtype = t.dtype
   checked(C.moth_read(ctx, x, 0, 1, slot1), "item", x)
+  if lib.on_read then lib.on_read(x) end
   return value_of(slot1[0], dtype)
 end
 
@@ -49,6 +50,7 @@ function methods.tolist(x)
   local ndim, dtype, total = #sizes, facts(x, "tolist").dtype, 1
   for d = 1, ndim do total = total * sizes[d] end
   if ndim == 0 then return methods.item(x) end
+  if lib.on_read then lib.on_read(x) end
   local buffer = lib.slots(math.min(total, BLOCK) + 1)
   local first, filled, at = 0, 0, 0
   local function next_value()
