@@ -32,9 +32,9 @@ end
 
 -- What norms and factors are to see of x: of a sparse tensor its values, each row once. That p has
 -- it for a gradient is kept so.
-local function elements(x, p)
+local function elements(fname, x, p)
   if not sparse.is(x) then return x end
-  x = sparse.coalesce(x)
+  x = require("moth.optim.rows").once(x, fname)
   if p ~= nil then p.grad = x end
   return (x:values())
 end
@@ -44,7 +44,7 @@ local function grads_of(fname, parameters)
   local grads, borrowed = {}, {}
   for _, p in ipairs(listed(fname, "parameters", parameters)) do
     local grad, ours = lib.borrow_grad(p, fname)
-    if grad ~= nil then grads[#grads + 1] = elements(grad, p) end
+    if grad ~= nil then grads[#grads + 1] = elements(fname, grad, p) end
     if ours then borrowed[#borrowed + 1] = grad end
   end
   return grads, borrowed
@@ -119,7 +119,9 @@ functions {
     args = {{"any", "tensors", "a tensor or a list of them"}, NORM_TYPE, FINITE},
     run = function(tensors, norm_type, error_if_nonfinite)
       local list = {}
-      for i, x in ipairs(listed("get_total_norm", "tensors", tensors)) do list[i] = elements(x) end
+      for i, x in ipairs(listed("get_total_norm", "tensors", tensors)) do
+        list[i] = elements("get_total_norm", x)
+      end
       return (total_norm("get_total_norm", list, norm_type, error_if_nonfinite))
     end,
   },

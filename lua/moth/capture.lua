@@ -304,8 +304,9 @@ end
 -- their ops, and nothing else that they do.
 --
 -- While it is recorded, these raise: reading values (`item`, `tolist`, print), results whose shape
--- depends on values (nonzero, masks as index), hooks of optimizers, schedules, seeding, BatchNorm
--- with `momentum = moth.none`, `scaler:update(new_scale)`, scaling after an update.
+-- depends on values (nonzero, masks as index; sparse gradients but in SGD's steps), hooks of
+-- optimizers, schedules, seeding, BatchNorm with `momentum = moth.none`,
+-- `scaler:update(new_scale)`, scaling after an update.
 -- @param fn      the step
 -- @param verify  the first so many replays are compared, bit for bit, with the step itself, run on
 --                the same state; raises if they differ, and at each call from then on (default 0)

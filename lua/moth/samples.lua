@@ -71,6 +71,7 @@ nn.utils.rnn.PackedSequence nn.utils.rnn.pack_sequence{moth.randn(3, 2), moth.ra
 optim.Optimizer optim.SGD(nn.Linear(2, 1):parameters(), {lr = 0.1}):step()
 optim.SGD optim.SGD(nn.Linear(2, 1):parameters(), {lr = 0.1, momentum = 0.9})
 optim.Muon optim.Muon({moth.zeros(4, 3)}, {lr = 0.02})
+optim.SparseAdam optim.SparseAdam(nn.Embedding{9, 4, sparse = true}:parameters(), {lr = 0.1})
 optim.LBFGS optim.LBFGS(nn.Linear(2, 1):parameters(), {line_search_fn = "strong_wolfe"})
 optim.swa_utils.AveragedModel optim.swa_utils.AveragedModel(nn.Linear(2, 1)):parameters()
 optim.swa_utils.get_swa_avg_fn optim.swa_utils.get_swa_avg_fn()

@@ -165,7 +165,7 @@ end
 -- Into a dense tensor, or into a new one.
 local function add_to(name)
   return function(x, other, alpha)
-    if sparse.is(x) or not sparse.is(other) then return nil end
+    if sparse.is(x) or not sparse.is(other) or x.shape ~= other.shape then return nil end
     local rows, values = sparse.parts(other)
     return (ops[name](x, 1, ops.from_index(rows), values, alpha))
   end
@@ -175,11 +175,17 @@ of.add_ = add_to "index_add_"
 local add_dense = add_to "index_add"
 
 function of.add(x, other, alpha)
-  if not (sparse.is(x) and sparse.is(other)) then return add_dense(x, other, alpha) end
-  if x.shape ~= other.shape then return nil end
+  if not istensor(x) or not istensor(other) or x.shape ~= other.shape then return nil end
+  if not sparse.is(x) then return (add_dense(x, other, alpha)) end
+  if not sparse.is(other) then return (add_dense(other * (alpha or 1), x, 1)) end
   local rows, values = sparse.parts(x)
   local more, added = sparse.parts(other)
   return (make(ops.cat {rows, more}, ops.cat {values, added * (alpha or 1)}, x:size(1)))
+end
+
+for name in ("sub sub_"):gmatch "%S+" do
+  local add = of[name:gsub("sub", "add")]
+  of[name] = function(x, other, alpha) return (add(x, other, -(alpha or 1))) end
 end
 
 function of.sum(x, dim, ...)

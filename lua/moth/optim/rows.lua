@@ -6,6 +6,7 @@ local bind = require "moth.bind"
 local bundle = require "moth.optim.bundle"
 local class = require "moth.class"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 local rule = require "moth.optim.rule"
 local sparse = require "moth.sparse"
 
@@ -20,11 +21,23 @@ function rows.no_decay(self, group)
     "is not compatible with sparse gradients, whose other rows stay as they are", "E_UNSUPPORTED")
 end
 
+--- The gradient with each row once, which a recording cannot have.
+-- @param who  asks, for the error
+function rows.once(grad, who)
+  if lib.capture and not grad:is_coalesced() then
+    errors.raise(who .. ": how many rows a sparse gradient has depends on values, so moth.capture "
+      .. "cannot record it; SGD adds none up, and with sparse = false the gradient is dense",
+      "E_UNSUPPORTED")
+  end
+  return (sparse.coalesce(grad))
+end
+
 --- A step of the rows that a sparse gradient holds: step(x, grad, ...) changes, in place, these
 -- rows of p and of the tensors of its state, all as dense tensors.
+-- @param self    the optimizer
 -- @param states  tensors shaped as p
-function rows.step(p, grad, states, step)
-  grad = sparse.coalesce(grad)
+function rows.step(self, p, grad, states, step)
+  grad = rows.once(grad, class.typename(self))
   local at, whole, part = grad:indices()[1], {p, unpack(states)}, {}
   if at:size(1) == 0 then return end
   for i = 1, #whole do part[i] = ops.index_select(whole[i], 1, at) end
@@ -58,7 +71,8 @@ function SparseAdam:update(group)
     local step = own.step + 1
     -- Adam adds eps to the root of a mean that was corrected for its beginning, SparseAdam before.
     local eps = group.eps / math.sqrt(1 - betas[2] ^ step)
-    rows.step(one.p, one.grad, {own.exp_avg, own.exp_avg_sq}, function(x, grad, mean, square)
+    rows.step(self, one.p, one.grad, {own.exp_avg, own.exp_avg_sq}, function(x, grad, mean,
+                                                                             square)
       ops.adam_step_({x}, {grad}, {mean}, {square}, {}, step, group.lr, betas[1], betas[2], eps, 0,
         group.maximize)
     end)

@@ -105,7 +105,7 @@ local function update_rows(self, group, found)
   rows.no_decay(self, group)
   for _, one in ipairs(found) do
     local own = bundle.state(self, one.p, SUM)
-    rows.step(one.p, one.grad, {own.sum}, function(x, grad, sum)
+    rows.step(self, one.p, one.grad, {own.sum}, function(x, grad, sum)
       step_adagrad(group, {x}, {grad}, {sum}, own.step + 1)
     end)
     own.step = own.step + 1
