@@ -23,6 +23,7 @@ describe("help", function()
   end)
 
   it("counts dims and positions from 1", function()
+    has(help.text "moth.fft.fft2", "dim = {-2, -1}")
     has(help.text(moth.cat), "dim = 1")
     has(help.text(moth.flatten), "start_dim = 1")
     has(help.text(moth.flatten), "end_dim = -1")

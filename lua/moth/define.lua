@@ -33,7 +33,7 @@ T.dtypes, T.devices, T.scratch = dtype.codes, device.codes, lib.int64s(calls.USU
 
 local function shown(value)
   if type(value) == "string" then return format("%q", value) end
-  return tostring(value)
+  return type(value) == "table" and "{" .. concat(value, ", ") .. "}" or tostring(value)
 end
 
 local function read_choices(arg, row)
