@@ -60,6 +60,31 @@ describe("functions of numbers", function()
     refuses(function() moth.igamma(a, moth.ones(2)):sum():backward() end, "no gradient")
   end)
 
+  it("name themselves in errors, not what they are made of", function()
+    local function names(text, f) assert.error_matches(f, text, 1, true) end
+    names("bad argument 'count' to 'binomial'", function()
+      moth.binomial(moth.tensor {-1}, moth.tensor {0.5})
+    end)
+    names("bad argument 'input' to 'multigammaln'", function() moth.special.multigammaln() end)
+    for _, name in ipairs {"put", "put_"} do
+      local x = moth.zeros(2, 3)
+      names(("bad argument 'index' to '%s' (position 9"):format(name), function()
+        x[name](x, moth.tensor {9LL}, moth.ones(1))
+      end)
+      names(("bad argument 'index' to '%s' (integers"):format(name), function()
+        x[name](x, moth.tensor {1}, moth.ones(1))
+      end)
+    end
+    names("'sample_shape' to 'Gamma.sample' (sizes from 0 on are needed, got -1)", function()
+      moth.distributions.Gamma(1, 2):sample {-1}
+    end)
+    names("'input' to 'histogram' (finite numbers are needed, or a range, got f32 (2) with nan",
+      function() moth.histogram(moth.tensor {1, 0 / 0}, 4) end)
+    for _, name in ipairs {"complex", "view_as_real", "view_as_complex", "complex64"} do
+      names("see moth.fft", function() return moth[name] end)
+    end
+  end)
+
   it("run under no_grad, and recorded", function()
     local step = moth.capture(function(v)
       return v:logcumsumexp(1), moth.special.entr(v), v:mode(1)

@@ -66,20 +66,25 @@ numbers.frexp = define {
   end,
 }
 
---- moth.mvlgamma(x, p): the logarithm of the multivariate gamma function.
-numbers.mvlgamma = define {
-  name = "mvlgamma",
-  doc = "The logarithm of the multivariate gamma function of dimension p.",
-  examples = "moth.rand(2, 3) + 2, 3  -- domain: positive\nmoth.rand(3), 1  -- domain: positive",
-  args = { { "tensor", "input", "numbers above (p - 1) / 2" }, { "int", "p", "from 1 on" } },
-  scoped = true,
-  run = function(input, p)
-    if p < 1 then refuse("mvlgamma", "p", "a number from 1 on is needed", p, "E_DOMAIN") end
-    local y = ops.lgamma(input)
-    for k = 1, p - 1 do y = y + ops.lgamma(input - k / 2) end
-    return y + p * (p - 1) / 4 * math.log(math.pi)
-  end,
-}
+--- moth.mvlgamma(x, p), moth.special.multigammaln(x, p): the logarithm of the multivariate gamma
+-- function.
+for name in ("mvlgamma multigammaln"):gmatch "%S+" do
+  numbers[name] = define {
+    name = name,
+    doc = "The logarithm of the multivariate gamma function of dimension p.",
+    examples = "moth.rand(2, 3) + 2, 3  -- domain: positive\nmoth.rand(3), 1  -- domain: positive",
+    args = { { "tensor", "input", "numbers above (p - 1) / 2" }, { "int", "p", "from 1 on" } },
+    scoped = true,
+    run = function(input, p)
+      if p < 1 then refuse(name, "p", "a number from 1 on is needed", p, "E_DOMAIN") end
+      local y = ops.lgamma(input)
+      for k = 1, p - 1 do y = y + ops.lgamma(input - k / 2) end
+      return y + p * (p - 1) / 4 * math.log(math.pi)
+    end,
+  }
+end
+
+local binomial_of = bind.as("binomial_of", "binomial")
 
 --- moth.binomial(count, prob, generator): how many of count trials succeed.
 numbers.binomial = define {
@@ -94,7 +99,7 @@ numbers.binomial = define {
              optional = true } },
   run = function(count, prob, generator)
     local both = require("moth.results").broadcast_tensors(count, prob)
-    return (ops.binomial_of(both[1], both[2], generator))
+    return (binomial_of(both[1], both[2], generator))
   end,
 }
 

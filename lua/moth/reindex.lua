@@ -56,6 +56,11 @@ both("index_reduce", "What a tensor holds at positions along a dimension, joined
       reduce, include_self))
   end)
 
+local placed = {}
+for _, name in ipairs { "put", "put_" } do
+  placed[name] = bind.as("index_put", name, { indices = "index", values = "source" })
+end
+
 both("put", "Elements at positions of the tensor as if it were a vector, replaced",
   "moth.zeros(2, 3), moth.tensor{1LL, 6LL}, moth.randn(2)\n"
   .. "moth.zeros(2, 3), moth.tensor{5LL, 5LL}, moth.randn(2), {accumulate = true}", {
@@ -66,7 +71,10 @@ both("put", "Elements at positions of the tensor as if it were a vector, replace
     if source:numel() ~= index:numel() then
       refuse(name, "source", ("%d numbers are needed"):format(index:numel()), source)
     end
-    local flat = ops.index_put(input:reshape(-1), { index:reshape(-1) }, source:reshape(-1),
+    if index:is_floating_point() then
+      refuse(name, "index", "integers are needed as positions", index, "E_DTYPE")
+    end
+    local flat = placed[name](input:reshape(-1), { index:reshape(-1) }, source:reshape(-1),
       accumulate)
     return (flat:reshape(input.shape))
   end)

@@ -75,7 +75,8 @@ special.zeta = define {
   end,
 }
 
-local rows = { multigammaln = { "moth.numbers", "mvlgamma" } }
+local rows = {}
+lazy.from(rows, "moth.numbers", "multigammaln")
 lazy.from(rows, "moth.composed", "polygamma")
 
 return (lazy.namespace("moth.special", special, rows, {

@@ -129,6 +129,11 @@ statistics.histogram = define {
       local low, high = 0, 1
       if range then low, high = range[1], range[2]
       elseif x:numel() > 0 then low, high = x:min():item(), x:max():item() end
+      if not range and not (math.abs(low) < math.huge and math.abs(high) < math.huge) then
+        errors.argument("histogram", "input", ("finite numbers are needed, or a range, got %s with "
+          .. "%g"):format(errors.describe(input), math.abs(low) < math.huge and high or low),
+          "E_DOMAIN")
+      end
       if type(low) ~= "number" or type(high) ~= "number" or not (low <= high)
           or high - low == math.huge then
         refuse("histogram", "range", "two finite numbers in order are needed", range, "E_DOMAIN")

@@ -191,9 +191,15 @@ local parse_sample = define.signature("sample", {
 })
 
 -- The list of sizes that were asked for, and the sizes of what is drawn.
-local function sizes(self, ...)
+local function sizes(self, fname, ...)
   local shape = parse_sample(...) or {}
   if type(shape) == "number" then shape = { shape } end
+  for _, n in ipairs(shape) do
+    if n < 0 then
+      errors.argument(("%s.%s"):format(class.typename(self), fname), "sample_shape",
+        "sizes from 0 on are needed, got " .. n, "E_SHAPE")
+    end
+  end
   shape = size.new(shape)
   return tools.join(shape, self.batch_shape, self.event_shape), shape
 end
@@ -205,7 +211,7 @@ end
 --- Draws values, which know nothing of the parameters' gradients: `d:sample()`, `d:sample(3)`,
 -- `d:sample{2, 3}`.
 function Distribution:sample(...)
-  local all, shape = sizes(self, ...)
+  local all, shape = sizes(self, "sample", ...)
   local draw = self._sample or self._rsample or lacks(self, "sample")
   return (autograd.no_grad(draw, self, all, shape))
 end
@@ -216,7 +222,7 @@ function Distribution:rsample(...)
     errors.raise(("%s has no rsample: no gradient passes through what it draws; take the "
       .. "gradient of log_prob"):format(class.typename(self)), "E_UNSUPPORTED")
   end
-  local all, shape = sizes(self, ...)
+  local all, shape = sizes(self, "rsample", ...)
   return (self:_rsample(all, shape))
 end
 
