@@ -240,10 +240,13 @@ static void read_device(moth_call_frame *f, const moth_op *op) {
 ** casts its numbers itself and sees them as they came. */
 static int bring_scalars(moth_call_frame *f, const moth_op *op) {
   moth_cursor c = {.op = op, .args = &f->args};
-  if (op->flags & (MOTH_OP_PORTABLE | MOTH_OP_ACROSS) || op->compose || op->list || op->view)
+  const bool whole = op->flags & MOTH_OP_WHOLE; /* may write its tensors: positions alone move */
+  if (op->flags & (MOTH_OP_PORTABLE | MOTH_OP_ACROSS) || (op->compose && !whole) || op->list ||
+      op->view)
     return MOTH_OK;
   while (moth_next_input(&c)) {
     moth_tensor *x = *c.at, *y = NULL;
+    if (whole && op->kinds[c.from] != MOTH_KIND_index) continue;
     if (!x || x->l.device || op->kinds[c.from] == MOTH_KIND_generator) continue;
     if (x->flags & MOTH_T_NUMBER && op->flags & MOTH_OP_MIXED) continue;
     int status = MOTH_CALL(x->ctx, &y, to_device, .input = x, .device = f->device + 1);

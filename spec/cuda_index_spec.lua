@@ -144,6 +144,20 @@ describe("long lists of positions on a GPU", function()
       return c
     end, at, w)
   end)
+
+  it("are copied there from the CPU for each kernel of an embedding", function()
+    local w = moth.randn(4, 3, { device = "cuda" })
+    local function copies(options)
+      local prof, count = moth.profiler.profile(function() F.embedding({ 1, 3 }, w, options) end), 0
+      for _, e in ipairs(prof:events()) do
+        if e.name == "to_device" then count = count + 1 end
+      end
+      return count
+    end
+    assert.equal(1, copies {})
+    assert.equal(2, copies { max_norm = 0.5 })
+    assert.is_true(w:cpu()[{ { { 1, 3 } } }]:norm(2, 2):le(0.5):all():item())
+  end)
 end)
 
 describe("the gradient of a view of elements that repeat", function()
