@@ -276,7 +276,7 @@ template <class R> static int run_smooth(const moth_tensor *like, fft_problem<R>
     status = moth_launched(ctx, q, cudaGetLastError());
   const int64_t threads = (p.count / 4 + WARP - 1) / WARP * WARP;
   if (!status && shared)
-    status = launch(ctx, like, transform_signal<R>, dim3((unsigned)p.signals),
+    status = launch(ctx, like, transform_signal<R>, grid_for(p.signals),
                     (unsigned)(threads < WARP ? WARP : threads > BLOCK ? BLOCK : threads),
                     (size_t)each, p);
   else if (!status) {

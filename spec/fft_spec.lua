@@ -227,5 +227,9 @@ describe("spectrograms", function()
     ones[1] = 0
     refuses("bad argument 'window' to 'istft' (windows that overlap everywhere are needed",
       function() moth.istft(moth.randn(9, 4, 2), 16, {hop_length = 16, window = ones}) end)
+    local broken = moth.ones(8)
+    broken[1] = 0 / 0
+    refuses("bad argument 'window' to 'istft' (windows that overlap everywhere are needed",
+      function() moth.istft(moth.randn(5, 9, 2), 8, {window = broken}) end)
   end)
 end)

@@ -41,6 +41,37 @@ describe("functions of numbers", function()
     assert.near(math.pi ^ 2 / 6, moth.special.zeta(2, moth.ones(1)):item(), 1e-6)
   end)
 
+  it("keep their digits at large and at small arguments", function() -- values by mpmath
+    local special = moth.special
+    local function check(f, rows, digits)
+      for _, row in ipairs(rows) do
+        local got = f(moth.full({}, row[1], {dtype = moth.float64}),
+          moth.full({}, row[2], {dtype = moth.float64})):item()
+        assert.is_true(math.abs(got / row[3] - 1) < digits,
+          ("%g, %g: %.17g, got %.17g"):format(row[1], row[2], row[3], got))
+      end
+    end
+    check(special.gammainc, {
+      {20, 1e-10, 4.11031762292070903e-219}, {10000, 10000, 0.5013298083399552},
+      {10000, 9000, 2.07329920243392801e-25}, {10000, 8000, 6.13544850109049448e-103},
+      {20000, 20300, 0.982706448722096554}, {1e10, 1e10, 0.500001329807601339},
+      {1e12, 1e12, 0.500000132980760134}, {1e15, 1e15, 0.50000000420522087},
+      {1e15, 1e15 - 1e8, 0.000782700873990298722}}, 1e-12)
+    check(special.gammaincc, {
+      {1e-10, 0.1, 1.82292395832608382e-10}, {1e-10, 1, 2.19383934417967786e-11},
+      {1e-3, 0.5, 0.000560066656470749889}, {0.05, 1e-5, 0.42235378179430349},
+      {0.09, 1.05, 0.0198693367251883378}, {1e-200, 1e-5, 1.09357198000436953e-199},
+      {20000, 20300, 0.0172935512779034464}, {1e10, 1e10 + 2e5, 0.0227506718551447703},
+      {1e15, 1e15 + 3e8, 1.19081079563928896e-21}}, 1e-12)
+    check(special.zeta, {
+      {20, 12, 3.29611478010242706e-22}, {50, 10, 1.00863049543527915e-50},
+      {100, 11, 7.25777946107351967e-105}, {6, 3, 0.00171806198444913971},
+      {30, 40, 1.68370099712194693e-48},
+      {12, 0.5, 4096.00772443579646}, {20.5, 7, 5.07463681034231615e-18}}, 1e-13)
+    assert.near(-8327848.72166118657,
+      special.polygamma(40, moth.full({}, 10, {dtype = moth.float64})):item(), 1e-5)
+  end)
+
   it("say what they cannot take", function()
     local x = moth.ones(2, 3)
     refuses(function() x:slice_scatter(moth.ones(1, 3), 1, 2, 3) end,

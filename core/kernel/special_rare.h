@@ -11,6 +11,7 @@
 
 #define SPECIAL_ROOT_HALF 0.70710678118654752440
 #define SPECIAL_LOG_ROOT_2PI 0.91893853320467274178
+#define SPECIAL_GAMMA_LARGE 1e4
 
 /* -- tails of the normal distribution -- */
 
@@ -100,12 +101,71 @@ MOTH_SPECIAL double moth_log_gamma_above(double x) {
          (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
 }
 
+/* lgamma(1 + a) for 0 <= a <= 0.1, exact where it is small: by powers, of which zeta(k) - 1 are. */
+MOTH_SPECIAL double moth_log_gamma_near(double a) {
+  const double by[] = {6.44934066848226436e-1, 2.02056903159594285e-1, 8.23232337111381915e-2,
+                       3.69277551433699263e-2, 1.73430619844491397e-2, 8.34927738192282684e-3,
+                       4.07735619794433938e-3, 2.00839282608221442e-3, 9.94575127818085337e-4,
+                       4.94188604119464559e-4};
+  double sum = 0;
+  for (int k = 11; k >= 2; k--) sum = by[k - 2] / k - a * sum;
+  return a * (0.42278433509846713939 + a * sum) - log1p(a); /* 1 - Euler's constant */
+}
+
+/* m - log(1 + m), without loss near 0. */
+MOTH_SPECIAL double moth_log_lag(double m) {
+  if (!(fabs(m) < 0.5)) return m - log1p(m);
+  const double r = m / (2 + m), square = r * r; /* log(1 + m) = 2 atanh(r) */
+  double sum = 0;
+  for (int k = 35; k >= 3; k -= 2) sum = 1.0 / k + square * sum;
+  return m * r - 2 * r * square * sum;
+}
+
 /* x^a exp(-x) / Gamma(a + 1) */
 MOTH_SPECIAL double moth_gamma_term(double a, double x) {
   if (a < 20) return exp(a * log(x) - x - moth_log_gamma_above(a + 1));
   const double off = (x - a) / a, r = 1 / (a * a);
   const double rest = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r / 1680))) / a;
-  return exp(-a * (off - log1p(off)) - rest) / sqrt(2 * SPECIAL_PI * a);
+  const double lag = x < 0.5 * a ? off - log(x / a) : moth_log_lag(off);
+  return exp(-a * lag - rest) / sqrt(2 * SPECIAL_PI * a);
+}
+
+/* Both parts for a from SPECIAL_GAMMA_LARGE on, by an expansion that holds for all x (Temme 1979),
+** h h / 2 = x / a - 1 - log(x / a): where |h| > 0.4 one part is nothing. */
+MOTH_SPECIAL void moth_gamma_parts_large(double a, double x, double *low, double *high) {
+  const double by[4][14] = {
+      {-1.0 / 3, 1.0 / 12, -2.0 / 135, 1.0 / 864, 1.0 / 2835, -1.787551440329218e-4,
+       3.919263178522438e-5, -2.185448510679992e-6, -1.85406221071516e-6, 8.296711340953087e-7,
+       -1.7665952736826078e-7, 6.707853543401498e-9, 1.0261809784240309e-8,
+       -4.382036018453353e-9},
+      {-1.0 / 540, -1.0 / 288, 1.0 / 378, -77.0 / 77760, 1.0 / 4860, -4.018775720164609e-7,
+       -1.8098550334489977e-5, 7.64916091608111e-6, -1.6120900894563446e-6},
+      {25.0 / 6048, -139.0 / 51840, 1.0 / 1296, 1.0 / 497664, -1.073665322636516e-4},
+      {101.0 / 155520, 571.0 / 2488320}};
+  const double off = (x - a) / a, lag = moth_log_lag(off);
+  *low = x > a, *high = x < a;
+  if (a * lag > 750) return;
+  const double h = off < 0 ? -sqrt(2 * lag) : sqrt(2 * lag);
+  double sum = 0;
+  for (int k = 3; k >= 0; k--) {
+    double c = 0;
+    for (int i = 13; i >= 0; i--) c = by[k][i] + h * c;
+    sum = c + sum / a;
+  }
+  const double more = exp(-a * lag) / sqrt(2 * SPECIAL_PI * a) * sum, z = sqrt(a * lag);
+  *low = 0.5 * erfc(off < 0 ? z : -z) - more;
+  *high = 0.5 * erfc(off < 0 ? -z : z) + more;
+}
+
+/* The part beyond x, for a <= 0.1 and x <= 1 + a: nothing is taken from 1. */
+MOTH_SPECIAL double moth_gamma_beyond(double a, double x) {
+  const double power = expm1(a * log(x) - moth_log_gamma_near(a)); /* x^a / Gamma(1 + a) - 1 */
+  double term = 1, sum = 0;
+  for (int k = 1; k <= 20; k++) {
+    term *= -x / k;
+    sum += term / (a + k);
+  }
+  return -power - (1 + power) * a * sum;
 }
 
 /* Both parts of the whole, 1: up to x in *low, beyond it in *high. */
@@ -115,15 +175,16 @@ MOTH_SPECIAL void moth_gamma_parts(double a, double x, double *low, double *high
   if (!(a >= 0 && x >= 0) || (a == 0 && x == 0) || (isinf(a) && isinf(x))) return;
   if (x == 0 || isinf(a)) *low = 0, *high = 1;
   else if (a == 0 || isinf(x)) *low = 1, *high = 0;
+  else if (a >= SPECIAL_GAMMA_LARGE) moth_gamma_parts_large(a, x, low, high);
   else if (x <= a + 1) {
     double term = 1, sum = 1;
-    for (int k = 1; k < 200000 && term > 1e-17 * sum; k++) sum += term *= x / (a + k);
+    for (int k = 1; term > 1e-17 * sum; k++) sum += term *= x / (a + k);
     *low = moth_gamma_term(a, x) * sum;
     *low = *low > 1 ? 1 : *low;
-    *high = 1 - *low;
+    *high = a <= 0.1 ? moth_gamma_beyond(a, x) : 1 - *low;
   } else { /* Lentz's way through the continued fraction */
     double b = x + 1 - a, c = 1 / tiny, d = 1 / b, h = d, change = 0;
-    for (int k = 1; k < 200000 && fabs(change - 1) > 1e-16; k++) {
+    for (int k = 1; k < 10000 && fabs(change - 1) > 1e-16; k++) {
       const double an = -k * (k - a);
       b += 2;
       d = an * d + b;

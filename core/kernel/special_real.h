@@ -80,7 +80,11 @@ MOTH_SPECIAL double moth_digamma_f64(double x) {
 /* The sum of (q + k)^-s over k from 0 on, for q > 0 and s > 1. */
 MOTH_SPECIAL double moth_zeta_above(double s, double q) {
   double sum = 0;
-  for (; q < 12; q += 1) sum += pow(q, -s);
+  for (; q < 12 || q < 2 * s; q += 1) { /* the terms below are powers of s / q */
+    const double term = pow(q, -s);
+    sum += term;
+    if (term <= 1e-18 * sum) return sum;
+  }
   const double first = pow(q, -s);
   sum += q * first / (s - 1) + first * 0.5;
   /* B_2j / (2j)! s (s + 1) ... (s + 2j - 2) q^(1 - s - 2j) */

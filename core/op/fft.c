@@ -148,7 +148,7 @@ static int fft_covered_cpu(const fft_covered_args *a, moth_tensor **out) {
   const double *at = (const double *)(const void *)moth_at(x);
   double least = INFINITY;
   for (int64_t i = 0; i < x->l.numel; i++)
-    if (!(fabs(at[i]) >= least)) least = fabs(at[i]);
+    if (least == least && !(fabs(at[i]) >= least)) least = fabs(at[i]); /* a NaN stays */
   moth_tensor_release(x);
   if (!(least > 1e-11))
     return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "windows that overlap everywhere are needed: "
