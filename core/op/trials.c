@@ -77,7 +77,8 @@ static int poisson_cpu(const poisson_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(poisson, POISSON, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
               .doc = "Numbers drawn from Poisson distributions: how often what comes `input` times "
-                     "in the mean came.",
+                     "in the mean came. Beyond means of about 1e12 rounding, even in float64, "
+                     "changes how widely they are spread.",
               .examples = "moth.rand(2, 3)  -- domain: positive\n"
                           "moth.rand(3), {generator = moth.Generator()}  -- domain: positive")
 
@@ -94,7 +95,8 @@ static int binomial_of_cpu(const binomial_of_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(binomial_of, BINOMIAL_OF, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
               .flags = MOTH_OP_RANDOM | MOTH_OP_HIDDEN,
-              .doc = "How many of `count` trials succeed.",
+              .doc = "How many of `count` trials succeed; beyond counts of about 1e12 rounding "
+                     "changes how widely they are spread.",
               .examples = "moth.ones(3) * 4, moth.rand(3)  -- domain: prob\n"
                           "moth.ones(2), moth.rand(2), {generator = moth.Generator()}"
                           "  -- domain: prob")
