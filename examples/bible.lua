@@ -1,6 +1,6 @@
 -- The text that examples 05, 06 and 12 learn: the King James Bible as symbols, cut into a part for
--- training and one for validation, with random windows of each. Loaded by
--- `dofile "examples/bible.lua"`; it comes with the Debian package bible-kjv.
+-- training and one for validation, with random windows of each. The text comes with the Debian
+-- package bible-kjv.
 
 local moth = require "moth"
 

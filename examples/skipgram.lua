@@ -28,7 +28,7 @@ function Model:forward(word, others)
   return F.binary_cross_entropy_with_logits(scores, wanted, {reduction = "sum"})
 end
 
---- get(i) trains for a while, the longer ago the faster, and returns the mean loss of a pair.
+--- get(i) trains for a while, at a rate that falls, and returns the mean loss of a pair.
 -- Whoever makes one of the same tensors trains the same vectors: tensors cross into workers without
 -- being copied. Two that write to a row at once may lose one of their steps, which harms little
 -- where rows are many (Hogwild, Recht et al., 2011).
@@ -42,6 +42,7 @@ local STEPS = 50 -- in a stretch
 -- @param options  steps, batch_size, window, negatives, lr
 function Training:init(words, neighbours, text, chances, options)
   self.parts = {words, neighbours, text, chances, options}
+  self.options = options
   self.net = Model(words, neighbours)
   self.optimizer = optim.SGD(self.net:parameters(), {lr = options.lr})
 end
@@ -50,7 +51,7 @@ function Training:worker()
   return data.source("skipgram:Training", unpack(self.parts))
 end
 
-function Training:len() return math.ceil(self.parts[5].steps / STEPS) end
+function Training:len() return math.ceil(self.options.steps / STEPS) end
 
 function Training:draw()
   local _, _, text, chances, options = unpack(self.parts)
@@ -63,7 +64,7 @@ function Training:draw()
 end
 
 function Training:get(i)
-  local lr, sum = self.parts[5].lr, 0
+  local lr, sum = self.options.lr, 0
   self.optimizer.param_groups[1].lr = lr * math.max(1 - i / self:len(), 0.01)
   for _ = 1, STEPS do
     moth.scope(function()
@@ -74,7 +75,7 @@ function Training:get(i)
       sum = sum + loss:item()
     end)
   end
-  return sum / STEPS / self.parts[5].batch_size
+  return sum / STEPS / self.options.batch_size
 end
 
 return skipgram

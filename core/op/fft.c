@@ -161,7 +161,7 @@ static int fft_covered_grad(const fft_covered_args *a, moth_grad *g) {
 }
 
 MOTH_OP(fft_covered, FFT_COVERED,
-  .doc = "The same numbers, none of which may be 0: an error of istft else.",
+  .doc = "The same numbers, none of which may be 0: otherwise istft raises.",
   .examples = "moth.rand(5) + 1  -- domain: positive", .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN)
 

@@ -4,7 +4,7 @@
 
 #include "../op.h"
 
-/* kernel/elementwise.h explains the columns; a: n. */
+/* kernel/elementwise.h explains the columns; a is n. */
 #define SPECIAL_FUNCTIONS(F)                                          \
   F(SLOW, erfinv, FOR_REAL(moth_erfinv)(x))                          \
   F(SLOW, lgamma, FOR_REAL(moth_lgamma)(x))                          \
