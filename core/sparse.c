@@ -73,27 +73,27 @@ static int coalesce(moth_tensor *x, moth_tensor **y) {
   return status;
 }
 
-static int follow(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
+static int cat(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
   moth_tensor *pair[] = {a, b};
   return MOTH_CALL(a->ctx, y, cat, .tensors = {pair, 2}, .dim = 0);
 }
 
 /* Rows behind each other; added up once there are more than the whole has, but not in a recording,
 ** where it would have to be known how many that gives. */
-static int both(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
+static int joined(moth_tensor *a, moth_tensor *b, moth_tensor **y) {
   moth_tensor *va = moth_sparse_values(a), *vb = va ? moth_sparse_values(b) : NULL;
   moth_tensor *rows = NULL, *values = NULL;
-  int status = vb ? follow(a->rows, b->rows, &rows) : a->ctx->error.code;
-  if (!status) status = follow(va, vb, &values);
+  int status = vb ? cat(a->rows, b->rows, &rows) : a->ctx->error.code;
+  if (!status) status = cat(va, vb, &values);
   if (!status && !(*y = moth_sparse_new(&a->l, rows, values))) status = a->ctx->error.code;
   moth_tensor_release(va);
   moth_tensor_release(vb);
   moth_tensor_release(rows);
   moth_tensor_release(values);
   if (status || a->ctx->capture || (*y)->rows->l.numel <= a->l.shape[0]) return status;
-  moth_tensor *long_one = *y;
-  status = coalesce(long_one, y);
-  moth_tensor_release(long_one);
+  moth_tensor *uncoalesced = *y;
+  status = coalesce(uncoalesced, y);
+  moth_tensor_release(uncoalesced);
   return status;
 }
 
@@ -102,16 +102,15 @@ int moth_sparse_add(moth_tensor **at, moth_tensor *x, bool over) {
   moth_tensor *y = NULL;
   int status;
   if (moth_sparse(*at) && moth_sparse(x)) {
-    status = both(*at, x, &y);
+    status = joined(*at, x, &y);
   } else {
-    moth_tensor *some = moth_sparse(x) ? x : *at, *values = moth_sparse_values(some);
-    const index_add_args args = {.ctx = ctx, .input = some == x ? *at : x, .dim = 0,
-                                 .index = some->rows, .source = values,
+    moth_tensor *sparse = moth_sparse(x) ? x : *at, *values = moth_sparse_values(sparse);
+    const index_add_args args = {.ctx = ctx, .input = sparse == x ? *at : x, .dim = 0,
+                                 .index = sparse->rows, .source = values,
                                  .alpha = {.as.number = 1}};
-    over = over && some == x;
-    status = !values ? ctx->error.code
-             : over  ? moth_run_into(&moth_op_index_add, &args, *at)
-                     : moth_run(&moth_op_index_add, &args, &y);
+    if (!values) status = ctx->error.code;
+    else if (over && sparse == x) status = moth_run_into(&moth_op_index_add, &args, *at);
+    else status = moth_run(&moth_op_index_add, &args, &y);
     moth_tensor_release(values);
   }
   if (status || !y) return status;

@@ -35,7 +35,7 @@ T.dtypes, T.devices = dtype.codes, device.codes
 
 --- Raises the error of a failed call, unless it was refused for a sparse tensor, for which the op
 -- has another meaning: then its result.
-function T.raise(sig, status, ...)
+function T.failed(sig, status, ...)
   if status == C.MOTH_E_UNSUPPORTED then
     local y = require("moth.sparse").instead(sig, ...)
     if y ~= nil then return y end

@@ -1,5 +1,5 @@
 --- calls.lua -- what the written functions of ops and of define.lua call: which table is a list of
--- arguments (forms.lua has the rules), values into buffers, and errors.
+-- arguments and which is a value, values into buffers, and errors.
 
 local errors = require "moth.error"
 local lib = require "moth.lib"
@@ -33,11 +33,14 @@ calls.USUAL = USUAL
 local function whole(v)
   return type(v) == "number" and v % 1 == 0 and v <= 2 ^ 53 and v >= -2 ^ 53
 end
+calls.whole = whole
 
--- A plain table or a Size: a module or a dataset is no list of integers, even an empty one.
+--- Whether a value is a plain table or a Size: a module or a dataset is no list of integers, even
+-- an empty one.
 local function is_list(v)
   return type(v) == "table" and (getmetatable(v) == nil or size.is(v))
 end
+calls.is_list = is_list
 
 --- Whether a value stands behind the end of a list: {2, nil, 3} has the length 1.
 -- Looks a few places ahead; the length is given.
@@ -75,11 +78,6 @@ local function put_list(buffer, v, put, room)
   if calls.has_hole(v, n) then return nil end
   return n
 end
-
-calls.whole = whole
-
---- Whether a value is a plain table or a Size.
-calls.is_list = is_list
 
 --- Reads a number or a list of them into a buffer of doubles; the count, or nil.
 -- @param room  how many the buffer takes, if not USUAL
@@ -228,6 +226,18 @@ end
 function calls.hole(sig, i, n)
   errors.argument(sig.name, sig.args[i].name, format("value %d is nil", n), "E_TYPE")
 end
+
+-- ---- which table is a list of arguments ----
+-- The kinds of the arguments decide, not looks:
+--   (a) a table with a metatable is never a list of arguments;
+--   (b) nor is what a parameter of kind map is given;
+--   (c) shape, tensors, modules and params collect: the whole array part is their value, unless
+--       its first element is a plain table, which then is the value, the others following;
+--   (d) a lone plain table is the list of arguments if it has a string key or if the first
+--       parameter cannot be a table (in a method, the first one after the tensor);
+--   (e) a last plain table with a string key holds named arguments, and may go on with positional
+--       ones in its array part;
+--   (f) a shape also comes as integers in a row.
 
 -- Whether an empty table is meant, or mistaken, for the value of an argument. Elsewhere it is a
 -- list of options of which none is given.

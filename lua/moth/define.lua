@@ -51,8 +51,7 @@ local function read_arg(name, row)
   if row.numbers then found = kinds.find("number") end
   local arg = { name = row[2], kind = kind, row = found, doc = row[3] or "",
                 optional = optional or row.optional or false, default = row.default,
-                hint = row.hint,
-                same = row.same }
+                hint = row.hint, same = row.same }
   if row.choices then read_choices(arg, row) end
   arg.required = not arg.optional and arg.default == nil and not arg.same
   if arg.choices and arg.kind == "enum" then arg.fallback = concat(arg.choices, "|")
@@ -168,19 +167,17 @@ local function compiled(record)
   return record.call
 end
 
+--- Makes a function.
+-- @param record  table of name, doc, examples (one call a line), args, run, and perhaps outputs
+-- ("y"), file (where it is written), scoped (whether tensors that run makes and does not return go
+-- when it returns: it must not keep them, nor call functions of the user's)
+-- @return the function
 local function late(record)
   record.read = read_record
   local fn = function(...) return (record.call or compiled(record))(...) end
   bind.register(fn, record)
   return fn
 end
-
---- Makes a function.
--- @param record  table of name, doc, examples (one call a line), args, run, and perhaps outputs
--- ("y"), file (where it is written), scoped (whether tensors that run makes and does not return go
--- when it returns: it must not keep them, nor call functions of the user's)
--- @return the function
-function define.fn(record) return late(record) end
 
 --- Makes a parser of arguments, for constructors: parse(...) -> values by position, checked, with
 -- defaults filled in.
@@ -212,4 +209,4 @@ function define.takes(fn, args, outputs)
   bind.register(fn, { args = args, outputs = outputs, read = read_taken })
 end
 
-return setmetatable(define, { __call = function(_, record) return define.fn(record) end })
+return setmetatable(define, { __call = function(_, record) return late(record) end })

@@ -17,20 +17,19 @@ local ops = bind.ops
 local HALF = { [dtypes.float16] = true, [dtypes.bfloat16] = true }
 local fft = {}
 
--- What is transformed: pairs to pairs, real numbers to half of their coefficients, and back.
-local OP = { complex = "fft_c2c", real = "fft_r2c", half = "fft_c2r" }
-
+-- The kinds of transforms: c2c of pairs to pairs, r2c of real numbers to half of their
+-- coefficients, and c2r back.
 local bound = {}
 local function op_of(kind, fname)
   local key = kind .. fname
-  bound[key] = bound[key] or bind.as(OP[kind], fname)
+  bound[key] = bound[key] or bind.as("fft_" .. kind, fname)
   return bound[key]
 end
 
 -- How many dimensions there are beside that of the pairs, at least so many.
 local function dimensions(fname, x, kind, least)
   local n = x:dim()
-  if kind == "real" then return n end
+  if kind == "r2c" then return n end
   if n < 1 + (least or 1) or x:size(n) ~= 2 then
     errors.argument(fname, "input", "complex numbers are needed, pairs in a last dimension of 2, "
       .. "got " .. errors.describe(x) .. (least and "" or "; real signals: moth.fft.rfft"),
@@ -67,10 +66,10 @@ local function factor(norm, n, inverse)
   return (norm == "forward") ~= inverse and 1 / n or 1
 end
 
--- One dimension, d, of n numbers (nil: as many as there are); for `half` n is that of the result.
+-- One dimension, d, of n numbers (nil: as many as there are); for c2r n is that of the result.
 local function transform(fname, arg, kind, inverse, x, n, d, scale)
   local op = op_of(kind, fname)
-  if kind == "half" then
+  if kind == "c2r" then
     n = n or 2 * (x:size(d) - 1)
     x = sized(fname, arg, x, d, n < 1 and n or math.floor(n / 2) + 1)
     return (op(x, n, d, inverse, scale))
@@ -80,23 +79,22 @@ local function transform(fname, arg, kind, inverse, x, n, d, scale)
 end
 
 local function length_of(kind, x, n, d)
-  return n or (kind == "half" and 2 * (x:size(d) - 1)) or x:size(d)
+  return n or (kind == "c2r" and 2 * (x:size(d) - 1)) or x:size(d)
 end
 
 local NORM = { "enum", "norm", "what is divided by the length n: the transform back, both by its "
   .. "root, or the one forward", choices = { "backward", "ortho", "forward" } }
 local INPUT = {
-  complex = { "tensor", "input", "complex numbers, (..., n, 2)" },
-  real = { "tensor", "input", "real numbers, (..., n)" },
-  half = { "tensor", "input", "coefficients 0 to n / 2, (..., n / 2 + 1, 2)" },
+  c2c = { "tensor", "input", "complex numbers, (..., n, 2)" },
+  r2c = { "tensor", "input", "real numbers, (..., n)" },
+  c2r = { "tensor", "input", "coefficients 0 to n / 2, (..., n / 2 + 1, 2)" },
 }
 local N = {
-  complex = "length of the signals: cut, or zeros behind, until they have it",
-  half = "length of the results; 2 (m - 1) of m coefficients when absent",
+  c2c = "length of the signals: cut, or zeros behind, until they have it",
+  c2r = "length of the results; 2 (m - 1) of m coefficients when absent",
 }
-N.real = N.complex
-local DRAWN = { complex = "moth.randn(3, 4, 2)", real = "moth.randn(3, 4)",
-                half = "moth.randn(3, 4, 2)" }
+N.r2c = N.c2c
+local DRAWN = { c2c = "moth.randn(3, 4, 2)", r2c = "moth.randn(3, 4)", c2r = "moth.randn(3, 4, 2)" }
 
 local function single(name, kind, inverse, doc)
   --- moth.fft.NAME(input, n, dim, norm): one dimension.
@@ -117,16 +115,16 @@ local function single(name, kind, inverse, doc)
   }
 end
 
-single("fft", "complex", false, "The discrete Fourier transform of complex signals: Y[k] is the "
+single("fft", "c2c", false, "The discrete Fourier transform of complex signals: Y[k] is the "
   .. "sum of x[j] e^(-2 pi i j k / n). Of real signals: rfft.")
-single("ifft", "complex", true, "What fft undoes: sums with the other sign, divided by n.")
-single("rfft", "real", false, "The coefficients 0 to n / 2 of real signals, (..., n / 2 + 1, 2); "
+single("ifft", "c2c", true, "What fft undoes: sums with the other sign, divided by n.")
+single("rfft", "r2c", false, "The coefficients 0 to n / 2 of real signals, (..., n / 2 + 1, 2); "
   .. "the others are their mirror images.")
-single("irfft", "half", true, "The real signals that have these coefficients: what rfft undoes. "
+single("irfft", "c2r", true, "The real signals that have these coefficients: what rfft undoes. "
   .. "An odd length must be given as n.")
-single("hfft", "half", false, "The real coefficients of signals of which one half is the mirror "
+single("hfft", "c2r", false, "The real coefficients of signals of which one half is the mirror "
   .. "image of the other, and is left out.")
-single("ihfft", "real", true, "What hfft undoes: half of the complex signals that have real "
+single("ihfft", "r2c", true, "What hfft undoes: half of the complex signals that have real "
   .. "coefficients.")
 
 -- ---- several dimensions ----
@@ -157,7 +155,7 @@ local function sizes(fname, x, n, s, dim)
 end
 
 local function several(name, kind, inverse, dims, doc)
-  local shape = kind == "real" and "(2, 3, 4)" or "(2, 3, 4, 2)"
+  local shape = kind == "r2c" and "(2, 3, 4)" or "(2, 3, 4, 2)"
   --- moth.fft.NAME(input, s, dim, norm): two dimensions, or any number of them.
   fft[name] = define {
     name = name, doc = doc, scoped = true,
@@ -178,17 +176,17 @@ local function several(name, kind, inverse, dims, doc)
       if HALF[dtype] then x = x:float() end -- so that they are rounded once
       local last, all = #at, 1
       for k, d in ipairs(at) do
-        all = all * math.max(1, length_of(k == last and kind or "complex", x, lengths[k], d))
+        all = all * math.max(1, length_of(k == last and kind or "c2c", x, lengths[k], d))
       end
       local scale = factor(norm, all, inverse)
       local function go(how, k, by)
         x = transform(name, "s", how, inverse, x, lengths[k], at[k], by)
       end
-      if kind == "real" then go("real", last, scale) end
-      for k = 1, kind == "complex" and last or last - 1 do
-        go("complex", k, kind == "complex" and k == 1 and scale or 1)
+      if kind == "r2c" then go("r2c", last, scale) end
+      for k = 1, kind == "c2c" and last or last - 1 do
+        go("c2c", k, kind == "c2c" and k == 1 and scale or 1)
       end
-      if kind == "half" then go("half", last, scale) end
+      if kind == "c2r" then go("c2r", last, scale) end
       if HALF[dtype] then x = x:to(dtype) end
       return x
     end,
@@ -196,18 +194,17 @@ local function several(name, kind, inverse, dims, doc)
 end
 
 for _, row in ipairs {
-  { "fft", "complex", false, "fft along %s." }, { "ifft", "complex", true, "ifft along %s." },
-  { "rfft", "real", false, "rfft along the last of %s, fft along the others." },
-  { "irfft", "half", true, "What rfft%s undoes: irfft along the last of %s." },
-  { "hfft", "half", false, "hfft along the last of %s, fft along the others." },
-  { "ihfft", "real", true, "What hfft%s undoes: ihfft along the last of %s." },
+  { "fft", "c2c", false, "fft along DIMS." }, { "ifft", "c2c", true, "ifft along DIMS." },
+  { "rfft", "r2c", false, "rfft along the last of DIMS, fft along the others." },
+  { "irfft", "c2r", true, "What rfftN undoes: irfft along the last of DIMS." },
+  { "hfft", "c2r", false, "hfft along the last of DIMS, fft along the others." },
+  { "ihfft", "r2c", true, "What hfftN undoes: ihfft along the last of DIMS." },
 } do
   local name, kind, inverse, doc = unpack(row)
-  local function say(n, dims)
-    return (doc:gsub("%%s undoes", n .. " undoes"):gsub("%%s", dims))
-  end
-  several(name .. "2", kind, inverse, { -2, -1 }, say("2", "two dimensions"))
-  several(name .. "n", kind, inverse, nil, say("n", "several dimensions"))
+  local two = doc:gsub("%u%u+", "two dimensions"):gsub("N ", "2 ")
+  local many = doc:gsub("%u%u+", "several dimensions"):gsub("N ", "n ")
+  several(name .. "2", kind, inverse, { -2, -1 }, two)
+  several(name .. "n", kind, inverse, nil, many)
 end
 
 -- ---- which coefficient is where ----
@@ -226,9 +223,11 @@ local function frequencies(name, doc, last, first)
     name = name, doc = doc, args = WHERE,
     examples = "5\n4, 0.5, {dtype = moth.float64, requires_grad = true}",
     run = function(n, d, dtype, device, requires_grad)
-      if n < 1 or d == 0 then
-        errors.argument(name, n < 1 and "n" or "d", "a number " .. (n < 1 and "from 1 on"
-          or "other than 0") .. " is needed, got " .. (n < 1 and n or d), "E_DOMAIN")
+      if n < 1 then
+        errors.argument(name, "n", "a number from 1 on is needed, got " .. n, "E_DOMAIN")
+      end
+      if d == 0 then
+        errors.argument(name, "d", "a number other than 0 is needed, got 0", "E_DOMAIN")
       end
       local moth, list = require "moth", {}
       for k = 0, last(n) do list[#list + 1] = k / (n * d) end
@@ -239,11 +238,11 @@ local function frequencies(name, doc, last, first)
   }
 end
 
-local function half(n) return math.floor(n / 2) end
+local function middle(n) return math.floor(n / 2) end
 frequencies("fftfreq", "The frequency of each coefficient of fft: 0, positive ones, and from the "
-  .. "middle on negative ones.", function(n) return half(n - 1) end,
-  function(n) return -half(n) end)
-frequencies("rfftfreq", "The frequency of each coefficient of rfft, from 0 on.", half,
+  .. "middle on negative ones.", function(n) return middle(n - 1) end,
+  function(n) return -middle(n) end)
+frequencies("rfftfreq", "The frequency of each coefficient of rfft, from 0 on.", middle,
   function() return 0 end)
 
 local function shift(name, doc, back)
@@ -263,7 +262,7 @@ local function shift(name, doc, back)
       for k = 1, dim and #dim or n do
         dims[k] = position(name, x, dim and dim[k] or k, x:dim())
         local size = x:size(dims[k])
-        shifts[k] = back and size - half(size) or half(size)
+        shifts[k] = back and size - middle(size) or middle(size)
       end
       if #dims == 0 then return x:clone() end
       return (ops.roll(x, shifts, dims))
@@ -278,7 +277,7 @@ shift("ifftshift", "What fftshift undoes.", true)
 -- ---- with pairs ----
 
 local function parts(fname, x)
-  local n = dimensions(fname, x, "complex", 0) + 1
+  local n = dimensions(fname, x, "c2c", 0) + 1
   return x:select(n, 1), x:select(n, 2)
 end
 
@@ -289,7 +288,7 @@ fft.abs = define {
   name = "abs", doc = "The absolute values of complex numbers.", examples = "moth.randn(3, 2)",
   args = { Z }, scoped = true,
   run = function(x)
-    dimensions("abs", x, "complex", 0)
+    dimensions("abs", x, "c2c", 0)
     return (ops.norm_p(x, 2, { -1 }))
   end,
 }

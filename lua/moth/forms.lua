@@ -3,16 +3,7 @@
 --     F.max_pool2d(x, 2)      F.max_pool2d(x, {kernel_size = 2})
 --     F.max_pool2d{x, 2}      F.max_pool2d{x, kernel_size = 2}      x:max_pool2d{kernel_size = 2}
 --
--- The kinds of the arguments decide, not looks:
---   (a) a table with a metatable is never a list of arguments;
---   (b) nor is what a parameter of kind map is given;
---   (c) shape, tensors, modules and params collect: the whole array part is their value, unless
---       its first element is a plain table, which then is the value, the others following;
---   (d) a lone plain table is the list of arguments if it has a string key or if the first
---       parameter cannot be a table (in a method, the first one after the tensor);
---   (e) a last plain table with a string key holds named arguments, and may go on with positional
---       ones in its array part;
---   (f) a shape also comes as integers in a row.
+-- The kinds of the arguments decide, not looks: the rules stand in calls.lua.
 --
 -- A signature is written out as one straight-line Lua function that sorts tables into positions,
 -- so that the compiler of LuaJIT takes it as it takes a user's own code. It asks `type(x) == "nil"`
@@ -35,7 +26,7 @@ function forms.signature(name, args, method)
   for i, arg in ipairs(args) do sig.index[arg.name] = i end
   local p = sig.lone
   local arg = args[p]
-  if arg and #args >= p then
+  if arg then
     local after = args[p + 1]
     if arg.row.name == "shape" then
       if not (after and after.required) then sig.row = p end

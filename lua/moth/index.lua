@@ -32,8 +32,7 @@ local newaxis = M.newaxis
 local info = ffi.new "moth_tensor_info"
 
 local function ndim_of(x)
-  local status = C.moth_inspect(ctx, x, info)
-  if status < 0 then errors.status(status, "index", nil, x) end
+  lib.check(C.moth_inspect(ctx, x, info), "index", x)
   return tonumber(info.ndim)
 end
 

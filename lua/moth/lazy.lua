@@ -36,12 +36,14 @@ function lazy.each(rows, f)
 end
 
 local function find_row(rows, name)
-  local row, module = rows[name], lazy.module(rows, name)
+  local row = rows[name]
   if row then
     local found = require(row[1])
     if row[2] == nil then return found end
     return found[row[2]]
-  elseif module and module:find("*", 1, true) then
+  end
+  local module = lazy.module(rows, name)
+  if module and module:find("*", 1, true) then
     local found = require((module:gsub("%*", name)))
     return found
   end

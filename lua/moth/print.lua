@@ -211,8 +211,10 @@ function M.node_name(name)
   return (("_" .. name):gsub("_+(%w)", string.upper))
 end
 
-local function footer(x, info, sizes)
-  local parts = { tostring(dtype.by_code[info.dtype]) }
+-- @param kind  a word before the dtype, with a space, or ""
+-- @param more  what stands last; optional
+local function footer(x, info, sizes, kind, more)
+  local parts = { kind .. tostring(dtype.by_code[info.dtype]) }
   if #sizes > 0 then parts[1] = parts[1] .. " of size " .. concat(sizes, "x") end
   local node = C.moth_node_name(lib.ctx, x)
   if node ~= nil then
@@ -220,6 +222,7 @@ local function footer(x, info, sizes)
   elseif bit.band(info.flags, C.MOTH_IS_GRAD) ~= 0 then
     parts[#parts + 1] = "requires_grad"
   end
+  parts[#parts + 1] = more
   return "[" .. concat(parts, ", ") .. "]"
 end
 
@@ -236,10 +239,11 @@ function M.tostring(x)
   local sizes = {}
   for d = 1, info.ndim do sizes[d] = tonumber(info.shape[d - 1]) end
   local numel = tonumber(info.numel)
-  local tail = footer(x, info, sizes)
   if bit.band(info.flags, C.MOTH_IS_SPARSE) ~= 0 then
-    return (require("moth.sparse").text(x, tail))
+    local sparse = require "moth.sparse"
+    return sparse.text(x) .. footer(x, info, sizes, "sparse ", "nnz=" .. sparse._nnz(x))
   end
+  local tail = footer(x, info, sizes, "")
   local all = {}
   if #sizes == 0 then
     local slot = ffi.new "moth_slot[1]"

@@ -272,12 +272,10 @@ sparse.sparse_coo_tensor = define {
   end,
 }
 
---- The text of one.
-function sparse.text(x, footer)
-  local rows = sparse._nnz(x)
-  return ("indices = %s\nvalues = %s\n%s"):format(tostring(sparse._indices(x)),
-    tostring(sparse._values(x)), (footer:gsub("^%[", "[sparse "):gsub("%]$", ", nnz=" .. rows
-    .. "]")))
+--- The text of one, above its footer.
+function sparse.text(x)
+  return ("indices = %s\nvalues = %s\n"):format(tostring(sparse._indices(x)),
+    tostring(sparse._values(x)))
 end
 
 return sparse

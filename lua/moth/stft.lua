@@ -24,9 +24,8 @@ local NORMALIZED = { "bool", "normalized", "divide by the root of n_fft", defaul
 local COMPLEX = { "bool", "return_complex", "not there: there are no complex dtypes",
                   default = false }
 
--- hop_length, and the window as long as a frame; none: nil.
-local function checked(fname, x, n_fft, hop, length, window)
-  hop, length = hop or math.floor(n_fft / 4), length or n_fft
+-- Raises unless frames can be cut so.
+local function check(fname, n_fft, hop, length, window)
   if n_fft < 1 then refuse(fname, "n_fft", "a length from 1 on is needed, got " .. n_fft) end
   if hop < 1 then refuse(fname, "hop_length", "a step from 1 on is needed, got " .. hop) end
   if length < 1 or length > n_fft then
@@ -37,12 +36,16 @@ local function checked(fname, x, n_fft, hop, length, window)
     refuse(fname, "window", ("a vector of win_length = %d numbers is needed, got %s"):format(length,
       errors.describe(window)))
   end
-  if length < n_fft then
-    window = window or ops.ones(length, { dtype = x.dtype, device = x.device })
-    local left = math.floor((n_fft - length) / 2)
-    window = ops.pad(window, { left, n_fft - length - left })
-  end
-  return hop, window
+end
+
+-- hop_length, and the window as long as a frame; none: nil.
+local function framing(fname, x, n_fft, hop, length, window)
+  hop, length = hop or math.floor(n_fft / 4), length or n_fft
+  check(fname, n_fft, hop, length, window)
+  if length == n_fft then return hop, window end
+  window = window or ops.ones(length, { dtype = x.dtype, device = x.device })
+  local left = math.floor((n_fft - length) / 2)
+  return hop, (ops.pad(window, { left, n_fft - length - left }))
 end
 
 local function refuse_complex(fname, wanted)
@@ -81,7 +84,7 @@ stft.stft = define {
     refuse_complex("stft", as_complex)
     if x:dim() < 1 then refuse("stft", "input", "signals are needed, (..., n), got "
       .. errors.describe(x)) end
-    hop, window = checked("stft", x, n_fft, hop, length, window)
+    hop, window = framing("stft", x, n_fft, hop, length, window)
     if center then
       local side, shape = math.floor(n_fft / 2), { unpack(x.shape) }
       if mode == "reflect" and side >= x:size(-1) then
@@ -145,7 +148,7 @@ stft.istft = define {
         .. errors.describe(x))
     end
     local freqs, frames = shape[n - 2], shape[n - 1]
-    hop, window = checked("istft", x, n_fft, hop, length, window)
+    hop, window = framing("istft", x, n_fft, hop, length, window)
     if onesided == nil then onesided = freqs ~= n_fft end
     local wanted = onesided and math.floor(n_fft / 2) + 1 or n_fft
     if freqs ~= wanted then

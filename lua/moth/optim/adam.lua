@@ -16,8 +16,8 @@ function adam.rows(lr, weight_decay)
     {"any", "betas", "{b1, b2}: shares of the running means that are kept; {0.9, 0.999}",
       optional = true, first = {0.9, 0.999}},
     rule.eps(1e-8),
-    weight_decay == 0 and rule.WEIGHT_DECAY or {"float", "weight_decay",
-      "share by which the parameter shrinks", default = weight_decay},
+    weight_decay == 0 and rule.WEIGHT_DECAY or weight_decay and {"float", "weight_decay",
+      "share by which the parameter shrinks", default = weight_decay} or nil,
   }
 end
 

@@ -47,8 +47,8 @@ end
 
 -- ---- SparseAdam ----
 
-local options = adam.rows(1e-3, 0)
-options[#options] = rule.MAXIMIZE -- in the place of weight_decay
+local options = adam.rows(1e-3)
+options[#options + 1] = rule.MAXIMIZE
 
 --- Adam (Kingma and Ba, 2015) for sparse gradients: rows of the table, and of the running means,
 -- that a step does not use stay as they are. All gradients must be sparse.

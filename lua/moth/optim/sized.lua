@@ -2,7 +2,6 @@
 -- gradients had so far.
 
 local bind = require "moth.bind"
-local lib = require "moth.lib"
 local bundle = require "moth.optim.bundle"
 local Optimizer = require "moth.optim.optimizer"
 local rule = require "moth.optim.rule"
@@ -82,9 +81,8 @@ function Adagrad:add_param_group(group)
   Optimizer.add_param_group(self, group)
   local made = self.param_groups[#self.param_groups]
   for _, p in ipairs(made.params) do
-    local sum = require("moth").full_like(p, made.initial_accumulator_value)
-    lib.check(lib.C.moth_keep_always(lib.ctx, sum), "Adagrad")
-    self.state[p] = {step = 0, sum = sum}
+    self.state[p] = {step = 0}
+    bundle.put(self.state[p], "sum", require("moth").full_like(p, made.initial_accumulator_value))
   end
 end
 

@@ -9,14 +9,14 @@ local lib = require "moth.lib"
 local look = require "moth.tensor.look"
 
 local C, ctx, ops, istensor = lib.C, lib.ctx, bind.ops, lib.istensor
-local own, facts = look.own, look.facts
+local own, inspect = look.own, look.inspect
 
 local methods = {}
 
 -- x with another dtype and on another device, by the engine's numbers, and with another memory
 -- format; nil: as it is.
 local function cast(x, dtype, copy, device, non_blocking, format)
-  local found = facts(x, "to")
+  local found = inspect(x, "to")
   local moves, turns = device and device ~= found.device, dtype and dtype ~= found.dtype
   if format == "channels_last" and found.ndim ~= 4 then
     errors.argument("to", "memory_format", "channels_last is for (N, C, H, W), got "
@@ -63,7 +63,7 @@ function methods.to(x, ...)
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
     if istensor(value) then
-      local found = facts(value, "to")
+      local found = inspect(value, "to")
       dtype, device = found.dtype, found.device
     elseif codes[value] then
       dtype = codes[value]
@@ -76,7 +76,7 @@ function methods.to(x, ...)
           end
         elseif name == "device" or name == 1 then device = number_of(given)
         elseif name == "other" and istensor(given) then
-          local found = facts(given, "to")
+          local found = inspect(given, "to")
           dtype, device = found.dtype, found.device
         elseif name == "copy" then copy = boolean_of(name, given)
         elseif name == "non_blocking" then non_blocking = boolean_of(name, given)
@@ -105,7 +105,7 @@ function methods.pin_memory(x)
   local h = lib.Handle()
   local status = C.moth_pin_memory(ctx, x, h)
   if lib.recover(status) then status = C.moth_pin_memory(ctx, x, h) end
-  if status < 0 then errors.status(status, "pin_memory", nil, x) end
+  lib.check(status, "pin_memory", x)
   return lib.adopt(h, status)
 end
 
@@ -113,7 +113,7 @@ end
 function methods.is_pinned(x)
   own(x, "is_pinned")
   local status = C.moth_is_pinned(ctx, x)
-  if status < 0 then errors.status(status, "is_pinned", nil, x) end
+  lib.check(status, "is_pinned", x)
   return status == 1
 end
 
@@ -143,12 +143,12 @@ function methods.type_as(x, other)
   if not istensor(other) then
     errors.argument("type_as", "other", "a tensor is needed, got " .. errors.describe(other))
   end
-  return cast(x, facts(other, "type_as").dtype)
+  return cast(x, inspect(other, "type_as").dtype)
 end
 
 --- x in main memory: x itself if it lies there.
 function methods.cpu(x)
-  facts(x, "cpu")
+  inspect(x, "cpu")
   return cast(x, nil, false, 0)
 end
 

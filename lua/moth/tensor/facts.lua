@@ -10,7 +10,7 @@ local look = require "moth.tensor.look"
 local size = require "moth.size"
 
 local C, ctx, ops, istensor = lib.C, lib.ctx, bind.ops, lib.istensor
-local own, facts, several, checked = look.own, look.facts, look.several, look.checked
+local own, inspect, several = look.own, look.inspect, look.several
 local sizes_of = look.sizes_of
 local band = bit.band
 
@@ -41,14 +41,14 @@ local function checked_dim(fname, dim, ndim)
 end
 
 function getters.shape(x) return size.wrap(sizes_of(x, "shape")) end
-function getters.ndim(x) return facts(x, "ndim").ndim end
-function getters.dtype(x) return dtypes.by_code[facts(x, "dtype").dtype] end
-function getters.device(x) return devices.by_code[facts(x, "device").device] end
-function getters.is_cuda(x) return facts(x, "is_cuda").device ~= 0 end
-function getters.itemsize(x) return tonumber(facts(x, "itemsize").itemsize) end
-function getters._version(x) return tonumber(facts(x, "_version").version) end
+function getters.ndim(x) return inspect(x, "ndim").ndim end
+function getters.dtype(x) return dtypes.by_code[inspect(x, "dtype").dtype] end
+function getters.device(x) return devices.by_code[inspect(x, "device").device] end
+function getters.is_cuda(x) return inspect(x, "is_cuda").device ~= 0 end
+function getters.itemsize(x) return tonumber(inspect(x, "itemsize").itemsize) end
+function getters._version(x) return tonumber(inspect(x, "_version").version) end
 
-function getters.is_sparse(x) return band(facts(x, "is_sparse").flags, IS_SPARSE) ~= 0 end
+function getters.is_sparse(x) return band(inspect(x, "is_sparse").flags, IS_SPARSE) ~= 0 end
 function getters.layout(x) return getters.is_sparse(x) and "sparse_coo" or "strided" end
 function getters.nbytes(x) return several(x, "nbytes", read_bytes) end
 
@@ -69,7 +69,7 @@ function methods.size(x, dim, more)
   own(x, "size")
   if type(dim) == "table" or type(more) ~= "nil" then dim = parse_size(x, dim, more) end
   if dim == nil then return size.wrap(sizes_of(x, "size")) end
-  local t = facts(x, "size")
+  local t = inspect(x, "size")
   return tonumber(t.shape[checked_dim("size", dim, t.ndim)])
 end
 
@@ -78,31 +78,31 @@ function methods.stride(x, dim, more)
   own(x, "stride")
   if type(dim) == "table" or type(more) ~= "nil" then dim = parse_stride(x, dim, more) end
   if dim == nil then return several(x, "stride", read_strides) end
-  local t = facts(x, "stride")
+  local t = inspect(x, "stride")
   return tonumber(t.stride[checked_dim("stride", dim, t.ndim)])
 end
 
 --- The number of dimensions.
-function methods.dim(x) return facts(x, "dim").ndim end
+function methods.dim(x) return inspect(x, "dim").ndim end
 methods.ndimension = methods.dim
 
 --- The number of elements.
-function methods.numel(x) return tonumber(facts(x, "numel").numel) end
+function methods.numel(x) return tonumber(inspect(x, "numel").numel) end
 methods.nelement = methods.numel
 
 --- Elements of the storage before the first of x.
-function methods.storage_offset(x) return tonumber(facts(x, "storage_offset").offset) end
+function methods.storage_offset(x) return tonumber(inspect(x, "storage_offset").offset) end
 
 --- Bytes of one element.
-function methods.element_size(x) return tonumber(facts(x, "element_size").itemsize) end
+function methods.element_size(x) return tonumber(inspect(x, "element_size").itemsize) end
 
 --- The address of the first element as a number, for comparing; nothing can be read through it.
 function methods.data_ptr(x)
-  local t = facts(x, "data_ptr")
+  local t = inspect(x, "data_ptr")
   local h = x
   if band(t.flags, IS_CONTIGUOUS) == 0 then -- the address of the first element alone
     h = x:detach()
-    while facts(h, "data_ptr").ndim > 0 do h = ops.select(h, 1, 1) end
+    while inspect(h, "data_ptr").ndim > 0 do h = ops.select(h, 1, 1) end
   end
   local address = C.moth_data(ctx, h)
   return tonumber(ffi.cast("intptr_t", address))
@@ -110,17 +110,17 @@ end
 
 --- Whether the elements lie in row-major order without gaps; or in that of another memory_format.
 function methods.is_contiguous(x, memory_format)
-  local found = facts(x, "is_contiguous")
+  local found = inspect(x, "is_contiguous")
   local flag = (require "moth.layout").read("is_contiguous", memory_format, true) == "channels_last"
     and IS_CHANNELS_LAST or IS_CONTIGUOUS
   return band(found.flags, flag) ~= 0
 end
 
 --- Whether the dtype is one of the float dtypes.
-function methods.is_floating_point(x) return facts(x, "is_floating_point").dtype >= FLOATS end
+function methods.is_floating_point(x) return inspect(x, "is_floating_point").dtype >= FLOATS end
 
 --- Whether the dtype has negative numbers.
-function methods.is_signed(x) return facts(x, "is_signed").dtype >= I8 end
+function methods.is_signed(x) return inspect(x, "is_signed").dtype >= I8 end
 
 --- Whether x and other are the same part of the same storage.
 function methods.is_set_to(x, other)
@@ -129,8 +129,8 @@ function methods.is_set_to(x, other)
     errors.argument("is_set_to", "other", "a tensor is needed, got " .. errors.describe(other))
   end
   local a = ffi.new "moth_tensor_info"
-  checked(C.moth_inspect(ctx, x, a), "is_set_to", x)
-  local b = facts(other, "is_set_to")
+  lib.check(C.moth_inspect(ctx, x, a), "is_set_to", x)
+  local b = inspect(other, "is_set_to")
   if a.storage ~= b.storage or a.offset ~= b.offset or a.ndim ~= b.ndim then return false end
   for d = 0, a.ndim - 1 do
     if a.shape[d] ~= b.shape[d] or a.stride[d] ~= b.stride[d] then return false end
@@ -141,14 +141,14 @@ end
 -- ---- transposes ----
 
 function getters.T(x)
-  local ndim = facts(x, "T").ndim
+  local ndim = inspect(x, "T").ndim
   local dims = {}
   for d = 1, ndim do dims[d] = ndim - d + 1 end
   return ops.permute(x, dims)
 end
 
 function getters.mT(x)
-  if facts(x, "mT").ndim < 2 then
+  if inspect(x, "mT").ndim < 2 then
     errors.raise("mT needs at least two dimensions, got " .. errors.describe(x), "E_SHAPE")
   end
   return ops.transpose(x, -2, -1)

@@ -8,16 +8,16 @@ local look = require "moth.tensor.look"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local istensor, take = lib.istensor, autograd.take
-local own, facts, checked = look.own, look.facts, look.checked
+local own, inspect = look.own, look.inspect
 local band = bit.band
 
 local IS_LEAF, IS_GRAD, IS_RETAIN = C.MOTH_IS_LEAF, C.MOTH_IS_GRAD, C.MOTH_IS_RETAIN
 
 local methods, getters, setters = {}, {}, {}
 
-function getters.requires_grad(x) return band(facts(x, "requires_grad").flags, IS_GRAD) ~= 0 end
-function getters.is_leaf(x) return band(facts(x, "is_leaf").flags, IS_LEAF) ~= 0 end
-function getters.retains_grad(x) return band(facts(x, "retains_grad").flags, IS_RETAIN) ~= 0 end
+function getters.requires_grad(x) return band(inspect(x, "requires_grad").flags, IS_GRAD) ~= 0 end
+function getters.is_leaf(x) return band(inspect(x, "is_leaf").flags, IS_LEAF) ~= 0 end
+function getters.retains_grad(x) return band(inspect(x, "retains_grad").flags, IS_RETAIN) ~= 0 end
 
 --- What a tensor says about its graph: `x.grad_fn`, nil for a leaf.
 local GradFn = { __name = "grad_fn" }
@@ -26,7 +26,7 @@ function GradFn:__tostring() return "<" .. self.name .. ">" end
 function GradFn.__eq(a, b) return a.id == b.id end
 
 function getters.grad_fn(x)
-  facts(x, "grad_fn")
+  inspect(x, "grad_fn")
   local name = C.moth_node_name(ctx, x)
   if name == nil then return nil end
   name = require "moth.print".node_name(ffi.string(name))
@@ -89,7 +89,7 @@ end
 --- Cuts x off its history. @return x
 function methods.detach_(x)
   own(x, "detach_")
-  checked(C.moth_detach_(ctx, x), "detach_", x)
+  lib.check(C.moth_detach_(ctx, x), "detach_", x)
   return x
 end
 
@@ -106,20 +106,20 @@ function methods.requires_grad_(x, on, ...)
       { "bool", "requires_grad", "gather gradients for it?", default = true } })
     on = select(2, parse_requires(x, on, ...))
   end
-  checked(C.moth_requires_grad(ctx, x, on and 1 or 0), "requires_grad_", x)
+  lib.check(C.moth_requires_grad(ctx, x, on and 1 or 0), "requires_grad_", x)
   return x
 end
 
 --- Lets x.grad be gathered although x is no leaf.
 function methods.retain_grad(x)
   own(x, "retain_grad")
-  checked(C.moth_retain_grad(ctx, x), "retain_grad", x)
+  lib.check(C.moth_retain_grad(ctx, x), "retain_grad", x)
 end
 
 --- Gives the tensor back now; using it after that is an error.
 function methods.free(x)
   own(x, "free")
-  checked(C.moth_free(ctx, x), "free", x)
+  lib.check(C.moth_free(ctx, x), "free", x)
 end
 
 return { methods = methods, getters = getters, setters = setters }

@@ -14,7 +14,7 @@ local function own(x, fname)
 end
 
 --- The facts about x, in a struct that the next call overwrites.
-local function facts(x, fname)
+local function inspect(x, fname)
   own(x, fname)
   seen = seen + 1
   info.output = 0 -- lib.inspect says why
@@ -22,21 +22,16 @@ local function facts(x, fname)
   return info
 end
 
---- What read(facts) makes of several of them. Since it may allocate, a finalizer may ask for the
+--- What read(info) makes of several facts. Since it may allocate, a finalizer may ask for the
 -- facts of another tensor meanwhile; then it is read again.
 local function several(x, fname, read)
   local result, mine
   repeat
-    local t = facts(x, fname)
+    local t = inspect(x, fname)
     mine = seen
     result = read(t)
   until seen == mine
   return result
-end
-
---- Raises the error behind a negative status.
-local function checked(status, fname, x)
-  if status < 0 then errors.status(status, fname, nil, x) end
 end
 
 local function read_sizes(t)
@@ -48,4 +43,4 @@ end
 --- The sizes as a new list.
 local function sizes_of(x, fname) return several(x, fname, read_sizes) end
 
-return { own = own, facts = facts, several = several, checked = checked, sizes_of = sizes_of }
+return { own = own, inspect = inspect, several = several, sizes_of = sizes_of }

@@ -6,7 +6,7 @@ local lib = require "moth.lib"
 local look = require "moth.tensor.look"
 
 local C, ctx = lib.C, lib.ctx
-local facts, checked, sizes_of = look.facts, look.checked, look.sizes_of
+local inspect, sizes_of = look.inspect, look.sizes_of
 
 local BOOL, I64 = C.MOTH_BOOL, C.MOTH_I64
 local FLOATS = C.MOTH_F16 -- the first of the float dtypes
@@ -29,14 +29,15 @@ local slot1 = ffi.new "moth_slot[1]"
 --- The value of a tensor with one element: a number, a boolean for bool, an int64 cdata where a
 -- number would lose bits. Raises for any other number of elements.
 function methods.item(x)
-  local t = facts(x, "item")
+  local t = inspect(x, "item")
   if t.numel ~= 1 then
-    if t.numel > 0 then checked(C.moth_read(ctx, x, 0, 1, slot1), "item", x) end -- may it be read?
+    -- May it be read?
+    if t.numel > 0 then lib.check(C.moth_read(ctx, x, 0, 1, slot1), "item", x) end
     errors.raise("item: only a tensor with one element has an item, got " .. errors.describe(x),
       "E_SHAPE")
   end
   local dtype = t.dtype
-  checked(C.moth_read(ctx, x, 0, 1, slot1), "item", x)
+  lib.check(C.moth_read(ctx, x, 0, 1, slot1), "item", x)
   if lib.on_read then lib.on_read(x) end
   return value_of(slot1[0], dtype)
 end
@@ -47,7 +48,7 @@ local BLOCK = 4096
 -- bits); of a 0-d tensor the value itself.
 function methods.tolist(x)
   local sizes = sizes_of(x, "tolist")
-  local ndim, dtype, total = #sizes, facts(x, "tolist").dtype, 1
+  local ndim, dtype, total = #sizes, inspect(x, "tolist").dtype, 1
   for d = 1, ndim do total = total * sizes[d] end
   if ndim == 0 then return methods.item(x) end
   if lib.on_read then lib.on_read(x) end
@@ -57,7 +58,7 @@ function methods.tolist(x)
     if at == filled then
       first = first + filled
       filled, at = math.min(BLOCK, total - first), 0
-      checked(C.moth_read(ctx, x, first, filled, buffer), "tolist", x)
+      lib.check(C.moth_read(ctx, x, first, filled, buffer), "tolist", x)
     end
     at = at + 1
     return value_of(buffer[at - 1], dtype)
