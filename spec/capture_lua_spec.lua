@@ -175,6 +175,25 @@ describe("a captured step with Functions written in Lua", function()
   end)
 end)
 
+-- A leaf whose gradient a captured step makes anew, and what tells that gradient's elements and how
+-- often the step was recorded.
+local function stepped()
+  local w = moth.ones(2):requires_grad_()
+  local step = moth.capture(function(x)
+    w.grad = nil
+    (w * x):sum():backward()
+  end)
+  local x = moth.ones(2)
+  local function expect(value, recordings)
+    for _ = 1, 3 do
+      step(x)
+      assert.are.same({value, value}, w.grad:tolist())
+    end
+    assert.are.equal(recordings, tonumber(tostring(step):match "%d+"))
+  end
+  return w, expect
+end
+
 describe("a captured step with hooks of tensors", function()
   it("replays what they do to gradients, of parameters and of what the step makes", function()
     same(function()
@@ -194,19 +213,7 @@ describe("a captured step with hooks of tensors", function()
   end)
 
   it("is recorded again when a hook of a parameter comes, goes, or comes again", function()
-    local w = moth.ones(2):requires_grad_()
-    local step = moth.capture(function(x)
-      w.grad = nil
-      (w * x):sum():backward()
-    end)
-    local x = moth.ones(2)
-    local function expect(value, recordings)
-      for _ = 1, 3 do
-        step(x)
-        assert.are.same({value, value}, w.grad:tolist())
-      end
-      assert.are.equal(recordings, tonumber(tostring(step):match "%d+"))
-    end
+    local w, expect = stepped()
     expect(1, 1)
     local double = w:register_hook(function(dw) return dw * 2 end)
     expect(2, 2)
@@ -239,19 +246,7 @@ describe("a captured step with hooks of tensors", function()
   end)
 
   it("is recorded again when a hook after a gradient was added comes or goes", function()
-    local w = moth.ones(2):requires_grad_()
-    local step = moth.capture(function(x)
-      w.grad = nil
-      (w * x):sum():backward()
-    end)
-    local x = moth.ones(2)
-    local function expect(value, recordings)
-      for _ = 1, 3 do
-        step(x)
-        assert.are.same({value, value}, w.grad:tolist())
-      end
-      assert.are.equal(recordings, tonumber(tostring(step):match "%d+"))
-    end
+    local w, expect = stepped()
     expect(1, 1)
     local double = w:register_post_accumulate_grad_hook(function(p) p.grad:mul_(2) end)
     expect(2, 2)

@@ -5,7 +5,7 @@
 local moth = require "moth"
 local proto = require "moth.onnx.proto"
 local cases = require "spec.support.onnx_cases"
-local lib = require "moth.lib"
+local runs = require "spec.support.onnx_runs"
 local files = require "spec.support.files"
 
 local nn, F = moth.nn, moth.nn.functional
@@ -15,20 +15,6 @@ setup(files.setup)
 teardown(files.teardown)
 
 local x = moth.randn(4, 2)
-
--- The tensors in a list and in the lists in it.
-local function tensors(list, n, into)
-  for i = 1, n do
-    if lib.istensor(list[i]) then into[#into + 1] = list[i]
-    else tensors(list[i], #list[i], into) end
-  end
-  return into
-end
-
-local function results(f, args)
-  local list = lib.pack(moth.no_grad(function() return f(unpack(args)) end))
-  return tensors(list, list.n, {})
-end
 
 local function same(got, wanted)
   assert.equal(#wanted, #got)
@@ -55,28 +41,16 @@ local function export(net, args, options)
   return path
 end
 
--- The input's dynamic axes in other sizes.
-local function longer(args, options)
-  local _, dims = next(options.dynamic_axes)
-  local y = args[1]
-  for dim in pairs(dims) do
-    local list = {}
-    for i = 1, y:size(dim) * 2 + 1 do list[i] = i * 7 % y:size(dim) + 1 end
-    y = y:index_select(dim, list)
-  end
-  return { y, unpack(args, 2) }
-end
-
 describe("a net written and read again", function()
   for i, case in ipairs(cases) do
     it(("gives the same: %d, %s"):format(i, case[1]), function()
       local _, net, args, options = unpack(case)
       if type(net) ~= "function" then net:eval() end
       local back = moth.onnx.load(export(net, args, options))
-      same(results(back, tensors(args, #args, {})), results(net, args))
+      same(runs.outputs(back, runs.inputs(args)), runs.outputs(net, args))
       if not options.dynamic_axes then return end
-      local other = longer(args, options)
-      same(results(back, tensors(other, #other, {})), results(net, other))
+      local other = runs.longer(args, options)
+      same(runs.outputs(back, runs.inputs(other)), runs.outputs(net, other))
     end)
   end
 end)

@@ -6,6 +6,7 @@ local json = require "moth.json"
 local lib = require "moth.lib"
 package.path = "./?.lua;" .. package.path
 local cases = require "spec.support.onnx_cases"
+local runs = require "spec.support.onnx_runs"
 
 local folder = arg[1]
 local TYPES = { float32 = "<f4", float64 = "<f8", int64 = "<i8", int32 = "<i4", bool = "?" }
@@ -26,32 +27,11 @@ local function tensor(x)
   return record
 end
 
-local function tensors(list, n, into)
-  for i = 1, n do
-    if lib.istensor(list[i]) then into[#into + 1] = list[i]
-    else tensors(list[i], #list[i], into) end
-  end
-  return into
-end
-
 local function run(net, args)
   local record = { inputs = {}, outputs = {} }
-  for i, x in ipairs(tensors(args, #args, {})) do record.inputs[i] = tensor(x) end
-  local results = lib.pack(moth.no_grad(function() return net(unpack(args)) end))
-  for i, y in ipairs(tensors(results, results.n, {})) do record.outputs[i] = tensor(y) end
+  for i, x in ipairs(runs.inputs(args)) do record.inputs[i] = tensor(x) end
+  for i, y in ipairs(runs.outputs(net, args)) do record.outputs[i] = tensor(y) end
   return record
-end
-
--- With the dynamic axes of the input twice as long and one more.
-local function longer(args, options)
-  local _, dims = next(options.dynamic_axes)
-  local x = args[1]
-  for dim in pairs(dims) do
-    local list = {}
-    for i = 1, x:size(dim) * 2 + 1 do list[i] = i * 7 % x:size(dim) + 1 end
-    x = x:index_select(dim, list)
-  end
-  return { x, unpack(args, 2) }
 end
 
 local function encode(x)
@@ -68,14 +48,14 @@ local rows = {}
 for i, case in ipairs(cases) do
   local name, net, args, options = unpack(case)
   if type(net) ~= "function" then net:eval() end
-  local inputs = tensors(args, #args, {})
+  local inputs = runs.inputs(args)
   local names = options.input_names or {}
   for k = 1, #inputs do names[k] = names[k] or #inputs == 1 and "input" or "input_" .. k end
   local path = folder .. "/" .. i .. ".onnx"
   local ok, problem = pcall(moth.onnx.export, net, args, path, options)
   if not ok then print(name, problem) end
   local row = { name = name, model = i .. ".onnx", inputs = names, runs = { run(net, args) } }
-  if options.dynamic_axes then row.runs[2] = run(net, longer(args, options)) end
+  if options.dynamic_axes then row.runs[2] = run(net, runs.longer(args, options)) end
   if ok then rows[#rows + 1] = row end
 end
 local file = assert(io.open(folder .. "/cases.json", "w"))

@@ -1,0 +1,39 @@
+--- onnx_runs.lua -- what the cases of onnx_cases.lua give, for the spec and for what asks another
+-- runtime about them.
+
+local lib = require "moth.lib"
+local moth = require "moth"
+
+local runs = {}
+
+-- The tensors in a list and in the lists in it.
+local function tensors(list, n, into)
+  for i = 1, n do
+    if lib.istensor(list[i]) then into[#into + 1] = list[i]
+    else tensors(list[i], #list[i], into) end
+  end
+  return into
+end
+
+--- The tensors among arguments, one after the other.
+function runs.inputs(args) return tensors(args, #args, {}) end
+
+--- The tensors that a net gives for arguments.
+function runs.outputs(net, args)
+  local list = lib.pack(moth.no_grad(function() return net(unpack(args)) end))
+  return tensors(list, list.n, {})
+end
+
+--- The arguments of a case, with the dynamic axes of the first twice as long and one more.
+function runs.longer(args, options)
+  local _, dims = next(options.dynamic_axes)
+  local x = args[1]
+  for dim in pairs(dims) do
+    local list = {}
+    for i = 1, x:size(dim) * 2 + 1 do list[i] = i * 7 % x:size(dim) + 1 end
+    x = x:index_select(dim, list)
+  end
+  return { x, unpack(args, 2) }
+end
+
+return runs
