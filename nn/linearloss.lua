@@ -17,10 +17,14 @@ local ops, istensor = bind.ops, lib.istensor
 local linear = bind.as("linear", "linear_cross_entropy", { weight = "linear_weight",
                                                            bias = "linear_bias" })
 
-local losses_of = bind.as("cross_entropy", "linear_cross_entropy")
+local classes = bind.as("cross_entropy", "linear_cross_entropy")
+local chances = bind.as("cross_entropy_soft", "linear_cross_entropy")
 
 local function cross_entropy(scores, target, o, reduction)
-  return (losses_of(scores, target, o.weight, o.ignore_index, reduction, o.label_smoothing))
+  if target:is_floating_point() then
+    return (chances(scores, target, o.weight, reduction, o.label_smoothing))
+  end
+  return (classes(scores, target, o.weight, o.ignore_index, reduction, o.label_smoothing))
 end
 
 -- What sums of many parts are kept in: a half type would overflow.
@@ -190,26 +194,27 @@ return {
       {"int", "batch_chunk_size", "rows at a time; when absent as many as have 4 million results, "
         .. "at least 256", optional = true},
     },
-    run = function(input, weight, target, bias, classes, reduction, ignore_index, smoothing, rows)
+    run = function(input, weight, target, bias, class_weights, reduction, ignore_index, smoothing,
+                   rows)
       if not istensor(target) then target = require("moth").tensor(target):long() end
       check(input, weight, target)
       if rows ~= nil and rows < 1 then
         errors.argument("linear_cross_entropy", "batch_chunk_size", "a number from 1 on is needed, "
           .. "got " .. rows, "E_ARG")
       end
-      local others = target.requires_grad or classes ~= nil and classes.requires_grad
+      local o = { target = target, weight = class_weights, reduction = reduction,
+                  ignore_index = ignore_index, label_smoothing = smoothing }
+      local others = target.requires_grad or class_weights ~= nil and class_weights.requires_grad
       if others and autograd.is_grad_enabled() then
-        return (losses_of(linear(input, weight, bias), target, classes, ignore_index, reduction,
-          smoothing))
+        return (cross_entropy(linear(input, weight, bias), target, o, reduction))
       end
       local single = input:dim() == 1
       if single then input, target = input:unsqueeze(1), target:unsqueeze(1) end
       check_classes(target, weight:size(1), ignore_index)
-      rows = rows or math.max(256, math.floor(2 ^ 22 / math.max(weight:size(1), 1)))
-      local y = Loss.apply(input, weight, bias, {
-        target = target:detach(), weight = classes and classes:detach(), reduction = reduction,
-        ignore_index = ignore_index, label_smoothing = smoothing, rows = rows,
-        recorded = autograd.is_grad_enabled() })
+      o.target, o.weight = target:detach(), class_weights and class_weights:detach()
+      o.rows = rows or math.max(256, math.floor(2 ^ 22 / math.max(weight:size(1), 1)))
+      o.recorded = autograd.is_grad_enabled()
+      local y = Loss.apply(input, weight, bias, o)
       return (single and reduction == "none" and y:squeeze(1) or y)
     end,
   },
