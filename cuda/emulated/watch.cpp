@@ -221,7 +221,7 @@ unsigned first_of(const party &p) {
 }
 
 /* Whether anything of a party is not ordered before what this thread does now: who, and when. */
-bool meets(const party &p, span *then, unsigned *thread) {
+bool races_with(const party &p, span *then, unsigned *thread) {
   *then = p.when;
   *thread = first_of(p);
   if (p.when == now && p.warp != warp) return true;
@@ -264,10 +264,10 @@ bool touch(cell *c, const access &a) {
   const bool reads = a.how == access::READS, adds = a.how >= access::ADDS;
   const char *what = NULL;
   const party *with = wrote;
-  if (is_coming && meets(*wrote, &then, &thread)) what = "race with a copy that is under way";
+  if (is_coming && races_with(*wrote, &then, &thread)) what = "race with a copy that is under way";
   else if (is_coming) what = "a copy was not awaited", then = wrote->when, thread = self;
-  else if (!(adds && wrote->how == ATOMIC) && meets(*wrote, &then, &thread)) what = "race";
-  else if (!reads && meets(c->read, &then, &thread)) what = "race", with = &c->read;
+  else if (!(adds && wrote->how == ATOMIC) && races_with(*wrote, &then, &thread)) what = "race";
+  else if (!reads && races_with(c->read, &then, &thread)) what = "race", with = &c->read;
   if (what) tell(what, a, with, then, thread);
   if (reads) return join(&c->read, a.pc), !what;
   if (!adds || wrote->how != ATOMIC) *wrote = party();
