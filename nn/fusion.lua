@@ -4,6 +4,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 local Module = require "moth.nn.module"
 local parameter = require "moth.nn.parameter"
 local weights = require "moth.nn.weights"
@@ -53,9 +54,8 @@ fusion.fuse_conv_bn_weights = define {
     {"bool", "transpose", "is it a transposed convolution?", default = false}),
   run = function(weight, bias, mean, var, eps, factor, shift, transpose)
     local scale, b = folded(bias, mean, var, eps, factor, shift)
-    local shape, channels = {}, mean:numel()
-    for d = 1, weight:dim() do shape[d] = 1 end
-    shape[1] = channels
+    local channels = mean:numel()
+    local shape = lib.filled(weight:dim(), 1, 1, channels)
     if transpose then -- the channels of a group stand in the second dimension
       local groups = channels / weight:size(2)
       shape[1], shape[2] = weight:size(1), weight:size(2)

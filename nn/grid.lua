@@ -3,6 +3,7 @@
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 
 local ops = bind.ops
 local grid = {}
@@ -12,9 +13,7 @@ local function side(n, align, theta, d, dims)
   local line = n > 1 and ops.linspace(-1, 1, n, theta.dtype, theta.device)
     or ops.zeros({n}, theta.dtype, theta.device)
   if not align and n > 1 then line = line * ((n - 1) / n) end
-  local shape = {}
-  for i = 1, dims do shape[i] = i == d and n or 1 end
-  return (line:reshape(shape))
+  return (line:reshape(lib.filled(dims, 1, d, n)))
 end
 
 --- F.affine_grid(theta, size, align_corners).

@@ -9,6 +9,7 @@ local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
+local lib = require "moth.lib"
 local Module = require "moth.nn.module"
 local parameter = require "moth.nn.parameter"
 local parametrize = require "moth.nn.parametrize"
@@ -154,9 +155,7 @@ local function structured(fname, module, name, amount, dim, score)
     local scores = score(x, function(y) return y:movedim(at, 1):reshape(rows, -1) end)
     local out = lowest(scores:index_select(1, left), left, n)
     if n > 0 then kept:index_fill_(1, out, 0) end
-    local shape = {}
-    for d = 1, x:dim() do shape[d] = d == at and rows or 1 end
-    return (kept:view(shape):expand(x.shape):clone())
+    return (kept:view(lib.filled(x:dim(), 1, at, rows)):expand(x.shape):clone())
   end)
   mask_more(module, name, mine)
   return module

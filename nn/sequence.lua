@@ -170,8 +170,7 @@ sequence.pad_packed_sequence = define {
       for n = 1, sizes[t] do lengths[n] = t end
     end
     if more > 0 then
-      local shape = {more}
-      for d = 2, padded:dim() do shape[d] = padded:size(d) end
+      local shape = {more, unpack(padded.shape, 2)}
       padded = moth().cat({padded, moth().full(shape, padding_value, {dtype = padded.dtype})}, 1)
     end
     lengths = integers(lengths)

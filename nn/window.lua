@@ -1,5 +1,7 @@
 --- window.lua -- what layers with windows share: sizes along some dimensions, and their text.
 
+local lib = require "moth.lib"
+
 local window = {}
 
 --- What layers take, by the number of dimensions.
@@ -9,9 +11,7 @@ window.INPUT = {"sequences, (N, C, L) or (C, L)", "images, (N, C, H, W) or (C, H
 --- A number n times, or a list as it is; a name as it is.
 function window.list(v, n)
   if type(v) ~= "number" then return type(v) == "table" and { unpack(v, 1, n) } or v end
-  local list = {}
-  for i = 1, n do list[i] = v end
-  return list
+  return lib.filled(n, v)
 end
 
 --- "3", "(3, 2)", "(3, none)" or "same".

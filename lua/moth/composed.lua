@@ -24,9 +24,7 @@ end
 local function keep(y, x, dim, keepdim)
   if not keepdim then return y end
   if dim ~= nil then return x:dim() == 0 and y or y:unsqueeze(dim) end
-  local ones = {}
-  for d = 1, x:dim() do ones[d] = 1 end
-  return y:reshape(ones)
+  return y:reshape(lib.filled(x:dim(), 1))
 end
 
 local FIND = {

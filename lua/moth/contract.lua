@@ -207,12 +207,6 @@ local function join(...)
   return list
 end
 
-local function ones(n)
-  local list = {}
-  for i = 1, n do list[i] = 1 end
-  return list
-end
-
 -- The product of two operands, summed over the labels of both that `keep` has not.
 local function pair(a, b, keep)
   a, b = drop_ones(a, b), drop_ones(b, a)
@@ -234,8 +228,8 @@ local function pair(a, b, keep)
   local m, rows = extent(a, left)
   local n, columns = extent(b, right)
   if #inside == 0 then
-    local x = arrange(a, { batch, left }):reshape(join(shared, rows, ones(#right)))
-    local y = arrange(b, { batch, right }):reshape(join(shared, ones(#left), columns))
+    local x = arrange(a, { batch, left }):reshape(join(shared, rows, lib.filled(#right, 1)))
+    local y = arrange(b, { batch, right }):reshape(join(shared, lib.filled(#left, 1), columns))
     return { x = x * y, labels = labels }
   end
   local k = extent(a, inside)

@@ -12,6 +12,7 @@ local define = require "moth.define"
 local dtypes = require("moth.dtype").by_name
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
+local lib = require "moth.lib"
 
 local ops = bind.ops
 local HALF = { [dtypes.float16] = true, [dtypes.bfloat16] = true }
@@ -55,10 +56,8 @@ local function sized(fname, arg, x, d, n)
   end
   local more = n - x:size(d)
   if more == 0 then return x end
-  local pad = {}
-  for k = 1, 2 * (x:dim() - d + 1) do pad[k] = 0 end
-  pad[#pad] = more
-  return (ops.pad(x, pad))
+  local sides = 2 * (x:dim() - d + 1)
+  return (ops.pad(x, lib.filled(sides, 0, sides, more)))
 end
 
 local function factor(norm, n, inverse)

@@ -46,12 +46,6 @@ local function as_list(value)
   return value
 end
 
-local function sizes_of(x)
-  local info, sizes = lib.inspect(x), {}
-  for d = 1, info.ndim do sizes[d] = tonumber(info.shape[d - 1]) end
-  return sizes
-end
-
 -- Elements of a tensor that several positions reach cannot be moved one at a time.
 local function overlaps(x)
   local info = lib.inspect(x)
@@ -79,7 +73,7 @@ local function checked_inputs(fname, inputs)
         errors.argument(fname, "inputs", "input " .. i .. " is expanded, its elements overlap; "
           .. "expand it inside the function", "E_ALIAS")
       end
-      checked[#checked + 1] = { x = x, place = i, sizes = sizes_of(x) }
+      checked[#checked + 1] = { x = x, place = i, sizes = x.shape }
       any = true
     end
   end
@@ -149,7 +143,7 @@ local function analytic(y, checked)
   local xs, rows = {}, {}
   for i, input in ipairs(checked) do xs[i] = input.x end
   local count = tonumber(lib.inspect(y).numel)
-  local sizes = sizes_of(y)
+  local sizes = y.shape
   for k = 1, count do
     local row = {}
     if y.requires_grad then
@@ -206,7 +200,7 @@ local function compare(f, list, checked, results, options)
             local by = excess(a, n, options)
             if not worst or by > worst.by then
               worst = { by = by, a = a, n = n, input = input, flat = flat, result = k, element = e,
-                        sizes = sizes_of(results[k]) }
+                        sizes = results[k].shape }
             end
           end
         end
@@ -262,7 +256,7 @@ local function weights_like(y, salt)
   local create = require "moth.create"
   local w = count > 0 and create.convert("gradgradcheck", values, F64)
     or ops.zeros { 0, dtype = y.dtype }
-  return ops.view(w, sizes_of(y)):requires_grad_()
+  return ops.view(w, y.shape):requires_grad_()
 end
 
 --- Checks the second derivatives of f at the inputs: gradcheck of its gradient, by the inputs and

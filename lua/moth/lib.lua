@@ -101,6 +101,15 @@ lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
 --- Values as a list with their number n, since nil may be among them.
 function lib.pack(...) return { n = select("#", ...), ... } end
 
+--- A list of n values, all the same but for `other` at `dim`, if that is given:
+-- lib.filled(3, 1, 2, 5) is {1, 5, 1}.
+function lib.filled(n, value, dim, other)
+  local list = {}
+  for d = 1, n do list[d] = value end
+  if dim then list[dim] = other end
+  return list
+end
+
 --- A zeroed C array whose length is known only now. Never compiled: when LuaJIT puts off an
 -- allocation, it forgets the length of such an array, and C then writes past its end.
 -- @param element  the C type of an element, e.g. "moth_slot"
@@ -351,14 +360,19 @@ function lib.inspect(x, fname, aname)
   return info
 end
 
+--- The sizes in such a struct as a new list.
+function lib.sizes(facts)
+  local sizes = {}
+  for d = 1, facts.ndim do sizes[d] = tonumber(facts.shape[d - 1]) end
+  return sizes
+end
+
 local describe_info = ffi.new("moth_tensor_info")
 
 errors.set_describe(function(x)
   if not ffi.istype(Handle, x) then return nil end
   if C.moth_inspect(ctx, x, describe_info) < 0 then return "a released tensor" end
-  local sizes = {}
-  for d = 1, describe_info.ndim do sizes[d] = tostring(tonumber(describe_info.shape[d - 1])) end
-  local text = table.concat(sizes, ", ")
+  local text = table.concat(lib.sizes(describe_info), ", ")
   local sparse = bit.band(describe_info.flags, C.MOTH_IS_SPARSE) ~= 0 and "sparse " or ""
   return ("%s%s (%s)"):format(sparse, ffi.string(C.moth_dtype_name(describe_info.dtype)), text)
 end)

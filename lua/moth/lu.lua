@@ -44,8 +44,7 @@ lu.lu = define {
     local like = { dtype = x.dtype, device = x.device }
     local at = ops.linalg_lu_order(pivots, m, true)
     local swaps = ops.eye(m, like):index_select(1, at:reshape(-1))
-    local shape = {}
-    for d = 1, x:dim() do shape[d] = x:size(d) end
+    local shape = { unpack(x.shape) }
     shape[#shape] = m
     local lower = both:narrow(-1, 1, k):tril(-1) + ops.eye(m, k, like)
     local upper = both:narrow(-2, 1, k):triu()

@@ -90,8 +90,8 @@ matrices.svd = define {
   scoped = true,
   run = function(x, some, compute_uv)
     if not compute_uv then
-      local s, shape, like = values_of(x), {}, { dtype = x.dtype, device = x.device }
-      for d = 1, x:dim() do shape[d] = x:size(d) end
+      local s, shape = values_of(x), { unpack(x.shape) }
+      local like = { dtype = x.dtype, device = x.device }
       local m, n = shape[#shape - 1], shape[#shape]
       shape[#shape - 1], shape[#shape] = m, m
       local u = ops.zeros(shape, like)

@@ -161,10 +161,7 @@ numbers.logcumsumexp = define {
 
 -- The shape {1, ..., n, ..., 1} of what lies along one of ndim dimensions.
 local function lies_along(x, dim, ndim)
-  local shape = {}
-  for d = 1, ndim do shape[d] = 1 end
-  shape[dim] = x:size(1)
-  return (x:reshape(shape))
+  return (x:reshape(lib.filled(ndim, 1, dim, x:size(1))))
 end
 
 --- moth.cumulative_trapezoid(y, x, dx, dim): the area under y up to each value but the first.
@@ -240,11 +237,7 @@ numbers.gradient = define {
       dim = {}
       for d = 1, n do dim[d] = d end
     end
-    if type(spacing) ~= "table" then
-      local one = spacing
-      spacing = {}
-      for i = 1, #dim do spacing[i] = one end
-    end
+    if type(spacing) ~= "table" then spacing = lib.filled(#dim, spacing) end
     if #spacing ~= #dim then
       refuse("gradient", "spacing", ("%d of them are needed"):format(#dim), #spacing, "E_ARG")
     end

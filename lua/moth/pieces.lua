@@ -259,10 +259,8 @@ pieces.trapezoid = define {
     local heights = mean_of_neighbours(y, dim)
     if x == nil then return (heights:sum(dim) * dx) end
     if x:dim() == 1 and y:dim() > 1 then
-      local shape = {}
-      for d = 1, y:dim() do shape[d] = 1 end
-      shape[dim > 0 and dim or y:dim() + 1 + dim] = x:size(1)
-      x = x:reshape(shape)
+      local at = dim > 0 and dim or y:dim() + 1 + dim
+      x = x:reshape(lib.filled(y:dim(), 1, at, x:size(1)))
     end
     if x:size(dim) ~= y:size(dim) then
       refuse("trapezoid", "x", ("%d of them are needed"):format(y:size(dim)), x)

@@ -236,8 +236,7 @@ end
 function M.tostring(x)
   local info = ffi.new "moth_tensor_info"
   if C.moth_inspect(lib.ctx, x, info) < 0 then return "[moth tensor, released]" end
-  local sizes = {}
-  for d = 1, info.ndim do sizes[d] = tonumber(info.shape[d - 1]) end
+  local sizes = lib.sizes(info)
   local numel = tonumber(info.numel)
   if bit.band(info.flags, C.MOTH_IS_SPARSE) ~= 0 then
     local sparse = require "moth.sparse"

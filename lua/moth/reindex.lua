@@ -50,8 +50,7 @@ both("index_reduce", "What a tensor holds at positions along a dimension, joined
       refuse(name, "source", ("a slice for each of the positions, %s, is needed along dimension %d")
         :format(errors.describe(index), dim), source)
     end
-    local shape = {}
-    for d = 1, input:dim() do shape[d] = d == dim and index:numel() or 1 end
+    local shape = lib.filled(input:dim(), 1, dim, index:numel())
     return (ops.scatter_reduce(input, dim, index:reshape(shape):expand(source.shape), source,
       reduce, include_self))
   end)

@@ -295,10 +295,10 @@ function File.info(self, name)
   local state = state_of(self, "info")
   local i = state.index[state.tied[name] or name]
   if not i then return nil end
-  local info, shape = ffi.new("moth_stored"), {}
+  local info = ffi.new "moth_stored"
   lib.check(C.moth_safetensors_at(ctx, state.handle, i, info), "info")
-  for d = 1, info.ndim do shape[d] = tonumber(info.shape[d - 1]) end
-  return { dtype = ffi.string(info.format), shape = shape, nbytes = tonumber(info.nbytes) }
+  return { dtype = ffi.string(info.format), shape = lib.sizes(info),
+           nbytes = tonumber(info.nbytes) }
 end
 
 --- Lets go of the file; tensors taken from it stay good. A file that is forgotten closes itself.

@@ -87,10 +87,7 @@ statistics.nanquantile = define {
         refuse("nanquantile", "q", "numbers from 0 to 1 are needed", one, "E_DOMAIN")
       end
       local y = share(sorted, good, one, how)
-      if keepdim and dim == nil then
-        local ones = {}
-        for d = 1, input:dim() do ones[d] = 1 end
-        y = y:reshape(ones)
+      if keepdim and dim == nil then y = y:reshape(lib.filled(input:dim(), 1))
       elseif keepdim and input:dim() > 0 then y = y:movedim(-1, dim)
       else y = y:squeeze(-1) end
       list[i] = y

@@ -7,6 +7,7 @@ local constraints = require "moth.distributions.constraints"
 local define = require "moth.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 
 local ops, tools = bind.ops, Distribution.tools
 local VALIDATE = tools.VALIDATE
@@ -91,9 +92,7 @@ end
 
 -- 0 and up along a first dimension, for each of the batch unless `expand` is false.
 local function along_first(self, values, expand)
-  local ones = {}
-  for d = 1, #self.batch_shape do ones[d] = 1 end
-  values = values:reshape(tools.join({ values:size(1) }, ones))
+  values = values:reshape(lib.filled(1 + #self.batch_shape, 1, 1, values:size(1)))
   if expand == false then return values end
   return (values:expand(tools.join({ values:size(1) }, self.batch_shape)))
 end

@@ -21,12 +21,6 @@ for _, name in ipairs { "elements", "layers", "shapes" } do
   for op, fn in pairs(rows.sized or {}) do ops[op], sized[op] = fn, true end
 end
 
-local function shape_of(x)
-  local info, list = lib.inspect(x), {}
-  for d = 1, info.ndim do list[d] = tonumber(info.shape[d - 1]) end
-  return list
-end
-
 -- The tensors in a list of values and of lists of such, in order.
 local function flatten(list, n, what, into)
   for i = 1, n do
@@ -62,7 +56,7 @@ end
 -- An example with other sizes: its first positions come once more at the end.
 local function larger(x, axes, reading)
   for _, axis in ipairs(axes) do
-    local size = shape_of(x)[axis.dim + 1]
+    local size = x:size(axis.dim + 1)
     local list = {}
     for i = 1, axis.sizes[reading] do list[i] = (i - 1) % size + 1 end
     x = x:index_select(axis.dim + 1, list)
@@ -141,7 +135,7 @@ end
 -- others: the handles of the same tensor in all readings; value: what else is known of it.
 function Plan:add(others, value)
   value.handle, value.dtype, value.shapes = others[1], lib.inspect(others[1]).dtype, {}
-  for i = 1, #self.readings do value.shapes[i] = shape_of(others[i]) end
+  for i = 1, #self.readings do value.shapes[i] = { unpack(others[i].shape) } end
   value.storage = tostring(lib.inspect(others[1]).storage)
   value.time = self.time
   self.values[others[1]] = setmetatable(value, Value)

@@ -161,9 +161,7 @@ end
 -- A constant vector, where a layer has no weight or bias.
 local function filled(g, x, value, n)
   if x then return x end
-  local list = {}
-  for i = 1, n do list[i] = value end
-  return g:constant(list, g.dtype)
+  return g:constant(lib.filled(n, value), g.dtype)
 end
 
 function ops.batch_norm(g, a)
@@ -190,9 +188,7 @@ function ops.layer_norm(g, a)
   for _, size in ipairs(a.normalized_shape) do n = n * size end
   local scale = a.weight
   if not scale then -- optional for Moth alone
-    local list = {}
-    for i = 1, n do list[i] = 1 end
-    scale = g:constant(list, g.dtype, a.normalized_shape)
+    scale = g:constant(lib.filled(n, 1), g.dtype, a.normalized_shape)
   end
   return g:LayerNormalization(a.input, scale, a.bias,
     { axis = -#a.normalized_shape, epsilon = float(a.eps) })
@@ -245,9 +241,7 @@ local function causal(g, q, k)
   if g:varies(sizes) then
     ones = g:Expand(g:constant(1, C.MOTH_I64), g:sizes_of(sizes, "a number of positions"))
   else
-    local list = {}
-    for i = 1, sizes[1][1] * sizes[1][2] do list[i] = 1 end
-    ones = g:constant(list, C.MOTH_I64, sizes[1])
+    ones = g:constant(lib.filled(sizes[1][1] * sizes[1][2], 1), C.MOTH_I64, sizes[1])
   end
   local kept = g:Cast(g:Trilu(ones, { upper = 0 }), { to = proto.types[C.MOTH_BOOL] })
   return g:Where(kept, 0, -math.huge)
@@ -296,11 +290,8 @@ end
 -- A constant that is made here.
 local function held(x)
   local moth = require "moth"
-  local info = lib.inspect(x)
-  local shape = {}
-  for d = 1, info.ndim do shape[d] = tonumber(info.shape[d - 1]) end
-  local value = { handle = moth.no_grad(function() return x:detach() end), dtype = info.dtype,
-                  shapes = { shape } }
+  local value = { handle = moth.no_grad(function() return x:detach() end),
+                  dtype = lib.inspect(x).dtype, shapes = { { unpack(x.shape) } } }
   return setmetatable(value, Graph.Value)
 end
 

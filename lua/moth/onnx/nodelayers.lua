@@ -3,6 +3,7 @@
 
 local M = require "moth"
 local bind = require "moth.bind"
+local lib = require "moth.lib"
 local nodes = require "moth.onnx.nodes"
 
 local F, N, row = M.nn.functional, nodes.N, nodes.row
@@ -54,10 +55,9 @@ local function equal(a, b)
   return true
 end
 
-local function ones(n)
-  local list = {}
-  for i = 1, n do list[i] = 1 end
-  return list
+-- How far windows move, and how far apart their elements lie.
+local function steps(a, n)
+  return a.strides or lib.filled(n, 1), a.dilations or lib.filled(n, 1)
 end
 
 -- x with its last dimensions padded.
@@ -71,15 +71,7 @@ end
 local function sides(a, x, kernel, strides, dilations, value)
   local before, after = padding(a, x, kernel, strides, dilations)
   if equal(before, after) then return x, before end
-  local none = {}
-  for d = 1, #kernel do none[d] = 0 end
-  return padded(x, before, after, value), none
-end
-
-local function sizes_of(weight)
-  local list = {}
-  for d = 3, weight:dim() do list[d - 2] = weight:size(d) end
-  return list
+  return padded(x, before, after, value), lib.filled(#kernel, 0)
 end
 
 local function ranked(name, rank)
@@ -90,30 +82,30 @@ end
 local WINDOW = "kernel_shape:ints strides:ints pads:ints dilations:ints auto_pad=NOTSET "
 
 N.Conv = row(WINDOW .. "group=1", function(a, x, weight, bias)
-  local kernel = sizes_of(weight)
-  local strides, dilations = a.strides or ones(#kernel), a.dilations or ones(#kernel)
+  local kernel = { unpack(weight.shape, 3) }
+  local strides, dilations = steps(a, #kernel)
   local input, pad = sides(a, x, kernel, strides, dilations, 0)
   return ranked("conv", #kernel)(input, weight, bias, strides, pad, dilations, a.group)
 end)
 
 N.ConvTranspose = row(WINDOW .. "group=1 output_padding:ints output_shape:ints",
   function(a, x, weight, bias)
-    local kernel = sizes_of(weight)
+    local kernel = { unpack(weight.shape, 3) }
     local n = #kernel
-    local before, after = padding(a, x, kernel, a.strides or ones(n), a.dilations or ones(n))
+    local strides, dilations = steps(a, n)
+    local before, after = padding(a, x, kernel, strides, dilations)
     if not equal(before, after) or a.output_shape or a.auto_pad:find "SAME" then
       refuse "padding that differs by side, or an output_shape"
     end
     local more = a.output_padding or {}
     for d = 1, n do more[d] = more[d] or 0 end
-    return ranked("conv_transpose", n)(x, weight, bias, a.strides or ones(n), before, more, a.group,
-      a.dilations or ones(n))
+    return ranked("conv_transpose", n)(x, weight, bias, strides, before, more, a.group, dilations)
   end)
 
 N.MaxPool = row(WINDOW .. "ceil_mode=0 storage_order=0!", function(a, x)
   if a.noutputs > 1 then refuse "positions as a second output" end
   local n = #a.kernel_shape
-  local strides, dilations = a.strides or ones(n), a.dilations or ones(n)
+  local strides, dilations = steps(a, n)
   local input, pad = sides(a, x, a.kernel_shape, strides, dilations, -math.huge)
   return (ranked("max_pool", n)(input, { kernel_size = a.kernel_shape, stride = strides,
     padding = pad, dilation = dilations, ceil_mode = a.ceil_mode == 1 }))
@@ -121,8 +113,8 @@ end)
 
 N.AveragePool = row(WINDOW .. "ceil_mode=0 count_include_pad=0", function(a, x)
   local n = #a.kernel_shape
-  local strides, dilations = a.strides or ones(n), a.dilations or ones(n)
-  if not equal(dilations, ones(n)) then refuse "dilations" end
+  local strides, dilations = steps(a, n)
+  if not equal(dilations, lib.filled(n, 1)) then refuse "dilations" end
   local before, after = padding(a, x, a.kernel_shape, strides, dilations)
   if not equal(before, after) and a.count_include_pad == 0 then
     refuse "padding that differs by side and is not counted"

@@ -193,8 +193,8 @@ function ops.pad(g, a, c)
   if a.mode == "circular" and g.opset < 19 then
     g:refuse "the mode 'circular' needs opset_version = 19"
   end
-  local n, list = ndim(a.input), {}
-  for k = 1, 2 * n do list[k] = 0 end
+  local n = ndim(a.input)
+  local list = lib.filled(2 * n, 0)
   for k = 1, #a.pad, 2 do -- from the last dimension on
     local d = n - (k - 1) / 2
     list[d], list[d + n] = a.pad[k], a.pad[k + 1]

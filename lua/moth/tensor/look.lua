@@ -34,13 +34,7 @@ local function several(x, fname, read)
   return result
 end
 
-local function read_sizes(t)
-  local sizes = {}
-  for d = 1, t.ndim do sizes[d] = tonumber(t.shape[d - 1]) end
-  return sizes
-end
-
 --- The sizes as a new list.
-local function sizes_of(x, fname) return several(x, fname, read_sizes) end
+local function sizes_of(x, fname) return several(x, fname, lib.sizes) end
 
 return { own = own, inspect = inspect, several = several, sizes_of = sizes_of }
