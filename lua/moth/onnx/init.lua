@@ -4,17 +4,17 @@
 --     local net = moth.onnx.load "net.onnx"
 --     local y = net(moth.randn(1, 3, 224, 224))
 --
--- Writing: given.lua checks what export is given, noted.lua tells what a net does, export.lua turns
+-- export/: given.lua checks what export is given, noted.lua tells what a net does, init.lua turns
 -- that into a graph (graph.lua) by the rows of elements.lua, shapes.lua, layers.lua.
--- Reading: reader.lua checks a file, module.lua makes a net of it, which runs the rows of nodes.lua
--- and nodelayers.lua. Both: proto.lua knows the file format.
+-- load/: reader.lua checks a file, init.lua makes a net of it, which runs the rows of nodes.lua and
+-- layers.lua. proto.lua knows the file format.
 
 local ffi = require "ffi"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
-local given = require "moth.onnx.given"
+local given = require "moth.onnx.export.given"
 
 local C, ctx, refuse = lib.C, lib.ctx, given.refuse
 
@@ -107,4 +107,4 @@ branch at a size beyond these is not seen. Positions and token ids count from 1,
   end,
 }
 
-return (lazy.namespace("moth.onnx", onnx, { load = { "moth.onnx.module", "load" } }))
+return (lazy.namespace("moth.onnx", onnx, { load = { "moth.onnx.load", "load" } }))

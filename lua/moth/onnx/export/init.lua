@@ -1,4 +1,4 @@
---- export.lua -- moth.onnx.export: a net as an ONNX file.
+--- init.lua -- moth.onnx.export: a net as an ONNX file.
 --
 -- The net runs once on the example inputs and each of its calls of the engine is noted (noted.lua).
 -- What depends on no input is a constant; the rest becomes nodes, by one row for each op
@@ -7,16 +7,16 @@
 
 local errors = require "moth.error"
 local lib = require "moth.lib"
-local Graph = require "moth.onnx.graph"
-local noted = require "moth.onnx.noted"
+local Graph = require "moth.onnx.export.graph"
+local noted = require "moth.onnx.export.noted"
 local proto = require "moth.onnx.proto"
 
 local C = lib.C
-local Value, refuse = Graph.Value, require("moth.onnx.given").refuse
+local Value, refuse = Graph.Value, require("moth.onnx.export.given").refuse
 
 local ops, sized = {}, {}
 for _, name in ipairs { "elements", "layers", "shapes" } do
-  local rows = require("moth.onnx." .. name)
+  local rows = require("moth.onnx.export." .. name)
   for op, fn in pairs(rows.ops or rows) do ops[op] = fn end
   for op, fn in pairs(rows.sized or {}) do ops[op], sized[op] = fn, true end
 end

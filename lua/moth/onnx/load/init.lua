@@ -1,4 +1,4 @@
---- module.lua -- moth.onnx.load: an ONNX file as a module.
+--- init.lua -- moth.onnx.load: an ONNX file as a module.
 --
 -- All of the file is checked when it is read (reader.lua): what comes back can be run. Floating
 -- initializers become parameters, under their names in the file, where dots lead from module to
@@ -9,8 +9,8 @@ local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local named = require "moth.nn.named"
-local nodes = require "moth.onnx.nodelayers"
-local reader = require "moth.onnx.reader"
+local nodes = require "moth.onnx.load.layers"
+local reader = require "moth.onnx.load.reader"
 
 local Module = require "moth.nn.module"
 local class = require "moth.class"

@@ -2,7 +2,7 @@
 -- embeddings, attention, recurrent nets, resampling. The rows are as in elements.lua.
 
 local lib = require "moth.lib"
-local Graph = require "moth.onnx.graph"
+local Graph = require "moth.onnx.export.graph"
 local proto = require "moth.onnx.proto"
 
 local C, float = lib.C, Graph.float

@@ -5,7 +5,7 @@
 -- (graph.lua), a the arguments by name, c the call. Operands come in the dtype of the result, where
 -- that is the wider one; numbers beside them are constants of it.
 
-local Graph = require "moth.onnx.graph"
+local Graph = require "moth.onnx.export.graph"
 local proto = require "moth.onnx.proto"
 
 local float = Graph.float

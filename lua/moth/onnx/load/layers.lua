@@ -1,10 +1,10 @@
---- nodelayers.lua -- what the nodes of an ONNX graph do in Moth that are layers: products,
+--- layers.lua -- what the nodes of an ONNX graph do in Moth that are layers: products,
 -- convolutions, pools, norms, recurrent nets, resampling. The rows are as in nodes.lua.
 
 local M = require "moth"
 local bind = require "moth.bind"
 local lib = require "moth.lib"
-local nodes = require "moth.onnx.nodes"
+local nodes = require "moth.onnx.load.nodes"
 
 local F, N, row = M.nn.functional, nodes.N, nodes.row
 

@@ -1,5 +1,5 @@
 --- nodes.lua -- what the nodes of an ONNX graph do in Moth: elements, shapes, picking, reductions.
--- Layers are in nodelayers.lua.
+-- Layers are in layers.lua.
 --
 -- A row is N.Softmax = row("axis=-1", function(a, x) ... end): the attributes, then what runs. An
 -- attribute is `name=default` (a number with a point is a float), `name=default!` where Moth knows
