@@ -239,6 +239,12 @@ end
 --       ones in its array part;
 --   (f) a shape also comes as integers in a row.
 
+--- What sorts the tables that a function is given, written at the first of them.
+function calls.tables(sig, run)
+  local text = lib.tool("moth.forms").tables(sig)
+  return assert(lib.loadstring(text, "=[moth.tables]"))(sig, calls, run)
+end
+
 -- Whether an empty table is meant, or mistaken, for the value of an argument. Elsewhere it is a
 -- list of options of which none is given.
 local function may_be_table(arg)

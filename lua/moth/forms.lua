@@ -5,9 +5,10 @@
 --
 -- The kinds of the arguments decide, not looks: the rules stand in calls.lua.
 --
--- A signature is written out as one straight-line Lua function that sorts tables into positions,
--- so that the compiler of LuaJIT takes it as it takes a user's own code. It asks `type(x) == "nil"`
--- where x may be a tensor: `x == nil` would call the metatype's __eq.
+-- A signature is written out as one straight-line Lua function, and, when a table is first given to
+-- that, another one that sorts tables into positions, so that the compiler of LuaJIT takes them as
+-- it takes a user's own code. They ask `type(x) == "nil"` where x may be a tensor: `x == nil` would
+-- call the metatype's __eq.
 
 local concat, format = table.concat, string.format
 
@@ -71,12 +72,22 @@ local function take(sig, at)
     .. "      else v%d = T.array(t) end\n    end", at, all, rest, at)
 end
 
--- `tables` sorts a list of arguments into positions and runs the function.
-local function tables(sig, out)
+local function new_text()
+  local lines = {}
+  return lines, function(pattern, ...)
+    lines[#lines + 1] = select("#", ...) > 0 and format(pattern, ...) or pattern
+  end
+end
+
+--- The text of a chunk that is given the signature, calls.lua and the function, and returns what
+-- sorts a list of arguments into positions and runs the function.
+function forms.tables(sig)
+  local lines, out = new_text()
   local n = #sig.args
   local a, v = variables("a", n), variables("v", n)
   local sep = n > 0 and ", " or ""
-  out("local function tables(%s%sx)", concat(a, ", "), sep)
+  out("local sig, T, run = ...")
+  out("return function(%s%sx)", concat(a, ", "), sep)
   out("  local t, at = x, %d", n + 1)
   for i = n, 1, -1 do out('  if type(t) == "nil" then t, at = a%d, %d end', i, i) end
   out("  if not T.is_arguments(sig, t, at) then")
@@ -98,7 +109,10 @@ local function tables(sig, out)
   end
   out("  return run(%s%sT.RESOLVED)", concat(v, ", "), sep)
   out("end")
+  return concat(lines, "\n")
 end
+
+local WRITE = "tables = tables or T.tables(sig, run)"
 
 -- `entry` stands before `run` where sizes may come in a row.
 local function entry(sig, out)
@@ -120,6 +134,7 @@ local function entry(sig, out)
     concat(a, ", ", 1, p - 1), p > 1 and ", " or "", (", nil"):rep(n - p))
   out('  if type(names) ~= "table" then T.bad(sig, %d, row) end', p)
   out("  row[n + 1] = nil")
+  out("  " .. WRITE)
   out("  return tables(%s%srow, names)", concat(a, ", ", 1, p - 1), p > 1 and ", " or "")
   out("end")
 end
@@ -130,26 +145,23 @@ end
 -- @param body  lines of the function `run`, whose parameters are a1, a2, ... and `over`
 -- @return the text of a chunk that returns the function
 function forms.source(sig, head, body)
-  local lines = {}
-  local function out(pattern, ...)
-    lines[#lines + 1] = select("#", ...) > 0 and format(pattern, ...) or pattern
-  end
+  local lines, out = new_text()
   local n = #sig.args
   local a = variables("a", n)
   local tests = {}
   for i = 1, n do tests[i] = format('type(a%d) == "table"', i) end
   out(head)
-  out("local run")
-  tables(sig, out)
+  out("local run, tables")
   out("run = function(%s%sover)", concat(a, ", "), n > 0 and ", " or "")
   if n > 0 then
     out("  if over == nil then")
-    out("    if %s then return tables(%s) end", concat(tests, " or "), concat(a, ", "))
+    out("    if %s then", concat(tests, " or "))
+    out("      %s\n      return tables(%s)\n    end", WRITE, concat(a, ", "))
     out("  elseif over ~= T.RESOLVED and over ~= T.AGAIN then")
   else
     out("  if over ~= nil and over ~= T.RESOLVED and over ~= T.AGAIN then")
   end
-  out("    return tables(%s%sover)", concat(a, ", "), n > 0 and ", " or "")
+  out("    %s\n    return tables(%s%sover)", WRITE, concat(a, ", "), n > 0 and ", " or "")
   out("  end")
   out(body)
   out("end")
