@@ -17,14 +17,13 @@ local ops, istensor = bind.ops, lib.istensor
 local linear = bind.as("linear", "linear_cross_entropy", { weight = "linear_weight",
                                                            bias = "linear_bias" })
 
-local classes = bind.as("cross_entropy", "linear_cross_entropy")
-local chances = bind.as("cross_entropy_soft", "linear_cross_entropy")
+local own = bind.under "linear_cross_entropy"
 
 local function cross_entropy(scores, target, o, reduction)
   if target:is_floating_point() then
-    return (chances(scores, target, o.weight, reduction, o.label_smoothing))
+    return (own.cross_entropy_soft(scores, target, o.weight, reduction, o.label_smoothing))
   end
-  return (classes(scores, target, o.weight, o.ignore_index, reduction, o.label_smoothing))
+  return (own.cross_entropy(scores, target, o.weight, o.ignore_index, reduction, o.label_smoothing))
 end
 
 -- What sums of many parts are kept in: a half type would overflow.

@@ -241,6 +241,15 @@ function bind.as(name, shown, args)
   return fn
 end
 
+--- bind.under("max").max_dim is the op max_dim as bind.as gives it, bound at its first use.
+function bind.under(shown)
+  return setmetatable({}, { __index = function(own, name)
+    local fn = bind.as(name, shown)
+    rawset(own, name, fn)
+    return fn
+  end })
+end
+
 --- The Lua text of an op's function.
 function bind.text(name)
   local sig = signature_of(name)

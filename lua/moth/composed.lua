@@ -245,7 +245,7 @@ triangle("triu_indices", "triu", "upper")
 
 -- One bound of clamp, as an op of its own; also in place.
 local function bounded(name, bound, beyond, inplace)
-  local clamp = bind.as(inplace and "clamp_" or "clamp", name)
+  local own, clamp = bind.under(name), inplace and "clamp_" or "clamp"
   return define {
     name = name,
     doc = ("Each element, or the bound where it is %s it%s."):format(beyond,
@@ -257,10 +257,10 @@ local function bounded(name, bound, beyond, inplace)
       { "tensor", bound, "the bound, a number or a tensor", numbers = true },
     },
     run = bound == "min" and function(input, min)
-      local y = clamp(input, min)
+      local y = own[clamp](input, min)
       return y
     end or function(input, max)
-      local y = clamp(input, nil, max)
+      local y = own[clamp](input, nil, max)
       return y
     end,
   }
@@ -274,8 +274,6 @@ composed.clamp_max_ = bounded("clamp_max_", "max", "above", true)
 
 -- ---- methods ----
 
-local choose = bind.as("where", "where")
-
 --- x:where(condition, other): x where the condition holds.
 composed.where_method = define {
   name = "where",
@@ -287,12 +285,12 @@ composed.where_method = define {
     { "tensor", "other", "values elsewhere; all three are broadcast", numbers = true },
   },
   run = function(input, condition, other)
-    local y = choose(condition, input, other)
+    local y = bind.ops.where(condition, input, other)
     return y
   end,
 }
 
-local windows = bind.as("unfold_dim", "unfold")
+local unfold = bind.under "unfold"
 
 --- x:unfold(dimension, size, step): a view. (F.unfold is something else: images as columns.)
 composed.unfold_method = define {
@@ -306,7 +304,7 @@ composed.unfold_method = define {
     { "int", "step", "positions from one window to the next" },
   },
   run = function(input, dimension, size, step)
-    local y = windows(input, dimension, size, step)
+    local y = unfold.unfold_dim(input, dimension, size, step)
     return y
   end,
 }

@@ -14,7 +14,7 @@ local dispatch = {}
 
 -- max and min: of all, along a dimension with positions, or of two tensors.
 local function extreme(name, pair, order)
-  local all, along, both
+  local own, all, along = bind.under(name), name .. "_all", name .. "_dim"
   return define {
     name = name,
     doc = ("The %s element; with `dim` that of each slice along it, and its position; with a "
@@ -35,17 +35,14 @@ local function extreme(name, pair, order)
         other, dim = dim, nil
       end
       if type(other) ~= "nil" then
-        both = both or bind.as(pair, name)
-        local y = both(input, other)
+        local y = own[pair](input, other)
         return y
       end
       if dim == nil then
-        all = all or bind.as(name .. "_all", name)
-        local y = all(input)
+        local y = own[all](input)
         return y
       end
-      along = along or bind.as(name .. "_dim", name)
-      local values, indices = along(input, dim, keepdim)
+      local values, indices = own[along](input, dim, keepdim)
       return values, indices
     end,
   }
@@ -55,8 +52,6 @@ end
 dispatch.max = extreme("max", "maximum", "largest")
 --- x:min(), x:min(dim, keepdim) -> values, indices; moth.min(a, b) elementwise.
 dispatch.min = extreme("min", "minimum", "smallest")
-
-local same = bind.as("equal", "equal")
 
 --- moth.equal(a, b), x:equal(y): whether all of it is the same, true or false.
 dispatch.equal = define {
@@ -69,12 +64,12 @@ dispatch.equal = define {
     { "tensor", "other", "tensor to compare with" },
   },
   run = function(input, other)
-    local y = same(input, other)
+    local y = bind.ops.equal(input, other)
     return y:item()
   end,
 }
 
-local norm_p = bind.as("norm_p", "norm")
+local norm = bind.under "norm"
 
 --- moth.norm(x, p, dim, keepdim): the p-norm of all, or along dimensions.
 dispatch.norm = define {
@@ -96,12 +91,12 @@ dispatch.norm = define {
       errors.argument("norm", "p", "a number or 'fro' is needed, got " .. errors.describe(p),
         "E_TYPE")
     end
-    local y = norm_p(input, p, dim, keepdim, kind)
+    local y = norm.norm_p(input, p, dim, keepdim, kind)
     return y
   end,
 }
 
-local isclose = bind.as("isclose", "allclose")
+local allclose = bind.under "allclose"
 
 --- moth.allclose(a, b), x:allclose(y): whether all of it is nearly the same, true or false.
 dispatch.allclose = define {
@@ -118,13 +113,12 @@ dispatch.allclose = define {
     { "bool", "equal_nan", "is NaN close to NaN?", default = false },
   },
   run = function(input, other, rtol, atol, equal_nan)
-    local y = isclose(input, other, rtol, atol, equal_nan):all()
+    local y = allclose.isclose(input, other, rtol, atol, equal_nan):all()
     return y:item()
   end,
 }
 
-local classes = bind.as("cross_entropy", "cross_entropy")
-local chances = bind.as("cross_entropy_soft", "cross_entropy")
+local losses = bind.under "cross_entropy"
 local FLOATS = lib.C.MOTH_F16 -- the first of the float dtypes
 
 --- F.cross_entropy(input, target): the target holds classes from 1, or a probability of each.
@@ -151,10 +145,10 @@ dispatch.cross_entropy = define {
           .. "with :long()) or probabilities of the input's shape, %s, got %s"):format(
           tostring(input.shape), errors.describe(target)), "E_SHAPE")
       end
-      local y = chances(input, target, weight, reduction, label_smoothing)
+      local y = losses.cross_entropy_soft(input, target, weight, reduction, label_smoothing)
       return y
     end
-    local y = classes(input, target, weight, ignore_index, reduction, label_smoothing)
+    local y = losses.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
     return y
   end,
 }
@@ -172,8 +166,6 @@ local function with_where(...)
   return rows
 end
 
-local arange = bind.as("arange", "arange")
-
 --- moth.arange(stop), moth.arange(start, stop, step): from start on, below stop.
 dispatch.arange = define {
   name = "arange",
@@ -189,7 +181,7 @@ dispatch.arange = define {
       errors.argument("arange", "stop", "a number is needed, got nothing")
     end
     if start == nil then start = 0 end
-    local y = arange(start, stop, step, kind, device, requires_grad)
+    local y = bind.ops.arange(start, stop, step, kind, device, requires_grad)
     return y
   end,
 }
@@ -213,16 +205,15 @@ dispatch.range = define {
     local count = floor((last - first) / step + 1e-9)
     if not (count >= 0) then count = -1 end
     if whole(first) and whole(last) and whole(step) then
-      local y = arange(first, first + (count + 1) * step, step, kind, device, requires_grad)
+      local y = bind.ops.arange(first, first + (count + 1) * step, step, kind, device,
+        requires_grad)
       return y
     end
-    local y = arange(first, first + (count + 0.5) * step, step,
+    local y = bind.ops.arange(first, first + (count + 0.5) * step, step,
       kind or dtype.by_code[lib.C.moth_default_dtype(lib.ctx, -1)], device, requires_grad)
     return y
   end,
 }
-
-local randint = bind.as("randint", "randint")
 
 --- moth.randint(high, size), moth.randint(low, high, size): whole numbers from low (0) below high.
 dispatch.randint = define {
@@ -241,8 +232,8 @@ dispatch.randint = define {
   run = function(low, high, size, kind, device, generator)
     if type(high) == "table" and size == nil then low, high, size = 0, low, high
     elseif high == nil then low, high = 0, low end
-    local y = randint { low = low, high = high, size = size, dtype = kind, device = device,
-                        generator = generator }
+    local y = bind.ops.randint { low = low, high = high, size = size, dtype = kind,
+                                 device = device, generator = generator }
     return y
   end,
 }

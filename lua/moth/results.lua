@@ -10,8 +10,7 @@ local results = {}
 
 -- ---- median ----
 
-local median_all = bind.as("median_all", "median")
-local median_dim = bind.as("median_dim", "median")
+local median = bind.under "median"
 
 --- moth.median(x), moth.median(x, dim, keepdim) -> values, indices.
 results.median = define {
@@ -28,10 +27,10 @@ results.median = define {
   },
   run = function(input, dim, keepdim)
     if dim == nil then
-      local y = median_all(input)
+      local y = median.median_all(input)
       return y
     end
-    local values, indices = median_dim(input, dim, keepdim)
+    local values, indices = median.median_dim(input, dim, keepdim)
     return values, indices
   end,
 }
@@ -39,9 +38,9 @@ results.median = define {
 -- ---- unique ----
 
 local function unique_of(name)
-  local unique = bind.as("unique_all", name)
+  local own = bind.under(name)
   return function(input, dim, consecutive, return_inverse, return_counts)
-    local values, inverse, counts = unique(input, dim or lib.none, consecutive)
+    local values, inverse, counts = own.unique_all(input, dim or lib.none, consecutive)
     if return_inverse and return_counts then return values, inverse, counts end
     if return_inverse then return values, inverse end
     if return_counts then return values, counts end
@@ -93,13 +92,10 @@ results.unique_consecutive = define {
 
 -- ---- nonzero, where ----
 
-local nonzero = bind.as("nonzero", "nonzero")
-local choose = bind.as("where", "where")
-
 -- One list of positions for each dimension: what indexes x to give its elements that are not zero.
 local function as_tuple(x)
   if x:dim() == 0 then x = x:view(1) end
-  local list = nonzero(x):unbind(2)
+  local list = bind.ops.nonzero(x):unbind(2)
   return list
 end
 
@@ -120,7 +116,7 @@ results.nonzero = define {
       local list = as_tuple(input)
       return list
     end
-    local y = nonzero(input)
+    local y = bind.ops.nonzero(input)
     return y
   end,
 }
@@ -143,7 +139,7 @@ results.where = define {
       local list = as_tuple(condition)
       return list
     end
-    local y = choose(condition, input, other, out)
+    local y = bind.ops.where(condition, input, other, out)
     return y
   end,
 }
@@ -246,7 +242,7 @@ results.normal = define {
 
 -- An op on a list of tensors that PyTorch also calls with them in a row.
 local function in_a_row(name)
-  local op = bind.as(name, name)
+  local op = bind.ops[name]
   local function call(first, ...)
     if not lib.istensor(first) then
       local list = op(first, ...)
