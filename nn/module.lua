@@ -10,8 +10,8 @@
 -- nothing but its store: fields live in there. Containers of nn/container.lua keep their modules
 -- in the array part of the table itself.
 --
--- This file has the store, registration and printing. walk.lua (children, parameters, train, to),
--- state.lua (state_dict) and call.lua (calling, hooks) add the other methods.
+-- This file has the store, registration and printing. walk.lua (children, parameters, train, to)
+-- and call.lua (calling, hooks) add the other methods; state.lua does what state_dict means.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -415,7 +415,54 @@ function Module:__tostring()
   return text
 end
 
+-- ---- state dicts ----
+
+local parse_state = define.signature("state_dict", {
+  {"any", "destination", "a state dict to add to", optional = true},
+  {"string", "prefix", "put before every name", default = ""},
+  {"bool", "keep_vars", "the Parameters themselves, not detached tensors", default = false},
+})
+
+--- The module's parameters and buffers by path, as an ordered map that PyTorch understands.
+-- The tensors are detached and share the module's storage; tied ones stand under each name.
+-- `net:state_dict{destination, prefix = "", keep_vars = false}`
+-- @return a StateDict: read by name, `sd:items()` iterates in order
+function Module:state_dict(...)
+  return (require "moth.nn.state".save(self, parse_state(...)))
+end
+define.takes(Module.state_dict, parse_state)
+
+local parse_load = define.signature("load_state_dict", {
+  {"map", "state_dict", "names and tensors, as state_dict gives them"},
+  {"bool", "strict", "must the names be exactly the module's own?", default = true},
+  {"bool", "assign", "take the tensors themselves instead of copying their values",
+    default = false},
+})
+
+--- Copies the values of a state dict into the module's parameters and buffers.
+-- Everything that does not fit is listed in one error, and then nothing was changed. Values of
+-- another dtype are converted.
+-- @param state_dict  a table of names and tensors
+-- @param strict      refuse missing and unexpected names (default true)
+-- @param assign      take the tensors themselves, with their dtype (default false); make the
+-- optimizer afterwards
+-- @return {missing_keys = list, unexpected_keys = list}
+function Module:load_state_dict(...)
+  return (require "moth.nn.state".load(self, parse_load(...)))
+end
+define.takes(Module.load_state_dict, parse_load)
+
 -- ---- what subclasses give ----
+
+--- A value to be saved with the state_dict under "_extra_state"; subclasses may have one.
+function Module:get_extra_state()
+  errors.raise(class.typename(self) .. " has no extra state")
+end
+
+--- Takes the value that get_extra_state gave.
+function Module:set_extra_state()
+  errors.raise(class.typename(self) .. " has no extra state")
+end
 
 --- Computes the module's results; every subclass has its own. Call the module, not this: hooks.
 function Module:forward()
@@ -425,7 +472,6 @@ end
 Module.store_key = STORE
 
 require "moth.nn.walk"(Module, STORE)
-require "moth.nn.state"(Module, STORE)
 require "moth.nn.call"(Module, STORE)
 class.guard(Module, "net")
 

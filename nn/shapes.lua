@@ -1,6 +1,7 @@
 --- shapes.lua -- the fillers of nn.init that look at more than the fan: trunc_normal_, eye_,
 -- dirac_, orthogonal_, sparse_.
 
+local define = require "moth.define"
 local errors = require "moth.error"
 
 local function moth() return require "moth" end
@@ -151,8 +152,9 @@ local function filling(fn)
   end
 end
 
---- The rows of nn.init: name, doc, examples, args, run.
-return {
+local found = {}
+
+for _, row in ipairs {
   {
     name = "trunc_normal_",
     doc = "Fills with numbers of a normal distribution, those outside [a, b] drawn anew.",
@@ -190,4 +192,9 @@ return {
             {"float", "std", "standard deviation of the others", default = 0.01}, GENERATOR},
     run = filling(sparse),
   },
-}
+} do
+  row.outputs = "tensor"
+  found[row.name] = define(row)
+end
+
+return found

@@ -2,12 +2,16 @@
 --
 -- A state dict is an ordered map. Its tensors lie under plain string keys, so `sd["fc.weight"]`,
 -- assignment and `pairs` work; the order of the keys is kept beside it and `sd:items()` follows it.
+-- This file is read when one is first asked for.
 
 local class = require "moth.class"
-local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local Module = require "moth.nn.module"
 local parameter = require "moth.nn.parameter"
+
+local STORE = Module.store_key
+local state = {}
 
 -- ---- the ordered map ----
 
@@ -71,12 +75,6 @@ end
 
 -- ---- saving ----
 
-local parse_state = define.signature("state_dict", {
-  {"any", "destination", "a state dict to add to", optional = true},
-  {"string", "prefix", "put before every name", default = ""},
-  {"bool", "keep_vars", "the Parameters themselves, not detached tensors", default = false},
-})
-
 local function fire(hooks, ...)
   if not hooks then return end
   local list = {}
@@ -90,7 +88,7 @@ local function check_depth(self, prefix)
   end
 end
 
-local function save_into(Module, STORE, self, out, prefix, keep_vars)
+local function save_into(self, out, prefix, keep_vars)
   check_depth(self, prefix)
   local hooks = self[STORE].hooks
   fire(hooks and hooks.state_dict_pre, self, prefix, keep_vars)
@@ -103,19 +101,19 @@ local function save_into(Module, STORE, self, out, prefix, keep_vars)
     out[prefix .. "_extra_state"] = self:get_extra_state()
   end
   for _, child in ipairs(self:_children()) do
-    save_into(Module, STORE, child[2], out, prefix .. child[1] .. ".", keep_vars)
+    save_into(child[2], out, prefix .. child[1] .. ".", keep_vars)
   end
   fire(hooks and hooks.state_dict_post, self, out, prefix)
 end
 
--- ---- loading ----
+--- What Module:state_dict does.
+function state.save(self, destination, prefix, keep_vars)
+  local out = destination or StateDict()
+  save_into(self, out, prefix, keep_vars)
+  return out
+end
 
-local parse_load = define.signature("load_state_dict", {
-  {"map", "state_dict", "names and tensors, as state_dict gives them"},
-  {"bool", "strict", "must the names be exactly the module's own?", default = true},
-  {"bool", "assign", "take the tensors themselves instead of copying their values",
-    default = false},
-})
+-- ---- loading ----
 
 local FLOATS = lib.C.MOTH_F16 -- the first of the float dtypes
 
@@ -139,7 +137,7 @@ local function fits(name, here, value, problems, assign)
 end
 
 -- What is to be done for one module and those below it, and what is wrong; nothing is changed.
-local function plan(Module, STORE, self, given, prefix, strict, assign, found)
+local function plan(self, given, prefix, strict, assign, found)
   check_depth(self, prefix)
   local hooks = self[STORE].hooks
   fire(hooks and hooks.load_state_dict_pre, self, given, prefix, strict)
@@ -159,15 +157,15 @@ local function plan(Module, STORE, self, given, prefix, strict, assign, found)
   if self.set_extra_state ~= Module.set_extra_state then
     local name = prefix .. "_extra_state"
     found.known[name] = true
-    local state = rawget(given, name)
-    if state ~= nil then
-      found.extras[#found.extras + 1] = {self, state}
+    local extra = rawget(given, name)
+    if extra ~= nil then
+      found.extras[#found.extras + 1] = {self, extra}
     elseif self.get_extra_state ~= Module.get_extra_state then
       found.missing[#found.missing + 1] = name
     end
   end
   for _, child in ipairs(self:_children()) do
-    plan(Module, STORE, child[2], given, prefix .. child[1] .. ".", strict, assign, found)
+    plan(child[2], given, prefix .. child[1] .. ".", strict, assign, found)
   end
   if hooks and hooks.load_state_dict_post then
     found.post[#found.post + 1] = {hooks.load_state_dict_post, self}
@@ -202,11 +200,12 @@ function Keys:__tostring()
   return table.concat(lines, "\n")
 end
 
-local function load_into(Module, STORE, self, state, strict, assign)
-  local given = StateDict(state)
+--- What Module:load_state_dict does.
+function state.load(self, given, strict, assign)
+  given = StateDict(given)
   local found = {known = {}, missing = {}, unexpected = {}, problems = {}, copies = {},
                  extras = {}, post = {}}
-  plan(Module, STORE, self, given, "", strict, assign, found)
+  plan(self, given, "", strict, assign, found)
   for name in StateDict.items(given) do
     if not found.known[name] then found.unexpected[#found.unexpected + 1] = tostring(name) end
   end
@@ -230,43 +229,4 @@ local function load_into(Module, STORE, self, state, strict, assign)
   return keys
 end
 
---- Adds these methods to nn.Module, whose fields lie under the key STORE.
-return function(Module, STORE)
-  Module.StateDict = StateDict
-
-  --- The module's parameters and buffers by path, as an ordered map that PyTorch understands.
-  -- The tensors are detached and share the module's storage; tied ones stand under each name.
-  -- `net:state_dict{destination, prefix = "", keep_vars = false}`
-  -- @return a StateDict: read by name, `sd:items()` iterates in order
-  function Module:state_dict(...)
-    local destination, prefix, keep_vars = parse_state(...)
-    local out = destination or StateDict()
-    save_into(Module, STORE, self, out, prefix, keep_vars)
-    return out
-  end
-  define.takes(Module.state_dict, parse_state)
-
-  --- Copies the values of a state dict into the module's parameters and buffers.
-  -- Everything that does not fit is listed in one error, and then nothing was changed. Values of
-  -- another dtype are converted.
-  -- @param state_dict  a table of names and tensors
-  -- @param strict      refuse missing and unexpected names (default true)
-  -- @param assign      take the tensors themselves, with their dtype (default false); make the
-  -- optimizer afterwards
-  -- @return {missing_keys = list, unexpected_keys = list}
-  function Module:load_state_dict(...)
-    local state, strict, assign = parse_load(...)
-    return (load_into(Module, STORE, self, state, strict, assign))
-  end
-  define.takes(Module.load_state_dict, parse_load)
-
-  --- A value to be saved with the state_dict under "_extra_state"; subclasses may have one.
-  function Module:get_extra_state()
-    errors.raise(class.typename(self) .. " has no extra state")
-  end
-
-  --- Takes the value that get_extra_state gave.
-  function Module:set_extra_state()
-    errors.raise(class.typename(self) .. " has no extra state")
-  end
-end
+return state

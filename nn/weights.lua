@@ -78,10 +78,8 @@ local GENERATOR = {"generator", "generator", "source of random numbers", optiona
 
 local function fillers(rows)
   for _, row in ipairs(rows) do
-    init[row.name] = define {
-      name = row.name, doc = row.doc, examples = row.examples, args = row.args, run = row.run,
-      outputs = "tensor",
-    }
+    row.outputs = "tensor"
+    init[row.name] = define(row)
   end
 end
 
@@ -183,8 +181,6 @@ fillers {
   },
 }
 
-fillers(require "moth.nn.shapes")
-
 init.calculate_gain = define {
   name = "calculate_gain",
   doc = "The factor by which a nonlinearity asks for larger weights.",
@@ -210,4 +206,7 @@ function init.reset(weight, bias)
   end
 end
 
-return (lazy.namespace("moth.nn.init", init, {}))
+local others = {}
+lazy.from(others, "moth.nn.shapes", "trunc_normal_ eye_ dirac_ orthogonal_ sparse_")
+
+return (lazy.namespace("moth.nn.init", init, others))

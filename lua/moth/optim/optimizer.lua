@@ -23,14 +23,9 @@ local Optimizer = class("Optimizer")
 
 local IS_LEAF = lib.C.MOTH_IS_LEAF
 
--- What a group may hold beside the optimizer's options: what schedules note there ...
+-- What a group may hold beside the optimizer's options: what schedules note there.
 local notes = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true,
                base_momentum = true, swa_lr = true}
--- ... and what PyTorch's state dicts say of how it computes, which means nothing here.
-local ignored = {foreach = true, fused = true, capturable = true, differentiable = true,
-                 param_names = true} -- these are taken, too
--- What PyTorch keeps of a parameter's state in a tensor of one element, and Moth as a number.
-local NUMBERS = {step = true, mu_product = true, eta = true, mu = true}
 
 -- ---- parameter groups ----
 
@@ -93,7 +88,11 @@ local function split_names(self, list)
   return tensors, names
 end
 
-local function nearest_option(self, name)
+--- Whether a group may hold a field of that name.
+function Optimizer:_knows(name) return self.defaults[name] ~= nil or notes[name] end
+
+--- The end of a message about an option that is not known.
+function Optimizer:_nearest_option(name)
   local names = {"params"}
   for known in pairs(self.defaults) do names[#names + 1] = known end
   return errors.nearest(tostring(name), names)
@@ -112,9 +111,9 @@ function Optimizer:add_param_group(group)
   if lib.istensor(params) then params = {params} else params, names = split_names(self, params) end
   check_list(self, params)
   for name in pairs(group) do
-    if name ~= "params" and self.defaults[name] == nil and not notes[name] then
+    if name ~= "params" and not self:_knows(name) then
       errors.raise(("%s has no option '%s'%s"):format(class.typename(self), tostring(name),
-        nearest_option(self, name)))
+        self:_nearest_option(name)))
     end
   end
   local earlier = {}
@@ -324,20 +323,6 @@ for name, list in pairs {state_dict_pre = "save_pre", state_dict_post = "save_po
   Optimizer[fname] = function(self, hook) return (add_hook(self, list, fname, hook)) end
 end
 
--- Calls hooks that may replace a state dict; what is left of it.
-local function pass_through(self, list, fname, state_dict)
-  for _, entry in ipairs({unpack(list or {})}) do
-    local new = entry.fn(self, state_dict)
-    if new ~= nil and type(new) ~= "table" then
-      errors.raise("a hook of " .. fname .. " returns a state dict or nothing, got "
-        .. errors.describe(new), "E_TYPE")
-    elseif new ~= nil and state_dict then
-      state_dict = new
-    end
-  end
-  return state_dict
-end
-
 --- One step of optimization.
 -- @param closure  computes the loss and its gradients anew; called first, if given
 -- @return the loss that the closure returned, or nothing
@@ -360,112 +345,21 @@ end
 
 -- ---- saving ----
 
---- The state and the groups as plain tables, with PyTorch's names: `state["0"].momentum_buffer`
--- belongs to the parameter numbered 0, and `param_groups[1].params` lists the numbers.
-function Optimizer:state_dict()
-  pass_through(self, self.save_pre, "state_dict")
-  local numbers, count = {}, 0
-  local groups, state = {}, {}
-  for i, group in ipairs(self.param_groups) do
-    local packed = {params = {}}
-    for name, value in pairs(group) do
-      if name ~= "params" then packed[name] = value end
-    end
-    if group.param_names then packed.param_names = {unpack(group.param_names)} end
-    for j, p in ipairs(group.params) do
-      packed.params[j] = count
-      numbers[p] = count
-      count = count + 1
-    end
-    groups[i] = packed
-  end
-  for p, values in pairs(self.state) do
-    local copy = {}
-    for name, value in pairs(values) do copy[name] = value end
-    state[tostring(numbers[p])] = copy
-  end
-  return pass_through(self, self.save_post, "state_dict", {state = state, param_groups = groups})
-end
-
-local function misfit(self, text)
-  errors.raise(("the state dict does not fit this %s; nothing was loaded: %s"):format(
-    class.typename(self), text))
-end
-
-local function check_state(self, state_dict)
-  if type(state_dict) ~= "table" or type(state_dict.state) ~= "table"
-     or type(state_dict.param_groups) ~= "table" then
-    errors.argument("load_state_dict", "state_dict",
-      "{state = ..., param_groups = ...} is needed, got " .. errors.describe(state_dict), "E_TYPE")
-  end
-  local groups = state_dict.param_groups
-  if #groups ~= #self.param_groups then
-    misfit(self, ("it has %d parameter groups, this one %d"):format(#groups, #self.param_groups))
-  end
-  for i, group in ipairs(self.param_groups) do
-    local given = groups[i].params
-    if type(given) ~= "table" or #given ~= #group.params then
-      misfit(self, ("its group %d has %d parameters, this one's %d"):format(i,
-        type(given) == "table" and #given or 0, #group.params))
-    end
-  end
-end
-
 --- Whether a tensor of a state dict has the shape that a parameter's state has under that name.
 function Optimizer:fits(p, name, value) -- luacheck: ignore self name
   return value.shape == p.shape
 end
 
--- The state of one parameter, copied, its tensors in the parameter's dtype and place.
+--- The state of one parameter as a state dict has it, copied, its tensors in the parameter's dtype
+-- and place.
 function Optimizer:adopt_state(p, values)
-  if type(values) ~= "table" then
-    misfit(self, "the state of a parameter is " .. errors.describe(values))
-  end
-  local copy = {}
-  for name, value in pairs(values) do
-    if value == lib.none then
-      value = nil
-    elseif lib.istensor(value) then
-      if value:dim() == 0 and p:dim() > 0 or NUMBERS[name] then
-        value = tonumber(value:item())
-      elseif not self:fits(p, name, value) then
-        misfit(self, ("'%s' is %s, its parameter is %s"):format(name, errors.describe(value),
-          errors.describe(p)))
-      else
-        value = value:detach():to(p.dtype):to(p.device):clone()
-        lib.check(lib.C.moth_keep_always(lib.ctx, value), "load_state_dict")
-      end
-    end
-    copy[name] = value
-  end
-  return copy
+  return (require "moth.optim.state".adopt(self, p, values))
 end
 
--- The options of a group: its own, and over them those that were saved.
-local function adopt_options(self, group, saved, i)
-  local options = {}
-  for name, value in pairs(group) do options[name] = value end
-  for name, value in pairs(saved) do
-    local known = name ~= "param_names"
-      and (self.defaults[name] ~= nil or notes[name] or group[name] ~= nil)
-    if lib.istensor(value) then value = value:item() end
-    if known and name ~= "params" then
-      if value ~= lib.none or self.defaults[name] == lib.none then options[name] = value end
-    elseif not known and not ignored[name] and value ~= false and value ~= lib.none then
-      misfit(self, ("its group %d has the option '%s', which is unknown%s"):format(i,
-        tostring(name), nearest_option(self, name)))
-    end
-  end
-  local names = saved.param_names
-  if type(names) == "table" and names ~= lib.none then
-    if #names ~= #group.params then
-      misfit(self, ("its group %d has %d names for %d parameters"):format(i, #names,
-        #group.params))
-    end
-    options.param_names = {unpack(names)}
-  end
-  self:check(options)
-  return options
+--- The state and the groups as plain tables, with PyTorch's names: `state["0"].momentum_buffer`
+-- belongs to the parameter numbered 0, and `param_groups[1].params` lists the numbers.
+function Optimizer:state_dict()
+  return (require "moth.optim.state".save(self))
 end
 
 --- Takes the state and the options that state_dict gave; the tensors are copied. PyTorch's state
@@ -473,23 +367,7 @@ end
 -- taken over as they are.
 -- @param state_dict  {state = ..., param_groups = ...}; the groups must have as many parameters
 function Optimizer:load_state_dict(state_dict)
-  state_dict = pass_through(self, self.load_pre, "load_state_dict", state_dict)
-  check_state(self, state_dict)
-  local state, options = {}, {}
-  for i, group in ipairs(self.param_groups) do
-    local saved = state_dict.param_groups[i]
-    options[i] = adopt_options(self, group, saved, i)
-    for j, p in ipairs(group.params) do
-      local values = state_dict.state[tostring(saved.params[j])]
-        or state_dict.state[saved.params[j]]
-      if values ~= nil then state[p] = self:adopt_state(p, values) end
-    end
-  end
-  for i, group in ipairs(self.param_groups) do
-    for name, value in pairs(options[i]) do group[name] = value end
-  end
-  self.state = state
-  pass_through(self, self.load_post, "load_state_dict")
+  require "moth.optim.state".load(self, state_dict)
 end
 
 function Optimizer:__tostring()
