@@ -31,7 +31,8 @@ int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info
                 (edge.node ? MOTH_IS_GRAD : 0) | (moth_base(x) ? MOTH_IS_VIEW : 0) |
                 (x->node && x->leaf ? MOTH_IS_RETAIN : 0) |
                 (x->flags & MOTH_T_SPARSE ? MOTH_IS_SPARSE : 0) |
-                (x->flags & MOTH_T_COALESCED ? MOTH_IS_COALESCED : 0);
+                (x->flags & MOTH_T_COALESCED ? MOTH_IS_COALESCED : 0) |
+                (x->flags & MOTH_T_SHAPELESS ? MOTH_IS_SHAPELESS : 0);
   return MOTH_OK;
 }
 

@@ -120,8 +120,14 @@ int moth_check_write(moth_tensor *x, const char *arg, bool recorded) {
 
 /* -- what a user asks of a tensor -- */
 
+/* What may still wait for its shape. */
+static moth_tensor *resolve_leaf(moth_ctx *ctx, const moth_handle *h) {
+  moth_tensor *x = moth_resolve_any(ctx, h, NULL);
+  return x && x->flags & MOTH_T_SHAPELESS ? x : moth_resolve(ctx, h, NULL);
+}
+
 int32_t moth_requires_grad(moth_ctx *ctx, const moth_handle *h, int32_t on) {
-  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  moth_tensor *x = resolve_leaf(ctx, h);
   if (!x) return ctx->error.code;
   moth_edge edge;
   int status = moth_edge_of(x, &edge);
@@ -179,9 +185,10 @@ int32_t moth_have_grads(moth_ctx *ctx, const moth_handle *h, uint32_t n) {
 }
 
 int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *grad) {
-  moth_tensor *x = moth_resolve(ctx, h, NULL), *g = NULL;
+  const bool some = grad && grad->_slot;
+  moth_tensor *x = some ? moth_resolve(ctx, h, NULL) : resolve_leaf(ctx, h), *g = NULL;
   if (!x) return ctx->error.code;
-  if (grad && grad->_slot) {
+  if (some) {
     g = moth_resolve_any(ctx, grad, "grad");
     if (!g) return ctx->error.code;
     if (g == x) return moth_fail(ctx, MOTH_E_ALIAS, "grad", "a tensor cannot be its own gradient");
@@ -241,14 +248,14 @@ int32_t moth_set_data(moth_ctx *ctx, const moth_handle *h, const moth_handle *da
 }
 
 int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data) {
-  moth_tensor *x = moth_resolve(ctx, h, NULL), *v = x ? moth_resolve(ctx, data, "data") : NULL;
+  moth_tensor *x = resolve_leaf(ctx, h), *v = x ? moth_resolve(ctx, data, "data") : NULL;
   if (!v) return ctx->error.code;
   if (v == x) return MOTH_OK;
   if (keep_generator(x)) return ctx->error.code;
   if (x->node || moth_base(x))
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "only a leaf can change its dtype; an op made %s",
                      moth_str(x));
-  if (x->l.numel && !moth_shape_same(&v->l, &x->l)) /* what waits for its shape may take any */
+  if (!(x->flags & MOTH_T_SHAPELESS) && !moth_shape_same(&v->l, &x->l))
     return moth_fail(ctx, MOTH_E_SHAPE, "data", "%s cannot replace the data of %s", moth_str(v),
                      moth_str(x));
   if ((x->flags & MOTH_T_REQUIRES) && !moth_is_float(v->l.dtype))
@@ -262,11 +269,23 @@ int32_t moth_become(moth_ctx *ctx, const moth_handle *h, const moth_handle *data
   leave_base(x);
   if (x->leaf) moth_node_release(x->leaf); /* older graphs keep theirs */
   x->leaf = NULL;
+  x->flags &= ~(uint32_t)MOTH_T_SHAPELESS;
   return moth_capture_look(x);
+}
+
+int32_t moth_shapeless(moth_ctx *ctx, const moth_handle *h) {
+  moth_tensor *x = moth_resolve(ctx, h, NULL);
+  if (!x) return ctx->error.code;
+  if (x->node || moth_base(x))
+    return moth_fail(ctx, MOTH_E_GRAPH, NULL, "only a leaf can wait for its shape; an op made %s",
+                     moth_str(x));
+  x->flags |= MOTH_T_SHAPELESS;
+  return MOTH_OK;
 }
 
 int32_t moth_detach(moth_ctx *ctx, const moth_handle *h, moth_handle *out) {
   moth_tensor *x = moth_resolve_any(ctx, h, NULL);
+  if (x && x->flags & MOTH_T_SHAPELESS) x = moth_resolve(ctx, h, NULL); /* says so */
   if (!x) return ctx->error.code;
   moth_tensor *y = moth_capture_look(x) ? NULL : moth_tensor_alias(x);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;

@@ -186,7 +186,8 @@ enum {
   MOTH_IS_RETAIN = 16, /* retains grad */
   MOTH_IS_CHANNELS_LAST = 32, /* contiguous as well where sizes of 1 are all that differs */
   MOTH_IS_SPARSE = 64,    /* see below; strides are 0 */
-  MOTH_IS_COALESCED = 128 /* ... and holds each row once, in order */
+  MOTH_IS_COALESCED = 128, /* ... and holds each row once, in order */
+  MOTH_IS_SHAPELESS = 256  /* by moth_shapeless */
 };
 
 int32_t moth_inspect(moth_ctx *ctx, const moth_handle *x, moth_tensor_info *info);
@@ -264,6 +265,8 @@ int32_t moth_get_data(moth_ctx *ctx, const moth_handle *x, moth_handle *data);
 int32_t moth_set_data(moth_ctx *ctx, const moth_handle *x, const moth_handle *data);
 /* The same for another dtype or device: leaf x takes what data holds. Its gradient is dropped. */
 int32_t moth_become(moth_ctx *ctx, const moth_handle *x, const moth_handle *data);
+/* Leaf x waits for its shape and values: until moth_become gives them, whatever asks is refused. */
+int32_t moth_shapeless(moth_ctx *ctx, const moth_handle *x);
 int32_t moth_detach(moth_ctx *ctx, const moth_handle *x, moth_handle *out);
 int32_t moth_detach_(moth_ctx *ctx, const moth_handle *x);
 const char *moth_node_name(moth_ctx *ctx, const moth_handle *x); /* "mul"; NULL for a leaf */

@@ -222,6 +222,7 @@ const char *moth_str(const moth_tensor *x) {
   char *buf = ring(x->ctx);
   if (x->flags & MOTH_T_NUMBER) return "a number";
   const char *kind = x->flags & MOTH_T_SPARSE ? "sparse " : "";
+  if (x->flags & MOTH_T_SHAPELESS) return "an uninitialized tensor";
   int used = snprintf(buf, 24, "%s%s ", kind, moth_dtype_name(x->l.dtype));
   list_text(buf + used, MOTH_STR_ROOM - 32, '(', ')', x->l.ndim, x->l.shape);
   return buf;

@@ -93,9 +93,13 @@ moth_tensor *moth_resolve_any(moth_ctx *ctx, const moth_handle *h, const char *a
 
 moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg) {
   moth_tensor *x = moth_resolve_any(ctx, h, arg);
-  if (!x || !(x->flags & MOTH_T_SPARSE)) return x;
-  moth_fail(ctx, MOTH_E_UNSUPPORTED, arg, "a dense tensor is needed, got %s; convert with "
-            ":to_dense()", moth_str(x));
+  if (!x || !(x->flags & (MOTH_T_SPARSE | MOTH_T_SHAPELESS))) return x;
+  if (x->flags & MOTH_T_SHAPELESS)
+    moth_fail(ctx, MOTH_E_STATE, arg, "uninitialized until its layer's first call; run the net "
+              "once before this");
+  else
+    moth_fail(ctx, MOTH_E_UNSUPPORTED, arg, "a dense tensor is needed, got %s; convert with "
+              ":to_dense()", moth_str(x));
   return NULL;
 }
 

@@ -79,7 +79,8 @@ enum {                     /* moth_tensor.flags */
   MOTH_T_FUNCTION = 32,    /* an output of a Lua Function */
   MOTH_T_IS_GRAD = 64,     /* some leaf's .grad: outlives scopes */
   MOTH_T_SPARSE = 128,     /* holds some of its rows: see sparse.h */
-  MOTH_T_COALESCED = 256   /* ... each of them once, in order */
+  MOTH_T_COALESCED = 256,  /* ... each of them once, in order */
+  MOTH_T_SHAPELESS = 512   /* waits for its shape and values: nothing but moth_become takes it */
 };
 
 struct moth_tensor { /* what every call reads stands first: two or three lines of the cache */

@@ -14,6 +14,7 @@ local rows = {
 local function from(file, names) lazy.from(rows, "moth.nn." .. file, names) end
 
 from("parameter", "Parameter Buffer isinstance typename")
+from("uninitialized", "UninitializedParameter UninitializedBuffer")
 from("container", "Sequential ModuleList ModuleDict")
 from("parameters", "ParameterList ParameterDict")
 from("linear", "Identity Linear Bilinear")

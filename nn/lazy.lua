@@ -2,8 +2,9 @@
 -- LazyLinear, LazyConv1d to 3d, LazyConvTranspose1d to 3d, LazyBatchNorm1d to 3d,
 -- LazyInstanceNorm1d to 3d.
 --
--- Until then their parameters are there, without elements: an optimizer may have them, and
--- `net:to(...)` says where they will lie. Then the layer becomes a Linear, Conv2d and so on.
+-- Until then their parameters are uninitialized: an optimizer may have them, `net:to(...)` says
+-- where they will lie, and all else that asks for them raises. Then the layer becomes a Linear,
+-- Conv2d and so on.
 
 local bind = require "moth.bind"
 local class = require "moth.class"
@@ -13,6 +14,7 @@ local lib = require "moth.lib"
 local Module = require "moth.nn.module"
 local named = require "moth.nn.named"
 local parameter = require "moth.nn.parameter"
+local uninitialized = require "moth.nn.uninitialized"
 
 local lazy = {}
 
@@ -32,12 +34,6 @@ local function rows_without(signature, name)
   return rows
 end
 
-local function empty(kind, dtype, device)
-  local x = moth().empty({0}, {dtype = dtype, device = device})
-  if kind == "parameter" then return (parameter.Parameter(x)) end
-  return (parameter.Buffer(x))
-end
-
 -- ---- becoming the real layer ----
 
 -- Gives a layer what a new one of the size has; its tensors stay the same Lua objects.
@@ -50,8 +46,7 @@ local function grow(module, size)
   local made = row.base(all)
   if lib.capture then require("moth.recording").void() end
   for _, member in ipairs(made:_members()) do
-    lib.check(lib.C.moth_become(lib.ctx, module[member[1]], member[2]:detach()),
-      class.typename(module))
+    uninitialized.become(module[member[1]], member[2]:detach(), class.typename(module))
   end
   local from, to = made[STORE], module[STORE].fields
   to.lazy_args, to.lazy_row = nil, nil
@@ -67,7 +62,7 @@ end
 local function before_load(module, state, prefix)
   local row = module.lazy_row
   local x = rawget(state, prefix .. row.like) or rawget(state, prefix .. "running_mean")
-  if not lib.istensor(x) or x:dim() < row.least then return end
+  if not lib.istensor(x) or parameter.waiting[x] ~= nil or x:dim() < row.least then return end
   grow(module, row.of_weight(x, module.lazy_args))
 end
 
@@ -97,7 +92,7 @@ local function make(row)
     for _, member in ipairs(row.members(args)) do
       self[member[1]] = member[1] == "num_batches_tracked"
         and parameter.Buffer(moth().zeros({}, {dtype = moth().int64, device = device}))
-        or empty(member[2], dtype, device)
+        or uninitialized.new(member[2], member[2] == "parameter", device, dtype)
     end
     self.lazy_args, self.lazy_row = args, row
   end

@@ -25,7 +25,7 @@ local parameter = require "moth.nn.parameter"
 local Module = class("Module")
 
 local STORE = "(store)"
-local keep, kind_of = parameter.keep, parameter.kind
+local keep, kind_of, waiting = parameter.keep, parameter.kind, parameter.waiting
 
 -- ---- the store ----
 
@@ -102,6 +102,9 @@ local function register(self, name, value, kind)
   store.kind[name] = kind
   store.fields[name] = value
   if kind ~= "module" then keep(value) end
+  if waiting[value] ~= nil then
+    waiting[value] = ("'%s' of %s"):format(name, class.typename(self))
+  end
 end
 
 local expected = {

@@ -11,6 +11,12 @@ local lib = require "moth.lib"
 
 local parameter = {}
 
+--- Tensors that wait for their shape (uninitialized.lua) -> whose they are, as text, or false.
+parameter.waiting = setmetatable({}, {__mode = "k"})
+
+--- The classes of that file -> what kind of tensor they make.
+parameter.uninitialized = {}
+
 local marks = setmetatable({}, {__mode = "k"}) -- tensor -> "parameter", "buffer" or "transient"
 
 local function own(kind, fname, data, requires_grad)
@@ -100,6 +106,10 @@ function parameter.isinstance(x, wanted)
   if wanted == parameter.Buffer then
     return marks[x] == "buffer" or marks[x] == "transient"
   end
+  if parameter.uninitialized[wanted] then
+    return parameter.waiting[x] ~= nil
+      and (marks[x] == "parameter") == (parameter.uninitialized[wanted] == "parameter")
+  end
   if not class.isclass(wanted) then
     errors.raise("bad argument 'class' to 'isinstance' (a class is needed, got " ..
       errors.describe(wanted) .. ")")
@@ -107,11 +117,15 @@ function parameter.isinstance(x, wanted)
   return class.isinstance(x, wanted)
 end
 
---- "Conv2d" for a module, "Parameter", "Buffer" or "Tensor" for a tensor, else Lua's type.
+--- "Conv2d" for a module, "Parameter", "UninitializedParameter", "Buffer", "UninitializedBuffer" or
+-- "Tensor" for a tensor, else Lua's type.
 function parameter.typename(x)
   local name = class.typename(x)
   if name then return name end
-  if marks[x] then return marks[x] == "parameter" and "Parameter" or "Buffer" end
+  if marks[x] then
+    return (parameter.waiting[x] ~= nil and "Uninitialized" or "")
+      .. (marks[x] == "parameter" and "Parameter" or "Buffer")
+  end
   if lib.istensor(x) then return "Tensor" end
   return type(x)
 end

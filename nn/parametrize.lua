@@ -30,7 +30,7 @@ function parametrize.check(fname, module, name)
   local store, names = module[STORE], {}
   local kind = store.kind[name]
   if kind ~= nil and kind ~= "module" then
-    if store.fields.lazy_row and store.fields[name]:numel() == 0 then
+    if parameter.waiting[store.fields[name]] ~= nil then
       errors.argument(fname, "module", ("'%s' of %s is made at its first call; call it before this")
         :format(name, class.typename(module)), "E_STATE")
     end

@@ -94,7 +94,9 @@ local function save_into(self, out, prefix, keep_vars)
   fire(hooks and hooks.state_dict_pre, self, prefix, keep_vars)
   for _, member in ipairs(self:_members()) do
     if member[3] ~= "transient" then
-      out[prefix .. member[1]] = keep_vars and member[2] or member[2]:detach()
+      local x = member[2]
+      local whole = keep_vars or parameter.waiting[x] ~= nil
+      out[prefix .. member[1]] = whole and x or x:detach()
     end
   end
   if self.get_extra_state ~= Module.get_extra_state then
@@ -120,6 +122,13 @@ local FLOATS = lib.C.MOTH_F16 -- the first of the float dtypes
 local function fits(name, here, value, problems, assign)
   if not lib.istensor(value) then
     problems[#problems + 1] = ("'%s' is %s, not a tensor"):format(name, errors.describe(value))
+    return false
+  end
+  local waits, empty = parameter.waiting[here] ~= nil, parameter.waiting[value] ~= nil
+  if waits and empty then return false end
+  if waits or empty then
+    problems[#problems + 1] = ("'%s' is uninitialized in the %s: run %s once before"):format(name,
+      empty and "state dict" or "module", empty and "the net that it is from" or "the module")
     return false
   end
   local shape, given = here.shape, value.shape

@@ -10,6 +10,7 @@ local define = require "moth.define"
 local devices = require "moth.device"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local parameter = require "moth.nn.parameter"
 
 -- Iterates over a list of pairs.
 local function pairs_of(list)
@@ -59,6 +60,9 @@ local parse_device = define.signature("to_empty", {
 -- optimizer, tied modules and the user's variables see the change.
 local function convert(x, make)
   local moth = require "moth"
+  if parameter.waiting[x] ~= nil then
+    return require("moth.nn.uninitialized").convert(x, make)
+  end
   local new, grad
   moth.no_grad(function()
     new = make(x)

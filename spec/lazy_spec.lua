@@ -142,3 +142,100 @@ describe("a network of lazy layers", function()
     assert.equal("LazyConv2d", nn.typename(layer))
   end)
 end)
+
+describe("an uninitialized parameter", function()
+  local UNTIL = "uninitialized until its layer's first call; run the net once before this: "
+    .. "'weight' of LazyLinear"
+
+  it("is refused, with its layer's name, by whatever asks for its shape or values", function()
+    local w = nn.LazyLinear(3).weight
+    for name, f in pairs {
+      sum = function() return w:sum() end, add = function() return w + 1 end,
+      linear = function() return F.linear(moth.ones(1, 2), w) end,
+      cat = function() return moth.cat {moth.ones(2), w} end,
+      select = function() return w[1] end, shape = function() return w.shape end,
+      numel = function() return w:numel() end, ["#"] = function() return #w end,
+      detach = function() return w:detach() end, data = function() return w.data end,
+      copy_ = function() return moth.ones(2):copy_(w) end,
+      register_hook = function() return w:register_hook(print) end,
+    } do
+      local ok, problem = pcall(f)
+      assert.is_false(ok, name)
+      assert.is_truthy(problem:find(name, 1, true), problem)
+      assert.is_truthy(problem:find(UNTIL, 1, true), problem)
+    end
+  end)
+
+  it("does not lose what nn.init writes in silence", function()
+    local net = nn.Sequential(nn.LazyLinear(3))
+    for _, init in ipairs {nn.init.zeros_, nn.init.xavier_uniform_, nn.init.kaiming_normal_} do
+      assert.has_error_like(function()
+        net:apply(function(m) if m.weight then init(m.weight) end end)
+      end, "'weight' of LazyLinear")
+    end
+    net(moth.ones(1, 2))
+    assert.equal(0, nn.init.zeros_(net[1].weight):sum():item())
+  end)
+
+  it("tells what is known of it, and is passed over by optimizers and norms", function()
+    local layer = nn.LazyLinear(3, {dtype = moth.float64})
+    local w = layer.weight
+    assert.equal(moth.float64, w.dtype)
+    assert.is_true(w.requires_grad and w.is_leaf)
+    assert.is_nil(w.grad)
+    assert.equal("[uninitialized moth.float64, requires_grad]", tostring(w))
+    assert.equal("UninitializedParameter", nn.typename(w))
+    for _, kind in ipairs {"SGD", "Adam", "RMSprop"} do
+      local opt = optim[kind](layer:parameters(), {lr = 0.1})
+      opt:zero_grad()
+      opt:zero_grad(false)
+      opt:step()
+    end
+    assert.equal(0, nn.utils.clip_grad_norm_(layer:parameters(), 1):item())
+  end)
+
+  it("is no parameter to load into another, nor to load from", function()
+    local lazy, plain = nn.LazyLinear(3), nn.Linear(2, 3)
+    assert.equal("<All keys matched>",
+      tostring(nn.LazyLinear(3):load_state_dict(lazy:state_dict())))
+    assert.has_error_like(function() plain:load_state_dict(lazy:state_dict()) end,
+      "'weight' is uninitialized in the state dict")
+    assert.has_error_like(function()
+      lazy:load_state_dict({bias = moth.ones(3)}, {strict = false})
+    end, "'bias' is uninitialized in the module")
+  end)
+
+  it("serves layers of one's own, and becomes a plain one", function()
+    local Scale = nn.class("Scale", nn.Module)
+    function Scale:init()
+      self.weight = nn.UninitializedParameter()
+      self.seen = nn.UninitializedBuffer {dtype = moth.int64}
+    end
+    function Scale:forward(x)
+      if nn.isinstance(self.weight, nn.UninitializedParameter) then
+        self.weight:materialize(x:size(-1))
+        self.seen:materialize({1})
+        nn.init.ones_(self.weight)
+      end
+      return x * self.weight
+    end
+    local scale = Scale()
+    local w, opt = scale.weight, optim.SGD(scale:parameters(), {lr = 1})
+    assert.has_error_like(function() return scale.seen + 1 end, "'seen' of Scale")
+    scale:double()
+    scale(moth.ones(2, 3, {dtype = moth.float64})):sum():backward()
+    opt:step()
+    assert.same({-1, -1, -1}, w:tolist())
+    assert.equal(moth.float64, w.dtype)
+    assert.equal("Parameter", nn.typename(w))
+    assert.is_false(nn.isinstance(w, nn.UninitializedParameter))
+    assert.has_error_like(function() w:materialize(2) end, "a tensor that waits for its shape")
+    assert.has_error_like(function() nn.UninitializedParameter():materialize(2.5) end, "'shape'")
+  end)
+
+  it("is copied as one", function()
+    local copy = nn.LazyLinear(3):deepcopy()
+    assert.has_error_like(function() return copy.weight:sum() end, "uninitialized")
+    assert.same({3, 2}, sizes(copy(moth.ones(1, 2)) and copy.weight))
+  end)
+end)

@@ -148,7 +148,7 @@ local some_after = false -- was a hook of that kind ever added?
 local function node_of(x, fname)
   local id, output = ffi.new "uint64_t[1]", ffi.new "uint32_t[1]"
   local status = C.moth_hook_id(ctx, x, id, output)
-  if status < 0 then errors.status(status, fname) end
+  if status < 0 then errors.status(status, fname, nil, x) end
   return tonumber(id[0]), output[0]
 end
 

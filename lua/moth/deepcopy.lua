@@ -22,6 +22,11 @@ local function copied_tensor(x, memo, path)
     errors.raise(("deepcopy: %s%s was computed and has a history; copy x:detach()"):format(
       path ~= "" and path .. ", " or "", errors.describe(x)), "E_GRAPH")
   end
+  if parameter.waiting[x] ~= nil then
+    memo[x] = require("moth.nn.uninitialized").like(x)
+    if memo[1] then parameter.keep(memo[x]) end
+    return memo[x]
+  end
   local kind = parameter.kind(x)
   local new = require("moth").no_grad(function() return (x:detach():clone()) end)
   if x.requires_grad then new.requires_grad = true end

@@ -264,26 +264,31 @@ end
 
 -- ---- errors from C ----
 
-local C, ctx, where_released -- set by lib.lua and scope.lua
+local C, ctx -- set by lib.lua
+local tells = {}
 
 --- Tells this file the library and the context, once they exist.
 function errors.attach(library, context) C, ctx = library, context end
 
---- Sets the function(handle) that says where a stale tensor was released, or nil.
-function errors.set_released(fn) where_released = fn end
+--- Adds a function(handle) that says why a tensor cannot be used now, as where it was released, or
+-- gives nil.
+function errors.tells(fn) tells[#tells + 1] = fn end
 
-local function released(...)
-  for i = 1, where_released and select("#", ...) or 0 do
+local function told(x)
+  for i = 1, type(x) == "cdata" and #tells or 0 do
+    local text = tells[i](x)
+    if text then return text end
+  end
+end
+
+local function unusable(...)
+  for i = 1, select("#", ...) do
     local x = select(i, ...)
-    if type(x) == "cdata" then
-      local text = where_released(x)
-      if text then return text end
-    elseif type(x) == "table" and getmetatable(x) == nil then
-      for k = 1, #x do
-        local text = type(x[k]) == "cdata" and where_released(x[k])
-        if text then return text end
-      end
+    local text = told(x)
+    for k = 1, not text and type(x) == "table" and getmetatable(x) == nil and #x or 0 do
+      text = text or told(x[k])
     end
+    if text then return text end
   end
 end
 
@@ -291,13 +296,13 @@ end
 -- @param status  the negative status
 -- @param fname   the name of the function that failed; nil: that of the op, as it is called
 -- @param argname the user's argument that is to blame, where the engine knows it under another name
--- @param ...     the arguments, to tell which of them was released
+-- @param ...     the arguments, to tell which of them cannot be used
 function errors.status(status, fname, argname, ...)
   local code = ffi.string(C.moth_error_name(status))
   local text = ffi.string(C.moth_error(ctx, 1))
   local arg, op = ffi.string(C.moth_error_arg(ctx)), ffi.string(C.moth_error_op(ctx))
   if code == "E_STATE" then
-    local why = released(...)
+    local why = unusable(...)
     if why then text = text .. ": " .. why end
   end
   fname = fname or op:gsub("^linalg_", "")

@@ -372,6 +372,9 @@ local describe_info = ffi.new("moth_tensor_info")
 errors.set_describe(function(x)
   if not ffi.istype(Handle, x) then return nil end
   if C.moth_inspect(ctx, x, describe_info) < 0 then return "a released tensor" end
+  if bit.band(describe_info.flags, C.MOTH_IS_SHAPELESS) ~= 0 then
+    return "an uninitialized tensor"
+  end
   local text = table.concat(lib.sizes(describe_info), ", ")
   local sparse = bit.band(describe_info.flags, C.MOTH_IS_SPARSE) ~= 0 and "sparse " or ""
   return ("%s%s (%s)"):format(sparse, ffi.string(C.moth_dtype_name(describe_info.dtype)), text)

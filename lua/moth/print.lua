@@ -242,6 +242,9 @@ function M.tostring(x)
     local sparse = require "moth.sparse"
     return sparse.text(x) .. footer(x, info, sizes, "sparse ", "nnz=" .. sparse._nnz(x))
   end
+  if bit.band(info.flags, C.MOTH_IS_SHAPELESS) ~= 0 then
+    return footer(x, info, {}, "uninitialized ")
+  end
   local tail = footer(x, info, sizes, "")
   local all = {}
   if #sizes == 0 then

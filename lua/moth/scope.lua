@@ -38,7 +38,7 @@ local function info_of(fn)
   return type(fn) == "function" and getinfo(fn, "S") or nil
 end
 
-errors.set_released(function(x)
+errors.tells(function(x)
   if not ffi.istype(lib.Handle, x) or C.moth_alive(ctx, x) == 1 then return nil end
   local id = C.moth_died_in(ctx, x)
   if id == 0 then return nil end

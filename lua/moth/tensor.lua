@@ -9,6 +9,7 @@ local bind = require "moth.bind"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
+local look = require "moth.tensor.look"
 
 local ops, istensor = bind.ops, lib.istensor
 
@@ -29,6 +30,7 @@ lazy.from(M.parts, "moth.tensor.convert", "to pin_memory is_pinned record_stream
 lazy.from(M.parts, "moth.tensor.graph", "requires_grad is_leaf retains_grad grad_fn grad data "
   .. "backward register_hook register_post_accumulate_grad_hook detach detach_ requires_grad_ "
   .. "retain_grad free")
+lazy.from(M.parts, "moth.tensor.later", "materialize")
 
 local loaded = {}
 
@@ -138,7 +140,7 @@ M.metatable = {
   __index = get,
   __newindex = set,
   __len = function(x)
-    local t = lib.inspect(x, "#")
+    local t = look.inspect(x, "#")
     if t.ndim == 0 then errors.raise("a 0-d tensor has no length", "E_SHAPE") end
     return tonumber(t.shape[0])
   end,

@@ -5,6 +5,7 @@ local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local C, ctx, istensor = lib.C, lib.ctx, lib.istensor
+local SHAPELESS = C.MOTH_IS_SHAPELESS -- the highest of the flags
 
 local info, seen = ffi.new "moth_tensor_info", 0
 
@@ -13,12 +14,25 @@ local function own(x, fname)
   if not istensor(x) then errors.no_self(fname, "x") end
 end
 
+-- What an uninitialized tensor can tell.
+local KNOWN = {}
+for name in ("dtype device is_cuda itemsize _version is_sparse layout element_size is_set_to "
+    .. "is_floating_point is_signed requires_grad is_leaf retains_grad grad_fn"):gmatch "%S+" do
+  KNOWN[name] = true
+end
+
+local function refuse_shapeless(x, fname)
+  if KNOWN[fname] then return end
+  errors.status(C.moth_retain_grad(ctx, x), fname, nil, x) -- as any other call, it says why
+end
+
 --- The facts about x, in a struct that the next call overwrites.
 local function inspect(x, fname)
   own(x, fname)
   seen = seen + 1
   info.output = 0 -- lib.inspect says why
   if C.moth_inspect(ctx, x, info) < 0 then errors.status(C.MOTH_E_STATE, fname, nil, x) end
+  if info.flags >= SHAPELESS then refuse_shapeless(x, fname) end
   return info
 end
 
