@@ -85,7 +85,7 @@ describe("a recurrent layer on a GPU", function()
     claim(kind, { num_layers = 2, bidirectional = true, batch_first = true }, "both ways")
     claim(kind, { num_layers = 2, dropout = 0.4 }, "with dropout")
     claim(kind, { bias = false }, "without biases")
-    claim(kind, { bidirectional = true }, "of more units and rows than a block has", 70, 20)
+    claim(kind, { bidirectional = true }, "of more units and rows than a block has", 60, 20)
     claim(kind .. "Cell", { bias = true }, "one step")
   end
 end)

@@ -5,10 +5,10 @@
 
 local cuda = require "spec.support.cuda"
 
-local PROGRAM = [[
+local BEGIN = [[
   local moth = require "moth"
   local bit = require "bit"
-  local F = moth.nn.functional
+  local F, R = moth.nn.functional, moth.randn
   moth.set_default_device("cuda")
   moth.manual_seed(5)
   local function tell(name, ...)
@@ -30,7 +30,9 @@ local PROGRAM = [[
     for i, x in ipairs(inputs) do grads[i] = x.grad end
     tell(name, y, unpack(grads))
   end
-  local R = moth.randn
+]]
+
+local PROGRAM = BEGIN .. [[
   for _, s in ipairs { { 3, 40 }, { 2, 3000 }, { 2, 70, 37 } } do
     local x, n = R(s), table.concat(s, "x")
     back("softmax " .. n, function(v) return F.softmax(v, 2) end, x)
@@ -86,10 +88,10 @@ describe("kernels", function()
     return
   end
 
-  local function bits(settings)
+  local function bits(settings, program)
     local file = os.tmpname()
     local out = assert(io.open(file, "w"))
-    out:write(PROGRAM)
+    out:write(program or PROGRAM)
     out:close()
     local pipe = io.popen(settings .. " MOTH_NO_INSTALL=1 ./moth " .. file .. " 2>&1")
     local text = pipe:read "*a"
@@ -102,5 +104,35 @@ describe("kernels", function()
     local wanted = bits ""
     assert.truthy(wanted:find "clip")
     assert.equal(wanted, bits "MOTH_EMULATED_ORDER=reverse")
+    assert.equal(wanted, bits "MOTH_EMULATED_TOGETHER=0")
+  end)
+
+  -- Who looks on at accesses follows one block at a time.
+  if os.getenv "MOTH_EMULATED_REPORTS" then return end
+
+  local STEPS = [[
+    local lstm = moth.nn.LSTM(5, 60):to "cuda"
+    tell("lstm", (lstm(R(40, 20, 5))))
+    local back = moth.nn.GRU(5, 60):to "cuda"
+    back(R(40, 20, 5)):sum():backward()
+    tell("back", back.weight_hh_l0.grad)
+  ]]
+
+  it("of all steps of a recurrent layer are one, whose blocks wait for each other", function()
+    local log = os.tmpname()
+    local function launched(settings)
+      local n = 0
+      io.open(log, "w"):close()
+      local text = bits(settings .. " MOTH_EMULATED_LOG=" .. log, BEGIN .. STEPS)
+      for line in io.lines(log) do n = n + (line:find "^kernel" and 1 or 0) end
+      return text, n
+    end
+    local text, together = launched ""
+    local wanted, apart = launched "MOTH_EMULATED_TOGETHER=0"
+    os.remove(log)
+    assert.truthy(text:find "back")
+    assert.equal(wanted, text)
+    assert.equal(3 * 40 - 2, apart - together)
+    assert.equal(wanted, (launched "MOTH_EMULATED_ORDER=random"))
   end)
 end)

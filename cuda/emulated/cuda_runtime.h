@@ -57,6 +57,7 @@ typedef enum cudaError {
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
+  cudaErrorCooperativeLaunchTooLarge = 720,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901
 } cudaError_t;
@@ -103,6 +104,7 @@ void __syncthreads(void);
 int __syncthreads_or(int value);
 int __syncthreads_count(int value);
 void __syncwarp(unsigned mask = 0xffffffffu);
+void __nanosleep(unsigned); /* until other blocks have come further */
 void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs);
 /* All threads of a warp bring an address; `act` is called once, when they have, with all 32. */
 void moth_together(void *mine, void (*act)(void *const *all));
@@ -347,10 +349,12 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
+cudaError_t moth_emulated_occupancy(int *n, int threads, size_t shared);
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value);
 template <class F>
-static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, F *, int, size_t) {
-  return *n = 0, cudaSuccess;
+static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, F *, int threads,
+                                                                        size_t shared) {
+  return moth_emulated_occupancy(n, threads, shared);
 }
 template <class F>
 static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute which, int value) {

@@ -1,10 +1,12 @@
-/* emulated.cpp -- kernels run on the CPU, and the CUDA runtime's memory as the specs need it;
-** cuda_runtime.h beside it tells what this is good for, streams.cpp when what is asked for runs.
+/* emulated.cpp -- kernels run on the CPU; cuda_runtime.h beside it tells what this is good for,
+** streams.cpp when what is asked for runs, memory.cpp where.
 **
-** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MEMORY how many bytes
-** each has (4 GiB), MOTH_EMULATED_MAJOR and MOTH_EMULATED_SHARED its compute capability (9) and how
-** much shared memory a block may have (227 KiB); MOTH_EMULATED_DRIVER=none stands for a machine
-** without a driver.
+** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MAJOR and
+** MOTH_EMULATED_SHARED their compute capability (9) and how much shared memory a block may have
+** (227 KiB); MOTH_EMULATED_DRIVER=none stands for a machine without a driver, and
+** MOTH_EMULATED_TOGETHER=0 for a device where blocks cannot be launched together. Those that are
+** take turns, where one waits for another (__nanosleep); of shared memory they have only the
+** dynamic one each.
 **
 ** Blocks and threads run in the order of their numbers, and warps side by side. A GPU promises
 ** none of that: with MOTH_EMULATED_ORDER=reverse or random (MOTH_EMULATED_SEED says which) they
@@ -21,7 +23,6 @@
 #include <ucontext.h>
 #endif
 
-#include <map>
 #include <new>
 #include <vector>
 
@@ -36,103 +37,6 @@ static int card(const char *name, int usual) {
   return text ? atoi(text) : usual;
 }
 size_t moth_emulated_most_shared() { return (size_t)card("MOTH_EMULATED_SHARED", 227 << 10); }
-
-/* -- memory: one range of addresses, open only while the device works -- */
-
-static const size_t ROOM = (size_t)1 << 36, PAGE = 4096, GUARD = 256;
-static char *arena;
-static std::map<size_t, size_t> *blocks; /* offset -> size asked for */
-static size_t in_use;
-
-static size_t memory_size() {
-  const char *text = getenv("MOTH_EMULATED_MEMORY");
-  return text ? (size_t)strtoull(text, NULL, 10) : (size_t)4 << 30;
-}
-
-static size_t opened; /* how far the arena has been used */
-static int key = -1;  /* of the arena's pages, where the processor has such keys */
-
-/* Turning a key takes nanoseconds; changing the rights of all pages is what is left without. */
-void moth_emulated_open(bool open) {
-  if (key >= 0) pkey_set(key, open ? 0 : PKEY_DISABLE_ACCESS);
-  else if (opened) mprotect(arena, opened, open ? PROT_READ | PROT_WRITE : PROT_NONE);
-}
-
-bool moth_emulated_on_device(const void *at) {
-  return arena && (const char *)at >= arena && (const char *)at < arena + ROOM;
-}
-
-static void make_arena() {
-  void *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  arena = room == MAP_FAILED ? NULL : (char *)room;
-  blocks = new (std::nothrow) std::map<size_t, size_t>;
-  WATCH(if (arena) moth_watch_arena(arena, ROOM));
-  if (arena) key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
-  if (key >= 0 && pkey_mprotect(arena, ROOM, PROT_READ | PROT_WRITE, key)) {
-    pkey_free(key);
-    key = -1;
-  }
-}
-
-static size_t rounded(size_t n) { return (n + GUARD + GUARD - 1) / GUARD * GUARD; }
-
-/* Behind each block lie bytes that nobody may change. */
-static bool guard_holds(size_t at, size_t n) {
-  const unsigned char *p = (const unsigned char *)arena + at + n;
-  for (size_t i = 0; i < rounded(n) - n; i++)
-    if (p[i] != 0xa5) return false;
-  return true;
-}
-
-cudaError_t cudaMalloc(void **to, size_t n) {
-  pthread_mutex_lock(&moth_emulated_lock);
-  if (!arena) make_arena();
-  size_t at = 0;
-  bool fits = arena && blocks && in_use + n <= memory_size();
-  for (auto b = fits ? blocks->begin() : std::map<size_t, size_t>::iterator();
-       fits && b != blocks->end(); ++b) {
-    if (b->first - at >= rounded(n)) break;
-    at = b->first + rounded(b->second);
-  }
-  if (!fits || at + rounded(n) > ROOM) {
-    pthread_mutex_unlock(&moth_emulated_lock);
-    return cudaErrorMemoryAllocation;
-  }
-  (*blocks)[at] = n;
-  in_use += n;
-  const size_t end = (at + rounded(n) + PAGE - 1) / PAGE * PAGE;
-  if (end > opened) opened = end;
-  moth_emulated_open(true);
-  memset(arena + at, 0xff, n); /* NaN, to be seen if it is read */
-  memset(arena + at + n, 0xa5, rounded(n) - n);
-  moth_emulated_open(false);
-  WATCH(moth_watch_memory(arena + at, n, UNWRITTEN));
-  *to = arena + at;
-  pthread_mutex_unlock(&moth_emulated_lock);
-  return cudaSuccess;
-}
-
-cudaError_t cudaFree(void *memory) {
-  if (!memory) return cudaSuccess;
-  pthread_mutex_lock(&moth_emulated_lock);
-  moth_emulated_finish();
-  const size_t at = (size_t)((char *)memory - arena);
-  auto b = blocks->find(at);
-  cudaError_t error = b == blocks->end() ? cudaErrorInvalidValue : cudaSuccess;
-  if (!error) {
-    moth_emulated_open(true);
-    if (!guard_holds(at, b->second)) {
-      fprintf(stderr, "emulated CUDA: a kernel wrote behind its %zu bytes\n", b->second);
-      abort();
-    }
-    moth_emulated_open(false);
-    WATCH(moth_watch_memory(memory, b->second, NOBODYS));
-    in_use -= b->second;
-    blocks->erase(b);
-  }
-  pthread_mutex_unlock(&moth_emulated_lock);
-  return error;
-}
 
 /* -- from one stack to another --
 ** What a call must keep goes onto the stack that is left, its pointer into *from, and the same
@@ -175,7 +79,7 @@ static void context_make(context *c, char *stack, size_t size, void (*run)(void)
 
 /* -- threads: each on a stack of its own from the moment it first waits -- */
 
-enum state { FREE, RUNS, AT_BARRIER, IN_WARP, DONE };
+enum state { FREE, RUNS, AT_BARRIER, IN_WARP, SLEEPS, DONE };
 
 struct later { /* a copy that was asked for; to NULL: the end of a group */
   void *to;
@@ -199,14 +103,14 @@ struct fiber {
 };
 
 static const size_t STACK = 128 << 10;
-static fiber *fibers[1024];
+static std::vector<fiber *> *fibers; /* all that were ever wanted */
+static size_t taken;                 /* by the blocks that are under way */
 static fiber *now;
 static context scheduler;
 static void (*kernel)(void *);
 static void *kernel_arg;
-static fiber *thread_at[1024]; /* by number in the block */
-static char *shared_room;
-static size_t shared_size;
+static fiber **thread_at; /* by number in the block */
+static char *shared_room; /* the block's */
 
 void *moth_emulated_shared(void) { return shared_room; }
 
@@ -360,7 +264,7 @@ static bool release_barrier(unsigned n) {
   WATCH(const fiber *first = NULL);
   votes = 0;
   for (unsigned i = 0; i < n; i++) {
-    if (thread_at[i]->is == IN_WARP) return false;
+    if (thread_at[i]->is == IN_WARP || thread_at[i]->is == SLEEPS) return false;
     if (thread_at[i]->is != AT_BARRIER) continue;
     any = true;
     WATCH(if (!first) first = thread_at[i]);
@@ -375,17 +279,44 @@ static bool release_barrier(unsigned n) {
   return true;
 }
 
-static bool run_block(unsigned n) {
+/* -- blocks -- */
+
+struct running_block {
+  unsigned number;
+  char *shared;
+  size_t shared_size;
+  fiber *threads[1024];
+};
+
+static void enter(const running_block &b) {
+  blockIdx = uint3{b.number % gridDim.x, b.number / gridDim.x % gridDim.y,
+                   b.number / gridDim.x / gridDim.y};
+  thread_at = (fiber **)b.threads;
+  shared_room = b.shared;
+}
+
+static fiber *spare_fiber() {
+  if (!fibers) fibers = new std::vector<fiber *>;
+  if (taken == fibers->size()) fibers->push_back(fiber_new());
+  return (*fibers)[taken] ? (*fibers)[taken++] : NULL;
+}
+
+static bool begin(running_block *b, unsigned n, size_t shared) {
   static fiber done;
-  unsigned made = 0;
   fiber *spare = NULL;
   bool good = true;
   done.is = DONE;
+  if (shared > b->shared_size) {
+    free(b->shared);
+    b->shared = (char *)aligned_alloc(64, (shared + 63) / 64 * 64);
+    b->shared_size = shared;
+  }
+  enter(*b);
+  if (shared) memset(b->shared, 0xff, shared);
+  WATCH(moth_watch_block_begins(b->number, b->shared, shared));
   each_thread(n, [&](unsigned t) { /* one that never waits leaves its stack to the next */
-    if (!spare) {
-      if (!fibers[made] && !(fibers[made] = fiber_new())) good = false;
-      spare = good ? fibers[made++] : NULL;
-    }
+    if (!spare) spare = spare_fiber();
+    good = good && spare;
     thread_at[t] = &done;
     if (!good) return;
     spare->number = t;
@@ -394,42 +325,76 @@ static bool run_block(unsigned n) {
     if (spare->is == DONE) thread_at[t] = &done;
     else spare = NULL;
   });
-  while (good) {
-    bool waits = false;
-    for (unsigned t = 0; t < n; t++) waits = waits || thread_at[t]->is != DONE;
-    if (!waits) return true;
-    if (!release_warps(n) && !release_barrier(n)) {
-      fprintf(stderr, "emulated CUDA: threads wait for others that never come\n");
-      return false;
-    }
-  }
-  return false;
+  taken -= spare != NULL;
+  return good;
 }
 
-cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, void (*run)(void *),
-                              void *arg) {
-  const unsigned n = block.x * block.y * block.z;
-  if (shared > shared_size) {
-    free(shared_room);
-    shared_room = (char *)aligned_alloc(64, (shared + 63) / 64 * 64);
-    shared_size = shared;
+enum how_far { ENDED, ASLEEP, STUCK };
+
+/* Goes as far as a block comes by itself. */
+static how_far go_on(unsigned n) {
+  for (;;) {
+    bool waits = false, sleeps = false;
+    for (unsigned t = 0; t < n; t++) {
+      waits = waits || thread_at[t]->is != DONE;
+      sleeps = sleeps || thread_at[t]->is == SLEEPS;
+    }
+    if (!waits) return ENDED;
+    if (!release_warps(n) && !release_barrier(n)) return sleeps ? ASLEEP : STUCK;
   }
+}
+
+/* Lets those who wait for other blocks look again; whether any of them goes on. */
+static bool wake(unsigned n) {
+  bool moved = false;
+  each_thread(n, [&](unsigned t) {
+    if (thread_at[t]->is != SLEEPS) return;
+    resume(thread_at[t]);
+    moved = moved || thread_at[t]->is != SLEEPS;
+  });
+  return moved;
+}
+
+/* Blocks that are all there at once, in turns. */
+static bool run_blocks(running_block *blocks, uint64_t many, unsigned n, size_t shared) {
+  uint64_t left = many;
+  taken = 0;
+  for (uint64_t round = 0, last = 0; left && round - last < 2; round++) {
+    const turns take = turns_of(many);
+    for (uint64_t i = 0; i < many; i++) {
+      running_block *b = &blocks[round ? turn(take, i) : i];
+      enter(*b);
+      if (round ? !wake(n) : !begin(b, n, shared)) continue;
+      const how_far far = go_on(n);
+      if (far == STUCK) return false;
+      left -= far == ENDED;
+      last = round;
+    }
+  }
+  return left == 0;
+}
+
+cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, bool together,
+                              void (*run)(void *), void *arg) {
+  static std::vector<running_block> *blocks;
+  const unsigned n = block.x * block.y * block.z;
   kernel = run;
   kernel_arg = arg;
   blockDim = block;
   gridDim = grid;
   read_order();
   const turns all = turns_of((uint64_t)grid.x * grid.y * grid.z);
+  const uint64_t at_once = together ? all.n : 1;
   bool good = true;
+  if (!blocks) blocks = new std::vector<running_block>;
+  if (blocks->size() < at_once) blocks->resize(at_once);
   moth_emulated_open(true);
-  for (uint64_t i = 0; good && i < all.n; i++) {
-    const unsigned b = turn(all, i);
-    blockIdx = uint3{b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
-    if (shared) memset(shared_room, 0xff, shared);
-    WATCH(moth_watch_block_begins(b, shared_room, shared));
-    good = run_block(n);
+  for (uint64_t i = 0; good && i < all.n; i += at_once) {
+    for (uint64_t k = 0; k < at_once; k++) (*blocks)[k].number = turn(all, i + k);
+    good = run_blocks(blocks->data(), at_once, n, shared);
   }
   moth_emulated_open(false);
+  if (!good) fprintf(stderr, "emulated CUDA: threads wait for others that never come\n");
   return good ? cudaSuccess : cudaErrorLaunchFailure;
 }
 
@@ -444,6 +409,8 @@ int __syncthreads_count(int value) {
 }
 
 int __syncthreads_or(int value) { return __syncthreads_count(value) != 0; }
+
+void __nanosleep(unsigned) { wait_as(SLEEPS); }
 
 int moth_lane(void) { return (int)(now->number % 32); }
 
@@ -535,6 +502,9 @@ unsigned __activemask(void) { return 0xffffffffu; }
 
 /* -- the runtime -- */
 
+/* Who looks on follows one block at a time. */
+enum { PROCESSORS = 4, TOGETHER = 1 WATCH(-1) };
+
 static int devices() { return card("MOTH_EMULATED_DEVICES", 1); }
 
 static thread_local int current;
@@ -558,20 +528,16 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDevice(int *device) { return *device = current, cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int) {
-  *value = which == cudaDevAttrMultiProcessorCount           ? 4
-           : which == cudaDevAttrComputeCapabilityMajor      ? card("MOTH_EMULATED_MAJOR", 9)
+  *value = which == cudaDevAttrMultiProcessorCount            ? PROCESSORS
+           : which == cudaDevAttrComputeCapabilityMajor       ? card("MOTH_EMULATED_MAJOR", 9)
            : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)moth_emulated_most_shared()
+           : which == cudaDevAttrCooperativeLaunch ? card("MOTH_EMULATED_TOGETHER", TOGETHER)
                                                               : 0;
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
-  snprintf(p->name, sizeof p->name, "emulated on the CPU");
-  p->totalGlobalMem = memory_size();
-  return cudaSuccess;
-}
-cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
-  *all = memory_size();
-  *left = *all > in_use ? *all - in_use : 0;
+cudaError_t moth_emulated_occupancy(int *n, int threads, size_t shared) {
+  const size_t fit = (moth_emulated_most_shared() + 1024) / (shared + 1024);
+  *n = fit < 2048u / (unsigned)threads ? (int)fit : 2048 / threads;
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError(void) {

@@ -31,6 +31,7 @@ typedef std::function<cudaError_t()> command;
 
 struct moth_emulated_node {
   command run;
+  bool together; /* it is a kernel whose blocks wait for each other */
 };
 
 struct moth_emulated_graph {
@@ -88,7 +89,7 @@ cudaError_t spoil(cudaStream_t s) {
 cudaError_t ask(cudaStream_t s, command c) {
   if (!s) return moth_emulated_told(cudaErrorInvalidValue); /* nothing is asked of CUDA's own */
   if (s->captures) {
-    s->captures->nodes.push_back(new moth_emulated_node{std::move(c)});
+    s->captures->nodes.push_back(new moth_emulated_node{std::move(c), false});
     return s->spoilt ? moth_emulated_told(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
   }
   s->todo.push_back(std::move(c));
@@ -265,7 +266,7 @@ static bool has_room(const void *kernel, size_t shared) {
 
 /* What runs a kernel, with copies of its arguments. */
 static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
-                             command *run) {
+                             bool together, command *run) {
   struct bound {
     const void *kernel;
     const moth_emulated_call *how;
@@ -283,7 +284,7 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   how->hold(held->room, args);
   *run = [=] {
     WATCH(moth_watch_launch(kernel, held->room, how->size));
-    return moth_emulated_run(grid, block, shared, [](void *arg) {
+    return moth_emulated_run(grid, block, shared, together, [](void *arg) {
       bound *it = (bound *)arg;
       it->how->run(it->kernel, it->room);
     }, held.get());
@@ -318,9 +319,25 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
                              size_t shared, cudaStream_t stream) {
   holds lock;
   command run;
-  const cudaError_t error = launch_of(kernel, grid, block, args, shared, &run);
+  const cudaError_t error = launch_of(kernel, grid, block, args, shared, false, &run);
   note_launch(kernel, grid, block, shared);
   return error ? error : ask(stream, run);
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **args,
+                                        size_t shared, cudaStream_t stream) {
+  holds lock;
+  command run;
+  int held = 0, processors = 0;
+  moth_emulated_occupancy(&held, (int)(block.x * block.y * block.z), shared);
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
+  if ((uint64_t)grid.x * grid.y * grid.z > (uint64_t)(held * processors))
+    return moth_emulated_told(cudaErrorCooperativeLaunchTooLarge);
+  cudaError_t error = launch_of(kernel, grid, block, args, shared, true, &run);
+  note_launch(kernel, grid, block, shared);
+  if (!error) error = ask(stream, run);
+  if (!error && stream->captures) stream->captures->nodes.back()->together = true;
+  return error;
 }
 
 /* -- kernels made at run time: their code is the name of a shared object (spec/host/nvrtc.c), which
@@ -361,11 +378,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel) {
   holds lock;
   to->numRegs = 32;
   return known.count(kernel) ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
-}
-
-/* Blocks run one after another: those that wait for each other would wait forever. */
-cudaError_t cudaLaunchCooperativeKernel(const void *, dim3, dim3, void **, size_t, cudaStream_t) {
-  return cudaErrorInvalidConfiguration;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind,
@@ -446,7 +458,7 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
   for (size_t i = 0; i < exec->nodes.size(); i++)
     if (exec->nodes[i] == node)
       return launch_of(to->func, to->gridDim, to->blockDim, to->kernelParams, to->sharedMemBytes,
-                       &exec->runs[i]);
+                       node->together, &exec->runs[i]);
   return moth_emulated_told(cudaErrorInvalidValue);
 }
 
