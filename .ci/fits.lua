@@ -1,11 +1,12 @@
 -- Whether each launch fits its card: what nvcc gave a kernel (registers, shared memory, threads),
 -- beside what it was launched with in specs on the stand-in (cuda/emulated/, MOTH_EMULATED_LOG).
 --
---   luajit .ci/fits.lua [--all] PLUGIN STAND-IN CARD=LOG...     a CARD: 75 80 86 89 90 100
+--   luajit .ci/fits.lua [--all] KERNELS STAND-IN CARD=LOG...    a CARD: 75 80 86 89 90 100
 --
 -- Lists launches that a card would refuse, kernels that keep values in memory (spills), those that
 -- leave most of a multiprocessor idle, and those that no log has; --all: every launch, with its
--- block, registers, shared memory and blocks a multiprocessor. Wants cuobjdump and nm.
+-- block, registers, shared memory and blocks a multiprocessor. KERNELS is what nvcc said with
+-- --resource-usage; of a kernel that was compiled several times the last counts. Wants nm.
 
 -- Of a multiprocessor: threads, blocks, bytes of shared memory; of a block: bytes; and what the
 -- system takes of each block's. CUDA C++ Programming Guide, "Technical Specifications".
@@ -30,20 +31,22 @@ end
 local function plain(name) return (name:gsub("_ZL", "_Z")) end
 
 -- Kernels of an architecture: name -> regs, stack, shared.
-local function compiled(plugin, code)
-  local kernels, name = {}, nil
-  local flag = " --gpu-architecture sm_" .. code
-  for line in lines("cuobjdump --dump-resource-usage" .. flag .. " '" .. plugin .. "' 2>&1") do
-    name = line:match "Function ([^:]+):" or name
-    local regs, stack, shared, spilt = line:match "REG:(%d+) STACK:(%d+) SHARED:(%d+) LOCAL:(%d+)"
+local function compiled(told, code)
+  local kernels, kernel = {}, nil
+  for line in io.lines(told) do
+    local name, of = line:match "Compiling entry function '([^']+)' for 'sm_(%d+)'"
+    if name then
+      kernel = { stack = 0 }
+      if of == code then kernels[plain(name)] = kernel end
+    end
+    local stack, regs = line:match "(%d+) bytes stack", line:match "Used (%d+) registers"
+    if stack then kernel.stack = math.max(kernel.stack, tonumber(stack)) end
     if regs then
-      shared = tonumber(shared)
-      if tonumber(code) >= 90 and shared > 0 then shared = shared - 1024 end -- the system's
-      kernels[plain(name)] = { regs = tonumber(regs), shared = shared,
-                               stack = tonumber(stack) + tonumber(spilt) }
+      kernel.regs = tonumber(regs)
+      kernel.shared = tonumber(line:match "(%d+) bytes smem" or 0)
     end
   end
-  assert(next(kernels), "cuobjdump finds no kernels for sm_" .. code .. " in " .. plugin)
+  assert(next(kernels), told .. " has no kernels for sm_" .. code)
   return kernels
 end
 
@@ -98,19 +101,19 @@ local function why_not(card, kernel, l)
   if l.threads > 1024 or l.high > 65535 then return "too large a block or grid" end
 end
 
-local every, plugin, stand_in, logs = false, nil, nil, {}
+local every, told, stand_in, logs = false, nil, nil, {}
 for _, word in ipairs(arg) do
   local card, log = word:match "^(%d+)=(.+)$"
   if word == "--all" then every = true
   elseif card then logs[#logs + 1] = { card, log }
-  elseif not plugin then plugin = word
+  elseif not told then told = word
   else stand_in = word end
 end
 
 local names, seen, bad, kernels = places(stand_in), {}, 0, nil
 for _, pair in ipairs(logs) do
   local card = assert(CARDS[pair[1]], "no such card: " .. pair[1])
-  kernels = compiled(plugin, card.code)
+  kernels = compiled(told, card.code)
   local function say(what, l, k)
     local blocks, warps = held(card, k, l)
     print(("sm_%s %-22s %s: %d threads, %d registers, %d + %d bytes shared, %d of stack, %d blocks"
