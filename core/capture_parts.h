@@ -134,6 +134,8 @@ struct moth_capture {
   moth_kept *kept;
   moth_chunk *chunks;
   moth_guard *guards;
+  const char *stale;     /* what kept the last replay from being one, or NULL */
+  const moth_tensor *blamed; /* ... of which of the watched, or NULL */
   uint32_t resume;       /* of a replay: the instruction that a guard sent it to */
   moth_tensor *frozen[MOTH_FROZEN];
   uint32_t nfrozen;

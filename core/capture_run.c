@@ -283,26 +283,55 @@ static bool fits(const moth_tensor *to, const moth_tensor *x) {
   return x->l.dtype == to->l.dtype && x->l.device == to->l.device && moth_shape_same(&x->l, &to->l);
 }
 
-/* Whether the step would go the recorded way: same inputs, modes, parameters and gradients. */
-static bool is_stale(const moth_capture *c, moth_tensor *const *x) {
+/* The setting that is another than when it was recorded, or NULL. */
+static const char *other_setting(const moth_capture *c) {
   const moth_ctx *ctx = c->ctx;
-  if (ctx->grad_mode != c->grad_mode || ctx->default_dtype != c->default_dtype ||
-      ctx->autocast != c->autocast || ctx->float32_precision != c->float32_precision ||
-      ctx->cudnn != c->cudnn || ctx->deterministic != c->deterministic || ctx->anomaly)
-    return true;
-  for (uint32_t i = 0; i < c->ninputs; i++)
-    if (!fits(c->inputs[i], x[i]) || (ctx->grad_mode && moth_needs_grad(x[i]))) return true;
-  for (uint32_t i = 0; i < c->nwatched; i++) {
+  if (ctx->grad_mode != c->grad_mode) return "the grad mode";
+  if (ctx->default_dtype != c->default_dtype) return "the default dtype";
+  if (ctx->autocast != c->autocast) return "autocast";
+  if (ctx->float32_precision != c->float32_precision) return "the precision of float32 products";
+  if (ctx->cudnn != c->cudnn) return "a setting of cuDNN";
+  if (ctx->deterministic != c->deterministic) return "the setting for deterministic algorithms";
+  return ctx->anomaly ? "anomaly mode" : NULL;
+}
+
+/* Whether the step would go another way now, by other inputs, modes, parameters or gradients: then
+** c->stale says which. */
+static bool is_stale(moth_capture *c, moth_tensor *const *x) {
+  const moth_ctx *ctx = c->ctx;
+  const char *why = other_setting(c);
+  const moth_tensor *blamed = NULL;
+  for (uint32_t i = 0; !why && i < c->ninputs; i++)
+    if (!fits(c->inputs[i], x[i]) || (ctx->grad_mode && moth_needs_grad(x[i])))
+      why = "an input";
+  for (uint32_t i = 0; !why && i < c->nwatched; i++) {
     const moth_watched *at = &c->watched[i];
-    if (at->tensor->storage != at->storage || (at->tensor->flags & MOTH_T_REQUIRES) != at->requires)
-      return true;
+    const bool moved = at->tensor->storage != at->storage;
+    if (!moved && (at->tensor->flags & MOTH_T_REQUIRES) == at->requires) continue;
+    why = moved ? "the storage" : "requires_grad";
+    blamed = at->tensor;
   }
-  for (uint32_t i = 0; i < c->nleaves; i++) {
+  for (uint32_t i = 0; !why && i < c->nleaves; i++) {
     const moth_leaf_state *at = &c->leaves[i];
     const bool hooked = at->leaf->flags & MOTH_N_HOOKED;
-    if ((at->asked && at->leaf->grad != at->before) || hooked != at->hooked) return true;
+    const bool read = at->asked && at->leaf->grad != at->before;
+    if (!read && hooked == at->hooked) continue;
+    why = read ? "the gradient, which it reads before its backward pass," : "the list of hooks";
+    for (uint32_t k = 0; k < c->nwatched; k++)
+      if (c->watched[k].tensor->leaf == at->leaf) blamed = c->watched[k].tensor;
   }
-  return false;
+  c->stale = why;
+  c->blamed = blamed;
+  return why != NULL;
+}
+
+const char *moth_capture_why(moth_ctx *ctx, uint32_t capture, moth_handle *of) {
+  const moth_capture *c = find(ctx, capture);
+  *of = (moth_handle){0, 0};
+  if (!c || !c->stale) return NULL;
+  if (c->blamed && c->blamed->slot)
+    *of = (moth_handle){c->blamed->slot, ctx->slots[c->blamed->slot].gen};
+  return c->stale;
 }
 
 static bool same_bytes_of(const moth_tensor *x, const moth_tensor *y) {

@@ -330,6 +330,8 @@ moth_slot *moth_capture_slots(moth_ctx *ctx, const moth_op *op);
 ** number, or modes, storages of parameters or gradients are not as they were. */
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs);
+/* After CAPTURE_STALE: what was another, in words, and of which tensor; NULL, {0, 0}: not known. */
+const char *moth_capture_why(moth_ctx *ctx, uint32_t capture, moth_handle *of);
 void moth_capture_free(moth_ctx *ctx, uint32_t capture);
 /* Whether an element of these tensors is not 0. A recording looks again in each replay: what it has
 ** from here to moth_capture_guard_end is left out where one is. */

@@ -20,7 +20,8 @@ local scope = require "moth.scope"
 -- parts: these, and changes of which tensors modules read, and how; a recording asks for them. Two,
 -- since a forward that sets a buffer must not make each Sequential look at its modules anew, which
 -- is ten times the work of running a small one.
-local sight = {changes = 0, parts = 0}
+-- parents: module -> one that holds it, as far as known; for modules that a step calls itself.
+local sight = {changes = 0, parts = 0, parents = setmetatable({}, {__mode = "kv"})}
 
 function sight.changed()
   sight.changes, sight.parts = sight.changes + 1, sight.parts + 1
@@ -223,16 +224,54 @@ end
 
 -- Whether the modules that ran, and those below them, have the parts that they had then. Asked by a
 -- recording where anything has changed since.
+-- @return if not, also a module that has others, and the name of the first that is another
 local function same_parts(noted)
   for i, module in ipairs(noted.modules) do
     local now, ran = parts_of(module, noted.stores[i]), noted.lists[i]
-    if #now ~= #ran then return false end
-    for k = 1, #now do
-      if not rawequal(now[k], ran[k]) then return false end
+    local name = "forward"
+    for k = 1, math.max(#now, #ran) do
+      if not rawequal(now[k], ran[k]) then return false, module, name end
+      if type(now[k]) == "string" then name = now[k] end
     end
   end
   noted.parts = sight.parts
   return true
+end
+
+-- Notes that a table holds a value under a key. Replays look at each of these: nobody is asked when
+-- a position of a list that holds a module is given another.
+local function note_link(noted, holder, from, key, value)
+  local n = #noted.keys + 1
+  noted.holders[n], noted.tables[n], noted.keys[n], noted.values[n] = holder, from, key, value
+end
+
+-- The number of a link that does not hold any more, or nil.
+local function broken(noted)
+  local tables, keys, values = noted.tables, noted.keys, noted.values
+  for k = 1, #keys do
+    local now = rawget(tables[k], keys[k])
+    if not rawequal(now, values[k]) then
+      if type(now) == "table" then sight.parents[now] = noted.holders[k] end
+      return k
+    end
+  end
+end
+
+-- Notes where the modules above one hold it: a step may call net.head without calling net.
+local function note_above(noted, module, store_of)
+  local child, parent = module, sight.parents[module]
+  while parent and not noted.linked[child] do
+    noted.linked[child] = true
+    local store, at = store_of(parent), nil
+    for name, value in pairs(store.fields) do
+      if rawequal(value, child) then at = name end
+    end
+    for i = 1, #parent do
+      if rawequal(rawget(parent, i), child) then note_link(noted, parent, parent, i, child) end
+    end
+    if at then note_link(noted, parent, store.fields, at, child) end
+    child, parent = parent, sight.parents[parent]
+  end
 end
 
 -- Notes the parts of a module and of those below it: a Sequential runs a Linear without a call, and
@@ -242,6 +281,7 @@ local function note_parts(noted, module, store_of)
   if noted.seen[store] then return end
   noted.seen[store] = true
   noted.modules[n], noted.stores[n], noted.lists[n] = module, store, parts_of(module, store)
+  for i = 1, #module do note_link(noted, module, module, i, rawget(module, i)) end
   for _, child in ipairs(module:_children()) do note_parts(noted, child[2], store_of) end
 end
 
@@ -249,14 +289,16 @@ end
 -- it has the parts that it has now.
 local function note_module(recording, self, store, store_of)
   local n = #recording.modules + 1
-  recording.seen[self] = true
   recording.modules[n], recording.training[n] = store.fields, store.fields.training
   local noted = recording.noted
   if not noted then
-    noted = {same = same_parts, modules = {}, stores = {}, lists = {}, seen = recording.seen,
-             sight = sight, parts = sight.parts}
+    noted = {same = same_parts, broken = broken, modules = {}, stores = {}, lists = {},
+             seen = recording.seen, sight = sight, parts = sight.parts,
+             linked = {}, holders = {}, tables = {}, keys = {}, values = {}}
     recording.noted = noted
   end
+  if not noted.seen[store] then note_above(noted, self, store_of) end
+  recording.seen[self] = true
   note_parts(noted, self, store_of)
 end
 

@@ -30,6 +30,7 @@ end
 -- Writes to the array part; a recording that ran the list asks for it.
 local function put(self, at, module)
   rawset(self, at, module)
+  if module then sight.parents[module] = self end
   sight.parts = sight.parts + 1
 end
 

@@ -101,7 +101,7 @@ local function register(self, name, value, kind)
   see(store.kind[name] and kind)
   store.kind[name] = kind
   store.fields[name] = value
-  if kind ~= "module" then keep(value) end
+  if kind == "module" then Module.sight.parents[value] = self else keep(value) end
   if waiting[value] ~= nil then
     waiting[value] = ("'%s' of %s"):format(name, class.typename(self))
   end

@@ -105,6 +105,7 @@ local function add_own(Module, STORE)
             errors.describe(child)), "E_TYPE")
         end
         list[i] = {store.names[i] or tostring(i - 1), child}
+        Module.sight.parents[child] = self
       end
       if #list < last then
         errors.raise(("%s[%d] is nil, with modules behind it; take modules out by pop(%d)"):format(

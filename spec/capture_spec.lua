@@ -309,7 +309,8 @@ describe("a captured step", function()
     heard(function()
       for n = 1, 20 do assert.are.equal(n, step(moth.ones(n)):numel()) end
     end)
-    assert.are.equal("captured step (8 recordings, 20 made)", tostring(step))
+    assert.are.equal("captured step (8 recordings, 20 made; the last since input 1 is f32 (20) "
+      .. "now, and was f32 (19) before)", tostring(step))
   end)
 
   it("warns once, with a reason, when more recordings were made than it keeps", function()
@@ -331,7 +332,7 @@ describe("a captured step", function()
       net.bias = nn.Parameter(moth.zeros(2))
       return x
     end)
-    says("perhaps it reads gradients before its backward pass", function(a)
+    says("the gradient, which it reads before its backward pass, of f32 (2, 2)", function(a)
       if p.grad ~= nil then p.grad = nil end
       local loss = (a * p):sum()
       loss:backward()

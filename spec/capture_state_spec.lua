@@ -127,7 +127,7 @@ describe("between replays", function()
       assert.are.equal(2 * i, y:item())
       y:free()
     end
-    assert.are.equal("captured step (1 recording, 4 made)", tostring(step))
+    assert.is_truthy(tostring(step):find("captured step (1 recording, 4 made;", 1, true))
   end)
 end)
 

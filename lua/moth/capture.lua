@@ -73,9 +73,9 @@ local function check_gpu(r)
     .. "its modules and inputs there, as with net:to('cuda'), or use moth.capture", "E_DEVICE")
 end
 
--- Why a step that was recorded as often as it keeps recordings is to be recorded once more.
+-- Why a step that was recorded is to be recorded once more.
 local function why_again(self, ...)
-  if self.made ~= MOST then return nil end
+  if self.made == 0 then return nil end
   local before = self.list[1]
   if not before then return "the results of its calls were freed, which ends a recording" end
   return (require "moth.stale"(before, select("#", ...), ...))
@@ -94,8 +94,8 @@ local function run_and_record(self, ...)
   if r and self.gpu then check_gpu(r) end
   if r then
     add(self, r)
-    self.empty = 0
-    if why then warn(why) end
+    self.empty, self.why = 0, why
+    if self.made == MOST + 1 then warn(why) end
   elseif not expected then
     self.empty = self.empty + 1
     if self.empty >= MOST_EMPTY then
@@ -167,8 +167,8 @@ end
 
 local function count(n, what) return ("%d %s%s"):format(n, what, n == 1 and "" or "s") end
 
---- "captured step (1 recording)", or "(8 recordings, 20 made)" where some had to go; on a GPU also
--- what a call asks of it now.
+--- "captured step (1 recording)", or "(8 recordings, 20 made)" where some had to go, and why the
+-- last was made, which step.why holds; on a GPU also what a call asks of it now.
 function Step:__tostring()
   local text = count(#self.list, "recording")
   if self.made > #self.list then text = text .. ", " .. self.made .. " made" end
@@ -178,6 +178,7 @@ function Step:__tostring()
     if there > 0 then text = text .. ", " .. count(there, "op") .. " on the GPU" end
     if here > 0 then text = text .. ", " .. count(here, "op") .. " on the CPU" end
   end
+  if self.why then text = text .. "; the last since " .. self.why end
   return "captured step (" .. text .. ")"
 end
 
@@ -292,9 +293,10 @@ end
 -- that ran, another grad mode, other hooks of a module or parameter, parameters with other storage,
 -- a parameter, buffer or module in a field of a module that ran that was replaced, or is computed
 -- now (prune, weight_norm), other gradients where it reads them before its backward pass: then the
--- step is run and recorded again; the last 8 recordings are kept, a ninth is warned of, with its
--- reason, and `tostring(step)` counts them. The first runs of an optimizer that make its state are
--- not kept.
+-- step is run and recorded again. The last 8 recordings are kept, and a ninth is warned of;
+-- `tostring(step)` counts them, and `step.why` says why the last was made. The first runs of an
+-- optimizer that make its state are not kept. Modules are seen that lie in modules; those in plain
+-- tables and variables are constants.
 --
 -- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
 -- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single

@@ -291,7 +291,10 @@ local function ready(r)
     if modules[i].training ~= training[i] then return false end
   end
   local noted = r.noted -- the parts of those modules, by nn/call.lua
-  if noted and noted.parts ~= noted.sight.parts and not noted.same(noted) then return false end
+  if noted then
+    if noted.broken(noted) then return false end
+    if noted.parts ~= noted.sight.parts and not noted.same(noted) then return false end
+  end
   local cells = r.cells
   for i = 1, #cells do
     local cell = cells[i]

@@ -1,11 +1,13 @@
---- stale.lua -- why a recording of a captured step does not fit a call, in words, for the warning
--- that a step is recorded again and again. What only the engine knows is told in general.
+--- stale.lua -- why a recording of a captured step does not fit a call, in words: step.why, and the
+-- warning that a step is recorded again and again.
 
+local ffi = require "ffi"
 local autograd = require "moth.autograd"
+local class = require "moth.class"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
-local istensor = lib.istensor
+local C, ctx, istensor = lib.C, lib.ctx, lib.istensor
 
 local function was(place, now, before)
   return ("%s is %s now, and was %s before"):format(place, now, before)
@@ -42,8 +44,61 @@ find = function(x, note, place)
   return text .. " (numbers are constants of a recording; moth.tensor(x) is an input)"
 end
 
+local function named(module, name)
+  if type(name) == "number" then name = ("[%d]"):format(name) end
+  return ("'%s' of %s"):format(tostring(name), class.typename(module))
+end
+
+local HOOKS = {pre = true, forward = true, backward_pre = true, backward = true}
+
+-- What is another in the modules that ran.
+local function find_part(r)
+  for i, module in ipairs(r.modules) do
+    if module.training ~= r.training[i] then
+      return ("`training` of a module that ran is %s now"):format(tostring(module.training))
+    end
+  end
+  local noted = r.noted
+  local k = noted and noted.broken(noted)
+  if k then return named(noted.holders[k], noted.keys[k]) .. " is not what it was" end
+  if not noted or noted.parts == noted.sight.parts then return nil end
+  local same, module, name = noted.same(noted)
+  if same then return nil end
+  return (HOOKS[name] and "the forward, or a hook, of " .. class.typename(module)
+    or named(module, name)) .. " is not what it was"
+end
+
+-- What keeps an optimizer, scaler or hook from going the same way.
+local function find_cell(r)
+  for _, cell in ipairs(r.cells) do
+    if not cell.write(cell, cell.slots, cell.at) then
+      if cell.kind then return "the hooks of a tensor are others" end
+      return cell.optimizer and ("the state, groups or options of the %s are others"):format(
+        class.typename(cell.optimizer)) or "the optimizer or GradScaler is in another state"
+    end
+  end
+end
+
+-- What the engine says of the last try to replay.
+local function find_in_engine(r)
+  local x = lib.Handle()
+  local text = C.moth_capture_why(ctx, r.id, x)
+  if text == nil then return nil end
+  text = ffi.string(text)
+  local cure = text:find "gradient" and " (zero_grad and p.grad = nil clear it unread)" or ""
+  if x._slot == 0 then return text .. " is another" .. cure end
+  for _, module in ipairs(r.noted and r.noted.modules or {}) do
+    for _, member in ipairs(module:_members()) do
+      if member[2]._slot == x._slot then
+        return ("%s of %s is another%s"):format(text, named(module, member[1]), cure)
+      end
+    end
+  end
+  return ("%s of %s is another%s"):format(text, errors.describe(x), cure)
+end
+
 --- The reason, a sentence without its end.
--- @param r    the recording
+-- @param r    the recording, whose replay was just refused
 -- @param n    how many arguments the call has
 -- @param ...  the arguments
 return function(r, n, ...)
@@ -53,11 +108,5 @@ return function(r, n, ...)
     if why then return why end
   end
   if autograd.is_grad_enabled() ~= r.grad_enabled then return "the grad mode is another" end
-  for i, module in ipairs(r.modules) do
-    if module.training ~= r.training[i] then
-      return ("`training` of a module that ran is %s now"):format(tostring(module.training))
-    end
-  end
-  return "perhaps it reads gradients before its backward pass (clear them by zero_grad or p.grad = "
-    .. "nil, unread), or a tensor, parameter, hook or mode that it uses is replaced between calls"
+  return find_part(r) or find_cell(r) or find_in_engine(r) or "something it uses is another"
 end

@@ -1,0 +1,185 @@
+-- A captured step sees that a module was replaced, wherever it lies, and says why it recorded anew.
+
+local moth = require "moth"
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+
+local x = moth.ones(1, 2)
+
+-- A layer that multiplies by k.
+local function times(k)
+  local layer = nn.Linear(2, 2, false)
+  layer.weight.data = moth.eye(2) * k
+  return layer
+end
+
+describe("a module that takes another's place in a captured step", function()
+  -- Both exist before the step is recorded, so that nothing is registered meanwhile.
+  local function seen(make, put)
+    local five, seven = times(5), times(7)
+    local run, holder = make(times(1), times(2))
+    local step = moth.capture(function(input) return run(input) end)
+    for _ = 1, 3 do assert.are.equal(4, step(x):sum():item()) end
+    for k, other in pairs {[10] = five, [14] = seven} do
+      put(holder, other)
+      for _ = 1, 2 do assert.are.equal(k, step(x):sum():item()) end
+    end
+    assert.are.equal("captured step (3 recordings; ", tostring(step):sub(1, 29))
+    assert.is_truthy(step.why:find "of %u%w+ is not what it was$", step.why)
+  end
+
+  it("is seen in a Sequential, one in another too", function()
+    seen(function(a, b)
+      local net = nn.Sequential(a, b)
+      return net, net
+    end, function(net, other) net[2] = other end)
+    seen(function(a, b)
+      local net = nn.Sequential(a, nn.Sequential(b))
+      return net, net[2]
+    end, function(inner, other) inner[1] = other end)
+  end)
+
+  it("is seen in lists and tables of a module that calls them", function()
+    local List = nn.class("List", nn.Module)
+    function List:init(a, b) self.layers = nn.ModuleList {nn.ModuleList {a}, nn.ModuleList {b}} end
+    function List:forward(input)
+      for _, inner in ipairs(self.layers) do input = inner[1](input) end
+      return input
+    end
+    seen(function(a, b)
+      local net = List(a, b)
+      return net, net.layers
+    end, function(layers, other) layers[2][1] = other end)
+    local Named = nn.class("Named", nn.Module)
+    function Named:init(a, b) self.a, self.layers = a, nn.ModuleDict {b = b} end
+    function Named:forward(input) return (self.layers.b(self.a(input))) end
+    seen(function(a, b)
+      local net = Named(a, b)
+      return net, net.layers
+    end, function(layers, other) layers.b = other end)
+  end)
+
+  it("is seen where the step calls the parts of a module, and not the module", function()
+    seen(function(a, b)
+      local list = nn.ModuleList {a, b}
+      return function(input) return (list[2](list[1](input))) end, list
+    end, function(list, other) list[2] = other end)
+    seen(function(a, b)
+      local net = nn.Module()
+      net.a, net.inner = a, nn.Module()
+      net.inner.b = b
+      return function(input) return (net.inner.b(net.a(input))) end, net
+    end, function(net, other)
+      local inner = nn.Module()
+      inner.b, net.inner = other, inner
+    end)
+  end)
+
+  it("is seen among the parameters of a list", function()
+    local list = nn.ParameterList {nn.Parameter(moth.ones(2)), nn.Parameter(moth.ones(2) * 2)}
+    local other, net = nn.Parameter(moth.ones(2) * 5), nn.Module()
+    net.list = list
+    function net.forward(_, input) return input * list[1] * list[2] end
+    local step = moth.capture(function(input) return net(input) end)
+    for _ = 1, 2 do assert.are.equal(4, step(x):sum():item()) end
+    list[2] = other
+    for _ = 1, 2 do assert.are.equal(10, step(x):sum():item()) end
+  end)
+
+  it("and one that comes back is replayed as it was recorded", function()
+    local a, b = times(2), times(3)
+    local net = nn.Sequential(a)
+    local step = moth.capture(function(input) return net(input) end)
+    for i = 1, 10 do
+      net[1] = i % 2 == 0 and a or b
+      assert.are.equal(i % 2 == 0 and 4 or 6, step(x):sum():item())
+    end
+    assert.are.equal("captured step (2 recordings;", tostring(step):sub(1, 28))
+  end)
+end)
+
+describe("step.why", function()
+  -- What is said after each change; step is called twice before.
+  local function says(text, step, change)
+    step(x)
+    step(x)
+    change()
+    step(x) -- which may be one that makes an optimizer's state
+    step(x)
+    assert.are.equal(text, step.why)
+    assert.is_truthy(tostring(step):find("; the last since " .. text, 1, true), tostring(step))
+  end
+
+  it("is nil before a second recording, and names what changed after", function()
+    local net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0))
+    local step = moth.capture(function(input) return net(input) end)
+    says("`training` of a module that ran is false now", step, function()
+      assert.is_nil(step.why)
+      assert.are.equal("captured step (1 recording)", tostring(step))
+      net:eval()
+    end)
+    says("the storage of 'weight' of Linear is another", step, function()
+      net[1].weight.data = moth.ones(2, 2)
+    end)
+    says("requires_grad of 'bias' of Linear is another", step, function()
+      net[1].bias.requires_grad = false
+    end)
+    says("'bias' of Linear is not what it was", step, function()
+      net[1].bias = nn.Parameter(moth.ones(2))
+    end)
+    says("the forward, or a hook, of Linear is not what it was", step, function()
+      net[1]:register_forward_hook(function() end)
+    end)
+    says("the default dtype is another", step, function()
+      moth.set_default_dtype(moth.float64)
+      finally(function() moth.set_default_dtype(moth.float32) end)
+    end)
+  end)
+
+  it("names inputs, modes and precision", function()
+    local step = moth.capture(function(input) return input * 2 end)
+    step(x)
+    step(moth.ones(3))
+    assert.are.equal("input 1 is f32 (3) now, and was f32 (1, 2) before", step.why)
+    moth.no_grad(function() step(x) end)
+    assert.are.equal("input 1 is f32 (1, 2) now, and was f32 (3) before", step.why)
+    step(x)
+    moth.set_float32_matmul_precision("high")
+    finally(function() moth.set_float32_matmul_precision("highest") end)
+    step(x)
+    assert.are.equal("the precision of float32 products is another", step.why)
+  end)
+
+  it("names gradients that were read, hooks, and the optimizer", function()
+    local p = nn.Parameter(moth.ones(2))
+    local read = moth.capture(function(input)
+      if p.grad ~= nil then p.grad = nil end
+      local loss = (input * p):sum()
+      loss:backward()
+      return loss
+    end)
+    says("the gradient, which it reads before its backward pass, of f32 (2) is another (zero_grad "
+      .. "and p.grad = nil clear it unread)", read, function() end)
+    local net = nn.Linear(2, 1)
+    local opt = optim.SGD(net:parameters(), {lr = 0.1})
+    local step = moth.capture(function(input)
+      opt:zero_grad()
+      local loss = F.mse_loss(net(input), moth.zeros(1, 1))
+      loss:backward()
+      opt:step()
+      return loss
+    end)
+    says("the state, groups or options of the SGD are others", step, function()
+      opt.param_groups[1].momentum = 0.5
+    end)
+    says("the list of hooks of 'weight' of Linear is another", step, function()
+      net.weight:register_hook(function(g) return g end)
+    end)
+  end)
+
+  it("names results that were freed", function()
+    local step = moth.capture(function(input) return input * 2 end)
+    step(x):free()
+    step(x)
+    assert.are.equal("the results of its calls were freed, which ends a recording", step.why)
+  end)
+end)
