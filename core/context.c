@@ -11,11 +11,14 @@
 #define FLOOR_SLOTS 8192
 #define ALIGN ((size_t)MOTH_ALIGN)
 
-double moth_seconds(void) {
+static double seconds_of(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+double moth_seconds(void) { return seconds_of(CLOCK_MONOTONIC); }
+double moth_thread_seconds(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   if (!ctx || !moth_op_count()) return NULL; /* asking reads the registry, which all else needs */

@@ -255,6 +255,5 @@ static inline int moth_due(moth_ctx *ctx) {
 
 void moth_results_clear(moth_results *r);
 void moth_tasks_free(moth_ctx *ctx); /* every backward pass under way */
-double moth_seconds(void);           /* a monotonic clock */
 
 #endif

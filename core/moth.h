@@ -231,9 +231,12 @@ int32_t moth_slot_used(moth_ctx *ctx, uint32_t slot);
 void moth_drop(moth_ctx *ctx, uint32_t slot); /* the last handle to it is gone */
 int32_t moth_above_goal(moth_ctx *ctx); /* is a collection due, and worth its time? */
 /* Ends a sweep. collected: it followed a full collection, and the goals are set anew; seconds:
-** what both took; heap: what the collector had to walk, in bytes. */
+** what both took of this thread; heap: what the collector had to walk, in bytes. */
 void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double heap);
 uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max); /* of nodes Lua knows */
+
+double moth_seconds(void);        /* of a clock that only goes on */
+double moth_thread_seconds(void); /* of a processor's time, had by the calling thread */
 
 /* ---- memory ---- */
 

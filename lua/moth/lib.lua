@@ -268,12 +268,12 @@ function lib.collect(all)
   busy = true
   rounds = rounds + 1
   if rounds % ROUNDS == 0 then recent, before = {}, recent end
-  local start = os.clock()
+  local start = C.moth_thread_seconds() -- threads of the pool may linger meanwhile
   local clean, message = pcall(all and collectgarbage or cycle) -- users' finalizers may raise
   if not running then collectgarbage("stop") end
   drop_unheld()
   clear_dead()
-  C.moth_swept(ctx, 1, os.clock() - start, collectgarbage("count") * 1024)
+  C.moth_swept(ctx, 1, C.moth_thread_seconds() - start, collectgarbage("count") * 1024)
   arm()
   busy = false
   if not clean then error(message, 0) end

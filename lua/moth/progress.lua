@@ -28,24 +28,11 @@ Progress.signature = define.signature("progress", {
   {"any", "out", "a file to write to instead of stderr", optional = true},
 })
 
--- ---- the clock and the terminal ----
+-- ---- the terminal ----
 
-if not pcall(ffi.typeof, "moth_timespec") then
-  ffi.cdef [[
-  typedef struct moth_timespec { long sec, nsec; } moth_timespec;
-  int moth_clock_gettime(int clock, moth_timespec *at) __asm__("clock_gettime");
-  int moth_isatty(int fd) __asm__("isatty");
-  ]]
-end
+ffi.cdef [[int moth_isatty(int fd) __asm__("isatty");]]
 
-local timespec = ffi.new "moth_timespec"
-
--- Seconds since some moment, or CPU seconds where the system has no such clock.
-local has_clock = pcall(function() return ffi.C.moth_clock_gettime end)
-local function now()
-  if not has_clock or ffi.C.moth_clock_gettime(1, timespec) ~= 0 then return os.clock() end
-  return tonumber(timespec.sec) + tonumber(timespec.nsec) * 1e-9
-end
+local now = lib.C.moth_seconds
 
 local function is_terminal()
   local found, answer = pcall(function() return ffi.C.moth_isatty(2) == 1 end)
