@@ -51,7 +51,7 @@ local type = type]]
 local function args_of(forward)
   local declared = bind.signature(forward)
   if declared then return declared.args end
-  local args, tensor = {}, lib.tool("moth.kinds").find "tensor"
+  local args, tensor = {}, require("moth.kinds").find "tensor"
   for i = 2, debug.getinfo(forward, "u").nparams do
     args[i - 1] = {name = debug.getlocal(forward, i), kind = "tensor", row = tensor,
                    doc = "", required = true, fallback = ""}
@@ -60,7 +60,7 @@ local function args_of(forward)
 end
 
 local function compile(forward)
-  local forms = lib.tool "moth.forms"
+  local forms = require "moth.forms"
   local sig = forms.signature("forward", args_of(forward), false)
   local names = {}
   for i = 1, #sig.args do names[i] = "a" .. i end

@@ -11,6 +11,7 @@ local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
 local lib = require "moth.lib"
+local recent = require "moth.recent"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local loadstring = lib.loadstring
@@ -166,18 +167,16 @@ local operands = {}
 for which = 1, calls.OPERANDS do operands[which] = ffi.new("moth_handle", { which, 0 }) end
 
 -- Reads the registry.
-local function registry() return lib.tool "moth.registry" end
+local function registry() return require "moth.registry" end
 
 local function described(sig)
-  local full = registry().describe(sig.op_name)
-  return full
+  return (registry().describe(sig.op_name))
 end
 
 -- A signature that is read from the registry when more than its name is asked for.
 local shortened = {
   __index = function(sig, key)
-    local value = lib.recent(sig, described)[key]
-    return value
+    return (recent.of(sig, described)[key])
   end,
 }
 
@@ -196,7 +195,7 @@ local function build(sig)
     elseif arg.row.buffer == "floats" then B[i] = lib.doubles(calls.USUAL)
     elseif arg.row.buffer == "handles" then B[i] = { at = lib.handles(16), room = 16 } end
   end
-  local text = lib.tool("moth.writer").source(sig)
+  local text = require("moth.writer").source(sig)
   local chunk = assert(loadstring(text, "=[moth.op." .. sig.name .. "]"))
   return chunk(sig, sig.op, lib.slots(math.max(sig.nslots, 1)), T, B)
 end
@@ -210,8 +209,7 @@ function bind.register(fn, sig) signatures[fn] = sig end
 --- The signature that a record stands for.
 function bind.read(record)
   if not rawget(record, "read") then return record end
-  local sig = lib.recent(record, record.read)
-  return sig
+  return (recent.of(record, record.read))
 end
 
 --- The signature of a bound or defined function; nil for any other value.
@@ -253,7 +251,7 @@ end
 --- The Lua text of an op's function.
 function bind.text(name)
   local sig = signature_of(name)
-  return sig and lib.tool("moth.writer").source(sig)
+  return sig and require("moth.writer").source(sig)
 end
 
 -- The op that has this other name, under it; nil if there is none (the name of an in-place form

@@ -99,8 +99,7 @@ function calls.fill_ints(buffer, v, room)
   if type(v) == "number" then
     return put_int(buffer, 0, v) and 1 or nil
   end
-  local n = put_list(buffer, v, put_int, room)
-  return n
+  return (put_list(buffer, v, put_int, room))
 end
 
 --- The same for dimensions, which count from 1.
@@ -108,8 +107,7 @@ function calls.fill_dims(buffer, v, room)
   if type(v) == "number" then
     return put_dim(buffer, 0, v) and 1 or nil
   end
-  local n = put_list(buffer, v, put_dim, room)
-  return n
+  return (put_list(buffer, v, put_dim, room))
 end
 
 -- Buffers by the number of the argument, each held until the next long list.
@@ -211,7 +209,7 @@ end
 
 --- Raises: value v is not what argument i needs.
 function calls.bad(sig, i, v)
-  local text, code = lib.tool("moth.kinds").explain(sig.args[i], v)
+  local text, code = require("moth.kinds").explain(sig.args[i], v)
   if type(v) == "number" and not sig.row then -- perhaps sizes in a row, where they need a list
     for j = sig.lone, i - 1 do
       if sig.args[j].row.name == "shape" then
@@ -241,7 +239,7 @@ end
 
 --- What sorts the tables that a function is given, written at the first of them.
 function calls.tables(sig, run)
-  local text = lib.tool("moth.forms").tables(sig)
+  local text = require("moth.forms").tables(sig)
   return assert(lib.loadstring(text, "=[moth.tables]"))(sig, calls, run)
 end
 

@@ -45,7 +45,7 @@ local function read_choices(arg, row)
 end
 
 local function read_arg(name, row)
-  local kind, kinds = row[1], lib.tool "moth.kinds"
+  local kind, kinds = row[1], require "moth.kinds"
   local found, optional = kinds.find(kind)
   if not found then error(format("define: '%s' has an argument of kind '%s'", name, kind), 0) end
   if row.numbers then found = kinds.find("number") end
@@ -69,7 +69,7 @@ local fill_ints, fill_dims, fill_floats = T.fill_ints, T.fill_dims, T.fill_float
 local is_list, scratch = T.is_list, T.scratch]]
 
 local function write(sig)
-  local forms = lib.tool "moth.forms"
+  local forms = require "moth.forms"
   local head, lines, names = { HEAD }, {}, {}
   local function out(...) lines[#lines + 1] = format(...) end
   for i, arg in ipairs(sig.args) do
@@ -106,7 +106,7 @@ local function read(name, rows)
     defaults[i] = args[i].default
   end
   local method = args[1] ~= nil and TENSORS[args[1].row.name] or false
-  local sig = lib.tool("moth.forms").signature(name, args, method)
+  local sig = require("moth.forms").signature(name, args, method)
   sig.method, sig.defaults = method, defaults
   return sig
 end
@@ -114,8 +114,7 @@ end
 -- What a written function has of its signature, which is read again when more is asked for.
 local shortened = {
   __index = function(sig, key)
-    local value = bind.read(sig.record)[key]
-    return value
+    return (bind.read(sig.record)[key])
   end,
 }
 

@@ -37,7 +37,7 @@ function help.default(arg, lua)
 end
 
 local function shown_kind(arg)
-  local row = lib.tool("moth.kinds").find(arg.kind)
+  local row = require("moth.kinds").find(arg.kind)
   local sizes = tonumber(row.name:match("^int(%d)$") or row.name:match("^int(%d)%-or%-enum$"))
   local ints = sizes and (sizes == 1 and "int" or "int|{" .. ("int, "):rep(sizes - 1) .. "int}")
   if arg.choices then return (ints and ints .. "|" or "") .. concat(arg.choices, "|") end

@@ -330,7 +330,7 @@ local parse = define.signature("kernel", {
 
 -- What help shows of a kernel.
 local function read_signature(record)
-  local args, any = {}, lib.tool("moth.kinds").find "any"
+  local args, any = {}, require("moth.kinds").find "any"
   for i, name in ipairs(record.params) do
     args[i] = { name = name, kind = "any", row = any, required = true, fallback = "", doc = "" }
   end

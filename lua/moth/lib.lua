@@ -9,6 +9,7 @@
 
 local ffi = require "ffi"
 local errors = require "moth.error"
+local recent = require "moth.recent"
 
 local ABI = 1           -- the moth_abi_version that these files are written for
 
@@ -69,22 +70,7 @@ end
 
 local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.MOTH_E_LIMIT
 
--- LuaJIT 2.1 beta 3, which Debian 12 has, may crash in a compiled traversal of a table (its issue
--- 829; core/traverse.c tells more). There pairs and next are ones that it does not compile.
-if jit.version:find("beta3", 1, true) and jit.arch == "x64" and not anchor.next then
-  local traverse = package.loadlib(path == "moth" and "libmoth.so" or path, "moth_lua_next")
-  if traverse and select("#", traverse {}) == 1 then
-    anchor.next = traverse
-    local compiled_next, compiled_pairs = next, pairs
-    rawset(_G, "next", traverse)
-    rawset(_G, "pairs", function(t)
-      if type(t) ~= "table" then return compiled_pairs(t) end -- a tensor; or an error
-      local iterate, state, first = compiled_pairs(t)
-      if iterate == compiled_next then iterate = traverse end
-      return iterate, state, first
-    end)
-  end
-end
+require "moth.traverse"(path, anchor)
 
 -- The context lies in Lua's own memory: at the end of a state that is freed after the last
 -- finalizer, so that one which still uses a tensor gets an error.
@@ -149,43 +135,12 @@ function lib.istensor(x)
   return is
 end
 
--- ---- what can be made again ----
--- Each collection walks over all of Lua's heap. What is wanted seldom, and follows from what is
--- there, goes when it was not wanted for a while.
-
-local recent, before = {}, {}
-local ROUNDS = 16 -- collections from one look at what is wanted to the next
-
---- make(key), kept while it is asked for.
-function lib.recent(key, make)
-  local value = recent[key]
-  if value == nil then
-    value = before[key]
-    if value == nil then value = make(key) end
-    recent[key] = value
-  end
-  return value
-end
-
-local function load_tool(name)
-  local module = require(name)
-  package.loaded[name], anchor.loaded[name] = nil, nil
-  return module
-end
-
---- A module without state that writes functions or messages: as `require`, but not kept for good.
-function lib.tool(name)
-  local module = lib.recent(name, load_tool)
-  return module
-end
-
 -- ---- sweeps and collections ----
 
 local ids = ffi.new("uint64_t[64]")
 local canary = setmetatable({}, { __mode = "v" })
 local busy = false
 local traced = 0
-local rounds = 0
 
 --- Functions called with the id of each node that died, to clear what Lua kept for it.
 lib.on_dead = {}
@@ -266,8 +221,7 @@ function lib.collect(all)
   local running = collectgarbage("isrunning")
   if busy or (not running and in_finalizer()) then return false end
   busy = true
-  rounds = rounds + 1
-  if rounds % ROUNDS == 0 then recent, before = {}, recent end
+  recent.passed(anchor.loaded)
   local start = C.moth_thread_seconds() -- threads of the pool may linger meanwhile
   local clean, message = pcall(all and collectgarbage or cycle) -- users' finalizers may raise
   if not running then collectgarbage("stop") end

@@ -152,7 +152,7 @@ end
 
 -- ---- programs that run ----
 
-local fused = lib.tool("moth.registry").describe "fused"
+local fused = require("moth.registry").describe "fused"
 
 local RUN = [[
 local C, ctx, Handle, op, slots, at, live, adopt, state, failed, due = ...

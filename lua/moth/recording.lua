@@ -30,7 +30,7 @@ local function positions_of(name)
   local found = positions[name]
   if not found then
     found = {}
-    local sig = lib.tool("moth.registry").describe(name)
+    local sig = require("moth.registry").describe(name)
     for _, arg in ipairs(sig.args) do found[arg.name] = arg.slot end
     found.op = C.moth_op_find(name)
     positions[name] = found

@@ -5,9 +5,9 @@
 
 local ffi = require "ffi"
 local bit = require "bit"
+local forms = require "moth.forms"
+local kinds = require "moth.kinds"
 local lib = require "moth.lib"
-
-local forms, kinds = lib.tool "moth.forms", lib.tool "moth.kinds"
 
 local C = lib.C
 local format = string.format

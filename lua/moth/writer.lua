@@ -10,9 +10,10 @@
 
 local bit = require "bit"
 local calls = require "moth.calls"
+local forms = require "moth.forms"
 local lib = require "moth.lib"
 
-local C, forms = lib.C, lib.tool "moth.forms"
+local C = lib.C
 local concat, format = table.concat, string.format
 
 local writer = {}

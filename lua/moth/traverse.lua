@@ -1,0 +1,22 @@
+--- traverse.lua -- pairs and next that LuaJIT does not compile, where compiled ones may crash.
+--
+-- LuaJIT 2.1 beta 3, which Debian 12 has, may crash in a compiled traversal of a table (its issue
+-- 829; core/traverse.c tells more). There the globals are replaced, for as long as the state lives.
+
+--- Does so where it is needed.
+-- @param path    the library
+-- @param anchor  what stays in the state: the function found stands in its field `next`
+return function(path, anchor)
+  if anchor.next or jit.arch ~= "x64" or not jit.version:find("beta3", 1, true) then return end
+  local traverse = package.loadlib(path == "moth" and "libmoth.so" or path, "moth_lua_next")
+  if not traverse or select("#", traverse {}) ~= 1 then return end
+  anchor.next = traverse
+  local compiled_next, compiled_pairs = next, pairs
+  rawset(_G, "next", traverse)
+  rawset(_G, "pairs", function(t)
+    if type(t) ~= "table" then return compiled_pairs(t) end -- a tensor; or an error
+    local iterate, state, first = compiled_pairs(t)
+    if iterate == compiled_next then iterate = traverse end
+    return iterate, state, first
+  end)
+end
