@@ -1,20 +1,14 @@
---- call.lua -- calling modules, and hooks.
+--- call.lua -- calling modules: `net(x)` runs forward, and hooks (hooks.lua) where there are any.
 --
--- `net(x)` runs: hooks for all modules before forward, the module's own, forward, hooks for all
--- modules after it, the module's own. Hooks get (module, args[, output]): args is a list, output
--- the value itself, or a list if forward returned several. What a hook returns takes its place.
---
--- Full backward hooks get (module, grad_input, grad_output). To see both, the inputs and outputs
--- of the module pass through an identity Function each; the one at the outputs runs first.
+-- Here is also what is known of calls: whether anything looks on, what a recorded step has read of
+-- modules, and the paths of modules in messages.
 
 local class = require "moth.class"
-local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
-local named = require "moth.nn.named"
 local scope = require "moth.scope"
 
--- ---- lists of hooks ----
+-- ---- what looks on ----
 
 -- changes: of hooks, of forwards of single modules, and of modules that take another's place.
 -- parts: these, and changes of which tensors modules read, and how; a recording asks for them. Two,
@@ -38,166 +32,16 @@ local watched = false -- is there anything that looks at the calls of all module
 
 local function look() watched = has_global() or in_profile ~= nil end
 
-local Handle = class("RemovableHandle")
+-- Hooks for all modules, by kind; look() is called when there are more or fewer of them.
+sight.global, sight.look = global, look
 
---- What register_*_hook returns.
-function Handle:init(list, hook)
-  self.list, self.hook = list, hook
-end
-
---- Takes the hook away. Doing so twice does nothing.
-function Handle:remove()
-  for i, hook in ipairs(self.list) do
-    if hook == self.hook then
-      sight.changed()
-      table.remove(self.list, i)
-      look()
-      return hook
-    end
-  end
-end
-
-local HOOK = {"function", "hook", "what is called"}
-local PREPEND = {"bool", "prepend", "does it run before the others?", default = false}
-
-local function add_hook(list, fn, prepend)
-  sight.changed()
-  local hook = {fn = fn}
-  table.insert(list, prepend and 1 or #list + 1, hook)
-  look()
-  return Handle(list, hook)
-end
-
--- A copy, so that a hook may remove itself.
-local function snapshot(list)
-  local copy = {}
-  for i = 1, list and #list or 0 do copy[i] = list[i].fn end
-  return copy
-end
-
--- ---- forward hooks ----
-
-local function plain(x)
-  return type(x) == "table" and getmetatable(x) == nil
-end
-
-local function run_pre(list, module, args)
-  for _, fn in ipairs(snapshot(list)) do
-    local new = fn(module, args)
-    if new ~= nil then
-      if plain(new) then
-        new.n = new.n or #new
-        args = new
-      else
-        args = {new, n = 1}
-      end
-    end
-  end
-  return args
-end
-
-local function run_forward(list, module, args, output)
-  for _, fn in ipairs(snapshot(list)) do
-    local value = output.n == 1 and output[1] or nil
-    if output.n > 1 then
-      value = {}
-      for i = 1, output.n do value[i] = output[i] end
-    end
-    local new = fn(module, args, value)
-    if new ~= nil then
-      if output.n > 1 and plain(new) then
-        output = new
-        output.n = output.n or #new
-      else
-        output = {new, n = 1}
-      end
-    end
-  end
-  return output
-end
-
--- ---- backward hooks ----
-
-local gates -- the two identity Functions, made when first needed
-
--- Runs hooks(module, ...) where each may replace the last argument, a list of gradients.
-local function run_backward(hooks, module, grads, other)
-  for _, fn in ipairs(hooks) do
-    local new
-    if other then new = fn(module, grads, other) else new = fn(module, grads) end
-    if new ~= nil then
-      if lib.istensor(new) then new = {new} end
-      if not plain(new) then
-        errors.raise(("a list of gradients or nothing is needed from a backward hook of %s, " ..
-          "got %s"):format(class.typename(module), errors.describe(new)), "E_TYPE")
-      end
-      grads = new
-    end
-  end
-  return grads
-end
-
--- backward(ctx, ...) of a gate: the gradients as a list, then `body` of them, given back.
-local function gate_backward(body)
-  return function(ctx, ...)
-    local n = select("#", ...)
-    local grads = body(ctx.pass, {...}) or {...}
-    return nil, unpack(grads, 1, n)
-  end
-end
-
-local function make_gates()
-  local Function = require("moth").autograd.Function
-  local function identity(ctx, pass, ...)
-    ctx.pass = pass
-    return ...
-  end
-  local Input = class("ModuleInputHook", Function)
-  Input.forward = identity
-  Input.backward = gate_backward(function(pass, grads)
-    local all = {}
-    for i, at in ipairs(pass.inputs) do all[at] = grads[i] end
-    all.n = pass.ninputs
-    all = run_backward(pass.backward, pass.module, all, pass.grad_output)
-    local out = {}
-    for i, at in ipairs(pass.inputs) do out[i] = all[at] end
-    return out
-  end)
-  local Output = class("ModuleOutputHook", Function)
-  Output.forward = identity
-  Output.backward = gate_backward(function(pass, grads)
-    local all = {}
-    for i, at in ipairs(pass.outputs) do all[at] = grads[i] end
-    all.n = pass.noutputs
-    all = run_backward(pass.backward_pre, pass.module, all)
-    pass.grad_output = all
-    if #pass.inputs == 0 then -- no input wants a gradient: nothing else will run the hooks
-      run_backward(pass.backward, pass.module, {n = pass.ninputs}, all)
-    end
-    local out = {}
-    for i, at in ipairs(pass.outputs) do out[i] = all[at] end
-    return out
-  end)
-  return {input = Input, output = Output}
-end
-
--- Sends the tensors of a list that want gradients through a gate. Returns the new list and where
--- they stand in it.
-local function through(gate, pass, list)
-  local at, chosen, out = {}, {}, {n = list.n}
-  for i = 1, list.n do
-    local x = list[i]
-    out[i] = x
-    if lib.istensor(x) and x.requires_grad then
-      at[#at + 1] = i
-      chosen[#chosen + 1] = x
-    end
-  end
-  if #at == 0 then return out, at end
-  local results = {gate.apply(pass, unpack(chosen))}
-  for i, place in ipairs(at) do out[place] = results[i] end
-  return out, at
-end
+--- What can be hooked, and the kind of list that such hooks of a module stand in.
+sight.kinds = {
+  forward_pre = "pre", forward = "forward",
+  full_backward_pre = "backward_pre", full_backward = "backward",
+  state_dict_pre = "state_dict_pre", state_dict_post = "state_dict_post",
+  load_state_dict_pre = "load_state_dict_pre", load_state_dict_post = "load_state_dict_post",
+}
 
 -- ---- the call ----
 
@@ -302,30 +146,6 @@ local function note_module(recording, self, store, store_of)
   note_parts(noted, self, store_of)
 end
 
-local function with_hooks(self, hooks, ...)
-  local args = run_pre(global.pre, self, named.sorted(self, lib.pack(...)))
-  args = run_pre(hooks and hooks.pre, self, args)
-  local pass
-  local moth = require "moth"
-  local backward_pre = snapshot(global.backward_pre)
-  local backward = snapshot(global.backward)
-  for _, fn in ipairs(snapshot(hooks and hooks.backward_pre)) do table.insert(backward_pre, fn) end
-  for _, fn in ipairs(snapshot(hooks and hooks.backward)) do table.insert(backward, fn) end
-  if #backward_pre + #backward > 0 and moth.is_grad_enabled() then
-    gates = gates or make_gates()
-    pass = {module = self, ninputs = args.n, backward_pre = backward_pre, backward = backward}
-    args, pass.inputs = through(gates.input, pass, args)
-  end
-  local output = lib.pack(self:forward(unpack(args, 1, args.n)))
-  output = run_forward(global.forward, self, args, output)
-  output = run_forward(hooks and hooks.forward, self, args, output)
-  if pass then
-    pass.noutputs = output.n
-    output, pass.outputs = through(gates.output, pass, output)
-  end
-  return unpack(output, 1, output.n)
-end
-
 -- Keeps the frame of the call below it: `return f(x)` would drop it, and with it the module's
 -- path in messages.
 local function pass_on(...)
@@ -378,33 +198,15 @@ local function path_of(STORE, call, modules)
   return path
 end
 
--- ---- what is added to Module ----
-
-local function hooks_of(STORE, self, kind)
-  local store = self[STORE]
-  store.hooks = store.hooks or {}
-  store.hooks[kind] = store.hooks[kind] or {}
-  return store.hooks[kind]
-end
-
-local own = { -- method -> list it adds to
-  register_forward_pre_hook = "pre",
-  register_forward_hook = "forward",
-  register_full_backward_pre_hook = "backward_pre",
-  register_full_backward_hook = "backward",
-  register_state_dict_pre_hook = "state_dict_pre",
-  register_state_dict_post_hook = "state_dict_post",
-  register_load_state_dict_pre_hook = "load_state_dict_pre",
-  register_load_state_dict_post_hook = "load_state_dict_post",
-}
-
 --- Adds these methods to nn.Module, whose fields lie under the key STORE.
 return function(Module, STORE)
   local function store_of(module) return module[STORE] end
 
   local function run_module(self, ...)
     local hooks = self[STORE].hooks
-    if hooks or has_global() then return pass_on(with_hooks(self, hooks, ...)) end
+    if hooks or has_global() then
+      return pass_on(require "moth.nn.hooks".run(self, hooks, ...))
+    end
     return pass_on(self:forward(...))
   end
 
@@ -520,8 +322,7 @@ return function(Module, STORE)
 
   Module.sight = sight
 
-  for name, kind in pairs(own) do
-    local parse = define.signature(name, {HOOK, PREPEND})
+  for name in pairs(sight.kinds) do
     --- Adds a hook to this module; `{prepend = true}` puts it before the others.
     -- There is no `with_kwargs` or `always_call`.
     -- forward_pre: fn(module, args); forward: fn(module, args, output);
@@ -530,27 +331,10 @@ return function(Module, STORE)
     -- state_dict, prefix); load_state_dict_pre: fn(module, state_dict, prefix, strict);
     -- load_state_dict_post: fn(module, keys).
     -- @return a handle with :remove()
-    Module[name] = function(self, ...)
-      return (add_hook(hooks_of(STORE, self, kind), parse(...)))
+    Module["register_" .. name .. "_hook"] = function(self, ...)
+      return (require "moth.nn.hooks".add(self, name, ...))
     end
   end
-
-  local functions = {}
-  for name, kind in pairs {forward_pre_hook = "pre", forward_hook = "forward",
-                           full_backward_pre_hook = "backward_pre",
-                           full_backward_hook = "backward"} do
-    local fname = "register_module_" .. name
-    local parse = define.signature(fname, {HOOK})
-    --- Adds a hook to all modules; the module's own hooks run after these.
-    functions[fname] = function(...) return (add_hook(global[kind], (parse(...)))) end
-  end
-  for _, kind in ipairs {"module", "parameter", "buffer"} do
-    local fname = "register_module_" .. kind .. "_registration_hook"
-    local list, parse = Module.registration_hooks[kind], define.signature(fname, {HOOK})
-    --- Adds fn(module, name, value), called when a value is registered; it may return another.
-    functions[fname] = function(...) return (add_hook(list, (parse(...)))) end
-  end
-  Module.global_hooks = functions
 
   errors.module_frame(call, function(modules) return (path_of(STORE, call, modules)) end)
 end

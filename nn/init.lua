@@ -61,7 +61,7 @@ local nn, names = lazy.namespace("moth.nn", {
   class = class,
 }, rows, {
   find = function(name)
-    if name:find "^register_module_" then return require("moth.nn.module").global_hooks[name] end
+    if name:find "^register_module_" then return require("moth.nn.hooks").for_all[name] end
   end,
   found = function(value)
     if class.isclass(value) then class.guard(value, "net", require("moth.nn.named").guard) end
