@@ -46,7 +46,7 @@ describe("Lua's heap", function()
         net(moth.randn(3, 2)):sum():backward()
         optimizer:step()
       end]]
-    assert.is_true(found < 700, found .. " KB")
+    assert.is_true(found < 640, found .. " KB")
   end)
 end)
 

@@ -1,5 +1,5 @@
---- autograd.lua -- the parts of autograd that are Lua's: grad modes, hooks, and the loop that
--- drives a backward pass.
+--- autograd.lua -- the parts of autograd that are Lua's: grad modes and the loop that drives a
+-- backward pass.
 --
 -- The engine never calls Lua. A backward pass is a task in the engine that runs until it meets a
 -- node with hooks or a Function written in Lua; then it hands that node's id to the loop here,
@@ -28,7 +28,6 @@ local nodes = M.nodes
 local HOOK, FUNCTION, AGAIN = C.MOTH_TASK_HOOK, C.MOTH_TASK_FUNCTION, C.MOTH_TASK_AGAIN
 local RETAIN_GRAPH, CREATE_GRAPH = C.MOTH_RETAIN_GRAPH, C.MOTH_CREATE_GRAPH
 local ALLOW_UNUSED = C.MOTH_ALLOW_UNUSED
-local IS_LEAF = C.MOTH_IS_LEAF
 
 local weak = { __mode = "v" }
 
@@ -121,84 +120,11 @@ end
 --- Whether ops are recorded for gradients now.
 function M.is_grad_enabled() return C.moth_grad_mode(ctx, -1) == 1 end
 
--- ---- hooks ----
-
-local Removable = {}
-Removable.__index = Removable
-
---- Takes the hook away again. Doing so twice does nothing.
-function Removable:remove()
-  local hook, id, kind = self.hook, self.id, self.kind
-  hook.removed = true
-  local entry = nodes[id]
-  local list = entry and entry[kind]
-  if not list then return end
-  for i = #list, 1, -1 do
-    if list[i] == hook then table.remove(list, i) end
-  end
-  if #list == 0 then
-    entry[kind] = nil
-    if not (entry.class or entry.hooks or entry.after) then nodes[id] = nil end
-  end
-end
-
-local some_after = false -- was a hook of that kind ever added?
-
--- The id of the node of x, which is marked as hooked, and which result of it x is.
-local function node_of(x, fname)
-  local id, output = ffi.new "uint64_t[1]", ffi.new "uint32_t[1]"
-  local status = C.moth_hook_id(ctx, x, id, output)
-  if status < 0 then errors.status(status, fname, nil, x) end
-  return tonumber(id[0]), output[0]
-end
-
--- Adds fn to the hooks of a kind, "hooks" or "after", of the node of x.
-local function add_hook(x, fn, kind, fname)
-  if not istensor(x) then errors.no_self(fname, "x") end
-  if not callable(fn) then
-    errors.argument(fname, kind == "after" and "hook" or "fn",
-      "a function is needed, got " .. errors.describe(fn))
-  end
-  local leaf = bit.band(lib.inspect(x).flags, IS_LEAF) ~= 0
-  if kind == "after" and not leaf then
-    errors.raise(fname .. " is for leaves, and " .. errors.describe(x) .. " is the result of an "
-      .. "op: its gradient goes on and is gathered nowhere; use register_hook", "E_GRAPH")
-  end
-  local id, output = node_of(x, fname)
-  some_after = some_after or kind == "after"
-  local entry = nodes[id] or {}
-  nodes[id], entry.leaf = entry, leaf
-  entry[kind] = entry[kind] or {}
-  local hook = { fn = fn, output = output, tensor = setmetatable({ x }, weak) }
-  table.insert(entry[kind], hook)
-  return setmetatable({ hook = hook, id = id, kind = kind }, Removable)
-end
-
---- x:register_hook(fn): fn(grad, x) is called in each backward pass when the gradient of x is
--- known, in the order of registration. A tensor that it returns takes the gradient's place. x is
--- handed in so that fn need not capture it; it is nil if no variable holds x any more.
--- @return a handle with :remove()
-function M.register_hook(x, fn) return (add_hook(x, fn, "hooks", "register_hook")) end
-
---- x:register_post_accumulate_grad_hook(hook): hook(x) is called in each backward pass that adds to
--- the .grad of x, a leaf, when that is done; it returns nothing. An optimizer may step there and
--- clear x.grad; gradients of leaves come at the end of a pass, when nothing needs their old values
--- any more. (As torch.Tensor.register_post_accumulate_grad_hook.)
--- @return a handle with :remove()
-function M.register_post_accumulate_grad_hook(x, hook)
-  return (add_hook(x, hook, "after", "register_post_accumulate_grad_hook"))
-end
-
 -- ---- the loop ----
 
 local function given(task, i, fname)
   local h = Handle()
   return take(h, C.moth_task_given(ctx, task, i, h), fname)
-end
-
-local function put(task, i, grad, fname)
-  local status = C.moth_task_put(ctx, task, i, grad)
-  if status < 0 then errors.status(status, fname) end
 end
 
 -- Calls f(...) under the grad mode of a task. f may yield, through here, to whoever runs the pass:
@@ -217,55 +143,6 @@ local function under(mode, f, ...)
     return after(coroutine.resume(thread, ...))
   end
   return resume(...)
-end
-
-local function call_hook(call, task, hook, grad, x)
-  local new = call.fn(grad, x)
-  call.returned = true
-  if new == nil then return end
-  if not istensor(new) then
-    errors.raise("a hook returns a tensor or nothing, got " .. errors.describe(new))
-  end
-  put(task, hook.output, new, "register_hook")
-end
-errors.user_call(call_hook)
-
-local function call_after(call, x)
-  local result = call.fn(x)
-  call.returned = true
-  if result ~= nil then
-    errors.raise("a hook after a gradient was added returns nothing, got "
-      .. errors.describe(result))
-  end
-end
-errors.user_call(call_after)
-
-local function tensor_of(hook)
-  local x = hook.tensor[1]
-  if x ~= nil and C.moth_alive(ctx, x) ~= 0 then return x end
-end
-
-local call_all = {
-  hooks = function(hooks, task)
-    for _, hook in ipairs(hooks) do
-      local grad = not hook.removed and given(task, hook.output, "backward")
-      if grad then
-        call_hook({ fn = hook.fn, name = "the hook" }, task, hook, grad, tensor_of(hook))
-      end
-    end
-  end,
-  after = function(hooks)
-    for _, hook in ipairs(hooks) do
-      local x = not hook.removed and tensor_of(hook)
-      if x then call_after({ fn = hook.fn, name = "the hook" }, x) end
-    end
-  end,
-}
-
-local function run_hooks(task, id, mode, kind)
-  local list = nodes[id] and nodes[id][kind]
-  if lib.capture then require("moth.recording").hooked(id, kind, list) end
-  if list then under(mode, call_all[kind], { unpack(list) }, task) end
 end
 
 local function run_function(task, id, ngiven, mode)
@@ -305,7 +182,7 @@ local function drive(status, task, flags)
     local ngiven = given_out[0]
     if status == HOOK then
       local id = tonumber(node_out[0])
-      run_hooks(task, id, mode, ngiven == 0 and "after" or "hooks")
+      M.hooks.run(task, id, mode, ngiven == 0 and "after" or "hooks")
       local entry = nodes[id]
       if entry and not entry.class then forget(id, flags) end
     elseif status == FUNCTION then
@@ -502,7 +379,7 @@ local function run_backward(fname, roots, nroots, grads, retain_graph, create_gr
         local old = x.grad
         if old then grad = accumulate.add(old, grad) end
         x.grad = grad
-        if some_after and x.is_leaf then run_hooks(nil, (node_of(x, fname)), mode, "after") end
+        if M.some_after and x.is_leaf then M.hooks.after(x, fname, mode) end
       end
     end
   end
@@ -575,12 +452,15 @@ function M.grad(...)
   return unpack(results, 1, m)
 end
 
-M.pack, M.take = pack, take
+M.pack, M.take, M.given, M.under = pack, take, given, under
+
+--- Was a hook ever added that is called after a leaf's gradient was?
+M.some_after = false
 
 M.anomaly = false -- moth.anomaly while that mode is on
 
 -- What lies in files of its own is loaded at its first use.
-local elsewhere = {functional = {"moth.jacobian"}}
+local elsewhere = {functional = {"moth.jacobian"}, hooks = {"moth.tensor.hooks"}}
 lazy.from(elsewhere, "moth.func", "Function FunctionCtx once_differentiable")
 lazy.from(elsewhere, "moth.gradcheck", "gradcheck gradgradcheck")
 lazy.from(elsewhere, "moth.anomaly", "set_detect_anomaly detect_anomaly is_anomaly_enabled")

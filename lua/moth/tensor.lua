@@ -28,8 +28,8 @@ lazy.from(M.parts, "moth.tensor.values", "item tolist")
 lazy.from(M.parts, "moth.tensor.convert", "to pin_memory is_pinned record_stream type type_as cpu "
   .. "cuda bool byte char short int long half bfloat16 float double")
 lazy.from(M.parts, "moth.tensor.graph", "requires_grad is_leaf retains_grad grad_fn grad data "
-  .. "backward register_hook register_post_accumulate_grad_hook detach detach_ requires_grad_ "
-  .. "retain_grad free")
+  .. "backward detach detach_ requires_grad_ retain_grad free")
+lazy.from(M.parts, "moth.tensor.hooks", "register_hook register_post_accumulate_grad_hook")
 lazy.from(M.parts, "moth.tensor.later", "materialize")
 
 local loaded = {}
@@ -84,8 +84,7 @@ local function get_other(x, key)
   index = index or require "moth.index"
   if type(key) == "table" then return index.get(x, key) end
   if istensor(key) then
-    local y = index.get_tensor(x, key)
-    return y
+    return (index.get_tensor(x, key))
   end
   errors.raise("a tensor is indexed by a position, a table, a mask or an integer tensor, got "
     .. errors.describe(key), "E_TYPE")

@@ -76,8 +76,6 @@ function setters.requires_grad(x, value)
 end
 
 methods.backward = autograd.tensor_backward
-methods.register_hook = autograd.register_hook
-methods.register_post_accumulate_grad_hook = autograd.register_post_accumulate_grad_hook
 
 --- x without its history, sharing the elements and their version counter.
 function methods.detach(x)

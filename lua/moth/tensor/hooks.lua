@@ -1,0 +1,141 @@
+--- hooks.lua -- hooks on the gradients of tensors: x:register_hook(fn). autograd.lua has them run.
+
+local bit = require "bit"
+local ffi = require "ffi"
+local autograd = require "moth.autograd"
+local calls = require "moth.calls"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx = lib.C, lib.ctx
+local istensor, callable = lib.istensor, calls.is_callable
+local nodes = autograd.nodes
+local IS_LEAF = C.MOTH_IS_LEAF
+
+local weak = { __mode = "v" }
+local hooks, methods = {}, {}
+hooks.methods = methods
+
+-- ---- adding them ----
+
+local Removable = {}
+Removable.__index = Removable
+
+--- Takes the hook away again. Doing so twice does nothing.
+function Removable:remove()
+  local hook, id, kind = self.hook, self.id, self.kind
+  hook.removed = true
+  local entry = nodes[id]
+  local list = entry and entry[kind]
+  if not list then return end
+  for i = #list, 1, -1 do
+    if list[i] == hook then table.remove(list, i) end
+  end
+  if #list == 0 then
+    entry[kind] = nil
+    if not (entry.class or entry.hooks or entry.after) then nodes[id] = nil end
+  end
+end
+
+-- The id of the node of x, which is marked as hooked, and which result of it x is.
+local function node_of(x, fname)
+  local id, output = ffi.new "uint64_t[1]", ffi.new "uint32_t[1]"
+  local status = C.moth_hook_id(ctx, x, id, output)
+  if status < 0 then errors.status(status, fname, nil, x) end
+  return tonumber(id[0]), output[0]
+end
+
+-- Adds fn to the hooks of a kind, "hooks" or "after", of the node of x.
+local function add_hook(x, fn, kind, fname)
+  if not istensor(x) then errors.no_self(fname, "x") end
+  if not callable(fn) then
+    errors.argument(fname, kind == "after" and "hook" or "fn",
+      "a function is needed, got " .. errors.describe(fn))
+  end
+  local leaf = bit.band(lib.inspect(x).flags, IS_LEAF) ~= 0
+  if kind == "after" and not leaf then
+    errors.raise(fname .. " is for leaves, and " .. errors.describe(x) .. " is the result of an "
+      .. "op: its gradient goes on and is gathered nowhere; use register_hook", "E_GRAPH")
+  end
+  local id, output = node_of(x, fname)
+  autograd.some_after = autograd.some_after or kind == "after"
+  local entry = nodes[id] or {}
+  nodes[id], entry.leaf = entry, leaf
+  entry[kind] = entry[kind] or {}
+  local hook = { fn = fn, output = output, tensor = setmetatable({ x }, weak) }
+  table.insert(entry[kind], hook)
+  return setmetatable({ hook = hook, id = id, kind = kind }, Removable)
+end
+
+--- x:register_hook(fn): fn(grad, x) is called in each backward pass when the gradient of x is
+-- known, in the order of registration. A tensor that it returns takes the gradient's place. x is
+-- handed in so that fn need not capture it; it is nil if no variable holds x any more.
+-- @return a handle with :remove()
+function methods.register_hook(x, fn) return (add_hook(x, fn, "hooks", "register_hook")) end
+
+--- x:register_post_accumulate_grad_hook(hook): hook(x) is called in each backward pass that adds to
+-- the .grad of x, a leaf, when that is done; it returns nothing. An optimizer may step there and
+-- clear x.grad; gradients of leaves come at the end of a pass, when nothing needs their old values
+-- any more. (As torch.Tensor.register_post_accumulate_grad_hook.)
+-- @return a handle with :remove()
+function methods.register_post_accumulate_grad_hook(x, hook)
+  return (add_hook(x, hook, "after", "register_post_accumulate_grad_hook"))
+end
+
+-- ---- running them ----
+
+local function call_hook(call, task, hook, grad, x)
+  local new = call.fn(grad, x)
+  call.returned = true
+  if new == nil then return end
+  if not istensor(new) then
+    errors.raise("a hook returns a tensor or nothing, got " .. errors.describe(new))
+  end
+  local status = C.moth_task_put(ctx, task, hook.output, new)
+  if status < 0 then errors.status(status, "register_hook") end
+end
+errors.user_call(call_hook)
+
+local function call_after(call, x)
+  local result = call.fn(x)
+  call.returned = true
+  if result ~= nil then
+    errors.raise("a hook after a gradient was added returns nothing, got "
+      .. errors.describe(result))
+  end
+end
+errors.user_call(call_after)
+
+local function tensor_of(hook)
+  local x = hook.tensor[1]
+  if x ~= nil and C.moth_alive(ctx, x) ~= 0 then return x end
+end
+
+local call_all = {
+  hooks = function(list, task)
+    for _, hook in ipairs(list) do
+      local grad = not hook.removed and autograd.given(task, hook.output, "backward")
+      if grad then
+        call_hook({ fn = hook.fn, name = "the hook" }, task, hook, grad, tensor_of(hook))
+      end
+    end
+  end,
+  after = function(list)
+    for _, hook in ipairs(list) do
+      local x = not hook.removed and tensor_of(hook)
+      if x then call_after({ fn = hook.fn, name = "the hook" }, x) end
+    end
+  end,
+}
+
+--- Runs the hooks of a kind, "hooks" or "after", of a node, under the grad mode of the task.
+function hooks.run(task, id, mode, kind)
+  local list = nodes[id] and nodes[id][kind]
+  if lib.capture then require("moth.recording").hooked(id, kind, list) end
+  if list then autograd.under(mode, call_all[kind], { unpack(list) }, task) end
+end
+
+--- Runs those on x, a leaf whose gradient was added by other means than a pass.
+function hooks.after(x, fname, mode) hooks.run(nil, (node_of(x, fname)), mode, "after") end
+
+return hooks
