@@ -356,8 +356,7 @@ function RNNCell:init(input_size, hidden_size, bias, nonlinearity, device, dtype
 end
 
 function RNNCell:forward(input, hx)
-  local h = self:_step("rnn_" .. self.nonlinearity .. "_cell", input, hx)
-  return h
+  return (self:_step("rnn_" .. self.nonlinearity .. "_cell", input, hx))
 end
 
 cell_takes(RNNCell, CELL_STATE, "h")
@@ -397,8 +396,7 @@ function GRUCell:init(...)
 end
 
 function GRUCell:forward(input, hx)
-  local h = self:_step("gru_cell", input, hx)
-  return h
+  return (self:_step("gru_cell", input, hx))
 end
 
 cell_takes(GRUCell, CELL_STATE, "h")

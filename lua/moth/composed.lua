@@ -257,11 +257,9 @@ local function bounded(name, bound, beyond, inplace)
       { "tensor", bound, "the bound, a number or a tensor", numbers = true },
     },
     run = bound == "min" and function(input, min)
-      local y = own[clamp](input, min)
-      return y
+      return (own[clamp](input, min))
     end or function(input, max)
-      local y = own[clamp](input, nil, max)
-      return y
+      return (own[clamp](input, nil, max))
     end,
   }
 end
@@ -285,8 +283,7 @@ composed.where_method = define {
     { "tensor", "other", "values elsewhere; all three are broadcast", numbers = true },
   },
   run = function(input, condition, other)
-    local y = bind.ops.where(condition, input, other)
-    return y
+    return (bind.ops.where(condition, input, other))
   end,
 }
 
@@ -304,8 +301,7 @@ composed.unfold_method = define {
     { "int", "step", "positions from one window to the next" },
   },
   run = function(input, dimension, size, step)
-    local y = unfold.unfold_dim(input, dimension, size, step)
-    return y
+    return (unfold.unfold_dim(input, dimension, size, step))
   end,
 }
 
@@ -355,8 +351,7 @@ local GENERATOR = { "generator", "generator", "source of the numbers; the defaul
 -- Writes what fn makes of an unrecorded tensor like x, so that x forgets its history at once.
 local function overwrite(x, fn)
   local drawn = require("moth.autograd").no_grad(function() return fn(ops.empty_like(x)) end)
-  local y = ops.copy_(x, drawn)
-  return y
+  return (ops.copy_(x, drawn))
 end
 
 --- x:log_normal_(mean, std): exp of numbers drawn from a normal distribution. @return x

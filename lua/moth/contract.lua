@@ -277,8 +277,7 @@ function contract.einsum(equation, first, ...)
   elseif lib.istensor(first) then
     first = { first, ... }
   end
-  local y = fixed(equation, first)
-  return y
+  return (fixed(equation, first))
 end
 bind.register(contract.einsum, bind.signature(fixed))
 

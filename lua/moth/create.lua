@@ -404,8 +404,7 @@ M.frombuffer = define {
 
 --- Positions that a user wrote as a list, for an argument of a function: i64.
 function M.integers(list, fname, aname)
-  local x = M.convert(fname or "index", list, I64, aname or "indices")
-  return x
+  return (M.convert(fname or "index", list, I64, aname or "indices"))
 end
 
 --- Values to be written into x: of its dtype.

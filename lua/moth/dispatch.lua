@@ -35,12 +35,10 @@ local function extreme(name, pair, order)
         other, dim = dim, nil
       end
       if type(other) ~= "nil" then
-        local y = own[pair](input, other)
-        return y
+        return (own[pair](input, other))
       end
       if dim == nil then
-        local y = own[all](input)
-        return y
+        return (own[all](input))
       end
       local values, indices = own[along](input, dim, keepdim)
       return values, indices
@@ -91,8 +89,7 @@ dispatch.norm = define {
       errors.argument("norm", "p", "a number or 'fro' is needed, got " .. errors.describe(p),
         "E_TYPE")
     end
-    local y = norm.norm_p(input, p, dim, keepdim, kind)
-    return y
+    return (norm.norm_p(input, p, dim, keepdim, kind))
   end,
 }
 
@@ -145,11 +142,9 @@ dispatch.cross_entropy = define {
           .. "with :long()) or probabilities of the input's shape, %s, got %s"):format(
           tostring(input.shape), errors.describe(target)), "E_SHAPE")
       end
-      local y = losses.cross_entropy_soft(input, target, weight, reduction, label_smoothing)
-      return y
+      return (losses.cross_entropy_soft(input, target, weight, reduction, label_smoothing))
     end
-    local y = losses.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
-    return y
+    return (losses.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing))
   end,
 }
 
@@ -181,8 +176,7 @@ dispatch.arange = define {
       errors.argument("arange", "stop", "a number is needed, got nothing")
     end
     if start == nil then start = 0 end
-    local y = bind.ops.arange(start, stop, step, kind, device, requires_grad)
-    return y
+    return (bind.ops.arange(start, stop, step, kind, device, requires_grad))
   end,
 }
 
@@ -205,13 +199,11 @@ dispatch.range = define {
     local count = floor((last - first) / step + 1e-9)
     if not (count >= 0) then count = -1 end
     if whole(first) and whole(last) and whole(step) then
-      local y = bind.ops.arange(first, first + (count + 1) * step, step, kind, device,
-        requires_grad)
-      return y
+      return (bind.ops.arange(first, first + (count + 1) * step, step, kind, device,
+        requires_grad))
     end
-    local y = bind.ops.arange(first, first + (count + 0.5) * step, step,
-      kind or dtype.by_code[lib.C.moth_default_dtype(lib.ctx, -1)], device, requires_grad)
-    return y
+    return (bind.ops.arange(first, first + (count + 0.5) * step, step,
+      kind or dtype.by_code[lib.C.moth_default_dtype(lib.ctx, -1)], device, requires_grad))
   end,
 }
 
@@ -232,9 +224,8 @@ dispatch.randint = define {
   run = function(low, high, size, kind, device, generator)
     if type(high) == "table" and size == nil then low, high, size = 0, low, high
     elseif high == nil then low, high = 0, low end
-    local y = bind.ops.randint { low = low, high = high, size = size, dtype = kind,
-                                 device = device, generator = generator }
-    return y
+    return (bind.ops.randint { low = low, high = high, size = size, dtype = kind,
+                              device = device, generator = generator })
   end,
 }
 

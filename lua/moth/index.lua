@@ -108,8 +108,7 @@ end
 -- Positions in a row: a list within a list, {{4, 1, 1}}.
 local function positions(list)
   local create = require "moth.create"
-  local t = create.integers(list)
-  return t
+  return (create.integers(list))
 end
 
 local COVERED = {} -- a dimension that a mask before it takes up

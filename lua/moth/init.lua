@@ -155,8 +155,7 @@ getmetatable(moth).__tostring = function() return moth._VERSION end
 
 anchor.moth = moth
 function anchor.hint(message) -- for the launcher
-  local text = require "moth.hint"(message)
-  return text
+  return (require "moth.hint"(message))
 end
 require "moth.tensor" -- the metatype of handles
 keep_loaded()

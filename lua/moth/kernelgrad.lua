@@ -186,8 +186,7 @@ end
 
 -- Sums are made of other roundings.
 local function near(a, b)
-  local y = bind.ops.isclose(a, b, { rtol = 0.02, atol = 0.02, equal_nan = true }):all():item()
-  return y
+  return (bind.ops.isclose(a, b, { rtol = 0.02, atol = 0.02, equal_nan = true }):all():item())
 end
 
 -- Whether programs give what the function gave for the tensors that it was read with; nearly so

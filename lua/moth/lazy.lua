@@ -44,8 +44,7 @@ local function find_row(rows, name)
   end
   local module = lazy.module(rows, name)
   if module and module:find("*", 1, true) then
-    local found = require((module:gsub("%*", name)))
-    return found
+    return (require((module:gsub("%*", name))))
   end
   return module and require(module)[name]
 end

@@ -67,8 +67,7 @@ local function vector_norm(fname, x, ord, dim, keepdim, dtype)
     errors.argument(fname, "ord", "a number is needed for vectors, got " .. errors.describe(ord),
       "E_TYPE")
   end
-  local y = as("norm_p", fname)(x, ord, dim, keepdim, dtype)
-  return y
+  return (as("norm_p", fname)(x, ord, dim, keepdim, dtype))
 end
 
 local WORDS = { fro = true, nuc = true }
@@ -260,8 +259,7 @@ linalg.pinv = define {
   run = function(x, atol, rtol, hermitian)
     need_matrices("pinv", x, hermitian)
     if hermitian then x = whole(x) end
-    local y = as("linalg_pinv", "pinv")(x, atol, rtol)
-    return y
+    return (as("linalg_pinv", "pinv")(x, atol, rtol))
   end,
 }
 

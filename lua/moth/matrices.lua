@@ -50,8 +50,7 @@ matrices.pinverse = define {
       default = 1e-15 },
   },
   run = function(x, rcond)
-    local y = pinv(x, 0, rcond)
-    return y
+    return (pinv(x, 0, rcond))
   end,
 }
 
@@ -127,8 +126,7 @@ matrices.cross = define {
       errors.argument("cross", "input", "no dimension has the size 3 in " .. errors.describe(a),
         "E_SHAPE")
     end
-    local y = cross(a, b, dim)
-    return y
+    return (cross(a, b, dim))
   end,
 }
 
@@ -186,8 +184,7 @@ matrices.lu_solve = define {
     { "index", "pivots", "with which row each one was swapped, (..., N)" },
   },
   run = function(b, factors, pivots)
-    local y = linalg.lu_solve(factors, pivots, b)
-    return y
+    return (linalg.lu_solve(factors, pivots, b))
   end,
 }
 

@@ -35,8 +35,7 @@ for n, wider in ipairs(WIDER) do
     examples = "moth.randn(3)\nmoth.randn(2, 3)",
     args = { { "tensor", "input", "tensor of any shape" } },
     run = function(input)
-      local y = wider(input)
-      return y
+      return (wider(input))
     end,
   }
 end
@@ -174,8 +173,7 @@ for name, cut in pairs(CUTS) do
         refuse(name, "indices_or_sections", ("a divisor of %d is needed"):format(input:size(dim)),
           sections)
       end
-      local list = require("moth.results").tensor_split(input, sections, dim)
-      return list
+      return (require("moth.results").tensor_split(input, sections, dim))
     end,
   }
 end

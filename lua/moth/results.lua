@@ -27,8 +27,7 @@ results.median = define {
   },
   run = function(input, dim, keepdim)
     if dim == nil then
-      local y = median.median_all(input)
-      return y
+      return (median.median_all(input))
     end
     local values, indices = median.median_dim(input, dim, keepdim)
     return values, indices
@@ -95,8 +94,7 @@ results.unique_consecutive = define {
 -- One list of positions for each dimension: what indexes x to give its elements that are not zero.
 local function as_tuple(x)
   if x:dim() == 0 then x = x:view(1) end
-  local list = bind.ops.nonzero(x):unbind(2)
-  return list
+  return (bind.ops.nonzero(x):unbind(2))
 end
 
 --- moth.nonzero(x), one row for each element; with {as_tuple = true} a list with one vector for
@@ -113,11 +111,9 @@ results.nonzero = define {
   },
   run = function(input, tuple)
     if tuple then
-      local list = as_tuple(input)
-      return list
+      return (as_tuple(input))
     end
-    local y = bind.ops.nonzero(input)
-    return y
+    return (bind.ops.nonzero(input))
   end,
 }
 
@@ -136,11 +132,9 @@ results.where = define {
   },
   run = function(condition, input, other, out)
     if type(input) == "nil" and type(other) == "nil" then
-      local list = as_tuple(condition)
-      return list
+      return (as_tuple(condition))
     end
-    local y = bind.ops.where(condition, input, other, out)
-    return y
+    return (bind.ops.where(condition, input, other, out))
   end,
 }
 
@@ -245,8 +239,7 @@ local function in_a_row(name)
   local op = bind.ops[name]
   local function call(first, ...)
     if not lib.istensor(first) then
-      local list = op(first, ...)
-      return list
+      return (op(first, ...))
     end
     local tensors, rest, n = { first }, { ... }, select("#", ...)
     local given = 0
@@ -254,8 +247,7 @@ local function in_a_row(name)
       given = given + 1
       tensors[given + 1] = rest[given]
     end
-    local list = op(tensors, unpack(rest, given + 1, n))
-    return list
+    return (op(tensors, unpack(rest, given + 1, n)))
   end
   bind.register(call, bind.signature(op))
   return call

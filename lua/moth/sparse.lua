@@ -72,8 +72,7 @@ function sparse.is_coalesced(x) return coalesced(x, "is_coalesced") end
 --- The positions of the rows, (1, n), as they came.
 function sparse._indices(x)
   coalesced(x, "_indices")
-  local y = ops.unsqueeze(ops.from_index((sparse.parts(x))), 1)
-  return y
+  return (ops.unsqueeze(ops.from_index((sparse.parts(x))), 1))
 end
 
 --- The values of the rows, (n, ...), as they came; x shares them.

@@ -175,8 +175,7 @@ function Distribution:__index(name)
   if not FIELDS[name] and not EITHER[name] then return nil end
   local get = self["_" .. name]
   if get then
-    local value = get(self)
-    return value
+    return (get(self))
   end
   if FIELDS[name] then
     errors.raise(("%s has no %s in closed form"):format(class.typename(self), name),

@@ -47,8 +47,7 @@ M.kl_divergence = define {
       errors.raise(("kl_divergence: no formula for %s and %s; see register_kl"):format(
         class.typename(p), class.typename(q)), "E_UNSUPPORTED")
     end
-    local y = formula(p, q)
-    return y
+    return (formula(p, q))
   end,
 }
 

@@ -20,8 +20,7 @@ M.Transform = Transform
 Transform.event_dim = 0
 
 function Transform:__call(x)
-  local y = self:_call(x)
-  return y
+  return (self:_call(x))
 end
 
 --- 1 where y grows with x, -1 where it falls: a number or a tensor.
