@@ -1,4 +1,4 @@
---- kernel.lua -- moth.kernel: a function of elements, written in Lua, as one pass over memory.
+--- init.lua -- moth.kernel: a function of elements, written in Lua, as one pass over memory.
 --
 --     local swiglu = moth.kernel(function(x, y) return x * moth.sigmoid(x) * y end)
 --     local z = swiglu(a, b)
@@ -13,10 +13,10 @@ local bind = require "moth.bind"
 local define = require "moth.define"
 local dtypes = require "moth.dtype"
 local errors = require "moth.error"
-local grads = require "moth.kernelgrad"
+local grads = require "moth.kernel.grad"
 local lib = require "moth.lib"
-local program = require "moth.program"
-local trace = require "moth.trace"
+local program = require "moth.kernel.program"
+local trace = require "moth.kernel.trace"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local plainly, agree_all = grads.plainly, grads.agree_all

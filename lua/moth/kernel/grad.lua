@@ -1,4 +1,4 @@
---- kernelgrad.lua -- gradients of kernels (kernel.lua): one node of the graph, whose backward is a
+--- grad.lua -- gradients of kernels (init.lua): one node of the graph, whose backward is a
 -- program too, made when it is asked for first. Where that cannot be, and where a gradient is to be
 -- differentiated again, the kernel's function itself is differentiated.
 
@@ -10,8 +10,8 @@ local class = require "moth.class"
 local errors = require "moth.error"
 local func = require "moth.func"
 local lib = require "moth.lib"
-local program = require "moth.program"
-local trace = require "moth.trace"
+local program = require "moth.kernel.program"
+local trace = require "moth.kernel.trace"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local concat, format = table.concat, string.format
