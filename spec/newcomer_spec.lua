@@ -154,8 +154,8 @@ describe("a message", function()
   it("guesses no name that is not near", function()
     local _, text = pcall(function() return x:lobpcg() end)
     assert.is_nil(text:find("did you mean", 1, true))
-    refuses(function() return (moth.lobpcg) end,
-      "moth has no 'lobpcg' (moth.help() lists what there is)")
+    refuses(function() return (moth.fork_rng) end,
+      "moth has no 'fork_rng' (moth.help() lists what there is)")
     refuses(function() return (nn.QuantStub) end,
       "(moth.help() lists what there is)")
     refuses(function() return (F.relo) end, "(moth.help() lists what there is)")

@@ -137,18 +137,10 @@ end
 
 local also = {"default_generator", unpack(require("moth.alias").names())}
 
-local FASTER = "moth.capture replays a whole step as one call, moth.kernel makes a function of "
-  .. "elements one pass over memory"
-
 --- All names of the namespace, sorted: for completion and documentation.
-local instead = {compile = FASTER, jit = FASTER}
-for name in ("complex view_as_real view_as_complex complex64 complex128 is_complex"):gmatch "%S+" do
-  instead[name] = "complex numbers are pairs in a last dimension of 2, see moth.fft"
-end
-
 moth.names = select(2, lazy.namespace("moth", moth, rows, {
   find = find, names = bind.names, also = also, guesses = worth_guessing,
-  found = keep_loaded, hint = lazy.HELP, instead = instead,
+  found = keep_loaded, hint = lazy.HELP,
 }))
 
 getmetatable(moth).__tostring = function() return moth._VERSION end

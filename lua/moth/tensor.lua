@@ -23,7 +23,7 @@ local methods, getters, setters = {}, {}, {}
 M.parts = {}
 lazy.from(M.parts, "moth.tensor.facts", "shape ndim dtype device is_cuda itemsize _version nbytes "
   .. "size stride dim ndimension numel nelement storage_offset element_size data_ptr "
-  .. "is_contiguous is_floating_point is_signed is_set_to is_sparse layout T mT")
+  .. "is_contiguous is_floating_point is_signed is_set_to is_sparse layout T mT H mH adjoint")
 lazy.from(M.parts, "moth.tensor.values", "item tolist")
 lazy.from(M.parts, "moth.tensor.convert", "to pin_memory is_pinned record_stream type type_as cpu "
   .. "cuda bool byte char short int long half bfloat16 float double")
@@ -65,13 +65,23 @@ function M.names(of_methods)
   return list
 end
 
+-- What there is instead of a name, if anything is known of it.
+local function missing(name)
+  local text = lib.tool "moth.instead"("tensor", name)
+  local bare = name:match "^(.*%w)_$"
+  if not text and bare and (methods[bare] or lazy.module(M.parts, bare) or bind.method(bare)) then
+    text = ("x:%s() has no form in place; write x = x:%s()"):format(bare, bare)
+  end
+  return text and "; " .. text
+end
+
 -- A method or a field of a name that was not asked for before; or the error that names the nearest.
 local function first_time(x, name)
   if load_part(name) then return x[name] end
   local f = bind.method(name)
   if f == nil then
     errors.raise("a tensor has no field or method '" .. name .. "'"
-      .. errors.nearest(name, M.names())
+      .. (missing(name) or errors.nearest(name, M.names()))
       .. errors.dotted(function(v) return istensor(v) and v._slot == x._slot end))
   end
   methods[name] = f

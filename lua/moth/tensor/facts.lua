@@ -154,4 +154,15 @@ function getters.mT(x)
   return ops.transpose(x, -2, -1)
 end
 
+-- Conjugate transposes: numbers are real here.
+getters.H, getters.mH = function(x)
+  if inspect(x, "H").ndim ~= 2 then
+    errors.raise("H needs two dimensions, got " .. errors.describe(x), "E_SHAPE")
+  end
+  return getters.mT(x)
+end, getters.mT
+
+--- x:adjoint() is x.mH: the last two dimensions change places.
+methods.adjoint = getters.mT
+
 return { methods = methods, getters = getters }

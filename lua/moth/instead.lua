@@ -1,0 +1,81 @@
+--- instead.lua -- names of PyTorch that Moth leaves out by choice, and what there is instead: the
+-- hint in the error of who asks for one.
+
+local COMPLEX = "complex numbers are pairs in a last dimension of 2, see moth.fft"
+local FASTER = "moth.capture replays a whole step as one call, moth.kernel makes a function of "
+  .. "elements one pass over memory"
+local SHAPE = "a tensor keeps its shape: x:narrow and x:view give others, moth.empty another tensor"
+local ELEMENTS = "moth.kernel(f) makes a function of elements one pass over memory"
+local SHARED = "moth.token(x) and moth.open_token share a tensor between threads"
+local SPARSE = "moth.sparse_coo_tensor is the one sparse layout, of some of the rows"
+local QUANTIZED = "there are no quantized dtypes"
+local STRIDED = "moth.as_strided views memory in any order"
+local DEVICES = "a net runs on one device; moth.token shares its weights between threads, as in "
+  .. "examples/12_word2vec.lua"
+local LISTS = "nn.RNN, nn.LSTM and nn.GRU can be inherited from"
+local LOOP = "ops take batches; moth.stack puts the results of a loop together, and moth.capture "
+  .. "runs the loop as one call"
+local FUNC = "moth.autograd.functional has jacobian, hessian, vjp, jvp, vhp and hvp"
+local GRAPH = "x:register_hook sees gradients, moth.utils.checkpoint saves memory"
+
+-- Rows of names and what is said of them.
+local ROWS = {
+  ["moth"] = {
+    ["compile jit fx"] = FASTER,
+    ["complex view_as_real view_as_complex complex64 complex128 is_complex"] = COMPLEX,
+    ["real imag"] = COMPLEX,
+    ["vmap"] = LOOP, ["func"] = FUNC, ["asarray"] = "moth.as_tensor does it",
+    ["adjoint"] = "x:adjoint(), or x.mH, is x.mT",
+    ["diagflat"] = "x:flatten():diag(offset) does it",
+    ["from_file"] = "moth.load maps a safetensors file",
+    ["from_numpy from_dlpack"] = "moth.frombuffer reads bytes; a host gives memory by "
+      .. "moth_from_memory",
+    ["empty_strided"] = STRIDED,
+    ["sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor"] = SPARSE,
+    ["quantize_per_tensor quantize_per_channel"] = QUANTIZED,
+    ["set_default_tensor_type"] = "moth.set_default_dtype and set_default_device",
+    ["lu"] = "moth.linalg.lu and lu_factor", ["triangular_solve"] = "moth.linalg.solve_triangular",
+    ["lobpcg"] = "moth.linalg.eigh gives all eigenvalues",
+  },
+  ["tensor"] = {
+    ["resize_ resize_as_"] = SHAPE,
+    ["set_"] = "x.data = other gives it the values of another of its shape",
+    ["apply_ map_ map2_"] = ELEMENTS, ["numpy"] = "x:tolist() gives a table",
+    ["real imag is_complex conj cfloat cdouble isreal"] = COMPLEX,
+    ["untyped_storage storage"] = "x:data_ptr(), x:storage_offset() and x.nbytes say where it lies",
+    ["share_memory_ is_shared"] = SHARED, ["to_sparse"] = SPARSE,
+    ["dim_order"] = "x:stride() tells the order in memory",
+    ["is_inference is_meta"] = "there are no such tensors",
+    ["lu"] = "moth.linalg.lu and lu_factor", ["triangular_solve"] = "moth.linalg.solve_triangular",
+    ["diagflat"] = "x:flatten():diag(offset) does it",
+  },
+  ["moth.nn"] = {
+    ["FractionalMaxPool3d"] = "volumes have MaxPool3d and AdaptiveMaxPool3d",
+    ["DataParallel SyncBatchNorm parallel"] = DEVICES,
+    ["CrossMapLRN2d"] = "LocalResponseNorm is the same function",
+    ["RNNBase RNNCellBase"] = LISTS,
+    ["LinearCrossEntropyLoss"] = "F.linear_cross_entropy computes it",
+  },
+  ["moth.nn.functional"] = {
+    ["multi_head_attention_forward"] = "nn.MultiheadAttention, scaled_dot_product_attention",
+    ["native_channel_shuffle"] = "channel_shuffle does it",
+    ["upsample"] = "interpolate takes the same arguments",
+    ["upsample_nearest"] = "interpolate{x, size, scale_factor} does it",
+    ["upsample_bilinear"] = "interpolate{x, size, mode = 'bilinear', align_corners = true} does it",
+    ["rrelu_"] = "rrelu{x, inplace = true} does it",
+    ["fractional_max_pool3d"] = "volumes have max_pool3d and adaptive_max_pool3d",
+    ["grouped_mm scaled_mm scaled_grouped_mm"] = "there are no dtypes of 8 bits but integers",
+  },
+  ["moth.autograd"] = {
+    ["forward_ad"] = "functional.jvp gives directional derivatives",
+    ["graph"] = GRAPH,
+  },
+}
+
+--- What there is instead of a name, as text; nil: nothing is known.
+-- @param path  whose name it is, as messages call it: "moth.nn"; "tensor" for a tensor's
+return function(path, name)
+  for names, text in pairs(ROWS[path] or {}) do
+    if (" " .. names .. " "):find(" " .. name .. " ", 1, true) then return text end
+  end
+end
