@@ -4,6 +4,7 @@
 #ifndef MOTH_CUDA_FUNCTIONS_CUH
 #define MOTH_CUDA_FUNCTIONS_CUH
 
+#include "../core/kernel/special_bessel.h"
 #include "../core/kernel/special_rare.h"
 #include "numbers.cuh"
 
@@ -85,7 +86,7 @@ template <class real> HD real mish_slope(real x) {
 template <class real> HD real logit_of(real x) { return log(x / (1 - x)); }
 template <class real> HD real moth_log1p_unit(real t) { return log1p(t); }
 
-/* -- those of core/kernel/special_rare.h, in f64 whatever they are of -- */
+/* -- those of core/kernel/special_*.h, in f64 whatever they are of -- */
 
 template <class real> HD real moth_erfinv(real x) { return (real)moth_erfinv_f64((double)x); }
 template <class real> HD real moth_lgamma(real x) { return lgamma(x); }
@@ -100,7 +101,7 @@ OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) O
   template <class real> HD real moth_##f(real a, real x) {   \
     return (real)moth_##f##_f64((double)a, (double)x);       \
   }
-OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
+OF_TWO(bessel) OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
 
 /* -- quotients, remainders and powers, as core/kernel/arith.c has them -- */
 

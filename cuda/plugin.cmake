@@ -32,7 +32,8 @@ endif()
 # The text that kernels begin with that NVRTC compiles at run time (fused.cu): headers of the plugin's
 # own kernels, so that both compute the same.
 set(MOTH_MADE cuda/preamble.cuh core/kernel/exp.h core/half.h cuda/numbers.cuh cuda/walk.cuh
-  core/kernel/special_real.h core/kernel/special_rare.h
+  core/kernel/special_real.h core/kernel/special_bessel.h
+  core/kernel/special_rare.h
   cuda/functions.cuh cuda/forms.cuh cuda/program.cuh)
 list(TRANSFORM MOTH_MADE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 string(REPLACE ";" "|" MOTH_MADE_FROM "${MOTH_MADE}")

@@ -1,6 +1,7 @@
 /* special.c -- loops of the functions that op/special.h lists. */
 #include "special.h"
 
+#include "special_bessel.h"
 #include "special_rare.h"
 
 /* C's lgamma writes a global, which threads share. */
@@ -23,7 +24,7 @@ OF_ONE(erfcx) OF_ONE(log_ndtr) OF_ONE(ndtri) OF_ONE(i0) OF_ONE(i0e) OF_ONE(i1) O
   static float moth_##f##_f32(float a, float x) {                \
     return (float)moth_##f##_f64((double)a, (double)x);          \
   }
-OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
+OF_TWO(bessel) OF_TWO(zeta) OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
 
 #define LISTS(ONE, TWO, THREE) \
   SPECIAL_FUNCTIONS(ONE)       \

@@ -1,5 +1,5 @@
 /* special.c -- functions of probability: the gamma function's logarithm with its slopes and its
-** parts, tails of the normal distribution, modified Bessel functions, zeta.
+** parts, tails of the normal distribution, Bessel functions, zeta.
 */
 #include "special.h"
 
@@ -65,13 +65,41 @@ MOTH_OP(polygamma_of, POLYGAMMA_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_
                     "moth.rand(2, 3), 2  -- domain: positive",
         .doc = "The n-th slope of digamma.")
 
-/* -- modified Bessel functions -- */
+/* -- Bessel functions -- */
 
 /* at / x, or half of what is below it at 0, which the quotient tends to. */
 static moth_tensor *per(moth_grad *g, moth_tensor *at, moth_tensor *x) {
   moth_tensor *zero = GRAD(g, eq, .input = x, .other = NUMBER(0));
   return CHOOSE(zero, NUMBER(0.5), OVER(at, CHOOSE(zero, NUMBER(1), x)));
 }
+
+static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
+  return moth_shape_like(a->input, y);
+}
+
+static int bessel_of_cpu(const bessel_of_args *a, moth_tensor **out) {
+  uint64_t arg[3] = {0};
+  moth_numbers(out[0]->l.dtype, arg, (double)a->kind, 0, 0);
+  return map1(moth_special.bessel_of, out[0], a->input, arg);
+}
+
+/* Functions of order 0 and 1 stand side by side, and each slope is made of both. */
+static int bessel_of_grad(const bessel_of_args *a, moth_grad *g) {
+  moth_tensor *x = a->input, *y = g->out[0], *slope;
+  moth_tensor *other = GRAD(g, bessel_of, .input = x, .kind = a->kind ^ 1);
+  const bool first = a->kind & 1, scaled = (a->kind | 1) == MOTH_BESSEL_SCALED_K1;
+  if (a->kind >= MOTH_BESSEL_AIRY) slope = first ? TIMES(x, other) : other;
+  else if (!first) slope = scaled ? MINUS(y, other) : NEGATED(other);
+  else if (a->kind < MOTH_BESSEL_K0) slope = MINUS(other, per(g, y, x));
+  else slope = MINUS(scaled ? y : NUMBER(0), PLUS(other, per(g, y, x)));
+  return moth_flow(g, x, TIMES(g->dy, slope));
+}
+
+MOTH_OP(bessel_of, BESSEL_OF, .saves = "input y", .dtypes = MOTH_ANY | MOTH_TO_FLOAT,
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
+        .examples = "moth.rand(2, 3)  -- domain: positive\n"
+                    "moth.rand(2, 3), 'scaled_k1'  -- domain: positive",
+        .doc = "Bessel's functions of order 0 and 1, exp(x) times some of them, and Airy's.")
 
 FUNCTION(i0, METHOD, OF(special_i1, x), .saves = "input", .examples = "moth.randn(2, 3)",
          .doc = "The modified Bessel function of the first kind of order 0.")
@@ -160,7 +188,8 @@ MOTH_OP_CONST(gamma_slope, SPECIAL_PAIR, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
               .doc = "How fast numbers drawn from the gamma distribution grow with its shape.")
 
 const moth_op *const moth_special_ops[] = {
-  &moth_op_erfinv, &moth_op_lgamma, &moth_op_digamma, &moth_op_polygamma_of, &moth_op_i0,
+  &moth_op_erfinv, &moth_op_lgamma, &moth_op_digamma, &moth_op_polygamma_of, &moth_op_bessel_of,
+  &moth_op_i0,
   &moth_op_special_i0e, &moth_op_special_i1, &moth_op_special_i1e, &moth_op_special_erfcx,
   &moth_op_special_ndtri, &moth_op_special_log_ndtr, &moth_op_igamma, &moth_op_igammac,
   &moth_op_special_zeta, &moth_op_gamma_slope, NULL};

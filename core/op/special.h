@@ -17,7 +17,8 @@
   F(SLOW, special_ndtri, FOR_REAL(moth_ndtri)(x))                    \
   F(SLOW, special_log_ndtr, FOR_REAL(moth_log_ndtr)(x))
 #define SPECIAL_OTHERS(F) \
-  F(SLOW, polygamma_of, FOR_REAL(moth_polygamma)(a, x))
+  F(SLOW, polygamma_of, FOR_REAL(moth_polygamma)(a, x)) \
+  F(SLOW, bessel_of, FOR_REAL(moth_bessel)(a, x))
 #define SPECIAL_PAIRS(F)                                    \
   F(SLOW, igamma, FOR_REAL(moth_igamma)(x, y))             \
   F(SLOW, igammac, FOR_REAL(moth_igammac)(x, y))           \
@@ -39,5 +40,12 @@ SPECIAL_PAIRS(SPECIAL_PAIR_FACE)
   ARG(tensor, input, , "tensor of any shape") \
   ARG(int,    n,     , "how many slopes further than digamma, from 0 on")
 MOTH_ARGS(polygamma_of, POLYGAMMA_OF)
+
+/* Of order 0 the even ones, of order 1 the odd. */
+enum { MOTH_BESSEL_K0 = 4, MOTH_BESSEL_SCALED_K1 = 7, MOTH_BESSEL_AIRY };
+#define BESSEL_OF(ARG) \
+  ARG(tensor, input, , "tensor of any shape") \
+  ARG(enum,   kind, j0|j1|y0|y1|k0|k1|scaled_k0|scaled_k1|airy|airy_slope, "which function")
+MOTH_ARGS(bessel_of, BESSEL_OF)
 
 #endif

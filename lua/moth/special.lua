@@ -14,7 +14,8 @@ local special = {}
 
 -- The ops, by their names here: those that are the same, and others.
 local OPS = { expit = "sigmoid", gammaln = "lgamma", psi = "digamma", gammainc = "igamma",
-              gammaincc = "igammac" }
+              gammaincc = "igammac", modified_bessel_i0 = "i0",
+              modified_bessel_i1 = "special_i1" }
 for name in ("digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp round sinc "
   .. "softmax xlogy"):gmatch "%S+" do OPS[name] = name end
 for name in ("erfcx i0e i1 i1e log_ndtr ndtri"):gmatch "%S+" do OPS[name] = "special_" .. name end
@@ -75,7 +76,51 @@ special.zeta = define {
   end,
 }
 
+-- What bessel_of calls it, what it is, where it is.
+local BESSEL = {
+  bessel_j0 = { "j0", "The Bessel function of the first kind of order 0." },
+  bessel_j1 = { "j1", "The Bessel function of the first kind of order 1." },
+  bessel_y0 = { "y0", "The Bessel function of the second kind of order 0, of numbers above 0." },
+  bessel_y1 = { "y1", "The Bessel function of the second kind of order 1, of numbers above 0." },
+  modified_bessel_k0 = { "k0", "The modified Bessel function of the second kind of order 0, of "
+    .. "numbers above 0." },
+  modified_bessel_k1 = { "k1", "The modified Bessel function of the second kind of order 1, of "
+    .. "numbers above 0." },
+  scaled_modified_bessel_k0 = { "scaled_k0", "exp(input) times modified_bessel_k0." },
+  scaled_modified_bessel_k1 = { "scaled_k1", "exp(input) times modified_bessel_k1." },
+  airy_ai = { "airy", "Airy's function Ai; in float64 its digits get fewer as |input|^1.5 grows." },
+}
+for name, row in pairs(BESSEL) do
+  special[name] = define {
+    name = name,
+    doc = row[2],
+    examples = "moth.rand(2, 3)  -- domain: positive",
+    args = { INPUT },
+    run = function(x) return (ops.bessel_of(x, row[1])) end,
+  }
+end
+
+--- moth.special.spherical_bessel_j0(x): sin(x) / x.
+special.spherical_bessel_j0 = define {
+  name = "spherical_bessel_j0",
+  doc = "The spherical Bessel function of the first kind of order 0: sin(input) / input, 1 at 0.",
+  examples = "moth.rand(2, 3)  -- domain: positive",
+  args = { INPUT },
+  run = function(x)
+    local zero, far = x:eq(0), x:abs():eq(math.huge)
+    local some = ops.where(zero:logical_or(far), 1, x)
+    return (ops.where(zero, 1, ops.where(far, 0, some:sin() / some)))
+  end,
+}
+
 local rows = {}
+for family in ("chebyshev_polynomial_* shifted_chebyshev_polynomial_*"):gmatch "%S+" do
+  lazy.from(rows, "moth.polynomials", (("t u v w"):gsub("%w", function(kind)
+    return (family:gsub("*", kind))
+  end)))
+end
+lazy.from(rows, "moth.polynomials", "hermite_polynomial_h hermite_polynomial_he "
+  .. "laguerre_polynomial_l legendre_polynomial_p")
 lazy.from(rows, "moth.numbers", "multigammaln")
 lazy.from(rows, "moth.composed", "polygamma")
 

@@ -1,0 +1,90 @@
+--- polynomials.lua -- moth.special's orthogonal polynomials, by the recurrence of three that each
+-- has (Abramowitz and Stegun 22.7), in float64; gradients of every order come with the ops.
+
+local bind = require "moth.bind"
+local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local ops, istensor = bind.ops, lib.istensor
+local polynomials = {}
+
+-- The first two are 1 and a x + b, the one after the k-th is (a x + b) times it less c times the
+-- one before: a row gives a, b of the first, and a, b, c of a k from 1 on.
+local function chebyshev(a, b) return { a, b, function() return 2, 0, 1 end } end
+local ROWS = {
+  chebyshev_polynomial_t = chebyshev(1, 0), chebyshev_polynomial_u = chebyshev(2, 0),
+  chebyshev_polynomial_v = chebyshev(2, -1), chebyshev_polynomial_w = chebyshev(2, 1),
+  hermite_polynomial_h = { 2, 0, function(k) return 2, 0, 2 * k end },
+  hermite_polynomial_he = { 1, 0, function(k) return 1, 0, k end },
+  laguerre_polynomial_l = { -1, 1, function(k)
+    return -1 / (k + 1), (2 * k + 1) / (k + 1), k / (k + 1)
+  end },
+  legendre_polynomial_p = { 1, 0, function(k) return (2 * k + 1) / (k + 1), 0, k / (k + 1) end },
+}
+
+-- The polynomials of x from degree 0 to the most, given to each(k, value).
+local function walk(row, x, most, each)
+  local before, now = ops.ones_like(x), row[2] == 0 and x * row[1] or x * row[1] + row[2]
+  each(0, before)
+  for k = 1, most do
+    each(k, now)
+    local a, b, c = row[3](k)
+    local slope = b == 0 and x * a or x * a + b
+    before, now = now, slope * now - before * c
+  end
+end
+
+local function of_number(row, x, n)
+  local y = ops.zeros_like(x) -- of degrees below 0
+  walk(row, x, n, function(k, value) if k == n then y = value end end)
+  return y
+end
+
+local function of_tensor(name, row, x, n)
+  if lib.capture then
+    errors.argument(name, "n", "a recorded step needs a number; a tensor's would be read")
+  end
+  if not n:is_floating_point() then n = n:to(x.dtype) else n = n:trunc() end
+  local both = require("moth.results").broadcast_tensors(x, n)
+  local y, at = ops.zeros_like(both[1]), both[2]
+  if y:numel() == 0 then return y end
+  local most = at:max():item()
+  if not (most < 2 ^ 31) then
+    errors.argument(name, "n", "finite degrees are needed, got " .. most, "E_DOMAIN")
+  end
+  walk(row, x, most, function(k, value) y = ops.where(at:eq(k), value, y) end)
+  return y
+end
+
+local function made(name, row, shifted)
+  polynomials[name] = define {
+    name = name,
+    doc = ("%s's polynomial %s of degree n%s; 0 for n below 0."):format(
+      name:match("(%l+)_polynomial"):gsub("^%l", string.upper), name:match("%l+$"):upper(),
+      shifted and " at 2 input - 1" or ""),
+    examples = "moth.rand(2, 3), 3\nmoth.rand(2, 3), moth.tensor{0LL, 2LL, 5LL}",
+    args = { { "tensor", "input", "tensor of any shape" },
+             { "tensor", "n", "the degree, a whole number or a tensor of them; the time grows "
+               .. "with the largest", numbers = true } },
+    scoped = true,
+    run = function(input, n)
+      local moth = require "moth"
+      local dtype = input:is_floating_point() and input.dtype or moth.get_default_dtype()
+      local x = input:to(moth.float64)
+      if shifted then x = x * 2 - 1 end
+      if istensor(n) then return (of_tensor(name, row, x, n):to(dtype)) end
+      if not (n < 2 ^ 31) then
+        errors.argument(name, "n", "a finite degree is needed, got " .. n, "E_DOMAIN")
+      end
+      return (of_number(row, x, n < 0 and -1 or math.floor(n)):to(dtype))
+    end,
+  }
+end
+
+for name, row in pairs(ROWS) do
+  made(name, row, false)
+  if name:find "^chebyshev" then made("shifted_" .. name, row, true) end
+end
+
+return polynomials
