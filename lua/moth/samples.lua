@@ -110,6 +110,25 @@ moth.distributions.ExpTransform moth.distributions.ExpTransform()(moth.zeros(2))
 moth.distributions.SigmoidTransform moth.distributions.SigmoidTransform().inv(moth.rand(2))
 moth.distributions.TanhTransform moth.distributions.TanhTransform()(moth.randn(2))
 moth.distributions.AffineTransform moth.distributions.AffineTransform(1, 2)(moth.randn(2))
+moth.distributions.HalfCauchy moth.distributions.HalfCauchy(2):cdf(1)
+moth.distributions.Pareto moth.distributions.Pareto(1, 3):sample(3)
+moth.distributions.GeneralizedPareto moth.distributions.GeneralizedPareto(0, 1, 0.2):icdf(0.99)
+moth.distributions.Weibull moth.distributions.Weibull(10, 1.5):sample(3)
+moth.distributions.InverseGamma moth.distributions.InverseGamma(3, 2).mean
+moth.distributions.FisherSnedecor moth.distributions.FisherSnedecor(3, 8):log_prob(0.5)
+moth.distributions.Kumaraswamy moth.distributions.Kumaraswamy(2, 5):rsample()
+moth.distributions.ContinuousBernoulli moth.distributions.ContinuousBernoulli(0.8):log_prob(0.3)
+moth.distributions.VonMises moth.distributions.VonMises(0, 4):sample(3)
+moth.distributions.Binomial moth.distributions.Binomial(10, 0.25):sample(3)
+moth.distributions.NegativeBinomial moth.distributions.NegativeBinomial(3, 0.5):log_prob(4)
+moth.distributions.Multinomial moth.distributions.Multinomial(6, moth.tensor{1, 2, 3}):sample()
+moth.distributions.RelaxedBernoulli moth.distributions.RelaxedBernoulli(0.5, 0.3):rsample(3)
+moth.distributions.AbsTransform moth.distributions.AbsTransform()(moth.randn(2))
+moth.distributions.SoftplusTransform moth.distributions.SoftplusTransform()(moth.randn(2))
+moth.distributions.PowerTransform moth.distributions.PowerTransform(2).inv(moth.rand(2))
+moth.distributions.SoftmaxTransform moth.distributions.SoftmaxTransform()(moth.randn(2, 3))
+moth.distributions.StickBreakingTransform moth.distributions.StickBreakingTransform()(moth.zeros(3))
+moth.distributions.CorrCholeskyTransform moth.distributions.CorrCholeskyTransform()(moth.zeros(3))
 nn.Parameter nn.Parameter(moth.zeros(3))
 nn.Buffer nn.Buffer(moth.zeros(3))
 nn.isinstance nn.isinstance(nn.Conv2d(1, 2, 3), nn.Module)
@@ -280,6 +299,59 @@ print(d:log_prob(d:rsample(3)))]],
 local D = moth.distributions
 local t = D.ComposeTransform{D.AffineTransform(0, 2), D.ExpTransform()}
 print(t.inv(t(moth.ones(2))))]],
+  ["moth.distributions.RelaxedOneHotCategorical"] = [[
+local D = moth.distributions
+print(D.RelaxedOneHotCategorical(0.5, moth.tensor{1, 2, 5}):rsample())]],
+  ["moth.distributions.OneHotCategoricalStraightThrough"] = [[
+local D = moth.distributions
+print(D.OneHotCategoricalStraightThrough(moth.tensor{1, 2, 5}):rsample())]],
+  ["moth.distributions.LogisticNormal"] = [[
+local D = moth.distributions
+print(D.LogisticNormal(moth.zeros(3), 1):sample())]],
+  ["moth.distributions.LowRankMultivariateNormal"] = [[
+local D = moth.distributions
+print(D.LowRankMultivariateNormal(moth.zeros(3), moth.ones(3, 1), moth.ones(3)):rsample())]],
+  ["moth.distributions.LKJCholesky"] = [[
+local D = moth.distributions
+print(D.LKJCholesky(3, 2):sample())]],
+  ["moth.distributions.Wishart"] = [[
+local D = moth.distributions
+print(D.Wishart(5, moth.eye(2)):sample())]],
+  ["moth.distributions.MixtureSameFamily"] = [[
+local D = moth.distributions
+local weights = D.Categorical(moth.tensor{0.25, 0.75})
+local d = D.MixtureSameFamily(weights, D.Normal(moth.tensor{-3, 2}, 1))
+print(d:sample(3), d:log_prob(0))]],
+  ["moth.distributions.CumulativeDistributionTransform"] = [[
+local D = moth.distributions
+print(D.CumulativeDistributionTransform(D.Normal(0, 1))(moth.randn(3)))]],
+  ["moth.distributions.IndependentTransform"] = [[
+local D = moth.distributions
+print(D.IndependentTransform(D.ExpTransform(), 1)(moth.randn(3)))]],
+  ["moth.distributions.CatTransform"] = [[
+local D = moth.distributions
+print(D.CatTransform({D.ExpTransform(), D.TanhTransform()}, 1, {2, 1})(moth.randn(3)))]],
+  ["moth.distributions.StackTransform"] = [[
+local D = moth.distributions
+print(D.StackTransform({D.ExpTransform(), D.TanhTransform()})(moth.randn(2, 3)))]],
+  ["moth.distributions.LowerCholeskyTransform"] = [[
+local D = moth.distributions
+print(D.LowerCholeskyTransform()(moth.randn(3, 3)))]],
+  ["moth.distributions.PositiveDefiniteTransform"] = [[
+local D = moth.distributions
+print(D.PositiveDefiniteTransform()(moth.randn(3, 3)))]],
+  ["moth.distributions.ReshapeTransform"] = [[
+local D = moth.distributions
+print(D.ReshapeTransform({2, 3}, {6})(moth.ones(4, 2, 3)))]],
+  ["moth.distributions.ExponentialFamily"] = [[
+local Waits = nn.class("Waits", moth.distributions.ExponentialFamily)
+function Waits:init(rate)
+  self.rate = rate
+  moth.distributions.ExponentialFamily.init(self, rate.shape)
+end
+function Waits:_natural_params() return {-self.rate} end
+function Waits:_log_normalizer(x) return -(-x):log() end
+print(Waits(moth.ones(2)):entropy())]],
   ["moth.distributions.Transform"] = [[
 local Cube = nn.class("Cube", moth.distributions.Transform)
 function Cube:_call(x) return x ^ 3 end

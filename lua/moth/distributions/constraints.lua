@@ -6,9 +6,11 @@ local define = require "moth.define"
 
 local Constraint = class("Constraint")
 
--- `event_dim`: how many of the last dimensions are one value.
-function Constraint:init(text, holds, event_dim)
-  self.text, self.holds, self.event_dim = text, holds, event_dim or 0
+-- `event_dim`: how many of the last dimensions are one value; `kind`: what biject_to and
+-- transform_to know it by, of one's own any name; `fields`: what their functions read of it.
+function Constraint:init(text, holds, event_dim, kind, fields)
+  self.text, self.holds, self.event_dim, self.kind = text, holds, event_dim or 0, kind
+  for key, value in pairs(fields or {}) do self[key] = value end
 end
 
 --- Which of the values are allowed: a bool tensor.
@@ -39,47 +41,72 @@ local function simplex(x)
   return x:ge(0):logical_and((sum - 1):abs():lt(1e-6)):all(-1)
 end
 
-constraints.real = Constraint("numbers other than NaN", function(x) return x:eq(x) end)
-constraints.positive = Constraint("numbers above 0", function(x) return x:gt(0) end)
-constraints.nonnegative = Constraint("numbers from 0 on", function(x) return x:ge(0) end)
-constraints.nonzero = Constraint("numbers other than 0",
-  function(x) return x:ne(0):logical_and(x:eq(x)) end)
-constraints.unit_interval = Constraint("numbers from 0 to 1",
-  function(x) return x:ge(0):logical_and(x:le(1)) end)
-constraints.half_open_unit = Constraint("numbers above 0, at most 1",
-  function(x) return x:gt(0):logical_and(x:le(1)) end)
-constraints.boolean = Constraint("0 or 1", function(x) return x:eq(0):logical_or(x:eq(1)) end)
-constraints.nonnegative_integer = Constraint("whole numbers from 0 on",
-  function(x) return x:ge(0):logical_and(whole(x)) end)
-constraints.real_vector = Constraint("vectors without NaN",
-  function(x) return x:eq(x):all(-1) end, 1)
-constraints.simplex = Constraint("vectors of numbers from 0 on whose sum is 1", simplex, 1)
--- Parameters need not have the sum 1: they are divided by it.
-constraints.weights = Constraint("vectors of finite numbers from 0 on, not all 0", function(x)
-  return x:ge(0):logical_and(x:isfinite()):all(-1):logical_and(x:sum(-1):gt(0))
-end, 1)
--- Whether they are positive definite too is found by cholesky.
-constraints.symmetric = Constraint("symmetric matrices", function(x)
-  local apart = (x - x:transpose(-2, -1)):abs()
-  return apart:le(x:abs():amax({ -2, -1 }, true) * 1e-5):all(-1):all(-1)
-end, 2)
-constraints.lower_cholesky = Constraint("lower triangles with a positive diagonal", function(x)
-  return x:eq(x:tril()):all(-1):all(-1):logical_and(x:diagonal(0, -2, -1):gt(0):all(-1))
-end, 2)
-constraints.one_hot = Constraint("vectors of zeros and a single 1", function(x)
-  return x:eq(0):logical_or(x:eq(1)):all(-1):logical_and(x:sum(-1):eq(1))
-end, 1)
-
 local function shown(bound)
   if type(bound) ~= "cdata" then return ("%g"):format(bound) end
   return bound:dim() == 0 and ("%g"):format(bound:item()) or "a tensor"
 end
 
+local function all(good, n)
+  for _ = 1, n do good = good:all(-1) end
+  return good
+end
+
+-- ---- single numbers ----
+
+constraints.real = Constraint("numbers other than NaN", function(x) return x:eq(x) end, 0, "real")
+constraints.positive = Constraint("numbers above 0", function(x) return x:gt(0) end, 0,
+  "greater_than", { lower_bound = 0 })
+constraints.nonnegative = Constraint("numbers from 0 on", function(x) return x:ge(0) end, 0,
+  "greater_than", { lower_bound = 0 })
+constraints.nonzero = Constraint("numbers other than 0",
+  function(x) return x:ne(0):logical_and(x:eq(x)) end)
+constraints.boolean = Constraint("0 or 1", function(x) return x:eq(0):logical_or(x:eq(1)) end)
+constraints.nonnegative_integer = Constraint("whole numbers from 0 on",
+  function(x) return x:ge(0):logical_and(whole(x)) end)
+constraints.positive_integer = Constraint("whole numbers from 1 on",
+  function(x) return x:ge(1):logical_and(whole(x)) end)
+
+--- Above a bound, a tensor or a number; greater_than_eq: it too.
+function constraints.greater_than(bound)
+  return Constraint("numbers above " .. shown(bound), function(x) return x:gt(bound) end, 0,
+    "greater_than", { lower_bound = bound })
+end
+
+function constraints.greater_than_eq(bound)
+  return Constraint("numbers from " .. shown(bound) .. " on", function(x) return x:ge(bound) end,
+    0, "greater_than", { lower_bound = bound })
+end
+
+--- Below a bound, a tensor or a number.
+function constraints.less_than(bound)
+  return Constraint("numbers below " .. shown(bound), function(x) return x:lt(bound) end, 0,
+    "less_than", { upper_bound = bound })
+end
+
 --- From low to high, tensors or numbers, both included.
 function constraints.interval(low, high)
   return Constraint(("numbers from %s to %s"):format(shown(low), shown(high)),
-    function(x) return x:ge(low):logical_and(x:le(high)) end)
+    function(x) return x:ge(low):logical_and(x:le(high)) end, 0, "interval",
+    { lower_bound = low, upper_bound = high })
 end
+
+--- The same without high.
+function constraints.half_open_interval(low, high)
+  return Constraint(("numbers from %s to below %s"):format(shown(low), shown(high)),
+    function(x) return x:ge(low):logical_and(x:lt(high)) end, 0, "interval",
+    { lower_bound = low, upper_bound = high })
+end
+
+--- The whole numbers from low to high, both included.
+function constraints.integer_interval(low, high)
+  return Constraint(("whole numbers from %s to %s"):format(shown(low), shown(high)),
+    function(x) return x:ge(low):logical_and(x:le(high)):logical_and(whole(x)) end)
+end
+
+constraints.unit_interval = constraints.interval(0, 1)
+constraints.half_open_unit = Constraint("numbers above 0, at most 1",
+  function(x) return x:gt(0):logical_and(x:le(1)) end, 0, "interval",
+  { lower_bound = 0, upper_bound = 1 })
 
 --- Positions among n, from 1.
 function constraints.positions(n)
@@ -87,13 +114,98 @@ function constraints.positions(n)
     function(x) return x:ge(1):logical_and(x:le(n)):logical_and(whole(x)) end)
 end
 
+-- ---- vectors ----
+
 --- A constraint of which the last n dimensions are one value.
 function constraints.independent(base, n)
-  return Constraint(base.text, function(x)
-    local good = base:check(x)
-    for _ = 1, n do good = good:all(-1) end
-    return good
-  end, base.event_dim + n)
+  return Constraint(base.text, function(x) return (all(base:check(x), n)) end, base.event_dim + n,
+    "independent", { base_constraint = base, reinterpreted_batch_ndims = n })
 end
 
-return constraints
+constraints.real_vector = constraints.independent(constraints.real, 1)
+constraints.real_vector.text = "vectors without NaN"
+constraints.simplex = Constraint("vectors of numbers from 0 on whose sum is 1", simplex, 1,
+  "simplex")
+-- Parameters need not have the sum 1: they are divided by it.
+constraints.weights = Constraint("vectors of finite numbers from 0 on, not all 0", function(x)
+  return x:ge(0):logical_and(x:isfinite()):all(-1):logical_and(x:sum(-1):gt(0))
+end, 1, "simplex")
+constraints.one_hot = Constraint("vectors of zeros and a single 1", function(x)
+  return x:eq(0):logical_or(x:eq(1)):all(-1):logical_and(x:sum(-1):eq(1))
+end, 1)
+
+--- Counts of which as many as `most` are spread.
+function constraints.multinomial(most)
+  return Constraint("vectors of whole numbers from 0 on whose sum is " .. shown(most), function(x)
+    return x:ge(0):logical_and(whole(x)):all(-1):logical_and(x:sum(-1):eq(most))
+  end, 1)
+end
+
+-- ---- matrices ----
+
+local function rows_end(x) return (x:eq(x:tril()):all(-1):all(-1)) end
+
+constraints.square = Constraint("square matrices", function(x)
+  local batch = { unpack(x.shape, 1, x:dim() - 2) }
+  return (require("moth").full(batch, x:size(-1) == x:size(-2)))
+end, 2)
+constraints.symmetric = Constraint("symmetric matrices", function(x)
+  local apart = (x - x:transpose(-2, -1)):abs()
+  return apart:le(x:abs():amax({ -2, -1 }, true) * 1e-5):all(-1):all(-1)
+end, 2)
+-- What cholesky, which comes next, says the rest of.
+constraints.covariance = Constraint("symmetric matrices", constraints.symmetric.holds, 2,
+  "positive_definite")
+constraints.positive_definite = Constraint("symmetric positive-definite matrices", function(x)
+  local _, bad = require("moth").linalg.cholesky_ex(x)
+  return constraints.symmetric:check(x):logical_and(bad:eq(0))
+end, 2, "positive_definite")
+constraints.positive_semidefinite = Constraint("symmetric positive-semidefinite matrices",
+  function(x)
+    return constraints.symmetric:check(x):logical_and(
+      require("moth").linalg.eigvalsh(x):ge(0):all(-1))
+  end, 2, "positive_definite")
+constraints.lower_triangular = Constraint("lower triangles", rows_end, 2)
+constraints.lower_cholesky = Constraint("lower triangles with a positive diagonal", function(x)
+  return rows_end(x):logical_and(x:diagonal(0, -2, -1):gt(0):all(-1))
+end, 2, "lower_cholesky")
+constraints.corr_cholesky = Constraint("lower triangles with a positive diagonal and rows of "
+  .. "length 1", function(x)
+  local slack = x:size(-1) * 10 * require("moth").finfo(x.dtype).eps
+  local even = (x:square():sum(-1) - 1):abs():le(slack):all(-1)
+  return constraints.lower_cholesky:check(x):logical_and(even)
+end, 2, "corr_cholesky")
+
+-- ---- of several pieces ----
+
+-- How many dimensions the largest value of several pieces has.
+local function dims(parts)
+  local most = 0
+  for _, part in ipairs(parts) do most = math.max(most, part.event_dim) end
+  return most
+end
+
+--- Pieces of these lengths along a dimension, each with its constraint.
+function constraints.cat(parts, dim, lengths)
+  local most = dims(parts)
+  return Constraint("pieces that each have a constraint", function(x)
+    local good, at = {}, 1
+    for i, part in ipairs(parts) do
+      local n = lengths and lengths[i] or 1
+      good[i], at = part:check(x:narrow(dim, at, n)), at + n
+    end
+    return (require("moth").cat(good, dim))
+  end, most, "cat", { cseq = parts, dim = dim, lengths = lengths })
+end
+
+--- Slices along a dimension, each with its constraint.
+function constraints.stack(parts, dim)
+  local most = dims(parts)
+  return Constraint("slices that each have a constraint", function(x)
+    local good = {}
+    for i, part in ipairs(parts) do good[i] = part:check(x:select(dim, i)) end
+    return (require("moth").stack(good, dim))
+  end, dim + most < 0 and most + 1 or most, "stack", { cseq = parts, dim = dim })
+end
+
+return (require("moth.lazy").namespace("moth.distributions.constraints", constraints, {}))

@@ -2,45 +2,17 @@
 -- OneHotCategorical. Each takes probabilities or logits, the numbers before a sigmoid or softmax.
 
 local bind = require "moth.bind"
-local class = require "moth.class"
 local constraints = require "moth.distributions.constraints"
-local define = require "moth.define"
 local Distribution = require "moth.distributions.distribution"
-local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local ops, tools = bind.ops, Distribution.tools
-local VALIDATE = tools.VALIDATE
 
 local M = {}
 
--- A class that has either `probs` or `logits` as a field, after both were checked.
-local function either(name, probs, logits, support)
-  local new = class(name, Distribution)
-  M[name] = new
-  new.arg_constraints = support
-  new.signature = define.signature(name, {
-    tools.number("probs", probs, { optional = true }),
-    tools.number("logits", logits, { optional = true }), VALIDATE })
-  return new
-end
-
--- Sets the field that was given.
-local function choose(self, probs, logits)
-  local name = class.typename(self)
-  if (probs == nil) == (logits == nil) then
-    errors.argument(name, probs and "logits" or "probs", "either probs or logits are needed"
-      .. (probs and ", got both" or ", got none"))
-  end
-  local key = probs ~= nil and "probs" or "logits"
-  self[key] = tools.broadcast(name, { key }, { type(probs) == "nil" and logits or probs })
-  return self[key]
-end
-
--- Probabilities from 0 to 1, as far from both as makes their logarithms finite.
-local function clamped(probs)
-  local eps = tools.eps(probs)
-  return (probs:clamp(eps, 1 - eps))
+local function either(name, ...)
+  M[name] = tools.either(name, ...)
+  return M[name]
 end
 
 -- log(1 + exp(x))
@@ -54,15 +26,9 @@ local ONE = { probs = constraints.unit_interval, logits = constraints.real }
 local function single(name, probs, support)
   local new = either(name, probs, "its logarithm less that of the opposite", support)
   function new:init(p, l, validate_args)
-    local x = choose(self, p, l)
-    Distribution.init(self, x.shape, {}, validate_args)
+    Distribution.init(self, tools.choose(self, p, l).shape, {}, validate_args)
   end
-  function new:_probs() return (self.logits:sigmoid()) end
-  function new:_logits()
-    local p = clamped(self.probs)
-    return p:log() - (-p):log1p()
-  end
-  return new
+  return tools.of_one(new)
 end
 
 --- 1 with probability probs, else 0.
@@ -91,7 +57,7 @@ function Bernoulli:entropy()
 end
 
 -- 0 and up along a first dimension, for each of the batch unless `expand` is false.
-local function along_first(self, values, expand)
+function M.along_first(self, values, expand)
   values = values:reshape(lib.filled(1 + #self.batch_shape, 1, 1, values:size(1)))
   if expand == false then return values end
   return (values:expand(tools.join({ values:size(1) }, self.batch_shape)))
@@ -99,7 +65,7 @@ end
 
 function Bernoulli:enumerate_support(expand)
   local like = self:_like()
-  return (along_first(self, ops.arange(0, 2, 1, like.dtype, like.device), expand))
+  return (M.along_first(self, ops.arange(0, 2, 1, like.dtype, like.device), expand))
 end
 
 --- How often something fails before it succeeds, 0 times with probability probs.
@@ -134,35 +100,17 @@ end
 
 -- ---- of several ----
 
-local SEVERAL = { probs = constraints.weights, logits = constraints.real_vector }
+local SEVERAL = tools.SEVERAL
 
 local function several(name)
-  local new = either(name, "the probability of each along the last dimension; divided by their sum",
-    "their logarithms, less any number", SEVERAL)
-  function new:_probs() return (self.logits:softmax(-1)) end
-  function new:_logits() return (clamped(self.probs):log()) end
-  return new
-end
-
--- The field that was given, scaled so that the sum of all probabilities is 1.
-local function init(self, probs, logits, validate_args, events)
-  local x = choose(self, probs, logits)
-  if x:dim() == 0 then
-    errors.argument(class.typename(self), probs ~= nil and "probs" or "logits",
-      "at least one dimension is needed, got " .. errors.describe(x), "E_SHAPE")
-  end
-  local shape = { unpack(x.shape) }
-  local n = table.remove(shape)
-  Distribution.init(self, shape, events and { n } or {}, validate_args)
-  if probs ~= nil then self.probs = x / x:sum(-1, { keepdim = true })
-  else self.logits = x:log_softmax(-1) end
+  return tools.of_several(either(name, tools.WEIGHTS, tools.LOGITS, SEVERAL))
 end
 
 --- One of n positions, counted from 1, each as likely as probs say.
 local Categorical = several("Categorical")
 
 function Categorical:init(probs, logits, validate_args)
-  init(self, probs, logits, validate_args, false)
+  tools.init_several(self, probs, logits, validate_args, false)
 end
 
 -- How many positions there are.
@@ -203,14 +151,14 @@ end
 
 function Categorical:enumerate_support(expand)
   local values = ops.arange(1, choices(self) + 1, 1, require("moth").int64, self:_like().device)
-  return (along_first(self, values, expand))
+  return (M.along_first(self, values, expand))
 end
 
 --- A vector of zeros and a 1 where Categorical gives a position.
 local OneHotCategorical = several("OneHotCategorical")
 
 function OneHotCategorical:init(probs, logits, validate_args)
-  init(self, probs, logits, validate_args, true)
+  tools.init_several(self, probs, logits, validate_args, true)
 end
 
 -- The distribution of positions.

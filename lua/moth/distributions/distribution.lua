@@ -143,6 +143,100 @@ local function enforce(fname, name, x, constraint)
   end)
 end
 
+--- A class whose parameters are numbers or tensors, as fields; rows: {name, constraint, doc} each,
+-- and a default.
+function tools.made(name, rows)
+  local new = class(name, Distribution)
+  local args, names = {}, {}
+  new.arg_constraints = {}
+  for i, row in ipairs(rows) do
+    args[i], names[i] = tools.number(row[1], row[3], { default = row.default }), row[1]
+    new.arg_constraints[row[1]] = row[2]
+  end
+  args[#args + 1] = tools.VALIDATE
+  new.signature = define.signature(name, args)
+  function new:init(...)
+    local values, n = {}, #names
+    for i = 1, n do values[i] = (select(i, ...)) end
+    local list = { tools.broadcast(name, names, values) }
+    for i = 1, n do self[names[i]] = list[i] end
+    Distribution.init(self, list[1].shape, {}, (select(n + 1, ...)))
+  end
+  new.has_rsample = true
+  return new
+end
+
+--- A class that has either `probs` or `logits` as a field; first: rows of what stands before them.
+-- tools.choose makes the field.
+function tools.either(name, probs, logits, support, first)
+  local new, args = class(name, Distribution), { unpack(first or {}) }
+  args[#args + 1] = tools.number("probs", probs, { optional = true })
+  args[#args + 1] = tools.number("logits", logits, { optional = true })
+  args[#args + 1] = tools.VALIDATE
+  new.arg_constraints, new.signature = support, define.signature(name, args)
+  return new
+end
+
+--- Sets probs or logits, what was given of them, broadcast with what stands before.
+-- @param also  name of that field, optional
+function tools.choose(self, probs, logits, also, value)
+  local name = class.typename(self)
+  if (probs == nil) == (logits == nil) then
+    errors.argument(name, probs and "logits" or "probs", "either probs or logits are needed"
+      .. (probs and ", got both" or ", got none"))
+  end
+  local key = probs ~= nil and "probs" or "logits"
+  if probs == nil then probs = logits end
+  if also then
+    self[also], self[key] = tools.broadcast(name, { also, key }, { value, probs })
+  else
+    self[key] = tools.broadcast(name, { key }, { probs })
+  end
+  return self[key]
+end
+
+--- Probabilities from 0 to 1, as far from both as makes their logarithms finite.
+function tools.clamped(probs)
+  local eps = tools.eps(probs)
+  return (probs:clamp(eps, 1 - eps))
+end
+
+--- What one probability, or one for each of a batch, has in common: probs by logits, and back.
+function tools.of_one(new)
+  function new:_probs() return (self.logits:sigmoid()) end
+  function new:_logits()
+    local p = tools.clamped(self.probs)
+    return p:log() - (-p):log1p()
+  end
+  return new
+end
+
+--- The same of several, along the last dimension.
+function tools.of_several(new)
+  function new:_probs() return (self.logits:softmax(-1)) end
+  function new:_logits() return (tools.clamped(self.probs):log()) end
+  return new
+end
+
+tools.SEVERAL = { probs = constraints.weights, logits = constraints.real_vector }
+tools.WEIGHTS = "the probability of each along the last dimension; divided by their sum"
+tools.LOGITS = "their logarithms, less any number"
+
+--- Of several: the field that was given, scaled so that the sum of all probabilities is 1.
+function tools.init_several(self, probs, logits, validate_args, events)
+  local x = tools.choose(self, probs, logits)
+  if x:dim() == 0 then
+    errors.argument(class.typename(self), probs ~= nil and "probs" or "logits",
+      "at least one dimension is needed, got " .. errors.describe(x), "E_SHAPE")
+  end
+  local shape = { unpack(x.shape) }
+  local n = table.remove(shape)
+  Distribution.init(self, shape, events and { n } or {}, validate_args)
+  if probs ~= nil then self.probs = x / x:sum(-1, { keepdim = true })
+  else self.logits = x:log_softmax(-1) end
+end
+
+tools.enforce = enforce
 Distribution.tools = tools
 
 -- ---- the class ----
@@ -168,7 +262,8 @@ end
 
 local FIELDS = { mean = true, variance = true, stddev = true, mode = true, support = true }
 -- Of these one is a field, the others are worked out.
-local EITHER = { probs = true, logits = true, covariance_matrix = true, precision_matrix = true }
+local EITHER = { probs = true, logits = true, covariance_matrix = true, precision_matrix = true,
+  scale_tril = true }
 
 -- Names of fields that are worked out when they are asked for.
 function Distribution:__index(name)

@@ -34,27 +34,9 @@ local function drawn(shape, size) return (Drawn.apply(shape:expand(size))) end
 -- A share that rounding made 0 or 1 is neither.
 local function inside(share) return (share:clamp(2 ^ -126, 1 - tools.eps(share))) end
 
--- A class of parameters that are numbers or tensors, as fields; rows: {name, constraint, doc} each.
 local function made(name, rows)
-  local new = class(name, Distribution)
-  M[name] = new
-  local args, names = {}, {}
-  new.arg_constraints = {}
-  for i, row in ipairs(rows) do
-    args[i], names[i] = number(row[1], row[3], { default = row.default }), row[1]
-    new.arg_constraints[row[1]] = row[2]
-  end
-  args[#args + 1] = VALIDATE
-  new.signature = define.signature(name, args)
-  function new:init(...)
-    local values, n = {}, #names
-    for i = 1, n do values[i] = (select(i, ...)) end
-    local list = { tools.broadcast(name, names, values) }
-    for i = 1, n do self[names[i]] = list[i] end
-    Distribution.init(self, list[1].shape, {}, (select(n + 1, ...)))
-  end
-  new.has_rsample = true
-  return new
+  M[name] = tools.made(name, rows)
+  return M[name]
 end
 
 -- ---- Gamma, Chi2 ----
@@ -109,8 +91,8 @@ end
 local Dirichlet = class("Dirichlet", Distribution)
 M.Dirichlet = Dirichlet
 Dirichlet.has_rsample = true
-local positive_vector = constraints.Constraint("vectors of numbers above 0",
-  function(x) return x:gt(0):all(-1) end, 1)
+local positive_vector = constraints.independent(positive, 1)
+positive_vector.text = "vectors of numbers above 0"
 Dirichlet.arg_constraints = { concentration = positive_vector }
 Dirichlet.signature = define.signature("Dirichlet", {
   { "tensor", "concentration", "one for each category, (..., K)" }, VALIDATE })

@@ -6,6 +6,7 @@ local lazy = require "moth.lazy"
 
 local rows = {
   Distribution = {"moth.distributions.distribution"},
+  constraints = {"moth.distributions.constraints"},
 }
 
 local function from(file, names) lazy.from(rows, "moth.distributions." .. file, names) end
@@ -13,10 +14,22 @@ local function from(file, names) lazy.from(rows, "moth.distributions." .. file, 
 from("continuous", "Normal LogNormal HalfNormal Uniform Exponential Laplace Gumbel Cauchy")
 from("discrete", "Bernoulli Geometric Categorical OneHotCategorical")
 from("gammas", "Gamma Chi2 Beta Dirichlet StudentT Poisson")
-from("multivariate", "MultivariateNormal")
+from("tails", "HalfCauchy Pareto GeneralizedPareto Weibull InverseGamma FisherSnedecor")
+from("bounded", "Kumaraswamy ContinuousBernoulli VonMises")
+from("counts", "Binomial NegativeBinomial Multinomial")
+from("relaxed", "RelaxedBernoulli RelaxedOneHotCategorical OneHotCategoricalStraightThrough "
+  .. "LogisticNormal")
+from("multivariate", "MultivariateNormal LowRankMultivariateNormal")
+from("matrices", "LKJCholesky Wishart")
+from("mixture", "MixtureSameFamily ExponentialFamily")
 from("wrapped", "Independent TransformedDistribution")
-from("transforms", "Transform AffineTransform ExpTransform SigmoidTransform TanhTransform "
-  .. "ComposeTransform")
+from("transforms", "Transform AbsTransform AffineTransform ComposeTransform "
+  .. "CumulativeDistributionTransform ExpTransform IndependentTransform PowerTransform "
+  .. "SigmoidTransform SoftplusTransform TanhTransform identity_transform")
+from("vectors", "CatTransform CorrCholeskyTransform LowerCholeskyTransform "
+  .. "PositiveDefiniteTransform ReshapeTransform SoftmaxTransform StackTransform "
+  .. "StickBreakingTransform")
+from("spaces", "biject_to transform_to")
 from("constraints", "set_default_validate_args")
 from("kl", "kl_divergence register_kl")
 

@@ -75,7 +75,11 @@ M.register_kl = define {
 
 -- ---- formulas ----
 
+local bounded = require "moth.distributions.bounded"
+local counts = require "moth.distributions.counts"
 local gammas = require "moth.distributions.gammas"
+local mixture = require "moth.distributions.mixture"
+local tails = require "moth.distributions.tails"
 local wide = require "moth.distributions.continuous"
 local whole = require "moth.distributions.discrete"
 local several = require "moth.distributions.multivariate"
@@ -97,7 +101,21 @@ pair(wide.HalfNormal, function(p, q)
   return (squares(p.scale, q.scale, ops.zeros_like(p.scale)))
 end)
 
-pair(several.MultivariateNormal, several.divergence)
+-- Of the covariances, by triangles: log |Q| - log |P| of these, the trace, the distance.
+local function together(p, q)
+  local P, Q, k = p.scale_tril, q.scale_tril, p.loc:size(-1)
+  if q.loc:size(-1) ~= k then
+    errors.argument("kl_divergence", "q", ("vectors of %d numbers are needed as in p, got %d")
+      :format(k, q.loc:size(-1)), "E_SHAPE")
+  end
+  local ratio = require("moth").linalg.solve_triangular(Q, P, { upper = false })
+  return several.log_size(Q) - several.log_size(P)
+    + (ratio:square():sum { -2, -1 } + several.length(Q, q.loc - p.loc) - k) * 0.5
+end
+for _, one in ipairs { several.MultivariateNormal, several.LowRankMultivariateNormal } do
+  add(one, several.MultivariateNormal, together)
+  add(one, several.LowRankMultivariateNormal, together)
+end
 
 pair(wide.Uniform, function(p, q)
   local inside = q.low:le(p.low):logical_and(q.high:ge(p.high))
@@ -124,17 +142,6 @@ pair(wide.Gumbel, function(p, q)
   return apart - ratio:log() + EULER * (ratio - 1) + (ops.lgamma(ratio + 1) - apart):exp() - 1
 end)
 
-add(wide.Uniform, wide.Normal, function(p, q)
-  local width, apart = p.high - p.low, (p.high + p.low) * 0.5 - q.loc
-  local spread = (width:square() / 12 + apart:square()) / q.scale:square()
-  return (q.scale / width):log() + (spread + log(2 * pi)) * 0.5
-end)
-
-add(wide.Laplace, wide.Normal, function(p, q)
-  local ratio = (p.scale / q.scale):square()
-  return ratio - (ratio * (2 / pi)):log() * 0.5 + ((p.loc - q.loc) / q.scale):square() * 0.5 - 1
-end)
-
 -- weight * difference, infinite where q has no chance, 0 where p has none
 local function part(weight, difference, chance)
   local value = ops.where(chance:eq(0), huge, weight * difference)
@@ -147,6 +154,23 @@ pair(whole.Bernoulli, function(p, q)
   return ones + part(1 - p.probs, ops.logsigmoid(-a) - ops.logsigmoid(-b), 1 - q.probs)
 end)
 
+pair(counts.Binomial, function(p, q)
+  local a, b = p.logits, q.logits
+  local each = part(p.probs, ops.logsigmoid(a) - ops.logsigmoid(b), q.probs)
+    + part(1 - p.probs, ops.logsigmoid(-a) - ops.logsigmoid(-b), 1 - q.probs)
+  local more = p.total_count:gt(q.total_count)
+  local value = ops.where(more, huge, p.total_count * each)
+  if not require("moth.lib").capture and p.total_count:lt(q.total_count):any():item() then
+    errors.argument("kl_divergence", "q", "there is no formula where q's total_count is above p's",
+      "E_UNSUPPORTED")
+  end
+  return value
+end)
+
+add(whole.Bernoulli, gammas.Poisson, function(p, q)
+  return q.rate - p:entropy() - ops.xlogy(p.probs, q.rate)
+end)
+
 pair(whole.Geometric, function(p, q)
   return -p:entropy() - (-q.probs):log1p() / p.probs - q.logits
 end)
@@ -156,11 +180,13 @@ pair(gammas.Poisson, function(p, q)
   return ops.xlogy(p.rate, p.rate) - ops.xlogy(p.rate, q.rate) - p.rate + q.rate
 end)
 
-pair(gammas.Gamma, function(p, q)
+local function gamma(p, q)
   local a, b = p.concentration, q.concentration
   return b * (p.rate / q.rate):log() + b:lgamma() - a:lgamma() + (a - b) * a:digamma()
     + a * (q.rate / p.rate - 1)
-end)
+end
+pair(gammas.Gamma, gamma)
+pair(tails.InverseGamma, gamma)
 
 -- Of shares, the categories in the last dimension.
 local function shares(a, b)
@@ -176,17 +202,148 @@ pair(gammas.Beta, function(p, q)
   return shares(a, ops.stack({ q.concentration1, q.concentration0 }, -1))
 end)
 
-add(gammas.Beta, gammas.Gamma, function(p, q)
-  local a, total, b = p.concentration1, p.concentration1 + p.concentration0, q.concentration
-  return b:lgamma() - ops.xlogy(b, q.rate) - (b - 1) * (a:digamma() - total:digamma())
-    + q.rate * p.mean - p:entropy()
-end)
-
 local function categorical(p, q)
   return (part(p.probs, p.logits - q.logits, q.probs):sum(-1))
 end
 pair(whole.Categorical, categorical)
 pair(whole.OneHotCategorical, categorical)
+
+pair(mixture.ExponentialFamily, function(p, q)
+  if class.of(p) ~= class.of(q) then
+    errors.raise(("kl_divergence: no formula for %s and %s; see register_kl"):format(
+      class.typename(p), class.typename(q)), "E_UNSUPPORTED")
+  end
+  return (mixture.divergence(p, q))
+end)
+
+-- ---- of two classes: -entropy of p - the mean log_prob of q, by means of p ----
+
+pair(tails.HalfCauchy, function(p, q)
+  return ((p.scale + q.scale):square() / (p.scale * q.scale * 4)):log()
+end)
+
+pair(tails.Pareto, function(p, q)
+  local ratio = q.alpha / p.alpha
+  local value = q.alpha * (p.scale / q.scale):log() - ratio:log() + ratio - 1
+  return (ops.where(p.scale:lt(q.scale), huge, value))
+end)
+
+-- The mean of log(x).
+local log_means = {
+  [gammas.Beta] = function(p)
+    return p.concentration1:digamma() - (p.concentration1 + p.concentration0):digamma()
+  end,
+  [wide.Exponential] = function(p) return -p.rate:log() - EULER end,
+  [gammas.Gamma] = function(p) return p.concentration:digamma() - p.rate:log() end,
+  [tails.Pareto] = function(p) return p.scale:log() + p.alpha:reciprocal() end,
+  [wide.Uniform] = function(p)
+    return (ops.xlogy(p.high, p.high) - ops.xlogy(p.low, p.low)) / (p.high - p.low) - 1
+  end,
+}
+
+-- The mean of exp(-x t).
+local exp_means = {
+  [wide.Normal] = function(p, t) return ((p.scale * t):square() / 2 - p.loc * t):exp() end,
+  [wide.Exponential] = function(p, t) return p.rate / (p.rate + t) end,
+  [gammas.Gamma] = function(p, t) return (-p.concentration * (t / p.rate):log1p()):exp() end,
+  [wide.Uniform] = function(p, t)
+    return ((-p.low * t):exp() - (-p.high * t):exp()) / (t * (p.high - p.low))
+  end,
+}
+
+-- Where p draws what q never does the divergence is infinite; ends are p's least and largest.
+local function within(value, p, low, high)
+  local bad
+  if class.isinstance(p, wide.Uniform) then bad = p.low:lt(low):logical_or(p.high:gt(high))
+  elseif class.isinstance(p, tails.Pareto) then bad = p.scale:lt(low)
+  else bad = (value * 0):ge(low):logical_not():logical_or((value * 0 + 1):gt(high)) end
+  return (ops.where(bad, huge, value))
+end
+
+local mean_log = { -- of q, for p
+  [wide.Normal] = function(p, q)
+    local square = p.variance + (p.mean - q.loc):square()
+    return square / q.scale:square() * -0.5 - q.scale:log() - 0.5 * log(2 * pi)
+  end,
+  [wide.Exponential] = function(p, q) return q.rate:log() - q.rate * p.mean end,
+  [gammas.Gamma] = function(p, q, of_log)
+    local a = q.concentration
+    return ops.xlogy(a, q.rate) - a:lgamma() + (a - 1) * of_log(p) - q.rate * p.mean
+  end,
+  [wide.Gumbel] = function(p, q, _, of_exp)
+    local t = q.scale:reciprocal()
+    return (q.loc - p.mean) * t - (q.loc * t):exp() * of_exp(p, t) - q.scale:log()
+  end,
+  [bounded.ContinuousBernoulli] = function(p, q) return (q:_mean_log_prob(p.mean)) end,
+  [gammas.Beta] = function(p, q, of_log)
+    local a, b = q.concentration1, q.concentration0
+    local mirror = { low = 1 - p.high, high = 1 - p.low }
+    return (a - 1) * of_log(p) + (b - 1) * of_log(mirror) + (a + b):lgamma() - a:lgamma()
+      - b:lgamma()
+  end,
+  [tails.Pareto] = function(p, q, of_log)
+    return q.alpha:log() + ops.xlogy(q.alpha, q.scale) - (q.alpha + 1) * of_log(p)
+  end,
+  [wide.Uniform] = function(_, q) return -(q.high - q.low):log() end,
+}
+local bounds = { -- where q draws
+  [wide.Exponential] = function() return 0, huge end,
+  [gammas.Gamma] = function() return 0, huge end,
+  [bounded.ContinuousBernoulli] = function() return 0, 1 end,
+  [gammas.Beta] = function() return 0, 1 end,
+  [tails.Pareto] = function(q) return q.scale, huge end,
+  [wide.Uniform] = function(q) return q.low, q.high end,
+}
+
+local function cross(q_class, ...)
+  local of_q, ends = mean_log[q_class], bounds[q_class]
+  for _, p_class in ipairs { ... } do
+    add(p_class, q_class, function(p, q)
+      local value = -p:entropy() - of_q(p, q, log_means[p_class], exp_means[p_class])
+      if not ends then return value end
+      local low, high = ends(q)
+      return (within(value, p, low, high))
+    end)
+  end
+end
+
+local B, C, E, G, P = gammas.Beta, bounded.ContinuousBernoulli, wide.Exponential, gammas.Gamma,
+  tails.Pareto
+local U, N, L, X = wide.Uniform, wide.Normal, wide.Laplace, wide.Gumbel
+cross(N, B, C, E, G, X, L, P, U)
+cross(E, B, C, G, P, U)
+cross(G, B, E, P, U)
+cross(X, E, G, N, U)
+cross(C, B, C, U)
+cross(B, U)
+cross(P, U)
+cross(U, B, C)
+
+add(N, L, function(p, q)
+  local z = (p.loc - q.loc) / p.scale
+  local apart = (z:square() * -0.5):exp() * math.sqrt(2 / pi) + z * (z * math.sqrt(0.5)):erf()
+  return apart * p.scale / q.scale + (q.scale * 2):log() - p:entropy()
+end)
+
+-- p draws what q never does, whatever the parameters.
+local function infinite(q_class, ...)
+  for _, p_class in ipairs { ... } do
+    add(p_class, q_class, function(p, q)
+      local shape = tools.broadcast_shape(p.batch_shape, q.batch_shape)
+      return (ops.full(shape, huge, p:_like().dtype, p:_like().device))
+    end)
+  end
+end
+infinite(B, E, G, X, L, N, P)
+infinite(C, E, G, X, L, N, P)
+infinite(P, B, C, E, G, X, L, N)
+infinite(U, E, G, X, L, N, P)
+infinite(E, X, L, N)
+infinite(G, X, L, N)
+infinite(whole.Bernoulli, gammas.Poisson)
+infinite(counts.Binomial, gammas.Poisson)
+
+-- ---- wrapped ----
 
 pair(wrapped.Independent, function(p, q)
   local n = p.reinterpreted_batch_ndims

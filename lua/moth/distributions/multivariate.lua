@@ -1,4 +1,5 @@
---- multivariate.lua -- MultivariateNormal: vectors of normal numbers that go together.
+--- multivariate.lua -- vectors of normal numbers that go together: MultivariateNormal,
+-- LowRankMultivariateNormal.
 
 local bind = require "moth.bind"
 local class = require "moth.class"
@@ -19,8 +20,8 @@ M.MultivariateNormal = MultivariateNormal
 
 MultivariateNormal.has_rsample = true
 MultivariateNormal.arg_constraints = {
-  loc = constraints.real_vector, covariance_matrix = constraints.symmetric,
-  precision_matrix = constraints.symmetric, scale_tril = constraints.lower_cholesky,
+  loc = constraints.real_vector, covariance_matrix = constraints.covariance,
+  precision_matrix = constraints.covariance, scale_tril = constraints.lower_cholesky,
 }
 MultivariateNormal.signature = define.signature("MultivariateNormal", {
   { "tensor", "loc", "the mean, (..., K)" },
@@ -37,52 +38,60 @@ local function transposed(x) return (x:transpose(-2, -1)) end
 local MATRICES = { "covariance_matrix", "precision_matrix", "scale_tril" }
 
 -- L of a matrix; errors call it by the constructor's name for it.
-local cholesky = {}
-for i = 1, 2 do
-  cholesky[i] = bind.as("linalg_cholesky", "MultivariateNormal", { A = MATRICES[i] })
-end
+local function cholesky(name, field) return (bind.as("linalg_cholesky", name, { A = field })) end
 
 -- The triangle of the inverse of P: that of P with both sides turned around, turned and inverted.
-local function of_precision(P)
-  local turned = cholesky[2](P:flip { -2, -1 }):flip { -2, -1 }
+local function of_precision(name, P)
+  local turned = cholesky(name, "precision_matrix")(P:flip { -2, -1 }):flip { -2, -1 }
   local one = ops.eye(P:size(-1), P:size(-1), P.dtype, P.device):expand(P.shape)
   return (linalg().solve_triangular(transposed(turned), one, { upper = false }))
 end
 
-function MultivariateNormal:init(loc, covariance, precision, triangle, validate_args)
-  local given = { covariance, precision, triangle }
+local function front(x, last) return { unpack(x.shape, 1, x:dim() - last) } end
+
+--- Which one of three matrices was given, checked; for MultivariateNormal and Wishart.
+-- @return its name, the matrix
+function M.one_matrix(name, given)
   local which
-  for i, name in ipairs(MATRICES) do
-    local x = given[i]
-    if x ~= nil and which then
-      errors.argument("MultivariateNormal", name, "one matrix is needed, got two of them")
-    elseif x ~= nil then
+  for i, field in ipairs(MATRICES) do
+    if given[i] ~= nil and which then
+      errors.argument(name, field, "one matrix is needed, got two of them")
+    elseif given[i] ~= nil then
       which = i
-      local k = loc:dim() > 0 and loc:size(-1) or 0
-      if loc:dim() == 0 or x:dim() < 2 or x:size(-1) ~= k or x:size(-2) ~= k then
-        errors.argument("MultivariateNormal", loc:dim() == 0 and "loc" or name,
-          ("(..., K) and (..., K, K) are needed, got %s and %s"):format(errors.describe(loc),
-            errors.describe(x)), "E_SHAPE")
-      end
     end
   end
   if not which then
-    errors.argument("MultivariateNormal", "covariance_matrix", "a matrix is needed, be it this, "
+    errors.argument(name, "covariance_matrix", "a matrix is needed, be it this, "
       .. "precision_matrix or scale_tril")
   end
-  local name, matrix, k = MATRICES[which], given[which], loc:size(-1)
-  local function front(x, last) return { unpack(x.shape, 1, x:dim() - last) } end
+  return MATRICES[which], given[which]
+end
+
+--- The triangle of one of the three, for a batch.
+function M.triangle(name, field, matrix, batch)
+  local L = field == "covariance_matrix" and cholesky(name, field)(matrix)
+    or field == "precision_matrix" and of_precision(name, matrix) or matrix
+  return (L:expand(tools.join(batch, { matrix:size(-1), matrix:size(-1) })))
+end
+
+function MultivariateNormal:init(loc, covariance, precision, triangle, validate_args)
+  local fname = "MultivariateNormal"
+  local name, matrix = M.one_matrix(fname, { covariance, precision, triangle })
+  local k = loc:dim() > 0 and loc:size(-1) or 0
+  if loc:dim() == 0 or matrix:dim() < 2 or matrix:size(-1) ~= k or matrix:size(-2) ~= k then
+    errors.argument(fname, loc:dim() == 0 and "loc" or name,
+      ("(..., K) and (..., K, K) are needed, got %s and %s"):format(errors.describe(loc),
+        errors.describe(matrix)), "E_SHAPE")
+  end
   local batch = tools.broadcast_shape(front(loc, 1), front(matrix, 2))
   if not batch then
-    errors.argument("MultivariateNormal", name, ("%s cannot be broadcast with loc, %s"):format(
+    errors.argument(fname, name, ("%s cannot be broadcast with loc, %s"):format(
       errors.describe(matrix), errors.describe(loc)), "E_SHAPE")
   end
   self.loc, self[name] = loc:expand(tools.join(batch, { k })), matrix
   Distribution.init(self, batch, { k }, validate_args)
   self[name] = nil
-  local L = which == 1 and cholesky[1](matrix) or which == 2 and of_precision(matrix)
-    or matrix
-  self.scale_tril = L:expand(tools.join(batch, { k, k }))
+  self.scale_tril = M.triangle(fname, name, matrix, batch)
 end
 
 function MultivariateNormal._support() return constraints.real_vector end
@@ -123,11 +132,86 @@ function MultivariateNormal:entropy()
   return log_size(self.scale_tril) + 0.5 * self.loc:size(-1) * (1 + LOG_2PI)
 end
 
---- The divergence of two of them; for kl.lua.
-function M.divergence(p, q)
-  local P, Q, k = p.scale_tril, q.scale_tril, p.loc:size(-1)
-  local ratio = linalg().solve_triangular(Q, P, { upper = false }):square():sum { -2, -1 }
-  return log_size(Q) - log_size(P) + (ratio + length(Q, q.loc - p.loc) - k) * 0.5
+M.log_size, M.length = log_size, length
+
+-- ---- LowRankMultivariateNormal ----
+
+--- Normal vectors whose covariances are W W^T + diag(d), of a narrow W, cov_factor, and d,
+-- cov_diag: matrices of the size of W^T W are all that is computed (Woodbury's identity, and the
+-- lemma of determinants).
+local LowRank = class("LowRankMultivariateNormal", Distribution)
+M.LowRankMultivariateNormal = LowRank
+
+LowRank.has_rsample = true
+LowRank.arg_constraints = {
+  loc = constraints.real_vector, cov_factor = constraints.independent(constraints.real, 2),
+  cov_diag = constraints.independent(constraints.positive, 1),
+}
+LowRank.signature = define.signature("LowRankMultivariateNormal", {
+  { "tensor", "loc", "the mean, (..., K)" }, { "tensor", "cov_factor", "W, (..., K, R)" },
+  { "tensor", "cov_diag", "d, (..., K)" }, tools.VALIDATE })
+
+function LowRank:init(loc, W, d, validate_args)
+  local k = loc:dim() > 0 and loc:size(-1) or 0
+  if loc:dim() == 0 or W:dim() < 2 or W:size(-2) ~= k or d:dim() == 0 or d:size(-1) ~= k then
+    errors.argument("LowRankMultivariateNormal", "cov_factor", ("(..., K), (..., K, R) and "
+      .. "(..., K) are needed, got %s, %s and %s"):format(errors.describe(loc), errors.describe(W),
+        errors.describe(d)), "E_SHAPE")
+  end
+  local batch = tools.broadcast_shape(front(loc, 1), front(W, 2))
+  batch = batch and tools.broadcast_shape(batch, front(d, 1))
+  if not batch then
+    errors.argument("LowRankMultivariateNormal", "cov_factor", ("%s cannot be broadcast with loc, "
+      .. "%s, and cov_diag, %s"):format(errors.describe(W), errors.describe(loc),
+        errors.describe(d)), "E_SHAPE")
+  end
+  local shape = tools.join(batch, { k })
+  self.loc, self.cov_diag = loc:expand(shape), d:expand(shape)
+  self.cov_factor = W:expand(tools.join(batch, { k, W:size(-1) }))
+  Distribution.init(self, batch, { k }, validate_args)
+end
+
+LowRank._support = MultivariateNormal._support
+LowRank._mean, LowRank._mode = MultivariateNormal._mean, MultivariateNormal._mode
+LowRank._precision_matrix = MultivariateNormal._precision_matrix
+
+function LowRank:_variance() return self.cov_factor:square():sum(-1) + self.cov_diag end
+
+function LowRank:_covariance_matrix()
+  return self.cov_factor:matmul(transposed(self.cov_factor)) + self.cov_diag:diag_embed()
+end
+
+function LowRank:_scale_tril() return (linalg().cholesky(self.covariance_matrix)) end
+
+function LowRank:_rsample(size)
+  local W, shape = self.cov_factor, { unpack(size) }
+  shape[#shape] = W:size(-1)
+  local along = W:matmul(tools.empty(self.loc, shape):normal_():unsqueeze(-1)):squeeze(-1)
+  return self.loc + along + self.cov_diag:sqrt() * tools.empty(self.loc, size):normal_()
+end
+
+-- W^T D^-1, and the triangle of 1 + W^T D^-1 W.
+local function inner(self)
+  local W = self.cov_factor
+  local scaled = transposed(W / self.cov_diag:unsqueeze(-1))
+  local one = ops.eye(W:size(-1), W:size(-1), W.dtype, W.device)
+  return scaled, (linalg().cholesky(scaled:matmul(W) + one))
+end
+
+-- log |covariances| / 2
+local function half_log_det(self, L) return log_size(L) + self.cov_diag:log():sum(-1) * 0.5 end
+
+function LowRank:log_prob(value)
+  local x = self:_check(value, "log_prob") - self.loc
+  local scaled, L = inner(self)
+  local square = (x:square() / self.cov_diag):sum(-1)
+    - length(L, scaled:matmul(x:unsqueeze(-1)):squeeze(-1))
+  return (square + self.loc:size(-1) * LOG_2PI) * -0.5 - half_log_det(self, L)
+end
+
+function LowRank:entropy()
+  local _, L = inner(self)
+  return half_log_det(self, L) + 0.5 * self.loc:size(-1) * (1 + LOG_2PI)
 end
 
 return M

@@ -1,9 +1,12 @@
---- transforms.lua -- functions of single numbers that can be undone, for TransformedDistribution.
+--- transforms.lua -- functions of single numbers that can be undone, for TransformedDistribution,
+-- and what joins transforms; those of vectors and matrices are in vectors.lua.
 
 local bind = require "moth.bind"
 local class = require "moth.class"
+local constraints = require "moth.distributions.constraints"
 local define = require "moth.define"
 local Distribution = require "moth.distributions.distribution"
+local errors = require "moth.error"
 local lib = require "moth.lib"
 
 local ops, tools = bind.ops, Distribution.tools
@@ -11,13 +14,15 @@ local ops, tools = bind.ops, Distribution.tools
 local M = {}
 
 --- The base of transforms: `t(x)` is a function, `t.inv(y)` undoes it, log_abs_det_jacobian(x, y)
--- is the logarithm of how far it stretches. A class of one's own has _call(x), _inverse(y),
--- log_abs_det_jacobian(x, y) and, where values are more than single numbers, the field event_dim;
--- sign() tells cdf whether it turns the order around.
+-- is the logarithm of how far it stretches; `t.domain` and `t.codomain` are the constraints of x
+-- and y. A class of one's own has _call(x), _inverse(y), log_abs_det_jacobian(x, y) and, where
+-- values are more than single numbers, the field event_dim, or domain and codomain; sign() tells
+-- cdf whether it turns the order around.
 local Transform = class("Transform")
 M.Transform = Transform
 
 Transform.event_dim = 0
+Transform.bijective = true
 
 function Transform:__call(x)
   return (self:_call(x))
@@ -31,23 +36,51 @@ function Transform:log_abs_det_jacobian()
   class.abstract(self, "log_abs_det_jacobian", ":log_abs_det_jacobian(x, y)")
 end
 
---- The sizes of what it makes of a tensor of these sizes.
+--- The sizes of what it makes of a tensor of these sizes, and back.
 function Transform.forward_shape(_, shape) return shape end
+function Transform.inverse_shape(_, shape) return shape end
+
+local function spread(constraint, n)
+  return n > 0 and constraints.independent(constraint, n) or constraint
+end
 
 local Inverse = class("InverseTransform", Transform)
 
-function Inverse:init(of) self.of = of end
+function Inverse:init(of)
+  self.of, self.domain, self.codomain, self.bijective = of, of.codomain, of.domain, of.bijective
+end
 function Inverse:_call(y) return (self.of:_inverse(y)) end
 function Inverse:_inverse(x) return (self.of(x)) end
 function Inverse:sign() return (self.of:sign()) end
-function Inverse:forward_shape(shape) return (self.of:forward_shape(shape)) end
+function Inverse:forward_shape(shape) return (self.of:inverse_shape(shape)) end
+function Inverse:inverse_shape(shape) return (self.of:forward_shape(shape)) end
 function Inverse:log_abs_det_jacobian(y, x) return -self.of:log_abs_det_jacobian(x, y) end
 
 function Transform:__index(name)
   if name == "inv" then
     if self.of then return self.of end
     return (Inverse(self))
+  elseif name == "domain" or name == "codomain" then
+    return (spread(constraints.real, self.event_dim))
   end
+end
+
+--- Raises unless x is a transform.
+function M.checked(fname, name, x)
+  if not class.isinstance(x, Transform) then
+    errors.argument(fname, name, "a transform is needed, got " .. errors.describe(x), "E_TYPE")
+  end
+  return x
+end
+
+-- A transform without arguments.
+local function plain(name, codomain, domain)
+  local new = class(name, Transform)
+  M[name] = new
+  new.signature = define.signature(name, {})
+  function new:init() end
+  new.domain, new.codomain = domain or constraints.real, codomain
+  return new
 end
 
 --- loc + scale x.
@@ -55,9 +88,12 @@ local AffineTransform = class("AffineTransform", Transform)
 M.AffineTransform = AffineTransform
 
 AffineTransform.signature = define.signature("AffineTransform", {
-  tools.number("loc", "what is added"), tools.number("scale", "the factor, not 0") })
+  tools.number("loc", "what is added"), tools.number("scale", "the factor, not 0"),
+  { "int", "event_dim", "how many of the last dimensions are one value", default = 0 } })
 
-function AffineTransform:init(loc, scale) self.loc, self.scale = loc, scale end
+function AffineTransform:init(loc, scale, event_dim)
+  self.loc, self.scale, self.event_dim = loc, scale, event_dim
+end
 function AffineTransform:_call(x) return x * self.scale + self.loc end
 function AffineTransform:_inverse(y) return (y - self.loc) / self.scale end
 
@@ -69,8 +105,9 @@ end
 
 function AffineTransform:log_abs_det_jacobian(x)
   local scale = self.scale
-  if not lib.istensor(scale) then return (ops.full_like(x, math.log(math.abs(scale)))) end
-  return (scale:abs():log():expand(tools.broadcast_shape(x.shape, scale.shape)))
+  if not lib.istensor(scale) then scale = ops.full_like(x, scale) end
+  local each = scale:abs():log():expand(tools.broadcast_shape(x.shape, scale.shape))
+  return (tools.sum_last(each, self.event_dim))
 end
 
 function AffineTransform:forward_shape(shape)
@@ -79,24 +116,17 @@ function AffineTransform:forward_shape(shape)
   end
   return shape
 end
+AffineTransform.inverse_shape = AffineTransform.forward_shape
 
 --- exp(x).
-local ExpTransform = class("ExpTransform", Transform)
-M.ExpTransform = ExpTransform
-ExpTransform.signature = define.signature("ExpTransform", {})
-
-function ExpTransform:init() end
+local ExpTransform = plain("ExpTransform", constraints.positive)
 
 function ExpTransform._call(_, x) return (x:exp()) end
 function ExpTransform._inverse(_, y) return (y:log()) end
 function ExpTransform.log_abs_det_jacobian(_, x) return x end
 
 --- 1 / (1 + exp(-x)).
-local SigmoidTransform = class("SigmoidTransform", Transform)
-M.SigmoidTransform = SigmoidTransform
-SigmoidTransform.signature = define.signature("SigmoidTransform", {})
-
-function SigmoidTransform:init() end
+local SigmoidTransform = plain("SigmoidTransform", constraints.unit_interval)
 
 function SigmoidTransform._call(_, x) return (x:sigmoid()) end
 function SigmoidTransform._inverse(_, y) return (y:logit(tools.eps(y))) end
@@ -106,11 +136,7 @@ function SigmoidTransform.log_abs_det_jacobian(_, x)
 end
 
 --- tanh(x). What rounding made 1 or -1 is undone as the number before it, so that it stays finite.
-local TanhTransform = class("TanhTransform", Transform)
-M.TanhTransform = TanhTransform
-TanhTransform.signature = define.signature("TanhTransform", {})
-
-function TanhTransform:init() end
+local TanhTransform = plain("TanhTransform", constraints.interval(-1, 1))
 
 function TanhTransform._call(_, x) return (x:tanh()) end
 
@@ -124,6 +150,63 @@ function TanhTransform.log_abs_det_jacobian(_, x)
   return (ops.logsigmoid(x * 2) - x + math.log(2)) * 2
 end
 
+--- |x|, of which half is lost: what is undone is not negative.
+local AbsTransform = plain("AbsTransform", constraints.nonnegative)
+AbsTransform.bijective = false
+
+function AbsTransform._call(_, x) return (x:abs()) end
+function AbsTransform._inverse(_, y) return y end
+
+--- log(1 + exp(x)).
+local SoftplusTransform = plain("SoftplusTransform", constraints.positive)
+
+function SoftplusTransform._call(_, x) return -ops.logsigmoid(-x) end
+function SoftplusTransform._inverse(_, y) return (-(-y):expm1()):log() + y end
+function SoftplusTransform.log_abs_det_jacobian(_, x) return (ops.logsigmoid(x)) end
+
+--- x ^ exponent, of numbers above 0.
+local PowerTransform = class("PowerTransform", Transform)
+M.PowerTransform = PowerTransform
+PowerTransform.domain, PowerTransform.codomain = constraints.positive, constraints.positive
+PowerTransform.signature = define.signature("PowerTransform", {
+  tools.number("exponent", "the power, not 0") })
+
+function PowerTransform:init(exponent)
+  self.exponent = lib.istensor(exponent) and exponent or ops.full({}, exponent)
+end
+function PowerTransform:_call(x) return (x:pow(self.exponent:to(x.dtype))) end
+function PowerTransform:_inverse(y) return (y:pow(self.exponent:to(y.dtype):reciprocal())) end
+function PowerTransform:sign() return (self.exponent:sign()) end
+
+function PowerTransform:log_abs_det_jacobian(x, y)
+  return ((self.exponent * y / x):abs():log())
+end
+
+function PowerTransform:forward_shape(shape)
+  return tools.broadcast_shape(shape, self.exponent.shape) or shape
+end
+PowerTransform.inverse_shape = PowerTransform.forward_shape
+
+--- The share of a distribution of single numbers that lies up to x.
+local Cumulative = class("CumulativeDistributionTransform", Transform)
+M.CumulativeDistributionTransform = Cumulative
+Cumulative.codomain = constraints.unit_interval
+Cumulative.signature = define.signature("CumulativeDistributionTransform", {
+  { "any", "distribution", "one that has cdf and icdf" } })
+
+function Cumulative:init(distribution)
+  if not class.isinstance(distribution, Distribution) then
+    errors.argument("CumulativeDistributionTransform", "distribution",
+      "a distribution is needed, got " .. errors.describe(distribution), "E_TYPE")
+  end
+  self.distribution, self.domain = distribution, distribution.support
+end
+function Cumulative:_call(x) return (self.distribution:cdf(x)) end
+function Cumulative:_inverse(y) return (self.distribution:icdf(y)) end
+function Cumulative:log_abs_det_jacobian(x) return (self.distribution:log_prob(x)) end
+
+-- ---- what is made of others ----
+
 --- One transform after the other.
 local ComposeTransform = class("ComposeTransform", Transform)
 M.ComposeTransform = ComposeTransform
@@ -132,8 +215,25 @@ ComposeTransform.signature = define.signature("ComposeTransform", {
   { "modules", "parts", "a list of transforms, the first one first" } })
 
 function ComposeTransform:init(parts)
-  self.parts = parts
-  for _, part in ipairs(parts) do self.event_dim = math.max(self.event_dim, part.event_dim) end
+  local after, bijective = 0, true
+  for i, part in ipairs(parts) do
+    M.checked("ComposeTransform", ("parts[%d]"):format(i), part)
+    bijective = bijective and part.bijective
+    after = math.max(after, part.domain.event_dim)
+      + part.codomain.event_dim - part.domain.event_dim
+  end
+  local before = after
+  for i = #parts, 1, -1 do
+    local part = parts[i]
+    before = math.max(before, part.codomain.event_dim)
+      + part.domain.event_dim - part.codomain.event_dim
+  end
+  self.parts, self.event_dim, self.bijective = parts, before, bijective
+  if parts[1] then
+    local first, last = parts[1].domain, parts[#parts].codomain
+    self.domain = spread(first, before - first.event_dim)
+    self.codomain = spread(last, after - last.event_dim)
+  end
 end
 
 function ComposeTransform:_call(x)
@@ -157,14 +257,51 @@ function ComposeTransform:forward_shape(shape)
   return shape
 end
 
+function ComposeTransform:inverse_shape(shape)
+  for i = #self.parts, 1, -1 do shape = self.parts[i]:inverse_shape(shape) end
+  return shape
+end
+
 function ComposeTransform:log_abs_det_jacobian(x)
-  local total
+  local total, events = nil, self.domain.event_dim
   for _, part in ipairs(self.parts) do
     local y = part(x)
-    local more = tools.sum_last(part:log_abs_det_jacobian(x, y), self.event_dim - part.event_dim)
-    total, x = total and total + more or more, y
+    local n = part.domain.event_dim
+    local more = tools.sum_last(part:log_abs_det_jacobian(x, y), events - n)
+    total, x, events = total and total + more or more, y, events + part.codomain.event_dim - n
   end
   return total or ops.zeros_like(x)
+end
+
+--- x itself.
+M.identity_transform = ComposeTransform {}
+
+--- A transform of which the last n dimensions more are one value.
+local IndependentTransform = class("IndependentTransform", Transform)
+M.IndependentTransform = IndependentTransform
+IndependentTransform.signature = define.signature("IndependentTransform", {
+  { "any", "base_transform", "the transform" },
+  { "int", "reinterpreted_batch_ndims", "how many dimensions more" } })
+
+function IndependentTransform:init(base, n)
+  M.checked("IndependentTransform", "base_transform", base)
+  self.base_transform, self.reinterpreted_batch_ndims, self.bijective = base, n, base.bijective
+  self.domain, self.codomain = spread(base.domain, n), spread(base.codomain, n)
+end
+
+function IndependentTransform:_call(x) return (self.base_transform(x)) end
+function IndependentTransform:_inverse(y) return (self.base_transform:_inverse(y)) end
+function IndependentTransform:sign() return (self.base_transform:sign()) end
+function IndependentTransform:forward_shape(shape)
+  return (self.base_transform:forward_shape(shape))
+end
+function IndependentTransform:inverse_shape(shape)
+  return (self.base_transform:inverse_shape(shape))
+end
+
+function IndependentTransform:log_abs_det_jacobian(x, y)
+  return (tools.sum_last(self.base_transform:log_abs_det_jacobian(x, y),
+    self.reinterpreted_batch_ndims))
 end
 
 return M

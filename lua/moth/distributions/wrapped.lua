@@ -67,6 +67,14 @@ function Independent:log_prob(value)
   return (tools.sum_last(self.base_dist:log_prob(value), self.reinterpreted_batch_ndims))
 end
 
+function Independent:enumerate_support(expand)
+  if self.reinterpreted_batch_ndims > 0 then
+    errors.raise("Independent has no list of its values: of several dimensions they are too many",
+      "E_UNSUPPORTED")
+  end
+  return (self.base_dist:enumerate_support(expand))
+end
+
 function Independent:entropy()
   return (tools.sum_last(self.base_dist:entropy(), self.reinterpreted_batch_ndims))
 end
@@ -92,28 +100,38 @@ Transformed.signature = define.signature("TransformedDistribution", {
   { "any", "base_distribution", "what is drawn first" },
   { "any", "transforms", "a transform, or a list of them" }, tools.VALIDATE })
 
-function Transformed:init(base, transforms, validate_args)
+function Transformed:init(base, given, validate_args)
   checked("TransformedDistribution", "base_distribution", base)
-  local Transform = require("moth.distributions.transforms").Transform
-  if class.isinstance(transforms, Transform) then transforms = { transforms } end
-  local events, shape = #base.event_shape, tools.join(base.batch_shape, base.event_shape)
-  local wide = shape
-  for i, transform in ipairs(type(transforms) == "table" and transforms or { transforms }) do
-    if not class.isinstance(transform, Transform) then
-      errors.argument("TransformedDistribution", "transforms", ("element %d is %s, not a transform")
-        :format(i, errors.describe(transform)), "E_TYPE")
-    end
-    events = math.max(events, transform.event_dim)
-    wide = transform:forward_shape(wide)
+  local transforms = require "moth.distributions.transforms"
+  if class.isinstance(given, transforms.Transform) then given = { given } end
+  for i, t in ipairs(type(given) == "table" and given or { given }) do
+    transforms.checked("TransformedDistribution", ("transforms[%d]"):format(i), t)
   end
-  if not (wide == shape) then base = base:expand((parted(wide, #base.event_shape))) end
-  self.base_dist, self.transforms, self.has_rsample = base, transforms, base.has_rsample
-  local front, back = parted(wide, events)
+  local whole = transforms.ComposeTransform(given)
+  local needs, events = whole.domain.event_dim, #base.event_shape
+  local shape = tools.join(base.batch_shape, base.event_shape)
+  if #shape < needs then
+    errors.argument("TransformedDistribution", "base_distribution", ("values of %d dimensions are "
+      .. "needed, got those of %s"):format(needs, tostring(shape)), "E_SHAPE")
+  end
+  local after = tools.join(whole:forward_shape(shape))
+  local before = tools.join(whole:inverse_shape(after))
+  if not (before == shape) then base = base:expand((parted(before, events))) end
+  if needs > events then base = Independent(base, needs - events) end
+  self.base_dist, self.transforms, self.has_rsample = base, given, base.has_rsample
+  self._whole = whole
+  local front, back = parted(after, whole.codomain.event_dim + math.max(events - needs, 0))
   Distribution.init(self, front, back, validate_args)
 end
 
 function Transformed:_like() return (self.base_dist:_like()) end
-function Transformed._support() return constraints.real end
+
+function Transformed:_support()
+  local last = self.transforms[#self.transforms]
+  if not last then return self.base_dist.support end
+  local more = #self.event_shape - last.codomain.event_dim
+  return more > 0 and constraints.independent(last.codomain, more) or last.codomain
+end
 
 local function apply(self, x)
   for _, transform in ipairs(self.transforms) do x = transform(x) end
@@ -124,16 +142,15 @@ function Transformed:_sample(_, shape) return (apply(self, self.base_dist:sample
 function Transformed:_rsample(_, shape) return (apply(self, self.base_dist:rsample(shape))) end
 
 function Transformed:log_prob(value)
-  local y, total = self:_check(value, "log_prob"), 0
+  local y, total, events = self:_check(value, "log_prob"), 0, #self.event_shape
   for i = #self.transforms, 1, -1 do
     local transform = self.transforms[i]
-    local x = transform:_inverse(y)
-    total = total - tools.sum_last(transform:log_abs_det_jacobian(x, y),
-      #self.event_shape - transform.event_dim)
+    local x, n = transform:_inverse(y), transform.domain.event_dim
+    events = events + n - transform.codomain.event_dim
+    total = total - tools.sum_last(transform:log_abs_det_jacobian(x, y), events - n)
     y = x
   end
-  local more = #self.event_shape - #self.base_dist.event_shape
-  return tools.sum_last(self.base_dist:log_prob(y), more) + total
+  return tools.sum_last(self.base_dist:log_prob(y), events - #self.base_dist.event_shape) + total
 end
 
 -- The share of the base's values for one of the transformed ones, and back: transforms that fall
@@ -156,7 +173,7 @@ end
 
 function Transformed:expand(...)
   local new = Distribution.expand(self, ...)
-  local shape = tools.join(new.batch_shape, new.event_shape)
+  local shape = self._whole:inverse_shape(tools.join(new.batch_shape, new.event_shape))
   new.base_dist = self.base_dist:expand((parted(shape, #self.base_dist.event_shape)))
   return new
 end
@@ -164,7 +181,7 @@ end
 function Transformed:__tostring()
   local names = {}
   for i, transform in ipairs(self.transforms) do names[i] = class.typename(transform) end
-  return ("TransformedDistribution(%s, {%s})"):format(tostring(self.base_dist),
+  return ("%s(%s, {%s})"):format(class.typename(self), tostring(self.base_dist),
     table.concat(names, ", "))
 end
 

@@ -1,0 +1,159 @@
+--- matrices.lua -- distributions of matrices: LKJCholesky, Wishart.
+
+local bind = require "moth.bind"
+local class = require "moth.class"
+local constraints = require "moth.distributions.constraints"
+local define = require "moth.define"
+local Distribution = require "moth.distributions.distribution"
+local errors = require "moth.error"
+local gammas = require "moth.distributions.gammas"
+local multivariate = require "moth.distributions.multivariate"
+
+local ops, tools = bind.ops, Distribution.tools
+local log, pi = math.log, math.pi
+local M = {}
+
+local function linalg() return require("moth").linalg end
+local function mvlgamma(x, p) return (require("moth").mvlgamma(x, p)) end
+
+-- ---- LKJCholesky ----
+
+--- Cholesky factors of correlation matrices, whose determinant to the power concentration - 1 the
+-- density of these is in proportion to: at 1 all are equally likely (Lewandowski, Kurowicka and
+-- Joe, "Generating random correlation matrices based on vines and extended onion method", 2009).
+local LKJ = class("LKJCholesky", Distribution)
+M.LKJCholesky = LKJ
+
+LKJ.arg_constraints = { concentration = constraints.positive }
+LKJ.signature = define.signature("LKJCholesky", {
+  { "int", "dim", "D of the matrices, (D, D), from 2 on" },
+  tools.number("concentration", "above 1 correlations are small, below large", { default = 1 }),
+  tools.VALIDATE })
+
+function LKJ:init(dim, concentration, validate_args)
+  if dim < 2 then
+    errors.argument("LKJCholesky", "dim", "a number from 2 on is needed, got " .. dim, "E_DOMAIN")
+  end
+  self.dim = dim
+  self.concentration = tools.broadcast("LKJCholesky", { "concentration" }, { concentration })
+  Distribution.init(self, self.concentration.shape, { dim, dim }, validate_args)
+end
+
+function LKJ._support() return constraints.corr_cholesky end
+
+-- The onion's way: a row is a direction of its own, and its share of the row's length is Beta's.
+function LKJ:_sample(size, shape)
+  local c, d = self.concentration, self.dim
+  local before = ops.arange(-1, d - 1, 1, c.dtype, c.device):clamp(0)
+  local rest = (c + 0.5 * (d - 2)):unsqueeze(-1) - before * 0.5
+  local share = gammas.Beta(before * 0.5 + 0.5, rest, false):sample(shape):unsqueeze(-1)
+  local x = tools.empty(c, size):normal_():tril(-1)
+  local way = x / x:norm(2, { -1 }, true):clamp(2 ^ -126)
+  local w = share:sqrt() * way
+  return w + (1 - w:square():sum(-1)):clamp(2 ^ -126):sqrt():diag_embed()
+end
+
+function LKJ:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local c, d = self.concentration, self.dim
+  local order = ops.arange(d - 2, -1, -1, c.dtype, c.device) + ((c - 1) * 2):unsqueeze(-1)
+  local diagonal = value:diagonal(0, -2, -1):narrow(-1, 2, d - 1)
+  local alpha, n = c + 0.5 * (d - 1), d - 1
+  return (order * diagonal:log()):sum(-1) - 0.5 * n * log(pi) - mvlgamma(alpha - 0.5, n)
+    + alpha:lgamma() * n
+end
+
+-- ---- Wishart ----
+
+--- Sums of x x^T over df normal vectors x of mean 0, whose covariances one of three matrices says.
+local Wishart = class("Wishart", Distribution)
+M.Wishart = Wishart
+
+Wishart.has_rsample = true
+Wishart.arg_constraints = {
+  df = constraints.positive, covariance_matrix = constraints.covariance,
+  precision_matrix = constraints.covariance, scale_tril = constraints.lower_cholesky,
+}
+Wishart.signature = define.signature("Wishart", {
+  tools.number("df", "how many vectors, above K - 1; not only whole numbers"),
+  { "tensor", "covariance_matrix", "how these vary together, (..., K, K)", optional = true },
+  { "tensor", "precision_matrix", "the inverse of that", optional = true },
+  { "tensor", "scale_tril", "a lower triangle with a positive diagonal", optional = true },
+  tools.VALIDATE,
+})
+
+function Wishart:init(df, covariance, precision, triangle, validate_args)
+  local name, matrix = multivariate.one_matrix("Wishart", { covariance, precision, triangle })
+  if matrix:dim() < 2 or matrix:size(-1) ~= matrix:size(-2) then
+    errors.argument("Wishart", name, "(..., K, K) is needed, got " .. errors.describe(matrix),
+      "E_SHAPE")
+  end
+  local k = matrix:size(-1)
+  local front = { unpack(matrix.shape, 1, matrix:dim() - 2) }
+  df = type(df) == "number" and ops.full({}, df, matrix.dtype, matrix.device) or df:to(matrix.dtype)
+  local batch = tools.broadcast_shape(df.shape, front)
+  if not batch then
+    errors.argument("Wishart", "df", ("%s cannot be broadcast with %s, %s"):format(
+      errors.describe(df), name, errors.describe(matrix)), "E_SHAPE")
+  end
+  self.df, self[name] = df:expand(batch), matrix
+  Distribution.init(self, batch, { k, k }, validate_args)
+  if self.validate_args then
+    tools.enforce("Wishart", "df", self.df, constraints.greater_than(k - 1))
+  end
+  self[name] = nil
+  self.scale_tril = multivariate.triangle("Wishart", name, matrix, batch)
+end
+
+function Wishart._support() return constraints.positive_definite end
+
+local function df_of(self) return (self.df:unsqueeze(-1):unsqueeze(-1)) end -- beside matrices
+
+function Wishart:_covariance_matrix()
+  return (self.scale_tril:matmul(self.scale_tril:transpose(-2, -1)))
+end
+
+function Wishart:_precision_matrix() return (linalg().inv(self.covariance_matrix)) end
+function Wishart:_mean() return df_of(self) * self.covariance_matrix end
+
+function Wishart:_mode()
+  local some = df_of(self) - (self.event_shape[1] + 1)
+  return ops.where(some:gt(0), some, 0 / 0) * self.covariance_matrix
+end
+
+function Wishart:_variance()
+  local V = self.covariance_matrix
+  local diagonal = V:diagonal(0, -2, -1)
+  return df_of(self) * (V:square() + diagonal:unsqueeze(-1) * diagonal:unsqueeze(-2))
+end
+
+-- Bartlett's way: L A A^T L^T, normal numbers below the diagonal of A, roots of Chi2 ones on it.
+function Wishart:_rsample(size, shape)
+  local k = self.event_shape[1]
+  local df = self.df:unsqueeze(-1) - ops.arange(0, k, 1, self.df.dtype, self.df.device)
+  local diagonal = gammas.Chi2(df, false):rsample(shape):sqrt()
+  local A = tools.empty(self.df, size):normal_():tril(-1) + diagonal:diag_embed()
+  local y = self.scale_tril:matmul(A)
+  return (y:matmul(y:transpose(-2, -1)))
+end
+
+function Wishart:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local df, p, L = self.df, self.event_shape[1], self.scale_tril
+  local _, size = linalg().slogdet(value)
+  local shape = tools.broadcast_shape(value.shape, L.shape) or L.shape
+  local inner = linalg().solve_triangular(L:expand(shape), value:expand(shape), { upper = false })
+  local trace = linalg().solve_triangular(L:transpose(-2, -1):expand(shape), inner,
+    { upper = true }):diagonal(0, -2, -1):sum(-1)
+  return -df * (p * log(2) / 2 + multivariate.log_size(L)) - mvlgamma(df / 2, p)
+    + (df - p - 1) / 2 * size - trace / 2
+end
+
+function Wishart:entropy()
+  local df, p, digammas = self.df, self.event_shape[1], 0
+  for i = 1, p do digammas = ((df + 1 - i) / 2):digamma() + digammas end
+  return (p * log(2) / 2 + multivariate.log_size(self.scale_tril)) * (p + 1) + mvlgamma(df / 2, p)
+    - (df - p - 1) / 2 * digammas + df * p / 2
+end
+
+return M

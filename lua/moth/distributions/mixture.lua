@@ -1,0 +1,152 @@
+--- mixture.lua -- MixtureSameFamily: one of several distributions of a kind, chosen by weight.
+
+local class = require "moth.class"
+local define = require "moth.define"
+local discrete = require "moth.distributions.discrete"
+local Distribution = require "moth.distributions.distribution"
+local errors = require "moth.error"
+
+local tools = Distribution.tools
+local M = {}
+
+--- Draws from one of the components, the last dimension of component_distribution's batch, as
+-- mixture_distribution, a Categorical, chooses.
+local Mixture = class("MixtureSameFamily", Distribution)
+M.MixtureSameFamily = Mixture
+
+Mixture.signature = define.signature("MixtureSameFamily", {
+  { "any", "mixture_distribution", "a Categorical" },
+  { "any", "component_distribution", "a distribution whose batch ends in the components" },
+  tools.VALIDATE })
+
+function Mixture:init(mixture, component, validate_args)
+  local function refuse(name, wanted, got)
+    errors.argument("MixtureSameFamily", name, ("%s, got %s"):format(wanted, got), "E_TYPE")
+  end
+  if not class.isinstance(mixture, discrete.Categorical) then
+    refuse("mixture_distribution", "a Categorical is needed", errors.describe(mixture))
+  elseif not class.isinstance(component, Distribution) then
+    refuse("component_distribution", "a distribution is needed", errors.describe(component))
+  end
+  local shape, n = { unpack(component.batch_shape) }, mixture:_like():size(-1)
+  if table.remove(shape) ~= n or not (tools.broadcast_shape(mixture.batch_shape, shape)
+      == tools.join(shape)) then
+    refuse("component_distribution", ("a batch that ends in %s is needed"):format(
+      tostring(tools.join(mixture.batch_shape, { n }))), tostring(component.batch_shape))
+  end
+  self.mixture_distribution, self.component_distribution = mixture, component
+  Distribution.init(self, shape, component.event_shape, validate_args)
+end
+
+function Mixture:_like() return (self.component_distribution:_like()) end
+function Mixture:_support() return self.component_distribution.support end
+
+-- x of the components, or of values, with dimensions of size 1 where the event is.
+local function ahead(self, x)
+  for _ = 1, #self.event_shape do x = x:unsqueeze(-1) end
+  return x
+end
+
+-- The dimension of the components.
+local function where(self) return -1 - #self.event_shape end
+
+local function mixed(self, x)
+  return ((ahead(self, self.mixture_distribution.probs) * x):sum(where(self)))
+end
+
+function Mixture:_mean() return (mixed(self, self.component_distribution.mean)) end
+
+function Mixture:_variance()
+  local parts = self.component_distribution
+  local apart = parts.mean - self.mean:unsqueeze(where(self))
+  return (mixed(self, parts.variance + apart:square()))
+end
+
+function Mixture:_sample(_, shape)
+  local at = self.mixture_distribution:expand(self.batch_shape):sample(shape)
+  local all, dim = self.component_distribution:sample(shape), where(self)
+  at = ahead(self, at:unsqueeze(-1))
+  return (all:gather(dim, at:expand(tools.join(shape, self.batch_shape, { 1 }, self.event_shape)))
+    :squeeze(dim))
+end
+
+-- A value for each component.
+local function each(self, value) return (value:unsqueeze(where(self))) end
+
+function Mixture:log_prob(value)
+  value = each(self, self:_check(value, "log_prob"))
+  local weights = self.mixture_distribution.logits:log_softmax(-1)
+  return ((self.component_distribution:log_prob(value) + weights):logsumexp(-1))
+end
+
+function Mixture:cdf(value)
+  value = each(self, self:_check(value, "cdf"))
+  return ((self.component_distribution:cdf(value) * self.mixture_distribution.probs):sum(-1))
+end
+
+function Mixture:expand(...)
+  local new = Distribution.expand(self, ...)
+  local n = self.mixture_distribution:_like():size(-1)
+  new.component_distribution = self.component_distribution:expand(
+    tools.join(new.batch_shape, { n }))
+  new.mixture_distribution = self.mixture_distribution:expand(new.batch_shape)
+  return new
+end
+
+function Mixture:__tostring()
+  return ("MixtureSameFamily(%s, %s)"):format(tostring(self.mixture_distribution),
+    tostring(self.component_distribution))
+end
+
+-- ---- ExponentialFamily ----
+
+--- The base of distributions whose density is exp(<t(x), params> - F(params) + k(x)). A class of
+-- one's own has the methods _natural_params(), a list of tensors, and _log_normalizer(...), F of
+-- these, and, where the mean of k(x) is not 0, the field _mean_carrier_measure: entropy and the
+-- kl_divergence of two of a class follow.
+local Family = class("ExponentialFamily", Distribution)
+M.ExponentialFamily = Family
+Family._mean_carrier_measure = 0
+
+for name, call in pairs { _natural_params = ":_natural_params()",
+    _log_normalizer = ":_log_normalizer(...)" } do
+  Family[name] = function(self) class.abstract(self, name, call) end
+end
+
+--- F of natural parameters, its slopes, and these parameters.
+function Family:_normalized()
+  local list = {}
+  for i, x in ipairs(self:_natural_params()) do
+    list[i] = x.requires_grad and x or x:detach():requires_grad_()
+  end
+  local moth = require "moth"
+  local slopes, F
+  moth.enable_grad(function()
+    F = self:_log_normalizer(unpack(list))
+    slopes = { moth.autograd.grad(F:sum(), list, { create_graph = true }) }
+  end)
+  if type(slopes[1]) == "table" then slopes = slopes[1] end
+  return F, slopes, list
+end
+
+-- The product of parameters and slopes, over all that is one value.
+local function product(self, a, b)
+  return (tools.sum_last(a * b, a:dim() - #self.batch_shape))
+end
+
+function Family:entropy()
+  local y, slopes, params = self:_normalized()
+  for i, x in ipairs(params) do y = y - product(self, x, slopes[i]) end
+  return y - self._mean_carrier_measure
+end
+
+--- The divergence of two of one class, Bregman's of F; for kl.lua.
+function M.divergence(p, q)
+  local F, slopes, params = p:_normalized()
+  local others = q:_natural_params()
+  local y = q:_log_normalizer(unpack(others)) - F
+  for i, x in ipairs(others) do y = y - product(p, x - params[i], slopes[i]) end
+  return y
+end
+
+return M

@@ -1,0 +1,94 @@
+--- spaces.lua -- biject_to and transform_to: the transform whose results a constraint allows.
+--
+--     local d = moth.distributions
+--     local to = d.transform_to(d.Normal.arg_constraints.scale)    -- exp
+--     local scale = to(free)                                       -- above 0, whatever free is
+
+local class = require "moth.class"
+local constraints = require "moth.distributions.constraints"
+local errors = require "moth.error"
+local transforms = require "moth.distributions.transforms"
+local vectors = require "moth.distributions.vectors"
+
+local M = {}
+
+local Registry = class("ConstraintRegistry")
+
+function Registry:init(name) self.name, self.made = name, {} end
+
+local function checked(fname, constraint)
+  if not class.isinstance(constraint, constraints.Constraint) then
+    errors.argument(fname, "constraint", "a constraint is needed, got "
+      .. errors.describe(constraint), "E_TYPE")
+  end
+  return constraint.kind
+end
+
+--- Tells of a function that makes the transform for constraints of this one's kind.
+-- @param constraint  one of them
+-- @param factory     factory(constraint) gives the transform
+function Registry:register(constraint, factory)
+  local kind = checked(self.name .. ".register", constraint)
+  if kind == nil then
+    errors.argument(self.name .. ".register", "constraint",
+      "one with a kind is needed; Constraint's fourth argument names it")
+  elseif type(factory) ~= "function" then
+    errors.argument(self.name .. ".register", "factory", "a function is needed, got "
+      .. errors.describe(factory), "E_TYPE")
+  end
+  self.made[kind] = factory
+end
+
+--- The transform from all real numbers to those that the constraint allows.
+function Registry:__call(constraint)
+  local factory = self.made[checked(self.name, constraint)]
+  if not factory then
+    errors.argument(self.name, "constraint", ("no transform leads to %s"):format(
+      tostring(constraint)), "E_UNSUPPORTED")
+  end
+  local transform = factory(constraint)
+  return transform
+end
+
+--- Those that can be undone, for each constraint one; and those that are easy to optimise by.
+M.biject_to, M.transform_to = Registry("biject_to"), Registry("transform_to")
+
+local function both(kind, factory)
+  M.biject_to.made[kind], M.transform_to.made[kind] = factory, factory
+end
+
+-- One transform, then loc + scale x.
+local function shifted(first, loc, scale)
+  if loc == 0 and scale == 1 then return (first()) end
+  return (transforms.ComposeTransform { first(), transforms.AffineTransform(loc, scale) })
+end
+
+both("real", function() return transforms.identity_transform end)
+both("greater_than", function(c) return (shifted(transforms.ExpTransform, c.lower_bound, 1)) end)
+both("less_than", function(c) return (shifted(transforms.ExpTransform, c.upper_bound, -1)) end)
+both("interval", function(c)
+  return (shifted(transforms.SigmoidTransform, c.lower_bound, c.upper_bound - c.lower_bound))
+end)
+both("lower_cholesky", function() return (vectors.LowerCholeskyTransform()) end)
+both("positive_definite", function() return (vectors.PositiveDefiniteTransform()) end)
+both("corr_cholesky", function() return (vectors.CorrCholeskyTransform()) end)
+M.biject_to.made.simplex = function() return (vectors.StickBreakingTransform()) end
+M.transform_to.made.simplex = function() return (vectors.SoftmaxTransform()) end
+
+for _, registry in pairs(M) do
+  registry.made.independent = function(c)
+    local base = registry(c.base_constraint)
+    return (transforms.IndependentTransform(base, c.reinterpreted_batch_ndims))
+  end
+  local function all(list)
+    local made = {}
+    for i, c in ipairs(list) do made[i] = registry(c) end
+    return made
+  end
+  registry.made.cat = function(c)
+    return (vectors.CatTransform(all(c.cseq), c.dim, c.lengths))
+  end
+  registry.made.stack = function(c) return (vectors.StackTransform(all(c.cseq), c.dim)) end
+end
+
+return M

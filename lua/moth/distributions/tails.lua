@@ -1,0 +1,270 @@
+--- tails.lua -- distributions of numbers above a bound, most with heavy tails: HalfCauchy, Pareto,
+-- GeneralizedPareto, Weibull, InverseGamma, FisherSnedecor.
+
+local bind = require "moth.bind"
+local constraints = require "moth.distributions.constraints"
+local Distribution = require "moth.distributions.distribution"
+local gammas = require "moth.distributions.gammas"
+
+local ops, tools = bind.ops, Distribution.tools
+local real, positive = constraints.real, constraints.positive
+local huge, log, pi, nan = math.huge, math.log, math.pi, 0 / 0
+local EULER = 0.57721566490153286061
+
+local M = {}
+
+local function made(name, rows)
+  M[name] = tools.made(name, rows)
+  return M[name]
+end
+
+-- Numbers of the exponential distribution of rate 1.
+local function waits(like, size) return (tools.empty(like, size):exponential_()) end
+
+--- The distribution of |x| where x is Cauchy's around 0.
+local HalfCauchy = made("HalfCauchy", { { "scale", positive, "the median" } })
+
+function HalfCauchy._support() return constraints.nonnegative end
+function HalfCauchy:_mean() return (ops.full_like(self.scale, huge)) end
+function HalfCauchy:_mode() return (ops.zeros_like(self.scale)) end
+function HalfCauchy:_variance() return (ops.full_like(self.scale, huge)) end
+
+function HalfCauchy:_rsample(size)
+  return tools.empty(self.scale, size):cauchy_():abs() * self.scale
+end
+
+function HalfCauchy:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local inside = log(2 / pi) - self.scale:log() - (value / self.scale):square():log1p()
+  return (ops.where(value:ge(0), inside, -huge))
+end
+
+function HalfCauchy:entropy() return self.scale:log() + log(2 * pi) end
+
+function HalfCauchy:cdf(value)
+  return (self:_check(value, "cdf") / self.scale):atan() * (2 / pi)
+end
+
+function HalfCauchy:icdf(value) return (self:_share(value) * (pi / 2)):tan() * self.scale end
+
+--- Numbers from scale on, of which the share beyond x falls as x^-alpha.
+local Pareto = made("Pareto", { { "scale", positive, "where they begin" },
+                                { "alpha", positive, "how fast they get rare" } })
+
+function Pareto:_support() return (constraints.greater_than_eq(self.scale)) end
+
+function Pareto:_mean()
+  local a = self.alpha:clamp(1)
+  return a * self.scale / (a - 1)
+end
+
+function Pareto:_mode() return (self.scale:clone()) end
+
+function Pareto:_variance()
+  local a = self.alpha:clamp(2)
+  return self.scale:square() * a / ((a - 1):square() * (a - 2))
+end
+
+function Pareto:_rsample(size) return self.scale * (waits(self.scale, size) / self.alpha):exp() end
+
+function Pareto:log_prob(value)
+  value = self:_check(value, "log_prob")
+  return self.alpha:log() + self.alpha * self.scale:log() - (self.alpha + 1) * value:log()
+end
+
+function Pareto:entropy() return (self.scale / self.alpha):log() + self.alpha:reciprocal() + 1 end
+
+function Pareto:cdf(value)
+  value = self:_check(value, "cdf")
+  return -((self.scale / value):log() * self.alpha):expm1()
+end
+
+function Pareto:icdf(value)
+  return self.scale * (-(-self:_share(value)):log1p() / self.alpha):exp()
+end
+
+--- What lies beyond a high bound, loc: of concentration 0 exponential, above heavy-tailed, below
+-- with an end.
+local GeneralizedPareto = made("GeneralizedPareto", { { "loc", real, "where they begin" },
+  { "scale", positive, "how far they spread" },
+  { "concentration", real, "how heavy the tail is" } })
+
+-- Where the concentration is next to 0, and one that may be divided by.
+local function tail(self)
+  local c = self.concentration
+  local flat = c:abs():le(1e-8)
+  return flat, (ops.where(flat, 1, c))
+end
+
+-- What becomes of exponential numbers: (exp(c wait) - 1) / c scales.
+local function stretched(self, wait)
+  local flat, c = tail(self)
+  return self.loc + self.scale * ops.where(flat, wait + self.concentration * wait:square() / 2,
+    (wait * c):expm1() / c)
+end
+
+function GeneralizedPareto:_support()
+  local flat, c = tail(self)
+  local last = ops.where(c:lt(0):logical_and(flat:logical_not()), self.loc - self.scale / c, huge)
+  return (constraints.interval(self.loc, last))
+end
+
+function GeneralizedPareto:_mean()
+  local c = self.concentration
+  local some = ops.where(c:lt(1), c, 0.5)
+  return (ops.where(c:lt(1), self.loc + self.scale / (1 - some), nan))
+end
+
+function GeneralizedPareto:_variance()
+  local c = self.concentration
+  local some = ops.where(c:lt(0.5), c, 0.25)
+  return (ops.where(c:lt(0.5), self.scale:square() / ((1 - some):square() * (1 - some * 2)), nan))
+end
+
+function GeneralizedPareto:_mode() return (self.loc:clone()) end
+
+function GeneralizedPareto:_rsample(size)
+  return (stretched(self, waits(self.loc, size)))
+end
+
+function GeneralizedPareto:_survival(value) -- the logarithm of the share beyond a value
+  local z, flat, c = (value - self.loc) / self.scale, tail(self)
+  return (ops.where(flat, self.concentration * z:square() / 2 - z, -(z * c):log1p() / c))
+end
+
+function GeneralizedPareto:log_prob(value)
+  value = self:_check(value, "log_prob")
+  return self:_survival(value) * (self.concentration + 1) - self.scale:log()
+end
+
+--- The logarithm of the share beyond each value, and of that up to it.
+function GeneralizedPareto:log_survival_function(value)
+  return (self:_survival(self:_check(value, "log_survival_function")))
+end
+
+function GeneralizedPareto:log_cdf(value)
+  return ((-self:_survival(self:_check(value, "log_cdf")):exp()):log1p())
+end
+
+function GeneralizedPareto:cdf(value)
+  return -self:_survival(self:_check(value, "cdf")):expm1()
+end
+
+function GeneralizedPareto:icdf(value)
+  return (stretched(self, -(-self:_share(value)):log1p()))
+end
+
+function GeneralizedPareto:entropy() return self.scale:log() + self.concentration + 1 end
+
+--- How long things last of which those that lasted fail more often (concentration above 1) or less.
+local Weibull = made("Weibull", { { "scale", positive, "how long, about" },
+                                  { "concentration", positive, "the shape" } })
+
+local function moment(self, n) return ((self.concentration:reciprocal() * n + 1):lgamma():exp()) end
+
+function Weibull._support() return positive end
+function Weibull:_mean() return self.scale * moment(self, 1) end
+
+function Weibull:_mode()
+  local k = self.concentration
+  return self.scale * ((k - 1) / k):clamp(0):pow(k:reciprocal())
+end
+
+function Weibull:_variance()
+  return self.scale:square() * (moment(self, 2) - moment(self, 1):square())
+end
+
+function Weibull:_rsample(size)
+  return self.scale * waits(self.scale, size):pow(self.concentration:reciprocal())
+end
+
+function Weibull:log_prob(value)
+  local z, k = self:_check(value, "log_prob") / self.scale, self.concentration
+  return (k / self.scale):log() + (k - 1) * z:log() - z:pow(k)
+end
+
+function Weibull:entropy()
+  local k = self.concentration
+  return EULER * (1 - k:reciprocal()) + (self.scale / k):log() + 1
+end
+
+function Weibull:cdf(value)
+  return -(-(self:_check(value, "cdf") / self.scale):pow(self.concentration)):expm1()
+end
+
+function Weibull:icdf(value)
+  return self.scale * (-(-self:_share(value)):log1p()):pow(self.concentration:reciprocal())
+end
+
+--- The distribution of 1 / x where x is Gamma's.
+local InverseGamma = made("InverseGamma", { { "concentration", positive, "the shape" },
+                                            { "rate", positive, "what is divided by Gamma's" } })
+
+-- The distribution of what the values are the inverse of.
+local function below(self) return (gammas.Gamma(self.concentration, self.rate, false)) end
+
+function InverseGamma._support() return positive end
+function InverseGamma:_mode() return self.rate / (self.concentration + 1) end
+
+function InverseGamma:_mean()
+  local a = self.concentration
+  return (ops.where(a:gt(1), self.rate / (a - 1), huge))
+end
+
+function InverseGamma:_variance()
+  local a = self.concentration
+  return (ops.where(a:gt(2), self.rate:square() / ((a - 1):square() * (a - 2)), huge))
+end
+
+function InverseGamma:_rsample(size) return (below(self):_rsample(size):reciprocal()) end
+
+function InverseGamma:log_prob(value)
+  value = self:_check(value, "log_prob")
+  return below(self):log_prob(value:reciprocal()) - value:log() * 2
+end
+
+function InverseGamma:entropy()
+  local a = self.concentration
+  return a + self.rate:log() + a:lgamma() - (a + 1) * a:digamma()
+end
+
+function InverseGamma:cdf(value)
+  return (ops.igammac(self.concentration, self.rate / self:_check(value, "cdf")))
+end
+
+--- The quotient of two Chi2 numbers, each over its degrees of freedom.
+local FisherSnedecor = made("FisherSnedecor", { { "df1", positive, "degrees of freedom above" },
+                                                { "df2", positive, "those below" } })
+
+function FisherSnedecor._support() return positive end
+
+function FisherSnedecor:_mean()
+  local n = self.df2
+  return (ops.where(n:gt(2), n / (n - 2), nan))
+end
+
+function FisherSnedecor:_mode()
+  local m, n = self.df1, self.df2
+  return (ops.where(m:gt(2), (m - 2) / m * n / (n + 2), nan))
+end
+
+function FisherSnedecor:_variance()
+  local m, n = self.df1, self.df2
+  local some = n:square() * 2 * (m + n - 2) / (m * (n - 2):square() * (n - 4))
+  return (ops.where(n:gt(4), some, nan))
+end
+
+function FisherSnedecor:_rsample(size)
+  local half = gammas.Gamma(self.df1 / 2, self.df1, false):_rsample(size)
+  return half / gammas.Gamma(self.df2 / 2, self.df2, false):_rsample(size)
+end
+
+function FisherSnedecor:log_prob(value)
+  value = self:_check(value, "log_prob")
+  local m, n = self.df1 / 2, self.df2 / 2
+  local ratio = m / n
+  return (m + n):lgamma() - m:lgamma() - n:lgamma() + m * ratio:log() + (m - 1) * value:log()
+    - (m + n) * (ratio * value):log1p()
+end
+
+return M
