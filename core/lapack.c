@@ -123,14 +123,17 @@ typedef struct stack_job {
 static void work(int64_t first, int64_t last, int lane, const void *arg) {
   const stack_job *job = arg;
   const moth_stack *s = job->s;
-  for (int64_t i = first; i < last; i++)
-    s->info[i] = s->each(s, i, job->scratch + lane * s->room);
+  char *scratch = job->scratch + lane * s->room;
+  if (s->side)
+    for (int64_t i = first; i < last; i++) s->side(s, i * (MOTH_SIDE_BYTES / s->size), scratch);
+  else
+    for (int64_t i = first; i < last; i++) s->info[i] = s->each(s, i, scratch);
 }
 
 int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *failed) {
   moth_ctx *ctx = s->ctx;
   const int64_t infos = s->count * (int64_t)sizeof *s->info;
-  const int64_t lanes = s->count > 1 ? moth_lanes(ctx) : 1;
+  const int64_t many = MOTH_SIDE_BYTES / s->size, lanes = s->count > 1 ? moth_lanes(ctx) : 1;
   *failed = -1;
   if (s->count == 0) return MOTH_OK;
   stack_job job = {.s = s, .scratch = s->room ? moth_alloc(ctx, s->room * lanes) : NULL};
@@ -138,6 +141,8 @@ int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *
   s->each = each;
   int status = s->info ? MOTH_OK : ctx->error.code;
   if (!status && s->count == 1) work(0, 1, 0, &job);
+  else if (!status && s->side)
+    status = moth_parallel(ctx, (s->count + many - 1) / many, 1, 300 + flops, work, &job);
   else if (!status) status = moth_parallel(ctx, s->count, 1, 500 + flops / 4, work, &job);
   for (int64_t i = 0; i < s->count && !status && *failed < 0; i++)
     if (s->info[i]) *failed = i;
@@ -212,6 +217,35 @@ char *moth_stack_y(const moth_stack *s, int which, int64_t i) {
       }                                                                                        \
     return !bad;                                                                               \
   }                                                                                            \
+  static uint32_t side_##real(const moth_stack *s, int which, int64_t i, int part,             \
+                              int64_t rows, int64_t cols, bool turned, real *y) {              \
+    const int64_t lanes = MOTH_SIDE_BYTES / (int64_t)sizeof(real), last = s->count - 1;        \
+    const int64_t down = turned ? lanes : cols * lanes, across = turned ? rows * lanes : lanes; \
+    uint32_t all = 0;                                                                          \
+    for (int64_t l = 0; l < lanes; l++) {                                                      \
+      const void *from = moth_stack_x(s, which, i + l < last ? i + l : last);                  \
+      const real *x = from;                                                                    \
+      bits bad = 0;                                                                            \
+      for (int64_t r = 0; r < rows; r++) {                                                     \
+        const int64_t end = part == MOTH_LOWER ? r + 1 : cols;                                 \
+        for (int64_t c = part == MOTH_UPPER ? r : 0; c < end; c++) {                           \
+          bits v;                                                                              \
+          memcpy(&v, x + r * cols + c, sizeof v);                                              \
+          bad |= (v & mask) == mask;                                                           \
+          y[r * down + c * across + l] = x[r * cols + c];                                      \
+        }                                                                                      \
+      }                                                                                        \
+      all |= (uint32_t)bad << l;                                                               \
+    }                                                                                          \
+    return all;                                                                                \
+  }                                                                                            \
+  static void apart_##real(int64_t l, int64_t rows, int64_t cols, bool turned, const real *x,  \
+                           real *y) {                                                          \
+    const int64_t lanes = MOTH_SIDE_BYTES / (int64_t)sizeof(real);                             \
+    const int64_t down = turned ? lanes : cols * lanes, across = turned ? rows * lanes : lanes; \
+    for (int64_t r = 0; r < rows; r++)                                                         \
+      for (int64_t c = 0; c < cols; c++) y[r * cols + c] = x[r * down + c * across + l];       \
+  }                                                                                            \
   static void swap_##real(int64_t n, real *x, real *y, int64_t step) {                         \
     for (int64_t i = 0; i < n; i++) {                                                          \
       const real v = x[i * step];                                                              \
@@ -280,6 +314,50 @@ void moth_stack_identity(const moth_stack *s, int which) {
     char *y = moth_stack_y(s, which, i);
     moth_stack_fill(s, y, n * n, 0);
     for (int64_t j = 0; j < n; j++) moth_stack_put(s, y, j * n + j, 1);
+  }
+}
+
+/* -- side by side -- */
+
+#define MANY 4   /* matrices from which it pays */
+#define SMALL 16 /* rows, and right sides, up to which */
+
+bool moth_side_open(moth_stack *s, moth_side_work *side, int nrhs) {
+  if (s->m != s->n || s->n > SMALL || nrhs > SMALL || s->count < MANY) return false;
+  s->side = side;
+  s->a = moth_stack_reserve(s, (int64_t)s->n * s->n, MOTH_SIDE_BYTES);
+  s->b = moth_stack_reserve(s, (int64_t)s->n * nrhs, MOTH_SIDE_BYTES);
+  s->integers = moth_stack_reserve(s, s->n, MOTH_SIDE_BYTES);
+  s->tau = moth_stack_reserve(s, 1, MOTH_SIDE_BYTES);
+  s->work = moth_stack_reserve(s, 1, MOTH_SIDE_BYTES);
+  return true;
+}
+
+int moth_side_lanes(const moth_stack *s, int64_t i) {
+  const int64_t lanes = MOTH_SIDE_BYTES / s->size, left = s->count - i;
+  return (int)(left < lanes ? left : lanes);
+}
+
+uint32_t moth_side_load(const moth_stack *s, int which, int64_t i, int part, bool turned, char *y) {
+  const moth_layout *l = &s->x[which]->l;
+  const int64_t cols = s->inner[which] == 1 ? 1 : l->shape[l->ndim - 1];
+  const int64_t rows = l->shape[l->ndim - s->inner[which]];
+  void *to = y;
+  return s->wide ? side_double(s, which, i, part, rows, cols, turned, to)
+                 : side_float(s, which, i, part, rows, cols, turned, to);
+}
+
+void moth_side_store(const moth_stack *s, int64_t i, bool turned, const char *x, uint32_t bad) {
+  const moth_layout *l = &s->y[0]->l;
+  const int64_t cols = s->inner[1] == 1 ? 1 : l->shape[l->ndim - 1];
+  const int64_t rows = l->shape[l->ndim - s->inner[1]];
+  const void *from = x;
+  for (int k = 0; k < moth_side_lanes(s, i); k++) {
+    char *y = moth_stack_y(s, 0, i + k);
+    void *to = y;
+    if (s->info[i + k] || (bad >> k & 1)) moth_stack_fill(s, y, rows * cols, NAN);
+    else if (s->wide) apart_double(k, rows, cols, turned, from, to);
+    else apart_float(k, rows, cols, turned, from, to);
   }
 }
 

@@ -8,6 +8,7 @@
 #define MOTH_LAPACK_H
 
 #include "backend.h"
+#include "kernel/small.h"
 
 /* -- the library -- */
 
@@ -48,6 +49,9 @@ typedef struct moth_stack moth_stack;
 /* Works on the i-th matrix; returns LAPACK's info, or MOTH_NOT_FINITE. `scratch` is this lane's. */
 typedef int moth_stack_work(const moth_stack *s, int64_t i, char *scratch);
 
+/* Works on as many as lie side by side, from the i-th on; their infos go to s->info. */
+typedef void moth_side_work(const moth_stack *s, int64_t i, char *scratch);
+
 #define MOTH_NOT_FINITE INT32_MIN /* it has infinities or NaN, which LAPACK may never return from */
 
 struct moth_stack {
@@ -68,6 +72,7 @@ struct moth_stack {
   int64_t a, b, tau, integers, work; /* where in the scratch parts begin, in bytes */
   int64_t room;           /* bytes of scratch for each lane */
   moth_stack_work *each;
+  moth_side_work *side;   /* instead of it, where matrices are small and many */
   int *info;              /* of each, while it runs */
   int32_t *codes;         /* where they go instead of being failures, or NULL */
   int failure;            /* that of the first which failed */
@@ -87,6 +92,18 @@ int moth_stack_asked(const moth_stack *s, const char *answer);
 ** info is not 0, or -1. With s->codes none is: there they stand, MOTH_NOT_FINITE as 1. */
 int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *failed);
 void moth_stack_close(moth_stack *s);
+
+/* -- small ones, side by side, which takes a tenth of LAPACK's time: kernel/small.h -- */
+
+/* Lets `side` do what `each` would, of square matrices and `nrhs` right sides, if that is faster.
+** It reserves s->a and s->b for matrices and right sides, and the rest of what `lu` writes. */
+bool moth_side_open(moth_stack *s, moth_side_work *side, int nrhs);
+int moth_side_lanes(const moth_stack *s, int64_t i); /* of them in use */
+enum { MOTH_ALL, MOTH_LOWER, MOTH_UPPER };
+/* y := that part of what is read, or turned; bits tell which ones are not finite. */
+uint32_t moth_side_load(const moth_stack *s, int which, int64_t i, int part, bool turned, char *y);
+/* The first result := x, or turned; NaN where there is an info, or the bit of `bad` is set. */
+void moth_side_store(const moth_stack *s, int64_t i, bool turned, const char *x, uint32_t bad);
 
 /* Where the i-th of what is read, or of the results, begins. */
 const char *moth_stack_x(const moth_stack *s, int which, int64_t i);

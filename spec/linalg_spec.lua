@@ -118,6 +118,73 @@ describe("the second derivative of a determinant", function()
   end)
 end)
 
+describe("a stack of small matrices", function()
+  -- One by one LAPACK computes them, many side by side kernels of our own.
+  local function alike(fn, ...)
+    local all = {fn(...)}
+    for i = 1, 21 do
+      local own = {}
+      for k, x in ipairs {...} do own[k] = x:dim() > 2 and x[i] or x end
+      for k, y in ipairs {fn(unpack(own))} do
+        assert.is_true(moth.allclose(y:double(), all[k][i]:double(),
+          {rtol = 2e-4, atol = 2e-4, equal_nan = true}), ("result %d of matrix %d"):format(k, i))
+      end
+    end
+  end
+
+  it("is given what each of them alone is given", function()
+    moth.manual_seed(5)
+    for _, dtype in ipairs {moth.float32, moth.float64} do
+      for _, n in ipairs {1, 2, 3, 5, 16, 17} do
+        local x = moth.randn(21, n, n, {dtype = dtype})
+        local s = x:matmul(x:transpose(-1, -2)) + moth.eye(n, {dtype = dtype})
+        local b, one = moth.randn(21, n, 3, {dtype = dtype}), moth.randn(n, n, {dtype = dtype})
+        x = x + moth.eye(n, {dtype = dtype}) * 4
+        x[4] = 0
+        x[6][1] = 0 / 0
+        x[7][1] = -math.huge
+        for _, fn in ipairs {linalg.inv_ex, linalg.det, linalg.slogdet, linalg.lu_factor} do
+          alike(fn, x)
+        end
+        x[4] = x[5]
+        alike(linalg.inv, x)
+        alike(linalg.solve, x, b)
+        alike(linalg.solve, x, one)
+        alike(linalg.solve, one, b)
+        alike(function(p, q) return linalg.solve(p, q:transpose(-1, -2), {left = false}) end, x, b)
+        alike(linalg.cholesky, s)
+        alike(function(p) return linalg.cholesky_ex(p, {upper = true}) end, s - 1)
+        for _, upper in ipairs {true, false} do
+          for _, unit in ipairs {true, false} do
+            local named = {upper = upper, unitriangular = unit}
+            alike(function(p, q) return linalg.solve_triangular(p / n, q, named) end, s, b)
+            alike(function(p, q)
+              named.left = false
+              return linalg.solve_triangular(p / n, q:transpose(-1, -2), named)
+            end, s, b)
+          end
+        end
+        alike(function(p)
+          p = p:detach():requires_grad_()
+          local det = linalg.det(p)
+          det:sum():backward()
+          return p.grad / det:unsqueeze(-1):unsqueeze(-1)
+        end, moth.cat {x[{{1, 5}}], x[{{8, 21}}], s[{{1, 2}}]})
+      end
+    end
+  end)
+
+  it("names the first singular one, wherever it lies", function()
+    local x = moth.eye(3):expand(70, 3, 3):clone()
+    x[{70, 2, 2}] = 0
+    refuses(function() linalg.inv(x) end, "matrix 70 of f32 (70, 3, 3) is singular", "E_DOMAIN")
+    x[{33, 3, 3}] = -1
+    refuses(function() linalg.cholesky(x) end, "matrix 33 of f32 (70, 3, 3) is not positive-"
+      .. "definite: the leading block of size 3", "E_DOMAIN")
+    assert.equal(2, select(2, linalg.inv_ex(x))[70]:item())
+  end)
+end)
+
 describe("infinities and NaN", function()
   local function stack(bad)
     local x = moth.eye(3):expand(3, 3, 3):clone() * 2

@@ -43,6 +43,14 @@ static int linalg_cholesky_shape(const linalg_cholesky_args *a, moth_layout *y) 
   return status ? status : moth_shape_like(a->A, y);
 }
 
+/* The other triangle := 0 */
+static void clear_other(const moth_stack *s, char *y, bool upper) {
+  const int64_t n = s->n;
+  for (int64_t r = 0; r < n; r++)
+    if (upper) moth_stack_fill(s, y + r * n * s->size, r, 0);
+    else moth_stack_fill(s, y + (r * n + r + 1) * s->size, n - r - 1, 0);
+}
+
 static int cholesky_one(const moth_stack *s, int64_t i, char *scratch) {
   const linalg_cholesky_args *a = s->args;
   char *y = moth_stack_y(s, 0, i);
@@ -52,10 +60,23 @@ static int cholesky_one(const moth_stack *s, int64_t i, char *scratch) {
   if (!load_triangle(s, i, a->upper, y)) info = MOTH_NOT_FINITE;
   else LAPACK(s, potrf)(a->upper ? "L" : "U", &s->n, y, &s->n, &info, 1);
   if (info) moth_stack_fill(s, y, n * n, NAN);
-  for (int64_t r = 0; r < n; r++)
-    if (a->upper) moth_stack_fill(s, y + r * n * s->size, r, 0);
-    else moth_stack_fill(s, y + (r * n + r + 1) * s->size, n - r - 1, 0);
+  clear_other(s, y, a->upper);
   return info;
+}
+
+static void cholesky_side(const moth_stack *s, int64_t i, char *scratch) {
+  const bool upper = ((const linalg_cholesky_args *)s->args)->upper;
+  const int64_t n = s->n;
+  char *x = scratch + s->a;
+  const uint32_t bad = moth_side_load(s, 0, i, upper ? MOTH_UPPER : MOTH_LOWER, upper, x);
+  moth_small_loops(s->wide)->cholesky(s->n, x, scratch + s->work);
+  for (int64_t r = 0; r < n; r++)
+    memset(x + (r * n + r + 1) * MOTH_SIDE_BYTES, 0, (size_t)(n - r - 1) * MOTH_SIDE_BYTES);
+  for (int l = 0; l < moth_side_lanes(s, i); l++)
+    s->info[i + l] = bad >> l & 1 ? MOTH_NOT_FINITE : (int)moth_stack_get(s, scratch + s->work, l);
+  moth_side_store(s, i, upper, x, 0);
+  for (int l = 0; l < moth_side_lanes(s, i); l++)
+    if (s->info[i + l]) clear_other(s, moth_stack_y(s, 0, i + l), upper);
 }
 
 static int cholesky(const linalg_cholesky_args *a, moth_tensor **out, int32_t *codes) {
@@ -65,6 +86,7 @@ static int cholesky(const linalg_cholesky_args *a, moth_tensor **out, int32_t *c
   int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
   s.codes = codes;
   const double n = s.n;
+  if (!status && s.n) moth_side_open(&s, cholesky_side, 0);
   if (!status && s.n) status = moth_stack_run(&s, cholesky_one, n * n * n / 3, &failed);
   if (failed >= 0 && s.failure == MOTH_NOT_FINITE) status = moth_stack_not_finite(&s, failed);
   else if (failed >= 0)
@@ -383,14 +405,30 @@ static int lu_one(const moth_stack *s, int64_t i, char *scratch) {
   return 0; /* a zero on the diagonal of U is no failure here */
 }
 
+static void lu_side(const moth_stack *s, int64_t i, char *scratch) {
+  const uint32_t bad = moth_side_load(s, 0, i, MOTH_ALL, false, scratch + s->a);
+  const int64_t lanes = MOTH_SIDE_BYTES / s->size;
+  moth_small_loops(s->wide)->lu(s->n, scratch + s->a, scratch + s->integers, scratch + s->tau,
+                                scratch + s->work);
+  for (int l = 0; l < moth_side_lanes(s, i); l++) {
+    int64_t *pivots = (int64_t *)(void *)moth_stack_y(s, 1, i + l);
+    for (int64_t j = 0; j < s->n; j++)
+      pivots[j] = bad >> l & 1 ? j : (int)moth_stack_get(s, scratch + s->integers, j * lanes + l);
+    s->info[i + l] = 0;
+  }
+  moth_side_store(s, i, false, scratch + s->a, bad);
+}
+
 static int linalg_lu_factor_cpu(const linalg_lu_factor_args *a, moth_tensor **out) {
   moth_stack s;
   int64_t failed = -1;
   int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
   const double m = s.m, n = s.n;
   if (!status && s.k) {
-    s.a = moth_stack_reserve(&s, (int64_t)s.m * s.n, s.size);
-    s.integers = moth_stack_reserve(&s, s.k, sizeof(int));
+    if (!moth_side_open(&s, lu_side, 0)) {
+      s.a = moth_stack_reserve(&s, (int64_t)s.m * s.n, s.size);
+      s.integers = moth_stack_reserve(&s, s.k, sizeof(int));
+    }
     status = moth_stack_run(&s, lu_one, m * n * s.k, &failed);
   }
   moth_stack_close(&s);

@@ -57,6 +57,35 @@ static void solve_by(const moth_stack *s, const char *x, const int *pivots, char
   triangle(s, x, "L", "U", "N", n, k, y);
 }
 
+/* -- small ones side by side -- */
+
+/* scratch + s->a := the factors of the matrices from i on; which of them are not finite, of which
+** the info is 0. */
+static uint32_t factor_side(const moth_stack *s, int64_t i, bool turned, char *scratch) {
+  const uint32_t bad = moth_side_load(s, 0, i, MOTH_ALL, turned, scratch + s->a);
+  moth_small_loops(s->wide)->lu(s->n, scratch + s->a, scratch + s->integers, scratch + s->tau,
+                                scratch + s->work);
+  for (int l = 0; l < moth_side_lanes(s, i); l++)
+    s->info[i + l] = bad >> l & 1 ? 0 : (int)moth_stack_get(s, scratch + s->work, l);
+  return bad;
+}
+
+/* scratch + s->b, of k columns, := the solutions by these factors. */
+static void solve_side_by(const moth_stack *s, int k, char *scratch) {
+  const moth_small *loops = moth_small_loops(s->wide);
+  loops->swap(s->n, k, scratch + s->integers, scratch + s->b);
+  loops->substitute(s->n, k, scratch + s->a, false, true, scratch + s->b);
+  loops->substitute(s->n, k, scratch + s->a, true, false, scratch + s->b);
+}
+
+static void invert_side(const moth_stack *s, char *scratch) {
+  const int64_t lanes = MOTH_SIDE_BYTES / s->size;
+  moth_stack_fill(s, scratch + s->b, s->n * s->n * lanes, 0);
+  for (int64_t j = 0; j < s->n; j++)
+    moth_stack_fill(s, scratch + s->b + j * (s->n + 1) * MOTH_SIDE_BYTES, lanes, 1);
+  solve_side_by(s, s->n, scratch);
+}
+
 /* -- inv -- */
 
 static int square_shape(moth_ctx *ctx, const moth_tensor *x, moth_layout *y) {
@@ -89,6 +118,12 @@ static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
   return info;
 }
 
+static void inv_side(const moth_stack *s, int64_t i, char *scratch) {
+  const uint32_t bad = factor_side(s, i, false, scratch);
+  invert_side(s, scratch);
+  moth_side_store(s, i, false, scratch + s->b, bad);
+}
+
 static void inv_reserve(moth_stack *s) {
   int info, query = -1;
   char most[8];
@@ -105,8 +140,10 @@ static int inverse(const void *args, const moth_tensor *x, moth_tensor **out, in
   const double n = s.n;
   s.codes = codes;
   if (!status && s.n) {
-    if (s.n <= SMALL) s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
-    inv_reserve(&s);
+    if (!moth_side_open(&s, inv_side, s.n)) {
+      if (s.n <= SMALL) s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
+      inv_reserve(&s);
+    }
     status = moth_stack_run(&s, inv_one, 2 * n * n * n, &failed);
   }
   if (failed >= 0) status = singular(&s, failed);
@@ -181,63 +218,60 @@ static double parity(const moth_stack *s, const char *scratch) {
   return odd ? -1 : 1;
 }
 
-static double diagonal_at(const moth_stack *s, const char *x, int64_t j) {
-  return moth_stack_get(s, x, j * (s->n + 1));
+/* The results for the i-th, by its factors, of which `step` elements lead from one to the next, and
+** the sign of its swaps; NaN if it has none. */
+static void put_det(const moth_stack *s, int64_t i, const char *x, int64_t step, double sign) {
+  double y = s->job ? sign - sign : sign; /* s->job: slogdet */
+  for (int64_t j = 0; j < s->n && sign == sign; j++) {
+    const double v = moth_stack_get(s, x, j * (s->n + 1) * step);
+    sign *= v > 0 ? 1 : v < 0 ? -1 : 0;
+    y = s->job ? y + log(fabs(v)) : y * v;
+  }
+  if (s->job) moth_stack_put(s, moth_stack_y(s, 0, i), 0, sign);
+  moth_stack_put(s, moth_stack_y(s, s->job, i), 0, y);
 }
 
 static int det_one(const moth_stack *s, int64_t i, char *scratch) {
   char *x = scratch + s->a;
-  double y = NAN;
-  if (factor(s, i, x, scratch) != MOTH_NOT_FINITE) {
-    y = parity(s, scratch);
-    for (int64_t j = 0; j < s->n; j++) y *= diagonal_at(s, x, j);
-  }
-  moth_stack_put(s, moth_stack_y(s, 0, i), 0, y);
+  const bool finite = factor(s, i, x, scratch) != MOTH_NOT_FINITE;
+  put_det(s, i, x, 1, finite ? parity(s, scratch) : NAN);
   return 0;
 }
 
-static int slogdet_one(const moth_stack *s, int64_t i, char *scratch) {
-  char *x = scratch + s->a;
-  double sign = NAN, y = NAN;
-  if (factor(s, i, x, scratch) != MOTH_NOT_FINITE) {
-    sign = parity(s, scratch);
-    y = 0;
-    for (int64_t j = 0; j < s->n; j++) {
-      const double v = diagonal_at(s, x, j);
-      sign *= v > 0 ? 1 : v < 0 ? -1 : 0;
-      y += log(fabs(v));
-    }
+static void det_side(const moth_stack *s, int64_t i, char *scratch) {
+  const uint32_t bad = factor_side(s, i, false, scratch);
+  for (int l = 0; l < moth_side_lanes(s, i); l++) {
+    const double sign = moth_stack_get(s, scratch + s->tau, l);
+    put_det(s, i + l, scratch + s->a + l * s->size, MOTH_SIDE_BYTES / s->size,
+            bad >> l & 1 ? NAN : sign);
+    s->info[i + l] = 0;
   }
-  moth_stack_put(s, moth_stack_y(s, 0, i), 0, sign);
-  moth_stack_put(s, moth_stack_y(s, 1, i), 0, y);
-  return 0;
 }
 
-static int determinants(const void *args, const moth_tensor *x, moth_tensor **out,
-                        moth_stack_work *each) {
+static int determinants(const void *args, const moth_tensor *x, moth_tensor **out, bool logarithm) {
   moth_stack s;
   int64_t failed = -1;
   int status = moth_stack_open(&s, args, x, NULL, out, 0);
   const double n = s.n;
   if (!status) {
-    s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
-    s.integers = moth_stack_reserve(&s, s.n, sizeof(int));
-    if (s.n) status = moth_stack_run(&s, each, 2 * n * n * n / 3, &failed);
-    for (int64_t i = 0; i < s.count && !s.n; i++) { /* of nothing: 1, and its logarithm */
-      moth_stack_put(&s, moth_stack_y(&s, 0, i), 0, 1);
-      if (each == slogdet_one) moth_stack_put(&s, moth_stack_y(&s, 1, i), 0, 0);
+    s.job = logarithm;
+    if (!moth_side_open(&s, det_side, 0)) {
+      s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
+      s.integers = moth_stack_reserve(&s, s.n, sizeof(int));
     }
+    if (s.n) status = moth_stack_run(&s, det_one, 2 * n * n * n / 3, &failed);
+    for (int64_t i = 0; i < s.count && !s.n; i++) put_det(&s, i, NULL, 0, 1); /* of nothing */
   }
   moth_stack_close(&s);
   return status;
 }
 
 static int linalg_det_cpu(const linalg_det_args *a, moth_tensor **out) {
-  return determinants(a, a->A, out, det_one);
+  return determinants(a, a->A, out, false);
 }
 
 static int linalg_slogdet_cpu(const linalg_slogdet_args *a, moth_tensor **out) {
-  return determinants(a, a->A, out, slogdet_one);
+  return determinants(a, a->A, out, true);
 }
 
 #define BESIDE(p) \
@@ -269,27 +303,51 @@ static int linalg_cofactor_shape(const linalg_cofactor_args *a, moth_layout *y) 
   return square_shape(a->ctx, a->A, y);
 }
 
-/* det(A) A^-T. A pivot of 0 is taken for a tiny one, which the product takes out again. */
+/* The determinant by these factors. A pivot of 0 is taken for a tiny one, and becomes that, which
+** the product of determinant and inverse takes out again. */
+static double det_of(const moth_stack *s, char *x, int64_t step, double det) {
+  double largest = 0;
+  step *= s->n + 1;
+  for (int64_t j = 0; j < s->n; j++) largest = fmax(largest, fabs(moth_stack_get(s, x, j * step)));
+  const double tiny = (largest > 0 ? largest : 1) * (s->wide ? 0x1p-60 : 0x1p-30);
+  for (int64_t j = 0; j < s->n; j++) {
+    if (moth_stack_get(s, x, j * step) == 0) moth_stack_put(s, x, j * step, tiny);
+    det *= moth_stack_get(s, x, j * step);
+  }
+  return det;
+}
+
+/* det(A) A^-T */
 static int cofactor_one(const moth_stack *s, int64_t i, char *scratch) {
   const int64_t n = s->n;
   char *x = scratch + s->a, *y = moth_stack_y(s, 0, i);
-  double det = 1, largest = 0;
   int info = factor(s, i, x, scratch);
   if (info == MOTH_NOT_FINITE) {
     moth_stack_fill(s, y, n * n, NAN);
     return 0;
   }
-  for (int64_t j = 0; j < n; j++) largest = fmax(largest, fabs(diagonal_at(s, x, j)));
-  const double tiny = (largest > 0 ? largest : 1) * (s->wide ? 0x1p-60 : 0x1p-30);
-  det = parity(s, scratch);
-  for (int64_t j = 0; j < n; j++) {
-    if (diagonal_at(s, x, j) == 0) moth_stack_put(s, x, j * (n + 1), tiny);
-    det *= diagonal_at(s, x, j);
-  }
+  const double det = det_of(s, x, 1, parity(s, scratch));
   LAPACK(s, getri)(&s->n, x, &s->n, pivots_of(s, scratch), scratch + s->work, &s->lwork, &info);
   for (int64_t j = 0; j < n * n; j++) moth_stack_put(s, x, j, det * moth_stack_get(s, x, j));
   moth_stack_turn(s, x, n, n, y, n);
   return info;
+}
+
+static void cofactor_side(const moth_stack *s, int64_t i, char *scratch) {
+  const int64_t n = s->n, lanes = MOTH_SIDE_BYTES / s->size;
+  const uint32_t bad = factor_side(s, i, false, scratch);
+  char *signs = scratch + s->tau;
+  for (int64_t l = 0; l < lanes; l++) {
+    const double sign = moth_stack_get(s, signs, l);
+    moth_stack_put(s, signs, l, det_of(s, scratch + s->a + l * s->size, lanes, sign));
+  }
+  invert_side(s, scratch);
+  for (int64_t e = 0; e < n * n * lanes; e++) {
+    const double v = moth_stack_get(s, scratch + s->b, e);
+    moth_stack_put(s, scratch + s->b, e, v * moth_stack_get(s, signs, e % lanes));
+  }
+  for (int l = 0; l < moth_side_lanes(s, i); l++) s->info[i + l] = 0;
+  moth_side_store(s, i, true, scratch + s->b, bad);
 }
 
 static int linalg_cofactor_cpu(const linalg_cofactor_args *a, moth_tensor **out) {
@@ -298,8 +356,10 @@ static int linalg_cofactor_cpu(const linalg_cofactor_args *a, moth_tensor **out)
   int status = moth_stack_open(&s, a, a->A, NULL, out, 0);
   const double n = s.n;
   if (!status && s.n) {
-    s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
-    inv_reserve(&s);
+    if (!moth_side_open(&s, cofactor_side, s.n)) {
+      s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
+      inv_reserve(&s);
+    }
     status = moth_stack_run(&s, cofactor_one, 2 * n * n * n, &failed);
   }
   if (failed >= 0) status = singular(&s, failed);
@@ -352,6 +412,14 @@ static int solve_one(const moth_stack *s, int64_t i, char *scratch) {
   return 0;
 }
 
+static void solve_side(const moth_stack *s, int64_t i, char *scratch) {
+  const bool right = !((const linalg_solve_args *)s->args)->left;
+  const uint32_t bad = factor_side(s, i, right, scratch);
+  moth_side_load(s, 1, i, MOTH_ALL, right, scratch + s->b);
+  solve_side_by(s, s->nrhs, scratch);
+  moth_side_store(s, i, right, scratch + s->b, bad);
+}
+
 static int linalg_solve_cpu(const linalg_solve_args *a, moth_tensor **out) {
   moth_stack s;
   int64_t failed = -1;
@@ -360,8 +428,10 @@ static int linalg_solve_cpu(const linalg_solve_args *a, moth_tensor **out) {
   if (!a->left) s.nrhs = (int)a->B->l.shape[a->B->l.ndim - 2];
   const double n = s.n;
   if (!status && s.n && s.nrhs) {
-    s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
-    s.integers = moth_stack_reserve(&s, s.n, sizeof(int));
+    if (!moth_side_open(&s, solve_side, s.nrhs)) {
+      s.a = moth_stack_reserve(&s, (int64_t)s.n * s.n, s.size);
+      s.integers = moth_stack_reserve(&s, s.n, sizeof(int));
+    }
     status = moth_stack_run(&s, solve_one, n * n * (n * 0.7 + 2 * s.nrhs), &failed);
   }
   if (failed >= 0) status = singular(&s, failed);
@@ -410,12 +480,23 @@ static int triangular_one(const moth_stack *s, int64_t i, char *scratch) {
   return 0;
 }
 
+static void triangular_side(const moth_stack *s, int64_t i, char *scratch) {
+  const linalg_solve_triangular_args *a = s->args;
+  moth_side_load(s, 0, i, a->upper ? MOTH_UPPER : MOTH_LOWER, !a->left, scratch + s->a);
+  moth_side_load(s, 1, i, MOTH_ALL, !a->left, scratch + s->b);
+  moth_small_loops(s->wide)->substitute(s->n, s->nrhs, scratch + s->a, a->upper == a->left,
+                                        a->unitriangular, scratch + s->b);
+  for (int l = 0; l < moth_side_lanes(s, i); l++) s->info[i + l] = 0;
+  moth_side_store(s, i, !a->left, scratch + s->b, 0);
+}
+
 static int linalg_solve_triangular_cpu(const linalg_solve_triangular_args *a, moth_tensor **out) {
   moth_stack s;
   int64_t failed = -1;
   int status = moth_stack_open(&s, a, a->A, a->B, out, 0);
   if (!a->left) s.nrhs = (int)a->B->l.shape[a->B->l.ndim - 2];
   const double n = s.n;
+  if (!status && s.n && s.nrhs) moth_side_open(&s, triangular_side, s.nrhs);
   if (!status && s.n && s.nrhs)
     status = moth_stack_run(&s, triangular_one, n * n * s.nrhs, &failed);
   moth_stack_close(&s);

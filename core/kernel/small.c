@@ -1,0 +1,26 @@
+/* small.c -- small matrices side by side, in floats and doubles at every level of instructions. */
+#include "small.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LOOPS "small_real.h"
+#include "each_level.h"
+
+#if MOTH_HAS_LEVELS
+#define REAL double
+#define TARGET MOTH_AVX2
+#define NAME(f) f##_f64_avx2
+#include "small_real.h"
+#undef TARGET
+#undef NAME
+#define TARGET MOTH_AVX512
+#define NAME(f) f##_f64_avx512
+#include "small_real.h"
+#endif
+#define small_f64_f32 small_f64 /* what MOTH_BEST takes where there is nothing better */
+
+const moth_small *moth_small_loops(bool wide) {
+  return wide ? MOTH_BEST(&small_f64) : MOTH_BEST(&small);
+}

@@ -1,0 +1,111 @@
+/* small_real.h -- the loops of small.c for one type and level: REAL, TARGET, NAME(f). Masks are
+** what comparisons of elements give: without AVX2 nothing compares whole numbers of 64 bits.
+*/
+typedef REAL NAME(lanes) __attribute__((vector_size(MOTH_SIDE_BYTES)));
+typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int32_t)0, (int64_t)0)) NAME(number);
+typedef NAME(number) NAME(whole) __attribute__((vector_size(MOTH_SIDE_BYTES)));
+#define LANES NAME(lanes)
+#define WHOLE NAME(whole)
+#define COUNT ((int)(MOTH_SIDE_BYTES / sizeof(REAL)))
+#define CHOSEN(mask, p, q) ((LANES)(((mask) & (WHOLE)(p)) | (~(mask) & (WHOLE)(q))))
+#define ALL(number) ((LANES){0} + (REAL)(number))
+#define SIZE(v) ((LANES)((WHOLE)(v) & ~(WHOLE)(-(LANES){0})))
+
+/* Where a lane's mask is set, those of p and q change places. */
+TARGET INLINED void NAME(exchange)(const WHOLE *mask, LANES *p, LANES *q) {
+  const WHOLE d = *mask & ((WHOLE)*p ^ (WHOLE)*q);
+  *p = (LANES)((WHOLE)*p ^ d);
+  *q = (LANES)((WHOLE)*q ^ d);
+}
+
+/* The row from k on with each lane's largest in column k, and that. */
+TARGET INLINED void NAME(pivot)(int n, int k, const LANES *x, LANES *pivot, LANES *most) {
+  LANES at = ALL(k);
+  *most = SIZE(x[k * n + k]);
+  for (int r = k + 1; r < n; r++) {
+    const LANES v = SIZE(x[r * n + k]);
+    const WHOLE more = v > *most;
+    *most = CHOSEN(more, v, *most);
+    at = CHOSEN(more, ALL(r), at);
+  }
+  *pivot = at;
+}
+
+TARGET static void NAME(lu)(int n, void *matrices, void *pivots, void *sign, void *info) {
+  LANES *x = matrices, *p = pivots, most, odd = ALL(1), first = {0};
+  for (int k = 0; k < n; k++) {
+    NAME(pivot)(n, k, x, &p[k], &most);
+    for (int r = k + 1; r < n; r++) {
+      const WHOLE here = p[k] == (REAL)r;
+      for (int c = 0; c < n; c++) NAME(exchange)(&here, &x[k * n + c], &x[r * n + c]);
+    }
+    odd = CHOSEN(p[k] == (REAL)k, odd, -odd);
+    const WHOLE gone = most == (REAL)0;
+    first = CHOSEN(gone & (first == (REAL)0), ALL(k + 1), first);
+    const LANES v = CHOSEN(gone, ALL(1), x[k * n + k]);
+    for (int r = k + 1; r < n; r++) {
+      const LANES by = x[r * n + k] /= v;
+      for (int c = k + 1; c < n; c++) x[r * n + c] -= by * x[k * n + c];
+    }
+  }
+  *(LANES *)sign = odd;
+  *(LANES *)info = first;
+}
+
+TARGET static void NAME(swap)(int n, int k, const void *pivots, void *sides) {
+  const LANES *p = pivots;
+  LANES *y = sides;
+  for (int i = 0; i < n; i++)
+    for (int r = i + 1; r < n; r++) {
+      const WHOLE here = p[i] == (REAL)r;
+      for (int c = 0; c < k; c++) NAME(exchange)(&here, &y[i * k + c], &y[r * k + c]);
+    }
+}
+
+TARGET static void NAME(substitute)(int n, int k, const void *matrices, bool upper,
+                                    bool unit, void *sides) {
+  const LANES *x = matrices;
+  LANES *y = sides;
+  for (int step = 0; step < n; step++) {
+    const int j = upper ? n - 1 - step : step, end = upper ? j : n;
+    for (int c = 0; c < k && !unit; c++) y[j * k + c] /= x[j * n + j];
+    for (int i = upper ? 0 : j + 1; i < end; i++) {
+      const LANES by = x[i * n + j];
+      for (int c = 0; c < k; c++) y[i * k + c] -= by * y[j * k + c];
+    }
+  }
+}
+
+INLINED REAL NAME(root)(REAL v) {
+  return sizeof v == sizeof(float) ? (REAL)sqrtf((float)v) : (REAL)sqrt((double)v);
+}
+
+TARGET static void NAME(cholesky)(int n, void *matrices, void *info) {
+  LANES *x = matrices;
+  LANES first = {0};
+  for (int j = 0; j < n; j++) {
+    LANES d = x[j * n + j];
+    for (int t = 0; t < j; t++) d -= x[j * n + t] * x[j * n + t];
+    first = CHOSEN(~(d > (REAL)0) & (first == (REAL)0), ALL(j + 1), first);
+    REAL root[COUNT];
+    memcpy(root, &d, sizeof root);
+    for (int l = 0; l < COUNT; l++) root[l] = NAME(root)(root[l]);
+    memcpy(&d, root, sizeof root);
+    x[j * n + j] = d;
+    for (int r = j + 1; r < n; r++) {
+      LANES v = x[r * n + j];
+      for (int t = 0; t < j; t++) v -= x[r * n + t] * x[j * n + t];
+      x[r * n + j] = v / d;
+    }
+  }
+  *(LANES *)info = first;
+}
+
+static const moth_small NAME(small) = {NAME(lu), NAME(swap), NAME(substitute), NAME(cholesky)};
+
+#undef LANES
+#undef WHOLE
+#undef COUNT
+#undef CHOSEN
+#undef SIZE
+#undef ALL
