@@ -25,6 +25,8 @@
   X(orgqr, (IN m, IN n, IN k, void *a, IN lda, const void *tau, void *work, IN lwork, int *info)) \
   X(syevd, (TEXT jobz, TEXT uplo, IN n, void *a, IN lda, void *w, void *work, IN lwork, \
             int *iwork, IN liwork, int *info, LENGTH, LENGTH)) \
+  X(geev,  (TEXT jobvl, TEXT jobvr, IN n, void *a, IN lda, void *wr, void *wi, void *vl, IN ldvl, \
+            void *vr, IN ldvr, void *work, IN lwork, int *info, LENGTH, LENGTH)) \
   X(gesdd, (TEXT jobz, IN m, IN n, void *a, IN lda, void *s, void *u, IN ldu, void *vt, IN ldvt, \
             void *work, IN lwork, int *iwork, int *info, LENGTH)) \
   X(gels,  (TEXT trans, IN m, IN n, IN nrhs, void *a, IN lda, void *b, IN ldb, void *work, \

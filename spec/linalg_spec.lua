@@ -196,6 +196,7 @@ describe("infinities and NaN", function()
     for _, bad in ipairs {0 / 0, math.huge, -math.huge} do
       local x = stack(bad)
       for name, fn in pairs {eigh = linalg.eigh, eigvalsh = linalg.eigvalsh, svd = linalg.svd,
+                             eig = linalg.eig, eigvals = linalg.eigvals,
                              svdvals = linalg.svdvals, pinv = linalg.pinv,
                              cholesky = linalg.cholesky} do
         refuses(function() fn(x) end,
@@ -249,6 +250,20 @@ describe("infinities and NaN", function()
 end)
 
 describe("linear algebra", function()
+  it("goes on where some matrices are singular, for those who ask", function()
+    local x = moth.stack {moth.eye(2) * 2, moth.tensor{{1, 2}, {2, 4}}}
+    local y, info = linalg.solve_ex(x, moth.ones(2, 2))
+    assert.same({{0, 2}, {0.5, 0.5}}, {info:tolist(), y[1]:tolist()})
+    assert.is_true(y[2]:isnan():all():item())
+    assert.same({0, 2}, select(3, linalg.lu_factor_ex(x)):tolist())
+    refuses(function() linalg.solve_ex(x, moth.ones(2, 2), {check_errors = true}) end,
+      "bad argument 'A' to 'solve_ex' (matrix 2 of f32 (2, 2, 2) is singular", "E_DOMAIN")
+    refuses(function() linalg.lu_factor_ex(x, true) end, "to 'lu_factor_ex' (", "E_DOMAIN")
+    x = x[1]:clone():requires_grad_()
+    linalg.solve_ex(x, moth.ones(2, 1)):sum():backward()
+    assert.close({{-0.25, -0.25}, {-0.25, -0.25}}, x.grad:tolist(), 1e-6)
+  end)
+
   it("says which shapes and dtypes it takes", function()
     refuses(function() linalg.inv(moth.ones(2, 3)) end,
       "bad argument 'A' to 'inv' (a square matrix or a stack of them, (..., N, N), is needed, got "
@@ -320,6 +335,32 @@ describe("linear algebra", function()
     end
     moth.set_num_threads(threads)
     for k, y in ipairs(seen[1]) do assert.is_true(moth.equal(y, seen[2][k]), "result " .. k) end
+  end)
+
+  it("finds complex eigenvalues, and vectors for them", function()
+    moth.manual_seed(6)
+    local a = moth.randn(5, 6, 6, f64)
+    local values, v = linalg.eig(a)
+    local re, im = v:select(-1, 1), v:select(-1, 2)
+    local x, y = values:select(-1, 1):unsqueeze(-2), values:select(-1, 2):unsqueeze(-2)
+    assert.is_true(y:abs():amax():item() > 0.1)
+    assert.is_true(moth.allclose(a:matmul(re), re * x - im * y))
+    assert.is_true(moth.allclose(a:matmul(im), re * y + im * x))
+    assert.is_true(moth.allclose((re * re + im * im):sum(-2), moth.ones(5, 6, f64)))
+    assert.is_true(linalg.eigvals(a):allclose(values))
+  end)
+
+  it("has exact gradients of complex eigenvectors, twice", function()
+    moth.manual_seed(7)
+    local a = moth.tensor({{1, 2, 0.5}, {-3, 1, 0.2}, {0.3, 0.1, 4}}, f64):requires_grad_()
+    local w, u = moth.randn(3, 2, f64), moth.randn(3, 3, 2, f64)
+    local function total(x)
+      local values, v = linalg.eig(x)
+      return (values * w):sum() + (v * u):sum()
+    end
+    assert.is_true(moth.autograd.gradcheck(total, {a}))
+    assert.is_true(moth.autograd.gradgradcheck(total, {a}))
+    assert.is_true(moth.autograd.gradcheck(function(x) return linalg.eigvals(x) end, {a}))
   end)
 
   it("stops between two matrices when it is interrupted", function()

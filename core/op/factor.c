@@ -1,5 +1,6 @@
 /* factor.c -- factorizations of matrices, by LAPACK: cholesky, qr, eigh, lu; what singular
-** values are used for stands in singular.c. The list of both files is at the end.
+** values are used for stands in singular.c, eigenvalues of any matrix in eig.c. The list of all
+** three files is at the end.
 **
 ** Gradients: Murray 2016 (cholesky), Liao, Liu, Wang & Xiang 2019 and Roberts & Roberts 2020 (qr),
 ** Giles 2008 (eigh, svd).
@@ -10,6 +11,7 @@
 
 #include "../lapack.h"
 #include "create.h"
+#include "eig.h"
 #include "formula.h"
 #include "index.h"
 #include "join.h"
@@ -505,7 +507,7 @@ MOTH_OP_CONST(linalg_lu_order, LINALG_LU_ORDER, .device = linalg_lu_order_there,
 
 const moth_op *const moth_factor_ops[] = {
   &moth_op_linalg_cholesky, &moth_op_linalg_cholesky_ex, &moth_op_linalg_qr,
-  &moth_op_linalg_eigh, &moth_op_linalg_eigvalsh,
+  &moth_op_linalg_eigh, &moth_op_linalg_eigvalsh, &moth_op_linalg_eig, &moth_op_linalg_eigvals,
   &moth_op_linalg_lu_factor, &moth_op_linalg_lu_order, &moth_op_linalg_svd,
   &moth_op_linalg_svdvals, &moth_op_linalg_pinv, &moth_op_linalg_lstsq_solve,
   &moth_op_linalg_cofactor_back, NULL};

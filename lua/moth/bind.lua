@@ -284,6 +284,7 @@ lazy.from(in_lua, "moth.types", "get_device")
 lazy.from(in_lua, "moth.stft", "stft istft")
 lazy.from(in_lua, "moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det inverse "
   .. "logdet lu_solve matrix_exp matrix_power pinverse qr slogdet svd")
+lazy.from(in_lua, "moth.factors", "orgqr ormqr")
 lazy.from(in_lua, "moth.sparse", "coalesce is_coalesced indices values to_dense _indices _values "
   .. "_nnz")
 lazy.from(in_lua, "moth.pieces", "hsplit vsplit dsplit select_scatter diagonal_scatter cov "

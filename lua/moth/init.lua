@@ -84,6 +84,7 @@ from("moth.composed", "polygamma quantile nanmedian cdist logspace tril_indices 
 from("moth.types", "finfo iinfo promote_types result_type can_cast get_device")
 from("moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det inverse logdet "
   .. "lu_solve matrix_exp matrix_power pinverse qr slogdet svd")
+from("moth.factors", "orgqr ormqr lu_unpack")
 from("moth.pieces", "atleast_1d atleast_2d atleast_3d column_stack block_diag cartesian_prod "
   .. "combinations vander hsplit vsplit dsplit select_scatter diagonal_scatter trapezoid cov "
   .. "corrcoef logaddexp2 float_power pdist")

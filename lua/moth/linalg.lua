@@ -19,7 +19,7 @@ local linalg = {}
 -- Ops that are functions of this namespace as they are.
 local OPS = {}
 for name in ("cholesky cholesky_ex det eigh eigvalsh inv inv_ex qr slogdet solve solve_triangular "
-  .. "svd svdvals"):gmatch "%S+" do OPS[name] = "linalg_" .. name end
+  .. "svd svdvals eig eigvals"):gmatch "%S+" do OPS[name] = "linalg_" .. name end
 OPS.matmul = "matmul"
 
 -- An op whose errors name the function that calls it, and arguments by what `args` calls them.
@@ -412,11 +412,10 @@ local rows = {}
 lazy.from(rows, "moth.lu", "lu lu_factor lu_solve lstsq")
 lazy.from(rows, "moth.matfun", "matrix_exp vander tensorinv tensorsolve polar "
   .. "householder_product")
+lazy.from(rows, "moth.factors", "solve_ex lu_factor_ex matrix_sqrth")
 
 local function find(name) return OPS[name] and bind.as(OPS[name], name) end
 
-local COMPLEX = "eigenvalues of a matrix that is not symmetric are complex, which no dtype here is;"
-  .. " eigh and svd are there"
 local SYMMETRIC = "cholesky, eigh and solve are there for symmetric matrices"
 
 local function names()
@@ -426,6 +425,4 @@ local function names()
 end
 
 return (lazy.namespace("moth.linalg", linalg, rows, { find = find, names = names, instead = {
-  eig = COMPLEX, eigvals = COMPLEX, ldl_factor = SYMMETRIC, ldl_factor_ex = SYMMETRIC,
-  ldl_solve = SYMMETRIC, solve_ex = "inv_ex tells which matrices are singular",
-  lu_factor_ex = "inv_ex tells which matrices are singular" } }))
+  ldl_factor = SYMMETRIC, ldl_factor_ex = SYMMETRIC, ldl_solve = SYMMETRIC } }))
