@@ -54,6 +54,7 @@
   F(loss)       /* losses of classes */ \
   F(ctc)        /* ctc_loss: sequences without an alignment */ \
   F(pointloss)  /* losses of numbers and probabilities, each element by itself */ \
+  F(detect)     /* which boxes of a detector stay */ \
   F(optim)      /* steps of the optimizers */
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];

@@ -73,8 +73,8 @@ local rows = {
   chain_matmul = {"moth.linalg", "multi_dot"},
 }
 local function from(module, names) lazy.from(rows, module, names) end
-from("moth.*", "nn optim utils amp backends cuda data define autograd class progress summary warn "
-  .. "distributions linalg fft onnx profiler special")
+from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
+  .. "summary distributions linalg fft onnx profiler special")
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split "

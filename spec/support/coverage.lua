@@ -44,6 +44,7 @@ function coverage.functions()
   collect(found, moth.zeros(1), require("moth.tensor").names(true))
   collect(found, moth.linalg, getmetatable(moth.linalg).__names(), "linalg.")
   collect(found, moth.fft, getmetatable(moth.fft).__names(), "fft.")
+  collect(found, moth.ops, getmetatable(moth.ops).__names(), "ops.")
   collect(found, moth.special, getmetatable(moth.special).__names(), "special.")
   return found
 end
