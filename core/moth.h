@@ -491,30 +491,30 @@ typedef struct moth_stored { /* a tensor in a file */
   moth_text name;     /* lives as long as the file's handle */
   const char *format; /* dtype as the file calls it: "F32" */
   int32_t dtype, ndim; /* dtype is -1 when Moth has none for it */
-  int64_t shape[8];
-  int64_t nbytes;
+  int64_t shape[8], nbytes;
 } moth_stored;
 
-/* Opens a safetensors file and checks all of its structure. The handle (an empty tensor) stands
-** for the file; tensors taken from it live on without it. With map they share the file's pages
-** where those are aligned: nothing is read before it is used, writes stay private, and the file
-** may be replaced but must not be cut short meanwhile. Without map they are read into memory. */
-int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map,
-                              moth_handle *file);
+/* Opens a safetensors file and checks its structure. The handle (an empty tensor) stands for the
+** file; tensors taken from it outlive it. With map they share its pages where aligned: nothing is
+** read before it is used, writes stay private, the file may be replaced but not be cut short. */
+int32_t moth_safetensors_open(moth_ctx *ctx, const moth_text *path, int32_t map, moth_handle *file);
 int64_t moth_safetensors_count(moth_ctx *ctx, const moth_handle *file); /* negative: a status */
 int32_t moth_safetensors_at(moth_ctx *ctx, const moth_handle *file, int64_t i, moth_stored *info);
 int64_t moth_safetensors_find(moth_ctx *ctx, const moth_handle *file, const moth_text *name);
-int32_t moth_safetensors_tensor(moth_ctx *ctx, const moth_handle *file, int64_t i,
-                                moth_handle *out);
+int32_t moth_safetensors_tensor(moth_ctx *ctx, const moth_handle *f, int64_t i, moth_handle *out);
 int64_t moth_safetensors_metadata_count(moth_ctx *ctx, const moth_handle *file);
 int32_t moth_safetensors_metadata(moth_ctx *ctx, const moth_handle *file, int64_t i,
                                   moth_text *key, moth_text *value);
-/* Writes a safetensors file: whole or not at all and, if `durable`, on the disk when this returns.
-** Tensors with the same storage and layout are written once; the other names stand in the metadata
-** `moth.tied`, a JSON object of name to name. */
+/* Writes one: whole or not at all and, if `durable`, on the disk when this returns. What shares
+** storage and layout is written once; other names stand in the metadata `moth.tied`, as JSON. */
 int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_text *names,
                               const moth_handle *tensors, uint32_t n, const moth_text *keys,
                               const moth_text *values, uint32_t nmeta, int32_t durable);
+/* Any file as its bytes, a u8 tensor: mapped as above, or read where map is 0 or fails. */
+int32_t moth_file_open(moth_ctx *ctx, const moth_text *path, int32_t map, moth_handle *out);
+/* Bytes of a contiguous u8 tensor as elements of a dtype: shared where aligned, else a copy. */
+int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
+                         const int64_t *shape, int32_t ndim, moth_handle *out);
 
 /* A piece of a file: bytes, or those of a tensor in row-major order if its handle is one. */
 typedef struct moth_piece {

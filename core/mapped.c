@@ -1,0 +1,72 @@
+/* mapped.c -- files of any format as bytes, and parts of these as tensors: what the readers that
+** are written in Lua stand on.
+*/
+#include <stdlib.h>
+
+#include "file.h"
+#include "loop.h"
+#include "op.h"
+
+static void drop(void *owner) {
+  moth_source *s = owner;
+  moth_source_close(s);
+  free(s);
+}
+
+/* Takes the source over where it is mapped. */
+static moth_tensor *mapped(moth_ctx *ctx, const moth_source *s, const moth_layout *l) {
+  moth_source *own = malloc(sizeof *own);
+  if (!own) {
+    moth_fail(ctx, MOTH_E_MEM, "path", "out of memory");
+    return NULL;
+  }
+  *own = *s;
+  moth_storage *bytes = moth_storage_foreign(ctx, s->map, s->size, drop, own);
+  if (!bytes) {
+    free(own);
+    return NULL;
+  }
+  moth_tensor *x = moth_tensor_like(ctx, l, bytes);
+  if (!x) bytes->deleter = NULL, free(own);
+  moth_storage_release(ctx, bytes);
+  return x;
+}
+
+int32_t moth_file_open(moth_ctx *ctx, const moth_text *path, int32_t map, moth_handle *out) {
+  moth_source s = {.fd = -1};
+  moth_error_clear(ctx);
+  int status = moth_source_open(ctx, path, &s);
+  if (status) return status;
+  moth_layout l = {.ndim = 1, .dtype = MOTH_U8, .numel = s.size, .shape = {s.size}, .stride = {1}};
+  const bool shares = map && s.size && moth_source_map(&s);
+  moth_tensor *x = shares ? mapped(ctx, &s, &l) : moth_tensor_new(ctx, &l);
+  status = x ? MOTH_OK : ctx->error.code;
+  if (x && !shares) status = moth_source_read(ctx, &s, 0, moth_at(x), s.size);
+  if (!x || !shares) moth_source_close(&s);
+  if (!status) return moth_hand_out(ctx, x, out);
+  moth_tensor_release(x);
+  return status;
+}
+
+int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
+                         const int64_t *shape, int32_t ndim, moth_handle *out) {
+  moth_error_clear(ctx);
+  const moth_tensor *x = moth_resolve(ctx, bytes, "bytes");
+  moth_layout l = {.dtype = (uint8_t)dtype};
+  int status = x ? moth_shape_of(ctx, "shape", (moth_ints){shape, ndim}, &l) : ctx->error.code;
+  if (status) return status;
+  const int64_t size = moth_dtype_size[dtype], left = x->l.numel - from;
+  if (x->l.dtype != MOTH_U8 || x->l.device || !moth_contiguous(x))
+    return moth_fail(ctx, MOTH_E_TYPE, "bytes", "contiguous u8 is needed, got %s", moth_str(x));
+  if (from < 0 || left < 0 || l.numel > left / size)
+    return moth_fail(ctx, MOTH_E_INDEX, "from", "%lld %s elements from byte %lld on, of %lld",
+                     (long long)l.numel, moth_dtype_name(dtype), (long long)from,
+                     (long long)x->l.numel);
+  const char *at = moth_at(x) + from;
+  if (dtype == MOTH_BOOL || (at - x->storage->data) % size ||
+      (uintptr_t)x->storage->data % (uintptr_t)size)
+    return moth_from_bytes(ctx, dtype, shape, ndim, at, (size_t)(l.numel * size), out);
+  l.offset = (at - x->storage->data) / size;
+  moth_tensor *y = moth_tensor_like(ctx, &l, x->storage);
+  return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
+}

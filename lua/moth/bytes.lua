@@ -1,0 +1,122 @@
+--- bytes.lua -- files of other programs, byte by byte: what the readers of GGUF, Torch7's and
+-- Darknet's files stand on. A file is mapped; numbers are read at a place that moves on, and each
+-- is held against the file's end before it is read.
+--
+--     local file = bytes.open(path, "load")
+--     file:int(4)  file:text(8)  file:double()      from file.at on, which counts from 0
+--     file:tensor("float32", {2, 3}, from)          shares the file's pages where it may
+--
+-- No float is read through a float pointer: a NaN of the file's could be a forged Lua value.
+
+local ffi = require "ffi"
+local dtype = require "moth.dtype"
+local errors = require "moth.error"
+local lib = require "moth.lib"
+
+local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
+local bytes = {}
+
+local File = {}
+File.__index = File
+
+local Eight = ffi.typeof "union { uint8_t byte[8]; uint64_t word; double number; }"
+local Four = ffi.typeof "union { uint8_t byte[4]; uint32_t word; float number; }"
+
+--- Raises an error about the file: "bad argument 'path' to 'load' ('net.t7' is broken: ...)".
+function File:refuse(text, code)
+  errors.argument(self.fname, self.argument, ("'%s' %s"):format(self.path, text),
+    code or "E_FORMAT")
+end
+
+--- Goes past n bytes. @return where they begin
+function File:take(n, what)
+  local at = self.at
+  if not (n >= 0 and n <= self.size - at) then
+    self:refuse(("is broken: %s, %.0f bytes at byte %.0f, would lie beyond its end at %.0f"):format(
+      what or "a value", n, at, self.size))
+  end
+  self.at = at + n
+  return at
+end
+
+--- A string of n bytes.
+function File:text(n, what)
+  local at = self:take(n, what)
+  return ffi.string(self.start + at, n)
+end
+
+-- An unsigned little-endian number of up to 8 bytes, as a uint64.
+local function word(self, width)
+  local at, value = self:take(width, "a number"), 0ULL
+  for i = width - 1, 0, -1 do value = value * 256 + self.start[at + i] end
+  return value
+end
+
+--- An unsigned integer; beyond 2^53 rounded, and then beyond any file.
+function File:uint(width) return tonumber(word(self, width)) end
+
+--- A signed integer: a Lua number where it is exact, else an int64.
+function File:int(width)
+  local value = ffi.cast("int64_t", word(self, width))
+  if width < 8 then
+    local number = tonumber(value)
+    return number >= 2 ^ (8 * width - 1) and number - 2 ^ (8 * width) or number
+  end
+  local number = tonumber(value)
+  return math.abs(number) < 2 ^ 53 and number or value
+end
+
+--- A number of 8 bytes. Any NaN is the one that Lua may hold.
+function File:double()
+  local value = Eight()
+  value.word = word(self, 8)
+  local exponent = value.byte[7] % 128 * 16 + math.floor(value.byte[6] / 16)
+  if exponent == 2047 and value.word % 2 ^ 52 ~= 0 then return 0 / 0 end
+  return value.number
+end
+
+--- A number of 4 bytes.
+function File:single()
+  local value = Four()
+  value.word = word(self, 4)
+  local exponent = value.byte[3] % 128 * 2 + math.floor(value.byte[2] / 128)
+  if exponent == 255 and value.word % 2 ^ 23 ~= 0 then return 0 / 0 end
+  return value.number
+end
+
+--- The elements that the bytes of a contiguous uint8 tensor are; they share its memory where they
+-- are aligned, else they are a copy. Raises where it has too few.
+-- @param x      the tensor
+-- @param name   the dtype's name
+-- @param shape  a list of sizes
+-- @param from   the byte where the first begins (default 0)
+-- @param fname  the function that errors name
+function bytes.as(x, name, shape, from, fname)
+  local sizes, h = lib.int64s(math.max(#shape, 1)), Handle()
+  for d, n in ipairs(shape) do sizes[d - 1] = n end
+  lib.check(C.moth_reinterpret(ctx, x, from or 0, dtype.codes[dtype.by_name[name]], sizes, #shape,
+    h), fname)
+  return lib.adopt(h, 0)
+end
+
+--- A tensor of the file's bytes from `from` on.
+function File:tensor(name, shape, from) return bytes.as(self.all, name, shape, from, self.fname) end
+
+--- Opens a file.
+-- @param path      the file
+-- @param fname     the function that errors name
+-- @param argument  ... and its argument (default "path")
+-- @param mmap      share the file's pages (default true)
+-- @return the file: `size`, `at`, and what is above; it goes with the tensors that share its pages
+-- Raises E_IO.
+function bytes.open(path, fname, argument, mmap)
+  local text, h = ffi.new "moth_text[1]", Handle()
+  text[0].at, text[0].size = path, #path
+  lib.check(C.moth_file_open(ctx, text, mmap == false and 0 or 1, h), fname)
+  local all = lib.adopt(h, 0)
+  local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
+  return setmetatable({ path = path, fname = fname, argument = argument or "path", all = all,
+    start = start, size = all:numel(), at = 0 }, File)
+end
+
+return bytes

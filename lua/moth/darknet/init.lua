@@ -1,0 +1,230 @@
+--- moth.darknet -- the nets of Darknet: .cfg files as modules, .weights files in and out.
+--
+--     local net = moth.darknet.load("yolov3-tiny.cfg", "yolov3-tiny.weights"):eval()
+--     for _, found in ipairs(net:detect(images)) do          -- images (N, 3, 416, 416), 0 to 1
+--       print(found.boxes, found.scores, found.labels)
+--     end
+--     moth.darknet.save(net, "yolov3-tiny.weights")
+--
+-- parse.lua reads a cfg, layers.lua makes modules of its sections; here they become a net, and
+-- files of weights are read and written. Sections: net, convolutional, connected, maxpool, avgpool,
+-- upsample, route, shortcut, dropout, softmax, yolo and cost, which does nothing.
+--
+-- Format: pjreddie/darknet, src/parser.c: four numbers of version and of images seen, then, layer
+-- by layer, float32 biases (of batch normalisation: bias, weight, mean, variance) and weights.
+
+local ffi = require "ffi"
+local bytes = require "moth.bytes"
+local define = require "moth.define"
+local errors = require "moth.error"
+local layers = require "moth.darknet.layers"
+local lazy = require "moth.lazy"
+local lib = require "moth.lib"
+local nn = require "moth.nn"
+local parse = require "moth.darknet.parse"
+
+local C, ctx = lib.C, lib.ctx
+local ops = require("moth.bind").ops
+local darknet = {}
+
+-- ---- the net ----
+
+local Darknet = nn.class("Darknet", nn.Module)
+darknet.Darknet = Darknet
+
+Darknet.signature = define.signature("Darknet", {
+  { "string", "cfg", "a .cfg file, or its text, of more than one line" },
+})
+
+local function unknown(section)
+  local names = {}
+  for name in pairs(layers.sections) do names[#names + 1] = name end
+  table.sort(names)
+  parse.refuse(section.cfg, section, ("sections [%s] are unknown to Moth"):format(section.type)
+    .. errors.nearest(section.type, names), "E_UNSUPPORTED")
+end
+
+--- A net by a cfg, with weights as layers begin with. `net.layers` are its layers, of which
+-- Darknet's number k is `net.layers[k + 1]` and `layers.k` in a state dict: `layers.0.conv.weight`,
+-- `layers.0.bn.running_mean`.
+-- @param cfg  a .cfg file, or its text
+function Darknet:init(cfg)
+  local sections = parse.cfg(cfg, "Darknet")
+  local first, list = sections[1], {}
+  local net = { shapes = {}, needed = {}, width = first:int("width", nil, 1),
+                height = first:int("height", nil, 1) }
+  if not net.width or not net.height then
+    parse.refuse(sections, first, "width= and height= are needed")
+  end
+  local shape = { first:int("channels", 3, 1), net.height, net.width }
+  self.width, self.height, self.channels, self.cfg = net.width, net.height, shape[1], cfg
+  self.seen = 0 -- images in training: a number of the file's
+  for i = 2, #sections do
+    local make = layers.sections[sections[i].type]
+    if not make then unknown(sections[i]) end
+    list[i - 1], shape = make(sections[i], shape, net)
+    net.shapes[i - 1] = shape
+  end
+  if #list == 0 then parse.refuse(sections, nil, "has no layers") end
+  self.layers, self.needed = nn.ModuleList(list), net.needed
+end
+
+--- Runs the net. In training a detector gives the list of what its heads give, (N, A, H, W,
+-- 5 + classes) each; in evaluation all boxes, (N, boxes, 5 + classes): centre and size in pixels,
+-- objectness, probabilities of classes. A net without heads gives its last layer's result.
+function Darknet:forward(x)
+  if x:dim() ~= 4 or x:size(2) ~= self.channels or x:size(3) ~= self.height
+    or x:size(4) ~= self.width then
+    errors.argument("Darknet", "input", ("(N, %d, %d, %d) is needed, got %s"):format(self.channels,
+      self.height, self.width, errors.describe(x)), "E_SHAPE")
+  end
+  local earlier, heads = {}, {}
+  for i = 1, #self.layers do
+    local layer = self.layers[i]
+    if layers.is_head(layer) then
+      heads[#heads + 1] = layer(x)
+    else
+      x = layer(x, earlier)
+    end
+    earlier[i] = self.needed[i] and x or nil
+  end
+  if #heads == 0 then return x end
+  return self.training and heads or ops.cat(heads, 2)
+end
+
+--- What is found in images: a list of tables {boxes = (n, 4), corners in pixels; scores = (n);
+-- labels = (n), classes from 1}, the best first, one for each image. Runs in evaluation, without
+-- gradients.
+-- @param images  (N, channels, height, width)
+-- @param threshold  the least score, objectness times probability (default 0.5)
+-- @param iou_threshold  of two boxes of a class that overlap by more the better stays (0.45)
+function Darknet:detect(images, threshold, iou_threshold)
+  if type(threshold) == "table" then
+    threshold, iou_threshold = threshold.threshold, threshold.iou_threshold
+  end
+  local training = self.training
+  self:eval()
+  local fine, all = pcall(require("moth.autograd").no_grad, self, images)
+  self:train(training)
+  if not fine then error(all, 0) end
+  if all:dim() ~= 3 then errors.raise("detect: the net has no [yolo] section", "E_STATE") end
+  local list = {}
+  for n = 1, all:size(1) do
+    list[n] = darknet.boxes(all:select(1, n), threshold or 0.5, iou_threshold or 0.45)
+  end
+  return list
+end
+
+--- What stays of (boxes, 5 + classes), as a head gives it in evaluation: a table as of detect.
+function darknet.boxes(found, threshold, iou_threshold)
+  local boxops = require "moth.ops"
+  local scores = found:narrow(2, 5, 1) * found:narrow(2, 6, found:size(2) - 5)
+  local at = scores:gt(threshold):nonzero()
+  local rows, labels = at:select(2, 1), at:select(2, 2)
+  local boxes = boxops.box_convert(found:narrow(2, 1, 4):index_select(1, rows), "cxcywh", "xyxy")
+  scores = scores:masked_select(scores:gt(threshold))
+  local keep = boxops.batched_nms(boxes, scores, labels, iou_threshold)
+  return { boxes = boxes:index_select(1, keep), scores = scores:index_select(1, keep),
+           labels = labels:index_select(1, keep) }
+end
+
+-- ---- weights ----
+
+-- Calls f(tensor, layer number, layer) in the file's order.
+local function each_tensor(net, f)
+  for i = 1, #net.layers do
+    local layer = net.layers[i]
+    for _, x in ipairs(layer.weights and layer:weights() or {}) do f(x, i - 1, layer) end
+  end
+end
+
+local function read(net, path, fname)
+  local file, total = bytes.open(path, fname, "weights"), 0
+  each_tensor(net, function(x) total = total + x:numel() end)
+  local major, minor = file:int(4), file:int(4)
+  file:take(4)
+  local wide = major * 10 + minor >= 2 and major < 1000 and minor < 1000
+  local seen = file:int(wide and 8 or 4)
+  local have = (file.size - file.at) / 4
+  each_tensor(net, function(x, index, layer)
+    local n, left = x:numel(), math.floor((file.size - file.at) / 4)
+    if n > left then
+      file:refuse(("ends within layer %d, [%s]: %d of %d numbers are left; the net takes %d, the "
+        .. "file has %s"):format(index, nn.typename(layer):lower(), left, n, total, tostring(have)))
+    end
+    x:detach():copy_(file:tensor("float32", { unpack(x.shape) }, file:take(4 * n)))
+  end)
+  if file.at ~= file.size then
+    file:refuse(("has %s numbers, but the net takes %d"):format(tostring(have), total))
+  end
+  net.seen = seen
+end
+
+--- A net by a cfg, with the weights of a file. Nothing of a file is kept when it does not fit.
+-- @param cfg      a .cfg file, or its text, of more than one line
+-- @param weights  a .weights file; when absent weights are what layers begin with
+-- @return the net, a moth.darknet.Darknet in training mode
+-- Raises E_IO; E_FORMAT with the section and the counts; E_UNSUPPORTED for an unknown section.
+darknet.load = define {
+  name = "darknet.load",
+  doc = "A net of Darknet: a .cfg file as a module, with the weights of a .weights file.",
+  outputs = "net",
+  examples = "'[net]\\nwidth=8\\nheight=8\\n[convolutional]\\nfilters=2\\n'",
+  args = {
+    { "string", "cfg", "a .cfg file, or its text, of more than one line" },
+    { "string", "weights", "a .weights file", optional = true },
+  },
+  run = function(cfg, weights)
+    local net = Darknet(cfg)
+    if weights then read(net, weights, "darknet.load") end
+    return net
+  end,
+}
+
+--- Writes a net's weights as Darknet reads them; the file is replaced as a whole or not at all.
+-- @param net   a moth.darknet.Darknet
+-- @param path  the file
+darknet.save = define {
+  name = "darknet.save",
+  doc = "Writes the weights of a net as a .weights file of Darknet.",
+  outputs = "nothing",
+  examples = "moth.darknet.load '[net]\\nwidth=8\\nheight=8\\n[convolutional]\\nfilters=2\\n', "
+    .. "os.tmpname()",
+  args = { { "any", "net", "a net of darknet.load" }, { "string", "path", "the file to write" } },
+  run = function(net, path)
+    if not nn.isinstance(net, Darknet) then
+      errors.argument("darknet.save", "net", "a net of darknet.load is needed, got "
+        .. errors.describe(net), "E_TYPE")
+    end
+    local head, list = lib.array("uint32_t", 5), {}
+    head[0], head[1], head[2] = 0, 2, 5 -- version
+    head[3], head[4] = net.seen % 2 ^ 32, math.floor(net.seen / 2 ^ 32)
+    each_tensor(net, function(x) list[#list + 1] = x:detach():float():cpu():contiguous() end)
+    local pieces, one = lib.array("moth_piece", #list + 1), ffi.new "moth_text[1]"
+    local start = ffi.string(head, 20)
+    pieces[0].text.at, pieces[0].text.size = start, 20
+    for i, x in ipairs(list) do pieces[i].tensor = x end
+    one[0].at, one[0].size = path, #path
+    lib.check(C.moth_file_save(ctx, one, pieces, #list + 1, 1), "darknet.save")
+  end,
+}
+
+--- The sections of a cfg as plain tables, [net] first: {type = "convolutional",
+-- options = {filters = "16"}, line = 9}.
+-- @param cfg  a .cfg file, or its text, of more than one line
+darknet.parse = define {
+  name = "darknet.parse",
+  doc = "The sections of a .cfg file as a list of {type =, options =, line =}.",
+  outputs = "sections",
+  examples = "'[net]\\nwidth=8\\nheight=8\\n'",
+  args = { { "string", "cfg", "a .cfg file, or its text, of more than one line" } },
+  run = function(cfg)
+    local list = {}
+    for i, section in ipairs(parse.cfg(cfg, "darknet.parse")) do
+      list[i] = { type = section.type, options = section.options, line = section.line }
+    end
+    return list
+  end,
+}
+
+return (lazy.namespace("moth.darknet", darknet, {}))

@@ -1,0 +1,115 @@
+--- parse.lua -- Darknet's .cfg files as lists of sections, and what may stand in them.
+--
+--     [convolutional]
+--     filters=16        # a comment
+--
+-- Format: pjreddie/darknet, src/option_list.c and src/parser.c.
+
+local errors = require "moth.error"
+
+local parse = {}
+
+local LARGEST = 2 ^ 20 -- of a whole number: more is taken for a lie
+local MOST_SECTIONS = 10000
+
+--- Raises an error about a cfg; `section` may be nil.
+function parse.refuse(cfg, section, text, code)
+  local where = section and (" section %d, [%s], line %d"):format(section.index, section.type,
+    section.line) or ""
+  errors.argument(cfg.fname, "cfg", ("%s%s: %s"):format(cfg.shown, where, text),
+    code or "E_FORMAT")
+end
+
+local Section = {}
+Section.__index = Section
+
+local function number_of(self, key, default, text)
+  local value = self.options[key]
+  if value == nil then return default end
+  local number = tonumber(value)
+  if not number or number ~= number or math.abs(number) == math.huge then
+    parse.refuse(self.cfg, self, ("%s=%s is no %s"):format(key, value, text))
+  end
+  return number
+end
+
+--- A number; the default where there is none.
+function Section:number(key, default) return number_of(self, key, default, "number") end
+
+--- A whole number from `least` (default 0) on.
+function Section:int(key, default, least)
+  local n = number_of(self, key, default, "whole number")
+  if n and (n % 1 ~= 0 or n < (least or 0) or n > LARGEST) then
+    parse.refuse(self.cfg, self, ("%s=%s is no whole number from %d to %d"):format(key,
+      self.options[key] or n, least or 0, LARGEST))
+  end
+  return n
+end
+
+--- A text.
+function Section:text(key, default) return self.options[key] or default end
+
+--- A list of numbers, "10,14, 23,27"; whole ones if `whole`.
+function Section:list(key, default, whole)
+  local value, list = self.options[key], {}
+  if value == nil then return default end
+  for item in value:gmatch "[^,%s]+" do
+    local number = tonumber(item)
+    if not number or not (math.abs(number) <= LARGEST) or whole and number % 1 ~= 0 then
+      parse.refuse(self.cfg, self, ("%s=%s is no list of %snumbers"):format(key, value,
+        whole and "whole " or ""))
+    end
+    list[#list + 1] = number
+  end
+  return list
+end
+
+local function read(path, fname)
+  local file, why = io.open(path, "rb")
+  if not file then
+    errors.argument(fname, "cfg", ("'%s' cannot be opened: %s"):format(path,
+      (why:gsub("^.-: ", ""))), "E_IO")
+  end
+  local text = file:read(2 ^ 24)
+  file:close()
+  if not text then
+    errors.argument(fname, "cfg", ("'%s' is empty or cannot be read"):format(path), "E_IO")
+  end
+  return text
+end
+
+--- The sections of a cfg.
+-- @param given  the file, or its text, which has more than one line
+-- @param fname  the function that errors name
+-- @return a list of sections {type =, options =, index =, line =}: index counts from 0 as
+-- Darknet's layers do, [net] having -1
+function parse.cfg(given, fname)
+  local is_text = given:find("\n", 1, true) ~= nil
+  local cfg = { fname = fname, shown = is_text and "the cfg" or "'" .. given .. "'" }
+  local number, section = 0, nil
+  for line in ((is_text and given or read(given, fname)) .. "\n"):gmatch "(.-)\r?\n" do
+    number = number + 1
+    line = line:gsub("[#;].*", ""):match "^%s*(.-)%s*$"
+    local name = line:match "^%[%s*([%w_]+)%s*%]$"
+    if name then
+      if #cfg == MOST_SECTIONS then parse.refuse(cfg, nil, "more than 10000 sections") end
+      section = setmetatable({ type = name, options = {}, index = #cfg - 1, line = number,
+        cfg = cfg }, Section)
+      cfg[#cfg + 1] = section
+    elseif line ~= "" then
+      local key, value = line:match "^([^=]-)%s*=%s*(.*)$"
+      if not key or key == "" or not section then
+        parse.refuse(cfg, nil, ("line %d is neither [section] nor key=value: '%s'"):format(number,
+          line:sub(1, 60)))
+      end
+      section.options[key] = value
+    end
+  end
+  local first = cfg[1]
+  if not first or first.type ~= "net" and first.type ~= "network" then
+    parse.refuse(cfg, nil, "does not begin with [net]")
+  end
+  return cfg
+end
+
+return parse
