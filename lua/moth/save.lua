@@ -205,12 +205,13 @@ end
 
 -- ---- loading ----
 
--- What torch.save writes is a zip archive.
-local function is_zip(path)
+-- Who reads a file that is not safetensors: by its first bytes, Torch7's by its name.
+local function other_reader(path)
   local file = io.open(path, "rb")
   local start = file and file:read(4)
   if file then file:close() end
-  return start == "PK\3\4"
+  if start == "PK\3\4" then return "moth.pickle" end -- what torch.save writes is a zip archive
+  return start == "GGUF" and "moth.gguf" or path:find "%.t7$" and "moth.t7"
 end
 
 local function load_all(state)
@@ -229,8 +230,9 @@ local function load_all(state)
 end
 
 --- Reads a safetensors file: gives back what moth.save was given, or a table of names to tensors
--- for a file of other origin; or a `.pth`, `.pt` file of torch.save: its dicts, lists, numbers,
--- texts and tensors. Never runs code.
+-- for a file of other origin; or what a `.pth`, `.pt` file of torch.save holds: dicts, lists,
+-- numbers, texts and tensors; a `.t7` file of Torch7 likewise, objects as tables of their fields;
+-- of a GGUF file the tensors by name (moth.gguf.load has the rest). Never runs code.
 -- @param path  the file
 -- @param device  where the tensors go (default "cpu")
 -- @param mmap  share the file's pages instead of reading it (default true)
@@ -239,7 +241,7 @@ end
 -- dimensions that Moth lacks. Format: huggingface/safetensors.
 M.load = define {
   name = "load",
-  doc = "Reads a safetensors file, or a .pth of torch.save: nested tables of tensors and values.",
+  doc = "Reads a safetensors, .pth, .t7 or GGUF file: nested tables of tensors and values.",
   examples = "(function() local path = os.tmpname(); moth.save(moth.ones(2), path); "
     .. "return path end)(), {device = 'cpu', mmap = false}",
   args = {
@@ -248,7 +250,9 @@ M.load = define {
     { "bool", "mmap", "share the file's pages instead of reading it", default = true },
   },
   run = function(path, device, mmap)
-    if is_zip(path) then return require("moth.pickle").load(path, "load", device) end
+    local reader = other_reader(path)
+    if reader == "moth.gguf" then return (require(reader).load(path, nil, device, mmap)) end
+    if reader then return (require(reader).load(path, "load", device, mmap)) end
     local state = open("load", path, mmap, device)
     local fine, value = pcall(load_all, state)
     close(state)

@@ -1,0 +1,314 @@
+--- gguf.lua -- moth.gguf: the files of ggml and llama.cpp.
+--
+--     local tensors, metadata = moth.gguf.load "model.gguf"
+--     local file = moth.gguf.open "model.gguf"            -- one tensor, the rest unread
+--     print(file:info("output.weight").type, file:tensor "output.weight")
+--
+-- A file is mapped, and tensors of plain types share its pages. Quantised ones become float32 or
+-- float16 when they are read, block by block by ops on bytes. Nothing in a file is trusted: counts
+-- and sizes are held against its end before memory is asked for.
+--
+-- Format: ggml-org/ggml, docs/gguf.md; blocks: ggml-org/ggml, src/ggml-common.h and ggml-quants.c.
+
+local bytes = require "moth.bytes"
+local define = require "moth.define"
+local dtypes = require("moth.dtype").by_name
+local errors = require "moth.error"
+local lazy = require "moth.lazy"
+local scope = require "moth.scope"
+
+local ops = require("moth.bind").ops
+local gguf = {}
+
+local DEEPEST = 8 -- lists in lists
+local MOST_DIMS = 8
+
+-- ---- blocks of quantised numbers: uint8 (n, bytes of a block) -> float32 (n, block) ----
+
+local function cut(x, from, n) return x:narrow(2, from + 1, n) end
+
+-- Numbers of 16 bits at a byte of each block, (n, 1).
+local function half(x, from)
+  return (bytes.as(cut(x, from, 2):contiguous(), "float16", { x:size(1), 1 }, 0, "gguf"):float())
+end
+
+local function signed(x, from, n)
+  return (bytes.as(cut(x, from, n):contiguous(), "int8", { x:size(1), n }, 0, "gguf"):float())
+end
+
+local function low(x) return (x:bitwise_and(15)) end
+local function high(x) return (x:bitwise_right_shift(4)) end
+
+-- 32 numbers of 4 bits from 16 bytes: the low halves, then the high ones.
+local function nibbles(x, from)
+  local q = cut(x, from, 16)
+  return (ops.cat({ low(q), high(q) }, 2))
+end
+
+-- 32 numbers of 5 bits: the fifth ones are 32 bits before the bytes of the others.
+local function fives(x, from)
+  local places = ops.arange(0, 8, 1, { dtype = dtypes.uint8 })
+  local top = cut(x, from, 4):unsqueeze(3):bitwise_right_shift(places):bitwise_and(1)
+  return (nibbles(x, from + 4):bitwise_or(top:reshape(-1, 32):bitwise_left_shift(4)))
+end
+
+-- Scales and minima of the 8 parts of a Q4_K block, 6 bits each, from 12 bytes.
+local function six_bits(x)
+  local a, b, c = cut(x, 4, 4), cut(x, 8, 4), cut(x, 12, 4)
+  local function top(y) return (y:bitwise_right_shift(6):bitwise_left_shift(4)) end
+  local scales = ops.cat({ a:bitwise_and(63), low(c):bitwise_or(top(a)) }, 2)
+  local minima = ops.cat({ b:bitwise_and(63), high(c):bitwise_or(top(b)) }, 2)
+  return scales:float(), minima:float()
+end
+
+local function q4_k(x)
+  local n = x:size(1)
+  local scales, minima = six_bits(x)
+  local q = cut(x, 16, 128):reshape(n, 4, 32)
+  q = ops.stack({ low(q), high(q) }, 3):view(n, 8, 32):float()
+  local y = q * (half(x, 0) * scales):unsqueeze(3) - (half(x, 2) * minima):unsqueeze(3)
+  return (y:view(n, 256))
+end
+
+local function q6_k(x)
+  local n = x:size(1)
+  local q = cut(x, 0, 128):reshape(n, 2, 64)
+  q = ops.stack({ low(q), high(q) }, 3):view(n, 2, 4, 32)
+  local shifts = ops.arange(0, 8, 2, { dtype = dtypes.uint8 }):view(4, 1)
+  local top = cut(x, 128, 64):reshape(n, 2, 1, 32):bitwise_right_shift(shifts):bitwise_and(3)
+  q = q:bitwise_or(top:bitwise_left_shift(4)):float() - 32
+  local scales = (signed(x, 192, 16) * half(x, 208)):view(n, 16, 1)
+  return ((q:view(n, 16, 16) * scales):view(n, 256))
+end
+
+-- By the number in files: name; dtype, or {numbers of a block, its bytes, what reads it}.
+local types = {
+  [0] = { "F32", "float32" }, [1] = { "F16", "float16" }, [30] = { "BF16", "bfloat16" },
+  [24] = { "I8", "int8" }, [25] = { "I16", "int16" }, [26] = { "I32", "int32" },
+  [27] = { "I64", "int64" }, [28] = { "F64", "float64" },
+  [2] = { "Q4_0", 32, 18, function(x) return (nibbles(x, 2):float() - 8) * half(x, 0) end },
+  [3] = { "Q4_1", 32, 20, function(x) return nibbles(x, 4):float() * half(x, 0) + half(x, 2) end },
+  [6] = { "Q5_0", 32, 22, function(x) return (fives(x, 2):float() - 16) * half(x, 0) end },
+  [7] = { "Q5_1", 32, 24, function(x) return fives(x, 4):float() * half(x, 0) + half(x, 2) end },
+  [8] = { "Q8_0", 32, 34, function(x) return signed(x, 2, 32) * half(x, 0) end },
+  [12] = { "Q4_K", 256, 144, q4_k }, [14] = { "Q6_K", 256, 210, q6_k },
+}
+
+-- ---- metadata ----
+
+local function text(file) return file:text(file:uint(8), "a text") end
+
+local value_of
+
+-- A list: an element takes one byte at least, so its count is known to be true before it is made.
+local function list(file, deep)
+  local kind, n, values = file:uint(4), file:uint(8), {}
+  if deep == DEEPEST then file:refuse("is broken: lists lie too deep in each other") end
+  if n > file.size - file.at then
+    file:refuse(("is broken: a list of %.0f values in %.0f bytes"):format(n, file.size - file.at))
+  end
+  for i = 1, n do values[i] = value_of(file, kind, deep + 1) end
+  return values
+end
+
+local readers = {
+  [0] = function(file) return file:uint(1) end, function(file) return file:int(1) end,
+  function(file) return file:uint(2) end, function(file) return file:int(2) end,
+  function(file) return file:uint(4) end, function(file) return file:int(4) end,
+  function(file) return file:single() end, function(file) return file:uint(1) ~= 0 end,
+  text, list, function(file) return file:uint(8) end, function(file) return file:int(8) end,
+  function(file) return file:double() end,
+}
+
+function value_of(file, kind, deep)
+  local read = readers[kind]
+  if not read then file:refuse(("is broken: a value of the unknown type %d"):format(kind)) end
+  return read(file, deep)
+end
+
+local function entries(file, n)
+  local metadata = {}
+  for _ = 1, n do
+    local key = text(file)
+    if metadata[key] ~= nil then file:refuse(("has the key '%s' twice"):format(key)) end
+    metadata[key] = value_of(file, file:uint(4), 0)
+  end
+  return metadata
+end
+
+-- ---- tensors ----
+
+local function refuse_tensor(file, name, why, code)
+  file:refuse(("has the tensor '%s' %s"):format(name, why), code)
+end
+
+-- One entry: where its bytes will be is checked when the data's start is known.
+local function described(file)
+  local t = { name = text(file), shape = {} }
+  local ndim, count = file:uint(4), 1
+  if ndim > MOST_DIMS then
+    refuse_tensor(file, t.name, ("of %.0f dimensions, at most %d are possible"):format(ndim,
+      MOST_DIMS), "E_UNSUPPORTED")
+  end
+  for d = ndim, 1, -1 do -- the innermost comes first
+    t.shape[d] = file:uint(8)
+    count = count * math.max(t.shape[d], 1)
+  end
+  local kind, offset = file:uint(4), file:uint(8)
+  local row = types[kind]
+  if not row then
+    refuse_tensor(file, t.name, ("of type %.0f, which Moth does not read"):format(kind),
+      "E_UNSUPPORTED")
+  end
+  if count > 2 ^ 52 then refuse_tensor(file, t.name, "of an impossible size") end
+  for _, n in ipairs(t.shape) do count = n == 0 and 0 or count end
+  t.type, t.row, t.offset, t.blocks = row[1], row, offset, nil
+  if row[3] then
+    if (t.shape[ndim] or 1) % row[2] ~= 0 then
+      refuse_tensor(file, t.name, ("of type %s with rows of %.0f numbers, no multiple of %d")
+        :format(t.type, t.shape[ndim] or 1, row[2]))
+    end
+    t.blocks = count / row[2]
+    t.nbytes = t.blocks * row[3]
+  else
+    t.nbytes = count * dtypes[row[2]].itemsize
+  end
+  return t
+end
+
+local function check_places(file, tensors, start, align)
+  local order, stop = {}, 0
+  for i, t in ipairs(tensors) do
+    if t.offset % align ~= 0 then
+      refuse_tensor(file, t.name, ("at byte %.0f, no multiple of %d"):format(t.offset, align))
+    end
+    if t.offset + t.nbytes > file.size - start then
+      refuse_tensor(file, t.name, ("at bytes %.0f to %.0f of data, but there are %.0f"):format(
+        t.offset, t.offset + t.nbytes, math.max(file.size - start, 0)))
+    end
+    order[i] = t
+  end
+  table.sort(order, function(a, b) return a.offset < b.offset end)
+  for _, t in ipairs(order) do
+    if t.nbytes > 0 then
+      if t.offset < stop then refuse_tensor(file, t.name, "in the bytes of another one") end
+      stop = t.offset + t.nbytes
+    end
+  end
+end
+
+-- ---- files ----
+
+local File = {}
+File.__index = File
+
+local function read(path, fname, mmap)
+  local file = bytes.open(path, fname, "path", mmap)
+  if file.size < 24 or file:text(4) ~= "GGUF" then file:refuse "is no GGUF file" end
+  local version = file:uint(4)
+  if version ~= 2 and version ~= 3 then
+    file:refuse(("is of version %.0f; 2 and 3 are read, little-endian"):format(version),
+      "E_UNSUPPORTED")
+  end
+  local count, keys = file:uint(8), file:uint(8)
+  local left = file.size - file.at
+  if count * 24 + keys * 13 > left then
+    file:refuse(("is broken: %.0f tensors and %.0f keys in %.0f bytes"):format(count, keys, left))
+  end
+  local self = setmetatable({ file = file, list = {}, by_name = {} }, File)
+  self.metadata = entries(file, keys)
+  for i = 1, count do
+    local t = described(file)
+    if self.by_name[t.name] then refuse_tensor(file, t.name, "twice") end
+    self.list[i], self.by_name[t.name] = t, t
+  end
+  local align = self.metadata["general.alignment"] or 32
+  if type(align) ~= "number" or align < 1 or align % 1 ~= 0 or align > 2 ^ 20 then
+    file:refuse(("is broken: its alignment is %s"):format(errors.describe(align)))
+  end
+  self.start = math.ceil(file.at / align) * align
+  check_places(file, self.list, self.start, align)
+  return self
+end
+
+local dequantised = scope.inside(function(file, t, from, dtype)
+  local x = t.row[4](file:tensor("uint8", { t.blocks, t.row[3] }, from))
+  return (x:to(dtype):view(t.shape))
+end)
+
+--- The names of all tensors, as a list in the file's order.
+function File:names()
+  local names = {}
+  for i, t in ipairs(self.list) do names[i] = t.name end
+  return names
+end
+
+--- What a tensor is, without reading it: {type = "Q4_0", shape = {2, 32}, nbytes = 36}; nil for a
+-- name that is not there.
+function File:info(name)
+  local t = self.by_name[name]
+  return t and { type = t.type, shape = { unpack(t.shape) }, nbytes = t.nbytes }
+end
+
+--- The tensor of a name; of plain types as it is in the file, quantised ones as `dtype`.
+-- @param dtype  moth.float32 (default), float16, bfloat16 or float64
+function File:tensor(name, dtype)
+  local t = self.by_name[name]
+  if not t then
+    errors.argument("tensor", "name", ("'%s' has no tensor %s%s"):format(self.file.path,
+      errors.describe(name), errors.nearest(name, self:names())), "E_INDEX")
+  end
+  local from = self.start + t.offset
+  if not t.blocks then return self.file:tensor(t.row[2], t.shape, from) end
+  if t.nbytes == 0 then return (ops.zeros(t.shape, dtype or dtypes.float32)) end
+  return dequantised(self.file, t, from, dtype or dtypes.float32)
+end
+
+function File:__tostring()
+  return ("GGUF file '%s', %d tensors"):format(self.file.path, #self.list)
+end
+
+local PATH = { "string", "path", "the file to read" }
+local MMAP = { "bool", "mmap", "share the file's pages instead of reading it", default = true }
+
+--- Opens a GGUF file: `file.metadata` (a table), `file:names()`, `file:info(name)`,
+-- `file:tensor(name, dtype)`. Sizes are in PyTorch's order, the innermost last.
+-- @param path  the file
+-- @param mmap  share the file's pages (default true)
+-- Raises E_IO, E_FORMAT, or E_UNSUPPORTED for a type of tensors that is not read.
+gguf.open = define {
+  name = "gguf.open",
+  doc = "Opens a GGUF file of llama.cpp: file:tensor(name) reads one tensor, file.metadata is a "
+    .. "table.",
+  outputs = "file",
+  examples = "'model.gguf', {mmap = false}",
+  args = { PATH, MMAP },
+  run = function(path, mmap) return read(path, "gguf.open", mmap) end,
+}
+
+--- All tensors of a GGUF file, by name, and its metadata.
+-- @param path    the file
+-- @param dtype   what quantised tensors become (default moth.float32)
+-- @param device  where the tensors go (default "cpu")
+-- @param mmap    share the file's pages (default true)
+-- @return table of names to tensors; table of the metadata: numbers, texts, booleans, lists
+-- Tensors of F32, F16, BF16, F64, I8 to I64 are as they are; Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K and
+-- Q6_K are dequantised; others raise E_UNSUPPORTED.
+gguf.load = define {
+  name = "gguf.load",
+  doc = "The tensors of a GGUF file of llama.cpp, quantised ones as floats, and its metadata.",
+  outputs = "tensors, metadata",
+  examples = "'model.gguf', {dtype = moth.float16, device = 'cpu', mmap = false}",
+  args = {
+    PATH, { "dtype", "dtype", "what quantised tensors become; float32 when absent",
+            optional = true },
+    { "device", "device", "where the tensors go", default = "cpu" }, MMAP,
+  },
+  run = function(path, dtype, device, mmap)
+    local file, tensors = read(path, "gguf.load", mmap), {}
+    for _, t in ipairs(file.list) do tensors[t.name] = file:tensor(t.name, dtype):to(device) end
+    return tensors, file.metadata
+  end,
+}
+
+return (lazy.namespace("moth.gguf", gguf, {}))

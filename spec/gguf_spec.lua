@@ -1,0 +1,150 @@
+-- GGUF files are read as the gguf package of llama.cpp has them: spec/support/tiny.gguf comes from
+-- it (gguf.py beside it makes it), the bad files are made here, byte by byte.
+
+local files = require "spec.support.files"
+local moth = require "moth"
+
+setup(files.setup)
+teardown(files.teardown)
+
+local PATH = "spec/support/tiny.gguf"
+
+-- ---- files made by hand ----
+
+local le8 = files.le8
+local function le(n, width) return le8(n):sub(1, width) end
+local function text(s) return le8(#s) .. s end
+local function entry(key, kind, value) return text(key) .. le(kind, 4) .. value end
+
+-- A tensor's entry: name, sizes (innermost first), type, offset.
+local function tensor(name, sizes, kind, offset)
+  local list = {}
+  for i, n in ipairs(sizes) do list[i] = type(n) == "string" and n or le8(n) end
+  return text(name) .. le(#sizes, 4) .. table.concat(list) .. le(kind, 4) .. le8(offset)
+end
+
+local function gguf(parts)
+  local keys, tensors = parts.keys or {}, parts.tensors or {}
+  local head = "GGUF" .. le(parts.version or 3, 4) .. le8(parts.count or #tensors)
+    .. le8(parts.nkeys or #keys) .. table.concat(keys) .. table.concat(tensors)
+  return head .. ("\0"):rep(-#head % 32) .. (parts.data or "")
+end
+
+local function refused(bytes, wanted, code)
+  local path = files.write("bad.gguf", bytes)
+  moth.collect()
+  local before = moth.memory().live_bytes
+  local ok, message = pcall(moth.gguf.load, path)
+  assert.is_false(ok)
+  assert.matches("bad argument 'path' to 'gguf.load' ('" .. path .. "' ", message, 1, true)
+  assert.matches(wanted, message, 1, true)
+  assert.equal(code or "E_FORMAT", moth.errcode())
+  moth.collect()
+  assert.is_true(moth.memory().live_bytes <= before)
+end
+
+describe("a GGUF file", function()
+  it("has plain tensors as they are, quantised ones as the reference reads them", function()
+    local tensors = moth.gguf.load(PATH)
+    for name in ("Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q6_K"):gmatch "%S+" do
+      local x, wanted = tensors[name], tensors["want." .. name]
+      assert.equal(moth.float32, x.dtype)
+      assert.same({unpack(wanted.shape)}, {unpack(x.shape)})
+      assert.is_true(moth.allclose(x, wanted, {rtol = 1e-6, atol = 1e-5}), name)
+    end
+    for name, dtype in pairs {F32 = "float32", F16 = "float16", BF16 = "bfloat16", F64 = "float64",
+      I8 = "int8", I16 = "int16", I32 = "int32", I64 = "int64"} do
+      assert.equal(moth[dtype], tensors[name].dtype)
+      assert.same({{-2, -1, 0}, {1, 2, 3}}, tensors[name]:double():tolist())
+    end
+  end)
+
+  it("has metadata as a table", function()
+    local _, meta = moth.gguf.load(PATH)
+    assert.same({200, -5, 60000, -30000, 4000000000, -2000000000, 2 ^ 40, 0.5, 0.1, true},
+      {meta["a.u8"], meta["a.i8"], meta["a.u16"], meta["a.i16"], meta["a.u32"], meta["a.i32"],
+       meta["a.u64"], meta["a.f32"], meta["a.f64"], meta["a.bool"]})
+    assert.is_true(meta["a.i64"] == -2LL ^ 60 - 1)
+    assert.equal("moth \195\169", meta["a.text"])
+    assert.same({1, 2, 3}, meta["a.list"])
+    assert.same({"x", "", "yz"}, meta["a.texts"])
+    assert.equal("tiny", meta["general.architecture"])
+  end)
+
+  it("is read by moth.load too, in another dtype, and one tensor at a time", function()
+    local tensors = moth.load(PATH)
+    local file = moth.gguf.open(PATH, {mmap = false})
+    assert.same(tensors.Q6_K:tolist(), file:tensor("Q6_K"):tolist())
+    assert.same(tensors.Q6_K:half():tolist(), file:tensor("Q6_K", moth.float16):tolist())
+    assert.equal(moth.float16, moth.gguf.load(PATH, {dtype = moth.float16}).Q8_0.dtype)
+    assert.same({type = "Q4_K", shape = {3, 512}, nbytes = 864}, file:info "Q4_K")
+    assert.equal("Q4_0", file:names()[1])
+    assert.error_matches(function() file:tensor "Q4_k" end, "has no tensor a string ('Q4_k'); "
+      .. "did you mean 'Q4_K'?", 1, true)
+  end)
+
+  it("shares its pages, which writes leave alone", function()
+    local path = files.write("own.gguf", gguf {tensors = {tensor("a", {2}, 26, 0)},
+      data = le(5, 4) .. le(7, 4)})
+    local a = moth.load(path).a
+    a:add_(1)
+    assert.same({6, 8}, a:tolist())
+    assert.same({5, 7}, moth.load(path).a:tolist())
+    moth.collect()
+    assert.same({6, 8}, a:tolist())
+  end)
+
+  it("with NaN in it, however made, gives ordinary values", function()
+    local _, meta = moth.gguf.load(files.write("nan.gguf", gguf {keys = {
+      entry("f", 6, "\255\255\255\255"), entry("d", 12, ("\255"):rep(8)),
+      entry("i", 12, "\0\0\0\0\0\0\240\127"), entry("e", 9, le(4, 4) .. le8(0))}}))
+    assert.is_true(meta.f ~= meta.f and meta.d ~= meta.d)
+    assert.equal("number", type(meta.d))
+    assert.equal(math.huge, meta.i)
+    assert.same({}, meta.e)
+  end)
+
+  it("that is broken is refused, with what is wrong", function()
+    local one = tensor("a", {2}, 0, 0)
+    local eight = ("\0"):rep(8)
+    refused("", "is no GGUF file")
+    refused("GGUX" .. ("\0"):rep(40), "is no GGUF file")
+    refused(gguf {version = 1}, "is of version 1; 2 and 3 are read", "E_UNSUPPORTED")
+    refused(gguf {version = 2 ^ 24 * 3}, "is of version 50331648", "E_UNSUPPORTED")
+    refused(gguf {count = 2 ^ 40}, "is broken: 1099511627776 tensors and 0 keys in")
+    refused(gguf {nkeys = 2 ^ 50}, "keys in")
+    refused(gguf {keys = {("\255"):rep(8) .. "x"}}, "is broken: a text, 184467")
+    refused(gguf {keys = {entry("k", 99, eight)}}, "a value of the unknown type 99")
+    refused(gguf {keys = {entry("k", 9, le(0, 4) .. le8(2 ^ 45))}},
+      "a list of 35184372088832 values in")
+    refused(gguf {keys = {entry("k", 9, (le(9, 4) .. le8(1)):rep(9))}}, "too deep in each other")
+    refused(gguf {keys = {entry("k", 0, "x"), entry("k", 0, "y")}}, "has the key 'k' twice")
+    refused(gguf {keys = {entry("general.alignment", 4, le(0, 4))}}, "its alignment is 0")
+    refused(gguf {tensors = {one, one}, data = eight}, "has the tensor 'a' twice")
+    refused(gguf {tensors = {one}}, "has the tensor 'a' at bytes 0 to 8 of data, but there are 0")
+    refused(gguf {tensors = {tensor("a", {2}, 0, 8)}, data = eight:rep(9)}, "no multiple of 32")
+    refused(gguf {tensors = {tensor("a", {16}, 0, 0), tensor("b", {2}, 0, 32)},
+      data = eight:rep(9)}, "has the tensor 'b' in the bytes of another one")
+    refused(gguf {tensors = {tensor("a", {2 ^ 40, 2 ^ 40}, 0, 0)}}, "of an impossible size")
+    refused(gguf {tensors = {tensor("a", {("\255"):rep(8), 0}, 0, 0)}}, "of an impossible size")
+    refused(gguf {tensors = {tensor("a", {1, 1, 1, 1, 1, 1, 1, 1, 1}, 0, 0)}, data = eight},
+      "of 9 dimensions, at most 8", "E_UNSUPPORTED")
+    refused(gguf {tensors = {tensor("a", {2}, 77, 0)}, data = eight},
+      "of type 77, which Moth does not read", "E_UNSUPPORTED")
+    refused(gguf {tensors = {tensor("a", {33}, 2, 0)}, data = eight:rep(9)},
+      "of type Q4_0 with rows of 33 numbers, no multiple of 32")
+    refused(gguf {tensors = {one}, data = eight}:sub(1, 40), "is broken: 1 tensors")
+    refused(gguf {keys = {entry("kk", 4, le(1, 4)), entry("key", 8, text "long")}}:sub(1, 68),
+      "would lie beyond its end")
+  end)
+
+  it("cut short anywhere is refused or, behind its last tensor, whole", function()
+    local file = io.open(PATH, "rb")
+    local whole = file:read "*a"
+    file:close()
+    for _, n in ipairs {0, 3, 23, 24, 100, 500, 700, 1000, 1500, 1999, 10000, #whole - 40} do
+      local ok = pcall(moth.gguf.load, files.write("cut.gguf", whole:sub(1, n)))
+      assert.is_false(ok, n)
+    end
+  end)
+end)
