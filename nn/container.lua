@@ -23,9 +23,7 @@ local function ismodule(x)
   return class.isinstance(x, Module)
 end
 
-local function plain(x)
-  return type(x) == "table" and getmetatable(x) == nil
-end
+local plain = lib.is_plain
 
 -- Writes to the array part; a recording that ran the list asks for it.
 local function put(self, at, module)
@@ -322,7 +320,7 @@ end
 function ModuleDict:update(modules)
   if class.isinstance(modules, ModuleDict) then
     for name, module in modules:items() do self:add_module(name, module) end
-  elseif type(modules) ~= "table" or getmetatable(modules) ~= nil then
+  elseif not lib.is_plain(modules) then
     errors.argument("ModuleDict", "modules", "a table of modules is needed, got " ..
       errors.describe(modules), "E_TYPE")
   elseif #modules > 0 then

@@ -50,7 +50,7 @@ local function counts(name, lengths, x)
     end
     return lengths:to(x.device) + 1
   end
-  if type(lengths) ~= "table" or getmetatable(lengths) ~= nil then
+  if not lib.is_plain(lengths) then
     errors.argument("ctc_loss", name, "a number, a list or a tensor of them is needed, got "
       .. errors.describe(lengths), "E_TYPE")
   end

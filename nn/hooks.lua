@@ -94,9 +94,7 @@ end
 
 -- ---- forward hooks ----
 
-local function plain(x)
-  return type(x) == "table" and getmetatable(x) == nil
-end
+local plain = lib.is_plain
 
 local function run_pre(list, module, args)
   for _, fn in ipairs(snapshot(list)) do

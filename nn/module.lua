@@ -191,7 +191,7 @@ local function hidden_in(value, path, depth)
     local here = type(key) == "string" and path .. "." .. key
       or path .. "[" .. tostring(key) .. "]"
     if registers_as(inner) then return here, inner end
-    if depth > 0 and type(inner) == "table" and getmetatable(inner) == nil then
+    if depth > 0 and lib.is_plain(inner) then
       local found, what = hidden_in(inner, here, depth - 1)
       if found then return found, what end
     end
@@ -204,7 +204,7 @@ function Module:_watch()
   local store = self[STORE]
   for name in pairs(store.watch) do
     local value = store.fields[name]
-    if type(value) ~= "table" or getmetatable(value) ~= nil or store.kind[name] then
+    if not lib.is_plain(value) or store.kind[name] then
       store.watch[name] = nil
     else
       local path, what = hidden_in(value, class.typename(self) .. "." .. tostring(name), 2)

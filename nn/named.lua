@@ -86,7 +86,7 @@ function named.sorted(self, args)
   local forward = class.written(self.forward)
   if not sorters[forward] and not lists[forward] then return args end
   for i = 1, args.n do
-    if type(args[i]) == "table" and getmetatable(args[i]) == nil then
+    if lib.is_plain(args[i]) then
       return lib.pack(sorter(forward)(self, unpack(args, 1, args.n)))
     end
   end

@@ -37,7 +37,7 @@ local parse_parameter = define.signature("Parameter", {
 local function refuse_numbers(data)
   if getmetatable(data) ~= nil then return end
   local first = data[1]
-  if type(first) == "table" and getmetatable(first) == nil then first = first[1] end
+  if lib.is_plain(first) then first = first[1] end
   if type(first) == "number" then
     errors.argument("Parameter", "data", "a tensor is needed, got a table; write moth.tensor{"
       .. (type(data[1]) == "table" and "..." or errors.describe(data):gsub("[{}]", "")) .. "}",

@@ -39,7 +39,7 @@ end
 -- A list of whole numbers from a list or a tensor.
 local function numbers(fname, name, value)
   local list = lib.istensor(value) and value:dim() == 1 and value:tolist() or value
-  local good, copy = type(list) == "table" and getmetatable(list) == nil and #list > 0, {}
+  local good, copy = lib.is_plain(list) and #list > 0, {}
   for i = 1, good and #list or 0 do
     copy[i] = tonumber(list[i])
     good = good and copy[i] ~= nil and copy[i] > 0 and copy[i] % 1 == 0

@@ -17,7 +17,7 @@ local function ops() return require("moth.bind").ops end
 -- A list of tensors of what may be one tensor, a list, or what a module gives.
 local function listed(fname, name, value)
   if lib.istensor(value) then return {value} end
-  if type(value) ~= "table" or getmetatable(value) ~= nil then
+  if not lib.is_plain(value) then
     errors.argument(fname, name, "a tensor or a list of them, as net:parameters() gives, is "
       .. "needed, got " .. errors.describe(value), "E_TYPE")
   end

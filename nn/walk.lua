@@ -291,7 +291,7 @@ local function without_format(args, n)
   local list = {}
   for i = 1, n do
     local arg = args[i]
-    if type(arg) == "table" and getmetatable(arg) == nil and arg.memory_format ~= nil then
+    if lib.is_plain(arg) and arg.memory_format ~= nil then
       arg = {}
       for name, value in pairs(args[i]) do arg[name] = name ~= "memory_format" and value or nil end
     end

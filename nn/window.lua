@@ -16,7 +16,7 @@ end
 
 --- "3", "(3, 2)", "(3, none)" or "same".
 function window.text(v)
-  if type(v) ~= "table" or getmetatable(v) ~= nil then
+  if not lib.is_plain(v) then
     return type(v) == "table" and "none" or tostring(v)
   end
   local parts = {}

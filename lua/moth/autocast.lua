@@ -60,9 +60,7 @@ end
 
 local NAMES = { "device_type", "dtype", "enabled" }
 
-local function is_names(value)
-  return type(value) == "table" and getmetatable(value) == nil
-end
+local is_names = lib.is_plain
 
 -- The code of a table of named arguments; device_type: the one before it, if there is one.
 local function code_of_names(device_type, names)

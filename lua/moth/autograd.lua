@@ -306,7 +306,7 @@ end
 local function listed(value, fname, aname, n)
   if value == nil then return {}, 0 end
   if istensor(value) then return { value }, 1 end
-  if type(value) ~= "table" or getmetatable(value) ~= nil then
+  if not lib.is_plain(value) then
     errors.argument(fname, aname, "a tensor or a list of tensors is needed, got "
       .. errors.describe(value))
   end

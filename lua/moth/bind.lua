@@ -103,7 +103,7 @@ end
 -- @param ignored  the ignore_index beside them, where there is one
 function T.to_index(sig, i, v, ignored)
   local arg = sig.args[i]
-  if type(v) == "table" and getmetatable(v) == nil then
+  if lib.is_plain(v) then
     v = (require "moth.create").integers(v, sig.name, arg.name)
   end
   if not lib.istensor(v) then T.bad(sig, i, v) end
@@ -117,12 +117,12 @@ end
 
 --- The same for a list of integer tensors, masks and `false` for a whole dimension.
 function T.to_indices(sig, i, v)
-  if type(v) ~= "table" or getmetatable(v) ~= nil then T.bad(sig, i, v) end
+  if not lib.is_plain(v) then T.bad(sig, i, v) end
   local list, aname = {}, sig.args[i].name
   for j = 1, #v do
     local x = v[j]
     if x and (not lib.istensor(x) or lib.inspect(x, sig.name, aname).dtype ~= C.MOTH_BOOL) then
-      if type(x) == "table" and getmetatable(x) == nil then
+      if lib.is_plain(x) then
         x = (require "moth.create").integers(x, sig.name, aname)
       end
       if not lib.istensor(x) then T.bad(sig, i, v) end

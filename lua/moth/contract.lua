@@ -272,7 +272,7 @@ local fixed = define {
 
 --- moth.einsum(equation, a, b, ...) or moth.einsum(equation, {a, b, ...}).
 function contract.einsum(equation, first, ...)
-  if type(equation) == "table" and getmetatable(equation) == nil and lib.istensor(equation[2]) then
+  if lib.is_plain(equation) and lib.istensor(equation[2]) then
     first, equation = { unpack(equation, 2) }, equation[1]
   elseif lib.istensor(first) then
     first = { first, ... }
@@ -294,7 +294,7 @@ local function read_dims(a, b, dims)
     for i = 1, dims do p[i], q[i] = a:dim() - dims + i, i end
     return p, q
   end
-  if type(dims) ~= "table" or getmetatable(dims) ~= nil or #dims ~= 2 then
+  if not lib.is_plain(dims) or #dims ~= 2 then
     wrong("a count or a pair of lists of dimensions is needed, got " .. errors.describe(dims),
       "E_TYPE")
   end

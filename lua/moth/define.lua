@@ -131,7 +131,7 @@ local function in_row(fn, sig)
   local row = #sig.args == 1 and sig.args[1].row
   if not row or (row.name ~= "modules" and row.name ~= "tensors") then return fn end
   return function(first, second, ...)
-    local plain = type(first) == "table" and getmetatable(first) == nil
+    local plain = lib.is_plain(first)
     if first == nil or (plain and second == nil) then return fn(first) end
     return fn({ first, second, ... })
   end

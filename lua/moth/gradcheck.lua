@@ -84,7 +84,7 @@ end
 -- All floating results of f, in order.
 local function results_of(f, list)
   local results, floats = { f(unpack(list, 1, #list)) }, {}
-  if #results == 1 and type(results[1]) == "table" and getmetatable(results[1]) == nil then
+  if #results == 1 and lib.is_plain(results[1]) then
     results = results[1]
   end
   for i = 1, #results do

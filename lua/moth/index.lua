@@ -80,7 +80,7 @@ local function bounds(item, size, dim)
 end
 
 local function bad_item(item, i)
-  if type(item) == "table" and getmetatable(item) == nil then
+  if lib.is_plain(item) then
     errors.raise("index " .. i .. " is a list of " .. #item .. " numbers, which is no range "
       .. "{first, last[, step]}; write positions as an integer tensor or as {{...}}")
   end
@@ -126,7 +126,7 @@ local function walk(x, items)
       if source > ndim then too_many(x, n, ndim) end
       y = ops.select(y, dim, item)
       source = source + 1
-    elseif type(item) == "table" and getmetatable(item) == nil and not is_positions(item) then
+    elseif lib.is_plain(item) and not is_positions(item) then
       if source > ndim then too_many(x, n, ndim) end
       local count = #item
       if has_hole(item, count) then
@@ -147,7 +147,7 @@ local function walk(x, items)
     elseif item == newaxis then
       y = ops.unsqueeze(y, dim)
       dim = dim + 1
-    elseif istensor(item) or type(item) == "table" and getmetatable(item) == nil then
+    elseif istensor(item) or lib.is_plain(item) then
       if not istensor(item) then item = positions(item[1]) end
       local used = uses(item)
       if source + used - 1 > ndim then too_many(x, source + used - 1, ndim) end

@@ -21,9 +21,7 @@ local function moth() return require "moth" end
 
 -- ---- inputs and outputs ----
 
-local function plain(value)
-  return type(value) == "table" and getmetatable(value) == nil
-end
+local plain = lib.is_plain
 
 -- A tensor or a list of them as a list, and whether it was a list.
 local function listed(fname, aname, value)

@@ -96,6 +96,12 @@ function lib.filled(n, value, dim, other)
   return list
 end
 
+--- Whether a value is a table without a metatable, as written between braces: no tensor, module,
+-- dataset or moth.Size.
+function lib.is_plain(x)
+  return type(x) == "table" and getmetatable(x) == nil
+end
+
 --- A zeroed C array whose length is known only now. Never compiled: when LuaJIT puts off an
 -- allocation, it forgets the length of such an array, and C then writes past its end.
 -- @param element  the C type of an element, e.g. "moth_slot"

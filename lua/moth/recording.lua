@@ -141,7 +141,7 @@ end
 local function own_value(x, place, all)
   all.n = all.n + 1
   if all.n > MOST_VALUES then refuse_more() end
-  if type(x) == "table" and getmetatable(x) == nil then return own_table(x, place, all) end
+  if lib.is_plain(x) then return own_table(x, place, all) end
   check_value(x, place)
   if not istensor(x) then return x, {constant = x} end
   if #all.tensors == MOST_INPUTS then refuse_more() end
@@ -187,7 +187,7 @@ local function each_tensor(list, n, visit, seen)
     local value = list[i]
     if istensor(value) then
       visit(list, i)
-    elseif type(value) == "table" and getmetatable(value) == nil and not seen[value] then
+    elseif lib.is_plain(value) and not seen[value] then
       seen[value] = true
       for key, item in pairs(value) do
         if istensor(item) then visit(value, key)
@@ -204,7 +204,7 @@ local function add_rows(t, made)
   local id = made.tables + 1
   made.tables, made.seen[t] = id, id
   for key, value in pairs(t) do
-    local inner = type(value) == "table" and getmetatable(value) == nil
+    local inner = lib.is_plain(value)
     inner = inner and (made.seen[value] or add_rows(value, made))
     local n = #made.at + 1
     made.at[n], made.keys[n], made.values[n], made.inner[n] = id, key, value, inner

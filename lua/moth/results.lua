@@ -152,7 +152,7 @@ local function ends_of(sections, size)
     for i = 1, sections do ends[i] = i * piece + math.min(i, larger) end
     return ends
   end
-  if type(sections) ~= "table" or getmetatable(sections) ~= nil then
+  if not lib.is_plain(sections) then
     errors.argument("tensor_split", "indices_or_sections", "a number or a list of them is needed, "
       .. "got " .. errors.describe(sections), "E_TYPE")
   end

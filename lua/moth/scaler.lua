@@ -100,7 +100,7 @@ function GradScaler:scale(outputs)
   if not self.enabled then return outputs end
   check_ahead(self, "scale")
   if lib.istensor(outputs) then return (outputs * self.multiplier) end
-  if type(outputs) ~= "table" or getmetatable(outputs) ~= nil then
+  if not lib.is_plain(outputs) then
     errors.argument("scale", "outputs", "a tensor or a list of tensors is needed, got "
       .. errors.describe(outputs), "E_TYPE")
   end

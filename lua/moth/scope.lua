@@ -52,7 +52,7 @@ end)
 local function keep_in(value, seen)
   if lib.istensor(value) then
     C.moth_keep(ctx, value)
-  elseif type(value) == "table" and getmetatable(value) == nil and not seen[value] then
+  elseif lib.is_plain(value) and not seen[value] then
     seen[value] = true
     for key, item in pairs(value) do
       keep_in(key, seen)
@@ -166,7 +166,7 @@ function scope.keep(...)
     if lib.istensor(value) then
       local status = C.moth_keep(ctx, value)
       if status < 0 then errors.status(status, "keep", nil, value) end
-    elseif type(value) == "table" and getmetatable(value) == nil then
+    elseif lib.is_plain(value) then
       keep_in(value, {})
     else
       errors.argument("keep", "x", "a tensor or a table of tensors is needed, got "

@@ -16,7 +16,7 @@ end
 local find
 
 local function find_in_table(t, note, place)
-  if type(t) ~= "table" or getmetatable(t) ~= nil then
+  if not lib.is_plain(t) then
     return was(place, errors.describe(t), "a table")
   end
   local n = 0

@@ -341,7 +341,7 @@ end
 
 -- The columns that are wanted, in the order that they are wanted in.
 local function choose(self, wanted)
-  if type(wanted) ~= "table" or getmetatable(wanted) ~= nil then
+  if not lib.is_plain(wanted) then
     errors.argument("csv", "columns", "a list of names or positions is needed, got " ..
       errors.describe(wanted), "E_TYPE")
   end

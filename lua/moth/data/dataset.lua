@@ -65,7 +65,7 @@ end
 -- @param fname  the function that was given it, for messages
 -- @param name   the argument's name
 function dataset.of(value, fname, name)
-  if type(value) == "table" and getmetatable(value) == nil and #value == 1 then
+  if lib.is_plain(value) and #value == 1 then
     value = value[1] -- DataLoader{dataset}: a list of arguments without names
   end
   if lib.istensor(value) then return (dataset.TensorDataset(value)) end
@@ -81,7 +81,7 @@ function dataset.of(value, fname, name)
       and type(value.get) == "function"
   end)
   if not (found and fits) then
-    local parts = type(value) == "table" and getmetatable(value) == nil and value
+    local parts = lib.is_plain(value) and value
     if parts and class.isinstance(parts[1], Dataset) then
       errors.argument(fname, name, ("got a list of %d datasets; local a, b = unpack(list)"):format(
         #parts), "E_TYPE")
@@ -119,7 +119,7 @@ dataset.TensorDataset = TensorDataset
 function TensorDataset:init(...)
   local n = select("#", ...)
   local tensors = {...}
-  if n == 1 and type(tensors[1]) == "table" and getmetatable(tensors[1]) == nil then
+  if n == 1 and lib.is_plain(tensors[1]) then
     tensors = tensors[1]
     n = #tensors
   end
@@ -246,7 +246,7 @@ ConcatDataset.signature = define.signature("ConcatDataset", {
 --- Several datasets, one after the other.
 -- @param datasets  a list of datasets
 function ConcatDataset:init(datasets)
-  if type(datasets) ~= "table" or getmetatable(datasets) ~= nil or #datasets == 0 then
+  if not lib.is_plain(datasets) or #datasets == 0 then
     errors.argument("ConcatDataset", "datasets", "a list of datasets is needed, got " ..
       errors.describe(datasets), "E_TYPE")
   end
@@ -285,7 +285,7 @@ dataset.StackDataset = StackDataset
 -- their samples are one sample; `StackDataset{image = images, label = labels}`: a table of them.
 function StackDataset:init(...)
   local first = ...
-  local named = type(first) == "table" and getmetatable(first) == nil
+  local named = lib.is_plain(first)
   local given = named and first or {...}
   self.datasets, self.named, self.length = {}, false, nil
   for key, part in pairs(given) do

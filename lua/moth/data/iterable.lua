@@ -2,6 +2,7 @@
 
 local class = require "moth.class"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 
 local iterable = {}
 
@@ -60,7 +61,7 @@ local ChainDataset = class("ChainDataset", IterableDataset)
 iterable.ChainDataset = ChainDataset
 
 function ChainDataset:init(datasets)
-  if type(datasets) ~= "table" or getmetatable(datasets) ~= nil then
+  if not lib.is_plain(datasets) then
     errors.argument("ChainDataset", "datasets", "a list of IterableDatasets is needed, got " ..
       errors.describe(datasets), "E_TYPE")
   end

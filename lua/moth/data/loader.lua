@@ -26,9 +26,7 @@ local loader = {}
 
 -- ---- putting samples together ----
 
-local function plain(x)
-  return type(x) == "table" and getmetatable(x) == nil
-end
+local plain = lib.is_plain
 
 local function mismatch(i, a, b)
   errors.raise(("samples 1 and %d of a batch do not go together: %s and %s (give the DataLoader " ..
@@ -224,7 +222,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   self.pin_memory, self.generator = pin_memory, generator
   self.passes = setmetatable({}, {__mode = "k"}) -- the last batch's first value -> its pass
   self.recent = {} -- ... of those whose first value is a string, a number or a boolean
-  if type(source) == "table" and getmetatable(source) == nil and #source == 1 then
+  if lib.is_plain(source) and #source == 1 then
     source = source[1] -- DataLoader{dataset}: a list of arguments without names
   end
   if sources.is(source) then source = dataset.made(source) end

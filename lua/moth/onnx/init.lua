@@ -85,7 +85,7 @@ branch at a size beyond these is not seen. Positions and token ids count from 1,
         "E_UNSUPPORTED")
     end
     if lib.istensor(args) then args = { args } end
-    if type(args) ~= "table" or getmetatable(args) ~= nil then
+    if not lib.is_plain(args) then
       refuse("args", "a tensor or a list of arguments is needed, got " .. errors.describe(args),
         "E_TYPE")
     end

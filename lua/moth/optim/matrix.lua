@@ -62,7 +62,7 @@ function Adafactor:check(group)
       .. errors.describe(decay), "E_DOMAIN")
   end
   local least, size
-  if type(eps) == "table" and getmetatable(eps) == nil then least, size = eps[1], eps[2] end
+  if lib.is_plain(eps) then least, size = eps[1], eps[2] end
   if least == lib.none then least = nil end
   if type(size) ~= "number" or not (size >= 0)
      or least ~= nil and (type(least) ~= "number" or not (least >= 0)) then

@@ -36,7 +36,7 @@ end
 local function check_list(self, list)
   if lib.istensor(list) then
     bad_params(self, "a list of tensors is needed, got a tensor; write {x}")
-  elseif type(list) ~= "table" or getmetatable(list) ~= nil then
+  elseif not lib.is_plain(list) then
     bad_params(self, "a list of tensors, as net:parameters() gives, is needed, got " ..
       errors.describe(list))
   elseif #list == 0 then
@@ -60,13 +60,13 @@ end
 
 -- Whether a value is {name, tensor}.
 local function is_named(entry)
-  return type(entry) == "table" and getmetatable(entry) == nil and type(entry[1]) == "string"
+  return lib.is_plain(entry) and type(entry[1]) == "string"
 end
 
 -- The parameters of a list, and their names where it is one of {name, tensor}, or what
 -- net:named_parameters() gave.
 local function split_names(self, list)
-  if type(list) == "table" and getmetatable(list) == nil and type(list[1]) == "function" then
+  if lib.is_plain(list) and type(list[1]) == "function" then
     list = list[1] -- SGD{net:named_parameters(), lr = 0.1}
   end
   if type(list) == "function" then
@@ -74,7 +74,7 @@ local function split_names(self, list)
     for name, p in list do entries[#entries + 1] = {name, p} end
     list = entries
   end
-  if type(list) ~= "table" or getmetatable(list) ~= nil then return list end
+  if not lib.is_plain(list) then return list end
   local tensors, names = {}, {}
   for i, entry in ipairs(list) do
     local named = is_named(entry)
@@ -103,7 +103,7 @@ end
 -- `head:named_parameters()`, or a list of {name, tensor}, it has `param_names` too, as then all
 -- groups must.
 function Optimizer:add_param_group(group)
-  if type(group) ~= "table" or getmetatable(group) ~= nil or group.params == nil then
+  if not lib.is_plain(group) or group.params == nil then
     errors.argument("add_param_group", "param_group",
       "{params = list of tensors, ...} is needed, got " .. errors.describe(group), "E_TYPE")
   end
@@ -150,10 +150,10 @@ function Optimizer:init(params, defaults)
   for name, value in pairs(defaults or {}) do self.defaults[name] = value end
   self.param_groups = {}
   self.state = {}
-  if type(params) == "table" and getmetatable(params) == nil and params.params then
+  if lib.is_plain(params) and params.params then
     params = {params}
   end
-  local first = type(params) == "table" and getmetatable(params) == nil and params[1]
+  local first = lib.is_plain(params) and params[1]
   if type(first) == "table" and not is_named(first) then
     for _, group in ipairs(params) do self:add_param_group(group) end
   else
@@ -381,7 +381,7 @@ function Optimizer:__tostring()
     table.sort(names)
     for _, name in ipairs(names) do
       local value = group[name]
-      if type(value) == "table" and getmetatable(value) == nil then
+      if lib.is_plain(value) then
         local words = {}
         for k = 1, #value do words[k] = tostring(value[k]) end
         value = "{" .. table.concat(words, ", ") .. "}"

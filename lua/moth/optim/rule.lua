@@ -2,6 +2,7 @@
 
 local class = require "moth.class"
 local define = require "moth.define"
+local lib = require "moth.lib"
 local Optimizer = require "moth.optim.optimizer"
 
 local rule = {}
@@ -24,7 +25,7 @@ local PARAMS = {"params", "params", "tensors, or groups of them with options"}
 
 -- What an option is that was left out: a list of its own.
 local function first_of(row)
-  if type(row.first) ~= "table" or getmetatable(row.first) ~= nil then return row.first end
+  if not lib.is_plain(row.first) then return row.first end
   return {unpack(row.first)}
 end
 

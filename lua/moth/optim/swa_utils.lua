@@ -243,7 +243,7 @@ end
 
 local function pass_all(batches, model, device)
   for input in batches do
-    if type(input) == "table" and getmetatable(input) == nil then input = input[1] end
+    if lib.is_plain(input) then input = input[1] end
     if device ~= nil then input = input:to(device) end
     moth().no_grad(model, input)
   end

@@ -152,7 +152,7 @@ local ACTIVITIES = { cpu = true, cuda = true }
 local function check_activities(list)
   if list == nil then return { cpu = true, cuda = true } end
   local set = {}
-  local plain = type(list) == "table" and getmetatable(list) == nil
+  local plain = lib.is_plain(list)
   for _, name in ipairs(plain and list or {}) do
     if not ACTIVITIES[name] then plain = false else set[name] = true end
   end

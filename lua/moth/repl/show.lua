@@ -13,9 +13,7 @@ local WIDTH, MOST = 80, 60 -- columns of a line, entries of a table
 
 -- ---- tables ----
 
-local function is_plain(value)
-  return type(value) == "table" and getmetatable(value) == nil
-end
+local is_plain = lib.is_plain
 
 local function size(t)
   local n = 0

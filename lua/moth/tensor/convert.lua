@@ -67,7 +67,7 @@ function methods.to(x, ...)
       dtype, device = found.dtype, found.device
     elseif codes[value] then
       dtype = codes[value]
-    elseif type(value) == "table" and getmetatable(value) == nil then
+    elseif lib.is_plain(value) then
       for name, given in pairs(value) do
         if name == "dtype" or name == 1 and codes[given] then
           dtype = codes[given]
@@ -157,7 +157,7 @@ end
 -- @param names  {non_blocking = true}, as x:to takes it
 function methods.cuda(x, which, names)
   own(x, "cuda")
-  if type(which) == "table" and getmetatable(which) == nil then which, names = nil, which end
+  if lib.is_plain(which) then which, names = nil, which end
   return methods.to(x, type(which) == "number" and "cuda:" .. which or which or "cuda", names or {})
 end
 

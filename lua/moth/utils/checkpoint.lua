@@ -26,7 +26,7 @@ local checkpoint = {}
 
 -- ---- arguments, kept without their tensors, which the engine keeps ----
 
-local function is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
+local is_plain = lib.is_plain
 
 -- What stands for a value: {tensor = its number}, {list = what stands for its fields}, {value}.
 local function note(value, tensors, open)

@@ -27,7 +27,7 @@ local function flatten(list, n, what, into)
     local x = list[i]
     if lib.istensor(x) then
       into[#into + 1] = x
-    elseif type(x) == "table" and getmetatable(x) == nil then
+    elseif lib.is_plain(x) then
       flatten(x, #x, what, into)
       for key in pairs(x) do
         if type(key) ~= "number" then
@@ -45,7 +45,7 @@ end
 -- The same structure with other tensors.
 local function replaced(x, by)
   if lib.istensor(x) then return by[x] or x end
-  if type(x) ~= "table" or getmetatable(x) ~= nil then return x end
+  if not lib.is_plain(x) then return x end
   local copy = {}
   for key, value in pairs(x) do copy[key] = replaced(value, by) end
   return copy

@@ -66,7 +66,7 @@ end
 -- The inputs in order, by position or from one table of names.
 local function inputs_of(g, ...)
   local list, first = { ... }, ...
-  if select("#", ...) == 1 and type(first) == "table" and getmetatable(first) == nil then
+  if select("#", ...) == 1 and lib.is_plain(first) then
     list = {}
     for key, value in pairs(first) do
       local at = type(key) == "number" and key or g.places[key]

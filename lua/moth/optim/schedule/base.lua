@@ -46,7 +46,7 @@ end
 --- A value for each group: a number stands for all, a list must have one for each.
 function LRScheduler:_per_group(name, value)
   local list, n = {}, #self.optimizer.param_groups
-  local several = type(value) == "table" and getmetatable(value) == nil
+  local several = lib.is_plain(value)
   if several and #value ~= n then
     errors.argument(class.typename(self), name,
       ("has %d values, the optimizer %d parameter groups"):format(#value, n))
@@ -172,7 +172,7 @@ end
 -- ---- saving ----
 
 local function copy(value)
-  if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
+  if not lib.is_plain(value) then return value end
   local list = {}
   for key, inner in pairs(value) do list[key] = copy(inner) end
   return list

@@ -4,12 +4,13 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 local LRScheduler = require "moth.optim.schedule.base"
 
 local chain = {}
 
 local function check(fname, list, optimizer)
-  if type(list) ~= "table" or getmetatable(list) ~= nil or #list == 0 then
+  if not lib.is_plain(list) or #list == 0 then
     errors.argument(fname, "schedulers", "a list of schedulers is needed, got " ..
       errors.describe(list), "E_TYPE")
   end
