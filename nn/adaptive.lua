@@ -36,8 +36,9 @@ local function checked_cutoffs(cutoffs, n_classes)
   local list, last = {}, 0
   for i, cutoff in ipairs(type(cutoffs) == "table" and cutoffs or {cutoffs}) do
     if cutoff <= last or cutoff >= n_classes then
-      errors.argument("AdaptiveLogSoftmaxWithLoss", "cutoffs", ("ascending numbers from 1 to %d "
-        .. "are needed, got %s"):format(n_classes - 1, errors.describe(cutoffs)), "E_DOMAIN")
+      errors.refuse("AdaptiveLogSoftmaxWithLoss", "cutoffs",
+        ("ascending numbers from 1 to %d are needed"):format(n_classes - 1), cutoffs,
+        "E_DOMAIN")
     end
     list[i], last = cutoff, cutoff
   end
@@ -87,11 +88,12 @@ local function checked(self, input, target)
     target = moth().tensor(target):to(moth().int64):to(input.device)
   end
   if not lib.istensor(target) or target.dtype.is_floating_point then
-    errors.argument("AdaptiveLogSoftmaxWithLoss", "target", "an integer tensor of classes is "
-      .. "needed, got " .. errors.describe(target), "E_DTYPE")
+    errors.refuse("AdaptiveLogSoftmaxWithLoss", "target", "an integer tensor of classes is needed",
+      target, "E_DTYPE")
   elseif target:dim() ~= dims - 1 or dims == 2 and target:size(1) ~= input:size(1) then
-    errors.argument("AdaptiveLogSoftmaxWithLoss", "target", ("%s is needed, got %s"):format(
-      dims == 2 and "(" .. input:size(1) .. ")" or "one class", errors.describe(target)), "E_SHAPE")
+    errors.refuse("AdaptiveLogSoftmaxWithLoss", "target",
+      ("%s is needed"):format(dims == 2 and "(" .. input:size(1) .. ")" or "one class"), target,
+      "E_SHAPE")
   end
   if dims == 1 then return input:unsqueeze(1), target:unsqueeze(1):to(moth().int64) end
   return input, target:to(moth().int64)

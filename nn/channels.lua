@@ -12,8 +12,8 @@ local channels = {}
 
 local function check(name, input)
   if input:dim() >= 3 then return end
-  errors.argument(name, "input", "(N, C, ...) of three dimensions or more is needed, got "
-    .. errors.describe(input), "E_SHAPE")
+  errors.refuse(name, "input", "(N, C, ...) of three dimensions or more is needed", input,
+    "E_SHAPE")
 end
 
 -- ---- local_response_norm ----

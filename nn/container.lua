@@ -34,8 +34,7 @@ end
 
 local function check_module(self, fname, value)
   if not ismodule(value) then
-    errors.argument(fname or class.typename(self), "module", "a module is needed, got " ..
-      errors.describe(value), "E_TYPE")
+    errors.refuse(fname or class.typename(self), "module", "a module is needed", value, "E_TYPE")
   end
 end
 
@@ -83,8 +82,7 @@ end
 --- Adds the modules of a list at the end. @return the list
 function List:extend(modules)
   if type(modules) ~= "table" then
-    errors.argument("extend", "modules", "a list of modules is needed, got " ..
-      errors.describe(modules), "E_TYPE")
+    errors.refuse("extend", "modules", "a list of modules is needed", modules, "E_TYPE")
   end
   for _, module in ipairs(modules) do check_module(self, "extend", module) end
   for i = 1, #modules do put(self, #self + 1, modules[i]) end
@@ -94,8 +92,7 @@ end
 local function checked_position(self, fname, at, last)
   if type(at) == "number" and at < 0 then at = #self + 1 + at end
   if type(at) ~= "number" or at ~= math.floor(at) or at < 1 or at > last then
-    errors.argument(fname, "index", ("positions are 1 to %d, got %s"):format(last,
-      errors.describe(at)), "E_INDEX")
+    errors.refuse(fname, "index", ("positions are 1 to %d"):format(last), at, "E_INDEX")
   end
   return at
 end
@@ -321,8 +318,7 @@ function ModuleDict:update(modules)
   if class.isinstance(modules, ModuleDict) then
     for name, module in modules:items() do self:add_module(name, module) end
   elseif not lib.is_plain(modules) then
-    errors.argument("ModuleDict", "modules", "a table of modules is needed, got " ..
-      errors.describe(modules), "E_TYPE")
+    errors.refuse("ModuleDict", "modules", "a table of modules is needed", modules, "E_TYPE")
   elseif #modules > 0 then
     for i, pair in ipairs(modules) do
       if not ispair(pair) then

@@ -33,13 +33,12 @@ local function counts(name, lengths, x)
   if type(lengths) == "number" then lengths = {lengths} end
   local given = lib.istensor(lengths) and lengths:numel() or type(lengths) == "table" and #lengths
   if given and x:dim() == 3 and given ~= x:size(2) then
-    errors.argument("ctc_loss", name, ("one for each of %d sequences is needed, got %s"):format(
-      x:size(2), errors.describe(lengths)), "E_SHAPE")
+    errors.refuse("ctc_loss", name, ("one for each of %d sequences is needed"):format(x:size(2)),
+      lengths, "E_SHAPE")
   end
   if lib.istensor(lengths) then
     if lengths:is_floating_point() or lengths.dtype == moth.bool then
-      errors.argument("ctc_loss", name, "whole numbers are needed, got "
-        .. errors.describe(lengths), "E_DTYPE")
+      errors.refuse("ctc_loss", name, "whole numbers are needed", lengths, "E_DTYPE")
     end
     lengths = lengths:reshape(-1):to {dtype = moth.int64}
     if not lengths.is_cuda and not lib.capture then -- elsewhere the op tells of them
@@ -51,14 +50,13 @@ local function counts(name, lengths, x)
     return lengths:to(x.device) + 1
   end
   if not lib.is_plain(lengths) then
-    errors.argument("ctc_loss", name, "a number, a list or a tensor of them is needed, got "
-      .. errors.describe(lengths), "E_TYPE")
+    errors.refuse("ctc_loss", name, "a number, a list or a tensor of them is needed", lengths,
+      "E_TYPE")
   end
   local more = {}
   for i, n in ipairs(lengths) do
     if type(n) ~= "number" or n % 1 ~= 0 then
-      errors.argument("ctc_loss", name, "whole numbers are needed, got " .. errors.describe(n),
-        "E_TYPE")
+      errors.refuse("ctc_loss", name, "whole numbers are needed", n, "E_TYPE")
     end
     if n < 0 or n > MOST then no_length(name, errors.describe(n)) end
     more[i] = n + 1

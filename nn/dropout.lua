@@ -27,8 +27,7 @@ end
 local function check_dims(name, input, most, shown)
   local ndim = input:dim()
   if ndim ~= most and ndim ~= most - 1 then
-    errors.argument(name, "input", ("%s is needed, got %s"):format(shown, errors.describe(input)),
-      "E_SHAPE")
+    errors.refuse(name, "input", shown .. " is needed", input, "E_SHAPE")
   end
 end
 
@@ -63,8 +62,7 @@ local SATURATED = -1.7580993408473766 -- what selu tends to far below 0
 -- Alpha dropout with a choice for each element of a tensor of these sizes.
 local function alpha_dropout(fname, input, sizes, p, training, inplace)
   if not (p >= 0 and p <= 1) then
-    errors.argument(fname, "p", "a probability from 0 to 1 is needed, got " .. errors.describe(p),
-      "E_DOMAIN")
+    errors.refuse(fname, "p", "a probability from 0 to 1 is needed", p, "E_DOMAIN")
   end
   if not training or p == 0 then return input end
   if p == 1 then return (done(input, input * 0, inplace)) end
@@ -105,8 +103,7 @@ dropout.feature_alpha_dropout = define {
   },
   run = function(input, p, training, inplace)
     if input:dim() < 2 then
-      errors.argument("feature_alpha_dropout", "input", "(N, C, ...) is needed, got "
-        .. errors.describe(input), "E_SHAPE")
+      errors.refuse("feature_alpha_dropout", "input", "(N, C, ...) is needed", input, "E_SHAPE")
     end
     local sizes = {}
     for d = 1, input:dim() do sizes[d] = d <= 2 and input:size(d) or 1 end
@@ -130,8 +127,7 @@ for name, fname in pairs {Dropout = "dropout", Dropout1d = "dropout1d", Dropout2
 
   function Layer:init(p, inplace)
     if not (p >= 0 and p <= 1) then
-      errors.argument(name, "p", "a probability from 0 to 1 is needed, got " .. errors.describe(p),
-        "E_DOMAIN")
+      errors.refuse(name, "p", "a probability from 0 to 1 is needed", p, "E_DOMAIN")
     end
     self.p, self.inplace = p, inplace
   end

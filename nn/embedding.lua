@@ -61,8 +61,8 @@ function embedding.begin(layer, weight, freeze, device, dtype)
     return
   end
   if weight:dim() ~= 2 or weight:size(1) ~= n or weight:size(2) ~= size then
-    errors.argument(class.typename(layer), "_weight", ("(%d, %d) is needed, got %s"):format(n, size,
-      errors.describe(weight)), "E_SHAPE")
+    errors.refuse(class.typename(layer), "_weight", ("(%d, %d) is needed"):format(n, size), weight,
+      "E_SHAPE")
   end
   layer.weight = parameter.Parameter(weight, not freeze)
 end
@@ -116,8 +116,8 @@ end
 --- How many tokens and features such vectors have.
 function embedding.sizes(name, vectors)
   if vectors:dim() ~= 2 then
-    errors.argument(name .. ".from_pretrained", "embeddings",
-      "(tokens, features) is needed, got " .. errors.describe(vectors), "E_SHAPE")
+    errors.refuse(name .. ".from_pretrained", "embeddings", "(tokens, features) is needed", vectors,
+      "E_SHAPE")
   end
   return vectors:size(1), vectors:size(2)
 end

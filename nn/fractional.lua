@@ -50,8 +50,8 @@ local function output_size_of(input, kernel, given, ratio)
     else
       local share = type(ratio) == "table" and ratio[i] or ratio
       if type(share) ~= "number" or not (share > 0 and share < 1) then
-        errors.argument("fractional_max_pool2d", "output_ratio", "output_size, or a number between "
-          .. "0 and 1, is needed, got " .. errors.describe(ratio), "E_DOMAIN")
+        errors.refuse("fractional_max_pool2d", "output_ratio", "output_size, or a number between 0 "
+          .. "and 1, is needed", ratio, "E_DOMAIN")
       end
       size[i] = math.floor(whole * share)
     end
@@ -82,8 +82,8 @@ fractional.fractional_max_pool2d = define {
   run = function(input, kernel, output_size, ratio, return_indices, draws)
     local dims = input:dim()
     if dims ~= 3 and dims ~= 4 then
-      errors.argument("fractional_max_pool2d", "input", "(N, C, H, W) or (C, H, W) is needed, got "
-        .. errors.describe(input), "E_SHAPE")
+      errors.refuse("fractional_max_pool2d", "input", "(N, C, H, W) or (C, H, W) is needed", input,
+        "E_SHAPE")
     end
     kernel = window.list(kernel, 2)
     local n = output_size_of(input, kernel, output_size, ratio)

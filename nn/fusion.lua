@@ -82,9 +82,9 @@ fusion.fuse_linear_bn_weights = define {
 -- A copy of the layer, with what fuse(...) makes of its weight and bias.
 local function fused(fname, aname, layer, bn, features, fuse, ...)
   if not class.isinstance(layer, Module) or layer.weight == nil then
-    errors.argument(fname, aname, "a layer is needed, got " .. errors.describe(layer), "E_TYPE")
+    errors.refuse(fname, aname, "a layer is needed", layer, "E_TYPE")
   elseif not class.isinstance(bn, Module) or bn.num_features == nil then
-    errors.argument(fname, "bn", "a BatchNorm is needed, got " .. errors.describe(bn), "E_TYPE")
+    errors.refuse(fname, "bn", "a BatchNorm is needed", bn, "E_TYPE")
   elseif layer.training or bn.training then
     errors.argument(fname, layer.training and aname or "bn", "is in training mode; call :eval()",
       "E_STATE")
@@ -140,8 +140,7 @@ fusion.fuse_linear_bn_eval = define {
 -- @return the module
 function fusion.skip_init(module_cls, ...)
   if not class.isclass(module_cls) or not class.issubclass(module_cls, Module) then
-    errors.argument("skip_init", "module_cls", "a class of modules is needed, got "
-      .. errors.describe(module_cls), "E_TYPE")
+    errors.refuse("skip_init", "module_cls", "a class of modules is needed", module_cls, "E_TYPE")
   end
   return (weights.skip(module_cls, ...))
 end

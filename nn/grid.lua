@@ -33,23 +33,21 @@ grid.affine_grid = define {
   run = function(theta, size, align)
     local sides = type(size) == "table" and #size - 2 or 0
     if sides ~= 2 and sides ~= 3 then
-      errors.argument("affine_grid", "size", "(N, C, H, W) or (N, C, D, H, W) is needed, got "
-        .. errors.describe(size), "E_SHAPE")
+      errors.refuse("affine_grid", "size", "(N, C, H, W) or (N, C, D, H, W) is needed", size,
+        "E_SHAPE")
     end
     for _, n in ipairs(size) do
       if n < 1 then
-        errors.argument("affine_grid", "size", "sizes of at least 1 are needed, got "
-          .. errors.describe(size), "E_DOMAIN")
+        errors.refuse("affine_grid", "size", "sizes of at least 1 are needed", size, "E_DOMAIN")
       end
     end
     if not theta:is_floating_point() then
-      errors.argument("affine_grid", "theta", "a float tensor is needed, got "
-        .. errors.describe(theta), "E_DTYPE")
+      errors.refuse("affine_grid", "theta", "a float tensor is needed", theta, "E_DTYPE")
     end
     if theta:dim() ~= 3 or theta:size(1) ~= size[1] or theta:size(2) ~= sides
         or theta:size(3) ~= sides + 1 then
-      errors.argument("affine_grid", "theta", ("(%d, %d, %d) is needed, got %s"):format(size[1],
-        sides, sides + 1, errors.describe(theta)), "E_SHAPE")
+      errors.refuse("affine_grid", "theta",
+        ("(%d, %d, %d) is needed"):format(size[1], sides, sides + 1), theta, "E_SHAPE")
     end
     -- theta's columns are of x, y, z and 1; x is the last side
     local places = theta:select(3, sides + 1)

@@ -102,8 +102,7 @@ local function make(row)
   local function first(self, input, ...)
     local size, needed = row.of_input(input)
     if not size then
-      errors.argument(name, "input", needed .. " is needed, got " .. errors.describe(input),
-        "E_SHAPE")
+      errors.refuse(name, "input", needed .. " is needed", input, "E_SHAPE")
     end
     grow(self, size)
     return (self:forward(input, ...))

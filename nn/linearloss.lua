@@ -137,8 +137,7 @@ end
 
 local function check(input, weight, target)
   local function refuse(arg, wanted, got)
-    errors.argument("linear_cross_entropy", arg, wanted .. ", got " .. errors.describe(got),
-      "E_SHAPE")
+    errors.refuse("linear_cross_entropy", arg, wanted, got, "E_SHAPE")
   end
   if weight:dim() ~= 2 then refuse("linear_weight", "(C, in_features) is needed", weight) end
   if input:dim() < 1 or input:dim() > 2 or input:size(-1) ~= weight:size(2) then

@@ -237,7 +237,7 @@ end
 function Module:add_module(name, module)
   check_free(self, name, "module")
   if module ~= nil and not ismodule(module) then
-    errors.argument("add_module", "module", "a module is needed, got " .. errors.describe(module))
+    errors.refuse("add_module", "module", "a module is needed", module)
   end
   self[name] = module
 end
@@ -249,8 +249,7 @@ Module.register_module = Module.add_module
 function Module:register_parameter(name, param)
   check_free(self, name, "parameter")
   if param ~= nil and kind_of(param) ~= "parameter" then
-    errors.argument("register_parameter", "param", ("nn.Parameter is needed, got %s"):format(
-      errors.describe(param)))
+    errors.refuse("register_parameter", "param", "nn.Parameter is needed", param)
   end
   self[name] = param
 end
@@ -304,8 +303,7 @@ end
 -- The steps of a path: PyTorch's "layers.0.weight" or Lua's "layers[1].weight".
 local function steps(fname, path)
   if type(path) ~= "string" then
-    errors.argument(fname, "target", "a path such as 'layers.0' is needed, got " ..
-      errors.describe(path))
+    errors.refuse(fname, "target", "a path such as 'layers.0' is needed", path)
   end
   local list = {}
   path = path:gsub("%[(%d+)%]", function(i) return "." .. (tonumber(i) - 1) end)
@@ -347,8 +345,7 @@ function Module:set_submodule(target, module)
   if #list == 0 then
     errors.argument("set_submodule", "target", "names no place")
   elseif not ismodule(module) then
-    errors.argument("set_submodule", "module", "a module is needed, got " ..
-      errors.describe(module))
+    errors.refuse("set_submodule", "module", "a module is needed", module)
   end
   local parent, name = descend(self, "set_submodule", list, #list - 1), list[#list]
   local at = parent[STORE].names and parent:_position(name)

@@ -27,8 +27,8 @@ local function make(kind, mode, n, doc)
     local one = type(padding) == "table" and #padding == 1 and padding[1] -- as sizes in a row
     self.padding, self.value = window.list(one or padding, 2 * n), value
     if #self.padding ~= 2 * n then
-      errors.argument(name, "padding", ("a number or {%s} is needed, got %s"):format(ORDER[n],
-        errors.describe(padding)), "E_SHAPE")
+      errors.refuse(name, "padding", ("a number or {%s} is needed"):format(ORDER[n]), padding,
+        "E_SHAPE")
     end
   end
 

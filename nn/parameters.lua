@@ -19,8 +19,7 @@ local STORE = Module.store_key
 -- A Parameter of a tensor: itself if it is one.
 local function of(fname, value)
   if not lib.istensor(value) then
-    errors.argument(fname, "parameters", "a tensor is needed, got " .. errors.describe(value),
-      "E_TYPE")
+    errors.refuse(fname, "parameters", "a tensor is needed", value, "E_TYPE")
   end
   if parameter.kind(value) == "parameter" then return value end
   return (parameter.Parameter(value, value:is_floating_point()))
@@ -95,8 +94,7 @@ end
 --- Adds the parameters of a list or of another ParameterList. @return the list
 function ParameterList:extend(values)
   if not is_list(values) then
-    errors.argument("extend", "parameters", "a list of tensors is needed, got " ..
-      errors.describe(values), "E_TYPE")
+    errors.refuse("extend", "parameters", "a list of tensors is needed", values, "E_TYPE")
   end
   local new = {}
   for i, value in ipairs(values) do new[i] = of("extend", value) end
@@ -146,8 +144,7 @@ function ParameterDict:update(values)
     for name, value in values:items() do self[name] = value end
     return
   elseif not is_list(values) then
-    errors.argument("ParameterDict", "parameters", "a table of tensors is needed, got " ..
-      errors.describe(values), "E_TYPE")
+    errors.refuse("ParameterDict", "parameters", "a table of tensors is needed", values, "E_TYPE")
   end
   local names, new = {}, {}
   for key, value in pairs(values) do

@@ -24,8 +24,7 @@ local function moth() return require "moth" end
 --- A tensor of a module that can be replaced: its kind; raises for others.
 function parametrize.check(fname, module, name)
   if not class.isinstance(module, Module) then
-    errors.argument(fname, "module", "a module is needed, got " .. errors.describe(module),
-      "E_TYPE")
+    errors.refuse(fname, "module", "a module is needed", module, "E_TYPE")
   end
   local store, names = module[STORE], {}
   local kind = store.kind[name]
@@ -145,7 +144,7 @@ end
 -- @return what f returns
 function parametrize.cached(f, ...)
   if type(f) ~= "function" then
-    errors.argument("cached", "f", "a function is needed, got " .. errors.describe(f), "E_TYPE")
+    errors.refuse("cached", "f", "a function is needed", f, "E_TYPE")
   end
   local function done(ok, ...)
     caching = caching - 1
@@ -241,8 +240,8 @@ parametrize.register_parametrization = define {
   outputs = "module",
   run = function(module, name, parametrization, unsafe)
     if not class.isinstance(parametrization, Module) then
-      errors.argument("register_parametrization", "parametrization", "a module is needed, got "
-        .. errors.describe(parametrization), "E_TYPE")
+      errors.refuse("register_parametrization", "parametrization", "a module is needed",
+        parametrization, "E_TYPE")
     end
     if parametrize.is_parametrized(module, name) then
       extend(module, name, parametrization, unsafe)

@@ -100,8 +100,8 @@ end
 local function scores_for(fname, x, importance)
   if importance == nil then return x:detach() end
   if importance.shape ~= x.shape then
-    errors.argument(fname, "importance_scores", ("the shape of %s is needed, got %s"):format(
-      errors.describe(x), errors.describe(importance)), "E_SHAPE")
+    errors.refuse(fname, "importance_scores",
+      ("the shape of %s is needed"):format(errors.describe(x)), importance, "E_SHAPE")
   end
   return importance:detach()
 end
@@ -223,8 +223,8 @@ functions {
     run = function(module, name, mask)
       local x = target("custom_from_mask", module, name)
       if mask.shape ~= x.shape then
-        errors.argument("custom_from_mask", "mask", ("the shape of %s is needed, got %s"):format(
-          errors.describe(x), errors.describe(mask)), "E_SHAPE")
+        errors.refuse("custom_from_mask", "mask",
+          ("the shape of %s is needed"):format(errors.describe(x)), mask, "E_SHAPE")
       end
       mask_more(module, name, mask:detach():ne(0):to(x.dtype):to(x.device))
       return module
@@ -269,8 +269,8 @@ local function method_name(method)
   for name in pairs(METHODS) do
     if method == name or method == prune[name] then return name end
   end
-  errors.argument("global_unstructured", "pruning_method", "prune.l1_unstructured or "
-    .. "prune.random_unstructured is needed, got " .. errors.describe(method))
+  errors.refuse("global_unstructured", "pruning_method", "prune.l1_unstructured or "
+    .. "prune.random_unstructured is needed", method)
 end
 
 functions {
@@ -295,8 +295,8 @@ functions {
           scores[i], sizes[i] = own:reshape(-1):index_select(1, left), left:numel()
         end
         if #all == 0 then
-          errors.argument("global_unstructured", "parameters",
-            "a list of {module, name} is needed, got " .. errors.describe(parameters), "E_TYPE")
+          errors.refuse("global_unstructured", "parameters", "a list of {module, name} is needed",
+            parameters, "E_TYPE")
         end
         local together = moth().cat(scores)
         local n = count_of("global_unstructured", amount, together:numel())

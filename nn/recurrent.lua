@@ -95,8 +95,7 @@ function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, bat
     errors.argument(name, "num_layers", "a number from 1 on is needed, got " .. num_layers,
       "E_DOMAIN")
   elseif not (dropout >= 0 and dropout <= 1) then
-    errors.argument(name, "dropout", "a probability from 0 to 1 is needed, got "
-      .. errors.describe(dropout), "E_DOMAIN")
+    errors.refuse(name, "dropout", "a probability from 0 to 1 is needed", dropout, "E_DOMAIN")
   elseif dropout > 0 and num_layers == 1 then
     require("moth").warn(("%s: dropout lies between layers, so with one layer there is none")
       :format(name))
@@ -142,8 +141,8 @@ end
 function Base:_single(op, input, states)
   for i, x in ipairs(states) do
     if x:dim() ~= 2 then
-      errors.argument(class.typename(self), "hx", ("(layers * directions, H) is needed for an "
-        .. "input without a batch, got %s"):format(errors.describe(x)), "E_SHAPE")
+      errors.refuse(class.typename(self), "hx", "(layers * directions, H) is needed for an input "
+        .. "without a batch", x, "E_SHAPE")
     end
     states[i] = x:unsqueeze(2)
   end
@@ -175,8 +174,9 @@ function Base:_forward(op, input, hx)
   if hx == lib.none then hx = nil end
   if class.isinstance(input, sequence.PackedSequence) then return self:_packed(op, input, hx) end
   if not lib.istensor(input) or (input:dim() ~= 2 and input:dim() ~= 3) then
-    errors.argument(class.typename(self), "input", ("%s or (L, I) is needed, got %s"):format(
-      self.batch_first and "(N, L, I)" or "(L, N, I)", errors.describe(input)), "E_SHAPE")
+    errors.refuse(class.typename(self), "input",
+      ("%s or (L, I) is needed"):format(self.batch_first and "(N, L, I)" or "(L, N, I)"), input,
+      "E_SHAPE")
   end
   local single = input:dim() == 2
   if input:size(-1) ~= self.input_size then
@@ -318,8 +318,7 @@ function Cell:_step(op, input, hx)
   if hx == lib.none then hx = nil end
   local dim = lib.istensor(input) and input:dim()
   if dim ~= 1 and dim ~= 2 then
-    errors.argument(class.typename(self), "input", "(N, I) or (I,) is needed, got "
-      .. errors.describe(input), "E_SHAPE")
+    errors.refuse(class.typename(self), "input", "(N, I) or (I,) is needed", input, "E_SHAPE")
   end
   local single, states = dim == 1
   if hx ~= nil then states = states_of(self, hx, self.states)

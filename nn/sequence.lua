@@ -45,8 +45,7 @@ local function numbers(fname, name, value)
     good = good and copy[i] ~= nil and copy[i] > 0 and copy[i] % 1 == 0
   end
   if good then return copy end
-  return errors.argument(fname, name, "a list of lengths from 1 on is needed, got "
-    .. errors.describe(value), "E_ARG")
+  return errors.refuse(fname, name, "a list of lengths from 1 on is needed", value, "E_ARG")
 end
 
 -- Where each packed row lies among the T * N rows of a padded (T, N, ...) tensor.
@@ -156,8 +155,7 @@ sequence.pad_packed_sequence = define {
   run = function(packed, batch_first, padding_value, total_length)
     local fname = "pad_packed_sequence"
     if not class.isinstance(packed, PackedSequence) then
-      errors.argument(fname, "sequence", "a PackedSequence is needed, got "
-        .. errors.describe(packed), "E_TYPE")
+      errors.refuse(fname, "sequence", "a PackedSequence is needed", packed, "E_TYPE")
     end
     local padded, sizes = sequence.spread(packed, padding_value)
     local lengths, more = {}, (total_length or #sizes) - #sizes

@@ -129,7 +129,7 @@ named.takes(EncoderLayer.forward, parse_layer)
 local function repeated(self, fname, aname, layer, num_layers, final)
   for name, module in pairs {[aname] = layer, norm = final} do
     if not class.isinstance(module, Module) then
-      errors.argument(fname, name, "a module is needed, got " .. errors.describe(module), "E_TYPE")
+      errors.refuse(fname, name, "a module is needed", module, "E_TYPE")
     end
   end
   if num_layers < 1 then

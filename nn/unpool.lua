@@ -77,8 +77,7 @@ for n = 1, 3 do
     run = function(input, indices, kernel, step, border, output_size)
       local ndim = input:dim()
       if ndim ~= n + 1 and ndim ~= n + 2 then
-        errors.argument(fname, "input", ("%s is needed, got %s"):format(SHAPES[n],
-          errors.describe(input)), "E_SHAPE")
+        errors.refuse(fname, "input", SHAPES[n] .. " is needed", input, "E_SHAPE")
       end
       if indices.shape ~= input.shape then
         errors.argument(fname, "indices", ("%s does not belong to %s"):format(

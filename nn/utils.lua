@@ -18,8 +18,8 @@ local function ops() return require("moth.bind").ops end
 local function listed(fname, name, value)
   if lib.istensor(value) then return {value} end
   if not lib.is_plain(value) then
-    errors.argument(fname, name, "a tensor or a list of them, as net:parameters() gives, is "
-      .. "needed, got " .. errors.describe(value), "E_TYPE")
+    errors.refuse(fname, name, "a tensor or a list of them, as net:parameters() gives, is needed",
+      value, "E_TYPE")
   end
   for i, x in ipairs(value) do
     if not lib.istensor(x) then

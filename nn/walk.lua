@@ -225,7 +225,7 @@ local function add_modes(Module)
   -- @return the module
   function Module:apply(fn)
     if type(fn) ~= "function" then
-      errors.argument("apply", "fn", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
+      errors.refuse("apply", "fn", "a function is needed", fn, "E_TYPE")
     end
     local seen = {}
     local function visit(module)

@@ -95,7 +95,7 @@ end
 -- @param on boolean
 function M.set_detect_anomaly(on)
   if type(on) ~= "boolean" then
-    errors.argument("set_detect_anomaly", "on", "a boolean is needed, got " .. errors.describe(on))
+    errors.refuse("set_detect_anomaly", "on", "a boolean is needed", on)
   end
   C.moth_anomaly_mode(ctx, on and 1 or 0)
   autograd.anomaly = on and M

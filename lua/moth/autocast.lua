@@ -32,8 +32,7 @@ local function code_of(device_type, dtype)
   if dtype == lib.none then dtype = nil end
   if dtype == false then return OFF end
   if dtype ~= nil and dtype ~= dtypes.by_name.bfloat16 and dtype ~= dtypes.by_name.float16 then
-    errors.argument("autocast", "dtype", "moth.bfloat16, moth.float16 or false is needed, got "
-      .. errors.describe(dtype))
+    errors.refuse("autocast", "dtype", "moth.bfloat16, moth.float16 or false is needed", dtype)
   end
   if dtype == nil then dtype = dtypes.by_name[name:match "^cuda" and "float16" or "bfloat16"] end
   return dtype.code
@@ -76,8 +75,7 @@ local function code_of_names(device_type, names)
     given[name] = value
   end
   if type(given.enabled) ~= "boolean" then
-    errors.argument("autocast", "enabled", "a boolean is needed, got "
-      .. errors.describe(given.enabled), "E_TYPE")
+    errors.refuse("autocast", "enabled", "a boolean is needed", given.enabled, "E_TYPE")
   end
   local code = code_of(given.device_type, given.dtype)
   return given.enabled and code or OFF
@@ -86,7 +84,7 @@ end
 local function begin(code, f, ...)
   if f == nil then return setmetatable({ code = code }, Region) end
   if not calls.is_callable(f) then
-    errors.argument("autocast", "f", "a function is needed, got " .. errors.describe(f))
+    errors.refuse("autocast", "f", "a function is needed", f)
   end
   return frames.finish(frames.enter(code, "autocast", set), pcall(f, ...))
 end

@@ -86,7 +86,7 @@ end
 
 local function with_mode(mode, name, f, ...)
   if not callable(f) then
-    errors.argument(name, "f", "a function is needed, got " .. errors.describe(f))
+    errors.refuse(name, "f", "a function is needed", f)
   end
   return finish(enter(mode, name), pcall(f, ...))
 end
@@ -107,8 +107,7 @@ function M.enable_grad(f, ...) return with_mode(1, "enable_grad", f, ...) end
 -- @param mode boolean
 function M.set_grad_enabled(mode, f, ...)
   if type(mode) ~= "boolean" then
-    errors.argument("set_grad_enabled", "mode", "a boolean is needed, got "
-      .. errors.describe(mode))
+    errors.refuse("set_grad_enabled", "mode", "a boolean is needed", mode)
   end
   if f == nil then
     C.moth_grad_mode(ctx, mode and 1 or 0)
@@ -307,8 +306,7 @@ local function listed(value, fname, aname, n)
   if value == nil then return {}, 0 end
   if istensor(value) then return { value }, 1 end
   if not lib.is_plain(value) then
-    errors.argument(fname, aname, "a tensor or a list of tensors is needed, got "
-      .. errors.describe(value))
+    errors.refuse(fname, aname, "a tensor or a list of tensors is needed", value)
   end
   local count = n or #value
   local list = {}

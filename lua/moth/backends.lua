@@ -48,8 +48,7 @@ local function switches(path, known)
       errors.raise(("%s.%s is a function, which is not assigned"):format(path, name))
     end
     if type(value) ~= "boolean" then
-      errors.argument(path:match "^moth%.(.*)", name,
-        "a boolean is needed, got " .. errors.describe(value), "E_TYPE")
+      errors.refuse(path:match "^moth%.(.*)", name, "a boolean is needed", value, "E_TYPE")
     end
     switch.set(value)
   end)
@@ -100,8 +99,8 @@ local sdp = cudnn_switch(C.MOTH_CUDNN_SDP)
 --- Sets whether attention of half types on a GPU may be cuDNN's.
 local function enable_cudnn_sdp(enabled)
   if type(enabled) ~= "boolean" then
-    errors.argument("backends.cuda.enable_cudnn_sdp", "enabled",
-      "a boolean is needed, got " .. errors.describe(enabled), "E_TYPE")
+    errors.refuse("backends.cuda.enable_cudnn_sdp", "enabled", "a boolean is needed", enabled,
+      "E_TYPE")
   end
   sdp.set(enabled)
 end

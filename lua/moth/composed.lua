@@ -55,8 +55,7 @@ end
 
 local function checked_q(q)
   if type(q) ~= "number" or not (q >= 0 and q <= 1) then
-    errors.argument("quantile", "q", "numbers from 0 to 1 are needed, got " .. errors.describe(q),
-      "E_DOMAIN")
+    errors.refuse("quantile", "q", "numbers from 0 to 1 are needed", q, "E_DOMAIN")
   end
   return q
 end
@@ -80,8 +79,7 @@ composed.quantile = define {
   scoped = true,
   run = function(input, q, dim, keepdim, how)
     if not input:is_floating_point() then
-      errors.argument("quantile", "input", "a float tensor is needed, got "
-        .. errors.describe(input), "E_DTYPE")
+      errors.refuse("quantile", "input", "a float tensor is needed", input, "E_DTYPE")
     end
     local x = rows_of(input, dim)
     local n = x:size(-1)
@@ -319,14 +317,13 @@ composed.fill_diagonal_ = define {
   run = function(input, value, wrap)
     local ndim, least, step = input:dim(), math.huge, 0
     if ndim < 2 then
-      errors.argument("fill_diagonal_", "input", "at least 2 dimensions are needed, got "
-        .. errors.describe(input), "E_SHAPE")
+      errors.refuse("fill_diagonal_", "input", "at least 2 dimensions are needed", input, "E_SHAPE")
     end
     for d = 1, ndim do
       local n = input:size(d)
       if ndim > 2 and n ~= input:size(1) then
-        errors.argument("fill_diagonal_", "input", "beyond matrices all sizes are the same, got "
-          .. errors.describe(input), "E_SHAPE")
+        errors.refuse("fill_diagonal_", "input", "beyond matrices all sizes are the same", input,
+          "E_SHAPE")
       end
       least, step = math.min(least, n), step + input:stride(d)
     end

@@ -64,8 +64,7 @@ end
 --- Refuses to let tensors on a GPU take more than so many bytes; 0 or nil: as many as there are.
 function cuda.set_memory_limit(bytes, which)
   if bytes ~= nil and (type(bytes) ~= "number" or bytes < 0) then
-    errors.argument("set_memory_limit", "bytes", "a size is needed, got "
-      .. errors.describe(bytes))
+    errors.refuse("set_memory_limit", "bytes", "a size is needed", bytes)
   end
   check(C.moth_device_limit(ctx, gpu("set_memory_limit", which), bytes or 0),
     "set_memory_limit")

@@ -107,8 +107,7 @@ function device.gpu(fname, value)
   if type(value) == "number" then value = "cuda:" .. value end
   local name = device.name(value)
   if not name or name:match "^cpu" then
-    errors.argument(fname, "device", "a GPU such as 'cuda:0' is needed, got "
-      .. errors.describe(value), "E_DEVICE")
+    errors.refuse(fname, "device", "a GPU such as 'cuda:0' is needed", value, "E_DEVICE")
   end
   if not device.codes[value] then
     errors.argument(fname, "device", device.missing(value), "E_DEVICE")

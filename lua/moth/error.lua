@@ -236,6 +236,11 @@ function errors.argument(fname, argname, text, code)
   return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code)
 end
 
+--- The same of a value that is not what is wanted: "(an integer is needed, got a string ('4'))".
+function errors.refuse(fname, argname, wanted, got, code)
+  return errors.argument(fname, argname, wanted .. ", got " .. errors.describe(got), code)
+end
+
 -- ---- '.' where ':' belongs ----
 
 --- Raises: a method was called without its object.

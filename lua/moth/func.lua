@@ -85,8 +85,7 @@ end
 -- Results without a gradient (integers, those marked so) always come as nil.
 function FunctionCtx:set_materialize_grads(on)
   if type(on) ~= "boolean" then
-    errors.argument("set_materialize_grads", "on", "a boolean is needed, got "
-      .. errors.describe(on))
+    errors.refuse("set_materialize_grads", "on", "a boolean is needed", on)
   end
   in_forward(self, "set_materialize_grads").zeros = on
 end
@@ -352,8 +351,7 @@ end
 -- @return the function to be used as backward
 function M.once_differentiable(fn)
   if type(fn) ~= "function" then
-    errors.argument("once_differentiable", "fn", "a function is needed, got "
-      .. errors.describe(fn), "E_TYPE")
+    errors.refuse("once_differentiable", "fn", "a function is needed", fn, "E_TYPE")
   end
   local function backward(state, ...)
     local from = autograd.is_grad_enabled() and sources(state, ...) or {}

@@ -25,8 +25,7 @@ local SEED = { "float", "seed", "whole number from 0 to 2^53" }
 
 local function checked_seed(fname, seed)
   if seed % 1 ~= 0 or seed < 0 or seed > 2 ^ 53 then
-    errors.argument(fname, "seed", "a whole number from 0 to 2^53 is needed, got "
-      .. errors.describe(seed))
+    errors.refuse(fname, "seed", "a whole number from 0 to 2^53 is needed", seed)
   end
   return seed
 end
@@ -36,7 +35,7 @@ local function checked_state(fname, state)
     local info = lib.inspect(state)
     if info.dtype == I64 and info.ndim == 1 and info.shape[0] == 2 then return state end
   end
-  errors.argument(fname, "state", "i64 (2) is needed, got " .. errors.describe(state))
+  errors.refuse(fname, "state", "i64 (2) is needed", state)
 end
 
 Generator.signature = define.signature("Generator", {

@@ -26,8 +26,7 @@ local function options_of(fname, options)
   for name, value in pairs(known) do result[name] = value end
   if options == nil then return result end
   if type(options) ~= "table" then
-    errors.argument(fname, "options", "a table of named options is needed, got "
-      .. errors.describe(options))
+    errors.refuse(fname, "options", "a table of named options is needed", options)
   end
   local names = {}
   for name in pairs(known) do names[#names + 1] = name end
@@ -58,8 +57,7 @@ end
 local function checked_inputs(fname, inputs)
   local list, any = as_list(inputs), false
   if type(list) ~= "table" then
-    errors.argument(fname, "inputs", "a tensor or a list is needed, got "
-      .. errors.describe(inputs))
+    errors.refuse(fname, "inputs", "a tensor or a list is needed", inputs)
   end
   local checked = {}
   for i = 1, #list do

@@ -27,8 +27,7 @@ local plain = lib.is_plain
 local function listed(fname, aname, value)
   if istensor(value) then return {value}, false end
   if not plain(value) or #value == 0 then
-    errors.argument(fname, aname, "a tensor or a list of tensors is needed, got "
-      .. errors.describe(value), "E_TYPE")
+    errors.refuse(fname, aname, "a tensor or a list of tensors is needed", value, "E_TYPE")
   end
   for i, x in ipairs(value) do
     if not istensor(x) then
@@ -248,7 +247,7 @@ local STRICT = {"bool", "strict", "raise where an output does not depend on an i
 local function with_grad(name, run)
   return function(func, ...)
     if not calls.is_callable(func) then
-      errors.argument(name, "func", "a function is needed, got " .. errors.describe(func), "E_TYPE")
+      errors.refuse(name, "func", "a function is needed", func, "E_TYPE")
     end
     return autograd.enable_grad(run, func, ...)
   end

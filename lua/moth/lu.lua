@@ -92,8 +92,7 @@ lu.lu_solve = define {
   scoped = true,
   run = function(factors, pivots, b, left, adjoint)
     if factors:dim() < 2 or factors:size(-1) ~= factors:size(-2) then
-      errors.argument("lu_solve", "LU", "square factors, (..., N, N), are needed, got "
-        .. errors.describe(factors), "E_SHAPE")
+      errors.refuse("lu_solve", "LU", "square factors, (..., N, N), are needed", factors, "E_SHAPE")
     end
     if b:dim() < 2 or b:size(left and -2 or -1) ~= factors:size(-1) then
       errors.argument("lu_solve", "B", ("%s does not fit %s"):format(errors.describe(b),
@@ -101,8 +100,8 @@ lu.lu_solve = define {
     end
     local n = factors:size(-1)
     if pivots_of(pivots) ~= n then
-      errors.argument("lu_solve", "pivots", ("%d are needed for each of %s, got %s"):format(n,
-        errors.describe(factors), errors.describe(pivots)), "E_SHAPE")
+      errors.refuse("lu_solve", "pivots",
+        ("%d are needed for each of %s"):format(n, errors.describe(factors)), pivots, "E_SHAPE")
     end
     if not left then b, adjoint = b:transpose(-1, -2), not adjoint end
     local y

@@ -28,12 +28,11 @@ matfun.matrix_exp = define {
   run = function(x)
     local n = x:dim()
     if n < 2 or x:size(n) ~= x:size(n - 1) then
-      errors.argument("matrix_exp", "A", "a square matrix or a stack of them, (..., N, N), is "
-        .. "needed, got " .. errors.describe(x), "E_SHAPE")
+      errors.refuse("matrix_exp", "A", "a square matrix or a stack of them, (..., N, N), is needed",
+        x, "E_SHAPE")
     end
     if not x:is_floating_point() then
-      errors.argument("matrix_exp", "A", "f32 or f64 is needed, got " .. errors.describe(x),
-        "E_DTYPE")
+      errors.refuse("matrix_exp", "A", "f32 or f64 is needed", x, "E_DTYPE")
     end
     if x:numel() == 0 then return x * 1 end
     local norm, times = x:detach():abs():sum(-2):max():item(), 0
@@ -70,8 +69,7 @@ matfun.vander = define {
   scoped = true,
   run = function(x, count)
     if x:dim() == 0 then
-      errors.argument("vander", "x", "at least one dimension is needed, got "
-        .. errors.describe(x), "E_SHAPE")
+      errors.refuse("vander", "x", "at least one dimension is needed", x, "E_SHAPE")
     end
     count = count or x:size(-1)
     if count < 0 then
@@ -173,8 +171,8 @@ matfun.polar = define {
   scoped = true,
   run = function(x)
     if x:dim() < 2 or x:size(-2) < x:size(-1) then
-      errors.argument("polar", "A", "matrices with no more columns than rows are needed, got "
-        .. errors.describe(x), "E_SHAPE")
+      errors.refuse("polar", "A", "matrices with no more columns than rows are needed", x,
+        "E_SHAPE")
     end
     local W, S, Vh = require("moth").linalg.svd(x, { full_matrices = false })
     return W:matmul(Vh), (Vh:transpose(-1, -2):matmul(S:unsqueeze(-1) * Vh))

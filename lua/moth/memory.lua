@@ -39,8 +39,7 @@ memory.set_memory_limit = define {
   args = { { "int?", "bytes", "most bytes of live tensors" } },
   run = function(bytes)
     if bytes and bytes < 0 then
-      errors.argument("set_memory_limit", "bytes", "a size is not negative, got "
-        .. errors.describe(bytes))
+      errors.refuse("set_memory_limit", "bytes", "a size is not negative", bytes)
     end
     C.moth_memory_limit(ctx, bytes or 0)
   end,

@@ -10,7 +10,7 @@ local ops, istensor = bind.ops, lib.istensor
 local numbers = {}
 
 local function refuse(fname, arg, wanted, got, code)
-  errors.argument(fname, arg, wanted .. ", got " .. errors.describe(got), code or "E_SHAPE")
+  errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
 -- What half types are computed in, and back.

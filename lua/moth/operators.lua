@@ -18,8 +18,7 @@ local operators = {}
 local function refuse(name, a, b)
   local which, other = "other", b
   if type(a) == "table" then which, other = "input", a end
-  errors.argument(name, which, "a tensor or a number is needed, got " .. errors.describe(other),
-    "E_TYPE")
+  errors.refuse(name, which, "a tensor or a number is needed", other, "E_TYPE")
 end
 
 -- Written out one by one: functions made by a factory would share one prototype, and LuaJIT's

@@ -11,7 +11,7 @@ local ops = bind.ops
 local pieces = {}
 
 local function refuse(fname, arg, wanted, got, code)
-  errors.argument(fname, arg, wanted .. ", got " .. errors.describe(got), code or "E_SHAPE")
+  errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
 -- ---- more dimensions ----

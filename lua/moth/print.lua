@@ -41,25 +41,21 @@ function M.set_printoptions(settings)
   }
   local known = { "precision", "threshold", "edgeitems", "linewidth", "sci_mode", "profile" }
   if type(settings) ~= "table" then
-    errors.argument("set_printoptions", "settings", "a table of named options is needed, got "
-      .. errors.describe(settings))
+    errors.refuse("set_printoptions", "settings", "a table of named options is needed", settings)
   end
   local new = {}
   for name, value in pairs(settings) do
     if name == "profile" then
       if not profiles[value] then
-        errors.argument("set_printoptions", "profile", "default, short or full is needed, got "
-          .. errors.describe(value))
+        errors.refuse("set_printoptions", "profile", "default, short or full is needed", value)
       end
     elseif name == "sci_mode" then
       if type(value) ~= "boolean" then
-        errors.argument("set_printoptions", name, "a boolean is needed, got "
-          .. errors.describe(value))
+        errors.refuse("set_printoptions", name, "a boolean is needed", value)
       end
     elseif defaults[name] then
       if type(value) ~= "number" or not (value >= 0) then
-        errors.argument("set_printoptions", name, "a number from 0 on is needed, got "
-          .. errors.describe(value))
+        errors.refuse("set_printoptions", name, "a number from 0 on is needed", value)
       end
     else
       errors.raise("set_printoptions has no option '" .. tostring(name) .. "'"

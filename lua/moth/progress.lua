@@ -91,8 +91,8 @@ function Progress:init(source, desc, total, unit, every, out)
   local walkable = type(source) == "number" or type(source) == "function"
     or (type(source) == "table" and (getmetatable(source) == nil or source.iter))
   if not walkable then
-    errors.argument("progress", "source", "a DataLoader, a list, a number or a " ..
-      "function is needed, got " .. errors.describe(source), "E_TYPE")
+    errors.refuse("progress", "source", "a DataLoader, a list, a number or a function is needed",
+      source, "E_TYPE")
   end
   self.source, self.desc, self.unit, self.every = source, desc, unit, every
   self.total = total or length_of(source)

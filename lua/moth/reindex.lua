@@ -10,7 +10,7 @@ local ops = bind.ops
 local reindex = {}
 
 local function refuse(fname, arg, wanted, got, code)
-  errors.argument(fname, arg, wanted .. ", got " .. errors.describe(got), code or "E_SHAPE")
+  errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
 local INPUT = { "tensor", "input", "tensor of any shape" }

@@ -158,8 +158,8 @@ local function ends_of(sections, size)
   end
   for i, stop in ipairs(sections) do
     if type(stop) ~= "number" or stop % 1 ~= 0 then
-      errors.argument("tensor_split", "indices_or_sections", "whole numbers are needed, got "
-        .. errors.describe(stop), "E_TYPE")
+      errors.refuse("tensor_split", "indices_or_sections", "whole numbers are needed", stop,
+        "E_TYPE")
     end
     if stop < 0 then stop = stop + size end
     ends[i] = math.max(0, math.min(stop, size))

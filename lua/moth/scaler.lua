@@ -43,8 +43,7 @@ define.takes(GradScaler.signature, parse)
 
 local function demand(ok, name, wanted, got)
   if ok then return end
-  errors.argument("GradScaler", name, ("%s is needed, got %s"):format(wanted,
-    errors.describe(got)), "E_DOMAIN")
+  errors.refuse("GradScaler", name, wanted .. " is needed", got, "E_DOMAIN")
 end
 
 --- Scales losses for float16 gradients, as torch.amp.GradScaler (Micikevicius et al., 2018):
@@ -101,8 +100,7 @@ function GradScaler:scale(outputs)
   check_ahead(self, "scale")
   if lib.istensor(outputs) then return (outputs * self.multiplier) end
   if not lib.is_plain(outputs) then
-    errors.argument("scale", "outputs", "a tensor or a list of tensors is needed, got "
-      .. errors.describe(outputs), "E_TYPE")
+    errors.refuse("scale", "outputs", "a tensor or a list of tensors is needed", outputs, "E_TYPE")
   end
   local list = {}
   for i, x in ipairs(outputs) do list[i] = self:scale(x) end
@@ -111,8 +109,7 @@ end
 
 local function check_optimizer(fname, optimizer)
   if type(optimizer) == "table" and type(optimizer.param_groups) == "table" then return end
-  errors.argument(fname, "optimizer", "an optimizer is needed, got "
-    .. errors.describe(optimizer), "E_TYPE")
+  errors.refuse(fname, "optimizer", "an optimizer is needed", optimizer, "E_TYPE")
 end
 
 -- Gradients of an optimizer's parameters: a list for each device they lie on.
@@ -223,8 +220,8 @@ end
 local function check_scale(new_scale)
   if lib.istensor(new_scale) then new_scale = new_scale:item() end
   if type(new_scale) ~= "number" or not (new_scale > 0 and new_scale <= MOST) then
-    errors.argument("update", "new_scale", "a number above 0 that float32 has is needed, got "
-      .. errors.describe(new_scale), "E_DOMAIN")
+    errors.refuse("update", "new_scale", "a number above 0 that float32 has is needed", new_scale,
+      "E_DOMAIN")
   end
   return new_scale
 end

@@ -116,7 +116,7 @@ end
 -- @return what fn returns
 function scope.scope(fn, ...)
   if not calls.is_callable(fn) then
-    errors.argument("scope", "fn", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
+    errors.refuse("scope", "fn", "a function is needed", fn, "E_TYPE")
   end
   local id = C.moth_scope_open(ctx)
   if id == 0 then errors.status(C.MOTH_E_MEM, "scope") end
@@ -169,8 +169,7 @@ function scope.keep(...)
     elseif lib.is_plain(value) then
       keep_in(value, {})
     else
-      errors.argument("keep", "x", "a tensor or a table of tensors is needed, got "
-        .. errors.describe(value), "E_TYPE")
+      errors.refuse("keep", "x", "a tensor or a table of tensors is needed", value, "E_TYPE")
     end
   end
   return ...

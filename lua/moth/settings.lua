@@ -61,7 +61,7 @@ settings.set_num_threads = define {
   args = { { "int", "n", "threads" } },
   run = function(n)
     if n < 0 or n > 4096 then
-      errors.argument("set_num_threads", "n", "0 to 4096 is needed, got " .. errors.describe(n))
+      errors.refuse("set_num_threads", "n", "0 to 4096 is needed", n)
     end
     C.moth_set_num_threads(n)
   end,
@@ -89,8 +89,8 @@ settings.set_float32_matmul_precision = define {
         return
       end
     end
-    errors.argument("set_float32_matmul_precision", "precision",
-      "'highest', 'high' or 'medium' is needed, got " .. errors.describe(precision))
+    errors.refuse("set_float32_matmul_precision", "precision", "'highest', 'high' or 'medium' is "
+      .. "needed", precision)
   end,
 }
 
@@ -125,8 +125,7 @@ function settings.is_tensor(x) return lib.istensor(x) end
 --- Whether a tensor's dtype is one of the float dtypes.
 function settings.is_floating_point(x)
   if not lib.istensor(x) then
-    errors.argument("is_floating_point", "input", "a tensor is needed, got " .. errors.describe(x),
-      "E_TYPE")
+    errors.refuse("is_floating_point", "input", "a tensor is needed", x, "E_TYPE")
   end
   return x:is_floating_point()
 end
@@ -143,7 +142,7 @@ local token = ffi.new("uint64_t[1]")
 -- good for one moth.open_token; the opened tensor shares the bytes and has no history.
 function settings.token(x)
   if not lib.istensor(x) then
-    errors.argument("token", "x", "a tensor is needed, got " .. errors.describe(x), "E_TYPE")
+    errors.refuse("token", "x", "a tensor is needed", x, "E_TYPE")
   end
   lib.check(C.moth_token(ctx, x, token), "token", x)
   return (tostring(token[0]):gsub("ULL$", ""))
@@ -153,8 +152,7 @@ end
 function settings.open_token(text)
   local digits = type(text) == "string" and text:match("^%d+$")
   if not digits then
-    errors.argument("open_token", "token", "a token is needed, got " .. errors.describe(text),
-      "E_TYPE")
+    errors.refuse("open_token", "token", "a token is needed", text, "E_TYPE")
   end
   token[0] = 0
   for digit in digits:gmatch("%d") do token[0] = token[0] * 10 + tonumber(digit) end

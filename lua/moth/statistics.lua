@@ -10,7 +10,7 @@ local ops, istensor = bind.ops, lib.istensor
 local statistics = {}
 
 local function refuse(fname, arg, wanted, got, code)
-  errors.argument(fname, arg, wanted .. ", got " .. errors.describe(got), code or "E_SHAPE")
+  errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
 --- x:mode(dim, keepdim) -> values, indices.

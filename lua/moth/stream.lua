@@ -39,7 +39,7 @@ end
 
 local function check_event(fname, name, value)
   if class.isinstance(value, M.Event) then return value end
-  errors.argument(fname, name, "an Event is needed, got " .. errors.describe(value), "E_TYPE")
+  errors.refuse(fname, name, "an Event is needed", value, "E_TYPE")
 end
 
 -- ---- streams ----
@@ -83,7 +83,7 @@ local function is_stream(value) return class.isinstance(value, Stream) end
 local function stream_or_current(fname, value)
   if value == nil then return M.current_stream() end
   if is_stream(value) then return value end
-  errors.argument(fname, "stream", "a Stream is needed, got " .. errors.describe(value), "E_TYPE")
+  errors.refuse(fname, "stream", "a Stream is needed", value, "E_TYPE")
 end
 
 --- The stream that work on a GPU is asked of now.
@@ -111,11 +111,10 @@ end
 -- @param f       a function
 function M.stream(stream, f, ...)
   if not is_stream(stream) then
-    errors.argument("stream", "stream", "a Stream is needed, got " .. errors.describe(stream),
-      "E_TYPE")
+    errors.refuse("stream", "stream", "a Stream is needed", stream, "E_TYPE")
   end
   if not calls.is_callable(f) then
-    errors.argument("stream", "f", "a function is needed, got " .. errors.describe(f))
+    errors.refuse("stream", "f", "a function is needed", f)
   end
   check(C.moth_stream_use(ctx, stream.at, -1), "stream") -- frames look at no status
   return frames.finish(frames.enter(stream.number, "stream", setter(stream.at)), pcall(f, ...))

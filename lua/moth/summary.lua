@@ -117,8 +117,7 @@ end
 -- trainable, calls), parameters, trainable, bytes
 function Summary:init(model, input, dtype)
   if type(model) ~= "table" or not class.isinstance(model, require("moth").nn.Module) then
-    errors.argument("summary", "model", "a module is needed, got " .. errors.describe(model),
-      "E_TYPE")
+    errors.refuse("summary", "model", "a module is needed", model, "E_TYPE")
   end
   local by_module
   self.rows, by_module = rows_of(model)

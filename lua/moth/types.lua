@@ -109,8 +109,7 @@ local function like(name, value)
     if type(value) == "number" or type(value) == "boolean" or ffi.istype(lib.int64, value) then
       return value
     end
-    errors.argument("result_type", name, "a tensor or a number is needed, got "
-      .. errors.describe(value), "E_TYPE")
+    errors.refuse("result_type", name, "a tensor or a number is needed", value, "E_TYPE")
   end
   return empty(value.dtype, value:dim())
 end
@@ -148,8 +147,7 @@ types.can_cast = define {
 -- "cuda:0"; -1 on the CPU.
 function types.get_device(x)
   if not istensor(x) then
-    errors.argument("get_device", "input", "a tensor is needed, got " .. errors.describe(x),
-      "E_TYPE")
+    errors.refuse("get_device", "input", "a tensor is needed", x, "E_TYPE")
   end
   local device = x.device
   return device.type == "cuda" and (device.index or 0) or -1

@@ -232,8 +232,7 @@ function Table:column(column, dtype)
   end
   if dtype == "string" then return {unpack(self.fields[k])} end
   if not dtypes.codes[dtype] then
-    errors.argument("column", "dtype", "a dtype or 'string' is needed, got " ..
-      errors.describe(dtype), "E_TYPE")
+    errors.refuse("column", "dtype", "a dtype or 'string' is needed", dtype, "E_TYPE")
   end
   return (to_tensor(self, k, dtype))
 end
@@ -306,8 +305,7 @@ local MISSING = {"", "NA", "N/A", "nan", "NaN", "null"}
 -- A pattern that finds the end of a field that is not quoted.
 local function stop_of(delimiter)
   if #delimiter ~= 1 or find(delimiter, '["\r\n]') then
-    errors.argument("csv", "delimiter", "one character or \"space\" is needed, got " ..
-      errors.describe(delimiter))
+    errors.refuse("csv", "delimiter", "one character or \"space\" is needed", delimiter)
   end
   return "[\n\r" .. gsub(delimiter, "[%^%]%-%%]", "%%%0") .. "]"
 end
@@ -342,8 +340,7 @@ end
 -- The columns that are wanted, in the order that they are wanted in.
 local function choose(self, wanted)
   if not lib.is_plain(wanted) then
-    errors.argument("csv", "columns", "a list of names or positions is needed, got " ..
-      errors.describe(wanted), "E_TYPE")
+    errors.refuse("csv", "columns", "a list of names or positions is needed", wanted, "E_TYPE")
   end
   local names, fields = {}, {}
   for i, column in ipairs(wanted) do

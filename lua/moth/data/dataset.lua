@@ -42,7 +42,7 @@ end
 -- @return the position, from 1 to n
 function dataset.position(fname, i, n)
   if type(i) ~= "number" or i ~= math.floor(i) then
-    errors.argument(fname, "i", "a position is needed, got " .. errors.describe(i), "E_TYPE")
+    errors.refuse(fname, "i", "a position is needed", i, "E_TYPE")
   end
   local at = i < 0 and n + 1 + i or i
   if at < 1 or at > n then
@@ -86,8 +86,8 @@ function dataset.of(value, fname, name)
       errors.argument(fname, name, ("got a list of %d datasets; local a, b = unpack(list)"):format(
         #parts), "E_TYPE")
     end
-    errors.argument(fname, name, "a dataset (with :len() and :get(i)) or a tensor is needed, got "
-      .. errors.describe(value), "E_TYPE")
+    errors.refuse(fname, name, "a dataset (with :len() and :get(i)) or a tensor is needed", value,
+      "E_TYPE")
   end
   return value
 end
@@ -197,8 +197,7 @@ function Subset:init(whole, indices)
   self.dataset = dataset.of(whole, "Subset", "dataset")
   if lib.istensor(indices) then indices = indices:tolist() end
   if type(indices) ~= "table" then
-    errors.argument("Subset", "indices", "a list of positions is needed, got " ..
-      errors.describe(indices), "E_TYPE")
+    errors.refuse("Subset", "indices", "a list of positions is needed", indices, "E_TYPE")
   end
   local n, list = self.dataset:len(), {}
   for i, at in ipairs(indices) do
@@ -247,8 +246,7 @@ ConcatDataset.signature = define.signature("ConcatDataset", {
 -- @param datasets  a list of datasets
 function ConcatDataset:init(datasets)
   if not lib.is_plain(datasets) or #datasets == 0 then
-    errors.argument("ConcatDataset", "datasets", "a list of datasets is needed, got " ..
-      errors.describe(datasets), "E_TYPE")
+    errors.refuse("ConcatDataset", "datasets", "a list of datasets is needed", datasets, "E_TYPE")
   end
   self.datasets, self.ends = {}, {}
   local total = 0
@@ -364,8 +362,7 @@ function dataset.random_split(...)
   local whole, lengths, generator = parse_split(...)
   whole = dataset.of(whole, "random_split", "dataset")
   if type(lengths) ~= "table" or #lengths == 0 then
-    errors.argument("random_split", "lengths", "a list of sizes is needed, got " ..
-      errors.describe(lengths), "E_TYPE")
+    errors.refuse("random_split", "lengths", "a list of sizes is needed", lengths, "E_TYPE")
   end
   local n = whole:len()
   local sizes = sizes_of(lengths, n)

@@ -15,8 +15,8 @@ iterable.IterableDataset = IterableDataset
 
 function IterableDataset:init(begin)
   if begin ~= nil and type(begin) ~= "function" then
-    errors.argument("IterableDataset", "begin", "a function that begins a pass is needed, got " ..
-      errors.describe(begin), "E_TYPE")
+    errors.refuse("IterableDataset", "begin", "a function that begins a pass is needed", begin,
+      "E_TYPE")
   end
   self.begin = begin
 end
@@ -62,8 +62,8 @@ iterable.ChainDataset = ChainDataset
 
 function ChainDataset:init(datasets)
   if not lib.is_plain(datasets) then
-    errors.argument("ChainDataset", "datasets", "a list of IterableDatasets is needed, got " ..
-      errors.describe(datasets), "E_TYPE")
+    errors.refuse("ChainDataset", "datasets", "a list of IterableDatasets is needed", datasets,
+      "E_TYPE")
   end
   local list = {}
   for i, part in ipairs(datasets) do

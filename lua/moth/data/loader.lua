@@ -160,8 +160,8 @@ end
 
 local function check_sampler(given, name)
   if given ~= nil and not (type(given) == "table" and given.iter and given.len) then
-    errors.argument("DataLoader", name, "a sampler with :iter() and :len() is needed, got " ..
-      errors.describe(given), "E_TYPE")
+    errors.refuse("DataLoader", name, "a sampler with :iter() and :len() is needed", given,
+      "E_TYPE")
   end
 end
 
@@ -210,8 +210,8 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   check_sampler(own, "sampler")
   check_sampler(batches, "batch_sampler")
   if batch_size < 1 then
-    errors.argument("DataLoader", "batch_size", "a number from 1 on is needed, got " ..
-      errors.describe(batch_size), "E_DOMAIN")
+    errors.refuse("DataLoader", "batch_size", "a number from 1 on is needed", batch_size,
+      "E_DOMAIN")
   elseif own and shuffle then
     errors.argument("DataLoader", "shuffle", "goes without a sampler of one's own")
   elseif batches and (own or shuffle or drop_last or batch_size ~= 1) then
@@ -456,9 +456,8 @@ function DataLoader:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or type(state_dict.batch) ~= "number"
      or (state_dict.random ~= nil and type(state_dict.random) ~= "table")
      or (state_dict.seed ~= nil and type(state_dict.seed) ~= "number") then
-    errors.argument("load_state_dict", "state_dict",
-      "what a DataLoader's state_dict() gives is needed, got " .. errors.describe(state_dict),
-      "E_TYPE")
+    errors.refuse("load_state_dict", "state_dict", "what a DataLoader's state_dict() gives is "
+      .. "needed", state_dict, "E_TYPE")
   end
   for name, own in pairs {batch_size = self.batch_size, samples = samples_of(self)} do
     if state_dict[name] ~= nil and state_dict[name] ~= own then

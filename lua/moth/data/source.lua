@@ -21,8 +21,7 @@ function Source:init(module, ...)
   parse(module)
   self.module, self.field = module:match("^([^:]+):?(.*)$")
   if not self.module then
-    errors.argument("source", "module", "a module's name is needed, got " ..
-      errors.describe(module))
+    errors.refuse("source", "module", "a module's name is needed", module)
   end
   self.n, self.args = select("#", ...), {...}
   if self.n > 0 then require("moth.data.pack").check(...) end

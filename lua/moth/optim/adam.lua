@@ -33,8 +33,8 @@ function adam.check(self, group)
   for i = 1, 2 do
     local beta = type(betas) == "table" and betas[i]
     if type(beta) ~= "number" or not (beta >= 0 and beta < 1) then
-      errors.argument(class.typename(self), "betas",
-        "two numbers from 0 to below 1 are needed, got " .. errors.describe(betas), "E_DOMAIN")
+      errors.refuse(class.typename(self), "betas", "two numbers from 0 to below 1 are needed",
+        betas, "E_DOMAIN")
     end
   end
 end

@@ -49,8 +49,8 @@ function LBFGS:check(group)
   self:range(group, "max_iter", 1)
   self:range(group, "history_size", 1)
   if group.line_search_fn ~= lib.none and group.line_search_fn ~= "strong_wolfe" then
-    errors.argument("LBFGS", "line_search_fn", "'strong_wolfe' or moth.none is needed, got "
-      .. errors.describe(group.line_search_fn), "E_DOMAIN")
+    errors.refuse("LBFGS", "line_search_fn", "'strong_wolfe' or moth.none is needed",
+      group.line_search_fn, "E_DOMAIN")
   end
 end
 

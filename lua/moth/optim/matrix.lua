@@ -58,16 +58,15 @@ function Adafactor:check(group)
   self:range(group, "weight_decay", 0)
   local decay, eps = group.beta2_decay, group.eps
   if type(decay) ~= "number" or not (decay <= 0) then
-    errors.argument("Adafactor", "beta2_decay", "a number up to 0 is needed, got "
-      .. errors.describe(decay), "E_DOMAIN")
+    errors.refuse("Adafactor", "beta2_decay", "a number up to 0 is needed", decay, "E_DOMAIN")
   end
   local least, size
   if lib.is_plain(eps) then least, size = eps[1], eps[2] end
   if least == lib.none then least = nil end
   if type(size) ~= "number" or not (size >= 0)
      or least ~= nil and (type(least) ~= "number" or not (least >= 0)) then
-    errors.argument("Adafactor", "eps", "{a number from 0 on or moth.none, a number from 0 on} is "
-      .. "needed, got " .. errors.describe(eps), "E_DOMAIN")
+    errors.refuse("Adafactor", "eps", "{a number from 0 on or moth.none, a number from 0 on} is "
+      .. "needed", eps, "E_DOMAIN")
   end
 end
 
@@ -204,11 +203,10 @@ function Muon:check(group)
   local k = group.ns_coefficients
   if type(k) ~= "table" or #k ~= 3 or type(k[1]) ~= "number" or type(k[2]) ~= "number"
      or type(k[3]) ~= "number" then
-    errors.argument("Muon", "ns_coefficients", "three numbers are needed, got "
-      .. errors.describe(k), "E_TYPE")
+    errors.refuse("Muon", "ns_coefficients", "three numbers are needed", k, "E_TYPE")
   elseif not ADJUST[group.adjust_lr_fn] then
-    errors.argument("Muon", "adjust_lr_fn", "'original', 'match_rms_adamw', 'spectral_unclamped' "
-      .. "or moth.none is needed, got " .. errors.describe(group.adjust_lr_fn), "E_DOMAIN")
+    errors.refuse("Muon", "adjust_lr_fn", "'original', 'match_rms_adamw', 'spectral_unclamped' or "
+      .. "moth.none is needed", group.adjust_lr_fn, "E_DOMAIN")
   end
   for i, p in ipairs(group.params) do
     if p:dim() ~= 2 then

@@ -104,8 +104,8 @@ end
 -- groups must.
 function Optimizer:add_param_group(group)
   if not lib.is_plain(group) or group.params == nil then
-    errors.argument("add_param_group", "param_group",
-      "{params = list of tensors, ...} is needed, got " .. errors.describe(group), "E_TYPE")
+    errors.refuse("add_param_group", "param_group", "{params = list of tensors, ...} is needed",
+      group, "E_TYPE")
   end
   local params, names = group.params, nil
   if lib.istensor(params) then params = {params} else params, names = split_names(self, params) end
@@ -289,7 +289,7 @@ end
 
 local function add_hook(self, kind, fname, fn)
   if type(fn) ~= "function" then
-    errors.argument(fname, "hook", "a function is needed, got " .. errors.describe(fn), "E_TYPE")
+    errors.refuse(fname, "hook", "a function is needed", fn, "E_TYPE")
   end
   local list, entry = self[kind] or {}, {fn = fn}
   self[kind] = list

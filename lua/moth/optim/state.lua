@@ -61,8 +61,8 @@ end
 local function check_state(self, state_dict)
   if type(state_dict) ~= "table" or type(state_dict.state) ~= "table"
      or type(state_dict.param_groups) ~= "table" then
-    errors.argument("load_state_dict", "state_dict",
-      "{state = ..., param_groups = ...} is needed, got " .. errors.describe(state_dict), "E_TYPE")
+    errors.refuse("load_state_dict", "state_dict", "{state = ..., param_groups = ...} is needed",
+      state_dict, "E_TYPE")
   end
   local groups = state_dict.param_groups
   if #groups ~= #self.param_groups then

@@ -30,13 +30,13 @@ function Rprop:check(group)
   self:range(group, "lr", 0)
   local less, more = two(group.etas)
   if not (less > 0 and less < 1 and more > 1) then
-    errors.argument("Rprop", "etas", "two numbers, between 0 and 1 and above 1, are needed, got "
-      .. errors.describe(group.etas), "E_DOMAIN")
+    errors.refuse("Rprop", "etas", "two numbers, between 0 and 1 and above 1, are needed",
+      group.etas, "E_DOMAIN")
   end
   local least, most = two(group.step_sizes)
   if not (least <= most) then
-    errors.argument("Rprop", "step_sizes", "the smallest and the largest step are needed, got "
-      .. errors.describe(group.step_sizes), "E_DOMAIN")
+    errors.refuse("Rprop", "step_sizes", "the smallest and the largest step are needed",
+      group.step_sizes, "E_DOMAIN")
   end
 end
 
@@ -78,8 +78,7 @@ steady.ASGD = ASGD
 function ASGD:check(group)
   for _, name in ipairs {"lr", "lambd", "alpha", "weight_decay"} do self:range(group, name, 0) end
   if type(group.t0) ~= "number" or group.t0 ~= group.t0 then
-    errors.argument("ASGD", "t0", "a number is needed, got " .. errors.describe(group.t0),
-      "E_DOMAIN")
+    errors.refuse("ASGD", "t0", "a number is needed", group.t0, "E_DOMAIN")
   end
 end
 

@@ -108,14 +108,13 @@ AveragedModel.signature = define.signature("AveragedModel", {
 
 local function check_function(name, fn)
   if fn ~= nil and type(fn) ~= "function" then
-    errors.argument("AveragedModel", name, "a function is needed, got " .. errors.describe(fn),
-      "E_TYPE")
+    errors.refuse("AveragedModel", name, "a function is needed", fn, "E_TYPE")
   end
 end
 
 local function check_model(fname, model)
   if not class.isinstance(model, Module) then
-    errors.argument(fname, "model", "a module is needed, got " .. errors.describe(model), "E_TYPE")
+    errors.refuse(fname, "model", "a module is needed", model, "E_TYPE")
   end
 end
 

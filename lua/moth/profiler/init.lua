@@ -323,8 +323,7 @@ end
 -- @param path  of the file: "trace.json"
 function Profile:export_chrome_trace(path)
   if type(path) ~= "string" then
-    errors.argument("export_chrome_trace", "path", "a string is needed, got "
-      .. errors.describe(path), "E_TYPE")
+    errors.refuse("export_chrome_trace", "path", "a string is needed", path, "E_TYPE")
   end
   require "moth.profiler.trace"(noted_of(self, "export_chrome_trace"), path)
 end

@@ -41,8 +41,7 @@ local function number_of(value)
   if type(value) == "string" or devices.is(value) then
     errors.argument("to", "device", devices.missing(value), "E_DEVICE")
   end
-  errors.argument("to", "dtype", "a dtype, a device or a tensor is needed, got "
-    .. errors.describe(value), "E_TYPE")
+  errors.refuse("to", "dtype", "a dtype, a device or a tensor is needed", value, "E_TYPE")
 end
 
 local to_names = { "dtype", "device", "other", "copy", "non_blocking", "memory_format" }
@@ -50,7 +49,7 @@ local to_names = { "dtype", "device", "other", "copy", "non_blocking", "memory_f
 local function boolean_of(name, value)
   if value == lib.none then return false end
   if type(value) == "boolean" then return value end
-  errors.argument("to", name, "a boolean is needed, got " .. errors.describe(value), "E_TYPE")
+  errors.refuse("to", name, "a boolean is needed", value, "E_TYPE")
 end
 
 --- x:to(dtype), x:to(device), x:to(device, dtype), x:to(other), x:to{dtype =, device =, copy =}:
@@ -72,7 +71,7 @@ function methods.to(x, ...)
         if name == "dtype" or name == 1 and codes[given] then
           dtype = codes[given]
           if not dtype and given ~= lib.none then
-            errors.argument("to", "dtype", "a dtype is needed, got " .. errors.describe(given))
+            errors.refuse("to", "dtype", "a dtype is needed", given)
           end
         elseif name == "device" or name == 1 then device = number_of(given)
         elseif name == "other" and istensor(given) then
@@ -141,7 +140,7 @@ end
 function methods.type_as(x, other)
   own(x, "type_as")
   if not istensor(other) then
-    errors.argument("type_as", "other", "a tensor is needed, got " .. errors.describe(other))
+    errors.refuse("type_as", "other", "a tensor is needed", other)
   end
   return cast(x, inspect(other, "type_as").dtype)
 end

@@ -49,8 +49,7 @@ end
 local function add_hook(x, fn, kind, fname)
   if not istensor(x) then errors.no_self(fname, "x") end
   if not callable(fn) then
-    errors.argument(fname, kind == "after" and "hook" or "fn",
-      "a function is needed, got " .. errors.describe(fn))
+    errors.refuse(fname, kind == "after" and "hook" or "fn", "a function is needed", fn)
   end
   local leaf = bit.band(lib.inspect(x).flags, IS_LEAF) ~= 0
   if kind == "after" and not leaf then

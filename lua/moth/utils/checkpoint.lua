@@ -153,7 +153,7 @@ end
 
 local function check_function(fname, aname, fn)
   if calls.is_callable(fn) then return end
-  errors.argument(fname, aname, "a function is needed, got " .. errors.describe(fn), "E_TYPE")
+  errors.refuse(fname, aname, "a function is needed", fn, "E_TYPE")
 end
 
 local function pass_on(...) return ... end
@@ -203,14 +203,14 @@ function checkpoint.checkpoint_sequential(functions, segments, input, options)
   local nn = require("moth").nn
   if nn.isinstance(functions, nn.Sequential) then list = functions:children() end
   if not is_plain(list) or #list == 0 then
-    errors.argument(fname, "functions", "an nn.Sequential or a list of functions is needed, got "
-      .. errors.describe(functions), "E_TYPE")
+    errors.refuse(fname, "functions", "an nn.Sequential or a list of functions is needed",
+      functions, "E_TYPE")
   end
   for i, fn in ipairs(list) do check_function(fname, ("functions[%d]"):format(i), fn) end
   local n = #list
   if type(segments) ~= "number" or segments % 1 ~= 0 or segments < 1 or segments > n then
-    errors.argument(fname, "segments", ("a whole number from 1 to %d is needed, got %s"):format(n,
-      errors.describe(segments)), "E_DOMAIN")
+    errors.refuse(fname, "segments", ("a whole number from 1 to %d is needed"):format(n), segments,
+      "E_DOMAIN")
   end
   local each = math.floor(n / segments)
   for k = 1, segments - 1 do

@@ -37,8 +37,7 @@ LRScheduler.signature = define.signature("LRScheduler", {
 --- Takes the optimizer whose rates are set; raises unless it is one.
 function LRScheduler:_attach(optimizer)
   if not class.isinstance(optimizer, Optimizer) then
-    errors.argument(class.typename(self), "optimizer", "an optimizer is needed, got " ..
-      errors.describe(optimizer), "E_TYPE")
+    errors.refuse(class.typename(self), "optimizer", "an optimizer is needed", optimizer, "E_TYPE")
   end
   self.optimizer = optimizer
 end
@@ -62,9 +61,8 @@ function LRScheduler:_numbers(name, value)
   local list = self:_per_group(name, value)
   for _, number in ipairs(list) do
     if type(number) ~= "number" then
-      errors.argument(class.typename(self), name,
-        "a number or a list of one for each group is needed, got " .. errors.describe(value),
-        "E_TYPE")
+      errors.refuse(class.typename(self), name, "a number or a list of one for each group is "
+        .. "needed", value, "E_TYPE")
     end
   end
   return list

@@ -11,8 +11,7 @@ local chain = {}
 
 local function check(fname, list, optimizer)
   if not lib.is_plain(list) or #list == 0 then
-    errors.argument(fname, "schedulers", "a list of schedulers is needed, got " ..
-      errors.describe(list), "E_TYPE")
+    errors.refuse(fname, "schedulers", "a list of schedulers is needed", list, "E_TYPE")
   end
   for i, scheduler in ipairs(list) do
     if not class.isinstance(scheduler, LRScheduler) then
@@ -72,8 +71,9 @@ function SequentialLR:init(optimizer, schedulers, milestones, last_epoch)
   self:_attach(optimizer)
   check("SequentialLR", schedulers, optimizer)
   if type(milestones) ~= "table" or #milestones ~= #schedulers - 1 then
-    errors.argument("SequentialLR", "milestones", ("a list of %d, one fewer than " ..
-      "schedulers, is needed, got %s"):format(#schedulers - 1, errors.describe(milestones)))
+    errors.refuse("SequentialLR", "milestones",
+      ("a list of %d, one fewer than schedulers, is needed"):format(#schedulers - 1),
+      milestones)
   end
   self._schedulers, self._milestones = {unpack(schedulers)}, {unpack(milestones)}
   self.last_epoch, self.optimizer = last_epoch + 1, optimizer

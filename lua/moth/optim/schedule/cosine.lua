@@ -101,8 +101,7 @@ function Restarts:step(epoch)
       self.T_i = self.T_i * self.T_mult
     end
   elseif type(epoch) ~= "number" or not (epoch >= 0) then
-    errors.argument("step", "epoch", "a number from 0 on is needed, got " ..
-      errors.describe(epoch), "E_DOMAIN")
+    errors.refuse("step", "epoch", "a number from 0 on is needed", epoch, "E_DOMAIN")
   else
     go_to(self, epoch)
   end

@@ -212,8 +212,8 @@ local function functions(self, optimizer, lr_lambda)
   for i, fn in ipairs(self.lr_lambdas) do
     local meta = getmetatable(fn)
     if type(fn) ~= "function" and not (type(meta) == "table" and meta.__call) then
-      errors.argument(class.typename(self), "lr_lambda",
-        ("a function for group %d is needed, got %s"):format(i, errors.describe(fn)), "E_TYPE")
+      errors.refuse(class.typename(self), "lr_lambda",
+        ("a function for group %d is needed"):format(i), fn, "E_TYPE")
     end
   end
 end

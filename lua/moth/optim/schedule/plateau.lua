@@ -71,8 +71,8 @@ function Plateau:step(metrics, epoch)
   if lib.istensor(metrics) then metrics = metrics:item() end
   metrics = type(metrics) == "cdata" and tonumber(metrics) or metrics
   if type(metrics) ~= "number" then
-    errors.argument("step", "metrics", "a number is needed, such as the validation loss, got " ..
-      errors.describe(metrics), "E_TYPE")
+    errors.refuse("step", "metrics", "a number is needed, such as the validation loss", metrics,
+      "E_TYPE")
   end
   self.last_epoch = epoch or self.last_epoch + 1
   if is_better(self, metrics) then
