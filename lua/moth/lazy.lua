@@ -81,7 +81,7 @@ function lazy.namespace(path, space, rows, more)
   local function names() return names_of(space, rows, more) end
   local function missing(name)
     local known, instead = names(), more.instead and more.instead[name]
-      or require "moth.lib".tool "moth.instead"(path, name)
+      or require "moth.instead"(path, name)
     if more.guesses then known = more.guesses(known, name) end
     errors.raise(("%s has no '%s'%s%s"):format(path, name, instead and "; " .. instead
       or errors.nearest(name, known), more.hint or ""))

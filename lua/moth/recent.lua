@@ -4,7 +4,7 @@
 -- there, is kept for some collections only: what was made of a key, and the modules below, which
 -- have no state. They write functions and messages; `require` reads them again.
 
-local TOOLS = { "moth.forms", "moth.kinds", "moth.registry", "moth.writer" }
+local TOOLS = { "moth.forms", "moth.instead", "moth.kinds", "moth.registry", "moth.writer" }
 local ROUNDS = 16 -- collections from one look at what is wanted to the next
 
 local recent = {}
