@@ -163,8 +163,10 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_steps(rnn_steps<flo
       multiply<M>(w, p.wide, x, row, s.batch, room, out);
       for (int e = (int)threadIdx.x; e < p.units * ROWS; e += THREADS) {
         const int u = e % p.units, r = e / p.units;
-        float more[4] = {};
-        for (int g = 0; g < M / p.units; g++) more[g] = out[(g * p.units + u) * ROWS + r];
+        float more[4];
+#pragma unroll /* or they would lie in memory */
+        for (int g = 0; g < 4; g++)
+          more[g] = g < M / p.units ? out[(g * p.units + u) * ROWS + r] : 0;
         if (row + r < s.batch && unit + u < s.n) unit_forward(at, row + r, unit + u, more);
       }
     }
