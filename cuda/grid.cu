@@ -346,7 +346,8 @@ static int spread_all(const grid_job<real_of<T>> &j, const moth_tensor *dy, moth
   const int64_t count = moth_grid_count(&j.g), most = AT_ONCE / count;
   const int64_t some = j.points < most ? j.points : most;
   if (some == 0) {
-    const spreading<T> none = {j.samples, j.channels, 0, j.plane, 0, 0, count};
+    const spreading<T> none = {j.samples, j.channels, 0, j.plane, 0, 0, count, false, NULL, NULL,
+                               NULL, NULL};
     return launch(dx->ctx, dx, add_runs<T>, blocks_for(dx->l.numel), BLOCK, 0, none,
                   (j.channels + CHANNELS - 1) / CHANNELS, data<R>(dx));
   }
