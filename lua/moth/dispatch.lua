@@ -151,7 +151,7 @@ dispatch.cross_entropy = define {
 local WHERE = {
   { "dtype", "dtype", "element type; when absent i64 if all numbers are whole, else the default",
     optional = true },
-  { "device", "device", "where the elements live", default = "cpu" },
+  { "device", "device", "where the elements live", optional = true },
   { "bool", "requires_grad", "gather gradients for it", default = false },
 }
 
@@ -217,7 +217,7 @@ dispatch.randint = define {
     { "any", "high", "bound above all values", optional = true },
     { "shape", "size", "sizes", optional = true },
     { "dtype", "dtype", "element type; i64 when absent", optional = true },
-    { "device", "device", "where the elements live", default = "cpu" },
+    { "device", "device", "where the elements live", optional = true },
     { "generator", "generator", "source of the numbers; the default one when absent",
       optional = true },
   },

@@ -90,7 +90,7 @@ function RandomSampler:positions()
   local n, wanted = length_of(self.data_source, "RandomSampler"), self:len()
   local generator = self.generator
   if self.replacement then
-    return (moth.randint(1, n + 1, {wanted}, generator))
+    return (moth.randint(1, n + 1, {wanted}, {generator = generator, device = "cpu"}))
   end
   local order = moth.randperm(n, generator)
   if wanted == n then return order end
