@@ -110,6 +110,28 @@ describe("order on a GPU", function()
     assert.equal(2, x:cuda():kthvalue(2):item())
   end)
 
+  it("tells what is different, and how often, as the CPU does", function()
+    local nan = 0 / 0
+    local all = { return_inverse = true, return_counts = true }
+    for _, x in ipairs {
+      moth.tensor { 3, nan, -1, nan, 3, 0, -0.0, 1 / 0, -1, 0 }, moth.randint(-4, 5, { 7, 30 }),
+      moth.randint(0, 9, { 5000 }):half(), moth.randint(0, 3, { 300 }):double():reshape(3, 10, 10),
+      moth.randint(0, 250, { 3000 }):to(moth.uint8), moth.zeros(2), moth.ones(1), moth.zeros(0),
+      moth.randn(40):gt(0), moth.randint(0, 4, { 12, 20 }):t(),
+    } do
+      for name, f in pairs { unique = moth.unique, consecutive = moth.unique_consecutive } do
+        local v, i, n = f(x, all)
+        local w, j, m = f(x:cuda(), all)
+        assert.is_true(w.is_cuda and j.is_cuda and m.is_cuda)
+        same(v:nan_to_num(7), w:nan_to_num(7), name)
+        same(i, j, name .. "'s inverse")
+        same(n, m, name .. "'s counts")
+      end
+    end
+    local pairs_of = moth.randint(0, 3, { 50, 2 })
+    same(moth.unique(pairs_of, { dim = 1 }), moth.unique(pairs_of:cuda(), { dim = 1 }), "rows")
+  end)
+
   it("finds values and counts them", function()
     local x, test = rows("int16", 2000), rows("int16", 2100)
     same(moth.isin(x, test), moth.isin(x:cuda(), test:cuda()), "isin")

@@ -4,8 +4,13 @@
 #include "../backend.h"
 #include "../capture.h"
 #include "../kernel/order.h"
+#include "arith.h"
+#include "compare.h"
 #include "copy.h"
+#include "create.h"
 #include "index.h"
+#include "join.h"
+#include "scan.h"
 #include "sort.h"
 #include "view.h"
 
@@ -122,7 +127,7 @@ static int pick_first(const unique_all_args *a, int32_t dim, moth_tensor *first,
   return status;
 }
 
-/* How many there are must be known here in any case. */
+/* Slices, and what is too little to be worth kernels. */
 static int unique_through_cpu(const unique_all_args *a, moth_tensor **out) {
   moth_tensor *here = moth_to_host(a->input), *y[3] = {NULL, NULL, NULL};
   int status = !here ? a->ctx->error.code
@@ -138,9 +143,99 @@ static int unique_through_cpu(const unique_all_args *a, moth_tensor **out) {
   return status;
 }
 
+/* -- elements on a device, by ops with kernels there; all that is read is how many differ -- */
+
+enum { FLAT, SORTED, ORDER, LEFT, RIGHT, DIFFER, ZERO, STEPS, GROUP, EACH, FIRST, BEHIND, ALL };
+
+/* t: which group the elements have, of those in a row. */
+static int groups_there(const unique_all_args *a, moth_tensor **t) {
+  static const int64_t all = -1, one = 1;
+  moth_ctx *ctx = a->ctx;
+  const int64_t n = a->input->l.numel;
+  moth_tensor *joined[2], *sorted[2] = {NULL};
+  int status = MOTH_CALL(ctx, &t[FLAT], reshape, .input = a->input, .shape = {&all, 1});
+  if (status) return status;
+  if (!a->consecutive) status = MOTH_CALL(ctx, sorted, sort, .input = t[FLAT]);
+  t[SORTED] = sorted[0] ? sorted[0] : moth_tensor_retain(t[FLAT]);
+  t[ORDER] = sorted[1];
+  if (!status)
+    status = MOTH_CALL(ctx, &t[LEFT], narrow, .input = t[SORTED], .start = 0, .length = n - 1);
+  if (!status)
+    status = MOTH_CALL(ctx, &t[RIGHT], narrow, .input = t[SORTED], .start = 1, .length = n - 1);
+  if (!status) status = MOTH_CALL(ctx, &t[DIFFER], ne, .input = t[LEFT], .other = t[RIGHT]);
+  if (!status)
+    status = MOTH_CALL(ctx, &t[STEPS], cumsum, .input = t[DIFFER], .dtype = MOTH_I64);
+  if (!status)
+    status = MOTH_CALL(ctx, &t[ZERO], zeros, .size = {&one, 1}, .dtype = MOTH_I64,
+                       .device = moth_device_of(a->input));
+  joined[0] = t[ZERO], joined[1] = t[STEPS];
+  return status ? status : MOTH_CALL(ctx, &t[GROUP], cat, .tensors = {joined, 2});
+}
+
+/* Where each group begins and ends in that row. */
+static int bounds_there(const unique_all_args *a, moth_tensor **t) {
+  moth_ctx *ctx = a->ctx;
+  moth_tensor *last = NULL, *here = NULL;
+  int status = MOTH_CALL(ctx, &last, narrow, .input = t[GROUP], .start = a->input->l.numel - 1,
+                         .length = 1);
+  if (!status && !(here = moth_to_host(last))) status = ctx->error.code;
+  const double n = status ? 0 : (double)*numbers(here) + 1;
+  moth_tensor_release(last);
+  moth_tensor_release(here);
+  if (!status)
+    status = MOTH_CALL(ctx, &t[EACH], arange, .start = {.as.number = 0}, .stop = {.as.number = n},
+                       .step = {.as.number = 1}, .dtype = MOTH_I64,
+                       .device = moth_device_of(a->input));
+  if (!status)
+    status = MOTH_CALL(ctx, &t[FIRST], searchsorted, .sorted_sequence = t[GROUP], .input = t[EACH]);
+  if (status) return status;
+  return MOTH_CALL(ctx, &t[BEHIND], searchsorted, .sorted_sequence = t[GROUP], .input = t[EACH],
+                   .right = true);
+}
+
+static int inverse_there(const unique_all_args *a, moth_tensor **t, moth_tensor **y) {
+  moth_ctx *ctx = a->ctx;
+  const moth_layout *x = &a->input->l;
+  moth_tensor *flat = t[ORDER] ? NULL : moth_tensor_retain(t[GROUP]);
+  int status = MOTH_OK;
+  if (!flat)
+    status = MOTH_CALL(ctx, &flat, scatter, .input = t[GROUP], .index = t[ORDER], .src = t[GROUP]);
+  if (!status)
+    status = MOTH_CALL(ctx, y, reshape, .input = flat, .shape = {x->shape, x->ndim});
+  moth_tensor_release(flat);
+  return status;
+}
+
+static int unique_there(const unique_all_args *a, moth_tensor **out) {
+  moth_ctx *ctx = a->ctx;
+  moth_tensor *t[ALL] = {NULL}, *from = NULL;
+  const bool mode = ctx->grad_mode;
+  ctx->grad_mode = false;
+  int status = groups_there(a, t);
+  if (!status) status = bounds_there(a, t);
+  if (!status) status = inverse_there(a, t, &out[1]);
+  if (!status)
+    status = MOTH_CALL(ctx, &out[2], sub, .input = t[BEHIND], .other = t[FIRST],
+                       .alpha = {.as.number = 1});
+  if (!status && t[ORDER])
+    status = MOTH_CALL(ctx, &from, index_select, .input = t[ORDER], .index = t[FIRST]);
+  ctx->grad_mode = mode;
+  if (!status) status = pick_first(a, -1, from ? from : t[FIRST], &out[0]);
+  moth_tensor_release(from);
+  for (int i = 0; i < ALL; i++) moth_tensor_release(t[i]);
+  for (int i = 0; status && i < 3; i++) {
+    moth_tensor_release(out[i]);
+    out[i] = NULL;
+  }
+  return status;
+}
+
 static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
-  if (a->input->l.device) return unique_through_cpu(a, out);
   if (moth_capture_refuse_shape(a->ctx, "unique")) return a->ctx->error.code;
+  if (a->input->l.device && a->dim == MOTH_NO_INT && a->input->l.numel > 1 &&
+      a->input->l.dtype != MOTH_BOOL)
+    return unique_there(a, out);
+  if (a->input->l.device) return unique_through_cpu(a, out);
   moth_rows r;
   groups g = {.x = NULL};
   int32_t dim;
