@@ -1,6 +1,7 @@
 /* fused.cu -- several elementwise functions in one pass: the op's program becomes the source of two
 ** kernels, one for runs, whose threads move up to 16 bytes at a time, and one for any strides. They
-** are made when a program is first met, once a process and kind of device, and kept.
+** are made when a program is first met, once a process and kind of device, and kept there and on
+** disk.
 */
 #include "../core/op/fused.h"
 
@@ -33,8 +34,9 @@ typedef struct made_program {
   struct made_program *next;
   uint64_t hash;
   program of;
-  int each; /* elements of a run that a thread has */
-  int status;
+  int each;         /* elements of a run that a thread has */
+  int status;       /* PENDING: it is being made */
+  uint32_t loaded;  /* on which devices, a bit each */
   char why[480];          /* if it could not be made */
   const void *runs, *any; /* kernels */
 } made_program;
@@ -263,33 +265,62 @@ static int make(const moth_queue *q, made_program *m) {
   return status;
 }
 
+enum { PENDING = 1 }; /* statuses are below */
+static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
+
+static made_program *find_program(const program *p, uint64_t hash) {
+  made_program *m = shelf[hash % SHELVES];
+  while (m && (m->hash != hash || memcmp(&m->of, p, sizeof *p) != 0)) m = m->next;
+  return m;
+}
+
+/* Compiles without the lock, which it has else: only who wants the same program waits. */
 static made_program *new_program(const moth_queue *q, const program *p, uint64_t hash) {
-  made_program *m = (made_program *)calloc(1, sizeof *m);
+  made_program *m = (made_program *)calloc(1, sizeof *m), **at = &shelf[hash % SHELVES];
   if (!m) return NULL;
   m->hash = hash;
   m->of = *p;
-  m->status = make(q, m);
-  if (m->status == MOTH_E_MEM) { /* there may be some next time */
-    free(m);
-    return NULL;
-  }
-  m->next = shelf[hash % SHELVES];
-  return shelf[hash % SHELVES] = m;
+  m->status = PENDING;
+  m->next = *at;
+  *at = m;
+  pthread_mutex_unlock(&lock);
+  const int status = make(q, m);
+  pthread_mutex_lock(&lock);
+  m->status = status;
+  m->loaded = 1u << q->device;
+  pthread_cond_broadcast(&news);
+  if (status != MOTH_E_MEM) return m;
+  while (*at != m) at = &(*at)->next; /* there may be some next time */
+  *at = m->next;
+  free(m);
+  return NULL;
 }
 
-/* Made at its first call, while others wait; NULL: error set. */
+/* Another device of the kind gets it now, and not in the middle of a graph. */
+static cudaError_t load_there(const moth_queue *q, made_program *m) {
+  if (m->loaded >> q->device & 1u) return cudaSuccess;
+  cudaError_t error = moth_made_load(m->runs);
+  if (!error) error = moth_made_load(m->any);
+  if (!error) m->loaded |= 1u << q->device;
+  return error;
+}
+
+/* Made at its first call; NULL: error set. */
 static const made_program *made(moth_ctx *ctx, const moth_queue *q, const fused_args *a) {
   program p;
   read_program(a, q, &p);
   const uint64_t hash = hash_program(&p);
+  cudaError_t error = cudaSuccess;
   pthread_mutex_lock(&lock);
-  made_program *m = shelf[hash % SHELVES];
-  while (m && (m->hash != hash || memcmp(&m->of, &p, sizeof p) != 0)) m = m->next;
+  made_program *m;
+  while ((m = find_program(&p, hash)) && m->status == PENDING) pthread_cond_wait(&news, &lock);
   if (!m) m = new_program(q, &p, hash);
+  if (m && !m->status) error = load_there(q, m);
   pthread_mutex_unlock(&lock);
   if (!m) moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
   else if (m->status) moth_fail(ctx, m->status, NULL, "%s", m->why);
-  return m && !m->status ? m : NULL;
+  else if (error) moth_fail_cuda(ctx, "a kernel that was made at run time cannot be loaded", error);
+  return m && !m->status && !error ? m : NULL;
 }
 
 /* -- launching -- */

@@ -1,7 +1,8 @@
 /* made.cu -- kernels made at run time: NVRTC, opened where it is installed, compiles their source
 ** for the device at hand, and the runtime loads what comes out.
 **
-** MOTH_NVRTC_LOG names a file that all sources are added to, without what all begin with.
+** What was compiled is kept on disk (cache.cu). MOTH_NVRTC_LOG names a file that all sources are
+** added to, without what all begin with.
 */
 #include "made.cuh"
 
@@ -30,12 +31,13 @@ static struct nvrtc_functions {
   int (*ptx)(nvrtcProgram p, char *text);
   int (*arch_count)(int *n);
   int (*archs)(int *list);
+  int (*version)(int *major, int *minor);
 } nvrtc;
 
 static const char *const names[] = {
   "nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcDestroyProgram", "nvrtcGetProgramLogSize",
   "nvrtcGetProgramLog", "nvrtcGetCUBINSize", "nvrtcGetCUBIN", "nvrtcGetPTXSize", "nvrtcGetPTX",
-  "nvrtcGetNumSupportedArchs", "nvrtcGetSupportedArchs"};
+  "nvrtcGetNumSupportedArchs", "nvrtcGetSupportedArchs", "nvrtcVersion"};
 
 static pthread_once_t asked = PTHREAD_ONCE_INIT;
 static bool there;
@@ -81,28 +83,32 @@ static int tell_log(trouble_text why, nvrtcProgram p) {
   return MOTH_E_UNSUPPORTED;
 }
 
-/* The code, for free(). */
-static int code_of(trouble_text why, nvrtcProgram p, bool is_ptx, char **code) {
-  size_t size = 0;
-  const int error = is_ptx ? nvrtc.ptx_size(p, &size) : nvrtc.cubin_size(p, &size);
-  if (error || !size) return cannot(why, "NVRTC has no code for what it compiled", NULL);
-  *code = (char *)malloc(size);
-  if (!*code) return MOTH_E_MEM;
-  if (!(is_ptx ? nvrtc.ptx(p, *code) : nvrtc.cubin(p, *code))) return MOTH_OK;
+typedef struct made_code {
+  char *at; /* for free() */
+  size_t size;
+} made_code;
+
+static int code_of(trouble_text why, nvrtcProgram p, bool is_ptx, made_code *code) {
+  const int error = is_ptx ? nvrtc.ptx_size(p, &code->size) : nvrtc.cubin_size(p, &code->size);
+  if (error || !code->size) return cannot(why, "NVRTC has no code for what it compiled", NULL);
+  code->at = (char *)malloc(code->size);
+  if (!code->at) return MOTH_E_MEM;
+  if (!(is_ptx ? nvrtc.ptx(p, code->at) : nvrtc.cubin(p, code->at))) return MOTH_OK;
   return cannot(why, "NVRTC does not give what it compiled", NULL);
 }
 
-static int compile(trouble_text why, const moth_queue *q, const char *source, char **code) {
-  char target[64];
-  const char *options[] = {target, "--std=c++17", "-default-device", "-w"};
-  nvrtcProgram p = NULL;
+typedef struct target {
+  char option[64];
   bool is_ptx;
-  if (!choose_target(10 * q->major + q->minor, target, sizeof target, &is_ptx))
-    return cannot(why, "this NVRTC compiles for newer GPUs alone", NULL);
+} target;
+
+static int compile(trouble_text why, const target *to, const char *source, made_code *code) {
+  const char *options[] = {to->option, "--std=c++17", "-default-device", "-w"};
+  nvrtcProgram p = NULL;
   if (nvrtc.create(&p, source, "moth.cu", 0, NULL, NULL))
     return cannot(why, "NVRTC makes no program", NULL);
   const int status = nvrtc.compile(p, 4, options) ? tell_log(why, p)
-                                                  : code_of(why, p, is_ptx, code);
+                                                  : code_of(why, p, to->is_ptx, code);
   nvrtc.destroy(&p);
   return status;
 }
@@ -114,16 +120,16 @@ static int compile(trouble_text why, const moth_queue *q, const char *source, ch
 static int load(trouble_text why, const char *code, const char *const *kernels, int n,
                 const void **at) {
   cudaLibrary_t library;
-  struct cudaFuncAttributes found;
   cudaError_t error = cudaLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0);
   for (int i = 0; i < n && !error; i++) {
     cudaKernel_t kernel;
     error = cudaLibraryGetKernel(&kernel, library, kernels[i]);
     at[i] = (const void *)kernel;
-    if (!error) error = cudaFuncGetAttributes(&found, at[i]);
+    if (!error) error = moth_made_load(at[i]);
   }
   if (!error) return MOTH_OK;
   cudaGetLastError();
+  if (error == cudaErrorMemoryAllocation) return MOTH_E_MEM; /* there may be some next time */
   return cannot(why, "what NVRTC compiled cannot be loaded", cudaGetErrorString(error));
 }
 #else
@@ -132,6 +138,11 @@ static int load(trouble_text why, const char *, const char *const *, int, const 
                 "are made at run time", NULL);
 }
 #endif
+
+cudaError_t moth_made_load(const void *kernel) {
+  struct cudaFuncAttributes found;
+  return cudaFuncGetAttributes(&found, kernel);
+}
 
 /* For who wants to read what was made. */
 static void note(const char *source) {
@@ -142,6 +153,28 @@ static void note(const char *source) {
   fclose(file);
 }
 
+/* From the disk, if what lies there can be loaded; else it is compiled, and kept there. */
+static int load_source(trouble_text why, const moth_queue *q, const char *source,
+                       const char *const *kernels, int n, const void **at) {
+  char name[4096];
+  int major = 0, minor = 0;
+  target to = {};
+  made_code code = {};
+  if (!choose_target(10 * q->major + q->minor, to.option, sizeof to.option, &to.is_ptx))
+    return cannot(why, "this NVRTC compiles for newer GPUs alone", NULL);
+  nvrtc.version(&major, &minor);
+  const bool keeps = moth_cache_name(to.option, 1000 * major + minor, source, name, sizeof name);
+  char *kept = keeps ? moth_cache_read(name) : NULL;
+  int status = kept ? load(why, kept, kernels, n, at) : MOTH_E_UNSUPPORTED;
+  free(kept);
+  if (status != MOTH_E_UNSUPPORTED) return status;
+  status = compile(why, &to, source, &code);
+  if (!status) status = load(why, code.at, kernels, n, at);
+  if (!status && keeps) moth_cache_write(name, code.at, code.size);
+  free(code.at);
+  return status;
+}
+
 int moth_make(const moth_queue *q, const char *source, const char *const *kernels, int n,
               const void **at, char *to, size_t room) {
   const trouble_text why = {to, room};
@@ -150,14 +183,12 @@ int moth_make(const moth_queue *q, const char *source, const char *const *kernel
     return cannot(why, "its kernel is made at run time by NVRTC (libnvrtc.so of CUDA 12 or 13), "
                   "which was not found; single ops work without it", NULL);
   const size_t before = sizeof moth_made_text - 1, own = strlen(source);
-  char *whole = (char *)malloc(before + own + 1), *code = NULL;
+  char *whole = (char *)malloc(before + own + 1);
   if (!whole) return MOTH_E_MEM;
   memcpy(whole, moth_made_text, before);
   memcpy(whole + before, source, own + 1);
   note(source);
-  int status = compile(why, q, whole, &code);
-  if (!status) status = load(why, code, kernels, n, at);
-  free(code);
+  const int status = load_source(why, q, whole, kernels, n, at);
   free(whole);
   return status;
 }

@@ -66,6 +66,50 @@ local function made(settings, code)
 end
 
 describe("fused on a GPU", function()
+  it("keeps what was compiled on disk, and compiles again what was spoilt there", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    local function go(expected)
+      local text = made({ MOTH_CACHE = folder .. "/a/b" }, [[
+        local x = moth.randn(100):to "cuda"
+        same(run({x}, {{2, "tanh", 0}, {1, "exp", 2}}, {"", ""}), x:tanh():exp())
+        print "same"
+      ]])
+      assert.matches("same", text)
+      assert.equal(expected, text:match "made=%d+" or "made=0", text)
+    end
+    go "made=1"
+    go "made=0"
+    local pipe = io.popen("ls '" .. folder .. "/a/b'")
+    local names = pipe:read "*a"
+    pipe:close()
+    assert.matches("^%x+%.kernel\n$", names) -- and nothing beside it
+    local name = folder .. "/a/b/" .. names:match "^%S+"
+    local file = io.open(name, "rb")
+    local whole = file:read "*a"
+    file:close()
+    for _, spoilt in ipairs { "", whole:sub(1, 20), whole:sub(1, -2),
+      whole:sub(1, 30) .. "?" .. whole:sub(32) } do
+      file = io.open(name, "wb")
+      file:write(spoilt)
+      file:close()
+      go "made=1"
+      file = io.open(name, "rb")
+      os.remove(file:read("*a"):match "/tmp/moth%-made%-%w+")
+      file:close()
+      os.remove(name)
+    end
+    os.remove(whole:match "/tmp/moth%-made%-%w+")
+    file = io.open(name, "wb") -- code that cannot be loaded any more
+    file:write(whole)
+    file:close()
+    go "made=1"
+    file = io.open(name, "rb")
+    os.remove(file:read("*a"):match "/tmp/moth%-made%-%w+")
+    file:close()
+    os.execute("rm -rf '" .. folder .. "'")
+  end)
+
   it("gives the bits of the single ops, whatever the dtype and however the operands lie", function()
     local text = made({}, [[
       -- silu(x) * y + 0.3 * x, and whether it is above y

@@ -23,6 +23,7 @@ MOTH_NUM_THREADS=N          threads for large ops (else OMP_NUM_THREADS, else al
 MOTH_ISA=avx2, =plain       takes lesser instructions than this processor has
 MOTH_BLAS=PATH, =builtin    another BLAS for float64, or none
 MOTH_CUDA_BLOCKING=1        waits for each kernel of a GPU, so that one that fails is named at once
+MOTH_CACHE=FOLDER, =none    where compiled kernels of a GPU are kept (~/.cache/moth)
 MOTH_NO_INSTALL=1           never installs packages]]
 
 --- What the launcher knows of itself: program, root (of the checkout, nil when installed),
