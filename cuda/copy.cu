@@ -196,7 +196,7 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
   char *here = moth_address(host);
   cudaError_t error;
   if (!q) return moth_status(ctx);
-  moth_device_stream *s = moth_stream_now(moth_place_of(ctx, device));
+  moth_device_stream *s = moth_stream_now(moth_place_seen(ctx, device));
   if (s->graphs.now)
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "no graph can hold copies from or to the CPU");
   s->place->work.waits++;
@@ -213,7 +213,7 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
 ** tell: the CPU waits only where it might change page-locked bytes. */
 static int finish_copy(moth_tensor *y, const moth_tensor *from) {
   if (from->l.ndim > 0 && moth_pinned_of(from)) return moth_wait(y->ctx, y->l.device);
-  moth_place *p = moth_place_of(y->ctx, y->l.device);
+  moth_place *p = moth_place_seen(y->ctx, y->l.device);
   const bool now = p && !moth_stream_now(p)->graphs.now; /* else it is done with the graph */
   const cudaError_t error = now ? moth_stream_copied(moth_stream_now(p)) : cudaSuccess;
   if (error) return moth_fail_cuda(y->ctx, "other streams cannot wait for a copy", error);

@@ -81,6 +81,11 @@ moth_place *moth_place_of(moth_ctx *ctx, int device) {
   return p->nstreams || moth_stream_new(ctx, p, device, 0) ? p : NULL;
 }
 
+moth_place *moth_place_seen(moth_ctx *ctx, int device) {
+  context_state *s = state_of(ctx);
+  return s && !forked && s->of[device].nstreams ? &s->of[device] : moth_place_of(ctx, device);
+}
+
 /* -- troubles: what kernels found, and what CUDA says late -- */
 
 /* The oldest launch that has found something, and what. */
@@ -156,8 +161,8 @@ static moth_device_stream *stream_of(const moth_queue *q) {
   return (moth_device_stream *)(void *)(uintptr_t)q;
 }
 
-moth_library_state *moth_library_state_of(const moth_queue *q, int library) {
-  return &stream_of(q)->kept[library];
+moth_library_state *moth_library_state_of(const moth_queue *q, int whose) {
+  return &stream_of(q)->kept[whose];
 }
 
 static bool blocking; /* MOTH_CUDA_BLOCKING: each launch is waited for */
@@ -217,7 +222,7 @@ int moth_wait_for(moth_ctx *ctx, moth_device_stream *s) {
 }
 
 int moth_wait(moth_ctx *ctx, int device) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_place *p = moth_place_seen(ctx, device);
   return p ? moth_wait_for(ctx, moth_stream_now(p)) : moth_status(ctx);
 }
 
@@ -231,7 +236,7 @@ static int synchronize(moth_ctx *ctx, int device) {
 /* -- memory -- */
 
 static void *alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_place *p = moth_place_seen(ctx, device);
   if (!p) return NULL;
   moth_device_stream *s = moth_stream_now(p);
   moth_block *block = s->graphs.now ? moth_blocks_take_for_graph(s, nbytes)

@@ -9,6 +9,7 @@
 /* -- libraries that are used where they are found, and not missed (library.cu) -- */
 
 enum { LIBRARY_BLASLT, LIBRARY_DNN, LIBRARY_NVRTC, LIBRARIES };
+enum { FFT_TABLES = LIBRARIES, KEPT }; /* what else is kept of a stream */
 
 /* dlopen's handle, asked for once a process; NULL: it is not there. */
 MOTH_LOCAL void *moth_library(int which);
@@ -16,12 +17,12 @@ MOTH_LOCAL void *moth_library(int which);
 MOTH_LOCAL bool moth_library_functions(int which, const char *const *names, int n, void **at);
 MOTH_LOCAL void moth_cuda_report(moth_ctx *ctx, char *text, size_t room);
 
-/* What a library keeps of a stream; closed with it. */
+/* What a library or fft.cu keeps of a stream; closed with it. */
 typedef struct moth_library_state {
   void *state;
   void (*close)(void *state);
 } moth_library_state;
-MOTH_LOCAL moth_library_state *moth_library_state_of(const moth_queue *q, int library);
+MOTH_LOCAL moth_library_state *moth_library_state_of(const moth_queue *q, int whose);
 
 template <class K> static inline uint64_t hash_of(const K &key) {
   static_assert(sizeof key % 8 == 0, "a key has no padding");
@@ -91,7 +92,7 @@ typedef struct moth_device_stream {
   int number, priority;
   bool held; /* somebody has it; else it may be given to who asks for one */
   moth_blocks *blocks;
-  moth_library_state kept[LIBRARIES];
+  moth_library_state kept[KEPT];
   moth_page *page, *page_there; /* as the CPU and as the device sees it */
   moth_asked asked[RECORDS];
   unsigned launches;
@@ -114,6 +115,8 @@ typedef struct moth_place {
 
 /* NULL: an error is set. The device is current then. */
 MOTH_LOCAL moth_place *moth_place_of(moth_ctx *ctx, int device);
+/* The same, but another device may be current: for what only looks at the place. */
+MOTH_LOCAL moth_place *moth_place_seen(moth_ctx *ctx, int device);
 MOTH_LOCAL moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_place *p, int device,
                                               int priority);
 MOTH_LOCAL cudaError_t moth_streams_finish(moth_place *p); /* waits for all */

@@ -211,7 +211,7 @@ static int finish_part(moth_ctx *ctx, const moth_graph *g) {
 static int graph_part_begin(moth_ctx *ctx, moth_graph *g, uint32_t part, const char *op,
                             bool varies) {
   moth_device_stream *s = g->of;
-  int status = moth_place_of(ctx, s->queue.device + 1) ? finish_part(ctx, g) : moth_status(ctx);
+  int status = moth_place_seen(ctx, s->queue.device + 1) ? finish_part(ctx, g) : moth_status(ctx);
   if (status) return status;
   const cudaError_t error = enter(g);
   if (error) return moth_fail_cuda(ctx, "a graph's stream cannot wait", error);
@@ -265,7 +265,7 @@ const char *moth_graphs_trouble(moth_device_stream *s, uint64_t *oldest, moth_tr
 /* -- what the engine gets -- */
 
 static void work_so_far(moth_ctx *ctx, int device, moth_device_work *work) {
-  const moth_place *p = moth_place_of(ctx, device);
+  const moth_place *p = moth_place_seen(ctx, device);
   if (p) *work = p->work;
   else memset(work, 0, sizeof *work);
 }

@@ -5,6 +5,10 @@
 ** was asked for before. Other streams may read it too: of those that were asked for anything while
 ** the block was out, its stream waits, by an event, for what they were asked for until it came
 ** back. That costs nothing where there is one stream, or where the others stood still meanwhile.
+**
+** Until garbage is collected for the first time each small result is a block that nobody had
+** before, so these are cut from slabs, and cudaMalloc is asked once for many. A slab goes back to
+** the driver when all of its blocks are free.
 */
 #include "device.cuh"
 
@@ -16,8 +20,22 @@ void moth_watch_block(cudaStream_t stream, void *at, int64_t used, int64_t size)
 static inline void moth_watch_block(cudaStream_t, void *, int64_t, int64_t) {}
 #endif
 
-struct moth_block { /* one that was taken from the driver */
+#ifdef __CUDACC__
+static const int64_t SLAB = 2 << 20; /* what the driver maps at once */
+#else
+#define SLAB moth_emulated_slab() /* none, where the end of each block is watched */
+#endif
+
+typedef struct slab {
+  char *at;
+  int64_t used; /* bytes, from the first on */
+  int out;      /* blocks of it that are not among its stream's free ones */
+  struct slab *next;
+} slab;
+
+struct moth_block { /* one that was taken from the driver, or cut from a slab */
   void *at;
+  slab *from;         /* or NULL */
   moth_device_stream *of;
   uint64_t since;     /* the place's last launch when it was taken */
   unsigned c;         /* its class */
@@ -28,6 +46,7 @@ struct moth_block { /* one that was taken from the driver */
 struct moth_blocks {
   moth_block *free_of[BLOCK_CLASSES];
   int64_t cached;
+  slab *slabs; /* of a stream; blocks of its graphs come from there */
 };
 
 unsigned moth_block_class(int64_t nbytes) {
@@ -49,13 +68,43 @@ int64_t moth_block_size(unsigned c) {
 moth_blocks *moth_blocks_new(void) { return (moth_blocks *)calloc(1, sizeof(moth_blocks)); }
 void *moth_block_address(const moth_block *b) { return b->at; }
 
-static moth_block *from_driver(moth_device_stream *s, unsigned c) {
+static void *ask_driver(const moth_device_stream *s, int64_t nbytes) {
+  void *at = NULL;
+  cudaError_t error = cudaSetDevice(s->queue.device);
+  if (!error) error = cudaMalloc(&at, (size_t)nbytes);
+  if (!error) return at;
+  cudaGetLastError(); /* else the next launch would report it */
+  return NULL;
+}
+
+/* A slab with so many bytes left; NULL: there is no memory for one. */
+static slab *slab_for(moth_device_stream *s, int64_t nbytes) {
+  const int64_t size = SLAB;
+  slab *on = s->blocks->slabs;
+  if (nbytes > size / 8) return NULL;
+  if (on && on->used + nbytes <= size) return on;
+  on = (slab *)calloc(1, sizeof *on);
+  if (on && (on->at = (char *)ask_driver(s, size))) {
+    on->next = s->blocks->slabs;
+    return s->blocks->slabs = on;
+  }
+  free(on);
+  return NULL;
+}
+
+static moth_block *new_block(moth_device_stream *s, unsigned c) {
+  const int64_t size = moth_block_size(c);
   moth_block *b = (moth_block *)calloc(1, sizeof *b);
   if (!b) return NULL;
   b->of = s;
   b->c = c;
-  if (cudaMalloc(&b->at, (size_t)moth_block_size(c)) == cudaSuccess) return b;
-  cudaGetLastError(); /* else the next launch would report it */
+  b->from = slab_for(s, size);
+  b->at = b->from ? b->from->at + b->from->used : ask_driver(s, size);
+  if (b->from) {
+    b->from->used += size;
+    b->from->out++;
+  }
+  if (b->at) return b;
   free(b);
   return NULL;
 }
@@ -65,6 +114,7 @@ static moth_block *take_free(moth_blocks *from, unsigned c) {
   if (!b) return NULL;
   from->free_of[c] = b->next;
   from->cached -= moth_block_size(c);
+  if (b->from && !b->graphs) b->from->out++;
   return b;
 }
 
@@ -74,7 +124,7 @@ moth_block *moth_blocks_take_for_graph(moth_device_stream *s, int64_t nbytes) {
   if (c >= BLOCK_CLASSES) return NULL;
   moth_block *b = take_free(s->graphs.blocks, c);
   if (!b) b = take_free(s->blocks, c);
-  if (!b) b = from_driver(s, c);
+  if (!b) b = new_block(s, c);
   if (!b) return NULL;
   b->graphs = true;
   moth_watch_block(s->queue.stream, b->at, moth_block_size(c), moth_block_size(c));
@@ -85,14 +135,33 @@ moth_block *moth_blocks_take(moth_device_stream *s, int64_t nbytes) {
   const unsigned c = moth_block_class(nbytes);
   if (c >= BLOCK_CLASSES) return NULL;
   moth_block *b = take_free(s->blocks, c);
-  if (!b && !(b = from_driver(s, c))) {
+  if (!b && !(b = new_block(s, c))) {
     moth_blocks_trim(s->place);
-    b = from_driver(s, c);
+    b = new_block(s, c);
   }
   if (!b) return NULL;
   b->since = s->place->launches;
   moth_watch_block(s->queue.stream, b->at, nbytes, moth_block_size(c));
   return b;
+}
+
+static void put_free(moth_blocks *to, moth_block *b) {
+  b->next = to->free_of[b->c];
+  to->free_of[b->c] = b;
+  to->cached += moth_block_size(b->c);
+}
+
+static void drop_slabs(moth_blocks *b, bool all) {
+  for (slab **at = &b->slabs; *at;) {
+    slab *on = *at;
+    if (on->out && !all) {
+      at = &on->next;
+      continue;
+    }
+    *at = on->next;
+    cudaFree(on->at);
+    free(on);
+  }
 }
 
 /* The block's stream waits for those that may still use it. */
@@ -109,20 +178,29 @@ void moth_block_give(moth_block *b) {
   moth_blocks *to = b->graphs ? b->of->graphs.blocks : b->of->blocks;
   if (b->of->place->nstreams > 1 && !b->graphs) wait_for_others(b); /* graphs go in order */
   if (!b->graphs) moth_watch_block(b->of->queue.stream, b->at, 0, moth_block_size(b->c));
-  b->next = to->free_of[b->c];
-  to->free_of[b->c] = b;
-  to->cached += moth_block_size(b->c);
+  if (!b->graphs && b->from) b->from->out--;
+  put_free(to, b);
 }
 
+/* Those of slabs that others have blocks of stay; of graphs they become the stream's. */
 void moth_blocks_drop(moth_blocks *b) {
-  for (int c = 0; c < BLOCK_CLASSES; c++)
-    while (b->free_of[c]) {
-      moth_block *at = b->free_of[c];
-      b->free_of[c] = at->next;
-      cudaFree(at->at); /* waits for the device */
+  b->cached = 0;
+  for (int c = 0; c < BLOCK_CLASSES; c++) {
+    moth_block *at = b->free_of[c], *next;
+    b->free_of[c] = NULL;
+    for (; at; at = next) {
+      next = at->next;
+      if (at->from && (at->graphs || at->from->out)) {
+        at->from->out -= at->graphs;
+        at->graphs = false;
+        put_free(at->of->blocks, at);
+        continue;
+      }
+      if (!at->from) cudaFree(at->at); /* waits for the device */
       free(at);
     }
-  b->cached = 0;
+  }
+  drop_slabs(b, false);
 }
 
 void moth_blocks_trim(moth_place *p) {
@@ -138,5 +216,6 @@ int64_t moth_blocks_cached(const moth_place *p) {
 
 void moth_blocks_free(moth_blocks *b) {
   if (b) moth_blocks_drop(b);
+  if (b) drop_slabs(b, true);
   free(b);
 }

@@ -317,7 +317,6 @@ cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int device);
-cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
@@ -350,6 +349,7 @@ cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 cudaError_t moth_emulated_occupancy(int *n, int threads, size_t shared);
+int64_t moth_emulated_slab(void); /* bytes of memory.cu's slabs, or 0 */
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value);
 template <class F>
 static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, F *, int threads,

@@ -507,7 +507,6 @@ enum { PROCESSORS = 4, TOGETHER = 1 WATCH(-1) };
 
 static int devices() { return card("MOTH_EMULATED_DEVICES", 1); }
 
-static thread_local int current;
 static thread_local cudaError_t last;
 
 static cudaError_t told(cudaError_t error) { return last = error ? error : last, error; }
@@ -522,11 +521,10 @@ cudaError_t cudaGetDeviceCount(int *n) {
 cudaError_t cudaDriverGetVersion(int *version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= devices()) return told(cudaErrorInvalidDevice);
-  current = device;
-  return cudaSuccess;
+  CALLED;
+  return moth_emulated_null || (device >= 0 && device < devices()) ? cudaSuccess
+                                                                   : told(cudaErrorInvalidDevice);
 }
-cudaError_t cudaGetDevice(int *device) { return *device = current, cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int) {
   *value = which == cudaDevAttrMultiProcessorCount            ? PROCESSORS
            : which == cudaDevAttrComputeCapabilityMajor       ? card("MOTH_EMULATED_MAJOR", 9)
@@ -541,6 +539,7 @@ cudaError_t moth_emulated_occupancy(int *n, int threads, size_t shared) {
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError(void) {
+  CALLED;
   cudaError_t error = last;
   last = cudaSuccess;
   return error;

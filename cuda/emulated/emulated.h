@@ -10,6 +10,21 @@
 #include "watch.h"
 
 extern pthread_mutex_t moth_emulated_lock; /* held by whoever asks for, or does, anything */
+extern const bool moth_emulated_null;      /* nothing is done (MOTH_EMULATED_NULL) */
+
+/* How often a function of the runtime was called: moth_emulated_calls lists all. */
+struct moth_emulated_count {
+  const char *name;
+  unsigned long long calls;
+  moth_emulated_count *next;
+  explicit moth_emulated_count(const char *of);
+};
+#define CALLED                                                                              \
+  static moth_emulated_count called_(__func__);                                             \
+  __atomic_store_n(&called_.calls, called_.calls + 1, __ATOMIC_RELAXED)
+#define ASKED(stream) \
+  CALLED;             \
+  if (moth_emulated_null && !(stream)->captures) return cudaSuccess
 
 /* What follows wants the lock. */
 void moth_emulated_open(bool open);              /* the device's memory, to the CPU */

@@ -8,7 +8,10 @@
 ** What a stream is asked for while it is captured becomes nodes of a graph, with copies of kernels'
 ** arguments. MOTH_EMULATED_LOG names a file that gets a line for each launch, copy and fill;
 ** MOTH_EMULATED_GRAPHS=none stands for a driver that makes no graphs; with
-** MOTH_EMULATED_WAITS=n the n-th wait for an event from there on fails.
+** MOTH_EMULATED_WAITS=n the n-th wait for an event from there on fails. With MOTH_EMULATED_NULL=1
+** nothing that a device is asked for is done, nor noted: what is left is the time that asking
+** takes, Lua's, the engine's and the plugin's. MOTH_EMULATED_SLAB says how many bytes the plugin's
+** slabs have; without it there are none, so that a kernel that writes behind its block is caught.
 */
 #include "emulated.h"
 
@@ -26,6 +29,31 @@
 #include <memory>
 #include <new>
 #include <vector>
+
+const bool moth_emulated_null = getenv("MOTH_EMULATED_NULL") != NULL;
+
+int64_t moth_emulated_slab(void) {
+  const char *text = getenv("MOTH_EMULATED_SLAB");
+  return text ? atoll(text) : moth_emulated_null ? 2 << 20 : 0;
+}
+
+/* -- calls, counted for specs -- */
+
+static moth_emulated_count *counts;
+
+moth_emulated_count::moth_emulated_count(const char *of) : name(of), calls(0), next(NULL) {
+  next = __atomic_exchange_n(&counts, this, __ATOMIC_ACQ_REL);
+}
+
+/* "cudaLaunchKernel 12", a line each, of this process so far. */
+extern "C" __attribute__((visibility("default"))) size_t moth_emulated_calls(char *to, size_t n) {
+  size_t used = 0;
+  for (const moth_emulated_count *c = counts; c && used < n; c = c->next)
+    used += (size_t)snprintf(to + used, n - used, "%s %llu\n", c->name, c->calls);
+  return used;
+}
+
+/* -- what there is -- */
 
 typedef std::function<cudaError_t()> command;
 
@@ -133,6 +161,7 @@ void moth_emulated_finish(void) {
 /* -- streams -- */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
+  CALLED;
   holds lock;
   *stream = new (std::nothrow) moth_emulated_stream;
   if (!*stream) return moth_emulated_told(cudaErrorMemoryAllocation);
@@ -151,6 +180,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  CALLED;
   holds lock;
   run_until(stream, stream->asked);
   stream->gone = true;
@@ -158,6 +188,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ASKED(stream);
   holds lock;
   if (stream->captures) return spoil(stream);
   run_until(stream, stream->asked);
@@ -168,6 +199,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 /* Who asks again and again gets there: each question lets one thing be done. */
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  ASKED(stream);
   holds lock;
   if (stream->captures) return spoil(stream);
   if (!stream->todo.empty()) run_one(stream);
@@ -185,6 +217,7 @@ static bool fails(const char *name) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  ASKED(stream);
   holds lock;
   if (fails("MOTH_EMULATED_WAITS")) return moth_emulated_told(cudaErrorMemoryAllocation);
   cudaStream_t other = event->stream;
@@ -197,15 +230,20 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 /* -- events -- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+  CALLED;
   *event = new (std::nothrow) moth_emulated_event;
   if (!*event) return moth_emulated_told(cudaErrorMemoryAllocation);
   (*event)->timed = !(flags & cudaEventDisableTiming);
   return cudaSuccess;
 }
 
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  CALLED;
+  return delete event, cudaSuccess;
+}
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  ASKED(stream);
   holds lock;
   std::shared_ptr<double> when = std::make_shared<double>(0.0);
   if (stream->captures) return spoil(stream); /* allowed, but nothing here needs it */
@@ -216,12 +254,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  CALLED;
+  if (moth_emulated_null) return cudaSuccess;
   holds lock;
   if (event->stream) run_until(event->stream, event->at);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  CALLED;
+  if (moth_emulated_null) return cudaSuccess;
   holds lock;
   if (!event->stream || event->stream->done >= event->at) return cudaSuccess;
   run_one(event->stream);
@@ -229,6 +271,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+  CALLED;
+  if (moth_emulated_null) return *ms = 0, cudaSuccess;
   holds lock;
   if (!start->timed || !end->timed || !start->stream || !end->stream)
     return moth_emulated_told(cudaErrorInvalidResourceHandle);
@@ -242,6 +286,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
 static std::map<const void *, const moth_emulated_call *> known; /* kernels */
 
 const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how) {
+  if (moth_emulated_null) return kernel;
   holds lock;
   known[kernel] = how;
   return kernel;
@@ -251,6 +296,8 @@ const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how
 static std::map<const void *, size_t> room_of; /* kernel -> bytes */
 
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value) {
+  CALLED;
+  if (moth_emulated_null) return cudaSuccess;
   holds lock;
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || (size_t)value > moth_emulated_most_shared())
@@ -274,6 +321,7 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
     ~bound() { free(room); }
   };
   const unsigned n = block.x * block.y * block.z;
+  if (moth_emulated_null) return cudaSuccess;
   if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.x > INT32_MAX ||
       grid.y > 65535 || grid.z > 65535 || !has_room(kernel, shared))
     return moth_emulated_told(cudaErrorInvalidConfiguration);
@@ -317,6 +365,7 @@ static void note_launch(const void *kernel, dim3 grid, dim3 block, size_t shared
 
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args,
                              size_t shared, cudaStream_t stream) {
+  ASKED(stream);
   holds lock;
   command run;
   const cudaError_t error = launch_of(kernel, grid, block, args, shared, false, &run);
@@ -326,6 +375,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
 
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **args,
                                         size_t shared, cudaStream_t stream) {
+  ASKED(stream);
   holds lock;
   command run;
   int held = 0, processors = 0;
@@ -354,12 +404,13 @@ struct moth_emulated_library {
 
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *, void **,
                                 unsigned, cudaLibraryOption *, void **, unsigned) {
+  CALLED;
   const void *places[] = {&threadIdx, &blockIdx, &blockDim};
   const char *path = (const char *)code;
   if (*path == '/' && strstr(path, "__local_depot")) /* PTX */
     fprintf(stderr, "emulated CUDA: a kernel made at run time keeps values in memory\n");
   void *handle = *path == '/' ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  if (handle) unlink(path);
+  if (handle && !getenv("MOTH_CACHE")) unlink(path); /* what is kept is its name alone */
   void *to = handle ? dlsym(handle, "moth_emulated_place") : NULL;
   if (!to) return moth_emulated_told(cudaErrorInvalidValue);
   memcpy(to, places, sizeof places);
@@ -375,13 +426,16 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel) {
+  CALLED;
   holds lock;
   to->numRegs = 32;
-  return known.count(kernel) ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
+  const bool there = moth_emulated_null || known.count(kernel);
+  return there ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind,
                             cudaStream_t stream) {
+  ASKED(stream);
   holds lock;
   note("copy %zu\n", n);
   if (stream->captures && (is_pageable(to) || is_pageable(from))) return spoil(stream);
@@ -396,6 +450,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) {
+  ASKED(stream);
   holds lock;
   note("fill %zu\n", n);
   return ask(stream, [=] {
@@ -410,6 +465,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) 
 /* -- graphs -- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  CALLED;
   holds lock;
   if (stream->captures) return moth_emulated_told(cudaErrorInvalidValue);
   stream->captures = new moth_emulated_graph;
@@ -419,6 +475,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  CALLED;
   holds lock;
   *graph = stream->captures;
   stream->captures = NULL;
@@ -434,6 +491,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
                                      unsigned long long *, cudaGraph_t *,
                                      const cudaGraphNode_t **last, const cudaGraphEdgeData **,
                                      size_t *n) {
+  CALLED;
   holds lock;
   const moth_emulated_graph *graph = stream->captures;
   *status = !graph           ? cudaStreamCaptureStatusNone
@@ -445,6 +503,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
+  CALLED;
   const char *text = getenv("MOTH_EMULATED_GRAPHS");
   if (text && !strcmp(text, "none")) return moth_emulated_told(cudaErrorMemoryAllocation);
   *exec = new moth_emulated_graph{graph->nodes, {}};
@@ -454,6 +513,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
                                              const cudaKernelNodeParams *to) {
+  CALLED;
+  if (moth_emulated_null) return cudaSuccess;
   holds lock;
   for (size_t i = 0; i < exec->nodes.size(); i++)
     if (exec->nodes[i] == node)
@@ -463,6 +524,7 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  ASKED(stream);
   holds lock;
   if (stream->captures) return spoil(stream);
   cudaError_t error = cudaSuccess;
@@ -471,11 +533,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  CALLED;
   for (cudaGraphNode_t node : graph->nodes) delete node;
   return delete graph, cudaSuccess;
 }
 
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  CALLED;
+  return delete exec, cudaSuccess;
+}
 
 #ifdef MOTH_WATCHED
 /* In the order of what the stream is asked for; graphs that are made meanwhile run later. */
@@ -489,6 +555,7 @@ void moth_watch_block(cudaStream_t s, void *at, int64_t n, int64_t room) {
 /* -- page-locked memory -- */
 
 cudaError_t cudaHostAlloc(void **at, size_t n, unsigned) {
+  CALLED;
   holds lock;
   *at = calloc(1, n);
   if (!*at) return moth_emulated_told(cudaErrorMemoryAllocation);
@@ -497,6 +564,7 @@ cudaError_t cudaHostAlloc(void **at, size_t n, unsigned) {
 }
 
 cudaError_t cudaFreeHost(void *at) {
+  CALLED;
   holds lock;
   moth_emulated_finish();
   locked.erase((const char *)at);
