@@ -2,10 +2,14 @@
 **
 ** A block transforms a signal in shared memory, by passes that reorder as they go (Stockham 1966);
 ** what does not fit goes through global memory, a launch for each pass. Lengths with a large prime
-** factor become convolutions (Bluestein 1970). Roots of unity are computed for each call, in f64.
+** factor become convolutions (Bluestein 1970). Roots of unity, and the filters of these, are
+** computed in f64; a stream keeps those it used last.
 */
 #include "../core/op/fft.h"
 
+#include <stdlib.h>
+
+#include "device.cuh"
 #include "reduce.cuh"
 
 enum { FFT_COMPLEX, FFT_TO_HALF, FFT_FROM_HALF, FFT_PRIME = 31, FFT_PASSES = 64 };
@@ -254,6 +258,77 @@ template <class R> static bool factor(fft_problem<R> *p) {
   return n == 1;
 }
 
+/* -- tables: what depends on a length alone -- */
+
+enum { OF_ROOTS, OF_FILTER, MOST_TABLES = 16 };
+static const int64_t MOST_BYTES = 4 << 20; /* of one that is kept */
+
+typedef struct fft_table {
+  int what, size; /* bytes of a number */
+  int64_t n;
+  moth_block *block; /* NULL: none */
+  uint64_t used;
+} fft_table;
+
+typedef struct fft_tables {
+  fft_table of[MOST_TABLES];
+  uint64_t turn;
+} fft_tables;
+
+static void close_tables(void *state) {
+  fft_tables *all = (fft_tables *)state;
+  for (fft_table &t : all->of)
+    if (t.block) moth_block_give(t.block);
+  free(all);
+}
+
+/* NULL: nothing is kept, as of a graph, which must find its tables in each launch. */
+static fft_tables *tables_of(const moth_tensor *like, int64_t nbytes) {
+  const moth_queue *q = moth_queue_of(like->ctx, like->l.device);
+  const moth_place *p = q ? moth_place_seen(like->ctx, like->l.device) : NULL;
+  if (!p || moth_stream_now(p)->graphs.now || nbytes > MOST_BYTES) return NULL;
+  moth_library_state *kept = moth_library_state_of(q, FFT_TABLES);
+  if (!kept->state) kept->state = calloc(1, sizeof(fft_tables));
+  kept->close = close_tables;
+  return (fft_tables *)kept->state;
+}
+
+/* The table of count numbers for signals of n, which fill(at) asks for if it is new; into *room, if
+** it is not kept. NULL: error set. */
+template <class R, class F>
+static pair_of<R> *table_for(const moth_tensor *like, int what, int64_t n, int64_t count,
+                             moth_tensor **room, F fill) {
+  const int64_t nbytes = count * (int64_t)sizeof(pair_of<R>);
+  fft_tables *all = tables_of(like, nbytes);
+  for (fft_table *t = all ? all->of : NULL; all && t < all->of + MOST_TABLES; t++)
+    if (t->block && t->n == n && t->what == what && t->size == (int)sizeof(R)) {
+      t->used = ++all->turn;
+      return (pair_of<R> *)moth_block_address(t->block);
+    }
+  moth_place *p = moth_place_seen(like->ctx, like->l.device);
+  moth_block *block = all && p ? moth_blocks_take(moth_stream_now(p), nbytes) : NULL;
+  if (!block && !(*room = device_room(like, nbytes))) return NULL;
+  pair_of<R> *at = (pair_of<R> *)(block ? moth_block_address(block) : moth_address(*room));
+  if (fill(at)) {
+    if (block) moth_block_give(block);
+    return NULL;
+  }
+  if (!block) return at;
+  fft_table *to = all->of; /* the one that was used longest ago */
+  for (fft_table &t : all->of)
+    if (t.used < to->used) to = &t;
+  if (to->block) moth_block_give(to->block);
+  *to = fft_table{what, (int)sizeof(R), n, block, ++all->turn};
+  return at;
+}
+
+template <class R>
+static pair_of<R> *roots_for(const moth_tensor *like, int64_t n, moth_tensor **room) {
+  return table_for<R>(like, OF_ROOTS, n, n, room, [&](pair_of<R> *at) {
+    return launch(like->ctx, like, find_roots<R>, blocks_for(n), BLOCK, 0, n, at);
+  });
+}
+
 template <class R> static pair_of<R> *pairs_in(moth_tensor *room) {
   return room ? (pair_of<R> *)(void *)moth_address(room) : NULL;
 }
@@ -263,14 +338,12 @@ template <class R> static int run_smooth(const moth_tensor *like, fft_problem<R>
   const moth_queue *q = moth_queue_of(ctx, like->l.device);
   const int64_t each = 2 * p.count * (int64_t)sizeof(pair_of<R>), all = p.signals * p.count;
   const bool shared = q && each <= (int64_t)q->shared;
-  moth_tensor *kept = q ? device_room(like, p.n * (int64_t)sizeof(pair_of<R>)) : NULL;
-  moth_tensor *room = kept && !shared ? device_room(like, p.signals * each) : NULL;
-  int status = kept && (shared || room) ? MOTH_OK : moth_status(ctx);
-  p.root = pairs_in<R>(kept);
+  moth_tensor *kept = NULL;
+  p.root = q ? roots_for<R>(like, p.n, &kept) : NULL;
+  moth_tensor *room = p.root && !shared ? device_room(like, p.signals * each) : NULL;
+  int status = p.root && (shared || room) ? MOTH_OK : moth_status(ctx);
   pair_of<R> *x = pairs_in<R>(room), *y = x + all;
-  if (!status)
-    status = launch(ctx, like, find_roots<R>, blocks_for(p.n), BLOCK, 0, p.n, pairs_in<R>(kept));
-  if (!status && shared &&
+  if (!status && shared && each > 48 << 10 && /* what a block may have without asking */
       cudaFuncSetAttribute(transform_signal<R>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            (int)each))
     status = moth_launched(ctx, q, cudaGetLastError());
@@ -317,19 +390,28 @@ static int run_wide(const moth_tensor *like, pair_of<R> *z, int64_t n, int64_t s
   return run_smooth(like, p);
 }
 
+/* What chirps of n numbers are convolved with, transformed. */
+template <class R>
+static pair_of<R> *filter_for(const moth_tensor *like, int64_t n, int64_t wide,
+                              moth_tensor **room) {
+  return table_for<R>(like, OF_FILTER, n, wide, room, [&](pair_of<R> *at) {
+    int status =
+      launch(like->ctx, like, lay_filter<R>, blocks_for(wide), BLOCK, 0, n, wide, at);
+    return status ? status : run_wide(like, at, wide, 1, false);
+  });
+}
+
 template <class R> static int run_chirp(const moth_tensor *like, fft_problem<R> p) {
   moth_ctx *ctx = like->ctx;
   int64_t wide = 64;
   while (wide < 2 * p.count - 1) wide *= 2;
   const int64_t all = p.signals * wide, part = p.signals * p.count;
-  moth_tensor *room = device_room(like, (all + part + wide + p.n) * (int64_t)sizeof(pair_of<R>));
-  if (!room) return moth_status(ctx);
-  pair_of<R> *z = pairs_in<R>(room), *to = z + all, *filter = to + part, *root = filter + wide;
-  p.root = root;
-  int status = launch(ctx, like, find_roots<R>, blocks_for(p.n), BLOCK, 0, p.n, root);
-  if (!status)
-    status = launch(ctx, like, lay_filter<R>, blocks_for(wide), BLOCK, 0, p.count, wide, filter);
-  if (!status) status = run_wide(like, filter, wide, 1, false);
+  moth_tensor *rooms[2] = {NULL, NULL};
+  moth_tensor *room = device_room(like, (all + part) * (int64_t)sizeof(pair_of<R>));
+  pair_of<R> *z = pairs_in<R>(room), *to = z + all;
+  p.root = room ? roots_for<R>(like, p.n, &rooms[0]) : NULL;
+  const pair_of<R> *filter = p.root ? filter_for<R>(like, p.count, wide, &rooms[1]) : NULL;
+  int status = filter ? MOTH_OK : moth_status(ctx);
   if (!status) status = launch(ctx, like, chirp_all<R>, blocks_for(all), BLOCK, 0, p, wide, z);
   if (!status) status = run_wide(like, z, wide, p.signals, false);
   if (!status)
@@ -340,6 +422,7 @@ template <class R> static int run_chirp(const moth_tensor *like, fft_problem<R> 
   if (!status)
     status = launch(ctx, like, deliver_all<R>, blocks_for(p.signals * p.results()), BLOCK, 0, p,
                     to);
+  for (moth_tensor *held : rooms) moth_tensor_release(held);
   moth_tensor_release(room);
   return status;
 }

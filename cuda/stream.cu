@@ -18,7 +18,7 @@ static void clear_page(moth_device_stream *s) {
 
 static void stream_free(moth_device_stream *s) {
   moth_graphs_close(s); /* before the libraries whose kernels they ask for */
-  for (int k = 0; k < LIBRARIES; k++)
+  for (int k = 0; k < KEPT; k++)
     if (s->kept[k].state) s->kept[k].close(s->kept[k].state);
   moth_blocks_free(s->blocks);
   cudaFreeHost(s->page);

@@ -1,0 +1,152 @@
+-- What an op on a GPU costs the CPU: which calls of the driver it makes, as the stand-in
+-- (cuda/emulated/) counts them; and that the stand-in can leave all work undone, so that what
+-- asking takes can be measured.
+
+local ffi = require "ffi"
+local moth = require "moth"
+local cuda = require "spec.support.cuda"
+local process = require "spec.support.process"
+
+local F = moth.nn.functional
+
+describe("the host's share of work on a GPU", function()
+  if not (cuda.here and cuda.name:find("emulated", 1, true)) then
+    pending("is counted by the stand-in: this wants the GPU that is emulated on the CPU")
+    return
+  end
+
+  pcall(ffi.cdef, "size_t moth_emulated_calls(char *to, size_t n);")
+  local stand_in = ffi.load(os.getenv "MOTH_BACKEND_PATH" .. "/libmoth_cuda.so")
+  local room = ffi.new "char[4096]"
+
+  -- How often each function of CUDA was called so far.
+  local function calls()
+    local list = {}
+    local text = ffi.string(room, stand_in.moth_emulated_calls(room, 4096))
+    for name, n in text:gmatch "(%S+) (%d+)\n" do list[name] = tonumber(n) end
+    return list
+  end
+
+  -- What f adds to that; its first runs find blocks and plans.
+  local function asked(f)
+    for _ = 1, 3 do f() end
+    local before, list = calls(), {}
+    f()
+    for name, n in pairs(calls()) do
+      if n > (before[name] or 0) then list[name] = n - (before[name] or 0) end
+    end
+    return list
+  end
+
+  local function on_gpu(...) return moth.randn(...):to "cuda" end
+
+  it("is one launch and one choice of the device for an op of one kernel", function()
+    local a, b = on_gpu(16), on_gpu(16)
+    local x, w, bias = on_gpu(8, 16), on_gpu(4, 16), on_gpu(4)
+    for name, f in pairs {
+      add = function() return a + b end, add_ = function() a:add_(b) end,
+      ["add of a number"] = function() return a + 2 end, relu = function() return a:relu() end,
+      sum = function() return x:sum(1) end, softmax = function() return x:softmax(2) end,
+      linear = function() return F.linear(x, w, bias) end, zeros = function()
+        return moth.zeros(3, { device = "cuda" })
+      end, dropout = function() return F.dropout(x, 0.5) end,
+    } do
+      assert.same({ cudaLaunchKernel = 1, cudaSetDevice = 1 },
+        asked(function() moth.scope(function() f() end) end), name)
+    end
+  end)
+
+  it("is one launch for a Fourier transform of a length that was met before", function()
+    local x = on_gpu(3, 60)
+    assert.same({ cudaLaunchKernel = 1, cudaSetDevice = 3 },
+      asked(function() moth.scope(function() moth.fft.rfft(x) end) end))
+    for _ = 1, 2 do -- more lengths than are kept, those of large primes among them
+      for n = 20, 60 do
+        local part = x[{ {}, { 1, n } }]
+        for _, dtype in ipairs { moth.float32, moth.float64 } do
+          local want, got = moth.fft.rfft(part:cpu():to(dtype)), moth.fft.rfft(part:to(dtype))
+          assert.is_true(moth.allclose(got:cpu(), want, { rtol = 1e-4, atol = 1e-4 }), n)
+          assert.is_true(moth.equal(got, moth.fft.rfft(part:to(dtype))), n)
+        end
+      end
+    end
+  end)
+
+  it("is one request for the memory of many small tensors, which goes back whole", function()
+    local out = process.lua [[
+      local ffi = require "ffi"
+      ffi.cdef "int setenv(const char *, const char *, int);"
+      ffi.cdef "size_t moth_emulated_calls(char *to, size_t n);"
+      ffi.C.setenv("MOTH_EMULATED_SLAB", "2097152", 1)
+      local moth = require "moth"
+      local stand_in, room
+      local function mallocs()
+        stand_in = stand_in or ffi.load(os.getenv "MOTH_BACKEND_PATH" .. "/libmoth_cuda.so")
+        room = room or ffi.new "char[4096]"
+        local text = ffi.string(room, stand_in.moth_emulated_calls(room, 4096))
+        return tonumber(text:match "cudaMalloc (%d+)" or 0)
+      end
+      local function free() return (moth.cuda.mem_get_info()) end
+      moth.zeros(1, { device = "cuda" })
+      moth.collect()
+      moth.cuda.empty_cache()
+      local before, asked, list = free(), mallocs(), {}
+      for i = 1, 2000 do list[i] = moth.full({ 3 + i % 300 }, i, { device = "cuda" }) end
+      assert(mallocs() - asked == 1, mallocs() - asked)
+      for i = 1, 2000, 7 do
+        assert(list[i]:eq(i):all():item() and #list[i] == 3 + i % 300, i)
+      end
+      local kept = list[1000]
+      list = nil
+      moth.collect()
+      moth.cuda.empty_cache()
+      assert(free() < before and kept:eq(1000):all():item())
+      local step = moth.capture(function(x) return (x * 2 + 1):tanh():sum() end)
+      local x = moth.ones(100, { device = "cuda" })
+      for _ = 1, 3 do assert(math.abs(step(x):item() - 100 * math.tanh(3)) < 1e-3) end
+      local large = moth.ones(1e6, { device = "cuda" })
+      assert(large:sum():item() == 1e6)
+      step, x, large, kept = nil, nil, nil, nil
+      moth.collect()
+      moth.collect()
+      moth.cuda.empty_cache()
+      assert(free() == before, before - free())
+      print "whole"
+    ]]
+    assert.matches("whole", out)
+    assert.matches("rc=0", out)
+  end)
+
+  it("is none for a view", function()
+    local x = on_gpu(8, 16)
+    assert.same({}, asked(function() return x:view(16, 8), x:t(), x[2] end))
+  end)
+
+  it("can be measured alone: with MOTH_EMULATED_NULL nothing is done", function()
+    local out = process.lua [[
+      local ffi = require "ffi"
+      ffi.cdef "int setenv(const char *, const char *, int);"
+      ffi.C.setenv("MOTH_EMULATED_NULL", "1", 1)
+      local moth = require "moth"
+      local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+      moth.set_default_device "cuda"
+      local net = nn.Linear(4096, 4096)
+      local optimizer = optim.Adam(net:parameters(), { lr = 1e-3 })
+      local x = moth.zeros(4096, 4096)
+      local function step()
+        optimizer:zero_grad()
+        local loss = net(x):square():mean()
+        loss:backward()
+        optimizer:step()
+        return loss
+      end
+      for _ = 1, 3 do step() end
+      local captured = moth.capture(step)
+      for _ = 1, 5 do captured() end
+      moth.cuda.synchronize()
+      print(captured(), "done")
+    ]]
+    assert.matches("done", out)
+    assert.matches("rc=0", out)
+  end)
+end)
