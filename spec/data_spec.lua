@@ -308,6 +308,11 @@ describe("samplers", function()
     local some = drawn(data.RandomSampler {ten(), replacement = true, num_samples = 50})
     assert.equal(50, #some)
     for _, at in ipairs(some) do assert.is_true(at >= 1 and at <= 10) end
+    local function chosen()
+      return drawn(data.RandomSampler {ten(), replacement = true, num_samples = 50,
+        generator = moth.Generator {seed = 5}})
+    end
+    assert.same(chosen(), chosen())
     local twice = drawn(data.RandomSampler {ten(), num_samples = 20})
     assert.same({1, 1, 2, 2}, {unpack(sorted(twice), 1, 4)})
     assert.has_error_like(function() data.RandomSampler {ten(), num_samples = 0} end,
