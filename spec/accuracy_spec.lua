@@ -283,3 +283,34 @@ describe("remainders of f32", function()
     end
   end)
 end)
+
+describe("products of elements", function()
+  -- Each is held to a loop in Lua, whose numbers are doubles.
+  it("are rounded once, of whatever length and wherever they lie", function()
+    moth.manual_seed(4)
+    for _, dtype in ipairs {moth.float32, moth.float64} do
+      for _, n in ipairs {1, 3, 4, 7, 8, 31, 64, 131} do
+        local x = moth.rand(n, n) + 0.5
+        local list, want = x:tolist(), {}
+        for i = 1, n do
+          local product, running = 1, {}
+          for j = 1, n do
+            product = product * list[i][j]
+            running[j] = product
+          end
+          want[i] = running
+        end
+        local all = moth.tensor(want, {dtype = moth.float64})
+        local last = all:select(2, n)
+        x = x:to(dtype)
+        local wide = moth.stack({x, x}, 3):select(3, 1)
+        local few = dtype == moth.float32 and 2 ^ -23 or 2 ^ -44
+        for k, y in ipairs {x:prod(2), x:t():contiguous():prod(1), x:t():prod(1), wide:prod(2),
+                            wide:t():prod(1), x:cumprod(2), x:t():contiguous():cumprod(1):t()} do
+          local error = (y:double() / (k < 6 and last or all) - 1):abs():max():item()
+          assert.is_true(error <= few, ("%d of %d: %g"):format(k, n, error))
+        end
+      end
+    end
+  end)
+end)

@@ -174,12 +174,12 @@ const moth_fold moth_all_folds[MOTH_DTYPES] = {TABLE(all)};
 #define PROD_INT(name, type, wide)                                    \
   FOLD(prod_##name, type, uint64_t, 1, (uint64_t)x, TIMES)            \
   FINISH(prod_##name##_end, uint64_t, int64_t, v)
-#define PROD_FLOAT(name, type, wide)                                  \
-  FOLD(prod_##name, type, double, 1, (double)x, TIMES)                \
-  FINISH(prod_##name##_end, double, type, v)
+#define PROD_FLOAT(name, type, wide) FINISH(prod_##name##_end, double, type, v)
 MOTH_EACH_INT(PROD_INT)
 MOTH_EACH_FLOAT(PROD_FLOAT)
-const moth_fold moth_prod_folds[MOTH_DTYPES] = {TABLE(prod)};
+ACCUMULATOR(factor, double, 1, TIMES)
+const moth_fold moth_prod_folds[MOTH_DTYPES] = {
+  WHOLE(prod), FLOATS(prod_take, factor, prod_f32_end, factor, prod_f64_end)};
 
 /* -- extremes: NaN wins -- */
 
