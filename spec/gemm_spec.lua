@@ -47,6 +47,10 @@ describe("an f32 product", function()
     assert.is_true(gemm.off(a:matmul(b), a, b) <= 1)
     assert.is_true(gemm.off(b:transpose(3, 4):matmul(a:transpose(3, 4)), b:transpose(3, 4),
                        a:transpose(3, 4)) <= 1)
+    for n = 1, 5 do
+      local p, q = moth.randn(30, n, 3):transpose(2, 3), moth.randn(30, n, 4)
+      assert.is_true(gemm.off(p:matmul(q), p, q) <= 1)
+    end
   end)
 
   it("lets NaN and infinity through", function()

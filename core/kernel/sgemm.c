@@ -10,8 +10,10 @@
 #include "sgemm.h"
 
 #include "../threads.h"
+#include "gemm.h"
 #include "matrix.h"
 
+#define FEW 64                  /* multiplications up to which plain loops are faster */
 #define PER_NS 110.0            /* multiplications and additions a thread does in a nanosecond */
 #define PACKED_PER_NS 4.0       /* elements laid out anew */
 #define READ_PER_NS 8.0         /* elements of a matrix that meets a vector */
@@ -388,13 +390,15 @@ typedef struct many {
   const moth_batch *batch;
   float *room;
   int64_t each; /* floats of room for a thread */
+  bool few;     /* so few elements that a tile would be mostly empty */
 } many;
 
 static void batch_part(int64_t first, int64_t last, int lane, const void *arg) {
   const many *w = arg;
   for (int64_t i = first; i < last; i++) {
     moth_product q = moth_batch_product(&w->p, w->batch, i);
-    moth_sgemm_alone(&q, w->room ? w->room + lane * w->each : NULL);
+    if (w->few) moth_gemm_plain(&q);
+    else moth_sgemm_alone(&q, w->room ? w->room + lane * w->each : NULL);
   }
 }
 
@@ -403,6 +407,7 @@ int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *bat
   many w = {.p = settled(p), .batch = batch};
   w.each = (moth_sgemm_room(&w.p) + 15) / 16 * 16;
   double ns = (double)p->m * (double)p->n * (double)p->k / PER_NS;
+  w.few = ns * PER_NS <= FEW && !p->bias && !p->relu;
   if (count == 1 || w.each > ROOM || p->k > DEEP || (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
     int status = MOTH_OK;
     for (int64_t i = 0; i < count && !status; i++) {
