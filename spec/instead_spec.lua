@@ -25,7 +25,7 @@ describe("a name that is left out by choice says what there is instead:", functi
     says(moth, "from_file from_numpy from_dlpack empty_strided", "moth.")
     says(moth, "sparse_csr_tensor sparse_bsc_tensor", "sparse_coo_tensor")
     says(moth, "quantize_per_tensor", "no quantized dtypes")
-    says(moth, "lu triangular_solve lobpcg", "moth.linalg.")
+    says(moth, "lu triangular_solve lobpcg geqrf", "moth.linalg.")
   end)
 
   it("of tensors, with the form that is not in place", function()

@@ -35,7 +35,7 @@ local ROWS = {
     ["quantize_per_tensor quantize_per_channel"] = QUANTIZED,
     ["set_default_tensor_type"] = "moth.set_default_dtype and set_default_device",
     ["lu"] = "moth.linalg.lu and lu_factor", ["triangular_solve"] = "moth.linalg.solve_triangular",
-    ["lobpcg"] = "moth.linalg.eigh gives all eigenvalues",
+    ["lobpcg"] = "moth.linalg.eigh gives all eigenvalues", ["geqrf"] = "moth.linalg.qr",
   },
   ["tensor"] = {
     ["resize_ resize_as_"] = SHAPE,
