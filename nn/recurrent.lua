@@ -9,6 +9,7 @@ local functional = require "moth.nn.functional"
 local init = require "moth.nn.weights"
 local lib = require "moth.lib"
 local parameter = require "moth.nn.parameter"
+local projected = require "moth.nn.projected"
 local sequence = require "moth.nn.sequence"
 
 local recurrent = {}
@@ -84,8 +85,10 @@ local function names_of(self, layer, direction)
   local tail = "_l" .. layer .. (direction == 2 and "_reverse" or "")
   local names = {"weight_ih" .. tail, "weight_hh" .. tail}
   if self.bias then names[3], names[4] = "bias_ih" .. tail, "bias_hh" .. tail end
+  if self.proj_size then names[#names + 1] = "weight_hr" .. tail end
   return names
 end
+Base._names = names_of
 
 function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, batch_first, dropout,
                      bidirectional, device, dtype)
@@ -104,11 +107,13 @@ function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, bat
   self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
   self.bidirectional = bidirectional
   local directions, names = bidirectional and 2 or 1, {}
+  local state = self.proj_size or hidden_size
   for layer = 0, num_layers - 1 do
-    local inputs = layer == 0 and input_size or hidden_size * directions
+    local inputs = layer == 0 and input_size or state * directions
     for direction = 1, directions do
       for i, field in ipairs(names_of(self, layer, direction)) do
-        local shape = {gates * hidden_size, i == 1 and inputs or i == 2 and hidden_size or nil}
+        local shape = {gates * hidden_size, i == 1 and inputs or i == 2 and state or nil}
+        if field:find "^weight_hr" then shape = {state, hidden_size} end
         self[field] = parameter.Parameter(moth.empty(shape, dtype, device))
         names[#names + 1] = field
       end
@@ -128,6 +133,7 @@ function Base:flatten_parameters() end
 
 -- Runs the op over a batch: output, then the list of last states.
 function Base:_run(op, input, states, batch_sizes)
+  if self.proj_size then return projected.run(self, input, states, batch_sizes) end
   local params = {}
   for i, field in ipairs(self.parameter_names) do params[i] = self[field] end
   local out = {functional[op](input, self.states == 2 and states or states[1], params,
@@ -202,6 +208,7 @@ function Base:extra_repr()
   if self.batch_first then parts[#parts + 1] = "batch_first=true" end
   if self.dropout ~= 0 then parts[#parts + 1] = ("dropout=%g"):format(self.dropout) end
   if self.bidirectional then parts[#parts + 1] = "bidirectional=true" end
+  if self.proj_size then parts[#parts + 1] = "proj_size=" .. self.proj_size end
   return table.concat(parts, ", ")
 end
 
@@ -254,17 +261,41 @@ local LAYERS = {{"int", "num_layers", "layers, each on the output of the one bel
 
 --- Long short-term memory (Hochreiter and Schmidhuber, 1997). `output, {h, c} = lstm(input[,
 -- {h, c}])`, with the shapes and parameter names of nn.RNN; the gates lie in the order i, f, g, o.
+-- With proj_size h and output have that many features, by weight_hr_l0 (proj_size, hidden_size);
+-- c keeps hidden_size. Each step costs what it does without, so this saves parameters, not time.
 local LSTM = class("LSTM", Base)
 recurrent.LSTM = LSTM
 LSTM.states = 2
 
-LSTM.signature = define.signature("LSTM", joined(SIZES, LAYERS, SEQUENCE, PLACE))
+LSTM.signature = define.signature("LSTM", joined(SIZES, LAYERS, SEQUENCE,
+  {{"int", "proj_size", "features that the state h is projected to; 0: it is not", default = 0}},
+  PLACE))
 
-function LSTM:init(...)
-  self:_build("LSTM", 4, ...)
+function LSTM:init(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+                   proj_size, device, dtype)
+  if proj_size < 0 or proj_size > 0 and proj_size >= hidden_size then
+    errors.argument("LSTM", "proj_size", ("0 to hidden_size - 1, %d, is needed, got %d")
+      :format(hidden_size - 1, proj_size), "E_DOMAIN")
+  end
+  if proj_size > 0 then self.proj_size = proj_size end
+  self:_build("LSTM", 4, input_size, hidden_size, num_layers, bias, batch_first, dropout,
+    bidirectional, device, dtype)
+end
+
+-- States that are given, with a projection: the op sees neither h nor how wide it is.
+local function check_projected(self, hx)
+  local h, c = unpack(states_of(self, hx, 2))
+  local dims, lanes = h:dim(), self.num_layers * (self.bidirectional and 2 or 1)
+  if dims ~= c:dim() or dims < 2 or h:size(-1) ~= self.proj_size or c:size(-1) ~= self.hidden_size
+     or h:size(1) ~= lanes or c:size(1) ~= lanes or dims == 3 and h:size(2) ~= c:size(2) then
+    errors.argument("LSTM", "hx", ("{(%d, N, %d), (%d, N, %d)} is needed, got {%s, %s}"):format(
+      lanes, self.proj_size, lanes, self.hidden_size, errors.describe(h), errors.describe(c)),
+      "E_SHAPE")
+  end
 end
 
 function LSTM:forward(input, hx)
+  if self.proj_size and hx ~= nil and hx ~= lib.none then check_projected(self, hx) end
   local output, last = self:_forward("lstm", input, hx)
   return output, last
 end
