@@ -53,7 +53,7 @@ describe("each example", function()
                  ["04_mnist.lua"] = true, ["05_char_lstm.lua"] = true, ["06_gpt.lua"] = true,
                  ["07_extending.lua"] = true, ["08_resume.lua"] = true, ["09_cartpole.lua"] = true,
                  ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true,
-                 ["12_word2vec.lua"] = true}
+                 ["12_word2vec.lua"] = true, ["13_detection.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " is run below, is short, says what it is, and ends in assertions", function()
@@ -248,5 +248,12 @@ describe("example", function()
       has(run("-e", WITHOUT_BIBLE:format "12_word2vec.lua", "--steps", "600", "--workers", workers),
         "king    is near to %a+", "loss of a pair: 4%.%d+ at first, 2%.%d+ now")
     end
+  end)
+
+  it("13 finds rectangles with a net of Darknet's", function()
+    has(run "examples/13_detection.lua", "step 400", "%d+ of %d+ rectangles found, of %d+ boxes")
+    local output, status = moth("examples/13_detection.lua", "--steps", "1")
+    assert.are_not.equal(0, status)
+    has(output, "assertion failed")
   end)
 end)
