@@ -94,6 +94,25 @@ describe("kl_divergence", function()
   end
 end)
 
+it("kl_divergence is NaN, not infinite, where parameters are", function()
+  local nan = 0 / 0
+  for _, pair in ipairs {
+    { D.Exponential(nan, false), D.Gamma(1, 1) }, { D.Gamma(nan, nan, false), D.Exponential(1) },
+    { D.Beta(nan, nan, false), D.ContinuousBernoulli(0.3) },
+    { D.Uniform(nan, 2, false), D.Gamma(1, 1) },
+  } do
+    assert.is_true(D.kl_divergence(pair[1], pair[2]):isnan():item())
+  end
+  assert.equal(math.huge, D.kl_divergence(D.Beta(2, 3), D.Uniform(0, 0.5)):item())
+  assert.equal(math.huge, D.kl_divergence(D.Pareto(1, 2), D.Uniform(0, 5)):item())
+end)
+
+it("constraints.multinomial bounds the sum of counts", function()
+  local three = D.constraints.multinomial(3)
+  assert.same({ true, true, false, false }, three:check(
+    moth.tensor { { 1, 1, 0 }, { 1, 1, 1 }, { 2, 1, 1 }, { 3, 1, -1 } }):tolist())
+end)
+
 describe("the transform", function()
   for _, case in ipairs(made.transforms) do
     it(case.lua .. " gives, undoes and stretches as PyTorch's", function()
@@ -392,8 +411,8 @@ describe("a rarer distribution refuses", function()
     refuses("'probs' to 'NegativeBinomial' %(numbers from 0 to below 1",
       function() D.NegativeBinomial(3, 1) end)
     refuses("'total_count' to 'Multinomial'", function() D.Multinomial(-1, moth.ones(3)) end)
-    refuses("vectors of whole numbers from 0 on whose sum is 5",
-      function() D.Multinomial(5, moth.ones(3)):log_prob(moth.ones(3)) end)
+    refuses("vectors of whole numbers from 0 on whose sum is at most 5",
+      function() D.Multinomial(5, moth.ones(3)):log_prob(moth.ones(3) * 2) end)
     refuses("either probs or logits are needed, got none", function() D.Binomial(3) end)
     refuses("'temperature' to 'RelaxedOneHotCategorical' %(numbers above 0",
       function() D.RelaxedOneHotCategorical(0, moth.ones(3)) end)

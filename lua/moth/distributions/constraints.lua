@@ -134,10 +134,11 @@ constraints.one_hot = Constraint("vectors of zeros and a single 1", function(x)
   return x:eq(0):logical_or(x:eq(1)):all(-1):logical_and(x:sum(-1):eq(1))
 end, 1)
 
---- Counts of which as many as `most` are spread.
+--- Counts whose sum is at most this.
 function constraints.multinomial(most)
-  return Constraint("vectors of whole numbers from 0 on whose sum is " .. shown(most), function(x)
-    return x:ge(0):logical_and(whole(x)):all(-1):logical_and(x:sum(-1):eq(most))
+  local text = "vectors of whole numbers from 0 on whose sum is at most " .. shown(most)
+  return Constraint(text, function(x)
+    return x:ge(0):logical_and(whole(x)):all(-1):logical_and(x:sum(-1):le(most))
   end, 1)
 end
 

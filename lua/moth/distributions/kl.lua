@@ -28,6 +28,11 @@ local function find(p, q)
   end
 end
 
+local function no_formula(p, q)
+  errors.raise(("kl_divergence: no formula for %s and %s; see register_kl"):format(
+    class.typename(p), class.typename(q)), "E_UNSUPPORTED")
+end
+
 --- How much log_prob of p exceeds that of q on average where p draws: 0 where both are the same.
 M.kl_divergence = define {
   name = "kl_divergence",
@@ -42,11 +47,7 @@ M.kl_divergence = define {
           .. errors.describe(value), "E_TYPE")
       end
     end
-    local formula = find(p, q)
-    if not formula then
-      errors.raise(("kl_divergence: no formula for %s and %s; see register_kl"):format(
-        class.typename(p), class.typename(q)), "E_UNSUPPORTED")
-    end
+    local formula = find(p, q) or no_formula
     return (formula(p, q))
   end,
 }
@@ -148,18 +149,16 @@ local function part(weight, difference, chance)
   return (ops.where(weight:eq(0), 0, value))
 end
 
-pair(whole.Bernoulli, function(p, q)
+local function coin(p, q)
   local a, b = p.logits, q.logits
   local ones = part(p.probs, ops.logsigmoid(a) - ops.logsigmoid(b), q.probs)
   return ones + part(1 - p.probs, ops.logsigmoid(-a) - ops.logsigmoid(-b), 1 - q.probs)
-end)
+end
+pair(whole.Bernoulli, coin)
 
 pair(counts.Binomial, function(p, q)
-  local a, b = p.logits, q.logits
-  local each = part(p.probs, ops.logsigmoid(a) - ops.logsigmoid(b), q.probs)
-    + part(1 - p.probs, ops.logsigmoid(-a) - ops.logsigmoid(-b), 1 - q.probs)
   local more = p.total_count:gt(q.total_count)
-  local value = ops.where(more, huge, p.total_count * each)
+  local value = ops.where(more, huge, p.total_count * coin(p, q))
   if not require("moth.lib").capture and p.total_count:lt(q.total_count):any():item() then
     errors.argument("kl_divergence", "q", "there is no formula where q's total_count is above p's",
       "E_UNSUPPORTED")
@@ -209,14 +208,9 @@ pair(whole.Categorical, categorical)
 pair(whole.OneHotCategorical, categorical)
 
 pair(mixture.ExponentialFamily, function(p, q)
-  if class.of(p) ~= class.of(q) then
-    errors.raise(("kl_divergence: no formula for %s and %s; see register_kl"):format(
-      class.typename(p), class.typename(q)), "E_UNSUPPORTED")
-  end
+  if class.of(p) ~= class.of(q) then no_formula(p, q) end
   return (mixture.divergence(p, q))
 end)
-
--- ---- of two classes: -entropy of p - the mean log_prob of q, by means of p ----
 
 pair(tails.HalfCauchy, function(p, q)
   return ((p.scale + q.scale):square() / (p.scale * q.scale * 4)):log()
@@ -228,8 +222,9 @@ pair(tails.Pareto, function(p, q)
   return (ops.where(p.scale:lt(q.scale), huge, value))
 end)
 
--- The mean of log(x).
-local log_means = {
+-- ---- of two classes: -entropy of p - the mean log_prob of q, by means of p ----
+
+local mean_of_log = {
   [gammas.Beta] = function(p)
     return p.concentration1:digamma() - (p.concentration1 + p.concentration0):digamma()
   end,
@@ -241,8 +236,7 @@ local log_means = {
   end,
 }
 
--- The mean of exp(-x t).
-local exp_means = {
+local mean_of_exp = { -- of exp(-x t)
   [wide.Normal] = function(p, t) return ((p.scale * t):square() / 2 - p.loc * t):exp() end,
   [wide.Exponential] = function(p, t) return p.rate / (p.rate + t) end,
   [gammas.Gamma] = function(p, t) return (-p.concentration * (t / p.rate):log1p()):exp() end,
@@ -251,16 +245,7 @@ local exp_means = {
   end,
 }
 
--- Where p draws what q never does the divergence is infinite; ends are p's least and largest.
-local function within(value, p, low, high)
-  local bad
-  if class.isinstance(p, wide.Uniform) then bad = p.low:lt(low):logical_or(p.high:gt(high))
-  elseif class.isinstance(p, tails.Pareto) then bad = p.scale:lt(low)
-  else bad = (value * 0):ge(low):logical_not():logical_or((value * 0 + 1):gt(high)) end
-  return (ops.where(bad, huge, value))
-end
-
-local mean_log = { -- of q, for p
+local mean_log_prob = { -- of q, for p
   [wide.Normal] = function(p, q)
     local square = p.variance + (p.mean - q.loc):square()
     return square / q.scale:square() * -0.5 - q.scale:log() - 0.5 * log(2 * pi)
@@ -286,7 +271,9 @@ local mean_log = { -- of q, for p
   end,
   [wide.Uniform] = function(_, q) return -(q.high - q.low):log() end,
 }
-local bounds = { -- where q draws
+
+-- What a class draws lies between these; without a row, anywhere.
+local bounds = {
   [wide.Exponential] = function() return 0, huge end,
   [gammas.Gamma] = function() return 0, huge end,
   [bounded.ContinuousBernoulli] = function() return 0, 1 end,
@@ -295,53 +282,69 @@ local bounds = { -- where q draws
   [wide.Uniform] = function(q) return q.low, q.high end,
 }
 
-local function cross(q_class, ...)
-  local of_q, ends = mean_log[q_class], bounds[q_class]
-  for _, p_class in ipairs { ... } do
+local function everywhere() return -huge, huge end
+
+-- Infinite where p draws what q never does.
+local function within(value, p_ends, q_ends, p, q)
+  local zero = ops.zeros_like(value)
+  local p_low, p_high = p_ends(p)
+  local q_low, q_high = q_ends(q)
+  local outside = (zero + p_low):lt(q_low):logical_or((zero + p_high):gt(q_high))
+  return (ops.where(outside, huge, value))
+end
+
+local classes = {
+  Beta = gammas.Beta, ContinuousBernoulli = bounded.ContinuousBernoulli,
+  Exponential = wide.Exponential, Gamma = gammas.Gamma, Gumbel = wide.Gumbel,
+  Laplace = wide.Laplace, Normal = wide.Normal, Pareto = tails.Pareto, Uniform = wide.Uniform,
+}
+
+-- Of q and each p of a list.
+local function cross(q_name, p_names)
+  local q_class = classes[q_name]
+  local of_q, q_ends = mean_log_prob[q_class], bounds[q_class]
+  for p_name in p_names:gmatch "%a+" do
+    local p_class = classes[p_name]
+    local p_ends = bounds[p_class] or everywhere
     add(p_class, q_class, function(p, q)
-      local value = -p:entropy() - of_q(p, q, log_means[p_class], exp_means[p_class])
-      if not ends then return value end
-      local low, high = ends(q)
-      return (within(value, p, low, high))
+      local value = -p:entropy() - of_q(p, q, mean_of_log[p_class], mean_of_exp[p_class])
+      return q_ends and within(value, p_ends, q_ends, p, q) or value
     end)
   end
 end
 
-local B, C, E, G, P = gammas.Beta, bounded.ContinuousBernoulli, wide.Exponential, gammas.Gamma,
-  tails.Pareto
-local U, N, L, X = wide.Uniform, wide.Normal, wide.Laplace, wide.Gumbel
-cross(N, B, C, E, G, X, L, P, U)
-cross(E, B, C, G, P, U)
-cross(G, B, E, P, U)
-cross(X, E, G, N, U)
-cross(C, B, C, U)
-cross(B, U)
-cross(P, U)
-cross(U, B, C)
+cross("Normal", "Beta ContinuousBernoulli Exponential Gamma Gumbel Laplace Pareto Uniform")
+cross("Exponential", "Beta ContinuousBernoulli Gamma Pareto Uniform")
+cross("Gamma", "Beta Exponential Pareto Uniform")
+cross("Gumbel", "Exponential Gamma Normal Uniform")
+cross("ContinuousBernoulli", "Beta ContinuousBernoulli Uniform")
+cross("Beta", "Uniform")
+cross("Pareto", "Uniform")
+cross("Uniform", "Beta ContinuousBernoulli")
 
-add(N, L, function(p, q)
+add(wide.Normal, wide.Laplace, function(p, q)
   local z = (p.loc - q.loc) / p.scale
   local apart = (z:square() * -0.5):exp() * math.sqrt(2 / pi) + z * (z * math.sqrt(0.5)):erf()
   return apart * p.scale / q.scale + (q.scale * 2):log() - p:entropy()
 end)
 
 -- p draws what q never does, whatever the parameters.
-local function infinite(q_class, ...)
-  for _, p_class in ipairs { ... } do
-    add(p_class, q_class, function(p, q)
-      local shape = tools.broadcast_shape(p.batch_shape, q.batch_shape)
-      return (ops.full(shape, huge, p:_like().dtype, p:_like().device))
-    end)
-  end
+local function infinite(p, q)
+  local shape = tools.broadcast_shape(p.batch_shape, q.batch_shape)
+  return (ops.full(shape, huge, p:_like().dtype, p:_like().device))
 end
-infinite(B, E, G, X, L, N, P)
-infinite(C, E, G, X, L, N, P)
-infinite(P, B, C, E, G, X, L, N)
-infinite(U, E, G, X, L, N, P)
-infinite(E, X, L, N)
-infinite(G, X, L, N)
-infinite(whole.Bernoulli, gammas.Poisson)
-infinite(counts.Binomial, gammas.Poisson)
+
+for q_name, p_names in pairs {
+  Beta = "Exponential Gamma Gumbel Laplace Normal Pareto",
+  ContinuousBernoulli = "Exponential Gamma Gumbel Laplace Normal Pareto",
+  Pareto = "Beta ContinuousBernoulli Exponential Gamma Gumbel Laplace Normal",
+  Uniform = "Exponential Gamma Gumbel Laplace Normal Pareto",
+  Exponential = "Gumbel Laplace Normal", Gamma = "Gumbel Laplace Normal",
+} do
+  for p_name in p_names:gmatch "%a+" do add(classes[p_name], classes[q_name], infinite) end
+end
+add(gammas.Poisson, whole.Bernoulli, infinite)
+add(gammas.Poisson, counts.Binomial, infinite)
 
 -- ---- wrapped ----
 
