@@ -9,7 +9,7 @@ local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
-local ops, tools = bind.ops, Distribution.tools
+local ops, tools, real = bind.ops, Distribution.tools, constraints.real
 
 local M = {}
 
@@ -61,7 +61,7 @@ function Transform:__index(name)
     if self.of then return self.of end
     return (Inverse(self))
   elseif name == "domain" or name == "codomain" then
-    return (spread(constraints.real, self.event_dim))
+    return (spread(real, self.event_dim))
   end
 end
 
@@ -73,15 +73,16 @@ function M.checked(fname, name, x)
   return x
 end
 
--- A transform without arguments.
-local function plain(name, codomain, domain)
+--- Makes a class of transforms without arguments, found in `module`; bijective unless told.
+local function plain(module, name, domain, codomain, bijective)
   local new = class(name, Transform)
-  M[name] = new
+  module[name] = new
   new.signature = define.signature(name, {})
   function new:init() end
-  new.domain, new.codomain = domain or constraints.real, codomain
+  new.domain, new.codomain, new.bijective = domain, codomain, bijective
   return new
 end
+M.without_arguments = plain
 
 --- loc + scale x.
 local AffineTransform = class("AffineTransform", Transform)
@@ -119,14 +120,14 @@ end
 AffineTransform.inverse_shape = AffineTransform.forward_shape
 
 --- exp(x).
-local ExpTransform = plain("ExpTransform", constraints.positive)
+local ExpTransform = plain(M, "ExpTransform", real, constraints.positive)
 
 function ExpTransform._call(_, x) return (x:exp()) end
 function ExpTransform._inverse(_, y) return (y:log()) end
 function ExpTransform.log_abs_det_jacobian(_, x) return x end
 
 --- 1 / (1 + exp(-x)).
-local SigmoidTransform = plain("SigmoidTransform", constraints.unit_interval)
+local SigmoidTransform = plain(M, "SigmoidTransform", real, constraints.unit_interval)
 
 function SigmoidTransform._call(_, x) return (x:sigmoid()) end
 function SigmoidTransform._inverse(_, y) return (y:logit(tools.eps(y))) end
@@ -136,7 +137,7 @@ function SigmoidTransform.log_abs_det_jacobian(_, x)
 end
 
 --- tanh(x). What rounding made 1 or -1 is undone as the number before it, so that it stays finite.
-local TanhTransform = plain("TanhTransform", constraints.interval(-1, 1))
+local TanhTransform = plain(M, "TanhTransform", real, constraints.interval(-1, 1))
 
 function TanhTransform._call(_, x) return (x:tanh()) end
 
@@ -151,14 +152,13 @@ function TanhTransform.log_abs_det_jacobian(_, x)
 end
 
 --- |x|, of which half is lost: what is undone is not negative.
-local AbsTransform = plain("AbsTransform", constraints.nonnegative)
-AbsTransform.bijective = false
+local AbsTransform = plain(M, "AbsTransform", real, constraints.nonnegative, false)
 
 function AbsTransform._call(_, x) return (x:abs()) end
 function AbsTransform._inverse(_, y) return y end
 
 --- log(1 + exp(x)).
-local SoftplusTransform = plain("SoftplusTransform", constraints.positive)
+local SoftplusTransform = plain(M, "SoftplusTransform", real, constraints.positive)
 
 function SoftplusTransform._call(_, x) return -ops.logsigmoid(-x) end
 function SoftplusTransform._inverse(_, y) return (-(-y):expm1()):log() + y end

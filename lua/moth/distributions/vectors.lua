@@ -11,19 +11,9 @@ local errors = require "moth.error"
 local transforms = require "moth.distributions.transforms"
 
 local ops, tools = bind.ops, Distribution.tools
-local Transform = transforms.Transform
+local Transform, plain = transforms.Transform, transforms.without_arguments
 
 local M = {}
-
--- A transform without arguments.
-local function plain(name, domain, codomain, bijective)
-  local new = class(name, Transform)
-  M[name] = new
-  new.signature = define.signature(name, {})
-  function new:init() end
-  new.domain, new.codomain, new.bijective = domain, codomain, bijective
-  return new
-end
 
 -- Sizes whose last n are others.
 local function ending(shape, n, ...)
@@ -33,14 +23,14 @@ end
 -- ---- vectors ----
 
 --- exp(x) divided by its sum; undone, the logarithm.
-local Softmax = plain("SoftmaxTransform", constraints.real_vector, constraints.simplex, false)
+local Softmax = plain(M, "SoftmaxTransform", constraints.real_vector, constraints.simplex, false)
 
 function Softmax._call(_, x) return (x:softmax(-1)) end
 function Softmax._inverse(_, y) return (y:log()) end
 
 --- Shares of 1 of a stick, of which each number breaks off a part of what is left: one more than
 -- the numbers are. Of zeros they are equal.
-local StickBreaking = plain("StickBreakingTransform", constraints.real_vector,
+local StickBreaking = plain(M, "StickBreakingTransform", constraints.real_vector,
   constraints.simplex, true)
 
 -- The logarithms of how many parts are to come: n to 1.
@@ -79,7 +69,7 @@ function StickBreaking.inverse_shape(_, shape) return (ending(shape, 1, shape[#s
 local matrix = constraints.independent(constraints.real, 2)
 
 --- The lower triangle, exp of its diagonal.
-local LowerCholesky = plain("LowerCholeskyTransform", matrix, constraints.lower_cholesky, false)
+local LowerCholesky = plain(M, "LowerCholeskyTransform", matrix, constraints.lower_cholesky, false)
 
 local function with_diagonal(x, f) -- f of its diagonal; nothing above it
   return x:tril(-1) + f(x:diagonal(0, -2, -1)):diag_embed()
@@ -89,7 +79,7 @@ function LowerCholesky._call(_, x) return (with_diagonal(x, ops.exp)) end
 function LowerCholesky._inverse(_, y) return (with_diagonal(y, ops.log)) end
 
 --- L L^T for the L of LowerCholeskyTransform.
-local PositiveDefinite = plain("PositiveDefiniteTransform", matrix,
+local PositiveDefinite = plain(M, "PositiveDefiniteTransform", matrix,
   constraints.positive_definite, false)
 
 function PositiveDefinite._call(_, x)
@@ -102,7 +92,7 @@ end
 
 --- The Cholesky factor of a correlation matrix: D (D - 1) / 2 numbers are the tanh^-1 of partial
 -- correlations, row by row.
-local CorrCholesky = plain("CorrCholeskyTransform", constraints.real_vector,
+local CorrCholesky = plain(M, "CorrCholeskyTransform", constraints.real_vector,
   constraints.corr_cholesky, true)
 
 -- Positions of what is at least `below` under the diagonal, of a matrix whose rows lie in a row.
