@@ -4,7 +4,7 @@
 --     local iou = moth.ops.box_iou(boxes, truth)          -- (N, M)
 --
 -- A box is four numbers, x1, y1, x2, y2, with x1 <= x2 and y1 <= y2, in any unit. nms is an op of
--- the engine (core/op/detect.c); all else is made of ops, and differentiable.
+-- the engine (core/op/detect.c); boxes, overlaps and losses are made of ops, and differentiable.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -14,17 +14,13 @@ local lazy = require "moth.lazy"
 local ops = bind.ops
 local M = {}
 
-local function check_boxes(fname, name, boxes)
+-- x1, y1, x2, y2 of boxes, each without the last dimension.
+local function sides(fname, name, boxes)
   if boxes:dim() == 0 or boxes:size(-1) ~= 4 then
     errors.argument(fname, name, "boxes are needed, (..., 4), got " .. errors.describe(boxes),
       "E_SHAPE")
   end
-  return boxes
-end
-
--- The four numbers of boxes, with more dimensions behind where boxes meet all others.
-local function sides(fname, name, boxes)
-  return check_boxes(fname, name, boxes):unbind(-1)
+  return (boxes:unbind(-1))
 end
 
 local function reduced(loss, reduction)
@@ -131,8 +127,9 @@ end
 
 -- The same of each of N boxes with each of M.
 local function all_overlaps(fname, boxes1, boxes2)
-  return overlap(sides(fname, "boxes1", boxes1:unsqueeze(-2)),
-    sides(fname, "boxes2", boxes2:unsqueeze(-3)))
+  local a, b = sides(fname, "boxes1", boxes1), sides(fname, "boxes2", boxes2)
+  for i = 1, 4 do a[i], b[i] = a[i]:unsqueeze(-1), b[i]:unsqueeze(-2) end
+  return overlap(a, b)
 end
 
 --- moth.ops.box_iou(boxes1, boxes2): (N, M).
