@@ -135,11 +135,11 @@ end
 
 local gates -- the two identity Functions, made when first needed
 
--- Runs each of a list on (module, ...), whose last argument, a list of gradients, it may replace.
+-- Passes grads through each of a list; what one returns takes their place. other: the gradients of
+-- the outputs, for full backward hooks.
 local function run_backward(list, module, grads, other)
   for _, fn in ipairs(list) do
-    local new
-    if other then new = fn(module, grads, other) else new = fn(module, grads) end
+    local new = fn(module, grads, other)
     if new ~= nil then
       if lib.istensor(new) then new = {new} end
       if not plain(new) then
