@@ -110,10 +110,11 @@ for _, word in ipairs(arg) do
   else stand_in = word end
 end
 
-local names, seen, bad, kernels = places(stand_in), {}, 0, nil
+local names, all, seen, bad = places(stand_in), {}, {}, 0
 for _, pair in ipairs(logs) do
   local card = assert(CARDS[pair[1]], "no such card: " .. pair[1])
-  kernels = compiled(told, card.code)
+  local kernels = compiled(told, card.code)
+  for name in pairs(kernels) do all[name] = true end
   local function say(what, l, k)
     local blocks, warps = held(card, k, l)
     print(("sm_%s %-22s %s: %d threads, %d registers, %d + %d bytes shared, %d of stack, %d blocks"
@@ -136,8 +137,8 @@ for _, pair in ipairs(logs) do
     end
   end
 end
-for name in pairs(kernels or {}) do
-  if not seen[name] then print("never launched: " .. name) end
+for _, name in pairs(names) do -- KERNELS may still tell of others, of which the source is gone
+  if all[name] and not seen[name] then print("never launched: " .. name) end
 end
 print(bad == 0 and "each launch fits" or bad .. " launches do not fit")
 os.exit(bad == 0 and 0 or 1)

@@ -17,7 +17,7 @@ end
 
 -- What nvcc says of a kernel that is compiled anew counts.
 local KERNELS = told("wide", 75, 8, 255) .. told("wide", 80, 0, 20) .. told("thin", 75, 8, 20)
-  .. told("thin", 75, 0, 32)
+  .. told("thin", 75, 0, 32) .. told("gone", 75, 0, 32)
 
 describe("the launches of specs", function()
   if not process.shell "command -v luajit && command -v cc && command -v nm":find "rc=0" then
@@ -41,10 +41,10 @@ describe("the launches of specs", function()
   end)
   teardown(function() process.shell("rm -f " .. path .. "*") end)
 
-  local function fits(kernel, high, threads, shared)
+  local function fits(kernel, high, threads, shared, more)
     write(".log", ("kernel 9 %s 1 %d 1 %d 1 1 %d\n"):format(places[kernel], high, threads, shared))
-    return process.shell(("cd '%s' && luajit .ci/fits.lua %s.kernels %s.so 75=%s.log"):format(root,
-      path, path, path))
+    return process.shell(("cd '%s' && luajit .ci/fits.lua %s.kernels %s.so 75=%s.log %s"):format(
+      root, path, path, path, more and more .. path .. ".log" or ""))
   end
 
   it("fit a card", function()
@@ -53,6 +53,12 @@ describe("the launches of specs", function()
     assert.truthy(text:find("never launched: wide", 1, true), text)
     assert.falsy(text:find("values in memory", 1, true), text)
     assert.truthy(fits("wide", 1, 32, 0):find("values in memory", 1, true))
+  end)
+
+  it("leave what no card of several was asked to run", function()
+    local text = fits("wide", 1, 32, 0, "80=")
+    assert.truthy(text:find("never launched: thin", 1, true), text) -- compiled for 75 alone
+    assert.falsy(text:find("never launched: gone", 1, true), text) -- the source has it no more
   end)
 
   it("are refused as a card does", function()
