@@ -101,6 +101,29 @@ describe("yolov3-tiny", function()
     assert.is_true((iou * alike):triu(1):le(0.4501):all():item()) -- nms has been there
     assert.is_true(tiny.training)
   end)
+
+  it("is left by detect with each layer in the mode it had", function()
+    tiny:train()
+    tiny.layers[1].bn:eval()
+    tiny:detect(images)
+    assert.is_true(tiny.training and tiny.layers[1].training and tiny.layers[3].bn.training)
+    assert.is_false(tiny.layers[1].bn.training)
+    tiny:train()
+  end)
+
+  it("detects by names that are checked", function()
+    for _, wrong in ipairs {
+      { "'detect' has no argument 'treshold'; did you mean 'threshold'?",
+        function() tiny:detect(images, {treshold = 0.001}) end },
+      { "bad argument 'threshold' to 'detect' (", function() tiny:detect(images, "high") end },
+      { "bad argument 'found' to 'darknet.boxes' ((boxes, 5 + classes) is needed, got f32 (7, 5)",
+        function() darknet.boxes(moth.rand(7, 5)) end },
+    } do
+      assert.error_matches(wrong[2], wrong[1], 1, true)
+    end
+    assert.equal(0, #tiny:detect{images, threshold = 2}[1].scores)
+    assert.is_true(#darknet.boxes(moth.ones(1, 6)).scores == 1)
+  end)
 end)
 
 describe("a file of weights", function()
@@ -163,6 +186,8 @@ describe("a cfg", function()
     bad("section 0, [convolutional], line 4: filters=1e9 is no whole number from 1 to 1048576",
       image .. "[convolutional]\nfilters=1e9\n")
     bad("filters=x is no whole number", image .. "[convolutional]\nfilters=x\n")
+    bad("the activation 'gleu' is unknown; did you mean 'gelu'?",
+      image .. "[convolutional]\nactivation=gleu\n", "E_UNSUPPORTED")
     bad("the activation 'leeky' is unknown; did you mean 'leaky'?",
       image .. "[convolutional]\nactivation=leeky\n", "E_UNSUPPORTED")
     bad("nothing is left of the image: -3 x -3", image .. "[convolutional]\nsize=8\n")

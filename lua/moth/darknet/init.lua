@@ -36,14 +36,6 @@ Darknet.signature = define.signature("Darknet", {
   { "string", "cfg", "a .cfg file, or its text, of more than one line" },
 })
 
-local function unknown(section)
-  local names = {}
-  for name in pairs(layers.sections) do names[#names + 1] = name end
-  table.sort(names)
-  parse.refuse(section.cfg, section, ("sections [%s] are unknown to Moth"):format(section.type)
-    .. errors.nearest(section.type, names), "E_UNSUPPORTED")
-end
-
 --- A net by a cfg, with weights as layers begin with. `net.layers` are its layers, of which
 -- Darknet's number k is `net.layers[k + 1]` and `layers.k` in a state dict: `layers.0.conv.weight`,
 -- `layers.0.bn.running_mean`.
@@ -61,7 +53,10 @@ function Darknet:init(cfg)
   self.seen = 0 -- images in training: a number of the file's
   for i = 2, #sections do
     local make = layers.sections[sections[i].type]
-    if not make then unknown(sections[i]) end
+    if not make then
+      parse.refuse_unknown(sections[i], "sections [%s] are unknown to Moth", sections[i].type,
+        layers.sections)
+    end
     list[i - 1], shape = make(sections[i], shape, net)
     net.shapes[i - 1] = shape
   end
@@ -92,41 +87,60 @@ function Darknet:forward(x)
   return self.training and heads or ops.cat(heads, 2)
 end
 
+local THRESHOLD = { "float", "threshold", "the score to exceed, objectness times probability",
+                    default = 0.5 }
+local IOU_THRESHOLD = { "float", "iou_threshold", "of two boxes of a class that overlap by more "
+                        .. "the better stays", default = 0.45 }
+local parse_detect = define.signature("detect", {
+  { "tensor", "images", "(N, channels, height, width)" }, THRESHOLD, IOU_THRESHOLD })
+
 --- What is found in images: a list of tables {boxes = (n, 4), corners in pixels; scores = (n);
 -- labels = (n), classes from 1}, the best first, one for each image. Runs in evaluation, without
--- gradients.
+-- gradients, and leaves each layer in the mode it had.
 -- @param images  (N, channels, height, width)
--- @param threshold  the least score, objectness times probability (default 0.5)
+-- @param threshold  the score to exceed, objectness times probability (default 0.5)
 -- @param iou_threshold  of two boxes of a class that overlap by more the better stays (0.45)
-function Darknet:detect(images, threshold, iou_threshold)
-  if type(threshold) == "table" then
-    threshold, iou_threshold = threshold.threshold, threshold.iou_threshold
-  end
-  local training = self.training
+function Darknet:detect(...)
+  local images, threshold, iou_threshold = parse_detect(...)
+  local modes = {}
+  for _, module in ipairs(self:modules()) do modes[module] = module.training end
   self:eval()
   local fine, all = pcall(require("moth.autograd").no_grad, self, images)
-  self:train(training)
+  for module, training in pairs(modes) do module.training = training end
   if not fine then error(all, 0) end
   if all:dim() ~= 3 then errors.raise("detect: the net has no [yolo] section", "E_STATE") end
   local list = {}
   for n = 1, all:size(1) do
-    list[n] = darknet.boxes(all:select(1, n), threshold or 0.5, iou_threshold or 0.45)
+    list[n] = darknet.boxes(all:select(1, n), threshold, iou_threshold)
   end
   return list
 end
+define.takes(Darknet.detect, parse_detect, "found")
 
 --- What stays of (boxes, 5 + classes), as a head gives it in evaluation: a table as of detect.
-function darknet.boxes(found, threshold, iou_threshold)
-  local boxops = require "moth.ops"
-  local scores = found:narrow(2, 5, 1) * found:narrow(2, 6, found:size(2) - 5)
-  local at = scores:gt(threshold):nonzero()
-  local rows, labels = at:select(2, 1), at:select(2, 2)
-  local boxes = boxops.box_convert(found:narrow(2, 1, 4):index_select(1, rows), "cxcywh", "xyxy")
-  scores = scores:masked_select(scores:gt(threshold))
-  local keep = boxops.batched_nms(boxes, scores, labels, iou_threshold)
-  return { boxes = boxes:index_select(1, keep), scores = scores:index_select(1, keep),
-           labels = labels:index_select(1, keep) }
-end
+darknet.boxes = define {
+  name = "darknet.boxes",
+  doc = "Of what a net gives for one image in evaluation, the boxes, scores and labels that stay.",
+  outputs = "found",
+  examples = "moth.rand(6, 7), {threshold = 0.3, iou_threshold = 0.6}",
+  args = { { "tensor", "found", "(boxes, 5 + classes): centre, size, objectness, probabilities" },
+           THRESHOLD, IOU_THRESHOLD },
+  run = function(found, threshold, iou_threshold)
+    if found:dim() ~= 2 or found:size(2) < 6 then
+      errors.argument("darknet.boxes", "found", "(boxes, 5 + classes) is needed, got "
+        .. errors.describe(found), "E_SHAPE")
+    end
+    local boxops = require "moth.ops"
+    local scores = found:narrow(2, 5, 1) * found:narrow(2, 6, found:size(2) - 5)
+    local at = scores:gt(threshold):nonzero()
+    local rows, labels = at:select(2, 1), at:select(2, 2)
+    local boxes = boxops.box_convert(found:narrow(2, 1, 4):index_select(1, rows), "cxcywh", "xyxy")
+    scores = scores:masked_select(scores:gt(threshold))
+    local keep = boxops.batched_nms(boxes, scores, labels, iou_threshold)
+    return { boxes = boxes:index_select(1, keep), scores = scores:index_select(1, keep),
+             labels = labels:index_select(1, keep) }
+  end,
+}
 
 -- ---- weights ----
 

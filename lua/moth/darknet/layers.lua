@@ -4,7 +4,6 @@
 -- Format: pjreddie/darknet, src/parser.c; groups of routes, scale_x_y: AlexeyAB/darknet.
 
 local class = require "moth.class"
-local errors = require "moth.error"
 local nn = require "moth.nn"
 local ops = require("moth.bind").ops
 local parse = require "moth.darknet.parse"
@@ -25,9 +24,7 @@ local function activation_of(section, default)
   local name = section:text("activation", default)
   local f = activations[name]
   if not f then
-    parse.refuse(section.cfg, section, ("the activation '%s' is unknown"):format(name)
-      .. errors.nearest(name, { "linear", "leaky", "relu", "logistic", "tanh", "mish", "swish" }),
-      "E_UNSUPPORTED")
+    parse.refuse_unknown(section, "the activation '%s' is unknown", name, activations)
   end
   return f, name
 end

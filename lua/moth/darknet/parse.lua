@@ -20,6 +20,15 @@ function parse.refuse(cfg, section, text, code)
     code or "E_FORMAT")
 end
 
+--- Refuses a name that is no key of `known`; `text` says so, with a %s for it.
+function parse.refuse_unknown(section, text, name, known)
+  local names = {}
+  for other in pairs(known) do names[#names + 1] = other end
+  table.sort(names)
+  parse.refuse(section.cfg, section, text:format(name) .. errors.nearest(name, names),
+    "E_UNSUPPORTED")
+end
+
 local Section = {}
 Section.__index = Section
 
