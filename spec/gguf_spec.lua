@@ -81,6 +81,13 @@ describe("a GGUF file", function()
     assert.equal("Q4_0", file:names()[1])
     assert.error_matches(function() file:tensor "Q4_k" end, "has no tensor a string ('Q4_k'); "
       .. "did you mean 'Q4_K'?", 1, true)
+    assert.equal(moth.float16, file:tensor{"Q4_0", dtype = moth.float16}.dtype)
+    for _, wrong in ipairs {
+      { "bad argument 'dtype' to 'tensor' (", "float16" },
+      { "bad argument 'dtype' to 'tensor' (a floating-point dtype is needed, got", moth.int8 },
+    } do
+      assert.error_matches(function() file:tensor("Q4_0", wrong[2]) end, wrong[1], 1, true)
+    end
   end)
 
   it("shares its pages, which writes leave alone", function()

@@ -45,7 +45,7 @@ local function nibbles(x, from)
   return (ops.cat({ low(q), high(q) }, 2))
 end
 
--- 32 numbers of 5 bits: the fifth ones are 32 bits before the bytes of the others.
+-- 32 numbers of 5 bits: 4 bytes with the fifth bit of each, then nibbles.
 local function fives(x, from)
   local places = ops.arange(0, 8, 1, { dtype = dtypes.uint8 })
   local top = cut(x, from, 4):unsqueeze(3):bitwise_right_shift(places):bitwise_and(1)
@@ -162,7 +162,7 @@ local function described(file)
   end
   if count > 2 ^ 52 then refuse_tensor(file, t.name, "of an impossible size") end
   for _, n in ipairs(t.shape) do count = n == 0 and 0 or count end
-  t.type, t.row, t.offset, t.blocks = row[1], row, offset, nil
+  t.type, t.row, t.offset = row[1], row, offset
   if row[3] then
     if (t.shape[ndim] or 1) % row[2] ~= 0 then
       refuse_tensor(file, t.name, ("of type %s with rows of %.0f numbers, no multiple of %d")
@@ -250,19 +250,33 @@ function File:info(name)
   return t and { type = t.type, shape = { unpack(t.shape) }, nbytes = t.nbytes }
 end
 
---- The tensor of a name; of plain types as it is in the file, quantised ones as `dtype`.
--- @param dtype  moth.float32 (default), float16, bfloat16 or float64
-function File:tensor(name, dtype)
-  local t = self.by_name[name]
-  if not t then
-    errors.argument("tensor", "name", ("'%s' has no tensor %s%s"):format(self.file.path,
-      errors.describe(name), errors.nearest(name, self:names())), "E_INDEX")
+local function read_tensor(self, t, dtype, fname)
+  if dtype and not dtype.is_floating_point then
+    errors.argument(fname, "dtype", "a floating-point dtype is needed, got " .. tostring(dtype),
+      "E_DTYPE")
   end
   local from = self.start + t.offset
   if not t.blocks then return self.file:tensor(t.row[2], t.shape, from) end
   if t.nbytes == 0 then return (ops.zeros(t.shape, dtype or dtypes.float32)) end
   return dequantised(self.file, t, from, dtype or dtypes.float32)
 end
+
+local DTYPE = { "dtype", "dtype", "what quantised tensors become; float32 when absent",
+                optional = true }
+local parse_tensor = define.signature("tensor", { { "string", "name", "as in the file" }, DTYPE })
+
+--- The tensor of a name; of plain types as it is in the file, quantised ones as `dtype`.
+-- @param dtype  moth.float32 (default), float16, bfloat16 or float64
+function File:tensor(...)
+  local name, dtype = parse_tensor(...)
+  local t = self.by_name[name]
+  if not t then
+    errors.argument("tensor", "name", ("'%s' has no tensor %s%s"):format(self.file.path,
+      errors.describe(name), errors.nearest(name, self:names())), "E_INDEX")
+  end
+  return read_tensor(self, t, dtype, "tensor")
+end
+define.takes(File.tensor, parse_tensor, "tensor")
 
 function File:__tostring()
   return ("GGUF file '%s', %d tensors"):format(self.file.path, #self.list)
@@ -300,13 +314,13 @@ gguf.load = define {
   outputs = "tensors, metadata",
   examples = "'model.gguf', {dtype = moth.float16, device = 'cpu', mmap = false}",
   args = {
-    PATH, { "dtype", "dtype", "what quantised tensors become; float32 when absent",
-            optional = true },
-    { "device", "device", "where the tensors go", default = "cpu" }, MMAP,
+    PATH, DTYPE, { "device", "device", "where the tensors go", default = "cpu" }, MMAP,
   },
   run = function(path, dtype, device, mmap)
     local file, tensors = read(path, "gguf.load", mmap), {}
-    for _, t in ipairs(file.list) do tensors[t.name] = file:tensor(t.name, dtype):to(device) end
+    for _, t in ipairs(file.list) do
+      tensors[t.name] = read_tensor(file, t, dtype, "gguf.load"):to(device)
+    end
     return tensors, file.metadata
   end,
 }
