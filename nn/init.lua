@@ -49,7 +49,7 @@ from("loss", "CosineSimilarity PairwiseDistance SoftMarginLoss HingeEmbeddingLos
   .. "GaussianNLLLoss MarginRankingLoss CosineEmbeddingLoss TripletMarginLoss "
   .. "NLLLoss CrossEntropyLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss "
   .. "BCEWithLogitsLoss KLDivLoss MultiMarginLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
-  .. "TripletMarginWithDistanceLoss")
+  .. "TripletMarginWithDistanceLoss LinearCrossEntropyLoss")
 from("ctc", "CTCLoss")
 from("lazy", "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d "
   .. "LazyConvTranspose3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d "

@@ -3,6 +3,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 local layer = require "moth.nn.layer"
+local Linear = require("moth.nn.linear").Linear
 local Module = require "moth.nn.module"
 local functional = require "moth.nn.functional"
 
@@ -56,6 +57,37 @@ end
 function TripletMarginWithDistanceLoss:forward(anchor, positive, negative)
   return (functional.triplet_margin_with_distance_loss(anchor, positive, negative,
     self.distance_function, self.margin, self.swap, self.reduction))
+end
+
+--- A linear layer to `num_classes` scores and their cross entropy in one: all scores never stand in
+-- memory together. The layer is `self.linear`, as in PyTorch, which has no bias by default.
+local LinearCrossEntropyLoss = class("LinearCrossEntropyLoss", Module)
+loss.LinearCrossEntropyLoss = LinearCrossEntropyLoss
+
+LinearCrossEntropyLoss.signature = define.signature("LinearCrossEntropyLoss", {
+  {"int", "in_features", "size of the last dimension of the input"},
+  {"int", "num_classes", "how many classes there are"},
+  {"bool", "bias", "has the layer one?", default = false},
+  {"device", "device", "where the layer lives", optional = true},
+  {"dtype", "dtype", "its element type; the default one when absent", optional = true},
+  REDUCTION,
+  {"tensor", "weight", "weight of each class, (num_classes)", optional = true},
+  {"int", "ignore_index", "a target that counts for nothing", default = -100},
+  {"float", "label_smoothing", "share of the target spread evenly over all classes", default = 0},
+})
+
+function LinearCrossEntropyLoss:init(in_features, num_classes, bias, device, dtype, reduction,
+                                     weight, ignore_index, label_smoothing)
+  if weight then self:register_buffer("weight", weight) end
+  self.linear = Linear { in_features, num_classes, bias = bias, device = device, dtype = dtype }
+  self.reduction = reduction
+  self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+end
+
+function LinearCrossEntropyLoss:forward(input, target)
+  return (functional.linear_cross_entropy(input, self.linear.weight, target, {
+    linear_bias = self.linear.bias, weight = self.weight, reduction = self.reduction,
+    ignore_index = self.ignore_index, label_smoothing = self.label_smoothing }))
 end
 
 return (layer.of(loss, OF))

@@ -31,6 +31,20 @@ describe("linear_cross_entropy", function()
     end)
   end
 
+  it("is a module with the layer in it, as PyTorch has them", function()
+    local loss = moth.nn.LinearCrossEntropyLoss{4, 5, weight = moth.arange(1, 6):float(),
+      bias = true, label_smoothing = 0.1, reduction = "sum", ignore_index = 2}
+    local names = {}
+    for name in loss:named_parameters() do names[#names + 1] = name end
+    assert.same({"linear.weight", "linear.bias"}, names)
+    assert.same({1, 2, 3, 4, 5}, loss:state_dict().weight:tolist())
+    local x, t = moth.randn(6, 4), moth.tensor{1, 2, 3, 4, 5, 2}:long()
+    assert.is_true(loss(x, t):allclose(F.cross_entropy(loss.linear(x), t, {
+      weight = loss.weight, label_smoothing = 0.1, reduction = "sum", ignore_index = 2})))
+    assert.is_nil(moth.nn.LinearCrossEntropyLoss(4, 5).linear.bias)
+    assert.has_error(function() loss(moth.randn(6, 3), t) end)
+  end)
+
   it("sums half types in float32", function()
     local x, t = moth.ones(600, 1):bfloat16(), moth.ones(600):long()
     local w = moth.zeros(2, 1):bfloat16():requires_grad_()

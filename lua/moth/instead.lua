@@ -54,7 +54,6 @@ local ROWS = {
     ["DataParallel SyncBatchNorm parallel"] = DEVICES,
     ["CrossMapLRN2d"] = "LocalResponseNorm is the same function",
     ["RNNBase RNNCellBase"] = LISTS,
-    ["LinearCrossEntropyLoss"] = "F.linear_cross_entropy computes it",
   },
   ["moth.nn.functional"] = {
     ["multi_head_attention_forward"] = "nn.MultiheadAttention, scaled_dot_product_attention",

@@ -56,6 +56,7 @@ nn.Transformer nn.Transformer(8, 2, 1, 1, 16)(moth.randn(5, 3, 8), moth.randn(4,
 nn.CosineSimilarity nn.CosineSimilarity()(moth.randn(5, 3), moth.randn(5, 3))
 nn.PairwiseDistance nn.PairwiseDistance()(moth.randn(5, 3), moth.randn(5, 3))
 nn.CrossEntropyLoss nn.CrossEntropyLoss()(moth.randn(4, 3), moth.tensor{1LL, 3LL, 2LL, 1LL})
+nn.LinearCrossEntropyLoss nn.LinearCrossEntropyLoss(4, 9)(moth.randn(3, 4), {1, 9, 2})
 nn.NLLLoss nn.NLLLoss()(F.log_softmax(moth.randn(4, 3), 2), moth.tensor{1LL, 3LL, 2LL, 1LL})
 nn.BCELoss nn.BCELoss()(moth.rand(4), moth.tensor{0, 1, 1, 0})
 nn.AdaptiveLogSoftmaxWithLoss nn.AdaptiveLogSoftmaxWithLoss(8, 9, 3)(moth.randn(2, 8), {1, 9})
