@@ -20,8 +20,9 @@ MOTH_CUDA(to_index) {
   const moth_tensor *x = a->input;
   const int64_t n = out[0]->l.numel;
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
+  if (!q) return moth_status(a->ctx);
   moth_tensor *packed = x->l.dtype == MOTH_I64 ? moth_packed(x) : moth_cast(x, MOTH_I64);
-  if (!packed || !q) return moth_status(a->ctx);
+  if (!packed) return moth_status(a->ctx);
   int status = n ? launch_on(a->ctx, q, shift_down, blocks_for(n), BLOCK, 0, n,
                              data<int64_t>(packed), data<int64_t>(out[0]), q->trouble)
                  : MOTH_OK;
