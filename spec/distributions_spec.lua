@@ -141,6 +141,14 @@ describe("what is drawn", function()
     assert.equal("()", tostring(D.Categorical(moth.ones(4)):sample().shape))
   end)
 
+  it("of OneHotCategorical can be listed", function()
+    local d = D.OneHotCategorical(moth.ones(2, 3))
+    local all = d:enumerate_support()
+    assert.equal("(3, 2, 3) (3, 1, 3)", tostring(all.shape) .. " "
+      .. tostring(d:enumerate_support(false).shape))
+    assert.is_true(all:select(2, 1):equal(moth.eye(3)))
+  end)
+
   it("with rsample lets gradients through to the parameters", function()
     for _, name in ipairs { "Normal", "LogNormal", "Laplace", "Gumbel", "Cauchy" } do
       local loc = moth.zeros(2):requires_grad_()

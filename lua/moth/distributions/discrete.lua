@@ -185,5 +185,9 @@ end
 
 function OneHotCategorical:entropy() return (self:_positions():entropy()) end
 
+function OneHotCategorical:enumerate_support(expand)
+  return (vectors(self, self:_positions():enumerate_support(expand)))
+end
+
 
 return M
