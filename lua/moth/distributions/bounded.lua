@@ -8,7 +8,7 @@ local lib = require "moth.lib"
 local ops, tools = bind.ops, Distribution.tools
 local positive = constraints.positive
 local pi = math.pi
-local EULER = 0.57721566490153286061
+local EULER = tools.EULER
 
 local M = {}
 
@@ -36,16 +36,16 @@ function Kumaraswamy:_mode()
 end
 
 function Kumaraswamy:_rsample(size)
-  return (self:_at(tools.clamped(tools.empty(self:_like(), size):uniform_())))
+  return (self:_beyond(tools.clamped(tools.empty(self:_like(), size):uniform_())))
 end
 
 -- The value beyond which this share lies.
-function Kumaraswamy:_at(share)
+function Kumaraswamy:_beyond(share)
   local inside = -(share:log() / self.concentration0):expm1() -- 1 - share^(1/b)
   return (inside:pow(self.concentration1:reciprocal()))
 end
 
-function Kumaraswamy:icdf(value) return (self:_at(1 - self:_share(value))) end
+function Kumaraswamy:icdf(value) return (self:_beyond(1 - self:_share(value))) end
 
 function Kumaraswamy:log_prob(value)
   value = self:_check(value, "log_prob")
@@ -117,11 +117,11 @@ function Continuous:_variance()
 end
 
 function Continuous:_rsample(size)
-  return (self:_at(tools.clamped(tools.empty(self:_like(), size):uniform_())))
+  return (self:_up_to(tools.clamped(tools.empty(self:_like(), size):uniform_())))
 end
 
 -- log(1 + share (e^x - 1)) / x: from the end on which the density is high
-function Continuous:_at(share)
+function Continuous:_up_to(share)
   local x = self.logits
   local small, up = x:abs():lt(1e-8), x:gt(0)
   local away = ops.where(small, 1, -x:abs())
@@ -130,7 +130,7 @@ function Continuous:_at(share)
   return (ops.where(small, share + share * (1 - share) * x * 0.5, ops.where(up, 1 - at, at)))
 end
 
-function Continuous:icdf(value) return (self:_at(self:_share(value))) end
+function Continuous:icdf(value) return (self:_up_to(self:_share(value))) end
 
 function Continuous:cdf(value)
   value = self:_check(value, "cdf")

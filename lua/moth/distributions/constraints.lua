@@ -154,7 +154,7 @@ constraints.symmetric = Constraint("symmetric matrices", function(x)
   local apart = (x - x:transpose(-2, -1)):abs()
   return apart:le(x:abs():amax({ -2, -1 }, true) * 1e-5):all(-1):all(-1)
 end, 2)
--- What cholesky, which comes next, says the rest of.
+-- Symmetry alone: the Cholesky factorization that follows finds what is not positive definite.
 constraints.covariance = Constraint("symmetric matrices", constraints.symmetric.holds, 2,
   "positive_definite")
 constraints.positive_definite = Constraint("symmetric positive-definite matrices", function(x)

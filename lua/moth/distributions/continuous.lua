@@ -13,7 +13,7 @@ local number, VALIDATE = tools.number, tools.VALIDATE
 local huge, log, pi = math.huge, math.log, math.pi
 
 local LOG_ROOT_2PI = 0.5 * log(2 * pi)
-local EULER = 0.57721566490153286061
+local EULER = tools.EULER
 
 local M = {}
 

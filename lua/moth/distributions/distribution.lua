@@ -32,7 +32,7 @@ Distribution.arg_constraints = {}
 
 -- ---- helpers ----
 
-local tools = {}
+local tools = { EULER = 0.57721566490153286061 }
 
 --- The argument of all constructors that comes last.
 tools.VALIDATE = { "bool", "validate_args", "check parameters and values? true unless "

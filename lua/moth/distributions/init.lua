@@ -21,7 +21,8 @@ from("relaxed", "RelaxedBernoulli RelaxedOneHotCategorical OneHotCategoricalStra
   .. "LogisticNormal")
 from("multivariate", "MultivariateNormal LowRankMultivariateNormal")
 from("matrices", "LKJCholesky Wishart")
-from("mixture", "MixtureSameFamily ExponentialFamily")
+from("mixture", "MixtureSameFamily")
+from("family", "ExponentialFamily")
 from("wrapped", "Independent TransformedDistribution")
 from("transforms", "Transform AbsTransform AffineTransform ComposeTransform "
   .. "CumulativeDistributionTransform ExpTransform IndependentTransform PowerTransform "

@@ -7,8 +7,7 @@ local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 
 local ops, tools = bind.ops, Distribution.tools
-local huge, log, pi = math.huge, math.log, math.pi
-local EULER = 0.57721566490153286061
+local EULER, huge, log, pi = tools.EULER, math.huge, math.log, math.pi
 
 local M = {}
 local formulas = {} -- list of {class of p, class of q, function}, what came last first
@@ -78,8 +77,8 @@ M.register_kl = define {
 
 local bounded = require "moth.distributions.bounded"
 local counts = require "moth.distributions.counts"
+local family = require "moth.distributions.family"
 local gammas = require "moth.distributions.gammas"
-local mixture = require "moth.distributions.mixture"
 local tails = require "moth.distributions.tails"
 local wide = require "moth.distributions.continuous"
 local whole = require "moth.distributions.discrete"
@@ -207,9 +206,9 @@ end
 pair(whole.Categorical, categorical)
 pair(whole.OneHotCategorical, categorical)
 
-pair(mixture.ExponentialFamily, function(p, q)
+pair(family.ExponentialFamily, function(p, q)
   if class.of(p) ~= class.of(q) then no_formula(p, q) end
-  return (mixture.divergence(p, q))
+  return (family.divergence(p, q))
 end)
 
 pair(tails.HalfCauchy, function(p, q)

@@ -11,7 +11,7 @@ local continuous = require "moth.distributions.continuous"
 local define = require "moth.define"
 local discrete = require "moth.distributions.discrete"
 local Distribution = require "moth.distributions.distribution"
-local transforms = require "moth.distributions.vectors"
+local vectors = require "moth.distributions.vectors"
 local wrapped = require "moth.distributions.wrapped"
 
 local ops, tools = bind.ops, Distribution.tools
@@ -100,7 +100,7 @@ function LogisticNormal:init(loc, scale, validate_args)
   local base = continuous.Normal(loc, scale, validate_args)
   if #base.batch_shape == 0 then base = base:expand(1) end
   self.loc, self.scale = base.loc, base.scale
-  wrapped.TransformedDistribution.init(self, base, transforms.StickBreakingTransform(),
+  wrapped.TransformedDistribution.init(self, base, vectors.StickBreakingTransform(),
     validate_args)
 end
 

@@ -50,7 +50,7 @@ function Registry:__call(constraint)
   return transform
 end
 
---- Those that can be undone, for each constraint one; and those that are easy to optimise by.
+--- biject_to: one to one; transform_to: onto, and easy to optimise through.
 M.biject_to, M.transform_to = Registry("biject_to"), Registry("transform_to")
 
 local function both(kind, factory)

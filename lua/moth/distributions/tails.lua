@@ -9,7 +9,7 @@ local gammas = require "moth.distributions.gammas"
 local ops, tools = bind.ops, Distribution.tools
 local real, positive = constraints.real, constraints.positive
 local huge, log, pi, nan = math.huge, math.log, math.pi, 0 / 0
-local EULER = 0.57721566490153286061
+local EULER = tools.EULER
 
 local M = {}
 
@@ -127,27 +127,28 @@ function GeneralizedPareto:_rsample(size)
   return (stretched(self, waits(self.loc, size)))
 end
 
-function GeneralizedPareto:_survival(value) -- the logarithm of the share beyond a value
+function GeneralizedPareto:_log_survival(value) -- the logarithm of the share beyond a value
   local z, flat, c = (value - self.loc) / self.scale, tail(self)
   return (ops.where(flat, self.concentration * z:square() / 2 - z, -(z * c):log1p() / c))
 end
 
 function GeneralizedPareto:log_prob(value)
   value = self:_check(value, "log_prob")
-  return self:_survival(value) * (self.concentration + 1) - self.scale:log()
+  return self:_log_survival(value) * (self.concentration + 1) - self.scale:log()
 end
 
---- The logarithm of the share beyond each value, and of that up to it.
+--- The logarithm of the share beyond each value.
 function GeneralizedPareto:log_survival_function(value)
-  return (self:_survival(self:_check(value, "log_survival_function")))
+  return (self:_log_survival(self:_check(value, "log_survival_function")))
 end
 
+--- The logarithm of the share up to each value.
 function GeneralizedPareto:log_cdf(value)
-  return ((-self:_survival(self:_check(value, "log_cdf")):exp()):log1p())
+  return ((-self:_log_survival(self:_check(value, "log_cdf")):exp()):log1p())
 end
 
 function GeneralizedPareto:cdf(value)
-  return -self:_survival(self:_check(value, "cdf")):expm1()
+  return -self:_log_survival(self:_check(value, "cdf")):expm1()
 end
 
 function GeneralizedPareto:icdf(value)

@@ -1,0 +1,58 @@
+--- family.lua -- ExponentialFamily: entropies and divergences by a normalizer of one's own.
+
+local class = require "moth.class"
+local Distribution = require "moth.distributions.distribution"
+
+local tools = Distribution.tools
+local M = {}
+
+--- The base of distributions whose density is exp(<t(x), params> - F(params) + k(x)). A class of
+-- one's own has the methods _natural_params(), a list of tensors, and _log_normalizer(...), F of
+-- these, and, where the mean of k(x) is not 0, the field _mean_carrier_measure: entropy and the
+-- kl_divergence of two of a class follow.
+local Family = class("ExponentialFamily", Distribution)
+M.ExponentialFamily = Family
+Family._mean_carrier_measure = 0
+
+for name, call in pairs { _natural_params = ":_natural_params()",
+    _log_normalizer = ":_log_normalizer(...)" } do
+  Family[name] = function(self) class.abstract(self, name, call) end
+end
+
+--- F of natural parameters, its slopes, and these parameters.
+function Family:_normalized()
+  local list = {}
+  for i, x in ipairs(self:_natural_params()) do
+    list[i] = x.requires_grad and x or x:detach():requires_grad_()
+  end
+  local moth = require "moth"
+  local slopes, F
+  moth.enable_grad(function()
+    F = self:_log_normalizer(unpack(list))
+    slopes = { moth.autograd.grad(F:sum(), list, { create_graph = true }) }
+  end)
+  if type(slopes[1]) == "table" then slopes = slopes[1] end
+  return F, slopes, list
+end
+
+-- The product of parameters and slopes, over all that is one value.
+local function product(self, a, b)
+  return (tools.sum_last(a * b, a:dim() - #self.batch_shape))
+end
+
+function Family:entropy()
+  local y, slopes, params = self:_normalized()
+  for i, x in ipairs(params) do y = y - product(self, x, slopes[i]) end
+  return y - self._mean_carrier_measure
+end
+
+--- The divergence of two of one class, Bregman's of F; for kl.lua.
+function M.divergence(p, q)
+  local F, slopes, params = p:_normalized()
+  local others = q:_natural_params()
+  local y = q:_log_normalizer(unpack(others)) - F
+  for i, x in ipairs(others) do y = y - product(p, x - params[i], slopes[i]) end
+  return y
+end
+
+return M
