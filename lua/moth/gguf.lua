@@ -81,17 +81,33 @@ local function q6_k(x)
   return ((q:view(n, 16, 16) * scales):view(n, 256))
 end
 
--- By the number in files: name; dtype, or {numbers of a block, its bytes, what reads it}.
+-- By the number in files; of blocks, how many numbers and bytes each has, and what reads them.
 local types = {
-  [0] = { "F32", "float32" }, [1] = { "F16", "float16" }, [30] = { "BF16", "bfloat16" },
-  [24] = { "I8", "int8" }, [25] = { "I16", "int16" }, [26] = { "I32", "int32" },
-  [27] = { "I64", "int64" }, [28] = { "F64", "float64" },
-  [2] = { "Q4_0", 32, 18, function(x) return (nibbles(x, 2):float() - 8) * half(x, 0) end },
-  [3] = { "Q4_1", 32, 20, function(x) return nibbles(x, 4):float() * half(x, 0) + half(x, 2) end },
-  [6] = { "Q5_0", 32, 22, function(x) return (fives(x, 2):float() - 16) * half(x, 0) end },
-  [7] = { "Q5_1", 32, 24, function(x) return fives(x, 4):float() * half(x, 0) + half(x, 2) end },
-  [8] = { "Q8_0", 32, 34, function(x) return signed(x, 2, 32) * half(x, 0) end },
-  [12] = { "Q4_K", 256, 144, q4_k }, [14] = { "Q6_K", 256, 210, q6_k },
+  [0] = { name = "F32", dtype = "float32" },
+  [1] = { name = "F16", dtype = "float16" },
+  [30] = { name = "BF16", dtype = "bfloat16" },
+  [24] = { name = "I8", dtype = "int8" },
+  [25] = { name = "I16", dtype = "int16" },
+  [26] = { name = "I32", dtype = "int32" },
+  [27] = { name = "I64", dtype = "int64" },
+  [28] = { name = "F64", dtype = "float64" },
+  [2] = { name = "Q4_0", block = 32, bytes = 18, read = function(x)
+    return (nibbles(x, 2):float() - 8) * half(x, 0)
+  end },
+  [3] = { name = "Q4_1", block = 32, bytes = 20, read = function(x)
+    return nibbles(x, 4):float() * half(x, 0) + half(x, 2)
+  end },
+  [6] = { name = "Q5_0", block = 32, bytes = 22, read = function(x)
+    return (fives(x, 2):float() - 16) * half(x, 0)
+  end },
+  [7] = { name = "Q5_1", block = 32, bytes = 24, read = function(x)
+    return fives(x, 4):float() * half(x, 0) + half(x, 2)
+  end },
+  [8] = { name = "Q8_0", block = 32, bytes = 34, read = function(x)
+    return signed(x, 2, 32) * half(x, 0)
+  end },
+  [12] = { name = "Q4_K", block = 256, bytes = 144, read = q4_k },
+  [14] = { name = "Q6_K", block = 256, bytes = 210, read = q6_k },
 }
 
 -- ---- metadata ----
@@ -162,16 +178,16 @@ local function described(file)
   end
   if count > 2 ^ 52 then refuse_tensor(file, t.name, "of an impossible size") end
   for _, n in ipairs(t.shape) do count = n == 0 and 0 or count end
-  t.type, t.row, t.offset = row[1], row, offset
-  if row[3] then
-    if (t.shape[ndim] or 1) % row[2] ~= 0 then
+  t.type, t.row, t.offset = row.name, row, offset
+  if row.block then
+    if (t.shape[ndim] or 1) % row.block ~= 0 then
       refuse_tensor(file, t.name, ("of type %s with rows of %.0f numbers, no multiple of %d")
-        :format(t.type, t.shape[ndim] or 1, row[2]))
+        :format(t.type, t.shape[ndim] or 1, row.block))
     end
-    t.blocks = count / row[2]
-    t.nbytes = t.blocks * row[3]
+    t.blocks = count / row.block
+    t.nbytes = t.blocks * row.bytes
   else
-    t.nbytes = count * dtypes[row[2]].itemsize
+    t.nbytes = count * dtypes[row.dtype].itemsize
   end
   return t
 end
@@ -232,7 +248,7 @@ local function read(path, fname, mmap)
 end
 
 local dequantised = scope.inside(function(file, t, from, dtype)
-  local x = t.row[4](file:tensor("uint8", { t.blocks, t.row[3] }, from))
+  local x = t.row.read(file:tensor("uint8", { t.blocks, t.row.bytes }, from))
   return (x:to(dtype):view(t.shape))
 end)
 
@@ -256,7 +272,7 @@ local function read_tensor(self, t, dtype, fname)
       "E_DTYPE")
   end
   local from = self.start + t.offset
-  if not t.blocks then return self.file:tensor(t.row[2], t.shape, from) end
+  if not t.blocks then return self.file:tensor(t.row.dtype, t.shape, from) end
   if t.nbytes == 0 then return (ops.zeros(t.shape, dtype or dtypes.float32)) end
   return dequantised(self.file, t, from, dtype or dtypes.float32)
 end

@@ -140,7 +140,7 @@ function Reader:value()
   local known = self.known[index]
   if known ~= nil then return known end
   self.deep = self.deep + 1
-  if self.deep > DEEPEST then file:refuse("nests deeper than any checkpoint", "E_LIMIT") end
+  if self.deep > DEEPEST then file:refuse("nests deeper than any checkpoint") end
   local value
   if kind == 4 then
     value = read_object(self, index)
