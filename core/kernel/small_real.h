@@ -32,24 +32,24 @@ TARGET INLINED void NAME(pivot)(int n, int k, const LANES *x, LANES *pivot, LANE
 }
 
 TARGET static void NAME(lu)(int n, void *matrices, void *pivots, void *sign, void *info) {
-  LANES *x = matrices, *p = pivots, most, odd = ALL(1), first = {0};
+  LANES *x = matrices, *p = pivots, most, parity = ALL(1), broken = {0};
   for (int k = 0; k < n; k++) {
     NAME(pivot)(n, k, x, &p[k], &most);
     for (int r = k + 1; r < n; r++) {
       const WHOLE here = p[k] == (REAL)r;
       for (int c = 0; c < n; c++) NAME(exchange)(&here, &x[k * n + c], &x[r * n + c]);
     }
-    odd = CHOSEN(p[k] == (REAL)k, odd, -odd);
+    parity = CHOSEN(p[k] == (REAL)k, parity, -parity);
     const WHOLE gone = most == (REAL)0;
-    first = CHOSEN(gone & (first == (REAL)0), ALL(k + 1), first);
+    broken = CHOSEN(gone & (broken == (REAL)0), ALL(k + 1), broken);
     const LANES v = CHOSEN(gone, ALL(1), x[k * n + k]);
     for (int r = k + 1; r < n; r++) {
       const LANES by = x[r * n + k] /= v;
       for (int c = k + 1; c < n; c++) x[r * n + c] -= by * x[k * n + c];
     }
   }
-  *(LANES *)sign = odd;
-  *(LANES *)info = first;
+  *(LANES *)sign = parity;
+  *(LANES *)info = broken;
 }
 
 TARGET static void NAME(swap)(int n, int k, const void *pivots, void *sides) {
@@ -82,11 +82,11 @@ INLINED REAL NAME(root)(REAL v) {
 
 TARGET static void NAME(cholesky)(int n, void *matrices, void *info) {
   LANES *x = matrices;
-  LANES first = {0};
+  LANES broken = {0};
   for (int j = 0; j < n; j++) {
     LANES d = x[j * n + j];
     for (int t = 0; t < j; t++) d -= x[j * n + t] * x[j * n + t];
-    first = CHOSEN(~(d > (REAL)0) & (first == (REAL)0), ALL(j + 1), first);
+    broken = CHOSEN(~(d > (REAL)0) & (broken == (REAL)0), ALL(j + 1), broken);
     REAL root[COUNT];
     memcpy(root, &d, sizeof root);
     for (int l = 0; l < COUNT; l++) root[l] = NAME(root)(root[l]);
@@ -98,7 +98,7 @@ TARGET static void NAME(cholesky)(int n, void *matrices, void *info) {
       x[r * n + j] = v / d;
     }
   }
-  *(LANES *)info = first;
+  *(LANES *)info = broken;
 }
 
 static const moth_small NAME(small) = {NAME(lu), NAME(swap), NAME(substitute), NAME(cholesky)};

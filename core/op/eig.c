@@ -120,14 +120,13 @@ static parts parts_of(moth_grad *g, moth_tensor *x) {
                  GRAD(g, select, .input = x, .dim = -1, .index = 1)};
 }
 
-/* x* y, and x y* */
-static parts product_after(moth_grad *g, parts x, parts y) {
+static parts adjoint_times(moth_grad *g, parts x, parts y) { /* x* y */
   moth_tensor *re = TURNED(x.re), *im = TURNED(x.im);
   return (parts){PLUS(PRODUCT(re, y.re), PRODUCT(im, y.im)),
                  MINUS(PRODUCT(re, y.im), PRODUCT(im, y.re))};
 }
 
-static parts product_before(moth_grad *g, parts x, parts y) {
+static parts times_adjoint(moth_grad *g, parts x, parts y) { /* x y* */
   moth_tensor *re = TURNED(y.re), *im = TURNED(y.im);
   return (parts){PLUS(PRODUCT(x.re, re), PRODUCT(x.im, im)),
                  MINUS(PRODUCT(x.im, re), PRODUCT(x.re, im))};
@@ -167,7 +166,7 @@ static moth_tensor *eig_back(moth_grad *g, moth_tensor *l, moth_tensor *vectors,
   parts m = {NULL, NULL}, d = {NULL, NULL};
   if (g->status) return NULL;
   if (dvectors) {
-    m = product_after(g, v, free_part(g, v, parts_of(g, dvectors)));
+    m = adjoint_times(g, v, free_part(g, v, parts_of(g, dvectors)));
 #define APART(p) \
   MINUS(GRAD(g, unsqueeze, .input = p, .dim = -2), GRAD(g, unsqueeze, .input = p, .dim = -1))
     moth_tensor *re = APART(w.re), *im = APART(w.im);
@@ -184,7 +183,7 @@ static moth_tensor *eig_back(moth_grad *g, moth_tensor *l, moth_tensor *vectors,
     d.im = GRAD(g, diag_embed, .input = d.im, .dim1 = -2, .dim2 = -1);
     m = m.re ? (parts){PLUS(m.re, d.re), PLUS(m.im, d.im)} : d;
   }
-  m = product_before(g, m, v);
+  m = times_adjoint(g, m, v);
   moth_tensor *re = TURNED(v.re), *im = TURNED(v.im); /* V* is re - i im */
   moth_tensor *above[] = {re, im}, *below[] = {NEGATED(im), re}, *side[] = {m.re, m.im};
   if (g->status) return NULL;

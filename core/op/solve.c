@@ -1,6 +1,7 @@
 /* solve.c -- systems of linear equations, inverses and determinants, by LAPACK's LU factorization.
 **
-** LAPACK factors A', which is what it takes the rows of A for; nothing is ever turned.
+** LAPACK takes rows for columns, so that it factors A' and large matrices are never turned; small
+** ones are turned as they are laid side by side.
 */
 #include "solve.h"
 
@@ -221,7 +222,7 @@ static double parity(const moth_stack *s, const char *scratch) {
 /* The results for the i-th, by its factors, of which `step` elements lead from one to the next, and
 ** the sign of its swaps; NaN if it has none. */
 static void put_det(const moth_stack *s, int64_t i, const char *x, int64_t step, double sign) {
-  double y = s->job ? sign - sign : sign; /* s->job: slogdet */
+  double y = s->job ? sign - sign : sign; /* s->job: slogdet, from 0, or NaN */
   for (int64_t j = 0; j < s->n && sign == sign; j++) {
     const double v = moth_stack_get(s, x, j * (s->n + 1) * step);
     sign *= v > 0 ? 1 : v < 0 ? -1 : 0;

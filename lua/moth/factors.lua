@@ -1,5 +1,5 @@
---- factors.lua -- of moth.linalg what tells which matrices are singular instead of raising, and the
--- root of symmetric ones; of the top level what makes matrices of factors: orgqr, ormqr, lu_unpack.
+--- factors.lua -- linear algebra that reports singular matrices instead of raising (solve_ex,
+-- lu_factor_ex), matrix_sqrth; orgqr, ormqr, lu_unpack.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -67,7 +67,7 @@ factors.lu_factor_ex = define {
   run = function(x, check)
     local y, pivots = factor(x)
     local zero = y:detach():diagonal(0, -2, -1):eq(0)
-    local info = zero:sum(-1):mul(0):int()
+    local info = zero:sum(-1):mul(0):int() -- 0 for each matrix
     if zero:size(-1) > 0 then
       info = ops.where(zero:any(-1), zero:to(x.dtype):argmax(-1), 0):int()
     end
@@ -99,7 +99,7 @@ factors.matrix_sqrth = define {
 
 local REFLECTIONS = { "tensor", "tau", "factors of the reflections, (..., K)" }
 
--- The reflections' vectors: the columns of x below the diagonal, which is 1.
+-- Raises unless tau has a factor for columns of x.
 local function check_reflections(fname, x, tau)
   if x:dim() < 2 or tau:dim() ~= x:dim() - 1 or tau:size(-1) > x:size(-1)
     or x:size(-1) > x:size(-2) then
@@ -143,6 +143,7 @@ factors.ormqr = define {
         m, left and "rows" or "columns", errors.describe(x), errors.describe(y)), "E_SHAPE")
     end
     if not left then y, transpose = y:transpose(-1, -2), not transpose end -- Q' Y'
+    -- The reflections' vectors: the columns of x below the diagonal, which is 1.
     local low = x:tril(-1) + ops.eye(m, n, like(x))
     for step = 1, k do
       local i = transpose and step or k + 1 - step
@@ -150,7 +151,7 @@ factors.ormqr = define {
       y = y - by * b:matmul(b:transpose(-1, -2):matmul(y))
     end
     if not left then y = y:transpose(-1, -2) end
-    return y * 1
+    return y * 1 -- without reflections y is `other` itself
   end,
 }
 
