@@ -1,6 +1,6 @@
 -- Finds coloured rectangles: a small detector of the YOLO kind, built from a cfg of Darknet, learns
 -- where they are and of which colour. Each cell of a grid says whether the centre of a rectangle
--- lies in it; what it says of the box is trained by CIoU, the rest by cross entropy.
+-- lies in it (sigmoid_focal_loss), where its box is (CIoU) and of which colour (cross entropy).
 -- Run it with: ./moth examples/13_detection.lua [--steps N] [--device cuda]
 
 local moth = require "moth"

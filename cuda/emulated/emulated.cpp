@@ -4,9 +4,9 @@
 ** MOTH_EMULATED_DEVICES says how many devices there are (1), MOTH_EMULATED_MAJOR and
 ** MOTH_EMULATED_SHARED their compute capability (9) and how much shared memory a block may have
 ** (227 KiB); MOTH_EMULATED_DRIVER=none stands for a machine without a driver, and
-** MOTH_EMULATED_TOGETHER=0 for a device where blocks cannot be launched together. Those that are
-** take turns, where one waits for another (__nanosleep); of shared memory they have only the
-** dynamic one each.
+** MOTH_EMULATED_TOGETHER=0 for a device where blocks cannot be launched together. Blocks launched
+** together take turns where one waits for another (__nanosleep); their shared memory is the dynamic
+** one alone.
 **
 ** Blocks and threads run in the order of their numbers, and warps side by side. A GPU promises
 ** none of that: with MOTH_EMULATED_ORDER=reverse or random (MOTH_EMULATED_SEED says which) they

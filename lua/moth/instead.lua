@@ -12,7 +12,7 @@ local QUANTIZED = "there are no quantized dtypes"
 local STRIDED = "moth.as_strided views memory in any order"
 local DEVICES = "a net runs on one device; moth.token shares its weights between threads, as in "
   .. "examples/12_word2vec.lua"
-local LISTS = "nn.RNN, nn.LSTM and nn.GRU can be inherited from"
+local RECURRENT = "nn.RNN, nn.LSTM and nn.GRU can be inherited from"
 local LOOP = "ops take batches; moth.stack puts the results of a loop together, and moth.capture "
   .. "runs the loop as one call"
 local FUNC = "moth.autograd.functional has jacobian, hessian, vjp, jvp, vhp and hvp"
@@ -53,7 +53,7 @@ local ROWS = {
     ["FractionalMaxPool3d"] = "volumes have MaxPool3d and AdaptiveMaxPool3d",
     ["DataParallel SyncBatchNorm parallel"] = DEVICES,
     ["CrossMapLRN2d"] = "LocalResponseNorm is the same function",
-    ["RNNBase RNNCellBase"] = LISTS,
+    ["RNNBase RNNCellBase"] = RECURRENT,
   },
   ["moth.nn.functional"] = {
     ["multi_head_attention_forward"] = "nn.MultiheadAttention, scaled_dot_product_attention",

@@ -10,7 +10,8 @@ local ops, istensor = bind.ops, lib.istensor
 local polynomials = {}
 
 -- The first two are 1 and a x + b, the one after the k-th is (a x + b) times it less c times the
--- one before: a row gives a, b of the first, and a, b, c of a k from 1 on.
+-- one before: a row gives a, b of degree 1, and a function of k that gives a, b, c of degree
+-- k + 1.
 local function chebyshev(a, b) return { a, b, function() return 2, 0, 1 end } end
 local ROWS = {
   chebyshev_polynomial_t = chebyshev(1, 0), chebyshev_polynomial_u = chebyshev(2, 0),
@@ -43,7 +44,8 @@ end
 
 local function of_tensor(name, row, x, n)
   if lib.capture then
-    errors.argument(name, "n", "a recorded step needs a number; a tensor's would be read")
+    errors.argument(name, "n",
+      "a recorded step needs a number: a tensor of degrees would have to be read")
   end
   if not n:is_floating_point() then n = n:to(x.dtype) else n = n:trunc() end
   local both = require("moth.results").broadcast_tensors(x, n)
