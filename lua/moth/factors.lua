@@ -174,8 +174,7 @@ factors.lu_unpack = define {
   scoped = true,
   run = function(x, pivots, data, swaps)
     if x:dim() < 2 then
-      errors.argument("lu_unpack", "LU_data", "factors, (..., M, N), are needed, got "
-        .. errors.describe(x), "E_SHAPE")
+      errors.refuse("lu_unpack", "LU_data", "factors, (..., M, N), are needed", x, "E_SHAPE")
     end
     local m, n = x:size(-2), x:size(-1)
     local k = math.min(m, n)

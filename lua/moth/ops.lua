@@ -17,8 +17,7 @@ local M = {}
 -- x1, y1, x2, y2 of boxes, each without the last dimension.
 local function sides(fname, name, boxes)
   if boxes:dim() == 0 or boxes:size(-1) ~= 4 then
-    errors.argument(fname, name, "boxes are needed, (..., 4), got " .. errors.describe(boxes),
-      "E_SHAPE")
+    errors.refuse(fname, name, "boxes are needed, (..., 4)", boxes, "E_SHAPE")
   end
   return (boxes:unbind(-1))
 end
@@ -169,7 +168,7 @@ local function box_loss(name, doc, more)
     name = name,
     doc = doc,
     examples = ITEMS .. "\n" .. ITEMS .. ", {reduction = 'mean', eps = 1e-6}",
-    args = { { "tensor", "boxes1", "corners x1, y1, x2, y2: (N, 4)" }, PAIR, REDUCTION, EPS },
+    args = { A, PAIR, REDUCTION, EPS },
     scoped = true,
     run = function(boxes1, boxes2, reduction, eps)
       local a, b = sides(name, "boxes1", boxes1), sides(name, "boxes2", boxes2)

@@ -127,8 +127,7 @@ darknet.boxes = define {
            THRESHOLD, IOU_THRESHOLD },
   run = function(found, threshold, iou_threshold)
     if found:dim() ~= 2 or found:size(2) < 6 then
-      errors.argument("darknet.boxes", "found", "(boxes, 5 + classes) is needed, got "
-        .. errors.describe(found), "E_SHAPE")
+      errors.refuse("darknet.boxes", "found", "(boxes, 5 + classes) is needed", found, "E_SHAPE")
     end
     local boxops = require "moth.ops"
     local scores = found:narrow(2, 5, 1) * found:narrow(2, 6, found:size(2) - 5)
@@ -207,8 +206,7 @@ darknet.save = define {
   args = { { "any", "net", "a net of darknet.load" }, { "string", "path", "the file to write" } },
   run = function(net, path)
     if not nn.isinstance(net, Darknet) then
-      errors.argument("darknet.save", "net", "a net of darknet.load is needed, got "
-        .. errors.describe(net), "E_TYPE")
+      errors.refuse("darknet.save", "net", "a net of darknet.load is needed", net, "E_TYPE")
     end
     local head, list = lib.array("uint32_t", 5), {}
     head[0], head[1], head[2] = 0, 2, 5 -- version

@@ -42,8 +42,7 @@ M.kl_divergence = define {
   run = function(p, q)
     for name, value in pairs { p = p, q = q } do
       if not class.isinstance(value, Distribution) then
-        errors.argument("kl_divergence", name, "a distribution is needed, got "
-          .. errors.describe(value), "E_TYPE")
+        errors.refuse("kl_divergence", name, "a distribution is needed", value, "E_TYPE")
       end
     end
     local formula = find(p, q) or no_formula
@@ -65,8 +64,7 @@ M.register_kl = define {
   run = function(type_p, type_q, formula)
     for name, value in pairs { type_p = type_p, type_q = type_q } do
       if not class.isclass(value) or not class.issubclass(value, Distribution) then
-        errors.argument("register_kl", name, "a class of distributions is needed, got "
-          .. errors.describe(value), "E_TYPE")
+        errors.refuse("register_kl", name, "a class of distributions is needed", value, "E_TYPE")
       end
     end
     add(type_p, type_q, formula)

@@ -85,8 +85,7 @@ Wishart.signature = define.signature("Wishart", {
 function Wishart:init(df, covariance, precision, triangle, validate_args)
   local name, matrix = multivariate.one_matrix("Wishart", { covariance, precision, triangle })
   if matrix:dim() < 2 or matrix:size(-1) ~= matrix:size(-2) then
-    errors.argument("Wishart", name, "(..., K, K) is needed, got " .. errors.describe(matrix),
-      "E_SHAPE")
+    errors.refuse("Wishart", name, "(..., K, K) is needed", matrix, "E_SHAPE")
   end
   local k = matrix:size(-1)
   local front = { unpack(matrix.shape, 1, matrix:dim() - 2) }

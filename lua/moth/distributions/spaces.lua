@@ -18,8 +18,7 @@ function Registry:init(name) self.name, self.made = name, {} end
 
 local function checked(fname, constraint)
   if not class.isinstance(constraint, constraints.Constraint) then
-    errors.argument(fname, "constraint", "a constraint is needed, got "
-      .. errors.describe(constraint), "E_TYPE")
+    errors.refuse(fname, "constraint", "a constraint is needed", constraint, "E_TYPE")
   end
   return constraint.kind
 end
@@ -33,8 +32,7 @@ function Registry:register(constraint, factory)
     errors.argument(self.name .. ".register", "constraint",
       "one with a kind is needed; Constraint's fourth argument names it")
   elseif type(factory) ~= "function" then
-    errors.argument(self.name .. ".register", "factory", "a function is needed, got "
-      .. errors.describe(factory), "E_TYPE")
+    errors.refuse(self.name .. ".register", "factory", "a function is needed", factory, "E_TYPE")
   end
   self.made[kind] = factory
 end

@@ -68,7 +68,7 @@ end
 --- Raises unless x is a transform.
 function M.checked(fname, name, x)
   if not class.isinstance(x, Transform) then
-    errors.argument(fname, name, "a transform is needed, got " .. errors.describe(x), "E_TYPE")
+    errors.refuse(fname, name, "a transform is needed", x, "E_TYPE")
   end
   return x
 end
