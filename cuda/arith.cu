@@ -11,7 +11,7 @@ template <class T> static __global__ void find_zero(walk<2> w, moth_trouble *tro
   int64_t at[2];
   if (i >= w.n) return;
   offsets(w, i, at);
-  if (get(element<T>(w.of[1], at[1])) == 0) report(trouble, TROUBLE_DIVISION, 0, 0);
+  if (*element<T>(w.of[1], at[1]) == 0) report(trouble, TROUBLE_DIVISION, 0, 0);
 }
 
 static int check_divisor(moth_ctx *ctx, int dtype, const moth_tensor *const *operands) {
@@ -20,7 +20,7 @@ static int check_divisor(moth_ctx *ctx, int dtype, const moth_tensor *const *ope
   walk<2> w;
   if (!moth_is_int(dtype) || operands[0]->l.numel == 0) return MOTH_OK;
   walk_over<2>(&w, ctx, pair);
-  return with_any(dtype, [&](auto t) {
+  return with_size(dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch_on(ctx, q, find_zero<T>, blocks_for(w.n), BLOCK, 0, w, q ? q->trouble : NULL);
   });

@@ -3,6 +3,11 @@
 
 #include "elementwise.cuh"
 
+struct nextafter_form;
+template <> constexpr bool of_halves<nextafter_form> = false;
+struct isclose_form;
+template <> constexpr bool of_wholes<isclose_form> = false; /* they come as f64 */
+
 #define LISTS(ONE, TWO, THREE) \
   BINARY_REALS(TWO)             \
   BINARY_BITS(TWO)              \

@@ -3,7 +3,7 @@
 */
 #include "../core/op/columns.h"
 
-#include "pick.cuh"
+#include "numbers.cuh"
 
 struct windows { /* [0] along the height, [1] along the width */
   int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
@@ -66,7 +66,7 @@ MOTH_CUDA(im2col) {
   const windows w = windows_of(a, &a->input->l.shape[a->input->l.ndim - 2]);
   moth_tensor *x = moth_packed(a->input);
   if (!x) return moth_status(a->ctx);
-  int status = n == 0 ? MOTH_OK : with_size(x->l.dtype, [&](auto t) {
+  int status = n == 0 ? MOTH_OK : with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch(a->ctx, out[0], columns_out<T>, blocks_for(n), BLOCK, 0, w, n, data<T>(x),
                   data<T>(out[0]));

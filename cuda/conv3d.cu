@@ -126,8 +126,9 @@ template <class T> static int run_chunk(const conv_job &j, slices_job *s, int64_
                      quotients(s->y.plane, to.l.numel), to.l.numel, data<E>(s->y_room),
                      data<E>(j.y) + y_at);
   const int64_t n = s->x.n * volume_of(s->x);
-  return launch_on(j.ctx, j.q, sum_slices<E>, blocks_for(n), BLOCK, 0, s->x,
-                   quotients(s->x.plane, n), n, data<E>(s->x_room), data<E>(j.x) + x_at);
+  typedef real_of<E> R; /* by_wide_images */
+  return launch_on(j.ctx, j.q, sum_slices<R>, blocks_for(n), BLOCK, 0, s->x,
+                   quotients(s->x.plane, n), n, data<R>(s->x_room), data<R>(j.x) + x_at);
 }
 
 /* Chunks of volumes whose slices fit into CHUNK_BYTES. */
@@ -161,7 +162,7 @@ static int by_images(const conv_job &j) {
   }
   if (!status && parts)
     status = with_float(dtype, [&](auto t) {
-      typedef typename decltype(t)::of T;
+      typedef real_of<typename decltype(t)::of> T; /* by_wide_images */
       return launch_on(j.ctx, j.q, sum_parts<T>, blocks_for(j.to->l.numel), BLOCK, 0,
                        j.to->l.numel, s.chunks, data<T>(s.parts), data<T>(j.to));
     });

@@ -105,12 +105,17 @@ static int map_typed(moth_ctx *ctx, const moth_tensor *const *operands, const vo
   return launch(ctx, operands[0], map_any<Row, T, R, N>, blocks_for(w.n), BLOCK, 0, w, numbers);
 }
 
+/* Families narrow these for what comes to a function in fewer types than its line would take. */
+template <class Row> constexpr bool of_halves = true;
+template <class Row> constexpr bool of_wholes = true; /* bool among them */
+
 template <class Row, int N>
 static int map_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operands, const void *arg) {
   return with_any(dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     constexpr int takes = Row::takes;
-    constexpr bool fits = is_real<T> ? (takes & OF_REALS) != 0
+    constexpr bool narrowed = is_real<T> ? sizeof(T) == 2 && !of_halves<Row> : !of_wholes<Row>;
+    constexpr bool fits = narrowed ? false : is_real<T> ? (takes & OF_REALS) != 0
                           : is_truth<T> ? (takes & OF_TRUTHS) != 0 : (takes & OF_WHOLES) != 0;
     if constexpr (fits) {
       if constexpr ((takes & ASKS) != 0) return map_typed<Row, T, truth, N>(ctx, operands, arg);

@@ -6,7 +6,7 @@
 
 #include "../core/kernel/grid_taps.h"
 #include "keys.cuh"
-#include "radix.cuh"
+#include "pick.cuh"
 #include "walk.cuh"
 
 enum { CHANNELS = 8 }; /* that a thread reads */
@@ -251,8 +251,10 @@ MOTH_CUDA(grid_sample_turn) {
   if (out[0]->l.numel == 0) return MOTH_OK;
   moth_tensor *x = moth_packed(a->input), *grid = moth_packed(a->grid);
   moth_tensor *dy = moth_packed(a->grad);
+  const bool constant = a->mode == MOTH_GRID_NEAREST; /* but for jumps */
   int status = x && grid && dy ? MOTH_OK : moth_status(a->ctx);
-  if (!status)
+  if (!status && constant) status = clear(out[0]);
+  else if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       const grid_job<T> j = job_of<T>(a, &x->l, grid);
@@ -260,9 +262,11 @@ MOTH_CUDA(grid_sample_turn) {
       const int64_t warps = j.channels < 1 ? 1 : j.channels < BLOCK / WARP ? j.channels
                                                                            : BLOCK / WARP;
       return with_counts(j.g, [&](auto sides, auto n) {
-        return launch(a->ctx, out[0], turn_places<T, sides(), n()>, grid_for(blocks),
-                      dim3((unsigned)(warps * WARP)), 0, j, data<T>(x), data<T>(dy),
-                      data<T>(out[0]));
+        if constexpr (n() > 1)
+          return launch(a->ctx, out[0], turn_places<T, sides(), n()>, grid_for(blocks),
+                        dim3((unsigned)(warps * WARP)), 0, j, data<T>(x), data<T>(dy),
+                        data<T>(out[0]));
+        else return (int)MOTH_OK;
       });
     });
   moth_tensor_release(x);

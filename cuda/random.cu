@@ -122,8 +122,11 @@ static int fill_packed(const Maker &m, moth_tensor *generator, int64_t counted, 
   if (status || n == 0) return status;
   auto fill = [&](auto type) {
     typedef typename decltype(type)::of T;
-    return launch(y->ctx, y, fill_from<Maker, T>, blocks_for(n, Maker::values), BLOCK, 0, m, s, n,
-                  data<T>(y));
+    constexpr bool wide = sizeof(typename Maker::value) == 8;
+    if constexpr (Maker::reals == 0 || (sizeof(T) == 8) == wide)
+      return launch(y->ctx, y, fill_from<Maker, T>, blocks_for(n, Maker::values), BLOCK, 0, m, s,
+                    n, data<T>(y));
+    else return (int)MOTH_OK; /* f64 has makers of its own */
   };
   if constexpr (Maker::reals != 0) return with_float(y->l.dtype, fill);
   else return with_any(y->l.dtype, fill);
@@ -221,15 +224,13 @@ static __global__ void draw_truth(stream s, int64_t n, const P *p, double one_p,
   }
 }
 
-template <class P> static int draw_chances(stream s, const P *p, double one_p, moth_tensor *y) {
+template <class T, class P>
+static int draw_chances(stream s, const P *p, double one_p, moth_tensor *y) {
   const int64_t n = y->l.numel;
   const moth_queue *q = moth_queue_of(y->ctx, y->l.device);
   if (n == 0 || !q) return q ? MOTH_OK : moth_status(y->ctx);
-  return with_any(y->l.dtype, [&](auto type) {
-    typedef typename decltype(type)::of T;
-    return launch_on(y->ctx, q, draw_truth<P, T>, blocks_for(n, 4), BLOCK, 0, s, n, p, one_p,
-                     q->trouble, data<T>(y));
-  });
+  return launch_on(y->ctx, q, draw_truth<P, T>, blocks_for(n, 4), BLOCK, 0, s, n, p, one_p,
+                   q->trouble, data<T>(y));
 }
 
 MOTH_CUDA(bernoulli_) {
@@ -237,7 +238,9 @@ MOTH_CUDA(bernoulli_) {
     stream s;
     const float *none = NULL;
     int status = stream_open(a->ctx, a->generator, y->l.numel, 1, &s);
-    return status ? status : draw_chances(s, none, a->p, y);
+    return status ? status : with_any(y->l.dtype, [&](auto type) {
+      return draw_chances<typename decltype(type)::of>(s, none, a->p, y);
+    });
   });
 }
 
@@ -247,8 +250,8 @@ MOTH_CUDA(bernoulli) {
   int status = p ? stream_open(a->ctx, a->generator, p->l.numel, 1, &s) : moth_status(a->ctx);
   if (!status)
     status = with_float(p->l.dtype, [&](auto type) {
-      typedef typename decltype(type)::of P;
-      return draw_chances<P>(s, data<P>(p), 0, out[0]);
+      typedef typename decltype(type)::of T;
+      return draw_chances<T>(s, data<T>(p), 0, out[0]);
     });
   moth_tensor_release(p);
   return status;

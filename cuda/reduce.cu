@@ -98,12 +98,16 @@ MOTH_CUDA(prod) {
 
 enum { TRUTH_ALL, TRUTH_ANY, TRUTH_COUNT };
 
+/* T: an unsigned integer of the elements' size. */
 template <class T> struct truth_fold {
   typedef int64_t room; /* how many are not 0; of all: how many are */
   void *y;
   int asks;
+  T bits; /* that 0 has not: of floats all but the sign */
   MEMBER room start() const { return 0; }
-  MEMBER void take(room &r, real_of<T> v, int64_t) const { r += (v != 0) != (asks == TRUTH_ALL); }
+  MEMBER void take(room &r, T v, int64_t) const {
+    r += ((v & bits) != 0) != (asks == TRUTH_ALL);
+  }
   MEMBER room join(room a, room b) const { return a + b; }
   MEMBER void end(room r, int64_t at) const {
     if (asks == TRUTH_COUNT) ((int64_t *)y)[at] = r;
@@ -115,9 +119,10 @@ static int truth_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, int 
   uint32_t mask;
   int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
   if (status) return status;
-  return with_numbers(x->l.dtype, [&](auto t) {
+  return with_size(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    return fold<T>(y->ctx, truth_fold<T>{moth_address(y), asks}, x, mask);
+    const T all = (T)-1, bits = moth_is_float(x->l.dtype) ? (T)(all >> 1) : all;
+    return fold<T>(y->ctx, truth_fold<T>{moth_address(y), asks, bits}, x, mask);
   });
 }
 

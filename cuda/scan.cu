@@ -148,12 +148,13 @@ static int running_into(moth_tensor *y, const moth_tensor *input, int64_t dim, b
   if (x) packed = moth_packed(x);
   if (!direct) work = moth_tensor_new(y->ctx, &l);
   int status = packed && work ? MOTH_OK : moth_status(y->ctx);
+  auto run = [&](auto t) {
+    typedef typename decltype(t)::of T;
+    const running<T> f = {data<T>(packed), {moth_address(work), work->l.dtype}, times};
+    return scan(y->ctx, f, packed, dim, from_end);
+  };
   if (!status)
-    status = with_numbers(packed->l.dtype, [&](auto t) {
-      typedef typename decltype(t)::of T;
-      const running<T> f = {data<T>(packed), {moth_address(work), work->l.dtype}, times};
-      return scan(y->ctx, f, packed, dim, from_end);
-    });
+    status = from == MOTH_I64 ? run(type<int64_t>()) : with_float(packed->l.dtype, run);
   if (!status && !direct) status = moth_copy_into(y, work);
   if (!direct) moth_tensor_release(work);
   moth_tensor_release(packed);

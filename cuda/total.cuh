@@ -12,23 +12,20 @@
 
 enum { MOST_PARTS = 1024 };
 
+/* Of n terms, or, in one block, of n sums. */
 template <class Job>
-static __global__ void total_parts(Job job, int64_t n, sums_of<double> *parts) {
+static __global__ void total_parts(Job job, int64_t n, const sums_of<double> *sums,
+                                   sums_of<double> *parts) {
+  const int64_t step = (int64_t)gridDim.x * blockDim.x;
   sums_of<double> s = {0, 0};
-  for (int64_t i = thread_number(); i < n; i += (int64_t)gridDim.x * blockDim.x)
-    s = added(s, job.term(i));
+  if (sums)
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) s = added(s, sums[i]);
+  else
+    for (int64_t i = thread_number(); i < n; i += step) s = added(s, job.term(i));
   s = join_block(add_sums<double>(), s);
   if (threadIdx.x != 0) return;
   if (gridDim.x == 1) job.finish(s);
   else parts[blockIdx.x] = s;
-}
-
-template <class Job>
-static __global__ void total_finish(Job job, int64_t n, const sums_of<double> *parts) {
-  sums_of<double> s = {0, 0};
-  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) s = added(s, parts[i]);
-  s = join_block(add_sums<double>(), s);
-  if (threadIdx.x == 0) job.finish(s);
 }
 
 /* `near`: a tensor on the device. */
@@ -38,13 +35,14 @@ template <class Job> static int run_total(const moth_tensor *near, int64_t n, co
   if (blocks < 1) blocks = 1;
   if (blocks > MOST_PARTS) blocks = MOST_PARTS;
   sums_of<double> *none = NULL;
-  if (blocks == 1) return launch(ctx, near, total_parts<Job>, dim3(1), BLOCK, 0, job, n, none);
+  if (blocks == 1)
+    return launch(ctx, near, total_parts<Job>, dim3(1), BLOCK, 0, job, n, none, none);
   moth_tensor *room = device_room(near, blocks * (int64_t)sizeof(sums_of<double>));
   if (!room) return moth_status(ctx);
   sums_of<double> *parts = data<sums_of<double>>(room);
-  int status = launch(ctx, near, total_parts<Job>, grid_for(blocks), BLOCK, 0, job, n, parts);
+  int status = launch(ctx, near, total_parts<Job>, grid_for(blocks), BLOCK, 0, job, n, none, parts);
   if (!status)
-    status = launch(ctx, near, total_finish<Job>, dim3(1), BLOCK, 0, job, blocks, parts);
+    status = launch(ctx, near, total_parts<Job>, dim3(1), BLOCK, 0, job, blocks, parts, none);
   moth_tensor_release(room);
   return status;
 }

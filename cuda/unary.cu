@@ -3,6 +3,9 @@
 
 #include "elementwise.cuh"
 
+struct nan_to_num_form;
+template <> constexpr bool of_wholes<nan_to_num_form> = false; /* they are copied */
+
 #define LISTS(ONE, TWO, THREE) \
   UNARY_FUNCTIONS(ONE)          \
   UNARY_OTHERS(ONE)             \
