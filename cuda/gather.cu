@@ -127,7 +127,7 @@ static int write_lines(int mode, moth_tensor *y, int dim, const moth_tensor *ind
   const moth_tensor *operands[3] = {&seen[0], &seen[1], &seen[2]};
   walk<3> w;
   walk_over<3>(&w, y->ctx, operands);
-  return with_any(y->l.dtype, [&](auto t) {
+  return with_sums(y->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch_on(y->ctx, q, along_write<T>, blocks_for(w.n), BLOCK, 0, w, l,
                      mode == PICK_ADD, q->trouble);

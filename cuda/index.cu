@@ -287,8 +287,7 @@ MOTH_CUDA(nonzero) {
   if (!status)
     status = launch(a->ctx, mask, found_count, grid, BLOCK, 0, n, data<uint8_t>(mask),
                     data<int64_t>(starts));
-  if (!status)
-    status = launch(a->ctx, mask, scan_counts, 1, BLOCK, 0, tiles, data<int64_t>(starts));
+  if (!status) status = scan_list(a->ctx, mask, tiles, data<int64_t>(starts));
   if (!status)
     status = launch(a->ctx, mask, found_list, grid, BLOCK, 0, n, data<uint8_t>(mask),
                     data<int64_t>(starts), s, out[0]->l.shape[0], data<int64_t>(out[0]));

@@ -4,7 +4,7 @@
 */
 #include "../core/op/pad.h"
 
-#include "pick.cuh"
+#include "numbers.cuh"
 
 enum { CONSTANT, REFLECT, REPLICATE, CIRCULAR };
 

@@ -1,13 +1,11 @@
-/* radix.cuh -- rows of keys put in order, equal ones as they came: four bits after four from the
-** lowest on, each time a count by tile, a scan of all counts and a move (Satish, Harris and
-** Garland, "Designing Efficient Sorting Algorithms for Manycore GPUs", 2009).
+/* order.cu -- numbers put in order (order.cuh). A short list is ranked by comparing each number with
+** all others. Longer ones, and rows of keys: four bits after four from the lowest on, each time a
+** count by tile, a scan of all counts and a move (Satish, Harris and Garland, "Designing Efficient
+** Sorting Algorithms for Manycore GPUs", 2009).
 */
-#ifndef MOTH_CUDA_RADIX_CUH
-#define MOTH_CUDA_RADIX_CUH
+#include "order.cuh"
 
-#include "reduce.cuh"
-
-enum { RADIX_EACH = 8, RADIX_TILE = BLOCK * RADIX_EACH, RADIX_DIGITS = 16 };
+/* -- rows -- */
 
 /* How often each digit comes in each thread's run of a tile; then, digit by digit, how often in
 ** those before it. total: of the tile. */
@@ -87,26 +85,12 @@ static __global__ void move_keys(int64_t n, int64_t tiles, int shift, const uint
   }
 }
 
-/* Rows of n keys, one behind the other, and room for two more lists of them, of where each came
-** from (a From), and for counts. The keys may lie in keys[1]. */
-template <class From> struct radix {
-  int64_t rows, n;
-  const uint64_t *key;
-  uint64_t *keys[2];
-  From *from[2];
-  int64_t *starts; /* radix_counts of them, and one more */
-};
-
-static inline int64_t radix_tiles(int64_t n) { return (n + RADIX_TILE - 1) / RADIX_TILE; }
-
-static inline int64_t radix_counts(int64_t rows, int64_t n) {
-  return rows * radix_tiles(n) * RADIX_DIGITS;
+int scan_list(moth_ctx *ctx, const moth_tensor *like, int64_t n, int64_t *at) {
+  return launch(ctx, like, scan_counts, 1, n > 1 << 14 ? 1024 : BLOCK, 0, n, at);
 }
 
-/* Sorts by the lowest `bits` of the keys. *last: which of the two lists is in order then. */
 template <class From>
-static int radix_sort(moth_ctx *ctx, const moth_tensor *like, const radix<From> &r, int bits,
-                      int *last) {
+int radix_sort(moth_ctx *ctx, const moth_tensor *like, const radix<From> &r, int bits, int *last) {
   const int64_t tiles = radix_tiles(r.n), counts = radix_counts(r.rows, r.n);
   const dim3 grid = grid_for(r.rows * tiles);
   const uint64_t *key = r.key;
@@ -114,9 +98,7 @@ static int radix_sort(moth_ctx *ctx, const moth_tensor *like, const radix<From> 
   int status = MOTH_OK, to = 0;
   for (int shift = 0; !status && (shift == 0 || shift < bits); shift += 4, to = !to) {
     status = launch(ctx, like, digit_counts, grid, BLOCK, 0, r.n, tiles, shift, key, r.starts);
-    if (!status)
-      status = launch(ctx, like, scan_counts, 1, counts > 1 << 14 ? 1024 : BLOCK, 0, counts,
-                      r.starts);
+    if (!status) status = scan_list(ctx, like, counts, r.starts);
     if (!status)
       status = launch(ctx, like, move_keys<From>, grid, BLOCK, 0, r.n, tiles, shift, key, from,
                       r.starts, r.keys[to], r.from[to]);
@@ -127,4 +109,54 @@ static int radix_sort(moth_ctx *ctx, const moth_tensor *like, const radix<From> 
   return status;
 }
 
-#endif
+template int radix_sort(moth_ctx *, const moth_tensor *, const radix<uint32_t> &, int, int *);
+template int radix_sort(moth_ctx *, const moth_tensor *, const radix<int64_t> &, int, int *);
+
+/* -- lists -- */
+
+enum { ORDER_SHORT = 4096 };
+
+static __global__ void order_short(int64_t n, const int64_t *in, int64_t *key, int64_t *from) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  const int64_t own = in[i];
+  int64_t rank = 0;
+  for (int64_t j = 0; j < n; j++) rank += in[j] < own || (in[j] == own && j < i);
+  key[rank] = own;
+  from[rank] = i;
+}
+
+static int order_long(moth_ctx *ctx, const moth_tensor *keys, int64_t range, ordered *o) {
+  const int64_t n = keys->l.numel;
+  ordered spare = {list_new(keys, n), list_new(keys, n)};
+  moth_tensor *starts = list_new(keys, radix_counts(1, n) + 1);
+  int status = spare.key && spare.from && starts ? MOTH_OK : moth_status(ctx);
+  int bits = 0, last = 0;
+  while (bits < 63 && range >> bits > 0) bits++;
+  if (!status) {
+    const radix<int64_t> r = {1, n, data<uint64_t>(keys),
+                              {data<uint64_t>(o->key), data<uint64_t>(spare.key)},
+                              {data<int64_t>(o->from), data<int64_t>(spare.from)},
+                              data<int64_t>(starts)};
+    status = radix_sort(ctx, keys, r, bits, &last);
+  }
+  if (last) {
+    const ordered done = spare;
+    spare = *o;
+    *o = done;
+  }
+  moth_tensor_release(starts);
+  ordered_free(&spare);
+  return status;
+}
+
+int order_list(moth_ctx *ctx, const moth_tensor *keys, int64_t range, ordered *o) {
+  const int64_t n = keys->l.numel;
+  *o = ordered{list_new(keys, n), list_new(keys, n)};
+  if (!o->key || !o->from) return moth_status(ctx);
+  if (n == 0) return MOTH_OK;
+  if (n > ORDER_SHORT) return order_long(ctx, keys, range, o);
+  return launch(ctx, keys, order_short, blocks_for(n), BLOCK, 0, n,
+                (const int64_t *)data<int64_t>(keys), data<int64_t>(o->key),
+                data<int64_t>(o->from));
+}
