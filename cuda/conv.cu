@@ -92,7 +92,7 @@ static __device__ inline conv_tap tap_at(const conv_axis *a, int64_t plane, int6
 }
 
 HD void split_place(int64_t i, const conv_axis *a, int64_t *image, int *y, int *x) {
-  if (i < INT32_MAX) {
+  if (i < MOTH_SMALL) {
     const unsigned wide = (unsigned)a[1].places, row = (unsigned)i / wide;
     const unsigned n = row / (unsigned)a[0].places;
     *image = n;
@@ -135,7 +135,8 @@ template <int SIDE, int PER> static __device__ inline int member(int thread, int
 }
 
 template <class S, class R>
-static __device__ inline void multiply(const R *left, const R *right, R (*sum)[S::per_column]) {
+static __device__ inline void multiply_tile(const R *left, const R *right,
+                                            R (*sum)[S::per_column]) {
   const int x = (int)threadIdx.x % S::across, y = (int)threadIdx.x / S::across;
 #pragma unroll
   for (int k = 0; k < S::depth; k++) {
@@ -260,7 +261,7 @@ static __global__ void __launch_bounds__(THREADS, 2) image_tiles(images_job<T> j
     }
     for (int i = 0; i < S::rights && at + S::depth < last; i++)
       rights[i] = pixel_of(from, j.plane, p, next[turn + i * (THREADS / S::columns)]);
-    if (at >= first) multiply<S>(left, right, sum);
+    if (at >= first) multiply_tile<S>(left, right, sum);
     __syncthreads();
   }
   store<S>(sum, j.to, j.parts ? j.parts + b.split * j.numel : NULL,
@@ -333,7 +334,7 @@ static __global__ void __launch_bounds__(THREADS, 2) filter_tiles(filters_job<T>
       }
       for (int i = 0; i < S::rights; i++) rights[i] = pixel_of(x, j.w.in, p, taps[i]);
     }
-    if (at >= first) multiply<S>(left, right, sum);
+    if (at >= first) multiply_tile<S>(left, right, sum);
     __syncthreads();
   }
   store<S>(sum, j.to, j.parts ? j.parts + b.split * j.numel : NULL, (const T *)NULL, b.row, j.rows,

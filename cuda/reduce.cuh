@@ -119,6 +119,7 @@ HD int64_t axes_at(const axes &a, int64_t i) {
     }
     return at;
   }
+#pragma unroll 1
   for (int d = 0; d < a.ndim; d++) {
     const int64_t over = i / a.wide[d];
     at += (i - over * a.wide[d]) * a.step[d];
@@ -152,7 +153,7 @@ static inline void axes_of(axes *a, const moth_tensor *x, uint32_t mask, bool in
     }
   }
   if (!a->ndim) a->wide[0] = 1, a->step[0] = moth_dtype_size[l->dtype], a->ndim = 1;
-  a->small = a->n < INT32_MAX && a->n > 0;
+  a->small = a->n < MOTH_SMALL && a->n > 0;
   for (int d = 0; d < a->ndim; d++) a->size[d] = divider_of(a->small ? (uint32_t)a->wide[d] : 1);
 }
 
@@ -216,20 +217,13 @@ template <class F, class T>
 static __global__ void fold_rows(F f, fold_plan<F> p, const char *x) {
   const int64_t first = (int64_t)blockIdx.y * p.chunk;
   const int64_t last = first + p.chunk < p.over.n ? first + p.chunk : p.over.n;
-  if (p.lanes > WARP) {
-    const int64_t result = blockIdx.x;
-    const char *row = x + axes_at(p.kept, result);
-    typename F::room r = take_row<F, T>(f, p.over, row, first, last, (int)threadIdx.x, BLOCK);
-    r = join_block(f, r);
-    if (threadIdx.x == 0) fold_put(f, p, r, result, blockIdx.y);
-    return;
-  }
-  const int64_t result = thread_number() / p.lanes;
-  const int lane = (int)threadIdx.x % p.lanes;
+  const unsigned lanes = (unsigned)p.lanes, own = threadIdx.x / lanes;
+  const int64_t result = (int64_t)blockIdx.x * (BLOCK / lanes) + own;
+  const int lane = (int)(threadIdx.x % lanes);
   typename F::room r = f.start();
   if (result < p.kept.n)
     r = take_row<F, T>(f, p.over, x + axes_at(p.kept, result), first, last, lane, p.lanes);
-  r = join_lanes(f, r, p.lanes);
+  r = p.lanes > WARP ? join_block(f, r) : join_lanes(f, r, p.lanes);
   if (lane == 0 && result < p.kept.n) fold_put(f, p, r, result, blockIdx.y);
 }
 

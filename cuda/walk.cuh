@@ -6,6 +6,13 @@
 
 #include "numbers.cuh"
 
+/* Below this many, 32 bits do. What stands for a GPU may draw the line lower, to be tried. */
+#if defined(__CUDACC__) || defined(MOTH_AT_RUN_TIME)
+#define MOTH_SMALL INT32_MAX
+#else
+#define MOTH_SMALL moth_emulated_small
+#endif
+
 /* n / by for n below 2^31, after Granlund and Montgomery, "Division by invariant integers". */
 struct divider {
   uint32_t by, magic, shift;
@@ -30,7 +37,7 @@ struct quotient_by {
 };
 
 static inline quotient_by quotients(int64_t by, int64_t most) {
-  const bool small = most < INT32_MAX && by < INT32_MAX;
+  const bool small = most < MOTH_SMALL && by < MOTH_SMALL;
   if (by < 1) by = 1;
   return quotient_by{divider_of(small ? (uint32_t)by : 1), by, small};
 }
@@ -76,6 +83,7 @@ template <int N> HD void offsets(const walk<N> &w, int64_t i, int64_t *at) {
     return;
   }
   int64_t rest = i;
+#pragma unroll 1
   for (int d = 0; d < w.ndim; d++) {
     const int64_t over = rest / w.wide[d], index = rest - over * w.wide[d];
     for (int k = 0; k < N; k++) at[k] += index * w.step[d][k];
@@ -91,7 +99,7 @@ static inline void walk_over(walk<N> *w, moth_ctx *ctx, const moth_tensor *const
   moth_loop_over(&loop, ctx, &operands[0]->l, N, operands);
   w->n = operands[0]->l.numel;
   w->ndim = loop.ndim;
-  w->small = w->n < INT32_MAX;
+  w->small = w->n < MOTH_SMALL;
   for (int d = 0; d < loop.ndim; d++) {
     w->wide[d] = loop.size[d] ? loop.size[d] : 1;
     w->size[d] = divider_of(w->small ? (uint32_t)w->wide[d] : 1);

@@ -1,7 +1,8 @@
 -- Blocks and warps of a GPU run in any order, and results must not depend on it. What stands for a
 -- GPU can take several orders (cuda/emulated/emulated.cpp), which brings out barriers that are
 -- missing. Kernels whose threads tell each other anything are run in two of them; the other specs
--- of GPUs can be, with MOTH_EMULATED_ORDER=random set.
+-- of GPUs can be, with MOTH_EMULATED_ORDER=random set. The same kernels, and those that divide
+-- places into positions, are run as if their tensors were too large for 32 bits.
 
 local cuda = require "spec.support.cuda"
 
@@ -79,6 +80,23 @@ local PROGRAM = BEGIN .. [[
   local y = lstm(R(7, 3, 5))
   y:sum():backward()
   tell("lstm", y, lstm.weight_hh_l0.grad, lstm.bias_hh_l0.grad)
+  local wide = R(6, 5, 4, 3)
+  local turned, mask = wide:permute(4, 2, 1, 3), wide:gt(0)
+  back("turned", function(a, b) return a:transpose(1, 3) * b:permute(3, 2, 1, 4):exp() end, wide,
+    R(6, 5, 4, 1))
+  tell("turned sums", turned:sum(2), turned:amax { 1, 3 }, turned:prod { 2, 4 }, turned:logsumexp(3))
+  tell("turned copies", turned:contiguous(), turned:half(), turned:to(moth.bfloat16):double())
+  tell("choices", moth.where(mask:permute(4, 2, 1, 3), turned, turned:neg()), turned:tril(-1),
+    turned:eq(turned:flip(1)), wide:masked_fill(mask:narrow(1, 2, 1), 3))
+  local some = (moth.rand(7, 3) * 3):long():add(1)
+  tell("picks", wide[{ some, {}, some, 2 }], wide:index_put({ some }, R(7, 3, 5, 4, 3), true),
+    turned:index_select(3, some[{ {}, 1 }]), wide:view(24, 15):gather(1, some),
+    wide:view(24, 15):scatter_add(2, some, R(7, 3)))
+  back("pad", function(v) return F.pad(v, { 1, 2, 2, 1 }, "reflect") end, wide)
+  back("conv3d", function(v, w) return F.conv3d(v, w) end, R(1, 2, 4, 5, 5), R(3, 2, 2, 3, 3))
+  back("channels_last", function(v)
+    return F.avg_pool2d(F.dropout(v:contiguous { memory_format = moth.channels_last }, 0.4), 2)
+  end, R(2, 6, 8, 8))
   tell("clip", moth.nn.utils.clip_grad_norm_(lstm:parameters(), 0.1), lstm.weight_hh_l0.grad)
 ]]
 
@@ -100,11 +118,16 @@ describe("kernels", function()
     return text
   end
 
+  local wanted = bits ""
+
   it("give the same bits in whatever order their threads and blocks run", function()
-    local wanted = bits ""
     assert.truthy(wanted:find "clip")
     assert.equal(wanted, bits "MOTH_EMULATED_ORDER=reverse")
     assert.equal(wanted, bits "MOTH_EMULATED_TOGETHER=0")
+  end)
+
+  it("give the same bits whether they count in 32 bits or in 64", function()
+    assert.equal(wanted, bits "MOTH_EMULATED_SMALL=1")
   end)
 
   -- Who looks on at accesses follows one block at a time.

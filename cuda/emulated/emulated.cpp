@@ -6,7 +6,8 @@
 ** (227 KiB); MOTH_EMULATED_DRIVER=none stands for a machine without a driver, and
 ** MOTH_EMULATED_TOGETHER=0 for a device where blocks cannot be launched together. Blocks launched
 ** together take turns where one waits for another (__nanosleep); their shared memory is the dynamic
-** one alone.
+** one alone. MOTH_EMULATED_SMALL=n lowers the count from which on kernels work with 64 bits
+** (2^31 - 1), so that small tensors go the way of huge ones.
 **
 ** Blocks and threads run in the order of their numbers, and warps side by side. A GPU promises
 ** none of that: with MOTH_EMULATED_ORDER=reverse or random (MOTH_EMULATED_SEED says which) they
@@ -36,6 +37,7 @@ static int card(const char *name, int usual) {
   const char *text = getenv(name);
   return text ? atoi(text) : usual;
 }
+const int64_t moth_emulated_small = card("MOTH_EMULATED_SMALL", INT32_MAX);
 size_t moth_emulated_most_shared() { return (size_t)card("MOTH_EMULATED_SHARED", 227 << 10); }
 
 /* -- from one stack to another --

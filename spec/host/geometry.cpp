@@ -8,6 +8,8 @@
 #include "channels.cuh"
 #include "rows.cuh"
 
+const int64_t moth_emulated_small = INT32_MAX;
+
 static int failures;
 #define HOLDS(claim, ...)                                          \
   do {                                                             \
