@@ -66,7 +66,9 @@ if(MOTH_BUILD_CUDA)
   set_target_properties(moth_cuda PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static
     CUDA_VISIBILITY_PRESET hidden)
   # 186: an unsigned number is never below 0, 177: a helper that not every file uses.
-  target_compile_options(moth_cuda PRIVATE --expt-relaxed-constexpr -diag-suppress=186,177)
+  # Kernels lie compressed, and are unpacked file by file where the first of a file is launched.
+  target_compile_options(moth_cuda PRIVATE --expt-relaxed-constexpr -diag-suppress=186,177
+    -Xfatbin=-compress-all)
   # Random numbers and ranges are the same bits everywhere: multiply and add stay apart there.
   set_source_files_properties(cuda/random.cu cuda/create.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
   target_link_libraries(moth_cuda PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
