@@ -287,7 +287,7 @@ static __device__ inline int64_t batch_number(const folding &f, int64_t own, int
   return at;
 }
 
-template <class R> static __global__ void fold(folding f, const R *from, R *to) {
+template <class R> static __global__ void fold_batches(folding f, const R *from, R *to) {
   const int64_t i = thread_number(), own = i / f.each;
   R sum = 0;
   if (own >= f.own) return;
@@ -316,10 +316,10 @@ int gradient_close(moth_ctx *ctx, gradient_place *p, const leading &lead, int dt
   if (!to) status = moth_status(ctx);
   if (!status && n) {
     if (dtype == MOTH_F64)
-      status = launch(ctx, p->y, fold<double>, blocks_for(n), BLOCK, 0, f,
+      status = launch(ctx, p->y, fold_batches<double>, blocks_for(n), BLOCK, 0, f,
                       (const double *)data<double>(p->all), data<double>(to));
     else
-      status = launch(ctx, p->y, fold<float>, blocks_for(n), BLOCK, 0, f,
+      status = launch(ctx, p->y, fold_batches<float>, blocks_for(n), BLOCK, 0, f,
                       (const float *)data<float>(p->all), data<float>(to));
   }
   if (!status && to != p->y) status = moth_copy_into(p->y, to);

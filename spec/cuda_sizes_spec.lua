@@ -6,6 +6,7 @@ local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local nn, F = moth.nn, moth.nn.functional
+local ops = require("moth.bind").ops
 
 local FLOATS = { "float16", "bfloat16", "float32", "float64" }
 local ALL = { "uint8", "int8", "int16", "int32", "int64", unpack(FLOATS) }
@@ -100,7 +101,7 @@ describe("a large tensor on a GPU", function()
 
   it("is normalised row by row, and channel by channel", function()
     for _, dtype in ipairs(FLOATS) do
-      for _, n in ipairs { 40, 1504, 1501 } do
+      for _, n in ipairs { 39, 40, 1504, 1501 } do
         local x, w, b = draw(dtype, 3, n), draw(dtype, n), draw(dtype, n)
         agrees("softmax", dtype, function(y) return y:softmax(2) end, x)
         agrees("log_softmax", dtype, function(y) return y:log_softmax(2) end, x)
@@ -109,6 +110,9 @@ describe("a large tensor on a GPU", function()
         end, x, w, b)
       end
       agrees("softmax along", dtype, function(y) return y:softmax(2) end, draw(dtype, 3, 40, 7))
+      agrees("log_softmax along", dtype, function(y)
+        return y:log_softmax(2)
+      end, draw(dtype, 3, 40, 7))
       for _, c in ipairs { 5, 16 } do
         for _, shape in ipairs { { 300, c }, { 4, c, 8, 16 }, { 3, c, 5, 7 } } do
           local x, w, b = draw(dtype, shape), draw(dtype, c), draw(dtype, c)
@@ -142,6 +146,8 @@ describe("a large tensor on a GPU", function()
       agrees("cross_entropy", dtype, F.cross_entropy, x, y)
       agrees("cross_entropy, weighted", dtype, F.cross_entropy, x, y,
         draw(dtype, 3):abs():add(0.1))
+      agrees("cross_entropy of many", dtype, F.cross_entropy, draw(dtype, 3, 1504),
+        positions(3, 1504))
     end
   end)
 
@@ -152,6 +158,13 @@ describe("a large tensor on a GPU", function()
       agrees("index_copy", dtype, function(a, b, i)
         return a:index_copy(1, i, b)
       end, x, y:narrow(1, 1, 5), positions(5, 6))
+    end
+  end)
+
+  it("of bool has what is added to it", function()
+    local x, y = draw("int32", 6, 3):gt(5), draw("int32", 3000, 3):gt(12)
+    for _, at in ipairs { positions(3000, 5), positions(3000, 2) } do
+      agrees("index_add", "bool", function(a, b, i) return a:index_add(1, i, b) end, x, y, at)
     end
   end)
 
@@ -172,9 +185,14 @@ describe("a large tensor on a GPU", function()
     moth.set_float32_matmul_precision "high"
     local ok, message = pcall(function()
       for _, n in ipairs { 40, 264 } do
-        agrees("product in TF32", "float16", function(a, b)
-          return a:float():matmul(b:float()):half()
-        end, draw("float16", n, 64), draw("float16", 64, n))
+        for way = 0, 3 do
+          agrees("product in TF32", "float16", function(a, b)
+            a, b = a:float(), b:float()
+            if way % 2 == 1 then a = a:t():contiguous():t() end
+            if way > 1 then b = b:t():contiguous():t() end
+            return a:matmul(b):half()
+          end, draw("float16", n, 64), draw("float16", 64, n))
+        end
       end
     end)
     moth.set_float32_matmul_precision "highest"
@@ -203,11 +221,94 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
+  it("is convolved by its widest tiles", function()
+    for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
+      agrees("conv2d", dtype, function(x, w) return F.conv2d(x, w) end, draw(dtype, 1, 2, 186, 186),
+        draw(dtype, 65, 2, 2, 2))
+    end
+  end)
+
+  it("is unfolded, and dropped channel by channel", function()
+    for _, dtype in ipairs(FLOATS) do
+      agrees("unfold", dtype, function(x) return F.unfold(x, 3) end, draw(dtype, 2, 3, 6, 7))
+      for _, drop in ipairs { "dropout", "dropout2d" } do
+        agrees(drop, dtype, function(x)
+          return F[drop](x:contiguous { memory_format = moth.channels_last }, 0.4)
+        end, draw(dtype, 2, 5, 6, 7))
+      end
+    end
+  end)
+
+  it("is sampled by a grid in each mode, with the gradient of its gradient", function()
+    for _, dtype in ipairs(FLOATS) do
+      for _, shape in ipairs { { 2, 3, 5, 6 }, { 2, 3, 4, 5, 6 } } do
+        local sides = #shape - 2
+        local grid = (moth.rand(2, 3, sides == 3 and 2 or 1, 4, sides) * 1.6 - 0.8)
+        if sides == 2 then grid = grid:squeeze(3) end
+        for _, mode in ipairs { "nearest", "bilinear", "bicubic" } do
+          agrees(mode, dtype, function(x, at) return F.grid_sample(x, at, { mode = mode }) end,
+            draw(dtype, shape), grid:to(moth[dtype]))
+          agrees(mode .. " twice", dtype, function(x, at)
+            local y = F.grid_sample(x, at, { mode = mode })
+            local of = moth.autograd.grad({ (y * y):sum() }, { x }, { create_graph = true })
+            return of
+          end, draw(dtype, shape), grid:to(moth[dtype]))
+          agrees(mode .. "'s weights", dtype, function(at)
+            return ops.grid_weights(at, { unpack(shape, 3) }, { mode = mode })
+          end, grid:to(moth[dtype]))
+        end
+      end
+    end
+  end)
+
+  it("of a half type has the functions of two numbers that take f32's time", function()
+    for _, dtype in ipairs { "float16", "bfloat16" } do
+      local x, y = draw(dtype, 64):abs():add(1.5), draw(dtype, 64):abs():add(1)
+      for _, f in ipairs { moth.igamma, moth.igammac, moth.special.zeta } do
+        agrees("function", dtype, function(a, b) return f(a:detach(), b:detach()) end, x, y)
+      end
+      agrees("trunc", dtype, function(a, b) return a:div(b, { rounding_mode = "trunc" }) end, x, y)
+    end
+  end)
+
+  it("is added to another dtype", function()
+    for _, dtype in ipairs { "float16", "bfloat16" } do
+      local x, y = draw(dtype, 300, 4), draw("float32", 300, 4)
+      for _, f in ipairs {
+        function(a, b) return a + b end, function(a, b) return b - a end,
+        function(a, b) return a:add(b, { alpha = 2 }) end,
+        function(a, b) return a:sub(b, { alpha = 2 }) end, function(a, b) return a * b end,
+      } do
+        agrees("of runs", dtype, f, x, y)
+        agrees("apart", dtype, function(a, b) return f(a:t(), b:t():contiguous()) end, x, y)
+      end
+    end
+  end)
+
+  it("is run through a wide LSTM", function()
+    local lstm = nn.LSTM(1, 900)
+    local copy = nn.LSTM(1, 900):cuda()
+    copy:load_state_dict(lstm:state_dict())
+    local x = draw("float32", 2, 1, 1)
+    local want, got = lstm(x), copy(x:cuda())
+    want:sum():backward()
+    got:sum():backward()
+    alike(want:detach(), got:detach(), "LSTM", "float32")
+    alike(lstm.weight_hh_l0.grad, copy.weight_hh_l0.grad, "LSTM's weight", "float32")
+  end)
+
   it("is attended to by blocks of 128 queries", function()
     for _, dtype in ipairs { "float16", "bfloat16" } do
       for _, head in ipairs { 32, 64, 96, 128 } do
         agrees("attention", dtype, F.scaled_dot_product_attention, draw(dtype, 4, 130, head),
           draw(dtype, 4, 70, head), draw(dtype, 4, 70, head))
+      end
+    end
+    for _, dtype in ipairs(FLOATS) do
+      for _, head in ipairs { 20, 180 } do
+        agrees("attention", dtype, function(q, k, v) -- by such a scale without tensor cores
+          return F.scaled_dot_product_attention(q, k, v, { scale = 1e-30 })
+        end, draw(dtype, 2, 70, head), draw(dtype, 2, 70, head), draw(dtype, 2, 70, head))
       end
     end
   end)
@@ -221,13 +322,22 @@ describe("a large tensor on a GPU", function()
       made("arange", function(o) return moth.arange(1, 100, 2, o) end)
       made("linspace", function(o) return moth.linspace(1, 100, 37, o) end)
       made("eye", function(o) return moth.eye(4, 7, o) end)
-      made("exponential_", function(o) return moth.zeros(300, o):bernoulli_(0.3) end)
+      made("arange by halves", function(o) return moth.arange(0, 9, 0.5, o) end)
+      made("bernoulli_", function(o) return moth.zeros(300, o):bernoulli_(0.3) end)
+      made("geometric_", function(o) return moth.zeros(300, o):geometric_(0.3) end)
       made("randint", function(o) return moth.randint(1, 90, { 300 }, o) end)
       if MOST[dtype] then
         made("randn", function(o) return moth.randn(300, o) end)
         made("rand", function(o) return moth.rand(300, o) end)
         made("exponential_", function(o) return moth.zeros(300, o):exponential_() end)
       end
+    end
+    for _, made in ipairs {
+      moth.arange(0, 2, 1, { dtype = moth.bool, device = "cuda" }),
+      moth.arange(0, 1, 0.5, { dtype = moth.bool, device = "cuda" }),
+      moth.linspace(0, 1, 2, { dtype = moth.bool, device = "cuda" }),
+    } do
+      assert.same({ false, true }, made:tolist())
     end
   end)
 
@@ -251,7 +361,9 @@ describe("a large tensor on a GPU", function()
   it("of a network is dropped out and trained, by each optimizer", function()
     for _, dtype in ipairs(FLOATS) do
       agrees("dropout", dtype, function(x) return F.dropout(x, 0.3) end, draw(dtype, 3000))
-      agrees("dropout1d", dtype, function(x) return F.dropout1d(x, 0.3) end, draw(dtype, 9, 7, 15))
+      for _, n in ipairs { 15, 16 } do
+        agrees("dropout1d", dtype, function(x) return F.dropout1d(x, 0.3) end, draw(dtype, 9, 7, n))
+      end
       for _, name in ipairs { "SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop",
                               "Adagrad", "Adadelta", "ASGD", "Rprop" } do
         agrees(name, dtype, function(x)

@@ -166,6 +166,8 @@ describe("Fourier transforms", function()
         assert.is_true(furthest(fft.rfft(x:cuda()):cpu(), fft.rfft(x)) < 2e-6 * n ^ 0.5 * 4)
         assert.is_true(furthest(fft.ifft(z:cuda()):cpu(), fft.ifft(z)) < 1e-5)
         assert.is_true(furthest(fft.irfft(fft.rfft(x:cuda()), n):cpu(), x) < 1e-5)
+        z = z:double()
+        assert.is_true(furthest(fft.ifft(z:cuda()):cpu(), fft.ifft(z)) < 1e-13)
       end
       local y = moth.randn(2, 100)
       assert.is_true(furthest(moth.istft(moth.stft(y:cuda(), 16), 16):cpu(), y) < 1e-5)

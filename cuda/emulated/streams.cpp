@@ -28,6 +28,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <set>
 #include <vector>
 
 const bool moth_emulated_null = getenv("MOTH_EMULATED_NULL") != NULL;
@@ -340,9 +341,11 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   return cudaSuccess;
 }
 
-/* A line in the file that is named, for specs that count what is asked for. */
-static void note(const char *format, ...) {
-  const char *path = getenv("MOTH_EMULATED_LOG");
+/* A line in the file that a variable names, for specs that count what is asked for. */
+static const char *const LOG = "MOTH_EMULATED_LOG", *const REACHED = "MOTH_EMULATED_REACHED";
+
+static void note(const char *variable, const char *format, ...) {
+  const char *path = getenv(variable);
   FILE *file = path ? fopen(path, "a") : NULL;
   va_list values;
   if (!file) return;
@@ -353,14 +356,19 @@ static void note(const char *format, ...) {
 }
 
 /* Of a launch: how many blocks, where the kernel lies in the plugin (0: it was made at run time),
-** grid, block, and bytes of dynamic shared memory. */
+** grid, block, and bytes of dynamic shared memory. MOTH_EMULATED_REACHED: where those lie that were
+** launched at all, once each, behind the plugin's path. */
 static void note_launch(const void *kernel, dim3 grid, dim3 block, size_t shared) {
+  static std::set<const void *> reached;
   Dl_info of, own;
   const bool ours = dladdr(kernel, &of) && dladdr((void *)(uintptr_t)&note_launch, &own) &&
                     of.dli_fbase == own.dli_fbase;
-  note("kernel %llu %zx %u %u %u %u %u %u %zu\n", (unsigned long long)grid.x * grid.y * grid.z,
-       ours ? (size_t)((const char *)kernel - (const char *)own.dli_fbase) : (size_t)0, grid.x,
-       grid.y, grid.z, block.x, block.y, block.z, shared);
+  const size_t at = ours ? (size_t)((const char *)kernel - (const char *)own.dli_fbase) : 0;
+  note(LOG, "kernel %llu %zx %u %u %u %u %u %u %zu\n",
+       (unsigned long long)grid.x * grid.y * grid.z, at, grid.x, grid.y, grid.z, block.x, block.y,
+       block.z, shared);
+  if (at && reached.insert(kernel).second)
+    note(REACHED, "%s %zx\n", own.dli_fname, at);
 }
 
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args,
@@ -437,7 +445,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
                             cudaStream_t stream) {
   ASKED(stream);
   holds lock;
-  note("copy %zu\n", n);
+  note(LOG, "copy %zu\n", n);
   if (stream->captures && (is_pageable(to) || is_pageable(from))) return spoil(stream);
   if (is_pageable(to)) {
     run_until(stream, stream->asked);
@@ -452,7 +460,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) {
   ASKED(stream);
   holds lock;
-  note("fill %zu\n", n);
+  note(LOG, "fill %zu\n", n);
   return ask(stream, [=] {
     WATCH(moth_watch_move(to, NULL, n));
     moth_emulated_open(true);

@@ -1,5 +1,5 @@
 /* blaslt.c -- what stands for cuBLASLt in specs: it holds every attribute to its size and every
-** matrix to its layout, and multiplies float32 and float64 on the CPU.
+** matrix to its layout, and multiplies floats of all four types on the CPU.
 **
 ** Built as a shared library by spec/cuda_libraries_spec.lua and opened through MOTH_CUBLASLT. At
 ** its end it says on standard output what was asked of it. LT_REFUSES: so many products do not run.
@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { R_32F = 0, R_64F = 1, UNSUPPORTED = 15, EPILOGUE_BIAS = 4 };
+#include "../../core/half.h"
+
+enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14, UNSUPPORTED = 15, EPILOGUE_BIAS = 4 };
 
 typedef struct layout {
   int type, batch;
@@ -144,7 +146,15 @@ static int memory(void) {
   return file;
 }
 
-static size_t size_of(int type) { return type == R_64F ? 8 : 4; }
+static size_t size_of(int type) { return type == R_64F ? 8 : type == R_32F ? 4 : 2; }
+
+static double value(int type, const void *at) {
+  uint16_t half;
+  memcpy(&half, at, sizeof half);
+  return type == R_16F    ? (double)moth_widen_f16(half)
+         : type == R_16BF ? (double)moth_widen_bf16(half)
+         : type == R_64F  ? *(const double *)at : (double)*(const float *)at;
+}
 
 static double *load(const char *from, int type, int64_t n) {
   const size_t size = (size_t)n * size_of(type);
@@ -152,21 +162,18 @@ static double *load(const char *from, int type, int64_t n) {
   double *to = malloc((size_t)n * sizeof *to);
   if (pread(memory(), bytes, size, (off_t)(uintptr_t)from) != (ssize_t)size)
     wrong("a matrix does not lie on the device", (int)n);
-  for (int64_t i = 0; i < n; i++)
-    to[i] = type == R_64F ? ((double *)(void *)bytes)[i] : ((float *)(void *)bytes)[i];
+  for (int64_t i = 0; i < n; i++) to[i] = value(type, bytes + (size_t)i * size_of(type));
   free(bytes);
   return to;
 }
 
 static void store(char *to, int type, double v) {
   const float narrow = (float)v;
-  const void *from = type == R_64F ? (const void *)&v : &narrow;
+  const uint16_t half = type == R_16F ? moth_narrow_f16(narrow) : moth_narrow_bf16(narrow);
+  const void *from = type == R_64F   ? (const void *)&v
+                     : type == R_32F ? (const void *)&narrow : (const void *)&half;
   if (pwrite(memory(), from, size_of(type), (off_t)(uintptr_t)to) != (ssize_t)size_of(type))
     wrong("a result does not lie on the device", 0);
-}
-
-static double scalar(int type, const void *at) {
-  return type == R_64F ? *(const double *)at : *(const float *)at;
 }
 
 static int64_t extent(const layout *l) {
@@ -203,7 +210,7 @@ int cublasLtMatmul(void *h, void *desc, const void *alpha, const void *a, void *
   const product *p = desc;
   const layout *const l[3] = {a_layout, b_layout, c_layout};
   const void *const at[4] = {a, b, c, d};
-  const double scale[2] = {scalar(p->scale, alpha), scalar(p->scale, beta)};
+  const double scale[2] = {value(p->scale, alpha), value(p->scale, beta)};
   const size_t each = size_of(l[2]->type);
   if (!h || c != d || c_layout != d_layout || !stream || (size && !room)) wrong("a product", 0);
   for (int i = 0; i < 4; i++)
