@@ -1,7 +1,7 @@
-/* order.cu -- numbers put in order (order.cuh). A short list is ranked by comparing each number with
-** all others. Longer ones, and rows of keys: four bits after four from the lowest on, each time a
-** count by tile, a scan of all counts and a move (Satish, Harris and Garland, "Designing Efficient
-** Sorting Algorithms for Manycore GPUs", 2009).
+/* order.cu -- numbers put in order (order.cuh). A short list is ranked by comparing each number
+** with all others. Longer ones, and rows of keys: four bits after four from the lowest on, each
+** time a count by tile, a scan of all counts and a move (Satish, Harris and Garland, "Designing
+** Efficient Sorting Algorithms for Manycore GPUs", 2009).
 */
 #include "order.cuh"
 

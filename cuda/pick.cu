@@ -35,7 +35,8 @@ static __device__ inline picked pick_place(const pick &p, int64_t id) {
 }
 
 template <class V>
-static __global__ void pick_get(pick p, int64_t n, const char *base, char *values, moth_trouble *t) {
+static __global__ void pick_get(pick p, int64_t n, const char *base, char *values,
+                                moth_trouble *t) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const picked v = pick_place(p, i);

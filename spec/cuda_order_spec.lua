@@ -84,7 +84,8 @@ local PROGRAM = BEGIN .. [[
   local turned, mask = wide:permute(4, 2, 1, 3), wide:gt(0)
   back("turned", function(a, b) return a:transpose(1, 3) * b:permute(3, 2, 1, 4):exp() end, wide,
     R(6, 5, 4, 1))
-  tell("turned sums", turned:sum(2), turned:amax { 1, 3 }, turned:prod { 2, 4 }, turned:logsumexp(3))
+  tell("turned sums", turned:sum(2), turned:amax { 1, 3 }, turned:prod { 2, 4 },
+    turned:logsumexp(3))
   tell("turned copies", turned:contiguous(), turned:half(), turned:to(moth.bfloat16):double())
   tell("choices", moth.where(mask:permute(4, 2, 1, 3), turned, turned:neg()), turned:tril(-1),
     turned:eq(turned:flip(1)), wide:masked_fill(mask:narrow(1, 2, 1), 3))
@@ -151,11 +152,11 @@ describe("kernels", function()
       return text, n
     end
     local text, together = launched ""
-    local wanted, apart = launched "MOTH_EMULATED_TOGETHER=0"
+    local steps, apart = launched "MOTH_EMULATED_TOGETHER=0"
     os.remove(log)
     assert.truthy(text:find "back")
-    assert.equal(wanted, text)
+    assert.equal(steps, text)
     assert.equal(3 * 40 - 2, apart - together)
-    assert.equal(wanted, (launched "MOTH_EMULATED_ORDER=random"))
+    assert.equal(steps, (launched "MOTH_EMULATED_ORDER=random"))
   end)
 end)
