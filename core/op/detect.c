@@ -17,7 +17,9 @@ static int nms_kept_shape(const nms_kept_args *a, moth_layout *y) {
   if (a->idxs && (a->idxs->l.ndim != 1 || a->idxs->l.shape[0] != b->shape[0]))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "idxs", "(%lld) is needed for as many boxes, got %s",
                      (long long)b->shape[0], moth_str(a->idxs));
-  *y = (moth_layout){.ndim = 1, .dtype = MOTH_BOOL, .shape = {b->shape[0]}};
+  y->ndim = 1;
+  y->dtype = MOTH_BOOL;
+  y->shape[0] = b->shape[0];
   return MOTH_OK;
 }
 
