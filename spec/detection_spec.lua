@@ -1,6 +1,7 @@
 -- moth.ops from the user's side: boxes, how far they overlap, and which of them stay. Values are
 -- held to torchvision's definitions by spec/golden/samples/detection.py.
 
+local cuda = require "spec.support.cuda"
 local moth = require "moth"
 local ops = moth.ops
 
@@ -39,6 +40,22 @@ describe("nms", function()
       assert.same(stay(boxes, scores, nil, 0.2), ops.nms(boxes, scores, 0.2):tolist())
       assert.same(stay(boxes, scores, classes:tolist(), 0.2),
         ops.batched_nms(boxes, scores, classes, 0.2):tolist())
+    end
+  end)
+
+  it("keeps the same on a GPU, where the positions then are", function()
+    if not cuda.here then pending(cuda.why) return end
+    for _, n in ipairs {0, 1, 300} do
+      for _, dtype in ipairs {moth.float16, moth.float32, moth.float64} do
+        local boxes, scores = drawn(n, {dtype = dtype})
+        local classes = moth.randint(-1, 2, {n})
+        local there, best = boxes:cuda(), scores:cuda()
+        local keep = ops.nms(there, best, 0.2)
+        assert.equal("cuda:0", tostring(keep.device))
+        assert.same(ops.nms(boxes, scores, 0.2):tolist(), keep:tolist())
+        assert.same(ops.batched_nms(boxes, scores, classes, 0.2):tolist(),
+          ops.batched_nms(there, best, classes:cuda(), 0.2):tolist())
+      end
     end
   end)
 
@@ -94,6 +111,28 @@ describe("nms", function()
     local boxes, scores = drawn(5)
     local step = moth.capture(function(b, s) return ops.nms(b, s, 0.5) end)
     assert.has_error(function() for _ = 1, 3 do step(boxes, scores) end end)
+  end)
+end)
+
+describe("boxes of narrow numbers", function()
+  it("are widened before they are multiplied: their areas fit no such number", function()
+    local a, b = {{0, 0, 20, 20}}, {{0, 0, 20, 10}}
+    for _, dtype in ipairs {"uint8", "int8", "int16", "int32", "int64"} do
+      local one, two = moth.tensor(a, {dtype = moth[dtype]}), moth.tensor(b, {dtype = moth[dtype]})
+      assert.same({400}, ops.box_area(one):tolist())
+      assert.same({{0.5}}, ops.box_iou(one, two):tolist())
+      assert.same({{0.5}}, ops.generalized_box_iou(one, two):tolist())
+      assert.near(0.5, ops.generalized_box_iou_loss(one, two, "sum"):item(), 1e-5)
+    end
+    for _, dtype in ipairs {moth.float16, moth.bfloat16} do
+      local large = moth.tensor({{0, 0, 320, 320}}, {dtype = dtype})
+      assert.same({320 * 320}, ops.box_area(large):tolist())
+      assert.equal(moth.float32, ops.box_iou(large, large).dtype)
+      assert.same({{1}}, ops.generalized_box_iou(large, large):tolist())
+      for _, name in ipairs {"generalized", "distance", "complete"} do
+        assert.near(0, ops[name .. "_box_iou_loss"](large, large, "sum"):item(), 1e-5)
+      end
+    end
   end)
 end)
 

@@ -22,6 +22,16 @@ local function sides(fname, name, boxes)
   return (boxes:unbind(-1))
 end
 
+-- Products of narrow numbers overflow: floats become f32 first, whole numbers int32.
+local function wide(boxes)
+  if boxes:element_size() >= 4 then return boxes end
+  return boxes:is_floating_point() and boxes:float() or boxes:int()
+end
+
+local function float(boxes)
+  return boxes:is_floating_point() and wide(boxes) or boxes:float()
+end
+
 local function reduced(loss, reduction)
   if reduction == "mean" then return loss:mean() end
   return reduction == "sum" and loss:sum() or loss
@@ -45,7 +55,7 @@ M.box_area = define {
   args = { BOXES },
   scoped = true,
   run = function(boxes)
-    local s = sides("box_area", "boxes", boxes)
+    local s = sides("box_area", "boxes", wide(boxes))
     return (s[3] - s[1]) * (s[4] - s[2])
   end,
 }
@@ -126,7 +136,8 @@ end
 
 -- The same of each of N boxes with each of M.
 local function all_overlaps(fname, boxes1, boxes2)
-  local a, b = sides(fname, "boxes1", boxes1), sides(fname, "boxes2", boxes2)
+  local a = sides(fname, "boxes1", wide(boxes1))
+  local b = sides(fname, "boxes2", wide(boxes2))
   for i = 1, 4 do a[i], b[i] = a[i]:unsqueeze(-1), b[i]:unsqueeze(-2) end
   return overlap(a, b)
 end
@@ -171,7 +182,8 @@ local function box_loss(name, doc, more)
     args = { A, PAIR, REDUCTION, EPS },
     scoped = true,
     run = function(boxes1, boxes2, reduction, eps)
-      local a, b = sides(name, "boxes1", boxes1), sides(name, "boxes2", boxes2)
+      local a = sides(name, "boxes1", float(boxes1))
+      local b = sides(name, "boxes2", float(boxes2))
       if boxes1.shape ~= boxes2.shape then
         errors.argument(name, "boxes2", ("%s is needed as of boxes1, got %s"):format(
           tostring(boxes1.shape), errors.describe(boxes2)), "E_SHAPE")
