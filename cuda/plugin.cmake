@@ -69,8 +69,10 @@ if(MOTH_BUILD_CUDA)
   # Kernels lie compressed, and are unpacked file by file where the first of a file is launched.
   target_compile_options(moth_cuda PRIVATE --expt-relaxed-constexpr -diag-suppress=186,177
     -Xfatbin=-compress-all)
-  # Random numbers and ranges are the same bits everywhere: multiply and add stay apart there.
-  set_source_files_properties(cuda/random.cu cuda/create.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
+  # Random numbers, ranges, and which boxes overlap too much, are the same bits everywhere:
+  # multiply and add stay apart there.
+  set_source_files_properties(cuda/random.cu cuda/create.cu cuda/detect.cu
+    PROPERTIES COMPILE_OPTIONS -fmad=false)
   target_link_libraries(moth_cuda PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
   install(TARGETS moth_cuda LIBRARY DESTINATION "${MOTH_LIBDIR}")
 endif()

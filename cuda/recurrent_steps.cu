@@ -108,7 +108,11 @@ static __device__ inline void meet(unsigned *arrived, unsigned n) {
   if (threadIdx.x == 0) {
     __threadfence();
     atomicAdd(mine, 1u);
-    while (*(volatile unsigned *)mine < n * gridDim.x) __nanosleep(20);
+    while (*(volatile unsigned *)mine < n * gridDim.x) {
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 700 /* older GPUs cannot sleep */
+      __nanosleep(20);
+#endif
+    }
     __threadfence();
   }
   __syncthreads();

@@ -44,7 +44,7 @@ describe("nms", function()
   end)
 
   it("keeps the same on a GPU, where the positions then are", function()
-    if not cuda.here then pending(cuda.why) return end
+    if not cuda.here then return pending(cuda.why) end
     for _, n in ipairs {0, 1, 300} do
       for _, dtype in ipairs {moth.float16, moth.float32, moth.float64} do
         local boxes, scores = drawn(n, {dtype = dtype})
