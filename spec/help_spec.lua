@@ -106,7 +106,7 @@ describe("help of everything that can be reached", function()
         local text = help.text(value)
         assert.is_true(#text > 0)
         local reads_files = name == "idx" or name == "mnist" or name == "csv"
-          or value == moth.onnx.load
+          or value == moth.onnx.load or place.path == "moth.gguf"
         if bind.signature(value) and not reads_files then
           pages = pages + 1
           run_example(text, place.path .. "." .. name)
@@ -273,5 +273,17 @@ describe("moth.names", function()
       assert.is_not_nil(moth[name])
     end
     assert.is_true(#names > 150)
+  end)
+
+  it("knows moth.ops, moth.darknet and moth.gguf, with examples", function()
+    for _, path in ipairs { "moth.ops.nms", "moth.darknet.parse", "moth.gguf.open" } do
+      has(help.text(path), path .. "(")
+      has(help.text(path), "example: " .. path .. "(")
+    end
+    has(help.text "box_iou", "moth.ops.box_iou(boxes1, boxes2)")
+    has(help.text(moth.ops.nms), "example: moth.ops.nms(")
+    has(help.text(moth.ops), "generalized_box_iou")
+    has(help.text(moth.darknet), "Darknet boxes load")
+    has(help.text(moth.gguf), "load open")
   end)
 end)

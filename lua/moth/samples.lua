@@ -133,6 +133,7 @@ moth.distributions.CorrCholeskyTransform moth.distributions.CorrCholeskyTransfor
 nn.Parameter nn.Parameter(moth.zeros(3))
 nn.Buffer nn.Buffer(moth.zeros(3))
 nn.isinstance nn.isinstance(nn.Conv2d(1, 2, 3), nn.Module)
+moth.darknet.Darknet moth.darknet.Darknet "[net]\nwidth=8\nheight=8\n[convolutional]\nfilters=2\n"
 moth.autocast moth.autocast("cpu", moth.bfloat16, moth.matmul, moth.ones(2, 2), moth.ones(2, 2))
 moth.GradScaler moth.GradScaler():scale(moth.ones(1)):item()
 moth.no_grad moth.no_grad(function() return moth.ones(2) * 2 end)
