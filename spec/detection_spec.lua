@@ -188,4 +188,14 @@ describe("box_convert, clip_boxes_to_image", function()
       ops.clip_boxes_to_image(moth.ones(1, 4), {1, 2, 3})
     end)
   end)
+
+  it("gives no boxes a loss of 0, with a gradient", function()
+    for _, name in ipairs { "generalized", "distance", "complete" } do
+      local boxes = moth.zeros(0, 4):requires_grad_(true)
+      local loss = ops[name .. "_box_iou_loss"](boxes, moth.zeros(0, 4), "mean")
+      assert.are.equal(0, loss:item())
+      loss:backward()
+      assert.same({ 0, 4 }, { unpack(boxes.grad.shape) })
+    end
+  end)
 end)

@@ -190,6 +190,7 @@ local function box_loss(name, doc, more)
       end
       local both, all, w, h = overlap(a, b)
       local iou = both / (all + eps)
+      if reduction == "mean" and iou:numel() == 0 then reduction = "sum" end -- 0, not NaN
       return (reduced(1 - iou + more(a, b, iou, all, w, h, eps), reduction))
     end,
   }
