@@ -76,9 +76,12 @@ end
 -- Why a step that was recorded is to be recorded once more.
 local function why_again(self, ...)
   if self.made == 0 then return nil end
-  local before = self.list[1]
-  if not before then return "the results of its calls were freed, which ends a recording" end
-  return (require "moth.stale"(before, select("#", ...), ...))
+  local why, furthest = "the results of its calls were freed, which ends a recording", 0
+  for _, r in ipairs(self.list) do
+    local reason, fits = require "moth.stale"(r, select("#", ...), ...)
+    if fits > furthest then why, furthest = reason, fits end
+  end
+  return why
 end
 
 local function warn(why)

@@ -51,13 +51,16 @@ end
 
 local HOOKS = {pre = true, forward = true, backward_pre = true, backward = true}
 
--- What is another in the modules that ran.
-local function find_part(r)
+local function find_mode(r)
   for i, module in ipairs(r.modules) do
     if module.training ~= r.training[i] then
       return ("`training` of a module that ran is %s now"):format(tostring(module.training))
     end
   end
+end
+
+-- What is another in the modules that ran.
+local function find_part(r)
   local noted = r.noted
   local k = noted and noted.broken(noted)
   if k then return named(noted.holders[k], noted.keys[k]) .. " is not what it was" end
@@ -97,16 +100,19 @@ local function find_in_engine(r)
   return ("%s of %s is another%s"):format(text, errors.describe(x), cure)
 end
 
---- The reason, a sentence without its end.
+--- The reason, a sentence without its end, and how far the recording fits the call: the one that
+-- fits furthest has the reason that a user looks for.
 -- @param r    the recording, whose replay was just refused
 -- @param n    how many arguments the call has
 -- @param ...  the arguments
 return function(r, n, ...)
-  if n ~= r.n then return was("the number of arguments", n, r.n) end
+  if n ~= r.n then return was("the number of arguments", n, r.n), 1 end
   for i = 1, n do
     local why = find((select(i, ...)), r.notes[i], "input " .. i)
-    if why then return why end
+    if why then return why, 2 end
   end
-  if autograd.is_grad_enabled() ~= r.grad_enabled then return "the grad mode is another" end
-  return find_part(r) or find_cell(r) or find_in_engine(r) or "something it uses is another"
+  if autograd.is_grad_enabled() ~= r.grad_enabled then return "the grad mode is another", 3 end
+  local mode = find_mode(r)
+  if mode then return mode, 4 end
+  return find_part(r) or find_cell(r) or find_in_engine(r) or "something it uses is another", 5
 end
