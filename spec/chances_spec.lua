@@ -107,6 +107,15 @@ it("kl_divergence is NaN, not infinite, where parameters are", function()
   assert.equal(math.huge, D.kl_divergence(D.Pareto(1, 2), D.Uniform(0, 5)):item())
 end)
 
+it("kl_divergence of Weibulls is the mean of what their log_prob differ by", function()
+  moth.manual_seed(1)
+  local p, q = D.Weibull(2, 1.5), D.Weibull(1.5, 2)
+  assert.equal(0, D.kl_divergence(p, p):item())
+  local drawn = p:sample(100000)
+  assert.near((p:log_prob(drawn) - q:log_prob(drawn)):mean():item(),
+    D.kl_divergence(p, q):item(), 0.03)
+end)
+
 it("constraints.multinomial bounds the sum of counts", function()
   local three = D.constraints.multinomial(3)
   assert.same({ true, true, false, false }, three:check(

@@ -219,6 +219,13 @@ pair(tails.Pareto, function(p, q)
   return (ops.where(p.scale:lt(q.scale), huge, value))
 end)
 
+pair(tails.Weibull, function(p, q)
+  local a, b = p.concentration, q.concentration
+  local apart = p.scale:log() - q.scale:log()
+  return a:log() - b:log() - b * apart - (1 - b / a) * EULER
+    + (b * apart + (b / a + 1):lgamma()):exp() - 1
+end)
+
 -- ---- of two classes: -entropy of p - the mean log_prob of q, by means of p ----
 
 local mean_of_log = {
