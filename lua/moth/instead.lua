@@ -54,6 +54,7 @@ local ROWS = {
     ["DataParallel SyncBatchNorm parallel"] = DEVICES,
     ["CrossMapLRN2d"] = "LocalResponseNorm is the same function",
     ["RNNBase RNNCellBase"] = RECURRENT,
+    ["parameter is_lazy"] = "nn.isinstance(p, nn.UninitializedParameter) stands for is_lazy(p)",
   },
   ["moth.nn.functional"] = {
     ["multi_head_attention_forward"] = "nn.MultiheadAttention, scaled_dot_product_attention",
