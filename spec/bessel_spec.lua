@@ -72,13 +72,39 @@ describe("moth.special", function()
       special.chebyshev_polynomial_t(f64(0.3), 40):item(), 1e-13)
   end)
 
+  it("takes a number for either argument", function()
+    local n = moth.tensor { 0LL, 2LL, 3LL }
+    assert.is_true(special.legendre_polynomial_p(0.3, n):allclose(moth.tensor {1, -0.365, -0.3825}))
+    assert.is_true(special.shifted_chebyshev_polynomial_t(0.3, n):allclose(
+      special.shifted_chebyshev_polynomial_t(moth.full({ 3 }, 0.3), n)))
+    local x = moth.tensor { 2, 3 }
+    assert.is_true(special.zeta(x, 1.5):equal(special.zeta(x, moth.full({ 2 }, 1.5))))
+    assert.has_error_like(function() special.zeta(2, 1.5) end,
+      "'input' to 'zeta' %(at least one tensor is needed, got 2")
+  end)
+
+  it("entr is steep at 0 and has no slope below", function()
+    local p = moth.tensor { -1, 0, 0.5, 2 }:requires_grad_(true)
+    special.entr(p):sum():backward()
+    local slope = p.grad:tolist()
+    assert.is_true(slope[1] ~= slope[1])
+    assert.are.equal(math.huge, slope[2])
+    assert.is_true(p.grad[{ { 3, 4 } }]:allclose(-1 - p.detach(p)[{ { 3, 4 } }]:log()))
+  end)
+
   it("says what it cannot take", function()
     local x = moth.rand(3)
     assert.has_error_like(function() special.bessel_j0("x") end, "'input' to 'bessel_j0'")
     assert.has_error_like(function() special.bessel_j2(x) end, "has no 'bessel_j2'; did you mean")
     assert.has_error_like(function() special.hermite_polynomial_h(x, math.huge) end,
-      "'n' to 'hermite_polynomial_h' %(a finite degree is needed, got inf")
+      "'n' to 'hermite_polynomial_h' %(degrees up to 100000 are needed, got inf")
     assert.has_error_like(function() special.legendre_polynomial_p(x) end, "'n'")
+    for _, degree in ipairs { 1e9, moth.tensor { 2LL, 1000000000LL } } do
+      assert.has_error_like(function() special.legendre_polynomial_p(moth.rand(2), degree) end,
+        "degrees up to 100000 are needed, got 1000000000")
+    end
+    assert.has_error_like(function() special.laguerre_polynomial_l(0.3, 2) end,
+      "'input' to 'laguerre_polynomial_l' %(at least one tensor is needed, got 0.3")
     local n = moth.tensor { 1LL, 2LL, 3LL }
     assert.has_error_like(function()
       moth.capture(function(v) return special.legendre_polynomial_p(v, n) end)(x)

@@ -9,6 +9,8 @@ local lib = require "moth.lib"
 local ops, istensor = bind.ops, lib.istensor
 local polynomials = {}
 
+local MOST = 1e5 -- the highest degree: with a gradient it takes a second, far beyond it hangs
+
 -- The first two are 1 and a x + b, the one after the k-th is (a x + b) times it less c times the
 -- one before: a row gives a, b of degree 1, and a function of k that gives a, b, c of degree
 -- k + 1.
@@ -42,6 +44,11 @@ local function of_number(row, x, n)
   return y
 end
 
+local function check(name, most)
+  if most <= MOST then return end
+  errors.argument(name, "n", ("degrees up to %d are needed, got %s"):format(MOST, most), "E_DOMAIN")
+end
+
 local function of_tensor(name, row, x, n)
   if lib.capture then
     errors.argument(name, "n",
@@ -52,9 +59,7 @@ local function of_tensor(name, row, x, n)
   local y, at = ops.zeros_like(both[1]), both[2]
   if y:numel() == 0 then return y end
   local most = at:max():item()
-  if not (most < 2 ^ 31) then
-    errors.argument(name, "n", "finite degrees are needed, got " .. most, "E_DOMAIN")
-  end
+  check(name, most)
   walk(row, x, most, function(k, value) y = ops.where(at:eq(k), value, y) end)
   return y
 end
@@ -66,19 +71,24 @@ local function made(name, row, shifted)
       name:match("(%l+)_polynomial"):gsub("^%l", string.upper), name:match("%l+$"):upper(),
       shifted and " at 2 input - 1" or ""),
     examples = "moth.rand(2, 3), 3\nmoth.rand(2, 3), moth.tensor{0LL, 2LL, 5LL}",
-    args = { { "tensor", "input", "tensor of any shape" },
+    args = { { "tensor", "input", "a tensor, or a number where n is one", numbers = true },
              { "tensor", "n", "the degree, a whole number or a tensor of them; the time grows "
                .. "with the largest", numbers = true } },
     scoped = true,
     run = function(input, n)
       local moth = require "moth"
+      if not istensor(input) then
+        if not istensor(n) then
+          errors.argument(name, "input", "at least one tensor is needed, got "
+            .. errors.describe(input))
+        end
+        input = ops.full({}, input, nil, n.device)
+      end
       local dtype = input:is_floating_point() and input.dtype or moth.get_default_dtype()
       local x = input:to(moth.float64)
       if shifted then x = x * 2 - 1 end
       if istensor(n) then return (of_tensor(name, row, x, n):to(dtype)) end
-      if not (n < 2 ^ 31) then
-        errors.argument(name, "n", "a finite degree is needed, got " .. n, "E_DOMAIN")
-      end
+      check(name, n)
       return (of_number(row, x, n < 0 and -1 or math.floor(n)):to(dtype))
     end,
   }

@@ -30,7 +30,10 @@ special.entr = define {
   examples = "moth.rand(2, 3)  -- domain: positive",
   args = { INPUT },
   run = function(x)
-    return (ops.where(x:lt(0), -math.huge, 0 - ops.xlogy(x, x)))
+    local zero = x:eq(0) -- where a root is as steep
+    local some = ops.where(zero, 1, x)
+    local value = ops.where(zero, x:sqrt(), 0 - ops.xlogy(some, some))
+    return (ops.where(x:lt(0), -math.huge, value))
   end,
 }
 
@@ -69,8 +72,12 @@ special.zeta = define {
     .. "`input`.",
   examples = "3, moth.rand(2, 3)  -- domain: positive",
   args = { { "tensor", "input", "the power, a number or a tensor", numbers = true },
-           { "tensor", "other", "where the sum begins" } },
+           { "tensor", "other", "where the sum begins, a number or a tensor", numbers = true } },
   run = function(x, q)
+    if not istensor(x) and not istensor(q) then
+      errors.argument("zeta", "input", "at least one tensor is needed, got " .. errors.describe(x))
+    end
+    if not istensor(q) then q = ops.full({}, q, x.dtype, x.device) end
     if not istensor(x) then x = ops.full({}, x, q.dtype, q.device) end
     return (ops.special_zeta(x, q))
   end,
