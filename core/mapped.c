@@ -67,6 +67,8 @@ int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, 
       (uintptr_t)x->storage->data % (uintptr_t)size)
     return moth_from_bytes(ctx, dtype, shape, ndim, at, (size_t)(l.numel * size), out);
   l.offset = (at - x->storage->data) / size;
-  moth_tensor *y = moth_tensor_like(ctx, &l, x->storage);
+  moth_storage *own = moth_storage_alias(ctx, x->storage); /* for versions of its own */
+  moth_tensor *y = own ? moth_tensor_like(ctx, &l, own) : NULL;
+  if (own) moth_storage_release(ctx, own);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
 }

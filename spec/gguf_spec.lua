@@ -101,6 +101,15 @@ describe("a GGUF file", function()
     assert.same({6, 8}, a:tolist())
   end)
 
+  it("has tensors that are written apart: no gradient of one minds it", function()
+    local t = moth.gguf.load "spec/support/tiny.gguf"
+    local a, b = t.F32:requires_grad_(), t.F64:requires_grad_()
+    local y = (b * b):sum()
+    moth.no_grad(function() a:add_(1) end)
+    y:backward()
+    assert.is_true(moth.allclose(b.grad, 2 * b:detach()))
+  end)
+
   it("with NaN in it, however made, gives ordinary values", function()
     local _, meta = moth.gguf.load(files.write("nan.gguf", gguf {keys = {
       entry("f", 6, "\255\255\255\255"), entry("d", 12, ("\255"):rep(8)),
