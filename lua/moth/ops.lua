@@ -8,6 +8,7 @@
 
 local bind = require "moth.bind"
 local define = require "moth.define"
+local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local lazy = require "moth.lazy"
 
@@ -298,10 +299,11 @@ M.batched_nms = define {
            THRESHOLD },
   scoped = true,
   run = function(boxes, scores, idxs, threshold)
-    if idxs:is_floating_point() or idxs:dim() ~= 1 or idxs:size(1) ~= boxes:size(1) then
+    local whole = not idxs:is_floating_point() and idxs.dtype ~= dtype.by_name.bool
+    if not whole or idxs:dim() ~= 1 or idxs:size(1) ~= boxes:size(1) then
       errors.argument("batched_nms", "idxs", ("one integer for each of the boxes %s is needed, "
         .. "got %s"):format(errors.describe(boxes), errors.describe(idxs)),
-        idxs:is_floating_point() and "E_DTYPE" or "E_SHAPE")
+        whole and "E_SHAPE" or "E_DTYPE")
     end
     if idxs:numel() > 0 then idxs = idxs:long() - idxs:min() + 1 end -- classes count from 1
     return (suppress("batched_nms", boxes, scores, idxs:long(), threshold))
