@@ -156,6 +156,20 @@ describe("a file of weights", function()
     assert.equal(2, one.layers[1].linear.weight:item())
   end)
 
+  it("of a version above 1000 has the weights of connected by inputs", function()
+    local cfg = net(1, 1, 3, section("connected", {output = 2}))
+    local old = weights("turned.weights", 8, "\233\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0")
+    assert.same({{3, 5, 7}, {4, 6, 8}}, darknet.load(cfg, old).layers[1].linear.weight:tolist())
+  end)
+
+  it("keeps a count of images of any size", function()
+    local cfg = net(1, 1, 1, section("connected", {output = 1}))
+    local one = darknet.load(cfg)
+    one.seen = 2LL ^ 60 + 3
+    darknet.save(one, files.path "seen.weights")
+    assert.equal(2LL ^ 60 + 3, darknet.load(cfg, files.path "seen.weights").seen)
+  end)
+
   it("that is too short or too long is refused with layer and counts", function()
     local cfg = net(4, 4, 1, conv(2, 3), conv(1, 1, true)) -- 26 and 3 numbers
     refuses("E_FORMAT", "short.weights' ends within layer 1, [convolutional]: 1 of 2 numbers are "
@@ -170,6 +184,16 @@ end)
 
 describe("a cfg", function()
   local image = section("net", {width = 4, height = 4})
+
+  it("is read in no time, whatever spaces are in it, and refused where it is too long", function()
+    local spaces = (" "):rep(200000)
+    local began = os.clock()
+    darknet.load(image .. spaces .. "\n" .. section("convolutional", {filters = 2}) .. "size"
+      .. spaces .. "=" .. spaces .. "1" .. spaces .. "\n")
+    assert.is_true(os.clock() - began < 2)
+    refuses("E_FORMAT", "long.cfg' has more than 16777216 bytes",
+      files.write("long.cfg", image .. ("#"):rep(2 ^ 24)))
+  end)
 
   it("is read from a file too, and parsed into its sections", function()
     local path = files.write("a.cfg", "; of mine\r\n[net]\r\nwidth = 4 \r\nheight=6 # rows\r\n\r\n"

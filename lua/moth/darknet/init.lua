@@ -157,7 +157,7 @@ local function read(net, path, fname)
   local major, minor = file:int(4), file:int(4)
   file:take(4)
   local wide = major * 10 + minor >= 2 and major < 1000 and minor < 1000
-  local seen = file:int(wide and 8 or 4)
+  local seen, turned = file:int(wide and 8 or 4), major > 1000 or minor > 1000
   local have = (file.size - file.at) / 4
   each_tensor(net, function(x, index, layer)
     local n, left = x:numel(), math.floor((file.size - file.at) / 4)
@@ -165,7 +165,11 @@ local function read(net, path, fname)
       file:refuse(("ends within layer %d, [%s]: %d of %d numbers are left; the net takes %d, the "
         .. "file has %s"):format(index, nn.typename(layer):lower(), left, n, total, tostring(have)))
     end
-    x:detach():copy_(file:tensor("float32", { unpack(x.shape) }, file:take(4 * n)))
+    local shape = { unpack(x.shape) }
+    local by_inputs = turned and #shape == 2 -- as old files have the weights of [connected]
+    if by_inputs then shape[1], shape[2] = shape[2], shape[1] end
+    local values = file:tensor("float32", shape, file:take(4 * n))
+    x:detach():copy_(by_inputs and values:t() or values)
   end)
   if file.at ~= file.size then
     file:refuse(("has %s numbers, but the net takes %d"):format(tostring(have), total))
@@ -210,7 +214,8 @@ darknet.save = define {
     end
     local head, list = lib.array("uint32_t", 5), {}
     head[0], head[1], head[2] = 0, 2, 5 -- version
-    head[3], head[4] = net.seen % 2 ^ 32, math.floor(net.seen / 2 ^ 32)
+    local seen = ffi.cast("uint64_t", net.seen)
+    head[3], head[4] = seen % 2 ^ 32, seen / 2 ^ 32
     each_tensor(net, function(x) list[#list + 1] = x:detach():float():cpu():contiguous() end)
     local pieces, one = lib.array("moth_piece", #list + 1), ffi.new "moth_text[1]"
     local start = ffi.string(head, 20)

@@ -11,6 +11,7 @@ local parse = {}
 
 local LARGEST = 2 ^ 20 -- of a whole number: more is taken for a lie
 local MOST_SECTIONS = 10000
+local LONGEST = 2 ^ 24 -- bytes
 
 --- Raises an error about a cfg; `section` may be nil.
 function parse.refuse(cfg, section, text, code)
@@ -79,12 +80,20 @@ local function read(path, fname)
     errors.argument(fname, "cfg", ("'%s' cannot be opened: %s"):format(path,
       (why:gsub("^.-: ", ""))), "E_IO")
   end
-  local text = file:read(2 ^ 24)
+  local text = file:read(LONGEST + 1)
   file:close()
   if not text then
     errors.argument(fname, "cfg", ("'%s' is empty or cannot be read"):format(path), "E_IO")
+  elseif #text > LONGEST then
+    errors.argument(fname, "cfg", ("'%s' has more than %d bytes"):format(path, LONGEST), "E_FORMAT")
   end
   return text
+end
+
+-- Without the spaces around it, in a time that grows with the text alone.
+local function trimmed(text)
+  local first = text:find "%S"
+  return first and text:match(".*%S", first) or ""
 end
 
 --- The sections of a cfg.
@@ -98,7 +107,7 @@ function parse.cfg(given, fname)
   local number, section = 0, nil
   for line in ((is_text and given or read(given, fname)) .. "\n"):gmatch "(.-)\r?\n" do
     number = number + 1
-    line = line:gsub("[#;].*", ""):match "^%s*(.-)%s*$"
+    line = trimmed(line:gsub("[#;].*", ""))
     local name = line:match "^%[%s*([%w_]+)%s*%]$"
     if name then
       if #cfg == MOST_SECTIONS then parse.refuse(cfg, nil, "more than 10000 sections") end
@@ -106,8 +115,9 @@ function parse.cfg(given, fname)
         cfg = cfg }, Section)
       cfg[#cfg + 1] = section
     elseif line ~= "" then
-      local key, value = line:match "^([^=]-)%s*=%s*(.*)$"
-      if not key or key == "" or not section then
+      local key, value = line:match "^([^=]*)=%s*(.*)$"
+      key = trimmed(key or "")
+      if key == "" or not section then
         parse.refuse(cfg, nil, ("line %d is neither [section] nor key=value: '%s'"):format(number,
           line:sub(1, 60)))
       end
