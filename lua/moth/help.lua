@@ -135,7 +135,9 @@ local function made_comment(object, name)
   if type(meta) ~= "table" or type(meta.__call) ~= "function" then return nil end
   local lines = lines_of(debug.getinfo(meta.__call, "S").source)
   for i, line in ipairs(lines) do
-    if line:find("%." .. name .. " = setmetatable") then return (comment_above(lines, i)) end
+    if line:find("%." .. name .. " = setmetatable") or line:find('^[%w_.]+%("' .. name .. '"') then
+      return (comment_above(lines, i))
+    end
   end
 end
 
@@ -234,7 +236,8 @@ local function class_comment(object)
   for _, source in ipairs(sources) do
     local lines = lines_of(source)
     for i, line in ipairs(lines) do
-      local made = line:find('= [%w_.]+%("' .. class.typename(object) .. '"')
+      local call = '[%w_.(]+%("' .. class.typename(object) .. '"'
+      local made = line:find("= " .. call) or line:find("^" .. call)
       local comment = made and comment_above(lines, i)
       if comment then return comment end
     end
@@ -288,7 +291,8 @@ local function doc_of_function(object, name)
   end
 end
 
-local function of_class(object)
+-- @param reached  the path of the object that was asked for, where it is not the class itself
+local function of_class(object, reached)
   local name = class.typename(object)
   local signature = object.signature and bind.signature(object.signature)
   local path = places.home(object, signature and signature.name or name, name)
@@ -305,7 +309,7 @@ local function of_class(object)
     add_arguments(lines, signature)
   end
   add_call(lines, object)
-  if path then add_example(lines, samples.of(path, signature)) end
+  if path or reached then add_example(lines, samples.of(path or reached, signature)) end
   add_methods(lines, object)
   return concat(lines, "\n")
 end
@@ -494,7 +498,7 @@ function help.text(what, path)
   if value then return value end
   local place = type(what) == "table" and places.of(what)
   if place then return of_place(place) end
-  if class.typename(what) then return of_class(class.of(what) or what) end
+  if class.typename(what) then return of_class(class.of(what) or what, path) end
   local fn = what
   local sig = bind.signature(type(what) == "function" and class.written(what) or what)
   if not sig and type(what) == "table" then

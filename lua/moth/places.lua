@@ -39,6 +39,9 @@ places.list = {
     doc = "datasets, samplers, the DataLoader, readers of files" },
   { path = "moth.distributions", short = "moth.distributions",
     doc = "what can be drawn, how likely it is, how far two of them are apart" },
+  { path = "moth.distributions.constraints", short = "moth.distributions.constraints",
+    hidden = "by_default set_default_validate_args",
+    doc = "what parameters and values may be: constraint:check(x)" },
   { path = "moth.autograd", short = "moth.autograd",
     only = "Function FunctionCtx backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
       .. "is_anomaly_enabled is_grad_enabled no_grad once_differentiable set_detect_anomaly "

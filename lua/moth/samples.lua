@@ -133,6 +133,8 @@ moth.distributions.CorrCholeskyTransform moth.distributions.CorrCholeskyTransfor
 nn.Parameter nn.Parameter(moth.zeros(3))
 nn.Buffer nn.Buffer(moth.zeros(3))
 nn.isinstance nn.isinstance(nn.Conv2d(1, 2, 3), nn.Module)
+nn.UninitializedParameter p = nn.UninitializedParameter(); p:materialize(2, 3); nn.init.ones_(p)
+nn.UninitializedBuffer b = nn.UninitializedBuffer(); b:materialize{2, 3}; b:zero_()
 moth.darknet.Darknet moth.darknet.Darknet "[net]\nwidth=8\nheight=8\n[convolutional]\nfilters=2\n"
 moth.autocast moth.autocast("cpu", moth.bfloat16, moth.matmul, moth.ones(2, 2), moth.ones(2, 2))
 moth.GradScaler moth.GradScaler():scale(moth.ones(1)):item()
@@ -159,6 +161,15 @@ local SCHEDULES = {
 
 -- Longer ones.
 samples.texts = {
+  ["moth.distributions.biject_to"] = [[
+local d = moth.distributions
+print(d.biject_to(d.constraints.positive)(moth.randn(3)))]],
+  ["moth.distributions.transform_to"] = [[
+local d = moth.distributions
+print(d.transform_to(d.Gamma(1, 1).support)(moth.zeros(3)))]],
+  ["moth.distributions.constraints.Constraint"] = [[
+local function even(x) return (x % 2):eq(0) end
+print(moth.distributions.constraints.Constraint("even numbers", even):check(moth.arange(4)))]],
   ["nn.Module"] = [[
 local Net = nn.class("Net", nn.Module)
 function Net:init(features)                -- the constructor; nothing above it need be called

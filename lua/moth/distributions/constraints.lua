@@ -4,6 +4,7 @@
 local class = require "moth.class"
 local define = require "moth.define"
 
+--- What parameters and values may be: tostring says it, `constraint:check(x)` gives a mask.
 local Constraint = class("Constraint")
 
 -- `event_dim`: how many of the last dimensions are one value; `kind`: what biject_to and

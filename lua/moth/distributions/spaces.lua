@@ -12,6 +12,8 @@ local vectors = require "moth.distributions.vectors"
 
 local M = {}
 
+--- biject_to and transform_to: called with a constraint they give a transform from all real numbers
+-- to those that it allows, biject_to one to one, transform_to such that optimisers do well.
 local Registry = class("ConstraintRegistry")
 
 function Registry:init(name) self.name, self.made = name, {} end
