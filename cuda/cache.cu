@@ -90,7 +90,10 @@ void moth_cache_write(const char *name, const char *code, size_t size) {
   snprintf(temporary, sizeof temporary, "%s.XXXXXX", name);
   const int number = mkstemp(temporary);
   FILE *file = number < 0 ? NULL : fdopen(number, "wb");
-  if (!file) return;
+  if (!file) {
+    if (number >= 0) close(number), unlink(temporary);
+    return;
+  }
   bool good = fwrite(&h, sizeof h, 1, file) == 1 && fwrite(code, 1, size, file) == size;
   good = fclose(file) == 0 && good;
   if (!good || rename(temporary, name)) unlink(temporary);
