@@ -21,10 +21,13 @@ errors.tells(function(x)
 end)
 
 --- An uninitialized tensor.
--- @param kind  "parameter", "buffer" or "transient"
-function uninitialized.new(kind, requires_grad, device, dtype)
+-- @param kind   "parameter", "buffer" or "transient"
+-- @param fname  what errors name
+function uninitialized.new(kind, requires_grad, device, dtype, fname)
   local x = moth().empty({0}, {dtype = dtype, device = device})
-  if requires_grad then x:requires_grad_() end
+  if requires_grad then
+    lib.check(lib.C.moth_requires_grad(lib.ctx, x, 1), fname or "uninitialized", x)
+  end
   lib.check(lib.C.moth_shapeless(lib.ctx, x), "uninitialized")
   waiting[x] = false
   return (parameter.mark(x, kind))
@@ -77,7 +80,7 @@ local function kind_of_tensor(name, kind, rows)
     __call = function(_, ...)
       local requires_grad, device, dtype, persistent = parse(...)
       return (uninitialized.new(persistent == false and "transient" or kind, requires_grad, device,
-        dtype))
+        dtype, name))
     end,
     __tostring = function() return "class " .. name end,
   })

@@ -41,6 +41,11 @@ end
 
 -- Inputs and outputs of one unit: the sizes of dims 2 and 1, times the window.
 local function fans(fname, x)
+  local waiting = require("moth.nn.parameter").waiting[x]
+  if waiting ~= nil then
+    errors.argument(fname, "tensor", "uninitialized until its layer's first call"
+      .. (waiting and ": " .. waiting or ""), "E_STATE")
+  end
   local shape = x.shape
   if #shape < 2 then
     errors.argument(fname, "tensor", ("has no fan: %s has fewer than 2 dimensions"):format(

@@ -116,6 +116,12 @@ it("kl_divergence of Weibulls is the mean of what their log_prob differ by", fun
     D.kl_divergence(p, q):item(), 0.03)
 end)
 
+it("kl_divergence refuses batches that do not go together", function()
+  assert.error_matches(function()
+    D.kl_divergence(D.Normal(moth.zeros(2), 1), D.Normal(moth.zeros(3), 1))
+  end, "'q' to 'kl_divergence' (a batch that goes with (2) is needed, got (3)", 1, true)
+end)
+
 it("constraints.multinomial bounds the sum of counts", function()
   local three = D.constraints.multinomial(3)
   assert.same({ true, true, false, false }, three:check(

@@ -178,7 +178,7 @@ describe("a file of weights", function()
       weights("long.weights", 30))
     refuses("E_FORMAT", "' is broken: a value, 4 bytes at byte 8, would lie beyond its end at 9",
       cfg, files.write("head.weights", "\0\0\0\0\2\0\0\0\5"))
-    refuses("E_IO", "cannot open", cfg, files.path "none.weights")
+    refuses("E_IO", "'weights' to 'darknet.load' (cannot open", cfg, files.path "none.weights")
   end)
 end)
 

@@ -201,4 +201,13 @@ describe("box_convert, clip_boxes_to_image", function()
       assert.same({ 0, 4 }, { unpack(boxes.grad.shape) })
     end
   end)
+
+  it("name themselves in errors, not what they are made of", function()
+    assert.error_matches(function()
+      ops.sigmoid_focal_loss(moth.tensor {1, 2}, moth.tensor {1, 0, 1})
+    end, "bad argument 'targets' to 'sigmoid_focal_loss' (the shape of f32 (2) is needed", 1, true)
+    assert.error_matches(function()
+      moth.capture(function(boxes) return ops.nms(boxes, moth.rand(3), 0.5) end)(moth.rand(3, 4))
+    end, "nms: how many boxes stay depends on values, so moth.capture", 1, true)
+  end)
 end)

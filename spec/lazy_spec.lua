@@ -238,4 +238,11 @@ describe("an uninitialized parameter", function()
     assert.has_error_like(function() return copy.weight:sum() end, "uninitialized")
     assert.same({3, 2}, sizes(copy(moth.ones(1, 2)) and copy.weight))
   end)
+
+  it("name themselves in errors", function()
+    assert.error_matches(function() nn.UninitializedParameter { dtype = moth.int64 } end,
+      "UninitializedParameter: only floating tensors", 1, true)
+    assert.error_matches(function() nn.init.xavier_uniform_(nn.UninitializedParameter()) end,
+      "'tensor' to 'xavier_uniform_' (uninitialized until its layer's first call", 1, true)
+  end)
 end)

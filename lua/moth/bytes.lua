@@ -112,7 +112,9 @@ function File:tensor(name, shape, from) return bytes.as(self.all, name, shape, f
 function bytes.open(path, fname, argument, mmap)
   local text, h = ffi.new "moth_text[1]", Handle()
   text[0].at, text[0].size = path, #path
-  lib.check(C.moth_file_open(ctx, text, mmap == false and 0 or 1, h), fname)
+  local status = C.moth_file_open(ctx, text, mmap == false and 0 or 1, h)
+  if status < 0 then errors.status(status, fname, argument) end
+  lib.check(status, fname)
   local all = lib.adopt(h, 0)
   local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
   return setmetatable({ path = path, fname = fname, argument = argument or "path", all = all,

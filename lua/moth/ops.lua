@@ -245,6 +245,10 @@ M.sigmoid_focal_loss = define {
       errors.argument("sigmoid_focal_loss", "alpha", "0 to 1 or -1 is needed, got " .. alpha,
         "E_DOMAIN")
     end
+    if inputs.shape ~= targets.shape then
+      errors.argument("sigmoid_focal_loss", "targets", ("the shape of %s is needed, got %s"):format(
+        errors.describe(inputs), errors.describe(targets)), "E_SHAPE")
+    end
     local p = inputs:sigmoid()
     local loss = ops.binary_cross_entropy_with_logits(inputs, targets, { reduction = "none" })
     loss = loss * (1 - p * targets - (1 - p) * (1 - targets)) ^ gamma
@@ -258,6 +262,10 @@ M.sigmoid_focal_loss = define {
 local kept = {} -- by the function that errors name
 
 local function suppress(fname, boxes, scores, idxs, threshold)
+  if require("moth.lib").capture then
+    errors.raise(fname .. ": how many boxes stay depends on values, so moth.capture cannot record "
+      .. "it; do this outside of the captured function", "E_UNSUPPORTED")
+  end
   kept[fname] = kept[fname] or bind.as("nms_kept", fname)
   if scores:dim() ~= 1 or boxes:dim() == 2 and scores:size(1) ~= boxes:size(1) then
     errors.argument(fname, "scores", ("one for each of the boxes %s is needed, got %s"):format(

@@ -45,6 +45,11 @@ M.kl_divergence = define {
         errors.refuse("kl_divergence", name, "a distribution is needed", value, "E_TYPE")
       end
     end
+    local both = p.batch_shape and q.batch_shape
+    if both and not pcall(require("moth").broadcast_shapes, p.batch_shape, q.batch_shape) then
+      errors.argument("kl_divergence", "q", ("a batch that goes with %s is needed, got %s"):format(
+        tostring(p.batch_shape), tostring(q.batch_shape)), "E_SHAPE")
+    end
     local formula = find(p, q) or no_formula
     return (formula(p, q))
   end,
