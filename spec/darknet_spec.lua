@@ -285,3 +285,14 @@ describe("its layers", function()
       "a net of darknet.load is needed", 1, true)
   end)
 end)
+
+it("a cfg's misspelt key is warned of, keys that only training reads are not", function()
+  local kept, told = moth.warn, {}
+  moth.warn = function(text) told[#told + 1] = text end
+  finally(function() moth.warn = kept end)
+  darknet.load(TINY)
+  assert.same({}, told)
+  darknet.load "[net]\nwidth=8\nheight=8\nbatch=4\nangle=0\n[convolutional]\nfliters=2\n"
+  assert.same({ "the cfg section 0, [convolutional], line 6: the key 'fliters' is not read; "
+    .. "did you mean 'filters'?" }, told)
+end)

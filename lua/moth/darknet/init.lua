@@ -50,6 +50,7 @@ function Darknet:init(cfg)
   end
   local shape = { first:int("channels", 3, 1), net.height, net.width }
   self.width, self.height, self.channels, self.cfg = net.width, net.height, shape[1], cfg
+  parse.warn_of_unread(first)
   self.seen = 0 -- images in training: a number of the file's
   for i = 2, #sections do
     local make = layers.sections[sections[i].type]
@@ -59,6 +60,7 @@ function Darknet:init(cfg)
     end
     list[i - 1], shape = make(sections[i], shape, net)
     net.shapes[i - 1] = shape
+    parse.warn_of_unread(sections[i])
   end
   if #list == 0 then parse.refuse(sections, nil, "has no layers") end
   self.layers, self.needed = nn.ModuleList(list), net.needed

@@ -30,11 +30,31 @@ function parse.refuse_unknown(section, text, name, known)
     "E_UNSUPPORTED")
 end
 
+-- Keys of Darknet that resemble one that is read.
+local OTHERS = { padding = true, pad = true, num = true, max = true, steps = true, scales = true,
+                 stride_x = true, stride_y = true, reverse = true }
+
+--- Warns of keys that are not read and resemble one that is: they are misspelt.
+function parse.warn_of_unread(section)
+  local read = {}
+  for key in pairs(section.read) do read[#read + 1] = key end
+  table.sort(read)
+  for key in pairs(section.options) do
+    local unread = not section.read[key] and not OTHERS[key]
+    local hint = unread and errors.nearest(key, read) or ""
+    if hint ~= "" then
+      require("moth").warn(("%s section %d, [%s], line %d: the key '%s' is not read%s"):format(
+        section.cfg.shown, section.index, section.type, section.line, key, hint))
+    end
+  end
+end
+
 local Section = {}
 Section.__index = Section
 
 local function number_of(self, key, default, text)
   local value = self.options[key]
+  self.read[key] = true
   if value == nil then return default end
   local number = tonumber(value)
   if not number or number ~= number or math.abs(number) == math.huge then
@@ -57,11 +77,15 @@ function Section:int(key, default, least)
 end
 
 --- A text.
-function Section:text(key, default) return self.options[key] or default end
+function Section:text(key, default)
+  self.read[key] = true
+  return self.options[key] or default
+end
 
 --- A list of numbers, "10,14, 23,27"; whole ones if `whole`.
 function Section:list(key, default, whole)
   local value, list = self.options[key], {}
+  self.read[key] = true
   if value == nil then return default end
   for item in value:gmatch "[^,%s]+" do
     local number = tonumber(item)
@@ -111,8 +135,8 @@ function parse.cfg(given, fname)
     local name = line:match "^%[%s*([%w_]+)%s*%]$"
     if name then
       if #cfg == MOST_SECTIONS then parse.refuse(cfg, nil, "more than 10000 sections") end
-      section = setmetatable({ type = name, options = {}, index = #cfg - 1, line = number,
-        cfg = cfg }, Section)
+      section = setmetatable({ type = name, options = {}, read = {}, index = #cfg - 1,
+        line = number, cfg = cfg }, Section)
       cfg[#cfg + 1] = section
     elseif line ~= "" then
       local key, value = line:match "^([^=]*)=%s*(.*)$"
