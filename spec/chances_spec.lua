@@ -2,43 +2,13 @@
 -- is distributed as they say.
 
 local moth = require "moth"
-local json = require "moth.json"
+local chances = require "spec.support.chances"
 
 local D = moth.distributions
-local huge = math.huge
 
-local function f64(x) return moth.tensor(x, { dtype = moth.float64 }) end
-
-local function golden()
-  local file = assert(io.open("spec/golden/chances.json"))
-  local found = json.decode(file:read("*a"))
-  file:close()
-  return found
-end
-
-local made = golden()
-local NAMES = { inf = huge, ["-inf"] = -huge, nan = 0 / 0 }
-
-local function same(wanted, x, what, tolerance)
-  local got = x:flatten():tolist()
-  assert.equal(#wanted, #got, what)
-  for i, w in ipairs(wanted) do
-    w = NAMES[w] or w
-    local g = got[i]
-    local fine = w == g or (w ~= w and g ~= g)
-      or math.abs(w - g) <= (tolerance or 1e-11) * math.max(1, math.abs(w))
-    assert.is_true(fine, ("%s, element %d: wanted %s, got %s"):format(what, i, w, g))
-  end
-end
-
-local function tensors(params, grad)
-  local copy = {}
-  for name, value in pairs(params) do
-    copy[name] = type(value) == "table" and f64(value) or f64 { value }:squeeze()
-    if grad then copy[name]:requires_grad_() end
-  end
-  return copy
-end
+local made = chances.golden "chances"
+local same, f64 = chances.same, chances.f64
+local function tensors(...) return (chances.tensors(...)) end -- without their names
 
 -- The parameters of a golden case; whole numbers of arguments that are no tensors stay numbers.
 local function parameters(case, grad)

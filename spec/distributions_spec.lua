@@ -1,45 +1,12 @@
 -- moth.distributions: what they say is PyTorch's, what they draw has the moments they say.
 
 local moth = require "moth"
-local json = require "moth.json"
+local chances = require "spec.support.chances"
 
 local nn, D = moth.nn, moth.distributions
-local huge = math.huge
 
-local function golden()
-  local file = assert(io.open("spec/golden/distributions.json"))
-  local found = json.decode(file:read("*a"))
-  file:close()
-  return found
-end
-
-local made = golden()
-local NAMES = { inf = huge, ["-inf"] = -huge, nan = 0 / 0 }
-
-local function same(wanted, x, what)
-  local got = x:flatten():tolist()
-  assert.equal(#wanted, #got, what)
-  for i, w in ipairs(wanted) do
-    w = NAMES[w] or w
-    local g = got[i]
-    local fine = w == g or (w ~= w and g ~= g)
-      or math.abs(w - g) <= 1e-11 * math.max(1, math.abs(w))
-    assert.is_true(fine, ("%s, element %d: wanted %s, got %s"):format(what, i, w, g))
-  end
-end
-
-local function tensors(params, grad)
-  local copy, names = {}, {}
-  for name, value in pairs(params) do
-    names[#names + 1] = name
-    copy[name] = moth.tensor(type(value) == "table" and value or { value },
-      { dtype = moth.float64 })
-    if type(value) ~= "table" then copy[name] = copy[name]:squeeze() end
-    if grad then copy[name]:requires_grad_() end
-  end
-  table.sort(names)
-  return copy, names
-end
+local made = chances.golden "distributions"
+local same, tensors = chances.same, chances.tensors
 
 local ORDER = { loc = 1, low = 1, rate = 1, probs = 1, logits = 1, scale = 2, high = 2,
   covariance_matrix = 2, precision_matrix = 2, scale_tril = 2 }
