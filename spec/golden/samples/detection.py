@@ -107,12 +107,13 @@ def nms(x, scores, iou_threshold):
     return batched_nms(x, scores, [0] * len(x), iou_threshold)
 
 
+WIDE = {"dtypes": ["float64", "float32"], "why": "halves are widened: results are f32"}
 f = op("ops.box_area", "boxes", lambda x: (x[..., 2] - x[..., 0]) * (x[..., 3] - x[..., 1]),
        "composed")
 for shape in ((5,), (1,), (17,), (0,)):
-    f(boxes(*shape))
-f("empty boxes", T([[1.0, 2.0, 1.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
-f("turned", T([[2.0, 2.0, 1.0, 4.0]]))
+    f(boxes(*shape), **WIDE)
+f("empty boxes", T([[1.0, 2.0, 1.0, 4.0], [0.0, 0.0, 0.0, 0.0]]), **WIDE)
+f("turned", T([[2.0, 2.0, 1.0, 4.0]]), **WIDE)
 
 f = op("ops.box_convert", "boxes in_fmt out_fmt", convert, "composed")
 FORMATS = ("xyxy", "xywh", "cxcywh")
@@ -135,25 +136,24 @@ for least in (0.0, 0.5, 0.75, 1.5, 9.0):
     f(boxes(9), least)
 f("none", boxes(0), 0.75)
 
-HALF = {"dtypes": ["float64", "float32"], "why": "differences of products lose a half's digits"}
 for name, fn in (("box_iou", iou), ("generalized_box_iou", giou)):
     f = op("ops." + name, "boxes1 boxes2", fn, "composed")
-    f(boxes(5), boxes(4), **HALF)
-    f("one", boxes(1), boxes(1), **HALF)
-    f("seventeen", boxes(17), boxes(2), **HALF)
-    f("around each other", T([[0.0, 0.0, 4.0, 4.0]]), T([[1.0, 1.5, 2.0, 2.0]]))
-    f("none", boxes(0), boxes(3))
-    f("of none", boxes(2), boxes(0))
+    f(boxes(5), boxes(4), **WIDE)
+    f("one", boxes(1), boxes(1), **WIDE)
+    f("seventeen", boxes(17), boxes(2), **WIDE)
+    f("around each other", T([[0.0, 0.0, 4.0, 4.0]]), T([[1.0, 1.5, 2.0, 2.0]]), **WIDE)
+    f("none", boxes(0), boxes(3), **WIDE)
+    f("of none", boxes(2), boxes(0), **WIDE)
 
 for name, fn in (("generalized_box_iou_loss", giou_loss), ("distance_box_iou_loss", diou_loss),
                  ("complete_box_iou_loss", ciou_loss)):
     f = op("ops." + name, "boxes1 boxes2 reduction eps", fn, "composed")
-    f(boxes(5), boxes(5), **HALF)
-    f("mean", boxes(6), boxes(6), "mean", **HALF)
-    f("sum", boxes(3), boxes(3), reduction="sum", eps=0.125, **HALF)
-    f("one", boxes(1), boxes(1), **HALF)
-    f("around each other", T([[0.0, 0.0, 4.0, 4.5]]), T([[1.0, 1.5, 2.0, 2.0]]), **HALF)
-    f("none", boxes(0), boxes(0))
+    f(boxes(5), boxes(5), **WIDE)
+    f("mean", boxes(6), boxes(6), "mean", **WIDE)
+    f("sum", boxes(3), boxes(3), reduction="sum", eps=0.125, **WIDE)
+    f("one", boxes(1), boxes(1), **WIDE)
+    f("around each other", T([[0.0, 0.0, 4.0, 4.5]]), T([[1.0, 1.5, 2.0, 2.0]]), **WIDE)
+    f("none", boxes(0), boxes(0), **WIDE)
 
 exempt("ops.complete_box_iou_loss", "its weight of the ratios is a constant to gradients, as the "
        "paper has it, so finite differences differ: the samples above hold it to PyTorch")
