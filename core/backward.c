@@ -183,10 +183,6 @@ static int widen(moth_tensor **at, int dtype) {
 
 static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   moth_node *n = edge->node;
-  if (t->ngoals && n->id < t->least) { /* nothing that was asked for lies this way */
-    moth_tensor_release(take);
-    return MOTH_OK;
-  }
   uint32_t i = enter(t, n);
   if (i == UINT32_MAX) {
     moth_tensor_release(take);
@@ -330,6 +326,7 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
     status = add_goal(t, moth_resolve(ctx, &inputs[i], "inputs"), i);
   for (uint32_t i = 0; !status && i < nroots; i++)
     status = add_root(t, &roots[i], grads ? &grads[i] : NULL);
+  if (!status && ninputs) status = moth_goals_find(t);
   if (status) {
     moth_task_free(ctx, t->id);
     return status;
@@ -357,6 +354,7 @@ static void free_task(moth_task *t) {
     moth_node_release(t->goals[i].node);
   }
   moth_dealloc(ctx, t->goals, t->goal_room * (int64_t)sizeof *t->goals);
+  moth_dealloc(ctx, t->path, t->path_room * (int64_t)sizeof *t->path);
   moth_dealloc(ctx, t->entries, pool_bytes(t->room));
   if (ctx->profile) moth_profile_leave(ctx, t->event, ctx->error.code);
   moth_dealloc(ctx, t, sizeof *t);
@@ -416,7 +414,8 @@ static int pass_on(moth_task *t, moth_node *n, moth_tensor **dxs) {
     moth_tensor *dx = dxs[i];
     dxs[i] = NULL;
     if (!dx) continue;
-    if (status || !n->edges[i].node) moth_tensor_release(dx);
+    const moth_node *to = n->edges[i].node;
+    if (status || !to || !moth_task_useful(t, to)) moth_tensor_release(dx);
     else status = send(t, &n->edges[i], dx);
   }
   return status;
@@ -461,14 +460,19 @@ static bool any_gradient(const task_entry *e) {
 /* Runs the node at hand; MOTH_TASK_FUNCTION or MOTH_TASK_AGAIN if that is for Lua to do. */
 static int run_current(moth_task *t) {
   moth_node *n = t->current.node;
-  if (n->flags & MOTH_N_EMPTIED && any_gradient(&t->current)) return MOTH_TASK_AGAIN;
+  const bool runs = moth_task_runs(t, n);
+  if (runs && n->flags & MOTH_N_EMPTIED && any_gradient(&t->current)) return MOTH_TASK_AGAIN;
   int status = hand_to_goals(t);
   if (status) return status;
+  if (!runs) {
+    drop_entry(t, &t->current);
+    return MOTH_OK;
+  }
   if (!any_gradient(&t->current)) {
     status = MOTH_OK;
   } else if (n->flags & MOTH_N_LEAF) {
-    status = t->ngoals ? MOTH_OK : gather_leaf(n, &t->current.dys[0]);
-    t->gathered = !status && !t->ngoals && (n->flags & MOTH_N_HOOKED);
+    status = gather_leaf(n, &t->current.dys[0]);
+    t->gathered = !status && (n->flags & MOTH_N_HOOKED);
     if (t->gathered) return MOTH_TASK_HOOK;
   } else if (n->flags & MOTH_N_LUA) {
     t->dxs = moth_alloc(t->ctx, n->nin * (int64_t)sizeof *t->dxs + 8);
@@ -555,6 +559,7 @@ int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const 
     if (dys[i]) status = moth_edge_of(roots[i], &edge);
     if (!status && edge.node) status = send(t, &edge, moth_tensor_retain(dys[i]));
   }
+  if (!status && ninputs) status = moth_goals_find(t);
   if (!status) status = walk(t);
   if (status > 0) status = moth_fail(ctx, MOTH_E_STATE, NULL, "a gradient cannot wait for Lua");
   for (uint32_t i = 0; !status && i < ninputs; i++) {

@@ -66,7 +66,8 @@ int32_t moth_task_put(moth_ctx *ctx, uint32_t task, uint32_t i, const moth_handl
 
 int32_t moth_task_wants(moth_ctx *ctx, uint32_t task, uint32_t i) {
   moth_task *t = stopped_task(ctx, task);
-  return t && i < t->current.node->nin && t->current.node->edges[i].node != NULL;
+  const moth_node *to = t && i < t->current.node->nin ? t->current.node->edges[i].node : NULL;
+  return to && moth_task_useful(t, to);
 }
 
 int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x) {
@@ -78,9 +79,9 @@ int32_t moth_task_saved(moth_ctx *ctx, uint32_t task, uint32_t i, moth_handle *x
   if (i >= n->nsaved || !n->ins[n->nin + i].present) return MOTH_OK;
   const moth_saved *s = &n->ins[n->nin + i];
   moth_tensor *y = moth_saved_open(n, s, "saved_tensors");
-  if (y && ctx->grad_mode && s->from > 0 && n->edges[s->from - 1].node)
+  if (y && s->from > 0 && n->edges[s->from - 1].node)
     moth_saved_tie(y, n->edges[s->from - 1].node, n->edges[s->from - 1].output);
-  else if (y && ctx->grad_mode && s->from < 0)
+  else if (y && s->from < 0)
     moth_saved_tie(y, n, (uint32_t)(-1 - s->from));
   return y ? moth_hand_out(ctx, y, x) : ctx->error.code;
 }

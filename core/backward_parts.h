@@ -1,6 +1,6 @@
 /* backward_parts.h -- what a backward pass is made of; for backward.c, which walks, waiting.c,
-** which puts products off, parts.c, where gradients of views meet, gradient.c, and backward_lua.c,
-** which answers Lua where the pass has stopped.
+** which puts products off, parts.c, where gradients of views meet, goals.c, which knows what a pass
+** may leave out, gradient.c, and backward_lua.c, which answers Lua where the pass has stopped.
 */
 #ifndef MOTH_BACKWARD_PARTS_H
 #define MOTH_BACKWARD_PARTS_H
@@ -31,6 +31,8 @@ struct moth_task {
   task_goal *goals;
   uint32_t ngoals, goal_room;
   uint64_t least; /* no goal lies below this id */
+  uint64_t *path; /* with goals: the ids of the nodes that are one or lead to one, rising */
+  int64_t npath, path_room;
   bool strays;    /* another task has met a node that waits here, and keeps its place there now */
   uint32_t nwaiting; /* entries whose products wait */
   uint64_t event; /* of a profile, or 0 */
@@ -62,6 +64,13 @@ task_entry *moth_task_enter(moth_task *t, moth_node *n);
 int moth_waiting_add(moth_task *t, task_entry *e);
 int moth_waiting_add_all(moth_task *t);
 void moth_waiting_drop(moth_task *t, task_entry *e);
+
+/* -- goals.c: finds the nodes that lead to a goal, from those that wait; whether what arrives at n
+** is of use; and whether n is to be run for it -- */
+
+int moth_goals_find(moth_task *t);
+bool moth_task_useful(const moth_task *t, const moth_node *n);
+bool moth_task_runs(const moth_task *t, const moth_node *n);
 
 /* -- parts.c: the entry of n, or NULL; zeros where nothing of its gradient is written -- */
 

@@ -259,7 +259,10 @@ int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor 
   moth_tensor **list = moth_alloc(ctx, bytes);
   if (!list) return ctx->error.code;
   bool *wants = (bool *)(list + n->nin);
-  for (uint32_t i = 0; i < n->nin; i++) wants[i] = n->edges[i].node != NULL;
+  for (uint32_t i = 0; i < n->nin; i++) {
+    const moth_node *to = n->edges[i].node;
+    wants[i] = to && (!task || moth_task_useful(task, to));
+  }
   moth_grad g = {.ctx = ctx, .dy = dys[0], .dys = dys, .out = out, .wants = wants, .dx = dxs,
                  .nin = n->nin, .task = task, .edges = n->edges, .node = n,
                  .last = task && !(task->flags & MOTH_RETAIN_GRAPH) && !ctx->grad_mode};

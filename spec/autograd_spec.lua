@@ -298,6 +298,37 @@ describe("a hook", function()
     end
   end)
 
+  it("runs only what leads to the inputs it was asked for, and frees no more", function()
+    local x, w = leaf{1, 2}, leaf{3, 4}
+    local Loud, runs = moth.nn.class("Loud", ag.Function), 0
+    function Loud.forward(_, a) return a * 1 end
+    function Loud.backward(_, dy) runs = runs + 1 return dy end
+    local y = Loud.apply(x * x)
+    local z = (y * y * Loud.apply(w * w)):sum()
+    local before = runs
+    assert.same({18, 128}, ag.grad(z, y):tolist())
+    assert.equal(before, runs)
+    local gy, gx = ag.grad((y * 5):sum(), {y, x}, {retain_graph = true})
+    assert.same({{5, 5}, {10, 20}}, {gy:tolist(), gx:tolist()})
+    assert.equal(1, runs)
+    y:sum():backward()
+    assert.same({2, 4}, x.grad:tolist())
+  end)
+
+  it("asks a Function for the gradients of those inputs alone", function()
+    local Pair, seen = moth.nn.class("Pair", ag.Function), nil
+    function Pair.forward(_, a, b) return a + b end
+    function Pair.backward(ctx, dy) seen = ctx.needs_input_grad return dy, dy end
+    local a, b = leaf(1), leaf(2)
+    local c = Pair.apply(a * 2, b * 2)
+    c:backward{inputs = b, retain_graph = true}
+    assert.same({false, true}, seen)
+    assert.is_nil(a.grad)
+    c:backward()
+    assert.same({true, true}, seen)
+    assert.same({2, 4}, {a.grad:item(), b.grad:item()})
+  end)
+
   it("may yield from a coroutine at any depth", function()
     local x = leaf(2)
     local z = x * x * 1
@@ -351,6 +382,26 @@ describe("a Function in Lua", function()
     assert.same({2, 4, 6}, x.grad:tolist())
     assert.is_true(ag.gradcheck(Square.apply, {leaf{1, 2, 3}}))
     assert.is_true(ag.gradgradcheck(Square.apply, {leaf{1, 2, 3}}))
+  end)
+
+  it("may ask in backward for a gradient by what it saved, as an adjoint does", function()
+    local Adjoint, seen = moth.nn.class("Adjoint", ag.Function), nil
+    function Adjoint.forward(ctx, x, w)
+      local y = x * w ^ 2
+      ctx:save_for_backward(x, w, y, x:detach())
+      return y
+    end
+    function Adjoint.backward(ctx, dy)
+      local x, w, y, bare = unpack(ctx.saved_tensors)
+      seen = {x.requires_grad, w.requires_grad, y.requires_grad, bare.requires_grad, w.is_leaf,
+        (x * 2).requires_grad}
+      return moth.enable_grad(function() return ag.grad(x * w ^ 2, {x, w}, dy) end)
+    end
+    local x, w = leaf{1, 2}, leaf{3, 4}
+    Adjoint.apply(x * 1, w):sum():backward()
+    assert.same({true, true, true, false, true, false}, seen)
+    assert.same({9, 16}, x.grad:tolist())
+    assert.same({6, 16}, w.grad:tolist())
   end)
 
   it("knows which inputs need a gradient", function()
