@@ -71,6 +71,7 @@ local rows = {
   inference_mode = {"moth.autograd", "no_grad"},
   trapz = {"moth.pieces", "trapezoid"},
   chain_matmul = {"moth.linalg", "multi_dot"},
+  func = {"moth.nn.stateless"},
 }
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "

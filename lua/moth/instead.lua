@@ -24,7 +24,7 @@ local ROWS = {
     ["compile jit fx"] = FASTER,
     ["complex view_as_real view_as_complex complex64 complex128 is_complex"] = COMPLEX,
     ["real imag"] = COMPLEX,
-    ["vmap"] = LOOP, ["func"] = FUNC, ["asarray"] = "moth.as_tensor does it",
+    ["vmap"] = LOOP, ["asarray"] = "moth.as_tensor does it",
     ["adjoint"] = "x:adjoint(), or x.mH, is x.mT",
     ["diagflat"] = "x:flatten():diag(offset) does it",
     ["from_file"] = "moth.load maps a safetensors file",
@@ -65,6 +65,11 @@ local ROWS = {
     ["rrelu_"] = "rrelu{x, inplace = true} does it",
     ["fractional_max_pool3d"] = "volumes have max_pool3d and adaptive_max_pool3d",
     ["grouped_mm scaled_mm scaled_grouped_mm"] = "there are no dtypes of 8 bits but integers",
+  },
+  ["moth.func"] = {
+    ["jacrev jacfwd hessian vjp jvp linearize"] = FUNC,
+    ["vmap stack_module_state"] = LOOP,
+    ["grad grad_and_value"] = "moth.autograd.grad(f(x), x) does it",
   },
   ["moth.autograd"] = {
     ["forward_ad"] = "functional.jvp gives directional derivatives",

@@ -56,6 +56,8 @@ places.list = {
   { path = "moth.onnx", short = "moth.onnx", doc = "nets to and from ONNX files" },
   { path = "moth.autograd.functional", short = "moth.autograd.functional",
     doc = "derivatives of whole functions, and their products with vectors" },
+  { path = "moth.func", short = "moth.func",
+    doc = "calls of a module with other parameters than its own" },
   { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
     doc = "calls that are run again in backward, to save memory" },
   { path = "moth.utils", short = "moth.utils", doc = "what else training scripts want" },
