@@ -190,7 +190,7 @@ int32_t moth_set_grad(moth_ctx *ctx, const moth_handle *h, const moth_handle *gr
   if (!x) return ctx->error.code;
   if (some) {
     g = moth_resolve_any(ctx, grad, "grad");
-    if (!g) return ctx->error.code;
+    if (!g || (!moth_sparse(g) && !moth_resolve(ctx, grad, "grad"))) return ctx->error.code;
     if (g == x) return moth_fail(ctx, MOTH_E_ALIAS, "grad", "a tensor cannot be its own gradient");
     if (!moth_shape_same(&g->l, &x->l) || g->l.dtype != x->l.dtype)
       return moth_fail(ctx, MOTH_E_SHAPE, "grad", "%s cannot be the gradient of %s", moth_str(g),

@@ -183,6 +183,8 @@ describe("an uninitialized parameter", function()
     assert.equal(moth.float64, w.dtype)
     assert.is_true(w.requires_grad and w.is_leaf)
     assert.is_nil(w.grad)
+    assert.has_error_like(function() moth.ones(3, {requires_grad = true}).grad = w end,
+      "x.grad cannot be assigned: uninitialized until its layer's first call")
     assert.equal("[uninitialized moth.float64, requires_grad]", tostring(w))
     assert.equal("UninitializedParameter", nn.typename(w))
     for _, kind in ipairs {"SGD", "Adam", "RMSprop"} do
