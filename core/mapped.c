@@ -7,28 +7,42 @@
 #include "loop.h"
 #include "op.h"
 
+typedef struct mapping { /* a mapped file; it closes with the last storage over its pages */
+  moth_source source;
+  uint32_t refs;
+} mapping;
+
 static void drop(void *owner) {
-  moth_source *s = owner;
-  moth_source_close(s);
-  free(s);
+  mapping *m = owner;
+  if (__atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL)) return;
+  moth_source_close(&m->source);
+  free(m);
 }
 
-/* Takes the source over where it is mapped. */
+/* A tensor over bytes of the file, with a storage of its own. */
+static moth_tensor *part(moth_ctx *ctx, mapping *m, const moth_layout *l, char *data,
+                         int64_t nbytes) {
+  __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
+  moth_storage *s = moth_storage_foreign(ctx, data, nbytes, drop, m);
+  if (!s) {
+    drop(m);
+    return NULL;
+  }
+  moth_tensor *x = moth_tensor_like(ctx, l, s);
+  moth_storage_release(ctx, s);
+  return x;
+}
+
+/* Takes the source over unless that fails. */
 static moth_tensor *mapped(moth_ctx *ctx, const moth_source *s, const moth_layout *l) {
-  moth_source *own = malloc(sizeof *own);
-  if (!own) {
+  mapping *m = malloc(sizeof *m);
+  if (!m) {
     moth_fail(ctx, MOTH_E_MEM, "path", "out of memory");
     return NULL;
   }
-  *own = *s;
-  moth_storage *bytes = moth_storage_foreign(ctx, s->map, s->size, drop, own);
-  if (!bytes) {
-    free(own);
-    return NULL;
-  }
-  moth_tensor *x = moth_tensor_like(ctx, l, bytes);
-  if (!x) bytes->deleter = NULL, free(own);
-  moth_storage_release(ctx, bytes);
+  *m = (mapping){.source = *s, .refs = 1};
+  moth_tensor *x = part(ctx, m, l, s->map, s->size);
+  x ? drop(m) : free(m);
   return x;
 }
 
@@ -48,6 +62,16 @@ int32_t moth_file_open(moth_ctx *ctx, const moth_text *path, int32_t map, moth_h
   return status;
 }
 
+/* A tensor over bytes that were read, with a version of its own. */
+static moth_tensor *within(moth_ctx *ctx, moth_storage *of, moth_layout *l, const char *at) {
+  moth_storage *s = moth_storage_alias(ctx, of);
+  if (!s) return NULL;
+  l->offset = (at - s->data) / moth_dtype_size[l->dtype];
+  moth_tensor *x = moth_tensor_like(ctx, l, s);
+  moth_storage_release(ctx, s);
+  return x;
+}
+
 int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
                          const int64_t *shape, int32_t ndim, moth_handle *out) {
   moth_error_clear(ctx);
@@ -62,13 +86,13 @@ int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, 
     return moth_fail(ctx, MOTH_E_INDEX, "from", "%lld %s elements from byte %lld on, of %lld",
                      (long long)l.numel, moth_dtype_name(dtype), (long long)from,
                      (long long)x->l.numel);
-  const char *at = moth_at(x) + from;
+  char *at = moth_at(x) + from;
+  const int64_t nbytes = l.numel * size;
   if (dtype == MOTH_BOOL || (at - x->storage->data) % size ||
       (uintptr_t)x->storage->data % (uintptr_t)size)
-    return moth_from_bytes(ctx, dtype, shape, ndim, at, (size_t)(l.numel * size), out);
-  l.offset = (at - x->storage->data) / size;
-  moth_storage *own = moth_storage_alias(ctx, x->storage); /* for versions of its own */
-  moth_tensor *y = own ? moth_tensor_like(ctx, &l, own) : NULL;
-  if (own) moth_storage_release(ctx, own);
+    return moth_from_bytes(ctx, dtype, shape, ndim, at, (size_t)nbytes, out);
+  moth_tensor *y = x->storage->deleter == drop
+                     ? part(ctx, x->storage->owner, &l, at, nbytes)
+                     : within(ctx, x->storage, &l, at);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
 }

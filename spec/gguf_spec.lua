@@ -110,6 +110,25 @@ describe("a GGUF file", function()
     assert.is_true(moth.allclose(b.grad, 2 * b:detach()))
   end)
 
+  it("of empty tensors alone may end before its data would begin", function()
+    local bytes = gguf {tensors = {tensor("a", {0}, 0, 0), tensor("b", {32, 0}, 2, 0)}}
+    local tensors = moth.gguf.load(files.write("empty.gguf", bytes:sub(1, 98)))
+    assert.same({0}, {unpack(tensors.a.shape)})
+    assert.same({0, 32}, {unpack(tensors.b.shape)})
+  end)
+
+  it("gives tensors whose storage is theirs alone: a captured step copies no more", function()
+    local large = 2 ^ 20
+    local path = files.write("large.gguf", gguf {data = ("\0"):rep(4 * large + 32),
+      tensors = {tensor("a", {2}, 0, 0), tensor("b", {large}, 0, 32)}})
+    local a = moth.gguf.load(path).a
+    local step = moth.capture(function(x) return a:add_(x) end, {verify = 2})
+    moth.collect()
+    local before = moth.memory().cached_bytes
+    for _ = 1, 8 do step(moth.ones(2)) end
+    assert.is_true(moth.memory().cached_bytes - before < large)
+  end)
+
   it("with NaN in it, however made, gives ordinary values", function()
     local _, meta = moth.gguf.load(files.write("nan.gguf", gguf {keys = {
       entry("f", 6, "\255\255\255\255"), entry("d", 12, ("\255"):rep(8)),

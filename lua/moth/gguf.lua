@@ -198,7 +198,7 @@ local function check_places(file, tensors, start, align)
     if t.offset % align ~= 0 then
       refuse_tensor(file, t.name, ("at byte %.0f, no multiple of %d"):format(t.offset, align))
     end
-    if t.offset + t.nbytes > file.size - start then
+    if t.nbytes > 0 and t.offset + t.nbytes > file.size - start then
       refuse_tensor(file, t.name, ("at bytes %.0f to %.0f of data, but there are %.0f"):format(
         t.offset, t.offset + t.nbytes, math.max(file.size - start, 0)))
     end
@@ -271,9 +271,11 @@ local function read_tensor(self, t, dtype, fname)
     errors.argument(fname, "dtype", "a floating-point dtype is needed, got " .. tostring(dtype),
       "E_DTYPE")
   end
+  if t.nbytes == 0 then
+    return (ops.zeros(t.shape, t.blocks and (dtype or dtypes.float32) or dtypes[t.row.dtype]))
+  end
   local from = self.start + t.offset
   if not t.blocks then return self.file:tensor(t.row.dtype, t.shape, from) end
-  if t.nbytes == 0 then return (ops.zeros(t.shape, dtype or dtypes.float32)) end
   return dequantised(self.file, t, from, dtype or dtypes.float32)
 end
 
