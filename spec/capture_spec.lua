@@ -258,7 +258,7 @@ describe("a captured step", function()
   it("tells 0 from -0 among its constants", function()
     local step = moth.capture(function(x, a, t) return x / a, x / t.a end)
     for _ = 1, 2 do
-      for _, zero in ipairs {0, -0.0} do
+      for _, zero in ipairs {0, -1 / math.huge} do -- for ARM LuaJIT reads -0.0 as 0
         local y, z = step(moth.ones(1), zero, {a = zero})
         assert.are.same({1 / zero, 1 / zero}, {y:item(), z:item()})
       end

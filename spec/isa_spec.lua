@@ -52,7 +52,7 @@ for name, most in pairs {gelu = 1.5e-6, silu = 2.5e-6, mish = 3e-6, softplus = 1
 end
 -- lists are long enough to meet the vector loops; the first four values say enough
 local function special(name)
-  local x, s = moth.tensor{1 / 0, -1 / 0, 0 / 0, -0.0}:tile(9), {name}
+  local x, s = moth.tensor{1 / 0, -1 / 0, 0 / 0, -1 / math.huge}:tile(9), {name}
   local y = moth[name](x)
   for i = 1, 4 do
     local v = y[i]:item()

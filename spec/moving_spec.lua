@@ -38,8 +38,8 @@ describe("a mask", function()
 
   it("takes NaN and zeros as they are", function()
     local nan, mask = moth.full({ 40 }, 0 / 0), moth.arange(40):lt(20)
-    assert.equal(20, nan:masked_fill(mask, -0.0):isnan():sum():item())
-    assert.equal(-math.huge, (1 / nan:masked_fill(mask, -0.0))[1]:item())
+    assert.equal(20, nan:masked_fill(mask, -1 / math.huge):isnan():sum():item())
+    assert.equal(-math.huge, (1 / nan:masked_fill(mask, -1 / math.huge))[1]:item())
   end)
 end)
 

@@ -17,7 +17,12 @@ static int found(void) {
 #endif
 }
 
-static const char *const names[] = {"plain", "avx2", "avx512"};
+#if defined(__aarch64__)
+#define LEAST "neon" /* which every such processor has */
+#else
+#define LEAST "plain"
+#endif
+static const char *const names[] = {LEAST, "avx2", "avx512"};
 
 const char *moth_level_name(void) { return names[moth_level()]; }
 

@@ -7,7 +7,7 @@
 -- @param path    the library
 -- @param anchor  what stays in the state: the function found stands in its field `next`
 return function(path, anchor)
-  if anchor.next or jit.arch ~= "x64" or not jit.version:find("beta3", 1, true) then return end
+  if anchor.next or not jit.version:find("beta3", 1, true) then return end
   local traverse = package.loadlib(path == "moth" and "libmoth.so" or path, "moth_lua_next")
   if not traverse or select("#", traverse {}) ~= 1 then return end
   anchor.next = traverse

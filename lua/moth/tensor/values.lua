@@ -20,7 +20,7 @@ local function value_of(slot, dtype)
   if dtype < I64 then return tonumber(slot.integer) end
   local v = slot.integer
   local n = tonumber(v)
-  if ffi.cast("int64_t", n) == v then return n end
+  if n < 2 ^ 63 and ffi.cast("int64_t", n) == v then return n end -- ARM casts 2^63 to one less
   return v
 end
 
