@@ -66,7 +66,9 @@ local function warnings(missing)
   end
   if not jit.status() then
     list[#list + 1] = "LuaJIT's compiler is off" ..
-      (os.getenv "MOTH_JIT" == "off" and ": MOTH_JIT=off is set" or "")
+      (os.getenv "MOTH_JIT" == "off" and ": MOTH_JIT=off is set"
+       or jit.arch == "arm64" and ": what this one compiles for ARM may crash"
+       or "")
   end
   if missing and #missing > 0 then
     local names = {}
