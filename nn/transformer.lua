@@ -166,6 +166,8 @@ Encoder.signature = define.signature("TransformerEncoder", {
   {"any", "encoder_layer", "a TransformerEncoderLayer, or a module like it"},
   {"int", "num_layers", "how many copies of it"},
   {"any", "norm", "a module that the result goes through", optional = true},
+  {"bool", "enable_nested_tensor", "changes nothing: padding is always computed", default = true},
+  {"bool", "mask_check", "changes nothing", default = true},
 })
 
 function Encoder:init(encoder_layer, num_layers, final)

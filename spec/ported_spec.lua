@@ -51,4 +51,25 @@ describe("calls in a ported script", function()
     assert.same({ 2, 3 }, { unpack(p.shape) })
     assert.same({ 2, 3 }, { unpack(q.shape) })
   end)
+
+  it("outer and kron take operands of unlike dtypes, as mul does", function()
+    local places, rates = moth.arange(3), moth.tensor { 0.5, 2 }
+    assert.same({ { 0, 0 }, { 0.5, 2 }, { 1, 4 } }, moth.outer(places, rates):tolist())
+    assert.equal(moth.float32, moth.outer(places, rates).dtype)
+    assert.equal(moth.float64, moth.outer(rates, rates:double()).dtype)
+    assert.same({ 0, 0, 0.5, 2, 1, 4 }, moth.kron(places, rates):tolist())
+    local w = moth.ones(2, { requires_grad = true })
+    moth.outer(places, w):sum():backward()
+    assert.same({ 3, 3 }, w.grad:tolist())
+  end)
+
+  it("TransformerEncoder takes PyTorch's switches of its fast path", function()
+    local layer = moth.nn.TransformerEncoderLayer { 8, 2, dropout = 0, batch_first = true }
+    local net = moth.nn.TransformerEncoder(layer, 1, { enable_nested_tensor = false })
+    local x = moth.randn(2, 3, 8)
+    local pad = moth.tensor { { false, false, true }, { false, false, false } }
+    local same = moth.nn.TransformerEncoder { layer, num_layers = 1, mask_check = false }
+    assert.is_true(moth.equal(net(x, { src_key_padding_mask = pad }),
+      same(x, { src_key_padding_mask = pad })))
+  end)
 end)

@@ -373,8 +373,8 @@ static int outer_compose(const outer_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(outer, OUTER, .doc = "The products of all pairs, (M, N).",
-                 .examples = "moth.randn(2), moth.randn(3)", .dtypes = MOTH_ANY,
-                 .flags = MOTH_OP_METHOD)
+                 .examples = "moth.randn(2), moth.randn(3)", .dtypes = MOTH_ANY | MOTH_PROMOTE,
+                 .flags = MOTH_OP_METHOD | MOTH_OP_MIXED)
 
 const moth_op *const moth_matmul_ops[] = {
   &moth_op_matmul, &moth_op_mm, &moth_op_bmm, &moth_op_mv, &moth_op_dot, &moth_op_linear,

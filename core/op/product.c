@@ -257,7 +257,8 @@ static int kron_compose(const kron_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(kron, KRON, .doc = "The Kronecker product: each element of `input` times all of "
                                     "`other`, as blocks.",
                  .examples = "moth.randn(2, 3), moth.randn(2, 2)\nmoth.randn(2), moth.randn(1, 3)",
-                 .dtypes = MOTH_NUMERIC | MOTH_PROMOTE, .flags = MOTH_OP_OUT | MOTH_OP_METHOD)
+                 .dtypes = MOTH_NUMERIC | MOTH_PROMOTE,
+                 .flags = MOTH_OP_OUT | MOTH_OP_METHOD | MOTH_OP_MIXED)
 
 const moth_op *const moth_product_ops[] = {
   &moth_op_addmm, &moth_op_baddbmm, &moth_op_addbmm, &moth_op_addmv, &moth_op_addr,
