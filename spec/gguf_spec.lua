@@ -46,7 +46,7 @@ end
 describe("a GGUF file", function()
   it("has plain tensors as they are, quantised ones as the reference reads them", function()
     local tensors = moth.gguf.load(PATH)
-    for name in ("Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q6_K"):gmatch "%S+" do
+    for name in ("Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K"):gmatch "%S+" do
       local x, wanted = tensors[name], tensors["want." .. name]
       assert.equal(moth.float32, x.dtype)
       assert.same({unpack(wanted.shape)}, {unpack(x.shape)})

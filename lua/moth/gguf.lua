@@ -52,7 +52,7 @@ local function fives(x, from)
   return (nibbles(x, from + 4):bitwise_or(top:reshape(-1, 32):bitwise_left_shift(4)))
 end
 
--- Scales and minima of the 8 parts of a Q4_K block, 6 bits each, from 12 bytes.
+-- Scales and minima of the 8 parts of a Q4_K or Q5_K block, 6 bits each, from 12 bytes.
 local function six_bits(x)
   local a, b, c = cut(x, 4, 4), cut(x, 8, 4), cut(x, 12, 4)
   local function top(y) return (y:bitwise_right_shift(6):bitwise_left_shift(4)) end
@@ -61,24 +61,54 @@ local function six_bits(x)
   return scales:float(), minima:float()
 end
 
-local function q4_k(x)
-  local n = x:size(1)
-  local scales, minima = six_bits(x)
-  local q = cut(x, 16, 128):reshape(n, 4, 32)
-  q = ops.stack({ low(q), high(q) }, 3):view(n, 8, 32):float()
-  local y = q * (half(x, 0) * scales):unsqueeze(3) - (half(x, 2) * minima):unsqueeze(3)
+-- Numbers of a few bits: in each 32 bytes the lowest bits of all come first.
+-- (n, parts, numbers in a byte, 32)
+local function layers(x, from, n, bits)
+  local shifts = ops.arange(0, 8, bits, { dtype = dtypes.uint8 }):view(-1, 1)
+  local q = cut(x, from, n):reshape(x:size(1), -1, 1, 32)
+  return (q:bitwise_right_shift(shifts):bitwise_and(2 ^ bits - 1))
+end
+
+-- Blocks of 256 numbers in equal parts, q (n, 256) times (n, parts), less (n, parts) if any.
+local function scaled(q, scales, minima)
+  local n, parts = scales:size(1), scales:size(2)
+  local y = q:float():view(n, parts, -1) * scales:unsqueeze(3)
+  if minima then y = y - minima:unsqueeze(3) end
   return (y:view(n, 256))
+end
+
+local function q2_k(x)
+  local parts = cut(x, 0, 16)
+  return scaled(layers(x, 16, 64, 2), half(x, 80) * low(parts), half(x, 82) * high(parts))
+end
+
+local function q3_k(x)
+  local n = x:size(1)
+  local set = layers(x, 0, 32, 1):view(n, 2, 4, 32):bitwise_left_shift(2)
+  local a, c = cut(x, 96, 8), cut(x, 104, 4):unsqueeze(2)
+  local shifts = ops.arange(0, 8, 2, { dtype = dtypes.uint8 }):view(4, 1)
+  local top = c:bitwise_right_shift(shifts):bitwise_and(3):bitwise_left_shift(4):view(n, 16)
+  local scales = ops.cat({ low(a), high(a) }, 2):bitwise_or(top):float() - 32
+  return scaled(layers(x, 32, 64, 2):bitwise_or(set):float() - 4, half(x, 108) * scales)
+end
+
+local function q4_k(x)
+  local scales, minima = six_bits(x)
+  return scaled(layers(x, 16, 128, 4), half(x, 0) * scales, half(x, 2) * minima)
+end
+
+local function q5_k(x)
+  local scales, minima = six_bits(x)
+  local top = layers(x, 16, 32, 1):view(-1, 4, 2, 32):bitwise_left_shift(4)
+  return scaled(layers(x, 48, 128, 4):bitwise_or(top), half(x, 0) * scales, half(x, 2) * minima)
 end
 
 local function q6_k(x)
   local n = x:size(1)
   local q = cut(x, 0, 128):reshape(n, 2, 64)
   q = ops.stack({ low(q), high(q) }, 3):view(n, 2, 4, 32)
-  local shifts = ops.arange(0, 8, 2, { dtype = dtypes.uint8 }):view(4, 1)
-  local top = cut(x, 128, 64):reshape(n, 2, 1, 32):bitwise_right_shift(shifts):bitwise_and(3)
-  q = q:bitwise_or(top:bitwise_left_shift(4)):float() - 32
-  local scales = (signed(x, 192, 16) * half(x, 208)):view(n, 16, 1)
-  return ((q:view(n, 16, 16) * scales):view(n, 256))
+  q = q:bitwise_or(layers(x, 128, 64, 2):bitwise_left_shift(4)):float() - 32
+  return scaled(q, signed(x, 192, 16) * half(x, 208))
 end
 
 -- By the number in files; of blocks, how many numbers and bytes each has, and what reads them.
@@ -106,7 +136,10 @@ local types = {
   [8] = { name = "Q8_0", block = 32, bytes = 34, read = function(x)
     return signed(x, 2, 32) * half(x, 0)
   end },
+  [10] = { name = "Q2_K", block = 256, bytes = 84, read = q2_k },
+  [11] = { name = "Q3_K", block = 256, bytes = 110, read = q3_k },
   [12] = { name = "Q4_K", block = 256, bytes = 144, read = q4_k },
+  [13] = { name = "Q5_K", block = 256, bytes = 176, read = q5_k },
   [14] = { name = "Q6_K", block = 256, bytes = 210, read = q6_k },
 }
 
@@ -324,8 +357,8 @@ gguf.open = define {
 -- @param device  where the tensors go (default "cpu")
 -- @param mmap    share the file's pages (default true)
 -- @return table of names to tensors; table of the metadata: numbers, texts, booleans, lists
--- Tensors of F32, F16, BF16, F64, I8 to I64 are as they are; Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K and
--- Q6_K are dequantised; others raise E_UNSUPPORTED.
+-- Tensors of F32, F16, BF16, F64, I8 to I64 are as they are; Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and
+-- Q2_K to Q6_K are dequantised; others raise E_UNSUPPORTED.
 gguf.load = define {
   name = "gguf.load",
   doc = "The tensors of a GGUF file of llama.cpp, quantised ones as floats, and its metadata.",

@@ -16,7 +16,7 @@ import gguf
 
 HERE = pathlib.Path(__file__).parent
 HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2],
-          "Q6_K": [208]}
+          "Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "Q5_K": [0, 2]}
 
 rng = numpy.random.Generator(numpy.random.PCG64(7))
 writer = gguf.GGUFWriter(HERE / "tiny.gguf", "tiny")
