@@ -92,6 +92,23 @@ describe("moth.special", function()
     assert.is_true(p.grad[{ { 3, 4 } }]:allclose(-1 - p.detach(p)[{ { 3, 4 } }]:log()))
   end)
 
+  it("has values down to the least number", function()
+    local least = f64(2 ^ -1074)
+    assert.close(-473.999073423004, special.bessel_y0(least):item(), 1e-10)
+    assert.equal(-math.huge, special.bessel_y1(least):item())
+    assert.close(744.55600343704, special.modified_bessel_k0(least):item(), 1e-10)
+    assert.equal(math.huge, special.modified_bessel_k1(least):item())
+  end)
+
+  it("scaled_modified_bessel_k0 and k1 fall without bound at 0", function()
+    for _, name in ipairs { "scaled_modified_bessel_k0", "scaled_modified_bessel_k1" } do
+      local x = f64 { 0, 1 }:requires_grad_()
+      special[name](x):sum():backward()
+      assert.equal(-math.huge, x.grad[1]:item())
+      assert.is_true(x.grad[2]:item() < 0)
+    end
+  end)
+
   it("says what it cannot take", function()
     local x = moth.rand(3)
     assert.has_error_like(function() special.bessel_j0("x") end, "'input' to 'bessel_j0'")

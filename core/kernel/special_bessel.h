@@ -16,6 +16,7 @@
 /* The sums of powers for 0 < x < 2: J_n and Y_n if sign is -1, I_n and K_n if it is 1. */
 MOTH_SPECIAL void moth_bessel_powers(int n, double sign, double x, double *first, double *second) {
   const double square = sign * 0.25 * x * x, half = 0.5 * x;
+  const double log_half = log(x) - 0.69314718055994530942; /* half of the least number is 0 */
   double term = n ? half : 1, sum = term, psi = n - 2 * SPECIAL_EULER, sums = psi * term;
   for (int k = 1; k <= 18; k++) {
     term *= square / (k * (double)(k + n));
@@ -24,8 +25,8 @@ MOTH_SPECIAL void moth_bessel_powers(int n, double sign, double x, double *first
     sums += psi * term;
   }
   *first = sum;
-  if (sign < 0) *second = (2 * log(half) * sum - sums - n / half) / SPECIAL_PI;
-  else *second = n ? 1 / x + log(half) * sum - 0.5 * sums : 0.5 * sums - log(half) * sum;
+  if (sign < 0) *second = (2 * log_half * sum - sums - (n ? 1 / half : 0)) / SPECIAL_PI;
+  else *second = n ? 1 / x + log_half * sum - 0.5 * sums : 0.5 * sums - log_half * sum;
 }
 
 /* exp(x) K_n(x) for x >= 2, all terms positive. */

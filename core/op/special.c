@@ -3,6 +3,8 @@
 */
 #include "special.h"
 
+#include <math.h>
+
 #include "../kernel/special.h"
 #include "binary.h"
 #include "formula.h"
@@ -92,6 +94,8 @@ static int bessel_of_grad(const bessel_of_args *a, moth_grad *g) {
   else if (!first) slope = scaled ? MINUS(y, other) : NEGATED(other);
   else if (a->kind < MOTH_BESSEL_K0) slope = MINUS(other, per(g, y, x));
   else slope = MINUS(scaled ? y : NUMBER(0), PLUS(other, per(g, y, x)));
+  if (scaled) /* at 0 a difference of infinite values */
+    slope = CHOOSE(GRAD(g, eq, .input = x, .other = NUMBER(0)), NUMBER(-HUGE_VAL), slope);
   return moth_flow(g, x, TIMES(g->dy, slope));
 }
 
