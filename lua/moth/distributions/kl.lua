@@ -46,7 +46,7 @@ M.kl_divergence = define {
       end
     end
     local both = p.batch_shape and q.batch_shape
-    if both and not pcall(require("moth").broadcast_shapes, p.batch_shape, q.batch_shape) then
+    if both and not tools.broadcast_shape(p.batch_shape, q.batch_shape) then
       errors.argument("kl_divergence", "q", ("a batch that goes with %s is needed, got %s"):format(
         tostring(p.batch_shape), tostring(q.batch_shape)), "E_SHAPE")
     end
