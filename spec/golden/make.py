@@ -161,7 +161,7 @@ def main():
         write(name, family)
     wanted = {f"{n}.{end}" for n in kit.FAMILIES for end in ("json", "bin")}
     for path in (HERE / "data").iterdir():
-        if path.name not in wanted:
+        if path.is_file() and path.name not in wanted:
             path.unlink()
 
 
