@@ -38,7 +38,8 @@ margins.cosine_similarity = define {
       x1, x2 = x1:float(), x2:float()
       product = x1 * x2
     end
-    local lengths = x1:norm(2, dim):clamp(eps) * x2:expand_as(product):norm(2, dim):clamp(eps)
+    x1, x2 = x1:expand_as(product), x2:expand_as(product)
+    local lengths = x1:norm(2, dim):clamp(eps) * x2:norm(2, dim):clamp(eps)
     return ((product:sum(dim) / lengths):to(dtype))
   end,
 }
@@ -321,6 +322,10 @@ margins.multilabel_soft_margin_loss = define {
   },
   scoped = true,
   run = function(input, target, weight, reduction)
+    if not (input.shape == target.shape) then
+      errors.refuse("multilabel_soft_margin_loss", "target", "the shape of "
+        .. errors.describe(input) .. " is needed", target, "E_SHAPE")
+    end
     local loss = -(target * ops.logsigmoid(input) + (1 - target) * ops.logsigmoid(-input))
     if weight then loss = loss * weight end
     return (reduced(loss:mean(-1), reduction))

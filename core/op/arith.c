@@ -401,8 +401,9 @@ static int clamp_tensor_cpu(const clamp_tensor_args *a, moth_tensor **out) {
   return status;
 }
 
-/* At a bound it and the input share. Where the bounds cross or meet, the upper one counts if the
-** input is above it or they cross, the lower one if they meet above the input. */
+/* At a bound it and the input share, but where the bounds meet the input has all. Where they cross or
+** meet, the upper one counts if the input is above it or they cross, the lower one if they meet
+** above the input. */
 static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *low = a->min, *high = a->max;
   if (!low || !high) return flow_extreme(g, x, low ? low : high, low != NULL);
@@ -410,7 +411,9 @@ static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
   moth_tensor *under = GRAD(g, lt, .input = x, .other = low);
   moth_tensor *over = GRAD(g, gt, .input = x, .other = high);
   moth_tensor *at_low = GRAD(g, eq, .input = x, .other = low);
-  moth_tensor *at_high = GRAD(g, eq, .input = x, .other = high);
+  moth_tensor *at_high = GRAD(g, eq, .input = x, .other = high), *met = at_low;
+  at_low = GRAD(g, gt, .input = at_low, .other = at_high); /* at this one alone */
+  at_high = GRAD(g, gt, .input = at_high, .other = met);
   moth_tensor *out_low = GRAD(g, logical_or, .input = over, .other = crossed);
   if (moth_wants(g, x)) {
     moth_tensor *tie = GRAD(g, logical_or, .input = at_low, .other = at_high);

@@ -75,6 +75,7 @@ matfun.vander = define {
     if count < 0 then
       errors.argument("vander", "N", "a count is not negative, got " .. count, "E_ARG")
     end
+    if not x:is_floating_point() then x = x:long() end
     local powers = { ops.ones_like(x) }
     for k = 2, count do powers[k] = k == 2 and x or powers[k - 1] * x end
     if count == 0 then return (ops.stack(powers, -1):narrow(-1, 1, 0)) end

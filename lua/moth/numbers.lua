@@ -33,8 +33,8 @@ numbers.ldexp = define {
   examples = "moth.randn(2, 3), moth.tensor{1LL, -2LL, 3LL}",
   args = { INPUT, { "tensor", "other", "exponents, broadcast with the input" } },
   run = function(input, other)
-    if not input:is_floating_point() then input = input:to(require("moth").get_default_dtype()) end
-    return input * other:to(input.dtype):exp2()
+    return input * ops.pow(2, other:is_floating_point() and other
+      or other:to(input:is_floating_point() and input.dtype or require("moth").get_default_dtype()))
   end,
 }
 
@@ -134,6 +134,8 @@ local function renormed(name)
 end
 numbers.renorm, numbers.renorm_ = renormed "renorm", renormed "renorm_"
 
+local in_range = bind.as("cumsum", "logcumsumexp") -- itself of an element, or of none
+
 --- x:logcumsumexp(dim): the logarithms of running sums of exp(x). With the largest so far, m, taken
 -- out, they follow s[i] = exp(x[i] - m[i]) + exp(m[i - 1] - m[i]) s[i - 1].
 numbers.logcumsumexp = define {
@@ -147,7 +149,7 @@ numbers.logcumsumexp = define {
     if not input:is_floating_point() then
       refuse("logcumsumexp", "input", "a float tensor is needed", input, "E_DTYPE")
     end
-    if input:numel() == 0 or input:dim() == 0 then return (input:clone()) end
+    if input:numel() == 0 or input:dim() == 0 then return (in_range(input, dim)) end
     return (widely(input, function(x)
       local largest = require("moth").finfo(x.dtype).max
       local most = x:detach():cummax(dim):clamp(-largest, largest) -- infinities have no difference

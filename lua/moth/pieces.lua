@@ -304,7 +304,7 @@ pieces.cov = define {
         or total - correction
       y = (apart * by):matmul(apart:t()) / left:clamp(0)
     end
-    return input:dim() == 2 and y or y:reshape {}
+    return x:size(1) == 1 and y:reshape {} or y
   end,
 }
 

@@ -50,6 +50,12 @@ both("index_reduce", "What a tensor holds at positions along a dimension, joined
       refuse(name, "source", ("a slice for each of the positions, %s, is needed along dimension %d")
         :format(errors.describe(index), dim), source)
     end
+    for d = 1, input:dim() do
+      if d ~= dim and source:size(d) ~= input:size(d) then
+        refuse(name, "source", ("slices of %s along dimension %d are needed"):format(
+          errors.describe(input), dim), source)
+      end
+    end
     local shape = lib.filled(input:dim(), 1, dim, index:numel())
     return (ops.scatter_reduce(input, dim, index:reshape(shape):expand(source.shape), source,
       reduce, include_self))

@@ -22,6 +22,12 @@ for name in ("erfcx i0e i1 i1e log_ndtr ndtri"):gmatch "%S+" do OPS[name] = "spe
 
 local INPUT = { "tensor", "input", "tensor of any shape" }
 
+-- A number as a tensor that computes in floats with x.
+local function beside(number, x)
+  local dtype = x:is_floating_point() and x.dtype or require("moth").get_default_dtype()
+  return (ops.full({}, number, dtype, x.device))
+end
+
 --- moth.special.entr(p): -p log p.
 special.entr = define {
   name = "entr",
@@ -58,8 +64,8 @@ special.xlog1py = define {
       errors.argument("xlog1py", "input", "at least one tensor is needed, got "
         .. errors.describe(x))
     end
-    if not istensor(y) then y = ops.full({}, y, x.dtype, x.device) end
-    if not istensor(x) then x = ops.full({}, x, y.dtype, y.device) end
+    if not istensor(y) then y = beside(y, x) end
+    if not istensor(x) then x = beside(x, y) end
     local none = x:eq(0):logical_and(y:isnan():logical_not())
     return (ops.where(none, 0, x * ops.where(none, 0, y:log1p())))
   end,
@@ -77,8 +83,8 @@ special.zeta = define {
     if not istensor(x) and not istensor(q) then
       errors.argument("zeta", "input", "at least one tensor is needed, got " .. errors.describe(x))
     end
-    if not istensor(q) then q = ops.full({}, q, x.dtype, x.device) end
-    if not istensor(x) then x = ops.full({}, x, q.dtype, q.device) end
+    if not istensor(q) then q = beside(q, x) end
+    if not istensor(x) then x = beside(x, q) end
     return (ops.special_zeta(x, q))
   end,
 }
