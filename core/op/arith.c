@@ -401,9 +401,9 @@ static int clamp_tensor_cpu(const clamp_tensor_args *a, moth_tensor **out) {
   return status;
 }
 
-/* At a bound it and the input share, but where the bounds meet the input has all. Where they cross or
-** meet, the upper one counts if the input is above it or they cross, the lower one if they meet
-** above the input. */
+/* At a bound it and the input share; where both bounds meet it, the input has all. Elsewhere where
+** bounds cross or meet, the upper one counts if the input is above it or they cross, the lower one
+** if they meet above the input. */
 static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *low = a->min, *high = a->max;
   if (!low || !high) return flow_extreme(g, x, low ? low : high, low != NULL);
