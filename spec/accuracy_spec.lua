@@ -36,7 +36,8 @@ end
 
 -- Without tiles of Moth's own, products are OpenBLAS's or plain loops: one long chain.
 local function product_within(most, rms, ...)
-  local room = os.getenv "MOTH_ISA" == "plain" and 12 or 1
+  local tiles = jit.arch == "x64" and os.getenv "MOTH_ISA" ~= "plain"
+  local room = tiles and 1 or 12
   within(most * room, rms * room, ...)
 end
 
