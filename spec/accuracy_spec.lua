@@ -87,6 +87,17 @@ describe("errors of f32 stay small", function()
     end
   end)
 
+  it("in sums and norms of rows of any length and number, each as if it stood alone", function()
+    for _, n in ipairs {1, 3, 15, 16, 17, 33, 64, 127, 128, 129} do
+      local x = moth.randn(37, n) * (20 * moth.randn(37, 1)):exp() -- squares beyond f32 among them
+      local sums, norms = x:sum(2), x:norm(2, 2)
+      for i = 1, 37 do
+        assert.equal(x[i]:sum():item(), sums[i]:item())
+        assert.equal(x[i]:norm():item(), norms[i]:item())
+      end
+    end
+  end)
+
   it("in products, however long their sums", function()
     for k, bounds in pairs {
       [64] = {9, 2}, [200] = {8, 1.3}, [300] = {10, 2.4}, [1000] = {10, 2.4}, [5000] = {12, 3},

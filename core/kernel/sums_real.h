@@ -10,6 +10,7 @@ typedef NAME(word) NAME(vmask) __attribute__((vector_size(VECTOR_BYTES)));
 
 #ifndef SUM_BLOCK
 #define SUM_BLOCK 2048
+#define FEW 128 /* of more the sums of several rows at once are no faster */
 #define VEC NAME(vec)
 #define VMASK NAME(vmask)
 #define VEC_AT(p) (*(const NAME(loose) *)(const void *)(p))
@@ -31,9 +32,38 @@ TARGET INLINED REAL NAME(total)(const VEC *v) {
   return s[0];
 }
 
-/* f(n, x, m): the sum of TERM, which may use v, an element, and m. */
+/* The elements `at` of two vectors. */
+TARGET INLINED VEC NAME(of_two)(VEC a, VEC b, VMASK at) {
+#ifdef __clang__
+  VEC y;
+  for (int k = 0; k < PER; k++) y[k] = at[k] < PER ? a[at[k] % PER] : b[at[k] % PER];
+  return y;
+#else
+  return __builtin_shuffle(a, b, at);
+#endif
+}
+
+/* The sums of PER vectors' elements each, as `total` has them: halves of several stand side by
+** side in one. They end in v[0]. */
+TARGET INLINED void NAME(totals)(VEC *v) {
+  enum { per = VECTOR_BYTES / sizeof(REAL) };
+#define STEP(h)                                                                            \
+  if (per > h) {                                                                           \
+    NAME(vmask) low, high;                                                                 \
+    for (int i = 0; i < per; i++) low[i] = i / h * 2 * h + i % h, high[i] = low[i] + h;     \
+    for (int k = 0; k < h; k++) {                                                          \
+      const VEC a = v[2 * k % per], b = v[(2 * k + 1) % per];                              \
+      v[k] = NAME(of_two)(a, b, low) + NAME(of_two)(a, b, high);                           \
+    }                                                                                      \
+  }
+  STEP(8) STEP(4) STEP(2) STEP(1)
+#undef STEP
+}
+
+/* f(n, x, m): the sum of TERM, which may use v, an element, and m. f_rows: of PER rows, `step`
+** elements apart, each of SUM_BLOCK elements at most; with the same bits. */
 #define VECTOR_SUM(f, TERM)                                                              \
-  TARGET INLINED REAL NAME(f##_block)(int64_t n, const REAL *x, const REAL m) {          \
+  TARGET INLINED VEC NAME(f##_part)(int64_t n, const REAL *x, const REAL m, REAL *left) { \
     VEC s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};                                          \
     REAL rest = 0;                                                                       \
     int64_t i = 0;                                                                       \
@@ -46,8 +76,23 @@ TARGET INLINED REAL NAME(total)(const VEC *v) {
     }                                                                                    \
     for (; i + PER <= n; i += PER) { const VEC v = VEC_AT(x + i); s0 += TERM; }          \
     for (; i < n; i++) { const REAL v = x[i]; rest += TERM; }                            \
-    s0 = (s0 + s2) + (s1 + s3);                                                          \
-    return NAME(total)(&s0) + rest;                                                      \
+    *left = rest;                                                                        \
+    return (s0 + s2) + (s1 + s3);                                                        \
+  }                                                                                      \
+  TARGET INLINED REAL NAME(f##_block)(int64_t n, const REAL *x, const REAL m) {          \
+    REAL rest;                                                                           \
+    const VEC s = NAME(f##_part)(n, x, m, &rest);                                        \
+    return NAME(total)(&s) + rest;                                                       \
+  }                                                                                      \
+  TARGET INLINED VEC NAME(f##_rows)(int64_t n, const REAL *x, int64_t step, const REAL m) { \
+    VEC s[VECTOR_BYTES / sizeof(REAL)], rest;                                            \
+    for (int64_t k = 0; k < PER; k++, x += step) {                                       \
+      REAL left;                                                                         \
+      s[k] = NAME(f##_part)(n, x, m, &left);                                             \
+      rest[k] = left;                                                                    \
+    }                                                                                    \
+    NAME(totals)(s);                                                                     \
+    return s[0] + rest;                                                                  \
   }                                                                                      \
   TARGET INLINED double NAME(f)(int64_t n, const REAL *x, const REAL m) {                \
     double sum = 0;                                                                      \
