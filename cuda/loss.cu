@@ -47,16 +47,23 @@ static classes_of<T> classes_for(const strips &s, const moth_tensor *target,
 
 /* -- the losses: -weight x, or from scores weight (most - x + rest) -- */
 
-template <class T, class Y> struct class_loss { /* Y: the elements of the loss */
+template <class T, class Y, bool FINDS> struct class_loss { /* Y: the elements of the loss */
   classes_of<T> c;
   int reduction;
   const T *x;
-  const real_of<T> *most, *rest; /* NULL: x holds logarithms already */
+  real_of<T> *most, *rest; /* NULL: x holds logarithms already; FINDS: they are found first */
   Y *y;
 
   __device__ sums_of<double> term(int64_t i) const {
     int64_t its;
     double w = 0, loss = 0;
+    if constexpr (FINDS) {
+      const T *from = x + c.place(i, 0);
+      top<real_of<T>> t = no_top<real_of<T>>();
+      for (int64_t k = 0; k < c.classes; k++) take(&t, get(from + k * c.inner.by));
+      most[i] = t.most;
+      rest[i] = log(t.sum);
+    }
     if (c.counts(i, &its)) {
       const double score = (double)get(x + c.place(i, its));
       w = c.weight_of(its);
@@ -70,7 +77,8 @@ template <class T, class Y> struct class_loss { /* Y: the elements of the loss *
   }
 };
 
-/* most and rest are NULL for nll_loss; those given, and input, are packed. */
+/* `parts`, most and rest, is NULL for nll_loss; these, and input, are packed. */
+template <bool FINDS>
 static int losses_run(const strips &s, const moth_tensor *input, const moth_tensor *target,
                       const moth_tensor *weight, int64_t ignore, int64_t reduction,
                       moth_tensor *const *parts, moth_tensor *out) {
@@ -83,12 +91,12 @@ static int losses_run(const strips &s, const moth_tensor *input, const moth_tens
       typedef typename decltype(type)::of T;
       typedef real_of<T> R;
       const classes_of<T> c = classes_for<T>(s, t, w, ignore, q);
-      const R *most = parts ? data<R>(parts[0]) : NULL, *rest = parts ? data<R>(parts[1]) : NULL;
+      R *most = parts ? data<R>(parts[0]) : NULL, *rest = parts ? data<R>(parts[1]) : NULL;
       if (out->l.dtype == input->l.dtype)
-        return run_total(out, c.cases, class_loss<T, T>{c, (int)reduction, data<T>(input), most,
-                                                        rest, data<T>(out)});
-      return run_total(out, c.cases, class_loss<T, R>{c, (int)reduction, data<T>(input), most,
-                                                      rest, data<R>(out)});
+        return run_total(out, c.cases, class_loss<T, T, FINDS>{c, (int)reduction, data<T>(input),
+                                                               most, rest, data<T>(out)});
+      return run_total(out, c.cases, class_loss<T, R, FINDS>{c, (int)reduction, data<T>(input),
+                                                             most, rest, data<R>(out)});
     });
   moth_tensor_release(t);
   moth_tensor_release(w);
@@ -98,8 +106,8 @@ static int losses_run(const strips &s, const moth_tensor *input, const moth_tens
 MOTH_CUDA(nll_loss) {
   moth_tensor *x = moth_packed(a->input);
   if (!x) return moth_status(a->ctx);
-  int status = losses_run(class_strips(&x->l), x, a->target, a->weight, a->ignore_index,
-                          a->reduction, NULL, out[0]);
+  int status = losses_run<false>(class_strips(&x->l), x, a->target, a->weight, a->ignore_index,
+                                 a->reduction, NULL, out[0]);
   moth_tensor_release(x);
   return status;
 }
@@ -163,12 +171,18 @@ static int parts_run(const strips &s, const moth_tensor *x, moth_tensor *most, m
   });
 }
 
+enum { CLASSES_OF_THREAD = 32, FEW_CASES = 1024 };
+
 MOTH_CUDA(class_entropy) {
   const strips s = class_strips(&a->input->l);
+  const bool few = s.n <= CLASSES_OF_THREAD && s.outer * s.inner <= FEW_CASES;
   moth_tensor *x = moth_packed(a->input);
-  int status = x ? parts_run(s, x, out[1], out[2]) : moth_status(a->ctx);
+  int status = x ? MOTH_OK : moth_status(a->ctx);
+  if (!status && !few) status = parts_run(s, x, out[1], out[2]);
   if (!status)
-    status = losses_run(s, x, a->target, a->weight, a->ignore_index, a->reduction, out + 1, out[0]);
+    status = (few ? losses_run<true> : losses_run<false>)(s, x, a->target, a->weight,
+                                                          a->ignore_index, a->reduction, out + 1,
+                                                          out[0]);
   moth_tensor_release(x);
   return status;
 }
@@ -186,16 +200,22 @@ template <class T> struct weight_total {
   __device__ void finish(sums_of<double> s) const { *to = s.b; }
 };
 
-/* U: the elements of dy. */
+template <class T, class U> struct case_factors { /* U: the elements of dy */
+  classes_of<T> c;
+  const U *dy;
+  int reduction;
+
+  __device__ real_of<T> of(int64_t i, double total) const {
+    int64_t its;
+    const double up = (double)get(dy + (reduction == EACH_CASE ? i : 0));
+    return c.counts(i, &its) ? (real_of<T>)(c.weight_of(its) * (up / total)) : 0;
+  }
+};
+
 template <class T, class U>
-static __global__ void find_factors(classes_of<T> c, const U *dy, bool each, const double *total,
-                                    real_of<T> *factor) {
+static __global__ void find_factors(case_factors<T, U> f, const double *total, real_of<T> *factor) {
   const int64_t i = thread_number();
-  int64_t its;
-  if (i >= c.cases) return;
-  const bool counts = c.counts(i, &its);
-  const double up = (double)get(dy + (each ? i : 0));
-  factor[i] = counts ? (real_of<T>)(c.weight_of(its) * (total ? up / *total : up)) : 0;
+  if (i < f.c.cases) factor[i] = f.of(i, total ? *total : 1);
 }
 
 template <class T> struct class_back {
@@ -224,15 +244,40 @@ template <class T> struct score_back {
 };
 
 template <class T>
-static __global__ void back_to_each(class_back<T> b, int64_t n, quotient_by inner,
-                                    quotient_by classes) {
-  const int64_t at = thread_number();
-  if (at >= n) return;
+static __device__ inline void back_of(const class_back<T> &b, int64_t at, const quotient_by &inner,
+                                      const quotient_by &classes) {
   const int64_t line = divide(at, inner), sample = divide(line, classes);
   const int64_t i = sample * inner.by + (at - line * inner.by);
   const score_back<T> f(b, i);
   const bool is = b.target[i] == line - sample * classes.by;
   put(b.dx + at, f(f.reads ? get(b.x + at) : (real_of<T>)0, is));
+}
+
+template <class T>
+static __global__ void back_to_each(class_back<T> b, int64_t n, quotient_by inner,
+                                    quotient_by classes) {
+  const int64_t at = thread_number();
+  if (at < n) back_of(b, at, inner, classes);
+}
+
+/* Few cases: each block finds the factors of all by itself. */
+template <class T, class U>
+static __global__ void back_of_few(class_back<T> b, case_factors<T, U> f, int64_t n,
+                                   quotient_by inner, quotient_by classes) {
+  __shared__ real_of<T> factor[FEW_CASES];
+  const int cases = (int)f.c.cases;
+  double total = 1;
+  if (f.reduction == MEAN) {
+    sums_of<double> s = {0, 0};
+    const weight_total<T> weights = {f.c, NULL};
+    for (int i = (int)threadIdx.x; i < cases; i += BLOCK) s = added(s, weights.term(i));
+    total = join_block(add_sums<double>(), s).b;
+  }
+  for (int i = (int)threadIdx.x; i < cases; i += BLOCK) factor[i] = f.of(i, total);
+  __syncthreads();
+  b.factor = factor;
+  const int64_t at = thread_number();
+  if (at < n) back_of(b, at, inner, classes);
 }
 
 /* A lump of scores, of classes that lie side by side: those of one case, or of two. */
@@ -260,23 +305,27 @@ static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by cl
 
 /* All tensors are packed. b's factors are found here. */
 template <class T, class U>
-static int back_run(const strips &s, const classes_of<T> &c, const U *dy, int64_t reduction,
-                    class_back<T> b, moth_tensor *dx) {
+static int back_run(const strips &s, const case_factors<T, U> &f, class_back<T> b,
+                    moth_tensor *dx) {
   const int64_t n = dx->l.numel;
   moth_ctx *ctx = dx->ctx;
+  const quotient_by inner = quotients(s.inner, n), classes = quotients(s.n, n);
   if (n == 0) return MOTH_OK;
-  moth_tensor *total = reduction == MEAN ? device_room(dx, sizeof(double)) : NULL;
-  moth_tensor *factor = device_room(dx, c.cases * (int64_t)sizeof(real_of<T>));
-  int status = factor && (total || reduction != MEAN) ? MOTH_OK : moth_status(ctx);
+  if (f.c.cases <= FEW_CASES && n <= FEW_CASES * CLASSES_OF_THREAD)
+    return launch(ctx, dx, back_of_few<T, U>, blocks_for(n), BLOCK, 0, b, f, n, inner, classes);
+  const bool mean = f.reduction == MEAN;
+  moth_tensor *total = mean ? device_room(dx, sizeof(double)) : NULL;
+  moth_tensor *factor = device_room(dx, f.c.cases * (int64_t)sizeof(real_of<T>));
+  int status = factor && (total || !mean) ? MOTH_OK : moth_status(ctx);
   const double *by = total ? data<double>(total) : NULL;
-  if (!status && total) status = run_total(dx, c.cases, weight_total<T>{c, data<double>(total)});
+  if (!status && total)
+    status = run_total(dx, f.c.cases, weight_total<T>{f.c, data<double>(total)});
   if (!status)
-    status = launch(ctx, dx, find_factors<T, U>, blocks_for(c.cases), BLOCK, 0, c, dy,
-                    reduction == EACH_CASE, by, data<real_of<T>>(factor));
+    status = launch(ctx, dx, find_factors<T, U>, blocks_for(f.c.cases), BLOCK, 0, f, by,
+                    data<real_of<T>>(factor));
   if (!status) {
     b.factor = data<real_of<T>>(factor);
     const bool many = s.inner == 1 && s.n >= LUMP<T> && on_lump(b.x) && on_lump(b.dx);
-    const quotient_by inner = quotients(s.inner, n), classes = quotients(s.n, n);
     status = many ? launch(ctx, dx, back_to_scores<T>, blocks_for(n, LUMP<T>), BLOCK, 0, b, n,
                            classes)
                   : launch(ctx, dx, back_to_each<T>, blocks_for(n), BLOCK, 0, b, n, inner,
@@ -297,8 +346,8 @@ MOTH_CUDA(nll_loss_back) {
     status = with_float(out[0]->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       const class_back<T> b = {data<int64_t>(t), NULL, NULL, NULL, NULL, data<T>(out[0])};
-      return back_run(s, classes_for<T>(s, t, w, a->ignore_index, q), data<T>(dy), a->reduction, b,
-                      out[0]);
+      const classes_of<T> c = classes_for<T>(s, t, w, a->ignore_index, q);
+      return back_run(s, case_factors<T, T>{c, data<T>(dy), (int)a->reduction}, b, out[0]);
     });
   moth_tensor_release(t);
   moth_tensor_release(dy);
@@ -324,8 +373,8 @@ MOTH_CUDA(class_entropy_back) {
       typedef real_of<T> R;
       const class_back<T> b = {data<int64_t>(t[TARGET]), NULL, data<T>(t[X]), data<R>(t[MOST]),
                                data<R>(t[REST]), data<T>(out[0])};
-      return back_run(s, classes_for<T>(s, t[TARGET], t[WEIGHT], a->ignore_index, q),
-                      data<R>(t[DY]), a->reduction, b, out[0]);
+      const classes_of<T> c = classes_for<T>(s, t[TARGET], t[WEIGHT], a->ignore_index, q);
+      return back_run(s, case_factors<T, R>{c, data<R>(t[DY]), (int)a->reduction}, b, out[0]);
     });
   for (int i = 0; i < ALL; i++) moth_tensor_release(t[i]);
   return status;

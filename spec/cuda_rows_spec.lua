@@ -123,7 +123,8 @@ describe("on a GPU", function()
   end)
 
   it("losses of classes are as on the CPU, of few and of many cases", function()
-    for _, shape in ipairs {{7, 5}, {4, 1500}, {2100, 3}, {2, 3, 40, 37}} do
+    for _, shape in ipairs {{7, 5}, {4, 1500}, {25, 1500}, {2100, 3}, {2, 3, 5, 4},
+      {2, 3, 40, 37}} do
       for _, reduction in ipairs {"mean", "sum", "none"} do
         local cases = shape[1] * (shape[3] or 1) * (shape[4] or 1)
         local target = shape[3] and {shape[1], shape[3], shape[4]} or {shape[1]}
