@@ -36,6 +36,16 @@ static __device__ inline int64_t place_at(const pooling &p, int64_t i, const int
   return plane * room[0] * room[1] * p.c.each.by + channel;
 }
 
+/* The windows first..last-1 on an axis that see element i. */
+static __device__ inline void seen_by(const window &w, int axis, int i, int *first, int *last) {
+  const int at = i + w.padding[axis], before = at - w.kernel[axis] + 1;
+  *first = before > 0 ? (before + w.stride[axis] - 1) / w.stride[axis] : 0;
+  *last = at / w.stride[axis] + 1;
+  if (*last > w.out[axis]) *last = w.out[axis];
+}
+
+static const int64_t ones[2] = {1, 1};
+
 /* -- the largest -- */
 
 template <class T>
@@ -156,8 +166,46 @@ static moth_tensor *numbers(moth_ctx *ctx, const moth_tensor *like, int64_t n) {
   return moth_tensor_new(ctx, &l);
 }
 
+/* Where windows are known, each element asks those that may have found it the largest. */
+template <class T>
+static __global__ void largest_back(pooling p, const T *dy, const int64_t *index, T *dx) {
+  const int64_t i = thread_number();
+  int y, x, y0, y1, x0, x1;
+  if (i >= p.n) return;
+  const int64_t first = place_at(p, i, p.w.out, &y, &x), own = (int64_t)y * p.w.in[1] + x;
+  seen_by(p.w, 0, y, &y0, &y1);
+  seen_by(p.w, 1, x, &x0, &x1);
+  real_of<T> sum = 0;
+  for (int oy = y0; oy < y1; oy++)
+    for (int ox = x0; ox < x1; ox++) {
+      const int64_t at = first + ((int64_t)oy * p.w.out[1] + ox) * p.c.each.by;
+      if (index[at] == own) sum += get(dy + at);
+    }
+  put(dx + i, sum);
+}
+
+static int back_by_windows(const max_pool2d_back_args *a, bool channels_last, moth_tensor *dx) {
+  pooling p;
+  int status = pooling_of(&p, &dx->l, &a->input->l, &dx->l, channels_last, a->reach, a->stride,
+                          a->padding, ones, a->ctx);
+  if (status || p.n == 0) return status;
+  moth_tensor *dy = moth_packed_as(a->input, channels_last);
+  moth_tensor *index = moth_packed_as(a->indices, channels_last);
+  status = dy && index ? MOTH_OK : moth_status(a->ctx);
+  if (!status)
+    status = with_float(dy->l.dtype, [&](auto t) {
+      typedef typename decltype(t)::of T;
+      return launch(a->ctx, dx, largest_back<T>, blocks_for(p.n), BLOCK, 0, p, data<T>(dy),
+                    data<int64_t>(index), data<T>(dx));
+    });
+  moth_tensor_release(dy);
+  moth_tensor_release(index);
+  return status;
+}
+
 MOTH_CUDA(max_pool2d_back) {
   const bool channels_last = goes_channels_last(a->input, out[0]);
+  if (a->reach[0] > 0) return back_by_windows(a, channels_last, out[0]);
   const places p = places_of(&a->indices->l, a->size[0] * a->size[1], channels_last);
   if (out[0]->l.numel == 0) return MOTH_OK;
   moth_ctx *ctx = a->ctx;
@@ -248,14 +296,6 @@ template <class T> static __global__ void means(pooling p, const T *x, T *y) {
   put(y + i, n ? sum / (real_of<T>)n : (real_of<T>)0);
 }
 
-/* The windows first..last-1 on an axis that see element i. */
-static __device__ inline void seen_by(const window &w, int axis, int i, int *first, int *last) {
-  const int at = i + w.padding[axis], before = at - w.kernel[axis] + 1;
-  *first = before > 0 ? (before + w.stride[axis] - 1) / w.stride[axis] : 0;
-  *last = at / w.stride[axis] + 1;
-  if (*last > w.out[axis]) *last = w.out[axis];
-}
-
 template <class T> static __global__ void means_back(pooling p, const T *dy, T *dx) {
   const int64_t i = thread_number();
   int y, x, y0, y1, x0, x1;
@@ -274,8 +314,6 @@ template <class T> static __global__ void means_back(pooling p, const T *dy, T *
     }
   put(dx + i, sum);
 }
-
-static const int64_t ones[2] = {1, 1};
 
 MOTH_CUDA(avg_pool2d) {
   pooling p;

@@ -70,10 +70,13 @@ static int max_pool2d_cpu(const max_pool2d_args *a, moth_tensor **out) {
 
 static int max_pool2d_grad(const max_pool2d_args *a, moth_grad *g) {
   const moth_layout *x = &a->input->l;
+  const int64_t *k = a->kernel_size, *d = a->dilation;
   return moth_flow(g, a->input,
                    GRAD(g, max_pool2d_back, .input = g->dy, .indices = g->out[1],
                         .size = INT2(&x->shape[x->ndim - 2]),
-                        .memory_format = moth_format_of(a->input)));
+                        .memory_format = moth_format_of(a->input),
+                        .reach = {(k[0] - 1) * d[0] + 1, (k[1] - 1) * d[1] + 1},
+                        .stride = INT2(a->stride), .padding = INT2(a->padding)));
 }
 
 MOTH_OP(max_pool2d, MAX_POOL2D,
@@ -134,7 +137,9 @@ MOTH_OP(max_pool2d_back, MAX_POOL2D_BACK,
   .doc = "The gradient of max_pool2d: adds each value to its position in a plane of zeros.",
   .examples = "moth.randn(1, 2, 2), moth.tensor({{{1, 4}, {9, 9}}}, {dtype = moth.int64}), 3\n"
               "moth.randn(1, 1, 1, 2), moth.tensor({{{{1, 4}}}}, {dtype = moth.int64}), {2, 2},"
-              " \"channels_last\"",
+              " \"channels_last\"\n"
+              "moth.randn(1, 2, 2), moth.tensor({{{1, 5}, {4, 5}}}, {dtype = moth.int64}), 3,"
+              " {reach = {3, 2}, stride = 2, padding = 1}",
   .dtypes = MOTH_FLOATS,
   .saves = "indices",
   .flags = MOTH_OP_CHANNELS_LAST | MOTH_OP_HIDDEN)

@@ -29,7 +29,10 @@ MOTH_ARGS(max_pool1d, MAX_POOL1D)
   ARG(tensor, input,   , "gradients of the windows, (..., OH, OW)") \
   ARG(index,  indices, , "flat position in the plane for each, of the same shape") \
   ARG(int2,   size,    , "height and width of the plane") \
-  MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU")
+  MOTH_FORMAT_ROW(ARG, "how dx lies on a GPU") \
+  ARG(int2,   reach,   0, "rows and columns that a window spans; 0: any place may be named") \
+  ARG(int2,   stride,  1, "step between them") \
+  ARG(int2,   padding, 0, "border on each side")
 MOTH_ARGS(max_pool2d_back, MAX_POOL2D_BACK)
 
 /* And the gradient of that: the values at the positions. */
