@@ -116,14 +116,34 @@ static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_
   return MOTH_OK;
 }
 
+/* Whether the outer products of a and b are put off for a weight. */
+static bool waits(const moth_grad *g, const moth_tensor *weight, const moth_tensor *a,
+                  const moth_tensor *b) {
+  const moth_layout *w = &weight->l;
+  return may_wait(g, weight) && w->ndim == 2 && w->numel > 0 && is_small(a, weight) &&
+         is_small(b, weight) && w->shape[0] == a->l.shape[a->l.ndim - 1] &&
+         w->shape[1] == b->l.shape[b->l.ndim - 1] && a->l.ndim == b->l.ndim &&
+         a->l.numel / w->shape[0] == b->l.numel / w->shape[1];
+}
+
+bool moth_flow_both(moth_grad *g, const moth_tensor *weight, const moth_tensor *bias,
+                    moth_tensor *a, moth_tensor *x) {
+  moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
+  if (g->status || !a || !a->l.device || !moth_is_float(a->l.dtype) || a->l.ndim < 2 ||
+      a->l.dtype != x->l.dtype || g->ctx->grad_mode || !moth_wants(g, weight) ||
+      !moth_wants(g, bias) || waits(g, weight, a, x))
+    return false;
+  g->status = moth_run(&moth_op_outer_sum_rows,
+                       &(outer_sum_rows_args){.ctx = g->ctx, .input = a, .other = x}, out);
+  if (g->status) return true;
+  moth_flow(g, weight, moth_grad_own(g, out[0]));
+  moth_flow(g, bias, moth_grad_own(g, out[1]));
+  return true;
+}
+
 int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b) {
-  const moth_layout *w = &input->l;
   if (g->status || !a || !b || !moth_wants(g, input)) return g->status;
-  if (may_wait(g, input) && w->ndim == 2 && w->numel > 0 && is_small(a, input) &&
-      is_small(b, input) && w->shape[0] == a->l.shape[a->l.ndim - 1] &&
-      w->shape[1] == b->l.shape[b->l.ndim - 1] && a->l.ndim == b->l.ndim &&
-      a->l.numel / w->shape[0] == b->l.numel / w->shape[1])
-    return g->status = put_off(g, input, a, b, w->numel);
+  if (waits(g, input, a, b)) return g->status = put_off(g, input, a, b, input->l.numel);
   return moth_flow(g, input, GRAD(g, outer_sum, .input = a, .other = b));
 }
 

@@ -36,7 +36,7 @@ enum { LT_PREFER_ROOM = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 }; /* A; 
 /* How a product that several blocks share may be added up: in the result itself, or from scratch
 ** memory in one order, there in the type that is computed in or in the result's. */
 enum { LT_SUMS_WIDE = 2, LT_SUMS_REPEAT = 2 | 4, LT_SUMS_ANY = 7 };
-enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_BIAS = 4 };
+enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_SUMS_B = 512 };
 enum { LT_ALIGNED = 256 }; /* bytes: more makes no difference */
 
 #define LT_FUNCTIONS(F)                                                                       \
@@ -156,7 +156,8 @@ static void *layout_of(int type, bool turned, int64_t rows, int64_t cols, int64_
   return l;
 }
 
-static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *bias) {
+/* `beside`: the bias, or where sums go. */
+static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *beside) {
   const int type = k->dtype == MOTH_F64 ? LT_R_64F : k->dtype == MOTH_F16 ? LT_R_16F
                    : k->dtype == MOTH_BF16 ? LT_R_16BF : LT_R_32F;
   const int32_t epilogue = k->epilogue;
@@ -171,7 +172,7 @@ static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *bias
   lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSA, &k->turned_x, sizeof k->turned_x);
   lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSB, &k->turned_y, sizeof k->turned_y);
   lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-  if (bias) lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS, &bias, sizeof bias);
+  if (beside) lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS, &beside, sizeof beside);
   p->x = layout_of(type, k->turned_x, k->n, k->k, k->ldx, k->count, k->step_x);
   p->y = layout_of(type, k->turned_y, k->k, k->m, k->ldy, k->count, k->step_y);
   p->c = layout_of(type, false, k->n, k->m, k->ldc, k->count, k->step_c);
@@ -185,10 +186,10 @@ static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *bias
              count > 0 && p->found.status == 0;
 }
 
-static lt_plan *plan_of(lt_state *s, const lt_key *k, const void *bias) {
+static lt_plan *plan_of(lt_state *s, const lt_key *k, const void *beside) {
   bool is_new;
   lt_plan *p = plan_for(s->plans, *k, &is_new, [](const lt_plan &) { return true; });
-  if (is_new) make_plan(s, p, k, bias);
+  if (is_new) make_plan(s, p, k, beside);
   return p;
 }
 
@@ -248,14 +249,15 @@ static int multiply(lt_call *c, const char *a, const char *b, char *to, int64_t 
   k->alignment[0] = alignment_of(b, k->step_x * size, LT_ALIGNED);
   k->alignment[1] = alignment_of(a, k->step_y * size, LT_ALIGNED);
   k->alignment[2] = alignment_of(to, k->step_c * size, LT_ALIGNED);
-  k->alignment[3] = g->bias ? alignment_of(g->bias, 0, LT_ALIGNED) : 0;
-  lt_plan *p = plan_of(c->s, k, g->bias);
+  const void *beside = g->bias ? g->bias : g->sums;
+  k->alignment[3] = beside ? alignment_of(beside, 0, LT_ALIGNED) : 0;
+  lt_plan *p = plan_of(c->s, k, beside);
   *done = p->works;
   if (!p->works) return MOTH_OK;
   const float narrow[2] = {(float)g->alpha, (float)g->beta};
   const double wide[2] = {g->alpha, g->beta};
   const bool f64 = g->dtype == MOTH_F64;
-  if (g->bias) lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS, &g->bias, sizeof g->bias);
+  if (beside) lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS, &beside, sizeof beside);
   const int failed = lt.fn.Matmul(
     c->s->handle, p->desc, f64 ? (const void *)&wide[0] : (const void *)&narrow[0], b, p->x, a,
     p->y, f64 ? (const void *)&wide[1] : (const void *)&narrow[1], to, p->c, to, p->c,
@@ -311,7 +313,7 @@ int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g, bool
   k->compute = g->dtype == MOTH_F64 ? LT_COMPUTE_64F
                : g->dtype == MOTH_F32 && (g->tf32 || moth_float32_precision(ctx)) ? LT_COMPUTE_TF32
                                                                                   : LT_COMPUTE_32F;
-  k->epilogue = g->bias ? LT_EPILOGUE_BIAS : LT_EPILOGUE_DEFAULT;
+  k->epilogue = g->bias ? LT_EPILOGUE_BIAS : g->sums ? LT_EPILOGUE_SUMS_B : LT_EPILOGUE_DEFAULT;
   k->m = g->m, k->n = g->n, k->k = g->k;
   k->ldc = g->m == 1 ? g->n : g->ldc;
   if (batch.ndim) {

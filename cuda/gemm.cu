@@ -34,6 +34,8 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2) multiply(whole_product
       else finish(g, p.c + r * g.ldc + q, q, c[i][j]);
     }
   }
+  if constexpr (is_real<T>)
+    if (g.sums && col == 0) sum_rows<TILE>(g, row, from, to, (R *)(void *)room);
 }
 
 /* -- launching -- */
@@ -46,6 +48,9 @@ static int multiply_tiled(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
     return launch_on(ctx, q, multiply<T, TILE>, grid, TILE_THREADS, 0, now, products);
   });
 }
+
+/* Rows up to this long are summed by the way: some blocks read theirs once more. */
+enum { SUMMED_BESIDE = 1024 };
 
 template <class T>
 static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
@@ -75,6 +80,13 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
     bool done = false;
     const int status = multiply_on_tensor_cores(ctx, q, m, g, products, &done);
     if (status || done) return status;
+  }
+  if constexpr (is_real<T>)
+    if (m->sums && m->k <= SUMMED_BESIDE) {
+      g.sums = (T *)m->sums;
+      *m->summed = true;
+    }
+  if constexpr (sizeof(sum_of<T>) == 4 && is_real<T>) {
     if (m->m > 64 && m->n > 64 &&
         ((m->m + 127) / 128) * ((m->n + 127) / 128) * products >= q->processors / 2)
       return multiply_tiled<T, 128>(ctx, q, m, g, products);
@@ -125,6 +137,10 @@ static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_ge
                                int64_t products, bool *done) {
   moth_gemm plain = *m;
   int status = moth_blaslt_run(ctx, q, m, done);
+  if (!status && m->sums && !(*m->summed = *done)) {
+    plain.sums = NULL;
+    return moth_blaslt_run(ctx, q, &plain, done);
+  }
   if (status || (*done && !m->relu) || (!*done && !m->bias)) return status;
   const void *bias = *done ? NULL : m->bias; /* what is left to add */
   plain.bias = NULL;
@@ -163,6 +179,8 @@ int moth_cuda_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *b
   g.c = p->c, g.ldc = p->ldc;
   g.bias = p->bias;
   g.relu = p->relu;
+  g.sums = p->sums;
+  g.summed = p->summed;
   g.alpha = 1;
   g.beta = p->beta;
   g.batch = batch;

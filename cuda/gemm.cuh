@@ -21,6 +21,8 @@ typedef struct moth_gemm {
   bool relu;
   const moth_batch *batch; /* or NULL */
   bool tf32;               /* f32 may be narrowed to it, whatever the context says */
+  void *sums;              /* NULL, or where the sums of A's rows may go, m elements: of one */
+  bool *summed;            /* product without bias and beta; and whether they have */
 } moth_gemm;
 
 MOTH_LOCAL int moth_gemm_run(moth_ctx *ctx, const moth_gemm *g);

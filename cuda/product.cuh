@@ -42,6 +42,7 @@ template <class T> struct whole_product {
   int64_t first, columns; /* number of the first product of the launch; tiles in a row of C */
   int64_t parts, share;   /* how many blocks share a sum, and how much of it each has */
   sum_of<T> *partial;     /* where they put it: part, product, row, column */
+  T *sums;                /* NULL, or for the sums of A's rows; `partial` has them last */
 };
 
 /* What becomes of a sum for *c, in column `col`. */
@@ -91,12 +92,38 @@ static __device__ inline one_product<T> enter_batch(const whole_product<T> &g) {
 static const int64_t SHARE = 256, MOST_PARTS = 64, MOST_Z = 65535;
 
 template <class T> static __global__ void add_parts(whole_product<T> g, int64_t n) {
-  const int64_t i = thread_number(), each = g.a.rows * g.b.rows;
-  if (i >= n) return;
+  const int64_t i = thread_number(), each = g.a.rows * g.b.rows, rest = i - n;
   sum_of<T> sum = 0;
+  if (i >= n) {
+    if (!g.sums || rest >= g.a.rows) return;
+    for (int64_t p = 0; p < g.parts; p++) sum += g.partial[g.parts * n + p * g.a.rows + rest];
+    put(g.sums + rest, sum);
+    return;
+  }
   for (int64_t p = 0; p < g.parts; p++) sum += g.partial[p * n + i];
   const int64_t r = i % each / g.b.rows, q = i % g.b.rows;
   finish(g, g.c + i / each * g.batch.c + r * g.ldc + q, q, sum);
+}
+
+/* The sums over columns `from` to `to` of those rows of A that are the block's, one in the first
+** column of tiles. room: shared memory that nobody reads any more, an element for each thread. */
+template <int TILE, class T>
+static __device__ inline void sum_rows(const whole_product<T> &g, int64_t row, int64_t from,
+                                       int64_t to, sum_of<T> *room) {
+  enum { SHARES = TILE_THREADS / TILE };
+  const int t = (int)threadIdx.x, share = t / TILE;
+  const int64_t r = row + t % TILE;
+  sum_of<T> sum = 0;
+  if (r < g.a.rows)
+    for (int64_t k = from + share; k < to; k += SHARES)
+      sum += get(g.a.at + r * g.a.rs + k * g.a.cs);
+  room[t] = sum;
+  __syncthreads();
+  if (share || r >= g.a.rows) return;
+  for (int i = 1; i < SHARES; i++) sum += room[i * TILE + t];
+  if (g.partial)
+    g.partial[gridDim.y * g.a.rows * g.b.rows + blockIdx.y * g.a.rows + r] = sum;
+  else put(g.sums + r, sum);
 }
 
 /* Launches a kernel that makes tiles of TILE by TILE: one(g, grid) asks for it, products g.first to
@@ -120,7 +147,7 @@ static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm
     l.dtype = MOTH_U8;
     l.device = (uint8_t)m->device;
     l.ndim = 1;
-    l.shape[0] = l.numel = g.parts * n * (int64_t)sizeof(R);
+    l.shape[0] = l.numel = g.parts * (n + (g.sums ? m->m : 0)) * (int64_t)sizeof(R);
     l.stride[0] = 1;
     partial = moth_tensor_new(ctx, &l);
     if (!partial) return moth_status(ctx);
@@ -131,7 +158,8 @@ static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm
     const int64_t now = products - g.first < MOST_Z ? products - g.first : MOST_Z;
     status = one(g, grid_for(tiles, g.parts, now));
   }
-  if (!status && partial) status = launch_on(ctx, q, add_parts<T>, blocks_for(n), BLOCK, 0, g, n);
+  if (!status && partial)
+    status = launch_on(ctx, q, add_parts<T>, blocks_for(n + (g.sums ? m->m : 0)), BLOCK, 0, g, n);
   moth_tensor_release(partial);
   return status;
 }

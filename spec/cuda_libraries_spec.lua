@@ -414,6 +414,25 @@ describe("a matrix product by cuBLASLt", function()
     assert.truthy(text:find("^products=12 heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
   end)
 
+  it("brings a bias its gradient with the weight's, but in float64", function()
+    local text = multiplied({}, [[
+      local function gradients(device, dtype, shape)
+        moth.manual_seed(2)
+        local layer = moth.nn.Linear(7, 3):to(device):to(dtype)
+        layer(moth.randn(shape):to(dtype):to(device)):square():sum():backward()
+        return moth.cat({layer.weight.grad:view(-1), layer.bias.grad}):cpu():float()
+      end
+      for _, dtype in ipairs {moth.float32, moth.float64, moth.bfloat16} do
+        for _, shape in ipairs {{5, 7}, {2, 5, 7}} do
+          local wanted, got = gradients("cpu", dtype, shape), gradients("cuda", dtype, shape)
+          local most = dtype == moth.bfloat16 and 0.02 or 1e-5
+          assert((wanted - got):abs():max():item() < most * wanted:abs():max():item(), dtype)
+        end
+      end
+    ]])
+    assert.truthy(text:find("^products=%d+ heuristics=%d+ left=0 sums=%d summed=4\nrc=0\n$"), text)
+  end)
+
   it("is planned once, and repeats itself where that is wanted", function()
     assert.equal("products=4 heuristics=1 left=0 sums=6\nrc=0\n", multiplied({}, [[
       moth.use_deterministic_algorithms(true)

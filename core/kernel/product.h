@@ -18,6 +18,8 @@ typedef struct moth_product {
   int64_t ldc;
   const char *bias;
   bool relu;
+  char *sums;   /* NULL, or where a device may put the sums of A's rows, m elements, */
+  bool *summed; /* and whether it has */
 } moth_product;
 
 #define MOTH_MAX_BATCH_DIMS 16

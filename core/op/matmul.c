@@ -304,9 +304,11 @@ static int linear_cpu(const linear_args *a, moth_tensor **out) {
 static int linear_grad(const linear_args *a, moth_grad *g) {
   moth_tensor *dy = g->dy;
   if (a->activation) dy = GRAD_OVER(g, relu_back, .grad = dy, .output = g->out[0]);
-  if (moth_wants(g, a->weight)) moth_flow_outer(g, a->weight, dy, a->input);
+  if (!moth_flow_both(g, a->weight, a->bias, dy, a->input)) {
+    if (moth_wants(g, a->weight)) moth_flow_outer(g, a->weight, dy, a->input);
+    if (moth_wants(g, a->bias)) moth_flow_rows(g, a->bias, a->weight, dy);
+  }
   moth_spent(g, a->input);
-  if (moth_wants(g, a->bias)) moth_flow_rows(g, a->bias, a->weight, dy);
   if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(dy, a->weight));
   return g->status;
 }
@@ -334,18 +336,25 @@ static int outer_sum_shape(const outer_sum_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-static int outer_sum_cpu(const outer_sum_args *a, moth_tensor **out) {
-  moth_tensor *y = out[0];
+/* `rows`: NULL, or where the sums of input's rows may go. */
+static int outer_run(const moth_tensor *input, const moth_tensor *other, moth_tensor *y,
+                     moth_tensor *rows, bool *summed) {
   moth_product one = {.dtype = y->l.dtype, .device = y->l.device, .m = y->l.shape[0],
-                      .n = y->l.shape[1], .c = moth_at(y), .ldc = y->l.shape[1]};
-  moth_tensor *p = matrix_of(a->input, &one.k, &one.cs_a, &one.rs_a);
-  moth_tensor *q = p ? matrix_of(a->other, &one.k, &one.rs_b, &one.cs_b) : NULL;
+                      .n = y->l.shape[1], .c = moth_at(y), .ldc = y->l.shape[1],
+                      .summed = summed};
+  moth_tensor *p = matrix_of(input, &one.k, &one.cs_a, &one.rs_a);
+  moth_tensor *q = p ? matrix_of(other, &one.k, &one.rs_b, &one.cs_b) : NULL;
   if (p) one.a = moth_at(p);
   if (q) one.b = moth_at(q);
-  int status = q ? moth_multiply(a->ctx, &one) : a->ctx->error.code;
+  if (rows && y->l.numel && one.k) one.sums = moth_at(rows);
+  int status = q ? moth_multiply(y->ctx, &one) : y->ctx->error.code;
   moth_tensor_release(p);
   moth_tensor_release(q);
   return status;
+}
+
+static int outer_sum_cpu(const outer_sum_args *a, moth_tensor **out) {
+  return outer_run(a->input, a->other, out[0], NULL, NULL);
 }
 
 static int outer_sum_grad(const outer_sum_args *a, moth_grad *g) {
@@ -359,6 +368,34 @@ MOTH_OP(outer_sum, OUTER_SUM, .doc = "The outer products of two tensors' rows, s
         .examples = "moth.randn(2, 3), moth.randn(2, 4)\nmoth.randn(5, 2, 3), moth.randn(5, 2, 4)",
         .dtypes = MOTH_NUMERIC, .saves = "input:other other:input",
         .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE)
+
+static int outer_sum_rows_shape(const outer_sum_rows_args *a, moth_layout *y) {
+  const outer_sum_args of = {.ctx = a->ctx, .input = a->input, .other = a->other};
+  y[1].ndim = 1;
+  int status = outer_sum_shape(&of, y);
+  y[1].shape[0] = y->shape[0];
+  return status;
+}
+
+static int outer_sum_rows_cpu(const outer_sum_rows_args *a, moth_tensor **out) {
+  bool summed = false;
+  int64_t dims[MOTH_MAX_DIMS];
+  sum_args all = {.ctx = a->ctx, .input = a->input, .dim = {dims, a->input->l.ndim - 1},
+                  .dtype = -1};
+  for (int i = 0; i < a->input->l.ndim - 1; i++) dims[i] = i;
+  int status = outer_run(a->input, a->other, out[0], out[1], &summed);
+  if (status || summed) return status;
+  if (!all.dim.n) return moth_copy_into(out[1], a->input);
+  return (all.input->l.device ? moth_op_sum.device : moth_op_sum.cpu)(&all, out + 1);
+}
+
+MOTH_OP_CONST(outer_sum_rows, OUTER_SUM,
+              .doc = "outer_sum and the sum of input's rows: a layer's gradients of weight and "
+                     "bias.",
+              .examples = "moth.randn(2, 3), moth.randn(2, 4)\n"
+                          "moth.randn(5, 2, 3), moth.randn(5, 2, 4)\nmoth.randn(3), moth.randn(4)",
+              .outputs = "y, rows", .dtypes = MOTH_FLOATS,
+              .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE)
 
 static int outer_compose(const outer_args *a, moth_tensor **out) {
   const moth_tensor *wrong = a->input->l.ndim != 1 ? a->input : a->vec2;
@@ -378,5 +415,5 @@ MOTH_OP_COMPOSES(outer, OUTER, .doc = "The products of all pairs, (M, N).",
 
 const moth_op *const moth_matmul_ops[] = {
   &moth_op_matmul, &moth_op_mm, &moth_op_bmm, &moth_op_mv, &moth_op_dot, &moth_op_linear,
-  &moth_op_outer, &moth_op_outer_sum, NULL,
+  &moth_op_outer, &moth_op_outer_sum, &moth_op_outer_sum_rows, NULL,
 };

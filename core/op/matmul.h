@@ -53,5 +53,6 @@ MOTH_ARGS(outer_sums, OUTER_SUMS)
   ARG(tensor, input, , "(..., M)") \
   ARG(tensor, other, , "(..., N), the same leading dimensions")
 MOTH_ARGS(outer_sum, OUTER_SUM)
+MOTH_ARGS(outer_sum_rows, OUTER_SUM)
 
 #endif

@@ -14,7 +14,8 @@
 
 #include "../../core/half.h"
 
-enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14, UNSUPPORTED = 15, EPILOGUE_BIAS = 4 };
+enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14, UNSUPPORTED = 15, EPILOGUE_BIAS = 4,
+       EPILOGUE_SUMS_B = 512 };
 
 typedef struct layout {
   int type, batch;
@@ -25,7 +26,7 @@ typedef struct layout {
 typedef struct product {
   int scale, turned[2];
   uint32_t epilogue;
-  const char *bias;
+  char *bias; /* or where the sums of B go */
 } product;
 
 typedef struct found {
@@ -36,11 +37,12 @@ typedef struct found {
   int reserved[4];
 } found;
 
-static int products, asked, left, refuses;
+static int products, asked, left, refuses, summed;
 static uint32_t aligned[4], sums; /* as the preference said */
 
 static void say(void) {
-  printf("products=%d heuristics=%d left=%d sums=%u\n", products, asked, left, sums);
+  printf("products=%d heuristics=%d left=%d sums=%u", products, asked, left, sums);
+  printf(summed ? " summed=%d\n" : "\n", summed);
 }
 
 static int wrong(const char *what, int number) {
@@ -200,6 +202,12 @@ static void multiply(const product *p, const double *scale, const layout *const 
       sum = scale[0] * sum + (scale[1] != 0 ? scale[1] * old[at] : 0) + (bias ? bias[row] : 0);
       store(c + (size_t)at * size_of(l[2]->type), l[2]->type, sum);
     }
+  for (uint64_t col = 0; p->epilogue == EPILOGUE_SUMS_B && col < l[2]->cols; col++) {
+    double sum = 0;
+    for (uint64_t k = 0; k < depth; k++) sum += element(l[1], y, p->turned[1], k, col);
+    store(p->bias + col * size_of(l[2]->type), l[2]->type, sum);
+    summed += col == 0;
+  }
   free(x), free(y), free(old), free(bias);
 }
 
