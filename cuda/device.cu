@@ -197,10 +197,25 @@ cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream) {
   return cudaLaunchKernel(call->kernel, call->grid, call->block, call->args, call->shared, stream);
 }
 
+int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel) {
+  const void **at = &stream_of(q)->place->roomy[(uintptr_t)kernel / 16 % 64];
+  struct cudaFuncAttributes has;
+  if (*at == kernel) return MOTH_OK;
+  cudaError_t error = cudaFuncGetAttributes(&has, kernel);
+  if (!error)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)(q->shared - has.sharedSizeBytes));
+  if (error) return moth_launched(ctx, q, cudaGetLastError());
+  *at = kernel;
+  return MOTH_OK;
+}
+
 int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call) {
   moth_device_stream *s = stream_of(q);
   if (call->grid.x == 0) /* of grid_for */
     return moth_fail(ctx, MOTH_E_LIMIT, NULL, "its tensors are too large for one launch on a GPU");
+  int status = call->shared > SHARED_UNASKED ? moth_ask_room(ctx, q, call->kernel) : MOTH_OK;
+  if (status) return status;
   if (s->graphs.now) return moth_graph_launch(ctx, s, call, cudaSuccess);
   s->place->work.kernels++;
   return finish_launch(ctx, s, moth_ask(call, q->stream));
@@ -283,6 +298,11 @@ static int memory(moth_ctx *ctx, int device, moth_device_info *info) {
 static void empty_cache(moth_ctx *ctx, int device) {
   moth_place *p = moth_place_of(ctx, device);
   if (!p) return;
+  for (int i = 0; i < p->nstreams; i++) {
+    moth_library_state *kept = &p->streams[i]->kept[FFT_TABLES];
+    if (kept->state) kept->close(kept->state);
+    kept->state = NULL;
+  }
   moth_blocks_trim(p);
   moth_pinned_trim();
 }

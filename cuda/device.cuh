@@ -111,6 +111,7 @@ typedef struct moth_place {
   int copier; /* the stream of the last copy that others find done, its launch `copied` */
   uint64_t copied;
   moth_device_work work;
+  const void *roomy[64]; /* kernels that may have all shared memory there is, by their address */
 } moth_place;
 
 /* NULL: an error is set. The device is current then. */
@@ -169,6 +170,10 @@ MOTH_LOCAL int64_t moth_block_size(unsigned c);
 
 /* -- graphs (graph.cu): launches written down once, and asked for together -- */
 
+/* More shared memory than SHARED_UNASKED must be asked for, once for a kernel: for all there is, as
+** others of this process may want more of it than this launch. */
+enum { SHARED_UNASKED = 48 << 10 };
+MOTH_LOCAL int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel);
 /* What moth_launch asks of the runtime. */
 MOTH_LOCAL cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream);
 /* What moth_launch and moth_launched do while there is graphs.now; call: NULL for what is no kernel

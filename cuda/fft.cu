@@ -343,10 +343,6 @@ template <class R> static int run_smooth(const moth_tensor *like, fft_problem<R>
   moth_tensor *room = p.root && !shared ? device_room(like, p.signals * each) : NULL;
   int status = p.root && (shared || room) ? MOTH_OK : moth_status(ctx);
   pair_of<R> *x = pairs_in<R>(room), *y = x + all;
-  if (!status && shared && each > 48 << 10 && /* what a block may have without asking */
-      cudaFuncSetAttribute(transform_signal<R>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           (int)each))
-    status = moth_launched(ctx, q, cudaGetLastError());
   const int64_t threads = (p.count / 4 + WARP - 1) / WARP * WARP;
   if (!status && shared)
     status = launch(ctx, like, transform_signal<R>, grid_for(p.signals),

@@ -231,8 +231,6 @@ static int launch_tiles(moth_ctx *ctx, const moth_queue *q, void (*kernel)(flash
   int status = MOTH_OK;
   g.ahead = room_ahead<S, T>(q);
   const size_t room = room_of<S, T>(g.ahead);
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room))
-    return moth_launched(ctx, q, cudaGetLastError());
   for (g.of.first = 0; !status && rows && g.of.first < batches; g.of.first += MOST_BATCHES) {
     const int64_t left = batches - g.of.first, now = left < MOST_BATCHES ? left : MOST_BATCHES;
     status = launch_on(ctx, q, kernel, grid_for((rows + S::ROWS - 1) / S::ROWS, 1, now),

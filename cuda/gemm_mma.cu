@@ -148,8 +148,6 @@ static int multiply_laid(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                          const whole_product<T> &g, int64_t products) {
   const size_t room = mma_shape<T, TILE, A, B>::room;
   const auto kernel = multiply_tiles<T, TILE, A, B>;
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room))
-    return moth_launched(ctx, q, cudaGetLastError());
   return multiply_in_tiles<TILE>(ctx, q, m, g, products,
                                  [&](const whole_product<T> &now, dim3 grid) {
     return launch_on(ctx, q, kernel, grid, MMA_THREADS, room, now, products);

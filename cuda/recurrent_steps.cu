@@ -8,6 +8,8 @@
 */
 #include "recurrent.cuh"
 
+#include "device.cuh"
+
 enum { THREADS = 256, ROWS = 16, CHUNK = 256, EDGE = 4 }; /* EDGE: so that banks differ */
 
 /* -- products: `M` rows of weights by ROWS rows of states, four by four a thread -- */
@@ -242,9 +244,8 @@ static int launch_steps(moth_ctx *ctx, const moth_queue *q, steps_kernel *kernel
                         const rnn_steps<float> &s, part p, dim3 grid, size_t room, int64_t count) {
   void *args[] = {(void *)&s, &p};
   moth_layout l = {};
-  int status = MOTH_OK;
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room))
-    return moth_launched(ctx, q, cudaGetLastError());
+  int status = room > SHARED_UNASKED ? moth_ask_room(ctx, q, MOTH_KERNEL(kernel)) : MOTH_OK;
+  if (status) return status;
   const bool together = all_fit(q, kernel, grid, room);
   const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, dim3(THREADS), room, args, together};
   if (!together) {

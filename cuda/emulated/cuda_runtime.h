@@ -305,6 +305,7 @@ enum cudaJitOption { cudaJitMaxRegisters };
 enum cudaLibraryOption { cudaLibraryBinaryIsPreserved = 1 };
 struct cudaFuncAttributes {
   int numRegs;
+  size_t sharedSizeBytes; /* beside the dynamic one */
 };
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *,
                                 void **, unsigned, cudaLibraryOption *, void **, unsigned);
@@ -357,9 +358,9 @@ static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, 
                                                                         size_t shared) {
   return moth_emulated_occupancy(n, threads, shared);
 }
-template <class F>
-static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute which, int value) {
-  return moth_emulated_attribute((const void *)(uintptr_t)kernel, which, value);
+static inline cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute which,
+                                               int value) {
+  return moth_emulated_attribute(kernel, which, value);
 }
 
 #endif

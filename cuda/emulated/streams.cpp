@@ -436,7 +436,7 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel) {
   CALLED;
   holds lock;
-  to->numRegs = 32;
+  *to = cudaFuncAttributes{32, 0};
   const bool there = moth_emulated_null || known.count(kernel);
   return there ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
 }
