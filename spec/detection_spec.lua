@@ -45,7 +45,7 @@ describe("nms", function()
 
   it("keeps the same on a GPU, where the positions then are", function()
     if not cuda.here then return pending(cuda.why) end
-    for _, n in ipairs {0, 1, 300} do
+    for _, n in ipairs {0, 1, 64, 65, 300} do
       for _, dtype in ipairs {moth.float16, moth.float32, moth.float64} do
         local boxes, scores = drawn(n, {dtype = dtype})
         local classes = moth.randint(-1, 2, {n})
