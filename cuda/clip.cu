@@ -111,10 +111,10 @@ static __global__ void norm_pieces(batch b, double p, double *parts) {
   if (threadIdx.x == 0) parts[blockIdx.x] = (double)sum;
 }
 
-/* total := what was before and the batch's pieces; by one block. Of order 0 every tensor counts 1
-** that is not 0: PyTorch's is the norm of the norms. */
+/* total := what was before and the batch's pieces, `to` the norm that makes; by one block. Of order
+** 0 every tensor counts 1 that is not 0: PyTorch's is the norm of the norms. */
 static __global__ void norm_total(batch b, double p, const double *parts, double *total,
-                                  bool begins) {
+                                  bool begins, results to) {
   const norms<double> f = {p};
   double sum = begins ? f.start() : *total;
   if (p == 0) {
@@ -129,11 +129,8 @@ static __global__ void norm_total(batch b, double p, const double *parts, double
     sum = f.join(sum, join_block(f, mine));
   }
   __syncthreads();
-  if (threadIdx.x == 0) *total = sum;
-}
-
-static __global__ void norm_end(double p, const double *total, bool none, results to) {
-  double sum = none ? norms<double>{p}.start() : *total;
+  if (threadIdx.x != 0) return;
+  *total = sum;
   if (p == 2) sum = sqrt(sum);
   else if (p != 0 && p != 1 && p - p == 0) sum = pow(sum, 1 / p);
   if (to.dtype == MOTH_F64) put_result(to, 0, sum);
@@ -158,6 +155,7 @@ static int refuse_infinite(moth_ctx *ctx, const moth_tensor *y, double p) {
 MOTH_CUDA(total_norm) {
   const double p = a->norm_type;
   moth_tensor *y = out[0], *total = device_room(y, sizeof(double));
+  const results to = {moth_address(y), y->l.dtype};
   bool begins = true;
   if (!total) return moth_status(a->ctx);
   double *at = (double *)(void *)moth_address(total);
@@ -170,13 +168,14 @@ MOTH_CUDA(total_norm) {
       return launch(a->ctx, y, norm_pieces<T>, grid_for(b.first[b.count]), BLOCK, 0, b, p,
                     parts);
     });
-    if (!done) done = launch(a->ctx, y, norm_total, 1, BLOCK, 0, b, p, parts, at, begins);
+    if (!done) done = launch(a->ctx, y, norm_total, 1, BLOCK, 0, b, p, parts, at, begins, to);
     begins = false;
     moth_tensor_release(room);
     return done;
   });
-  const results to = {moth_address(y), y->l.dtype};
-  if (!status) status = launch(a->ctx, y, norm_end, 1, 1, 0, p, at, begins, to);
+  if (!status && begins) /* of nothing */
+    status = launch(a->ctx, y, norm_total, 1, BLOCK, 0, batch{}, p, (const double *)NULL, at, true,
+                    to);
   moth_tensor_release(total);
   if (!status && a->error_if_nonfinite) status = refuse_infinite(a->ctx, y, p);
   return status;
@@ -188,7 +187,8 @@ MOTH_CUDA(total_norm) {
 ** is not finite before. */
 struct scale {
   double factor, longest;
-  const double *length; /* or NULL */
+  const void *length;   /* or NULL; of float64 or float32 */
+  bool narrow;          /* which */
   void *found;          /* or NULL; of dtype found_dtype */
   int found_dtype;
 };
@@ -209,7 +209,9 @@ template <class T> static __global__ void scale_pieces(batch b, scale s) {
   T *x = (T *)b.at[piece_of(b, &from, &to)];
   double factor = s.factor;
   bool found = false;
-  if (s.length) factor = s.longest / (*s.length + 1e-6);
+  if (s.length)
+    factor = s.longest /
+             ((s.narrow ? (double)*(const float *)s.length : *(const double *)s.length) + 1e-6);
   if (s.length && factor >= 1) return; /* NaN goes on, and is what the gradients become */
 #pragma unroll 4
   for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) {
@@ -246,12 +248,12 @@ MOTH_CUDA(clip_norm_) {
   (void)out;
   int status = check_all(a->ctx, "total_norm", total, a->tensors);
   if (status || a->tensors.n == 0) return status;
-  moth_tensor *length = moth_cast(total, MOTH_F64);
+  const bool narrow = total->l.device && total->l.dtype == MOTH_F32;
+  moth_tensor *length = narrow ? moth_packed(total) : moth_cast(total, MOTH_F64);
   if (!length) return moth_status(a->ctx);
-  scale s = {1, a->max_norm, NULL, NULL, 0};
-  const double *at = (const double *)(const void *)moth_address(length);
-  if (length->l.device) s.length = at;
-  else s.factor = a->max_norm / (*at + 1e-6);
+  scale s = {1, a->max_norm, NULL, narrow, NULL, 0};
+  if (length->l.device) s.length = moth_address(length);
+  else s.factor = a->max_norm / (*data<double>(length) + 1e-6);
   if (s.length || !(s.factor >= 1)) status = scale_all(a->ctx, a->tensors, s);
   moth_tensor_release(length);
   return status;
@@ -266,6 +268,6 @@ MOTH_CUDA(unscale_) {
   if (found->l.device != a->tensors.at[0]->l.device)
     return moth_fail(a->ctx, MOTH_E_DEVICE, "found", "it must lie where the tensors are");
   moth_storage_bump(found->storage);
-  const scale s = {a->factor, 0, NULL, moth_address(found), found->l.dtype};
+  const scale s = {a->factor, 0, NULL, false, moth_address(found), found->l.dtype};
   return scale_all(a->ctx, a->tensors, s);
 }

@@ -56,6 +56,57 @@ describe("the host's share of work on a GPU", function()
     end
   end)
 
+  it("is one launch where a kernel wants much shared memory, which is asked for once", function()
+    local a, b = on_gpu(256, 64):half(), on_gpu(64, 256):half()
+    local q = on_gpu(1, 2, 64, 64):half()
+    for _, f in ipairs { function() return a:matmul(b) end, function()
+      return F.scaled_dot_product_attention(q, q, q)
+    end } do
+      local list = asked(function() moth.scope(function() f() end) end)
+      assert.equal(1, list.cudaLaunchKernel)
+      assert.is_nil(list.moth_emulated_attribute)
+    end
+  end)
+
+  --- Launches of a training step of net, whose loss is f(scores).
+  local function launches(net, optimizer, x, f)
+    net:to "cuda"
+    optimizer = optimizer(net:parameters(), { lr = 0.01 })
+    return asked(function()
+      moth.scope(function()
+        optimizer:zero_grad()
+        f(net(x)):backward()
+        optimizer:step()
+      end)
+    end).cudaLaunchKernel
+  end
+
+  it("is few launches for a step of a small network", function()
+    local nn, optim = moth.nn, moth.optim
+    local target = moth.randint(1, 3, { 64 }):cuda()
+    local function loss(y) return F.cross_entropy(y, target) end
+    local policy = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+      nn.Linear(64, 2))
+    -- 8 products, 2 of relu, 2 of the loss, its gradient's one, positions, Adam
+    assert.equal(15, launches(policy, optim.Adam, on_gpu(64, 4), loss))
+    -- and clipping: norms, their total, scaling
+    loss(policy(on_gpu(64, 4))):backward()
+    assert.equal(3, asked(function()
+      moth.scope(function() nn.utils.clip_grad_norm_(policy:parameters(), 1) end)
+    end).cudaLaunchKernel)
+  end)
+
+  it("is one launch for the gradient of a pooling by windows that overlap", function()
+    local x = on_gpu(3, 2, 9, 9):requires_grad_()
+    assert.equal(2, asked(function()
+      moth.scope(function()
+        local y = F.max_pool2d(x, 3, 2, 1)
+        y:backward(y)
+      end)
+      x.grad = nil
+    end).cudaLaunchKernel)
+  end)
+
   it("is one launch for a Fourier transform of a length that was met before", function()
     local x = on_gpu(3, 60)
     assert.same({ cudaLaunchKernel = 1, cudaSetDevice = 3 },
