@@ -20,7 +20,8 @@ HD void trial_words(uint64_t seed, uint64_t block, uint32_t turn, uint32_t *out)
 #include "../core/kernel/trials.h"
 #include "sort.cuh"
 
-/* -- makers: `values` of them from a block of words; `reals`: for floating dtypes alone -- */
+/* -- makers: `values` of them from a block of words; `reals`: 1 if for floating dtypes
+** alone, 2 if for all but bool -- */
 
 struct uniform_f32 {
   typedef float value;
@@ -82,7 +83,7 @@ struct whole_numbers { /* count 0: all of int64 */
 
 struct exponentials {
   typedef double value;
-  enum { values = 2, reals = 0 };
+  enum { values = 2, reals = 2 };
   double rate;
   bool trials; /* geometric: how many whole steps it takes */
   __device__ void make(const words &w, double *v) const {
@@ -123,12 +124,13 @@ static int fill_packed(const Maker &m, moth_tensor *generator, int64_t counted, 
   auto fill = [&](auto type) {
     typedef typename decltype(type)::of T;
     constexpr bool wide = sizeof(typename Maker::value) == 8;
-    if constexpr (Maker::reals == 0 || (sizeof(T) == 8) == wide)
+    if constexpr (Maker::reals != 1 || (sizeof(T) == 8) == wide)
       return launch(y->ctx, y, fill_from<Maker, T>, blocks_for(n, Maker::values), BLOCK, 0, m, s,
                     n, data<T>(y));
     else return (int)MOTH_OK; /* f64 has makers of its own */
   };
-  if constexpr (Maker::reals != 0) return with_float(y->l.dtype, fill);
+  if constexpr (Maker::reals == 1) return with_float(y->l.dtype, fill);
+  else if constexpr (Maker::reals == 2) return with_numbers(y->l.dtype, fill);
   else return with_any(y->l.dtype, fill);
 }
 

@@ -131,6 +131,17 @@ describe("kernels", function()
     assert.equal(wanted, bits "MOTH_EMULATED_SMALL=1")
   end)
 
+  it("give the same bits where a block has too little shared memory for as many rows", function()
+    local program = BEGIN .. [[
+      local lstm = moth.nn.LSTM(3, 256):to "cuda"
+      lstm(R(2, 1, 3)):sum():backward()
+      tell("back", lstm.weight_hh_l0.grad)
+    ]]
+    local roomy = bits("MOTH_EMULATED_TOGETHER=0", program)
+    assert.truthy(roomy:find "back")
+    assert.equal(roomy, bits("MOTH_EMULATED_TOGETHER=0 MOTH_EMULATED_SHARED=65536", program))
+  end)
+
   -- Who looks on at accesses follows one block at a time.
   if os.getenv "MOTH_EMULATED_REPORTS" then return end
 
