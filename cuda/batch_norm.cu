@@ -312,7 +312,8 @@ MOTH_CUDA(channel_norm_back) {
   return status;
 }
 
-/* -- running statistics: r := keep r + add v, both f64 and packed -- */
+/* -- running statistics: r := keep r + add v, both f64 and packed; or those of mean and variance,
+** all f32, at once -- */
 
 static __global__ void move_statistics(int64_t n, double keep, double add, const double *v,
                                        double *r) {
@@ -320,12 +321,24 @@ static __global__ void move_statistics(int64_t n, double keep, double add, const
   if (i < n) r[i] = keep * r[i] + add * v[i];
 }
 
+static __global__ void move_both(int64_t n, double keep, double add, double add_var,
+                                 const float *v, float *r, const float *v_var, float *r_var) {
+  const int64_t i = thread_number();
+  if (i >= n) return;
+  r[i] = (float)(keep * r[i] + add * v[i]);
+  r_var[i] = (float)(keep * r_var[i] + add_var * v_var[i]);
+}
+
 static int move_running(moth_ctx *ctx, int dtype, int noperands,
                         const moth_tensor *const *operands, const void *arg) {
   const double *share = (const double *)arg;
   const int64_t n = operands[0]->l.numel;
-  (void)dtype, (void)noperands;
+  (void)noperands;
   if (n == 0) return MOTH_OK;
+  if (dtype == MOTH_F32)
+    return launch(ctx, operands[0], move_both, blocks_for(n), BLOCK, 0, n, share[0], share[1],
+                  share[2], data<float>(operands[1]), data<float>(operands[0]),
+                  data<float>(operands[3]), data<float>(operands[2]));
   return launch(ctx, operands[0], move_statistics, blocks_for(n), BLOCK, 0, n, share[0], share[1],
                 data<double>(operands[1]), data<double>(operands[0]));
 }

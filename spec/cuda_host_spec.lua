@@ -89,6 +89,11 @@ describe("the host's share of work on a GPU", function()
       nn.Linear(64, 2))
     -- 8 products, 2 of relu, 2 of the loss, its gradient's one, positions, Adam
     assert.equal(15, launches(policy, optim.Adam, on_gpu(64, 4), loss))
+    -- sums, statistics with scales, the images, both running statistics; the batches' count
+    local norm, images = nn.BatchNorm2d(3):cuda(), on_gpu(2, 3, 5, 5)
+    assert.equal(5, asked(function()
+      moth.scope(function() norm(images) end)
+    end).cudaLaunchKernel)
     -- and clipping: norms, their total, scaling
     loss(policy(on_gpu(64, 4))):backward()
     assert.equal(3, asked(function()
