@@ -102,7 +102,7 @@ static int outside(group *g, const input *from) {
   return g->ninputs++;
 }
 
-/* The value of an operand, or NONE. */
+/* The value of an operand, or NONE. own: those of the instruction's functions so far. */
 static int value_of(const joiner *j, group *g, const moth_listed_operand *o, const int *own) {
   input from = {.x = o->x, .element = o->element, .dtype = o->dtype};
   if (o->made >= 0) return own[o->made];
@@ -134,7 +134,8 @@ static bool find_place(group *g, const moth_tensor *y) {
   return true;
 }
 
-static bool add_step(const joiner *j, group *g, const moth_listed *f, moth_tensor *y, int *own) {
+static bool add_step(const joiner *j, group *g, const moth_listed *f, moth_tensor *y,
+                     const int *own) {
   step *s = &g->step[g->nmade];
   if (g->nmade == MADE || f->n > FUSED_VALUES) return false;
   *s = (step){.loops = f->loops, .dtype = f->dtype, .n = f->n};
@@ -142,7 +143,6 @@ static bool add_step(const joiner *j, group *g, const moth_listed *f, moth_tenso
   for (int k = 1; k < f->n; k++)
     if ((s->value[k] = value_of(j, g, &f->operand[k], own)) == NONE) return false;
   if (y && !find_place(g, y)) return false;
-  *own = -1 - g->nmade;
   g->made[g->nmade++] = (made){.y = y, .dtype = f->operand[0].dtype};
   return true;
 }
@@ -182,7 +182,8 @@ static bool add(const joiner *j, group *g, uint32_t i) {
   for (int k = 0; k < n; k++) {
     for (int o = 1; o < list[k].n; o++)
       if (list[k].operand[o].x && !goes_with(y, list[k].operand[o].x)) return false;
-    if (!add_step(j, g, &list[k], k == n - 1 ? y : NULL, &own[k])) return false;
+    if (!add_step(j, g, &list[k], k == n - 1 ? y : NULL, own)) return false;
+    own[k] = -g->nmade;
   }
   g->last = i;
   g->ninstructions++;
