@@ -41,11 +41,6 @@ end
 
 -- Inputs and outputs of one unit: the sizes of dims 2 and 1, times the window.
 local function fans(fname, x)
-  local waiting = require("moth.nn.parameter").waiting[x]
-  if waiting ~= nil then
-    errors.argument(fname, "tensor", "uninitialized until its layer's first call"
-      .. (waiting and ": " .. waiting or ""), "E_STATE")
-  end
   local shape = x.shape
   if #shape < 2 then
     errors.argument(fname, "tensor", ("has no fan: %s has fewer than 2 dimensions"):format(
@@ -83,6 +78,15 @@ local GENERATOR = {"generator", "generator", "source of random numbers", optiona
 
 local function fillers(rows)
   for _, row in ipairs(rows) do
+    local name, run = row.name, row.run
+    function row.run(x, ...)
+      local waiting = require("moth.nn.parameter").waiting[x]
+      if waiting ~= nil then
+        errors.argument(name, "tensor", "uninitialized until its layer's first call"
+          .. (waiting and ": " .. waiting or ""), "E_STATE")
+      end
+      return (run(x, ...))
+    end
     row.outputs = "tensor"
     init[row.name] = define(row)
   end

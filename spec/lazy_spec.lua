@@ -244,7 +244,9 @@ describe("an uninitialized parameter", function()
   it("name themselves in errors", function()
     assert.error_matches(function() nn.UninitializedParameter { dtype = moth.int64 } end,
       "UninitializedParameter: only floating tensors", 1, true)
-    assert.error_matches(function() nn.init.xavier_uniform_(nn.UninitializedParameter()) end,
-      "'tensor' to 'xavier_uniform_' (uninitialized until its layer's first call", 1, true)
+    for _, name in ipairs { "xavier_uniform_", "ones_", "zeros_", "normal_", "uniform_" } do
+      assert.error_matches(function() nn.init[name](nn.UninitializedParameter()) end,
+        ("'tensor' to '%s' (uninitialized until its layer's first call"):format(name), 1, true)
+    end
   end)
 end)
