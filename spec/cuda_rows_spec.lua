@@ -122,6 +122,25 @@ describe("on a GPU", function()
     end
   end)
 
+  it("gradients of losses of many scores are the CPU's in every dtype", function()
+    for _, dtype in ipairs {moth.float16, moth.bfloat16, moth.float32, moth.float64} do
+      for _, shape in ipairs {{25, 1500}, {2, 3, 40, 150}} do
+        local t = moth.randint(1, shape[2] + 1, {shape[1], shape[3], shape[4]})
+        local scores = moth.randn(shape, {dtype = dtype})
+        for _, loss in ipairs {F.cross_entropy, F.nll_loss} do
+          local got = {}
+          for _, device in ipairs {"cpu", "cuda"} do
+            local x = scores:to(device):detach():requires_grad_()
+            loss(x, t:to(device)):backward()
+            got[device] = x.grad:cpu():double()
+          end
+          local off = (got.cpu - got.cuda):abs():max():item()
+          assert.is_true(off <= 0.01 * got.cpu:abs():max():item(), tostring(dtype))
+        end
+      end
+    end
+  end)
+
   it("losses of classes are as on the CPU, of few and of many cases", function()
     for _, shape in ipairs {{7, 5}, {4, 1500}, {25, 1500}, {2100, 3}, {2, 3, 5, 4},
       {2, 3, 40, 37}} do
