@@ -278,6 +278,27 @@ describe("special values", function()
   end)
 end)
 
+describe("powers of small whole numbers", function()
+  it("are products, in place too, whatever the dtype", function()
+    for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int64", "int8"} do
+      local x = (moth.randn(50) * 5):to(moth[dtype])
+      local cube = dtype:find "16" and (x:float() * x:float() * x:float()):to(x.dtype) or x * x * x
+      assert.is_true(moth.equal(cube, x:pow(3)), dtype)
+      assert.is_true(moth.equal(cube, x:clone():pow_(moth.tensor(3LL))), dtype)
+      assert.is_true(moth.equal(x, x:pow(1)), dtype)
+    end
+  end)
+
+  it("below 0 are quotients", function()
+    local x = moth.tensor {2, -4, 0, math.huge}
+    assert.is_true(moth.equal(moth.tensor {0.5, -0.25, math.huge, 0}, x:pow(-1)))
+    assert.is_true(moth.equal(moth.tensor {0.25, 0.0625, math.huge, 0}, x:pow(-2)))
+    assert.has_error(function() return x:long():pow(-1) end)
+    assert.is_true(moth.autograd.gradcheck(function(v) return v:pow(-2) + v:pow(3) + v:pow(-1) end,
+      {moth.rand(4, {dtype = moth.float64, requires_grad = true}) + 0.5}))
+  end)
+end)
+
 describe("remainders of f32", function()
   it("are C's, whichever way their block goes", function()
     moth.manual_seed(3)

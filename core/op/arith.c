@@ -253,10 +253,10 @@ REST(fmod, MOTH_ROUND_TRUNC,
 
 /* -- pow -- */
 
-/* The value of a one-element float exponent that can be read, else NaN. */
+/* The value of a one-element exponent that can be read, else NaN. */
 static double lone_exponent(const moth_tensor *e) {
   double v = NAN;
-  if (e->storage && e->l.device == 0 && e->l.numel == 1 && moth_is_float(e->l.dtype))
+  if (e->storage && e->l.device == 0 && e->l.numel == 1)
     moth_convert(1, e->l.dtype, moth_at(e), 8, MOTH_F64, (char *)&v, 8);
   return v;
 }
@@ -272,14 +272,24 @@ static int pow_shape(const pow_args *a, moth_layout *y) {
   return moth_broadcast(a->ctx, "exponent", y, a->input, a->exponent);
 }
 
-/* Squares and roots are PyTorch's too where they differ: sqrt(-0) is -0, and sqrt(-inf) NaN. */
+/* The loop of a power that has one of its own, NULL if it has none. These are PyTorch's too where
+** they differ: sqrt(-0) is -0, and sqrt(-inf) NaN. */
+static const moth_loops *lone_loop(double e) {
+  return e == 1      ? moth_unary.positive
+         : e == 2    ? moth_unary.square
+         : e == 3    ? moth_unary.cube
+         : e == 0.5  ? moth_unary.sqrt
+         : e == -0.5 ? moth_unary.rsqrt
+         : e == -1   ? moth_unary.reciprocal
+         : e == -2   ? moth_unary.inverse_square
+                     : NULL;
+}
+
 static int pow_cpu(const pow_args *a, moth_tensor **out) {
   const double e = lone_exponent(a->exponent);
-  if (moth_shape_same(&a->input->l, &out[0]->l)) {
-    if (e == 2) return map2(a->ctx, moth_arith.mul, out[0], a->input, a->input, NULL);
-    if (e == 0.5) return map1(a->ctx, moth_unary.sqrt, out[0], a->input);
-    if (e == -0.5) return map1(a->ctx, moth_unary.rsqrt, out[0], a->input);
-  }
+  const moth_loops *loop = e > 0 || moth_is_float(out[0]->l.dtype) ? lone_loop(e) : NULL;
+  if (loop && moth_shape_same(&a->input->l, &out[0]->l))
+    return map1(a->ctx, loop, out[0], a->input);
   return map2(a->ctx, moth_arith.pow, out[0], a->input, a->exponent, NULL);
 }
 

@@ -65,6 +65,8 @@ UNARY_FUNCTIONS(UNARY_FACE)
 /* -- with more arguments -- */
 
 #define UNARY_OTHERS(F)                                                                \
+  F(NUMBER, cube, WIDE(x) * WIDE(x) * WIDE(x), x * x * x)                              \
+  F(REAL, inverse_square, 1 / (x * x))                                                 \
   F(NUMBER, clamp, x > b || a > b ? b : x < a ? a : x, x > b || a > b ? b : x < a ? a : x) \
   F(NUMBER, round, x, rint(x))                                                         \
   F(REAL, round_fine, rint(x * a) / a)                                                 \
