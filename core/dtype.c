@@ -139,8 +139,11 @@ QUICK_BOTH(quick_u8_f32, uint8_t, float, (float)v)
 QUICK_BOTH(quick_f32_i32, float, int32_t,
            v != v ? 0 : (int32_t)WITHIN((double)v, -2147483648.0, 2147483647.0))
 QUICK_BOTH(quick_f32_u8, float, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0f, 255.0f))
-QUICK_BOTH(quick_f32_i64, float, int64_t,
-           v != v ? 0 : v >= 0x1p63f ? INT64_MAX : (int64_t)WITHIN(v, -0x1p63f, 0x1.fffffep62f))
+MOTH_INLINE int64_t near_i64(double v) { /* of one width throughout, else gcc makes no vectors */
+  const int64_t within = (int64_t)WITHIN(v, -0x1p63, 0x1.fffffffffffffp62);
+  return v >= 0x1p63 ? INT64_MAX : within;
+}
+QUICK_BOTH(quick_f32_i64, float, int64_t, near_i64((double)(v == v ? v : 0)))
 QUICK_BOTH(quick_f32_bool, float, uint8_t, v != 0)
 
 /* AVX-512 has instructions for f16 that compilers do not find. */
