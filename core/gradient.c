@@ -75,6 +75,7 @@ moth_tensor *moth_grad_number(moth_grad *g, double value) {
 
 /* One zero that is seen everywhere; the CPU's is a number, which has any dtype. */
 moth_tensor *moth_grad_zeros(moth_grad *g, const moth_tensor *x) {
+  if (g->status) return NULL; /* x may be what could not be made */
   moth_tensor *zero = x->l.device ? GRAD(g, zeros, .size = {x->l.shape, 0}, .dtype = x->l.dtype,
                                          .device = moth_device_of(x))
                                   : moth_grad_number(g, 0);
