@@ -65,11 +65,13 @@ int moth_waiting_add(moth_task *t, task_entry *e);
 int moth_waiting_add_all(moth_task *t);
 void moth_waiting_drop(moth_task *t, task_entry *e);
 
-/* -- goals.c: finds the nodes that lead to a goal, from those that wait; whether what arrives at n
-** is of use; and whether n is to be run for it -- */
+/* -- goals.c -- */
 
+/* Finds the nodes that lead to a goal; the entries of the heap are where it starts. */
 int moth_goals_find(moth_task *t);
+/* Whether n is a goal or leads to one. */
 bool moth_task_useful(const moth_task *t, const moth_node *n);
+/* Whether n's gradient is to be run: an input of it is useful. */
 bool moth_task_runs(const moth_task *t, const moth_node *n);
 
 /* -- parts.c: the entry of n, or NULL; zeros where nothing of its gradient is written -- */

@@ -40,18 +40,24 @@ static bool leads(const moth_node *n) {
   return false;
 }
 
+/* All nodes, by rising ids, that the heap's entries lead to and that may be or lead to a goal. */
+static int collect(moth_task *t, seen_list *seen) {
+  int status = MOTH_OK;
+  for (uint32_t i = 0; !status && i < t->nheap; i++)
+    status = see(t->ctx, seen, t->entries[t->heap[i]].node);
+  for (int64_t i = 0; !status && i < seen->n; i++)
+    for (uint32_t k = 0; !status && k < seen->at[i]->nin; k++) {
+      moth_node *to = seen->at[i]->edges[k].node;
+      if (to && to->id >= t->least) status = see(t->ctx, seen, to);
+    }
+  if (seen->n) qsort(seen->at, (size_t)seen->n, sizeof *seen->at, by_id);
+  return status;
+}
+
 int moth_goals_find(moth_task *t) {
   const uint32_t marks = MOTH_N_SEEN | MOTH_N_USEFUL;
   seen_list seen = {0};
-  int status = MOTH_OK;
-  for (uint32_t i = 0; !status && i < t->nheap; i++)
-    status = see(t->ctx, &seen, t->entries[t->heap[i]].node);
-  for (int64_t i = 0; !status && i < seen.n; i++)
-    for (uint32_t k = 0; !status && k < seen.at[i]->nin; k++) {
-      moth_node *to = seen.at[i]->edges[k].node;
-      if (to && to->id >= t->least) status = see(t->ctx, &seen, to);
-    }
-  if (seen.n) qsort(seen.at, (size_t)seen.n, sizeof *seen.at, by_id);
+  int status = collect(t, &seen);
   for (uint32_t i = 0; i < t->ngoals; i++) t->goals[i].node->flags |= MOTH_N_USEFUL;
   uint64_t *path = status ? NULL : moth_alloc(t->ctx, (seen.n + 1) * (int64_t)sizeof *path);
   if (!path && !status) status = t->ctx->error.code;

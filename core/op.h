@@ -298,7 +298,8 @@ int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth
 /* And for the bias beside that weight: the sum of a's rows, which may wait as well. */
 int moth_flow_rows(moth_grad *g, const moth_tensor *bias, const moth_tensor *weight,
                    moth_tensor *a);
-/* Both of these at once, for a layer on a device that gets rows x; false: nothing has happened. */
+/* Both at once, where a device can: of a layer with input x whose output has the gradient a. False:
+** nothing was done, ask for each. */
 bool moth_flow_both(moth_grad *g, const moth_tensor *weight, const moth_tensor *bias,
                     moth_tensor *a, moth_tensor *x);
 /* Whether nothing but the gradient of a view gets what flows to input: no hook, no user's code. */

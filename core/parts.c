@@ -144,8 +144,7 @@ static int begin(moth_grad *g, const moth_edge *to, const moth_layout *whole,
   range r;
   int32_t d = 0;
   const int64_t bytes = whole->numel * moth_dtype_size[g->dy->l.dtype];
-  const bool asked = !t->ngoals || to->node->id >= t->least;
-  if (to->node->nout != 1 || g->dy->l.dtype != whole->dtype || whole->offset || !asked ||
+  if (to->node->nout != 1 || g->dy->l.dtype != whole->dtype || whole->offset ||
       (!g->dy->l.device && bytes < WORTH_PARTS))
     return MOTH_OK;
   while (d < whole->ndim && !(whole->shape[d] > 1 && is_range(whole, part, d, &r))) d++;

@@ -1,7 +1,8 @@
 /* waiting.c -- products that wait in a backward pass. A weight that many small steps share, each of
 ** few rows, would be read and written once for each of them; gathered, they are one product. The
 ** operands that wait take less memory than the gradient, which is not made meanwhile. So do the
-** rows that a bias beside such a weight sums.
+** rows that a bias beside such a weight sums; moth_flow_both does not wait: on a GPU weight and
+** bias get theirs in one product.
 */
 #include "backward_parts.h"
 #include "registry.h"
@@ -94,7 +95,6 @@ static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_
                    int64_t most) {
   moth_task *t = g->task;
   const moth_edge *to = &g->edges[input->arg];
-  if (t->ngoals && to->node->id < t->least) return MOTH_OK;
   task_entry *e = moth_task_enter(t, to->node);
   if (!e) return g->ctx->error.code;
   if (!e->waiting) {
