@@ -422,28 +422,30 @@ static moth_tensor *moved(const moth_tensor *running, const moth_tensor *value, 
   return NULL;
 }
 
-/* What a device moves in one pass: four tensors of float32; those written share nothing. */
-static bool moves_at_once(const move_running__args *a) {
-  const moth_tensor *t[4] = {a->mean, a->batch_mean, a->var, a->batch_var};
+/* Whether a device moves both in one pass: four tensors of float32; those written share nothing. */
+static bool moves_at_once(const moth_tensor **t) {
   for (int i = 0; i < 4; i++) {
     if (t[i]->l.dtype != MOTH_F32 || !moth_layout_contiguous(&t[i]->l)) return false;
-    for (int k = 0; k < i; k++)
-      if (t[i]->storage == t[k]->storage && (i != 3 || k != 1)) return false;
+    for (int k = 0; k < i; k++) {
+      const bool read = i == 3 && k == 1; /* those that are read, 1 and 3, may share */
+      if (t[i]->storage == t[k]->storage && !read) return false;
+    }
   }
-  return a->mean->l.device;
+  return t[0]->l.device;
+}
+
+static int move_at_once(const move_running__args *a, const moth_tensor **t) {
+  const double by[] = {1 - a->momentum, a->momentum, a->momentum * a->factor};
+  int status = moth_device_map(a->ctx, "move_running", MOTH_F32, 4, t, by);
+  for (int i = 0; !status && i < 4; i += 2) moth_storage_bump(t[i]->storage);
+  return status;
 }
 
 /* Both statistics move, or, after an error, neither. */
 static int move_running__compose(const move_running__args *a, moth_tensor **out) {
+  const moth_tensor *all[4] = {a->mean, a->batch_mean, a->var, a->batch_var};
   (void)out;
-  if (moves_at_once(a) && a->mean->l.numel) {
-    moth_storage_bump(a->mean->storage);
-    moth_storage_bump(a->var->storage);
-    return moth_device_map(a->ctx, "move_running", MOTH_F32, 4,
-                           (const moth_tensor *[]){a->mean, a->batch_mean, a->var, a->batch_var},
-                           (const double[]){1 - a->momentum, a->momentum,
-                                            a->momentum * a->factor});
-  }
+  if (moves_at_once(all) && a->mean->l.numel) return move_at_once(a, all);
   moth_tensor *m = moved(a->mean, a->batch_mean, a->momentum, 1);
   moth_tensor *v = m ? moved(a->var, a->batch_var, a->momentum, a->factor) : NULL;
   int status = v ? moth_copy_into(a->mean, m) : a->ctx->error.code;
