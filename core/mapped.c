@@ -19,7 +19,8 @@ static void drop(void *owner) {
   free(m);
 }
 
-/* A tensor over bytes of the file, with a storage of its own. */
+/* A tensor over bytes of the file, with a storage of its own: who keeps or copies that takes these
+** bytes alone. */
 static moth_tensor *part(moth_ctx *ctx, mapping *m, const moth_layout *l, char *data,
                          int64_t nbytes) {
   __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
@@ -91,7 +92,7 @@ int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, 
   if (dtype == MOTH_BOOL || (at - x->storage->data) % size ||
       (uintptr_t)x->storage->data % (uintptr_t)size)
     return moth_from_bytes(ctx, dtype, shape, ndim, at, (size_t)nbytes, out);
-  moth_tensor *y = x->storage->deleter == drop
+  moth_tensor *y = x->storage->deleter == drop /* a mapped file */
                      ? part(ctx, x->storage->owner, &l, at, nbytes)
                      : within(ctx, x->storage, &l, at);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;

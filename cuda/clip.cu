@@ -187,9 +187,9 @@ MOTH_CUDA(total_norm) {
 ** is not finite before. */
 struct scale {
   double factor, longest;
-  const void *length;   /* or NULL; of float64 or float32 */
-  bool narrow;          /* which */
-  void *found;          /* or NULL; of dtype found_dtype */
+  const void *length; /* of all tensors, or NULL */
+  bool narrow;        /* length is a float32, else a float64 */
+  void *found;        /* or NULL; of dtype found_dtype */
   int found_dtype;
 };
 

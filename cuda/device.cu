@@ -202,7 +202,7 @@ cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream) {
 }
 
 int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel) {
-  const void **at = &stream_of(q)->place->roomy[(uintptr_t)kernel / 16 % 64];
+  const void **at = &stream_of(q)->place->roomy[(uintptr_t)kernel / 16 % ROOMY];
   struct cudaFuncAttributes has;
   if (*at == kernel) return MOTH_OK;
   cudaError_t error = cudaFuncGetAttributes(&has, kernel);

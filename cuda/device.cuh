@@ -103,6 +103,8 @@ typedef struct moth_device_stream {
   moth_graphs graphs;
 } moth_device_stream;
 
+enum { ROOMY = 64 };
+
 /* A context on a device. The first stream is what all begins on. */
 typedef struct moth_place {
   moth_device_stream **streams;
@@ -111,7 +113,9 @@ typedef struct moth_place {
   int copier; /* the stream of the last copy that others find done, its launch `copied` */
   uint64_t copied;
   moth_device_work work;
-  const void *roomy[64]; /* kernels that may have all shared memory there is, by their address */
+  /* Kernels that were given all shared memory, each at a place its address names; one may push out
+  ** another. */
+  const void *roomy[ROOMY];
 } moth_place;
 
 /* NULL: an error is set. The device is current then. */
@@ -146,6 +150,11 @@ MOTH_LOCAL void moth_note_launch(moth_device_stream *s, const char *op);
 MOTH_LOCAL bool moth_is_blocking(void); /* each launch is waited for, to see which one fails */
 MOTH_LOCAL bool moth_is_forked(void); /* nothing of CUDA may be touched any more */
 
+/* More shared memory than SHARED_UNASKED must be asked for, once for a kernel: for all there is, as
+** others of this process may want more of it than this launch. */
+enum { SHARED_UNASKED = 48 << 10 };
+MOTH_LOCAL int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel);
+
 MOTH_LOCAL int moth_cuda_copy(moth_tensor *y, const moth_tensor *x, bool wait);
 
 /* -- memory of a device (memory.cu): blocks of a stream, kept for reuse in its order -- */
@@ -170,10 +179,6 @@ MOTH_LOCAL int64_t moth_block_size(unsigned c);
 
 /* -- graphs (graph.cu): launches written down once, and asked for together -- */
 
-/* More shared memory than SHARED_UNASKED must be asked for, once for a kernel: for all there is, as
-** others of this process may want more of it than this launch. */
-enum { SHARED_UNASKED = 48 << 10 };
-MOTH_LOCAL int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel);
 /* What moth_launch asks of the runtime. */
 MOTH_LOCAL cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream);
 /* What moth_launch and moth_launched do while there is graphs.now; call: NULL for what is no kernel

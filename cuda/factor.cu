@@ -1,8 +1,8 @@
 /* factor.cu -- factorizations of matrices, as core/op/factor.c has them: cholesky. What is not here
 ** the engine computes on the CPU.
 **
-** A matrix of one tile is for a block. Of larger ones a block factors a tile of the diagonal,
-** blocks divide the tiles below it, and blocks take their products off what is left.
+** A matrix of one tile is for a block. Of larger ones, tile by tile of the diagonal: one block
+** factors it, others divide the tiles below, others subtract their products from the rest.
 */
 #include "../core/op/factor.h"
 
@@ -14,7 +14,7 @@ template <class T> struct cholesky_of {
   matrices<T> x, y;
   int64_t n, count;
   int32_t *codes;
-  moth_trouble *trouble; /* NULL: codes are all that is told */
+  moth_trouble *trouble; /* of the last launch; NULL: codes are all that is told */
 };
 
 /* The lower triangle of d := its factor; the first leading block that is not positive-definite. */
@@ -86,7 +86,7 @@ template <class T> static __global__ void cholesky_diagonal(cholesky_of<T> p, in
   store_tile(d, y, n, n);
 }
 
-/* The tiles below that of the diagonal: Y L'^-1, or L^-1 of them turned. */
+/* Y := Y L'^-1 for each tile Y below: L Y' = Y' is solved, as `turned`. */
 template <class T>
 static __global__ void cholesky_below(cholesky_of<T> p, int64_t from, int64_t tiles) {
   __shared__ tile<T> d, t;
@@ -143,7 +143,7 @@ static int cholesky_large(moth_ctx *ctx, int device, cholesky_of<T> p, bool repo
       status = launch_on(ctx, q, cholesky_rest<T>, grid_for(p.count * tiles * tiles), BLOCK, 0, p,
                          from, tiles);
   }
-  q = status ? NULL : moth_queue_of(ctx, device); /* its trouble is that of the next launch */
+  q = status ? NULL : moth_queue_of(ctx, device); /* asked anew: `trouble` belongs to one launch */
   if (!q) return moth_status(ctx);
   p.trouble = reports ? q->trouble : NULL;
   return launch_on(ctx, q, cholesky_end<T>, each, BLOCK, 0, p);
@@ -166,9 +166,10 @@ static int cholesky(const linalg_cholesky_args *a, moth_tensor *y, moth_tensor *
   if (!status && count && n)
     status = with_real(l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      const cholesky_of<T> p = {matrices_of<T>(a->A, l, a->upper), matrices_of<T>(y, l, a->upper),
-                                n, count, at, reports ? q->trouble : NULL};
+      cholesky_of<T> p = {matrices_of<T>(a->A, l, a->upper), matrices_of<T>(y, l, a->upper), n,
+                          count, at, NULL};
       if (n > TILE) return cholesky_large(a->ctx, l.device, p, reports);
+      p.trouble = reports ? q->trouble : NULL;
       return launch_on(a->ctx, q, cholesky_small<T>, grid_for(count), BLOCK, 0, p);
     });
   moth_tensor_release(own);

@@ -137,7 +137,9 @@ static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_ge
                                int64_t products, bool *done) {
   moth_gemm plain = *m;
   int status = moth_blaslt_run(ctx, q, m, done);
-  if (!status && m->sums && !(*m->summed = *done)) {
+  if (!status && m->sums) *m->summed = *done;
+  if (!status && m->sums && !*done) {
+    /* Not every product has that epilogue: then without it, and the sums are made afterwards. */
     plain.sums = NULL;
     return moth_blaslt_run(ctx, q, &plain, done);
   }

@@ -21,8 +21,10 @@ typedef struct moth_gemm {
   bool relu;
   const moth_batch *batch; /* or NULL */
   bool tf32;               /* f32 may be narrowed to it, whatever the context says */
-  void *sums;              /* NULL, or where the sums of A's rows may go, m elements: of one */
-  bool *summed;            /* product without bias and beta; and whether they have */
+  /* sums: NULL, or m elements where a device may put the sum of each row of A, of one product
+  ** without bias and beta; *summed tells whether it has. */
+  void *sums;
+  bool *summed;
 } moth_gemm;
 
 MOTH_LOCAL int moth_gemm_run(moth_ctx *ctx, const moth_gemm *g);

@@ -54,6 +54,7 @@ template <class T, class Y, bool FINDS> struct class_loss { /* Y: the elements o
   real_of<T> *most, *rest; /* NULL: x holds logarithms already; FINDS: they are found first */
   Y *y;
 
+  /* Const is the struct alone: case i's loss, and if FINDS most and rest, are written. */
   __device__ sums_of<double> term(int64_t i) const {
     int64_t its;
     double w = 0, loss = 0;
@@ -171,6 +172,7 @@ static int parts_run(const strips &s, const moth_tensor *x, moth_tensor *most, m
   });
 }
 
+/* Below both, one thread finds a case's maximum and sum by itself. */
 enum { CLASSES_OF_THREAD = 32, FEW_CASES = 1024 };
 
 MOTH_CUDA(class_entropy) {

@@ -42,13 +42,14 @@ static inline matrices<T> matrices_of(const moth_tensor *x, const moth_layout &o
   return m;
 }
 
+/* Matrices of the stack. */
 static inline int64_t count_of(const moth_layout &l) {
   int64_t n = 1;
   for (int32_t d = 0; d < l.ndim - 2; d++) n *= l.shape[d];
   return n;
 }
 
-static inline int64_t tiles_of(int64_t n) { return (n + TILE - 1) / TILE; }
+HD int64_t tiles_of(int64_t n) { return (n + TILE - 1) / TILE; }
 HD int of_tile(int64_t left) { return left < TILE ? (int)left : (int)TILE; }
 
 template <class F> static inline int with_real(int dtype, F f) {

@@ -91,6 +91,7 @@ static __device__ inline one_product<T> enter_batch(const whole_product<T> &g) {
 
 static const int64_t SHARE = 256, MOST_PARTS = 64, MOST_Z = 65535;
 
+/* Adds up the parts of each result; threads from n on those of sums. */
 template <class T> static __global__ void add_parts(whole_product<T> g, int64_t n) {
   const int64_t i = thread_number(), each = g.a.rows * g.b.rows, rest = i - n;
   sum_of<T> sum = 0;
@@ -105,8 +106,8 @@ template <class T> static __global__ void add_parts(whole_product<T> g, int64_t 
   finish(g, g.c + i / each * g.batch.c + r * g.ldc + q, q, sum);
 }
 
-/* The sums over columns `from` to `to` of those rows of A that are the block's, one in the first
-** column of tiles. room: shared memory that nobody reads any more, an element for each thread. */
+/* By a block in the first column of tiles: the sums over columns `from` to `to` of its rows of A.
+** room: shared memory that nobody reads any more, an element for each thread. */
 template <int TILE, class T>
 static __device__ inline void sum_rows(const whole_product<T> &g, int64_t row, int64_t from,
                                        int64_t to, sum_of<T> *room) {

@@ -20,12 +20,14 @@ HD void trial_words(uint64_t seed, uint64_t block, uint32_t turn, uint32_t *out)
 #include "../core/kernel/trials.h"
 #include "sort.cuh"
 
-/* -- makers: `values` of them from a block of words; `reals`: 1 if for floating dtypes
-** alone, 2 if for all but bool -- */
+/* -- makers: `values` of them from a block of words -- */
+
+enum fills { ANY, FLOATS, NUMBERS }; /* dtypes that a maker fills: NUMBERS are all but bool */
 
 struct uniform_f32 {
   typedef float value;
-  enum { values = 4, reals = 1 };
+  enum { values = 4 };
+  static constexpr fills dtypes = FLOATS;
   int bits;
   float mul, add;
   __device__ void make(const words &w, float *v) const {
@@ -38,7 +40,8 @@ struct uniform_f32 {
 
 struct normal_f32 {
   typedef float value;
-  enum { values = 4, reals = 1 };
+  enum { values = 4 };
+  static constexpr fills dtypes = FLOATS;
   float mul, add;
   __device__ void make(const words &w, float *v) const {
     moth_two_normals_f32(w.at, v);
@@ -50,7 +53,8 @@ struct normal_f32 {
 
 struct uniform_f64 {
   typedef double value;
-  enum { values = 2, reals = 1 };
+  enum { values = 2 };
+  static constexpr fills dtypes = FLOATS;
   double mul, add;
   __device__ void make(const words &w, double *v) const {
     for (int k = 0; k < 2; k++) {
@@ -62,7 +66,8 @@ struct uniform_f64 {
 
 struct normal_f64 {
   typedef double value;
-  enum { values = 2, reals = 1 };
+  enum { values = 2 };
+  static constexpr fills dtypes = FLOATS;
   double mul, add;
   __device__ void make(const words &w, double *v) const {
     moth_two_normals_f64(w.at, v);
@@ -73,7 +78,8 @@ struct normal_f64 {
 
 struct whole_numbers { /* count 0: all of int64 */
   typedef int64_t value;
-  enum { values = 2, reals = 0 };
+  enum { values = 2 };
+  static constexpr fills dtypes = ANY;
   int64_t low;
   uint64_t count;
   __device__ void make(const words &w, int64_t *v) const {
@@ -83,7 +89,8 @@ struct whole_numbers { /* count 0: all of int64 */
 
 struct exponentials {
   typedef double value;
-  enum { values = 2, reals = 2 };
+  enum { values = 2 };
+  static constexpr fills dtypes = NUMBERS;
   double rate;
   bool trials; /* geometric: how many whole steps it takes */
   __device__ void make(const words &w, double *v) const {
@@ -124,13 +131,13 @@ static int fill_packed(const Maker &m, moth_tensor *generator, int64_t counted, 
   auto fill = [&](auto type) {
     typedef typename decltype(type)::of T;
     constexpr bool wide = sizeof(typename Maker::value) == 8;
-    if constexpr (Maker::reals != 1 || (sizeof(T) == 8) == wide)
+    if constexpr (Maker::dtypes != FLOATS || (sizeof(T) == 8) == wide)
       return launch(y->ctx, y, fill_from<Maker, T>, blocks_for(n, Maker::values), BLOCK, 0, m, s,
                     n, data<T>(y));
     else return (int)MOTH_OK; /* f64 has makers of its own */
   };
-  if constexpr (Maker::reals == 1) return with_float(y->l.dtype, fill);
-  else if constexpr (Maker::reals == 2) return with_numbers(y->l.dtype, fill);
+  if constexpr (Maker::dtypes == FLOATS) return with_float(y->l.dtype, fill);
+  else if constexpr (Maker::dtypes == NUMBERS) return with_numbers(y->l.dtype, fill);
   else return with_any(y->l.dtype, fill);
 }
 

@@ -11,7 +11,7 @@ static __global__ void solve_tiles(matrices<T> xs, matrices<T> bs, matrices<T> y
                                    int64_t columns, int64_t across, bool upper, bool unit) {
   __shared__ tile<T> a, b, t;
   const int64_t i = blockIdx.x / across, col = blockIdx.x % across * TILE;
-  const int64_t tiles = (n + TILE - 1) / TILE;
+  const int64_t tiles = tiles_of(n);
   const matrix<T> x = xs[i], y = ys[i].from(0, col);
   const int cols = of_tile(columns - col);
   for (int64_t step = 0; step < tiles; step++) {

@@ -84,7 +84,7 @@ TARGET static void NAME(sum_take)(int64_t n, int64_t r, void *room, const char *
     return;
   }
   int64_t j = 0;
-  for (; next == one && r <= FEW && j + PER <= n; j += PER, x += PER * step) {
+  for (; next == one && r <= SHORT_ROW && j + PER <= n; j += PER, x += PER * step) {
     const VEC s = NAME(fold_sum_rows)(r, (const REAL *)(const void *)x, step / one, 0);
     for (int64_t k = 0; k < PER; k++) acc[j + k] += (double)s[k];
   }
@@ -94,7 +94,7 @@ TARGET static void NAME(sum_take)(int64_t n, int64_t r, void *room, const char *
 }
 
 /* Squares may leave the range of f32 where their sum's root does not: then in double. */
-TARGET INLINED double NAME(of_range)(REAL squares, int64_t n, const REAL *x) {
+TARGET INLINED double NAME(squares_in_range)(REAL squares, int64_t n, const REAL *x) {
   double s = (double)squares;
   if (!(s > 1e-25 && s < 1e35))
     for (s = 0; n > 0; n--) s += (double)x[n - 1] * (double)x[n - 1];
@@ -123,17 +123,18 @@ TARGET static void NAME(squares_take)(int64_t n, int64_t r, void *room, const ch
     return;
   }
   int64_t j = 0;
-  for (; r <= FEW && j + PER <= n; j += PER, at += PER * step) {
+  for (; r <= SHORT_ROW && j + PER <= n; j += PER, at += PER * step) {
     const REAL *x = (const REAL *)(const void *)at;
     const VEC s = NAME(fold_squares_rows)(r, x, step / one, 0);
-    for (int64_t k = 0; k < PER; k++) acc[j + k] += NAME(of_range)(s[k], r, x + k * (step / one));
+    for (int64_t k = 0; k < PER; k++)
+      acc[j + k] += NAME(squares_in_range)(s[k], r, x + k * (step / one));
   }
   for (; j < n; j++, at += step) {
     const REAL *x = (const REAL *)(const void *)at;
     double sum = 0;
     for (int64_t i = 0; i < r; i += SUM_BLOCK) {
       int64_t m = r - i < SUM_BLOCK ? r - i : SUM_BLOCK;
-      sum += NAME(of_range)(NAME(fold_squares_block)(m, x + i, 0), m, x + i);
+      sum += NAME(squares_in_range)(NAME(fold_squares_block)(m, x + i, 0), m, x + i);
     }
     acc[j] += sum;
   }

@@ -18,8 +18,10 @@ typedef struct moth_product {
   int64_t ldc;
   const char *bias;
   bool relu;
-  char *sums;   /* NULL, or where a device may put the sums of A's rows, m elements, */
-  bool *summed; /* and whether it has */
+  /* sums: NULL, or m elements where a device may put the sum of each row of A, of one product
+  ** without bias and beta; *summed tells whether it has. */
+  char *sums;
+  bool *summed;
 } moth_product;
 
 #define MOTH_MAX_BATCH_DIMS 16

@@ -10,7 +10,7 @@ typedef NAME(word) NAME(vmask) __attribute__((vector_size(VECTOR_BYTES)));
 
 #ifndef SUM_BLOCK
 #define SUM_BLOCK 2048
-#define FEW 128 /* of more the sums of several rows at once are no faster */
+#define SHORT_ROW 128 /* elements; longer rows gain nothing from being summed together */
 #define VEC NAME(vec)
 #define VMASK NAME(vmask)
 #define VEC_AT(p) (*(const NAME(loose) *)(const void *)(p))
@@ -32,7 +32,7 @@ TARGET INLINED REAL NAME(total)(const VEC *v) {
   return s[0];
 }
 
-/* The elements `at` of two vectors. */
+/* Elements of a and b, counted on from a to b. */
 TARGET INLINED VEC NAME(of_two)(VEC a, VEC b, VMASK at) {
 #ifdef __clang__
   VEC y;
@@ -46,13 +46,12 @@ TARGET INLINED VEC NAME(of_two)(VEC a, VEC b, VMASK at) {
 /* The sums of PER vectors' elements each, as `total` has them: halves of several stand side by
 ** side in one. They end in v[0]. */
 TARGET INLINED void NAME(totals)(VEC *v) {
-  enum { per = VECTOR_BYTES / sizeof(REAL) };
 #define STEP(h)                                                                            \
-  if (per > h) {                                                                           \
+  if (PER > h) {                                                                           \
     NAME(vmask) low, high;                                                                 \
-    for (int i = 0; i < per; i++) low[i] = i / h * 2 * h + i % h, high[i] = low[i] + h;     \
+    for (int i = 0; i < PER; i++) low[i] = i / h * 2 * h + i % h, high[i] = low[i] + h;     \
     for (int k = 0; k < h; k++) {                                                          \
-      const VEC a = v[2 * k % per], b = v[(2 * k + 1) % per];                              \
+      const VEC a = v[2 * k % PER], b = v[(2 * k + 1) % PER];                              \
       v[k] = NAME(of_two)(a, b, low) + NAME(of_two)(a, b, high);                           \
     }                                                                                      \
   }

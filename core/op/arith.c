@@ -411,19 +411,18 @@ static int clamp_tensor_cpu(const clamp_tensor_args *a, moth_tensor **out) {
   return status;
 }
 
-/* At a bound it and the input share; where both bounds meet it, the input has all. Elsewhere where
-** bounds cross or meet, the upper one counts if the input is above it or they cross, the lower one
-** if they meet above the input. */
+/* A tie with one bound is shared with it; where both bounds equal the input, all is its own. Where
+** bounds cross, the upper one gets all; where they meet elsewhere, the one on the input's side. */
 static int clamp_tensor_grad(const clamp_tensor_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *low = a->min, *high = a->max;
   if (!low || !high) return flow_extreme(g, x, low ? low : high, low != NULL);
   moth_tensor *crossed = GRAD(g, gt, .input = low, .other = high);
   moth_tensor *under = GRAD(g, lt, .input = x, .other = low);
   moth_tensor *over = GRAD(g, gt, .input = x, .other = high);
-  moth_tensor *at_low = GRAD(g, eq, .input = x, .other = low);
-  moth_tensor *at_high = GRAD(g, eq, .input = x, .other = high), *met = at_low;
-  at_low = GRAD(g, gt, .input = at_low, .other = at_high); /* at this one alone */
-  at_high = GRAD(g, gt, .input = at_high, .other = met);
+  moth_tensor *ties_low = GRAD(g, eq, .input = x, .other = low);
+  moth_tensor *ties_high = GRAD(g, eq, .input = x, .other = high);
+  moth_tensor *at_low = GRAD(g, gt, .input = ties_low, .other = ties_high); /* at it alone */
+  moth_tensor *at_high = GRAD(g, gt, .input = ties_high, .other = ties_low);
   moth_tensor *out_low = GRAD(g, logical_or, .input = over, .other = crossed);
   if (moth_wants(g, x)) {
     moth_tensor *tie = GRAD(g, logical_or, .input = at_low, .other = at_high);

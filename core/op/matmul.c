@@ -336,7 +336,7 @@ static int outer_sum_shape(const outer_sum_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* `rows`: NULL, or where the sums of input's rows may go. */
+/* input' other. rows: NULL, or where input's rows may be added up; *summed: whether they were. */
 static int outer_run(const moth_tensor *input, const moth_tensor *other, moth_tensor *y,
                      moth_tensor *rows, bool *summed) {
   moth_product one = {.dtype = y->l.dtype, .device = y->l.device, .m = y->l.shape[0],
