@@ -10,7 +10,7 @@ local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
-local func = require "moth.func"
+local func = require "moth.function"
 local lib = require "moth.lib"
 
 local ops, istensor = bind.ops, lib.istensor

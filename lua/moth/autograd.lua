@@ -145,7 +145,7 @@ local function under(mode, f, ...)
 end
 
 local function run_function(task, id, ngiven, mode)
-  local func = require "moth.func"
+  local func = require "moth.function"
   local entry = nodes[id]
   if not entry or not entry.class then
     errors.raise("the graph was walked before and what its Functions saved is freed; "
@@ -459,7 +459,7 @@ M.anomaly = false -- moth.anomaly while that mode is on
 
 -- What lies in files of its own is loaded at its first use.
 local elsewhere = {functional = {"moth.jacobian"}, hooks = {"moth.tensor.hooks"}}
-lazy.from(elsewhere, "moth.func", "Function FunctionCtx once_differentiable")
+lazy.from(elsewhere, "moth.function", "Function FunctionCtx once_differentiable")
 lazy.from(elsewhere, "moth.gradcheck", "gradcheck gradgradcheck")
 lazy.from(elsewhere, "moth.anomaly", "set_detect_anomaly detect_anomaly is_anomaly_enabled")
 

@@ -61,7 +61,7 @@ return function(message)
   end)
   -- The ctx of a Function has gone with its frames.
   if rawget(require "moth.autograd", "Function") then
-    for _, method in ipairs(class.methods(require("moth.func").FunctionCtx)) do
+    for _, method in ipairs(class.methods(require("moth.function").FunctionCtx)) do
       names[#names + 1] = method
     end
   end

@@ -71,11 +71,10 @@ local rows = {
   inference_mode = {"moth.autograd", "no_grad"},
   trapz = {"moth.pieces", "trapezoid"},
   chain_matmul = {"moth.linalg", "multi_dot"},
-  func = {"moth.nn.stateless"},
 }
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
-  .. "summary distributions linalg fft onnx profiler special darknet gguf")
+  .. "summary distributions func linalg fft onnx profiler special darknet gguf")
 from("moth.create", "tensor as_tensor frombuffer")
 from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split "

@@ -7,7 +7,7 @@ local constraints = require "moth.distributions.constraints"
 local define = require "moth.define"
 local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
-local func = require "moth.func"
+local func = require "moth.function"
 
 local ops, tools = bind.ops, Distribution.tools
 local number, VALIDATE = tools.number, tools.VALIDATE
