@@ -1,13 +1,12 @@
 --- shapes.lua -- the fillers of nn.init that look at more than the fan: trunc_normal_, eye_,
 -- dirac_, orthogonal_, sparse_.
 
-local define = require "moth.define"
 local errors = require "moth.error"
+local fillers = require "moth.nn.fillers"
 
 local function moth() return require "moth" end
 
-local TENSOR = {"tensor", "tensor", "what is filled"}
-local GENERATOR = {"generator", "generator", "source of random numbers", optional = true}
+local TENSOR, GENERATOR = fillers.TENSOR, fillers.GENERATOR
 
 local function need_dims(fname, x, least, most)
   local n = x:dim()
@@ -154,7 +153,7 @@ end
 
 local found = {}
 
-for _, row in ipairs {
+fillers.add(found, {
   {
     name = "trunc_normal_",
     doc = "Fills with numbers of a normal distribution, those outside [a, b] drawn anew.",
@@ -192,9 +191,6 @@ for _, row in ipairs {
             {"float", "std", "standard deviation of the others", default = 0.01}, GENERATOR},
     run = filling(sparse),
   },
-} do
-  row.outputs = "tensor"
-  found[row.name] = define(row)
-end
+})
 
 return found

@@ -3,6 +3,7 @@
 
 local define = require "moth.define"
 local errors = require "moth.error"
+local fillers = require "moth.nn.fillers"
 local lazy = require "moth.lazy"
 
 local init = {}
@@ -73,28 +74,11 @@ local function gain_of(nonlinearity, param)
   return gain
 end
 
-local TENSOR = {"tensor", "tensor", "what is filled"}
-local GENERATOR = {"generator", "generator", "source of random numbers", optional = true}
-
-local function fillers(rows)
-  for _, row in ipairs(rows) do
-    local name, run = row.name, row.run
-    function row.run(x, ...)
-      local waiting = require("moth.nn.parameter").waiting[x]
-      if waiting ~= nil then
-        errors.argument(name, "tensor", "uninitialized until its layer's first call"
-          .. (waiting and ": " .. waiting or ""), "E_STATE")
-      end
-      return (run(x, ...))
-    end
-    row.outputs = "tensor"
-    init[row.name] = define(row)
-  end
-end
+local TENSOR, GENERATOR = fillers.TENSOR, fillers.GENERATOR
 
 -- ---- plain values ----
 
-fillers {
+fillers.add(init, {
   {
     name = "uniform_", doc = "Fills with numbers drawn evenly from [a, b).",
     examples = "moth.empty(3, 5)\nmoth.empty(3, 5), -1, 1",
@@ -126,7 +110,7 @@ fillers {
     name = "zeros_", doc = "Fills with 0.", examples = "moth.empty(3, 5)", args = {TENSOR},
     run = function(x) return fill(x, "zero_") end,
   },
-}
+})
 
 -- ---- by the fan ----
 
@@ -140,7 +124,7 @@ local function kaiming_std(fname, x, a, mode, nonlinearity)
   return gain_of(nonlinearity, a) / math.sqrt(mode == "fan_out" and fan_out or fan_in)
 end
 
-fillers {
+fillers.add(init, {
   {
     name = "xavier_uniform_",
     doc = "Fills evenly, with the spread that keeps the variance forward and backward "
@@ -188,7 +172,7 @@ fillers {
         kaiming_std("kaiming_normal_", x, a, mode, nonlinearity), generator)
     end,
   },
-}
+})
 
 init.calculate_gain = define {
   name = "calculate_gain",

@@ -244,8 +244,10 @@ describe("an uninitialized parameter", function()
   it("name themselves in errors", function()
     assert.error_matches(function() nn.UninitializedParameter { dtype = moth.int64 } end,
       "UninitializedParameter: only floating tensors", 1, true)
-    for _, name in ipairs { "xavier_uniform_", "ones_", "zeros_", "normal_", "uniform_" } do
-      assert.error_matches(function() nn.init[name](nn.UninitializedParameter()) end,
+    for _, name in ipairs { "xavier_uniform_", "ones_", "zeros_", "normal_", "uniform_",
+      "orthogonal_", "sparse_", "trunc_normal_" } do
+      local more = name == "sparse_" and { 0.5 } or {}
+      assert.error_matches(function() nn.init[name](nn.UninitializedParameter(), unpack(more)) end,
         ("'tensor' to '%s' (uninitialized until its layer's first call"):format(name), 1, true)
     end
   end)
