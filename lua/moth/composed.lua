@@ -112,10 +112,7 @@ composed.nanmedian = define {
   args = { { "tensor", "input", "tensor of any shape" }, FIND[1], FIND[2] },
   scoped = true,
   run = function(input, dim, keepdim)
-    if dim ~= nil and (dim == 0 or math.abs(dim) > math.max(input:dim(), 1)) then
-      errors.argument("nanmedian", "dim", ("dim %d is out of range of %s"):format(dim,
-        errors.describe(input)), "E_INDEX")
-    end
+    if dim ~= nil then errors.dim("nanmedian", "dim", dim, math.max(input:dim(), 1)) end
     local x = rows_of(input, dim)
     if dim ~= nil and x:size(-1) == 0 then
       errors.refuse("nanmedian", "input", "elements to choose from are needed", input, "E_SHAPE")

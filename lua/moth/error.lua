@@ -241,6 +241,15 @@ function errors.refuse(fname, argname, wanted, got, code)
   return errors.argument(fname, argname, wanted .. ", got " .. errors.describe(got), code)
 end
 
+--- The position, 1 to n, of a dimension of n that may be counted from the end. Raises as ops do.
+function errors.dim(fname, argname, dim, n)
+  if dim == 0 or math.abs(dim) > n then
+    return errors.argument(fname, argname, format("dim %d is out of range: wanted 1 to %d or -%d "
+      .. "to -1", dim, n, n), "E_INDEX")
+  end
+  return dim < 0 and dim + n + 1 or dim
+end
+
 -- ---- '.' where ':' belongs ----
 
 --- Raises: a method was called without its object.

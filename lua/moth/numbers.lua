@@ -134,7 +134,8 @@ local function renormed(name)
 end
 numbers.renorm, numbers.renorm_ = renormed "renorm", renormed "renorm_"
 
-local in_range = bind.as("cumsum", "logcumsumexp") -- itself of an element, or of none
+-- cumsum of one element or none is the input, and checks `dim`.
+local checked_copy = bind.as("cumsum", "logcumsumexp")
 
 --- x:logcumsumexp(dim): the logarithms of running sums of exp(x). With the largest so far, m, taken
 -- out, they follow s[i] = exp(x[i] - m[i]) + exp(m[i - 1] - m[i]) s[i - 1].
@@ -149,7 +150,7 @@ numbers.logcumsumexp = define {
     if not input:is_floating_point() then
       refuse("logcumsumexp", "input", "a float tensor is needed", input, "E_DTYPE")
     end
-    if input:numel() == 0 or input:dim() == 0 then return (in_range(input, dim)) end
+    if input:numel() == 0 or input:dim() == 0 then return (checked_copy(input, dim)) end
     return (widely(input, function(x)
       local largest = require("moth").finfo(x.dtype).max
       local most = x:detach():cummax(dim):clamp(-largest, largest) -- infinities have no difference

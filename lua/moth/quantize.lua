@@ -9,7 +9,7 @@ local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
-local func = require "moth.func"
+local func = require "moth.function"
 local lib = require "moth.lib"
 
 local ops, istensor = bind.ops, lib.istensor
@@ -65,8 +65,10 @@ quantize.fake_quantize_per_tensor_affine = define {
     .. "moth.randn(2, 3), moth.tensor(0.1), moth.tensor(3LL), -128, 127",
   args = {
     {"tensor", "input", "floats of any shape"},
-    {"any", "scale", "how far neighbours are apart: a number above 0, or a tensor of one"},
-    {"any", "zero_point", "the integer that stands for 0: a number, or a tensor of one"},
+    {"any", "scale", "how far neighbours are apart: a number above 0, or a tensor of one, "
+      .. "at which nobody looks"},
+    {"any", "zero_point", "the integer that stands for 0, from quant_min to quant_max: a "
+      .. "number, or a tensor of one, at which nobody looks"},
     unpack(LIMITS),
   },
   outputs = "output",
@@ -86,7 +88,8 @@ quantize.fake_quantize_per_tensor_affine = define {
 quantize.fake_quantize_per_channel_affine = define {
   name = "fake_quantize_per_channel_affine",
   doc = "As fake_quantize_per_tensor_affine, with a scale and a zero_point for each position of a "
-    .. "dimension.",
+    .. "dimension. Their values are not looked at: a zero_point from quant_min to quant_max is "
+    .. "the caller's care.",
   examples = "moth.randn(2, 3), moth.tensor{0.1, 0.2}, moth.tensor{0LL, 1LL}, 1, 0, 255",
   args = {
     {"tensor", "input", "floats of any shape"},
@@ -98,11 +101,8 @@ quantize.fake_quantize_per_channel_affine = define {
   outputs = "output",
   run = function(x, scale, zero, axis, low, high)
     local fname, n = "fake_quantize_per_channel_affine", x:dim()
-    local d = axis < 0 and axis + n + 1 or axis
-    if d < 1 or d > n then
-      errors.argument(fname, "axis", ("1 to %d are possible in %s, got %d"):format(n,
-        errors.describe(x), axis), "E_INDEX")
-    end
+    if n == 0 then errors.refuse(fname, "input", "a dimension is needed", x, "E_SHAPE") end
+    local d = errors.dim(fname, "axis", axis, n)
     local sizes = lib.filled(n, 1)
     sizes[d] = x:size(d)
     for name, t in pairs {scale = scale, zero_point = zero} do
