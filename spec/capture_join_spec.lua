@@ -185,4 +185,22 @@ describe("a chain of elementwise ops in a captured step", function()
       assert.is_nil(trouble, trouble)
     end
   end)
+
+  it("clamps between tensors behind any number of functions of single elements", function()
+    local x = moth.tensor {-2.5, 0.5, 3}
+    local low, high = moth.tensor {-1, 0, -1}, moth.tensor {-0.5, 1, 1}
+    for n = 0, 6 do
+      local function f(a, b, c)
+        local all = {}
+        for k = 1, n do all[k] = 2 / (k % 2 == 0 and all[k - 1] or a) end
+        all[n + 1] = a:clamp {min = b, max = c}
+        all[n + 2] = (a * 2):clamp {min = b, max = all[n + 1]}
+        return all
+      end
+      local step, wanted = moth.capture(f), f(x, low, high)
+      for _ = 1, 3 do
+        for k, y in ipairs(step(x, low, high)) do assert.is_true(moth.equal(wanted[k], y)) end
+      end
+    end
+  end)
 end)

@@ -20,12 +20,17 @@ describe("a name that is left out by choice says what there is instead:", functi
   it("of moth", function()
     says(moth, "complex view_as_real complex64 real", "moth.fft")
     says(moth, "vmap", "moth.stack")
-    says(moth.func, "jacrev", "moth.autograd.functional has jacobian")
     says(moth, "asarray", "as_tensor")
     says(moth, "from_file from_numpy from_dlpack empty_strided", "moth.")
     says(moth, "sparse_csr_tensor sparse_bsc_tensor", "sparse_coo_tensor")
     says(moth, "quantize_per_tensor", "no quantized dtypes")
     says(moth, "lu triangular_solve lobpcg geqrf", "moth.linalg.")
+  end)
+
+  it("of moth.func", function()
+    says(moth.func, "jacrev hessian", "moth.autograd.functional has jacobian")
+    says(moth.func, "vmap stack_module_state", "moth.stack")
+    says(moth.func, "grad grad_and_value", "moth.autograd.grad(f(x), x)")
   end)
 
   it("of tensors, with the form that is not in place", function()

@@ -108,8 +108,8 @@ for _, mmap in ipairs { true, false } do
         on = true, list = { 1, 2, { 3, {} }, false }, [1] = "int",
         ["1"] = "string", [-0.5] = "half",
         [false] = "false", ["$tensor"] = "no tensor", [""] = { ["a/b"] = 1 }, ["\255"] = "key",
-        inf = 1 / 0, minus = -1 / 0, zero = -1 / math.huge, big = 2 ^ 63, int = -5LL,
-        unsigned = 2ULL ^ 0, -- (for ARM LuaJIT reads -0.0 as 0)
+        inf = 1 / 0, minus = -1 / 0, big = 2 ^ 63, int = -5LL, unsigned = 2ULL ^ 0,
+        zero = -1 / math.huge, -- LuaJIT for ARM reads -0.0 as 0
         model = { ["fc.weight"] = moth.ones(2), deep = { moth.zeros(1), moth.ones(1) } },
         ["model/fc.weight"] = moth.zeros(3), size = moth.Size { 2, 3 },
       }
