@@ -61,7 +61,7 @@ local function six_bits(x)
   return scales:float(), minima:float()
 end
 
--- Numbers of a few bits: in each 32 bytes the lowest bits of all come first.
+-- Numbers of `bits` bits: of each 32 bytes the lowest bits are the first 32 numbers, and so on.
 -- (n, parts, numbers in a byte, 32)
 local function layers(x, from, n, bits)
   local shifts = ops.arange(0, 8, bits, { dtype = dtypes.uint8 }):view(-1, 1)
@@ -85,6 +85,7 @@ end
 local function q3_k(x)
   local n = x:size(1)
   local set = layers(x, 0, 32, 1):view(n, 2, 4, 32):bitwise_left_shift(2)
+  -- 16 scales of 6 bits: nibbles of 8 bytes, then 4 bytes with the upper two.
   local a, c = cut(x, 96, 8), cut(x, 104, 4):unsqueeze(2)
   local shifts = ops.arange(0, 8, 2, { dtype = dtypes.uint8 }):view(4, 1)
   local top = c:bitwise_right_shift(shifts):bitwise_and(3):bitwise_left_shift(4):view(n, 16)
@@ -304,7 +305,7 @@ local function read_tensor(self, t, dtype, fname)
     errors.argument(fname, "dtype", "a floating-point dtype is needed, got " .. tostring(dtype),
       "E_DTYPE")
   end
-  if t.nbytes == 0 then
+  if t.nbytes == 0 then -- Its place may lie behind the end.
     return (ops.zeros(t.shape, t.blocks and (dtype or dtypes.float32) or dtypes[t.row.dtype]))
   end
   local from = self.start + t.offset

@@ -2,10 +2,10 @@
 --
 -- LuaJIT 2.1 beta 3, which Debian 12 has, may crash in a compiled traversal of a table (its issue
 -- 829; core/traverse.c tells more). There the globals are replaced, for as long as the state lives.
--- What it compiles for ARM crashes elsewhere too, as in the golden values: it compiles nothing
--- there.
+-- On ARM all that it compiles may crash (the golden values do): its compiler is turned off there,
+-- and the globals are replaced for who turns it on again.
 
---- Does so where it is needed.
+--- Keeps this LuaJIT from compiling what may crash.
 -- @param path    the library
 -- @param anchor  what stays in the state: the function found stands in its field `next`
 return function(path, anchor)
