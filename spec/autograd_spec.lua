@@ -365,39 +365,6 @@ describe("a hook", function()
   end)
 end)
 
-describe("a backward pass for some inputs", function()
-  it("runs only what leads to the inputs it was asked for, and frees no more", function()
-    local x, w = leaf{1, 2}, leaf{3, 4}
-    local Loud, runs = moth.nn.class("Loud", ag.Function), 0
-    function Loud.forward(_, a) return a * 1 end
-    function Loud.backward(_, dy) runs = runs + 1 return dy end
-    local y = Loud.apply(x * x)
-    local z = (y * y * Loud.apply(w * w)):sum()
-    local before = runs
-    assert.same({18, 128}, ag.grad(z, y):tolist())
-    assert.equal(before, runs)
-    local gy, gx = ag.grad((y * 5):sum(), {y, x}, {retain_graph = true})
-    assert.same({{5, 5}, {10, 20}}, {gy:tolist(), gx:tolist()})
-    assert.equal(1, runs)
-    y:sum():backward()
-    assert.same({2, 4}, x.grad:tolist())
-  end)
-
-  it("asks a Function for the gradients of those inputs alone", function()
-    local Pair, seen = moth.nn.class("Pair", ag.Function), nil
-    function Pair.forward(_, a, b) return a + b end
-    function Pair.backward(ctx, dy) seen = ctx.needs_input_grad return dy, dy end
-    local a, b = leaf(1), leaf(2)
-    local c = Pair.apply(a * 2, b * 2)
-    c:backward{inputs = b, retain_graph = true}
-    assert.same({false, true}, seen)
-    assert.is_nil(a.grad)
-    c:backward()
-    assert.same({true, true}, seen)
-    assert.same({2, 4}, {a.grad:item(), b.grad:item()})
-  end)
-end)
-
 describe("a Function in Lua", function()
   local Square = moth.nn.class("Square", ag.Function)
   function Square.forward(ctx, x)
