@@ -96,4 +96,18 @@ describe("on a GPU, in each dtype and layout,", function()
       end)
     end
   end
+
+  it("whole powers are the CPU's", function()
+    for d = 0, 9 do
+      local x = (moth.arange(70) % 7 + 1):to(moth[DTYPES[d]])
+      for _, power in ipairs(DTYPES[d] ~= "bool" and {1, 3, -1, -2} or {}) do
+        if power > 0 or DTYPES[d]:find "float" then
+          for name, lay in pairs(LAYOUTS) do
+            local want, got = lay(x):pow(power), lay(x:cuda()):pow(power)
+            assert(not apart(want, got), ("%d in %s, %s"):format(power, DTYPES[d], name))
+          end
+        end
+      end
+    end
+  end)
 end)
