@@ -115,6 +115,12 @@ describe("a .t7 file", function()
     end
   end)
 
+  it("that moth.save wrote under such a name is read as what it is", function()
+    local path = files.path "own.t7"
+    moth.save({ weight = moth.ones(2) }, path)
+    assert.same({ 1, 1 }, moth.load(path).weight:tolist())
+  end)
+
   it("that is broken is refused, with what is wrong", function()
     local three = storage(2, "Float", "float", {1, 2, 3})
     refused("", "is broken: a number, 4 bytes at byte 0, would lie beyond its end at 0")

@@ -205,13 +205,15 @@ end
 
 -- ---- loading ----
 
--- Who reads a file that is not safetensors: by its first bytes, Torch7's by its name.
+-- Who reads a file that is not safetensors: by its first bytes, Torch7's also by its name.
 local function other_reader(path)
   local file = io.open(path, "rb")
-  local start = file and file:read(4)
+  local start = file and file:read(9) or ""
   if file then file:close() end
-  if start == "PK\3\4" then return "moth.pickle" end -- what torch.save writes is a zip archive
-  return start == "GGUF" and "moth.gguf" or path:find "%.t7$" and "moth.t7"
+  if start:find "^PK\3\4" then return "moth.pickle" end -- what torch.save writes is a zip archive
+  if start:find "^GGUF" then return "moth.gguf" end
+  -- safetensors begin with the length of a JSON text, Torch7's with two small numbers
+  return path:find "%.t7$" and not start:find "^....%z%z%z%z{" and "moth.t7"
 end
 
 local function load_all(state)
