@@ -348,7 +348,7 @@ local causal_mask = define {
   examples = "3",
   args = {
     {"int", "size", "positions"},
-    {"device", "device", "where it lives", default = "cpu"},
+    {"device", "device", "where it lives", optional = true},
     {"dtype", "dtype", "element type; the default one when absent", optional = true},
   },
   run = function(size, device, dtype)

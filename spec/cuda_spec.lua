@@ -204,14 +204,19 @@ describe("the default device", function()
     end
     moth.set_default_device("cuda")
     local ok, made = pcall(function()
+      local fft, normal = moth.fft, moth.distributions.Normal(0, 1)
       return { moth.zeros(2), moth.tensor({ 1, 2 }), nn.BatchNorm1d(2).weight,
                moth.arange(3), moth.range(1, 3), moth.randint(1, 4, { 3 }), moth.linspace(0, 1, 3),
+               moth.logspace(0, 1, 3), moth.randperm(3), moth.hann_window(3), moth.eye(2),
+               moth.tril_indices(2, 2), fft.fftfreq(4), fft.rfftfreq(4), normal:sample({ 2 }),
+               nn.Transformer.generate_square_subsequent_mask(2), moth.normal(0, 1, { 2 }),
                moth.ones(2, { device = "cpu" }), moth.zeros_like(moth.ones(2, { device = "cpu" })),
-               moth.arange(3, { device = "cpu" }), moth.randint(4, { 3 }, { device = "cpu" }) }
+               moth.arange(3, { device = "cpu" }), moth.randint(4, { 3 }, { device = "cpu" }),
+               moth.randperm(3, { device = "cpu" }), moth.hann_window(3, { device = "cpu" }) }
     end)
     moth.set_default_device("cpu")
     assert(ok, made)
-    for i, x in ipairs(made) do assert.equal(i <= 7, x.is_cuda, i) end
+    for i, x in ipairs(made) do assert.equal(i <= 17, x.is_cuda, i) end
     assert.is_false(moth.zeros(2).is_cuda)
   end)
 end)

@@ -216,6 +216,13 @@ describe("randperm", function()
     intact.refuses(function() return (moth.randperm(-1)) end, "'n' to 'randperm'")
   end)
 
+  it("comes in any dtype", function()
+    moth.manual_seed(3)
+    local p = moth.randperm(5)
+    moth.manual_seed(3)
+    assert.is_true(moth.randperm(5, { dtype = moth.float32 }):equal(p:float()))
+  end)
+
   it("puts every value at every place alike", function()
     moth.manual_seed(4)
     local counts = {}

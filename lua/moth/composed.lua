@@ -191,7 +191,7 @@ composed.cdist = define {
 
 local WHERE = {
   { "dtype", "dtype", "element type; the default one when absent", optional = true },
-  { "device", "device", "where the elements live", default = "cpu" },
+  { "device", "device", "where the elements live", optional = true },
   { "bool", "requires_grad", "gather gradients for it", default = false },
 }
 
@@ -228,16 +228,16 @@ local function triangle(name, cut, which)
       { "int", "col", "columns" },
       { "int", "offset", "which diagonal bounds it: above the main one if positive", default = 0 },
       { "dtype", "dtype", "element type; i64 when absent", optional = true },
-      { "device", "device", "where the elements live", default = "cpu" },
+      { "device", "device", "where the elements live", optional = true },
     },
     run = function(row, col, offset, dtype, device)
       if row < 0 or col < 0 then
         errors.argument(name, row < 0 and "row" or "col", "a size is not negative, got "
           .. math.min(row, col), "E_ARG")
       end
-      local y = ops[cut](ops.ones { row, col, dtype = require("moth").bool }, offset)
+      local y = ops[cut](ops.ones({ row, col }, require("moth").bool, device), offset)
       y = require("moth.results").nonzero(y):t():contiguous()
-      return y:to { dtype = dtype, device = device }
+      return dtype and y:to(dtype) or y
     end,
   }
 end

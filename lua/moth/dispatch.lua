@@ -1,5 +1,5 @@
 --- dispatch.lua -- functions that choose between ops by what they are given: max, min, arange,
--- range, randint, norm, cross_entropy; and equal and allclose, whose result is a boolean.
+-- range, randint, randperm, norm, cross_entropy; and equal and allclose, whose result is a boolean.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -226,6 +226,25 @@ dispatch.randint = define {
     elseif high == nil then low, high = 0, low end
     return (bind.ops.randint { low = low, high = high, size = size, dtype = kind,
                               device = device, generator = generator })
+  end,
+}
+
+--- moth.randperm(n): 1 to n in random order.
+dispatch.randperm = define {
+  name = "randperm",
+  doc = "The positions up to n in random order.",
+  examples = "5\n4, {generator = moth.Generator(), dtype = moth.int32, device = 'cpu'}",
+  args = {
+    { "int", "n", "how many positions" },
+    { "generator", "generator", "source of the numbers; the default one when absent",
+      optional = true },
+    { "dtype", "dtype", "element type; i64 when absent", optional = true },
+    { "device", "device", "where the elements live", optional = true },
+  },
+  run = function(n, generator, kind, device) -- shuffled by the CPU
+    local y = bind.ops.randperm(n, generator)
+    y = kind and y:to(kind) or y
+    return y:to(device or require("moth.settings").get_default_device())
   end,
 }
 

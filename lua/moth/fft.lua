@@ -212,7 +212,7 @@ local WHERE = {
   { "int", "n", "length of the signals" },
   { "float", "d", "time between two numbers", default = 1 },
   { "dtype", "dtype", "element type; the default one when absent", optional = true },
-  { "device", "device", "where the elements live", default = "cpu" },
+  { "device", "device", "where the elements live", optional = true },
   { "bool", "requires_grad", "gather gradients for it", default = false },
 }
 

@@ -76,7 +76,8 @@ local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
   .. "summary distributions func linalg fft onnx profiler special darknet gguf")
 from("moth.create", "tensor as_tensor frombuffer")
-from("moth.dispatch", "max min equal allclose norm arange range randint cross_entropy")
+from("moth.dispatch", "max min equal allclose norm arange range randint randperm "
+  .. "cross_entropy")
 from("moth.results", "median unique unique_consecutive nonzero where normal tensor_split "
   .. "meshgrid broadcast_tensors")
 from("moth.composed", "polygamma quantile nanmedian cdist logspace tril_indices triu_indices "

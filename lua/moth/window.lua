@@ -23,7 +23,7 @@ local PERIODIC = { "bool", "periodic", "is it one of many that follow each other
   .. "element is as its first", default = true }
 local WHERE = {
   { "dtype", "dtype", "element type; the default one when absent", optional = true },
-  { "device", "device", "where the elements live", default = "cpu" },
+  { "device", "device", "where the elements live", optional = true },
   { "bool", "requires_grad", "gather gradients for it", default = false },
 }
 

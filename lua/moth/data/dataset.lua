@@ -366,7 +366,7 @@ function dataset.random_split(...)
   end
   local n = whole:len()
   local sizes = sizes_of(lengths, n)
-  local order = require("moth").randperm(n, generator):tolist()
+  local order = require("moth.bind").ops.randperm(n, generator):tolist()
   local parts, at = {}, 0
   for i, size in ipairs(sizes) do
     local indices = {}

@@ -2,11 +2,13 @@
 -- and `:iter()`, which begins a pass and returns a function that gives one position at a time, then
 -- nil.
 
+local bind = require "moth.bind"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
+local ops = bind.ops -- whose randperm stays on the CPU
 local sampler = {}
 
 --- The base of samplers; subclasses have `:iter()` and `:len()`.
@@ -92,11 +94,11 @@ function RandomSampler:positions()
   if self.replacement then
     return (moth.randint(1, n + 1, {wanted}, {generator = generator, device = "cpu"}))
   end
-  local order = moth.randperm(n, generator)
+  local order = ops.randperm(n, generator)
   if wanted == n then return order end
   local parts, have = {order}, n
   while have < wanted do
-    parts[#parts + 1] = moth.randperm(n, generator)
+    parts[#parts + 1] = ops.randperm(n, generator)
     have = have + n
   end
   return (moth.cat(parts):narrow(1, 1, wanted))
@@ -131,7 +133,7 @@ function SubsetRandomSampler:len()
 end
 
 function SubsetRandomSampler:iter()
-  local order = require("moth").randperm(#self.indices, self.generator):tolist()
+  local order = ops.randperm(#self.indices, self.generator):tolist()
   for k, at in ipairs(order) do order[k] = self.indices[at] end
   return walk(order)
 end

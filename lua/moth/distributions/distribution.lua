@@ -85,7 +85,7 @@ function tools.broadcast(fname, names, values)
   local list, shape = {}, {}
   for i, value in ipairs(values) do
     if not istensor(value) then
-      list[i] = ops.full({}, value, dtype, like and like.device or "cpu")
+      list[i] = ops.full({}, value, dtype, like and like.device)
     else
       list[i] = value:is_floating_point() and value or value:to(dtype)
     end
