@@ -2,7 +2,8 @@
 --
 -- Sequential and ModuleList keep their modules in the array part of their own table, so `#list`,
 -- `ipairs(list)` and `list[i] = module` work as on any list. In a state_dict their names count
--- from 0, as PyTorch's: "layers.0.weight" is layers[1].weight.
+-- from 0, as PyTorch's: "layers.0.weight" is layers[1].weight. list[{2, -1}] is a list of those
+-- from the second on; of a Sequential they keep their names, as in PyTorch.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -72,11 +73,28 @@ function List:_position(name)
   return at and at + 1
 end
 
+-- The name of a module that comes to a position, where its number is not free: a part of a
+-- Sequential keeps the names.
+local function fresh(names, at)
+  local free = at - 1
+  for _, name in pairs(names) do
+    local number = tonumber(name)
+    if number and number >= free then free = number + 1 end
+  end
+  return free > at - 1 and tostring(free) or nil
+end
+
+-- list[{first, last[, step]}]
+function List:_slice(start, stop, step)
+  local part = container.ModuleList()
+  for i = start + 1, stop, step do put(part, #part + 1, self[i]) end
+  return part
+end
+
 --- Adds a module at the end. @return the list
 function List:append(module)
   check_module(self, "append", module)
-  put(self, #self + 1, module)
-  return self
+  return (self:extend {module})
 end
 
 --- Adds the modules of a list at the end. @return the list
@@ -85,7 +103,10 @@ function List:extend(modules)
     errors.refuse("extend", "modules", "a list of modules is needed", modules, "E_TYPE")
   end
   for _, module in ipairs(modules) do check_module(self, "extend", module) end
-  for i = 1, #modules do put(self, #self + 1, modules[i]) end
+  for i = 1, #modules do
+    self[STORE].names[#self + 1] = fresh(self[STORE].names, #self + 1)
+    put(self, #self + 1, modules[i])
+  end
   return self
 end
 
@@ -107,6 +128,7 @@ function List:insert(index, module)
     put(self, i + 1, self[i])
   end
   names[index] = nil
+  names[index] = fresh(names, index)
   put(self, index, module)
 end
 
@@ -197,6 +219,16 @@ function Sequential:init(...)
       put(self, #self + 1, item)
     end
   end
+end
+
+function Sequential:_slice(start, stop, step)
+  local part, names = Sequential(), self[STORE].names
+  for i = start + 1, stop, step do
+    put(part, #part + 1, self[i])
+    local name = names[i] or tostring(i - 1)
+    part[STORE].names[#part] = name ~= tostring(#part - 1) and name or nil
+  end
+  return part
 end
 
 -- A module by its name.

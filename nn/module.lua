@@ -50,8 +50,10 @@ class.lookup(Module, function(self, key)
   if value ~= nil then return value end
   local computed = store.computed
   if computed and computed[key] then return (computed[key].get(self)) end
-  if store.names and type(key) == "number" then
-    local n = #self
+  local n = store.names and #self
+  if n and lib.is_plain(key) then
+    return (self:_slice(require("moth.index").bounds(key, n, "a " .. class.typename(self))))
+  elseif n and type(key) == "number" then
     if key >= -n and key < 0 then return rawget(self, n + 1 + key) end
     errors.raise(("%s[%s]: %s"):format(class.typename(self), tostring(key),
       n == 0 and "it is empty" or ("positions are 1 to %d"):format(n)), "E_INDEX")

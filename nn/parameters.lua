@@ -80,9 +80,13 @@ function ParameterList:__newindex(key, value)
   gather(self)
 end
 
---- The parameter at a position below 0, counted from the end; others are plain entries.
+--- A parameter by a position below 0, counted from the end, a list of those in a range; others are
+-- plain entries.
 function ParameterList:__index(key)
   if type(key) == "number" and key < 0 then return rawget(self, #self + 1 + key) end
+  if lib.is_plain(key) then
+    return (self:_slice(require("moth.index").bounds(key, #self, "a ParameterList")))
+  end
 end
 
 --- Adds a parameter at the end. @return the list
@@ -100,6 +104,13 @@ function ParameterList:extend(values)
   for i, value in ipairs(values) do new[i] = of("extend", value) end
   for _, value in ipairs(new) do self[#self + 1] = value end
   return self
+end
+
+-- list[{first, last[, step]}]
+function ParameterList:_slice(start, stop, step)
+  local part = ParameterList()
+  for i = start + 1, stop, step do part:append(self[i]) end
+  return part
 end
 
 --- How many parameters there are.

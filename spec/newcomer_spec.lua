@@ -75,6 +75,17 @@ describe("a nil among values", function()
   end)
 end)
 
+describe("a result by its name in PyTorch", function()
+  it("is said to come as a value of its own", function()
+    local x = moth.randn(3, 4)
+    for _, name in ipairs{ "values", "indices" } do
+      refuses(function() return (x:max(2)[name]) end, "local values, indices = x:max(2)")
+      refuses(function() return (x[name](x)) end, "which a sparse one has as a method")
+    end
+    refuses(function() return (moth.linalg.qr(x).Q) end, "local Q, R = moth.linalg.qr(x)")
+  end)
+end)
+
 describe("a '.' where ':' belongs", function()
   local x = moth.ones(3)
 

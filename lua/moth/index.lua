@@ -53,31 +53,33 @@ local function uses(item)
   return 1
 end
 
-local function bad_range(item, size, dim, why)
+local function bad_range(item, size, of, why)
   local text = {}
   for i = 1, #item do text[i] = tostring(item[i]) end
-  errors.raise("range {" .. table.concat(text, ", ") .. "} " .. why .. " dim " .. dim
-    .. " of size " .. size)
+  errors.raise("range {" .. table.concat(text, ", ") .. "} " .. why .. " "
+    .. (type(of) == "number" and "dim " .. of or of) .. " of size " .. size)
 end
 
--- A range of user's positions over a dimension of that size, as 0-based half-open start and stop.
-local function bounds(item, size, dim)
+-- A range of user's positions over a dimension of that size, as 0-based half-open start and stop;
+-- of: the dimension's number, or a name, for messages.
+local function bounds(item, size, of)
   local first, last, step = item[1], item[2], item[3] or 1
   if type(first) ~= "number" or type(last) ~= "number" or type(step) ~= "number"
     or first % 1 ~= 0 or last % 1 ~= 0 or step % 1 ~= 0 then
-    bad_range(item, size, dim, "must hold whole numbers, for")
+    bad_range(item, size, of, "must hold whole numbers, for")
   end
-  if step < 1 then bad_range(item, size, dim, "needs a positive step (use flip), for") end
+  if step < 1 then bad_range(item, size, of, "needs a positive step (use flip), for") end
   local from = first < 0 and first + size + 1 or first
   local to = last < 0 and last + size + 1 or last
   if from < 1 or to > size or to < 0 or from > to + 1 or (to == 0 and last < 0) then
     if from >= 1 and to >= 1 and from <= size and to <= size then
-      bad_range(item, size, dim, "runs backwards (use flip) in")
+      bad_range(item, size, of, "runs backwards (use flip) in")
     end
-    bad_range(item, size, dim, "leaves")
+    bad_range(item, size, of, "leaves")
   end
   return from - 1, to, step
 end
+M.bounds = bounds
 
 local function bad_item(item, i)
   if lib.is_plain(item) then

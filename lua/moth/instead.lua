@@ -48,6 +48,8 @@ local ROWS = {
     ["is_inference is_meta"] = "there are no such tensors",
     ["lu"] = "moth.linalg.lu and lu_factor", ["triangular_solve"] = "moth.linalg.solve_triangular",
     ["diagflat"] = "x:flatten():diag(offset) does it",
+    ["eigenvalues eigenvectors Q R U S V Vh L LU P LD solution residuals logabsdet pivots info "
+      .. "counts"] = "several results come one by one: local Q, R = moth.linalg.qr(x)",
   },
   ["moth.nn"] = {
     ["FractionalMaxPool3d"] = "volumes have MaxPool3d and AdaptiveMaxPool3d",

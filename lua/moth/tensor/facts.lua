@@ -50,6 +50,17 @@ function getters._version(x) return tonumber(inspect(x, "_version").version) end
 
 function getters.is_sparse(x) return band(inspect(x, "is_sparse").flags, IS_SPARSE) ~= 0 end
 function getters.layout(x) return getters.is_sparse(x) and "sparse_coo" or "strided" end
+
+-- Methods of a sparse tensor; of another, what was taken for the results of max, sort or topk.
+for _, name in ipairs { "values", "indices" } do
+  getters[name] = function(x)
+    if getters.is_sparse(x) then return (require("moth.sparse")[name]) end
+    errors.raise(("a tensor has no field '%s', which a sparse one has as a method; the results of "
+      .. "max, sort, topk come one by one: local values, indices = x:max(2)"):format(name),
+      "E_UNSUPPORTED")
+  end
+end
+
 function getters.nbytes(x) return several(x, "nbytes", read_bytes) end
 
 -- size and stride are called often: named arguments and mistakes take the long way.
