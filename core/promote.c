@@ -75,16 +75,17 @@ static int cast_input(moth_call_frame *f, const char *arg, moth_tensor **at, int
 /* Without promotion all tensors must agree; the first one sets the tone. */
 static int same_dtypes(const moth_op *op, moth_cursor c, int *dtype) {
   const moth_tensor *first = NULL;
+  const char *its_name = NULL;
   while (moth_next_input(&c)) {
     moth_tensor *x = *c.at;
     if (!x || !c.value) continue;
     int status = check_dtype(op, x->ctx, x->l.dtype, op->rows[c.from].name);
     if (status) return status;
-    if (!first) first = x;
+    if (!first) first = x, its_name = op->rows[c.from].name;
     if (x->l.dtype != first->l.dtype && !(op->flags & MOTH_OP_MIXED))
       return moth_fail(x->ctx, MOTH_E_DTYPE, op->rows[c.from].name,
-                       "%s does not go with %s; convert one of them with :to()", moth_str(x),
-                       moth_str(first));
+                       "%s does not go with '%s', %s; convert one of them with :to()", moth_str(x),
+                       its_name, moth_str(first));
   }
   *dtype = first ? first->l.dtype : MOTH_NO_DTYPE;
   return MOTH_OK;

@@ -1,6 +1,7 @@
 --- transformer.lua -- nn.Transformer, its encoder and decoder and their layers (Vaswani et al.
 -- 2017).
 
+local bind = require "moth.bind"
 local class = require "moth.class"
 local container = require "moth.nn.container"
 local define = require "moth.define"
@@ -366,5 +367,6 @@ Transformer.generate_square_subsequent_mask = setmetatable({}, {
     return (causal_mask(first, ...))
   end,
 })
+bind.register(Transformer.generate_square_subsequent_mask, bind.signature(causal_mask))
 
 return transformer

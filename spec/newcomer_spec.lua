@@ -86,6 +86,13 @@ describe("a result by its name in PyTorch", function()
   end)
 end)
 
+describe("two dtypes in one call", function()
+  it("are told with the names of both arguments", function()
+    refuses(function() return (nn.Linear(3, 4)(moth.ones(2, 3):double())) end,
+      "bad argument 'weight' to 'linear' (f32 (4, 3) does not go with 'input', f64 (2, 3)")
+  end)
+end)
+
 describe("a '.' where ':' belongs", function()
   local x = moth.ones(3)
 

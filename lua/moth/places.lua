@@ -205,7 +205,9 @@ end
 -- class that has one of its own.
 function places.methods(name)
   local list, seen = {}, {}
-  local common = {} -- the bases first, so that they stand for what inherits from them
+  local moth = require "moth" -- the bases first, so that they stand for what inherits from them
+  local common = { { path = "nn.Module", value = moth.nn.Module },
+                   { path = "optim.Optimizer", value = moth.optim.Optimizer } }
   for _, row in ipairs(places.classes()) do
     if not class.base(row.value) or class.base(row.value) == class.Object then
       common[#common + 1] = row
@@ -214,7 +216,8 @@ function places.methods(name)
   for _, row in ipairs(places.classes()) do common[#common + 1] = row end
   for _, row in ipairs(common) do
     local value = rawget(row.value, name)
-    if type(value) == "function" and not seen[value] then
+    local callable = type(value) == "function" or require("moth.bind").signature(value)
+    if callable and not seen[value] then
       seen[value] = true
       list[#list + 1] = { path = row.path .. ":" .. name, value = value, class = row.value }
     end

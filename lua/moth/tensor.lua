@@ -23,7 +23,8 @@ local methods, getters, setters = {}, {}, {}
 M.parts = {}
 lazy.from(M.parts, "moth.tensor.facts", "shape ndim dtype device is_cuda itemsize _version nbytes "
   .. "size stride dim ndimension numel nelement storage_offset element_size data_ptr "
-  .. "is_contiguous is_floating_point is_signed is_set_to is_sparse layout values indices T mT H mH adjoint")
+  .. "is_contiguous is_floating_point is_signed is_set_to is_sparse layout values indices "
+  .. "T mT H mH adjoint")
 lazy.from(M.parts, "moth.tensor.values", "item tolist")
 lazy.from(M.parts, "moth.tensor.convert", "to pin_memory is_pinned record_stream type type_as cpu "
   .. "cuda bool byte char short int long half bfloat16 float double")
