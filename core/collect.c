@@ -5,7 +5,9 @@
 **
 ** Live bytes or handles past their goal ask for a collection, which is made if it fits into
 ** TIME_SHARE of the time: what passes between collections is credited to the next ones, a few of
-** them at most. Where it does not fit, the goal moves on, up to a limit where none is asked.
+** them at most. Garbage pays for its collection too: results that walk through it instead of the
+** few blocks that are in the caches are slower by COLD_SECONDS a byte. Where it does not fit, the
+** goal moves on, up to a limit where none is asked.
 ** Programs rise to the same height again and again, as steps of training do, and garbage costs
 ** nothing but there: far below what was lately live after a collection none is asked for.
 ** A backward pass and a moth.scope ask by the same rules.
@@ -19,6 +21,7 @@
 
 #define TIME_SHARE 0.04
 #define MOST_CREDIT 8         /* collections */
+#define COLD_SECONDS 8e-12    /* a byte; what memory out of the caches costs, at least */
 #define NEAR 16               /* part of the height below which none is asked for, at its top */
 #define FADES 8               /* part of what the height stands above, lost at each collection */
 #define LOOKS 32              /* at the clock, between the first goal and the limit */
@@ -72,13 +75,16 @@ static void add_credit(moth_ctx *ctx) {
   ctx->looked = now;
 }
 
+/* What the caches would save if so many bytes were collected. */
+static double saved_by(int64_t bytes) { return bytes > 0 ? COLD_SECONDS * (double)bytes : 0; }
+
 int32_t moth_above_goal(moth_ctx *ctx) {
   int64_t bytes = ctx->mem.live_bytes, slots = ctx->live_slots;
   if (bytes <= ctx->mem.goal_bytes && slots <= ctx->goal_slots) return 0;
   ctx->found_bytes = bytes;
   if (bytes > ctx->most_bytes || slots > ctx->most_slots) return 1;
   add_credit(ctx);
-  if (ctx->credit >= ctx->cost) return 1;
+  if (ctx->credit + saved_by(bytes - ctx->after_bytes) >= ctx->cost) return 1;
   if (bytes > ctx->mem.goal_bytes)
     ctx->mem.goal_bytes = bytes + larger(ctx->floor_bytes, ctx->mem.live_bytes) / LOOKS;
   if (slots > ctx->goal_slots) ctx->goal_slots = slots + ctx->floor_slots * MOST_SLOTS / LOOKS;
@@ -106,7 +112,8 @@ void moth_swept(moth_ctx *ctx, int32_t collected, double seconds, double heap) {
   ctx->mem.collection_seconds += seconds;
   add_credit(ctx);
   ctx->cost = cost > 0 ? cost : 0;
-  ctx->credit -= ctx->cost;
+  double saved = saved_by(ctx->found_bytes - ctx->mem.live_bytes);
+  if (saved < ctx->cost) ctx->credit -= ctx->cost - saved;
   if (ctx->credit < -ctx->cost) ctx->credit = -ctx->cost; /* one that was made at the limit */
   set_goals(ctx, heap);
 }

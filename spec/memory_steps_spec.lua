@@ -348,6 +348,15 @@ describe("a collection", function()
     took(0, 0)
   end)
 
+  it("is paid for by the caches that its garbage would pass through", function()
+    moth.collect()
+    took(0.002, 200 * MIB) -- its limit is 800 MiB
+    assert.is_false(asked_after(100 * MIB))
+    took(0.002, 200 * MIB)
+    assert.is_true(asked_after(700 * MIB))
+    took(0, 0)
+  end)
+
   it("is made before a backward pass", function()
     local live = moth.empty(64 * MIB) -- 256 MiB: without it, 3 MiB are enough at any time
     local w = moth.randn(512, 512):requires_grad_()
