@@ -512,6 +512,10 @@ static int walk(moth_task *t) {
   while (status == MOTH_OK && t->nheap) {
     if ((status = moth_poll(t->ctx)) != MOTH_OK) break;
     take_next(t);
+    if (!moth_task_useful(t, t->current.node)) { /* a root that leads to no goal */
+      drop_entry(t, &t->current);
+      continue;
+    }
     if (t->current.parts && (status = moth_parts_fill(t, &t->current)) != MOTH_OK) break;
     if (t->current.waiting && (status = moth_waiting_add(t, &t->current)) != MOTH_OK) break;
     if ((t->current.node->flags & MOTH_N_HOOKED) && any_gradient(&t->current))

@@ -247,6 +247,24 @@ describe("a backward pass for some inputs", function()
     assert.same({2, 4}, x.grad:tolist())
   end)
 
+  it("leaves a root alone that leads to none of them, hooks and all", function()
+    local x, w, hooks = leaf{1, 2}, leaf{3, 4}, 0
+    local function root(a)
+      local y = a * 3
+      y:register_hook(function() hooks = hooks + 1 end)
+      y:retain_grad()
+      return y
+    end
+    local useful, other, ones = root(x), root(w), moth.ones_like(x)
+    w:register_hook(function() hooks = hooks + 1 end)
+    ag.backward({useful, other, w}, {ones, ones, ones}, {inputs = {x}})
+    assert.equal(1, hooks)
+    assert.same({1, 1}, useful.grad:tolist())
+    assert.is_true(other.grad == nil and w.grad == nil)
+    ag.backward(other, ones)
+    assert.same({3, 3}, w.grad:tolist())
+  end)
+
   it("asks a Function for the gradients of those inputs alone", function()
     local Pair, seen = moth.nn.class("Pair", ag.Function), nil
     function Pair.forward(_, a, b) return a + b end

@@ -27,7 +27,7 @@ local list = { -- by what such objects are called in examples
   ctx = {
     saved_tensors = "in backward, the list of what forward gave to ctx:save_for_backward(...)",
     needs_input_grad = "a list of booleans, one for each argument of forward: whether its "
-      .. "gradient is\nwanted",
+      .. "gradient is\nwanted; in backward, by this pass",
   },
   net = {
     training = "whether the module is in training mode; net:train() and net:eval() set it, for "
