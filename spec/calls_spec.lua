@@ -203,6 +203,7 @@ describe("moth.none", function()
     local y = F.linear(x, moth.ones(4, 3), { bias = moth.none })
     assert.same({ { 3, 3, 3, 3 }, { 3, 3, 3, 3 } }, y:tolist())
     assert.same({ { 1, 1, 1 }, { 1, 1, 1 } }, x:clamp(moth.none, 1):tolist())
+    assert.equal(0.5, x:div(2, { rounding_mode = moth.none })[1][1]:item())
   end)
 
   it("is refused where it may not", function()
@@ -211,6 +212,8 @@ describe("moth.none", function()
     assert.has_error_like(function() return (moth.add(x, moth.none)) end, "'other'")
     assert.has_error_like(function() return (moth.relu(moth.none)) end, "'input'")
     assert.has_error_like(function() return (moth.cat({ x }, moth.none)) end, "'dim'")
+    assert.has_error_like(function() return (F.mse_loss(x, x, { reduction = moth.none })) end,
+      "'reduction'")
   end)
 end)
 
@@ -244,6 +247,8 @@ describe("results", function()
     refused(function() return (F.softmax(x:max(1))) end)
     refused(function() return (moth.zeros(2, { dtype = x })) end)
     assert.has_no_error(function() return (F.softmax((x:max(2)), 1)) end)
+    assert.has_error_like(function() return (moth.linspace(x[1][1], 1, 3)) end,
+      "x:item%(%) is its number")
   end)
 end)
 

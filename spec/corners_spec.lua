@@ -75,6 +75,26 @@ describe("a dimension", function()
     intact.refuses(function() moth.nanmedian(moth.zeros(3, 0), 2) end, "'input' to 'nanmedian'")
     gives(moth.zeros(0), moth.nanmedian(moth.zeros(0, 3), 2))
   end)
+
+  it("without elements has norms and distances of 0", function()
+    local norm, none = moth.linalg.matrix_norm, moth.zeros(2, 0, 0)
+    for _, ord in ipairs {1, 2, math.huge, "nuc", "fro"} do gives(moth.zeros(2), norm(none, ord)) end
+    gives(moth.zeros(2), norm(moth.zeros(2, 0, 3), math.huge))
+    intact.refuses(function() norm(none, -2) end, "'input' to 'amin'")
+    for _, p in ipairs {0, 1, 2, math.huge} do
+      gives(moth.zeros(2, 3), moth.cdist(moth.zeros(2, 0), moth.zeros(3, 0), p))
+    end
+  end)
+end)
+
+describe("entr", function()
+  it("of -0 is that of 0, with its slope", function()
+    local x = moth.tensor({-0.0}, {requires_grad = true})
+    local y = moth.special.entr(x)
+    assert.equal(math.huge, 1 / y:item())
+    y:backward()
+    assert.equal(math.huge, x.grad:item())
+  end)
 end)
 
 describe("losses", function()

@@ -149,7 +149,8 @@ static int linalg_cholesky_ex_grad(const linalg_cholesky_ex_args *a, moth_grad *
 
 MOTH_LAPACK_OP(linalg_cholesky_ex, LINALG_CHOLESKY_EX, .saves = "L", .outputs = "L, info",
                .doc = "As cholesky, but where A is not positive-definite L is NaN and info the "
-                      "size of its first leading block that is not; elsewhere info is 0.",
+                      "size of its first leading block that is not, or 1 where A is not "
+                      "finite; elsewhere info is 0.",
                .examples = "moth.tensor{{4, 1}, {1, 3}}  -- domain: symmetric\n"
                            "moth.eye(3), {upper = true, check_errors = true}"
                            "  -- domain: symmetric")

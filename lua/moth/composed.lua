@@ -183,6 +183,7 @@ composed.cdist = define {
     local product = mode == "use_mm_for_euclid_dist" or (mode ~= "donot_use_mm_for_euclid_dist"
       and (x1:size(-2) > MANY or x2:size(-2) > MANY))
     if p == 2 and product then return (euclidean(x1, x2)) end
+    if x1:size(-1) == 0 then p = 2 end -- nothing is far from nothing by any norm
     return ((x1:unsqueeze(-2) - x2:unsqueeze(-3)):norm(p, -1))
   end,
 }

@@ -263,7 +263,7 @@ local function choices_text(arg)
   return table.concat(names, ", ")
 end
 
-local SECOND = " (a second result passed on? wrap the call in parentheses)"
+local SECOND = "a second result passed on? wrap the call in parentheses)"
 local SINGLE = { bool = true, int = true, float = true, enum = true, dim = true, position = true,
                  scalar = true, dtype = true, device = true, string = true }
 
@@ -325,7 +325,10 @@ function kinds.explain(arg, value)
     if text then return text, code end
   end
   local text = need .. ", got " .. errors.describe(value)
-  if lib.istensor(value) and SINGLE[name] then text = text .. SECOND end
+  if lib.istensor(value) and SINGLE[name] then
+    local number = row.need:find "number" and value:dim() == 0
+    text = text .. (number and " (x:item() is its number; " or " (") .. SECOND
+  end
   local number = type(value) == "number" and need:find("integer")
   if number and value == floor(value) and math.abs(value) >= 2 ^ 53 and value - value == 0 then
     text = format("%s, got %.17g, which is beyond 2^53", need, value)

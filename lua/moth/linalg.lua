@@ -82,6 +82,9 @@ local function kept(y, x, dims)
   return (y:reshape(ones))
 end
 
+-- The largest along the last dimension; 0 of none.
+local function largest(x) return x:size(-1) == 0 and x:sum(-1) or x:amax(-1) end
+
 local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
   dims = list_of(dims) or { -2, -1 }
   if #dims ~= 2 then
@@ -100,10 +103,10 @@ local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
     y = as("linalg_svdvals", fname)(m):sum(-1)
   elseif ord == 2 or ord == -2 then
     local values = as("linalg_svdvals", fname)(m)
-    y = ord == 2 and values:amax(-1) or values:amin(-1)
+    y = ord == 2 and largest(values) or values:amin(-1)
   else
     local sums = m:abs():sum((ord == 1 or ord == -1) and -2 or -1)
-    y = ord > 0 and sums:amax(-1) or sums:amin(-1)
+    y = ord > 0 and largest(sums) or sums:amin(-1)
   end
   if keepdim then return (kept(y, x, dims)) end
   return y

@@ -38,7 +38,7 @@ special.entr = define {
   run = function(x)
     local zero = x:eq(0) -- where a root is as steep
     local some = ops.where(zero, 1, x)
-    local value = ops.where(zero, x:sqrt(), 0 - ops.xlogy(some, some))
+    local value = ops.where(zero, (x + 0):sqrt(), -ops.xlogy(some, some)) -- -0 + 0 is 0
     return (ops.where(x:lt(0), -math.huge, value))
   end,
 }

@@ -56,7 +56,7 @@ local function store(sig, i, operand, out)
     return
   end
   local given = format("given = given + %d", 2 ^ (i - 1))
-  local none = arg.fallback ~= "none" and (ABSENT[row.name] and ABSENT[row.name] .. " " .. given
+  local none = not arg.fallback:find "^none%f[|%z]" and (ABSENT[row.name] and ABSENT[row.name] .. " " .. given
     or "T.bad(sig, $i, none)")
   if row.name == "tensor" or row.name == "number" or row.name == "mask" then
     out("  if istype(Handle, %s) then s[%d].handle = %s %s", v, arg.slot, v, given)
