@@ -86,6 +86,34 @@ describe("a result by its name in PyTorch", function()
   end)
 end)
 
+describe("a habit from Python", function()
+  local x = moth.randn(2, 3)
+
+  it("of parentheses in parentheses is told of its braces", function()
+    refuses(function() return (x:sum{ { -1, -2 } }) end, "take one pair of braces away")
+    assert.equal(0, x:sum{ -1, -2 }.ndim)
+  end)
+
+  it("of asking stft for complex numbers is told to leave that", function()
+    refuses(function() return (moth.stft(moth.randn(32), 8, { return_complex = true })) end,
+      "leave it out")
+  end)
+
+  it("of making a buffer anew in each captured call is told to write into it", function()
+    local Net = nn.class("Net", nn.Module)
+    function Net:init() self:register_buffer("count", moth.zeros(1)) end
+    function Net:forward(y)
+      self.count = self.count + 1
+      return y * 2
+    end
+    local net = Net()
+    local step = moth.capture(function(y) return (net(y)) end)
+    for _ = 1, 3 do step(x) end
+    assert.is_truthy(step.why:find("'count' of Net is not what it was; write into it", 1, true))
+    assert.equal(3, net.count:item())
+  end)
+end)
+
 describe("two dtypes in one call", function()
   it("are told with the names of both arguments", function()
     refuses(function() return (nn.Linear(3, 4)(moth.ones(2, 3):double())) end,

@@ -215,6 +215,8 @@ local hostile = {
     "the attribute 'axis' at node 'add' %(Add%)", "E_UNSUPPORTED" },
   { "attribute of another type", model { node("Softmax", { "x" }, { "y" }, axis(1, 1)) },
     "'axis' of node 'softmax' %(Softmax%) is of type 1" },
+  { "attribute without a type", model { node("Softmax", { "x" }, { "y" }, { { name = "axis" } }) },
+    "'axis' of node 'softmax' %(Softmax%) has no type" },
   { "value that Moth lacks", model { node("ArgMax", { "x" }, { "y" }, { {
     name = "select_last_index", i = 1, type = 2 } }) }, "Moth knows 0 alone", "E_UNSUPPORTED" },
   { "cycle", model { node("Add", { "x", "z" }, { "y" }), node("Relu", { "y" }, { "z" }) },

@@ -285,7 +285,8 @@ local function explain_list(arg, value)
     elseif arg.row.zero and type(x) == "number" and x == 0 then
       return format("%s count from 1, got 0 at position %d", arg.row.zero, j), "E_INDEX"
     elseif not calls.whole(x) then
-      return format("%s, got %s at position %d", arg.row.need, errors.describe(x), j),
+      return format("%s, got %s at position %d%s", arg.row.need, errors.describe(x), j,
+        #value == 1 and lib.is_plain(x) and "; take one pair of braces away" or ""),
         type(x) == "number" and "E_ARG" or "E_TYPE"
     end
   end

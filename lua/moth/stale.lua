@@ -49,6 +49,13 @@ local function named(module, name)
   return ("'%s' of %s"):format(tostring(name), class.typename(module))
 end
 
+-- A buffer that each call makes anew is recorded anew each time.
+local function replaced(module, name)
+  local store = rawget(module, "(store)")
+  return named(module, name) .. " is not what it was"
+    .. (store and store.kind[name] == "buffer" and "; write into it: x:copy_(y), x:add_(1)" or "")
+end
+
 local HOOKS = {pre = true, forward = true, backward_pre = true, backward = true}
 
 local function find_mode(r)
@@ -63,12 +70,12 @@ end
 local function find_part(r)
   local noted = r.noted
   local k = noted and noted.broken(noted)
-  if k then return named(noted.holders[k], noted.keys[k]) .. " is not what it was" end
+  if k then return (replaced(noted.holders[k], noted.keys[k])) end
   if not noted or noted.parts == noted.sight.parts then return nil end
   local same, module, name = noted.same(noted)
   if same then return nil end
-  return (HOOKS[name] and "the forward, or a hook, of " .. class.typename(module)
-    or named(module, name)) .. " is not what it was"
+  if not HOOKS[name] then return (replaced(module, name)) end
+  return "the forward, or a hook, of " .. class.typename(module) .. " is not what it was"
 end
 
 -- What keeps an optimizer, scaler or hook from going the same way.

@@ -50,8 +50,8 @@ end
 
 local function refuse_complex(fname, wanted)
   if wanted then
-    refuse(fname, "return_complex", "there are no complex dtypes: complex numbers are pairs, real "
-      .. "and imaginary part, in a last dimension of 2", "E_UNSUPPORTED")
+    refuse(fname, "return_complex", "there are no complex dtypes; leave it out: complex numbers "
+      .. "are pairs, real and imaginary part, in a last dimension of 2", "E_UNSUPPORTED")
   end
 end
 

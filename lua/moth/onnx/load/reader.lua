@@ -146,8 +146,8 @@ local function attributes_of(node, row, state)
     end
     local field = known.field
     if attribute.type ~= proto.attribute_types[field] then
-      refuse(("is broken: attribute '%s' of %s is of type %s"):format(name, shown(node),
-        tostring(attribute.type)))
+      refuse(("is broken: attribute '%s' of %s %s"):format(name, shown(node), attribute.type
+        and "is of type " .. tostring(attribute.type) or "has no type"))
     end
     local value = attribute[field]
     if value == nil then value = field == "s" and "" or 0 end -- what is 0 may be left out
