@@ -327,7 +327,7 @@ function kinds.explain(arg, value)
   end
   local text = need .. ", got " .. errors.describe(value)
   if lib.istensor(value) and SINGLE[name] then
-    local number = row.need:find "number" and value:dim() == 0
+    local number = row.need:find "number" and text:find "%(%)$" -- it may have been released
     text = text .. (number and " (x:item() is its number; " or " (") .. SECOND
   end
   local number = type(value) == "number" and need:find("integer")
