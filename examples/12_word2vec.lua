@@ -59,8 +59,9 @@ print(("%d words, %d of them different; %d kept"):format(#list, #vocabulary, #id
 
 local words = moth.rand(#vocabulary, args.features):sub_(0.5):div_(args.features)
 local neighbours = moth.zeros(#vocabulary, args.features)
+local few = math.min(#vocabulary / 50, 1) -- words of few come many times in the sum of a step
 local training = skipgram.Training(words, neighbours, text, often:pow(0.75), {
-  steps = args.steps, batch_size = args.batch_size, window = args.window, lr = args.lr,
+  steps = args.steps, batch_size = args.batch_size, window = args.window, lr = args.lr * few,
   negatives = args.negatives})
 
 -- Of the vectors as they lie here, whoever trained them.

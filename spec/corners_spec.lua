@@ -78,7 +78,9 @@ describe("a dimension", function()
 
   it("without elements has norms and distances of 0", function()
     local norm, none = moth.linalg.matrix_norm, moth.zeros(2, 0, 0)
-    for _, ord in ipairs {1, 2, math.huge, "nuc", "fro"} do gives(moth.zeros(2), norm(none, ord)) end
+    for _, ord in ipairs {1, 2, math.huge, "nuc", "fro"} do
+      gives(moth.zeros(2), norm(none, ord))
+    end
     gives(moth.zeros(2), norm(moth.zeros(2, 0, 3), math.huge))
     intact.refuses(function() norm(none, -2) end, "'input' to 'amin'")
     for _, p in ipairs {0, 1, 2, math.huge} do

@@ -56,8 +56,9 @@ local function store(sig, i, operand, out)
     return
   end
   local given = format("given = given + %d", 2 ^ (i - 1))
-  local none = not arg.fallback:find "^none%f[|%z]" and (ABSENT[row.name] and ABSENT[row.name] .. " " .. given
-    or "T.bad(sig, $i, none)")
+  local absent = ABSENT[row.name] -- of an enum "none|trunc" moth.none is the first, too
+  local none = not arg.fallback:find "^none%f[|%z]"
+    and (absent and absent .. " " .. given or "T.bad(sig, $i, none)")
   if row.name == "tensor" or row.name == "number" or row.name == "mask" then
     out("  if istype(Handle, %s) then s[%d].handle = %s %s", v, arg.slot, v, given)
     out("  elseif %s == none then %s", v, none and fill(none) or "")
