@@ -117,6 +117,13 @@ describe("normalising layers", function()
     assert.close({4, 4}, list(layer.running_mean))
   end)
 
+  it("of instances move by the unbiased variance of each sample", function()
+    local layer = nn.InstanceNorm1d(1, {track_running_stats = true, momentum = 1})
+    layer(moth.tensor{{{1, 3}}, {{0, 4}}})
+    assert.close({2}, list(layer.running_mean))
+    assert.close({5}, list(layer.running_var))
+  end)
+
   it("count no batch that was refused", function()
     local layer = nn.BatchNorm1d(2)
     assert.is_false(pcall(layer, moth.ones(1, 2)))

@@ -535,7 +535,8 @@ static int planes_on(const instance_norm_args *a) {
   int status = MOTH_CALL(ctx, &y[0], mean, .input = a->input, .dim = {planes, n}, .dtype = -1);
   if (!status) status = MOTH_CALL(ctx, &y[1], mean, .input = y[0], .dim = {&first, 1}, .dtype = -1);
   if (!status)
-    status = MOTH_CALL(ctx, &y[2], var, .input = a->input, .dim = {planes, n}, .correction = 1);
+    status = MOTH_CALL(ctx, &y[2], var, .input = a->input, .dim = {planes, n}, .correction = 1,
+                       .unbiased = true);
   if (!status) status = MOTH_CALL(ctx, &y[3], mean, .input = y[2], .dim = {&first, 1}, .dtype = -1);
   ctx->grad_mode = mode;
   if (!status)

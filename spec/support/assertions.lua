@@ -18,6 +18,7 @@ assert:register("assertion", "has_error_like", has_error_like,
 --- Nested tables of numbers that agree within a tolerance.
 local function close(_, arguments)
   local tolerance = arguments[3] or 1e-6
+  arguments[3], arguments.n = tolerance, 3
   local function same(a, b)
     if type(a) == "table" and type(b) == "table" then
       if #a ~= #b then return false end
