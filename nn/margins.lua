@@ -191,6 +191,22 @@ margins.poisson_nll_loss = define {
   end,
 }
 
+-- The variances of an input, to be broadcast with it: those without its last dimension get one of
+-- 1, so that (N) beside (N, N) belong to rows.
+local function variances(input, var)
+  local n, fit = input:dim(), var
+  if var:dim() == n - 1 then fit = var:unsqueeze(-1) end
+  local misfits = fit:dim() == n and 0 or 2
+  for d = 1, misfits == 0 and n or 0 do
+    if fit:size(d) ~= input:size(d) then misfits = misfits + (fit:size(d) == 1 and 1 or 2) end
+  end
+  if misfits > 1 then
+    errors.argument("gaussian_nll_loss", "var", ("%s does not fit the input, %s"):format(
+      errors.describe(var), errors.describe(input)), "E_SHAPE")
+  end
+  return fit
+end
+
 --- (log(var) + (input - target)^2 / var) / 2 (Nix and Weigend, 1994).
 margins.gaussian_nll_loss = define {
   name = "gaussian_nll_loss",
@@ -201,7 +217,8 @@ margins.gaussian_nll_loss = define {
   args = {
     {"tensor", "input", "expected values, any shape"},
     {"tensor", "target", "values, of the same shape"},
-    {"tensor", "var", "their variances, of the same shape or 1 in the last dimension"},
+    {"tensor", "var", "their variances, of the same shape, with a 1 in one dimension, or without "
+     .. "the last one"},
     {"bool", "full", "add the constant log(2 pi) / 2?", default = false},
     {"float", "eps", "the least variance, which passes on gradients as if it were none",
      default = 1e-6},
@@ -209,6 +226,7 @@ margins.gaussian_nll_loss = define {
   },
   scoped = true,
   run = function(input, target, var, full, eps, reduction)
+    var = variances(input, var)
     var = var + (var:detach():clamp(eps) - var:detach())
     local loss = 0.5 * (var:log() + (input - target):square() / var)
     if full then loss = loss + 0.5 * math.log(2 * math.pi) end

@@ -29,16 +29,19 @@ Upsample.signature = define.signature("Upsample", {
     choices = {"nearest", "linear", "bilinear", "bicubic", "area", "nearest-exact",
       "trilinear"}},
   {"bool", "align_corners", "do corner elements stand on corner elements?", default = false},
+  {"bool", "recompute_scale_factor", "take the ratio of sizes instead of the factor?",
+    default = false},
 })
 
-function Upsample:init(size, scale_factor, mode, align_corners)
+function Upsample:init(size, scale_factor, mode, align_corners, recompute_scale_factor)
   self.size, self.scale_factor = copied(size), copied(scale_factor)
   self.mode, self.align_corners = mode, align_corners
+  self.recompute_scale_factor = recompute_scale_factor or false
 end
 
 function Upsample:forward(input)
   return (functional.interpolate(input, self.size, self.scale_factor, self.mode,
-    self.align_corners))
+    self.align_corners, self.recompute_scale_factor))
 end
 Module.passing[Upsample.forward] = true
 

@@ -34,6 +34,18 @@ describe("the composed losses", function()
     end
   end)
 
+  it("take a variance for each row, or for each element, in gaussian_nll_loss", function()
+    local rows = F.gaussian_nll_loss(x, y, f64{0.5, 4}, {reduction = "none"})
+    assert.same(F.gaussian_nll_loss(x, y, f64{{0.5, 0.5}, {4, 4}}, {reduction = "none"}):tolist(),
+      rows:tolist())
+    assert.same(rows:tolist(),
+      F.gaussian_nll_loss(x, y, f64{{0.5}, {4}}, {reduction = "none"}):tolist())
+    for _, var in ipairs {f64{{{1, 2}, {3, 4}}}, f64{1, 2, 3}, f64(1), f64{{1}}} do
+      assert.has_error_like(function() F.gaussian_nll_loss(x, y, var) end,
+        "'var' to 'gaussian_nll_loss' %(f64 %(.*%) does not fit the input, f64 %(2, 2%)%)")
+    end
+  end)
+
   it("take probabilities of classes in cross_entropy", function()
     local hot = f64{{0, 1}, {1, 0}}
     assert.is_true(moth.allclose(F.cross_entropy(x, hot), F.cross_entropy(x, {2, 1})))

@@ -150,6 +150,8 @@ describe("interpolate", function()
     assert.equal("(1, 1, 2, 9)", shape(F.interpolate(x, {scale_factor = {0.5, 1.5}})))
     assert.equal("(1, 1, 3, 3)", shape(nn.Upsample(3)(x)))
     assert.equal("(1, 1, 8, 12)", shape(nn.UpsamplingBilinear2d {scale_factor = 2}(x)))
+    local options = {scale_factor = 1.7, mode = "bilinear", recompute_scale_factor = true}
+    assert.same(F.interpolate(x, options):tolist(), nn.Upsample(options)(x):tolist())
     refuses("'size' to 'interpolate' %(either size or scale_factor is needed, got neither",
       function() return (F.interpolate(x)) end)
     refuses("got both", function() return (F.interpolate(x, 2, 2)) end)
