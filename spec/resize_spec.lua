@@ -112,6 +112,15 @@ describe("pad", function()
 end)
 
 describe("interpolate", function()
+  it("says what antialias goes with, and which argument is wrong", function()
+    local x, options = moth.ones(2, 1, 4, 4), {mode = "bicubic", antialias = true}
+    refuses("'antialias' to 'interpolate' %(goes with the modes 'bilinear' and 'bicubic'",
+      function() return (F.interpolate(x, 2, {antialias = true})) end)
+    refuses("'size' to 'interpolate' %(.- f32 %(2, 1, 4, 4%), got 3",
+      function() return (F.interpolate(x, {1, 2, 3}, options)) end)
+    refuses("'mode' to 'interpolate'", function() return (F.interpolate(x[1], 2, options)) end)
+  end)
+
   it("repeats the nearest, or lies between with corners on corners or not", function()
     local x = row(1, 2, 4)
     assert.same({{{1, 1, 2, 2, 4, 4}}}, F.interpolate(x, {scale_factor = 2}):tolist())
