@@ -311,6 +311,17 @@ describe("several tensors of positions", function()
     assert.same(pick(t, { 4, all(5), 2 }), got[2]:tolist())
   end)
 
+  it("apart from each other count a 0-d one as a number, as PyTorch does", function()
+    local x, one, two = tensor_of(), moth.tensor(2LL), integers{ 1, 2 }
+    for _, items in ipairs{ { {}, two }, { "...", two }, { { 2, 3 }, two } } do
+      assert.is_true(x[{ one, unpack(items) }]:equal(x[{ 2, unpack(items) }]))
+    end
+    assert.is_true(x[{ two, {}, one }]:equal(x[{ two, {}, 2 }]))
+    x[{ one, {}, two }] = moth.zeros(5, 2, { dtype = f64 })
+    assert.equal(0, x[{ 2, {}, { 1, 2 } }]:abs():sum():item())
+    intact.refuses(function() return (x[{ one:double(), {}, two }]) end, "integers are needed")
+  end)
+
   it("are written pairwise", function()
     local x, t = tensor_of(), table_of()
     x[{ rows, columns, 2 }] = moth.tensor({ 10, 20, 30 }, { dtype = f64 })

@@ -113,6 +113,27 @@ local function positions(list)
   return (create.integers(list))
 end
 
+-- Positions that lie apart, with a range or the like between them, put their dimensions first; one
+-- in a 0-d tensor is then a number, as in PyTorch: its value is read.
+local function numbers_apart(items)
+  local seen, gap, apart = false, false, false
+  for _, item in ipairs(items) do
+    if istensor(item) or (lib.is_plain(item) and is_positions(item)) then
+      apart = apart or (seen and gap)
+      seen, gap = true, false
+    elseif type(item) ~= "number" then
+      gap = true
+    end
+  end
+  if not apart then return items end
+  local list = {}
+  for i, item in ipairs(items) do
+    local single = istensor(item) and item:dim() == 0 and uses(item) == 1
+    list[i] = single and not item:is_floating_point() and item:item() or item
+  end
+  return list
+end
+
 local COVERED = {} -- a dimension that a mask before it takes up
 
 -- Applies all items that give views. Returns the view and, if there are others, the list of
@@ -122,6 +143,7 @@ local function walk(x, items)
   local y, dim, source, advanced = x, 1, 1, nil
   local n = #items
   if has_hole(items, n) then errors.raise("value " .. n + 1 .. " of an index is nil", "E_TYPE") end
+  if n > 2 then items = numbers_apart(items) end
   for i = 1, n do
     local item = items[i]
     if type(item) == "number" then
