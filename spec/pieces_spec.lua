@@ -5,6 +5,15 @@ local moth = require "moth"
 
 local function refuses(text, f) assert.has_error_like(f, text) end
 
+describe("diagflat", function()
+  it("puts all elements on a diagonal, as a method too", function()
+    local x = moth.tensor{ { 1, 2 }, { 3, 4 } }
+    assert.same({ { 1, 0, 0, 0 }, { 0, 2, 0, 0 }, { 0, 0, 3, 0 }, { 0, 0, 0, 4 } },
+      moth.diagflat(x):tolist())
+    assert.same({ { 0, 0 }, { 5, 0 } }, moth.tensor(5):diagflat(-1):tolist())
+  end)
+end)
+
 describe("pieces of tensors", function()
   it("are views where nothing is put together", function()
     local x = moth.zeros(4, 4, 4)

@@ -55,6 +55,12 @@ describe("fake_quantize_per_tensor_affine", function()
     refuses(function() return (whole(moth.ones(1), 0.5, 9, 0, 5)) end, "'zero_point'")
     refuses(function() return (whole(moth.ones(1), 0.5, 1.5, 0, 5)) end, "'zero_point'")
     refuses(function() return (whole(moth.ones(1), 0.5, moth.tensor(0), 5, 0)) end, "'quant_min'")
+    refuses(function() return (whole(moth.ones(1), 0.5, moth.tensor(9LL), 0, 5)) end,
+      "numbers from quant_min, 0, to quant_max, 5")
+    refuses(function()
+      return (moth.fake_quantize_per_channel_affine(moth.ones(2, 2), moth.ones(2),
+        moth.tensor{0LL, -1LL}, 1, 0, 5))
+    end, "'zero_point'")
   end)
 end)
 

@@ -293,7 +293,7 @@ lazy.from(in_lua, "moth.pieces", "hsplit vsplit dsplit select_scatter diagonal_s
 lazy.from(in_lua, "moth.numbers", "ldexp frexp mvlgamma renorm renorm_ logcumsumexp")
 lazy.from(in_lua, "moth.statistics", "mode nanquantile histogram")
 lazy.from(in_lua, "moth.reindex", "index_reduce index_reduce_ put put_ slice_scatter narrow_copy "
-  .. "sum_to_size split_with_sizes")
+  .. "sum_to_size split_with_sizes diagflat")
 
 --- The op that is the method of that name, x:name(), else nil.
 function bind.method(name)

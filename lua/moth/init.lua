@@ -71,6 +71,7 @@ local rows = {
   inference_mode = {"moth.autograd", "no_grad"},
   trapz = {"moth.pieces", "trapezoid"},
   chain_matmul = {"moth.linalg", "multi_dot"},
+  asarray = {"moth.create", "as_tensor"},
 }
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data define autograd class progress warn "
@@ -93,7 +94,7 @@ from("moth.numbers", "ldexp frexp mvlgamma renorm logcumsumexp cumulative_trapez
   .. "binomial")
 from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank")
 from("moth.reindex", "index_reduce put slice_scatter unravel_index narrow_copy broadcast_shapes "
-  .. "split_with_sizes")
+  .. "split_with_sizes diagflat")
 from("moth.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
 from("moth.antialias", "interpolate")
 from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")

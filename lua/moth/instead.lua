@@ -24,9 +24,8 @@ local ROWS = {
     ["compile jit fx"] = FASTER,
     ["complex view_as_real view_as_complex complex64 complex128 is_complex"] = COMPLEX,
     ["real imag"] = COMPLEX,
-    ["vmap"] = LOOP, ["asarray"] = "moth.as_tensor does it",
+    ["vmap"] = LOOP,
     ["adjoint"] = "x:adjoint(), or x.mH, is x.mT",
-    ["diagflat"] = "x:flatten():diag(offset) does it",
     ["from_file"] = "moth.load maps a safetensors file",
     ["from_numpy from_dlpack"] = "moth.frombuffer reads bytes; a host gives memory by "
       .. "moth_from_memory",
@@ -47,7 +46,6 @@ local ROWS = {
     ["dim_order"] = "x:stride() tells the order in memory",
     ["is_inference is_meta"] = "there are no such tensors",
     ["lu"] = "moth.linalg.lu and lu_factor", ["triangular_solve"] = "moth.linalg.solve_triangular",
-    ["diagflat"] = "x:flatten():diag(offset) does it",
     ["eigenvalues eigenvectors Q R U S V Vh L LU P LD solution residuals logabsdet pivots info "
       .. "counts"] = "several results come one by one: local Q, R = moth.linalg.qr(x)",
   },

@@ -42,6 +42,15 @@ local function run(fname, x, scale, zero, low, high)
   return narrow and y:to(dtype) or y
 end
 
+-- Raises for points outside of the limits, where a look at them costs no waiting.
+local function check_points(fname, zero, low, high)
+  if not lib.capture and not zero.is_cuda and zero:numel() > 0
+    and not (zero:min():item() >= low and zero:max():item() <= high) then
+    errors.refuse(fname, "zero_point", ("numbers from quant_min, %d, to quant_max, %d, are needed")
+      :format(low, high), zero, "E_DOMAIN")
+  end
+end
+
 -- A number, or a tensor of one element, as a float tensor. A number is rounded as PyTorch does it.
 local function one(fname, name, value, x)
   if istensor(value) and value:numel() == 1 then return (value:detach():reshape({}):float()) end
@@ -65,10 +74,9 @@ quantize.fake_quantize_per_tensor_affine = define {
     .. "moth.randn(2, 3), moth.tensor(0.1), moth.tensor(3LL), -128, 127",
   args = {
     {"tensor", "input", "floats of any shape"},
-    {"any", "scale", "how far neighbours are apart: a number above 0, or a tensor of one, "
-      .. "at which nobody looks"},
+    {"any", "scale", "how far neighbours are apart: a number above 0, or a tensor of one"},
     {"any", "zero_point", "the integer that stands for 0, from quant_min to quant_max: a "
-      .. "number, or a tensor of one, at which nobody looks"},
+      .. "number, or a tensor of one; one on a GPU is not looked at"},
     unpack(LIMITS),
   },
   outputs = "output",
@@ -79,6 +87,8 @@ quantize.fake_quantize_per_tensor_affine = define {
     elseif type(zero) == "number" and not (zero >= low and zero <= high and zero % 1 == 0) then
       errors.refuse(fname, "zero_point", ("a whole number from quant_min, %d, to quant_max, %d, "
         .. "is needed"):format(low, high), zero, "E_DOMAIN")
+    elseif istensor(zero) and low <= high then
+      check_points(fname, zero, low, high)
     end
     return (run(fname, x, one(fname, "scale", scale, x), one(fname, "zero_point", zero, x), low,
       high))
@@ -88,8 +98,7 @@ quantize.fake_quantize_per_tensor_affine = define {
 quantize.fake_quantize_per_channel_affine = define {
   name = "fake_quantize_per_channel_affine",
   doc = "As fake_quantize_per_tensor_affine, with a scale and a zero_point for each position of a "
-    .. "dimension. Their values are not looked at: a zero_point from quant_min to quant_max is "
-    .. "the caller's care.",
+    .. "dimension. Nobody looks at the values of scales, nor at a zero_point on a GPU.",
   examples = "moth.randn(2, 3), moth.tensor{0.1, 0.2}, moth.tensor{0LL, 1LL}, 1, 0, 255",
   args = {
     {"tensor", "input", "floats of any shape"},
@@ -111,6 +120,7 @@ quantize.fake_quantize_per_channel_affine = define {
           .. "dimension %d"):format(sizes[d], d), t, "E_SHAPE")
       end
     end
+    if low <= high then check_points(fname, zero, low, high) end
     return (run(fname, x, scale:detach():float():view(sizes), zero:detach():view(sizes), low,
       high))
   end,

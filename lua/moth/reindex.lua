@@ -1,5 +1,6 @@
 --- reindex.lua -- functions of positions and shapes made of a few ops each: index_reduce, put,
--- slice_scatter, unravel_index, narrow_copy, sum_to_size, split_with_sizes, broadcast_shapes.
+-- slice_scatter, unravel_index, narrow_copy, diagflat, sum_to_size, split_with_sizes,
+-- broadcast_shapes.
 
 local bind = require "moth.bind"
 local define = require "moth.define"
@@ -156,6 +157,16 @@ reindex.narrow_copy = define {
   args = { INPUT, { "dim", "dim", "dimension" }, { "position", "start", "first position" },
            { "int", "length", "how many positions" } },
   run = function(input, dim, start, length) return (input:narrow(dim, start, length):clone()) end,
+}
+
+--- moth.diagflat(x, offset): a matrix with all elements of x on a diagonal.
+reindex.diagflat = define {
+  name = "diagflat",
+  doc = "A matrix of zeros with all elements of a tensor, in order, on a diagonal.",
+  examples = "moth.randn(3)\nmoth.randn(2, 2), {offset = -1}",
+  args = { INPUT, { "int", "offset", "which diagonal: above the main one if positive",
+                    default = 0 } },
+  run = function(input, offset) return (input:flatten():diag(offset)) end,
 }
 
 --- x:sum_to_size(size): the sum over what broadcasting added to that size.

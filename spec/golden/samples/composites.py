@@ -1,8 +1,17 @@
-"""Images of another size, each element made of all that it covers."""
+"""What is made of other ops: images whose elements stand for all that they cover, diagflat."""
 
+import torch
 import torch.nn.functional as F
 
-from kit import R, op
+from kit import I, R, op
+
+f = op("diagflat", "input offset", torch.diagflat)
+f(R(3))
+f("a matrix", R(2, 3), 1)
+f("below", R(2, 2), -2)
+f("0-d", R())
+f("empty", R(0, 2))
+f("int64", I(2, 2))
 
 f = op("interpolate", "input size scale_factor mode align_corners recompute_scale_factor antialias",
        F.interpolate, "soft")
