@@ -1,5 +1,5 @@
---- fractional.lua -- nn.FractionalMaxPool2d: max pooling by windows that lie at random, so that any
--- size can be reached (Graham, 2014); and fractional_max_pool2d, found in moth.nn.functional.
+--- fractional.lua -- nn.FractionalMaxPool2d and 3d: max pooling by windows that lie at random, so
+-- that any size can be reached (Graham, 2014); and their functions, found in moth.nn.functional.
 
 local class = require "moth.class"
 local define = require "moth.define"
@@ -9,13 +9,6 @@ local Module = require "moth.nn.module"
 local window = require "moth.nn.window"
 
 local fractional = {}
-
-local ROWS = {
-  {"int2", "kernel_size", "size of the windows"},
-  {"int2", "output_size", "size of the result; or else", optional = true},
-  {"any", "output_ratio", "the share of each side that is left: a number or two", optional = true},
-  {"bool", "return_indices", "also give the flat position of each in its plane?", default = false},
-}
 
 local function moth() return require "moth" end
 
@@ -30,108 +23,131 @@ local function starts(draw, size, kernel, n)
   return (at:to(moth().int64))
 end
 
--- The flat positions, from 0, of all elements of all windows: (N, C, OH, OW, KH KW).
+-- The flat positions, from 0, of all elements of all windows: (N, C, OH, OW, KH KW), or so.
 local function places(draws, shape, kernel, n)
-  local options = {dtype = moth().int64, device = draws.device}
-  local y = starts(draws:select(-1, 2), shape[1], kernel[1], n[1]):unsqueeze(-1)
-    + moth().arange(kernel[1], options)
-  local x = starts(draws:select(-1, 1), shape[2], kernel[2], n[2]):unsqueeze(-1)
-    + moth().arange(kernel[2], options)
-  local all = y:unsqueeze(-1):unsqueeze(-3) * shape[2] + x:unsqueeze(-2):unsqueeze(-4)
-  return (all:flatten(-2, -1))
+  local all
+  for i = 1, #n do
+    local draw = draws:select(-1, #n == 2 and 3 - i or i) -- PyTorch's first is of an image's width
+    local at = starts(draw, shape[i], kernel[i], n[i]):unsqueeze(-1)
+      + moth().arange(kernel[i], {dtype = moth().int64, device = draws.device})
+    at = at:unsqueeze(-2)
+    for _ = 2, i do at = at:unsqueeze(3) end
+    all = all and all:unsqueeze(-2):unsqueeze(-1) * shape[i] + at or at
+    all = all:flatten(-2, -1)
+  end
+  return all
 end
 
-local function output_size_of(input, kernel, given, ratio)
+local function output_size_of(fname, input, kernel, given, ratio)
   local size = {}
-  for i = 1, 2 do
-    local whole = input:size(i - 3)
+  for i = 1, #kernel do
+    local whole = input:size(i - 1 - #kernel)
     if given ~= nil then
       size[i] = type(given) == "table" and given[i] or given
     else
       local share = type(ratio) == "table" and ratio[i] or ratio
       if type(share) ~= "number" or not (share > 0 and share < 1) then
-        errors.refuse("fractional_max_pool2d", "output_ratio", "output_size, or a number between 0 "
-          .. "and 1, is needed", ratio, "E_DOMAIN")
+        errors.refuse(fname, "output_ratio", "output_size, or a number between 0 and 1, is needed",
+          ratio, "E_DOMAIN")
       end
       size[i] = math.floor(whole * share)
     end
     if kernel[i] < 1 or size[i] < 1 or size[i] + kernel[i] - 1 > whole then
-      errors.argument("fractional_max_pool2d", "kernel_size", ("%d windows of %d do not fit a side "
-        .. "of %d"):format(size[i], kernel[i], whole), "E_SHAPE")
+      errors.argument(fname, "kernel_size", ("%d windows of %d do not fit a side of %d"):format(
+        size[i], kernel[i], whole), "E_SHAPE")
     end
   end
   return size
 end
 
-local EXAMPLES = "moth.randn(2, 3, 8, 8), 2, 5\n"
+-- The function and the layer of d sides.
+local function make(d, what, sizes, examples)
+  local fname, name = ("fractional_max_pool%dd"):format(d), ("FractionalMaxPool%dd"):format(d)
+  local shapes = ("(N, C, %s) or (C, %s)"):format(sizes, sizes)
+  local rows = {
+    {"int" .. d, "kernel_size", "size of the windows"},
+    {"int" .. d, "output_size", "size of the result; or else", optional = true},
+    {"any", "output_ratio", "the share of each side that is left: one number, or a list",
+      optional = true},
+    {"bool", "return_indices", "also give the flat position of each in its plane?",
+      default = false},
+  }
+
+  local function run(input, kernel, output_size, ratio, return_indices, draws)
+    local dims = input:dim()
+    if dims ~= d + 1 and dims ~= d + 2 then
+      errors.refuse(fname, "input", shapes .. " is needed", input, "E_SHAPE")
+    end
+    kernel = window.list(kernel, d)
+    local n = output_size_of(fname, input, kernel, output_size, ratio)
+    local x = dims == d + 1 and input:unsqueeze(1) or input
+    local real = x.dtype == moth().float64 and moth().float64 or moth().float32
+    local shape = {x:size(1), x:size(2), d}
+    draws = draws or moth().rand(shape, {dtype = real, device = x.device})
+    if draws.shape ~= moth().Size(shape) then
+      errors.argument(fname, "_random_samples", ("(%d, %d, %d) is needed, got %s"):format(shape[1],
+        shape[2], d, errors.describe(draws)), "E_SHAPE")
+    end
+    local at = moth().no_grad(places, draws:to(real), {unpack(x.shape, 3)}, kernel, n)
+    local values = x:flatten(3, -1):gather(-1, at:flatten(3, -1) + 1):view(at.shape)
+    local y, best = values:max(-1)
+    if dims == d + 1 then y = y:squeeze(1) end
+    if not return_indices then return y end
+    local indices = at:gather(-1, best:unsqueeze(-1)):squeeze(-1) + 1
+    return y, dims == d + 1 and indices:squeeze(1) or indices
+  end
+
+  fractional[fname] = define {
+    name = fname,
+    doc = "The largest value in each of output_size windows that lie at random, anew for each "
+      .. "plane.",
+    examples = examples,
+    args = {
+      {"tensor", "input", what .. ", " .. shapes}, rows[1], rows[2], rows[3], rows[4],
+      {"tensor", "_random_samples", ("(N, C, %d) numbers from 0 to 1 in place of drawn ones")
+        :format(d), optional = true},
+    },
+    outputs = "y, indices", run = run,
+  }
+
+  local Layer = class(name, Module)
+  fractional[name] = Layer
+  Layer.signature = define.signature(name, rows)
+  Layer._doc = ("F.%s as a layer: %s\n-> the same with output_size, or with output_ratio of the "
+    .. "input's sides."):format(fname, shapes)
+
+  function Layer:init(kernel_size, output_size, output_ratio, return_indices)
+    if (output_size == nil) == (output_ratio == nil) then
+      errors.argument(name, "output_size", "this or output_ratio is needed, one of the two")
+    end
+    self.kernel_size = window.list(kernel_size, d)
+    self.output_size = output_size ~= nil and window.list(output_size, d) or nil
+    self.output_ratio, self.return_indices = output_ratio, return_indices
+  end
+
+  function Layer:forward(input)
+    local y, indices = functional[fname](input, self.kernel_size, self.output_size,
+      self.output_ratio, self.return_indices)
+    if self.return_indices then return y, indices end
+    return y
+  end
+
+  function Layer:extra_repr()
+    return ("kernel_size=%s, output_size=%s"):format(window.text(self.kernel_size),
+      self.output_size and window.text(self.output_size) or "none")
+  end
+end
+
+make(2, "images", "H, W", "moth.randn(2, 3, 8, 8), 2, 5\n"
   .. "moth.randn(3, 9, 8), {kernel_size = {3, 2}, output_ratio = {0.5, 0.6}, return_indices = true,"
   .. " _random_samples = moth.rand(1, 3, 2)}\n"
   .. "moth.randn(3, 9, 8), {kernel_size = 2, output_size = {3, 4}, "
-  .. "_random_samples = moth.rand(1, 3, 2)}"
+  .. "_random_samples = moth.rand(1, 3, 2)}")
 
-fractional.fractional_max_pool2d = define {
-  name = "fractional_max_pool2d",
-  doc = "The largest value in each of output_size windows that lie at random, anew for each plane.",
-  examples = EXAMPLES,
-  args = {
-    {"tensor", "input", "images, (N, C, H, W) or (C, H, W)"}, ROWS[1], ROWS[2], ROWS[3], ROWS[4],
-    {"tensor", "_random_samples", "(N, C, 2) numbers from 0 to 1 in place of drawn ones",
-      optional = true},
-  },
-  outputs = "y, indices",
-  run = function(input, kernel, output_size, ratio, return_indices, draws)
-    local dims = input:dim()
-    if dims ~= 3 and dims ~= 4 then
-      errors.refuse("fractional_max_pool2d", "input", "(N, C, H, W) or (C, H, W) is needed", input,
-        "E_SHAPE")
-    end
-    kernel = window.list(kernel, 2)
-    local n = output_size_of(input, kernel, output_size, ratio)
-    local x = dims == 3 and input:unsqueeze(1) or input
-    local real = x.dtype == moth().float64 and moth().float64 or moth().float32
-    local shape = {x:size(1), x:size(2), 2}
-    draws = draws or moth().rand(shape, {dtype = real, device = x.device})
-    if draws:dim() ~= 3 or draws:size(1) ~= shape[1] or draws:size(2) ~= shape[2]
-       or draws:size(3) ~= 2 then
-      errors.argument("fractional_max_pool2d", "_random_samples", ("(%d, %d, 2) is needed, got %s")
-        :format(shape[1], shape[2], errors.describe(draws)), "E_SHAPE")
-    end
-    local at = moth().no_grad(places, draws:to(real), {x:size(3), x:size(4)}, kernel, n)
-    local values = x:flatten(-2, -1):gather(-1, at:flatten(3, -1) + 1):view(at.shape)
-    local y, best = values:max(-1)
-    if dims == 3 then y = y:squeeze(1) end
-    if not return_indices then return y end
-    local indices = at:gather(-1, best:unsqueeze(-1)):squeeze(-1) + 1
-    return y, dims == 3 and indices:squeeze(1) or indices
-  end,
-}
-
---- F.fractional_max_pool2d as a layer: (N, C, H, W) or (C, H, W) -> the same with output_size, or
--- with output_ratio of the input's sides.
-local FractionalMaxPool2d = class("FractionalMaxPool2d", Module)
-fractional.FractionalMaxPool2d = FractionalMaxPool2d
-FractionalMaxPool2d.signature = define.signature("FractionalMaxPool2d", ROWS)
-
-function FractionalMaxPool2d:init(kernel_size, output_size, output_ratio, return_indices)
-  if (output_size == nil) == (output_ratio == nil) then
-    errors.argument("FractionalMaxPool2d", "output_size", "this or output_ratio is needed, one of "
-      .. "the two")
-  end
-  self.kernel_size = window.list(kernel_size, 2)
-  self.output_size = output_size ~= nil and window.list(output_size, 2) or nil
-  self.output_ratio, self.return_indices = output_ratio, return_indices
-end
-
-function FractionalMaxPool2d:forward(input)
-  local y, indices = functional.fractional_max_pool2d(input, self.kernel_size, self.output_size,
-    self.output_ratio, self.return_indices)
-  if self.return_indices then return y, indices end
-  return y
-end
-
-function FractionalMaxPool2d:extra_repr()
-  return ("kernel_size=%s, output_size=%s"):format(window.text(self.kernel_size),
-    self.output_size and window.text(self.output_size) or "none")
-end
+make(3, "volumes", "D, H, W", "moth.randn(1, 2, 5, 6, 5), 2, 3\n"
+  .. "moth.randn(2, 5, 6, 7), {kernel_size = {2, 3, 2}, output_ratio = {0.5, 0.4, 0.6}, "
+  .. "return_indices = true, _random_samples = moth.rand(1, 2, 3)}\n"
+  .. "moth.randn(2, 5, 6, 7), {kernel_size = 2, output_size = {3, 4, 2}, "
+  .. "_random_samples = moth.rand(1, 2, 3)}")
 
 return fractional

@@ -16,7 +16,7 @@ lazy.from(rows, "moth.nn.margins", "cosine_similarity margin_ranking_loss hinge_
   .. "soft_margin_loss pairwise_distance bilinear triplet_margin_with_distance_loss "
   .. "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss")
 lazy.from(rows, "moth.nn.dropout", "dropout1d dropout3d alpha_dropout feature_alpha_dropout")
-lazy.from(rows, "moth.nn.fractional", "fractional_max_pool2d")
+lazy.from(rows, "moth.nn.fractional", "fractional_max_pool2d fractional_max_pool3d")
 lazy.from(rows, "moth.nn.activation", "gumbel_softmax rrelu")
 lazy.from(rows, "moth.nn.ctc", "ctc_loss")
 lazy.from(rows, "moth.nn.linearloss", "linear_cross_entropy")

@@ -43,7 +43,7 @@ from("transformer", "TransformerEncoderLayer TransformerEncoder TransformerDecod
   .. "TransformerDecoder Transformer")
 from("dropout", "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout")
 from("adaptive", "AdaptiveLogSoftmaxWithLoss")
-from("fractional", "FractionalMaxPool2d")
+from("fractional", "FractionalMaxPool2d FractionalMaxPool3d")
 from("flatten", "Flatten Unflatten")
 from("loss", "CosineSimilarity PairwiseDistance SoftMarginLoss HingeEmbeddingLoss PoissonNLLLoss "
   .. "GaussianNLLLoss MarginRankingLoss CosineEmbeddingLoss TripletMarginLoss "

@@ -45,7 +45,6 @@ describe("a name that is left out by choice says what there is instead:", functi
   end)
 
   it("of layers and functions", function()
-    says(nn, "FractionalMaxPool3d", "MaxPool3d")
     says(nn, "DataParallel SyncBatchNorm", "one device")
     says(nn, "RNNBase RNNCellBase", "nn.LSTM")
     says(nn, "CrossMapLRN2d", "LocalResponseNorm")

@@ -1,4 +1,4 @@
--- Layers that few networks want: AdaptiveLogSoftmaxWithLoss, FractionalMaxPool2d, RReLU and
+-- Layers that few networks want: AdaptiveLogSoftmaxWithLoss, FractionalMaxPool2d and 3d, RReLU and
 -- FeatureAlphaDropout. Where numbers stand, PyTorch 2.15 gives them for the same in float64.
 
 local moth = require "moth"
@@ -103,6 +103,18 @@ describe("fractional_max_pool2d", function()
       return_indices = true, _random_samples = draws})
     assert.same({8, 3, 12, 14, 15, 25, 26, 27, 37, 39, 33, 34, 9, 10, 4, 14, 16, 17, 18, 28, 29,
       39, 40, 35}, other:view(-1):tolist())
+  end)
+
+  it("does so of volumes", function()
+    local x = (moth.arange(420) * 37):remainder(101):view(1, 2, 5, 6, 7):double()
+    local _, at = F.fractional_max_pool3d(x, {2, 3, 2}, {output_size = {3, 2, 4},
+      return_indices = true,
+      _random_samples = moth.tensor({{{0.25, 0.5, 0.75}, {0.9, 0.1, 0.6}}}):double()})
+    assert.same({50, 9, 61, 20, 36, 31, 39, 69, 50, 58, 61, 91, 121, 121, 110, 69, 170, 170, 137,
+      132, 162, 192, 151, 167, 1, 9, 53, 20, 23, 23, 39, 83, 50, 58, 53, 91, 113, 72, 124, 83, 184,
+      184, 173, 132, 162, 192, 151, 154}, at:flatten():tolist())
+    assert.same({2, 2, 3, 3}, {unpack(nn.FractionalMaxPool3d(2, {output_ratio = 0.5})(
+      x[1]).shape)})
   end)
 
   it("draws anew, by the seed, as a layer, without a batch and for half types", function()

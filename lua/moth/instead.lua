@@ -50,7 +50,6 @@ local ROWS = {
       .. "counts"] = "several results come one by one: local Q, R = moth.linalg.qr(x)",
   },
   ["moth.nn"] = {
-    ["FractionalMaxPool3d"] = "volumes have MaxPool3d and AdaptiveMaxPool3d",
     ["DataParallel SyncBatchNorm parallel"] = DEVICES,
     ["CrossMapLRN2d"] = "LocalResponseNorm is the same function",
     ["RNNBase RNNCellBase"] = RECURRENT,
@@ -63,7 +62,6 @@ local ROWS = {
     ["upsample_nearest"] = "interpolate{x, size, scale_factor} does it",
     ["upsample_bilinear"] = "interpolate{x, size, mode = 'bilinear', align_corners = true} does it",
     ["rrelu_"] = "rrelu{x, inplace = true} does it",
-    ["fractional_max_pool3d"] = "volumes have max_pool3d and adaptive_max_pool3d",
     ["grouped_mm scaled_mm scaled_grouped_mm"] = "there are no dtypes of 8 bits but integers",
   },
   ["moth.func"] = {
