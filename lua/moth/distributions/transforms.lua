@@ -9,6 +9,7 @@ local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
+local C, ctx = lib.C, lib.ctx
 local ops, tools, real = bind.ops, Distribution.tools, constraints.real
 
 local M = {}
@@ -17,7 +18,8 @@ local M = {}
 -- is the logarithm of how far it stretches; `t.domain` and `t.codomain` are the constraints of x
 -- and y. A class of one's own has _call(x), _inverse(y), log_abs_det_jacobian(x, y) and, where
 -- values are more than single numbers, the field event_dim, or domain and codomain; sign() tells
--- cdf whether it turns the order around.
+-- cdf whether it turns the order around. t:with_cache() remembers the last x and y, as does the
+-- argument cache_size = 1 of most: t.inv(y) is then that very x, which no rounding has touched.
 local Transform = class("Transform")
 M.Transform = Transform
 
@@ -26,6 +28,39 @@ Transform.bijective = true
 
 function Transform:__call(x)
   return (self:_call(x))
+end
+
+-- Lets a transform remember one pair of x and y; one of a captured step is good in that alone.
+local function remember(self, size)
+  if size == 0 then return self end
+  if size ~= 1 then
+    errors.refuse(class.typename(self), "cache_size", "0 or 1 is needed", size, "E_DOMAIN")
+  end
+  local call, undo, x, y, step = self._call, self._inverse, nil, nil, nil
+  local function knows(mine, given)
+    return mine ~= nil and mine == given and step == lib.capture
+      and C.moth_alive(ctx, x) == 1 and C.moth_alive(ctx, y) == 1
+  end
+  function self._call(t, given)
+    if not knows(x, given) then x, y, step = given, call(t, given), lib.capture end
+    return y
+  end
+  function self._inverse(t, given)
+    if not knows(y, given) then x, y, step = undo(t, given), given, lib.capture end
+    return x
+  end
+  return self
+end
+
+local CACHE = { "int", "cache_size", "1: t.inv(y) of the last y is the x it was made of",
+                default = 0 }
+
+--- The same transform, which remembers (1) or does not (0) the last x and y.
+function Transform:with_cache(cache_size)
+  local copy = setmetatable({}, getmetatable(self))
+  for key, value in pairs(self) do copy[key] = value end
+  copy._call, copy._inverse = nil, nil
+  return remember(copy, cache_size or 1)
 end
 
 --- 1 where y grows with x, -1 where it falls: a number or a tensor.
@@ -73,12 +108,12 @@ function M.checked(fname, name, x)
   return x
 end
 
---- Makes a class of transforms without arguments, found in `module`; bijective unless told.
+--- Makes a class of transforms without more arguments, found in `module`; bijective unless told.
 local function plain(module, name, domain, codomain, bijective)
   local new = class(name, Transform)
   module[name] = new
-  new.signature = define.signature(name, {})
-  function new:init() end
+  new.signature = define.signature(name, { CACHE })
+  function new:init(cache_size) remember(self, cache_size) end
   new.domain, new.codomain, new.bijective = domain, codomain, bijective
   return new
 end
@@ -90,10 +125,11 @@ M.AffineTransform = AffineTransform
 
 AffineTransform.signature = define.signature("AffineTransform", {
   tools.number("loc", "what is added"), tools.number("scale", "the factor, not 0"),
-  { "int", "event_dim", "how many of the last dimensions are one value", default = 0 } })
+  { "int", "event_dim", "how many of the last dimensions are one value", default = 0 }, CACHE })
 
-function AffineTransform:init(loc, scale, event_dim)
+function AffineTransform:init(loc, scale, event_dim, cache_size)
   self.loc, self.scale, self.event_dim = loc, scale, event_dim
+  remember(self, cache_size)
 end
 function AffineTransform:_call(x) return x * self.scale + self.loc end
 function AffineTransform:_inverse(y) return (y - self.loc) / self.scale end
@@ -169,10 +205,11 @@ local PowerTransform = class("PowerTransform", Transform)
 M.PowerTransform = PowerTransform
 PowerTransform.domain, PowerTransform.codomain = constraints.positive, constraints.positive
 PowerTransform.signature = define.signature("PowerTransform", {
-  tools.number("exponent", "the power, not 0") })
+  tools.number("exponent", "the power, not 0"), CACHE })
 
-function PowerTransform:init(exponent)
+function PowerTransform:init(exponent, cache_size)
   self.exponent = lib.istensor(exponent) and exponent or ops.full({}, exponent)
+  remember(self, cache_size)
 end
 function PowerTransform:_call(x) return (x:pow(self.exponent:to(x.dtype))) end
 function PowerTransform:_inverse(y) return (y:pow(self.exponent:to(y.dtype):reciprocal())) end
