@@ -390,12 +390,10 @@ cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, bool togethe
   bool good = true;
   if (!blocks) blocks = new std::vector<running_block>;
   if (blocks->size() < at_once) blocks->resize(at_once);
-  moth_emulated_open(true);
   for (uint64_t i = 0; good && i < all.n; i += at_once) {
     for (uint64_t k = 0; k < at_once; k++) (*blocks)[k].number = turn(all, i + k);
     good = run_blocks(blocks->data(), at_once, n, shared);
   }
-  moth_emulated_open(false);
   if (!good) fprintf(stderr, "emulated CUDA: threads wait for others that never come\n");
   return good ? cudaSuccess : cudaErrorLaunchFailure;
 }
@@ -507,7 +505,8 @@ unsigned __activemask(void) { return 0xffffffffu; }
 /* Who looks on follows one block at a time. */
 enum { PROCESSORS = 4, TOGETHER = 1 WATCH(-1) };
 
-static int devices() { return card("MOTH_EMULATED_DEVICES", 1); }
+int moth_emulated_devices() { return card("MOTH_EMULATED_DEVICES", 1); }
+thread_local int moth_emulated_device;
 
 static thread_local cudaError_t last;
 
@@ -516,7 +515,7 @@ cudaError_t moth_emulated_told(cudaError_t error) { return told(error); }
 
 cudaError_t cudaGetDeviceCount(int *n) {
   const char *driver = getenv("MOTH_EMULATED_DRIVER");
-  *n = devices();
+  *n = moth_emulated_devices();
   if (driver && !strcmp(driver, "none")) return told(cudaErrorInsufficientDriver);
   return *n ? cudaSuccess : told(cudaErrorNoDevice);
 }
@@ -524,8 +523,10 @@ cudaError_t cudaDriverGetVersion(int *version) { return *version = 13000, cudaSu
 cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) {
   CALLED;
-  return moth_emulated_null || (device >= 0 && device < devices()) ? cudaSuccess
-                                                                   : told(cudaErrorInvalidDevice);
+  if (device < 0 || (!moth_emulated_null && device >= moth_emulated_devices()))
+    return told(cudaErrorInvalidDevice);
+  moth_emulated_device = device;
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int) {
   *value = which == cudaDevAttrMultiProcessorCount            ? PROCESSORS

@@ -11,6 +11,9 @@
 
 extern pthread_mutex_t moth_emulated_lock; /* held by whoever asks for, or does, anything */
 extern const bool moth_emulated_null;      /* nothing is done (MOTH_EMULATED_NULL) */
+extern cudaError_t moth_emulated_dead;     /* of a kernel: all that is asked for later fails so */
+extern thread_local int moth_emulated_device; /* the current one */
+int moth_emulated_devices(void);
 
 /* How often a function of the runtime was called: moth_emulated_calls lists all. */
 struct moth_emulated_count {
@@ -22,13 +25,14 @@ struct moth_emulated_count {
 #define CALLED                                                                              \
   static moth_emulated_count called_(__func__);                                             \
   __atomic_store_n(&called_.calls, called_.calls + 1, __ATOMIC_RELAXED)
-#define ASKED(stream) \
-  CALLED;             \
-  if (moth_emulated_null && !(stream)->captures) return cudaSuccess
+#define ASKED(stream)                                                                       \
+  CALLED;                                                                                   \
+  if (moth_emulated_null && !(stream)->captures) return cudaSuccess;                        \
+  if (moth_emulated_dead) return moth_emulated_told(moth_emulated_dead)
 
 /* What follows wants the lock. */
-void moth_emulated_open(bool open);              /* the device's memory, to the CPU */
-bool moth_emulated_on_device(const void *at);    /* whether an address lies there */
+void moth_emulated_open(bool open, int device);  /* a device's memory, to the CPU */
+int moth_emulated_where(const void *at);         /* in which one's memory it lies, or -1 */
 cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, bool together,
                               void (*run)(void *), void *arg);
 size_t moth_emulated_most_shared(void);          /* bytes that a block may have */

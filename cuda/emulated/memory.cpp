@@ -1,5 +1,6 @@
-/* memory.cpp -- the device's memory as the specs need it: one range of addresses that only kernels
-** and copies may touch. MOTH_EMULATED_MEMORY says how many bytes each device has (4 GiB).
+/* memory.cpp -- the devices' memory as the specs need it: ranges of addresses, one a device, that
+** only its kernels and copies may touch. MOTH_EMULATED_MEMORY says how many bytes each device has
+** (4 GiB).
 */
 #include "emulated.h"
 
@@ -12,37 +13,53 @@
 
 static const size_t ROOM = (size_t)1 << 36, PAGE = 4096, GUARD = 256;
 static char *arena;
-static std::map<size_t, size_t> *blocks; /* offset -> size asked for */
-static size_t in_use;
+static size_t share; /* of each device: its number is that of its part of the arena */
+
+static struct memory {
+  std::map<size_t, size_t> *blocks; /* offset in the arena -> size asked for */
+  size_t in_use, opened;            /* opened: how far it has been used */
+  int key;                          /* of its pages, where the processor has such keys */
+} *memories;
 
 static size_t memory_size() {
   const char *text = getenv("MOTH_EMULATED_MEMORY");
   return text ? (size_t)strtoull(text, NULL, 10) : (size_t)4 << 30;
 }
 
-static size_t opened; /* how far the arena has been used */
-static int key = -1;  /* of the arena's pages, where the processor has such keys */
-
 /* Turning a key takes nanoseconds; changing the rights of all pages is what is left without. */
-void moth_emulated_open(bool open) {
-  if (key >= 0) pkey_set(key, open ? 0 : PKEY_DISABLE_ACCESS);
-  else if (opened) mprotect(arena, opened, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+void moth_emulated_open(bool open, int device) {
+  const memory *m = memories + device;
+  if (!arena) return;
+  if (m->key >= 0) pkey_set(m->key, open ? 0 : PKEY_DISABLE_ACCESS);
+  else if (m->opened)
+    mprotect(arena + share * (size_t)device, m->opened, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-bool moth_emulated_on_device(const void *at) {
-  return arena && (const char *)at >= arena && (const char *)at < arena + ROOM;
+int moth_emulated_where(const void *at) {
+  const char *p = (const char *)at;
+  return arena && p >= arena && p < arena + ROOM ? (int)((size_t)(p - arena) / share) : -1;
 }
 
-static void make_arena() {
+static bool make_arena() {
+  const int n = moth_emulated_devices();
   void *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  arena = room == MAP_FAILED ? NULL : (char *)room;
-  blocks = new (std::nothrow) std::map<size_t, size_t>;
-  WATCH(if (arena) moth_watch_arena(arena, ROOM));
-  if (arena) key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
-  if (key >= 0 && pkey_mprotect(arena, ROOM, PROT_READ | PROT_WRITE, key)) {
-    pkey_free(key);
-    key = -1;
+  memories = (memory *)calloc((size_t)n, sizeof *memories);
+  if (room == MAP_FAILED || !memories) return false;
+  share = ROOM / (size_t)n / PAGE * PAGE;
+  WATCH(moth_watch_arena(room, ROOM));
+  for (int i = 0; i < n; i++) {
+    memory *m = &memories[i];
+    m->blocks = new (std::nothrow) std::map<size_t, size_t>;
+    m->key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+    if (m->key >= 0 && pkey_mprotect((char *)room + share * (size_t)i, share,
+                                     PROT_READ | PROT_WRITE, m->key)) {
+      pkey_free(m->key);
+      m->key = -1;
+    }
+    if (!m->blocks) return false;
   }
+  arena = (char *)room;
+  return true;
 }
 
 static size_t rounded(size_t n) { return (n + GUARD + GUARD - 1) / GUARD * GUARD; }
@@ -55,30 +72,38 @@ static bool guard_holds(size_t at, size_t n) {
   return true;
 }
 
-cudaError_t cudaMalloc(void **to, size_t n) {
-  CALLED;
-  pthread_mutex_lock(&moth_emulated_lock);
-  if (!arena) make_arena();
-  size_t at = 0;
-  bool fits = arena && blocks && in_use + n <= memory_size();
-  for (auto b = fits ? blocks->begin() : std::map<size_t, size_t>::iterator();
-       fits && b != blocks->end(); ++b) {
+/* The first place from the device's beginning on where n bytes fit; 0 with *fits false: none. */
+static size_t find_place(const memory *m, size_t begin, size_t n, bool *fits) {
+  size_t at = begin;
+  for (auto b = m->blocks->begin(); b != m->blocks->end(); ++b) {
     if (b->first - at >= rounded(n)) break;
     at = b->first + rounded(b->second);
   }
-  if (!fits || at + rounded(n) > ROOM) {
+  *fits = m->in_use + n <= memory_size() && at + rounded(n) <= begin + share;
+  return at;
+}
+
+cudaError_t cudaMalloc(void **to, size_t n) {
+  CALLED;
+  const int device = moth_emulated_device;
+  bool fits = false;
+  if (moth_emulated_dead) return moth_emulated_told(moth_emulated_dead);
+  pthread_mutex_lock(&moth_emulated_lock);
+  memory *m = arena || make_arena() ? memories + device : NULL;
+  const size_t begin = share * (size_t)device, at = m ? find_place(m, begin, n, &fits) : 0;
+  if (!fits) {
     pthread_mutex_unlock(&moth_emulated_lock);
-    return cudaErrorMemoryAllocation;
+    return moth_emulated_told(cudaErrorMemoryAllocation);
   }
-  (*blocks)[at] = n;
-  in_use += n;
-  const size_t end = (at + rounded(n) + PAGE - 1) / PAGE * PAGE;
-  if (end > opened) opened = end;
+  (*m->blocks)[at] = n;
+  m->in_use += n;
+  const size_t end = (at - begin + rounded(n) + PAGE - 1) / PAGE * PAGE;
+  if (end > m->opened) m->opened = end;
   if (!moth_emulated_null) {
-    moth_emulated_open(true);
+    moth_emulated_open(true, device);
     memset(arena + at, 0xff, n); /* NaN, to be seen if it is read */
     memset(arena + at + n, 0xa5, rounded(n) - n);
-    moth_emulated_open(false);
+    moth_emulated_open(false, device);
   }
   WATCH(moth_watch_memory(arena + at, n, UNWRITTEN));
   *to = arena + at;
@@ -86,26 +111,28 @@ cudaError_t cudaMalloc(void **to, size_t n) {
   return cudaSuccess;
 }
 
-cudaError_t cudaFree(void *memory) {
-  if (!memory) return cudaSuccess;
+cudaError_t cudaFree(void *at) {
+  const int device = moth_emulated_where(at);
+  if (!at) return cudaSuccess;
+  if (device < 0) return moth_emulated_told(cudaErrorInvalidValue);
   pthread_mutex_lock(&moth_emulated_lock);
   moth_emulated_finish();
-  const size_t at = (size_t)((char *)memory - arena);
-  auto b = blocks->find(at);
-  cudaError_t error = b == blocks->end() ? cudaErrorInvalidValue : cudaSuccess;
-  if (!error) {
-    moth_emulated_open(true);
-    if (!moth_emulated_null && !guard_holds(at, b->second)) {
+  memory *m = &memories[device];
+  auto b = m->blocks->find((size_t)((char *)at - arena));
+  const bool found = b != m->blocks->end();
+  if (found) {
+    moth_emulated_open(true, device);
+    if (!moth_emulated_null && !guard_holds(b->first, b->second)) {
       fprintf(stderr, "emulated CUDA: a kernel wrote behind its %zu bytes\n", b->second);
       abort();
     }
-    moth_emulated_open(false);
-    WATCH(moth_watch_memory(memory, b->second, NOBODYS));
-    in_use -= b->second;
-    blocks->erase(b);
+    moth_emulated_open(false, device);
+    WATCH(moth_watch_memory(at, b->second, NOBODYS));
+    m->in_use -= b->second;
+    m->blocks->erase(b);
   }
   pthread_mutex_unlock(&moth_emulated_lock);
-  return error;
+  return found ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
@@ -113,8 +140,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
   p->totalGlobalMem = memory_size();
   return cudaSuccess;
 }
+
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
+  const size_t in_use = arena ? memories[moth_emulated_device].in_use : 0;
   *all = memory_size();
   *left = *all > in_use ? *all - in_use : 0;
-  return cudaSuccess;
+  return moth_emulated_dead;
 }

@@ -8,7 +8,8 @@
 ** What a stream is asked for while it is captured becomes nodes of a graph, with copies of kernels'
 ** arguments. MOTH_EMULATED_LOG names a file that gets a line for each launch, copy and fill;
 ** MOTH_EMULATED_GRAPHS=none stands for a driver that makes no graphs; with
-** MOTH_EMULATED_WAITS=n the n-th wait for an event from there on fails. With MOTH_EMULATED_NULL=1
+** MOTH_EMULATED_WAITS=n the n-th wait for an event from there on fails, with MOTH_EMULATED_FAILS=n
+** the n-th kernel, and all that is asked for behind it. With MOTH_EMULATED_NULL=1
 ** nothing that a device is asked for is done, nor noted: what is left is the time that asking
 ** takes, Lua's, the engine's and the plugin's. MOTH_EMULATED_SLAB says how many bytes the plugin's
 ** slabs have; without it there are none, so that a kernel that writes behind its block is caught.
@@ -31,6 +32,7 @@
 #include <set>
 #include <vector>
 
+cudaError_t moth_emulated_dead;
 const bool moth_emulated_null = getenv("MOTH_EMULATED_NULL") != NULL;
 
 int64_t moth_emulated_slab(void) {
@@ -60,6 +62,7 @@ typedef std::function<cudaError_t()> command;
 
 struct moth_emulated_node {
   command run;
+  int device;
   bool together; /* it is a kernel whose blocks wait for each other */
 };
 
@@ -69,15 +72,16 @@ struct moth_emulated_graph {
 };
 
 struct moth_emulated_stream {
+  const int device = moth_emulated_device;
   cudaGraph_t captures = NULL; /* what it is asked for goes there */
   bool spoilt = false;         /* by what a capture does not allow */
   std::deque<command> todo;
   uint64_t asked = 0, done = 0; /* commands so far */
-  cudaError_t error = cudaSuccess; /* of what ran, until somebody waits */
   bool gone = false;
 };
 
 struct moth_emulated_event {
+  const int device = moth_emulated_device;
   cudaStream_t stream = NULL; /* NULL: never recorded */
   uint64_t at = 0;
   bool timed = false;
@@ -99,8 +103,7 @@ struct holds { /* the lock, until the end of a block */
 void run_one(cudaStream_t s) {
   command c = std::move(s->todo.front());
   s->todo.pop_front();
-  cudaError_t error = c();
-  if (error) s->error = error;
+  if (!moth_emulated_dead) moth_emulated_dead = c();
   s->done++;
 }
 
@@ -118,7 +121,7 @@ cudaError_t spoil(cudaStream_t s) {
 cudaError_t ask(cudaStream_t s, command c) {
   if (!s) return moth_emulated_told(cudaErrorInvalidValue); /* nothing is asked of CUDA's own */
   if (s->captures) {
-    s->captures->nodes.push_back(new moth_emulated_node{std::move(c), false});
+    s->captures->nodes.push_back(new moth_emulated_node{std::move(c), s->device, false});
     return s->spoilt ? moth_emulated_told(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
   }
   s->todo.push_back(std::move(c));
@@ -128,14 +131,19 @@ cudaError_t ask(cudaStream_t s, command c) {
 }
 
 bool is_pageable(const void *at) {
-  return !moth_emulated_on_device(at) && !moth_emulated_is_locked(at);
+  return moth_emulated_where(at) < 0 && !moth_emulated_is_locked(at);
 }
 
-cudaError_t move(void *to, const void *from, size_t n) {
+/* from NULL: a fill */
+cudaError_t move(void *to, const void *from, int value, size_t n) {
+  const int devices[2] = {moth_emulated_where(to), moth_emulated_where(from)};
   WATCH(moth_watch_move(to, from, n));
-  moth_emulated_open(true);
-  memmove(to, from, n);
-  moth_emulated_open(false);
+  for (int device : devices)
+    if (device >= 0) moth_emulated_open(true, device);
+  if (from) memmove(to, from, n);
+  else memset(to, value, n);
+  for (int device : devices)
+    if (device >= 0) moth_emulated_open(false, device);
   return cudaSuccess;
 }
 
@@ -193,9 +201,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   holds lock;
   if (stream->captures) return spoil(stream);
   run_until(stream, stream->asked);
-  const cudaError_t error = stream->error;
-  stream->error = cudaSuccess;
-  return moth_emulated_told(error);
+  return moth_emulated_told(moth_emulated_dead);
 }
 
 /* Who asks again and again gets there: each question lets one thing be done. */
@@ -248,6 +254,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   holds lock;
   std::shared_ptr<double> when = std::make_shared<double>(0.0);
   if (stream->captures) return spoil(stream); /* allowed, but nothing here needs it */
+  if (event->device != stream->device) return moth_emulated_told(cudaErrorInvalidResourceHandle);
   event->stream = stream;
   event->at = stream->asked + 1;
   event->when = when;
@@ -259,7 +266,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (moth_emulated_null) return cudaSuccess;
   holds lock;
   if (event->stream) run_until(event->stream, event->at);
-  return cudaSuccess;
+  return moth_emulated_told(moth_emulated_dead);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -275,7 +282,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
   CALLED;
   if (moth_emulated_null) return *ms = 0, cudaSuccess;
   holds lock;
-  if (!start->timed || !end->timed || !start->stream || !end->stream)
+  if (!start->timed || !end->timed || !start->stream || !end->stream ||
+      start->device != end->device)
     return moth_emulated_told(cudaErrorInvalidResourceHandle);
   if (start->stream->done < start->at || end->stream->done < end->at) return cudaErrorNotReady;
   *ms = (float)((*end->when - *start->when) * 1e3);
@@ -312,9 +320,9 @@ static bool has_room(const void *kernel, size_t shared) {
   return shared <= 48 << 10 || (own != room_of.end() && shared <= own->second);
 }
 
-/* What runs a kernel, with copies of its arguments. */
+/* What runs a kernel on a device, which must be the current one, with copies of its arguments. */
 static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
-                             bool together, command *run) {
+                             bool together, int device, command *run) {
   struct bound {
     const void *kernel;
     const moth_emulated_call *how;
@@ -323,6 +331,7 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   };
   const unsigned n = block.x * block.y * block.z;
   if (moth_emulated_null) return cudaSuccess;
+  if (device != moth_emulated_device) return moth_emulated_told(cudaErrorInvalidResourceHandle);
   if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.x > INT32_MAX ||
       grid.y > 65535 || grid.z > 65535 || !has_room(kernel, shared))
     return moth_emulated_told(cudaErrorInvalidConfiguration);
@@ -332,11 +341,15 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   std::shared_ptr<bound> held(new bound{kernel, how, room});
   how->hold(held->room, args);
   *run = [=] {
+    if (fails("MOTH_EMULATED_FAILS")) return cudaErrorLaunchFailure;
     WATCH(moth_watch_launch(kernel, held->room, how->size));
-    return moth_emulated_run(grid, block, shared, together, [](void *arg) {
+    moth_emulated_open(true, device);
+    const cudaError_t error = moth_emulated_run(grid, block, shared, together, [](void *arg) {
       bound *it = (bound *)arg;
       it->how->run(it->kernel, it->room);
     }, held.get());
+    moth_emulated_open(false, device);
+    return error;
   };
   return cudaSuccess;
 }
@@ -376,7 +389,8 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
   ASKED(stream);
   holds lock;
   command run;
-  const cudaError_t error = launch_of(kernel, grid, block, args, shared, false, &run);
+  const cudaError_t error =
+    launch_of(kernel, grid, block, args, shared, false, stream->device, &run);
   note_launch(kernel, grid, block, shared);
   return error ? error : ask(stream, run);
 }
@@ -391,7 +405,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
   if ((uint64_t)grid.x * grid.y * grid.z > (uint64_t)(held * processors))
     return moth_emulated_told(cudaErrorCooperativeLaunchTooLarge);
-  cudaError_t error = launch_of(kernel, grid, block, args, shared, true, &run);
+  cudaError_t error = launch_of(kernel, grid, block, args, shared, true, stream->device, &run);
   note_launch(kernel, grid, block, shared);
   if (!error) error = ask(stream, run);
   if (!error && stream->captures) stream->captures->nodes.back()->together = true;
@@ -441,33 +455,31 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel) {
   return there ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   ASKED(stream);
   holds lock;
+  const bool up = kind == cudaMemcpyHostToDevice, down = kind == cudaMemcpyDeviceToHost;
+  if (up == (moth_emulated_where(from) >= 0) || down == (moth_emulated_where(to) >= 0))
+    return moth_emulated_told(cudaErrorInvalidValue);
   note(LOG, "copy %zu\n", n);
   if (stream->captures && (is_pageable(to) || is_pageable(from))) return spoil(stream);
   if (is_pageable(to)) {
     run_until(stream, stream->asked);
-    return move(to, from, n);
+    return moth_emulated_dead ? moth_emulated_told(moth_emulated_dead) : move(to, from, 0, n);
   }
-  if (!is_pageable(from)) return ask(stream, [=] { return move(to, from, n); });
+  if (!is_pageable(from)) return ask(stream, [=] { return move(to, from, 0, n); });
   const char *bytes = (const char *)from;
   std::shared_ptr<std::vector<char>> held = std::make_shared<std::vector<char>>(bytes, bytes + n);
-  return ask(stream, [=] { return move(to, held->data(), n); });
+  return ask(stream, [=] { return move(to, held->data(), 0, n); });
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) {
   ASKED(stream);
   holds lock;
   note(LOG, "fill %zu\n", n);
-  return ask(stream, [=] {
-    WATCH(moth_watch_move(to, NULL, n));
-    moth_emulated_open(true);
-    memset(to, value, n);
-    moth_emulated_open(false);
-    return cudaSuccess;
-  });
+  if (moth_emulated_where(to) < 0) return moth_emulated_told(cudaErrorInvalidValue);
+  return ask(stream, [=] { return move(to, NULL, value, n); });
 }
 
 /* -- graphs -- */
@@ -527,7 +539,7 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
   for (size_t i = 0; i < exec->nodes.size(); i++)
     if (exec->nodes[i] == node)
       return launch_of(to->func, to->gridDim, to->blockDim, to->kernelParams, to->sharedMemBytes,
-                       node->together, &exec->runs[i]);
+                       node->together, node->device, &exec->runs[i]);
   return moth_emulated_told(cudaErrorInvalidValue);
 }
 
