@@ -180,8 +180,20 @@ void moth_note_launch(moth_device_stream *s, const char *op) {
   asked->number = s->last;
 }
 
-/* After a launch. */
+/* What a kernel did wrong is told by whatever is asked next. */
+static int fail_late(moth_ctx *ctx, const moth_device_stream *s, cudaError_t error) {
+  char text[160] = "the GPU failed some time ago; launched last:";
+  for (unsigned i = 1; i <= LAST_OPS && i <= s->launches; i++) {
+    const char *op = s->asked[(s->launches - i) % RECORDS].op;
+    size_t at = strlen(text);
+    snprintf(text + at, sizeof text - at, "%s %s", i > 1 ? "," : "", op ? op : "?");
+  }
+  return moth_fail_cuda(ctx, text, error);
+}
+
+/* After a launch. An error that stays is of an earlier one. */
 static int finish_launch(moth_ctx *ctx, moth_device_stream *s, cudaError_t error) {
+  if (error && cudaStreamQuery(s->queue.stream) == error) return fail_late(ctx, s, error);
   moth_note_launch(s, moth_engine->op_under_way(ctx));
   if (!error && blocking) error = cudaStreamSynchronize(s->queue.stream);
   return error ? moth_fail_cuda(ctx, "a kernel could not run", error) : MOTH_OK;
@@ -209,7 +221,7 @@ int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel) {
   if (!error)
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)(q->shared - has.sharedSizeBytes));
-  if (error) return moth_launched(ctx, q, cudaGetLastError());
+  if (error) return moth_launched(ctx, q, error);
   *at = kernel;
   return MOTH_OK;
 }
@@ -226,18 +238,12 @@ int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call
 }
 
 int moth_wait_for(moth_ctx *ctx, moth_device_stream *s) {
-  char text[160] = "the GPU failed some time ago; launched last:";
   if (s->graphs.now)
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "it waits for the GPU, which no graph can");
   s->place->work.waits++;
   cudaError_t error = cudaStreamSynchronize(s->queue.stream);
   if (!error) return s->place->streams[0]->page->any ? tell_trouble(ctx, s->place) : MOTH_OK;
-  for (unsigned i = 1; i <= LAST_OPS && i <= s->launches; i++) {
-    const char *op = s->asked[(s->launches - i) % RECORDS].op;
-    size_t at = strlen(text);
-    snprintf(text + at, sizeof text - at, "%s %s", i > 1 ? "," : "", op ? op : "?");
-  }
-  return moth_fail_cuda(ctx, text, error);
+  return fail_late(ctx, s, error);
 }
 
 int moth_wait(moth_ctx *ctx, int device) {
@@ -263,9 +269,11 @@ static void *alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
   size_t left = 0, all = 0;
   *owner = block;
   if (block) return moth_block_address(block);
-  cudaMemGetInfo(&left, &all);
-  moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory on cuda:%d: %lld bytes asked for, %lld of %lld "
-            "are free", device - 1, (long long)nbytes, (long long)left, (long long)all);
+  const cudaError_t error = cudaMemGetInfo(&left, &all);
+  if (error) fail_late(ctx, s, error);
+  else
+    moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory on cuda:%d: %lld bytes asked for, %lld of %lld "
+              "are free", device - 1, (long long)nbytes, (long long)left, (long long)all);
   return NULL;
 }
 

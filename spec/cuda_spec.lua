@@ -183,6 +183,26 @@ describe("CUDA", function()
     assert.truthy(text:find("0", 1, true))
   end)
 
+  it("is told to have failed by all that is asked of it later, with the ops before", function()
+    if not (cuda.here and cuda.name:find "emulated") then return pending(cuda.why) end
+    local text = said([[local moth = require "moth"
+      local x = moth.ones(4, {device = "cuda"})
+      local y = x * 3
+      for _, f in ipairs {
+        function() return y:cpu() end, function() return x + y end, moth.cuda.synchronize,
+        function() return moth.zeros(100000, {device = "cuda"}) end,
+      } do print(select(2, pcall(f))) end
+      moth.cuda.empty_cache()
+      print(moth.ones(4):sum())]], "MOTH_EMULATED_FAILS=2 MOTH_NO_INSTALL=1")
+    local told = 0
+    for line in text:gmatch "[^\n]+" do
+      if line:find("the GPU failed some time ago; launched last: mul, ones: unspecified launch "
+        .. "failure (cudaErrorLaunchFailure)", 1, true) then told = told + 1 end
+    end
+    assert.equal(4, told, text)
+    assert.matches("\n4 %[moth.float32%]\n$", text)
+  end)
+
   it("is named where the driver is missing", function()
     if not cuda.here then
       pending(cuda.why)
