@@ -75,7 +75,7 @@ static const char *const lt_names[] = {LT_FUNCTIONS(LT_NAME)};
 typedef struct lt_key { /* all that an answer depends on; its bytes are compared */
   int32_t dtype, compute, epilogue, turned_x, turned_y;
   uint32_t sums; /* LT_SUMS_ */
-  uint32_t alignment[4];
+  uint32_t alignment[4]; /* the last: of what is written and of the bias, which go together */
   int64_t m, n, k, ldx, ldy, ldc, count, step_x, step_y, step_c;
 } lt_key;
 static_assert(sizeof(lt_key) == 10 * 4 + 10 * 8, "no padding");
@@ -179,7 +179,7 @@ static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *besi
   if (!p->x || !p->y || !p->c) return;
   for (int i = 0; i < 4; i++)
     lt.fn.MatmulPreferenceSetAttribute(s->preference, LT_PREFER_ALIGNMENT + i,
-                                       &k->alignment[i < 3 ? i : 2], sizeof *k->alignment);
+                                       &k->alignment[i], sizeof *k->alignment);
   lt.fn.MatmulPreferenceSetAttribute(s->preference, LT_PREFER_SUMS, &k->sums, sizeof k->sums);
   p->works = lt.fn.MatmulAlgoGetHeuristic(s->handle, p->desc, p->x, p->y, p->c, p->c,
                                           s->preference, 1, &p->found, &count) == 0 &&
@@ -250,7 +250,7 @@ static int multiply(lt_call *c, const char *a, const char *b, char *to, int64_t 
   k->alignment[1] = alignment_of(a, k->step_y * size, LT_ALIGNED);
   k->alignment[2] = alignment_of(to, k->step_c * size, LT_ALIGNED);
   const void *beside = g->bias ? g->bias : g->sums;
-  k->alignment[3] = beside ? alignment_of(beside, 0, LT_ALIGNED) : 0;
+  k->alignment[3] = beside ? alignment_of(beside, 0, k->alignment[2]) : k->alignment[2];
   lt_plan *p = plan_of(c->s, k, beside);
   *done = p->works;
   if (!p->works) return MOTH_OK;

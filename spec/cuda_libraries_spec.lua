@@ -414,6 +414,19 @@ describe("a matrix product by cuBLASLt", function()
     assert.truthy(text:find("^products=12 heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
   end)
 
+  it("is told where a bias lies, which may be anywhere in a tensor", function()
+    local text = multiplied({}, [[
+      local x, w, all = r(5, 7), r(8, 7), r(12)
+      local a, b, c = x:cuda(), w:cuda(), all:cuda()
+      for first = 1, 5 do
+        local range = {{first, first + 7}}
+        local wanted = moth.nn.functional.linear(x, w, all[range])
+        assert(moth.allclose(moth.nn.functional.linear(a, b, c[range]):cpu(), wanted, 1e-5, 1e-6))
+      end
+    ]])
+    assert.equal("products=5 heuristics=4 left=0 sums=7\nrc=0\n", text) -- 4, 8, 16, 256 bytes
+  end)
+
   it("brings a bias its gradient with the weight's, but in float64", function()
     local text = multiplied({}, [[
       local function gradients(device, dtype, shape)

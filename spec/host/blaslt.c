@@ -223,6 +223,8 @@ int cublasLtMatmul(void *h, void *desc, const void *alpha, const void *a, void *
   if (!h || c != d || c_layout != d_layout || !stream || (size && !room)) wrong("a product", 0);
   for (int i = 0; i < 4; i++)
     if ((uintptr_t)at[i] % ((const uint32_t *)algorithm)[i]) wrong("a matrix is not aligned", i);
+  if (p->epilogue != 1 && (uintptr_t)p->bias % ((const uint32_t *)algorithm)[3])
+    wrong("a bias is not aligned as its result", (int)p->epilogue);
   if ((p->turned[0] ? l[0]->cols : l[0]->rows) != l[2]->rows ||
       (p->turned[1] ? l[1]->rows : l[1]->cols) != l[2]->cols ||
       (p->turned[0] ? l[0]->rows : l[0]->cols) != (p->turned[1] ? l[1]->cols : l[1]->rows))
