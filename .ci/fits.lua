@@ -18,6 +18,7 @@ local CARDS = {
   ["90"] = { code = "90", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
   ["100"] = { code = "100", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
 }
+local UNASKED = 40960 -- SHARED_UNASKED of cuda/device.cuh
 local FEW_WARPS = 8 -- a multiprocessor with fewer waits for memory most of the time
 
 local function lines(command)
@@ -98,6 +99,9 @@ local function why_not(card, kernel, l)
   if up(kernel.regs * 32, 256) * warps > 65536 then return "too many registers" end
   if kernel.shared + l.shared > card.most then return "too much shared memory" end
   if kernel.shared > 49152 then return "too much static shared memory" end
+  if l.shared <= UNASKED and kernel.shared + l.shared > 49152 then
+    return "shared memory that nobody asked for"
+  end
   if l.threads > 1024 or l.high > 65535 then return "too large a block or grid" end
 end
 

@@ -150,9 +150,10 @@ MOTH_LOCAL void moth_note_launch(moth_device_stream *s, const char *op);
 MOTH_LOCAL bool moth_is_blocking(void); /* each launch is waited for, to see which one fails */
 MOTH_LOCAL bool moth_is_forked(void); /* nothing of CUDA may be touched any more */
 
-/* More shared memory than SHARED_UNASKED must be asked for, once for a kernel: for all there is, as
-** others of this process may want more of it than this launch. */
-enum { SHARED_UNASKED = 48 << 10 };
+/* More than 48 KiB of shared memory, with what a kernel declares itself (8 KiB at most where there
+** is both), must be asked for, once for a kernel: for all there is, as others of this process may
+** want more of it than this launch. */
+enum { SHARED_UNASKED = 40 << 10 };
 MOTH_LOCAL int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel);
 
 MOTH_LOCAL int moth_cuda_copy(moth_tensor *y, const moth_tensor *x, bool wait);
