@@ -95,8 +95,14 @@ if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a bui
   target_compile_options(moth_cuda_emulated PRIVATE -x c++ -O1 -Wall -Wextra -Wno-unknown-pragmas
     -Wno-type-limits -Wno-unused-function -fno-strict-aliasing -ffp-contract=off)
   # A GPU faults where 16 bytes that are moved at once do not lie at a multiple of 16.
-  target_compile_options(moth_cuda_emulated PRIVATE -fsanitize=alignment
-    -fsanitize-undefined-trap-on-error)
+  if(MOTH_SANITIZE MATCHES "address") # kernels' shared memory and the plugin's own are seen, too
+    target_compile_options(moth_cuda_emulated PRIVATE -fsanitize=${MOTH_SANITIZE} -g1
+      -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(moth_cuda_emulated PRIVATE -fsanitize=${MOTH_SANITIZE})
+  else()
+    target_compile_options(moth_cuda_emulated PRIVATE -fsanitize=alignment
+      -fsanitize-undefined-trap-on-error)
+  endif()
   target_link_libraries(moth_cuda_emulated PRIVATE Threads::Threads)
   if(MOTH_RACECHECK)
     # The compiler calls __tsan_read4(address) and its kin before each access of a kernel; whom it
