@@ -87,6 +87,12 @@ describe("a result by its name in PyTorch", function()
 end)
 
 describe("a habit from Python", function()
+  it("of `with` leads to a function", function()
+    for _, name in ipairs{ "detect_anomaly", "no_grad", "enable_grad" } do
+      refuses(function() return (moth.autograd[name]()) end, "a function is needed")
+    end
+  end)
+
   local x = moth.randn(2, 3)
 
   it("of parentheses in parentheses is told of its braces", function()

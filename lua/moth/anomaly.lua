@@ -9,6 +9,7 @@
 
 local ffi = require "ffi"
 local autograd = require "moth.autograd"
+local calls = require "moth.calls"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 
@@ -114,6 +115,9 @@ end
 
 --- Calls f(...) in anomaly mode and returns what it returns.
 function M.detect_anomaly(f, ...)
+  if not calls.is_callable(f) then
+    errors.refuse("detect_anomaly", "f", "a function is needed", f, "E_TYPE")
+  end
   local before = M.is_anomaly_enabled()
   M.set_detect_anomaly(true)
   return restore(before, pcall(f, ...))

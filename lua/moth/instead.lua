@@ -38,6 +38,7 @@ local ROWS = {
   },
   ["tensor"] = {
     ["resize_ resize_as_"] = SHAPE,
+    ["repeat_"] = "x:tile(2, 3) repeats, as a new tensor",
     ["set_"] = "x.data = other gives it the values of another of its shape",
     ["apply_ map_ map2_"] = ELEMENTS, ["numpy"] = "x:tolist() gives a table",
     ["real imag is_complex conj cfloat cdouble isreal"] = COMPLEX,

@@ -6,6 +6,9 @@ local errors = require "moth.error"
 --- Writes a warning with the user's line to stderr.
 -- @param text  what is wrong, without a newline
 return function(text)
+  if type(text) ~= "string" then
+    errors.refuse("warn", "text", "a string is needed", text, "E_TYPE")
+  end
   local place = errors.where()
   io.stderr:write("moth: warning: ", place and place .. ": " or "", text, "\n")
 end

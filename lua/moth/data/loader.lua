@@ -95,6 +95,9 @@ end
 -- @param samples  a list of samples; a sample with several components is a list with `n`
 -- @return one value for each component
 function loader.default_collate(samples)
+  if type(samples) ~= "table" then
+    errors.refuse("default_collate", "samples", "a list of samples is needed", samples, "E_TYPE")
+  end
   local first = samples[1]
   if not (plain(first) and type(first.n) == "number") then
     return (collate(samples))

@@ -3,6 +3,8 @@
 
 local class = require "moth.class"
 local define = require "moth.define"
+local errors = require "moth.error"
+local lib = require "moth.lib"
 
 --- What parameters and values may be: tostring says it, `constraint:check(x)` gives a mask.
 local Constraint = class("Constraint")
@@ -42,8 +44,13 @@ local function simplex(x)
   return x:ge(0):logical_and((sum - 1):abs():lt(1e-6)):all(-1)
 end
 
+local function wrong(wanted, got)
+  errors.raise(("a constraint needs %s, got %s"):format(wanted, errors.describe(got)), "E_TYPE")
+end
+
 local function shown(bound)
-  if type(bound) ~= "cdata" then return ("%g"):format(bound) end
+  if type(bound) == "number" then return ("%g"):format(bound) end
+  if not lib.istensor(bound) then wrong("a number or a tensor", bound) end
   return bound:dim() == 0 and ("%g"):format(bound:item()) or "a tensor"
 end
 
@@ -111,7 +118,7 @@ constraints.half_open_unit = Constraint("numbers above 0, at most 1",
 
 --- Positions among n, from 1.
 function constraints.positions(n)
-  return Constraint(("positions from 1 to %d"):format(n),
+  return Constraint("positions from 1 to " .. shown(n),
     function(x) return x:ge(1):logical_and(x:le(n)):logical_and(whole(x)) end)
 end
 
@@ -119,6 +126,8 @@ end
 
 --- A constraint of which the last n dimensions are one value.
 function constraints.independent(base, n)
+  if not class.isinstance(base, Constraint) then wrong("another one", base) end
+  if type(n) ~= "number" then wrong("a number of dimensions", n) end
   return Constraint(base.text, function(x) return (all(base:check(x), n)) end, base.event_dim + n,
     "independent", { base_constraint = base, reinterpreted_batch_ndims = n })
 end
@@ -183,7 +192,11 @@ end, 2, "corr_cholesky")
 -- How many dimensions the largest value of several pieces has.
 local function dims(parts)
   local most = 0
-  for _, part in ipairs(parts) do most = math.max(most, part.event_dim) end
+  if not lib.is_plain(parts) then wrong("a list of others", parts) end
+  for _, part in ipairs(parts) do
+    if not class.isinstance(part, Constraint) then wrong("a list of others", part) end
+    most = math.max(most, part.event_dim)
+  end
   return most
 end
 
@@ -203,6 +216,7 @@ end
 --- Slices along a dimension, each with its constraint.
 function constraints.stack(parts, dim)
   local most = dims(parts)
+  if type(dim) ~= "number" then wrong("a dimension", dim) end
   return Constraint("slices that each have a constraint", function(x)
     local good = {}
     for i, part in ipairs(parts) do good[i] = part:check(x:select(dim, i)) end

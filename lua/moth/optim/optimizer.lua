@@ -146,6 +146,9 @@ end
 -- list of group tables {params = list, lr = ...}
 -- @param defaults  a table of the options and their values
 function Optimizer:init(params, defaults)
+  if defaults ~= nil and type(defaults) ~= "table" then
+    errors.refuse("Optimizer", "defaults", "a table of options is needed", defaults, "E_TYPE")
+  end
   self.defaults = {}
   for name, value in pairs(defaults or {}) do self.defaults[name] = value end
   self.param_groups = {}

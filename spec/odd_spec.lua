@@ -1,0 +1,60 @@
+-- Whatever a public function is called with, what it raises is an error of Moth's own: it speaks of
+-- the user's line and of arguments, not of variables and lines within Moth.
+
+local moth = require "moth"
+local places = require "moth.places"
+
+local nn = moth.nn
+
+-- What each is called with; made anew each time, since some functions keep or write it.
+local function odd()
+  return {
+    ["()"] = {n = 0}, ["(nil, nil)"] = {n = 2}, ["({})"] = {{}, n = 1}, ['("x")'] = {"x", n = 1},
+    ["(3)"] = {3, n = 1}, ["(true)"] = {true, n = 1}, ["({1, 2})"] = {{1, 2}, n = 1},
+    ["({foo = 1})"] = {{foo = 1}, n = 1}, ["(function)"] = {function() end, n = 1},
+    ["(module)"] = {nn.Linear(3, 2), n = 1}, ["(tensor)"] = {moth.ones(2, 3), n = 1},
+    ['(tensor, "x")'] = {moth.ones(2, 3), "x", n = 2},
+    ["(three tensors)"] = {moth.ones(2, 3), moth.ones(2, 3), moth.ones(2, 3), n = 3},
+  }
+end
+
+local INNER = {"attempt to %a+", "%a+ expected, got", "lua/moth/[%w_/]+%.lua:", "/?nn/%w+%.lua:"}
+
+-- What settles something for all, or ends what is under way.
+local SETTLES = {}
+for name in ([[seed manual_seed set_printoptions set_default_dtype set_default_device help warn
+  set_memory_limit set_memory_floor set_num_threads set_detect_anomaly set_grad_enabled collect
+  set_rng_state use_deterministic_algorithms set_float32_matmul_precision exit save
+  set_default_validate_args]]):gmatch "%S+" do
+  SETTLES[name] = true
+end
+
+local function callable(f)
+  local meta = type(f) == "table" and getmetatable(f)
+  return type(f) == "function" or type(meta) == "table" and meta.__call ~= nil
+end
+
+describe("odd arguments", function()
+  for _, place in ipairs(places.list) do
+    it("of the functions in " .. place.path .. " are told as such", function()
+      local space = places.space(place)
+      for _, name in ipairs(places.names(place)) do
+        local found, f = pcall(function() return space[name] end)
+        for shown, args in pairs(found and callable(f) and not SETTLES[name] and odd() or {}) do
+          local ok, problem = pcall(function() return f(unpack(args, 1, args.n)) end)
+          for _, pattern in ipairs(ok and {} or INNER) do
+            if tostring(problem):match("^[^\n]*"):find(pattern) then
+              error(("%s.%s%s: %s"):format(place.short, name, shown, problem), 0)
+            end
+          end
+        end
+      end
+    end)
+  end
+end)
+
+describe("a warning", function()
+  it("is a text", function()
+    assert.has_error_like(function() moth.warn({}) end, "'text' to 'warn' %(a string is needed")
+  end)
+end)
