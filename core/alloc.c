@@ -5,9 +5,9 @@
 ** nothing is kept, so that a use after free is seen, nor with what looks on at kernels of a GPU.
 */
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "context.h"
+#include "system.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(MOTH_KEEPS_NO_BLOCKS)
 #define KEEP_BLOCKS 0
@@ -32,12 +32,11 @@ static int64_t class_size(uint32_t c) {
 }
 
 static void *block_new(int64_t size) {
-  void *exact = NULL;
-  if (!KEEP_BLOCKS) return posix_memalign(&exact, MOTH_ALIGN, (size_t)size) ? NULL : exact;
+  if (!KEEP_BLOCKS) return moth_pages_new(MOTH_ALIGN, (size_t)size); /* not a byte more */
   bool huge = size >= HUGE_PAGE;
   size_t align = huge ? (size_t)HUGE_PAGE : MOTH_ALIGN;
-  void *block = aligned_alloc(align, ((size_t)size + align - 1) / align * align);
-  if (block && huge) madvise(block, (size_t)size, MADV_HUGEPAGE);
+  void *block = moth_pages_new(align, ((size_t)size + align - 1) / align * align);
+  if (block && huge) moth_pages_huge(block, (size_t)size);
   return block;
 }
 
@@ -78,7 +77,7 @@ void *moth_alloc_block(moth_ctx *ctx, int64_t nbytes) {
 
 void moth_dealloc_block(moth_ctx *ctx, void *block, int64_t nbytes) {
   if (!ctx->keeps_blocks) {
-    free(block);
+    moth_pages_free(block);
     return;
   }
   moth_chain *c = &ctx->blocks[moth_class_of(nbytes)];
@@ -103,7 +102,7 @@ void moth_empty_cache(moth_ctx *ctx) {
   for (uint32_t c = 0; c < MOTH_CLASSES; c++) {
     for (void *block = ctx->blocks[c].first, *next; block; block = next) {
       memcpy(&next, block, sizeof(void *));
-      free(block);
+      moth_pages_free(block);
     }
     ctx->blocks[c] = (moth_chain){NULL, 0};
   }

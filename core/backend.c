@@ -3,13 +3,13 @@
 */
 #include "backend.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "kernel/maps.h"
 #include "random.h"
 #include "registry.h"
+#include "system.h"
 #include "tape.h"
 
 #define PLUGIN "libmoth_cuda.so"
@@ -84,10 +84,10 @@ static void *open_in(const char *folder, size_t length) {
   char path[4096];
   int n = length ? snprintf(path, sizeof path, "%.*s/" PLUGIN, (int)length, folder)
                  : snprintf(path, sizeof path, PLUGIN);
-  void *library = n < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  void *library = n < (int)sizeof path ? moth_library_open(path) : NULL;
   if (library) return library;
-  const char *why = dlerror();
-  if (why && !strstr(why, "No such file")) snprintf(trouble, sizeof trouble, "%s", why);
+  const char *why = moth_library_trouble();
+  if (why) snprintf(trouble, sizeof trouble, "%s", why);
   return NULL;
 }
 
@@ -95,7 +95,7 @@ static void *open_in(const char *folder, size_t length) {
 ** system's. */
 static void *open_plugin(void) {
   const char *at = getenv("MOTH_BACKEND_PATH");
-  Dl_info self;
+  char folder[MOTH_FOLDER];
   void *library = NULL;
   snprintf(trouble, sizeof trouble, PLUGIN " was not found%s%s", at ? " in " : "", at ? at : "");
   while (at && *at && !library) {
@@ -104,10 +104,8 @@ static void *open_plugin(void) {
     at += length + (at[length] == ':');
   }
   if (library || getenv("MOTH_BACKEND_PATH")) return library;
-  if (dladdr((void *)(uintptr_t)&moth_open, &self) && self.dli_fname) {
-    const char *end = strrchr(self.dli_fname, '/');
-    if (end) library = open_in(self.dli_fname, (size_t)(end - self.dli_fname));
-  }
+  if (moth_library_folder((void (*)(void))moth_open, folder))
+    library = open_in(folder, strlen(folder));
   return library ? library : open_in("", 0);
 }
 
@@ -148,16 +146,16 @@ static void load(void) {
   union {
     void *symbol;
     moth_backend_init_fn init;
-  } entry = {.symbol = dlsym(library, "moth_backend_init")};
+  } entry = {.symbol = moth_library_symbol(library, "moth_backend_init")};
   const moth_backend *found = entry.symbol ? entry.init(&lent) : NULL;
   if (!found || found->version != MOTH_BACKEND_VERSION || found->size != sizeof *found) {
     snprintf(trouble, sizeof trouble, PLUGIN " belongs to another version of Moth");
-    dlclose(library);
+    moth_library_close(library);
     return;
   }
   if (!make_index(found)) {
     snprintf(trouble, sizeof trouble, "out of memory while " PLUGIN " was loaded");
-    dlclose(library);
+    moth_library_close(library);
     return;
   }
   for (uint32_t i = 0; i < found->nkernels; i++) {

@@ -6,15 +6,14 @@
 */
 #include "blas.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "backend.h"
 #include "kernel/halves.h"
 #include "kernel/matrix.h"
+#include "system.h"
 #include "threads.h"
 
 #define SMALL 1024       /* m n k up to which a call costs more than it saves */
@@ -46,49 +45,21 @@ static atomic_int opened;
 
 /* -- finding it -- */
 
-/* OpenBLAS starts its threads while it is being loaded, unless the environment says one. For that
-** moment the environment is another array, so that no other thread sees a change half done; it is
-** kept for ever, since one may still be reading it. */
-static void *open_quietly(const char *path) {
-  char **old = environ, **with = NULL;
-  size_t n = 0;
-  if (!getenv("OPENBLAS_NUM_THREADS")) {
-    while (old && old[n]) n++;
-    with = malloc((n + 2) * sizeof *with);
-  }
-  if (with) {
-    static char one[] = "OPENBLAS_NUM_THREADS=1";
-    if (n) memcpy(with, old, n * sizeof *with);
-    with[n] = one;
-    with[n + 1] = NULL;
-    environ = with;
-  }
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (with) environ = old;
-  static char **kept[8];
-  for (size_t i = 0; with && i < sizeof kept / sizeof *kept; i++)
-    if (!kept[i]) {
-      kept[i] = with;
-      break;
-    }
-  return library;
-}
-
 static bool symbol(void *library, const char *name, void *function) {
-  void *at = dlsym(library, name);
+  void *at = moth_library_symbol(library, name);
   memcpy(function, &at, sizeof at);
   return at != NULL;
 }
 
 static bool take(const char *path) {
-  void *library = open_quietly(path);
+  void *library = moth_library_open_alone(path);
   if (!library) return false;
   bool all = symbol(library, "cblas_sgemm", &blas.sgemm) &&
              symbol(library, "cblas_dgemm", &blas.dgemm) &&
              symbol(library, "cblas_sgemv", &blas.sgemv) &&
              symbol(library, "cblas_dgemv", &blas.dgemv);
   if (!all) {
-    dlclose(library);
+    moth_library_close(library);
     return false;
   }
   blas.library = library;

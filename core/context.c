@@ -1,24 +1,14 @@
 /* context.c -- opening and closing an engine; its memory counters, modes and flags. */
-#include <stdlib.h>
-#include <time.h>
 
 #include "backend.h"
 #include "capture.h"
 #include "profile.h"
+#include "system.h"
 #include "workers.h"
 
 #define FLOOR_BYTES ((int64_t)1 << 20)
 #define FLOOR_SLOTS 8192
 #define ALIGN ((size_t)MOTH_ALIGN)
-
-static double seconds_of(clockid_t clock) {
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-double moth_seconds(void) { return seconds_of(CLOCK_MONOTONIC); }
-double moth_thread_seconds(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   if (!ctx || !moth_op_count()) return NULL; /* asking reads the registry, which all else needs */
@@ -57,7 +47,7 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
 }
 
 moth_ctx *moth_open(void) {
-  return open_in(aligned_alloc(ALIGN, (sizeof(moth_ctx) + ALIGN - 1) / ALIGN * ALIGN), false);
+  return open_in(moth_pages_new(ALIGN, sizeof(moth_ctx)), false);
 }
 
 size_t moth_open_size(void) { return sizeof(moth_ctx) + ALIGN - 1; }
@@ -67,7 +57,7 @@ moth_ctx *moth_open_at(void *room) {
 }
 
 static void unref(moth_ctx *ctx) {
-  if (--ctx->refs == 0 && !ctx->lent) free(ctx);
+  if (--ctx->refs == 0 && !ctx->lent) moth_pages_free(ctx);
 }
 
 void moth_close(moth_ctx *ctx) {

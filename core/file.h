@@ -4,10 +4,9 @@
 #ifndef MOTH_FILE_H
 #define MOTH_FILE_H
 
-#include <signal.h>
-
 #include "context.h"
 #include "json.h"
+#include "system.h"
 
 #define MOTH_SHOWN 200 /* room for a path in a message */
 
@@ -36,7 +35,7 @@ typedef struct moth_sink {
   bool durable;
   int64_t written, sent; /* bytes written, and of these on their way to the disk */
   char shown[MOTH_SHOWN];
-  sigset_t mask;     /* the thread's, before SIGXFSZ and SIGPIPE were held back */
+  moth_signals held;
 } moth_sink;
 
 /* `size` is what will be written. */

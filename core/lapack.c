@@ -3,7 +3,6 @@
 */
 #include "lapack.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
@@ -11,6 +10,7 @@
 
 #include "blas.h"
 #include "frame.h"
+#include "system.h"
 #include "tape.h"
 #include "threads.h"
 
@@ -27,7 +27,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool look_up(void *library, const char *name, int wide, void *function) {
   char symbol[16];
   snprintf(symbol, sizeof symbol, "%c%s_", wide ? 'd' : 's', name);
-  void *at = dlsym(library, symbol);
+  void *at = moth_library_symbol(library, symbol);
   memcpy(function, &at, sizeof at);
   return at != NULL;
 }
@@ -50,9 +50,9 @@ static void find(void) {
   const char *first = library ? missing : "";
   const char *wanted = getenv("MOTH_BLAS"); /* whoever chooses one means it */
   for (size_t i = 0; !(wanted && *wanted) && i < sizeof candidates / sizeof *candidates; i++) {
-    library = dlopen(candidates[i], RTLD_NOW | RTLD_LOCAL);
+    library = moth_library_open(candidates[i]);
     if (library && take(library)) return;
-    if (library) dlclose(library);
+    if (library) moth_library_close(library);
   }
   missing = first;
 }

@@ -8,14 +8,15 @@
 ** The work of the commands and of the prompt is done in Lua (lua/moth/cli.lua, lua/moth/repl/):
 ** here is what only C can do.
 */
-#include <dlfcn.h>
+#include "moth.h"
+#include "system.h"
+
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <lauxlib.h>
@@ -23,7 +24,7 @@
 #include <luajit.h>
 #include <lualib.h>
 
-#define PATH_ROOM 4096
+#define PATH_ROOM MOTH_FOLDER
 
 /* From the directory of an installed program to the Lua files and the library: the build says. */
 #ifndef MOTH_TO_LUA
@@ -48,7 +49,7 @@ static void (*cancel_withdraw)(void);   /* moth_interrupt_withdraw */
 static volatile sig_atomic_t interrupts;
 static volatile sig_atomic_t unheard; /* the last one has stopped nothing yet; without a library */
 static volatile sig_atomic_t insists; /* two came in a row: until the script has ended */
-static int64_t last_interrupt;        /* when, in nanoseconds; the handler's */
+static double last_interrupt;         /* when, in seconds; the handler's */
 
 /* ---- places ---- */
 
@@ -80,8 +81,7 @@ static void find_root(places *at) {
 
 static bool find_places(places *at) {
   memset(at, 0, sizeof *at);
-  ssize_t n = readlink("/proc/self/exe", at->program, sizeof at->program - 1);
-  if (n <= 0) return false;
+  if (!moth_program_path(at->program)) return false;
   memcpy(at->home, at->program, sizeof at->home);
   cut_last_name(at->home);
   find_root(at);
@@ -89,11 +89,12 @@ static bool find_places(places *at) {
   if (at->root[0]) {
     wrote = snprintf(at->path, sizeof at->path, "%s/lua/?.lua;%s/lua/?/init.lua;", at->root,
                      at->root);
-    cwrote = snprintf(at->cpath, sizeof at->cpath, "%s/?.so;", at->home);
+    cwrote = snprintf(at->cpath, sizeof at->cpath, "%s/" MOTH_LIBRARIES ";", at->home);
   } else {
     wrote = snprintf(at->path, sizeof at->path, "%s/%s/?.lua;%s/%s/?/init.lua;", at->home,
                      MOTH_TO_LUA, at->home, MOTH_TO_LUA);
-    cwrote = snprintf(at->cpath, sizeof at->cpath, "%s/%s/?.so;", at->home, MOTH_TO_LIB);
+    cwrote = snprintf(at->cpath, sizeof at->cpath, "%s/%s/" MOTH_LIBRARIES ";", at->home,
+                      MOTH_TO_LIB);
   }
   return wrote > 0 && (size_t)wrote < sizeof at->path && cwrote > 0 &&
          (size_t)cwrote < sizeof at->cpath;
@@ -147,14 +148,12 @@ static void stop_hook(lua_State *L, lua_Debug *record) {
   luaL_error(L, "interrupted!");
 }
 
-#define IN_A_ROW 400000000 /* ns between two that insist */
+#define IN_A_ROW 0.4 /* seconds between two that insist */
 
 /* Does this one follow another at once? */
 static bool in_a_row(void) {
-  struct timespec now;
-  if (clock_gettime(CLOCK_MONOTONIC, &now)) return false;
-  const int64_t before = last_interrupt;
-  last_interrupt = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+  const double before = last_interrupt;
+  last_interrupt = moth_seconds();
   return before && last_interrupt - before < IN_A_ROW;
 }
 
@@ -163,10 +162,11 @@ static bool in_a_row(void) {
 ** but the process's end will help; where a script caught its error, this one is a first again. */
 static void on_interrupt(int number) {
   if (cancel_pending ? cancel_pending() : unheard) {
-    signal(number, SIG_DFL);
+    moth_interrupts_to(SIG_DFL, true);
     raise(number);
     return;
   }
+  moth_interrupts_to(on_interrupt, true); /* some systems forget it */
   interrupts = unheard = 1;
   if (in_a_row()) insists = 1;
   if (cancel_ops) cancel_ops();
@@ -186,13 +186,13 @@ static void find_cancel(lua_State *L) {
     lua_call(L, 2, 1);
     file = lua_tostring(L, -1);
   }
-  void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : NULL;
+  void *library = file ? moth_library_open(file) : NULL;
   if (library) { /* memcpy, since C has no cast from object to function */
-    void *found = dlsym(library, "moth_interrupt");
+    void *found = moth_library_symbol(library, "moth_interrupt");
     memcpy(&cancel_ops, &found, sizeof cancel_ops);
-    found = dlsym(library, "moth_interrupt_pending");
+    found = moth_library_symbol(library, "moth_interrupt_pending");
     memcpy(&cancel_pending, &found, sizeof cancel_pending);
-    found = dlsym(library, "moth_interrupt_withdraw");
+    found = moth_library_symbol(library, "moth_interrupt_withdraw");
     memcpy(&cancel_withdraw, &found, sizeof cancel_withdraw);
   }
   lua_settop(L, top);
@@ -232,9 +232,9 @@ static int guarded(lua_State *L, int n) {
   lua_insert(L, base);
   unheard = insists = 0;
   last_interrupt = 0;
-  signal(SIGINT, on_interrupt);
+  moth_interrupts_to(on_interrupt, true);
   int status = lua_pcall(L, n, 0, base);
-  signal(SIGINT, SIG_DFL);
+  moth_interrupts_to(SIG_DFL, true);
   insists = 0;
   lua_sethook(L, NULL, 0, 0);
   if (cancel_pending && cancel_pending()) cancel_withdraw(); /* it came too late to stop anything */
@@ -242,9 +242,12 @@ static int guarded(lua_State *L, int n) {
   return status;
 }
 
+static volatile sig_atomic_t reads_line; /* and ends with an error if Ctrl-C comes */
+
 static void note_interrupt(int number) {
   (void)number;
   interrupts = 1;
+  moth_interrupts_to(note_interrupt, !reads_line);
 }
 
 /* For the prompt: moth_guarded(f, ...) runs f as a script runs, gives true or false, message.
@@ -253,7 +256,7 @@ static int guarded_call(lua_State *L) {
   luaL_checkany(L, 1);
   interrupts = 0;
   int status = guarded(L, lua_gettop(L) - 1);
-  signal(SIGINT, note_interrupt);
+  moth_interrupts_to(note_interrupt, true);
   lua_pushboolean(L, status == 0);
   lua_insert(L, 1);
   return status == 0 ? 1 : 2;
@@ -262,25 +265,27 @@ static int guarded_call(lua_State *L) {
 /* For the prompt: a line of standard input; nothing at its end, false if Ctrl-C came instead. The
 ** handler does not restart the read, so that it ends with an error. */
 static int read_line(lua_State *L) {
-  struct sigaction mine, old;
-  memset(&mine, 0, sizeof mine);
-  mine.sa_handler = note_interrupt;
-  sigemptyset(&mine.sa_mask);
+  luaL_Buffer line;
+  int c = 0;
+  luaL_buffinit(L, &line);
   interrupts = 0;
-  sigaction(SIGINT, &mine, &old);
-  char *line = NULL;
-  size_t room = 0;
-  ssize_t n = getline(&line, &room, stdin);
-  sigaction(SIGINT, &old, NULL);
+  reads_line = 1;
+  moth_interrupts_to(note_interrupt, false);
+  bool any = false;
+  while (!interrupts && (c = getc(stdin)) != EOF) {
+    any = true;
+    if (c == '\n') break;
+    luaL_addchar(&line, (char)c);
+  }
+  reads_line = 0;
+  moth_interrupts_to(note_interrupt, true);
+  luaL_pushresult(&line);
   if (interrupts) {
     clearerr(stdin);
     lua_pushboolean(L, 0);
-  } else if (n < 0) {
+  } else if (!any) {
     lua_pushnil(L);
-  } else {
-    lua_pushlstring(L, line, (size_t)n - (line[n - 1] == '\n'));
   }
-  free(line);
   interrupts = 0;
   return 1;
 }

@@ -13,17 +13,13 @@
 */
 #include "threads.h"
 
+#include "system.h"
 #include "workers.h"
 
-#include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define LINGER 50e3      /* ns a worker looks for a next job before it parks */
 #define WORTH_AWAKE 3e3  /* ns of work that are worth sharing with a worker that is awake, */
@@ -35,6 +31,7 @@
 #define LEAST_REST 2e6   /* ns without workers after that, */
 #define MOST_REST 1e8    /* ... at most */
 #define PIECES_BITS 24   /* of a job's word, */
+#define STACK ((size_t)1 << 20)
 #define LANES_BITS 8     /* ... and above them; the rest is its number */
 #define MOST_PIECES ((UINT32_C(1) << PIECES_BITS) - 1)
 
@@ -75,10 +72,6 @@ static double now_ns(void) {
   return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value) {
-  syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
-}
-
 /* -- how many -- */
 
 /* MOTH_NUM_THREADS, OMP_NUM_THREADS, or the processors that this process may use. */
@@ -89,8 +82,7 @@ static int default_lanes(void) {
     long n = text ? strtol(text, NULL, 10) : 0;
     if (n > 0) return n < MOTH_MAX_LANES ? (int)n : MOTH_MAX_LANES;
   }
-  cpu_set_t set;
-  int n = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+  const int n = moth_processors();
   return n < 1 ? 1 : n < MOTH_MAX_LANES ? n : MOTH_MAX_LANES;
 }
 
@@ -163,7 +155,7 @@ static void *worker(void *at) {
     }
     atomic_fetch_sub(&pool.awake, 1);
     if (has(atomic_load(&pool.left), lane)) continue;
-    futex(&pool.wake, FUTEX_WAIT_PRIVATE, seen);
+    moth_word_wait(&pool.wake, seen);
   }
   return NULL;
 }
@@ -176,23 +168,14 @@ static void child_after_fork(void) {
   atomic_store(&pool.awake, 0);
 }
 
-static void forks(void) { pthread_atfork(NULL, NULL, child_after_fork); }
+static void forks(void) { moth_at_fork(NULL, NULL, child_after_fork); }
 
-/* Starts what workers are missing; they hear no signals. Fewer than wanted will do. */
+/* Starts what workers are missing; fewer than wanted will do. */
 static void start(int lanes) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, forks);
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  pthread_attr_t attr;
-  pthread_attr_init(&attr);
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attr, (size_t)1 << 20);
-  for (pthread_t thread; pool.workers < lanes - 1; pool.workers++)
-    if (pthread_create(&thread, &attr, worker, (void *)(intptr_t)(pool.workers + 1))) break;
-  pthread_attr_destroy(&attr);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  for (; pool.workers < lanes - 1; pool.workers++)
+    if (!moth_thread_start(worker, (void *)(intptr_t)(pool.workers + 1), STACK)) break;
 }
 
 /* -- jobs -- */
@@ -233,7 +216,7 @@ static int together(moth_ctx *ctx, const job *j, int lanes, bool wake, double pi
   atomic_store(&pool.left, word_of(number, lanes, j->pieces));
   if (wake) {
     atomic_fetch_add(&pool.wake, 1);
-    futex(&pool.wake, FUTEX_WAKE_PRIVATE, MOTH_MAX_LANES);
+    moth_word_wake(&pool.wake);
   }
   bool cancelled = false;
   while (!cancelled && take(number, 0, &piece)) {

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,6 +21,7 @@
 
 #include "backend.h"
 #include "capture.h"
+#include "system.h"
 
 #define PATIENCE 2.0 /* seconds that an end waits for workers, */
 #define LOOK 0.02    /* ... and between two looks of a waiting host at its cancel flag */
@@ -265,7 +265,7 @@ static void child_after_fork(void) {
 
 static void once_in_a_process(void) {
   cond_init(&ended);
-  pthread_atfork(before_fork, after_fork, child_after_fork);
+  moth_at_fork(before_fork, after_fork, child_after_fork);
   atexit(at_exit);
 }
 
@@ -356,18 +356,11 @@ static crew *crew_new(moth_ctx *ctx, const moth_lua *lua, const moth_message *pr
   return c;
 }
 
-/* Starts the threads, which hear no signals; false if not all of them. */
+/* Starts the threads; false if not all of them. */
 static bool start(crew *c) {
   uint32_t started = 0;
-  sigset_t all, old;
-  pthread_attr_t attr;
-  sigfillset(&all);
-  pthread_attr_init(&attr);
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
   pthread_mutex_lock(&lock);
-  for (pthread_t id; started < c->n; started++)
-    if (pthread_create(&id, &attr, thread, &c->workers[started])) break;
+  while (started < c->n && moth_thread_start(thread, &c->workers[started], 0)) started++;
   c->running = started;
   c->refs += started;
   if (started) {
@@ -375,8 +368,6 @@ static bool start(crew *c) {
     __atomic_store_n(&crews, c, __ATOMIC_RELEASE);
   }
   pthread_mutex_unlock(&lock);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  pthread_attr_destroy(&attr);
   programs_drop(c, started);
   return started == c->n;
 }

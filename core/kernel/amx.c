@@ -7,8 +7,11 @@
 
 #include <cpuid.h>
 #include <stdatomic.h>
+
+#ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
 static bool granted(void) {
 #ifdef SYS_arch_prctl

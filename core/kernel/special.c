@@ -6,8 +6,12 @@
 
 /* C's lgamma writes a global, which threads share. */
 static double moth_lgamma_f64(double x) {
+#ifdef _WIN32 /* there it writes none */
+  return lgamma(x);
+#else
   int sign;
   return lgamma_r(x, &sign);
+#endif
 }
 
 static float moth_lgamma_f32(float x) { return (float)moth_lgamma_f64((double)x); }

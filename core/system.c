@@ -1,0 +1,245 @@
+/* system.c -- what the engine asks of the operating system: POSIX, with Linux's futex. */
+#include "system.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "moth.h"
+
+/* -- libraries -- */
+
+void *moth_library_open(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
+
+const char *moth_library_trouble(void) {
+  const char *why = dlerror();
+  return why && !strstr(why, "No such file") ? why : NULL;
+}
+
+void *moth_library_symbol(void *library, const char *name) { return dlsym(library, name); }
+
+void moth_library_close(void *library) { dlclose(library); }
+
+/* For that moment the environment is another array, so that no other thread sees a change half
+** done; it is kept for ever, since one may still be reading it. */
+void *moth_library_open_alone(const char *path) {
+  char **old = environ, **with = NULL;
+  size_t n = 0;
+  if (!getenv("OPENBLAS_NUM_THREADS")) {
+    while (old && old[n]) n++;
+    with = malloc((n + 2) * sizeof *with);
+  }
+  if (with) {
+    static char one[] = "OPENBLAS_NUM_THREADS=1";
+    if (n) memcpy(with, old, n * sizeof *with);
+    with[n] = one;
+    with[n + 1] = NULL;
+    environ = with;
+  }
+  void *library = moth_library_open(path);
+  if (with) environ = old;
+  static char **kept[8];
+  for (size_t i = 0; with && i < sizeof kept / sizeof *kept; i++)
+    if (!kept[i]) {
+      kept[i] = with;
+      break;
+    }
+  return library;
+}
+
+bool moth_library_folder(void (*inside)(void), char folder[MOTH_FOLDER]) {
+  Dl_info self;
+  if (!dladdr((void *)(uintptr_t)inside, &self) || !self.dli_fname) return false;
+  const char *end = strrchr(self.dli_fname, '/');
+  if (!end || end - self.dli_fname >= MOTH_FOLDER) return false;
+  memcpy(folder, self.dli_fname, (size_t)(end - self.dli_fname));
+  folder[end - self.dli_fname] = 0;
+  return true;
+}
+
+bool moth_program_path(char path[MOTH_FOLDER]) {
+  const ssize_t n = readlink("/proc/self/exe", path, MOTH_FOLDER - 1);
+  path[n > 0 ? n : 0] = 0;
+  return n > 0;
+}
+
+/* -- memory -- */
+
+void *moth_pages_new(size_t align, size_t size) {
+  void *block = NULL;
+  return posix_memalign(&block, align, size) ? NULL : block;
+}
+
+void moth_pages_free(void *block) { free(block); }
+
+void moth_pages_huge(void *block, size_t size) { madvise(block, size, MADV_HUGEPAGE); }
+
+/* -- files -- */
+
+static moth_disk_info info_of(int failed, const struct stat *st) {
+  if (failed) return (moth_disk_info){.kind = MOTH_OF_NOTHING};
+  const int kind = S_ISREG(st->st_mode)   ? MOTH_OF_FILE
+                   : S_ISDIR(st->st_mode) ? MOTH_OF_FOLDER
+                                          : MOTH_OF_DEVICE;
+  return (moth_disk_info){kind, (int)(st->st_mode & 0777), st->st_size};
+}
+
+moth_disk_info moth_disk_at(const char *path) {
+  struct stat st;
+  const int failed = stat(path, &st);
+  return info_of(failed, &st);
+}
+
+moth_disk_info moth_disk_of(int fd) {
+  struct stat st;
+  const int failed = fstat(fd, &st);
+  return info_of(failed, &st);
+}
+
+int moth_disk_open(const char *path) {
+  int fd;
+  do fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+int moth_disk_new(const char *path, int mode) {
+  const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd >= 0 && mode) (void)!fchmod(fd, (mode_t)mode);
+  return fd;
+}
+
+int moth_disk_rewrite(const char *path) { return open(path, O_WRONLY | O_CLOEXEC); }
+
+bool moth_disk_writable(const char *path) { return access(path, W_OK) == 0; }
+
+int64_t moth_disk_read(int fd, void *to, size_t size, int64_t from) {
+  return pread(fd, to, size, from);
+}
+
+int64_t moth_disk_write(int fd, const void *bytes, size_t size) { return write(fd, bytes, size); }
+
+int moth_disk_close(int fd) { return close(fd); }
+
+void *moth_disk_map(int fd, int64_t size) {
+  void *map = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  return map == MAP_FAILED ? NULL : map;
+}
+
+void moth_disk_unmap(void *map, int64_t size) { munmap(map, (size_t)size); }
+
+void moth_disk_reserve(int fd, int64_t size) {
+  (void)!fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, size);
+}
+
+void moth_disk_send(int fd, int64_t from, int64_t size) {
+  (void)!sync_file_range(fd, from, size, SYNC_FILE_RANGE_WRITE);
+}
+
+int moth_disk_sync(int fd) { return fsync(fd); }
+
+int moth_disk_replace(const char *from, const char *to) { return rename(from, to); }
+
+void moth_disk_remove(const char *path) { unlink(path); }
+
+char *moth_disk_real(const char *path) { return realpath(path, NULL); }
+
+int moth_folder_sync(const char *path) {
+  const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return 0; /* one may write in a directory without reading it */
+  const int code = fsync(fd) && errno != EINVAL && errno != ENOTSUP ? errno : 0;
+  close(fd);
+  errno = code;
+  return code ? -1 : 0;
+}
+
+const char *moth_errno_text(int code, char *text, size_t size) {
+  return strerror_r(code, text, size);
+}
+
+static const int held_back[] = {SIGXFSZ, SIGPIPE};
+
+void moth_signals_hold(moth_signals *held) {
+  sigset_t some;
+  sigemptyset(&some);
+  for (int i = 0; i < 2; i++) sigaddset(&some, held_back[i]);
+  pthread_sigmask(SIG_BLOCK, &some, held);
+}
+
+void moth_signals_release(const moth_signals *held, bool failed) {
+  for (int i = 0; failed && i < 2; i++) {
+    sigset_t pending, one;
+    int got;
+    sigemptyset(&one);
+    sigaddset(&one, held_back[i]);
+    if (!sigismember(held, held_back[i]) && !sigpending(&pending) &&
+        sigismember(&pending, held_back[i]))
+      sigwait(&one, &got);
+  }
+  pthread_sigmask(SIG_SETMASK, held, NULL);
+}
+
+void moth_interrupts_to(void (*handler)(int number), bool restarts) {
+  struct sigaction action = {.sa_flags = restarts ? SA_RESTART : 0};
+  action.sa_handler = handler;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+}
+
+/* -- time -- */
+
+static double seconds_of(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double moth_seconds(void) { return seconds_of(CLOCK_MONOTONIC); }
+double moth_thread_seconds(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
+
+/* -- threads and processes -- */
+
+int moth_processors(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+bool moth_thread_start(void *(*run)(void *arg), void *arg, size_t stack) {
+  sigset_t all, old;
+  pthread_attr_t attr;
+  pthread_t thread;
+  pthread_attr_init(&attr);
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  if (stack) pthread_attr_setstacksize(&attr, stack);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const bool started = !pthread_create(&thread, &attr, run, arg);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  pthread_attr_destroy(&attr);
+  return started;
+}
+
+void moth_word_wait(_Atomic uint32_t *word, uint32_t seen) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+void moth_word_wake(_Atomic uint32_t *word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void moth_at_fork(void (*before)(void), void (*after)(void), void (*child)(void)) {
+  pthread_atfork(before, after, child);
+}

@@ -1,0 +1,273 @@
+/* system_windows.c -- what the engine asks of the operating system: Windows 8 or later, by
+** MinGW-w64, whose POSIX threads are linked in.
+*/
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <io.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <windows.h>
+
+#include "moth.h"
+
+/* -- paths: UTF-8 here, UTF-16 there -- */
+
+static wchar_t *wide(const char *path) {
+  const int n = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
+  wchar_t *to = n > 0 ? malloc((size_t)n * sizeof *to) : NULL;
+  if (to) MultiByteToWideChar(CP_UTF8, 0, path, -1, to, n);
+  else errno = n > 0 ? ENOMEM : EILSEQ;
+  return to;
+}
+
+static bool narrow(const wchar_t *path, char *to, int room) {
+  return WideCharToMultiByte(CP_UTF8, 0, path, -1, to, room, NULL, NULL) > 0;
+}
+
+/* errno for what the system said last. */
+static int failed(void) {
+  switch (GetLastError()) {
+    case ERROR_FILE_NOT_FOUND:
+    case ERROR_PATH_NOT_FOUND: errno = ENOENT; break;
+    case ERROR_ACCESS_DENIED:
+    case ERROR_SHARING_VIOLATION:
+    case ERROR_USER_MAPPED_FILE: errno = EACCES; break;
+    case ERROR_DISK_FULL:
+    case ERROR_HANDLE_DISK_FULL: errno = ENOSPC; break;
+    case ERROR_NOT_ENOUGH_MEMORY: errno = ENOMEM; break;
+    default: errno = EIO;
+  }
+  return -1;
+}
+
+/* -- libraries -- */
+
+static _Thread_local char trouble[256];
+
+void *moth_library_open(const char *path) {
+  wchar_t *name = wide(path);
+  if (!name) return NULL;
+  void *library = (void *)LoadLibraryW(name);
+  const DWORD code = library ? 0 : GetLastError();
+  free(name);
+  trouble[0] = 0;
+  if (code && code != ERROR_MOD_NOT_FOUND)
+    snprintf(trouble, sizeof trouble, "%.200s cannot be loaded (error %lu)", path, code);
+  return library;
+}
+
+const char *moth_library_trouble(void) { return trouble[0] ? trouble : NULL; }
+
+void *moth_library_symbol(void *library, const char *name) {
+  union {
+    FARPROC function;
+    void *at;
+  } found = {.function = GetProcAddress((HMODULE)library, name)};
+  return found.at;
+}
+
+void moth_library_close(void *library) { FreeLibrary((HMODULE)library); }
+
+void *moth_library_open_alone(const char *path) {
+  const bool set = !GetEnvironmentVariableW(L"OPENBLAS_NUM_THREADS", NULL, 0);
+  if (set) SetEnvironmentVariableW(L"OPENBLAS_NUM_THREADS", L"1");
+  void *library = moth_library_open(path);
+  if (set) SetEnvironmentVariableW(L"OPENBLAS_NUM_THREADS", NULL);
+  return library;
+}
+
+static bool path_of(HMODULE module, char path[MOTH_FOLDER]) {
+  wchar_t name[MOTH_FOLDER];
+  const DWORD n = GetModuleFileNameW(module, name, MOTH_FOLDER);
+  if (!n || n == MOTH_FOLDER || !narrow(name, path, MOTH_FOLDER)) return false;
+  for (char *at = path; *at; at++)
+    if (*at == '\\') *at = '/'; /* both are heard */
+  return true;
+}
+
+bool moth_library_folder(void (*inside)(void), char folder[MOTH_FOLDER]) {
+  HMODULE self;
+  const DWORD how =
+    GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+  if (!GetModuleHandleExW(how, (LPCWSTR)(uintptr_t)inside, &self)) return false;
+  if (!path_of(self, folder)) return false;
+  *strrchr(folder, '/') = 0;
+  return true;
+}
+
+bool moth_program_path(char path[MOTH_FOLDER]) { return path_of(NULL, path); }
+
+/* -- memory -- */
+
+void *moth_pages_new(size_t align, size_t size) { return _aligned_malloc(size, align); }
+
+void moth_pages_free(void *block) { _aligned_free(block); }
+
+void moth_pages_huge(void *block, size_t size) { (void)block, (void)size; }
+
+/* -- files: the C library's descriptors -- */
+
+static moth_disk_info info_of(int unknown, const struct _stat64 *st) {
+  if (unknown) return (moth_disk_info){.kind = MOTH_OF_NOTHING};
+  const int type = st->st_mode & S_IFMT;
+  const int kind = type == S_IFREG ? MOTH_OF_FILE
+                   : type == S_IFDIR ? MOTH_OF_FOLDER
+                                     : MOTH_OF_DEVICE;
+  return (moth_disk_info){kind, st->st_mode & 0777, st->st_size};
+}
+
+moth_disk_info moth_disk_at(const char *path) {
+  struct _stat64 st;
+  wchar_t *name = wide(path);
+  const int unknown = !name || _wstat64(name, &st);
+  free(name);
+  return info_of(unknown, &st);
+}
+
+moth_disk_info moth_disk_of(int fd) {
+  struct _stat64 st;
+  const int unknown = _fstat64(fd, &st);
+  return info_of(unknown, &st);
+}
+
+static int open_as(const char *path, int flags) {
+  wchar_t *name = wide(path);
+  const int fd = name ? _wopen(name, flags | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE) : -1;
+  const int code = errno;
+  free(name);
+  errno = code;
+  return fd;
+}
+
+int moth_disk_open(const char *path) { return open_as(path, _O_RDONLY); }
+
+int moth_disk_new(const char *path, int mode) {
+  (void)mode; /* it takes its folder's */
+  return open_as(path, _O_WRONLY | _O_CREAT | _O_EXCL);
+}
+
+int moth_disk_rewrite(const char *path) { return open_as(path, _O_WRONLY); }
+
+bool moth_disk_writable(const char *path) {
+  wchar_t *name = wide(path);
+  const bool can = name && !_waccess(name, 2);
+  free(name);
+  return can;
+}
+
+/* With its own place in the file, as pread has. */
+int64_t moth_disk_read(int fd, void *to, size_t size, int64_t from) {
+  OVERLAPPED at = {.Offset = (DWORD)from, .OffsetHigh = (DWORD)(from >> 32)};
+  DWORD n = 0;
+  if (ReadFile((HANDLE)_get_osfhandle(fd), to, (DWORD)size, &n, &at)) return n;
+  return GetLastError() == ERROR_HANDLE_EOF ? 0 : failed();
+}
+
+int64_t moth_disk_write(int fd, const void *bytes, size_t size) {
+  return _write(fd, bytes, (unsigned)size);
+}
+
+int moth_disk_close(int fd) { return _close(fd); }
+
+void *moth_disk_map(int fd, int64_t size) {
+  (void)size; /* the whole file */
+  HANDLE mapping = CreateFileMappingW((HANDLE)_get_osfhandle(fd), NULL, PAGE_WRITECOPY, 0, 0, NULL);
+  if (!mapping) return NULL;
+  void *map = MapViewOfFile(mapping, FILE_MAP_COPY, 0, 0, 0);
+  CloseHandle(mapping); /* the view holds it */
+  return map;
+}
+
+void moth_disk_unmap(void *map, int64_t size) {
+  (void)size;
+  UnmapViewOfFile(map);
+}
+
+void moth_disk_reserve(int fd, int64_t size) { (void)fd, (void)size; }
+
+void moth_disk_send(int fd, int64_t from, int64_t size) { (void)fd, (void)from, (void)size; }
+
+int moth_disk_sync(int fd) { return _commit(fd); }
+
+/* A file that someone has mapped or open stays: EACCES. */
+int moth_disk_replace(const char *from, const char *to) {
+  wchar_t *old = wide(from), *new = wide(to);
+  const DWORD how = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
+  const int status = !old || !new ? -1 : MoveFileExW(old, new, how) ? 0 : failed();
+  free(old);
+  free(new);
+  return status;
+}
+
+void moth_disk_remove(const char *path) {
+  wchar_t *name = wide(path);
+  if (name) DeleteFileW(name);
+  free(name);
+}
+
+char *moth_disk_real(const char *path) { return _strdup(path); } /* links are rare there */
+
+int moth_folder_sync(const char *path) {
+  (void)path; /* MOVEFILE_WRITE_THROUGH has */
+  return 0;
+}
+
+const char *moth_errno_text(int code, char *text, size_t size) {
+  return strerror_s(text, size, code) ? "unknown error" : text;
+}
+
+void moth_signals_hold(moth_signals *held) { *held = 0; } /* there are none */
+
+void moth_signals_release(const moth_signals *held, bool waiting) { (void)held, (void)waiting; }
+
+void moth_interrupts_to(void (*handler)(int number), bool restarts) {
+  (void)restarts;
+  signal(SIGINT, handler);
+}
+
+/* -- time -- */
+
+double moth_seconds(void) {
+  LARGE_INTEGER now, second;
+  QueryPerformanceCounter(&now);
+  QueryPerformanceFrequency(&second);
+  return (double)now.QuadPart / (double)second.QuadPart;
+}
+
+/* The system counts a thread's time in ticks of 15 ms; a clock is nearer the truth. */
+double moth_thread_seconds(void) { return moth_seconds(); }
+
+/* -- threads and processes -- */
+
+int moth_processors(void) {
+  DWORD_PTR mine, all;
+  if (!GetProcessAffinityMask(GetCurrentProcess(), &mine, &all)) return 1;
+  return __builtin_popcountll(mine);
+}
+
+bool moth_thread_start(void *(*run)(void *arg), void *arg, size_t stack) {
+  pthread_attr_t attr;
+  pthread_t thread;
+  pthread_attr_init(&attr);
+  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  if (stack) pthread_attr_setstacksize(&attr, stack);
+  const bool started = !pthread_create(&thread, &attr, run, arg);
+  pthread_attr_destroy(&attr);
+  return started;
+}
+
+void moth_word_wait(_Atomic uint32_t *word, uint32_t seen) {
+  WaitOnAddress((volatile void *)word, &seen, sizeof seen, INFINITE);
+}
+
+void moth_word_wake(_Atomic uint32_t *word) { WakeByAddressAll((void *)word); }
+
+void moth_at_fork(void (*before)(void), void (*after)(void), void (*child)(void)) {
+  (void)before, (void)after, (void)child; /* a process there is never split in two */
+}
