@@ -133,6 +133,9 @@ static int tell_trouble(moth_ctx *ctx, moth_place *p) {
       return moth_fail(ctx, MOTH_E_DOMAIN, NULL,
                        "'%s', which ran before on the GPU, met a matrix that is not finite or not "
                        "positive-definite: its leading block of size %lld is not", op, t.value);
+    case TROUBLE_SINGULAR:
+      return moth_fail(ctx, MOTH_E_DOMAIN, NULL, "'%s', which ran before on the GPU, met a matrix "
+                       "that is singular: it has no inverse", op);
     case TROUBLE_ZERO: /* of to_index, which no script names */
       return moth_fail(ctx, MOTH_E_INDEX, NULL,
                        "an op that ran before on the GPU: positions count from 1, got 0");

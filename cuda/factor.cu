@@ -1,12 +1,12 @@
-/* factor.cu -- factorizations of matrices, as core/op/factor.c has them: cholesky. What is not here
-** the engine computes on the CPU.
+/* factor.cu -- factorizations of matrices, as core/op/factor.c has them: cholesky, lu. What is not
+** here the engine computes on the CPU.
 **
 ** A matrix of one tile is for a block. Of larger ones, tile by tile of the diagonal: one block
 ** factors it, others divide the tiles below, others subtract their products from the rest.
 */
 #include "../core/op/factor.h"
 
-#include "matrices.cuh"
+#include "lu.cuh"
 
 /* What a factorization is of: y, n by n, lies as a lower triangle is asked for; codes tell where it
 ** broke down, 0: nowhere. */
@@ -55,10 +55,6 @@ template <class T> static __global__ void cholesky_small(cholesky_of<T> p) {
 }
 
 /* -- of many tiles -- */
-
-static __global__ void clear_codes(int64_t n, int32_t *codes) {
-  if (thread_number() < n) codes[thread_number()] = 0;
-}
 
 /* Element i of the stack, by matrix, row and column. */
 template <class T> struct place {
@@ -154,10 +150,7 @@ static int cholesky(const linalg_cholesky_args *a, moth_tensor *y, moth_tensor *
                     bool reports) {
   const moth_layout &l = a->A->l;
   const int64_t n = l.shape[l.ndim - 1], count = count_of(l);
-  moth_layout as_codes = {.ndim = 1, .shape = {count}};
-  as_codes.dtype = MOTH_I32;
-  as_codes.device = l.device;
-  moth_tensor *own = codes ? NULL : moth_tensor_new(a->ctx, &as_codes);
+  moth_tensor *own = codes ? NULL : room_of(a->ctx, l.device, MOTH_I32, count);
   const moth_queue *q = codes || own ? moth_queue_of(a->ctx, l.device) : NULL;
   int status = q ? MOTH_OK : moth_status(a->ctx);
   int32_t *at = q ? data<int32_t>(codes ? codes : own) : NULL;
@@ -180,4 +173,197 @@ MOTH_CUDA(linalg_cholesky) { return cholesky(a, out[0], NULL, true); }
 MOTH_CUDA(linalg_cholesky_ex) {
   const linalg_cholesky_args same = {.ctx = a->ctx, .A = a->A, .upper = a->upper};
   return cholesky(&same, out[0], out[1], a->check_errors);
+}
+
+/* -- lu, of a tile -- */
+
+template <class T> static __global__ void lu_small(lu_of<T> p) {
+  __shared__ tile<T> d;
+  __shared__ int32_t swaps[TILE], order[TILE];
+  const int m = (int)p.m, n = (int)p.n;
+  const bool finite = factor_tile(d, p.x[blockIdx.x], m, n, swaps, order) >= 0;
+  const matrix<T> y = p.y[blockIdx.x];
+  for (int e = threadIdx.x; e < m * n; e += BLOCK)
+    y(e / n, e % n) = finite ? d[e / n][e % n] : (T)NAN;
+  if (threadIdx.x < p.k)
+    p.pivots[blockIdx.x * p.k + threadIdx.x] = finite ? swaps[threadIdx.x] : (int)threadIdx.x;
+}
+
+/* -- lu, of many tiles: panel by panel, as wide as a tile -- */
+
+enum { PANEL = 512 }; /* threads that factor one */
+
+template <class T> static __global__ void lu_load(lu_of<T> p) {
+  if (thread_number() >= p.count * p.m * p.n) return;
+  const int64_t i = thread_number() / (p.m * p.n);
+  const int64_t row = thread_number() / p.n % p.m, col = thread_number() % p.n;
+  const T v = p.x[i](row, col);
+  p.y[i](row, col) = v;
+  if (col == 0) p.order[i * p.m + row] = (int32_t)row;
+  if (v - v != 0) atomicExch(&p.codes[i], -1);
+}
+
+template <class T>
+static __global__ void __launch_bounds__(PANEL, 1) lu_panel(lu_of<T> p, int32_t from) {
+  const int64_t i = blockIdx.x;
+  const int before = p.codes[i], width = of_tile(p.k - from);
+  if (before < 0) return;
+  const int code = factor_panel<PANEL / WARP>(p.y[i].from(from, from), (int32_t)(p.m - from), width,
+                                              width, from, p.swaps + i * p.k + from,
+                                              p.order + i * p.m + from);
+  if (threadIdx.x == 0 && !before) p.codes[i] = code;
+}
+
+/* The rows that a panel has swapped, in all columns but its own; of those on its right they become
+** rows of U. At most twice TILE rows move: those of the panel's tile, and those that came there. */
+template <class T>
+static __global__ void lu_beside(lu_of<T> p, int64_t from, int64_t tiles) {
+  __shared__ tile<T> d, t, s;
+  __shared__ int32_t rows[2 * TILE], now[2 * TILE], with[TILE];
+  const int64_t i = blockIdx.x / tiles, left = from / TILE, at = blockIdx.x % tiles;
+  const int width = of_tile(p.k - from);
+  const int64_t col = at < left ? at * TILE : from + width + (at - left) * TILE;
+  const int cols = at < left ? (int)TILE : of_tile(p.n - col);
+  const matrix<T> y = p.y[i];
+  const int32_t *swaps = p.swaps + i * p.k + from;
+  if (p.codes[i] < 0) return;
+  if ((int)threadIdx.x < width) {
+    const int j = threadIdx.x, other = swaps[j];
+    int first = 0;
+    while (swaps[first] != other) first++;
+    with[j] = other < from + width ? (int)(other - from) : TILE + first;
+    rows[j] = (int32_t)from + j;
+    rows[TILE + j] = with[j] == TILE + j ? other : -1;
+    now[j] = j;
+    now[TILE + j] = TILE + j;
+  }
+  __syncthreads();
+  for (int j = 0; j < width && threadIdx.x == 0; j++) {
+    const int was = now[j];
+    now[j] = now[with[j]];
+    now[with[j]] = was;
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < TILE * TILE; e += BLOCK) {
+    const int r = e / TILE, c = e % TILE;
+    if (r >= width || c >= cols) continue;
+    t[r][c] = y(rows[now[r]], col + c);
+    if (rows[TILE + r] >= 0) s[r][c] = y(rows[now[TILE + r]], col + c);
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < TILE * TILE; e += BLOCK) {
+    const int r = e / TILE, c = e % TILE;
+    if (r < width && c < cols && rows[TILE + r] >= 0) y(rows[TILE + r], col + c) = s[r][c];
+  }
+  if (at >= left) {
+    load_tile(d, y.from(from, from), width, width);
+    substitute(d, false, true, width, t, cols);
+  }
+  store_tile(t, y.from(from, col), width, cols);
+}
+
+template <class T>
+static __global__ void lu_rest(lu_of<T> p, int64_t from, int64_t down, int64_t across) {
+  __shared__ tile<T> a, b, t;
+  const int64_t i = blockIdx.x / (down * across), left = from + TILE;
+  const int64_t row = left + blockIdx.x / across % down * TILE;
+  const int64_t col = left + blockIdx.x % across * TILE;
+  const int rows = of_tile(p.m - row), cols = of_tile(p.n - col);
+  const matrix<T> y = p.y[i];
+  if (p.codes[i] < 0) return;
+  load_tile(a, y.from(row, from), rows, TILE);
+  load_tile(b, y.from(from, col), TILE, cols);
+  load_tile(t, y.from(row, col), rows, cols);
+  subtract_product(a, b, rows, TILE, cols, t);
+  store_tile(t, y.from(row, col), rows, cols);
+}
+
+template <class T> static __global__ void lu_end(lu_of<T> p) {
+  if (thread_number() >= p.count * p.m * p.n) return;
+  const int64_t i = thread_number() / (p.m * p.n);
+  const int64_t row = thread_number() / p.n % p.m, col = thread_number() % p.n;
+  const int code = p.codes[i];
+  if (code < 0 || (code && p.regular)) p.y[i](row, col) = (T)NAN;
+  if (col == 0 && row < p.k && p.pivots)
+    p.pivots[i * p.k + row] = code < 0 ? row : p.swaps[i * p.k + row];
+  if (row || col) return;
+  if (p.info) p.info[i] = code > 0 ? code : 0;
+  if (p.trouble && code > 0) report(p.trouble, TROUBLE_SINGULAR, 0, 0);
+}
+
+template <class T> int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<T> &p) {
+  int status = launch_on(ctx, q, clear_codes, blocks_for(p.count), BLOCK, 0, p.count, p.codes);
+  if (!status)
+    status = launch_on(ctx, q, lu_load<T>, blocks_for(p.count * p.m * p.n), BLOCK, 0, p);
+  for (int64_t from = 0; from < p.k && !status; from += TILE) {
+    const int64_t next = from + of_tile(p.k - from);
+    const int64_t down = tiles_of(p.m - next), across = tiles_of(p.n - next);
+    const int64_t beside = from / TILE + across;
+    status = launch_on(ctx, q, lu_panel<T>, grid_for(p.count), PANEL, 0, p, (int32_t)from);
+    if (beside && !status)
+      status = launch_on(ctx, q, lu_beside<T>, grid_for(p.count * beside), BLOCK, 0, p, from,
+                         beside);
+    if (down && across && !status)
+      status = launch_on(ctx, q, lu_rest<T>, grid_for(p.count * down * across), BLOCK, 0, p, from,
+                         down, across);
+  }
+  return status;
+}
+
+template <class T> int lu_finish(moth_ctx *ctx, int device, lu_of<T> p, bool reports) {
+  const moth_queue *q = moth_queue_of(ctx, device); /* asked anew: a launch has its own `trouble` */
+  if (q && reports) p.trouble = q->trouble;
+  return launch_on(ctx, q, lu_end<T>, blocks_for(p.count * p.m * p.n), BLOCK, 0, p);
+}
+
+template int lu_large(moth_ctx *, const moth_queue *, const lu_of<float> &);
+template int lu_large(moth_ctx *, const moth_queue *, const lu_of<double> &);
+template int lu_finish(moth_ctx *, int, lu_of<float>, bool);
+template int lu_finish(moth_ctx *, int, lu_of<double>, bool);
+
+MOTH_CUDA(linalg_lu_factor) {
+  const moth_layout &l = a->A->l;
+  if (l.numel == 0) return MOTH_OK;
+  return with_real(l.dtype, [&](auto t) {
+    typedef typename decltype(t)::of T;
+    moth_tensor *room = NULL;
+    lu_of<T> p = lu_for<T>(a->A, out[0], false, &room);
+    const moth_queue *q = room ? moth_queue_of(a->ctx, l.device) : NULL;
+    p.pivots = data<int64_t>(out[1]);
+    int status = MOTH_OK;
+    if (p.m <= TILE && p.n <= TILE) {
+      status = launch_on(a->ctx, q, lu_small<T>, grid_for(p.count), BLOCK, 0, p);
+    } else {
+      status = lu_large(a->ctx, q, p);
+      if (!status) status = lu_finish(a->ctx, l.device, p, false);
+    }
+    moth_tensor_release(room);
+    return status;
+  });
+}
+
+static __global__ void order_rows(int64_t n, int64_t k, const int64_t *pivots, bool inverse,
+                                  int64_t *order, moth_trouble *trouble) {
+  pivots += blockIdx.x * k;
+  order += blockIdx.x * n;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) order[i] = i;
+  __syncthreads();
+  for (int64_t j = 0; j < k && threadIdx.x == 0; j++) {
+    const int64_t i = inverse ? k - 1 - j : j, other = pivots[i], row = order[i];
+    if ((uint64_t)other < (uint64_t)n) order[i] = order[other], order[other] = row;
+    else report(trouble, TROUBLE_INDEX, other, n);
+  }
+}
+
+MOTH_CUDA(linalg_lu_order) {
+  const moth_tensor *x = a->pivots;
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  moth_tensor *p = x->l.dtype == MOTH_I64 ? moth_packed(x) : moth_cast(x, MOTH_I64);
+  const moth_queue *q = p ? moth_queue_of(a->ctx, x->l.device) : NULL;
+  const int status = q ? launch_on(a->ctx, q, order_rows, grid_for(out[0]->l.numel / a->rows),
+                                   BLOCK, 0, a->rows, x->l.shape[x->l.ndim - 1], data<int64_t>(p),
+                                   a->inverse != 0, data<int64_t>(out[0]), q->trouble)
+                       : moth_status(a->ctx);
+  moth_tensor_release(p);
+  return status;
 }

@@ -63,7 +63,8 @@ typedef struct moth_trouble {
 } moth_trouble;
 enum { TROUBLE_INDEX = 1, TROUBLE_DIVISION, TROUBLE_CLASS, TROUBLE_ZERO, TROUBLE_DOMAIN,
        TROUBLE_LENGTH, /* of a sequence, where limit is the greatest there is */
-       TROUBLE_DEFINITE }; /* of a matrix, value the size of the block that is not positive */
+       TROUBLE_DEFINITE, /* of a matrix, value the size of the block that is not positive */
+       TROUBLE_SINGULAR };
 
 /* The current stream of a context on a device; moth_queue_of makes that device current too. */
 typedef struct moth_queue {

@@ -56,6 +56,11 @@ template <class F> static inline int with_real(int dtype, F f) {
   return dtype == MOTH_F64 ? f(type<double>()) : f(type<float>());
 }
 
+/* One code for each matrix tells where it breaks down, from 1; 0: nowhere. */
+static __global__ void clear_codes(int64_t n, int32_t *codes) {
+  if (thread_number() < n) codes[thread_number()] = 0;
+}
+
 /* -- in a block -- */
 
 /* t := the rows by cols that begin at x; what follows waits for it. */

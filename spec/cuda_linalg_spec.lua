@@ -1,11 +1,13 @@
 -- moth.linalg on a GPU beside the CPU's: sizes around the edges of tiles, stacks and their
--- broadcasting, layouts, what is not positive-definite, and that nothing waits for the GPU.
+-- broadcasting, layouts, what is not positive-definite or singular, and that nothing waits for the
+-- GPU.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local linalg = moth.linalg
 local SIZES = { 1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 100 }
+local FEWER = { 1, 2, 17, 32, 33, 70 } -- where a stand-in's hundreds of threads take long
 
 -- Symmetric, far from singular.
 local function positive(dtype, ...)
@@ -18,6 +20,12 @@ local function triangle(dtype, ...)
   local x = moth.randn(..., { dtype = moth[dtype] })
   local n = x:size(-1)
   return x / (2 * n) + moth.eye(n, { dtype = moth[dtype] })
+end
+
+-- Far from singular, and rows change places.
+local function regular(dtype, ...)
+  local x = triangle(dtype, ...)
+  return x:flip(-2)
 end
 
 local function near(wanted, got, what)
@@ -63,6 +71,123 @@ describe("linalg on a GPU", function()
     end
   end)
 
+  it("factors by lu as the CPU does, at any size, with the same pivots", function()
+    for _, dtype in ipairs { "float32", "float64" } do
+      for i, m in ipairs(FEWER) do
+        for _, n in ipairs { m, FEWER[#FEWER + 1 - i] } do
+          local x = moth.rand(2, m, n, { dtype = moth[dtype] })
+          local wanted, rows = linalg.lu_factor(x)
+          local got, pivots = linalg.lu_factor(x:cuda())
+          assert(rows:equal(pivots:cpu()), ("%s, %d by %d"):format(dtype, m, n))
+          near(wanted / 20, got / 20, ("%s, %d by %d"):format(dtype, m, n))
+        end
+      end
+    end
+  end)
+
+  it("takes the first of equal rows, and rows of nothing", function()
+    for _, n in ipairs { 4, 40 } do
+      local x = moth.zeros(2, n, n)
+      x[{ 1, {}, 1 }] = moth.tensor { 2, -2 }:repeat_interleave(n / 2)
+      local wanted, rows = linalg.lu_factor(x)
+      local got, pivots = linalg.lu_factor(x:cuda())
+      assert.same(rows:tolist(), pivots:cpu():tolist())
+      near(wanted, got, "LU")
+    end
+  end)
+
+  it("solves, inverts and finds determinants as the CPU does, at any size", function()
+    for _, dtype in ipairs { "float32", "float64" } do
+      for i, n in ipairs(FEWER) do
+        local k = FEWER[#FEWER + 1 - i]
+        local x, b = regular(dtype, { 2, n, n }), moth.randn(2, n, k, { dtype = moth[dtype] })
+        local function all(a, right)
+          local sign, log = linalg.slogdet(a)
+          local factors, pivots = linalg.lu_factor(a)
+          local turned = right:transpose(-1, -2)
+          return { linalg.solve(a, right), linalg.solve(a, turned, { left = false }),
+            linalg.inv(a), linalg.det(a), sign, log, (linalg.inv_ex(a)),
+            linalg.lu_solve(factors, pivots, right),
+            linalg.lu_solve(factors, pivots, right, { adjoint = true }), linalg.lu(a) }
+        end
+        local got = all(x:cuda(), b:cuda())
+        for at, wanted in ipairs(all(x, b)) do
+          near(wanted, got[at], ("%s, %d by %d, result %d"):format(dtype, n, k, at))
+        end
+      end
+    end
+  end)
+
+  it("solves for vectors, of matrices as they lie, and broadcasts stacks", function()
+    for _, n in ipairs { 5, 40 } do
+      local x, b = regular("float64", { 3, 1, n, n }), moth.randn(4, n, { dtype = moth.float64 })
+      local wide = moth.randn(4, n, 2 * n, { dtype = moth.float64 })
+      local function all(there)
+        local a, every = there(x), there(wide)[{ {}, {}, { 1, -1, 2 } }]
+        return { linalg.solve(a, every), linalg.solve(a:transpose(-1, -2), every),
+          linalg.solve(a[{ 1, 1 }], there(b)[1]), linalg.solve(a[{ {}, 1 }], there(b)[{ { 1, 3 } }]),
+          linalg.solve(a, every:transpose(-1, -2), { left = false }),
+          linalg.inv(a:expand(3, 2, n, n)), linalg.det(a:transpose(-1, -2)),
+          (linalg.lu_factor(a:transpose(-1, -2))) }
+      end
+      local got = all(function(t) return t:cuda() end)
+      for i, wanted in ipairs(all(function(t) return t end)) do
+        near(wanted, got[i], "number " .. i)
+      end
+    end
+  end)
+
+  it("finds what singular matrices, and those that are not finite, have", function()
+    for _, n in ipairs { 6, 70 } do
+      local x = regular("float64", { 4, n, n })
+      x[{ 2, {}, 4 }] = 0
+      x[{ 3, 1, 2 }] = math.huge
+      x[{ 4, n, n }] = 0 / 0
+      local function all(a)
+        local sign, log = linalg.slogdet(a)
+        local factors, pivots = linalg.lu_factor(a[{ { 3, 4 } }])
+        return { linalg.det(a), sign, log, factors, pivots:double(), linalg.solve(a[3], a[1]) }
+      end
+      local got = all(x:cuda())
+      for i, wanted in ipairs(all(x)) do
+        local y = got[i]:cpu()
+        assert.same(wanted:isnan():tolist(), y:isnan():tolist())
+        near(wanted:nan_to_num(0), y:nan_to_num(0):cuda(), "number " .. i)
+      end
+      local y, info = linalg.inv_ex(x:cuda())
+      assert.same({ 0, 4, 0, 0 }, info:cpu():tolist())
+      assert.same({ false, true, true, true }, y:cpu():isnan():flatten(2):all(2):tolist())
+      near(linalg.inv(x[1]), y[1], "what has an inverse")
+      assert.same({ 0, 4, 0, 0 }, (select(3, linalg.lu_factor_ex(x:cuda()))):cpu():tolist())
+    end
+  end)
+
+  it("tells late of a matrix that is singular", function()
+    local function checked(x) return (linalg.inv_ex(x, { check_errors = true })) end
+    local function solved(x) return linalg.solve(x, x) end
+    for _, n in ipairs { 3, 50 } do
+      for _, f in ipairs { linalg.inv, checked, solved } do
+        local x = moth.eye(n)
+        x[{ 2, 2 }] = 0
+        local y = f(x:cuda())
+        local ok, message = pcall(moth.cuda.synchronize)
+        assert.is_false(ok, y)
+        assert.equal("E_DOMAIN", moth.errcode())
+        assert.truthy(message:find(f == solved and "solve" or "inv", 1, true), message)
+        assert.truthy(message:find("singular", 1, true), message)
+      end
+    end
+    near(moth.eye(2), linalg.inv(moth.eye(2):cuda()), "what comes after")
+  end)
+
+  it("tells late of pivots that are none of the rows", function()
+    local y = linalg.lu_solve(moth.eye(2):cuda(), moth.tensor { 1LL, 3LL }:cuda(),
+      moth.ones(2, 1):cuda())
+    local ok, message = pcall(moth.cuda.synchronize)
+    assert.is_false(ok, y)
+    assert.truthy(message:find("position 3 of 2", 1, true), message)
+  end)
+
   it("takes matrices as they lie, and broadcasts stacks", function()
     for _, n in ipairs { 5, 40 } do
       local x = positive("float64", { 3, 1, n, n })
@@ -91,10 +216,21 @@ describe("linalg on a GPU", function()
       local wanted, codes = linalg.cholesky_ex(x)
       assert.same(wanted:size(), y:size())
       assert.same(codes:tolist(), info:cpu():tolist())
+      local none, zeros = linalg.inv_ex(x:cuda())
+      assert.same(wanted:size(), none:size())
+      assert.same(codes:tolist(), zeros:cpu():tolist())
+      assert.same(linalg.det(x):tolist(), linalg.det(x:cuda()):cpu():tolist())
+      local sign, log = linalg.slogdet(x:cuda())
+      assert.same(linalg.det(x):tolist(), sign:cpu():tolist())
+      assert.equal(0, log:cpu():sum():item())
+      local factors, pivots = linalg.lu_factor(x:cuda())
+      near(wanted, linalg.lu_solve(factors, pivots, x:cuda()), "a solution of nothing")
     end
     for _, k in ipairs { 0, 2 } do
       local y = linalg.solve_triangular(moth.zeros(0, 3, 3):cuda(), moth.zeros(3, k):cuda(),
         { upper = true })
+      assert.same({ 0, 3, k }, { unpack(y.shape) })
+      y = linalg.solve(moth.zeros(0, 3, 3):cuda(), moth.zeros(3, k):cuda())
       assert.same({ 0, 3, k }, { unpack(y.shape) })
     end
   end)
@@ -142,6 +278,7 @@ describe("linalg on a GPU", function()
   it("repeats to the bit", function()
     local a = positive("float32", { 3, 70, 70 }):cuda()
     assert(linalg.cholesky(a):cpu():equal(linalg.cholesky(a):cpu()))
+    assert(linalg.inv(a):cpu():equal(linalg.inv(a):cpu()))
   end)
 
   it("has the CPU's gradients, of tiles too", function()
@@ -158,12 +295,34 @@ describe("linalg on a GPU", function()
     near(db, there_b, "of B")
   end)
 
+  it("has the CPU's gradients of solutions and determinants, singular ones too", function()
+    for _, n in ipairs { 4, 40 } do
+      local x, b = regular("float64", { 2, n, n }), moth.randn(n, 3, { dtype = moth.float64 })
+      local zero = regular("float64", { 2, n, n })
+      zero[{ 2, {}, 2 }] = 0
+      local function gradients(there)
+        local a, r, z = there(x), there(b), there(zero)
+        for _, t in ipairs { a, r, z } do t:requires_grad_() end
+        local _, log = linalg.slogdet(a)
+        local y = linalg.solve(a, r):sin():sum() + linalg.inv(a):cos():sum() + log:sum()
+        y = y + linalg.lu_factor(a):sin():sum() + linalg.det(z):sum()
+        y:backward()
+        return { a.grad, r.grad, z.grad }
+      end
+      local got = gradients(function(t) return t:cuda() end)
+      for i, wanted in ipairs(gradients(function(t) return t:clone() end)) do
+        near(wanted, got[i], "number " .. i)
+      end
+    end
+  end)
+
   it("is captured as one graph: nothing waits", function()
     for _, n in ipairs { 8, 70 } do
       local function f(x, b)
         local l = linalg.cholesky(x)
         local y = linalg.solve_triangular(l, b, { upper = false })
-        return linalg.solve_triangular(l:transpose(-1, -2), y * 2, { upper = true }) + y
+        y = linalg.solve_triangular(l:transpose(-1, -2), y * 2, { upper = true }) + y
+        return linalg.solve(x, y) * linalg.det(x / 2):reshape(-1, 1, 1) + linalg.inv(x):matmul(b)
       end
       local step = moth.cuda.graph(f)
       for _ = 1, 3 do

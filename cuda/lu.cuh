@@ -1,0 +1,129 @@
+/* lu.cuh -- LU factorizations with rows chosen as LAPACK does: of equals the first. A block factors
+** what fits a tile in shared memory; factor.cu does it to more of it.
+*/
+#ifndef MOTH_CUDA_LU_CUH
+#define MOTH_CUDA_LU_CUH
+
+#include "matrices.cuh"
+
+template <class T> struct largest_row { /* where it is; of equals the first */
+  struct room {
+    T size;
+    int32_t row;
+  };
+  MEMBER void take(room &r, T v, int32_t row) const {
+    const T size = v < 0 ? -v : v;
+    if (size > r.size) r = room{size, row};
+  }
+  MEMBER room join(room a, room b) const {
+    return b.size > a.size || (b.size == a.size && b.row < a.row) ? b : a;
+  }
+};
+
+/* y, of m rows and as many columns as a warp has lanes or less, := its factors after so many steps;
+** the first that met a pivot of 0, from 1, or 0. With which row each was swapped goes to `swaps`,
+** where rows count from `first`; `order` is swapped with them. A warp works on a row. */
+template <int WARPS, class T>
+static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int width, int steps,
+                                          int32_t first, int32_t *swaps, int32_t *order) {
+  typedef typename largest_row<T>::room room;
+  const largest_row<T> largest;
+  __shared__ room kept[WARPS];
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  int code = 0;
+  room best = {-1, 0};
+  for (int32_t r = threadIdx.x; r < m; r += WARPS * WARP) largest.take(best, y(r, 0), r);
+  for (int j = 0; j < steps; j++) {
+    best = join_lanes(largest, best);
+    if (lane == 0) kept[warp] = best;
+    __syncthreads();
+    best = join_lanes(largest, kept[lane < WARPS ? lane : 0]);
+    const int32_t other = best.row;
+    if (best.size == 0 && !code) code = first + j + 1;
+    const T down = lane < width ? y(j, lane) : 0, up = lane < width ? y(other, lane) : 0;
+    const T pivot = __shfl_sync(0xffffffffu, up, j);
+    __syncthreads(); /* all have both rows */
+    if (warp == 0 && lane < width) y(j, lane) = up;
+    if (threadIdx.x == 0) {
+      const int32_t row = order[j];
+      swaps[j] = first + other;
+      order[j] = order[other];
+      order[other] = row;
+    }
+    best = room{-1, j + 1};
+    for (int32_t r = j + 1 + warp; r < m; r += WARPS) {
+      T v = r == other ? down : lane < width ? y(r, lane) : 0;
+      T by = __shfl_sync(0xffffffffu, v, j);
+      if (pivot != 0) by /= pivot;
+      if (lane == j) v = by;
+      if (lane > j) v -= by * up;
+      if (lane < width) y(r, lane) = v;
+      if (lane == j + 1) largest.take(best, v, r);
+    }
+  }
+  __syncthreads();
+  return code;
+}
+
+/* d := the factors of x, of a tile or less, or -1 if it is not finite. */
+template <class T>
+static __device__ inline int factor_tile(tile<T> &d, const matrix<T> &x, int m, int n,
+                                         int32_t *swaps, int32_t *order) {
+  bool bad = false;
+  for (int e = threadIdx.x; e < m * n; e += BLOCK) {
+    const T v = x(e / n, e % n);
+    d[e / n][e % n] = v;
+    bad = bad || v - v != 0;
+  }
+  if (threadIdx.x < TILE) order[threadIdx.x] = threadIdx.x;
+  if (__syncthreads_or(bad)) return -1;
+  const matrix<T> y = {&d[0][0], TILE + 1, 1};
+  return factor_panel<BLOCK / WARP>(y, m, n, m < n ? m : n, 0, swaps, order);
+}
+
+template <class T> struct lu_of {
+  matrices<T> x, y; /* y: packed */
+  int64_t m, n, k, count; /* k: the smaller of rows m and columns n */
+  int32_t *codes; /* of each the first pivot that is 0, from 1; -1: it is not finite */
+  int32_t *swaps; /* k of each */
+  int32_t *order; /* m of each: which row has come there */
+  int64_t *pivots; /* swaps, as a result; or NULL */
+  int32_t *info;  /* codes from 0, as a result; or NULL */
+  bool regular;   /* of a singular one y := NaN */
+  moth_trouble *trouble; /* who is told of singular ones; or NULL */
+};
+
+/* A list on the device; NULL: error set. */
+static moth_tensor *room_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
+  moth_layout l = {};
+  l.ndim = 1;
+  l.shape[0] = n;
+  l.dtype = (uint8_t)dtype;
+  l.device = (uint8_t)device;
+  return moth_tensor_new(ctx, &l);
+}
+
+/* The work of factoring A, or A turned, into y; *room is owned. Codes, swaps and order lie there. */
+template <class T>
+static lu_of<T> lu_for(const moth_tensor *A, const moth_tensor *y, bool turned,
+                       moth_tensor **room) {
+  const moth_layout &l = A->l;
+  lu_of<T> p = {};
+  p.x = matrices_of<T>(A, l, turned);
+  p.y = matrices_of<T>(y, l, false);
+  p.m = l.shape[l.ndim - 2];
+  p.n = l.shape[l.ndim - 1];
+  p.k = p.m < p.n ? p.m : p.n;
+  p.count = count_of(l);
+  *room = room_of(A->ctx, l.device, MOTH_I32, p.count * (1 + p.k + p.m));
+  p.codes = *room ? data<int32_t>(*room) : NULL;
+  p.swaps = p.codes + p.count;
+  p.order = p.swaps + p.count * p.k;
+  return p;
+}
+
+/* p.y := factors, as far as they go. lu_finish makes results of them, and tells of singular ones. */
+template <class T> MOTH_LOCAL int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<T> &p);
+template <class T> MOTH_LOCAL int lu_finish(moth_ctx *ctx, int device, lu_of<T> p, bool reports);
+
+#endif
