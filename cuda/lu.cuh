@@ -33,11 +33,12 @@ static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int wid
   int code = 0;
   room best = {-1, 0};
   for (int32_t r = threadIdx.x; r < m; r += WARPS * WARP) largest.take(best, y(r, 0), r);
+  best = join_lanes(largest, best);
   for (int j = 0; j < steps; j++) {
-    best = join_lanes(largest, best);
-    if (lane == 0) kept[warp] = best;
+    if (lane == j) kept[warp] = best; /* which that lane has found in the step before */
     __syncthreads();
-    best = join_lanes(largest, kept[lane < WARPS ? lane : 0]);
+    best = kept[0];
+    for (int i = 1; i < WARPS; i++) best = largest.join(best, kept[i]);
     const int32_t other = best.row;
     if (best.size == 0 && !code) code = first + j + 1;
     const T down = lane < width ? y(j, lane) : 0, up = lane < width ? y(other, lane) : 0;
