@@ -55,6 +55,42 @@ describe("linalg on a GPU", function()
     end
   end)
 
+  it("factors by qr as the CPU does, at any size, in each mode", function()
+    for _, dtype in ipairs { "float32", "float64" } do
+      for i, m in ipairs(FEWER) do
+        for _, n in ipairs { m, FEWER[#FEWER + 1 - i] } do
+          local x = moth.randn(2, m, n, { dtype = moth[dtype] }) + 4 * moth.eye(m, n)
+          for _, mode in ipairs { "reduced", "complete", "r" } do
+            local q, r = linalg.qr(x, { mode = mode })
+            local got, upper = linalg.qr(x:cuda(), { mode = mode })
+            near(q, got, ("Q, %s, %d by %d, %s"):format(dtype, m, n, mode))
+            near(r / 20, upper / 20, ("R, %s, %d by %d, %s"):format(dtype, m, n, mode))
+          end
+        end
+      end
+    end
+  end)
+
+  it("factors by qr what is zero below, not finite, or nothing", function()
+    for _, n in ipairs { 5, 40 } do
+      local x = moth.randn(3, n, n + 3, { dtype = moth.float64 }):triu()
+      x[{ 2, 1, 1 }] = 0
+      x[{ 3, n, 1 }] = 0 / 0
+      local q, r = linalg.qr(x)
+      local got, upper = linalg.qr(x:transpose(-1, -2):cuda():transpose(-1, -2))
+      assert.same(q:isnan():tolist(), got:cpu():isnan():tolist())
+      assert.same(r:isnan():tolist(), upper:cpu():isnan():tolist())
+      near(q:nan_to_num(0), got:nan_to_num(0), "Q")
+      near(r:nan_to_num(0), upper:nan_to_num(0), "R")
+    end
+    for _, size in ipairs { { 3, 0 }, { 40, 0 }, { 0, 3 }, { 0, 40, 3 } } do
+      local q, r = linalg.qr(moth.zeros(size), { mode = "complete" })
+      local got, upper = linalg.qr(moth.zeros(size):cuda(), { mode = "complete" })
+      near(q, got, "Q")
+      near(r, upper, "R")
+    end
+  end)
+
   it("solves triangular systems as the CPU does, at any size, from each side", function()
     for _, dtype in ipairs { "float32", "float64" } do
       for i, n in ipairs(SIZES) do
@@ -279,6 +315,7 @@ describe("linalg on a GPU", function()
     local a = positive("float32", { 3, 70, 70 }):cuda()
     assert(linalg.cholesky(a):cpu():equal(linalg.cholesky(a):cpu()))
     assert(linalg.inv(a):cpu():equal(linalg.inv(a):cpu()))
+    assert(linalg.qr(a):cpu():equal(linalg.qr(a):cpu()))
   end)
 
   it("has the CPU's gradients, of tiles too", function()
@@ -306,6 +343,8 @@ describe("linalg on a GPU", function()
         local _, log = linalg.slogdet(a)
         local y = linalg.solve(a, r):sin():sum() + linalg.inv(a):cos():sum() + log:sum()
         y = y + linalg.lu_factor(a):sin():sum() + linalg.det(z):sum()
+        local q, upper = linalg.qr(a)
+        y = y + q:sin():sum() + upper:cos():sum()
         y:backward()
         return { a.grad, r.grad, z.grad }
       end
@@ -322,6 +361,7 @@ describe("linalg on a GPU", function()
         local l = linalg.cholesky(x)
         local y = linalg.solve_triangular(l, b, { upper = false })
         y = linalg.solve_triangular(l:transpose(-1, -2), y * 2, { upper = true }) + y
+        y = y + linalg.qr(x):matmul(b)
         return linalg.solve(x, y) * linalg.det(x / 2):reshape(-1, 1, 1) + linalg.inv(x):matmul(b)
       end
       local step = moth.cuda.graph(f)
