@@ -161,7 +161,8 @@ describe("linalg on a GPU", function()
       local function all(there)
         local a, every = there(x), there(wide)[{ {}, {}, { 1, -1, 2 } }]
         return { linalg.solve(a, every), linalg.solve(a:transpose(-1, -2), every),
-          linalg.solve(a[{ 1, 1 }], there(b)[1]), linalg.solve(a[{ {}, 1 }], there(b)[{ { 1, 3 } }]),
+          linalg.solve(a[{ 1, 1 }], there(b)[1]),
+          linalg.solve(a[{ {}, 1 }], there(b)[{ { 1, 3 } }]),
           linalg.solve(a, every:transpose(-1, -2), { left = false }),
           linalg.inv(a:expand(3, 2, n, n)), linalg.det(a:transpose(-1, -2)),
           (linalg.lu_factor(a:transpose(-1, -2))) }
@@ -335,18 +336,18 @@ describe("linalg on a GPU", function()
   it("has the CPU's gradients of solutions and determinants, singular ones too", function()
     for _, n in ipairs { 4, 40 } do
       local x, b = regular("float64", { 2, n, n }), moth.randn(n, 3, { dtype = moth.float64 })
-      local zero = regular("float64", { 2, n, n })
-      zero[{ 2, {}, 2 }] = 0
+      local zero, narrow = regular("float64", { 2, n, n }), regular("float32", { 2, n, n })
+      zero[{ 2, {}, 2 }], narrow[{ 1, 3 }] = 0, 0
       local function gradients(there)
-        local a, r, z = there(x), there(b), there(zero)
-        for _, t in ipairs { a, r, z } do t:requires_grad_() end
+        local a, r, z, f = there(x), there(b), there(zero), there(narrow)
+        for _, t in ipairs { a, r, z, f } do t:requires_grad_() end
         local _, log = linalg.slogdet(a)
         local y = linalg.solve(a, r):sin():sum() + linalg.inv(a):cos():sum() + log:sum()
-        y = y + linalg.lu_factor(a):sin():sum() + linalg.det(z):sum()
+        y = y + linalg.lu_factor(a):sin():sum() + linalg.det(z):sum() + linalg.det(f):sum()
         local q, upper = linalg.qr(a)
         y = y + q:sin():sum() + upper:cos():sum()
         y:backward()
-        return { a.grad, r.grad, z.grad }
+        return { a.grad, r.grad, z.grad, f.grad }
       end
       local got = gradients(function(t) return t:cuda() end)
       for i, wanted in ipairs(gradients(function(t) return t:clone() end)) do
