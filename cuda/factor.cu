@@ -373,7 +373,8 @@ MOTH_CUDA(linalg_lu_order) {
 enum { REDUCED, COMPLETE, NO_Q };
 
 /* y, of m rows and as many columns as a warp has lanes or less, := R, and below it what follows on
-** the 1 of each v, after so many steps. A warp works on a row; what it has written it multiplies for the next step. */
+** the 1 of each v, after so many steps. A warp works on a row; what it has written it multiplies
+** for the next step. */
 template <int WARPS, class T>
 static __device__ inline void reflections_of(const matrix<T> &y, int32_t m, int width, int steps,
                                              T *tau) {

@@ -104,7 +104,7 @@ static moth_tensor *room_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
   return moth_tensor_new(ctx, &l);
 }
 
-/* The work of factoring A, or A turned, into y; *room is owned. Codes, swaps and order lie there. */
+/* The work of factoring A, or A turned, into y. Codes, swaps and order lie in *room, owned. */
 template <class T>
 static lu_of<T> lu_for(const moth_tensor *A, const moth_tensor *y, bool turned,
                        moth_tensor **room) {
@@ -123,7 +123,7 @@ static lu_of<T> lu_for(const moth_tensor *A, const moth_tensor *y, bool turned,
   return p;
 }
 
-/* p.y := factors, as far as they go. lu_finish makes results of them, and tells of singular ones. */
+/* p.y := factors, as far as they go; lu_finish makes results of them and tells of singular ones. */
 template <class T> MOTH_LOCAL int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<T> &p);
 template <class T> MOTH_LOCAL int lu_finish(moth_ctx *ctx, int device, lu_of<T> p, bool reports);
 
