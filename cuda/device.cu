@@ -237,7 +237,13 @@ int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call
   if (status) return status;
   if (s->graphs.now) return moth_graph_launch(ctx, s, call, cudaSuccess);
   s->place->work.kernels++;
-  return finish_launch(ctx, s, moth_ask(call, q->stream));
+  cudaError_t error = moth_ask(call, q->stream);
+  if (error == cudaErrorMemoryAllocation) { /* at its first launch a kernel's code wants room */
+    cudaGetLastError();
+    moth_blocks_trim(s->place);
+    error = moth_ask(call, q->stream);
+  }
+  return finish_launch(ctx, s, error);
 }
 
 int moth_wait_for(moth_ctx *ctx, moth_device_stream *s) {

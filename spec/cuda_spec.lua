@@ -203,6 +203,16 @@ describe("CUDA", function()
     assert.matches("\n4 %[moth.float32%]\n$", text)
   end)
 
+  it("gives back what it keeps where a kernel's code finds no room", function()
+    if not (cuda.here and cuda.name:find "emulated") then return pending(cuda.why) end
+    local text = said([[local moth = require "moth"
+      moth.ones(1000000, {device = "cuda"}):free()
+      local x = moth.zeros(1000, {device = "cuda"})
+      print(x:exp():sqrt():sum():item())]], "MOTH_EMULATED_MEMORY=8000000 "
+      .. "MOTH_EMULATED_CODE=1200000 MOTH_NO_INSTALL=1")
+    assert.equal("1000\n", text)
+  end)
+
   it("is named where the driver is missing", function()
     if not cuda.here then
       pending(cuda.why)

@@ -33,6 +33,7 @@ struct moth_emulated_count {
 /* What follows wants the lock. */
 void moth_emulated_open(bool open, int device);  /* a device's memory, to the CPU */
 int moth_emulated_where(const void *at);         /* in which one's memory it lies, or -1 */
+bool moth_emulated_load(const void *kernel);     /* to the current device; false: it is full */
 cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, bool together,
                               void (*run)(void *), void *arg);
 size_t moth_emulated_most_shared(void);          /* bytes that a block may have */

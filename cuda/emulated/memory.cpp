@@ -1,6 +1,6 @@
 /* memory.cpp -- the devices' memory as the specs need it: ranges of addresses, one a device, that
 ** only its kernels and copies may touch. MOTH_EMULATED_MEMORY says how many bytes each device has
-** (4 GiB).
+** (4 GiB), MOTH_EMULATED_CODE how many of them a kernel takes from its first launch on (none).
 */
 #include "emulated.h"
 
@@ -10,6 +10,7 @@
 
 #include <map>
 #include <new>
+#include <set>
 
 static const size_t ROOM = (size_t)1 << 36, PAGE = 4096, GUARD = 256;
 static char *arena;
@@ -109,6 +110,17 @@ cudaError_t cudaMalloc(void **to, size_t n) {
   *to = arena + at;
   pthread_mutex_unlock(&moth_emulated_lock);
   return cudaSuccess;
+}
+
+bool moth_emulated_load(const void *kernel) {
+  static std::set<const void *> loaded;
+  const char *text = getenv("MOTH_EMULATED_CODE");
+  const size_t n = text ? (size_t)strtoull(text, NULL, 10) : 0;
+  memory *m = n && arena && !loaded.count(kernel) ? memories + moth_emulated_device : NULL;
+  if (!m) return true;
+  if (m->in_use + n > memory_size()) return false;
+  m->in_use += n;
+  return loaded.insert(kernel).second;
 }
 
 cudaError_t cudaFree(void *at) {

@@ -336,6 +336,7 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
       grid.y > 65535 || grid.z > 65535 || !has_room(kernel, shared))
     return moth_emulated_told(cudaErrorInvalidConfiguration);
   if (!known.count(kernel)) return moth_emulated_told(cudaErrorInvalidValue);
+  if (!moth_emulated_load(kernel)) return moth_emulated_told(cudaErrorMemoryAllocation);
   const moth_emulated_call *how = known[kernel];
   void *room = aligned_alloc(64, (how->size + 63) / 64 * 64);
   std::shared_ptr<bound> held(new bound{kernel, how, room});
