@@ -78,6 +78,9 @@ local function channel_repr(self)
 end
 
 local function check_input(self, input, least, most)
+  if not lib.istensor(input) then
+    errors.refuse(class.typename(self), "input", "a tensor is needed", input, "E_TYPE")
+  end
   local dims = input:dim()
   if dims < least or dims > most then
     errors.argument(class.typename(self), "input", ("%s dimensions are needed, got %s"):format(

@@ -110,6 +110,9 @@ end
 
 --- What Module:state_dict does.
 function state.save(self, destination, prefix, keep_vars)
+  if destination ~= nil and type(destination) ~= "table" then
+    errors.refuse("state_dict", "destination", "a table is needed", destination, "E_TYPE")
+  end
   local out = destination or StateDict()
   save_into(self, out, prefix, keep_vars)
   return out

@@ -58,3 +58,24 @@ describe("a warning", function()
     assert.has_error_like(function() moth.warn({}) end, "'text' to 'warn' %(a string is needed")
   end)
 end)
+
+describe("a module, a schedule or a transform", function()
+  it("that is given no tensor, or no number, says so", function()
+    local optimizer = moth.optim.SGD(nn.Linear(1, 1):parameters(), {lr = 1})
+    local schedule = moth.optim.lr_scheduler.StepLR(optimizer, 1)
+    for text, f in pairs {
+      ["'input' to 'BatchNorm2d' %(a tensor is needed, got nil"] = nn.BatchNorm2d(3),
+      ["'destination' to 'state_dict' %(a table is needed"] = function()
+        nn.Linear(1, 1):state_dict("x")
+      end,
+      ["'epoch' to 'step' %(a number, or nothing, is needed"] = function()
+        schedule:step(moth.ones(1))
+      end,
+      ["'x' to 'TanhTransform' %(a tensor is needed, got 3"] = function()
+        moth.distributions.TanhTransform()(3)
+      end,
+    } do
+      assert.has_error_like(function() f(nil) end, text)
+    end
+  end)
+end)

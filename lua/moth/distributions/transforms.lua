@@ -27,6 +27,9 @@ Transform.event_dim = 0
 Transform.bijective = true
 
 function Transform:__call(x)
+  if not lib.istensor(x) then
+    errors.refuse(class.typename(self), "x", "a tensor is needed", x, "E_TYPE")
+  end
   return (self:_call(x))
 end
 

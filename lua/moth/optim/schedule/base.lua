@@ -128,6 +128,9 @@ end
 -- @param epoch  which one to go to instead of the next (PyTorch calls it deprecated)
 function LRScheduler:step(epoch)
   if lib.capture then require("moth.recording").refuse("a schedule's step") end
+  if epoch ~= nil and type(epoch) ~= "number" then
+    errors.refuse("step", "epoch", "a number, or nothing, is needed", epoch, "E_TYPE")
+  end
   check_order(self)
   self._step_count = self._step_count + 1
   self:_update_lr(epoch)
