@@ -272,7 +272,7 @@ static int linalg_qr_grad(const linalg_qr_args *a, moth_grad *g) {
 MOTH_LAPACK_OP(linalg_qr, LINALG_QR, .saves = "A Q R", .outputs = "Q, R",
                .doc = "Q with orthonormal columns and upper triangular R, A = Q times R.",
                .examples = "moth.eye(4, 3) * 2  -- domain: matrix\n"
-                           "moth.ones(2, 3, 4), {mode = 'complete'}  -- domain: matrix")
+                           "moth.eye(3, 4):expand(2, 3, 4), {mode = 'complete'}  -- domain: matrix")
 
 /* -- eigh -- */
 
