@@ -205,10 +205,12 @@ describe("two GPUs", function()
           nn.Linear(144, 300), nn.ReLU(), nn.Linear(300, 5)):to(device)
         local x = moth.randn(6, 1, 8, 8):to(device)
         local y = moth.tensor({1, 2, 3, 4, 5, 1}):long():to(device)
+        local wide = moth.randn(256, 256):half():to(device)
         local opt = moth.optim.Adam(net:parameters(), {lr = 0.01})
         return moth.capture(function()
           opt:zero_grad()
           local loss = F.cross_entropy(net(x), y) + moth.fft.rfft(x):abs():mean()
+          loss = loss + wide:matmul(wide):float():mean() -- in more than 48 KiB of shared memory
           loss:backward()
           opt:step()
           return loss

@@ -301,8 +301,8 @@ const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how
   return kernel;
 }
 
-/* Dynamic shared memory beyond 48 KiB must be asked for, kernel by kernel. */
-static std::map<const void *, size_t> room_of; /* kernel -> bytes */
+/* Dynamic shared memory beyond 48 KiB must be asked for, kernel by kernel on each device. */
+static std::map<std::pair<const void *, int>, size_t> room_of; /* bytes */
 
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value) {
   CALLED;
@@ -311,12 +311,12 @@ cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which,
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || (size_t)value > moth_emulated_most_shared())
     return moth_emulated_told(cudaErrorInvalidValue);
-  room_of[kernel] = (size_t)value;
+  room_of[{kernel, moth_emulated_device}] = (size_t)value;
   return cudaSuccess;
 }
 
 static bool has_room(const void *kernel, size_t shared) {
-  const auto own = room_of.find(kernel);
+  const auto own = room_of.find({kernel, moth_emulated_device});
   return shared <= 48 << 10 || (own != room_of.end() && shared <= own->second);
 }
 
