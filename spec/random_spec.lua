@@ -201,6 +201,14 @@ describe("the distributions", function()
   end)
 end)
 
+describe("normal", function()
+  it("takes a dtype and a device with two numbers", function()
+    assert.equal(moth.float64, moth.normal(0, 1, { 2 }, { dtype = moth.float64 }).dtype)
+    intact.refuses(function() return (moth.normal(moth.ones(2), 1, { device = "cpu" })) end,
+      "'device' to 'normal' (the tensors have one)")
+  end)
+end)
+
 describe("randperm", function()
   it("is a permutation of 1 to n", function()
     for _, n in ipairs{ 0, 1, 2, 17, 1000 } do

@@ -199,20 +199,24 @@ results.normal = define {
   name = "normal",
   doc = "Numbers drawn from normal distributions: one for each mean and deviation, or `size` of "
     .. "one.",
-  examples = "moth.tensor{1, 2}, moth.tensor{0.1, 0.2}\n0, 2, {size = {2, 3}}\n"
-    .. "moth.tensor{1, 2}, {generator = moth.Generator()}",
+  examples = "moth.tensor{1, 2}, moth.tensor{0.1, 0.2}\n0, 2, {size = {2, 3}, "
+    .. "dtype = moth.float64, device = 'cpu'}\nmoth.tensor{1, 2}, {generator = moth.Generator()}",
   args = {
     { "tensor", "mean", "means, a number or a tensor", numbers = true },
     { "tensor", "std", "standard deviations, a number or a tensor", numbers = true, default = 1 },
     { "shape", "size", "sizes, for two numbers", optional = true },
     { "generator", "generator", "source of the numbers; the default one when absent",
       optional = true },
+    { "dtype", "dtype", "element type, with `size`; the default one when absent", optional = true },
+    { "device", "device", "where the elements live, with `size`", optional = true },
   },
-  run = function(mean, std, size, generator)
+  run = function(mean, std, size, generator, dtype, device)
     local many = lib.istensor(mean) and mean or lib.istensor(std) and std or nil
     if (many == nil) == (size == nil) then
       errors.argument("normal", "size", many and "the tensors have one"
         or "is needed with two numbers")
+    elseif many and (dtype or device) then
+      errors.argument("normal", dtype and "dtype" or "device", "the tensors have one")
     end
     local least = lib.istensor(std) and (std:numel() > 0 and std:min():item() or 0) or std
     if least < 0 then errors.argument("normal", "std", "cannot be negative, got " .. least) end
@@ -221,7 +225,7 @@ results.normal = define {
       local ops = bind.ops
       local z
       if size then
-        z = ops.randn { size = size, generator = generator }
+        z = ops.randn { size = size, generator = generator, dtype = dtype, device = device }
       elseif lib.istensor(mean) and lib.istensor(std) then
         z = ops.randn_like { ops.broadcast_tensors { mean, std }[1], generator = generator }
       else
