@@ -2,19 +2,11 @@
 -- slows it.
 
 local ffi = require "ffi"
+local system = require "moth.system"
 
 local doctor = {}
 
 local launcher = debug.getregistry()["moth.launcher"] or {}
-
---- The first line that a command prints, or nil.
-local function output_of(command)
-  local pipe = io.popen(command .. " 2>/dev/null")
-  if not pipe then return nil end
-  local line = pipe:read("*l")
-  pipe:close()
-  return line ~= "" and line or nil
-end
 
 --- Packages of `.packages` that dpkg does not know as installed: {group, name} pairs.
 -- Nil where there is no checkout or no dpkg.
@@ -23,12 +15,12 @@ function doctor.missing_packages(root)
   if not file then return nil end
   local text = file:read("*a")
   file:close()
-  if not output_of("command -v dpkg-query") then return nil end
+  if system.windows or not system.output_of("command -v dpkg-query") then return nil end
   local missing = {}
   for line in text:gmatch("[^\n]+") do
     local group, name = line:match("^(%w+) ([%w%-%.%+]+)$")
     local query = "dpkg-query -W -f '${db:Status-Status}\\n' "
-    if group and output_of(query .. name) ~= "installed" then
+    if group and system.output_of(query .. name) ~= "installed" then
       missing[#missing + 1] = { group, name }
     end
   end
@@ -36,12 +28,8 @@ function doctor.missing_packages(root)
 end
 
 local function processor()
-  local model, cores = nil, 0
-  for line in io.lines("/proc/cpuinfo") do
-    model = model or line:match("^model name%s*:%s*(.*)")
-    if line:match("^processor%s*:") then cores = cores + 1 end
-  end
-  return ("%s, %d logical cores"):format(model or ffi.arch, cores)
+  local model, cores = system.processor()
+  return ("%s, %d logical cores"):format(model or ffi.arch, cores or 0)
 end
 
 local function luajit()
@@ -53,7 +41,8 @@ end
 local function editor()
   local found = require("moth.repl.editor").found()
   return found and found .. " edits its lines"
-    or "neither isocline nor libedit (libedit2) was found: no editing, no completion"
+    or (system.windows and "isocline was not" or "neither isocline nor libedit (libedit2) was")
+    .. " found: no editing, no completion"
 end
 
 --- What slows Moth down or stops it, as lines of advice.

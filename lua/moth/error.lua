@@ -8,6 +8,7 @@
 -- function it was.
 
 local ffi = require "ffi"
+local system = require "moth.system"
 
 local getinfo, getlocal, getupvalue = debug.getinfo, debug.getlocal, debug.getupvalue
 local concat, format, floor, min = table.concat, string.format, math.floor, math.min
@@ -48,12 +49,9 @@ end
 -- The path that led here may be a relative one, and the program may go to another folder, while
 -- files are still found at their first use.
 local function absolute(folder)
-  if folder:sub(1, 1) == "/" then return folder end
-  pcall(ffi.cdef, "char *getcwd(char *, size_t);")
-  local buffer = ffi.new "char[4096]"
-  local found, at = pcall(function() return ffi.C.getcwd(buffer, 4096) end)
-  if not found or at == nil then return folder end
-  return ffi.string(buffer) .. "/" .. folder:gsub("^%./", "")
+  if system.is_absolute(folder) then return folder end
+  local found, at = pcall(system.current_folder)
+  return found and at and at .. "/" .. folder:gsub("^%.[/\\]", "") or folder
 end
 
 do -- this file's folder; in a checkout also nn/ beside lua/

@@ -12,6 +12,7 @@
 local ffi = require "ffi"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local system = require "moth.system"
 
 local gzip = {}
 
@@ -94,7 +95,8 @@ function gzip.open(path)
   plain:close()
   if start == nil then refuse(path, "is empty or cannot be read", "E_FORMAT") end
   if not find_zlib() then
-    errors.raise("zlib was not found; it is in the Debian package zlib1g", "E_UNSUPPORTED")
+    errors.raise("zlib was not found; it is "
+      .. (system.windows and "zlib1.dll" or "in the Debian package zlib1g"), "E_UNSUPPORTED")
   end
   local file = zlib.moth_gzopen(path, "rb") -- reads plain files as they are
   if file == nil then refuse(path, "cannot be opened", "E_IO") end

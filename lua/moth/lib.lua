@@ -10,6 +10,7 @@
 local ffi = require "ffi"
 local errors = require "moth.error"
 local recent = require "moth.recent"
+local system = require "moth.system"
 
 local ABI = 1           -- the moth_abi_version that these files are written for
 
@@ -38,8 +39,8 @@ local function candidates()
   local named = os.getenv("MOTH_LIB")
   if named and named ~= "" then return { named } end
   list[1] = package.searchpath("libmoth", package.cpath)
-  if errors.root then list[#list + 1] = errors.root .. "build/libmoth.so" end
-  list[#list + 1] = "moth" -- where the system's loader looks
+  if errors.root then list[#list + 1] = errors.root .. system.build .. system.library end
+  list[#list + 1] = system.found_as
   return list
 end
 
@@ -50,8 +51,8 @@ local function open_library()
     if found then return library, path end
     tried[#tried + 1] = tostring(library)
   end
-  error("moth: the library libmoth.so was not found; build it (./moth does), or name it in "
-    .. "MOTH_LIB" .. (#tried > 0 and "\n  " .. table.concat(tried, "\n  ") or ""), 0)
+  error("moth: the library " .. system.library .. " was not found; build it (./moth does), or name "
+    .. "it in MOTH_LIB" .. (#tried > 0 and "\n  " .. table.concat(tried, "\n  ") or ""), 0)
 end
 
 local C, path = open_library()

@@ -11,11 +11,11 @@
 -- On a terminal one line is redrawn, at most ten times a second; elsewhere a plain line is
 -- written at most every ten seconds, and one at the end.
 
-local ffi = require "ffi"
 local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local system = require "moth.system"
 
 local Progress = class("Progress")
 
@@ -30,12 +30,10 @@ Progress.signature = define.signature("progress", {
 
 -- ---- the terminal ----
 
-ffi.cdef [[int moth_isatty(int fd) __asm__("isatty");]]
-
 local now = lib.C.moth_seconds
 
 local function is_terminal()
-  local found, answer = pcall(function() return ffi.C.moth_isatty(2) == 1 end)
+  local found, answer = pcall(system.is_terminal, 2)
   return found and answer and os.getenv("TERM") ~= "dumb"
 end
 

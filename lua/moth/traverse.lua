@@ -5,13 +5,16 @@
 -- On ARM all that it compiles may crash (the golden values do): its compiler is turned off there,
 -- and the globals are replaced for who turns it on again.
 
+local system = require "moth.system"
+
 --- Keeps this LuaJIT from compiling what may crash.
 -- @param path    the library
 -- @param anchor  what stays in the state: the function found stands in its field `next`
 return function(path, anchor)
   if anchor.next or not jit.version:find("beta3", 1, true) then return end
   if jit.arch == "arm64" then jit.off() end
-  local traverse = package.loadlib(path == "moth" and "libmoth.so" or path, "moth_lua_next")
+  if path == system.found_as then path = system.library end
+  local traverse = package.loadlib(path, "moth_lua_next")
   if not traverse or select("#", traverse {}) ~= 1 then return end
   anchor.next = traverse
   local compiled_next, compiled_pairs = next, pairs

@@ -8,6 +8,7 @@ local errors = require "moth.error"
 local ffi = require "ffi"
 local lib = require "moth.lib"
 local pack = require "moth.data.pack"
+local system = require "moth.system"
 
 local C, ctx = lib.C, lib.ctx
 
@@ -23,7 +24,6 @@ int luaL_loadbuffer(void *L, const char *text, size_t size, const char *name);
 int lua_pcall(void *L, int nargs, int nresults, int handler);
 const char *lua_tolstring(void *L, int index, size_t *size);
 void lua_close(void *L);
-int getpid(void);
 ]]
 
 -- The process's own Lua; where the host does not show it, or keeps something from this state that a
@@ -120,7 +120,7 @@ function crew.start(job, first, last)
   local h = start(job, first, last - first + 1)
   C.moth_keep_always(ctx, h)
   local self = {handle = h, number = 0, message = ffi.new("moth_message"),
-                answer = ffi.new("moth_message"), process = ffi.C.getpid()}
+                answer = ffi.new("moth_message"), process = system.process()}
   crews[self] = true
   return self
 end
@@ -249,7 +249,7 @@ end
 
 --- Whether there still are workers: not in a forked child.
 function crew.lives(self)
-  return self.handle ~= nil and self.process == ffi.C.getpid()
+  return self.handle ~= nil and self.process == system.process()
 end
 
 return crew

@@ -385,7 +385,7 @@ function M.kernel(...)
   end
   local params = {}
   for i = 1, info.nparams do params[i] = debug.getlocal(fn, i) end
-  local name = info.short_src:match("[^/]+$") .. ":" .. info.linedefined
+  local name = info.short_src:match("[^/\\]+$") .. ":" .. info.linedefined
   local self = { fn = fn, name = "kernel of " .. name, params = params, programs = {}, lists = {},
                  nread = 0, warned = false, read = {} }
   local call = written(self)

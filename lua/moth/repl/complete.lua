@@ -8,12 +8,11 @@
 -- Only names, fields and positions are looked up for it; nothing is called. A table says which
 -- names it would find later by `__names` in its metatable.
 
-local ffi = require "ffi"
-
 local bind = require "moth.bind"
 local class = require "moth.class"
 local lexer = require "moth.repl.lexer"
 local lib = require "moth.lib"
+local system = require "moth.system"
 
 local complete = {}
 
@@ -203,31 +202,17 @@ local function choices(call, tokens, last, word)
   return list
 end
 
-ffi.cdef [[
-typedef struct { uint64_t ino; int64_t off; uint16_t length; uint8_t type; char name[256]; }
-  moth_dirent;
-void *opendir(const char *path);
-moth_dirent *moth_readdir(void *directory) __asm__("readdir");
-int closedir(void *directory);
-]]
-
-local DIRECTORY = 4 -- DT_DIR
-
 local function files(path)
   local folder, word = path:match("^(.*/)([^/]*)$")
   if not folder then folder, word = "", path end
-  local list, directory = {}, ffi.C.opendir(folder == "" and "." or folder)
-  if directory == nil then return list end
-  for _ = 1, 10000 do
-    local entry = ffi.C.moth_readdir(directory)
-    if entry == nil then break end
-    local name = ffi.string(entry.name)
+  local list = {}
+  for _, entry in ipairs(system.entries(folder == "" and "." or folder)) do
+    local name = entry.name
     local hidden = name:sub(1, 1) == "." and word:sub(1, 1) ~= "."
     if name:sub(1, #word) == word and not hidden and name ~= "." and name ~= ".." then
-      list[#list + 1] = folder .. name .. (entry.type == DIRECTORY and "/" or "")
+      list[#list + 1] = folder .. name .. (entry.is_folder and "/" or "")
     end
   end
-  ffi.C.closedir(directory)
   table.sort(list)
   return list
 end

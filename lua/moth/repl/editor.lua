@@ -10,12 +10,12 @@ local ffi = require "ffi"
 
 local complete = require "moth.repl.complete"
 local show = require "moth.repl.show"
+local system = require "moth.system"
 
 local C = ffi.C
 local editor = {}
 
 ffi.cdef [[
-int isatty(int fd);
 char *setlocale(int category, const char *locale);
 void free(void *block);
 
@@ -198,7 +198,7 @@ end
 --- The best editor that is there.
 -- @param past  lines typed at earlier prompts
 function editor.open(past)
-  if C.isatty(0) == 0 or C.isatty(1) == 0 then return plain() end
+  if not (system.is_terminal(0) and system.is_terminal(1)) then return plain() end
   return isocline(past) or libedit(past) or plain()
 end
 

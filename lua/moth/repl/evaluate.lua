@@ -56,7 +56,7 @@ function evaluate.shortened(message)
   local text, trace = message:match("^(.-)\nstack traceback:\n(.*)$")
   if not text then return message end
   local lines = {}
-  for line in trace:gmatch("[^\n]+") do
+  for line in trace:gsub("\\", "/"):gmatch("[^\n]+") do
     if line:find("in function 'chunk'", 1, true) or line:find("in main chunk", 1, true)
       or line:find("moth/repl/", 1, true) then
       break -- what was typed; below it is the prompt

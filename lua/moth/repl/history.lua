@@ -2,29 +2,24 @@
 -- directory. Lines are added as they are typed, so that several prompts can be open at once. Where
 -- nothing can be written the prompt works without.
 
-local ffi = require "ffi"
+local system = require "moth.system"
 
 local history = {}
 
 local MOST = 2000 -- lines that are kept
 
-ffi.cdef "int mkdir(const char *path, uint32_t mode);"
-
---- A file of the user's: $XDG_<kind>_HOME/moth/<name>, or below `fallback` in the home directory;
--- nil where there is no home.
+--- A file of the user's: $XDG_<kind>_HOME/moth/<name>, or of that folder of
+-- the user's; nil where there is no home.
 function history.path(kind, fallback, name)
-  local base, home = os.getenv("XDG_" .. kind .. "_HOME"), os.getenv "HOME"
-  if not base or base:sub(1, 1) ~= "/" then
-    if not home or home == "" then return nil end
-    base = home .. "/" .. fallback
-  end
-  return base .. "/moth/" .. name
+  local base = os.getenv("XDG_" .. kind .. "_HOME")
+  if not base or not system.is_absolute(base) then base = system.user_folder(fallback) end
+  return base and base .. "/moth/" .. name
 end
 
 -- Makes the directories that lead to a file.
 local function make_way(path)
   for directory in path:gmatch("()/") do
-    if directory > 1 then ffi.C.mkdir(path:sub(1, directory - 1), 448) end -- rwx for its owner
+    if directory > 1 then system.make_folder(path:sub(1, directory - 1)) end
   end
 end
 
