@@ -6,9 +6,9 @@
 ** the block was out, its stream waits, by an event, for what they were asked for until it came
 ** back. That costs nothing where there is one stream, or where the others stood still meanwhile.
 **
-** Until garbage is collected for the first time each small result is a block that nobody had
-** before, so these are cut from slabs, and cudaMalloc is asked once for many. A slab goes back to
-** the driver when all of its blocks are free.
+** Until garbage is collected for the first time each result is a block that nobody had before, so
+** all but the largest are cut from slabs, and cudaMalloc is asked once for many. A slab goes back
+** to the driver when all of its blocks are free.
 */
 #include "device.cuh"
 
@@ -21,14 +21,14 @@ static inline void moth_watch_block(cudaStream_t, void *, int64_t, int64_t) {}
 #endif
 
 #ifdef __CUDACC__
-static const int64_t SLAB = 2 << 20; /* what the driver maps at once */
+static const int64_t SLAB = 2 << 20; /* what the driver maps at once; of larger blocks ten times */
 #else
 #define SLAB moth_emulated_slab() /* none, where the end of each block is watched */
 #endif
 
 typedef struct slab {
   char *at;
-  int64_t used; /* bytes, from the first on */
+  int64_t size, used; /* bytes, from the first on */
   int out;      /* blocks of it that are not among its stream's free ones */
   struct slab *next;
 } slab;
@@ -77,14 +77,15 @@ static void *ask_driver(const moth_device_stream *s, int64_t nbytes) {
   return NULL;
 }
 
-/* A slab with so many bytes left; NULL: there is no memory for one. */
+/* A slab with so many bytes left, which are an eighth of it at most; NULL: there is none. */
 static slab *slab_for(moth_device_stream *s, int64_t nbytes) {
-  const int64_t size = SLAB;
-  slab *on = s->blocks->slabs;
+  const int64_t least = SLAB, size = nbytes <= least / 8 ? least : 10 * least;
   if (nbytes > size / 8) return NULL;
-  if (on && on->used + nbytes <= size) return on;
-  on = (slab *)calloc(1, sizeof *on);
+  for (slab *on = s->blocks->slabs; on; on = on->next)
+    if (on->size == size && on->used + nbytes <= size) return on;
+  slab *on = (slab *)calloc(1, sizeof *on);
   if (on && (on->at = (char *)ask_driver(s, size))) {
+    on->size = size;
     on->next = s->blocks->slabs;
     return s->blocks->slabs = on;
   }
@@ -209,8 +210,11 @@ void moth_blocks_trim(moth_place *p) {
 
 int64_t moth_blocks_cached(const moth_place *p) {
   int64_t bytes = 0;
-  for (int i = 0; i < p->nstreams; i++)
-    bytes += p->streams[i]->blocks->cached + p->streams[i]->graphs.blocks->cached;
+  for (int i = 0; i < p->nstreams; i++) {
+    const moth_blocks *own = p->streams[i]->blocks;
+    bytes += own->cached + p->streams[i]->graphs.blocks->cached;
+    for (const slab *on = own->slabs; on; on = on->next) bytes += on->size - on->used;
+  }
   return bytes;
 }
 

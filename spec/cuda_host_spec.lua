@@ -134,8 +134,8 @@ describe("the host's share of work on a GPU", function()
     end
   end)
 
-  it("is one request for the memory of many small tensors, which goes back whole", function()
-    local out = process.lua [[
+  -- Begins a process in which memory is asked for as on a real GPU.
+  local COUNTED = [[
       local ffi = require "ffi"
       ffi.cdef "int setenv(const char *, const char *, int);"
       ffi.cdef "size_t moth_emulated_calls(char *to, size_t n);"
@@ -152,6 +152,10 @@ describe("the host's share of work on a GPU", function()
       moth.zeros(1, { device = "cuda" })
       moth.collect()
       moth.cuda.empty_cache()
+  ]]
+
+  it("is one request for the memory of many small tensors, which goes back whole", function()
+    local out = process.lua(COUNTED .. [[
       local before, asked, list = free(), mallocs(), {}
       for i = 1, 2000 do list[i] = moth.full({ 3 + i % 300 }, i, { device = "cuda" }) end
       assert(mallocs() - asked == 1, mallocs() - asked)
@@ -175,7 +179,32 @@ describe("the host's share of work on a GPU", function()
       moth.cuda.empty_cache()
       assert(free() == before, before - free())
       print "whole"
-    ]]
+    ]])
+    assert.matches("whole", out)
+    assert.matches("rc=0", out)
+  end)
+
+  it("is one request for the memory of many tensors of up to 2.5 MiB, counted whole", function()
+    local out = process.lua(COUNTED .. [[
+      local reserved = moth.cuda.memory_reserved
+      local before, held, asked, list = free(), reserved(), mallocs(), {}
+      for i = 1, 7 do list[i] = moth.full({ i * 90000 }, i, { device = "cuda" }) end
+      assert(mallocs() - asked == 1, mallocs() - asked)
+      assert(before - free() == 20 * 2 ^ 20, before - free())
+      local taken = reserved() - held
+      assert(taken > 19 * 2 ^ 20 and taken <= 20 * 2 ^ 20, taken)
+      for i = 1, 7 do assert(list[i]:eq(i):all():item(), i) end
+      asked = mallocs()
+      local large = moth.ones(2 ^ 20, { device = "cuda" })
+      assert(mallocs() - asked == 1 and large:sum():item() == 2 ^ 20)
+      list, large = nil, nil
+      jit.flush() -- compiled code may hold a tensor as its constant
+      moth.collect()
+      moth.collect()
+      moth.cuda.empty_cache()
+      assert(free() == before and reserved() == held, before - free())
+      print "whole"
+    ]])
     assert.matches("whole", out)
     assert.matches("rc=0", out)
   end)

@@ -43,7 +43,7 @@ function cuda.max_memory_allocated(which)
   return tonumber(look("max_memory_allocated", which).peak_bytes)
 end
 
---- Bytes taken from the GPU: those in tensors and the free blocks that are kept.
+--- Bytes taken from the GPU: those in tensors, and what is kept for those to come.
 function cuda.memory_reserved(which)
   local found = look("memory_reserved", which)
   return tonumber(found.live_bytes + found.cached_bytes)
