@@ -208,17 +208,18 @@ static bool goes_anywhere(const moth_op *op, const moth_cursor *c) {
 static int check_devices(moth_call_frame *f, const moth_op *op) {
   moth_cursor c = {.op = op, .args = &f->args};
   const moth_tensor *first = NULL;
+  const char *its_name = NULL;
   while (moth_next_input(&c)) {
     const moth_tensor *x = *c.at;
     if (!x || goes_anywhere(op, &c)) continue;
     if (first && x->l.device != first->l.device && !(op->flags & MOTH_OP_ACROSS)) {
       char here[24], there[24];
       return moth_fail(x->ctx, MOTH_E_DEVICE, op->rows[c.from].name,
-                       "it lies on %s, but another tensor on %s; move one of them with :to()",
-                       moth_device_name(x->l.device, here),
+                       "it lies on %s, but '%s' on %s; move one of them with :to()",
+                       moth_device_name(x->l.device, here), its_name,
                        moth_device_name(first->l.device, there));
     }
-    if (!first || x->l.device) first = x;
+    if (!first || x->l.device) first = x, its_name = op->rows[c.from].name;
   }
   f->device = first ? first->l.device : MOTH_NOWHERE;
   return MOTH_OK;

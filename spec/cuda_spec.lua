@@ -47,7 +47,12 @@ describe("a tensor on a GPU", function()
     assert.same({ 3, 6 }, (x * 3):tolist())
     assert.same({ 1.5, 2.5 }, (x + moth.tensor(0.5)):tolist())
     assert.has_error_like(function() return x + moth.ones(2) end,
-      "it lies on cpu, but another tensor on cuda:0; move one of them with :to()")
+      "bad argument 'other' to 'add' %(it lies on cpu, but 'input' on cuda:0; move one of")
+    local weight = moth.ones(3, 2)
+    assert.has_error_like(function() return F.linear(x, weight) end,
+      "bad argument 'weight' to 'linear' %(it lies on cpu, but 'input' on cuda:0; move one of")
+    assert.has_error_like(function() return F.linear(x:cpu(), weight:cuda()) end,
+      "bad argument 'weight' to 'linear' %(it lies on cuda:0, but 'input' on cpu; move one of")
     assert.equal("E_DEVICE", moth.errcode())
   end)
 
