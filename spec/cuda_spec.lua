@@ -40,6 +40,9 @@ describe("a tensor on a GPU", function()
     assert.same({ { 1, 2 }, { 3, 4 } }, x:tolist())
     assert.equal(4, x[2][2]:item())
     assert.truthy(tostring(x):find("3, 4", 1, true))
+    assert.matches("%[moth.float32 of size 2x2, device=cuda:0%]", tostring(x))
+    assert.matches("%[moth.float32, device=cuda:0, grad_fn=<Sum>%]",
+      tostring(x:requires_grad_():sum()))
   end)
 
   it("goes with numbers and 0-d tensors of the CPU, not with other tensors there", function()

@@ -8,8 +8,8 @@
 -- One column width for the whole tensor; four digits behind the point, none if all values are
 -- whole, powers of ten when they differ too much in size. Above 1000 elements only the first and
 -- last three of each dimension are read and shown. The footer says what else matters: dtype,
--- sizes, requires_grad or the op that made it. The braces are Lua's: small tensors can be pasted
--- back into moth.tensor.
+-- sizes, a GPU's name, requires_grad or the op that made it. The braces are Lua's: small tensors
+-- can be pasted back into moth.tensor.
 
 local ffi = require "ffi"
 local dtype = require "moth.dtype"
@@ -212,6 +212,9 @@ end
 local function footer(x, info, sizes, kind, more)
   local parts = { kind .. tostring(dtype.by_code[info.dtype]) }
   if #sizes > 0 then parts[1] = parts[1] .. " of size " .. concat(sizes, "x") end
+  if info.device > 0 then
+    parts[2] = "device=" .. require "moth.device".by_code[info.device].name
+  end
   local node = C.moth_node_name(lib.ctx, x)
   if node ~= nil then
     parts[#parts + 1] = "grad_fn=<" .. M.node_name(ffi.string(node)) .. ">"
