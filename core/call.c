@@ -171,19 +171,19 @@ static bool may_overlap(const moth_tensor *a, const moth_tensor *b) {
 }
 
 /* Replaces inputs that the write would change under the kernel's or the gradient's feet by copies:
-** those that overlap the target and are not the very same elements, and, if the call is recorded,
-** those that the gradient reads and that share the target's storage. */
+** those that overlap the target and are not the very same elements, or that positions move about,
+** and, if the call is recorded, those that the gradient reads and that share the storage. */
 static int untangle(moth_call_frame *f, const moth_op *op, const moth_tensor *target,
                     bool in_place, bool recorded) {
   moth_cursor c = {.op = op, .args = &f->args};
-  bool writes_only = op->flags & MOTH_OP_MUTATES && !op->origin;
+  bool moves = op->others || (op->flags & MOTH_OP_MUTATES && !op->origin);
   while (moth_next_input(&c)) {
     moth_tensor *x = *c.at, *y = NULL;
     if (!x || (in_place && c.arg == 0)) continue;
     if (moth_storage_root(x->storage) != moth_storage_root(target->storage)) continue;
     bool same = x->l.dtype == target->l.dtype && moth_layout_same(&x->l, &target->l);
     bool read_later = recorded && op->save_in[c.from];
-    if (!read_later && (!may_overlap(x, target) || (same && !writes_only))) continue;
+    if (!read_later && (!may_overlap(x, target) || (same && !moves))) continue;
     int status = MOTH_CALL(x->ctx, &y, clone, .input = x);
     if (status) return status;
     y->l.index_base = x->l.index_base;

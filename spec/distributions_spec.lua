@@ -334,6 +334,18 @@ describe("a transform without arguments but cache_size", function()
   end)
 end)
 
+describe("two transformed distributions", function()
+  it("are as far apart as their bases, if their transforms are alike", function()
+    local function squashed(loc, scale)
+      return D.TransformedDistribution(D.Normal(loc, 1),
+        {D.TanhTransform(), D.AffineTransform(1, scale)})
+    end
+    assert.equal(2, D.kl_divergence(squashed(0, 3), squashed(2, 3)):item())
+    assert.has_error_like(function() D.kl_divergence(squashed(0, 3), squashed(2, 4)) end,
+      "different transforms")
+  end)
+end)
+
 describe("a distribution of one's own", function()
   it("needs what it uses, and a divergence may be told", function()
     local Twice = nn.class("Twice", D.Normal)

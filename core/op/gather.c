@@ -31,19 +31,6 @@ static int begin(moth_tensor *y, const moth_tensor *input) {
   return here ? MOTH_OK : moth_copy_into(y, input);
 }
 
-/* x, or a copy of it if it shares bytes with y, which is about to be written. Takes x; owned. */
-static moth_tensor *apart(moth_tensor *take, const moth_tensor *y) {
-  if (!take || moth_storage_root(take->storage) != moth_storage_root(y->storage)) return take;
-  moth_tensor *copy = moth_tensor_new(take->ctx, &take->l);
-  if (copy) copy->l.index_base = take->l.index_base;
-  if (copy && moth_copy_into(copy, take)) {
-    moth_tensor_release(copy);
-    copy = NULL;
-  }
-  moth_tensor_release(take);
-  return copy;
-}
-
 /* -- index_select, index_add -- */
 
 static int check_list(moth_ctx *ctx, const moth_tensor *index) {
@@ -179,8 +166,7 @@ static int index_add_cpu(const index_add_args *a, moth_tensor **out) {
   if (status) return status;
   moth_tensor *list =
       moth_pick_positions(a->index, &(moth_reach){a->input, dim, a->input->l.shape[dim]});
-  list = apart(list, y);
-  if (list) source = apart(scaled(a->source, a->alpha, wide), y);
+  if (list) source = scaled(a->source, a->alpha, wide);
   status = source ? begin(y, a->input) : a->ctx->error.code;
   if (!status) work = wide == dtype ? moth_tensor_retain(y) : moth_cast(y, wide);
   if (!status)
@@ -342,7 +328,7 @@ static int scatter_run(int mode, moth_tensor *input, int64_t dim_arg, moth_tenso
   int status = moth_dim(ctx, "dim", dim_arg, input->l.ndim, &dim);
   if (status) return status;
   const moth_reach reach = reach_of(input, dim);
-  moth_tensor *at = apart(moth_pick_positions(index, &reach), y);
+  moth_tensor *at = moth_pick_positions(index, &reach);
   moth_tensor *values = at ? moth_pick_values("src", src, wide ? MOTH_F32 : y->l.dtype) : NULL;
   moth_tensor *work = NULL;
   status = values ? begin(y, input) : ctx->error.code;

@@ -204,6 +204,12 @@ function fuzz.sow(program)
   for _, step in ipairs(program.steps) do sow(step.arguments, program.seed) end
 end
 
+-- The gradient of a leaf, that of an embedding's rows with zeros in the others.
+local function grad_of(x)
+  local grad = x.grad
+  return grad ~= nil and grad.is_sparse and grad:to_dense() or grad
+end
+
 -- The values of a program at its end and gradients of its leaves, where there are; the number that
 -- these are gradients of, as a tensor; the values themselves.
 local function walk(program, inputs)
@@ -227,10 +233,7 @@ local function walk(program, inputs)
   end
   if loss then
     loss:backward()
-    for i = 1, program.leaves do
-      local grad = values[i].grad
-      given[#given + 1] = grad ~= nil and grad.is_sparse and grad:to_dense() or grad
-    end
+    for i = 1, program.leaves do given[#given + 1] = grad_of(values[i]) end
   end
   return given, loss, values
 end
@@ -325,7 +328,7 @@ function fuzz.slope_differs(program)
   if not loss or loss ~= loss then return end
   local flow = 0
   for i = 1, program.leaves do
-    local grad = values[i].grad
+    local grad = grad_of(values[i])
     if grad ~= nil then flow = flow + (grad * program.inputs[i]:cos()):sum():item() end
   end
   local here, back, on = loss:item(), moved(program, -H), moved(program, H)

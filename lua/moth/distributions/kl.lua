@@ -366,11 +366,22 @@ pair(wrapped.Independent, function(p, q)
   return (tools.sum_last(M.kl_divergence(p.base_dist, q.base_dist), n))
 end)
 
+-- Are two transforms one, or of one class with the very same arguments?
+local function same_transform(a, b)
+  if rawequal(a, b) then return true end
+  if getmetatable(a) ~= getmetatable(b) then return false end
+  for name, value in pairs(a) do
+    local is_cache = type(value) == "function"
+    if not is_cache and not rawequal(value, rawget(b, name)) then return false end
+  end
+  return true
+end
+
 pair(wrapped.TransformedDistribution, function(p, q)
   for i = 1, math.max(#p.transforms, #q.transforms) do
-    if p.transforms[i] ~= q.transforms[i] then
+    if not same_transform(p.transforms[i], q.transforms[i]) then
       errors.raise("kl_divergence: two distributions through different transforms have no formula; "
-        .. "give both the same objects", "E_UNSUPPORTED")
+        .. "give both the same transforms, or tensors", "E_UNSUPPORTED")
     end
   end
   local more = #p.event_shape - #p.base_dist.event_shape
