@@ -114,6 +114,7 @@ ctc.ctc_loss = define {
     {"any", "target_lengths", "how many targets each has"},
     OPTIONS[1], OPTIONS[2], OPTIONS[3],
   },
+  scoped = true,
   run = function(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero)
     local single = log_probs:dim() == 2
     local x = single and log_probs:unsqueeze(2) or log_probs

@@ -37,6 +37,7 @@ dropout.dropout1d = define {
   doc = "Random channels of sequences become 0 with probability p, others are divided by 1 - p.",
   examples = "moth.randn(2, 3, 4)\nmoth.randn(3, 4), {p = 0.2, training = false}",
   args = rows("sequences, (N, C, L) or (C, L)", false),
+  scoped = true,
   run = function(input, p, training, inplace)
     check_dims("dropout1d", input, 3, "(N, C, L) or (C, L)")
     local y = functional.dropout2d(input:unsqueeze(-1), p, training):squeeze(-1)
@@ -50,6 +51,7 @@ dropout.dropout3d = define {
   doc = "Random channels of volumes become 0 with probability p, others are divided by 1 - p.",
   examples = "moth.randn(2, 3, 2, 2, 2)\nmoth.randn(3, 2, 2, 2), {p = 0.2, training = false}",
   args = rows("volumes, (N, C, D, H, W) or (C, D, H, W)", false),
+  scoped = true,
   run = function(input, p, training, inplace)
     check_dims("dropout3d", input, 5, "(N, C, D, H, W) or (C, D, H, W)")
     local y = functional.dropout2d(input:flatten(-3, -2), p, training):view_as(input)
@@ -85,6 +87,7 @@ dropout.alpha_dropout = define {
     {"bool", "training", "false: the result is the input", default = false},
     {"bool", "inplace", "write the input itself?", default = false},
   },
+  scoped = true,
   run = function(input, p, training, inplace)
     return (alpha_dropout("alpha_dropout", input, input.shape, p, training, inplace))
   end,
@@ -101,6 +104,7 @@ dropout.feature_alpha_dropout = define {
     {"bool", "training", "false: the result is the input", default = false},
     {"bool", "inplace", "write the input itself?", default = false},
   },
+  scoped = true,
   run = function(input, p, training, inplace)
     if input:dim() < 2 then
       errors.refuse("feature_alpha_dropout", "input", "(N, C, ...) is needed", input, "E_SHAPE")

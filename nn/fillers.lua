@@ -22,7 +22,7 @@ function fillers.add(into, rows)
       end
       return (run(x, ...))
     end
-    row.outputs = "tensor"
+    row.outputs, row.scoped = "tensor", true
     into[name] = define(row)
   end
 end

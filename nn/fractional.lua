@@ -107,7 +107,7 @@ local function make(d, what, sizes, examples)
       {"tensor", "_random_samples", ("(N, C, %d) numbers from 0 to 1 in place of drawn ones")
         :format(d), optional = true},
     },
-    outputs = "y, indices", run = run,
+    outputs = "y, indices", scoped = true, run = run,
   }
 
   local Layer = class(name, Module)

@@ -39,6 +39,7 @@ end
 describe("what a function made of ops hands from op to op", function()
   local a, b = moth.randn(40, 8), moth.randn(40, 8)
   local sign = moth.ones(40)
+  local at, images = moth.range(1, 40), moth.randn(2, 3, 8, 8)
 
   it("goes when it returns", function()
     for name, f in pairs {
@@ -51,11 +52,34 @@ describe("what a function made of ops hands from op to op", function()
       triplet_margin_loss = function() return F.triplet_margin_loss(a, b, a * 2) end,
       cosine_embedding_loss = function() return F.cosine_embedding_loss(a, b, sign) end,
       poisson_nll_loss = function() return F.poisson_nll_loss(a, sign:unsqueeze(2)) end,
+      pdist = function() return F.pdist(a) end,
+      cov = function() return a:cov() end,
+      corrcoef = function() return a:corrcoef() end,
+      trapezoid = function() return moth.trapezoid(a) end,
+      logaddexp2 = function() return moth.logaddexp2(a, a) end,
+      cartesian_prod = function() return moth.cartesian_prod(sign, sign) end,
+      block_diag = function() return moth.block_diag(a, b) end,
+      tensordot = function() return moth.tensordot(a, b, {dims = {{2}, {2}}}) end,
+      renorm = function() return a:renorm(2, 1, 0.5) end,
+      triu_indices = function() return moth.triu_indices(4, 4) end,
+      index_reduce = function() return a:index_reduce(1, at, b, "prod") end,
+      entr = function() return moth.special.entr(sign) end,
+      xlog1py = function() return moth.special.xlog1py(sign, sign) end,
+      alpha_dropout = function() return F.alpha_dropout(a, {training = true}) end,
+      ctc_loss = function() return F.ctc_loss(a:log_softmax(2), {2, 3, 2}, 40, 3) end,
+      fractional_max_pool2d = function() return F.fractional_max_pool2d(images, 2, 5) end,
+      interpolate = function()
+        return F.interpolate(images, {3, 4}, {mode = "bicubic", antialias = true})
+      end,
+      trunc_normal_ = function() return nn.init.trunc_normal_(moth.empty(9, 5)) end,
+      orthogonal_ = function() return nn.init.orthogonal_(moth.empty(9, 5)) end,
     } do
-      local extra = ({ bilinear = 1, triplet_margin_loss = 1, poisson_nll_loss = 1 })[name] or 0
+      local extra = ({ bilinear = 1, triplet_margin_loss = 1, poisson_nll_loss = 1,
+                        ctc_loss = 1 })[name] or 0
       assert.equal(1 + extra, (left_by(f)), name)
     end
     assert.equal(2, (left_by(function() return moth.nanmedian(a, 1) end)))
+    assert.equal(2, (left_by(function() return moth.gradient(a) end)))
   end)
 
   it("stays where it is needed for gradients, and all goes where it fails", function()

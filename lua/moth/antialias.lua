@@ -7,6 +7,7 @@
 local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
+local scope = require "moth.scope"
 
 local own, ops = bind.under "interpolate", bind.ops
 
@@ -78,7 +79,7 @@ return { interpolate = define {
       .. "bilinear, bicubic", default = false },
   },
   run = function(input, size, scale_factor, mode, align_corners, recompute, antialias)
-    local f = antialias and smooth or own.interpolate
+    local f = antialias and scope.inside(smooth) or own.interpolate
     return (f(input, size, scale_factor, mode, align_corners, recompute))
   end,
 } }

@@ -231,6 +231,7 @@ local function triangle(name, cut, which)
       { "dtype", "dtype", "element type; i64 when absent", optional = true },
       { "device", "device", "where the elements live", optional = true },
     },
+    scoped = true,
     run = function(row, col, offset, dtype, device)
       if row < 0 or col < 0 then
         errors.argument(name, row < 0 and "row" or "col", "a size is not negative, got "

@@ -338,6 +338,7 @@ contract.tensordot = define {
     { "any", "dims", "how many: the last of `a`, the first of `b`; or {dims of a, dims of b}",
       default = 2 },
   },
+  scoped = true,
   run = function(a, b, dims)
     local p, q = read_dims(a, b, dims)
     for i = 1, #p do

@@ -5,6 +5,7 @@ local bind = require "moth.bind"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
+local scope = require "moth.scope"
 
 local ops, istensor = bind.ops, lib.istensor
 local numbers = {}
@@ -32,6 +33,7 @@ numbers.ldexp = define {
   doc = "The input times 2 to the power of another tensor.",
   examples = "moth.randn(2, 3), moth.tensor{1LL, -2LL, 3LL}",
   args = { INPUT, { "tensor", "other", "exponents, broadcast with the input" } },
+  scoped = true,
   run = function(input, other)
     return input * ops.pow(2, other:is_floating_point() and other
       or other:to(input:is_floating_point() and input.dtype or require("moth").get_default_dtype()))
@@ -97,6 +99,7 @@ numbers.binomial = define {
            { "tensor", "prob", "chance of each to succeed, broadcast with it" },
            { "generator", "generator", "source of the numbers; the default one when absent",
              optional = true } },
+  scoped = true,
   run = function(count, prob, generator)
     local both = require("moth.results").broadcast_tensors(count, prob)
     return (binomial_of(both[1], both[2], generator))
@@ -115,6 +118,7 @@ local function renormed(name)
     args = { INPUT, { "float", "p", "the power of the norm, above 0" },
              { "dim", "dim", "which slices: its positions" },
              { "float", "maxnorm", "the largest norm that is left alone" } },
+    scoped = true,
     run = function(input, p, dim, maxnorm)
       local n, others = input:dim(), {}
       if n < 2 then refuse(name, "input", "at least 2 dimensions are needed", input) end
@@ -257,7 +261,7 @@ numbers.gradient = define {
       elseif not istensor(at) and type(at) ~= "number" then
         refuse("gradient", "spacing", "numbers or vectors are needed", at, "E_TYPE")
       end
-      list[i] = slope(input, d, at, istensor(at) and at or nil, edge_order)
+      list[i] = scope.inside(slope)(input, d, at, istensor(at) and at or nil, edge_order)
     end
     return list
   end,

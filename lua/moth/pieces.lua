@@ -63,6 +63,7 @@ pieces.block_diag = define {
   doc = "A matrix of zeros with the tensors along its diagonal; vectors are rows.",
   examples = "moth.randn(2, 3), moth.randn(2)\n{moth.randn(1, 1), moth.randn(2, 2)}",
   args = { TENSORS },
+  scoped = true,
   run = function(tensors)
     local rows, width, before = {}, 0, 0
     for i, x in ipairs(tensors) do
@@ -90,6 +91,7 @@ pieces.cartesian_prod = define {
   doc = "Rows with an element of each vector, in all ways; the last one changes fastest.",
   examples = "moth.randn(2), moth.randn(3)\n{moth.randn(2), moth.randn(1), moth.randn(2)}",
   args = { TENSORS },
+  scoped = true,
   run = function(tensors)
     vectors("cartesian_prod", tensors)
     if #tensors == 1 then return tensors[1] end
@@ -121,6 +123,7 @@ pieces.combinations = define {
   args = { { "tensor", "input", "a vector" },
            { "int", "r", "how many are chosen", default = 2 },
            { "bool", "with_replacement", "may an element be chosen again?", default = false } },
+  scoped = true,
   run = function(input, r, again)
     if input:dim() ~= 1 then refuse("combinations", "input", "a vector is needed", input) end
     if r < 0 then refuse("combinations", "r", "a number from 0 on is needed", r, "E_DOMAIN") end
@@ -227,6 +230,7 @@ pieces.pdist = define {
   examples = "moth.randn(4, 3)\nmoth.randn(3, 2), {p = 3}",
   args = { { "tensor", "input", "rows, (N, M)" },
            { "float", "p", "the power of the norm", default = 2 } },
+  scoped = true,
   run = function(input, p)
     if input:dim() ~= 2 then refuse("pdist", "input", "(N, M) is needed", input) end
     local n = input:size(1)
@@ -252,6 +256,7 @@ pieces.trapezoid = define {
            { "tensor", "x", "where they are: a vector, or of y's shape", optional = true },
            { "float", "dx", "distance of neighbours, without x", default = 1 },
            { "dim", "dim", "dimension along which they lie", default = -1 } },
+  scoped = true,
   run = function(y, x, dx, dim)
     if y:size(dim) == 0 then return (y:sum(dim)) end
     local heights = mean_of_neighbours(y, dim)
@@ -285,6 +290,7 @@ pieces.cov = define {
            { "int", "correction", "what is taken off the number of observations", default = 1 },
            { "tensor", "fweights", "how often each was observed", optional = true },
            { "tensor", "aweights", "how much each counts", optional = true } },
+  scoped = true,
   run = function(input, correction, fweights, aweights)
     if input:dim() > 2 then refuse("cov", "input", "a matrix or a vector is needed", input) end
     local x = input:dim() == 2 and input or input:reshape(1, -1)
@@ -314,6 +320,7 @@ pieces.corrcoef = define {
   doc = "The correlations of variables, the rows, from observations, the columns: from -1 to 1.",
   examples = "moth.randn(3, 5)",
   args = { { "tensor", "input", "(variables, observations), or a single variable" } },
+  scoped = true,
   run = function(input)
     local c = pieces.cov(input)
     if c:dim() == 0 then return c / c end
@@ -329,6 +336,7 @@ pieces.logaddexp2 = define {
   examples = "moth.randn(2, 3), moth.randn(3)",
   args = { { "tensor", "input", "first operand" },
            { "tensor", "other", "second operand, broadcast with the first" } },
+  scoped = true,
   run = function(input, other)
     local most = ops.maximum(input, other)
     local less = -(input - other):abs()

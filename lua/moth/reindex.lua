@@ -26,7 +26,7 @@ local function both(name, doc, examples, args, run)
     --- x:index_reduce(...), x:index_reduce_(...) and so on.
     reindex[shown] = define {
       name = shown, doc = doc .. (inplace and ", in place." or "."), examples = examples,
-      args = args,
+      args = args, scoped = true,
       run = function(input, ...)
         local y = run(shown, inplace and input:clone() or input, ...) -- which gradients read
         return (write(input, y))

@@ -35,6 +35,7 @@ special.entr = define {
     .. "-math.huge below it.",
   examples = "moth.rand(2, 3)  -- domain: positive",
   args = { INPUT },
+  scoped = true,
   run = function(x)
     local zero = x:eq(0) -- where a root is as steep
     local some = ops.where(zero, 1, x)
@@ -49,6 +50,7 @@ special.ndtr = define {
   doc = "The standard normal distribution up to x.",
   examples = "moth.randn(2, 3)",
   args = { INPUT },
+  scoped = true,
   run = function(x) return (x * -math.sqrt(0.5)):erfc() * 0.5 end,
 }
 
@@ -59,6 +61,7 @@ special.xlog1py = define {
   examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive",
   args = { { "tensor", "input", "a number or a tensor", numbers = true },
            { "tensor", "other", "a number or a tensor", numbers = true } },
+  scoped = true,
   run = function(x, y)
     if not istensor(x) and not istensor(y) then
       errors.argument("xlog1py", "input", "at least one tensor is needed, got "
@@ -119,6 +122,7 @@ special.spherical_bessel_j0 = define {
   doc = "The spherical Bessel function of the first kind of order 0: sin(input) / input, 1 at 0.",
   examples = "moth.rand(2, 3)  -- domain: positive",
   args = { INPUT },
+  scoped = true,
   run = function(x)
     local zero, far = x:eq(0), x:abs():eq(math.huge)
     local some = ops.where(zero:logical_or(far), 1, x)
