@@ -1,18 +1,31 @@
 --- files.lua -- a folder of files for specs of loaders, and safetensors files written by hand,
 -- without Moth's own writer.
 
+local lfs = require "lfs"
 local moth = require "moth"
 
 local files = {}
 
 --- Makes the folder; also takes care that it goes.
 function files.setup()
-  local pipe = io.popen("mktemp -d")
-  files.folder = pipe:read("*l")
-  pipe:close()
+  local name = os.tmpname() -- on Windows one of the disk's root, without its folder
+  os.remove(name)
+  files.folder = jit.os == "Windows" and os.getenv("TEMP") .. name or name
+  assert(lfs.mkdir(files.folder))
 end
 
-function files.teardown() os.execute("rm -r '" .. files.folder .. "'") end
+local function remove(path)
+  if lfs.symlinkattributes(path, "mode") == "directory" then
+    for name in lfs.dir(path) do
+      if name ~= "." and name ~= ".." then remove(path .. "/" .. name) end
+    end
+    lfs.rmdir(path)
+  else
+    os.remove(path)
+  end
+end
+
+function files.teardown() remove(files.folder) end
 
 --- The path of a name in the folder.
 function files.path(name) return files.folder .. "/" .. name end
@@ -34,9 +47,11 @@ end
 
 --- The names in the folder, sorted, hidden ones too.
 function files.list()
-  local names, pipe = {}, io.popen("ls -A '" .. files.folder .. "'")
-  for name in pipe:lines() do names[#names + 1] = name end
-  pipe:close()
+  local names = {}
+  for name in lfs.dir(files.folder) do
+    if name ~= "." and name ~= ".." then names[#names + 1] = name end
+  end
+  table.sort(names)
   return names
 end
 

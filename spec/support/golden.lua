@@ -3,6 +3,7 @@
 -- does not hide itself.
 
 local ffi = require "ffi"
+local lfs = require "lfs"
 
 local golden = {}
 
@@ -80,12 +81,13 @@ end
 
 --- All families, sorted by name.
 function golden.all()
-  local list, pipe = {}, assert(io.popen("ls " .. FOLDER))
-  for name in pipe:lines() do
+  local list, names = {}, {}
+  for name in lfs.dir(FOLDER) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
     local family = name:match("^(.+)%.json$")
     if family then list[#list + 1] = golden.load(family) end
   end
-  pipe:close()
   return list
 end
 

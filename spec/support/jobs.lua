@@ -3,6 +3,8 @@
 -- the order in which they end, and their counts are added up. Output and counts of each stay in
 -- the build folder's specs/.
 
+local lfs = require "lfs"
+
 local report = dofile "spec/support/report.lua"
 
 local jobs = {}
@@ -17,14 +19,19 @@ end
 
 --- The spec files in those places, sorted: files as they are, those of folders by their names.
 function jobs.files(paths)
-  local list, named = {}, {}
-  for _, path in ipairs(paths) do named[path] = true end
-  local pipe = assert(io.popen(("find %s -name '*.lua' -type f | sort -u"):format(
-    quoted_all(paths))))
-  for path in pipe:lines() do
-    if named[path] or path:find "_spec%.lua$" then list[#list + 1] = path end
+  local list, known = {}, {}
+  local function add(path, named)
+    if lfs.attributes(path, "mode") == "directory" then
+      for name in lfs.dir(path) do
+        if name:sub(1, 1) ~= "." then add(path:gsub("/$", "") .. "/" .. name) end
+      end
+    elseif not known[path] and path:find(named and "%.lua$" or "_spec%.lua$") then
+      known[path] = true
+      list[#list + 1] = path
+    end
   end
-  pipe:close()
+  for _, path in ipairs(paths) do add(path, true) end
+  table.sort(list)
   return list
 end
 
