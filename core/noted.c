@@ -187,7 +187,7 @@ int32_t moth_calls_at(moth_ctx *ctx, uint32_t i, moth_noted *noted) {
 
 int32_t moth_calls_tensor(moth_ctx *ctx, uint32_t i, uint32_t k, moth_handle *out,
                           uint32_t *version) {
-  moth_noted noted;
+  moth_noted noted = {0};
   const int status = moth_calls_at(ctx, i, &noted);
   *out = (moth_handle){0, 0};
   if (status || k >= noted.ntensors) return status;

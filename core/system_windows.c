@@ -40,6 +40,7 @@ static int failed(void) {
     case ERROR_USER_MAPPED_FILE: errno = EACCES; break;
     case ERROR_DISK_FULL:
     case ERROR_HANDLE_DISK_FULL: errno = ENOSPC; break;
+    case ERROR_INVALID_NAME: errno = EINVAL; break;
     case ERROR_NOT_ENOUGH_MEMORY: errno = ENOMEM; break;
     default: errno = EIO;
   }
