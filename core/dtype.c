@@ -145,6 +145,12 @@ MOTH_INLINE int64_t near_i64(double v) { /* of one width throughout, else gcc ma
 }
 QUICK_BOTH(quick_f32_i64, float, int64_t, near_i64((double)(v == v ? v : 0)))
 QUICK_BOTH(quick_f32_bool, float, uint8_t, v != 0)
+QUICK_BOTH(quick_f64_i64, double, int64_t, near_i64(v == v ? v : 0))
+QUICK_BOTH(quick_f64_i32, double, int32_t,
+           v != v ? 0 : (int32_t)WITHIN(v, -2147483648.0, 2147483647.0))
+QUICK_BOTH(quick_f64_u8, double, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0, 255.0))
+QUICK_BOTH(quick_i64_f64, int64_t, double, (double)v)
+QUICK_BOTH(quick_i32_f64, int32_t, double, (double)v)
 
 /* AVX-512 has instructions for f16 that compilers do not find. */
 MOTH_AVX512 static void quick_f16_f32_avx512(int64_t n, const char *x, char *y) {
@@ -163,19 +169,20 @@ typedef void quick(int64_t n, const char *x, char *y);
 #define BOTH(name) {name##_avx2, name##_avx512}
 
 static quick *quick_of(int from, int to) {
-  static quick *const into_f32[MOTH_DTYPES][2] = {
-    [MOTH_F16] = BOTH(quick_f16_f32), [MOTH_BF16] = BOTH(quick_bf16_f32),
-    [MOTH_F64] = BOTH(quick_f64_f32), [MOTH_I64] = BOTH(quick_i64_f32),
-    [MOTH_U8] = BOTH(quick_u8_f32)};
-  static quick *const from_f32[MOTH_DTYPES][2] = {
-    [MOTH_F16] = BOTH(quick_f32_f16), [MOTH_BF16] = BOTH(quick_f32_bf16),
-    [MOTH_F64] = BOTH(quick_f32_f64), [MOTH_I32] = BOTH(quick_f32_i32),
-    [MOTH_I64] = BOTH(quick_f32_i64), [MOTH_U8] = BOTH(quick_f32_u8),
-    [MOTH_BOOL] = BOTH(quick_f32_bool)};
+  static quick *const all[MOTH_DTYPES][MOTH_DTYPES][2] = {
+    [MOTH_F16] = {[MOTH_F32] = BOTH(quick_f16_f32)},
+    [MOTH_BF16] = {[MOTH_F32] = BOTH(quick_bf16_f32)},
+    [MOTH_U8] = {[MOTH_F32] = BOTH(quick_u8_f32)},
+    [MOTH_I32] = {[MOTH_F64] = BOTH(quick_i32_f64)},
+    [MOTH_I64] = {[MOTH_F32] = BOTH(quick_i64_f32), [MOTH_F64] = BOTH(quick_i64_f64)},
+    [MOTH_F64] = {[MOTH_F32] = BOTH(quick_f64_f32), [MOTH_I32] = BOTH(quick_f64_i32),
+                  [MOTH_I64] = BOTH(quick_f64_i64), [MOTH_U8] = BOTH(quick_f64_u8)},
+    [MOTH_F32] = {[MOTH_F16] = BOTH(quick_f32_f16), [MOTH_BF16] = BOTH(quick_f32_bf16),
+                  [MOTH_F64] = BOTH(quick_f32_f64), [MOTH_I32] = BOTH(quick_f32_i32),
+                  [MOTH_I64] = BOTH(quick_f32_i64), [MOTH_U8] = BOTH(quick_f32_u8),
+                  [MOTH_BOOL] = BOTH(quick_f32_bool)}};
   const int level = moth_level();
-  if (level == MOTH_LEVEL_PLAIN) return NULL;
-  return from == MOTH_F32 ? from_f32[to][level - 1] : to == MOTH_F32 ? into_f32[from][level - 1]
-                                                                     : NULL;
+  return level == MOTH_LEVEL_PLAIN ? NULL : all[from][to][level - 1];
 }
 #else
 typedef void quick(int64_t n, const char *x, char *y);
@@ -193,24 +200,19 @@ static converter *const table[MOTH_DTYPES][MOTH_DTYPES] = {
   [MOTH_BOOL] = TABLE_ROW(bool), [MOTH_U8] = TABLE_ROW(u8),   [MOTH_I8] = TABLE_ROW(i8),
   [MOTH_I16] = TABLE_ROW(i16),   [MOTH_I32] = TABLE_ROW(i32), [MOTH_I64] = TABLE_ROW(i64),
   [MOTH_F32] = TABLE_ROW(f32),   [MOTH_F64] = TABLE_ROW(f64),
+  [MOTH_F16][MOTH_F32] = f16_to_f32, [MOTH_BF16][MOTH_F32] = bf16_to_f32,
+  [MOTH_F32][MOTH_F16] = f32_to_f16, [MOTH_F32][MOTH_BF16] = f32_to_bf16,
 };
 
-/* At least one side is a half type: block by block through f32. */
+/* A half type, and another than f32: block by block through f32. */
 static void convert_half(int64_t n, int from, const char *x, int64_t x_step, int to, char *y,
                          int64_t y_step) {
   enum { BLOCK = 256 };
-  float buf[BLOCK];
+  float block[BLOCK];
   for (int64_t i = 0; i < n; i += BLOCK, x += BLOCK * x_step, y += BLOCK * y_step) {
-    int64_t m = n - i < BLOCK ? n - i : BLOCK;
-    const char *p = (const char *)buf;
-    int64_t p_step = sizeof(float);
-    if (from == MOTH_F16) f16_to_f32(m, x, x_step, (char *)buf, sizeof(float));
-    else if (from == MOTH_BF16) bf16_to_f32(m, x, x_step, (char *)buf, sizeof(float));
-    else if (from == MOTH_F32) p = x, p_step = x_step;
-    else table[from][MOTH_F32](m, x, x_step, (char *)buf, sizeof(float));
-    if (to == MOTH_F16) f32_to_f16(m, p, p_step, y, y_step);
-    else if (to == MOTH_BF16) f32_to_bf16(m, p, p_step, y, y_step);
-    else table[MOTH_F32][to](m, p, p_step, y, y_step);
+    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+    moth_convert(m, from, x, x_step, MOTH_F32, (char *)block, sizeof(float));
+    moth_convert(m, MOTH_F32, (const char *)block, sizeof(float), to, y, y_step);
   }
 }
 
@@ -237,8 +239,6 @@ void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to
       return;
     }
   }
-  if (!moth_is_half(from) && !moth_is_half(to)) table[from][to](n, src, src_step, dst, dst_step);
-  else if (from == MOTH_F16 && to == MOTH_F32) f16_to_f32(n, src, src_step, dst, dst_step);
-  else if (from == MOTH_BF16 && to == MOTH_F32) bf16_to_f32(n, src, src_step, dst, dst_step);
+  if (table[from][to]) table[from][to](n, src, src_step, dst, dst_step);
   else convert_half(n, from, src, src_step, to, dst, dst_step);
 }
