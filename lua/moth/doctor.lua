@@ -2,6 +2,7 @@
 -- slows it.
 
 local ffi = require "ffi"
+local machine = require "moth.machine"
 local system = require "moth.system"
 
 local doctor = {}
@@ -15,12 +16,12 @@ function doctor.missing_packages(root)
   if not file then return nil end
   local text = file:read("*a")
   file:close()
-  if system.windows or not system.output_of("command -v dpkg-query") then return nil end
+  if system.windows or not machine.output_of("command -v dpkg-query") then return nil end
   local missing = {}
   for line in text:gmatch("[^\n]+") do
     local group, name = line:match("^(%w+) ([%w%-%.%+]+)$")
     local query = "dpkg-query -W -f '${db:Status-Status}\\n' "
-    if group and system.output_of(query .. name) ~= "installed" then
+    if group and machine.output_of(query .. name) ~= "installed" then
       missing[#missing + 1] = { group, name }
     end
   end
@@ -28,7 +29,7 @@ function doctor.missing_packages(root)
 end
 
 local function processor()
-  local model, cores = system.processor()
+  local model, cores = machine.processor()
   return ("%s, %d logical cores"):format(model or ffi.arch, cores or 0)
 end
 

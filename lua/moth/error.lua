@@ -49,9 +49,12 @@ end
 -- The path that led here may be a relative one, and the program may go to another folder, while
 -- files are still found at their first use.
 local function absolute(folder)
-  if system.is_absolute(folder) then return folder end
-  local found, at = pcall(system.current_folder)
-  return found and at and at .. "/" .. folder:gsub("^%.[/\\]", "") or folder
+  if folder:find(system.root) then return folder end
+  pcall(ffi.cdef, "char *" .. system.getcwd .. "(char *, size_t);")
+  local room = ffi.new "char[4096]"
+  local found, at = pcall(function() return ffi.C[system.getcwd](room, 4096) end)
+  if not found or at == nil then return folder end
+  return ffi.string(room) .. "/" .. folder:gsub("^%.[/\\]", "")
 end
 
 do -- this file's folder; in a checkout also nn/ beside lua/

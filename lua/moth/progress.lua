@@ -15,7 +15,7 @@ local class = require "moth.class"
 local define = require "moth.define"
 local errors = require "moth.error"
 local lib = require "moth.lib"
-local system = require "moth.system"
+local machine = require "moth.machine"
 
 local Progress = class("Progress")
 
@@ -33,7 +33,7 @@ Progress.signature = define.signature("progress", {
 local now = lib.C.moth_seconds
 
 local function is_terminal()
-  local found, answer = pcall(system.is_terminal, 2)
+  local found, answer = pcall(machine.is_terminal, 2)
   return found and answer and os.getenv("TERM") ~= "dumb"
 end
 

@@ -8,7 +8,7 @@ local errors = require "moth.error"
 local ffi = require "ffi"
 local lib = require "moth.lib"
 local pack = require "moth.data.pack"
-local system = require "moth.system"
+local machine = require "moth.machine"
 
 local C, ctx = lib.C, lib.ctx
 
@@ -120,7 +120,7 @@ function crew.start(job, first, last)
   local h = start(job, first, last - first + 1)
   C.moth_keep_always(ctx, h)
   local self = {handle = h, number = 0, message = ffi.new("moth_message"),
-                answer = ffi.new("moth_message"), process = system.process()}
+                answer = ffi.new("moth_message"), process = machine.process()}
   crews[self] = true
   return self
 end
@@ -249,7 +249,7 @@ end
 
 --- Whether there still are workers: not in a forked child.
 function crew.lives(self)
-  return self.handle ~= nil and self.process == system.process()
+  return self.handle ~= nil and self.process == machine.process()
 end
 
 return crew

@@ -12,7 +12,7 @@ local bind = require "moth.bind"
 local class = require "moth.class"
 local lexer = require "moth.repl.lexer"
 local lib = require "moth.lib"
-local system = require "moth.system"
+local machine = require "moth.machine"
 
 local complete = {}
 
@@ -206,7 +206,7 @@ local function files(path)
   local folder, word = path:match("^(.*/)([^/]*)$")
   if not folder then folder, word = "", path end
   local list = {}
-  for _, entry in ipairs(system.entries(folder == "" and "." or folder)) do
+  for _, entry in ipairs(machine.entries(folder == "" and "." or folder)) do
     local name = entry.name
     local hidden = name:sub(1, 1) == "." and word:sub(1, 1) ~= "."
     if name:sub(1, #word) == word and not hidden and name ~= "." and name ~= ".." then

@@ -10,7 +10,7 @@ local ffi = require "ffi"
 
 local complete = require "moth.repl.complete"
 local show = require "moth.repl.show"
-local system = require "moth.system"
+local machine = require "moth.machine"
 
 local C = ffi.C
 local editor = {}
@@ -198,7 +198,7 @@ end
 --- The best editor that is there.
 -- @param past  lines typed at earlier prompts
 function editor.open(past)
-  if not (system.is_terminal(0) and system.is_terminal(1)) then return plain() end
+  if not (machine.is_terminal(0) and machine.is_terminal(1)) then return plain() end
   return isocline(past) or libedit(past) or plain()
 end
 

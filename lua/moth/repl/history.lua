@@ -2,6 +2,7 @@
 -- directory. Lines are added as they are typed, so that several prompts can be open at once. Where
 -- nothing can be written the prompt works without.
 
+local machine = require "moth.machine"
 local system = require "moth.system"
 
 local history = {}
@@ -12,14 +13,14 @@ local MOST = 2000 -- lines that are kept
 -- the user's; nil where there is no home.
 function history.path(kind, fallback, name)
   local base = os.getenv("XDG_" .. kind .. "_HOME")
-  if not base or not system.is_absolute(base) then base = system.user_folder(fallback) end
+  if not base or not base:find(system.root) then base = machine.user_folder(fallback) end
   return base and base .. "/moth/" .. name
 end
 
 -- Makes the directories that lead to a file.
 local function make_way(path)
   for directory in path:gmatch("()/") do
-    if directory > 1 then system.make_folder(path:sub(1, directory - 1)) end
+    if directory > 1 then machine.make_folder(path:sub(1, directory - 1)) end
   end
 end
 
