@@ -19,6 +19,14 @@ typedef struct mover {
 #define MOVER(name, type, statement)                                                          \
   static void run_##name(int64_t n, char *base, int64_t base_step, char *values,              \
                          int64_t value_step) {                                                \
+    if (base_step == sizeof(type) && value_step == sizeof(type)) {                            \
+      type *to = (type *)(void *)base, *from = (type *)(void *)values;                        \
+      for (int64_t i = 0; i < n; i++) {                                                       \
+        type *b = to + i, *v = from + i;                                                      \
+        statement;                                                                            \
+      }                                                                                       \
+      return;                                                                                 \
+    }                                                                                         \
     for (int64_t i = 0; i < n; i++, base += base_step, values += value_step) {                \
       type *b = (type *)(void *)base, *v = (type *)(void *)values;                            \
       statement;                                                                              \

@@ -80,12 +80,15 @@ int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool f
     const type *x = (const type *)(const void *)r->x;                          \
     type *y = to;                                                              \
     EACH_ROW({                                                                 \
+      const int64_t end = first + r->length;                                   \
       int64_t best = first;                                                    \
-      for (int64_t j = first; j < first + r->length; j++) {                    \
+      type w = end > first ? x[first] : 0;                                     \
+      for (int64_t j = first; j < end; j++) {                                  \
         const type v = x[j];                                                   \
-        const type w = x[best];                                                \
-        if (v != v || (w == w && (least ? v <= w : v >= w))) best = j;         \
-        y[j] = x[best];                                                        \
+        const bool beyond = least ? v <= w : v >= w;                           \
+        if (__builtin_expect(beyond || v != v, 0)) \
+          best = j, w = v;                                                     \
+        y[j] = w;                                                              \
         position[j] = best - first;                                            \
       }                                                                        \
     })                                                                         \

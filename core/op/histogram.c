@@ -86,11 +86,14 @@ static int64_t *at_i64(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
 
 static void most_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   int64_t *bounds = (int64_t *)(uintptr_t)arg; /* smallest, largest */
+  int64_t least = bounds[0], most = bounds[1];
   for (int64_t i = 0; i < n; i++) {
-    int64_t v = *(const int64_t *)(const void *)(at[0] + i * step[0]);
-    if (v < bounds[0]) bounds[0] = v;
-    if (v > bounds[1]) bounds[1] = v;
+    const int64_t v = *(const int64_t *)(const void *)(at[0] + i * step[0]);
+    least = v < least ? v : least;
+    most = v > most ? v : most;
   }
+  bounds[0] = least;
+  bounds[1] = most;
 }
 
 /* bounds := the smallest and the largest of what lies on a device, which is waited for. */
@@ -149,22 +152,33 @@ static int bincount_shape(const bincount_args *a, moth_layout *y) {
   return moth_shape_of(a->ctx, "input", (moth_ints){&n, 1}, y);
 }
 
+#define ADD_UP(type, one)                                        \
+  for (int64_t i = first; i < last; i++) {                       \
+    const int64_t at = list[i];                                  \
+    if (at >= 0 && at < room) ((type *)counts)[at] += one;       \
+  }
+
 /* Another thread may have written to the input since its shape was found: what is out of range is
 ** left out. */
+static void count(const int64_t *list, int64_t first, int64_t last, const moth_tensor *w,
+                  moth_tensor *y) {
+  const int64_t room = y->l.numel;
+  void *counts = moth_at(y);
+  if (!w) ADD_UP(int64_t, 1)
+  else if (y->l.dtype == MOTH_F32) ADD_UP(float, ((const float *)(const void *)moth_at(w))[i])
+  else ADD_UP(double, ((const double *)(const void *)moth_at(w))[i])
+}
+
 static int bincount_cpu(const bincount_args *a, moth_tensor **out) {
   moth_tensor *y = out[0], *list = moth_cast(a->input, MOTH_I64), *w = NULL;
-  int64_t n = a->input->l.numel, room = y->l.numel;
+  const int64_t n = a->input->l.numel;
   if (list && a->weights) w = moth_cast(a->weights, y->l.dtype);
   int status = !list || (a->weights && !w) ? a->ctx->error.code : MOTH_OK;
-  if (!status && room) memset(moth_at(y), 0, (size_t)(room * moth_dtype_size[y->l.dtype]));
-  for (int64_t i = 0; i < n && !status; i++) {
-    int64_t at = at_i64(list)[i];
+  if (!status && y->l.numel)
+    memset(moth_at(y), 0, (size_t)(y->l.numel * moth_dtype_size[y->l.dtype]));
+  for (int64_t i = 0; i < n && !status; i += POLL_AFTER) {
+    count(at_i64(list), i, i + POLL_AFTER < n ? i + POLL_AFTER : n, w, y);
     status = poll_at(a->ctx, i);
-    if (at < 0 || at >= room) continue;
-    if (!w) at_i64(y)[at]++;
-    else if (y->l.dtype == MOTH_F32)
-      ((float *)(void *)moth_at(y))[at] += ((const float *)(const void *)moth_at(w))[i];
-    else ((double *)(void *)moth_at(y))[at] += ((const double *)(const void *)moth_at(w))[i];
   }
   moth_tensor_release(w);
   moth_tensor_release(list);
