@@ -37,6 +37,12 @@ local function near(wanted, got, what)
   assert(off <= most, ("%s is off by %g"):format(what, off))
 end
 
+-- all(there) of matrices that stay on the CPU and of those that there moves.
+local function alike(all)
+  local got = all(function(t) return t:cuda() end)
+  for i, wanted in ipairs(all(function(t) return t end)) do near(wanted, got[i], "number " .. i) end
+end
+
 describe("linalg on a GPU", function()
   if not cuda.here then
     pending("is the CPU's: " .. cuda.why)
@@ -167,10 +173,7 @@ describe("linalg on a GPU", function()
           linalg.inv(a:expand(3, 2, n, n)), linalg.det(a:transpose(-1, -2)),
           (linalg.lu_factor(a:transpose(-1, -2))) }
       end
-      local got = all(function(t) return t:cuda() end)
-      for i, wanted in ipairs(all(function(t) return t end)) do
-        near(wanted, got[i], "number " .. i)
-      end
+      alike(all)
     end
   end)
 
@@ -239,10 +242,7 @@ describe("linalg on a GPU", function()
           linalg.solve_triangular(a[{ 1, 1 }], b:transpose(-1, -2),
             { upper = true, left = false }) }
       end
-      local got = all(function(t) return t:cuda() end)
-      for i, wanted in ipairs(all(function(t) return t end)) do
-        near(wanted, got[i], "number " .. i)
-      end
+      alike(all)
     end
   end)
 
