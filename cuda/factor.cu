@@ -380,6 +380,7 @@ static __device__ inline void reflections_of(const matrix<T> &y, int32_t m, int 
                                              T *tau) {
   __shared__ double sums[WARPS][WARP];
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  const int unit = unit_of<WARPS>(y, m, width, sums);
   double mine = 0; /* of the products of column j and this one, below row j */
   for (int32_t r = 1 + warp; r < m; r += WARPS)
     if (lane < width) mine += (double)y(r, 0) * y(r, lane);
@@ -407,6 +408,9 @@ static __device__ inline void reflections_of(const matrix<T> &y, int32_t m, int 
       if (r > j + 1) mine += (double)next * v;
     }
   }
+  __syncthreads();
+  for (int32_t r = warp; unit && r <= lane && r < m; r += WARPS)
+    y(r, lane) = scalbn(y(r, lane), unit);
   __syncthreads();
 }
 

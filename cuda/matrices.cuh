@@ -111,4 +111,23 @@ static __device__ inline void subtract_product(const tile<T> &a, const tile<T> &
   __syncthreads();
 }
 
+/* Squares of a column of extreme numbers would leave the range: it is divided by a power of two of
+** its own, which Q does not feel, and whose exponent comes back; 0 for others. */
+template <int WARPS, class T>
+static __device__ inline int unit_of(const matrix<T> &y, int32_t m, int width,
+                                     double (&most)[WARPS][WARP]) {
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, far = sizeof(T) == 8 ? 300 : 60;
+  double all = 0;
+  for (int32_t r = warp; r < m && lane < width; r += WARPS)
+    all = fmax(all, fabs((double)y(r, lane)));
+  most[warp][lane] = all;
+  __syncthreads();
+  for (int i = 0; i < WARPS; i++) all = fmax(all, most[i][lane]);
+  int unit = all > 0 && isfinite(all) ? ilogb(all) : 0;
+  if (abs(unit) < far) unit = 0;
+  for (int32_t r = warp; unit && r < m; r += WARPS) y(r, lane) = scalbn(y(r, lane), -unit);
+  __syncthreads();
+  return unit;
+}
+
 #endif

@@ -202,6 +202,26 @@ describe("linalg on a GPU", function()
     end
   end)
 
+  it("factors columns of extreme numbers by reflections too", function()
+    local UNITS = { float64 = { 1e-310, 1e-170, 1e160, 1e250 }, float32 = { 1e-41 } }
+    local function off(a, b) return (a - b:cpu()):abs():max():item() end
+    for dtype, units in pairs(UNITS) do
+      for _, shape in ipairs { { 3, 2 }, { 40, 35 } } do
+        local x = regular(dtype, { 40, 40 })[{ { 1, shape[1] }, { 1, shape[2] } }]
+        local first, others = x[{ {}, { 1, 1 } }], x[{ {}, { 2, -1 } }]
+        local q, r = linalg.qr(x)
+        for _, unit in ipairs(units) do
+          local bound = math.abs(math.log10(unit)) < 300 and dtype == "float64" and 1e-11 or 1e-2
+          for _, scaled in ipairs { x * unit, moth.cat({ first * unit, others }, 2) } do
+            local y, upper = linalg.qr(scaled:cuda())
+            assert.is_true(off(q, y) < bound, unit .. ": Q")
+            assert.is_true(off(r[{ {}, 1 }], upper[{ {}, 1 }] / unit) < bound, unit .. ": R")
+          end
+        end
+      end
+    end
+  end)
+
   it("tells late of a matrix that is singular", function()
     local function checked(x) return (linalg.inv_ex(x, { check_errors = true })) end
     local function solved(x) return linalg.solve(x, x) end
