@@ -50,8 +50,8 @@ int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s) {
   int code = 0, status;
   if (info.kind < MOTH_OF_FOLDER) { /* not every system opens those */
     s->fd = moth_disk_open(name);
-    code = errno;
     if (s->fd >= 0) info = moth_disk_of(s->fd);
+    code = errno;
   }
   free(name);
   if (info.kind == MOTH_OF_FILE && s->fd >= 0) {
@@ -127,7 +127,7 @@ static int open_temporary(moth_sink *s, int mode) {
 
 static int open_target(moth_sink *s) {
   const moth_disk_info info = moth_disk_at(s->path);
-  if (info.kind == MOTH_OF_NOTHING) return open_temporary(s, 0);
+  if (info.kind == MOTH_OF_NOTHING) return errno == ENOENT ? open_temporary(s, 0) : errno;
   if (info.kind == MOTH_OF_FOLDER) return EISDIR;
   if (!moth_disk_writable(s->path)) return errno;
   if (info.kind == MOTH_OF_DEVICE) {

@@ -38,6 +38,9 @@ static int failed(void) {
     case ERROR_ACCESS_DENIED:
     case ERROR_SHARING_VIOLATION:
     case ERROR_USER_MAPPED_FILE: errno = EACCES; break;
+    case ERROR_FILE_EXISTS:
+    case ERROR_ALREADY_EXISTS: errno = EEXIST; break;
+    case ERROR_WRITE_PROTECT: errno = EROFS; break;
     case ERROR_DISK_FULL:
     case ERROR_HANDLE_DISK_FULL: errno = ENOSPC; break;
     case ERROR_INVALID_NAME: errno = EINVAL; break;
@@ -97,9 +100,9 @@ bool moth_library_folder(void (*inside)(void), char folder[MOTH_FOLDER]) {
   const DWORD how =
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
   if (!GetModuleHandleExW(how, (LPCWSTR)(uintptr_t)inside, &self)) return false;
-  if (!path_of(self, folder)) return false;
-  *strrchr(folder, '/') = 0;
-  return true;
+  char *end = path_of(self, folder) ? strrchr(folder, '/') : NULL;
+  if (end) *end = 0;
+  return end != NULL;
 }
 
 bool moth_program_path(char path[MOTH_FOLDER]) { return path_of(NULL, path); }
@@ -196,8 +199,10 @@ int moth_disk_replace(const char *from, const char *to) {
   wchar_t *old = wide(from), *new = wide(to);
   const DWORD how = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
   const int status = !old || !new ? -1 : MoveFileExW(old, new, how) ? 0 : failed();
+  const int code = errno;
   free(old);
   free(new);
+  errno = code;
   return status;
 }
 

@@ -425,6 +425,14 @@ describe("the file that is written", function()
     pipe:close()
   end)
 
+  it("is not one whose link leads nowhere but to itself", function()
+    local link = path_of("loop.st")
+    os.execute(("ln -sf loop.st '%s'"):format(link))
+    assert.has_error_like(function() moth.save({ a = moth.ones(1) }, link) end,
+      "cannot write .*symbolic links")
+    os.remove(link)
+  end)
+
   it("may have any name", function()
     for _, name in ipairs { "né #1.st", "with\nnewline", ("n"):rep(255) } do
       moth.save(moth.ones(1), path_of(name))
