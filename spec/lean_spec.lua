@@ -1,9 +1,12 @@
 -- What lies in Lua's heap: each collection walks over all of it, so that what a script does not
 -- use, or not any more, is not there.
 
+local ffi = require "ffi"
+
 local moth = require "moth"
 local intact = require "spec.support.intact"
 local lib = require "moth.lib"
+local machine = require "moth.machine"
 local process = require "spec.support.process"
 
 local F, nn = moth.nn.functional, moth.nn
@@ -47,6 +50,20 @@ describe("Lua's heap", function()
         optimizer:step()
       end]]
     assert.is_true(found < 640, found .. " KB")
+  end)
+
+  it("gets no C types where the operating system is asked again", function()
+    local cdef, declared = ffi.cdef, 0
+    local function ask() return machine.process(), machine.is_terminal(0), machine.entries "nn" end
+    ask()
+    ffi.cdef = function(...)
+      declared = declared + 1
+      return cdef(...)
+    end
+    local ok, problem = pcall(ask)
+    ffi.cdef = cdef
+    assert(ok, problem)
+    assert.equal(0, declared)
   end)
 end)
 

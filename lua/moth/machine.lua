@@ -8,13 +8,18 @@ local system = require "moth.system"
 local windows = system.windows
 local machine = {}
 
--- A function of the C library, declared when it is first wanted: what is declared stays in the
--- heap. On Windows it is the C runtime's, with an underscore; that _mkdir takes no mode does no
--- harm.
+-- A function of the C library, declared when it is first wanted and no more than once: what is
+-- declared stays for good. On Windows it is the C runtime's, with an underscore; that _mkdir takes
+-- no mode does no harm.
+local declared = {}
+
 local function of_c(name, declaration)
-  local text = declaration:gsub("%$", "moth_" .. name) .. ' __asm__("'
-    .. (windows and "_" or "") .. name .. '");'
-  pcall(ffi.cdef, text) -- once is enough, and a host may have taken the compiler away
+  if not declared[name] then
+    local text = declaration:gsub("%$", "moth_" .. name) .. ' __asm__("'
+      .. (windows and "_" or "") .. name .. '");'
+    pcall(ffi.cdef, text) -- a host may have taken the compiler away
+    declared[name] = true
+  end
   return ffi.C["moth_" .. name]
 end
 
@@ -64,43 +69,37 @@ end
 local MOST = 10000 -- entries that are read
 
 local function posix_entries(folder, list)
-  local directory = ffi.C.moth_opendir(folder)
+  local directory = of_c("opendir", "void *$(const char *path)")(folder)
   if directory == nil then return end
-  local pointer = ffi.typeof [[struct {
-    uint64_t ino; int64_t off; uint16_t length; uint8_t type; char name[256]; } *]]
+  local readdir = of_c("readdir", [[typedef struct {
+    uint64_t ino; int64_t off; uint16_t length; uint8_t type; char name[256]; } moth_dirent;
+    moth_dirent *$(void *directory)]])
   for n = 1, MOST do
-    local entry = ffi.C.moth_readdir(directory)
+    local entry = readdir(directory)
     if entry == nil then break end
-    entry = ffi.cast(pointer, entry)
     list[n] = { name = ffi.string(entry.name), is_folder = entry.type == 4 } -- DT_DIR
   end
-  ffi.C.moth_closedir(directory)
+  of_c("closedir", "int $(void *directory)")(directory)
 end
 
 local function windows_entries(folder, list)
-  local entry = ffi.new [[struct {
-    uint32_t attributes; int64_t created, read, written, size; char name[260]; }]]
-  local search = ffi.C.moth_findfirst(folder .. "/*", entry)
+  local first = of_c("findfirst64", [[typedef struct {
+    uint32_t attributes; int64_t created, read, written, size; char name[260]; } moth_found;
+    intptr_t $(const char *pattern, moth_found *entry)]])
+  local entry = ffi.new "moth_found"
+  local search = first(folder .. "/*", entry)
   if search == -1 then return end
+  local next_one = of_c("findnext64", "int $(intptr_t search, moth_found *entry)")
   for n = 1, MOST do
     list[n] = { name = ffi.string(entry.name),
                 is_folder = bit.band(entry.attributes, 16) ~= 0 } -- _A_SUBDIR
-    if ffi.C.moth_findnext(search, entry) ~= 0 then break end
+    if next_one(search, entry) ~= 0 then break end
   end
-  ffi.C.moth_findclose(search)
+  of_c("findclose", "int $(intptr_t search)")(search)
 end
 
 --- What lies in a folder, without order: {name, is_folder} tables; none where it cannot be read.
 function machine.entries(folder)
-  ffi.cdef(windows and [[
-  intptr_t moth_findfirst(const char *pattern, void *entry) __asm__("_findfirst64");
-  int moth_findnext(intptr_t search, void *entry) __asm__("_findnext64");
-  int moth_findclose(intptr_t search) __asm__("_findclose");
-  ]] or [[
-  void *moth_opendir(const char *path) __asm__("opendir");
-  void *moth_readdir(void *directory) __asm__("readdir");
-  int moth_closedir(void *directory) __asm__("closedir");
-  ]])
   local list = {}
   local read = windows and windows_entries or posix_entries
   read(folder, list)
