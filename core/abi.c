@@ -19,10 +19,3 @@ const char *moth_config(moth_ctx *ctx) {
            moth_level_name(), moth_get_num_threads(), moth_blas_name(), __VERSION__);
   return ctx->error.shown;
 }
-
-#define NAME(value, name, type) #name,
-static const char *const dtype_names[] = {MOTH_DTYPE_LIST(NAME)};
-
-const char *moth_dtype_name(int32_t dtype) {
-  return dtype >= 0 && dtype < MOTH_DTYPES ? dtype_names[dtype] : NULL;
-}

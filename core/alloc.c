@@ -3,6 +3,7 @@
 ** Sizes are rounded up to classes, eight to an octave; each class has a chain of free blocks in
 ** the context. A block may be freed in another context than it was made in. Under AddressSanitizer
 ** nothing is kept, so that a use after free is seen, nor with what looks on at kernels of a GPU.
+** The limit and the failures that tests ask for are here, too.
 */
 #include <stdlib.h>
 
@@ -86,12 +87,6 @@ void moth_dealloc_block(moth_ctx *ctx, void *block, int64_t nbytes) {
   c->count++;
 }
 
-void moth_refuse_data(moth_ctx *ctx, int64_t nbytes) {
-  moth_fail(ctx, MOTH_E_LIMIT, NULL,
-            "memory limit of %lld bytes reached: %lld in use, %lld more asked for",
-            (long long)ctx->mem.limit_bytes, (long long)ctx->mem.live_bytes, (long long)nbytes);
-}
-
 int64_t moth_cached_bytes(const moth_ctx *ctx) {
   int64_t bytes = 0;
   for (uint32_t c = 0; c < MOTH_CLASSES; c++) bytes += ctx->blocks[c].count * class_size(c);
@@ -107,3 +102,17 @@ void moth_empty_cache(moth_ctx *ctx) {
     ctx->blocks[c] = (moth_chain){NULL, 0};
   }
 }
+
+/* -- counts and limits -- */
+
+void moth_refuse_data(moth_ctx *ctx, int64_t nbytes) {
+  moth_fail(ctx, MOTH_E_LIMIT, NULL,
+            "memory limit of %lld bytes reached: %lld in use, %lld more asked for",
+            (long long)ctx->mem.limit_bytes, (long long)ctx->mem.live_bytes, (long long)nbytes);
+}
+
+void moth_memory_reset_peak(moth_ctx *ctx) { ctx->mem.peak_bytes = ctx->mem.live_bytes; }
+
+void moth_memory_limit(moth_ctx *ctx, int64_t bytes) { ctx->mem.limit_bytes = bytes; }
+
+void moth_fail_allocation(moth_ctx *ctx, int64_t after) { ctx->fail_after = after; }

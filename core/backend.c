@@ -1,5 +1,5 @@
-/* backend.c -- devices beside the CPU: the plugin that computes on them is found, checked and
-** loaded at the first use of one; memory there is counted here.
+/* backend.c -- the plugin that computes on devices beside the CPU: it is found, checked and loaded
+** at the first use of one, and given what the engine lends. Then device.c speaks with it.
 */
 #include "backend.h"
 
@@ -13,30 +13,11 @@
 #include "tape.h"
 
 #define PLUGIN "libmoth_cuda.so"
-#define DEVICE_FLOOR ((int64_t)256 << 20) /* bytes of garbage there before a collection */
-
-typedef struct device_count { /* of one context on one device */
-  int64_t live, peak, limit, goal;
-} device_count;
-
-struct moth_devices {
-  void *state;  /* the plugin's */
-  int fallback; /* where tensors are made that no other has a say in */
-  device_count of[MOTH_MAX_DEVICES + 1];
-};
 
 /* -- what the engine lends -- */
 
-static moth_devices *devices_of(moth_ctx *ctx) {
-  if (ctx->devices || ctx->closed) return ctx->devices;
-  ctx->devices = calloc(1, sizeof *ctx->devices);
-  for (int i = 0; ctx->devices && i <= MOTH_MAX_DEVICES; i++)
-    ctx->devices->of[i].goal = DEVICE_FLOOR;
-  return ctx->devices;
-}
-
 static void **plugin_state(moth_ctx *ctx) {
-  moth_devices *d = devices_of(ctx);
+  moth_devices *d = moth_devices_of(ctx);
   return d ? &d->state : NULL;
 }
 
@@ -76,7 +57,6 @@ static const moth_host lent = {
 /* -- loading: once a process; what went wrong is kept as a message -- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const moth_backend *plugin;
 static char trouble[512];
 static bool tried;
 
@@ -104,40 +84,9 @@ static void *open_plugin(void) {
     at += length + (at[length] == ':');
   }
   if (library || getenv("MOTH_BACKEND_PATH")) return library;
-  if (moth_library_folder((void (*)(void))moth_open, folder))
+  if (moth_library_folder((void (*)(void))moth_backend_load, folder))
     library = open_in(folder, strlen(folder));
   return library ? library : open_in("", 0);
-}
-
-/* The plugin's kernels by their names: open addressing, at most half full. Ops hold theirs
-** themselves, but the rows of a family of elementwise functions lie in read-only memory. A name
-** may stand for an op's kernel and a row's. */
-static const moth_device_kernel **by_name;
-static uint32_t name_mask;
-
-static uint32_t hash_of(const char *name) {
-  uint32_t hash = 2166136261u; /* FNV-1a */
-  for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 16777619u;
-  return hash ^ hash >> 15;
-}
-
-static bool make_index(const moth_backend *b) {
-  uint32_t size = 16;
-  while (size < 2 * b->nkernels) size *= 2;
-  by_name = calloc(size, sizeof *by_name);
-  name_mask = size - 1;
-  for (uint32_t i = 0; by_name && i < b->nkernels; i++) {
-    uint32_t at = hash_of(b->kernels[i]->name) & name_mask;
-    while (by_name[at]) at = (at + 1) & name_mask;
-    by_name[at] = b->kernels[i];
-  }
-  return by_name != NULL;
-}
-
-static const moth_device_kernel *kernel_named(const char *name, bool map) {
-  for (uint32_t at = hash_of(name) & name_mask; by_name[at]; at = (at + 1) & name_mask)
-    if (!by_name[at]->map == !map && !strcmp(by_name[at]->name, name)) return by_name[at];
-  return NULL;
 }
 
 static void load(void) {
@@ -153,7 +102,7 @@ static void load(void) {
     moth_library_close(library);
     return;
   }
-  if (!make_index(found)) {
+  if (!moth_plugin_adopt(found)) {
     snprintf(trouble, sizeof trouble, "out of memory while " PLUGIN " was loaded");
     moth_library_close(library);
     return;
@@ -163,7 +112,6 @@ static void load(void) {
     const moth_op *op = k->run ? moth_op_find(k->name) : NULL;
     if (op) ((moth_op *)(uintptr_t)op)->device = k->run;
   }
-  __atomic_store_n(&plugin, found, __ATOMIC_RELEASE);
 }
 
 const moth_backend *moth_backend_load(moth_ctx *ctx) {
@@ -171,26 +119,14 @@ const moth_backend *moth_backend_load(moth_ctx *ctx) {
   if (!tried) load();
   tried = true;
   pthread_mutex_unlock(&lock);
-  if (!plugin)
+  if (!moth_plugin)
     moth_fail(ctx, MOTH_E_DEVICE, "device", "no CUDA device: %s; this build computes on the CPU",
               trouble);
-  else if (!devices_of(ctx))
+  else if (!moth_devices_of(ctx))
     moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
   else
-    return plugin;
+    return moth_plugin;
   return NULL;
-}
-
-const char *moth_device_name(int device, char room[24]) {
-  if (device == 0) return "cpu";
-  snprintf(room, 24, "%s:%d", plugin ? plugin->name : "cuda", device - 1);
-  return room;
-}
-
-int moth_device_missing(moth_ctx *ctx, int device) {
-  char room[24];
-  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "there is no kernel for it on %s; use :cpu()",
-                   moth_device_name(device, room));
 }
 
 int32_t moth_device_count(moth_ctx *ctx) {
@@ -209,49 +145,6 @@ int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device) {
                    (long long)device - 1, n);
 }
 
-/* -- memory -- */
-
-void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
-  device_count *c = &ctx->devices->of[device];
-  if (c->limit > 0 && (nbytes > c->limit || c->live > c->limit - nbytes)) {
-    char room[24];
-    moth_fail(ctx, MOTH_E_LIMIT, NULL,
-              "memory limit of %lld bytes reached on %s: %lld in use, %lld more asked for",
-              (long long)c->limit, moth_device_name(device, room), (long long)c->live,
-              (long long)nbytes);
-    return NULL;
-  }
-  if (ctx->fail_after > 0 && --ctx->fail_after == 0) {
-    moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory (as asked for by a test)");
-    return NULL;
-  }
-  void *block = plugin->alloc(ctx, device, nbytes, owner);
-  if (!block) return NULL;
-  c->live += nbytes;
-  if (c->live > c->peak) c->peak = c->live;
-  if (c->live > c->goal) ctx->want = true;
-  return block;
-}
-
-void moth_device_free(moth_ctx *ctx, int device, void *owner, int64_t nbytes) {
-  if (!ctx->devices) return; /* the context has ended, and its memory with it */
-  ctx->devices->of[device].live -= nbytes;
-  plugin->dealloc(owner);
-}
-
-bool moth_is_pinned_storage(const moth_storage *s) {
-  const moth_storage *root = s->root ? s->root : s;
-  const moth_backend *b = __atomic_load_n(&plugin, __ATOMIC_ACQUIRE); /* of any context */
-  return b && root->deleter == b->unpin;
-}
-
-bool moth_is_stream_storage(const moth_storage *s) {
-  const moth_storage *root = s->root ? s->root : s;
-  const moth_backend *b = __atomic_load_n(&plugin, __ATOMIC_ACQUIRE); /* of any context */
-  return b && root->deleter &&
-         (root->deleter == b->streams->drop || root->deleter == b->streams->drop_event);
-}
-
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
   moth_layout l = *like;
   l.device = 0;
@@ -260,63 +153,15 @@ moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
   void *owner = NULL, *data;
   const int64_t nbytes = l.numel * moth_dtype_size[l.dtype];
   if (!moth_count_data(ctx, nbytes)) return NULL;
-  data = plugin->pin(ctx, nbytes, &owner);
-  moth_storage *s = data ? moth_storage_foreign(ctx, data, nbytes, plugin->unpin, owner) : NULL;
+  data = moth_plugin->pin(ctx, nbytes, &owner);
+  moth_storage *s =
+    data ? moth_storage_foreign(ctx, data, nbytes, moth_plugin->unpin, owner) : NULL;
   if (s) s->foreign = false; /* counted as any other, and given back in its own way */
   else ctx->mem.live_bytes -= nbytes;
-  if (!s && data) plugin->unpin(owner);
+  if (!s && data) moth_plugin->unpin(owner);
   moth_tensor *x = s ? moth_tensor_like(ctx, &l, s) : NULL;
   moth_storage_release(ctx, s);
   return x;
-}
-
-void moth_device_recount(moth_ctx *ctx, int device, int64_t more) {
-  device_count *c = &ctx->devices->of[device];
-  c->live += more;
-  if (c->live > c->peak) c->peak = c->live;
-}
-
-int64_t moth_devices_live(const moth_ctx *ctx) {
-  int64_t live = 0;
-  for (int i = 1; i <= MOTH_MAX_DEVICES; i++) live += ctx->devices->of[i].live;
-  return live;
-}
-
-void moth_devices_swept(moth_ctx *ctx) {
-  for (int i = 1; ctx->devices && i <= MOTH_MAX_DEVICES; i++) {
-    device_count *c = &ctx->devices->of[i];
-    c->goal = c->live + (c->live / 4 > DEVICE_FLOOR ? c->live / 4 : DEVICE_FLOOR);
-  }
-}
-
-void moth_devices_close(moth_ctx *ctx) {
-  if (!ctx->devices) return;
-  if (plugin && ctx->devices->state) plugin->close(ctx);
-  free(ctx->devices);
-  ctx->devices = NULL;
-}
-
-/* -- work -- */
-
-int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait) {
-  return plugin->copy(y, x, wait);
-}
-
-int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
-                    const moth_tensor *const *operands, const void *arg) {
-  const moth_device_kernel *k = kernel_named(name, true);
-  if (k) return k->map(ctx, dtype, noperands, operands, arg);
-  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "%s has no kernel for '%s'", plugin->name, name);
-}
-
-int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch) {
-  return plugin->multiply(ctx, p, batch);
-}
-
-int moth_device_call(moth_ctx *ctx, const char *name, const void *args) {
-  const moth_device_kernel *k = kernel_named(name, false);
-  if (k) return k->run(args, NULL);
-  return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "%s has no kernel for '%s'", plugin->name, name);
 }
 
 moth_tensor *moth_to_host(const moth_tensor *x) {
@@ -328,23 +173,6 @@ moth_tensor *moth_to_host(const moth_tensor *x) {
   if (!moth_device_copy(y, x, true)) return y;
   moth_tensor_release(y);
   return NULL;
-}
-
-int moth_bytes_move(moth_ctx *ctx, int to_device, void *to, int from_device, const void *from,
-                    int64_t n) {
-  if (!to_device && !from_device) {
-    memcpy(to, from, (size_t)n);
-    return MOTH_OK;
-  }
-  const moth_layout l = {.ndim = 1, .dtype = MOTH_U8, .numel = n, .shape = {n}, .stride = {1}};
-  moth_storage there = {.refs = 1, .data = to, .nbytes = n, .device = (uint8_t)to_device};
-  moth_storage here = {.refs = 1, .data = (char *)(uintptr_t)from, .nbytes = n,
-                       .device = (uint8_t)from_device};
-  moth_tensor y = {.refs = 1, .ctx = ctx, .l = l, .storage = &there};
-  moth_tensor x = {.refs = 1, .ctx = ctx, .l = l, .storage = &here};
-  y.l.device = (uint8_t)to_device;
-  x.l.device = (uint8_t)from_device;
-  return moth_device_copy(&y, &x, true);
 }
 
 /* -- what hosts ask -- */
@@ -360,7 +188,7 @@ int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room) {
 int32_t moth_device_synchronize(moth_ctx *ctx, int32_t device) {
   moth_error_clear(ctx);
   int status = moth_device_check(ctx, "device", device);
-  return status || device == 0 ? status : plugin->synchronize(ctx, device);
+  return status || device == 0 ? status : moth_plugin->synchronize(ctx, device);
 }
 
 int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info) {
@@ -368,11 +196,11 @@ int32_t moth_device_memory(moth_ctx *ctx, int32_t device, moth_device_info *info
   memset(info, 0, sizeof *info);
   int status = moth_device_check(ctx, "device", device);
   if (status || device == 0) return status;
-  const device_count *c = &ctx->devices->of[device];
+  const moth_device_bytes *c = &ctx->devices->of[device];
   info->live_bytes = c->live;
   info->peak_bytes = c->peak;
   info->limit_bytes = c->limit;
-  return plugin->memory(ctx, device, info);
+  return moth_plugin->memory(ctx, device, info);
 }
 
 int32_t moth_default_device(moth_ctx *ctx, int32_t device) {
@@ -404,6 +232,6 @@ int32_t moth_device_reset_peak(moth_ctx *ctx, int32_t device) {
 int32_t moth_device_empty_cache(moth_ctx *ctx, int32_t device) {
   moth_error_clear(ctx);
   int status = moth_device_check(ctx, "device", device);
-  if (!status && device) plugin->empty_cache(ctx, device);
+  if (!status && device) moth_plugin->empty_cache(ctx, device);
   return status;
 }

@@ -122,12 +122,6 @@ void moth_memory(moth_ctx *ctx, moth_memory_info *info) {
   info->live_handles = ctx->live_slots;
 }
 
-void moth_memory_reset_peak(moth_ctx *ctx) { ctx->mem.peak_bytes = ctx->mem.live_bytes; }
-
-void moth_memory_limit(moth_ctx *ctx, int64_t bytes) { ctx->mem.limit_bytes = bytes; }
-
-void moth_fail_allocation(moth_ctx *ctx, int64_t after) { ctx->fail_after = after; }
-
 /* -- modes -- */
 
 int32_t moth_grad_mode(moth_ctx *ctx, int32_t on) {
@@ -187,40 +181,4 @@ int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
 int32_t moth_generator(moth_ctx *ctx, moth_handle *out) {
   if (ctx->closed) return moth_fail_closed(ctx);
   return moth_hand_out(ctx, moth_tensor_retain(ctx->generator), out);
-}
-
-/* -- results of ops with any number of them -- */
-
-int moth_results_push(moth_results *r, moth_tensor *take) {
-  if (!take) return r->ctx->error.code;
-  if (r->n == r->room) {
-    uint32_t room = r->room ? r->room * 2 : 16;
-    moth_tensor **at = moth_alloc(r->ctx, (int64_t)(room * sizeof *at));
-    if (!at) {
-      moth_tensor_release(take);
-      return r->ctx->error.code;
-    }
-    if (r->n) memcpy(at, r->at, r->n * sizeof *at);
-    moth_dealloc(r->ctx, r->at, (int64_t)(r->room * sizeof *at));
-    r->at = at;
-    r->room = room;
-  }
-  r->at[r->n++] = take;
-  return MOTH_OK;
-}
-
-void moth_results_clear(moth_results *r) {
-  while (r->n) moth_tensor_release(r->at[--r->n]);
-}
-
-uint32_t moth_result_count(moth_ctx *ctx) { return ctx->results.n; }
-
-int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out) {
-  moth_results *r = &ctx->results;
-  if (i >= r->n || !r->at[i])
-    return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no result %u to take", i);
-  moth_tensor *x = r->at[i];
-  int known = x->slot ? MOTH_KNOWN : 0, status = moth_hand_out(ctx, x, out);
-  r->at[i] = NULL;
-  return status ? status : known;
 }

@@ -135,6 +135,7 @@ struct moth_ctx {
 void moth_fft_forget(moth_ctx *ctx);
 
 extern atomic_int moth_interrupts; /* counted, so that every context sees each of them */
+extern _Thread_local bool moth_on_worker; /* this thread is one: it starts no jobs on others */
 
 /* -- errors: set the message, return the code. arg may be NULL. Positions go in by MOTH_POS. -- */
 

@@ -20,6 +20,10 @@ const uint8_t moth_dtype_size[MOTH_DTYPES] = {MOTH_DTYPE_LIST(SIZE)};
 #define TEXT(NAME, name, type) [NAME] = #name,
 static const char *const texts[MOTH_DTYPES] = {MOTH_DTYPE_LIST(TEXT)};
 
+const char *moth_dtype_name(int32_t dtype) {
+  return dtype >= 0 && dtype < MOTH_DTYPES ? texts[dtype] : NULL;
+}
+
 int moth_promote(int a, int b) {
   if (a == b) return a;
   int lo = a < b ? a : b, hi = a < b ? b : a;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "context.h"
-#include "workers.h"
 
 atomic_int moth_interrupts;
+_Thread_local bool moth_on_worker;
 
 static const char *const error_names[] = {
     "OK",      "E_ARG",   "E_TYPE",    "E_DTYPE",  "E_SHAPE",   "E_INDEX",
@@ -97,7 +97,7 @@ int32_t moth_interrupted(moth_ctx *ctx) {
   int mine = atomic_exchange(&ctx->cancel, 0), now = atomic_load(&moth_interrupts);
   if (now != ctx->interrupts) {
     mine = 1;
-    if (!moth_on_worker()) atomic_store(&interrupts_taken, now); /* it was meant for the host */
+    if (!moth_on_worker) atomic_store(&interrupts_taken, now); /* it was meant for the host */
   }
   ctx->interrupts = now;
   return mine;

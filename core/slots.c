@@ -2,7 +2,8 @@
 **
 ** The slot table owns one reference per live handle. A slot belongs to the scope that was open
 ** when it was filled, chained so that closing a scope is one walk. Slots 1 to MOTH_NUMBER_SLOTS
-** hold numbers as operands and are never handed out.
+** hold numbers as operands and are never handed out. Results of ops that have any number of them
+** wait at the end of this file until they are taken.
 */
 #include "backend.h"
 #include "tape.h"
@@ -239,4 +240,40 @@ uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max) {
   if (n) memcpy(ids, ctx->dead_ids + (ctx->ndead_ids - n), n * sizeof *ids);
   ctx->ndead_ids -= n;
   return n;
+}
+
+/* -- results of ops with any number of them -- */
+
+int moth_results_push(moth_results *r, moth_tensor *take) {
+  if (!take) return r->ctx->error.code;
+  if (r->n == r->room) {
+    uint32_t room = r->room ? r->room * 2 : 16;
+    moth_tensor **at = moth_alloc(r->ctx, (int64_t)(room * sizeof *at));
+    if (!at) {
+      moth_tensor_release(take);
+      return r->ctx->error.code;
+    }
+    if (r->n) memcpy(at, r->at, r->n * sizeof *at);
+    moth_dealloc(r->ctx, r->at, (int64_t)(r->room * sizeof *at));
+    r->at = at;
+    r->room = room;
+  }
+  r->at[r->n++] = take;
+  return MOTH_OK;
+}
+
+void moth_results_clear(moth_results *r) {
+  while (r->n) moth_tensor_release(r->at[--r->n]);
+}
+
+uint32_t moth_result_count(moth_ctx *ctx) { return ctx->results.n; }
+
+int32_t moth_result(moth_ctx *ctx, uint32_t i, moth_handle *out) {
+  moth_results *r = &ctx->results;
+  if (i >= r->n || !r->at[i])
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "there is no result %u to take", i);
+  moth_tensor *x = r->at[i];
+  int known = x->slot ? MOTH_KNOWN : 0, status = moth_hand_out(ctx, x, out);
+  r->at[i] = NULL;
+  return status ? status : known;
 }

@@ -9,15 +9,8 @@
 
 /* Hands out a handle that drops what it stands for when it goes. */
 static int keep(moth_ctx *ctx, void *owner, void (*drop)(void *), moth_handle *out) {
-  static char nothing;
-  const moth_layout none = {.ndim = 1, .dtype = MOTH_U8, .stride = {1}};
-  moth_storage *s = moth_storage_foreign(ctx, &nothing, 0, drop, owner);
-  if (!s) {
-    drop(owner);
-    return ctx->error.code;
-  }
-  moth_tensor *x = moth_tensor_like(ctx, &none, s);
-  moth_storage_release(ctx, s);
+  moth_tensor *x = moth_tensor_standing(ctx, owner, drop);
+  if (!x) drop(owner);
   return x ? moth_hand_out(ctx, x, out) : ctx->error.code;
 }
 

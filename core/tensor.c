@@ -3,7 +3,6 @@
 
 #include "backend.h"
 #include "capture.h"
-#include "workers.h"
 
 /* -- storages --
 ** refs and version are plain until the storage is shared; then they are touched only through
@@ -225,6 +224,19 @@ moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l) {
 moth_tensor *moth_tensor_like(moth_ctx *ctx, const moth_layout *l, moth_storage *s) {
   moth_tensor *x = moth_tensor_bare(ctx, l);
   if (x) x->storage = moth_storage_retain(s);
+  return x;
+}
+
+moth_tensor *moth_tensor_standing(moth_ctx *ctx, void *owner, void (*drop)(void *)) {
+  static char nothing;
+  const moth_layout none = {.ndim = 1, .dtype = MOTH_U8, .stride = {1}};
+  moth_storage *s = moth_storage_foreign(ctx, &nothing, 0, NULL, owner);
+  moth_tensor *x = s ? moth_tensor_like(ctx, &none, s) : NULL;
+  if (x) {
+    s->stands = true;
+    s->deleter = drop;
+  }
+  moth_storage_release(ctx, s);
   return x;
 }
 

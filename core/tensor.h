@@ -58,7 +58,8 @@ struct moth_storage {
   uint32_t refs;
   uint32_t version;
   bool shared;       /* counted atomically */
-  bool foreign;      /* bytes belong to `deleter`, if there is one, and are not counted */
+  bool foreign : 1;  /* bytes belong to `deleter`, if there is one, and are not counted */
+  bool stands : 1;   /* without bytes, for `owner`: a stream, an event or workers of one context */
   uint8_t device;    /* whose address `data` is */
   uint8_t held;      /* what the recording `capture` knows of it: capture_parts.h */
   uint32_t capture;  /* the last recording that met it; 0: none */
@@ -142,12 +143,19 @@ uint32_t moth_storage_version(const moth_storage *s);
 void moth_storage_bump(moth_storage *s);
 bool moth_storage_unique(const moth_storage *s); /* one reference and its own bytes */
 int64_t moth_shared_bytes(void); /* of storages that tokens were made for */
+void moth_storage_discard(moth_storage *s); /* releases a shared one, in no context */
+/* Takes a reference to a shared storage. Where it is the last one, the bytes move to a storage of
+** this context, which is returned; else it is s itself. NULL: an error, and s is as before. */
+moth_storage *moth_storage_receive(moth_ctx *ctx, moth_storage *s);
 static inline moth_storage *moth_storage_root(moth_storage *s) { return s->root ? s->root : s; }
 
 /* Constructors return an owned tensor, or NULL with the context's error set. */
 moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l); /* packed, uninitialised */
 moth_tensor *moth_tensor_new_channels_last(moth_ctx *ctx, const moth_layout *l); /* channels_last */
 moth_tensor *moth_tensor_like(moth_ctx *ctx, const moth_layout *l, moth_storage *s); /* retains s */
+/* An empty tensor that stands for `owner`, which `drop` is given when the tensor goes; not if NULL
+** is returned. */
+moth_tensor *moth_tensor_standing(moth_ctx *ctx, void *owner, void (*drop)(void *));
 moth_tensor *moth_tensor_bare(moth_ctx *ctx, const moth_layout *l); /* no storage */
 moth_tensor *moth_tensor_alias(moth_tensor *x); /* same storage, no history */
 moth_tensor *moth_tensor_retain(moth_tensor *x);

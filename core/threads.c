@@ -14,7 +14,6 @@
 #include "threads.h"
 
 #include "system.h"
-#include "workers.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -87,13 +86,13 @@ static int default_lanes(void) {
 }
 
 void moth_set_num_threads(int32_t n) {
-  if (moth_on_worker()) return;
+  if (moth_on_worker) return;
   atomic_store(&moth_pool_lanes, n < 1 ? 1 : n < MOTH_MAX_LANES ? n : MOTH_MAX_LANES);
 }
 
 int32_t moth_get_num_threads(void) {
   int n = atomic_load_explicit(&moth_pool_lanes, memory_order_relaxed), undecided = 0;
-  if (n) return moth_on_worker() ? 1 : n;
+  if (n) return moth_on_worker ? 1 : n;
   n = default_lanes();
   return atomic_compare_exchange_strong(&moth_pool_lanes, &undecided, n) ? n : undecided;
 }
@@ -260,7 +259,7 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
   if (n <= 0) return MOTH_OK;
   int lanes = moth_lanes(ctx);
   const bool eager = atomic_load_explicit(&pool.eager, memory_order_relaxed);
-  if (n <= grain || (all < WORTH_AWAKE && !eager) || moth_on_worker()) lanes = 1;
+  if (n <= grain || (all < WORTH_AWAKE && !eager) || moth_on_worker) lanes = 1;
   if (lanes > 1 && pthread_mutex_trylock(&pool.busy)) lanes = 1;
   else if (lanes > 1 && !worth(all, eager)) {
     pthread_mutex_unlock(&pool.busy);

@@ -45,7 +45,7 @@ int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
                      "a tensor on %s cannot be given to another state; move it with :cpu()",
                      moth_device_name(x->l.device, name));
   }
-  if (moth_is_stream_storage(x->storage) || moth_is_workers_storage(x->storage))
+  if (moth_storage_root(x->storage)->stands)
     return moth_fail(ctx, MOTH_E_TYPE, NULL,
                      "a tensor is needed, got what stands for a stream, an event or workers, which "
                      "belong to one state");

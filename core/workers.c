@@ -80,8 +80,6 @@ static pthread_cond_t ended; /* a thread has */
 static crew *crews;          /* that run */
 static _Thread_local worker *here;
 
-bool moth_on_worker(void) { return here != NULL; }
-
 /* -- letters -- */
 
 static letter *letter_new(const moth_message *m) {
@@ -198,8 +196,6 @@ static void drop(void *at) {
   letters_drop(held);
 }
 
-bool moth_is_workers_storage(const moth_storage *s) { return s->deleter == drop; }
-
 /* Waits for the threads of a host's crews, or of all; those that sit in code of others for longer
 ** end later, or with the process. */
 static void wait_for(const moth_ctx *host) {
@@ -259,6 +255,7 @@ static void after_fork(void) {
 static void child_after_fork(void) {
   crews = NULL;
   here = NULL;
+  moth_on_worker = false;
   cond_init(&ended);
   after_fork();
 }
@@ -315,6 +312,7 @@ static void run(worker *w) {
 
 static void *thread(void *at) {
   worker *w = here = at;
+  moth_on_worker = true;
   crew *c = w->crew;
   run(w);
   letters_drop(w->program);
@@ -375,8 +373,6 @@ static bool start(crew *c) {
 int32_t moth_workers_start(moth_ctx *ctx, const moth_lua *lua, const moth_message *programs,
                            uint32_t n, moth_handle *out) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  static char nothing;
-  const moth_layout none = {.ndim = 1, .dtype = MOTH_U8, .stride = {1}};
   moth_error_clear(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
   if (moth_capture_refuse(ctx, "workers are started")) return ctx->error.code;
@@ -385,13 +381,14 @@ int32_t moth_workers_start(moth_ctx *ctx, const moth_lua *lua, const moth_messag
   pthread_once(&once, once_in_a_process);
   crew *c = crew_new(ctx, lua, programs, n);
   if (!c) return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory for %u workers", n);
-  moth_storage *s = moth_storage_foreign(ctx, &nothing, 0, drop, c);
-  moth_tensor *x = s ? moth_tensor_like(ctx, &none, s) : NULL;
-  if (!x) programs_drop(c, 0);
-  if (!s) drop(c);
-  moth_storage_release(ctx, s); /* without x the crew goes with it */
-  const bool all = x && start(c);
-  int status = x ? moth_hand_out(ctx, x, out) : ctx->error.code;
+  moth_tensor *x = moth_tensor_standing(ctx, c, drop);
+  if (!x) {
+    programs_drop(c, 0);
+    drop(c);
+    return ctx->error.code;
+  }
+  const bool all = start(c);
+  const int status = moth_hand_out(ctx, x, out);
   if (all || status) return status;
   moth_free(ctx, out);
   wait_for(ctx); /* those that end may leave room for another try */
