@@ -164,17 +164,6 @@ moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
   return x;
 }
 
-moth_tensor *moth_to_host(const moth_tensor *x) {
-  if (x->l.device == 0) return moth_packed(x);
-  moth_layout l = x->l;
-  l.device = 0;
-  moth_tensor *y = moth_tensor_new(x->ctx, &l);
-  if (!y) return NULL;
-  if (!moth_device_copy(y, x, true)) return y;
-  moth_tensor_release(y);
-  return NULL;
-}
-
 /* -- what hosts ask -- */
 
 int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room) {

@@ -149,8 +149,6 @@ const moth_backend *moth_backend_load(moth_ctx *ctx);
 int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device);
 /* A packed tensor on the CPU in l's shape and dtype, page-locked; NULL: error set. */
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *l);
-/* An owned tensor on the CPU with x's elements, packed; waits for the device. x may be there. */
-moth_tensor *moth_to_host(const moth_tensor *x);
 
 /* -- using it (device.c); functions with a device want one above 0, and a loaded plugin -- */
 

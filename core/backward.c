@@ -1,9 +1,5 @@
-/* backward.c -- a backward pass as a task: it can stop at a node that is Lua's, and go on.
-**
-** A task keeps gradients that have arrived but not yet passed on: one entry per node met, in a
-** heap by falling id, which is a topological order (tape.h). Tasks nest and interleave freely; a
-** node only caches where the last task that met it keeps its entry, and a task whose node was taken
-** over by another one so searches from then on.
+/* backward.c -- a backward pass as a task: it can stop at a node that is Lua's, and go on. What it
+** keeps meanwhile is in task.c.
 */
 #include "backward_parts.h"
 #include "capture.h"
@@ -14,119 +10,6 @@
 #include "op/arith.h"
 #include "op/copy.h"
 #include "op/create.h"
-
-#define TASK_ROOM 32
-
-/* -- room -- */
-
-static int64_t pool_bytes(uint32_t room) {
-  return room * (int64_t)(sizeof(task_entry) + 2 * sizeof(uint32_t));
-}
-
-static void pool_lay_out(moth_task *t, char *block, uint32_t room) {
-  t->entries = (task_entry *)(void *)block;
-  t->heap = (uint32_t *)(void *)(block + room * sizeof(task_entry));
-  t->free = t->heap + room;
-  t->room = room;
-}
-
-static int grow(moth_task *t) {
-  moth_task old = *t;
-  char *block = moth_alloc(t->ctx, pool_bytes(t->room * 2));
-  if (!block) return t->ctx->error.code;
-  pool_lay_out(t, block, t->room * 2);
-  memcpy(t->entries, old.entries, old.nentries * sizeof *t->entries);
-  memcpy(t->heap, old.heap, old.nheap * sizeof *t->heap);
-  memcpy(t->free, old.free, old.nfree * sizeof *t->free);
-  for (uint32_t i = 0; i < t->nentries; i++) /* single gradients lie in the entry itself */
-    if (t->entries[i].dys == &old.entries[i].one) t->entries[i].dys = &t->entries[i].one;
-  moth_dealloc(t->ctx, old.entries, pool_bytes(old.room));
-  return MOTH_OK;
-}
-
-/* -- the heap: the largest id on top -- */
-
-static uint64_t id_at(const moth_task *t, uint32_t place) {
-  return t->entries[t->heap[place]].node->id;
-}
-
-static void sift_up(moth_task *t, uint32_t i) {
-  while (i && id_at(t, (i - 1) / 2) < id_at(t, i)) {
-    uint32_t up = (i - 1) / 2, held = t->heap[i];
-    t->heap[i] = t->heap[up];
-    t->heap[up] = held;
-    i = up;
-  }
-}
-
-static uint32_t pop(moth_task *t) {
-  uint32_t top = t->heap[0], i = 0;
-  t->heap[0] = t->heap[--t->nheap];
-  for (;;) {
-    uint32_t best = i, l = 2 * i + 1;
-    if (l < t->nheap && id_at(t, l) > id_at(t, best)) best = l;
-    if (l + 1 < t->nheap && id_at(t, l + 1) > id_at(t, best)) best = l + 1;
-    if (best == i) return top;
-    uint32_t held = t->heap[i];
-    t->heap[i] = t->heap[best];
-    t->heap[best] = held;
-    i = best;
-  }
-}
-
-/* -- entries -- */
-
-/* Where the task keeps the node's gradients, or UINT32_MAX. The cached place is right unless
-** another task met the node since, which has then told this one. */
-static uint32_t find(const moth_task *t, const moth_node *n) {
-  if (n->task == t->id) return n->entry;
-  if (!t->strays) return UINT32_MAX;
-  for (uint32_t i = 0; i < t->nheap; i++)
-    if (t->entries[t->heap[i]].node == n) return t->heap[i];
-  return UINT32_MAX;
-}
-
-/* Tells the task whose entry the node caches, if it lives, that it must search from now on. */
-static void take_over(const moth_task *t, const moth_node *n) {
-  for (moth_task *other = n->task ? t->ctx->tasks : NULL; other; other = other->next)
-    if (other->id == n->task) other->strays = true;
-}
-
-static uint32_t enter(moth_task *t, moth_node *n) {
-  uint32_t i = find(t, n);
-  if (i != UINT32_MAX) return i;
-  if (!t->nfree && t->nentries == t->room && grow(t)) return UINT32_MAX;
-  i = t->nfree ? t->free[--t->nfree] : t->nentries++;
-  task_entry *e = &t->entries[i];
-  *e = (task_entry){.node = n};
-  e->dys = &e->one;
-  if (n->nout > 1) {
-    e->dys = moth_alloc(t->ctx, n->nout * (int64_t)sizeof *e->dys);
-    if (!e->dys) {
-      e->node = NULL;
-      t->free[t->nfree++] = i;
-      return UINT32_MAX;
-    }
-    for (uint32_t k = 0; k < n->nout; k++) e->dys[k] = NULL;
-  }
-  moth_node_retain(n);
-  take_over(t, n);
-  n->task = t->id;
-  n->entry = i;
-  t->heap[t->nheap++] = i;
-  sift_up(t, t->nheap - 1);
-  return i;
-}
-
-task_entry *moth_task_enter(moth_task *t, moth_node *n) {
-  uint32_t i = enter(t, n);
-  return i == UINT32_MAX ? NULL : &t->entries[i];
-}
-
-task_entry *moth_task_entry(const moth_task *t, const moth_node *n) {
-  const uint32_t i = find(t, n);
-  return i == UINT32_MAX ? NULL : &t->entries[i];
-}
 
 static void drop_entry(moth_task *t, task_entry *e) {
   moth_ctx *ctx = t->ctx;
@@ -142,34 +25,6 @@ static void drop_entry(moth_task *t, task_entry *e) {
 
 /* -- gradients that meet -- */
 
-/* Whether adding into x would be seen by nobody else. */
-static bool is_ours(const moth_tensor *x) {
-  return x->refs == 1 && moth_storage_unique(x->storage) && moth_dense(x);
-}
-
-int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
-  int status;
-  if (!*at) {
-    *at = take;
-    return MOTH_OK;
-  }
-  add_args args = {.ctx = ctx, .input = *at, .other = take, .alpha = {.as.number = 1}};
-  if (moth_sparse(*at) || moth_sparse(take)) {
-    status = moth_sparse_add(at, take, !ctx->grad_mode && is_ours(*at));
-  } else if (!ctx->grad_mode && is_ours(*at)) {
-    status = moth_run_into(&moth_op_add, &args, *at);
-  } else {
-    moth_tensor *sum = NULL;
-    status = moth_run(&moth_op_add, &args, &sum);
-    if (!status) {
-      moth_tensor_release(*at);
-      *at = sum;
-    }
-  }
-  moth_tensor_release(take);
-  return status;
-}
-
 /* A gradient that came in a half type (moth_flow_brief), before others are added to it. */
 static int widen(moth_tensor **at, int dtype) {
   moth_tensor *wide = NULL;
@@ -183,13 +38,13 @@ static int widen(moth_tensor **at, int dtype) {
 
 static int send(moth_task *t, const moth_edge *edge, moth_tensor *take) {
   moth_node *n = edge->node;
-  uint32_t i = enter(t, n);
-  if (i == UINT32_MAX) {
+  task_entry *e = moth_task_enter(t, n);
+  if (!e) {
     moth_tensor_release(take);
     return t->ctx->error.code;
   }
-  moth_tensor **at = &t->entries[i].dys[edge->output];
-  int status = moth_parts_fill(t, &t->entries[i]);
+  moth_tensor **at = &e->dys[edge->output];
+  int status = moth_parts_fill(t, e);
   if (!status && *at && n->op) status = widen(at, n->outs[edge->output].l.dtype);
   if (!status) return moth_task_gather(t->ctx, at, take);
   moth_tensor_release(take);
@@ -228,7 +83,8 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   if (!leaf->grad) {
     const bool channels_last = moth_layout_channels_last(&leaf->leaf);
     const moth_layout *l = &(*dy)->l;
-    if (is_ours(*dy) && (channels_last ? moth_layout_channels_last(l) : moth_contiguous(*dy))) {
+    if (moth_task_owns(*dy) &&
+        (channels_last ? moth_layout_channels_last(l) : moth_contiguous(*dy))) {
       moth_leaf_set(leaf, *dy);
       *dy = NULL;
       return MOTH_OK;
@@ -247,33 +103,6 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
 }
 
 /* -- beginning -- */
-
-moth_task *moth_task_find(moth_ctx *ctx, uint32_t id) {
-  for (moth_task *t = ctx->tasks; t; t = t->next)
-    if (t->id == id) return t;
-  moth_fail(ctx, MOTH_E_STATE, NULL, "this backward pass has ended");
-  return NULL;
-}
-
-static moth_task *task_new(moth_ctx *ctx, uint32_t ngoals, uint32_t flags) {
-  moth_task *t = moth_alloc(ctx, sizeof *t);
-  if (!t) return NULL;
-  *t = (moth_task){.ctx = ctx, .flags = flags, .least = UINT64_MAX, .goal_room = ngoals};
-  char *block = moth_alloc(ctx, pool_bytes(TASK_ROOM));
-  if (block) pool_lay_out(t, block, TASK_ROOM);
-  if (block && ngoals) t->goals = moth_alloc(ctx, ngoals * (int64_t)sizeof *t->goals);
-  if (!block || (ngoals && !t->goals)) {
-    moth_dealloc(ctx, block, pool_bytes(TASK_ROOM));
-    moth_dealloc(ctx, t, sizeof *t);
-    return NULL;
-  }
-  if (++ctx->task_ids == 0) ctx->task_ids = 1; /* 0 marks nodes that no task holds */
-  t->id = ctx->task_ids;
-  t->next = ctx->tasks;
-  ctx->tasks = t;
-  ctx->mem.live_tasks++;
-  return t;
-}
 
 static int add_goal(moth_task *t, moth_tensor *x, uint32_t i) {
   moth_ctx *ctx = t->ctx;
@@ -318,7 +147,7 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
                         uint32_t flags, uint32_t *task) {
   moth_error_clear(ctx);
   moth_error_blame(ctx, "backward");
-  moth_task *t = task_new(ctx, ninputs, flags);
+  moth_task *t = moth_task_new(ctx, ninputs, flags);
   if (!t) return ctx->error.code;
   if (ctx->profile) t->event = moth_profile_enter(ctx, MOTH_EVENT_WHOLE, "backward", true);
   int status = MOTH_OK;
@@ -355,7 +184,7 @@ static void free_task(moth_task *t) {
   }
   moth_dealloc(ctx, t->goals, t->goal_room * (int64_t)sizeof *t->goals);
   moth_dealloc(ctx, t->path, t->path_room * (int64_t)sizeof *t->path);
-  moth_dealloc(ctx, t->entries, pool_bytes(t->room));
+  moth_task_room_free(t);
   if (ctx->profile) moth_profile_leave(ctx, t->event, ctx->error.code);
   moth_dealloc(ctx, t, sizeof *t);
   ctx->mem.live_tasks--;
@@ -375,17 +204,6 @@ void moth_tasks_free(moth_ctx *ctx) {
 }
 
 /* -- walking -- */
-
-/* Takes the next entry off the heap as t->current. */
-static void take_next(moth_task *t) {
-  uint32_t i = pop(t);
-  bool inside = t->entries[i].dys == &t->entries[i].one;
-  t->current = t->entries[i];
-  if (inside) t->current.dys = &t->current.one;
-  t->entries[i].node = NULL;
-  t->free[t->nfree++] = i;
-  if (t->current.node->task == t->id) t->current.node->task = 0;
-}
 
 static int hand_to_goals(moth_task *t) {
   moth_node *n = t->current.node;
@@ -511,7 +329,7 @@ static int walk(moth_task *t) {
   }
   while (status == MOTH_OK && t->nheap) {
     if ((status = moth_poll(t->ctx)) != MOTH_OK) break;
-    take_next(t);
+    moth_task_next(t);
     if (!moth_task_useful(t, t->current.node)) { /* a root that leads to no goal */
       drop_entry(t, &t->current);
       continue;
@@ -554,7 +372,7 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
 int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const *dys,
                    uint32_t nroots, moth_tensor *const *inputs, uint32_t ninputs,
                    moth_tensor **dxs) {
-  moth_task *t = task_new(ctx, ninputs, MOTH_RETAIN_GRAPH | MOTH_CREATE_GRAPH);
+  moth_task *t = moth_task_new(ctx, ninputs, MOTH_RETAIN_GRAPH | MOTH_CREATE_GRAPH);
   if (!t) return ctx->error.code;
   int status = MOTH_OK;
   for (uint32_t i = 0; !status && i < ninputs; i++) status = add_goal(t, inputs[i], i);

@@ -1,6 +1,7 @@
-/* backward_parts.h -- what a backward pass is made of; for backward.c, which walks, waiting.c,
-** which puts products off, parts.c, where gradients of views meet, goals.c, which knows what a pass
-** may leave out, gradient.c, and backward_lua.c, which answers Lua where the pass has stopped.
+/* backward_parts.h -- what a backward pass is made of; for task.c, which keeps what has arrived,
+** backward.c, which walks, waiting.c, which puts products off, parts.c, where gradients of views
+** meet, goals.c, which knows what a pass may leave out, gradient.c, and backward_lua.c, which
+** answers Lua where the pass has stopped.
 */
 #ifndef MOTH_BACKWARD_PARTS_H
 #define MOTH_BACKWARD_PARTS_H
@@ -43,10 +44,21 @@ struct moth_task {
   moth_tensor **dxs; /* what a Function gave, current.node->nin of them */
 };
 
-moth_task *moth_task_find(moth_ctx *ctx, uint32_t id); /* NULL: error set */
+/* -- task.c -- */
 
+moth_task *moth_task_new(moth_ctx *ctx, uint32_t ngoals, uint32_t flags);
+moth_task *moth_task_find(moth_ctx *ctx, uint32_t id); /* NULL: error set */
+void moth_task_room_free(moth_task *t);                /* of its entries */
+/* The entry of n, made if need be; NULL: error set. */
+task_entry *moth_task_enter(moth_task *t, moth_node *n);
+task_entry *moth_task_entry(const moth_task *t, const moth_node *n); /* or NULL */
+void moth_task_next(moth_task *t); /* takes the first entry off the heap as t->current */
+bool moth_task_owns(const moth_tensor *x); /* adding into it would be seen by nobody else */
 /* *at += take. Nothing is allocated unless someone else holds *at. */
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
+
+/* -- gradient.c -- */
+
 /* moth_flow for the gradient of a cast, which an op with MOTH_OP_BRIEF_GRADIENT gets as it is. */
 int moth_flow_brief(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
 /* The half type that the gradient of input is cast to next, as that of a summand, or MOTH_NO_HALF;
@@ -54,11 +66,8 @@ int moth_flow_brief(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
 enum { MOTH_NO_HALF = -1 };
 int moth_flow_half(const moth_grad *g, const moth_tensor *input);
 void moth_flow_keep(moth_grad *g, const moth_tensor *dx, moth_tensor *brief);
-/* What has arrived so far where the gradient of input goes to: the caller adds it to that in its
-** own pass. Borrowed from g; NULL: nothing, or nothing that can be taken. */
-moth_tensor *moth_flow_take(moth_grad *g, const moth_tensor *input);
-/* The entry of n, made if need be; NULL: error set. */
-task_entry *moth_task_enter(moth_task *t, moth_node *n);
+
+/* -- waiting.c -- */
 
 /* Adds an entry's products to its gradient; those of all entries before Lua runs. */
 int moth_waiting_add(moth_task *t, task_entry *e);
@@ -74,10 +83,12 @@ bool moth_task_useful(const moth_task *t, const moth_node *n);
 /* Whether n's gradient is to be run: an input of it is useful. */
 bool moth_task_runs(const moth_task *t, const moth_node *n);
 
-/* -- parts.c: the entry of n, or NULL; zeros where nothing of its gradient is written -- */
+/* -- parts.c: zeros where nothing of an entry's gradient is written -- */
 
-task_entry *moth_task_entry(const moth_task *t, const moth_node *n);
 int moth_parts_fill(moth_task *t, task_entry *e);
 void moth_parts_drop(moth_task *t, task_entry *e);
+/* What has arrived so far where the gradient of input goes to: the caller adds it to that in its
+** own pass. Borrowed from g; NULL: nothing, or nothing that can be taken. */
+moth_tensor *moth_flow_take(moth_grad *g, const moth_tensor *input);
 
 #endif

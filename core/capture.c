@@ -1,5 +1,5 @@
-/* capture.c -- recording a step: instructions, frozen tensors, and who owns which bytes. capture.h
-** tells how it works, capture_run.c and capture_graph.c run what was recorded.
+/* capture.c -- recording a step: instructions and frozen tensors. capture.h tells how it works,
+** capture_bytes.c holds the memory, capture_run.c and capture_graph.c run what was recorded.
 */
 #include "capture_parts.h"
 #include "lister.h"
@@ -9,64 +9,7 @@
 
 #include "op/copy.h"
 
-#define CHUNK ((int64_t)16 << 10)
-#define SMALL 4096 /* bytes of a constant result that is kept rather than computed again */
-
-enum { ALL = 1, LARGE = 2 }; /* moth_capture.fresh */
-
-/* -- room -- */
-
-void *moth_capture_room(moth_capture *c, int64_t n) {
-  n = (n + 15) / 16 * 16;
-  if (!c->chunks || c->chunks->used + n > c->chunks->bytes) {
-    int64_t bytes = (int64_t)sizeof(moth_chunk) + (n > CHUNK / 4 ? n : CHUNK);
-    moth_chunk *chunk = moth_alloc(c->ctx, bytes);
-    if (!chunk) return NULL;
-    *chunk = (moth_chunk){c->chunks, bytes, (int64_t)sizeof *chunk};
-    c->chunks = chunk;
-  }
-  void *at = (char *)c->chunks + c->chunks->used;
-  c->chunks->used += n;
-  return at;
-}
-
-int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *its_room, size_t size) {
-  void *old, *block;
-  if (n < *its_room) return MOTH_OK;
-  memcpy(&old, list, sizeof old);
-  uint32_t more = *its_room ? *its_room * 2 : 32;
-  block = moth_alloc(ctx, (int64_t)(more * size));
-  if (!block) return ctx->error.code;
-  if (n) memcpy(block, old, n * size);
-  moth_dealloc(ctx, old, (int64_t)(*its_room * size));
-  memcpy(list, &block, sizeof block);
-  *its_room = more;
-  return MOTH_OK;
-}
-
 /* -- storages -- */
-
-static int adopt(moth_capture *c, moth_storage *s, uint8_t held) {
-  int status = moth_capture_grow(c->ctx, &c->stores, c->nstores, &c->store_room, sizeof *c->stores);
-  if (status) return status;
-  c->stores[c->nstores++] = (moth_held){s, MOTH_HELD_NOT, held & MOTH_C_INSIDE};
-  s->capture = c->id;
-  s->held = held;
-  return MOTH_OK;
-}
-
-int moth_capture_born(moth_ctx *ctx, moth_storage *s) {
-  return adopt(ctx->capture, s, MOTH_C_INSIDE);
-}
-
-void moth_capture_unborn(moth_ctx *ctx, const moth_storage *s) {
-  moth_capture *c = ctx->capture;
-  if (c->nstores && c->stores[c->nstores - 1].s == s) c->nstores--;
-}
-
-bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s) {
-  return s->capture && ctx->capture && s->capture == ctx->capture->id;
-}
 
 /* A storage that an instruction uses. One from before is held from now on. */
 static int touch(moth_capture *c, moth_storage *s) {
@@ -75,61 +18,11 @@ static int touch(moth_capture *c, moth_storage *s) {
     int status = touch(c, s->root);
     if (status) return status;
   }
-  int status = adopt(c, s, 0);
+  int status = moth_capture_adopt(c, s, 0);
   if (status) return status;
   c->stores[c->nstores - 1].how = MOTH_HELD_COUNTED;
   moth_storage_retain(s);
   return MOTH_OK;
-}
-
-static bool inside(const moth_capture *c, const moth_storage *s) {
-  return s->capture == c->id && (s->held & MOTH_C_INSIDE);
-}
-
-/* Whether a block for n bytes has room for m; where none are kept, every byte too many is seen. */
-static bool same_block(const moth_ctx *ctx, int64_t n, int64_t m) {
-  return ctx->keeps_blocks ? moth_class_of(n) == moth_class_of(m) : n == m;
-}
-
-static void *new_block(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
-  return device ? moth_device_alloc(ctx, device, nbytes, owner) : moth_alloc(ctx, nbytes);
-}
-
-void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int device, int64_t nbytes) {
-  moth_capture *c = ctx->capture;
-  if (!c->fresh || ctx->quiet || (c->fresh == LARGE && nbytes <= SMALL))
-    return new_block(ctx, device, nbytes, &s->owner);
-  s->held |= MOTH_C_POOLED;
-  for (uint32_t i = c->npool; i-- > 0;) {
-    moth_spare spare = c->pool[i];
-    if (spare.device != device || !same_block(ctx, spare.nbytes, nbytes)) continue;
-    if (device) moth_device_recount(ctx, device, nbytes - spare.nbytes);
-    else ctx->mem.live_bytes -= spare.nbytes;
-    c->pool[i] = c->pool[--c->npool];
-    if (device) s->owner = spare.owner;
-    return spare.block;
-  }
-  return new_block(ctx, device, nbytes, &s->owner);
-}
-
-moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
-  moth_capture *c = ctx->capture;
-  s->refs = 1;
-  s->held |= MOTH_C_BURIED;
-  if ((s->held & MOTH_C_POOLED) && s->data) {
-    /* Without room for the note the block simply is not used again. */
-    int64_t after = ctx->fail_after;
-    ctx->fail_after = 0;
-    moth_error_state error = ctx->error;
-    if (!moth_capture_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool))
-      c->pool[c->npool++] = (moth_spare){s->data, s->owner, s->nbytes, s->device};
-    else {
-      ctx->error = error;
-      s->held &= (uint8_t)~MOTH_C_POOLED; /* it stays this storage's, and goes with it */
-    }
-    ctx->fail_after = after;
-  }
-  return s->root;
 }
 
 /* -- frozen tensors -- */
@@ -170,7 +63,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
     moth_tensor *y = c->frozen[i];
     if (y && y->storage == x->storage && y->l.dtype == x->l.dtype &&
         y->l.index_base == x->l.index_base && moth_layout_same(&y->l, &x->l))
-      return inside(c, x->storage) || !watch(c, x) ? y : NULL;
+      return moth_capture_inside(c, x->storage) || !watch(c, x) ? y : NULL;
   }
   moth_tensor *y = moth_capture_room(c, sizeof *y);
   if (!y) return NULL;
@@ -182,7 +75,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
     return y->storage ? y : NULL;
   }
   if (touch(c, x->storage)) return NULL;
-  if (!inside(c, x->storage) && watch(c, x)) return NULL;
+  if (!moth_capture_inside(c, x->storage) && watch(c, x)) return NULL;
   c->frozen[c->nfrozen++ % MOTH_FROZEN] = y;
   return y;
 }
@@ -218,22 +111,6 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
 }
 
 /* -- instructions -- */
-
-int moth_capture_initial(moth_capture *c, moth_storage *s) {
-  if (!inside(c, s) || s->root || s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN) || s->nbytes == 0 ||
-      !s->data)
-    return MOTH_OK;
-  moth_initial *first = moth_capture_room(c, (int64_t)sizeof *first);
-  if (!first || (!s->device && !moth_count_data(c->ctx, s->nbytes))) return c->ctx->error.code;
-  void *owner = NULL, *bytes = new_block(c->ctx, s->device, s->nbytes, &owner);
-  if (!bytes) {
-    if (!s->device) c->ctx->mem.live_bytes -= s->nbytes;
-    return c->ctx->error.code;
-  }
-  *first = (moth_initial){c->initial, s, bytes, owner};
-  c->initial = first;
-  return moth_bytes_move(c->ctx, s->device, bytes, s->device, s->data, s->nbytes);
-}
 
 static bool fills(const moth_tensor *y) {
   return moth_dense(y) &&
@@ -314,20 +191,6 @@ int moth_capture_run(const moth_op *op, moth_kernel run, const void *args, moth_
 
 static const moth_op guard_op = {.name = "step"}; /* what an error in it is blamed on */
 
-int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n) {
-  int any = 0;
-  ctx->quiet++;
-  for (uint32_t i = 0; i < n && any == 0; i++) {
-    moth_tensor *x = moth_to_host(found[i]);
-    double value = 0;
-    if (x) moth_convert(1, x->l.dtype, moth_at(x), 0, MOTH_F64, (char *)&value, 0);
-    any = x ? value != 0 : ctx->error.code;
-    moth_tensor_release(x);
-  }
-  ctx->quiet--;
-  return any;
-}
-
 static int add_guard(moth_capture *c, moth_tensor *const *found, uint32_t n) {
   moth_guard *guard = moth_capture_room(c, sizeof *guard);
   moth_tensor **own = guard ? moth_capture_room(c, (int64_t)(n * sizeof *own)) : NULL;
@@ -372,7 +235,7 @@ void moth_capture_guard_end(moth_ctx *ctx) {
 ** and unless something else writes them, of the replay either. */
 void moth_capture_fresh(moth_ctx *ctx, const moth_op *op, const void *args, bool on) {
   if (ctx->quiet) return;
-  ctx->capture->fresh = !on ? 0 : is_constant(op, args) ? LARGE : ALL;
+  ctx->capture->fresh = !on ? 0 : is_constant(op, args) ? MOTH_FRESH_LARGE : MOTH_FRESH_ALL;
 }
 
 /* -- what else a recording notices -- */
@@ -407,15 +270,6 @@ int moth_capture_refuse_shape(moth_ctx *ctx, const char *op) {
   return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
                    "the shape of what '%s' gives depends on values, so moth.capture cannot record "
                    "it; do this outside of the captured function", op);
-}
-
-bool moth_capture_constant(const moth_tensor *x) {
-  const moth_ctx *ctx = x->ctx;
-  if (ctx->lister && ctx->lister->constant) return ctx->lister->constant(ctx->lister, x);
-  if (!moth_captures(ctx) || (x->flags & MOTH_T_NUMBER)) return true;
-  const moth_storage *s = x->storage;
-  const uint8_t changes = MOTH_C_POOLED | MOTH_C_WRITTEN | MOTH_C_AGAIN;
-  return inside(ctx->capture, s) && !s->root && !(s->held & changes);
 }
 
 void moth_capture_void(moth_ctx *ctx) {

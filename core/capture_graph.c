@@ -44,6 +44,20 @@ static int device_of(const moth_instruction *in) {
   return device;
 }
 
+int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n) {
+  int any = 0;
+  ctx->quiet++;
+  for (uint32_t i = 0; i < n && any == 0; i++) {
+    moth_tensor *x = moth_to_host(found[i]);
+    double value = 0;
+    if (x) moth_convert(1, x->l.dtype, moth_at(x), 0, MOTH_F64, (char *)&value, 0);
+    any = x ? value != 0 : ctx->error.code;
+    moth_tensor_release(x);
+  }
+  ctx->quiet--;
+  return any;
+}
+
 int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **out) {
   moth_ctx *ctx = ((const moth_args *)args)->ctx;
   const int device = device_of(in);

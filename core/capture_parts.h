@@ -98,6 +98,8 @@ typedef struct moth_chunk {
   int64_t bytes, used;
 } moth_chunk;
 
+enum { MOTH_FRESH_ALL = 1, MOTH_FRESH_LARGE };
+
 struct moth_capture {
   moth_capture *next;
   moth_ctx *ctx;
@@ -112,7 +114,7 @@ struct moth_capture {
   uint32_t cudnn;
   bool deterministic;
   int stream[MOTH_MAX_DEVICES + 1]; /* of each device, that it ran on last, and 1; 0: it did not */
-  uint8_t fresh;         /* storages made now are results: 1 all, 2 large ones */
+  uint8_t fresh;         /* MOTH_FRESH_: which storages made now are results; 0: none */
 
   moth_instruction *code;
   uint32_t ncode, code_room;
@@ -141,19 +143,23 @@ struct moth_capture {
   uint32_t nfrozen;
 };
 
-/* Makes room for one more element in the list at *list. */
-int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size);
-/* If no instruction wrote the bytes of s and no op made them, each replay is to begin with those
-** that it has now: they are about to change, or others may change them. */
-int moth_capture_initial(moth_capture *c, moth_storage *s);
-
 static inline moth_guard *moth_guard_of(const moth_instruction *in) {
   return in->run ? NULL : in->args;
 }
 
+/* -- capture_bytes.c -- */
+
 /* n bytes that live as long as the recording; NULL: error set. */
 void *moth_capture_room(moth_capture *c, int64_t n);
+/* Makes room for one more element in the list at *list. */
+int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size);
+/* Takes s into the storages that the recording knows; it is not counted by that. */
+int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held);
+bool moth_capture_inside(const moth_capture *c, const moth_storage *s); /* made while recording */
 void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block);
+/* If no instruction wrote the bytes of s and no op made them, each replay is to begin with those
+** that it has now: they are about to change, or others may change them. */
+int moth_capture_initial(moth_capture *c, moth_storage *s);
 
 /* Whether replays do without it: another does its work, or it gives the same each time and nobody
 ** wrote that since. */
@@ -171,11 +177,10 @@ void moth_capture_drop_block(moth_capture *c, moth_storage *s); /* s is made no 
 
 int moth_capture_join(moth_capture *c); /* the same of elementwise instructions in a row */
 
-/* 1 if an element is not 0, 0, or a status. */
-int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n);
-
 /* -- capture_graph.c -- */
 
+/* 1 if an element is not 0, 0, or a status. */
+int moth_guard_look(moth_ctx *ctx, moth_tensor *const *found, uint32_t n);
 /* The first run of an instruction, with what it asks of a device noted. */
 int moth_capture_observe(moth_instruction *in, const void *args, moth_tensor **out);
 int moth_capture_segments(moth_capture *c); /* all is recorded: what becomes a graph */

@@ -11,19 +11,6 @@
 
 /* -- freeing -- */
 
-static void free_data(moth_ctx *ctx, int device, void *block, void *owner, int64_t nbytes) {
-  if (device) {
-    moth_device_free(ctx, device, owner, nbytes);
-    return;
-  }
-  ctx->mem.live_bytes -= nbytes;
-  moth_dealloc(ctx, block, nbytes);
-}
-
-void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block) {
-  free_data(ctx, block->device, block->block, block->owner, block->nbytes);
-}
-
 static void release_stores(moth_capture *c) {
   moth_ctx *ctx = c->ctx;
   for (uint32_t i = 0; i < c->nstores; i++) {
@@ -91,7 +78,8 @@ static void destroy(moth_capture *c) {
   for (uint32_t i = 0; i < c->nwatched; i++) moth_tensor_release(c->watched[i].tensor);
   for (uint32_t i = 0; i < c->ninputs; i++) moth_tensor_release(c->inputs[i]);
   for (moth_initial *first = c->initial; first; first = first->next)
-    free_data(ctx, first->s->device, first->bytes, first->owner, first->s->nbytes);
+    moth_capture_free_block(ctx, &(moth_spare){first->bytes, first->owner, first->s->nbytes,
+                                               first->s->device});
   release_stores(c);
   free_lists(c);
   moth_dealloc(ctx, c, sizeof *c);

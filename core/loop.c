@@ -386,3 +386,14 @@ moth_tensor *moth_cast(const moth_tensor *x, int dtype) {
   moth_tensor_release(y);
   return NULL;
 }
+
+moth_tensor *moth_to_host(const moth_tensor *x) {
+  if (x->l.device == 0) return moth_packed(x);
+  moth_layout l = x->l;
+  l.device = 0;
+  moth_tensor *y = moth_tensor_new(x->ctx, &l);
+  if (!y) return NULL;
+  if (!moth_device_copy(y, x, true)) return y;
+  moth_tensor_release(y);
+  return NULL;
+}

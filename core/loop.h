@@ -44,5 +44,7 @@ moth_tensor *moth_packed_channels_last(const moth_tensor *x); /* the same, chann
 ** any time are copied, so that what was checked is what is used. */
 moth_tensor *moth_positions(const moth_tensor *x);
 moth_tensor *moth_cast(const moth_tensor *x, int dtype); /* packed; not recorded */
+/* An owned tensor on the CPU with x's elements, packed; waits for the device. x may be there. */
+moth_tensor *moth_to_host(const moth_tensor *x);
 
 #endif

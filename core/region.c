@@ -13,45 +13,7 @@
 */
 #include "backward_parts.h"
 
-typedef struct region {
-  moth_node *outer;    /* under way around it, counted; matters until it ends */
-  moth_node **members; /* NULL: gone, or has all it saved */
-  uint32_t n, room;
-  bool again;          /* run again: members are counted */
-} region;
-
-static region *region_of(const moth_node *n) { return n->args; }
-
-int moth_region_add(moth_node *n) {
-  moth_ctx *ctx = n->ctx;
-  region *r = region_of(ctx->region);
-  if (r->n == r->room) {
-    uint32_t more = r->room ? r->room * 2 : 32;
-    moth_node **members = moth_alloc(ctx, (int64_t)(more * sizeof *members));
-    if (!members) return ctx->error.code;
-    if (r->n) memcpy(members, r->members, r->n * sizeof *members);
-    moth_dealloc(ctx, r->members, (int64_t)(r->room * sizeof *members));
-    r->members = members;
-    r->room = more;
-  }
-  n->region = moth_node_retain(ctx->region);
-  n->place = r->n;
-  r->members[r->n++] = r->again ? moth_node_retain(n) : n;
-  return MOTH_OK;
-}
-
-void moth_region_leave(moth_node *n) {
-  moth_node *at = n->region;
-  n->region = NULL;
-  region_of(at)->members[n->place] = NULL;
-  if (region_of(at)->again) moth_node_release(n);
-  moth_node_release(at);
-}
-
-void moth_region_clear(moth_node *n) {
-  region *r = region_of(n);
-  moth_dealloc(n->ctx, r->members, (int64_t)(r->room * sizeof *r->members));
-}
+static moth_region *region_of(const moth_node *n) { return n->args; }
 
 moth_node *moth_region_needed(const moth_node *n) {
   moth_node *at = n->region;
@@ -128,7 +90,7 @@ static void move(moth_node *n, moth_node *again) {
 }
 
 /* What the nodes of one region saved becomes that of another's. */
-static int give(const region *from, const region *to) {
+static int give(const moth_region *from, const moth_region *to) {
   const uint32_t n = to->n;
   for (uint32_t i = 0; i < n; i++) {
     if (!to->members[i]) continue;
@@ -157,9 +119,9 @@ int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t nin
   }
   moth_node *n;
   int status = moth_node_function(ctx, "checkpoint", x, ninputs, x, ninputs, 0,
-                                  (int64_t)sizeof(region), &n);
+                                  (int64_t)sizeof(moth_region), &n);
   if (!n) return status;
-  *region_of(n) = (region){.outer = ctx->region, .again = again != 0};
+  *region_of(n) = (moth_region){.outer = ctx->region, .again = again != 0};
   n->flags |= MOTH_N_REGION;
   if (status) {
     moth_node_release(n);
@@ -174,7 +136,7 @@ int32_t moth_region_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t nin
 /* Ends the innermost region. */
 static int end(moth_ctx *ctx, int how, moth_task *t) {
   moth_node *n = ctx->region;
-  region *r = region_of(n);
+  moth_region *r = region_of(n);
   int status = MOTH_OK;
   moth_autocast_forget(ctx);
   ctx->region = r->outer;

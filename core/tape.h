@@ -65,6 +65,9 @@ struct moth_node {
   int64_t bytes;          /* of this block */
 };
 
+/* Unrecorded in anything; nargs bytes of args are not filled. NULL: error set. */
+moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout,
+                         int64_t nargs);
 moth_node *moth_node_retain(moth_node *n);
 void moth_node_release(moth_node *n); /* iterative: a chain of any length */
 /* Frees what a node saved; a second backward through it is then an error. */
@@ -100,6 +103,7 @@ void moth_write_drop(moth_write *w);
 int moth_node_function(moth_ctx *ctx, const char *name, moth_tensor **in, uint32_t nin,
                        moth_tensor **saved, uint32_t nsaved, uint32_t nout, int64_t nargs,
                        moth_node **made);
+moth_node *moth_node_for(const moth_op *op, const void *args); /* without edges; NULL: error set */
 /* A node for op(args) with these edges, when nothing ran: for histories that are rewritten. */
 moth_node *moth_node_of(const moth_op *op, const void *args, const moth_edge *edges,
                         const moth_layout *out);
@@ -144,18 +148,21 @@ static inline bool moth_next_input(moth_cursor *c) {
 
 /* -- region.c -- */
 
-int moth_region_add(moth_node *n);    /* n was made in the region under way */
+typedef struct moth_region { /* args of a node with MOTH_N_REGION */
+  moth_node *outer;    /* under way around it, counted; matters until it ends */
+  moth_node **members; /* NULL: gone, or has all it saved */
+  uint32_t n, room;
+  bool again;          /* run again: members are counted */
+} moth_region;
 void moth_region_leave(moth_node *n); /* it needs nothing of its region any more; it is of one */
-void moth_region_clear(moth_node *n); /* n, which stands for one, is about to go */
+
 /* The region that is to be run again so that an emptied node, or one around it, has what it saved;
 ** borrowed. */
 moth_node *moth_region_needed(const moth_node *n);
 
 /* Runs the gradient of n in a backward pass. dys are the gradients of its results; dxs (nin,
-** zeroed) receives owned
-** tensors where an edge leads on. Recorded if grad mode is on. */
-int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys,
-                  moth_tensor **dxs);
+** zeroed) receives owned tensors where an edge leads on. Recorded if grad mode is on. */
+int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor **dxs);
 /* The gradients of roots, which arrived as dys (NULL: none), towards inputs, all in the graph and
 ** recorded. What made the inputs is left out, so ends of a graph must be made before the rest of it
 ** and after all else. dxs (ninputs) receives owned tensors, NULL where none arrived. */

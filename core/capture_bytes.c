@@ -1,0 +1,148 @@
+/* capture_bytes.c -- the memory of a recording: rooms and lists of its own, the storages that it
+** met, blocks that results use one after another. tensor.c asks here while a step is recorded.
+*/
+#include "capture_parts.h"
+#include "lister.h"
+
+#define CHUNK ((int64_t)16 << 10)
+#define SMALL 4096 /* bytes of a constant result that is kept rather than computed again */
+
+/* -- room -- */
+
+void *moth_capture_room(moth_capture *c, int64_t n) {
+  n = (n + 15) / 16 * 16;
+  if (!c->chunks || c->chunks->used + n > c->chunks->bytes) {
+    int64_t bytes = (int64_t)sizeof(moth_chunk) + (n > CHUNK / 4 ? n : CHUNK);
+    moth_chunk *chunk = moth_alloc(c->ctx, bytes);
+    if (!chunk) return NULL;
+    *chunk = (moth_chunk){c->chunks, bytes, (int64_t)sizeof *chunk};
+    c->chunks = chunk;
+  }
+  void *at = (char *)c->chunks + c->chunks->used;
+  c->chunks->used += n;
+  return at;
+}
+
+int moth_capture_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *its_room, size_t size) {
+  void *old, *block;
+  if (n < *its_room) return MOTH_OK;
+  memcpy(&old, list, sizeof old);
+  uint32_t more = *its_room ? *its_room * 2 : 32;
+  block = moth_alloc(ctx, (int64_t)(more * size));
+  if (!block) return ctx->error.code;
+  if (n) memcpy(block, old, n * size);
+  moth_dealloc(ctx, old, (int64_t)(*its_room * size));
+  memcpy(list, &block, sizeof block);
+  *its_room = more;
+  return MOTH_OK;
+}
+
+/* -- storages -- */
+
+int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held) {
+  int status = moth_capture_grow(c->ctx, &c->stores, c->nstores, &c->store_room, sizeof *c->stores);
+  if (status) return status;
+  c->stores[c->nstores++] = (moth_held){s, MOTH_HELD_NOT, held & MOTH_C_INSIDE};
+  s->capture = c->id;
+  s->held = held;
+  return MOTH_OK;
+}
+
+int moth_capture_born(moth_ctx *ctx, moth_storage *s) {
+  return moth_capture_adopt(ctx->capture, s, MOTH_C_INSIDE);
+}
+
+void moth_capture_unborn(moth_ctx *ctx, const moth_storage *s) {
+  moth_capture *c = ctx->capture;
+  if (c->nstores && c->stores[c->nstores - 1].s == s) c->nstores--;
+}
+
+bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s) {
+  return s->capture && ctx->capture && s->capture == ctx->capture->id;
+}
+
+bool moth_capture_inside(const moth_capture *c, const moth_storage *s) {
+  return s->capture == c->id && (s->held & MOTH_C_INSIDE);
+}
+
+bool moth_capture_constant(const moth_tensor *x) {
+  const moth_ctx *ctx = x->ctx;
+  if (ctx->lister && ctx->lister->constant) return ctx->lister->constant(ctx->lister, x);
+  if (!moth_captures(ctx) || (x->flags & MOTH_T_NUMBER)) return true;
+  const moth_storage *s = x->storage;
+  const uint8_t changes = MOTH_C_POOLED | MOTH_C_WRITTEN | MOTH_C_AGAIN;
+  return moth_capture_inside(ctx->capture, s) && !s->root && !(s->held & changes);
+}
+
+/* -- blocks -- */
+
+/* Whether a block for n bytes has room for m; where none are kept, every byte too many is seen. */
+static bool same_block(const moth_ctx *ctx, int64_t n, int64_t m) {
+  return ctx->keeps_blocks ? moth_class_of(n) == moth_class_of(m) : n == m;
+}
+
+static void *new_block(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
+  return device ? moth_device_alloc(ctx, device, nbytes, owner) : moth_alloc(ctx, nbytes);
+}
+
+void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int device, int64_t nbytes) {
+  moth_capture *c = ctx->capture;
+  if (!c->fresh || ctx->quiet || (c->fresh == MOTH_FRESH_LARGE && nbytes <= SMALL))
+    return new_block(ctx, device, nbytes, &s->owner);
+  s->held |= MOTH_C_POOLED;
+  for (uint32_t i = c->npool; i-- > 0;) {
+    moth_spare spare = c->pool[i];
+    if (spare.device != device || !same_block(ctx, spare.nbytes, nbytes)) continue;
+    if (device) moth_device_recount(ctx, device, nbytes - spare.nbytes);
+    else ctx->mem.live_bytes -= spare.nbytes;
+    c->pool[i] = c->pool[--c->npool];
+    if (device) s->owner = spare.owner;
+    return spare.block;
+  }
+  return new_block(ctx, device, nbytes, &s->owner);
+}
+
+moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
+  moth_capture *c = ctx->capture;
+  s->refs = 1;
+  s->held |= MOTH_C_BURIED;
+  if ((s->held & MOTH_C_POOLED) && s->data) {
+    /* Without room for the note the block simply is not used again. */
+    int64_t after = ctx->fail_after;
+    ctx->fail_after = 0;
+    moth_error_state error = ctx->error;
+    if (!moth_capture_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool))
+      c->pool[c->npool++] = (moth_spare){s->data, s->owner, s->nbytes, s->device};
+    else {
+      ctx->error = error;
+      s->held &= (uint8_t)~MOTH_C_POOLED; /* it stays this storage's, and goes with it */
+    }
+    ctx->fail_after = after;
+  }
+  return s->root;
+}
+
+void moth_capture_free_block(moth_ctx *ctx, const moth_spare *block) {
+  if (block->device) {
+    moth_device_free(ctx, block->device, block->owner, block->nbytes);
+    return;
+  }
+  ctx->mem.live_bytes -= block->nbytes;
+  moth_dealloc(ctx, block->block, block->nbytes);
+}
+
+int moth_capture_initial(moth_capture *c, moth_storage *s) {
+  if (!moth_capture_inside(c, s) || s->root || s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN) ||
+      s->nbytes == 0 || !s->data)
+    return MOTH_OK;
+  moth_initial *first = moth_capture_room(c, (int64_t)sizeof *first);
+  if (!first || (!s->device && !moth_count_data(c->ctx, s->nbytes))) return c->ctx->error.code;
+  void *owner = NULL, *bytes = new_block(c->ctx, s->device, s->nbytes, &owner);
+  if (!bytes) {
+    if (!s->device) c->ctx->mem.live_bytes -= s->nbytes;
+    return c->ctx->error.code;
+  }
+  *first = (moth_initial){c->initial, s, bytes, owner};
+  c->initial = first;
+  return moth_bytes_move(c->ctx, s->device, bytes, s->device, s->data, s->nbytes);
+}
