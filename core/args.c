@@ -1,7 +1,7 @@
 /* args.c -- from the slots that a caller laid out to an op's arguments: handles become tensors,
 ** lists are copied, plain values checked, defaults filled in. Also the frame that holds them.
 */
-#include "backend.h"
+#include "device.h"
 #include "frame.h"
 #include "registry.h"
 

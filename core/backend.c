@@ -1,7 +1,7 @@
 /* backend.c -- the plugin that computes on devices beside the CPU: it is found, checked and loaded
 ** at the first use of one, and given what the engine lends. Then device.c speaks with it.
 */
-#include "backend.h"
+#include "device.h"
 
 #include <pthread.h>
 #include <stdlib.h>

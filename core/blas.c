@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "backend.h"
+#include "device.h"
 #include "kernel/halves.h"
 #include "kernel/matrix.h"
 #include "system.h"

@@ -3,7 +3,7 @@
 ** moth_call reads what the caller laid out and fills in defaults; moth_run is the same road for C,
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
 */
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 #include "frame.h"
 #include "lister.h"

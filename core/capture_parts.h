@@ -5,7 +5,7 @@
 #ifndef MOTH_CAPTURE_PARTS_H
 #define MOTH_CAPTURE_PARTS_H
 
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 
 #define MOTH_FROZEN 64 /* headers that are looked through for one that is the same */

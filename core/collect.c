@@ -16,7 +16,7 @@
 ** bytes that counting references would. Beside a million live tables, where one takes 25 to 60 ms,
 ** collections stay below a twentieth of the time, at the price of up to 430 MiB of garbage.
 */
-#include "backend.h"
+#include "device.h"
 #include "context.h"
 
 #define TIME_SHARE 0.04

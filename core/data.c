@@ -3,7 +3,7 @@
 ** Numbers leave the engine through moth_read alone. A NaN read through LuaJIT's FFI could be a
 ** forged Lua value, so each one is replaced by the quiet NaN, by a test on bits.
 */
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 #include "loop.h"
 

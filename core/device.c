@@ -2,7 +2,7 @@
 ** are found by name, and what the engine asks of a device is handed on. What finds and loads the
 ** plugin is backend.c.
 */
-#include "backend.h"
+#include "device.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* gradient.c -- running one node's gradient: opening what it saved, the helpers that formulas use
 ** (GRAD, moth_flow), and collecting what comes out.
 */
-#include "backend.h"
+#include "device.h"
 #include "backward_parts.h"
 #include "registry.h"
 #include "sparse.h"

@@ -7,7 +7,7 @@
 #ifndef MOTH_LAPACK_H
 #define MOTH_LAPACK_H
 
-#include "backend.h"
+#include "device.h"
 #include "kernel/small.h"
 
 /* -- the library -- */

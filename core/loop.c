@@ -3,7 +3,7 @@
 ** Small contiguous operands, the common case, are found first and become one run; everything else
 ** has its dimensions sorted by stride and merged where two of them step as one.
 */
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 #include "lister.h"
 

@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-#include "backend.h"
+#include "device.h"
 #include "registry.h"
 #include "tape.h"
 

@@ -1,7 +1,7 @@
 /* promote.c -- which dtype a call computes in, and the casts that follow. PyTorch's rule: tensors
 ** with dims decide, 0-d tensors and then numbers only lift the category.
 */
-#include "backend.h"
+#include "device.h"
 #include "frame.h"
 #include "loop.h"
 #include "registry.h"

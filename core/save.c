@@ -1,7 +1,7 @@
 /* save.c -- writing safetensors: the header is planned in memory, then bytes go straight from the
 ** tensors into a file that appears whole or not at all.
 */
-#include "backend.h"
+#include "device.h"
 #include "save.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 ** hold numbers as operands and are never handed out. Results of ops that have any number of them
 ** wait at the end of this file until they are taken.
 */
-#include "backend.h"
+#include "device.h"
 #include "tape.h"
 
 static int grow_slots(moth_ctx *ctx) {

@@ -4,7 +4,7 @@
 ** A handle, an empty tensor, stands for each stream and each event: it keeps it as a file's handle
 ** keeps the file, and goes with the sweep.
 */
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 
 /* Hands out a handle that drops what it stands for when it goes. */

@@ -1,7 +1,7 @@
 /* tensor.c -- storages and tensors: making them, counting them, letting them go. */
 #include <stdlib.h>
 
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 
 /* -- storages --

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 #include "workers.h"
 

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 #include "system.h"
 

@@ -3,7 +3,7 @@
 */
 #include "arith.h"
 
-#include "../backend.h"
+#include "../device.h"
 #include "../lister.h"
 #include "move.h"
 #include "words.h"

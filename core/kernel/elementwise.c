@@ -3,7 +3,7 @@
 */
 #include "elementwise.h"
 
-#include "../backend.h"
+#include "../device.h"
 #include "../lister.h"
 
 #include "../threads.h"

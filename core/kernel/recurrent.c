@@ -1,5 +1,5 @@
 /* recurrent.c -- layers of recurrent networks, forward; the way back is in recurrent_back.c. */
-#include "../backend.h"
+#include "../device.h"
 #include "../blas.h"
 #include "recurrent_lane.h"
 

@@ -1,7 +1,7 @@
 /* recurrent_back.c -- layers of recurrent networks, back through time (Werbos 1990), and one step
 ** of a cell.
 */
-#include "../backend.h"
+#include "../device.h"
 #include "../blas.h"
 #include "recurrent_lane.h"
 

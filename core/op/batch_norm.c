@@ -8,7 +8,7 @@
 */
 #include <math.h>
 
-#include "../backend.h"
+#include "../device.h"
 #include "../frame.h"
 #include "../kernel/arith.h"
 #include "../kernel/norm.h"

@@ -1,7 +1,7 @@
 /* copy.c -- ops that move values: copies, conversions, fills. */
 #include "copy.h"
 
-#include "../backend.h"
+#include "../device.h"
 #include "../backward_parts.h"
 #include "../kernel/elementwise.h"
 #include "../kernel/scalar.h"

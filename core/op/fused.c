@@ -4,7 +4,7 @@
 */
 #include "fused.h"
 
-#include "../backend.h"
+#include "../device.h"
 #include "../kernel/maps.h"
 #include "../frame.h"
 #include "../loop.h"

@@ -2,7 +2,7 @@
 ** slices (index_select, index_add) or element by element (gather, scatter, scatter_add), and
 ** one_hot. Their faces stand in index.h.
 */
-#include "../backend.h"
+#include "../device.h"
 #include "../capture.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"

@@ -7,7 +7,7 @@
 */
 #include "index.h"
 
-#include "../backend.h"
+#include "../device.h"
 #include "../capture.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "../backend.h"
+#include "../device.h"
 #include "../kernel/optim.h"
 #include "../sparse.h"
 #include "../tape.h"

@@ -1,7 +1,7 @@
 /* place.c -- further ops on elements at positions, made of those in index.c and gather.c. Their
 ** faces, and the list they are in, are index's.
 */
-#include "../backend.h"
+#include "../device.h"
 #include "../capture.h"
 #include "../loop.h"
 #include "copy.h"

@@ -3,7 +3,7 @@
 */
 #include "rearrange.h"
 
-#include "../backend.h"
+#include "../device.h"
 #include "../capture.h"
 #include "../loop.h"
 #include "copy.h"

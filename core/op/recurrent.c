@@ -3,7 +3,7 @@
 */
 #include "recurrent.h"
 
-#include "../backend.h"
+#include "../device.h"
 #include "../capture.h"
 #include "../kernel/real.h"
 #include "../random.h"

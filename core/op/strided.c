@@ -6,7 +6,7 @@
 */
 #include "strided.h"
 
-#include "../backend.h"
+#include "../device.h"
 #include "../kernel/elementwise.h"
 #include "../kernel/scalar.h"
 #include "create.h"

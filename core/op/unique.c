@@ -1,7 +1,7 @@
 /* unique.c -- equal elements and how many of them there are; values looked for in sorted ones. The
 ** faces stand in sort.h, and the list of both files is at the end.
 */
-#include "../backend.h"
+#include "../device.h"
 #include "../capture.h"
 #include "../kernel/order.h"
 #include "arith.h"

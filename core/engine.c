@@ -1,6 +1,6 @@
-/* context.c -- opening and closing an engine; its memory counters, modes and flags. */
+/* engine.c -- opening and closing an engine, which is a context (context.h); its modes and flags. */
 
-#include "backend.h"
+#include "device.h"
 #include "capture.h"
 #include "profile.h"
 #include "system.h"
