@@ -1,4 +1,5 @@
-/* engine.c -- opening and closing an engine, which is a context (context.h); its modes and flags. */
+/* engine.c -- opening and closing an engine, which is a context (context.h); its modes and flags.
+*/
 
 #include "device.h"
 #include "capture.h"
