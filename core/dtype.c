@@ -138,20 +138,27 @@ QUICK_BOTH(quick_f32_f64, float, double, (double)v)
 QUICK_BOTH(quick_f64_f32, double, float, (float)v)
 QUICK_BOTH(quick_i64_f32, int64_t, float, (float)v)
 QUICK_BOTH(quick_u8_f32, uint8_t, float, (float)v)
-/* clamped before they are cut, so that no cast is out of range and none needs a branch */
+/* Clamped before they are cut, so that no cast is out of range and none needs a branch. NaN fails
+** every comparison. One choice a step, of one width throughout, else gcc makes poor vectors. */
 #define WITHIN(v, least, most) ((v) < least ? least : (v) > most ? most : (v))
-QUICK_BOTH(quick_f32_i32, float, int32_t,
-           v != v ? 0 : (int32_t)WITHIN((double)v, -2147483648.0, 2147483647.0))
-QUICK_BOTH(quick_f32_u8, float, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0f, 255.0f))
-MOTH_INLINE int64_t near_i64(double v) { /* of one width throughout, else gcc makes no vectors */
-  const int64_t within = (int64_t)WITHIN(v, -0x1p63, 0x1.fffffffffffffp62);
-  return v >= 0x1p63 ? INT64_MAX : within;
+#define NEAR(name, real, whole, least, above, below, most)                           \
+  MOTH_INLINE whole name(real v) {                                                   \
+    const real high = v > least ? v : least, within = high < below ? high : below;   \
+    const whole cut = (whole)within, near = v >= above ? most : cut;                 \
+    return v == v ? near : 0;                                                        \
+  }
+NEAR(near_i32, float, int32_t, -0x1p31f, 0x1p31f, 0x1.fffffep30f, INT32_MAX)
+NEAR(near_i64, double, int64_t, -0x1p63, 0x1p63, 0x1.fffffffffffffp62, INT64_MAX)
+MOTH_INLINE int32_t wide_to_i32(double v) {
+  const double high = v > -0x1p31 ? v : -0x1p31, within = high < INT32_MAX ? high : INT32_MAX;
+  return (int32_t)(v == v ? within : 0);
 }
-QUICK_BOTH(quick_f32_i64, float, int64_t, near_i64((double)(v == v ? v : 0)))
+QUICK_BOTH(quick_f32_i32, float, int32_t, near_i32(v))
+QUICK_BOTH(quick_f32_u8, float, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0f, 255.0f))
+QUICK_BOTH(quick_f32_i64, float, int64_t, near_i64((double)v))
 QUICK_BOTH(quick_f32_bool, float, uint8_t, v != 0)
-QUICK_BOTH(quick_f64_i64, double, int64_t, near_i64(v == v ? v : 0))
-QUICK_BOTH(quick_f64_i32, double, int32_t,
-           v != v ? 0 : (int32_t)WITHIN(v, -2147483648.0, 2147483647.0))
+QUICK_BOTH(quick_f64_i64, double, int64_t, near_i64(v))
+QUICK_BOTH(quick_f64_i32, double, int32_t, wide_to_i32(v))
 QUICK_BOTH(quick_f64_u8, double, uint8_t, v != v ? 0 : (uint8_t)(int32_t)WITHIN(v, 0.0, 255.0))
 QUICK_BOTH(quick_i64_f64, int64_t, double, (double)v)
 QUICK_BOTH(quick_i32_f64, int32_t, double, (double)v)

@@ -265,6 +265,10 @@ static void copy_rows(int64_t first, int64_t last, int lane, const void *arg) {
       x += place % loop->size[d] * loop->step[d][1];
       place /= loop->size[d];
     }
+    if (!moves && n <= 16 && x_step == size && y_step == n * size) {
+      moth_repeat_each((int)size, end - first, n, x, y);
+      first = end;
+    }
     for (; first < end; first++, y += y_step, x += x_step) {
       if (moves) memcpy(y, x, (size_t)(n * size));
       else moth_fill((int)size, n, y, x);

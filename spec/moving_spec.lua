@@ -193,6 +193,102 @@ describe("cumsum", function()
   end)
 end)
 
+describe("repeat_interleave", function()
+  it("puts elements of every type side by side as often as said, from views too", function()
+    each(function(n, dtype)
+      for _, by in ipairs { 2, 3, 17 } do
+        local x = numbers(2 * n, dtype, 1):view(n, 2)
+        local from, want, flat = x:tolist(), {}, {}
+        for i = 1, n do
+          want[i] = {}
+          for j = 1, 2 * by do
+            want[i][j] = from[i][math.ceil(j / by)]
+            flat[#flat + 1] = want[i][j]
+          end
+        end
+        assert.same(want, x:repeat_interleave(by, 2):tolist())
+        assert.same(want, x:t():contiguous():t():repeat_interleave(by, 2):tolist())
+        assert.same(flat, x:repeat_interleave(by):tolist())
+      end
+    end)
+  end)
+end)
+
+describe("extremes of whole numbers", function()
+  it("are found along rows, columns and views, beyond 32 bits too", function()
+    for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
+      for _, n in ipairs(SIZES) do
+        local by = dtype == "int64" and 0x100000001LL or 1LL
+        local small = (moth.arange(5 * n) * 37 % 101):view(n, 5) - (dtype == "uint8" and 0 or 50)
+        local x, rows, least, most = (small * by):to(moth[dtype]), small:tolist(), {}, {}
+        for i = 1, n do
+          least[i] = math.min(unpack(rows[i], 1, 5)) * by
+          most[i] = math.max(unpack(rows[i], 1, 5)) * by
+        end
+        local function same(want, got)
+          assert.is_true(moth.tensor(want):to(moth[dtype]):equal(got), dtype .. " " .. n)
+        end
+        same(least, x:amin(2))
+        same(most, x:amax(2))
+        same(least, x:t():contiguous():amin(1))
+        same(most, x:t():contiguous():amax(1))
+        same(most, moth.stack({ x, x }, 3)[{ {}, {}, 2 }]:amax(2))
+      end
+    end
+  end)
+end)
+
+describe("cummax and cummin", function()
+  it("keep the last of equals and the last NaN, in rows of any length", function()
+    local nan = 0 / 0
+    for _, dtype in ipairs { "float32", "float64", "int64", "int8" } do
+      for _, n in ipairs { 1, 15, 16, 17, 100 } do
+        local whole = dtype:find "int"
+        local x = moth.arange(n) * 29 % 97 - 48
+        if n > 40 then x[{ { 20, 90 } }] = 3 end
+        local holes = moth.where(x:eq(3):logical_and(moth.arange(n):lt(60)), nan, x)
+        local other = whole and moth.zeros(n) or holes
+        for _, row in ipairs { x:to(moth[dtype]), other:to(moth[dtype]) } do
+          local list = row:double():tolist()
+          for name, sign in pairs { cummax = 1, cummin = -1 } do
+            local best, values, places = 1, {}, {}
+            for i, v in ipairs(list) do
+              if v ~= v or sign * v >= sign * list[best] then best = i end
+              values[i], places[i] = tostring(list[best]), best
+            end
+            local y, at = row[name](row, 1)
+            local got = y:double():tolist()
+            for i = 1, n do got[i] = tostring(got[i]) end
+            assert.same(values, got)
+            assert.same(places, at:int():tolist())
+          end
+        end
+      end
+    end
+  end)
+end)
+
+describe("floats", function()
+  it("become the same whole numbers in long rows as alone", function()
+    local ends = { 0 / 0, 1 / 0, -1 / 0, 1e30, -1e30, 0.5, -0.5, 1.9, -1.9, 254.9, 255, 256 }
+    for _, e in ipairs { 31, 63 } do
+      for _, by in ipairs { 1, 1 - 2^-24, 1 - 2^-53, 1 + 2^-23 } do
+        ends[#ends + 1], ends[#ends + 2] = 2^e * by, -2^e * by
+      end
+      ends[#ends + 1], ends[#ends + 2] = 2^e - 0.5, -2^e - 0.5
+    end
+    for _, from in ipairs { "float32", "float64" } do
+      for _, to in ipairs { "uint8", "int32", "int64", "bool" } do
+        local x = moth.tensor(ends, { dtype = moth[from] }):tile(3)
+        local all = x:to(moth[to])
+        for i = 1, #x do
+          assert.equal(x[i]:to(moth[to]):item(), all[i]:item())
+        end
+      end
+    end
+  end)
+end)
+
 describe("joining", function()
   it("puts shares of every type and length side by side, packed or not", function()
     each(function(n, dtype)

@@ -1,7 +1,6 @@
 /* folds.c -- the loops of reductions: sum, products, count, all, any, extremes, norms.
 **
-** Integers wrap in 64 bits. f32 sums in blocks and those in f64. Long rows of other types go by
-** halves (pairwise), so that the error grows with the logarithm of the count.
+** Integers wrap in 64 bits. f32 sums in blocks and those in f64.
 */
 #include "fold.h"
 
@@ -14,35 +13,34 @@
 #define LOOPS "fold_real.h"
 #include "each_level.h"
 
-/* -- loops --
-** JOIN(p, q) combines two accumulators, FROM is an element x as one. Along a row: eight lanes,
-** long rows by halves. Across rows: as many at once as there are accumulators. */
+/* -- loops of integers and of truth, whose accumulators are whole, so that any order will do --
+** JOIN(p, q) combines two accumulators, FROM is an element x as one. Along a row in lanes; across
+** rows as many at once as there are accumulators. */
 
 #define AT(type, p) (*(const type *)(const void *)(p))
+enum { LANES = 16 }; /* two registers of the longest */
 
-#define FOLD(name, type, acc_type, ZERO, FROM, JOIN)                                               \
-  enum { name##_acc = sizeof(acc_type) };                                                          \
-  static void name##_start(int64_t n, void *room) {                                                \
-    acc_type *acc = room;                                                                          \
-    for (int64_t j = 0; j < n; j++) acc[j] = ZERO;                                                 \
-  }                                                                                                \
-  static void name##_join(int64_t n, void *room, const void *more) {                               \
-    acc_type *acc = room;                                                                          \
-    const acc_type *other = more;                                                                  \
-    for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], other[j]);                               \
-  }                                                                                                \
-  static acc_type name##_row(int64_t r, const char *at, int64_t next) {                            \
-    if (r > 4096) {                                                                                \
-      int64_t half = r / 2 / 8 * 8;                                                                \
-      acc_type p = name##_row(half, at, next), q = name##_row(r - half, at + half * next, next);   \
-      return JOIN(p, q);                                                                           \
-    }                                                                                              \
-    acc_type lane[8] = {ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO};                           \
+#define ACCUMULATOR(name, type, ZERO, JOIN)                             \
+  enum { name##_acc = sizeof(type) };                                   \
+  static void name##_start(int64_t n, void *room) {                     \
+    type *acc = room;                                                   \
+    for (int64_t j = 0; j < n; j++) acc[j] = (type)(ZERO);              \
+  }                                                                     \
+  static void name##_join(int64_t n, void *room, const void *more) {    \
+    type *acc = room;                                                   \
+    const type *other = more;                                           \
+    for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], other[j]);    \
+  }
+
+#define FOLD_TAKE(TARGET, name, type, acc_type, ZERO, FROM, JOIN)                                  \
+  TARGET static acc_type name##_row(int64_t r, const char *at, int64_t next) {                     \
+    acc_type lane[LANES];                                                                          \
     int64_t i = 0;                                                                                 \
+    for (int k = 0; k < LANES; k++) lane[k] = ZERO;                                                \
     if (next == sizeof(type)) {                                                                    \
       const type *p = (const type *)(const void *)at;                                              \
-      for (; i + 8 <= r; i += 8)                                                                   \
-        for (int k = 0; k < 8; k++) {                                                              \
+      for (; i + LANES <= r; i += LANES)                                                           \
+        for (int k = 0; k < LANES; k++) {                                                          \
           const type x = p[i + k];                                                                 \
           const acc_type v = FROM;                                                                 \
           lane[k] = JOIN(lane[k], v);                                                              \
@@ -51,14 +49,22 @@
     for (; i < r; i++) {                                                                           \
       const type x = AT(type, at + i * next);                                                      \
       const acc_type v = FROM;                                                                     \
-      lane[i % 8] = JOIN(lane[i % 8], v);                                                          \
+      lane[i % LANES] = JOIN(lane[i % LANES], v);                                                  \
     }                                                                                              \
-    for (int k = 4; k; k /= 2)                                                                     \
+    for (int k = LANES / 2; k; k /= 2)                                                             \
       for (int j = 0; j < k; j++) lane[j] = JOIN(lane[j], lane[j + k]);                            \
     return lane[0];                                                                                \
   }                                                                                                \
-  static void name##_across(int64_t n, int64_t r, acc_type *acc, const char *at, int64_t step,     \
-                            int64_t next) {                                                        \
+  TARGET static void name##_take(int64_t n, int64_t r, void *room, const char *at, int64_t step,   \
+                                 int64_t next) {                                                   \
+    acc_type *acc = room;                                                                          \
+    if (n == 1 || next == sizeof(type)) {                                                          \
+      for (int64_t j = 0; j < n; j++) {                                                            \
+        const acc_type v = name##_row(r, at + j * step, next);                                     \
+        acc[j] = JOIN(acc[j], v);                                                                  \
+      }                                                                                            \
+      return;                                                                                      \
+    }                                                                                              \
     for (int64_t i = 0; i < r; i++, at += next) {                                                  \
       if (step == sizeof(type)) {                                                                  \
         const type *p = (const type *)(const void *)at;                                            \
@@ -75,23 +81,11 @@
         }                                                                                          \
       }                                                                                            \
     }                                                                                              \
-  }                                                                                                \
-  static void name##_take(int64_t n, int64_t r, void *room, const char *x, int64_t step,           \
-                          int64_t next) {                                                          \
-    acc_type *acc = room, part[BLOCK];                                                             \
-    if (n == 1 || next == sizeof(type)) {                                                          \
-      for (int64_t j = 0; j < n; j++) {                                                            \
-        const acc_type v = name##_row(r, x + j * step, next);                                      \
-        acc[j] = JOIN(acc[j], v);                                                                  \
-      }                                                                                            \
-      return;                                                                                      \
-    }                                                                                              \
-    for (int64_t i = 0; i < r; i += 256) {                                                         \
-      name##_start(n, part);                                                                       \
-      name##_across(n, r - i < 256 ? r - i : 256, part, x + i * next, step, next);                 \
-      for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], part[j]);                              \
-    }                                                                                              \
   }
+
+#define FOLD(name, type, acc_type, ZERO, FROM, JOIN)                                               \
+  ACCUMULATOR(name, acc_type, ZERO, JOIN)                                                          \
+  FOLD_TAKE(, name, type, acc_type, ZERO, FROM, JOIN)
 
 #define FINISH(name, acc_type, to, expression)                                        \
   static void name(int64_t n, const void *room, char *y, int64_t count) {             \
@@ -103,36 +97,36 @@
     }                                                                                 \
   }
 
-#define ENTRY(fold, finish) \
-  {{fold##_take, fold##_take, fold##_take}, fold##_start, fold##_join, finish, fold##_acc}
-#define WHOLE(fold)                                                                   \
+#define ENTRY(fold, end) \
+  {{fold##_take, fold##_take, fold##_take}, fold##_start, fold##_join, end, fold##_acc}
+#define SHORT(fold)                                                                   \
   [MOTH_BOOL] = ENTRY(fold##_u8, fold##_u8_end), [MOTH_U8] = ENTRY(fold##_u8, fold##_u8_end), \
-  [MOTH_I8] = ENTRY(fold##_i8, fold##_i8_end), [MOTH_I16] = ENTRY(fold##_i16, fold##_i16_end), \
+  [MOTH_I8] = ENTRY(fold##_i8, fold##_i8_end), [MOTH_I16] = ENTRY(fold##_i16, fold##_i16_end)
+#define LONG(ENTRY, fold) \
   [MOTH_I32] = ENTRY(fold##_i32, fold##_i32_end), [MOTH_I64] = ENTRY(fold##_i64, fold##_i64_end)
+#define WHOLE(fold) SHORT(fold), LONG(ENTRY, fold)
 #define TABLE(fold)                                                                   \
   WHOLE(fold), [MOTH_F32] = ENTRY(fold##_f32, fold##_f32_end),                        \
   [MOTH_F64] = ENTRY(fold##_f64, fold##_f64_end)
 
-/* Of floats, whose loops stand in fold_real.h: take, and what starts and joins accumulators. */
+/* LEVELS(take): of floats, whose loops stand in fold_real.h. FOLD_LEVELS and LEVELS_ENTRY: of what
+** plain instructions are slow at, such as comparing 64 bits. */
 #if MOTH_HAS_LEVELS
 #define LEVELS(take) {take##_f32, take##_avx2, take##_avx512}
+#define FOLD_LEVELS(name, ...)                        \
+  FOLD(name, __VA_ARGS__)                             \
+  FOLD_TAKE(MOTH_AVX2, name##_avx2, __VA_ARGS__)      \
+  FOLD_TAKE(MOTH_AVX512, name##_avx512, __VA_ARGS__)
+#define LEVELS_ENTRY(fold, end) \
+  {{fold##_take, fold##_avx2_take, fold##_avx512_take}, fold##_start, fold##_join, end, fold##_acc}
 #else
 #define LEVELS(take) {take##_f32, take##_f32, take##_f32}
+#define FOLD_LEVELS FOLD
+#define LEVELS_ENTRY ENTRY
 #endif
 #define FLOATS(take, f32, f32_end, f64, f64_end)                        \
   [MOTH_F32] = {LEVELS(take), f32##_start, f32##_join, f32_end, f32##_acc}, \
   [MOTH_F64] = {{take##_f64, take##_f64, take##_f64}, f64##_start, f64##_join, f64_end, f64##_acc}
-#define ACCUMULATOR(name, type, ZERO, JOIN)                             \
-  enum { name##_acc = sizeof(type) };                                   \
-  static void name##_start(int64_t n, void *room) {                     \
-    type *acc = room;                                                   \
-    for (int64_t j = 0; j < n; j++) acc[j] = (type)(ZERO);              \
-  }                                                                     \
-  static void name##_join(int64_t n, void *room, const void *more) {    \
-    type *acc = room;                                                   \
-    const type *other = more;                                           \
-    for (int64_t j = 0; j < n; j++) acc[j] = JOIN(acc[j], other[j]);    \
-  }
 
 /* -- sum, mean -- */
 
@@ -185,22 +179,24 @@ const moth_fold moth_prod_folds[MOTH_DTYPES] = {
 
 #define MORE(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))
 #define LESS(p, q) ((((q) < (p)) | ((q) != (q))) ? (q) : (p))
-#define EXTREMES(name, type, least, most)                   \
+#define EXTREMES(FOLD, name, type, least, most)             \
   FOLD(amax_##name, type, type, least, x, MORE)             \
   FOLD(amin_##name, type, type, most, x, LESS)              \
   FINISH(amax_##name##_end, type, type, v)                  \
   FINISH(amin_##name##_end, type, type, v)
-EXTREMES(u8, uint8_t, 0, UINT8_MAX)
-EXTREMES(i8, int8_t, INT8_MIN, INT8_MAX)
-EXTREMES(i16, int16_t, INT16_MIN, INT16_MAX)
-EXTREMES(i32, int32_t, INT32_MIN, INT32_MAX)
-EXTREMES(i64, int64_t, INT64_MIN, INT64_MAX)
+EXTREMES(FOLD, u8, uint8_t, 0, UINT8_MAX)
+EXTREMES(FOLD, i8, int8_t, INT8_MIN, INT8_MAX)
+EXTREMES(FOLD, i16, int16_t, INT16_MIN, INT16_MAX)
+EXTREMES(FOLD_LEVELS, i32, int32_t, INT32_MIN, INT32_MAX)
+EXTREMES(FOLD_LEVELS, i64, int64_t, INT64_MIN, INT64_MAX)
 #define FLOAT_EXTREMES(name, type, wide)                    \
   ACCUMULATOR(most_##name, type, -INFINITY, MORE)           \
   ACCUMULATOR(least_##name, type, INFINITY, LESS)           \
   FINISH(extreme_##name##_end, type, type, v)
 MOTH_EACH_FLOAT(FLOAT_EXTREMES)
 const moth_fold moth_amax_folds[MOTH_DTYPES] = {
-  WHOLE(amax), FLOATS(amax_take, most_f32, extreme_f32_end, most_f64, extreme_f64_end)};
+  SHORT(amax), LONG(LEVELS_ENTRY, amax),
+  FLOATS(amax_take, most_f32, extreme_f32_end, most_f64, extreme_f64_end)};
 const moth_fold moth_amin_folds[MOTH_DTYPES] = {
-  WHOLE(amin), FLOATS(amin_take, least_f32, extreme_f32_end, least_f64, extreme_f64_end)};
+  SHORT(amin), LONG(LEVELS_ENTRY, amin),
+  FLOATS(amin_take, least_f32, extreme_f32_end, least_f64, extreme_f64_end)};

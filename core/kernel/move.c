@@ -50,6 +50,24 @@ void moth_reverse(int size, int64_t n, const void *x, void *y) {
   else MOTH_BEST(reverse_64)(n, x, y);
 }
 
+#define SPREAD(type)                                             \
+  do {                                                           \
+    const type *restrict x = from;                               \
+    type *restrict y = to;                                       \
+    if (by == 2)                                                 \
+      for (int64_t i = 0; i < n; i++) y[2 * i] = y[2 * i + 1] = x[i]; \
+    else                                                         \
+      for (int64_t i = 0; i < n; i++, y += by)                   \
+        for (int64_t k = 0; k < by; k++) y[k] = x[i];            \
+  } while (0)
+
+void moth_repeat_each(int size, int64_t n, int64_t by, const void *from, void *to) {
+  if (size == 1) SPREAD(uint8_t);
+  else if (size == 2) SPREAD(uint16_t);
+  else if (size == 4) SPREAD(uint32_t);
+  else SPREAD(uint64_t);
+}
+
 bool moth_positions_shift(int64_t n, const int64_t *from, int64_t *to) {
   return MOTH_BEST(shift)(n, from, to);
 }

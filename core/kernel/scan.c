@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "elementwise.h"
+#include "level.h"
 
 /* Runs the body for each row i, which begins at element i * r->length; polls between rows. */
 #define EACH_ROW(...) EACH_ROWS(1, __VA_ARGS__)
@@ -75,6 +76,9 @@ int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool f
 
 /* -- extremes so far -- */
 
+/* So many without a new extreme, as most are, are seen and written in vectors. */
+enum { CALM = 16 };
+
 #define CUMEXTREME(name, type, wide)                                           \
   static int cumextreme_##name(const moth_rows *r, void *to, int64_t *position, bool least) { \
     const type *x = (const type *)(const void *)r->x;                          \
@@ -83,13 +87,25 @@ int moth_rows_recur(const moth_rows *r, const moth_rows *factor, char *y, bool f
       const int64_t end = first + r->length;                                   \
       int64_t best = first;                                                    \
       type w = end > first ? x[first] : 0;                                     \
-      for (int64_t j = first; j < end; j++) {                                  \
-        const type v = x[j];                                                   \
-        const bool beyond = least ? v <= w : v >= w;                           \
-        if (__builtin_expect(beyond || v != v, 0)) \
-          best = j, w = v;                                                     \
-        y[j] = w;                                                              \
-        position[j] = best - first;                                            \
+      for (int64_t j = first; j < end;) {                                      \
+        const int64_t stop = j + CALM < end ? j + CALM : end;                  \
+        int beyond = stop - j < CALM;                                          \
+        if (!beyond && least) {                                                \
+          ROLLED for (int k = 0; k < CALM; k++) beyond |= !(x[j + k] > w);     \
+        } else if (!beyond) {                                                  \
+          ROLLED for (int k = 0; k < CALM; k++) beyond |= !(x[j + k] < w);     \
+        }                                                                      \
+        if (!beyond) {                                                         \
+          for (int k = 0; k < CALM; k++) y[j + k] = w;                         \
+          for (int k = 0; k < CALM; k++) position[j + k] = best - first;       \
+          j = stop;                                                            \
+        }                                                                      \
+        for (; j < stop; j++) {                                                \
+          const type v = x[j];                                                 \
+          if ((least ? v <= w : v >= w) || v != v) best = j, w = v;            \
+          y[j] = w;                                                            \
+          position[j] = best - first;                                          \
+        }                                                                      \
       }                                                                        \
     })                                                                         \
     return MOTH_OK;                                                            \

@@ -84,23 +84,11 @@ MOTH_OP_CONST(histc, HISTC, .dtypes = MOTH_NUMERIC, .flags = MOTH_OP_METHOD,
 
 static int64_t *at_i64(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
 
-static void most_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
-  int64_t *bounds = (int64_t *)(uintptr_t)arg; /* smallest, largest */
-  int64_t least = bounds[0], most = bounds[1];
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t v = *(const int64_t *)(const void *)(at[0] + i * step[0]);
-    least = v < least ? v : least;
-    most = v > most ? v : most;
-  }
-  bounds[0] = least;
-  bounds[1] = most;
-}
-
-/* bounds := the smallest and the largest of what lies on a device, which is waited for. */
-static int bounds_there(moth_tensor *x, int64_t *bounds) {
+/* bounds := the smallest and the largest; a device is waited for. */
+static int bounds_of(moth_tensor *x, int64_t *bounds) {
   moth_ctx *ctx = x->ctx;
   int status = MOTH_OK;
-  for (int i = 0; i < 2 && !status; i++) {
+  for (int i = 0; i < 2 && x->l.numel && !status; i++) {
     moth_tensor *end = NULL, *wide = NULL, *here = NULL;
     status = i ? MOTH_CALL(ctx, &end, amax, .input = x) : MOTH_CALL(ctx, &end, amin, .input = x);
     if (!status) wide = moth_cast(end, MOTH_I64);
@@ -111,17 +99,6 @@ static int bounds_there(moth_tensor *x, int64_t *bounds) {
     moth_tensor_release(wide);
     moth_tensor_release(end);
   }
-  return status;
-}
-
-static int bounds_of(moth_tensor *x, int64_t *bounds) {
-  if (x->l.device && x->l.numel) return bounds_there(x, bounds);
-  moth_tensor *list = moth_cast(x, MOTH_I64);
-  moth_loop loop;
-  if (!list) return x->ctx->error.code;
-  moth_loop_over(&loop, x->ctx, &list->l, 1, (const moth_tensor *const[]){list});
-  int status = moth_loop_run(&loop, most_run, bounds);
-  moth_tensor_release(list);
   return status;
 }
 
@@ -170,8 +147,9 @@ static void count(const int64_t *list, int64_t first, int64_t last, const moth_t
 }
 
 static int bincount_cpu(const bincount_args *a, moth_tensor **out) {
-  moth_tensor *y = out[0], *list = moth_cast(a->input, MOTH_I64), *w = NULL;
-  const int64_t n = a->input->l.numel;
+  moth_tensor *x = a->input, *y = out[0], *w = NULL;
+  moth_tensor *list = x->l.dtype == MOTH_I64 ? moth_positions(x) : moth_cast(x, MOTH_I64);
+  const int64_t n = x->l.numel;
   if (list && a->weights) w = moth_cast(a->weights, y->l.dtype);
   int status = !list || (a->weights && !w) ? a->ctx->error.code : MOTH_OK;
   if (!status && y->l.numel)

@@ -38,18 +38,31 @@ static void shift(int64_t first, int64_t last, int lane, const void *arg) {
     atomic_store(s->none, true);
 }
 
-static int to_index_cpu(const to_index_args *a, moth_tensor **out) {
-  const moth_tensor *x = a->input;
-  const int64_t n = out[0]->l.numel;
+static void count_up(int64_t first, int64_t last, int lane, const void *arg) {
+  const shifting *s = arg;
+  const int64_t *restrict from = s->from;
+  int64_t *restrict to = s->to;
+  (void)lane;
+  for (int64_t i = first; i < last; i++) to[i] = from[i] + 1;
+}
+
+/* y := x's positions, by `run`. */
+static int each_position(moth_tensor *y, const moth_tensor *x, moth_work *run, atomic_bool *none) {
+  const int64_t n = y->l.numel;
   moth_tensor *packed = x->l.dtype == MOTH_I64 ? moth_packed(x) : moth_cast(x, MOTH_I64);
-  if (!packed) return a->ctx->error.code;
-  atomic_bool none = false;
+  if (!packed) return x->ctx->error.code;
   int status = MOTH_OK;
   const shifting s = {(const int64_t *)(const void *)moth_at(packed),
-                      (int64_t *)(void *)moth_at(out[0]), &none};
-  if (n < 4096) shift(0, n, 0, &s);
-  else status = moth_parallel(a->ctx, n, 1024, 0.3, shift, &s);
+                      (int64_t *)(void *)moth_at(y), none};
+  if (n < 4096) run(0, n, 0, &s);
+  else status = moth_parallel(x->ctx, n, 1024, 0.3, run, &s);
   moth_tensor_release(packed);
+  return status;
+}
+
+static int to_index_cpu(const to_index_args *a, moth_tensor **out) {
+  atomic_bool none = false;
+  int status = each_position(out[0], a->input, shift, &none);
   if (status || !atomic_load(&none)) return status;
   return moth_fail(a->ctx, MOTH_E_INDEX, NULL, "positions count from 1, got 0");
 }
@@ -92,10 +105,7 @@ static int from_index_shape(const from_index_args *a, moth_layout *y) {
 }
 
 static int from_index_cpu(const from_index_args *a, moth_tensor **out) {
-  int status = moth_copy_into(out[0], a->input);
-  int64_t *y = (int64_t *)(void *)moth_at(out[0]);
-  for (int64_t i = 0; i < out[0]->l.numel && !status; i++) y[i]++;
-  return status;
+  return each_position(out[0], a->input, count_up, NULL);
 }
 
 MOTH_OP_CONST(from_index, FROM_INDEX,
