@@ -1,9 +1,28 @@
 --- closing.lua -- how results of the specs are shown: a line for each file, failures in full where
 -- they happen, and the count as the last line: `N passed, 0 failed` (and how many were skipped). A
 -- process that runs one file of many leaves the count to its parent: MOTH_SPEC_REPORT names the
--- file for it.
+-- file for it, which tells before each claim what was done till then, and MOTH_SPEC_AFTER how many
+-- claims an earlier process has done. It ends where the GPU has failed for good, as each claim
+-- that is left would fail, too.
 
 local report = dofile "spec/support/report.lua"
+
+local path, after = os.getenv "MOTH_SPEC_REPORT", tonumber(os.getenv "MOTH_SPEC_AFTER") or 0
+if path then -- no matter of programs that specs run
+  require("ffi").cdef "int unsetenv(const char *name);"
+  require("ffi").C.unsetenv "MOTH_SPEC_REPORT"
+  require("ffi").C.unsetenv "MOTH_SPEC_AFTER"
+end
+
+--- What the GPU, if claims ask for one, has to tell late: nil, or a message; true: it fails for
+-- good, whatever it is asked.
+local function told_late()
+  local cuda = package.loaded["moth.cuda"]
+  if not cuda or not cuda.is_available() then return nil end
+  local ok, message = pcall(cuda.synchronize)
+  if ok then return nil end
+  return message, not pcall(cuda.synchronize)
+end
 
 local NAME_WIDTH = 44
 
@@ -13,6 +32,7 @@ return function(options)
 
   local all = report.new()
   local file -- {name, passed, failed, skipped, start}
+  local count, done_before = 0, false -- of claims that began; was this one done before?
 
   local function write(...)
     io.stdout:write(...)
@@ -71,8 +91,24 @@ return function(options)
     return nil, true
   end
 
+  handler.testStart = function(element)
+    count = count + 1
+    done_before = count <= after
+    if done_before then
+      element.run = function() end
+    elseif path then
+      all.done, all.now = count, place(element) .. handler.getFullName(element)
+      report.write(all, path)
+    end
+    return nil, true
+  end
+
   handler.testEnd = function(element, _, status)
-    if status == "success" then
+    if done_before then return nil, true end
+    local late = status == "success" and told_late()
+    if late then
+      handler.failure(element, nil, "the GPU told late: " .. tostring(late))
+    elseif status == "success" then
       all.passed = all.passed + 1
       if file then file.passed = file.passed + 1 end
     elseif status == "pending" then
@@ -87,7 +123,7 @@ return function(options)
   end
 
   handler.pending = function(element, _, message)
-    if type(message) == "string" then
+    if type(message) == "string" and not done_before then
       table.insert(all.skips, handler.getFullName(element) .. ": " .. message)
     end
     return nil, true
@@ -95,11 +131,16 @@ return function(options)
 
   handler.failure = function(element, _, message, trace)
     fail(element, message, trace)
+    if path and select(2, told_late()) then
+      all.done, all.gone = count, true
+      report.write(all, path)
+      os.exit(1)
+    end
     return nil, true
   end
 
   handler.exit = function()
-    local path = os.getenv "MOTH_SPEC_REPORT"
+    all.now = nil
     if path then report.write(all, path) else report.show(all) end
     -- busted's own status is the number of failures, which wraps at 256.
     if not report.good(all) then os.exit(1) end
@@ -108,6 +149,7 @@ return function(options)
 
   busted.subscribe({ "file", "start" }, handler.fileStart)
   busted.subscribe({ "file", "end" }, handler.fileEnd)
+  busted.subscribe({ "test", "start" }, handler.testStart)
   busted.subscribe({ "test", "end" }, handler.testEnd, { predicate = handler.cancelOnPending })
   busted.subscribe({ "pending" }, handler.pending)
   busted.subscribe({ "failure" }, handler.failure)

@@ -2,6 +2,10 @@
 -- heap full of samples, a crash) is not met by the next. Their output is shown file by file, in
 -- the order in which they end, and their counts are added up. Output and counts of each stay in
 -- the build folder's specs/.
+--
+-- A process that ends in the middle of a file (a crash; a GPU that answers no more; after
+-- MOTH_SPEC_LIMIT seconds) costs one claim: another process takes up what follows it.
+-- MOTH_SPEC_UNDER: words before the command, such as those of compute-sanitizer.
 
 local lfs = require "lfs"
 
@@ -17,21 +21,23 @@ local function quoted_all(words)
   return table.concat(list, " ")
 end
 
---- The spec files in those places, sorted: files as they are, those of folders by their names.
+--- The spec files in those places: files as they are, those of folders sorted.
 function jobs.files(paths)
   local list, known = {}, {}
   local function add(path, named)
     if lfs.attributes(path, "mode") == "directory" then
+      local names = {}
       for name in lfs.dir(path) do
-        if name:sub(1, 1) ~= "." then add(path:gsub("/$", "") .. "/" .. name) end
+        if name:sub(1, 1) ~= "." then names[#names + 1] = path:gsub("/$", "") .. "/" .. name end
       end
+      table.sort(names)
+      for _, name in ipairs(names) do add(name) end
     elseif not known[path] and path:find(named and "%.lua$" or "_spec%.lua$") then
       known[path] = true
       list[#list + 1] = path
     end
   end
   for _, path in ipairs(paths) do add(path, true) end
-  table.sort(list)
   return list
 end
 
@@ -43,20 +49,29 @@ function jobs.processors()
   return n or 1
 end
 
--- Its words are the options of the specs and, the last one, the file. It tells where it is by one
--- line, which is short enough to come whole.
+-- For one file: how many of its claims are done, and its path. It tells where it is by one line,
+-- which is short enough to come whole.
 local ONE = [[
-  for path; do :; done
-  name=$(printf %s "$path" | tr / +)
+  name=$(printf %s "$2" | tr / +)
   rm -f "$MOTH_SPECS/$name.lua"
-  MOTH_SPEC_REPORT="$MOTH_SPECS/$name.lua" "$MOTH_PROGRAM" test "$@" >"$MOTH_SPECS/$name.log" 2>&1
-  echo "$? $path"]]
+  export MOTH_SPEC_AFTER="$1" MOTH_SPEC_REPORT="$MOTH_SPECS/$name.lua"
+  ${MOTH_SPEC_LIMIT:+timeout -k 5 "$MOTH_SPEC_LIMIT"} $MOTH_SPEC_UNDER \
+    "$MOTH_PROGRAM" test OPTIONS "$2" >"$MOTH_SPECS/$name.log" 2>&1
+  echo "$? $2"]]
 
-local function start(launcher, files, options, n)
+local MOST_RESUMED = 40 -- times that a file is taken up again
+
+-- parts: a list of {claims that are done, path}.
+local function start(launcher, parts, options, n)
   local folder = launcher.program:match "^(.*)/[^/]*$" .. "/specs"
+  local words = {}
+  for _, part in ipairs(parts) do
+    words[#words + 1], words[#words + 2] = tostring(part[1]), part[2]
+  end
+  local one = ONE:gsub("OPTIONS", function() return quoted_all(options) end)
   local command = ("mkdir -p %s && printf '%%s\\0' %s | MOTH_SPECS=%s MOTH_PROGRAM=%s "
-    .. "xargs -0 -n 1 -P %d sh -c %s sh %s"):format(quoted(folder), quoted_all(files),
-    quoted(folder), quoted(launcher.program), n, quoted(ONE), quoted_all(options))
+    .. "xargs -0 -n 2 -P %d sh -c %s sh"):format(quoted(folder), quoted_all(words),
+    quoted(folder), quoted(launcher.program), n, quoted(one))
   return assert(io.popen(command)), folder
 end
 
@@ -67,28 +82,57 @@ local function text_of(path)
   return text
 end
 
+-- What a process of one file left: its report, and how many claims are done if there are more.
+local function outcome(path, status, stem)
+  local part, done = report.read(stem .. ".lua"), nil
+  local why = "ended with status " .. status
+  if status == "124" or status == "137" then why = why .. " (MOTH_SPEC_LIMIT?)" end
+  local function fail(text)
+    part.failed = part.failed + 1
+    table.insert(part.failures, text)
+    io.stdout:write("\nFAILED ", text, "\n")
+  end
+  if not part then
+    part = report.new()
+    fail(path .. ": " .. why .. ", before all was run")
+  elseif part.gone then
+    done = part.done
+    io.stdout:write("\nthe GPU answers no more; another process takes up what follows\n")
+  elseif part.now then
+    done = part.done
+    fail(part.now .. ": its process " .. why)
+  elseif status ~= "0" and report.good(part) then
+    fail(path .. ": " .. why)
+  end
+  return part, done
+end
+
 --- Runs the files, n at a time. @return whether all went well
 function jobs.run(launcher, files, options, n)
-  local pipe, folder = start(launcher, files, options, n)
-  local all, seen = report.new(), 0
-  for line in pipe:lines() do
-    local status, path = line:match "^(%d+) (.*)$"
-    local stem = folder .. "/" .. path:gsub("/", "+")
-    seen = seen + 1
-    io.stdout:write(text_of(stem .. ".log"))
-    local part = report.read(stem .. ".lua")
-    if not part then
-      part = report.new()
-      part.failed, part.failures[1] = 1, path .. ": ended with status " .. status
-      io.stdout:write("\nFAILED ", part.failures[1], ", before all was run\n")
+  local all, left = report.new(), {}
+  for i, path in ipairs(files) do left[i] = { 0, path } end
+  for round = 0, MOST_RESUMED do
+    local pipe, folder = start(launcher, left, options, n)
+    local seen, again = 0, {}
+    for line in pipe:lines() do
+      local status, path = line:match "^(%d+) (.*)$"
+      local stem = folder .. "/" .. path:gsub("/", "+")
+      seen = seen + 1
+      io.stdout:write(text_of(stem .. ".log"))
+      local part, done = outcome(path, status, stem)
+      if done then again[#again + 1] = { done, path } end
+      report.add(all, part)
+      io.stdout:flush()
     end
-    report.add(all, part)
-    io.stdout:flush()
-  end
-  pipe:close()
-  if seen < #files then
-    all.failed = all.failed + 1
-    all.failures[#all.failures + 1] = ("%d of %d files were run"):format(seen, #files)
+    pipe:close()
+    if seen < #left or (round == MOST_RESUMED and #again > 0) then
+      all.failed = all.failed + 1
+      all.failures[#all.failures + 1] = seen < #left
+        and ("%d of %d files were run"):format(seen, #left)
+        or again[1][2] .. ": given up, after so many processes"
+    end
+    left = again
+    if #left == 0 then break end
   end
   report.show(all)
   return report.good(all)

@@ -6,6 +6,9 @@ local process = {}
 
 local launcher = debug.getregistry()["moth.launcher"]
 
+--- The program for a shell, of the build that runs here: `./moth` is another one on a real GPU.
+process.program = "'" .. (launcher and launcher.program or "./moth") .. "'"
+
 --- Whether the library was built with sanitizers.
 process.sanitized = os.getenv("MOTH_SANITIZED") ~= nil
 

@@ -3,7 +3,8 @@
 
 local report = {}
 
---- An empty one.
+--- An empty one. One of a process that is not through has `done`, how many claims have begun, and
+-- `now`, the last of them; `gone`: the GPU failed for good.
 function report.new()
   return { passed = 0, failed = 0, skipped = 0, failures = {}, skips = {}, slow = {} }
 end
@@ -33,6 +34,9 @@ function report.write(found, path)
   file:write(("return { passed = %d, failed = %d, skipped = %d,\n"):format(found.passed,
     found.failed, found.skipped))
   for _, key in ipairs(LISTS) do file:write(key, " = ", source(found[key]), ",\n") end
+  for _, key in ipairs { "done", "now", "gone" } do
+    file:write(key, " = ", source(found[key]), ",\n")
+  end
   file:write "}\n"
   file:close()
 end

@@ -1,0 +1,66 @@
+--- What `moth test` does with several files: a process that ends in the middle of one, or a GPU
+-- that fails for good, costs one claim, and not those behind it. Runs under ./moth test.
+
+local cuda = require "spec.support.cuda"
+local files = require "spec.support.files"
+local process = require "spec.support.process"
+
+local launcher = debug.getregistry()["moth.launcher"]
+
+local function count(said, words) return select(2, said:gsub(words, "")) end
+
+describe("moth test with several files", function()
+  if not launcher then return pending("are run: these specs run under ./moth test") end
+
+  before_each(files.setup)
+  after_each(files.teardown)
+
+  -- Runs that text as a spec, beside another one.
+  local function run(text, environment)
+    local odd = files.write("odd_spec.lua", text)
+    local plain = files.write("plain_spec.lua", "it('is plain', function() end)")
+    return process.shell(("%s '%s' test --jobs=2 '%s' '%s'"):format(environment or "",
+      launcher.program, odd, plain))
+  end
+
+  it("goes on behind a claim that ended its process, and names it", function()
+    local said = run([[
+      it("comes first", function() end)
+      it("ends it all", function() os.exit(7) end)
+      it("is wrong", function() assert.are.equal(1, 2) end)
+      it("waits", function() pending "for what does not come" end)
+      describe("a loop", function() it("hangs", function() while true do end end) end)
+      it("comes last", function() end)]], "MOTH_SPEC_LIMIT=3")
+    assert.is_truthy(said:find("odd_spec.lua:2: ends it all: its process ended with status 7\n", 1,
+      true), said)
+    assert.is_truthy(said:find("a loop hangs: its process ended with status 124", 1, true), said)
+    assert.are.equal(1, count(said, "\n  waits: [^\n]*for what does not come\n"), said)
+    assert.is_truthy(said:find("\n3 passed, 3 failed, 1 skipped\nrc=1\n", 1, true), said)
+  end)
+
+  it("tells of a process that fails though its claims do not", function()
+    local under = files.write("under", [["$@"; exit 9]])
+    local said = run("it('is fine', function() end)", "MOTH_SPEC_UNDER='sh " .. under .. "'")
+    assert.are.equal(2, count(said, "\n  [^\n]*_spec.lua: ended with status 9"), said)
+  end)
+
+  if not cuda.here then return pending("leave a GPU that failed: " .. cuda.why) end
+
+  it("leaves a GPU that has failed for good to the claim that broke it", function()
+    local said = run([[
+      local moth = require "moth"
+      assert(moth.cuda.is_available())
+      local function sum() return moth.ones(2, { device = "cuda" }):sum():item() end
+      it("is well", function() assert.are.equal(2, sum()) end)
+      it("breaks it", function()
+        local ffi = require "ffi"
+        ffi.cdef "int setenv(const char *, const char *, int);"
+        ffi.C.setenv("MOTH_EMULATED_FAILS", "1", 1)
+        moth.ones(2, { device = "cuda" })
+      end)
+      it("is well again", function() assert.are.equal(2, sum()) end)]])
+    assert.are.equal(1, count(said, "\n  [^\n]*breaks it\n"), said)
+    assert.is_truthy(said:find("told late", 1, true), said)
+    assert.is_truthy(said:find("\n3 passed, 1 failed\nrc=1\n", 1, true), said)
+  end)
+end)
