@@ -5,6 +5,7 @@ local ffi = require "ffi"
 local moth = require "moth"
 local support = require "spec.support.bits"
 local cuda = require "spec.support.cuda"
+local process = require "spec.support.process"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
@@ -255,7 +256,7 @@ describe("a captured training step on a GPU", function()
 
   it("goes one by one where each launch is waited for, and not if that is told 0", function()
     local function shown(value)
-      local pipe = io.popen("MOTH_NO_INSTALL=1 MOTH_CUDA_BLOCKING=" .. value .. [[ ./moth -e '
+      local pipe = io.popen("MOTH_CUDA_BLOCKING=" .. value .. " " .. process.program .. [[ -e '
         local moth = require "moth"
         local step = moth.cuda.graph(function(x) return ((x * 2 + 1):tanh() * 3 - 1):exp() end)
         for _ = 1, 4 do step(moth.ones(2, {device = "cuda"})) end

@@ -4,6 +4,7 @@
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 local files = require "spec.support.files"
+local process = require "spec.support.process"
 
 local data = moth.data
 local emulated = cuda.name:find("emulated", 1, true)
@@ -198,7 +199,7 @@ end)
 
 describe("pinned memory without a GPU", function()
   it("is refused with what is missing", function()
-    local pipe = io.popen([[MOTH_BACKEND_PATH=/nonexistent MOTH_NO_INSTALL=1 ./moth -e '
+    local pipe = io.popen("MOTH_BACKEND_PATH=/nonexistent " .. process.program .. [[ -e '
       local moth = require "moth"
       print(moth.ones(2):is_pinned(), pcall(function() return moth.ones(2):pin_memory() end))
       print(pcall(moth.data.DataLoader, {moth.ones(4), pin_memory = true}))' 2>&1]])

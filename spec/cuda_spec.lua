@@ -5,6 +5,7 @@ local ffi = require "ffi"
 local moth = require "moth"
 local child = require "spec.support.child"
 local cuda = require "spec.support.cuda"
+local process = require "spec.support.process"
 
 local nn, F = moth.nn, moth.nn.functional
 
@@ -175,7 +176,7 @@ end)
 
 describe("CUDA", function()
   local function said(code, settings)
-    local pipe = io.popen(settings .. " ./moth -e '" .. code .. "' 2>&1")
+    local pipe = io.popen(settings .. " " .. process.program .. " -e '" .. code .. "' 2>&1")
     local text = pipe:read "*a"
     pipe:close()
     return text
@@ -185,7 +186,7 @@ describe("CUDA", function()
     select(2, pcall(function() return moth.zeros(2):to("cuda") end)), moth.zeros(2):sum())]]
 
   it("is named where the plugin is missing, and the rest works", function()
-    local text = said(ask, "MOTH_BACKEND_PATH=/nonexistent MOTH_NO_INSTALL=1")
+    local text = said(ask, "MOTH_BACKEND_PATH=/nonexistent")
     assert.truthy(text:find("false", 1, true))
     assert.truthy(text:find("no CUDA device: libmoth_cuda.so was not found in /nonexistent", 1,
       true))
@@ -202,7 +203,7 @@ describe("CUDA", function()
         function() return moth.zeros(100000, {device = "cuda"}) end,
       } do print(select(2, pcall(f))) end
       moth.cuda.empty_cache()
-      print(moth.ones(4):sum())]], "MOTH_EMULATED_FAILS=2 MOTH_NO_INSTALL=1")
+      print(moth.ones(4):sum())]], "MOTH_EMULATED_FAILS=2")
     local told = 0
     for line in text:gmatch "[^\n]+" do
       if line:find("the GPU failed some time ago; launched last: mul, ones: unspecified launch "
@@ -218,7 +219,7 @@ describe("CUDA", function()
       moth.ones(1000000, {device = "cuda"}):free()
       local x = moth.zeros(1000, {device = "cuda"})
       print(x:exp():sqrt():sum():item())]], "MOTH_EMULATED_MEMORY=8000000 "
-      .. "MOTH_EMULATED_CODE=1200000 MOTH_NO_INSTALL=1")
+      .. "MOTH_EMULATED_CODE=1200000")
     assert.equal("1000\n", text)
   end)
 
@@ -227,7 +228,7 @@ describe("CUDA", function()
       pending(cuda.why)
       return
     end
-    local text = said(ask, "MOTH_EMULATED_DRIVER=none MOTH_NO_INSTALL=1")
+    local text = said(ask, "MOTH_EMULATED_DRIVER=none")
     if cuda.name:find "emulated" then
       assert.truthy(text:find("the NVIDIA driver (libcuda.so.1) is missing", 1, true))
     end

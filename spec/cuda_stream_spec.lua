@@ -4,6 +4,7 @@
 local moth = require "moth"
 local child = require "spec.support.child"
 local cuda = require "spec.support.cuda"
+local process = require "spec.support.process"
 
 local F = moth.nn.functional
 local emulated = cuda.name:find("emulated", 1, true)
@@ -177,7 +178,7 @@ describe("a stream", function()
   end)
 
   it("is waited for when the state ends", function()
-    local pipe = io.popen([[MOTH_NO_INSTALL=1 ./moth -e '
+    local pipe = io.popen(process.program .. [[ -e '
       local moth = require "moth"
       local s = moth.cuda.Stream()
       local x = moth.ones(100, {device = "cuda"})
@@ -196,7 +197,7 @@ describe("two GPUs", function()
 
   -- A kernel is asked for on the device that is current, and reaches its own device's memory alone.
   it("do the same work, one in turn with the other", function()
-    local pipe = io.popen([[MOTH_EMULATED_DEVICES=2 MOTH_NO_INSTALL=1 ./moth -e '
+    local pipe = io.popen("MOTH_EMULATED_DEVICES=2 " .. process.program .. [[ -e '
       local moth = require "moth"
       local nn, F = moth.nn, moth.nn.functional
       local function learner(device)
@@ -230,7 +231,7 @@ describe("two GPUs", function()
   end)
 
   it("have streams that wait for each other", function()
-    local pipe = io.popen([[MOTH_EMULATED_DEVICES=2 MOTH_NO_INSTALL=1 ./moth -e '
+    local pipe = io.popen("MOTH_EMULATED_DEVICES=2 " .. process.program .. [[ -e '
       local moth = require "moth"
       local s, t = moth.cuda.Stream(0), moth.cuda.Stream "cuda:1"
       local x = moth.randn(1000):pin_memory()
