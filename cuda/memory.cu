@@ -21,7 +21,9 @@ static inline void moth_watch_block(cudaStream_t, void *, int64_t, int64_t) {}
 #endif
 
 #ifdef __CUDACC__
-static const int64_t SLAB = 2 << 20; /* what the driver maps at once; of larger blocks ten times */
+/* What the driver maps at once; of larger blocks ten times. MOTH_CUDA_SLAB=0: none, so that
+** compute-sanitizer sees where each block ends. */
+static const int64_t SLAB = getenv("MOTH_CUDA_SLAB") ? atoll(getenv("MOTH_CUDA_SLAB")) : 2 << 20;
 #else
 #define SLAB moth_emulated_slab() /* none, where the end of each block is watched */
 #endif
