@@ -227,6 +227,14 @@ describe("the creation functions", function()
     assert.same({ { 1, 0, 0 }, { 0, 1, 0 } }, moth.eye(2, 3):tolist())
     assert.same({ 0, 0.25, 0.5, 0.75, 1 }, moth.linspace(0, 1, 5):tolist())
     assert.same({ 3 }, moth.linspace(3, 9, 1):tolist())
+    for _, n in ipairs { 255, 256, 257, 513, 1000 } do -- half of them from either end
+      local list, step = moth.linspace(-1, 2, n, { dtype = moth.float64 }):tolist(), 3 / (n - 1)
+      for i = 1, n do
+        assert.equal(i <= math.ceil(n / 2) and -1 + step * (i - 1) or 2 - step * (n - i), list[i])
+      end
+      local whole = moth.arange(5, 5 - 3 * n, -3):tolist()
+      for i = 1, n do assert.equal(8LL - 3 * i, whole[i]) end
+    end
     assert.equal(0, moth.zeros(0):numel())
     assert.equal(1, moth.zeros({}):numel())
     local x = moth.zeros(2, 3, { dtype = moth.int32 })

@@ -193,6 +193,52 @@ describe("cumsum", function()
   end)
 end)
 
+describe("an index that was expanded", function()
+  it("gathers and scatters what its copy does, errors included", function()
+    for _, dtype in ipairs { "float32", "float64", "bfloat16", "int16", "int64" } do
+      local x = numbers(6 * 5 * 4, dtype, 3):view(6, 5, 4)
+      for dim = 1, 3 do
+        local list, shape = moth.tensor { 3LL, 1LL, 4LL, 3LL }, { 1, 1, 1 }
+        shape[dim] = 4
+        local wide = { 5, 4, 3 }
+        wide[dim] = 4
+        local index = list:view(shape):expand(wide)
+        local copy = index:contiguous()
+        local src = numbers(6 * 5 * 4, dtype, 9):view(4, 5, 6):permute(3, 2, 1)
+        assert.is_true(x:gather(dim, copy):equal(x:gather(dim, index)))
+        assert.is_true(x:scatter(dim, copy, 7):equal(x:scatter(dim, index, 7)))
+        assert.is_true(x:scatter_add(dim, copy, src):equal(x:scatter_add(dim, index, src)))
+        local last = list:clone()
+        last[1] = 2 -- no position twice: then it is known which value stays
+        index = last:view(shape):expand(wide)
+        assert.is_true(x:scatter(dim, index:contiguous(), src):equal(x:scatter(dim, index, src)))
+        last[2] = 7
+        local y = x:clone()
+        for name, how in pairs { gather = {}, scatter_ = { src }, scatter_add_ = { src } } do
+          local _, message = pcall(function() return y[name](y, dim, last:view(shape), how[1]) end)
+          assert.error_matches(function() return y[name](y, dim, index, how[1]) end,
+            message:match "position 7 is out of range.*", 1, true)
+        end
+        assert.is_true(x:equal(y))
+      end
+    end
+  end)
+
+  it("gives the gradients that its copy gives", function()
+    local index = moth.tensor { 3LL, 1LL, 3LL }:view(3, 1):expand(3, 4)
+    local grads = {}
+    for k, at in ipairs { index, index:contiguous() } do
+      local x, src = moth.arange(20):float():view(4, 5), moth.arange(12):float():view(3, 4)
+      x:requires_grad_()
+      src:requires_grad_()
+      local y = x:gather(1, at) * 3
+      y = y + x:scatter_add(1, at, src)[{ { 1, 3 }, { 1, 4 } }] * y
+      grads[k] = moth.autograd.grad(y:sum(), { x, src })
+    end
+    for k = 1, 2 do assert.is_true(grads[1][k]:equal(grads[2][k])) end
+  end)
+end)
+
 describe("repeat_interleave", function()
   it("puts elements of every type side by side as often as said, from views too", function()
     each(function(n, dtype)

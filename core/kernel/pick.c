@@ -224,8 +224,6 @@ static void checked_along(int64_t n, char *const *at, const int64_t *step, const
   }
 }
 
-static int check(const moth_tensor *index, const moth_reach *reach);
-
 /* Writing is cut across the longest dimension in which all elements of the base are others. */
 int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const moth_tensor *values,
                     const moth_tensor *base, int64_t step, const moth_reach *reach) {
@@ -243,7 +241,7 @@ int moth_pick_along(moth_ctx *ctx, int mode, const moth_tensor *index, const mot
   if (mode == MOTH_PICK_GET) status = moth_loop_share(&loop, run, &a, 1);
   else if (across < 0) status = moth_loop_run(&loop, run, &a);
   else status = moth_loop_share_across(&loop, across, run, &a, 1.5);
-  return !status && wrong ? check(index, reach) : status;
+  return !status && wrong ? moth_pick_check_positions(index, reach) : status;
 }
 
 /* -- masks: both sides packed, one value after the other where the mask holds. No branch asks the
@@ -350,7 +348,7 @@ static void check_run(int64_t n, char *const *at, const int64_t *step, const voi
   }
 }
 
-static int check(const moth_tensor *index, const moth_reach *reach) {
+int moth_pick_check_positions(const moth_tensor *index, const moth_reach *reach) {
   moth_loop loop;
   moth_ctx *ctx = index->ctx;
   bounds b = {.first = index->l.index_base, .size = reach->size};
@@ -372,7 +370,7 @@ static int check(const moth_tensor *index, const moth_reach *reach) {
 
 moth_tensor *moth_pick_positions(const moth_tensor *index, const moth_reach *reach) {
   moth_tensor *list = moth_positions(index);
-  if (!list || check(list, reach) == MOTH_OK) return list;
+  if (!list || moth_pick_check_positions(list, reach) == MOTH_OK) return list;
   moth_tensor_release(list);
   return NULL;
 }

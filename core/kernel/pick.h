@@ -44,6 +44,9 @@ int moth_pick_check(const char *arg, const moth_tensor *values, int dtype);
 ** not go. */
 moth_tensor *moth_pick_values(const char *arg, const moth_tensor *values, int dtype);
 
+/* Whether all positions lie within reach; else E_INDEX names the first that does not. */
+int moth_pick_check_positions(const moth_tensor *index, const moth_reach *reach);
+
 /* The positions, packed, nobody else's to change, and found to lie within reach. They may count
 ** from 1: l.index_base. Owned, NULL: error set. */
 moth_tensor *moth_pick_positions(const moth_tensor *index, const moth_reach *reach);

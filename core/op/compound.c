@@ -50,9 +50,8 @@ static int rot90_compose(const rot90_args *a, moth_tensor **out) {
   if (turns == 2)
     return MOTH_CALL(a->ctx, out, flip, .input = a->input, .dims = {(int64_t[]){p, q}, 2});
   moth_tensor *x = NULL;
-  status = MOTH_CALL(a->ctx, &x, transpose, .input = a->input, .dim0 = from, .dim1 = to);
-  if (!status)
-    status = MOTH_CALL(a->ctx, out, flip, .input = x, .dims = {turns == 1 ? &from : &to, 1});
+  status = MOTH_CALL(a->ctx, &x, flip, .input = a->input, .dims = {turns == 1 ? &to : &from, 1});
+  if (!status) status = MOTH_CALL(a->ctx, out, transpose, .input = x, .dim0 = from, .dim1 = to);
   moth_tensor_release(x);
   return status;
 }

@@ -258,9 +258,9 @@ static int arange_cpu(const arange_args *a, moth_tensor **out) {
       int64_t integer[256];
     } block;
     int64_t m = n - i < 256 ? n - i : 256;
+    uint64_t v = (uint64_t)at[0] + (uint64_t)i * (uint64_t)at[2];
     if (whole)
-      for (int64_t j = 0; j < m; j++)
-        block.integer[j] = (int64_t)((uint64_t)at[0] + (uint64_t)(i + j) * (uint64_t)at[2]);
+      for (int64_t j = 0; j < m; j++, v += (uint64_t)at[2]) block.integer[j] = (int64_t)v;
     else
       for (int64_t j = 0; j < m; j++) block.number[j] = start + (double)(i + j) * step;
     moth_convert(m, whole ? MOTH_I64 : MOTH_F64, (const char *)&block, 8, dtype, y + i * size,
@@ -289,9 +289,16 @@ static int linspace_cpu(const linspace_args *a, moth_tensor **out) {
   int64_t n = a->steps, size = moth_dtype_size[dtype];
   double step = n > 1 ? (a->stop - a->start) / (double)(n - 1) : 0;
   char *y = moth_at(out[0]);
-  for (int64_t i = 0; i < n; i++) {
-    double v = i < (n + 1) / 2 ? a->start + step * (double)i : a->stop - step * (double)(n - 1 - i);
-    moth_convert(1, MOTH_F64, (const char *)&v, 8, dtype, y + i * size, size);
+  const int64_t half = (n + 1) / 2;
+  for (int64_t i = 0; i < n;) {
+    double block[256];
+    int64_t m = n - i < 256 ? n - i : 256;
+    if (i < half && half - i < m) m = half - i;
+    for (int64_t j = 0; j < m && i < half; j++) block[j] = a->start + step * (double)(i + j);
+    for (int64_t j = 0; j < m && i >= half; j++)
+      block[j] = a->stop - step * (double)(n - 1 - i - j);
+    moth_convert(m, MOTH_F64, (const char *)block, 8, dtype, y + i * size, size);
+    i += m;
   }
   return MOTH_OK;
 }

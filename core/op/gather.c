@@ -225,15 +225,49 @@ static moth_reach reach_of(const moth_tensor *x, int32_t dim) {
   return (moth_reach){x, dim, x->l.ndim ? x->l.shape[dim] : 1};
 }
 
-/* values[...] <-> base[... index[...] in dim ...]; a 0-d tensor of values stands for all. */
+/* The positions of index, packed. Of one that says the same in all other dimensions, as an expanded
+** list does, that list: then slices are moved. */
+static moth_tensor *positions_of(const moth_tensor *index, int32_t dim) {
+  moth_layout l = index->l;
+  bool list = l.ndim > 1 && l.numel != l.shape[dim] && l.numel > 0;
+  for (int32_t d = 0; d < l.ndim && list; d++)
+    list = d == dim || l.shape[d] == 1 || l.stride[d] == 0;
+  if (!list) return moth_positions(index);
+  l.shape[0] = l.numel = l.shape[dim];
+  l.stride[0] = l.stride[dim];
+  l.ndim = 1;
+  moth_tensor *seen = moth_tensor_like(index->ctx, &l, index->storage);
+  moth_tensor *at = seen ? moth_positions(seen) : NULL;
+  moth_tensor_release(seen);
+  return at;
+}
+
+/* Slices of what index covers of base <-> of values, at the positions in a list. */
+static int move_list(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
+                     const moth_tensor *list, const moth_tensor *values) {
+  moth_tensor *held = covered(base, index, -1), *part = held ? covered(values, index, -1) : NULL;
+  moth_tensor *packed = part ? moth_packed(part) : NULL; /* what is read into is that already */
+  int status = packed ? move_slices(mode, held, dim, list, packed) : base->ctx->error.code;
+  moth_tensor_release(packed);
+  moth_tensor_release(part);
+  moth_tensor_release(held);
+  return status;
+}
+
+/* values[...] <-> base[... index[...] in dim ...], its positions being `at`; a 0-d tensor of values
+** stands for all. */
 static int move_along(int mode, moth_tensor *base, int32_t dim, const moth_tensor *index,
-                      const moth_tensor *values, const moth_reach *reach) {
+                      const moth_tensor *at, const moth_tensor *values, const moth_reach *reach) {
+  if (at->l.ndim < index->l.ndim && values->l.ndim) {
+    const int status = reach ? moth_pick_check_positions(at, reach) : MOTH_OK;
+    return status ? status : move_list(mode, base, dim, index, at, values);
+  }
   int64_t step = base->l.ndim ? base->l.stride[dim] * moth_dtype_size[base->l.dtype] : 0;
   moth_tensor *held = covered(base, index, dim);
   moth_tensor *part = values->l.ndim ? covered(values, index, -1)
                                      : moth_tensor_like(base->ctx, &values->l, values->storage);
   int status = base->ctx->error.code;
-  if (held && part) status = moth_pick_along(base->ctx, mode, index, part, held, step, reach);
+  if (held && part) status = moth_pick_along(base->ctx, mode, at, part, held, step, reach);
   moth_tensor_release(part);
   moth_tensor_release(held);
   return status;
@@ -252,8 +286,9 @@ static int gather_cpu(const gather_args *a, moth_tensor **out) {
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &dim);
   if (status) return status;
   const moth_reach reach = reach_of(a->input, dim);
-  moth_tensor *at = moth_positions(a->index);
-  status = at ? move_along(MOTH_PICK_GET, a->input, dim, at, out[0], &reach) : a->ctx->error.code;
+  moth_tensor *at = positions_of(a->index, dim);
+  status = at ? move_along(MOTH_PICK_GET, a->input, dim, a->index, at, out[0], &reach)
+              : a->ctx->error.code;
   moth_tensor_release(at);
   return status;
 }
@@ -286,12 +321,12 @@ static int gather_back_cpu(const gather_back_args *a, moth_tensor **out) {
   int32_t dim;
   moth_tensor *y = moth_real_out(out[0]);
   int status = moth_dim(a->ctx, "dim", a->dim, out[0]->l.ndim, &dim);
-  moth_tensor *at = y && !status ? moth_positions(a->index) : NULL;
+  moth_tensor *at = y && !status ? positions_of(a->index, dim) : NULL;
   moth_tensor *from = at ? moth_real(a->input) : NULL;
   status = from ? moth_real_clear(y) : a->ctx->error.code;
   if (!status) {
     const moth_reach reach = reach_of(y, dim);
-    status = move_along(MOTH_PICK_ADD, y, dim, at, from, &reach);
+    status = move_along(MOTH_PICK_ADD, y, dim, a->index, at, from, &reach);
   }
   moth_tensor_release(from);
   moth_tensor_release(at);
@@ -328,12 +363,14 @@ static int scatter_run(int mode, moth_tensor *input, int64_t dim_arg, moth_tenso
   int status = moth_dim(ctx, "dim", dim_arg, input->l.ndim, &dim);
   if (status) return status;
   const moth_reach reach = reach_of(input, dim);
-  moth_tensor *at = moth_pick_positions(index, &reach);
-  moth_tensor *values = at ? moth_pick_values("src", src, wide ? MOTH_F32 : y->l.dtype) : NULL;
+  moth_tensor *at = src->l.ndim ? positions_of(index, dim) : moth_positions(index);
+  status = at ? moth_pick_check_positions(at, &reach) : ctx->error.code;
+  moth_tensor *values = !status ? moth_pick_values("src", src, wide ? MOTH_F32 : y->l.dtype) : NULL;
   moth_tensor *work = NULL;
   status = values ? begin(y, input) : ctx->error.code;
   if (!status) work = wide ? moth_cast(y, MOTH_F32) : moth_tensor_retain(y);
-  if (!status) status = work ? move_along(mode, work, dim, at, values, NULL) : ctx->error.code;
+  if (!status)
+    status = work ? move_along(mode, work, dim, index, at, values, NULL) : ctx->error.code;
   if (!status && wide) status = moth_copy_into(y, work);
   moth_tensor_release(work);
   moth_tensor_release(values);
