@@ -218,6 +218,8 @@ int moth_processors(void) {
 }
 
 bool moth_thread_start(void *(*run)(void *arg), void *arg, size_t stack) {
+  /* A fault reaches the host's handler only where it is not blocked. */
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   sigset_t all, old;
   pthread_attr_t attr;
   pthread_t thread;
@@ -225,6 +227,7 @@ bool moth_thread_start(void *(*run)(void *arg), void *arg, size_t stack) {
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
   if (stack) pthread_attr_setstacksize(&attr, stack);
   sigfillset(&all);
+  for (int i = 0; i < 4; i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   const bool started = !pthread_create(&thread, &attr, run, arg);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
