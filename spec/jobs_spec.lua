@@ -38,6 +38,14 @@ describe("moth test with several files", function()
     assert.is_truthy(said:find("\n3 passed, 3 failed, 1 skipped\nrc=1\n", 1, true), said)
   end)
 
+  it("does so with one file, too, where --jobs or --device=cuda is named", function()
+    local odd = files.write("odd_spec.lua", [[
+      it("ends it all", function() os.exit(7) end)
+      it("comes last", function() end)]])
+    local said = process.shell(("'%s' test --jobs=1 '%s'"):format(launcher.program, odd))
+    assert.is_truthy(said:find("\n1 passed, 1 failed\nrc=1\n", 1, true), said)
+  end)
+
   it("tells of a process that fails though its claims do not", function()
     local under = files.write("under", [["$@"; exit 9]])
     local said = run("it('is fine', function() end)", "MOTH_SPEC_UNDER='sh " .. under .. "'")

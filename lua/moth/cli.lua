@@ -108,7 +108,7 @@ local function test(words)
   end
   local jobs = dofile "spec/support/jobs.lua"
   local files = not alone and jobs.files(#paths > 0 and paths or { "spec" })
-  if alone or #files < 2 then
+  if alone or (#files < 2 and not count) then
     for _, path in ipairs(paths) do options[#options + 1] = path end
     busted(options)
   elseif not jobs.run(cli.launcher(), files, options, count or jobs.processors()) then
