@@ -57,8 +57,29 @@ void moth_capture_unborn(moth_ctx *ctx, const moth_storage *s) {
   if (c->nstores && c->stores[c->nstores - 1].s == s) c->nstores--;
 }
 
+/* The recording under way, or put aside, that s belongs to; or NULL. */
+static moth_capture *owner_of(const moth_ctx *ctx, const moth_storage *s) {
+  moth_capture *c = ctx->capture ? ctx->capture : ctx->aside;
+  return c && s->capture == c->id ? c : NULL;
+}
+
 bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s) {
-  return s->capture && ctx->capture && s->capture == ctx->capture->id;
+  return owner_of(ctx, s) != NULL;
+}
+
+moth_capture *moth_capture_put_aside(moth_ctx *ctx) {
+  moth_capture *c = ctx->capture;
+  if (c) ctx->aside = c;
+  ctx->capture = NULL;
+  ctx->capture_id = 0;
+  return c;
+}
+
+void moth_capture_take_up(moth_ctx *ctx, moth_capture *c) {
+  if (!c) return;
+  ctx->capture = c;
+  ctx->capture_id = c->id;
+  ctx->aside = NULL;
 }
 
 bool moth_capture_inside(const moth_capture *c, const moth_storage *s) {
@@ -103,7 +124,7 @@ void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int device, int64_t nby
 }
 
 moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s) {
-  moth_capture *c = ctx->capture;
+  moth_capture *c = owner_of(ctx, s);
   s->refs = 1;
   s->held |= MOTH_C_BURIED;
   if ((s->held & MOTH_C_POOLED) && s->data) {

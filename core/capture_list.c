@@ -106,15 +106,12 @@ int moth_capture_list(moth_capture *c, const moth_instruction *in, moth_listed *
       in->op->flags & MOTH_OP_WHOLE || in->op->lists || in->facts & MOTH_I_VARIES ||
       y[0]->l.numel == 0 || chooses(c, in) || (y[0]->l.device && in->op->device))
     return 0;
-  const uint32_t id = ctx->capture_id;
-  ctx->capture = NULL; /* what it makes on the way is no part of the recording */
-  ctx->capture_id = 0;
+  moth_capture_put_aside(ctx); /* what it makes on the way is no part of the recording */
   struct moth_lister *const before = ctx->lister;
   ctx->lister = &r.lister;
   const int status = in->op->cpu(in->args, y);
   ctx->lister = before;
-  ctx->capture = c;
-  ctx->capture_id = id;
+  moth_capture_take_up(ctx, c);
   if (status) moth_error_clear(ctx);
   return status || r.odd || !r.n || r.result[r.n - 1] != y[0] ? 0 : r.n;
 }

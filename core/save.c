@@ -1,6 +1,7 @@
 /* save.c -- writing safetensors: the header is planned in memory, then bytes go straight from the
 ** tensors into a file that appears whole or not at all.
 */
+#include "capture.h"
 #include "device.h"
 #include "save.h"
 
@@ -264,7 +265,8 @@ int32_t moth_safetensors_save(moth_ctx *ctx, const moth_text *path, const moth_t
   saver s = {.ctx = ctx, .n = n, .keys = keys, .values = values, .nmeta = nmeta,
              .durable = durable != 0};
   moth_error_clear(ctx);
-  int status = save(&s, path, names, tensors);
+  int status = moth_capture_refuse(ctx, "a file is written");
+  if (!status) status = save(&s, path, names, tensors);
   free(s.items);
   free(s.order);
   free(s.header.at);
@@ -276,6 +278,7 @@ int32_t moth_file_save(moth_ctx *ctx, const moth_text *path, const moth_piece *p
   moth_sink sink;
   int64_t size = 0;
   moth_error_clear(ctx);
+  if (moth_capture_refuse(ctx, "a file is written")) return ctx->error.code;
   for (uint32_t i = 0; i < n; i++) {
     const moth_piece *p = &pieces[i];
     const moth_tensor *x = p->tensor._slot ? moth_resolve(ctx, &p->tensor, NULL) : NULL;

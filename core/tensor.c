@@ -134,7 +134,7 @@ moth_storage *moth_storage_retain(moth_storage *s) {
 
 void moth_storage_release(moth_ctx *ctx, moth_storage *s) {
   while (s && add_fetch(s, &s->refs, UINT32_MAX) == 0) {
-    if (ctx->capture && moth_capture_owns(ctx, s)) {
+    if (s->capture && moth_capture_owns(ctx, s)) {
       s = moth_capture_bury(ctx, s);
       continue;
     }

@@ -26,8 +26,7 @@ typedef struct trace_value {
 typedef struct moth_trace {
   moth_lister lister;
   moth_ctx *ctx;
-  moth_capture *capture; /* that was under way, */
-  uint32_t capture_id;   /* ... and its number */
+  moth_capture *capture; /* that was under way, or NULL */
   uint64_t first;        /* storages made meanwhile have greater ids */
   bool open, backward;
   uint32_t notes;        /* functions that the op under way asked for, */
@@ -300,8 +299,7 @@ void moth_trace_free(moth_ctx *ctx) {
   moth_trace *t = ctx->trace;
   if (!t) return;
   moth_trace_end(ctx);
-  ctx->capture = t->capture;
-  ctx->capture_id = t->capture_id;
+  moth_capture_take_up(ctx, t->capture);
   while (t->nvalues) moth_tensor_release(t->values[--t->nvalues].constant);
   moth_dealloc(ctx, t->values, (int64_t)(t->value_room * sizeof *t->values));
   moth_dealloc(ctx, t->steps, (int64_t)(t->step_room * sizeof *t->steps));
@@ -320,10 +318,7 @@ int32_t moth_trace_begin(moth_ctx *ctx) {
   t->ctx = ctx;
   t->open = true;
   t->lister = (moth_lister){.note = note, .ran = ran, .constant = constant};
-  t->capture = ctx->capture; /* what stands for arguments is no part of a recording */
-  t->capture_id = ctx->capture_id;
-  ctx->capture = NULL;
-  ctx->capture_id = 0;
+  t->capture = moth_capture_put_aside(ctx); /* what stands for arguments is no part of it */
   ctx->trace = t;
   return MOTH_OK;
 }

@@ -4,6 +4,7 @@
 local ffi = require "ffi"
 local lib = require "moth.lib"
 local moth = require "moth"
+local process = require "spec.support.process"
 local nn = moth.nn
 local F = nn.functional
 
@@ -442,6 +443,42 @@ describe("moth.kernel", function()
     local there, here = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
     lib.C.moth_capture_graphs(lib.ctx, counted.last.id, there, here)
     assert.are.equal(1, here[0])
+  end)
+
+  it("may first be read while a step is recorded whose garbage goes meanwhile", function()
+    local text = process.lua [[
+      local moth = require "moth"
+      local kernel = moth.kernel(function(a)
+        collectgarbage()
+        collectgarbage()
+        return a:exp() + 1
+      end)
+      local step = moth.capture(function(a)
+        for i = 1, 5 do local _ = a * i end
+        return (kernel(a))
+      end)
+      for i = 1, 3 do
+        local x = moth.full({3}, i)
+        assert(step(x):equal(x:exp() + 1))
+      end
+    ]]
+    assert.are.equal("rc=0\n", text)
+  end)
+
+  it("writes no file, nor does a step that is recorded", function()
+    local path = os.tmpname()
+    local function keeps(x)
+      moth.save({w = x}, path)
+      return x * 2
+    end
+    assert.has_error_like(function() moth.kernel(keeps)(moth.ones(3)) end,
+      "a file is written inside a moth.kernel")
+    assert.has_error_like(function() moth.capture(keeps)(moth.ones(3)) end,
+      "a file is written while moth.capture records")
+    local file = assert(io.open(path))
+    assert.are.equal("", file:read "*a")
+    file:close()
+    os.remove(path)
   end)
 
   it("follows autocast, no_grad, nested kernels and anomaly mode", function()
