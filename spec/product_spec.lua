@@ -66,3 +66,18 @@ describe("a norm", function()
     assert.has_error(function() x:norm "nuc" end)
   end)
 end)
+
+describe("small products", function()
+  it("are sums of every type, for any number of columns", function()
+    for _, dtype in ipairs { "float32", "float64", "int64", "int16" } do
+      for n = 1, 17 do
+        local a = (moth.arange(2 * 3 * 5) % 7 - 3):to(moth[dtype]):view(2, 3, 5)
+        local b = (moth.arange(2 * 5 * n) % 11 - 5):to(moth[dtype]):view(2, 5, n)
+        local c = (moth.arange(2 * 3 * n) % 5):to(moth[dtype]):view(2, 3, n)
+        local wanted = (a:unsqueeze(4) * b:unsqueeze(2)):sum(3)
+        assert.same(wanted:tolist(), a:bmm(b):tolist())
+        assert.same((wanted + c):tolist(), moth.baddbmm(c, a, b):tolist())
+      end
+    end
+  end)
+end)

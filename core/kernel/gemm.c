@@ -2,10 +2,11 @@
 #include "gemm.h"
 
 #include "elementwise.h"
+#include "level.h"
 
 /* -- plain loops --
-** Where rows of B lie in a row, eight elements of a row of C are gathered at once; else, and at the
-** edge, each element of C is a dot product. */
+** Where rows of B lie in a row, eight or four elements of a row of C are gathered at once; else,
+** and at the edge, each element of C is a dot product. */
 
 #define PLAIN(name, type, wide)                                                                  \
   static void edge_##name(const moth_product *p, const type *a, const type *b, type *c) {        \
@@ -13,25 +14,27 @@
     for (int64_t l = 0; l < p->k; l++, a += p->cs_a, b += p->rs_b) sum += (wide)*a * (wide)*b;   \
     *c = (type)sum;                                                                              \
   }                                                                                              \
+  INLINED void columns_##name(const moth_product *p, const int w, const type *x, const type *y,  \
+                              type *c) {                                                         \
+    wide sum[8];                                                                                 \
+    for (int r = 0; r < w; r++) sum[r] = p->beta ? (wide)c[r] : 0;                               \
+    for (int64_t l = 0; l < p->k; l++, x += p->cs_a, y += p->rs_b) {                             \
+      const wide f = (wide)*x;                                                                   \
+      for (int r = 0; r < w; r++) {                                                              \
+        const wide v = (wide)y[r];                                                               \
+        sum[r] += f * v;                                                                         \
+      }                                                                                          \
+    }                                                                                            \
+    for (int r = 0; r < w; r++) c[r] = (type)sum[r];                                             \
+  }                                                                                              \
   static void rows_##name(const moth_product *p) {                                               \
     for (int64_t i = 0; i < p->m; i++) {                                                         \
       const type *a = (const type *)(const void *)p->a + i * p->rs_a;                            \
       const type *b = (const type *)(const void *)p->b;                                          \
       type *c = (type *)(void *)p->c + i * p->ldc;                                               \
       int64_t j = 0;                                                                             \
-      for (; j + 8 <= p->n; j += 8) {                                                            \
-        const type *x = a, *y = b + j;                                                           \
-        wide sum[8];                                                                             \
-        for (int r = 0; r < 8; r++) sum[r] = p->beta ? (wide)c[j + r] : 0;                       \
-        for (int64_t l = 0; l < p->k; l++, x += p->cs_a, y += p->rs_b) {                         \
-          const wide f = (wide)*x;                                                               \
-          for (int r = 0; r < 8; r++) {                                                          \
-            const wide v = (wide)y[r];                                                           \
-            sum[r] += f * v;                                                                     \
-          }                                                                                      \
-        }                                                                                        \
-        for (int r = 0; r < 8; r++) c[j + r] = (type)sum[r];                                     \
-      }                                                                                          \
+      for (; j + 8 <= p->n; j += 8) columns_##name(p, 8, a, b + j, c + j);                       \
+      if (j + 4 <= p->n) columns_##name(p, 4, a, b + j, c + j), j += 4;                          \
       for (; j < p->n; j++) edge_##name(p, a, b + j, c + j);                                     \
     }                                                                                            \
   }                                                                                              \

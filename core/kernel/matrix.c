@@ -124,14 +124,17 @@ int64_t moth_matrix_panels(int64_t n) { return panels_of(n).n; }
 
 int moth_matrix_height(int64_t m, int64_t n) {
   int most = n >= 16 && n <= MOTH_MATRIX_NARROW && wide() ? MOTH_MATRIX_ROWS : LOW_TILE;
+  if (m <= most) return m > 0 ? (int)m : most;
   int64_t tiles = (m + most - 1) / most;
-  return tiles > 0 ? (int)((m + tiles - 1) / tiles) : most;
+  return (int)((m + tiles - 1) / tiles);
 }
 
-/* Of the least number of equal parts of k that are no longer than `most`. */
+/* Of the least number of equal parts of k that are no longer than `most`. Small matrices have one:
+** dividing would take a good part of their time. */
 static int64_t equal_part(int64_t k, int64_t most) {
+  if (k <= most) return k > 0 ? k : 1;
   int64_t parts = (k + most - 1) / most;
-  return parts > 0 ? (k + parts - 1) / parts : 1;
+  return (k + parts - 1) / parts;
 }
 
 int64_t moth_matrix_depth(int64_t k) {

@@ -170,6 +170,10 @@ static void choose_few(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x
   int64_t have = 0;
   uint64_t last = UINT64_MAX; /* of the k so far */
   for (int64_t i = 0; i < n; i++) {
+    for (; have == k && i + 4 <= n; i += 4)
+      if ((keys[i] < last) | (keys[i + 1] < last) | (keys[i + 2] < last) | (keys[i + 3] < last))
+        break;
+    if (i == n) break;
     const uint64_t key = keys[i];
     if (key >= last && have == k) continue;
     int64_t at = have < k ? have++ : k - 1;
