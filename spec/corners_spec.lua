@@ -82,7 +82,9 @@ describe("a dimension", function()
       gives(moth.zeros(2), norm(none, ord))
     end
     gives(moth.zeros(2), norm(moth.zeros(2, 0, 3), math.huge))
-    intact.refuses(function() norm(none, -2) end, "'input' to 'amin'")
+    for _, ord in ipairs {-1, -2, -math.huge} do
+      intact.refuses(function() norm(none, ord) end, "'A' to 'matrix_norm' (matrices without")
+    end
     for _, p in ipairs {0, 1, 2, math.huge} do
       gives(moth.zeros(2, 3), moth.cdist(moth.zeros(2, 0), moth.zeros(3, 0), p))
     end

@@ -85,6 +85,15 @@ end
 -- The largest along the last dimension; 0 of none.
 local function largest(x) return x:size(-1) == 0 and x:sum(-1) or x:amax(-1) end
 
+-- The smallest, for the matrices `of`.
+local function smallest(fname, x, of)
+  if x:size(-1) == 0 then
+    errors.refuse(fname, "A", "matrices without elements have no smallest sum or singular value",
+      of, "E_SHAPE")
+  end
+  return (x:amin(-1))
+end
+
 local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
   dims = list_of(dims) or { -2, -1 }
   if #dims ~= 2 then
@@ -103,10 +112,10 @@ local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
     y = as("linalg_svdvals", fname)(m):sum(-1)
   elseif ord == 2 or ord == -2 then
     local values = as("linalg_svdvals", fname)(m)
-    y = ord == 2 and largest(values) or values:amin(-1)
+    y = ord == 2 and largest(values) or smallest(fname, values, x)
   else
     local sums = m:abs():sum((ord == 1 or ord == -1) and -2 or -1)
-    y = ord > 0 and largest(sums) or sums:amin(-1)
+    y = ord > 0 and largest(sums) or smallest(fname, sums, x)
   end
   if keepdim then return (kept(y, x, dims)) end
   return y
