@@ -157,6 +157,9 @@ describe("a hostile file", function()
     assert.equal("E_IO", errors.code())
     assert.has_error_like(function() moth.load(files.folder) end, "is a directory, not a file")
     assert.has_error_like(function() moth.load("/dev/zero") end, "is a device or a pipe")
+    if os.execute(("mkfifo '%s'"):format(path_of("pipe.st"))) == 0 then -- opening it would wait
+      assert.has_error_like(function() moth.load(path_of("pipe.st")) end, "is a device or a pipe")
+    end
     assert.has_error_like(function() moth.load("a\0b") end, "a path cannot hold a NUL")
     assert.has_error_like(function() moth.load("") end, "an empty path")
     assert.has_error_like(function() moth.load(7) end, "bad argument 'path' to 'load'")

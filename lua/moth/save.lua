@@ -17,6 +17,7 @@
 -- program may do so.
 
 local ffi = require "ffi"
+local bytes = require "moth.bytes"
 local checkpoint = require "moth.checkpoint"
 local define = require "moth.define"
 local errors = require "moth.error"
@@ -207,9 +208,9 @@ end
 
 -- Who reads a file that is not safetensors: by its first bytes, Torch7's also by its name.
 local function other_reader(path)
-  local file = io.open(path, "rb")
-  local start = file and file:read(9) or ""
-  if file then file:close() end
+  local file = bytes.open(path, "load")
+  local start = file:text(math.min(9, file.size))
+  file.all:free()
   if start:find "^PK\3\4" then return "moth.pickle" end -- what torch.save writes is a zip archive
   if start:find "^GGUF" then return "moth.gguf" end
   -- safetensors begin with the length of a JSON text, Torch7's with two small numbers
