@@ -33,11 +33,11 @@ static int64_t class_size(uint32_t c) {
 }
 
 static void *block_new(int64_t size) {
-  if (!KEEP_BLOCKS) return moth_pages_new(MOTH_ALIGN, (size_t)size); /* not a byte more */
+  if (!KEEP_BLOCKS) return moth_aligned_new(MOTH_ALIGN, (size_t)size); /* not a byte more */
   bool huge = size >= HUGE_PAGE;
   size_t align = huge ? (size_t)HUGE_PAGE : MOTH_ALIGN;
-  void *block = moth_pages_new(align, ((size_t)size + align - 1) / align * align);
-  if (block && huge) moth_pages_huge(block, (size_t)size);
+  void *block = moth_aligned_new(align, ((size_t)size + align - 1) / align * align);
+  if (block && huge) moth_aligned_huge(block, (size_t)size);
   return block;
 }
 
@@ -78,7 +78,7 @@ void *moth_alloc_block(moth_ctx *ctx, int64_t nbytes) {
 
 void moth_dealloc_block(moth_ctx *ctx, void *block, int64_t nbytes) {
   if (!ctx->keeps_blocks) {
-    moth_pages_free(block);
+    moth_aligned_free(block);
     return;
   }
   moth_chain *c = &ctx->blocks[moth_class_of(nbytes)];
@@ -97,7 +97,7 @@ void moth_empty_cache(moth_ctx *ctx) {
   for (uint32_t c = 0; c < MOTH_CLASSES; c++) {
     for (void *block = ctx->blocks[c].first, *next; block; block = next) {
       memcpy(&next, block, sizeof(void *));
-      moth_pages_free(block);
+      moth_aligned_free(block);
     }
     ctx->blocks[c] = (moth_chain){NULL, 0};
   }

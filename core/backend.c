@@ -61,13 +61,13 @@ static char trouble[512];
 static bool tried;
 
 static void *open_in(const char *folder, size_t length) {
-  char path[4096];
+  char path[MOTH_PATH_ROOM];
   int n = length ? snprintf(path, sizeof path, "%.*s/" PLUGIN, (int)length, folder)
                  : snprintf(path, sizeof path, PLUGIN);
   void *library = n < (int)sizeof path ? moth_library_open(path) : NULL;
   if (library) return library;
-  const char *why = moth_library_trouble();
-  if (why) snprintf(trouble, sizeof trouble, "%s", why);
+  const char *why = moth_library_trouble(path);
+  if (why) snprintf(trouble, sizeof trouble, PLUGIN " cannot be loaded: %s", why);
   return NULL;
 }
 
@@ -75,7 +75,7 @@ static void *open_in(const char *folder, size_t length) {
 ** system's. */
 static void *open_plugin(void) {
   const char *at = getenv("MOTH_BACKEND_PATH");
-  char folder[MOTH_FOLDER];
+  char folder[MOTH_PATH_ROOM];
   void *library = NULL;
   snprintf(trouble, sizeof trouble, PLUGIN " was not found%s%s", at ? " in " : "", at ? at : "");
   while (at && *at && !library) {

@@ -74,8 +74,7 @@ static bool take(const char *path) {
 }
 
 static void find(void) {
-  static const char *const candidates[] = {"libopenblas.so.0", "libopenblas.so", "libcblas.so.3",
-                                           "libblas.so.3", "libopenblas.dll"};
+  static const char *const candidates[] = {MOTH_BLAS_LIBRARIES};
   const char *wanted = getenv("MOTH_BLAS");
   if (wanted && *wanted) {
     blas.found = strcmp(wanted, "builtin") != 0 && take(wanted);

@@ -48,7 +48,7 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
 }
 
 moth_ctx *moth_open(void) {
-  return open_in(moth_pages_new(ALIGN, sizeof(moth_ctx)), false);
+  return open_in(moth_aligned_new(ALIGN, sizeof(moth_ctx)), false);
 }
 
 size_t moth_open_size(void) { return sizeof(moth_ctx) + ALIGN - 1; }
@@ -58,7 +58,7 @@ moth_ctx *moth_open_at(void *room) {
 }
 
 static void unref(moth_ctx *ctx) {
-  if (--ctx->refs == 0 && !ctx->lent) moth_pages_free(ctx);
+  if (--ctx->refs == 0 && !ctx->lent) moth_aligned_free(ctx);
 }
 
 void moth_close(moth_ctx *ctx) {

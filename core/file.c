@@ -46,11 +46,11 @@ int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s) {
   char *name = path_of(ctx, path);
   if (!name) return ctx->error.code;
   moth_quote(*path, s->shown, sizeof s->shown);
-  moth_disk_info info = moth_disk_at(name);
+  moth_disk_info info = moth_disk_stat(name);
   int code = 0, status;
   if (info.kind < MOTH_OF_FOLDER) { /* not every system opens those */
     s->fd = moth_disk_open(name);
-    if (s->fd >= 0) info = moth_disk_of(s->fd);
+    if (s->fd >= 0) info = moth_disk_fstat(s->fd);
     code = errno;
   }
   free(name);
@@ -126,7 +126,7 @@ static int open_temporary(moth_sink *s, int mode) {
 }
 
 static int open_target(moth_sink *s) {
-  const moth_disk_info info = moth_disk_at(s->path);
+  const moth_disk_info info = moth_disk_stat(s->path);
   if (info.kind == MOTH_OF_NOTHING) return errno == ENOENT ? open_temporary(s, 0) : errno;
   if (info.kind == MOTH_OF_FOLDER) return EISDIR;
   if (!moth_disk_writable(s->path)) return errno;

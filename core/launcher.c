@@ -24,8 +24,6 @@
 #include <luajit.h>
 #include <lualib.h>
 
-#define PATH_ROOM MOTH_FOLDER
-
 /* From the directory of an installed program to the Lua files and the library: the build says. */
 #ifndef MOTH_TO_LUA
 #define MOTH_TO_LUA "../share/lua/5.1"
@@ -35,10 +33,10 @@
 #endif
 
 typedef struct places { /* where things lie */
-  char program[PATH_ROOM]; /* this program */
-  char home[PATH_ROOM];    /* its directory */
-  char root[PATH_ROOM];    /* the checkout, or "" when installed */
-  char path[4 * PATH_ROOM], cpath[4 * PATH_ROOM];
+  char program[MOTH_PATH_ROOM]; /* this program */
+  char home[MOTH_PATH_ROOM];    /* its directory */
+  char root[MOTH_PATH_ROOM];    /* the checkout, or "" when installed */
+  char path[4 * MOTH_PATH_ROOM], cpath[4 * MOTH_PATH_ROOM];
 } places;
 
 /* What the signal handler needs, set before it is installed. */
@@ -54,7 +52,7 @@ static double last_interrupt;         /* when, in seconds; the handler's */
 /* ---- places ---- */
 
 static bool exists(const char *format, const char *directory) {
-  char path[PATH_ROOM + 64];
+  char path[MOTH_PATH_ROOM + 64];
   int n = snprintf(path, sizeof path, format, directory);
   return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
@@ -71,7 +69,7 @@ static void find_root(places *at) {
   if (exists("%s/lua/moth/init.lua", at->root) && exists("%s/core/moth.h", at->root)) return;
 
   at->root[0] = '\0';
-  char note[PATH_ROOM + 8];
+  char note[MOTH_PATH_ROOM + 8];
   snprintf(note, sizeof note, "%s/.root", at->home);
   FILE *file = fopen(note, "r");
   if (!file) return;

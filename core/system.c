@@ -24,9 +24,12 @@
 
 void *moth_library_open(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
 
-const char *moth_library_trouble(void) {
+/* A library that it needs may be missing as well, and is then the one that is named. */
+const char *moth_library_trouble(const char *path) {
   const char *why = dlerror();
-  return why && !strstr(why, "No such file") ? why : NULL;
+  const size_t n = strlen(path);
+  const bool itself = why && !strncmp(why, path, n) && why[n] == ':';
+  return why && !(itself && strstr(why + n, "No such file")) ? why : NULL;
 }
 
 void *moth_library_symbol(void *library, const char *name) { return dlsym(library, name); }
@@ -60,32 +63,32 @@ void *moth_library_open_alone(const char *path) {
   return library;
 }
 
-bool moth_library_folder(void (*inside)(void), char folder[MOTH_FOLDER]) {
+bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]) {
   Dl_info self;
   if (!dladdr((void *)(uintptr_t)inside, &self) || !self.dli_fname) return false;
   const char *end = strrchr(self.dli_fname, '/');
-  if (!end || end - self.dli_fname >= MOTH_FOLDER) return false;
+  if (!end || end - self.dli_fname >= MOTH_PATH_ROOM) return false;
   memcpy(folder, self.dli_fname, (size_t)(end - self.dli_fname));
   folder[end - self.dli_fname] = 0;
   return true;
 }
 
-bool moth_program_path(char path[MOTH_FOLDER]) {
-  const ssize_t n = readlink("/proc/self/exe", path, MOTH_FOLDER - 1);
+bool moth_program_path(char path[MOTH_PATH_ROOM]) {
+  const ssize_t n = readlink("/proc/self/exe", path, MOTH_PATH_ROOM - 1);
   path[n > 0 ? n : 0] = 0;
   return n > 0;
 }
 
 /* -- memory -- */
 
-void *moth_pages_new(size_t align, size_t size) {
+void *moth_aligned_new(size_t align, size_t size) {
   void *block = NULL;
   return posix_memalign(&block, align, size) ? NULL : block;
 }
 
-void moth_pages_free(void *block) { free(block); }
+void moth_aligned_free(void *block) { free(block); }
 
-void moth_pages_huge(void *block, size_t size) { madvise(block, size, MADV_HUGEPAGE); }
+void moth_aligned_huge(void *block, size_t size) { madvise(block, size, MADV_HUGEPAGE); }
 
 /* -- files -- */
 
@@ -97,13 +100,13 @@ static moth_disk_info info_of(int failed, const struct stat *st) {
   return (moth_disk_info){kind, (int)(st->st_mode & 0777), st->st_size};
 }
 
-moth_disk_info moth_disk_at(const char *path) {
+moth_disk_info moth_disk_stat(const char *path) {
   struct stat st;
   const int failed = stat(path, &st);
   return info_of(failed, &st);
 }
 
-moth_disk_info moth_disk_of(int fd) {
+moth_disk_info moth_disk_fstat(int fd) {
   struct stat st;
   const int failed = fstat(fd, &st);
   return info_of(failed, &st);

@@ -12,35 +12,38 @@
 #ifdef _WIN32
 #define MOTH_SLASHES "/\\:"
 #define MOTH_LIBRARIES "?.dll" /* how they are called */
+#define MOTH_BLAS_LIBRARIES "libopenblas.dll" /* the first that is found */
 typedef int moth_signals;
 #else
 #include <signal.h>
 #define MOTH_SLASHES "/"
 #define MOTH_LIBRARIES "?.so"
+#define MOTH_BLAS_LIBRARIES \
+  "libopenblas.so.0", "libopenblas.so", "libcblas.so.3", "libblas.so.3"
 typedef sigset_t moth_signals;
 #endif
 
-#define MOTH_FOLDER 4096 /* room for a folder's path */
+#define MOTH_PATH_ROOM 4096 /* bytes of the longest path, and its end */
 
 /* -- libraries, by paths in UTF-8 -- */
 
 void *moth_library_open(const char *path); /* NULL: it cannot be used */
-/* Why the last one of this thread was not opened; NULL: there is none of that name. */
-const char *moth_library_trouble(void);
+/* Why the last one of this thread, by this path, was not opened; NULL: there is none there. */
+const char *moth_library_trouble(const char *path);
 void *moth_library_symbol(void *library, const char *name);
 void moth_library_close(void *library);
 /* OpenBLAS, which starts its threads while it is being loaded unless the environment says one: for
 ** that moment it does. */
 void *moth_library_open_alone(const char *path);
 /* The folder that the library with this function of its own lies in. */
-bool moth_library_folder(void (*inside)(void), char folder[MOTH_FOLDER]);
-bool moth_program_path(char path[MOTH_FOLDER]); /* of the program that runs */
+bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]);
+bool moth_program_path(char path[MOTH_PATH_ROOM]); /* of the program that runs */
 
-/* -- memory -- */
+/* -- memory: blocks that begin at multiples of a power of 2 -- */
 
-void *moth_pages_new(size_t align, size_t size); /* `align` is a power of 2 */
-void moth_pages_free(void *block);
-void moth_pages_huge(void *block, size_t size); /* few large pages do better, if there are any */
+void *moth_aligned_new(size_t align, size_t size);
+void moth_aligned_free(void *block);
+void moth_aligned_huge(void *block, size_t size); /* few large pages do better, if there are any */
 
 /* -- files, by paths in UTF-8; what fails sets errno -- */
 
@@ -52,8 +55,8 @@ typedef struct moth_disk_info {
   int64_t size;
 } moth_disk_info;
 
-moth_disk_info moth_disk_at(const char *path);
-moth_disk_info moth_disk_of(int fd);
+moth_disk_info moth_disk_stat(const char *path);
+moth_disk_info moth_disk_fstat(int fd);
 int moth_disk_open(const char *path); /* to read; a pipe does not make us wait; -1: it fails */
 int moth_disk_new(const char *path, int mode); /* to write, where there is none; mode 0: any */
 int moth_disk_rewrite(const char *path); /* to write, where there is one; EACCES if one may not */

@@ -30,8 +30,8 @@ static bool narrow(const wchar_t *path, char *to, int room) {
   return WideCharToMultiByte(CP_UTF8, 0, path, -1, to, room, NULL, NULL) > 0;
 }
 
-/* errno for what the system said last. */
-static int failed(void) {
+/* errno := what the system said last; -1. */
+static int set_errno(void) {
   switch (GetLastError()) {
     case ERROR_FILE_NOT_FOUND:
     case ERROR_PATH_NOT_FOUND: errno = ENOENT; break;
@@ -66,7 +66,11 @@ void *moth_library_open(const char *path) {
   return library;
 }
 
-const char *moth_library_trouble(void) { return trouble[0] ? trouble : NULL; }
+/* What is missing, itself or what it needs, is not told. */
+const char *moth_library_trouble(const char *path) {
+  (void)path;
+  return trouble[0] ? trouble : NULL;
+}
 
 void *moth_library_symbol(void *library, const char *name) {
   union {
@@ -86,16 +90,16 @@ void *moth_library_open_alone(const char *path) {
   return library;
 }
 
-static bool path_of(HMODULE module, char path[MOTH_FOLDER]) {
-  wchar_t name[MOTH_FOLDER];
-  const DWORD n = GetModuleFileNameW(module, name, MOTH_FOLDER);
-  if (!n || n == MOTH_FOLDER || !narrow(name, path, MOTH_FOLDER)) return false;
+static bool path_of(HMODULE module, char path[MOTH_PATH_ROOM]) {
+  wchar_t name[MOTH_PATH_ROOM];
+  const DWORD n = GetModuleFileNameW(module, name, MOTH_PATH_ROOM);
+  if (!n || n == MOTH_PATH_ROOM || !narrow(name, path, MOTH_PATH_ROOM)) return false;
   for (char *at = path; *at; at++)
     if (*at == '\\') *at = '/'; /* both are heard */
   return true;
 }
 
-bool moth_library_folder(void (*inside)(void), char folder[MOTH_FOLDER]) {
+bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]) {
   HMODULE self;
   const DWORD how =
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
@@ -105,15 +109,15 @@ bool moth_library_folder(void (*inside)(void), char folder[MOTH_FOLDER]) {
   return end != NULL;
 }
 
-bool moth_program_path(char path[MOTH_FOLDER]) { return path_of(NULL, path); }
+bool moth_program_path(char path[MOTH_PATH_ROOM]) { return path_of(NULL, path); }
 
 /* -- memory -- */
 
-void *moth_pages_new(size_t align, size_t size) { return _aligned_malloc(size, align); }
+void *moth_aligned_new(size_t align, size_t size) { return _aligned_malloc(size, align); }
 
-void moth_pages_free(void *block) { _aligned_free(block); }
+void moth_aligned_free(void *block) { _aligned_free(block); }
 
-void moth_pages_huge(void *block, size_t size) { (void)block, (void)size; }
+void moth_aligned_huge(void *block, size_t size) { (void)block, (void)size; }
 
 /* -- files: the C library's descriptors -- */
 
@@ -126,7 +130,7 @@ static moth_disk_info info_of(int unknown, const struct _stat64 *st) {
   return (moth_disk_info){kind, st->st_mode & 0777, st->st_size};
 }
 
-moth_disk_info moth_disk_at(const char *path) {
+moth_disk_info moth_disk_stat(const char *path) {
   struct _stat64 st;
   wchar_t *name = wide(path);
   const int unknown = !name || _wstat64(name, &st);
@@ -134,7 +138,7 @@ moth_disk_info moth_disk_at(const char *path) {
   return info_of(unknown, &st);
 }
 
-moth_disk_info moth_disk_of(int fd) {
+moth_disk_info moth_disk_fstat(int fd) {
   struct _stat64 st;
   const int unknown = _fstat64(fd, &st);
   return info_of(unknown, &st);
@@ -170,7 +174,7 @@ int64_t moth_disk_read(int fd, void *to, size_t size, int64_t from) {
   OVERLAPPED at = {.Offset = (DWORD)from, .OffsetHigh = (DWORD)(from >> 32)};
   DWORD n = 0;
   if (ReadFile((HANDLE)_get_osfhandle(fd), to, (DWORD)size, &n, &at)) return n;
-  return GetLastError() == ERROR_HANDLE_EOF ? 0 : failed();
+  return GetLastError() == ERROR_HANDLE_EOF ? 0 : set_errno();
 }
 
 int64_t moth_disk_write(int fd, const void *bytes, size_t size) {
@@ -198,7 +202,7 @@ int moth_disk_sync(int fd) { return _commit(fd); }
 int moth_disk_replace(const char *from, const char *to) {
   wchar_t *old = wide(from), *new = wide(to);
   const DWORD how = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
-  const int status = !old || !new ? -1 : MoveFileExW(old, new, how) ? 0 : failed();
+  const int status = !old || !new ? -1 : MoveFileExW(old, new, how) ? 0 : set_errno();
   const int code = errno;
   free(old);
   free(new);

@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define LINGER 50e3      /* ns a worker looks for a next job before it parks */
 #define WORTH_AWAKE 3e3  /* ns of work that are worth sharing with a worker that is awake, */
@@ -29,8 +28,8 @@
 #define PATIENCE 1e5     /* ns of waiting for the last piece that are still no sign of trouble */
 #define LEAST_REST 2e6   /* ns without workers after that, */
 #define MOST_REST 1e8    /* ... at most */
+#define STACK ((size_t)1 << 20) /* bytes of a worker's */
 #define PIECES_BITS 24   /* of a job's word, */
-#define STACK ((size_t)1 << 20)
 #define LANES_BITS 8     /* ... and above them; the rest is its number */
 #define MOST_PIECES ((UINT32_C(1) << PIECES_BITS) - 1)
 
@@ -65,11 +64,7 @@ static inline void relax(void) {
 #endif
 }
 
-static double now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
+static double now_ns(void) { return moth_seconds() * 1e9; }
 
 /* -- how many -- */
 

@@ -6,6 +6,8 @@ local moth = require "moth"
 local child = require "spec.support.child"
 local cuda = require "spec.support.cuda"
 local process = require "spec.support.process"
+local files = require "spec.support.files"
+local lib = require "moth.lib"
 
 local nn, F = moth.nn, moth.nn.functional
 
@@ -191,6 +193,19 @@ describe("CUDA", function()
     assert.truthy(text:find("no CUDA device: libmoth_cuda.so was not found in /nonexistent", 1,
       true))
     assert.truthy(text:find("0", 1, true))
+  end)
+
+  it("is named where the plugin needs a library that is missing, with that one", function()
+    if jit.os == "Windows" then return pending "plugins are Linux's" end
+    files.setup()
+    finally(files.teardown)
+    local source = assert(io.open(lib.path, "rb")) -- needs libm.so.6
+    local library = source:read("*a")
+    source:close()
+    files.write("libmoth_cuda.so", (library:gsub("libm%.so%.6%z", "libQ.so.6\0")))
+    local text = said(ask, "MOTH_NO_INSTALL=1 MOTH_BACKEND_PATH=" .. files.folder)
+    assert.truthy(text:find("no CUDA device: libmoth_cuda.so cannot be loaded: libQ.so.6: ", 1,
+      true), text)
   end)
 
   it("is told to have failed by all that is asked of it later, with the ops before", function()
