@@ -281,7 +281,7 @@ lazy.from(in_lua, "moth.composed", "quantile nanmedian where unfold fill_diagona
   .. "cauchy_ clamp_min clamp_max clamp_min_ clamp_max_ polygamma")
 lazy.from(in_lua, "moth.create", "new_tensor new_zeros new_ones new_empty new_full")
 lazy.from(in_lua, "moth.types", "get_device")
-lazy.from(in_lua, "moth.antialias", "interpolate")
+lazy.from(in_lua, "moth.interpolate", "interpolate")
 lazy.from(in_lua, "moth.stft", "stft istft")
 lazy.from(in_lua, "moth.matrices", "cholesky cholesky_inverse cholesky_solve cross det inverse "
   .. "logdet lu_solve matrix_exp matrix_power pinverse qr slogdet svd")

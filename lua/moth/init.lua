@@ -96,7 +96,7 @@ from("moth.statistics", "mode nanquantile histogram svd_lowrank pca_lowrank")
 from("moth.reindex", "index_reduce put slice_scatter unravel_index narrow_copy broadcast_shapes "
   .. "split_with_sizes diagflat")
 from("moth.quantize", "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine")
-from("moth.antialias", "interpolate")
+from("moth.interpolate", "interpolate")
 from("moth.window", "hann_window hamming_window blackman_window bartlett_window kaiser_window")
 from("moth.stft", "stft istft")
 from("moth.deepcopy", "deepcopy")

@@ -1,4 +1,4 @@
---- antialias.lua -- interpolate, whose `antialias` lets each element of a smaller image stand for
+--- interpolate.lua -- interpolate, whose `antialias` lets each element of a smaller image stand for
 -- all that it covers: found as moth.interpolate, F.interpolate and x:interpolate().
 --
 -- The triangle or the cubic (a = -1/2) is as wide as an element of the result, so that rows and

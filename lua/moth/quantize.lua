@@ -76,7 +76,7 @@ quantize.fake_quantize_per_tensor_affine = define {
     {"tensor", "input", "floats of any shape"},
     {"any", "scale", "how far neighbours are apart: a number above 0, or a tensor of one"},
     {"any", "zero_point", "the integer that stands for 0, from quant_min to quant_max: a "
-      .. "number, or a tensor of one; one on a GPU is not looked at"},
+      .. "number, or a tensor of one, checked only on the CPU and outside of captured steps"},
     unpack(LIMITS),
   },
   outputs = "output",
@@ -98,7 +98,8 @@ quantize.fake_quantize_per_tensor_affine = define {
 quantize.fake_quantize_per_channel_affine = define {
   name = "fake_quantize_per_channel_affine",
   doc = "As fake_quantize_per_tensor_affine, with a scale and a zero_point for each position of a "
-    .. "dimension. Nobody looks at the values of scales, nor at a zero_point on a GPU.",
+    .. "dimension. Scales are not checked, a zero_point only on the CPU and outside of captured "
+    .. "steps.",
   examples = "moth.randn(2, 3), moth.tensor{0.1, 0.2}, moth.tensor{0LL, 1LL}, 1, 0, 255",
   args = {
     {"tensor", "input", "floats of any shape"},

@@ -325,7 +325,7 @@ end
 function fuzz.slope_differs(program)
   fuzz.sow(program)
   local _, loss, values = walk(program, program.inputs)
-  if not loss or loss ~= loss then return end
+  if not loss then return end
   local flow = 0
   for i = 1, program.leaves do
     local grad = grad_of(values[i])
