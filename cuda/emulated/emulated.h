@@ -11,7 +11,7 @@
 
 extern pthread_mutex_t moth_emulated_lock; /* held by whoever asks for, or does, anything */
 extern const bool moth_emulated_null;      /* nothing is done (MOTH_EMULATED_NULL) */
-extern cudaError_t moth_emulated_dead;     /* of a kernel: all that is asked for later fails so */
+extern cudaError_t moth_emulated_sticky;   /* of a kernel: all that is asked later fails so */
 extern thread_local int moth_emulated_device; /* the current one */
 int moth_emulated_devices(void);
 
@@ -28,7 +28,7 @@ struct moth_emulated_count {
 #define ASKED(stream)                                                                       \
   CALLED;                                                                                   \
   if (moth_emulated_null && !(stream)->captures) return cudaSuccess;                        \
-  if (moth_emulated_dead) return moth_emulated_told(moth_emulated_dead)
+  if (moth_emulated_sticky) return moth_emulated_told(moth_emulated_sticky)
 
 /* What follows wants the lock. */
 void moth_emulated_open(bool open, int device);  /* a device's memory, to the CPU */

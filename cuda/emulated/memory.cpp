@@ -88,7 +88,7 @@ cudaError_t cudaMalloc(void **to, size_t n) {
   CALLED;
   const int device = moth_emulated_device;
   bool fits = false;
-  if (moth_emulated_dead) return moth_emulated_told(moth_emulated_dead);
+  if (moth_emulated_sticky) return moth_emulated_told(moth_emulated_sticky);
   pthread_mutex_lock(&moth_emulated_lock);
   memory *m = arena || make_arena() ? memories + device : NULL;
   const size_t begin = share * (size_t)device, at = m ? find_place(m, begin, n, &fits) : 0;
@@ -157,5 +157,5 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
   const size_t in_use = arena ? memories[moth_emulated_device].in_use : 0;
   *all = memory_size();
   *left = *all > in_use ? *all - in_use : 0;
-  return moth_emulated_dead;
+  return moth_emulated_sticky;
 }

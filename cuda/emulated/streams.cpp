@@ -32,7 +32,7 @@
 #include <set>
 #include <vector>
 
-cudaError_t moth_emulated_dead;
+cudaError_t moth_emulated_sticky;
 const bool moth_emulated_null = getenv("MOTH_EMULATED_NULL") != NULL;
 
 int64_t moth_emulated_slab(void) {
@@ -103,7 +103,7 @@ struct holds { /* the lock, until the end of a block */
 void run_one(cudaStream_t s) {
   command c = std::move(s->todo.front());
   s->todo.pop_front();
-  if (!moth_emulated_dead) moth_emulated_dead = c();
+  if (!moth_emulated_sticky) moth_emulated_sticky = c();
   s->done++;
 }
 
@@ -201,7 +201,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   holds lock;
   if (stream->captures) return spoil(stream);
   run_until(stream, stream->asked);
-  return moth_emulated_told(moth_emulated_dead);
+  return moth_emulated_told(moth_emulated_sticky);
 }
 
 /* Who asks again and again gets there: each question lets one thing be done. */
@@ -266,7 +266,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (moth_emulated_null) return cudaSuccess;
   holds lock;
   if (event->stream) run_until(event->stream, event->at);
-  return moth_emulated_told(moth_emulated_dead);
+  return moth_emulated_told(moth_emulated_sticky);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -467,7 +467,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
   if (stream->captures && (is_pageable(to) || is_pageable(from))) return spoil(stream);
   if (is_pageable(to)) {
     run_until(stream, stream->asked);
-    return moth_emulated_dead ? moth_emulated_told(moth_emulated_dead) : move(to, from, 0, n);
+    return moth_emulated_sticky ? moth_emulated_told(moth_emulated_sticky) : move(to, from, 0, n);
   }
   if (!is_pageable(from)) return ask(stream, [=] { return move(to, from, 0, n); });
   const char *bytes = (const char *)from;
