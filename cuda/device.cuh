@@ -150,9 +150,9 @@ MOTH_LOCAL void moth_note_launch(moth_device_stream *s, const char *op);
 MOTH_LOCAL bool moth_is_blocking(void); /* each launch is waited for, to see which one fails */
 MOTH_LOCAL bool moth_is_forked(void); /* nothing of CUDA may be touched any more */
 
-/* More than 48 KiB of shared memory, with what a kernel declares itself (8 KiB at most where there
-** is both), must be asked for, once for a kernel: for all there is, as others of this process may
-** want more of it than this launch. */
+/* A launch may have 48 KiB of shared memory, what its kernel declares (8 KiB at most) among them. A
+** kernel that needs more is asked room for once: all that a block may have, since another launch of
+** it may need more than this one. */
 enum { SHARED_UNASKED = 40 << 10 };
 MOTH_LOCAL int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel);
 

@@ -21,7 +21,7 @@ static inline void moth_watch_block(cudaStream_t, void *, int64_t, int64_t) {}
 #endif
 
 #ifdef __CUDACC__
-/* What the driver maps at once; of larger blocks ten times. MOTH_CUDA_SLAB=0: none, so that
+/* What the driver maps at once; larger blocks share ten times that. MOTH_CUDA_SLAB=0: none, so that
 ** compute-sanitizer sees where each block ends. */
 static const int64_t SLAB = getenv("MOTH_CUDA_SLAB") ? atoll(getenv("MOTH_CUDA_SLAB")) : 2 << 20;
 #else
@@ -31,7 +31,7 @@ static const int64_t SLAB = getenv("MOTH_CUDA_SLAB") ? atoll(getenv("MOTH_CUDA_S
 typedef struct slab {
   char *at;
   int64_t size, used; /* bytes, from the first on */
-  int out;      /* blocks of it that are not among its stream's free ones */
+  int out;      /* blocks cut from it that somebody has: its stream keeps the others */
   struct slab *next;
 } slab;
 
