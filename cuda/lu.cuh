@@ -20,9 +20,10 @@ template <class T> struct largest_row { /* where it is; of equals the first */
   }
 };
 
-/* y, of m rows and as many columns as a warp has lanes or less, := its factors after so many steps;
-** the first that met a pivot of 0, from 1, or 0. With which row each was swapped goes to `swaps`,
-** where rows count from `first`; `order` is swapped with them. A warp works on a row. */
+/* Eliminates so many columns of y, which has m rows and at most as many columns as a warp has
+** lanes, and leaves L and U in it. Which row each step's was swapped with goes to `swaps`, where
+** the `first` rows above y count; `order` is swapped alike. Returns the column of the first pivot
+** of 0, counted so and from 1; 0: there was none. A warp works on a row, a lane on a column. */
 template <int WARPS, class T>
 static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int width, int steps,
                                           int32_t first, int32_t *swaps, int32_t *order) {
@@ -90,19 +91,9 @@ template <class T> struct lu_of {
   int32_t *order; /* m of each: which row has come there */
   int64_t *pivots; /* swaps, as a result; or NULL */
   int32_t *info;  /* codes from 0, as a result; or NULL */
-  bool regular;   /* of a singular one y := NaN */
+  bool refuses;   /* singular ones: their y := NaN */
   moth_trouble *trouble; /* who is told of singular ones; or NULL */
 };
-
-/* A list on the device; NULL: error set. */
-static moth_tensor *room_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
-  moth_layout l = {};
-  l.ndim = 1;
-  l.shape[0] = n;
-  l.dtype = (uint8_t)dtype;
-  l.device = (uint8_t)device;
-  return moth_tensor_new(ctx, &l);
-}
 
 /* The work of factoring A, or A turned, into y. Codes, swaps and order lie in *room, owned. */
 template <class T>

@@ -7,6 +7,7 @@
 #include "reduce.cuh"
 
 enum { TILE = 32 }; /* rows and columns; a block of BLOCK threads works on one */
+enum { PANEL = 512 }; /* threads of a block for a panel: all rows of as many columns as a tile's */
 
 template <class T> using tile = T[TILE][TILE + 1];
 
@@ -61,6 +62,23 @@ static __global__ void clear_codes(int64_t n, int32_t *codes) {
   if (thread_number() < n) codes[thread_number()] = 0;
 }
 
+/* A packed list on the device; NULL: error set. */
+static moth_tensor *room_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
+  moth_layout l = {};
+  l.ndim = 1;
+  l.shape[0] = n;
+  l.dtype = (uint8_t)dtype;
+  l.device = (uint8_t)device;
+  return moth_tensor_new(ctx, &l);
+}
+
+/* Where element e of a stack of matrices is, which has so many rows and columns. */
+struct place {
+  int64_t i, row, col;
+  MEMBER place(int64_t e, int64_t rows, int64_t cols)
+      : i(e / (rows * cols)), row(e / cols % rows), col(e % cols) {}
+};
+
 /* -- in a block -- */
 
 /* t := the rows by cols that begin at x; what follows waits for it. */
@@ -109,25 +127,6 @@ static __device__ inline void subtract_product(const tile<T> &a, const tile<T> &
     y[r][c] -= sum;
   }
   __syncthreads();
-}
-
-/* Squares of a column of extreme numbers would leave the range: it is divided by a power of two of
-** its own, which Q does not feel, and whose exponent comes back; 0 for others. */
-template <int WARPS, class T>
-static __device__ inline int unit_of(const matrix<T> &y, int32_t m, int width,
-                                     double (&most)[WARPS][WARP]) {
-  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, far = sizeof(T) == 8 ? 300 : 60;
-  double all = 0;
-  for (int32_t r = warp; r < m && lane < width; r += WARPS)
-    all = fmax(all, fabs((double)y(r, lane)));
-  most[warp][lane] = all;
-  __syncthreads();
-  for (int i = 0; i < WARPS; i++) all = fmax(all, most[i][lane]);
-  int unit = all > 0 && isfinite(all) ? ilogb(all) : 0;
-  if (abs(unit) < far) unit = 0;
-  for (int32_t r = warp; unit && r < m; r += WARPS) y(r, lane) = scalbn(y(r, lane), -unit);
-  __syncthreads();
-  return unit;
 }
 
 #endif

@@ -105,7 +105,7 @@ static __device__ inline determinant det_of(const matrix<T> &y, int64_t n, const
 }
 
 /* Pivots of 0 := tiny ones, which det(A) A^-1 takes out again. */
-template <class T> static __device__ inline void mend(const matrix<T> &y, int64_t n) {
+template <class T> static __device__ inline void fill_pivots(const matrix<T> &y, int64_t n) {
   T most = 0;
   for (int64_t j = threadIdx.x; j < n; j += WARP) {
     const T v = y(j, j) < 0 ? -y(j, j) : y(j, j);
@@ -120,7 +120,7 @@ template <class T> static __device__ inline void mend(const matrix<T> &y, int64_
 
 template <class T> struct dets_of { /* what is wanted of them; the rest is NULL */
   T *value, *sign, *log;
-  double *scale; /* those of mended factors */
+  double *scale; /* of factors with filled pivots */
 };
 
 /* d: what finite factors have; others NaN. */
@@ -145,7 +145,7 @@ template <class T> static __global__ void det_small(matrices<T> xs, int n, dets_
 template <class T> static __global__ void det_large(lu_of<T> p, dets_of<T> to) {
   const matrix<T> y = p.y[blockIdx.x];
   const bool finite = p.codes[blockIdx.x] >= 0;
-  if (finite && to.scale) mend(y, p.n);
+  if (finite && to.scale) fill_pivots(y, p.n);
   put_det(to, blockIdx.x, finite ? det_of(y, p.n, p.swaps + blockIdx.x * p.n) : determinant{},
           finite);
 }
@@ -183,29 +183,29 @@ MOTH_CUDA(linalg_slogdet) { return determinants(a->A, NULL, out[0], out[1]); }
 
 /* -- solutions -- */
 
-struct wish {
+struct options {
   bool turned;    /* X A = B: A' X' = B' */
   bool cofactors; /* det(A) A^-T, which each matrix has */
-  bool reports;
-  int32_t *info;
+  bool reports;   /* singular matrices are errors */
+  int32_t *info;  /* where each was found singular; or NULL */
 };
 
 template <class T>
-static __global__ void solve_small(system_of<T> p, wish w, moth_trouble *trouble) {
+static __global__ void solve_small(system_of<T> p, options how, moth_trouble *trouble) {
   __shared__ tile<T> d, t;
   __shared__ int32_t swaps[TILE], order[TILE];
   __shared__ double scale;
   const int64_t i = blockIdx.x / p.across, col = blockIdx.x % p.across * TILE;
   const int n = (int)p.n, cols = of_tile(p.columns - col);
   const int code = factor_tile(d, p.x[i], n, n, swaps, order);
-  if (threadIdx.x < WARP && w.cofactors && code >= 0) {
+  if (threadIdx.x < WARP && how.cofactors && code >= 0) {
     const matrix<T> y = {&d[0][0], TILE + 1, 1};
-    mend(y, n);
+    fill_pivots(y, n);
     const determinant found = det_of(y, n, swaps);
     if (threadIdx.x == 0) scale = found.value;
   }
   load_sides(t, p.b[i], code < 0 ? NULL : order, 0, col, n, cols);
-  const bool gone = code < 0 || (code && !w.cofactors);
+  const bool gone = code < 0 || (code && !how.cofactors);
   if (!gone) {
     substitute(d, false, true, n, t, cols);
     substitute(d, true, false, n, t, cols);
@@ -213,36 +213,36 @@ static __global__ void solve_small(system_of<T> p, wish w, moth_trouble *trouble
   for (int e = threadIdx.x; e < TILE * TILE; e += BLOCK) {
     const int r = e / TILE, c = e % TILE;
     if (r < n && c < cols)
-      p.y[i](r, col + c) = gone ? (T)NAN : w.cofactors ? (T)(scale * t[r][c]) : t[r][c];
+      p.y[i](r, col + c) = gone ? (T)NAN : how.cofactors ? (T)(scale * t[r][c]) : t[r][c];
   }
   if (threadIdx.x || col) return;
-  if (w.info) w.info[i] = code > 0 ? code : 0;
+  if (how.info) how.info[i] = code > 0 ? code : 0;
   if (trouble && code > 0) report(trouble, TROUBLE_SINGULAR, 0, 0);
 }
 
 template <class T>
 static __global__ void scaled_by(matrices<T> y, int64_t n, int64_t count, const double *scale) {
   if (thread_number() >= count * n * n) return;
-  const int64_t i = thread_number() / (n * n);
-  T &v = y[i](thread_number() / n % n, thread_number() % n);
-  v = (T)(scale[i] * v);
+  const place at(thread_number(), n, n);
+  T &v = y[at.i](at.row, at.col);
+  v = (T)(scale[at.i] * v);
 }
 
 template <class T>
 static int solve_large(const moth_tensor *A, const moth_layout &over, system_of<T> s,
-                       const wish &w) {
+                       const options &how) {
   moth_ctx *ctx = A->ctx;
   const moth_queue *q = moth_queue_of(ctx, over.device);
   const int64_t count = count_of(over);
   moth_tensor *y = q ? moth_tensor_new(ctx, &A->l) : NULL, *room = NULL;
-  moth_tensor *scales = w.cofactors && y ? room_of(ctx, over.device, MOTH_F64, count) : NULL;
-  int status = y && (scales || !w.cofactors) ? MOTH_OK : moth_status(ctx);
+  moth_tensor *scales = how.cofactors && y ? room_of(ctx, over.device, MOTH_F64, count) : NULL;
+  int status = y && (scales || !how.cofactors) ? MOTH_OK : moth_status(ctx);
   if (!status) {
-    lu_of<T> p = lu_for<T>(A, y, w.turned, &room);
-    p.info = w.info;
-    p.regular = !w.cofactors;
+    lu_of<T> p = lu_for<T>(A, y, how.turned, &room);
+    p.info = how.info;
+    p.refuses = !how.cofactors;
     status = room ? lu_large(ctx, q, p) : moth_status(ctx);
-    if (!status) status = lu_finish(ctx, over.device, p, w.reports);
+    if (!status) status = lu_finish(ctx, over.device, p, how.reports);
     q = status ? NULL : moth_queue_of(ctx, over.device);
     const dets_of<T> to = {NULL, NULL, NULL, scales ? data<double>(scales) : NULL};
     if (scales && q) status = launch_on(ctx, q, det_large<T>, grid_for(count), WARP, 0, p, to);
@@ -266,20 +266,21 @@ static int solve_large(const moth_tensor *A, const moth_layout &over, system_of<
 }
 
 /* B: NULL for the identity. */
-static int solve(const moth_tensor *A, const moth_tensor *B, const moth_tensor *y, const wish &w) {
+static int solve(const moth_tensor *A, const moth_tensor *B, const moth_tensor *y,
+                 const options &how) {
   const moth_layout &l = y->l;
   const int64_t n = A->l.shape[A->l.ndim - 1];
-  const int64_t columns = l.shape[l.ndim - (w.turned ? 2 : 1)];
+  const int64_t columns = l.shape[l.ndim - (how.turned ? 2 : 1)];
   return with_real(l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    system_of<T> s = {matrices_of<T>(A, l, w.turned), {},
-                      matrices_of<T>(y, l, w.turned != w.cofactors), NULL, n, columns,
+    system_of<T> s = {matrices_of<T>(A, l, how.turned), {},
+                      matrices_of<T>(y, l, how.turned != how.cofactors), NULL, n, columns,
                       tiles_of(columns), false, true};
-    if (B) s.b = matrices_of<T>(B, l, w.turned);
-    if (n > TILE) return solve_large(A, l, s, w);
+    if (B) s.b = matrices_of<T>(B, l, how.turned);
+    if (n > TILE) return solve_large(A, l, s, how);
     const moth_queue *q = moth_queue_of(A->ctx, l.device);
-    return launch_on(A->ctx, q, solve_small<T>, grid_for(count_of(l) * s.across), BLOCK, 0, s, w,
-                     q && w.reports ? q->trouble : NULL);
+    return launch_on(A->ctx, q, solve_small<T>, grid_for(count_of(l) * s.across), BLOCK, 0, s, how,
+                     q && how.reports ? q->trouble : NULL);
   });
 }
 
@@ -288,21 +289,21 @@ MOTH_CUDA(linalg_solve) {
   moth_tensor b = *a->B, y = *out[0];
   if (y.l.ndim < a->A->l.ndim) /* vectors */
     for (moth_layout *l : {&b.l, &y.l}) l->shape[l->ndim] = l->stride[l->ndim] = 1, l->ndim++;
-  return solve(a->A, &b, &y, wish{!a->left, false, true, NULL});
+  return solve(a->A, &b, &y, options{!a->left, false, true, NULL});
 }
 
 MOTH_CUDA(linalg_inv) {
-  return out[0]->l.numel ? solve(a->A, NULL, out[0], wish{false, false, true, NULL}) : MOTH_OK;
+  return out[0]->l.numel ? solve(a->A, NULL, out[0], options{false, false, true, NULL}) : MOTH_OK;
 }
 
 MOTH_CUDA(linalg_inv_ex) {
   const int64_t n = out[1]->l.numel;
   int32_t *info = data<int32_t>(out[1]);
   if (out[0]->l.numel)
-    return solve(a->A, NULL, out[0], wish{false, false, a->check_errors != 0, info});
+    return solve(a->A, NULL, out[0], options{false, false, a->check_errors != 0, info});
   return n ? launch(a->ctx, out[1], clear_codes, blocks_for(n), BLOCK, 0, n, info) : MOTH_OK;
 }
 
 MOTH_CUDA(linalg_cofactor) {
-  return out[0]->l.numel ? solve(a->A, NULL, out[0], wish{false, true, false, NULL}) : MOTH_OK;
+  return out[0]->l.numel ? solve(a->A, NULL, out[0], options{false, true, false, NULL}) : MOTH_OK;
 }

@@ -155,7 +155,7 @@ MOTH_LAPACK_OP(linalg_cholesky_ex, LINALG_CHOLESKY_EX, .saves = "L", .outputs = 
                            "moth.eye(3), {upper = true, check_errors = true}"
                            "  -- domain: symmetric")
 
-/* -- qr -- */
+/* -- qr: geqrf gives R and Householder reflections, orgqr multiplies those to Q -- */
 
 enum { REDUCED, COMPLETE, NO_Q };
 
