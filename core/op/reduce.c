@@ -24,11 +24,6 @@ static int refuse_empty(moth_ctx *ctx, const moth_tensor *x, uint32_t mask) {
 
 /* -- sum, mean -- */
 
-int moth_check_dtype(moth_ctx *ctx, int64_t dtype) {
-  if (dtype < MOTH_DTYPES) return MOTH_OK;
-  return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)dtype);
-}
-
 int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, moth_layout *y) {
   const int to = dtype < 0 ? input->l.dtype : (int)dtype;
   int status = moth_check_dtype(input->ctx, dtype);
@@ -40,8 +35,6 @@ int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, m
   y->dtype = (uint8_t)to;
   return MOTH_OK;
 }
-
-int moth_sum_dtype(int dtype) { return moth_is_float(dtype) ? dtype : MOTH_I64; }
 
 static int sum_shape(const sum_args *a, moth_layout *y) {
   uint32_t mask;

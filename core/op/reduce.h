@@ -4,8 +4,6 @@
 
 #include "../op.h"
 
-int moth_check_dtype(moth_ctx *ctx, int64_t dtype); /* of an argument `dtype`; -1 is none */
-int moth_sum_dtype(int dtype);                      /* integers and bool sum up to i64 */
 /* y gets the dtype asked for, else the input's; that of `what`, which is no whole number. */
 int moth_mean_dtype(const moth_tensor *input, int64_t dtype, const char *what, moth_layout *y);
 

@@ -12,12 +12,17 @@
 #include "formula.h"
 #include "index.h"
 #include "join.h"
-#include "reduce.h"
-
 
 /* -- helpers -- */
 
 static uint32_t along(const moth_tensor *x, int32_t dim) { return x->l.ndim ? 1u << dim : 0; }
+
+int moth_check_dtype(moth_ctx *ctx, int64_t dtype) {
+  if (dtype < MOTH_DTYPES) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %lld", (long long)dtype);
+}
+
+int moth_sum_dtype(int dtype) { return moth_is_float(dtype) ? dtype : MOTH_I64; }
 
 moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double number, bool back) {
   int32_t d;

@@ -4,6 +4,8 @@
 
 #include "../op.h"
 
+int moth_check_dtype(moth_ctx *ctx, int64_t dtype); /* of an argument `dtype`; -1 is none */
+int moth_sum_dtype(int dtype);                      /* integers and bool sum up to i64 */
 /* x one place further along dim, with `number` coming in; or, back, one place nearer. */
 moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double number, bool back);
 
