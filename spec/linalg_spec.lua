@@ -421,6 +421,18 @@ describe("linear algebra", function()
     assert.equal(1, linalg.matrix_rank(x, {atol = 0, hermitian = true}):item())
   end)
 
+  it("divides by subnormal pivots", function()
+    local tiny = {[moth.float32] = 1e-40, [moth.float64] = 1e-310}
+    for dtype, v in pairs(tiny) do
+      for _, n in ipairs {3, 40, 100} do
+        local x = moth.eye(n, {dtype = dtype}) + 0
+        x[{2, 2}], x[{3, 2}] = v, v / 2
+        assert.equal(x[2][2]:item(), linalg.det(x):item())
+        assert.equal(0, linalg.det(moth.rand(n, n, {dtype = dtype}) * v):item())
+      end
+    end
+  end)
+
   it("says what is missing where there is no LAPACK", function()
     local text = process.lua [[
       local ffi = require "ffi"

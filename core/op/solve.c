@@ -5,6 +5,7 @@
 */
 #include "solve.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "../lapack.h"
@@ -16,12 +17,48 @@ static const int *pivots_of(const moth_stack *s, const char *scratch) {
   return (const int *)(const void *)(scratch + s->integers);
 }
 
+static bool has_subnormal_pivot(const moth_stack *s, const char *x) {
+  const double least = s->wide ? DBL_MIN : (double)FLT_MIN;
+  for (int64_t j = 0; j < s->n; j++) {
+    const double pivot = fabs(moth_stack_get(s, x, j * (s->n + 1)));
+    if (pivot > 0 && pivot < least) return true;
+  }
+  return false;
+}
+
+/* What getrf does, by quotients: it may multiply by a pivot's reciprocal, which is infinite of a
+** subnormal one. */
+static int factor_slowly(const moth_stack *s, char *x, int *pivots) {
+  const int64_t n = s->n;
+  int info = 0;
+  for (int64_t j = 0; j < n; j++) {
+    char *at = x + j * n * s->size;
+    int64_t best = j;
+    for (int64_t r = j + 1; r < n; r++)
+      if (fabs(moth_stack_get(s, at, r)) > fabs(moth_stack_get(s, at, best))) best = r;
+    pivots[j] = (int)best + 1;
+    if (best != j) moth_stack_swap(s, x + j * s->size, x + best * s->size, n, n);
+    const double pivot = moth_stack_get(s, at, j);
+    if (pivot == 0 && !info) info = (int)j + 1;
+    for (int64_t r = j + 1; r < n && pivot != 0; r++) {
+      const double by = moth_stack_get(s, at, r) / pivot;
+      moth_stack_put(s, at, r, by);
+      for (int64_t c = j + 1; c < n; c++)
+        moth_stack_put(s, x, c * n + r,
+                       moth_stack_get(s, x, c * n + r) - by * moth_stack_get(s, x, c * n + j));
+    }
+  }
+  return info;
+}
+
 /* x := the factors of the i-th matrix; its info. */
 static int factor(const moth_stack *s, int64_t i, char *x, char *scratch) {
-  int info = 0;
+  int info = 0, *pivots = (int *)(void *)(scratch + s->integers);
   if (!moth_stack_load(s, moth_stack_x(s, 0, i), s->n, s->n, x)) return MOTH_NOT_FINITE;
-  LAPACK(s, getrf)(&s->n, &s->n, x, &s->n, (int *)(void *)(scratch + s->integers), &info);
-  return info;
+  LAPACK(s, getrf)(&s->n, &s->n, x, &s->n, pivots, &info);
+  if (!has_subnormal_pivot(s, x)) return info;
+  moth_stack_load(s, moth_stack_x(s, 0, i), s->n, s->n, x);
+  return factor_slowly(s, x, pivots);
 }
 
 static int singular(const moth_stack *s, int64_t i) {
