@@ -94,6 +94,18 @@ describe("Sequential", function()
     end
   end)
 
+  it("gives a range of its modules as a Sequential", function()
+    local net, x = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 3)), moth.randn(2, 2)
+    assert.is_true(net(x):equal(net[{2, 3}](net[{1, 1}](x))))
+  end)
+
+  it("keeps names in such a part, as PyTorch, and gives none twice", function()
+    local part = nn.Sequential(nn.ReLU(), nn.Linear(1, 1), nn.Linear(1, 1))[{2, 3}]
+    part:append(nn.Linear(1, 1))
+    assert.same({"1.weight", "1.bias", "2.weight", "2.bias", "3.weight", "3.bias"},
+      part:state_dict():keys())
+  end)
+
   it("names what is no module", function()
     assert.has_error_like(function() nn.Sequential(nn.ReLU(), 3) end, "number 2 is 3, not a module")
     assert.has_error_like(function() nn.Sequential {{"a", nn.ReLU()}, {"a", nn.ReLU()}} end,
@@ -140,23 +152,14 @@ describe("ModuleList", function()
   end)
 
   it("gives a range of its modules as a list", function()
-    local l, x = list(), moth.randn(2, 2)
+    local l = list()
     assert.equal("ModuleList", nn.typename(l[{2, 3}]))
     assert.is_true(#l[{2, -1}] == 2 and l[{2, -1}][1] == l[2] and #l[{1, 3, 2}] == 2)
-    local net = nn.Sequential {unpack(l)}
-    assert.is_true(net(x):equal(net[{2, 3}](net[{1, 1}](x))))
     local params = nn.ParameterList {moth.ones(1), moth.ones(2), moth.ones(3)}
     assert.is_true(params[{2, 3}][1] == params[2])
     assert.has_error_like(function() return l[{2, 4}] end,
       "range {2, 4} leaves a ModuleList of size 3")
-    assert.has_error_like(function() return net[{}] end, "range {} must hold whole numbers")
-  end)
-
-  it("keeps names in a part of a Sequential, as PyTorch, and gives none twice", function()
-    local part = nn.Sequential(nn.ReLU(), nn.Linear(1, 1), nn.Linear(1, 1))[{2, 3}]
-    part:append(nn.Linear(1, 1))
-    assert.same({"1.weight", "1.bias", "2.weight", "2.bias", "3.weight", "3.bias"},
-      part:state_dict():keys())
+    assert.has_error_like(function() return l[{}] end, "range {} must hold whole numbers")
   end)
 
   it("says which positions there are", function()

@@ -48,20 +48,6 @@ describe("a GPU's tensor between brackets", function()
     both(function(x) x:t()[{ { { 5, 1 } } }] = 3 end)
   end)
 
-  it("may be what is written into it, elsewhere", function()
-    for _, device in ipairs {"cpu", "cuda"} do
-      local at = moth.tensor{{2LL, 3LL, 1LL}}:to(device)
-      local function written(name, index)
-        local x = moth.tensor{{1, 2, 3}}:to(device)
-        return x[name](x, 2, index, x):tolist()[1]
-      end
-      assert.same({3, 1, 2}, written("scatter_", at))
-      assert.same({4, 3, 5}, written("scatter_add_", at))
-      assert.same({4, 3, 5}, written("index_add_", at[1]))
-      assert.same({3, 1, 2}, written("index_copy_", at[1]))
-    end
-  end)
-
   it("keeps the last of several values for one position", function()
     local x = moth.zeros(3, { device = "cuda" })
     x[{ { { 2, 2, 2 } } }] = { 1, 2, 3 }

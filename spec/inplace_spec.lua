@@ -1,6 +1,7 @@
 -- Writing in place, through views and views of views: histories, versions, and what is refused.
 
 local moth = require "moth"
+local cuda = require "spec.support.cuda"
 
 local function leaf(value)
   return moth.tensor(value, {dtype = moth.float64, requires_grad = true})
@@ -121,6 +122,20 @@ describe("an in-place op", function()
     local m = moth.tensor{{1, 2}, {3, 4}}
     m:add_(m:t())
     assert.same({{2, 5}, {5, 8}}, m:tolist())
+  end)
+
+  it("may write a tensor into itself, elsewhere", function()
+    for _, device in ipairs(cuda.here and {"cpu", "cuda"} or {"cpu"}) do
+      local at = moth.tensor{{2LL, 3LL, 1LL}}:to(device)
+      local function written(name, index)
+        local x = moth.tensor{{1, 2, 3}}:to(device)
+        return x[name](x, 2, index, x):tolist()[1]
+      end
+      assert.same({3, 1, 2}, written("scatter_", at))
+      assert.same({4, 3, 5}, written("scatter_add_", at))
+      assert.same({4, 3, 5}, written("index_add_", at[1]))
+      assert.same({3, 1, 2}, written("index_copy_", at[1]))
+    end
   end)
 
   it("writes into a dtype of the same kind and refuses a lesser kind", function()
