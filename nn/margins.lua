@@ -3,6 +3,7 @@
 
 local define = require "moth.define"
 local errors = require "moth.error"
+local lib = require "moth.lib"
 local ops = require("moth.bind").ops
 
 local margins = {}
@@ -227,6 +228,10 @@ margins.gaussian_nll_loss = define {
   scoped = true,
   run = function(input, target, var, full, eps, reduction)
     var = variances(input, var)
+    -- a look costs no waiting on the CPU, and while a step is recorded is none
+    if not lib.capture and not var.is_cuda and var:lt(0):any():item() then
+      errors.argument("gaussian_nll_loss", "var", "a variance is not negative", "E_DOMAIN")
+    end
     var = var + (var:detach():clamp(eps) - var:detach())
     local loss = 0.5 * (var:log() + (input - target):square() / var)
     if full then loss = loss + 0.5 * math.log(2 * math.pi) end

@@ -46,6 +46,19 @@ describe("the composed losses", function()
     end
   end)
 
+  it("refuse a negative variance in gaussian_nll_loss", function()
+    for _, var in ipairs {f64{-0.5, 4}, f64{{1, 1}, {1, -1e-9}}} do
+      assert.has_error_like(function() F.gaussian_nll_loss(x, y, var) end,
+        "'var' to 'gaussian_nll_loss' %(a variance is not negative")
+    end
+    F.gaussian_nll_loss(x, y, f64{0, 0})
+    F.gaussian_nll_loss(moth.zeros(0, 2), moth.zeros(0, 2), moth.zeros(0, 2))
+    local step = moth.capture(function(var) return (F.gaussian_nll_loss(x, y, var)) end)
+    for i = 1, 3 do
+      assert.equal(F.gaussian_nll_loss(x, y, f64{i, 4}):item(), step(f64{i, 4}):item())
+    end
+  end)
+
   it("take probabilities of classes in cross_entropy", function()
     local hot = f64{{0, 1}, {1, 0}}
     assert.is_true(moth.allclose(F.cross_entropy(x, hot), F.cross_entropy(x, {2, 1})))
