@@ -27,9 +27,9 @@ function parametrizations.slice_norm(x, dim)
   return (x:norm(2, others, true))
 end
 
---- A dimension of x from a user's number, or nil for none.
+--- A dimension of x from a user's number, or nil for none. Of weight_norm -1 is none, as PyTorch's.
 function parametrizations.dim_of(fname, x, dim)
-  if dim == nil then return nil end
+  if dim == nil or dim == -1 and fname == "weight_norm" then return nil end
   local at = dim < 0 and x:dim() + 1 + dim or dim
   if at < 1 or at > x:dim() then
     errors.argument(fname, "dim", ("%d is no dimension of %s"):format(dim, errors.describe(x)),
@@ -56,7 +56,7 @@ local MODULE = {"any", "module", "whose weight it is"}
 local NAME = {"string", "name", "the name of the parameter", default = "weight"}
 --- Rows for arguments that functions of other files take too.
 parametrizations.rows = {MODULE, NAME,
-  {"int", "dim", "dimension whose slices have a length each; none: all of it has one",
+  {"int", "dim", "dimension whose slices have a length each; none, or -1: all of it has one",
     default = 1, optional = true}}
 
 parametrizations.weight_norm = define {

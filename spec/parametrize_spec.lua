@@ -107,6 +107,14 @@ describe("a weight by its norm", function()
       assert.is_true(net.weight.is_leaf and net.weight.requires_grad)
     end)
 
+    it("has one length for all where dim is -1, as PyTorch's, by the " .. name .. " way", function()
+      for _, dim in ipairs {-1, moth.none, 2} do
+        local net, lengths = way[1](nn.Linear(3, 2), {dim = dim}), {}
+        for _, p in ipairs(net:parameters()) do lengths[p:numel()] = true end
+        assert.same({[2] = true, [6] = true, [dim == 2 and 3 or 1] = true}, lengths)
+      end
+    end)
+
     it("goes into a captured step, by the " .. name .. " way", function()
       local function losses(captured)
         moth.manual_seed(5)
