@@ -275,6 +275,15 @@ describe("its layers", function()
     end
   end)
 
+  it("name the function that was called", function()
+    local text = "[net]\nwidth=8\nheight=8\n[circle]\n"
+    for _ = 1, 2 do
+      for name, make in pairs { ["darknet.load"] = darknet.load, Darknet = darknet.Darknet } do
+        assert.has_error_like(function() make(text) end, "bad argument 'cfg' to '" .. name .. "'")
+      end
+    end
+  end)
+
   it("say what they need", function()
     local _, one = run(moth.rand(1, 2, 4, 4), conv(2, 3))
     assert.error_matches(function() one(moth.ones(1, 3, 4, 4)) end,

@@ -29,6 +29,8 @@ local darknet = {}
 
 -- ---- the net ----
 
+local caller = "Darknet" -- the name that errors of the next cfg are to have
+
 local Darknet = nn.class("Darknet", nn.Module)
 darknet.Darknet = Darknet
 
@@ -41,7 +43,9 @@ Darknet.signature = define.signature("Darknet", {
 -- `layers.0.bn.running_mean`.
 -- @param cfg  a .cfg file, or its text
 function Darknet:init(cfg)
-  local sections = parse.cfg(cfg, "Darknet")
+  local fname = caller
+  caller = "Darknet"
+  local sections = parse.cfg(cfg, fname)
   local first, list = sections[1], {}
   local net = { shapes = {}, needed = {}, width = first:int("width", nil, 1),
                 height = first:int("height", nil, 1) }
@@ -194,6 +198,7 @@ darknet.load = define {
     { "string", "weights", "a .weights file", optional = true },
   },
   run = function(cfg, weights)
+    caller = "darknet.load"
     local net = Darknet(cfg)
     if weights then read(net, weights, "darknet.load") end
     return net
