@@ -47,6 +47,23 @@ describe("a distribution's", function()
   end
 end)
 
+it("divergence of Wishart from Wishart is PyTorch's, for batches, with gradients", function()
+  local function f64(values) return moth.tensor(values, { dtype = moth.float64 }) end
+  local L, M = f64 { { 1, 0 }, { 0.5, 2 } }, f64 { { 2, 0 }, { -0.3, 0.7 } }
+  local function wishart(df, triangle) return (D.Wishart { df, scale_tril = triangle }) end
+  local function kl(p, q) return (D.kl_divergence(p, q)) end
+  local p, q = wishart(f64(4.5), L), wishart(f64(3), M)
+  same({ 15.7536344859883, 5.98933434742367, 0 }, moth.stack { kl(p, q), kl(q, p), kl(p, p) }, "kl")
+  local both = wishart(f64 { 4.5, 3 }, moth.stack { L, M })
+  same({ 0, 5.98933434742367 }, kl(both, p), "kl of a batch")
+  moth.autograd.gradcheck(function(a, b, s, t)
+    return (kl(wishart(a, s:tril()), wishart(b, t:tril())))
+  end, { f64(4.5):requires_grad_(), f64(3):requires_grad_(), L:clone():requires_grad_(),
+         M:clone():requires_grad_() })
+  assert.has_error_like(function() kl(p, wishart(4, moth.eye(3, { dtype = moth.float64 }))) end,
+    "'q' to 'kl_divergence' %(matrices of 2 rows are needed as in p, got 3")
+end)
+
 -- The mean of the first n draws against d.mean, in standard errors.
 local function has_moments(d, x)
   local n = x:size(1)

@@ -83,6 +83,7 @@ local counts = require "moth.distributions.counts"
 local family = require "moth.distributions.family"
 local gammas = require "moth.distributions.gammas"
 local tails = require "moth.distributions.tails"
+local matrices = require "moth.distributions.matrices"
 local wide = require "moth.distributions.continuous"
 local whole = require "moth.distributions.discrete"
 local several = require "moth.distributions.multivariate"
@@ -119,6 +120,21 @@ for _, one in ipairs { several.MultivariateNormal, several.LowRankMultivariateNo
   add(one, several.MultivariateNormal, together)
   add(one, several.LowRankMultivariateNormal, together)
 end
+
+pair(matrices.Wishart, function(p, q)
+  local P, Q, k = p.scale_tril, q.scale_tril, p.event_shape[1]
+  if q.event_shape[1] ~= k then
+    errors.argument("kl_divergence", "q", ("matrices of %d rows are needed as in p, got %d")
+      :format(k, q.event_shape[1]), "E_SHAPE")
+  end
+  local a, b, digammas = p.df / 2, q.df / 2, 0
+  for i = 0, k - 1 do digammas = (a - i / 2):digamma() + digammas end
+  local moth = require "moth"
+  local ratio = moth.linalg.solve_triangular(Q, P, { upper = false })
+  return (several.log_size(Q) - several.log_size(P)) * q.df
+    + a * (ratio:square():sum { -2, -1 } - k) + moth.mvlgamma(b, k) - moth.mvlgamma(a, k)
+    + (a - b) * digammas
+end)
 
 pair(wide.Uniform, function(p, q)
   local inside = q.low:le(p.low):logical_and(q.high:ge(p.high))
