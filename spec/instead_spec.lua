@@ -51,6 +51,7 @@ describe("a name that is left out by choice says what there is instead:", functi
     says(F, "upsample upsample_nearest upsample_bilinear", "interpolate")
     says(F, "multi_head_attention_forward", "MultiheadAttention")
     says(moth.autograd, "forward_ad graph", ".")
+    says(moth.data, "default_convert", "no arrays to convert")
   end)
 
   it("what they name is there", function()

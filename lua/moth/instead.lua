@@ -70,6 +70,9 @@ local ROWS = {
     ["vmap stack_module_state"] = LOOP,
     ["grad grad_and_value"] = "moth.autograd.grad(f(x), x) does it",
   },
+  ["moth.data"] = {
+    ["default_convert"] = "samples hold tensors already, there are no arrays to convert",
+  },
   ["moth.autograd"] = {
     ["forward_ad"] = "functional.jvp gives directional derivatives",
     ["graph"] = GRAPH,
