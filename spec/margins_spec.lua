@@ -1,4 +1,5 @@
--- Losses composed in Lua: values of PyTorch, computed in float64, and gradients.
+-- Losses composed in Lua: values of PyTorch, computed in float64, and gradients; targets of whole
+-- numbers.
 
 local moth = require "moth"
 local F = moth.nn.functional
@@ -67,4 +68,62 @@ describe("the composed losses", function()
       return (F.cross_entropy(a, hot, {label_smoothing = 0.1, weight = f64{1, 3}}))
     end, {p})
   end)
+end)
+
+describe("the losses of a difference take targets of whole numbers, as PyTorch does:", function()
+  for _, name in ipairs {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"} do
+    local loss = F[name]
+
+    it(name .. " in the type of the floats, with their gradient", function()
+      for _, dtype in ipairs {moth.float16, moth.float32, moth.float64} do
+        local p = moth.tensor({0.5, -2, 7}, {dtype = dtype}):requires_grad_()
+        local q = p:detach():clone():requires_grad_()
+        for _, whole in ipairs {moth.tensor{1LL, 2LL, 7LL}, moth.tensor{1LL, 0LL, 1LL}:bool()} do
+          p.grad, q.grad = nil, nil
+          local got, wanted = loss(p, whole), loss(q, whole:to(dtype))
+          assert.equal(dtype, got.dtype)
+          assert.equal(wanted:item(), got:item())
+          assert.equal(wanted:item(), loss(whole, p):item())
+          got:backward()
+          wanted:backward()
+          assert.equal(dtype, p.grad.dtype)
+          assert.same(q.grad:tolist(), p.grad:tolist())
+        end
+      end
+    end)
+
+    it(name .. " of two float types in the wider one, each with a gradient of its own", function()
+      local p, t = moth.tensor{0.5, -2}:requires_grad_(), f64{1, 0.25}:requires_grad_()
+      local y = loss(p, t)
+      assert.equal(moth.float64, y.dtype)
+      y:backward()
+      assert.equal(moth.float32, p.grad.dtype)
+      assert.equal(moth.float64, t.grad.dtype)
+      assert.same(t.grad:neg():tolist(), p.grad:tolist())
+    end)
+
+    it(name .. " in a captured step, too", function()
+      local p = moth.tensor{0.5, -2}:requires_grad_()
+      local function step(t)
+        p.grad = nil
+        local y = loss(p, t)
+        y:backward()
+        return y + p.grad:sum()
+      end
+      local captured = moth.capture(step)
+      for i = 1, 4 do
+        local t = moth.tensor{1LL, 2LL} * i
+        assert.equal(step(t):item(), captured(t):item())
+      end
+    end)
+
+    it(name .. " of whole numbers alone is refused, and of other shapes", function()
+      local whole = moth.tensor{1LL, 2LL}
+      assert.has_error_like(function() loss(whole, whole) end,
+        "'input' to '" .. name .. "' %(i64 is not supported here, wanted .* convert with :float")
+      assert.has_error_like(function() loss(moth.zeros(3), whole) end,
+        "'target' to '" .. name .. "' %(the shape of f32 %(3%) is needed")
+      assert.has_error_like(function() loss(moth.zeros(2), 3) end, "a tensor is needed, got 3")
+    end)
+  end
 end)

@@ -66,8 +66,10 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
     if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, of_t));                 \
     return g->status;                                                                       \
   }                                                                                         \
-  MOTH_OP(op, LIST, .dtypes = MOTH_FLOATS, __VA_ARGS__)
+  MOTH_OP(op, LIST, __VA_ARGS__)
 
+#define FLOATS .dtypes = MOTH_FLOATS
+#define PROMOTED .dtypes = MOTH_FLOATS | MOTH_PROMOTE /* so that targets may be whole numbers */
 #define DOC(text) .doc = text
 #define SAVES .saves = "input target"
 #define METHOD .flags = MOTH_OP_METHOD
@@ -80,11 +82,11 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
 /* -- of the difference -- */
 
 LOSS(mse_loss, PAIR_LOSS, MOTH_LOSS_SQUARE, 0, square_slope, TIMES(MINUS(x, t), NUMBER(2)),
-     TIMES(MINUS(x, t), NUMBER(-2)), SAVES, METHOD, .examples = REDUCTIONS(""),
+     TIMES(MINUS(x, t), NUMBER(-2)), PROMOTED, SAVES, METHOD, .examples = REDUCTIONS(""),
      DOC("The squared differences of input and target."))
 
 LOSS(l1_loss, PAIR_LOSS, MOTH_LOSS_DISTANCE, 0, distance_slope, OF(sign, MINUS(x, t)),
-     OF(sign, MINUS(t, x)), SAVES, METHOD, .examples = REDUCTIONS(""),
+     OF(sign, MINUS(t, x)), PROMOTED, SAVES, METHOD, .examples = REDUCTIONS(""),
      DOC("The absolute differences of input and target."))
 
 /* p - q, at most `most` in size */
@@ -114,7 +116,7 @@ static int huber_loss_grad(const huber_loss_args *a, moth_grad *g) {
   if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, limited(g, t, x, a->delta)));
   return g->status;
 }
-MOTH_OP(huber_loss, HUBER_LOSS, .dtypes = MOTH_FLOATS, SAVES, METHOD,
+MOTH_OP(huber_loss, HUBER_LOSS, PROMOTED, SAVES, METHOD,
         .examples = HUBER_EXAMPLES("delta"),
         DOC("Half the squared difference up to `delta`, from there on a straight line (Huber, "
             "1964)."))
@@ -143,7 +145,7 @@ static int smooth_l1_loss_grad(const smooth_l1_loss_args *a, moth_grad *g) {
   if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, smooth_slope(g, t, x, a->beta)));
   return g->status;
 }
-MOTH_OP(smooth_l1_loss, SMOOTH_L1_LOSS, .dtypes = MOTH_FLOATS, SAVES, METHOD,
+MOTH_OP(smooth_l1_loss, SMOOTH_L1_LOSS, PROMOTED, SAVES, METHOD,
         .examples = HUBER_EXAMPLES("beta"),
         DOC("The absolute difference, rounded off by a square up to `beta` (Girshick, 2015)."))
 
@@ -165,13 +167,13 @@ static moth_tensor *chance_rate(moth_grad *g, moth_tensor *x) {
 }
 
 LOSS(chance_loss, PAIR_LOSS, MOTH_LOSS_CHANCES, 0, chance_slope, chance_formula(g, x, t),
-     chance_rate(g, x), SAVES, HIDDEN, DOC("binary_cross_entropy without a weight."),
+     chance_rate(g, x), FLOATS, SAVES, HIDDEN, DOC("binary_cross_entropy without a weight."),
      .examples = "moth.rand(3, 4), moth.rand(3, 4)  -- domain: prob\n"
                  "moth.rand(3, 4), moth.rand(3, 4), \"sum\"  -- domain: prob\n"
                  "moth.rand(3), moth.rand(3), {reduction = \"none\"}  -- domain: prob")
 
 LOSS(logit_loss, PAIR_LOSS, MOTH_LOSS_LOGITS, 0, logit_slope, MINUS(OF(sigmoid, x), t), NEGATED(x),
-     .saves = "input target:input", HIDDEN, .examples = REDUCTIONS(""),
+     FLOATS, .saves = "input target:input", HIDDEN, .examples = REDUCTIONS(""),
      DOC("binary_cross_entropy_with_logits without weights."))
 
 /* *out := each * weight, reduced; takes `each`. */
