@@ -49,6 +49,8 @@ void moth_autocast_forget(moth_ctx *ctx) {
 int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
   int32_t old = ctx->autocast;
   if (dtype < MOTH_NO_DTYPE) return old;
+  if (dtype >= MOTH_DTYPES)
+    return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %d", dtype);
   ctx->autocast = dtype;
   if (dtype == MOTH_NO_DTYPE) moth_autocast_forget(ctx);
   return old;

@@ -37,8 +37,8 @@ int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info
 }
 
 /* A packed layout for what the caller describes. */
-static int layout_of(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
-                     moth_layout *l) {
+int moth_layout_given(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
+                      moth_layout *l) {
   if (ndim < 0 || (ndim > 0 && !shape))
     return moth_fail(ctx, MOTH_E_SHAPE, "shape", "no shape of %d dimensions was given", ndim);
   if (dtype < 0 || dtype >= MOTH_DTYPES)
@@ -51,7 +51,7 @@ int32_t moth_from_slots(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int3
                         const moth_slot *values, int64_t count, int32_t type, moth_handle *out) {
   moth_layout l;
   moth_error_clear(ctx);
-  int status = layout_of(ctx, dtype, shape, ndim, &l);
+  int status = moth_layout_given(ctx, dtype, shape, ndim, &l);
   if (status) return status;
   if (count != l.numel)
     return moth_fail(ctx, MOTH_E_SHAPE, "data", "%lld values for shape %s", (long long)count,
@@ -77,7 +77,7 @@ int32_t moth_from_bytes(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int3
                         const void *bytes, size_t size, moth_handle *out) {
   moth_layout l;
   moth_error_clear(ctx);
-  int status = layout_of(ctx, dtype, shape, ndim, &l);
+  int status = moth_layout_given(ctx, dtype, shape, ndim, &l);
   if (status) return status;
   int64_t wanted = l.numel * moth_dtype_size[dtype];
   if ((uint64_t)wanted != size)
@@ -97,7 +97,7 @@ int32_t moth_from_memory(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int
                          moth_handle *out) {
   moth_layout l;
   moth_error_clear(ctx);
-  int status = layout_of(ctx, dtype, shape, ndim, &l);
+  int status = moth_layout_given(ctx, dtype, shape, ndim, &l);
   if (status) return status;
   if ((uint64_t)l.numel * moth_dtype_size[dtype] > size)
     return moth_fail(ctx, MOTH_E_SHAPE, "data", "%s needs more than the %lld bytes given",

@@ -140,6 +140,8 @@ int32_t moth_anomaly_mode(moth_ctx *ctx, int32_t on) {
 int32_t moth_default_dtype(moth_ctx *ctx, int32_t dtype) {
   int32_t old = ctx->default_dtype;
   if (dtype < 0) return old;
+  if (dtype >= MOTH_DTYPES)
+    return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %d", dtype);
   if (!moth_is_float(dtype))
     return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "a floating dtype is needed, got %s",
                      moth_dtype_name(dtype));

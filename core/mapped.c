@@ -77,13 +77,13 @@ int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, 
                          const int64_t *shape, int32_t ndim, moth_handle *out) {
   moth_error_clear(ctx);
   const moth_tensor *x = moth_resolve(ctx, bytes, "bytes");
-  moth_layout l = {.dtype = (uint8_t)dtype};
-  int status = x ? moth_shape_of(ctx, "shape", (moth_ints){shape, ndim}, &l) : ctx->error.code;
+  moth_layout l;
+  int status = x ? moth_layout_given(ctx, dtype, shape, ndim, &l) : ctx->error.code;
   if (status) return status;
-  const int64_t size = moth_dtype_size[dtype], left = x->l.numel - from;
+  const int64_t size = moth_dtype_size[dtype], left = from < 0 ? -1 : x->l.numel - from;
   if (x->l.dtype != MOTH_U8 || x->l.device || !moth_contiguous(x))
     return moth_fail(ctx, MOTH_E_TYPE, "bytes", "contiguous u8 is needed, got %s", moth_str(x));
-  if (from < 0 || left < 0 || l.numel > left / size)
+  if (left < 0 || l.numel > left / size)
     return moth_fail(ctx, MOTH_E_INDEX, "from", "%lld %s elements from byte %lld on, of %lld",
                      (long long)l.numel, moth_dtype_name(dtype), (long long)from,
                      (long long)x->l.numel);

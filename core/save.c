@@ -138,7 +138,7 @@ static void put_metadata(saver *s) {
   moth_put_word(b, "}");
 }
 
-static void put_tensor(moth_buffer *b, const item *t, int64_t start) {
+static void put_tensor(moth_buffer *b, const item *t, int64_t start, int64_t end) {
   moth_put_json(b, t->name);
   moth_put_word(b, ":{\"dtype\":\"");
   moth_put_word(b, moth_safetensors_dtypes[t->x->l.dtype]);
@@ -150,7 +150,7 @@ static void put_tensor(moth_buffer *b, const item *t, int64_t start) {
   moth_put_word(b, "],\"data_offsets\":[");
   moth_put_size(b, start);
   moth_put_word(b, ",");
-  moth_put_size(b, start + t->nbytes);
+  moth_put_size(b, end);
   moth_put_word(b, "]}");
 }
 
@@ -168,9 +168,11 @@ static int put_header(saver *s) {
     if (t->tied) continue;
     if (!first) moth_put_word(b, ",");
     first = false;
-    put_tensor(b, t, start);
-    if (moth_add_overflow(start, t->nbytes, &start))
+    int64_t end;
+    if (moth_add_overflow(start, t->nbytes, &end))
       return moth_fail(s->ctx, MOTH_E_LIMIT, "tensors", "more bytes than a file can hold");
+    put_tensor(b, t, start, end);
+    start = end;
   }
   s->nbytes = start;
   moth_put_word(b, "}");

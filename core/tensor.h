@@ -124,6 +124,9 @@ bool moth_layout_channels_last(const moth_layout *l);
 bool moth_layout_overlaps(const moth_layout *l); /* two indices reach one element */
 bool moth_layout_same(const moth_layout *a, const moth_layout *b); /* all of it but the dtype */
 bool moth_shape_same(const moth_layout *a, const moth_layout *b);
+/* A packed one as a host gives it, which may be none: then an error is set. */
+int moth_layout_given(moth_ctx *ctx, int32_t dtype, const int64_t *shape, int32_t ndim,
+                      moth_layout *l);
 /* First and one-past-last element reached, relative to the storage. */
 void moth_layout_span(const moth_layout *l, int64_t *lo, int64_t *hi);
 /* Broadcasts y with x in place; false when they do not fit. y->dtype is not touched. */

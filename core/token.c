@@ -20,11 +20,11 @@ typedef struct token_entry {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static token_entry *entries;
-static uint32_t nentries, room;
+static uint32_t nentries, room, lowest; /* no entry below `lowest` is free */
 
 static uint32_t free_entry(void) {
-  for (uint32_t i = 0; i < nentries; i++)
-    if (!entries[i].storage && !entries[i].held) return i;
+  for (; lowest < nentries; lowest++)
+    if (!entries[lowest].storage && !entries[lowest].held) return lowest;
   if (nentries == room) {
     uint32_t more = room ? room * 2 : 64;
     token_entry *grown = realloc(entries, more * sizeof *grown);
@@ -93,7 +93,9 @@ static void put_back(uint64_t token, moth_storage *s, const moth_layout *l) {
 
 static void let_go(uint64_t token) {
   pthread_mutex_lock(&lock);
-  entries[(uint32_t)token - 1].held = false;
+  const uint32_t i = (uint32_t)token - 1;
+  entries[i].held = false;
+  if (i < lowest) lowest = i;
   pthread_mutex_unlock(&lock);
 }
 

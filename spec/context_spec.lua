@@ -158,3 +158,36 @@ describe("a handle made by hand", function()
     end
   end)
 end)
+
+describe("a dtype, a shape or an offset that there is none of", function()
+  local C, ctx = lib.C, lib.ctx
+  local E_DTYPE = C.moth_default_dtype(ctx, 38)
+
+  it("is refused wherever a host gives it", function()
+    local before = C.moth_default_dtype(ctx, -1)
+    assert.is_true(E_DTYPE < 0)
+    assert.are.equal(E_DTYPE, C.moth_autocast(ctx, 38))
+    assert.are.equal(before, C.moth_default_dtype(ctx, -1))
+    local bytes, out = moth.zeros(8, {dtype = moth.uint8}), lib.Handle()
+    local shape = lib.int64s(1)
+    for _, dtype in ipairs {-3, 10, 100000} do
+      assert.are.equal(E_DTYPE, C.moth_reinterpret(ctx, bytes, 0, dtype, shape, 1, out))
+    end
+    for _, from in ipairs {-1LL, 9LL, -0x7fffffffffffffffLL - 1} do
+      assert.is_true(C.moth_reinterpret(ctx, bytes, from, 0, shape, 1, out) < 0)
+    end
+    assert.is_true(C.moth_reinterpret(ctx, bytes, 0, 0, nil, 1, out) < 0)
+  end)
+end)
+
+describe("a tensor without elements", function()
+  it("costs nothing, however many rows of none it has", function()
+    local x = moth.zeros(2 ^ 52, 0)
+    for _, name in ipairs {"cumsum", "cumprod", "cummin", "cummax"} do
+      assert.are.equal(0, (x[name](x, 2)):numel())
+    end
+    local before = moth.memory().peak_bytes
+    assert.are.equal(0, moth.nn.functional.pad(moth.zeros(0, 0), {0, 2 ^ 40}):numel())
+    assert.are.equal(before, moth.memory().peak_bytes)
+  end)
+end)

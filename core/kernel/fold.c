@@ -16,7 +16,6 @@ typedef struct axes {
 
 /* Adds a dimension outside those that are there, merged with the last one if they step as one. */
 static void add_axis(axes *a, int64_t size, int64_t step) {
-  if (size == 1) return;
   if (a->n && step == a->step[a->n - 1] * a->size[a->n - 1]) {
     a->size[a->n - 1] *= size;
     return;
@@ -36,7 +35,8 @@ static void axes_of(axes *a, const moth_layout *l, uint32_t mask, bool reduced) 
   }
   a->n = 0;
   for (int i = 0; i < n; i++)
-    add_axis(a, l->shape[order[i]], l->stride[order[i]] * moth_dtype_size[l->dtype]);
+    if (l->shape[order[i]] != 1) /* its stride may be anything */
+      add_axis(a, l->shape[order[i]], l->stride[order[i]] * moth_dtype_size[l->dtype]);
   if (a->n == 0) a->size[0] = 1, a->step[0] = 0, a->n = 1;
 }
 

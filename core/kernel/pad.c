@@ -88,11 +88,12 @@ COPIES(8, uint64_t)
 int moth_pad_forward(moth_ctx *ctx, const moth_pad *p, int64_t size, const char *x,
                      const char *fill, char *y) {
   walk w;
-  int64_t *block = start(ctx, p, &w), rows = rows_of(p, p->out);
-  const int64_t width = p->out[p->ndim - 1];
+  const int64_t width = p->out[p->ndim - 1], rows = rows_of(p, p->out);
+  if (rows == 0 || width == 0) return MOTH_OK; /* the others may be huge, and have tables */
+  int64_t *block = start(ctx, p, &w);
   if (!block) return ctx->error.code;
   int status = MOTH_OK;
-  for (int64_t r = 0; r < rows && width && !status; r++, y += width * size, step(&w)) {
+  for (int64_t r = 0; r < rows && !status; r++, y += width * size, step(&w)) {
     int64_t from = row_of(&w);
     const char *row = from < 0 ? NULL : x + from * size;
     if (size == 1) copy_1(&w, row, fill, y);
@@ -123,13 +124,14 @@ ADDS(f64, double)
 
 int moth_pad_back(moth_ctx *ctx, const moth_pad *p, int dtype, const void *dy, void *dx) {
   walk w;
-  int64_t *block = start(ctx, p, &w), rows = rows_of(p, p->out);
-  const int64_t width = p->out[p->ndim - 1], size = moth_dtype_size[dtype];
-  int64_t bytes = rows_of(p, p->in) * p->in[p->ndim - 1] * size;
-  if (!block) return ctx->error.code;
+  const int64_t width = p->out[p->ndim - 1], rows = rows_of(p, p->out);
+  const int64_t bytes = rows_of(p, p->in) * p->in[p->ndim - 1] * moth_dtype_size[dtype];
   if (bytes) memset(dx, 0, (size_t)bytes);
+  if (rows == 0 || width == 0) return MOTH_OK;
+  int64_t *block = start(ctx, p, &w);
+  if (!block) return ctx->error.code;
   int status = MOTH_OK;
-  for (int64_t r = 0; r < rows && width && !status; r++, step(&w)) {
+  for (int64_t r = 0; r < rows && !status; r++, step(&w)) {
     int64_t to = row_of(&w);
     if (to >= 0 && dtype == MOTH_F32) add_f32(&w, (const float *)dy + r * width, (float *)dx + to);
     if (to >= 0 && dtype == MOTH_F64)

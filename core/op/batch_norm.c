@@ -445,6 +445,8 @@ static int move_at_once(const move_running__args *a, const moth_tensor **t) {
 static int move_running__compose(const move_running__args *a, moth_tensor **out) {
   const moth_tensor *all[4] = {a->mean, a->batch_mean, a->var, a->batch_var};
   (void)out;
+  for (int i = 1; i < 4; i++)
+    if (moth_norm_fits(a->ctx, "mean", all[i], 1, a->mean->l.shape)) return a->ctx->error.code;
   if (moves_at_once(all) && a->mean->l.numel) return move_at_once(a, all);
   moth_tensor *m = moved(a->mean, a->batch_mean, a->momentum, 1);
   moth_tensor *v = m ? moved(a->var, a->batch_var, a->momentum, a->factor) : NULL;
@@ -462,11 +464,10 @@ static int move_running__compose(const move_running__args *a, moth_tensor **out)
 MOTH_OP_COMPOSES(move_running_, MOVE_RUNNING_,
   .doc = "Moves running statistics towards those of a batch: (1 - momentum) running + momentum "
          "batch.",
-  .examples =
-    "moth.zeros(3), moth.randn(3), moth.ones(3), moth.rand(3)\n"
-    "moth.zeros(3), moth.randn(3), moth.ones(3), moth.rand(3), {momentum = 0.2, factor = 1.5}",
-  .outputs = "",
-  .dtypes = MOTH_FLOATS,
+  .examples = "moth.zeros(3), moth.randn(3), moth.ones(3), moth.rand(3)\n"
+              "moth.zeros(3), moth.randn(3), moth.ones(3), moth.rand(3), "
+              "{momentum = 0.2, factor = 1.5}",
+  .outputs = "", .dtypes = MOTH_FLOATS,
   .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_WHOLE | MOTH_OP_PORTABLE)
 
 /* -- batch_norm -- */

@@ -297,6 +297,8 @@ static int embedding_renorm__compose(const embedding_renorm__args *a, moth_tenso
   moth_tensor *w = a->weight;
   int64_t bytes;
   (void)out;
+  if (w->l.ndim != 2)
+    return moth_fail(ctx, MOTH_E_SHAPE, "weight", "a matrix is needed, got %s", moth_str(w));
   bool mode = ctx->grad_mode;
   ctx->grad_mode = false;
   int status = moth_check_write(w, "weight", false);

@@ -150,7 +150,7 @@ static int slice_view(const slice_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_INDEX, NULL,
                      "the range from " MOTH_POS " to " MOTH_POS " leaves dim " MOTH_POS
                      " of %s, which has size %lld",
-                     (long long)a->start, (long long)a->stop - 1, (long long)dim,
+                     (long long)a->start, (long long)((uint64_t)a->stop - 1), (long long)dim,
                      moth_str(a->input), (long long)size);
   int64_t length = a->stop - a->start;
   advance(y, a->start, y->stride[dim]);

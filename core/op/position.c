@@ -43,7 +43,7 @@ static void count_up(int64_t first, int64_t last, int lane, const void *arg) {
   const int64_t *restrict from = s->from;
   int64_t *restrict to = s->to;
   (void)lane;
-  for (int64_t i = first; i < last; i++) to[i] = from[i] + 1;
+  for (int64_t i = first; i < last; i++) to[i] = (int64_t)((uint64_t)from[i] + 1);
 }
 
 /* y := x's positions, by `run`. */

@@ -47,6 +47,7 @@ static int cumsum_into(moth_tensor *out, const moth_tensor *x, int64_t dim, int 
   moth_rows r;
   moth_row_result y;
   int32_t d;
+  if (x->l.numel == 0) return MOTH_OK; /* there may be 2^60 rows of no elements */
   int status = moth_dim(x->ctx, "dim", dim, x->l.ndim, &d);
   if (!status) status = moth_rows_of(&r, x, along(x, d), from);
   if (status) return status;
@@ -109,6 +110,7 @@ static int cumprod_cpu(const cumprod_args *a, moth_tensor **out) {
   moth_rows r;
   moth_row_result y;
   int32_t d;
+  if (a->input->l.numel == 0) return MOTH_OK;
   int from = moth_sum_dtype(moth_compute_dtype(out[0]->l.dtype));
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
   if (!status) status = moth_rows_of(&r, a->input, along(a->input, d), from);
@@ -180,6 +182,7 @@ static int cum_into(moth_tensor **out, const moth_tensor *x, int64_t dim, bool l
   moth_rows r = {.owner = NULL};
   moth_row_result y = {.work = NULL}, at = {.work = NULL};
   int32_t d;
+  if (x->l.numel == 0) return MOTH_OK;
   int status = moth_dim(x->ctx, "dim", dim, x->l.ndim, &d);
   if (!status) status = moth_rows_of(&r, x, along(x, d), moth_compute_dtype(x->l.dtype));
   if (!status) status = moth_row_result_open(&y, out[0], d, r.dtype);
