@@ -175,6 +175,20 @@ describe("index_add_", function()
   end)
 end)
 
+describe("a sum over few rows", function()
+  it("adds them up for any number of columns", function()
+    for _, n in ipairs(SIZES) do
+      for _, r in ipairs { 2, 4, 10, 17, 70 } do
+        local x = (moth.arange(3 * r * n) * 7 % 101 - 50):view(3, r, n)
+        local wanted = x:sum(2):double():tolist()
+        for _, dtype in ipairs { "float32", "float64" } do
+          assert.same(wanted, x:to(moth[dtype]):sum(2):double():tolist())
+        end
+      end
+    end
+  end)
+end)
+
 describe("cumsum", function()
   it("gives each row of any number of rows its own sums, in place as well", function()
     for _, rows in ipairs { 1, 3, 4, 6, 9 } do

@@ -41,7 +41,8 @@ TARGET static void NAME(sum_across)(int64_t n, int64_t r, double *acc, const REA
   if (m > 1 && r >= 2 * m) {
     double wide[128] = {0};
     NAME(sum_rows)(n * m, r / m, wide, x, n * m);
-    for (int64_t k = 0; k < n * m; k++) acc[k % n] += wide[k];
+    for (int64_t k = 0; k < m; k++)
+      for (int64_t j = 0; j < n; j++) acc[j] += wide[k * n + j];
     x += r / m * m * n;
     r %= m;
   }
