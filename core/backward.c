@@ -3,6 +3,7 @@
 */
 #include "backward_parts.h"
 #include "capture.h"
+#include "device.h"
 #include "loop.h"
 #include "profile.h"
 #include "sparse.h"
@@ -116,6 +117,31 @@ static int add_goal(moth_task *t, moth_tensor *x, uint32_t i) {
   return MOTH_OK;
 }
 
+/* What a pass begins with that was given no gradient: 1. On a device, where that is a launch, it is
+** kept, and taken again while nobody else has it and nobody has written to it. In a recording it is
+** no step: what is recorded holds it. */
+static int ones_like(moth_ctx *ctx, const moth_tensor *x, moth_tensor **y) {
+  moth_tensor **kept = x->l.device && !x->l.ndim ? moth_device_one(ctx) : NULL, *one;
+  if (kept && *kept && (*kept)->l.device == x->l.device && (*kept)->l.dtype == x->l.dtype &&
+      moth_task_owns(*kept) && !moth_storage_version((*kept)->storage)) {
+    *y = moth_tensor_retain(*kept);
+    return MOTH_OK;
+  }
+  struct moth_capture *const capture = ctx->capture;
+  const uint32_t id = ctx->capture_id;
+  if (kept) ctx->capture = NULL, ctx->capture_id = 0;
+  int status = MOTH_CALL(ctx, &one, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype,
+                         .device = moth_device_of(x));
+  ctx->capture = capture;
+  ctx->capture_id = id;
+  if (status) return status;
+  *y = one;
+  if (!kept) return MOTH_OK;
+  moth_tensor_release(*kept);
+  *kept = moth_tensor_retain(one);
+  return MOTH_OK;
+}
+
 static int add_root(moth_task *t, const moth_handle *h, const moth_handle *grad) {
   moth_ctx *ctx = t->ctx;
   moth_tensor *x = moth_resolve(ctx, h, NULL), *g = NULL;
@@ -135,8 +161,7 @@ static int add_root(moth_task *t, const moth_handle *h, const moth_handle *grad)
     return moth_fail(ctx, MOTH_E_SHAPE, "gradient",
                      "only a tensor of one element needs none; %s does", moth_str(x));
   } else {
-    int status = MOTH_CALL(ctx, &g, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype,
-                           .device = moth_device_of(x));
+    int status = ones_like(ctx, x, &g);
     if (status) return status;
   }
   return send(t, &edge, g);

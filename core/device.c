@@ -112,7 +112,16 @@ int64_t moth_devices_live(const moth_ctx *ctx) {
   return live;
 }
 
+moth_tensor **moth_device_one(moth_ctx *ctx) { return ctx->devices ? &ctx->devices->one : NULL; }
+
+void moth_device_one_forget(moth_ctx *ctx) {
+  moth_tensor **at = moth_device_one(ctx), *one = at ? *at : NULL;
+  if (at) *at = NULL;
+  moth_tensor_release(one);
+}
+
 void moth_devices_swept(moth_ctx *ctx) {
+  moth_device_one_forget(ctx);
   for (int i = 1; ctx->devices && i <= MOTH_MAX_DEVICES; i++) {
     moth_device_bytes *c = &ctx->devices->of[i];
     c->goal = c->live + (c->live / 4 > DEVICE_FLOOR ? c->live / 4 : DEVICE_FLOOR);
@@ -121,6 +130,7 @@ void moth_devices_swept(moth_ctx *ctx) {
 
 void moth_devices_close(moth_ctx *ctx) {
   if (!ctx->devices) return;
+  moth_device_one_forget(ctx);
   if (moth_plugin && ctx->devices->state) moth_plugin->close(ctx);
   free(ctx->devices);
   ctx->devices = NULL;

@@ -22,6 +22,7 @@ typedef struct moth_device_bytes { /* of one context on one device */
 struct moth_devices {
   void *state;  /* the plugin's */
   int fallback; /* where tensors are made that no other has a say in */
+  moth_tensor *one; /* see moth_device_one */
   moth_device_bytes of[MOTH_MAX_DEVICES + 1];
 };
 
@@ -48,6 +49,9 @@ int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch 
 int moth_device_call(moth_ctx *ctx, const char *name, const void *args);
 int moth_device_fallback(const moth_ctx *ctx); /* what moth_default_device has set */
 void moth_devices_swept(moth_ctx *ctx); /* after a collection: the goals are set anew */
+/* Where a gradient of 1 is kept between passes, see backward.c. NULL: no device is in use. */
+moth_tensor **moth_device_one(moth_ctx *ctx);
+void moth_device_one_forget(moth_ctx *ctx);
 void moth_devices_close(moth_ctx *ctx);
 int moth_device_missing(moth_ctx *ctx, int device); /* E_UNSUPPORTED: no kernel for an op there */
 const char *moth_device_name(int device, char room[24]); /* "cpu", "cuda:0" */

@@ -394,3 +394,66 @@ describe("a block of a GPT in mixed precision on a GPU", function()
     for i = 1, #want do same(want[i], got[i]) end
   end)
 end)
+
+describe("a pass that is given no gradient, on a GPU", function()
+  if not cuda.here then
+    pending("begins with a 1: " .. cuda.why)
+    return
+  end
+
+  local w
+  before_each(function() w = moth.tensor(3, { device = "cuda" }):requires_grad_() end)
+  local function slope(...)
+    w.grad = nil
+    w:square():backward(...)
+    return w.grad:item()
+  end
+
+  it("begins without a launch, but for the first on a stream", function()
+    local stream = moth.cuda.Stream()
+    local function passes()
+      local y, z, n = w:square(), w:square()
+      y:backward()
+      w.grad = nil
+      n = launches(function() z:backward() end)
+      if stands_in then assert.equal(2, n) end -- 2 w, times 1
+    end
+    passes()
+    moth.cuda.stream(stream, passes)
+    passes()
+  end)
+
+  it("begins with a 1 that nobody else has, whoever keeps it or writes to it", function()
+    local x, y = w:square(), w:square()
+    local one, dy = moth.autograd.grad(x, x), moth.autograd.grad(y, y)
+    one:mul_(5)
+    assert.same({ 5, 1, 6 }, { one:item(), dy:item(), slope() })
+    dy:fill_(9)
+    assert.same({ 5, 9, 6 }, { one:item(), dy:item(), slope() })
+    one, dy = nil, nil
+    moth.collect()
+    y = w:square()
+    y:register_hook(function(dy) dy:mul_(7) end)
+    w.grad = nil
+    y:backward()
+    assert.same({ 42, 6, 6 }, { w.grad:item(), slope(), slope() })
+    w.grad = nil
+    w:backward()
+    w.grad:add_(3)
+    assert.same({ 4, 6, 6 }, { w.grad:item(), slope { create_graph = true }, slope() })
+    local wide = w:detach():double():requires_grad_()
+    wide:square():backward()
+    assert.same({ moth.float64, 6, 6 }, { wide.grad.dtype, wide.grad:item(), slope() })
+  end)
+
+  it("is recorded with its 1, which later passes leave alone", function()
+    local step = moth.capture(function(x)
+      w.grad = nil
+      (w:square() * x):backward()
+      return w.grad
+    end)
+    for i = 1, 4 do
+      assert.same({ 6 * i, 6 }, { step(moth.tensor(i):cuda()):item(), slope() })
+    end
+  end)
+end)
