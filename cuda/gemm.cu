@@ -1,5 +1,5 @@
-/* gemm.cu -- matrix products by kernels of our own: for integers, and for all where cuBLASLt is
-** missing. Tiles of 128 by 128 for large products in f32, of 64 by 64 for the rest; half types go
+/* gemm.cu -- matrix products by kernels of our own: for integers, for what is small, and for all
+** where cuBLASLt is missing. Tiles of 128 by 128 for large products in f32, of 64 by 64 for the rest; half types go
 ** to tensor cores where there are any (gemm_mma.cu).
 */
 #include "product.cuh"
@@ -130,9 +130,20 @@ static int finish_launch(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                    quotients(one ? 1 : m->m, all), all);
 }
 
+/* Small products are ours, by their shape alone: with and without bias, relu and sums of rows they
+** have the same last bits. So much is bound by latency, whoever computes it: at most one tile of
+** 64 by 64 for a processor (an A100 has 108, an H200 132), and sums of at most 8 rounds through
+** shared memory, each a wait of some 0.4 us for L2. That is 3 us at most, what a kernel of the
+** library takes as well; its call costs the host two of our launches, and a relu behind it one
+** more, 3 us or, in a graph, 1 us. Longer sums gain by being shared out, as the library does. */
+enum { SMALL_TILES = 96, SMALL_SUM = 128 };
+
+static bool is_small(const moth_gemm *m, int64_t products) {
+  return m->k <= SMALL_SUM && (m->m + 63) / 64 * ((m->n + 63) / 64) * products <= SMALL_TILES;
+}
+
 /* The library, also where it has no kernel that adds the bias. Its relu makes 0 of a NaN, so that
-** it is ours in any case. Kernels of our own do relu in the same launch, which would pay for small
-** products; but then a product would have other last bits with relu than without. */
+** it is ours in any case. */
 static int multiply_by_library(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                                int64_t products, bool *done) {
   moth_gemm plain = *m;
@@ -161,7 +172,8 @@ int moth_gemm_run(moth_ctx *ctx, const moth_gemm *m) {
   if (m->m == 0 || m->n == 0 || products == 0) return MOTH_OK;
   const moth_queue *q = moth_queue_of(ctx, m->device);
   if (!q) return moth_status(ctx);
-  int status = m->k ? multiply_by_library(ctx, q, m, products, &done) : MOTH_OK;
+  int status = MOTH_OK;
+  if (m->k && !is_small(m, products)) status = multiply_by_library(ctx, q, m, products, &done);
   if (status || done) return status;
   return with_any(m->dtype, [&](auto t) {
     typedef typename decltype(t)::of T;

@@ -380,15 +380,15 @@ describe("a matrix product by cuBLASLt", function()
 
   it("agrees with the CPU's for every way that its factors may lie", function()
     local text = multiplied({}, [[
-      check(moth.matmul, r(5, 7), r(7, 3))
-      check(moth.matmul, r(7, 5):t(), r(3, 7):t())
-      check(moth.matmul, r(9, 9)[{{2, 6}, {3, 9}}], r(7, 8)[{{}, {2, 4}}])
-      check(moth.matmul, r(4, 5, 7), r(4, 7, 3))
-      check(moth.matmul, r(2, 3, 5, 7), r(3, 7, 2))
-      check(moth.matmul, r(1, 7), r(7, 1))
-      check(moth.addmm, r(5, 3), r(5, 7), r(7, 3))
-      check(moth.nn.functional.linear, r(5, 7), r(3, 7), r(3))
-      check(moth.nn.functional.linear, r(5, 7):double(), r(3, 7):double(), r(3):double())
+      check(moth.matmul, r(5, 130), r(130, 3))
+      check(moth.matmul, r(130, 5):t(), r(3, 130):t())
+      check(moth.matmul, r(9, 140)[{{2, 6}, {3, 132}}], r(130, 8)[{{}, {2, 4}}])
+      check(moth.matmul, r(4, 5, 130), r(4, 130, 3))
+      check(moth.matmul, r(2, 3, 5, 130), r(3, 130, 2))
+      check(moth.matmul, r(1, 130), r(130, 1))
+      check(moth.addmm, r(5, 3), r(5, 130), r(130, 3))
+      check(moth.nn.functional.linear, r(5, 130), r(3, 130), r(3))
+      check(moth.nn.functional.linear, r(5, 130):double(), r(3, 130):double(), r(3):double())
     ]])
     assert.truthy(text:find("^products=%d+ heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
     assert.truthy(tonumber(text:match "products=(%d+)") >= 9, text)
@@ -398,17 +398,19 @@ describe("a matrix product by cuBLASLt", function()
     local text = multiplied({}, [[
       local F = moth.nn.functional
       local function relu(x, w, b) return F.linear(x, w, b, "relu") end
-      check(relu, r(5, 7), r(3, 7), r(3))
-      check(relu, r(5, 7), r(3, 7))
-      check(relu, r(6, 7), r(8, 7), r(8))
+      check(relu, r(5, 130), r(3, 130), r(3))
+      check(relu, r(5, 130), r(3, 130))
+      check(relu, r(6, 130), r(8, 130), r(8))
       for _, n in ipairs {3, 8} do -- the library adds no bias to these
-        check(relu, r(5, 7):double(), r(n, 7):double(), r(n):double())
-        check(F.linear, r(5, 7):double(), r(n, 7):double(), r(n):double())
+        check(relu, r(5, 130):double(), r(n, 130):double(), r(n):double())
+        check(F.linear, r(5, 130):double(), r(n, 130):double(), r(n):double())
         for _, dtype in ipairs {moth.float16, moth.bfloat16} do
-          check(relu, r(5, 7):to(dtype), r(n, 7):to(dtype), r(n):to(dtype))
+          check(relu, r(5, 130):to(dtype), r(n, 130):to(dtype), r(n):to(dtype))
         end
       end
-      local y = relu(moth.tensor({{0 / 0}, {-1}}):cuda(), moth.ones(1, 1):cuda())
+      local x = moth.full({2, 130}, -1)
+      x[{1, 9}] = 0 / 0
+      local y = relu(x:cuda(), moth.ones(1, 130):cuda())
       assert(y[1]:isnan():item() and y[2]:item() == 0)
     ]])
     assert.truthy(text:find("^products=12 heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
@@ -416,7 +418,7 @@ describe("a matrix product by cuBLASLt", function()
 
   it("is told where a bias lies, which may be anywhere in a tensor", function()
     local text = multiplied({}, [[
-      local x, w, all = r(5, 7), r(8, 7), r(12)
+      local x, w, all = r(5, 130), r(8, 130), r(12)
       local a, b, c = x:cuda(), w:cuda(), all:cuda()
       for first = 1, 5 do
         local range = {{first, first + 7}}
@@ -431,12 +433,12 @@ describe("a matrix product by cuBLASLt", function()
     local text = multiplied({}, [[
       local function gradients(device, dtype, shape)
         moth.manual_seed(2)
-        local layer = moth.nn.Linear(7, 3):to(device):to(dtype)
+        local layer = moth.nn.Linear(6, 3):to(device):to(dtype)
         layer(moth.randn(shape):to(dtype):to(device)):square():sum():backward()
         return moth.cat({layer.weight.grad:view(-1), layer.bias.grad}):cpu():float()
       end
       for _, dtype in ipairs {moth.float32, moth.float64, moth.bfloat16} do
-        for _, shape in ipairs {{5, 7}, {2, 5, 7}} do
+        for _, shape in ipairs {{130, 6}, {2, 65, 6}} do
           local wanted, got = gradients("cpu", dtype, shape), gradients("cuda", dtype, shape)
           local most = dtype == moth.bfloat16 and 0.02 or 1e-5
           assert((wanted - got):abs():max():item() < most * wanted:abs():max():item(), dtype)
@@ -446,16 +448,31 @@ describe("a matrix product by cuBLASLt", function()
     assert.truthy(text:find("^products=%d+ heuristics=%d+ left=0 sums=%d summed=4\nrc=0\n$"), text)
   end)
 
+  it("is Moth's own where it is small, by its shape alone", function()
+    assert.equal("small\nproducts=2 heuristics=2 left=0 sums=7\nrc=0\n", multiplied({}, [[
+      local linear = moth.nn.functional.linear
+      for _, dtype in ipairs {moth.float32, moth.float64, moth.float16} do
+        check(linear, r(64, 128):to(dtype), r(50, 128):to(dtype), r(50):to(dtype))
+      end
+      check(moth.bmm, r(6, 200, 16), r(6, 16, 200)) -- 96 tiles
+      local layer = moth.nn.Linear(128, 64):cuda()
+      layer(r(100, 128):cuda()):sum():backward()
+      print "small"
+      check(linear, r(3, 129), r(2, 129))
+      check(moth.bmm, r(7, 200, 16), r(7, 16, 200))
+    ]]))
+  end)
+
   it("is planned once, and repeats itself where that is wanted", function()
     assert.equal("products=4 heuristics=1 left=0 sums=6\nrc=0\n", multiplied({}, [[
       moth.use_deterministic_algorithms(true)
-      local a, b = r(5, 7), r(7, 3)
+      local a, b = r(5, 130), r(130, 3)
       for _ = 1, 4 do check(moth.matmul, a, b) end
     ]]))
   end)
 
   it("is Moth's own where the library does not run it", function()
     assert.equal("products=0 heuristics=1 left=0 sums=7\nrc=0\n",
-      multiplied({ LT_REFUSES = "1" }, "check(moth.matmul, r(5, 7), r(7, 3))"))
+      multiplied({ LT_REFUSES = "1" }, "check(moth.matmul, r(5, 130), r(130, 3))"))
   end)
 end)
