@@ -1,18 +1,28 @@
 /* optim.cu -- optimizer steps: the rules of core/kernel/optim_rules.h, for many parameters in one
 ** launch. Tensors are cut into chunks, one for a block; a table of the tensors goes along as the
-** kernel's parameter.
+** kernel's parameter: of 122 where a gradient is all that a rule reads, of 70 where it keeps most.
 */
 #include "../core/kernel/optim.h"
 
 #include "rows.cuh"
 
-enum { MOST = MOTH_STEP_OPERANDS, TENSORS = 48, EACH_THREAD = 16, CHUNK = BLOCK * EACH_THREAD };
+enum { MOST = MOTH_STEP_OPERANDS, EACH_THREAD = 16, CHUNK = BLOCK * EACH_THREAD };
 
-struct step_table { /* a kernel's parameters have 4 KiB */
-  void *at[TENSORS][MOST];
-  int64_t numel[TENSORS];
-  int64_t chunks[TENSORS]; /* up to the end of this one */
-  int count;
+union step_word {
+  int64_t n;
+  void *at;
+};
+
+enum { NUMEL, CHUNKS, OPERANDS }; /* of a tensor; chunks up to its end; and all after these */
+
+struct step_table {
+  step_word words[490];
+  int count, operands;
+
+  MEMBER step_word *of(int i) { return words + i * (OPERANDS + operands); }
+  MEMBER const step_word *of(int i) const { return words + i * (OPERANDS + operands); }
+  MEMBER int64_t chunks(int i) const { return i < 0 ? 0 : of(i)[CHUNKS].n; } /* up to the end of i */
+  bool is_full() const { return (count + 1) * (OPERANDS + operands) > 490; }
 };
 
 /* -- the rules -- */
@@ -36,16 +46,18 @@ template <int RULE, class real> HD void follow(real *x, const step_numbers<real>
   MOTH_RULE_LIST(FOLLOW)
 }
 
+static_assert(sizeof(step_table) + sizeof(step_numbers<double>) <= 4096, "a kernel's parameters");
+
 /* -- one launch -- */
 
 /* EACH elements from i on. Operands lie in registers, so their number must not index them. */
 template <int RULE, class T, int EACH>
-static __device__ inline void step_at(void *const *at, int operands, int64_t i,
+static __device__ inline void step_at(const step_word *at, int operands, int64_t i,
                                       const step_numbers<real_of<T>> &s) {
   lump<T, EACH> x[MOST];
 #pragma unroll
   for (int k = 0; k < MOST; k++)
-    if (k < operands) x[k] = *(const lump<T, EACH> *)(const void *)((const T *)at[k] + i);
+    if (k < operands) x[k] = *(const lump<T, EACH> *)(const void *)((const T *)at[k].at + i);
 #pragma unroll
   for (int j = 0; j < EACH; j++) {
     real_of<T> v[MOST] = {};
@@ -59,23 +71,24 @@ static __device__ inline void step_at(void *const *at, int operands, int64_t i,
   }
 #pragma unroll
   for (int k = 0; k < MOST; k++)
-    if (k < operands && k != 1) *(lump<T, EACH> *)(void *)((T *)at[k] + i) = x[k];
+    if (k < operands && k != 1) *(lump<T, EACH> *)(void *)((T *)at[k].at + i) = x[k];
 }
 
 template <int RULE, class T>
-static __global__ void step_chunks(step_table t, int operands, step_numbers<real_of<T>> s) {
+static __global__ void step_chunks(step_table t, step_numbers<real_of<T>> s) {
   enum { MANY = LUMP<T> };
+  const int operands = t.operands;
   int low = 0, high = t.count - 1;
   while (low < high) { /* whose chunk this is */
     const int middle = (low + high) / 2;
-    if ((int64_t)blockIdx.x < t.chunks[middle]) high = middle;
+    if ((int64_t)blockIdx.x < t.chunks(middle)) high = middle;
     else low = middle + 1;
   }
-  void *const *at = t.at[low];
-  const int64_t chunk = blockIdx.x - (low ? t.chunks[low - 1] : 0);
-  const int64_t n = t.numel[low], end = n < (chunk + 1) * CHUNK ? n : (chunk + 1) * CHUNK;
+  const step_word *at = t.of(low) + OPERANDS;
+  const int64_t chunk = blockIdx.x - t.chunks(low - 1);
+  const int64_t n = t.of(low)[NUMEL].n, end = n < (chunk + 1) * CHUNK ? n : (chunk + 1) * CHUNK;
   bool whole = true;
-  for (int k = 0; k < operands; k++) whole = whole && (uintptr_t)at[k] % 16 == 0;
+  for (int k = 0; k < operands; k++) whole = whole && (uintptr_t)at[k].at % 16 == 0;
   for (int64_t i = chunk * CHUNK + threadIdx.x * MANY; i < end; i += BLOCK * MANY) {
     if (whole && i + MANY <= end) {
       step_at<RULE, T, MANY>(at, operands, i, s);
@@ -89,11 +102,11 @@ static __global__ void step_chunks(step_table t, int operands, step_numbers<real
 template <class T>
 static int step_launch(const moth_tensor *near, const step_table &t, const moth_steps *how) {
   const step_numbers<real_of<T>> s = step_numbers_of<real_of<T>>(how->how, how->how->rule, how->n);
-  const int64_t chunks = t.count ? t.chunks[t.count - 1] : 0;
+  const int64_t chunks = t.chunks(t.count - 1);
   const dim3 grid = grid_for(chunks);
   if (chunks == 0) return MOTH_OK;
 #define LAUNCH(rule, function, fewest, most) \
-  case rule: return launch(near->ctx, near, step_chunks<rule, T>, grid, BLOCK, 0, t, how->n, s);
+  case rule: return launch(near->ctx, near, step_chunks<rule, T>, grid, BLOCK, 0, t, s);
   switch (how->how->rule) {
     MOTH_RULE_LIST(LAUNCH)
     default: return MOTH_OK;
@@ -101,6 +114,15 @@ static int step_launch(const moth_tensor *near, const step_table &t, const moth_
 }
 
 /* -- all parameters; those of a dtype go together -- */
+
+static void append(step_table *t, const moth_tensor *const *x) {
+  const int64_t n = x[0]->l.numel;
+  step_word *row = t->of(t->count);
+  row[NUMEL].n = n;
+  row[CHUNKS].n = t->chunks(t->count - 1) + (n + CHUNK - 1) / CHUNK;
+  for (int k = 0; k < t->operands; k++) row[OPERANDS + k].at = moth_address(x[k]);
+  t->count++;
+}
 
 /* Operands that do not lie in a row are packed, and written back afterwards. */
 static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
@@ -110,10 +132,8 @@ static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
   for (int k = 0; k < how->n && !status; k++)
     if (!(rows[k] = packed[k] = moth_packed(x[k]))) status = moth_status(x[0]->ctx);
   step_table t = {};
-  t.count = 1;
-  t.numel[0] = x[0]->l.numel;
-  t.chunks[0] = (x[0]->l.numel + CHUNK - 1) / CHUNK;
-  for (int k = 0; k < how->n && !status; k++) t.at[0][k] = moth_address(rows[k]);
+  t.operands = how->n;
+  if (!status) append(&t, rows);
   if (!status)
     status = with_float(x[0]->l.dtype, [&](auto type) {
       return step_launch<typename decltype(type)::of>(x[0], t, how);
@@ -142,6 +162,7 @@ static int step_dtype(int dtype, int64_t count, const moth_tensor *const *x,
   const moth_tensor *near = NULL;
   step_table t = {};
   int status = MOTH_OK;
+  t.operands = n;
   for (int64_t i = 0; i < count && !status; i++, x += n) {
     if (x[0]->l.dtype != dtype || x[0]->l.numel == 0) continue;
     if (!in_rows(x, n)) {
@@ -149,10 +170,8 @@ static int step_dtype(int dtype, int64_t count, const moth_tensor *const *x,
       continue;
     }
     near = x[0];
-    for (int k = 0; k < n; k++) t.at[t.count][k] = moth_address(x[k]);
-    t.numel[t.count] = near->l.numel;
-    t.chunks[t.count] = (t.count ? t.chunks[t.count - 1] : 0) + (near->l.numel + CHUNK - 1) / CHUNK;
-    if (++t.count < TENSORS) continue;
+    append(&t, x);
+    if (!t.is_full()) continue;
     status = step_launch<T>(near, t, how);
     t.count = 0;
   }

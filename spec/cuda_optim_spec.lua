@@ -25,7 +25,7 @@ local function parameters()
   local params = {moth.randn(9001), moth.randn(0), moth.randn(4, 5):t(), moth.tensor(0.5),
                   moth.randn(7, {dtype = moth.float64}), moth.randn(40, {dtype = moth.bfloat16}),
                   moth.randn(33)[{{2, 30}}]}
-  for i = 1, 60 do params[#params + 1] = moth.randn(i) end
+  for i = 1, 130 do params[#params + 1] = moth.randn(i) end
   return params
 end
 
