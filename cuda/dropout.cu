@@ -27,8 +27,7 @@ template <class T> static __device__ inline void keep(bool kept, const T *x, rea
   put(y, kept ? get(x) * by : 0);
 }
 
-/* A thread draws for four bytes of the mask, from word `least` on set, and elements if x is
-** there. */
+/* A thread draws for four bytes of the mask, from word `least` on set, and as many elements. */
 template <class T>
 static __global__ void drop(int64_t n, stream s, uint64_t least, double by, const T *x,
                             uint8_t *mask, T *y) {
@@ -39,18 +38,25 @@ static __global__ void drop(int64_t n, stream s, uint64_t least, double by, cons
     for (int k = 0; k < 4; k++) {
       if (first + k >= n) continue;
       mask[first + k] = w.at[k] >= least;
-      if (x) keep(w.at[k] >= least, x + first + k, (real_of<T>)by, y + first + k);
+      keep(w.at[k] >= least, x + first + k, (real_of<T>)by, y + first + k);
     }
     return;
   }
   lump<uint8_t, 4> bytes;
   for (int k = 0; k < 4; k++) bytes.at[k] = w.at[k] >= least;
   *(lump<uint8_t, 4> *)(void *)(mask + first) = bytes;
-  if (!x) return;
   const lump<T, 4> in = *(const lump<T, 4> *)(const void *)(x + first);
   lump<T, 4> out;
   for (int k = 0; k < 4; k++) keep(bytes.at[k], &in.at[k], (real_of<T>)by, &out.at[k]);
   *(lump<T, 4> *)(void *)(y + first) = out;
+}
+
+/* Whether the mask's byte number `at` is set. */
+static __device__ inline bool is_set(const stream &s, int64_t at, uint64_t least) {
+  const words w = philox(s, (uint64_t)at / 4);
+  bool set = false;
+  for (int k = 0; k < 4; k++) set = set || (k == at % 4 && w.at[k] >= least);
+  return set;
 }
 
 /* The same of images, whose mask lies as they do. */
@@ -59,12 +65,30 @@ static __global__ void drop_images(int64_t n, images m, stream s, uint64_t least
                                    const T *x, uint8_t *mask, T *y) {
   const int64_t i = thread_number();
   if (i >= n) return;
-  const int64_t at = row_major(m, i);
-  const words w = philox(s, (uint64_t)at / 4);
-  bool kept = false;
-  for (int k = 0; k < 4; k++) kept = kept || (k == at % 4 && w.at[k] >= least);
+  const bool kept = is_set(s, row_major(m, i), least);
   mask[i] = kept;
   keep(kept, x + i, (real_of<T>)by, y + i);
+}
+
+/* Each byte is for `run` elements in a row, if `apart` of images that are channels_last, and is
+** written by the thread of the first. */
+template <class T, int EACH>
+static __global__ void drop_runs(int64_t n, images m, bool apart, quotient_by run, stream s,
+                                 uint64_t least, double by, const T *x, uint8_t *mask, T *y) {
+  const int64_t first = thread_number() * EACH;
+  if (first >= n) return;
+  const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + first);
+  lump<T, EACH> out;
+  int64_t last = -1;
+  bool kept = false;
+  for (int k = 0; k < EACH; k++) {
+    const int64_t at = apart ? row_major(m, first + k) : first + k, byte = divide(at, run);
+    if (byte != last) kept = is_set(s, byte, least);
+    last = byte;
+    if (at == byte * run.by) mask[byte] = kept;
+    keep(kept, &in.at[k], (real_of<T>)by, &out.at[k]);
+  }
+  *(lump<T, EACH> *)(void *)(y + first) = out;
 }
 
 /* Each byte of the mask is for `run` elements in a row. */
@@ -105,8 +129,9 @@ static int apply_run(const moth_tensor *x, const moth_tensor *mask, double by, m
                 data<T>(y));
 }
 
-static bool aligned(const moth_tensor *x, const moth_tensor *y) {
-  const uintptr_t size = 4 * (uintptr_t)moth_dtype_size[y->l.dtype];
+/* Whether both begin at multiples of so many elements. */
+static bool aligned(const moth_tensor *x, const moth_tensor *y, int elements) {
+  const uintptr_t size = (uintptr_t)elements * (uintptr_t)moth_dtype_size[y->l.dtype];
   return (uintptr_t)moth_address(x) % size == 0 && (uintptr_t)moth_address(y) % size == 0;
 }
 
@@ -117,25 +142,31 @@ static int dropout_run(const moth_tensor *input, double p, bool training, moth_t
                        moth_tensor **out) {
   moth_ctx *ctx = input->ctx;
   moth_tensor *y = out[0], *mask = out[1];
-  const int64_t n = mask->l.numel;
+  const int64_t n = mask->l.numel, all = y->l.numel;
   stream s;
   if (!training) return moth_copy_into(y, input);
   int status = stream_open(ctx, generator, n, 1, &s);
-  if (status || y->l.numel == 0) return status;
+  if (status || all == 0) return status;
   const bool channels_last = moth_is_channels_last(y);
   moth_tensor *x = moth_packed_as(input, channels_last);
   if (!x) return moth_status(ctx);
   const uint64_t least = (uint64_t)(p * 4294967296.0);
-  const bool single = !channels_last && n == y->l.numel && aligned(x, y);
+  const images m = channels_last ? images_of(&y->l) : images{};
   status = with_float(y->l.dtype, [&](auto type) {
     typedef typename decltype(type)::of T;
+    const T *from = data<T>(x);
+    uint8_t *bytes = data<uint8_t>(mask);
+    T *to = data<T>(y);
     if (channels_last && mask->l.ndim == 4)
-      return launch(ctx, y, drop_images<T>, blocks_for(n), BLOCK, 0, n, images_of(&y->l), s, least,
-                    scale_of(p), data<T>(x), data<uint8_t>(mask), data<T>(y));
-    const T *from = single ? data<T>(x) : NULL;
-    int drawn = launch(ctx, y, drop<T>, blocks_for(n, 4), BLOCK, 0, n, s, least, scale_of(p), from,
-                       data<uint8_t>(mask), data<T>(y));
-    return drawn || single ? drawn : apply_run<T>(x, mask, scale_of(p), y);
+      return launch(ctx, y, drop_images<T>, blocks_for(n), BLOCK, 0, n, m, s, least, scale_of(p),
+                    from, bytes, to);
+    if (n == all && aligned(x, y, 4))
+      return launch(ctx, y, drop<T>, blocks_for(n, 4), BLOCK, 0, n, s, least, scale_of(p), from,
+                    bytes, to);
+    const bool lumps = all % LUMP<T> == 0 && aligned(x, y, LUMP<T>);
+    return launch(ctx, y, lumps ? drop_runs<T, LUMP<T>> : drop_runs<T, 1>,
+                  blocks_for(all, lumps ? LUMP<T> : 1), BLOCK, 0, all, m, channels_last,
+                  quotients(all / n, all), s, least, scale_of(p), from, bytes, to);
   });
   moth_tensor_release(x);
   return status;
