@@ -139,7 +139,7 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
 /* Positions that count from 1 become those that an op reads. */
 static int count_from_zero(moth_call_frame *f, const moth_op *op, const moth_cursor *c) {
   moth_tensor *y = NULL;
-  if ((op->flags & MOTH_OP_FROM_ONE) && f->device <= 0) return MOTH_OK;
+  if (op->flags & (f->device > 0 ? MOTH_OP_FROM_ONE_THERE : MOTH_OP_FROM_ONE)) return MOTH_OK;
   int status = MOTH_CALL(f->temps.ctx, &y, to_index, .input = *c->at);
   if (status) {
     moth_error_state *e = &f->temps.ctx->error;

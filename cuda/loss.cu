@@ -8,18 +8,34 @@
 
 enum { MEAN, SUM, EACH_CASE }; /* `reduction`, as core/kernel/loss.h counts */
 
+/* The classes of cases, counted from `first`: 0, or 1, as Lua's users do. */
+struct targets_of {
+  const int64_t *at;
+  int64_t first;
+
+  __device__ int64_t of(int64_t i) const {
+    const int64_t t = at[i];
+    return t > 0 ? t - first : t;
+  }
+};
+
+static targets_of targets_in(const moth_tensor *packed) {
+  return targets_of{data<int64_t>(packed), packed->l.index_base};
+}
+
 /* Scores (n, classes, inner), and of each of the n * inner cases its class. */
 template <class T> struct classes_of {
   int64_t cases, classes, ignore;
   quotient_by inner;
-  const int64_t *target;
+  targets_of target;
   const T *weight; /* of each class, or NULL */
   moth_trouble *trouble;
 
   /* Whether case i counts; *class is its target then. */
   __device__ bool counts(int64_t i, int64_t *its) const {
-    const int64_t t = target[i];
+    const int64_t t = target.of(i);
     *its = t;
+    if (target.first && target.at[i] == 0) report(trouble, TROUBLE_ZERO, 0, 0);
     if (t == ignore) return false;
     if (t >= 0 && t < classes) return true;
     report(trouble, TROUBLE_CLASS, t, classes);
@@ -38,9 +54,8 @@ static strips class_strips(const moth_layout *x) { return strips_of(x, x->ndim =
 template <class T>
 static classes_of<T> classes_for(const strips &s, const moth_tensor *target,
                                  const moth_tensor *weight, int64_t ignore, const moth_queue *q) {
-  classes_of<T> c = {s.outer * s.inner, s.n, ignore, quotients(s.inner, s.outer * s.inner), NULL,
-                     NULL, q->trouble};
-  c.target = data<int64_t>(target);
+  classes_of<T> c = {s.outer * s.inner, s.n, ignore, quotients(s.inner, s.outer * s.inner),
+                     targets_in(target), NULL, q->trouble};
   if (weight) c.weight = data<T>(weight);
   return c;
 }
@@ -221,7 +236,7 @@ static __global__ void find_factors(case_factors<T, U> f, const double *total, r
 }
 
 template <class T> struct class_back {
-  const int64_t *target;
+  targets_of target;
   const real_of<T> *factor;
   const T *x; /* with most and rest: of class_entropy; else NULL */
   const real_of<T> *most, *rest;
@@ -251,7 +266,7 @@ static __device__ inline void back_of(const class_back<T> &b, int64_t at, const 
   const int64_t line = divide(at, inner), sample = divide(line, classes);
   const int64_t i = sample * inner.by + (at - line * inner.by);
   const score_back<T> f(b, i);
-  const bool is = b.target[i] == line - sample * classes.by;
+  const bool is = b.target.of(i) == line - sample * classes.by;
   put(b.dx + at, f(f.reads ? get(b.x + at) : (real_of<T>)0, is));
 }
 
@@ -291,7 +306,7 @@ static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by cl
   const int64_t i = divide(at, classes), c = at - i * classes.by, left = classes.by - c;
   const bool whole = at + EACH <= n, two = left < EACH && at + left < n;
   const score_back<T> f(b, i), g(b, two ? i + 1 : i);
-  const int64_t its = b.target[i] - c, others = two ? b.target[i + 1] + left : -1;
+  const int64_t its = b.target.of(i) - c, others = two ? b.target.of(i + 1) + left : -1;
   lump<T, EACH> in = {}, out;
   if (whole && (f.reads || g.reads)) in = *(const lump<T, EACH> *)(const void *)(b.x + at);
   for (int k = 0; k < EACH && !whole && (f.reads || g.reads); k++)
@@ -347,7 +362,7 @@ MOTH_CUDA(nll_loss_back) {
   if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
-      const class_back<T> b = {data<int64_t>(t), NULL, NULL, NULL, NULL, data<T>(out[0])};
+      const class_back<T> b = {targets_in(t), NULL, NULL, NULL, NULL, data<T>(out[0])};
       const classes_of<T> c = classes_for<T>(s, t, w, a->ignore_index, q);
       return back_run(s, case_factors<T, T>{c, data<T>(dy), (int)a->reduction}, b, out[0]);
     });
@@ -373,7 +388,7 @@ MOTH_CUDA(class_entropy_back) {
     status = with_float(dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       typedef real_of<T> R;
-      const class_back<T> b = {data<int64_t>(t[TARGET]), NULL, data<T>(t[X]), data<R>(t[MOST]),
+      const class_back<T> b = {targets_in(t[TARGET]), NULL, data<T>(t[X]), data<R>(t[MOST]),
                                data<R>(t[REST]), data<T>(out[0])};
       const classes_of<T> c = classes_for<T>(s, t[TARGET], t[WEIGHT], a->ignore_index, q);
       return back_run(s, case_factors<T, R>{c, data<R>(t[DY]), (int)a->reduction}, b, out[0]);

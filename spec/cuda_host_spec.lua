@@ -43,6 +43,7 @@ describe("the host's share of work on a GPU", function()
   it("is one launch and one choice of the device for an op of one kernel", function()
     local a, b = on_gpu(16), on_gpu(16)
     local x, w, bias = on_gpu(8, 16), on_gpu(4, 16), on_gpu(4)
+    local images = on_gpu(2, 3, 5, 5)
     for name, f in pairs {
       add = function() return a + b end, add_ = function() a:add_(b) end,
       ["add of a number"] = function() return a + 2 end, relu = function() return a:relu() end,
@@ -50,6 +51,7 @@ describe("the host's share of work on a GPU", function()
       linear = function() return F.linear(x, w, bias) end, zeros = function()
         return moth.zeros(3, { device = "cuda" })
       end, dropout = function() return F.dropout(x, 0.5) end,
+      dropout2d = function() return F.dropout2d(images, 0.5) end,
     } do
       assert.same({ cudaLaunchKernel = 1, cudaSetDevice = 1 },
         asked(function() moth.scope(function() f() end) end), name)
@@ -87,8 +89,23 @@ describe("the host's share of work on a GPU", function()
     local function loss(y) return F.cross_entropy(y, target) end
     local policy = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
       nn.Linear(64, 2))
-    -- 8 products, 2 of relu, 2 of the loss, positions, Adam
-    assert.equal(14, launches(policy, optim.Adam, on_gpu(64, 4), loss))
+    -- 8 products, 2 of relu, 2 of the loss, Adam
+    assert.equal(13, launches(policy, optim.Adam, on_gpu(64, 4), loss))
+  end)
+
+  it("is one launch for a step of as many parameters as a kernel's table has room for", function()
+    for _, case in ipairs { { 122, "SGD", {} }, { 98, "SGD", { momentum = 0.9 } },
+                            { 81, "Adam", {} }, { 70, "Adam", { amsgrad = true } } } do
+      local n, list = case[1], {}
+      for i = 1, n + 1 do
+        list[i] = on_gpu(3):requires_grad_()
+        list[i].grad = on_gpu(3)
+      end
+      local beyond = moth.optim[case[2]](list, case[3])
+      local within = moth.optim[case[2]]({ unpack(list, 1, n) }, case[3])
+      assert.equal(1, asked(function() within:step() end).cudaLaunchKernel)
+      assert.equal(2, asked(function() beyond:step() end).cudaLaunchKernel)
+    end
   end)
 
   it("is five launches for images through BatchNorm", function()

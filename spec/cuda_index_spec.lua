@@ -228,8 +228,52 @@ describe("a position 0 on a GPU", function()
     local y, w = moth.randn(6, 3):cuda(), moth.randn(4, 2):cuda()
     local wanted = "ran before on the GPU: positions count from 1, got 0"
     assert.has_error_like(function() F.cross_entropy(y, zeros):item() end, wanted)
+    for _, ignored in ipairs { 1, 2 } do
+      assert.has_error_like(function()
+        F.nll_loss(y, zeros, { ignore_index = ignored }):item()
+      end, wanted)
+    end
     assert.has_error_like(function() F.embedding(zeros, w):cpu() end, wanted)
     assert.has_error_like(function() w:index_select(1, zeros):cpu() end, wanted)
     assert.equal(3, y:cpu().shape[2])
+  end)
+end)
+
+describe("classes on a GPU", function()
+  if not cuda.here then
+    pending("are the CPU's: " .. cuda.why)
+    return
+  end
+
+  it("count from 1 however they lie, whatever is ignored", function()
+    local classes = moth.randint(1, 6, { 6, 2 })
+    local scores = moth.randn(6, 5)
+    for _, make in ipairs { function(c) return c:select(2, 1) end,
+                            function(c) return c:int():select(2, 2) end,
+                            function(c) return c:select(2, 2):clone() end } do
+      for _, how in ipairs { { reduction = "sum" }, { ignore_index = 1 }, { ignore_index = 0 },
+                             { ignore_index = 5, label_smoothing = 0.3 },
+                             { reduction = "none", label_smoothing = 0.2, ignore_index = 2 } } do
+        local got = {}
+        for _, device in ipairs { "cpu", "cuda" } do
+          local x = scores:to(device):detach():requires_grad_()
+          local loss = F.cross_entropy(x, make(classes:to(device)), how)
+          local dx = moth.autograd.grad(loss:sum(), x, { create_graph = true })
+          dx:square():sum():backward()
+          got[device] = moth.cat { loss:detach():view(-1), dx:detach():view(-1), x.grad:view(-1) }
+        end
+        assert.is_true(moth.allclose(got.cuda:cpu(), got.cpu, { rtol = 1e-5, atol = 1e-6 }))
+      end
+    end
+    local mine = moth.tensor({ 1LL, 5LL }):cuda()
+    F.cross_entropy(scores[{ { 1, 2 } }]:cuda(), mine)
+    assert.same({ 1, 5 }, mine:tolist())
+  end)
+
+  it("may not change before the backward pass", function()
+    local x, mine = moth.randn(2, 5):cuda():requires_grad_(), moth.tensor({ 1LL, 5LL }):cuda()
+    local loss = F.cross_entropy(x, mine)
+    mine:fill_(2)
+    assert.has_error_like(function() loss:backward() end, "target")
   end)
 end)

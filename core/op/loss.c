@@ -7,6 +7,7 @@
 #include "../kernel/softmax.h"
 #include "create.h"
 #include "formula.h"
+#include "position.h"
 #include "reduce.h"
 #include "softmax.h"
 
@@ -145,7 +146,7 @@ MOTH_OP(nll_loss, NLL_LOSS,
     " reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
   .saves = "target weight input:weight y:weight",
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_METHOD | MOTH_OP_FROM_ONE_THERE)
 
 /* -- the gradient of nll_loss -- */
 
@@ -194,7 +195,7 @@ MOTH_OP(nll_loss_back, NLL_LOSS_BACK,
     "moth.randn(3), moth.tensor{1LL, 2LL, 2LL}, {3, 2}, {reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
   .saves = "target weight input:weight",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE)
 
 /* -- class_entropy: cross_entropy in one node, which keeps two numbers of each case -- */
 
@@ -266,7 +267,7 @@ MOTH_OP(class_entropy, CLASS_ENTROPY,
   .outputs = "y, most: hidden, rest: hidden",
   .dtypes = MOTH_FLOATS,
   .saves = "input target weight most rest y:weight",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE)
 
 static int class_entropy_back_shape(const class_entropy_back_args *a, moth_layout *y) {
   moth_layout loss = a->grad->l;
@@ -322,7 +323,7 @@ MOTH_OP_CONST(class_entropy_back, CLASS_ENTROPY_BACK,
     "moth.randn(3), moth.randn(3, 2), moth.rand(3), moth.rand(3), moth.tensor{1LL, 2LL, 2LL},"
     " {reduction = \"none\"}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_MIXED | MOTH_OP_FROM_ONE_THERE)
 
 /* -- cross_entropy: nll_loss of log_softmax -- */
 
@@ -331,13 +332,14 @@ MOTH_OP_CONST(class_entropy_back, CLASS_ENTROPY_BACK,
 
 /* The targets that count as class 0 of one, the others as -1. */
 static int any_class(const cross_entropy_args *a, moth_tensor **out) {
-  enum { IGNORE, IGNORED, ONES, TEMPS };
+  enum { TARGET, IGNORE, IGNORED, ONES, TEMPS };
   moth_tensor *t[TEMPS] = {NULL};
   moth_ctx *ctx = a->ctx;
   int status = MOTH_OK;
+  if (a->target->l.index_base) STEP(&t[TARGET], to_index, .input = a->target);
   STEP(&t[IGNORE], full, .size = {(int64_t[]){0}, 0},
        .fill_value = {.type = 1, .as.integer = a->ignore_index}, .dtype = MOTH_I64);
-  STEP(&t[IGNORED], eq, .input = a->target, .other = t[IGNORE]);
+  STEP(&t[IGNORED], eq, .input = t[TARGET] ? t[TARGET] : a->target, .other = t[IGNORE]);
   STEP(&t[ONES], cast, .input = t[IGNORED], .dtype = MOTH_I64);
   STEP(out, neg, .input = t[ONES]);
   for (int i = 0; i < TEMPS; i++) moth_tensor_release(t[i]);
@@ -414,7 +416,7 @@ MOTH_OP_COMPOSES(cross_entropy, CROSS_ENTROPY,
     "moth.randn(2, 3, 2), moth.tensor{{1LL, 3LL}, {-100LL, 2LL}}, {weight = moth.tensor{1, 2, 3},"
     " reduction = \"none\", label_smoothing = 0.5}",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_METHOD)
+  .flags = MOTH_OP_METHOD | MOTH_OP_FROM_ONE_THERE)
 
 /* -- cross_entropy of probabilities: -sum(weight target log_softmax) of each case -- */
 

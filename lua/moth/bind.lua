@@ -112,7 +112,11 @@ function T.to_index(sig, i, v, ignored)
       .. errors.describe(v) .. "; convert with :long()", "E_DTYPE")
   end
   if type(ignored) == "number" and ignored == 0 then v = without_zeros(v) end
-  return shift(sig.shift, sig, arg.name, v)
+  local name, info = sig.shift, lib.inspect(v)
+  if sig.shift_there and info.device ~= 0 and info.dtype == C.MOTH_I64 then
+    name = sig.shift_there
+  end
+  return shift(name, sig, arg.name, v)
 end
 
 --- The same for a list of integer tensors, masks and `false` for a whole dimension.

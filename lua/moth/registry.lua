@@ -16,7 +16,7 @@ local registry = {}
 
 local HIDDEN, MUTATES = C.MOTH_OP_HIDDEN, C.MOTH_OP_MUTATES
 local NUMBERS = 512 -- MOTH_OP_NUMBERS
-local FROM_ONE = 0x400000 -- MOTH_OP_FROM_ONE
+local FROM_ONE, FROM_ONE_THERE = 0x400000, 0x8000000 -- MOTH_OP_FROM_ONE...
 
 -- ---- a record ----
 
@@ -113,6 +113,7 @@ function registry.describe(name)
   local sig = forms.signature(name, args, method)
   sig.other = OTHER[name]
   sig.shift = bit.band(flags, FROM_ONE) ~= 0 and "positions" or "to_index"
+  sig.shift_there = bit.band(flags, FROM_ONE_THERE) ~= 0 and "count_from_one"
   sig.op, sig.flags, sig.nslots, sig.method = op, flags, tonumber(info.nslots), method
   sig.family, sig.file = text_of(info.family), text_of(info.file)
   sig.doc, sig.examples = text_of(info.doc), text_of(info.examples)
