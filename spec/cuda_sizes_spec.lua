@@ -233,7 +233,9 @@ describe("a large tensor on a GPU", function()
       agrees("unfold", dtype, function(x) return F.unfold(x, 3) end, draw(dtype, 2, 3, 6, 7))
       for _, drop in ipairs { "dropout", "dropout2d" } do
         agrees(drop, dtype, function(x)
-          return F[drop](x:contiguous { memory_format = moth.channels_last }, 0.4)
+          x = x:contiguous { memory_format = moth.channels_last }:detach():requires_grad_()
+          local y = F[drop](x, 0.4)
+          return y:detach() + moth.autograd.grad(y, x, x:detach())
         end, draw(dtype, 2, 5, 6, 8))
       end
     end
