@@ -1,6 +1,6 @@
 /* gemm.cu -- matrix products by kernels of our own: for integers, for what is small, and for all
-** where cuBLASLt is missing. Tiles of 128 by 128 for large products in f32, of 64 by 64 for the rest; half types go
-** to tensor cores where there are any (gemm_mma.cu).
+** where cuBLASLt is missing. Tiles of 128 by 128 for large products in f32, of 64 by 64 for the
+** rest; half types go to tensor cores where there are any (gemm_mma.cu).
 */
 #include "product.cuh"
 #include "rows.cuh"

@@ -21,7 +21,7 @@ struct step_table {
 
   MEMBER step_word *of(int i) { return words + i * (OPERANDS + operands); }
   MEMBER const step_word *of(int i) const { return words + i * (OPERANDS + operands); }
-  MEMBER int64_t chunks(int i) const { return i < 0 ? 0 : of(i)[CHUNKS].n; } /* up to the end of i */
+  MEMBER int64_t chunks(int i) const { return i < 0 ? 0 : of(i)[CHUNKS].n; }
   bool is_full() const { return (count + 1) * (OPERANDS + operands) > 490; }
 };
 
