@@ -91,7 +91,7 @@ static bool eligible(const moth_tensor *x) {
   return moth_is_float(x->l.dtype) && x->l.dtype != MOTH_F64 && !(x->flags & MOTH_T_NUMBER);
 }
 
-/* The widest dtype of the floats, if they differ and the op does not promote by itself. */
+/* The widest dtype of tensors of floats, if they differ and the op does not promote by itself. */
 static int widest(const moth_op *op, moth_cursor c) {
   int dtype = MOTH_NO_DTYPE;
   bool mixed = false;
@@ -100,7 +100,7 @@ static int widest(const moth_op *op, moth_cursor c) {
     return MOTH_NO_DTYPE;
   while (moth_next_input(&c)) {
     const moth_tensor *x = *c.at;
-    if (!x || !c.value || !moth_is_float(x->l.dtype)) continue;
+    if (!x || !c.value || !moth_is_float(x->l.dtype) || x->flags & MOTH_T_NUMBER) continue;
     if (dtype != MOTH_NO_DTYPE && dtype != x->l.dtype) mixed = true;
     dtype = dtype == MOTH_NO_DTYPE ? x->l.dtype : moth_promote(dtype, x->l.dtype);
   }

@@ -25,6 +25,18 @@ describe("autocast", function()
     assert.equal(moth.float32, F.linear(x, w, b).dtype)
   end)
 
+  it("does not ask plain numbers what dtype a result has", function()
+    local one = moth.tensor{1LL}
+    for _, dtype in ipairs {moth.float32, moth.bfloat16} do
+      local x = moth.zeros(2, 2, {dtype = dtype})
+      moth.autocast("cpu", moth.bfloat16, function()
+        assert.are.equal(dtype, x:repeat_interleave(2, 1).dtype)
+        assert.are.equal(dtype, x:scatter(1, moth.ones(1, 2):long(), 0.5).dtype)
+        assert.are.equal(dtype, x:index_put({one}, 1).dtype)
+      end)
+    end
+  end)
+
   it("raises what knows no half types", function()
     inside(function()
       local x = moth.eye(3):to(moth.bfloat16) * 2

@@ -116,6 +116,14 @@ describe("moth.load of a file of torch.save", function()
     assert.same({1, 1}, optimizer.state[net.bias].momentum_buffer:tolist())
   end)
 
+  it("gives a Counter's elements, as a schedule keeps its milestones", function()
+    local function counter(items) return pth("ccollections\nCounter\n}(" .. items .. "u\133R.") end
+    assert.same({2, 5, 5}, load(counter "K\5K\2K\2K\1"))
+    assert.same({}, load(pth "ccollections\nCounter\n}\133R."))
+    refused(counter(word "a" .. "K\1"), "a collections.Counter of something else than numbers",
+      "E_UNSUPPORTED")
+  end)
+
   it("calls nothing that the file names", function()
     refused(pth("cos\nsystem\n(" .. word "touch /tmp/x" .. "tR."),
       "an object of os.system, which is code", "E_UNSUPPORTED")

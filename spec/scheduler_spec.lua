@@ -150,6 +150,22 @@ describe("a schedule", function()
     assert.close({0.05, 0.075}, schedule:get_last_lr(), 1e-15)
   end)
 
+  it("goes on from what PyTorch saved, its own functions kept", function()
+    local o = optim.SGD({nn.Parameter(moth.ones(1))}, {lr = 0.1, momentum = 0.9})
+    local lambda = S.LambdaLR(o, function(epoch) return 0.5 ^ epoch end)
+    lambda:load_state_dict {last_epoch = 3, base_lrs = {0.1}, lr_lambdas = {}, _last_lr = {0.1}}
+    lambda:step()
+    assert.near(0.1 * 0.5 ^ 4, o.param_groups[1].lr, 1e-9)
+    local cycle = S.OneCycleLR(o, {max_lr = 1, total_steps = 20})
+    local phases = cycle:state_dict()._schedule_phases
+    assert.same({end_step = 5, start_lr = "initial_lr", end_lr = "max_lr",
+      start_momentum = "max_momentum", end_momentum = "base_momentum"}, phases[1])
+    phases[1].end_step = 9
+    cycle:load_state_dict {last_epoch = 8, total_steps = 20, _schedule_phases = phases}
+    cycle:step()
+    assert.near(1, o.param_groups[1].lr, 1e-9)
+  end)
+
   it("refuses what does not go together", function()
     local o = optimizer()
     assert.has_error_like(function() S.StepLR(nn.Linear(1, 1), 3) end,

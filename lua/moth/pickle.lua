@@ -211,6 +211,18 @@ builders["torch._utils._rebuild_parameter"] = function(self, args)
   return args[1]
 end
 builders["collections.OrderedDict"] = function() return {} end
+-- Each as often as it was counted: so PyTorch's MultiStepLR keeps its milestones.
+builders["collections.Counter"] = function(self, args)
+  local list = {}
+  for value, count in pairs(type(args[1]) == "table" and args[1] or {}) do
+    if type(value) ~= "number" or type(count) ~= "number" or count > 1e6 then
+      refuse(self, "holds a collections.Counter of something else than numbers", "E_UNSUPPORTED")
+    end
+    for _ = 1, count do list[#list + 1] = value end
+  end
+  table.sort(list)
+  return list
+end
 builders["torch.Size"] = function(_, args) return args[1] or {} end
 
 local function reduce(self)

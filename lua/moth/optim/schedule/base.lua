@@ -201,8 +201,8 @@ function LRScheduler:state_dict()
   return state
 end
 
---- Takes the fields that state_dict gave. The rates themselves are the optimizer's: its state
--- dict brings them.
+--- Takes the fields that state_dict gave, but for functions, which stay those of this schedule. The
+-- rates themselves are the optimizer's: its state dict brings them.
 function LRScheduler:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or state_dict.last_epoch == nil then
     errors.argument("load_state_dict", "state_dict",
@@ -215,7 +215,8 @@ function LRScheduler:load_state_dict(state_dict)
       "optimizer has %d"):format(#base, #self.optimizer.param_groups))
   end
   for name, value in pairs(state_dict) do
-    if name ~= "optimizer" then self[name] = copy(value) end
+    local own = self[name] == nil or is_data(self[name])
+    if name ~= "optimizer" and own then self[name] = copy(value) end
   end
 end
 

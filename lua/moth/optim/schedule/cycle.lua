@@ -71,15 +71,21 @@ local function steps_of(total_steps, epochs, steps_per_epoch)
   return n
 end
 
--- The phases: where each ends, and from which to which of a group's values it leads.
+-- A phase: where it ends, and from which to which of a group's values it leads. State dicts have it
+-- as PyTorch's have.
+local function phase(end_step, start_lr, end_lr, start_momentum, end_momentum)
+  return {end_step = end_step, start_lr = start_lr, end_lr = end_lr,
+    start_momentum = start_momentum, end_momentum = end_momentum}
+end
+
 local function phases_of(total, pct_start, three_phase)
-  local up = {pct_start * total - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"}
+  local up = phase(pct_start * total - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum")
   if not three_phase then
-    return {up, {total - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"}}
+    return {up, phase(total - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")}
   end
   return {up,
-    {2 * pct_start * total - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"},
-    {total - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"}}
+    phase(2 * pct_start * total - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+    phase(total - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum")}
 end
 
 function OneCycleLR:init(optimizer, max_lr, total_steps, epochs, steps_per_epoch, pct_start,
@@ -119,17 +125,18 @@ function OneCycleLR:get_lr()
       "number of all scheduler:step() calls)"):format(self.total_steps), "E_STATE")
   end
   local at, start = 1, 0
-  while at < #phases and step > phases[at][1] do
-    start = phases[at][1]
+  while at < #phases and step > phases[at].end_step do
+    start = phases[at].end_step
     at = at + 1
   end
-  local phase = phases[at]
-  local share = (step - start) / (phase[1] - start)
+  local now = phases[at]
+  local share = (step - start) / (now.end_step - start)
   return (self:_each(function(group)
     if self.cycle_momentum then
-      set_momentum(self, group, anneal(self, group[phase[4]], group[phase[5]], share))
+      set_momentum(self, group,
+        anneal(self, group[now.start_momentum], group[now.end_momentum], share))
     end
-    return anneal(self, group[phase[2]], group[phase[3]], share)
+    return anneal(self, group[now.start_lr], group[now.end_lr], share)
   end))
 end
 
