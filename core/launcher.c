@@ -152,7 +152,7 @@ static void stop_hook(lua_State *L, lua_Debug *record) {
 static bool in_a_row(void) {
   const double before = last_interrupt;
   last_interrupt = moth_seconds();
-  return before && last_interrupt - before < IN_A_ROW;
+  return before > 0 && last_interrupt - before < IN_A_ROW;
 }
 
 /* Cancels the op that runs or the next one, and the interpreter at its next instruction, whichever
