@@ -109,3 +109,12 @@ describe("the distribution", function()
     assert.equal("(7, 2)", tostring(D.Chi2(3):expand(7, 2):sample().shape))
   end)
 end)
+
+it("digamma is -1 / x beside 0, on both of its sides", function()
+  local x = f64 {-1e-300, -1e-20, -1e-17, 1e-20, 1e-300}
+  assert.is_true((moth.digamma(x) * x):allclose(-moth.ones_like(x), {rtol = 1e-15, atol = 0}))
+  -- digamma(1 - x) - digamma(x) = pi / tan(pi x)
+  local y = f64 {-1e-10, -1e-4, -0.5, -0.9375, -2.25, -10.75}
+  local turned = math.pi / (math.pi * (y - y:round())):tan()
+  assert.is_true((moth.digamma(1 - y) - turned):allclose(moth.digamma(y), {rtol = 1e-14}))
+end)

@@ -62,7 +62,7 @@ MOTH_SPECIAL double moth_digamma_f64(double x) {
   double more = 0;
   if (x == 0) return copysign((double)INFINITY, -x);
   if (x < 0) {
-    const double part = x - floor(x); /* tan has this period, and stays exact */
+    const double part = x - round(x); /* exact, and tan has this period */
     if (part == 0) return (double)NAN;
     more = -SPECIAL_PI / tan(SPECIAL_PI * part);
     x = 1 - x;
