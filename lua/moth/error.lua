@@ -379,7 +379,10 @@ function errors.describe(value)
   if kind == "cdata" then
     local text = describe_tensor and describe_tensor(value)
     if text then return text end
-    if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then return tostring(value) end
+    if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then
+      return ("the int64 %s; sizes and counts are plain numbers: %g"):format(tostring(value),
+        tonumber(value))
+    end
     return "a cdata (" .. tostring(ffi.typeof(value)) .. ")"
   end
   return "a " .. kind

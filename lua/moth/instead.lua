@@ -25,6 +25,7 @@ local ROWS = {
     ["complex view_as_real view_as_complex complex64 complex128 is_complex"] = COMPLEX,
     ["real imag"] = COMPLEX,
     ["vmap"] = LOOP,
+    ["transforms"] = "F.interpolate, F.pad, x:flip and arithmetic in a Dataset's get do their work",
     ["adjoint"] = "x:adjoint(), or x.mH, is x.mT",
     ["from_file"] = "moth.load maps a safetensors file",
     ["from_numpy from_dlpack"] = "moth.frombuffer reads bytes; a host gives memory by "

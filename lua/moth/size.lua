@@ -36,6 +36,10 @@ function Size.__eq(a, b)
   return true
 end
 
+function Size.__call()
+  require("moth.error").raise("a shape is a field, not a method: x.shape, or x:size(1)", "E_TYPE")
+end
+
 function Size:__tostring() return "(" .. concat(self, ", ") .. ")" end
 
 function Size.__concat(a, b) return tostring(a) .. tostring(b) end
