@@ -112,9 +112,10 @@ function T.to_index(sig, i, v, ignored)
       .. errors.describe(v) .. "; convert with :long()", "E_DTYPE")
   end
   if type(ignored) == "number" and ignored == 0 then v = without_zeros(v) end
-  local name, info = sig.shift, lib.inspect(v)
-  if sig.shift_there and info.device ~= 0 and info.dtype == C.MOTH_I64 then
-    name = sig.shift_there
+  local name = sig.shift
+  if sig.shift_there then
+    local info = lib.inspect(v, sig.name, arg.name)
+    if info.device ~= 0 and info.dtype == C.MOTH_I64 then name = sig.shift_there end
   end
   return shift(name, sig, arg.name, v)
 end
