@@ -33,6 +33,15 @@ describe("data.csv", function()
     path = nil
   end)
 
+  it("has columns of any length, and fields", function()
+    local t = read("s,n\n" .. ("ann,1\n"):rep(20000))
+    assert.equal(20000, #t:column("s"))
+    assert.equal("ann", t:get(20000).s)
+    local digits = ("1"):rep(2e5)
+    assert.same({digits .. "x"}, read("a\n" .. digits .. "x\n"):column(1)) -- a second, or an hour
+    assert.same({"1-2", "1e5+3"}, read("a\n1-2\n1e5+3\n"):column(1))
+  end)
+
   it("makes i64, f32 and lists of strings of columns, by what they look like", function()
     local t = read "id,size,name\n1,2.5,ann\n-2,1e3,bob\n"
     assert.same({"id", "size", "name"}, t.names)

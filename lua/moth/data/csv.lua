@@ -112,7 +112,7 @@ end
 -- ---- numbers ----
 
 local WHOLE = "^%s*[+-]?%d+%s*$"
-local NUMBER = "^%s*[+-]?%.?%d[%d.]*[eE]?[+-]?%d*%s*$"
+local NUMBER = "^%s*[+-]?%.?%d[%deE.+-]*%s*$" -- or nearly one: tonumber says which
 local words = {nan = 0 / 0, ["+nan"] = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge,
                ["+inf"] = math.huge, ["-inf"] = -math.huge, infinity = math.huge,
                ["-infinity"] = -math.huge}
@@ -230,7 +230,11 @@ function Table:column(column, dtype)
     dtype = kind == "whole" and require("moth").int64 or kind == "number" and self.dtype
       or "string"
   end
-  if dtype == "string" then return {unpack(self.fields[k])} end
+  if dtype == "string" then
+    local list = {}
+    for i, field in ipairs(self.fields[k]) do list[i] = field end
+    return list
+  end
   if not dtypes.codes[dtype] then
     errors.refuse("column", "dtype", "a dtype or 'string' is needed", dtype, "E_TYPE")
   end

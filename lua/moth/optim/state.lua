@@ -37,9 +37,10 @@ function M.save(self)
     for name, value in pairs(group) do
       if name ~= "params" then packed[name] = value end
     end
-    if group.param_names then packed.param_names = {unpack(group.param_names)} end
+    if group.param_names then packed.param_names = {} end
     for j, p in ipairs(group.params) do
       packed.params[j] = count
+      if group.param_names then packed.param_names[j] = group.param_names[j] end
       numbers[p] = count
       count = count + 1
     end
@@ -122,7 +123,8 @@ local function adopt_options(self, group, saved, i)
       misfit(self, ("its group %d has %d names for %d parameters"):format(i, #names,
         #group.params))
     end
-    options.param_names = {unpack(names)}
+    options.param_names = {}
+    for j, name in ipairs(names) do options.param_names[j] = name end
   end
   self:check(options)
   return options

@@ -141,7 +141,7 @@ named.as_given(AveragedModel.forward)
 
 -- The parameters of a network, with its buffers if wanted.
 local function tensors_of(model, buffers)
-  local list = {unpack(model:parameters())}
+  local list = model:parameters()
   for _, x in ipairs(buffers and model:buffers() or {}) do list[#list + 1] = x end
   return list
 end
