@@ -125,9 +125,15 @@ static int open_temporary(moth_sink *s, int mode) {
   return code;
 }
 
+/* Where there is nothing; but what stands there may be a link to nothing, which stays one. */
+static int open_new(moth_sink *s) {
+  for (char *to; (to = moth_disk_link(s->path)); s->path = to) free(s->path);
+  return open_temporary(s, 0);
+}
+
 static int open_target(moth_sink *s) {
   const moth_disk_info info = moth_disk_stat(s->path);
-  if (info.kind == MOTH_OF_NOTHING) return errno == ENOENT ? open_temporary(s, 0) : errno;
+  if (info.kind == MOTH_OF_NOTHING) return errno == ENOENT ? open_new(s) : errno;
   if (info.kind == MOTH_OF_FOLDER) return EISDIR;
   if (!moth_disk_writable(s->path)) return errno;
   if (info.kind == MOTH_OF_DEVICE) {

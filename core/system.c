@@ -160,6 +160,20 @@ void moth_disk_remove(const char *path) { unlink(path); }
 
 char *moth_disk_real(const char *path) { return realpath(path, NULL); }
 
+char *moth_disk_link(const char *path) {
+  char name[MOTH_PATH_ROOM];
+  const ssize_t n = readlink(path, name, sizeof name - 1);
+  if (n < 0) return NULL;
+  name[n] = 0;
+  const char *slash = name[0] == '/' ? NULL : strrchr(path, '/'); /* or from its own folder on */
+  const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+  char *to = malloc(folder + (size_t)n + 1);
+  if (!to) return NULL;
+  memcpy(to, path, folder);
+  memcpy(to + folder, name, (size_t)n + 1);
+  return to;
+}
+
 int moth_folder_sync(const char *path) {
   const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return 0; /* one may write in a directory without reading it */

@@ -217,6 +217,7 @@ void moth_disk_remove(const char *path) {
 }
 
 char *moth_disk_real(const char *path) { return _strdup(path); } /* links are rare there */
+char *moth_disk_link(const char *path) { return (void)path, NULL; }
 
 int moth_folder_sync(const char *path) {
   (void)path; /* MOVEFILE_WRITE_THROUGH has */

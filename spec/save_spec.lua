@@ -425,6 +425,17 @@ describe("the file that is written", function()
     pipe:close()
   end)
 
+  it("is made where a link leads, which stays one", function()
+    local first, second, target = path_of("first.st"), path_of("second.st"), path_of("new.st")
+    os.execute(("ln -sf second.st '%s'; ln -sf '%s' '%s'"):format(first, target, second))
+    moth.save({ a = moth.ones(1) }, first)
+    local pipe = io.popen(("readlink '%s' '%s'"):format(first, second))
+    assert.same({ "second.st", target }, { pipe:read("*l"), pipe:read("*l") })
+    pipe:close()
+    assert.equal(1, moth.load(target).a:item())
+    for _, path in ipairs { first, second, target } do os.remove(path) end
+  end)
+
   it("is not written where a link leads to itself", function()
     local link = path_of("loop.st")
     os.execute(("ln -sf loop.st '%s'"):format(link))
