@@ -127,7 +127,12 @@ static int open_temporary(moth_sink *s, int mode) {
 
 /* Where there is nothing; but what stands there may be a link to nothing, which stays one. */
 static int open_new(moth_sink *s) {
-  for (char *to; (to = moth_disk_link(s->path)); s->path = to) free(s->path);
+  for (int hops = 0; hops < 40; hops++) {
+    char *to = moth_disk_link(s->path);
+    if (!to) break;
+    free(s->path);
+    s->path = to;
+  }
   return open_temporary(s, 0);
 }
 

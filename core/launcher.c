@@ -434,5 +434,7 @@ int main(int argc, char **argv) {
   int status = report(L, lua_cpcall(L, prepare, &at));
   if (status == EXIT_SUCCESS) status = run(L, argc, argv);
   lua_close(L);
-  return status;
+  if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+  fprintf(stderr, "moth: not all that was printed could be written; is the disk full?\n");
+  return EXIT_FAILURE;
 }

@@ -73,6 +73,12 @@ describe("moth", function()
     assert.are.equal("(the error is a nil value)", moth("-e", "error()"):match("^[^\n]*"))
   end)
 
+  it("fails where what was printed could not be written", function()
+    local text, status = shell(quoted(launcher.program) .. " -e 'print(1)' 2>&1 >/dev/full")
+    assert.are.same({"moth: not all that was printed could be written; is the disk full?\n", 1},
+      {text, status})
+  end)
+
   it("passes on the script's exit status", function()
     assert.are.same({ "", 7 }, { moth("-e", "os.exit(7)") })
   end)
