@@ -336,6 +336,27 @@ local function net_of(nodes, weights, dims, kind)
     input = { info("x", dims, kind) } })))
 end
 
+describe("a Slice", function()
+  local function slice(first, last, step)
+    local names, nodes = { "x", "s", "e", "a", "t" }, {}
+    for i, value in ipairs { first, last, 0, step } do
+      nodes[i] = node("Constant", {}, { names[i + 1] },
+        { { name = "value_ints", ints = { value }, type = 7 } })
+    end
+    nodes[5] = node("Slice", names, { "y" })
+    return net_of(nodes, {}, { 5 })(moth.arange(5):float()):tolist()
+  end
+
+  it("goes in steps either way, from and to places that there are none of", function()
+    assert.same({ 1, 3 }, slice(1, 4, 2))
+    assert.same({ 4, 2, 0 }, slice(9, -9, -2))
+    assert.same({ 3, 2 }, slice(-2, 1, -1))
+    assert.same({ 0 }, slice(-8, -9, -2))
+    assert.same({}, slice(3, 1, 2))
+    assert.has_error_like(function() slice(0, 5, 0) end, "steps of 0")
+  end)
+end)
+
 describe("what is trained of a file", function()
   local function names(net)
     local list = {}

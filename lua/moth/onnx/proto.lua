@@ -261,7 +261,8 @@ local function read_field(r, into, field, wire, at, stop, depth)
   if kind == "place" then
     into[name] = { offset = at, size = stop - at }
   elseif kind == "bytes" then -- packed little-endian numbers: as they are
-    into[name] = (into[name] or "") .. r:bytes(at, stop - at)
+    into[name] = into[name] or {}
+    table.insert(into[name], r:bytes(at, stop - at))
   elseif many and number and wire == LENGTH then
     unpacked(r, kind, at, stop, into[name])
   else
@@ -292,6 +293,10 @@ function decode(r, message, at, last, depth)
     local field = fields[number]
     if field then read_field(r, into, field, wire, at, stop, depth) end
     at = stop
+  end
+  for _, field in pairs(fields) do
+    local name = field[1]
+    if field[2] == "bytes" and into[name] then into[name] = table.concat(into[name]) end
   end
   return into
 end

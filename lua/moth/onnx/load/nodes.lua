@@ -222,15 +222,18 @@ end, "2")
 -- From `first` (from 0) before `last` in steps.
 local function slice(x, d, first, last, step)
   local n = x:size(d)
+  if step == 0 then error("steps of 0", 0) end
   if first < 0 then first = first + n end
   if last < 0 then last = last + n end
   if step > 0 then first, last = math.max(first, 0), math.min(last, n)
-  else first, last = math.min(first, n - 1), math.max(last, -1) end
+  else first, last = math.min(math.max(first, 0), n - 1), math.max(last, -1) end
   local count = math.max(math.ceil((last - first) / step), 0)
   if step == 1 or count == 0 then return x:narrow(d, count == 0 and 1 or first + 1, count) end
-  local list = {}
-  for k = 1, count do list[k] = first + (k - 1) * step + 1 end
-  return x:index_select(d, list)
+  if step < 0 then x, first, step = x:flip(d), n - 1 - first, -step end
+  local index = {}
+  for k = 1, d - 1 do index[k] = {} end
+  index[d] = { first + 1, first + (count - 1) * step + 1, step }
+  return x[index]
 end
 
 N.Slice = row("", function(_, x, starts, ends, axes, steps)
