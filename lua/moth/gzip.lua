@@ -61,10 +61,10 @@ function gzip.refuse(path, text, code)
 end
 local refuse = gzip.refuse
 
---- The CRC-32 of a string; nil where zlib is missing.
-function gzip.crc32(text)
+--- The CRC-32 of a string, or of `size` bytes at an address; nil where zlib is missing.
+function gzip.crc32(text, size)
   if not find_zlib() then return nil end
-  local crc, at, left = 0, ffi.cast("const char *", text), #text
+  local crc, at, left = 0, ffi.cast("const char *", text), size or #text
   while left > 0 do
     local n = math.min(left, 2 ^ 30)
     crc = zlib.moth_crc32(crc, at, n)

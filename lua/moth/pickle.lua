@@ -15,8 +15,6 @@ local zip = require "moth.zip"
 
 local pickle = {}
 
-local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
-
 local STORAGES = { -- the storage classes of PyTorch, by element type
   DoubleStorage = "float64", FloatStorage = "float32", HalfStorage = "float16",
   BFloat16Storage = "bfloat16", LongStorage = "int64", IntStorage = "int32",
@@ -164,12 +162,7 @@ local function storage(self, id)
     refuse(self, ("is broken: storage %s has %s bytes, %.0f %s elements are announced"):format(key,
       length and ("%.0f"):format(length) or "no", count, element))
   end
-  local shape, out = lib.int64s(1), Handle()
-  shape[0] = count
-  local data = self.archive:read(member)
-  local status = C.moth_from_bytes(ctx, dtype.codes[kind], shape, 1, data, #data, out)
-  lib.check(status, self.fname)
-  known = lib.adopt(out, status):to(self.device)
+  known = self.archive:tensor(member, element, {count}):to(self.device)
   self.storages[key] = known
   return known
 end
@@ -204,7 +197,7 @@ builders["torch._utils._rebuild_tensor_v2"] = function(self, args)
     refuse(self, "is broken: a tensor reaches beyond its storage")
   end
   if empty then return data:narrow(1, 1, 0):view(size) end
-  return data:as_strided(size, stride, offset)
+  return data:as_strided(size, stride, data:storage_offset() + offset)
 end
 builders["torch._utils._rebuild_parameter"] = function(self, args)
   if not lib.istensor(args[1]) then refuse(self, "is broken: a parameter without a tensor") end
@@ -357,13 +350,10 @@ end
 -- @param path  the file
 -- @param fname  the function that errors name
 -- @param device  where the tensors go
+-- @param mmap  share the file's pages instead of reading it (default true)
 -- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED naming what is not plain data
-function pickle.load(path, fname, device)
-  local archive = zip.open(path, fname)
-  local fine, value = pcall(read, archive, fname, device)
-  archive:close()
-  if not fine then error(value, 0) end
-  return value
+function pickle.load(path, fname, device, mmap)
+  return (read(zip.open(path, fname, mmap), fname, device))
 end
 
 return pickle

@@ -1,14 +1,15 @@
 --- zip.lua -- reading zip archives whose members are stored, not compressed: what PyTorch's files
 -- and npz archives are. Nothing in the archive is trusted: every offset is checked against the
--- file before it is used, and nothing is read that was not asked for.
+-- file before it is used, and nothing is read that was not asked for. The file is mapped.
 --
 --     local archive = zip.open("net.pth", "load")
---     archive:read "net/data.pkl"       the bytes, their CRC checked
---     archive:close()
+--     archive:read "net/data.pkl"                          the bytes, their CRC checked
+--     archive:tensor("net/data/0", "float32", {2, 3})      the same as a tensor, shared if aligned
 --
 -- Format: PKWARE, APPNOTE.TXT 6.3 (sections 4.3 and 4.5).
 
 local bit = require "bit"
+local files = require "moth.bytes"
 local errors = require "moth.error"
 local gzip = require "moth.gzip"
 
@@ -42,21 +43,17 @@ local function u64(s, at) return u32(s, at) + u32(s, at + 4) * 2 ^ 32 end
 
 -- Exactly `size` bytes from `offset`, counted from 0.
 local function bytes(archive, offset, size, what)
-  if size == 0 then return "" end
-  if offset + size > archive.size or not archive.file:seek("set", offset) then
+  if offset + size > archive.file.size then
     refuse(archive, ("is broken: %s would lie beyond its end"):format(what))
   end
-  local text = archive.file:read(size)
-  if not text or #text < size then
-    refuse(archive, ("cannot be read: %s"):format(what), "E_IO")
-  end
-  return text
+  archive.file.at = offset
+  return archive.file:text(size, what)
 end
 
 -- Where the directory lies: its offset, size and number of entries.
 local function find_directory(archive)
-  local tail_size = math.min(archive.size, END_SIZE + LONGEST_COMMENT)
-  local tail = bytes(archive, archive.size - tail_size, tail_size, "its last record")
+  local tail_size = math.min(archive.file.size, END_SIZE + LONGEST_COMMENT)
+  local tail = bytes(archive, archive.file.size - tail_size, tail_size, "its last record")
   local at
   for i = #tail - END_SIZE + 1, 1, -1 do
     if tail:sub(i, i + 3) == "PK\5\6" and u16(tail, i + 20) <= #tail - i - END_SIZE + 1 then
@@ -68,7 +65,7 @@ local function find_directory(archive)
   local count, size, offset = u16(tail, at + 10), u32(tail, at + 12), u32(tail, at + 16)
   local small = count < 0xFFFF and size < 0xFFFFFFFF and offset < 0xFFFFFFFF
   if small then return offset, size, count end
-  local here = archive.size - tail_size + at - 1
+  local here = archive.file.size - tail_size + at - 1
   if here < LOCATOR_SIZE then refuse(archive, "is broken: its zip64 record is missing") end
   local locator = bytes(archive, here - LOCATOR_SIZE, LOCATOR_SIZE, "its zip64 locator")
   if locator:sub(1, 4) ~= "PK\6\7" then return offset, size, count end
@@ -117,7 +114,7 @@ local function read_directory(archive)
     widen(archive, entry, text:sub(at + ENTRY_SIZE + name_size,
       at + ENTRY_SIZE + name_size + extra_size - 1))
     all = all + entry.packed -- or a small file could be read as a huge one, again and again
-    if all > archive.size then refuse(archive, "is broken: its members overlap") end
+    if all > archive.file.size then refuse(archive, "is broken: its members overlap") end
     if archive.entries[name] then refuse(archive, ("has two members '%s'"):format(name)) end
     archive.entries[name] = entry
     archive.names[#archive.names + 1] = name
@@ -131,8 +128,8 @@ function Archive:length(name)
   return entry and entry.size
 end
 
---- The bytes of a member, as a string.
-function Archive:read(name)
+-- Where a member begins, and its size: there, and with the checksum it should have.
+local function find(self, name)
   local entry = self.entries[name]
   if not entry then refuse(self, ("has no member '%s'"):format(name)) end
   local what = ("its member '%s'"):format(name)
@@ -143,33 +140,35 @@ function Archive:read(name)
   end
   local head = bytes(self, entry.offset, LOCAL_SIZE, what)
   if head:sub(1, 4) ~= "PK\3\4" then refuse(self, "is broken: " .. what .. " is not there") end
-  local start = entry.offset + LOCAL_SIZE + u16(head, 27) + u16(head, 29)
-  local text = bytes(self, start, entry.size, what)
-  local crc = gzip.crc32(text)
+  self.file.at = entry.offset + LOCAL_SIZE + u16(head, 27) + u16(head, 29)
+  local start = self.file:take(entry.size, what)
+  local crc = gzip.crc32(self.file.start + start, entry.size)
   if crc and crc ~= entry.crc then
     refuse(self, ("is damaged: %s has not the checksum it should have"):format(what))
   end
-  return text
+  return start, entry.size, what
 end
 
---- Lets go of the file.
-function Archive:close() self.file:close() end
+--- The bytes of a member, as a string.
+function Archive:read(name) return (bytes(self, find(self, name))) end
+
+--- A member as a tensor that shares the file's pages, or is a copy where they are not aligned.
+-- @param name   the member
+-- @param kind   the name of its dtype
+-- @param shape  a list of sizes; the member may hold more
+function Archive:tensor(name, kind, shape)
+  return (self.file:tensor(kind, shape, (find(self, name))))
+end
 
 --- Opens an archive and reads its directory.
--- @param path  the file
+-- @param path   the file
 -- @param fname  the function that errors name
--- @return the archive: `names` in its order, `:length(name)`, `:read(name)`, `:close()`
-function zip.open(path, fname)
-  local file, why = io.open(path, "rb")
-  local archive = setmetatable({ path = path, fname = fname, entries = {}, names = {} }, Archive)
-  if not file then refuse(archive, "cannot be opened: " .. why:gsub("^.-: ", ""), "E_IO") end
-  archive.file = file
-  archive.size = file:seek "end"
-  local fine, problem = pcall(read_directory, archive)
-  if not fine then
-    file:close()
-    error(problem, 0)
-  end
+-- @param mmap   share the file's pages instead of reading it (default true)
+-- @return the archive: `names` in its order, `:length(name)`, `:read(name)`, `:tensor(name, ...)`
+function zip.open(path, fname, mmap)
+  local archive = setmetatable({ path = path, fname = fname, entries = {}, names = {},
+    file = files.open(path, fname, "path", mmap) }, Archive)
+  read_directory(archive)
   return archive
 end
 
