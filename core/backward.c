@@ -24,7 +24,7 @@ static void drop_entry(moth_task *t, task_entry *e) {
   e->node = NULL;
 }
 
-/* -- gradients that meet -- */
+/* -- gradients arrive -- */
 
 /* A gradient that came in a half type (moth_flow_brief), before others are added to it. */
 static int widen(moth_tensor **at, int dtype) {
@@ -84,7 +84,7 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
   if (!leaf->grad) {
     const bool channels_last = moth_layout_channels_last(&leaf->leaf);
     const moth_layout *l = &(*dy)->l;
-    if (moth_task_owns(*dy) &&
+    if (moth_tensor_unshared(*dy) &&
         (channels_last ? moth_layout_channels_last(l) : moth_contiguous(*dy))) {
       moth_leaf_set(leaf, *dy);
       *dy = NULL;
@@ -123,17 +123,14 @@ static int add_goal(moth_task *t, moth_tensor *x, uint32_t i) {
 static int ones_like(moth_ctx *ctx, const moth_tensor *x, moth_tensor **y) {
   moth_tensor **kept = x->l.device && !x->l.ndim ? moth_device_one(ctx) : NULL, *one;
   if (kept && *kept && (*kept)->l.device == x->l.device && (*kept)->l.dtype == x->l.dtype &&
-      moth_task_owns(*kept) && !moth_storage_version((*kept)->storage)) {
+      moth_tensor_unshared(*kept) && !moth_storage_version((*kept)->storage)) {
     *y = moth_tensor_retain(*kept);
     return MOTH_OK;
   }
-  struct moth_capture *const capture = ctx->capture;
-  const uint32_t id = ctx->capture_id;
-  if (kept) ctx->capture = NULL, ctx->capture_id = 0;
+  moth_capture *const aside = kept ? moth_capture_put_aside(ctx) : NULL;
   int status = MOTH_CALL(ctx, &one, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype,
                          .device = moth_device_of(x));
-  ctx->capture = capture;
-  ctx->capture_id = id;
+  moth_capture_take_up(ctx, aside);
   if (status) return status;
   *y = one;
   if (!kept) return MOTH_OK;

@@ -53,7 +53,6 @@ void moth_task_room_free(moth_task *t);                /* of its entries */
 task_entry *moth_task_enter(moth_task *t, moth_node *n);
 task_entry *moth_task_entry(const moth_task *t, const moth_node *n); /* or NULL */
 void moth_task_next(moth_task *t); /* takes the first entry off the heap as t->current */
-bool moth_task_owns(const moth_tensor *x); /* adding into it would be seen by nobody else */
 /* *at += take. Nothing is allocated unless someone else holds *at. */
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
 

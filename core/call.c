@@ -3,8 +3,8 @@
 ** moth_call reads what the caller laid out and fills in defaults; moth_run is the same road for C,
 ** from a filled args struct on. Nothing is recorded or handed out unless every step went well.
 */
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 #include "frame.h"
 #include "lister.h"
 #include "loop.h"

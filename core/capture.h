@@ -39,11 +39,15 @@ void *moth_capture_block(moth_ctx *ctx, moth_storage *s, int device, int64_t nby
 int moth_capture_born(moth_ctx *ctx, moth_storage *s);
 void moth_capture_unborn(moth_ctx *ctx, const moth_storage *s); /* its bytes could not be had */
 bool moth_capture_owns(const moth_ctx *ctx, const moth_storage *s);
-/* What runs until it is taken up again is no part of it. NULL: none is under way. */
-struct moth_capture *moth_capture_put_aside(moth_ctx *ctx);
-void moth_capture_take_up(moth_ctx *ctx, struct moth_capture *c); /* which may be NULL */
 /* Its last reference is gone. Returns the one it was an alias of, to be released, or NULL. */
 moth_storage *moth_capture_bury(moth_ctx *ctx, moth_storage *s);
+
+/* -- put aside -- */
+
+/* What runs until the recording is taken up again is no part of it, but storages stay its own.
+** NULL: none is under way. */
+moth_capture *moth_capture_put_aside(moth_ctx *ctx);
+void moth_capture_take_up(moth_ctx *ctx, moth_capture *c); /* which may be NULL */
 
 /* -- what a recording must notice -- */
 

@@ -5,8 +5,8 @@
 #ifndef MOTH_CAPTURE_PARTS_H
 #define MOTH_CAPTURE_PARTS_H
 
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 
 #define MOTH_FROZEN 64 /* headers that are looked through for one that is the same */
 

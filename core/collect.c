@@ -16,8 +16,8 @@
 ** bytes that counting references would. Beside a million live tables, where one takes 25 to 60 ms,
 ** collections stay below a twentieth of the time, at the price of up to 430 MiB of garbage.
 */
-#include "device.h"
 #include "context.h"
+#include "device.h"
 
 #define TIME_SHARE 0.04
 #define MOST_CREDIT 8         /* collections */

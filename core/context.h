@@ -1,5 +1,5 @@
-/* context.h -- the context: all state of one engine. Nothing global but the op registry, the
-** token table and the interrupt flag.
+/* context.h -- the context: all state of one engine. Global is what a process has once: the op
+** registry, tokens, interrupts, threads, and the libraries that were opened.
 */
 #ifndef MOTH_CONTEXT_H
 #define MOTH_CONTEXT_H
@@ -136,7 +136,8 @@ struct moth_ctx {
 void moth_fft_forget(moth_ctx *ctx);
 
 extern atomic_int moth_interrupts; /* counted, so that every context sees each of them */
-extern _Thread_local bool moth_on_worker; /* this thread is one: it starts no jobs on others */
+/* This thread is a DataLoader worker's: it starts no jobs on others. */
+extern _Thread_local bool moth_on_worker;
 
 /* -- errors: set the message, return the code. arg may be NULL. Positions go in by MOTH_POS. -- */
 

@@ -3,8 +3,8 @@
 ** Numbers leave the engine through moth_read alone. A NaN read through LuaJIT's FFI could be a
 ** forged Lua value, so each one is replaced by the quiet NaN, by a test on bits.
 */
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 #include "loop.h"
 
 int32_t moth_inspect(moth_ctx *ctx, const moth_handle *h, moth_tensor_info *info) {

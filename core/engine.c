@@ -1,8 +1,8 @@
-/* engine.c -- opening and closing an engine, which is a context (context.h); its modes and flags.
+/* engine.c -- an engine is a context (context.h): opening and closing it, its memory report, modes
+** and generator.
 */
-
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 #include "profile.h"
 #include "system.h"
 #include "workers.h"
@@ -10,6 +10,8 @@
 #define FLOOR_BYTES ((int64_t)1 << 20)
 #define FLOOR_SLOTS 8192
 #define ALIGN ((size_t)MOTH_ALIGN)
+
+/* -- opening and closing -- */
 
 static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   if (!ctx || !moth_op_count()) return NULL; /* asking reads the registry, which all else needs */

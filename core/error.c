@@ -10,7 +10,6 @@
 #include "context.h"
 
 atomic_int moth_interrupts;
-_Thread_local bool moth_on_worker;
 
 static const char *const error_names[] = {
     "OK",      "E_ARG",   "E_TYPE",    "E_DTYPE",  "E_SHAPE",   "E_INDEX",

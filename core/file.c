@@ -129,6 +129,7 @@ static int open_temporary(moth_sink *s, int mode) {
 static int open_new(moth_sink *s) {
   for (int hops = 0; hops < 40; hops++) {
     char *to = moth_disk_link(s->path);
+    if (!to && errno == ENOMEM) return ENOMEM;
     if (!to) break;
     free(s->path);
     s->path = to;

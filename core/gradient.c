@@ -1,8 +1,8 @@
 /* gradient.c -- running one node's gradient: opening what it saved, the helpers that formulas use
 ** (GRAD, moth_flow), and collecting what comes out.
 */
-#include "device.h"
 #include "backward_parts.h"
+#include "device.h"
 #include "registry.h"
 #include "sparse.h"
 #include "tape.h"

@@ -1,10 +1,10 @@
-/* loop.c -- walking several tensors at once, and the copies that are built on it.
+/* loop.c -- walking several tensors at once, and the copies that are built on it, to the CPU too.
 **
 ** Small contiguous operands, the common case, are found first and become one run; everything else
 ** has its dimensions sorted by stride and merged where two of them step as one.
 */
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 #include "lister.h"
 
 #include "kernel/move.h"

@@ -4,8 +4,8 @@
 ** A handle, an empty tensor, stands for each stream and each event: it keeps it as a file's handle
 ** keeps the file, and goes with the sweep.
 */
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 
 /* Hands out a handle that drops what it stands for when it goes. */
 static int keep(moth_ctx *ctx, void *owner, void (*drop)(void *), moth_handle *out) {

@@ -74,7 +74,8 @@ int moth_disk_sync(int fd);
 int moth_disk_replace(const char *from, const char *to);
 void moth_disk_remove(const char *path);
 char *moth_disk_real(const char *path); /* what links lead to, to be freed */
-char *moth_disk_link(const char *path); /* what this one names, to be freed; NULL: it is none */
+/* What a link names, to be freed; NULL: it is none, or errno is ENOMEM. */
+char *moth_disk_link(const char *path);
 int moth_folder_sync(const char *path);
 const char *moth_errno_text(int code, char *text, size_t size);
 

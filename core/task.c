@@ -136,10 +136,6 @@ void moth_task_next(moth_task *t) {
 
 /* -- gradients that meet -- */
 
-bool moth_task_owns(const moth_tensor *x) {
-  return x->refs == 1 && moth_storage_unique(x->storage) && moth_dense(x);
-}
-
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
   int status;
   if (!*at) {
@@ -148,8 +144,8 @@ int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take) {
   }
   add_args args = {.ctx = ctx, .input = *at, .other = take, .alpha = {.as.number = 1}};
   if (moth_sparse(*at) || moth_sparse(take)) {
-    status = moth_sparse_add(at, take, !ctx->grad_mode && moth_task_owns(*at));
-  } else if (!ctx->grad_mode && moth_task_owns(*at)) {
+    status = moth_sparse_add(at, take, !ctx->grad_mode && moth_tensor_unshared(*at));
+  } else if (!ctx->grad_mode && moth_tensor_unshared(*at)) {
     status = moth_run_into(&moth_op_add, &args, *at);
   } else {
     moth_tensor *sum = NULL;

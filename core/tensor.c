@@ -1,8 +1,8 @@
 /* tensor.c -- storages and tensors: making them, counting them, letting them go. */
 #include <stdlib.h>
 
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 
 /* -- storages --
 ** refs and version are plain until the storage is shared; then they are touched only through
@@ -288,4 +288,8 @@ void moth_tensor_release(moth_tensor *x) {
     moth_dealloc(ctx, x, sizeof *x);
     x = base;
   }
+}
+
+bool moth_tensor_unshared(const moth_tensor *x) {
+  return x->refs == 1 && moth_storage_unique(x->storage) && moth_dense(x);
 }

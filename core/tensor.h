@@ -156,6 +156,7 @@ static inline moth_storage *moth_storage_root(moth_storage *s) { return s->root 
 moth_tensor *moth_tensor_new(moth_ctx *ctx, const moth_layout *l); /* packed, uninitialised */
 moth_tensor *moth_tensor_new_channels_last(moth_ctx *ctx, const moth_layout *l); /* channels_last */
 moth_tensor *moth_tensor_like(moth_ctx *ctx, const moth_layout *l, moth_storage *s); /* retains s */
+bool moth_tensor_unshared(const moth_tensor *x); /* nobody else would see what is written into it */
 /* An empty tensor that stands for `owner`, which `drop` is given when the tensor goes; not if NULL
 ** is returned. */
 moth_tensor *moth_tensor_standing(moth_ctx *ctx, void *owner, void (*drop)(void *));

@@ -55,6 +55,7 @@ static struct {
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
 
 atomic_int moth_pool_lanes; /* 0: not decided yet */
+_Thread_local bool moth_on_worker;
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 #include "workers.h"
 
 typedef struct token_entry {

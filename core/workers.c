@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device.h"
 #include "capture.h"
+#include "device.h"
 #include "system.h"
 
 #define PATIENCE 2.0 /* seconds that an end waits for workers, */

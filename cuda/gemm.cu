@@ -135,7 +135,8 @@ static int finish_launch(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
 ** 64 by 64 for a processor (an A100 has 108, an H200 132), and sums of at most 8 rounds through
 ** shared memory, each a wait of some 0.4 us for L2. That is 3 us at most, what a kernel of the
 ** library takes as well; its call costs the host two of our launches, and a relu behind it one
-** more, 3 us or, in a graph, 1 us. Longer sums gain by being shared out, as the library does. */
+** more, 3 us or, in a graph, 1 us (expected of such cards, not measured). Longer sums gain by
+** being shared out, as the library does. */
 enum { SMALL_TILES = 96, SMALL_SUM = 128 };
 
 static bool is_small(const moth_gemm *m, int64_t products) {

@@ -13,16 +13,18 @@ union step_word {
   void *at;
 };
 
-enum { NUMEL, CHUNKS, OPERANDS }; /* of a tensor; chunks up to its end; and all after these */
+/* A tensor's words: its elements, chunks up to its end, then its operands. */
+enum { NUMEL, CHUNKS, OPERANDS };
+enum { WORDS = 490 }; /* what the parameters of a kernel have room for */
 
 struct step_table {
-  step_word words[490];
+  step_word words[WORDS];
   int count, operands;
 
   MEMBER step_word *of(int i) { return words + i * (OPERANDS + operands); }
   MEMBER const step_word *of(int i) const { return words + i * (OPERANDS + operands); }
   MEMBER int64_t chunks(int i) const { return i < 0 ? 0 : of(i)[CHUNKS].n; }
-  bool is_full() const { return (count + 1) * (OPERANDS + operands) > 490; }
+  bool is_full() const { return (count + 1) * (OPERANDS + operands) > WORDS; }
 };
 
 /* -- the rules -- */

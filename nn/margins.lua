@@ -228,9 +228,9 @@ margins.gaussian_nll_loss = define {
   scoped = true,
   run = function(input, target, var, full, eps, reduction)
     var = variances(input, var)
-    -- a look costs no waiting on the CPU, and while a step is recorded is none
+    -- looked at where no GPU is waited for, and never while a step is recorded
     if not lib.capture and not var.is_cuda and var:lt(0):any():item() then
-      errors.argument("gaussian_nll_loss", "var", "a variance is not negative", "E_DOMAIN")
+      errors.argument("gaussian_nll_loss", "var", "no variance may be negative", "E_DOMAIN")
     end
     var = var + (var:detach():clamp(eps) - var:detach())
     local loss = 0.5 * (var:log() + (input - target):square() / var)

@@ -40,6 +40,14 @@ describe("an op", function()
     end)
   end
 
+  it("says what to write for an int64 where a plain number is wanted, and there alone", function()
+    refuses(function() return (moth.zeros(12345678LL, 3)) end,
+      "integers in a row or in a list, got 12345678LL, an int64; write 12345678)")
+    refuses(function() return (nn.Linear(3LL, 2)) end, "got 3LL, an int64; write 3)")
+    refuses(function() return (F.relu(7LL)) end, "a tensor is needed, got 7LL)")
+    refuses(function() return (moth.ones(2):shape()) end, "a shape is a field, not a method")
+  end)
+
   it("leaves everything as it was, whatever the mistake", function()
     local done = {}
     for _, op in ipairs(registry.ops()) do

@@ -50,7 +50,7 @@ describe("the composed losses", function()
   it("refuse a negative variance in gaussian_nll_loss", function()
     for _, var in ipairs {f64{-0.5, 4}, f64{{1, 1}, {1, -1e-9}}} do
       assert.has_error_like(function() F.gaussian_nll_loss(x, y, var) end,
-        "'var' to 'gaussian_nll_loss' %(a variance is not negative")
+        "'var' to 'gaussian_nll_loss' %(no variance may be negative")
     end
     F.gaussian_nll_loss(x, y, f64{0, 0})
     F.gaussian_nll_loss(moth.zeros(0, 2), moth.zeros(0, 2), moth.zeros(0, 2))

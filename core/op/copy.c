@@ -1,8 +1,8 @@
 /* copy.c -- ops that move values: copies, conversions, fills. */
 #include "copy.h"
 
-#include "../device.h"
 #include "../backward_parts.h"
+#include "../device.h"
 #include "../kernel/elementwise.h"
 #include "../kernel/scalar.h"
 #include "arith.h"

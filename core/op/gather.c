@@ -2,8 +2,8 @@
 ** slices (index_select, index_add) or element by element (gather, scatter, scatter_add), and
 ** one_hot. Their faces stand in index.h.
 */
-#include "../device.h"
 #include "../capture.h"
+#include "../device.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"
 #include "arith.h"

@@ -3,8 +3,8 @@
 */
 #include <math.h>
 
-#include "../device.h"
 #include "../capture.h"
+#include "../device.h"
 #include "../loop.h"
 #include "copy.h"
 #include "reduce.h"

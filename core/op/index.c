@@ -7,8 +7,8 @@
 */
 #include "index.h"
 
-#include "../device.h"
 #include "../capture.h"
+#include "../device.h"
 #include "../kernel/pick.h"
 #include "../kernel/real.h"
 #include "reduce.h"

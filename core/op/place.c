@@ -1,8 +1,8 @@
 /* place.c -- further ops on elements at positions, made of those in index.c and gather.c. Their
 ** faces, and the list they are in, are index's.
 */
-#include "../device.h"
 #include "../capture.h"
+#include "../device.h"
 #include "../loop.h"
 #include "copy.h"
 #include "index.h"

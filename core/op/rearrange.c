@@ -3,8 +3,8 @@
 */
 #include "rearrange.h"
 
-#include "../device.h"
 #include "../capture.h"
+#include "../device.h"
 #include "../loop.h"
 #include "copy.h"
 #include "index.h"

@@ -3,8 +3,8 @@
 */
 #include "recurrent.h"
 
-#include "../device.h"
 #include "../capture.h"
+#include "../device.h"
 #include "../kernel/real.h"
 #include "../random.h"
 #include "recurrent_call.h"

@@ -1,8 +1,8 @@
 /* unique.c -- equal elements and how many of them there are; values looked for in sorted ones. The
 ** faces stand in sort.h, and the list of both files is at the end.
 */
-#include "../device.h"
 #include "../capture.h"
+#include "../device.h"
 #include "../kernel/order.h"
 #include "arith.h"
 #include "compare.h"

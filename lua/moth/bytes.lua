@@ -1,6 +1,6 @@
---- bytes.lua -- files of other programs, byte by byte: what the readers of GGUF, PyTorch's, Torch7's
--- and Darknet's files stand on. A file is mapped; numbers are read at a place that moves on, and
--- each is held against the file's end before it is read.
+--- bytes.lua -- files of other programs, byte by byte: what the readers of GGUF, PyTorch's,
+-- Torch7's and Darknet's files stand on. A file is mapped; numbers are read at a place that moves
+-- on, and each is held against the file's end before it is read.
 --
 --     local file = bytes.open(path, "load")
 --     file:int(4)  file:text(8)  file:double()      from file.at on, which counts from 0

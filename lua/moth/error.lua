@@ -237,9 +237,18 @@ function errors.argument(fname, argname, text, code)
   return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code)
 end
 
---- The same of a value that is not what is wanted: "(an integer is needed, got a string ('4'))".
+--- "an integer is needed, got a string ('4')", of a value that is not what is wanted.
+function errors.unwanted(wanted, got)
+  local text = wanted .. ", got " .. errors.describe(got)
+  local plain = wanted:find "number" or wanted:find "integer" or wanted:find "sizes"
+    or wanted:find "dimension"
+  if type(got) ~= "cdata" or not plain or not text:find "LL$" then return text end
+  return format("%s, an int64; write %.0f", text, tonumber(got))
+end
+
+--- The same as an argument's error: "bad argument ... (an integer is needed, got a string ('4'))".
 function errors.refuse(fname, argname, wanted, got, code)
-  return errors.argument(fname, argname, wanted .. ", got " .. errors.describe(got), code)
+  return errors.argument(fname, argname, errors.unwanted(wanted, got), code)
 end
 
 --- The position, 1 to n, of a dimension of n that may be counted from the end. Raises as ops do.
@@ -379,10 +388,7 @@ function errors.describe(value)
   if kind == "cdata" then
     local text = describe_tensor and describe_tensor(value)
     if text then return text end
-    if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then
-      return ("the int64 %s; sizes and counts are plain numbers: %g"):format(tostring(value),
-        tonumber(value))
-    end
+    if ffi.istype("int64_t", value) or ffi.istype("uint64_t", value) then return tostring(value) end
     return "a cdata (" .. tostring(ffi.typeof(value)) .. ")"
   end
   return "a " .. kind

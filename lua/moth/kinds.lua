@@ -325,7 +325,7 @@ function kinds.explain(arg, value)
     local text, code = explain_list(arg, value)
     if text then return text, code end
   end
-  local text = need .. ", got " .. errors.describe(value)
+  local text = errors.unwanted(need, value)
   if lib.istensor(value) and SINGLE[name] then
     local number = row.need:find "number" and text:find "%(%)$" -- it may have been released
     text = text .. (number and " (x:item() is its number; " or " (") .. SECOND

@@ -156,6 +156,9 @@ local function storage(self, id)
   if not element then refuse(self, ("holds data of %s"):format(class), "E_UNSUPPORTED") end
   local known = self.storages[key]
   if known then return known end
+  if not (count >= 0 and count % 1 == 0) then
+    refuse(self, ("is broken: storage %s has %s elements"):format(key, tostring(count)))
+  end
   local kind, member = dtype.by_name[element], self.root .. "data/" .. key
   local length = self.archive:length(member)
   if length ~= count * kind.itemsize then
@@ -172,7 +175,7 @@ local function sizes(self, list)
     refuse(self, "has a tensor of more than 8 dimensions", "E_UNSUPPORTED")
   end
   for _, n in ipairs(list) do
-    if type(n) ~= "number" or n < 0 or n ~= math.floor(n) then
+    if type(n) ~= "number" or not (n >= 0 and n <= 2 ^ 52) or n % 1 ~= 0 then
       refuse(self, "is broken: a tensor has a size that is no count")
     end
   end

@@ -24,7 +24,7 @@ local SMALL = { "^launch/xor_step", "^launch/agent_step", "^launch/agent_infer",
   "^launch/lstmcell_loop", "^train/mnist_net_b64", "^train/mlp784" }
 local WANTED = 3
 
--- Limits of an H200: what a large product reached, else the data sheet. TFLOP/s; GB/s.
+-- Limits of an H200, by its data sheet and what others reached on one. TFLOP/s; GB/s.
 local NOMINAL = { bf16 = 790, f16 = 790, tf32 = 495, f32 = 67, copy = 4300, host = 64 }
 
 local MAX_CLOCKS = 1.03
