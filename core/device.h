@@ -12,8 +12,9 @@ const moth_backend *moth_backend_load(moth_ctx *ctx);
 int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device);
 /* A packed tensor on the CPU in l's shape and dtype, page-locked; NULL: error set. */
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *l);
+int moth_device_fallback(const moth_ctx *ctx); /* what moth_default_device has set */
 
-/* -- using it (device.c); functions with a device want one above 0, and a loaded plugin -- */
+/* -- using it (device.c); a device is above 0 and the plugin loaded, unless it says else -- */
 
 typedef struct moth_device_bytes { /* of one context on one device */
   int64_t live, peak, limit, goal;
@@ -40,15 +41,15 @@ int moth_bytes_move(moth_ctx *ctx, int to_device, void *to, int from_device, con
                     int64_t n);
 /* Of the context's tensors on all devices; ctx->devices is there. */
 int64_t moth_devices_live(const moth_ctx *ctx);
-int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait);
+int moth_device_copy(moth_tensor *y, const moth_tensor *x, bool wait); /* as moth_backend.copy */
 bool moth_is_pinned_storage(const moth_storage *s);
+/* A row of a family of elementwise functions, by its name. */
 int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
                     const moth_tensor *const *operands, const void *arg);
 int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 /* A kernel of the plugin's that is no op's, by its name; `args` is what both agree on. */
 int moth_device_call(moth_ctx *ctx, const char *name, const void *args);
-int moth_device_fallback(const moth_ctx *ctx); /* what moth_default_device has set */
-void moth_devices_swept(moth_ctx *ctx); /* after a collection: the goals are set anew */
+void moth_devices_swept(moth_ctx *ctx); /* after a collection: goals anew, the 1 below goes */
 /* Where a gradient of 1 is kept between passes, see backward.c. NULL: no device is in use. */
 moth_tensor **moth_device_one(moth_ctx *ctx);
 void moth_device_one_forget(moth_ctx *ctx);

@@ -177,8 +177,8 @@ struct moth_op {
 #define MOTH_OP_CHANNELS_LAST 0x800000
 #define MOTH_OP_WIDE_NUMBERS 0x1000000 /* beside half types 0-d operands of the CPU stay f32 */
 #define MOTH_OP_BRIEF 0x2000000 /* the last, hidden result: the first in autocast's half type */
-#define MOTH_OP_FROM_ONE_THERE 0x8000000 /* ... on other devices, in int64 (bind.lua) */
 #define MOTH_OP_BRIEF_GRADIENT 0x4000000 /* takes the gradient of an f32 result in a half type */
+#define MOTH_OP_FROM_ONE_THERE 0x8000000 /* FROM_ONE beside the CPU: of int64 alone (bind.lua) */
 
 /* Choices of an argument `memory_format`, which says how a fresh result lies. */
 enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST };

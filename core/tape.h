@@ -65,7 +65,9 @@ struct moth_node {
   int64_t bytes;          /* of this block */
 };
 
-/* Unrecorded in anything; nargs bytes of args are not filled. NULL: error set. */
+/* -- nodes (node.c) -- */
+
+/* Tied to nothing; nargs bytes of args are not filled. NULL: error set. */
 moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout,
                          int64_t nargs);
 moth_node *moth_node_retain(moth_node *n);
@@ -146,7 +148,7 @@ static inline bool moth_next_input(moth_cursor *c) {
   return false;
 }
 
-/* -- region.c -- */
+/* -- regions: node.c keeps the lists, region.c says what they are for -- */
 
 typedef struct moth_region { /* args of a node with MOTH_N_REGION */
   moth_node *outer;    /* under way around it, counted; matters until it ends */
@@ -160,6 +162,8 @@ void moth_region_leave(moth_node *n); /* it needs nothing of its region any more
 ** borrowed. */
 moth_node *moth_region_needed(const moth_node *n);
 
+/* -- gradients (gradient.c) and passes within the graph (backward.c) -- */
+
 /* Runs the gradient of n in a backward pass. dys are the gradients of its results; dxs (nin,
 ** zeroed) receives owned tensors where an edge leads on. Recorded if grad mode is on. */
 int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor **dxs);
@@ -169,6 +173,9 @@ int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor 
 int moth_gradients(moth_ctx *ctx, moth_tensor *const *roots, moth_tensor *const *dys,
                    uint32_t nroots, moth_tensor *const *inputs, uint32_t ninputs,
                    moth_tensor **dxs);
+
+/* -- what a node saves (node.c) -- */
+
 void moth_save(moth_saved *s, const moth_tensor *x, bool bytes); /* or the layout alone */
 /* A tensor over saved bytes, after the version check; what names it in the error. */
 moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what);

@@ -1,5 +1,5 @@
 /* dropout.cu -- dropout: masks drawn with the words that the CPU draws, and applied in the same
-** pass where each byte is for one element. Images that are channels_last stay so, and get the mask
+** pass. Images that are channels_last stay so, and get the mask
 ** that they would get in row-major order.
 */
 #include "../core/op/dropout.h"
@@ -70,8 +70,8 @@ static __global__ void drop_images(int64_t n, images m, stream s, uint64_t least
   keep(kept, x + i, (real_of<T>)by, y + i);
 }
 
-/* Each byte is for `run` elements in a row, if `apart` of images that are channels_last, and is
-** written by the thread of the first. */
+/* Each byte is for `run` elements in a row -- `apart`: of images that are channels_last, where they
+** lie elsewhere -- and is written by the thread of the first. */
 template <class T, int EACH>
 static __global__ void drop_runs(int64_t n, images m, bool apart, quotient_by run, stream s,
                                  uint64_t least, double by, const T *x, uint8_t *mask, T *y) {

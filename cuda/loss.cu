@@ -8,7 +8,8 @@
 
 enum { MEAN, SUM, EACH_CASE }; /* `reduction`, as core/kernel/loss.h counts */
 
-/* The classes of cases, counted from `first`: 0, or 1, as Lua's users do. */
+/* The classes of cases, which count from `first`: 0, or 1, as Lua's users do. What is below 1 stays
+** as it is: ignore_index, and a 0 that `counts` tells of. */
 struct targets_of {
   const int64_t *at;
   int64_t first;

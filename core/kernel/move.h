@@ -16,7 +16,7 @@ void moth_choose(int size, int64_t n, void *y, const uint8_t *mask, const void *
 /* Every element of y := the one at x. */
 void moth_fill(int size, int64_t n, void *y, const void *x);
 
-/* y := each of x's n elements so many times, a few; the two are apart. */
+/* y := each of x's n elements `by` times in a row, 16 at most; the two are apart. */
 void moth_repeat_each(int size, int64_t n, int64_t by, const void *x, void *y);
 
 /* y := x from its end on; the two are apart. */

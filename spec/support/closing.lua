@@ -14,8 +14,8 @@ if path then -- no matter of programs that specs run
   require("ffi").C.unsetenv "MOTH_SPEC_AFTER"
 end
 
---- What the GPU, if claims ask for one, has to tell late: nil, or a message; true: it fails for
--- good, whatever it is asked.
+--- What the GPU, if claims ask for one, has to tell late.
+-- @return nil; or a message, and whether it fails for good, whatever it is asked
 local function told_late()
   local cuda = package.loaded["moth.cuda"]
   if not cuda or not cuda.is_available() then return nil end

@@ -5,7 +5,7 @@
 --
 -- A process that ends in the middle of a file (a crash; a GPU that answers no more; after
 -- MOTH_SPEC_LIMIT seconds) costs one claim: another process takes up what follows it.
--- MOTH_SPEC_UNDER: words before the command, such as those of compute-sanitizer.
+-- MOTH_SPEC_UNDER holds words to put before the command, such as those of compute-sanitizer.
 
 local lfs = require "lfs"
 
