@@ -117,26 +117,22 @@ static int add_goal(moth_task *t, moth_tensor *x, uint32_t i) {
   return MOTH_OK;
 }
 
-/* What a pass begins with that was given no gradient: 1. On a device, where that is a launch, it is
-** kept, and taken again while nobody else has it and nobody has written to it. In a recording it is
-** no step: what is recorded holds it. */
+/* What a pass begins with that was given no gradient: 1. On a device, where that is a launch, its
+** bytes are kept, and taken again while nobody else has them and nobody has written to them. A
+** recording has one of its own, which replays make anew only where something writes to it. */
 static int ones_like(moth_ctx *ctx, const moth_tensor *x, moth_tensor **y) {
-  moth_tensor **kept = x->l.device && !x->l.ndim ? moth_device_one(ctx) : NULL, *one;
-  if (kept && *kept && (*kept)->l.device == x->l.device && (*kept)->l.dtype == x->l.dtype &&
-      moth_tensor_unshared(*kept) && !moth_storage_version((*kept)->storage)) {
-    *y = moth_tensor_retain(*kept);
-    return MOTH_OK;
+  const bool keeps = x->l.device && !x->l.ndim && !ctx->capture;
+  moth_tensor **kept = keeps ? moth_device_one(ctx) : NULL, *one = kept ? *kept : NULL;
+  if (!one || one->l.device != x->l.device || one->l.dtype != x->l.dtype ||
+      !moth_storage_unique(one->storage) || moth_storage_version(one->storage)) {
+    int status = MOTH_CALL(ctx, y, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype,
+                           .device = moth_device_of(x));
+    if (status || !kept) return status;
+    moth_tensor_release(*kept);
+    *kept = one = *y;
   }
-  moth_capture *const aside = kept ? moth_capture_put_aside(ctx) : NULL;
-  int status = MOTH_CALL(ctx, &one, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype,
-                         .device = moth_device_of(x));
-  moth_capture_take_up(ctx, aside);
-  if (status) return status;
-  *y = one;
-  if (!kept) return MOTH_OK;
-  moth_tensor_release(*kept);
-  *kept = moth_tensor_retain(one);
-  return MOTH_OK;
+  *y = moth_tensor_like(ctx, &one->l, one->storage);
+  return *y ? MOTH_OK : ctx->error.code;
 }
 
 static int add_root(moth_task *t, const moth_handle *h, const moth_handle *grad) {

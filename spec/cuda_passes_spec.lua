@@ -423,6 +423,38 @@ describe("a pass that is given no gradient, on a GPU", function()
     passes()
   end)
 
+  it("begins with 1 in each replay, also where a hook writes to it", function()
+    local step = moth.capture(function(x)
+      local v = x:detach():requires_grad_()
+      local loss = v:square():sum()
+      loss:register_hook(function(g) g:mul_(3) end)
+      loss:backward()
+      return v.grad
+    end)
+    for i = 1, 4 do
+      assert.equal(6 * i, step(moth.full({ 1 }, i, { device = "cuda" })):item())
+    end
+  end)
+
+  it("begins with a tensor of its own: hooks on the last one's are not asked again", function()
+    local asked = 0
+    local function pass(hook, create_graph)
+      local x = moth.ones(3, { device = "cuda" }):requires_grad_()
+      local loss = x:square():sum()
+      loss:register_hook(hook)
+      loss:backward(nil, { create_graph = create_graph })
+      return x.grad
+    end
+    moth.scope(function()
+      pass(function(g)
+        g:requires_grad_()
+        g:register_hook(function() asked = asked + 1 end)
+      end)
+    end)
+    pass(function(g) assert.is_false(g.requires_grad) end, true):sum():backward()
+    assert.equal(0, asked)
+  end)
+
   it("begins with a 1 that nobody else has, whoever keeps it or writes to it", function()
     local x, y = w:square(), w:square()
     local one, dy = moth.autograd.grad(x, x), moth.autograd.grad(y, y)

@@ -116,7 +116,7 @@ describe("moth.load of a file of torch.save", function()
       x:fill_(1)
       assert.same({0, 0}, moth.load(path, {mmap = false}):tolist())
     end
-    assert.is_true(shared > 0)
+    assert.is_true(shared > 0 or jit.os == "Windows") -- where files are read
   end)
 
   it("gives what a module and an optimizer load", function()
