@@ -147,12 +147,6 @@ void moth_node_release(moth_node *n) {
 
 /* -- leaves -- */
 
-bool moth_needs_grad(const moth_tensor *x) {
-  const moth_tensor *base = moth_base(x);
-  if (base && x->base_epoch != base->epoch) return moth_needs_grad(base);
-  return x->node || (x->flags & MOTH_T_REQUIRES);
-}
-
 moth_node *moth_leaf_of(moth_tensor *x) {
   if (!x->leaf) {
     moth_node *n = moth_node_new(x->ctx, 0, 0, 1, 0);

@@ -78,7 +78,12 @@ void moth_node_forget(moth_node *n);
 /* The history of x as an edge (borrowed node); made anew first if x is a view that fell behind.
 ** The node is NULL if x needs no gradient. */
 int moth_edge_of(moth_tensor *x, moth_edge *edge);
-bool moth_needs_grad(const moth_tensor *x);
+/* A view that fell behind goes by its base, which is no view. */
+static inline bool moth_needs_grad(const moth_tensor *x) {
+  const moth_tensor *base = moth_base(x);
+  if (base && x->base_epoch != base->epoch) x = base;
+  return x->node || (x->flags & MOTH_T_REQUIRES);
+}
 moth_node *moth_leaf_of(moth_tensor *x); /* where its .grad gathers; borrowed */
 void moth_leaf_set(moth_node *leaf, moth_tensor *take); /* its .grad; NULL clears it */
 
