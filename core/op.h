@@ -172,13 +172,13 @@ struct moth_op {
 
 #define MOTH_OP_PORTABLE 0x100000 /* its `_cpu` never follows an address: any device will do */
 #define MOTH_OP_ACROSS 0x200000   /* its tensors may lie on different devices */
-#define MOTH_OP_FROM_ONE 0x400000 /* on the CPU it takes positions that count from 1 as well */
+#define MOTH_OP_FROM_ONE 0x400000 /* takes positions that count from 1 as well (position.c) */
 /* Plugins' kernels know channels_last: results lie so if any input does. */
 #define MOTH_OP_CHANNELS_LAST 0x800000
 #define MOTH_OP_WIDE_NUMBERS 0x1000000 /* beside half types 0-d operands of the CPU stay f32 */
 #define MOTH_OP_BRIEF 0x2000000 /* the last, hidden result: the first in autocast's half type */
 #define MOTH_OP_BRIEF_GRADIENT 0x4000000 /* takes the gradient of an f32 result in a half type */
-#define MOTH_OP_FROM_ONE_THERE 0x8000000 /* FROM_ONE beside the CPU: of int64 alone (bind.lua) */
+#define MOTH_OP_FROM_ONE_THERE 0x8000000 /* FROM_ONE beside the CPU alone */
 
 /* Choices of an argument `memory_format`, which says how a fresh result lies. */
 enum { MOTH_PRESERVE_FORMAT, MOTH_CONTIGUOUS_FORMAT, MOTH_CHANNELS_LAST };

@@ -139,7 +139,9 @@ static int promote(moth_call_frame *f, const moth_op *op, int *dtype) {
 /* Positions that count from 1 become those that an op reads. */
 static int count_from_zero(moth_call_frame *f, const moth_op *op, const moth_cursor *c) {
   moth_tensor *y = NULL;
-  if (op->flags & (f->device > 0 ? MOTH_OP_FROM_ONE_THERE : MOTH_OP_FROM_ONE)) return MOTH_OK;
+  const bool there = (*c->at)->l.device != 0, goes = !there && f->device > 0;
+  const uint32_t takes = MOTH_OP_FROM_ONE | (there ? MOTH_OP_FROM_ONE_THERE : 0);
+  if (!goes && op->flags & takes) return MOTH_OK;
   int status = MOTH_CALL(f->temps.ctx, &y, to_index, .input = *c->at);
   if (status) {
     moth_error_state *e = &f->temps.ctx->error;

@@ -21,16 +21,14 @@ static inline int64_t reach(const moth_tensor *x, int dim) {
 
 /* Operands: the key, the position, and the base with the dimension held, as if of 8-byte elements;
 ** none of these is read. */
-static __global__ void along_keys(walk<3> w, int64_t limit, int64_t step, int64_t none,
-                                  moth_trouble *t) {
+static __global__ void along_keys(walk<3> w, int64_t first, int64_t limit, int64_t step,
+                                  int64_t none, moth_trouble *t) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;
   offsets(w, i, at);
-  const int64_t position = *(const int64_t *)(const void *)(w.of[1].at + at[1]);
-  const bool within = (uint64_t)position < (uint64_t)limit;
-  if (!within) report(t, TROUBLE_INDEX, position, limit);
-  *(int64_t *)(void *)(w.of[0].at + at[0]) = within ? at[2] / 8 + position * step : none;
+  const int64_t position = position_of(*element<int64_t>(w.of[1], at[1]), first, 0, limit, t);
+  *(int64_t *)(void *)(w.of[0].at + at[0]) = position >= 0 ? at[2] / 8 + position * step : none;
 }
 
 /* For each element of index the element of packed y that it names, or y's size if its position lies
@@ -51,8 +49,8 @@ static inline moth_tensor *places_along(const moth_tensor *y, int dim, const mot
   const moth_tensor *operands[3] = {&flat, index, &held};
   walk<3> w;
   walk_over<3>(&w, y->ctx, operands);
-  if (!launch_on(y->ctx, q, along_keys, blocks_for(n), BLOCK, 0, w, reach(y, dim),
-                 y->l.ndim ? y->l.stride[dim] : 0, y->l.numel, q->trouble))
+  if (!launch_on(y->ctx, q, along_keys, blocks_for(n), BLOCK, 0, w, index->l.index_base,
+                 reach(y, dim), y->l.ndim ? y->l.stride[dim] : 0, y->l.numel, q->trouble))
     return keys;
   moth_tensor_release(keys);
   return NULL;

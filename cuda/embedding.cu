@@ -6,18 +6,19 @@
 #include "pick.cuh"
 
 /* Counting by atomics is exact, in whatever order. */
-static __global__ void count_tokens(int64_t n, const int64_t *at, int64_t rows, int *count) {
-  const int64_t i = thread_number();
-  if (i < n && (uint64_t)at[i] < (uint64_t)rows) atomicAdd(&count[at[i]], 1);
+static __global__ void count_tokens(int64_t n, const int64_t *at, int64_t first, int64_t rows,
+                                    int *count) {
+  const int64_t i = thread_number(), token = i < n ? at[i] - first : -1;
+  if ((uint64_t)token < (uint64_t)rows) atomicAdd(&count[token], 1);
 }
 
 /* Row i of x belongs to the token at[i], or i itself: times the token's share. */
 template <class T>
-static __global__ void times_share(int64_t n, int64_t d, const int64_t *at, const int *count,
-                                   int64_t rows, int64_t padding, T *x) {
+static __global__ void times_share(int64_t n, int64_t d, const int64_t *at, int64_t first,
+                                   const int *count, int64_t rows, int64_t padding, T *x) {
   const int64_t i = thread_number();
   if (i >= n * d) return;
-  const int64_t token = at ? at[i / d] : i / d;
+  const int64_t token = at ? at[i / d] - first : i / d;
   if ((uint64_t)token >= (uint64_t)rows) return;
   if (token == padding) x[i] = 0;
   else if (count && count[token] > 1) x[i] *= (T)(1 / (double)count[token]);
@@ -30,17 +31,17 @@ static int share(moth_tensor *x, const moth_tensor *list, bool by_list, int64_t 
   const int64_t n = list->l.numel, d = x->l.shape[x->l.ndim - 1], all = x->l.numel;
   moth_tensor *count = by_count ? list_new(x, rows, MOTH_I32) : NULL;
   int status = by_count && !count ? moth_status(ctx) : MOTH_OK;
-  const int64_t *at = data<int64_t>(list), *by = by_list ? at : NULL;
+  const int64_t first = list->l.index_base, *at = data<int64_t>(list), *by = by_list ? at : NULL;
   int *counts = count ? data<int>(count) : NULL;
   if (!status && count) status = clear(count);
   if (!status && count && n)
-    status = launch(ctx, x, count_tokens, blocks_for(n), BLOCK, 0, n, at, rows, counts);
+    status = launch(ctx, x, count_tokens, blocks_for(n), BLOCK, 0, n, at, first, rows, counts);
   if (!status && all && x->l.dtype == MOTH_F32)
-    status = launch(ctx, x, times_share<float>, blocks_for(all), BLOCK, 0, all / d, d, by, counts,
-                    rows, padding, data<float>(x));
+    status = launch(ctx, x, times_share<float>, blocks_for(all), BLOCK, 0, all / d, d, by, first,
+                    counts, rows, padding, data<float>(x));
   else if (!status && all)
-    status = launch(ctx, x, times_share<double>, blocks_for(all), BLOCK, 0, all / d, d, by, counts,
-                    rows, padding, data<double>(x));
+    status = launch(ctx, x, times_share<double>, blocks_for(all), BLOCK, 0, all / d, d, by, first,
+                    counts, rows, padding, data<double>(x));
   moth_tensor_release(count);
   return status;
 }

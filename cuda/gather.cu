@@ -52,22 +52,20 @@ MOTH_CUDA(index_add) {
 /* -- one position for each element -- */
 
 template <class V>
-static __global__ void along_get(walk<3> w, int64_t limit, int64_t step, moth_trouble *t) {
+static __global__ void along_get(walk<3> w, int64_t first, int64_t limit, int64_t step,
+                                 moth_trouble *t) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;
   offsets(w, i, at);
-  const int64_t position = *(const int64_t *)(const void *)(w.of[1].at + at[1]);
-  if ((uint64_t)position >= (uint64_t)limit) {
-    report(t, TROUBLE_INDEX, position, limit);
-    return;
-  }
+  const int64_t position = position_of(*element<int64_t>(w.of[1], at[1]), first, 0, limit, t);
+  if (position < 0) return;
   *(V *)(void *)(w.of[0].at + at[0]) =
     *(const V *)(const void *)(w.of[2].at + at[2] + position * step);
 }
 
 struct line { /* what lies along the dimension, from a place of the others */
-  int64_t n, step[3], limit;
+  int64_t n, step[3], first, limit;
 };
 
 /* A thread goes along a line, so that what meets there comes in the list's order. */
@@ -78,11 +76,9 @@ static __global__ void along_write(walk<3> w, line l, bool adds, moth_trouble *t
   if (i >= w.n) return;
   offsets(w, i, at);
   for (int64_t k = 0; k < l.n; k++) {
-    const int64_t position = *(const int64_t *)(const void *)(w.of[1].at + at[1] + k * l.step[1]);
-    if ((uint64_t)position >= (uint64_t)l.limit) {
-      report(t, TROUBLE_INDEX, position, l.limit);
-      continue;
-    }
+    const int64_t position =
+      position_of(*element<int64_t>(w.of[1], at[1] + k * l.step[1]), l.first, 0, l.limit, t);
+    if (position < 0) continue;
     const T *value = (const T *)(const void *)(w.of[2].at + at[2] + k * l.step[2]);
     T *to = (T *)(void *)(w.of[0].at + at[0] + position * l.step[0]);
     if (adds) put(to, added<T>(get(to), get(value)));
@@ -102,8 +98,8 @@ MOTH_CUDA(gather) {
   walk_over<3>(&w, a->ctx, operands);
   return with_size(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of V;
-    return launch_on(a->ctx, q, along_get<V>, blocks_for(w.n), BLOCK, 0, w, reach(x, dim), step,
-                     q->trouble);
+    return launch_on(a->ctx, q, along_get<V>, blocks_for(w.n), BLOCK, 0, w, a->index->l.index_base,
+                     reach(x, dim), step, q->trouble);
   });
 }
 
@@ -115,7 +111,7 @@ static int write_lines(int mode, moth_tensor *y, int dim, const moth_tensor *ind
   if (!q) return moth_status(y->ctx);
   moth_tensor seen[3] = {covered(y, index, -1), *index,
                          values->l.ndim ? covered(values, index, -1) : *values};
-  line l = {1, {0, 0, 0}, reach(y, dim)};
+  line l = {1, {0, 0, 0}, index->l.index_base, reach(y, dim)};
   for (int k = 0; k < 3 && seen[0].l.ndim; k++) {
     moth_layout *s = &seen[k].l;
     if (s->ndim == 0) continue;

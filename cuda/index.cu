@@ -57,15 +57,14 @@ static plan plan_of(const moth_tensors *indices, int ndim, int device) {
 }
 
 /* -1 stays where a position before was found outside. */
-static __global__ void add_offsets(int64_t n, const int64_t *at, int64_t size, int64_t stride,
-                                   bool first, int64_t *offset, moth_trouble *t) {
+static __global__ void add_offsets(int64_t n, const int64_t *at, int64_t first, int64_t size,
+                                   int64_t stride, bool begins, int64_t *offset,
+                                   moth_trouble *t) {
   const int64_t i = thread_number();
   if (i >= n) return;
-  const int64_t position = at[i], from = position < 0 ? position + size : position;
-  const int64_t so_far = first ? 0 : offset[i];
-  const bool within = (uint64_t)from < (uint64_t)size;
-  if (!within) report(t, TROUBLE_INDEX, position, size);
-  offset[i] = within && so_far >= 0 ? so_far + from * stride : -1;
+  const int64_t from = position_of(at[i], first, size, size, t);
+  const int64_t so_far = begins ? 0 : offset[i];
+  offset[i] = from >= 0 && so_far >= 0 ? so_far + from * stride : -1;
 }
 
 /* The positions of one selector for all picks; owned. */
@@ -110,6 +109,7 @@ static int pick_of(const plan *p, const moth_tensor *base, int64_t unit, pick *k
   }
   if (p->n == 1) {
     *list = spread(p, p->at[0]);
+    k->first = p->at[0]->l.index_base;
     k->limit = k->wrap = base->l.shape[p->dim[0]];
     k->scale = k->grain = base->l.stride[p->dim[0]] * size;
     k->at = *list ? data<int64_t>(*list) : NULL;
@@ -126,8 +126,9 @@ static int pick_of(const plan *p, const moth_tensor *base, int64_t unit, pick *k
     k->grain |= stride * size;
     if (!at) status = moth_status(ctx);
     else if (n)
-      status = launch_on(ctx, q, add_offsets, blocks_for(n), BLOCK, 0, n, data<int64_t>(at), shape,
-                         stride, i == 0, data<int64_t>(*list), q->trouble);
+      status = launch_on(ctx, q, add_offsets, blocks_for(n), BLOCK, 0, n, data<int64_t>(at),
+                         p->at[i]->l.index_base, shape, stride, i == 0,
+                         data<int64_t>(*list), q->trouble);
     moth_tensor_release(at);
   }
   k->at = *list ? data<int64_t>(*list) : NULL;

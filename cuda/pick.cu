@@ -40,12 +40,8 @@ static __global__ void pick_get(pick p, int64_t n, const char *base, char *value
   const int64_t i = thread_number();
   if (i >= n) return;
   const picked v = pick_place(p, i);
-  int64_t at = p.at[v.pick];
-  if (at < 0) at += p.wrap;
-  if ((uint64_t)at >= (uint64_t)p.limit) {
-    report(t, TROUBLE_INDEX, p.at[v.pick], p.limit);
-    return;
-  }
+  const int64_t at = position_of(p.at[v.pick], p.first, p.wrap, p.limit, t);
+  if (at < 0) return;
   *(V *)(void *)(values + v.value + v.pick * p.step) =
     *(const V *)(const void *)(base + v.base + at * p.scale);
 }
@@ -54,11 +50,8 @@ static __global__ void pick_get(pick p, int64_t n, const char *base, char *value
 static __global__ void pick_keys(pick p, int64_t *key, moth_trouble *t) {
   const int64_t i = thread_number();
   if (i >= p.count) return;
-  int64_t at = p.at[i];
-  if (at < 0) at += p.wrap;
-  const bool within = (uint64_t)at < (uint64_t)p.limit;
-  if (!within) report(t, TROUBLE_INDEX, p.at[i], p.limit);
-  key[i] = within && !(p.skips && at == p.skip) ? at : p.limit;
+  const int64_t at = position_of(p.at[i], p.first, p.wrap, p.limit, t);
+  key[i] = at >= 0 && !(p.skips && at == p.skip) ? at : p.limit;
 }
 
 /* p.at: in order; from: where each stood. */

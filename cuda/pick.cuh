@@ -12,6 +12,7 @@ struct pick {
   int64_t size[MOTH_MAX_DIMS], base_step[MOTH_MAX_DIMS], value_step[MOTH_MAX_DIMS]; /* bytes */
   int64_t count;       /* picks */
   const int64_t *at;   /* the position of each, below limit */
+  int64_t first;       /* what they count from: 0, or 1 as scripts do */
   int64_t limit, wrap; /* wrap: what positions below 0 are too small by, or 0 */
   int64_t scale;       /* bytes of the base from one position to the next */
   int64_t grain;       /* what all offsets so found are multiples of */
@@ -47,6 +48,17 @@ template <class T> HD real_of<T> added(real_of<T> a, real_of<T> b) {
   else return (real_of<T>)(a + b);
 }
 
+/* A position that counts from `first`, as one that counts from 0; those below 0 are too small by
+** `wrap`, if that is not 0. Outside of [0, limit) it is told of, and -1. */
+static __device__ inline int64_t position_of(int64_t v, int64_t first, int64_t wrap, int64_t limit,
+                                             moth_trouble *t) {
+  const int64_t own = v < 0 ? v + wrap : v - first;
+  if ((uint64_t)own < (uint64_t)limit) return own;
+  if (v == 0 && first) report(t, TROUBLE_ZERO, 0, 0);
+  else report(t, TROUBLE_INDEX, v < 0 ? v : own, limit);
+  return -1;
+}
+
 /* -- tensors around them -- */
 
 /* A view of x's storage through another layout, on the caller's stack. */
@@ -64,6 +76,7 @@ static inline pick pick_slices(const moth_tensor *x, int dim, const moth_tensor 
   p.before = dim;
   p.count = n;
   p.at = data<int64_t>(list);
+  p.first = list->l.index_base;
   p.limit = x->l.shape[dim];
   p.scale = p.grain = x->l.stride[dim] * size;
   int64_t step = size;

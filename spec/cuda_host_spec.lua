@@ -93,6 +93,41 @@ describe("the host's share of work on a GPU", function()
     assert.equal(13, launches(policy, optim.Adam, on_gpu(64, 4), loss))
   end)
 
+  it("is one launch for what positions read, and one where no two can meet in a write", function()
+    local w, at = on_gpu(5, 3):requires_grad_(), moth.tensor { 5LL, 1LL, 3LL }:cuda()
+    local each = moth.tensor { { 5LL, 1LL, 2LL } }:cuda()
+    local v, row, full = on_gpu(3, 3), on_gpu(1, 3), w:detach()
+    for name, f in pairs {
+      embedding = function() return F.embedding(at, w) end,
+      index_select = function() return w:index_select(1, at) end,
+      gather = function() return w:gather(1, each) end,
+      take = function() return w:take(each) end,
+      take_along_dim = function() return w:take_along_dim(each, 1) end,
+      ["a list between brackets"] = function() return w[{ at }] end,
+    } do
+      assert.equal(1, asked(function() moth.scope(function() f() end) end).cudaLaunchKernel, name)
+    end
+    -- slices that may meet: positions, their order, what is written
+    for name, case in pairs {
+      index_add = { 3, function() full:index_add_(1, at, v) end },
+      scatter = { 1, function() full:scatter_(1, each, row) end },
+      scatter_add = { 1, function() full:scatter_add_(1, each, row) end },
+      write = { 3, function() full[{ at }] = v end },
+      embedding = { 4, function()
+        local y = F.embedding(at, w)
+        y:backward(y)
+        w.grad = nil
+      end },
+      gather = { 2, function()
+        local y = w:gather(1, each)
+        y:backward(y)
+        w.grad = nil
+      end },
+    } do
+      assert.equal(case[1], asked(function() moth.scope(case[2]) end).cudaLaunchKernel, name)
+    end
+  end)
+
   it("is one launch for a step of as many parameters as a kernel's table has room for", function()
     for _, case in ipairs { { 122, "SGD", {} }, { 98, "SGD", { momentum = 0.9 } },
                             { 81, "Adam", {} }, { 70, "Adam", { amsgrad = true } } } do

@@ -239,6 +239,105 @@ describe("a position 0 on a GPU", function()
   end)
 end)
 
+describe("positions on a GPU", function()
+  if not cuda.here then
+    pending("are the CPU's: " .. cuda.why)
+    return
+  end
+
+  local reading = {
+    embedding = function(x, at) return F.embedding(at, x) end,
+    ["a shared embedding"] = function(x, at)
+      return F.embedding(at, x, { padding_idx = 2, scale_grad_by_freq = true })
+    end,
+    index_select = function(x, at) return x:index_select(1, at) end,
+    gather = function(x, at) return x:gather(1, at:view(-1, 1)) end,
+    take = function(x, at) return x:take(at) end,
+    take_along_dim = function(x, at) return x:take_along_dim(at:view(-1, 1), 1) end,
+    ["a list between brackets"] = function(x, at) return x[{ at }] end,
+    ["lists between brackets"] = function(x, at) return x[{ at, at:clamp(1, 3) }] end,
+    index_add = function(x, at) return x:index_add(1, at, x[{ { 1, 4 } }], { alpha = 3 }) end,
+    scatter = function(x, at) return x:scatter(1, at:unique():view(-1, 1), x * 2) end,
+    scatter_add = function(x, at) return x:scatter_add(1, at:view(-1, 1), x) end,
+    scatter_reduce = function(x, at) return x:scatter_reduce(1, at:view(-1, 1), x * 2, "amax") end,
+    index_copy = function(x, at)
+      at = at:unique()
+      return x:index_copy(1, at, x[{ { 1, #at } }])
+    end,
+    index_fill = function(x, at) return x:index_fill(1, at, 2) end,
+    index_put = function(x, at)
+      return x:index_put({ at }, x[{ { 1, 4 } }], { accumulate = true })
+    end,
+  }
+
+  it("give the CPU's values and gradients however they lie, and stay what they were", function()
+    moth.manual_seed(8)
+    local x, table_of = moth.randn(5, 3), { { 5LL, 7LL }, { 2LL, 7LL }, { 5LL, 7LL }, { 1LL, 7LL } }
+    for name, f in pairs(reading) do
+      for _, make in ipairs { function(at) return at:clone() end, function(at) return at end,
+                              function(at) return at:int() end } do
+        local got = {}
+        for _, device in ipairs { "cpu", "cuda" } do
+          local at = make(moth.tensor(table_of):to(device):select(2, 1))
+          local leaf = x:to(device):detach():requires_grad_()
+          local y = f(leaf, at)
+          local dx = moth.autograd.grad((y * y):sum(), leaf, { create_graph = true })
+          dx:square():sum():backward()
+          got[device] = moth.cat { y:detach():view(-1), dx:detach():view(-1), leaf.grad:view(-1) }
+          assert.same({ 5, 2, 5, 1 }, at:tolist(), name)
+        end
+        assert.is_true(moth.allclose(got.cuda:cpu(), got.cpu, { rtol = 1e-4, atol = 1e-5 }), name)
+      end
+    end
+  end)
+
+  it("are told of where they lie outside, by the number that was written", function()
+    local x = moth.randn(5, 3):cuda()
+    for name, f in pairs(reading) do
+      for _, case in ipairs { { 0LL, "positions count from 1, got 0" }, { 99LL, "99 of %d+" } } do
+        local at = moth.tensor({ 1LL, case[1], 2LL, 3LL }):cuda()
+        local ok, message = pcall(function()
+          f(x, at)
+          moth.cuda.synchronize()
+        end)
+        assert.is_false(ok, name)
+        assert.matches(case[2], message)
+        assert.equal("E_INDEX", moth.errcode())
+      end
+    end
+  end)
+
+  it("are captured, and may lie on the CPU", function()
+    moth.manual_seed(9)
+    local w = moth.randn(5, 3):cuda():requires_grad_()
+    local step = moth.capture(function(at, host)
+      w.grad = nil
+      local y = F.embedding(at, w) * w:index_select(1, at) + w:gather(1, host)
+      y:square():sum():backward()
+      return y, w.grad
+    end)
+    for k = 1, 5 do
+      local at = moth.randint(1, 6, { 4 })
+      local host = moth.randint(1, 6, { 4, 3 })
+      local y, dw = step(at:cuda(), host)
+      local own = w:detach():cpu():requires_grad_()
+      local want = F.embedding(at, own) * own:index_select(1, at) + own:gather(1, host)
+      want:square():sum():backward()
+      assert.is_true(moth.allclose(y:detach():cpu(), want:detach(), { rtol = 1e-4 }), k)
+      assert.is_true(moth.allclose(dw:cpu(), own.grad, { rtol = 1e-4, atol = 1e-5 }), k)
+    end
+  end)
+
+  it("give an embedding its sparse gradient", function()
+    local w = moth.zeros(5, 3):cuda():requires_grad_()
+    local at = moth.tensor({ 4LL, 2LL, 4LL }):cuda()
+    F.embedding(at, w, { sparse = true, padding_idx = 2 }):sum():backward()
+    at:fill_(1)
+    assert.same({ { 0, 0, 0 }, { 0, 0, 0 }, { 0, 0, 0 }, { 2, 2, 2 }, { 0, 0, 0 } },
+      w.grad:to_dense():tolist())
+  end)
+end)
+
 describe("classes on a GPU", function()
   if not cuda.here then
     pending("are the CPU's: " .. cuda.why)

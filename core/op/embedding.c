@@ -14,6 +14,7 @@
 #include "compare.h"
 #include "copy.h"
 #include "formula.h"
+#include "position.h"
 #include "view.h"
 
 #define NUDGE 1e-7 /* PyTorch's, beside the norm that is divided by */
@@ -153,11 +154,13 @@ static int embedding_rows_cpu(const embedding_rows_args *a, moth_tensor **out) {
   return moth_real_done(y, out[0], status);
 }
 
-/* The rows that were looked up, each with what reached it; that is 0 for padding. */
+/* The rows that were looked up, each with what reached it; that is 0 for padding. They are copied,
+** since what was given may change. */
 static moth_tensor *used_rows(const embedding_rows_args *a, moth_grad *g) {
   const int64_t n = a->input->l.numel, shape[] = {n, a->weight->l.shape[1]}, column[] = {n, 1};
   int64_t padding;
-  moth_tensor *list = GRAD(g, clone, .input = a->input); /* what was given may change */
+  moth_tensor *list = a->input->l.index_base ? GRAD(g, to_index, .input = a->input)
+                                             : GRAD(g, clone, .input = a->input);
   moth_tensor *rows = GRAD(g, reshape, .input = list, .shape = {shape, 1});
   moth_tensor *values = GRAD(g, reshape, .input = g->dy, .shape = {shape, 2});
   if (!g->status) g->status = real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
@@ -189,7 +192,7 @@ MOTH_OP(embedding_rows, EMBEDDING_ROWS,
     "moth.randn(4, 3), {1, 4, 1}, {padding_idx = 4, shared = true, sparse = true}",
   .dtypes = MOTH_FLOATS,
   .saves = "input",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE)
 
 /* -- and back -- */
 
@@ -258,7 +261,7 @@ MOTH_OP(embedding_back, EMBEDDING_BACK,
     "moth.randn(4, 3), {2, 1, 4, 2}, 4, {padding_idx = 1, scale_grad_by_freq = true}",
   .dtypes = MOTH_FLOATS,
   .saves = "index",
-  .flags = MOTH_OP_HIDDEN)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE)
 
 /* -- embedding -- */
 
@@ -324,7 +327,7 @@ MOTH_OP_COMPOSES(embedding_renorm_, EMBEDDING_RENORM_,
               "moth.randn(4, 3), {2, 1, 4}, {max_norm = 0.5, norm_type = 1}",
   .outputs = "",
   .dtypes = MOTH_FLOATS,
-  .flags = MOTH_OP_HIDDEN | MOTH_OP_WHOLE)
+  .flags = MOTH_OP_HIDDEN | MOTH_OP_WHOLE | MOTH_OP_FROM_ONE_THERE)
 
 /* A kernel of a device writes and no more. */
 static int renorm_there(const embedding_args *a) {
@@ -364,7 +367,8 @@ MOTH_OP_COMPOSES(embedding, EMBEDDING,
     "{2, 1, 4}, moth.randn(4, 3), {padding_idx = 3, scale_grad_by_freq = true, max_norm = 50,"
     " norm_type = 1}\n"
     "{2, 1, 2}, moth.randn(4, 3), {sparse = true}",
-  .dtypes = MOTH_FLOATS)
+  .dtypes = MOTH_FLOATS,
+  .flags = MOTH_OP_FROM_ONE_THERE)
 
 const moth_op *const moth_embedding_ops[] = {
   &moth_op_embedding, &moth_op_embedding_renorm_, &moth_op_embedding_rows,

@@ -105,8 +105,9 @@ static int index_select_grad(const index_select_args *a, moth_grad *g) {
                                      .size = {a->input->l.shape, a->input->l.ndim}));
 }
 
-MOTH_OP(index_select, INDEX_SELECT, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT,
-        .saves = "index:input", .doc = "The slices of a dimension that a list of positions names.",
+MOTH_OP(index_select, INDEX_SELECT, .dtypes = MOTH_ANY, .saves = "index:input",
+        .flags = MOTH_OP_OUT | MOTH_OP_FROM_ONE_THERE,
+        .doc = "The slices of a dimension that a list of positions names.",
         .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}\n"
                     "moth.randn(3, 4), -1, {1, 4}")
 
@@ -190,7 +191,7 @@ static int index_add_grad(const index_add_args *a, moth_grad *g) {
 }
 
 MOTH_OP(index_add, INDEX_ADD, .dtypes = MOTH_ANY, .saves = "index:source",
-        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED,
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_FROM_ONE_THERE,
         .doc = "Adds slices to the slices of a dimension that a list of positions names.",
         .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL, 3LL}, moth.randn(3, 4)\n"
                     "moth.randn(3, 4), 2, {1, 4}, moth.randn(3, 2), {alpha = 2}")

@@ -363,7 +363,8 @@ static int index_grad(const index_args *a, moth_grad *g) {
                                      .size = {a->input->l.shape, a->input->l.ndim}));
 }
 
-MOTH_OP(index, INDEX, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT, .saves = "indices:input",
+MOTH_OP(index, INDEX, .dtypes = MOTH_ANY, .flags = MOTH_OP_OUT | MOTH_OP_FROM_ONE_THERE,
+        .saves = "indices:input",
         .doc = "The elements at positions held by tensors, or where masks are true.",
         .examples = "moth.randn(4, 5), {moth.tensor{1LL, 4LL, -1LL}, moth.tensor{2LL, 3LL, 2LL}}\n"
                     "moth.randn(3, 2), {moth.tensor{true, false, true}}")
@@ -407,7 +408,8 @@ static int index_put_grad(const index_put_args *a, moth_grad *g) {
 }
 
 MOTH_OP(index_put, INDEX_PUT, .dtypes = MOTH_ANY, .saves = "indices",
-        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
+        .flags = MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_MIXED |
+                 MOTH_OP_NUMBERS | MOTH_OP_FROM_ONE_THERE,
         .doc = "The input with new values at positions held by tensors, or where masks are true. "
                "Where a position comes twice the last value stays, unless they accumulate.",
         .examples =
@@ -444,7 +446,8 @@ static int index_sum_grad(const index_sum_args *a, moth_grad *g) {
   return moth_flow(g, a->input, GRAD(g, index, .input = g->dy, .indices = a->indices));
 }
 
-MOTH_OP(index_sum, INDEX_SUM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .saves = "indices",
+MOTH_OP(index_sum, INDEX_SUM, .dtypes = MOTH_ANY, .saves = "indices",
+        .flags = MOTH_OP_HIDDEN | MOTH_OP_FROM_ONE_THERE,
         .doc = "Zeros to which values are added at positions held by tensors.",
         .examples = "moth.randn(3), {moth.tensor{1LL, 1LL, 2LL}, moth.tensor{2LL, 2LL, 3LL}}, "
                     "{2, 3}")

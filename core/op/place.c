@@ -67,7 +67,8 @@ static int index_copy_compose(const index_copy_args *a, moth_tensor **out) {
   return put_slices(a->ctx, a->input, dim, a->index, a->source, out);
 }
 
-MOTH_OP_COMPOSES(index_copy, INDEX_COPY, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
+MOTH_OP_COMPOSES(index_copy, INDEX_COPY, .dtypes = MOTH_ANY,
+                 .flags = MOTH_OP_INPLACE | MOTH_OP_FROM_ONE_THERE,
                  .doc = "The input with new slices at a list of positions along a dimension.",
                  .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL}, moth.randn(2, 4)\n"
                              "moth.randn(3, 4), -1, {2}, moth.randn(3, 1)")
@@ -88,7 +89,8 @@ static int index_fill_compose(const index_fill_args *a, moth_tensor **out) {
   return status;
 }
 
-MOTH_OP_COMPOSES(index_fill, INDEX_FILL, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
+MOTH_OP_COMPOSES(index_fill, INDEX_FILL, .dtypes = MOTH_ANY,
+                 .flags = MOTH_OP_INPLACE | MOTH_OP_FROM_ONE_THERE,
                  .doc = "The input with one value at a list of positions along a dimension.",
                  .examples = "moth.randn(3, 4), 1, moth.tensor{3LL, 1LL}, 2\n"
                              "moth.randn(3, 4), -1, {2}, 0")

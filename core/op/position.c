@@ -1,7 +1,8 @@
 /* position.c -- positions of Lua users count from 1, the engine's from 0; here they are converted.
 **
-** Ops that read as many positions as they move elements take them as they are (MOTH_OP_FROM_ONE):
-** a view whose layout says what the first position is called. All others get a copy.
+** Ops that read as many positions as they move elements take them as they are (MOTH_OP_FROM_ONE;
+** MOTH_OP_FROM_ONE_THERE where a copy is a launch): a view whose layout says what the first
+** position is called. All others get a copy.
 **
 ** Values below 1 are left alone: -100 stays an ignore_index, and a 0 is refused here, where the
 ** message can still say what the user wrote.
@@ -88,8 +89,7 @@ MOTH_OP_VIEWS(count_from_one, COUNT_FROM_ONE,
               .dtypes = MOTH_BIT(MOTH_I64), .flags = MOTH_OP_HIDDEN)
 
 static int positions_compose(const positions_args *a, moth_tensor **out) {
-  const moth_layout *l = &a->input->l;
-  if (l->dtype == MOTH_I64 && !l->device)
+  if (a->input->l.dtype == MOTH_I64)
     return MOTH_CALL(a->ctx, out, count_from_one, .input = a->input);
   return MOTH_CALL(a->ctx, out, to_index, .input = a->input);
 }
@@ -97,6 +97,16 @@ static int positions_compose(const positions_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(positions, COUNT_FROM_ONE,
                  .doc = "Positions that count from 1 for an op that takes those as well: a view "
                         "where its kernels would read it.",
+                 .examples = "moth.tensor{1LL, 2LL}", .dtypes = MOTH_ANY,
+                 .flags = MOTH_OP_HIDDEN)
+
+static int positions_there_compose(const positions_there_args *a, moth_tensor **out) {
+  if (a->input->l.device) return MOTH_CALL(a->ctx, out, positions, .input = a->input);
+  return MOTH_CALL(a->ctx, out, to_index, .input = a->input);
+}
+
+MOTH_OP_COMPOSES(positions_there, COUNT_FROM_ONE,
+                 .doc = "The same for an op that takes those on other devices than the CPU.",
                  .examples = "moth.tensor{1LL, 2LL}", .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_HIDDEN)
 
@@ -114,4 +124,5 @@ MOTH_OP_CONST(from_index, FROM_INDEX,
               .flags = MOTH_OP_HIDDEN)
 
 const moth_op *const moth_position_ops[] = {
-  &moth_op_to_index, &moth_op_count_from_one, &moth_op_positions, &moth_op_from_index, NULL};
+  &moth_op_to_index, &moth_op_count_from_one, &moth_op_positions, &moth_op_positions_there,
+  &moth_op_from_index, NULL};

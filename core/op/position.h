@@ -12,6 +12,7 @@ MOTH_ARGS(to_index, TO_INDEX)
   ARG(tensor, input, , "integer positions that count from 1")
 MOTH_ARGS(count_from_one, COUNT_FROM_ONE)
 MOTH_ARGS(positions, COUNT_FROM_ONE)
+MOTH_ARGS(positions_there, COUNT_FROM_ONE)
 
 #define FROM_INDEX(ARG) \
   ARG(tensor, input, , "positions that count from 0")

@@ -112,12 +112,7 @@ function T.to_index(sig, i, v, ignored)
       .. errors.describe(v) .. "; convert with :long()", "E_DTYPE")
   end
   if type(ignored) == "number" and ignored == 0 then v = without_zeros(v) end
-  local name = sig.shift
-  if sig.shift_there then
-    local info = lib.inspect(v, sig.name, arg.name)
-    if info.device ~= 0 and info.dtype == C.MOTH_I64 then name = sig.shift_there end
-  end
-  return shift(name, sig, arg.name, v)
+  return shift(sig.shift, sig, arg.name, v)
 end
 
 --- The same for a list of integer tensors, masks and `false` for a whole dimension.
@@ -136,7 +131,7 @@ function T.to_indices(sig, i, v)
           .. errors.describe(x) .. "; convert a mask with :bool(), positions with :long()",
           "E_DTYPE")
       end
-      x = shift("to_index", sig, aname, x)
+      x = shift(sig.shift, sig, aname, x)
     end
     list[j] = x
   end

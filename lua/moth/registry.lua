@@ -112,8 +112,8 @@ function registry.describe(name)
   local method = takes_tensor_first(args[1] and args[1].kind)
   local sig = forms.signature(name, args, method)
   sig.other = OTHER[name]
-  sig.shift = bit.band(flags, FROM_ONE) ~= 0 and "positions" or "to_index"
-  sig.shift_there = bit.band(flags, FROM_ONE_THERE) ~= 0 and "count_from_one"
+  sig.shift = bit.band(flags, FROM_ONE) ~= 0 and "positions"
+    or bit.band(flags, FROM_ONE_THERE) ~= 0 and "positions_there" or "to_index"
   sig.op, sig.flags, sig.nslots, sig.method = op, flags, tonumber(info.nslots), method
   sig.family, sig.file = text_of(info.family), text_of(info.file)
   sig.doc, sig.examples = text_of(info.doc), text_of(info.examples)

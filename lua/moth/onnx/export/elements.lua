@@ -79,7 +79,7 @@ end
 -- Positions that count from 1 and from 0.
 function ops.to_index(g, a) return g:Sub(g:cast(a.input, I64), g:constant(1, I64)) end
 function ops.from_index(g, a) return g:Add(a.input, g:constant(1, I64)) end
-ops.positions, ops.count_from_one = ops.to_index, ops.to_index
+ops.positions, ops.positions_there, ops.count_from_one = ops.to_index, ops.to_index, ops.to_index
 
 -- ---- activations ----
 

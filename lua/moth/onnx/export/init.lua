@@ -140,7 +140,7 @@ function Plan:add(others, value)
   value.time = self.time
   self.values[others[1]] = setmetatable(value, Value)
   local made_by = value.node and value.node.name
-  if made_by ~= "positions" and made_by ~= "count_from_one" then
+  if made_by ~= "count_from_one" and not (made_by or ""):match "^positions" then
     self.aliases[key_of(others[1])] = value
   end
   return value
