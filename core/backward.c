@@ -118,21 +118,17 @@ static int add_goal(moth_task *t, moth_tensor *x, uint32_t i) {
 }
 
 /* What a pass begins with that was given no gradient: 1. On a device, where that is a launch, its
-** bytes are kept, and taken again while nobody else has them and nobody has written to them. A
-** recording has one of its own, which replays make anew only where something writes to it. */
+** bytes are kept and taken again. A recording has one of its own, which replays make anew only
+** where something writes to it. */
 static int ones_like(moth_ctx *ctx, const moth_tensor *x, moth_tensor **y) {
-  const bool keeps = x->l.device && !x->l.ndim && !ctx->capture;
-  moth_tensor **kept = keeps ? moth_device_one(ctx) : NULL, *one = kept ? *kept : NULL;
-  if (!one || one->l.device != x->l.device || one->l.dtype != x->l.dtype ||
-      !moth_storage_unique(one->storage) || moth_storage_version(one->storage)) {
-    int status = MOTH_CALL(ctx, y, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype,
-                           .device = moth_device_of(x));
-    if (status || !kept) return status;
-    moth_tensor_release(*kept);
-    *kept = one = *y;
-  }
-  *y = moth_tensor_like(ctx, &one->l, one->storage);
-  return *y ? MOTH_OK : ctx->error.code;
+  moth_ones *kept = x->l.device && !x->l.ndim ? moth_ones_of(ctx) : NULL;
+  if (kept && (*y = moth_ones_again(kept->one, x->l.device, x->l.dtype))) return MOTH_OK;
+  int status = MOTH_CALL(ctx, y, ones, .size = {x->l.shape, x->l.ndim}, .dtype = x->l.dtype,
+                         .device = moth_device_of(x));
+  if (status || !kept) return status;
+  moth_tensor_release(kept->one);
+  kept->one = moth_tensor_like(ctx, &(*y)->l, (*y)->storage);
+  return kept->one ? MOTH_OK : ctx->error.code;
 }
 
 static int add_root(moth_task *t, const moth_handle *h, const moth_handle *grad) {

@@ -112,16 +112,32 @@ int64_t moth_devices_live(const moth_ctx *ctx) {
   return live;
 }
 
-moth_tensor **moth_device_one(moth_ctx *ctx) { return ctx->devices ? &ctx->devices->one : NULL; }
+moth_ones *moth_ones_of(const moth_ctx *ctx) {
+  return ctx->devices && !ctx->capture ? &ctx->devices->ones : NULL;
+}
 
-void moth_device_one_forget(moth_ctx *ctx) {
-  moth_tensor **at = moth_device_one(ctx), *one = at ? *at : NULL;
-  if (at) *at = NULL;
-  moth_tensor_release(one);
+moth_tensor *moth_ones_again(const moth_tensor *x, int device, int dtype) {
+  const bool holds = x && x->l.device == device && x->l.dtype == dtype &&
+                     moth_storage_unique(x->storage) && !moth_storage_version(x->storage);
+  return holds ? moth_tensor_like(x->ctx, &x->l, x->storage) : NULL;
+}
+
+void moth_ones_forget(moth_ctx *ctx) {
+  if (!ctx->devices) return;
+  const moth_ones k = ctx->devices->ones;
+  ctx->devices->ones = (moth_ones){.one = NULL};
+  moth_tensor_release(k.one);
+  moth_tensor_release(k.share);
+}
+
+void moth_ones_shared(moth_ctx *ctx, const moth_storage *s) {
+  const moth_ones *k = &ctx->devices->ones;
+  if ((k->one && k->one->storage == s) || (k->share && k->share->storage == s))
+    moth_ones_forget(ctx);
 }
 
 void moth_devices_swept(moth_ctx *ctx) {
-  moth_device_one_forget(ctx);
+  moth_ones_forget(ctx);
   for (int i = 1; ctx->devices && i <= MOTH_MAX_DEVICES; i++) {
     moth_device_bytes *c = &ctx->devices->of[i];
     c->goal = c->live + (c->live / 4 > DEVICE_FLOOR ? c->live / 4 : DEVICE_FLOOR);
@@ -130,7 +146,7 @@ void moth_devices_swept(moth_ctx *ctx) {
 
 void moth_devices_close(moth_ctx *ctx) {
   if (!ctx->devices) return;
-  moth_device_one_forget(ctx);
+  moth_ones_forget(ctx);
   if (moth_plugin && ctx->devices->state) moth_plugin->close(ctx);
   free(ctx->devices);
   ctx->devices = NULL;

@@ -20,10 +20,17 @@ typedef struct moth_device_bytes { /* of one context on one device */
   int64_t live, peak, limit, goal;
 } moth_device_bytes;
 
+/* What passes make of nothing, kept for the next one: a 1 (backward.c) and the last share of it,
+** one of `parts` (gradient.c). They hold while nobody else has their bytes, or wrote to them. */
+typedef struct moth_ones {
+  moth_tensor *one, *share;
+  double parts;
+} moth_ones;
+
 struct moth_devices {
   void *state;  /* the plugin's */
   int fallback; /* where tensors are made that no other has a say in */
-  moth_tensor *one; /* see moth_device_one */
+  moth_ones ones;
   moth_device_bytes of[MOTH_MAX_DEVICES + 1];
 };
 
@@ -49,10 +56,13 @@ int moth_device_map(moth_ctx *ctx, const char *name, int dtype, int noperands,
 int moth_device_multiply(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
 /* A kernel of the plugin's that is no op's, by its name; `args` is what both agree on. */
 int moth_device_call(moth_ctx *ctx, const char *name, const void *args);
-void moth_devices_swept(moth_ctx *ctx); /* after a collection: goals anew, the 1 below goes */
-/* Where a gradient of 1 is kept between passes, see backward.c. NULL: no device is in use. */
-moth_tensor **moth_device_one(moth_ctx *ctx);
-void moth_device_one_forget(moth_ctx *ctx);
+void moth_devices_swept(moth_ctx *ctx); /* after a collection: goals anew, nothing kept */
+moth_ones *moth_ones_of(const moth_ctx *ctx); /* NULL: no device is in use, or a step is captured */
+/* Another tensor of the bytes that x keeps; NULL if they do not hold, or with an error. */
+moth_tensor *moth_ones_again(const moth_tensor *x, int device, int dtype);
+/* Its bytes may be written to from now on without being counted. */
+void moth_ones_shared(moth_ctx *ctx, const moth_storage *s);
+void moth_ones_forget(moth_ctx *ctx);
 void moth_devices_close(moth_ctx *ctx);
 int moth_device_missing(moth_ctx *ctx, int device); /* E_UNSUPPORTED: no kernel for an op there */
 const char *moth_device_name(int device, char room[24]); /* "cpu", "cuda:0" */

@@ -87,11 +87,23 @@ moth_tensor *moth_grad_real(moth_grad *g, moth_tensor *x) {
   return GRAD(g, cast, .input = x, .dtype = moth_compute_dtype(x->l.dtype));
 }
 
+/* A part of the 1 that a pass began with is what it was in the last pass. */
 moth_tensor *moth_grad_share(moth_grad *g, moth_tensor *dy, double n) {
   const int dtype = dy->l.dtype;
-  moth_tensor *part = GRAD(g, div, .input = moth_grad_real(g, dy), .other = moth_grad_number(g, n),
-                           .rounding_mode = MOTH_ROUND_NONE);
-  return part && part->l.dtype != dtype ? GRAD(g, cast, .input = part, .dtype = dtype) : part;
+  moth_ones *k = dy->l.device && !g->ctx->grad_mode ? moth_ones_of(g->ctx) : NULL;
+  const bool one = k && k->one && k->one->storage == dy->storage &&
+                   !moth_storage_version(dy->storage);
+  moth_tensor *part = one && k->parts == n ? moth_ones_again(k->share, dy->l.device, dtype) : NULL;
+  if (part) return moth_grad_own(g, part);
+  part = GRAD(g, div, .input = moth_grad_real(g, dy), .other = moth_grad_number(g, n),
+              .rounding_mode = MOTH_ROUND_NONE);
+  if (part && part->l.dtype != dtype) part = GRAD(g, cast, .input = part, .dtype = dtype);
+  if (!part || !one) return part;
+  moth_tensor_release(k->share);
+  k->share = moth_grad_own(g, moth_tensor_like(g->ctx, &part->l, part->storage));
+  if (k->share) moth_tensor_retain(k->share);
+  k->parts = n;
+  return part;
 }
 
 /* Sums dx over the dimensions that broadcasting gave it beyond `input`. */

@@ -39,7 +39,7 @@ int32_t moth_stream_take(moth_ctx *ctx, int32_t device, int32_t priority, moth_h
 int32_t moth_stream_use(moth_ctx *ctx, int32_t device, int32_t number) {
   int status;
   const moth_stream_functions *f = functions(ctx, device, &status);
-  if (number >= 0) moth_device_one_forget(ctx); /* another stream would not wait for it */
+  if (number >= 0) moth_ones_forget(ctx); /* another stream would not wait for it */
   return f ? f->use(ctx, device, number) : status;
 }
 

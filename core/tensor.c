@@ -107,6 +107,7 @@ static void free_storage(moth_ctx *ctx, moth_storage *s) {
 moth_storage *moth_storage_alias(moth_ctx *ctx, moth_storage *of) {
   moth_storage *root = moth_storage_root(of), *s = storage_raw(ctx, 0);
   if (!s) return NULL;
+  if (root->device) moth_ones_shared(ctx, root);
   s->root = moth_storage_retain(root);
   s->data = root->data;
   s->device = root->device;
