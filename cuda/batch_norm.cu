@@ -234,7 +234,9 @@ MOTH_CUDA(channel_norm) {
 
 /* -- its gradients -- */
 
-template <class T, bool RELU> struct back_sums { /* of dy, behind a relu, and of dy (x - mean) */
+/* Of dy, behind a relu, and of dy (x - mean): rounded before they are summed, so that the sums are
+** the same bits with a relu and without one. */
+template <class T, bool RELU> struct back_sums {
   const T *x, *dy;
   any_real mean;
   const channel_map<real_of<T>> *was;
@@ -245,7 +247,7 @@ template <class T, bool RELU> struct back_sums { /* of dy, behind a relu, and of
   __device__ sums_of<double> term(int64_t, int64_t c, const two_lumps<T, EACH> &of, int k) const {
     double d = (double)get(&of.dy.at[k]);
     if (RELU && !let_through(&of.x.at[k], was[c])) d = 0;
-    return sums_of<double>{d, d * ((double)get(&of.x.at[k]) - mean[c])};
+    return sums_of<double>{d, __dmul_rn(d, (double)get(&of.x.at[k]) - mean[c])};
   }
 };
 

@@ -13,7 +13,7 @@ local function nvidia()
   end
 end
 
-local emulated = cuda.name:find("emulated", 1, true)
+local emulated = cuda.name:find("emulated", 1, true) and not os.getenv "MOTH_EMULATED_PTX"
 local path = not emulated and (os.getenv "MOTH_NVRTC" or nvidia())
 if not cuda.here or not (emulated or path) then
   return pending("kernels made at run time: this wants a GPU, and NVRTC for a real one")

@@ -7,7 +7,8 @@
 ** aside on a stack of its own until they have come. What a stream is asked for runs when somebody
 ** waits for it (streams.cpp); what must not be asked of one that is captured spoils that. What
 ** threads do to each other at the same time is seen where somebody looks on (watch.cpp); what only
-** a compiler for GPUs refuses is not seen here.
+** a compiler for GPUs refuses is not seen here. Kernels as such a compiler made them run here, too,
+** by their PTX (ptx.cpp).
 */
 #ifndef MOTH_EMULATED_CUDA_RUNTIME_H
 #define MOTH_EMULATED_CUDA_RUNTIME_H
@@ -234,6 +235,7 @@ static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 static inline double rsqrt(double x) { return 1 / sqrt(x); }
 #define __expf expf
 #define __logf logf
+static inline double __dmul_rn(double x, double y) { return x * y; }
 static inline float __fdividef(float x, float y) { return x / y; }
 template <class A> static inline A min(A a, A b) { return a < b ? a : b; }
 template <class A> static inline A max(A a, A b) { return a > b ? a : b; }

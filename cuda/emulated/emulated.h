@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "cuda_runtime.h"
+#include "ptx/machine.h"
 #include "watch.h"
 
 extern pthread_mutex_t moth_emulated_lock; /* held by whoever asks for, or does, anything */
@@ -40,5 +41,18 @@ size_t moth_emulated_most_shared(void);          /* bytes that a block may have 
 bool moth_emulated_is_locked(const void *at);    /* whether it lies in page-locked memory */
 void moth_emulated_finish(void);                 /* all that was asked for, of all streams */
 cudaError_t moth_emulated_told(cudaError_t error); /* for cudaGetLastError */
+
+bool moth_emulated_knows(const void *kernel);      /* whether a launch may ask for it */
+
+/* -- ptx.cpp: kernels as NVIDIA's compilers made them -- */
+
+/* What runs in place of a kernel, or NULL; false: there should be one. */
+bool moth_ptx_stands_for(const void *kernel, const moth_ptx_kernel **is);
+void moth_ptx_hold(const moth_ptx_kernel *kernel, char *params, void *const *args);
+static inline void moth_ptx_run(const moth_ptx_kernel *kernel, size_t shared, char *params) {
+  kernel->run((char *)moth_emulated_shared(), shared, kernel->name, params);
+}
+void *moth_ptx_compile(const char *text); /* a shared object's handle, or NULL */
+const void *moth_ptx_find(void *handle, const char *name); /* a kernel of it, or NULL */
 
 #endif

@@ -293,6 +293,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
 /* -- what streams are asked for -- */
 
 static std::map<const void *, const moth_emulated_call *> known; /* kernels */
+bool moth_emulated_knows(const void *kernel) { return known.count(kernel) != 0; }
 
 const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how) {
   if (moth_emulated_null) return kernel;
@@ -326,6 +327,8 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   struct bound {
     const void *kernel;
     const moth_emulated_call *how;
+    const moth_ptx_kernel *ptx; /* runs instead, if there is one */
+    size_t shared;
     void *room;
     ~bound() { free(room); }
   };
@@ -338,16 +341,22 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
   if (!known.count(kernel)) return moth_emulated_told(cudaErrorInvalidValue);
   if (!moth_emulated_load(kernel)) return moth_emulated_told(cudaErrorMemoryAllocation);
   const moth_emulated_call *how = known[kernel];
-  void *room = aligned_alloc(64, (how->size + 63) / 64 * 64);
-  std::shared_ptr<bound> held(new bound{kernel, how, room});
-  how->hold(held->room, args);
+  const moth_ptx_kernel *ptx = NULL;
+  if (!moth_ptx_stands_for(kernel, &ptx)) return moth_emulated_told(cudaErrorLaunchFailure);
+  const size_t size = ptx ? ptx->size : how->size;
+  shared += ptx ? ptx->shared : 0;
+  void *room = aligned_alloc(64, (size + 63) / 64 * 64);
+  std::shared_ptr<bound> held(new bound{kernel, how, ptx, shared, room});
+  if (ptx) moth_ptx_hold(ptx, (char *)room, args);
+  else how->hold(room, args);
   *run = [=] {
     if (fails("MOTH_EMULATED_FAILS")) return cudaErrorLaunchFailure;
-    WATCH(moth_watch_launch(kernel, held->room, how->size));
+    WATCH(moth_watch_launch(kernel, held->room, size));
     moth_emulated_open(true, device);
     const cudaError_t error = moth_emulated_run(grid, block, shared, together, [](void *arg) {
       bound *it = (bound *)arg;
-      it->how->run(it->kernel, it->room);
+      if (it->ptx) moth_ptx_run(it->ptx, it->shared, (char *)it->room);
+      else it->how->run(it->kernel, it->room);
     }, held.get());
     moth_emulated_open(false, device);
     return error;
@@ -413,48 +422,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
   return error;
 }
 
-/* -- kernels made at run time: their code is the name of a shared object (spec/host/nvrtc.c), which
-** holds what cuda/preamble.cuh says -- */
-
-struct moth_emulated_made {
-  moth_emulated_call how;
-  void (*body)(const void *room);
-};
-
-struct moth_emulated_library {
-  void *handle;
-};
-
-cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJitOption *, void **,
-                                unsigned, cudaLibraryOption *, void **, unsigned) {
-  CALLED;
-  const void *places[] = {&threadIdx, &blockIdx, &blockDim};
-  const char *path = (const char *)code;
-  if (*path == '/' && strstr(path, "__local_depot")) /* PTX */
-    fprintf(stderr, "emulated CUDA: a kernel made at run time keeps values in memory\n");
-  void *handle = *path == '/' ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-  if (handle && !getenv("MOTH_CACHE")) unlink(path); /* what is kept is its name alone */
-  void *to = handle ? dlsym(handle, "moth_emulated_place") : NULL;
-  if (!to) return moth_emulated_told(cudaErrorInvalidValue);
-  memcpy(to, places, sizeof places);
-  *library = new moth_emulated_library{handle};
-  return cudaSuccess;
-}
-
-cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name) {
-  *kernel = (cudaKernel_t)dlsym(library->handle, name);
-  if (!*kernel) return moth_emulated_told(cudaErrorInvalidValue);
-  moth_emulated_know(*kernel, &(*kernel)->how);
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel) {
-  CALLED;
-  holds lock;
-  *to = cudaFuncAttributes{32, 0};
-  const bool there = moth_emulated_null || known.count(kernel);
-  return there ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
-}
+/* -- the rest of what streams are asked for -- */
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
                             cudaStream_t stream) {

@@ -1,0 +1,31 @@
+/* ptx_machine.h -- between kernels translated from PTX (ptx.h) and the stand-in that runs them. */
+#ifndef MOTH_PTX_MACHINE_H
+#define MOTH_PTX_MACHINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a thread asks of its block; cuda_runtime.h tells of each. */
+struct moth_ptx_machine {
+  const unsigned (*thread)[3], (*block)[3], (*threads)[3], (*blocks)[3];
+  int (*lane)(void);
+  void (*barrier)(void);
+  int (*barrier_count)(int);
+  void (*warp_barrier)(unsigned mask);
+  void (*sleep)(void);
+  void (*exchange)(unsigned mask, const void *mine, size_t size, int from, void *theirs);
+  void (*together)(void *mine, void (*act)(void *const *all));
+  void (*copy_later)(void *to, const void *from, size_t n);
+  void (*await_copies)(int left);
+  unsigned (*ballot)(unsigned mask, int value);
+};
+
+struct moth_ptx_kernel {
+  const char *file, *name; /* gather.cu, as the linker has it */
+  void (*run)(char *room, uint64_t size, const char *name, const char *params); /* one thread */
+  unsigned size, shared; /* bytes of its arguments, and of shared memory that it declares */
+  unsigned count;
+  const unsigned *places; /* of each argument: where it lies, and its bytes */
+};
+
+#endif
