@@ -7,8 +7,8 @@ local cuda = require "spec.support.cuda"
 local registry = require "spec.support.registry"
 
 local only = os.getenv "MOTH_SPEC_OP"
--- The first marks what lies on the CPU, and the second wants NVRTC.
-local OTHERS = { positions = true, fused = true }
+-- The first two mark what lies on one of the two, and the third wants NVRTC.
+local OTHERS = { positions = true, positions_there = true, fused = true }
 
 local DTYPES = { [0] = "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16",
                  "float32", "float64" }
