@@ -156,6 +156,11 @@ describe("a GGUF file", function()
     refused(gguf {keys = {entry("k", 0, "x"), entry("k", 0, "y")}}, "has the key 'k' twice")
     refused(gguf {keys = {entry("general.alignment", 4, le(0, 4))}}, "its alignment is 0")
     refused(gguf {tensors = {one, one}, data = eight}, "has the tensor 'a' twice")
+    local path = files.write("bad.gguf", gguf {keys = {entry(files.evil, 0, "x"),
+      entry(files.evil, 0, "y")}})
+    files.refusal(path, moth.load, path)
+    files.write("bad.gguf", gguf {tensors = {tensor(files.evil, {1}, 99, 0)}})
+    files.refusal(path, moth.load, path)
     refused(gguf {tensors = {one}}, "has the tensor 'a' at bytes 0 to 8 of data, but there are 0")
     refused(gguf {tensors = {tensor("a", {2}, 0, 8)}, data = eight:rep(9)}, "no multiple of 32")
     refused(gguf {tensors = {tensor("a", {16}, 0, 0), tensor("b", {2}, 0, 32)},

@@ -143,9 +143,16 @@ describe("moth.load of a file of torch.save", function()
 
   it("calls nothing that the file names", function()
     refused(pth("cos\nsystem\n(" .. word "touch /tmp/x" .. "tR."),
-      "an object of os.system, which is code", "E_UNSUPPORTED")
-    refused(pth("cposix\nsystem\n."), "holds nothing but posix.system")
-    refused(pth("cbuiltins\neval\n)\129."), "an object of builtins.eval", "E_UNSUPPORTED")
+      "names os.system, which is code", "E_UNSUPPORTED")
+    refused(pth("cposix\nsystem\n."), "names posix.system, which is code", "E_UNSUPPORTED")
+    refused(pth("cbuiltins\neval\n)\129."), "names builtins.eval", "E_UNSUPPORTED")
+    refused(pth("}" .. word "x" .. "cos\nsystem\ns."), "names os.system", "E_UNSUPPORTED")
+    for _, code in ipairs { "%s.", "}X\1\0\0\0x%ss.", "](%se.", "]%sa.", "%s\133." } do
+      refused(pth((code:gsub("%%s", "ccollections\nOrderedDict\n"))),
+        "holds collections.OrderedDict itself, which is code", "E_UNSUPPORTED")
+    end
+    local path = files.write("bad.pth", pth("c" .. files.evil:gsub("\n", "") .. "\nname\n."))
+    files.refusal(path, moth.load, path)
     refused(pth("(ios\nsystem\n."), "the instruction 0x69", "E_UNSUPPORTED")
   end)
 
@@ -176,6 +183,17 @@ describe("moth.load of a file of torch.save", function()
     refused(pth("}(K\1u."), "a key without a value")
     refused(pth("}]K\1s."), "keys are {}", "E_UNSUPPORTED")
     refused(archive {{"a/data.pkl", "\128\7."}}, "protocol 7", "E_UNSUPPORTED")
+  end)
+
+  it("takes dtypes and sizes for what they are", function()
+    assert.equal(moth.bfloat16, load(pth("}" .. word "dtype" .. "ctorch\nbfloat16\ns.")).dtype)
+    assert.same({2, 3}, load(pth "ctorch\nSize\nK\2K\3\134\133R."))
+    refused(pth("ctorch\nSize\n" .. word "abc" .. "\133R."), "sizes that are no list")
+    local most = "\138\7" .. ("\0"):rep(6) .. "\8" -- 2^51
+    for _, start in ipairs { most, "K\0" } do -- of one element, and of none
+      local size = start .. most .. most .. "\135"
+      refused(pth(tensor("FloatStorage", 2, 0, size, "K\0K\0K\0\135")), "impossible sizes")
+    end
   end)
 
   it("refuses archives that are wrong", function()

@@ -1,6 +1,6 @@
---- bytes.lua -- files of other programs, byte by byte: what the readers of GGUF, PyTorch's,
--- Torch7's and Darknet's files stand on. A file is mapped; numbers are read at a place that moves
--- on, and each is held against the file's end before it is read.
+--- bytes.lua -- files of other programs, byte by byte: what the readers of files that are written
+-- in Lua stand on. A file is mapped; numbers are read at a place that moves on, and each is held
+-- against the file's end before it is read.
 --
 --     local file = bytes.open(path, "load")
 --     file:int(4)  file:text(8)  file:double()      from file.at on, which counts from 0
@@ -24,8 +24,7 @@ local Four = ffi.typeof "union { uint8_t byte[4]; uint32_t word; float number; }
 
 --- Raises an error about the file: "bad argument 'path' to 'load' ('net.t7' is broken: ...)".
 function File:refuse(text, code)
-  errors.argument(self.fname, self.argument, ("'%s' %s"):format(self.path, text),
-    code or "E_FORMAT")
+  errors.argument(self.fname, self.argument, self.shown .. " " .. text, code or "E_FORMAT")
 end
 
 --- Goes past n bytes. @return where they begin
@@ -102,12 +101,16 @@ end
 --- A tensor of the file's bytes from `from` on.
 function File:tensor(name, shape, from) return bytes.as(self.all, name, shape, from, self.fname) end
 
+--- Lets go of the file at once; of what shares its pages nothing.
+function File:close() self.all:free() end
+
 --- Opens a file.
 -- @param path      the file
 -- @param fname     the function that errors name
 -- @param argument  ... and its argument (default "path")
 -- @param mmap      share the file's pages (default true)
--- @return the file: `size`, `at`, and what is above; it goes with the tensors that share its pages
+-- @return the file: `size`, `at`, `shown` (its path, for messages), and what is above; it goes with
+-- the tensors that share its pages
 -- Raises E_IO.
 function bytes.open(path, fname, argument, mmap)
   local text, h = ffi.new "moth_text[1]", Handle()
@@ -117,8 +120,8 @@ function bytes.open(path, fname, argument, mmap)
   lib.check(status, fname)
   local all = lib.adopt(h, 0)
   local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
-  return setmetatable({ path = path, fname = fname, argument = argument or "path", all = all,
-    start = start, size = all:numel(), at = 0 }, File)
+  return setmetatable({ path = path, shown = errors.shown(path, 200), fname = fname, all = all,
+    argument = argument or "path", start = start, size = all:numel(), at = 0 }, File)
 end
 
 return bytes

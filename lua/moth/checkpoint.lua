@@ -14,6 +14,7 @@
 
 local ffi = require "ffi"
 local class = require "moth.class"
+local errors = require "moth.error"
 local json = require "moth.json"
 local lib = require "moth.lib"
 local size = require "moth.size"
@@ -270,7 +271,7 @@ local tags = {}
 function tags.tensor(name, get)
   if type(name) ~= "string" then return nil end
   local x = get(name)
-  if x == nil then refuse(format("the tensor '%s' is missing", name)) end
+  if x == nil then refuse(format("the tensor %s is missing", errors.shown(name))) end
   return x
 end
 
@@ -314,12 +315,12 @@ function build(node, get)
     local tag = tags[key:sub(2)]
     local value
     if tag and next(node, key) == nil then value = tag(node[key], get) end
-    if value == nil then refuse(format("a broken or unknown entry '%s'", key)) end
+    if value == nil then refuse(format("a broken or unknown entry %s", errors.shown(key))) end
     return value
   end
   for k, value in next, node do
     if type(k) == "string" and k:sub(1, 1) == "$" then
-      refuse(format("a broken or unknown entry '%s'", k))
+      refuse(format("a broken or unknown entry %s", errors.shown(k)))
     end
     node[k] = build(value, get)
   end

@@ -358,7 +358,7 @@ local function list_text(list)
   for i = 1, n do
     local v = list[i]
     if type(v) == "number" then parts[i] = number_text(v)
-    elseif type(v) == "string" and #v < 20 then parts[i] = format("'%s'", v)
+    elseif type(v) == "string" and #v < 20 then parts[i] = errors.shown(v)
     else return nil end
   end
   return "{" .. concat(parts, ", ") .. "}"
@@ -375,15 +375,32 @@ local function describe_table(value)
   return "a table"
 end
 
+local function escaped(bytes)
+  return (bytes:gsub(".", function(c) return format("\\x%02x", c:byte()) end))
+end
+
+--- A text from a file or a user, for a message: quoted, of at most `most` bytes (default 60), with
+-- what could move a terminal's cursor, or is no UTF-8, as \x1b.
+function errors.shown(text, most)
+  most = most or 60
+  local cut = #text > most
+  if cut then text = text:sub(1, most):gsub("[\192-\255][\128-\191]*$", "") end
+  text = text:gsub("%c", escaped):gsub("\194[\128-\159]", escaped)
+  local bad_utf8 = require("moth.json").bad_utf8
+  local at = bad_utf8(text)
+  while at do
+    text = text:sub(1, at - 1) .. escaped(text:sub(at, at)) .. text:sub(at + 1)
+    at = bad_utf8(text)
+  end
+  return "'" .. text .. (cut and "...'" or "'")
+end
+
 --- What a value is, for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".
 function errors.describe(value)
   local kind = type(value)
   if kind == "nil" or kind == "boolean" then return tostring(value) end
   if kind == "number" then return number_text(value) end
-  if kind == "string" then
-    if #value > 40 then value = value:sub(1, 37) .. "..." end
-    return format("a string ('%s')", (value:gsub("%c", "?")))
-  end
+  if kind == "string" then return format("a string (%s)", errors.shown(value, 40)) end
   if kind == "table" then return describe_table(value) end
   if kind == "cdata" then
     local text = describe_tensor and describe_tensor(value)

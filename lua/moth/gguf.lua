@@ -180,7 +180,7 @@ local function entries(file, n)
   local metadata = {}
   for _ = 1, n do
     local key = text(file)
-    if metadata[key] ~= nil then file:refuse(("has the key '%s' twice"):format(key)) end
+    if metadata[key] ~= nil then file:refuse(("has the key %s twice"):format(errors.shown(key))) end
     metadata[key] = value_of(file, file:uint(4), 0)
   end
   return metadata
@@ -189,7 +189,7 @@ end
 -- ---- tensors ----
 
 local function refuse_tensor(file, name, why, code)
-  file:refuse(("has the tensor '%s' %s"):format(name, why), code)
+  file:refuse(("has the tensor %s %s"):format(errors.shown(name), why), code)
 end
 
 -- One entry: where its bytes will be is checked when the data's start is known.
@@ -323,7 +323,7 @@ function File:tensor(...)
   local name, dtype = parse_tensor(...)
   local t = self.by_name[name]
   if not t then
-    errors.argument("tensor", "name", ("'%s' has no tensor %s%s"):format(self.file.path,
+    errors.argument("tensor", "name", ("%s has no tensor %s%s"):format(self.file.shown,
       errors.describe(name), errors.nearest(name, self:names())), "E_INDEX")
   end
   return read_tensor(self, t, dtype, "tensor")
@@ -331,7 +331,7 @@ end
 define.takes(File.tensor, parse_tensor, "tensor")
 
 function File:__tostring()
-  return ("GGUF file '%s', %d tensors"):format(self.file.path, #self.list)
+  return ("GGUF file %s, %d tensors"):format(self.file.shown, #self.list)
 end
 
 local PATH = { "string", "path", "the file to read" }

@@ -12,6 +12,7 @@ local dtype = require "moth.dtype"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local zip = require "moth.zip"
+local shown = errors.shown
 
 local pickle = {}
 
@@ -28,9 +29,7 @@ Machine.__index = Machine
 local MARK = {}
 local NONE = lib.none
 
-local function refuse(self, text, code)
-  errors.argument(self.fname, "path", ("'%s' %s"):format(self.path, text), code or "E_FORMAT")
-end
+local function refuse(self, text, code) self.archive.file:refuse(text, code) end
 
 -- ---- the program's bytes ----
 
@@ -96,6 +95,19 @@ local function pop(self)
   return value
 end
 
+-- A class or function that may stand in a file: compared, never looked up.
+local Global = {}
+
+-- Values for a list or a dict, none of them a class, as in ('storage', class, key, ...) alone.
+local function plain(self, values)
+  for i = 1, #values do
+    if getmetatable(values[i]) == Global and values[1] ~= "storage" then
+      refuse(self, "holds " .. values[i].name .. " itself, which is code", "E_UNSUPPORTED")
+    end
+  end
+  return values
+end
+
 -- What lies above the last mark, as a list.
 local function pop_mark(self)
   local at = self.top
@@ -107,7 +119,7 @@ local function pop_mark(self)
     self.stack[i] = nil
   end
   self.stack[at], self.top = nil, at - 1
-  return list
+  return plain(self, list)
 end
 
 local function top(self)
@@ -120,11 +132,17 @@ end
 
 -- ---- values ----
 
--- A name that the file gives: compared, never looked up.
-local Global = {}
+local builders = {} -- name -> function(self, arguments): what calls of it give
 
 local function global(self, module, name)
-  push(self, setmetatable({ name = module .. "." .. name }, Global))
+  local kind = module == "torch" and dtype.by_name[name]
+  if kind then return push(self, kind) end
+  name = module .. "." .. name
+  if not builders[name] and not STORAGES[name:match "^torch%.(%w+)$" or ""] then
+    refuse(self, ("names %s, which is code; tensors, dicts, lists, numbers and texts are read: "
+      .. "save a state_dict"):format(shown(name):sub(2, -2)), "E_UNSUPPORTED")
+  end
+  push(self, setmetatable({ name = name }, Global))
 end
 
 local function put(self, target, key, value)
@@ -153,17 +171,17 @@ local function storage(self, id)
   end
   local class, key, count = id[2].name, id[3], id[5]
   local element = STORAGES[class:match "^torch%.(%w+)$" or ""]
-  if not element then refuse(self, ("holds data of %s"):format(class), "E_UNSUPPORTED") end
+  if not element then refuse(self, "holds data of " .. class, "E_UNSUPPORTED") end
   local known = self.storages[key]
   if known then return known end
   if not (count >= 0 and count % 1 == 0) then
-    refuse(self, ("is broken: storage %s has %s elements"):format(key, tostring(count)))
+    refuse(self, ("is broken: storage %s has %s elements"):format(shown(key), tostring(count)))
   end
   local kind, member = dtype.by_name[element], self.root .. "data/" .. key
   local length = self.archive:length(member)
   if length ~= count * kind.itemsize then
-    refuse(self, ("is broken: storage %s has %s bytes, %.0f %s elements are announced"):format(key,
-      length and ("%.0f"):format(length) or "no", count, element))
+    refuse(self, ("is broken: storage %s has %s bytes, %.0f %s elements are announced"):format(
+      shown(key), length and ("%.0f"):format(length) or "no", count, element))
   end
   known = self.archive:tensor(member, element, {count}):to(self.device)
   self.storages[key] = known
@@ -171,7 +189,9 @@ local function storage(self, id)
 end
 
 local function sizes(self, list)
-  if type(list) ~= "table" or getmetatable(list) or #list > 8 then
+  if type(list) ~= "table" or getmetatable(list) then
+    refuse(self, "is broken: sizes that are no list")
+  elseif #list > 8 then
     refuse(self, "has a tensor of more than 8 dimensions", "E_UNSUPPORTED")
   end
   for _, n in ipairs(list) do
@@ -182,8 +202,6 @@ local function sizes(self, list)
   return list
 end
 
-local builders = {}
-
 -- (storage, offset, size, stride, requires_grad, hooks): a view of the storage.
 builders["torch._utils._rebuild_tensor_v2"] = function(self, args)
   local data, offset = args[1], args[2]
@@ -191,11 +209,12 @@ builders["torch._utils._rebuild_tensor_v2"] = function(self, args)
   if not lib.istensor(data) or type(offset) ~= "number" or offset % 1 ~= 0 or #size ~= #stride then
     refuse(self, "is broken: a tensor is described wrongly")
   end
-  local last, empty = offset, false
+  local last, empty, count = offset, false, 1
   for d = 1, #size do
-    empty = empty or size[d] == 0
+    empty, count = empty or size[d] == 0, count * math.max(size[d], 1)
     last = last + (size[d] - 1) * stride[d]
   end
+  if count > 2 ^ 52 then refuse(self, "is broken: a tensor has impossible sizes") end
   if not empty and (offset < 0 or last >= data:numel()) then
     refuse(self, "is broken: a tensor reaches beyond its storage")
   end
@@ -219,15 +238,13 @@ builders["collections.Counter"] = function(self, args)
   table.sort(list)
   return list
 end
-builders["torch.Size"] = function(_, args) return args[1] or {} end
+builders["torch.Size"] = function(self, args) return sizes(self, args[1] or {}) end
 
 local function reduce(self)
   local args, mark = pop(self), pop(self)
   local build = getmetatable(mark) == Global and builders[mark.name]
   if not build or type(args) ~= "table" then
-    local name = getmetatable(mark) == Global and mark.name or "an unknown class"
-    refuse(self, ("holds an object of %s, which is code; tensors, dicts, lists, numbers and texts "
-      .. "are read: save a state_dict"):format(name), "E_UNSUPPORTED")
+    refuse(self, "is broken: its pickle calls what is no function")
   end
   push(self, build(self, args))
 end
@@ -247,7 +264,7 @@ end
 local function tuple(self, n)
   local list = {}
   for i = n, 1, -1 do list[i] = pop(self) end
-  push(self, list)
+  push(self, plain(self, list))
 end
 
 local steps = {
@@ -284,11 +301,11 @@ local steps = {
   ["\135"] = function(self) tuple(self, 3) end,
   t = function(self) push(self, pop_mark(self)) end,
   l = function(self) push(self, pop_mark(self)) end,
-  a = function(self) append(self, { pop(self) }) end,
+  a = function(self) append(self, plain(self, { pop(self) })) end,
   e = function(self) append(self, pop_mark(self)) end,
   s = function(self)
     local value, key = pop(self), pop(self)
-    put(self, top(self), key, value)
+    set_items(self, plain(self, { key, value }))
   end,
   u = function(self) set_items(self, pop_mark(self)) end,
   q = function(self) self.memo[unsigned(self, 1)] = self.stack[self.top] end,
@@ -328,9 +345,9 @@ end
 
 -- ---- files ----
 
-local function read(archive, fname, device)
-  local self = setmetatable({ path = archive.path, fname = fname, archive = archive, at = 1,
-    device = device, stack = {}, top = 0, memo = {}, kept = 0, storages = {} }, Machine)
+local function read(archive, device)
+  local self = setmetatable({ archive = archive, at = 1, device = device, stack = {}, top = 0,
+    memo = {}, kept = 0, storages = {} }, Machine)
   for _, name in ipairs(archive.names) do
     self.root = self.root or name:match "^(.-)data%.pkl$"
   end
@@ -343,8 +360,7 @@ local function read(archive, fname, device)
   end
   self.code = archive:read(self.root .. "data.pkl")
   local value = run(self)
-  if getmetatable(value) == Global then refuse(self, "holds nothing but " .. value.name) end
-  return value
+  return plain(self, { value })[1]
 end
 
 --- Reads what torch.save wrote (PyTorch 1.6 and later): dicts and lists are tables, dict keys stay
@@ -356,7 +372,7 @@ end
 -- @param mmap  share the file's pages instead of reading it (default true)
 -- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED naming what is not plain data
 function pickle.load(path, fname, device, mmap)
-  return (read(zip.open(path, fname, mmap), fname, device))
+  return (read(zip.open(path, fname, mmap), device))
 end
 
 return pickle

@@ -113,7 +113,7 @@ M.save = define {
 -- ---- a file that is open ----
 
 local File = {}   -- methods
-local files = setmetatable({}, { __mode = "k" }) -- object -> {handle, path, tied, metadata, cache}
+local files = setmetatable({}, { __mode = "k" }) -- object -> {handle, shown, tied, metadata, cache}
 
 local function state_of(self, fname)
   local state = files[self]
@@ -123,7 +123,7 @@ local function state_of(self, fname)
 end
 
 local function broken(state, why)
-  errors.argument(state.fname, "path", ("'%s': %s"):format(state.path, why), "E_FORMAT")
+  errors.argument(state.fname, "path", state.shown .. ": " .. why, "E_FORMAT")
 end
 
 local function read_metadata(state)
@@ -160,7 +160,8 @@ local function read_tied(state)
   for name, other in pairs(tied) do
     if type(name) ~= "string" or type(other) ~= "string" or not state.index[other]
       or state.index[name] then
-      broken(state, ("metadata '%s' has a wrong entry '%s'"):format(TIED, tostring(name)))
+      broken(state, ("metadata '%s' has a wrong entry %s"):format(TIED,
+        errors.shown(tostring(name))))
     end
     more[#more + 1] = name
   end
@@ -174,8 +175,8 @@ local function open(fname, path, mmap, device)
   lib.check(C.moth_safetensors_open(ctx, array_of { path }, mmap and 1 or 0, handle), fname)
   handle = lib.adopt(handle, 0)
   C.moth_keep_always(ctx, handle)
-  local state = { fname = fname, handle = handle, path = path, device = device, tied = {},
-    cache = setmetatable({}, { __mode = "v" }) }
+  local state = { fname = fname, handle = handle, shown = errors.shown(path, 200), device = device,
+    tied = {}, cache = setmetatable({}, { __mode = "v" }) }
   state.metadata = read_metadata(state)
   state.index, state.names = read_names(state)
   read_tied(state)
@@ -210,7 +211,7 @@ end
 local function other_reader(path)
   local file = bytes.open(path, "load")
   local start = file:text(math.min(9, file.size))
-  file.all:free()
+  file:close()
   if start:find "^PK\3\4" then return "moth.pickle" end -- what torch.save writes is a zip archive
   if start:find "^GGUF" then return "moth.gguf" end
   -- safetensors begin with the length of a JSON text, Torch7's with two small numbers
@@ -272,7 +273,7 @@ function File.tensor(self, name)
   local state = state_of(self, "tensor")
   local x = type(name) == "string" and fetch(state, name)
   if x then return x end
-  errors.argument("tensor", "name", ("'%s' has no tensor %s%s"):format(state.path,
+  errors.argument("tensor", "name", ("%s has no tensor %s%s"):format(state.shown,
     errors.describe(name), errors.nearest(name, state.names)), "E_INDEX")
 end
 
@@ -317,8 +318,8 @@ local meta = {
   __len = function(self) return #state_of(self, "#").names end,
   __tostring = function(self)
     local state = files[self]
-    if not state.handle then return ("safetensors file '%s', closed"):format(state.path) end
-    return ("safetensors file '%s', %d tensors"):format(state.path, #state.names)
+    if not state.handle then return ("safetensors file %s, closed"):format(state.shown) end
+    return ("safetensors file %s, %d tensors"):format(state.shown, #state.names)
   end,
 }
 

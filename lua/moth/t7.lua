@@ -9,6 +9,7 @@
 
 local bytes = require "moth.bytes"
 local dtypes = require("moth.dtype").by_name
+local errors = require "moth.error"
 local ops = require("moth.bind").ops
 
 local t7 = {}
@@ -59,15 +60,16 @@ local function read_tensor(self, element)
   if data == nil or ndim == 0 then
     return (ops.empty({ 0 }, dtypes[element], self.device))
   end
-  local last, empty = offset - 1, false
+  local last, empty, numel = offset - 1, false, 1
   for d = 1, ndim do
     local n, step = size[d], stride[d]
     if type(n) ~= "number" or n < 0 or type(step) ~= "number" or step < 0 then
       self.file:refuse "is broken: a tensor has a size or a stride that is none"
     end
-    empty = empty or n == 0
+    empty, numel = empty or n == 0, numel * math.max(n, 1)
     last = last + (n - 1) * step
   end
+  if numel > 2 ^ 52 then self.file:refuse "is broken: a tensor has impossible sizes" end
   local known = self.storages[data]
   if known ~= element then self.file:refuse "is broken: a tensor without its storage" end
   if empty then return (ops.empty(size, dtypes[element], self.device)) end
@@ -105,8 +107,8 @@ local function read_object(self, index)
   local object = {}
   self.known[index] = object
   if self.file:int(4) ~= 3 then
-    self.file:refuse(("holds an object of %s, which is no table of fields"):format(class),
-      "E_UNSUPPORTED")
+    self.file:refuse(("holds an object of %s, which is no table of fields"):format(
+      errors.shown(class):sub(2, -2)), "E_UNSUPPORTED")
   end
   local inner = self.file:int(4)
   if self.known[inner] ~= nil then self.file:refuse "is broken: an object's table is another's" end

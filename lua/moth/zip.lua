@@ -10,8 +10,8 @@
 
 local bit = require "bit"
 local files = require "moth.bytes"
-local errors = require "moth.error"
 local gzip = require "moth.gzip"
+local shown = require("moth.error").shown
 
 local zip = {}
 
@@ -23,9 +23,7 @@ local LONGEST_COMMENT = 65535
 local MOST_ENTRIES = 10 ^ 6
 local LARGEST_DIRECTORY = 2 ^ 28 -- bytes; more is taken for a lie
 
-local function refuse(archive, text, code)
-  errors.argument(archive.fname, "path", ("'%s' %s"):format(archive.path, text), code or "E_FORMAT")
-end
+local function refuse(archive, text, code) archive.file:refuse(text, code) end
 
 -- ---- little-endian numbers of a string, `at` counted from 1 ----
 
@@ -115,7 +113,7 @@ local function read_directory(archive)
       at + ENTRY_SIZE + name_size + extra_size - 1))
     all = all + entry.packed -- or a small file could be read as a huge one, again and again
     if all > archive.file.size then refuse(archive, "is broken: its members overlap") end
-    if archive.entries[name] then refuse(archive, ("has two members '%s'"):format(name)) end
+    if archive.entries[name] then refuse(archive, "has two members " .. shown(name)) end
     archive.entries[name] = entry
     archive.names[#archive.names + 1] = name
     at = after
@@ -131,11 +129,11 @@ end
 -- Where a member begins, and its size: there, and with the checksum it should have.
 local function find(self, name)
   local entry = self.entries[name]
-  if not entry then refuse(self, ("has no member '%s'"):format(name)) end
-  local what = ("its member '%s'"):format(name)
+  if not entry then refuse(self, "has no member " .. shown(name)) end
+  local what = "its member " .. shown(name)
   if bit.band(entry.flags, 1) ~= 0 then refuse(self, what .. " is encrypted", "E_UNSUPPORTED") end
   if entry.method ~= 0 or entry.packed ~= entry.size then
-    refuse(self, ("has a compressed member '%s'; stored ones are read"):format(name),
+    refuse(self, ("has a compressed member %s; stored ones are read"):format(shown(name)),
       "E_UNSUPPORTED")
   end
   local head = bytes(self, entry.offset, LOCAL_SIZE, what)
@@ -166,7 +164,7 @@ end
 -- @param mmap   share the file's pages instead of reading it (default true)
 -- @return the archive: `names` in its order, `:length(name)`, `:read(name)`, `:tensor(name, ...)`
 function zip.open(path, fname, mmap)
-  local archive = setmetatable({ path = path, fname = fname, entries = {}, names = {},
+  local archive = setmetatable({ entries = {}, names = {},
     file = files.open(path, fname, "path", mmap) }, Archive)
   read_directory(archive)
   return archive

@@ -55,6 +55,19 @@ function files.list()
   return names
 end
 
+--- A name that no terminal should be shown: it clears the screen, goes on below, and is long.
+files.evil = "\27[2J\n" .. ("x"):rep(1e6)
+
+--- The message of a reader that refuses a file: it names the file and fits on a screen.
+function files.refusal(path, read, ...)
+  local ok, message = pcall(read, ...)
+  assert(not ok, "it was read")
+  local plain = message:gsub("^[^:]-:%d+: ", "")
+  assert(plain:find(path, 1, true), "the file is not named: " .. message:sub(1, 500))
+  assert(not plain:find "%c" and #plain < 1500, "no text for a terminal: " .. plain:sub(1, 500))
+  return plain
+end
+
 function files.unhex(text)
   return (text:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end))
 end
