@@ -252,12 +252,34 @@ local hostile = {
     "keeps the tensor 'w' in '../../etc/passwd', which is not beside it" },
   { "weights in a file that is not there", model(good, { initializer = { { name = "w",
     dims = { 2 }, data_type = 1, data_location = 1, external_data = { { key = "location",
-    value = "gone.data" } } } } }), "needs 'gone.data'", "E_IO" },
+    value = "gone.data" } } } } }), "cannot open '.*/gone.data': No such file", "E_IO" },
   { "constant without a value", model { node("Constant", {}, { "y" }) }, "with no value",
     "E_UNSUPPORTED" },
 }
 
 describe("a file", function()
+  it("shows its names so that they do no harm", function()
+    local evil, path = files.evil, files.path "bad.onnx"
+    for _, bytes in ipairs { model { node(evil, { "x" }, { "y" }) },
+      model { node("Add", { evil, "x" }, { "y" }) }, model({ node("Relu", { "x" }, { evil }) }),
+      model { node("Relu", { "x" }, { "y" }, nil, { domain = evil }) },
+      model { node("Add", { "x", "w" }, { "y" }, { { name = evil, i = 1, type = 2 } }) },
+      model(good, weight { name = evil, dims = { 3 } }),
+      model(good, { output = { info(evil, {}) } }),
+      model(good, { initializer = { { name = evil, dims = { 2 }, data_type = 1, data_location = 1,
+        external_data = { { key = "location", value = "/" .. evil } } } } }),
+    } do
+      files.write("bad.onnx", bytes)
+      files.refusal(path, moth.onnx.load, path)
+    end
+    files.write("bad.onnx", model({ node("Relu", { evil }, { "y" }) },
+      { input = { info(evil, { evil }) } }))
+    files.refusal("", moth.onnx.load(path), 3)
+    files.write("bad.onnx", model { node("Pad", { "x", "w" }, { "y" }, { { name = "mode", s = evil,
+      type = 3 } }, { name = evil }) })
+    files.refusal(path, moth.onnx.load(path), moth.ones(2))
+  end)
+
   it("that is whole is read", function()
     local net = moth.onnx.load(files.write("good.onnx", model(good)))
     assert.same({ 3, 4 }, net(moth.tensor { 2, 3 }):tolist())
@@ -433,10 +455,74 @@ describe("an error of a net that was read", function()
   end)
 end)
 
+-- ---- weights in files of their own ----
+
+local function outside(name, dims, offset, kind)
+  return { name = name, dims = dims, data_type = kind or 1, data_location = 1, external_data = {
+    { key = "location", value = "w.bin" }, { key = "offset", value = tostring(offset) } } }
+end
+
+local both = { node("Add", { "x", "w" }, { "z" }), node("Mul", { "z", "v" }, { "y" }) }
+
+describe("weights in a file beside the model", function()
+  local function both_of(v, options)
+    return moth.onnx.load(files.write("out.onnx", model(both,
+      { initializer = { outside("w", { 2 }, 4), v } })), options)
+  end
+
+  it("are read from where they begin, and are tensors of their own", function()
+    local path = files.write("w.bin", "skip" .. F4 .. F4 .. F4)
+    for _, mmap in ipairs { true, false } do
+      local net = both_of(outside("v", { 2 }, 4), { mmap = mmap }) -- the same bytes as w
+      moth.no_grad(function() net.w:fill_(7) end)
+      assert.same({ 1, 1 }, net.v:tolist())
+      assert.same({ 8, 9 }, net(moth.tensor { 1, 2 }):tolist())
+    end
+    assert.equal("skip" .. F4 .. F4 .. F4, files.read(path))
+  end)
+
+  it("are refused by their names where the file does not have them", function()
+    files.write("w.bin", "skip" .. F4 .. F4)
+    for _, offset in ipairs { 8, -4, 0.5, 1e300, "x" } do
+      assert.error_matches(function() both_of(outside("v", { 2 }, offset)) end,
+        "'w.bin' ends within the tensor 'v'")
+    end
+  end)
+
+  it("may lie beyond 2 GiB, and be larger; none are read that are not used", function()
+    if jit.os == "Windows" then return end -- where files are read
+    local file = assert(io.open(files.path "w.bin", "wb"))
+    file:seek("set", 3 * 2 ^ 30 - 4) -- a hole
+    file:write(F4)
+    file:close()
+    moth.collect()
+    local before = moth.memory().live_bytes
+    local net = both_of(outside("v", { 3 * 2 ^ 28 - 2 }, 8))
+    assert.equal(1, net.v[-1]:item())
+    assert.is_true(moth.memory().live_bytes - before < 2 ^ 20)
+    os.remove(files.path "w.bin")
+  end)
+end)
+
+describe("a node of very many values", function()
+  it("is split into them, up to what a call can give", function()
+    local function split(n)
+      local names = {}
+      for i = 1, n do names[i] = i == n and "y" or "y" .. i end
+      local axes = { { name = "axis", i = 0, type = 2 }, { name = "num_outputs", i = n, type = 2 } }
+      return moth.onnx.load(files.write("split.onnx", model({ node("Split", { "x" }, names, axes) },
+        { opset = 18, input = { info("x", { n }) }, output = { info("y", { 1 }) },
+          initializer = {} })))
+    end
+    assert.same({ 3999 }, split(4000)(moth.arange(4000):float()):tolist())
+    assert.error_matches(function() split(4001) end, "4001 outputs; 4000 are possible")
+  end)
+end)
+
 describe("help", function()
   it("knows the functions of files", function()
     assert.is_truthy(moth.help and require("moth.help").text("moth.onnx.load"):find(
-      "^moth.onnx.load%(path%)"))
+      "^moth.onnx.load%(path, mmap = true%)"))
     local text = require("moth.help").text "moth.onnx.export"
     assert.is_truthy(text:find("^moth.onnx.export%(net, args, path, .-%) %-> nothing"), text)
     assert.is_truthy(require("moth.help").text("onnx"):find "export")
@@ -448,7 +534,7 @@ describe("load", function()
     assert.error_matches(function() moth.onnx.load() end, "'path' to 'onnx.load' %(a string")
     assert.error_matches(function() moth.onnx.load(3) end, "a string is needed, got 3")
     assert.error_matches(function() moth.onnx.load "/nowhere.onnx" end, "No such file")
-    assert.error_matches(function() moth.onnx.load "/" end, "cannot be read")
+    assert.error_matches(function() moth.onnx.load "/" end, "is a directory")
     assert.error_matches(function() return moth.onnx.loda end,
       "moth.onnx has no 'loda'; did you mean 'load'")
   end)

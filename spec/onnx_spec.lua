@@ -26,11 +26,8 @@ local function same(got, wanted)
 end
 
 local function model_of(path)
-  local file = assert(io.open(path, "rb"))
-  local size = file:seek "end"
-  local model = proto.decode(proto.reader(file, size, error), "Model", 0, size)
-  file:close()
-  return model
+  local file = require("moth.bytes").open(path, "spec")
+  return proto.decode(file, "Model", 0, file.size)
 end
 
 local function export(net, args, options)

@@ -152,44 +152,18 @@ proto.encode = encode
 
 -- ---- reading ----
 
-local CHUNK = 65536
 local DEEPEST = 100 -- messages inside each other
 
-local Reader = {}
-Reader.__index = Reader
+-- What follows takes a file of bytes.lua, `r`; no message goes beyond its end.
 
---- A reader of an open file, whose refuse(text) raises.
-function proto.reader(file, size, refuse)
-  return setmetatable({ file = file, size = size, refuse = refuse, at = 0, chunk = "" }, Reader)
-end
-
---- `size` bytes from `offset`, counted from 0.
-function Reader:bytes(offset, size)
-  if size == 0 then return "" end
-  if offset < 0 or offset + size > self.size then
-    self.refuse(("is broken: bytes %d to %d of a file of %d"):format(offset, offset + size,
-      self.size))
-  end
-  local from = offset - self.at
-  if from >= 0 and from + size <= #self.chunk then return self.chunk:sub(from + 1, from + size) end
-  local text = self.file:seek("set", offset) and self.file:read(math.max(size, CHUNK))
-  if not text or #text < size then self.refuse("cannot be read", "E_IO") end
-  if size <= CHUNK then self.at, self.chunk = offset, text end
-  return text:sub(1, size)
-end
-
-function Reader:byte(offset)
-  local from = offset - self.at
-  if from >= 0 and from < #self.chunk then return self.chunk:byte(from + 1) end
-  return (self:bytes(offset, 1):byte())
-end
+local function bytes(r, at, size) return ffi.string(r.start + at, size) end
 
 -- A number at `at`, which ends before `last`; and where it ends. As int64 if `whole` is true.
 local function read_varint(r, at, last, whole)
   local value = 0ULL
   for i = 0, 9 do
-    if at >= last then r.refuse("is broken: a number is cut off at byte " .. at) end
-    local byte = r:byte(at)
+    if at >= last then r:refuse("is broken: a number is cut off at byte " .. at) end
+    local byte = r.start[at]
     at = at + 1
     value = bit.bor(value, bit.lshift(ffi.cast("uint64_t", byte % 128), 7 * i))
     if byte < 128 then
@@ -198,7 +172,7 @@ local function read_varint(r, at, last, whole)
       return tonumber(signed), at
     end
   end
-  r.refuse("is broken: a number of more than ten bytes before byte " .. at)
+  r:refuse("is broken: a number of more than ten bytes before byte " .. at)
 end
 
 -- A number of 32 bits as it lies in files. Read without a float pointer, so that no NaN of the
@@ -221,22 +195,22 @@ local function extent(r, wire, at, last)
     local size
     size, at = read_varint(r, at, last)
     if size < 0 or size > last - at then
-      r.refuse(("is broken: a field of %.0f bytes where %d are left, at byte %d"):format(size,
+      r:refuse(("is broken: a field of %.0f bytes where %d are left, at byte %d"):format(size,
         last - at, at))
     end
     return at, at + size
   end
   local size = wire == FIXED64 and 8 or wire == FIXED32 and 4
-  if not size then r.refuse(("is no ONNX file: wire type %d at byte %d"):format(wire, at)) end
-  if size > last - at then r.refuse("is broken: a number is cut off at byte " .. at) end
+  if not size then r:refuse(("is no ONNX file: wire type %d at byte %d"):format(wire, at)) end
+  if size > last - at then r:refuse("is broken: a number is cut off at byte " .. at) end
   return at, at + size
 end
 
 local decode
 
 local function scalar(r, kind, wire, at, stop)
-  if kind == "text" then return wire == LENGTH and r:bytes(at, stop - at) or nil end
-  if kind == "float" then return wire == FIXED32 and f32_of(r:bytes(at, 4)) or nil end
+  if kind == "text" then return wire == LENGTH and bytes(r, at, stop - at) or nil end
+  if kind == "float" then return wire == FIXED32 and f32_of(bytes(r, at, 4)) or nil end
   if wire ~= VARINT then return nil end
   return (read_varint(r, at, stop, kind == "int64"))
 end
@@ -246,8 +220,8 @@ local function unpacked(r, kind, at, stop, list)
   while at < stop do
     local value
     if kind == "float" then
-      if stop - at < 4 then r.refuse("is broken: a number is cut off at byte " .. at) end
-      value, at = f32_of(r:bytes(at, 4)), at + 4
+      if stop - at < 4 then r:refuse("is broken: a number is cut off at byte " .. at) end
+      value, at = f32_of(bytes(r, at, 4)), at + 4
     else
       value, at = read_varint(r, at, stop, kind == "int64")
     end
@@ -262,7 +236,7 @@ local function read_field(r, into, field, wire, at, stop, depth)
     into[name] = { offset = at, size = stop - at }
   elseif kind == "bytes" then -- packed little-endian numbers: as they are
     into[name] = into[name] or {}
-    table.insert(into[name], r:bytes(at, stop - at))
+    table.insert(into[name], bytes(r, at, stop - at))
   elseif many and number and wire == LENGTH then
     unpacked(r, kind, at, stop, into[name])
   else
@@ -270,16 +244,16 @@ local function read_field(r, into, field, wire, at, stop, depth)
     if schema[kind] then value = wire == LENGTH and decode(r, kind, at, stop, depth + 1) or nil
     else value = scalar(r, kind, wire, at, stop) end
     if value == nil then
-      r.refuse(("is broken: wire type %d for field '%s' at byte %d"):format(wire, name, at))
+      r:refuse(("is broken: wire type %d for field '%s' at byte %d"):format(wire, name, at))
     end
     if many then table.insert(into[name], value) else into[name] = value end
   end
 end
 
---- Reads a message that lies from byte `at` to before byte `last`.
+--- Reads a message of a file (bytes.lua) that lies from byte `at` to before byte `last`.
 function decode(r, message, at, last, depth)
   depth = depth or 0
-  if depth > DEEPEST then r.refuse("is broken: messages nest too deep") end
+  if depth > DEEPEST then r:refuse("is broken: messages nest too deep") end
   local fields, into = schema[message], {}
   for _, field in pairs(fields) do
     if field[3] then into[field[1]] = {} end
@@ -288,7 +262,7 @@ function decode(r, message, at, last, depth)
     local tag, stop
     tag, at = read_varint(r, at, last)
     local wire, number = tag % 8, math.floor(tag / 8)
-    if number < 1 then r.refuse("is no ONNX file: field 0 at byte " .. at) end
+    if number < 1 then r:refuse("is no ONNX file: field 0 at byte " .. at) end
     at, stop = extent(r, wire, at, last)
     local field = fields[number]
     if field then read_field(r, into, field, wire, at, stop, depth) end

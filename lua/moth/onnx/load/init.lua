@@ -38,20 +38,24 @@ end
 
 -- ---- inputs ----
 
-local function wrong(input, text, code) errors.argument("forward", input.name, text, code) end
+local function bare(text, most) return errors.shown(text, most):sub(2, -2) end
+
+local function wrong(input, text, code)
+  errors.argument("forward", bare(input.name), text, code)
+end
 
 local function shown(input)
   local dims = {}
   for d, size in ipairs(input.dims or {}) do dims[d] = tostring(size) end
   return ("%s (%s)"):format(input.dtype.name,
-    input.dims and table.concat(dims, ", ") or "any shape")
+    input.dims and bare(table.concat(dims, ", "), 200) or "any shape")
 end
 
 local function check_input(input, x)
   if not lib.istensor(x) then
     wrong(input, ("%s is needed, got %s"):format(shown(input), errors.describe(x)), "E_TYPE")
   end
-  local info = lib.inspect(x, "forward", input.name)
+  local info = lib.inspect(x, "forward", bare(input.name))
   local good = input.dims == nil or #input.dims == info.ndim
   for d, size in ipairs(input.dims or {}) do
     good = good and (type(size) ~= "number" or size == tonumber(info.shape[d - 1]))
@@ -72,7 +76,7 @@ local function inputs_of(g, ...)
       local at = type(key) == "number" and key or g.places[key]
       if not at then
         errors.raise(("forward: there is no input '%s'; the inputs are %s"):format(tostring(key),
-          table.concat(g.names, ", ")), "E_ARG")
+          bare(table.concat(g.names, ", "), 200)), "E_ARG")
       end
       list[at] = value
     end
@@ -188,7 +192,8 @@ end
 
 -- Raises what went wrong in a node. Moth's own errors have the user's line and the module's path.
 local function rethrow(problem, node, path)
-  problem = ("%s (in node '%s', %s, of %s)"):format(problem, node.name, node.op, path)
+  problem = ("%s (in node %s, %s, of %s)"):format(bare(problem, 1000), errors.shown(node.name),
+    node.op, errors.shown(path, 200))
   problem = problem:gsub("position (%-?%d+) is out of range(.-)size (%d+)", from_zero)
     :gsub("positions count from 1, got %-?%d+", "a negative position lies before the first element")
   local place = errors.where()
@@ -246,6 +251,7 @@ end
 --- Reads an ONNX file: a module whose calls run its graph. Nothing in the file is code; what Moth
 -- does not know, or a broken file, is an error before anything runs.
 -- @param path  the file; tensors in files of their own beside it are read too
+-- @param mmap  share the files' pages instead of reading them (default true)
 -- @return the module: call it with the graph's inputs, by position or by name. Floating
 -- initializers are parameters under their names, running statistics buffers. Constants are 0-d
 -- ones and, under names that an exporter made up, single elements and initial states.
@@ -259,10 +265,11 @@ those of a net from PyTorch count from 0. Inputs have the file's dtypes, also af
 Batch norms stay as in eval mode. Weights that PyTorch's net shares are one parameter if its
 exporter wrote them once.]],
   outputs = "net",
-  examples = "'net.onnx'  -- domain: file",
-  args = { { "string", "path", "the file to read" } },
-  run = function(path)
-    local g = setmetatable(reader.read(path, nodes.N), Compiled)
+  examples = "'net.onnx', {mmap = false}  -- domain: file",
+  args = { { "string", "path", "the file to read" },
+    { "bool", "mmap", "share the files' pages instead of reading them", default = true } },
+  run = function(path, mmap)
+    local g = setmetatable(reader.read(path, nodes.N, mmap), Compiled)
     g.known, g.nknown, g.parameters = {}, 0, {}
     local net = Net(g)
     for _, tensor in ipairs(g.tensors) do

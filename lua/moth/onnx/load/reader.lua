@@ -5,24 +5,21 @@
 -- what comes later, as in a cycle, is an error.
 
 local ffi = require "ffi"
+local files = require "moth.bytes"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local proto = require "moth.onnx.proto"
 
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local by_code = require("moth.dtype").by_code
+local quoted = errors.shown
 
 local reader = {}
 
 local OLDEST, NEWEST = 9, 23 -- opsets
 local MOST_DIMS = 8
+local MOST_VALUES = 4000 -- that go into a node, or come out: Lua calls have no more arguments
 local F16, F32, F64 = C.MOTH_F16, C.MOTH_F32, C.MOTH_F64
-
-local function refuser(path)
-  return function(text, code)
-    errors.argument("onnx.load", "path", ("'%s' %s"):format(path, text), code or "E_FORMAT")
-  end
-end
 
 -- ---- tensors ----
 
@@ -30,42 +27,41 @@ end
 local function count_of(t, refuse)
   local count = 1
   if #t.dims > MOST_DIMS then
-    refuse(("has the tensor '%s' of %d dimensions, at most %d are possible"):format(t.name or "",
-      #t.dims, MOST_DIMS), "E_UNSUPPORTED")
+    refuse(("has the tensor %s of %d dimensions, at most %d are possible"):format(
+      quoted(t.name or ""), #t.dims, MOST_DIMS), "E_UNSUPPORTED")
   end
+  local empty = false
   for _, size in ipairs(t.dims) do
-    count = count * size
+    empty = empty or size == 0
+    count = count * math.max(size, 1)
     if size < 0 or count > 2 ^ 52 then
-      refuse(("is broken: the tensor '%s' has impossible sizes"):format(t.name or ""))
+      refuse(("is broken: the tensor %s has impossible sizes"):format(quoted(t.name or "")))
     end
   end
-  return count
+  return empty and 0 or count
 end
 
--- Bytes of a file beside the model's, where a tensor's entries say they lie.
+-- The file beside the model's that a tensor's entries name, and where in it its bytes begin.
 local function external(t, size, state)
-  local at = {}
+  local at, name = {}, quoted(t.name or "")
   for _, entry in ipairs(t.external_data) do at[entry.key or ""] = entry.value end
-  local name = at.location or ""
-  if name == "" or name:find("^[/\\]") or name:find("%.%.") or name:find("%z") then
-    state.refuse(("keeps the tensor '%s' in '%s', which is not beside it"):format(t.name, name))
+  local place = at.location or ""
+  if place == "" or place:find("^[/\\]") or place:find("%.%.") or place:find("%z") then
+    state.refuse(("keeps the tensor %s in %s, which is not beside it"):format(name, quoted(place)))
   end
-  local offset = tonumber(at.offset or "0") or -1
-  local file, why = io.open((state.path:match "^(.*/)" or "") .. name, "rb")
-  if not file then state.refuse(("needs '%s': %s"):format(name, why), "E_IO") end
-  local bytes = offset >= 0 and file:seek("set", offset) and file:read(size)
-  file:close()
-  if not bytes or #bytes < size then
-    if size == 0 then return "" end
-    state.refuse(("is broken: '%s' ends within the tensor '%s'"):format(name, t.name))
+  state.beside[place] = state.beside[place] or files.open((state.path:match "^(.*/)" or "")
+    .. place, "onnx.load", "path", state.mmap)
+  local file, offset = state.beside[place], size == 0 and 0 or tonumber(at.offset or "0") or -1
+  if not (offset >= 0 and offset % 1 == 0 and offset + size <= file.size) then
+    state.refuse(("is broken: %s ends within the tensor %s"):format(quoted(place), name))
   end
-  return bytes
+  return file, offset
 end
 
 -- Integers, and half types as their bits, from the list of their values.
 local function packed(list, code, refuse, name)
   if code == F32 or code == F64 then
-    refuse(("is broken: the tensor '%s' has no values"):format(name))
+    refuse(("is broken: the tensor %s has no values"):format(quoted(name)))
   end
   local ctype = proto.ctypes[code]
   local array = lib.array(ctype, math.max(#list, 1))
@@ -73,34 +69,45 @@ local function packed(list, code, refuse, name)
   return ffi.string(array, #list * ffi.sizeof(ctype))
 end
 
-local function bytes_of(t, code, size, state)
-  if t.data_location == 1 then return external(t, size, state) end
-  if t.raw_data then
-    if t.raw_data.size ~= size then return nil, t.raw_data.size end
-    return state.file:bytes(t.raw_data.offset, size)
-  end
+local function listed(t, code, size, state)
   local text = code == F32 and t.float_data or code == F64 and t.double_data
-  if text then return text, #text end
+  if text then return text end
   local list = #t.int64_data > 0 and t.int64_data or #t.uint64_data > 0 and t.uint64_data
     or t.int32_data
   if size == 0 and #list == 0 then return "" end
   return packed(list, code, state.refuse, t.name or "")
 end
 
--- A tensor of the file.
+-- A tensor of a file, over its pages; a copy where another one has them.
+local function within(file, name, shape, from, state)
+  local x, place = file:tensor(name, shape, from), ("%s %.0f"):format(file.path, from)
+  if state.taken[place] then x = x:clone() end
+  state.taken[place] = true
+  return x
+end
+
+-- A tensor of the model.
 local function tensor(t, state)
   local code, name = proto.dtypes[t.data_type or 0], t.name or ""
   if not code then
-    state.refuse(("has the tensor '%s' of element type %s, which Moth lacks"):format(name,
+    state.refuse(("has the tensor %s of element type %s, which Moth lacks"):format(quoted(name),
       tostring(t.data_type)), "E_UNSUPPORTED")
   end
   local count = count_of(t, state.refuse)
-  local size = count * by_code[code].itemsize
-  local bytes, got = bytes_of(t, code, size, state)
-  if not bytes or #bytes ~= size then
-    state.refuse(("is broken: the tensor '%s' takes %d bytes, the file has %d"):format(name, size,
-      got or #bytes))
+  local size, file, got, from, bytes = count * by_code[code].itemsize, state.file
+  if t.data_location == 1 then
+    got, file, from = size, external(t, size, state)
+  elseif t.raw_data then
+    from, got = t.raw_data.offset, t.raw_data.size
+  else
+    bytes = listed(t, code, size, state)
+    got = #bytes
   end
+  if got ~= size then
+    state.refuse(("is broken: the tensor %s takes %.0f bytes, the file has %.0f"):format(
+      quoted(name), size, got))
+  end
+  if from then return within(file, by_code[code].name, t.dims, from, state), code end
   local shape, h = lib.int64s(math.max(#t.dims, 1)), Handle()
   for d, n in ipairs(t.dims) do shape[d - 1] = n end
   lib.check(C.moth_from_bytes(ctx, code, shape, #t.dims, bytes, size, h), "onnx.load")
@@ -130,7 +137,9 @@ local function parse(text)
   return rows
 end
 
-local function shown(node) return ("node '%s' (%s)"):format(node.name, node.op_type) end
+local function shown(node)
+  return ("node %s (%s)"):format(quoted(node.name), quoted(node.op_type):sub(2, -2))
+end
 
 local function attributes_of(node, row, state)
   local refuse = state.refuse
@@ -141,8 +150,8 @@ local function attributes_of(node, row, state)
     local name = attribute.name or ""
     local known = row.known[name]
     if not known then
-      refuse(("has the attribute '%s' at %s, which Moth does not know"):format(name, shown(node)),
-        "E_UNSUPPORTED")
+      refuse(("has the attribute %s at %s, which Moth does not know"):format(quoted(name),
+        shown(node)), "E_UNSUPPORTED")
     end
     local field = known.field
     if attribute.type ~= proto.attribute_types[field] then
@@ -156,8 +165,8 @@ local function attributes_of(node, row, state)
       value = tensor(value, state)
     end
     if known.only and value ~= known.default then
-      refuse(("has %s = %s at %s; Moth knows %s alone"):format(name, tostring(value), shown(node),
-        tostring(known.default)), "E_UNSUPPORTED")
+      refuse(("has %s = %s at %s; Moth knows %s alone"):format(name, errors.describe(value),
+        shown(node), tostring(known.default)), "E_UNSUPPORTED")
     end
     values[name] = value
   end
@@ -175,7 +184,7 @@ local function constant(node, state)
   local known = a and CONSTANT[a.name or ""]
   if #node.attribute ~= 1 or not known then
     state.refuse(("has %s with %s, which Moth does not know"):format(shown(node),
-      a and "'" .. (a.name or "") .. "'" or "no value"), "E_UNSUPPORTED")
+      a and quoted(a.name or "") or "no value"), "E_UNSUPPORTED")
   end
   local value = a[known.field]
   if value == nil then value = 0 end
@@ -190,7 +199,9 @@ end
 -- ---- the graph ----
 
 local function new_slot(g, name, state)
-  if g.slots[name] then state.refuse(("is broken: two values are called '%s'"):format(name)) end
+  if g.slots[name] then
+    state.refuse("is broken: two values are called " .. quoted(name))
+  end
   g.nslots = g.nslots + 1
   g.slots[name] = g.nslots
   return g.nslots
@@ -248,8 +259,8 @@ local function take_inputs(g, graph, state)
       local t = info.type and info.type.tensor_type
       local code = t and proto.dtypes[t.elem_type or 0]
       if not code then
-        state.refuse(("has the input '%s', which is no tensor of a type that Moth has")
-          :format(name), "E_UNSUPPORTED")
+        state.refuse(("has the input %s, which is no tensor of a type that Moth has"):format(
+          quoted(name)), "E_UNSUPPORTED")
       end
       local dims = t.shape and {}
       for d, dim in ipairs(t.shape and t.shape.dim or {}) do
@@ -278,15 +289,20 @@ local function take_node(g, node, rows, state)
     return
   elseif not row then
     refuse(("has %s%s, which Moth does not know%s"):format(shown(node),
-      domain == "" and "" or " of " .. domain, errors.nearest(node.op_type, state.known)),
-      "E_UNSUPPORTED")
+      domain == "" and "" or " of " .. quoted(domain):sub(2, -2),
+      errors.nearest(node.op_type, state.known)), "E_UNSUPPORTED")
+  end
+  if #node.input > MOST_VALUES or #node.output > MOST_VALUES then
+    refuse(("has %s of %d inputs and %d outputs; %d are possible"):format(shown(node), #node.input,
+      #node.output, MOST_VALUES), "E_UNSUPPORTED")
   end
   local new = { name = node.name, op = node.op_type, row = row, inputs = {}, outputs = {},
                 last = {}, attributes = attributes_of(node, row, state), static = true }
   for k, name in ipairs(node.input) do
     local slot = name == "" and 0 or g.slots[name]
     if not slot then
-      refuse(("is broken: %s reads '%s', which nothing before it gives"):format(shown(node), name))
+      refuse(("is broken: %s reads %s, which nothing before it gives"):format(shown(node),
+        quoted(name)))
     end
     new.inputs[k] = slot
     new.static = new.static and (slot == 0 or g.static[slot] or false)
@@ -337,9 +353,11 @@ local function opset_of(model, refuse)
   refuse "is no ONNX model, or lacks its opset"
 end
 
-local function compile(path, model, rows, file, refuse)
+local function compile(path, model, rows, file, mmap)
   local graph = model.graph
-  local state = { path = path, file = file, refuse = refuse, known = {} }
+  local function refuse(text, code) file:refuse(text, code) end
+  local state = { path = path, file = file, mmap = mmap, refuse = refuse, known = {}, beside = {},
+                  taken = {} }
   if not graph then refuse "is no ONNX model: it has no graph" end
   state.opset = opset_of(model, refuse)
   if #graph.sparse_initializer > 0 then refuse("has sparse tensors", "E_UNSUPPORTED") end
@@ -352,10 +370,13 @@ local function compile(path, model, rows, file, refuse)
   for i, info in ipairs(graph.output) do
     g.outputs[i] = g.slots[info.name or ""]
     if not g.outputs[i] then
-      refuse(("is broken: nothing gives the output '%s'"):format(info.name or ""))
+      refuse("is broken: nothing gives the output " .. quoted(info.name or ""))
     end
   end
   if #g.outputs == 0 then refuse "is broken: it has no output" end
+  if #g.outputs > MOST_VALUES then
+    refuse(("has %d outputs; %d are possible"):format(#g.outputs, MOST_VALUES), "E_UNSUPPORTED")
+  end
   finish(g)
   g.slots = nil
   return g
@@ -363,25 +384,13 @@ end
 
 --- Reads and checks a file.
 -- @param rows  op -> row, of nodes.lua
+-- @param mmap  share the files' pages
 -- @return {path, opset, nodes, inputs, outputs, tensors (to be parameters and buffers), constants,
 -- static}
-function reader.read(path, rows)
-  local refuse = refuser(path)
-  local file, why = io.open(path, "rb")
-  if not file then errors.argument("onnx.load", "path", why, "E_IO") end
-  local size = file:seek "end"
-  if not size or size > 2 ^ 53 then
-    file:close()
-    refuse("cannot be read", "E_IO")
-  end
-  local ok, result = pcall(function()
-    if size == 0 then refuse "is empty" end
-    local r = proto.reader(file, size, refuse)
-    return compile(path, proto.decode(r, "Model", 0, size), rows, r, refuse)
-  end)
-  file:close()
-  if not ok then error(result, 0) end
-  return result
+function reader.read(path, rows, mmap)
+  local file = files.open(path, "onnx.load", "path", mmap)
+  if file.size == 0 then file:refuse "is empty" end
+  return (compile(path, proto.decode(file, "Model", 0, file.size), rows, file, mmap))
 end
 
 return reader
