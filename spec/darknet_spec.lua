@@ -226,7 +226,7 @@ describe("a cfg", function()
     bad("has no layers", image)
     bad("3 x 2 x 2 cannot be added to 3 x 1 x 1", image .. half .. half .. section("shortcut",
       {from = "-2"}), "E_UNSUPPORTED")
-    refuses("E_IO", "none.cfg' cannot be opened", files.path "none.cfg")
+    refuses("E_IO", "none.cfg': No such file", files.path "none.cfg")
   end)
 end)
 

@@ -2,7 +2,7 @@
 -- compressed by gzip, read with a name for every failure, and checksums. No memory is asked for
 -- before the bytes are there.
 --
---     local reader = gzip.open "train-labels-idx1-ubyte.gz"
+--     local reader = gzip.open("train-labels-idx1-ubyte.gz", "idx")
 --     reader:some(buffer, n)     up to n bytes; how many there were
 --     reader:expect(size, what)  raises unless the file can be long enough for `size` more bytes
 --     reader:fill(buffer, size, what)  the rest, exactly `size` bytes, straight into memory
@@ -10,6 +10,7 @@
 --     reader:close()
 
 local ffi = require "ffi"
+local bytes = require "moth.bytes"
 local errors = require "moth.error"
 local lib = require "moth.lib"
 local system = require "moth.system"
@@ -33,7 +34,6 @@ if not pcall(ffi.typeof, "moth_gz") then -- once per state, also when this file 
                    size_t *used, size_t *made) __asm__("libdeflate_gzip_decompress_ex");
   void *moth_gz_malloc(size_t n) __asm__("malloc");
   void moth_gz_free(void *block) __asm__("free");
-  size_t moth_gz_fread(void *to, size_t size, size_t n, void *file) __asm__("fread");
   ]]
 end
 
@@ -57,7 +57,7 @@ end
 
 --- Raises an error about a file.
 function gzip.refuse(path, text, code)
-  errors.raise(("%s: %s"):format(path, text), code or "E_FORMAT")
+  errors.raise(("%s: %s"):format(errors.shown(path, 200), text), code or "E_FORMAT")
 end
 local refuse = gzip.refuse
 
@@ -88,25 +88,26 @@ local function complaint(reader)
 end
 
 --- Opens a file. Raises E_IO, or E_UNSUPPORTED where zlib is missing.
-function gzip.open(path)
-  local plain, why = io.open(path, "rb")
-  if not plain then refuse(path, (why:gsub("^.-: ", "")), "E_IO") end
-  local start, length = plain:read(1), plain:seek("end")
-  plain:close()
-  if start == nil then refuse(path, "is empty or cannot be read", "E_FORMAT") end
+-- @param path      the file
+-- @param fname     the function that errors name
+-- @param argument  ... and its argument (default "path")
+function gzip.open(path, fname, argument)
+  local whole = bytes.open(path, fname, argument) -- zlib would wait for whom a pipe is opened by
+  if whole.size == 0 then whole:refuse "is empty" end
   if not find_zlib() then
     errors.raise("zlib was not found; it is "
       .. (system.windows and "zlib1.dll" or "in the Debian package zlib1g"), "E_UNSUPPORTED")
   end
   local file = zlib.moth_gzopen(path, "rb") -- reads plain files as they are
-  if file == nil then refuse(path, "cannot be opened", "E_IO") end
+  if file == nil then whole:refuse("cannot be opened", "E_IO") end
   zlib.moth_gzbuffer(file, INPUT)
-  return setmetatable({path = path, file = file, length = length}, Reader)
+  return setmetatable({path = path, file = file, whole = whole}, Reader)
 end
 
 function Reader:close()
   if self.file then zlib.moth_gzclose(self.file) end
   self.file = nil
+  self.whole:close()
 end
 
 --- Reads up to n bytes into a buffer. @return how many there were
@@ -137,7 +138,7 @@ end
 --- Raises E_FORMAT if the file is too short to hold `size` more bytes of `what`, however well they
 -- are compressed: asked before memory is.
 function Reader:expect(size, what)
-  if self.length and size > self.length * MOST_PER_BYTE then
+  if size > self.whole.size * MOST_PER_BYTE then
     too_short(self, #gather(self, size), size, what)
   end
 end
@@ -155,13 +156,6 @@ local function find_deflate()
   return deflate
 end
 
-local function read_whole(path, block, length)
-  local file = io.open(path, "rb")
-  local got = file and ffi.C.moth_gz_fread(block, 1, length, file)
-  if file then file:close() end
-  return got == length
-end
-
 -- Inflates a file in memory. @return whether it was one gzip stream of exactly `size` bytes
 local function inflate(from, length, to, size)
   local inflater = deflate.moth_gz_inflater_new()
@@ -172,16 +166,15 @@ local function inflate(from, length, to, size)
   return status == 0 and used[0] == length and made[0] == size
 end
 
---- The rest of a gzip file into a buffer, from the place where the reader is. The file is read to
--- where its elements will be, and inflated beside it, since what comes before them is in the way.
+--- The rest of a gzip file into a buffer, from the place where the reader is. It is inflated beside
+-- that, since what comes before is in the way.
 -- @return false where that does not go, or where something is wrong with the file, which zlib then
 -- finds and names
 function gzip.at_once(reader, buffer, size)
-  local length, before = reader.length, tonumber(zlib.moth_gztell(reader.file))
-  if size < WORTH or not length or length > size or not find_deflate() then return false end
+  local whole, before = reader.whole, tonumber(zlib.moth_gztell(reader.file))
+  if size < WORTH or whole.size > size or not find_deflate() then return false end
   local room = ffi.C.moth_gz_malloc(before + size)
-  local good = room ~= nil and read_whole(reader.path, buffer, length)
-    and inflate(buffer, length, room, before + size)
+  local good = room ~= nil and inflate(whole.start, whole.size, room, before + size)
   if good then ffi.copy(buffer, ffi.cast("uint8_t *", room) + before, size) end
   ffi.C.moth_gz_free(room)
   return good

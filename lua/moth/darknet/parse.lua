@@ -5,7 +5,11 @@
 --
 -- Format: pjreddie/darknet, src/option_list.c and src/parser.c.
 
+local bytes = require "moth.bytes"
 local errors = require "moth.error"
+
+local shown = errors.shown
+local function bare(text) return shown(text):sub(2, -2) end
 
 local parse = {}
 
@@ -15,8 +19,8 @@ local LONGEST = 2 ^ 24 -- bytes
 
 --- Raises an error about a cfg; `section` may be nil.
 function parse.refuse(cfg, section, text, code)
-  local where = section and (" section %d, [%s], line %d"):format(section.index, section.type,
-    section.line) or ""
+  local where = section and (" section %d, [%s], line %d"):format(section.index,
+    bare(section.type), section.line) or ""
   errors.argument(cfg.fname, "cfg", ("%s%s: %s"):format(cfg.shown, where, text),
     code or "E_FORMAT")
 end
@@ -26,7 +30,7 @@ function parse.refuse_unknown(section, text, name, known)
   local names = {}
   for other in pairs(known) do names[#names + 1] = other end
   table.sort(names)
-  parse.refuse(section.cfg, section, text:format(name) .. errors.nearest(name, names),
+  parse.refuse(section.cfg, section, text:format(bare(name)) .. errors.nearest(name, names),
     "E_UNSUPPORTED")
 end
 
@@ -43,8 +47,9 @@ function parse.warn_of_unread(section)
     local unread = not section.read[key] and not OTHERS[key]
     local hint = unread and errors.nearest(key, read) or ""
     if hint ~= "" then
-      require("moth").warn(("%s section %d, [%s], line %d: the key '%s' is not read%s"):format(
-        section.cfg.shown, section.index, section.type, section.line, key, hint))
+      require("moth").warn(("%s section %d, [%s], line %d: the key %s is not read%s"):format(
+        section.cfg.shown, section.index, bare(section.type), section.line, shown(key),
+        hint))
     end
   end
 end
@@ -58,7 +63,7 @@ local function number_of(self, key, default, text)
   if value == nil then return default end
   local number = tonumber(value)
   if not number or number ~= number or math.abs(number) == math.huge then
-    parse.refuse(self.cfg, self, ("%s=%s is no %s"):format(key, value, text))
+    parse.refuse(self.cfg, self, ("%s=%s is no %s"):format(key, bare(value), text))
   end
   return number
 end
@@ -71,7 +76,7 @@ function Section:int(key, default, least)
   local n = number_of(self, key, default, "whole number")
   if n and (n % 1 ~= 0 or n < (least or 0) or n > LARGEST) then
     parse.refuse(self.cfg, self, ("%s=%s is no whole number from %d to %d"):format(key,
-      self.options[key] or n, least or 0, LARGEST))
+      self.options[key] and bare(self.options[key]) or n, least or 0, LARGEST))
   end
   return n
 end
@@ -90,7 +95,7 @@ function Section:list(key, default, whole)
   for item in value:gmatch "[^,%s]+" do
     local number = tonumber(item)
     if not number or not (math.abs(number) <= LARGEST) or whole and number % 1 ~= 0 then
-      parse.refuse(self.cfg, self, ("%s=%s is no list of %snumbers"):format(key, value,
+      parse.refuse(self.cfg, self, ("%s=%s is no list of %snumbers"):format(key, bare(value),
         whole and "whole " or ""))
     end
     list[#list + 1] = number
@@ -99,18 +104,10 @@ function Section:list(key, default, whole)
 end
 
 local function read(path, fname)
-  local file, why = io.open(path, "rb")
-  if not file then
-    errors.argument(fname, "cfg", ("'%s' cannot be opened: %s"):format(path,
-      (why:gsub("^.-: ", ""))), "E_IO")
-  end
-  local text = file:read(LONGEST + 1)
+  local file = bytes.open(path, fname, "cfg")
+  if file.size > LONGEST then file:refuse(("has more than %d bytes"):format(LONGEST)) end
+  local text = file:text(file.size)
   file:close()
-  if not text then
-    errors.argument(fname, "cfg", ("'%s' is empty or cannot be read"):format(path), "E_IO")
-  elseif #text > LONGEST then
-    errors.argument(fname, "cfg", ("'%s' has more than %d bytes"):format(path, LONGEST), "E_FORMAT")
-  end
   return text
 end
 
@@ -127,7 +124,7 @@ end
 -- Darknet's layers do, [net] having -1
 function parse.cfg(given, fname)
   local is_text = given:find("\n", 1, true) ~= nil
-  local cfg = { fname = fname, shown = is_text and "the cfg" or "'" .. given .. "'" }
+  local cfg = { fname = fname, shown = is_text and "the cfg" or shown(given, 200) }
   local number, section = 0, nil
   for line in ((is_text and given or read(given, fname)) .. "\n"):gmatch "(.-)\r?\n" do
     number = number + 1
@@ -142,8 +139,8 @@ function parse.cfg(given, fname)
       local key, value = line:match "^([^=]*)=%s*(.*)$"
       key = trimmed(key or "")
       if key == "" or not section then
-        parse.refuse(cfg, nil, ("line %d is neither [section] nor key=value: '%s'"):format(number,
-          line:sub(1, 60)))
+        parse.refuse(cfg, nil, ("line %d is neither [section] nor key=value: %s"):format(number,
+          shown(line)))
       end
       section.options[key] = value
     end

@@ -27,11 +27,7 @@ local function refuse(path, line, text)
   gzip.refuse(path, ("line %d%s"):format(line, text))
 end
 
--- Text as messages show it.
-local function shown(text)
-  if type(text) ~= "string" then return errors.describe(text) end
-  return "'" .. (#text > 40 and sub(text, 1, 37) .. "..." or text) .. "'"
-end
+local shown = errors.shown
 
 -- ---- fields ----
 
@@ -153,7 +149,13 @@ local function kind_of(fields, missing)
   return some and kind or "string"
 end
 
--- A column as a tensor; a field that is no number is named with its place.
+-- Refuses a field of a column, by its place.
+local function refuse_field(self, k, i, why)
+  refuse(self.path, self.lines[i], (", column %d%s: %s %s"):format(k,
+    self.named and (" (%s)"):format(shown(self.names[k])) or "", shown(self.fields[k][i]), why))
+end
+
+-- A column as a tensor; a field that is no number of its dtype is named with its place.
 local function to_tensor(self, k, dtype)
   local moth, fields, values = require "moth", self.fields[k], {}
   local whole = not dtype.is_floating_point
@@ -167,15 +169,20 @@ local function to_tensor(self, k, dtype)
       value = number_of(field)
     end
     if value == nil then
-      refuse(self.path, self.lines[i], (", column %d%s: %s is no %snumber%s"):format(k,
-        self.named and " ('" .. self.names[k] .. "')" or "", shown(field),
-        whole and "whole " or "", whole and " of " .. tostring(dtype) or ""))
+      refuse_field(self, k, i, whole and "is no whole number of " .. tostring(dtype)
+        or "is no number")
     end
     values[i] = value
   end
   if #values == 0 then return (moth.zeros({0}, {dtype = dtype})) end
-  local x = moth.tensor(values, {dtype = whole and moth.int64 or dtype})
-  return x.dtype == dtype and x or x:to(dtype)
+  local fits, x = pcall(moth.tensor, values, {dtype = dtype})
+  if fits then return x end
+  for i = 1, #values do
+    if not pcall(moth.tensor, values[i], {dtype = dtype}) then
+      refuse_field(self, k, i, "does not fit " .. tostring(dtype))
+    end
+  end
+  error(x, 0)
 end
 
 -- ---- the table ----
@@ -192,8 +199,8 @@ function Table:init(path, columns, lines, names, named, options)
   self.places, self.made = {}, {}
   for k, name in ipairs(names) do
     if self.places[name] then
-      refuse(path, 1, (": columns %d and %d are both named '%s'"):format(self.places[name], k,
-        name))
+      refuse(path, 1, (": columns %d and %d are both named %s"):format(self.places[name], k,
+        shown(name)))
     end
     self.places[name] = k
   end
@@ -209,8 +216,9 @@ local function place_of(self, fname, column)
   local k = self.places[column] or type(column) == "number" and column
   if k and k < 0 then k = #self.names + 1 + k end
   if not k or not self.names[k] then
-    errors.argument(fname, "column", ("%s has no column %s%s"):format(self.path,
-      shown(column), type(column) == "string" and errors.nearest(column, self.names)
+    local text = type(column) == "string"
+    errors.argument(fname, "column", ("%s has no column %s%s"):format(shown(self.path, 200),
+      (text and shown or errors.describe)(column), text and errors.nearest(column, self.names)
       or ("; they are 1 to %d"):format(#self.names)), "E_INDEX")
   end
   return k
@@ -355,7 +363,7 @@ local function choose(self, wanted)
 end
 
 local function read_text(path)
-  local reader = gzip.open(path)
+  local reader = gzip.open(path, "csv")
   local ok, text = pcall(reader.all, reader, LIMIT)
   reader:close()
   if not ok then error(text, 0) end

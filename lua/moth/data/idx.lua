@@ -6,6 +6,7 @@
 -- there: a file that lies about its sizes is refused at the cost of its own length.
 
 local ffi = require "ffi"
+local bytes = require "moth.bytes"
 local define = require "moth.define"
 local errors = require "moth.error"
 local gzip = require "moth.gzip"
@@ -43,26 +44,26 @@ local function header(reader)
   end
   local sizes = lib.array("uint8_t", rank * 4)
   if reader:some(sizes, rank * 4) < rank * 4 then refuse(path, "ends within its sizes") end
-  local shape, bytes = {}, kind[2]
+  local shape, size = {}, kind[2]
   for d = 1, rank do
     shape[d] = u32(sizes, (d - 1) * 4)
-    bytes = bytes * math.max(shape[d], 1)
+    size = size * math.max(shape[d], 1)
   end
-  if bytes > LIMIT then
+  if size > LIMIT then
     refuse(path, ("claims the shape (%s), more than %d GiB"):format(table.concat(shape, ", "),
       LIMIT / 2 ^ 30))
   end
   for d = 1, rank do
-    if shape[d] == 0 then bytes = 0 end
+    if shape[d] == 0 then size = 0 end
   end
-  return kind, shape, bytes
+  return kind, shape, size
 end
 
 -- Turns big-endian elements round in place, to the order of this machine. The bytes are moved as
 -- integers: read as floats they could be forged Lua values.
-local function swap(at, bytes, width)
+local function swap(at, size, width)
   if width == 1 or ffi.abi("be") then return end
-  for from = 0, bytes - width, width do
+  for from = 0, size - width, width do
     for k = 0, width / 2 - 1 do
       local low, high = from + k, from + width - 1 - k
       at[low], at[high] = at[high], at[low]
@@ -70,16 +71,16 @@ local function swap(at, bytes, width)
   end
 end
 
-local function read(path)
-  local reader = gzip.open(path)
+local function read(path, fname, argument)
+  local reader = gzip.open(path, fname, argument)
   local ok, x = pcall(function()
-    local kind, shape, bytes = header(reader)
-    reader:expect(bytes, "elements")
+    local kind, shape, size = header(reader)
+    reader:expect(size, "elements")
     local moth = require "moth"
     local elements = moth.empty(shape, {dtype = moth[kind[1]]})
     local at = ffi.cast("uint8_t *", lib.C.moth_data(lib.ctx, elements))
-    reader:fill(at, bytes, "elements")
-    swap(at, bytes, kind[2])
+    reader:fill(at, size, "elements")
+    swap(at, size, kind[2])
     return elements
   end)
   reader:close()
@@ -97,7 +98,7 @@ local parse_idx = define.signature("idx", {
 -- @return a tensor: u8, i8, i16, i32, f32 or f64 as the file says
 -- Errors: E_IO when it cannot be read, E_FORMAT for anything that is no whole IDX file.
 function idx.idx(...)
-  return (read((parse_idx(...))))
+  return (read((parse_idx(...)), "idx"))
 end
 
 define.takes(idx.idx, parse_idx)
@@ -110,8 +111,8 @@ local function find(folder, name)
   for _, ending in ipairs {".gz", ""} do
     for _, base in ipairs {name, (name:gsub("%-idx", ".idx"))} do
       local path = folder .. "/" .. base .. ending
-      local file = io.open(path, "rb")
-      if file then
+      local found, file = pcall(bytes.open, path, "mnist", "folder")
+      if found then
         file:close()
         return path
       end
@@ -120,16 +121,17 @@ local function find(folder, name)
 end
 
 local function missing(folder, name)
-  errors.raise(("%s/%s(.gz) was not found; Fashion-MNIST comes with the Debian package " ..
-    "dataset-fashion-mnist (apt-get install dataset-fashion-mnist, then it is in %s); " ..
-    "MNIST's own four files may lie in any folder"):format(folder, name, FASHION), "E_IO")
+  errors.raise(("%s was not found, or is no file that can be read; Fashion-MNIST comes with the " ..
+    "Debian package dataset-fashion-mnist (apt-get install dataset-fashion-mnist, then it is in " ..
+    "%s); MNIST's own four files may lie in any folder"):format(
+    errors.shown(folder .. "/" .. name .. "(.gz)", 200), FASHION), "E_IO")
 end
 
 local function pair(folder, part)
   local image_name, label_name = part .. "-images-idx3-ubyte", part .. "-labels-idx1-ubyte"
   local image_path = find(folder, image_name) or missing(folder, image_name)
   local label_path = find(folder, label_name) or missing(folder, label_name)
-  local images, labels = read(image_path), read(label_path)
+  local images, labels = read(image_path, "mnist", "folder"), read(label_path, "mnist", "folder")
   local count = labels:dim() == 1 and labels:size(1)
   if images:dim() ~= 3 or images.dtype ~= labels.dtype or images.dtype ~= require("moth").uint8 then
     refuse(image_path, "holds " .. errors.describe(images) .. ", not u8 images")

@@ -1,0 +1,91 @@
+-- Every reader of files refuses what is no file by its name, at once, and shows names that it found
+-- in a file so that they do no harm.
+
+local json = require "moth.json"
+local moth = require "moth"
+local files = require "spec.support.files"
+
+setup(files.setup)
+teardown(files.teardown)
+
+local CFG = "[net]\nwidth=8\nheight=8\nchannels=1\n[convolutional]\nfilters=1\nactivation=linear\n"
+
+local readers = {
+  ["moth.load"] = moth.load,
+  ["moth.load without mapping"] = function(path) return moth.load(path, { mmap = false }) end,
+  ["moth.open"] = moth.open,
+  ["moth.gguf.load"] = moth.gguf.load,
+  ["moth.gguf.open"] = moth.gguf.open,
+  ["moth.onnx.load"] = moth.onnx.load,
+  ["moth.darknet.load"] = moth.darknet.load,
+  ["moth.darknet.parse"] = moth.darknet.parse,
+  ["moth.darknet.load, its weights"] = function(path) return moth.darknet.load(CFG, path) end,
+  ["data.csv"] = moth.data.csv,
+  ["data.idx"] = moth.data.idx,
+}
+
+describe("a reader", function()
+  for name, read in pairs(readers) do
+    it("refuses what is no file by its name: " .. name, function()
+      local gone = files.path "gone"
+      assert.matches("cannot open '" .. gone .. "': No such file", files.refusal(gone, read, gone),
+        1, true)
+      assert.equal("E_IO", moth.errcode())
+      assert.matches("is a directory, not a file", files.refusal(files.folder, read, files.folder))
+      assert.equal("E_IO", moth.errcode())
+      assert.matches("a path cannot hold a NUL", files.refusal("", read, gone .. "\0x"))
+      local pipe = files.path "pipe" -- opening it would wait
+      if os.execute(("mkfifo '%s'"):format(pipe)) == 0 then
+        assert.matches("is a device or a pipe", files.refusal(pipe, read, pipe))
+        os.remove(pipe)
+      end
+    end)
+  end
+
+  it("of four files does not wait for one that is a pipe", function()
+    local pipe = files.path "train-images-idx3-ubyte"
+    if os.execute(("mkfifo '%s'"):format(pipe)) ~= 0 then return end
+    local problem = files.refusal(pipe, moth.data.mnist, files.folder)
+    os.remove(pipe)
+    assert.matches("is no file that can be read", problem)
+  end)
+end)
+
+describe("a name in a file is shown so that it does no harm:", function()
+  local evil = json.string(files.evil):sub(2, -2)
+  local entry = files.entry(evil, "F32", 2, 0, 4)
+
+  it("a tensor of safetensors, and what a checkpoint holds", function()
+    local path = files.write("a.st", files.safetensors("{" .. entry .. "}", "1234"))
+    files.refusal(path, moth.load, path)
+    for _, kind in ipairs { '{"$tensor":"%s"}', '{"$%s":1}' } do
+      local text = json.string(kind:format(evil))
+      files.write("a.st", files.safetensors(('{"__metadata__":{"moth":%s}}'):format(text)))
+      assert.matches("\\x1b[2J\\x0axxx", files.refusal(path, moth.load, path), 1, true)
+    end
+    files.write("a.st", files.safetensors(('{"__metadata__":{"moth.tied":%s}}'):format(json.string(
+      ('{"%s":"b"}'):format(evil)))))
+    files.refusal(path, moth.load, path)
+  end)
+
+  it("a column of a table, a field", function()
+    local path = files.write("a.csv", ('"%s","%s"\n1,2\n'):format(files.evil, files.evil))
+    files.refusal(path, moth.data.csv, path)
+    files.write("a.csv", ('"%s",b\n1,2\n1,"%s"\n'):format(files.evil, files.evil))
+    local t = moth.data.csv(path)
+    files.refusal(path, t.column, t, 2, moth.float32)
+    files.refusal(path, t.column, t, files.evil .. "x")
+    t = moth.data.csv(path, { dtypes = { moth.uint8, moth.float32 } })
+    files.refusal(path, t.get, t, 1)
+  end)
+
+  it("a line, a key and a value of a cfg", function()
+    local long = files.evil:gsub("\n", "")
+    local path = files.path "a.cfg"
+    for _, text in ipairs { long, CFG .. "pad=" .. long, CFG .. "activation=" .. long,
+      CFG:gsub("width=8", "width=" .. long), CFG:gsub("convolutional", ("x"):rep(1e6)) } do
+      files.write("a.cfg", text)
+      files.refusal(path, moth.darknet.load, path)
+    end
+  end)
+end)
