@@ -5,20 +5,11 @@
 
 #include <math.h>
 
+#include "../kernel/move.h"
 #include "../kernel/scalar.h"
 #include "../loop.h"
 
 /* -- filling a dense result -- */
-
-/* The n elements of size bytes at y become copies of the first one. */
-static void repeat(char *y, size_t size, int64_t n) {
-  size_t total = size * (size_t)n;
-  for (size_t done = size; done < total;) {
-    size_t part = done < total - done ? done : total - done;
-    memcpy(y + done, y, part);
-    done += part;
-  }
-}
 
 /* The three ways a scalar is held, as dtypes. */
 static int scalar_dtype(moth_scalar s) {
@@ -26,18 +17,14 @@ static int scalar_dtype(moth_scalar s) {
 }
 
 static int fill(moth_tensor *y, moth_scalar s) {
-  size_t size = moth_dtype_size[y->l.dtype];
-  char *at = moth_at(y);
   uint8_t truth = s.as.integer != 0;
   const char *value = s.type == 2 ? (const char *)&truth : (const char *)&s.as;
+  moth_operand element;
   if (y->l.numel == 0) return MOTH_OK;
-  if (y->l.device || y->ctx->lister) {
-    moth_operand element;
-    moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, (char *)&element.element, 8);
+  moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, (char *)&element.element, 8);
+  if (y->l.device || y->ctx->lister)
     return moth_copy_into(y, moth_operand_of(&element, y->ctx, y->l.dtype));
-  }
-  moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, at, (int64_t)size);
-  repeat(at, size, y->l.numel);
+  moth_fill(moth_dtype_size[y->l.dtype], y->l.numel, moth_at(y), &element.element);
   return MOTH_OK;
 }
 

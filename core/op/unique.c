@@ -25,21 +25,23 @@ static int poll_at(moth_ctx *ctx, int64_t i) {
 typedef struct groups {
   int64_t n, width;      /* slices, and keys of each */
   uint64_t *keys;
-  moth_keyed *x, *spare; /* the slices in order */
+  moth_keyed *x, *spare; /* the slices in order; NULL: as they come */
+  void *room;
   int64_t bytes;
-  bool sorted;
 } groups;
 
-static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r) {
+static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r, bool sorts) {
   g->n = r->count;
   g->width = g->n ? r->length : 0; /* of no slices the length does not matter */
-  int64_t each = g->width * 8 + 2 * (int64_t)sizeof(moth_keyed);
+  int64_t each = g->width * 8 + (sorts ? 2 * (int64_t)sizeof(moth_keyed) : 0);
   if (moth_mul_overflow(g->n ? g->n : 1, each, &g->bytes)) g->bytes = INT64_MAX;
-  g->x = moth_alloc(input->ctx, g->bytes);
-  if (!g->x) return input->ctx->error.code;
-  g->spare = g->x + g->n;
-  g->keys = (uint64_t *)(void *)(g->spare + g->n);
+  g->room = moth_alloc(input->ctx, g->bytes);
+  if (!g->room) return input->ctx->error.code;
+  g->keys = g->room;
   moth_keys_of(g->n * g->width, r->x, r->dtype, false, g->keys);
+  if (!sorts) return MOTH_OK;
+  g->x = (moth_keyed *)(void *)(g->keys + g->n * g->width);
+  g->spare = g->x + g->n;
   for (int64_t i = 0; i < g->n; i++) g->x[i].at = i;
   return MOTH_OK;
 }
@@ -51,17 +53,16 @@ static int groups_sort(groups *g, moth_ctx *ctx) {
     if (!moth_keyed_sort(ctx, g->n, g->x, g->spare) || moth_cancelled(ctx))
       return moth_stopped(ctx);
   }
-  g->sorted = true;
   return MOTH_OK;
 }
 
-/* Whether the i-th slice is another one than that before it. */
-static bool begins(const groups *g, int64_t i, bool floats) {
-  if (i == 0) return true;
-  const moth_keyed *x = g->x + i;
-  if (g->sorted && g->width == 1) /* its key is at hand */
-    return x->key != x[-1].key || (floats && x->key == MOTH_KEY_NAN);
-  const uint64_t *a = g->keys + x[-1].at * g->width, *b = g->keys + x->at * g->width;
+/* Whether the i-th slice is another one than that before it; i > 0. */
+static inline bool begins(const groups *g, int64_t i, bool floats) {
+  const uint64_t *a = g->keys + (i - 1), *b = a + 1;
+  if (g->x && g->width == 1) a = &g->x[i - 1].key, b = &g->x[i].key; /* at hand */
+  if (g->width == 1) return (*a != *b) | (floats & (*b == MOTH_KEY_NAN));
+  a = g->keys + (g->x ? g->x[i - 1].at : i - 1) * g->width;
+  b = g->keys + (g->x ? g->x[i].at : i) * g->width;
   for (int64_t c = 0; c < g->width; c++)
     if (a[c] != b[c] || (floats && a[c] == MOTH_KEY_NAN)) return true;
   return false;
@@ -75,22 +76,25 @@ static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
 static int64_t *numbers(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
 
 /* Fills inverse; the first of each group and its size go to new lists. Equals stand in the order of
-** their positions. */
+** their positions. From the end on, so that the first of a group is written last and no branch has
+** to be guessed. */
 static int groups_read(const groups *g, bool floats, moth_tensor *inverse, moth_tensor **first,
                        moth_tensor **counts) {
   moth_ctx *ctx = inverse->ctx;
-  int64_t n = 0, *group = numbers(inverse);
-  for (int64_t i = 0; i < g->n; i++) n += begins(g, i, floats);
+  int64_t n = g->n > 0, *group = numbers(inverse);
+  for (int64_t i = 1; i < g->n; i++) n += begins(g, i, floats);
   *first = new_list(ctx, n);
   *counts = *first ? new_list(ctx, n) : NULL;
   if (!*counts) return ctx->error.code;
-  int64_t *f = numbers(*first), *c = numbers(*counts), to = -1;
-  for (int64_t i = 0; i < g->n; i++) {
-    const int64_t at = g->x[i].at;
-    if (begins(g, i, floats)) f[++to] = at, c[to] = 0;
-    c[to]++;
+  int64_t *f = numbers(*first), *c = numbers(*counts), to = n - 1;
+  for (int64_t i = g->n - 1; i >= 0; i--) {
+    const int64_t at = g->x ? g->x[i].at : i;
+    f[to] = at;
+    c[to] = i;
     group[at] = to;
+    if (i > 0) to -= begins(g, i, floats);
   }
+  for (int64_t i = 0; i < n; i++) c[i] = (i + 1 < n ? c[i + 1] : g->n) - c[i];
   return MOTH_OK;
 }
 
@@ -237,18 +241,18 @@ static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
     return unique_there(a, out);
   if (a->input->l.device) return unique_through_cpu(a, out);
   moth_rows r;
-  groups g = {.x = NULL};
+  groups g = {.room = NULL};
   int32_t dim;
   moth_layout l;
   moth_tensor *inverse = NULL, *first = NULL, *counts = NULL, *y = NULL;
   int status = unique_rows(a, &dim, &r, &l);
   if (status) return status;
   inverse = moth_tensor_new(a->ctx, &l);
-  status = inverse ? groups_open(&g, a->input, &r) : a->ctx->error.code;
+  status = inverse ? groups_open(&g, a->input, &r, !a->consecutive) : a->ctx->error.code;
   if (!status && !a->consecutive) status = groups_sort(&g, a->ctx);
   if (!status) status = groups_read(&g, moth_is_float(r.dtype), inverse, &first, &counts);
   if (!status) status = pick_first(a, dim, first, &y);
-  if (g.x) moth_dealloc(a->ctx, g.x, g.bytes);
+  if (g.room) moth_dealloc(a->ctx, g.room, g.bytes);
   moth_tensor_release(r.owner);
   moth_tensor_release(first);
   if (status) {
